@@ -1,18 +1,7 @@
-// Package arena puts an allocator, a directory of named objects and a table of participants
-// into a shared memory segment. The primitives of package prims live there, and learn from
-// it which processes are alive.
-//
-// A process joins an arena with [Open]. It leaves with [Arena.Close], or by dying in any
-// way. The others notice within about a millisecond, without a daemon, and take back what
-// it held.
 package arena
 
 import (
-	"os"
-	"sync"
-	"sync/atomic"
-
-	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/shm"
 )
 
@@ -23,79 +12,100 @@ import (
 // Many goroutines may call the methods at once. After Close, a method that can
 // return an error returns one that Is [shmsync.ErrClosed]. The methods that only
 // look panic, or serve the other openings of this process.
-type Arena struct {
-	*membership
-	ending atomic.Bool
-	over   atomic.Bool
-	onEnd  sync.Map          // func() to be called when this opening ends, by key
-	waits  map[Offset][]Wait // what WaitsOf has found in a copy
+type Arena arenakernel.Arena
+
+// kernel gives the arena with the methods that package prims needs. The types have the same
+// fields, so this costs nothing.
+func (a *Arena) kernel() *arenakernel.Arena { return (*arenakernel.Arena)(a) }
+
+// Open joins the arena of that name under /dev/shm and creates it first if there is none.
+// If several processes race to create it, one of them does, and all join the same arena. A
+// nil opts means the defaults. If the arena exists, Size and MaxParticipants that are set
+// are compared with those of the arena, and a difference is an error that Is
+// [shmsync.ErrIncompatible].
+//
+// A file that is no arena, or one of another layout, is ErrIncompatible or
+// ErrCorrupt and is left as it was. No free slot is ErrNoSpace. In a program for
+// a 32-bit or big-endian machine, and on another system than Linux, every call
+// that joins an arena is an error that Is [shmsync.ErrNotSupported].
+//
+// Joining the same arena again in one process, by whatever name, gives another
+// opening of the same membership, which is closed separately.
+func Open(name string, opts *Options) (*Arena, error) {
+	a, err := arenakernel.Open(name, (*arenakernel.Options)(opts))
+	return (*Arena)(a), err
 }
 
-// membership is what the openings of one arena share: the participant that this
-// process is in it.
-type membership struct {
-	core
-	seg   *shm.Segment
-	id    segmentID
-	opens int // guarded by: attached
-
-	mySlot  int
-	caps    uint32
-	lock    *os.File // its byte lock says that we are alive; nil where there is none
-	pin     []byte   // keeps the byte lock if the descriptor is closed by mistake; see pinLock
-	robust  *shmsync.RobustList
-	closing atomic.Bool // set under closingMu
-	fenced  atomic.Bool // this process is a target of fences
-
-	// The death watcher meets the goroutine that joins, and later the one that leaves: live means
-	// that this process is live, or notLive says why not; repaired that its traces are removed;
-	// watcherEnded that the death watcher touches the arena no more.
-	live, repaired, watcherEnded meeting
-	notLive                      error // written before live
-
-	closingMu  sync.Mutex
-	background sync.WaitGroup // whatever else must end before the memory is unmapped
-
-	reapMu     sync.Mutex            // one goroutine of this process reaps at a time
-	reaps      map[int]*reapProgress // guarded by: reaping; by slot
-	unfinished atomic.Bool           // a reap has to be gone on with
-	endings    endings
-	leftover   sharedSlotSet  // of the slots where a participant could not be marked
-	asked      []atomic.Int64 // when Dead last asked for the byte of a slot's participant, CLOCK_MONOTONIC ns
-	deaths     deathLog
-
-	copied bool // an Inspector's: a copy that no other code sees
-
-	onClose     sync.Map      // func() to be called before the arena is unmapped, by key
-	announceMap atomic.Uint32 // announce records in use, a bit each
+// Create makes a new arena under /dev/shm and joins it. Where the name is
+// taken the error Is [fs.ErrExist].
+func Create(name string, opts *Options) (*Arena, error) {
+	a, err := arenakernel.Create(name, (*arenakernel.Options)(opts))
+	return (*Arena)(a), err
 }
 
-// Self is this process's name in the arena.
-func (a *Arena) Self() ParticipantID { return a.self }
+// Attach joins an existing arena under /dev/shm. Where there is none the error
+// Is [fs.ErrNotExist].
+func Attach(name string, opts *Options) (*Arena, error) {
+	a, err := arenakernel.Attach(name, (*arenakernel.Options)(opts))
+	return (*Arena)(a), err
+}
+
+// Format makes an arena of a segment that no other process has yet. Call it in the init
+// function of a constructor of package shm to create an arena at a path, or in a memfd:
+//
+//	seg, err := shm.CreateMemfd("jobs", size, func(s *shm.Segment) error { return arena.Format(s, nil) }, nil)
+//	a, err := arena.FromSegment(seg, nil)
+func Format(seg *shm.Segment, opts *Options) error {
+	return arenakernel.Format(seg, (*arenakernel.Options)(opts))
+}
+
+// FromSegment joins the arena that is in a segment. The segment belongs to the
+// arena from then on, also when an error is returned, and is closed with it.
+func FromSegment(seg *shm.Segment, opts *Options) (*Arena, error) {
+	a, err := arenakernel.FromSegment(seg, (*arenakernel.Options)(opts))
+	return (*Arena)(a), err
+}
+
+// Close ends this opening of the arena. It closes the handles that were opened
+// through it first: their waits end with an error that Is [shmsync.ErrClosed].
+// Closing an opening twice is such an error, too, and changes nothing.
+//
+// The Close of the last opening of this process leaves the arena. What this process
+// still holds is then treated as its death would be: others find ErrOwnerDead.
+// Pointers into the arena die with it: using one after Close, or beside it, is the
+// caller's mistake and may end in a fault. Close waits for the waits that it ends,
+// so a function that such a wait calls, as a Repair, must not call Close.
+func (a *Arena) Close() error { return a.kernel().Close() }
 
 // Segment is the memory under the arena.
-func (a *Arena) Segment() *shm.Segment { return a.seg }
+func (a *Arena) Segment() *shm.Segment { return a.kernel().Segment() }
 
 // Path names the arena to people: its file.
-func (a *Arena) Path() string { return a.label }
+func (a *Arena) Path() string { return a.kernel().Path() }
 
-// Current reports whether n is a participant that is neither dead nor gone. It
-// costs one load.
-//
-// A false answer synchronizes with the reap of n: no thread of n executes an
-// instruction that stores to the arena any more. A system call that such a thread is
-// in may go on to write there, until [Arena.Gone] is true, and a device longer still.
-func (a *Arena) Current(n ParticipantID) bool { return a.isCurrent(n) }
+// PathState says whether the path of an arena still leads to it.
+type PathState string
 
-// Fenced reports whether this process is a target of [shmsync.Fence] by now,
-// which is what a hold that is released by a plain store needs.
-func (a *Arena) Fenced() bool { return a.fenced.Load() }
+// The states of an arena's path. A process that opens the path of an arena whose path was
+// removed or replaced does not meet the participants of that arena.
+const (
+	PathThere    PathState = "there"    // the path leads to the arena
+	PathRemoved  PathState = "removed"  // no file is at the path
+	PathReplaced PathState = "replaced" // another file is at the path
+	PathNone     PathState = "none"     // the arena has no path: a memfd, or an open file
+)
+
+// PathState reports whether the path of the arena still leads to it. If the file of an arena was
+// removed, its participants go on with it, as [shm.Remove] intends, but no process can join them
+// by the path. systemd's RemoveIPC and clean-up jobs remove files that are in use, too. The call
+// costs two system calls. [Arena.Metrics] reports the state.
+func (a *Arena) PathState() PathState { return PathState(a.kernel().PathState()) }
 
 // Size is the arena's size in bytes.
-func (a *Arena) Size() int64 { return int64(a.geo.size) }
-
-// Counted reports whether the arena's objects count what is done with them.
-func (a *Arena) Counted() bool { return a.geo.counted }
+func (a *Arena) Size() int64 { return a.kernel().Size() }
 
 // MaxParticipants is the most processes that can be in the arena at once.
-func (a *Arena) MaxParticipants() int { return a.geo.slots }
+func (a *Arena) MaxParticipants() int { return a.kernel().MaxParticipants() }
+
+// Counted reports whether the arena's objects count what is done with them.
+func (a *Arena) Counted() bool { return a.kernel().Counted() }

@@ -1,22 +1,32 @@
 package arena
 
-// Inspection is the state of an object for people and tools: what [KindOps].Inspect
-// tells. It is a look in passing: its parts need not have been true at once.
+import "github.com/shmsync/shmsync/internal/arenakernel"
+
+// Inspection is the state of an object, for people and tools. It is a look in passing: its
+// parts need not have been true at once.
 type Inspection struct {
 	State  string        // in a few words
 	Policy string        // "report" or "release"; empty where there is none
 	Spin   string        // the spin budget; empty where there is none
-	Err    error         // why it cannot be taken: ErrOwnerDead, ErrNotRecoverable, ErrCorrupt; nil otherwise
+	Err    error         // why no participant can have it: ErrOwnerDead, ErrNotRecoverable, ErrCorrupt; nil otherwise
 	Died   ParticipantID // whose death that is, or 0
 	Key    *uint64       // the key that Err is about, for an object that has several; nil otherwise
-	Holds  []Hold
-	Waits  []Wait
-	Words  []Word
-	// Counts are the counters of the object, where the arena has them.
-	Counts *Counts
+	Holds  []Hold        // what participants have of it
+	Waits  []Wait        // the waits for it
+	Counts *Counts       // what it has counted; nil in an arena that does not count
 }
 
-// Values of Hold.Mode.
+// Hold is what a participant has of an object.
+type Hold struct {
+	Owner ParticipantID // whose it is
+	Mode  string        // one of the constants
+	Count uint64        // how many, where that says something
+	Key   *uint64       // which one, where there are several
+	Since int64         // CLOCK_MONOTONIC, ns; 0 where it is unknown
+	Note  string        // more, in words
+}
+
+// The values of Hold.Mode.
 const (
 	HoldExclusive  = "exclusive"  // to itself
 	HoldShared     = "shared"     // for reading
@@ -35,16 +45,6 @@ const (
 	HoldExecutor   = "executor"   // looks at a queue of a waker
 )
 
-// Hold is what a participant has of an object.
-type Hold struct {
-	Owner ParticipantID // whose it is
-	Mode  string        // one of the constants
-	Count uint64        // how many, where that says something
-	Key   *uint64       // which one, where there are several
-	Since int64         // CLOCK_MONOTONIC, ns; 0 where it is unknown
-	Note  string        // more, in words
-}
-
 // Wait is a wait of a participant's goroutines for an object.
 type Wait struct {
 	Owner ParticipantID // whose goroutines
@@ -58,29 +58,14 @@ type Wait struct {
 	// Inspection.Holds: all of them or, if Any is set, enough of them.
 	On  []int
 	Any bool
-
-	// Class is what a wait node says that it waits for, by the kind.
-	Class uint16
-	// At tells waits apart that are not in a queue: the offset within the object's
-	// body of the word slept on, or of the head of the list of poller nodes.
-	At Offset
-	// Node is the wait node, or 0.
-	Node Offset
 }
 
-// How a wait waits.
+// The values of Wait.How.
 const (
 	WaitAsleep = "asleep" // a thread sleeps in the kernel
 	WaitParked = "parked" // the goroutine is parked, its process is told
 	WaitAwake  = "awake"  // it is in a queue, and on its way to sleep or away
 )
-
-// Word is a word of an object: its bits by their names.
-type Word struct {
-	Name string // what it is for
-	Bits uint64 // the word itself
-	Text string // what its bits say
-}
 
 // Counts are what an object of a counted arena has counted since it was made.
 type Counts struct {
@@ -92,14 +77,24 @@ type Counts struct {
 	Recovered uint64 // holds of the dead that were taken back
 }
 
-// WaitsOf gives what is known of the waits for o from outside of its kind: the wait
-// nodes in its queues, the threads that have recorded that they sleep on a word of
-// it, and the poller nodes behind which goroutines are parked. Kinds that define
-// Inspect add what each waits for. Those in queues come first, in the order of their
-// arrival.
-func (a *Arena) WaitsOf(o Object) []Wait {
-	if a.waits != nil {
-		return a.waits[o.Offset]
+// Inspect tells the state of an object: what participants have of it, which waits there are,
+// and whether a death has left it to be repaired.
+func (a *Arena) Inspect(o Object) Inspection {
+	return inspectionOf(a.kernel().Inspect(arenakernel.Object(o)))
+}
+
+// inspectionOf leaves out the words of the object, which only the tools of this module read.
+func inspectionOf(k arenakernel.Inspection) Inspection {
+	i := Inspection{
+		State: k.State, Policy: k.Policy, Spin: k.Spin, Err: k.Err, Died: k.Died, Key: k.Key, Counts: (*Counts)(k.Counts),
 	}
-	return a.findWaits()[o.Offset]
+	for _, h := range k.Holds {
+		i.Holds = append(i.Holds, Hold(h))
+	}
+	for _, w := range k.Waits {
+		i.Waits = append(i.Waits, Wait{
+			Owner: w.Owner, For: w.For, Want: w.Want, Stamp: w.Stamp, Since: w.Since, How: w.How, Count: w.Count, On: w.On, Any: w.Any,
+		})
+	}
+	return i
 }

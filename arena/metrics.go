@@ -26,24 +26,37 @@ type ObjectMetrics struct {
 //
 //	expvar.Publish("jobs", expvar.Func(func() any { return a.Metrics() }))
 func (a *Arena) Metrics() Metrics {
-	a.mustUse("arena.metrics")
-	stats := a.Stats()
-	m := Metrics{Deaths: a.Deaths(), Path: a.PathState(), Size: a.Size(), Used: stats.Reserved * chunkSize, Objects: map[string]ObjectMetrics{}}
-	for range a.Participants() {
-		m.Participants++
+	k := a.kernel().Metrics()
+	m := Metrics{
+		Participants: k.Participants, Deaths: k.Deaths, Path: PathState(k.Path), Size: k.Size, Used: k.Used,
+		Objects: make(map[string]ObjectMetrics, len(k.Objects)),
 	}
-	waits := a.findWaits()
-	a.visit(func(o Object) {
-		ops, ok := kindOps(o.Kind)
-		if !ok || ops.Inspect == nil {
-			return
-		}
-		i := ops.Inspect(a, o)
-		x := ObjectMetrics{Kind: o.Kind.String(), Holds: len(i.Holds), Lost: i.Err != nil, Counts: i.Counts}
-		for _, w := range waits[o.Offset] {
-			x.Waiters += max(w.Count, 1)
-		}
-		m.Objects[o.String()] = x
-	})
+	for name, o := range k.Objects {
+		m.Objects[name] = ObjectMetrics{Kind: o.Kind, Holds: o.Holds, Waiters: o.Waiters, Lost: o.Lost, Counts: (*Counts)(o.Counts)}
+	}
 	return m
 }
+
+// AllocStats counts what is in the heap of an arena.
+type AllocStats struct {
+	Chunks      uint64 // of 64 KiB, in all
+	FreeChunks  uint64 // in no use
+	Reserved    uint64 // chunks that have memory behind them
+	Raw         uint64 // blocks that Alloc returned and no process has freed
+	Objects     uint64
+	Nodes       uint64 // wait nodes in use, or on the list of an object
+	PollerNodes uint64 // of those, the ones on the list of an object, which go with it
+	Claimed     uint64 // blocks that are being made or taken apart
+	BytesUsed   uint64 // size of all those blocks, rounded up as they are
+	Bytes       uint64 // size of the heap
+}
+
+// Stats counts what is in the heap. While others use the arena the numbers are
+// of no single moment.
+func (a *Arena) Stats() AllocStats { return AllocStats(a.kernel().Stats()) }
+
+// Check examines the whole arena and returns every state that no correct participant
+// writes, as joined errors; each error Is [shmsync.ErrCorrupt]. It also examines the
+// objects of each kind that this program knows. Changes that other processes make meanwhile
+// can cause a false report: call Check again before you act on one.
+func (a *Arena) Check() error { return a.kernel().Check() }

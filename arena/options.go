@@ -43,29 +43,3 @@ type Options struct {
 	Populate  bool
 	Lock      bool
 }
-
-const (
-	defaultSize  = 64 << 20
-	defaultSlots = 128
-)
-
-func (o *Options) orDefault() Options {
-	var v Options
-	if o != nil {
-		v = *o
-	}
-	if v.Size == 0 {
-		v.Size = defaultSize
-	}
-	if v.MaxParticipants == 0 {
-		v.MaxParticipants = defaultSlots
-	}
-	return v
-}
-
-func (o *Options) segment() *shm.Options {
-	return &shm.Options{
-		Mode: o.Mode, TrustUIDs: o.TrustUIDs, NUMA: o.NUMA,
-		HugePages: o.HugePages, Populate: o.Populate, Lock: o.Lock,
-	}
-}

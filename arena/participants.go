@@ -5,7 +5,15 @@ import (
 	"time"
 
 	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
+
+// ParticipantID is a participant as the shared memory names it: the number of its slot, and
+// how often the slot had been taken. Its methods Slot and Generation give these, and String
+// renders them as slot.generation. The zero ParticipantID stands for no participant.
+//
+// The process of a ParticipantID may have died since: [Arena.Current] tells.
+type ParticipantID = arenakernel.ParticipantID
 
 // Participant describes a process that is in the arena, or was.
 type Participant struct {
@@ -29,50 +37,63 @@ type Participant struct {
 	Missed uint64
 }
 
-// Name is the participant's name as words of the arena have it.
-func (p Participant) Name() ParticipantID { return makeParticipantID(p.Slot, p.Generation) }
+// ID is the participant as the shared memory names it.
+func (p Participant) ID() ParticipantID { return arenakernel.Participant(p).Name() }
+
+// Self is this process's name in the arena.
+func (a *Arena) Self() ParticipantID { return a.kernel().Self() }
 
 // Participants goes through the participants of the arena, including the dead that have not
 // been reaped.
 func (a *Arena) Participants() iter.Seq[Participant] {
 	return func(yield func(Participant) bool) {
-		a.mustUse("arena.participants")
-		for i := 1; i <= a.geo.slots; i++ {
-			if p, ok := a.participant(i); ok && !yield(p) {
+		for p := range a.kernel().Participants() {
+			if !yield(Participant(p)) {
 				return
 			}
 		}
 	}
 }
 
-func (a *Arena) participant(i int) (p Participant, ok bool) {
-	w := a.slotState(i)
-	if !w.taken() {
-		return p, false
-	}
-	s := a.slot(i)
-	caps := a.u32(s + slotCaps).Load()
-	p = Participant{
-		Identity: shmsync.Identity{
-			Slot: i, Generation: w.generation(),
-			PID:   int(a.u32(s + slotPID).Load()),
-			Label: a.getLabel(s + slotLabel),
-			Died:  unixTime(a.u64(s + slotDied).Load()),
-		},
-		State:     w.phase().String(),
-		Self:      i == a.mySlot,
-		UID:       int(a.u32(s + slotUID).Load()),
-		TID:       int(a.u32(s + slotTID).Load()),
-		StartTime: a.u64(s + slotStart).Load(),
-		PIDNS:     a.u64(s + slotPIDNS).Load(),
-		Joined:    unixTime(a.u64(s + slotJoined).Load()),
-		Notice:    "ofd",
-		Fenced:    caps&capFence != 0,
-	}
-	copy(p.BootID[:], a.slice(s+slotBootID, 16))
-	if caps&capRobust != 0 {
-		p.Notice = "robust"
-	}
-	// Only if the slot did not change hands under the reading.
-	return p, a.slotState(i).generation() == w.generation()
+// Current reports whether n is a participant that is neither dead nor gone. It
+// costs one load.
+//
+// A false answer synchronizes with the reap of n: no thread of n executes an
+// instruction that stores to the arena any more. A system call that such a thread is
+// in may go on to write there, until [Arena.Gone] is true, and a device longer still.
+func (a *Arena) Current(n ParticipantID) bool { return a.kernel().Current(n) }
+
+// Gone reports whether nothing can write into the arena for n any more, not even a
+// system call of n. It may be asked about a name that is not current; once it is true
+// it stays true. While n's process ends it costs a system call.
+//
+// Gone does not cover stores that a device makes by itself: RDMA, and a read through
+// io_uring with O_DIRECT, which the kernel does not wait for when a process ends.
+// docs/memory-model.md lists what is covered.
+//
+// A dead participant is gone when its byte lock is free: the kernel drops the lock
+// when the last thread of the process closes its files, and then every thread has
+// left all code of the kernel that could copy. A participant that declared
+// NoKernelIO is gone when it is dead. Where there are no byte locks only the end of
+// the thread of its death watcher is known.
+//
+// A true answer synchronizes with the last store of n to the arena.
+func (a *Arena) Gone(n ParticipantID) bool { return a.kernel().Gone(n) }
+
+// Who returns the identity of the participant n, living or dead. It reads n's slot, or the
+// death records if the slot has been taken again. It returns nil if neither has it.
+func (a *Arena) Who(n ParticipantID) *shmsync.Identity { return a.kernel().Who(n) }
+
+// Fenced reports whether this process is a target of [shmsync.Fence] by now,
+// which is what a hold that is released by a plain store needs.
+func (a *Arena) Fenced() bool { return a.kernel().Fenced() }
+
+// OnDeath makes f be called for every participant that dies from now on, once
+// each, on a goroutine of its own. Leaving by Close is no death.
+//
+// The arena keeps the last 192 deaths. If this process is stopped while more
+// participants die, the first of them are not told; the next one that is told says
+// how many, in [Participant.Missed].
+func (a *Arena) OnDeath(f func(Participant)) {
+	a.kernel().OnDeath(func(p arenakernel.Participant) { f(Participant(p)) })
 }

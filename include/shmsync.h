@@ -2681,7 +2681,7 @@ SHMI_FN void shmi_exit(shmsync_arena *a)
 }
 
 
-/* ---- What a participant has touched: see arena/touched.go ----
+/* ---- What a participant has touched: see internal/arenakernel/touched.go ----
  *
  * slotTouched says in which chunks of the heap the participant may have left something that
  * its death, or its leave, has to take back: bit k stands for the chunks whose number is k
@@ -3386,7 +3386,7 @@ SHMI_FN void shmi_each_block(shmsync_arena *a, uint32_t slot, uint32_t kind, int
             return;
 }
 
-/* ---- Telling: see arena/telling.go ----
+/* ---- Telling: see internal/arenakernel/telling.go ----
  *
  * slotTelling counts what this participant is in the middle of: the end of waits of
  * others, from before it is decided until their owners have been told. While it is 0 the
@@ -3896,7 +3896,7 @@ SHMI_FN int shmi_orphaned(shmsync_arena *a, shmi_node *n)
 }
 
 /* For a node whose object is deleted, and that was on a queue of it when its wait was over or
- * its owner gave up: see forgetWait in arena/node.go. */
+ * its owner gave up: see forgetWait in internal/arenakernel/node.go. */
 SHMI_FN void shmi_forget_wait(shmsync_arena *a, shmi_off off, shmi_node *n)
 {
     uint32_t w = shmi_node_load(n), state = shmi_node_state(w);
@@ -4111,7 +4111,7 @@ SHMI_FN int shmi_entry_used(uint64_t e) { return e != 0 && e != SHMI_GONE; }
 SHMI_FN uint64_t shmi_make_entry(shmi_off off, uint64_t hash) { return (off & SHMI_OFF_MASK) | (hash & ~SHMI_OFF_MASK); }
 SHMI_FN uint64_t *shmi_entry(shmsync_arena *a, uint64_t pos) { return shmi_u64(a, a->geo.dir_off + pos * 8); }
 /* How far a search may have to go. hdrDirLowering tells whether somebody lowers the reach: see
- * arena/directory_lower.go. */
+ * internal/arenakernel/directory_lower.go. */
 SHMI_FN uint64_t shmi_reach(shmsync_arena *a)
 {
     int tries;
@@ -5420,7 +5420,7 @@ SHMI_FN void shmi_ring_before(shmsync_arena *a, uint32_t i, unsigned n)
     }
 }
 /* Makes those look at the ring of slots again who watch slot i, or did, or are to: see
- * ringWatchersOf in arena/deathwatcher.go. */
+ * ringWatchersOf in internal/arenakernel/deathwatcher.go. */
 SHMI_FN void shmi_ring_watchers_of(shmsync_arena *a, uint32_t i) { shmi_ring_before(a, i, SHMI_watchTargets); }
 
 /* Makes those look at the death records that want to be told of deaths. */
@@ -5783,7 +5783,7 @@ SHMI_FN void shmi_continue_reaps(shmsync_arena *a)
 
 /* Asks for the byte locks of those whom this process is to watch, and reaps those that have
  * none, until there are as many as it watches that live, or none: see surveyAhead in
- * arena/reap.go. */
+ * internal/arenakernel/reap.go. */
 SHMI_FN void shmi_survey_ahead(shmsync_arena *a)
 {
     int again;

@@ -14,7 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/mdtable"
 	"github.com/shmsync/shmsync/internal/park"
 )
@@ -59,7 +59,7 @@ var abiParts = []string{
 
 // abiKinds are the kinds of the objects.
 var abiKinds = map[string]struct {
-	kind    arena.Kind
+	kind    arenakernel.Kind
 	version int
 }{
 	"Mutex": {mutexKind, mutexVersion},
@@ -144,16 +144,16 @@ func TestABIKinds(t *testing.T) {
 
 func TestABIBits(t *testing.T) {
 	for section, want := range map[string]map[string]uint64{
-		"Mutex":        {"name": arena.ParticipantIDMask, "kind": 7 << ownerKindShift},
+		"Mutex":        {"name": arenakernel.ParticipantIDMask, "kind": 7 << ownerKindShift},
 		"Wake word":    {"announced": 1, "sequence": 1<<32 - 2},
 		"Event":        {"place": uint64(eventPlaceMask), "changes": ^uint64(eventPlaceMask)},
-		"SpinLock":     {"name": arena.ParticipantIDMask, "kind": 7 << spinKindShift},
+		"SpinLock":     {"name": arenakernel.ParticipantIDMask, "kind": 7 << spinKindShift},
 		"Futex":        {"announced": uint64(futexAnnounced), "stopped": uint64(futexStopped), "counter": maxToken << futexShift},
-		"RWMutex gate": {"name": arena.ParticipantIDMask, "kind": 7 << ownerKindShift},
+		"RWMutex gate": {"name": arenakernel.ParticipantIDMask, "kind": 7 << ownerKindShift},
 		"Reader word": {
 			"generation": readerGeneration, "waiting": readerMost << readerWaitShift, "reading": readerMost << readerShift,
 		},
-		"Future": {"producer": arena.ParticipantIDMask, "set": uint64(futureSet), "abandoned": uint64(futureAbandoned), "errno": (1<<32 - 1) << futureShift},
+		"Future": {"producer": arenakernel.ParticipantIDMask, "set": uint64(futureSet), "abandoned": uint64(futureAbandoned), "errno": (1<<32 - 1) << futureShift},
 	} {
 		tables := abiTables(t, section, "bits", "field")
 		require.Len(t, tables, 1, section)

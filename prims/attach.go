@@ -8,6 +8,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 // Each OpenX finds an object or creates it. Each AttachX only finds it: where there is no
@@ -28,100 +29,100 @@ func needs(kind, name, what string, n int64) error {
 
 // AttachBarrier opens the Barrier of that name. If there is none, the error Is [fs.ErrNotExist].
 func AttachBarrier(a *arena.Arena, name string, opts *BarrierOptions) (*Barrier, error) {
-	return openBarrier(a, name, 0, opts, true)
+	return openBarrier((*arenakernel.Arena)(a), name, 0, opts, true)
 }
 
 // AttachCohortMutex opens the CohortMutex of that name. If there is none, the error Is [fs.ErrNotExist].
 func AttachCohortMutex(a *arena.Arena, name string, opts *CohortMutexOptions) (*CohortMutex, error) {
-	return openCohortMutex(a, name, opts, true)
+	return openCohortMutex((*arenakernel.Arena)(a), name, opts, true)
 }
 
 // AttachCond opens the Cond of that name. If there is none, the error Is [fs.ErrNotExist].
 func AttachCond(a *arena.Arena, name string, l sync.Locker, opts *CondOptions) (*Cond, error) {
-	return openCond(a, name, l, opts, true)
+	return openCond((*arenakernel.Arena)(a), name, l, opts, true)
 }
 
 // AttachEvent opens the Event of that name. If there is none, the error Is [fs.ErrNotExist].
 func AttachEvent(a *arena.Arena, name string, opts *EventOptions) (*Event, error) {
-	return openEvent(a, name, opts, true)
+	return openEvent((*arenakernel.Arena)(a), name, opts, true)
 }
 
 // AttachFairMutex opens the FairMutex of that name. If there is none, the error Is [fs.ErrNotExist].
 func AttachFairMutex(a *arena.Arena, name string, opts *FairMutexOptions) (*FairMutex, error) {
-	return openFairMutex(a, name, opts, true)
+	return openFairMutex((*arenakernel.Arena)(a), name, opts, true)
 }
 
 // AttachFutex opens the Futex of that name. If there is none, the error Is [fs.ErrNotExist].
 func AttachFutex(a *arena.Arena, name string, opts *FutexOptions) (*Futex, error) {
-	return openFutex(a, name, opts, true)
+	return openFutex((*arenakernel.Arena)(a), name, opts, true)
 }
 
 // AttachFuture opens the Future of that name. If there is none, the error Is [fs.ErrNotExist].
 func AttachFuture(a *arena.Arena, name string, opts *FutureOptions) (*Future, error) {
-	return openFuture(a, name, opts, true)
+	return openFuture((*arenakernel.Arena)(a), name, opts, true)
 }
 
 // AttachLatch opens the Latch of that name. If there is none, the error Is [fs.ErrNotExist].
 func AttachLatch(a *arena.Arena, name string, opts *LatchOptions) (*Latch, error) {
-	return openLatch(a, name, 0, opts, true)
+	return openLatch((*arenakernel.Arena)(a), name, 0, opts, true)
 }
 
 // AttachMultiLock opens the MultiLock of that name. If there is none, the error Is [fs.ErrNotExist].
 func AttachMultiLock(a *arena.Arena, name string, opts *MultiLockOptions) (*MultiLock, error) {
-	return openMultiLock(a, name, opts, true)
+	return openMultiLock((*arenakernel.Arena)(a), name, opts, true)
 }
 
 // AttachMutex opens the Mutex of that name. If there is none, the error Is [fs.ErrNotExist].
 func AttachMutex(a *arena.Arena, name string, opts *MutexOptions) (*Mutex, error) {
-	return openMutex(a, name, opts, true)
+	return openMutex((*arenakernel.Arena)(a), name, opts, true)
 }
 
 // AttachOnce opens the Once of that name. If there is none, the error Is [fs.ErrNotExist].
 func AttachOnce(a *arena.Arena, name string, opts *OnceOptions) (*Once, error) {
-	return openOnce(a, name, opts, true)
+	return openOnce((*arenakernel.Arena)(a), name, opts, true)
 }
 
 // AttachQueue opens the Queue of that name. If there is none, the error Is [fs.ErrNotExist].
 func AttachQueue[T any](a *arena.Arena, name string, opts *QueueOptions) (*Queue[T], error) {
-	return openQueue[T](a, name, 0, opts, true)
+	return openQueue[T]((*arenakernel.Arena)(a), name, 0, opts, true)
 }
 
 // AttachRWMutex opens the RWMutex of that name. If there is none, the error Is [fs.ErrNotExist].
 func AttachRWMutex(a *arena.Arena, name string, opts *RWMutexOptions) (*RWMutex, error) {
-	return openRWMutex(a, name, opts, true)
+	return openRWMutex((*arenakernel.Arena)(a), name, opts, true)
 }
 
 // AttachRWSpinLock opens the RWSpinLock of that name. If there is none, the error Is [fs.ErrNotExist].
 func AttachRWSpinLock(a *arena.Arena, name string, opts *RWSpinLockOptions) (*RWSpinLock, error) {
-	return openRWSpinLock(a, name, opts, true)
+	return openRWSpinLock((*arenakernel.Arena)(a), name, opts, true)
 }
 
 // AttachSemaphore opens the Semaphore of that name. If there is none, the error Is [fs.ErrNotExist].
 func AttachSemaphore(a *arena.Arena, name string, opts *SemaphoreOptions) (*Semaphore, error) {
-	return openSemaphore(a, name, 0, opts, true)
+	return openSemaphore((*arenakernel.Arena)(a), name, 0, opts, true)
 }
 
 // AttachSequencer opens the Sequencer of that name. If there is none, the error Is [fs.ErrNotExist].
 func AttachSequencer(a *arena.Arena, name string, opts *SequencerOptions) (*Sequencer, error) {
-	return openSequencer(a, name, opts, true)
+	return openSequencer((*arenakernel.Arena)(a), name, opts, true)
 }
 
 // AttachSignalWaker opens the SignalWaker of that name. If there is none, the error Is [fs.ErrNotExist].
 func AttachSignalWaker(a *arena.Arena, name string, opts *SignalWakerOptions) (*SignalWaker, error) {
-	return openSignalWaker(a, name, opts, true)
+	return openSignalWaker((*arenakernel.Arena)(a), name, opts, true)
 }
 
 // AttachSpinLock opens the SpinLock of that name. If there is none, the error Is [fs.ErrNotExist].
 func AttachSpinLock(a *arena.Arena, name string, opts *SpinLockOptions) (*SpinLock, error) {
-	return openSpinLock(a, name, opts, true)
+	return openSpinLock((*arenakernel.Arena)(a), name, opts, true)
 }
 
 // AttachWaitGroup opens the WaitGroup of that name. If there is none, the error Is [fs.ErrNotExist].
 func AttachWaitGroup(a *arena.Arena, name string, opts *WaitGroupOptions) (*WaitGroup, error) {
-	return openWaitGroup(a, name, opts, true)
+	return openWaitGroup((*arenakernel.Arena)(a), name, opts, true)
 }
 
 // AttachWaitable opens the Waitable of that name. If there is none, the error Is [fs.ErrNotExist].
 func AttachWaitable[S, E any](a *arena.Arena, name string, rules Rules[S, E], opts *WaitableOptions) (*Waitable[S, E], error) {
-	return openWaitable[S, E](a, name, *new(S), rules, opts, true)
+	return openWaitable[S, E]((*arenakernel.Arena)(a), name, *new(S), rules, opts, true)
 }

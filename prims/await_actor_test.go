@@ -17,6 +17,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 )
@@ -170,7 +171,7 @@ func (x *hand) blocked(t testing.TB, o task) int {
 func waitersOf(a *arena.Arena, name string) (n int) {
 	for o := range a.Objects() {
 		if o.Name == name {
-			n += prims.QueuedAt(a, o)
+			n += prims.QueuedAt(a, arenakernel.Object(o))
 		}
 	}
 	return n

@@ -7,6 +7,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
@@ -44,9 +45,9 @@ type Barrier struct {
 	fifo       fifo
 	words      *barrierWords
 	shares     []*barrierShare
-	a          *arena.Arena
-	object     arena.Object
-	name       arena.ParticipantID
+	a          *arenakernel.Arena
+	object     arenakernel.Object
+	name       arenakernel.ParticipantID
 	completion func()
 }
 
@@ -68,12 +69,12 @@ type BarrierOptions struct {
 	Spin time.Duration
 }
 
-var barrierKind = arena.KindOf("BARR")
+var barrierKind = arenakernel.KindOf("BARR")
 
 const barrierVersion = 2
 
 func init() {
-	arena.RegisterKind(arena.KindOps{
+	arenakernel.RegisterKind(arenakernel.KindOps{
 		Kind: barrierKind, Repair: repairBarrier, Wake: wakeQueue, Check: checkBarrier, Describe: describeBarrier, Inspect: inspectBarrier,
 	})
 }
@@ -86,15 +87,15 @@ func OpenBarrier(a *arena.Arena, name string, parties int64, opts *BarrierOption
 	if err := needs("Barrier", name, "a number of parties", parties); err != nil {
 		return nil, err
 	}
-	return openBarrier(a, name, parties, opts, false)
+	return openBarrier((*arenakernel.Arena)(a), name, parties, opts, false)
 }
 
-func openBarrier(a *arena.Arena, name string, parties int64, opts *BarrierOptions, attach bool) (*Barrier, error) {
+func openBarrier(a *arenakernel.Arena, name string, parties int64, opts *BarrierOptions, attach bool) (*Barrier, error) {
 	var opt BarrierOptions
 	if opts != nil {
 		opt = *opts
 	}
-	o, created, err := a.OpenObject(arena.ObjectSpec{
+	o, created, err := a.OpenObject(arenakernel.ObjectSpec{
 		Existing: attach, Kind: barrierKind, Version: barrierVersion, Name: name, Size: barrierBytes(a.MaxParticipants()),
 		Init: func(body []byte) {
 			w := barrierBody(body)
@@ -120,19 +121,20 @@ func openBarrier(a *arena.Arena, name string, parties int64, opts *BarrierOption
 // BarrierAt gives a handle on the Barrier at an offset, which Offset of another
 // process gave. It has no Completion.
 func BarrierAt(a *arena.Arena, off arena.Offset) (*Barrier, error) {
-	o, err := objectAt(a, off, "barrier.open", barrierKind, barrierVersion, barrierBytes(a.MaxParticipants()))
+	k := (*arenakernel.Arena)(a)
+	o, err := objectAt(k, off, "barrier.open", barrierKind, barrierVersion, barrierBytes(k.MaxParticipants()))
 	if err != nil {
 		return nil, err
 	}
-	return newBarrier(a, o, &BarrierOptions{})
+	return newBarrier(k, o, &BarrierOptions{})
 }
 
-func newBarrier(a *arena.Arena, o arena.Object, opt *BarrierOptions) (*Barrier, error) {
+func newBarrier(a *arenakernel.Arena, o arenakernel.Object, opt *BarrierOptions) (*Barrier, error) {
 	return share(a, o, func() (*Barrier, error) { return buildBarrier(a, o, opt.Completion, false), nil })
 }
 
-func buildBarrier(a *arena.Arena, o arena.Object, completion func(), bare bool) *Barrier {
-	w := arena.At[barrierWords](a, o.Body)
+func buildBarrier(a *arenakernel.Arena, o arenakernel.Object, completion func(), bare bool) *Barrier {
+	w := arenakernel.At[barrierWords](a, o.Body)
 	x := &Barrier{words: w, shares: barrierShares(a, o.Body), a: a, object: o, name: a.Self(), completion: completion}
 	x.mon = buildMonitor(a, o, o.Body, x, bare)
 	x.fifo = fifo{x.mon, &w.queue}

@@ -5,17 +5,17 @@ import (
 	"math"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 // lostParties packs the name of a dead process and a number of parties.
 func lostParties(name, parties uint64) uint64 {
-	return name&uint64(arena.ParticipantIDMask) | min(parties, math.MaxUint32)<<32
+	return name&uint64(arenakernel.ParticipantIDMask) | min(parties, math.MaxUint32)<<32
 }
 
 // nameLost and partiesLost unpack what lostParties packed.
-func nameLost(v uint64) arena.ParticipantID {
-	return arena.ParticipantID(v & uint64(arena.ParticipantIDMask))
+func nameLost(v uint64) arenakernel.ParticipantID {
+	return arenakernel.ParticipantID(v & uint64(arenakernel.ParticipantIDMask))
 }
 func partiesLost(v uint64) uint64 { return v >> 32 }
 
@@ -70,7 +70,7 @@ func (x *Barrier) left() uint64 {
 
 // ownerDead is the error of a wait for phase p, whose verdict has that name.
 func (x *Barrier) ownerDead(op string, p uint64, name uint32) error {
-	n := arena.ParticipantID(name & arena.ParticipantIDMask)
+	n := arenakernel.ParticipantID(name & arenakernel.ParticipantIDMask)
 	lost := x.lostIn(p)
 	var why string
 	switch {

@@ -4,10 +4,10 @@ import (
 	"fmt"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-func inspectBarrier(a *arena.Arena, o arena.Object) arena.Inspection {
+func inspectBarrier(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspection {
 	if o.Size < barrierBytes(a.MaxParticipants()) {
 		return unreadable(a, o, nil)
 	}
@@ -20,14 +20,14 @@ func inspectBarrier(a *arena.Arena, o arena.Object) arena.Inspection {
 		i.State += fmt.Sprintf(", %d parties lost", lost)
 	}
 	if x.isBroken() {
-		i.lost(shmsync.ErrOwnerDead, arena.ParticipantID(w.dead.Load()&arena.ParticipantIDMask))
+		i.lost(shmsync.ErrOwnerDead, arenakernel.ParticipantID(w.dead.Load()&arenakernel.ParticipantIDMask))
 	}
 	i.monitor(&w.mon)
-	on := i.hold(arena.Hold{Owner: arena.ParticipantID(w.completer.Load() & arena.ParticipantIDMask), Mode: arena.HoldRunner, Note: "the completion"})
+	on := i.hold(arenakernel.Hold{Owner: arenakernel.ParticipantID(w.completer.Load() & arenakernel.ParticipantIDMask), Mode: arenakernel.HoldRunner, Note: "the completion"})
 	for _, h := range x.shares {
-		name := arena.ParticipantID(h.name.Load() & arena.ParticipantIDMask)
+		name := arenakernel.ParticipantID(h.name.Load() & arenakernel.ParticipantIDMask)
 		if parties, left := h.in(phase); parties > 0 && left > 0 && a.Current(name) {
-			on = append(on, i.hold(arena.Hold{Owner: name, Mode: arena.HoldParty, Count: left})...)
+			on = append(on, i.hold(arenakernel.Hold{Owner: name, Mode: arenakernel.HoldParty, Count: left})...)
 		}
 	}
 	i.waitsFor("phase", on)

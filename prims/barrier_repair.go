@@ -5,16 +5,16 @@ import (
 	"strings"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-func repairBarrier(a *arena.Arena, o arena.Object, dead arena.ParticipantID) {
+func repairBarrier(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	if o.Size >= barrierBytes(a.MaxParticipants()) {
 		repairMonitor(buildBarrier(a, o, nil, true).mon, dead)
 	}
 }
 
-func checkBarrier(a *arena.Arena, o arena.Object) error {
+func checkBarrier(a *arenakernel.Arena, o arenakernel.Object) error {
 	if o.Size < barrierBytes(a.MaxParticipants()) {
 		return wrongKind("barrier.check", o, barrierKind, barrierVersion)
 	}
@@ -29,7 +29,7 @@ func checkBarrier(a *arena.Arena, o arena.Object) error {
 	return nil
 }
 
-func describeBarrier(a *arena.Arena, o arena.Object) string {
+func describeBarrier(a *arenakernel.Arena, o arenakernel.Object) string {
 	if o.Size < barrierBytes(a.MaxParticipants()) {
 		return "too small"
 	}
@@ -38,18 +38,18 @@ func describeBarrier(a *arena.Arena, o arena.Object) string {
 	phase := w.phase.Load()
 	var b strings.Builder
 	fmt.Fprintf(&b, "phase %d, %d of %d to arrive", phase, w.pending.Load(), w.expected.Load())
-	if n := arena.ParticipantID(w.completer.Load() & arena.ParticipantIDMask); n != 0 {
+	if n := arenakernel.ParticipantID(w.completer.Load() & arenakernel.ParticipantIDMask); n != 0 {
 		fmt.Fprintf(&b, ", %v completes it", n)
 	}
 	if at := w.broken.Load(); at != 0 {
-		fmt.Fprintf(&b, ", broken from phase %d by %v", at-1, arena.ParticipantID(w.dead.Load()&arena.ParticipantIDMask))
+		fmt.Fprintf(&b, ", broken from phase %d by %v", at-1, arenakernel.ParticipantID(w.dead.Load()&arenakernel.ParticipantIDMask))
 	}
 	if lost := w.lost.Load(); lost > 0 {
 		fmt.Fprintf(&b, ", %d parties lost", lost)
 	}
 	for _, h := range x.shares {
 		if parties, left := h.in(phase); parties > 0 {
-			fmt.Fprintf(&b, ", %v is %d with %d to come", arena.ParticipantID(h.name.Load()&arena.ParticipantIDMask), parties, left)
+			fmt.Fprintf(&b, ", %v is %d with %d to come", arenakernel.ParticipantID(h.name.Load()&arenakernel.ParticipantIDMask), parties, left)
 		}
 	}
 	b.WriteString(describeMonitor(x.mon))

@@ -5,7 +5,7 @@ import (
 	"math"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
@@ -156,23 +156,23 @@ func (x *Barrier) requeue(w wait)           { x.fifo.requeue(w) }
 func (x *Barrier) each(f func(w wait) bool) { x.fifo.each(f) }
 func (x *Barrier) clear()                   { x.fifo.clear() }
 
-func (x *Barrier) reap(gone func(arena.ParticipantID) bool) {
-	if c := x.words.completer.Load(); gone(arena.ParticipantID(c & arena.ParticipantIDMask)) {
+func (x *Barrier) reap(gone func(arenakernel.ParticipantID) bool) {
+	if c := x.words.completer.Load(); gone(arenakernel.ParticipantID(c & arenakernel.ParticipantIDMask)) {
 		x.breakPhase(x.words.phase.Load(), c, nil)
 	}
 	for _, h := range x.shares {
-		if gone(arena.ParticipantID(h.name.Load() & arena.ParticipantIDMask)) {
+		if gone(arenakernel.ParticipantID(h.name.Load() & arenakernel.ParticipantIDMask)) {
 			x.lose(h)
 		}
 	}
 }
 
-func (x *Barrier) holders(f func(arena.ParticipantID)) {
+func (x *Barrier) holders(f func(arenakernel.ParticipantID)) {
 	phase := x.words.phase.Load()
-	f(arena.ParticipantID(x.words.completer.Load() & arena.ParticipantIDMask))
+	f(arenakernel.ParticipantID(x.words.completer.Load() & arenakernel.ParticipantIDMask))
 	for _, h := range x.shares {
 		if parties, _ := h.in(phase); parties > 0 {
-			f(arena.ParticipantID(h.name.Load() & arena.ParticipantIDMask))
+			f(arenakernel.ParticipantID(h.name.Load() & arenakernel.ParticipantIDMask))
 		}
 	}
 }
@@ -209,11 +209,11 @@ func (x *Barrier) State() BarrierState {
 		parties, _ := h.in(w.phase.Load())
 		st.Own = signed(parties)
 	}
-	if n := arena.ParticipantID(w.completer.Load() & arena.ParticipantIDMask); n != 0 {
+	if n := arenakernel.ParticipantID(w.completer.Load() & arenakernel.ParticipantIDMask); n != 0 {
 		st.Completer = x.a.Who(n)
 	}
 	if x.isBroken() {
-		st.Err, st.Who = shmsync.ErrOwnerDead, x.a.Who(arena.ParticipantID(w.dead.Load()&arena.ParticipantIDMask))
+		st.Err, st.Who = shmsync.ErrOwnerDead, x.a.Who(arenakernel.ParticipantID(w.dead.Load()&arenakernel.ParticipantIDMask))
 	}
 	return st
 }

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 const (
@@ -106,10 +106,10 @@ func barrierBody(b []byte) *barrierWords {
 }
 
 // barrierShares are the shares of the slots of an arena, from slot 1.
-func barrierShares(a *arena.Arena, body arena.Offset) []*barrierShare {
+func barrierShares(a *arenakernel.Arena, body arenakernel.Offset) []*barrierShare {
 	s := make([]*barrierShare, a.MaxParticipants())
 	for i := range s {
-		s[i] = arena.At[barrierShare](a, body+arena.Offset(unsafe.Sizeof(barrierWords{}))+arena.Offset(i)*arena.Offset(unsafe.Sizeof(barrierShare{})))
+		s[i] = arenakernel.At[barrierShare](a, body+arenakernel.Offset(unsafe.Sizeof(barrierWords{}))+arenakernel.Offset(i)*arenakernel.Offset(unsafe.Sizeof(barrierShare{})))
 	}
 	return s
 }

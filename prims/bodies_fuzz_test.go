@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 )
@@ -323,7 +324,7 @@ const fuzzedPatches = 20
 
 // fuzzedPatch overwrites one word of an object, or of a node that waits at it, with
 // what may mean something.
-func fuzzedPatch(a *arena.Arena, o arena.Object, where uint16, value uint64) {
+func fuzzedPatch(a *arena.Arena, o arenakernel.Object, where uint16, value uint64) {
 	at := o.Body + arena.Offset(uint64(where>>4)*8%(o.Size&^7))
 	w := arena.At[atomic.Uint64](a, at)
 	switch where & 15 {
@@ -342,7 +343,7 @@ func fuzzedPatch(a *arena.Arena, o arena.Object, where uint16, value uint64) {
 	case 9:
 		w.Add(value&15 - 7)
 	default:
-		a.EachNode(o.Offset, func(off arena.Offset, n *arena.Node) {
+		(*arenakernel.Arena)(a).EachNode(o.Offset, func(off arena.Offset, n *arenakernel.Node) {
 			switch value >> 56 & 7 {
 			case 0:
 				n.Next().Store(value)
@@ -376,9 +377,9 @@ func fuzzBody(t testing.TB, h *hostile, script []byte) {
 	a, kind, waiters := h.next(t), fuzzedKinds[int(script[0])%len(fuzzedKinds)], int(script[1]%3)
 	b, err := kind.open(a)
 	require.NoError(t, err)
-	o, err := a.ObjectAt(b.offset)
+	o, err := (*arenakernel.Arena)(a).ObjectAt(b.offset)
 	require.NoError(t, err)
-	defer a.CloseObject(o)
+	defer (*arenakernel.Arena)(a).CloseObject(o)
 	body := &gateBody{a, o}
 	patch := func() {
 		for s := script[2:]; len(s) >= 10; s = s[10:] {

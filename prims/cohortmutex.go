@@ -11,6 +11,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/park"
 	"github.com/shmsync/shmsync/internal/race"
 	"github.com/shmsync/shmsync/internal/topology"
@@ -58,8 +59,8 @@ type CohortMutex struct {
 	unresponsive atomic.Int64 // see isUnresponsive; CLOCK_MONOTONIC ns
 	words        *cohortWords
 	nodes        int
-	a            *arena.Arena
-	object       arena.Object
+	a            *arenakernel.Arena
+	object       arenakernel.Object
 	opening      *opening
 }
 
@@ -86,17 +87,17 @@ type CohortMutexOptions struct {
 // cohortMostNodes bounds the local locks.
 const cohortMostNodes = 32
 
-var cohortKind = arena.KindOf("COHM")
+var cohortKind = arenakernel.KindOf("COHM")
 
 const cohortVersion = 1
 
 // OpenCohortMutex finds the CohortMutex of that name in the arena or creates it. An
 // empty name makes a fresh anonymous one. It panics for options that there are not.
 func OpenCohortMutex(a *arena.Arena, name string, opts *CohortMutexOptions) (*CohortMutex, error) {
-	return openCohortMutex(a, name, opts, false)
+	return openCohortMutex((*arenakernel.Arena)(a), name, opts, false)
 }
 
-func openCohortMutex(a *arena.Arena, name string, opts *CohortMutexOptions, attach bool) (*CohortMutex, error) {
+func openCohortMutex(a *arenakernel.Arena, name string, opts *CohortMutexOptions, attach bool) (*CohortMutex, error) {
 	var opt CohortMutexOptions
 	if opts != nil {
 		opt = *opts
@@ -111,7 +112,7 @@ func openCohortMutex(a *arena.Arena, name string, opts *CohortMutexOptions, atta
 	if nodes == 0 {
 		nodes = cohortHostNodes()
 	}
-	o, created, err := a.OpenObject(arena.ObjectSpec{
+	o, created, err := a.OpenObject(arenakernel.ObjectSpec{
 		Existing: attach, Kind: cohortKind, Version: cohortVersion, Name: name, Size: cohortBytes(nodes), AnySize: true,
 		Init: func(body []byte) { initCohort(body, nodes, &opt) },
 	})
@@ -124,11 +125,12 @@ func openCohortMutex(a *arena.Arena, name string, opts *CohortMutexOptions, atta
 // CohortMutexAt gives a handle on the CohortMutex at an offset, which Offset of
 // another process gave.
 func CohortMutexAt(a *arena.Arena, off arena.Offset) (*CohortMutex, error) {
-	o, err := objectAt(a, off, "cohortmutex.open", cohortKind, cohortVersion, cohortHeadBytes)
+	k := (*arenakernel.Arena)(a)
+	o, err := objectAt(k, off, "cohortmutex.open", cohortKind, cohortVersion, cohortHeadBytes)
 	if err != nil {
 		return nil, err
 	}
-	return newCohortMutex(a, o, &CohortMutexOptions{}, false)
+	return newCohortMutex(k, o, &CohortMutexOptions{}, false)
 }
 
 func initCohort(body []byte, nodes int, opt *CohortMutexOptions) {
@@ -140,7 +142,7 @@ func initCohort(body []byte, nodes int, opt *CohortMutexOptions) {
 	}
 }
 
-func newCohortMutex(a *arena.Arena, o arena.Object, opt *CohortMutexOptions, created bool) (*CohortMutex, error) {
+func newCohortMutex(a *arenakernel.Arena, o arenakernel.Object, opt *CohortMutexOptions, created bool) (*CohortMutex, error) {
 	c, err := share(a, o, func() (*CohortMutex, error) { return buildCohortMutex(a, o, opt) })
 	if err != nil {
 		return nil, err
@@ -161,11 +163,11 @@ func newCohortMutex(a *arena.Arena, o arena.Object, opt *CohortMutexOptions, cre
 }
 
 // cohortAt views the body of a CohortMutex, and counts its local locks.
-func cohortAt(a *arena.Arena, o arena.Object) (w *cohortWords, nodes int, err error) {
+func cohortAt(a *arenakernel.Arena, o arenakernel.Object) (w *cohortWords, nodes int, err error) {
 	if o.Size < cohortHeadBytes {
 		return nil, 0, wrongKind("cohortmutex.open", o, cohortKind, cohortVersion)
 	}
-	if w, err = arena.TryAt[cohortWords](a, o.Body); err != nil {
+	if w, err = arenakernel.TryAt[cohortWords](a, o.Body); err != nil {
 		return nil, 0, err
 	}
 	n := atomic.LoadUint32(&w.nodes) // once: a peer may write it
@@ -176,7 +178,7 @@ func cohortAt(a *arena.Arena, o arena.Object) (w *cohortWords, nodes int, err er
 	return w, int(n), nil
 }
 
-func buildCohortMutex(a *arena.Arena, o arena.Object, opt *CohortMutexOptions) (*CohortMutex, error) {
+func buildCohortMutex(a *arenakernel.Arena, o arenakernel.Object, opt *CohortMutexOptions) (*CohortMutex, error) {
 	w, nodes, err := cohortAt(a, o)
 	if err != nil {
 		return nil, err

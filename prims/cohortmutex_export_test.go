@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 // Constants for the tests of package prims_test.
@@ -52,7 +52,7 @@ func (c *CohortMutex) Shut(k int) bool { return c.localLocks[k].shut.Load() > sh
 func (c *CohortMutex) Announced() bool { return c.global.wakeWord.Announced() }
 
 // Object is the object under c.
-func (c *CohortMutex) Object() arena.Object { return c.object }
+func (c *CohortMutex) Object() arenakernel.Object { return c.object }
 
 // Yields reports whether one of a node lets others go first.
 func (c *CohortMutex) Yields(node int) bool { return c.yields(node) }

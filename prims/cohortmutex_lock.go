@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/park"
 	"github.com/shmsync/shmsync/internal/race"
@@ -47,7 +47,7 @@ type cohortLocalLock struct {
 // buildLocalLock makes a handle on local lock k of o. Its holds are never biased: local locks are
 // there to be competed for. A Repair is there for bytes that a peer wrote, which may say
 // another policy than PolicyRelease.
-func buildLocalLock(a *arena.Arena, o arena.Object, k int) *Mutex {
+func buildLocalLock(a *arenakernel.Arena, o arenakernel.Object, k int) *Mutex {
 	m := buildMutexAt(a, o, o.Body+cohortLocalLockOff(k), &MutexOptions{Checked: true, Repair: func() error { return nil }})
 	m.queueLock, m.internal = true, true
 	return m

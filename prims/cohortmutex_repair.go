@@ -4,25 +4,25 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 func init() {
-	arena.RegisterKind(arena.KindOps{
+	arenakernel.RegisterKind(arenakernel.KindOps{
 		Kind: cohortKind, Repair: repairCohort, Wake: wakeCohort, Check: checkCohort, Describe: describeCohort, Inspect: inspectCohort,
 	})
 }
 
 // cohortParts calls f for the mutexes of the object whose words can be had: the global
 // one first, as -1, and then the local locks.
-func cohortParts(a *arena.Arena, o arena.Object, f func(localLock int, w *mutexWords)) error {
+func cohortParts(a *arenakernel.Arena, o arenakernel.Object, f func(localLock int, w *mutexWords)) error {
 	w, nodes, err := cohortAt(a, o)
 	if w == nil {
 		return err
 	}
 	f(-1, &w.global)
 	for k := range nodes {
-		d, err := arena.TryAt[cohortLocalLockWords](a, o.Body+cohortLocalLockOff(k))
+		d, err := arenakernel.TryAt[cohortLocalLockWords](a, o.Body+cohortLocalLockOff(k))
 		if err != nil {
 			return err
 		}
@@ -32,16 +32,16 @@ func cohortParts(a *arena.Arena, o arena.Object, f func(localLock int, w *mutexW
 }
 
 // repairCohort takes back what dead has of the object: the lock, and local locks.
-func repairCohort(a *arena.Arena, o arena.Object, dead arena.ParticipantID) {
+func repairCohort(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	cohortParts(a, o, func(localLock int, w *mutexWords) { repairMutexWords(a, w, dead, localLock >= 0) })
 }
 
 // wakeCohort makes up for wakes that a death swallowed, at the lock and at local locks.
-func wakeCohort(a *arena.Arena, o arena.Object, owed arena.Owed) {
+func wakeCohort(a *arenakernel.Arena, o arenakernel.Object, owed arenakernel.Owed) {
 	cohortParts(a, o, func(_ int, w *mutexWords) { wakeMutexWords(a, w, owed) })
 }
 
-func checkCohort(a *arena.Arena, o arena.Object) (err error) {
+func checkCohort(a *arenakernel.Arena, o arenakernel.Object) (err error) {
 	if e := cohortParts(a, o, func(_ int, w *mutexWords) {
 		if e := checkMutexWords(o, w); err == nil {
 			err = e
@@ -52,7 +52,7 @@ func checkCohort(a *arena.Arena, o arena.Object) (err error) {
 	return err
 }
 
-func describeCohort(a *arena.Arena, o arena.Object) (s string) {
+func describeCohort(a *arenakernel.Arena, o arenakernel.Object) (s string) {
 	err := cohortParts(a, o, func(localLock int, w *mutexWords) {
 		if localLock >= 0 {
 			s += fmt.Sprintf("; local lock %d: ", localLock)
@@ -68,7 +68,7 @@ func describeCohort(a *arena.Arena, o arena.Object) (s string) {
 	return s
 }
 
-func inspectCohort(a *arena.Arena, o arena.Object) arena.Inspection {
+func inspectCohort(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspection {
 	w, nodes, err := cohortAt(a, o)
 	if w == nil {
 		return unreadable(a, o, err)
@@ -78,7 +78,7 @@ func inspectCohort(a *arena.Arena, o arena.Object) arena.Inspection {
 	word := ownerWord(w.global.owner.Load())
 	i.State = word.String()
 	i.Counts = countsOf(a, &w.global.counts).tell()
-	on := i.owner(word, arena.ParticipantID(w.global.died.Load()&arena.ParticipantIDMask))
+	on := i.owner(word, arenakernel.ParticipantID(w.global.died.Load()&arenakernel.ParticipantIDMask))
 	i.date(on, countsOf(a, &w.global.counts))
 	i.mutexRest(&w.global)
 	i.waits(waitsOn(mutexWakeOff, mutexPollerOff), "lock", on)
@@ -97,7 +97,7 @@ func inspectCohort(a *arena.Arena, o arena.Object) arena.Inspection {
 func (i *inspection) cohortLocalLocks(nodes int, on []int) {
 	for k := range nodes {
 		off := cohortLocalLockOff(k)
-		d, err := arena.TryAt[cohortLocalLockWords](i.a, i.o.Body+off)
+		d, err := arenakernel.TryAt[cohortLocalLockWords](i.a, i.o.Body+off)
 		if err != nil {
 			return
 		}

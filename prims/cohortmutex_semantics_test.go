@@ -11,6 +11,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 )
@@ -180,7 +181,7 @@ func TestCohortMutexInspected(t *testing.T) {
 	holder.must(t, order{Op: "lock", Object: "m"})
 	one := remoteActor(t, a, "one", cohortOn(1)...)
 	one.blocked(t, order{Op: "lock", Object: "m"})
-	var check arena.Inspection
+	var check arenakernel.Inspection
 	eventually(t, "it waits", c.String, func() bool {
 		check = countsLook(t, nameOf(a), "m")
 		return len(check.Waits) == 1
@@ -215,9 +216,9 @@ func TestCohortMutexInspected(t *testing.T) {
 	holder.proc.Kill(t)
 	alone(t, a, 1)
 	require.ErrorIs(t, c.State().Err, shmsync.ErrOwnerDead)
-	require.NoError(t, prims.RecoverAt(t.Context(), a, c.Object(), 0, func() error { return nil }))
+	require.NoError(t, prims.RecoverAt(t.Context(), a, arena.Object(c.Object()), 0, func() error { return nil }))
 	require.True(t, c.TryLock())
 	c.Unlock()
-	require.NoError(t, prims.SetSpinOf(a, c.Object(), time.Microsecond))
+	require.NoError(t, prims.SetSpinOf(a, arena.Object(c.Object()), time.Microsecond))
 	require.Equal(t, time.Microsecond, c.Spin())
 }

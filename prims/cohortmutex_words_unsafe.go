@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 // cohortWords is what the body of a CohortMutex begins with, 320 bytes. A body lies
@@ -51,7 +51,7 @@ const (
 func cohortBytes(nodes int) uint64 { return cohortHeadBytes + uint64(nodes)*cohortLocalLockBytes }
 
 // cohortLocalLockOff is where local lock k is in a body.
-func cohortLocalLockOff(k int) arena.Offset { return arena.Offset(cohortBytes(k)) }
+func cohortLocalLockOff(k int) arenakernel.Offset { return arenakernel.Offset(cohortBytes(k)) }
 
 // cohortBody views the private body of a CohortMutex that is being made.
 func cohortBody(b []byte, nodes int) (head *cohortWords, localLocks []cohortLocalLockWords) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/park"
 )
@@ -64,7 +65,7 @@ type CondOptions struct {
 	Spin time.Duration
 }
 
-var condKind = arena.KindOf("COND")
+var condKind = arenakernel.KindOf("COND")
 
 const (
 	condVersion = 1
@@ -77,10 +78,10 @@ const condBatch = 16
 // OpenCond finds the Cond of that name in the arena or creates it, for use with l in
 // this process. An empty name makes a fresh anonymous one. A nil l panics.
 func OpenCond(a *arena.Arena, name string, l sync.Locker, opts *CondOptions) (*Cond, error) {
-	return openCond(a, name, l, opts, false)
+	return openCond((*arenakernel.Arena)(a), name, l, opts, false)
 }
 
-func openCond(a *arena.Arena, name string, l sync.Locker, opts *CondOptions, attach bool) (*Cond, error) {
+func openCond(a *arenakernel.Arena, name string, l sync.Locker, opts *CondOptions, attach bool) (*Cond, error) {
 	if l == nil {
 		panic(fmt.Sprintf("shmsync: OpenCond %q without a lock", name))
 	}
@@ -88,7 +89,7 @@ func openCond(a *arena.Arena, name string, l sync.Locker, opts *CondOptions, att
 	if opts != nil {
 		opt = *opts
 	}
-	o, created, err := a.OpenObject(arena.ObjectSpec{
+	o, created, err := a.OpenObject(arenakernel.ObjectSpec{
 		Existing: attach, Kind: condKind, Version: condVersion, Name: name, Size: uint64(condBytes),
 		Init: func(body []byte) {
 			w := condBody(body)
@@ -115,17 +116,18 @@ func openCond(a *arena.Arena, name string, l sync.Locker, opts *CondOptions, att
 // CondAt gives a handle on the Cond at an offset, which Offset of another process
 // gave, for use with l in this process.
 func CondAt(a *arena.Arena, off arena.Offset, l sync.Locker) (*Cond, error) {
+	k := (*arenakernel.Arena)(a)
 	if l == nil {
 		panic(fmt.Sprintf("shmsync: CondAt %v without a lock", off))
 	}
-	o, err := objectAt(a, off, "cond.open", condKind, condVersion, uint64(condBytes))
+	o, err := objectAt(k, off, "cond.open", condKind, condVersion, uint64(condBytes))
 	if err != nil {
 		return nil, err
 	}
-	return newCond(a, o, l)
+	return newCond(k, o, l)
 }
 
-func newCond(a *arena.Arena, o arena.Object, l sync.Locker) (*Cond, error) {
+func newCond(a *arenakernel.Arena, o arenakernel.Object, l sync.Locker) (*Cond, error) {
 	k, err := share(a, o, func() (*condCore, error) { return buildCond(a, o, false), nil })
 	if err != nil {
 		return nil, err

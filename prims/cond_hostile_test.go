@@ -17,6 +17,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 )
@@ -42,7 +43,7 @@ func ownTrouble(f func()) (err error) {
 
 // condHostileRounds overwrites the words of an object, or of its nodes, while others use
 // it: whatever they find, they come back within their contexts.
-func condHostileRounds(t *testing.T, a *arena.Arena, o arena.Object, goroutines int, use func(ctx context.Context, r *rand.Rand)) {
+func condHostileRounds(t *testing.T, a *arena.Arena, o arenakernel.Object, goroutines int, use func(ctx context.Context, r *rand.Rand)) {
 	seed := rand.Uint64()
 	t.Logf("seed %#x", seed)
 	rounds := proctest.Rounds(60, 300)

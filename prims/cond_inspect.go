@@ -3,10 +3,10 @@ package prims
 import (
 	"fmt"
 
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-func inspectCond(a *arena.Arena, o arena.Object) arena.Inspection {
+func inspectCond(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspection {
 	if o.Size < uint64(condBytes) {
 		return unreadable(a, o, nil)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/prims"
 )
 
@@ -56,7 +57,7 @@ func openCondWorker(a *arena.Arena) (worker, error) {
 				w.mu.Lock()
 				defer w.mu.Unlock()
 			})
-			a.OnClose(w, w.stop)
+			(*arenakernel.Arena)(a).OnClose(w, w.stop)
 			go w.letGo() // the test's own process
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync/atomic"
 
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/park"
 )
@@ -39,8 +39,8 @@ type condCore struct {
 	covered fifo
 	woken   fifo
 	words   *condWords
-	a       *arena.Arena
-	object  arena.Object
+	a       *arenakernel.Arena
+	object  arenakernel.Object
 	limit   uint64 // how many of a Broadcast are on their way at a time
 	// reapWoken says that some of the woken may be dead. It is guarded by the queue lock, but a
 	// peer that overwrites that one lets in several.
@@ -51,8 +51,8 @@ type condCore struct {
 // condNoCheck says that the last check found nobody covered.
 const condNoCheck = 1<<64 - 1
 
-func buildCond(a *arena.Arena, o arena.Object, bare bool) *condCore {
-	w := arena.At[condWords](a, o.Body)
+func buildCond(a *arenakernel.Arena, o arenakernel.Object, bare bool) *condCore {
+	w := arenakernel.At[condWords](a, o.Body)
 	k := &condCore{words: w, a: a, object: o, limit: w.batch.Load()}
 	if k.limit == 0 {
 		k.limit = condBatch
@@ -159,7 +159,7 @@ func (q *fifo) take(from *fifo) {
 	if !ok {
 		return
 	}
-	if last, ok := q.m.node(arena.Offset(q.words.last.Load())); ok {
+	if last, ok := q.m.node(arenakernel.Offset(q.words.last.Load())); ok {
 		storeWord(last.Next(), uint64(makeLinks(first.off, links(last.Next().Load()).prev())))
 		storeWord(first.Next(), uint64(makeLinks(links(first.Next().Load()).next(), last.off)))
 	} else {
@@ -264,10 +264,10 @@ func (k *condCore) clear() {
 }
 
 // reap has the next resolve look for the dead.
-func (k *condCore) reap(func(arena.ParticipantID) bool) { k.reapWoken.Store(true) }
+func (k *condCore) reap(func(arenakernel.ParticipantID) bool) { k.reapWoken.Store(true) }
 
 // holders has nobody: the reap of a woken process that dies finds its waits.
-func (k *condCore) holders(f func(arena.ParticipantID)) {}
+func (k *condCore) holders(f func(arenakernel.ParticipantID)) {}
 
 // check is called ten times a second while a goroutine of this process waits. If no waiter
 // has come back from a Broadcast since the last time, the woken ones are stopped, or their

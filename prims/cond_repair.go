@@ -3,29 +3,29 @@ package prims
 import (
 	"fmt"
 
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 func init() {
-	arena.RegisterKind(arena.KindOps{
+	arenakernel.RegisterKind(arenakernel.KindOps{
 		Kind: condKind, Repair: repairCond, Wake: wakeQueue, Check: checkCond, Describe: describeCond, Inspect: inspectCond,
 	})
 }
 
-func repairCond(a *arena.Arena, o arena.Object, dead arena.ParticipantID) {
+func repairCond(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	if o.Size >= uint64(condBytes) {
 		repairMonitor(buildCond(a, o, true).mon, dead)
 	}
 }
 
-func checkCond(a *arena.Arena, o arena.Object) error {
+func checkCond(a *arenakernel.Arena, o arenakernel.Object) error {
 	if o.Size < uint64(condBytes) {
 		return wrongKind("cond.check", o, condKind, condVersion)
 	}
-	return checkMutexWords(o, &arena.At[condWords](a, o.Body).mon.queueLock)
+	return checkMutexWords(o, &arenakernel.At[condWords](a, o.Body).mon.queueLock)
 }
 
-func describeCond(a *arena.Arena, o arena.Object) string {
+func describeCond(a *arenakernel.Arena, o arenakernel.Object) string {
 	if o.Size < uint64(condBytes) {
 		return "too small"
 	}
@@ -37,7 +37,7 @@ func describeCond(a *arena.Arena, o arena.Object) string {
 
 func (k *condCore) state() (st CondState) {
 	upTo := k.words.upTo.Load()
-	k.a.EachNode(k.object.Offset, func(_ arena.Offset, n *arena.Node) {
+	k.a.EachNode(k.object.Offset, func(_ arenakernel.Offset, n *arenakernel.Node) {
 		switch w := n.Load(); {
 		case w.Over(), queued(w) && n.Stamp().Load() <= upTo:
 			st.Woken++

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/race"
 )
@@ -32,15 +32,15 @@ type counter struct {
 	words  *counterWords
 	left   *atomic.Uint64 // the counter, for fast paths; never 0 for a closed handle
 	shares []*counterShare
-	a      *arena.Arena
-	object arena.Object
-	name   arena.ParticipantID
+	a      *arenakernel.Arena
+	object arenakernel.Object
+	name   arenakernel.ParticipantID
 	key    race.Key
 	op     string // of waits, in errors
 }
 
-func buildCounter(a *arena.Arena, o arena.Object, op string, bare bool) *counter {
-	w := arena.At[counterWords](a, o.Body)
+func buildCounter(a *arenakernel.Arena, o arenakernel.Object, op string, bare bool) *counter {
+	w := arenakernel.At[counterWords](a, o.Body)
 	t := &counter{words: w, shares: counterShares(a, o.Body), a: a, object: o, name: a.Self(), op: op}
 	t.mon = buildMonitor(a, o, o.Body, t, bare)
 	t.fifo = fifo{t.mon, &w.queue}
@@ -257,7 +257,7 @@ func (t *counter) wait(ctx context.Context) error {
 }
 
 func (t *counter) ownerDead(name uint32) error {
-	return t.mon.fail(t.op, shmsync.ErrOwnerDead, t.a.Who(arena.ParticipantID(name&arena.ParticipantIDMask)), "it died and left something undone")
+	return t.mon.fail(t.op, shmsync.ErrOwnerDead, t.a.Who(arenakernel.ParticipantID(name&arenakernel.ParticipantIDMask)), "it died and left something undone")
 }
 
 // claim makes n of what is expected this participant's own: of what the dead owe
@@ -282,7 +282,7 @@ func (t *counter) claim(n uint64, fromOthers bool) bool {
 	}
 	if fromOthers || n > free() {
 		// The process that had it may be dead, and this one has come in its place.
-		t.holders(func(n arena.ParticipantID) { t.a.Dead(n) })
+		t.holders(func(n arenakernel.ParticipantID) { t.a.Dead(n) })
 		if err := t.mon.reapAndEnter(nil); err != nil {
 			panic(err)
 		}
@@ -415,18 +415,18 @@ func (t *counter) clear() {
 	t.words.count.Store(sum)
 }
 
-func (t *counter) reap(gone func(arena.ParticipantID) bool) {
+func (t *counter) reap(gone func(arenakernel.ParticipantID) bool) {
 	for _, h := range t.shares {
-		if t.has(h) != 0 && gone(arena.ParticipantID(h.name.Load()&arena.ParticipantIDMask)) {
+		if t.has(h) != 0 && gone(arenakernel.ParticipantID(h.name.Load()&arenakernel.ParticipantIDMask)) {
 			t.fold(h)
 		}
 	}
 }
 
-func (t *counter) holders(f func(arena.ParticipantID)) {
+func (t *counter) holders(f func(arenakernel.ParticipantID)) {
 	for _, h := range t.shares {
 		if t.has(h) != 0 {
-			f(arena.ParticipantID(h.name.Load() & arena.ParticipantIDMask))
+			f(arenakernel.ParticipantID(h.name.Load() & arenakernel.ParticipantIDMask))
 		}
 	}
 }
@@ -436,7 +436,7 @@ func (t *counter) trouble() (error, *shmsync.Identity) {
 	if t.words.owed.Load() == 0 {
 		return nil, nil
 	}
-	return shmsync.ErrOwnerDead, t.a.Who(arena.ParticipantID(t.words.dead.Load() & arena.ParticipantIDMask))
+	return shmsync.ErrOwnerDead, t.a.Who(arenakernel.ParticipantID(t.words.dead.Load() & arenakernel.ParticipantIDMask))
 }
 
 // share is what this participant has undertaken and not done.

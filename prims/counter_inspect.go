@@ -4,10 +4,10 @@ import (
 	"fmt"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-func inspectCounter(a *arena.Arena, o arena.Object) arena.Inspection {
+func inspectCounter(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspection {
 	if o.Size < counterBytes(a.MaxParticipants()) {
 		return unreadable(a, o, nil)
 	}
@@ -16,14 +16,14 @@ func inspectCounter(a *arena.Arena, o arena.Object) arena.Inspection {
 	i.State = fmt.Sprintf("counter %d", t.count())
 	if owed := t.words.owed.Load(); owed > 0 {
 		i.State += fmt.Sprintf(", %d owed by the dead", owed)
-		i.lost(shmsync.ErrOwnerDead, arena.ParticipantID(t.words.dead.Load()&arena.ParticipantIDMask))
+		i.lost(shmsync.ErrOwnerDead, arenakernel.ParticipantID(t.words.dead.Load()&arenakernel.ParticipantIDMask))
 	}
 	i.monitor(&t.words.mon)
 	var on []int
 	for _, h := range t.shares {
-		name := arena.ParticipantID(h.name.Load() & arena.ParticipantIDMask)
+		name := arenakernel.ParticipantID(h.name.Load() & arenakernel.ParticipantIDMask)
 		if n := t.has(h); n > 0 && a.Current(name) {
-			on = append(on, i.hold(arena.Hold{Owner: name, Mode: arena.HoldOwes, Count: n})...)
+			on = append(on, i.hold(arenakernel.Hold{Owner: name, Mode: arenakernel.HoldOwes, Count: n})...)
 		}
 	}
 	i.waits(inQueue, "zero", on)

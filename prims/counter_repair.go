@@ -5,16 +5,16 @@ import (
 	"strings"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-func repairCounter(a *arena.Arena, o arena.Object, dead arena.ParticipantID) {
+func repairCounter(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	if o.Size >= counterBytes(a.MaxParticipants()) {
 		repairMonitor(buildCounter(a, o, "", true).mon, dead)
 	}
 }
 
-func checkCounter(a *arena.Arena, o arena.Object) error {
+func checkCounter(a *arenakernel.Arena, o arenakernel.Object) error {
 	if o.Size < counterBytes(a.MaxParticipants()) {
 		return wrongKind("counter.check", o, o.Kind, counterVersion)
 	}
@@ -28,7 +28,7 @@ func checkCounter(a *arena.Arena, o arena.Object) error {
 	return nil
 }
 
-func describeCounter(a *arena.Arena, o arena.Object) string {
+func describeCounter(a *arenakernel.Arena, o arenakernel.Object) string {
 	if o.Size < counterBytes(a.MaxParticipants()) {
 		return "too small"
 	}
@@ -37,11 +37,11 @@ func describeCounter(a *arena.Arena, o arena.Object) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "counter %d, others %d, epoch %d", t.count(), int64(w.others.Load()), w.epoch.Load())
 	if owed := w.owed.Load(); owed > 0 {
-		fmt.Fprintf(&b, ", %v died and owes %d", arena.ParticipantID(w.dead.Load()&arena.ParticipantIDMask), owed)
+		fmt.Fprintf(&b, ", %v died and owes %d", arenakernel.ParticipantID(w.dead.Load()&arenakernel.ParticipantIDMask), owed)
 	}
 	for _, h := range t.shares {
 		if n := t.has(h); n > 0 {
-			fmt.Fprintf(&b, ", %v has %d", arena.ParticipantID(h.name.Load()&arena.ParticipantIDMask), n)
+			fmt.Fprintf(&b, ", %v has %d", arenakernel.ParticipantID(h.name.Load()&arenakernel.ParticipantIDMask), n)
 		}
 	}
 	b.WriteString(describeMonitor(t.mon))

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 // counterWords is the head of the body of a WaitGroup and of a Latch, 640 bytes; a
@@ -87,10 +87,10 @@ func counterBody(b []byte) *counterWords {
 }
 
 // counterShares are the shares of the slots of an arena, from slot 1.
-func counterShares(a *arena.Arena, body arena.Offset) []*counterShare {
+func counterShares(a *arenakernel.Arena, body arenakernel.Offset) []*counterShare {
 	s := make([]*counterShare, a.MaxParticipants())
 	for i := range s {
-		s[i] = arena.At[counterShare](a, body+arena.Offset(unsafe.Sizeof(counterWords{}))+arena.Offset(i)*arena.Offset(unsafe.Sizeof(counterShare{})))
+		s[i] = arenakernel.At[counterShare](a, body+arenakernel.Offset(unsafe.Sizeof(counterWords{}))+arenakernel.Offset(i)*arenakernel.Offset(unsafe.Sizeof(counterShare{})))
 	}
 	return s
 }

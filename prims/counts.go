@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 // A counter of an object is reached through a pointer that is nil in an arena that
@@ -13,7 +13,7 @@ import (
 // word that is never free, and so to the slow paths.
 
 // countsOf gives the counters in words, or nil.
-func countsOf(a *arena.Arena, w *countWords) *countWords {
+func countsOf(a *arenakernel.Arena, w *countWords) *countWords {
 	if a.Counted() {
 		return w
 	}
@@ -60,11 +60,11 @@ func countWake(c *countWords) *atomic.Uint64      { return &c.woken }
 func countRecovery(c *countWords) *atomic.Uint64  { return &c.recovered }
 
 // tell gives the counters for people, or nil.
-func (c *countWords) tell() *arena.Counts {
+func (c *countWords) tell() *arenakernel.Counts {
 	if c == nil {
 		return nil
 	}
-	return &arena.Counts{
+	return &arenakernel.Counts{
 		Acquired: c.acquired.Load(), Contended: c.contended.Load(), SpinsPaid: c.spinsPaid.Load(),
 		Slept: c.slept.Load(), Woken: c.woken.Load(), Recovered: c.recovered.Load(),
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 	"github.com/shmsync/shmsync/shm"
@@ -31,9 +32,9 @@ func countsArena(t *testing.T, counted bool) (a *arena.Arena, name string) {
 	return a, name
 }
 
-func countsLook(t *testing.T, name, object string) arena.Inspection {
+func countsLook(t *testing.T, name, object string) arenakernel.Inspection {
 	t.Helper()
-	ins, err := arena.Inspect(name)
+	ins, err := arenakernel.Inspect(name)
 	require.NoError(t, err)
 	defer ins.Close()
 	for _, o := range ins.Objects() {
@@ -42,7 +43,7 @@ func countsLook(t *testing.T, name, object string) arena.Inspection {
 		}
 	}
 	require.Fail(t, "no object "+object)
-	return arena.Inspection{}
+	return arenakernel.Inspection{}
 }
 
 func init() {
@@ -89,7 +90,7 @@ func TestCountsMutex(t *testing.T) {
 	m.Lock()
 	require.False(t, m.TryLock())
 	i := countsLook(t, name, "m")
-	require.Equal(t, arena.Counts{Acquired: 1}, *i.Counts)
+	require.Equal(t, arenakernel.Counts{Acquired: 1}, *i.Counts)
 	require.Len(t, i.Holds, 1)
 	require.GreaterOrEqual(t, i.Holds[0].Since, before)
 	require.LessOrEqual(t, i.Holds[0].Since, shmsync.Monotonic())
@@ -156,7 +157,7 @@ func TestCountsQueues(t *testing.T) {
 	for _, object := range []string{"fair", "sem", "multi"} {
 		eventually(t, "somebody waits for "+object, f.String, func() bool {
 			i := countsLook(t, name, object)
-			return len(i.Waits) == 1 && i.Waits[0].How != arena.WaitAwake
+			return len(i.Waits) == 1 && i.Waits[0].How != arenakernel.WaitAwake
 		})
 		require.EqualValues(t, 1, countsLook(t, name, object).Counts.Contended, object)
 	}

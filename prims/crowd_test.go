@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/internal/race"
 	"github.com/shmsync/shmsync/prims"
@@ -38,7 +39,7 @@ type crowdLock interface {
 	TryLock() bool
 	Unlock()
 	Waiters() int
-	Object() arena.Object
+	Object() arenakernel.Object
 }
 
 // crowdReport is what a crowd says after each of its steps.

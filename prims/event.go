@@ -7,6 +7,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/race"
 )
 
@@ -34,8 +35,8 @@ type Event struct {
 	auto   *autoEvent // is set
 	mon    *monitor
 	mode   eventMode
-	a      *arena.Arena
-	object arena.Object
+	a      *arenakernel.Arena
+	object arenakernel.Object
 }
 
 // EventOptions says how an Event is created. A nil *EventOptions means the zero value.
@@ -62,7 +63,7 @@ func (o *EventOptions) mode() (m eventMode) {
 	return m
 }
 
-var eventKind = arena.KindOf("EVNT")
+var eventKind = arenakernel.KindOf("EVNT")
 
 const eventVersion = 1
 
@@ -70,10 +71,10 @@ const eventVersion = 1
 // a fresh anonymous one. When AutoReset or Bidirectional is set and the Event is not so, opening
 // fails.
 func OpenEvent(a *arena.Arena, name string, opts *EventOptions) (*Event, error) {
-	return openEvent(a, name, opts, false)
+	return openEvent((*arenakernel.Arena)(a), name, opts, false)
 }
 
-func openEvent(a *arena.Arena, name string, opts *EventOptions, attach bool) (*Event, error) {
+func openEvent(a *arenakernel.Arena, name string, opts *EventOptions, attach bool) (*Event, error) {
 	var opt EventOptions
 	if opts != nil {
 		opt = *opts
@@ -82,7 +83,7 @@ func openEvent(a *arena.Arena, name string, opts *EventOptions, attach bool) (*E
 	if !mode.valid() {
 		panic(fmt.Sprintf("shmsync: OpenEvent %q with AutoReset and Bidirectional", name))
 	}
-	o, created, err := a.OpenObject(arena.ObjectSpec{
+	o, created, err := a.OpenObject(arenakernel.ObjectSpec{
 		Existing: attach, Kind: eventKind, Version: eventVersion, Name: name, Size: eventBytes(mode, a.MaxParticipants()), AnySize: true,
 		Init: func(body []byte) {
 			w := eventBody(body)
@@ -109,14 +110,15 @@ func openEvent(a *arena.Arena, name string, opts *EventOptions, attach bool) (*E
 // EventAt gives a handle on the Event at an offset, which Offset of another process
 // gave.
 func EventAt(a *arena.Arena, off arena.Offset) (*Event, error) {
-	o, err := objectAt(a, off, "event.open", eventKind, eventVersion, eventBytes(0, a.MaxParticipants()))
+	k := (*arenakernel.Arena)(a)
+	o, err := objectAt(k, off, "event.open", eventKind, eventVersion, eventBytes(0, k.MaxParticipants()))
 	if err != nil {
 		return nil, err
 	}
-	return newEvent(a, o)
+	return newEvent(k, o)
 }
 
-func newEvent(a *arena.Arena, o arena.Object) (*Event, error) {
+func newEvent(a *arenakernel.Arena, o arenakernel.Object) (*Event, error) {
 	return share(a, o, func() (*Event, error) {
 		mode, err := eventModeOf(a, o)
 		if err != nil {
@@ -127,9 +129,9 @@ func newEvent(a *arena.Arena, o arena.Object) (*Event, error) {
 }
 
 // eventModeOf is the mode of an Event, if its body is long enough for that.
-func eventModeOf(a *arena.Arena, o arena.Object) (eventMode, error) {
+func eventModeOf(a *arenakernel.Arena, o arenakernel.Object) (eventMode, error) {
 	if o.Size >= eventBytes(0, a.MaxParticipants()) {
-		mode := eventMode(arena.At[eventWords](a, o.Body).mode.Load())
+		mode := eventMode(arenakernel.At[eventWords](a, o.Body).mode.Load())
 		if mode.valid() && o.Size >= eventBytes(mode, a.MaxParticipants()) {
 			return mode, nil
 		}
@@ -137,7 +139,7 @@ func eventModeOf(a *arena.Arena, o arena.Object) (eventMode, error) {
 	return 0, &shmsync.Error{Op: "event.open", Object: objectName(o), Err: shmsync.ErrCorrupt, Detail: "its mode does not go with its size"}
 }
 
-func buildEvent(a *arena.Arena, o arena.Object, mode eventMode, bare bool) *Event {
+func buildEvent(a *arenakernel.Arena, o arenakernel.Object, mode eventMode, bare bool) *Event {
 	e := &Event{a: a, object: o, mode: mode}
 	if e.mode&eventAuto != 0 {
 		e.auto = buildAutoEvent(a, o, bare)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync/atomic"
 
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/park"
 	"github.com/shmsync/shmsync/internal/race"
@@ -32,9 +32,9 @@ type autoEvent struct {
 	next   *atomic.Uint64
 	fifo   fifo
 	shares []*eventShare
-	name   arena.ParticipantID
-	a      *arena.Arena
-	object arena.Object
+	name   arenakernel.ParticipantID
+	a      *arenakernel.Arena
+	object arenakernel.Object
 }
 
 // Where the token of a wait came from.
@@ -43,8 +43,8 @@ const (
 	outcomeSpare
 )
 
-func buildAutoEvent(a *arena.Arena, o arena.Object, bare bool) *autoEvent {
-	w := arena.At[eventWords](a, o.Body)
+func buildAutoEvent(a *arenakernel.Arena, o arenakernel.Object, bare bool) *autoEvent {
+	w := arenakernel.At[eventWords](a, o.Body)
 	x := &autoEvent{
 		words: w, state: &w.sequence.value, next: &w.sequence.next,
 		shares: eventShares(a, o.Body), name: a.Self(), a: a, object: o,
@@ -365,7 +365,7 @@ func (x *autoEvent) account(w wait) {
 
 // inherit makes the share of a slot that of a participant, with the queue lock held, before it
 // waits: it may ack a token before that is accounted for.
-func (x *autoEvent) inherit(n arena.ParticipantID) {
+func (x *autoEvent) inherit(n arenakernel.ParticipantID) {
 	h := x.shares[n.Slot()-1]
 	if h.name.Load() == uint64(n) {
 		return
@@ -406,9 +406,9 @@ func (x *autoEvent) detach(w wait)          { x.fifo.detach(w) }
 func (x *autoEvent) each(f func(wait) bool) { x.fifo.each(f) }
 
 // reap takes back the tokens that the gone did not get to know of.
-func (x *autoEvent) reap(dead func(arena.ParticipantID) bool) {
+func (x *autoEvent) reap(dead func(arenakernel.ParticipantID) bool) {
 	for _, h := range x.shares {
-		n, of := h.unknown(), arena.ParticipantID(h.name.Load()&arena.ParticipantIDMask)
+		n, of := h.unknown(), arenakernel.ParticipantID(h.name.Load()&arenakernel.ParticipantIDMask)
 		if n > 0 && dead(of) && x.mon.ended(of) {
 			var c change
 			c.set(&h.handed, h.acked.Load())
@@ -418,10 +418,10 @@ func (x *autoEvent) reap(dead func(arena.ParticipantID) bool) {
 	}
 }
 
-func (x *autoEvent) holders(f func(arena.ParticipantID)) {
+func (x *autoEvent) holders(f func(arenakernel.ParticipantID)) {
 	for _, h := range x.shares {
 		if h.unknown() > 0 {
-			f(arena.ParticipantID(h.name.Load() & arena.ParticipantIDMask))
+			f(arenakernel.ParticipantID(h.name.Load() & arenakernel.ParticipantIDMask))
 		}
 	}
 }

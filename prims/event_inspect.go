@@ -3,10 +3,10 @@ package prims
 import (
 	"fmt"
 
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-func inspectEvent(a *arena.Arena, o arena.Object) arena.Inspection {
+func inspectEvent(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspection {
 	mode, err := eventModeOf(a, o)
 	if err != nil {
 		return unreadable(a, o, err)

@@ -4,22 +4,22 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 func init() {
-	arena.RegisterKind(arena.KindOps{
+	arenakernel.RegisterKind(arenakernel.KindOps{
 		Kind: eventKind, Repair: repairEvent, Wake: wakeQueue, Check: checkEvent, Describe: describeEvent, Inspect: inspectEvent,
 	})
 }
 
-func repairEvent(a *arena.Arena, o arena.Object, dead arena.ParticipantID) {
+func repairEvent(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	if mode, err := eventModeOf(a, o); err == nil {
 		repairMonitor(buildEvent(a, o, mode, true).mon, dead)
 	}
 }
 
-func checkEvent(a *arena.Arena, o arena.Object) error {
+func checkEvent(a *arenakernel.Arena, o arenakernel.Object) error {
 	mode, err := eventModeOf(a, o)
 	if err != nil {
 		return err
@@ -31,7 +31,7 @@ func checkEvent(a *arena.Arena, o arena.Object) error {
 	return checkMutexWords(o, &e.mon.words.queueLock)
 }
 
-func describeEvent(a *arena.Arena, o arena.Object) string {
+func describeEvent(a *arenakernel.Arena, o arenakernel.Object) string {
 	mode, err := eventModeOf(a, o)
 	if err != nil {
 		return err.Error()
@@ -45,7 +45,7 @@ func describeEvent(a *arena.Arena, o arena.Object) string {
 		fmt.Fprintf(&b, "%v, next %#x, %d spare", e.auto.load(), e.auto.next.Load(), e.auto.words.spare.Load())
 		for _, h := range e.auto.shares {
 			if n := h.unknown(); n > 0 {
-				fmt.Fprintf(&b, ", %d handed to %v and not seen", n, arena.ParticipantID(h.name.Load()&arena.ParticipantIDMask))
+				fmt.Fprintf(&b, ", %d handed to %v and not seen", n, arenakernel.ParticipantID(h.name.Load()&arenakernel.ParticipantIDMask))
 			}
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 // eventWords is the body of an Event, 896 bytes; in one with automatic reset an
@@ -65,10 +65,10 @@ func eventBody(b []byte) *eventWords {
 }
 
 // eventShares are the shares of the slots of an arena, from slot 1.
-func eventShares(a *arena.Arena, body arena.Offset) []*eventShare {
+func eventShares(a *arenakernel.Arena, body arenakernel.Offset) []*eventShare {
 	s := make([]*eventShare, a.MaxParticipants())
 	for i := range s {
-		s[i] = arena.At[eventShare](a, body+arena.Offset(unsafe.Sizeof(eventWords{}))+arena.Offset(i)*arena.Offset(unsafe.Sizeof(eventShare{})))
+		s[i] = arenakernel.At[eventShare](a, body+arenakernel.Offset(unsafe.Sizeof(eventWords{}))+arenakernel.Offset(i)*arenakernel.Offset(unsafe.Sizeof(eventShare{})))
 	}
 	return s
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 // Functions for the tests of package prims_test.
@@ -61,14 +62,16 @@ func (m *Mutex) Biased() bool { return atomic.LoadUint32(&m.self)&ownerBiased !=
 func (f *Futex) Waiters() int { return f.queue.Waiting() }
 
 // Describe renders the words of an object of ours.
-func Describe(a *arena.Arena, o arena.Object) string { return a.Describe(o) }
+func Describe(a *arena.Arena, o arenakernel.Object) string {
+	return (*arenakernel.Arena)(a).Describe(o)
+}
 
 // Object is the object under m.
-func (m *Mutex) Object() arena.Object { return m.object }
+func (m *Mutex) Object() arenakernel.Object { return m.object }
 
 // Rewrite overwrites the words of the Mutex at o, all but the poller list if b is
 // short, with bytes that no correct participant would write, perhaps.
-func Rewrite(a *arena.Arena, o arena.Object, b []byte) {
+func Rewrite(a *arena.Arena, o arenakernel.Object, b []byte) {
 	switch o.Kind {
 	case mutexKind:
 		w := arena.At[mutexWords](a, o.Body)
@@ -114,7 +117,7 @@ func next32(b *[]byte) (v uint32, ok bool) {
 }
 
 // Object is the object under f.
-func (f *Futex) Object() arena.Object { return f.object }
+func (f *Futex) Object() arenakernel.Object { return f.object }
 
 // Queued is how many waits are in the queue of s.
 func (s *Semaphore) Queued() int {
@@ -128,7 +131,7 @@ func (s *Semaphore) Queued() int {
 }
 
 // Object is the object under x.
-func (x *Waitable[S, E]) Object() arena.Object { return x.object }
+func (x *Waitable[S, E]) Object() arenakernel.Object { return x.object }
 
 // ReadAtChange reads the state without the queue lock while the change n after the last has begun its copy.
 func (x *Waitable[S, E]) ReadAtChange(n uint64) (s S, ok bool) {
@@ -156,8 +159,8 @@ func (x *Waitable[S, E]) Queued() (n int) {
 }
 
 // QueuedAt is how many wait in the queues of an object with a monitor.
-func QueuedAt(a *arena.Arena, o arena.Object) (n int) {
-	a.EachNode(o.Offset, func(_ arena.Offset, node *arena.Node) {
+func QueuedAt(a *arena.Arena, o arenakernel.Object) (n int) {
+	(*arenakernel.Arena)(a).EachNode(o.Offset, func(_ arena.Offset, node *arenakernel.Node) {
 		if queued(node.Load()) {
 			n++
 		}
@@ -169,13 +172,13 @@ func QueuedAt(a *arena.Arena, o arena.Object) (n int) {
 func (c *Cond) Core() any { return c.core }
 
 // Object is the object under c.
-func (c *Cond) Object() arena.Object { return c.core.object }
+func (c *Cond) Object() arenakernel.Object { return c.core.object }
 
 // Object is the object under f.
-func (f *Future) Object() arena.Object { return f.object }
+func (f *Future) Object() arenakernel.Object { return f.object }
 
 // BodyOf copies the body of an object.
-func BodyOf(a *arena.Arena, o arena.Object) []uint64 {
+func BodyOf(a *arena.Arena, o arenakernel.Object) []uint64 {
 	b := make([]uint64, o.Size/8)
 	for i := range b {
 		b[i] = arena.At[atomic.Uint64](a, o.Body+arena.Offset(8*i)).Load()
@@ -184,7 +187,7 @@ func BodyOf(a *arena.Arena, o arena.Object) []uint64 {
 }
 
 // Restore puts a copy back.
-func Restore(a *arena.Arena, o arena.Object, b []uint64) {
+func Restore(a *arena.Arena, o arenakernel.Object, b []uint64) {
 	for i, v := range b {
 		arena.At[atomic.Uint64](a, o.Body+arena.Offset(8*i)).Store(v)
 	}
@@ -192,10 +195,10 @@ func Restore(a *arena.Arena, o arena.Object, b []uint64) {
 
 // ScribbleAny writes what a wild peer might into one word of an object or of one of its
 // nodes.
-func ScribbleAny(a *arena.Arena, o arena.Object, r *rand.Rand) {
-	var nodes []*arena.Node
+func ScribbleAny(a *arena.Arena, o arenakernel.Object, r *rand.Rand) {
+	var nodes []*arenakernel.Node
 	var offs []arena.Offset
-	a.EachNode(o.Offset, func(off arena.Offset, n *arena.Node) {
+	(*arenakernel.Arena)(a).EachNode(o.Offset, func(off arena.Offset, n *arenakernel.Node) {
 		nodes, offs = append(nodes, n), append(offs, off)
 	})
 	v := r.Uint64()
@@ -221,10 +224,10 @@ func ScribbleAny(a *arena.Arena, o arena.Object, r *rand.Rand) {
 }
 
 // Object is the object under s.
-func (s *Semaphore) Object() arena.Object { return s.object }
+func (s *Semaphore) Object() arenakernel.Object { return s.object }
 
 // Head is the first wait in the queue of s.
-func (s *Semaphore) Head() (off arena.Offset, n *arena.Node) {
+func (s *Semaphore) Head() (off arena.Offset, n *arenakernel.Node) {
 	if err := s.mon.enter(nil); err != nil {
 		return 0, nil
 	}

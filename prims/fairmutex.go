@@ -8,6 +8,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
@@ -39,9 +40,9 @@ type FairMutex struct {
 	mon    *monitor
 	fifo   fifo
 	words  *fairMutexWords
-	a      *arena.Arena
-	object arena.Object
-	name   arena.ParticipantID
+	a      *arenakernel.Arena
+	object arenakernel.Object
+	name   arenakernel.ParticipantID
 	policy Policy
 	repair func() error
 }
@@ -64,23 +65,23 @@ type FairMutexOptions struct {
 	Spin time.Duration
 }
 
-var fairMutexKind = arena.KindOf("FAIR")
+var fairMutexKind = arenakernel.KindOf("FAIR")
 
 const fairMutexVersion = 2
 
 // OpenFairMutex finds the FairMutex of that name in the arena or creates it. An
 // empty name makes a fresh anonymous one.
 func OpenFairMutex(a *arena.Arena, name string, opts *FairMutexOptions) (*FairMutex, error) {
-	return openFairMutex(a, name, opts, false)
+	return openFairMutex((*arenakernel.Arena)(a), name, opts, false)
 }
 
-func openFairMutex(a *arena.Arena, name string, opts *FairMutexOptions, attach bool) (*FairMutex, error) {
+func openFairMutex(a *arenakernel.Arena, name string, opts *FairMutexOptions, attach bool) (*FairMutex, error) {
 	var opt FairMutexOptions
 	if opts != nil {
 		opt = *opts
 	}
 	opt.Policy.mustBeValid("fair mutex " + strconv.Quote(name))
-	o, created, err := a.OpenObject(arena.ObjectSpec{
+	o, created, err := a.OpenObject(arenakernel.ObjectSpec{
 		Existing: attach, Kind: fairMutexKind, Version: fairMutexVersion, Name: name, Size: uint64(fairMutexBytes),
 		Init: func(body []byte) {
 			w := fairMutexBody(body)
@@ -103,18 +104,19 @@ func openFairMutex(a *arena.Arena, name string, opts *FairMutexOptions, attach b
 // FairMutexAt gives a handle on the FairMutex at an offset, which Offset of
 // another process gave.
 func FairMutexAt(a *arena.Arena, off arena.Offset) (*FairMutex, error) {
-	o, err := objectAt(a, off, "fairmutex.open", fairMutexKind, fairMutexVersion, uint64(fairMutexBytes))
+	k := (*arenakernel.Arena)(a)
+	o, err := objectAt(k, off, "fairmutex.open", fairMutexKind, fairMutexVersion, uint64(fairMutexBytes))
 	if err != nil {
 		return nil, err
 	}
-	return newFairMutex(a, o, &FairMutexOptions{})
+	return newFairMutex(k, o, &FairMutexOptions{})
 }
 
-func newFairMutex(a *arena.Arena, o arena.Object, opt *FairMutexOptions) (*FairMutex, error) {
+func newFairMutex(a *arenakernel.Arena, o arenakernel.Object, opt *FairMutexOptions) (*FairMutex, error) {
 	return share(a, o, func() (*FairMutex, error) { return buildFairMutex(a, o, opt, false), nil })
 }
 
-func buildFairMutex(a *arena.Arena, o arena.Object, opt *FairMutexOptions, bare bool) *FairMutex {
+func buildFairMutex(a *arenakernel.Arena, o arenakernel.Object, opt *FairMutexOptions, bare bool) *FairMutex {
 	w := fairMutexAt(a, o)
 	f := &FairMutex{words: w, a: a, object: o, name: a.Self(), policy: policyOf(w.policy), repair: opt.Repair}
 	f.mon = buildMonitor(a, o, o.Body, f, bare)

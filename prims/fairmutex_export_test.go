@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 // Queued is how many waits are in the queue, of all processes.
@@ -25,7 +26,7 @@ func (f *FairMutex) Queued() (n int) {
 func (f *FairMutex) Asleep() (n int) {
 	f.mon.enter(nil)
 	f.fifo.each(func(w wait) bool {
-		if w.State() != arena.NodeQueued {
+		if w.State() != arenakernel.NodeQueued {
 			n++
 		}
 		return true
@@ -62,7 +63,7 @@ func (x *MultiLock) SameBucket(a, b uint64) bool { return x.index(a) == x.index(
 func EachNode(a *arena.Arena, body uint64, f func(words [4]*atomic.Uint64)) {
 	for o := range a.Objects() {
 		if uint64(o.Body) == body {
-			a.EachNode(o.Offset, func(_ arena.Offset, n *arena.Node) {
+			(*arenakernel.Arena)(a).EachNode(o.Offset, func(_ arena.Offset, n *arenakernel.Node) {
 				f([4]*atomic.Uint64{n.Next(), n.Wanted(), n.Stamp(), n.Extra()})
 			})
 		}
@@ -83,8 +84,8 @@ func (x *MultiLock) BiteTail() (n int) {
 
 // ParkedNodes is how many waits for the object at o are those of goroutines that park.
 func ParkedNodes(a *arena.Arena, o arena.Offset) (n int) {
-	a.EachNode(o, func(_ arena.Offset, node *arena.Node) {
-		if node.State() == arena.NodeParked {
+	(*arenakernel.Arena)(a).EachNode(o, func(_ arena.Offset, node *arenakernel.Node) {
+		if node.State() == arenakernel.NodeParked {
 			n++
 		}
 	})

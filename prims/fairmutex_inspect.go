@@ -1,8 +1,8 @@
 package prims
 
-import "github.com/shmsync/shmsync/arena"
+import "github.com/shmsync/shmsync/internal/arenakernel"
 
-func inspectFairMutex(a *arena.Arena, o arena.Object) arena.Inspection {
+func inspectFairMutex(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspection {
 	if o.Size < uint64(fairMutexBytes) {
 		return unreadable(a, o, nil)
 	}

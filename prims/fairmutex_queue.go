@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/asm"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/park"
 )
@@ -34,8 +34,8 @@ func (f *FairMutex) ownerWord() ownerWord {
 	return ownerWord(v)
 }
 
-func (f *FairMutex) diedName() arena.ParticipantID {
-	return arena.ParticipantID(f.words.died.Load() & arena.ParticipantIDMask)
+func (f *FairMutex) diedName() arenakernel.ParticipantID {
+	return arenakernel.ParticipantID(f.words.died.Load() & arenakernel.ParticipantIDMask)
 }
 
 // free reports whether a comer may have the lock now. The queue lock is held.
@@ -145,7 +145,7 @@ func (f *FairMutex) lookAtOwner(b *wakes) {
 }
 
 // refusal is why nobody can wait for owner word o, or nil.
-func (f *FairMutex) refusal(op string, o ownerWord, died arena.ParticipantID) error {
+func (f *FairMutex) refusal(op string, o ownerWord, died arenakernel.ParticipantID) error {
 	switch {
 	case !fairOwner(o):
 		return f.corrupt(op, o)
@@ -163,7 +163,7 @@ func (f *FairMutex) corrupt(op string, o ownerWord) error {
 
 // judge is what the end of a wait means.
 func (f *FairMutex) judge(end outcome) error {
-	who := arena.ParticipantID(end.aux() & arena.ParticipantIDMask)
+	who := arenakernel.ParticipantID(end.aux() & arenakernel.ParticipantIDMask)
 	switch end.result() {
 	case lockGranted:
 		return nil
@@ -210,7 +210,7 @@ func (f *FairMutex) resolve(b *wakes) {
 func (f *FairMutex) account(w wait) {
 	if outcome(w.Extra().Load()).result() == lockGranted && f.words.owner.Load() == 0 {
 		f.mon.counts.dates()
-		storeWord(&f.words.owner, uint64(makeOwner(kindReserved, w.Owner()&arena.ParticipantIDMask)))
+		storeWord(&f.words.owner, uint64(makeOwner(kindReserved, w.Owner()&arenakernel.ParticipantIDMask)))
 		crashpoint.Hit("fairmutex.grant.granted")
 	}
 	f.mon.account(w, nil)
@@ -263,7 +263,7 @@ func (f *FairMutex) each(g func(wait) bool) { f.fifo.each(g) }
 func (f *FairMutex) clear()                 { f.fifo.clear() }
 
 // reap takes the hold of the dead back, by the policy.
-func (f *FairMutex) reap(dead func(arena.ParticipantID) bool) {
+func (f *FairMutex) reap(dead func(arenakernel.ParticipantID) bool) {
 	o := f.ownerWord()
 	switch {
 	case !fairOwner(o) || !o.held() && !o.granted() || !dead(o.participant()):
@@ -281,7 +281,7 @@ func (f *FairMutex) reap(dead func(arena.ParticipantID) bool) {
 	f.mon.counts.add(countRecovery)
 }
 
-func (f *FairMutex) holders(g func(arena.ParticipantID)) {
+func (f *FairMutex) holders(g func(arenakernel.ParticipantID)) {
 	if o := f.ownerWord(); o.held() || o.granted() {
 		g(o.participant())
 	}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
@@ -16,7 +16,7 @@ var (
 )
 
 func init() {
-	arena.RegisterKind(arena.KindOps{
+	arenakernel.RegisterKind(arenakernel.KindOps{
 		Kind: fairMutexKind, Repair: repairFairMutex, Wake: wakeQueue, Check: checkFairMutex, Describe: describeFairMutex, Inspect: inspectFairMutex,
 	})
 }
@@ -128,13 +128,13 @@ func (f *FairMutex) endRecover(next ownerWord) error {
 	return nil
 }
 
-func repairFairMutex(a *arena.Arena, o arena.Object, dead arena.ParticipantID) {
+func repairFairMutex(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	if o.Size >= uint64(fairMutexBytes) {
 		repairMonitor(buildFairMutex(a, o, &FairMutexOptions{}, true).mon, dead)
 	}
 }
 
-func checkFairMutex(a *arena.Arena, o arena.Object) error {
+func checkFairMutex(a *arenakernel.Arena, o arenakernel.Object) error {
 	if o.Size < uint64(fairMutexBytes) {
 		return wrongKind("fairmutex.check", o, fairMutexKind, fairMutexVersion)
 	}
@@ -148,7 +148,7 @@ func checkFairMutex(a *arena.Arena, o arena.Object) error {
 	return nil
 }
 
-func describeFairMutex(a *arena.Arena, o arena.Object) string {
+func describeFairMutex(a *arenakernel.Arena, o arenakernel.Object) string {
 	if o.Size < uint64(fairMutexBytes) {
 		return "too small"
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 )
@@ -419,7 +420,7 @@ func fill(t testing.TB, a *arena.Arena) {
 		}
 	}
 	for {
-		if _, err := a.ClaimNode(); err != nil {
+		if _, err := (*arenakernel.Arena)(a).ClaimNode(); err != nil {
 			require.ErrorIs(t, err, shmsync.ErrNoSpace)
 			return
 		}

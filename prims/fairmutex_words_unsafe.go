@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 // fairMutexWords is the body of a FairMutex, 512 bytes.
@@ -43,6 +43,6 @@ func fairMutexBody(b []byte) *fairMutexWords {
 }
 
 // fairMutexAt views the body of a FairMutex.
-func fairMutexAt(a *arena.Arena, o arena.Object) *fairMutexWords {
-	return arena.At[fairMutexWords](a, o.Body)
+func fairMutexAt(a *arenakernel.Arena, o arenakernel.Object) *fairMutexWords {
+	return arenakernel.At[fairMutexWords](a, o.Body)
 }

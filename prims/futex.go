@@ -8,6 +8,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/park"
 	"github.com/shmsync/shmsync/internal/race"
@@ -45,8 +46,8 @@ type Futex struct {
 	state  *atomic.Uint64
 	words  *futexWords
 	queue  *park.Queue
-	a      *arena.Arena
-	object arena.Object
+	a      *arenakernel.Arena
+	object arenakernel.Object
 	key    race.Key
 	looked atomic.Uint64 // the counter at the last check
 
@@ -61,22 +62,22 @@ type FutexOptions struct {
 	Spin time.Duration
 }
 
-var futexKind = arena.KindOf("FUTX")
+var futexKind = arenakernel.KindOf("FUTX")
 
 const futexVersion = 1
 
 func init() {
-	arena.RegisterKind(arena.KindOps{Kind: futexKind, Wake: wakeFutex, Describe: describeFutex, Inspect: inspectFutex})
+	arenakernel.RegisterKind(arenakernel.KindOps{Kind: futexKind, Wake: wakeFutex, Describe: describeFutex, Inspect: inspectFutex})
 }
 
 // OpenFutex finds the Futex of that name in the arena or creates it, with its
 // counter at 0. An empty name makes a fresh anonymous one.
 func OpenFutex(a *arena.Arena, name string, opts *FutexOptions) (*Futex, error) {
-	return openFutex(a, name, opts, false)
+	return openFutex((*arenakernel.Arena)(a), name, opts, false)
 }
 
-func openFutex(a *arena.Arena, name string, opts *FutexOptions, attach bool) (*Futex, error) {
-	o, _, err := a.OpenObject(arena.ObjectSpec{
+func openFutex(a *arenakernel.Arena, name string, opts *FutexOptions, attach bool) (*Futex, error) {
+	o, _, err := a.OpenObject(arenakernel.ObjectSpec{
 		Existing: attach, Kind: futexKind, Version: futexVersion, Name: name, Size: uint64(futexBytes),
 		Init: func(body []byte) {
 			if opts != nil {
@@ -93,20 +94,21 @@ func openFutex(a *arena.Arena, name string, opts *FutexOptions, attach bool) (*F
 // FutexAt gives a handle on the Futex at an offset, which Offset of another
 // process gave.
 func FutexAt(a *arena.Arena, off arena.Offset) (*Futex, error) {
-	o, err := a.ObjectAt(off)
+	k := (*arenakernel.Arena)(a)
+	o, err := k.ObjectAt(off)
 	if err != nil {
 		return nil, err
 	}
 	if o.Kind != futexKind || o.Version != futexVersion || o.Size < uint64(futexBytes) {
-		a.CloseObject(o)
+		k.CloseObject(o)
 		return nil, wrongKind("futex.open", o, futexKind, futexVersion)
 	}
-	return newFutex(a, o)
+	return newFutex(k, o)
 }
 
-func newFutex(a *arena.Arena, o arena.Object) (*Futex, error) {
+func newFutex(a *arenakernel.Arena, o arenakernel.Object) (*Futex, error) {
 	return share(a, o, func() (*Futex, error) {
-		w := arena.At[futexWords](a, o.Body)
+		w := arenakernel.At[futexWords](a, o.Body)
 		dev, ino := a.Segment().ID()
 		f := &Futex{state: &w.state, words: w, a: a, object: o, key: race.KeyOf(dev, ino, uint64(o.Offset)), opening: newOpening(a, o)}
 		f.queue = park.NewQueue(park.Config{
@@ -117,7 +119,7 @@ func newFutex(a *arena.Arena, o arena.Object) (*Futex, error) {
 	})
 }
 
-func futexWaitList(a *arena.Arena, w *futexWords) park.WaitList {
+func futexWaitList(a *arenakernel.Arena, w *futexWords) park.WaitList {
 	return park.WaitList{Arena: a, Word: low(&w.state), Raw: wordPtr(low(&w.state)), Poller: &w.poller}
 }
 
@@ -279,16 +281,16 @@ func (f *Futex) check() {
 
 // wakeFutex makes up for a wake that a death swallowed. The word need not
 // change: if a post was made it has, and if none was nobody is owed a wake.
-func wakeFutex(a *arena.Arena, obj arena.Object, owed arena.Owed) {
-	w, err := arena.TryAt[futexWords](a, obj.Body)
-	if err == nil && (owed != arena.OwedAnnounced || futexState(w.state.Load()).announced()) {
+func wakeFutex(a *arenakernel.Arena, obj arenakernel.Object, owed arenakernel.Owed) {
+	w, err := arenakernel.TryAt[futexWords](a, obj.Body)
+	if err == nil && (owed != arenakernel.OwedAnnounced || futexState(w.state.Load()).announced()) {
 		l := futexWaitList(a, w)
 		l.DeliverAll()
 	}
 }
 
-func describeFutex(a *arena.Arena, obj arena.Object) string {
-	w, err := arena.TryAt[futexWords](a, obj.Body)
+func describeFutex(a *arenakernel.Arena, obj arenakernel.Object) string {
+	w, err := arenakernel.TryAt[futexWords](a, obj.Body)
 	if err != nil {
 		return err.Error()
 	}

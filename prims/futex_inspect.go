@@ -1,9 +1,9 @@
 package prims
 
-import "github.com/shmsync/shmsync/arena"
+import "github.com/shmsync/shmsync/internal/arenakernel"
 
-func inspectFutex(a *arena.Arena, o arena.Object) arena.Inspection {
-	w, err := arena.TryAt[futexWords](a, o.Body)
+func inspectFutex(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspection {
+	w, err := arenakernel.TryAt[futexWords](a, o.Body)
 	if err != nil {
 		return unreadable(a, o, err)
 	}
@@ -11,6 +11,6 @@ func inspectFutex(a *arena.Arena, o arena.Object) arena.Inspection {
 	s := futexState(w.state.Load())
 	i.State, i.Spin = s.String(), spinText(w.spin.Load())
 	i.word("state", uint64(s), "%v", s)
-	i.waits(func(*arena.Wait) bool { return true }, "post", nil)
+	i.waits(func(*arenakernel.Wait) bool { return true }, "post", nil)
 	return i.Inspection
 }

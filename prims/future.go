@@ -8,6 +8,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/park"
 	"github.com/shmsync/shmsync/internal/race"
@@ -39,9 +40,9 @@ type Future struct {
 	mon    *monitor
 	fifo   fifo
 	words  *futureWords
-	a      *arena.Arena
-	object arena.Object
-	name   arena.ParticipantID
+	a      *arenakernel.Arena
+	object arenakernel.Object
+	name   arenakernel.ParticipantID
 }
 
 // FutureOptions says how a Future is created. A nil *FutureOptions means the zero
@@ -52,7 +53,7 @@ type FutureOptions struct {
 	Spin time.Duration
 }
 
-var futureKind = arena.KindOf("FUTR")
+var futureKind = arenakernel.KindOf("FUTR")
 
 const futureVersion = 1
 
@@ -65,11 +66,11 @@ const (
 // OpenFuture finds the Future of that name in the arena or creates it, unset. An
 // empty name makes a fresh anonymous one.
 func OpenFuture(a *arena.Arena, name string, opts *FutureOptions) (*Future, error) {
-	return openFuture(a, name, opts, false)
+	return openFuture((*arenakernel.Arena)(a), name, opts, false)
 }
 
-func openFuture(a *arena.Arena, name string, opts *FutureOptions, attach bool) (*Future, error) {
-	o, _, err := a.OpenObject(arena.ObjectSpec{
+func openFuture(a *arenakernel.Arena, name string, opts *FutureOptions, attach bool) (*Future, error) {
+	o, _, err := a.OpenObject(arenakernel.ObjectSpec{
 		Existing: attach, Kind: futureKind, Version: futureVersion, Name: name, Size: uint64(futureBytes),
 		Init: func(body []byte) {
 			if opts != nil {
@@ -86,19 +87,20 @@ func openFuture(a *arena.Arena, name string, opts *FutureOptions, attach bool) (
 // FutureAt gives a handle on the Future at an offset, which Offset of another process
 // gave.
 func FutureAt(a *arena.Arena, off arena.Offset) (*Future, error) {
-	o, err := objectAt(a, off, "future.open", futureKind, futureVersion, uint64(futureBytes))
+	k := (*arenakernel.Arena)(a)
+	o, err := objectAt(k, off, "future.open", futureKind, futureVersion, uint64(futureBytes))
 	if err != nil {
 		return nil, err
 	}
-	return newFuture(a, o)
+	return newFuture(k, o)
 }
 
-func newFuture(a *arena.Arena, o arena.Object) (*Future, error) {
+func newFuture(a *arenakernel.Arena, o arenakernel.Object) (*Future, error) {
 	return share(a, o, func() (*Future, error) { return buildFuture(a, o, false), nil })
 }
 
-func buildFuture(a *arena.Arena, o arena.Object, bare bool) *Future {
-	w := arena.At[futureWords](a, o.Body)
+func buildFuture(a *arenakernel.Arena, o arenakernel.Object, bare bool) *Future {
+	w := arenakernel.At[futureWords](a, o.Body)
 	f := &Future{words: w, a: a, object: o, name: a.Self()}
 	f.mon = buildMonitor(a, o, o.Body, f, bare)
 	f.fifo = fifo{f.mon, &w.queue}
@@ -286,7 +288,7 @@ func (f *Future) resultOf(end outcome) (syscall.Errno, error) {
 	case futureIsSet:
 		return syscall.Errno(end.aux()), nil
 	case futureIsAbandoned:
-		return 0, f.mon.fail("future.wait", shmsync.ErrOwnerDead, f.a.Who(arena.ParticipantID(end.aux()&arena.ParticipantIDMask)), "its producer has not set it")
+		return 0, f.mon.fail("future.wait", shmsync.ErrOwnerDead, f.a.Who(arenakernel.ParticipantID(end.aux()&arenakernel.ParticipantIDMask)), "its producer has not set it")
 	}
 	return 0, f.mon.fail("future.wait", shmsync.ErrCorrupt, nil, fmt.Sprintf("a wait ended as %#x", uint64(end)))
 }

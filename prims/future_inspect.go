@@ -2,14 +2,14 @@ package prims
 
 import (
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-func inspectFuture(a *arena.Arena, o arena.Object) arena.Inspection {
+func inspectFuture(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspection {
 	if o.Size < uint64(futureBytes) {
 		return unreadable(a, o, nil)
 	}
-	w := arena.At[futureWords](a, o.Body)
+	w := arenakernel.At[futureWords](a, o.Body)
 	s := futureState(w.state.Load())
 	i := inspect(a, o)
 	i.State = s.String()
@@ -19,7 +19,7 @@ func inspectFuture(a *arena.Arena, o arena.Object) arena.Inspection {
 	case s.abandoned():
 		i.lost(shmsync.ErrOwnerDead, s.producer())
 	case s.claimed():
-		on = i.hold(arena.Hold{Owner: s.producer(), Mode: arena.HoldProducer})
+		on = i.hold(arenakernel.Hold{Owner: s.producer(), Mode: arenakernel.HoldProducer})
 	}
 	i.monitor(&w.mon)
 	i.waits(inQueue, "result", on)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/prims"
 )
 
@@ -58,7 +59,7 @@ func openFutureWorker(a *arena.Arena) (worker, error) {
 	})
 	for p := range a.Participants() {
 		if p.Slot == a.Self().Slot() && p.Label == workerGroupTest {
-			a.OnClose(w, w.stop)
+			(*arenakernel.Arena)(a).OnClose(w, w.stop)
 			go w.letGo()
 		}
 	}

@@ -1,7 +1,7 @@
 package prims
 
 import (
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
@@ -32,7 +32,7 @@ func (f *Future) each(do func(wait) bool) { f.fifo.each(do) }
 func (f *Future) clear()                  { f.fifo.clear() }
 
 // reap notes the death of a producer.
-func (f *Future) reap(gone func(arena.ParticipantID) bool) {
+func (f *Future) reap(gone func(arenakernel.ParticipantID) bool) {
 	if s := f.load(); s.claimed() && gone(s.producer()) {
 		f.abandon(s)
 	}
@@ -43,7 +43,7 @@ func (f *Future) abandon(s futureState) {
 	crashpoint.Hit("future.reap.abandoned")
 }
 
-func (f *Future) holders(do func(arena.ParticipantID)) {
+func (f *Future) holders(do func(arenakernel.ParticipantID)) {
 	if s := f.load(); s.claimed() {
 		do(s.producer())
 	}

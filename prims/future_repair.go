@@ -4,26 +4,26 @@ import (
 	"fmt"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 func init() {
-	arena.RegisterKind(arena.KindOps{
+	arenakernel.RegisterKind(arenakernel.KindOps{
 		Kind: futureKind, Repair: repairFuture, Wake: wakeQueue, Check: checkFuture, Describe: describeFuture, Inspect: inspectFuture,
 	})
 }
 
-func repairFuture(a *arena.Arena, o arena.Object, dead arena.ParticipantID) {
+func repairFuture(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	if o.Size >= uint64(futureBytes) {
 		repairMonitor(buildFuture(a, o, true).mon, dead)
 	}
 }
 
-func checkFuture(a *arena.Arena, o arena.Object) error {
+func checkFuture(a *arenakernel.Arena, o arenakernel.Object) error {
 	if o.Size < uint64(futureBytes) {
 		return wrongKind("future.check", o, futureKind, futureVersion)
 	}
-	w := arena.At[futureWords](a, o.Body)
+	w := arenakernel.At[futureWords](a, o.Body)
 	if s := futureState(w.state.Load()); s&futureSet != 0 && s&futureAbandoned != 0 {
 		return &shmsync.Error{Op: "future.check", Object: objectName(o), Err: shmsync.ErrCorrupt,
 			Detail: fmt.Sprintf("it is set and abandoned: %#x", uint64(s))}
@@ -31,7 +31,7 @@ func checkFuture(a *arena.Arena, o arena.Object) error {
 	return checkMutexWords(o, &w.mon.queueLock)
 }
 
-func describeFuture(a *arena.Arena, o arena.Object) string {
+func describeFuture(a *arenakernel.Arena, o arenakernel.Object) string {
 	if o.Size < uint64(futureBytes) {
 		return "too small"
 	}

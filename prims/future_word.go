@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"syscall"
 
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 // futureState is the one word of a Future.
@@ -37,8 +37,8 @@ const (
 	futureShift                 = 32
 )
 
-func (s futureState) producer() arena.ParticipantID {
-	return arena.ParticipantID(s & arena.ParticipantIDMask)
+func (s futureState) producer() arenakernel.ParticipantID {
+	return arenakernel.ParticipantID(s & arenakernel.ParticipantIDMask)
 }
 func (s futureState) set() bool            { return s&futureSet != 0 }
 func (s futureState) abandoned() bool      { return s&(futureSet|futureAbandoned) == futureAbandoned }
@@ -48,7 +48,7 @@ func (s futureState) errno() syscall.Errno { return syscall.Errno(uint32(s >> fu
 // claimed reports whether a participant has claimed it and has not set it.
 func (s futureState) claimed() bool { return !s.over() && s.producer() != 0 }
 
-func (s futureState) claimedBy(n arena.ParticipantID) futureState { return s | futureState(n) }
+func (s futureState) claimedBy(n arenakernel.ParticipantID) futureState { return s | futureState(n) }
 
 func (s futureState) setTo(e syscall.Errno) futureState {
 	return s.producerOnly() | futureSet | futureState(uint32(e))<<futureShift

@@ -9,13 +9,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 func init() {
 	abiStructs["WaitGroup"], abiStructs["Latch"] = reflect.TypeFor[counterWords](), reflect.TypeFor[counterWords]()
 	abiStructs["Barrier"], abiStructs["Once"] = reflect.TypeFor[barrierWords](), reflect.TypeFor[onceWords]()
-	add := func(section string, kind arena.Kind, version int) {
+	add := func(section string, kind arenakernel.Kind, version int) {
 		row := abiKinds[section]
 		row.kind, row.version = kind, version
 		abiKinds[section] = row

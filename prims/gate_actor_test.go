@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 )
@@ -272,7 +273,7 @@ func walk(b *prims.Barrier, tr *gateTraces, who, phases int) error {
 
 // queued is how many waits are in the queues of an object.
 func queued(a *arena.Arena, off arena.Offset) (n int) {
-	a.EachNode(off, func(arena.Offset, *arena.Node) { n++ })
+	(*arenakernel.Arena)(a).EachNode(off, func(arena.Offset, *arenakernel.Node) { n++ })
 	return n
 }
 

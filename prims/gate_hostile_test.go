@@ -17,6 +17,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 )
@@ -24,7 +25,7 @@ import (
 // gateBody is an object whose bytes a peer overwrites.
 type gateBody struct {
 	a *arena.Arena
-	o arena.Object
+	o arenakernel.Object
 }
 
 func (g *gateBody) words() string { return prims.Describe(g.a, g.o) }
@@ -138,7 +139,7 @@ func TestHostileGates(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	rounds := 0
 	for kind, g := range gates(t, a) {
-		o, err := a.ObjectAt(g.Offset())
+		o, err := (*arenakernel.Arena)(a).ObjectAt(g.Offset())
 		require.NoError(t, err)
 		body := &gateBody{a, o}
 		with, without := hostileDo(g)
@@ -186,7 +187,7 @@ func TestHostileGateNodes(t *testing.T) {
 	a := newArena(t, &arena.Options{Size: 8 << 20, MaxParticipants: 8})
 	r := rand.New(rand.NewPCG(rand.Uint64(), 1))
 	g := newWaitGroup(t, a, "w")
-	o, err := a.ObjectAt(g.Offset())
+	o, err := (*arenakernel.Arena)(a).ObjectAt(g.Offset())
 	require.NoError(t, err)
 	body := &gateBody{a, o}
 	rounds := proctest.Rounds(20, 100)
@@ -198,7 +199,7 @@ func TestHostileGateNodes(t *testing.T) {
 			go func() { errs <- guardedGate("WaitContext", body.words, func() { g.WaitContext(ctx) }) }()
 		}
 		eventually(t, "they wait", body.words, func() bool { return queued(a, g.Offset()) >= 3 })
-		a.EachNode(g.Offset(), func(off arena.Offset, n *arena.Node) {
+		(*arenakernel.Arena)(a).EachNode(g.Offset(), func(off arena.Offset, n *arenakernel.Node) {
 			switch r.IntN(4) {
 			case 0:
 				n.Next().Store(hostileValue(body, r))

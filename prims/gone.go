@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/park"
 )
 
@@ -35,12 +35,12 @@ func (g *goneWait) next() int64 {
 
 // awaitGone waits until n, which is dead, is gone. q is a queue of the object. Its errors
 // are ctx.Err(), and errClosing.
-func awaitGone(ctx context.Context, a *arena.Arena, q *park.Queue, n arena.ParticipantID) error {
+func awaitGone(ctx context.Context, a *arenakernel.Arena, q *park.Queue, n arenakernel.ParticipantID) error {
 	return awaitUntil(ctx, q, func() bool { return a.Gone(n) })
 }
 
 // awaitAllGone waits until all dead participants are gone.
-func awaitAllGone(a *arena.Arena, q *park.Queue) error {
+func awaitAllGone(a *arenakernel.Arena, q *park.Queue) error {
 	return awaitUntil(nil, q, a.AllGone)
 }
 

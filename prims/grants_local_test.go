@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/prims"
 )
 
@@ -71,10 +72,10 @@ func TestGrantToTheOwnProcessRingsNoDoorbell(t *testing.T) {
 			ended := make(chan error, 1)
 			go func() { ended <- wait() }()
 			parks(t, a, o.Offset(), 1)
-			_, rung := a.Doorbell()
+			_, rung := (*arenakernel.Arena)(a).Doorbell()
 			give()
 			require.NoError(t, <-ended)
-			_, rungNow := a.Doorbell()
+			_, rungNow := (*arenakernel.Arena)(a).Doorbell()
 			require.Equal(t, rung, rungNow, "the poller was woken")
 		})
 	}
@@ -120,7 +121,7 @@ func TestFairMutexPassesThroughProcessesInOrder(t *testing.T) {
 	here(4)
 	there(5)
 	here(6)
-	_, rung := a.Doorbell()
+	_, rung := (*arenakernel.Arena)(a).Doorbell()
 	f.Unlock()
 	for i, before := range []int{2, 4} {
 		require.Empty(t, x.wait(t, theirs[i]).Panic)
@@ -128,7 +129,7 @@ func TestFairMutexPassesThroughProcessesInOrder(t *testing.T) {
 		x.must(t, orderFor("funlock", "f"))
 	}
 	wg.Wait()
-	_, rungNow := a.Doorbell()
+	_, rungNow := (*arenakernel.Arena)(a).Doorbell()
 	for _, i := range []int{0, 1, 3, 4, 6} {
 		require.Equal(t, i, <-got)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 )
@@ -174,7 +175,7 @@ func TestGrantsToTheStoppedAndKilledPassOn(t *testing.T) {
 			if g.begin != nil {
 				require.NoError(t, g.begin(t))
 			}
-			o, err := a.ObjectAt(g.offset)
+			o, err := (*arenakernel.Arena)(a).ObjectAt(g.offset)
 			require.NoError(t, err)
 			victim := proctest.Start(t, "granted", proctest.Params(struct{ Arena, Kind string }{nameOf(a), kind}), proctest.Dump(func() string { return words(a) }))
 			victim.Await(t)

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 // opening is what makes a handle one opening of an object: each has its own, and its
@@ -16,8 +16,8 @@ import (
 // paths, which have no room for a test: they find words that are never free, and so get
 // to their slow paths, which look at ended.
 type opening struct {
-	a      *arena.Arena
-	object arena.Object
+	a      *arenakernel.Arena
+	object arenakernel.Object
 	what   string // for people, such as "semaphore"
 
 	refusal *shmsync.Error // what use panics with
@@ -35,14 +35,14 @@ type opening struct {
 
 // newOpening makes the opening of a handle. Until its maker says otherwise, there is
 // nothing to be ended.
-func newOpening(a *arena.Arena, o arena.Object) *opening {
+func newOpening(a *arenakernel.Arena, o arenakernel.Object) *opening {
 	what := kindNames[o.Kind]
 	refusal := &shmsync.Error{Op: what + ".use", Object: objectName(o), Err: shmsync.ErrClosed, Detail: closedHandle}
 	return &opening{a: a, object: o, what: what, refusal: refusal, shut: func() {}, end: func() {}, needed: 1}
 }
 
 // kindNames is what people call the kinds.
-var kindNames = map[arena.Kind]string{
+var kindNames = map[arenakernel.Kind]string{
 	mutexKind: "mutex", cohortKind: "cohort mutex", rwmutexKind: "rwmutex", spinKindID: "spin lock",
 	rwSpinKindID: "reader/writer spin lock", multiLockKind: "multilock", fairMutexKind: "fair mutex",
 	condKind: "cond", semaphoreKind: "semaphore", futexKind: "futex", sequencerKind: "sequencer",
@@ -79,7 +79,7 @@ func (x *Waitable[S, E]) opened() *opening { return x.mon.opening }
 // object.
 var handles struct {
 	sync.Mutex
-	of map[any]map[arena.Offset]*objectHandles // guarded by: Mutex
+	of map[any]map[arenakernel.Offset]*objectHandles // guarded by: Mutex
 }
 
 // objectHandles are the open handles of this process on one object.
@@ -91,7 +91,7 @@ type objectHandles struct {
 // share makes a handle of an object that the caller has opened, and notes it. The
 // handle is closed with the opening of the arena that it was opened through. After an
 // error the object is closed.
-func share[H handle](a *arena.Arena, o arena.Object, build func() (H, error)) (H, error) {
+func share[H handle](a *arenakernel.Arena, o arenakernel.Object, build func() (H, error)) (H, error) {
 	h, err := build()
 	if err != nil {
 		a.CloseObject(o)
@@ -107,13 +107,13 @@ func share[H handle](a *arena.Arena, o arena.Object, build func() (H, error)) (H
 }
 
 // handlesOn are the handles on an object, for a new one if there are none.
-func handlesOn(a *arena.Arena, o arena.Object) *objectHandles { // guarded by: handles
+func handlesOn(a *arenakernel.Arena, o arenakernel.Object) *objectHandles { // guarded by: handles
 	if handles.of == nil {
-		handles.of = map[any]map[arena.Offset]*objectHandles{}
+		handles.of = map[any]map[arenakernel.Offset]*objectHandles{}
 	}
 	objects := handles.of[a.Segment()]
 	if objects == nil {
-		objects = map[arena.Offset]*objectHandles{}
+		objects = map[arenakernel.Offset]*objectHandles{}
 		handles.of[a.Segment()] = objects
 	}
 	on := objects[o.Offset]
@@ -126,7 +126,7 @@ func handlesOn(a *arena.Arena, o arena.Object) *objectHandles { // guarded by: h
 
 // common gives what all handles of this process on an object share, and makes it if
 // there is none. It is called by a build function.
-func common[C any](a *arena.Arena, o arena.Object) *C {
+func common[C any](a *arenakernel.Arena, o arenakernel.Object) *C {
 	handles.Lock()
 	defer handles.Unlock()
 	on := handlesOn(a, o)
@@ -154,7 +154,7 @@ func (p *opening) forget() {
 }
 
 // closeHandles closes the handles that were opened through an opening of an arena.
-func closeHandles(a *arena.Arena) {
+func closeHandles(a *arenakernel.Arena) {
 	handles.Lock()
 	var all []*opening
 	for _, on := range handles.of[a.Segment()] {
@@ -172,7 +172,7 @@ func closeHandles(a *arena.Arena) {
 
 // loseHandles is called before an arena is unmapped, for handles whose Close did not
 // wait for a call that needs the words still.
-func loseHandles(a *arena.Arena) {
+func loseHandles(a *arenakernel.Arena) {
 	handles.Lock()
 	objects := handles.of[a.Segment()]
 	delete(handles.of, a.Segment())
@@ -250,7 +250,7 @@ func (p *opening) misused(verb string) {
 
 // objectAt opens the object at off, an offset that may have come from a peer, if it
 // is of that kind.
-func objectAt(a *arena.Arena, off arena.Offset, op string, kind arena.Kind, version uint16, size uint64) (arena.Object, error) {
+func objectAt(a *arenakernel.Arena, off arenakernel.Offset, op string, kind arenakernel.Kind, version uint16, size uint64) (arenakernel.Object, error) {
 	o, err := a.ObjectAt(off)
 	if err != nil {
 		return o, err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/prims"
 )
 
@@ -382,18 +383,18 @@ func waiting(t *testing.T, a *arena.Arena, name string, n int) {
 	require.NoError(t, err)
 	eventually(t, "waiting", func() string { return words(a) }, func() bool {
 		count := 0
-		for _, w := range a.WaitsOf(o) {
+		for _, w := range (*arenakernel.Arena)(a).WaitsOf(o) {
 			count += int(max(w.Count, 1))
 		}
 		return count >= n
 	})
 }
 
-func objectNamed(a *arena.Arena, name string) (found arena.Object, err error) {
+func objectNamed(a *arena.Arena, name string) (found arenakernel.Object, err error) {
 	err = fmt.Errorf("no object is called %q", name)
 	for o := range a.Objects() {
 		if o.Name == name {
-			found, err = o, nil
+			found, err = arenakernel.Object(o), nil
 		}
 	}
 	return found, err

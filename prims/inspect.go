@@ -5,25 +5,25 @@ import (
 	"slices"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 // inspection is what the Inspect of a kind makes.
 type inspection struct {
-	arena.Inspection
-	a *arena.Arena
-	o arena.Object
+	arenakernel.Inspection
+	a *arenakernel.Arena
+	o arenakernel.Object
 }
 
 // inspect begins an Inspect, with the waits that the arena knows of.
-func inspect(a *arena.Arena, o arena.Object) *inspection {
+func inspect(a *arenakernel.Arena, o arenakernel.Object) *inspection {
 	i := &inspection{a: a, o: o}
 	i.Waits = slices.Clone(a.WaitsOf(o))
 	return i
 }
 
 // unreadable is the inspection of an object whose body cannot be one of its kind.
-func unreadable(a *arena.Arena, o arena.Object, err error) arena.Inspection {
+func unreadable(a *arenakernel.Arena, o arenakernel.Object, err error) arenakernel.Inspection {
 	i := inspect(a, o)
 	i.State, i.Err = "unreadable", err
 	if err == nil {
@@ -34,11 +34,11 @@ func unreadable(a *arena.Arena, o arena.Object, err error) arena.Inspection {
 
 // word adds a word to what is told.
 func (i *inspection) word(name string, bits uint64, format string, args ...any) {
-	i.Words = append(i.Words, arena.Word{Name: name, Bits: bits, Text: fmt.Sprintf(format, args...)})
+	i.Words = append(i.Words, arenakernel.Word{Name: name, Bits: bits, Text: fmt.Sprintf(format, args...)})
 }
 
 // hold adds a hold, if it is anybody's, and gives its index.
-func (i *inspection) hold(h arena.Hold) (index []int) {
+func (i *inspection) hold(h arenakernel.Hold) (index []int) {
 	if h.Owner == 0 {
 		return nil
 	}
@@ -47,7 +47,7 @@ func (i *inspection) hold(h arena.Hold) (index []int) {
 }
 
 // waits tells of the waits that are chosen what they wait for, and for which holds.
-func (i *inspection) waits(chosen func(w *arena.Wait) bool, what string, on []int) {
+func (i *inspection) waits(chosen func(w *arenakernel.Wait) bool, what string, on []int) {
 	for k := range i.Waits {
 		if w := &i.Waits[k]; w.For == "" && chosen(w) {
 			w.For, w.On, w.Want = what, on, nil
@@ -65,20 +65,20 @@ func (i *inspection) waitsFor(what string, on []int) {
 }
 
 // at chooses the waits at a futex word or behind a list of poller nodes.
-func waitsOn(word, poller arena.Offset) func(w *arena.Wait) bool {
-	return func(w *arena.Wait) bool {
+func waitsOn(word, poller arenakernel.Offset) func(w *arenakernel.Wait) bool {
+	return func(w *arenakernel.Wait) bool {
 		return w.Node == 0 && w.At == word || w.Node != 0 && w.Want == nil && w.At == poller
 	}
 }
 
 // inQueue chooses the waits in the queues of a monitor.
-func inQueue(w *arena.Wait) bool { return w.Want != nil }
+func inQueue(w *arenakernel.Wait) bool { return w.Want != nil }
 
 // lost tells that nobody can have the object.
-func (i *inspection) lost(err error, died arena.ParticipantID) { i.Err, i.Died = err, died }
+func (i *inspection) lost(err error, died arenakernel.ParticipantID) { i.Err, i.Died = err, died }
 
 // owner tells an owner word, and gives what it holds.
-func (i *inspection) owner(w ownerWord, died arena.ParticipantID) (on []int) {
+func (i *inspection) owner(w ownerWord, died arenakernel.ParticipantID) (on []int) {
 	i.word("owner", uint64(w), "%v", w)
 	switch {
 	case !w.valid():
@@ -101,15 +101,15 @@ func (i *inspection) date(holds []int, c *countWords) {
 }
 
 // ownerHold is the hold of an owner word; that of nobody if there is none.
-func ownerHold(w ownerWord) arena.Hold {
-	h := arena.Hold{Owner: w.participant(), Mode: arena.HoldExclusive}
+func ownerHold(w ownerWord) arenakernel.Hold {
+	h := arenakernel.Hold{Owner: w.participant(), Mode: arenakernel.HoldExclusive}
 	switch w.kind() {
 	case kindBiased:
 		h.Note = "biased"
 	case kindRecovering:
-		h.Mode = arena.HoldRecovering
+		h.Mode = arenakernel.HoldRecovering
 	case kindReserved:
-		h.Mode = arena.HoldReserved
+		h.Mode = arenakernel.HoldReserved
 	}
 	if !w.valid() || !w.held() && w.kind() != kindReserved {
 		h.Owner = 0
@@ -127,10 +127,10 @@ func (i *inspection) wakeWord(name string, v uint32) {
 }
 
 // queueLock tells of the queue lock of a monitor, whose words are at off in the body.
-func (i *inspection) queueLock(off arena.Offset, w *monitorWords) {
+func (i *inspection) queueLock(off arenakernel.Offset, w *monitorWords) {
 	o := ownerWord(w.queueLock.owner.Load())
-	if h := ownerHold(o); h.Owner != 0 && h.Mode != arena.HoldReserved {
-		h.Mode = arena.HoldQueueLock
+	if h := ownerHold(o); h.Owner != 0 && h.Mode != arenakernel.HoldReserved {
+		h.Mode = arenakernel.HoldQueueLock
 		on := i.hold(h)
 		i.waits(waitsOn(off+mutexWakeOff, off+mutexPollerOff), "queue lock", on)
 	} else {
@@ -175,9 +175,9 @@ func (i *inspection) enough(what string) {
 }
 
 // sum adds the counters of a part of the object.
-func (i *inspection) sum(c *arena.Counts) {
+func (i *inspection) sum(c *arenakernel.Counts) {
 	if i.Counts == nil {
-		i.Counts = &arena.Counts{}
+		i.Counts = &arenakernel.Counts{}
 	}
 	i.Counts.Acquired += c.Acquired
 	i.Counts.Contended += c.Contended

@@ -7,6 +7,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/race"
 )
 
@@ -34,7 +35,7 @@ type LatchOptions struct {
 	Spin time.Duration
 }
 
-var latchKind = arena.KindOf("LTCH")
+var latchKind = arenakernel.KindOf("LTCH")
 
 // OpenLatch finds the Latch of that name in the arena or creates it, with its counter
 // at n. An empty name makes a fresh anonymous one. If an existing Latch began with
@@ -44,11 +45,11 @@ func OpenLatch(a *arena.Arena, name string, n int64, opts *LatchOptions) (*Latch
 	if err := needs("Latch", name, "a count", n); err != nil {
 		return nil, err
 	}
-	return openLatch(a, name, n, opts, false)
+	return openLatch((*arenakernel.Arena)(a), name, n, opts, false)
 }
 
-func openLatch(a *arena.Arena, name string, n int64, opts *LatchOptions, attach bool) (*Latch, error) {
-	o, created, err := a.OpenObject(arena.ObjectSpec{
+func openLatch(a *arenakernel.Arena, name string, n int64, opts *LatchOptions, attach bool) (*Latch, error) {
+	o, created, err := a.OpenObject(arenakernel.ObjectSpec{
 		Existing: attach, Kind: latchKind, Version: counterVersion, Name: name, Size: counterBytes(a.MaxParticipants()),
 		Init: func(body []byte) {
 			w := counterBody(body)
@@ -75,14 +76,15 @@ func openLatch(a *arena.Arena, name string, n int64, opts *LatchOptions, attach 
 // LatchAt gives a handle on the Latch at an offset, which Offset of another process
 // gave.
 func LatchAt(a *arena.Arena, off arena.Offset) (*Latch, error) {
-	o, err := objectAt(a, off, "latch.open", latchKind, counterVersion, counterBytes(a.MaxParticipants()))
+	k := (*arenakernel.Arena)(a)
+	o, err := objectAt(k, off, "latch.open", latchKind, counterVersion, counterBytes(k.MaxParticipants()))
 	if err != nil {
 		return nil, err
 	}
-	return newLatch(a, o)
+	return newLatch(k, o)
 }
 
-func newLatch(a *arena.Arena, o arena.Object) (*Latch, error) {
+func newLatch(a *arenakernel.Arena, o arenakernel.Object) (*Latch, error) {
 	return share(a, o, func() (*Latch, error) {
 		t := buildCounter(a, o, "latch.wait", false)
 		return &Latch{t, t.words.size.Load()}, nil

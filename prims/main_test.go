@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 	"github.com/shmsync/shmsync/shm"
@@ -52,7 +53,7 @@ func waitUntil(limit time.Duration, done func() bool) error {
 func words(a *arena.Arena) string {
 	s := ""
 	for o := range a.Objects() {
-		s += fmt.Sprintf("%v %v: %s\n", o.Kind, o, prims.Describe(a, o))
+		s += fmt.Sprintf("%v %v: %s\n", o.Kind, o, prims.Describe(a, arenakernel.Object(o)))
 	}
 	for p := range a.Participants() {
 		s += fmt.Sprintf("%v %s, notice %s, fenced %v\n", p.Identity, p.State, p.Notice, p.Fenced)

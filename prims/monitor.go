@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/park"
 	"github.com/shmsync/shmsync/internal/race"
@@ -41,10 +41,10 @@ var (
 // of a database.
 type monitor struct {
 	queueLock *Mutex
-	a         *arena.Arena
-	object    arena.Object
+	a         *arenakernel.Arena
+	object    arenakernel.Object
 	words     *monitorWords
-	at        arena.Offset // of words
+	at        arenakernel.Offset // of words
 	rules     rules
 	key       race.Key
 	counts    *countWords // of the object; nil where nothing is counted
@@ -53,7 +53,7 @@ type monitor struct {
 	mine    func(wait) bool
 	opening *opening
 	// without is a participant that is being reaped, which may be this one.
-	without arena.ParticipantID
+	without arenakernel.ParticipantID
 
 	broken atomic.Bool   // a link was wrong: the queues are rebuilt before the queue lock is left
 	deaths atomic.Uint32 // how many reaps the last reap knew of
@@ -82,16 +82,16 @@ type rules interface {
 	each(f func(w wait) bool)
 	// reap takes back the parts of the state that dead participants have. A part that gives
 	// access to data it takes back only from a participant that is gone.
-	reap(dead func(arena.ParticipantID) bool)
+	reap(dead func(arenakernel.ParticipantID) bool)
 	// holders calls f for the participants on whose life others wait. It is called
 	// without the queue lock.
-	holders(f func(arena.ParticipantID))
+	holders(f func(arenakernel.ParticipantID))
 }
 
 // buildMonitor makes this process's handle on the monitor at off in the body of o.
 // A reaper's handle is bare: it cannot wait.
-func buildMonitor(a *arena.Arena, o arena.Object, off arena.Offset, r rules, bare bool) *monitor {
-	m := &monitor{a: a, object: o, words: arena.At[monitorWords](a, off), at: off, rules: r}
+func buildMonitor(a *arenakernel.Arena, o arenakernel.Object, off arenakernel.Offset, r rules, bare bool) *monitor {
+	m := &monitor{a: a, object: o, words: arenakernel.At[monitorWords](a, off), at: off, rules: r}
 	m.deaths.Store(a.Deaths() - 1) // the first check reaps
 	opt := &MutexOptions{Repair: m.replay}
 	if bare {
@@ -225,7 +225,7 @@ func (m *monitor) join(s *park.WaitNode, class uint16, wanted uint64) {
 	n.Wanted().Store(wanted)
 	n.Extra().Store(makeOutcome(class, 0, 0))
 	n.Next().Store(0)
-	n.Swap(n.Load(), n.Load().With(arena.NodeQueued))
+	n.Swap(n.Load(), n.Load().With(arenakernel.NodeQueued))
 	stamp := m.words.arrivals.Load() + 1
 	storeWord(&m.words.arrivals, stamp)
 	n.Stamp().Store(stamp)
@@ -320,14 +320,14 @@ func (m *monitor) end(b *wakes, w wait, result, aux uint32) bool {
 			m.releaseNode(w)
 			return false
 		}
-		if !telling && n.State() == arena.NodeParked {
+		if !telling && n.State() == arenakernel.NodeParked {
 			m.a.BeginTell() // it ends with the wake
 			telling = true
 		}
 		// sync(waitnode.resolve): release
 		// lin: the wait ends here.
-		if w.Swap(n, n.With(arena.NodeResolved)) {
-			if telling && n.State() != arena.NodeParked {
+		if w.Swap(n, n.With(arenakernel.NodeResolved)) {
+			if telling && n.State() != arenakernel.NodeParked {
 				m.a.EndTell() // a peer overwrote the state: nobody is to be told
 			}
 			crashpoint.Hit("monitor.resolve.resolved")
@@ -354,7 +354,7 @@ func (m *monitor) releaseNode(w wait) {
 	n, owner := w.Load(), w.Owner()
 	// It is ours before it is off: if we die in between it goes with us.
 	// sync(waitnode.abandon): acquire
-	ours := n.State() == arena.NodeLeft && m.a.TakeNode(w.off, owner)
+	ours := n.State() == arenakernel.NodeLeft && m.a.TakeNode(w.off, owner)
 	// sync(waitnode.unqueue): release
 	w.Stamp().Store(0)
 	crashpoint.Hit("monitor.released")
@@ -373,7 +373,7 @@ func (m *monitor) releaseNode(w wait) {
 
 // ended reports whether a participant that is not current is gone, so that what it had
 // of the data may be given to others. If it is not, the next reap asks again.
-func (m *monitor) ended(n arena.ParticipantID) bool {
+func (m *monitor) ended(n arenakernel.ParticipantID) bool {
 	if !m.a.Gone(n) {
 		m.unreaped.Store(true)
 		return false
@@ -382,7 +382,7 @@ func (m *monitor) ended(n arena.ParticipantID) bool {
 }
 
 // awaitGone waits until n, which is dead, is gone. The queue lock is not held.
-func (m *monitor) awaitGone(ctx context.Context, n arena.ParticipantID) error {
+func (m *monitor) awaitGone(ctx context.Context, n arenakernel.ParticipantID) error {
 	if err := awaitGone(ctx, m.a, m.queueLock.queue, n); err != errClosing {
 		return err
 	}
@@ -398,12 +398,12 @@ func (m *monitor) awaitAllGone() error {
 }
 
 // current reports whether a participant is there, as far as this call goes.
-func (m *monitor) current(n arena.ParticipantID) bool { return n != m.without && m.a.Current(n) }
+func (m *monitor) current(n arenakernel.ParticipantID) bool { return n != m.without && m.a.Current(n) }
 
 // queued reports whether the owner of a node on a queue still waits.
-func queued(n arena.NodeWord) bool {
+func queued(n arenakernel.NodeWord) bool {
 	switch n.State() {
-	case arena.NodeQueued, arena.NodeAsleep, arena.NodeParked:
+	case arenakernel.NodeQueued, arenakernel.NodeAsleep, arenakernel.NodeParked:
 		return true
 	}
 	return false

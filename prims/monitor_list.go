@@ -1,7 +1,7 @@
 package prims
 
 import (
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 // links are the links of a node in a list: each is the offset of a node divided by
@@ -13,12 +13,12 @@ type links uint64
 
 const linkUnit = 64
 
-func makeLinks(next, prev arena.Offset) links {
+func makeLinks(next, prev arenakernel.Offset) links {
 	return links(uint64(prev/linkUnit)<<32 | uint64(next/linkUnit))
 }
 
-func (l links) next() arena.Offset { return arena.Offset(l&(1<<32-1)) * linkUnit }
-func (l links) prev() arena.Offset { return arena.Offset(l>>32) * linkUnit }
+func (l links) next() arenakernel.Offset { return arenakernel.Offset(l&(1<<32-1)) * linkUnit }
+func (l links) prev() arenakernel.Offset { return arenakernel.Offset(l>>32) * linkUnit }
 
 // fifo is a queue in order of arrival, and the part of the rules that is about the
 // queue for primitives that have one.
@@ -30,14 +30,14 @@ type fifo struct {
 func (q *fifo) empty() bool { return q.words.first.Load() == 0 }
 
 // head is the first wait. ok is false when there is none.
-func (q *fifo) head() (w wait, ok bool) { return q.m.node(arena.Offset(q.words.first.Load())) }
+func (q *fifo) head() (w wait, ok bool) { return q.m.node(arenakernel.Offset(q.words.first.Load())) }
 
 // after is the wait behind w.
 func (q *fifo) after(w wait) (wait, bool) { return q.m.node(links(w.Next().Load()).next()) }
 
 // node gives the wait at off, read from a link. If there is no wait, or it is on no queue
 // of this object, the monitor rebuilds its queues.
-func (m *monitor) node(off arena.Offset) (w wait, ok bool) {
+func (m *monitor) node(off arenakernel.Offset) (w wait, ok bool) {
 	if off == 0 {
 		return wait{}, false
 	}
@@ -51,7 +51,7 @@ func (m *monitor) node(off arena.Offset) (w wait, ok bool) {
 
 // requeue puts w at the end.
 func (q *fifo) requeue(w wait) {
-	last, ok := q.m.node(arena.Offset(q.words.last.Load()))
+	last, ok := q.m.node(arenakernel.Offset(q.words.last.Load()))
 	storeWord(w.Next(), uint64(makeLinks(0, last.off)))
 	if ok {
 		storeWord(last.Next(), uint64(makeLinks(w.off, links(last.Next().Load()).prev())))

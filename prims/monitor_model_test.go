@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"math/bits"
 
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/model"
 )
 
@@ -58,7 +58,7 @@ type monLog struct {
 }
 
 type monNode struct {
-	word      arena.NodeState
+	word      arenakernel.NodeState
 	owner     uint8
 	stamp     uint8
 	used      bool // the block is
@@ -178,7 +178,7 @@ func (m monModel) explore(b bug) model.Result {
 	m.bug = b
 	first := monState{free: m.permits}
 	for i := range m.wants {
-		first.node[i] = monNode{word: arena.NodeIdle, owner: uint8(i + 1), used: true}
+		first.node[i] = monNode{word: arenakernel.NodeIdle, owner: uint8(i + 1), used: true}
 		first.thread[i].waitNode = uint8(i + 1)
 	}
 	spec := model.Spec[monState]{Init: []monState{first}, Next: m.next, Check: m.check, Done: m.done, Show: m.show}
@@ -269,7 +269,7 @@ func (m *monModel) check(s *monState) error {
 	if s.queueLock == 0 {
 		for _, q := range s.queue {
 			if q != 0 {
-				if n := &s.node[q-1]; !n.used || n.stamp == 0 || n.elsewhere || n.word == arena.NodeIdle || n.word == arena.NodeFree {
+				if n := &s.node[q-1]; !n.used || n.stamp == 0 || n.elsewhere || n.word == arenakernel.NodeIdle || n.word == arenakernel.NodeFree {
 					return errsMon[monLinksWrong]
 				}
 			}
@@ -302,7 +302,7 @@ func (m *monModel) checkRest(s *monState) error {
 		lives := n.owner != 0 && s.dead>>(n.owner-1)&1 == 0
 		switch {
 		case !n.used, s.due && n.stamp != 0:
-		case lives && (n.word == arena.NodeSpent || n.word == arena.NodeFree):
+		case lives && (n.word == arenakernel.NodeSpent || n.word == arenakernel.NodeFree):
 			// Goes with its owner: the process that took it off died as it was being spent.
 		case !lives || s.thread[n.owner-1].waitNode != uint8(i+1):
 			return errMonLeak
@@ -330,7 +330,9 @@ func (m *monModel) checkRest(s *monState) error {
 	return nil
 }
 
-func queuedState(w arena.NodeState) bool { return w == arena.NodeQueued || w == arena.NodeAsleep }
+func queuedState(w arenakernel.NodeState) bool {
+	return w == arenakernel.NodeQueued || w == arenakernel.NodeAsleep
+}
 
 // done reports whether nothing has to happen any more.
 func (m *monModel) done(s *monState) bool {
@@ -346,7 +348,7 @@ func (m *monModel) show(s *monState) string {
 	str := fmt.Sprintf("latch %d, free %d, shares %v, accounted %d, queue %v", s.queueLock, s.free, s.share, s.accounted, s.queue)
 	for i := range s.node {
 		n := &s.node[i]
-		str += fmt.Sprintf("; %d: %v of %d, stamp %d", i+1, arena.NodeWord(n.word), n.owner, n.stamp)
+		str += fmt.Sprintf("; %d: %v of %d, stamp %d", i+1, arenakernel.NodeWord(n.word), n.owner, n.stamp)
 		if n.sleeping {
 			str += ", sleeps"
 		}

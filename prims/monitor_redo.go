@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
@@ -73,7 +73,7 @@ func (m *monitor) redoLog() error {
 	}
 	for i := range n {
 		e := &m.words.redo[i]
-		w, err := m.redoTarget(arena.Offset(e.at.Load()))
+		w, err := m.redoTarget(arenakernel.Offset(e.at.Load()))
 		if err != nil {
 			return err
 		}
@@ -84,9 +84,9 @@ func (m *monitor) redoLog() error {
 }
 
 // redoTarget is the word at off if the log may name it: one of the object's own.
-func (m *monitor) redoTarget(off arena.Offset) (*atomic.Uint64, error) {
-	if body := m.object.Body; off >= body && off-body <= arena.Offset(m.object.Size) {
-		if w, err := arena.TryAt[atomic.Uint64](m.a, off); err == nil {
+func (m *monitor) redoTarget(off arenakernel.Offset) (*atomic.Uint64, error) {
+	if body := m.object.Body; off >= body && off-body <= arenakernel.Offset(m.object.Size) {
+		if w, err := arenakernel.TryAt[atomic.Uint64](m.a, off); err == nil {
 			return w, nil
 		}
 	}
@@ -102,7 +102,7 @@ func (m *monitor) corrupt(what string) error {
 func (m *monitor) rebuild() {
 	m.broken.Store(false)
 	var all []wait
-	m.a.EachNode(m.object.Offset, func(off arena.Offset, n *arena.Node) {
+	m.a.EachNode(m.object.Offset, func(off arenakernel.Offset, n *arenakernel.Node) {
 		if w := (wait{off, n}); m.mine == nil || m.mine(w) {
 			all = append(all, w)
 		}

@@ -4,8 +4,8 @@ import (
 	"fmt"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/asm"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
@@ -60,7 +60,7 @@ func (m *monitor) sweep(b *wakes) {
 }
 
 // absent reports whether a participant is dead, or has left.
-func (m *monitor) absent(n arena.ParticipantID) bool { return n != 0 && !m.current(n) }
+func (m *monitor) absent(n arenakernel.ParticipantID) bool { return n != 0 && !m.current(n) }
 
 // leaveAfter calls f with the queue lock held and then leaves, even if a rule of a Waitable
 // that f runs ends the goroutine.
@@ -128,7 +128,7 @@ func (m *monitor) cleanUpLater() {
 // left.
 func (m *monitor) check() {
 	dead := false // a holder is, and the process that marked it may be stopped before it counts the death
-	m.rules.holders(func(n arena.ParticipantID) {
+	m.rules.holders(func(n arenakernel.ParticipantID) {
 		if n != 0 && m.a.Dead(n) {
 			dead = true
 		}
@@ -150,7 +150,7 @@ const resolveEvery = 10
 // repairMonitor takes back what dead has of an object. A process that holds its queue lock
 // for long may be stopped: then the periodic checks of waiters, or the next call, repair the
 // object.
-func repairMonitor(m *monitor, dead arena.ParticipantID) {
+func repairMonitor(m *monitor, dead arenakernel.ParticipantID) {
 	repairMutexWords(m.a, &m.words.queueLock, dead, true)
 	m.without = dead
 	if m.tryEnter() {
@@ -162,8 +162,8 @@ func repairMonitor(m *monitor, dead arena.ParticipantID) {
 
 // wakeMonitor makes up for wakes that a death swallowed. Those of resolved nodes
 // the arena does.
-func wakeMonitor(a *arena.Arena, o arena.Object, off arena.Offset, owed arena.Owed) {
-	if w, err := arena.TryAt[monitorWords](a, off); err == nil {
+func wakeMonitor(a *arenakernel.Arena, o arenakernel.Object, off arenakernel.Offset, owed arenakernel.Owed) {
+	if w, err := arenakernel.TryAt[monitorWords](a, off); err == nil {
 		wakeMutexWords(a, &w.queueLock, owed)
 	}
 }
@@ -179,16 +179,18 @@ func (m *monitor) reapIfDue(b *wakes) {
 func (m *monitor) reapDue() bool { return m.deaths.Load() != m.a.Deaths() || m.unreaped.Load() }
 
 // wakeQueue is the Wake of objects that begin with a monitor.
-func wakeQueue(a *arena.Arena, o arena.Object, owed arena.Owed) { wakeMonitor(a, o, o.Body, owed) }
+func wakeQueue(a *arenakernel.Arena, o arenakernel.Object, owed arenakernel.Owed) {
+	wakeMonitor(a, o, o.Body, owed)
+}
 
 // describeMonitor renders the part of an object that the monitor is.
 func describeMonitor(m *monitor) string { return describeMonitorWords(m.a, m.object, m.words) }
 
-func describeMonitorWords(a *arena.Arena, o arena.Object, w *monitorWords) string {
+func describeMonitorWords(a *arenakernel.Arena, o arenakernel.Object, w *monitorWords) string {
 	s := fmt.Sprintf("; queue lock %v, %d arrivals, redo %d, accounted %d",
 		ownerWord(w.queueLock.owner.Load()), w.arrivals.Load(), w.redone.Load(), w.accounted.Load())
 	count := 0
-	a.EachNode(o.Offset, func(off arena.Offset, n *arena.Node) {
+	a.EachNode(o.Offset, func(off arenakernel.Offset, n *arenakernel.Node) {
 		if count++; count <= describeMost {
 			s += fmt.Sprintf("; node %v of %v: %v, stamp %d, wanted %d, extra %#x", off, n.Owner(), n.Load(), n.Stamp().Load(), n.Wanted().Load(), n.Extra().Load())
 		}

@@ -2,7 +2,7 @@
 
 package prims
 
-import "github.com/shmsync/shmsync/arena"
+import "github.com/shmsync/shmsync/internal/arenakernel"
 
 // step is one step of a thread.
 func (x *monExec) step() {
@@ -48,7 +48,7 @@ func (x *monExec) begin() {
 	case x.t.pc == mClaim:
 		for i := range x.s.node {
 			if n := &x.s.node[i]; !n.used {
-				*n = monNode{word: arena.NodeIdle, owner: x.self(), used: true}
+				*n = monNode{word: arenakernel.NodeIdle, owner: x.self(), used: true}
 				x.t.waitNode, x.t.job = uint8(i+1), monAcquire
 				x.to(mEnter, "claims a node")
 				return
@@ -78,9 +78,9 @@ func (x *monExec) goElsewhere(then uint8) {
 // orphan ends a wait elsewhere: it is over, or given up and then taken off.
 func (x *monExec) orphan() {
 	n := &x.s.node[x.t.waitNode-1]
-	x.more = x.choice == 0 && n.word == arena.NodeIdle
+	x.more = x.choice == 0 && n.word == arenakernel.NodeIdle
 	if x.choice == 1 {
-		n.word = arena.NodeLeft
+		n.word = arenakernel.NodeLeft
 		x.to(mElsewhere, "gives up elsewhere")
 		return
 	}
@@ -88,7 +88,7 @@ func (x *monExec) orphan() {
 	x.bump(x.t.waitNode)
 	x.to(x.t.back, "has waited elsewhere")
 	x.t.back = 0
-	if n.word == arena.NodeLeft {
+	if n.word == arenakernel.NodeLeft {
 		*n = monNode{}
 		x.t.waitNode = 0
 	}
@@ -144,7 +144,7 @@ func (x *monExec) body() {
 			x.to(mTakeFree, "takes permits")
 			return
 		}
-		x.s.node[x.t.waitNode-1].word = arena.NodeQueued
+		x.s.node[x.t.waitNode-1].word = arenakernel.NodeQueued
 		x.to(mJoinStamp, "has to wait")
 	case monRelease:
 		if x.s.share[x.me] < x.wants[x.me] {
@@ -156,7 +156,7 @@ func (x *monExec) body() {
 		x.to(mGiveFree, "gives permits back")
 	case monCleanUp:
 		node := x.t.cleanUp
-		if n := &x.s.node[node-1]; x.t.cleanUpSame && n.word == arena.NodeLeft && n.stamp != 0 && !n.elsewhere {
+		if n := &x.s.node[node-1]; x.t.cleanUpSame && n.word == arenakernel.NodeLeft && n.stamp != 0 && !n.elsewhere {
 			x.detach(node)
 			x.drop(node, mResolveAll, "takes its node off")
 			return
@@ -175,10 +175,10 @@ func (x *monExec) resolve() {
 			x.drop(x.t.at, mResolveAll, "finds that the wait was given up")
 			return
 		}
-		if n.word == arena.NodeAsleep {
+		if n.word == arenakernel.NodeAsleep {
 			x.t.wakes |= 1 << (x.t.at - 1)
 		}
-		n.word = arena.NodeResolved
+		n.word = arenakernel.NodeResolved
 		x.t.back = mResolveAll
 		x.to(mLog, "resolves a wait")
 		return
@@ -259,7 +259,7 @@ func (x *monExec) release() {
 	case mTakeOver:
 		x.t.owner, x.t.same = n.owner, true
 		x.to(mDrop, "leaves the node to its owner")
-		if x.bug != monDropsFirst && n.word == arena.NodeLeft {
+		if x.bug != monDropsFirst && n.word == arenakernel.NodeLeft {
 			n.owner, x.t.owner = x.self(), 0
 			x.to(mDrop, "takes the node over")
 		}
@@ -273,7 +273,7 @@ func (x *monExec) release() {
 			x.to(mFree, "drops the stamp of a node of its own")
 		}
 	case mReleased:
-		done := n.word == arena.NodeSpent || n.word == arena.NodeLeft && (x.bug == monDropsFirst || x.bug == monReclaimsAnyUse)
+		done := n.word == arenakernel.NodeSpent || n.word == arenakernel.NodeLeft && (x.bug == monDropsFirst || x.bug == monReclaimsAnyUse)
 		switch {
 		case !x.current(x.t.owner) && (x.t.same || x.bug == monReapsAnyUse):
 			x.to(mTaken, "finds its owner dead")
@@ -297,7 +297,7 @@ func (x *monExec) release() {
 
 // reclaim is the compare-and-swap of ReclaimNode, where it succeeds.
 func (x *monExec) reclaim(n *monNode) {
-	n.word = arena.NodeFree
+	n.word = arenakernel.NodeFree
 	x.bump(x.t.at)
 	x.to(mTaken, "marks the node free")
 	if x.bug == monReclaimsBlindly {
@@ -364,7 +364,7 @@ func (x *monExec) wait() {
 			x.to(mCollect, "sees that its wait is over")
 			return
 		}
-		n.word, n.sleeping = arena.NodeAsleep, true
+		n.word, n.sleeping = arenakernel.NodeAsleep, true
 		x.to(mAsleep, "sleeps")
 	case mAsleep:
 		x.asleep(&x.s.node[x.t.waitNode-1])
@@ -372,19 +372,19 @@ func (x *monExec) wait() {
 		n := &x.s.node[x.t.waitNode-1]
 		x.t.has = true
 		if n.stamp == 0 || x.bug == monKeepsStamped {
-			n.word = arena.NodeIdle
+			n.word = arenakernel.NodeIdle
 			x.bump(x.t.waitNode)
 			x.to(mHold, "keeps its node")
 			return
 		}
-		n.word = arena.NodeSpent
+		n.word = arenakernel.NodeSpent
 		if x.bug == monLeftAsSpent {
-			n.word = arena.NodeLeft
+			n.word = arenakernel.NodeLeft
 		}
 		x.t.at, x.t.owner, x.t.same, x.t.back, x.t.waitNode = x.t.waitNode, x.self(), true, mHold, 0
 		x.to(mSpent, "marks its node spent")
 	case mSpent:
-		if n := &x.s.node[x.t.at-1]; n.stamp == 0 && x.t.same && n.word == arena.NodeSpent {
+		if n := &x.s.node[x.t.at-1]; n.stamp == 0 && x.t.same && n.word == arenakernel.NodeSpent {
 			x.reclaim(n)
 			return
 		}
@@ -403,11 +403,11 @@ func (x *monExec) asleep(n *monNode) {
 	case 1:
 		x.optional = true
 		n.sleeping = false
-		if n.word == arena.NodeResolved {
+		if n.word == arenakernel.NodeResolved {
 			x.to(mCollect, "wakes for no reason, or too late to give up")
 			return
 		}
-		n.word = arena.NodeLeft
+		n.word = arenakernel.NodeLeft
 		x.t.cleanUp, x.t.cleanUpSame, x.t.waitNode, x.t.job = x.t.waitNode, true, 0, monCleanUp
 		x.to(mEnter, "gives up")
 		if x.bug == monDoesNotCleanUp {
@@ -465,7 +465,7 @@ func (x *monExec) rebuild() {
 		return
 	}
 	n := &x.s.node[first-1]
-	over := n.word == arena.NodeResolved || n.word == arena.NodeSpent
+	over := n.word == arenakernel.NodeResolved || n.word == arenakernel.NodeSpent
 	switch {
 	case over && (n.stamp != x.s.accounted || x.bug == monAccountsTwice):
 		x.t.at, x.t.back = first, mRebuild
@@ -528,7 +528,7 @@ func (x *monExec) reap() {
 		x.to(mEnter, "is about to reap")
 	case mWakeResolved:
 		for i := range x.s.node {
-			if n := &x.s.node[i]; n.word == arena.NodeResolved && x.bug != monWakesNobody {
+			if n := &x.s.node[i]; n.word == arenakernel.NodeResolved && x.bug != monWakesNobody {
 				n.sleeping = false
 			}
 		}

@@ -4,15 +4,15 @@ import (
 	"sync"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/park"
 )
 
 // wait is a node in a queue.
 type wait struct {
-	off arena.Offset
-	*arena.Node
+	off arenakernel.Offset
+	*arenakernel.Node
 }
 
 // outcome is the extra word of a node in a queue.
@@ -43,13 +43,13 @@ func (w wait) class() uint16 { return outcome(w.Extra().Load()).class() }
 // by now.
 type abandoned struct {
 	wait
-	word  arena.NodeWord
+	word  arenakernel.NodeWord
 	stamp uint64
 }
 
 // waitOf notes the wait of a wait node, for when it is given up.
 func waitOf(s *park.WaitNode) abandoned {
-	return abandoned{wait{s.Off, s.Node}, s.Node.Load().With(arena.NodeLeft), s.Node.Stamp().Load()}
+	return abandoned{wait{s.Off, s.Node}, s.Node.Load().With(arenakernel.NodeLeft), s.Node.Stamp().Load()}
 }
 
 // wakes are waits that have ended and whose owners have to be woken, once the
@@ -62,16 +62,16 @@ type wakes struct {
 
 type wakeUp struct {
 	wait
-	state arena.NodeState     // when it was resolved
-	owner arena.ParticipantID // then
+	state arenakernel.NodeState     // when it was resolved
+	owner arenakernel.ParticipantID // then
 }
 
 var wakesPool = sync.Pool{New: func() any { return new(wakes) }}
 
 func takeWakes() *wakes { return wakesPool.Get().(*wakes) }
 
-func (b *wakes) add(w wait, s arena.NodeState, owner arena.ParticipantID) {
-	if s == arena.NodeQueued {
+func (b *wakes) add(w wait, s arenakernel.NodeState, owner arenakernel.ParticipantID) {
+	if s == arenakernel.NodeQueued {
 		return // its owner is awake
 	}
 	if b.n < len(b.few) {
@@ -103,7 +103,7 @@ func (m *monitor) wake(b *wakes) {
 
 func (m *monitor) wakeOne(u wakeUp) {
 	m.counts.add(countWake)
-	if u.state == arena.NodeParked {
+	if u.state == arenakernel.NodeParked {
 		if q := m.queueLock.queue; q != nil && u.owner == m.a.Self() {
 			q.TellOwn(u.off)
 		} else {

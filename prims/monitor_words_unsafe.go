@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 // redoMost is how many words one change of a monitor's state may touch.
@@ -16,7 +16,7 @@ const redoMost = 6
 type monitorWords struct {
 	_         structs.HostLayout
 	queueLock mutexWords
-	// arrivals numbers the waits; see arena.Node's stamp.
+	// arrivals numbers the waits; see arenakernel.Node's stamp.
 	//   writers: the holder of the queue lock
 	//   readers: the same
 	//   order:   the queue lock's
@@ -87,7 +87,7 @@ func storeWord(w *atomic.Uint64, v uint64) { *(*uint64)(unsafe.Pointer(w)) = v }
 
 // offsetIn is the offset of a word in the arena of an object whose words begin at
 // base, which has offset at.
-func offsetIn(base *monitorWords, at arena.Offset, w *atomic.Uint64) arena.Offset {
+func offsetIn(base *monitorWords, at arenakernel.Offset, w *atomic.Uint64) arenakernel.Offset {
 	// SAFETY: the pointers are compared as numbers only.
-	return at + arena.Offset(uintptr(unsafe.Pointer(w))-uintptr(unsafe.Pointer(base)))
+	return at + arenakernel.Offset(uintptr(unsafe.Pointer(w))-uintptr(unsafe.Pointer(base)))
 }

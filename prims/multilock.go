@@ -10,6 +10,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/park"
 )
@@ -42,9 +43,9 @@ var (
 // locks it. A release by the death of its holder synchronizes before the call that
 // reports it, or that gets the key, likewise.
 type MultiLock struct {
-	a      *arena.Arena
-	object arena.Object
-	name   arena.ParticipantID
+	a      *arenakernel.Arena
+	object arenakernel.Object
+	name   arenakernel.ParticipantID
 	policy Policy
 	log    uint // logarithm of the number of buckets
 	all    []atomic.Pointer[multiBucket]
@@ -71,17 +72,17 @@ type MultiLockOptions struct {
 	Spin time.Duration
 }
 
-var multiLockKind = arena.KindOf("MULT")
+var multiLockKind = arenakernel.KindOf("MULT")
 
 const multiLockVersion = 2
 
 // OpenMultiLock finds the MultiLock of that name in the arena or creates it. An
 // empty name makes a fresh anonymous one.
 func OpenMultiLock(a *arena.Arena, name string, opts *MultiLockOptions) (*MultiLock, error) {
-	return openMultiLock(a, name, opts, false)
+	return openMultiLock((*arenakernel.Arena)(a), name, opts, false)
 }
 
-func openMultiLock(a *arena.Arena, name string, opts *MultiLockOptions, attach bool) (*MultiLock, error) {
+func openMultiLock(a *arenakernel.Arena, name string, opts *MultiLockOptions, attach bool) (*MultiLock, error) {
 	var opt MultiLockOptions
 	if opts != nil {
 		opt = *opts
@@ -91,7 +92,7 @@ func openMultiLock(a *arena.Arena, name string, opts *MultiLockOptions, attach b
 	}
 	opt.Policy.mustBeValid("multilock " + strconv.Quote(name))
 	log := multiLog(opt.Buckets)
-	o, created, err := a.OpenObject(arena.ObjectSpec{
+	o, created, err := a.OpenObject(arenakernel.ObjectSpec{
 		Existing: attach, Kind: multiLockKind, Version: multiLockVersion, Name: name, Size: multiLockBytes(1 << log), AnySize: true,
 		Init: func(body []byte) {
 			head, all := multiLockBody(body, 1<<log)
@@ -120,23 +121,24 @@ func openMultiLock(a *arena.Arena, name string, opts *MultiLockOptions, attach b
 // MultiLockAt gives a handle on the MultiLock at an offset, which Offset of another
 // process gave.
 func MultiLockAt(a *arena.Arena, off arena.Offset) (*MultiLock, error) {
-	o, err := objectAt(a, off, "multilock.open", multiLockKind, multiLockVersion, multiLockBytes(1))
+	k := (*arenakernel.Arena)(a)
+	o, err := objectAt(k, off, "multilock.open", multiLockKind, multiLockVersion, multiLockBytes(1))
 	if err != nil {
 		return nil, err
 	}
-	return newMultiLock(a, o)
+	return newMultiLock(k, o)
 }
 
-func newMultiLock(a *arena.Arena, o arena.Object) (*MultiLock, error) {
+func newMultiLock(a *arenakernel.Arena, o arenakernel.Object) (*MultiLock, error) {
 	return share(a, o, func() (*MultiLock, error) { return buildMultiLock(a, o, false) })
 }
 
 // buildMultiLock makes a handle. A bare one cannot wait.
-func buildMultiLock(a *arena.Arena, o arena.Object, bare bool) (*MultiLock, error) {
+func buildMultiLock(a *arenakernel.Arena, o arenakernel.Object, bare bool) (*MultiLock, error) {
 	if o.Size < multiLockBytes(1) {
 		return nil, wrongKind("multilock.open", o, multiLockKind, multiLockVersion)
 	}
-	head := arena.At[multiLockHead](a, o.Body)
+	head := arenakernel.At[multiLockHead](a, o.Body)
 	x := &MultiLock{a: a, object: o, name: a.Self(), policy: policyOf(head.policy), log: multiLogDefault, bare: bare, opening: newOpening(a, o)}
 	x.opening.shut, x.opening.end = x.shut, x.end
 	if n := head.buckets & 0xff; n != 0 {

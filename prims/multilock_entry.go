@@ -3,7 +3,7 @@ package prims
 import (
 	"sync/atomic"
 
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
@@ -18,8 +18,8 @@ type keyEntry struct {
 	key   *atomic.Uint64
 	word  *atomic.Uint64 // the hold
 	queue *atomic.Uint64
-	off   arena.Offset // of the node, or 0
-	node  *arena.Node
+	off   arenakernel.Offset // of the node, or 0
+	node  *arenakernel.Node
 }
 
 func (e keyEntry) hold() keyHold     { return keyHold(e.word.Load()) }
@@ -32,7 +32,7 @@ func inlineEntry(s *multiLockEntry) keyEntry {
 	return keyEntry{key: &s.key, word: &s.hold, queue: &s.queue}
 }
 
-func nodeEntry(off arena.Offset, n *arena.Node) keyEntry {
+func nodeEntry(off arenakernel.Offset, n *arenakernel.Node) keyEntry {
 	return keyEntry{key: n.Wanted(), word: n.Stamp(), queue: n.Extra(), off: off, node: n}
 }
 
@@ -177,7 +177,7 @@ func (k *multiBucket) findSpilled(key uint64) (found keyEntry) {
 // take the entry off. The nodes are in the order of their offsets, so that the walk
 // ends whatever the links are.
 func (k *multiBucket) eachSpilled(f func(e keyEntry) bool) {
-	for off, before := links(k.words.spilled.Load()).next(), arena.Offset(0); off != 0; {
+	for off, before := links(k.words.spilled.Load()).next(), arenakernel.Offset(0); off != 0; {
 		n, err := k.of.a.NodeAt(off)
 		if err != nil || off <= before || !k.isEntry(n) {
 			k.mon.broken.Store(true)
@@ -205,23 +205,23 @@ func (k *multiBucket) eachEntry(f func(e keyEntry)) {
 // isEntry reports whether a node stands for a key of this bucket. While the queue lock
 // is held, such a node stays one; others may change under the look, which is why it
 // is taken twice.
-func (k *multiBucket) isEntry(n *arena.Node) bool {
+func (k *multiBucket) isEntry(n *arenakernel.Node) bool {
 	w := n.Load()
-	return w.State() == arena.NodeIdle && k.belongs(n) && n.Load() == w
+	return w.State() == arenakernel.NodeIdle && k.belongs(n) && n.Load() == w
 }
 
 // isWait reports whether a node is a wait in this bucket; see isEntry.
-func (k *multiBucket) isWait(n *arena.Node) bool {
+func (k *multiBucket) isWait(n *arenakernel.Node) bool {
 	w := n.Load()
-	return w.State() != arena.NodeIdle && k.belongs(n) && n.Load().Generation() == w.Generation()
+	return w.State() != arenakernel.NodeIdle && k.belongs(n) && n.Load().Generation() == w.Generation()
 }
 
-func (k *multiBucket) belongs(n *arena.Node) bool {
+func (k *multiBucket) belongs(n *arenakernel.Node) bool {
 	return n.Object() == k.of.object.Offset && k.of.index(n.Wanted().Load()) == k.number && n.Stamp().Load() != 0
 }
 
 // spill makes an entry of a node that this process has claimed.
-func (k *multiBucket) spill(off arena.Offset, n *arena.Node, key uint64, h keyHold) keyEntry {
+func (k *multiBucket) spill(off arenakernel.Offset, n *arenakernel.Node, key uint64, h keyHold) keyEntry {
 	n.SetObject(k.of.object.Offset)
 	e := nodeEntry(off, n)
 	e.key.Store(key)
@@ -234,7 +234,7 @@ func (k *multiBucket) spill(off arena.Offset, n *arena.Node, key uint64, h keyHo
 }
 
 // link puts a node that is an entry among the spilled.
-func (k *multiBucket) link(off arena.Offset, n *arena.Node) {
+func (k *multiBucket) link(off arenakernel.Offset, n *arenakernel.Node) {
 	before := k.spilledBefore(off)
 	storeWord(n.Next(), uint64(makeLinks(links(before.Load()).next(), 0)))
 	storeWord(before, uint64(makeLinks(off, 0)))
@@ -242,7 +242,7 @@ func (k *multiBucket) link(off arena.Offset, n *arena.Node) {
 
 // spilledBefore is the link that leads, or would lead, to the node at off. The head
 // is a link, too.
-func (k *multiBucket) spilledBefore(off arena.Offset) *atomic.Uint64 {
+func (k *multiBucket) spilledBefore(off arenakernel.Offset) *atomic.Uint64 {
 	before := &k.words.spilled
 	k.eachSpilled(func(e keyEntry) bool {
 		if e.off >= off {
@@ -286,7 +286,7 @@ func (k *multiBucket) clear() {
 			k.raise(h)
 		}
 	}
-	k.of.a.EachNode(k.of.object.Offset, func(off arena.Offset, n *arena.Node) {
+	k.of.a.EachNode(k.of.object.Offset, func(off arenakernel.Offset, n *arenakernel.Node) {
 		if k.isEntry(n) {
 			storeWord(n.Extra(), 0)
 			k.link(off, n)
@@ -301,5 +301,5 @@ func (k *multiBucket) withQueue(e keyEntry, f func(q *fifo)) {
 	ends.first.Store(uint64(l.next()))
 	ends.last.Store(uint64(l.prev()))
 	f(&fifo{k.mon, &ends})
-	storeWord(e.queue, uint64(makeLinks(arena.Offset(ends.first.Load()), arena.Offset(ends.last.Load()))))
+	storeWord(e.queue, uint64(makeLinks(arenakernel.Offset(ends.first.Load()), arenakernel.Offset(ends.last.Load()))))
 }

@@ -4,10 +4,10 @@ import (
 	"fmt"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-func inspectMultiLock(a *arena.Arena, o arena.Object) arena.Inspection {
+func inspectMultiLock(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspection {
 	x, err := buildMultiLock(a, o, true)
 	if err != nil {
 		return unreadable(a, o, err)
@@ -23,7 +23,7 @@ func inspectMultiLock(a *arena.Arena, o arena.Object) arena.Inspection {
 		i.word(fmt.Sprintf("key %d", key), uint64(h), "%v", h)
 		hold := ownerHold(h.owner())
 		if h.granted() {
-			hold.Owner, hold.Mode = h.owner().participant(), arena.HoldReserved
+			hold.Owner, hold.Mode = h.owner().participant(), arenakernel.HoldReserved
 		}
 		if hold.Owner != 0 && h.valid() {
 			hold.Key = &key

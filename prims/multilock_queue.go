@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/park"
 	"github.com/shmsync/shmsync/internal/race"
@@ -25,7 +25,7 @@ type multiBucket struct {
 
 func newMultiBucket(x *MultiLock, i int) *multiBucket {
 	off := multiBucketAt(x.object, i)
-	k := &multiBucket{of: x, number: i, words: arena.At[multiLockBucket](x.a, off)}
+	k := &multiBucket{of: x, number: i, words: arenakernel.At[multiLockBucket](x.a, off)}
 	k.last, k.cached = uint32(makeOwner(keyFree, x.name)), uint32(makeOwner(keyCached, x.name))
 	k.mon = buildMonitor(x.a, x.object, off, k, x.bare)
 	k.mon.opening, k.mon.queueLock.opening = x.opening, x.opening
@@ -71,18 +71,18 @@ func (k *multiBucket) newHold(kind ownerKind) keyHold {
 
 // spareNode is a node that a call brings along for an entry.
 type spareNode struct {
-	off  arena.Offset
-	node *arena.Node
+	off  arenakernel.Offset
+	node *arenakernel.Node
 }
 
-func (s *spareNode) claim(a *arena.Arena) (err error) {
+func (s *spareNode) claim(a *arenakernel.Arena) (err error) {
 	if s.off, err = a.ClaimNode(); err == nil {
 		s.node, err = a.NodeAt(s.off)
 	}
 	return err
 }
 
-func (s *spareNode) giveBack(a *arena.Arena) {
+func (s *spareNode) giveBack(a *arenakernel.Arena) {
 	if s.off != 0 {
 		a.FreeNode(s.off)
 	}
@@ -212,7 +212,7 @@ func (k *multiBucket) lookAt(b *wakes, key uint64) {
 
 // result is how a wait for a key with this hold ends at once; lockGranted says that
 // it does not.
-func (h keyHold) result() (result uint32, who arena.ParticipantID) {
+func (h keyHold) result() (result uint32, who arenakernel.ParticipantID) {
 	switch o := h.owner(); {
 	case !h.valid() || h.fast() || h.kind() == keyFree:
 		return lockCorrupt, 0 // in use, and claimed
@@ -229,10 +229,10 @@ func (k *multiBucket) judge(key uint64, end outcome) error {
 	if end.result() == lockGranted {
 		return nil
 	}
-	return k.failure(key, end.result(), arena.ParticipantID(end.aux()&arena.ParticipantIDMask))
+	return k.failure(key, end.result(), arenakernel.ParticipantID(end.aux()&arenakernel.ParticipantIDMask))
 }
 
-func (k *multiBucket) failure(key uint64, result uint32, who arena.ParticipantID) error {
+func (k *multiBucket) failure(key uint64, result uint32, who arenakernel.ParticipantID) error {
 	err := shmsync.ErrCorrupt
 	switch result {
 	case lockOwnerDead:
@@ -305,7 +305,7 @@ func (k *multiBucket) head(e keyEntry) (w wait, ok bool) {
 func (k *multiBucket) account(w wait) {
 	if outcome(w.Extra().Load()).result() == lockGranted {
 		if e := k.find(w.Wanted().Load()); e.there() && e.hold().kind() == kindReserved {
-			e.set(makeKeyHold(keyGranted, w.Owner()&arena.ParticipantIDMask, uint32(w.Stamp().Load())))
+			e.set(makeKeyHold(keyGranted, w.Owner()&arenakernel.ParticipantIDMask, uint32(w.Stamp().Load())))
 			crashpoint.Hit("multilock.grant.granted")
 		}
 	}
@@ -363,7 +363,7 @@ func (k *multiBucket) each(f func(wait) bool) {
 }
 
 // reap takes the holds of the dead back, by the policy.
-func (k *multiBucket) reap(dead func(arena.ParticipantID) bool) {
+func (k *multiBucket) reap(dead func(arenakernel.ParticipantID) bool) {
 	k.eachEntry(func(e keyEntry) {
 		h := e.hold()
 		if !h.valid() || !h.taken() || !dead(h.owner().participant()) {
@@ -380,7 +380,7 @@ func (k *multiBucket) reap(dead func(arena.ParticipantID) bool) {
 }
 
 // holders is called without the queue lock.
-func (k *multiBucket) holders(f func(arena.ParticipantID)) {
+func (k *multiBucket) holders(f func(arenakernel.ParticipantID)) {
 	tell := func(e keyEntry) {
 		if h := e.hold(); h.valid() && h.taken() {
 			f(h.owner().participant())
@@ -409,7 +409,7 @@ func (k *multiBucket) peek(key uint64) (h keyHold, waiting bool) {
 // peekSpilled calls f for the spilled entries, without the queue lock: it may miss some
 // that change meanwhile.
 func (k *multiBucket) peekSpilled(f func(e keyEntry)) {
-	for off, before := links(k.words.spilled.Load()).next(), arena.Offset(0); off > before; {
+	for off, before := links(k.words.spilled.Load()).next(), arenakernel.Offset(0); off > before; {
 		n, err := k.of.a.NodeAt(off)
 		if err != nil || !k.isEntry(n) {
 			return

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
@@ -17,7 +17,7 @@ var (
 )
 
 func init() {
-	arena.RegisterKind(arena.KindOps{
+	arenakernel.RegisterKind(arenakernel.KindOps{
 		Kind: multiLockKind, Repair: repairMultiLock, Wake: wakeMultiLock, Check: checkMultiLock, Describe: describeMultiLock, Inspect: inspectMultiLock,
 	})
 }
@@ -69,7 +69,7 @@ func (x *MultiLock) Recover(ctx context.Context, key uint64, repair func() error
 
 // runRepair runs repair while this process recovers the key of h. On failure it
 // leaves the key not recoverable.
-func (k *multiBucket) runRepair(h Hold, died arena.ParticipantID, repair func() error) (err error) {
+func (k *multiBucket) runRepair(h Hold, died arenakernel.ParticipantID, repair func() error) (err error) {
 	next := makeKeyHold(kindNotRecoverable, 0, uint32(died))
 	defer func() {
 		if e := k.endRecover(h, next); err == nil {
@@ -160,7 +160,7 @@ func (x *MultiLock) bucketOr(i int) *multiBucket {
 		return k
 	}
 	off := multiBucketAt(x.object, i)
-	return &multiBucket{of: x, number: i, words: arena.At[multiLockBucket](x.a, off)}
+	return &multiBucket{of: x, number: i, words: arenakernel.At[multiLockBucket](x.a, off)}
 }
 
 // quiet reports whether a bucket has nothing that a death could have left.
@@ -178,19 +178,19 @@ func (b *multiLockBucket) quiet() bool {
 
 // repairMultiLock takes back what dead has. Every wait is for a key that has an
 // entry, so that a quiet bucket has nothing of it.
-func repairMultiLock(a *arena.Arena, o arena.Object, dead arena.ParticipantID) {
+func repairMultiLock(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	x, err := buildMultiLock(a, o, true)
 	if err != nil {
 		return
 	}
 	for i := range x.all {
-		if w := arena.At[multiLockBucket](a, multiBucketAt(o, i)); !w.quiet() {
+		if w := arenakernel.At[multiLockBucket](a, multiBucketAt(o, i)); !w.quiet() {
 			repairMonitor(newMultiBucket(x, i).mon, dead)
 		}
 	}
 }
 
-func wakeMultiLock(a *arena.Arena, o arena.Object, owed arena.Owed) {
+func wakeMultiLock(a *arenakernel.Arena, o arenakernel.Object, owed arenakernel.Owed) {
 	x, err := buildMultiLock(a, o, true)
 	if err != nil {
 		return
@@ -200,13 +200,13 @@ func wakeMultiLock(a *arena.Arena, o arena.Object, owed arena.Owed) {
 	}
 }
 
-func checkMultiLock(a *arena.Arena, o arena.Object) error {
+func checkMultiLock(a *arenakernel.Arena, o arenakernel.Object) error {
 	x, err := buildMultiLock(a, o, true)
 	if err != nil {
 		return err
 	}
 	for i := range x.all {
-		w := arena.At[multiLockBucket](a, multiBucketAt(o, i))
+		w := arenakernel.At[multiLockBucket](a, multiBucketAt(o, i))
 		if err := checkMutexWords(o, &w.mon.queueLock); err != nil {
 			return err
 		}
@@ -221,7 +221,7 @@ func checkMultiLock(a *arena.Arena, o arena.Object) error {
 	return nil
 }
 
-func describeMultiLock(a *arena.Arena, o arena.Object) string {
+func describeMultiLock(a *arenakernel.Arena, o arenakernel.Object) string {
 	x, err := buildMultiLock(a, o, true)
 	if err != nil {
 		return err.Error()

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math/bits"
 
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 // keyHold is the hold of a key of a MultiLock: the one truth about who has the key.
@@ -66,7 +66,7 @@ const (
 	holdFree = uint64(keyFree) << ownerKindShift
 )
 
-func makeKeyHold(k ownerKind, n arena.ParticipantID, stamp uint32) keyHold {
+func makeKeyHold(k ownerKind, n arenakernel.ParticipantID, stamp uint32) keyHold {
 	return keyHold(makeOwner(k, n)) | keyHold(stamp)<<32
 }
 
@@ -129,9 +129,9 @@ func (h keyHold) ownerDied(p Policy) keyHold {
 }
 
 // died is whose death made the key what it is.
-func (h keyHold) died() arena.ParticipantID {
+func (h keyHold) died() arenakernel.ParticipantID {
 	if h.owner() == ownerNotRecoverable {
-		return arena.ParticipantID(h.stamp() & arena.ParticipantIDMask)
+		return arenakernel.ParticipantID(h.stamp() & arenakernel.ParticipantIDMask)
 	}
 	return h.owner().participant()
 }

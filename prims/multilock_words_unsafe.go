@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 // multiLockHead is the head of the body of a MultiLock, 128 bytes; as many
@@ -84,6 +84,6 @@ func multiLockBytes(buckets int) uint64 {
 }
 
 // multiBucketAt is the offset of a bucket.
-func multiBucketAt(o arena.Object, i int) arena.Offset {
-	return o.Body + arena.Offset(multiHeadBytes) + arena.Offset(i)*arena.Offset(multiBucketBytes)
+func multiBucketAt(o arenakernel.Object, i int) arenakernel.Offset {
+	return o.Body + arenakernel.Offset(multiHeadBytes) + arenakernel.Offset(i)*arenakernel.Offset(multiBucketBytes)
 }

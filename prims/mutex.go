@@ -11,6 +11,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/park"
 	"github.com/shmsync/shmsync/internal/race"
@@ -41,12 +42,12 @@ type Mutex struct {
 
 	owner *atomic.Uint32 // the owner word
 
-	name     arena.ParticipantID
+	name     arenakernel.ParticipantID
 	words    *mutexWords
 	wakeWord park.WakeWord
 	queue    *park.Queue
-	a        *arena.Arena
-	object   arena.Object
+	a        *arenakernel.Arena
+	object   arenakernel.Object
 	policy   Policy
 	repair   func() error
 	key      race.Key
@@ -109,24 +110,24 @@ type MutexOptions struct {
 	MaxSpinners int
 }
 
-var mutexKind = arena.KindOf("MUTX")
+var mutexKind = arenakernel.KindOf("MUTX")
 
 const mutexVersion = 1
 
 // OpenMutex finds the Mutex of that name in the arena or creates it. An empty
 // name makes a fresh anonymous one. It panics for a Policy that there is not.
 func OpenMutex(a *arena.Arena, name string, opts *MutexOptions) (*Mutex, error) {
-	return openMutex(a, name, opts, false)
+	return openMutex((*arenakernel.Arena)(a), name, opts, false)
 }
 
-func openMutex(a *arena.Arena, name string, opts *MutexOptions, attach bool) (*Mutex, error) {
+func openMutex(a *arenakernel.Arena, name string, opts *MutexOptions, attach bool) (*Mutex, error) {
 	var opt MutexOptions
 	if opts != nil {
 		opt = *opts
 	}
 	opt.Policy.mustBeValid("mutex " + strconv.Quote(name))
 	mustBeSpinners("mutex "+strconv.Quote(name), opt.MaxSpinners)
-	o, created, err := a.OpenObject(arena.ObjectSpec{
+	o, created, err := a.OpenObject(arenakernel.ObjectSpec{
 		Existing: attach, Kind: mutexKind, Version: mutexVersion, Name: name, Size: uint64(mutexBytes),
 		Init: func(body []byte) { initMutex(body, &opt) },
 	})
@@ -146,31 +147,32 @@ func mustBeSpinners(what string, n int) {
 // MutexAt gives a handle on the Mutex at an offset, which Offset of another
 // process gave.
 func MutexAt(a *arena.Arena, off arena.Offset) (*Mutex, error) {
-	o, err := a.ObjectAt(off)
+	k := (*arenakernel.Arena)(a)
+	o, err := k.ObjectAt(off)
 	if err != nil {
 		return nil, err
 	}
 	if o.Kind != mutexKind || o.Version != mutexVersion || o.Size < uint64(mutexBytes) {
-		a.CloseObject(o)
+		k.CloseObject(o)
 		return nil, wrongKind("mutex.open", o, mutexKind, mutexVersion)
 	}
-	return newMutex(a, o, &MutexOptions{}, false)
+	return newMutex(k, o, &MutexOptions{}, false)
 }
 
-func wrongKind(op string, o arena.Object, want arena.Kind, version uint16) error {
+func wrongKind(op string, o arenakernel.Object, want arenakernel.Kind, version uint16) error {
 	return &shmsync.Error{Op: op, Object: objectName(o), Err: shmsync.ErrIncompatible,
 		Detail: fmt.Sprintf("it is %v of version %d and %d bytes, not %v of version %d", o.Kind, o.Version, o.Size, want, version)}
 }
 
 // objectName is what people call an object.
-func objectName(o arena.Object) string {
+func objectName(o arenakernel.Object) string {
 	if o.Name != "" {
 		return o.Name
 	}
 	return o.Offset.String()
 }
 
-func newMutex(a *arena.Arena, o arena.Object, opt *MutexOptions, created bool) (*Mutex, error) {
+func newMutex(a *arenakernel.Arena, o arenakernel.Object, opt *MutexOptions, created bool) (*Mutex, error) {
 	m, err := share(a, o, func() (*Mutex, error) { return buildMutex(a, o, opt), nil })
 	if err != nil {
 		return nil, err
@@ -184,7 +186,7 @@ func newMutex(a *arena.Arena, o arena.Object, opt *MutexOptions, created bool) (
 	return m, nil
 }
 
-func buildMutex(a *arena.Arena, o arena.Object, opt *MutexOptions) *Mutex {
+func buildMutex(a *arenakernel.Arena, o arenakernel.Object, opt *MutexOptions) *Mutex {
 	m := buildMutexAt(a, o, o.Body, opt)
 	m.counted()
 	m.opening.shut, m.opening.end = m.shut, m.end
@@ -193,7 +195,7 @@ func buildMutex(a *arena.Arena, o arena.Object, opt *MutexOptions) *Mutex {
 
 // buildMutexAt makes a handle on the words of a mutex at off, in the body of o:
 // o may be an object that has one as a part.
-func buildMutexAt(a *arena.Arena, o arena.Object, off arena.Offset, opt *MutexOptions) *Mutex {
+func buildMutexAt(a *arenakernel.Arena, o arenakernel.Object, off arenakernel.Offset, opt *MutexOptions) *Mutex {
 	m := buildBareMutex(a, o, off, opt)
 	m.queue = park.NewQueue(park.Config{
 		WaitList: m.wakeWord.WaitList, Object: o, Word: off + mutexWakeOff, Check: m.check, Miss: m.wakeWord.WakeOne,
@@ -202,8 +204,8 @@ func buildMutexAt(a *arena.Arena, o arena.Object, off arena.Offset, opt *MutexOp
 }
 
 // buildBareMutex makes a handle that cannot wait, for a reaper.
-func buildBareMutex(a *arena.Arena, o arena.Object, off arena.Offset, opt *MutexOptions) *Mutex {
-	w := arena.At[mutexWords](a, off)
+func buildBareMutex(a *arenakernel.Arena, o arenakernel.Object, off arenakernel.Offset, opt *MutexOptions) *Mutex {
+	w := arenakernel.At[mutexWords](a, off)
 	dev, ino := a.Segment().ID()
 	m := &Mutex{
 		own: wordPtr(&w.owner), wake: wordPtr(&w.wake), owner: &w.owner, words: w,
@@ -230,7 +232,7 @@ func buildBareMutex(a *arena.Arena, o arena.Object, off arena.Offset, opt *Mutex
 	return m
 }
 
-func mutexWakeWord(a *arena.Arena, w *mutexWords) park.WakeWord {
+func mutexWakeWord(a *arenakernel.Arena, w *mutexWords) park.WakeWord {
 	return park.WakeWord{WaitList: park.WaitList{Arena: a, Word: &w.wake, Raw: wordPtr(&w.wake), Poller: &w.poller}}
 }
 
@@ -349,7 +351,7 @@ func (m *Mutex) State() MutexState {
 		s.Err = shmsync.ErrOwnerDead
 	case w == ownerNotRecoverable:
 		s.Err = shmsync.ErrNotRecoverable
-		s.Owner = m.a.Who(arena.ParticipantID(m.words.died.Load() & arena.ParticipantIDMask))
+		s.Owner = m.a.Who(arenakernel.ParticipantID(m.words.died.Load() & arenakernel.ParticipantIDMask))
 	}
 	return s
 }

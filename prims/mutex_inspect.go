@@ -1,9 +1,9 @@
 package prims
 
-import "github.com/shmsync/shmsync/arena"
+import "github.com/shmsync/shmsync/internal/arenakernel"
 
-func inspectMutex(a *arena.Arena, o arena.Object) arena.Inspection {
-	w, err := arena.TryAt[mutexWords](a, o.Body)
+func inspectMutex(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspection {
+	w, err := arenakernel.TryAt[mutexWords](a, o.Body)
 	if err != nil {
 		return unreadable(a, o, err)
 	}
@@ -12,7 +12,7 @@ func inspectMutex(a *arena.Arena, o arena.Object) arena.Inspection {
 	word := ownerWord(w.owner.Load())
 	i.State = word.String()
 	i.Counts = countsOf(a, &w.counts).tell()
-	on := i.owner(word, arena.ParticipantID(w.died.Load()&arena.ParticipantIDMask))
+	on := i.owner(word, arenakernel.ParticipantID(w.died.Load()&arenakernel.ParticipantIDMask))
 	i.date(on, countsOf(a, &w.counts))
 	i.mutexRest(w)
 	i.waits(waitsOn(mutexWakeOff, mutexPollerOff), "lock", on)
@@ -23,6 +23,6 @@ func inspectMutex(a *arena.Arena, o arena.Object) arena.Inspection {
 func (i *inspection) mutexRest(w *mutexWords) {
 	i.wakeWord("wake", w.wake.Load())
 	if s := w.starving.Load(); s != 0 {
-		i.word("starving", uint64(s), "%v asks for the next release", arena.ParticipantID(s&arena.ParticipantIDMask))
+		i.word("starving", uint64(s), "%v asks for the next release", arenakernel.ParticipantID(s&arenakernel.ParticipantIDMask))
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/prims"
 )
 
@@ -55,12 +56,12 @@ func TestMutexHandsOverInsideAProcess(t *testing.T) {
 		})
 	}
 	wake := m.WakeWord()
-	_, rung := a.Doorbell()
+	_, rung := (*arenakernel.Arena)(a).Doorbell()
 	starved(m)
 	m.NextIsLocal()
 	m.Unlock()
 	eventually(t, "all but the last have it", m.String, func() bool { return m.Parked() == 0 })
-	_, rungNow := a.Doorbell()
+	_, rungNow := (*arenakernel.Arena)(a).Doorbell()
 	require.Equal(t, rung, rungNow, "the poller was woken")
 	wg.Wait()
 	require.Less(t, m.WakeWord()>>1-wake>>1, uint32(2), "only the last release owes a wake")
@@ -157,7 +158,7 @@ func TestMutexTryLockAfterAReservationForAStoppedProcess(t *testing.T) {
 	x.proc.Stop(t)
 	for p := range a.Participants() {
 		if p.Label == "stopped" {
-			m.AskFor(p.Name())
+			m.AskFor(arenakernel.Participant(p).Name())
 		}
 	}
 	m.Unlock()

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/model"
 	"github.com/shmsync/shmsync/internal/park"
 )
@@ -114,10 +114,10 @@ var (
 
 func (m *mutexModel) init(s *model.Sys) {
 	if m.poller {
-		s.Mem[wNode] = uint8(arena.NodeIdle)
+		s.Mem[wNode] = uint8(arenakernel.NodeIdle)
 	}
 	if m.successor {
-		s.Mem[wNode], s.Mem[wStack] = uint8(arena.NodeReady), 2
+		s.Mem[wNode], s.Mem[wStack] = uint8(arenakernel.NodeReady), 2
 	}
 }
 

@@ -5,7 +5,7 @@ package prims
 import (
 	"testing"
 
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/model"
 )
 
@@ -40,7 +40,7 @@ const (
 func (m *mutexModel) parks(x *model.Exec) bool { return m.poller && x.Process() == 0 }
 
 // node moves the node from one state to another.
-func (m *mutexModel) node(x *model.Exec, from, to arena.NodeState) bool {
+func (m *mutexModel) node(x *model.Exec, from, to arenakernel.NodeState) bool {
 	return x.CAS(wNode, uint8(from), uint8(to))
 }
 
@@ -57,8 +57,8 @@ func (m *mutexModel) park(x *model.Exec) {
 		if x.Ghost[gHandle] == handleShut {
 			// Queue.needNode
 			x.Ghost[gHandle] = handleOpen
-			m.node(x, arena.NodeFree, arena.NodeIdle)
-			m.node(x, arena.NodeReady, arena.NodeIdle)
+			m.node(x, arenakernel.NodeFree, arenakernel.NodeIdle)
+			m.node(x, arenakernel.NodeReady, arenakernel.NodeIdle)
 		}
 		x.Mem[wQueue] |= queueLocked
 		x.Goto(sCompare)
@@ -69,11 +69,11 @@ func (m *mutexModel) park(x *model.Exec) {
 			}
 			return
 		}
-		m.node(x, arena.NodeIdle, arena.NodeWaiting)
+		m.node(x, arenakernel.NodeIdle, arenakernel.NodeWaiting)
 	case sCompare:
 		x.Say("compares the word")
 		if m.bug == checkThenWait {
-			m.node(x, arena.NodeIdle, arena.NodeWaiting)
+			m.node(x, arenakernel.NodeIdle, arenakernel.NodeWaiting)
 		} else if x.Load(wWake) != *x.R(rWake) && m.bug != parkUnchecked {
 			x.Goto(sUnlist)
 			return
@@ -120,9 +120,9 @@ func (m *mutexModel) close(x *model.Exec) {
 		return
 	}
 	x.Say("closes its handle")
-	ready := x.Load(wNode) == uint8(arena.NodeReady)
+	ready := x.Load(wNode) == uint8(arenakernel.NodeReady)
 	if !ready {
-		x.Update(wNode, func(uint8) uint8 { return uint8(arena.NodeFree) })
+		x.Update(wNode, func(uint8) uint8 { return uint8(arenakernel.NodeFree) })
 	}
 	if poller.PC == sPollerDeliver {
 		poller.R[rFlags] |= fClosed
@@ -138,7 +138,7 @@ func (m *mutexModel) close(x *model.Exec) {
 // setIdle is Queue.setIdle.
 func (m *mutexModel) setIdle(x *model.Exec, queue uint8) {
 	if queue == 0 {
-		m.node(x, arena.NodeWaiting, arena.NodeIdle)
+		m.node(x, arenakernel.NodeWaiting, arenakernel.NodeIdle)
 	}
 }
 
@@ -166,7 +166,7 @@ func (m *mutexModel) ready(x *model.Exec, none uint8) {
 	switch x.PC() {
 	case sReady:
 		x.Say("makes a node ready")
-		if !m.current(x, 0) || !m.node(x, arena.NodeWaiting, arena.NodeReady) {
+		if !m.current(x, 0) || !m.node(x, arenakernel.NodeWaiting, arenakernel.NodeReady) {
 			m.goOn(x, none)
 			return
 		}
@@ -207,7 +207,7 @@ func (m *mutexModel) serve(x *model.Exec) {
 	case sPollerNode:
 		x.Say("takes the node")
 		x.Idle()
-		if m.node(x, arena.NodeReady, arena.NodeIdle) {
+		if m.node(x, arenakernel.NodeReady, arenakernel.NodeIdle) {
 			x.Goto(sPollerDeliver)
 			if m.closes {
 				x.Goto(sPollerFind)
@@ -224,7 +224,7 @@ func (m *mutexModel) serve(x *model.Exec) {
 		// node that stays ready takes no other wake.
 		x.Say("looks at its node after a death")
 		x.Idle()
-		if m.bug != readyForEver && m.node(x, arena.NodeReady, arena.NodeIdle) || x.Load(wQueue)&^queueLocked != 0 {
+		if m.bug != readyForEver && m.node(x, arenakernel.NodeReady, arenakernel.NodeIdle) || x.Load(wQueue)&^queueLocked != 0 {
 			x.Goto(sPollerDeliver)
 		}
 	case sPollerDeliver:
@@ -306,7 +306,7 @@ func (m *mutexModel) deliver(x *model.Exec) {
 // rewait is setWaiting where others are parked still.
 func (m *mutexModel) rewait(x *model.Exec) {
 	if x.Load(wQueue)&^queueLocked != 0 && m.bug != rewaitForgotten {
-		m.node(x, arena.NodeIdle, arena.NodeWaiting)
+		m.node(x, arenakernel.NodeIdle, arenakernel.NodeWaiting)
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/park"
 	"github.com/shmsync/shmsync/internal/race"
@@ -20,7 +20,7 @@ var (
 )
 
 func init() {
-	arena.RegisterKind(arena.KindOps{
+	arenakernel.RegisterKind(arenakernel.KindOps{
 		Kind: mutexKind, Repair: repairMutex, Wake: wakeMutex, Check: checkMutex, Describe: describeMutex, Inspect: inspectMutex,
 	})
 }
@@ -32,7 +32,7 @@ func (m *Mutex) markOwnerDead(o ownerWord) (changed bool) {
 }
 
 // markOwnerDeadMutex is mark owner-dead. internal says that the mutex guards no data.
-func markOwnerDeadMutex(a *arena.Arena, w *mutexWords, o ownerWord, internal bool) (changed bool) {
+func markOwnerDeadMutex(a *arenakernel.Arena, w *mutexWords, o ownerWord, internal bool) (changed bool) {
 	next := o.ownerDied(policyOf(w.policy))
 	if next == o || !internal && next.free() && o.held() && !a.Gone(o.participant()) {
 		return false
@@ -55,25 +55,25 @@ func markOwnerDeadMutex(a *arena.Arena, w *mutexWords, o ownerWord, internal boo
 }
 
 // wakeOneOf wakes a waiter, announced or not.
-func wakeOneOf(a *arena.Arena, w *mutexWords) {
+func wakeOneOf(a *arenakernel.Arena, w *mutexWords) {
 	b := mutexWakeWord(a, w)
 	b.WakeOne()
 }
 
-func wakeAllOf(a *arena.Arena, w *mutexWords) {
+func wakeAllOf(a *arenakernel.Arena, w *mutexWords) {
 	b := mutexWakeWord(a, w)
 	b.WakeAll()
 }
 
 // repairMutex takes back what dead has of the object.
-func repairMutex(a *arena.Arena, obj arena.Object, dead arena.ParticipantID) {
-	if w, err := arena.TryAt[mutexWords](a, obj.Body); err == nil {
+func repairMutex(a *arenakernel.Arena, obj arenakernel.Object, dead arenakernel.ParticipantID) {
+	if w, err := arenakernel.TryAt[mutexWords](a, obj.Body); err == nil {
 		repairMutexWords(a, w, dead, false)
 	}
 }
 
-func repairMutexWords(a *arena.Arena, w *mutexWords, dead arena.ParticipantID, internal bool) {
-	if s := w.starving.Load(); dead.Covers(arena.ParticipantID(s & arena.ParticipantIDMask)) {
+func repairMutexWords(a *arenakernel.Arena, w *mutexWords, dead arenakernel.ParticipantID, internal bool) {
+	if s := w.starving.Load(); dead.Covers(arenakernel.ParticipantID(s & arenakernel.ParticipantIDMask)) {
 		w.starving.CompareAndSwap(s, 0)
 	}
 	for {
@@ -89,36 +89,36 @@ func repairMutexWords(a *arena.Arena, w *mutexWords, dead arena.ParticipantID, i
 
 // wakeMutex makes up for a wake that a death swallowed: a waiter is asleep
 // where one is recorded, or about to be where one has announced itself.
-func wakeMutex(a *arena.Arena, obj arena.Object, owed arena.Owed) {
-	if w, err := arena.TryAt[mutexWords](a, obj.Body); err == nil {
+func wakeMutex(a *arenakernel.Arena, obj arenakernel.Object, owed arenakernel.Owed) {
+	if w, err := arenakernel.TryAt[mutexWords](a, obj.Body); err == nil {
 		wakeMutexWords(a, w, owed)
 	}
 }
 
-func wakeMutexWords(a *arena.Arena, w *mutexWords, owed arena.Owed) {
+func wakeMutexWords(a *arenakernel.Arena, w *mutexWords, owed arenakernel.Owed) {
 	if o := ownerWord(w.owner.Load()); o.kind() == kindReserved {
 		// The dead may have made the reservation for a waiter that had given up. It is no
 		// hold, so it can always be taken back.
 		w.owner.CompareAndSwap(uint32(o), 0)
-		owed = max(owed, arena.OwedOne)
+		owed = max(owed, arenakernel.OwedOne)
 	}
 	switch b := mutexWakeWord(a, w); {
-	case owed == arena.OwedAll:
+	case owed == arenakernel.OwedAll:
 		b.WakeAll()
-	case owed == arena.OwedOne || b.Announced():
+	case owed == arenakernel.OwedOne || b.Announced():
 		b.WakeOne()
 	}
 }
 
-func checkMutex(a *arena.Arena, obj arena.Object) error {
-	w, err := arena.TryAt[mutexWords](a, obj.Body)
+func checkMutex(a *arenakernel.Arena, obj arenakernel.Object) error {
+	w, err := arenakernel.TryAt[mutexWords](a, obj.Body)
 	if err != nil {
 		return err
 	}
 	return checkMutexWords(obj, w)
 }
 
-func checkMutexWords(obj arena.Object, w *mutexWords) error {
+func checkMutexWords(obj arenakernel.Object, w *mutexWords) error {
 	o := ownerWord(w.owner.Load())
 	if !o.valid() || w.policy&policyMask > 1 {
 		return &shmsync.Error{Op: "mutex.check", Object: objectName(obj), Err: shmsync.ErrCorrupt,
@@ -127,8 +127,8 @@ func checkMutexWords(obj arena.Object, w *mutexWords) error {
 	return nil
 }
 
-func describeMutex(a *arena.Arena, obj arena.Object) string {
-	w, err := arena.TryAt[mutexWords](a, obj.Body)
+func describeMutex(a *arenakernel.Arena, obj arenakernel.Object) string {
+	w, err := arenakernel.TryAt[mutexWords](a, obj.Body)
 	if err != nil {
 		return err.Error()
 	}
@@ -137,7 +137,7 @@ func describeMutex(a *arena.Arena, obj arena.Object) string {
 
 func describeMutexWords(w *mutexWords) string {
 	return fmt.Sprintf("owner %v (%#08x), wake %#x, starving %v, handoff %d, policy %v, spin %v, pays %#x, CPUs %#x",
-		ownerWord(w.owner.Load()), w.owner.Load(), w.wake.Load(), arena.ParticipantID(w.starving.Load()&arena.ParticipantIDMask),
+		ownerWord(w.owner.Load()), w.owner.Load(), w.wake.Load(), arenakernel.ParticipantID(w.starving.Load()&arenakernel.ParticipantIDMask),
 		w.handoff.Load(), policyOf(w.policy), spinOf(w.spin.Load()), w.pays.Load(), w.lastCPU.Load())
 }
 

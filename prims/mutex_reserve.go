@@ -2,7 +2,7 @@ package prims
 
 import (
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
@@ -14,7 +14,7 @@ func (m *Mutex) reserve(from ownerWord) bool {
 	if asks == 0 {
 		return false
 	}
-	s := arena.ParticipantID(asks & arena.ParticipantIDMask)
+	s := arenakernel.ParticipantID(asks & arenakernel.ParticipantIDMask)
 	if !m.a.Current(s) {
 		m.words.starving.CompareAndSwap(asks, 0)
 		return false

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/park"
 	"github.com/shmsync/shmsync/internal/race"
@@ -41,7 +41,7 @@ const (
 
 // ownerNever is no owner word, and none that a peer could know of: it stands
 // where one would that is never there.
-var ownerNever = 6<<ownerKindShift | rand.Uint32()&arena.ParticipantIDMask
+var ownerNever = 6<<ownerKindShift | rand.Uint32()&arenakernel.ParticipantIDMask
 
 // lockOrPanic is the slow path of Lock. It is kept out of line: inlined into
 // Lock it would take Lock's place in its callers.
@@ -125,8 +125,8 @@ func (m *Mutex) step(o ownerWord, slept bool) (took, changed bool, err error) {
 	return false, false, nil
 }
 
-func (m *Mutex) diedName() arena.ParticipantID {
-	return arena.ParticipantID(m.words.died.Load() & arena.ParticipantIDMask)
+func (m *Mutex) diedName() arenakernel.ParticipantID {
+	return arenakernel.ParticipantID(m.words.died.Load() & arenakernel.ParticipantIDMask)
 }
 
 // waiter is one blocked call.

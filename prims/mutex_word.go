@@ -3,7 +3,7 @@ package prims
 import (
 	"fmt"
 
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 // ownerWord is the owner word of a Mutex: the one truth about its holder.
@@ -55,13 +55,13 @@ const (
 	ownerNotRecoverable           = ownerWord(kindNotRecoverable << ownerKindShift)
 )
 
-func makeOwner(k ownerKind, n arena.ParticipantID) ownerWord {
+func makeOwner(k ownerKind, n arenakernel.ParticipantID) ownerWord {
 	return ownerWord(uint32(k)<<ownerKindShift | uint32(n))
 }
 
 func (w ownerWord) kind() ownerKind { return ownerKind(w >> ownerKindShift) }
-func (w ownerWord) participant() arena.ParticipantID {
-	return arena.ParticipantID(w & arena.ParticipantIDMask)
+func (w ownerWord) participant() arenakernel.ParticipantID {
+	return arenakernel.ParticipantID(w & arenakernel.ParticipantIDMask)
 }
 func (w ownerWord) free() bool { return w == ownerFree }
 

@@ -8,10 +8,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 // wordNames are names at the edges of what a name can be; the first is nobody.
-var wordNames = []arena.ParticipantID{0, 1, 2047, 1 << 11, arena.ParticipantIDMask}
+var wordNames = []arena.ParticipantID{0, 1, 2047, 1 << 11, arenakernel.ParticipantIDMask}
 
 // The table of mutex_word.go, for every kind, and for names at the edges.
 func TestOwnerWordTable(t *testing.T) {
@@ -78,7 +79,7 @@ func TestOwnerWordString(t *testing.T) {
 	}
 }
 
-func maxName() arena.ParticipantID { return arena.ParticipantIDMask }
+func maxName() arena.ParticipantID { return arenakernel.ParticipantIDMask }
 
 // The values that stand for none are no owner words, and all-zero bytes are
 // a lock that is free, with the default policy and an adaptive spin.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/race"
 )
@@ -32,9 +33,9 @@ type Once struct {
 	mon    *monitor
 	fifo   fifo
 	words  *onceWords
-	a      *arena.Arena
-	object arena.Object
-	name   arena.ParticipantID
+	a      *arenakernel.Arena
+	object arenakernel.Object
+	name   arenakernel.ParticipantID
 	key    race.Key
 }
 
@@ -45,12 +46,12 @@ type OnceOptions struct {
 	Spin time.Duration
 }
 
-var onceKind = arena.KindOf("ONCE")
+var onceKind = arenakernel.KindOf("ONCE")
 
 const onceVersion = 1
 
 func init() {
-	arena.RegisterKind(arena.KindOps{
+	arenakernel.RegisterKind(arenakernel.KindOps{
 		Kind: onceKind, Repair: repairOnce, Wake: wakeQueue, Check: checkOnce, Describe: describeOnce, Inspect: inspectOnce,
 	})
 }
@@ -58,11 +59,11 @@ func init() {
 // OpenOnce finds the Once of that name in the arena or creates it. An empty name
 // makes a fresh anonymous one.
 func OpenOnce(a *arena.Arena, name string, opts *OnceOptions) (*Once, error) {
-	return openOnce(a, name, opts, false)
+	return openOnce((*arenakernel.Arena)(a), name, opts, false)
 }
 
-func openOnce(a *arena.Arena, name string, opts *OnceOptions, attach bool) (*Once, error) {
-	o, _, err := a.OpenObject(arena.ObjectSpec{
+func openOnce(a *arenakernel.Arena, name string, opts *OnceOptions, attach bool) (*Once, error) {
+	o, _, err := a.OpenObject(arenakernel.ObjectSpec{
 		Existing: attach, Kind: onceKind, Version: onceVersion, Name: name, Size: onceBytes,
 		Init: func(body []byte) {
 			if opts != nil {
@@ -78,19 +79,20 @@ func openOnce(a *arena.Arena, name string, opts *OnceOptions, attach bool) (*Onc
 
 // OnceAt gives a handle on the Once at an offset, which Offset of another process gave.
 func OnceAt(a *arena.Arena, off arena.Offset) (*Once, error) {
-	o, err := objectAt(a, off, "once.open", onceKind, onceVersion, onceBytes)
+	k := (*arenakernel.Arena)(a)
+	o, err := objectAt(k, off, "once.open", onceKind, onceVersion, onceBytes)
 	if err != nil {
 		return nil, err
 	}
-	return newOnce(a, o)
+	return newOnce(k, o)
 }
 
-func newOnce(a *arena.Arena, o arena.Object) (*Once, error) {
+func newOnce(a *arenakernel.Arena, o arenakernel.Object) (*Once, error) {
 	return share(a, o, func() (*Once, error) { return buildOnce(a, o, false), nil })
 }
 
-func buildOnce(a *arena.Arena, o arena.Object, bare bool) *Once {
-	w := arena.At[onceWords](a, o.Body)
+func buildOnce(a *arenakernel.Arena, o arenakernel.Object, bare bool) *Once {
+	w := arenakernel.At[onceWords](a, o.Body)
 	x := &Once{done: &w.done, words: w, a: a, object: o, name: a.Self()}
 	x.mon = buildMonitor(a, o, o.Body, x, bare)
 	x.fifo = fifo{x.mon, &w.queue}
@@ -168,7 +170,7 @@ func (o *Once) join(ctx context.Context) (mine bool, err error) {
 		if o.done.Load() != 0 {
 			return true
 		}
-		if n := arena.ParticipantID(o.words.runner.Load() & arena.ParticipantIDMask); n == 0 || !m.current(n) && m.ended(n) {
+		if n := arenakernel.ParticipantID(o.words.runner.Load() & arenakernel.ParticipantIDMask); n == 0 || !m.current(n) && m.ended(n) {
 			storeWord(&o.words.runner, uint64(o.name))
 			mine = true
 		}
@@ -254,14 +256,14 @@ func (o *Once) requeue(w wait)           { o.fifo.requeue(w) }
 func (o *Once) each(f func(w wait) bool) { o.fifo.each(f) }
 func (o *Once) clear()                   { o.fifo.clear() }
 
-func (o *Once) reap(dead func(arena.ParticipantID) bool) {
-	if n := arena.ParticipantID(o.words.runner.Load() & arena.ParticipantIDMask); dead(n) && o.mon.ended(n) {
+func (o *Once) reap(dead func(arenakernel.ParticipantID) bool) {
+	if n := arenakernel.ParticipantID(o.words.runner.Load() & arenakernel.ParticipantIDMask); dead(n) && o.mon.ended(n) {
 		storeWord(&o.words.runner, 0)
 	}
 }
 
-func (o *Once) holders(f func(arena.ParticipantID)) {
-	f(arena.ParticipantID(o.words.runner.Load() & arena.ParticipantIDMask))
+func (o *Once) holders(f func(arenakernel.ParticipantID)) {
+	f(arenakernel.ParticipantID(o.words.runner.Load() & arenakernel.ParticipantIDMask))
 }
 
 // Offset is where the Once lies in its arena, for OnceAt in another process.
@@ -288,7 +290,7 @@ type OnceState struct {
 func (o *Once) State() OnceState {
 	o.mon.opening.use()
 	st := OnceState{Done: o.Done(), Waiting: !o.fifo.empty()}
-	if n := arena.ParticipantID(o.words.runner.Load() & arena.ParticipantIDMask); !st.Done && n != 0 {
+	if n := arenakernel.ParticipantID(o.words.runner.Load() & arenakernel.ParticipantIDMask); !st.Done && n != 0 {
 		st.Runner = o.a.Who(n)
 	}
 	return st

@@ -1,14 +1,14 @@
 package prims
 
-import "github.com/shmsync/shmsync/arena"
+import "github.com/shmsync/shmsync/internal/arenakernel"
 
-func inspectOnce(a *arena.Arena, o arena.Object) arena.Inspection {
+func inspectOnce(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspection {
 	if o.Size < onceBytes {
 		return unreadable(a, o, nil)
 	}
 	x := buildOnce(a, o, true)
 	i := inspect(a, o)
-	runner := arena.ParticipantID(x.words.runner.Load() & arena.ParticipantIDMask)
+	runner := arenakernel.ParticipantID(x.words.runner.Load() & arenakernel.ParticipantIDMask)
 	switch {
 	case x.done.Load() != 0:
 		i.State, runner = "done", 0
@@ -18,7 +18,7 @@ func inspectOnce(a *arena.Arena, o arena.Object) arena.Inspection {
 		i.State = "not done"
 	}
 	i.monitor(&x.words.mon)
-	on := i.hold(arena.Hold{Owner: runner, Mode: arena.HoldRunner})
+	on := i.hold(arenakernel.Hold{Owner: runner, Mode: arenakernel.HoldRunner})
 	i.waits(inQueue, "done", on)
 	return i.Inspection
 }

@@ -4,16 +4,16 @@ import (
 	"fmt"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-func repairOnce(a *arena.Arena, o arena.Object, dead arena.ParticipantID) {
+func repairOnce(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	if o.Size >= onceBytes {
 		repairMonitor(buildOnce(a, o, true).mon, dead)
 	}
 }
 
-func checkOnce(a *arena.Arena, o arena.Object) error {
+func checkOnce(a *arenakernel.Arena, o arenakernel.Object) error {
 	if o.Size < onceBytes {
 		return wrongKind("once.check", o, onceKind, onceVersion)
 	}
@@ -27,13 +27,13 @@ func checkOnce(a *arena.Arena, o arena.Object) error {
 	return nil
 }
 
-func describeOnce(a *arena.Arena, o arena.Object) string {
+func describeOnce(a *arenakernel.Arena, o arenakernel.Object) string {
 	if o.Size < onceBytes {
 		return "too small"
 	}
 	x := buildOnce(a, o, true)
 	s := fmt.Sprintf("done %d", x.done.Load())
-	if n := arena.ParticipantID(x.words.runner.Load() & arena.ParticipantIDMask); n != 0 {
+	if n := arenakernel.ParticipantID(x.words.runner.Load() & arenakernel.ParticipantIDMask); n != 0 {
 		s += fmt.Sprintf(", runner %v", n)
 	}
 	return s + describeMonitor(x.mon)

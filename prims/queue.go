@@ -7,6 +7,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 // Queue is a bounded queue of values between processes: any number of goroutines of
@@ -46,7 +47,7 @@ type QueueOptions struct {
 // QueueItemMost is the most bytes that an item of a Queue may have.
 const QueueItemMost = 64 << 10
 
-var queueKind = arena.KindOf("QUEU")
+var queueKind = arenakernel.KindOf("QUEU")
 
 const (
 	queueVersion      = 1
@@ -65,10 +66,10 @@ func OpenQueue[T any](a *arena.Arena, name string, capacity int, opts *QueueOpti
 	if err := needs("Queue", name, "a capacity", int64(capacity)); err != nil {
 		return nil, err
 	}
-	return openQueue[T](a, name, capacity, opts, false)
+	return openQueue[T]((*arenakernel.Arena)(a), name, capacity, opts, false)
 }
 
-func openQueue[T any](a *arena.Arena, name string, capacity int, opts *QueueOptions, attach bool) (*Queue[T], error) {
+func openQueue[T any](a *arenakernel.Arena, name string, capacity int, opts *QueueOptions, attach bool) (*Queue[T], error) {
 	layout, item := queueLayout[T]()
 	if capacity > queueCapacityMost {
 		panic(fmt.Sprintf("shmsync: OpenQueue %q with a capacity of %d", name, capacity))
@@ -78,7 +79,7 @@ func openQueue[T any](a *arena.Arena, name string, capacity int, opts *QueueOpti
 		opt = *opts
 	}
 	places := uint32(capacity)
-	o, created, err := a.OpenObject(arena.ObjectSpec{
+	o, created, err := a.OpenObject(arenakernel.ObjectSpec{
 		Existing: attach, Kind: queueKind, Version: queueVersion, Name: name, Layout: layout,
 		Size: queueHeadBytes + uint64(places)*queueStride(item), AnySize: true,
 		Init: func(body []byte) { initQueue(body, places, item, spinField(opt.Spin)) },
@@ -99,22 +100,23 @@ func openQueue[T any](a *arena.Arena, name string, capacity int, opts *QueueOpti
 // QueueAt gives a handle on the Queue at an offset, which Offset of another process
 // gave.
 func QueueAt[T any](a *arena.Arena, off arena.Offset) (*Queue[T], error) {
+	k := (*arenakernel.Arena)(a)
 	layout, _ := queueLayout[T]()
-	o, err := objectAt(a, off, "queue.open", queueKind, queueVersion, queueHeadBytes)
+	o, err := objectAt(k, off, "queue.open", queueKind, queueVersion, queueHeadBytes)
 	if err != nil {
 		return nil, err
 	}
 	if o.Layout != layout {
-		a.CloseObject(o)
+		k.CloseObject(o)
 		return nil, &shmsync.Error{Op: "queue.open", Object: objectName(o), Err: shmsync.ErrIncompatible,
 			Detail: fmt.Sprintf("its items have fingerprint %#x, asked for %T, which has %#x", o.Layout, *new(T), layout)}
 	}
-	return newQueue[T](a, o)
+	return newQueue[T](k, o)
 }
 
 // queueLayout is the fingerprint and the size of an item.
 func queueLayout[T any]() (layout, item uint64) {
-	layout, err := arena.LayoutOf[T]()
+	layout, err := arenakernel.LayoutOf[T]()
 	if err != nil {
 		panic("shmsync: Queue: " + err.Error())
 	}
@@ -124,7 +126,7 @@ func queueLayout[T any]() (layout, item uint64) {
 	return layout, item
 }
 
-func newQueue[T any](a *arena.Arena, o arena.Object) (*Queue[T], error) {
+func newQueue[T any](a *arenakernel.Arena, o arenakernel.Object) (*Queue[T], error) {
 	x, err := share(a, o, func() (*queueCore, error) {
 		x, err := buildQueue(a, o, false)
 		if err == nil && x.item != uint64(sizeOf[T]()) {

@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/park"
 )
@@ -27,15 +27,15 @@ type queueCore struct {
 	mon              *monitor
 	words            *queueWords
 	getters, putters fifo
-	a                *arena.Arena
-	object           arena.Object
-	name             arena.ParticipantID
+	a                *arenakernel.Arena
+	object           arenakernel.Object
+	name             arenakernel.ParticipantID
 	capacity         uint32
 	item             uint64 // bytes
 	stride           uint64
 
 	staging sync.Mutex
-	stages  []arena.Offset // guarded by: staging; claimed blocks that no Put uses
+	stages  []arenakernel.Offset // guarded by: staging; claimed blocks that no Put uses
 }
 
 // The classes of the waits of a Queue: what they are for.
@@ -52,7 +52,7 @@ const (
 	queueCorrupt // its item is not where its node says
 )
 
-func buildQueue(a *arena.Arena, o arena.Object, bare bool) (*queueCore, error) {
+func buildQueue(a *arenakernel.Arena, o arenakernel.Object, bare bool) (*queueCore, error) {
 	w, ok := queueShape(a, o)
 	if !ok {
 		return nil, &shmsync.Error{Op: "queue.open", Object: objectName(o), Err: shmsync.ErrCorrupt, Detail: "its body has no room for its slots"}
@@ -133,7 +133,7 @@ func (x *queueCore) tryEnter(line *fifo) bool {
 }
 
 // stage gives a block for the item of a Put that waits. It allocates unless ok.
-func (x *queueCore) stage(allocate bool) (off arena.Offset, block []byte, err error) {
+func (x *queueCore) stage(allocate bool) (off arenakernel.Offset, block []byte, err error) {
 	x.staging.Lock()
 	if n := len(x.stages); n > 0 {
 		off = x.stages[n-1]
@@ -154,7 +154,7 @@ func (x *queueCore) stage(allocate bool) (off arena.Offset, block []byte, err er
 	return off, block, nil
 }
 
-func (x *queueCore) unstage(off arena.Offset) {
+func (x *queueCore) unstage(off arenakernel.Offset) {
 	if off == 0 {
 		return
 	}
@@ -173,7 +173,7 @@ func (x *queueCore) waitRoom(ctx context.Context, fill func(s *queueSlot, block 
 	defer x.finish()
 	m, b := x.mon, takeWakes()
 	var waitNode *park.WaitNode
-	var off arena.Offset
+	var off arenakernel.Offset
 	var block []byte
 	defer func() { x.unstage(off) }()
 	returnNode := func() {
@@ -359,7 +359,7 @@ func (x *queueCore) resolvePutter(b *wakes, stopped bool) bool {
 		return false
 	}
 	owner := w.Owner()
-	block := x.a.ClaimedBlock(arena.Offset(w.Wanted().Load()), x.item, owner)
+	block := x.a.ClaimedBlock(arenakernel.Offset(w.Wanted().Load()), x.item, owner)
 	switch {
 	case block != nil:
 		copy(x.bytes(s), block)

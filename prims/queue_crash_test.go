@@ -11,6 +11,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/prims"
 )
@@ -143,7 +144,7 @@ func TestQueuePutterDiesUnderCopy(t *testing.T) {
 	var putter arena.ParticipantID
 	for part := range a.Participants() {
 		if !part.Self {
-			putter = part.Name()
+			putter = arenakernel.Participant(part).Name()
 		}
 	}
 	crashpoint.ArmFunc("queue.put.copied", 1, func() {

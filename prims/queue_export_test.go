@@ -2,7 +2,10 @@
 
 package prims
 
-import "github.com/shmsync/shmsync/arena"
+import (
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
+)
 
 // Waiting is how many wait for an item and for room; -1 when q cannot be locked.
 func (q *Queue[T]) Waiting() (getters, putters int) {
@@ -57,7 +60,7 @@ func StrangersLease[T any](l Lease[T], n arena.ParticipantID) Lease[T] {
 }
 
 // Object is the object under q.
-func (q *Queue[T]) Object() arena.Object { return q.core.object }
+func (q *Queue[T]) Object() arenakernel.Object { return q.core.object }
 
 // SetSlot overwrites the state word of the slot at position i.
 func (q *Queue[T]) SetSlot(i uint32, v uint64) { q.core.slot(i).state.Store(v) }

@@ -3,13 +3,13 @@ package prims
 import (
 	"fmt"
 
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 // inspectLeases bounds how many leases of a queue are told one by one.
 const inspectLeases = 1000
 
-func inspectQueue(a *arena.Arena, o arena.Object) arena.Inspection {
+func inspectQueue(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspection {
 	x, err := buildQueue(a, o, true)
 	if err != nil {
 		return unreadable(a, o, err)
@@ -21,7 +21,7 @@ func inspectQueue(a *arena.Arena, o arena.Object) arena.Inspection {
 		counts[min(st.kind(), queueKinds)]++
 		if st.out() && st.valid() && len(i.Holds) < inspectLeases {
 			key := x.slot(p).seq.Load()
-			h := arena.Hold{Owner: st.participant(), Mode: arena.HoldLease, Count: uint64(st.times()), Key: &key}
+			h := arenakernel.Hold{Owner: st.participant(), Mode: arenakernel.HoldLease, Count: uint64(st.times()), Key: &key}
 			if st.kind() == queueGiven {
 				h.Note = "on its way to a waiting Get"
 			}
@@ -37,19 +37,19 @@ func inspectQueue(a *arena.Arena, o arena.Object) arena.Inspection {
 	}
 	i.monitor(&x.words.mon)
 	for class, what := range []string{queuePut: "room", queueGet: "item", queueLease: "lease"} {
-		i.waits(func(w *arena.Wait) bool { return inQueue(w) && int(w.Class) == class }, what, nil)
+		i.waits(func(w *arenakernel.Wait) bool { return inQueue(w) && int(w.Class) == class }, what, nil)
 	}
 	return i.Inspection
 }
 
 // hideQueue hides the items.
-func hideQueue(a *arena.Arena, o arena.Object, hide func(from arena.Offset, n uint64)) {
+func hideQueue(a *arenakernel.Arena, o arenakernel.Object, hide func(from arenakernel.Offset, n uint64)) {
 	x, err := buildQueue(a, o, true)
 	if err != nil {
 		hide(0, o.Size)
 		return
 	}
 	for p := uint64(0); p < uint64(x.capacity); p++ {
-		hide(arena.Offset(queueHeadBytes+p*x.stride+queueSlotBytes), x.item)
+		hide(arenakernel.Offset(queueHeadBytes+p*x.stride+queueSlotBytes), x.item)
 	}
 }

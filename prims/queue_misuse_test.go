@@ -15,6 +15,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/internal/race"
 	"github.com/shmsync/shmsync/prims"
@@ -44,7 +45,7 @@ func TestQueueMistakes(t *testing.T) {
 	var other arena.ParticipantID
 	for part := range a.Participants() {
 		if part.Label == "other" {
-			other = part.Name()
+			other = arenakernel.Participant(part).Name()
 		}
 	}
 	require.NotZero(t, other)

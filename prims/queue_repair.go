@@ -5,24 +5,24 @@ import (
 	"strings"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 func init() {
-	arena.RegisterKind(arena.KindOps{
+	arenakernel.RegisterKind(arenakernel.KindOps{
 		Kind: queueKind, Repair: repairQueue, Wake: wakeQueue, Check: checkQueue, Describe: describeQueue, Inspect: inspectQueue,
 		UserData: hideQueue,
 	})
 }
 
-func repairQueue(a *arena.Arena, o arena.Object, dead arena.ParticipantID) {
+func repairQueue(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	if x, err := buildQueue(a, o, true); err == nil {
 		repairMonitor(x.mon, dead)
 	}
 }
 
 // checkQueue reports what no moment of a correct queue has.
-func checkQueue(a *arena.Arena, o arena.Object) error {
+func checkQueue(a *arenakernel.Arena, o arenakernel.Object) error {
 	x, err := buildQueue(a, o, true)
 	if err != nil {
 		return err
@@ -44,7 +44,7 @@ func checkQueue(a *arena.Arena, o arena.Object) error {
 	return nil
 }
 
-func describeQueue(a *arena.Arena, o arena.Object) string {
+func describeQueue(a *arenakernel.Arena, o arenakernel.Object) string {
 	x, err := buildQueue(a, o, true)
 	if err != nil {
 		return err.Error()

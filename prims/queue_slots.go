@@ -3,7 +3,7 @@ package prims
 import (
 	"slices"
 
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
@@ -254,8 +254,8 @@ func (x *queueCore) held(f func(i uint32, s *queueSlot, st queueState)) {
 }
 
 // holders are those whose death would bring items back.
-func (x *queueCore) holders(f func(arena.ParticipantID)) {
-	last := arena.ParticipantID(0)
+func (x *queueCore) holders(f func(arenakernel.ParticipantID)) {
+	last := arenakernel.ParticipantID(0)
 	x.held(func(_ uint32, _ *queueSlot, st queueState) {
 		if n := st.participant(); n != last {
 			f(n)
@@ -265,7 +265,7 @@ func (x *queueCore) holders(f func(arena.ParticipantID)) {
 }
 
 // reap puts back what the dead have had.
-func (x *queueCore) reap(dead func(arena.ParticipantID) bool) {
+func (x *queueCore) reap(dead func(arenakernel.ParticipantID) bool) {
 	x.held(func(i uint32, s *queueSlot, st queueState) {
 		if dead(st.participant()) && x.mon.ended(st.participant()) {
 			x.giveBack(i, s, st)

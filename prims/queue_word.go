@@ -3,7 +3,7 @@ package prims
 import (
 	"fmt"
 
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 // queueState is the state word of a slot of a Queue: whose the item in it is. It is
@@ -43,13 +43,13 @@ const (
 	queueTimesShift = 32
 )
 
-func makeQueueState(k queueSlotKind, n arena.ParticipantID, times uint32) queueState {
+func makeQueueState(k queueSlotKind, n arenakernel.ParticipantID, times uint32) queueState {
 	return queueState(n) | queueState(k)<<queueKindShift | queueState(times)<<queueTimesShift
 }
 
 func (s queueState) kind() queueSlotKind { return queueSlotKind(s >> queueKindShift & 7) }
-func (s queueState) participant() arena.ParticipantID {
-	return arena.ParticipantID(s & arena.ParticipantIDMask)
+func (s queueState) participant() arenakernel.ParticipantID {
+	return arenakernel.ParticipantID(s & arenakernel.ParticipantIDMask)
 }
 func (s queueState) times() uint32 { return uint32(s >> queueTimesShift) }
 
@@ -72,7 +72,7 @@ func (s queueState) valid() bool {
 }
 
 // to is the state of a full slot once its item was given to n.
-func (s queueState) to(class uint16, n arena.ParticipantID) queueState {
+func (s queueState) to(class uint16, n arenakernel.ParticipantID) queueState {
 	if class == queueLease {
 		return makeQueueState(queueLeased, n, max(s.times()+1, 1))
 	}

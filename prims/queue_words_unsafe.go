@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 // queueWords is the head of the body of a Queue, 512 bytes; the slots follow.
@@ -112,11 +112,11 @@ func initQueue(b []byte, capacity uint32, item uint64, spin uint32) {
 
 // queueShape reads the immutable words of a Queue and reports whether its body has
 // room for what they say.
-func queueShape(a *arena.Arena, o arena.Object) (w *queueWords, ok bool) {
+func queueShape(a *arenakernel.Arena, o arenakernel.Object) (w *queueWords, ok bool) {
 	if o.Size < queueHeadBytes {
 		return nil, false
 	}
-	w, err := arena.TryAt[queueWords](a, o.Body)
+	w, err := arenakernel.TryAt[queueWords](a, o.Body)
 	if err != nil {
 		return nil, false
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/park"
 	"github.com/shmsync/shmsync/internal/race"
@@ -92,7 +93,7 @@ type RWMutex struct {
 	mine    *atomic.Uint64 // this participant's reader word
 	gate    *atomic.Uint32
 	words   rwmutexAll
-	name    arena.ParticipantID
+	name    arenakernel.ParticipantID
 	writers *Mutex // its holder closes the gate, writes, and opens the gate
 
 	wakeWordReaders park.WakeWord
@@ -100,8 +101,8 @@ type RWMutex struct {
 	readers         *park.Queue // waits for the gate
 	writer          *park.Queue // waits for readers
 
-	a        *arena.Arena
-	object   arena.Object
+	a        *arenakernel.Arena
+	object   arenakernel.Object
 	policy   Policy
 	repair   func() error
 	wrote    race.Key        // released by writers
@@ -146,7 +147,7 @@ type RWMutexOptions struct {
 	Spin time.Duration
 }
 
-var rwmutexKind = arena.KindOf("RWMX")
+var rwmutexKind = arenakernel.KindOf("RWMX")
 
 const rwmutexVersion = 1
 
@@ -159,16 +160,16 @@ const rwmutexHooks = race.Enabled || crashpoint.Enabled
 // that the arena can have. It panics if opts.Policy is not a valid
 // Policy.
 func OpenRWMutex(a *arena.Arena, name string, opts *RWMutexOptions) (*RWMutex, error) {
-	return openRWMutex(a, name, opts, false)
+	return openRWMutex((*arenakernel.Arena)(a), name, opts, false)
 }
 
-func openRWMutex(a *arena.Arena, name string, opts *RWMutexOptions, attach bool) (*RWMutex, error) {
+func openRWMutex(a *arenakernel.Arena, name string, opts *RWMutexOptions, attach bool) (*RWMutex, error) {
 	var opt RWMutexOptions
 	if opts != nil {
 		opt = *opts
 	}
 	opt.Policy.mustBeValid("rwmutex " + strconv.Quote(name))
-	o, created, err := a.OpenObject(arena.ObjectSpec{
+	o, created, err := a.OpenObject(arenakernel.ObjectSpec{
 		Existing: attach, Kind: rwmutexKind, Version: rwmutexVersion, Name: name, Size: rwmutexBytes(a.MaxParticipants()),
 		Init: func(body []byte) { initRWMutex(rwmutexBody(body), &opt) },
 	})
@@ -181,15 +182,16 @@ func openRWMutex(a *arena.Arena, name string, opts *RWMutexOptions, attach bool)
 // RWMutexAt gives a handle on the RWMutex at an offset, which Offset of another
 // process gave.
 func RWMutexAt(a *arena.Arena, off arena.Offset) (*RWMutex, error) {
-	o, err := a.ObjectAt(off)
+	k := (*arenakernel.Arena)(a)
+	o, err := k.ObjectAt(off)
 	if err != nil {
 		return nil, err
 	}
-	if o.Kind != rwmutexKind || o.Version != rwmutexVersion || o.Size < rwmutexBytes(a.MaxParticipants()) {
-		a.CloseObject(o)
+	if o.Kind != rwmutexKind || o.Version != rwmutexVersion || o.Size < rwmutexBytes(k.MaxParticipants()) {
+		k.CloseObject(o)
 		return nil, wrongKind("rwmutex.open", o, rwmutexKind, rwmutexVersion)
 	}
-	return newRWMutex(a, o, &RWMutexOptions{}, false)
+	return newRWMutex(k, o, &RWMutexOptions{}, false)
 }
 
 func initRWMutex(w *rwmutexWords, opt *RWMutexOptions) {
@@ -197,7 +199,7 @@ func initRWMutex(w *rwmutexWords, opt *RWMutexOptions) {
 	initMutexWords(&w.writers, &MutexOptions{Policy: PolicyRelease, Spin: opt.Spin})
 }
 
-func newRWMutex(a *arena.Arena, o arena.Object, opt *RWMutexOptions, created bool) (*RWMutex, error) {
+func newRWMutex(a *arenakernel.Arena, o arenakernel.Object, opt *RWMutexOptions, created bool) (*RWMutex, error) {
 	m, err := share(a, o, func() (*RWMutex, error) { return buildRWMutex(a, o, opt) })
 	if err != nil {
 		return nil, err
@@ -211,7 +213,7 @@ func newRWMutex(a *arena.Arena, o arena.Object, opt *RWMutexOptions, created boo
 	return m, nil
 }
 
-func buildRWMutex(a *arena.Arena, o arena.Object, opt *RWMutexOptions) (*RWMutex, error) {
+func buildRWMutex(a *arenakernel.Arena, o arenakernel.Object, opt *RWMutexOptions) (*RWMutex, error) {
 	w, err := rwmutexAt(a, o)
 	if err != nil {
 		return nil, err
@@ -243,7 +245,7 @@ func buildRWMutex(a *arena.Arena, o arena.Object, opt *RWMutexOptions) (*RWMutex
 	return m, nil
 }
 
-func rwmutexWakeWords(a *arena.Arena, w rwmutexAll) (readers, writer park.WakeWord) {
+func rwmutexWakeWords(a *arenakernel.Arena, w rwmutexAll) (readers, writer park.WakeWord) {
 	wakeWord := func(word *atomic.Uint32, poller *atomic.Uint64) park.WakeWord {
 		return park.WakeWord{WaitList: park.WaitList{Arena: a, Word: word, Raw: wordPtr(word), Poller: poller}}
 	}
@@ -418,8 +420,8 @@ func (m *RWMutex) String() string {
 // used is the highest slot whose word has to be looked at.
 func (w rwmutexAll) used() int { return int(min(w.high.Load(), uint32(w.slots))) }
 
-func (m *RWMutex) diedName() arena.ParticipantID {
-	return arena.ParticipantID(m.words.died.Load() & arena.ParticipantIDMask)
+func (m *RWMutex) diedName() arenakernel.ParticipantID {
+	return arenakernel.ParticipantID(m.words.died.Load() & arenakernel.ParticipantIDMask)
 }
 
 func (m *RWMutex) fail(op string, err error, who *shmsync.Identity, detail string) error {

@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 // Waiters is how many goroutines of this process sleep, or park, on m. A writer that has
@@ -25,7 +26,7 @@ func (m *RWMutex) Waiters() int {
 func (m *RWMutex) Asleep() bool { return m.wakeWordReaders.Announced() }
 
 // Object is the object under m.
-func (m *RWMutex) Object() arena.Object { return m.object }
+func (m *RWMutex) Object() arenakernel.Object { return m.object }
 
 // Left says what is left in the words of m when nobody has or wants it, or "".
 func (m *RWMutex) Left() string {
@@ -60,8 +61,8 @@ func (m *RWMutex) HeldByUs() bool { return gateWord(m.gate.Load()) == makeGate(g
 
 // RewriteRWMutex overwrites the words of the RWMutex at o, but for the policy and
 // the heads of lists, with bytes that no correct participant would write, perhaps.
-func RewriteRWMutex(a *arena.Arena, o arena.Object, b []byte) {
-	w, err := rwmutexAt(a, o)
+func RewriteRWMutex(a *arena.Arena, o arenakernel.Object, b []byte) {
+	w, err := rwmutexAt((*arenakernel.Arena)(a), o)
 	if err != nil {
 		panic(err)
 	}
@@ -84,8 +85,8 @@ func RewriteRWMutex(a *arena.Arena, o arena.Object, b []byte) {
 
 // ResetRWMutex makes the words those of a new object, whose slots stay taken by their
 // participants.
-func ResetRWMutex(a *arena.Arena, o arena.Object) {
-	w, err := rwmutexAt(a, o)
+func ResetRWMutex(a *arena.Arena, o arenakernel.Object) {
+	w, err := rwmutexAt((*arenakernel.Arena)(a), o)
 	if err != nil {
 		panic(err)
 	}

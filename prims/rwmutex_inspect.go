@@ -4,10 +4,10 @@ import (
 	"fmt"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-func inspectRWMutex(a *arena.Arena, o arena.Object) arena.Inspection {
+func inspectRWMutex(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspection {
 	w, err := rwmutexAt(a, o)
 	if err != nil {
 		return unreadable(a, o, err)
@@ -23,18 +23,18 @@ func inspectRWMutex(a *arena.Arena, o arena.Object) arena.Inspection {
 	case !g.valid():
 		i.lost(shmsync.ErrCorrupt, 0)
 	case g == gateNotRecoverable:
-		i.lost(shmsync.ErrNotRecoverable, arena.ParticipantID(w.died.Load()&arena.ParticipantIDMask))
+		i.lost(shmsync.ErrNotRecoverable, arenakernel.ParticipantID(w.died.Load()&arenakernel.ParticipantIDMask))
 	case g.kind() == gateOwnerDead:
 		i.lost(shmsync.ErrOwnerDead, g.participant())
 	case g.taken():
-		mode := arena.HoldExclusive
+		mode := arenakernel.HoldExclusive
 		switch g.kind() {
 		case gateClosed:
-			mode = arena.HoldClosing
+			mode = arenakernel.HoldClosing
 		case gateRecovering:
-			mode = arena.HoldRecovering
+			mode = arenakernel.HoldRecovering
 		}
-		gate = i.hold(arena.Hold{Owner: g.participant(), Mode: mode})
+		gate = i.hold(arenakernel.Hold{Owner: g.participant(), Mode: mode})
 		i.date(gate, countsOf(a, &w.writers.counts))
 	}
 	count, waiting := uint64(0), uint64(0)
@@ -48,7 +48,7 @@ func inspectRWMutex(a *arena.Arena, o arena.Object) arena.Inspection {
 		waiting += uint64(r.waiting())
 		if r.reading() > 0 {
 			count += uint64(r.reading())
-			readers = append(readers, i.hold(arena.Hold{Owner: n, Mode: arena.HoldShared, Count: uint64(r.reading())})...)
+			readers = append(readers, i.hold(arenakernel.Hold{Owner: n, Mode: arenakernel.HoldShared, Count: uint64(r.reading())})...)
 		}
 	}
 	if count > 0 {
@@ -62,16 +62,16 @@ func inspectRWMutex(a *arena.Arena, o arena.Object) arena.Inspection {
 		i.word("writers", uint64(q), "%v", q)
 		if h := ownerHold(q); h.Owner != 0 && (!g.taken() || g.participant() != h.Owner) {
 			switch {
-			case h.Mode != arena.HoldExclusive:
+			case h.Mode != arenakernel.HoldExclusive:
 				h.Note = "the writers' turn"
 			case g == gateOpen:
 				// A writer that is between two steps looks the same for a moment.
-				h.Mode, h.Note = arena.HoldUpgradable, ""
+				h.Mode, h.Note = arenakernel.HoldUpgradable, ""
 			default:
-				h.Mode, h.Note = arena.HoldClosing, "the writers' turn"
+				h.Mode, h.Note = arenakernel.HoldClosing, "the writers' turn"
 			}
 			writers = i.hold(h)
-			if h.Mode == arena.HoldUpgradable {
+			if h.Mode == arenakernel.HoldUpgradable {
 				i.date(writers, countsOf(a, &w.writers.counts))
 				i.State += fmt.Sprintf(", held upgradable by %v", h.Owner)
 			}

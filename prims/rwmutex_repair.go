@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/park"
 	"github.com/shmsync/shmsync/internal/race"
@@ -20,7 +20,7 @@ var (
 )
 
 func init() {
-	arena.RegisterKind(arena.KindOps{
+	arenakernel.RegisterKind(arenakernel.KindOps{
 		Kind: rwmutexKind, Repair: repairRWMutex, Wake: wakeRWMutex, Check: checkRWMutex, Describe: describeRWMutex, Inspect: inspectRWMutex,
 	})
 }
@@ -34,7 +34,7 @@ func (m *RWMutex) markOwnerDead(g gateWord) (changed bool) {
 // markOwnerDeadRWMutex wakes the readers: they let themselves in, or are told. Writers
 // get the writers' mutex, which is free by the death, one after the other, and
 // see for themselves.
-func markOwnerDeadRWMutex(a *arena.Arena, w rwmutexAll, g gateWord) (changed bool) {
+func markOwnerDeadRWMutex(a *arenakernel.Arena, w rwmutexAll, g gateWord) (changed bool) {
 	next := g.ownerDied(policyOf(w.policy))
 	if next == g || g.kind() == gateHeld && next == gateOpen && !a.Gone(g.participant()) {
 		return false
@@ -60,7 +60,7 @@ func wakeReaders(b *park.WakeWord) {
 }
 
 // repairRWMutex takes back what dead has of the object.
-func repairRWMutex(a *arena.Arena, obj arena.Object, dead arena.ParticipantID) {
+func repairRWMutex(a *arenakernel.Arena, obj arenakernel.Object, dead arenakernel.ParticipantID) {
 	w, err := rwmutexAt(a, obj)
 	if err != nil {
 		return
@@ -89,22 +89,22 @@ func repairRWMutex(a *arena.Arena, obj arena.Object, dead arena.ParticipantID) {
 }
 
 // wakeRWMutex makes up for a wake that a death swallowed.
-func wakeRWMutex(a *arena.Arena, obj arena.Object, owed arena.Owed) {
+func wakeRWMutex(a *arenakernel.Arena, obj arenakernel.Object, owed arenakernel.Owed) {
 	w, err := rwmutexAt(a, obj)
 	if err != nil {
 		return
 	}
 	readers, writer := rwmutexWakeWords(a, w)
-	if owed != arena.OwedAnnounced || readers.Announced() {
+	if owed != arenakernel.OwedAnnounced || readers.Announced() {
 		wakeReaders(&readers)
 	}
-	if owed != arena.OwedAnnounced || writer.Announced() {
+	if owed != arenakernel.OwedAnnounced || writer.Announced() {
 		writer.WakeAll()
 	}
 	wakeMutexWords(a, &w.writers, owed)
 }
 
-func checkRWMutex(a *arena.Arena, obj arena.Object) error {
+func checkRWMutex(a *arenakernel.Arena, obj arenakernel.Object) error {
 	w, err := rwmutexAt(a, obj)
 	if err != nil {
 		return err
@@ -117,7 +117,7 @@ func checkRWMutex(a *arena.Arena, obj arena.Object) error {
 	return checkMutexWords(obj, &w.writers)
 }
 
-func describeRWMutex(a *arena.Arena, obj arena.Object) string {
+func describeRWMutex(a *arenakernel.Arena, obj arenakernel.Object) string {
 	w, err := rwmutexAt(a, obj)
 	if err != nil {
 		return err.Error()

@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/race"
 )
@@ -202,7 +202,7 @@ func (m *RWMutex) knowUpgradable() {
 
 // upgrader is the living participant that the words say has the upgradable hold,
 // or 0. A writer that is between two steps looks the same.
-func (m *RWMutex) upgrader() arena.ParticipantID {
+func (m *RWMutex) upgrader() arenakernel.ParticipantID {
 	q := ownerWord(m.words.writers.owner.Load())
 	if gateWord(m.gate.Load()) != gateOpen || !q.held() || !m.a.Current(q.participant()) {
 		return 0

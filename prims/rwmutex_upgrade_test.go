@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/prims"
 )
 
@@ -487,14 +488,14 @@ func TestRWMutexUpgradableInspection(t *testing.T) {
 	require.False(t, s.Held)
 	require.Equal(t, "holder", s.Owner.Label)
 	require.Regexp(t, `^rwmutex m: open, held upgradable by 2\.\d+, 0 reading, 0 waiting$`, m.String())
-	i := a.Inspect(m.Object())
+	i := a.Inspect(arena.Object(m.Object()))
 	require.Contains(t, i.State, "held upgradable by 2.")
 	require.Len(t, i.Holds, 1)
-	require.Equal(t, arena.HoldUpgradable, i.Holds[0].Mode)
+	require.Equal(t, arenakernel.HoldUpgradable, i.Holds[0].Mode)
 	require.Equal(t, 2, i.Holds[0].Owner.Slot())
 	holder.must(t, order{Op: "rwrlock", Object: "m"})
 	holder.start(order{Op: "rwupgrade", Object: "m"})
 	eventually(t, "the gate is closed", m.String, func() bool { return m.State().Closed })
 	require.False(t, m.State().Upgradable)
-	require.Equal(t, arena.HoldClosing, a.Inspect(m.Object()).Holds[0].Mode)
+	require.Equal(t, arenakernel.HoldClosing, a.Inspect(arena.Object(m.Object())).Holds[0].Mode)
 }

@@ -3,7 +3,7 @@ package prims
 import (
 	"fmt"
 
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 // readerWord is what one participant has of a RWMutex as a reader. Each
@@ -57,8 +57,8 @@ func (w readerWord) waiting() uint32    { return uint32(w>>readerWaitShift) & re
 func (w readerWord) reading() uint32    { return uint32(w >> readerShift) }
 
 // name is whose word it is that belongs to a slot.
-func (w readerWord) name(slot int) arena.ParticipantID {
-	return arena.ParticipantID(w.generation()*(arena.MaxSlots+1) + uint32(slot))
+func (w readerWord) name(slot int) arenakernel.ParticipantID {
+	return arenakernel.ParticipantID(w.generation()*(arenakernel.MaxSlots+1) + uint32(slot))
 }
 
 // registered is the word after one that tried waits instead.
@@ -127,10 +127,10 @@ const (
 	gateOpen           = gateWord(0)
 )
 
-func makeGate(k ownerKind, n arena.ParticipantID) gateWord { return gateWord(makeOwner(k, n)) }
+func makeGate(k ownerKind, n arenakernel.ParticipantID) gateWord { return gateWord(makeOwner(k, n)) }
 
-func (g gateWord) kind() ownerKind                  { return ownerWord(g).kind() }
-func (g gateWord) participant() arena.ParticipantID { return ownerWord(g).participant() }
+func (g gateWord) kind() ownerKind                        { return ownerWord(g).kind() }
+func (g gateWord) participant() arenakernel.ParticipantID { return ownerWord(g).participant() }
 
 // taken reports whether a participant, dead or alive, keeps readers out.
 func (g gateWord) taken() bool {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 // The table of the gate, for every kind, and for names at the edges.
@@ -76,7 +76,7 @@ func TestReaderWordTable(t *testing.T) {
 				require.GreaterOrEqual(t, uint64(below), readerBelow)
 				is(below+readerOne, 0, waiting)
 				require.Contains(t, below.String(), "too often")
-				for _, slot := range []int{1, arena.MaxSlots} {
+				for _, slot := range []int{1, arenakernel.MaxSlots} {
 					n := w.name(slot)
 					require.Equal(t, slot, n.Slot())
 					require.Equal(t, generation, n.Generation())

@@ -6,7 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 // rwmutexWords is the first part of the body of a RWMutex. A rwmutexLine for
@@ -38,7 +38,7 @@ type rwmutexWords struct {
 	lastCPU       atomic.Uint32 // which CPUs released last, see park; a hint
 	pays          atomic.Uint32 // what spinning has paid readers lately, see park; a hint
 	paysWriter    atomic.Uint32 // and writers
-	pollerReaders atomic.Uint64 // head of the list of poller nodes of readers; see arena.EachPollerNode
+	pollerReaders atomic.Uint64 // head of the list of poller nodes of readers; see arenakernel.EachPollerNode
 	pollerWriter  atomic.Uint64 // and of writers
 	_             [88]byte
 }
@@ -71,8 +71,8 @@ var (
 )
 
 const (
-	rwmutexReadersOff = arena.Offset(unsafe.Offsetof(rwmutexWords{}.wakeReaders))
-	rwmutexWriterOff  = arena.Offset(unsafe.Offsetof(rwmutexWords{}.wakeWriter))
+	rwmutexReadersOff = arenakernel.Offset(unsafe.Offsetof(rwmutexWords{}.wakeReaders))
+	rwmutexWriterOff  = arenakernel.Offset(unsafe.Offsetof(rwmutexWords{}.wakeWriter))
 )
 
 // rwmutexBytes is the size of the body of a RWMutex in an arena of so many
@@ -88,12 +88,12 @@ type rwmutexAll struct {
 }
 
 // rwmutexAt views the body of o.
-func rwmutexAt(a *arena.Arena, o arena.Object) (rwmutexAll, error) {
+func rwmutexAt(a *arenakernel.Arena, o arenakernel.Object) (rwmutexAll, error) {
 	slots := a.MaxParticipants()
 	if o.Size < rwmutexBytes(slots) {
 		return rwmutexAll{}, &shmsync.Error{Op: "rwmutex.at", Object: objectName(o), Err: shmsync.ErrCorrupt, Detail: "its body is too small"}
 	}
-	w, err := arena.TryAt[rwmutexWords](a, o.Body)
+	w, err := arenakernel.TryAt[rwmutexWords](a, o.Body)
 	return rwmutexAll{w, slots}, err
 }
 

@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/park"
 	"github.com/shmsync/shmsync/internal/race"
@@ -88,7 +88,7 @@ func (m *RWMutex) refused(op string, err error) error {
 }
 
 // dyingError says that a dead process that is not gone holds a lock.
-type dyingError struct{ name arena.ParticipantID }
+type dyingError struct{ name arenakernel.ParticipantID }
 
 func (e *dyingError) Error() string { return "its holder died and has not ended" }
 
@@ -117,7 +117,7 @@ func (m *RWMutex) untilResolved(ctx context.Context, op string, f func(op string
 }
 
 // awaitGone waits until n, which is dead, is gone.
-func (m *RWMutex) awaitGone(ctx context.Context, op string, n arena.ParticipantID) error {
+func (m *RWMutex) awaitGone(ctx context.Context, op string, n arenakernel.ParticipantID) error {
 	if err := awaitGone(ctx, m.a, m.writers.queue, n); err != errClosing {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/park"
 	"github.com/shmsync/shmsync/internal/race"
@@ -102,7 +103,7 @@ type RWSpinLockOptions struct {
 	Spin time.Duration
 }
 
-var rwSpinKindID = arena.KindOf("RWSP")
+var rwSpinKindID = arenakernel.KindOf("RWSP")
 
 const rwSpinVersion = 1
 
@@ -110,16 +111,16 @@ const rwSpinVersion = 1
 // empty name makes a fresh anonymous one. It panics if opts.Policy is not a valid
 // Policy.
 func OpenRWSpinLock(a *arena.Arena, name string, opts *RWSpinLockOptions) (*RWSpinLock, error) {
-	return openRWSpinLock(a, name, opts, false)
+	return openRWSpinLock((*arenakernel.Arena)(a), name, opts, false)
 }
 
-func openRWSpinLock(a *arena.Arena, name string, opts *RWSpinLockOptions, attach bool) (*RWSpinLock, error) {
+func openRWSpinLock(a *arenakernel.Arena, name string, opts *RWSpinLockOptions, attach bool) (*RWSpinLock, error) {
 	var opt RWSpinLockOptions
 	if opts != nil {
 		opt = *opts
 	}
 	opt.Policy.mustBeValid("reader/writer spin lock " + strconv.Quote(name))
-	o, created, err := a.OpenObject(arena.ObjectSpec{
+	o, created, err := a.OpenObject(arenakernel.ObjectSpec{
 		Existing: attach, Kind: rwSpinKindID, Version: rwSpinVersion, Name: name, Size: rwSpinBytes(a),
 		Init: func(body []byte) { initSpin(body, opt.Policy, opt.Spin) },
 	})
@@ -132,18 +133,19 @@ func openRWSpinLock(a *arena.Arena, name string, opts *RWSpinLockOptions, attach
 // RWSpinLockAt gives a handle on the RWSpinLock at an offset, which Offset of
 // another process gave.
 func RWSpinLockAt(a *arena.Arena, off arena.Offset) (*RWSpinLock, error) {
-	o, err := a.ObjectAt(off)
+	k := (*arenakernel.Arena)(a)
+	o, err := k.ObjectAt(off)
 	if err != nil {
 		return nil, err
 	}
-	if o.Kind != rwSpinKindID || o.Version != rwSpinVersion || o.Size < rwSpinBytes(a) {
-		a.CloseObject(o)
+	if o.Kind != rwSpinKindID || o.Version != rwSpinVersion || o.Size < rwSpinBytes(k) {
+		k.CloseObject(o)
 		return nil, wrongKind("rwspinlock.open", o, rwSpinKindID, rwSpinVersion)
 	}
-	return newRWSpinLock(a, o, &RWSpinLockOptions{}, false)
+	return newRWSpinLock(k, o, &RWSpinLockOptions{}, false)
 }
 
-func newRWSpinLock(a *arena.Arena, o arena.Object, opt *RWSpinLockOptions, created bool) (*RWSpinLock, error) {
+func newRWSpinLock(a *arenakernel.Arena, o arenakernel.Object, opt *RWSpinLockOptions, created bool) (*RWSpinLock, error) {
 	l, err := share(a, o, func() (*RWSpinLock, error) { return buildRWSpinLock(a, o, opt) })
 	if err != nil {
 		return nil, err
@@ -155,8 +157,8 @@ func newRWSpinLock(a *arena.Arena, o arena.Object, opt *RWSpinLockOptions, creat
 	return l, nil
 }
 
-func buildRWSpinLock(a *arena.Arena, o arena.Object, opt *RWSpinLockOptions) (*RWSpinLock, error) {
-	w, err := arena.TryAt[spinWords](a, o.Body)
+func buildRWSpinLock(a *arenakernel.Arena, o arenakernel.Object, opt *RWSpinLockOptions) (*RWSpinLock, error) {
+	w, err := arenakernel.TryAt[spinWords](a, o.Body)
 	if err != nil {
 		return nil, err
 	}
@@ -181,11 +183,11 @@ func buildRWSpinLock(a *arena.Arena, o arena.Object, opt *RWSpinLockOptions) (*R
 	return l, nil
 }
 
-func rwSpinGate(a *arena.Arena, w *spinWords) park.WakeWord {
+func rwSpinGate(a *arenakernel.Arena, w *spinWords) park.WakeWord {
 	return park.WakeWord{WaitList: park.WaitList{Arena: a, Word: &w.gate, Raw: wordPtr(&w.gate), Poller: &w.gatePoller}}
 }
 
-func rwSpinDrained(a *arena.Arena, w *spinWords) park.WakeWord {
+func rwSpinDrained(a *arenakernel.Arena, w *spinWords) park.WakeWord {
 	return park.WakeWord{WaitList: park.WaitList{Arena: a, Word: &w.drain, Raw: wordPtr(&w.drain), Poller: &w.drainPoller}}
 }
 

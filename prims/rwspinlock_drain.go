@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/park"
 )
@@ -22,17 +22,17 @@ type rwSpinDrain struct {
 	from, pending, to, back spinWord
 }
 
-func drainForLock(n arena.ParticipantID) rwSpinDrain {
+func drainForLock(n arenakernel.ParticipantID) rwSpinDrain {
 	claimed := makeSpin(spinDraining, n)
 	return rwSpinDrain{from: claimed, pending: claimed, to: makeSpin(spinHeld, n), back: spinFree}
 }
 
-func drainForUpgrade(n arena.ParticipantID) rwSpinDrain {
+func drainForUpgrade(n arenakernel.ParticipantID) rwSpinDrain {
 	u := makeSpin(spinUpgrade, n)
 	return rwSpinDrain{from: u, pending: makeSpin(spinUpgrading, n), to: makeSpin(spinHeld, n), back: u}
 }
 
-func drainForRecover(n arena.ParticipantID, was spinWord) rwSpinDrain {
+func drainForRecover(n arenakernel.ParticipantID, was spinWord) rwSpinDrain {
 	r := makeSpin(spinRecovering, n)
 	return rwSpinDrain{from: r, pending: r, to: r, back: was}
 }
@@ -53,7 +53,7 @@ func (l *RWSpinLock) upTo() int { return min(int(l.core.words.top.Load()), len(l
 
 // reader gives a participant that holds the lock for reading, or 0, and takes back the
 // holds that the dead have left.
-func (l *RWSpinLock) reader() (arena.ParticipantID, error) {
+func (l *RWSpinLock) reader() (arenakernel.ParticipantID, error) {
 	for i := range l.upTo() {
 		word := &l.slots[i].count
 		for {
@@ -127,12 +127,12 @@ func (l *RWSpinLock) giveUp(d rwSpinDrain) {
 			l.core.passOn()
 		}
 	case !d.back.held():
-		wakeSpinWaiters(l.core.a, l.core.words, arena.OwedAll, true)
+		wakeSpinWaiters(l.core.a, l.core.words, arenakernel.OwedAll, true)
 	}
 }
 
 // awaitReaders waits until there are no readers. who is a reader that was there.
-func (l *RWSpinLock) awaitReaders(ctx context.Context, who arena.ParticipantID) error {
+func (l *RWSpinLock) awaitReaders(ctx context.Context, who arenakernel.ParticipantID) error {
 	if !l.drainQueue.Enter() {
 		return l.core.closed()
 	}

@@ -5,18 +5,18 @@ import (
 	"strings"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 func init() {
-	arena.RegisterKind(arena.KindOps{
+	arenakernel.RegisterKind(arenakernel.KindOps{
 		Kind: rwSpinKindID, Repair: repairRWSpin, Wake: wakeRWSpin, Check: checkRWSpin, Describe: describeRWSpin, Inspect: inspectRWSpin,
 	})
 }
 
 // rwSpinBody views the words of a RWSpinLock for callers without a handle.
-func rwSpinBody(a *arena.Arena, obj arena.Object) (w *spinWords, slots []rwSpinSlot, err error) {
-	if w, err = arena.TryAt[spinWords](a, obj.Body); err == nil {
+func rwSpinBody(a *arenakernel.Arena, obj arenakernel.Object) (w *spinWords, slots []rwSpinSlot, err error) {
+	if w, err = arenakernel.TryAt[spinWords](a, obj.Body); err == nil {
 		slots, err = rwSpinSlots(a, obj.Body)
 	}
 	return w, slots, err
@@ -24,7 +24,7 @@ func rwSpinBody(a *arena.Arena, obj arena.Object) (w *spinWords, slots []rwSpinS
 
 // repairRWSpin takes back what dead has of the object: its holds for reading,
 // then that of the state word.
-func repairRWSpin(a *arena.Arena, obj arena.Object, dead arena.ParticipantID) {
+func repairRWSpin(a *arenakernel.Arena, obj arenakernel.Object, dead arenakernel.ParticipantID) {
 	w, slots, err := rwSpinBody(a, obj)
 	if err != nil || dead.Slot() < 1 || dead.Slot() > len(slots) {
 		return
@@ -46,17 +46,17 @@ func repairRWSpin(a *arena.Arena, obj arena.Object, dead arena.ParticipantID) {
 }
 
 // wakeRWSpin makes up for a wake that a death swallowed.
-func wakeRWSpin(a *arena.Arena, obj arena.Object, owed arena.Owed) {
-	w, err := arena.TryAt[spinWords](a, obj.Body)
+func wakeRWSpin(a *arenakernel.Arena, obj arenakernel.Object, owed arenakernel.Owed) {
+	w, err := arenakernel.TryAt[spinWords](a, obj.Body)
 	if err != nil {
 		return
 	}
 	wakeOwed(spinWakeWord(a, w), owed)
 	gate, drained := rwSpinGate(a, w), rwSpinDrained(a, w)
-	if owed != arena.OwedAnnounced || gate.Announced() {
+	if owed != arenakernel.OwedAnnounced || gate.Announced() {
 		gate.WakeAll()
 	}
-	if owed != arena.OwedAnnounced || drained.Announced() {
+	if owed != arenakernel.OwedAnnounced || drained.Announced() {
 		drained.WakeAll()
 	}
 }
@@ -69,7 +69,7 @@ func (l *RWSpinLock) checkDrained() {
 	}
 }
 
-func checkRWSpin(a *arena.Arena, obj arena.Object) error {
+func checkRWSpin(a *arenakernel.Arena, obj arenakernel.Object) error {
 	if err := checkSpinWords(a, obj, "rwspinlock.check", true); err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func checkRWSpin(a *arena.Arena, obj arena.Object) error {
 	return nil
 }
 
-func describeRWSpin(a *arena.Arena, obj arena.Object) string {
+func describeRWSpin(a *arenakernel.Arena, obj arenakernel.Object) string {
 	w, slots, err := rwSpinBody(a, obj)
 	if err != nil {
 		return err.Error()

@@ -3,7 +3,7 @@ package prims
 import (
 	"fmt"
 
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 // rwSpinCount is how often one participant holds a RWSpinLock for reading. There
@@ -41,13 +41,13 @@ const (
 	rwSpinMost = rwSpinCountMask
 )
 
-func makeRWSpinCount(n arena.ParticipantID, holds uint32) rwSpinCount {
+func makeRWSpinCount(n arenakernel.ParticipantID, holds uint32) rwSpinCount {
 	return rwSpinCount(n)<<rwSpinNameShift | rwSpinCount(holds)
 }
 
 func (w rwSpinCount) holds() uint32 { return uint32(w & rwSpinCountMask) }
-func (w rwSpinCount) participant() arena.ParticipantID {
-	return arena.ParticipantID(w>>rwSpinNameShift) & arena.ParticipantIDMask
+func (w rwSpinCount) participant() arenakernel.ParticipantID {
+	return arenakernel.ParticipantID(w>>rwSpinNameShift) & arenakernel.ParticipantIDMask
 }
 
 // validIn reports whether the word can be that of a slot.
@@ -57,7 +57,7 @@ func (w rwSpinCount) validIn(slot int) bool {
 
 // plus is the word after one more hold of me, whose word it is or was that of
 // whom it succeeds. It is false for a word that cannot be there.
-func (w rwSpinCount) plus(me arena.ParticipantID) (next rwSpinCount, ok bool) {
+func (w rwSpinCount) plus(me arenakernel.ParticipantID) (next rwSpinCount, ok bool) {
 	switch {
 	case w == 0:
 		return makeRWSpinCount(me, 1), true
@@ -70,7 +70,7 @@ func (w rwSpinCount) plus(me arena.ParticipantID) (next rwSpinCount, ok bool) {
 }
 
 // minus is the word after one hold less of me. It is false where there is none.
-func (w rwSpinCount) minus(me arena.ParticipantID) (next rwSpinCount, ok bool) {
+func (w rwSpinCount) minus(me arenakernel.ParticipantID) (next rwSpinCount, ok bool) {
 	switch {
 	case w.participant() != me || !w.validIn(me.Slot()):
 		return w, false

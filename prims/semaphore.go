@@ -9,6 +9,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/park"
 )
@@ -41,9 +42,9 @@ type Semaphore struct {
 	shares []*semaphoreShare
 	own    *semaphoreShare // this process's
 	fast   atomic.Uint32   // where permits are had without the queue lock: see fastOff
-	a      *arena.Arena
-	object arena.Object
-	name   arena.ParticipantID
+	a      *arenakernel.Arena
+	object arenakernel.Object
+	name   arenakernel.ParticipantID
 	size   uint64
 	moves  bool          // transferable
 	closed chan struct{} // closed when the handle is
@@ -63,7 +64,7 @@ type SemaphoreOptions struct {
 	Spin time.Duration
 }
 
-var semaphoreKind = arena.KindOf("SEMA")
+var semaphoreKind = arenakernel.KindOf("SEMA")
 
 const (
 	semaphoreVersion  = 2
@@ -71,7 +72,7 @@ const (
 )
 
 func init() {
-	arena.RegisterKind(arena.KindOps{
+	arenakernel.RegisterKind(arenakernel.KindOps{
 		Kind: semaphoreKind, Repair: repairSemaphore, Wake: wakeQueue, Check: checkSemaphore, Describe: describeSemaphore, Inspect: inspectSemaphore,
 	})
 }
@@ -85,10 +86,10 @@ func OpenSemaphore(a *arena.Arena, name string, n int64, opts *SemaphoreOptions)
 	if err := needs("Semaphore", name, "a number of permits", n); err != nil {
 		return nil, err
 	}
-	return openSemaphore(a, name, n, opts, false)
+	return openSemaphore((*arenakernel.Arena)(a), name, n, opts, false)
 }
 
-func openSemaphore(a *arena.Arena, name string, n int64, opts *SemaphoreOptions, attach bool) (*Semaphore, error) {
+func openSemaphore(a *arenakernel.Arena, name string, n int64, opts *SemaphoreOptions, attach bool) (*Semaphore, error) {
 	var opt SemaphoreOptions
 	if opts != nil {
 		opt = *opts
@@ -96,7 +97,7 @@ func openSemaphore(a *arena.Arena, name string, n int64, opts *SemaphoreOptions,
 	if !attach && opt.Initial > n {
 		panic(fmt.Sprintf("shmsync: OpenSemaphore %q of %d permits, %d at first", name, n, opt.Initial))
 	}
-	o, created, err := a.OpenObject(arena.ObjectSpec{
+	o, created, err := a.OpenObject(arenakernel.ObjectSpec{
 		Existing: attach, Kind: semaphoreKind, Version: semaphoreVersion, Name: name, Size: semaphoreBytes(a.MaxParticipants()),
 		Init: func(body []byte) { initSemaphore(semaphoreBody(body), uint64(n), &opt, a.Counted()) },
 	})
@@ -138,19 +139,20 @@ func initSemaphore(w *semaphoreWords, n uint64, opt *SemaphoreOptions, counted b
 // SemaphoreAt gives a handle on the Semaphore at an offset, which Offset of another
 // process gave.
 func SemaphoreAt(a *arena.Arena, off arena.Offset) (*Semaphore, error) {
-	o, err := objectAt(a, off, "semaphore.open", semaphoreKind, semaphoreVersion, semaphoreBytes(a.MaxParticipants()))
+	k := (*arenakernel.Arena)(a)
+	o, err := objectAt(k, off, "semaphore.open", semaphoreKind, semaphoreVersion, semaphoreBytes(k.MaxParticipants()))
 	if err != nil {
 		return nil, err
 	}
-	return newSemaphore(a, o)
+	return newSemaphore(k, o)
 }
 
-func newSemaphore(a *arena.Arena, o arena.Object) (*Semaphore, error) {
+func newSemaphore(a *arenakernel.Arena, o arenakernel.Object) (*Semaphore, error) {
 	return share(a, o, func() (*Semaphore, error) { return buildSemaphore(a, o, false), nil })
 }
 
-func buildSemaphore(a *arena.Arena, o arena.Object, bare bool) *Semaphore {
-	w := arena.At[semaphoreWords](a, o.Body)
+func buildSemaphore(a *arenakernel.Arena, o arenakernel.Object, bare bool) *Semaphore {
+	w := arenakernel.At[semaphoreWords](a, o.Body)
 	size := w.size.Load()
 	s := &Semaphore{
 		words: w, shares: semaphoreShares(a, o.Body), a: a, object: o, name: a.Self(),

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/park"
 	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
@@ -61,7 +62,7 @@ func TestSemaphoreNodeIsGivenBackOnce(t *testing.T) {
 				before := a.Stats().Nodes
 				owner := timedOut(t, a, 1)
 				_, n := s.Head()
-				require.Equal(t, arena.NodeLeft, n.State())
+				require.Equal(t, arenakernel.NodeLeft, n.State())
 				taker := proctest.Start(t, "semaphore", proctest.Params(nameOf(a)), proctest.Env("SHMSYNC_CRASHPOINT="+point))
 				taker.Await(t)
 				taker.Send(semOrder{ID: 1, Verb: "release"})
@@ -73,7 +74,7 @@ func TestSemaphoreNodeIsGivenBackOnce(t *testing.T) {
 					return s.Queued() == 0 && n.Owner() == 0 && a.Stats().Nodes == before
 				})
 				for range 3 {
-					_, err := a.ClaimNode()
+					_, err := (*arenakernel.Arena)(a).ClaimNode()
 					require.NoError(t, err)
 				}
 				if !both {
@@ -127,7 +128,7 @@ func TestSemaphoreUntoldNodesAreUsedAgain(t *testing.T) {
 		p.WaitSignal(t, syscall.SIGKILL)
 		wg.Wait()
 		alone(t, a, 1)
-		eventually(t, "no wait node owed", func() string { return park.DescribeWaitNodes(a) }, func() bool { return park.DescribeWaitNodes(a) == "" })
+		eventually(t, "no wait node owed", func() string { return park.DescribeWaitNodes((*arenakernel.Arena)(a)) }, func() bool { return park.DescribeWaitNodes((*arenakernel.Arena)(a)) == "" })
 		require.LessOrEqual(t, a.Stats().Nodes, uint64(waiters+5))
 	}
 }

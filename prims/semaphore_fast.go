@@ -1,7 +1,7 @@
 package prims
 
 import (
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/race"
 )
@@ -213,7 +213,7 @@ func (s *Semaphore) spares() (n uint64) {
 }
 
 // ownIn gives what a name has of the share of its slot.
-func (h *semaphoreShare) ownIn(n arena.ParticipantID) uint64 {
+func (h *semaphoreShare) ownIn(n arenakernel.ParticipantID) uint64 {
 	if h.name.Load() != uint64(n) {
 		return 0
 	}

@@ -3,10 +3,10 @@ package prims
 import (
 	"fmt"
 
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-func inspectSemaphore(a *arena.Arena, o arena.Object) arena.Inspection {
+func inspectSemaphore(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspection {
 	if o.Size < semaphoreBytes(a.MaxParticipants()) {
 		return unreadable(a, o, nil)
 	}
@@ -19,10 +19,10 @@ func inspectSemaphore(a *arena.Arena, o arena.Object) arena.Inspection {
 	i.monitor(&s.words.mon)
 	var on []int
 	for _, h := range s.shares {
-		name, q := arena.ParticipantID(h.name.Load()&arena.ParticipantIDMask), fastWord(h.fast.Load())
+		name, q := arenakernel.ParticipantID(h.name.Load()&arenakernel.ParticipantIDMask), fastWord(h.fast.Load())
 		if s.moves {
 			if n := s.unaccepted(h); n > 0 && a.Current(name) {
-				i.hold(arena.Hold{Owner: name, Mode: arena.HoldReserved, Count: n})
+				i.hold(arenakernel.Hold{Owner: name, Mode: arenakernel.HoldReserved, Count: n})
 			}
 			continue
 		}
@@ -30,7 +30,7 @@ func inspectSemaphore(a *arena.Arena, o arena.Object) arena.Inspection {
 			i.word("share of "+name.String(), uint64(q), "%v", q)
 		}
 		if n := h.permits.Load() + q.used(); n > 0 && a.Current(name) {
-			on = append(on, i.hold(arena.Hold{Owner: name, Mode: arena.HoldPermits, Count: n})...)
+			on = append(on, i.hold(arenakernel.Hold{Owner: name, Mode: arenakernel.HoldPermits, Count: n})...)
 		}
 	}
 	i.waitsFor("permits", on)

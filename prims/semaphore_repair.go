@@ -5,16 +5,16 @@ import (
 	"strings"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-func repairSemaphore(a *arena.Arena, o arena.Object, dead arena.ParticipantID) {
+func repairSemaphore(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	if o.Size >= semaphoreBytes(a.MaxParticipants()) {
 		repairMonitor(buildSemaphore(a, o, true).mon, dead)
 	}
 }
 
-func checkSemaphore(a *arena.Arena, o arena.Object) error {
+func checkSemaphore(a *arenakernel.Arena, o arenakernel.Object) error {
 	if o.Size < semaphoreBytes(a.MaxParticipants()) {
 		return wrongKind("semaphore.check", o, semaphoreKind, semaphoreVersion)
 	}
@@ -37,7 +37,7 @@ func checkSemaphore(a *arena.Arena, o arena.Object) error {
 	return nil
 }
 
-func describeSemaphore(a *arena.Arena, o arena.Object) string {
+func describeSemaphore(a *arenakernel.Arena, o arenakernel.Object) string {
 	if o.Size < semaphoreBytes(a.MaxParticipants()) {
 		return "too small"
 	}
@@ -47,12 +47,12 @@ func describeSemaphore(a *arena.Arena, o arena.Object) string {
 	for _, h := range s.shares {
 		if s.moves {
 			if n := s.unaccepted(h); n > 0 {
-				fmt.Fprintf(&b, ", %d granted to %v and not accepted", n, arena.ParticipantID(h.name.Load()&arena.ParticipantIDMask))
+				fmt.Fprintf(&b, ", %d granted to %v and not accepted", n, arenakernel.ParticipantID(h.name.Load()&arenakernel.ParticipantIDMask))
 			}
 			continue
 		}
 		if q := fastWord(h.fast.Load()); h.total() > 0 {
-			fmt.Fprintf(&b, ", %v has %d (%v)", arena.ParticipantID(h.name.Load()&arena.ParticipantIDMask), h.permits.Load(), q)
+			fmt.Fprintf(&b, ", %v has %d (%v)", arenakernel.ParticipantID(h.name.Load()&arenakernel.ParticipantIDMask), h.permits.Load(), q)
 		}
 	}
 	b.WriteString(describeMonitor(s.mon))

@@ -1,6 +1,6 @@
 package prims
 
-import "github.com/shmsync/shmsync/arena"
+import "github.com/shmsync/shmsync/internal/arenakernel"
 
 // resolve grants what can be granted, in order.
 func (s *Semaphore) resolve(b *wakes) {
@@ -66,17 +66,17 @@ func (s *Semaphore) clear() {
 
 // reap takes the shares of the dead back. A permit whose grant was not accepted guards
 // nothing that the dead one may have written to.
-func (s *Semaphore) reap(dead func(arena.ParticipantID) bool) {
+func (s *Semaphore) reap(dead func(arenakernel.ParticipantID) bool) {
 	if s.moves {
 		for _, h := range s.shares {
-			if s.unaccepted(h) > 0 && dead(arena.ParticipantID(h.name.Load()&arena.ParticipantIDMask)) {
+			if s.unaccepted(h) > 0 && dead(arenakernel.ParticipantID(h.name.Load()&arenakernel.ParticipantIDMask)) {
 				s.takeBackGrants(h, h.name.Load())
 			}
 		}
 		return
 	}
 	for _, h := range s.shares {
-		n := arena.ParticipantID(h.name.Load() & arena.ParticipantIDMask)
+		n := arenakernel.ParticipantID(h.name.Load() & arenakernel.ParticipantIDMask)
 		if h.total() > 0 && dead(n) && s.mon.ended(n) {
 			var c change
 			c.set(&s.words.free, s.words.free.Load()+h.permits.Load()+shut(h).permits())
@@ -87,10 +87,10 @@ func (s *Semaphore) reap(dead func(arena.ParticipantID) bool) {
 	}
 }
 
-func (s *Semaphore) holders(f func(arena.ParticipantID)) {
+func (s *Semaphore) holders(f func(arenakernel.ParticipantID)) {
 	for _, h := range s.shares {
 		if s.moves && s.unaccepted(h) > 0 || !s.moves && h.total() > 0 {
-			f(arena.ParticipantID(h.name.Load() & arena.ParticipantIDMask))
+			f(arenakernel.ParticipantID(h.name.Load() & arenakernel.ParticipantIDMask))
 		}
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 // semaphoreWords is the head of the body of a Semaphore, 512 bytes; a
@@ -73,10 +73,10 @@ func semaphoreBody(b []byte) *semaphoreWords {
 }
 
 // semaphoreShares are the shares of the slots of an arena, from slot 1.
-func semaphoreShares(a *arena.Arena, body arena.Offset) []*semaphoreShare {
+func semaphoreShares(a *arenakernel.Arena, body arenakernel.Offset) []*semaphoreShare {
 	s := make([]*semaphoreShare, a.MaxParticipants())
 	for i := range s {
-		s[i] = arena.At[semaphoreShare](a, body+arena.Offset(unsafe.Sizeof(semaphoreWords{}))+arena.Offset(i)*arena.Offset(unsafe.Sizeof(semaphoreShare{})))
+		s[i] = arenakernel.At[semaphoreShare](a, body+arenakernel.Offset(unsafe.Sizeof(semaphoreWords{}))+arenakernel.Offset(i)*arenakernel.Offset(unsafe.Sizeof(semaphoreShare{})))
 	}
 	return s
 }

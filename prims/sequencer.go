@@ -7,6 +7,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/race"
 )
 
@@ -37,12 +38,12 @@ type SequencerOptions struct {
 	Spin time.Duration
 }
 
-var sequencerKind = arena.KindOf("SEQR")
+var sequencerKind = arenakernel.KindOf("SEQR")
 
 const sequencerVersion = 1
 
 func init() {
-	arena.RegisterKind(arena.KindOps{
+	arenakernel.RegisterKind(arenakernel.KindOps{
 		Kind: sequencerKind, Repair: repairSequencer, Wake: wakeQueue, Check: checkSequencer, Describe: describeSequencer, Inspect: inspectSequencer,
 	})
 }
@@ -50,11 +51,11 @@ func init() {
 // OpenSequencer finds the Sequencer of that name in the arena or creates it. An empty
 // name makes a fresh anonymous one.
 func OpenSequencer(a *arena.Arena, name string, opts *SequencerOptions) (*Sequencer, error) {
-	return openSequencer(a, name, opts, false)
+	return openSequencer((*arenakernel.Arena)(a), name, opts, false)
 }
 
-func openSequencer(a *arena.Arena, name string, opts *SequencerOptions, attach bool) (*Sequencer, error) {
-	o, _, err := a.OpenObject(arena.ObjectSpec{
+func openSequencer(a *arenakernel.Arena, name string, opts *SequencerOptions, attach bool) (*Sequencer, error) {
+	o, _, err := a.OpenObject(arenakernel.ObjectSpec{
 		Existing: attach, Kind: sequencerKind, Version: sequencerVersion, Name: name, Size: sequenceBytes,
 		Init: func(body []byte) {
 			if opts != nil {
@@ -73,18 +74,19 @@ func openSequencer(a *arena.Arena, name string, opts *SequencerOptions, attach b
 // SequencerAt gives a handle on the Sequencer at an offset, which Offset of another
 // process gave.
 func SequencerAt(a *arena.Arena, off arena.Offset) (*Sequencer, error) {
-	o, err := objectAt(a, off, "sequencer.open", sequencerKind, sequencerVersion, sequenceBytes)
+	k := (*arenakernel.Arena)(a)
+	o, err := objectAt(k, off, "sequencer.open", sequencerKind, sequencerVersion, sequenceBytes)
 	if err != nil {
 		return nil, err
 	}
-	return newSequencer(a, o)
+	return newSequencer(k, o)
 }
 
-func newSequencer(a *arena.Arena, o arena.Object) (*Sequencer, error) {
+func newSequencer(a *arenakernel.Arena, o arenakernel.Object) (*Sequencer, error) {
 	return share(a, o, func() (*Sequencer, error) { return buildSequencer(a, o, false), nil })
 }
 
-func buildSequencer(a *arena.Arena, o arena.Object, bare bool) *Sequencer {
+func buildSequencer(a *arenakernel.Arena, o arenakernel.Object, bare bool) *Sequencer {
 	return &Sequencer{buildSequence(a, o, "sequencer.wait", bare)}
 }
 
@@ -246,13 +248,13 @@ func (s *Sequencer) Close() error {
 
 // The reaper's side, and that of tools.
 
-func repairSequencer(a *arena.Arena, o arena.Object, dead arena.ParticipantID) {
+func repairSequencer(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	if o.Size >= sequenceBytes {
 		repairMonitor(buildSequencer(a, o, true).mon, dead)
 	}
 }
 
-func checkSequencer(a *arena.Arena, o arena.Object) error {
+func checkSequencer(a *arenakernel.Arena, o arenakernel.Object) error {
 	if o.Size < sequenceBytes {
 		return wrongKind("sequencer.check", o, sequencerKind, sequencerVersion)
 	}
@@ -269,7 +271,7 @@ func checkSequence(q *sequence) error {
 	return nil
 }
 
-func describeSequencer(a *arena.Arena, o arena.Object) string {
+func describeSequencer(a *arenakernel.Arena, o arenakernel.Object) string {
 	if o.Size < sequenceBytes {
 		return "too small"
 	}

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 // Overdue reports whether waits of s are to be ended.
@@ -16,10 +17,10 @@ func (s *Sequencer) Overdue() bool { return s.overdue() }
 func (s *Sequencer) LatchFree() bool { return s.words.mon.queueLock.owner.Load() == 0 }
 
 // Object is the object under s.
-func (s *Sequencer) Object() arena.Object { return s.object }
+func (s *Sequencer) Object() arenakernel.Object { return s.object }
 
 // Object is the object under e.
-func (e *Event) Object() arena.Object { return e.object }
+func (e *Event) Object() arenakernel.Object { return e.object }
 
 // Spare is how many tokens of e came back from the dead and are not handed out.
 func (e *Event) Spare() uint64 { return e.auto.words.spare.Load() }
@@ -35,8 +36,8 @@ func (e *Event) Unseen() (n uint64) {
 // Sleeping is how many waits of all processes sleep, or are parked, in the object at off:
 // the end of one of these has to wake its owner.
 func Sleeping(a *arena.Arena, off arena.Offset) (n int) {
-	a.EachNode(off, func(_ arena.Offset, node *arena.Node) {
-		if s := node.Load().State(); s == arena.NodeAsleep || s == arena.NodeParked {
+	(*arenakernel.Arena)(a).EachNode(off, func(_ arena.Offset, node *arenakernel.Node) {
+		if s := node.Load().State(); s == arenakernel.NodeAsleep || s == arenakernel.NodeParked {
 			n++
 		}
 	})
@@ -45,7 +46,7 @@ func Sleeping(a *arena.Arena, off arena.Offset) (n int) {
 
 // Queued is how many waits of all processes are queued in the object at off.
 func Queued(a *arena.Arena, off arena.Offset) (n int) {
-	a.EachNode(off, func(_ arena.Offset, node *arena.Node) {
+	(*arenakernel.Arena)(a).EachNode(off, func(_ arena.Offset, node *arenakernel.Node) {
 		if queued(node.Load()) {
 			n++
 		}
@@ -54,7 +55,7 @@ func Queued(a *arena.Arena, off arena.Offset) (n int) {
 }
 
 // Scribble overwrites the body of the object with bytes.
-func Scribble(a *arena.Arena, o arena.Object, at uint64, b []byte) {
+func Scribble(a *arena.Arena, o arenakernel.Object, at uint64, b []byte) {
 	for i := range b {
 		if at+uint64(i) < o.Size {
 			*arena.At[byte](a, o.Body+arena.Offset(at)+arena.Offset(i)) = b[i]
@@ -154,7 +155,7 @@ func (s *Sequencer) checkHeap(want int) (err error) {
 }
 
 // QueuedWaits is Queued for s.
-func (s *Sequencer) QueuedWaits() int { return Queued(s.a, s.object.Offset) }
+func (s *Sequencer) QueuedWaits() int { return Queued((*arena.Arena)(s.a), s.object.Offset) }
 
 // Overdue reports whether waits of e are to be ended.
 func (e *Event) Overdue() bool {
@@ -168,13 +169,13 @@ func (e *Event) Overdue() bool {
 const MonitorBytes = uint64(monitorBytes)
 
 // ScribbleNodes overwrites links, tokens and stamps of some of the waits of an object.
-func ScribbleNodes(a *arena.Arena, o arena.Object, r *rand.Rand) {
+func ScribbleNodes(a *arena.Arena, o arenakernel.Object, r *rand.Rand) {
 	var all []arena.Offset
-	a.EachNode(o.Offset, func(off arena.Offset, _ *arena.Node) { all = append(all, off) })
+	(*arenakernel.Arena)(a).EachNode(o.Offset, func(off arena.Offset, _ *arenakernel.Node) { all = append(all, off) })
 	if len(all) == 0 {
 		return
 	}
-	a.EachNode(o.Offset, func(_ arena.Offset, n *arena.Node) {
+	(*arenakernel.Arena)(a).EachNode(o.Offset, func(_ arena.Offset, n *arenakernel.Node) {
 		some := func() uint64 { return uint64(all[r.IntN(len(all))]) / linkUnit }
 		switch r.IntN(6) {
 		case 0:

@@ -3,7 +3,7 @@ package prims
 import (
 	"sync/atomic"
 
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 // heapLinks are the links of a node in a heap to those below it: each is the offset of
@@ -16,12 +16,12 @@ import (
 // below in bits 16..31, where a outcome has the class.
 type heapLinks uint64
 
-func makeHeapLinks(left, right arena.Offset) heapLinks {
+func makeHeapLinks(left, right arenakernel.Offset) heapLinks {
 	return heapLinks(uint64(right/linkUnit)<<32 | uint64(left/linkUnit))
 }
 
-func (l heapLinks) left() arena.Offset  { return arena.Offset(l&(1<<32-1)) * linkUnit }
-func (l heapLinks) right() arena.Offset { return arena.Offset(l>>32) * linkUnit }
+func (l heapLinks) left() arenakernel.Offset  { return arenakernel.Offset(l&(1<<32-1)) * linkUnit }
+func (l heapLinks) right() arenakernel.Offset { return arenakernel.Offset(l>>32) * linkUnit }
 
 // tokenHeap is a queue in order of tokens, and of arrival among those of one token.
 //
@@ -39,9 +39,9 @@ type tokenHeap struct {
 // heapDeep bounds the ways through a heap: two of 32, for there are at most 2^32 nodes.
 const heapDeep = 64
 
-func heapUp(w wait) arena.Offset { return arena.Offset(w.Extra().Load()>>32) * linkUnit }
+func heapUp(w wait) arenakernel.Offset { return arenakernel.Offset(w.Extra().Load()>>32) * linkUnit }
 
-func setHeapUp(w wait, up arena.Offset) {
+func setHeapUp(w wait, up arenakernel.Offset) {
 	storeWord(w.Extra(), w.Extra().Load()&(1<<32-1)|uint64(up/linkUnit)<<32)
 }
 
@@ -76,7 +76,7 @@ func before(x, y wait) bool {
 }
 
 // first is the wait that is to end first. ok is false when there is none.
-func (h tokenHeap) first() (w wait, ok bool) { return h.m.node(arena.Offset(h.root.Load())) }
+func (h tokenHeap) first() (w wait, ok bool) { return h.m.node(arenakernel.Offset(h.root.Load())) }
 
 // insert puts w in.
 func (h tokenHeap) insert(w wait) {
@@ -135,7 +135,7 @@ func (h tokenHeap) meld(x, y wait) wait {
 }
 
 // lean links two heaps with those ranks below w, the one with the greater to the left.
-func lean(w wait, left, right arena.Offset, leftRank, rightRank uint8) {
+func lean(w wait, left, right arenakernel.Offset, leftRank, rightRank uint8) {
 	if leftRank < rightRank {
 		left, right, leftRank, rightRank = right, left, rightRank, leftRank
 	}
@@ -150,7 +150,7 @@ func (h tokenHeap) detach(w wait) {
 	right, _ := h.m.node(l.right())
 	below := h.meld(left, right)
 	if up == 0 {
-		if arena.Offset(h.root.Load()) != w.off {
+		if arenakernel.Offset(h.root.Load()) != w.off {
 			h.m.broken.Store(true)
 			return
 		}
@@ -191,7 +191,7 @@ func (h tokenHeap) detach(w wait) {
 // wait off.
 func (h tokenHeap) each(f func(w wait) bool) {
 	type seen struct {
-		off   arena.Offset
+		off   arenakernel.Offset
 		stamp uint64
 	}
 	var all []seen
@@ -215,7 +215,7 @@ func (h tokenHeap) each(f func(w wait) bool) {
 // following is the node after w in the order: node, left, right.
 func (h tokenHeap) following(w wait) (wait, bool) {
 	l := heapLinksOf(w)
-	for _, off := range []arena.Offset{l.left(), l.right()} {
+	for _, off := range []arenakernel.Offset{l.left(), l.right()} {
 		if off == 0 {
 			continue
 		}

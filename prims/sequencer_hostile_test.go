@@ -15,6 +15,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 )
@@ -106,7 +107,7 @@ func TestHostileSequencer(t *testing.T) {
 			for range r.IntN(20) {
 				waits = append(waits, s.WaitAsync(r.Uint64N(50)+1), auto.WaitAsync(), gate.WaitAsync())
 			}
-			for _, o := range []arena.Object{s.Object(), auto.Object(), gate.Object()} {
+			for _, o := range []arenakernel.Object{s.Object(), auto.Object(), gate.Object()} {
 				for range r.IntN(3) {
 					at, b := hostileBodies(r, int(o.Size))
 					prims.Scribble(a, o, at, b)
@@ -195,7 +196,7 @@ func TestScribbledSequencer(t *testing.T) {
 	}
 	r := rand.New(rand.NewPCG(1, 5))
 	for ctx.Err() == nil {
-		for _, o := range []arena.Object{s.Object(), auto.Object()} {
+		for _, o := range []arenakernel.Object{s.Object(), auto.Object()} {
 			at, b := hostileBodies(r, int(o.Size))
 			if at >= prims.MonitorBytes { // the queue lock has tests of its own
 				prims.Scribble(a, o, at, b[:min(len(b), 64)])

@@ -3,11 +3,11 @@ package prims
 import (
 	"fmt"
 
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-func inspectSequencer(a *arena.Arena, o arena.Object) arena.Inspection {
-	w, err := arena.TryAt[sequenceWords](a, o.Body)
+func inspectSequencer(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspection {
+	w, err := arenakernel.TryAt[sequenceWords](a, o.Body)
 	if err != nil {
 		return unreadable(a, o, err)
 	}

@@ -5,7 +5,7 @@ import (
 	"math"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/park"
 	"github.com/shmsync/shmsync/internal/race"
@@ -39,8 +39,8 @@ type sequence struct {
 	words  *sequenceWords
 	waits  tokenHeap
 	doomed tokenHeap
-	a      *arena.Arena
-	object arena.Object
+	a      *arenakernel.Arena
+	object arenakernel.Object
 	op     string // of its waits, for errors
 }
 
@@ -61,8 +61,8 @@ const (
 	anybody uint64 = math.MaxUint64
 )
 
-func buildSequence(a *arena.Arena, o arena.Object, op string, bare bool) *sequence {
-	q := &sequence{words: arena.At[sequenceWords](a, o.Body), a: a, object: o, op: op}
+func buildSequence(a *arenakernel.Arena, o arenakernel.Object, op string, bare bool) *sequence {
+	q := &sequence{words: arenakernel.At[sequenceWords](a, o.Body), a: a, object: o, op: op}
 	q.mon = buildMonitor(a, o, o.Body, q, bare)
 	q.mon.queueLock.alsoCheck = q.check
 	q.waits, q.doomed = tokenHeap{q.mon, &q.words.root}, tokenHeap{q.mon, &q.words.doomed}
@@ -193,7 +193,7 @@ func (q *sequence) requeue(w wait) {
 }
 
 func (q *sequence) detach(w wait) {
-	if arena.Offset(q.words.doomed.Load()) == w.off {
+	if arenakernel.Offset(q.words.doomed.Load()) == w.off {
 		q.doomed.detach(w)
 		return
 	}
@@ -211,8 +211,8 @@ func (q *sequence) each(f func(w wait) bool) {
 	}
 }
 
-func (q *sequence) reap(func(arena.ParticipantID) bool) {}
-func (q *sequence) holders(func(arena.ParticipantID))   {}
+func (q *sequence) reap(func(arenakernel.ParticipantID) bool) {}
+func (q *sequence) holders(func(arenakernel.ParticipantID))   {}
 
 // overdue reports whether waits are to be ended: the process that counted is on its way to
 // that, or stopped or dead.

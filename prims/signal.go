@@ -7,6 +7,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/park"
 	"github.com/shmsync/shmsync/internal/race"
 )
@@ -50,7 +51,7 @@ import (
 // executes; everything else goes on.
 type SignalWaker struct {
 	signalView
-	name     arena.ParticipantID
+	name     arenakernel.ParticipantID
 	queue    *park.Queue
 	wakeWord park.WakeWord
 	key      race.Key
@@ -73,17 +74,17 @@ type SignalWakerOptions struct {
 	Spin time.Duration
 }
 
-var signalKind = arena.KindOf("SIGW")
+var signalKind = arenakernel.KindOf("SIGW")
 
 const signalVersion = 1
 
 // OpenSignalWaker finds the SignalWaker of that name in the arena or creates it,
 // with all queues idle. An empty name makes a fresh anonymous one.
 func OpenSignalWaker(a *arena.Arena, name string, opts *SignalWakerOptions) (*SignalWaker, error) {
-	return openSignalWaker(a, name, opts, false)
+	return openSignalWaker((*arenakernel.Arena)(a), name, opts, false)
 }
 
-func openSignalWaker(a *arena.Arena, name string, opts *SignalWakerOptions, attach bool) (*SignalWaker, error) {
+func openSignalWaker(a *arenakernel.Arena, name string, opts *SignalWakerOptions, attach bool) (*SignalWaker, error) {
 	var opt SignalWakerOptions
 	if opts != nil {
 		opt = *opts
@@ -95,7 +96,7 @@ func openSignalWaker(a *arena.Arena, name string, opts *SignalWakerOptions, atta
 	if signals == 0 {
 		signals = signalBits
 	}
-	o, created, err := a.OpenObject(arena.ObjectSpec{
+	o, created, err := a.OpenObject(arenakernel.ObjectSpec{
 		Existing: attach, Kind: signalKind, Version: signalVersion, Name: name,
 		Size: signalBytes(signals, a.MaxParticipants()), AnySize: true,
 		Init: func(body []byte) {
@@ -130,18 +131,19 @@ func openSignalWaker(a *arena.Arena, name string, opts *SignalWakerOptions, atta
 // SignalWakerAt gives a handle on the SignalWaker at an offset, which Offset of
 // another process gave.
 func SignalWakerAt(a *arena.Arena, off arena.Offset) (*SignalWaker, error) {
-	o, err := a.ObjectAt(off)
+	k := (*arenakernel.Arena)(a)
+	o, err := k.ObjectAt(off)
 	if err != nil {
 		return nil, err
 	}
 	if o.Kind != signalKind || o.Version != signalVersion {
-		a.CloseObject(o)
+		k.CloseObject(o)
 		return nil, wrongKind("signalwaker.open", o, signalKind, signalVersion)
 	}
-	return newSignalWaker(a, o)
+	return newSignalWaker(k, o)
 }
 
-func newSignalWaker(a *arena.Arena, o arena.Object) (*SignalWaker, error) {
+func newSignalWaker(a *arenakernel.Arena, o arenakernel.Object) (*SignalWaker, error) {
 	w, err := share(a, o, func() (*SignalWaker, error) { return buildSignalWaker(a, o) })
 	if err != nil {
 		return nil, err
@@ -149,7 +151,7 @@ func newSignalWaker(a *arena.Arena, o arena.Object) (*SignalWaker, error) {
 	return w, nil
 }
 
-func buildSignalWaker(a *arena.Arena, o arena.Object) (*SignalWaker, error) {
+func buildSignalWaker(a *arenakernel.Arena, o arenakernel.Object) (*SignalWaker, error) {
 	v, err := viewSignals(a, o)
 	if err != nil {
 		return nil, err

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 // The parts of a SignalWaker behind its head are in the document.
@@ -19,9 +19,9 @@ func TestABISignalParts(t *testing.T) {
 	requireABIFields(t, "Participant row", reflect.TypeFor[signalRow]())
 	for section, want := range map[string]map[string]uint64{
 		"SignalWaker": {"signals": 0xff, "count": signalCounts},
-		"Gate": {"executor": arena.ParticipantIDMask, "scheduled": uint64(gateScheduled), "executing": uint64(gateExecuting),
+		"Gate": {"executor": arenakernel.ParticipantIDMask, "scheduled": uint64(gateScheduled), "executing": uint64(gateExecuting),
 			"epoch": uint64(gateEpochs)},
-		"Participant row": {"name": arena.ParticipantIDMask, "workers": maxWorkers * uint64(countWorker), "sleepers": maxSleepers * uint64(countSleeper)},
+		"Participant row": {"name": arenakernel.ParticipantIDMask, "workers": maxWorkers * uint64(countWorker), "sleepers": maxSleepers * uint64(countSleeper)},
 		"Signal status":   {"yield": uint64(statusYield), "tasks": uint64(statusTasks)},
 	} {
 		tables := abiTables(t, section, "bits", "field")

@@ -6,13 +6,14 @@ import (
 	"encoding/binary"
 
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 // Waiters is how many goroutines of this process sleep, or park, on w.
 func (w *SignalWaker) Waiters() int { return w.queue.Waiting() }
 
 // Object is the object under w.
-func (w *SignalWaker) Object() arena.Object { return w.object }
+func (w *SignalWaker) Object() arenakernel.Object { return w.object }
 
 // Announced reports whether a waiter wants to be woken.
 func (w *SignalWaker) Announced() bool { return w.wakeWord.Announced() }

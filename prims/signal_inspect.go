@@ -3,10 +3,10 @@ package prims
 import (
 	"fmt"
 
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-func inspectSignals(a *arena.Arena, o arena.Object) arena.Inspection {
+func inspectSignals(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspection {
 	v, err := viewSignals(a, o)
 	if err != nil {
 		return unreadable(a, o, err)
@@ -20,9 +20,9 @@ func inspectSignals(a *arena.Arena, o arena.Object) arena.Inspection {
 		g := signalGateWord(v.gates[q].word.Load())
 		if g.executing() && g.valid() && len(i.Holds) < inspectLeases {
 			key := uint64(q)
-			i.hold(arena.Hold{Owner: g.participant(), Mode: arena.HoldExecutor, Key: &key})
+			i.hold(arenakernel.Hold{Owner: g.participant(), Mode: arenakernel.HoldExecutor, Key: &key})
 		}
 	}
-	i.waits(func(*arena.Wait) bool { return true }, "permit", nil)
+	i.waits(func(*arenakernel.Wait) bool { return true }, "permit", nil)
 	return i.Inspection
 }

@@ -2,7 +2,7 @@ package prims
 
 import (
 	"context"
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"math/bits"
 
 	"github.com/shmsync/shmsync"
@@ -292,7 +292,7 @@ func (v *signalView) restock(least int) {
 }
 
 // ended reports whether a participant is dead and gone.
-func (w *SignalWaker) ended(n arena.ParticipantID) bool { return w.a.Dead(n) && w.a.Gone(n) }
+func (w *SignalWaker) ended(n arenakernel.ParticipantID) bool { return w.a.Dead(n) && w.a.Gone(n) }
 
 // check is called ten times a second while a goroutine of this process waits for a
 // permit. It makes up for what a stopped or dead process owes.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
@@ -14,7 +14,7 @@ var (
 )
 
 func init() {
-	arena.RegisterKind(arena.KindOps{
+	arenakernel.RegisterKind(arenakernel.KindOps{
 		Kind: signalKind, Repair: repairSignals, Wake: wakeSignals, Check: checkSignals, Describe: describeSignals, Inspect: inspectSignals,
 	})
 }
@@ -22,12 +22,12 @@ func init() {
 // repairSignals takes back what dead had, and makes the index good from the gates. Every
 // step may be done by many at once, and may be done too often: a worker that finds a bit
 // that is set for nothing clears it, a permit that is too many costs a look.
-func repairSignals(a *arena.Arena, o arena.Object, dead arena.ParticipantID) {
+func repairSignals(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	v, err := viewSignals(a, o)
 	if err != nil {
 		return
 	}
-	gone := func(n arena.ParticipantID) bool { return (dead.Covers(n) || !a.Current(n)) && a.Gone(n) }
+	gone := func(n arenakernel.ParticipantID) bool { return (dead.Covers(n) || !a.Current(n)) && a.Gone(n) }
 	for q := range v.gates {
 		v.reapGate(q, gone)
 		v.reapTask(q, dead)
@@ -48,7 +48,7 @@ func repairSignals(a *arena.Arena, o arena.Object, dead arena.ParticipantID) {
 
 // reapGate schedules the queue again if its executor is dead and gone, and sets the bits
 // that a scheduled one must have.
-func (v *signalView) reapGate(q int, gone func(arena.ParticipantID) bool) {
+func (v *signalView) reapGate(q int, gone func(arenakernel.ParticipantID) bool) {
 	gate := &v.gates[q].word
 	for {
 		// The loop ends: each failure of the CAS is another's success.
@@ -83,10 +83,10 @@ func (v *signalView) reapIndex() {
 }
 
 // reapTask frees what dead had reserved, and the bit of what nobody has.
-func (v *signalView) reapTask(q int, dead arena.ParticipantID) {
+func (v *signalView) reapTask(q int, dead arenakernel.ParticipantID) {
 	task, line, m := &v.gates[q].task, &v.lines[q/signalBits], uint64(1)<<(q%signalBits)
 	n := task.Load()
-	if dead.Covers(arena.ParticipantID(n&arena.ParticipantIDMask)) && task.CompareAndSwap(n, 0) {
+	if dead.Covers(arenakernel.ParticipantID(n&arenakernel.ParticipantIDMask)) && task.CompareAndSwap(n, 0) {
 		crashpoint.Hit("signal.reap.unreserved")
 		n = 0
 	}
@@ -96,20 +96,20 @@ func (v *signalView) reapTask(q int, dead arena.ParticipantID) {
 }
 
 // wakeSignals makes up for a wake that a death swallowed.
-func wakeSignals(a *arena.Arena, o arena.Object, owed arena.Owed) {
+func wakeSignals(a *arenakernel.Arena, o arenakernel.Object, owed arenakernel.Owed) {
 	v, err := viewSignals(a, o)
 	if err != nil {
 		return
 	}
 	switch b := v.wakeWakeWord(); {
-	case owed == arena.OwedAll:
+	case owed == arenakernel.OwedAll:
 		b.WakeAll()
-	case owed == arena.OwedOne || b.Announced():
+	case owed == arenakernel.OwedOne || b.Announced():
 		b.WakeOne()
 	}
 }
 
-func checkSignals(a *arena.Arena, o arena.Object) error {
+func checkSignals(a *arenakernel.Arena, o arenakernel.Object) error {
 	v, err := viewSignals(a, o)
 	if err != nil {
 		return err
@@ -122,7 +122,7 @@ func checkSignals(a *arena.Arena, o arena.Object) error {
 	return nil
 }
 
-func describeSignals(a *arena.Arena, o arena.Object) string {
+func describeSignals(a *arenakernel.Arena, o arenakernel.Object) string {
 	v, err := viewSignals(a, o)
 	if err != nil {
 		return err.Error()

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math/bits"
 
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 // signalGateWord is the word of a gate: the truth about its queue. The bits in the
@@ -46,8 +46,8 @@ const (
 	gateEpochs    signalGateWord = ^(gateEpoch - 1)
 )
 
-func (g signalGateWord) participant() arena.ParticipantID {
-	return arena.ParticipantID(g & arena.ParticipantIDMask)
+func (g signalGateWord) participant() arenakernel.ParticipantID {
+	return arenakernel.ParticipantID(g & arenakernel.ParticipantIDMask)
 }
 func (g signalGateWord) scheduled() bool { return g&gateScheduled != 0 }
 func (g signalGateWord) executing() bool { return g&gateExecuting != 0 }
@@ -63,7 +63,7 @@ func (g signalGateWord) idle() bool { return !g.scheduled() && !g.executing() }
 func (g signalGateWord) schedule() signalGateWord { return g | gateScheduled }
 
 // begin is the word of the next execution, by n.
-func (g signalGateWord) begin(n arena.ParticipantID) signalGateWord {
+func (g signalGateWord) begin(n arenakernel.ParticipantID) signalGateWord {
 	return (g+gateEpoch)&gateEpochs | gateExecuting | signalGateWord(n)
 }
 
@@ -145,8 +145,8 @@ const (
 	maxSleepers = 1<<20 - 1
 )
 
-func (c signalCount) participant() arena.ParticipantID {
-	return arena.ParticipantID(c & arena.ParticipantIDMask)
+func (c signalCount) participant() arenakernel.ParticipantID {
+	return arenakernel.ParticipantID(c & arenakernel.ParticipantIDMask)
 }
 func (c signalCount) workers() int  { return int(c >> 29 & maxWorkers) }
 func (c signalCount) sleepers() int { return int(c >> 44) }

@@ -6,7 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 // signalHead is the first 768 bytes of the body of a SignalWaker. Behind it
@@ -47,7 +47,7 @@ type signalHead struct {
 	lastCPU atomic.Uint32 // which CPUs issued permits last, see park; a hint
 	pays    atomic.Uint32 // what spinning has paid lately, see park; a hint
 	spin    atomic.Uint32 // spin budget: 0 adaptive, else ns + 1; set by people
-	poller  atomic.Uint64 // head of the list of poller nodes; see arena.EachPollerNode
+	poller  atomic.Uint64 // head of the list of poller nodes; see arenakernel.EachPollerNode
 	_       [104]byte
 
 	status atomic.Uint64 // see signalStatus
@@ -147,7 +147,7 @@ const (
 	signalLineBytes = uint64(unsafe.Sizeof(signalLine{}))
 	signalGateBytes = uint64(unsafe.Sizeof(signalGate{}))
 	signalRowBytes  = uint64(unsafe.Sizeof(signalRow{}))
-	signalWakeOff   = arena.Offset(unsafe.Offsetof(signalHead{}.wake))
+	signalWakeOff   = arenakernel.Offset(unsafe.Offsetof(signalHead{}.wake))
 )
 
 // signalBytes is the size of a body.
@@ -163,8 +163,8 @@ func signalBody(b []byte) *signalHead {
 
 // signalView is the words of a SignalWaker in this process's memory.
 type signalView struct {
-	a      *arena.Arena
-	object arena.Object
+	a      *arenakernel.Arena
+	object arenakernel.Object
 	head   *signalHead
 	lines  []signalLine
 	gates  []signalGate
@@ -176,8 +176,8 @@ type signalView struct {
 
 // viewSignals views the words of an object. A peer may have overwritten the size in its
 // head.
-func viewSignals(a *arena.Arena, o arena.Object) (v signalView, err error) {
-	head, err := arena.TryAt[signalHead](a, o.Body)
+func viewSignals(a *arenakernel.Arena, o arenakernel.Object) (v signalView, err error) {
+	head, err := arenakernel.TryAt[signalHead](a, o.Body)
 	if err != nil {
 		return v, err
 	}

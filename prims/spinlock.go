@@ -9,6 +9,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/race"
 )
@@ -60,7 +61,7 @@ type SpinLockOptions struct {
 	Spin time.Duration
 }
 
-var spinKindID = arena.KindOf("SPIN")
+var spinKindID = arenakernel.KindOf("SPIN")
 
 const spinVersion = 1
 
@@ -68,16 +69,16 @@ const spinVersion = 1
 // empty name makes a fresh anonymous one. It panics if opts.Policy is not a valid
 // Policy.
 func OpenSpinLock(a *arena.Arena, name string, opts *SpinLockOptions) (*SpinLock, error) {
-	return openSpinLock(a, name, opts, false)
+	return openSpinLock((*arenakernel.Arena)(a), name, opts, false)
 }
 
-func openSpinLock(a *arena.Arena, name string, opts *SpinLockOptions, attach bool) (*SpinLock, error) {
+func openSpinLock(a *arenakernel.Arena, name string, opts *SpinLockOptions, attach bool) (*SpinLock, error) {
 	var opt SpinLockOptions
 	if opts != nil {
 		opt = *opts
 	}
 	opt.Policy.mustBeValid("spin lock " + strconv.Quote(name))
-	o, created, err := a.OpenObject(arena.ObjectSpec{
+	o, created, err := a.OpenObject(arenakernel.ObjectSpec{
 		Existing: attach, Kind: spinKindID, Version: spinVersion, Name: name, Size: uint64(spinBytes),
 		Init: func(body []byte) { initSpin(body, opt.Policy, opt.Spin) },
 	})
@@ -90,20 +91,21 @@ func openSpinLock(a *arena.Arena, name string, opts *SpinLockOptions, attach boo
 // SpinLockAt gives a handle on the SpinLock at an offset, which Offset of another
 // process gave.
 func SpinLockAt(a *arena.Arena, off arena.Offset) (*SpinLock, error) {
-	o, err := a.ObjectAt(off)
+	k := (*arenakernel.Arena)(a)
+	o, err := k.ObjectAt(off)
 	if err != nil {
 		return nil, err
 	}
 	if o.Kind != spinKindID || o.Version != spinVersion || o.Size < uint64(spinBytes) {
-		a.CloseObject(o)
+		k.CloseObject(o)
 		return nil, wrongKind("spinlock.open", o, spinKindID, spinVersion)
 	}
-	return newSpinLock(a, o, &SpinLockOptions{}, false)
+	return newSpinLock(k, o, &SpinLockOptions{}, false)
 }
 
-func newSpinLock(a *arena.Arena, o arena.Object, opt *SpinLockOptions, created bool) (*SpinLock, error) {
+func newSpinLock(a *arenakernel.Arena, o arenakernel.Object, opt *SpinLockOptions, created bool) (*SpinLock, error) {
 	l, err := share(a, o, func() (*SpinLock, error) {
-		w, err := arena.TryAt[spinWords](a, o.Body)
+		w, err := arenakernel.TryAt[spinWords](a, o.Body)
 		if err != nil {
 			return nil, err
 		}

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/park"
 	"github.com/shmsync/shmsync/internal/race"
@@ -30,15 +30,15 @@ const spinYields = 4
 // for exclusive holds, and the recovery from a death.
 type spinCore struct {
 	state  *atomic.Uint32 // a spinWord
-	name   arena.ParticipantID
+	name   arenakernel.ParticipantID
 	words  *spinWords
 	rw     *RWSpinLock   // whose core it is; nil for a SpinLock
 	op     string        // what its errors begin with
 	what   string        // for people
 	next   park.WakeWord // of the waiters for an exclusive hold
 	queue  *park.Queue   // ours of those
-	a      *arena.Arena
-	object arena.Object
+	a      *arenakernel.Arena
+	object arenakernel.Object
 	policy Policy
 	repair func() error
 	key    race.Key
@@ -46,7 +46,7 @@ type spinCore struct {
 	opening *opening
 }
 
-func (c *spinCore) init(a *arena.Arena, o arena.Object, w *spinWords, op, what string, repair func() error) {
+func (c *spinCore) init(a *arenakernel.Arena, o arenakernel.Object, w *spinWords, op, what string, repair func() error) {
 	dev, ino := a.Segment().ID()
 	*c = spinCore{
 		state: &w.state, name: a.Self(), words: w, op: op, what: what, next: spinWakeWord(a, w), a: a, object: o,
@@ -59,7 +59,7 @@ func (c *spinCore) init(a *arena.Arena, o arena.Object, w *spinWords, op, what s
 	})
 }
 
-func spinWakeWord(a *arena.Arena, w *spinWords) park.WakeWord {
+func spinWakeWord(a *arenakernel.Arena, w *spinWords) park.WakeWord {
 	return park.WakeWord{WaitList: park.WaitList{Arena: a, Word: &w.wake, Raw: wordPtr(&w.wake), Poller: &w.poller}}
 }
 
@@ -170,8 +170,8 @@ func (c *spinCore) step(o spinWord, as spinKind) (took, changed bool, err error)
 	return false, false, nil
 }
 
-func (c *spinCore) diedName() arena.ParticipantID {
-	return arena.ParticipantID(c.words.died.Load() & arena.ParticipantIDMask)
+func (c *spinCore) diedName() arenakernel.ParticipantID {
+	return arenakernel.ParticipantID(c.words.died.Load() & arenakernel.ParticipantIDMask)
 }
 
 // verdict tells whose a state word is, and why nobody can lock.

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 // Functions for the tests of package prims_test.
@@ -19,10 +20,10 @@ func (l *RWSpinLock) Waiters() int {
 }
 
 // Object is the object under l.
-func (l *SpinLock) Object() arena.Object { return l.core.object }
+func (l *SpinLock) Object() arenakernel.Object { return l.core.object }
 
 // Object is the object under l.
-func (l *RWSpinLock) Object() arena.Object { return l.core.object }
+func (l *RWSpinLock) Object() arenakernel.Object { return l.core.object }
 
 // Bits gives the words that name the holders of l: 0 when there are none.
 func (l *RWSpinLock) Bits() uint64 {
@@ -45,7 +46,7 @@ func (l *RWSpinLock) SetHolds(holds uint32) {
 // RewriteSpin overwrites the words of the spin lock at o, in the order state,
 // wake, gate, drain, top, policy, died, spin, lastCPU, pays, then the three heads
 // of poller lists, then the words of readers, as far as b goes.
-func RewriteSpin(a *arena.Arena, o arena.Object, b []byte) {
+func RewriteSpin(a *arena.Arena, o arenakernel.Object, b []byte) {
 	w := arena.At[spinWords](a, o.Body)
 	for i, word := range []interface{ Store(uint32) }{&w.state, &w.wake, &w.gate, &w.drain, &w.top, nil, &w.died, &w.spin, &w.lastCPU, &w.pays} {
 		v, ok := next32(&b)
@@ -76,7 +77,7 @@ func RewriteSpin(a *arena.Arena, o arena.Object, b []byte) {
 	if o.Kind != rwSpinKindID {
 		return
 	}
-	slots, err := rwSpinSlots(a, o.Body)
+	slots, err := rwSpinSlots((*arenakernel.Arena)(a), o.Body)
 	if err != nil {
 		panic(err)
 	}

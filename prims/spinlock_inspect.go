@@ -2,11 +2,11 @@ package prims
 
 import (
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-func inspectSpin(a *arena.Arena, o arena.Object) arena.Inspection {
-	w, err := arena.TryAt[spinWords](a, o.Body)
+func inspectSpin(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspection {
+	w, err := arenakernel.TryAt[spinWords](a, o.Body)
 	if err != nil {
 		return unreadable(a, o, err)
 	}
@@ -27,20 +27,20 @@ func (i *inspection) spinState(w *spinWords, readers bool) (on []int) {
 	case !s.valid(readers):
 		i.lost(shmsync.ErrCorrupt, 0)
 	case s == spinLost:
-		i.lost(shmsync.ErrNotRecoverable, arena.ParticipantID(w.died.Load()&arena.ParticipantIDMask))
+		i.lost(shmsync.ErrNotRecoverable, arenakernel.ParticipantID(w.died.Load()&arenakernel.ParticipantIDMask))
 	case s.kind() == spinOwnerDead:
 		i.lost(shmsync.ErrOwnerDead, s.participant())
 	case s.held():
-		h := arena.Hold{Owner: s.participant(), Mode: arena.HoldExclusive}
+		h := arenakernel.Hold{Owner: s.participant(), Mode: arenakernel.HoldExclusive}
 		switch s.kind() {
 		case spinDraining:
-			h.Mode = arena.HoldClosing
+			h.Mode = arenakernel.HoldClosing
 		case spinUpgrade:
-			h.Mode = arena.HoldUpgradable
+			h.Mode = arenakernel.HoldUpgradable
 		case spinUpgrading:
-			h.Mode, h.Note = arena.HoldUpgradable, "waits for readers to leave"
+			h.Mode, h.Note = arenakernel.HoldUpgradable, "waits for readers to leave"
 		case spinRecovering:
-			h.Mode = arena.HoldRecovering
+			h.Mode = arenakernel.HoldRecovering
 		}
 		on = i.hold(h)
 	}
@@ -48,7 +48,7 @@ func (i *inspection) spinState(w *spinWords, readers bool) (on []int) {
 	return on
 }
 
-func inspectRWSpin(a *arena.Arena, o arena.Object) arena.Inspection {
+func inspectRWSpin(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspection {
 	w, slots, err := rwSpinBody(a, o)
 	if err != nil {
 		return unreadable(a, o, err)
@@ -62,7 +62,7 @@ func inspectRWSpin(a *arena.Arena, o arena.Object) arena.Inspection {
 			continue
 		}
 		i.word("readers", uint64(n), "%v", n)
-		readers = append(readers, i.hold(arena.Hold{Owner: n.participant(), Mode: arena.HoldShared, Count: uint64(n.holds())})...)
+		readers = append(readers, i.hold(arenakernel.Hold{Owner: n.participant(), Mode: arenakernel.HoldShared, Count: uint64(n.holds())})...)
 	}
 	i.waits(waitsOn(spinGateOff, spinGatePollerOff), "read", on)
 	i.waits(waitsOn(spinDrainOff, spinDrainPollerOff), "readers to leave", readers)

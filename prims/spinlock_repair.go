@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/park"
 	"github.com/shmsync/shmsync/internal/race"
@@ -20,14 +20,14 @@ var (
 )
 
 func init() {
-	arena.RegisterKind(arena.KindOps{
+	arenakernel.RegisterKind(arenakernel.KindOps{
 		Kind: spinKindID, Repair: repairSpin, Wake: wakeSpin, Check: checkSpin, Describe: describeSpin, Inspect: inspectSpin,
 	})
 }
 
 // markOwnerDeadSpin deals with state word o, whose name was found dead. It reports false if the
 // word stays: the data that it guards is handed over when the dead one is gone.
-func markOwnerDeadSpin(a *arena.Arena, w *spinWords, o spinWord, readers bool) (changed bool) {
+func markOwnerDeadSpin(a *arenakernel.Arena, w *spinWords, o spinWord, readers bool) (changed bool) {
 	next := o.ownerDied(policyOf(w.policy))
 	if next == o || next.free() && o.kind() != spinDraining && !a.Gone(o.participant()) {
 		return false
@@ -39,35 +39,35 @@ func markOwnerDeadSpin(a *arena.Arena, w *spinWords, o spinWord, readers bool) (
 	crashpoint.Hit("spinlock.owner_dead.marked")
 	if next.kind() == spinOwnerDead {
 		w.died.Store(uint32(o.participant()))
-		wakeSpinWaiters(a, w, arena.OwedAll, readers)
+		wakeSpinWaiters(a, w, arenakernel.OwedAll, readers)
 	} else {
-		wakeSpinWaiters(a, w, arena.OwedOne, readers)
+		wakeSpinWaiters(a, w, arenakernel.OwedOne, readers)
 	}
 	return true
 }
 
 // wakeSpinWaiters wakes the waiters for the state word, announced or not: all readers,
 // where there can be any, and one or all of the others.
-func wakeSpinWaiters(a *arena.Arena, w *spinWords, owed arena.Owed, readers bool) {
+func wakeSpinWaiters(a *arenakernel.Arena, w *spinWords, owed arenakernel.Owed, readers bool) {
 	if readers {
 		gate := rwSpinGate(a, w)
 		gate.WakeAll()
 	}
 	next := spinWakeWord(a, w)
-	if owed == arena.OwedAll {
+	if owed == arenakernel.OwedAll {
 		next.WakeAll()
 	} else {
 		next.WakeOne()
 	}
 }
 
-func repairSpin(a *arena.Arena, obj arena.Object, dead arena.ParticipantID) {
+func repairSpin(a *arenakernel.Arena, obj arenakernel.Object, dead arenakernel.ParticipantID) {
 	repairSpinWord(a, obj, dead, false)
 }
 
 // repairSpinWord takes back what dead has of the state word.
-func repairSpinWord(a *arena.Arena, obj arena.Object, dead arena.ParticipantID, readers bool) {
-	w, err := arena.TryAt[spinWords](a, obj.Body)
+func repairSpinWord(a *arenakernel.Arena, obj arenakernel.Object, dead arenakernel.ParticipantID, readers bool) {
+	w, err := arenakernel.TryAt[spinWords](a, obj.Body)
 	if err != nil {
 		return
 	}
@@ -83,29 +83,29 @@ func repairSpinWord(a *arena.Arena, obj arena.Object, dead arena.ParticipantID, 
 }
 
 // wakeSpin makes up for a wake that a death swallowed.
-func wakeSpin(a *arena.Arena, obj arena.Object, owed arena.Owed) {
-	w, err := arena.TryAt[spinWords](a, obj.Body)
+func wakeSpin(a *arenakernel.Arena, obj arenakernel.Object, owed arenakernel.Owed) {
+	w, err := arenakernel.TryAt[spinWords](a, obj.Body)
 	if err != nil {
 		return
 	}
 	wakeOwed(spinWakeWord(a, w), owed)
 }
 
-func wakeOwed(b park.WakeWord, owed arena.Owed) {
+func wakeOwed(b park.WakeWord, owed arenakernel.Owed) {
 	switch {
-	case owed == arena.OwedAll:
+	case owed == arenakernel.OwedAll:
 		b.WakeAll()
-	case owed == arena.OwedOne || b.Announced():
+	case owed == arenakernel.OwedOne || b.Announced():
 		b.WakeOne()
 	}
 }
 
-func checkSpin(a *arena.Arena, obj arena.Object) error {
+func checkSpin(a *arenakernel.Arena, obj arenakernel.Object) error {
 	return checkSpinWords(a, obj, "spinlock.check", false)
 }
 
-func checkSpinWords(a *arena.Arena, obj arena.Object, op string, readers bool) error {
-	w, err := arena.TryAt[spinWords](a, obj.Body)
+func checkSpinWords(a *arenakernel.Arena, obj arenakernel.Object, op string, readers bool) error {
+	w, err := arenakernel.TryAt[spinWords](a, obj.Body)
 	if err != nil {
 		return err
 	}
@@ -117,8 +117,8 @@ func checkSpinWords(a *arena.Arena, obj arena.Object, op string, readers bool) e
 	return nil
 }
 
-func describeSpin(a *arena.Arena, obj arena.Object) string {
-	w, err := arena.TryAt[spinWords](a, obj.Body)
+func describeSpin(a *arenakernel.Arena, obj arenakernel.Object) string {
+	w, err := arenakernel.TryAt[spinWords](a, obj.Body)
 	if err != nil {
 		return err.Error()
 	}
@@ -132,9 +132,9 @@ func (c *spinCore) check() {
 	o, readers := spinWord(c.state.Load()), c.rw != nil
 	switch {
 	case o.free():
-		wakeSpinWaiters(c.a, c.words, arena.OwedOne, readers)
+		wakeSpinWaiters(c.a, c.words, arenakernel.OwedOne, readers)
 	case !o.valid(readers), o.kind() == spinOwnerDead, o == spinLost:
-		wakeSpinWaiters(c.a, c.words, arena.OwedAll, readers)
+		wakeSpinWaiters(c.a, c.words, arenakernel.OwedAll, readers)
 	case c.a.Dead(o.participant()):
 		markOwnerDeadSpin(c.a, c.words, o, readers)
 	default:
@@ -219,7 +219,7 @@ func (c *spinCore) runRepair(repair func() error) (err error) {
 		}
 		race.ReleaseMerge(c.key)
 		c.state.CompareAndSwap(uint32(makeSpin(spinRecovering, c.name)), uint32(spinLost))
-		wakeSpinWaiters(c.a, c.words, arena.OwedAll, c.rw != nil)
+		wakeSpinWaiters(c.a, c.words, arenakernel.OwedAll, c.rw != nil)
 	}()
 	if err = repair(); err != nil {
 		err = &shmsync.Error{Op: c.op + ".recover", Object: objectName(c.object), Err: shmsync.ErrNotRecoverable,

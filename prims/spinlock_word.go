@@ -3,7 +3,7 @@ package prims
 import (
 	"fmt"
 
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 // spinWord is the state word of a SpinLock and of a RWSpinLock: its exclusive holder.
@@ -62,13 +62,13 @@ const (
 	spinLost          = spinWord(spinNotRecoverable << spinKindShift)
 )
 
-func makeSpin(k spinKind, n arena.ParticipantID) spinWord {
+func makeSpin(k spinKind, n arenakernel.ParticipantID) spinWord {
 	return spinWord(uint32(k)<<spinKindShift | uint32(n))
 }
 
 func (w spinWord) kind() spinKind { return spinKind(w >> spinKindShift) }
-func (w spinWord) participant() arena.ParticipantID {
-	return arena.ParticipantID(w & arena.ParticipantIDMask)
+func (w spinWord) participant() arenakernel.ParticipantID {
+	return arenakernel.ParticipantID(w & arenakernel.ParticipantIDMask)
 }
 func (w spinWord) free() bool { return w == spinFree }
 

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 // spinWords is the body of a SpinLock and the beginning of that of a RWSpinLock, 128 bytes.
@@ -37,7 +37,7 @@ type spinWords struct {
 	lastCPU     atomic.Uint32 // which CPUs released last with a waiter there, see park; a hint
 	pays        atomic.Uint32 // what spinning has paid lately, see park; a hint
 	_           [4]byte
-	poller      atomic.Uint64 // head of the list of poller nodes of wake; see arena.EachPollerNode
+	poller      atomic.Uint64 // head of the list of poller nodes of wake; see arenakernel.EachPollerNode
 	gatePoller  atomic.Uint64 // that of gate
 	drainPoller atomic.Uint64 // that of drain
 	_           [8]byte
@@ -74,9 +74,9 @@ var (
 
 const (
 	spinBytes    = unsafe.Sizeof(spinWords{})
-	spinDrainOff = arena.Offset(unsafe.Offsetof(spinWords{}.drain))
-	spinWakeOff  = arena.Offset(unsafe.Offsetof(spinWords{}.wake))
-	spinGateOff  = arena.Offset(unsafe.Offsetof(spinWords{}.gate))
+	spinDrainOff = arenakernel.Offset(unsafe.Offsetof(spinWords{}.drain))
+	spinWakeOff  = arenakernel.Offset(unsafe.Offsetof(spinWords{}.wake))
+	spinGateOff  = arenakernel.Offset(unsafe.Offsetof(spinWords{}.gate))
 
 	rwSpinSlotBytes = unsafe.Sizeof(rwSpinSlot{})
 )
@@ -88,18 +88,18 @@ func spinBody(b []byte) *spinWords {
 }
 
 // rwSpinBytes is the size of the body of a RWSpinLock in an arena.
-func rwSpinBytes(a *arena.Arena) uint64 {
+func rwSpinBytes(a *arenakernel.Arena) uint64 {
 	return uint64(spinBytes) + uint64(a.MaxParticipants())*uint64(rwSpinSlotBytes)
 }
 
 // rwSpinSlots views the readers' words of the RWSpinLock whose body is at off:
 // that of slot i is number i-1.
-func rwSpinSlots(a *arena.Arena, off arena.Offset) ([]rwSpinSlot, error) {
-	first := off + arena.Offset(spinBytes)
+func rwSpinSlots(a *arenakernel.Arena, off arenakernel.Offset) ([]rwSpinSlot, error) {
+	first := off + arenakernel.Offset(spinBytes)
 	n := a.MaxParticipants()
-	p, err := arena.TryAt[rwSpinSlot](a, first)
+	p, err := arenakernel.TryAt[rwSpinSlot](a, first)
 	if err == nil {
-		_, err = arena.TryAt[rwSpinSlot](a, first+arena.Offset(uintptr(n-1)*rwSpinSlotBytes))
+		_, err = arenakernel.TryAt[rwSpinSlot](a, first+arenakernel.Offset(uintptr(n-1)*rwSpinSlotBytes))
 	}
 	if err != nil {
 		return nil, err

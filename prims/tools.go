@@ -7,6 +7,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 // SetSpinOf bounds how long waiters of all processes spin for an object before they
@@ -14,27 +15,28 @@ import (
 // that they learn, negative that they never do. It is for tools. An object without
 // such a bound is an error that Is ErrNotSupported.
 func SetSpinOf(a *arena.Arena, o arena.Object, d time.Duration) error {
-	for _, off := range spinWordsOf(a, o) {
-		w, err := arena.TryAt[spinCell](a, o.Body+off)
+	k := (*arenakernel.Arena)(a)
+	for _, off := range spinWordsOf(k, arenakernel.Object(o)) {
+		w, err := arenakernel.TryAt[spinCell](k, o.Body+off)
 		if err != nil {
 			return err
 		}
 		w.field.Store(spinField(d))
 	}
-	if len(spinWordsOf(a, o)) == 0 {
-		return &shmsync.Error{Op: "prims.set_spin", Object: objectName(o), Err: shmsync.ErrNotSupported,
+	if len(spinWordsOf(k, arenakernel.Object(o))) == 0 {
+		return &shmsync.Error{Op: "prims.set_spin", Object: objectName(arenakernel.Object(o)), Err: shmsync.ErrNotSupported,
 			Detail: fmt.Sprintf("%v has no spin budget", o.Kind)}
 	}
 	return nil
 }
 
 // spinWordsOf gives the offsets, in the body, of an object's spin budgets.
-func spinWordsOf(a *arena.Arena, o arena.Object) []arena.Offset {
+func spinWordsOf(a *arenakernel.Arena, o arenakernel.Object) []arenakernel.Offset {
 	switch o.Kind {
 	case mutexKind, rwmutexKind:
-		return []arena.Offset{mutexSpinOff}
+		return []arenakernel.Offset{mutexSpinOff}
 	case cohortKind:
-		var all []arena.Offset
+		var all []arenakernel.Offset
 		cohortParts(a, o, func(localLock int, _ *mutexWords) {
 			at := mutexSpinOff
 			if localLock >= 0 {
@@ -44,24 +46,24 @@ func spinWordsOf(a *arena.Arena, o arena.Object) []arena.Offset {
 		})
 		return all
 	case spinKindID, rwSpinKindID:
-		return []arena.Offset{spinSpinOff}
+		return []arenakernel.Offset{spinSpinOff}
 	case futexKind:
-		return []arena.Offset{futexSpinOff}
+		return []arenakernel.Offset{futexSpinOff}
 	case signalKind:
-		return []arena.Offset{signalSpinOff}
+		return []arenakernel.Offset{signalSpinOff}
 	case multiLockKind:
 		x, err := buildMultiLock(a, o, true)
 		if err != nil {
 			return nil
 		}
-		var all []arena.Offset
+		var all []arenakernel.Offset
 		for i := range x.all {
 			all = append(all, multiBucketAt(o, i)-o.Body+monitorSpinOff)
 		}
 		return all
 	case fairMutexKind, semaphoreKind, condKind, sequencerKind, eventKind, waitGroupKind, latchKind, barrierKind, onceKind,
 		futureKind, queueKind, waitableKind:
-		return []arena.Offset{monitorSpinOff}
+		return []arenakernel.Offset{monitorSpinOff}
 	}
 	return nil
 }
@@ -99,7 +101,7 @@ func RecoverAt(ctx context.Context, a *arena.Arena, o arena.Object, key uint64, 
 		defer m.Close()
 		return m.Recover(ctx, key, repair)
 	default:
-		return &shmsync.Error{Op: "prims.recover", Object: objectName(o), Err: shmsync.ErrNotSupported, Detail: fmt.Sprintf("%v has no holder to recover from", o.Kind)}
+		return &shmsync.Error{Op: "prims.recover", Object: objectName(arenakernel.Object(o)), Err: shmsync.ErrNotSupported, Detail: fmt.Sprintf("%v has no holder to recover from", o.Kind)}
 	}
 	if err != nil {
 		return err

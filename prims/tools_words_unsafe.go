@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 // spinCell is a spin budget where it lies in an object.
@@ -16,17 +16,17 @@ type spinCell struct {
 
 // Where the spin budgets are in the bodies.
 const (
-	mutexSpinOff   = arena.Offset(unsafe.Offsetof(mutexWords{}.spin))
-	spinSpinOff    = arena.Offset(unsafe.Offsetof(spinWords{}.spin))
-	futexSpinOff   = arena.Offset(unsafe.Offsetof(futexWords{}.spin))
-	signalSpinOff  = arena.Offset(unsafe.Offsetof(signalHead{}.spin))
-	monitorSpinOff = arena.Offset(unsafe.Offsetof(monitorWords{}.spin))
+	mutexSpinOff   = arenakernel.Offset(unsafe.Offsetof(mutexWords{}.spin))
+	spinSpinOff    = arenakernel.Offset(unsafe.Offsetof(spinWords{}.spin))
+	futexSpinOff   = arenakernel.Offset(unsafe.Offsetof(futexWords{}.spin))
+	signalSpinOff  = arenakernel.Offset(unsafe.Offsetof(signalHead{}.spin))
+	monitorSpinOff = arenakernel.Offset(unsafe.Offsetof(monitorWords{}.spin))
 
 	// And the heads of the lists of poller nodes.
-	mutexPollerOff       = arena.Offset(unsafe.Offsetof(mutexWords{}.poller))
-	rwmutexReadersPoller = arena.Offset(unsafe.Offsetof(rwmutexWords{}.pollerReaders))
-	rwmutexWriterPoller  = arena.Offset(unsafe.Offsetof(rwmutexWords{}.pollerWriter))
-	spinPollerOff        = arena.Offset(unsafe.Offsetof(spinWords{}.poller))
-	spinGatePollerOff    = arena.Offset(unsafe.Offsetof(spinWords{}.gatePoller))
-	spinDrainPollerOff   = arena.Offset(unsafe.Offsetof(spinWords{}.drainPoller))
+	mutexPollerOff       = arenakernel.Offset(unsafe.Offsetof(mutexWords{}.poller))
+	rwmutexReadersPoller = arenakernel.Offset(unsafe.Offsetof(rwmutexWords{}.pollerReaders))
+	rwmutexWriterPoller  = arenakernel.Offset(unsafe.Offsetof(rwmutexWords{}.pollerWriter))
+	spinPollerOff        = arenakernel.Offset(unsafe.Offsetof(spinWords{}.poller))
+	spinGatePollerOff    = arenakernel.Offset(unsafe.Offsetof(spinWords{}.gatePoller))
+	spinDrainPollerOff   = arenakernel.Offset(unsafe.Offsetof(spinWords{}.drainPoller))
 )

@@ -7,6 +7,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/park"
 )
 
@@ -38,9 +39,9 @@ type Waitable[S, E any] struct {
 	copies [2]*S
 	holds  []*waitableHold
 	rules  Rules[S, E]
-	a      *arena.Arena
-	object arena.Object
-	name   arena.ParticipantID
+	a      *arenakernel.Arena
+	object arenakernel.Object
+	name   arenakernel.ParticipantID
 	noRule bool // what runs is the function of an Update. Guarded by: the queue lock
 }
 
@@ -75,7 +76,7 @@ type WaitableOptions struct {
 	Spin time.Duration
 }
 
-var waitableKind = arena.KindOf("WAIT")
+var waitableKind = arenakernel.KindOf("WAIT")
 
 const (
 	waitableVersion  = 3
@@ -95,10 +96,10 @@ const (
 // initial. An empty name makes a fresh anonymous one. An existing one must have the same S
 // and E.
 func OpenWaitable[S, E any](a *arena.Arena, name string, initial S, rules Rules[S, E], opts *WaitableOptions) (*Waitable[S, E], error) {
-	return openWaitable(a, name, initial, rules, opts, false)
+	return openWaitable((*arenakernel.Arena)(a), name, initial, rules, opts, false)
 }
 
-func openWaitable[S, E any](a *arena.Arena, name string, initial S, rules Rules[S, E], opts *WaitableOptions, attach bool) (*Waitable[S, E], error) {
+func openWaitable[S, E any](a *arenakernel.Arena, name string, initial S, rules Rules[S, E], opts *WaitableOptions, attach bool) (*Waitable[S, E], error) {
 	var opt WaitableOptions
 	if opts != nil {
 		opt = *opts
@@ -112,7 +113,7 @@ func openWaitable[S, E any](a *arena.Arena, name string, initial S, rules Rules[
 		count = waitableHolds
 	}
 	shape := waitableShapeOf(sizeOf[S](), count)
-	o, _, err := a.OpenObject(arena.ObjectSpec{
+	o, _, err := a.OpenObject(arenakernel.ObjectSpec{
 		Existing: attach, Kind: waitableKind, Version: waitableVersion, Name: name, Size: shape.size, Layout: layout, AnySize: opt.Holds == 0,
 		Init: func(body []byte) {
 			w := waitableBody(body)
@@ -130,18 +131,19 @@ func openWaitable[S, E any](a *arena.Arena, name string, initial S, rules Rules[
 // WaitableAt gives a handle on the Waitable at an offset, which Offset of another
 // process gave.
 func WaitableAt[S, E any](a *arena.Arena, off arena.Offset, rules Rules[S, E]) (*Waitable[S, E], error) {
+	k := (*arenakernel.Arena)(a)
 	if rules.Claim == nil {
 		panic("shmsync: WaitableAt without a Claim")
 	}
-	o, err := objectAt(a, off, "waitable.open", waitableKind, waitableVersion, waitableShapeOf(sizeOf[S](), 1).size)
+	o, err := objectAt(k, off, "waitable.open", waitableKind, waitableVersion, waitableShapeOf(sizeOf[S](), 1).size)
 	if err != nil {
 		return nil, err
 	}
 	if o.Layout != waitableLayout[S, E]() {
-		a.CloseObject(o)
+		k.CloseObject(o)
 		return nil, &shmsync.Error{Op: "waitable.open", Object: objectName(o), Err: shmsync.ErrIncompatible, Detail: "it has another state or other waits"}
 	}
-	return newWaitable(a, o, rules)
+	return newWaitable(k, o, rules)
 }
 
 // waitableLayout is the fingerprint of S and E together.
@@ -149,7 +151,7 @@ func waitableLayout[S, E any]() uint64 {
 	if sizeOf[E]() > 8 {
 		panic(fmt.Sprintf("shmsync: a wait of a Waitable is of at most 8 bytes, %T has %d", *new(E), sizeOf[E]()))
 	}
-	layout, err := arena.LayoutOf[struct {
+	layout, err := arenakernel.LayoutOf[struct {
 		S S
 		E E
 	}]()
@@ -159,19 +161,19 @@ func waitableLayout[S, E any]() uint64 {
 	return layout
 }
 
-func newWaitable[S, E any](a *arena.Arena, o arena.Object, rules Rules[S, E]) (*Waitable[S, E], error) {
+func newWaitable[S, E any](a *arenakernel.Arena, o arenakernel.Object, rules Rules[S, E]) (*Waitable[S, E], error) {
 	return share(a, o, func() (*Waitable[S, E], error) { return buildWaitable(a, o, rules), nil })
 }
 
-func buildWaitable[S, E any](a *arena.Arena, o arena.Object, rules Rules[S, E]) *Waitable[S, E] {
+func buildWaitable[S, E any](a *arenakernel.Arena, o arenakernel.Object, rules Rules[S, E]) *Waitable[S, E] {
 	shape := waitableShapeOf(sizeOf[S](), 0)
 	shape = waitableShapeOf(sizeOf[S](), int((o.Size-shape.size)/waitableHoldSize))
-	x := &Waitable[S, E]{words: arena.At[waitableWords](a, o.Body), rules: rules, a: a, object: o, name: a.Self()}
+	x := &Waitable[S, E]{words: arenakernel.At[waitableWords](a, o.Body), rules: rules, a: a, object: o, name: a.Self()}
 	for i, off := range shape.copies {
-		x.copies[i] = arena.At[S](a, o.Body+off)
+		x.copies[i] = arenakernel.At[S](a, o.Body+off)
 	}
 	for i := range shape.count {
-		x.holds = append(x.holds, arena.At[waitableHold](a, o.Body+shape.holds+arena.Offset(waitableHoldSize*i)))
+		x.holds = append(x.holds, arenakernel.At[waitableHold](a, o.Body+shape.holds+arenakernel.Offset(waitableHoldSize*i)))
 	}
 	x.mon = buildMonitor(a, o, o.Body, x, false)
 	x.fifo = fifo{x.mon, &x.words.queue}

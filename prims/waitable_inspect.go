@@ -4,13 +4,13 @@ import (
 	"fmt"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 // inspectWaitable does without the rules, so it cannot tell which holds a wait is for:
 // an Update may end it as well.
-func inspectWaitable(a *arena.Arena, o arena.Object) arena.Inspection {
-	w, err := arena.TryAt[waitableWords](a, o.Body)
+func inspectWaitable(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspection {
+	w, err := arenakernel.TryAt[waitableWords](a, o.Body)
 	if err != nil || o.Size < waitableShapeOf(0, 0).size {
 		return unreadable(a, o, err)
 	}
@@ -21,24 +21,24 @@ func inspectWaitable(a *arena.Arena, o arena.Object) arena.Inspection {
 	}
 	if by := w.lostBy.Load(); by != 0 {
 		i.State += ", not recoverable"
-		i.lost(shmsync.ErrNotRecoverable, arena.ParticipantID(by&arena.ParticipantIDMask))
+		i.lost(shmsync.ErrNotRecoverable, arenakernel.ParticipantID(by&arenakernel.ParticipantIDMask))
 	}
 	i.monitor(&w.mon)
-	for off := waitableHoldsAt(o, w); off < arena.Offset(o.Size); off += waitableHoldSize {
-		h, err := arena.TryAt[waitableHold](a, o.Body+off)
+	for off := waitableHoldsAt(o, w); off < arenakernel.Offset(o.Size); off += waitableHoldSize {
+		h, err := arenakernel.TryAt[waitableHold](a, o.Body+off)
 		if err != nil {
 			break
 		}
-		name, n := arena.ParticipantID(h.name.Load()&arena.ParticipantIDMask), h.count.Load()
+		name, n := arenakernel.ParticipantID(h.name.Load()&arenakernel.ParticipantIDMask), h.count.Load()
 		if !a.Current(name) {
 			continue
 		}
 		claimed, u := h.extra.Load(), h.unaccepted()
 		if u > 0 {
-			i.hold(arena.Hold{Owner: name, Mode: arena.HoldReserved, Count: u, Key: &claimed})
+			i.hold(arenakernel.Hold{Owner: name, Mode: arenakernel.HoldReserved, Count: u, Key: &claimed})
 		}
 		if n > u {
-			i.hold(arena.Hold{Owner: name, Mode: arena.HoldClaim, Count: n - u, Key: &claimed})
+			i.hold(arenakernel.Hold{Owner: name, Mode: arenakernel.HoldClaim, Count: n - u, Key: &claimed})
 		}
 	}
 	i.waits(inQueue, "claim", nil)
@@ -46,16 +46,16 @@ func inspectWaitable(a *arena.Arena, o arena.Object) arena.Inspection {
 }
 
 // waitableHoldsAt is where the holds begin, from the body; its end if there are none.
-func waitableHoldsAt(o arena.Object, w *waitableWords) arena.Offset {
+func waitableHoldsAt(o arenakernel.Object, w *waitableWords) arenakernel.Offset {
 	n, most := w.holds.Load(), (o.Size-uint64(waitableShapeOf(0, 0).size))/waitableHoldSize
-	return arena.Offset(o.Size - waitableHoldSize*min(n, most))
+	return arenakernel.Offset(o.Size - waitableHoldSize*min(n, most))
 }
 
 // hideWaitable hides the state, and the text of a panic, which may tell of it.
-func hideWaitable(a *arena.Arena, o arena.Object, hide func(from arena.Offset, n uint64)) {
+func hideWaitable(a *arenakernel.Arena, o arenakernel.Object, hide func(from arenakernel.Offset, n uint64)) {
 	end := o.Size
 	state := waitableShapeOf(0, 0).copies[0]
-	if w, err := arena.TryAt[waitableWords](a, o.Body); err == nil && end > uint64(state) {
+	if w, err := arenakernel.TryAt[waitableWords](a, o.Body); err == nil && end > uint64(state) {
 		end = uint64(waitableHoldsAt(o, w))
 	}
 	hide(state, max(end, uint64(state))-uint64(state))

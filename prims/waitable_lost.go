@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
@@ -108,7 +108,7 @@ func (x *Waitable[S, E]) markLost(v any) {
 // notRecoverable is the error of an operation of an object that is not recoverable.
 func (x *Waitable[S, E]) notRecoverable(op string) error {
 	// sync(waitable.lost): acquire
-	by := arena.ParticipantID(x.words.lostBy.Load() & arena.ParticipantIDMask)
+	by := arenakernel.ParticipantID(x.words.lostBy.Load() & arenakernel.ParticipantIDMask)
 	return x.mon.fail(op, shmsync.ErrNotRecoverable, x.a.Who(by), "a rule did not return: "+lostText(x.words))
 }
 

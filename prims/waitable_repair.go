@@ -4,11 +4,11 @@ import (
 	"fmt"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 func init() {
-	arena.RegisterKind(arena.KindOps{
+	arenakernel.RegisterKind(arenakernel.KindOps{
 		Kind: waitableKind, Repair: repairWaitable, Wake: wakeQueue, Check: checkWaitable, Describe: describeWaitable, Inspect: inspectWaitable,
 		UserData: hideWaitable,
 	})
@@ -17,8 +17,8 @@ func init() {
 // repairWaitable takes back what dead has claimed, if this process has the rules.
 // Otherwise a process that has them does it when its poller hears of the death, or with
 // its next call.
-func repairWaitable(a *arena.Arena, o arena.Object, dead arena.ParticipantID) {
-	if w, err := arena.TryAt[waitableWords](a, o.Body); err == nil {
+func repairWaitable(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
+	if w, err := arenakernel.TryAt[waitableWords](a, o.Body); err == nil {
 		repairMutexWords(a, &w.mon.queueLock, dead, true)
 	}
 	if m := openMonitor(a, o); m != nil && m.opening.stayIfOpen() {
@@ -37,7 +37,7 @@ type monitored interface{ monitorOf() *monitor }
 func (x *Waitable[S, E]) monitorOf() *monitor { return x.mon }
 
 // openMonitor is the monitor of a handle that this process has of o, or nil.
-func openMonitor(a *arena.Arena, o arena.Object) *monitor {
+func openMonitor(a *arenakernel.Arena, o arenakernel.Object) *monitor {
 	handles.Lock()
 	defer handles.Unlock()
 	if on := handles.of[a.Segment()][o.Offset]; on != nil {
@@ -50,8 +50,8 @@ func openMonitor(a *arena.Arena, o arena.Object) *monitor {
 	return nil
 }
 
-func checkWaitable(a *arena.Arena, o arena.Object) error {
-	w, err := arena.TryAt[waitableWords](a, o.Body)
+func checkWaitable(a *arenakernel.Arena, o arenakernel.Object) error {
+	w, err := arenakernel.TryAt[waitableWords](a, o.Body)
 	if err != nil {
 		return err
 	}
@@ -61,8 +61,8 @@ func checkWaitable(a *arena.Arena, o arena.Object) error {
 	return checkMutexWords(o, &w.mon.queueLock)
 }
 
-func describeWaitable(a *arena.Arena, o arena.Object) string {
-	w, err := arena.TryAt[waitableWords](a, o.Body)
+func describeWaitable(a *arenakernel.Arena, o arenakernel.Object) string {
+	w, err := arenakernel.TryAt[waitableWords](a, o.Body)
 	if err != nil {
 		return err.Error()
 	}

@@ -3,7 +3,7 @@ package prims
 import (
 	"slices"
 
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
@@ -14,7 +14,7 @@ func (x *Waitable[S, E]) claim(s *S, extra uint64) bool {
 }
 
 // find is the entry for claims of n, nil if it has none of that sort.
-func (x *Waitable[S, E]) find(n arena.ParticipantID, extra uint64) *waitableHold {
+func (x *Waitable[S, E]) find(n arenakernel.ParticipantID, extra uint64) *waitableHold {
 	for _, h := range x.holds {
 		if h.count.Load() != 0 && h.name.Load() == uint64(n) && h.extra.Load() == extra {
 			return h
@@ -34,7 +34,7 @@ func (x *Waitable[S, E]) noted(granted bool) bool {
 
 // place is the entry for one more claim of n, counted from 1: one that it has of that
 // sort, or a free one. It is 0 for a claim that needs none. Without ok there is no room.
-func (x *Waitable[S, E]) place(n arena.ParticipantID, extra uint64, granted bool) (place uint32, ok bool) {
+func (x *Waitable[S, E]) place(n arenakernel.ParticipantID, extra uint64, granted bool) (place uint32, ok bool) {
 	if !x.noted(granted) {
 		return 0, true
 	}
@@ -53,7 +53,7 @@ func (x *Waitable[S, E]) place(n arena.ParticipantID, extra uint64, granted bool
 }
 
 // note adds to c that n has one more claim, in the entry that place gave.
-func (x *Waitable[S, E]) note(c *change, place uint32, n arena.ParticipantID, extra uint64, granted bool) {
+func (x *Waitable[S, E]) note(c *change, place uint32, n arenakernel.ParticipantID, extra uint64, granted bool) {
 	if place < 1 || int(place) > len(x.holds) {
 		return
 	}
@@ -209,7 +209,7 @@ func (x *Waitable[S, E]) clear()                 { x.fifo.clear() }
 
 // reap undoes the claims of the dead: those that they did not accept at once, and the
 // others when they are gone.
-func (x *Waitable[S, E]) reap(dead func(arena.ParticipantID) bool) {
+func (x *Waitable[S, E]) reap(dead func(arenakernel.ParticipantID) bool) {
 	lost, unknown := x.rules.OnDeath, x.rules.Undo
 	if lost == nil {
 		lost = x.rules.Release
@@ -231,7 +231,7 @@ func (x *Waitable[S, E]) reap(dead func(arena.ParticipantID) bool) {
 			if h.count.Load() > waitableCount {
 				h.count.Store(0) // a peer wrote that
 			}
-			of := arena.ParticipantID(h.name.Load() & arena.ParticipantIDMask)
+			of := arenakernel.ParticipantID(h.name.Load() & arenakernel.ParticipantIDMask)
 			if h.free() || !dead(of) {
 				continue
 			}
@@ -263,10 +263,10 @@ func (x *Waitable[S, E]) undo(h *waitableHold, rule func(s *S, e E), count, unac
 	x.mon.commit(&c)
 }
 
-func (x *Waitable[S, E]) holders(f func(arena.ParticipantID)) {
+func (x *Waitable[S, E]) holders(f func(arenakernel.ParticipantID)) {
 	for _, h := range x.holds {
 		if !h.free() {
-			f(arena.ParticipantID(h.name.Load() & arena.ParticipantIDMask))
+			f(arenakernel.ParticipantID(h.name.Load() & arenakernel.ParticipantIDMask))
 		}
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 // waitableWords is the head of the body of a Waitable, 512 bytes. Two copies of the
@@ -84,19 +84,19 @@ var (
 	_ = [1]struct{}{}[unsafe.Sizeof(waitableHold{})-waitableHoldSize]
 )
 
-const waitableLostTextOff = arena.Offset(unsafe.Offsetof(waitableWords{}.lostText))
+const waitableLostTextOff = arenakernel.Offset(unsafe.Offsetof(waitableWords{}.lostText))
 
 // waitableShape is where the parts of a Waitable with a state of that many bytes are.
 type waitableShape struct {
-	copies [2]arena.Offset // from the body
-	holds  arena.Offset
+	copies [2]arenakernel.Offset // from the body
+	holds  arenakernel.Offset
 	count  int // of holds
 	size   uint64
 }
 
 func waitableShapeOf(state uintptr, holds int) (s waitableShape) {
-	each := (arena.Offset(state) + 63) &^ 63
-	s.copies[0] = arena.Offset(unsafe.Sizeof(waitableWords{}))
+	each := (arenakernel.Offset(state) + 63) &^ 63
+	s.copies[0] = arenakernel.Offset(unsafe.Sizeof(waitableWords{}))
 	s.copies[1] = s.copies[0] + each
 	s.holds = s.copies[1] + each
 	s.count = holds
@@ -124,6 +124,6 @@ func waitableBody(b []byte) *waitableWords {
 
 // initialState puts a new object's state in its place.
 func initialState[S any](body []byte, shape waitableShape, s *S) {
-	_ = body[shape.copies[0]+arena.Offset(unsafe.Sizeof(*s))-1 : shape.size]
+	_ = body[shape.copies[0]+arenakernel.Offset(unsafe.Sizeof(*s))-1 : shape.size]
 	*(*S)(unsafe.Pointer(&body[shape.copies[0]])) = *s
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/race"
 )
 
@@ -34,14 +35,14 @@ type WaitGroupOptions struct {
 	Spin time.Duration
 }
 
-var waitGroupKind = arena.KindOf("WGRP")
+var waitGroupKind = arenakernel.KindOf("WGRP")
 
 // counterVersion is the version of WaitGroup and Latch.
 const counterVersion = 2
 
 func init() {
-	for _, kind := range []arena.Kind{waitGroupKind, latchKind} {
-		arena.RegisterKind(arena.KindOps{
+	for _, kind := range []arenakernel.Kind{waitGroupKind, latchKind} {
+		arenakernel.RegisterKind(arenakernel.KindOps{
 			Kind: kind, Repair: repairCounter, Wake: wakeQueue, Check: checkCounter, Describe: describeCounter, Inspect: inspectCounter,
 		})
 	}
@@ -50,11 +51,11 @@ func init() {
 // OpenWaitGroup finds the WaitGroup of that name in the arena or creates it, with its
 // counter at 0. An empty name makes a fresh anonymous one.
 func OpenWaitGroup(a *arena.Arena, name string, opts *WaitGroupOptions) (*WaitGroup, error) {
-	return openWaitGroup(a, name, opts, false)
+	return openWaitGroup((*arenakernel.Arena)(a), name, opts, false)
 }
 
-func openWaitGroup(a *arena.Arena, name string, opts *WaitGroupOptions, attach bool) (*WaitGroup, error) {
-	o, _, err := a.OpenObject(arena.ObjectSpec{
+func openWaitGroup(a *arenakernel.Arena, name string, opts *WaitGroupOptions, attach bool) (*WaitGroup, error) {
+	o, _, err := a.OpenObject(arenakernel.ObjectSpec{
 		Existing: attach, Kind: waitGroupKind, Version: counterVersion, Name: name, Size: counterBytes(a.MaxParticipants()),
 		Init: func(body []byte) {
 			if opts != nil {
@@ -71,14 +72,15 @@ func openWaitGroup(a *arena.Arena, name string, opts *WaitGroupOptions, attach b
 // WaitGroupAt gives a handle on the WaitGroup at an offset, which Offset of another
 // process gave.
 func WaitGroupAt(a *arena.Arena, off arena.Offset) (*WaitGroup, error) {
-	o, err := objectAt(a, off, "waitgroup.open", waitGroupKind, counterVersion, counterBytes(a.MaxParticipants()))
+	k := (*arenakernel.Arena)(a)
+	o, err := objectAt(k, off, "waitgroup.open", waitGroupKind, counterVersion, counterBytes(k.MaxParticipants()))
 	if err != nil {
 		return nil, err
 	}
-	return newWaitGroup(a, o)
+	return newWaitGroup(k, o)
 }
 
-func newWaitGroup(a *arena.Arena, o arena.Object) (*WaitGroup, error) {
+func newWaitGroup(a *arenakernel.Arena, o arenakernel.Object) (*WaitGroup, error) {
 	return share(a, o, func() (*WaitGroup, error) { return &WaitGroup{buildCounter(a, o, "waitgroup.wait", false)}, nil })
 }
 

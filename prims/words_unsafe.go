@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 // mutexWords is the body of a Mutex, 192 bytes: the word that every operation
@@ -38,7 +38,7 @@ type mutexWords struct {
 	spin    atomic.Uint32 // spin budget: 0 adaptive, else ns + 1; set by people, any value is right
 	lastCPU atomic.Uint32 // which CPUs released last with a waiter there, see park; a hint
 	pays    atomic.Uint32 // what spinning has paid lately, see park; a hint
-	poller  atomic.Uint64 // head of the list of poller nodes; see arena.EachPollerNode
+	poller  atomic.Uint64 // head of the list of poller nodes; see arenakernel.EachPollerNode
 	handed  atomic.Uint64 // when the lock was last handed over, CLOCK_MONOTONIC ns; a hint
 	_       [16]byte
 	counts  countWords // of the object whose first words these are
@@ -84,11 +84,11 @@ var (
 
 const (
 	mutexBytes    = unsafe.Sizeof(mutexWords{})
-	mutexWakeOff  = arena.Offset(unsafe.Offsetof(mutexWords{}.wake))
-	mutexHandOff  = arena.Offset(unsafe.Offsetof(mutexWords{}.handoff))
+	mutexWakeOff  = arenakernel.Offset(unsafe.Offsetof(mutexWords{}.wake))
+	mutexHandOff  = arenakernel.Offset(unsafe.Offsetof(mutexWords{}.handoff))
 	mutexPolicy   = unsafe.Offsetof(mutexWords{}.policy)
 	futexBytes    = unsafe.Sizeof(futexWords{})
-	futexStateOff = arena.Offset(unsafe.Offsetof(futexWords{}.state))
+	futexStateOff = arenakernel.Offset(unsafe.Offsetof(futexWords{}.state))
 )
 
 // raw gives the address that the futex calls take.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
@@ -61,7 +62,7 @@ func scribble(a *arena.Arena, r *rand.Rand, queueLocks bool) {
 		return r.Uint64()
 	}
 	for o := range a.Objects() {
-		if o.Kind == arena.KindValue || o.Kind == arena.KindBlock {
+		if o.Kind == arenakernel.KindValue || o.Kind == arenakernel.KindBlock {
 			continue
 		}
 		for range 4 {
@@ -71,7 +72,7 @@ func scribble(a *arena.Arena, r *rand.Rand, queueLocks bool) {
 			}
 			arena.At[atomic.Uint64](a, off).Store(word())
 		}
-		a.EachNode(o.Offset, func(_ arena.Offset, n *arena.Node) {
+		(*arenakernel.Arena)(a).EachNode(o.Offset, func(_ arena.Offset, n *arenakernel.Node) {
 			switch r.IntN(12) {
 			case 0:
 				n.Next().Store(word())

@@ -19,6 +19,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/park"
 	"github.com/shmsync/shmsync/internal/proctest"
 )
@@ -197,7 +198,7 @@ func (x *workerGroup) launch(label string, waitNode int, opts ...proctest.Option
 	x.seed++
 	opts = append(opts,
 		proctest.Params(workerGroupParams{Arena: nameOf(x.a), Workload: x.w.name, Label: label, WaitNode: waitNode, Seed: x.seed}),
-		proctest.Dump(func() string { return words(x.a) + park.DescribeWaitNodes(x.a) + x.stacks() }))
+		proctest.Dump(func() string { return words(x.a) + park.DescribeWaitNodes((*arenakernel.Arena)(x.a)) + x.stacks() }))
 	return proctest.Start(x.t, "worker group", opts...)
 }
 
@@ -282,15 +283,15 @@ const workerGroupMost = 5
 // erase closes a handle of a fresh object at off and deletes that, unless somebody
 // looks at it just now.
 func erase(a *arena.Arena, off arena.Offset, handle interface{ Close() error }) error {
-	o, err := a.ObjectAt(off)
+	o, err := (*arenakernel.Arena)(a).ObjectAt(off)
 	if err != nil {
 		return err
 	}
-	a.CloseObject(o)
+	(*arenakernel.Arena)(a).CloseObject(o)
 	if err := handle.Close(); err != nil {
 		return err
 	}
-	a.DeleteObject(o)
+	a.DeleteObject(arena.Object(o))
 	return nil
 }
 

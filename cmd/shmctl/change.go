@@ -16,6 +16,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/prims"
 	"github.com/shmsync/shmsync/shm"
 )
@@ -84,7 +85,7 @@ func (c *reapCmd) Run(s *session) error {
 	d := s.begin("reap")
 	d.Arena = &snap.info
 	for _, p := range snap.participants {
-		if p.Life == arena.LifeDead {
+		if p.Life == arenakernel.LifeDead {
 			d.Participants = append(d.Participants, p)
 			for _, h := range snap.holds {
 				if h.Owner == p.Name {
@@ -141,7 +142,7 @@ func (c *reapCmd) reap(s *session, src *source, d *document) error {
 		if err := src.ins.Refresh(); err != nil {
 			return err
 		}
-		left := slices.ContainsFunc(src.ins.Participants(), func(w arena.Witness) bool { return w.Life == arena.LifeDead })
+		left := slices.ContainsFunc(src.ins.Participants(), func(w arenakernel.Witness) bool { return w.Life == arenakernel.LifeDead })
 		if !left {
 			d.Done = append(d.Done, fmt.Sprintf("reaped %d", len(d.Participants)))
 			return nil
@@ -154,12 +155,12 @@ func (c *reapCmd) reap(s *session, src *source, d *document) error {
 }
 
 // object finds an object of an arena that this process has joined.
-func objectOf(a *arena.Arena, s *snapshot, name string) (arena.Object, error) {
+func objectOf(a *arena.Arena, s *snapshot, name string) (arenakernel.Object, error) {
 	o, err := s.find(name)
 	if err != nil {
-		return arena.Object{}, err
+		return arenakernel.Object{}, err
 	}
-	return a.ObjectAt(arena.Offset(o.Offset))
+	return (*arenakernel.Arena)(a).ObjectAt(arena.Offset(o.Offset))
 }
 
 // Run recovers a lock.
@@ -190,7 +191,7 @@ func (c *recoverCmd) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	defer a.CloseObject(obj)
+	defer (*arenakernel.Arena)(a).CloseObject(obj)
 	ctx, stop := context.WithTimeout(s.ctx, c.Wait)
 	defer stop()
 	var key uint64
@@ -198,7 +199,7 @@ func (c *recoverCmd) Run(s *session) error {
 		key = *c.Key
 	}
 	ran := false
-	err = prims.RecoverAt(ctx, a, obj, key, func() error { ran = true; return nil })
+	err = prims.RecoverAt(ctx, a, arena.Object(obj), key, func() error { ran = true; return nil })
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return refused{fmt.Sprintf("somebody has %s: see shmctl show %s %s", c.Name, c.Arena, c.Name)}
@@ -246,10 +247,10 @@ func (c *setCmd) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	defer a.CloseObject(o)
+	defer (*arenakernel.Arena)(a).CloseObject(o)
 	var done []string
 	for _, v := range all {
-		if err := prims.SetSpinOf(a, o, v.spin); err != nil {
+		if err := prims.SetSpinOf(a, arena.Object(o), v.spin); err != nil {
 			return err
 		}
 		done = append(done, c.Name+": "+v.text)
@@ -354,7 +355,7 @@ func (c *rmCmd) Run(s *session) error {
 
 // inUse says why an arena had better not be removed, or nothing.
 func inUse(path string) string {
-	ins, err := arena.Inspect(path)
+	ins, err := arenakernel.Inspect(path)
 	if err != nil {
 		return "nobody can tell whether it is in use: " + err.Error()
 	}
@@ -363,7 +364,7 @@ func inUse(path string) string {
 	snap := src.look()
 	var in []string
 	for _, p := range snap.participants {
-		if p.Life != arena.LifeDead {
+		if p.Life != arenakernel.LifeDead {
 			in = append(in, snap.title(p.Name))
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 // edges are who waits for whom: waits whose holds are known, and whose owners are not
@@ -41,7 +41,7 @@ func (s *snapshot) stuck() map[string]bool {
 	}
 	set := map[string]bool{}
 	for name := range waiting {
-		if i, ok := s.who[name]; ok && s.participants[i].Life == arena.LifeAlive {
+		if i, ok := s.who[name]; ok && s.participants[i].Life == arenakernel.LifeAlive {
 			set[name] = true
 		}
 	}
@@ -308,7 +308,7 @@ func none(name string) []string {
 func (s *snapshot) holderFinding(o *object, h *hold, waiters string) (f finding, ok bool) {
 	f = finding{Objects: []string{o.Name}, Participants: []string{h.Owner}, Trouble: true}
 	what := "has " + h.Mode + " of"
-	if h.Mode == arena.HoldExclusive {
+	if h.Mode == arenakernel.HoldExclusive {
 		what = "holds"
 	}
 	at := o.Type + " " + o.Name
@@ -316,7 +316,7 @@ func (s *snapshot) holderFinding(o *object, h *hold, waiters string) (f finding,
 		at += fmt.Sprintf(" (%d)", *h.Key)
 	}
 	i, present := s.who[h.Owner]
-	if !present || s.participants[i].Life == arena.LifeDead {
+	if !present || s.participants[i].Life == arenakernel.LifeDead {
 		f.Kind = findDeadHolder
 		dead := "is dead"
 		if when := s.diedWhen(h.Owner); when != "" {
@@ -352,7 +352,7 @@ func (s *snapshot) diedWhen(name string) string {
 // isGone reports whether who has that name in the arena is dead, reaped or not.
 func (s *snapshot) isGone(name string) bool {
 	i, ok := s.who[name]
-	return !ok || s.participants[i].Life == arena.LifeDead
+	return !ok || s.participants[i].Life == arenakernel.LifeDead
 }
 
 // waiters says how many of the living wait for an object, and for how long.

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/shm"
 )
 
@@ -99,7 +99,7 @@ func (s *session) did(command string, done ...string) error {
 	return nil
 }
 
-func writeDump(out io.Writer, h *dumpHeader, ins *arena.Inspector) error {
+func writeDump(out io.Writer, h *dumpHeader, ins *arenakernel.Inspector) error {
 	z := gzip.NewWriter(out)
 	head, err := json.Marshal(h)
 	if err != nil {
@@ -225,7 +225,7 @@ func openDump(name string) (*source, error) {
 		out.Close()
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	ins, err := arena.InspectFile(out)
+	ins, err := arenakernel.InspectFile(out)
 	if err != nil {
 		return nil, err
 	}

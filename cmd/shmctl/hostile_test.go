@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 	"github.com/shmsync/shmsync/shm"
@@ -86,7 +87,7 @@ var busyBytes = sync.OnceValues(func() ([]byte, error) {
 		return nil, err
 	}
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {
-		ins, err := arena.Inspect(path)
+		ins, err := arenakernel.Inspect(path)
 		if err != nil {
 			return nil, err
 		}

@@ -12,12 +12,13 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	_ "github.com/shmsync/shmsync/prims" // the kinds of its objects
 )
 
 // snapshot is what was seen of an arena at a time.
 type snapshot struct {
-	ins          *arena.Inspector
+	ins          *arenakernel.Inspector
 	mono         int64 // CLOCK_MONOTONIC
 	info         arenaInfo
 	participants []participant
@@ -32,7 +33,7 @@ type snapshot struct {
 
 // source is where snapshots are taken of.
 type source struct {
-	ins  *arena.Inspector
+	ins  *arenakernel.Inspector
 	name string
 	dump *dumpHeader // of a dump: what was seen when it was made
 }
@@ -42,7 +43,7 @@ func open(name string) (*source, error) {
 	if s, err := openDump(name); s != nil || err != nil {
 		return s, err
 	}
-	ins, err := arena.Inspect(name)
+	ins, err := arenakernel.Inspect(name)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +81,7 @@ func (s *source) again() (*snapshot, error) {
 	return s.look(), nil
 }
 
-func infoOf(ins *arena.Inspector, present int) arenaInfo {
+func infoOf(ins *arenakernel.Inspector, present int) arenaInfo {
 	st := ins.Stats()
 	created := ins.Created()
 	removed := ""
@@ -123,7 +124,7 @@ func (s *snapshot) addParticipants() {
 			if proc, ok := procs.find(w.PIDNS, w.PID, w.StartTime); ok {
 				p.HostPID, p.Process = proc.pid, proc.stateText()
 				switch {
-				case w.Life == arena.LifeDead:
+				case w.Life == arenakernel.LifeDead:
 				case proc.state == 'T':
 					p.Life = lifeStopped
 				case proc.state == 't':
@@ -229,7 +230,7 @@ func clean(text string) string {
 }
 
 // typeOf names a kind as the library does.
-func typeOf(k arena.Kind) string {
+func typeOf(k arenakernel.Kind) string {
 	if t, ok := map[string]string{
 		"MUTX": "Mutex", "RWMX": "RWMutex", "FAIR": "FairMutex", "COHM": "CohortMutex", "SPIN": "SpinLock", "RWSP": "RWSpinLock", "MULT": "MultiLock",
 		"COND": "Cond", "SEMA": "Semaphore", "SEQR": "Sequencer", "EVNT": "Event", "FUTX": "Futex", "FUTR": "Future", "WGRP": "WaitGroup",

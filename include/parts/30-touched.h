@@ -1,5 +1,5 @@
 
-/* ---- What a participant has touched: see arena/touched.go ----
+/* ---- What a participant has touched: see internal/arenakernel/touched.go ----
  *
  * slotTouched says in which chunks of the heap the participant may have left something that
  * its death, or its leave, has to take back: bit k stands for the chunks whose number is k

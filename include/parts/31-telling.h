@@ -1,5 +1,5 @@
 
-/* ---- Telling: see arena/telling.go ----
+/* ---- Telling: see internal/arenakernel/telling.go ----
  *
  * slotTelling counts what this participant is in the middle of: the end of waits of
  * others, from before it is decided until their owners have been told. While it is 0 the

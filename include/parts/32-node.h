@@ -476,7 +476,7 @@ SHMI_FN int shmi_orphaned(shmsync_arena *a, shmi_node *n)
 }
 
 /* For a node whose object is deleted, and that was on a queue of it when its wait was over or
- * its owner gave up: see forgetWait in arena/node.go. */
+ * its owner gave up: see forgetWait in internal/arenakernel/node.go. */
 SHMI_FN void shmi_forget_wait(shmsync_arena *a, shmi_off off, shmi_node *n)
 {
     uint32_t w = shmi_node_load(n), state = shmi_node_state(w);

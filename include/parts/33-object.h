@@ -172,7 +172,7 @@ SHMI_FN int shmi_entry_used(uint64_t e) { return e != 0 && e != SHMI_GONE; }
 SHMI_FN uint64_t shmi_make_entry(shmi_off off, uint64_t hash) { return (off & SHMI_OFF_MASK) | (hash & ~SHMI_OFF_MASK); }
 SHMI_FN uint64_t *shmi_entry(shmsync_arena *a, uint64_t pos) { return shmi_u64(a, a->geo.dir_off + pos * 8); }
 /* How far a search may have to go. hdrDirLowering tells whether somebody lowers the reach: see
- * arena/directory_lower.go. */
+ * internal/arenakernel/directory_lower.go. */
 SHMI_FN uint64_t shmi_reach(shmsync_arena *a)
 {
     int tries;

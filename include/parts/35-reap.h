@@ -22,7 +22,7 @@ SHMI_FN void shmi_ring_before(shmsync_arena *a, uint32_t i, unsigned n)
     }
 }
 /* Makes those look at the ring of slots again who watch slot i, or did, or are to: see
- * ringWatchersOf in arena/deathwatcher.go. */
+ * ringWatchersOf in internal/arenakernel/deathwatcher.go. */
 SHMI_FN void shmi_ring_watchers_of(shmsync_arena *a, uint32_t i) { shmi_ring_before(a, i, SHMI_watchTargets); }
 
 /* Makes those look at the death records that want to be told of deaths. */
@@ -385,7 +385,7 @@ SHMI_FN void shmi_continue_reaps(shmsync_arena *a)
 
 /* Asks for the byte locks of those whom this process is to watch, and reaps those that have
  * none, until there are as many as it watches that live, or none: see surveyAhead in
- * arena/reap.go. */
+ * internal/arenakernel/reap.go. */
 SHMI_FN void shmi_survey_ahead(shmsync_arena *a)
 {
     int again;

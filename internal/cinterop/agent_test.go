@@ -16,6 +16,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/prims"
 )
 
@@ -152,8 +153,8 @@ func (x *goAgent) act(o order) (n uint64, err error) {
 		}
 	}()
 	if o.verb == "waiters" {
-		x.a.EachNode(arena.Offset(o.arg(0)), func(_ arena.Offset, node *arena.Node) {
-			if s := node.State(); s == arena.NodeAsleep || s == arena.NodeParked {
+		(*arenakernel.Arena)(x.a).EachNode(arena.Offset(o.arg(0)), func(_ arena.Offset, node *arenakernel.Node) {
+			if s := node.State(); s == arenakernel.NodeAsleep || s == arenakernel.NodeParked {
 				n++
 			}
 		})

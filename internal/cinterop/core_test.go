@@ -24,6 +24,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/prims"
 	"github.com/shmsync/shmsync/shm"
 )
@@ -280,7 +281,7 @@ func TestDeathLooksAtWhatWasTouchedInC(t *testing.T) {
 		require.NoError(t, victim.Process.Kill())
 		end := time.Now().Add(20 * time.Second)
 		for there := 2; there != 1; {
-			i, err := arena.Inspect(name)
+			i, err := arenakernel.Inspect(name)
 			require.NoError(t, err)
 			there = len(i.Participants())
 			require.NoError(t, i.Close())
@@ -368,15 +369,15 @@ func TestNodesOfTheDeadGoWithTheirObjectInC(t *testing.T) {
 	next, err := openWaitable(a, "y")
 	require.NoError(t, err)
 	require.EqualValues(t, off, next.Offset(), "this test is about an object at the same place")
-	require.Empty(t, a.Inspect(objectAt(t, a, off)).Waits)
+	require.Empty(t, a.Inspect(arena.Object(objectAt(t, a, off))).Waits)
 	require.NoError(t, a.Check())
 }
 
-func objectAt(t *testing.T, a *arena.Arena, off uint64) arena.Object {
+func objectAt(t *testing.T, a *arena.Arena, off uint64) arenakernel.Object {
 	t.Helper()
-	o, err := a.ObjectAt(arena.Offset(off))
+	o, err := (*arenakernel.Arena)(a).ObjectAt(arena.Offset(off))
 	require.NoError(t, err)
-	a.CloseObject(o)
+	(*arenakernel.Arena)(a).CloseObject(o)
 	return o
 }
 
@@ -410,23 +411,23 @@ func TestVersionRefused(t *testing.T) {
 	refused := fmt.Sprint(int(syscall.EPROTONOSUPPORT), " ")
 	t.Run("older program", func(t *testing.T) {
 		name := coreArena(t, 2<<20)
-		out := opened(program(t, "core.c", fmt.Sprint("-DSHMSYNC_LAYOUT_VERSION=", arena.LayoutVersion-1)), name)
+		out := opened(program(t, "core.c", fmt.Sprint("-DSHMSYNC_LAYOUT_VERSION=", arenakernel.LayoutVersion-1)), name)
 		require.True(t, strings.HasPrefix(out, refused), out)
-		require.Contains(t, out, fmt.Sprintf("its layout is version %d, this program knows version %d", arena.LayoutVersion, arena.LayoutVersion-1))
+		require.Contains(t, out, fmt.Sprintf("its layout is version %d, this program knows version %d", arenakernel.LayoutVersion, arenakernel.LayoutVersion-1))
 	})
 	t.Run("older Go program", func(t *testing.T) {
 		name := unusedName(t)
-		out := opened(program(t, "core.c", fmt.Sprint("-DSHMSYNC_LAYOUT_VERSION=", arena.LayoutVersion+1)), name)
+		out := opened(program(t, "core.c", fmt.Sprint("-DSHMSYNC_LAYOUT_VERSION=", arenakernel.LayoutVersion+1)), name)
 		require.True(t, strings.HasPrefix(out, "0 "), out)
 		_, err := arena.Attach(name, nil)
 		require.ErrorIs(t, err, shmsync.ErrIncompatible)
-		require.ErrorContains(t, err, fmt.Sprintf("its layout is version %d, this program knows version %d", arena.LayoutVersion+1, arena.LayoutVersion))
+		require.ErrorContains(t, err, fmt.Sprintf("its layout is version %d, this program knows version %d", arenakernel.LayoutVersion+1, arenakernel.LayoutVersion))
 	})
 	t.Run("older arena", func(t *testing.T) {
 		name := unusedName(t)
-		out := opened(program(t, "core.c", fmt.Sprint("-DSHMSYNC_LAYOUT_VERSION=", arena.LayoutVersion-1)), name)
+		out := opened(program(t, "core.c", fmt.Sprint("-DSHMSYNC_LAYOUT_VERSION=", arenakernel.LayoutVersion-1)), name)
 		require.True(t, strings.HasPrefix(out, "0 "), out)
-		says := fmt.Sprintf("its layout is version %d, this program knows version %d", arena.LayoutVersion-1, arena.LayoutVersion)
+		says := fmt.Sprintf("its layout is version %d, this program knows version %d", arenakernel.LayoutVersion-1, arenakernel.LayoutVersion)
 		out = opened(program(t, "core.c"), name)
 		require.True(t, strings.HasPrefix(out, refused), out)
 		require.Contains(t, out, says)

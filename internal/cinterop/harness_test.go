@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/shm"
 )
 
@@ -345,7 +346,7 @@ func describe(name string) string {
 		fmt.Fprintf(&b, "%v\n", p)
 	}
 	for o := range a.Objects() {
-		fmt.Fprintf(&b, "%v: %s\n", o, a.Describe(o))
+		fmt.Fprintf(&b, "%v: %s\n", o, (*arenakernel.Arena)(a).Describe(arenakernel.Object(o)))
 	}
 	return b.String()
 }

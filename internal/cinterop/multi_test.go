@@ -14,6 +14,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/race"
 	"github.com/shmsync/shmsync/prims"
 )
@@ -166,7 +167,7 @@ func multiWords(t *testing.T, arenaName, name string) (free bool, words string) 
 	defer m.Close()
 	for o := range a.Objects() {
 		if o.Offset == m.Offset() {
-			words = a.Describe(o)
+			words = (*arenakernel.Arena)(a).Describe(arenakernel.Object(o))
 		}
 	}
 	return m.String() == fmt.Sprintf("multilock %s: 0 keys are not free, of 1 buckets", name), words

@@ -11,16 +11,17 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 // dateOfWait is since when the agent waits for the object, as a tool in another process sees it. It is 0 while the
 // agent is awake between two sleeps of the same wait, or has not dated its wait yet.
 func dateOfWait(t *testing.T, a *arena.Arena, off uint64, x *agent) int64 {
 	t.Helper()
-	o, err := a.ObjectAt(arena.Offset(off))
+	o, err := (*arenakernel.Arena)(a).ObjectAt(arena.Offset(off))
 	require.NoError(t, err)
-	defer a.CloseObject(o)
-	for _, w := range a.Inspect(o).Waits {
+	defer (*arenakernel.Arena)(a).CloseObject(o)
+	for _, w := range a.Inspect(arena.Object(o)).Waits {
 		if who := a.Who(w.Owner); who != nil && who.PID == x.cmd.Process.Pid {
 			return w.Since
 		}

@@ -89,7 +89,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "a dead process counts as gone at once",
-		file: "arena/gone.go",
+		file: "internal/arenakernel/gone.go",
 		old:  "capNoKernelIO != 0 || a.ended(i) || ",
 		new:  "capNoKernelIO != 0 || true || ",
 		pkg:  "prims", run: "TestDataIsHandedOverWhenTheDeadCannotWriteIt",
@@ -159,28 +159,28 @@ var mutants = []mutant{
 	},
 	{
 		name: "the poller is not rung",
-		file: "arena/poller.go",
+		file: "internal/arenakernel/poller.go",
 		old:  "\ta.ring(s + slotDoorbell)\n}\n\n// TakeReady",
 		new:  "\t_ = s\n}\n\n// TakeReady",
 		pkg:  "prims", run: "TestMutexHammerElsewhere|TestWithoutChecks/cancel", tags: withPoints, env: noLooks,
 	},
 	{
 		name: "the reaper repairs nothing",
-		file: "arena/reap.go",
+		file: "internal/arenakernel/reap.go",
 		old:  "\t\t\tops.Repair(a, o, dead)\n",
 		new:  "\t\t\t_ = dead\n",
 		pkg:  "internal/stepkill", run: "TestStepKills/semaphore/unlock,_3", tags: withPoints, env: append([]string{"SHMSYNC_TEST_STEPKILLS=2"}, noLooks...),
 	},
 	{
 		name: "claimed blocks stay",
-		file: "arena/reap.go",
+		file: "internal/arenakernel/reap.go",
 		old:  "\t\ta.reclaimBlocks(n)\n",
 		new:  "",
 		pkg:  "internal/stepkill", run: "TestStepImages/arena/claim_and_unclaim", env: images,
 	},
 	{
 		name: "a copied arena keeps its phantoms",
-		file: "arena/dead.go",
+		file: "internal/arenakernel/dead.go",
 		old:  "\treturn w.present() && (a.seenDead(i, w) || a.byteFree(i) && a.slotState(i) == w)\n",
 		new:  "\treturn w.present() && a.seenDead(i, w)\n",
 		pkg:  "internal/stepkill", run: "TestStepImages/mutex_report/lock$", env: images,
@@ -215,7 +215,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "an attach creates what it does not find",
-		file: "arena/object_open.go",
+		file: "internal/arenakernel/object_open.go",
 		old:  "if err == nil && !found && spec.Existing {",
 		new:  "if err == nil && !found && spec.Existing && spec.Size == 0 {",
 		pkg:  "prims", run: "TestAttachOnlyFinds$",
@@ -320,17 +320,17 @@ var mutants = []mutant{
 	},
 	{
 		name: "who leaves is not asked for again", // whether somebody tells it of a wait
-		file: "arena/node.go",
-		old:  "n.State() == NodeResolved && !(told && c.AllTold())",
+		file: "internal/arenakernel/node.go",
+		old:  "n.State() == NodeResolved && !(told && c.allTold())",
 		new:  "n.State() == NodeResolved && !told",
-		pkg:  "arena", run: "TestWhoLeavesIsToldStill", tags: withPoints,
+		pkg:  "internal/arenakernel", run: "TestWhoLeavesIsToldStill", tags: withPoints,
 	},
 	{
 		name: "a poller node of a leaving participant is free at once",
-		file: "arena/node.go",
+		file: "internal/arenakernel/node.go",
 		old:  "told && (!c.current(dead) || c.awaitTold())",
 		new:  "told",
-		pkg:  "arena", run: "TestPollerNodeOfWhoLeavesIsToldStill", tags: withPoints,
+		pkg:  "internal/arenakernel", run: "TestPollerNodeOfWhoLeavesIsToldStill", tags: withPoints,
 	},
 	{
 		name: "a near wake is for its node alone",
@@ -362,10 +362,10 @@ var mutants = []mutant{
 	},
 	{
 		name: "reap by the opening of the caller",
-		file: "arena/dead.go",
+		file: "internal/arenakernel/dead.go",
 		old:  "\t\t\ta := &Arena{membership: a.membership}\n",
 		new:  "",
-		pkg:  "arena", run: "TestReapingOutlivesTheOpeningThatMetTheDeath",
+		pkg:  "internal/arenakernel", run: "TestReapingOutlivesTheOpeningThatMetTheDeath",
 	},
 	{
 		name: "reap by a handle that ends meanwhile",

@@ -3,7 +3,7 @@ package park
 import (
 	"time"
 
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 // checkPeriodically makes the periodic checker look at q from now until nobody waits there.
@@ -93,10 +93,10 @@ func (q *Queue) reachable() (found bool) { // guarded by: mu
 	if q.node == 0 {
 		return false
 	}
-	err := q.Arena.EachPollerNode(q.Poller, func(off arena.Offset, n *arena.Node) bool {
+	err := q.Arena.EachPollerNode(q.Poller, func(off arenakernel.Offset, n *arenakernel.Node) bool {
 		if off == q.node {
 			s := n.State()
-			found = s == arena.NodeWaiting || s == arena.NodeReady
+			found = s == arenakernel.NodeWaiting || s == arenakernel.NodeReady
 		}
 		return off != q.node
 	})

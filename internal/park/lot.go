@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 // DirectMax is how many goroutines of a process may sleep in the kernel for one
@@ -19,18 +19,18 @@ const DirectMax = 12
 
 // lot is what the queues of one arena share in this process.
 type lot struct {
-	a      *arena.Arena
+	a      *arenakernel.Arena
 	procs  int32       // how many goroutines run at a time
 	closed atomic.Bool // set under mu
 
 	mu       sync.Mutex
-	all      map[*Queue]struct{}     // guarded by: mu
-	queues   map[arena.Offset]*Queue // guarded by: mu; by their poller node
-	loose    map[arena.Offset]uint64 // guarded by: mu; nodes that may be pushed though they are not ready, with loosed then
-	loosed   uint64                  // guarded by: mu; how often one was taken loose
-	checked  []*Queue                // guarded by: mu; queues that somebody waits in
-	checking bool                    // guarded by: mu; the periodic checker runs
-	polling  bool                    // guarded by: mu; the poller runs
+	all      map[*Queue]struct{}           // guarded by: mu
+	queues   map[arenakernel.Offset]*Queue // guarded by: mu; by their poller node
+	loose    map[arenakernel.Offset]uint64 // guarded by: mu; nodes that may be pushed though they are not ready, with loosed then
+	loosed   uint64                        // guarded by: mu; how often one was taken loose
+	checked  []*Queue                      // guarded by: mu; queues that somebody waits in
+	checking bool                          // guarded by: mu; the periodic checker runs
+	polling  bool                          // guarded by: mu; the poller runs
 
 	running sync.WaitGroup // periodic checker and poller
 	end     chan struct{}
@@ -47,13 +47,13 @@ var lots struct {
 	of map[any]*lot // guarded by: Mutex; by the segment of a membership
 }
 
-func lotOf(a *arena.Arena) *lot {
+func lotOf(a *arenakernel.Arena) *lot {
 	lots.Lock()
 	defer lots.Unlock()
 	if h := lots.of[a.Segment()]; h != nil {
 		return h
 	}
-	h := &lot{a: a, procs: int32(runtime.GOMAXPROCS(0)), all: map[*Queue]struct{}{}, queues: map[arena.Offset]*Queue{}, loose: map[arena.Offset]uint64{}, end: make(chan struct{})}
+	h := &lot{a: a, procs: int32(runtime.GOMAXPROCS(0)), all: map[*Queue]struct{}{}, queues: map[arenakernel.Offset]*Queue{}, loose: map[arenakernel.Offset]uint64{}, end: make(chan struct{})}
 	h.nodePool.lot = h
 	if lots.of == nil {
 		lots.of = map[any]*lot{}
@@ -77,10 +77,10 @@ func (h *lot) remove(q *Queue) {
 
 // adopt gives q a poller node, and makes the poller deliver for q what becomes ready on it.
 // Each queue has a node of its own.
-func (h *lot) adopt(q *Queue) (arena.Offset, error) {
+func (h *lot) adopt(q *Queue) (arenakernel.Offset, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	node, err := h.a.PollerNode(q.config.Object, q.Poller, func(node arena.Offset) bool { return h.queues[node] == nil })
+	node, err := h.a.PollerNode(q.config.Object, q.Poller, func(node arenakernel.Offset) bool { return h.queues[node] == nil })
 	if err != nil {
 		return 0, err
 	}
@@ -91,7 +91,7 @@ func (h *lot) adopt(q *Queue) (arena.Offset, error) {
 
 // release gives up the node of a queue that is closed: a closed queue that kept it
 // would drop the wakes of its successor.
-func (h *lot) release(node arena.Offset) {
+func (h *lot) release(node arenakernel.Offset) {
 	h.mu.Lock()
 	delete(h.queues, node)
 	h.mu.Unlock()
@@ -101,7 +101,7 @@ func (h *lot) release(node arena.Offset) {
 }
 
 // mayRelease reports whether others may have a node of ours.
-func (h *lot) mayRelease(node arena.Offset) bool {
+func (h *lot) mayRelease(node arenakernel.Offset) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	_, loose := h.loose[node]
@@ -120,7 +120,7 @@ func (h *lot) startPoller() { // guarded by: mu
 
 // takeLoose makes a node of ours idle without its stack if it is ready, and
 // reports whether it was. It is loose from then on.
-func (h *lot) takeLoose(node arena.Offset) bool {
+func (h *lot) takeLoose(node arenakernel.Offset) bool {
 	if !h.a.TakeReadyNode(node) {
 		return false
 	}
@@ -149,7 +149,7 @@ func (h *lot) poller(deaths uint32) {
 		delivered := false
 		loose := h.looseBefore()
 		told := (len(lost) > 0 || loose > 0) && h.a.AllTold()
-		orphans := h.a.TakeReady(func(node arena.Offset) {
+		orphans := h.a.TakeReady(func(node arenakernel.Offset) {
 			if h.took != nil {
 				h.took()
 			}
@@ -220,7 +220,7 @@ func (h *lot) looseBefore() uint64 {
 func (h *lot) fasten(before uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	maps.DeleteFunc(h.loose, func(_ arena.Offset, when uint64) bool { return when <= before })
+	maps.DeleteFunc(h.loose, func(_ arenakernel.Offset, when uint64) bool { return when <= before })
 }
 
 // checkNow has every object looked at that somebody waits for.

@@ -6,8 +6,8 @@ import (
 	"sync"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/asm"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 // leavePauses bounds how long a waiter waits for its node to be off the queue.
@@ -21,14 +21,14 @@ type nodePool struct {
 	lot *lot
 
 	mu   sync.Mutex
-	of   map[arena.Offset]*WaitNode // guarded by: mu; by their nodes
-	all  []*WaitNode                // guarded by: mu; those in of
-	free []*WaitNode                // guarded by: mu; those that no wait uses
+	of   map[arenakernel.Offset]*WaitNode // guarded by: mu; by their nodes
+	all  []*WaitNode                      // guarded by: mu; those in of
+	free []*WaitNode                      // guarded by: mu; those that no wait uses
 }
 
 // TakeNode gives a wait node for one wait in an object of a, with its node idle. The
 // error Is ErrNoSpace when there is no room for a node.
-func TakeNode(a *arena.Arena) (*WaitNode, error) { return lotOf(a).nodePool.take() }
+func TakeNode(a *arenakernel.Arena) (*WaitNode, error) { return lotOf(a).nodePool.take() }
 
 // TakeNode is park.TakeNode for the arena of this queue.
 func (q *Queue) TakeNode() (*WaitNode, error) { return q.lot.nodePool.take() }
@@ -76,7 +76,7 @@ func (b *nodePool) take() (*WaitNode, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.of == nil {
-		b.of = map[arena.Offset]*WaitNode{}
+		b.of = map[arenakernel.Offset]*WaitNode{}
 	}
 	b.of[off] = s
 	s.index = len(b.all)
@@ -101,7 +101,7 @@ func (b *nodePool) keep(s *WaitNode) { // guarded by: mu
 	// Whoever resolved it is stopped or dead. The node goes back with whoever takes it
 	// off the queue, and if that has just happened, now.
 	b.forget(s)
-	if s.Node.Swap(w, w.With(arena.NodeSpent)) && s.Node.Stamp().Load() == 0 {
+	if s.Node.Swap(w, w.With(arenakernel.NodeSpent)) && s.Node.Stamp().Load() == 0 {
 		b.lot.a.ReclaimNode(s.Off, w)
 	}
 }
@@ -122,7 +122,7 @@ func (b *nodePool) forget(s *WaitNode) { // guarded by: mu
 
 // popped wakes the waiter of a node that came off the ready stack, or never comes there,
 // or gives what to call for that.
-func (b *nodePool) popped(off arena.Offset) (notify func()) {
+func (b *nodePool) popped(off arenakernel.Offset) (notify func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.of[off]
@@ -144,7 +144,7 @@ func (b *nodePool) popped(off arena.Offset) (notify func()) {
 // It carries nothing but the wake. The waiter looks at its node, as after every wake, and
 // a wake that does not come, since the caller stops or dies before, is made up for in the
 // same ways as one of the poller.
-func (q *Queue) TellOwn(off arena.Offset) {
+func (q *Queue) TellOwn(off arenakernel.Offset) {
 	if notify := q.lot.nodePool.popped(off); notify != nil {
 		// The caller may hold locks that notify takes.
 		go notify()
@@ -155,14 +155,14 @@ func (q *Queue) TellOwn(off arena.Offset) {
 // who resolved it is about to put it there, or has died, or it fell off.
 type untold struct {
 	waitNode *WaitNode
-	word     arena.NodeWord
+	word     arenakernel.NodeWord
 }
 
 func (b *nodePool) untold() (lost []untold) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, s := range b.all {
-		if w := s.Node.Load(); s.owed && w.State() == arena.NodeResolved {
+		if w := s.Node.Load(); s.owed && w.State() == arenakernel.NodeResolved {
 			lost = append(lost, untold{s, w})
 		}
 	}
@@ -252,7 +252,7 @@ func (b *nodePool) sendAway(q *Queue) {
 }
 
 // DescribeWaitNodes renders the waits of this process, for people.
-func DescribeWaitNodes(a *arena.Arena) string {
+func DescribeWaitNodes(a *arenakernel.Arena) string {
 	b := &lotOf(a).nodePool
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 // Result says why a sleep ended.
@@ -44,11 +44,11 @@ type Queue struct {
 	closed bool // guarded by: life
 
 	mu    sync.Mutex
-	first *waiter      // guarded by: mu; parked goroutines, in order of arrival
-	last  *waiter      // guarded by: mu
-	node  arena.Offset // guarded by: mu; our poller node, 0 when there is none yet
-	count int          // guarded by: mu; of parked goroutines
-	since int64        // guarded by: mu; since when there are any, CLOCK_MONOTONIC ns
+	first *waiter            // guarded by: mu; parked goroutines, in order of arrival
+	last  *waiter            // guarded by: mu
+	node  arenakernel.Offset // guarded by: mu; our poller node, 0 when there is none yet
+	count int                // guarded by: mu; of parked goroutines
+	since int64              // guarded by: mu; since when there are any, CLOCK_MONOTONIC ns
 
 	asleep atomic.Int32 // waiters with a since that sleep in the kernel
 	oldest atomic.Int64 // first.since; 0 if there is none, or it does not know
@@ -86,9 +86,9 @@ var waiters = sync.Pool{New: func() any { return &waiter{wake: make(chan struct{
 // Config describes a queue to NewQueue.
 type Config struct {
 	WaitList WaitList
-	Object   arena.Object
-	Word     arena.Offset // of WaitList.Word
-	All      bool         // a wake is for all waiters, not for one
+	Object   arenakernel.Object
+	Word     arenakernel.Offset // of WaitList.Word
+	All      bool               // a wake is for all waiters, not for one
 	// Check looks at the object's own words for something that a waiter should
 	// have been told. It is called ten times a second while anybody waits.
 	Check func()
@@ -106,12 +106,12 @@ func NewQueue(c Config) *Queue {
 
 // SleepSpec is what a waiter sleeps on, besides the word of its WaitList.
 type SleepSpec struct {
-	Owner   arena.ParticipantID // wake up when this participant dies, if not 0
-	Other   *atomic.Uint32      // wake up when this word is woken, too, if not nil
-	OtherIs uint32              // what it was at the last check
-	Bounded int64               // sleep no longer than this many nanoseconds, if not 0
-	Since   int64               // since when it waits, CLOCK_MONOTONIC ns; 0: it does not know
-	Park    bool                // wait where Grant finds it, not in the kernel
+	Owner   arenakernel.ParticipantID // wake up when this participant dies, if not 0
+	Other   *atomic.Uint32            // wake up when this word is woken, too, if not nil
+	OtherIs uint32                    // what it was at the last check
+	Bounded int64                     // sleep no longer than this many nanoseconds, if not 0
+	Since   int64                     // since when it waits, CLOCK_MONOTONIC ns; 0: it does not know
+	Park    bool                      // wait where Grant finds it, not in the kernel
 }
 
 // Sleep is what a waiter does after it announced itself and saw that it has to

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/shm"
 )
@@ -21,16 +21,16 @@ import (
 // rig is an arena with objects whose body is a wake word and, at 8, the head
 // of a list of poller nodes.
 type rig struct {
-	*arena.Arena
+	*arenakernel.Arena
 	t       testing.TB
 	objects int
 }
 
-var testKind = arena.KindOf("PARK")
+var testKind = arenakernel.KindOf("PARK")
 
 func newNodePool(t testing.TB) *rig {
 	name := fmt.Sprintf("shmsync-park-%d-%s", os.Getpid(), t.Name())
-	a, err := arena.Create(name, &arena.Options{Size: 4 << 20})
+	a, err := arenakernel.Create(name, &arenakernel.Options{Size: 4 << 20})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		shm.Remove(name)
@@ -47,17 +47,17 @@ type place struct {
 	missed   atomic.Int32
 }
 
-func (b *rig) object() arena.Object {
+func (b *rig) object() arenakernel.Object {
 	b.objects++
-	o, _, err := b.OpenObject(arena.ObjectSpec{Kind: testKind, Version: 1, Name: fmt.Sprint("o", b.objects), Size: 64})
+	o, _, err := b.OpenObject(arenakernel.ObjectSpec{Kind: testKind, Version: 1, Name: fmt.Sprint("o", b.objects), Size: 64})
 	require.NoError(b.t, err)
 	return o
 }
 
-func (b *rig) place(o arena.Object) *place {
-	word, err := arena.TryAt[atomic.Uint32](b.Arena, o.Body)
+func (b *rig) place(o arenakernel.Object) *place {
+	word, err := arenakernel.TryAt[atomic.Uint32](b.Arena, o.Body)
 	require.NoError(b.t, err)
-	head, err := arena.TryAt[atomic.Uint64](b.Arena, o.Body+8)
+	head, err := arenakernel.TryAt[atomic.Uint64](b.Arena, o.Body+8)
 	require.NoError(b.t, err)
 	p := &place{b: b, wakeWord: WakeWord{WaitList{Arena: b.Arena, Word: word, Raw: wordPtr(word), Poller: head}}}
 	p.Queue = NewQueue(Config{WaitList: p.wakeWord.WaitList, Object: o, Word: o.Body, Check: func() {}, Miss: func() { p.missed.Add(1) }})
@@ -71,13 +71,13 @@ func (p *place) enter() *waiter {
 	return me
 }
 
-func (p *place) state() arena.NodeState {
+func (p *place) state() arenakernel.NodeState {
 	n, err := p.b.NodeAt(p.pollerNode())
 	require.NoError(p.b.t, err)
 	return n.State()
 }
 
-func (p *place) pollerNode() arena.Offset {
+func (p *place) pollerNode() arenakernel.Offset {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.node
@@ -88,8 +88,8 @@ func (p *place) mark() {
 	n, err := p.b.NodeAt(p.pollerNode())
 	require.NoError(p.b.t, err)
 	w := n.Load()
-	require.Equal(p.b.t, arena.NodeWaiting, w.State())
-	require.True(p.b.t, n.Swap(w, w.With(arena.NodeReady)))
+	require.Equal(p.b.t, arenakernel.NodeWaiting, w.State())
+	require.True(p.b.t, n.Swap(w, w.With(arenakernel.NodeReady)))
 }
 
 // pause stops the poller after it has taken a node, for as often as took is read.
@@ -125,7 +125,7 @@ func TestClosePassesOnWhatThePollerTook(t *testing.T) {
 	me := p.enter()
 	require.True(t, b.ReadyOne(p.Poller, 0))
 	p.await("the poller takes the node", took)
-	require.Equal(t, arena.NodeIdle, p.state())
+	require.Equal(t, arenakernel.NodeIdle, p.state())
 	p.delist(me)
 	p.Close()
 	goOn()
@@ -167,14 +167,14 @@ func TestClosedQueueTakesNothing(t *testing.T) {
 
 	next := b.place(o)
 	me = next.enter()
-	require.Equal(t, arena.NodeWaiting, next.state(), "a node that stays ready takes no wake")
+	require.Equal(t, arenakernel.NodeWaiting, next.state(), "a node that stays ready takes no wake")
 	next.mark()
 	for _, q := range queues {
 		if q != other.Queue {
 			q.afterDeath()
 		}
 	}
-	require.Equal(t, arena.NodeReady, next.state())
+	require.Equal(t, arenakernel.NodeReady, next.state())
 	next.afterDeath()
 	next.await("the wake arrives", me.wake)
 }

@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
@@ -17,7 +17,7 @@ var (
 // WaitList is where the waiters of an object are found: in the kernel's queue of a
 // word, and behind poller nodes.
 type WaitList struct {
-	Arena  *arena.Arena
+	Arena  *arenakernel.Arena
 	Word   *atomic.Uint32 // what waiters sleep on
 	Raw    *uint32        // Word, for the kernel
 	Poller *atomic.Uint64 // head of the list of poller nodes

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
@@ -17,13 +17,13 @@ var (
 
 // WaitNode is where one goroutine waits for something of its own: a wait node, which
 // its owner queues in an object and somebody resolves. Whoever resolves it swaps
-// the node's word and calls Tell; see arena.NodeWord.
+// the node's word and calls Tell; see arenakernel.NodeWord.
 //
 // A WaitNode belongs to one wait at a time. Between Take and Leave or Abandon nobody
 // else uses it.
 type WaitNode struct {
-	Node *arena.Node
-	Off  arena.Offset
+	Node *arenakernel.Node
+	Off  arenakernel.Offset
 
 	nodePool *nodePool
 	in       atomic.Pointer[Queue] // of the handle whose wait uses it
@@ -65,11 +65,11 @@ func (s *WaitNode) Sleep(q *Queue, c *Cancel) Result {
 func (s *WaitNode) direct(q *Queue, c *Cancel) Result {
 	c.arm()
 	w := s.Node.Load()
-	if w.State() == arena.NodeQueued && s.Node.Swap(w, w.With(arena.NodeAsleep)) {
-		w = w.With(arena.NodeAsleep)
+	if w.State() == arenakernel.NodeQueued && s.Node.Swap(w, w.With(arenakernel.NodeAsleep)) {
+		w = w.With(arenakernel.NodeAsleep)
 	}
 	crashpoint.Hit("park.waitnode.asleep")
-	for s.Node.Load() == w && w.State() == arena.NodeAsleep {
+	for s.Node.Load() == w && w.State() == arenakernel.NodeAsleep {
 		if q.Closing() {
 			return s.giveUp(Closed)
 		}
@@ -128,7 +128,7 @@ func (s *WaitNode) park(notify func()) bool {
 	w := s.Node.Load()
 	s.notify = notify // also for when this process leaves, if a peer wrote the state
 	s.Node.SetParkedSince(shmsync.Monotonic())
-	if w.State() != arena.NodeQueued || !s.Node.Swap(w, w.With(arena.NodeParked)) {
+	if w.State() != arenakernel.NodeQueued || !s.Node.Swap(w, w.With(arenakernel.NodeParked)) {
 		s.told = true
 		return false
 	}
@@ -164,11 +164,11 @@ func (s *WaitNode) Abandon() bool {
 	defer b.mu.Unlock()
 	for {
 		w := s.Node.Load()
-		if w.State() == arena.NodeResolved {
+		if w.State() == arenakernel.NodeResolved {
 			return false
 		}
 		// sync(waitnode.abandon): release
-		if s.Node.Swap(w, w.With(arena.NodeLeft)) {
+		if s.Node.Swap(w, w.With(arenakernel.NodeLeft)) {
 			break
 		}
 	}
@@ -180,7 +180,7 @@ func (s *WaitNode) Abandon() bool {
 // Resolved reports whether the wait is over.
 func (s *WaitNode) Resolved() bool {
 	// sync(waitnode.resolve): acquire
-	return s.Node.State() == arena.NodeResolved
+	return s.Node.State() == arenakernel.NodeResolved
 }
 
 // Leave gives the wait node back after its wait was resolved.

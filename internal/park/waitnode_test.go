@@ -12,35 +12,35 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
 // waitNode takes a wait node whose node is on a queue of o, as its n'th wait.
-func (b *rig) waitNode(o arena.Object, n uint64) *WaitNode {
+func (b *rig) waitNode(o arenakernel.Object, n uint64) *WaitNode {
 	s, err := TakeNode(b.Arena)
 	require.NoError(b.t, err)
 	s.join(b.t, o, n)
 	return s
 }
 
-func (s *WaitNode) join(t testing.TB, o arena.Object, n uint64) {
+func (s *WaitNode) join(t testing.TB, o arenakernel.Object, n uint64) {
 	w := s.Node.Load()
-	require.Equal(t, arena.NodeIdle, w.State())
+	require.Equal(t, arenakernel.NodeIdle, w.State())
 	s.Node.SetObject(o.Offset)
-	require.True(t, s.Node.Swap(w, w.With(arena.NodeQueued)))
+	require.True(t, s.Node.Swap(w, w.With(arenakernel.NodeQueued)))
 	s.Node.Stamp().Store(n)
 }
 
 // resolve is what who holds the queue lock does, and tells nobody.
 func (s *WaitNode) resolve(t testing.TB) {
 	w := s.Node.Load()
-	require.True(t, s.Node.Swap(w, w.With(arena.NodeResolved)))
+	require.True(t, s.Node.Swap(w, w.With(arenakernel.NodeResolved)))
 	s.Node.Stamp().Store(0)
 }
 
 // comes waits until the wait node's node is in a state.
-func (p *place) comes(s *WaitNode, to arena.NodeState) {
+func (p *place) comes(s *WaitNode, to arenakernel.NodeState) {
 	p.b.t.Helper()
 	until(p.b.t, func() bool { return s.Node.State() == to })
 }
@@ -90,13 +90,13 @@ func TestCheckFindsWhatNobodyTold(t *testing.T) {
 	}
 	parked := b.waitNode(o, 2)
 	byPoller := p.sleeps(parked, nil)
-	p.comes(parked, arena.NodeParked)
+	p.comes(parked, arenakernel.NodeParked)
 	for _, k := range slots {
 		b.Retract(k)
 	}
 	asleep := b.waitNode(o, 3)
 	byThread := p.sleeps(asleep, nil)
-	p.comes(asleep, arena.NodeAsleep)
+	p.comes(asleep, arenakernel.NodeAsleep)
 	for _, s := range []*WaitNode{watched, parked, asleep} {
 		s.resolve(t)
 	}
@@ -125,7 +125,7 @@ func TestTellOwnNeedsNoPoller(t *testing.T) {
 
 	parked := b.waitNode(o, 2)
 	done := p.sleeps(parked, nil)
-	p.comes(parked, arena.NodeParked)
+	p.comes(parked, arenakernel.NodeParked)
 	watched, told := b.waitNode(o, 3), make(chan struct{})
 	watched.Watch(p.Queue, sync.OnceFunc(func() { close(told) }))
 	_, rung := b.Doorbell()
@@ -140,7 +140,7 @@ func TestTellOwnNeedsNoPoller(t *testing.T) {
 	for _, s := range []*WaitNode{parked, watched} {
 		require.False(t, s.isOwed())
 		s.Leave()
-		require.Equal(t, arena.NodeIdle, s.Node.State(), "it is free")
+		require.Equal(t, arenakernel.NodeIdle, s.Node.State(), "it is free")
 	}
 	_, rungNow := b.Doorbell()
 	require.Equal(t, rung, rungNow)
@@ -154,7 +154,7 @@ func TestWaitNodesParkBeyondThoseThatCanRun(t *testing.T) {
 	o := b.object()
 	p, other := b.place(o), b.place(b.object())
 	var waitNodes []*WaitNode
-	for i, comes := range []arena.NodeState{arena.NodeAsleep, arena.NodeAsleep, arena.NodeParked} {
+	for i, comes := range []arenakernel.NodeState{arenakernel.NodeAsleep, arenakernel.NodeAsleep, arenakernel.NodeParked} {
 		s := b.waitNode(o, uint64(i+1))
 		p.sleeps(s, nil)
 		p.comes(s, comes)
@@ -162,7 +162,7 @@ func TestWaitNodesParkBeyondThoseThatCanRun(t *testing.T) {
 	}
 	s := b.waitNode(other.config.Object, 4)
 	other.sleeps(s, nil)
-	other.comes(s, arena.NodeAsleep)
+	other.comes(s, arenakernel.NodeAsleep)
 	for _, s := range append(waitNodes, s) {
 		s.resolve(t)
 	}
@@ -185,18 +185,18 @@ func TestWaitNodeIsNotReusedBeforeItIsOffTheStack(t *testing.T) {
 	s.Leave()
 	all, free := nodePool.counts()
 	require.Equal(t, [2]int{1, 0}, [2]int{all, free})
-	require.Equal(t, arena.NodeResolved, s.Node.State())
+	require.Equal(t, arenakernel.NodeResolved, s.Node.State())
 	other, err := TakeNode(b.Arena)
 	require.NoError(t, err)
 	require.NotEqual(t, s.Off, other.Off)
 	other.Return()
 	// Looks do not give it back either.
 	nodePool.check()
-	require.Equal(t, arena.NodeResolved, s.Node.State())
+	require.Equal(t, arenakernel.NodeResolved, s.Node.State())
 	b.BeginTell()
 	b.Tell(s.Off, s.Node, b.Self())
 	b.EndTell()
-	p.comes(s, arena.NodeIdle)
+	p.comes(s, arenakernel.NodeIdle)
 	until(t, func() bool { _, free := nodePool.counts(); return free == 2 })
 }
 
@@ -223,10 +223,10 @@ func TestWaitNodeThatNobodyTellsIsUsedAgain(t *testing.T) {
 	s.Leave()
 	b.orphan()
 	<-time.NewTimer(10 * orphanCheck).C
-	require.Equal(t, arena.NodeResolved, s.Node.State(), "somebody is telling")
+	require.Equal(t, arenakernel.NodeResolved, s.Node.State(), "somebody is telling")
 	b.EndTell()
 	b.orphan()
-	p.comes(s, arena.NodeIdle)
+	p.comes(s, arenakernel.NodeIdle)
 	_, free := lotOf(b.Arena).nodePool.counts()
 	require.Equal(t, 1, free)
 }
@@ -241,7 +241,7 @@ func TestWaitNodeIsKept(t *testing.T) {
 	was := s.Node.Load().Generation()
 	s.resolve(t)
 	s.Leave()
-	require.Equal(t, arena.NodeIdle, s.Node.State())
+	require.Equal(t, arenakernel.NodeIdle, s.Node.State())
 	require.Equal(t, was+1, s.Node.Load().Generation())
 	same, err := TakeNode(b.Arena)
 	require.NoError(t, err)
@@ -249,9 +249,9 @@ func TestWaitNodeIsKept(t *testing.T) {
 
 	s.join(t, o, 2)
 	w := s.Node.Load()
-	require.True(t, s.Node.Swap(w, w.With(arena.NodeResolved)))
+	require.True(t, s.Node.Swap(w, w.With(arenakernel.NodeResolved)))
 	s.Leave()
-	require.Equal(t, arena.NodeSpent, s.Node.State())
+	require.Equal(t, arenakernel.NodeSpent, s.Node.State())
 	all, free := nodePool.counts()
 	require.Equal(t, [2]int{0, 0}, [2]int{all, free})
 	require.EqualValues(t, 1, b.Stats().Nodes)
@@ -291,7 +291,7 @@ func TestCloseSendsWaitNodesAway(t *testing.T) {
 	defer cancel()
 	byThread := b.waitNode(o, 1)
 	first := p.sleeps(byThread, ctx)
-	p.comes(byThread, arena.NodeAsleep)
+	p.comes(byThread, arenakernel.NodeAsleep)
 	var slots []int
 	for {
 		k, ok := b.Announce(o.Offset, o.Body, 0, DirectMax)
@@ -302,7 +302,7 @@ func TestCloseSendsWaitNodesAway(t *testing.T) {
 	}
 	byPoller := b.waitNode(o, 2)
 	second := p.sleeps(byPoller, ctx)
-	p.comes(byPoller, arena.NodeParked)
+	p.comes(byPoller, arenakernel.NodeParked)
 	for _, k := range slots {
 		b.Retract(k)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/asm"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/bench/host"
 	"github.com/shmsync/shmsync/prims"
 	"github.com/shmsync/shmsync/shm"
@@ -130,8 +131,8 @@ func (t *selftester) startNear(a *arena.Arena, cpu int) (*agent, error) {
 // sleepers is how many have recorded that they sleep for an object of the arena.
 func sleepers(a *arena.Arena) (n int) {
 	for o := range a.Objects() {
-		for _, w := range a.WaitsOf(o) {
-			if w.How == arena.WaitAsleep {
+		for _, w := range (*arenakernel.Arena)(a).WaitsOf(arenakernel.Object(o)) {
+			if w.How == arenakernel.WaitAsleep {
 				n++
 			}
 		}

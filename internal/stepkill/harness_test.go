@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/internal/stepkill"
 	"github.com/shmsync/shmsync/shm"
@@ -173,7 +174,7 @@ func (x *stage) open() {
 func words(a *arena.Arena) string {
 	var b strings.Builder
 	for o := range a.Objects() {
-		fmt.Fprintf(&b, "%v %v: %s\n", o.Kind, o, a.Describe(o))
+		fmt.Fprintf(&b, "%v %v: %s\n", o.Kind, o, (*arenakernel.Arena)(a).Describe(arenakernel.Object(o)))
 	}
 	for p := range a.Participants() {
 		fmt.Fprintf(&b, "%v %s, notice %s, fenced %v\n", p.Identity, p.State, p.Notice, p.Fenced)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/prims"
 )
 
@@ -993,8 +994,8 @@ func addArenas() {
 	}), 0)
 	each("arena/claim and unclaim", plain(func(a *arena.Arena, p *part) {
 		p.op = func() {
-			if off, err := a.ClaimBlock(3000); err == nil {
-				a.UnclaimBlock(off)
+			if off, err := (*arenakernel.Arena)(a).ClaimBlock(3000); err == nil {
+				(*arenakernel.Arena)(a).UnclaimBlock(off)
 			}
 		}
 	}), 0)

@@ -9,7 +9,7 @@ import (
 )
 
 // libraries are the packages that users import.
-var libraries = []string{".", "asm", "shm", "arena", "prims"}
+var libraries = []string{".", "asm", "shm", "arena", "internal/arenakernel", "prims"}
 
 // What users see has a comment that says what it is.
 var docRule = rule{

@@ -66,10 +66,11 @@ var layers = []layer{
 	{".", nil, true},
 	{"asm", nil, true},
 	{"shm", []string{".", "internal/crashpoint"}, true},
-	{"arena", []string{"shm", ".", "asm", "internal/"}, true},
+	{"arena", []string{"internal/arenakernel", "shm", "."}, true}, // the face of internal/arenakernel
 	{"prims", []string{"arena", ".", "asm", "internal/"}, true},
 	{"internal", []string{".", "asm", "internal/"}, true},
-	{"internal/park", []string{"arena", ".", "asm", "internal/"}, true},                 // between prims and arena
+	{"internal/arenakernel", []string{"shm", ".", "asm", "internal/"}, true},
+	{"internal/park", []string{"internal/arenakernel", ".", "asm", "internal/"}, true},  // between prims and arenakernel
 	{"internal/gosuite", []string{"shm", "arena", "prims", "internal/gosuite/"}, false}, // tests only, as cmd is on top
 	{"internal/crashpoint", nil, true},
 	{"internal/race", nil, true},
@@ -123,15 +124,16 @@ var importRule = rule{
 		return found
 	},
 	good: map[string]string{
-		"doc.go":                   "package shmsync\n\nimport \"golang.org/x/sys/unix\"\n",
-		"asm/twin.go":              "package asm\n\nimport \"sync/atomic\"\n",
-		"shm/x.go":                 "package shm\n\nimport (\n\t\"os\"\n\t\"" + module + "\"\n\t\"" + module + "/internal/crashpoint\"\n)\n",
-		"arena/x.go":               "package arena\n\nimport (\n\t\"" + module + "/shm\"\n\t\"" + module + "/internal/race\"\n)\n",
-		"prims/x.go":               "package prims\n\nimport \"" + module + "/arena\"\n",
-		"prims/x_test.go":          "package prims\n\nimport \"" + module + "/internal/proctest\"\n",
-		"cmd/shmbench/main.go":     "package main\n\nimport (\n\t\"" + module + "/prims\"\n\t\"github.com/alecthomas/kong\"\n)\n",
-		"internal/lincheck/go.mod": "module x\n",
-		"internal/lincheck/x.go":   "package x\n\nimport \"github.com/anishathalye/porcupine\"\n",
+		"doc.go":                    "package shmsync\n\nimport \"golang.org/x/sys/unix\"\n",
+		"asm/twin.go":               "package asm\n\nimport \"sync/atomic\"\n",
+		"shm/x.go":                  "package shm\n\nimport (\n\t\"os\"\n\t\"" + module + "\"\n\t\"" + module + "/internal/crashpoint\"\n)\n",
+		"arena/x.go":                "package arena\n\nimport (\n\t\"" + module + "/shm\"\n\t\"" + module + "/internal/arenakernel\"\n)\n",
+		"internal/arenakernel/x.go": "package arenakernel\n\nimport (\n\t\"" + module + "/shm\"\n\t\"" + module + "/internal/race\"\n)\n",
+		"prims/x.go":                "package prims\n\nimport \"" + module + "/arena\"\n",
+		"prims/x_test.go":           "package prims\n\nimport \"" + module + "/internal/proctest\"\n",
+		"cmd/shmbench/main.go":      "package main\n\nimport (\n\t\"" + module + "/prims\"\n\t\"github.com/alecthomas/kong\"\n)\n",
+		"internal/lincheck/go.mod":  "module x\n",
+		"internal/lincheck/x.go":    "package x\n\nimport \"github.com/anishathalye/porcupine\"\n",
 	},
 	bad: []sample{
 		{map[string]string{"x.go": "package shmsync\n\nimport \"" + module + "/asm\"\n"}, "x.go:3: imports " + module + "/asm"},
@@ -140,6 +142,8 @@ var importRule = rule{
 		{map[string]string{"shm/x.go": "package shm\n\nimport \"" + module + "/arena\"\n"}, "/arena"},
 		{map[string]string{"shm/x.go": "package shm\n\nimport \"" + module + "/internal/park\"\n"}, "/internal/park"},
 		{map[string]string{"arena/x.go": "package arena\n\nimport \"" + module + "/prims\"\n"}, "/prims"},
+		{map[string]string{"internal/arenakernel/x.go": "package arenakernel\n\nimport \"" + module + "/arena\"\n"}, "/arena"},
+		{map[string]string{"internal/park/x.go": "package park\n\nimport \"" + module + "/arena\"\n"}, "/arena"},
 		{map[string]string{"prims/x.go": "package prims\n\nimport \"" + module + "/shm\"\n"}, "/shm"},
 		{map[string]string{"prims/x.go": "package prims\n\nimport \"" + module + "/internal/proctest\"\n"}, "for tests"},
 		{map[string]string{"prims/x.go": "package prims\n\nimport \"github.com/pkg/errors\"\n"}, "third party"},
@@ -160,7 +164,7 @@ func (l layer) refuses(dir, name string) string {
 			return "it is for tests"
 		}
 		if !l.allows(target) {
-			return "imports run cmd, examples → prims → internal/park → arena → shm → root"
+			return "imports run cmd, examples → prims → arena, internal/park → internal/arenakernel → shm → root"
 		}
 	case l.dir == "asm":
 		if name != "sync/atomic" {

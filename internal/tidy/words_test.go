@@ -31,7 +31,7 @@ var oldWords = map[string]string{
 var oldWordsKept = []struct{ files, line *regexp.Regexp }{
 	{regexp.MustCompile(`^internal/tidy/words_test\.go$|^docs/glossary\.md$`), regexp.MustCompile(``)},
 	{regexp.MustCompile(``), regexp.MustCompile(`GitHub|(?i:sentinel errors?|errors? sentinels?|sentinels? and errno|SentinelAndErrno|sentinelNames|are sentinels)`)},
-	{regexp.MustCompile(`^(arena/|prims/|shm/)?errors(_test)?\.go$|^(arena/agent_proc|prims/actor)_test\.go$`), regexp.MustCompile(`(?i:sentinel)`)},
+	{regexp.MustCompile(`^(internal/arenakernel/|prims/|shm/)?errors(_test)?\.go$|^(internal/arenakernel/agent_proc|prims/actor)_test\.go$`), regexp.MustCompile(`(?i:sentinel)`)},
 }
 
 func wordIsKept(file, line string) bool {

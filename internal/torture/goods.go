@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/prims"
 )
 
@@ -278,12 +279,12 @@ func (j *objectsJob) turn(g int, r *rand.Rand) error {
 		}
 		return nil
 	case 1:
-		off, err := j.a.ClaimBlock(uint64(1 + r.IntN(2000)))
+		off, err := (*arenakernel.Arena)(j.a).ClaimBlock(uint64(1 + r.IntN(2000)))
 		if err != nil {
 			return err
 		}
 		runtime.Gosched()
-		j.a.UnclaimBlock(off)
+		(*arenakernel.Arena)(j.a).UnclaimBlock(off)
 		return nil
 	case 2:
 		if j.resident && r.IntN(2) == 0 { // what a victim has so taken stays

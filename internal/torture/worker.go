@@ -16,6 +16,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/bench/child"
 	"github.com/shmsync/shmsync/internal/bench/control"
 	"github.com/shmsync/shmsync/shm"
@@ -360,10 +361,10 @@ func (p *party) eventuallyNone(what func() string) (last string) {
 func (p *party) words(w io.Writer) {
 	fmt.Fprintf(w, "%+v\n", p.a.Stats())
 	for q := range p.a.Participants() {
-		fmt.Fprintf(w, "participant %v: %s, pid %d, %q\n", q.Name(), q.State, q.PID, q.Label)
+		fmt.Fprintf(w, "participant %v: %s, pid %d, %q\n", arenakernel.Participant(q).Name(), q.State, q.PID, q.Label)
 	}
 	for o := range p.a.Objects() {
-		if text := p.a.Describe(o); text != "" {
+		if text := (*arenakernel.Arena)(p.a).Describe(arenakernel.Object(o)); text != "" {
 			fmt.Fprintf(w, "object %q: %s\n", o.Name, text)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/bench"
 	"github.com/shmsync/shmsync/internal/bench/subjects"
 )
@@ -41,8 +42,8 @@ func (b *reaped) look(deaths uint64) {
 			there++
 		}
 		// Each who reaps a dead one counts it.
-		if wrong = a.Check(); wrong == nil && (uint64(a.Deaths()) < deaths || there > 1) {
-			wrong = fmt.Errorf("%d reaps of %d dead, and %d participants instead of 1", a.Deaths(), deaths, there)
+		if wrong = a.Check(); wrong == nil && (uint64((*arenakernel.Arena)(a).Deaths()) < deaths || there > 1) {
+			wrong = fmt.Errorf("%d reaps of %d dead, and %d participants instead of 1", (*arenakernel.Arena)(a).Deaths(), deaths, there)
 		}
 		if wrong == nil {
 			wrong = b.excess(deaths, a.Stats())

@@ -1,0 +1,34 @@
+// Package arena puts an allocator, a directory of named objects and a table of participants
+// into a shared memory segment. The primitives of package prims live there, and learn from
+// it which processes are alive.
+//
+// # Joining
+//
+// [Open] joins an arena by its name under /dev/shm and creates it where there is none.
+// [Create] and [Attach] do one of the two. An arena at another path, or in a memfd, takes
+// [Format] and [FromSegment]. A process leaves with [Arena.Close], or by dying in any way.
+//
+//	a, err := arena.Open("jobs", &arena.Options{Size: 1 << 20, Label: "worker"})
+//	if err != nil {
+//		return err
+//	}
+//	defer a.Close()
+//
+// # Sharing data
+//
+// [Value] gives a variable that every process finds by its name, and [Arena.Block] gives
+// bytes. [Arena.Alloc] gives a block without a name, which other processes find by its
+// [Offset] with [At]. Locks and queues for these data are in package prims.
+//
+// # Deaths
+//
+// When a participant dies, the others notice it within about a millisecond, without a
+// daemon, and take back what it held. [Arena.OnDeath] calls a function for each death, and
+// an error that Is [shmsync.ErrOwnerDead] says who died with a lock.
+//
+// # Looking
+//
+// A participant looks with [Arena.Participants], [Arena.Objects], [Arena.Inspect] and
+// [Arena.Metrics]. [Inspect] looks at an arena without joining it, as the command shmctl
+// does.
+package arena

@@ -1,0 +1,107 @@
+package arena
+
+import (
+	"os"
+	"time"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/arenakernel"
+)
+
+// Inspector examines an arena from outside. It is no participant, takes no slot, writes
+// nothing and wakes nobody, so it works while the participants of the arena are wedged, or
+// when its bytes are damaged. It works on a private copy of the bytes that it has read,
+// which stays the same until Refresh; see [shm.Image].
+//
+// An Inspector is used by one goroutine at a time.
+type Inspector arenakernel.Inspector
+
+func (i *Inspector) kernel() *arenakernel.Inspector { return (*arenakernel.Inspector)(i) }
+
+// Inspect opens the arena of that name under /dev/shm or, if name has a slash, the file at
+// that path. If the file is no arena, or has a layout that this program does not know, the
+// error Is [shmsync.ErrIncompatible]. If its header is damaged, Inspect reads the arena as
+// far as its layout can be guessed, and Check reports the damage.
+func Inspect(name string) (*Inspector, error) {
+	i, err := arenakernel.Inspect(name)
+	return (*Inspector)(i), err
+}
+
+// InspectFile is Inspect for an open file, which belongs to the Inspector from then
+// on, also when an error is returned.
+func InspectFile(f *os.File) (*Inspector, error) {
+	i, err := arenakernel.InspectFile(f)
+	return (*Inspector)(i), err
+}
+
+// Refresh looks again. The error is that of Inspect, or of reading the file.
+func (i *Inspector) Refresh() error { return i.kernel().Refresh() }
+
+// Close ends the look.
+func (i *Inspector) Close() error { return i.kernel().Close() }
+
+// Witness is a participant as it is seen from outside.
+type Witness struct {
+	Participant
+	// Life is "alive", "dead" or "unknown". A dead participant that has not been reaped yet
+	// is dead here although its State is live.
+	Life string
+}
+
+// The values of Witness.Life.
+const (
+	LifeAlive   = "alive"
+	LifeDead    = "dead"
+	LifeUnknown = "unknown"
+)
+
+// Participants returns the participants of the arena, including the dead that have not been
+// reaped.
+func (i *Inspector) Participants() (all []Witness) {
+	for _, w := range i.kernel().Participants() {
+		all = append(all, Witness{Participant: Participant(w.Participant), Life: w.Life})
+	}
+	return all
+}
+
+// DeathRecord describes a participant that died or left.
+type DeathRecord struct {
+	shmsync.Identity
+	Left bool // it left by closing, and did not die
+}
+
+// DeathRecords returns the records of the participants that left or died, the latest first.
+func (i *Inspector) DeathRecords() (all []DeathRecord) {
+	for _, d := range i.kernel().DeathRecords() {
+		all = append(all, DeathRecord(d))
+	}
+	return all
+}
+
+// ObjectInfo is an object with what only the arena knows of it.
+type ObjectInfo struct {
+	Object
+	Created time.Time       // when it was made
+	OpenBy  []ParticipantID // the participants that have it open
+	Known   bool            // this program knows its kind
+}
+
+// Objects are the objects of the arena, by their offsets. Those with impossible
+// headers are passed over; Check tells of them.
+func (i *Inspector) Objects() (all []ObjectInfo) {
+	for _, o := range i.kernel().Objects() {
+		all = append(all, ObjectInfo{Object: Object(o.Object), Created: o.Created, OpenBy: o.OpenBy, Known: o.Known})
+	}
+	return all
+}
+
+// Inspect tells the state of an object, as [Arena.Inspect] does.
+func (i *Inspector) Inspect(o Object) Inspection {
+	return inspectionOf(i.kernel().Look(arenakernel.Object(o)))
+}
+
+// Who returns the identity of the participant n, living or dead, as Arena.Who does.
+func (i *Inspector) Who(n ParticipantID) *shmsync.Identity { return i.kernel().Who(n) }
+
+// Check is Arena.Check from outside. It checks the slots and the header, too.
+func (i *Inspector) Check() error { return i.kernel().Check() }

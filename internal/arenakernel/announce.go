@@ -1,0 +1,110 @@
+package arenakernel
+
+import (
+	"math/bits"
+	"sync/atomic"
+
+	"github.com/shmsync/shmsync"
+)
+
+// Offsets within an announce record.
+const (
+	announceObject = 0
+	announceWord   = 8 // 0: the record is free
+	announceSince  = 16
+	announceWanted = 24
+)
+
+// An announce record says that a thread of its owner sleeps, or is about to, on a word of
+// the arena. The reaper of another participant wakes that word's object once, since the
+// dead participant may have owed the wake.
+//
+//	writers: the owner
+//	readers: reapers, the owner's look, tools
+//	order:   release; the waiter's last check at the word comes after it (seq-cst)
+//	futex:   none
+//	crash:   goes with the slot
+
+// Announce takes an announce record and fills it in. It reports false when most
+// are taken already: then the wait has to go through a poller node. most is at
+// most 32.
+func (a *Arena) Announce(object, word Offset, wanted uint64, most int) (record int, ok bool) {
+	for {
+		used := a.announceMap.Load()
+		if bits.OnesCount32(used) >= most {
+			return 0, false
+		}
+		k := bits.TrailingZeros32(^used)
+		if !a.announceMap.CompareAndSwap(used, used|1<<k) {
+			continue
+		}
+		r := a.announceRecord(a.mySlot, k)
+		// Mostly the record is what it was the last time, and a store costs more
+		// than a look.
+		setTo(a.u64(r+announceObject), uint64(object))
+		setTo(a.u64(r+announceSince), 0)
+		setTo(a.u64(r+announceWanted), wanted)
+		a.u64(r + announceWord).Store(uint64(word))
+		return k, true
+	}
+}
+
+func setTo(w *atomic.Uint64, v uint64) {
+	if w.Load() != v {
+		w.Store(v)
+	}
+}
+
+// StampAnnounced dates those of this process's announce records that have no date
+// yet. Reading the clock for each would cost the short waits too much, so they
+// are dated by the process's first check at them.
+func (a *Arena) StampAnnounced() {
+	now := uint64(shmsync.Monotonic())
+	for k := range announceCount {
+		r := a.announceRecord(a.mySlot, k)
+		if a.u64(r+announceWord).Load() != 0 {
+			a.u64(r+announceSince).CompareAndSwap(0, now)
+		}
+	}
+}
+
+// DateAnnounced dates an announce record for whom that costs nothing: it has looked at
+// the clock anyway, and slept before in the same wait.
+func (a *Arena) DateAnnounced(record int, since int64) {
+	a.u64(a.announceRecord(a.mySlot, record) + announceSince).Store(uint64(since))
+}
+
+// Retract gives an announce record back, and reports the date that it had, or 0.
+func (a *Arena) Retract(record int) (since int64) {
+	r := a.announceRecord(a.mySlot, record)
+	since = int64(a.u64(r + announceSince).Load())
+	a.u64(r + announceWord).Store(0)
+	a.announceMap.And(^uint32(1 << record))
+	return since
+}
+
+func (a *Arena) announceRecord(slot, k int) Offset {
+	return a.slot(slot) + slotAnnounce + Offset(k*announceStride)
+}
+
+// owed gives, for each object with a recorded sleeper, which wakes the death of dead may
+// have swallowed.
+func (a *Arena) owed(dead ParticipantID) map[Offset]Owed {
+	owed := map[Offset]Owed{}
+	for i := 1; i <= a.geo.slots; i++ {
+		level := OwedOne
+		if i == dead.Slot() {
+			level = OwedAll
+		} else if !a.slotState(i).present() {
+			continue
+		}
+		for k := range announceCount {
+			r := a.announceRecord(i, k)
+			if a.u64(r+announceWord).Load() != 0 {
+				o := Offset(a.u64(r + announceObject).Load())
+				owed[o] = max(owed[o], level)
+			}
+		}
+	}
+	return owed
+}

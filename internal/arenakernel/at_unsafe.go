@@ -1,0 +1,73 @@
+package arenakernel
+
+import (
+	"reflect"
+	"strconv"
+	"unsafe"
+
+	"github.com/shmsync/shmsync"
+)
+
+// At gives the T at off, an offset that Alloc returned or that lies in a block
+// of Alloc's or in an object. A T with pointers in it, an offset that is not a
+// multiple of T's alignment, or one where no block has room for a T, is the
+// caller's mistake and panics; see [TryAt] for offsets that came from a peer.
+//
+// The pointer is good until the block is freed or the arena is closed.
+func At[T any](a *Arena, off Offset) *T {
+	p, err := TryAt[T](a, off)
+	if err != nil {
+		panic("shmsync: arena " + strconv.Quote(a.label) + ": At: " + err.Error())
+	}
+	return p
+}
+
+// TryAt is At for an offset that came from a peer: a wrong one is an error that
+// Is [shmsync.ErrCorrupt].
+func TryAt[T any](a *Arena, off Offset) (*T, error) {
+	if err := a.use("arena.at"); err != nil {
+		return nil, err
+	}
+	t := reflect.TypeFor[T]()
+	if err := layoutOf(t).err; err != nil {
+		panic("shmsync: arena " + strconv.Quote(a.label) + ": " + err.Error())
+	}
+	size, align := uint64(t.Size()), uint64(t.Align())
+	if what := a.room(off, size, align); what != "" {
+		return nil, a.fail("arena.at", shmsync.ErrCorrupt, "no "+t.String()+" can be at "+off.String()+": "+what)
+	}
+	// SAFETY: room has checked that the T is within a block of the arena and
+	// aligned, layoutOf that it has no pointers for the collector to follow.
+	return (*T)(a.at(off, size, align)), nil
+}
+
+// room says why size bytes at off are not within one block that is in use, or
+// "" if they are.
+func (c *core) room(off Offset, size, align uint64) string {
+	if !c.within(off, size, align) {
+		return "it is out of the arena or not aligned"
+	}
+	b, ok := c.holding(off)
+	if !ok {
+		return "no block is there"
+	}
+	switch w := b.load(); w.kind() {
+	case blockRaw, blockObject:
+	case blockFreeing:
+		// An object that is deleted while this process walks past it, which keeps
+		// its bytes what they are.
+	default:
+		return "the block there is " + w.String()
+	}
+	if size > b.size-uint64(off-b.off) {
+		return "the block there has no room for it"
+	}
+	return ""
+}
+
+// bodyOf gives the T that is the body of o.
+func bodyOf[T any](c *core, o Object) *T {
+	// SAFETY: the caller has checked that T has no pointers and that the body,
+	// which is aligned to a cache line, has the size of a T.
+	return (*T)(c.at(o.Body, uint64(unsafe.Sizeof(*new(T))), 8))
+}

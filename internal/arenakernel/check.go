@@ -1,0 +1,201 @@
+package arenakernel
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/shmsync/shmsync"
+)
+
+// Check examines the whole arena and returns every state that no correct participant
+// writes, as joined errors; each error Is [shmsync.ErrCorrupt]. It also examines the
+// objects of each kind that this program knows. Changes that other processes make meanwhile
+// can cause a false report: call Check again before you act on one.
+func (a *Arena) Check() error {
+	if err := a.use("arena.check"); err != nil {
+		return err
+	}
+	errs := a.checkHeap()
+	a.visit(func(o Object) {
+		ops, ok := kindOps(o.Kind)
+		if !ok || ops.Check == nil {
+			return
+		}
+		if err := ops.Check(a, o); err != nil {
+			errs = append(errs, err)
+		}
+	})
+	return errors.Join(errs...)
+}
+
+// checker collects what is wrong.
+type checker struct {
+	*core
+	errs  []error
+	found map[string]Offset // committed objects by name
+}
+
+// maxFindings bounds a report on an arena that is garbage throughout.
+const maxFindings = 100
+
+func (c *checker) bad(format string, args ...any) {
+	if len(c.errs) < maxFindings {
+		c.errs = append(c.errs, c.fail("arena.check", shmsync.ErrCorrupt, fmt.Sprintf(format, args...)))
+	}
+}
+
+// checkHeap checks chunk words, block words, the directory, and the nodes.
+func (c *core) checkHeap() []error {
+	ck := checker{core: c, found: map[string]Offset{}}
+	for i := range c.geo.chunkCount {
+		ck.checkChunk(i)
+	}
+	c.handles.Lock()
+	ck.checkObjects()
+	ck.checkDirectory()
+	c.handles.Unlock()
+	ck.checkNodes()
+	return ck.errs
+}
+
+func (c *checker) checkChunk(i uint64) {
+	w := c.loadChunk(i)
+	if !w.legal(i, c.geo.chunkCount) {
+		c.bad("chunk %d has the impossible word %#x", i, uint64(w))
+		return
+	}
+	switch w.kind() {
+	case chunkHead:
+		claimed := c.blockWordOf(i, 0).Load()
+		if claimed == blockFree {
+			c.bad("the span at chunk %d is nobody's", i)
+		}
+		for j := i + 1; j < i+w.number(); j++ {
+			if t := c.loadChunk(j); t != makeChunk(chunkTail, i, 0) && blockWord(claimed).participant() == 0 {
+				c.bad("chunk %d, of the span at chunk %d, has the word %#x", j, i, uint64(t))
+			}
+		}
+	case chunkTail:
+		h := c.loadChunk(w.number())
+		if h.kind() != chunkHead || h.number() <= i-w.number() {
+			c.bad("chunk %d belongs to a span at chunk %d, which has the word %#x", i, w.number(), uint64(h))
+		}
+	}
+	if w.reserved() {
+		c.checkBlocks(i)
+	}
+}
+
+func (c *checker) checkBlocks(i uint64) {
+	for k := range uint64(blockWords) {
+		w := blockWord(c.blockWordOf(i, k).Load())
+		if w == blockFree {
+			continue
+		}
+		b, ok := c.blockOfWord(i, k)
+		isNode := w.kind() == blockNode
+		switch {
+		case !w.legal():
+			c.bad("block %d of chunk %d has the impossible word %#x", k, i, uint32(w))
+		case !ok && w.participant() == 0:
+			c.bad("word %d of chunk %d is %v, but no block is there", k, i, w)
+		case ok && w.participant() == 0 && isNode != (b.class == classNode):
+			c.bad("block %d of chunk %d is %v, in the wrong kind of chunk", k, i, w)
+		}
+	}
+}
+
+// checkObjects checks the headers of all objects. The caller holds handles.
+func (c *checker) checkObjects() {
+	c.eachBlock(func(off Offset, _ uint64, w blockWord) bool {
+		if w.kind() != blockObject {
+			return true
+		}
+		c.guard(off)
+		defer c.unguard()
+		h, err := c.headerAt(off)
+		if err != nil {
+			if errors.Is(err, shmsync.ErrCorrupt) {
+				c.errs = append(c.errs, err)
+			}
+			return len(c.errs) < maxFindings
+		}
+		s := h.load()
+		if !s.legal() || s.phase() == objectPending {
+			c.bad("the object at %v has the impossible state %#x", off, uint32(s))
+		}
+		if h.Name == "" || !s.there() {
+			return true
+		}
+		if other, twice := c.found[h.Name]; twice {
+			c.bad("the objects at %v and %v are both called %s", other, off, strconv.Quote(h.Name))
+		}
+		c.found[h.Name] = off
+		return true
+	})
+}
+
+// checkDirectory checks that names lead to objects, and that each object can be
+// found by its name. The caller holds handles.
+func (c *checker) checkDirectory() {
+	for pos := range c.geo.dirCount {
+		e := c.loadEntry(pos)
+		if !e.used() {
+			continue
+		}
+		_, ok, err := c.enter(pos, e)
+		c.unguard()
+		if !ok && err != nil {
+			c.bad("entry %d of the directory: %v", pos, err)
+		}
+	}
+	for name, off := range c.found {
+		hash, listed := hashName(name), 0
+		c.probe(hash, func(_ uint64, e entry) bool {
+			if e == makeEntry(off, hash) {
+				listed++
+			}
+			return true
+		})
+		if listed != 1 {
+			c.bad("the object %s at %v is %d times in the directory", strconv.Quote(name), off, listed)
+		}
+	}
+}
+
+// goes reports whether the object at off is being taken apart: its nodes go last.
+func (c *checker) goes(off Offset) bool {
+	w, _, ok := c.blockAt(off)
+	return ok && w.kind() == blockFreeing
+}
+
+// reaped reports whether n is dead and its slot has been given back since.
+func (c *checker) reaped(n ParticipantID) bool {
+	i := n.Slot()
+	return i >= 1 && i <= c.geo.slots && !c.current(n) && participantIn(i, c.slotState(i)) != n
+}
+
+// checkNodes checks the words of the nodes in use, and that poller nodes are on
+// the list that they name.
+func (c *checker) checkNodes() {
+	lists := c.newNodeLists()
+	c.eachNode(func(off Offset, n *Node) {
+		owner, list := n.Owner(), Offset(n.list.Load())
+		switch {
+		case owner != 0 && !owner.valid():
+			c.bad("the wait node at %v belongs to %v, which nobody is called", off, owner)
+		case list == 0 && owner == 0:
+			c.bad("the wait node at %v is in use, but nobody's", off)
+		case list != 0 && !c.within(list, 8, 8):
+			c.bad("the wait node at %v names a list at %v", off, list)
+		case list != 0 && owner == 0 && !lists.has(list, off) && !c.goes(n.Object()):
+			c.bad("the wait node at %v is nobody's, and not on the list at %v", off, list)
+		case list == 0 && n.stamp.Load() != 0 && c.reaped(owner) && !c.isObject(n.Object()) && !c.goes(n.Object()):
+			c.bad("the wait node at %v belongs to %v, a dead participant, and names an object at %v that does not exist", off, owner, n.Object())
+		}
+	})
+	for _, err := range lists.errs {
+		c.bad("%v", err)
+	}
+}

@@ -1,0 +1,64 @@
+//go:build linux
+
+package arenakernel
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/shm"
+)
+
+// reaped is an object whose Repair tells reapedBy what came of it.
+var (
+	reapedKind = KindOf("rpd ")
+	reapedBy   = make(chan error, 8)
+)
+
+func init() {
+	RegisterKind(KindOps{Kind: reapedKind, Repair: func(a *Arena, o Object, dead ParticipantID) {
+		var err error
+		defer func() {
+			if v := recover(); v != nil {
+				err = fmt.Errorf("repair for %v: %v", dead, v)
+			}
+			reapedBy <- err
+		}()
+		_, err = TryAt[uint64](a, o.Body)
+	}})
+}
+
+// The opening through which a process met a death may be closed before the process reaps, if another opening of
+// the process stays open. The reaping then goes on through the membership.
+func TestReapingOutlivesTheOpeningThatMetTheDeath(t *testing.T) {
+	a := newMemfdArena(t, 4)
+	dup, err := shm.FromFile(a.seg.File(), nil)
+	require.NoError(t, err)
+	other, err := FromSegment(dup, nil)
+	require.NoError(t, err)
+	_, _, err = a.OpenObject(ObjectSpec{Name: "x", Kind: reapedKind, Version: 1, Size: 8})
+	require.NoError(t, err)
+
+	// Slot 3 is that of a participant whose thread the kernel has marked dead.
+	live := makeSlotWord(phaseLive, 5)
+	a.u32(a.slot(3) + slotState).Store(uint32(live))
+	a.u64(a.touchedWord(3, 0)).Store(^uint64(0)) // it had the object open
+	a.u32(a.aliveWord(3, 0)).Store(shmsync.RobustOwnerDied)
+
+	a.reapMu.Lock() // no goroutine reaps before the opening is closed
+	dead := other.Dead(participantIn(3, live))
+	closed := other.Close()
+	a.reapMu.Unlock()
+	require.True(t, dead)
+	require.NoError(t, closed)
+	pollFor(t, a, func() bool { return a.slotState(3).phase() == phaseFree })
+	select {
+	case err := <-reapedBy:
+		require.NoError(t, err)
+	default:
+		require.Fail(t, "the slot is free, and the object was not repaired")
+	}
+}

@@ -1,0 +1,40 @@
+package arenakernel
+
+import (
+	"sync/atomic"
+
+	"github.com/shmsync/shmsync"
+)
+
+// core is what the parts of an Arena share: the bytes, their validated geometry, and the
+// name of this participant.
+type core struct {
+	memory
+	geo   geometry
+	label string // the segment's name or path, for messages
+
+	// self is this process's name in the arena. It is set before the arena is
+	// handed to anybody and never changes.
+	self ParticipantID
+	// current reports whether a name is that of a participant which has not
+	// been declared dead and has not left.
+	current func(ParticipantID) bool
+	// gone reports whether nothing of one that is not current can write any more.
+	gone func(ParticipantID) bool
+	// reserve makes sure that n bytes at off have memory behind them; an error
+	// Is shmsync.ErrNoSpace.
+	reserve func(off, n uint64) error
+
+	// work counts the block words and directory entries that walks and searches of this
+	// process have looked at. Tests bound it.
+	work atomic.Uint64
+
+	heap    heapLocal
+	handles openLocal
+	nodes   nodeLocal
+}
+
+// fail makes the error of an operation on this arena.
+func (c *core) fail(op string, err error, detail string) error {
+	return &shmsync.Error{Op: op, Object: c.label, Err: err, Detail: detail}
+}

@@ -1,0 +1,224 @@
+//go:build linux
+
+package arenakernel
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+)
+
+func init() {
+	// "make" makes N named objects, of which this process keeps none open.
+	agentOrders["make"] = func(s *agent, o order, a *answer) error {
+		for k := range o.N {
+			x, _, err := s.arena.OpenObject(small(strconv.Itoa(k)))
+			if err != nil {
+				return err
+			}
+			s.arena.CloseObject(x)
+		}
+		return nil
+	}
+	// "looked at" tells what this process has looked at so far.
+	agentOrders["looked at"] = func(s *agent, o order, a *answer) error {
+		a.N = int64(s.arena.work.Load())
+		return nil
+	}
+	// "erase" removes the object called Text.
+	agentOrders["erase"] = func(s *agent, o order, a *answer) error { return s.arena.Delete(o.Text) }
+	// "keep open" opens the object called Text.
+	agentOrders["keep open"] = func(s *agent, o order, a *answer) error {
+		_, _, err := s.arena.OpenObject(small(o.Text))
+		return err
+	}
+}
+
+func small(name string) ObjectSpec {
+	return ObjectSpec{Kind: testKind, Version: 3, Name: name, Size: 8}
+}
+
+// amongObjects is an arena with n objects, which an idle process has made.
+func amongObjects(t testing.TB, n int) (c *crowd, maker *remote) {
+	c = &crowd{testArena: newTestArena(t, 8)}
+	c.opts.Size = 96 << 20
+	maker = c.quiet(t)
+	maker.must(t, order{Do: "make", N: n})
+	return c, maker
+}
+
+// A leave and a death cost what the participant has touched, and not what there is: the block
+// words and directory entries that are looked at do not become more with the objects.
+func TestLeaveAndDeathLookAtWhatWasTouched(t *testing.T) {
+	const few, many = 1, 5000
+	// The chunk of an object is looked at for holds, twice, for wakes, twice, for names, for
+	// claims, and for open bits; and the search of the name comes before.
+	const most = 10 * blockWords
+	for what, event := range map[string]func(t *testing.T, c *crowd, maker *remote) int64{
+		"leave": func(t *testing.T, c *crowd, _ *remote) int64 {
+			a, err := Open(c.name, &c.opts)
+			require.NoError(t, err)
+			before := a.work.Load()
+			require.NoError(t, a.Close())
+			return int64(a.work.Load() - before)
+		},
+		"leave with an object": func(t *testing.T, c *crowd, _ *remote) int64 {
+			a, err := Open(c.name, &c.opts)
+			require.NoError(t, err)
+			_, _, err = a.OpenObject(small("0"))
+			require.NoError(t, err)
+			before := a.work.Load()
+			require.NoError(t, a.Close())
+			return int64(a.work.Load() - before)
+		},
+		"death": func(t *testing.T, c *crowd, maker *remote) int64 {
+			before := maker.must(t, order{Do: "looked at"}).N
+			c.dieAmong(t)
+			return maker.must(t, order{Do: "looked at"}).N - before
+		},
+		"death with an object": func(t *testing.T, c *crowd, maker *remote) int64 {
+			before := maker.must(t, order{Do: "looked at"}).N
+			v := c.quiet(t)
+			v.must(t, order{Do: "keep open", Text: "0"})
+			v.must(t, order{Do: "fenced"})
+			v.Kill(t)
+			c.await(t, v.self)
+			maker.must(t, order{Do: "erase", Text: "0"}) // its open bit is gone
+			return maker.must(t, order{Do: "looked at"}).N - before
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			work := map[int]int64{}
+			for _, n := range []int{few, many} {
+				c, maker := amongObjects(t, n)
+				work[n] = event(t, c, maker)
+			}
+			t.Logf("looked at: %v", work)
+			require.LessOrEqual(t, work[many], int64(most))
+			if what == "leave" || what == "death" {
+				require.Zero(t, work[few]+work[many], "nothing was touched")
+			}
+		})
+	}
+}
+
+// BenchmarkCostAmongObjects measures what the leave and the death of a process that has touched
+// nothing cost, by the number of objects in the arena.
+func BenchmarkCostAmongObjects(b *testing.B) {
+	for _, n := range []int{0, 1000, 100000} {
+		b.Run(fmt.Sprintf("leave/%d", n), func(b *testing.B) {
+			c, _ := amongObjects(b, n)
+			total := time.Duration(0)
+			for b.Loop() {
+				a, err := Open(c.name, &c.opts)
+				require.NoError(b, err)
+				begun := time.Now()
+				require.NoError(b, a.Close())
+				total += time.Since(begun)
+			}
+			b.ReportMetric(float64(total)/float64(b.N), "close-ns/op")
+		})
+		b.Run(fmt.Sprintf("death/%d", n), func(b *testing.B) {
+			c, maker := amongObjects(b, n)
+			total, cpu := time.Duration(0), time.Duration(0)
+			for b.Loop() {
+				v := c.quiet(b)
+				v.must(b, order{Do: "fenced"})
+				used, begun := cpuOf(maker.Pid()), time.Now()
+				v.Kill(b)
+				c.await(b, v.self)
+				total += time.Since(begun)
+				cpu += cpuOf(maker.Pid()) - used
+			}
+			b.ReportMetric(float64(total)/float64(b.N), "free-ns/op")
+			b.ReportMetric(float64(cpu)/float64(b.N), "cpu-ns/op")
+		})
+	}
+}
+
+// BenchmarkCreateAfterFull measures the making and the removal of an object in an empty
+// directory, by how many names it has had at once.
+func BenchmarkCreateAfterFull(b *testing.B) {
+	for _, n := range []int{0, 1000, 131072} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			a := newNeighbours(64<<20, 2).join(1)
+			fillAndEmpty(b, a, n)
+			for b.Loop() {
+				createAndDelete(b, a)
+			}
+		})
+	}
+}
+
+// A directory that was full and was emptied is as quick as a new one, once searches have passed
+// as many entries that are gone as it takes to find that out.
+func TestSearchesAfterFullAreShort(t *testing.T) {
+	// Many tries fail while the last names go: the directory has to be large enough for that.
+	a := newNeighbours(16<<20, 2).join(1)
+	fillAndEmpty(t, a, 1<<20)
+	for range 20 {
+		createAndDelete(t, a)
+	}
+	require.LessOrEqual(t, a.reach(), uint64(1))
+	before := a.work.Load()
+	createAndDelete(t, a)
+	require.LessOrEqual(t, a.work.Load()-before, uint64(20))
+}
+
+// A process that dies while it lowers the reach hides no name: searches go as far as
+// before, until another process completes the lowering.
+func TestDeathWhileReachIsLowered(t *testing.T) {
+	p := newNeighbours(2<<20, 3)
+	a, b := p.join(1), p.join(2)
+	fillAndEmpty(t, a, 1<<20)
+	o, _, err := a.OpenObject(small("x"))
+	require.NoError(t, err)
+	a.CloseObject(o)
+	before := a.reach()
+	require.Greater(t, before, uint64(1))
+	// It has not looked at the entries a second time: the reach is too small.
+	a.u32(hdrDirLowerer).Store(uint32(b.self))
+	a.u64(hdrDirLowering).Store(uint64(lowering(0).begun(uint32(before))))
+	a.u32(hdrDirReach).Store(0)
+	require.Equal(t, before, a.reach())
+	a.lowerReach()
+	require.Equal(t, before, a.reach(), "somebody who lives is at it")
+	p.kill(b.self)
+	a.u32(hdrDirReach).Store(0)
+	a.lowerReach()
+	require.Zero(t, a.u32(hdrDirLowerer).Load())
+	require.False(t, lowering(a.u64(hdrDirLowering).Load()).busy())
+	require.LessOrEqual(t, a.reach(), before)
+	_, created, err := a.OpenObject(small("x"))
+	require.NoError(t, err)
+	require.False(t, created)
+}
+
+// fillAndEmpty makes n names, or as many as the directory takes, and removes them.
+func fillAndEmpty(t testing.TB, a *Arena, n int) {
+	made := 0
+	for ; made < n; made++ {
+		o, _, err := a.OpenObject(small(strconv.Itoa(made)))
+		if errors.Is(err, shmsync.ErrNoSpace) {
+			break
+		}
+		require.NoError(t, err)
+		a.CloseObject(o)
+	}
+	for k := range made {
+		require.NoError(t, a.Delete(strconv.Itoa(k)))
+	}
+}
+
+func createAndDelete(t testing.TB, a *Arena) {
+	o, _, err := a.OpenObject(small("x"))
+	require.NoError(t, err)
+	a.CloseObject(o)
+	require.NoError(t, a.Delete("x"))
+}

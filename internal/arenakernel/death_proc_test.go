@@ -1,0 +1,391 @@
+//go:build linux
+
+package arenakernel
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/internal/race"
+)
+
+// All signals and errors that end a process, sent by itself or by another process.
+func TestWaysToDie(t *testing.T) {
+	signal := func(sig syscall.Signal) func(*testing.T, *remote) {
+		return func(t *testing.T, r *remote) { r.Signal(t, sig) }
+	}
+	do := func(what string, n int) func(*testing.T, *remote) {
+		return func(t *testing.T, r *remote) { r.die(order{Do: what, N: n}) }
+	}
+	for name, kill := range map[string]func(*testing.T, *remote){
+		"SIGKILL":        signal(unix.SIGKILL),
+		"SIGTERM":        signal(unix.SIGTERM),
+		"SIGABRT":        signal(unix.SIGABRT),
+		"SIGSEGV":        signal(unix.SIGSEGV),
+		"own SIGKILL":    do("signal", int(unix.SIGKILL)),
+		"own SIGABRT":    do("signal", int(unix.SIGABRT)),
+		"os.Exit(0)":     do("exit", 0),
+		"os.Exit(3)":     do("exit", 3),
+		"exit_group(0)":  do("exit group", 0),
+		"panic":          do("panic", 0),
+		"fault":          do("fault", 0),
+		"exec":           do("exec", 0),
+		"tgkill of main": func(t *testing.T, r *remote) { require.NoError(t, unix.Tgkill(r.Pid(), r.Pid(), unix.SIGKILL)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ta := newTestArena(t, 4)
+			s, v := ta.join(t, "survivor"), ta.join(t, "victim")
+			v.must(t, order{Do: "lock", Text: "held"})
+			begin := shmsync.Monotonic()
+			kill(t, v)
+			d := s.deaths(t, 1)[0]
+			took := requireWithin(t, bound(), begin, d.At, name)
+			require.Equal(t, v.self, d.Name())
+			require.Equal(t, "victim", d.Label)
+			require.Equal(t, v.Pid(), d.PID)
+			s.alone(t, 1)
+			s.must(t, order{Do: "lock", Text: "held"})
+			require.NotZero(t, s.must(t, order{Do: "woken", Text: "held"}).N)
+			s.stats(t)
+			if name == "exec" {
+				// The process is there, as another program.
+				require.Equal(t, unix.SIGKILL, v.Kill(t).Signal)
+			}
+			v.Wait(t)
+			t.Logf("told after %v", took)
+		})
+	}
+}
+
+// How long it takes until a death is marked, for a process that asks, and until it is told.
+func TestNoticeLatency(t *testing.T) {
+	rounds := proctest.Rounds(8, 40)
+	ta := newTestArena(t, 8)
+	s := ta.join(t, "survivor")
+	ta.join(t, "another")
+	var marked, told []time.Duration
+	for i := range rounds {
+		v := ta.join(t, "victim")
+		v.must(t, order{Do: "fenced"})
+		wall, begin := time.Now(), shmsync.Monotonic()
+		v.Signal(t, unix.SIGKILL)
+		d := s.deaths(t, i+1)[i]
+		require.Equal(t, v.self, d.Name())
+		marked = append(marked, d.Died.Sub(wall))
+		told = append(told, requireWithin(t, bound(), begin, d.At, "OnDeath"))
+	}
+	p50, worst := median(marked)
+	t.Logf("marked after %v (p50), %v (worst)", p50, worst)
+	require.Less(t, worst, bound())
+	p50, worst = median(told)
+	t.Logf("told after %v (p50), %v (worst)", p50, worst)
+}
+
+// Each participant watches the next one: the watchers that would have noticed die together
+// with the participants that they watched.
+func TestSeveralDieAtOnce(t *testing.T) {
+	for _, size := range []int{4, 8} {
+		for survivor := range size {
+			t.Run(fmt.Sprintf("%d of %d but %d", size-1, size, survivor), func(t *testing.T) {
+				if testing.Short() && survivor != 1 {
+					t.Skip("-short: it tests one survivor of each size only")
+				}
+				ta := newTestArena(t, size)
+				var members []*remote
+				for i := range size {
+					members = append(members, ta.join(t, fmt.Sprint("m", i)))
+				}
+				s, want := members[survivor], []string{}
+				begin := shmsync.Monotonic()
+				for i, m := range members {
+					if m != s {
+						want = append(want, fmt.Sprint("m", i))
+						m.Signal(t, unix.SIGKILL)
+					}
+				}
+				dead := s.deaths(t, size-1)
+				require.Equal(t, want, labelsOfDead(dead))
+				for _, d := range dead {
+					requireWithin(t, bound(), begin, d.At, "death of "+d.Label)
+				}
+				s.alone(t, 1)
+				s.stats(t)
+				s.must(t, order{Do: "use", Text: "x"})
+			})
+		}
+	}
+}
+
+// All die at once. The next one that comes finds an arena, full or not, and
+// cleans up.
+func TestAllDie(t *testing.T) {
+	for _, slots := range []int{3, 8} {
+		t.Run(fmt.Sprintf("3 of %d", slots), func(t *testing.T) {
+			ta := newTestArena(t, slots)
+			var members []*remote
+			for i := range 3 {
+				m := ta.join(t, fmt.Sprint("m", i))
+				m.must(t, order{Do: "lock", Text: fmt.Sprint("lock ", i)})
+				members = append(members, m)
+			}
+			for _, m := range members {
+				m.Signal(t, unix.SIGKILL)
+			}
+			for _, m := range members {
+				m.Wait(t)
+			}
+			n := ta.join(t, "newcomer")
+			people := n.alone(t, 1)
+			require.Equal(t, []string{"newcomer"}, labels(people))
+			for i, m := range members {
+				require.EqualValues(t, 1, n.must(t, order{Do: "dead", Name: m.self}).N)
+				who := n.must(t, order{Do: "who", Name: m.self}).Who
+				require.NotNil(t, who)
+				require.Equal(t, fmt.Sprint("m", i), who.Label)
+				require.Equal(t, m.Pid(), who.PID)
+				n.must(t, order{Do: "lock", Text: fmt.Sprint("lock ", i)})
+			}
+			n.stats(t)
+			n.must(t, order{Do: "use", Text: "x"})
+			// All slots are there again.
+			for i := range slots - 1 {
+				ta.join(t, fmt.Sprint("late ", i))
+			}
+			n.alone(t, slots)
+		})
+	}
+}
+
+// A process that is stopped is alive.
+func TestStoppedIsAlive(t *testing.T) {
+	t.Parallel()
+	ta := newTestArena(t, 4)
+	s, stopped := ta.join(t, "survivor"), ta.join(t, "stopped")
+	stopped.must(t, order{Do: "lock", Text: "held"})
+	stopped.Stop(t)
+	limit := proctest.Rounds(300*time.Millisecond, 3*time.Second)
+	quiet, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer quiet.Close()
+	defer w.Close()
+	require.NoError(t, quiet.SetReadDeadline(time.Now().Add(limit)))
+	_, err = quiet.Read(make([]byte, 1))
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+
+	require.Equal(t, []string{"stopped", "survivor"}, labels(s.participants(t)))
+	require.Zero(t, s.must(t, order{Do: "dead", Name: stopped.self}).N)
+	require.NotEmpty(t, s.try(t, order{Do: "lock", Text: "held"}).Err)
+	// A newcomer's survey does not take it for dead either.
+	late := ta.join(t, "late")
+	require.Equal(t, []string{"late", "stopped", "survivor"}, labels(late.alone(t, 3)))
+	stopped.Cont(t)
+	stopped.must(t, order{Do: "use", Text: "x"})
+	// Stopped and killed is dead.
+	stopped.Stop(t)
+	stopped.Signal(t, unix.SIGKILL)
+	require.Equal(t, stopped.self, s.deaths(t, 1)[0].Name())
+	require.Equal(t, stopped.self, late.deaths(t, 1)[0].Name())
+}
+
+// The kernel marks a death before it takes the process's memory apart.
+func TestDeathOfABigProcess(t *testing.T) {
+	if err := shmsync.FeatureMembarrier.Check(); err != nil {
+		t.Skipf("needs membarrier, without which a reap waits until the memory is taken apart: %v", err)
+	}
+	size := 1 << 30
+	if testing.Short() || race.Enabled {
+		size = 128 << 20
+	}
+	ta := newTestArena(t, 2)
+	s, v := ta.join(t, "survivor"), ta.join(t, "big")
+	v.must(t, order{Do: "touch", N: size})
+	v.must(t, order{Do: "fenced"})
+	wall, begin := time.Now(), shmsync.Monotonic()
+	v.Signal(t, unix.SIGKILL)
+	at := s.must(t, order{Do: "gone", Name: v.self}).N
+	noticed := requireWithin(t, bound(), begin, at, "no longer current")
+	d := s.deaths(t, 1)[0]
+	told := requireWithin(t, bound(), begin, d.At, "OnDeath")
+	v.Wait(t)
+	exited := time.Since(wall)
+	s.alone(t, 1)
+	t.Logf("%d MiB: not current after %v, told after %v, reaped by its parent after %v, slot free after %v",
+		size>>20, noticed, told, exited, time.Since(wall))
+	require.Less(t, noticed, proctest.Scale(500*time.Millisecond))
+}
+
+// While the kernel is not done with a dead process, which its byte lock tells, its slot is
+// not given away; but the process counts as dead and delays no other process. Here a
+// process that has borrowed the descriptor holds the byte.
+func TestSlotOfADyingProcess(t *testing.T) {
+	ta := newTestArena(t, 2)
+	s, v := ta.join(t, "survivor"), ta.join(t, "victim")
+	v.must(t, order{Do: "lock", Text: "held"})
+	v.must(t, order{Do: "fenced"})
+	sleeper := int(v.must(t, order{Do: "lend the byte"}).N)
+	t.Cleanup(func() { unix.Kill(sleeper, unix.SIGKILL) })
+	begin := shmsync.Monotonic()
+	v.Signal(t, unix.SIGKILL)
+	requireWithin(t, bound(), begin, s.deaths(t, 1)[0].At, "told")
+	s.must(t, order{Do: "lock", Text: "held"})
+	late := ta.start(t)
+	a := late.try(t, order{Do: "open", Arena: ta.name})
+	require.Equal(t, []string{"no space"}, a.Is, a.Err)
+	people := s.participants(t)
+	require.Len(t, people, 2)
+	require.Equal(t, "dead", people[1].State)
+	require.Len(t, s.deaths(t, 1), 1)
+
+	require.NoError(t, unix.Kill(sleeper, unix.SIGKILL))
+	late.open(t, ta, "late")
+	require.Equal(t, makeParticipantID(2, 2), late.self)
+	require.Len(t, s.deaths(t, 1), 1)
+	s.alone(t, 2)
+}
+
+// A process that dumps core is noticed when the dump ends.
+func TestCoreDump(t *testing.T) {
+	pattern, err := os.ReadFile("/proc/sys/kernel/core_pattern")
+	require.NoError(t, err)
+	if p := strings.TrimSpace(string(pattern)); strings.HasPrefix(p, "|") || strings.HasPrefix(p, "/") {
+		t.Logf("cores go to %s here, so the dump itself is not looked at", p)
+	}
+	for name, sig := range map[string]syscall.Signal{"abort": unix.SIGABRT, "fault": unix.SIGSEGV} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			ta := newTestArena(t, 4)
+			s, v := ta.join(t, "survivor"), ta.join(t, "dumper")
+			v.must(t, order{Do: "touch", N: 64 << 20})
+			v.must(t, order{Do: "lock", Text: "held"})
+			if a := v.try(t, order{Do: "dump", Text: dir}); a.Err != "" {
+				t.Skipf("needs core dumps, and cannot raise their limit: %s", a.Err)
+			}
+			begin := shmsync.Monotonic()
+			v.die(order{Do: "signal", N: int(sig)})
+			d := s.deaths(t, 1)[0]
+			took := time.Duration(d.At - begin)
+			e := v.Wait(t)
+			require.Equal(t, v.self, d.Name())
+			s.alone(t, 1)
+			s.must(t, order{Do: "lock", Text: "held"})
+			cores, _ := filepath.Glob(filepath.Join(dir, "core*"))
+			for _, core := range cores {
+				if st, err := os.Stat(core); err == nil {
+					t.Logf("core of %d MiB", st.Size()>>20)
+				}
+			}
+			t.Logf("core dumped: %v; told after %v", e.CoreDumped, took)
+		})
+	}
+}
+
+// When memory runs out, the kernel takes the process's private memory away
+// before the process has ended.
+func TestOutOfMemory(t *testing.T) {
+	group := newMemoryGroup(t, 64<<20)
+	ta := newTestArena(t, 4)
+	s, v := ta.join(t, "survivor"), ta.join(t, "eater")
+	v.must(t, order{Do: "lock", Text: "held"})
+	require.NoError(t, os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte(fmt.Sprint(v.Pid())), 0))
+	begin := shmsync.Monotonic()
+	v.die(order{Do: "touch", N: 512 << 20})
+	d := s.deaths(t, 1)[0]
+	took := time.Duration(d.At - begin)
+	v.WaitSignal(t, unix.SIGKILL)
+	require.Equal(t, v.self, d.Name())
+	s.alone(t, 1)
+	s.must(t, order{Do: "lock", Text: "held"})
+	s.stats(t)
+	t.Logf("told %v after it began to eat", took)
+}
+
+// newMemoryGroup makes a control group whose processes get that much memory.
+func newMemoryGroup(t *testing.T, limit int) string {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it makes a control group")
+	}
+	file := "memory.max"
+	parent := "/sys/fs/cgroup"
+	controllers, _ := os.ReadFile(filepath.Join(parent, "cgroup.subtree_control"))
+	if !strings.Contains(string(controllers), "memory") {
+		parent, file = "/sys/fs/cgroup/memory", "memory.limit_in_bytes"
+		if _, err := os.Stat(filepath.Join(parent, file)); err != nil {
+			t.Skip("needs the memory controller of cgroup v2 or v1, and this process may not use it")
+		}
+	}
+	group := filepath.Join(parent, fmt.Sprintf("shmsync-test-%d", os.Getpid()))
+	if err := os.Mkdir(group, 0o755); err != nil {
+		t.Skipf("needs a control group, and cannot make one: %v", err)
+	}
+	t.Cleanup(func() {
+		var err error
+		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
+			if err = os.Remove(group); err == nil {
+				return
+			}
+		}
+		t.Errorf("remove the control group: %v", err)
+	})
+	if err := os.WriteFile(filepath.Join(group, file), []byte(fmt.Sprint(limit)), 0); err != nil {
+		t.Skipf("needs a control group with limited memory, and cannot limit it: %v", err)
+	}
+	return group
+}
+
+// Processes that each are number 1 of a pid namespace of their own, with the
+// same thread ids, are told apart.
+func TestPIDNamespaces(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it makes a pid namespace")
+	}
+	apart := func() proctest.Option {
+		return proctest.Attr(&syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID})
+	}
+	ta := newTestArena(t, 8)
+	one, two := ta.join(t, "one", apart()), ta.join(t, "two", apart())
+	require.Equal(t, 1, one.pid)
+	require.Equal(t, 1, two.pid)
+	require.NotEqual(t, one.self, two.self)
+	outside := ta.join(t, "outside")
+	people := outside.participants(t)
+	require.Len(t, people, 3)
+	require.Equal(t, 1, people[0].PID)
+	require.Equal(t, 1, people[1].PID)
+	for _, p := range people[:2] {
+		require.NotEqual(t, people[2].PIDNS, p.PIDNS)
+		require.Equal(t, "robust", p.Notice)
+	}
+	require.NotEqual(t, people[0].PIDNS, people[1].PIDNS)
+
+	begin := shmsync.Monotonic()
+	one.Signal(t, unix.SIGKILL)
+	for _, s := range []*remote{two, outside} {
+		d := s.deaths(t, 1)[0]
+		requireWithin(t, bound(), begin, d.At, "death of one")
+		require.Equal(t, one.self, d.Name())
+		require.Equal(t, "one", d.Label)
+		require.Equal(t, 1, d.PID)
+		require.Equal(t, []string{"outside", "two"}, labels(s.alone(t, 2)))
+		require.Zero(t, s.must(t, order{Do: "dead", Name: two.self}).N)
+	}
+	// Another number 1 takes the slot, and is not taken for the dead one.
+	three := ta.join(t, "three", apart())
+	require.Equal(t, 1, three.pid)
+	require.Equal(t, makeParticipantID(one.self.Slot(), 2), three.self)
+	three.must(t, order{Do: "use", Text: "x"})
+	two.Kill(t)
+	require.Equal(t, []string{"one", "two"}, labelsOfDead(outside.deaths(t, 2)))
+	require.Equal(t, []string{"two"}, labelsOfDead(three.deaths(t, 1)))
+	require.Equal(t, []string{"outside", "three"}, labels(outside.alone(t, 2)))
+}

@@ -1,0 +1,223 @@
+package arenakernel
+
+import (
+	"sync"
+	"time"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/asm"
+)
+
+// Offsets within a death record.
+const (
+	deathRecordSeq   = 0 // n+1 once the rest is written; 0 while it is not
+	deathRecordID    = 8
+	deathRecordPID   = 12
+	deathRecordDied  = 16
+	deathRecordFlags = 24
+	deathRecordLabel = 32
+
+	deathRecordLeft = 1 // closed the arena; did not die
+)
+
+// deathRecordRing is a ring of death records: number n is at n mod count in it. Deaths have one
+// ring and orderly leaves have another, so that a leave does not overwrite the record of a death
+// that no process has read yet.
+type deathRecordRing struct {
+	total        Offset // how many have been written, in the header
+	first, count uint64
+}
+
+var (
+	deathRecordsOfDead = deathRecordRing{hdrDeathRecordsTotal, 0, deathRecordDeaths}
+	deathRecordsOfLeft = deathRecordRing{hdrLeftTotal, deathRecordDeaths, deathRecordCount - deathRecordDeaths}
+)
+
+func (a *Arena) deathRecord(r deathRecordRing, n uint64) Offset {
+	return Offset(a.geo.deathRecordOff + (r.first+n%r.count)*deathRecordStride)
+}
+
+// writeDeathRecord records the participant that was in slot i, for errors and tools after
+// the slot has been taken again. A reaper that dies over it leaves an entry without its
+// number, which readers pass over; its successor writes another.
+func (a *Arena) writeDeathRecord(i int, n ParticipantID, left bool) {
+	ring, flags := deathRecordsOfDead, uint32(0)
+	if left {
+		ring, flags = deathRecordsOfLeft, deathRecordLeft
+	}
+	number := a.u64(ring.total).Add(1) - 1
+	o, s := a.deathRecord(ring, number), a.slot(i)
+	a.u64(o + deathRecordSeq).Swap(0) // not a store, which the label's bytes could pass
+	a.u32(o + deathRecordID).Store(uint32(n))
+	a.u32(o + deathRecordPID).Store(a.u32(s + slotPID).Load())
+	a.u64(o + deathRecordDied).Store(a.u64(s + slotDied).Load())
+	a.u32(o + deathRecordFlags).Store(flags)
+	a.putLabel(o+deathRecordLabel, a.getLabel(s+slotLabel))
+	// sync(arena.deathrecord): release
+	a.u64(o + deathRecordSeq).Store(number + 1)
+}
+
+// hasDeathRecord reports whether the death of n has been recorded.
+func (a *Arena) hasDeathRecord(n ParticipantID) bool {
+	return a.findDeathRecord(deathRecordsOfDead, n) != nil
+}
+
+// hasRecord reports whether it stands in either ring that n has died or left.
+func (a *Arena) hasRecord(n ParticipantID) bool {
+	return a.hasDeathRecord(n) || a.findDeathRecord(deathRecordsOfLeft, n) != nil
+}
+
+// findDeathRecord gives the last death record of n in a ring, or nil.
+func (a *Arena) findDeathRecord(r deathRecordRing, n ParticipantID) *shmsync.Identity {
+	total := a.u64(r.total).Load()
+	for back := uint64(1); back <= min(total, r.count); back++ {
+		if id, name, ok := a.readDeathRecord(r, total-back); ok && name == n {
+			return &id
+		}
+	}
+	return nil
+}
+
+// readDeathRecord gives death record n of a ring, if it is still, or already, there.
+func (a *Arena) readDeathRecord(r deathRecordRing, n uint64) (id shmsync.Identity, name ParticipantID, ok bool) {
+	o := a.deathRecord(r, n)
+	// sync(arena.deathrecord): acquire
+	if a.u64(o+deathRecordSeq).Load() != n+1 {
+		return id, 0, false
+	}
+	name = ParticipantID(a.u32(o+deathRecordID).Load() & ParticipantIDMask)
+	id = shmsync.Identity{
+		Slot: name.Slot(), Generation: name.Generation(),
+		PID:   int(a.u32(o + deathRecordPID).Load()),
+		Label: a.getLabel(o + deathRecordLabel),
+		Died:  unixTime(a.u64(o + deathRecordDied).Load()),
+	}
+	asm.LoadFence() // the label's bytes are read by plain loads
+	return id, name, a.u64(o+deathRecordSeq).Load() == n+1
+}
+
+func unixTime(ns uint64) time.Time {
+	if ns == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, int64(ns))
+}
+
+// Who returns the identity of the participant n, living or dead. It reads n's slot, or the
+// death records if the slot has been taken again. It returns nil if neither has it.
+func (a *Arena) Who(n ParticipantID) *shmsync.Identity {
+	i := n.Slot()
+	if i < 1 || i > a.geo.slots {
+		return nil
+	}
+	w := a.slotState(i)
+	if w.generation() == n.Generation() && w.taken() {
+		s := a.slot(i)
+		id := shmsync.Identity{
+			Slot: i, Generation: n.Generation(),
+			PID:   int(a.u32(s + slotPID).Load()),
+			Label: a.getLabel(s + slotLabel),
+			Died:  unixTime(a.u64(s + slotDied).Load()),
+		}
+		if a.slotState(i) == w && (w.phase() != phaseDead && w.phase() != phaseLeaving || !a.hasRecord(n)) {
+			return &id
+		}
+		// The record comes before the slot's words are cleared, and these before its state
+		// changes.
+	}
+	if id := a.findDeathRecord(deathRecordsOfDead, n); id != nil {
+		return id
+	}
+	return a.findDeathRecord(deathRecordsOfLeft, n)
+}
+
+// deathLog tells the deaths of others to the functions given to OnDeath.
+type deathLog struct {
+	mu    sync.Mutex
+	funcs []func(Participant) // guarded by: mu
+	next  uint64              // guarded by: mu; the first death record not told yet
+	told  map[int]uint32      // guarded by: mu; the last generation of each slot whose death was told: two reapers may write one
+	holes []hole              // guarded by: mu; death records that were counted, but not written when we looked
+	lost  uint64              // guarded by: mu; death records overwritten before we read them, and not yet reported
+}
+
+// hole is a death record that is being written, or whose writer died over it, and
+// then there is, or will be, another one.
+type hole struct {
+	number uint64
+	since  time.Time
+}
+
+// holeTimeout is how long a watcher looks again by itself for what is being
+// written. After that it looks when it is rung.
+const holeTimeout = time.Second
+
+// OnDeath makes f be called for every participant that dies from now on, once
+// each, on a goroutine of its own. Leaving by Close is no death.
+//
+// The arena keeps the last 192 deaths. If this process is stopped while more
+// participants die, the first of them are not told; the next one that is told says
+// how many, in [Participant.Missed].
+func (a *Arena) OnDeath(f func(Participant)) {
+	a.mustUse("arena.on_death")
+	l := &a.deaths
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.funcs) == 0 {
+		l.next = a.u64(hdrDeathRecordsTotal).Load()
+		l.told = map[int]uint32{}
+		a.u32(a.slot(a.mySlot) + slotCaps).Or(capTold)
+	}
+	l.funcs = append(l.funcs, f)
+}
+
+// deliver tells the deaths that were written since the last call. It reports
+// whether to look again soon, since one is being written.
+func (l *deathLog) deliver(a *Arena) (again bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.funcs) == 0 {
+		return false
+	}
+	total := a.u64(hdrDeathRecordsTotal).Load()
+	if total < l.next { // a peer has overwritten the counter
+		l.next = total - min(total, deathRecordDeaths)
+	}
+	if total-l.next > deathRecordDeaths {
+		l.lost += total - deathRecordDeaths - l.next
+		l.next = total - deathRecordDeaths
+	}
+	holes := l.holes
+	l.holes = nil
+	for ; l.next < total; l.next++ {
+		holes = append(holes, hole{l.next, time.Now()})
+	}
+	for _, h := range holes {
+		if total-h.number > deathRecordDeaths {
+			l.lost++ // written over
+			continue
+		}
+		if !l.tell(a, h.number) {
+			l.holes = append(l.holes, h)
+			again = again || time.Since(h.since) < holeTimeout
+		}
+	}
+	return again
+}
+
+// tell tells one death, if it is one that has not been told. It reports false
+// when the death record is not written.
+func (l *deathLog) tell(a *Arena, number uint64) bool { // guarded by: mu
+	id, name, ok := a.readDeathRecord(deathRecordsOfDead, number)
+	// A slot is taken again only after the death of its last participant is recorded.
+	if !ok || name.Generation() <= l.told[name.Slot()] {
+		return ok
+	}
+	l.told[name.Slot()] = name.Generation()
+	p := Participant{Identity: id, State: "dead", Missed: l.lost}
+	l.lost = 0
+	for _, f := range l.funcs {
+		go f(p)
+	}
+	return true
+}

@@ -1,0 +1,368 @@
+package arenakernel
+
+import (
+	"runtime"
+	"sync/atomic"
+
+	"github.com/shmsync/shmsync"
+)
+
+// watcherThread is a goroutine on a thread of its own that is to be the death watcher of an arena.
+// It starts before the process has a slot, and prepares what needs none meanwhile: the start of a
+// thread takes as long as the rest of joining.
+type watcherThread struct {
+	hired meeting
+	a     *Arena // for whom it watches, nil for nobody; written before hired
+}
+
+func startWatcherThread() *watcherThread {
+	t := &watcherThread{hired: newMeeting()}
+	go t.run()
+	return t
+}
+
+// startFirstWatcherThread starts one, if this process is in no arena yet: it may be about to open
+// once more one that it is in, which needs none.
+func startFirstWatcherThread() *watcherThread {
+	attached.Lock()
+	defer attached.Unlock()
+	if len(attached.arenas) > 0 {
+		return nil
+	}
+	return startWatcherThread()
+}
+
+// hire makes t the death watcher of a.
+func (t *watcherThread) hire(a *Arena) {
+	t.a = a
+	t.hired.arrive()
+}
+
+// dismiss ends t, unless it was hired. t may be nil.
+func (t *watcherThread) dismiss() {
+	if t != nil && !t.hired.done.Load() {
+		t.hired.arrive()
+	}
+}
+
+func (t *watcherThread) run() {
+	// Never unlocked while the list is registered: the end of the thread tells all peers
+	// that this process is dead. The thread runs only this goroutine meanwhile, so no C
+	// code locks a robust pthread mutex on it, which the kernel would not find.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	// The CPU that notices a death is often the one that still takes the dead apart.
+	defer shmsync.PromptThread()()
+	list := takeRobustList()
+	defer keepRobustList(list)
+	shmsync.FeatureWaitV.Have()
+	t.hired.await(true)
+	if t.a != nil {
+		t.a.deathWatcher(list)
+	}
+}
+
+// deathWatcher is the one goroutine whose thread's robust list holds this
+// participant's alive words. It is locked to its thread and ends only when the
+// process leaves the arena; until then it watches others.
+func (a *Arena) deathWatcher(list *shmsync.RobustList) {
+	defer a.watcherEnded.arrive()
+	if a.notLive = a.becomeLive(list); a.notLive == nil {
+		a.live.arrive()
+		a.ringWatchersOf(a.mySlot)
+		a.surveyAhead()
+		a.watch()
+		a.repaired.await(true)
+		// From here on nobody marks the alive words: the byte has to be asked for.
+		a.ringBefore(a.mySlot, 1)
+	}
+	if a.robust != nil {
+		a.robust.Unregister()
+	}
+	if a.notLive != nil {
+		a.live.arrive()
+	}
+}
+
+// spareRobustList is a robust list that no thread has registered. To unmap its page would
+// interrupt the other threads of the process, so the next arena takes it.
+var spareRobustList atomic.Pointer[shmsync.RobustList]
+
+// takeRobustList gives a robust list without words, or nil where there are none.
+func takeRobustList() *shmsync.RobustList {
+	if !shmsync.FeatureRobustList.Have() {
+		return nil
+	}
+	if list := spareRobustList.Swap(nil); list != nil {
+		return list
+	}
+	list, err := shmsync.NewRobustList()
+	if err != nil {
+		return nil
+	}
+	return list
+}
+
+func keepRobustList(list *shmsync.RobustList) {
+	if list != nil && !spareRobustList.CompareAndSwap(nil, list) {
+		list.Free()
+	}
+}
+
+const (
+	watchTargets = 3
+	// pollFirst to pollMost bound the sleep of a watcher that cannot rely on
+	// being woken, because a death to be noticed leaves no mark or because a
+	// reap waits for the kernel.
+	pollFirst, pollMost = 3e5, 50e6 // ns
+	// stagger is how much later each next watcher acts than the one before it:
+	// all are told, and one will do.
+	stagger = 2e6 // ns
+	// joinTimeout is how long a joiner without a byte lock has to become live. Nothing tells
+	// whether it is alive; if it is, its Open fails.
+	joinTimeout = 10e9 // ns
+	// afterYou is how much later the watcher of a process acts while a waiter of that
+	// process sleeps in the kernel: such a waiter recovers from a dead holder itself, and
+	// needs the CPU for it.
+	afterYou = 3e5 // ns
+)
+
+// watch sleeps on the alive words of the next few participants in the ring of
+// slots and reaps those that die. Each death wakes one sleeper of each alive
+// word; watchers at different distances use different words, so that several
+// are told, and the first wakes the rest.
+func (a *Arena) watch() {
+	doorbell := a.u32(a.slot(a.mySlot) + slotWatchDoorbell)
+	wait := int64(pollFirst)
+	seen, asked := notices{}, map[int]slotWord{}
+	later := a.afterJoining()
+	for {
+		// The doorbell is read before everything else that it may be rung for.
+		rung := doorbell.Load()
+		if a.closing.Load() {
+			return
+		}
+		a.checkSelf()
+		for len(later) > 0 && shmsync.Monotonic() >= later[0].at {
+			later[0].do()
+			later = later[1:]
+		}
+		untold := a.deaths.deliver(a)
+		targets := a.watchTargets()
+		sleep, poll, turn := a.watchEntries(wordPtr(doorbell), rung, targets, seen, asked)
+		if sleep == nil {
+			continue // a participant was reaped
+		}
+		var deadline int64
+		if turn != 0 {
+			deadline = shmsync.Monotonic() + turn
+		}
+		if unfinished := a.unfinished.Load(); poll != 0 || untold || unfinished {
+			if poll == 0 {
+				poll = pollMost
+			}
+			next := min(wait, poll)
+			if unfinished {
+				next = min(poll, a.nextCheck())
+			}
+			if at := shmsync.Monotonic() + next; deadline == 0 || at < deadline {
+				deadline = at
+			}
+			wait = min(2*wait, pollMost)
+		} else {
+			wait = pollFirst
+		}
+		if len(later) > 0 && (deadline == 0 || later[0].at < deadline) {
+			deadline = later[0].at
+		}
+		var err error
+		if len(sleep) > 1 && a.caps&capWaitV != 0 {
+			_, _, err = shmsync.WaitV(sleep, deadline)
+			if err != nil { // ENOMEM: no room for that many entries just now
+				deadline = shmsync.Monotonic() + pollFirst
+			}
+		}
+		if len(sleep) == 1 || a.caps&capWaitV == 0 || err != nil {
+			shmsync.Wait(wordPtr(doorbell), rung, deadline)
+		}
+		// Every slot is examined again, whatever the wait returned: waitv swallows several
+		// wakes and reports one.
+		if a.unfinished.Load() {
+			a.continueReaps()
+		}
+	}
+}
+
+// watchTargets are the slots of the next participants in the ring, and of the
+// dead between them.
+func (a *Arena) watchTargets() []int {
+	targets := make([]int, 0, watchTargets)
+	present := 0
+	for d := 1; d < a.geo.slots && present < watchTargets; d++ {
+		i := (a.mySlot-1+d)%a.geo.slots + 1
+		if w := a.slotState(i); w.taken() {
+			targets = append(targets, i)
+			if w.present() {
+				present++
+			}
+		}
+	}
+	return targets
+}
+
+// notices says when a watcher first saw a death, by slot.
+type notices map[int]notice
+
+type notice struct {
+	of   slotWord
+	when int64 // CLOCK_MONOTONIC ns
+}
+
+// left is how many nanoseconds remain until delay nanoseconds after the death in slot i, in
+// state w, was seen; 0 when that is past.
+func (n notices) left(i int, w slotWord, delay int64) int64 {
+	if delay == 0 {
+		return 0
+	}
+	now := shmsync.Monotonic()
+	if n[i].of.generation() != w.generation() || n[i].when == 0 {
+		n[i] = notice{w, now}
+	}
+	return max(0, n[i].when+delay-now)
+}
+
+// watchEntries reaps the dead among the targets, and gives what to sleep on
+// when there are none. poll is 0 when the death of each target wakes us;
+// otherwise we have to look again after that many nanoseconds at most. turn is not 0 when
+// others go first: it is our turn after that many nanoseconds, if there is something left.
+//
+// asked says of whom the byte lock has been asked for, by slot: see surveyAhead.
+func (a *Arena) watchEntries(doorbell *uint32, rung uint32, targets []int, seen notices, asked map[int]slotWord) (sleep []shmsync.WaitVEntry, poll, turn int64) {
+	within := func(ns int64) {
+		if poll == 0 || ns < poll {
+			poll = ns
+		}
+	}
+	turnIn := func(ns int64) {
+		if turn == 0 || ns < turn {
+			turn = ns
+		}
+	}
+	sleep = append(make([]shmsync.WaitVEntry, 0, 1+watchTargets), shmsync.NewWaitVEntry(doorbell, rung))
+	distance, base := 0, int64(0)
+	if a.announceMap.Load() != 0 {
+		base = afterYou
+	}
+	for _, i := range targets {
+		w := a.slotState(i)
+		if w.phase() == phaseDead {
+			// The participant that marked it may have died since, or leaves the rest to us.
+			delay := base + int64(distance)*stagger
+			if u := ParticipantID(a.u32(a.slot(i) + slotReaper).Load()); u != a.self && a.isCurrent(u) {
+				delay = stagger
+			}
+			if left := seen.left(i, w, delay); left > 0 {
+				turnIn(left)
+			} else {
+				a.reapMarked(i, w)
+				within(pollMost)
+			}
+			continue
+		}
+		// The alive word is read before it is judged, so that a mark which
+		// comes later changes the value that we sleep on.
+		word := a.u32(a.aliveWord(i, min(distance, watchTargets-1)))
+		alive := word.Load()
+		dead := a.seenDead(i, w)
+		if !dead && asked[i] != w {
+			if dead = a.surveyDead(i, w); !dead {
+				asked[i] = w
+			}
+		}
+		if dead {
+			if left := seen.left(i, w, base+int64(distance)*stagger); left > 0 {
+				turnIn(left)
+			} else {
+				a.reap(i, w)
+				if a.slotState(i) != w {
+					return nil, 0, 0
+				}
+				within(pollMost) // it cannot be fenced yet
+			}
+			distance++
+			continue
+		}
+		distance++
+		robust := a.slotCaps(i)&capRobust != 0 && a.caps&capWaitV != 0
+		switch w.phase() {
+		case phaseJoining: // it holds nothing yet
+			turnIn(pollMost)
+			if a.slotCaps(i)&capOFD == 0 && seen.left(i, w, joinTimeout) == 0 {
+				a.reap(i, w)
+				if a.slotState(i) != w {
+					return nil, 0, 0
+				}
+			}
+		case phaseLeaving: // the kernel marks it until shortly before it is free
+			turnIn(pollMost)
+		default:
+			if !robust {
+				within(pollMost)
+			}
+		}
+		if robust && w.phase() != phaseJoining {
+			sleep = append(sleep, shmsync.NewWaitVEntry(wordPtr(word), alive))
+		}
+	}
+	return sleep, poll, turn
+}
+
+// checkSelf ends the process when its own slot is no longer its own: others
+// have taken its locks away, so it must not go on as their holder.
+func (a *Arena) checkSelf() {
+	if w := a.slotState(a.mySlot); !w.present() || participantIn(a.mySlot, w) != a.self {
+		panic("shmsync: " + a.label + ": this process was declared dead by a peer (slot " +
+			a.self.String() + " is " + w.String() + ")")
+	}
+}
+
+// ringWatchersOf wakes the death watchers that watch slot i, did so, or are to: those of the
+// participants that come before it in the ring of slots. They then read the ring again.
+//
+//	joiner, or the process that     watcher
+//	frees a slot
+//	changes the slot's state        reads its doorbell
+//	reads the states before it      reads the states after its own
+//	rings those that are present    sleeps if its doorbell is unchanged
+//
+// A watcher that is not rung was not present yet: it reads the states after it has become so.
+func (a *Arena) ringWatchersOf(i int) { a.ringBefore(i, watchTargets) }
+
+// ringBefore rings the n participants that come before slot i in the ring of slots.
+func (a *Arena) ringBefore(i, n int) {
+	rung := 0
+	for d := 1; d < a.geo.slots && rung < n; d++ {
+		j := (i-1-d+a.geo.slots)%a.geo.slots + 1
+		if a.slotState(j).present() {
+			a.ring(a.slot(j) + slotWatchDoorbell)
+			rung++
+		}
+	}
+}
+
+// ringTold makes those look at the death records that want to be told of deaths.
+func (a *Arena) ringTold() {
+	for i := 1; i <= a.geo.slots; i++ {
+		if a.slotCaps(i)&capTold != 0 && a.slotState(i).present() {
+			a.ring(a.slot(i) + slotWatchDoorbell)
+		}
+	}
+}
+
+func (a *Arena) ring(doorbell Offset) {
+	w := a.u32(doorbell)
+	w.Add(1)
+	shmsync.Wake(wordPtr(w), allSleepers)
+}
+
+const allSleepers = 1 << 30

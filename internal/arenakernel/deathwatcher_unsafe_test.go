@@ -1,0 +1,103 @@
+//go:build linux
+
+package arenakernel
+
+import (
+	"runtime"
+	"sync"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/proctest"
+)
+
+// robustHeadOf gives the robust list that a thread of this process has registered.
+func robustHeadOf(tid int) (head uintptr, err error) {
+	var size uintptr
+	_, _, errno := unix.Syscall(unix.SYS_GET_ROBUST_LIST, uintptr(tid),
+		uintptr(unsafe.Pointer(&head)), uintptr(unsafe.Pointer(&size)))
+	if errno != 0 {
+		err = errno
+	}
+	return head, err
+}
+
+func init() {
+	proctest.Register("arena/robust", func(c *proctest.Child) {
+		// Many threads with lists of their own, as those of a C library have, all idle:
+		// the death watcher gets one of them.
+		const threads = 16
+		var name string
+		c.Params(&name)
+		var ready, done sync.WaitGroup
+		var mu sync.Mutex
+		heads := map[int]uintptr{}
+		for range threads {
+			ready.Add(1)
+			done.Go(func() {
+				runtime.LockOSThread()
+				defer runtime.UnlockOSThread()
+				l, err := shmsync.NewRobustList()
+				if err == nil {
+					err = l.Register()
+				}
+				if err != nil {
+					c.Fatal(err)
+				}
+				tid := shmsync.ThreadID()
+				mu.Lock()
+				heads[tid], err = robustHeadOf(tid)
+				mu.Unlock()
+				if err != nil {
+					c.Fatal(err)
+				}
+				ready.Done()
+				ready.Wait() // each on a thread of its own
+			})
+		}
+		done.Wait()
+		for range 100 {
+			a, err := Open(name, &Options{Size: 2 << 20})
+			if err != nil {
+				c.Fatal(err)
+			}
+			tid := int(a.u32(a.slot(a.mySlot) + slotTID).Load())
+			during, err := robustHeadOf(tid)
+			if err != nil {
+				c.Fatal(err)
+			}
+			if err := a.Close(); err != nil {
+				c.Fatal(err)
+			}
+			before, ours := heads[tid]
+			if !ours {
+				continue // a thread that the runtime has just made
+			}
+			after, err := robustHeadOf(tid)
+			if err != nil {
+				c.Fatal(err)
+			}
+			c.Say([3]uintptr{before, during, after})
+			return
+		}
+		c.Fatal("no death watcher ran on a thread with a list")
+	})
+}
+
+// The thread of the death watcher goes back to the runtime when the arena is closed, and may
+// run C code then that locks robust pthread mutexes.
+func TestCloseGivesTheDeathWatchersThreadItsRobustListBack(t *testing.T) {
+	if err := shmsync.FeatureRobustList.Check(); err != nil {
+		proctest.Skip(t, "needs robust lists: "+err.Error(), "arena/robust")
+	}
+	p := proctest.Start(t, "arena/robust", proctest.Params(newTestArena(t, 4).name))
+	var heads [3]uintptr
+	p.Recv(t, &heads)
+	require.NotEqual(t, heads[0], heads[1], "the list of the arena was not registered")
+	require.Equal(t, heads[0], heads[2])
+	p.WaitExit(t)
+}

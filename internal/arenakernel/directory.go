@@ -1,0 +1,297 @@
+package arenakernel
+
+import (
+	"runtime"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+)
+
+// entry is a word of the directory.
+//
+//	bits 0..47   offset of an object header
+//	bits 48..63  the same bits of the hash of its name
+//
+//	value     meaning                                            left by
+//	0         empty, and always was: a search ends here          creator
+//	all ones  a name was here; may be reused, ends no search     unlist
+//	else      an object in any phase, whose block is not free    place
+//
+// An entry never becomes empty again, so every later search for its name reaches an entry
+// that was once placed. The search would have to pass all names that ever were, in the end;
+// it stops at the reach instead.
+//
+// crash: reclaimBlocks removes the entries of blocks that it takes back.
+type entry uint64
+
+const (
+	entryEmpty entry = 0
+	entryGone  entry = 1<<64 - 1
+
+	// timeout bounds how often a participant lets another go first.
+	timeout = 64
+)
+
+func makeEntry(off Offset, hash uint64) entry {
+	return entry(off)&(1<<48-1) | entry(hash)&^(1<<48-1)
+}
+
+func (e entry) used() bool               { return e != entryEmpty && e != entryGone }
+func (e entry) offset() Offset           { return Offset(e & (1<<48 - 1)) }
+func (e entry) mayBe(hash uint64) bool   { return e.used() && uint64(e)>>48 == hash>>48 }
+func (c *core) entryOff(p uint64) Offset { return Offset(c.geo.dirOff + p*8) }
+func (c *core) loadEntry(p uint64) entry { return entry(c.u64(c.entryOff(p)).Load()) }
+
+func (c *core) swapEntry(p uint64, old, to entry) bool {
+	return c.u64(c.entryOff(p)).CompareAndSwap(uint64(old), uint64(to))
+}
+
+// reach is how far from the place that its hash gives a search may have to go. It is small as
+// long as there are more entries than names at a time, since a new name takes the first entry
+// that is not used.
+//
+//	writers: a participant that places an entry further away, before that and after, by CAS
+//	         upwards; lowerReach
+//	readers: searches, at their begin
+//	order:   seq_cst: a maker raises it, places, raises it, and then reads it for its search;
+//	         so of two that place one name, the later sees where the other did
+//	futex:   none
+//	crash:   may be greater than it need be: searches take longer
+//
+// While a participant lowers it, searches go as far as they did before that: see
+// hdrDirLowering.
+func (c *core) reach() uint64 {
+	for range reachTries {
+		// sync(arena.reach): acquire
+		w := lowering(c.u64(hdrDirLowering).Load())
+		r := uint64(c.u32(hdrDirReach).Load())
+		if w.busy() {
+			r = max(r, w.before())
+		}
+		if lowering(c.u64(hdrDirLowering).Load()) == w {
+			return min(r, c.geo.dirCount-1)
+		}
+	}
+	return c.geo.dirCount - 1
+}
+
+const reachTries = 16
+
+// raiseReach makes searches go k entries far.
+func (c *core) raiseReach(k uint64) {
+	word := c.u32(hdrDirReach)
+	for {
+		r := word.Load()
+		// sync(arena.reach): release
+		if uint64(r) >= k || word.CompareAndSwap(r, uint32(k)) {
+			return
+		}
+	}
+}
+
+// probe calls f for the entries where a name with that hash may be, until f
+// returns false or the first empty entry.
+func (c *core) probe(hash uint64, f func(pos uint64, e entry) bool) { c.probeTo(c.reach(), hash, f) }
+
+// probeTo is probe for the entries up to that far from the first.
+func (c *core) probeTo(reach, hash uint64, f func(pos uint64, e entry) bool) {
+	steps := uint64(0)
+	defer func() { c.work.Add(steps) }()
+	for k := range reach + 1 {
+		steps++
+		pos := (hash + k) & (c.geo.dirCount - 1)
+		// sync(arena.place): acquire
+		e := c.loadEntry(pos)
+		if e == entryGone {
+			c.handles.passed++
+		}
+		if e == entryEmpty || !f(pos, e) {
+			return
+		}
+	}
+}
+
+// place puts the object at off into the directory. It reports false when that
+// is full.
+func (c *core) place(off Offset, hash uint64) bool {
+	mine := makeEntry(off, hash)
+	for k := range c.geo.dirCount {
+		pos := (hash + k) & (c.geo.dirCount - 1)
+		for e := c.loadEntry(pos); !e.used(); e = c.loadEntry(pos) {
+			c.raiseReach(k)
+			// sync(arena.place): release
+			if c.swapEntry(pos, e, mine) {
+				c.raiseReach(k) // a concurrent lowerReach may not have seen the entry
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// unlist removes the object at off from the directory.
+func (c *core) unlist(off Offset, hash uint64) {
+	c.find(off, hash, func(pos uint64, e entry) bool { return !c.swapEntry(pos, e, entryGone) })
+}
+
+// find calls f for the entry of the object at off, wherever it is, until f returns false.
+func (c *core) find(off Offset, hash uint64, f func(pos uint64, e entry) bool) {
+	mine := makeEntry(off, hash)
+	c.probeTo(c.geo.dirCount-1, hash, func(pos uint64, e entry) bool { return e != mine || f(pos, e) })
+}
+
+// enter guards the object of entry e and reads its header. It reports false
+// when the entry has changed. The caller calls unguard in any case.
+func (c *core) enter(pos uint64, e entry) (h header, ok bool, err error) {
+	off := e.offset()
+	crashpoint.Hit("arena.object.found")
+	c.guard(off)
+	if c.loadEntry(pos) != e {
+		return h, false, nil
+	}
+	if b, ok := c.locate(off); ok {
+		switch b.load().kind() {
+		case blockClaimed, blockObject, blockFreeing:
+			h, err := c.readHeader(b)
+			crashpoint.Hit("arena.object.entered")
+			return h, err == nil, err
+		}
+	}
+	return h, false, c.fail("arena.object", shmsync.ErrCorrupt, "a name leads to "+off.String()+", where there is no object")
+}
+
+// seek finds the object of that name and opens it. A maker that has placed its
+// own object at mine passes that; then pending objects of the name, which are
+// passed over otherwise, are waited for a little if they have been placed before
+// ours, and aborted.
+//
+// Two makers of one name have both placed an object before either seeks. So the
+// one that seeks later sees the other's, and either finds it committed, or
+// aborts it before it is.
+func (c *core) seek(name string, hash uint64, mine Offset) (h header, found bool, err error) {
+	first := true // theirs comes before ours
+	c.probe(hash, func(pos uint64, e entry) bool {
+		if !e.mayBe(hash) {
+			return true
+		}
+		if e.offset() == mine {
+			first = false
+			return true
+		}
+		defer c.unguard()
+		var ok bool
+		if h, ok, err = c.enter(pos, e); !ok {
+			return err == nil
+		}
+		if h.hash != hash || h.Name != name {
+			return true
+		}
+		if mine != 0 {
+			c.outvote(&h, first)
+		}
+		if s := h.load(); !s.there() && s.legal() {
+			return true
+		}
+		found, err = c.adopt(&h)
+		return !found && err == nil
+	})
+	return h, found, err
+}
+
+// outvote aborts h if it is pending. A living maker that has placed its object
+// before ours gets some time to commit it, so that two makers do not keep
+// aborting each other.
+func (c *core) outvote(h *header, wait bool) {
+	for try := 0; ; try++ {
+		s := h.load()
+		if s.phase() != objectPending || !s.legal() {
+			return
+		}
+		if wait && try < timeout && c.current(s.participant()) {
+			runtime.Gosched()
+			continue
+		}
+		// lin: the maker of h has lost the name here, if it has not won it.
+		h.swap(s, makeObject(objectAborted, s.participant()))
+		return
+	}
+}
+
+// resolveEntries publishes what dead had committed and removes the names of what
+// it had not, or had begun to free. The caller is the reaper of dead.
+func (c *core) resolveEntries(dead ParticipantID) {
+	whole := false
+	c.eachTouched(dead.Slot(), func(chunk uint64) {
+		c.eachBlockOf(chunk, func(off Offset, _ uint64, w blockWord) bool {
+			if w.participant() == dead && (w.kind() == blockClaimed || w.kind() == blockFreeing) {
+				whole = !c.resolveNameOf(off, dead) || whole
+			}
+			return true
+		})
+	})
+	if whole {
+		for pos := range c.geo.dirCount {
+			if e := c.loadEntry(pos); e.used() {
+				c.resolveGuarded(pos, e, dead)
+			}
+		}
+		c.work.Add(c.geo.dirCount)
+	}
+}
+
+// resolveNameOf is resolveEntries for the block at off, which dead had claimed or was freeing. It
+// reports false if the bytes do not say which name the block has, if any: they may be of
+// another use of it.
+func (c *core) resolveNameOf(off Offset, dead ParticipantID) bool {
+	b, ok := c.locate(off)
+	if !ok || b.class == classNode {
+		return true
+	}
+	// The name and its hash are there before the entry, and until the block is free.
+	if c.u32(off+objKind).Load() == 0 && c.u64(off+objHash).Load() == 0 {
+		return true
+	}
+	h, err := c.readHeader(b)
+	if err != nil {
+		return false
+	}
+	if h.Name != "" {
+		c.find(off, h.hash, func(pos uint64, e entry) bool {
+			c.resolveGuarded(pos, e, dead)
+			return false
+		})
+	}
+	return true
+}
+
+// resolveGuarded is resolveEntry for the entry e, if it is still there.
+func (c *core) resolveGuarded(pos uint64, e entry, dead ParticipantID) {
+	c.guard(e.offset())
+	defer c.unguard()
+	// Guarded, the block is not reused, so the entry cannot come back
+	// for another object.
+	if c.loadEntry(pos) == e {
+		c.resolveEntry(pos, e, dead)
+	}
+}
+
+func (c *core) resolveEntry(pos uint64, e entry, dead ParticipantID) {
+	b, ok := c.locate(e.offset())
+	if !ok {
+		return
+	}
+	w := b.load()
+	if w.participant() != dead || w.kind() != blockClaimed && w.kind() != blockFreeing {
+		return
+	}
+	if w.kind() == blockClaimed {
+		state := c.u32(b.off + objState)
+		pending := makeObject(objectPending, dead)
+		state.CompareAndSwap(uint32(pending), uint32(makeObject(objectAborted, dead)))
+		if objectWord(state.Load()).there() {
+			b.swap(w, makeBlock(blockObject, 0))
+			return
+		}
+	}
+	c.swapEntry(pos, e, entryGone)
+}

@@ -1,0 +1,107 @@
+package arenakernel
+
+// lowering is the word at hdrDirLowering. It tells searches that a participant lowers the
+// reach. It is also a sequence, so that a search notices that the reach was lowered meanwhile.
+//
+//	bits 0..31   the reach before, while a participant lowers it
+//	bits 32..63  a sequence, odd while a participant lowers it
+//
+//	lowerer                               maker that places an entry  search
+//	sequence odd, with the reach before   reach is as far, or more    word
+//	looks at all entries                  places it                   reach; or the one before, if that is more
+//	reach: down to the furthest           reach is as far, or more    the word is the same, else again
+//	looks at all entries
+//	reach: up to the furthest
+//	sequence even
+//
+// An entry that is placed before the reach goes down is seen by the second check; one that is
+// placed later raises the reach. Before the sequence is even, searches go as far as before.
+//
+//	writers: the lowerer, whose name is in hdrDirLowerer
+//	readers: searches
+//	order:   seq_cst, with the reach
+//	futex:   none
+//	crash:   stays odd; the next lowerer begins with the second check.
+//	         hdrDirLowerer may be replaced when it is not current
+type lowering uint64
+
+func (w lowering) busy() bool     { return w>>32&1 != 0 }
+func (w lowering) before() uint64 { return uint64(w) & (1<<32 - 1) }
+
+func (w lowering) begun(before uint32) lowering { return (w>>32+1)<<32 | lowering(before) }
+func (w lowering) over() lowering               { return (w>>32 + 1) << 32 }
+
+// lowerReachIfDue lowers the reach when searches of this process have passed more entries that
+// are gone than the looks at all entries cost. The caller holds handles.
+func (c *core) lowerReachIfDue() {
+	l := &c.handles
+	if l.passed <= l.lowerAfter+lowerRatio*c.geo.dirCount {
+		return
+	}
+	l.passed = 0
+	before := c.reach()
+	c.lowerReach()
+	if c.reach() > before/2 {
+		// Some name is that far. It may go soon: the delay has a bound.
+		l.lowerAfter = min(max(2*l.lowerAfter, lowerRatio*c.geo.dirCount), lowerDelay*c.geo.dirCount)
+		return
+	}
+	l.lowerAfter = 0
+}
+
+// lowerRatio is how many entries that are gone are passed for each entry of the directory
+// before a search examines all of them.
+const lowerRatio = 2
+
+// lowerDelay bounds how many more are passed, after tries that found a name that was far.
+const lowerDelay = 16
+
+// lowerReach makes the reach as small as the entries allow, unless another participant does
+// that already. The caller holds handles.
+func (c *core) lowerReach() {
+	owner := c.u32(hdrDirLowerer)
+	if u := ParticipantID(owner.Load()); u != c.self && c.current(u) || !owner.CompareAndSwap(uint32(u), uint32(c.self)) {
+		return
+	}
+	word, reach := c.u64(hdrDirLowering), c.u32(hdrDirReach)
+	w := lowering(word.Load())
+	if !w.busy() {
+		r := reach.Load()
+		w = w.begun(r)
+		word.Store(uint64(w))
+		if far := c.furthest(); far < uint64(r) {
+			reach.CompareAndSwap(r, uint32(far))
+		}
+	}
+	c.raiseReach(c.furthest())
+	word.Store(uint64(w.over()))
+	owner.CompareAndSwap(uint32(c.self), 0)
+}
+
+// furthest is how far from the place of its hash the furthest entry is.
+func (c *core) furthest() (far uint64) {
+	defer c.unguard()
+	c.work.Add(c.geo.dirCount)
+	for pos := range c.geo.dirCount {
+		if e := c.loadEntry(pos); e.used() {
+			far = max(far, c.distance(pos, e))
+		}
+	}
+	return far
+}
+
+// distance is how far the entry e is from the place of its hash: as far as can be if that cannot
+// be told, and 0 if the entry has changed.
+func (c *core) distance(pos uint64, e entry) uint64 {
+	// Guarded, the block is not reused, so its hash is that of the entry.
+	c.guard(e.offset())
+	if c.loadEntry(pos) != e {
+		return 0
+	}
+	if b, ok := c.locate(e.offset()); ok && b.size >= objectHeader {
+		if hash := c.u64(b.off + objHash).Load(); e.mayBe(hash) {
+			return (pos - hash) & (c.geo.dirCount - 1)
+		}
+	}
+	return c.geo.dirCount - 1
+}

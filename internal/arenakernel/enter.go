@@ -1,0 +1,377 @@
+package arenakernel
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+)
+
+var (
+	_ = crashpoint.Register("arena.enter.locked")
+	_ = crashpoint.Register("arena.enter.joining")
+	_ = crashpoint.Register("arena.enter.registered")
+	_ = crashpoint.Register("arena.enter.before_live")
+	_ = crashpoint.Register("arena.enter.live")
+	_ = crashpoint.Register("arena.inherit.reaper")
+	_ = crashpoint.Register("arena.inherit.taken")
+	_ = crashpoint.Register("arena.inherit.recorded")
+	_ = crashpoint.Register("arena.inherit.repaired")
+	_ = crashpoint.Register("arena.inherit.woken")
+	_ = crashpoint.Register("arena.inherit.reclaimed")
+)
+
+// enter takes a slot and makes this process live in it. The byte lock comes first, then the
+// state word, then the robust list, then the alive words. So a slot in any phase but free
+// whose byte is not locked is that of a dead participant, and an alive word never claims
+// what the kernel does not know yet.
+func (a *Arena) enter(label string, watcher *watcherThread) error {
+	if f, err := a.seg.Reopen(); err == nil {
+		a.lock = f
+		a.caps |= capOFD
+		if _, err := shmsync.ByteLocked(f, a.lockByte(1)); errors.Is(err, shmsync.ErrNotSupported) {
+			a.dropLock()
+		} else if a.pin, err = pinLock(f); err != nil {
+			a.dropLock()
+			return a.fail("arena.open", err, "cannot map the page that keeps this process's byte lock")
+		}
+	}
+	name, before, err := a.takeSlot()
+	if err != nil {
+		a.dropLock()
+		return err
+	}
+	i := name.Slot()
+	a.mySlot, a.self = i, name
+	a.reapMu.Lock() // whom we meet dead is reaped by a goroutine, which uses the slot's words, too
+	if before != 0 {
+		a.succeed(before)
+	}
+	a.fillSlot(i, label)
+	a.reapMu.Unlock()
+	// Rung before it is live, so that a death watcher knows of it from the first moment on.
+	a.ringBefore(i, 1)
+
+	watcher.hire(a)
+	a.live.await(false)
+	if err := a.notLive; err != nil {
+		joining := makeSlotWord(phaseJoining, name.Generation())
+		a.casSlot(i, joining, joining.with(phaseFree))
+		a.dropLock()
+		return err
+	}
+	a.goOn()
+	return nil
+}
+
+func (a *Arena) dropLock() {
+	unpinLock(a.pin)
+	a.pin = nil
+	if a.lock != nil {
+		a.lock.Close()
+		a.lock = nil
+	}
+	a.caps &^= capOFD
+}
+
+// takeTimeout is how long a joiner waits for a slot whose owner has died or is
+// leaving, and which the kernel or a reaper has not finished with, ns.
+const takeTimeout = 1e9
+
+// takeSlot makes a free slot joining, or, where there is none, that of a dead
+// participant, whose name is then before: it is for us to clean up after it.
+func (a *Arena) takeSlot() (name, before ParticipantID, err error) {
+	for end := shmsync.Monotonic() + takeTimeout; ; time.Sleep(time.Millisecond) {
+		if name, before = a.trySlots(); name != 0 {
+			return name, before, nil
+		}
+		if !a.vacating() || shmsync.Monotonic() > end {
+			return 0, 0, a.fail("arena.open", shmsync.ErrNoSpace, a.whyFull())
+		}
+	}
+}
+
+// whyFull says why no slot can be taken.
+func (a *Arena) whyFull() string {
+	usedUp := 0
+	for i := 1; i <= a.geo.slots; i++ {
+		if w := a.slotState(i); !w.taken() && w.generation() >= maxGeneration {
+			usedUp++
+		}
+	}
+	if usedUp == 0 {
+		return fmt.Sprintf("all %d slots for participants are taken", a.geo.slots)
+	}
+	return fmt.Sprintf("all %d slots for participants are taken or used up: %d were taken %d times, which is the most; make a new arena",
+		a.geo.slots, usedUp, maxGeneration)
+}
+
+// vacating reports whether a slot is about to become free.
+func (a *Arena) vacating() bool {
+	for i := 1; i <= a.geo.slots; i++ {
+		w := a.slotState(i)
+		switch p := w.phase(); {
+		case p == phaseRetired, p == phaseFree && w.generation() >= maxGeneration:
+		case p == phaseFree, p == phaseLeaving, p == phaseDead, a.surveyDead(i, w):
+			return true
+		}
+	}
+	return false
+}
+
+func (a *Arena) trySlots() (name, before ParticipantID) {
+	for i := 1; i <= a.geo.slots; i++ {
+		if w := a.slotState(i); w.phase() == phaseFree && w.generation() < maxGeneration && a.lockSlot(i) {
+			if a.take(i, w) {
+				return makeParticipantID(i, w.generation()+1), 0
+			}
+			a.unlockSlot(i)
+		}
+	}
+	for i := 1; i <= a.geo.slots; i++ {
+		if w := a.slotState(i); w.taken() && a.lockSlot(i) {
+			if a.inherit(i, w) {
+				return makeParticipantID(i, w.generation()+1), participantIn(i, w)
+			}
+			a.unlockSlot(i)
+		}
+	}
+	return 0, 0
+}
+
+// lockSlot takes the byte lock of slot i, where there are byte locks.
+func (a *Arena) lockSlot(i int) bool {
+	if a.lock == nil {
+		return true
+	}
+	locked, err := shmsync.LockByte(a.lock, a.lockByte(i))
+	if err == nil && locked {
+		crashpoint.Hit("arena.enter.locked")
+	}
+	return err == nil && locked
+}
+
+func (a *Arena) unlockSlot(i int) {
+	if a.lock != nil {
+		shmsync.UnlockByte(a.lock, a.lockByte(i))
+	}
+}
+
+// take makes slot i, free or dead in state w, joining.
+func (a *Arena) take(i int, w slotWord) bool {
+	caps := a.u32(a.slot(i) + slotCaps)
+	if a.lock != nil {
+		// A peer that examines a joining slot reads here whether to ask for its byte. As
+		// long as we hold that, no other process is here.
+		caps.Store(a.caps)
+	}
+	if !a.casSlot(i, w, makeSlotWord(phaseJoining, w.generation()+1)) {
+		return false
+	}
+	caps.Store(a.caps)
+	crashpoint.Hit("arena.enter.joining")
+	return true
+}
+
+// inherit takes slot i over from a dead participant that no living process is cleaning up
+// after. We hold the slot's byte.
+func (a *Arena) inherit(i int, w slotWord) bool {
+	if w.generation() >= maxGeneration {
+		return false
+	}
+	hadByte := a.slotCaps(i)&capOFD != 0
+	if w.present() {
+		if (a.lock == nil || !hadByte) && !a.seenDead(i, w) {
+			return false // alive, as far as anybody can tell
+		}
+		a.mark(i, w)
+	}
+	w = w.with(phaseDead)
+	// Its system calls may write still, and its ID is what says so. A participant without either
+	// bit never became live, so it has made none.
+	if a.slotCaps(i)&(capOFD|capRobust) != 0 && !a.ended(i) {
+		return false
+	}
+	reaper := a.u32(a.slot(i) + slotReaper)
+	u := ParticipantID(reaper.Load())
+	if a.isCurrent(u) || !reaper.CompareAndSwap(uint32(u), uint32(makeParticipantID(i, w.generation()+1))) {
+		return false
+	}
+	crashpoint.Hit("arena.inherit.reaper")
+	if a.lock == nil {
+		// Not those of the dead: a survey would believe us dead without a byte.
+		a.u32(a.slot(i) + slotCaps).Store(0)
+	}
+	if !a.take(i, w) {
+		return false
+	}
+	crashpoint.Hit("arena.inherit.taken")
+	// From now on our name is current. Who became reaper in between
+	// finishes first; one that is stopped may have the slot.
+	end := shmsync.Monotonic() + takeTimeout
+	for u := ParticipantID(reaper.Load()); u.Slot() != i && a.isCurrent(u); u = ParticipantID(reaper.Load()) {
+		if shmsync.Monotonic() > end {
+			joining := makeSlotWord(phaseJoining, w.generation()+1)
+			a.casSlot(i, joining, joining.with(phaseDead))
+			return false
+		}
+		time.Sleep(time.Millisecond)
+	}
+	a.writeDeathRecord(i, participantIn(i, w), false)
+	crashpoint.Hit("arena.inherit.recorded")
+	a.ringTold()
+	return true
+}
+
+// succeed cleans up after dead, whose slot we have. If dead may owe a wake to anybody, this
+// participant says so of itself, until it has made up for that: if it dies meanwhile, whoever
+// reaps it looks at everything.
+func (a *Arena) succeed(dead ParticipantID) {
+	all := a.owesAnybody(dead)
+	if all {
+		a.restGuard(walkOwed)
+	}
+	// Or what the dead one was telling would count as ours.
+	a.u32(a.slot(a.mySlot) + slotTelling).Store(0)
+	a.reclaimMemoryFor(dead, all)
+	a.restGuard(0)
+}
+
+// reclaimMemoryFor cleans up after dead, whose slot we have. all is for repairAll.
+func (a *Arena) reclaimMemoryFor(dead ParticipantID, all bool) {
+	concerned := a.repairAll(dead, all)
+	crashpoint.Hit("arena.inherit.repaired")
+	a.wakeAll(dead, concerned)
+	crashpoint.Hit("arena.inherit.woken")
+	a.reclaimMemory(dead)
+	crashpoint.Hit("arena.inherit.reclaimed")
+}
+
+// lockByte is the byte of the file whose lock says that a living process has taken slot i:
+// the first of its record.
+func (a *Arena) lockByte(i int) int64 { return int64(a.slot(i)) }
+
+func (a *Arena) fillSlot(i int, label string) {
+	s := a.slot(i)
+	a.u32(s + slotReaper).Store(0)
+	a.u32(s + slotPID).Store(uint32(os.Getpid()))
+	a.u32(s + slotUID).Store(uint32(os.Geteuid()))
+	a.u64(s + slotStart).Store(0)
+	a.u64(s + slotPIDNS).Store(0)
+	a.u64(s + slotJoined).Store(uint64(time.Now().UnixNano()))
+	clear(a.slice(s+slotBootID, 16))
+	a.putLabel(s+slotLabel, label)
+	a.u64(s + slotDied).Store(0)
+	a.u64(s + slotReady).Store(0)
+	a.u64(s + slotOpening).Store(0)
+	a.u64(s + slotWalking).Store(0)
+	a.u32(s + slotTelling).Store(0)
+	for k := range announceCount {
+		r := s + slotAnnounce + Offset(k*announceStride)
+		a.u64(r + announceWord).Store(0)
+	}
+}
+
+// fillIdentity writes what is read from /proc. It is for people, and it takes as long as the rest
+// of joining, so Open does not wait for it.
+func (a *Arena) fillIdentity() {
+	id, s := selfIdentity(), a.slot(a.mySlot)
+	a.u64(s + slotStart).Store(id.startTime)
+	a.u64(s + slotPIDNS).Store(id.pidNS)
+	copy(a.slice(s+slotBootID, 16), id.bootID[:])
+}
+
+// putLabel writes a length byte and at most labelBytes bytes.
+func (a *Arena) putLabel(off Offset, label string) {
+	label = label[:min(len(label), labelBytes)]
+	b := a.slice(off, 1+labelBytes)
+	clear(b)
+	copy(b[1:], label)
+	b[0] = byte(len(label))
+}
+
+func (a *Arena) getLabel(off Offset) string {
+	b := make([]byte, 1+labelBytes)
+	copy(b, a.slice(off, 1+labelBytes))
+	return string(b[1 : 1+min(int(b[0]), labelBytes)])
+}
+
+// becomeLive is the death watcher's part of entering.
+func (a *Arena) becomeLive(list *shmsync.RobustList) error {
+	i := a.mySlot
+	tid := uint32(shmsync.ThreadID())
+	if list != nil {
+		list.Link(wordPtr(a.u32(a.aliveWord(i, 0))), aliveWords)
+		if list.Register() == nil {
+			a.robust = list
+			a.caps |= capRobust
+		}
+	}
+	crashpoint.Hit("arena.enter.registered")
+	if a.robust == nil && a.lock == nil {
+		return a.fail("arena.open", shmsync.ErrNotSupported,
+			"neither robust lists nor byte locks work here, so nobody could tell this process's death")
+	}
+	if shmsync.FeatureWaitV.Have() {
+		a.caps |= capWaitV
+	}
+	s := a.slot(i)
+	a.u32(s + slotTID).Store(tid)
+	a.u32(s + slotCaps).Store(a.caps)
+	for k := range aliveWords {
+		// FUTEX_WAITERS always: without it the kernel marks but does not wake.
+		a.u32(a.aliveWord(i, k)).Store(tid&shmsync.RobustTIDMask | shmsync.RobustWaiters)
+	}
+	crashpoint.Hit("arena.enter.before_live")
+	joining := makeSlotWord(phaseJoining, a.self.Generation())
+	if !a.casSlot(i, joining, joining.with(phaseLive)) {
+		return a.fail("arena.open", shmsync.ErrCorrupt, "a peer took the slot away")
+	}
+	crashpoint.Hit("arena.enter.live")
+	return nil
+}
+
+// fenceAfter is how old a participant becomes before its process registers for fences. The
+// registration takes milliseconds, and a process that is killed meanwhile ends only after
+// them. A participant with a shorter life does without.
+const fenceAfter = 50 * time.Millisecond
+
+// fenceRegistered registers this process once.
+var fenceRegistered = sync.OnceValue(shmsync.RegisterFence)
+
+// becomeFenceTarget makes this process a target of fences, and then says so in its slot. Close does
+// not wait for it.
+func (a *Arena) becomeFenceTarget() {
+	go func() {
+		if fenceRegistered() != nil {
+			return
+		}
+		a.inBackground(func() {
+			a.u32(a.slot(a.mySlot) + slotCaps).Or(capFence)
+			a.fenced.Store(true)
+		})
+	}()
+}
+
+// identifyAfter is how old a participant becomes before it reads from /proc who it is.
+const identifyAfter = time.Millisecond
+
+// postponed is what a participant does only after it has lived for a while.
+type postponed struct {
+	at int64 // CLOCK_MONOTONIC ns
+	do func()
+}
+
+// afterJoining gives what is to be done later, in order. The death watcher does it: the first timer
+// of a Go program sets up the poller of the runtime, and Open does not wait for that.
+func (a *Arena) afterJoining() []postponed {
+	now := shmsync.Monotonic()
+	return []postponed{
+		{now + int64(identifyAfter), a.fillIdentity},
+		{now + int64(fenceAfter), a.becomeFenceTarget},
+	}
+}

@@ -1,0 +1,172 @@
+package arenakernel
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"time"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/shm"
+)
+
+// Offsets of the header's fields; the table is in docs/abi.md. All up to
+// hdrChecksum are immutable and covered by it.
+const (
+	hdrMagic             = 0
+	hdrOrder             = 8
+	hdrVersion           = 12
+	hdrWord              = 16
+	hdrHeaderSize        = 20
+	hdrCompat            = 24
+	hdrROCompat          = 32
+	hdrIncompat          = 40
+	hdrSize              = 48
+	hdrID                = 56
+	hdrCreated           = 72
+	hdrSlots             = 80
+	hdrSlotStride        = 84
+	hdrSlotsOff          = 88
+	hdrDeathRecordOff    = 96
+	hdrDeathRecordCount  = 104
+	hdrDeathRecordStride = 108
+	hdrDirOff            = 112
+	hdrDirCount          = 120
+	hdrChunksOff         = 128
+	hdrBlocksOff         = 136
+	hdrHeapOff           = 144
+	hdrChunkSize         = 152
+	hdrBlockWords        = 156
+	hdrChunkCount        = 160
+	hdrChecksum          = 168
+	hdrDeathRecordsTotal = 256 // death records of the dead written
+	hdrDeaths            = 264 // reaps, as a sequence
+	hdrDirReach          = 268 // see core.reach
+	hdrLeftTotal         = 272 // death records of orderly leaves written
+	hdrDirLowering       = 288 // see lowering
+	hdrDirLowerer        = 296 // the participant that lowers the reach, or 0
+	hdrChunkHint         = 320
+)
+
+// format writes the header of a new arena into a segment that no other process has, and
+// reserves its fixed regions.
+func format(seg *shm.Segment, slots int, counted bool) error {
+	b := seg.Bytes()
+	g := plan(uint64(len(b)), slots)
+	if g.chunkCount == 0 {
+		return &shmsync.Error{Op: "arena.create", Object: seg.Name(), Err: shmsync.ErrNoSpace,
+			Detail: fmt.Sprintf("%d bytes are too few for %d participants; %d are needed", len(b), slots, minSize(slots))}
+	}
+	if err := seg.Reserve(0, int64(g.fixedEnd())); err != nil {
+		return err
+	}
+	le := binary.LittleEndian
+	copy(b[hdrMagic:], magic)
+	le.PutUint32(b[hdrOrder:], orderMark)
+	le.PutUint32(b[hdrVersion:], LayoutVersion)
+	le.PutUint32(b[hdrWord:], wordBytes)
+	le.PutUint32(b[hdrHeaderSize:], headerSize)
+	if counted {
+		le.PutUint64(b[hdrCompat:], compatCounted)
+	}
+	le.PutUint64(b[hdrROCompat:], knownROCompat)
+	le.PutUint64(b[hdrIncompat:], knownIncompat)
+	le.PutUint64(b[hdrSize:], g.size)
+	rand.Read(b[hdrID : hdrID+16])
+	le.PutUint64(b[hdrCreated:], uint64(time.Now().UnixNano()))
+	le.PutUint32(b[hdrSlots:], uint32(g.slots))
+	le.PutUint32(b[hdrSlotStride:], slotStride)
+	le.PutUint64(b[hdrSlotsOff:], g.slotsOff)
+	le.PutUint64(b[hdrDeathRecordOff:], g.deathRecordOff)
+	le.PutUint32(b[hdrDeathRecordCount:], deathRecordCount)
+	le.PutUint32(b[hdrDeathRecordStride:], deathRecordStride)
+	le.PutUint64(b[hdrDirOff:], g.dirOff)
+	le.PutUint64(b[hdrDirCount:], g.dirCount)
+	le.PutUint64(b[hdrChunksOff:], g.chunksOff)
+	le.PutUint64(b[hdrBlocksOff:], g.blocksOff)
+	le.PutUint64(b[hdrHeapOff:], g.heapOff)
+	le.PutUint32(b[hdrChunkSize:], chunkSize)
+	le.PutUint32(b[hdrBlockWords:], blockWords)
+	le.PutUint64(b[hdrChunkCount:], g.chunkCount)
+	le.PutUint64(b[hdrChecksum:], checksum(b[:hdrChecksum]))
+	return nil
+}
+
+// minSize is the least size of an arena for that many participants.
+func minSize(slots int) uint64 {
+	size := uint64(chunkSize)
+	for plan(size, slots).chunkCount == 0 {
+		size += chunkSize
+	}
+	return size
+}
+
+func checksum(b []byte) uint64 {
+	h := fnv.New64a()
+	h.Write(b)
+	return h.Sum64()
+}
+
+// validate is the gate to the bytes of a segment: it checks the header and
+// gives the geometry that everything else is reached through. It reads each
+// byte once, so a peer that writes the header while it is being read can make
+// it fail but not lie. The header is given as it was read from the file: reading
+// it through the mapping would take memory for a page that may be a hole, and
+// end the process where there is none. name is for the error.
+func validate(b []byte, length uint64, name string) (geometry, error) {
+	bad := func(err error, format string, args ...any) (geometry, error) {
+		return geometry{}, &shmsync.Error{Op: "arena.open", Object: name, Err: err, Detail: fmt.Sprintf(format, args...)}
+	}
+	if len(b) < headerSize {
+		return bad(shmsync.ErrIncompatible, "not an arena: %d bytes are too few for a header", len(b))
+	}
+	h := make([]byte, hdrChecksum+8)
+	copy(h, b)
+	le := binary.LittleEndian
+	if string(h[:len(magic)]) != magic {
+		return bad(shmsync.ErrIncompatible, "not an arena: no magic number")
+	}
+	if order := le.Uint32(h[hdrOrder:]); order != orderMark {
+		return bad(shmsync.ErrIncompatible, "written in another byte order (mark %#x)", order)
+	}
+	if v := le.Uint32(h[hdrVersion:]); v != LayoutVersion {
+		return bad(shmsync.ErrIncompatible, "its layout is version %d, this program knows version %d", v, LayoutVersion)
+	}
+	if w := le.Uint32(h[hdrWord:]); w != wordBytes {
+		return bad(shmsync.ErrIncompatible, "made for machine words of %d bytes, this program has %d", w, wordBytes)
+	}
+	if f := le.Uint64(h[hdrIncompat:]) &^ knownIncompat; f != 0 {
+		return bad(shmsync.ErrIncompatible, "it needs features that this program does not know (%#x)", f)
+	}
+	if f := le.Uint64(h[hdrROCompat:]) &^ knownROCompat; f != 0 {
+		return bad(shmsync.ErrIncompatible, "it needs features that this program does not know to write it (%#x)", f)
+	}
+	if sum := le.Uint64(h[hdrChecksum:]); sum != checksum(h[:hdrChecksum]) {
+		return bad(shmsync.ErrCorrupt, "the checksum of its header is wrong")
+	}
+	size, slots := le.Uint64(h[hdrSize:]), le.Uint32(h[hdrSlots:])
+	if size != length {
+		return bad(shmsync.ErrCorrupt, "it was made %d bytes long and is %d", size, length)
+	}
+	if slots == 0 || slots > MaxSlots {
+		return bad(shmsync.ErrCorrupt, "it claims %d participants", slots)
+	}
+	// The layout is a function of size and participants; any other is a forgery.
+	g := plan(size, int(slots))
+	got := geometry{
+		size: size, slots: int(slots),
+		slotsOff: le.Uint64(h[hdrSlotsOff:]), deathRecordOff: le.Uint64(h[hdrDeathRecordOff:]),
+		dirOff: le.Uint64(h[hdrDirOff:]), dirCount: le.Uint64(h[hdrDirCount:]),
+		chunksOff: le.Uint64(h[hdrChunksOff:]), blocksOff: le.Uint64(h[hdrBlocksOff:]),
+		heapOff: le.Uint64(h[hdrHeapOff:]), chunkCount: le.Uint64(h[hdrChunkCount:]),
+	}
+	if got != g || g.chunkCount == 0 || le.Uint32(h[hdrHeaderSize:]) != headerSize ||
+		le.Uint32(h[hdrSlotStride:]) != slotStride || le.Uint32(h[hdrDeathRecordCount:]) != deathRecordCount ||
+		le.Uint32(h[hdrDeathRecordStride:]) != deathRecordStride || le.Uint32(h[hdrChunkSize:]) != chunkSize ||
+		le.Uint32(h[hdrBlockWords:]) != blockWords {
+		return bad(shmsync.ErrCorrupt, "its regions do not lie where a layout of version %d puts them", LayoutVersion)
+	}
+	g.counted = le.Uint64(h[hdrCompat:])&compatCounted != 0
+	return g, nil
+}

@@ -1,0 +1,278 @@
+package arenakernel
+
+import (
+	"runtime"
+	"strconv"
+	"sync/atomic"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+)
+
+var (
+	_ = crashpoint.Register("arena.alloc.claimed")
+	_ = crashpoint.Register("arena.block.before_claim")
+	_ = crashpoint.Register("arena.block.claimed")
+	_ = crashpoint.Register("arena.chunk.claimed")
+	_ = crashpoint.Register("arena.chunk.backed")
+	_ = crashpoint.Register("arena.chunk.before_slab")
+)
+
+const (
+	// nearChunks is how many chunks an allocation looks at for a free block
+	// before it takes a fresh chunk: enough to come past what other
+	// participants freed, little enough to cost nothing per block.
+	nearChunks = 16
+
+	// claimTries bounds how often an allocation starts over because others
+	// are changing chunks under it.
+	claimTries = 64
+)
+
+// heapLocal is what this process remembers about the heap. All of it are
+// hints: any value is right.
+type heapLocal struct {
+	next [classes]atomic.Uint64 // chunk<<10 | index of the block to try first
+	look [classes]atomic.Uint64 // chunk at which to look for free blocks next
+	top  atomic.Uint64          // spans are looked for downwards from this chunk
+}
+
+// block is a block or span that has been located.
+type block struct {
+	off   Offset
+	size  uint64
+	chunk uint64
+	index uint64
+	class int // or -1 for a span
+	word  *atomic.Uint32
+}
+
+func (b block) load() blockWord             { return blockWord(b.word.Load()) }
+func (b block) swap(old, to blockWord) bool { return b.word.CompareAndSwap(uint32(old), uint32(to)) }
+
+func (c *core) chunk(i uint64) *atomic.Uint64 {
+	return c.u64(Offset(c.geo.chunksOff + i*8))
+}
+
+func (c *core) loadChunk(i uint64) chunkWord { return chunkWord(c.chunk(i).Load()) }
+
+func (c *core) swapChunk(i uint64, old, to chunkWord) bool {
+	return c.chunk(i).CompareAndSwap(uint64(old), uint64(to))
+}
+
+func (c *core) chunkOff(i uint64) Offset { return Offset(c.geo.heapOff + i*chunkSize) }
+
+// blockWordOf gives a block word. The chunk must be reserved.
+func (c *core) blockWordOf(chunk, index uint64) *atomic.Uint32 {
+	return c.u32(Offset(c.geo.blocksOff + (chunk*blockWords+index)*blockWordSize))
+}
+
+// claim finds a block of at least size bytes at that alignment and makes it ours, zeroed.
+// No peer learns of it before publish; if this process dies first, it goes back.
+func (c *core) claim(size, align uint64) (Offset, error) {
+	class, ok := classFor(size, align)
+	if !ok {
+		return c.claimSpan(size)
+	}
+	off, err := c.claimBlock(class)
+	if err != nil {
+		return 0, err
+	}
+	crashpoint.Hit("arena.alloc.claimed")
+	clear(c.slice(off, uint64(classSizes[class])))
+	return off, nil
+}
+
+// claimBlock claims a block of the class, as it is.
+func (c *core) claimBlock(class int) (Offset, error) {
+	var failed error
+	for range claimTries {
+		if off, ok := c.claimNear(class); ok {
+			return off, nil
+		}
+		off, busy, err := c.claimFresh(class)
+		if off != 0 {
+			return off, nil
+		}
+		failed = err
+		for i := range c.geo.chunkCount {
+			if off, ok := c.claimIn(i, class, 0); ok {
+				return off, nil
+			}
+		}
+		if c.sweep(1) > 0 { // its memory is reserved, should there be no other
+			continue
+		}
+		if !busy {
+			break
+		}
+		runtime.Gosched()
+	}
+	c.flushDeferred() // for the next call, which may come after a Free
+	if failed != nil {
+		return 0, failed
+	}
+	return 0, c.noSpace(uint64(classSizes[class]))
+}
+
+// claimNear looks where a free block of the class is likely: where the last
+// one was, and in a few other chunks, which change from call to call.
+func (c *core) claimNear(class int) (Offset, bool) {
+	next := c.heap.next[class].Load()
+	if chunk := next / blockWords; chunk < c.geo.chunkCount {
+		if off, ok := c.claimIn(chunk, class, next%blockWords); ok {
+			return off, true
+		}
+	}
+	start := c.heap.look[class].Load()
+	c.heap.look[class].Store(start + nearChunks)
+	for k := range min(nearChunks, c.geo.chunkCount) {
+		if off, ok := c.claimIn((start+k)%c.geo.chunkCount, class, 0); ok {
+			return off, true
+		}
+	}
+	return 0, false
+}
+
+// claimIn claims a block of a chunk if that is a slab of the class and has one
+// free, looking from block number start on.
+func (c *core) claimIn(chunk uint64, class int, start uint64) (Offset, bool) {
+	if !c.loadChunk(chunk).slabOf(class) {
+		return 0, false
+	}
+	n := blocksOf(class)
+	for k := range n {
+		index := start + k
+		if index >= n {
+			index %= n
+		}
+		word := c.blockWordOf(chunk, index)
+		if word.Load() != blockFree {
+			continue
+		}
+		// lin: the block is ours here, unless the second check says otherwise.
+		// sync(arena.block): acquire
+		claimed := uint32(makeBlock(blockClaimed, c.self))
+		c.touch(chunk)
+		crashpoint.Hit("arena.block.before_claim")
+		if !word.CompareAndSwap(blockFree, claimed) {
+			continue
+		}
+		crashpoint.Hit("arena.block.claimed")
+		// The chunk may have been taken back, and may be anything by now. If
+		// it is a slab of our class, it stays one: a sweeper needs every block.
+		if !c.loadChunk(chunk).slabOf(class) {
+			word.CompareAndSwap(claimed, blockFree)
+			return 0, false
+		}
+		c.heap.next[class].Store(chunk*blockWords + index + 1)
+		return c.chunkOff(chunk) + Offset(index*uint64(classSizes[class])), true
+	}
+	return 0, false
+}
+
+// claimFresh makes a slab of a free chunk and claims a block of it before
+// anybody else can. With no chunk free the offset is 0, and busy says whether
+// some were in the hands of others. Where no more memory is to be had it takes a
+// chunk that has some.
+func (c *core) claimFresh(class int) (off Offset, busy bool, err error) {
+	chunk, ok, busy := c.claimChunk(0)
+	if !ok {
+		return 0, busy, nil
+	}
+	crashpoint.Hit("arena.chunk.claimed")
+	if err := c.back(chunk, 1); err != nil {
+		c.freeRun(chunk, 1)
+		if chunk, ok, busy = c.claimChunk(chunkReserved); !ok {
+			return 0, busy, err
+		}
+	}
+	if class == classNode {
+		clear(c.slice(c.chunkOff(chunk), chunkSize))
+	}
+	for index := range blocksOf(class) {
+		if c.blockWordOf(chunk, index).CompareAndSwap(blockFree, uint32(makeBlock(blockClaimed, c.self))) {
+			off = c.chunkOff(chunk) + Offset(index*uint64(classSizes[class]))
+			c.heap.next[class].Store(chunk*blockWords + index + 1)
+			break
+		}
+	}
+	crashpoint.Hit("arena.chunk.before_slab")
+	if !c.swapChunk(chunk, chunkReserved.claimedBy(c.self), makeChunk(chunkSlab, uint64(class), 0)) {
+		return 0, busy, c.meddled(c.chunkOff(chunk))
+	}
+	return off, true, nil
+}
+
+// claimChunk claims a free chunk that has those bits, from the hint of the header
+// on.
+func (c *core) claimChunk(bits chunkWord) (chunk uint64, ok, busy bool) {
+	count := c.geo.chunkCount
+	if count == 0 {
+		return 0, false, false
+	}
+	hint := c.u64(hdrChunkHint) // any value is right
+	start := hint.Load() % count
+	for k := range count {
+		i := (start + k) % count
+		w := c.loadChunk(i)
+		switch w.kind() {
+		case chunkFree:
+			if w&bits != bits {
+				continue
+			}
+			c.touch(i)
+			if c.swapChunk(i, w, w.claimedBy(c.self)) {
+				hint.Store(i + 1)
+				return i, true, busy
+			}
+			busy = true
+		case chunkClaimed, chunkSweeping:
+			busy = true
+		}
+	}
+	return 0, false, busy
+}
+
+// back makes sure that n chunks that we have claimed, and their block words,
+// have memory, and marks them reserved.
+func (c *core) back(chunk, n uint64) error {
+	if c.reservedIn(chunk, n) < n {
+		if err := c.reserve(uint64(c.chunkOff(chunk)), n*chunkSize); err != nil {
+			return err
+		}
+		if err := c.reserve(c.geo.blocksOff+chunk*blockWords*blockWordSize, n*blockWords*blockWordSize); err != nil {
+			return err
+		}
+	}
+	for i := chunk; i < chunk+n; i++ {
+		if w := c.loadChunk(i); !w.reserved() {
+			c.swapChunk(i, w, w|chunkReserved)
+		}
+		crashpoint.Hit("arena.chunk.backed")
+	}
+	return nil
+}
+
+// reservedIn counts the reserved ones of n chunks.
+func (c *core) reservedIn(chunk, n uint64) (count uint64) {
+	for i := chunk; i < chunk+n; i++ {
+		if c.loadChunk(i).reserved() {
+			count++
+		}
+	}
+	return count
+}
+
+// noSpace is the error of a heap that has no room for size bytes.
+func (c *core) noSpace(size uint64) error {
+	free := uint64(0)
+	for i := range c.geo.chunkCount {
+		if c.loadChunk(i).kind() == chunkFree {
+			free += chunkSize
+		}
+	}
+	return c.fail("arena.alloc", shmsync.ErrNoSpace, "asked for "+strconv.FormatUint(size, 10)+
+		" bytes; free in chunks of 64 KiB: "+strconv.FormatUint(free, 10)+
+		" of "+strconv.FormatUint(c.geo.chunkCount*chunkSize, 10)+" bytes")
+}

@@ -1,0 +1,33 @@
+package arenakernel
+
+// Size classes of slabs. Each is a multiple of 64, so that every block is
+// aligned to a cache line; a request that wants more alignment takes a class
+// that is a multiple of it. Bigger requests are spans of whole chunks.
+var classSizes = [classes]uint32{
+	64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 32768,
+	nodeSize,
+}
+
+const (
+	// classNode is the class of wait nodes. Its chunks never become anything
+	// else, so that a late look at a node that was given back sees a node.
+	classNode = 17
+	classes   = 18
+
+	// MaxAlign is the greatest alignment that Alloc gives.
+	MaxAlign = 4096
+)
+
+// classFor picks the smallest class for size bytes at that alignment, a power
+// of two up to MaxAlign. It reports false when only a span will do.
+func classFor(size, align uint64) (class int, ok bool) {
+	for class, s := range classSizes[:classNode] {
+		if size <= uint64(s) && uint64(s)&(align-1) == 0 {
+			return class, true
+		}
+	}
+	return 0, false
+}
+
+// blocksOf is the number of blocks in a slab of the class.
+func blocksOf(class int) uint64 { return uint64(chunkSize / classSizes[class]) }

@@ -1,0 +1,260 @@
+//go:build linux && crashpoint
+
+package arenakernel
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/stretchr/testify/require"
+)
+
+// abandon runs f in a goroutine that stops for ever at the n'th hit of a crash
+// point, as a process does that dies there. It reports false if f got to its end.
+func abandon(point string, n int, f func()) bool {
+	died, done := make(chan struct{}), make(chan struct{})
+	crashpoint.ArmFunc(point, n, func() {
+		close(died)
+		select {}
+	})
+	defer crashpoint.Disarm()
+	go func() {
+		defer close(done)
+		f()
+	}()
+	select {
+	case <-died:
+		return true
+	case <-done:
+		return false
+	}
+}
+
+// goroutine is the number of the calling goroutine.
+func goroutine() int {
+	b := make([]byte, 64)
+	b = b[:runtime.Stack(b, false)]
+	n, _ := strconv.Atoi(string(bytes.Fields(b)[1]))
+	return n
+}
+
+// pointOf splits "name:n".
+func pointOf(s string) (string, int) {
+	name, count, ok := strings.Cut(s, ":")
+	if !ok {
+		return name, 1
+	}
+	n, _ := strconv.Atoi(count)
+	return name, n
+}
+
+// runEverything does every deed to its end, in an arena where others died.
+func runEverything(t *testing.T, a *Arena) {
+	for _, size := range []uint64{64, 100, 20000, 4 * chunkSize} {
+		a.Free(mustAlloc(t, a, size, 0))
+	}
+	o, _, err := a.OpenObject(spec("new"))
+	require.NoError(t, err)
+	off, err := a.PollerNode(o, a.u64(o.Body), anyNode)
+	require.NoError(t, err)
+	require.True(t, a.ReleasePollerNode(off))
+	a.CloseObject(o)
+	require.NoError(t, a.Delete("new"))
+	require.ErrorIs(t, a.Delete("new"), fs.ErrNotExist)
+	node, err := a.ClaimNode()
+	require.NoError(t, err)
+	require.NoError(t, a.FreeNode(node))
+	requireSound(t, a)
+}
+
+func TestDeathAtEachPoint(t *testing.T) {
+	for name, d := range deeds {
+		for _, at := range d.points {
+			t.Run(name+"/"+at, func(t *testing.T) {
+				p := newNeighbours(3<<20, 8)
+				a, v := p.join(1), p.join(2)
+				node, err := a.ClaimNode() // makes the chunk of nodes
+				require.NoError(t, err)
+				require.NoError(t, a.FreeNode(node))
+				before := d.run(t, a, v, at)
+				p.reap(a, v.self)
+				requireForgotten(t, a, v.self)
+				requireSound(t, a)
+				requireSame(t, d, before, a)
+				runEverything(t, a)
+				require.Zero(t, a.Stats().Claimed+a.Stats().Objects+a.Stats().Nodes)
+			})
+		}
+	}
+}
+
+// requireForgotten checks that no word of the heap or of an object names the
+// dead.
+func requireForgotten(t *testing.T, a *Arena, dead ParticipantID) {
+	t.Helper()
+	for i := range a.geo.chunkCount {
+		w := a.loadChunk(i)
+		require.NotEqual(t, dead, w.participant())
+		for k := range uint64(blockWords) {
+			if w.reserved() {
+				require.NotEqual(t, dead, blockWord(a.blockWordOf(i, k).Load()).participant())
+			}
+		}
+	}
+	a.eachNode(func(_ Offset, n *Node) { require.NotEqual(t, dead, n.Owner()) })
+	a.visit(func(o Object) {
+		h, err := a.headerAt(o.Offset)
+		require.NoError(t, err)
+		require.EqualValues(t, objectCommitted, h.load())
+		word, mask := a.openBit(&h, dead.Slot())
+		require.Zero(t, word.Load()&mask)
+	})
+}
+
+// requireSame checks that a death has left nothing, or all, of a deed.
+func requireSame(t *testing.T, d deed, before AllocStats, a *Arena) {
+	t.Helper()
+	after := a.Stats()
+	require.Zero(t, after.Claimed)
+	require.EqualValues(t, d.wordPtr, int(after.Raw-before.Raw))
+	require.EqualValues(t, d.objects, int(after.Objects-before.Objects))
+	require.EqualValues(t, d.nodes, int(after.Nodes-before.Nodes))
+	if d.wordPtr == 0 && d.objects == 0 && d.nodes == 0 {
+		require.Equal(t, before.BytesUsed, after.BytesUsed)
+	}
+	a.sweep(a.geo.chunkCount)
+	used := uint64(0) // by spans
+	a.eachBlock(func(_ Offset, size uint64, _ blockWord) bool {
+		used += size / chunkSize
+		return true
+	})
+	// Chunks of the slabs in use: one of nodes, one of small blocks, one of objects.
+	require.LessOrEqual(t, a.geo.chunkCount-a.Stats().FreeChunks, used+3)
+}
+
+func TestEveryPointOfTheHeapIsHit(t *testing.T) {
+	var tested []string
+	for _, d := range deeds {
+		for _, at := range d.points {
+			point, _ := pointOf(at)
+			tested = append(tested, point)
+		}
+	}
+	tested = append(tested, "arena.object.withdrawing")
+	tested = append(tested, "arena.node.inherited", "arena.node.reclaimed") // prims: TestTeamCrash
+	mine := []string{"arena.alloc.", "arena.block.", "arena.chunk.", "arena.span.", "arena.sweep.", "arena.free.", "arena.object.", "arena.delete.", "arena.node.", "arena.poller."}
+	for _, point := range crashpoint.All() {
+		if slices.ContainsFunc(mine, func(prefix string) bool { return strings.HasPrefix(point, prefix) }) {
+			require.Contains(t, tested, point)
+		}
+	}
+}
+
+// If two participants want the same chunks, one of them steps back and gives all of its
+// claims back.
+func TestSpansThatCollide(t *testing.T) {
+	p := newNeighbours(1<<20, 4)
+	a, v := p.join(1), p.join(2)
+	var taken uint64
+	crashpoint.ArmFunc("arena.span.claiming", 1, func() {
+		for i := range a.geo.chunkCount {
+			if w := a.loadChunk(i); w.participant() == v.self {
+				taken = i + 1
+				require.True(t, a.swapChunk(taken, 0, chunkWord(0).claimedBy(a.self)))
+			}
+		}
+	})
+	defer crashpoint.Disarm()
+	off, err := v.Alloc(3*chunkSize, 0)
+	require.NoError(t, err)
+	require.EqualValues(t, v.chunkOff(taken-4), off)
+	require.NotZero(t, taken)
+	a.freeRun(taken, 1)
+	v.Free(off)
+	requireSound(t, a)
+	require.Equal(t, p.geo.chunkCount, a.Stats().FreeChunks)
+}
+
+// A span does not begin at a chunk whose first block word a participant has claimed that
+// has not seen yet that its slab is gone.
+func TestSpanMeetsStaleClaim(t *testing.T) {
+	p := newNeighbours(1<<20, 4)
+	a, v := p.join(1), p.join(2)
+	off := mustAlloc(t, a, 100, 0)
+	require.EqualValues(t, a.geo.heapOff, off)
+	a.Free(off)
+	crashpoint.ArmFunc("arena.block.before_claim", 1, func() {
+		require.EqualValues(t, 1, a.sweep(1))
+	})
+	crashpoint.ArmFunc("arena.block.claimed", 1, func() {
+		_, err := a.Alloc(a.geo.chunkCount*chunkSize, 0)
+		require.ErrorIs(t, err, shmsync.ErrNoSpace)
+		mustAlloc(t, a, (a.geo.chunkCount-1)*chunkSize, 0)
+	})
+	defer crashpoint.Disarm()
+	class, _ := classFor(100, 1)
+	v.heap.next[class].Store(0)
+	got, err := v.Alloc(100, 0)
+	require.NoError(t, err)
+	require.Equal(t, off, got)
+	requireSound(t, a)
+}
+
+// An allocator claims a block of a slab that is taken back under it, and dies
+// with its claim or gives it up.
+func TestClaimInASlabThatIsGone(t *testing.T) {
+	for what, reuse := range map[string]func(t *testing.T, a *Arena){
+		"free":               func(*testing.T, *Arena) {},
+		"slab of other size": func(t *testing.T, a *Arena) { mustAlloc(t, a, 30000, 0) },
+		"slab of nodes":      func(t *testing.T, a *Arena) { a.ClaimNode() },
+		"slab of its size":   func(t *testing.T, a *Arena) { mustAlloc(t, a, 100, 0) },
+		"the head of a span": func(t *testing.T, a *Arena) { mustAlloc(t, a, a.geo.chunkCount*chunkSize, 0) },
+		"a sweeper's":        nil,
+	} {
+		for _, index := range []uint64{0, 5} {
+			for _, dies := range []bool{false, true} {
+				t.Run(fmt.Sprint(what, "/", index, "/", dies), func(t *testing.T) {
+					p := newNeighbours(1<<20, 4)
+					a, v := p.join(1), p.join(2)
+					off := mustAlloc(t, a, 100, 0)
+					chunk := (uint64(off) - a.geo.heapOff) / chunkSize
+					a.Free(off)
+					class, _ := classFor(100, 1)
+					v.heap.next[class].Store(chunk*blockWords + index)
+					crashpoint.ArmFunc("arena.block.before_claim", 1, func() {
+						if reuse == nil {
+							w := a.loadChunk(chunk)
+							a.swapChunk(chunk, w, makeChunk(chunkSweeping, w.number(), a.self))
+							return
+						}
+						require.EqualValues(t, 1, a.sweep(1))
+						reuse(t, a)
+					})
+					before := a.Stats().Raw
+					if dies {
+						require.True(t, abandon("arena.block.claimed", 1, func() { v.Alloc(100, 0) }))
+						p.reap(a, v.self)
+					} else if got, err := v.Alloc(100, 0); err == nil {
+						v.Free(got)
+					}
+					crashpoint.Disarm()
+					requireSound(t, a)
+					s := a.Stats()
+					require.Zero(t, s.Claimed)
+					require.LessOrEqual(t, s.Raw, before+1)
+					for k := range uint64(blockWords) {
+						require.Zero(t, blockWord(a.blockWordOf(chunk, k).Load()).participant())
+					}
+				})
+			}
+		}
+	}
+}

@@ -1,0 +1,114 @@
+//go:build linux
+
+package arenakernel
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/shmsync/shmsync"
+	"github.com/stretchr/testify/require"
+)
+
+// neighbours is an arena in the memory of one process, with any number of
+// participants that are goroutines. The words are on the Go heap, so that the
+// race detector checks the edges between them.
+type neighbours struct {
+	bytes []byte
+	geo   geometry
+
+	mu       sync.Mutex
+	live     map[ParticipantID]bool
+	reserved uint64 // bytes
+	limit    uint64 // of reserved; 0 is none
+}
+
+func newNeighbours(size uint64, slots int) *neighbours {
+	return &neighbours{bytes: make([]byte, size), geo: plan(size, slots), live: map[ParticipantID]bool{}}
+}
+
+// join makes a new participant in that slot.
+func (p *neighbours) join(slot int) *Arena {
+	a := &Arena{membership: &membership{mySlot: slot}}
+	a.memory = newMemory(p.bytes)
+	a.geo = p.geo
+	a.label = "neighbours"
+	generation := a.slotState(slot).generation() + 1
+	a.self = makeParticipantID(slot, generation)
+	a.current, a.gone = p.current, func(ParticipantID) bool { return true }
+	a.reserve = p.reserve
+	p.mu.Lock()
+	p.live[a.self] = true
+	p.mu.Unlock()
+	a.u32(a.slot(slot) + slotState).Store(uint32(makeSlotWord(phaseLive, generation)))
+	return a
+}
+
+func (p *neighbours) current(n ParticipantID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.live[n]
+}
+
+func (p *neighbours) reserve(off, n uint64) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.limit != 0 && p.reserved+n > p.limit {
+		return fmt.Errorf("tmpfs is full: %w", shmsync.ErrNoSpace)
+	}
+	p.reserved += n
+	return nil
+}
+
+// kill declares a participant dead, without reaping it.
+func (p *neighbours) kill(dead ParticipantID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.live, dead)
+}
+
+// reap kills a participant and has another take back what it leaves.
+func (p *neighbours) reap(reaper *Arena, dead ParticipantID) {
+	p.kill(dead)
+	reaper.freeNodesOf(dead)
+	reaper.reclaimBlocks(dead)
+	reaper.clearOpenBits(dead)
+}
+
+func requireSound(t testing.TB, a *Arena) {
+	t.Helper()
+	require.NoError(t, a.Check())
+}
+
+func mustAlloc(t testing.TB, a *Arena, size, align uint64) Offset {
+	t.Helper()
+	off, err := a.Alloc(size, align)
+	require.NoError(t, err)
+	return off
+}
+
+// requirePanicNaming calls f, which must panic with a message that names the
+// arena and off.
+func requirePanicNaming(t testing.TB, off Offset, f func()) {
+	t.Helper()
+	defer func() {
+		t.Helper()
+		message := fmt.Sprint(recover())
+		require.Contains(t, message, strconv.Quote("neighbours"))
+		require.Contains(t, message, off.String())
+	}()
+	f()
+}
+
+// isAny reports whether err is one of those.
+func isAny(err error, targets ...error) bool {
+	for _, target := range targets {
+		if errors.Is(err, target) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,111 @@
+//go:build linux
+
+package arenakernel
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+)
+
+const chunkCost = chunkSize + blockWords*blockWordSize
+
+// fullHeap is a heap whose file system has room for that many chunks, all of
+// which have been used and are free again, and lie at the bottom.
+func fullHeap(t *testing.T, chunks int) (*neighbours, *Arena) {
+	p := newNeighbours(4<<20, 4)
+	p.limit = uint64(chunks) * chunkCost
+	a := p.join(1)
+	var used []Offset
+	for range chunks {
+		used = append(used, mustAlloc(t, a, 32768, 0), mustAlloc(t, a, 32768, 0))
+	}
+	for _, off := range used {
+		a.Free(off)
+	}
+	_, err := a.Alloc(uint64(chunks+1)*chunkSize, 0) // takes the slabs back, and does not fit
+	require.ErrorIs(t, err, shmsync.ErrNoSpace)
+	require.EqualValues(t, a.Stats().Chunks, a.Stats().FreeChunks)
+	require.EqualValues(t, chunks, a.Stats().Reserved)
+	a.u64(hdrChunkHint).Store(uint64(chunks) + 3) // at a chunk without memory
+	return p, a
+}
+
+// An allocation uses free blocks that have memory when there is no more memory.
+func TestUseWhatHasMemory(t *testing.T) {
+	t.Run("block", func(t *testing.T) {
+		_, a := fullHeap(t, 2)
+		for range 2 * 2 {
+			mustAlloc(t, a, 32768, 0)
+		}
+		_, err := a.Alloc(32768, 0)
+		require.ErrorIs(t, err, shmsync.ErrNoSpace)
+		requireSound(t, a)
+	})
+	t.Run("node", func(t *testing.T) {
+		_, a := fullHeap(t, 1)
+		copy(a.slice(a.chunkOff(0), chunkSize), bytes.Repeat([]byte{0xff}, chunkSize))
+		off, err := a.ClaimNode()
+		require.NoError(t, err)
+		require.Equal(t, NodeIdle, a.node(off).State())
+		require.Equal(t, a.chunkOff(0), off)
+		require.Equal(t, make([]byte, chunkSize-nodeSize), a.slice(off+nodeSize, chunkSize-nodeSize))
+		requireSound(t, a)
+	})
+	t.Run("slab of another class", func(t *testing.T) {
+		_, a := fullHeap(t, 1)
+		a.Free(mustAlloc(t, a, 32768, 0)) // a slab, and empty
+		a.u64(hdrChunkHint).Store(5)
+		mustAlloc(t, a, 64, 0)
+	})
+	t.Run("span", func(t *testing.T) {
+		_, a := fullHeap(t, 3)
+		off := mustAlloc(t, a, 2*chunkSize, 0)
+		require.Equal(t, make([]byte, 2*chunkSize), a.slice(off, 2*chunkSize))
+		mustAlloc(t, a, chunkSize, 0)
+		_, err := a.Alloc(chunkSize, 0)
+		require.ErrorIs(t, err, shmsync.ErrNoSpace)
+		requireSound(t, a)
+	})
+	t.Run("span, partly", func(t *testing.T) {
+		_, a := fullHeap(t, 3)
+		low := mustAlloc(t, a, chunkSize, 0)
+		require.Equal(t, a.chunkOff(2), low)
+		a.reserve = func(off, n uint64) error { // one more chunk
+			end := off + n
+			if end > uint64(a.chunkOff(4)) || end > a.geo.blocksOff+4*blockWords*blockWordSize && off < a.geo.heapOff {
+				return shmsync.ErrNoSpace
+			}
+			return nil
+		}
+		a.Free(low)
+		a.heap.top.Store(a.geo.chunkCount)
+		require.Equal(t, a.chunkOff(1), mustAlloc(t, a, 3*chunkSize, 0))
+		mustAlloc(t, a, chunkSize, 0)
+		_, err := a.Alloc(chunkSize, 0)
+		require.ErrorIs(t, err, shmsync.ErrNoSpace)
+	})
+}
+
+// A run whose block word is not free is left as it is.
+func TestSpanDoesNotTouchARunItCannotHave(t *testing.T) {
+	p := newNeighbours(4<<20, 4)
+	a, v := p.join(1), p.join(2)
+	a.Free(mustAlloc(t, a, 2*chunkSize, 0))
+	top := a.geo.chunkCount - 2
+	junk := bytes.Repeat([]byte{7}, 2*chunkSize)
+	copy(a.slice(a.chunkOff(top), 2*chunkSize), junk)
+	// v is about to see that the slab which it claims from is gone.
+	a.blockWordOf(top, 0).Store(uint32(makeBlock(blockClaimed, v.self)))
+	off := mustAlloc(t, a, 2*chunkSize, 0)
+	require.Less(t, off, a.chunkOff(top))
+	require.Equal(t, junk, a.slice(a.chunkOff(top), 2*chunkSize))
+	a.blockWordOf(top, 0).Store(blockFree)
+	a.heap.top.Store(a.geo.chunkCount)
+	off = mustAlloc(t, a, 2*chunkSize, 0)
+	require.Equal(t, a.chunkOff(top), off)
+	require.Equal(t, make([]byte, 2*chunkSize), a.slice(off, 2*chunkSize))
+}

@@ -1,0 +1,320 @@
+//go:build linux
+
+package arenakernel
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/internal/model"
+)
+
+// The words of the model of a chunk of the heap: its own, and those of its blocks. They
+// are chunkWord and blockWord with few names and two classes.
+const (
+	hChunk  = iota
+	hBlock  // and the next ones
+	hBlocks = 2
+)
+
+// The states of a chunk. A name is a process of the model.
+const (
+	heapSlab = iota // of the class that the allocator wants
+	heapOther
+	heapFree
+	heapNamed // from here on: claimed by a process, or being swept by it
+)
+
+func heapClaimed(process int) uint8  { return heapNamed + uint8(process) }
+func heapSweeping(process int) uint8 { return heapNamed + 8 + uint8(process) }
+func heapKind(w uint8) (sweeping bool, process int) {
+	return w >= heapNamed+8, int(w-heapNamed) & 7
+}
+
+// The states of a block: free or raw, or claimed, freeing or blocked by a process.
+const (
+	heapBlockFree = iota
+	heapBlockRaw
+	heapBlockNamed
+)
+
+func heapBlock(process, kind int) uint8 { return uint8(heapBlockNamed + process*4 + kind) }
+
+const (
+	heapTaken = iota
+	heapFreeing
+	heapBlocked
+)
+
+// The processes.
+const (
+	heapAllocator = iota
+	heapSweeper
+	heapMaker
+	heapReaper
+)
+
+// Ghosts.
+const (
+	gHas    = iota // one more than the block that the allocator has
+	gReaped        // the processes that are reaped, as bits
+)
+
+// heapModel is the protocol, or one with a mistake.
+type heapModel struct {
+	looksOnce, blocksNothing, goesOnBlocked, leavesSweeps, freesSweeps, leavesClaims, noFence bool
+}
+
+var errHeapTwice = errors.New("a block is in a chunk that is something else by now")
+
+func (m heapModel) explore() model.Result {
+	y := model.System{
+		Kills: 2,
+		Check: func(s *model.Sys) error {
+			if b := s.Ghost[gHas]; b != 0 {
+				sweeping, _ := heapKind(s.Mem[hChunk])
+				if s.Mem[hChunk] != heapSlab && !sweeping {
+					return errHeapTwice
+				}
+			}
+			return nil
+		},
+		// Nothing is left that names the dead, or that is half done.
+		Done: func(s *model.Sys) bool {
+			for b := range hBlocks {
+				if s.Mem[hBlock+b] >= heapBlockNamed {
+					return false
+				}
+			}
+			return s.Mem[hChunk] < heapNamed
+		},
+		Show: func(s *model.Sys) string { return fmt.Sprint(s.Mem[:hBlock+hBlocks], s.Ghost) },
+		Threads: []model.ThreadSpec{
+			{Name: "allocator", Process: heapAllocator, Mortal: true, Run: m.allocate},
+			{Name: "sweeper", Process: heapSweeper, Mortal: true, Run: m.sweep},
+			{Name: "maker", Process: heapMaker, Mortal: true, Run: m.make},
+			{Name: "reaper", Process: heapReaper, Run: m.reap},
+		},
+	}
+	return y.Explore()
+}
+
+// allocate is claimIn, publish, and Free.
+func (m heapModel) allocate(x *model.Exec) {
+	pc, b := x.PC(), x.R(0)
+	x.Goto(pc + 1)
+	switch pc {
+	case model.Idle:
+		x.Say("looks whether it is a slab of its class")
+		*b = uint8(x.Choose(hBlocks))
+		if x.Load(hChunk) != heapSlab {
+			x.Disable()
+		}
+	case 1:
+		x.Say("claims a block")
+		if !x.CAS(hBlock+int(*b), heapBlockFree, heapBlock(heapAllocator, heapTaken)) {
+			x.Idle()
+		}
+	case 2:
+		x.Say("looks again")
+		if x.Load(hChunk) != heapSlab && !m.looksOnce {
+			x.Goto(6)
+			return
+		}
+		x.Ghost[gHas] = *b + 1
+	case 3:
+		x.Say("publishes it")
+		if !x.CAS(hBlock+int(*b), heapBlock(heapAllocator, heapTaken), heapBlockRaw) {
+			x.Ghost[gHas] = 0 // it is dead, and does not know it
+			x.Idle()
+		}
+	case 4:
+		x.Say("begins to free it")
+		x.CAS(hBlock+int(*b), heapBlockRaw, heapBlock(heapAllocator, heapFreeing))
+	case 5:
+		x.Say("frees it")
+		x.Ghost[gHas] = 0
+		x.CAS(hBlock+int(*b), heapBlock(heapAllocator, heapFreeing), heapBlockFree)
+		x.Idle()
+	case 6:
+		x.Say("gives up")
+		x.CAS(hBlock+int(*b), heapBlock(heapAllocator, heapTaken), heapBlockFree)
+		x.Idle()
+	}
+}
+
+// sweep is sweepChunk.
+func (m heapModel) sweep(x *model.Exec) {
+	pc, b := x.PC(), x.R(0)
+	x.Goto(pc + 1)
+	switch pc {
+	case model.Idle:
+		x.Say("looks whether it is a slab")
+		if x.Load(hChunk) != heapSlab {
+			x.Disable()
+		}
+		*b = 0
+	case 1:
+		x.Say("looks whether a block is in use")
+		if x.Load(hBlock+int(*b)) != heapBlockFree {
+			x.Idle()
+		} else if *b++; *b < hBlocks {
+			x.Goto(1)
+		}
+	case 2:
+		x.Say("begins to sweep")
+		*b = 0
+		if !x.CAS(hChunk, heapSlab, heapSweeping(heapSweeper)) {
+			x.Idle()
+		} else if m.blocksNothing {
+			x.Goto(5)
+		}
+	case 3:
+		x.Say("blocks a block")
+		if !x.CAS(hBlock+int(*b), heapBlockFree, heapBlock(heapSweeper, heapBlocked)) && !m.goesOnBlocked {
+			*b = 0
+			x.Goto(6)
+		} else if *b++; *b < hBlocks {
+			x.Goto(3)
+		} else {
+			*b = 0
+		}
+	case 4:
+		x.Say("unblocks a block")
+		x.CAS(hBlock+int(*b), heapBlock(heapSweeper, heapBlocked), heapBlockFree)
+		if *b++; *b < hBlocks {
+			x.Goto(4)
+		}
+	case 5:
+		x.Say("frees the chunk")
+		x.CAS(hChunk, heapSweeping(heapSweeper), heapFree)
+		x.Idle()
+	case 6:
+		x.Say("unblocks a block, for one is in use")
+		x.CAS(hBlock+int(*b), heapBlock(heapSweeper, heapBlocked), heapBlockFree)
+		if *b++; *b < hBlocks {
+			x.Goto(6)
+		}
+	case 7:
+		x.Say("leaves it the slab that it was")
+		x.CAS(hChunk, heapSweeping(heapSweeper), heapSlab)
+		x.Idle()
+	}
+}
+
+// make is claimFresh, for either class, and the Free of its block.
+func (m heapModel) make(x *model.Exec) {
+	pc, b := x.PC(), x.R(0)
+	x.Goto(pc + 1)
+	switch pc {
+	case model.Idle:
+		x.Say("claims the chunk")
+		*x.R(1) = uint8(x.Choose(2)) // the class
+		*b = 0
+		if !x.CAS(hChunk, heapFree, heapClaimed(heapMaker)) {
+			x.Disable()
+		}
+	case 1:
+		x.Say("claims a block of it")
+		if !x.CAS(hBlock+int(*b), heapBlockFree, heapBlock(heapMaker, heapTaken)) {
+			if *b++; *b < hBlocks {
+				x.Goto(1)
+			}
+		}
+	case 2:
+		x.Say("makes a slab of it")
+		if !x.CAS(hChunk, heapClaimed(heapMaker), *x.R(1)) || *b == hBlocks {
+			x.Idle()
+		}
+	case 3:
+		x.Say("gives the block back")
+		x.CAS(hBlock+int(*b), heapBlock(heapMaker, heapTaken), heapBlockFree)
+		x.Idle()
+	}
+}
+
+// reap is reclaimBlocks, for one dead process after the other.
+func (m heapModel) reap(x *model.Exec) {
+	pc := x.PC()
+	who, b := x.R(0), x.R(1)
+	if pc != model.Idle {
+		x.Goto(pc + 1)
+	}
+	dead := int(*who)
+	switch pc {
+	case model.Idle:
+		for p := range heapReaper {
+			if x.LifeOf(p) != model.Alive && x.Ghost[gReaped]&(1<<p) == 0 {
+				x.Say("fences a dead one")
+				x.Require()
+				if !m.noFence {
+					x.Membarrier()
+				}
+				x.Ghost[gReaped] |= 1 << p
+				if p == heapAllocator {
+					x.Ghost[gHas] = 0
+				}
+				*who, *b = uint8(p), 0
+				x.Goto(1)
+				return
+			}
+		}
+		x.Disable()
+	case 1:
+		x.Say("looks whether that sweeps")
+		if m.leavesSweeps || x.Load(hChunk) != heapSweeping(dead) {
+			x.Goto(4)
+		}
+	case 2:
+		x.Say("unblocks a block of the dead")
+		x.CAS(hBlock+int(*b), heapBlock(dead, heapBlocked), heapBlockFree)
+		if *b++; *b < hBlocks {
+			x.Goto(2)
+		}
+	case 3:
+		x.Say("makes it the slab that it was")
+		to := uint8(heapSlab)
+		if m.freesSweeps {
+			to = heapFree
+		}
+		x.CAS(hChunk, heapSweeping(dead), to)
+	case 4:
+		x.Say("begins with the blocks")
+		*b = 0
+	case 5:
+		x.Say("takes a block back")
+		if w := x.Load(hBlock + int(*b)); w >= heapBlockNamed && int(w-heapBlockNamed)/4 == dead && !m.leavesClaims {
+			x.CAS(hBlock+int(*b), w, heapBlockFree)
+		}
+		if *b++; *b < hBlocks {
+			x.Goto(5)
+		}
+	case 6:
+		x.Say("takes the chunk back")
+		x.CAS(hChunk, heapClaimed(dead), heapFree)
+		x.Idle()
+	}
+}
+
+// A block is in the chunk that its owner has seen, even if another process sweeps the
+// chunk, makes something else of it, or dies; and nothing stays claimed by the dead.
+func TestModelHeap(t *testing.T) {
+	r := heapModel{}.explore()
+	if r.Violation != nil {
+		t.Fatalf("after %d states: %v", r.States, r.Violation)
+	}
+	t.Logf("%d states, %d steps: correct", r.States, r.Steps)
+	for name, m := range map[string]heapModel{
+		"looks at the chunk once": {looksOnce: true}, "sweeps without blocking": {blocksNothing: true},
+		"goes on where a block is in use": {goesOnBlocked: true}, "frees what the dead swept": {freesSweeps: true},
+		"leaves what the dead swept": {leavesSweeps: true}, "leaves what the dead claimed": {leavesClaims: true},
+		"does not fence": {noFence: true},
+	} {
+		r := m.explore()
+		require.NotNil(t, r.Violation, name)
+		t.Logf("%s: after %d steps, %d states explored: %v", name, len(r.Violation.Trace)-1, r.States, r.Violation.Err)
+	}
+}

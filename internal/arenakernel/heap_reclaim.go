@@ -1,0 +1,165 @@
+package arenakernel
+
+// reclaimBlocks takes back what dead was in the middle of: the blocks, chunks and names
+// that it had claimed and no other process knows of, the blocks that it was freeing, and
+// the slabs that it was sweeping. Blocks that Alloc returned to it stay: their offsets may
+// have been given to others. An object that it had committed stays too.
+//
+// Preconditions: dead has passed the fence, or is this process and does nothing else in the
+// arena any more; and this process is the reaper of its slot, so that no other process does
+// this for dead at the same time. After a death in the middle of a call, another process
+// may repeat the call.
+func (c *core) reclaimBlocks(dead ParticipantID) {
+	c.handles.Lock()
+	defer c.handles.Unlock()
+	c.releaseDeferred()
+	c.resolveEntries(dead)
+	c.eachTouched(dead.Slot(), func(i uint64) {
+		w := c.loadChunk(i)
+		if w.reserved() {
+			c.reclaimChunk(i, w, dead)
+		}
+		// The chunk itself comes last: its blocks are looked at only here.
+		if w = c.loadChunk(i); w.kind() == chunkClaimed && w.participant() == dead {
+			c.swapChunk(i, w, w.freed())
+		}
+	})
+}
+
+// reclaimChunk is reclaimBlocks for the block words of one chunk. All of them
+// are looked at, whatever the chunk is: see chunkWord for how a claim may be
+// where no block is.
+func (c *core) reclaimChunk(i uint64, w chunkWord, dead ParticipantID) {
+	if w.kind() == chunkSweeping && w.participant() == dead {
+		c.unblock(i, dead)
+		c.swapChunk(i, w, makeChunk(chunkSlab, w.number(), 0))
+	}
+	c.work.Add(blockWords)
+	for k := range uint64(blockWords) {
+		word := c.blockWordOf(i, k)
+		switch w := blockWord(word.Load()); {
+		case w.kind() == blockObject:
+			if b, ok := c.blockOfWord(i, k); ok {
+				c.resolveDelete(b, dead)
+			}
+		case w.participant() == dead && w != 0:
+			c.reclaimBlock(i, k, w)
+		}
+	}
+}
+
+// blockOfWord gives the block that word k of chunk i stands for, if any.
+func (c *core) blockOfWord(i, k uint64) (block, bool) {
+	w := c.loadChunk(i)
+	if !w.legal(i, c.geo.chunkCount) {
+		return block{}, false
+	}
+	switch w.kind() {
+	case chunkHead:
+		if k == 0 {
+			return block{c.chunkOff(i), w.number() * chunkSize, i, 0, -1, c.blockWordOf(i, 0)}, true
+		}
+	case chunkSlab, chunkSweeping:
+		if class := int(w.number()); k < blocksOf(class) {
+			return c.blockIn(i, k, class), true
+		}
+	}
+	return block{}, false
+}
+
+// reclaimBlock takes back a block whose word w names a dead participant.
+func (c *core) reclaimBlock(i, k uint64, w blockWord) {
+	b, ok := c.blockOfWord(i, k)
+	if !ok {
+		c.blockWordOf(i, k).CompareAndSwap(uint32(w), blockFree)
+		return
+	}
+	if b.class == classNode {
+		c.resetNode(b.off)
+		c.release(b, w)
+		return
+	}
+	c.releaseUnseen(b, w)
+}
+
+// eachBlock calls f for every block and span that is not free, until f returns false. It
+// may miss a block that is claimed or freed meanwhile, and may call f for one that is gone
+// already: f examines a block again before it uses it.
+func (c *core) eachBlock(f func(off Offset, size uint64, w blockWord) bool) {
+	for i := range c.geo.chunkCount {
+		if !c.eachBlockOf(i, f) {
+			return
+		}
+	}
+}
+
+// eachBlockOf is eachBlock for one chunk. It reports false if f did.
+func (c *core) eachBlockOf(i uint64, f func(off Offset, size uint64, w blockWord) bool) bool {
+	w := c.loadChunk(i)
+	if !w.legal(i, c.geo.chunkCount) {
+		return true
+	}
+	n, size := uint64(0), uint64(0)
+	switch w.kind() {
+	case chunkHead:
+		n, size = 1, w.number()*chunkSize
+	case chunkSlab, chunkSweeping:
+		n, size = blocksOf(int(w.number())), uint64(classSizes[w.number()])
+	}
+	c.work.Add(n)
+	for k := range n {
+		w := blockWord(c.blockWordOf(i, k).Load())
+		if w != blockFree && !f(c.chunkOff(i)+Offset(k*size), size, w) {
+			return false
+		}
+	}
+	return true
+}
+
+// AllocStats counts what is in the heap of an arena.
+type AllocStats struct {
+	Chunks      uint64 // of 64 KiB, in all
+	FreeChunks  uint64 // in no use
+	Reserved    uint64 // chunks that have memory behind them
+	Raw         uint64 // blocks that Alloc returned and no process has freed
+	Objects     uint64
+	Nodes       uint64 // wait nodes in use, or on the list of an object
+	PollerNodes uint64 // of those, the ones on the list of an object, which go with it
+	Claimed     uint64 // blocks that are being made or taken apart
+	BytesUsed   uint64 // size of all those blocks, rounded up as they are
+	Bytes       uint64 // size of the heap
+}
+
+// Stats counts what is in the heap. While others use the arena the numbers are
+// of no single moment.
+func (a *Arena) Stats() AllocStats {
+	a.mustUse("arena.stats")
+	s := AllocStats{Chunks: a.geo.chunkCount, Bytes: a.geo.chunkCount * chunkSize}
+	for i := range a.geo.chunkCount {
+		w := a.loadChunk(i)
+		if w.kind() == chunkFree {
+			s.FreeChunks++
+		}
+		if w.reserved() {
+			s.Reserved++
+		}
+	}
+	a.eachBlock(func(off Offset, size uint64, w blockWord) bool {
+		switch w.kind() {
+		case blockRaw:
+			s.Raw++
+		case blockObject:
+			s.Objects++
+		case blockNode:
+			s.Nodes++
+			if a.node(off).list.Load() != 0 {
+				s.PollerNodes++
+			}
+		default:
+			s.Claimed++
+		}
+		s.BytesUsed += size
+		return true
+	})
+	return s
+}

@@ -1,0 +1,83 @@
+package arenakernel
+
+import "github.com/shmsync/shmsync/internal/crashpoint"
+
+var (
+	_ = crashpoint.Register("arena.sweep.begun")
+	_ = crashpoint.Register("arena.sweep.blocked")
+	_ = crashpoint.Register("arena.sweep.before_free")
+)
+
+// sweep takes back slabs that have no block in use, up to want of them, and
+// returns how many it took.
+func (c *core) sweep(want uint64) (swept uint64) {
+	for i := range c.geo.chunkCount {
+		if swept == want {
+			break
+		}
+		if c.sweepChunk(i) {
+			swept++
+		}
+	}
+	return swept
+}
+
+// sweepChunk makes chunk i free if it is a slab without a block in use.
+//
+// An allocator that has looked at the chunk before may claim a block at any
+// time. So each free block is blocked by CAS, which either comes before the
+// claim or fails; and the allocator looks at the chunk again after its claim:
+//
+//	allocator                         sweeper
+//	chunk is a slab
+//	                                  chunk: slab -> sweeping
+//	                                  block: free -> blocked, each
+//	                                  block: blocked -> free, each
+//	block: free -> claimed
+//	                                  chunk: sweeping -> free
+//	chunk is no such slab: give up
+func (c *core) sweepChunk(i uint64) bool {
+	w := c.loadChunk(i)
+	class := int(w.number())
+	if w.kind() != chunkSlab || !w.legal(i, c.geo.chunkCount) || class == classNode {
+		return false
+	}
+	n := blocksOf(class)
+	for k := range n {
+		if c.blockWordOf(i, k).Load() != blockFree {
+			return false
+		}
+	}
+	sweeping := makeChunk(chunkSweeping, uint64(class), c.self)
+	c.touch(i)
+	if !c.swapChunk(i, w, sweeping) {
+		return false
+	}
+	crashpoint.Hit("arena.sweep.begun")
+	blocked := uint32(makeBlock(blockBlocked, c.self))
+	for k := range n {
+		if !c.blockWordOf(i, k).CompareAndSwap(blockFree, blocked) {
+			c.unblock(i, c.self)
+			c.swapChunk(i, sweeping, w)
+			return false
+		}
+	}
+	crashpoint.Hit("arena.sweep.blocked")
+	c.unblock(i, c.self)
+	crashpoint.Hit("arena.sweep.before_free")
+	if !c.swapChunk(i, sweeping, w.freed()) {
+		return false
+	}
+	c.u64(hdrChunkHint).Store(i)
+	return true
+}
+
+// unblock makes those blocks of chunk i free that n has blocked.
+func (c *core) unblock(i uint64, n ParticipantID) {
+	blocked := uint32(makeBlock(blockBlocked, n))
+	for k := range uint64(blockWords) {
+		if word := c.blockWordOf(i, k); word.Load() == blocked {
+			word.CompareAndSwap(blocked, blockFree)
+		}
+	}
+}

@@ -1,0 +1,151 @@
+package arenakernel
+
+// chunkWord says what a chunk of the heap is for.
+//
+//	bits 0..2    kind      below
+//	bit  3       reserved  the chunk and its page of block words have memory behind them
+//	bits 4..34   number    of a slab: its size class; of a head: chunks of the span; of a tail: its head
+//	bits 35..63  name      the participant at work, of claimed and sweeping chunks
+//
+//	kind      reserved  number  name  meaning                                     left by
+//	free      0         0       0     never used; all-zero memory                 creator
+//	free      1         0       0     used before; its block words are 0          reclaim, sweep, span free
+//	claimed   0|1       0       n     n is making a slab or a span of it          claimChunk, claimRun
+//	slab      1         class   0     equal blocks                                claimFresh
+//	sweeping  1         class   n     n is taking back a slab that looks empty    sweepChunk
+//	head      1         chunks  0     first chunk of a span                       claimSpan
+//	tail      1         head    0     another chunk of that span                  claimSpan
+//
+// Block words are looked at only where the reserved bit is set: elsewhere the
+// page may have no memory behind it.
+//
+// A block word of a chunk that is not a slab may be claimed for a moment, by a
+// participant that read the word of a slab that was taken back under it. It
+// sees so at its second check at the chunk and gives up; all changes of block
+// words from 0 are by CAS, so this disturbs no other participant.
+//
+// crash: a claimed chunk of the dead becomes free again; a sweep is rolled
+// back: blocked words become 0, the chunk the slab that it was. A span without
+// all its tails has a claimed or freeing block word, and goes back with it.
+// [core.reclaimBlocks] does all three.
+type chunkWord uint64
+
+const (
+	chunkFree = iota
+	chunkClaimed
+	chunkSlab
+	chunkSweeping
+	chunkHead
+	chunkTail
+	chunkKinds
+)
+
+const (
+	chunkReserved    chunkWord = 1 << 3
+	chunkNumberShift           = 4
+	chunkNumberMask            = 1<<31 - 1
+	chunkNameShift             = 35
+)
+
+func makeChunk(kind int, number uint64, n ParticipantID) chunkWord {
+	return chunkWord(kind) | chunkReserved |
+		chunkWord(number)<<chunkNumberShift | chunkWord(n)<<chunkNameShift
+}
+
+func (w chunkWord) kind() int                  { return int(w & 7) }
+func (w chunkWord) reserved() bool             { return w&chunkReserved != 0 }
+func (w chunkWord) number() uint64             { return uint64(w>>chunkNumberShift) & chunkNumberMask }
+func (w chunkWord) participant() ParticipantID { return ParticipantID(w >> chunkNameShift) }
+
+// freed is the chunk when it is in no use.
+func (w chunkWord) freed() chunkWord { return w & chunkReserved }
+
+// claimedBy is the free chunk w in the hands of n.
+func (w chunkWord) claimedBy(n ParticipantID) chunkWord {
+	return w&chunkReserved | chunkClaimed | chunkWord(n)<<chunkNameShift
+}
+
+// slabOf reports whether the chunk is a slab of that class that blocks may be
+// claimed from.
+func (w chunkWord) slabOf(class int) bool { return w == makeChunk(chunkSlab, uint64(class), 0) }
+
+// legal reports whether a correct participant may have written w as the word of
+// chunk i of count.
+func (w chunkWord) legal(i, count uint64) bool {
+	n := w.number()
+	switch w.kind() {
+	case chunkFree:
+		return w&^chunkReserved == 0
+	case chunkClaimed:
+		return n == 0 && w.participant().valid()
+	case chunkSlab:
+		return w.reserved() && n < classes && w.participant() == 0
+	case chunkSweeping:
+		return w.reserved() && n < classNode && w.participant().valid()
+	case chunkHead:
+		return w.reserved() && n > 0 && n <= count-i && w.participant() == 0
+	case chunkTail:
+		return w.reserved() && n < i && w.participant() == 0
+	}
+	return false
+}
+
+// blockWord says what a block, or a span, is. It lives out of band, in the page
+// of block words of its chunk, so that a stray write into a block cannot harm
+// the allocator.
+//
+//	bits 0..2   kind  below
+//	bits 3..31  name  the participant at work, of claimed, freeing and blocked
+//
+//	kind     name  meaning                                       left by
+//	free     0     free; all-zero memory                         creator, unclaim, Free
+//	claimed  n     being made by n: no peer knows it             claim
+//	raw      0     what Alloc returned; no reap frees it         publish
+//	object   0     an object; its header says in which phase     publish
+//	node     0     a wait node in use                            claimNode
+//	freeing  n     being taken apart by n                        Free, Delete, freeNode
+//	blocked  n     free; n looks whether its whole slab is       sweepChunk
+//
+// crash: claimed blocks of the dead become free, or an object if the object had
+// been committed; freeing ones are taken apart to the end; blocked ones become
+// free. [core.reclaimBlocks] does it.
+type blockWord uint32
+
+const (
+	blockFree = iota
+	blockClaimed
+	blockRaw
+	blockObject
+	blockNode
+	blockFreeing
+	blockBlocked
+	blockKinds
+)
+
+func makeBlock(kind int, n ParticipantID) blockWord { return blockWord(kind) | blockWord(n)<<3 }
+
+func (w blockWord) kind() int                  { return int(w & 7) }
+func (w blockWord) participant() ParticipantID { return ParticipantID(w >> 3) }
+
+// legal reports whether a correct participant may have written w.
+func (w blockWord) legal() bool {
+	switch w.kind() {
+	case blockFree, blockRaw, blockObject, blockNode:
+		return w.participant() == 0
+	case blockClaimed, blockFreeing, blockBlocked:
+		return w.participant().valid()
+	}
+	return false
+}
+
+// String renders the word for messages.
+func (w blockWord) String() string {
+	s := [...]string{"free", "claimed", "raw", "object", "node", "freeing", "blocked", "unknown"}[w.kind()]
+	if n := w.participant(); n != 0 {
+		s += " by " + n.String()
+	}
+	return s
+}
+
+// valid reports whether a participant may have this name.
+func (n ParticipantID) valid() bool { return n.Slot() != 0 && n.Generation() != 0 }

@@ -1,0 +1,334 @@
+//go:build linux
+
+package arenakernel
+
+import (
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/shm"
+)
+
+func init() {
+	// "become" gives up the rights of root.
+	agentOrders["become"] = func(s *agent, o order, a *answer) error { return syscall.Setresuid(o.N, o.N, o.N) }
+
+	// "suffer" opens an arena, uses it as far as that goes, and leaves. Errors
+	// are fine, and so is a panic that takes the bytes for a mistake of ours.
+	agentOrders["suffer"] = func(s *agent, o order, a *answer) error {
+		x, err := Open(o.Arena, nil)
+		if err != nil {
+			if !isAny(err, shmsync.ErrCorrupt, shmsync.ErrNoSpace, shmsync.ErrIncompatible) {
+				return err
+			}
+			return nil
+		}
+		x.OnDeath(func(Participant) {})
+		for range 1 + o.N {
+			suffer(x)
+		}
+		return x.Close()
+	}
+	agentOrders["scribble"] = func(s *agent, o order, a *answer) error {
+		seg, err := shm.Open(o.Arena, nil)
+		if err != nil {
+			return err
+		}
+		rng := rand.New(rand.NewPCG(uint64(o.N), 1))
+		go func() {
+			for {
+				scribbleAt(seg.Bytes(), rng, o.Text)
+			}
+		}()
+		return nil
+	}
+}
+
+func suffer(a *Arena) {
+	defer func() {
+		if r := recover(); r != nil && !strings.HasPrefix(fmt.Sprint(r), "shmsync: arena ") {
+			panic(r)
+		}
+	}()
+	useArena(a, "x")
+	a.Check()
+	a.Stats()
+	for p := range a.Participants() {
+		a.Who(p.Name())
+		a.Dead(p.Name())
+		_ = p.Identity.String()
+	}
+	for o := range a.Objects() {
+		_ = o.String()
+	}
+}
+
+// regions are the parts of an arena that a peer may write.
+var regions = map[string]func(g geometry) (from, to uint64){
+	"slots":         func(g geometry) (uint64, uint64) { return g.slotsOff + 3*slotStride, g.slotsOff + 6*slotStride },
+	"death records": func(g geometry) (uint64, uint64) { return g.deathRecordOff, g.dirOff },
+	"directory":     func(g geometry) (uint64, uint64) { return g.dirOff, g.chunksOff },
+	"chunk words":   func(g geometry) (uint64, uint64) { return g.chunksOff, g.chunksOff + 8*g.chunkCount },
+	"block words":   func(g geometry) (uint64, uint64) { return g.blocksOff, g.blocksOff + 3*blockWords*blockWordSize },
+	"objects":       func(g geometry) (uint64, uint64) { return g.heapOff, g.heapOff + 3*chunkSize },
+	"counters":      func(geometry) (uint64, uint64) { return hdrDeathRecordsTotal, hdrChunkHint + 8 },
+}
+
+// scribbleAt writes a random word, which may be plausible, somewhere in a region.
+func scribbleAt(b []byte, rng *rand.Rand, region string) {
+	geo, err := validate(b, uint64(len(b)), "scribbled")
+	if err != nil {
+		panic(err)
+	}
+	m := newMemory(b)
+	from, to := regions[region](geo)
+	off := Offset(from + rng.Uint64N((to-from)/8)*8)
+	var v uint64
+	switch rng.IntN(6) {
+	case 0:
+		v = rng.Uint64()
+	case 1:
+		v = rng.Uint64N(64)
+	case 2: // a slot's state, or a name with something beside it
+		v = rng.Uint64N(8) | rng.Uint64N(4)<<3 | rng.Uint64N(8)<<32 | rng.Uint64N(4)<<43
+	case 3: // an offset
+		v = rng.Uint64N(geo.size) &^ 63
+	case 4: // a word of the same region
+		v = m.u64(Offset(from + rng.Uint64N((to-from)/8)*8)).Load()
+	case 5:
+		v = m.u64(off).Load() ^ 1<<rng.Uint64N(64)
+	}
+	m.u64(off).Store(v)
+}
+
+// An arena that a peer has scribbled over is opened without a panic, a fault or a hang. The
+// peer scribbled before the opening, or does so meanwhile.
+func TestScribbledArena(t *testing.T) {
+	rounds := proctest.Rounds(2, 12)
+	for region := range regions {
+		for _, when := range []string{"before", "meanwhile"} {
+			t.Run(region+" "+when, func(t *testing.T) {
+				t.Parallel()
+				seed := rand.Uint64()
+				t.Logf("seed %d", seed)
+				rng := rand.New(rand.NewPCG(seed, 0))
+				ta := newTestArena(t, 6)
+				// The arena holds traces of a death, too.
+				v := ta.join(t, "victim")
+				v.must(t, order{Do: "use", Text: "used"})
+				v.must(t, order{Do: "lock", Text: "held"})
+				v.Kill(t)
+				template, err := os.ReadFile(ta.path())
+				require.NoError(t, err)
+				sufferer := ta.start(t)
+				if when == "meanwhile" {
+					peer := ta.start(t)
+					// The first slots are left alone: a process that finds its own slot taken
+					// away ends itself.
+					require.Empty(t, peer.must(t, order{Do: "scribble", Arena: ta.name, Text: region, N: int(seed >> 33)}).Err)
+					a := sufferer.try(t, order{Do: "suffer", Arena: ta.name, N: 3 * rounds})
+					require.Empty(t, a.Err)
+					peer.Kill(t)
+					return
+				}
+				for range rounds {
+					b := append([]byte(nil), template...)
+					for range 1 + rng.IntN(300) {
+						scribbleAt(b, rng, region)
+					}
+					require.NoError(t, os.WriteFile(ta.path(), b, 0o600))
+					a := sufferer.try(t, order{Do: "suffer", Arena: ta.name})
+					require.Empty(t, a.Err)
+				}
+			})
+		}
+	}
+}
+
+// copyFile copies a file as cp does, holes included.
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	in, err := os.Open(from)
+	require.NoError(t, err)
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	require.NoError(t, err)
+	defer out.Close()
+	_, err = io.Copy(out, in)
+	require.NoError(t, err)
+}
+
+// A copy of an arena in use says that all participants are alive. None of them is in the
+// copy, and the process that opens the copy finds that out.
+func TestCopiedArena(t *testing.T) {
+	for _, slots := range []int{2, 6} {
+		t.Run(fmt.Sprintf("2 of %d", slots), func(t *testing.T) {
+			ta, copied := newTestArena(t, slots), newTestArena(t, slots)
+			one, two := ta.join(t, "one"), ta.join(t, "two")
+			one.must(t, order{Do: "lock", Text: "first"})
+			two.must(t, order{Do: "lock", Text: "second"})
+			copyFile(t, ta.path(), copied.path())
+
+			n := copied.join(t, "newcomer")
+			require.Equal(t, []string{"newcomer"}, labels(n.alone(t, 1)))
+			for _, phantom := range []ParticipantID{one.self, two.self} {
+				require.EqualValues(t, 1, n.must(t, order{Do: "dead", Name: phantom}).N)
+			}
+			n.must(t, order{Do: "lock", Text: "first"})
+			n.must(t, order{Do: "lock", Text: "second"})
+			n.stats(t)
+
+			require.Equal(t, []string{"one", "two"}, labels(one.alone(t, 2)))
+			require.NotEmpty(t, two.try(t, order{Do: "lock", Text: "first"}).Err)
+			one.must(t, order{Do: "use", Text: "x"})
+			two.must(t, order{Do: "use", Text: "x"})
+		})
+	}
+}
+
+const nobody = 65534
+
+// become starts an agent that is not root any more.
+func (ta *testArena) startAs(t *testing.T, uid int) *remote {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: its processes take the ids of other users")
+	}
+	r := ta.start(t)
+	r.must(t, order{Do: "become", N: uid})
+	return r
+}
+
+func TestNoPermission(t *testing.T) {
+	ta := newTestArena(t, 4)
+	s := ta.join(t, "owner")
+	r := ta.startAs(t, nobody)
+	refused := func() {
+		t.Helper()
+		a := r.try(t, order{Do: "open", Arena: ta.name})
+		require.Equal(t, []string{"permission"}, a.Is, a.Err)
+		require.Contains(t, a.Err, ta.path())
+		require.Contains(t, a.Err, "permission denied")
+	}
+	refused()
+	require.NoError(t, os.Chmod(ta.path(), 0o444))
+	refused()
+	s.alone(t, 1)
+	// With permission it joins, since root is trusted, and each sees the other die.
+	require.NoError(t, os.Chmod(ta.path(), 0o666))
+	r.open(t, ta, "nobody")
+	people := s.alone(t, 2)
+	require.Equal(t, nobody, people[1].UID)
+	require.Equal(t, "robust", people[1].Notice)
+	r.must(t, order{Do: "use", Text: "x"})
+	r.must(t, order{Do: "lock", Text: "held"})
+	s.Kill(t)
+	require.Equal(t, "owner", r.deaths(t, 1)[0].Label)
+	r.alone(t, 1)
+	s = ta.join(t, "owner again")
+	r.Kill(t)
+	require.Equal(t, "nobody", s.deaths(t, 1)[0].Label)
+	s.must(t, order{Do: "lock", Text: "held"})
+}
+
+func TestForeignOwner(t *testing.T) {
+	ta := newTestArena(t, 4)
+	ta.opts.Mode = 0o666
+	maker := ta.startAs(t, nobody)
+	maker.open(t, ta, "maker")
+	maker.must(t, order{Do: "fenced"}) // it changes nothing by itself any more
+	before := fingerprint(t, ta.path())
+	for how, attempt := range attempts {
+		if how == "FromSegment" {
+			continue // its segment was opened by somebody else's leave
+		}
+		_, err := attempt(ta.name, nil)
+		require.ErrorIs(t, err, os.ErrPermission, how)
+		require.ErrorContains(t, err, ta.path())
+		require.ErrorContains(t, err, "owned by uid 65534")
+	}
+	require.Equal(t, before, fingerprint(t, ta.path()))
+	other := ta.startAs(t, nobody-1)
+	a := other.try(t, order{Do: "open", Arena: ta.name})
+	require.Equal(t, []string{"permission"}, a.Is, a.Err)
+	ta.opts.TrustUIDs = []uint32{nobody}
+	trusting := ta.join(t, "trusting")
+	trusting.must(t, order{Do: "use", Text: "x"})
+	maker.Signal(t, unix.SIGKILL)
+	require.Equal(t, "maker", trusting.deaths(t, 1)[0].Label)
+}
+
+// Opening something that is no arena, or no more, in a process of its own: what
+// kills the process would show.
+func TestTruncatedUnderALiveArena(t *testing.T) {
+	ta := newTestArena(t, 4)
+	s := ta.join(t, "s")
+	s.close(t)
+	for _, size := range []int64{4096, 64 << 10, 2<<20 - 4096, 2<<20 + 4096} {
+		require.NoError(t, os.Truncate(ta.path(), size))
+		a := s.try(t, order{Do: "open", Arena: ta.name})
+		require.Equal(t, []string{"corrupt"}, a.Is, a.Err)
+		require.Contains(t, a.Err, fmt.Sprint(size))
+		require.Contains(t, a.Err, ta.path())
+	}
+	// The right size again, but the bytes are gone: all zero behind the header.
+	require.NoError(t, os.Truncate(ta.path(), 4096))
+	require.NoError(t, os.Truncate(ta.path(), 2<<20))
+	s.open(t, ta, "s")
+	s.must(t, order{Do: "use", Text: "x"})
+	s.stats(t)
+}
+
+// Joiners race to create an arena and to join it, and all get in.
+func TestRaceToCreate(t *testing.T) {
+	rounds := proctest.Rounds(1, 6)
+	for range rounds {
+		ta := newTestArena(t, 6)
+		var all []*remote
+		for range 6 {
+			all = append(all, ta.start(t))
+		}
+		for _, r := range all {
+			r.Send(order{Do: "open", Arena: ta.name, Opts: &ta.opts})
+		}
+		seen := map[ParticipantID]bool{}
+		for _, r := range all {
+			var a answer
+			r.Recv(t, &a)
+			require.Empty(t, a.Err)
+			require.False(t, seen[a.Self])
+			seen[a.Self] = true
+		}
+		all[0].alone(t, 6)
+		for _, r := range all {
+			r.Send(order{Do: "close"})
+		}
+		for _, r := range all {
+			var a answer
+			r.Recv(t, &a)
+			require.Empty(t, a.Err)
+		}
+	}
+}
+
+// A process that joins after the file of a name was removed gets another arena.
+func TestRemovedName(t *testing.T) {
+	ta := newTestArena(t, 4)
+	one := ta.join(t, "one")
+	require.NoError(t, shm.Remove(ta.name))
+	two := ta.join(t, "two")
+	require.Equal(t, []string{"one"}, labels(one.alone(t, 1)))
+	require.Equal(t, []string{"two"}, labels(two.alone(t, 1)))
+	one.must(t, order{Do: "use", Text: "x"})
+	two.must(t, order{Do: "use", Text: "x"})
+}

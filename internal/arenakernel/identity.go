@@ -1,0 +1,77 @@
+package arenakernel
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// Who a process is, for people to read. None of it decides anything: pids are
+// reused, and mean something else in another namespace.
+type identity struct {
+	startTime uint64 // clock ticks since boot, field 22 of /proc/self/stat
+	pidNS     uint64 // inode of the pid namespace
+	bootID    [16]byte
+}
+
+var selfIdentity = sync.OnceValue(func() identity {
+	var id identity
+	id.startTime, _ = startTimeOf("self")
+	if link, err := os.Readlink("/proc/self/ns/pid"); err == nil {
+		id.pidNS = namespaceInode(link)
+	}
+	if b, err := os.ReadFile("/proc/sys/kernel/random/boot_id"); err == nil {
+		id.bootID = parseUUID(strings.TrimSpace(string(b)))
+	}
+	return id
+})
+
+// startTimeOf reads when the process was started. Its name, in parentheses,
+// may hold anything, so the fields are counted from the last parenthesis.
+func startTimeOf(pid string) (uint64, bool) {
+	b, err := os.ReadFile("/proc/" + pid + "/stat")
+	if err != nil {
+		return 0, false
+	}
+	_, rest, ok := cutLast(string(b), ')')
+	if !ok {
+		return 0, false
+	}
+	const startField = 22 - 3 // the rest starts with field 3
+	fields := strings.Fields(rest)
+	if len(fields) <= startField {
+		return 0, false
+	}
+	t, err := strconv.ParseUint(fields[startField], 10, 64)
+	return t, err == nil
+}
+
+func cutLast(s string, sep byte) (before, after string, found bool) {
+	if i := strings.LastIndexByte(s, sep); i >= 0 {
+		return s[:i], s[i+1:], true
+	}
+	return s, "", false
+}
+
+// namespaceInode reads the inode out of a link such as pid:[4026531836].
+func namespaceInode(link string) uint64 {
+	_, rest, _ := strings.Cut(link, "[")
+	n, _ := strconv.ParseUint(strings.TrimSuffix(rest, "]"), 10, 64)
+	return n
+}
+
+func parseUUID(s string) (id [16]byte) {
+	hex := strings.ReplaceAll(s, "-", "")
+	if len(hex) != 32 {
+		return id
+	}
+	for i := range id {
+		b, err := strconv.ParseUint(hex[2*i:2*i+2], 16, 8)
+		if err != nil {
+			return [16]byte{}
+		}
+		id[i] = byte(b)
+	}
+	return id
+}

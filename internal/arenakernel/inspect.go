@@ -1,0 +1,340 @@
+package arenakernel
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/shm"
+)
+
+// Inspector examines an arena from outside. It is no participant, takes no slot, writes
+// nothing and wakes nobody, so it works while the participants of the arena are wedged, or
+// when its bytes are damaged. It works on a private copy of the bytes that it has read,
+// which stays the same until Refresh; see [shm.Image].
+//
+// An Inspector is used by one goroutine at a time.
+type Inspector struct {
+	a       *Arena // over the copy; it is in no slot
+	img     *shm.Image
+	damage  error // what is wrong with the header, or nil
+	created time.Time
+}
+
+// Inspect opens the arena of that name under /dev/shm or, if name has a slash, the file at
+// that path. If the file is no arena, or has a layout that this program does not know, the
+// error Is [shmsync.ErrIncompatible]. If its header is damaged, Inspect reads the arena as
+// far as its layout can be guessed, and Check reports the damage.
+func Inspect(name string) (*Inspector, error) {
+	img, err := shm.OpenImage(name)
+	if err != nil {
+		return nil, err
+	}
+	return inspect(img)
+}
+
+// InspectFile is Inspect for an open file, which belongs to the Inspector from then
+// on, also when an error is returned.
+func InspectFile(f *os.File) (*Inspector, error) {
+	img, err := shm.ImageOf(f)
+	if err != nil {
+		return nil, err
+	}
+	return inspect(img)
+}
+
+func inspect(img *shm.Image) (*Inspector, error) {
+	i := &Inspector{img: img}
+	if err := i.read(); err != nil {
+		img.Close()
+		return nil, err
+	}
+	return i, nil
+}
+
+// read validates the header, and makes an Arena of the copy.
+func (i *Inspector) read() error {
+	img := i.img
+	header := make([]byte, headerSize)
+	n, err := img.File().ReadAt(header, 0)
+	if err != nil && err != io.EOF {
+		return &shmsync.Error{Op: "arena.inspect", Object: img.Name(), Err: err}
+	}
+	geo, err := validate(header[:n], uint64(img.Size()), img.Name())
+	i.damage = nil
+	if errors.Is(err, shmsync.ErrCorrupt) {
+		i.damage = err
+		geo, err = guess(header[:n], uint64(img.Size()), err)
+	}
+	if err != nil {
+		return err
+	}
+	a := &Arena{membership: &membership{seg: &shm.Segment{}, copied: true, reaps: map[int]*reapProgress{}}}
+	a.memory = newMemory(img.Bytes())
+	a.fetch = img.Fetch
+	a.geo = geo
+	a.label = img.Name()
+	// A slot to keep guards in, and a name that no participant has.
+	a.mySlot, a.self = 1, makeParticipantID(1, 0)
+	a.current, a.gone = a.isCurrent, a.Gone
+	a.reserve = func(_, _ uint64) error { return nil }
+	i.a = a
+	i.created = unixTime(a.u64(hdrCreated).Load())
+	return nil
+}
+
+// guess gives the layout that an arena with a damaged header most likely has.
+func guess(header []byte, length uint64, damage error) (geometry, error) {
+	slots := defaultSlots
+	if n := int(uint32(header[hdrSlots]) | uint32(header[hdrSlots+1])<<8 | uint32(header[hdrSlots+2])<<16 | uint32(header[hdrSlots+3])<<24); n >= 1 && n <= MaxSlots {
+		slots = n
+	}
+	geo := plan(length, slots)
+	if geo.chunkCount == 0 {
+		return geo, damage
+	}
+	geo.counted = header[hdrCompat]&compatCounted != 0
+	return geo, nil
+}
+
+// Refresh looks again. The error is that of Inspect, or of reading the file.
+func (i *Inspector) Refresh() error {
+	i.img.Refresh()
+	return i.read()
+}
+
+// Close ends the look.
+func (i *Inspector) Close() error { return i.img.Close() }
+
+// Path is the file that is looked at.
+func (i *Inspector) Path() string { return i.a.label }
+
+// Removed reports whether the file has no name any more. Its participants go on with it, and
+// no process can join them by its path. It is false for a memfd, which never had a name.
+func (i *Inspector) Removed() bool {
+	link, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", i.File().Fd()))
+	return err == nil && strings.HasSuffix(link, " (deleted)") && !strings.HasPrefix(link, "/memfd:")
+}
+
+// File is its file, open for reading.
+func (i *Inspector) File() *os.File { return i.img.File() }
+
+// Size is the arena's size in bytes.
+func (i *Inspector) Size() int64 { return int64(i.a.geo.size) }
+
+// MaxParticipants is the most processes that can be in the arena at once.
+func (i *Inspector) MaxParticipants() int { return i.a.geo.slots }
+
+// Counted reports whether the arena's objects count what is done with them.
+func (i *Inspector) Counted() bool { return i.a.geo.counted }
+
+// Created is when the arena was made.
+func (i *Inspector) Created() time.Time { return i.created }
+
+// Stats counts what is in the heap.
+func (i *Inspector) Stats() AllocStats { return i.a.Stats() }
+
+// Damage is what is wrong with the arena's header, or with reading its file; nil if
+// nothing is.
+func (i *Inspector) Damage() error {
+	if i.damage != nil {
+		return i.damage
+	}
+	return i.img.Err()
+}
+
+// Who returns the identity of the participant n, living or dead, as Arena.Who does.
+func (i *Inspector) Who(n ParticipantID) *shmsync.Identity { return i.a.Who(n) }
+
+// Current reports whether n is a participant that no process has reaped.
+func (i *Inspector) Current(n ParticipantID) bool { return i.a.Current(n) }
+
+// Witness is a participant as it is seen from outside.
+type Witness struct {
+	Participant
+	// Life is "alive", "dead" or "unknown". A dead participant that has not been reaped yet
+	// is dead here although its State is live.
+	Life string
+}
+
+// Values of Witness.Life.
+const (
+	LifeAlive   = "alive"
+	LifeDead    = "dead"
+	LifeUnknown = "unknown"
+)
+
+// Participants returns the participants of the arena, including the dead that have not been
+// reaped.
+func (i *Inspector) Participants() (all []Witness) {
+	for slot := 1; slot <= i.a.geo.slots; slot++ {
+		p, ok := i.a.participant(slot)
+		if !ok {
+			continue
+		}
+		p.Self = false
+		all = append(all, Witness{Participant: p, Life: i.life(slot)})
+	}
+	return all
+}
+
+// life tells whether the participant in a slot lives. It asks the kernel for the byte lock,
+// which a process has as long as it exists.
+func (i *Inspector) life(slot int) string {
+	a := i.a
+	caps := a.slotCaps(slot)
+	if a.slotState(slot).phase() == phaseDead {
+		return LifeDead
+	}
+	if caps&capRobust != 0 {
+		for k := range aliveWords {
+			if a.u32(a.aliveWord(slot, k)).Load()&shmsync.RobustOwnerDied != 0 {
+				return LifeDead
+			}
+		}
+	}
+	if caps&capOFD != 0 {
+		if locked, err := shmsync.ByteLocked(i.img.File(), a.lockByte(slot)); err == nil {
+			if locked {
+				return LifeAlive
+			}
+			return LifeDead
+		}
+	}
+	if caps&capRobust != 0 {
+		return LifeAlive
+	}
+	return LifeUnknown
+}
+
+// DeathRecord describes a participant that died or left.
+type DeathRecord struct {
+	shmsync.Identity
+	Left bool // it left by closing, and did not die
+}
+
+// Name is the name that it had.
+func (o DeathRecord) Name() ParticipantID { return makeParticipantID(o.Slot, o.Generation) }
+
+// DeathRecords returns the records of the participants that left or died, the latest first.
+func (i *Inspector) DeathRecords() (all []DeathRecord) {
+	for left, r := range map[bool]deathRecordRing{false: deathRecordsOfDead, true: deathRecordsOfLeft} {
+		total := i.a.u64(r.total).Load()
+		for back := uint64(1); back <= min(total, r.count); back++ {
+			if id, _, ok := i.a.readDeathRecord(r, total-back); ok {
+				all = append(all, DeathRecord{id, left})
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(x, y DeathRecord) int { return y.Died.Compare(x.Died) })
+	return all
+}
+
+// Deaths is how many reaps there were.
+func (i *Inspector) Deaths() uint32 { return i.a.u32(hdrDeaths).Load() }
+
+// ObjectInfo is an object with what only the arena knows of it.
+type ObjectInfo struct {
+	Object
+	Created time.Time       // when it was made
+	OpenBy  []ParticipantID // the participants that have it open
+	Known   bool            // this program knows its kind
+}
+
+// Objects are the objects of the arena, by their offsets. Those with impossible
+// headers are passed over; Check tells of them.
+func (i *Inspector) Objects() (all []ObjectInfo) {
+	a := i.a
+	a.eachBlock(func(off Offset, _ uint64, w blockWord) bool {
+		if w.kind() != blockObject {
+			return true
+		}
+		h, err := a.headerAt(off)
+		if err != nil || !h.load().there() {
+			return true
+		}
+		_, known := kindOps(h.Kind)
+		all = append(all, ObjectInfo{
+			Object: h.Object, Created: unixTime(a.u64(off + objCreated).Load()), OpenBy: a.openers(&h), Known: known,
+		})
+		return true
+	})
+	return all
+}
+
+// Look gives the state of an object, as its kind tells it.
+func (i *Inspector) Look(o Object) Inspection {
+	i.fetchBody(o)
+	return i.a.Inspect(o)
+}
+
+// fetchBody reads the whole body of an object whose kind looks into it.
+func (i *Inspector) fetchBody(o Object) {
+	if ops, ok := kindOps(o.Kind); ok && (ops.Inspect != nil || ops.Check != nil || ops.Describe != nil) {
+		i.img.Fetch(uint64(o.Body), o.Size)
+	}
+}
+
+// Describe renders the state of an object on one line, by its kind.
+func (i *Inspector) Describe(o Object) string {
+	i.fetchBody(o)
+	return i.a.Describe(o)
+}
+
+// Check is Arena.Check from outside. It checks the slots and the header, too.
+func (i *Inspector) Check() error {
+	errs := []error{i.Damage()}
+	for _, o := range i.Objects() {
+		i.fetchBody(o.Object)
+	}
+	errs = append(errs, i.checkSlots()...)
+	errs = append(errs, i.checkDeathRecords()...)
+	errs = append(errs, i.a.Check())
+	return errors.Join(append(errs, i.img.Err())...)
+}
+
+func (i *Inspector) checkSlots() (errs []error) {
+	a := i.a
+	for slot := 1; slot <= a.geo.slots; slot++ {
+		bad := func(format string, args ...any) {
+			if len(errs) < maxFindings {
+				errs = append(errs, a.fail("arena.check", shmsync.ErrCorrupt, fmt.Sprintf("slot %d "+format, append([]any{slot}, args...)...)))
+			}
+		}
+		w := a.slotState(slot)
+		switch {
+		case w.phase() > phaseRetired || w>>21 != 0:
+			bad("has the impossible state %#x", uint32(w))
+		case w.taken() && w.generation() == 0:
+			bad("is %v, but was never taken", w)
+		}
+		if n := a.u32(a.slot(slot) + slotReaper).Load(); n != 0 && (n&^ParticipantIDMask != 0 || !ParticipantID(n).valid()) {
+			bad("has the reaper %#x, which nobody is called", n)
+		}
+	}
+	return errs
+}
+
+func (i *Inspector) checkDeathRecords() (errs []error) {
+	a := i.a
+	for _, r := range []deathRecordRing{deathRecordsOfDead, deathRecordsOfLeft} {
+		total := a.u64(r.total).Load()
+		for k := range r.count {
+			o := a.deathRecord(r, k)
+			seq, name := a.u64(o+deathRecordSeq).Load(), a.u32(o+deathRecordID).Load()
+			switch {
+			case seq == 0:
+			case seq > total || (seq-1)%r.count != k:
+				errs = append(errs, a.fail("arena.check", shmsync.ErrCorrupt, fmt.Sprintf("death record %d says that it is number %d of %d", r.first+k, seq-1, total)))
+			case name&^ParticipantIDMask != 0 || !ParticipantID(name).valid():
+				errs = append(errs, a.fail("arena.check", shmsync.ErrCorrupt, fmt.Sprintf("death record %d is of %#x, which nobody is called", seq-1, name)))
+			}
+		}
+	}
+	return errs
+}

@@ -1,0 +1,99 @@
+package arenakernel
+
+// EachPart calls f for the parts of the arena that a copy for a report needs, in order:
+// everything before the heap, wait nodes, and objects. It leaves out the users' data
+// (blocks of Alloc, values, items) unless data is set. f must not keep the bytes.
+func (i *Inspector) EachPart(data bool, f func(off uint64, b []byte) error) error {
+	a := i.a
+	if err := i.part(0, a.geo.heapOff, nil, f); err != nil {
+		return err
+	}
+	for c := range a.geo.chunkCount {
+		w := a.loadChunk(c)
+		if !w.legal(c, a.geo.chunkCount) || !w.reserved() || w.kind() == chunkFree || w.kind() == chunkTail {
+			continue
+		}
+		off, size := uint64(a.chunkOff(c)), uint64(chunkSize)
+		if w.kind() == chunkHead {
+			size *= w.number()
+		}
+		keep := i.objectsOnly
+		if data || w.slabOf(classNode) {
+			keep = nil
+		}
+		if err := i.part(off, size, keep, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// part gives size bytes at off, piece by piece and without those pieces that are
+// zero. keep, if it is not nil, clears what is not to be told.
+func (i *Inspector) part(off, size uint64, keep func(off uint64, b []byte), f func(off uint64, b []byte) error) error {
+	for size > 0 {
+		n := min(size, chunkSize-off%chunkSize)
+		b := append([]byte(nil), i.a.slice(Offset(off), n)...)
+		if keep != nil {
+			keep(off, b)
+		}
+		if !zero(b) {
+			if err := f(off, b); err != nil {
+				return err
+			}
+		}
+		off, size = off+n, size-n
+	}
+	return nil
+}
+
+func zero(b []byte) bool {
+	for _, c := range b {
+		if c != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// objectsOnly clears in b, the bytes at off, all that is not an object, or is data of
+// its user.
+func (i *Inspector) objectsOnly(off uint64, b []byte) {
+	a, kept := i.a, make([]byte, len(b))
+	// each calls do for what lies in b of n bytes at from.
+	each := func(from, n uint64, do func(dst, src []byte)) {
+		lo, hi := max(from, off), min(from+n, off+uint64(len(b)))
+		if lo < hi {
+			do(kept[lo-off:hi-off], b[lo-off:hi-off])
+		}
+	}
+	for at := off; at < off+uint64(len(b)); {
+		blk, ok := a.holding(Offset(at))
+		if !ok {
+			at += blockMin
+			continue
+		}
+		at = uint64(blk.off) + blk.size
+		if blk.load().kind() != blockObject {
+			continue
+		}
+		h, err := a.readHeader(blk)
+		if err != nil {
+			each(uint64(blk.off), objectHeader, func(dst, src []byte) { copy(dst, src) })
+			continue
+		}
+		each(uint64(blk.off), blk.size, func(dst, src []byte) { copy(dst, src) })
+		hide := func(from Offset, n uint64) {
+			each(uint64(h.Body)+min(uint64(from), h.Size), min(n, h.Size-min(uint64(from), h.Size)), func(dst, _ []byte) { clear(dst) })
+		}
+		if ops, known := kindOps(h.Kind); known && ops.Inspect != nil {
+			if ops.UserData != nil {
+				i.fetchBody(h.Object)
+				ops.UserData(a, h.Object, hide)
+			}
+		} else {
+			hide(0, h.Size)
+		}
+	}
+	copy(b, kept)
+}

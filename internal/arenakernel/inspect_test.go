@@ -1,0 +1,177 @@
+//go:build linux
+
+package arenakernel
+
+import (
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/shm"
+)
+
+// inspected makes an arena in a file and joins it.
+func inspected(t *testing.T, opts Options) (a *Arena, path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "arena")
+	if opts.Size == 0 {
+		opts.Size = 1 << 20
+	}
+	opts.MaxParticipants = 4
+	seg, err := shm.CreateAt(path, opts.Size, func(s *shm.Segment) error { return Format(s, &opts) }, nil)
+	require.NoError(t, err)
+	a, err = FromSegment(seg, &opts)
+	require.NoError(t, err)
+	t.Cleanup(func() { a.Close() })
+	return a, path
+}
+
+// unfenced are the bytes of an arena, without what this process writes to its slot some time after it joined: that it
+// has registered for fences, and what it read from /proc.
+func unfenced(t *testing.T, a *Arena, path string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	caps := b[a.slot(a.mySlot)+slotCaps:]
+	binary.LittleEndian.PutUint32(caps, binary.LittleEndian.Uint32(caps)&^capFence)
+	s := a.slot(a.mySlot)
+	clear(b[s+slotStart : s+slotJoined])
+	clear(b[s+slotBootID : s+slotLabel])
+	return b
+}
+
+// An Inspector sees what is there, takes no part in it, and changes nothing.
+func TestInspect(t *testing.T) {
+	a, path := inspected(t, Options{Label: "me", Counted: true})
+	o, _, err := a.OpenObject(spec("x"))
+	require.NoError(t, err)
+	anonymous, _, err := a.OpenObject(spec(""))
+	require.NoError(t, err)
+	_, err = a.Alloc(100, 0)
+	require.NoError(t, err)
+	before := unfenced(t, a, path)
+
+	i, err := Inspect(path)
+	require.NoError(t, err)
+	defer i.Close()
+	require.Equal(t, a.Size(), i.Size())
+	require.Equal(t, 4, i.MaxParticipants())
+	require.True(t, i.Counted())
+	require.Equal(t, path, i.Path())
+	require.False(t, i.Created().IsZero())
+	require.NoError(t, i.Damage())
+	require.NoError(t, i.Check())
+	who := i.Participants()
+	require.Len(t, who, 1)
+	require.Equal(t, a.Self(), who[0].Name())
+	require.Equal(t, "me", who[0].Label)
+	require.Equal(t, LifeAlive, who[0].Life)
+	require.False(t, who[0].Self)
+	require.True(t, i.Current(a.Self()))
+	require.Equal(t, "me", i.Who(a.Self()).Label)
+	objects := i.Objects()
+	require.Len(t, objects, 2)
+	for _, got := range objects {
+		want := o
+		if got.Name == "" {
+			want = anonymous
+		}
+		require.Equal(t, want, got.Object)
+		require.Equal(t, []ParticipantID{a.Self()}, got.OpenBy)
+	}
+	require.Equal(t, a.Stats(), i.Stats())
+	require.Empty(t, i.DeathRecords())
+
+	require.Equal(t, before, unfenced(t, a, path))
+
+	a.CloseObject(o)
+	require.NoError(t, a.Delete("x"))
+	require.Len(t, i.Objects(), 2, "it stays what it was")
+	require.NoError(t, i.Refresh())
+	require.Len(t, i.Objects(), 1)
+	self := a.Self()
+	require.NoError(t, a.Close())
+	require.NoError(t, i.Refresh())
+	require.Empty(t, i.Participants())
+	require.Equal(t, self, i.DeathRecords()[0].Name())
+	require.True(t, i.DeathRecords()[0].Left)
+}
+
+// An arena with a damaged header is looked at all the same, and Check says what is wrong.
+func TestInspectDamagedHeader(t *testing.T) {
+	a, path := inspected(t, Options{})
+	_, _, err := a.OpenObject(spec("x"))
+	require.NoError(t, err)
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	look := func(change func(b []byte)) (*Inspector, error) {
+		damaged := append([]byte(nil), b...)
+		change(damaged)
+		file := filepath.Join(t.TempDir(), "damaged")
+		require.NoError(t, os.WriteFile(file, damaged, 0o600))
+		i, err := Inspect(file)
+		if i != nil {
+			t.Cleanup(func() { i.Close() })
+		}
+		return i, err
+	}
+	i, err := look(func(b []byte) { b[hdrChecksum] ^= 1 })
+	require.NoError(t, err)
+	require.ErrorIs(t, i.Damage(), shmsync.ErrCorrupt)
+	require.ErrorContains(t, i.Check(), "checksum")
+	require.Len(t, i.Objects(), 1, "the rest is there")
+	require.Len(t, i.Participants(), 1)
+	require.Equal(t, LifeDead, i.Participants()[0].Life, "nobody has the bytes of a copied file")
+
+	i, err = look(func(b []byte) { binary.LittleEndian.PutUint32(b[hdrSlots:], 1<<31) })
+	require.NoError(t, err, "guessed, and wrong perhaps")
+	i.Objects()
+	i.Participants()
+	require.ErrorIs(t, i.Check(), shmsync.ErrCorrupt)
+	_, err = look(func(b []byte) { b[0] = 'x' })
+	require.ErrorIs(t, err, shmsync.ErrIncompatible)
+	_, err = look(func(b []byte) { b[hdrVersion] = 99 })
+	require.ErrorIs(t, err, shmsync.ErrIncompatible)
+}
+
+// The parts for a report have the objects, and not their users' data.
+func TestInspectParts(t *testing.T) {
+	a, path := inspected(t, Options{})
+	const secret = 0x5ec7e75ec7e75ec7
+	v, err := Value[[100]uint64](a, "value")
+	require.NoError(t, err)
+	v[50] = secret
+	off, err := a.Alloc(100, 0)
+	require.NoError(t, err)
+	a.u64(off).Store(secret)
+	big, err := a.Block("block", 3*chunkSize)
+	require.NoError(t, err)
+	binary.LittleEndian.PutUint64(big[2*chunkSize:], secret)
+	i, err := Inspect(path)
+	require.NoError(t, err)
+	defer i.Close()
+	for _, data := range []bool{false, true} {
+		copied, found := make([]byte, i.Size()), 0
+		require.NoError(t, i.EachPart(data, func(off uint64, b []byte) error {
+			copy(copied[off:], b)
+			return nil
+		}))
+		for k := 0; k+8 <= len(copied); k += 8 {
+			if binary.LittleEndian.Uint64(copied[k:]) == secret {
+				found++
+			}
+		}
+		require.Equal(t, map[bool]int{false: 0, true: 3}[data], found)
+		file := filepath.Join(t.TempDir(), "copy")
+		require.NoError(t, os.WriteFile(file, copied, 0o600))
+		c, err := Inspect(file)
+		require.NoError(t, err)
+		require.NoError(t, c.Check())
+		require.Len(t, c.Objects(), 2)
+		require.NoError(t, c.Close())
+	}
+}

@@ -1,0 +1,105 @@
+package arenakernel
+
+import (
+	"cmp"
+	"slices"
+)
+
+// mostWaits bounds how many waits are listed; a peer's bytes may claim more than there
+// can be.
+const mostWaits = 1 << 17
+
+// findWaits gives all waits that the arena records, by object. Waits on a queue come first,
+// in order, and then the rest, the oldest first.
+func (a *Arena) findWaits() map[Offset][]Wait {
+	found, left := map[Offset][]Wait{}, mostWaits
+	asleep := a.sleepers()
+	a.eachNode(func(off Offset, n *Node) {
+		if left--; left < 0 {
+			return
+		}
+		object := n.Object()
+		w, ok := a.waitIn(off, n)
+		if !ok {
+			return
+		}
+		for _, s := range asleep {
+			if s.word == off && s.owner == w.Owner {
+				w.Since = s.since
+			}
+		}
+		found[object] = append(found[object], w)
+	})
+	for _, s := range asleep {
+		if b, ok := a.locate(s.word); ok && b.class == classNode {
+			continue // the node tells more
+		}
+		found[s.object] = append(found[s.object], Wait{
+			Owner: s.owner, Since: s.since, How: WaitAsleep, Count: 1, At: s.word - s.object - objectHeader,
+		})
+	}
+	for _, waits := range found {
+		slices.SortStableFunc(waits, func(a, b Wait) int {
+			return cmp.Or(cmp.Compare(a.Stamp-1, b.Stamp-1), // 0 comes last
+				cmp.Compare(uint64(a.Since)-1, uint64(b.Since)-1), cmp.Compare(a.Owner.Slot(), b.Owner.Slot()))
+		})
+	}
+	return found
+}
+
+// waitIn is the wait of a node, if a goroutine or thread waits in it.
+func (a *Arena) waitIn(off Offset, n *Node) (w Wait, ok bool) {
+	list, stamp, object := Offset(n.list.Load()), n.stamp.Load(), n.Object()
+	w = Wait{Owner: n.Owner(), Node: off}
+	switch s := n.State(); {
+	case object == 0 || w.Owner == 0:
+		return w, false
+	case list != 0 && (s == NodeWaiting || s == NodeReady):
+		w.At = list - object - objectHeader
+		w.How = WaitParked
+		w.Since, w.Count = int64(n.wanted.Load()), n.extra.Load()
+		return w, true
+	case list != 0 || stamp == 0:
+		return w, false
+	case s == NodeQueued:
+		w.How = WaitAwake
+	case s == NodeAsleep:
+		w.How = WaitAsleep
+	case s == NodeParked:
+		w.How = WaitParked
+		w.Since = int64(n.readyNext.Load())
+	default:
+		return w, false
+	}
+	wanted := n.wanted.Load()
+	w.Want, w.Stamp, w.Count = &wanted, stamp, 1
+	w.Class = uint16(n.extra.Load() >> 16)
+	return w, true
+}
+
+// sleeper is a thread that has recorded that it sleeps on a word.
+type sleeper struct {
+	owner        ParticipantID
+	object, word Offset
+	since        int64
+}
+
+func (a *Arena) sleepers() (all []sleeper) {
+	for i := 1; i <= a.geo.slots; i++ {
+		w := a.slotState(i)
+		if !w.taken() {
+			continue
+		}
+		for k := range announceCount {
+			r := a.announceRecord(i, k)
+			s := sleeper{
+				owner: participantIn(i, w), object: Offset(a.u64(r + announceObject).Load()),
+				word: Offset(a.u64(r + announceWord).Load()), since: int64(a.u64(r + announceSince).Load()),
+			}
+			if s.word != 0 && s.object != 0 {
+				all = append(all, s)
+			}
+		}
+	}
+	return all
+}

@@ -1,0 +1,110 @@
+package arenakernel
+
+import (
+	"fmt"
+	"sync"
+)
+
+// Kind tells what an object is: four ASCII letters, the first in the lowest byte.
+type Kind uint32
+
+// KindOf makes a Kind of four letters.
+func KindOf(s string) Kind {
+	if len(s) != 4 {
+		panic("shmsync: a kind has four letters: " + s)
+	}
+	return Kind(s[0]) | Kind(s[1])<<8 | Kind(s[2])<<16 | Kind(s[3])<<24
+}
+
+// String gives the four letters, or the number when they are not letters.
+func (k Kind) String() string {
+	b := []byte{byte(k), byte(k >> 8), byte(k >> 16), byte(k >> 24)}
+	for _, c := range b {
+		if c < ' ' || c > '~' {
+			return fmt.Sprintf("kind %#x", uint32(k))
+		}
+	}
+	return string(b)
+}
+
+// KindOps is what a package that defines a kind of object gives the reaper.
+// Each function may be called by any number of goroutines and processes at
+// once, for any bytes: it must be idempotent and trust nothing. The object is not
+// open: it may be deleted meanwhile, but its bytes are not used again before the
+// function returns.
+type KindOps struct {
+	// Kind is the kind that the functions serve.
+	Kind Kind
+	// Repair takes back whatever dead covers of the object's names: holds,
+	// requests, reservations. No thread of dead executes code any more. It is called a
+	// second time when dead is gone: what stands for the use of data, such as a lock
+	// that passes on, it gives to others only if [Arena.Gone] says so.
+	Repair func(a *Arena, o Object, dead ParticipantID)
+	// Wake wakes, once, the waiters for a wake that a death may have swallowed.
+	Wake func(a *Arena, o Object, owed Owed)
+	// Check reports what is impossible about the object's bytes.
+	Check func(a *Arena, o Object) error
+	// Describe renders the object's state on one line.
+	Describe func(a *Arena, o Object) string
+	// Inspect tells the object's state: its holds, its waits, and for whom they wait. a may
+	// be the copy of an [Inspector], so a write to it has no effect and a wake reaches
+	// nobody. For a kind without Inspect, the waits that [Arena.WaitsOf] finds are shown.
+	Inspect func(a *Arena, o Object) Inspection
+	// UserData calls hide for the bytes of the body that are its users' data and not the
+	// kind's, n bytes from an offset in the body on: a report leaves them out. For a kind
+	// without Inspect the whole body is users' data.
+	UserData func(a *Arena, o Object, hide func(from Offset, n uint64))
+}
+
+// Owed says which wakes of an object a death may have swallowed.
+type Owed uint8
+
+const (
+	// OwedAnnounced: only participants that have announced themselves in the object can be
+	// waiting for a wake.
+	OwedAnnounced Owed = iota
+	// OwedOne: a participant has recorded that it sleeps, although the object
+	// may not say so.
+	OwedOne
+	// OwedAll: so had the dead. Its threads may be in the kernel's queue still,
+	// where a wake for one would be lost on them.
+	OwedAll
+)
+
+var kinds sync.Map // Kind to KindOps
+
+// RegisterKind makes the reaper and the tools know a kind of object. It is
+// called from init functions; registering a kind twice panics.
+func RegisterKind(ops KindOps) {
+	if _, twice := kinds.LoadOrStore(ops.Kind, ops); twice {
+		panic("shmsync: kind registered twice: " + ops.Kind.String())
+	}
+}
+
+func kindOps(k Kind) (KindOps, bool) {
+	v, ok := kinds.Load(k)
+	if !ok {
+		return KindOps{}, false
+	}
+	return v.(KindOps), true
+}
+
+// Inspect tells the state of an object, by its kind.
+func (a *Arena) Inspect(o Object) Inspection {
+	if a.copied && a.waits == nil {
+		a.waits = a.findWaits()
+	}
+	if ops, ok := kindOps(o.Kind); ok && ops.Inspect != nil {
+		return ops.Inspect(a, o)
+	}
+	return Inspection{State: a.Describe(o), Waits: a.WaitsOf(o)}
+}
+
+// Describe renders the state of an object on one line, by its kind. It is empty for
+// a kind that this process does not know.
+func (a *Arena) Describe(o Object) string {
+	if ops, ok := kindOps(o.Kind); ok && ops.Describe != nil {
+		return ops.Describe(a, o)
+	}
+	return ""
+}

@@ -1,0 +1,40 @@
+package arenakernel
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// pinLock keeps the byte locks of f's open file description until this process is gone, even
+// if a mistake elsewhere in the program closes the descriptor: it maps a page of the file
+// through the description, and a mapping refers to the description as a descriptor does. The
+// mapping is not inherited by a fork, whose child is no participant.
+func pinLock(f *os.File) ([]byte, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return nil, os.NewSyscallError("fstat", err)
+	}
+	n := max(os.Getpagesize(), int(st.Blksize)) // the size of a huge page where the file has those
+	page, err := unix.Mmap(int(f.Fd()), 0, n, unix.PROT_NONE, unix.MAP_SHARED|unix.MAP_NORESERVE)
+	if err != nil {
+		return nil, os.NewSyscallError("mmap", err)
+	}
+	if err := unix.Madvise(page, unix.MADV_DONTFORK); err != nil {
+		unix.Munmap(page)
+		return nil, os.NewSyscallError("madvise", err)
+	}
+	return page, nil
+}
+
+func unpinLock(page []byte) {
+	if page != nil {
+		unix.Munmap(page)
+	}
+}
+
+// isFile reports whether f is still a descriptor of that file.
+func isFile(f *os.File, id segmentID) bool {
+	var st unix.Stat_t
+	return unix.Fstat(int(f.Fd()), &st) == nil && uint64(st.Dev) == id.dev && st.Ino == id.ino
+}

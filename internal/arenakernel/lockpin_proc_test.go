@@ -1,0 +1,143 @@
+//go:build linux
+
+package arenakernel
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/shmsync/shmsync/internal/proctest"
+)
+
+// descriptorsOf gives this process's descriptors of a file.
+func descriptorsOf(id segmentID) (fds []int, err error) {
+	entries, err := os.ReadDir("/proc/self/fd")
+	for _, e := range entries {
+		fd, _ := strconv.Atoi(e.Name())
+		var st unix.Stat_t
+		if unix.Fstat(fd, &st) == nil && uint64(st.Dev) == id.dev && st.Ino == id.ino {
+			fds = append(fds, fd)
+		}
+	}
+	return fds, err
+}
+
+func init() {
+	// "lose the lock" closes the descriptor whose lock says that this process is alive, as
+	// a mistake elsewhere in the program would. With Text, its number is a file of that
+	// name afterwards. With N, the other descriptors of the arena go as well.
+	agentOrders["lose the lock"] = func(s *agent, o order, a *answer) error {
+		lost := []int{int(s.arena.lock.Fd())}
+		if o.N != 0 {
+			var err error
+			if lost, err = descriptorsOf(s.arena.id); err != nil {
+				return err
+			}
+			if len(lost) < 2 {
+				return fmt.Errorf("descriptors %v of %s", lost, s.arena.label)
+			}
+		}
+		for _, fd := range lost {
+			if o.Text == "" {
+				if err := unix.Close(fd); err != nil {
+					return err
+				}
+				continue
+			}
+			other, err := unix.Open(o.Text, unix.O_RDWR|unix.O_CLOEXEC, 0)
+			if err != nil {
+				return err
+			}
+			if err := unix.Dup3(other, fd, unix.O_CLOEXEC); err != nil {
+				return err
+			}
+			unix.Close(other)
+		}
+		a.N = int64(len(lost))
+		return nil
+	}
+}
+
+// A process that closes its descriptors by mistake while it holds a lock lives, and keeps
+// the lock, also towards processes that join later, and in a full arena.
+func TestStrayCloseIsNoDeath(t *testing.T) {
+	for _, all := range []int{0, 1} {
+		for _, slots := range []int{3, 6} {
+			t.Run(fmt.Sprintf("all %d of %d slots", all, slots), func(t *testing.T) {
+				ta := newTestArena(t, slots)
+				v, s := ta.join(t, "victim"), ta.join(t, "survivor")
+				v.must(t, order{Do: "fenced"})
+				v.must(t, order{Do: "lock", Text: "held"})
+				v.must(t, order{Do: "lose the lock", N: all})
+				n := ta.join(t, "newcomer")
+				if slots == 3 {
+					late := ta.start(t).try(t, order{Do: "open", Arena: ta.name, Opts: &ta.opts})
+					require.Equal(t, []string{"no space"}, late.Is, late.Err)
+				}
+				for _, r := range []*remote{s, n, v} {
+					require.Equal(t, []string{"newcomer", "survivor", "victim"}, labels(r.participants(t)))
+					require.Zero(t, r.must(t, order{Do: "dead", Name: v.self}).N)
+				}
+				require.NotEmpty(t, n.try(t, order{Do: "lock", Text: "held"}).Err, "two owners")
+				require.NotEmpty(t, s.try(t, order{Do: "lock", Text: "held"}).Err, "two owners")
+
+				v.Kill(t)
+				require.Equal(t, v.self, n.deaths(t, 1)[0].Name())
+				n.alone(t, 2)
+				n.must(t, order{Do: "lock", Text: "held"})
+			})
+		}
+	}
+}
+
+// A process whose descriptor names another file by now declares no peer dead because of
+// that, and still learns of deaths through its other descriptors.
+func TestReusedDescriptorAccusesNobody(t *testing.T) {
+	ta := newTestArena(t, 6)
+	other := t.TempDir() + "/other"
+	require.NoError(t, os.WriteFile(other, make([]byte, 1<<16), 0o600))
+	// Only their byte locks tell of these.
+	s, one, two := ta.join(t, "survivor"), ta.join(t, "one", without("robust")), ta.join(t, "two", without("robust"))
+	one.must(t, order{Do: "lock", Text: "held"})
+	s.must(t, order{Do: "lose the lock", Text: other})
+	for range 3 {
+		require.Zero(t, s.must(t, order{Do: "dead", Name: one.self}).N)
+	}
+	three := ta.join(t, "three", without("robust"))
+	require.Equal(t, []string{"one", "survivor", "three", "two"}, labels(s.alone(t, 4)))
+	for _, r := range []*remote{one, two, three} {
+		r.must(t, order{Do: "use", Text: "x"})
+	}
+	three.Kill(t)
+	two.Kill(t)
+	one.Kill(t)
+	require.Len(t, s.deaths(t, 3), 3)
+	s.alone(t, 1)
+	s.must(t, order{Do: "lock", Text: "held"})
+}
+
+// A process that is declared dead, by the mistake of a peer or of a kernel, ends at once.
+func TestDeclaredDeadIsTold(t *testing.T) {
+	ta := newTestArena(t, 4)
+	a, err := Create(ta.name, &ta.opts)
+	require.NoError(t, err)
+	defer a.Close()
+	for _, feature := range []string{"", "waitv", "robust"} {
+		v := ta.join(t, "victim", without(feature), proctest.Limit(bound()))
+		i := v.self.Slot()
+		w := a.slotState(i)
+		require.Equal(t, phaseLive, w.phase())
+		v.must(t, order{Do: "fenced"}) // or its byte lock would be asked for
+		require.True(t, a.mark(i, w))
+		e := v.Wait(t)
+		require.False(t, e.OK())
+		require.Contains(t, v.Stderr(), "this process was declared dead by a peer")
+		a.reapMarked(i, w.with(phaseDead))
+		pollFor(t, a, func() bool { a.reapMarked(i, w.with(phaseDead)); return a.slotState(i).phase() == phaseFree })
+	}
+}

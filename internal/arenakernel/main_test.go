@@ -1,0 +1,11 @@
+//go:build linux
+
+package arenakernel
+
+import (
+	"testing"
+
+	"github.com/shmsync/shmsync/internal/proctest"
+)
+
+func TestMain(m *testing.M) { proctest.Main(m) }

@@ -1,0 +1,57 @@
+package arenakernel
+
+import (
+	"sync/atomic"
+	"unsafe"
+)
+
+// memory is a mapped segment and the only way from an offset to an address.
+type memory struct {
+	bytes []byte
+	base  unsafe.Pointer
+	size  uint64
+	// fetch, of an Inspector, makes sure that the bytes are there.
+	fetch func(off, n uint64)
+}
+
+func newMemory(b []byte) memory {
+	return memory{bytes: b, base: unsafe.Pointer(unsafe.SliceData(b)), size: uint64(len(b))}
+}
+
+// within reports whether n bytes at off lie in the segment and off is a
+// multiple of align, a power of two.
+func (m *memory) within(off Offset, n, align uint64) bool {
+	return uint64(off) <= m.size && n <= m.size-uint64(off) && uint64(off)&(align-1) == 0
+}
+
+// at gives the address of n bytes at off. The caller has validated off; a
+// mistake is a bug of this package and panics.
+func (m *memory) at(off Offset, n, align uint64) unsafe.Pointer {
+	if !m.within(off, n, align) {
+		panic("shmsync: offset " + off.String() + " out of the arena")
+	}
+	if m.fetch != nil {
+		m.fetch(uint64(off), n)
+	}
+	// SAFETY: checked against the length of the mapping, which no peer can
+	// change, and never reaches past it.
+	return unsafe.Add(m.base, uintptr(off))
+}
+
+// u32 is the word at off.
+func (m *memory) u32(off Offset) *atomic.Uint32 {
+	return (*atomic.Uint32)(m.at(off, 4, 4))
+}
+
+// u64 is the double word at off.
+func (m *memory) u64(off Offset) *atomic.Uint64 {
+	return (*atomic.Uint64)(m.at(off, 8, 8))
+}
+
+// slice is n bytes at off.
+func (m *memory) slice(off Offset, n uint64) []byte {
+	return unsafe.Slice((*byte)(m.at(off, n, 1)), n)
+}
+
+// raw gives the address that the futex calls take.
+func wordPtr(w *atomic.Uint32) *uint32 { return (*uint32)(unsafe.Pointer(w)) }

@@ -1,0 +1,49 @@
+package arenakernel
+
+// Metrics is what an arena looks like from within, in numbers, for a monitoring system.
+// Its JSON form has one member for each field.
+type Metrics struct {
+	Participants int                      // that are there
+	Deaths       uint32                   // reaps since the arena was made
+	Path         PathState                // whether the arena's path still leads to it
+	Size         int64                    // bytes
+	Used         uint64                   // bytes of the heap that have memory
+	Objects      map[string]ObjectMetrics // by name, or by offset where an object has none
+}
+
+// ObjectMetrics are the numbers of one object.
+type ObjectMetrics struct {
+	Kind    string  // four letters
+	Holds   int     // how many participants hold it, or a part of it
+	Waiters uint64  // goroutines, as far as can be told
+	Lost    bool    // it cannot be taken any more
+	Counts  *Counts // nil in an arena that does not count
+}
+
+// Metrics gives the numbers of the arena and of its objects, values and blocks left
+// out. It looks at all objects, which takes as long as there are many. To have it under
+// a name in package expvar:
+//
+//	expvar.Publish("jobs", expvar.Func(func() any { return a.Metrics() }))
+func (a *Arena) Metrics() Metrics {
+	a.mustUse("arena.metrics")
+	stats := a.Stats()
+	m := Metrics{Deaths: a.Deaths(), Path: a.PathState(), Size: a.Size(), Used: stats.Reserved * chunkSize, Objects: map[string]ObjectMetrics{}}
+	for range a.Participants() {
+		m.Participants++
+	}
+	waits := a.findWaits()
+	a.visit(func(o Object) {
+		ops, ok := kindOps(o.Kind)
+		if !ok || ops.Inspect == nil {
+			return
+		}
+		i := ops.Inspect(a, o)
+		x := ObjectMetrics{Kind: o.Kind.String(), Holds: len(i.Holds), Lost: i.Err != nil, Counts: i.Counts}
+		for _, w := range waits[o.Offset] {
+			x.Waiters += max(w.Count, 1)
+		}
+		m.Objects[o.String()] = x
+	})
+	return m
+}

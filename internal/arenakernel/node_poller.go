@@ -1,0 +1,200 @@
+package arenakernel
+
+import (
+	"strconv"
+	"sync/atomic"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+)
+
+var (
+	_ = crashpoint.Register("arena.poller.before_take")
+	_ = crashpoint.Register("arena.poller.taken")
+	_ = crashpoint.Register("arena.poller.before_push")
+	_ = crashpoint.Register("arena.poller.pushed")
+	_ = crashpoint.Register("arena.poller.retired")
+)
+
+// PollerNode gives this participant a poller node of o, whose list of poller nodes begins
+// at head, a word of o's body that is zero in a new object. It returns a node that this
+// participant has already and for which unused is true, or takes a node without an owner,
+// or pushes a new one. Nodes leave the list only when the object is deleted.
+//
+// The node is idle when it is new to this participant.
+func (a *Arena) PollerNode(o Object, head *atomic.Uint64, unused func(Offset) bool) (Offset, error) {
+	list, ok := a.offsetOf(head)
+	if !ok || list < o.Body || uint64(list-o.Body)+8 > o.Size {
+		panic("shmsync: arena " + strconv.Quote(a.label) + ": PollerNode of " + strconv.Quote(o.String()) +
+			": the head of the list is not in the object's body")
+	}
+	a.nodes.Lock()
+	defer a.nodes.Unlock()
+	var mine, taken Offset
+	err := a.EachPollerNode(head, func(off Offset, n *Node) bool {
+		if n.Owner() == a.self {
+			if unused(off) {
+				mine = off
+			}
+		} else if taken == 0 && a.takePollerNode(n) {
+			taken = off
+		}
+		return mine == 0
+	})
+	switch {
+	case err != nil:
+		// A node taken meanwhile goes back when this process leaves.
+		return 0, err
+	case mine != 0:
+		if taken != 0 {
+			a.node(taken).owner.Store(0)
+		}
+		return mine, nil
+	case taken != 0:
+		crashpoint.Hit("arena.poller.taken")
+		a.node(taken).swapState(NodeFree, NodeIdle)
+		return taken, nil
+	}
+	return a.pushPollerNode(o, list, head)
+}
+
+// takePollerNode makes a poller node without an owner ours. A node that is not free either
+// was a dead participant's, and a releaser may still be about to make use of it.
+func (c *core) takePollerNode(n *Node) bool {
+	if n.State() != NodeFree || n.Owner() != 0 {
+		return false
+	}
+	crashpoint.Hit("arena.poller.before_take")
+	if !n.owner.CompareAndSwap(0, uint32(c.self)) {
+		return false
+	}
+	if n.State() == NodeFree {
+		return true
+	}
+	n.owner.Store(0)
+	return false
+}
+
+// pushPollerNode makes a new poller node. It is published before it is pushed: a node
+// that others see must not go back with its maker's death.
+func (c *core) pushPollerNode(o Object, list Offset, head *atomic.Uint64) (Offset, error) {
+	off, n, err := c.newNode()
+	if err != nil {
+		return 0, err
+	}
+	n.object.Store(uint64(o.Offset))
+	n.list.Store(uint64(list))
+	if err := c.publish(off, blockNode); err != nil {
+		return 0, err
+	}
+	crashpoint.Hit("arena.poller.before_push")
+	for {
+		first := head.Load()
+		n.next.Store(first)
+		// sync(arena.poller): release
+		if head.CompareAndSwap(first, uint64(off)) {
+			crashpoint.Hit("arena.poller.pushed")
+			return off, nil
+		}
+	}
+}
+
+// ReleasePollerNode gives up this participant's poller node, for others to take. While the
+// node is ready it reports false, and the participant keeps the node: a releaser may be
+// about to push it on the ready stack, so it has to be taken from there first. A node that
+// is not this participant's, or that a peer has overwritten, needs no release.
+func (a *Arena) ReleasePollerNode(off Offset) bool {
+	a.nodes.Lock()
+	defer a.nodes.Unlock()
+	n, err := a.nodeAt(off)
+	if err != nil || n.Owner() != a.self || n.list.Load() == 0 {
+		return true
+	}
+	for {
+		w := n.Load()
+		if w.State() == NodeReady {
+			return false
+		}
+		if w.State() == NodeFree || n.Swap(w, w.Freed()) {
+			break
+		}
+	}
+	crashpoint.Hit("arena.poller.retired")
+	n.owner.CompareAndSwap(uint32(a.self), 0)
+	return true
+}
+
+// EachPollerNode calls f for the nodes of the list at head, those in no use
+// included, until f returns false. A list that has something else than nodes on
+// it, or does not end, is an error that Is [shmsync.ErrCorrupt].
+func (a *Arena) EachPollerNode(head *atomic.Uint64, f func(Offset, *Node) bool) error {
+	return a.walk(head, f)
+}
+
+// walk visits a list of nodes. Brent's method ends the walk of a list that bites its own
+// tail. The number of nodes that there can be ends the walk of a list that a peer keeps
+// changing.
+func (c *core) walk(head *atomic.Uint64, f func(Offset, *Node) bool) error {
+	var anchor Offset
+	steps, lap := uint64(0), uint64(1)
+	// sync(arena.poller): acquire
+	for off := Offset(head.Load()); off != 0; {
+		n, err := c.nodeAt(off)
+		if err != nil {
+			return err
+		}
+		if off == anchor || steps > c.geo.chunkCount*blockWords {
+			return c.fail("arena.node", shmsync.ErrCorrupt, "a list of wait nodes does not end")
+		}
+		if steps == lap {
+			anchor, lap = off, lap*2
+		}
+		steps++
+		if !f(off, n) {
+			return nil
+		}
+		off = Offset(n.next.Load())
+	}
+	return nil
+}
+
+// nodeLists tells which nodes are on which lists. A node is on one list at most,
+// so all lists together are no longer than the nodes there are: what goes beyond
+// that a peer has made up.
+type nodeLists struct {
+	*core
+	on   map[Offset]map[Offset]bool // by the offset of the head
+	left uint64                     // steps
+	errs []error                    // lists that are none
+}
+
+func (c *core) newNodeLists() *nodeLists {
+	l := &nodeLists{core: c, on: map[Offset]map[Offset]bool{}}
+	for i := range c.geo.chunkCount {
+		if c.loadChunk(i).slabOf(classNode) {
+			l.left += blocksOf(classNode)
+		}
+	}
+	return l
+}
+
+// has reports whether the node at off is on the list whose head is at list, or
+// may be, as far as a made-up list allows to tell.
+func (l *nodeLists) has(list, off Offset) bool {
+	on, walked := l.on[list]
+	if !walked {
+		on = map[Offset]bool{}
+		l.on[list] = on
+		if b, ok := l.holding(list); ok && b.load().kind() == blockObject && l.within(list, 8, 8) {
+			err := l.walk(l.u64(list), func(o Offset, _ *Node) bool {
+				on[o] = true
+				l.left -= min(l.left, 1)
+				return l.left > 0
+			})
+			if err != nil {
+				l.errs = append(l.errs, err)
+			}
+		}
+	}
+	return on[off] || l.left == 0
+}

@@ -1,0 +1,533 @@
+//go:build linux
+
+package arenakernel
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/stretchr/testify/require"
+)
+
+// withPoller makes an object whose poller list begins at the start of its body.
+func withPoller(t testing.TB, a *Arena, name string) (Object, *atomic.Uint64) {
+	o, _, err := a.OpenObject(spec(name))
+	require.NoError(t, err)
+	return o, a.u64(o.Body)
+}
+
+func TestNodesComeBackClean(t *testing.T) {
+	a := newNeighbours(2<<20, 4).join(1)
+	off, err := a.ClaimNode()
+	require.NoError(t, err)
+	n, err := a.NodeAt(off)
+	require.NoError(t, err)
+	require.Equal(t, a.self, n.Owner())
+	require.Equal(t, NodeIdle, n.State())
+	first := n.Load()
+	n.SetObject(64)
+	n.Next().Store(1)
+	n.Wanted().Store(2)
+	n.Stamp().Store(3)
+	n.Extra().Store(4)
+	require.NoError(t, a.FreeNode(off))
+	require.Equal(t, NodeFree, n.State())
+	require.Zero(t, n.Owner())
+	require.ErrorIs(t, a.FreeNode(off), shmsync.ErrCorrupt)
+
+	again, err := a.ClaimNode()
+	require.NoError(t, err)
+	require.Equal(t, off, again)
+	require.NotEqual(t, first.Generation(), n.Load().Generation())
+	require.Zero(t, n.Object())
+	require.Zero(t, n.Next().Load()+n.Wanted().Load()+n.Stamp().Load()+n.Extra().Load())
+	requireSound(t, a)
+}
+
+func TestWildOffsetsAreNoNodes(t *testing.T) {
+	a := newNeighbours(2<<20, 4).join(1)
+	node, err := a.ClaimNode()
+	require.NoError(t, err)
+	wordPtr := mustAlloc(t, a, 64, 0)
+	for _, wild := range []Offset{0, 64, node + 4, node + chunkSize*5, wordPtr, Offset(a.size), ^Offset(63)} {
+		_, err := a.NodeAt(wild)
+		require.ErrorIs(t, err, shmsync.ErrCorrupt)
+		require.ErrorContains(t, err, wild.String())
+		require.ErrorIs(t, a.FreeNode(wild), shmsync.ErrCorrupt)
+	}
+}
+
+func TestPollerNodesAreTakenAgain(t *testing.T) {
+	p := newNeighbours(2<<20, 4)
+	a, b, c := p.join(1), p.join(2), p.join(3)
+	o, head := withPoller(t, a, "x")
+	mine, err := a.PollerNode(o, head, anyNode)
+	require.NoError(t, err)
+	same, err := a.PollerNode(o, head, anyNode)
+	require.NoError(t, err)
+	require.Equal(t, mine, same)
+	theirs, err := b.PollerNode(o, b.u64(o.Body), anyNode)
+	require.NoError(t, err)
+	require.NotEqual(t, mine, theirs)
+	requireSound(t, a)
+
+	require.True(t, b.ReleasePollerNode(mine)) // which is not b's
+	require.Equal(t, a.self, a.node(mine).Owner())
+	require.True(t, a.ReleasePollerNode(mine))
+	require.True(t, a.ReleasePollerNode(mine))
+	third, err := c.PollerNode(o, c.u64(o.Body), anyNode)
+	require.NoError(t, err)
+	require.Equal(t, mine, third)
+	n := a.node(third)
+	require.Equal(t, c.self, n.Owner())
+	require.Equal(t, NodeIdle, n.State())
+	require.Equal(t, o.Offset, n.Object())
+	require.EqualValues(t, 2, a.Stats().Nodes)
+	requireSound(t, a)
+}
+
+func TestReadyPollerNodeIsKept(t *testing.T) {
+	a := newNeighbours(2<<20, 4).join(1)
+	o, head := withPoller(t, a, "x")
+	off, err := a.PollerNode(o, head, anyNode)
+	require.NoError(t, err)
+	n := a.node(off)
+	require.True(t, n.swapState(NodeIdle, NodeWaiting))
+	require.False(t, n.swapState(NodeIdle, NodeWaiting))
+	require.True(t, n.swapState(NodeWaiting, NodeReady))
+	require.False(t, a.ReleasePollerNode(off))
+	require.Equal(t, a.self, n.Owner())
+	require.True(t, n.swapState(NodeReady, NodeIdle))
+	require.True(t, a.ReleasePollerNode(off))
+}
+
+func TestPollerNodePanicsOnAHeadElsewhere(t *testing.T) {
+	a := newNeighbours(2<<20, 4).join(1)
+	o, _ := withPoller(t, a, "x")
+	var local atomic.Uint64
+	for _, head := range []*atomic.Uint64{&local, a.u64(o.Offset), a.u64(o.Body + 200)} {
+		require.Panics(t, func() { a.PollerNode(o, head, anyNode) })
+	}
+}
+
+func TestPollerNodesGoWithTheirObject(t *testing.T) {
+	p := newNeighbours(2<<20, 4)
+	a, b := p.join(1), p.join(2)
+	other, otherHead := withPoller(t, a, "other")
+	_, err := a.PollerNode(other, otherHead, anyNode)
+	require.NoError(t, err)
+	o, head := withPoller(t, a, "x")
+	mine, err := a.PollerNode(o, head, anyNode)
+	require.NoError(t, err)
+	_, err = b.PollerNode(o, b.u64(o.Body), anyNode)
+	require.NoError(t, err)
+	require.True(t, a.ReleasePollerNode(mine))
+	a.CloseObject(o)
+	require.NoError(t, a.Delete("x"))
+	require.EqualValues(t, 1, a.Stats().Nodes)
+	require.EqualValues(t, 1, a.Stats().Objects)
+	requireSound(t, a)
+}
+
+func TestPollerNodesOfTheDead(t *testing.T) {
+	p := newNeighbours(2<<20, 4)
+	a, b := p.join(1), p.join(2)
+	o, _ := withPoller(t, a, "x")
+	states := map[string]struct {
+		make func(n *Node, off Offset)
+		free bool // may be taken again
+	}{
+		"idle":    {func(*Node, Offset) {}, true},
+		"waiting": {func(n *Node, _ Offset) { n.swapState(NodeIdle, NodeWaiting) }, true},
+		"ready, on the stack": {func(n *Node, off Offset) {
+			n.swapState(NodeIdle, NodeReady)
+			a.u64(a.slot(2) + slotReady).Store(uint64(off))
+		}, true},
+		"ready, taken off the stack": {func(n *Node, _ Offset) {
+			n.swapState(NodeIdle, NodeReady)
+			a.u64(a.slot(2) + slotReady).Store(0)
+		}, true},
+		"taken loose, on its way": {func(n *Node, off Offset) {
+			n.swapState(NodeIdle, NodeReady)
+			a.beginTell()
+			b.TakeReadyNode(off)
+		}, false},
+		"ready, on its way": {func(n *Node, _ Offset) {
+			n.swapState(NodeIdle, NodeReady)
+			a.u64(a.slot(2) + slotReady).Store(0)
+			a.beginTell()
+		}, false},
+	}
+	for name, s := range states {
+		t.Run(name, func(t *testing.T) {
+			off, err := b.PollerNode(o, b.u64(o.Body), anyNode)
+			require.NoError(t, err)
+			n := a.node(off)
+			s.make(n, off)
+			p.reap(a, b.self)
+			require.Zero(t, n.Owner())
+			require.Equal(t, s.free, n.State() == NodeFree)
+			requireSound(t, a)
+			b = p.join(2)
+			again, err := b.PollerNode(o, b.u64(o.Body), anyNode)
+			require.NoError(t, err)
+			require.Equal(t, s.free, again == off)
+			if !s.free {
+				a.endTell()
+			}
+			p.reap(a, b.self)
+			require.Equal(t, NodeFree, n.State(), "with the next death")
+			b = p.join(2)
+		})
+	}
+}
+
+// A poller node whose owner died while the node was on its way to the stack is used again
+// when it cannot get there any more: not while a releaser may put it there, nor while it is
+// on the stack of the slot's next participant.
+func TestOrphanPollerNodesAreTakenWhenTold(t *testing.T) {
+	p := newNeighbours(2<<20, 4)
+	a, b, c := p.join(1), p.join(2), p.join(3)
+	o, _ := withPoller(t, a, "x")
+	off, err := b.PollerNode(o, b.u64(o.Body), anyNode)
+	require.NoError(t, err)
+	n := a.node(off)
+	b.SetWaiting(off)
+	c.beginTell()
+	require.True(t, n.swapState(NodeWaiting, NodeReady))
+	p.reap(a, b.self)
+	b = p.join(2)
+	orphan := func() bool { return n.State() == NodeReady && n.Owner() == 0 }
+	died := func() {
+		v := p.join(4)
+		p.reap(a, v.self)
+	}
+	require.True(t, orphan())
+	died()
+	require.True(t, orphan(), "while it is on its way")
+	c.pushReady(off, n, b.self)
+	c.endTell()
+	died()
+	require.True(t, orphan(), "while it is on a stack")
+	require.True(t, b.TakeReady(func(Offset) { t.Error("it is nobody's") }))
+	died()
+	require.Equal(t, NodeFree, n.State())
+	again, err := c.PollerNode(o, c.u64(o.Body), anyNode)
+	require.NoError(t, err)
+	require.Equal(t, off, again)
+	require.EqualValues(t, 1, a.Stats().PollerNodes)
+	requireSound(t, a)
+}
+
+// The node of a resolved wait is not given to another participant while the granter that
+// resolved it may put it on a stack.
+func TestResolvedNodesOfTheDeadWaitForWhoTells(t *testing.T) {
+	p := newNeighbours(2<<20, 4)
+	a, b, c := p.join(1), p.join(2), p.join(3)
+	o, _ := withPoller(t, a, "x")
+	off, err := b.ClaimNode()
+	require.NoError(t, err)
+	n := b.node(off)
+	n.SetObject(o.Offset)
+	c.beginTell()
+	n.swapState(NodeIdle, NodeResolved)
+	p.reap(a, b.self)
+	require.EqualValues(t, 1, a.Stats().Nodes)
+	c.endTell()
+	v := p.join(4)
+	p.reap(a, v.self)
+	require.Zero(t, a.Stats().Nodes)
+	requireSound(t, a)
+}
+
+// A wait of the dead is left to the kind of its object. Where no process that knows the
+// kind comes before the object is deleted, the node goes with the object.
+func TestWaitsOfTheDeadGoWithTheirObject(t *testing.T) {
+	for _, state := range []NodeState{NodeQueued, NodeAsleep, NodeParked, NodeLeft, NodeResolved} {
+		p := newNeighbours(2<<20, 4)
+		a, b := p.join(1), p.join(2)
+		o, _, err := a.OpenObject(ObjectSpec{Kind: KindOf("NOBO"), Version: 1, Name: "x", Size: 64})
+		require.NoError(t, err)
+		off, err := b.ClaimNode()
+		require.NoError(t, err)
+		n := b.node(off)
+		n.SetObject(o.Offset)
+		n.stamp.Store(1)
+		n.swapState(NodeIdle, state)
+		p.reap(a, b.self)
+		require.EqualValues(t, 1, a.Stats().Nodes, "its kind takes it off the queue")
+		a.CloseObject(o)
+		require.NoError(t, a.Delete("x"))
+		require.Zero(t, a.Stats().Nodes, "%v", state)
+		requireSound(t, a)
+	}
+}
+
+// A wait of a living participant that was resolved but not accounted for does not outlive its
+// object: the next object at that offset would account for it.
+func TestWaitsGoWithTheirObject(t *testing.T) {
+	for _, state := range []NodeState{NodeResolved, NodeSpent, NodeLeft} {
+		p := newNeighbours(2<<20, 4)
+		a, b := p.join(1), p.join(2)
+		o, _, err := a.OpenObject(spec("x"))
+		require.NoError(t, err)
+		off, err := b.ClaimNode()
+		require.NoError(t, err)
+		n := b.node(off)
+		n.SetObject(o.Offset)
+		n.stamp.Store(1)
+		n.swapState(NodeIdle, state)
+		a.CloseObject(o)
+		require.NoError(t, a.Delete("x"))
+		next, _, err := a.OpenObject(spec("y"))
+		require.NoError(t, err)
+		require.Equal(t, o.Offset, next.Offset)
+		a.EachNode(next.Offset, func(off Offset, n *Node) {
+			t.Errorf("node %v, %v, is taken for a wait of the next object", off, n.Load())
+		})
+		if state == NodeResolved { // its owner, which is awake, gives it back
+			require.NoError(t, b.FreeNode(off))
+		}
+		require.Zero(t, a.Stats().Nodes, "%v", state)
+		requireSound(t, a)
+	}
+}
+
+// Check finds a wait of the dead in an object that is gone.
+func TestCheckFindsWaitsInNoObject(t *testing.T) {
+	p := newNeighbours(2<<20, 4)
+	a, b := p.join(1), p.join(2)
+	p.reap(a, b.self)
+	off, err := p.join(2).ClaimNode()
+	require.NoError(t, err)
+	n := a.node(off)
+	n.owner.Store(uint32(b.self))
+	n.stamp.Store(1)
+	n.SetObject(Offset(a.geo.heapOff))
+	n.swapState(NodeIdle, NodeQueued)
+	require.ErrorContains(t, a.Check(), "that does not exist")
+}
+
+// A granter that resolved a wait and then finds its owner dead gives the node back before
+// it tells: it does not put the node on the stack of the node's next owner.
+func TestNobodyIsToldOfTheDead(t *testing.T) {
+	p := newNeighbours(2<<20, 4)
+	a, b, c := p.join(1), p.join(2), p.join(3)
+	off, err := b.ClaimNode()
+	require.NoError(t, err)
+	n := b.node(off)
+	owner := n.Owner()
+	c.beginTell()
+	n.swapState(NodeIdle, NodeResolved)
+	p.reap(a, b.self)
+	c.ReapNode(off, owner)
+	b = p.join(2)
+	next, err := b.ClaimNode()
+	require.NoError(t, err)
+	require.Equal(t, off, next)
+	c.Tell(off, n, owner)
+	c.endTell()
+	require.Zero(t, b.u64(b.slot(2)+slotReady).Load())
+	requireSound(t, a)
+}
+
+func TestNodesOfTheDeadOnAQueueAreLeft(t *testing.T) {
+	p := newNeighbours(2<<20, 4)
+	a, b := p.join(1), p.join(2)
+	o, _ := withPoller(t, a, "x")
+	free, err := b.ClaimNode()
+	require.NoError(t, err)
+	owned, err := b.ClaimNode()
+	require.NoError(t, err)
+	queued, err := b.ClaimNode()
+	require.NoError(t, err)
+	b.node(owned).SetObject(o.Offset)
+	b.node(queued).SetObject(o.Offset)
+	b.node(queued).Stamp().Store(1)
+	p.reap(a, b.self)
+	require.Zero(t, a.node(free).Owner())
+	require.Zero(t, a.node(owned).Owner())
+	require.Equal(t, b.self, a.node(queued).Owner())
+	require.EqualValues(t, 1, a.Stats().Nodes)
+	// The object's kind takes it off the queue, and then it goes, once.
+	a.node(queued).Stamp().Store(0)
+	a.ReapNode(queued, b.self)
+	a.ReapNode(queued, b.self)
+	require.Zero(t, a.Stats().Nodes)
+}
+
+// A participant takes a node of a dead one off its queue and dies before it has given the
+// node back.
+func TestNodesOfTheDeadGoWithWhoTookThemOff(t *testing.T) {
+	p := newNeighbours(2<<20, 4)
+	a, b, c := p.join(1), p.join(2), p.join(3)
+	o, _ := withPoller(t, a, "x")
+	queued, err := b.ClaimNode()
+	require.NoError(t, err)
+	mine, err := a.ClaimNode()
+	require.NoError(t, err)
+	n := a.node(queued)
+	n.SetObject(o.Offset)
+	n.Stamp().Store(1)
+	p.reap(a, b.self)
+	p.join(2) // the slot has been taken again
+	require.EqualValues(t, 2, a.Stats().Nodes)
+	n.Stamp().Store(0) // by c
+	p.reap(a, c.self)
+	require.EqualValues(t, 1, a.Stats().Nodes)
+	require.Equal(t, a.self, a.node(mine).Owner())
+	requireSound(t, a)
+}
+
+// A node that was left becomes its taker's before it is off.
+func TestTakeNodeIsOnce(t *testing.T) {
+	p := newNeighbours(2<<20, 4)
+	a, b, c := p.join(1), p.join(2), p.join(3)
+	o, _ := withPoller(t, a, "x")
+	off, err := b.ClaimNode()
+	require.NoError(t, err)
+	n := a.node(off)
+	n.SetObject(o.Offset)
+	n.Stamp().Store(1)
+	require.True(t, c.TakeNode(off, b.self))
+	require.False(t, a.TakeNode(off, b.self))
+	p.reap(a, b.self)
+	p.reap(a, c.self)
+	require.EqualValues(t, 1, a.Stats().Nodes, "it is on the queue")
+	require.True(t, a.TakeNode(off, c.self))
+	n.Stamp().Store(0)
+	require.NoError(t, a.FreeNode(off))
+	require.Zero(t, a.Stats().Nodes)
+	requireSound(t, a)
+}
+
+func TestReclaimNodeNeedsTheSameUse(t *testing.T) {
+	a := newNeighbours(2<<20, 4).join(1)
+	off, err := a.ClaimNode()
+	require.NoError(t, err)
+	n := a.node(off)
+	for _, s := range []NodeState{NodeIdle, NodeQueued, NodeAsleep, NodeParked, NodeResolved, NodeLeft} {
+		n.word.Store(uint32(n.Load().With(s)))
+		a.ReclaimNode(off, n.Load())
+		require.EqualValues(t, 1, a.Stats().Nodes, "%v", n.Load())
+	}
+	before := n.Load()
+	n.word.Store(uint32(before.Kept().With(NodeSpent)))
+	a.ReclaimNode(off, before)
+	require.EqualValues(t, 1, a.Stats().Nodes, "an earlier use")
+	a.ReclaimNode(off, n.Load())
+	require.Zero(t, a.Stats().Nodes)
+}
+
+func TestEachPollerNodeRefusesWhatIsNoList(t *testing.T) {
+	a := newNeighbours(2<<20, 8).join(1)
+	o, head := withPoller(t, a, "x")
+	var nodes []Offset
+	for range 5 {
+		off, err := a.ClaimNode()
+		require.NoError(t, err)
+		nodes = append(nodes, off)
+	}
+	link := func(from int, to Offset) { a.node(nodes[from]).next.Store(uint64(to)) }
+	all := func(Offset, *Node) bool { return true }
+	for i := range 4 {
+		link(i, nodes[i+1])
+	}
+	head.Store(uint64(nodes[0]))
+	count := 0
+	require.NoError(t, a.EachPollerNode(head, func(off Offset, _ *Node) bool {
+		require.Equal(t, nodes[count], off)
+		count++
+		return true
+	}))
+	require.Equal(t, 5, count)
+	for to := range nodes {
+		link(4, nodes[to])
+		require.ErrorIs(t, a.EachPollerNode(head, all), shmsync.ErrCorrupt)
+		_, err := a.PollerNode(o, a.u64(o.Body+8), anyNode)
+		require.NoError(t, err)
+	}
+	for _, wild := range []Offset{1, o.Offset, Offset(a.size), ^Offset(0)} {
+		link(4, wild)
+		require.ErrorIs(t, a.EachPollerNode(head, all), shmsync.ErrCorrupt)
+		head.Store(uint64(wild))
+		require.ErrorIs(t, a.EachPollerNode(head, all), shmsync.ErrCorrupt)
+		head.Store(uint64(nodes[0]))
+	}
+}
+
+// A peer keeps changing a list under the walk, so that this never comes to where
+// it was.
+func TestEachPollerNodeEndsOnAMovingList(t *testing.T) {
+	a := newNeighbours(1<<20, 4).join(1)
+	_, head := withPoller(t, a, "x")
+	var nodes []Offset
+	for range 3 {
+		off, err := a.ClaimNode()
+		require.NoError(t, err)
+		nodes = append(nodes, off)
+	}
+	head.Store(uint64(nodes[0]))
+	var anchor Offset
+	steps := 0
+	err := a.EachPollerNode(head, func(off Offset, n *Node) bool {
+		if steps&(steps-1) == 0 {
+			anchor = off
+		}
+		steps++
+		for _, to := range nodes {
+			if to != anchor && to != off {
+				n.next.Store(uint64(to))
+			}
+		}
+		return steps < 1<<20
+	})
+	require.ErrorIs(t, err, shmsync.ErrCorrupt)
+}
+
+func TestPollerNodesUnderChurn(t *testing.T) {
+	const members = 6
+	p := newNeighbours(4<<20, members)
+	first := p.join(1)
+	o, _ := withPoller(t, first, "x")
+	rounds := proctest.Rounds(300, 2000)
+	var wg sync.WaitGroup
+	bad := make(chan string, members)
+	for i := range members {
+		a := first
+		if i > 0 {
+			a = p.join(i + 1)
+		}
+		wg.Go(func() {
+			for range rounds {
+				off, err := a.PollerNode(o, a.u64(o.Body), anyNode)
+				if err != nil {
+					bad <- err.Error()
+					return
+				}
+				n := a.node(off)
+				if n.Owner() != a.self || !n.swapState(NodeIdle, NodeWaiting) {
+					bad <- "not ours: " + n.Owner().String() + " " + n.Load().String()
+					return
+				}
+				if !a.ReleasePollerNode(off) {
+					bad <- "not released"
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	close(bad)
+	for what := range bad {
+		t.Error(what)
+	}
+	requireSound(t, first)
+	require.LessOrEqual(t, first.Stats().Nodes, uint64(2*members))
+}
+
+// anyNode accepts every poller node that this participant has.
+func anyNode(Offset) bool { return true }

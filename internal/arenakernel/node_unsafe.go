@@ -1,0 +1,165 @@
+package arenakernel
+
+import (
+	"structs"
+	"sync/atomic"
+	"unsafe"
+)
+
+// Node is a wait node: 64 bytes that are a node for as long as the arena is
+// there, in use or not, so that looking at one too late does no harm.
+type Node struct {
+	_ structs.HostLayout
+
+	// word is a NodeWord.
+	//   writers: the owner, and by CAS a waker
+	//   readers: all participants
+	//   order:   acq_rel
+	//   futex:   as the primitive says
+	//   crash:   see NodeWord
+	word atomic.Uint32
+	// owner is the participant that owns the node, or 0.
+	//   writers: PollerNode by CAS from 0, the owner, its reaper
+	//   readers: all participants
+	//   order:   acq_rel
+	//   futex:   none
+	//   crash:   names the dead until freeNodesOf
+	owner atomic.Uint32
+	// object is the offset of the object that the node belongs to, or 0.
+	//   writers: the owner, before the node is on a list
+	//   readers: all participants
+	//   order:   relaxed, the push on a list carries the edge
+	//   futex:   none
+	//   crash:   goes with the node
+	object atomic.Uint64
+	// next is the offset of the next node of the same object. In a queue it has the
+	// links to both neighbours; see prims.
+	//   writers: the participant that links the node
+	//   readers: all participants
+	//   order:   relaxed before the push, acquire in walks
+	//   futex:   none
+	//   crash:   of a poller node: immutable once pushed
+	next atomic.Uint64
+	// readyNext is the offset of the next node of the same ready stack. In a parked
+	// node it is when the wait began, CLOCK_MONOTONIC ns, for people.
+	//   writers: the releaser that made the node ready, until it is popped; the owner before it parks
+	//   readers: the owner
+	//   order:   relaxed, the push carries the edge
+	//   futex:   none
+	//   crash:   any value is consistent, a stack is read with bounds
+	readyNext atomic.Uint64
+	// wanted is the token, the key or the number of permits that the owner waits for. In a
+	// poller node it is when the first waiter behind it came, CLOCK_MONOTONIC ns, for
+	// people.
+	//   writers: the owner before it waits
+	//   readers: all participants
+	//   order:   relaxed, the word carries the edge
+	//   futex:   none
+	//   crash:   any value is consistent
+	wanted atomic.Uint64
+	// stamp is the number of the wait in the order of arrival. A node with a stamp is on a
+	// queue of its object, and must not be reused or freed.
+	//   writers: the holder of the queue's lock
+	//   readers: the owner, freeNodesOf
+	//   order:   release when it becomes 0
+	//   futex:   none
+	//   crash:   the queue is rebuilt from the nodes that have one
+	stamp atomic.Uint64
+	// list is the offset of the head of the list that a poller node is on, or is
+	// about to be pushed on; 0 in other nodes.
+	//   writers: the owner, before the push
+	//   readers: freeNodesOf
+	//   order:   relaxed, the owner's death carries the edge
+	//   futex:   none
+	//   crash:   tells a node that was never pushed from one that was
+	list atomic.Uint64
+	// extra is for the primitive that uses the node: what kind of wait it is, and
+	// how it ended. In a poller node it is how many goroutines wait behind it, for people.
+	//   writers: the owner before it waits, then the holder of the queue's lock
+	//   readers: the owner, the holder of the queue's lock
+	//   order:   relaxed, the word carries the edge
+	//   futex:   none
+	//   crash:   any value is consistent
+	extra atomic.Uint64
+}
+
+var (
+	_ = [1]struct{}{}[unsafe.Sizeof(Node{})-nodeSize]
+	_ = [1]struct{}{}[unsafe.Offsetof(Node{}.owner)-4]
+	_ = [1]struct{}{}[unsafe.Offsetof(Node{}.object)-8]
+	_ = [1]struct{}{}[unsafe.Offsetof(Node{}.next)-16]
+	_ = [1]struct{}{}[unsafe.Offsetof(Node{}.readyNext)-24]
+	_ = [1]struct{}{}[unsafe.Offsetof(Node{}.wanted)-32]
+	_ = [1]struct{}{}[unsafe.Offsetof(Node{}.stamp)-40]
+	_ = [1]struct{}{}[unsafe.Offsetof(Node{}.list)-48]
+	_ = [1]struct{}{}[unsafe.Offsetof(Node{}.extra)-56]
+)
+
+// Word is the node's futex word, a NodeWord.
+func (n *Node) Word() *atomic.Uint32 { return &n.word }
+
+// Load reads the node's word.
+func (n *Node) Load() NodeWord { return NodeWord(n.word.Load()) }
+
+// Swap is a compare-and-swap of the node's word.
+func (n *Node) Swap(old, to NodeWord) bool {
+	return n.word.CompareAndSwap(uint32(old), uint32(to))
+}
+
+// State is the state of the node's word.
+func (n *Node) State() NodeState { return n.Load().State() }
+
+// swapState moves the word from one state to another of the same generation.
+// It reports false when the node is in another state, or has been moved meanwhile.
+func (n *Node) swapState(from, to NodeState) bool {
+	w := n.Load()
+	return w.State() == from && n.Swap(w, w.With(to))
+}
+
+// Owner is the participant that has the node, or 0.
+func (n *Node) Owner() ParticipantID { return ParticipantID(n.owner.Load()) }
+
+// Object is the object that the node belongs to, or 0.
+func (n *Node) Object() Offset { return Offset(n.object.Load()) }
+
+// SetObject makes the node belong to an object, whose kind's Repair then has to
+// give it back when the owner is dead. Only the owner of a node from ClaimNode
+// does that.
+func (n *Node) SetObject(off Offset) { n.object.Store(uint64(off)) }
+
+// Next is the link to the next node of the same object, an offset.
+func (n *Node) Next() *atomic.Uint64 { return &n.next }
+
+// Wanted is what is waited for: a token, a key, permits.
+func (n *Node) Wanted() *atomic.Uint64 { return &n.wanted }
+
+// Stamp is the arrival stamp.
+func (n *Node) Stamp() *atomic.Uint64 { return &n.stamp }
+
+// Extra is for the primitive that uses the node.
+func (n *Node) Extra() *atomic.Uint64 { return &n.extra }
+
+// SetParkedSince dates the wait of a node that is about to be parked.
+func (n *Node) SetParkedSince(ns int64) { n.readyNext.Store(uint64(ns)) }
+
+// SetBehind notes for people how many goroutines wait behind a poller node, and since
+// when, CLOCK_MONOTONIC ns.
+func (n *Node) SetBehind(count int, since int64) {
+	n.wanted.Store(uint64(since))
+	n.extra.Store(uint64(count))
+}
+
+// node gives the node at off, which the caller has validated.
+func (c *core) node(off Offset) *Node {
+	// SAFETY: a Node has no pointers and the layout of the host; at has checked
+	// that its 64 bytes are in the arena and aligned.
+	return (*Node)(c.at(off, nodeSize, nodeSize))
+}
+
+// offsetOf gives the offset of a word of the arena.
+func (c *core) offsetOf(word *atomic.Uint64) (Offset, bool) {
+	// SAFETY: the pointers are compared as numbers only.
+	p, base := uintptr(unsafe.Pointer(word)), uintptr(c.base)
+	off := Offset(p - base)
+	return off, p >= base && c.within(off, 8, 8)
+}

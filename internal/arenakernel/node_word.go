@@ -1,0 +1,86 @@
+package arenakernel
+
+import "fmt"
+
+// NodeWord is the futex word of a wait node: a state and a generation, so that
+// one CAS decides what becomes of one wait and cannot be mistaken for another's.
+//
+//	bits 0..3   state
+//	bits 4..31  generation: how many uses of the node are over
+//
+//	state    meaning                                          left by
+//	free     in no use                          freeNode, ReleasePollerNode
+//	idle     its owner has it and does not wait               claimNode, PollerNode, the owner's poller
+//	waiting  its owner waits                                  the owner
+//	ready    woken, and the owner has not seen it yet         a releaser, by CAS from waiting
+//	queued   on a queue of an object; its owner is awake      the owner; its granter
+//	asleep   the same; a thread sleeps on the word            the owner; its granter, which wakes
+//	parked   the same; a goroutine waits for its poller       the owner; its granter, which tells the poller
+//	resolved the wait is over                                 the owner
+//	left     on a queue; its owner has given up               the participant that takes it off: to free
+//	spent    resolved, but not yet off the queue; its owner   the participant that takes it off, or the owner that sees
+//	         has done with it                                 that this has happened: to free
+//
+// Waiting and ready are for poller nodes, those after them for waits in a queue. The
+// CAS to resolved decides a wait, against the owner's to left.
+//
+// Generation changes with every step to free, and when the owner of a resolved
+// node keeps it, so that a releaser that read the word before cannot touch the next
+// wait. It wraps.
+//
+//	crash: freeNodesOf gives back the nodes of the dead. A poller node that is not on its
+//	owner's stack stays as it is, without an owner, until a later death, while a releaser
+//	may still be about to push it. A node with a stamp is taken off its queue by the
+//	object's kind first.
+type NodeWord uint32
+
+// NodeState is the state of a wait node.
+type NodeState uint32
+
+// The states of a wait node.
+const (
+	NodeFree NodeState = iota
+	NodeIdle
+	NodeWaiting
+	NodeReady
+	NodeQueued
+	NodeAsleep
+	NodeParked
+	NodeResolved
+	NodeLeft
+	NodeSpent
+)
+
+const (
+	nodeStateMask  = 15
+	generationUnit = 16
+)
+
+// State is the node's state.
+func (w NodeWord) State() NodeState { return NodeState(w & nodeStateMask) }
+
+// Generation is how many uses of the node are over, modulo 2^28.
+func (w NodeWord) Generation() uint32 { return uint32(w) / generationUnit }
+
+// With is the word in another state.
+func (w NodeWord) With(s NodeState) NodeWord {
+	return w&^nodeStateMask | NodeWord(s)&nodeStateMask
+}
+
+// Freed is the word after the node has been given back.
+func (w NodeWord) Freed() NodeWord { return (w + generationUnit).With(NodeFree) }
+
+// Kept is the word after a wait whose owner keeps the node for another.
+func (w NodeWord) Kept() NodeWord { return (w + generationUnit).With(NodeIdle) }
+
+// Over reports whether the wait has been resolved.
+func (w NodeWord) Over() bool { return w.State() == NodeResolved || w.State() == NodeSpent }
+
+// String renders the word for messages.
+func (w NodeWord) String() string {
+	s := fmt.Sprintf("state %d", w.State())
+	if w.State() <= NodeSpent {
+		s = [...]string{"free", "idle", "waiting", "ready", "queued", "asleep", "parked", "resolved", "left", "spent"}[w.State()]
+	}
+	return fmt.Sprintf("%s.%d", s, w.Generation())
+}

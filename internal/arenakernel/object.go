@@ -1,0 +1,167 @@
+package arenakernel
+
+import (
+	"hash/fnv"
+	"strconv"
+	"sync/atomic"
+	"unicode/utf8"
+)
+
+// Object is an object of the arena: an immutable header and a body that
+// belongs to the object's kind.
+type Object struct {
+	Offset  Offset // of the header; what Offset methods hand out
+	Body    Offset // of the body, a multiple of 64
+	Size    uint64 // of the body
+	Kind    Kind
+	Version uint16 // layout version of the kind
+	Layout  uint64 // fingerprint of the type in the body; 0 where the kind needs none
+	Name    string // empty when anonymous
+}
+
+// String names the object to people: by name, or by offset when it has none.
+func (o Object) String() string {
+	if o.Name == "" {
+		return o.Offset.String()
+	}
+	return o.Name
+}
+
+// Offsets within an object header; the table is in docs/abi.md. All but the
+// state is immutable from before the object can be found.
+const (
+	objKind    = 0
+	objVersion = 4 // the version in the lower, the length of the name in the upper half
+	objState   = 8
+	objNameOff = 12
+	objSize    = 16
+	objHash    = 24
+	objCreated = 32
+	objOpenOff = 40
+	objLayout  = 48
+
+	// MaxObject is the greatest body of an object. Use Alloc for more bytes.
+	MaxObject = 1<<32 - 1<<20
+
+	maxObjectName = 255
+)
+
+// objectWord is the state word of an object.
+//
+//	bits 0..2   phase  below
+//	bits 3..31  name   the maker of a pending, the deleter of a deleting object,
+//	                   either of an aborted one
+//
+//	phase      name  meaning                                      left by
+//	pending    n     in the directory, private to n               create
+//	committed  0     there for all participants                   its maker; an opener that cancels a deletion
+//	aborted    n     will never be there, or never again          a racing maker, withdraw, erase
+//	deleting   n     there, but n checks whether it is open       erase
+//	                 anywhere; an opener makes it committed
+//	                 and so cancels the deletion
+//
+//	pending -> committed | aborted        by one CAS, which decides who gets the name
+//	committed <-> deleting -> aborted     by one CAS, which decides whether it stays
+//
+// crash: a pending object of the dead has a claimed block and goes with it; a
+// deleting one becomes committed again; an aborted one that was committed before
+// is deleted to the end. [core.reclaimBlocks] does all three.
+type objectWord uint32
+
+const (
+	objectPending = iota
+	objectCommitted
+	objectAborted
+	objectDeleting
+	objectPhases
+)
+
+func makeObject(phase int, n ParticipantID) objectWord { return objectWord(phase) | objectWord(n)<<3 }
+
+func (w objectWord) phase() int                 { return int(w & 7) }
+func (w objectWord) participant() ParticipantID { return ParticipantID(w >> 3) }
+
+// there reports whether the object exists for all participants.
+func (w objectWord) there() bool {
+	return w.phase() == objectCommitted || w.phase() == objectDeleting
+}
+
+// legal reports whether a correct participant may have written w.
+func (w objectWord) legal() bool {
+	if w.phase() == objectCommitted {
+		return w.participant() == 0
+	}
+	return w.phase() < objectPhases && w.participant().valid()
+}
+
+// header is an object's header, read once and validated.
+type header struct {
+	Object
+	block block
+	hash  uint64
+	open  Offset         // of the open bits
+	state *atomic.Uint32 // an objectWord
+}
+
+func (h *header) load() objectWord { return objectWord(h.state.Load()) }
+
+func (h *header) swap(old, to objectWord) bool {
+	return h.state.CompareAndSwap(uint32(old), uint32(to))
+}
+
+// openBytes is the size of an object's open bits: one bit for each slot, and one for slot
+// 0, which stands for no participant.
+func (c *core) openBytes() uint64 { return (uint64(c.geo.slots)/32 + 1) * 4 }
+
+// layOut gives the places of the open bits and of the name, and the size of an
+// object whose body has size bytes.
+func (c *core) layOut(size uint64, name string) (open, nameOff, total uint64) {
+	open = alignUp(objectHeader+size, 8)
+	nameOff = open + c.openBytes()
+	return open, nameOff, nameOff + uint64(len(name))
+}
+
+// readHeader reads the header of the object in b. The caller guards the block,
+// or has the object open, so that it is a header, or was written by a peer that
+// is not correct.
+func (c *core) readHeader(b block) (header, error) {
+	h := header{block: b, state: c.u32(b.off + objState)}
+	wild := func(what string) (header, error) {
+		return h, c.corrupt(b.off, what)
+	}
+	version := c.u32(b.off + objVersion).Load()
+	nameLen := uint64(version >> 16)
+	nameOff := uint64(c.u32(b.off + objNameOff).Load())
+	open := uint64(c.u32(b.off + objOpenOff).Load())
+	h.Object = Object{
+		Offset:  b.off,
+		Body:    b.off + objectHeader,
+		Size:    c.u64(b.off + objSize).Load(),
+		Kind:    Kind(c.u32(b.off + objKind).Load()),
+		Version: uint16(version),
+		Layout:  c.u64(b.off + objLayout).Load(),
+	}
+	h.hash = c.u64(b.off + objHash).Load()
+	h.open = b.off + Offset(open)
+	bits := c.openBytes()
+	switch {
+	case h.Size > b.size-objectHeader:
+		return wild("size of " + strconv.FormatUint(h.Size, 10))
+	case open < objectHeader+h.Size || open%4 != 0 || open > b.size || bits > b.size-open:
+		return wild("place of its open bits")
+	case nameLen > maxObjectName || nameOff < open+bits || nameOff > b.size || nameLen > b.size-nameOff:
+		return wild("place of its name")
+	}
+	h.Name = string(c.slice(b.off+Offset(nameOff), nameLen))
+	if !utf8.ValidString(h.Name) || h.hash != hashName(h.Name) {
+		return wild("name")
+	}
+	return h, nil
+}
+
+// hashName is the FNV-1a hash of a name.
+func hashName(name string) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(name))
+	return h.Sum64()
+}

@@ -1,0 +1,295 @@
+//go:build linux && crashpoint
+
+package arenakernel
+
+import (
+	"bytes"
+	"io/fs"
+	"slices"
+	"syscall"
+	"testing"
+
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/stretchr/testify/require"
+)
+
+// A participant that is stopped while it makes or deletes a name delays no other
+// participant that wants that name.
+func TestNamesOfTheStopped(t *testing.T) {
+	for name, d := range deeds {
+		if !slices.Contains([]string{"create", "create, committed", "open", "delete", "delete, decided"}, name) {
+			continue
+		}
+		for _, at := range d.points {
+			t.Run(name+"/"+at, func(t *testing.T) {
+				p := newNeighbours(3<<20, 8)
+				a, v, c := p.join(1), p.join(2), p.join(3)
+				d.run(t, a, v, at)
+				o, _, err := a.OpenObject(spec("new"))
+				require.NoError(t, err)
+				same, created, err := c.OpenObject(spec("new"))
+				require.NoError(t, err)
+				require.False(t, created)
+				require.Equal(t, o, same)
+				require.ErrorIs(t, c.Delete("new"), syscall.EBUSY)
+				requireSound(t, a)
+				p.reap(c, v.self)
+				same, created, err = c.OpenObject(spec("new"))
+				require.NoError(t, err)
+				require.False(t, created)
+				require.Equal(t, o, same)
+				a.CloseObject(o)
+				c.CloseObject(o)
+				c.CloseObject(o)
+				runEverything(t, a)
+				require.Zero(t, a.Stats().Objects+a.Stats().Claimed)
+			})
+		}
+	}
+}
+
+// A maker that has lost the name dies before it has taken back its own object,
+// while another looks at that.
+func TestDeathWhileWithdrawing(t *testing.T) {
+	p := newNeighbours(3<<20, 8)
+	a, v := p.join(1), p.join(2)
+	s := spec("new")
+	s.Init = func([]byte) { // another is faster
+		_, _, err := a.OpenObject(spec("new"))
+		require.NoError(t, err)
+	}
+	require.True(t, abandon("arena.object.withdrawing", 1, func() { v.OpenObject(s) }))
+	requireSound(t, a)
+	p.reap(a, v.self)
+	requireSound(t, a)
+	require.EqualValues(t, 1, a.Stats().Objects)
+	require.Zero(t, a.Stats().Claimed)
+}
+
+// A block that a participant is about to read is not handed out.
+func TestGuardedBlocksAreNotReused(t *testing.T) {
+	p := newNeighbours(3<<20, 8)
+	a, v := p.join(1), p.join(2)
+	o, _, err := a.OpenObject(spec("x"))
+	require.NoError(t, err)
+	a.CloseObject(o)
+	v.guard(o.Offset) // and is stopped
+	require.NoError(t, a.Delete("x"))
+	for range 100 {
+		require.NotEqual(t, o.Offset, mustAlloc(t, a, 300, 0))
+	}
+	again, created, err := a.OpenObject(spec("x"))
+	require.NoError(t, err)
+	require.True(t, created)
+	require.NotEqual(t, o.Offset, again.Offset)
+	require.EqualValues(t, 1, a.Stats().Claimed)
+	v.unguard()
+	a.CloseObject(again)
+	require.NoError(t, a.Delete("x"))
+	require.Zero(t, a.Stats().Claimed)
+
+	// The dead one's guard does not count, and its deferred blocks are taken over.
+	o, _, err = a.OpenObject(spec("x"))
+	require.NoError(t, err)
+	a.CloseObject(o)
+	a.guard(o.Offset)
+	require.NoError(t, v.Delete("x"))
+	require.EqualValues(t, 1, a.Stats().Claimed)
+	u := p.join(3)
+	p.reap(u, v.self)
+	require.EqualValues(t, 1, a.Stats().Claimed)
+	p.kill(a.self)
+	require.ErrorIs(t, u.Delete("x"), fs.ErrNotExist)
+	require.Zero(t, u.Stats().Claimed)
+}
+
+// An opener reads a name in the directory, and when it looks there is something
+// else where the object was.
+func TestOpenerComesTooLate(t *testing.T) {
+	p := newNeighbours(3<<20, 8)
+	a, v := p.join(1), p.join(2)
+	o, _, err := a.OpenObject(spec("x"))
+	require.NoError(t, err)
+	a.CloseObject(o)
+	crashpoint.ArmFunc("arena.object.found", 1, func() {
+		require.NoError(t, a.Delete("x"))
+		require.Equal(t, o.Offset, mustAlloc(t, a, 300, 0))
+	})
+	defer crashpoint.Disarm()
+	again, created, err := v.OpenObject(spec("x"))
+	require.NoError(t, err)
+	require.True(t, created)
+	require.NotEqual(t, o.Offset, again.Offset)
+	requireSound(t, a)
+}
+
+// One deleter is stopped in the middle: another goes on in its place.
+func TestDeleterIsStopped(t *testing.T) {
+	p := newNeighbours(3<<20, 8)
+	a, v := p.join(1), p.join(2)
+	o, _, err := a.OpenObject(spec("x"))
+	require.NoError(t, err)
+	a.CloseObject(o)
+	crashpoint.ArmFunc("arena.delete.before_mark", 1, func() {
+		require.True(t, abandon("arena.delete.marked", 1, func() { v.Delete("x") }))
+	})
+	defer crashpoint.Disarm()
+	require.NoError(t, a.Delete("x"))
+	require.Zero(t, a.Stats().Objects)
+	p.reap(a, v.self)
+	requireSound(t, a)
+	require.ErrorIs(t, a.Delete("x"), fs.ErrNotExist)
+	require.Zero(t, a.Stats().Claimed) // the block had to wait for the guard of the stopped one
+}
+
+// The open bit of a dead participant does not become that of the slot's next participant.
+func TestBitsOfTheDeadAreCleared(t *testing.T) {
+	p := newNeighbours(3<<20, 8)
+	a, v := p.join(1), p.join(2)
+	for _, name := range []string{"", "x"} {
+		o, _, err := v.OpenObject(spec(name))
+		require.NoError(t, err)
+		p.reap(a, v.self)
+		v = p.join(2)
+		require.NoError(t, a.DeleteObject(o))
+	}
+}
+
+// Two take the same poller node: one gets it.
+func TestPollerNodeIsTakenOnce(t *testing.T) {
+	p := newNeighbours(3<<20, 8)
+	a, v, u := p.join(1), p.join(2), p.join(3)
+	o, head := withPoller(t, a, "x")
+	off, err := a.PollerNode(o, head, anyNode)
+	require.NoError(t, err)
+	require.True(t, a.ReleasePollerNode(off))
+	crashpoint.ArmFunc("arena.poller.before_take", 1, func() {
+		theirs, err := u.PollerNode(o, head, anyNode)
+		require.NoError(t, err)
+		require.Equal(t, off, theirs)
+	})
+	defer crashpoint.Disarm()
+	mine, err := v.PollerNode(o, head, anyNode)
+	require.NoError(t, err)
+	require.NotEqual(t, off, mine)
+	require.Equal(t, u.self, a.node(off).Owner())
+
+	// Between the look and the taking, the node becomes one that is left alone.
+	require.True(t, u.ReleasePollerNode(off))
+	crashpoint.ArmFunc("arena.poller.before_take", 1, func() { a.node(off).swapState(NodeFree, NodeReady) })
+	other, err := u.PollerNode(o, head, anyNode)
+	require.NoError(t, err)
+	require.NotEqual(t, off, other)
+	require.Zero(t, a.node(off).Owner())
+}
+
+// A node that was being claimed by the dead one comes back as another.
+func TestNodeOfTheDeadIsANewOne(t *testing.T) {
+	p := newNeighbours(3<<20, 8)
+	a, v := p.join(1), p.join(2)
+	require.True(t, abandon("arena.node.owned", 1, func() { v.ClaimNode() }))
+	n := a.node(a.chunkOff(0))
+	require.Equal(t, v.self, n.Owner())
+	before := n.Load()
+	p.reap(a, v.self)
+	require.Equal(t, before.Freed(), n.Load())
+	require.Zero(t, n.Owner())
+}
+
+// An opener has found an object and is about to write its open bit, when the
+// object is deleted. The bit goes nowhere else.
+func TestOpenerMeetsDeletion(t *testing.T) {
+	p := newNeighbours(3<<20, 8)
+	a, v := p.join(1), p.join(2)
+	o, _, err := a.OpenObject(spec("x"))
+	require.NoError(t, err)
+	a.CloseObject(o)
+	var wordPtr []Offset
+	crashpoint.ArmFunc("arena.object.entered", 1, func() {
+		require.NoError(t, a.Delete("x"))
+		for range 400 {
+			off := mustAlloc(t, a, 300, 0)
+			copy(a.slice(off, 300), bytes.Repeat([]byte{0xff}, 300))
+			wordPtr = append(wordPtr, off)
+		}
+	})
+	defer crashpoint.Disarm()
+	again, created, err := v.OpenObject(spec("x"))
+	require.NoError(t, err)
+	require.True(t, created)
+	require.NotEqual(t, o.Offset, again.Offset)
+	for _, off := range wordPtr {
+		require.Equal(t, bytes.Repeat([]byte{0xff}, 300), a.slice(off, 300))
+	}
+	requireSound(t, a)
+}
+
+// The maker of an object dies before it has published it, and an opener before
+// it has done so for the maker: neither keeps it from being deleted.
+func TestDeathOfAMakerAndAnOpener(t *testing.T) {
+	p := newNeighbours(3<<20, 8)
+	a, maker, opener := p.join(1), p.join(2), p.join(3)
+	require.True(t, abandon("arena.object.committed", 1, func() { maker.OpenObject(spec("x")) }))
+	require.True(t, abandon("arena.object.bit_set", 1, func() { opener.OpenObject(spec("x")) }))
+	p.reap(a, opener.self)
+	p.reap(a, maker.self)
+	p.join(2)
+	p.join(3)
+	require.EqualValues(t, 1, a.Stats().Objects)
+	require.NoError(t, a.Delete("x"))
+	require.Zero(t, a.Stats().Objects+a.Stats().Claimed)
+}
+
+// A reaper may die while it takes back what the dead participant left.
+func TestDeathOfTheReaper(t *testing.T) {
+	for _, c := range []struct{ deed, first, second string }{
+		{"delete, decided", "arena.delete.decided", "arena.delete.freeing"},
+		{"delete, decided", "arena.delete.decided", "arena.delete.unlisted"},
+		{"delete, decided", "arena.delete.decided", "arena.node.freeing"},
+		{"delete, decided", "arena.delete.decided", "arena.node.reset"},
+		{"delete, decided", "arena.delete.freeing", "arena.node.freeing"},
+		{"free span", "arena.free.before_clear", "arena.span.dismantling:2"},
+		{"span", "arena.span.headed:4", "arena.span.dismantling:3"},
+		{"span", "arena.span.headed:2", "arena.span.dismantling:1"},
+		{"poller node", "arena.poller.before_push", "arena.node.freeing"},
+		{"poller node", "arena.poller.before_push", "arena.node.reset"},
+	} {
+		t.Run(c.deed+"/"+c.first+"/"+c.second, func(t *testing.T) {
+			p := newNeighbours(3<<20, 8)
+			a, v, u := p.join(1), p.join(2), p.join(3)
+			d := deeds[c.deed]
+			before := d.run(t, a, v, c.first)
+			point, n := pointOf(c.second)
+			require.True(t, abandon(point, n, func() { p.reap(u, v.self) }))
+			p.reap(a, u.self)
+			p.reap(a, v.self)
+			requireSound(t, a)
+			requireSame(t, d, before, a)
+			runEverything(t, a)
+			require.Zero(t, a.Stats().Objects)
+		})
+	}
+}
+
+// An opener that loses to one deleter after the other is not told that the bytes
+// are wrong.
+func TestOpenerLosesToManyDeleters(t *testing.T) {
+	p := newNeighbours(3<<20, 8)
+	a, v := p.join(1), p.join(2)
+	stopDeleting(a, "x")
+	o, err := a.ObjectAt(firstObject(t, a))
+	require.NoError(t, err)
+	a.CloseObject(o)
+	stopDeleting(a, "x")
+	const rounds = 5 * claimTries
+	for i := 1; i <= rounds; i++ {
+		crashpoint.ArmFunc("arena.object.cancelling", i, func() {
+			a.u32(o.Offset + objState).Store(uint32(makeObject(objectDeleting, makeParticipantID(3+i%2, 1))))
+		})
+	}
+	defer crashpoint.Disarm()
+	same, created, err := v.OpenObject(spec("x"))
+	require.NoError(t, err)
+	require.False(t, created)
+	require.Equal(t, o, same)
+}

@@ -1,0 +1,237 @@
+package arenakernel
+
+import (
+	"fmt"
+	"io/fs"
+	"runtime"
+	"strings"
+	"syscall"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+)
+
+var (
+	_ = crashpoint.Register("arena.delete.before_mark")
+	_ = crashpoint.Register("arena.delete.marked")
+	_ = crashpoint.Register("arena.delete.before_decide")
+	_ = crashpoint.Register("arena.delete.decided")
+	_ = crashpoint.Register("arena.delete.freeing")
+	_ = crashpoint.Register("arena.delete.unlisted")
+	_ = crashpoint.Register("arena.delete.nodes_freed")
+)
+
+// Delete removes the object of that name, and its name, for good. If there is no such
+// object the error Is [fs.ErrNotExist]. The object stays while a living participant, this
+// one included, has it open, or holds something of it although its handle is closed. Then
+// the error Is [syscall.EBUSY] and names those participants.
+func (a *Arena) Delete(name string) error {
+	if err := a.use("arena.delete"); err != nil {
+		return err
+	}
+	hash := hashName(name)
+	a.handles.Lock()
+	defer a.handles.Unlock()
+	a.releaseDeferred()
+	a.lowerReachIfDue()
+	h, found, err := a.seek(name, hash, 0)
+	if err != nil {
+		return err
+	}
+	if !found {
+		return a.failObject("arena.delete", name, fs.ErrNotExist, "no object has this name")
+	}
+	return a.erase(h.Offset)
+}
+
+// DeleteObject removes an object, as Delete does one that has a name.
+func (a *Arena) DeleteObject(o Object) error {
+	if err := a.use("arena.delete"); err != nil {
+		return err
+	}
+	a.handles.Lock()
+	defer a.handles.Unlock()
+	a.releaseDeferred()
+	if _, err := a.openAt(o.Offset); err != nil {
+		return err
+	}
+	return a.erase(o.Offset)
+}
+
+// erase deletes an object that we have just opened for that, or closes it again.
+// The caller holds handles.
+func (a *Arena) erase(off Offset) error {
+	c := &a.core
+	ref := c.handles.refs[off]
+	h := &ref.header
+	if ref.count > 1 {
+		c.forget(off)
+		return c.busy(h, fmt.Sprintf("participants %v have it open", []ParticipantID{c.self}))
+	}
+	// The guard takes over from the open bit, which would be in the way.
+	c.guard(off)
+	c.forget(off)
+	err := c.decide(h, func() []string { return a.holders(h.Object) })
+	c.unguard()
+	if err != nil {
+		return err
+	}
+	crashpoint.Hit("arena.delete.decided")
+	c.finishErase(h)
+	return nil
+}
+
+// decide brings h from committed to aborted unless a participant has it open. It waits a
+// little for participants that open it for a moment.
+//
+//	opener                            deleter
+//	open bit := 1                     phase: committed -> deleting
+//	phase is committed: opened        an open bit is set: -> committed, busy
+//	phase is deleting: -> committed   no open bit is set: deleting -> aborted
+//	phase is aborted: not there
+//
+// Each writes before it reads, so either the deleter sees the bit or the opener
+// sees the phase; and then one CAS of the phase decides.
+//
+// A participant must open the object before it can take hold of it, so the holds that
+// remain then belong to handles that were closed: holders names them. The object stays for
+// those, too.
+func (c *core) decide(h *header, holders func() []string) error {
+	ours := makeObject(objectDeleting, c.self)
+	var why string
+	crashpoint.Hit("arena.delete.before_mark")
+	for try := range claimTries * timeout {
+		s := h.load()
+		switch {
+		case !s.legal():
+			return c.corrupt(h.Offset, "phase")
+		case !s.there():
+			return c.failObject("arena.delete", h.Object.String(), fs.ErrNotExist, "somebody else has deleted it")
+		case s.phase() == objectDeleting && try < timeout && c.current(s.participant()):
+			runtime.Gosched()
+			continue
+		case !h.swap(s, ours):
+			continue
+		}
+		crashpoint.Hit("arena.delete.marked")
+		who := c.openers(h)
+		crashpoint.Hit("arena.delete.before_decide")
+		if len(who) == 0 {
+			if holds := holders(); len(holds) > 0 {
+				h.swap(ours, makeObject(objectCommitted, 0))
+				return c.busy(h, strings.Join(holds, ", "))
+			}
+			// lin: the object is gone from here on.
+			// sync(arena.open): acquire
+			if h.swap(ours, makeObject(objectAborted, c.self)) {
+				return nil
+			}
+			continue
+		}
+		why = fmt.Sprintf("participants %v have it open", who)
+		h.swap(ours, makeObject(objectCommitted, 0))
+		if try >= timeout {
+			break
+		}
+		runtime.Gosched()
+	}
+	return c.busy(h, why)
+}
+
+func (c *core) busy(h *header, why string) error {
+	return c.failObject("arena.delete", h.Object.String(), syscall.EBUSY, why)
+}
+
+// holders tells which living participants hold what of an object, as far as its kind is
+// known here. A duty is no hold: what a participant has undertaken, as to arrive or to give
+// a result, concerns only participants that have the object open.
+func (a *Arena) holders(o Object) (who []string) {
+	ops, ok := kindOps(o.Kind)
+	if !ok || ops.Inspect == nil {
+		return nil
+	}
+	// Only participants with an open handle wait: an empty map saves looking for the waits.
+	look := &Arena{membership: a.membership, waits: map[Offset][]Wait{}}
+	for _, h := range ops.Inspect(look, o).Holds {
+		switch h.Mode {
+		case HoldReserved, HoldQueueLock, HoldOwes, HoldParty, HoldProducer:
+			continue
+		}
+		if a.current(h.Owner) {
+			who = append(who, fmt.Sprintf("participant %v holds it (%s)", h.Owner, h.Mode))
+		}
+	}
+	return who
+}
+
+// finishErase gives back what is left of an object whose deletion is decided.
+func (c *core) finishErase(h *header) {
+	freeing := makeBlock(blockFreeing, c.self)
+	c.touch(h.block.chunk)
+	if !h.block.swap(makeBlock(blockObject, 0), freeing) {
+		return
+	}
+	crashpoint.Hit("arena.delete.freeing")
+	if h.Name != "" {
+		c.unlist(h.Offset, h.hash)
+	}
+	crashpoint.Hit("arena.delete.unlisted")
+	c.releaseUnseen(h.block, freeing)
+}
+
+// resolveDelete ends what dead had begun with the object in b: a deletion that
+// was decided is done, another cancelled. The caller is the reaper of dead.
+func (c *core) resolveDelete(b block, dead ParticipantID) {
+	c.guard(b.off)
+	defer c.unguard()
+	if now, ok := c.locate(b.off); !ok || now != b || b.load().kind() != blockObject {
+		return
+	}
+	state := c.u32(b.off + objState)
+	s := objectWord(state.Load())
+	if s.participant() != dead || !s.legal() {
+		return
+	}
+	switch s.phase() {
+	case objectDeleting:
+		state.CompareAndSwap(uint32(s), uint32(makeObject(objectCommitted, 0)))
+	case objectAborted:
+		h, err := c.readHeader(b)
+		if err != nil {
+			return
+		}
+		c.unguard()
+		c.finishErase(&h)
+	}
+}
+
+// openAt opens the object at off. The caller holds handles.
+func (c *core) openAt(off Offset) (header, error) {
+	c.guard(off)
+	defer c.unguard()
+	h, err := c.headerAt(off)
+	if err != nil {
+		return h, err
+	}
+	if there, err := c.adopt(&h); err != nil || there {
+		return h, err
+	}
+	return h, c.noObject(off)
+}
+
+// headerAt reads the header of the object at off, which the caller guards.
+func (c *core) headerAt(off Offset) (header, error) {
+	// sync(arena.publish): acquire
+	if b, ok := c.locate(off); ok && b.load() == makeBlock(blockObject, 0) {
+		// The slab may have been taken back and made anew between the two
+		// looks; from now on it cannot.
+		if now, ok := c.locate(off); ok && now == b {
+			return c.readHeader(b)
+		}
+	}
+	return header{}, c.noObject(off)
+}
+
+func (c *core) noObject(off Offset) error {
+	return c.failObject("arena.object", off.String(), shmsync.ErrIncompatible, "there is no object at that offset")
+}

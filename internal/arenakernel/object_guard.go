@@ -1,0 +1,277 @@
+package arenakernel
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+)
+
+var (
+	_ = crashpoint.Register("arena.object.found")
+	_ = crashpoint.Register("arena.object.entered")
+	_ = crashpoint.Register("arena.object.bit_set")
+	_ = crashpoint.Register("arena.object.cancelling")
+)
+
+// slotOpening is the field of a slot that says at which object header its
+// participant is about to look, 0 if at none: that block is not reused
+// meanwhile. An object that is open needs no such guard.
+//
+//	writers: the owner
+//	readers: a participant that frees the block of an object
+//	order:   seq_cst: the guard is set before the object is looked up again,
+//	         the object made unfindable before the guards are looked at
+//	futex:   none
+//	crash:   that of the dead does not count, clearOpenBits clears it
+const slotOpening Offset = 224
+
+// slotWalking is such a guard for walks, of a reap or a check, which read the body too. It
+// is no open bit: it does not keep an object from being deleted. A participant with any value
+// but 0 may owe wakes to anybody; walkOwed says that, and guards nothing.
+//
+// Its tags are those of slotOpening.
+const slotWalking Offset = 232
+
+// walkOwed is no offset of an object.
+const walkOwed Offset = 1
+
+// openLocal is what this process knows about the objects it has open. The mutex
+// serialises its lookups, since it has one guard.
+type openLocal struct {
+	sync.Mutex
+	walking  sync.Mutex          // held by a walk, with its own guard
+	rest     Offset              // guarded by: walking; its guard while no walk is under way
+	refs     map[Offset]*openRef // guarded by: Mutex
+	deferred []Offset            // guarded by: Mutex; blocks freeing by us that a peer guarded
+	passed   uint64              // guarded by: Mutex; entries that are gone, by searches since the reach was lowered
+	// lowerAfter is how many more have to be passed than lowerRatio says.
+	lowerAfter uint64 // guarded by: Mutex
+}
+
+// openRef is an object that this process has open.
+type openRef struct {
+	header
+	count int // of opens that have not been closed
+}
+
+// guard keeps the block at off from being reused until unguard. After the call the caller
+// must look the object up again.
+func (c *core) guard(off Offset) {
+	// sync(arena.guard): release
+	c.u64(c.slot(c.self.Slot()) + slotOpening).Store(uint64(off))
+}
+
+func (c *core) unguard() { c.guard(0) }
+
+// guarded reports whether a participant looks at the block at off.
+func (c *core) guarded(off Offset) bool {
+	for i := 1; i <= c.geo.slots; i++ {
+		s := c.slot(i)
+		// sync(arena.guard): acquire
+		here := c.u64(s+slotOpening).Load() == uint64(off) || c.u64(s+slotWalking).Load() == uint64(off)
+		if here && c.current(participantIn(i, c.slotState(i))) {
+			return true
+		}
+	}
+	return false
+}
+
+// releaseUnseen is release for a block that was in the directory, or was an object: it
+// waits, as freeing by this process, until no participant guards it.
+func (c *core) releaseUnseen(b block, w blockWord) {
+	if !c.guarded(b.off) {
+		// The nodes go last, when no reaper looks at them any more.
+		c.freeNodesAt(b.off)
+		crashpoint.Hit("arena.delete.nodes_freed")
+		c.release(b, w)
+		return
+	}
+	freeing := makeBlock(blockFreeing, c.self)
+	c.touch(b.chunk)
+	if w == freeing || b.swap(w, freeing) {
+		c.handles.deferred = append(c.handles.deferred, b.off)
+	}
+}
+
+// flushDeferred is releaseDeferred for a caller that does not hold handles.
+func (c *core) flushDeferred() {
+	c.handles.Lock()
+	defer c.handles.Unlock()
+	c.releaseDeferred()
+}
+
+// releaseDeferred releases what had to wait. The caller holds handles.
+func (c *core) releaseDeferred() {
+	waiting := c.handles.deferred
+	c.handles.deferred = nil
+	for _, off := range waiting {
+		if b, ok := c.locate(off); ok {
+			c.releaseUnseen(b, makeBlock(blockFreeing, c.self))
+		}
+	}
+}
+
+// openBit is the bit that says that the participant in that slot has h open.
+//
+//	writers: the participant in the slot; clearOpenBits
+//	readers: a participant that deletes the object
+//	order:   seq_cst: an opener sets its bit and then looks at the phase, a
+//	         deleter sets the phase and then looks at the bits
+//	futex:   none
+//	crash:   the bit of a slot whose participant is dead does not count, and is
+//	         cleared before the slot is used again
+func (c *core) openBit(h *header, slot int) (word *atomic.Uint32, mask uint32) {
+	return c.u32(h.open + Offset(slot/32*4)), 1 << (slot % 32)
+}
+
+// openers lists the participants that have h open. A dead one counts until it is
+// gone: a system call of it may still write there.
+func (c *core) openers(h *header) (who []ParticipantID) {
+	for i := 1; i <= c.geo.slots; i++ {
+		word, mask := c.openBit(h, i)
+		if word.Load()&mask == 0 {
+			continue
+		}
+		if n := participantIn(i, c.slotState(i)); c.current(n) || !c.gone(n) {
+			who = append(who, n)
+		}
+	}
+	return who
+}
+
+// adopt opens the object h, which the caller guards. It reports false when the
+// object is not there, or not any more.
+func (c *core) adopt(h *header) (bool, error) {
+	if ref := c.handles.refs[h.Offset]; ref != nil {
+		ref.count++
+		return true, nil
+	}
+	c.touch(h.block.chunk)
+	word, mask := c.openBit(h, c.self.Slot())
+	// sync(arena.open): release
+	word.Or(mask)
+	crashpoint.Hit("arena.object.bit_set")
+	for try := range claimTries * timeout {
+		if try >= claimTries {
+			runtime.Gosched() // that many deleters are at work
+		}
+		// sync(arena.commit): acquire
+		s := h.load()
+		switch {
+		case s.legal() && s.phase() == objectDeleting:
+			// lin: the deletion is cancelled, and with our bit set no other is
+			// decided.
+			crashpoint.Hit("arena.object.cancelling")
+			if h.swap(s, makeObject(objectCommitted, 0)) {
+				c.remember(h)
+				return true, nil
+			}
+		case !s.legal():
+			word.And(^mask)
+			return false, c.corrupt(h.Offset, "phase")
+		case s.phase() == objectCommitted:
+			// The maker may be dead before it could publish.
+			if w := h.block.load(); w.kind() == blockClaimed {
+				h.block.swap(w, makeBlock(blockObject, 0))
+			}
+			c.remember(h)
+			return true, nil
+		default:
+			return false, nil // the bit goes with the object
+		}
+	}
+	word.And(^mask)
+	return false, c.corrupt(h.Offset, "phase that does not settle")
+}
+
+// remember notes that this process has h open.
+func (c *core) remember(h *header) {
+	if c.handles.refs == nil {
+		c.handles.refs = map[Offset]*openRef{}
+	}
+	c.handles.refs[h.Offset] = &openRef{header: *h, count: 1}
+}
+
+// forget closes h once, and reports false if this process has not opened it.
+func (c *core) forget(off Offset) bool {
+	ref := c.handles.refs[off]
+	if ref == nil {
+		return false
+	}
+	if ref.count--; ref.count == 0 {
+		delete(c.handles.refs, off)
+		word, mask := c.openBit(&ref.header, c.self.Slot())
+		word.And(^mask)
+	}
+	return true
+}
+
+// clearOpenBits clears the open bits and the guards of a dead participant.
+//
+// Preconditions: as for reclaimBlocks.
+func (c *core) clearOpenBits(dead ParticipantID) {
+	c.handles.Lock()
+	defer c.handles.Unlock()
+	clearBit := func(h *header) {
+		word, mask := c.openBit(h, dead.Slot())
+		if word.Load()&mask != 0 {
+			word.And(^mask)
+		}
+	}
+	c.eachTouched(dead.Slot(), func(chunk uint64) {
+		c.eachBlockOf(chunk, func(off Offset, _ uint64, w blockWord) bool {
+			switch w.kind() {
+			case blockObject:
+				c.withObject(off, clearBit)
+			case blockClaimed:
+				// A committed object that its maker has not published is found by name only.
+				c.withUnpublished(off, clearBit)
+			}
+			return true
+		})
+	})
+	c.u64(c.slot(dead.Slot()) + slotOpening).Store(0)
+	c.u64(c.slot(dead.Slot()) + slotWalking).Store(0)
+}
+
+// withObject calls f, guarded, for the object at off if there is one. The caller holds
+// handles.
+func (c *core) withObject(off Offset, f func(h *header)) {
+	c.guard(off)
+	defer c.unguard()
+	if h, err := c.headerAt(off); err == nil && h.load().there() {
+		f(&h)
+	}
+}
+
+// withUnpublished is withObject for an object that is committed and whose block is still
+// claimed by its maker. The bytes of a claimed block may be anything: the directory tells
+// whether there is an object.
+func (c *core) withUnpublished(off Offset, f func(h *header)) {
+	b, ok := c.locate(off)
+	if !ok || b.class == classNode {
+		return
+	}
+	h, err := c.readHeader(b)
+	if err != nil || h.Name == "" || !h.load().there() {
+		return
+	}
+	c.probe(h.hash, func(pos uint64, e entry) bool {
+		if e != makeEntry(off, h.hash) {
+			return true
+		}
+		defer c.unguard()
+		if h, ok, err := c.enter(pos, e); ok && err == nil && h.load().there() {
+			f(&h)
+		}
+		return false
+	})
+}
+
+// corrupt is the error for an object that has something impossible.
+func (c *core) corrupt(off Offset, what string) error {
+	return c.fail("arena.object", shmsync.ErrCorrupt, "the object at "+off.String()+" has an impossible "+what)
+}

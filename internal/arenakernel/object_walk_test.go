@@ -1,0 +1,72 @@
+//go:build linux
+
+package arenakernel
+
+import (
+	"io/fs"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	walkedKind = KindOf("WALK")
+	walked     atomic.Pointer[func(*Arena, Object)]
+)
+
+func init() {
+	hook := func(a *Arena, o Object) {
+		if f := walked.Load(); f != nil {
+			(*f)(a, o)
+		}
+	}
+	RegisterKind(KindOps{
+		Kind:   walkedKind,
+		Repair: func(a *Arena, o Object, _ ParticipantID) { hook(a, o) },
+		Wake:   func(a *Arena, o Object, _ Owed) { hook(a, o) },
+		Check:  func(a *Arena, o Object) error { hook(a, o); return nil },
+	})
+}
+
+// A walk, of the same process or of another one, does not keep an object from being
+// deleted. The memory that the walk reads is not used again meanwhile.
+func TestWalksDoNotKeepObjects(t *testing.T) {
+	for name, walk := range map[string]func(a *Arena){
+		"repair": func(a *Arena) { a.repairAll(makeParticipantID(3, 1), true) },
+		"wake":   func(a *Arena) { a.wakeAll(makeParticipantID(3, 1), &concern{all: true}) },
+		"check":  func(a *Arena) { a.Check() },
+	} {
+		for _, own := range []bool{true, false} {
+			t.Run(name, func(t *testing.T) {
+				p := newNeighbours(3<<20, 8)
+				a, b := p.join(1), p.join(2)
+				deleter := b
+				if own {
+					deleter = a
+				}
+				s := spec("x")
+				s.Kind = walkedKind
+				o, _, err := a.OpenObject(s)
+				require.NoError(t, err)
+				a.CloseObject(o)
+				calls := 0
+				f := func(by *Arena, o Object) {
+					calls++
+					require.Same(t, a, by)
+					require.NoError(t, deleter.Delete("x"))
+					for range 100 {
+						require.NotEqual(t, o.Offset, mustAlloc(t, deleter, 300, 0))
+					}
+				}
+				walked.Store(&f)
+				defer walked.Store(nil)
+				walk(a)
+				require.Equal(t, 1, calls)
+				require.ErrorIs(t, deleter.Delete("x"), fs.ErrNotExist) // and what waited goes
+				require.Zero(t, a.Stats().Claimed+a.Stats().Objects)
+				require.Zero(t, a.u64(a.slot(1)+slotWalking).Load())
+			})
+		}
+	}
+}

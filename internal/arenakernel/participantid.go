@@ -1,0 +1,44 @@
+package arenakernel
+
+import "fmt"
+
+// ParticipantID is a participant as a shared word names it: the slot and how often the
+// slot had been taken. It fits into 29 bits, so that a 32-bit owner word has
+// three to spare.
+//
+//	bits 0..10   slot        1..2047; 0 in a ParticipantID that stands for no participant
+//	bits 11..28  generation  1..262143; 0 is never used by a participant
+//
+// A ParticipantID is not current if its slot is free, is dead, or was taken again. Wherever
+// such a ParticipantID is found, it is that of a dead participant.
+type ParticipantID uint32
+
+const (
+	slotBits          = 11
+	generationBits    = 18
+	participantIDBits = slotBits + generationBits
+
+	// ParticipantIDMask covers the bits of a ParticipantID in an owner word.
+	ParticipantIDMask = 1<<participantIDBits - 1
+
+	maxGeneration = 1<<generationBits - 1
+)
+
+func makeParticipantID(slot int, generation uint32) ParticipantID {
+	return ParticipantID(uint32(slot) | generation<<slotBits)
+}
+
+// Slot is the index of the participant's slot, or 0.
+func (n ParticipantID) Slot() int { return int(n & MaxSlots) }
+
+// Generation is the number of times that the slot had been taken.
+func (n ParticipantID) Generation() uint32 { return uint32(n>>slotBits) & maxGeneration }
+
+// Covers reports whether o names the same slot at the same or an earlier generation. The
+// reaper of n then cleans up after o, too, since the reaper of o may have died over it.
+func (n ParticipantID) Covers(o ParticipantID) bool {
+	return o != 0 && o.Slot() == n.Slot() && o.Generation() <= n.Generation()
+}
+
+// String renders the name as slot.generation.
+func (n ParticipantID) String() string { return fmt.Sprintf("%d.%d", n.Slot(), n.Generation()) }

@@ -1,0 +1,78 @@
+package arenakernel
+
+import (
+	"iter"
+	"time"
+
+	"github.com/shmsync/shmsync"
+)
+
+// Participant describes a process that is in the arena, or was.
+type Participant struct {
+	shmsync.Identity
+
+	State     string    // joining, live, leaving or dead
+	Self      bool      // this process
+	UID       int       // effective user
+	TID       int       // the thread whose end tells the death, in its own pid namespace
+	StartTime uint64    // of the process, in clock ticks since boot; like PIDNS and BootID, 0 until 1 ms after it joined
+	PIDNS     uint64    // inode of its pid namespace
+	BootID    [16]byte  // of the boot it runs under
+	Joined    time.Time // when it joined
+	// Notice says how its death is noticed: "robust" by the kernel's mark at
+	// once, "ofd" by asking for its byte lock.
+	Notice string
+	Fenced bool // it may release locks by a plain store
+	// Missed is set for OnDeath only: how many records of deaths were overwritten before
+	// this process could read them, since the last death that was told. A death has two
+	// records if the process that recorded it died over that.
+	Missed uint64
+}
+
+// Name is the participant's name as words of the arena have it.
+func (p Participant) Name() ParticipantID { return makeParticipantID(p.Slot, p.Generation) }
+
+// Participants goes through the participants of the arena, including the dead that have not
+// been reaped.
+func (a *Arena) Participants() iter.Seq[Participant] {
+	return func(yield func(Participant) bool) {
+		a.mustUse("arena.participants")
+		for i := 1; i <= a.geo.slots; i++ {
+			if p, ok := a.participant(i); ok && !yield(p) {
+				return
+			}
+		}
+	}
+}
+
+func (a *Arena) participant(i int) (p Participant, ok bool) {
+	w := a.slotState(i)
+	if !w.taken() {
+		return p, false
+	}
+	s := a.slot(i)
+	caps := a.u32(s + slotCaps).Load()
+	p = Participant{
+		Identity: shmsync.Identity{
+			Slot: i, Generation: w.generation(),
+			PID:   int(a.u32(s + slotPID).Load()),
+			Label: a.getLabel(s + slotLabel),
+			Died:  unixTime(a.u64(s + slotDied).Load()),
+		},
+		State:     w.phase().String(),
+		Self:      i == a.mySlot,
+		UID:       int(a.u32(s + slotUID).Load()),
+		TID:       int(a.u32(s + slotTID).Load()),
+		StartTime: a.u64(s + slotStart).Load(),
+		PIDNS:     a.u64(s + slotPIDNS).Load(),
+		Joined:    unixTime(a.u64(s + slotJoined).Load()),
+		Notice:    "ofd",
+		Fenced:    caps&capFence != 0,
+	}
+	copy(p.BootID[:], a.slice(s+slotBootID, 16))
+	if caps&capRobust != 0 {
+		p.Notice = "robust"
+	}
+	// Only if the slot did not change hands under the reading.
+	return p, a.slotState(i).generation() == w.generation()
+}

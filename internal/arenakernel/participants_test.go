@@ -1,0 +1,314 @@
+//go:build linux
+
+package arenakernel
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/shm"
+)
+
+// newMemfdArena is an arena that this process alone is in.
+func newMemfdArena(t *testing.T, slots int) *Arena {
+	seg, err := shm.CreateMemfd("test", 1<<20, func(s *shm.Segment) error { return format(s, slots, false) }, nil)
+	require.NoError(t, err)
+	a, err := FromSegment(seg, &Options{Label: "tester"})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, a.Close()) })
+	return a
+}
+
+func TestNameWords(t *testing.T) {
+	for _, slot := range []int{1, 2, 1023, MaxSlots} {
+		for _, generation := range []uint32{1, 2, 1 << 17, maxGeneration} {
+			n := makeParticipantID(slot, generation)
+			require.Equal(t, slot, n.Slot())
+			require.Equal(t, generation, n.Generation())
+			require.Equal(t, n, n&ParticipantIDMask)
+			require.Equal(t, fmt.Sprintf("%d.%d", slot, generation), n.String())
+			for p := phaseFree; p <= phaseRetired; p++ {
+				w := makeSlotWord(p, generation)
+				require.Equal(t, p, w.phase())
+				require.Equal(t, generation, w.generation())
+				require.Equal(t, n, participantIn(slot, w))
+				require.True(t, w.is(p, generation))
+				require.Equal(t, makeSlotWord(phaseDead, generation), w.with(phaseDead))
+				require.Equal(t, p == phaseJoining || p == phaseLive || p == phaseLeaving, w.present())
+				require.Equal(t, w.present() || p == phaseDead, w.taken())
+				require.Equal(t, fmt.Sprintf("%v.%d", p, generation), w.String())
+			}
+		}
+	}
+	n := makeParticipantID(5, 7)
+	require.True(t, n.Covers(n))
+	require.True(t, n.Covers(makeParticipantID(5, 6)))
+	require.False(t, n.Covers(makeParticipantID(5, 8)))
+	require.False(t, n.Covers(makeParticipantID(6, 6)))
+	require.False(t, n.Covers(0))
+	require.False(t, slotWord(6).present() || slotWord(7).taken())
+}
+
+// Names that no participant has are dead, whatever bits they have.
+func TestNamesOfNobody(t *testing.T) {
+	a := newMemfdArena(t, 4)
+	require.True(t, a.Current(a.Self()))
+	require.False(t, a.Dead(a.Self()))
+	for _, n := range []ParticipantID{
+		0, makeParticipantID(0, 1), makeParticipantID(1, 0), makeParticipantID(1, 2), makeParticipantID(2, 0), makeParticipantID(2, 1),
+		makeParticipantID(5, 1), makeParticipantID(MaxSlots, 1), makeParticipantID(1, maxGeneration), ParticipantIDMask, 1<<32 - 1,
+	} {
+		require.False(t, a.Current(n), "%v", n)
+		require.True(t, a.Dead(n), "%v", n)
+		require.Nil(t, a.Who(n), "%v", n)
+	}
+	_, _, ok := a.AliveWord(a.Self())
+	require.False(t, ok, "nobody waits for its own death")
+	_, _, ok = a.AliveWord(makeParticipantID(9, 1))
+	require.False(t, ok)
+}
+
+func TestLabelsAreCut(t *testing.T) {
+	a := newMemfdArena(t, 4)
+	off := a.slot(3) + slotLabel
+	for _, label := range []string{"", "x", strings.Repeat("y", labelBytes), strings.Repeat("z", labelBytes+1)} {
+		a.putLabel(off, label)
+		require.Equal(t, label[:min(len(label), labelBytes)], a.getLabel(off))
+	}
+	a.u32(off).Store(^uint32(0)) // a length that is none
+	require.Len(t, a.getLabel(off), labelBytes)
+	require.Zero(t, a.u32(a.slot(3)+slotAlive).Load(), "written beyond the label")
+}
+
+func TestAnnounceRecords(t *testing.T) {
+	a := newMemfdArena(t, 4)
+	var got []int
+	for i := range announceCount {
+		k, ok := a.Announce(Offset(64*i), Offset(64*i+8), uint64(i), announceCount)
+		require.True(t, ok)
+		require.NotContains(t, got, k)
+		got = append(got, k)
+	}
+	_, ok := a.Announce(64, 72, 0, announceCount)
+	require.False(t, ok)
+	owed := a.owed(makeParticipantID(2, 1))
+	require.Len(t, owed, announceCount)
+	require.Equal(t, OwedOne, owed[64*5])
+	require.Equal(t, OwedAll, a.owed(a.self)[64*5], "recorded by the dead")
+	a.Retract(got[7])
+	_, ok = a.Announce(8, 16, 0, announceCount-1)
+	require.False(t, ok, "more than that many")
+	k, ok := a.Announce(8, 16, 0, announceCount)
+	require.True(t, ok)
+	require.Equal(t, got[7], k)
+	for _, k := range got {
+		a.Retract(k)
+	}
+	require.Empty(t, a.owed(makeParticipantID(2, 1)))
+	require.Zero(t, a.announceMap.Load())
+}
+
+// deathsOf collects the deaths that an arena tells.
+func deathsOf(a *Arena) <-chan Participant {
+	c := make(chan Participant, 1000)
+	a.OnDeath(func(p Participant) { c <- p })
+	return c
+}
+
+func next(t *testing.T, c <-chan Participant) Participant {
+	t.Helper()
+	select {
+	case p := <-c:
+		return p
+	case <-time.After(20 * time.Second):
+		t.Fatal("no death was told")
+		panic("not reached")
+	}
+}
+
+// A death record that is counted and not written, since its writer has been stopped
+// or has died, does not hold up others, and is told when it is written.
+func TestDeathRecordBeingWritten(t *testing.T) {
+	a := newMemfdArena(t, 4)
+	told := deathsOf(a)
+	hole := a.u64(hdrDeathRecordsTotal).Add(1) - 1
+	a.writeDeathRecord(2, makeParticipantID(2, 1), false)
+	a.ringTold()
+	require.Equal(t, makeParticipantID(2, 1), next(t, told).Name())
+
+	o := a.deathRecord(deathRecordsOfDead, hole)
+	a.u32(o + deathRecordID).Store(uint32(makeParticipantID(3, 9)))
+	a.putLabel(o+deathRecordLabel, "late")
+	a.u64(o + deathRecordSeq).Store(hole + 1)
+	a.ringTold()
+	p := next(t, told)
+	require.Equal(t, makeParticipantID(3, 9), p.Name())
+	require.Equal(t, "late", p.Label)
+
+	// Another reaper that did not know of it writes the same record; a leave is no death.
+	a.writeDeathRecord(3, makeParticipantID(3, 9), false)
+	a.writeDeathRecord(4, makeParticipantID(4, 1), true)
+	a.writeDeathRecord(4, makeParticipantID(4, 2), false)
+	a.ringTold()
+	require.Equal(t, makeParticipantID(4, 2), next(t, told).Name())
+	require.Empty(t, told)
+}
+
+// More death records than the ring holds: the last ones are told, and known.
+func TestDeathRecordsOverflow(t *testing.T) {
+	a := newMemfdArena(t, 4)
+	told := deathsOf(a)
+	a.deaths.mu.Lock() // the watcher is busy
+	const n = 3 * deathRecordDeaths
+	for i := range uint32(n) {
+		a.writeDeathRecord(2, makeParticipantID(2, i+1), false)
+	}
+	a.deaths.mu.Unlock()
+	a.ringTold()
+	seen, missed := map[ParticipantID]bool{}, uint64(0)
+	for len(seen) < deathRecordDeaths {
+		p := next(t, told)
+		seen[p.Name()] = true
+		missed += p.Missed
+	}
+	require.EqualValues(t, n-deathRecordDeaths, missed)
+	for i := range uint32(deathRecordDeaths) {
+		require.True(t, seen[makeParticipantID(2, n-i)])
+		require.NotNil(t, a.Who(makeParticipantID(2, n-i)))
+	}
+	require.Nil(t, a.Who(makeParticipantID(2, n-deathRecordDeaths)))
+	require.Empty(t, told)
+
+	// A counter that a peer has overwritten makes no reader walk for ever.
+	for _, total := range []uint64{^uint64(0), 1 << 63, 0, 5} {
+		a.u64(hdrDeathRecordsTotal).Store(total)
+		a.ringTold()
+		a.deaths.deliver(a)
+		a.Who(makeParticipantID(3, 1))
+	}
+}
+
+// The memory that a process needs for the deaths that it has told does not grow with their
+// number.
+func TestToldDeathsAreBounded(t *testing.T) {
+	a := newMemfdArena(t, 4)
+	told := deathsOf(a)
+	const n = 3 * deathRecordDeaths
+	seen := map[ParticipantID]bool{}
+	for i := range uint32(n) {
+		for range 2 { // two reapers
+			a.writeDeathRecord(2+int(i%3), makeParticipantID(2+int(i%3), i/3+1), false)
+			a.deaths.deliver(a)
+		}
+		p := next(t, told)
+		require.False(t, seen[p.Name()], "told twice")
+		seen[p.Name()] = true
+	}
+	require.Len(t, seen, n)
+	a.deaths.mu.Lock()
+	defer a.deaths.mu.Unlock()
+	require.Len(t, a.deaths.told, 3)
+}
+
+// A process whose slot was taken away from it must not go on.
+func TestDeclaredDead(t *testing.T) {
+	a := newMemfdArena(t, 4)
+	live := a.slotState(1)
+	for _, w := range []slotWord{live.with(phaseDead), live.with(phaseFree), makeSlotWord(phaseLive, 2), makeSlotWord(phaseJoining, 2), 0} {
+		b := &Arena{membership: &membership{mySlot: 1}}
+		b.core.memory, b.geo, b.self, b.label = newMemory(slices.Clone(a.bytes)), a.geo, a.self, "the arena"
+		b.checkSelf()
+		b.u32(b.slot(1) + slotState).Store(uint32(w))
+		require.PanicsWithValue(t, "shmsync: the arena: this process was declared dead by a peer (slot 1.1 is "+w.String()+")", b.checkSelf)
+	}
+	b := &Arena{membership: &membership{mySlot: 1}}
+	b.core.memory, b.geo, b.self = newMemory(slices.Clone(a.bytes)), a.geo, a.self
+	b.u32(b.slot(1) + slotState).Store(uint32(live.with(phaseLeaving)))
+	b.checkSelf()
+	require.Equal(t, "tester", a.Who(a.self).Label)
+	var _ shmsync.Identity = *a.Who(a.self)
+}
+
+// A reaper that waits before it gives memory back leaves the slot without a reaper
+// meanwhile: if it is stopped, another process goes on.
+func TestReaperThatWaitsLeavesTheSlotToOthers(t *testing.T) {
+	a := newMemfdArena(t, 4)
+	a.reapMu.Lock() // the death watcher waits
+	defer a.reapMu.Unlock()
+	dead := makeSlotWord(phaseDead, 5)
+	a.u32(a.slot(3) + slotState).Store(uint32(dead))
+	a.finish(3, &reapProgress{of: dead, words: true, data: true, written: shmsync.Monotonic() + 1e9})
+	require.Equal(t, dead, a.slotState(3))
+	require.Zero(t, a.u32(a.slot(3)+slotReaper).Load())
+}
+
+// Without byte locks only the marks tell that a dead process writes no more. Until all are
+// there, its slot keeps its ID, or [Arena.Gone] would be true early.
+func TestSlotIsInheritedWhenItsDeadHasEnded(t *testing.T) {
+	p := newNeighbours(2<<20, 4)
+	a := p.join(1)
+	a.mySlot = 0 // it has no slot yet
+	live := makeSlotWord(phaseLive, 5)
+	a.u32(a.slot(3) + slotState).Store(uint32(live))
+	a.u32(a.slot(3) + slotCaps).Store(capRobust)
+	a.u32(a.aliveWord(3, 0)).Store(shmsync.RobustOwnerDied)
+	require.False(t, a.inherit(3, live))
+	require.Equal(t, live.with(phaseDead), a.slotState(3))
+	for k := range aliveWords {
+		a.u32(a.aliveWord(3, k)).Store(shmsync.RobustOwnerDied)
+	}
+	require.True(t, a.inherit(3, a.slotState(3)))
+	require.Equal(t, makeSlotWord(phaseJoining, 6), a.slotState(3))
+
+	// A participant that died before it became live has no marks.
+	joined := makeSlotWord(phaseDead, 5)
+	a.u32(a.slot(4) + slotState).Store(uint32(joined))
+	require.True(t, a.inherit(4, joined))
+}
+
+// A reaper that does not know the kind of an object cannot take back what the dead holds of
+// it. It leaves the set of touched chunks, so the next reaper of the slot finds the object.
+func TestReaperOfUnknownKindKeepsTouchedChunks(t *testing.T) {
+	a := newMemfdArena(t, 4)
+	_, _, err := a.OpenObject(ObjectSpec{Name: "x", Kind: KindOf("huh?"), Version: 1, Size: 8})
+	require.NoError(t, err)
+	die := func(slot int, touched uint64) {
+		a.reapMu.Lock()
+		a.u64(a.touchedWord(slot, 0)).Store(touched)
+		a.u32(a.slot(slot) + slotState).Store(uint32(makeSlotWord(phaseDead, 5)))
+		a.reapMu.Unlock()
+		a.follow()
+		pollFor(t, a, func() bool { return a.slotState(slot).phase() == phaseFree })
+	}
+	die(3, ^uint64(0))
+	require.Equal(t, ^uint64(0), a.u64(a.touchedWord(3, 0)).Load())
+	die(4, 1<<63) // a chunk without objects
+	require.Zero(t, a.u64(a.touchedWord(4, 0)).Load())
+}
+
+// The participant that frees a slot clears its words first. Meanwhile the record tells the
+// participant's identity.
+func TestWhoReadsTheRecordWhileTheSlotIsCleared(t *testing.T) {
+	a := newMemfdArena(t, 4)
+	for k, p := range []phase{phaseDead, phaseLeaving} {
+		w := makeSlotWord(p, uint32(5+k))
+		n := participantIn(3, w)
+		a.u32(a.slot(3) + slotState).Store(uint32(w))
+		a.u32(a.slot(3) + slotPID).Store(4711)
+		a.putLabel(a.slot(3)+slotLabel, "worker")
+		require.Equal(t, 4711, a.Who(n).PID, "without a record")
+		a.writeDeathRecord(3, n, p == phaseLeaving)
+		a.u32(a.slot(3) + slotPID).Store(0)
+		a.putLabel(a.slot(3)+slotLabel, "")
+		who := a.Who(n)
+		require.Equal(t, 4711, who.PID)
+		require.Equal(t, "worker", who.Label)
+		a.u32(a.slot(3) + slotState).Store(uint32(makeSlotWord(phaseFree, uint32(5+k))))
+	}
+}

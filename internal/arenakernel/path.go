@@ -1,0 +1,53 @@
+package arenakernel
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"strings"
+)
+
+// PathState says whether the path of an arena still leads to it.
+type PathState string
+
+// The states of an arena's path. A process that opens the path of an arena whose path was
+// removed or replaced does not meet the participants of that arena.
+const (
+	PathThere    PathState = "there"    // the path leads to the arena
+	PathRemoved  PathState = "removed"  // no file is at the path
+	PathReplaced PathState = "replaced" // another file is at the path
+	PathNone     PathState = "none"     // the arena has no path: a memfd, or an open file
+)
+
+// PathState reports whether the path of the arena still leads to it. If the file of an arena was
+// removed, its participants go on with it, as [shm.Remove] intends, but no process can join them
+// by the path. systemd's RemoveIPC and clean-up jobs remove files that are in use, too. The call
+// costs two system calls. [Arena.Metrics] reports the state.
+func (a *Arena) PathState() PathState {
+	a.mustUse("arena.path_state")
+	return pathState(a.seg.File(), a.label)
+}
+
+func pathState(f *os.File, path string) PathState {
+	if !strings.Contains(path, "/") {
+		return PathNone
+	}
+	own, err := f.Stat()
+	if err != nil {
+		return PathNone
+	}
+	there, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return PathRemoved
+	case err != nil:
+		// The path cannot be looked at, but a file without a name is at no path.
+		if unlinked(own) {
+			return PathRemoved
+		}
+		return PathThere
+	case os.SameFile(own, there):
+		return PathThere
+	}
+	return PathReplaced
+}

@@ -1,0 +1,50 @@
+//go:build linux
+
+package arenakernel
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/shm"
+)
+
+func init() {
+	// "path" tells the state of the arena's path, and what the metrics say of it.
+	agentOrders["path"] = func(s *agent, o order, a *answer) error {
+		a.Text = string(s.arena.PathState()) + " " + string(s.arena.Metrics().Path)
+		return nil
+	}
+}
+
+// A member notices that its arena's file was removed, and that another took its place.
+func TestMemberNoticesThatItsPathIsGone(t *testing.T) {
+	ta := newTestArena(t, 4)
+	r := ta.join(t, "member")
+	require.Equal(t, "there there", r.must(t, order{Do: "path"}).Text)
+	i, err := Inspect(ta.name)
+	require.NoError(t, err)
+	defer i.Close()
+	require.False(t, i.Removed())
+	require.NoError(t, shm.Remove(ta.name))
+	require.Equal(t, "removed removed", r.must(t, order{Do: "path"}).Text)
+	require.True(t, i.Removed())
+	a, err := Open(ta.name, &ta.opts)
+	require.NoError(t, err)
+	defer a.Close()
+	require.Equal(t, PathThere, a.PathState())
+	require.Equal(t, "replaced replaced", r.must(t, order{Do: "path"}).Text)
+}
+
+// An arena in a memfd has no path that could be removed.
+func TestMemfdHasNoPath(t *testing.T) {
+	a := newMemfdArena(t, 4)
+	require.Equal(t, PathNone, a.PathState())
+	f, err := a.Segment().Reopen()
+	require.NoError(t, err)
+	i, err := InspectFile(f)
+	require.NoError(t, err)
+	defer i.Close()
+	require.False(t, i.Removed())
+}

@@ -1,0 +1,353 @@
+package arenakernel
+
+import (
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+)
+
+var (
+	_ = crashpoint.Register("arena.reap.repaired")
+	_ = crashpoint.Register("arena.reap.woken")
+	_ = crashpoint.Register("arena.reap.handed_over")
+	_ = crashpoint.Register("arena.finish.taken")
+	_ = crashpoint.Register("arena.finish.reclaimed")
+	_ = crashpoint.Register("arena.finish.recorded")
+	_ = crashpoint.Register("arena.finish.freed")
+)
+
+// reap does all that a death asks for: the mark, the repair of what the dead
+// one held, the wakes that it may have owed, and the return of its memory and
+// its slot. Every step may be done by several processes at once and by one
+// after another that died over it.
+func (a *Arena) reap(i int, w slotWord) {
+	if w.present() && !a.mark(i, w) {
+		return // another participant did, or it cannot be done yet
+	}
+	a.reapMarked(i, w.with(phaseDead))
+}
+
+// reapProgress is how far this process has come with a death. Every process that
+// reaps does all of it, and does it once.
+type reapProgress struct {
+	of        slotWord
+	words     bool  // what needs no more than the death is repaired, and wakes are done
+	data      bool  // so is what needs the dead one to be gone
+	written   int64 // when the death record was, CLOCK_MONOTONIC ns; 0 before
+	reclaimed bool  // its memory went back
+	unknown   bool  // it may hold objects whose kind this process cannot repair
+}
+
+// leaveToOthersFor is how long a process that does not know all kinds of objects leaves the
+// end of a reap to others. A process that knows the kinds repairs the objects meanwhile.
+const leaveToOthersFor = 200e6 // ns
+
+// leaveToOthers reports whether others get their time for a reap that this process cannot
+// do completely.
+func (a *Arena) leaveToOthers(b *reapProgress, now int64) bool {
+	if !b.unknown || now-b.written >= leaveToOthersFor {
+		return false
+	}
+	for i := 1; i <= a.geo.slots; i++ {
+		if w := a.slotState(i); i != a.mySlot && w.phase() == phaseLive && !a.seenDead(i, w) {
+			return true
+		}
+	}
+	return false
+}
+
+// reclaimAfter is how long the memory of the dead waits: those that the death
+// has woken want the CPU first.
+const reclaimAfter = 1e6 // ns
+
+func (a *Arena) reapMarked(i int, w slotWord) {
+	a.reapMu.Lock()
+	defer a.reapMu.Unlock()
+	if a.closing.Load() || a.slotState(i) != w {
+		return // finished by another participant
+	}
+	a.endings.begin(i, w)
+	b := a.reaps[i]
+	if b == nil || b.of != w {
+		b = &reapProgress{of: w}
+		a.reaps[i] = b
+	}
+	dead := participantIn(i, w)
+	gone := a.Gone(dead)
+	had := b.data
+	if !b.words {
+		// Others sleep on these words too, and the kernel woke one of each.
+		a.wakeAlive(i)
+		concerned := a.repairAll(dead, a.owesAnybody(dead))
+		crashpoint.Hit("arena.reap.repaired")
+		a.wakeAll(dead, concerned)
+		crashpoint.Hit("arena.reap.woken")
+		b.words, b.data, b.unknown = true, gone, concerned.unknown
+	}
+	if !b.data && gone {
+		concerned := a.repairAll(dead, a.owesAnybody(dead))
+		a.wakeAll(dead, concerned)
+		b.data, b.unknown = true, concerned.unknown
+	}
+	if b.data && !had {
+		crashpoint.Hit("arena.reap.handed_over")
+	}
+	a.finish(i, b)
+}
+
+// wakeAlive wakes all sleepers on the alive words of slot i.
+func (a *Arena) wakeAlive(i int) {
+	for k := range aliveWords {
+		shmsync.Wake(wordPtr(a.u32(a.aliveWord(i, k))), allSleepers)
+	}
+}
+
+// concern is the set of participants that a death, or a leave, concerns: those that have an
+// object open that the dead participant had open. A participant owes wakes to them only,
+// unless it dies while it tells others how their waits ended, or while it reaps: then it may
+// owe one to any participant.
+type concern struct {
+	slots    slotSet
+	anything bool // there is such an object
+	all      bool // anybody is concerned
+	unknown  bool // there is an object whose kind this process cannot repair
+}
+
+// owesAnybody reports whether dead, which is not this process, may owe a wake to any
+// participant, and hold any object: it died while it told others, or while it reaped.
+func (a *Arena) owesAnybody(dead ParticipantID) bool {
+	s := a.slot(dead.Slot())
+	return a.u32(s+slotTelling).Load() != 0 || a.u64(s+slotWalking).Load() != 0
+}
+
+// repairAll takes back what dead holds of any object, and finds out whom that concerns. all
+// says that it may be any object: else dead has touched those that it holds.
+func (a *Arena) repairAll(dead ParticipantID, all bool) *concern {
+	c := &concern{all: all}
+	a.visitFor(dead, c, func(o Object) {
+		a.addOpeners(c, o, dead)
+		ops, ok := kindOps(o.Kind)
+		if !ok {
+			c.unknown = true
+		}
+		if ok && ops.Repair != nil {
+			ops.Repair(a, o, dead)
+		}
+	})
+	return c
+}
+
+// visitFor visits the objects in which dead may have left something.
+func (a *Arena) visitFor(dead ParticipantID, c *concern, f func(Object)) {
+	if c.all {
+		a.visit(f)
+		return
+	}
+	a.visitTouched(dead.Slot(), f)
+}
+
+// addOpeners adds the openers of o, if dead has it open.
+func (a *Arena) addOpeners(c *concern, o Object, dead ParticipantID) {
+	h, err := a.headerAt(o.Offset)
+	if err != nil {
+		return
+	}
+	if word, mask := a.openBit(&h, dead.Slot()); word.Load()&mask == 0 {
+		return
+	}
+	c.anything = true
+	for i := 0; i <= a.geo.slots; i += 32 {
+		word, _ := a.openBit(&h, i)
+		c.slots[i/32] |= word.Load()
+	}
+}
+
+// wakeAll wakes, once, every waiter for a wake that the death may have swallowed: sleepers
+// that are recorded in a slot, waiters about to sleep that have announced themselves in an
+// object, and through their pollers the waiters that park in their own process.
+func (a *Arena) wakeAll(dead ParticipantID, c *concern) {
+	if c.anything || c.all {
+		owed := a.owed(dead)
+		a.visitFor(dead, c, func(o Object) {
+			if ops, ok := kindOps(o.Kind); ok && ops.Wake != nil {
+				ops.Wake(a, o, owed[o.Offset])
+			}
+		})
+		a.wakeResolved()
+	}
+	a.countDeath(c)
+}
+
+// countDeath makes the participants that a death or a leave concerns look at their objects.
+func (a *Arena) countDeath(c *concern) {
+	a.u32(hdrDeaths).Add(1)
+	if !c.anything && !c.all {
+		return
+	}
+	for i := 1; i <= a.geo.slots; i++ {
+		if (c.all || c.slots.has(i)) && a.slotState(i).present() {
+			a.ring(a.slot(i) + slotDoorbell)
+		}
+	}
+}
+
+// finish writes the death record. When the dead participant is gone and a moment has
+// passed, it gives back its memory and frees its slot, which only one participant may do:
+// the reaper in the slot. That name may be replaced when it is not current. The slot has no
+// reaper while finish waits for the dead one to be gone: that may take long, and the
+// waiting process may be stopped.
+func (a *Arena) finish(i int, b *reapProgress) {
+	word := a.u32(a.slot(i) + slotReaper)
+	u := ParticipantID(word.Load())
+	if u != a.self && a.isCurrent(u) {
+		if !b.data {
+			a.leaveFor(i)
+		}
+		return // if it dies over this, the watchers of the slot go on
+	}
+	if !word.CompareAndSwap(uint32(u), uint32(a.self)) {
+		a.leaveFor(i)
+		return
+	}
+	crashpoint.Hit("arena.finish.taken")
+	if a.slotState(i) != b.of {
+		word.CompareAndSwap(uint32(a.self), 0)
+		return
+	}
+	dead := participantIn(i, b.of)
+	now := shmsync.Monotonic()
+	if b.written == 0 {
+		if !a.hasDeathRecord(dead) {
+			a.writeDeathRecord(i, dead, false)
+		}
+		crashpoint.Hit("arena.finish.recorded")
+		b.written = now
+		a.leaveFor(i)
+		a.ringTold()
+	}
+	// The kernel may not have finished with the alive words of one that is gone by
+	// its own declaration: a slot taken again now could be marked for its death.
+	if !b.data || !a.ended(i) || a.leaveToOthers(b, now) {
+		a.leaveFor(i)
+		word.CompareAndSwap(uint32(a.self), 0)
+		return
+	}
+	if now-b.written < reclaimAfter {
+		a.leaveFor(i)
+		// As above: a process that is stopped here must not keep others from going on.
+		word.CompareAndSwap(uint32(a.self), 0)
+		return
+	}
+	if !b.reclaimed {
+		a.reclaimMemory(dead)
+		b.reclaimed = true
+	}
+	crashpoint.Hit("arena.finish.reclaimed")
+	a.freeSlot(i, b.of, b.unknown)
+	crashpoint.Hit("arena.finish.freed")
+	word.CompareAndSwap(uint32(a.self), 0)
+	a.ringWatchersOf(i)
+}
+
+// reclaimMemory gives back what memory dead had not handed to anybody, and what those
+// had in its slot before it whose successors died over doing that.
+//
+// Preconditions: this process is the reaper of the slot, or has it.
+func (a *Arena) reclaimMemory(dead ParticipantID) {
+	reclaimed := a.u32(a.slot(dead.Slot()) + slotReclaimed)
+	if reclaimed.Load() == dead.Generation() {
+		a.clearOpenBits(dead) // it may have looked at objects after that, leaving
+		return
+	}
+	const most = 256 // generations that died one over the other; a peer's bytes may claim more
+	first := reclaimed.Load() + 1
+	if last := dead.Generation(); first > last || last-first >= most {
+		first = last - min(last, most) + 1
+	}
+	for g := first; g <= dead.Generation(); g++ {
+		n := makeParticipantID(dead.Slot(), g)
+		a.freeNodesOf(n)
+		a.reclaimBlocks(n)
+		a.clearOpenBits(n)
+	}
+	a.handles.Lock()
+	left := dead == a.self && len(a.handles.deferred) > 0
+	a.handles.Unlock()
+	if !left { // else the slot's next participant takes the blocks that a peer guards
+		reclaimed.Store(dead.Generation())
+	}
+}
+
+// freeSlot makes slot i, dead or leaving in state w, available again. Its last participant
+// stands in the death records. keep leaves the set of touched chunks to the next
+// participant of the slot: the reaper of that one repairs what this process could not.
+func (a *Arena) freeSlot(i int, w slotWord, keep bool) {
+	s := a.slot(i)
+	if !keep && a.u32(s+slotReclaimed).Load() == w.generation() {
+		a.forgetTouched(i)
+	}
+	a.u32(s + slotPID).Store(0)
+	a.u32(s + slotCaps).Store(0)
+	a.putLabel(s+slotLabel, "")
+	a.u64(s + slotDied).Store(0)
+	next := w.with(phaseFree)
+	if w.generation() >= maxGeneration {
+		next = w.with(phaseRetired)
+	}
+	a.casSlot(i, w, next)
+}
+
+// leaveFor leaves a death, or the rest of a reap, for later. The death watcher goes on with it.
+func (a *Arena) leaveFor(i int) {
+	a.leftover.add(i)
+	a.unfinished.Store(true)
+}
+
+// continueReaps goes on with the reaps that are unfinished.
+func (a *Arena) continueReaps() {
+	a.unfinished.Store(false)
+	a.forgetReaps()
+	left := a.leftover.takeAll()
+	for i := 1; i <= a.geo.slots; i++ {
+		w := a.slotState(i)
+		if i != a.mySlot && (w.phase() == phaseDead || left.has(i) && a.surveyDead(i, w)) {
+			a.reap(i, w)
+		}
+	}
+}
+
+// surveyAhead asks for the byte locks of the participants that this process is to watch, and
+// reaps those that have none, until it watches as many living ones as it should, or none are
+// left. Each living participant did so when it joined, and asks again about each participant
+// that it begins to watch. So after a file was copied, or outlived the computer's crash,
+// every participant in the ring has been asked about.
+func (a *Arena) surveyAhead() {
+	for again := true; again; {
+		again = false
+		for _, i := range a.watchTargets() {
+			if w := a.slotState(i); a.surveyDead(i, w) {
+				a.reap(i, w)
+				again = again || a.slotState(i) != w
+			}
+		}
+	}
+}
+
+// forgetReaps gives up reaps that another participant has finished, and those whose slot a
+// joiner has taken over: a reap waits for the current reaper of that slot.
+func (a *Arena) forgetReaps() {
+	a.reapMu.Lock()
+	defer a.reapMu.Unlock()
+	for i, b := range a.reaps {
+		if a.slotState(i) != b.of {
+			a.u32(a.slot(i)+slotReaper).CompareAndSwap(uint32(a.self), 0)
+			delete(a.reaps, i)
+		}
+	}
+}
+
+// goOn makes the death watcher finish what a reap outside it has left to do.
+func (a *Arena) goOn() {
+	if a.unfinished.Load() {
+		a.ring(a.slot(a.mySlot) + slotWatchDoorbell)
+	}
+}

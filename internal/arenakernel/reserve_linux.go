@@ -1,0 +1,20 @@
+package arenakernel
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// backedBytes is how much of the file has memory, or blocks, behind it. It is exact for a tmpfs
+// with pages of 4096 bytes: a disk counts blocks of its own, and larger pages hold more than was
+// asked for.
+func backedBytes(f *os.File) (n uint64, exact bool) {
+	var st unix.Stat_t
+	if unix.Fstat(int(f.Fd()), &st) != nil {
+		return 0, false
+	}
+	var fs unix.Statfs_t
+	exact = st.Blksize == 4096 && unix.Fstatfs(int(f.Fd()), &fs) == nil && fs.Type == unix.TMPFS_MAGIC
+	return uint64(st.Blocks) * 512, exact
+}

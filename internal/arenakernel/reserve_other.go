@@ -1,0 +1,8 @@
+//go:build !linux
+
+package arenakernel
+
+import "os"
+
+// backedBytes is not known on this system.
+func backedBytes(*os.File) (n uint64, exact bool) { return 0, false }

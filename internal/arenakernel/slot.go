@@ -1,0 +1,154 @@
+package arenakernel
+
+import "fmt"
+
+// Offsets of a slot's fields; the table is in docs/abi.md.
+const (
+	slotState         = 0
+	slotReaper        = 4
+	slotCaps          = 8
+	slotPID           = 12
+	slotTID           = 16
+	slotUID           = 20
+	slotStart         = 24
+	slotPIDNS         = 32
+	slotJoined        = 40
+	slotBootID        = 48
+	slotLabel         = 64
+	slotAlive         = 128
+	slotDoorbell      = 192
+	slotReady         = 200
+	slotDied          = 208
+	slotWatchDoorbell = 216
+	slotReclaimed     = 220
+	slotTelling       = 240
+	slotAnnounce      = 256
+
+	aliveStride    = 8
+	announceStride = 32
+)
+
+// The capabilities of a participant, for peers and tools.
+const (
+	capRobust     = 1 << iota // its alive words are marked by the kernel
+	capOFD                    // it holds the byte lock of its slot
+	capNoKernelIO             // it passes no memory of the arena to a system call
+	capFence                  // it is a target of shmsync.Fence
+	capWaitV                  // it can sleep on several words
+	capTold                   // it wants to be told of deaths
+)
+
+// slotWord is the state word of a slot.
+//
+//	bits 0..2   phase
+//	bits 3..20  generation: how often the slot has been taken
+//
+//	phase    meaning                              becomes
+//	free     not in use                           joining with generation+1, by a joiner that holds the byte lock
+//	joining  being filled in                      live by the joiner, or free if that fails; dead by a process that
+//	                                              finds the byte unlocked
+//	live     a participant                        leaving by itself; dead by a process that saw its death
+//	leaving  closing                              free by itself; dead by a process that saw its death
+//	dead     fence passed, traces being removed   free by the reaper when it is gone; retired at the last generation;
+//	                                              joining with generation+1, by a joiner that finds no free one
+//	retired  its generations are used up          stays
+//
+// Every transition is one CAS of the whole word, so it is bound to the generation.
+//
+//	writers: joiner, owner, reaper (any process)
+//	readers: every process that meets a name
+//	order:   acq_rel on transitions, acquire on loads
+//	futex:   none
+//	crash:   any phase may be left for ever by a death; a free byte lock or a
+//	         marked alive word proves it and any process moves it on to dead
+type slotWord uint32
+
+type phase uint32
+
+const (
+	phaseFree phase = iota
+	phaseJoining
+	phaseLive
+	phaseLeaving
+	phaseDead
+	phaseRetired
+)
+
+func (p phase) String() string {
+	switch p {
+	case phaseFree:
+		return "free"
+	case phaseJoining:
+		return "joining"
+	case phaseLive:
+		return "live"
+	case phaseLeaving:
+		return "leaving"
+	case phaseDead:
+		return "dead"
+	case phaseRetired:
+		return "retired"
+	}
+	return fmt.Sprintf("phase %d", uint32(p))
+}
+
+func makeSlotWord(p phase, generation uint32) slotWord {
+	return slotWord(uint32(p) | generation<<3)
+}
+
+func (w slotWord) phase() phase                { return phase(w & 7) }
+func (w slotWord) generation() uint32          { return uint32(w>>3) & maxGeneration }
+func (w slotWord) with(p phase) slotWord       { return makeSlotWord(p, w.generation()) }
+func (w slotWord) is(p phase, gen uint32) bool { return w == makeSlotWord(p, gen) }
+func (w slotWord) String() string              { return fmt.Sprintf("%s.%d", w.phase(), w.generation()) }
+
+// present reports whether a participant that has not been reaped is in the slot.
+func (w slotWord) present() bool {
+	p := w.phase()
+	return p == phaseJoining || p == phaseLive || p == phaseLeaving
+}
+
+// taken reports whether a death may still have to be dealt with in the slot.
+func (w slotWord) taken() bool { return w.present() || w.phase() == phaseDead }
+
+// slot gives the offset of a slot's record. Slots count from 1.
+func (c *core) slot(i int) Offset {
+	if i < 1 || i > c.geo.slots {
+		panic(fmt.Sprintf("shmsync: slot %d out of 1..%d", i, c.geo.slots))
+	}
+	return Offset(c.geo.slotsOff + uint64(i-1)*slotStride)
+}
+
+func (c *core) slotState(i int) slotWord {
+	return slotWord(c.u32(c.slot(i) + slotState).Load())
+}
+
+func (c *core) casSlot(i int, from, to slotWord) bool {
+	return c.u32(c.slot(i)+slotState).CompareAndSwap(uint32(from), uint32(to))
+}
+
+// aliveWord is the offset of one of the words that the kernel marks when the
+// participant in slot i is gone.
+//
+//	writers: the owner once, while joining; the kernel
+//	readers: watchers, every process that meets the participant's name
+//	order:   acquire
+//	futex:   WAIT by watchers (words 0..2) and by lock waiters (word 3), WAKE 1 by the kernel, WAKE all by the reaper
+//	crash:   set by the kernel with FUTEX_OWNER_DIED; sticky until the slot is taken again
+func (c *core) aliveWord(i, word int) Offset {
+	return c.slot(i) + slotAlive + Offset(word*aliveStride)
+}
+
+// participantIn is the name of the participant in slot i in that state.
+func participantIn(i int, w slotWord) ParticipantID { return makeParticipantID(i, w.generation()) }
+
+// isCurrent reports whether n is a participant that has not been reaped.
+func (c *core) isCurrent(n ParticipantID) bool {
+	i := n.Slot()
+	if i < 1 || i > c.geo.slots {
+		return false
+	}
+	// sync(arena.reap): acquire
+	w := c.slotState(i)
+	return w.generation() == n.Generation() && w.present()
+}

@@ -1,0 +1,21 @@
+package arenakernel
+
+import "sync/atomic"
+
+// slotSet is a set of slots.
+type slotSet [MaxSlots/32 + 1]uint32
+
+func (s *slotSet) has(i int) bool { return s[i/32]&(1<<(i%32)) != 0 }
+
+// sharedSlotSet is a set of slots that several goroutines add to.
+type sharedSlotSet [MaxSlots/32 + 1]atomic.Uint32
+
+func (s *sharedSlotSet) add(i int) { s[i/32].Or(1 << (i % 32)) }
+
+// takeAll empties the set, and gives what was in it.
+func (s *sharedSlotSet) takeAll() (all slotSet) {
+	for k := range s {
+		all[k] = s[k].Swap(0)
+	}
+	return all
+}

@@ -1,0 +1,61 @@
+package arenakernel
+
+import "math/bits"
+
+// slotTouched is the field of a slot that says in which chunks of the heap its participant may
+// have left something that its death, or its leave, has to take back: a claim of the chunk or of
+// a block in it, a block that it takes apart, an object that it has opened, and with the object
+// whatever it holds there. The reaper examines no other chunk, so a death costs what the dead
+// participant touched, and not what the arena has.
+//
+//	bit k  the participant has touched one of the chunks k, k+touchedBits, k+2*touchedBits, ...
+//
+//	writers: the owner sets a bit, once; the participant that frees the slot clears all
+//	readers: the owner's reaper; the owner as it leaves
+//	order:   acq_rel: the bit is set before the first word that names the owner in the chunk
+//	futex:   none
+//	crash:   bits may be set for nothing: they stay until the slot's traces are removed, so a
+//	         joiner that takes the slot of a dead one keeps those of both
+const slotTouched Offset = 1280
+
+const (
+	touchedWords = 64
+	touchedBits  = touchedWords * 64
+)
+
+func (c *core) touchedWord(slot int, k uint64) Offset {
+	return c.slot(slot) + slotTouched + Offset(k*8)
+}
+
+// touch notes that this participant is about to leave something in a chunk.
+func (c *core) touch(chunk uint64) {
+	bit := chunk % touchedBits
+	word, mask := c.u64(c.touchedWord(c.self.Slot(), bit/64)), uint64(1)<<(bit%64)
+	if word.Load()&mask == 0 {
+		// sync(arena.touched): release
+		word.Or(mask)
+	}
+}
+
+// eachTouched calls f for the chunks that the participant in a slot may have touched.
+func (c *core) eachTouched(slot int, f func(chunk uint64)) {
+	for k := range uint64(touchedWords) {
+		// sync(arena.touched): acquire
+		for w := c.u64(c.touchedWord(slot, k)).Load(); w != 0; w &= w - 1 {
+			for i := k*64 + uint64(bits.TrailingZeros64(w)); i < c.geo.chunkCount; i += touchedBits {
+				f(i)
+			}
+		}
+	}
+}
+
+// forgetTouched clears the set of a slot.
+// Preconditions: the traces of all participants that were in the slot are removed, and the
+// slot cannot be taken.
+func (c *core) forgetTouched(slot int) {
+	for k := range uint64(touchedWords) {
+		if w := c.u64(c.touchedWord(slot, k)); w.Load() != 0 {
+			w.Store(0)
+		}
+	}
+}

@@ -1,0 +1,207 @@
+//go:build linux
+
+package arenakernel
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/shm"
+)
+
+// busyReader is a process that keeps reads into a Block in flight until it is killed.
+type busyReader struct {
+	Arena, File string
+	Size        uint64
+	Parts       int    // how many reads are in flight
+	By          string // the system call
+	Direct      bool   // with O_DIRECT
+}
+
+func init() {
+	proctest.Register("arena/busy reader", func(c *proctest.Child) {
+		var p busyReader
+		c.Params(&p)
+		a, err := Attach(p.Arena, &Options{Label: "victim"})
+		if err != nil {
+			c.Fatal(err)
+		}
+		data, err := pagesOf(a, p.Size)
+		if err != nil {
+			c.Fatal(err)
+		}
+		flags := unix.O_RDONLY
+		if p.Direct {
+			flags |= unix.O_DIRECT
+		}
+		f, err := unix.Open(p.File, flags, 0)
+		if err != nil {
+			c.Fatal(err)
+		}
+		read, err := p.reader(f, data)
+		if err != nil {
+			c.Fatal(err)
+		}
+		c.Say(a.self)
+		for {
+			if err := read(); err != nil {
+				c.Fatal(err)
+			}
+		}
+	})
+}
+
+// reader is a function that reads the whole file once.
+func (p *busyReader) reader(f int, data []byte) (func() error, error) {
+	switch p.By {
+	case "io_uring", "io_uring, by a worker":
+		u, err := newURing(uint32(p.Parts))
+		var flags byte
+		if p.By != "io_uring" {
+			flags = uringAsync
+		}
+		return func() error { return u.readAll(f, data, p.Parts, flags) }, err
+	default:
+		x, err := newAIO(p.Parts)
+		return func() error { return x.readAll(f, data, p.Parts) }, err
+	}
+}
+
+// pagesOf is a Block of whole pages, as O_DIRECT needs it.
+func pagesOf(a *Arena, size uint64) ([]byte, error) {
+	b, err := a.Block("data", size+pageBytes)
+	if err != nil {
+		return nil, err
+	}
+	return b[-addressOf(b)%pageBytes:][:size], nil
+}
+
+const (
+	pageBytes   = 4096
+	busyParts   = 64
+	busyPattern = 0xAA
+)
+
+// lateStores kills busy readers, and tells how many of them had bytes of the Block changed after Gone was true.
+func lateStores(t *testing.T, dir string, r busyReader, kills int) (late int) {
+	t.Helper()
+	if u, err := newURing(1); r.By != "io_submit" && (errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM)) {
+		t.Skipf("needs io_uring, which this kernel or a sandbox does not allow: %v", err)
+	} else if err == nil {
+		require.NoError(t, unix.Close(u.fd))
+	}
+	f, err := os.CreateTemp(dir, "shmsync-busy")
+	require.NoError(t, err)
+	t.Cleanup(func() { os.Remove(f.Name()) })
+	_, err = f.Write(bytes.Repeat([]byte{busyPattern}, int(r.Size)))
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	if r.Direct {
+		direct, err := os.OpenFile(f.Name(), os.O_RDONLY|unix.O_DIRECT, 0)
+		if err != nil {
+			t.Skipf("needs O_DIRECT, which the file system of %s does not have: %v", dir, err)
+		}
+		require.NoError(t, direct.Close())
+	}
+	ta := newTestArena(t, 4)
+	ta.opts.Size = 2*int64(r.Size) + 4<<20
+	a, err := Create(ta.name, &ta.opts)
+	require.NoError(t, err)
+	defer a.Close()
+	data, err := pagesOf(a, r.Size)
+	require.NoError(t, err)
+	r.Arena, r.File, r.Parts = ta.name, f.Name(), busyParts
+	for range kills {
+		clear(data)
+		v := proctest.Start(t, "arena/busy reader", proctest.Params(r))
+		var n ParticipantID
+		v.Recv(t, &n)
+		pollFor(t, a, func() bool { return data[0] == busyPattern && data[r.Size-1] == busyPattern }) // it reads for the second time
+		v.Signal(t, unix.SIGKILL)
+		for end := shmsync.Monotonic() + int64(bound()); !a.Dead(n) || !a.Gone(n); {
+			if shmsync.Monotonic() > end {
+				t.Fatalf("it is not gone within %v\n%s", bound(), dumpWords(ta.path()))
+			}
+		}
+		clear(data)
+		changed := false
+		for end := shmsync.Monotonic() + 3e8; shmsync.Monotonic() < end && !changed; {
+			for k := 0; k < len(data); k += pageBytes {
+				changed = changed || data[k] != 0
+			}
+		}
+		if changed {
+			late++
+		}
+		v.Wait(t)
+		if changed { // before the next one
+			pollForQuiet(data)
+		}
+	}
+	return late
+}
+
+// pollForQuiet clears data until it does not change for a while.
+func pollForQuiet(data []byte) {
+	for end := shmsync.Monotonic() + 3e8; shmsync.Monotonic() < end; {
+		for k := 0; k < len(data); k += pageBytes {
+			if data[k] != 0 {
+				clear(data)
+				end = shmsync.Monotonic() + 3e8
+			}
+		}
+	}
+}
+
+// Reads that the kernel does for a process in the background end before the process is gone, where a thread of the
+// process copies, which a worker of an io_uring is, or where the kernel waits for them, as for io_submit.
+func TestReadsInFlightEndBeforeGone(t *testing.T) {
+	kills := 5
+	if testing.Short() {
+		kills = 1
+	}
+	for name, c := range map[string]struct {
+		shm bool
+		r   busyReader
+	}{
+		"tmpfs, io_uring":                {true, busyReader{By: "io_uring"}},
+		"tmpfs, io_uring, by a worker":   {true, busyReader{By: "io_uring, by a worker"}},
+		"file, io_uring":                 {false, busyReader{By: "io_uring"}},
+		"file, io_uring, by a worker":    {false, busyReader{By: "io_uring, by a worker"}},
+		"file, io_submit, with O_DIRECT": {false, busyReader{By: "io_submit", Direct: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if c.shm {
+				dir = shm.Dir
+			}
+			c.r.Size = 32 << 20
+			require.Zero(t, lateStores(t, dir, c.r, kills), "of %d kills", kills)
+		})
+	}
+}
+
+// A read with O_DIRECT through io_uring is the device's until it completes, and nothing waits for it: the kernel
+// closes the ring in the background. So it may store into the arena after the process is gone, and docs/memory-model.md
+// says so. This test shows that the limit is real, where the device is slow enough.
+func TestDirectReadsOfARingOutliveTheProcess(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it shows a limit of the kernel, not a property of the library")
+	}
+	late := 0
+	for kills := 0; late == 0 && kills < 20; kills += 5 {
+		late = lateStores(t, t.TempDir(), busyReader{By: "io_uring", Direct: true, Size: busyParts << 20}, 5)
+	}
+	if late == 0 {
+		t.Skip("needs a slower device: no read was in flight after the end of its process")
+	}
+	require.Positive(t, late)
+	t.Logf("%d of 5 kills stored after Gone", late)
+}

@@ -1,0 +1,147 @@
+//go:build linux
+
+package arenakernel
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"runtime"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// testLock is a lock without waiting, for tests that want to see what a reap
+// does to an object: the owner's word, how often it was repaired, and how often
+// its waiters were woken.
+type testLock struct {
+	arena *Arena
+	owner *atomic.Uint32 // a ParticipantID, or 0
+	taken *atomic.Uint32 // holds taken back from the dead
+	woken *atomic.Uint32
+}
+
+var testLockKind = KindOf("TLOK")
+
+func init() {
+	RegisterKind(KindOps{
+		Kind: testLockKind,
+		Repair: func(a *Arena, o Object, dead ParticipantID) {
+			l := testLockOf(a, o)
+			if n := ParticipantID(l.owner.Load()); dead.Covers(n) && l.owner.CompareAndSwap(uint32(n), 0) {
+				l.taken.Add(1)
+			}
+		},
+		Wake: func(a *Arena, o Object, _ Owed) { testLockOf(a, o).woken.Add(1) },
+	})
+}
+
+func testLockOf(a *Arena, o Object) *testLock {
+	return &testLock{a, a.u32(o.Body), a.u32(o.Body + 4), a.u32(o.Body + 8)}
+}
+
+func openTestLock(a *Arena, name string) (*testLock, error) {
+	o, _, err := a.OpenObject(ObjectSpec{Kind: testLockKind, Name: name, Size: 64})
+	if err != nil {
+		return nil, err
+	}
+	return testLockOf(a, o), nil
+}
+
+// tryLock takes the lock if it is free.
+func (l *testLock) tryLock() bool { return l.owner.CompareAndSwap(0, uint32(l.arena.self)) }
+
+// useArena does a bit of everything that a healthy participant can do, and
+// leaves nothing behind. name is for objects of its own.
+func useArena(a *Arena, name string) error {
+	for _, size := range []uint64{64, 100, 5000, 20000, 3 * chunkSize} {
+		off, err := a.Alloc(size, 0)
+		if err != nil {
+			return err
+		}
+		a.Free(off)
+	}
+	for _, n := range []string{name, "shared by all"} {
+		o, _, err := a.OpenObject(ObjectSpec{Kind: testKind, Name: n, Size: 200})
+		if err != nil {
+			return err
+		}
+		node, err := a.PollerNode(o, a.u64(o.Body), anyNode)
+		if err != nil {
+			return err
+		}
+		a.ReleasePollerNode(node)
+		a.CloseObject(o)
+	}
+	// Our own death watcher may have it open, in a reap.
+	err := a.Delete(name)
+	for try := 0; try < 1000 && errors.Is(err, syscall.EBUSY); try++ {
+		runtime.Gosched()
+		err = a.Delete(name)
+	}
+	if err != nil {
+		return err
+	}
+	if err := a.Delete("shared by all"); err != nil && !isAny(err, fs.ErrNotExist, syscall.EBUSY) {
+		return err
+	}
+	node, err := a.ClaimNode()
+	if err != nil {
+		return err
+	}
+	if err := a.FreeNode(node); err != nil {
+		return err
+	}
+	if !a.Current(a.self) || a.Dead(a.self) {
+		return fmt.Errorf("%v takes itself for dead", a.self)
+	}
+	for p := range a.Participants() {
+		if p.Self {
+			return nil
+		}
+	}
+	return fmt.Errorf("%v is not among the participants", a.self)
+}
+
+func init() {
+	// "clean" takes away whatever is in the arena.
+	agentOrders["clean"] = func(s *agent, o order, a *answer) error { return clean(s.arena) }
+}
+
+// clean deletes all objects and frees all blocks.
+func clean(a *Arena) error {
+	var all []Object
+	for o := range a.Objects() {
+		all = append(all, o)
+	}
+	for _, o := range all {
+		for err := error(nil); ; a.CloseObject(o) { // it is ourselves that has it open
+			if err = a.DeleteObject(o); !errors.Is(err, syscall.EBUSY) {
+				break
+			}
+		}
+	}
+	var wordPtr []Offset
+	a.eachBlock(func(off Offset, _ uint64, w blockWord) bool {
+		if w.kind() == blockRaw {
+			wordPtr = append(wordPtr, off)
+		}
+		return true
+	})
+	for _, off := range wordPtr {
+		a.Free(off)
+	}
+	return a.Check()
+}
+
+// leftovers cleans the arena and requires that nothing stays.
+func (r *remote) leftovers(t *testing.T) {
+	t.Helper()
+	r.must(t, order{Do: "clean"})
+	s := r.stats(t)
+	require.Zero(t, s.Raw+s.Objects+s.Claimed+s.Nodes, "%+v", s)
+	require.Zero(t, s.BytesUsed)
+}

@@ -1,0 +1,71 @@
+package arenakernel
+
+import (
+	"io/fs"
+	"reflect"
+)
+
+// The kinds of the plain objects.
+var (
+	KindValue = KindOf("VALU")
+	KindBlock = KindOf("BLOK")
+)
+
+func init() {
+	RegisterKind(KindOps{Kind: KindValue})
+	RegisterKind(KindOps{Kind: KindBlock})
+}
+
+// Value finds the T of that name, or creates one that is zero. T has no pointers in it; a T
+// with pointers is the caller's mistake and panics. A value that exists must have been
+// created with a T whose parts have the same sizes, kinds and places; otherwise the error
+// Is [shmsync.ErrIncompatible].
+//
+// The value stays open, and cannot be deleted, until this process leaves the
+// arena. Concurrent use of it is up to the caller, as of any variable: use
+// atomic fields or a lock of package prims.
+func Value[T any](a *Arena, name string) (*T, error) { return value[T](a, name, false) }
+
+// AttachValue is Value that creates nothing: if there is no value of that name, the
+// error Is [fs.ErrNotExist].
+func AttachValue[T any](a *Arena, name string) (*T, error) { return value[T](a, name, true) }
+
+func value[T any](a *Arena, name string, attach bool) (*T, error) {
+	t := reflect.TypeFor[T]()
+	l := layoutOf(t)
+	if l.err != nil {
+		panic("shmsync: " + l.err.Error())
+	}
+	o, _, err := a.OpenObject(ObjectSpec{
+		Kind: KindValue, Version: 1, Name: name, Size: uint64(t.Size()), Layout: l.fingerprint, Existing: attach,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return bodyOf[T](&a.core, o), nil
+}
+
+// Block finds the bytes of that name, or creates size bytes that are zero. A
+// block of another size is an error that Is [shmsync.ErrIncompatible], and a size of 0
+// one that Is [fs.ErrInvalid]. Like a Value it stays open until this process leaves the
+// arena.
+func (a *Arena) Block(name string, size uint64) ([]byte, error) {
+	if size == 0 {
+		return nil, a.failObject("arena.block", name, fs.ErrInvalid, "a block has at least 1 byte; AttachBlock opens one that exists")
+	}
+	return a.block(ObjectSpec{Kind: KindBlock, Version: 1, Name: name, Size: size})
+}
+
+// AttachBlock gives the bytes of that name, whatever their number. If there is no block
+// of that name, the error Is [fs.ErrNotExist].
+func (a *Arena) AttachBlock(name string) ([]byte, error) {
+	return a.block(ObjectSpec{Kind: KindBlock, Version: 1, Name: name, AnySize: true, Existing: true})
+}
+
+func (a *Arena) block(spec ObjectSpec) ([]byte, error) {
+	o, _, err := a.OpenObject(spec)
+	if err != nil {
+		return nil, err
+	}
+	return a.slice(o.Body, o.Size)[:o.Size:o.Size], nil
+}
