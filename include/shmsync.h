@@ -15333,20 +15333,31 @@ SHMI_FN int shmi_rw_close_gate(struct shmi_rwmutex *m, const char *op)
     return err;
 }
 
-/* Calls f, and calls it again after each time that a dead process keeps the gate and is gone then. */
-SHMI_FN int shmi_rw_until_reclaimed(struct shmi_rwmutex *m, const char *op, int64_t abs, int (*f)(struct shmi_rwmutex *m, const char *op))
+/* Calls f, and calls it again after each time that a dead process keeps the gate and is gone then. It waits without the
+ * writers' mutex: its process may be stopped, and other writers go on when the dead one is gone. *held says whether this
+ * thread has the mutex, as it has after 0. */
+SHMI_FN int shmi_rw_until_reclaimed(struct shmi_rwmutex *m, const char *op, int64_t abs, int (*f)(struct shmi_rwmutex *m, const char *op), int *held)
 {
     int err;
+    *held = 1;
     while ((err = f(m, op)) == EBUSY) {
         uint32_t g = shmi_rw_gate(m);
-        if (shmi_rw_kept(m, g) && (err = shmi_await_gone(m->a, shmi_rw_who(g), op, m->called, abs)) != 0)
+        if (!shmi_rw_kept(m, g))
+            continue;
+        shmi_mutex_unlock(&m->writers);
+        *held = 0;
+        err = shmi_await_gone(m->a, shmi_rw_who(g), op, m->called, abs);
+        if (err == 0)
+            err = shmi_mutex_lock(&m->writers, abs);
+        if (err != 0)
             break;
+        *held = 1;
     }
     return err;
 }
-SHMI_FN int shmi_rw_close_gate_wait(struct shmi_rwmutex *m, const char *op, int64_t abs)
+SHMI_FN int shmi_rw_close_gate_wait(struct shmi_rwmutex *m, const char *op, int64_t abs, int *held)
 {
-    return shmi_rw_until_reclaimed(m, op, abs, shmi_rw_close_gate);
+    return shmi_rw_until_reclaimed(m, op, abs, shmi_rw_close_gate, held);
 }
 
 /* Lets in all readers that sleep. This thread has the writers' mutex, and has opened the gate: nobody else may grant. */
@@ -15457,7 +15468,7 @@ SHMI_FN int shmi_rw_drain_gate(struct shmi_rwmutex *m, const char *op, int64_t a
             return 0;
         }
         if (err == 0)
-            err = shmi_rw_close_gate_wait(m, op, abs); /* somebody has opened it: we have not run for long */
+            err = shmi_rw_close_gate(m, op); /* somebody has opened it: we have not run for long */
     } while (err == 0);
     SHMSYNC_CRASHPOINT("rwmutex.lock.leaving");
     shmi_rw_reopen(m);
@@ -15489,7 +15500,7 @@ SHMI_FN int shmi_rw_try_drained(struct shmi_rwmutex *m, const char *op)
 /* The rest of lock, within shmi_enter; mutex says that this thread has the writers' mutex. */
 SHMI_FN int shmi_rw_lock_slow(struct shmi_rwmutex *m, int64_t abs, int mutex)
 {
-    int err;
+    int err, held;
     for (;; mutex = 0) {
         if (!mutex) {
             err = shmi_mutex_lock(&m->writers, abs);
@@ -15497,10 +15508,11 @@ SHMI_FN int shmi_rw_lock_slow(struct shmi_rwmutex *m, int64_t abs, int mutex)
                 return err;
             SHMSYNC_CRASHPOINT("rwmutex.lock.queued");
         }
-        err = shmi_rw_close_gate_wait(m, "rwmutex.lock", abs);
+        err = shmi_rw_close_gate_wait(m, "rwmutex.lock", abs, &held);
         if (err == 0)
             return shmi_rw_drain(m, "rwmutex.lock", abs);
-        shmi_mutex_unlock(&m->writers);
+        if (held)
+            shmi_mutex_unlock(&m->writers);
         if (err != EOWNERDEAD || m->repair == NULL)
             return err;
         err = shmi_rw_recover(m, "rwmutex.lock", abs, m->repair, m->repair_arg);
@@ -15551,7 +15563,7 @@ SHMI_FN int shmi_rw_open(struct shmi_rwmutex *m, const char *op)
 SHMI_FN int shmi_rw_recover(struct shmi_rwmutex *m, const char *op, int64_t abs, int (*repair)(void *), void *arg)
 {
     uint32_t recovering = shmi_make_owner(SHMI_GATE_RECOVERING, m->a->self);
-    int err = shmi_mutex_lock(&m->writers, abs);
+    int held, err = shmi_mutex_lock(&m->writers, abs);
     if (err != 0)
         return err;
     for (;;) {
@@ -15571,11 +15583,13 @@ SHMI_FN int shmi_rw_recover(struct shmi_rwmutex *m, const char *op, int64_t abs,
                 break;
             continue;
         }
-        err = shmi_rw_close_gate_wait(m, op, abs);
+        err = shmi_rw_close_gate_wait(m, op, abs, &held);
         if (err == 0) {
             err = shmi_rw_drain(m, op, abs);
             return err != 0 ? err : shmi_rw_open(m, op);
         }
+        if (!held)
+            return err;
         if (err != EOWNERDEAD && err != ENOTRECOVERABLE) {
             shmi_mutex_unlock(&m->writers);
             return err;
@@ -15608,7 +15622,7 @@ SHMI_FN void shmi_rw_become_upgradable(struct shmi_rwmutex *m)
 /* The rest of lock_upgradable, within shmi_enter; mutex says that this thread has the writers' mutex. */
 SHMI_FN int shmi_rw_lock_upgradable_slow(struct shmi_rwmutex *m, const char *op, int64_t abs, int mutex)
 {
-    int err;
+    int err, held;
     for (;; mutex = 0) {
         if (!mutex) {
             err = shmi_mutex_lock(&m->writers, abs);
@@ -15616,12 +15630,13 @@ SHMI_FN int shmi_rw_lock_upgradable_slow(struct shmi_rwmutex *m, const char *op,
                 return err;
             SHMSYNC_CRASHPOINT("rwmutex.lock.queued");
         }
-        err = shmi_rw_until_reclaimed(m, op, abs, shmi_rw_resolve_gate);
+        err = shmi_rw_until_reclaimed(m, op, abs, shmi_rw_resolve_gate, &held);
         if (err == 0) {
             shmi_rw_become_upgradable(m);
             return 0;
         }
-        shmi_mutex_unlock(&m->writers);
+        if (held)
+            shmi_mutex_unlock(&m->writers);
         if (err != EOWNERDEAD || m->repair == NULL)
             return err;
         err = shmi_rw_recover(m, op, abs, m->repair, m->repair_arg);

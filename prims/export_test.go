@@ -256,6 +256,18 @@ func (x *Waitable[S, E]) Ended() bool { return x.mon.opening.ended.Load() }
 // Closing reports whether Close was called.
 func (x *Barrier) Closing() bool { return x.mon.queueLock.queue.Closing() }
 
+// AwaitsGone reports whether a call of this process may wait until a dead holder is gone.
+func (m *RWMutex) AwaitsGone() bool { return m.Kept() && m.writers.queue.Waiting() > 0 }
+
+// Kept reports whether a dead process that is not gone keeps the gate.
+func (m *RWMutex) Kept() bool {
+	g := gateWord(m.gate.Load())
+	return g.valid() && g.taken() && !m.a.Current(g.participant()) && !m.a.Gone(g.participant())
+}
+
+// WritersHeld reports whether a process has the writers' mutex.
+func (m *RWMutex) WritersHeld() bool { return ownerWord(m.writers.owner.Load()).held() }
+
 // BarrierBreaks is how many broken phases a Barrier remembers.
 const BarrierBreaks = barrierBreaks
 

@@ -208,11 +208,13 @@ func (m *RWMutex) recoverBy(ctx context.Context, op string, repair func() error)
 			continue
 		}
 		if g.kind() != gateOwnerDead && g != gateNotRecoverable || !g.valid() {
-			switch err := m.closeGateFor(ctx, op); {
+			switch held, err := m.closeGateFor(ctx, op); {
 			case err == nil:
 				if err = m.drain(ctx, op); err == nil {
 					m.Unlock()
 				}
+				return err
+			case !held:
 				return err
 			case errors.Is(err, shmsync.ErrOwnerDead), errors.Is(err, shmsync.ErrNotRecoverable):
 				continue

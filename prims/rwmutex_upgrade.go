@@ -59,8 +59,10 @@ func (m *RWMutex) lockUpgradableOnce(ctx context.Context, op string) error {
 	if err := m.enqueue(ctx, op); err != nil {
 		return err
 	}
-	if err := m.untilResolved(ctx, op, m.resolveGate); err != nil {
-		m.writers.Unlock()
+	if held, err := m.untilResolved(ctx, op, m.resolveGate); err != nil {
+		if held {
+			m.writers.Unlock()
+		}
 		return err
 	}
 	m.becomeUpgradable()

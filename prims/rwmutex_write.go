@@ -62,8 +62,10 @@ func (m *RWMutex) lockOnce(ctx context.Context, op string) error {
 	if err := m.enqueue(ctx, op); err != nil {
 		return err
 	}
-	if err := m.closeGateFor(ctx, op); err != nil {
-		m.writers.Unlock()
+	if held, err := m.closeGateFor(ctx, op); err != nil {
+		if held {
+			m.writers.Unlock()
+		}
 		return err
 	}
 	return m.drain(ctx, op)
@@ -92,26 +94,30 @@ type dyingError struct{ name arenakernel.ParticipantID }
 
 func (e *dyingError) Error() string { return "its holder died and has not ended" }
 
-// closeGateFor is closeGate that waits until a dead holder is gone.
-//
-// Preconditions: this goroutine has the writers' mutex.
-func (m *RWMutex) closeGateFor(ctx context.Context, op string) error {
+// closeGateFor is closeGate that waits until a dead holder is gone; see untilResolved.
+func (m *RWMutex) closeGateFor(ctx context.Context, op string) (held bool, err error) {
 	return m.untilResolved(ctx, op, m.closeGate)
 }
 
 // untilResolved calls f until its error is not that a dead holder of the gate is
-// not gone, and waits for that between two calls.
+// not gone, and waits for that between two calls. It waits without the writers' mutex: its
+// process may be stopped, and other writers go on when the dead one is gone. held says whether
+// this goroutine has the mutex, as it has when there is no error.
 //
 // Preconditions: this goroutine has the writers' mutex.
-func (m *RWMutex) untilResolved(ctx context.Context, op string, f func(op string) error) error {
+func (m *RWMutex) untilResolved(ctx context.Context, op string, f func(op string) error) (held bool, err error) {
 	for {
 		err := f(op)
 		dying, ok := err.(*dyingError) // not errors.As, which allocates
 		if !ok {
-			return err
+			return true, err
 		}
+		m.writers.Unlock()
 		if err := m.awaitGone(ctx, op, dying.name); err != nil {
-			return err
+			return false, err
+		}
+		if err := m.enqueue(ctx, op); err != nil {
+			return false, err
 		}
 	}
 }
