@@ -1085,8 +1085,7 @@ enum { /* phases of a slot */
     SHMI_phaseJoining,
     SHMI_phaseLive,
     SHMI_phaseLeaving,
-    SHMI_phaseDead,
-    SHMI_phaseRetired
+    SHMI_phaseDead
 };
 
 enum { SHMI_announceObject = 0, SHMI_announceWord = 8, SHMI_announceSince = 16, SHMI_announceWanted = 24 };
@@ -5625,7 +5624,7 @@ SHMI_FN void shmi_free_slot(shmsync_arena *a, uint32_t i, uint32_t w, int keep)
     shmi_st32(shmi_slot32(a, i, SHMI_slotCaps), 0);
     shmi_put_label(a, shmi_slot(a, i) + SHMI_slotLabel, "");
     shmi_st64(shmi_slot64(a, i, SHMI_slotDied), 0);
-    shmi_cas_slot(a, i, w, shmi_slot_with(w, shmi_slot_gen(w) >= SHMI_maxGeneration ? SHMI_phaseRetired : SHMI_phaseFree));
+    shmi_cas_slot(a, i, w, shmi_slot_with(w, SHMI_phaseFree));
 }
 
 /* Whether another participant is there that may be a Go program, which knows all kinds. */
@@ -5803,6 +5802,264 @@ SHMI_FN void shmi_survey_ahead(shmsync_arena *a)
     } while (again);
 }
 
+
+/* ---- The generations of a slot: see internal/arenakernel/window.go ----
+ *
+ * A slot goes through the generations of a window. When they are used up, a joiner that is alone
+ * in the arena records another one, with generations that no word of the arena names. Whoever takes
+ * the slot next has the first of them. */
+
+enum {
+    SHMI_slotWindow = 248, /* first generation in bits 0..17, last in 18..35, number in 36..63 */
+    SHMI_RENEW_MOST = 64   /* for how many slots one search looks */
+};
+#define SHMI_HEIRS_LEFT 256u /* generations at the end that are left to joiners that clean up after somebody */
+/* Tests make both smaller, so that generations are used again soon. */
+#ifndef SHMI_GENERATIONS_MOST
+#define SHMI_GENERATIONS_MOST 262143u
+#endif
+#ifndef SHMI_WINDOW_LEAST
+#define SHMI_WINDOW_LEAST 4096u
+#endif
+
+/* The kinds of the plain objects. */
+#define SHMI_KIND_VALUE UINT32_C(0x554c4156) /* VALU */
+#define SHMI_KIND_BLOCK UINT32_C(0x4b4f4c42) /* BLOK */
+
+typedef struct shmi_window {
+    uint64_t raw;
+    uint32_t first, last, number;
+} shmi_window;
+
+SHMI_FN uint64_t shmi_make_window(uint32_t first, uint32_t last, uint32_t number)
+{
+    return first | (uint64_t)last << 18 | (uint64_t)number << 36;
+}
+/* The window of slot i. It is not legal if a peer has overwritten it. */
+SHMI_FN shmi_window shmi_window_of(const shmsync_arena *a, uint32_t i)
+{
+    shmi_window w;
+    w.raw = shmi_ld64(shmi_slot64(a, i, SHMI_slotWindow));
+    w.first = w.raw == 0 ? 1 : (uint32_t)w.raw & SHMI_maxGeneration;
+    w.last = w.raw == 0 ? SHMI_GENERATIONS_MOST : (uint32_t)(w.raw >> 18) & SHMI_maxGeneration;
+    w.number = (uint32_t)(w.raw >> 36);
+    return w;
+}
+SHMI_FN int shmi_window_legal(const shmi_window *w) { return w->first != 0 && w->first <= w->last; }
+SHMI_FN int shmi_window_has(const shmi_window *w, uint32_t g) { return w->first <= g && g <= w->last; }
+SHMI_FN uint32_t shmi_window_heirs(const shmi_window *w)
+{
+    uint32_t half = (w->last - w->first + 1) / 2;
+    return half < SHMI_HEIRS_LEFT ? half : SHMI_HEIRS_LEFT;
+}
+
+/* Whether nothing is left of those who were in slot i, which is free in state w. */
+SHMI_FN int shmi_cleaned(shmsync_arena *a, uint32_t i, uint32_t w)
+{
+    uint64_t bit;
+    if (shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed)) != shmi_slot_gen(w))
+        return 0;
+    for (bit = 0; bit < SHMI_touchedBits; bit += 64)
+        if (shmi_ld64(shmi_touched_word(a, i, bit)) != 0)
+            return 0;
+    return 1;
+}
+/* The generation of whoever takes slot i, free or dead in state w, and the bytes of the window that
+ * it is of; 0 if its generations are used up. inherit says that the slot's participant is dead. */
+SHMI_FN uint32_t shmi_next_generation(shmsync_arena *a, uint32_t i, uint32_t w, int inherit, uint64_t *raw)
+{
+    shmi_window win = shmi_window_of(a, i);
+    uint32_t g = shmi_slot_gen(w), left;
+    *raw = win.raw;
+    if (!shmi_window_legal(&win))
+        return 0;
+    if (!shmi_window_has(&win, g))
+        return inherit ? 0 : win.first; /* inherit: a peer's bytes, since a window is recorded for a free slot only */
+    left = win.last - g;
+    if (left > shmi_window_heirs(&win) || (left > 0 && (inherit || !shmi_cleaned(a, i, w))))
+        return g + 1;
+    return 0;
+}
+/* Whether slot i, in state w, is free and has no generation left. */
+SHMI_FN int shmi_used_up(shmsync_arena *a, uint32_t i, uint32_t w)
+{
+    uint64_t raw;
+    return shmi_slot_phase(w) == SHMI_phaseFree && shmi_next_generation(a, i, w, 0, &raw) == 0;
+}
+
+/* The generations of some slots that words of the arena name, or bytes that may be IDs. */
+typedef struct shmi_id_search {
+    uint32_t n, slots[SHMI_RENEW_MOST];
+    uint8_t place[SHMI_MaxSlots + 1]; /* of a slot in slots, from 1 */
+    uint64_t *found;                  /* a set for each of slots */
+} shmi_id_search;
+enum { SHMI_GENERATION_WORDS = (SHMI_maxGeneration + 1) / 64 };
+
+SHMI_FN void shmi_found_generation(shmi_id_search *s, uint32_t k, uint32_t g)
+{
+    s->found[(size_t)k * SHMI_GENERATION_WORDS + g / 64] |= UINT64_C(1) << (g % 64);
+}
+SHMI_FN void shmi_found_id(shmi_id_search *s, shmi_participant_id n)
+{
+    uint8_t k = s->place[shmi_id_slot(n)];
+    if (k != 0)
+        shmi_found_generation(s, k - 1u, shmi_id_gen(n));
+}
+/* An ID may be in bits 0..28 or 3..31. */
+SHMI_FN void shmi_search_word(shmi_id_search *s, uint32_t w)
+{
+    if (w != 0) {
+        shmi_found_id(s, w & SHMI_NAME_MASK);
+        shmi_found_id(s, w >> 3);
+    }
+}
+SHMI_FN void shmi_search_words(shmsync_arena *a, shmi_id_search *s, shmi_off from, shmi_off to)
+{
+    for (from &= ~(shmi_off)3; from < to; from += 4)
+        shmi_search_word(s, shmi_ld32(shmi_u32(a, from)));
+}
+/* Looks through a block, but not at what is its users'. */
+SHMI_FN void shmi_search_block(shmsync_arena *a, shmi_id_search *s, shmi_off off, uint64_t size, uint32_t w)
+{
+    shmi_header h;
+    if (shmi_block_kind(w) == SHMI_blockFree)
+        return;
+    shmi_found_id(s, shmi_block_name(w));
+    if (shmi_block_kind(w) == SHMI_blockRaw)
+        return;
+    if (shmi_block_kind(w) == SHMI_blockObject && shmi_header_at(a, off, &h) == 0) {
+        const uint64_t head = 3 * sizeof(uint64_t); /* state, seq, next; the item is behind */
+        shmi_off body = h.o.body, end = body + h.o.size;
+        uint64_t item;
+        shmi_search_words(a, s, end, off + size);
+        shmi_search_words(a, s, off, body);
+        if (h.o.kind == SHMI_KIND_VALUE || h.o.kind == SHMI_KIND_BLOCK)
+            return;
+        if (h.o.kind == SHMI_KIND_QUEUE && h.o.size >= sizeof(shmi_queue_words) &&
+            (item = shmi_ld64(shmi_u64(a, body + offsetof(shmi_queue_words, item)))) <= h.o.size) {
+            shmi_search_words(a, s, body, body + sizeof(shmi_queue_words));
+            for (body += sizeof(shmi_queue_words); body + head <= end; body += head + ((item + 7) & ~UINT64_C(7)))
+                shmi_search_words(a, s, body, body + head);
+            return;
+        }
+        off = body;
+        size = h.o.size;
+    }
+    shmi_search_words(a, s, off, off + size);
+}
+SHMI_FN void shmi_search_ids(shmsync_arena *a, shmi_id_search *s)
+{
+    uint64_t i, k;
+    for (i = 1; i <= a->geo.slots; i++)
+        shmi_search_word(s, shmi_ld32(shmi_slot32(a, (uint32_t)i, SHMI_slotReaper)));
+    shmi_search_word(s, shmi_ld32(shmi_u32(a, SHMI_hdrDirLowerer)));
+    for (k = 0; k < SHMI_deathRecordCount; k++) /* or who asks for the ID of a record is told of another */
+        shmi_search_word(s, shmi_ld32(shmi_u32(a, a->geo.death_record_off + k * SHMI_deathRecordStride + SHMI_deathRecordID)));
+    for (i = 0; i < a->geo.chunk_count; i++) {
+        uint64_t w = shmi_load_chunk(a, i), n = 0, size = 0;
+        shmi_found_id(s, shmi_chunk_name(w));
+        if (!shmi_chunk_legal(w, i, a->geo.chunk_count))
+            continue;
+        switch (shmi_chunk_kind(w)) {
+        case SHMI_chunkHead:
+            n = 1;
+            size = shmi_chunk_number(w) * SHMI_chunkSize;
+            break;
+        case SHMI_chunkSlab:
+        case SHMI_chunkSweeping:
+            n = shmi_blocks_of((int)shmi_chunk_number(w));
+            size = shmi_class_size[shmi_chunk_number(w)];
+            /* The words of a free node stay as they were, and somebody may look at them. */
+            if (shmi_chunk_number(w) == SHMI_classNode)
+                shmi_search_words(a, s, shmi_chunk_off(a, i), shmi_chunk_off(a, i) + SHMI_chunkSize);
+            break;
+        }
+        for (k = 0; k < n; k++)
+            shmi_search_block(a, s, shmi_chunk_off(a, i) + k * size, size, shmi_ld32(shmi_block_word(a, i, k)));
+    }
+}
+/* The longest run of generations that are not in set k; 0: there is none. */
+SHMI_FN uint32_t shmi_longest_gap(const shmi_id_search *s, uint32_t k, uint32_t *first)
+{
+    const uint64_t *set = s->found + (size_t)k * SHMI_GENERATION_WORDS;
+    uint32_t g, begin = 1, longest = 0;
+    for (g = 1; g <= SHMI_GENERATIONS_MOST + 1; g++) {
+        if (g <= SHMI_GENERATIONS_MOST && (set[g / 64] >> (g % 64) & 1) == 0)
+            continue;
+        if (g - begin > longest) {
+            longest = g - begin;
+            *first = begin;
+        }
+        begin = g + 1;
+    }
+    return longest;
+}
+
+/* Gives those slots another window that are used up, if nobody is in the arena but this joiner,
+ * which has not become live. Whether the slots are others now than before: it has renewed some, or
+ * somebody came. It reads all states and windows, searches, and reads them again. If they are
+ * the same, nobody was there meanwhile, so nobody remembers an ID that the search did not find.
+ * *crowded is how many slots have too few generations that no word names. */
+SHMI_FN int shmi_renew_slots(shmsync_arena *a, uint32_t my_slot, uint32_t *crowded)
+{
+    shmi_id_search *s;
+    uint64_t *before;
+    uint32_t i, k;
+    int changed = 0;
+    for (i = 1; i <= a->geo.slots; i++)
+        if (i != my_slot && shmi_used_up(a, i, shmi_slot_state(a, i)))
+            break;
+    if (i > a->geo.slots)
+        return 0;
+    s = (shmi_id_search *)calloc(1, sizeof *s);
+    before = (uint64_t *)malloc(2 * ((size_t)a->geo.slots + 1) * sizeof *before);
+    if (s == NULL || before == NULL)
+        goto out;
+    for (i = 1; i <= a->geo.slots; i++) {
+        uint32_t w = shmi_slot_state(a, i);
+        before[2 * i] = w;
+        before[2 * i + 1] = shmi_ld64(shmi_slot64(a, i, SHMI_slotWindow));
+        if (i == my_slot)
+            continue;
+        if (shmi_slot_taken(w))
+            goto out;
+        if (s->n < SHMI_RENEW_MOST && shmi_used_up(a, i, w) && shmi_cleaned(a, i, w)) {
+            s->slots[s->n++] = i;
+            s->place[i] = (uint8_t)s->n;
+        }
+    }
+    if (s->n == 0 || (s->found = (uint64_t *)calloc(s->n, SHMI_GENERATION_WORDS * sizeof *s->found)) == NULL)
+        goto out;
+    for (k = 0; k < s->n; k++)
+        shmi_found_generation(s, k, shmi_slot_gen((uint32_t)before[2 * s->slots[k]]));
+    shmi_search_ids(a, s);
+    SHMSYNC_CRASHPOINT("arena.renew.searched");
+    changed = 1;
+    for (i = 1; i <= a->geo.slots; i++)
+        if (shmi_slot_state(a, i) != before[2 * i] || shmi_ld64(shmi_slot64(a, i, SHMI_slotWindow)) != before[2 * i + 1])
+            goto out;
+    changed = 0;
+    *crowded = 0;
+    for (k = 0; k < s->n; k++) {
+        uint64_t old = before[2 * s->slots[k] + 1];
+        uint32_t first = 0, n = shmi_longest_gap(s, k, &first);
+        if (n < SHMI_WINDOW_LEAST) {
+            ++*crowded;
+            continue;
+        }
+        /* Fails if another has renewed the slot: no two windows of a slot have the same number. */
+        if (shmi_cas64(shmi_slot64(a, s->slots[k], SHMI_slotWindow), old,
+                       shmi_make_window(first, first + n - 1, ((uint32_t)(old >> 36) + 1) & ((1u << 28) - 1))))
+            SHMSYNC_CRASHPOINT("arena.renew.recorded");
+        changed = 1;
+    }
+out:
+    if (s != NULL)
+        free(s->found);
+    free(s);
+    free(before);
+    return changed;
+}
 /* ---- The helper thread: its robust list holds the alive words, and it watches others ---- */
 
 #define SHMI_POLL_FIRST INT64_C(300000)
@@ -6550,29 +6807,41 @@ SHMI_FN void shmi_unlock_slot(shmsync_arena *a, uint32_t i)
         shmi_unlock_byte(a->lock_fd, shmi_slot(a, i));
 }
 
-/* Makes slot i, free or dead in state w, joining. */
-SHMI_FN int shmi_take_slot_at(shmsync_arena *a, uint32_t i, uint32_t w)
+/* Makes slot i, free or dead in state w, joining with a generation of the window raw. */
+SHMI_FN int shmi_take_slot_at(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t next, uint64_t raw)
 {
-    uint32_t *caps = shmi_slot32(a, i, SHMI_slotCaps);
+    uint32_t *caps = shmi_slot32(a, i, SHMI_slotCaps), joining = shmi_slot_word(SHMI_phaseJoining, next);
     if (a->lock_fd >= 0)
         /* Whoever looks at a joining slot asks by this whether to ask for its byte. */
         shmi_st32(caps, a->caps);
-    if (!shmi_cas_slot(a, i, w, shmi_slot_word(SHMI_phaseJoining, shmi_slot_gen(w) + 1)))
+    /* Whoever enters a window follows those who are all cleaned up after, and whose generations say
+     * nothing about those of this window. */
+    if (shmi_slot_phase(w) == SHMI_phaseFree && next != shmi_slot_gen(w) + 1)
+        shmi_st32(shmi_slot32(a, i, SHMI_slotReclaimed), next - 1);
+    if (!shmi_cas_slot(a, i, w, joining))
         return 0;
+    if (shmi_ld64(shmi_slot64(a, i, SHMI_slotWindow)) != raw) {
+        /* Without a byte lock this process may have been stopped while the slot was used up and
+         * came back to the same state. */
+        shmi_cas_slot(a, i, joining, shmi_slot_with(joining, shmi_slot_phase(w)));
+        return 0;
+    }
     shmi_st32(caps, a->caps);
     SHMSYNC_CRASHPOINT("arena.enter.joining");
     return 1;
 }
 
-/* Takes slot i over from a dead participant that nobody alive is cleaning up after. We
- * hold the slot's byte. */
-SHMI_FN int shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
+/* Takes slot i over from a dead participant that nobody alive is cleaning up after, and gives our
+ * generation, or 0 if it did not. We hold the slot's byte. */
+SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
 {
-    uint32_t *reaper = shmi_slot32(a, i, SHMI_slotReaper);
+    uint32_t *reaper = shmi_slot32(a, i, SHMI_slotReaper), next;
+    uint64_t raw;
     int had_byte = (shmi_slot_caps(a, i) & SHMI_capOFD) != 0;
     shmi_participant_id u;
     int64_t end;
-    if (shmi_slot_gen(w) >= SHMI_maxGeneration)
+    next = shmi_next_generation(a, i, w, 1, &raw);
+    if (next == 0)
         return 0;
     if (shmi_slot_present(w)) {
         if ((a->lock_fd < 0 || !had_byte) && !shmi_seen_dead(a, i, w))
@@ -6585,19 +6854,19 @@ SHMI_FN int shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
     if ((shmi_slot_caps(a, i) & (SHMI_capOFD | SHMI_capRobust)) != 0 && !shmi_ended(a, i))
         return 0;
     u = shmi_ld32(reaper);
-    if (shmi_current(a, u) || !shmi_cas32(reaper, u, shmi_make_participant_id(i, shmi_slot_gen(w) + 1)))
+    if (shmi_current(a, u) || !shmi_cas32(reaper, u, shmi_make_participant_id(i, next)))
         return 0;
     SHMSYNC_CRASHPOINT("arena.inherit.reaper");
     if (a->lock_fd < 0)
         shmi_st32(shmi_slot32(a, i, SHMI_slotCaps), 0); /* not those of the dead: a survey would believe us dead without a byte */
-    if (!shmi_take_slot_at(a, i, w))
+    if (!shmi_take_slot_at(a, i, w, next, raw))
         return 0;
     SHMSYNC_CRASHPOINT("arena.inherit.taken");
     /* From now on our name is current. Who became reaper in between finishes first. */
     end = shmi_now() + 1000000000;
     for (u = shmi_ld32(reaper); shmi_id_slot(u) != i && shmi_current(a, u); u = shmi_ld32(reaper)) {
         if (shmi_now() > end) {
-            uint32_t joining = shmi_slot_word(SHMI_phaseJoining, shmi_slot_gen(w) + 1);
+            uint32_t joining = shmi_slot_word(SHMI_phaseJoining, next);
             shmi_cas_slot(a, i, joining, shmi_slot_with(joining, SHMI_phaseDead));
             return 0;
         }
@@ -6606,21 +6875,42 @@ SHMI_FN int shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
     shmi_write_death_record(a, i, shmi_id_in(i, w), 0);
     SHMSYNC_CRASHPOINT("arena.inherit.recorded");
     shmi_ring_told(a);
-    return 1;
+    return next;
 }
 
-/* Says why nobody can take a slot. */
-SHMI_FN int shmi_fail_full(shmsync_arena *a)
+/* Whether the participant in slot i, in state w, is dead, and there is no generation for a joiner
+ * to clean up after it. */
+SHMI_FN int shmi_stuck(shmsync_arena *a, uint32_t i, uint32_t w)
 {
-    uint32_t i, used_up = 0;
+    uint64_t raw;
+    return shmi_next_generation(a, i, w, 1, &raw) == 0 && (shmi_slot_phase(w) == SHMI_phaseDead || shmi_survey_dead(a, i, w));
+}
+/* Says why nobody can take a slot. */
+SHMI_FN int shmi_fail_full(shmsync_arena *a, uint32_t crowded)
+{
+    uint32_t i, used_up = 0, unclean = 0, others = 0, n;
+    const char *why = "";
     for (i = 1; i <= a->geo.slots; i++) {
         uint32_t w = shmi_slot_state(a, i);
-        used_up += !shmi_slot_taken(w) && shmi_slot_gen(w) >= SHMI_maxGeneration;
+        int stuck = shmi_slot_taken(w) && shmi_stuck(a, i, w);
+        if (stuck || shmi_used_up(a, i, w)) {
+            used_up++;
+            unclean += stuck || !shmi_cleaned(a, i, w);
+        } else if (shmi_slot_taken(w)) {
+            others++;
+        }
     }
     if (used_up == 0)
         return shmi_fail(ENOSPC, "arena.open", a->label, "all %u slots for participants are taken", a->geo.slots);
-    return shmi_fail(ENOSPC, "arena.open", a->label, "all %u slots for participants are taken or used up: %u were taken %u times, which is the most; make a new arena",
-                     a->geo.slots, used_up, (unsigned)SHMI_maxGeneration);
+    n = others > 0 ? others : unclean > 0 ? unclean : crowded;
+    if (others > 0)
+        why = "they can be used again once nobody is in the arena: let those that are in it leave, or make a new arena; they are";
+    else if (unclean > 0)
+        why = "nobody could take back what dead participants left; make a new arena; slots where that is so";
+    else
+        why = "the objects hold too many bytes that may be IDs; delete objects, or make a new arena; slots where that is so";
+    return shmi_fail(ENOSPC, "arena.open", a->label, "all %u slots for participants are taken or used up: %u have no generation left; %s: %u",
+                     a->geo.slots, used_up, why, n);
 }
 
 /* Makes a free slot joining, or that of a dead participant, whose name is then *before:
@@ -6628,16 +6918,19 @@ SHMI_FN int shmi_fail_full(shmsync_arena *a)
 SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_participant_id *before)
 {
     int64_t end = shmi_now() + 1000000000;
+    uint32_t crowded = 0;
     *before = 0;
     for (;; shmi_nap(1000000)) {
         int vacating = 0;
-        uint32_t i;
+        uint32_t i, next;
+        uint64_t raw;
         for (i = 1; i <= a->geo.slots; i++) {
             uint32_t w = shmi_slot_state(a, i);
-            if (shmi_slot_phase(w) != SHMI_phaseFree || shmi_slot_gen(w) >= SHMI_maxGeneration || !shmi_lock_slot(a, i))
+            if (shmi_slot_phase(w) != SHMI_phaseFree || shmi_used_up(a, i, w) || !shmi_lock_slot(a, i))
                 continue;
-            if (shmi_take_slot_at(a, i, w)) {
-                *name = shmi_make_participant_id(i, shmi_slot_gen(w) + 1);
+            next = shmi_next_generation(a, i, w, 0, &raw);
+            if (next != 0 && shmi_take_slot_at(a, i, w, next, raw)) {
+                *name = shmi_make_participant_id(i, next);
                 return 0;
             }
             shmi_unlock_slot(a, i);
@@ -6646,21 +6939,24 @@ SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_par
             uint32_t w = shmi_slot_state(a, i);
             if (!shmi_slot_taken(w) || !shmi_lock_slot(a, i))
                 continue;
-            if (shmi_inherit_slot(a, i, w)) {
-                *name = shmi_make_participant_id(i, shmi_slot_gen(w) + 1);
+            next = shmi_inherit_slot(a, i, w);
+            if (next != 0) {
+                *name = shmi_make_participant_id(i, next);
                 *before = shmi_id_in(i, w);
                 return 0;
             }
             shmi_unlock_slot(a, i);
         }
+        if (shmi_renew_slots(a, 0, &crowded) && shmi_now() < end)
+            continue;
         for (i = 1; i <= a->geo.slots; i++) {
             uint32_t w = shmi_slot_state(a, i), p = shmi_slot_phase(w);
-            if (p == SHMI_phaseRetired || (p == SHMI_phaseFree && shmi_slot_gen(w) >= SHMI_maxGeneration))
+            if (shmi_used_up(a, i, w))
                 continue;
             vacating = vacating || p == SHMI_phaseFree || p == SHMI_phaseLeaving || p == SHMI_phaseDead || shmi_survey_dead(a, i, w);
         }
         if (!vacating || shmi_now() > end)
-            return shmi_fail_full(a);
+            return shmi_fail_full(a, crowded);
     }
 }
 
@@ -6737,6 +7033,59 @@ SHMI_FN void shmi_drop_lock(shmsync_arena *a)
     a->caps &= ~(uint32_t)SHMI_capOFD;
 }
 
+/* Gives this joiner's slot back, whose dead participant it has cleaned up after, if the slot is at the
+ * end of its window and nobody else is in the arena. Then the slot can be renewed, which it
+ * cannot be while there is something to clean up. */
+SHMI_FN int shmi_step_back(shmsync_arena *a)
+{
+    uint32_t i, mine = a->my_slot, g = shmi_id_gen(a->self);
+    shmi_window win = shmi_window_of(a, mine);
+    if (!shmi_window_has(&win, g) || win.last - g > shmi_window_heirs(&win))
+        return 0;
+    for (i = 1; i <= a->geo.slots; i++)
+        if (i != mine && shmi_slot_taken(shmi_slot_state(a, i)))
+            return 0;
+    shmi_reclaim_memory(a, a->self);
+    if (shmi_ld32(shmi_slot32(a, mine, SHMI_slotReclaimed)) != g)
+        return 0;
+    shmi_free_slot(a, mine, shmi_slot_word(SHMI_phaseJoining, g), 0);
+    SHMSYNC_CRASHPOINT("arena.renew.stepped_back");
+    shmi_unlock_slot(a, mine);
+    a->my_slot = 0;
+    a->self = 0;
+    return 1;
+}
+/* Cleans up after the dead participant that had this joiner's slot before, and fills the slot in.
+ * It is 0 if it gave the slot back instead, which another joiner may take. */
+SHMI_FN int shmi_settle_in(shmsync_arena *a, shmi_participant_id before, const char *label)
+{
+    shmi_concern concern;
+    uint32_t rounds, crowded;
+    if (before != 0) {
+        /* If the dead one may owe a wake to anybody, this participant says so of itself until it
+         * has made up for that: if it dies meanwhile, whoever reaps it looks at everything. */
+        int all = shmi_owes_anybody(a, before), unknown;
+        if (all)
+            shmi_rest_guard(a, SHMI_WALK_OWED);
+        /* Or what the dead one was telling would count as ours. */
+        shmi_st32(shmi_slot32(a, a->my_slot, SHMI_slotTelling), 0);
+        unknown = shmi_repair_all(a, before, all, &concern);
+        SHMSYNC_CRASHPOINT("arena.inherit.repaired");
+        shmi_wake_all_for(a, before, &concern);
+        SHMSYNC_CRASHPOINT("arena.inherit.woken");
+        shmi_reclaim_memory(a, before);
+        SHMSYNC_CRASHPOINT("arena.inherit.reclaimed");
+        shmi_rest_guard(a, 0);
+        if (unknown == 0 && shmi_step_back(a))
+            return 0;
+    }
+    /* Now, if nobody else is here: later joiners may find the other slots used up. */
+    for (rounds = 1 + a->geo.slots / SHMI_RENEW_MOST; rounds > 0 && shmi_renew_slots(a, a->my_slot, &crowded); rounds--) {
+    }
+    shmi_fill_slot(a, label);
+    return 1;
+}
+
 /* Takes a slot and makes this process live in it: the byte lock comes first, then the
  * state word, then the robust list, then the alive words. */
 SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
@@ -6744,7 +7093,6 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
     const char *label = o != NULL && o->label != NULL && o->label[0] != 0 ? o->label : program_invocation_short_name;
     char path[64];
     shmi_participant_id name = 0, before = 0;
-    shmi_concern concern;
     int err;
     /* An open file description of its own: through a shared one a dead child's lock
      * would live on. */
@@ -6769,30 +7117,15 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
         shmi_register_fence();
     if (shmi_is_registered())
         a->caps |= SHMI_capFence;
-    err = shmi_take_slot(a, &name, &before);
-    if (err != 0) {
-        shmi_drop_lock(a);
-        return err;
-    }
-    a->my_slot = shmi_id_slot(name);
-    a->self = name;
-    if (before != 0) {
-        /* If the dead one may owe a wake to anybody, this participant says so of itself until it
-         * has made up for that: if it dies meanwhile, whoever reaps it looks at everything. */
-        int all = shmi_owes_anybody(a, before);
-        if (all)
-            shmi_rest_guard(a, SHMI_WALK_OWED);
-        /* Or what the dead one was telling would count as ours. */
-        shmi_st32(shmi_slot32(a, a->my_slot, SHMI_slotTelling), 0);
-        shmi_repair_all(a, before, all, &concern);
-        SHMSYNC_CRASHPOINT("arena.inherit.repaired");
-        shmi_wake_all_for(a, before, &concern);
-        SHMSYNC_CRASHPOINT("arena.inherit.woken");
-        shmi_reclaim_memory(a, before);
-        SHMSYNC_CRASHPOINT("arena.inherit.reclaimed");
-        shmi_rest_guard(a, 0);
-    }
-    shmi_fill_slot(a, label);
+    do {
+        err = shmi_take_slot(a, &name, &before);
+        if (err != 0) {
+            shmi_drop_lock(a);
+            return err;
+        }
+        a->my_slot = shmi_id_slot(name);
+        a->self = name;
+    } while (!shmi_settle_in(a, before, label));
     /* Rung before it is live, so that somebody knows of it from the first moment on. */
     shmi_ring_before(a, a->my_slot, 1);
     err = shmi_start_watcher(a);

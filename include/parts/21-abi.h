@@ -96,8 +96,7 @@ enum { /* phases of a slot */
     SHMI_phaseJoining,
     SHMI_phaseLive,
     SHMI_phaseLeaving,
-    SHMI_phaseDead,
-    SHMI_phaseRetired
+    SHMI_phaseDead
 };
 
 enum { SHMI_announceObject = 0, SHMI_announceWord = 8, SHMI_announceSince = 16, SHMI_announceWanted = 24 };

@@ -391,29 +391,41 @@ SHMI_FN void shmi_unlock_slot(shmsync_arena *a, uint32_t i)
         shmi_unlock_byte(a->lock_fd, shmi_slot(a, i));
 }
 
-/* Makes slot i, free or dead in state w, joining. */
-SHMI_FN int shmi_take_slot_at(shmsync_arena *a, uint32_t i, uint32_t w)
+/* Makes slot i, free or dead in state w, joining with a generation of the window raw. */
+SHMI_FN int shmi_take_slot_at(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t next, uint64_t raw)
 {
-    uint32_t *caps = shmi_slot32(a, i, SHMI_slotCaps);
+    uint32_t *caps = shmi_slot32(a, i, SHMI_slotCaps), joining = shmi_slot_word(SHMI_phaseJoining, next);
     if (a->lock_fd >= 0)
         /* Whoever looks at a joining slot asks by this whether to ask for its byte. */
         shmi_st32(caps, a->caps);
-    if (!shmi_cas_slot(a, i, w, shmi_slot_word(SHMI_phaseJoining, shmi_slot_gen(w) + 1)))
+    /* Whoever enters a window follows those who are all cleaned up after, and whose generations say
+     * nothing about those of this window. */
+    if (shmi_slot_phase(w) == SHMI_phaseFree && next != shmi_slot_gen(w) + 1)
+        shmi_st32(shmi_slot32(a, i, SHMI_slotReclaimed), next - 1);
+    if (!shmi_cas_slot(a, i, w, joining))
         return 0;
+    if (shmi_ld64(shmi_slot64(a, i, SHMI_slotWindow)) != raw) {
+        /* Without a byte lock this process may have been stopped while the slot was used up and
+         * came back to the same state. */
+        shmi_cas_slot(a, i, joining, shmi_slot_with(joining, shmi_slot_phase(w)));
+        return 0;
+    }
     shmi_st32(caps, a->caps);
     SHMSYNC_CRASHPOINT("arena.enter.joining");
     return 1;
 }
 
-/* Takes slot i over from a dead participant that nobody alive is cleaning up after. We
- * hold the slot's byte. */
-SHMI_FN int shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
+/* Takes slot i over from a dead participant that nobody alive is cleaning up after, and gives our
+ * generation, or 0 if it did not. We hold the slot's byte. */
+SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
 {
-    uint32_t *reaper = shmi_slot32(a, i, SHMI_slotReaper);
+    uint32_t *reaper = shmi_slot32(a, i, SHMI_slotReaper), next;
+    uint64_t raw;
     int had_byte = (shmi_slot_caps(a, i) & SHMI_capOFD) != 0;
     shmi_participant_id u;
     int64_t end;
-    if (shmi_slot_gen(w) >= SHMI_maxGeneration)
+    next = shmi_next_generation(a, i, w, 1, &raw);
+    if (next == 0)
         return 0;
     if (shmi_slot_present(w)) {
         if ((a->lock_fd < 0 || !had_byte) && !shmi_seen_dead(a, i, w))
@@ -426,19 +438,19 @@ SHMI_FN int shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
     if ((shmi_slot_caps(a, i) & (SHMI_capOFD | SHMI_capRobust)) != 0 && !shmi_ended(a, i))
         return 0;
     u = shmi_ld32(reaper);
-    if (shmi_current(a, u) || !shmi_cas32(reaper, u, shmi_make_participant_id(i, shmi_slot_gen(w) + 1)))
+    if (shmi_current(a, u) || !shmi_cas32(reaper, u, shmi_make_participant_id(i, next)))
         return 0;
     SHMSYNC_CRASHPOINT("arena.inherit.reaper");
     if (a->lock_fd < 0)
         shmi_st32(shmi_slot32(a, i, SHMI_slotCaps), 0); /* not those of the dead: a survey would believe us dead without a byte */
-    if (!shmi_take_slot_at(a, i, w))
+    if (!shmi_take_slot_at(a, i, w, next, raw))
         return 0;
     SHMSYNC_CRASHPOINT("arena.inherit.taken");
     /* From now on our name is current. Who became reaper in between finishes first. */
     end = shmi_now() + 1000000000;
     for (u = shmi_ld32(reaper); shmi_id_slot(u) != i && shmi_current(a, u); u = shmi_ld32(reaper)) {
         if (shmi_now() > end) {
-            uint32_t joining = shmi_slot_word(SHMI_phaseJoining, shmi_slot_gen(w) + 1);
+            uint32_t joining = shmi_slot_word(SHMI_phaseJoining, next);
             shmi_cas_slot(a, i, joining, shmi_slot_with(joining, SHMI_phaseDead));
             return 0;
         }
@@ -447,21 +459,42 @@ SHMI_FN int shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
     shmi_write_death_record(a, i, shmi_id_in(i, w), 0);
     SHMSYNC_CRASHPOINT("arena.inherit.recorded");
     shmi_ring_told(a);
-    return 1;
+    return next;
 }
 
-/* Says why nobody can take a slot. */
-SHMI_FN int shmi_fail_full(shmsync_arena *a)
+/* Whether the participant in slot i, in state w, is dead, and there is no generation for a joiner
+ * to clean up after it. */
+SHMI_FN int shmi_stuck(shmsync_arena *a, uint32_t i, uint32_t w)
 {
-    uint32_t i, used_up = 0;
+    uint64_t raw;
+    return shmi_next_generation(a, i, w, 1, &raw) == 0 && (shmi_slot_phase(w) == SHMI_phaseDead || shmi_survey_dead(a, i, w));
+}
+/* Says why nobody can take a slot. */
+SHMI_FN int shmi_fail_full(shmsync_arena *a, uint32_t crowded)
+{
+    uint32_t i, used_up = 0, unclean = 0, others = 0, n;
+    const char *why = "";
     for (i = 1; i <= a->geo.slots; i++) {
         uint32_t w = shmi_slot_state(a, i);
-        used_up += !shmi_slot_taken(w) && shmi_slot_gen(w) >= SHMI_maxGeneration;
+        int stuck = shmi_slot_taken(w) && shmi_stuck(a, i, w);
+        if (stuck || shmi_used_up(a, i, w)) {
+            used_up++;
+            unclean += stuck || !shmi_cleaned(a, i, w);
+        } else if (shmi_slot_taken(w)) {
+            others++;
+        }
     }
     if (used_up == 0)
         return shmi_fail(ENOSPC, "arena.open", a->label, "all %u slots for participants are taken", a->geo.slots);
-    return shmi_fail(ENOSPC, "arena.open", a->label, "all %u slots for participants are taken or used up: %u were taken %u times, which is the most; make a new arena",
-                     a->geo.slots, used_up, (unsigned)SHMI_maxGeneration);
+    n = others > 0 ? others : unclean > 0 ? unclean : crowded;
+    if (others > 0)
+        why = "they can be used again once nobody is in the arena: let those that are in it leave, or make a new arena; they are";
+    else if (unclean > 0)
+        why = "nobody could take back what dead participants left; make a new arena; slots where that is so";
+    else
+        why = "the objects hold too many bytes that may be IDs; delete objects, or make a new arena; slots where that is so";
+    return shmi_fail(ENOSPC, "arena.open", a->label, "all %u slots for participants are taken or used up: %u have no generation left; %s: %u",
+                     a->geo.slots, used_up, why, n);
 }
 
 /* Makes a free slot joining, or that of a dead participant, whose name is then *before:
@@ -469,16 +502,19 @@ SHMI_FN int shmi_fail_full(shmsync_arena *a)
 SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_participant_id *before)
 {
     int64_t end = shmi_now() + 1000000000;
+    uint32_t crowded = 0;
     *before = 0;
     for (;; shmi_nap(1000000)) {
         int vacating = 0;
-        uint32_t i;
+        uint32_t i, next;
+        uint64_t raw;
         for (i = 1; i <= a->geo.slots; i++) {
             uint32_t w = shmi_slot_state(a, i);
-            if (shmi_slot_phase(w) != SHMI_phaseFree || shmi_slot_gen(w) >= SHMI_maxGeneration || !shmi_lock_slot(a, i))
+            if (shmi_slot_phase(w) != SHMI_phaseFree || shmi_used_up(a, i, w) || !shmi_lock_slot(a, i))
                 continue;
-            if (shmi_take_slot_at(a, i, w)) {
-                *name = shmi_make_participant_id(i, shmi_slot_gen(w) + 1);
+            next = shmi_next_generation(a, i, w, 0, &raw);
+            if (next != 0 && shmi_take_slot_at(a, i, w, next, raw)) {
+                *name = shmi_make_participant_id(i, next);
                 return 0;
             }
             shmi_unlock_slot(a, i);
@@ -487,21 +523,24 @@ SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_par
             uint32_t w = shmi_slot_state(a, i);
             if (!shmi_slot_taken(w) || !shmi_lock_slot(a, i))
                 continue;
-            if (shmi_inherit_slot(a, i, w)) {
-                *name = shmi_make_participant_id(i, shmi_slot_gen(w) + 1);
+            next = shmi_inherit_slot(a, i, w);
+            if (next != 0) {
+                *name = shmi_make_participant_id(i, next);
                 *before = shmi_id_in(i, w);
                 return 0;
             }
             shmi_unlock_slot(a, i);
         }
+        if (shmi_renew_slots(a, 0, &crowded) && shmi_now() < end)
+            continue;
         for (i = 1; i <= a->geo.slots; i++) {
             uint32_t w = shmi_slot_state(a, i), p = shmi_slot_phase(w);
-            if (p == SHMI_phaseRetired || (p == SHMI_phaseFree && shmi_slot_gen(w) >= SHMI_maxGeneration))
+            if (shmi_used_up(a, i, w))
                 continue;
             vacating = vacating || p == SHMI_phaseFree || p == SHMI_phaseLeaving || p == SHMI_phaseDead || shmi_survey_dead(a, i, w);
         }
         if (!vacating || shmi_now() > end)
-            return shmi_fail_full(a);
+            return shmi_fail_full(a, crowded);
     }
 }
 
@@ -578,6 +617,59 @@ SHMI_FN void shmi_drop_lock(shmsync_arena *a)
     a->caps &= ~(uint32_t)SHMI_capOFD;
 }
 
+/* Gives this joiner's slot back, whose dead participant it has cleaned up after, if the slot is at the
+ * end of its window and nobody else is in the arena. Then the slot can be renewed, which it
+ * cannot be while there is something to clean up. */
+SHMI_FN int shmi_step_back(shmsync_arena *a)
+{
+    uint32_t i, mine = a->my_slot, g = shmi_id_gen(a->self);
+    shmi_window win = shmi_window_of(a, mine);
+    if (!shmi_window_has(&win, g) || win.last - g > shmi_window_heirs(&win))
+        return 0;
+    for (i = 1; i <= a->geo.slots; i++)
+        if (i != mine && shmi_slot_taken(shmi_slot_state(a, i)))
+            return 0;
+    shmi_reclaim_memory(a, a->self);
+    if (shmi_ld32(shmi_slot32(a, mine, SHMI_slotReclaimed)) != g)
+        return 0;
+    shmi_free_slot(a, mine, shmi_slot_word(SHMI_phaseJoining, g), 0);
+    SHMSYNC_CRASHPOINT("arena.renew.stepped_back");
+    shmi_unlock_slot(a, mine);
+    a->my_slot = 0;
+    a->self = 0;
+    return 1;
+}
+/* Cleans up after the dead participant that had this joiner's slot before, and fills the slot in.
+ * It is 0 if it gave the slot back instead, which another joiner may take. */
+SHMI_FN int shmi_settle_in(shmsync_arena *a, shmi_participant_id before, const char *label)
+{
+    shmi_concern concern;
+    uint32_t rounds, crowded;
+    if (before != 0) {
+        /* If the dead one may owe a wake to anybody, this participant says so of itself until it
+         * has made up for that: if it dies meanwhile, whoever reaps it looks at everything. */
+        int all = shmi_owes_anybody(a, before), unknown;
+        if (all)
+            shmi_rest_guard(a, SHMI_WALK_OWED);
+        /* Or what the dead one was telling would count as ours. */
+        shmi_st32(shmi_slot32(a, a->my_slot, SHMI_slotTelling), 0);
+        unknown = shmi_repair_all(a, before, all, &concern);
+        SHMSYNC_CRASHPOINT("arena.inherit.repaired");
+        shmi_wake_all_for(a, before, &concern);
+        SHMSYNC_CRASHPOINT("arena.inherit.woken");
+        shmi_reclaim_memory(a, before);
+        SHMSYNC_CRASHPOINT("arena.inherit.reclaimed");
+        shmi_rest_guard(a, 0);
+        if (unknown == 0 && shmi_step_back(a))
+            return 0;
+    }
+    /* Now, if nobody else is here: later joiners may find the other slots used up. */
+    for (rounds = 1 + a->geo.slots / SHMI_RENEW_MOST; rounds > 0 && shmi_renew_slots(a, a->my_slot, &crowded); rounds--) {
+    }
+    shmi_fill_slot(a, label);
+    return 1;
+}
+
 /* Takes a slot and makes this process live in it: the byte lock comes first, then the
  * state word, then the robust list, then the alive words. */
 SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
@@ -585,7 +677,6 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
     const char *label = o != NULL && o->label != NULL && o->label[0] != 0 ? o->label : program_invocation_short_name;
     char path[64];
     shmi_participant_id name = 0, before = 0;
-    shmi_concern concern;
     int err;
     /* An open file description of its own: through a shared one a dead child's lock
      * would live on. */
@@ -610,30 +701,15 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
         shmi_register_fence();
     if (shmi_is_registered())
         a->caps |= SHMI_capFence;
-    err = shmi_take_slot(a, &name, &before);
-    if (err != 0) {
-        shmi_drop_lock(a);
-        return err;
-    }
-    a->my_slot = shmi_id_slot(name);
-    a->self = name;
-    if (before != 0) {
-        /* If the dead one may owe a wake to anybody, this participant says so of itself until it
-         * has made up for that: if it dies meanwhile, whoever reaps it looks at everything. */
-        int all = shmi_owes_anybody(a, before);
-        if (all)
-            shmi_rest_guard(a, SHMI_WALK_OWED);
-        /* Or what the dead one was telling would count as ours. */
-        shmi_st32(shmi_slot32(a, a->my_slot, SHMI_slotTelling), 0);
-        shmi_repair_all(a, before, all, &concern);
-        SHMSYNC_CRASHPOINT("arena.inherit.repaired");
-        shmi_wake_all_for(a, before, &concern);
-        SHMSYNC_CRASHPOINT("arena.inherit.woken");
-        shmi_reclaim_memory(a, before);
-        SHMSYNC_CRASHPOINT("arena.inherit.reclaimed");
-        shmi_rest_guard(a, 0);
-    }
-    shmi_fill_slot(a, label);
+    do {
+        err = shmi_take_slot(a, &name, &before);
+        if (err != 0) {
+            shmi_drop_lock(a);
+            return err;
+        }
+        a->my_slot = shmi_id_slot(name);
+        a->self = name;
+    } while (!shmi_settle_in(a, before, label));
     /* Rung before it is live, so that somebody knows of it from the first moment on. */
     shmi_ring_before(a, a->my_slot, 1);
     err = shmi_start_watcher(a);

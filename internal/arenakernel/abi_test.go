@@ -44,7 +44,7 @@ var abiFields = map[string]map[string]field{
 		"slotLabel": {slotLabel, 1 + labelBytes}, "slotAlive": {slotAlive, aliveWords * aliveStride},
 		"slotDoorbell": {slotDoorbell, 4}, "slotReady": {slotReady, 8}, "slotDied": {slotDied, 8},
 		"slotWatchDoorbell": {slotWatchDoorbell, 4}, "slotReclaimed": {slotReclaimed, 4}, "slotOpening": {uint64(slotOpening), 8}, "slotWalking": {uint64(slotWalking), 8}, "slotTelling": {slotTelling, 4},
-		"slotAnnounce": {slotAnnounce, announceCount * announceStride}, "slotTouched": {uint64(slotTouched), touchedWords * 8},
+		"slotAnnounce": {slotAnnounce, announceCount * announceStride}, "slotTouched": {uint64(slotTouched), touchedWords * 8}, "slotWindow": {slotWindow, 8},
 	},
 	"Announce record": {
 		"announceObject": {announceObject, 8}, "announceWord": {announceWord, 8},
@@ -79,7 +79,7 @@ func structFields(t reflect.Type) map[string]field {
 }
 
 func abiTables(t *testing.T) []mdtable.Table {
-	tables, err := mdtable.ReadFile(filepath.Join("..", "docs", "abi.md"))
+	tables, err := mdtable.ReadFile(filepath.Join("..", "..", "docs", "abi.md"))
 	require.NoError(t, err)
 	return tables
 }
@@ -182,7 +182,7 @@ func TestABIConstants(t *testing.T) {
 	})
 	requireValues(t, "phase", map[string]uint64{
 		"free": uint64(phaseFree), "joining": uint64(phaseJoining), "live": uint64(phaseLive),
-		"leaving": uint64(phaseLeaving), "dead": uint64(phaseDead), "retired": uint64(phaseRetired),
+		"leaving": uint64(phaseLeaving), "dead": uint64(phaseDead),
 	})
 	requireValues(t, "kind of chunk", map[string]uint64{
 		"free": chunkFree, "claimed": chunkClaimed, "slab": chunkSlab, "sweeping": chunkSweeping, "head": chunkHead, "tail": chunkTail,
@@ -235,7 +235,10 @@ func TestABIBits(t *testing.T) {
 	all := ^uint64(0)
 	for section, want := range map[string]map[string]uint64{
 		"Bits of a slot's state": {"phase": uint64(makeSlotWord(7, 0)), "generation": uint64(makeSlotWord(0, maxGeneration))},
-		"Names":                  {"slot": uint64(makeParticipantID(MaxSlots, 0)), "generation": uint64(makeParticipantID(0, maxGeneration))},
+		"Windows of generations": {
+			"first": uint64(makeWindow(maxGeneration, 0, 0)), "last": uint64(makeWindow(0, maxGeneration, 0)), "number": uint64(makeWindow(0, 0, 1<<28-1)),
+		},
+		"Names": {"slot": uint64(makeParticipantID(MaxSlots, 0)), "generation": uint64(makeParticipantID(0, maxGeneration))},
 		"Chunk words": {
 			"kind": 7, "reserved": uint64(chunkReserved), "number": chunkNumberMask << chunkNumberShift,
 			"name": uint64(ParticipantIDMask) << chunkNameShift,

@@ -54,6 +54,7 @@ type membership struct {
 	unfinished atomic.Bool           // a reap has to be gone on with
 	endings    endings
 	leftover   sharedSlotSet  // of the slots where a participant could not be marked
+	crowded    int            // of a joiner: slots for which it found too few generations that no word names
 	asked      []atomic.Int64 // when Dead last asked for the byte of a slot's participant, CLOCK_MONOTONIC ns
 	deaths     deathLog
 

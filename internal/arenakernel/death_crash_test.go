@@ -130,6 +130,8 @@ func TestDeathAtEveryPoint(t *testing.T) {
 				joinerDies(t, point)
 			case strings.HasPrefix(point, "arena.inherit."):
 				successorsDie(t, point)
+			case strings.HasPrefix(point, "arena.renew."):
+				renewerDies(t, point)
 			case strings.HasPrefix(point, "arena.close."):
 				leaverDies(t, point)
 			case strings.HasPrefix(point, "arena.reap."), strings.HasPrefix(point, "arena.finish."):
@@ -189,6 +191,57 @@ func joinerDies(t *testing.T, point string) {
 		require.NotEqual(t, "former", d.Label, "the dead joiner is taken for whoever had its slot before")
 	}
 	s.leftovers(t)
+}
+
+// renewerDies: the joiner that renews slots dies over it, or is stopped there, and the next one goes on.
+func renewerDies(t *testing.T, point string) {
+	ta := newTestArena(t, 2)
+	v := ta.join(t, "former")
+	a := ta.peek(t)
+	for lap := range 3 {
+		one, two := a.mustWindow(t, 1), a.mustWindow(t, 2)
+		v.must(t, order{Do: "use", Text: "x"})
+		if lap%2 == 0 && point != "arena.renew.stepped_back" {
+			v.close(t)
+			a.leaveAt(1, one.last())
+		} else {
+			v.Kill(t) // whoever inherits the slot is at the end of the window
+			a.u32(a.slot(1) + slotReclaimed).Store(one.last() - 2)
+			a.u32(a.slot(1) + slotState).Store(uint32(makeSlotWord(phaseLive, one.last()-1)))
+		}
+		a.leaveAt(2, two.last())
+		j := ta.start(t)
+		j.must(t, order{Do: "arm", Text: point})
+		j.die(order{Do: "open", Arena: ta.name})
+		j.WaitSignal(t, unix.SIGKILL)
+		if lap == 1 {
+			j = ta.start(t)
+			j.must(t, order{Do: "arm to stop", Text: "arena.renew.searched"})
+			a.leaveAt(1, a.mustWindow(t, 1).last())
+			a.leaveAt(2, a.mustWindow(t, 2).last())
+			j.Send(order{Do: "open", Arena: ta.name, Opts: &ta.opts})
+			j.AwaitStop(t)
+		}
+		v = ta.join(t, fmt.Sprint("newcomer ", lap))
+		w := ta.join(t, "beside it")
+		for k, r := range []*remote{v, w} {
+			require.True(t, a.mustWindow(t, k+1).has(r.self.Generation()), "%v in %v", r.self, a.mustWindow(t, k+1))
+			require.Greater(t, a.mustWindow(t, k+1).number(), []window{one, two}[k].number())
+		}
+		w.must(t, order{Do: "use", Text: "y"})
+		w.close(t)
+		if lap == 1 { // it goes on with what it had found, and takes a slot
+			is := []window{a.mustWindow(t, 1), a.mustWindow(t, 2)}
+			j.Cont(t)
+			var got answer
+			j.Recv(t, &got)
+			require.Empty(t, got.Err)
+			require.Equal(t, is, []window{a.mustWindow(t, 1), a.mustWindow(t, 2)})
+			j.close(t)
+		}
+		v.alone(t, 1)
+		v.stats(t)
+	}
 }
 
 func leaverDies(t *testing.T, point string) {

@@ -40,19 +40,18 @@ func (a *Arena) enter(label string, watcher *watcherThread) error {
 			return a.fail("arena.open", err, "cannot map the page that keeps this process's byte lock")
 		}
 	}
-	name, before, err := a.takeSlot()
-	if err != nil {
-		a.dropLock()
-		return err
+	for {
+		name, before, err := a.takeSlot()
+		if err != nil {
+			a.dropLock()
+			return err
+		}
+		a.mySlot, a.self = name.Slot(), name
+		if a.settleIn(before, label) {
+			break
+		}
 	}
-	i := name.Slot()
-	a.mySlot, a.self = i, name
-	a.reapMu.Lock() // whom we meet dead is reaped by a goroutine, which uses the slot's words, too
-	if before != 0 {
-		a.succeed(before)
-	}
-	a.fillSlot(i, label)
-	a.reapMu.Unlock()
+	i, name := a.mySlot, a.self
 	// Rung before it is live, so that a death watcher knows of it from the first moment on.
 	a.ringBefore(i, 1)
 
@@ -66,6 +65,25 @@ func (a *Arena) enter(label string, watcher *watcherThread) error {
 	}
 	a.goOn()
 	return nil
+}
+
+// settleIn cleans up after the dead participant that had this joiner's slot before, 0 for none, and
+// fills the slot in. It is false if it gave the slot back instead, which another joiner may take.
+func (a *Arena) settleIn(before ParticipantID, label string) bool {
+	// A participant that we meet dead is reaped by a goroutine, which uses the slot's words, too.
+	a.reapMu.Lock()
+	defer a.reapMu.Unlock()
+	i := a.mySlot
+	if before != 0 {
+		if unknown := a.succeed(before); !unknown && a.stepBack() {
+			return false
+		}
+	}
+	// Now, if nobody else is here: later joiners may find the other slots used up.
+	for rounds := 1 + a.geo.slots/renewMost; rounds > 0 && a.renewSlots(); rounds-- {
+	}
+	a.fillSlot(i, label)
+	return true
 }
 
 func (a *Arena) dropLock() {
@@ -89,6 +107,9 @@ func (a *Arena) takeSlot() (name, before ParticipantID, err error) {
 		if name, before = a.trySlots(); name != 0 {
 			return name, before, nil
 		}
+		if a.renewSlots() && shmsync.Monotonic() < end {
+			continue
+		}
 		if !a.vacating() || shmsync.Monotonic() > end {
 			return 0, 0, a.fail("arena.open", shmsync.ErrNoSpace, a.whyFull())
 		}
@@ -97,17 +118,42 @@ func (a *Arena) takeSlot() (name, before ParticipantID, err error) {
 
 // whyFull says why no slot can be taken.
 func (a *Arena) whyFull() string {
-	usedUp := 0
+	usedUp, unclean, others := 0, 0, 0
 	for i := 1; i <= a.geo.slots; i++ {
-		if w := a.slotState(i); !w.taken() && w.generation() >= maxGeneration {
+		w := a.slotState(i)
+		switch {
+		case w.taken() && a.isStuck(i, w):
 			usedUp++
+			unclean++
+		case w.taken():
+			others++
+		case a.usedUp(i, w):
+			usedUp++
+			if !a.cleaned(i, w) {
+				unclean++
+			}
 		}
 	}
 	if usedUp == 0 {
 		return fmt.Sprintf("all %d slots for participants are taken", a.geo.slots)
 	}
-	return fmt.Sprintf("all %d slots for participants are taken or used up: %d were taken %d times, which is the most; make a new arena",
-		a.geo.slots, usedUp, maxGeneration)
+	s := fmt.Sprintf("all %d slots for participants are taken or used up: %d have no generation left", a.geo.slots, usedUp)
+	switch {
+	case others > 0:
+		return s + fmt.Sprintf("; they can be used again once nobody is in the arena: let the %d that are in it leave, or make a new arena", others)
+	case unclean > 0:
+		return s + fmt.Sprintf("; in %d of them nobody could take back what dead participants left; make a new arena", unclean)
+	case a.crowded > 0:
+		return s + fmt.Sprintf("; the objects hold too many bytes that may be IDs of %d of them; delete objects, or make a new arena", a.crowded)
+	}
+	return s
+}
+
+// isStuck reports whether the participant in slot i, in state w, is dead, and there is no
+// generation for a joiner to clean up after it.
+func (a *Arena) isStuck(i int, w slotWord) bool {
+	next, _ := a.nextGeneration(i, w, true)
+	return next == 0 && (w.phase() == phaseDead || a.surveyDead(i, w))
 }
 
 // vacating reports whether a slot is about to become free.
@@ -115,7 +161,7 @@ func (a *Arena) vacating() bool {
 	for i := 1; i <= a.geo.slots; i++ {
 		w := a.slotState(i)
 		switch p := w.phase(); {
-		case p == phaseRetired, p == phaseFree && w.generation() >= maxGeneration:
+		case a.usedUp(i, w):
 		case p == phaseFree, p == phaseLeaving, p == phaseDead, a.surveyDead(i, w):
 			return true
 		}
@@ -125,17 +171,17 @@ func (a *Arena) vacating() bool {
 
 func (a *Arena) trySlots() (name, before ParticipantID) {
 	for i := 1; i <= a.geo.slots; i++ {
-		if w := a.slotState(i); w.phase() == phaseFree && w.generation() < maxGeneration && a.lockSlot(i) {
-			if a.take(i, w) {
-				return makeParticipantID(i, w.generation()+1), 0
+		if w := a.slotState(i); w.phase() == phaseFree && !a.usedUp(i, w) && a.lockSlot(i) {
+			if next, raw := a.nextGeneration(i, w, false); next != 0 && a.take(i, w, next, raw) {
+				return makeParticipantID(i, next), 0
 			}
 			a.unlockSlot(i)
 		}
 	}
 	for i := 1; i <= a.geo.slots; i++ {
 		if w := a.slotState(i); w.taken() && a.lockSlot(i) {
-			if a.inherit(i, w) {
-				return makeParticipantID(i, w.generation()+1), participantIn(i, w)
+			if next := a.inherit(i, w); next != 0 {
+				return makeParticipantID(i, next), participantIn(i, w)
 			}
 			a.unlockSlot(i)
 		}
@@ -161,15 +207,27 @@ func (a *Arena) unlockSlot(i int) {
 	}
 }
 
-// take makes slot i, free or dead in state w, joining.
-func (a *Arena) take(i int, w slotWord) bool {
+// take makes slot i, free or dead in state w, joining with a generation of the window raw.
+func (a *Arena) take(i int, w slotWord, next uint32, raw uint64) bool {
 	caps := a.u32(a.slot(i) + slotCaps)
 	if a.lock != nil {
 		// A peer that examines a joining slot reads here whether to ask for its byte. As
 		// long as we hold that, no other process is here.
 		caps.Store(a.caps)
 	}
-	if !a.casSlot(i, w, makeSlotWord(phaseJoining, w.generation()+1)) {
+	if w.phase() == phaseFree && next != w.generation()+1 {
+		// It enters the window. All before are cleaned up after, and their generations say nothing
+		// about those of this window.
+		a.u32(a.slot(i) + slotReclaimed).Store(next - 1)
+	}
+	joining := makeSlotWord(phaseJoining, next)
+	if !a.casSlot(i, w, joining) {
+		return false
+	}
+	if _, now := a.windowOf(i); now != raw {
+		// Without a byte lock this process may have been stopped while the slot was used up and
+		// came back to the same state.
+		a.casSlot(i, joining, joining.with(w.phase()))
 		return false
 	}
 	caps.Store(a.caps)
@@ -178,15 +236,16 @@ func (a *Arena) take(i int, w slotWord) bool {
 }
 
 // inherit takes slot i over from a dead participant that no living process is cleaning up
-// after. We hold the slot's byte.
-func (a *Arena) inherit(i int, w slotWord) bool {
-	if w.generation() >= maxGeneration {
-		return false
+// after, and gives our generation, or 0 if it did not. We hold the slot's byte.
+func (a *Arena) inherit(i int, w slotWord) uint32 {
+	next, raw := a.nextGeneration(i, w, true)
+	if next == 0 {
+		return 0
 	}
 	hadByte := a.slotCaps(i)&capOFD != 0
 	if w.present() {
 		if (a.lock == nil || !hadByte) && !a.seenDead(i, w) {
-			return false // alive, as far as anybody can tell
+			return 0 // alive, as far as anybody can tell
 		}
 		a.mark(i, w)
 	}
@@ -194,20 +253,20 @@ func (a *Arena) inherit(i int, w slotWord) bool {
 	// Its system calls may write still, and its ID is what says so. A participant without either
 	// bit never became live, so it has made none.
 	if a.slotCaps(i)&(capOFD|capRobust) != 0 && !a.ended(i) {
-		return false
+		return 0
 	}
 	reaper := a.u32(a.slot(i) + slotReaper)
 	u := ParticipantID(reaper.Load())
-	if a.isCurrent(u) || !reaper.CompareAndSwap(uint32(u), uint32(makeParticipantID(i, w.generation()+1))) {
-		return false
+	if a.isCurrent(u) || !reaper.CompareAndSwap(uint32(u), uint32(makeParticipantID(i, next))) {
+		return 0
 	}
 	crashpoint.Hit("arena.inherit.reaper")
 	if a.lock == nil {
 		// Not those of the dead: a survey would believe us dead without a byte.
 		a.u32(a.slot(i) + slotCaps).Store(0)
 	}
-	if !a.take(i, w) {
-		return false
+	if !a.take(i, w, next, raw) {
+		return 0
 	}
 	crashpoint.Hit("arena.inherit.taken")
 	// From now on our name is current. Who became reaper in between
@@ -215,40 +274,44 @@ func (a *Arena) inherit(i int, w slotWord) bool {
 	end := shmsync.Monotonic() + takeTimeout
 	for u := ParticipantID(reaper.Load()); u.Slot() != i && a.isCurrent(u); u = ParticipantID(reaper.Load()) {
 		if shmsync.Monotonic() > end {
-			joining := makeSlotWord(phaseJoining, w.generation()+1)
+			joining := makeSlotWord(phaseJoining, next)
 			a.casSlot(i, joining, joining.with(phaseDead))
-			return false
+			return 0
 		}
 		time.Sleep(time.Millisecond)
 	}
 	a.writeDeathRecord(i, participantIn(i, w), false)
 	crashpoint.Hit("arena.inherit.recorded")
 	a.ringTold()
-	return true
+	return next
 }
 
 // succeed cleans up after dead, whose slot we have. If dead may owe a wake to anybody, this
 // participant says so of itself, until it has made up for that: if it dies meanwhile, whoever
-// reaps it looks at everything.
-func (a *Arena) succeed(dead ParticipantID) {
+// reaps it looks at everything. It reports whether dead may hold objects whose kind this process
+// cannot repair.
+func (a *Arena) succeed(dead ParticipantID) (unknown bool) {
 	all := a.owesAnybody(dead)
 	if all {
 		a.restGuard(walkOwed)
 	}
 	// Or what the dead one was telling would count as ours.
 	a.u32(a.slot(a.mySlot) + slotTelling).Store(0)
-	a.reclaimMemoryFor(dead, all)
+	unknown = a.reclaimMemoryFor(dead, all)
 	a.restGuard(0)
+	return unknown
 }
 
-// reclaimMemoryFor cleans up after dead, whose slot we have. all is for repairAll.
-func (a *Arena) reclaimMemoryFor(dead ParticipantID, all bool) {
+// reclaimMemoryFor cleans up after dead, whose slot we have. all is for repairAll, and the
+// result for succeed.
+func (a *Arena) reclaimMemoryFor(dead ParticipantID, all bool) (unknown bool) {
 	concerned := a.repairAll(dead, all)
 	crashpoint.Hit("arena.inherit.repaired")
 	a.wakeAll(dead, concerned)
 	crashpoint.Hit("arena.inherit.woken")
 	a.reclaimMemory(dead)
 	crashpoint.Hit("arena.inherit.reclaimed")
+	return concerned.unknown
 }
 
 // lockByte is the byte of the file whose lock says that a living process has taken slot i:

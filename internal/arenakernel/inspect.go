@@ -308,10 +308,13 @@ func (i *Inspector) checkSlots() (errs []error) {
 		}
 		w := a.slotState(slot)
 		switch {
-		case w.phase() > phaseRetired || w>>21 != 0:
+		case w.phase() > phaseDead || w>>21 != 0:
 			bad("has the impossible state %#x", uint32(w))
 		case w.taken() && w.generation() == 0:
 			bad("is %v, but was never taken", w)
+		}
+		if win, _ := a.windowOf(slot); !win.legal() {
+			bad("has the impossible window %v", win)
 		}
 		if n := a.u32(a.slot(slot) + slotReaper).Load(); n != 0 && (n&^ParticipantIDMask != 0 || !ParticipantID(n).valid()) {
 			bad("has the reaper %#x, which nobody is called", n)

@@ -287,37 +287,6 @@ func TestDeathRecords(t *testing.T) {
 	require.Zero(t, s.must(t, order{Do: "dead", Name: last.self}).N)
 }
 
-// A slot whose generations are used up is never taken again.
-func TestGenerationsEnd(t *testing.T) {
-	ta := newTestArena(t, 2)
-	a, err := Create(ta.name, &ta.opts)
-	require.NoError(t, err)
-	defer a.Close()
-	a.u32(a.slot(2) + slotState).Store(uint32(makeSlotWord(phaseFree, maxGeneration-2)))
-
-	v := ta.join(t, "killed")
-	require.Equal(t, makeParticipantID(2, maxGeneration-1), v.self)
-	v.Kill(t)
-	pollFor(t, a, func() bool { return a.slotState(2).phase() == phaseFree })
-	v = ta.join(t, "the last")
-	require.Equal(t, makeParticipantID(2, maxGeneration), v.self)
-	require.True(t, a.Current(v.self))
-	v.Kill(t)
-	pollFor(t, a, func() bool { return a.slotState(2).phase() == phaseRetired })
-	require.True(t, a.Dead(v.self))
-	require.Equal(t, "the last", a.Who(v.self).Label)
-	late := ta.start(t).try(t, order{Do: "open", Arena: ta.name})
-	require.Equal(t, []string{"no space"}, late.Is, late.Err)
-	require.Contains(t, late.Err, "all 2 slots for participants are taken or used up: 1 were taken 262143 times")
-
-	// The same by closing.
-	a.u32(a.slot(2) + slotState).Store(uint32(makeSlotWord(phaseFree, maxGeneration-1)))
-	v = ta.join(t, "the last again")
-	v.close(t)
-	require.Equal(t, phaseRetired, a.slotState(2).phase())
-	require.NoError(t, a.Check())
-}
-
 // pollFor waits until done, and fails with the words.
 func pollFor(t *testing.T, a *Arena, done func() bool) {
 	t.Helper()
@@ -446,7 +415,7 @@ func TestLateReaperLosesNoSlot(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	dead := makeSlotWord(phaseDead, 5)
 	a.u32(a.slot(3) + slotState).Store(uint32(dead))
-	require.True(t, a.take(3, dead))
+	require.True(t, a.take(3, dead, 6, 0))
 	require.NotZero(t, a.slotCaps(3))
 	a.freeSlot(3, dead, false) // by one that saw it dead
 	joining := a.slotState(3)

@@ -2,9 +2,9 @@ package arenakernel
 
 import "fmt"
 
-// ParticipantID is a participant as a shared word names it: the slot and how often the
-// slot had been taken. It fits into 29 bits, so that a 32-bit owner word has
-// three to spare.
+// ParticipantID is a participant as a shared word names it: the slot and the generation of
+// the slot. It fits into 29 bits, so that a 32-bit owner word has three to spare.
+// A generation is used again only when no word has it; see [window].
 //
 //	bits 0..10   slot        1..2047; 0 in a ParticipantID that stands for no participant
 //	bits 11..28  generation  1..262143; 0 is never used by a participant
@@ -31,7 +31,8 @@ func makeParticipantID(slot int, generation uint32) ParticipantID {
 // Slot is the index of the participant's slot, or 0.
 func (n ParticipantID) Slot() int { return int(n & MaxSlots) }
 
-// Generation is the number of times that the slot had been taken.
+// Generation tells the participants of one slot apart. Each has a greater one than the one before,
+// until the slot begins another [window].
 func (n ParticipantID) Generation() uint32 { return uint32(n>>slotBits) & maxGeneration }
 
 // Covers reports whether o names the same slot at the same or an earlier generation. The

@@ -33,7 +33,7 @@ func TestNameWords(t *testing.T) {
 			require.Equal(t, generation, n.Generation())
 			require.Equal(t, n, n&ParticipantIDMask)
 			require.Equal(t, fmt.Sprintf("%d.%d", slot, generation), n.String())
-			for p := phaseFree; p <= phaseRetired; p++ {
+			for p := phaseFree; p <= phaseDead; p++ {
 				w := makeSlotWord(p, generation)
 				require.Equal(t, p, w.phase())
 				require.Equal(t, generation, w.generation())
@@ -258,18 +258,18 @@ func TestSlotIsInheritedWhenItsDeadHasEnded(t *testing.T) {
 	a.u32(a.slot(3) + slotState).Store(uint32(live))
 	a.u32(a.slot(3) + slotCaps).Store(capRobust)
 	a.u32(a.aliveWord(3, 0)).Store(shmsync.RobustOwnerDied)
-	require.False(t, a.inherit(3, live))
+	require.Zero(t, a.inherit(3, live))
 	require.Equal(t, live.with(phaseDead), a.slotState(3))
 	for k := range aliveWords {
 		a.u32(a.aliveWord(3, k)).Store(shmsync.RobustOwnerDied)
 	}
-	require.True(t, a.inherit(3, a.slotState(3)))
+	require.EqualValues(t, 6, a.inherit(3, a.slotState(3)))
 	require.Equal(t, makeSlotWord(phaseJoining, 6), a.slotState(3))
 
 	// A participant that died before it became live has no marks.
 	joined := makeSlotWord(phaseDead, 5)
 	a.u32(a.slot(4) + slotState).Store(uint32(joined))
-	require.True(t, a.inherit(4, joined))
+	require.EqualValues(t, 6, a.inherit(4, joined))
 }
 
 // A reaper that does not know the kind of an object cannot take back what the dead holds of

@@ -289,11 +289,7 @@ func (a *Arena) freeSlot(i int, w slotWord, keep bool) {
 	a.u32(s + slotCaps).Store(0)
 	a.putLabel(s+slotLabel, "")
 	a.u64(s + slotDied).Store(0)
-	next := w.with(phaseFree)
-	if w.generation() >= maxGeneration {
-		next = w.with(phaseRetired)
-	}
-	a.casSlot(i, w, next)
+	a.casSlot(i, w, w.with(phaseFree))
 }
 
 // leaveFor leaves a death, or the rest of a reap, for later. The death watcher goes on with it.

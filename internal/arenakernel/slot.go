@@ -41,17 +41,18 @@ const (
 // slotWord is the state word of a slot.
 //
 //	bits 0..2   phase
-//	bits 3..20  generation: how often the slot has been taken
+//	bits 3..20  generation: another one each time that the slot is taken
 //
 //	phase    meaning                              becomes
-//	free     not in use                           joining with generation+1, by a joiner that holds the byte lock
+//	free     not in use                           joining with the next generation, by a joiner that holds the byte lock
 //	joining  being filled in                      live by the joiner, or free if that fails; dead by a process that
 //	                                              finds the byte unlocked
 //	live     a participant                        leaving by itself; dead by a process that saw its death
 //	leaving  closing                              free by itself; dead by a process that saw its death
-//	dead     fence passed, traces being removed   free by the reaper when it is gone; retired at the last generation;
-//	                                              joining with generation+1, by a joiner that finds no free one
-//	retired  its generations are used up          stays
+//	dead     fence passed, traces being removed   free by the reaper when it is gone; joining with the next
+//	                                              generation, by a joiner that finds no free one
+//
+// The next generation is the one after, or the first of a new [window].
 //
 // Every transition is one CAS of the whole word, so it is bound to the generation.
 //
@@ -71,7 +72,6 @@ const (
 	phaseLive
 	phaseLeaving
 	phaseDead
-	phaseRetired
 )
 
 func (p phase) String() string {
@@ -86,8 +86,6 @@ func (p phase) String() string {
 		return "leaving"
 	case phaseDead:
 		return "dead"
-	case phaseRetired:
-		return "retired"
 	}
 	return fmt.Sprintf("phase %d", uint32(p))
 }

@@ -40,6 +40,7 @@ var elsewhere = map[string]string{
 	"arena.enter.":                "TestKillEntering",
 	"arena.close.":                "TestKillEntering",
 	"arena.inherit.":              "TestKillInheriting",
+	"arena.renew.":                "TestKillRenewing",
 	"futex.":                      "TestKillFutex",
 	"mutex.recover.":              "TestKillRecovering",
 	"arena.sweep.":                "TestKillAlone",

@@ -381,4 +381,25 @@ var mutants = []mutant{
 		new:  "err := m.enter(nil)",
 		pkg:  "prims", run: "TestCloseDoesNotWaitForTheQueueLock",
 	},
+	{
+		name: "do not look who came during the search for IDs",
+		file: "internal/arenakernel/window.go",
+		old:  "\t\tif look(i) != before[i] {\n\t\t\treturn true\n\t\t}\n",
+		new:  "",
+		pkg:  "internal/arenakernel", run: "TestRenewalSeesWhoCame",
+	},
+	{
+		name: "search for IDs in one place of a word only",
+		file: "internal/arenakernel/window.go",
+		old:  "\t\ts.id(ParticipantID(w >> 3))\n",
+		new:  "",
+		pkg:  "internal/arenakernel", run: "TestWindowHasNoNamedGeneration",
+	},
+	{
+		name: "renew a slot in which something is left",
+		file: "internal/arenakernel/window.go",
+		old:  "if c.u64(c.touchedWord(i, k)).Load() != 0 {",
+		new:  "if k == touchedWords {",
+		pkg:  "internal/arenakernel", run: "TestSlotWithLeftoversIsNotRenewed",
+	},
 }

@@ -1,0 +1,258 @@
+
+/* ---- The generations of a slot: see internal/arenakernel/window.go ----
+ *
+ * A slot goes through the generations of a window. When they are used up, a joiner that is alone
+ * in the arena records another one, with generations that no word of the arena names. Whoever takes
+ * the slot next has the first of them. */
+
+enum {
+    SHMI_slotWindow = 248, /* first generation in bits 0..17, last in 18..35, number in 36..63 */
+    SHMI_RENEW_MOST = 64   /* for how many slots one search looks */
+};
+#define SHMI_HEIRS_LEFT 256u /* generations at the end that are left to joiners that clean up after somebody */
+/* Tests make both smaller, so that generations are used again soon. */
+#ifndef SHMI_GENERATIONS_MOST
+#define SHMI_GENERATIONS_MOST 262143u
+#endif
+#ifndef SHMI_WINDOW_LEAST
+#define SHMI_WINDOW_LEAST 4096u
+#endif
+
+/* The kinds of the plain objects. */
+#define SHMI_KIND_VALUE UINT32_C(0x554c4156) /* VALU */
+#define SHMI_KIND_BLOCK UINT32_C(0x4b4f4c42) /* BLOK */
+
+typedef struct shmi_window {
+    uint64_t raw;
+    uint32_t first, last, number;
+} shmi_window;
+
+SHMI_FN uint64_t shmi_make_window(uint32_t first, uint32_t last, uint32_t number)
+{
+    return first | (uint64_t)last << 18 | (uint64_t)number << 36;
+}
+/* The window of slot i. It is not legal if a peer has overwritten it. */
+SHMI_FN shmi_window shmi_window_of(const shmsync_arena *a, uint32_t i)
+{
+    shmi_window w;
+    w.raw = shmi_ld64(shmi_slot64(a, i, SHMI_slotWindow));
+    w.first = w.raw == 0 ? 1 : (uint32_t)w.raw & SHMI_maxGeneration;
+    w.last = w.raw == 0 ? SHMI_GENERATIONS_MOST : (uint32_t)(w.raw >> 18) & SHMI_maxGeneration;
+    w.number = (uint32_t)(w.raw >> 36);
+    return w;
+}
+SHMI_FN int shmi_window_legal(const shmi_window *w) { return w->first != 0 && w->first <= w->last; }
+SHMI_FN int shmi_window_has(const shmi_window *w, uint32_t g) { return w->first <= g && g <= w->last; }
+SHMI_FN uint32_t shmi_window_heirs(const shmi_window *w)
+{
+    uint32_t half = (w->last - w->first + 1) / 2;
+    return half < SHMI_HEIRS_LEFT ? half : SHMI_HEIRS_LEFT;
+}
+
+/* Whether nothing is left of those who were in slot i, which is free in state w. */
+SHMI_FN int shmi_cleaned(shmsync_arena *a, uint32_t i, uint32_t w)
+{
+    uint64_t bit;
+    if (shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed)) != shmi_slot_gen(w))
+        return 0;
+    for (bit = 0; bit < SHMI_touchedBits; bit += 64)
+        if (shmi_ld64(shmi_touched_word(a, i, bit)) != 0)
+            return 0;
+    return 1;
+}
+/* The generation of whoever takes slot i, free or dead in state w, and the bytes of the window that
+ * it is of; 0 if its generations are used up. inherit says that the slot's participant is dead. */
+SHMI_FN uint32_t shmi_next_generation(shmsync_arena *a, uint32_t i, uint32_t w, int inherit, uint64_t *raw)
+{
+    shmi_window win = shmi_window_of(a, i);
+    uint32_t g = shmi_slot_gen(w), left;
+    *raw = win.raw;
+    if (!shmi_window_legal(&win))
+        return 0;
+    if (!shmi_window_has(&win, g))
+        return inherit ? 0 : win.first; /* inherit: a peer's bytes, since a window is recorded for a free slot only */
+    left = win.last - g;
+    if (left > shmi_window_heirs(&win) || (left > 0 && (inherit || !shmi_cleaned(a, i, w))))
+        return g + 1;
+    return 0;
+}
+/* Whether slot i, in state w, is free and has no generation left. */
+SHMI_FN int shmi_used_up(shmsync_arena *a, uint32_t i, uint32_t w)
+{
+    uint64_t raw;
+    return shmi_slot_phase(w) == SHMI_phaseFree && shmi_next_generation(a, i, w, 0, &raw) == 0;
+}
+
+/* The generations of some slots that words of the arena name, or bytes that may be IDs. */
+typedef struct shmi_id_search {
+    uint32_t n, slots[SHMI_RENEW_MOST];
+    uint8_t place[SHMI_MaxSlots + 1]; /* of a slot in slots, from 1 */
+    uint64_t *found;                  /* a set for each of slots */
+} shmi_id_search;
+enum { SHMI_GENERATION_WORDS = (SHMI_maxGeneration + 1) / 64 };
+
+SHMI_FN void shmi_found_generation(shmi_id_search *s, uint32_t k, uint32_t g)
+{
+    s->found[(size_t)k * SHMI_GENERATION_WORDS + g / 64] |= UINT64_C(1) << (g % 64);
+}
+SHMI_FN void shmi_found_id(shmi_id_search *s, shmi_participant_id n)
+{
+    uint8_t k = s->place[shmi_id_slot(n)];
+    if (k != 0)
+        shmi_found_generation(s, k - 1u, shmi_id_gen(n));
+}
+/* An ID may be in bits 0..28 or 3..31. */
+SHMI_FN void shmi_search_word(shmi_id_search *s, uint32_t w)
+{
+    if (w != 0) {
+        shmi_found_id(s, w & SHMI_NAME_MASK);
+        shmi_found_id(s, w >> 3);
+    }
+}
+SHMI_FN void shmi_search_words(shmsync_arena *a, shmi_id_search *s, shmi_off from, shmi_off to)
+{
+    for (from &= ~(shmi_off)3; from < to; from += 4)
+        shmi_search_word(s, shmi_ld32(shmi_u32(a, from)));
+}
+/* Looks through a block, but not at what is its users'. */
+SHMI_FN void shmi_search_block(shmsync_arena *a, shmi_id_search *s, shmi_off off, uint64_t size, uint32_t w)
+{
+    shmi_header h;
+    if (shmi_block_kind(w) == SHMI_blockFree)
+        return;
+    shmi_found_id(s, shmi_block_name(w));
+    if (shmi_block_kind(w) == SHMI_blockRaw)
+        return;
+    if (shmi_block_kind(w) == SHMI_blockObject && shmi_header_at(a, off, &h) == 0) {
+        const uint64_t head = 3 * sizeof(uint64_t); /* state, seq, next; the item is behind */
+        shmi_off body = h.o.body, end = body + h.o.size;
+        uint64_t item;
+        shmi_search_words(a, s, end, off + size);
+        shmi_search_words(a, s, off, body);
+        if (h.o.kind == SHMI_KIND_VALUE || h.o.kind == SHMI_KIND_BLOCK)
+            return;
+        if (h.o.kind == SHMI_KIND_QUEUE && h.o.size >= sizeof(shmi_queue_words) &&
+            (item = shmi_ld64(shmi_u64(a, body + offsetof(shmi_queue_words, item)))) <= h.o.size) {
+            shmi_search_words(a, s, body, body + sizeof(shmi_queue_words));
+            for (body += sizeof(shmi_queue_words); body + head <= end; body += head + ((item + 7) & ~UINT64_C(7)))
+                shmi_search_words(a, s, body, body + head);
+            return;
+        }
+        off = body;
+        size = h.o.size;
+    }
+    shmi_search_words(a, s, off, off + size);
+}
+SHMI_FN void shmi_search_ids(shmsync_arena *a, shmi_id_search *s)
+{
+    uint64_t i, k;
+    for (i = 1; i <= a->geo.slots; i++)
+        shmi_search_word(s, shmi_ld32(shmi_slot32(a, (uint32_t)i, SHMI_slotReaper)));
+    shmi_search_word(s, shmi_ld32(shmi_u32(a, SHMI_hdrDirLowerer)));
+    for (k = 0; k < SHMI_deathRecordCount; k++) /* or who asks for the ID of a record is told of another */
+        shmi_search_word(s, shmi_ld32(shmi_u32(a, a->geo.death_record_off + k * SHMI_deathRecordStride + SHMI_deathRecordID)));
+    for (i = 0; i < a->geo.chunk_count; i++) {
+        uint64_t w = shmi_load_chunk(a, i), n = 0, size = 0;
+        shmi_found_id(s, shmi_chunk_name(w));
+        if (!shmi_chunk_legal(w, i, a->geo.chunk_count))
+            continue;
+        switch (shmi_chunk_kind(w)) {
+        case SHMI_chunkHead:
+            n = 1;
+            size = shmi_chunk_number(w) * SHMI_chunkSize;
+            break;
+        case SHMI_chunkSlab:
+        case SHMI_chunkSweeping:
+            n = shmi_blocks_of((int)shmi_chunk_number(w));
+            size = shmi_class_size[shmi_chunk_number(w)];
+            /* The words of a free node stay as they were, and somebody may look at them. */
+            if (shmi_chunk_number(w) == SHMI_classNode)
+                shmi_search_words(a, s, shmi_chunk_off(a, i), shmi_chunk_off(a, i) + SHMI_chunkSize);
+            break;
+        }
+        for (k = 0; k < n; k++)
+            shmi_search_block(a, s, shmi_chunk_off(a, i) + k * size, size, shmi_ld32(shmi_block_word(a, i, k)));
+    }
+}
+/* The longest run of generations that are not in set k; 0: there is none. */
+SHMI_FN uint32_t shmi_longest_gap(const shmi_id_search *s, uint32_t k, uint32_t *first)
+{
+    const uint64_t *set = s->found + (size_t)k * SHMI_GENERATION_WORDS;
+    uint32_t g, begin = 1, longest = 0;
+    for (g = 1; g <= SHMI_GENERATIONS_MOST + 1; g++) {
+        if (g <= SHMI_GENERATIONS_MOST && (set[g / 64] >> (g % 64) & 1) == 0)
+            continue;
+        if (g - begin > longest) {
+            longest = g - begin;
+            *first = begin;
+        }
+        begin = g + 1;
+    }
+    return longest;
+}
+
+/* Gives those slots another window that are used up, if nobody is in the arena but this joiner,
+ * which has not become live. Whether the slots are others now than before: it has renewed some, or
+ * somebody came. It reads all states and windows, searches, and reads them again. If they are
+ * the same, nobody was there meanwhile, so nobody remembers an ID that the search did not find.
+ * *crowded is how many slots have too few generations that no word names. */
+SHMI_FN int shmi_renew_slots(shmsync_arena *a, uint32_t my_slot, uint32_t *crowded)
+{
+    shmi_id_search *s;
+    uint64_t *before;
+    uint32_t i, k;
+    int changed = 0;
+    for (i = 1; i <= a->geo.slots; i++)
+        if (i != my_slot && shmi_used_up(a, i, shmi_slot_state(a, i)))
+            break;
+    if (i > a->geo.slots)
+        return 0;
+    s = (shmi_id_search *)calloc(1, sizeof *s);
+    before = (uint64_t *)malloc(2 * ((size_t)a->geo.slots + 1) * sizeof *before);
+    if (s == NULL || before == NULL)
+        goto out;
+    for (i = 1; i <= a->geo.slots; i++) {
+        uint32_t w = shmi_slot_state(a, i);
+        before[2 * i] = w;
+        before[2 * i + 1] = shmi_ld64(shmi_slot64(a, i, SHMI_slotWindow));
+        if (i == my_slot)
+            continue;
+        if (shmi_slot_taken(w))
+            goto out;
+        if (s->n < SHMI_RENEW_MOST && shmi_used_up(a, i, w) && shmi_cleaned(a, i, w)) {
+            s->slots[s->n++] = i;
+            s->place[i] = (uint8_t)s->n;
+        }
+    }
+    if (s->n == 0 || (s->found = (uint64_t *)calloc(s->n, SHMI_GENERATION_WORDS * sizeof *s->found)) == NULL)
+        goto out;
+    for (k = 0; k < s->n; k++)
+        shmi_found_generation(s, k, shmi_slot_gen((uint32_t)before[2 * s->slots[k]]));
+    shmi_search_ids(a, s);
+    SHMSYNC_CRASHPOINT("arena.renew.searched");
+    changed = 1;
+    for (i = 1; i <= a->geo.slots; i++)
+        if (shmi_slot_state(a, i) != before[2 * i] || shmi_ld64(shmi_slot64(a, i, SHMI_slotWindow)) != before[2 * i + 1])
+            goto out;
+    changed = 0;
+    *crowded = 0;
+    for (k = 0; k < s->n; k++) {
+        uint64_t old = before[2 * s->slots[k] + 1];
+        uint32_t first = 0, n = shmi_longest_gap(s, k, &first);
+        if (n < SHMI_WINDOW_LEAST) {
+            ++*crowded;
+            continue;
+        }
+        /* Fails if another has renewed the slot: no two windows of a slot have the same number. */
+        if (shmi_cas64(shmi_slot64(a, s->slots[k], SHMI_slotWindow), old,
+                       shmi_make_window(first, first + n - 1, ((uint32_t)(old >> 36) + 1) & ((1u << 28) - 1))))
+            SHMSYNC_CRASHPOINT("arena.renew.recorded");
+        changed = 1;
+    }
+out:
+    if (s != NULL)
+        free(s->found);
+    free(s);
+    free(before);
+    return changed;
+}

@@ -1,0 +1,358 @@
+package arenakernel
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+
+	"github.com/shmsync/shmsync/internal/crashpoint"
+)
+
+var (
+	_ = crashpoint.Register("arena.renew.searched")
+	_ = crashpoint.Register("arena.renew.recorded")
+	_ = crashpoint.Register("arena.renew.stepped_back")
+)
+
+// slotWindow is the field of a slot with its [window].
+const slotWindow = 248
+
+// window is the run of generations that a slot goes through, from the first to the last. A slot
+// whose window is used up gets another one, with generations that no word of the arena names,
+// by a joiner that is alone in the arena. See docs/design/0030-generations.md.
+//
+//	bits 0..17   first   generation
+//	bits 18..35  last    generation, not less than the first
+//	bits 36..63  number  of the window of this slot, modulo 2^28
+//
+//	value     meaning                                                left by
+//	0         all generations, number 0 (also all-zero memory)       renewSlots
+//	any other the generations from first to last                     renewSlots
+//
+// A slot whose generation is not in its window has not entered the window: whoever takes it next
+// has the first generation.
+//
+//	writers: a joiner that is alone in the arena, by CAS, while the slot is free and used up
+//	readers: joiners, tools
+//	order:   acq_rel: a joiner searches the words, and then records the window
+//	futex:   none
+//	crash:   whole, or not there; a window that nobody has entered is used by the next joiner
+type window uint64
+
+const (
+	windowLastShift   = generationBits
+	windowNumberShift = 2 * generationBits
+
+	// heirsLeft is how many generations at the end of a window are left to joiners that clean up
+	// after somebody: a slot gets another window only when nothing of its participants is left.
+	heirsLeft = 256
+
+	// renewMost is for how many slots one search looks, which bounds its memory to 2 MiB.
+	renewMost = 64
+)
+
+// Tests make both smaller, so that generations are used again soon.
+var (
+	generationsMost = uint32(maxGeneration)
+	windowLeast     = uint32(4096) // shorter ones are not worth the search
+)
+
+var renewSearched = func() {} // a test's turn between the search and what comes of it
+
+func makeWindow(first, last, number uint32) window {
+	return window(first) | window(last)<<windowLastShift | window(number)<<windowNumberShift
+}
+
+func (w window) first() uint32  { return uint32(w) & maxGeneration }
+func (w window) last() uint32   { return uint32(w>>windowLastShift) & maxGeneration }
+func (w window) number() uint32 { return uint32(w >> windowNumberShift) }
+func (w window) legal() bool    { return w.first() != 0 && w.first() <= w.last() }
+
+// has reports whether g is a generation of the window.
+func (w window) has(g uint32) bool { return w.first() <= g && g <= w.last() }
+
+// heirs is how many generations at its end are for joiners that clean up after somebody.
+func (w window) heirs() uint32 { return min(heirsLeft, (w.last()-w.first()+1)/2) }
+
+// String renders the word by the names of its parts.
+func (w window) String() string {
+	return fmt.Sprintf("%d..%d, number %d", w.first(), w.last(), w.number())
+}
+
+func (c *core) windowWord(slot int) Offset { return c.slot(slot) + slotWindow }
+
+// windowOf gives the window of a slot, and the bytes of it. It is not legal if a peer has
+// overwritten it.
+func (c *core) windowOf(slot int) (w window, raw uint64) {
+	// sync(arena.window): acquire
+	raw = c.u64(c.windowWord(slot)).Load()
+	if raw == 0 {
+		return makeWindow(1, generationsMost, 0), raw
+	}
+	return window(raw), raw
+}
+
+// nextGeneration gives the generation of whoever takes slot i, free or dead in state w, and the
+// bytes of the window that it is of; 0 if its generations are used up. inherit says that the slot's
+// participant is dead.
+func (c *core) nextGeneration(i int, w slotWord, inherit bool) (next uint32, raw uint64) {
+	win, raw := c.windowOf(i)
+	g := w.generation()
+	switch left := win.last() - g; {
+	case !win.legal():
+		return 0, raw
+	case !win.has(g) && inherit:
+		return 0, raw // a peer's bytes: a window is recorded for a free slot only
+	case !win.has(g):
+		return win.first(), raw
+	case left > win.heirs(), left > 0 && (inherit || !c.cleaned(i, w)):
+		return g + 1, raw
+	}
+	return 0, raw
+}
+
+// cleaned reports whether nothing is left of those who were in slot i, which is free in state w.
+// What a program that did not know a kind of objects left there counts as something: such a
+// kind may name a participant by its generation alone, which no search finds.
+func (c *core) cleaned(i int, w slotWord) bool {
+	if c.u32(c.slot(i)+slotReclaimed).Load() != w.generation() {
+		return false
+	}
+	for k := range uint64(touchedWords) {
+		if c.u64(c.touchedWord(i, k)).Load() != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// usedUp reports whether slot i, in state w, is free and has no generation left.
+func (c *core) usedUp(i int, w slotWord) bool {
+	if w.phase() != phaseFree {
+		return false
+	}
+	next, _ := c.nextGeneration(i, w, false)
+	return next == 0
+}
+
+// alone reports whether no other slot is somebody's. It may be wrong a moment later.
+func (c *core) alone(mySlot int) bool {
+	for i := 1; i <= c.geo.slots; i++ {
+		if i != mySlot && c.slotState(i).taken() {
+			return false
+		}
+	}
+	return true
+}
+
+// renewSlots gives those slots another window that are used up, if nobody is in the arena but
+// this joiner, which has not become live. It reports whether the slots are others now than before:
+// it has renewed some, or somebody came.
+//
+// Three steps make sure that nobody is about to act on an ID that is used again:
+//
+//  1. It reads the states and windows of all slots. All are free, but its own.
+//  2. It searches the words of the arena for IDs of those slots, and picks the longest run of
+//     generations that none names.
+//  3. It reads the states and windows again. If they are the same, nobody was in the arena from
+//     the end of step 1 to the begin of step 3: whoever joins takes another generation, and a
+//     slot comes back to a generation only in a window of another number. Those who were there
+//     before have left, with what their threads had read. So from then on no word has an ID of
+//     that run, and nobody remembers one; who joins now learns of IDs from the words only.
+//
+// Then it records the windows, each by one CAS. It may be stopped before that for as long as it
+// likes: the CAS fails if another has renewed the slot.
+func (a *Arena) renewSlots() (changed bool) {
+	if !a.anyUsedUp() {
+		return false
+	}
+	type snapshot struct {
+		state slotWord
+		raw   uint64
+	}
+	look := func(i int) snapshot { return snapshot{a.slotState(i), a.u64(a.windowWord(i)).Load()} }
+	before := make([]snapshot, a.geo.slots+1)
+	var search idSearch
+	for i := 1; i <= a.geo.slots; i++ {
+		s := look(i)
+		before[i] = s
+		switch {
+		case i == a.mySlot:
+		case s.state.taken():
+			return false
+		case len(search.slots) < renewMost && a.usedUp(i, s.state) && a.cleaned(i, s.state):
+			search.add(i, s.state.generation())
+		}
+	}
+	if len(search.slots) == 0 {
+		return false
+	}
+	search.run(a)
+	crashpoint.Hit("arena.renew.searched")
+	renewSearched()
+	for i := 1; i <= a.geo.slots; i++ {
+		if look(i) != before[i] {
+			return true
+		}
+	}
+	a.crowded = 0
+	for _, i := range search.slots {
+		first, last := search.found[i].longestGap()
+		if last-first+1 < windowLeast || first == 0 {
+			a.crowded++
+			continue
+		}
+		win := window(before[i].raw)
+		// sync(arena.window): release
+		if a.u64(a.windowWord(i)).CompareAndSwap(before[i].raw, uint64(makeWindow(first, last, win.number()+1))) {
+			crashpoint.Hit("arena.renew.recorded")
+		}
+		changed = true
+	}
+	return changed
+}
+
+func (a *Arena) anyUsedUp() bool {
+	for i := 1; i <= a.geo.slots; i++ {
+		if i != a.mySlot && a.usedUp(i, a.slotState(i)) {
+			return true
+		}
+	}
+	return false
+}
+
+// stepBack gives this joiner's slot back, whose dead participant it has cleaned up after, if the
+// slot is at the end of its window and nobody else is in the arena. Then the slot can be
+// renewed, which it cannot be while there is something to clean up.
+func (a *Arena) stepBack() bool {
+	i, w := a.mySlot, makeSlotWord(phaseJoining, a.self.Generation())
+	if win, _ := a.windowOf(i); !win.has(w.generation()) || win.last()-w.generation() > win.heirs() || !a.alone(i) {
+		return false
+	}
+	a.reclaimMemory(a.self)
+	if a.u32(a.slot(i)+slotReclaimed).Load() != w.generation() {
+		return false
+	}
+	a.freeSlot(i, w, false)
+	crashpoint.Hit("arena.renew.stepped_back")
+	a.unlockSlot(i)
+	a.mySlot, a.self = 0, 0
+	return true
+}
+
+// generations is a set of generations.
+type generations [(maxGeneration + 1) / 64]uint64
+
+func (s *generations) add(g uint32) { s[g/64] |= 1 << (g % 64) }
+
+// longestGap gives the longest run of generations that are not in the set; first is 0 if there is none.
+func (s *generations) longestGap() (first, last uint32) {
+	begin, longest := uint32(1), uint32(0)
+	end := func(at uint32) { // of a gap
+		if at > begin && at-begin > longest {
+			first, longest = begin, at-begin
+		}
+		begin = at + 1
+	}
+	for k, w := range s {
+		for ; w != 0; w &= w - 1 {
+			if g := uint32(k*64 + bits.TrailingZeros64(w)); g <= generationsMost {
+				end(g)
+			}
+		}
+	}
+	end(generationsMost + 1)
+	return first, first + longest - 1
+}
+
+// idSearch looks for IDs of slots in the words of an arena. It needs to know nothing of the
+// objects' kinds, and takes bytes for IDs that are none: that costs generations, and does no harm.
+// It does not look at what is the users'.
+type idSearch struct {
+	slots []int
+	found [MaxSlots + 1]*generations
+}
+
+// add makes it look for a slot, of which it has found the generation that the slot has now.
+func (s *idSearch) add(slot int, now uint32) {
+	s.slots = append(s.slots, slot)
+	s.found[slot] = &generations{}
+	s.found[slot].add(now)
+}
+
+func (s *idSearch) id(n ParticipantID) {
+	if g := s.found[n.Slot()]; g != nil {
+		g.add(n.Generation())
+	}
+}
+
+// word looks at a word that may have an ID in bits 0..28 or 3..31.
+func (s *idSearch) word(w uint32) {
+	if w != 0 {
+		s.id(ParticipantID(w & ParticipantIDMask))
+		s.id(ParticipantID(w >> 3))
+	}
+}
+
+func (s *idSearch) run(a *Arena) {
+	words := func(from, to Offset) {
+		for off := from; off < to; off += 4 {
+			s.word(a.u32(off).Load())
+		}
+	}
+	for i := 1; i <= a.geo.slots; i++ {
+		s.word(a.u32(a.slot(i) + slotReaper).Load())
+	}
+	s.word(a.u32(hdrDirLowerer).Load())
+	// A death record is about one participant, and [Arena.Who] finds it by the ID.
+	for k := range uint64(deathRecordCount) {
+		s.word(a.u32(Offset(a.geo.deathRecordOff+k*deathRecordStride) + deathRecordID).Load())
+	}
+	for k := range a.geo.chunkCount {
+		w := a.loadChunk(k)
+		s.id(w.participant())
+		if w.slabOf(classNode) {
+			// The words of a free node stay as they were, and somebody may look at them.
+			words(a.chunkOff(k), a.chunkOff(k)+chunkSize)
+		}
+	}
+	a.eachBlock(func(off Offset, size uint64, w blockWord) bool {
+		s.id(w.participant())
+		switch w.kind() {
+		case blockRaw:
+			return true
+		case blockObject:
+			if h, err := a.headerAt(off); err == nil {
+				words(off, h.Body)
+				a.wordsOfBody(h.Object, words)
+				words(h.Body+Offset(alignUp(h.Size, 4)), off+Offset(size))
+				return true
+			}
+		}
+		words(off, off+Offset(size))
+		return true
+	})
+}
+
+// wordsOfBody calls words for the parts of the body of o that are not its users' data.
+func (a *Arena) wordsOfBody(o Object, words func(from, to Offset)) {
+	if o.Kind == KindValue || o.Kind == KindBlock {
+		return
+	}
+	type part struct{ from, to uint64 }
+	var hidden []part
+	if ops, ok := kindOps(o.Kind); ok && ops.UserData != nil {
+		ops.UserData(a, o, func(from Offset, n uint64) {
+			at := min(uint64(from), o.Size)
+			hidden = append(hidden, part{at, at + min(n, o.Size-at)})
+		})
+	}
+	slices.SortFunc(hidden, func(x, y part) int { return int(int64(x.from) - int64(y.from)) })
+	at := uint64(0) // what is before it has been looked at
+	for _, h := range append(hidden, part{o.Size, o.Size}) {
+		if at < h.from {
+			words(o.Body+Offset(at&^3), o.Body+Offset(h.from))
+		}
+		at = max(at, h.to)
+	}
+}

@@ -1,0 +1,497 @@
+//go:build linux
+
+package arenakernel
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/shm"
+)
+
+func init() {
+	// "few generations" makes slots go through N generations only, before they need another window.
+	agentOrders["few generations"] = func(s *agent, o order, a *answer) error {
+		generationsMost, windowLeast = uint32(o.N), 16
+		return nil
+	}
+	// "cycle" joins and leaves N times.
+	agentOrders["cycle"] = func(s *agent, o order, a *answer) error {
+		for range o.N {
+			x, err := Open(o.Arena, nil)
+			if err != nil {
+				return err
+			}
+			err = useArena(x, "used")
+			a.Who = x.Who(x.self)
+			if err := x.Close(); err != nil {
+				return err
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// view is an arena that nobody has joined: a joiner before it has a slot.
+func view(m memory, slots int) *Arena {
+	a := &Arena{membership: &membership{}}
+	a.memory, a.geo, a.label = m, plan(m.size, slots), "a view"
+	a.current, a.gone = a.isCurrent, a.Gone
+	return a
+}
+
+// peek maps the arena without joining it.
+func (ta *testArena) peek(t *testing.T) *Arena {
+	seg, err := shm.Open(ta.name, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { seg.Close() })
+	return view(newMemory(seg.Bytes()), ta.opts.MaxParticipants)
+}
+
+// leave makes a free slot one in which nothing is left of those up to that generation.
+func (a *Arena) leaveAt(slot int, generation uint32) {
+	a.u32(a.slot(slot) + slotReclaimed).Store(generation)
+	a.forgetTouched(slot)
+	a.u32(a.slot(slot) + slotState).Store(uint32(makeSlotWord(phaseFree, generation)))
+}
+
+// useUp makes a free slot one that has gone through all generations.
+func (a *Arena) useUp(slot int) { a.leaveAt(slot, maxGeneration) }
+
+func (a *Arena) mustWindow(t *testing.T, slot int) window {
+	w, _ := a.windowOf(slot)
+	require.True(t, w.legal(), "slot %d: %v", slot, w)
+	return w
+}
+
+// An arena in which nobody is, and whose slots have all used up their generations, can be joined
+// at once, by as many as it has slots. So can one whose last participant was killed.
+func TestEmptyArenaBeginsAnew(t *testing.T) {
+	for _, killed := range []bool{false, true} {
+		ta := newTestArena(t, 4)
+		first := ta.join(t, "the first")
+		a := ta.peek(t)
+		for i := 2; i <= 4; i++ {
+			a.useUp(i)
+		}
+		if killed {
+			// It lives in the last generation but one: who inherits the slot has one, and needs more.
+			a.u64(a.windowWord(1)).Store(uint64(makeWindow(1, 2, 0)))
+			first.must(t, order{Do: "lock", Text: "held"})
+			first.Kill(t)
+		} else {
+			first.close(t)
+			a.useUp(1)
+		}
+		var all []*remote
+		for i := range 4 {
+			v := ta.join(t, fmt.Sprint("again ", i))
+			v.must(t, order{Do: "use", Text: "x"})
+			require.True(t, a.mustWindow(t, v.self.Slot()).has(v.self.Generation()))
+			all = append(all, v)
+		}
+		if killed {
+			require.Equal(t, "the first", all[0].must(t, order{Do: "who", Name: first.self}).Who.Label)
+			all[0].must(t, order{Do: "lock", Text: "held"})
+		}
+		for i := 1; i <= 4; i++ {
+			w := a.mustWindow(t, i)
+			require.EqualValues(t, 1, w.number(), "slot %d", i)
+			require.Greater(t, w.last()-w.first(), uint32(1<<17), "slot %d", i)
+		}
+		all[0].alone(t, 4)
+		all[0].stats(t)
+		for _, v := range all {
+			v.close(t)
+		}
+	}
+}
+
+// The program of a one-slot arena is killed each time. Its successors clean up after it for ever.
+func TestOneSlotIsInheritedForEver(t *testing.T) {
+	ta := newTestArena(t, 1)
+	const few = 600
+	a := (*Arena)(nil)
+	seen := map[uint32]int{}
+	for i := range proctest.Rounds(12, 200) {
+		v := ta.start(t)
+		v.must(t, order{Do: "few generations", N: few})
+		v.open(t, ta, fmt.Sprint("round ", i))
+		if a == nil {
+			a = ta.peek(t)
+			a.u64(a.windowWord(1)).Store(uint64(makeWindow(1, few, 0)))
+		}
+		v.must(t, order{Do: "lock", Text: "held"})
+		v.must(t, order{Do: "use", Text: "x"})
+		seen[a.mustWindow(t, 1).number()]++
+		v.Kill(t)
+		// Three rounds go by before the window ends.
+		if w := a.mustWindow(t, 1); a.slotState(1).generation() == w.first() {
+			g := w.last() - w.heirs() - 2
+			a.u32(a.slot(1) + slotReclaimed).Store(g - 1)
+			a.eachObjectWord(func(p *uint32) {
+				if ParticipantID(*p) == v.self {
+					*p = uint32(makeParticipantID(1, g))
+				}
+			})
+			a.u32(a.slot(1) + slotState).Store(uint32(makeSlotWord(phaseLive, g)))
+		}
+	}
+	require.GreaterOrEqual(t, len(seen), 3, "%v", seen)
+}
+
+// eachObjectWord calls f for the words of all objects.
+func (a *Arena) eachObjectWord(f func(*uint32)) {
+	a.eachBlock(func(off Offset, size uint64, w blockWord) bool {
+		if w.kind() == blockObject {
+			for o := off; o < off+Offset(size); o += 4 {
+				f(wordPtr(a.u32(o)))
+			}
+		}
+		return true
+	})
+}
+
+// A slot that is used up rests while somebody is in the arena, and the error says so. When that
+// one has left, it is used again.
+func TestUsedUpSlotRestsWhileSomebodyIsThere(t *testing.T) {
+	ta := newTestArena(t, 2)
+	s := ta.join(t, "stays")
+	a := ta.peek(t)
+	a.leaveAt(2, maxGeneration-heirsLeft-2)
+
+	v := ta.join(t, "killed")
+	v.must(t, order{Do: "use", Text: "x"})
+	v.Kill(t)
+	pollFor(t, a, func() bool { return a.slotState(2).phase() == phaseFree })
+	v = ta.join(t, "leaves")
+	require.Equal(t, makeParticipantID(2, maxGeneration-heirsLeft), v.self)
+	v.close(t)
+	require.True(t, a.usedUp(2, a.slotState(2)))
+
+	// Something is left in the slot: whoever cleans that up has one of the last generations.
+	a.u64(a.touchedWord(2, 0)).Store(1)
+	v = ta.join(t, "cleans up")
+	require.Equal(t, makeParticipantID(2, maxGeneration-heirsLeft+1), v.self)
+	v.close(t)
+
+	late := ta.start(t).try(t, order{Do: "open", Arena: ta.name})
+	require.Equal(t, []string{"no space"}, late.Is, late.Err)
+	require.Contains(t, late.Err, "all 2 slots for participants are taken or used up: 1 have no generation left")
+	require.Contains(t, late.Err, "once nobody is in the arena: let the 1 that are in it leave")
+	require.Zero(t, a.u64(a.windowWord(2)).Load())
+
+	s.Stop(t) // it may be stopped: it is there
+	late = ta.start(t).try(t, order{Do: "open", Arena: ta.name})
+	require.Equal(t, []string{"no space"}, late.Is, late.Err)
+	s.Cont(t)
+	s.close(t)
+	v = ta.join(t, "alone")
+	require.Equal(t, 1, v.self.Slot())
+	v2 := ta.join(t, "beside it")
+	require.Equal(t, makeParticipantID(2, 1), v2.self)
+	v.stats(t)
+}
+
+// A window has no generation with which a word of the arena names the slot: of an owner word, a
+// block word, a wait node, a death record, or whatever looks like one.
+func TestWindowHasNoNamedGeneration(t *testing.T) {
+	ta := newTestArena(t, 2)
+	v := ta.join(t, "first")
+	a := ta.peek(t)
+	v.close(t)
+	a.leaveAt(2, 69999)
+	s := ta.join(t, "stays")
+	v = ta.join(t, "dies")
+	require.Equal(t, makeParticipantID(2, 70000), v.self)
+	v.must(t, order{Do: "lock", Text: "mine"})
+	o := findLock(t, a, "mine")
+	a.u32(o.Body + 16).Store(uint32(makeParticipantID(2, 130000))) // the kind does not repair it
+	a.u32(o.Body + 20).Store(uint32(makeParticipantID(2, 131000)) << 3)
+	v.Kill(t)
+	pollFor(t, a, func() bool { return a.slotState(2).phase() == phaseFree })
+	a.useUp(2)
+	s.close(t)
+
+	s = ta.join(t, "alone")
+	w := a.mustWindow(t, 2)
+	require.Equal(t, makeWindow(131001, maxGeneration-1, 1), w, "%v", w)
+	s.close(t)
+	a.leaveAt(2, w.last())
+	a.u32(o.Body + 20).Store(0)
+	s = ta.join(t, "alone")
+	require.Equal(t, makeWindow(130001, w.last()-1, 2), a.mustWindow(t, 2))
+	s.close(t)
+	// The death record of 70000 is there, and 130000.
+	a.leaveAt(2, 130001)
+	a.u64(a.windowWord(2)).Store(uint64(makeWindow(130001, 130001, 2)))
+	ta.join(t, "alone").close(t)
+	require.Equal(t, makeWindow(130002, maxGeneration, 3), a.mustWindow(t, 2))
+	a.leaveAt(2, 200001)
+	a.u64(a.windowWord(2)).Store(uint64(makeWindow(200001, 200001, 3)))
+	ta.join(t, "alone").close(t)
+	require.Equal(t, makeWindow(130001, 200000, 4), a.mustWindow(t, 2))
+	a.leaveAt(2, 195000)
+	a.u64(a.windowWord(2)).Store(uint64(makeWindow(195000, 195000, 4)))
+	a.u32(o.Body + 20).Store(uint32(makeParticipantID(2, 193000)))
+	a.u32(o.Body + 24).Store(uint32(makeParticipantID(2, 215000)))
+	ta.join(t, "alone").close(t)
+	require.Equal(t, makeWindow(1, 69999, 5), a.mustWindow(t, 2), "70000 has a death record")
+}
+
+func findLock(t *testing.T, a *Arena, name string) (o Object) {
+	a.eachBlock(func(off Offset, _ uint64, w blockWord) bool {
+		if h, err := a.headerAt(off); w.kind() == blockObject && err == nil && h.Name == name {
+			o = h.Object
+		}
+		return true
+	})
+	require.NotZero(t, o.Offset)
+	return o
+}
+
+// Bytes that look like IDs of every generation leave too few: the error says what to do.
+func TestTooManyBytesLookLikeIDs(t *testing.T) {
+	ta := newTestArena(t, 1)
+	v, err := Create(ta.name, &ta.opts)
+	require.NoError(t, err)
+	o, _, err := v.OpenObject(ObjectSpec{Name: "x", Kind: testLockKind, Version: 1, Size: 1024})
+	require.NoError(t, err)
+	require.NoError(t, v.Close())
+	a := ta.peek(t)
+	for k := range uint32(64) {
+		a.u32(o.Body + Offset(4*k)).Store(uint32(makeParticipantID(1, (k+1)*4095)))
+	}
+	a.useUp(1)
+	late := ta.start(t).try(t, order{Do: "open", Arena: ta.name})
+	require.Equal(t, []string{"no space"}, late.Is, late.Err)
+	require.Contains(t, late.Err, "too many bytes that may be IDs of 1 of them; delete objects")
+}
+
+// A used-up slot in which a program left what it did not know the kind of is not renewed.
+func TestSlotWithLeftoversIsNotRenewed(t *testing.T) {
+	ta := newTestArena(t, 2)
+	v := ta.join(t, "first")
+	a := ta.peek(t)
+	v.close(t)
+	a.useUp(2)
+	a.u64(a.touchedWord(2, 5)).Store(1)
+	v = ta.join(t, "alone")
+	require.Zero(t, a.u64(a.windowWord(2)).Load())
+	v.close(t)
+	a.useUp(1)
+	a.u64(a.touchedWord(1, 5)).Store(1)
+	late := ta.start(t).try(t, order{Do: "open", Arena: ta.name})
+	require.Contains(t, late.Err, "in 2 of them nobody could take back what dead participants left")
+}
+
+// Whatever a peer writes into a window, a joiner gets an ID that somebody can have, or an error.
+func TestHostileWindows(t *testing.T) {
+	a := newMemfdArena(t, 4)
+	r := rand.New(rand.NewPCG(1, 2))
+	legal := 0
+	for range 1000 {
+		raw := r.Uint64() >> (r.Uint32() % 64) << (r.Uint32() % 64)
+		a.u64(a.windowWord(3)).Store(raw)
+		g := r.Uint32() & maxGeneration
+		a.u32(a.slot(3) + slotReclaimed).Store(r.Uint32())
+		got, _ := a.nextGeneration(3, makeSlotWord(phaseFree, g), r.Uint32()%2 == 0)
+		if got != 0 {
+			legal++
+			require.NotEqual(t, g, got, "window %#x", raw)
+			require.LessOrEqual(t, got, uint32(maxGeneration))
+		}
+	}
+	require.NotZero(t, legal)
+	a.u64(a.windowWord(3)).Store(uint64(makeWindow(7, 3, 1)))
+	i := &Inspector{a: a}
+	require.Len(t, i.checkSlots(), 1)
+	require.ErrorContains(t, i.checkSlots()[0], "slot 3 has the impossible window 7..3, number 1")
+	a.u64(a.windowWord(3)).Store(0)
+}
+
+// A joiner that was stopped between the search and the record, while others came and went, records
+// nothing: what it found is no longer true.
+func TestRenewalSeesWhoCame(t *testing.T) {
+	a := newMemfdArena(t, 3)
+	j := view(a.memory, 3)
+	a.u32(a.slot(1) + slotState).Store(uint32(makeSlotWord(phaseFree, 1)))
+	a.u32(a.slot(1) + slotReclaimed).Store(1)
+	defer a.u32(a.slot(1) + slotState).Store(uint32(makeSlotWord(phaseLive, 1)))
+	j.useUp(3)
+	searched := func(f func()) bool {
+		renewSearched = f
+		defer func() { renewSearched = func() {} }()
+		return j.renewSlots()
+	}
+	// Somebody came and left.
+	require.True(t, searched(func() { j.u32(j.slot(2) + slotState).Store(uint32(makeSlotWord(phaseFree, 9))) }))
+	require.Zero(t, j.u64(j.windowWord(3)).Load())
+	// Somebody is there.
+	j.u32(j.slot(2) + slotState).Store(uint32(makeSlotWord(phaseLive, 9)))
+	require.False(t, searched(func() {}))
+	j.u32(j.slot(2) + slotState).Store(uint32(makeSlotWord(phaseDead, 9)))
+	require.False(t, searched(func() {}))
+	j.u32(j.slot(2) + slotState).Store(uint32(makeSlotWord(phaseFree, 9)))
+	// Another renewed the slot, which came to the same generation again.
+	require.True(t, searched(func() { j.u64(j.windowWord(3)).Store(uint64(makeWindow(1, maxGeneration, 1))) }))
+	require.Equal(t, makeWindow(1, maxGeneration, 1), j.mustWindow(t, 3))
+	require.True(t, searched(func() {}))
+	require.Equal(t, makeWindow(1, maxGeneration-1, 2), j.mustWindow(t, 3))
+	require.False(t, searched(func() {}), "it is not used up any more")
+}
+
+// A joiner without a byte lock may be stopped before it takes a slot, until the slot has come
+// back to the same state in another window. It does not take it with a generation of the old one.
+func TestTakeSeesAnotherWindow(t *testing.T) {
+	a := newMemfdArena(t, 3)
+	j := view(a.memory, 3)
+	j.leaveAt(3, 50)
+	next, raw := j.nextGeneration(3, j.slotState(3), false)
+	require.EqualValues(t, 51, next)
+	j.u64(j.windowWord(3)).Store(uint64(makeWindow(40, 50, 1)))
+	require.False(t, j.take(3, makeSlotWord(phaseFree, 50), next, raw))
+	require.Equal(t, makeSlotWord(phaseFree, 51), j.slotState(3))
+	next, raw = j.nextGeneration(3, j.slotState(3), false)
+	require.EqualValues(t, 40, next)
+	require.True(t, j.take(3, j.slotState(3), next, raw))
+	require.Equal(t, makeSlotWord(phaseJoining, 40), j.slotState(3))
+	require.EqualValues(t, 39, j.u32(j.slot(3)+slotReclaimed).Load(), "those of another window are none before it")
+	j.u32(j.slot(3) + slotState).Store(uint32(makeSlotWord(phaseFree, 40)))
+}
+
+func TestGenerationGaps(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for _, n := range []int{0, 1, 2, 10, 1000, 100000, 5000000} {
+		var s generations
+		var has [maxGeneration + 1]bool
+		for range n {
+			g := r.Uint32() & maxGeneration
+			s.add(g)
+			has[g] = true
+		}
+		longest, run := 0, 0
+		for _, in := range has[1:] {
+			run++
+			if in {
+				run = 0
+			}
+			longest = max(longest, run)
+		}
+		first, last := s.longestGap()
+		require.Equal(t, longest > 0, first != 0, "%d", n)
+		if first == 0 {
+			continue
+		}
+		require.EqualValues(t, longest, last-first+1)
+		for g := first; g <= last; g++ {
+			require.False(t, has[g], "%d is named", g)
+		}
+	}
+}
+
+func TestWindowWords(t *testing.T) {
+	for _, w := range []window{makeWindow(1, maxGeneration, 7), makeWindow(3, 3, 1<<28-1)} {
+		require.True(t, w.legal())
+		require.Equal(t, w, makeWindow(w.first(), w.last(), w.number()))
+		require.True(t, w.has(w.first()) && w.has(w.last()))
+		require.False(t, w.has(w.last()+1) || w.has(w.first()-1))
+	}
+	for _, w := range []window{makeWindow(0, 5, 1), makeWindow(6, 5, 1)} {
+		require.False(t, w.legal(), "%v", w)
+	}
+	require.Zero(t, makeWindow(1, 5, 1<<28-1+1).number())
+}
+
+// Slots with few generations are renewed again and again, while participants are killed, stopped
+// and leave, and nobody takes what another one has.
+func TestGenerationsComeAgain(t *testing.T) {
+	ta := newTestArena(t, 3)
+	const few = 600 // more than there are death records
+	c := ta.start(t)
+	c.must(t, order{Do: "few generations", N: few})
+	c.open(t, ta, "creator")
+	a := ta.peek(t)
+	c.close(t)
+	r := rand.New(rand.NewPCG(uint64(few), 5))
+	for round := range proctest.Rounds(6, 60) {
+		for i := 1; i <= 3; i++ { // near the end of its window
+			w := a.mustWindow(t, i)
+			if a.slotState(i).phase() == phaseFree && w.has(a.slotState(i).generation()) {
+				a.leaveAt(i, min(w.last(), few)-w.heirs()-r.Uint32()%3)
+				if w.number() == 0 {
+					a.u64(a.windowWord(i)).Store(uint64(makeWindow(1, few, 0)))
+				}
+			}
+		}
+		c.must(t, order{Do: "cycle", N: 30, Arena: ta.name})
+		one, two := ta.start(t), ta.start(t)
+		for k, v := range []*remote{one, two} {
+			v.must(t, order{Do: "few generations", N: few})
+			v.open(t, ta, fmt.Sprint("round ", round, " ", k))
+		}
+		one.must(t, order{Do: "lock", Text: "held"})
+		require.NotEmpty(t, two.try(t, order{Do: "lock", Text: "held"}).Err)
+		two.must(t, order{Do: "use", Text: "used"})
+		switch round % 3 {
+		case 0:
+			one.close(t)
+			two.must(t, order{Do: "lock", Text: "held"})
+			two.close(t)
+		case 1:
+			one.Stop(t)
+			two.Kill(t)
+			one.Cont(t)
+			one.alone(t, 1)
+			one.must(t, order{Do: "use", Text: "used"})
+			one.stats(t)
+			one.close(t)
+		default:
+			one.Kill(t)
+			two.alone(t, 1)
+			two.must(t, order{Do: "lock", Text: "held"})
+			two.Kill(t)
+		}
+	}
+	renewed := uint32(0)
+	for i := 1; i <= 3; i++ {
+		w := a.mustWindow(t, i)
+		require.LessOrEqual(t, w.last(), uint32(few))
+		renewed += w.number()
+	}
+	t.Logf("slots were renewed %d times", renewed)
+	require.GreaterOrEqual(t, renewed, uint32(3))
+	v := ta.join(t, "last")
+	v.alone(t, 1)
+	v.stats(t)
+}
+
+// What it costs to look for the IDs of a slot, among 100,000 mutexes' worth of objects.
+func BenchmarkSearchIDs(b *testing.B) {
+	ta := newTestArena(b, 4)
+	ta.opts.Size = 128 << 20
+	a, err := Create(ta.name, &ta.opts)
+	require.NoError(b, err)
+	defer a.Close()
+	const objects = 100_000
+	for range objects {
+		o, _, err := a.OpenObject(ObjectSpec{Kind: testLockKind, Size: 192})
+		require.NoError(b, err)
+		a.CloseObject(o)
+	}
+	for b.Loop() {
+		var s idSearch
+		for slot := 1; slot <= 4; slot++ {
+			s.add(slot, 1)
+		}
+		s.run(a)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/objects, "ns/object")
+}

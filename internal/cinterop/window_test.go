@@ -1,0 +1,231 @@
+//go:build linux
+
+package cinterop
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/shm"
+)
+
+// slotWords are the words of a slot that say which generation it has, written by hand: see
+// docs/abi.md.
+type slotWords []byte
+
+const (
+	lastGeneration = 1<<18 - 1
+	liveSlot       = 2 // the phase
+)
+
+func slotIn(t *testing.T, name string, slot int) slotWords {
+	seg, err := shm.Open(name, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { seg.Close() })
+	return slotWords(seg.Bytes()[4096+2048*(slot-1):])
+}
+
+func (s slotWords) generation() uint32 { return binary.LittleEndian.Uint32(s) >> 3 }
+func (s slotWords) isFree() bool       { return binary.LittleEndian.Uint32(s)&7 == 0 }
+
+// window gives the first and the last generation of the slot's window, and its number.
+func (s slotWords) window() [3]uint64 {
+	w := binary.LittleEndian.Uint64(s[248:])
+	return [3]uint64{w & lastGeneration, w >> 18 & lastGeneration, w >> 36}
+}
+
+// set makes the slot free after that generation, with nothing left to clean up.
+func (s slotWords) set(generation uint32) {
+	binary.LittleEndian.PutUint32(s[220:], generation) // reclaimed
+	clear(s[1280:1792])                                // touched
+	binary.LittleEndian.PutUint32(s, generation<<3)
+}
+
+// openCore has a C program join an arena and leave it, and gives what it says.
+func openCore(t *testing.T, name string) (says string, ok bool) {
+	out, _ := exec.Command(program(t, "core.c"), "open", name).CombinedOutput()
+	return string(out), strings.HasPrefix(string(out), "0 ")
+}
+
+// openGo has this process join an arena and leave it.
+func openGo(t *testing.T, name string) (says string, ok bool) {
+	a, err := arena.Attach(name, nil)
+	if err != nil {
+		return err.Error(), false
+	}
+	require.NoError(t, a.Close())
+	return "", true
+}
+
+// A joiner of either language comes from the same bytes to the same windows: of slots that are
+// used up, in an arena that nobody is in, with a word that names one of them. While somebody is
+// there it refuses.
+func TestWindowVectors(t *testing.T) {
+	var of [][][3]uint64 // the windows of all slots after each step, by language
+	for lang, open := range map[string]func(*testing.T, string) (string, bool){"c": openCore, "go": openGo} {
+		t.Run(lang, func(t *testing.T) {
+			name := unusedName(t)
+			made, err := arena.Create(name, &arena.Options{Size: 2 << 20, MaxParticipants: 3})
+			require.NoError(t, err)
+			stays := newAgent(t, "c", name, "stays")
+			slots := []slotWords{slotIn(t, name, 1), slotIn(t, name, 2), slotIn(t, name, 3)}
+			var windows [][3]uint64
+			note := func() { windows = append(windows, slots[0].window(), slots[1].window(), slots[2].window()) }
+			slots[2].set(99999)
+			dies := newAgent(t, "go", name, "dies")
+			require.EqualValues(t, 100000, slots[2].generation())
+			dies.do(t, "mutex.open", "m", 1)
+			dies.do(t, "mutex.lock", "m")
+			dies.kill(t)
+			stays.do(t, "mutex.open", "m", 1)
+			stays.start(t, "mutex.lock", "m").fails(t, syscall.EOWNERDEAD) // the word names it on
+			eventually(t, "the slot is free", name, slots[2].isFree)
+			require.NoError(t, made.Close())
+			slots[0].set(lastGeneration)
+			slots[2].set(lastGeneration)
+			says, ok := open(t, name)
+			require.False(t, ok)
+			require.Contains(t, says, "all 3 slots for participants are taken or used up: 2 have no generation left")
+			require.Contains(t, says, "once nobody is in the arena")
+
+			stays.kill(t) // an arena whose last participant was killed is as good as an empty one
+			for range 2 { // the first inherits the slot of the dead one
+				says, ok = open(t, name)
+				require.True(t, ok, says)
+			}
+			note()
+			require.Greater(t, slots[0].window()[1]-slots[0].window()[0], uint64(1<<17))
+			require.Equal(t, [3]uint64{0, 0, 0}, slots[1].window())
+			require.Equal(t, [3]uint64{100001, lastGeneration - 1, 1}, slots[2].window())
+
+			slots[0].set(lastGeneration - 1)
+			slots[1].set(lastGeneration)
+			slots[2].set(lastGeneration - 1)
+			says, ok = open(t, name)
+			require.True(t, ok, says)
+			note()
+			require.EqualValues(t, 1, slots[1].window()[2])
+			require.EqualValues(t, 2, slots[0].window()[2])
+			require.Equal(t, [3]uint64{100001, lastGeneration - 2, 2}, slots[2].window())
+			require.EqualValues(t, slots[0].window()[0], slots[0].generation(), "it entered the window")
+
+			// The end of a window is for joiners that clean up: it inherits, steps back, and begins anew.
+			for _, s := range slots {
+				s.set(uint32(s.window()[1]))
+			}
+			binary.LittleEndian.PutUint64(slots[0][248:], 2|lastGeneration<<18|7<<36)
+			binary.LittleEndian.PutUint32(slots[0], (lastGeneration-5)<<3|liveSlot)
+			binary.LittleEndian.PutUint32(slots[0][8:], 2) // with a byte lock
+			says, ok = open(t, name)
+			require.True(t, ok, says)
+			note()
+			require.EqualValues(t, 8, slots[0].window()[2])
+			require.EqualValues(t, slots[0].window()[0], slots[0].generation())
+			of = append(of, windows)
+			sound(t, name)
+		})
+	}
+	require.Len(t, of, 2)
+	require.Equal(t, of[0], of[1])
+}
+
+// Programs of both languages come, are killed and leave in an arena whose slots are used up every
+// few joins. Each gets an ID of its own, and no lock has two holders.
+func TestWindowsOfBothLanguages(t *testing.T) {
+	name := unusedName(t)
+	made, err := arena.Create(name, &arena.Options{Size: 2 << 20, MaxParticipants: 2})
+	require.NoError(t, err)
+	require.NoError(t, made.Close())
+	slots := []slotWords{slotIn(t, name, 1), slotIn(t, name, 2)}
+	for round := range proctest.Rounds(6, 60) {
+		eventually(t, "the killed are reaped", name, func() bool {
+			says, ok := openCore(t, name)
+			require.True(t, ok, says)
+			return slots[0].isFree() && slots[1].isFree()
+		})
+		for _, s := range slots { // a few joins are left of its window
+			w := s.window()
+			if w[1] == 0 {
+				w[1] = lastGeneration
+			}
+			s.set(uint32(w[1]) - 256 - uint32(round%3))
+		}
+		lang := []string{"go", "c", "c", "go"}[round%4]
+		one := newAgent(t, lang, name, "one")
+		two := newAgent(t, "c", name, "two")
+		one.do(t, "mutex.open", "m", 1)
+		two.do(t, "mutex.open", "m", 1)
+		switch err := one.start(t, "mutex.lock", "m").wait(t).err; err {
+		case 0:
+		case syscall.EOWNERDEAD:
+			one.do(t, "mutex.recover", "m")
+			one.do(t, "mutex.lock", "m")
+		default:
+			require.FailNow(t, "lock", "%v", err)
+		}
+		if round%2 == 0 {
+			one.kill(t)
+			two.start(t, "mutex.lock", "m").fails(t, syscall.EOWNERDEAD)
+			two.kill(t)
+		} else {
+			two.kill(t)
+			one.do(t, "mutex.unlock", "m")
+			one.kill(t)
+		}
+		for range 2 {
+			says, ok := openCore(t, name)
+			require.True(t, ok, says)
+		}
+	}
+	t.Logf("slots were renewed %d and %d times", slots[0].window()[2], slots[1].window()[2])
+	require.GreaterOrEqual(t, slots[0].window()[2]+slots[1].window()[2], uint64(3))
+	sound(t, name)
+}
+
+// A C program is killed at each step of renewing a slot, and the next one goes on.
+func TestKillRenewing(t *testing.T) {
+	core := program(t, "core.c")
+	n := 0
+	for _, point := range points(t) {
+		if !strings.HasPrefix(point, "arena.renew.") {
+			continue
+		}
+		n++
+		t.Run(point, func(t *testing.T) {
+			name := unusedName(t)
+			a, err := arena.Create(name, &arena.Options{Size: 2 << 20, MaxParticipants: 1})
+			require.NoError(t, err)
+			require.NoError(t, a.Close())
+			slot := slotIn(t, name, 1)
+			for lap := range 2 {
+				number := slot.window()[2]
+				last := uint32(lastGeneration)
+				if w := slot.window(); w[1] != 0 {
+					last = uint32(w[1])
+				}
+				slot.set(last)
+				if lap == 1 || point == "arena.renew.stepped_back" { // its last participant died
+					slot.set(last - 1)
+					binary.LittleEndian.PutUint32(slot, (last-1)<<3|liveSlot)
+					binary.LittleEndian.PutUint32(slot[8:], 2) // with a byte lock
+				}
+				killCore(t, point, core, "open", name)
+				says, ok := openCore(t, name)
+				require.True(t, ok, says)
+				w := slot.window()
+				require.Equal(t, number+1, w[2])
+				require.Less(t, slot.generation()-uint32(w[0]), uint32(3), fmt.Sprint(w, slot.generation()))
+			}
+			sound(t, name)
+		})
+	}
+	require.Equal(t, 3, n)
+}
