@@ -296,7 +296,7 @@ func TestCohortMutexStoppedWaiter(t *testing.T) {
 			for _, id := range fars {
 				require.Empty(t, far.wait(t, id).Err)
 			}
-			require.Less(t, time.Since(start), proctest.Scale(5*time.Second))
+			require.Less(t, time.Since(start), timeout())
 			require.NotZero(t, c.LocalLock(1), "it is stopped, and has its local lock")
 			// Nobody comes to the local lock in vain each time.
 			for range 200 {

@@ -461,7 +461,7 @@ func killBesideOthers(t *testing.T, reached map[string]int) {
 	dump := func() string { return words(a) }
 	s, err := openSite(a, func(err error) { panic(fmt.Sprintf("%v\n%s", err, words(a))) })
 	require.NoError(t, err)
-	partner := proctest.Start(t, "crash/partner", proctest.Params(crashParams{Arena: nameOf(a)}), proctest.Dump(dump), proctest.Limit(40*time.Second))
+	partner := proctest.Start(t, "crash/partner", proctest.Params(crashParams{Arena: nameOf(a)}), proctest.Dump(dump), proctest.Limit(2*proctest.DefaultTimeout))
 	partner.Await(t)
 	s.work(false)
 	t.Cleanup(func() {
@@ -482,7 +482,7 @@ func killBesideOthers(t *testing.T, reached map[string]int) {
 		partner.Send(round)
 		partner.Await(t)
 		v := proctest.Start(t, "crash/victim", proctest.Params(crashParams{Arena: nameOf(a), Round: round}),
-			proctest.Env(env...), proctest.Dump(dump), proctest.Limit(40*time.Second))
+			proctest.Env(env...), proctest.Dump(dump), proctest.Limit(2*proctest.DefaultTimeout))
 		e := v.Wait(t)
 		var passed map[string]int
 		switch {

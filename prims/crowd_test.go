@@ -105,7 +105,7 @@ func init() {
 			return r
 		}
 		wait := func(what string, done func() bool) {
-			if err := waitUntil(proctest.Scale(90*time.Second), done); err != nil {
+			if err := waitUntil(3*timeout(), done); err != nil {
 				c.Fatalf("%s: %v: %+v", what, err, report())
 			}
 			c.Say(report())
@@ -204,7 +204,7 @@ func testCrowd(t *testing.T, p crowdParams) {
 		require.True(t, m.TryLock())
 	}
 	before := a.Stats()
-	x := proctest.Start(t, "crowd", proctest.Params(p), proctest.Limit(100*time.Second),
+	x := proctest.Start(t, "crowd", proctest.Params(p), proctest.Limit(4*proctest.DefaultTimeout),
 		proctest.Dump(func() string { return fmt.Sprintf("%s, and %d more", prims.Describe(a, held[0].Object()), locks-1) }))
 	var r crowdReport
 	x.Recv(t, &r)

@@ -226,26 +226,28 @@ func TestFutexPosterStopped(t *testing.T) {
 	}
 	for _, polled := range []int{0, 14} {
 		t.Run(fmt.Sprint(polled), func(t *testing.T) {
-			a := newArena(t, nil)
-			poster := remoteActor(t, a, "poster", proctest.Env("SHMSYNC_CRASHPOINT_STOP=futex.post.before_wake"))
-			poster.must(t, order{Op: "fget", Object: "f"})
-			here, third := localActor(a), remoteActor(t, a, "third")
-			first := []int{}
-			for range polled + 1 {
-				first = append(first, here.blocked(t, order{Op: "fwait", Object: "f", Token: 1}))
-			}
-			post := poster.start(order{Op: "fpost", Object: "f"})
-			poster.proc.AwaitStop(t)
-			start := time.Now()
-			later := third.blocked(t, order{Op: "fwait", Object: "f", Token: 2})
-			for _, id := range first {
-				require.Empty(t, here.wait(t, id).Err)
-			}
-			require.Less(t, time.Since(start), 2*soon())
-			poster.proc.Cont(t)
-			poster.wait(t, post)
-			poster.must(t, order{Op: "fpost", Object: "f"})
-			require.Empty(t, third.wait(t, later).Err)
+			inTime(t, func(late *delays) {
+				a := newArena(t, nil)
+				poster := remoteActor(t, a, "poster", proctest.Env("SHMSYNC_CRASHPOINT_STOP=futex.post.before_wake"))
+				poster.must(t, order{Op: "fget", Object: "f"})
+				here, third := localActor(a), remoteActor(t, a, "third")
+				first := []int{}
+				for range polled + 1 {
+					first = append(first, here.blocked(t, order{Op: "fwait", Object: "f", Token: 1}))
+				}
+				post := poster.start(order{Op: "fpost", Object: "f"})
+				poster.proc.AwaitStop(t)
+				start := time.Now()
+				later := third.blocked(t, order{Op: "fwait", Object: "f", Token: 2})
+				for _, id := range first {
+					require.Empty(t, here.wait(t, id).Err)
+				}
+				late.since(start, 2*soon())
+				poster.proc.Cont(t)
+				poster.wait(t, post)
+				poster.must(t, order{Op: "fpost", Object: "f"})
+				require.Empty(t, third.wait(t, later).Err)
+			})
 		})
 	}
 }

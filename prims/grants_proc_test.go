@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -183,7 +182,7 @@ func TestGrantsToTheStoppedAndKilledPassOn(t *testing.T) {
 			victim.Stop(t)
 			require.NoError(t, g.grant(t))
 			victim.Kill(t)
-			ctx, cancel := context.WithTimeout(t.Context(), proctest.Scale(2*time.Second))
+			ctx, cancel := context.WithTimeout(t.Context(), timeout())
 			defer cancel()
 			if g.take == nil {
 				g.take = g.wait

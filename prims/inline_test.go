@@ -19,6 +19,7 @@ import (
 
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/park"
 	"github.com/shmsync/shmsync/internal/race"
 	"github.com/shmsync/shmsync/prims"
 )
@@ -215,7 +216,10 @@ func fillThreads(t *testing.T, a *arena.Arena) {
 	// can run at a time.
 	var wg sync.WaitGroup
 	var locks []*prims.FairMutex
-	for range 14 {
+	// A goroutine that waits for a queue lock takes a thread for a moment, and one that comes
+	// just then parks. So there are as many as it takes.
+	for asleep := 0; asleep < park.DirectMax; {
+		require.Less(t, len(locks), 10*park.DirectMax, "they park, though threads are free")
 		f, err := prims.OpenFairMutex(a, "", &prims.FairMutexOptions{Spin: -1})
 		require.NoError(t, err)
 		f.Lock()
@@ -224,9 +228,8 @@ func fillThreads(t *testing.T, a *arena.Arena) {
 			f.Lock()
 			f.Unlock()
 		})
-	}
-	for _, f := range locks {
-		eventually(t, "threads are taken", f.String, func() bool { return f.Asleep() == 1 })
+		eventually(t, "a thread is taken", f.String, func() bool { return f.Asleep() == 1 })
+		asleep += 1 - prims.ParkedNodes(a, f.Offset())
 	}
 	t.Cleanup(func() {
 		for _, f := range locks {

@@ -22,7 +22,7 @@ import (
 func TestMain(m *testing.M) { proctest.Main(m) }
 
 // timeout is how long a test waits for what must happen.
-func timeout() time.Duration { return proctest.Scale(20 * time.Second) }
+func timeout() time.Duration { return proctest.Scale(proctest.DefaultTimeout) }
 
 // after is a timer channel that does not fire in the lifetime of a good test.
 func after(d time.Duration) <-chan time.Time { return time.NewTimer(d).C }

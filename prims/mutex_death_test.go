@@ -28,6 +28,32 @@ import (
 // soon bounds what a death, or a process that was stopped, may delay.
 func soon() time.Duration { return proctest.Scale(250 * time.Millisecond) }
 
+// delays notes whether what a death or a stopped process may delay was in time.
+type delays struct{ late []time.Duration }
+
+// since notes the time since start, which may be at most that long.
+func (d *delays) since(start time.Time, most time.Duration) {
+	if took := time.Since(start); took >= most {
+		d.late = append(d.late, took)
+	}
+}
+
+// inTime makes attempts until one is in time: a busy machine delays some of them, and what
+// is at fault, and healed by a periodic check alone, is late each time.
+func inTime(t *testing.T, attempt func(d *delays)) {
+	t.Helper()
+	const attempts = 20
+	var d delays
+	for range attempts {
+		d.late = nil
+		if attempt(&d); d.late == nil {
+			return
+		}
+		t.Logf("late: %v", d.late)
+	}
+	t.Fatalf("late in each of %d attempts, the last time by %v", attempts, d.late)
+}
+
 // The holder dies while others wait, on threads of their own and behind the
 // poller, in several processes. By the policy of the lock all are told, or the
 // next gets it.
@@ -211,13 +237,26 @@ func TestEventBeatsDeadline(t *testing.T) {
 	require.NoError(t, err)
 	f, err := prims.OpenFutex(a, "f", nil)
 	require.NoError(t, err)
-	for n := uint64(1); n <= 5; n++ {
+	limit := 60 * time.Millisecond
+	for n := uint64(1); n <= 5; {
 		m.Lock()
 		x := remoteActor(t, a, "sleeper")
-		const limit = 60 * time.Millisecond
-		lock := x.blocked(t, order{Op: "lockctx", Object: "m", Limit: limit})
-		wait := x.blocked(t, order{Op: "fwaitctx", Object: "f", Token: n, Limit: limit})
+		start := time.Now()
+		lock := x.start(order{Op: "lockctx", Object: "m", Limit: limit})
+		wait := x.start(order{Op: "fwaitctx", Object: "f", Token: n, Limit: limit})
+		asleep := waitUntil(limit, func() bool {
+			return x.op(t, "waiters", "m").N == 1 && x.op(t, "fwaiters", "f").N == 1
+		})
 		x.proc.Stop(t)
+		if asleep != nil || time.Since(start) >= limit {
+			// The machine is busy: their time was over, perhaps, before it was stopped.
+			x.proc.Kill(t)
+			m.Unlock()
+			alone(t, a, 1)
+			limit *= 2
+			require.Less(t, limit, timeout())
+			continue
+		}
 		f.Post()
 		m.Unlock()
 		<-after(2 * limit)
@@ -225,6 +264,7 @@ func TestEventBeatsDeadline(t *testing.T) {
 		require.Empty(t, x.wait(t, wait).Err)
 		require.Empty(t, x.wait(t, lock).Err)
 		x.must(t, order{Op: "unlock", Object: "m"})
+		n++
 	}
 }
 
@@ -411,7 +451,7 @@ func holderStopped(t *testing.T, how time.Duration, env []string) {
 		took := time.Since(start)
 		cancel()
 		require.GreaterOrEqual(t, took, 100*time.Millisecond)
-		require.Less(t, took, proctest.Scale(10*time.Second))
+		require.Less(t, took, timeout())
 		quickest = min(quickest, took)
 		require.False(t, m.TryLock())
 		require.Equal(t, x.proc.Pid(), m.State().Owner.PID)
@@ -483,71 +523,73 @@ func TestMutexFirstWatcherStopped(t *testing.T) {
 	} {
 		for _, policy := range []prims.Policy{prims.PolicyReport, prims.PolicyRelease} {
 			t.Run(point+" "+policy.String(), func(t *testing.T) {
-				a := newArena(t, nil)
-				lock := order{Op: "lockctx", Object: "m", Policy: policy}
-				holder := remoteActor(t, a, "holder")
-				holder.must(t, lock)
-				// It is the first in the ring after the holder, and in the queue.
-				watcher := remoteActor(t, a, "watcher", proctest.Env("SHMSYNC_CRASHPOINT_STOP="+point))
-				watcher.blocked(t, lock)
-				here := localActor(a)
-				ids := []int{here.blocked(t, lock), here.blocked(t, lock)}
-				third := remoteActor(t, a, "third")
-				ids = append(ids, third.blocked(t, lock))
-				start := time.Now()
-				holder.proc.Signal(t, syscall.SIGKILL)
-				if policy == prims.PolicyReport {
-					require.Equal(t, []string{"owner-dead"}, here.wait(t, ids[0]).Is)
-					require.Equal(t, []string{"owner-dead"}, here.wait(t, ids[1]).Is)
-					require.Equal(t, []string{"owner-dead"}, third.wait(t, ids[2]).Is)
-					require.Less(t, time.Since(start), soon())
-					here.must(t, order{Op: "recover", Object: "m"})
-				} else {
-					// Each of them gets it, the watcher too if it is not stopped.
+				inTime(t, func(late *delays) {
+					a := newArena(t, nil)
+					lock := order{Op: "lockctx", Object: "m", Policy: policy}
+					holder := remoteActor(t, a, "holder")
+					holder.must(t, lock)
+					// It is the first in the ring after the holder, and in the queue.
+					watcher := remoteActor(t, a, "watcher", proctest.Env("SHMSYNC_CRASHPOINT_STOP="+point))
+					watcher.blocked(t, lock)
+					here := localActor(a)
+					ids := []int{here.blocked(t, lock), here.blocked(t, lock)}
+					third := remoteActor(t, a, "third")
+					ids = append(ids, third.blocked(t, lock))
+					start := time.Now()
+					holder.proc.Signal(t, syscall.SIGKILL)
+					if policy == prims.PolicyReport {
+						require.Equal(t, []string{"owner-dead"}, here.wait(t, ids[0]).Is)
+						require.Equal(t, []string{"owner-dead"}, here.wait(t, ids[1]).Is)
+						require.Equal(t, []string{"owner-dead"}, third.wait(t, ids[2]).Is)
+						late.since(start, soon())
+						here.must(t, order{Op: "recover", Object: "m"})
+					} else {
+						// Each of them gets it, the watcher too if it is not stopped.
+						m, err := openActorMutex(a, "m", nil)
+						require.NoError(t, err)
+						for pending := 3; pending > 0; {
+							start := time.Now()
+							switch who := nextOwner(t, a, m, "holder"); who {
+							case "watcher":
+								// Stopped as the owner, perhaps, or soon: then it stays that.
+								id := watcher.start(order{Op: "unlock", Object: "m"})
+								eventually(t, "the watcher goes on", func() string { return words(a) }, func() bool {
+									syscall.Kill(watcher.proc.Pid(), syscall.SIGCONT)
+									s := m.State()
+									return !s.Held || s.Owner == nil || s.Owner.Label != "watcher"
+								})
+								require.Empty(t, watcher.wait(t, id).Panic)
+								continue
+							case "third":
+								third.must(t, order{Op: "unlock", Object: "m"})
+							default:
+								here.must(t, order{Op: "unlock", Object: "m"})
+							}
+							pending--
+							late.since(start, soon())
+						}
+					}
+					late.since(start, 4*soon())
+					watcher.proc.Kill(t)
+					holder.proc.WaitSignal(t, syscall.SIGKILL)
+					// A stopped process was killed: what it had begun is finished.
+					eventually(t, "two are left", func() string { return words(a) }, func() bool {
+						n := 0
+						for range a.Participants() {
+							n++
+						}
+						return n == 2
+					})
 					m, err := openActorMutex(a, "m", nil)
 					require.NoError(t, err)
-					for pending := 3; pending > 0; {
-						start := time.Now()
-						switch who := nextOwner(t, a, m, "holder"); who {
-						case "watcher":
-							// Stopped as the owner, perhaps, or soon: then it stays that.
-							id := watcher.start(order{Op: "unlock", Object: "m"})
-							eventually(t, "the watcher goes on", func() string { return words(a) }, func() bool {
-								syscall.Kill(watcher.proc.Pid(), syscall.SIGCONT)
-								s := m.State()
-								return !s.Held || s.Owner == nil || s.Owner.Label != "watcher"
-							})
-							require.Empty(t, watcher.wait(t, id).Panic)
-							continue
-						case "third":
-							third.must(t, order{Op: "unlock", Object: "m"})
-						default:
-							here.must(t, order{Op: "unlock", Object: "m"})
-						}
-						pending--
-						require.Less(t, time.Since(start), soon(), "%s", words(a))
+					if err := m.LockContext(t.Context()); err != nil {
+						require.ErrorIs(t, err, shmsync.ErrOwnerDead)
+						require.NoError(t, m.Recover(t.Context(), func() error { return nil }))
+					} else {
+						m.Unlock()
 					}
-				}
-				require.Less(t, time.Since(start), 4*soon())
-				watcher.proc.Kill(t)
-				holder.proc.WaitSignal(t, syscall.SIGKILL)
-				// A stopped process was killed: what it had begun is finished.
-				eventually(t, "two are left", func() string { return words(a) }, func() bool {
-					n := 0
-					for range a.Participants() {
-						n++
-					}
-					return n == 2
+					sound(t, a)
 				})
-				m, err := openActorMutex(a, "m", nil)
-				require.NoError(t, err)
-				if err := m.LockContext(t.Context()); err != nil {
-					require.ErrorIs(t, err, shmsync.ErrOwnerDead)
-					require.NoError(t, m.Recover(t.Context(), func() error { return nil }))
-				} else {
-					m.Unlock()
-				}
-				sound(t, a)
 			})
 		}
 	}
@@ -565,53 +607,55 @@ func TestMutexStoppedAnywhere(t *testing.T) {
 	} {
 		for _, polled := range []int{0, 14} {
 			t.Run(fmt.Sprintf("%s %d behind the poller", point, polled), func(t *testing.T) {
-				a := newArena(t, nil)
-				x := remoteActor(t, a, "stopped", proctest.Env("SHMSYNC_CRASHPOINT_STOP="+point))
-				x.must(t, order{Op: "lock", Object: "m"})
-				here, third := localActor(a), remoteActor(t, a, "third")
-				// With its threads taken, the rest of this process parks.
-				third.must(t, order{Op: "lock", Object: "other"})
-				for range polled {
-					here.blocked(t, order{Op: "lock", Object: "other"})
-				}
-				ids := []int{here.blocked(t, order{Op: "lockctx", Object: "m"})}
-				mine := 0
-				if point == "mutex.lock.woken" {
-					// It waits itself, in front of the others.
-					x.must(t, order{Op: "unlock", Object: "m"})
-					require.Empty(t, here.wait(t, ids[0]).Err)
-					mine = x.blocked(t, order{Op: "lock", Object: "m"})
-					ids[0] = third.blocked(t, order{Op: "lockctx", Object: "m"})
-					here.must(t, order{Op: "unlock", Object: "m"})
-					x.proc.AwaitStop(t)
-					start := time.Now()
-					r := third.wait(t, ids[0])
-					require.Empty(t, r.Err)
-					require.Less(t, time.Since(start), soon()+soon())
-					third.must(t, order{Op: "unlock", Object: "m"})
-				} else {
-					id := third.blocked(t, order{Op: "lockctx", Object: "m"})
-					release := x.start(order{Op: "unlock", Object: "m"})
-					start := time.Now()
-					m, err := openActorMutex(a, "m", nil)
-					require.NoError(t, err)
-					for range 2 {
-						if nextOwner(t, a, m, "stopped") == "third" {
-							require.Empty(t, third.wait(t, id).Err)
-							third.must(t, order{Op: "unlock", Object: "m"})
-						} else {
-							require.Empty(t, here.wait(t, ids[0]).Err)
-							here.must(t, order{Op: "unlock", Object: "m"})
-						}
+				inTime(t, func(late *delays) {
+					a := newArena(t, nil)
+					x := remoteActor(t, a, "stopped", proctest.Env("SHMSYNC_CRASHPOINT_STOP="+point))
+					x.must(t, order{Op: "lock", Object: "m"})
+					here, third := localActor(a), remoteActor(t, a, "third")
+					// With its threads taken, the rest of this process parks.
+					third.must(t, order{Op: "lock", Object: "other"})
+					for range polled {
+						here.blocked(t, order{Op: "lock", Object: "other"})
 					}
-					require.Less(t, time.Since(start), 2*soon()+soon())
-					x.proc.Signal(t, syscall.SIGCONT)
-					require.Empty(t, x.wait(t, release).Err)
-					return
-				}
-				x.proc.Cont(t)
-				require.Empty(t, x.wait(t, mine).Err)
-				x.must(t, order{Op: "unlock", Object: "m"})
+					ids := []int{here.blocked(t, order{Op: "lockctx", Object: "m"})}
+					mine := 0
+					if point == "mutex.lock.woken" {
+						// It waits itself, in front of the others.
+						x.must(t, order{Op: "unlock", Object: "m"})
+						require.Empty(t, here.wait(t, ids[0]).Err)
+						mine = x.blocked(t, order{Op: "lock", Object: "m"})
+						ids[0] = third.blocked(t, order{Op: "lockctx", Object: "m"})
+						here.must(t, order{Op: "unlock", Object: "m"})
+						x.proc.AwaitStop(t)
+						start := time.Now()
+						r := third.wait(t, ids[0])
+						require.Empty(t, r.Err)
+						late.since(start, 2*soon())
+						third.must(t, order{Op: "unlock", Object: "m"})
+					} else {
+						id := third.blocked(t, order{Op: "lockctx", Object: "m"})
+						release := x.start(order{Op: "unlock", Object: "m"})
+						start := time.Now()
+						m, err := openActorMutex(a, "m", nil)
+						require.NoError(t, err)
+						for range 2 {
+							if nextOwner(t, a, m, "stopped") == "third" {
+								require.Empty(t, third.wait(t, id).Err)
+								third.must(t, order{Op: "unlock", Object: "m"})
+							} else {
+								require.Empty(t, here.wait(t, ids[0]).Err)
+								here.must(t, order{Op: "unlock", Object: "m"})
+							}
+						}
+						late.since(start, 3*soon())
+						x.proc.Signal(t, syscall.SIGCONT)
+						require.Empty(t, x.wait(t, release).Err)
+						return
+					}
+					x.proc.Cont(t)
+					require.Empty(t, x.wait(t, mine).Err)
+					x.must(t, order{Op: "unlock", Object: "m"})
+				})
 			})
 		}
 	}
@@ -644,7 +688,7 @@ func TestMutexFallbacks(t *testing.T) {
 					}
 					r := other.do(t, order{Op: "lockctx", Object: "m", Limit: 30 * time.Millisecond})
 					require.Equal(t, []string{"ctx-deadline"}, r.Is)
-					require.Less(t, r.Took, proctest.Scale(10*time.Second))
+					require.Less(t, r.Took, timeout())
 				}, opt)
 			})
 		})

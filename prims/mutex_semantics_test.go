@@ -62,7 +62,7 @@ func TestMutexContext(t *testing.T) {
 		r = other.do(t, order{Op: "lockctx", Object: "m", Limit: 30 * time.Millisecond})
 		require.Equal(t, []string{"ctx-deadline"}, r.Is)
 		require.GreaterOrEqual(t, r.Took, 30*time.Millisecond)
-		require.Less(t, r.Took, proctest.Scale(2*time.Second))
+		require.Less(t, r.Took, timeout())
 
 		id := other.blocked(t, order{Op: "lockctx", Object: "m"})
 		other.must(t, order{Op: "cancel", N: id})
@@ -514,7 +514,7 @@ func TestMutexHandOffWithin(t *testing.T) {
 			stop.Store(true)
 			wg.Wait()
 			t.Logf("worst wait %v", worst)
-			require.Less(t, worst, proctest.Scale(2*time.Second))
+			require.Less(t, worst, timeout())
 		})
 	}
 }

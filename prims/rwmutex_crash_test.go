@@ -408,7 +408,7 @@ func rwKillBesideOthers(t *testing.T, reached map[string]int) {
 	dump := func() string { return words(a) }
 	s, err := openRWSite(a, func(err error) { panic(fmt.Sprintf("%v\n%s", err, words(a))) })
 	require.NoError(t, err)
-	partner := proctest.Start(t, "rwcrash/partner", proctest.Params(crashParams{Arena: nameOf(a)}), proctest.Dump(dump), proctest.Limit(40*time.Second))
+	partner := proctest.Start(t, "rwcrash/partner", proctest.Params(crashParams{Arena: nameOf(a)}), proctest.Dump(dump), proctest.Limit(2*proctest.DefaultTimeout))
 	partner.Await(t)
 	s.work()
 	t.Cleanup(func() {
@@ -419,7 +419,7 @@ func rwKillBesideOthers(t *testing.T, reached map[string]int) {
 	})
 	play := func(t *testing.T, env ...string) (passed map[string]int) {
 		v := proctest.Start(t, "rwcrash/victim", proctest.Params(crashParams{Arena: nameOf(a)}),
-			proctest.Env(env...), proctest.Dump(dump), proctest.Limit(40*time.Second))
+			proctest.Env(env...), proctest.Dump(dump), proctest.Limit(2*proctest.DefaultTimeout))
 		switch e := v.Wait(t); {
 		case e.Signal == syscall.SIGKILL:
 		case e.OK():

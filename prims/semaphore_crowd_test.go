@@ -66,7 +66,7 @@ func init() {
 			return r
 		}
 		wait := func(what string, done func() bool) {
-			if err := waitUntil(proctest.Scale(90*time.Second), done); err != nil {
+			if err := waitUntil(3*timeout(), done); err != nil {
 				c.Fatalf("%s: %v: %+v", what, err, report())
 			}
 			c.Say(report())
@@ -102,7 +102,7 @@ func testSemaphoreCrowd(t *testing.T, n, objects int) {
 		require.True(t, s.TryAcquire(1))
 		sems = append(sems, s)
 	}
-	p := proctest.Start(t, "semaphore/crowd-waits", proctest.Params(crowdParams{Arena: nameOf(a), N: n, Locks: objects}), proctest.Limit(100*time.Second),
+	p := proctest.Start(t, "semaphore/crowd-waits", proctest.Params(crowdParams{Arena: nameOf(a), N: n, Locks: objects}), proctest.Limit(4*proctest.DefaultTimeout),
 		proctest.Dump(func() string { return prims.Describe(a, sems[0].Object()) }))
 	var r crowdReport
 	p.Recv(t, &r)

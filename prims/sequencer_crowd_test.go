@@ -73,7 +73,7 @@ func init() {
 			return r
 		}
 		step := func(what string, done func() bool) {
-			if err := waitUntil(proctest.Scale(90*time.Second), done); err != nil {
+			if err := waitUntil(3*timeout(), done); err != nil {
 				c.Fatalf("%s: %v: %+v", what, err, report())
 			}
 			c.Say(report())
@@ -107,7 +107,7 @@ func TestSequencerCrowd(t *testing.T) {
 	a := newArena(t, &arena.Options{Size: 64 << 20, Label: "counter"})
 	s, err := prims.OpenSequencer(a, "crowd", nil)
 	require.NoError(t, err)
-	p := proctest.Start(t, "sequencer/crowd", proctest.Params(crowdParams{Arena: nameOf(a), N: n}), proctest.Limit(100*time.Second),
+	p := proctest.Start(t, "sequencer/crowd", proctest.Params(crowdParams{Arena: nameOf(a), N: n}), proctest.Limit(4*proctest.DefaultTimeout),
 		proctest.Dump(func() string { return prims.Describe(a, s.Object()) }))
 	var r sequencerCrowdReport
 	next := func(what string) {

@@ -128,7 +128,7 @@ func TestSignalKillMatrix(t *testing.T) {
 	})
 	play := func(t *testing.T, env ...string) (passed map[string]int) {
 		v := proctest.Start(t, "signal/victim", proctest.Params(crashParams{Arena: nameOf(a)}), proctest.Env(env...),
-			proctest.Dump(func() string { return words(a) }), proctest.Limit(40*time.Second))
+			proctest.Dump(func() string { return words(a) }), proctest.Limit(2*proctest.DefaultTimeout))
 		switch e := v.Wait(t); {
 		case e.Signal == syscall.SIGKILL:
 		case e.OK():

@@ -28,7 +28,7 @@ func signalParty(t *testing.T, workers int, partners ...int) (*signalSite, []*pr
 	var procs []*proctest.Proc
 	for _, n := range partners {
 		p := proctest.Start(t, "signal/partner", proctest.Params(crashParams{Arena: nameOf(a), Round: n}),
-			proctest.Dump(func() string { return words(a) }), proctest.Limit(60*time.Second))
+			proctest.Dump(func() string { return words(a) }), proctest.Limit(2*proctest.DefaultTimeout))
 		p.Await(t)
 		procs = append(procs, p)
 	}

@@ -397,7 +397,7 @@ func spinKillBesideOthers(t *testing.T) {
 	dump := func() string { return words(a) }
 	s, err := openSpinSite(a, func(err error) { panic(fmt.Sprintf("%v\n%s", err, words(a))) })
 	require.NoError(t, err)
-	partner := proctest.Start(t, "spin/partner", proctest.Params(crashParams{Arena: nameOf(a)}), proctest.Dump(dump), proctest.Limit(40*time.Second))
+	partner := proctest.Start(t, "spin/partner", proctest.Params(crashParams{Arena: nameOf(a)}), proctest.Dump(dump), proctest.Limit(2*proctest.DefaultTimeout))
 	partner.Await(t)
 	s.work()
 	t.Cleanup(func() {
@@ -410,7 +410,7 @@ func spinKillBesideOthers(t *testing.T) {
 	play := func(t *testing.T, env ...string) (died bool) {
 		round++
 		v := proctest.Start(t, "spin/victim", proctest.Params(crashParams{Arena: nameOf(a)}),
-			proctest.Env(env...), proctest.Dump(dump), proctest.Limit(40*time.Second))
+			proctest.Env(env...), proctest.Dump(dump), proctest.Limit(2*proctest.DefaultTimeout))
 		e := v.Wait(t)
 		if e.Signal != syscall.SIGKILL && !e.OK() {
 			t.Fatalf("the victim: %v\nwords:\n%s", e, words(a))

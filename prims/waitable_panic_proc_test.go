@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"runtime"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -125,7 +124,7 @@ func (k stocked) do(o stockOrder) (a stockAnswer) {
 		case "wait":
 			fill(k.x.Wait(context.Background(), o.E))
 		case "wait a while":
-			ctx, cancel := context.WithTimeout(context.Background(), proctest.Scale(time.Second))
+			ctx, cancel := context.WithTimeout(context.Background(), timeout())
 			fill(k.x.Wait(ctx, o.E))
 			cancel()
 		case "try":
@@ -214,7 +213,7 @@ func isLost(t *testing.T, x *prims.Waitable[stock, int32], why string, state sto
 		got = p.do(t, "free", fine)
 		require.True(t, got.Lost && got.Panic == "an error", "%+v", got)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), proctest.Scale(time.Second))
+	ctx, cancel := context.WithTimeout(t.Context(), timeout())
 	defer cancel()
 	err := x.Wait(ctx, fine)
 	require.ErrorIs(t, err, shmsync.ErrNotRecoverable)

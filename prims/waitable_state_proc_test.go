@@ -76,7 +76,7 @@ func TestWaitableStateDoesNotWaitForAStoppedProcess(t *testing.T) {
 	select {
 	case s := <-state:
 		require.Equal(t, wide{7: 7}, s)
-	case <-time.After(proctest.Scale(5 * time.Second)):
+	case <-after(timeout()):
 		t.Fatalf("State waits for a stopped process\n%s", words(a))
 	}
 	require.NoError(t, x.Err())
@@ -94,7 +94,7 @@ func TestWaitableStateIsWhole(t *testing.T) {
 	p.Send("update")
 	eventually(t, "it changes", func() string { return words(a) }, func() bool { return x.State()[0] > 0 })
 	before, changes := uint64(0), 0
-	for end := time.Now().Add(proctest.Scale(20 * time.Second)); changes < 300; {
+	for end := time.Now().Add(timeout()); changes < 300; {
 		if time.Now().After(end) {
 			t.Fatalf("%d changes only\n%s", changes, words(a))
 		}

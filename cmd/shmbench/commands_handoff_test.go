@@ -6,14 +6,18 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/internal/bench/report"
 )
 
 // It is known of every peer in Go, and of no other.
 func TestHandoffSaysWhoSlept(t *testing.T) {
-	code, out, errs := shmbench(t, "handoff", "--prim=shmsync:futex,go:pipe,in-process:chan", "--place=any", "--gap=100us",
-		"--time=20ms", "--warmup=2ms", "--count=1", "--format=json", "--cc=none")
-	require.Zero(t, code, errs)
-	for _, c := range parseDocument(t, out).Cells {
+	slept := func(c report.Cell) bool {
+		return c.Scenario != "handoff" || c.Subject == "in-process:chan" || len(c.Values("slept")) > 0
+	}
+	d := measured(t, slept, "handoff", "--prim=shmsync:futex,go:pipe,in-process:chan", "--place=any", "--gap=100us",
+		"--warmup=2ms", "--count=1", "--cc=none")
+	for _, c := range d.Cells {
 		if c.Scenario != "handoff" {
 			continue
 		}

@@ -272,7 +272,7 @@ func fileBytes(t testing.TB, name string) []byte {
 // eventually waits for something that other processes bring about.
 func eventually(t testing.TB, what string, f func() bool) {
 	t.Helper()
-	require.Eventually(t, f, 20*time.Second, 10*time.Millisecond, what)
+	require.Eventually(t, f, time.Minute, 10*time.Millisecond, what)
 }
 
 // waits waits until so many waits can be seen, all asleep or parked.

@@ -86,7 +86,7 @@ var busyBytes = sync.OnceValues(func() ([]byte, error) {
 	if _, err := arena.Value[[4]uint64](a, "value"); err != nil {
 		return nil, err
 	}
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
 		ins, err := arenakernel.Inspect(path)
 		if err != nil {
 			return nil, err
@@ -143,7 +143,7 @@ func survive(t *testing.T, content []byte) (out string) {
 		code, _, stderr := shmctl("waits", dump)
 		require.Contains(t, []int{exitOK, exitTrouble}, code, stderr)
 	}
-	require.Less(t, time.Since(start), time.Minute)
+	require.Less(t, time.Since(start), 2*time.Minute)
 	after, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.True(t, bytes.Equal(content, after))

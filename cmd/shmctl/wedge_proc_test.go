@@ -42,7 +42,7 @@ func soon(t *testing.T, want int, args ...string) string {
 	code, out, errs := shmctl(args...)
 	require.Equal(t, want, code, out+errs)
 	took := time.Since(start)
-	require.Less(t, took, 10*time.Second)
+	require.Less(t, took, time.Minute)
 	t.Logf("%v in %v\n%s", args, took, out)
 	return out
 }

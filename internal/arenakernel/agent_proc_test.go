@@ -407,7 +407,7 @@ func (r *remote) die(o order) { r.Send(o) }
 
 // bound is how long a death may take to be noticed in a test: far more than it
 // takes, on machines that have other things to do.
-func bound() time.Duration { return proctest.Scale(10 * time.Second) }
+func bound() time.Duration { return proctest.Scale(proctest.DefaultTimeout) }
 
 // requireWithin checks that something that was to follow begin, both on
 // CLOCK_MONOTONIC, has done so in time.

@@ -113,7 +113,7 @@ func everything(a *Arena) error {
 }
 
 // goOn is the time in which survivors have to go on, in these tests.
-func goOn() time.Duration { return proctest.Scale(10 * time.Second) }
+func goOn() time.Duration { return proctest.Scale(proctest.DefaultTimeout) }
 
 // A process dies at every crash point, and the participants that were there before, and
 // those that join later, go on.

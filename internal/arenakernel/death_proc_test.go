@@ -330,7 +330,7 @@ func newMemoryGroup(t *testing.T, limit int) string {
 	}
 	t.Cleanup(func() {
 		var err error
-		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
+		for end := time.Now().Add(bound()); time.Now().Before(end); {
 			if err = os.Remove(group); err == nil {
 				return
 			}

@@ -292,9 +292,9 @@ func pollFor(t *testing.T, a *Arena, done func() bool) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(20 * bound()); !done(); <-tick.C {
+	for end := time.Now().Add(4 * bound()); !done(); <-tick.C {
 		if time.Now().After(end) {
-			t.Fatalf("not within %v\n%s", 20*bound(), dumpWords(a.label))
+			t.Fatalf("not within %v\n%s", 4*bound(), dumpWords(a.label))
 		}
 	}
 }

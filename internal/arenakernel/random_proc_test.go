@@ -57,7 +57,7 @@ func TestRandomKills(t *testing.T) {
 	// One slot more than there are processes at a time.
 	ta := newTestArena(t, workers+2)
 	ta.opts.Size = 32 << 20 // blocks that the dead have allocated stay
-	s := ta.join(t, "survivor", proctest.Limit(60*time.Second))
+	s := ta.join(t, "survivor", proctest.Limit(2*proctest.DefaultTimeout))
 	start := func() *remote {
 		w := ta.join(t, "worker")
 		w.Send(order{Do: "work", Arena: ta.name, N: []int{0, 7, 50}[rng.IntN(3)]})

@@ -209,7 +209,7 @@ func newAgent(t testing.TB, lang, arenaName, label string, env ...string) *agent
 	return x
 }
 
-const timeout = 30 * time.Second
+const timeout = time.Minute
 
 func (x *agent) listen(r *os.File, ready chan struct{}) {
 	defer close(x.ended)

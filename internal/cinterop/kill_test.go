@@ -99,7 +99,7 @@ func killAt(t *testing.T, lang, point string) bool {
 			p.must(t)
 		}
 	}
-	for end := time.Now().Add(20 * time.Second); !dead() && time.Now().Before(end); {
+	for end := time.Now().Add(timeout); !dead() && time.Now().Before(end); {
 		round()
 	}
 	passed := dead()

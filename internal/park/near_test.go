@@ -32,7 +32,7 @@ func sleeper(t *testing.T, l *WaitList, bits uint32, woken chan<- uint32) {
 		}
 	}()
 	stat := fmt.Sprintf("/proc/self/task/%d/stat", <-tid)
-	for limit := time.Now().Add(proctest.Scale(10 * time.Second)); ; runtime.Gosched() {
+	for limit := time.Now().Add(proctest.Scale(proctest.DefaultTimeout)); ; runtime.Gosched() {
 		b, err := os.ReadFile(stat)
 		require.NoError(t, err)
 		if _, state, ok := strings.Cut(string(b), ") "); ok && state[0] == 'S' {

@@ -110,8 +110,8 @@ func (p *place) await(what string, done <-chan struct{}) {
 	p.b.t.Helper()
 	select {
 	case <-done:
-	case <-time.NewTimer(proctest.Scale(10 * time.Second)).C:
-		p.b.t.Fatalf("%s: not within ten seconds; the word is %#x, the node %d", what, p.wakeWord.Word.Load(), p.state())
+	case <-time.NewTimer(proctest.Scale(proctest.DefaultTimeout)).C:
+		p.b.t.Fatalf("%s: not in time; the word is %#x, the node %d", what, p.wakeWord.Word.Load(), p.state())
 	}
 }
 

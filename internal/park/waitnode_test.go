@@ -344,7 +344,7 @@ func TestShutEndsTheWaitsOfAQueue(t *testing.T) {
 // until waits until done.
 func until(t testing.TB, done func() bool) {
 	t.Helper()
-	for end := time.Now().Add(proctest.Scale(10 * time.Second)); !done(); runtime.Gosched() {
-		require.True(t, time.Now().Before(end), "not within ten seconds")
+	for end := time.Now().Add(proctest.Scale(proctest.DefaultTimeout)); !done(); runtime.Gosched() {
+		require.True(t, time.Now().Before(end), "not in time")
 	}
 }

@@ -23,7 +23,7 @@ func fakeSelftester(t *testing.T, out *bytes.Buffer) *selftester {
 	nodes, err := readNodes("/sys")
 	require.NoError(t, err)
 	o := &Options{Timeout: time.Second, Out: out}
-	return &selftester{Options: o, ctx: t.Context(), nodes: nodes, waitLimit: 20 * time.Second}
+	return &selftester{Options: o, ctx: t.Context(), nodes: nodes, waitLimit: time.Minute}
 }
 
 // A proof that fails, and one that skips, are told, and have their status.
@@ -83,7 +83,7 @@ func TestSelftestAgents(t *testing.T) {
 				return "", err
 			}
 			t.waitLimit = 100 * time.Millisecond // nobody kills the victim
-			defer func() { t.waitLimit = 20 * time.Second }()
+			defer func() { t.waitLimit = time.Minute }()
 			return h.says(t, "owned")
 		},
 	} {

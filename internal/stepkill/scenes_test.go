@@ -101,12 +101,12 @@ func (l *aLock) take(ctx context.Context) error {
 }
 
 // limit is how long one that lives waits for anything.
-const limit = 20 * time.Second
+const limit = time.Minute
 
 // limited bounds what one that lives does by much more than that: a victim that is
 // stepped may take a minute, on a machine with much to do.
 func limited() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), 10*limit)
+	return context.WithTimeout(context.Background(), 4*limit)
 }
 
 // turn takes and releases.

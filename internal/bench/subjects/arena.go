@@ -21,7 +21,7 @@ const (
 	arenaPerEach = 3 << 10 // for an object, its wait node, and a share of what finds them
 
 	// fenceTime is how long registering for fences may take.
-	fenceTime = 30 * time.Second
+	fenceTime = 2 * time.Minute
 	// biasPairs is how many quiet pairs must have turned the bias on.
 	biasPairs = 1 << 20
 )
