@@ -30,10 +30,19 @@ func goTool(t *testing.T, args ...string) string {
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skip("needs the go command")
 	}
+	key := strings.Join(args, " ")
+	if out, ok := goToolSaid[key]; ok {
+		return out
+	}
 	out, err := exec.Command("go", args...).CombinedOutput()
 	require.NoError(t, err, "go %v: %s", args, out)
+	goToolSaid[key] = string(out)
 	return string(out)
 }
+
+// goToolSaid has what the go command printed, by its arguments: several tests ask for the same
+// compilation. None of them is parallel.
+var goToolSaid = map[string]string{}
 
 // The fast paths of taking a lock are inlined into their callers, and that of a
 // biased release into Unlock.

@@ -47,7 +47,7 @@ func TestModelMutexHandOff(t *testing.T) {
 	one := mutexModel{threads: []int{0, 0, 1}, modes: noBiased, cancel: true, handoffs: true}
 	requireModels(t, []exploration{
 		{"two", small, two.explore, bugs},
-		{"three", small, three.explore, append(bugs, wakeOneStarver)},
+		{"three", medium, three.explore, append(bugs, wakeOneStarver)},
 		{"three, some biased", large, mixed.explore, nil},
 		{"two of one process", medium, one.explore, append(bugs, wakeOneStarver)},
 	})

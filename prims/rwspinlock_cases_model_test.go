@@ -26,12 +26,12 @@ func TestModelRWSpinLock(t *testing.T) {
 // one that was woken, and of one that has freed it and not woken yet.
 func TestModelRWSpinLockDeath(t *testing.T) {
 	var all []exploration
-	for _, p := range []Policy{PolicyReport, PolicyRelease} {
-		two := rwSpinModel{wants: [][]uint8{rwAll, rwAll}, cancel: true, kills: 1, policy: p}
+	for p, two := range map[Policy]size{PolicyReport: small, PolicyRelease: medium} {
+		pair := rwSpinModel{wants: [][]uint8{rwAll, rwAll}, cancel: true, kills: 1, policy: p}
 		three := rwSpinModel{wants: [][]uint8{{vRead}, {vWrite}, {vUpgrade}}, kills: 1, policy: p}
 		readers := rwSpinModel{wants: [][]uint8{{vRead}, {vRead}, {vWrite}}, kills: 1, policy: p}
 		all = append(all,
-			exploration{"two, " + p.String(), small, two.explore, []bug{rwCountsOfDead, rwSpinNoFence, rwLookFirst}},
+			exploration{"two, " + p.String(), two, pair.explore, []bug{rwCountsOfDead, rwSpinNoFence, rwLookFirst}},
 			exploration{"three, " + p.String(), large, three.explore, []bug{rwReapSilent, rwExitSilent}},
 			exploration{"readers, " + p.String(), medium, readers.explore, []bug{rwReapSilent, rwCountsOfDead}})
 	}

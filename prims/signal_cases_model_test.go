@@ -51,7 +51,7 @@ func TestModelSignalPermits(t *testing.T) {
 	three := signalModel{workers: 3, producers: 2, items: 1, release: 2, cancel: true}
 	requireModels(t, []exploration{
 		{"two take two", small, two.explore, []bug{takeWithoutPass, sleepWithoutCompare}},
-		{"three and two", small, three.explore, []bug{takeWithoutPass, sleepWithoutCompare}},
+		{"three and two", medium, three.explore, []bug{takeWithoutPass, sleepWithoutCompare}},
 	})
 }
 

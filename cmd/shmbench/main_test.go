@@ -16,6 +16,7 @@ import (
 
 	"github.com/shmsync/shmsync/internal/bench"
 	"github.com/shmsync/shmsync/internal/bench/report"
+	"github.com/shmsync/shmsync/internal/proctest"
 )
 
 // TestMain lets the test binary be the worker that the engine runs.
@@ -115,10 +116,15 @@ func TestCrashedWorkerIsReported(t *testing.T) {
 
 func TestEveryScenarioRuns(t *testing.T) {
 	requireCC(t)
+	// TestLibrarySubjects has the library in each scenario, too.
+	args := []string{"--threads=2", "--prim=c:*,go:*,in-process:*,shmsync:mutex,shmsync:futex"}
+	if proctest.Long() {
+		args = []string{"--threads=1,2"}
+	}
 	for _, command := range []string{"uncontended", "handoff", "lock", "crash", "waiters"} {
 		t.Run(command, func(t *testing.T) {
-			code, out, errs := shmbench(t, command, "--time=10ms", "--warmup=2ms", "--count=1", "--threads=1,2", "--place=any",
-				"--kills=3", "--waiters=20", "--format=json")
+			code, out, errs := shmbench(t, append([]string{command, "--time=10ms", "--warmup=2ms", "--count=1", "--place=any",
+				"--kills=3", "--waiters=20", "--format=json"}, args...)...)
 			require.Equal(t, exitOK, code, errs)
 			for _, c := range parseDocument(t, out).Cells {
 				require.Equal(t, bench.StatusOK, c.Status, c.Key)

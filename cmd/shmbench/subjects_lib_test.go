@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -10,12 +11,14 @@ import (
 
 	"github.com/shmsync/shmsync/internal/bench"
 	"github.com/shmsync/shmsync/internal/bench/subjects"
+	"github.com/shmsync/shmsync/internal/proctest"
 )
 
 // TestLibrarySubjects runs every cell of the library. The counter under the lock,
 // the order of tokens and the audit of crowds are checked by the cells.
 func TestLibrarySubjects(t *testing.T) {
 	ran := map[string]bool{}
+	count := proctest.Rounds(1, 2)
 	for _, args := range [][]string{
 		{"uncontended"},
 		{"handoff", "--place=cross,same", "--gap=200us"},
@@ -31,7 +34,7 @@ func TestLibrarySubjects(t *testing.T) {
 		{"seq", "--waiters=60", "--wake=0,3", "--gap=200us", "--place=any"},
 		{"sem", "--permits=3", "--threads=3", "--place=any"},
 	} {
-		args = append(args, "--prim=shmsync:*", "--time=20ms", "--warmup=5ms", "--count=2", "--format=json", "--cc=none")
+		args = append(args, "--prim=shmsync:*", "--time=20ms", "--warmup=5ms", fmt.Sprint("--count=", count), "--format=json", "--cc=none")
 		t.Run(args[0], func(t *testing.T) {
 			code, out, errs := shmbench(t, args...)
 			require.Equal(t, exitOK, code, errs)
@@ -41,7 +44,7 @@ func TestLibrarySubjects(t *testing.T) {
 					continue
 				}
 				require.Equal(t, bench.StatusOK, c.Status, c.Key)
-				require.Len(t, c.Reps, 2, c.Key)
+				require.Len(t, c.Reps, count, c.Key)
 				require.NotEmpty(t, c.Summary, c.Key)
 				ran[c.Subject] = true
 				if c.Scenario == "waiters" {

@@ -409,15 +409,19 @@ func TestVersionRefused(t *testing.T) {
 		return string(out)
 	}
 	refused := fmt.Sprint(int(syscall.EPROTONOSUPPORT), " ")
+	// They open one arena and end: it would take longer to optimize them.
+	version := func(n int) string {
+		return program(t, "core.c", "-O0", fmt.Sprint("-DSHMSYNC_LAYOUT_VERSION=", n))
+	}
 	t.Run("older program", func(t *testing.T) {
 		name := coreArena(t, 2<<20)
-		out := opened(program(t, "core.c", fmt.Sprint("-DSHMSYNC_LAYOUT_VERSION=", arenakernel.LayoutVersion-1)), name)
+		out := opened(version(arenakernel.LayoutVersion-1), name)
 		require.True(t, strings.HasPrefix(out, refused), out)
 		require.Contains(t, out, fmt.Sprintf("its layout is version %d, this program knows version %d", arenakernel.LayoutVersion, arenakernel.LayoutVersion-1))
 	})
 	t.Run("older Go program", func(t *testing.T) {
 		name := unusedName(t)
-		out := opened(program(t, "core.c", fmt.Sprint("-DSHMSYNC_LAYOUT_VERSION=", arenakernel.LayoutVersion+1)), name)
+		out := opened(version(arenakernel.LayoutVersion+1), name)
 		require.True(t, strings.HasPrefix(out, "0 "), out)
 		_, err := arena.Attach(name, nil)
 		require.ErrorIs(t, err, shmsync.ErrIncompatible)
@@ -425,7 +429,7 @@ func TestVersionRefused(t *testing.T) {
 	})
 	t.Run("older arena", func(t *testing.T) {
 		name := unusedName(t)
-		out := opened(program(t, "core.c", fmt.Sprint("-DSHMSYNC_LAYOUT_VERSION=", arenakernel.LayoutVersion-1)), name)
+		out := opened(version(arenakernel.LayoutVersion-1), name)
 		require.True(t, strings.HasPrefix(out, "0 "), out)
 		says := fmt.Sprintf("its layout is version %d, this program knows version %d", arenakernel.LayoutVersion-1, arenakernel.LayoutVersion)
 		out = opened(program(t, "core.c"), name)
@@ -436,7 +440,7 @@ func TestVersionRefused(t *testing.T) {
 		require.ErrorContains(t, err, says)
 	})
 	t.Run("older declarations", func(t *testing.T) {
-		out := opened(program(t, "older.c", filepath.Join("testdata", "implementation.c")), coreArena(t, 2<<20))
+		out := opened(program(t, "older.c", "-O0", filepath.Join("testdata", "implementation.c")), coreArena(t, 2<<20))
 		require.True(t, strings.HasPrefix(out, refused), out)
 		require.Contains(t, out, "compiled for layout version 1")
 	})
