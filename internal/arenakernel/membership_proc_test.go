@@ -5,6 +5,7 @@ package arenakernel
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -74,7 +75,7 @@ func TestLabels(t *testing.T) {
 	}
 	ta.join(t, long)
 	empty := ta.join(t, "")
-	require.Equal(t, []string{long[:labelBytes], "arena.test"}, labels(empty.participants(t)))
+	require.Equal(t, []string{long[:labelBytes], filepath.Base(os.Args[0])}, labels(empty.participants(t)))
 }
 
 // Every participant is told of each death once. A leave is no death.
