@@ -2,7 +2,12 @@
 
 enum {
     SHMI_spinLeast = 600,
+    SHMI_spinSome = 10000,
     SHMI_spinMost = 40000,
+    SHMI_spinGiveUp = 3,
+    SHMI_payUnit = 64,
+    SHMI_payField = 1023,
+    SHMI_payPart = 32,
     SHMI_spinChunk = 8,
     SHMI_probeEvery = 16,
     SHMI_yieldMost = 20000,
@@ -12,7 +17,7 @@ enum {
 /* The words of an object that steer its waiters' spinning; all are hints. */
 typedef struct shmi_tuning {
     uint32_t *budget;   /* 0: adaptive; else ns + 1 */
-    uint32_t *pays;     /* bits 0..19 budget, 20..31 failures in a row */
+    uint32_t *pays;     /* what spinning has paid lately: see shmi_make_pay */
     uint32_t *last_cpu; /* a CPU note */
     uint32_t slot;      /* of this participant */
 } shmi_tuning;
@@ -84,29 +89,51 @@ SHMI_FN void shmi_note_cpu(const shmi_tuning *t)
         __atomic_store_n(t->last_cpu, note, __ATOMIC_RELAXED);
 }
 
+/* The word of what spinning has paid: bits 0..9 how long the spins that succeeded took, a mean
+ * in units of 64 ns; bits 10..19 the share of the spins that failed, a mean in 1/1024; bits
+ * 20..31 failures in a row. */
+SHMI_FN uint32_t shmi_make_pay(uint32_t took, uint32_t share, uint32_t failures)
+{
+    return took | share << 10 | (failures & 4095) << 20;
+}
+/* How long the next spin lasts at most, ns. */
 SHMI_FN int64_t shmi_pay_budget(uint32_t p)
 {
-    int64_t b = p & 0xfffff;
-    if (b < SHMI_spinLeast)
-        return SHMI_spinLeast;
-    return b < SHMI_spinMost ? b : (int64_t)SHMI_spinMost;
+    uint32_t failures = p >> 20, share = p >> 10 & SHMI_payField;
+    int64_t need = 4 * SHMI_payUnit * (int64_t)(p & SHMI_payField) + SHMI_spinLeast; /* of nearly all spins that succeed */
+    if (need > SHMI_spinMost)
+        need = SHMI_spinMost;
+    if (failures >= SHMI_spinGiveUp && failures % SHMI_probeEvery == 0)
+        return SHMI_spinMost;
+    if (failures < SHMI_spinGiveUp && share < (SHMI_payField + 1) / 64)
+        return SHMI_spinMost;
+    if (failures < SHMI_spinGiveUp && share < (SHMI_payField + 1) / 8)
+        return need > SHMI_spinSome ? need : (int64_t)SHMI_spinSome;
+    need = need * (SHMI_payField + 1 - (int64_t)share) / (SHMI_payField + 1) >> (failures / 4 < 32 ? failures / 4 : 32);
+    return need > SHMI_spinLeast ? need : (int64_t)SHMI_spinLeast;
 }
-SHMI_FN void shmi_learn(const shmi_tuning *t, int64_t spent, int success)
+/* The word after a spin of that many nanoseconds. */
+SHMI_FN uint32_t shmi_pay_after(uint32_t p, int64_t spent, int success)
 {
-    uint32_t p, next;
-    int64_t budget;
-    if (__atomic_load_n(t->budget, __ATOMIC_RELAXED) != 0)
-        return;
-    p = __atomic_load_n(t->pays, __ATOMIC_RELAXED);
-    budget = shmi_pay_budget(p);
-    if (success) {
-        int64_t to = 4 * spent + SHMI_spinLeast;
-        budget += ((to < SHMI_spinMost ? to : (int64_t)SHMI_spinMost) - budget) / 8;
-        next = (uint32_t)budget | 1u << 20; /* the next one need not probe */
-    } else {
-        next = (uint32_t)(budget - budget / 8) | (((p >> 20) + 1) & 4095) << 20;
-    }
-    if (next != p)
+    uint32_t took = p & SHMI_payField, share = p >> 10 & SHMI_payField, now;
+    if (!success)
+        return shmi_make_pay(took, share + (SHMI_payField - share) / SHMI_payPart, (p >> 20) + 1);
+    /* Means that only take whole steps stop short of their goal, so the steps are rounded up. */
+    now = spent / SHMI_payUnit < SHMI_payField ? (uint32_t)(spent / SHMI_payUnit) : (uint32_t)SHMI_payField;
+    if (now > took)
+        took += (now - took + 7) / 8;
+    else
+        took -= (took - now + 7) / 8;
+    return shmi_make_pay(took, share - (share + SHMI_payPart - 1) / SHMI_payPart, 0);
+}
+/* The word after a yield, which tells nothing about spins but that the other party does not come. */
+SHMI_FN uint32_t shmi_pay_after_yield(uint32_t p, int success)
+{
+    return shmi_make_pay(p & SHMI_payField, p >> 10 & SHMI_payField, success ? 0 : (p >> 20) + 1);
+}
+SHMI_FN void shmi_learn(const shmi_tuning *t, uint32_t p, uint32_t next)
+{
+    if (next != p && __atomic_load_n(t->budget, __ATOMIC_RELAXED) == 0)
         __atomic_store_n(t->pays, next, __ATOMIC_RELAXED);
 }
 
@@ -126,7 +153,7 @@ SHMI_FN int shmi_spin(const shmi_tuning *t, int (*done)(void *), void *arg)
         int64_t took;
         int ok;
         if (p >> 20 > 4 && (p >> 20) % SHMI_probeEvery != 0) {
-            shmi_learn(t, 0, 0);
+            shmi_learn(t, p, shmi_pay_after_yield(p, 0));
             return 0;
         }
         if (shmi_now() < __atomic_load_n(&shmi_no_yield_until, __ATOMIC_RELAXED))
@@ -135,25 +162,25 @@ SHMI_FN int shmi_spin(const shmi_tuning *t, int (*done)(void *), void *arg)
         if (took > SHMI_yieldMost)
             __atomic_store_n(&shmi_no_yield_until, shmi_now() + SHMI_yieldPause * took, __ATOMIC_RELAXED);
         ok = done(arg);
-        shmi_learn(t, 0, ok);
+        shmi_learn(t, p, shmi_pay_after_yield(p, ok));
         return ok;
     }
     if (b != 0)
         limit = (int64_t)b - 1 < 1000000 ? (int64_t)b - 1 : 1000000;
     else
-        limit = (p >> 20) % SHMI_probeEvery == 0 ? (int64_t)SHMI_spinMost : shmi_pay_budget(p);
+        limit = shmi_pay_budget(p);
     pause_ = shmi_pause_ns();
     while (spent < limit) {
         shmi_pause(chunk);
         spent += (int64_t)chunk * pause_ / 1024;
         if (done(arg)) {
-            shmi_learn(t, spent, 1);
+            shmi_learn(t, p, shmi_pay_after(p, spent, 1));
             return 1;
         }
         if (spent > 1000)
             chunk = SHMI_spinChunk;
     }
-    shmi_learn(t, spent, 0);
+    shmi_learn(t, p, shmi_pay_after(p, spent, 0));
     return 0;
 }
 

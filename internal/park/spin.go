@@ -14,12 +14,14 @@ import (
 
 // Spinning decides the latency of a hand-over between two CPUs: one that is
 // caught while spinning takes half a microsecond, one that goes through the
-// kernel thirty to sixty. On one CPU it is pure waste. So it is short, longer
-// where it has paid off on this object, and absent where who released last was
-// on this very CPU.
+// kernel thirty to sixty. On one CPU it is pure waste. So it is long while it mostly pays off
+// on this object, short where it does not, and absent where the last releaser was on this
+// very CPU.
 const (
-	spinLeast  = 600    // ns: what the budget shrinks to where spinning never pays
-	spinMost   = 40_000 // ns: about what a sleep and a wake cost, so that at worst both are paid
+	spinLeast  = 600    // ns: the budget where spinning does not pay
+	spinSome   = 10_000 // ns: the budget while fewer than 1 of 8 fail, if those that succeed need no more
+	spinMost   = 40_000 // ns: the budget while fewer than 1 of 64 fail: about what a sleep and a wake cost, so that at worst both are paid
+	spinGiveUp = 3      // failures in a row after which the budget is what successes need, and shrinks
 	spinChunk  = 8      // pauses between two looks after the first microsecond
 	probeEvery = 16     // failures from one long spin to the next
 
@@ -48,11 +50,7 @@ func (t Tuning) Spin(done func() bool) bool {
 	}
 	limit := min(int64(b-1), int64(time.Millisecond))
 	if b == 0 {
-		p := payWord(t.Pays.Load())
-		limit = p.budget()
-		if p.failures()%probeEvery == 0 {
-			limit = spinMost
-		}
+		limit = payWord(t.Pays.Load()).budget()
 	}
 	pause := pauseNs()
 	chunk, spent := uint32(2), int64(0)
@@ -95,7 +93,7 @@ func SpinFor(limit int64, done func(spent int64) bool) {
 func (t Tuning) yield(done func() bool) bool {
 	p := payWord(t.Pays.Load())
 	if n := p.failures(); n > 4 && n%probeEvery != 0 {
-		t.learn(0, false)
+		t.note(func(p payWord) payWord { return p.afterYield(false) })
 		return false
 	}
 	if shmsync.Monotonic() < noYieldUntil.Load() {
@@ -105,7 +103,7 @@ func (t Tuning) yield(done func() bool) bool {
 		noYieldUntil.Store(shmsync.Monotonic() + yieldPause*took)
 	}
 	ok := done()
-	t.learn(0, ok)
+	t.note(func(p payWord) payWord { return p.afterYield(ok) })
 	return ok
 }
 
@@ -131,14 +129,18 @@ func GiveWay(n int, done func() bool) bool {
 // noYieldUntil is when this process may yield again, CLOCK_MONOTONIC ns.
 var noYieldUntil atomic.Int64
 
-// learn moves the adaptive budget towards four times what success took, and
-// away from what failure cost.
+// learn notes a spin that lasted for so long.
 func (t Tuning) learn(spent int64, success bool) {
+	t.note(func(p payWord) payWord { return p.after(spent, success) })
+}
+
+// note replaces the payWord of an object that adapts.
+func (t Tuning) note(next func(payWord) payWord) {
 	if t.Budget.Load() != 0 {
 		return
 	}
 	p := payWord(t.Pays.Load())
-	if next := p.after(spent, success); next != p {
+	if next := next(p); next != p {
 		t.Pays.Store(uint32(next))
 	}
 }
@@ -146,29 +148,70 @@ func (t Tuning) learn(spent int64, success bool) {
 // payWord is what spinning has paid lately on an object. A hint: processes
 // overwrite one another's, and any value is right.
 //
-//	bits 0..19   budget in ns; all-zero memory probes first
+//	bits 0..9    how long the spins that succeeded took: a mean, in units of 64 ns
+//	bits 10..19  the share of the spins that failed: a mean, in 1/1024
 //	bits 20..31  failures in a row
 //
 // Two parties that have both gone to sleep wake each other through the kernel
 // for ever if they spin for less than that takes, although they would do without
-// it if they once met awake. So now and then a spin lasts as long as a wake.
+// it if they once met awake. One party that another program delays for a moment is
+// enough for that. So the budget stays as long as a wake while few spins fail, and
+// after failures in a row one spin of each probeEvery lasts as long.
 type payWord uint32
 
+const (
+	payUnit  = 64        // ns: of the mean of successes
+	payField = 1<<10 - 1 // the most that a mean can be
+	payPart  = 32        // a spin moves the share by this part of the difference
+)
+
+func makePay(took, share, failures uint32) payWord {
+	return payWord(took | share<<10 | failures<<20)
+}
+
+func (p payWord) took() uint32     { return uint32(p) & payField }
+func (p payWord) share() uint32    { return uint32(p>>10) & payField }
 func (p payWord) failures() uint32 { return uint32(p >> 20) }
 
+// budget is how long the next spin lasts at most, ns.
 func (p payWord) budget() int64 {
-	return min(max(int64(p&(1<<20-1)), spinLeast), spinMost)
+	need := min(4*payUnit*int64(p.took())+spinLeast, spinMost) // of nearly all spins that succeed
+	switch n, share := p.failures(), p.share(); {
+	case n >= spinGiveUp && n%probeEvery == 0:
+		return spinMost
+	case n < spinGiveUp && share < (payField+1)/64:
+		return spinMost
+	case n < spinGiveUp && share < (payField+1)/8:
+		return max(need, spinSome)
+	default:
+		return max(need*int64(payField+1-share)/(payField+1)>>min(n/4, 32), spinLeast)
+	}
 }
 
 // after is the word after a spin of that many nanoseconds.
 func (p payWord) after(spent int64, success bool) payWord {
-	budget := p.budget()
+	took, share := p.took(), p.share()
 	if !success {
 		failures := (p.failures() + 1) & (1<<12 - 1)
-		return payWord(budget-budget/8) | payWord(failures)<<20
+		return makePay(took, share+(payField-share)/payPart, failures)
 	}
-	budget += (min(4*spent+spinLeast, spinMost) - budget) / 8
-	return payWord(budget) | 1<<20 // the next one need not probe
+	// Means that only take whole steps stop short of their goal, so the steps are rounded up.
+	now := uint32(min(spent/payUnit, payField))
+	if now > took {
+		took += (now - took + 7) / 8
+	} else {
+		took -= (took - now + 7) / 8
+	}
+	return makePay(took, share-(share+payPart-1)/payPart, 0)
+}
+
+// afterYield is the word after a yield, which tells nothing about spins but that the other party
+// does not come.
+func (p payWord) afterYield(success bool) payWord {
+	if success {
+		return makePay(p.took(), p.share(), 0)
+	}
+	return makePay(p.took(), p.share(), (p.failures()+1)&(1<<12-1))
 }
 
 // NoteCPU leaves this CPU's number for those who wait.

@@ -1,0 +1,83 @@
+package park
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// spins is the word after spins of that kind, n times.
+func spins(p payWord, n int, spent int64, success bool) payWord {
+	for range n {
+		p = p.after(spent, success)
+	}
+	return p
+}
+
+// A failure now and then, which another program on the CPU causes, does not shorten the spins to
+// less than a hand-over takes: two parties that sleep would go on to wake each other.
+func TestSpinsStayLongBesideNoise(t *testing.T) {
+	p := payWord(0)
+	require.EqualValues(t, spinMost, p.budget(), "zero memory")
+	for range 100 {
+		p = spins(p, 200, 300, true)
+		require.EqualValues(t, spinMost, p.budget())
+		p = spins(p, 1, spinMost, false)
+		require.EqualValues(t, spinSome, p.budget(), "after one failure")
+	}
+	for range 100 { // 5 of 100 fail
+		p = spins(p, 19, 300, true)
+		p = spins(p, 1, spinSome, false)
+		require.GreaterOrEqual(t, p.budget(), int64(spinSome))
+	}
+}
+
+// Where spins fail they become short, but for one of each probeEvery; and where half of them
+// fail they last no longer than those that succeed need.
+func TestSpinsBecomeShortWhereTheyFail(t *testing.T) {
+	p := spins(payWord(0), spinGiveUp, spinMost, false)
+	long := 0
+	for range 10 * probeEvery {
+		switch p.budget() {
+		case spinLeast:
+		case spinMost:
+			long++
+		default:
+			t.Fatalf("%d ns after %d failures", p.budget(), p.failures())
+		}
+		p = spins(p, 1, spinLeast, false)
+	}
+	require.Equal(t, 10, long)
+
+	p = 0
+	for range 200 {
+		p = spins(p, 1, 320, true)
+		p = spins(p, 1, spinSome, false)
+	}
+	require.LessOrEqual(t, p.budget(), int64(4*320+spinLeast))
+	p = spins(p, 200, 320, true)
+	require.EqualValues(t, spinMost, p.budget(), "it pays again")
+
+	p = spins(p, 40, 12_000, true)
+	p = spins(p, 1, spinMost, false)
+	require.Greater(t, p.budget(), int64(12_000), "a spin that succeeds takes so long")
+}
+
+// Each value is a hint that some process may have left: the budget stays within its bounds, and a
+// success or failure changes no more than its fields.
+func TestPayWordOfAnyValue(t *testing.T) {
+	for _, p := range []payWord{0, 1, 1<<10 - 1, 1<<20 - 1, 1 << 20, 3<<20 | 1<<19, 1<<32 - 1, 0xfff<<20 | 0x155} {
+		for _, spent := range []int64{0, 63, 64, spinLeast, spinMost, 1e6, 1 << 40} {
+			for _, next := range []payWord{p.after(spent, true), p.after(spent, false), p.afterYield(true), p.afterYield(false)} {
+				require.GreaterOrEqual(t, next.budget(), int64(spinLeast))
+				require.LessOrEqual(t, next.budget(), int64(spinMost))
+			}
+			require.Zero(t, p.after(spent, true).failures())
+			require.Equal(t, (p.failures()+1)&4095, p.after(spent, false).failures())
+			require.Equal(t, p.took(), p.after(spent, false).took())
+			require.LessOrEqual(t, p.after(spent, true).share(), p.share())
+		}
+		require.Equal(t, p.share(), p.afterYield(false).share())
+		require.Equal(t, p.took(), p.afterYield(true).took())
+	}
+}
