@@ -320,11 +320,7 @@ func TestHostileWindows(t *testing.T) {
 // A joiner that was stopped between the search and the record, while others came and went, records
 // nothing: what it found is no longer true.
 func TestRenewalSeesWhoCame(t *testing.T) {
-	a := newMemfdArena(t, 3)
-	j := view(a.memory, 3)
-	a.u32(a.slot(1) + slotState).Store(uint32(makeSlotWord(phaseFree, 1)))
-	a.u32(a.slot(1) + slotReclaimed).Store(1)
-	defer a.u32(a.slot(1) + slotState).Store(uint32(makeSlotWord(phaseLive, 1)))
+	j := view(newMemory(make([]byte, 2<<20)), 3)
 	j.useUp(3)
 	searched := func(f func()) bool {
 		renewSearched = f
@@ -351,8 +347,7 @@ func TestRenewalSeesWhoCame(t *testing.T) {
 // A joiner without a byte lock may be stopped before it takes a slot, until the slot has come
 // back to the same state in another window. It does not take it with a generation of the old one.
 func TestTakeSeesAnotherWindow(t *testing.T) {
-	a := newMemfdArena(t, 3)
-	j := view(a.memory, 3)
+	j := view(newMemory(make([]byte, 2<<20)), 3)
 	j.leaveAt(3, 50)
 	next, raw := j.nextGeneration(3, j.slotState(3), false)
 	require.EqualValues(t, 51, next)
@@ -364,7 +359,6 @@ func TestTakeSeesAnotherWindow(t *testing.T) {
 	require.True(t, j.take(3, j.slotState(3), next, raw))
 	require.Equal(t, makeSlotWord(phaseJoining, 40), j.slotState(3))
 	require.EqualValues(t, 39, j.u32(j.slot(3)+slotReclaimed).Load(), "those of another window are none before it")
-	j.u32(j.slot(3) + slotState).Store(uint32(makeSlotWord(phaseFree, 40)))
 }
 
 func TestGenerationGaps(t *testing.T) {
