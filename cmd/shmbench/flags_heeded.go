@@ -57,6 +57,7 @@ var otherFlags = map[string][]string{
 	"report":    {"out"},
 	"export":    {"format"},
 	"torture":   {"seed", "timeout", "format", "out", "dry-run"},
+	"stopstorm": {"prim", "procs", "quota", "seed", "timeout", "format", "out"},
 	"selftest":  {"timeout", "strict", "dry-run"},
 }
 

@@ -48,12 +48,15 @@ type program struct {
 	Export      exportCmd      `cmd:"" help:"A result file in another format."`
 	BuildHelper helperCmd      `cmd:"" name:"helper" help:"Build the peers in C, for a host that has no compiler."`
 	Torture     tortureCmd     `cmd:"" help:"Processes that die over all primitives, and what survives that."`
+	Stopstorm   stopStormCmd   `cmd:"" help:"Stop processes in the middle of their work: do the others go on?"`
 	Selftest    selftestCmd    `cmd:"" help:"Proofs that the library works here; measures nothing."`
 	Worker      workerCmd      `cmd:"" hidden:""`
 
 	SelftestWorker selftestWorkerCmd `cmd:"" hidden:""`
 
 	TortureWorker tortureWorkerCmd `cmd:"" hidden:""`
+
+	StopstormWorker stopStormWorkerCmd `cmd:"" hidden:""`
 }
 
 type (
@@ -94,6 +97,7 @@ Examples:
   shmbench mem --mem bind,interleave:0-1 --huge none,thp
   shmbench bars --only 'round trip'
   shmbench torture --duration 10m --seed 0      and --only mutex,queue for some
+  shmbench stopstorm --prim mutex,queue          does a stopped process hold up others?
   benchstat -row .name,/prim -col /place lock.txt
   shmbench suite --std --out a.json              and b.json after a change, then
   shmbench compare a.json b.json

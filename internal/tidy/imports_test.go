@@ -78,6 +78,7 @@ var layers = []layer{
 	{"internal/tidy", nil, true},
 	{"internal/bench", []string{".", "asm", "shm", "arena", "prims", "internal/"}, false}, // rooms of cmd/shmbench
 	{"internal/torture", []string{".", "asm", "shm", "arena", "prims", "internal/"}, false},
+	{"internal/stopstorm", []string{".", "asm", "shm", "arena", "prims", "internal/"}, false},
 	{"internal/selftest", []string{".", "asm", "shm", "arena", "prims", "internal/"}, false},
 	{"cmd", []string{".", "asm", "shm", "arena", "prims", "internal/", "cmd/"}, false},
 	{"examples", []string{".", "asm", "shm", "arena", "prims", "examples/"}, false},

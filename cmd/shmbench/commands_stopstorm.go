@@ -1,0 +1,80 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/shmsync/shmsync/internal/stopstorm"
+)
+
+// stopStormCmd is the command.
+type stopStormCmd struct {
+	Stops int           `default:"1000" help:"Stops of each primitive; with --quota, periods of the quota."`
+	Watch time.Duration `default:"20ms" help:"How long a stop lasts at least."`
+	Bound time.Duration `default:"1s" help:"How long a goroutine of another process may stand still."`
+	Step  int           `placeholder:"N" help:"Stop one thread after every N-th instruction of an operation instead, --stops times at most."`
+}
+
+// Help describes the command.
+func (stopStormCmd) Help() string {
+	return `Stop a process in the middle of its work, and measure whether the others go on.
+
+Processes use one primitive without a pause. One of them is stopped at a random moment, the
+others are watched, and it goes on. A stop is a freeze if a goroutine of another process
+makes no progress for longer than --bound. It is excused if that goroutine needs what the
+stopped process visibly holds, as a lock that it owns. It is "granted" if the stopped
+process has been given the lock and its call has not returned. For each freeze the command
+prints the objects, and where the stopped process stands.
+
+The time in which a process has no CPU does not count.
+
+--prim names the primitives: ` + stopstorm.Names() + `.
+--procs N says how many processes use each of them; 3 is the least. --quota P gives one
+process P percent of a CPU: it is stopped for the rest of each period of 100 ms, since not
+every host lets a program use cpu.max. The bound is two periods then.
+
+Exit status 3: a primitive froze that has to be free of freezes.
+
+Examples:
+  shmbench stopstorm --prim mutex,queue --stops 200
+  shmbench stopstorm --prim waitgroup --step 1 --stops 100000 --format json`
+}
+
+// Run runs it.
+func (c *stopStormCmd) Run(s *session) error {
+	one := func(flag string, list ints, usual int) (int, error) {
+		if len(list) > 1 {
+			return 0, fmt.Errorf("--%s: one number is enough for this command", flag)
+		}
+		return append(list, usual)[0], nil
+	}
+	procs, err1 := one("procs", s.common.Procs, 3)
+	quota, err2 := one("quota", s.common.Quota, 0)
+	if err := errors.Join(err1, err2); err != nil {
+		return err
+	}
+	out, closeOut, err := s.output()
+	if err != nil {
+		return err
+	}
+	defer closeOut()
+	err = stopstorm.Run(s.ctx, &stopstorm.Options{
+		Prims: s.common.Prim, Stops: c.Stops, Procs: procs, Watch: c.Watch, Bound: c.Bound, Quota: quota, Every: c.Step,
+		Seed: s.common.Seed, Trouble: 3 * s.common.Timeout, Format: s.common.Format, Out: out, Log: s.stderr,
+	})
+	if errors.Is(err, stopstorm.ErrFreeze) {
+		return status(exitViolation)
+	}
+	return err
+}
+
+// stopStormWorkerCmd is a process of a storm.
+type stopStormWorkerCmd struct {
+	Number int `arg:""`
+}
+
+// Run is the life of the process.
+func (c *stopStormWorkerCmd) Run(*session) error { return stopstorm.RunWorker(c.Number) }

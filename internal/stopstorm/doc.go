@@ -1,0 +1,19 @@
+// Package stopstorm stops processes that use a primitive, and measures whether the others go on.
+//
+// The library promises that a stopped process delays only those that need what it visibly
+// holds. A storm tests this promise for one primitive at a time. Several workers use the same
+// objects. The parent stops one worker at a random moment, watches the progress of the others,
+// and lets the worker go on. A step stop is different: the parent single-steps one thread of a
+// worker through an operation, and watches the others after each machine instruction.
+//
+// A lane is a goroutine that repeats one operation and counts how often it has returned. The
+// counters lie on a page of shared memory outside of the arena, so they tell the truth whatever
+// state the primitive is in. A stop is a freeze if a lane of another worker makes no progress
+// for longer than a bound, and no visible hold of the victim excuses that. What excuses a lane
+// is part of the workload; the parent reads it from the words of the objects, with
+// [arenakernel.Inspector], which takes no lock.
+//
+// The parent measures lanes that stand still by the heartbeat of the same worker: a goroutine
+// that only sleeps and counts. A worker without CPU time has no heartbeat, so a busy machine
+// does not look like a freeze.
+package stopstorm

@@ -1,0 +1,110 @@
+//go:build linux
+
+package stopstorm
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/shmsync/shmsync/internal/arenakernel"
+)
+
+// excuseAfter is the part of the bound after which an excuse ends a stop.
+const excuseAfter = 10
+
+// excused counts a stop if all lanes that stand still have an excuse, and reports that.
+func (s *storm) excused(victim int, still [][2]int) bool {
+	for _, x := range still {
+		if !s.lanes[x[1]].needs {
+			return false
+		}
+	}
+	holds, _ := s.holdsOf(victim)
+	if len(holds) == 0 {
+		return false
+	}
+	if s.inside(victim) {
+		s.res.Excused++
+	} else {
+		s.res.Granted++
+	}
+	return true
+}
+
+// inside reports whether a call that acquires has returned to a lane of the victim.
+func (s *storm) inside(victim int) bool {
+	for k := range s.lanes {
+		if at := s.page.proc[victim].lane[k].at.Load(); at == atHolding || at == atReleasing {
+			return true
+		}
+	}
+	return false
+}
+
+// judge says whether lanes that stand still have an excuse.
+func (s *storm) judge(victim int, still [][2]int, where func() string) {
+	if s.excused(victim, still) {
+		return
+	}
+	holds, queueLocks := s.holdsOf(victim)
+	for _, x := range still {
+		if !s.lanes[x[1]].needs || len(holds) == 0 {
+			s.observed.lanes[s.lanes[x[1]].name]++
+		}
+	}
+	s.res.Freezes++
+	place := where()
+	if len(queueLocks) != 0 {
+		place = "with the queue lock of " + strings.Join(queueLocks, ", ") + ": " + place
+	}
+	s.observed.where[place]++
+	if len(s.res.Texts) < mostTexts {
+		s.res.Texts = append(s.res.Texts, s.text(victim, still, holds, place))
+	}
+}
+
+// holdsOf gives what a worker visibly holds, and of which objects it has the queue lock.
+func (s *storm) holdsOf(victim int) (holds, queueLocks []string) {
+	self := arenakernel.ParticipantID(s.page.proc[victim].self.Load())
+	if err := s.look.Refresh(); err != nil {
+		return nil, nil
+	}
+	for _, o := range s.look.Objects() {
+		for _, h := range s.look.Look(o.Object).Holds {
+			switch {
+			case h.Owner != self:
+			case excuses(h):
+				holds = append(holds, fmt.Sprintf("%s of %q", h.Mode, o.Name))
+			default:
+				queueLocks = append(queueLocks, fmt.Sprintf("%q", o.Name))
+			}
+		}
+	}
+	return holds, queueLocks
+}
+
+// text describes a freeze.
+func (s *storm) text(victim int, still [][2]int, holds []string, place string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "worker %d, stopped %s\n", victim, place)
+	fmt.Fprintf(&b, "  holds: %s\n", strings.Join(holds, ", "))
+	for _, x := range still {
+		fmt.Fprintf(&b, "  worker %d does not go on: %s\n", x[0], s.lanes[x[1]].name)
+	}
+	return b.String() + s.words()
+}
+
+// words describes the objects.
+func (s *storm) words() string {
+	var b strings.Builder
+	if err := s.look.Refresh(); err != nil {
+		return err.Error()
+	}
+	for _, o := range s.look.Objects() {
+		fmt.Fprintf(&b, "  %v %q: %s\n", o.Kind, o.Name, s.look.Describe(o.Object))
+		for _, h := range s.look.Look(o.Object).Holds {
+			fmt.Fprintf(&b, "    %s: %v\n", h.Mode, h.Owner)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,193 @@
+//go:build linux
+
+package stopstorm
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"structs"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/shmsync/shmsync/internal/bench/control"
+)
+
+const (
+	pageMagic  = 0x316d726f7473706f // "opstorm1"
+	mostProcs  = 16
+	mostLanes  = 8
+	pageTexts  = 8
+	phaseBegin = 0
+	phaseRun   = 1
+	phaseEnd   = 2
+)
+
+// Where a lane is in its operation.
+const (
+	atOutside   = iota // between two operations
+	atAcquiring        // in the call that acquires
+	atHolding          // that call has returned
+	atReleasing        // in the call that releases
+)
+
+// page is what parent and workers share beside the arena.
+type page struct {
+	_     structs.HostLayout
+	magic uint64
+	prim  uint32 // index in prims
+	procs uint32
+	// phase says what the workers do: begin, run or end.
+	//   writers: the parent
+	//   readers: workers
+	//   order:   acq_rel
+	//   futex:   none
+	//   crash:   of no importance
+	phase atomic.Uint32
+	// faults counts the entries of text.
+	//   writers: workers
+	//   readers: the parent
+	//   order:   acq_rel
+	//   futex:   none
+	//   crash:   a text may be missing
+	faults atomic.Uint32
+	text   [pageTexts]struct {
+		n     atomic.Uint32
+		bytes [1020]byte
+	}
+	// round numbers the objects of a workload that needs a new one each time.
+	//   writers: workers
+	//   readers: the same
+	//   order:   acq_rel
+	//   futex:   none
+	//   crash:   of no importance
+	round atomic.Uint64
+	// secret is the lock of a workload that is made up.
+	//   writers: workers
+	//   readers: the same
+	//   order:   acq_rel
+	//   futex:   none
+	//   crash:   of no importance
+	secret atomic.Uint32
+	_      [4]byte
+	proc   [mostProcs]procPage
+}
+
+// procPage is what one worker reports, and how the parent steps it.
+type procPage struct {
+	// ready is 1 once the worker has opened its objects.
+	//   writers: the worker
+	//   readers: the parent
+	//   order:   acq_rel
+	//   futex:   none
+	//   crash:   of no importance
+	ready atomic.Uint32
+	// self is the worker's ParticipantID.
+	//   writers: the worker, before ready
+	//   readers: the parent
+	//   order:   relaxed; ready carries the edge
+	//   futex:   none
+	//   crash:   of no importance
+	self atomic.Uint32
+	// step is 1 and the lane that is to run alone, on a thread that is stepped; 0 for all lanes.
+	//   writers: the parent, before it starts the worker
+	//   readers: the worker
+	//   order:   relaxed; the start carries the edge
+	//   futex:   none
+	//   crash:   of no importance
+	step atomic.Uint32
+	// tid is the thread that is stepped.
+	//   writers: the worker, before ready
+	//   readers: the parent
+	//   order:   relaxed; ready carries the edge
+	//   futex:   none
+	//   crash:   of no importance
+	tid atomic.Uint32
+	// gate is what the stepped thread spins on. began and ended count its operations.
+	//   writers: the parent (gate), the worker
+	//   readers: the other one
+	//   order:   acq_rel
+	//   futex:   none
+	//   crash:   of no importance
+	gate, began, ended atomic.Uint32
+	_                  [4]byte
+	// beat counts the heartbeats, one in a millisecond at most.
+	//   writers: the worker
+	//   readers: the parent
+	//   order:   relaxed
+	//   futex:   none
+	//   crash:   of no importance
+	beat atomic.Uint64
+	_    [24]byte
+	lane [mostLanes]lanePage
+}
+
+// lanePage is what one lane reports.
+type lanePage struct {
+	// ops counts the operations that have returned.
+	//   writers: the lane
+	//   readers: the parent
+	//   order:   relaxed
+	//   futex:   none
+	//   crash:   of no importance
+	ops atomic.Uint64
+	// at says where in its operation the lane is.
+	//   writers: the lane
+	//   readers: the parent
+	//   order:   relaxed
+	//   futex:   none
+	//   crash:   of no importance
+	at atomic.Uint32
+	_  [52]byte
+}
+
+// fault notes what should not have happened.
+func (p *page) fault(format string, args ...any) {
+	i := p.faults.Add(1) - 1
+	if i >= pageTexts {
+		return
+	}
+	t := &p.text[i]
+	t.n.Store(uint32(copy(t.bytes[:], fmt.Sprintf(format, args...))))
+}
+
+// failures gives the texts of the faults.
+func (p *page) failures() (texts []string) {
+	for i := range min(p.faults.Load(), pageTexts) {
+		t := &p.text[i]
+		texts = append(texts, string(t.bytes[:min(t.n.Load(), uint32(len(t.bytes)))]))
+	}
+	return texts
+}
+
+func newPage() (*page, *os.File, error) {
+	f, err := control.NewMemfd("shmbench-stopstorm", int64(unsafe.Sizeof(page{})))
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := mapPage(f)
+	return p, f, err
+}
+
+func mapPage(f *os.File) (*page, error) {
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if uintptr(st.Size()) < unsafe.Sizeof(page{}) {
+		return nil, errors.New("the descriptor is no page of a stop storm")
+	}
+	mem, err := unix.Mmap(int(f.Fd()), 0, int(unsafe.Sizeof(page{})), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, os.NewSyscallError("mmap", err)
+	}
+	// SAFETY: mappings are page-aligned, and the file is long enough.
+	return (*page)(unsafe.Pointer(&mem[0])), nil
+}
+
+func (p *page) unmap() {
+	// SAFETY: the mapping is that of mapPage.
+	unix.Munmap(unsafe.Slice((*byte)(unsafe.Pointer(p)), unsafe.Sizeof(page{})))
+}

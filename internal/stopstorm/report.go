@@ -1,0 +1,217 @@
+//go:build linux
+
+package stopstorm
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Schema is the version of the document.
+const Schema = "shmbench-stopstorm/1"
+
+// mostTexts is how many freezes of a primitive are described.
+const mostTexts = 3
+
+// Document is what a storm has shown.
+type Document struct {
+	Schema  string    `json:"schema"`
+	Mode    string    `json:"mode"` // "random stops", "step stops" or "quota"
+	Seed    uint64    `json:"seed"`
+	Procs   int       `json:"procs"`
+	WatchNs int64     `json:"watch_ns"`
+	BoundNs int64     `json:"bound_ns"`
+	Quota   string    `json:"quota,omitempty"`
+	Results []*Result `json:"results"`
+}
+
+// Result is what a storm has shown of one primitive.
+type Result struct {
+	Prim    string `json:"prim"`
+	Lang    string `json:"lang"`
+	Known   string `json:"known,omitempty"` // why it may freeze today
+	Stops   int    `json:"stops"`
+	Excused int    `json:"excused"` // a lane needed what the victim visibly held
+	Granted int    `json:"granted"` // the same, but the victim had not returned from the call yet
+	Freezes int    `json:"freezes"`
+	Gap     spread `json:"gap_ns"` // of each stop the longest time without progress of a lane
+	// Control is the same, measured now and then while nobody was stopped.
+	Control spread  `json:"control_gap_ns"`
+	Lanes   []count `json:"frozen_lanes,omitempty"`
+	Where   []count `json:"victims_stood,omitempty"`
+	// Texts describes some of the freezes.
+	Texts []string `json:"texts,omitempty"`
+	// Lane and Steps are of step stops: the operation, and its instructions.
+	Lane  string `json:"lane,omitempty"`
+	Steps int    `json:"steps,omitempty"`
+}
+
+// spread is a distribution in nanoseconds.
+type spread struct{ P50, P99, Max int64 }
+
+// count says how often something was.
+type count struct {
+	What string `json:"what"`
+	N    int    `json:"n"`
+}
+
+// observed is what becomes a Result.
+type observed struct {
+	gaps, control []time.Duration
+	lanes, where  map[string]int
+}
+
+// spreadOf sorts the durations.
+func spreadOf(all []time.Duration) spread {
+	slices.Sort(all)
+	at := func(q float64) int64 {
+		if len(all) == 0 {
+			return 0
+		}
+		return int64(all[min(int(q*float64(len(all))), len(all)-1)])
+	}
+	return spread{at(0.5), at(0.99), at(1)}
+}
+
+func (t *observed) into(r *Result) {
+	r.Gap, r.Control = spreadOf(t.gaps), spreadOf(t.control)
+	r.Lanes, r.Where = sorted(t.lanes), sorted(t.where)
+}
+
+// sorted gives the most frequent first.
+func sorted(m map[string]int) (all []count) {
+	for _, what := range slices.Sorted(maps.Keys(m)) {
+		all = append(all, count{what, m[what]})
+	}
+	slices.SortStableFunc(all, func(a, b count) int { return cmp.Compare(b.N, a.N) })
+	return all
+}
+
+// mode names what is done.
+func (o *Options) mode() string {
+	switch {
+	case o.Quota != 0:
+		return "quota"
+	case o.Every != 0:
+		return "step stops"
+	}
+	return "random stops"
+}
+
+// Run runs a storm and prints what it has shown. The error Is ErrFreeze if a primitive froze
+// that the tests require not to.
+func Run(ctx context.Context, o *Options) error {
+	d, err := Measure(ctx, o)
+	if d == nil {
+		return err
+	}
+	if werr := d.write(o.Out, o.Format); werr != nil {
+		return werr
+	}
+	return errors.Join(err, d.Err())
+}
+
+// Measure runs a storm. The document is nil if the options are impossible.
+func Measure(ctx context.Context, o *Options) (*Document, error) {
+	list, err := o.set()
+	if err != nil {
+		return nil, err
+	}
+	d := &Document{Schema: Schema, Mode: o.mode(), Seed: o.Seed, Procs: o.Procs, WatchNs: int64(o.Watch), BoundNs: int64(o.Bound)}
+	if o.Quota != 0 {
+		d.BoundNs = int64(2 * quotaPeriod)
+		d.Quota = fmt.Sprintf("%d %% of a CPU for worker 0, emulated: stopped for %v of each %v",
+			o.Quota, quotaPeriod*time.Duration(100-o.Quota)/100, quotaPeriod)
+	}
+	for _, which := range list {
+		if o.Every != 0 {
+			err = stepAll(ctx, o, which, d)
+		} else {
+			err = stormOf(ctx, o, which, d)
+		}
+		if err != nil {
+			return d, err
+		}
+	}
+	return d, nil
+}
+
+// stormOf stops workers of one primitive at random moments, or throttles one.
+func stormOf(ctx context.Context, o *Options, which int, d *Document) error {
+	s, err := newStorm(ctx, o, which, 0)
+	if err != nil {
+		return err
+	}
+	defer s.end()
+	if o.Quota != 0 {
+		err = s.throttle()
+	} else {
+		err = s.stops()
+	}
+	s.finish(d)
+	return err
+}
+
+// finish adds the result to the document.
+func (s *storm) finish(d *Document) {
+	s.observed.into(s.res)
+	d.Results = append(d.Results, s.res)
+	if s.o.Log != nil {
+		for _, text := range s.res.Texts {
+			fmt.Fprintf(s.o.Log, "shmbench: %s: %s\n", s.prim.name, text)
+		}
+	}
+}
+
+// Err Is ErrFreeze if a primitive froze that the tests require not to.
+func (d *Document) Err() error {
+	var errs []error
+	for _, r := range d.Results {
+		if r.Freezes != 0 && r.Known == "" {
+			errs = append(errs, fmt.Errorf("%w: %s, in %d of %d stops", ErrFreeze, r.Prim, r.Freezes, r.Stops))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (d *Document) write(w io.Writer, format string) error {
+	if format == "table" {
+		return d.table(w)
+	}
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(d)
+}
+
+func (d *Document) table(w io.Writer) error {
+	ms := func(ns int64) string { return fmt.Sprintf("%.1f", float64(ns)/1e6) }
+	fmt.Fprintf(w, "%s, %d processes, bound %v, seed %d\n", d.Mode, d.Procs, time.Duration(d.BoundNs), d.Seed)
+	if d.Quota != "" {
+		fmt.Fprintf(w, "quota: %s\n", d.Quota)
+	}
+	fmt.Fprintf(w, "%-34s %7s %8s %8s %8s %26s %10s\n", "", "", "", "", "", "longest gap of a stop, ms", "no stop")
+	fmt.Fprintf(w, "%-34s %7s %8s %8s %8s %8s %8s %8s %10s\n", "primitive", "stops", "excused", "granted", "freezes", "p50", "p99", "max", "max, ms")
+	for _, r := range d.Results {
+		name := r.Prim
+		if r.Lane != "" {
+			name += ": " + r.Lane
+		}
+		fmt.Fprintf(w, "%-34s %7d %8d %8d %8d %8s %8s %8s %10s\n", name, r.Stops, r.Excused, r.Granted, r.Freezes, ms(r.Gap.P50), ms(r.Gap.P99), ms(r.Gap.Max), ms(r.Control.Max))
+	}
+	for _, r := range d.Results {
+		for i, x := range r.Where {
+			if i < 5 {
+				fmt.Fprintf(w, "%s: %d victims stood %s\n", r.Prim, x.N, x.What)
+			}
+		}
+	}
+	_, err := fmt.Fprintln(w)
+	return err
+}

@@ -1,0 +1,98 @@
+//go:build linux
+
+package stopstorm
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// standing says where the threads of a stopped worker stand in the code of this module. A
+// worker is this same program, so its addresses are those of this process.
+func standing(pid int) string {
+	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if err != nil {
+		return err.Error()
+	}
+	mem, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))
+	if err != nil {
+		return err.Error()
+	}
+	defer mem.Close()
+	shift := loadedAt(pid) - loadedAt(os.Getpid())
+	var places []string
+	for _, task := range tasks {
+		if place := threadStands(fmt.Sprintf("/proc/%d/task/%s/syscall", pid, task.Name()), mem, shift); place != "" && !slices.Contains(places, place) {
+			places = append(places, place)
+		}
+	}
+	if len(places) == 0 {
+		return "at no place in the library that is known: its goroutine has no thread"
+	}
+	slices.Sort(places)
+	return strings.Join(places, "; ")
+}
+
+// threadStands gives the innermost frames of a thread that belong to this module; empty if
+// there are none, or if the thread sleeps in the kernel.
+//
+// The kernel tells where a stopped thread is, and its stack pointer. The return addresses
+// are taken from the words of the stack, so an old one may be among them.
+func threadStands(file string, mem *os.File, shift uintptr) string {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return ""
+	}
+	f := strings.Fields(string(b))
+	if len(f) < 3 || f[0] != "-1" { // "-1 SP PC": the thread was stopped outside of a system call
+		return ""
+	}
+	sp, err1 := strconv.ParseUint(f[1], 0, 64)
+	pc, err2 := strconv.ParseUint(f[2], 0, 64)
+	if err1 != nil || err2 != nil {
+		return ""
+	}
+	stack := make([]byte, 1024)
+	n, _ := mem.ReadAt(stack, int64(sp))
+	var frames []string
+	add := func(pc uintptr, exact bool) {
+		if !exact {
+			pc-- // the call, not what comes after it
+		}
+		fn := runtime.FuncForPC(pc)
+		if fn == nil {
+			return
+		}
+		for it := runtime.CallersFrames([]uintptr{pc + 1}); ; {
+			frame, more := it.Next()
+			if name := frame.Function; strings.Contains(name, "shmsync") && !strings.Contains(name, "stopstorm") && len(frames) < 4 {
+				frames = append(frames, fmt.Sprintf("%s %s:%d", filepath.Base(name), filepath.Base(frame.File), frame.Line))
+			}
+			if !more {
+				return
+			}
+		}
+	}
+	add(uintptr(pc)-shift, true)
+	for i := 0; i+8 <= n; i += 8 {
+		add(uintptr(binary.LittleEndian.Uint64(stack[i:]))-shift, false)
+	}
+	return strings.Join(frames, " < ")
+}
+
+// loadedAt is where the program of a process is loaded.
+func loadedAt(pid int) uintptr {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
+	if err != nil {
+		return 0
+	}
+	from, _, _ := strings.Cut(string(b), "-")
+	at, _ := strconv.ParseUint(from, 16, 64)
+	return uintptr(at)
+}

@@ -1,0 +1,88 @@
+//go:build linux
+
+package stopstorm
+
+import (
+	"time"
+)
+
+// standstill watches the lanes of all workers but one.
+type standstill struct {
+	s      *storm
+	victim int
+	from   time.Time
+	seen   [mostProcs][mostLanes]struct {
+		ops, beat uint64
+		moved     time.Time
+		often     int // changes that were seen
+	}
+	gap time.Duration // the longest time without progress
+}
+
+// watchOthers begins to watch.
+func (s *storm) watchOthers(victim int) *standstill {
+	w := &standstill{s: s, victim: victim, from: time.Now()}
+	w.each(func(i, k int) {
+		x := &w.seen[i][k]
+		x.ops, x.beat, x.moved = s.page.proc[i].lane[k].ops.Load(), s.page.proc[i].beat.Load(), w.from
+	})
+	return w
+}
+
+// each calls f with each lane of each other worker.
+func (w *standstill) each(f func(proc, lane int)) {
+	for i := range w.s.procs {
+		for k := range w.s.lanes {
+			if i != w.victim {
+				f(i, k)
+			}
+		}
+	}
+}
+
+// sample notes which lanes have moved. Time without a heartbeat does not count.
+func (w *standstill) sample() {
+	now := time.Now()
+	w.each(func(i, k int) {
+		x, p := &w.seen[i][k], &w.s.page.proc[i]
+		if ops := p.lane[k].ops.Load(); ops != x.ops {
+			w.gap = max(w.gap, w.stood(i, k, now))
+			x.ops, x.beat, x.moved = ops, p.beat.Load(), now
+			x.often++
+		}
+	})
+}
+
+// stood is how long a lane has stood still, in time in which its process ran.
+func (w *standstill) stood(i, k int, now time.Time) time.Duration {
+	x := &w.seen[i][k]
+	// A heartbeat takes a millisecond and a little more: twice that is granted.
+	beats := 2 * time.Duration(w.s.page.proc[i].beat.Load()-x.beat+1) * time.Millisecond
+	return min(now.Sub(x.moved), beats)
+}
+
+// moved reports whether each lane has progressed often times.
+func (w *standstill) moved(often int) bool {
+	all := true
+	w.each(func(i, k int) { all = all && w.seen[i][k].often >= often })
+	return all
+}
+
+// lately reports whether each lane has progressed since then.
+func (w *standstill) lately(since time.Time) bool {
+	all := true
+	w.each(func(i, k int) { all = all && w.seen[i][k].moved.After(since) })
+	return all
+}
+
+// still gives the lanes that stand still for longer than the bound.
+func (w *standstill) still(bound time.Duration) (lanes [][2]int) {
+	now := time.Now()
+	w.each(func(i, k int) {
+		if d := w.stood(i, k, now); d > bound {
+			lanes = append(lanes, [2]int{i, k})
+			w.gap = max(w.gap, d)
+		}
+	})
+	return lanes
+}

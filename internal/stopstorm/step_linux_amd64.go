@@ -1,0 +1,139 @@
+package stopstorm
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/shmsync/shmsync/internal/stepkill"
+)
+
+// mostSteps is how many instructions of one operation are stepped through.
+const mostSteps = 20_000
+
+// operationsMost is how many operations more are stepped through if there were fewer stops than
+// wanted: the first operation may have been a long one.
+const operationsMost = 100
+
+// stepAll steps through one operation of each lane of a primitive.
+func stepAll(ctx context.Context, o *Options, which int, d *Document) error {
+	for k := 1; ; k++ {
+		s, err := newStorm(ctx, o, which, k)
+		if err != nil {
+			return err
+		}
+		last := k == len(s.lanes)
+		s.res.Lane = s.lanes[k-1].name
+		err = s.step()
+		s.end()
+		s.finish(d)
+		if err != nil || last {
+			return err
+		}
+	}
+}
+
+// step goes through one operation to count its instructions, and stops worker 0 in the next.
+func (s *storm) step() error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	t, err := stepkill.Seize(s.procs[0].pid(), int(s.procs[0].page.tid.Load()))
+	if err != nil {
+		return err
+	}
+	defer t.Kill()
+	if err := s.operation(t, 1, func() error { s.res.Steps++; return nil }); err != nil {
+		return err
+	}
+	stride := max(s.o.Every, (s.res.Steps+s.o.Stops-1)/s.o.Stops)
+	n := s.r.IntN(stride)
+	ended := func(number uint32) bool { return s.procs[0].page.ended.Load() >= number }
+	first := uint32(1) // of a long operation the rest has instructions enough
+	if ended(first) {
+		first++
+	}
+	most := first // each instruction: one operation has them all
+	if stride > 1 {
+		most += operationsMost
+	}
+	for number := first; number <= most && s.res.Stops < s.o.Stops; number++ {
+		err := s.operation(t, number, func() error {
+			if n++; n%stride != 0 || s.res.Stops >= s.o.Stops {
+				return nil
+			}
+			return s.stepStop(t)
+		})
+		if err != nil || !ended(number) {
+			return err
+		}
+	}
+	return nil
+}
+
+// operation has the stepped thread go through an operation, and calls f after each instruction.
+func (s *storm) operation(t *stepkill.Tracer, number uint32, f func() error) error {
+	p := s.procs[0].page
+	p.gate.Store(number)
+	for n := 0; p.ended.Load() < number && n < mostSteps; n++ {
+		state, err := t.Step()
+		for state == stepkill.Asleep && err == nil {
+			// It sleeps in the kernel, where it holds nothing more than before: the others let it go on.
+			state, err = t.Wait(time.Millisecond)
+			if serr := s.sound(); serr != nil {
+				return serr
+			}
+		}
+		if err != nil || state != stepkill.Stopped {
+			return s.lost(t, state, err)
+		}
+		if p.began.Load() < number {
+			continue
+		}
+		if err := f(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stepStop watches the others while the stepped thread stands still.
+func (s *storm) stepStop(t *stepkill.Tracer) error {
+	w := s.watchOthers(0)
+	for {
+		nap(50 * time.Microsecond)
+		if w.sample(); w.moved(1) {
+			break
+		}
+		if still := w.still(s.o.Bound); len(still) != 0 {
+			s.judge(0, still, func() string { return s.stoodAt(t) })
+			break
+		}
+		if still := w.still(s.o.Bound / excuseAfter); len(still) != 0 && s.excused(0, still) {
+			break
+		}
+		if err := s.sound(); err != nil {
+			return err
+		}
+	}
+	s.observed.gaps = append(s.observed.gaps, w.gap)
+	s.res.Stops++
+	return nil
+}
+
+func (s *storm) lost(t *stepkill.Tracer, state stepkill.State, err error) error {
+	if err := s.sound(); err != nil {
+		return err
+	}
+	return fmt.Errorf("%s: the stepped thread is in state %d: %s: %w", s.prim.name, state, t.End(), err)
+}
+
+// stoodAt says where the stepped thread stands.
+func (s *storm) stoodAt(t *stepkill.Tracer) string {
+	place := standing(s.procs[0].pid())
+	if i := strings.Index(place, "; "); i >= 0 {
+		place = place[:i]
+	}
+	return place
+}

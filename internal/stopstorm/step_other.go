@@ -1,0 +1,12 @@
+//go:build linux && !amd64
+
+package stopstorm
+
+import (
+	"context"
+	"errors"
+)
+
+func stepAll(context.Context, *Options, int, *Document) error {
+	return errors.New("--step needs an amd64 processor")
+}

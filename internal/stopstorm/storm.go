@@ -1,0 +1,314 @@
+//go:build linux
+
+package stopstorm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/bench/child"
+	"github.com/shmsync/shmsync/internal/bench/control"
+	"github.com/shmsync/shmsync/shm"
+)
+
+// Options says what a storm does.
+type Options struct {
+	Prims  []string      // primitives; all where it is empty
+	Stops  int           // of each primitive
+	Procs  int           // workers
+	Watch  time.Duration // how long a stop lasts at least
+	Bound  time.Duration // how long a lane may stand still
+	Quota  int           // percent of a CPU that one worker gets; 0: random stops instead
+	Every  int           // stop after every so many instructions of an operation, Stops times at most; 0: at random
+	Seed   uint64
+	Format string // table or json
+	Out    io.Writer
+	Log    io.Writer
+	// Trouble is how long the parent waits for what has to come.
+	Trouble time.Duration
+}
+
+// ErrFreeze says that stops froze a primitive that has to stay free of that.
+var ErrFreeze = errors.New("a stopped process froze others")
+
+const arenaSize = 8 << 20
+
+// set checks the options, and gives the primitives.
+func (o *Options) set() (list []int, err error) {
+	switch {
+	case o.Procs < 3 || o.Procs > mostProcs:
+		return nil, fmt.Errorf("--procs is 3 to %d", mostProcs)
+	case o.Stops < 1:
+		return nil, errors.New("--stops is 1 or more")
+	case o.Watch <= 0 || o.Bound <= 0:
+		return nil, errors.New("--watch and --bound are positive")
+	case o.Quota < 0 || o.Quota >= 100:
+		return nil, errors.New("--quota is 1 to 99 percent, or 0 for random stops")
+	case o.Format != "json" && o.Format != "table":
+		return nil, fmt.Errorf("--format is table or json for this command, not %q", o.Format)
+	case o.Quota != 0 && o.Every != 0:
+		return nil, errors.New("--quota means nothing with --step")
+	}
+	if o.Trouble == 0 {
+		o.Trouble = 30 * time.Second
+	}
+	if o.Seed == 0 {
+		o.Seed = rand.Uint64()
+	}
+	for _, name := range o.Prims {
+		i := slices.IndexFunc(workloads, func(p prim) bool { return p.name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("%q is none of %s", name, Names())
+		}
+		list = append(list, i)
+	}
+	if len(list) == 0 {
+		for i := range sound {
+			list = append(list, i)
+		}
+	}
+	return list, nil
+}
+
+// storm is the parent of the workers of one primitive.
+type storm struct {
+	ctx      context.Context
+	o        *Options
+	prim     *prim
+	r        *rand.Rand
+	page     *page
+	files    [2]*os.File // page, arena
+	look     *arenakernel.Inspector
+	procs    []*proc
+	lanes    []lane // names and needs
+	res      *Result
+	observed observed
+}
+
+// proc is a worker as the parent sees it.
+type proc struct {
+	cmd    *exec.Cmd
+	page   *procPage
+	stderr *os.File
+	done   chan struct{}
+	err    error // valid once done
+}
+
+// newStorm starts the workers. Worker 0 runs only lane step-1, to be stepped, where step is not 0.
+func newStorm(ctx context.Context, o *Options, which, step int) (s *storm, err error) {
+	s = &storm{ctx: ctx, o: o, prim: &workloads[which], r: rand.New(rand.NewPCG(o.Seed, uint64(which)))}
+	s.res = &Result{Prim: s.prim.name, Lang: "go", Known: s.prim.known}
+	s.observed.lanes = map[string]int{}
+	s.observed.where = map[string]int{}
+	defer func() {
+		if err != nil {
+			s.end()
+		}
+	}()
+	if s.page, s.files[0], err = newPage(); err != nil {
+		return nil, err
+	}
+	s.page.magic, s.page.prim, s.page.procs = pageMagic, uint32(which), uint32(o.Procs)
+	format := func(seg *shm.Segment) error { return arena.Format(seg, &arena.Options{Size: seg.Size()}) }
+	seg, err := shm.CreateMemfd("shmbench-stopstorm", arenaSize, format, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer seg.Close()
+	if s.files[1], err = seg.Reopen(); err != nil {
+		return nil, err
+	}
+	if s.lanes, err = describe(seg, which); err != nil {
+		return nil, err
+	}
+	own, err := seg.Reopen()
+	if err != nil {
+		return nil, err
+	}
+	if s.look, err = arenakernel.InspectFile(own); err != nil {
+		return nil, err
+	}
+	s.page.proc[0].step.Store(uint32(step))
+	for i := range o.Procs {
+		p, err := s.launch(i)
+		if err != nil {
+			return nil, err
+		}
+		s.procs = append(s.procs, p)
+	}
+	for i := range s.procs {
+		if i == 0 && step != 0 {
+			continue // its first operations may need the others
+		}
+		if err := s.until("it is ready", func() bool { return s.page.proc[i].ready.Load() != 0 }); err != nil {
+			return nil, err
+		}
+	}
+	s.page.phase.Store(phaseRun)
+	if step != 0 {
+		return s, s.until("the stepped worker is ready", func() bool { return s.page.proc[0].ready.Load() != 0 })
+	}
+	return s, nil
+}
+
+// describe opens the objects once, for the names of the lanes.
+func describe(seg *shm.Segment, which int) ([]lane, error) {
+	f, err := seg.Reopen()
+	if err != nil {
+		return nil, err
+	}
+	own, err := shm.FromFile(f, nil)
+	if err != nil {
+		return nil, err
+	}
+	a, err := arena.FromSegment(own, &arena.Options{Label: "parent"})
+	if err != nil {
+		return nil, err
+	}
+	defer a.Close()
+	p := &page{}
+	return workloads[which].open(&worker{page: p, self: &p.proc[0], a: a})
+}
+
+func (s *storm) launch(number int) (*proc, error) {
+	self, err := child.Self()
+	if err != nil {
+		return nil, err
+	}
+	argv := append(self, "stopstorm-worker", strconv.Itoa(number))
+	p := &proc{cmd: exec.Command(argv[0], argv[1:]...), page: &s.page.proc[number], done: make(chan struct{})}
+	if p.stderr, err = control.NewMemfd("stderr", 0); err != nil {
+		return nil, err
+	}
+	p.cmd.ExtraFiles = s.files[:]
+	p.cmd.Stdout, p.cmd.Stderr = p.stderr, p.stderr
+	p.cmd.Env = append(os.Environ(), "SHMBENCH_WORKER=1", "GOTRACEBACK=all", "GORACE=atexit_sleep_ms=0")
+	if s.page.proc[number].step.Load() != 0 {
+		p.cmd.Env = append(p.cmd.Env, "GODEBUG=asyncpreemptoff=1", "GOMAXPROCS=3")
+	}
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
+	if err := p.cmd.Start(); err != nil {
+		p.stderr.Close()
+		return nil, err
+	}
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.done)
+	}()
+	return p, nil
+}
+
+func (p *proc) pid() int { return p.cmd.Process.Pid }
+
+func (p *proc) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+func (p *proc) said() string {
+	b, _ := io.ReadAll(io.NewSectionReader(p.stderr, 0, child.TailBytes))
+	return strings.TrimSpace(string(b))
+}
+
+// end kills the workers.
+func (s *storm) end() {
+	for _, p := range s.procs {
+		p.cmd.Process.Kill()
+	}
+	for _, p := range s.procs {
+		<-p.done
+		p.stderr.Close()
+	}
+	if s.look != nil {
+		s.look.Close()
+	}
+	for _, f := range s.files {
+		if f != nil {
+			f.Close()
+		}
+	}
+	if s.page != nil {
+		s.page.unmap()
+	}
+}
+
+// sound is an error if a worker has ended, or has noted a fault.
+func (s *storm) sound() error {
+	if texts := s.page.failures(); len(texts) != 0 {
+		return fmt.Errorf("%s: %s", s.prim.name, strings.Join(texts, "\n"))
+	}
+	for i, p := range s.procs {
+		if p.ended() {
+			return fmt.Errorf("%s: worker %d ended by itself: %v\n%s", s.prim.name, i, p.cmd.ProcessState, p.said())
+		}
+	}
+	return s.ctx.Err()
+}
+
+// until waits for what has to come.
+func (s *storm) until(what string, reached func() bool) error {
+	for end := time.Now().Add(s.o.Trouble); !reached(); nap(200 * time.Microsecond) {
+		if err := s.sound(); err != nil {
+			return err
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("%s: not reached within %v: %s\n%s\n%s", s.prim.name, s.o.Trouble, what, s.words(), s.stacks())
+		}
+	}
+	return nil
+}
+
+// nap sleeps without the Go scheduler: its timers are too coarse for this.
+func nap(d time.Duration) { unix.Nanosleep(&unix.Timespec{Nsec: int64(d)}, nil) }
+
+// stop stops a worker, and returns when all its threads have stopped.
+func (s *storm) stop(p *proc) error {
+	if err := unix.Kill(p.pid(), unix.SIGSTOP); err != nil {
+		return os.NewSyscallError("kill", err)
+	}
+	for {
+		var info unix.Siginfo
+		switch err := unix.Waitid(unix.P_PID, p.pid(), &info, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT, nil); err {
+		case nil:
+			return nil // if it has ended instead, sound tells
+		case unix.EINTR:
+		default:
+			return os.NewSyscallError("waitid", err)
+		}
+	}
+}
+
+func (s *storm) resume(p *proc) { unix.Kill(p.pid(), unix.SIGCONT) }
+
+// stacks has the workers print their stacks, which ends them.
+func (s *storm) stacks() string {
+	var b strings.Builder
+	for i, p := range s.procs {
+		s.resume(p)
+		p.cmd.Process.Signal(syscall.SIGQUIT)
+		select {
+		case <-p.done:
+		case <-time.After(child.DumpTime):
+		}
+		fmt.Fprintf(&b, "worker %d:\n%s\n", i, p.said())
+	}
+	return b.String()
+}

@@ -1,0 +1,182 @@
+//go:build linux
+
+package stopstorm
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/internal/proctest"
+)
+
+// TestMain lets the test binary be the worker that a storm runs.
+func TestMain(m *testing.M) {
+	if os.Getenv("SHMBENCH_WORKER") == "" {
+		os.Exit(m.Run())
+	}
+	number, err := strconv.Atoi(os.Args[len(os.Args)-1])
+	if err == nil {
+		err = RunWorker(number)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// options are those of a quick storm. A freeze lasts until the victim goes on, so a bound that
+// a busy machine does not reach finds it as well, only later.
+func options(stops int, prims ...string) *Options {
+	return &Options{
+		Prims: prims, Stops: stops, Procs: 3, Watch: 5 * time.Millisecond, Bound: proctest.Scale(3 * time.Second),
+		Trouble: proctest.Scale(2 * time.Minute), Format: "json",
+	}
+}
+
+// measure runs a storm, and logs what it has shown.
+func measure(t *testing.T, o *Options) *Document {
+	t.Helper()
+	d, err := Measure(context.Background(), o)
+	require.NoError(t, err)
+	var b bytes.Buffer
+	require.NoError(t, d.table(&b))
+	t.Log("\n" + b.String())
+	return d
+}
+
+// free are the primitives of which no stop may freeze another process. The others, with the
+// reason, have a known in workloads: that they freeze is not asserted, since it is rare.
+func free() (names []string) {
+	for _, p := range workloads[:sound] {
+		if p.known == "" {
+			names = append(names, p.name)
+		}
+	}
+	return names
+}
+
+func TestStopFreezesNobody(t *testing.T) {
+	for _, name := range free() {
+		t.Run(name, func(t *testing.T) {
+			d := measure(t, options(proctest.Rounds(2, 30), name))
+			require.Empty(t, d.Results[0].Texts, "a stopped process froze others")
+			require.Zero(t, d.Results[0].Freezes)
+			require.Equal(t, proctest.Rounds(2, 30), d.Results[0].Stops)
+		})
+	}
+}
+
+// Workers can use each primitive; whether a stop freezes it is not asked here.
+func TestWorkloadsRun(t *testing.T) {
+	o := options(1)
+	o.Prims = nil
+	o.Bound = 100 * time.Millisecond
+	for _, p := range workloads[:sound] {
+		if p.known != "" {
+			o.Prims = append(o.Prims, p.name)
+		}
+	}
+	for _, r := range measure(t, o).Results {
+		require.Equal(t, 1, r.Stops, r.Prim)
+	}
+}
+
+func TestFreezeIsFound(t *testing.T) {
+	o := options(40, "test:frozen")
+	o.Bound = 100 * time.Millisecond
+	d := measure(t, o)
+	require.NotZero(t, d.Results[0].Freezes)
+	require.ErrorIs(t, d.Err(), ErrFreeze)
+	require.Contains(t, d.Results[0].Texts[0], "does not go on: secret")
+}
+
+func TestVisibleHoldExcuses(t *testing.T) {
+	d := measure(t, options(20, "test:held"))
+	require.NotZero(t, d.Results[0].Excused+d.Results[0].Granted)
+	require.Zero(t, d.Results[0].Freezes, d.Results[0].Texts)
+	require.NoError(t, d.Err())
+}
+
+func TestQuotaIsEmulated(t *testing.T) {
+	o := options(5, "sequencer")
+	o.Quota = 10
+	d := measure(t, o)
+	require.Equal(t, 5, d.Results[0].Stops)
+	require.Contains(t, d.Quota, "emulated")
+}
+
+func TestStepStopsFreezeNobody(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("only amd64 is stepped")
+	}
+	for _, name := range steppedFree() {
+		t.Run(name, func(t *testing.T) {
+			o := options(proctest.Rounds(10, 100), name)
+			o.Every = 1
+			for _, r := range measure(t, o).Results {
+				require.Zero(t, r.Freezes, "%s: %v", r.Lane, r.Texts)
+				require.NotZero(t, r.Stops, r.Lane)
+			}
+		})
+	}
+}
+
+func TestStepStopFindsTheFreeze(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("only amd64 is stepped")
+	}
+	// Whether a stop falls into the hold is chance, so there are several tries.
+	for range 20 {
+		o := options(100, "test:frozen")
+		o.Every, o.Bound = 1, 100*time.Millisecond
+		if measure(t, o).Results[0].Freezes != 0 {
+			return
+		}
+	}
+	t.Fatal("no step stop has frozen a workload whose lock nobody can see")
+}
+
+func TestOptions(t *testing.T) {
+	for _, change := range []func(o *Options){
+		func(o *Options) { o.Prims = []string{"nothing"} },
+		func(o *Options) { o.Procs = 2 },
+		func(o *Options) { o.Stops = 0 },
+		func(o *Options) { o.Watch = 0 },
+		func(o *Options) { o.Quota = 100 },
+		func(o *Options) { o.Quota, o.Every = 10, 1 },
+	} {
+		o := options(1, "mutex")
+		change(o)
+		d, err := Measure(context.Background(), o)
+		require.Error(t, err)
+		require.Nil(t, d)
+	}
+}
+
+func TestResultAsJSON(t *testing.T) {
+	var out bytes.Buffer
+	o := options(1, "sequencer")
+	o.Out = &out
+	require.NoError(t, Run(context.Background(), o))
+	var d Document
+	require.NoError(t, json.Unmarshal(out.Bytes(), &d))
+	require.Equal(t, Schema, d.Schema)
+	require.Equal(t, "random stops", d.Mode)
+}
+
+// steppedFree are the primitives of free that are stepped through: it takes long.
+func steppedFree() []string {
+	if proctest.Long() {
+		return []string{"futex", "mutex", "spinlock"}
+	}
+	return []string{"futex"}
+}

@@ -1,0 +1,187 @@
+//go:build linux
+
+package stopstorm
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/shmsync/shmsync/prims"
+)
+
+// locker is a lock, or one role of a lock.
+type locker struct {
+	name   string
+	lock   func(ctx context.Context) error // for ever where ctx is nil
+	try    func() bool
+	unlock func()
+}
+
+// hold is what a lane does while it holds a lock.
+func hold(r *rand.Rand) { spin(r.IntN(200)) }
+
+var sink uint64 // of spin; nobody reads it
+
+// spin works for about n nanoseconds.
+func spin(n int) {
+	x := uint64(n)
+	for range n {
+		x = x*2862933555777941757 + 3037000493
+	}
+	if x == 42 {
+		sink = x
+	}
+}
+
+// release gives a lock back.
+func (l *locker) release(at *lanePage, r *rand.Rand) {
+	at.at.Store(atHolding)
+	hold(r)
+	at.at.Store(atReleasing)
+	l.unlock()
+}
+
+// lanes are one that waits for the lock for ever, one that gives up, and one that tries.
+func (l *locker) lanes() []lane {
+	return []lane{
+		{l.name, true, func(at *lanePage, r *rand.Rand) error {
+			at.at.Store(atAcquiring)
+			if err := l.lock(nil); err != nil {
+				return err
+			}
+			l.release(at, r)
+			return nil
+		}},
+		{l.name + ", gives up", false, func(at *lanePage, r *rand.Rand) error {
+			at.at.Store(atAcquiring)
+			return limited(func(ctx context.Context) error {
+				if err := l.lock(ctx); err != nil {
+					return err
+				}
+				l.release(at, r)
+				return nil
+			})
+		}},
+		{"try " + l.name, false, func(at *lanePage, r *rand.Rand) error {
+			at.at.Store(atAcquiring)
+			if l.try() {
+				l.release(at, r)
+			}
+			return nil
+		}},
+	}
+}
+
+// ever calls f with a context that does not end where ctx is nil.
+func ever(f func(ctx context.Context) error) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
+		if ctx == nil {
+			ctx = context.Background()
+		}
+		return f(ctx)
+	}
+}
+
+// mutual is an exclusive lock as all kinds have it.
+type mutual interface {
+	LockContext(ctx context.Context) error
+	TryLock() bool
+	Unlock()
+}
+
+func mutualLanes(x mutual, err error) ([]lane, error) {
+	if err != nil {
+		return nil, err
+	}
+	l := locker{"lock", ever(x.LockContext), x.TryLock, x.Unlock}
+	return l.lanes(), nil
+}
+
+func openMutex(w *worker) ([]lane, error) {
+	return mutualLanes(prims.OpenMutex(w.a, "mutex", nil))
+}
+
+func openFairMutex(w *worker) ([]lane, error) {
+	return mutualLanes(prims.OpenFairMutex(w.a, "fairmutex", nil))
+}
+
+func openCohortMutex(w *worker) ([]lane, error) {
+	return mutualLanes(prims.OpenCohortMutex(w.a, "cohortmutex", &prims.CohortMutexOptions{Nodes: 2}))
+}
+
+func openSpinLock(w *worker) ([]lane, error) {
+	return mutualLanes(prims.OpenSpinLock(w.a, "spinlock", nil))
+}
+
+// shared is a lock of readers and writers as both kinds have it.
+type shared interface {
+	mutual
+	RLockContext(ctx context.Context) error
+	TryRLock() bool
+	RUnlock()
+}
+
+func sharedLanes(x shared, err error) ([]lane, error) {
+	lanes, err := mutualLanes(x, err)
+	if err != nil {
+		return nil, err
+	}
+	l := locker{"rlock", ever(x.RLockContext), x.TryRLock, x.RUnlock}
+	return append(lanes, l.lanes()[:2]...), nil
+}
+
+func openRWMutex(w *worker) ([]lane, error) {
+	return sharedLanes(prims.OpenRWMutex(w.a, "rwmutex", nil))
+}
+
+func openRWSpinLock(w *worker) ([]lane, error) {
+	return sharedLanes(prims.OpenRWSpinLock(w.a, "rwspinlock", nil))
+}
+
+func openMultiLock(w *worker) ([]lane, error) {
+	x, err := prims.OpenMultiLock(w.a, "multilock", &prims.MultiLockOptions{Buckets: 2})
+	if err != nil {
+		return nil, err
+	}
+	var lanes []lane
+	for _, keys := range [][]uint64{{1}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}} {
+		// Each lane has its own holds.
+		one := func(pick func(l *locker) lane) {
+			var h prims.Holds
+			lanes = append(lanes, pick(&locker{
+				name: fmt.Sprintf("lock of %d keys", len(keys)),
+				lock: ever(func(ctx context.Context) (err error) { h, err = x.LockAll(ctx, keys...); return err }),
+				try: func() bool {
+					one, ok := x.TryLock(keys[0])
+					h = prims.Holds{one}
+					return ok
+				},
+				unlock: func() { h.Unlock() },
+			}))
+		}
+		one(func(l *locker) lane { return l.lanes()[0] })
+		one(func(l *locker) lane { return l.lanes()[1] })
+		if len(keys) == 1 {
+			one(func(l *locker) lane { return l.lanes()[2] })
+		}
+	}
+	return lanes, nil
+}
+
+// openSemaphore has permits for all lanes of one worker and two more, so a stopped worker
+// cannot have all of them: no lane has an excuse.
+func openSemaphore(w *worker) ([]lane, error) {
+	const lanes = 3
+	x, err := prims.OpenSemaphore(w.a, "semaphore", lanes+2, nil)
+	if err != nil {
+		return nil, err
+	}
+	l := locker{
+		"acquire", ever(func(ctx context.Context) error { return x.Acquire(ctx, 1) }),
+		func() bool { return x.TryAcquire(1) }, func() { x.Release(1) },
+	}
+	all := l.lanes()
+	all[0].needs = false
+	return all, nil
+}

@@ -1,0 +1,151 @@
+//go:build linux
+
+package stopstorm
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// giveUp is how long an operation with a limit waits.
+const giveUp = time.Millisecond
+
+// lane is a goroutine of a worker that repeats one operation.
+type lane struct {
+	name string
+	// needs is set if the operation may have to wait for what another worker visibly holds.
+	// A lane without it has no excuse: its operation gives up, or enough others can end it.
+	needs bool
+	op    func(l *lanePage, r *rand.Rand) error
+}
+
+// prim is the workload of one primitive.
+type prim struct {
+	name string
+	// known is why stops of this primitive may freeze other processes today; empty if the
+	// tests require that they do not.
+	known string
+	open  func(w *worker) ([]lane, error)
+}
+
+// queueLocked is the reason why most of the primitives freeze.
+const queueLocked = "each call takes the queue lock of the object; see docs/design/0005-monitor.md"
+
+// bucketLocked is that of a MultiLock.
+const bucketLocked = "a call that meets another one takes the queue lock of the bucket of its key"
+
+// waitersLocked is that of primitives with a fast path.
+const waitersLocked = "a call that waits, gives up or lets a waiter go takes the queue lock of the object"
+
+// arenaLocked is that of the calls that open objects and take memory.
+const arenaLocked = "not a primitive: which locks of the arena these calls take is not examined yet"
+
+var workloads = append([]prim{
+	{"mutex", "", openMutex},
+	{"fairmutex", queueLocked, openFairMutex},
+	{"cohortmutex", "", openCohortMutex},
+	{"spinlock", "", openSpinLock},
+	{"rwmutex", "", openRWMutex},
+	{"rwspinlock", "", openRWSpinLock},
+	{"multilock", bucketLocked, openMultiLock},
+	{"semaphore", waitersLocked, openSemaphore},
+	{"sequencer", waitersLocked, openSequencer},
+	{"event", waitersLocked, openEvent},
+	{"event-auto", waitersLocked, openAutoEvent},
+	{"futex", "", openFutex},
+	{"future", queueLocked, openFuture},
+	{"waitany", waitersLocked, openWaitAny},
+	{"cond", queueLocked, openCond},
+	{"queue", queueLocked, openQueue},
+	{"waitgroup", queueLocked, openWaitGroup},
+	{"latch", queueLocked, openLatch},
+	{"barrier", queueLocked, openBarrier},
+	{"once", queueLocked, openOnce},
+	{"signal", "", openSignal},
+	{"waitable", queueLocked, openWaitable},
+	{"objects", arenaLocked, openObjects},
+}, madeUp...)
+
+// sound is how many workloads there are of the library. Those behind are for tests.
+var sound = len(workloads) - len(madeUp)
+
+// madeUp are workloads of which a test knows what has to come out.
+var madeUp = []prim{
+	{"test:frozen", "", openFrozen},
+	{"test:held", "", openHeld},
+}
+
+// openFrozen takes a lock that nobody can see.
+func openFrozen(w *worker) ([]lane, error) {
+	return []lane{plain("secret", true, func(r *rand.Rand) error {
+		for !w.page.secret.CompareAndSwap(0, 1) {
+			time.Sleep(10 * time.Microsecond)
+		}
+		time.Sleep(3 * time.Millisecond)
+		w.page.secret.Store(0)
+		time.Sleep(3 * time.Millisecond) // somebody else's turn
+		return nil
+	})}, nil
+}
+
+// openHeld holds a Mutex nearly all the time.
+func openHeld(w *worker) ([]lane, error) {
+	x, err := prims.OpenMutex(w.a, "held", nil)
+	return []lane{{"lock", true, func(at *lanePage, r *rand.Rand) error {
+		at.at.Store(atAcquiring)
+		x.Lock()
+		at.at.Store(atHolding)
+		time.Sleep(time.Millisecond)
+		at.at.Store(atReleasing)
+		x.Unlock()
+		return nil
+	}}}, err
+}
+
+// Names lists the primitives.
+func Names() string {
+	var names []string
+	for _, p := range workloads[:sound] {
+		names = append(names, p.name)
+	}
+	return strings.Join(names, ",")
+}
+
+// Known gives the reason why stops of a primitive may freeze other processes today.
+func Known(name string) string {
+	for _, p := range workloads {
+		if p.name == name {
+			return p.known
+		}
+	}
+	return ""
+}
+
+// limited runs f with a context that ends soon. That the context has ended is no error.
+func limited(f func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), giveUp)
+	defer cancel()
+	if err := f(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return nil
+}
+
+// plain makes a lane of an operation that holds nothing when it returns.
+func plain(name string, needs bool, f func(r *rand.Rand) error) lane {
+	return lane{name, needs, func(_ *lanePage, r *rand.Rand) error { return f(r) }}
+}
+
+// within makes a lane of an operation that gives up.
+func within(name string, f func(ctx context.Context) error) lane {
+	return plain(name, false, func(*rand.Rand) error { return limited(f) })
+}
+
+// excuses says which holds of a stopped process excuse a lane that needs what it holds.
+func excuses(h arenakernel.Hold) bool { return h.Mode != arenakernel.HoldQueueLock }
