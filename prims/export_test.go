@@ -290,6 +290,9 @@ func (s *Semaphore) WaitClosed() error {
 	return m.sleep(nil, waitNode)
 }
 
+// CountedDeath reports whether a death was counted that the last reap did not know of.
+func (s *Semaphore) CountedDeath() bool { return s.mon.reapDue() }
+
 // CleanedUp returns when no goroutine is left that cleans up for s.
 func (s *Semaphore) CleanedUp() {
 	for s.mon.queueLock.queue.Waiting() != 0 {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/park"
 	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
@@ -156,4 +157,28 @@ func TestSemaphoreDiesAccepting(t *testing.T) {
 			sound(t, a)
 		})
 	}
+}
+
+// The process that marked a death is stopped before it counted it. The waiters of a monitor
+// find the dead holder by their checks, and get what it held.
+func TestWaitersReapADeathThatIsNotCounted(t *testing.T) {
+	a := newArena(t, nil)
+	s := newSemaphore(t, a, "s", 1, nil)
+	p := semOther(t, a)
+	semDo(t, p, semOrder{Verb: "try", N: 1})
+	require.False(t, s.TryAcquire(1))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, s.Acquire(ctx, 1), context.DeadlineExceeded) // it knows of all deaths until now
+	marked, goOn := make(chan struct{}), make(chan struct{})
+	crashpoint.ArmFunc("arena.reap.marked", 1, func() { close(marked); <-goOn })
+	defer crashpoint.Disarm()
+	defer close(goOn)
+	p.Kill(t)
+	<-marked
+	require.False(t, s.CountedDeath())
+	ctx, cancel = context.WithTimeout(t.Context(), proctest.Scale(10*time.Second))
+	defer cancel()
+	require.NoError(t, s.Acquire(ctx, 1), words(a))
+	s.Release(1)
 }
