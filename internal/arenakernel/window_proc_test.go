@@ -426,6 +426,11 @@ func TestGenerationsComeAgain(t *testing.T) {
 			}
 		}
 		c.must(t, order{Do: "cycle", N: 30, Arena: ta.name})
+		// A slot whose dead participant is reaped beside the first of the two may be used up then.
+		pollFor(t, a, func() bool {
+			c.must(t, order{Do: "cycle", N: 1, Arena: ta.name})
+			return a.slotState(1).phase() == phaseFree && a.slotState(2).phase() == phaseFree && a.slotState(3).phase() == phaseFree
+		})
 		one, two := ta.start(t), ta.start(t)
 		for k, v := range []*remote{one, two} {
 			v.must(t, order{Do: "few generations", N: few})
