@@ -28,7 +28,9 @@ func TestOpenGivesASparseCopyItsMemory(t *testing.T) {
 	believed := believedBytes(t, a)
 	require.Greater(t, believed, a.geo.fixedEnd()+2*chunkSize)
 	backed, exact := backedBytes(a.seg.File())
-	require.True(t, exact, "a tmpfs with small pages")
+	if !exact {
+		t.Skip("needs a tmpfs with pages of 4 KiB in /dev/shm: elsewhere Open reserves the memory in any case")
+	}
 	require.GreaterOrEqual(t, backed, believed)
 	require.NoError(t, a.Close())
 
