@@ -24,7 +24,7 @@ func ExampleWait() {
 	// changed <nil> 0
 }
 
-// What went wrong, of what, and whose death it was.
+// The parts of an error: the operation, the object, and the dead process.
 func ExampleError() {
 	err := error(&shmsync.Error{
 		Op: "mutex.lock", Object: "ledger", Err: shmsync.ErrOwnerDead,
@@ -37,7 +37,7 @@ func ExampleError() {
 	// Output: ledger teller 4711
 }
 
-// What the kernel has of what the library can do without.
+// The features of the kernel that the library can do without.
 func ExampleFeatures() {
 	for _, f := range shmsync.Features() {
 		if err := f.Check(); err != nil {

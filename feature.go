@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// What each feature needs:
+// The needs of each feature:
 //
 //	feature      since   system call                        may be absent because of
 //	robust       2.6.17  set_robust_list                    qemu-user, seccomp

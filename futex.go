@@ -1,7 +1,7 @@
 package shmsync
 
-// Outcome says why a wait on a futex word came back. Whatever it is, the
-// caller looks at its own state again: wakes may be spurious.
+// Outcome says why a wait on a futex word came back. In every case the caller checks its
+// own state again: wakes may be spurious.
 type Outcome uint8
 
 const (

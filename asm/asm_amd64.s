@@ -21,10 +21,9 @@ done:
 // func LoadFence()
 //
 // The body is empty. Intel SDM vol. 3, 9.2.2, and AMD APM vol. 2, 7.2: loads are
-// not reordered with other loads. What is left to prevent is the compiler moving
-// or merging loads across this place, and it does not across a call into
-// assembly. LFENCE would only add its other effect, waiting for instructions to
-// complete.
+// not reordered with other loads. Only the compiler could still move or merge loads
+// across this place, and it does not across a call into assembly. LFENCE would only
+// add its other effect, waiting for instructions to complete.
 TEXT ·LoadFence(SB), NOSPLIT, $0-0
 	RET
 

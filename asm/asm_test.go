@@ -119,7 +119,7 @@ func TestSeqlock(t *testing.T) {
 	})
 }
 
-// Message passing: who sees the flag sees the data.
+// Message passing: a reader that sees the flag sees the data.
 func TestMessagePassing(t *testing.T) {
 	if race.Enabled {
 		t.Skip("needs a build without the race detector, which does not see StoreRelease32")

@@ -4,8 +4,8 @@
  *
  * A C program that includes this header and a Go program that imports
  * github.com/shmsync/shmsync open the same arena and use the same instances, as
- * participants of equal rank. Whoever is killed, at whatever instruction, wedges
- * nobody: the others notice within about a millisecond, take back what it held,
+ * participants of equal rank. A process that is killed, at any instruction, wedges
+ * no other: the others notice within about a millisecond, take back what it held,
  * and are told. docs/c-api.md is the reference, docs/abi.md has the bytes.
  *
  * In exactly one file of a program:
@@ -24,7 +24,7 @@
  *
  * Results are 0 or an errno, never -1; errno itself is not touched on purpose:
  *
- *     EOWNERDEAD       who held it died; the caller does not hold it
+ *     EOWNERDEAD       its holder died; the caller does not hold it
  *     ENOTRECOVERABLE  a repair failed; only a recover brings it back
  *     ETIMEDOUT        the absolute CLOCK_MONOTONIC time came first
  *     ECANCELED        the object was stopped
@@ -94,7 +94,7 @@ extern "C" {
  * process is dead when its threads run no more, and gone when no system call of it can
  * write into the arena any more, either. */
 #define SHMSYNC_POLICY_DEFAULT 0 /* report, or whatever an existing object has */
-#define SHMSYNC_POLICY_REPORT 1  /* nobody gets it: EOWNERDEAD, at once, until somebody recovers it */
+#define SHMSYNC_POLICY_REPORT 1  /* it stays lost: EOWNERDEAD, at once, until a process recovers it */
 #define SHMSYNC_POLICY_RELEASE 2 /* it becomes free, as a file lock does, when the process is gone */
 
 #define SHMSYNC_SPIN_NEVER (-1) /* waiters do not spin before they sleep */
@@ -108,7 +108,7 @@ typedef struct shmsync_arena_options {
     uint64_t size;               /* bytes of a new arena, rounded up to 64 KiB; 0: 64 MiB */
     uint32_t max_participants;   /* of a new arena, at most 2047; 0: 128 */
     uint32_t mode;               /* permission bits of a new arena's file; 0: 0600 */
-    const char *label;           /* who this process is, for people; NULL: the program's name */
+    const char *label;           /* the name of this process for people; NULL: the program's name */
     const uint32_t *trust_uids;  /* owners of files to join, besides this euid and root */
     size_t n_trust_uids;
     int attach_only;             /* not 0: ENOENT where there is no arena, instead of making one */
@@ -142,11 +142,11 @@ static inline int shmsync_arena_from_fd(int fd, const shmsync_arena_options *opt
 {
     return shmsync_arena_from_fd_abi(fd, opts, out, SHMSYNC_ABI);
 }
-/* shmsync_arena_close leaves, with the last of the closes that match the opens. What
- * this process holds is treated as its death would be. Threads that wait get EBADF.
+/* shmsync_arena_close leaves, with the last of the closes that match the opens. Holds of
+ * this process are treated as its death would treat them. Threads that wait get EBADF.
  * Pointers and handles into the arena die with it. */
 int shmsync_arena_close(shmsync_arena *a);
-/* Removes the name /dev/shm/NAME; those who have the arena keep it. */
+/* Removes the name /dev/shm/NAME; processes that have the arena open keep it. */
 int shmsync_arena_remove(const char *name);
 
 uint64_t shmsync_arena_size(const shmsync_arena *a);
@@ -210,7 +210,7 @@ shmsync_offset shmsync_mutex_offset(const shmsync_mutex *m);
 int shmsync_mutex_close(shmsync_mutex *m);
 /* An error means: not held. EOWNERDEAD, ENOTRECOVERABLE, EPROTO, EBADF, ENOTCONN. */
 int shmsync_mutex_lock(shmsync_mutex *m);
-/* EBUSY when somebody has it, and the errors of lock. */
+/* EBUSY when it is held, and the errors of lock. */
 int shmsync_mutex_trylock(shmsync_mutex *m);
 /* ETIMEDOUT at that CLOCK_MONOTONIC time. A free lock is taken without a look at it. */
 int shmsync_mutex_timedlock(shmsync_mutex *m, const struct timespec *abs_monotonic);
@@ -242,7 +242,7 @@ shmsync_offset shmsync_futex_offset(const shmsync_futex *f);
 int shmsync_futex_close(shmsync_futex *f);
 /* How many posts there have been. A token is that plus the posts to wait for. */
 uint64_t shmsync_futex_get(const shmsync_futex *f);
-/* Counts up and wakes everybody who waits. Never blocks. */
+/* Counts up and wakes all waiters. Never blocks. */
 int shmsync_futex_post(shmsync_futex *f);
 /* Waits until the count has reached token. ECANCELED: stopped before that. */
 int shmsync_futex_wait(shmsync_futex *f, uint64_t token);
@@ -251,7 +251,7 @@ int shmsync_futex_timedwait(shmsync_futex *f, uint64_t token, const struct times
 int shmsync_futex_stop(shmsync_futex *f);
 int shmsync_futex_stopped(const shmsync_futex *f);
 
-/* ---- Sequencer: a counter that goes up, and those who wait for it ---- */
+/* ---- Sequencer: a counter that goes up, and its waiters ---- */
 
 typedef struct shmsync_sequencer {
     struct shmi_sequence *impl;
@@ -268,8 +268,8 @@ int shmsync_sequencer_at(shmsync_arena *a, shmsync_offset off, shmsync_sequencer
 shmsync_offset shmsync_sequencer_offset(const shmsync_sequencer *s);
 int shmsync_sequencer_close(shmsync_sequencer *s);
 uint64_t shmsync_sequencer_value(const shmsync_sequencer *s);
-/* Adds one, and wakes those who have waited for that. value gets the new value; it may
- * be NULL. EPROTO: it counted, and whom it should have woken could not be found. */
+/* Adds one, and wakes the waiters for that. value gets the new value; it may be NULL.
+ * EPROTO: it counted, and the waiters that it should have woken could not be found. */
 int shmsync_sequencer_increment(shmsync_sequencer *s, uint64_t *value);
 /* Makes the counter v if it is less; advanced, which may be NULL, says whether it was. */
 int shmsync_sequencer_advance(shmsync_sequencer *s, uint64_t v, int *advanced);
@@ -282,10 +282,10 @@ int shmsync_sequencer_cancel_waiters(shmsync_sequencer *s);
 /* Ends all waits so, and those to come. The counter goes on. */
 int shmsync_sequencer_stop(shmsync_sequencer *s);
 int shmsync_sequencer_stopped(const shmsync_sequencer *s);
-/* Makes the counter v, which may be less than it is. EBUSY: somebody waits. */
+/* Makes the counter v, which may be less than it is. EBUSY: there are waiters. */
 int shmsync_sequencer_reset(shmsync_sequencer *s, uint64_t v);
 
-/* ---- Event: set or not, and those who wait for it ---- */
+/* ---- Event: set or not, and its waiters ---- */
 
 typedef struct shmsync_event {
     struct shmi_event *impl;
@@ -304,7 +304,7 @@ int shmsync_event_attach(shmsync_arena *a, const char *name, const shmsync_event
 int shmsync_event_at(shmsync_arena *a, shmsync_offset off, shmsync_event *out);
 shmsync_offset shmsync_event_offset(const shmsync_event *e);
 int shmsync_event_close(shmsync_event *e);
-/* Lets those go who wait: all, or with auto_reset the first, or the next to come. */
+/* Lets waiters go: all, or with auto_reset the first, or the next to come. */
 int shmsync_event_set(shmsync_event *e);
 int shmsync_event_reset(shmsync_event *e);
 int shmsync_event_is_set(const shmsync_event *e);
@@ -328,7 +328,7 @@ typedef struct shmsync_queue_options {
     int64_t spin_ns;   /* as of a mutex */
 } shmsync_queue_options;
 
-/* An item on lease. Of all its copies one call ends it. */
+/* An item on lease. One call for one of its copies ends it. */
 typedef struct shmsync_lease {
     struct shmi_queue *impl;
     uint64_t seq, state;
@@ -519,7 +519,7 @@ int shmsync_fairmutex_attach(shmsync_arena *a, const char *name, const shmsync_f
 int shmsync_fairmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_fairmutex *out);
 shmsync_offset shmsync_fairmutex_offset(const shmsync_fairmutex *f);
 int shmsync_fairmutex_close(shmsync_fairmutex *f);
-/* As those of a mutex; ENOSPC: no room for a wait. trylock is EBUSY while somebody waits. */
+/* As those of a mutex; ENOSPC: no room for a wait. trylock is EBUSY while there are waiters. */
 int shmsync_fairmutex_lock(shmsync_fairmutex *f);
 int shmsync_fairmutex_trylock(shmsync_fairmutex *f);
 int shmsync_fairmutex_timedlock(shmsync_fairmutex *f, const struct timespec *abs_monotonic);
@@ -584,7 +584,7 @@ int shmsync_cond_signal(shmsync_cond *c);
 int shmsync_cond_broadcast(shmsync_cond *c);
 
 #if SHMSYNC_LAYOUT_VERSION >= 3
-/* ---- Semaphore: permits that belong to whoever acquired them ---- */
+/* ---- Semaphore: permits that belong to the process that acquired them ---- */
 
 typedef struct shmsync_semaphore {
     struct shmi_semaphore *impl;
@@ -772,7 +772,7 @@ int shmsync_multilock_attach(shmsync_arena *a, const char *name, const shmsync_m
 int shmsync_multilock_at(shmsync_arena *a, shmsync_offset off, shmsync_multilock *out);
 shmsync_offset shmsync_multilock_offset(const shmsync_multilock *m);
 int shmsync_multilock_close(shmsync_multilock *m);
-/* As those of a mutex, for one key; ENOSPC: no room for the key, or for a wait. trylock is EBUSY while somebody waits. */
+/* As those of a mutex, for one key; ENOSPC: no room for the key, or for a wait. trylock is EBUSY while there are waiters. */
 int shmsync_multilock_lock(shmsync_multilock *m, uint64_t key, shmsync_hold *out);
 int shmsync_multilock_trylock(shmsync_multilock *m, uint64_t key, shmsync_hold *out);
 int shmsync_multilock_timedlock(shmsync_multilock *m, uint64_t key, shmsync_hold *out, const struct timespec *abs_monotonic);
@@ -787,7 +787,7 @@ int shmsync_multilock_unlockall(const shmsync_hold *h, size_t n);
 int shmsync_multilock_recover(shmsync_multilock *m, uint64_t key, int (*repair)(void *), void *arg);
 int shmsync_multilock_state(shmsync_multilock *m, uint64_t key);
 
-/* ---- SignalWaker: up to 4096 queues of the user's, and those who look after them ----
+/* ---- SignalWaker: up to 4096 queues of the user's, and their workers ----
  *
  *     producer                              worker
  *     push(queue, item);                    for (;;) {
@@ -799,9 +799,9 @@ int shmsync_multilock_state(shmsync_multilock *m, uint64_t key);
  *                                               shmsync_gate_finish(&gate, NULL);
  *                                           }
  *
- * A queue has a gate that is idle, scheduled, or executed by one worker. Whoever dies executing
- * leaves its queues scheduled again. Push by an atomic store (release is enough: a schedule
- * is a full fence), or under a lock. */
+ * A queue has a gate that is idle, scheduled, or executed by one worker. The death of a
+ * worker leaves its queues scheduled again. Push by an atomic store (release is enough: a
+ * schedule is a full fence), or under a lock. */
 
 typedef struct shmsync_signalwaker {
     struct shmi_signalwaker *impl;
@@ -825,11 +825,11 @@ typedef struct shmsync_gate_info {
     int scheduled, executing;
     uint32_t epoch;               /* counts the executions, and wraps */
     int known;                    /* whether executor is filled in */
-    shmsync_participant executor; /* who executes */
+    shmsync_participant executor; /* the process that executes */
 } shmsync_gate_info;
 
 /* A signal is a bit for each of 64 queues, set while the gate waits for an executor. Gates and
- * next see to the bits; this is for whoever chooses among queues in a way of its own. */
+ * next see to the bits; this is for programs that choose among queues in a way of their own. */
 typedef struct shmsync_signal {
     struct shmi_signalwaker *impl;
     uint32_t index;
@@ -866,11 +866,11 @@ int shmsync_signalwaker_next(shmsync_signalwaker *w, int near_queue, shmsync_gat
 int shmsync_signalwaker_acquire(shmsync_signalwaker *w);
 int shmsync_signalwaker_tryacquire(shmsync_signalwaker *w);
 int shmsync_signalwaker_timedacquire(shmsync_signalwaker *w, const struct timespec *abs_monotonic);
-/* Issues n permits, and wakes as many who wait. EINVAL: n is negative. */
+/* Issues n permits, and wakes as many waiters. EINVAL: n is negative. */
 int shmsync_signalwaker_release(shmsync_signalwaker *w, int64_t n);
 uint64_t shmsync_signalwaker_permits(const shmsync_signalwaker *w);
-/* Counts of living processes; no wake goes by them. They go with whoever registered. A sleeper is
- * one that waits for a permit, or elsewhere. ENOSPC: too many; EPERM: none is registered. */
+/* Counts of living processes; no wake goes by them. They go with the process that registered. A
+ * sleeper waits for a permit, or elsewhere. ENOSPC: too many; EPERM: none is registered. */
 int shmsync_signalwaker_sleepers(const shmsync_signalwaker *w);
 int shmsync_signalwaker_register_sleeper(shmsync_signalwaker *w);
 int shmsync_signalwaker_unregister_sleeper(shmsync_signalwaker *w);
@@ -880,7 +880,7 @@ int shmsync_signalwaker_unregister_worker(shmsync_signalwaker *w);
 
 /* EINVAL: no such signal. */
 int shmsync_signalwaker_signal(const shmsync_signalwaker *w, int i, shmsync_signal *out);
-/* EINVAL: a bit is 0 to 63. What is told by pointers may be NULL. Whoever sees *was_empty marks the signal. */
+/* EINVAL: a bit is 0 to 63. Result pointers may be NULL. A caller that sees *was_empty marks the signal. */
 int shmsync_signal_set(const shmsync_signal *s, int bit, int *was_empty, int *was_set);
 int shmsync_signal_set_mask(const shmsync_signal *s, uint64_t mask, int *was_empty, uint64_t *set);
 /* Clears a bit: 0 for one of several callers, EBUSY where it was not set. */
@@ -912,7 +912,7 @@ int shmsync_signalwaker_mark_leaf(shmsync_signalwaker *w, int k, int *was_empty)
 int shmsync_signalwaker_clear_leaf(shmsync_signalwaker *w, int k);
 int shmsync_signalwaker_leaf_has_work(const shmsync_signalwaker *w, int k);
 uint64_t shmsync_signalwaker_partition(const shmsync_signalwaker *w);
-/* Which leaves a worker looks after, who looks after a leaf, and the leaf's number there; -1: nobody, none. */
+/* The leaves that a worker looks after; the worker of a leaf; the leaf's number there; -1: none. */
 void shmsync_partition_range(int worker, int leaves, int workers, int *start, int *end);
 int shmsync_partition_owner(int leaf, int leaves, int workers);
 int shmsync_partition_leaf(int leaf, int worker, int leaves, int workers);
@@ -1252,8 +1252,8 @@ SHMI_FN int shmi_cas64(uint64_t *p, uint64_t old, uint64_t to)
 {
     return __atomic_compare_exchange_n(p, &old, to, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }
-/* What only who holds a queue lock writes: program order is all that a death needs of it,
- * which a release store keeps. */
+/* A word that only the holder of a queue lock writes: program order is all that a death needs
+ * of it, which a release store keeps. */
 SHMI_FN void shmi_put64(uint64_t *p, uint64_t v)
 {
     if (__atomic_load_n(p, __ATOMIC_RELAXED) != v)
@@ -1409,7 +1409,7 @@ SHMI_FN void shmi_nap(int64_t ns)
     syscall(SYS_nanosleep, &ts, NULL); /* unlike nanosleep it is no cancellation point */
 }
 
-/* ---- Memory for whoever holds a queue lock. It does not come from malloc, whose locks a thread
+/* ---- Memory for the holder of a queue lock. It does not come from malloc, whose locks a thread
  * may hold that a signal handler has interrupted, and the handler may wait for the queue lock. ---- */
 
 /* Makes a region of had bytes, NULL for none, one of size bytes; NULL if there is no memory. */
@@ -2418,7 +2418,7 @@ struct shmsync_arena {
     pthread_mutex_t walking; /* held by a walk, with its own guard */
     shmi_off rest;           /* guarded by: walking; its guard while no walk is under way */
     shmi_ref *refs;          /* guarded by: handles */
-    shmi_off *deferred;      /* guarded by: handles; blocks freeing by us that somebody guarded */
+    shmi_off *deferred;      /* guarded by: handles; blocks freeing by us that a peer guarded */
     size_t n_deferred, cap_deferred;
     pthread_mutex_t handles_of; /* guards the handles in refs; taken before handles */
 
@@ -2450,7 +2450,7 @@ struct shmsync_arena {
 
 /* What a death may have swallowed of an object's wakes. */
 enum {
-    SHMI_OWED_ANNOUNCED, /* only those who have announced themselves can wait for one */
+    SHMI_OWED_ANNOUNCED, /* only participants that have announced themselves can wait for one */
     SHMI_OWED_ONE,       /* a participant has recorded that it sleeps */
     SHMI_OWED_ALL        /* so had the dead */
 };
@@ -2492,7 +2492,7 @@ SHMI_FN uint32_t shmi_id_slot(shmi_participant_id n) { return n & SHMI_MaxSlots;
 SHMI_FN uint32_t shmi_id_gen(shmi_participant_id n) { return n >> 11 & SHMI_maxGeneration; }
 SHMI_FN shmi_participant_id shmi_make_participant_id(uint32_t slot, uint32_t gen) { return slot | gen << 11; }
 SHMI_FN int shmi_id_valid(shmi_participant_id n) { return shmi_id_slot(n) != 0 && shmi_id_gen(n) != 0; }
-/* Whoever cleans up after n cleans up after o: the same slot, n's or an earlier generation. */
+/* The reaper of n cleans up after o, too: the same slot, n's or an earlier generation. */
 SHMI_FN int shmi_covers(shmi_participant_id n, shmi_participant_id o)
 {
     return o != 0 && shmi_id_slot(o) == shmi_id_slot(n) && shmi_id_gen(o) <= shmi_id_gen(n);
@@ -2685,7 +2685,7 @@ SHMI_FN void shmi_exit(shmsync_arena *a)
  * slotTouched says in which chunks of the heap the participant may have left something that
  * its death, or its leave, has to take back: bit k stands for the chunks whose number is k
  * modulo SHMI_touchedBits. A bit is set before the first word in such a chunk that names the
- * participant. Whoever recovers from a death looks at no other chunk. */
+ * participant. A reaper examines no other chunk. */
 
 enum { SHMI_slotTouched = 1280, SHMI_touchedWords = 64, SHMI_touchedBits = SHMI_touchedWords * 64 };
 
@@ -2714,7 +2714,7 @@ SHMI_FN int shmi_next_touched(shmsync_arena *a, uint32_t slot, uint64_t *chunk)
     return 0;
 }
 SHMI_FN void shmi_worked(shmsync_arena *a, uint64_t n) { __atomic_fetch_add(&a->work, n, __ATOMIC_RELAXED); }
-/* Clears the set of a slot. The traces of all who were in it are removed, and nobody can take it. */
+/* Clears the set of a slot. The traces of all its participants are removed, and it cannot be taken. */
 SHMI_FN void shmi_forget_touched(shmsync_arena *a, uint32_t slot)
 {
     uint64_t bit;
@@ -3389,15 +3389,15 @@ SHMI_FN void shmi_each_block(shmsync_arena *a, uint32_t slot, uint32_t kind, int
  *
  * slotTelling counts what this participant is in the middle of: the end of waits of
  * others, from before it is decided until their owners have been told. While it is 0 the
- * participant puts no node on a stack that is resolved, or ready, already: so who takes
- * nodes back that a death has left behind knows which will not be put on a stack any more. */
+ * participant puts no node on a stack that is resolved, or ready, already: so a reaper
+ * knows which nodes of the dead will not be put on a stack any more. */
 
 enum { SHMI_slotTelling = 240 };
 
 SHMI_FN void shmi_begin_tell(shmsync_arena *a) { shmi_add32(shmi_slot32(a, a->my_slot, SHMI_slotTelling), 1); }
 SHMI_FN void shmi_end_tell(shmsync_arena *a) { shmi_add32(shmi_slot32(a, a->my_slot, SHMI_slotTelling), (uint32_t)-1); }
 
-/* Whether everybody who had decided about a node before this call has told its owner, or is dead. */
+/* Whether each participant that had decided about a node before this call has told its owner, or is dead. */
 SHMI_FN int shmi_all_told(shmsync_arena *a)
 {
     uint32_t i;
@@ -3480,7 +3480,7 @@ SHMI_FN void shmi_reset_node(shmsync_arena *a, shmi_off off)
     }
 }
 
-/* Makes a node free, whoever owns it; it is on no list. */
+/* Makes a node free, whatever participant owns it; it is on no list. */
 SHMI_FN int shmi_free_node(shmsync_arena *a, shmi_off off)
 {
     shmi_block b;
@@ -3497,8 +3497,8 @@ SHMI_FN int shmi_free_node(shmsync_arena *a, shmi_off off)
     return 0;
 }
 
-/* Frees a node that is on no list and whose owner, who was that one, has no use for it
- * any more. Whoever makes itself the owner may do that. */
+/* Frees a node that is on no list and whose owner has no use for it any more. The
+ * participant that makes itself the owner by CAS may do that. */
 SHMI_FN void shmi_reap_node(shmsync_arena *a, shmi_off off, shmi_participant_id owner)
 {
     shmi_node *n = shmi_node_at(a, off);
@@ -3517,7 +3517,7 @@ SHMI_FN int shmi_take_node(shmsync_arena *a, shmi_off off, shmi_participant_id o
     return 1;
 }
 /* Gives back a node that its owner has done with, in the use that it had when its word
- * was w. The owner, and who takes it off its queue, both try. */
+ * was w. The owner, and the participant that takes it off its queue, both try. */
 SHMI_FN void shmi_reclaim_node(shmsync_arena *a, shmi_off off, uint32_t w)
 {
     shmi_node *n = shmi_node_at(a, off);
@@ -3590,7 +3590,7 @@ SHMI_FN int shmi_walk(shmsync_arena *a, const uint64_t *head, int (*f)(shmsync_a
     return 0;
 }
 
-/* Changes a doorbell and wakes all who sleep on it. */
+/* Changes a doorbell and wakes all sleepers on it. */
 SHMI_FN void shmi_ring(uint32_t *doorbell)
 {
     shmi_add32(doorbell, 1);
@@ -3630,9 +3630,9 @@ SHMI_FN int shmi_ready(shmsync_arena *a, shmi_off off, shmi_node *n)
 }
 
 /* Puts a node that was parked and is resolved on the stack of the owner that it had then,
- * and rings. Only who resolved it does that, once, between shmi_begin_tell, which it has
- * called before it resolved the node, and shmi_end_tell. If the owner has died the node
- * may be somebody else's by now, and nobody is told. */
+ * and rings. Only the granter that resolved it does that, once, between shmi_begin_tell,
+ * which it has called before it resolved the node, and shmi_end_tell. If the owner has died
+ * the node may have a new owner by now, and nobody is told. */
 SHMI_FN void shmi_tell(shmsync_arena *a, shmi_off off, shmi_node *n, shmi_participant_id owner)
 {
     if (shmi_current(a, owner))
@@ -3743,13 +3743,13 @@ SHMI_FN int shmi_is_object(shmsync_arena *a, shmi_off off)
     return shmi_locate(a, off, &b) && shmi_block_kind(shmi_ld32(b.word)) == SHMI_blockObject;
 }
 
-/* Keeps the block at off from being reused until shmi_unguard. What is there must be
- * found again after the call. */
+/* Keeps the block at off from being reused until shmi_unguard. The caller must look the
+ * object up again after the call. */
 SHMI_FN void shmi_guard(shmsync_arena *a, shmi_off off) { shmi_st64(shmi_slot64(a, a->my_slot, SHMI_slotOpening), off); }
 SHMI_FN void shmi_unguard(shmsync_arena *a) { shmi_guard(a, 0); }
 
-/* A poller node that nobody has, and that is ready: its owner died when it was not on the
- * stack, and somebody may have been about to put it there. */
+/* A poller node without an owner that is ready: its owner died when it was not on the
+ * stack, and a releaser may have been about to put it there. */
 typedef struct shmi_orphan {
     shmi_off off;
     uint32_t word;
@@ -3786,7 +3786,7 @@ SHMI_FN int shmi_stacked(shmsync_arena *a, shmi_participant_id n, shmi_off want,
     return 0;
 }
 
-/* Whether a node was resolved, perhaps after d->told, by whoever is yet to tell its owner. */
+/* Whether a node was resolved, perhaps after d->told, by a granter that is yet to tell its owner. */
 SHMI_FN int shmi_untold(shmsync_arena *a, const shmi_dead_nodes *d, shmi_node *n)
 {
     return shmi_node_state(shmi_node_load(n)) == SHMI_NodeResolved && !(d->told && shmi_all_told(a));
@@ -3828,7 +3828,7 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
     if (list == 0 && there && shmi_ld64(&n->stamp) != 0)
         return; /* on a queue: the object's kind takes it off and gives it back */
     if (list == 0 && shmi_untold(a, d, n))
-        return; /* its stack would be that of whoever has the node next */
+        return; /* its stack would be that of the slot's next participant */
     if (list == 0) {
         shmi_reap_node(a, off, d->dead);
     } else if (there && !shmi_on_list(a, list, off, &d->left)) {
@@ -3852,22 +3852,22 @@ SHMI_FN void shmi_take_orphans(shmsync_arena *a, shmi_dead_nodes *d)
     if (d->n_orphans == 0 || !shmi_await_told(a))
         return;
     for (i = 1; i <= a->geo.slots; i++) {
-        shmi_participant_id n = shmi_id_in(i, shmi_slot_state(a, i)); /* who joins begins with an empty stack */
+        shmi_participant_id n = shmi_id_in(i, shmi_slot_state(a, i)); /* a joiner begins with an empty stack */
         if (!shmi_current(a, n))
             continue;
         for (k = 0; k < d->n_orphans; k++)
             d->orphans[k].on = d->orphans[k].on || shmi_stacked(a, n, d->orphans[k].off, &left);
     }
     if (left == 0 || !shmi_all_told(a))
-        return; /* somebody may be on his way down a stack that was emptied meanwhile */
+        return; /* a releaser may be on its way down a stack that was emptied meanwhile */
     for (k = 0; k < d->n_orphans; k++)
         if (!d->orphans[k].on)
             shmi_node_swap(shmi_node_ptr(a, d->orphans[k].off), d->orphans[k].word, shmi_node_freed(d->orphans[k].word));
 }
 
 /* Gives back the nodes of a dead participant: poller nodes stay on the lists of their
- * objects, for whoever needs one next. As for shmi_reclaim_blocks. Those that somebody
- * may just be about to put on the dead one's stack go with the next death of anybody. */
+ * objects, for the next participant that needs one. As for shmi_reclaim_blocks. A node that
+ * some participant may be about to put on the dead one's stack goes with the next death. */
 SHMI_FN void shmi_free_nodes_of(shmsync_arena *a, shmi_participant_id dead)
 {
     shmi_dead_nodes d;
@@ -3932,8 +3932,8 @@ SHMI_FN void shmi_wake_resolved_one(shmsync_arena *a, shmi_off off, shmi_node *n
     if (shmi_node_state(shmi_node_load(n)) == SHMI_NodeResolved)
         shmi_wake(&n->word, SHMI_ALL);
 }
-/* Wakes whoever sleeps on a node whose wait is over: the dead may have decided that
- * and not woken it. */
+/* Wakes the sleepers on nodes whose wait is over: a dead participant may have decided that
+ * and not woken them. */
 SHMI_FN void shmi_wake_resolved(shmsync_arena *a) { shmi_each_node(a, shmi_wake_resolved_one, NULL); }
 
 /* ---- Objects and the directory of their names ---- */
@@ -4109,7 +4109,7 @@ SHMI_FN void shmi_flush_deferred(shmsync_arena *a)
 SHMI_FN int shmi_entry_used(uint64_t e) { return e != 0 && e != SHMI_GONE; }
 SHMI_FN uint64_t shmi_make_entry(shmi_off off, uint64_t hash) { return (off & SHMI_OFF_MASK) | (hash & ~SHMI_OFF_MASK); }
 SHMI_FN uint64_t *shmi_entry(shmsync_arena *a, uint64_t pos) { return shmi_u64(a, a->geo.dir_off + pos * 8); }
-/* How far a search may have to go. hdrDirLowering tells whether somebody lowers the reach: see
+/* How far a search may have to go. hdrDirLowering tells whether a participant lowers the reach: see
  * internal/arenakernel/directory_lower.go. */
 SHMI_FN uint64_t shmi_reach(shmsync_arena *a)
 {
@@ -4154,7 +4154,7 @@ SHMI_FN uint64_t shmi_furthest(shmsync_arena *a)
     shmi_unguard(a);
     return far;
 }
-/* Makes the reach as small as the entries allow, unless somebody else does that. The caller
+/* Makes the reach as small as the entries allow, unless another participant does. The caller
  * holds handles. */
 SHMI_FN void shmi_lower_reach(shmsync_arena *a)
 {
@@ -4201,7 +4201,7 @@ SHMI_FN int shmi_place(shmsync_arena *a, shmi_off off, uint64_t hash)
         for (e = shmi_ld64(word); !shmi_entry_used(e); e = shmi_ld64(word)) {
             shmi_raise_reach(a, k);
             if (shmi_cas64(word, e, mine)) {
-                shmi_raise_reach(a, k); /* who lowers it may not have seen the entry */
+                shmi_raise_reach(a, k); /* a concurrent lowering may not have seen the entry */
                 return 1;
             }
         }
@@ -4733,7 +4733,7 @@ SHMI_FN void shmi_finish_erase(shmsync_arena *a, const shmi_header *h)
     shmi_release_unseen(a, &h->block, freeing);
 }
 
-/* Brings h from committed to aborted unless somebody has it open; see docs/abi.md. */
+/* Brings h from committed to aborted unless a participant has it open; see docs/abi.md. */
 SHMI_FN int shmi_decide(shmsync_arena *a, const shmi_header *h)
 {
     uint32_t ours = shmi_make_object(SHMI_objectDeleting, a->self), who = 0;
@@ -4976,7 +4976,7 @@ SHMI_FN int shmi_unshare(shmsync_arena *a, shmi_off off, void (*end)(void *handl
     return open_ ? 0 : EBADF;
 }
 
-/* ---- Who is dead, and who is gone: docs/design/0018-two-stages-of-a-death.md ----
+/* ---- Deaths in two stages, dead and gone: docs/design/0018-two-stages-of-a-death.md ----
  *
  * A death has two stages. Words are repaired when no thread of the dead process executes
  * instructions any more; what they protect passes on when nothing can write for it. */
@@ -5199,8 +5199,8 @@ SHMI_FN int shmi_dead(shmsync_arena *a, shmi_participant_id n)
 
 /* ---- DeathRecords ---- */
 
-/* Number n of those who died, or of those who left. There is a ring of each, so that
- * leaving does not push deaths out that nobody has read yet. */
+/* Number n of the deaths, or of the orderly leaves. There is a ring of each, so that a leave
+ * does not overwrite the record of a death that no process has read yet. */
 SHMI_FN shmi_off shmi_death_record(shmsync_arena *a, int left, uint64_t n)
 {
     uint64_t k = left ? SHMI_deathRecordDeaths + n % (SHMI_deathRecordCount - SHMI_deathRecordDeaths) : n % SHMI_deathRecordDeaths;
@@ -5418,8 +5418,8 @@ SHMI_FN void shmi_ring_before(shmsync_arena *a, uint32_t i, unsigned n)
         }
     }
 }
-/* Makes those look at the ring of slots again who watch slot i, or did, or are to: see
- * ringWatchersOf in internal/arenakernel/deathwatcher.go. */
+/* Wakes the death watchers that watch slot i, did so, or are to: they read the ring of slots
+ * again. See ringWatchersOf in internal/arenakernel/deathwatcher.go. */
 SHMI_FN void shmi_ring_watchers_of(shmsync_arena *a, uint32_t i) { shmi_ring_before(a, i, SHMI_watchTargets); }
 
 /* Makes those look at the death records that want to be told of deaths. */
@@ -5509,8 +5509,8 @@ SHMI_FN int shmi_owed_order(const void *x, const void *y)
         return p->object < q->object ? -1 : 1;
     return q->level - p->level; /* the highest first */
 }
-/* For each object that somebody has recorded to sleep on, which wakes the death of dead
- * may have swallowed. */
+/* For each object with a recorded sleeper, which wakes the death of dead may have
+ * swallowed. */
 SHMI_FN void shmi_collect_owed(shmsync_arena *a, shmi_participant_id dead, shmi_owed_list *l)
 {
     uint32_t i, k;
@@ -5573,7 +5573,7 @@ SHMI_FN void shmi_count_death(shmsync_arena *a, const shmi_concern *c)
         if ((c->all || (c->slots[i / 32] >> (i % 32) & 1) != 0) && shmi_slot_present(shmi_slot_state(a, i)))
             shmi_ring(shmi_slot32(a, i, SHMI_slotDoorbell));
 }
-/* Wakes, once, everybody who may wait for a wake that a death has swallowed. */
+/* Wakes, once, all waiters for a wake that a death may have swallowed. */
 SHMI_FN void shmi_wake_all_for(shmsync_arena *a, shmi_participant_id dead, const shmi_concern *c)
 {
     if (c->anything || c->all) {
@@ -5609,12 +5609,12 @@ SHMI_FN void shmi_reclaim_memory(shmsync_arena *a, shmi_participant_id dead)
     pthread_mutex_lock(&a->handles);
     left = dead == a->self ? a->n_deferred : 0;
     pthread_mutex_unlock(&a->handles);
-    if (left == 0) /* else the slot's next one takes what somebody still looks at */
+    if (left == 0) /* else the slot's next participant takes the blocks that a peer guards */
         shmi_st32(reclaimed, last);
 }
 
 /* Makes slot i, dead or leaving in state w, available again. keep leaves the set of touched
- * chunks to the next participant of the slot: whoever reaps that one repairs what this
+ * chunks to the next participant of the slot: the reaper of that one repairs what this
  * process could not. */
 SHMI_FN void shmi_free_slot(shmsync_arena *a, uint32_t i, uint32_t w, int keep)
 {
@@ -5639,8 +5639,8 @@ SHMI_FN int shmi_others(shmsync_arena *a)
     return 0;
 }
 
-/* Whether others, who may know the kinds that this header does not, get their time for a
- * repair that was due since then. */
+/* Whether other participants, which may know the kinds that this header does not, get their
+ * time for a repair that was due since then. */
 SHMI_FN int shmi_leave_to_others(shmsync_arena *a, const shmi_reap_progress *b, int64_t since)
 {
     return b->unknown != 0 && shmi_now() - since < SHMI_LEAVE_TO_OTHERS && shmi_others(a);
@@ -5655,7 +5655,7 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_reap_progress *b)
     shmi_participant_id u = shmi_ld32(word), dead = shmi_id_in(i, b->of);
     int64_t now;
     if (u != a->self && shmi_current(a, u))
-        return; /* if it dies over this, those who watch the slot go on */
+        return; /* if it dies over this, the watchers of the slot go on */
     if (!shmi_cas32(word, u, a->self)) {
         shmi_leave_for(a, i);
         return;
@@ -5741,7 +5741,7 @@ SHMI_FN void shmi_reap_marked(shmsync_arena *a, uint32_t i, uint32_t w)
 
 SHMI_FN void shmi_reap(shmsync_arena *a, uint32_t i, uint32_t w)
 {
-    if (shmi_slot_present(w) && !shmi_mark(a, i, w)) { /* somebody else did, or it cannot be done yet */
+    if (shmi_slot_present(w) && !shmi_mark(a, i, w)) { /* another participant did, or it cannot be done yet */
         shmi_reap_progress *b = &a->reaps[i];
         pthread_mutex_lock(&a->reaping);
         if (b->dying != w) {
@@ -5764,8 +5764,8 @@ SHMI_FN void shmi_continue_reaps(shmsync_arena *a)
     pthread_mutex_lock(&a->reaping);
     for (i = 1; i <= a->geo.slots; i++)
         if (a->reaps[i].of != 0 && shmi_slot_state(a, i) != a->reaps[i].of) {
-            /* Finished by others, or a joiner has taken the slot over and waits for whoever
-             * is reaper there. */
+            /* Finished by others, or a joiner has taken the slot over and waits for the
+             * reaper there. */
             shmi_cas32(shmi_slot32(a, i, SHMI_slotReaper), a->self, 0);
             memset(&a->reaps[i], 0, sizeof a->reaps[i]);
         }
@@ -6210,7 +6210,7 @@ SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *doorbell, uint32
         if (!shmi_slot_taken(w))
             continue;
         if (shmi_slot_phase(w) == SHMI_phaseDead) {
-            /* Whoever marked it may have died since, or leaves the rest to us. */
+            /* The participant that marked it may have died since, or leaves the rest to us. */
             shmi_participant_id u = shmi_ld32(shmi_slot32(a, i, SHMI_slotReaper));
             left = shmi_notice_left(a, i, w, u != a->self && shmi_current(a, u) ? SHMI_STAGGER : base);
             if (left > 0) {
@@ -6329,7 +6329,7 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
         chores = shmi_do_chores(a);
         n = shmi_watch_entries(a, doorbell, rung, v, &poll, &turn);
         if (n == 0)
-            continue; /* somebody was reaped */
+            continue; /* a participant was reaped */
         deadline = turn != 0 ? shmi_now() + turn : 0;
         unfinished = shmi_ld32(&a->unfinished) != 0;
         if (poll != 0 || untold || unfinished) {
@@ -6760,7 +6760,7 @@ static int shmi_registering; /* a thread is about to make this process a target 
 enum {
     SHMI_opening,  /* one thread joins; others that open the same file wait for it */
     SHMI_attached,
-    SHMI_closing   /* one thread leaves; who opens the file now joins anew */
+    SHMI_closing   /* one thread leaves; a thread that opens the file now joins anew */
 };
 
 /* A child of fork is no participant. The kernel wipes its page of names; this closes
@@ -6812,7 +6812,7 @@ SHMI_FN int shmi_take_slot_at(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t
 {
     uint32_t *caps = shmi_slot32(a, i, SHMI_slotCaps), joining = shmi_slot_word(SHMI_phaseJoining, next);
     if (a->lock_fd >= 0)
-        /* Whoever looks at a joining slot asks by this whether to ask for its byte. */
+        /* A peer that examines a joining slot reads here whether to ask for its byte. */
         shmi_st32(caps, a->caps);
     /* Whoever enters a window follows those who are all cleaned up after, and whose generations say
      * nothing about those of this window. */
@@ -7126,7 +7126,7 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
         a->my_slot = shmi_id_slot(name);
         a->self = name;
     } while (!shmi_settle_in(a, before, label));
-    /* Rung before it is live, so that somebody knows of it from the first moment on. */
+    /* Rung before it is live, so that a death watcher knows of it from the first moment on. */
     shmi_ring_before(a, a->my_slot, 1);
     err = shmi_start_watcher(a);
     if (err != 0) {
@@ -7478,7 +7478,7 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
      * asked for. */
     shmi_ring_before(a, i, 1);
     __atomic_store_n(&a->closing, 1, __ATOMIC_SEQ_CST);
-    while (shmi_ld32(&a->calls) != 0) { /* those who wait */
+    while (shmi_ld32(&a->calls) != 0) { /* the waiters */
         for (k = 0; k < SHMI_announceCount; k++) {
             shmi_off word = shmi_ld64(shmi_u64(a, shmi_slot(a, i) + SHMI_slotAnnounce + k * SHMI_announceStride + SHMI_announceWord));
             if (word != 0 && shmi_within(a, word, 4, 4))
@@ -7504,7 +7504,7 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
     SHMSYNC_CRASHPOINT("arena.close.freed");
     __atomic_store_n(&a->me->name, 0, __ATOMIC_RELAXED);
     shmi_ring_watchers_of(a, i);
-    shmi_count_death(a, &concern); /* those who looked when they were woken found us current still */
+    shmi_count_death(a, &concern); /* a peer that looked when it was woken found us current still */
     shmi_drop_lock(a);
     munmap(a->base, (size_t)a->size);
     close(a->fd);
@@ -7644,8 +7644,8 @@ int shmsync_value_attach(shmsync_arena *a, const char *name, uint64_t size, uint
 /* ---- Waiting ----
  *
  * A thread that waits sleeps in the kernel, on the word that the object's protocol
- * says, with an announce record in its slot: so whoever cleans up after a death finds
- * it. More threads than there are records sleep without one, which is found by periodic checks.
+ * says, with an announce record in its slot: so the reaper after a death finds it. More
+ * threads than there are records sleep without one, and periodic checks find them.
  *
  * Nothing depends on every wake arriving: no sleep is longer than 100 ms, and after
  * one that long the caller looks at the object's own words. */
@@ -7725,7 +7725,7 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
         return SHMI_CLOSED;
     if (sleep_spec->deadline != 0 && sleep_spec->deadline <= now)
         return SHMI_LATE;
-    /* Whoever is woken often, or waits briefly each time, never sleeps for so long. */
+    /* A thread that is woken often, or waits briefly each time, never sleeps for so long. */
     if (sleep_spec->looked != NULL && now - __atomic_load_n(sleep_spec->looked, __ATOMIC_RELAXED) >= SHMI_CHECK_EVERY)
         return SHMI_LOOK;
     if (*sleep_spec->since == 0)
@@ -7831,7 +7831,7 @@ SHMI_FN uint32_t shmi_wake_word_announce(const shmi_wait_list *l)
     }
 }
 SHMI_FN int shmi_wake_word_announced(const shmi_wait_list *l) { return (shmi_ld32(l->word) & 1) != 0; }
-/* Wakes one waiter if somebody has announced itself. Called after the release. */
+/* Wakes one waiter if one has announced itself. Called after the release. */
 SHMI_FN void shmi_wake_word_release(shmsync_arena *a, const shmi_wait_list *l)
 {
     uint32_t w = shmi_ld32(l->word);
@@ -7854,7 +7854,7 @@ SHMI_FN uint32_t shmi_wake_word_bump(const shmi_wait_list *l)
             return w;
     }
 }
-/* Changes the word so that whoever is about to sleep looks again. */
+/* Changes the word so that a waiter that is about to sleep looks again. */
 SHMI_FN void shmi_wake_word_touch(const shmi_wait_list *l) { shmi_add32(l->word, 2); }
 /* Bumps and wakes one, or all, announced or not: for wakes that may have been lost. */
 SHMI_FN void shmi_wake_word_wake_one(shmsync_arena *a, const shmi_wait_list *l) { shmi_deliver_one(a, l, shmi_wake_word_bump(l) >> 1); }
@@ -7942,7 +7942,7 @@ SHMI_FN uint32_t shmi_note_other(uint32_t note, uint32_t slot)
     return (note >> 20 & 2047) == slot ? note >> 10 & 1023 : note & 1023;
 }
 
-/* Leaves this CPU's number for those who wait. */
+/* Leaves this CPU's number for the waiters. */
 SHMI_FN void shmi_note_cpu(const shmi_tuning *t)
 {
     int cpu = sched_getcpu();
@@ -8135,8 +8135,8 @@ SHMI_FN int shmi_wait_node_sleep(shmsync_arena *a, shmi_wait_node *s, shmi_off o
     return shmi_sleep(a, &sleep_spec);
 }
 
-/* Ends a wait that nobody has resolved; 0 if somebody has. If not 0 the wait node is gone,
- * and the node goes back with whoever takes it off its queue. */
+/* Ends a wait that was not resolved; 0 if it was. If not 0 the wait node is gone, and the
+ * node goes back with the participant that takes it off its queue. */
 SHMI_FN int shmi_wait_node_abandon(shmsync_arena *a, shmi_wait_node *s)
 {
     (void)a;
@@ -8157,7 +8157,7 @@ SHMI_FN void shmi_wait_node_leave(shmsync_arena *a, shmi_wait_node *s)
 {
     uint32_t w;
     int i;
-    /* Mostly it is off its queue: who resolved it took it off a few instructions later. */
+    /* Mostly it is off its queue: its granter took it off a few instructions later. */
     for (i = 0; i < 200 && shmi_ld64(&s->node->stamp) != 0; i++)
         shmi_pause(2);
     w = shmi_node_load(s->node);
@@ -8166,7 +8166,7 @@ SHMI_FN void shmi_wait_node_leave(shmsync_arena *a, shmi_wait_node *s)
         shmi_wait_node_return(a, s);
         return;
     }
-    /* Whoever resolved it is stopped or dead. The node goes back with whoever takes it off
+    /* Its granter is stopped or dead. The node goes back with the participant that takes it off
      * the queue, and if that has just happened, now. */
     if (shmi_node_swap(s->node, w, shmi_node_with(w, SHMI_NodeSpent)) && shmi_ld64(&s->node->stamp) == 0)
         shmi_reclaim_node(a, s->off, w);
@@ -8222,7 +8222,7 @@ typedef struct shmi_mutex {
     int internal;         /* it protects words: it passes on when its holder is dead, not only when that is gone */
     int (*repair)(void *);
     void *repair_arg;
-    uint32_t quiet;       /* unlocks that found nobody waiting; written by whoever holds the mutex, atomic */
+    uint32_t quiet;       /* unlocks that found no waiter; written by the holder of the mutex, atomic */
     uint32_t need;        /* how many it takes to turn the bias on. Atomic. */
     uint32_t reserved;    /* owner word that the last check found reserved. Atomic. */
     int64_t looked;
@@ -8363,7 +8363,7 @@ SHMI_FN void shmi_mutex_wake_words(shmsync_arena *a, shmi_mutex_words *w, int ow
     uint32_t o = shmi_ld32(&w->owner);
     shmi_wait_list l = shmi_mutex_wait_list(w);
     if (shmi_owner_kind(o) == SHMI_kindReserved) {
-        /* The dead may have made the reservation for somebody who had given up. It is no
+        /* The dead may have made the reservation for a waiter that had given up. It is no
          * hold, so it can always be taken back. */
         shmi_cas32(&w->owner, o, 0);
         if (owed < SHMI_OWED_ONE)
@@ -8418,7 +8418,7 @@ SHMI_FN int shmi_mutex_expired(shmi_mutex *m)
     return ago < 0 || ago > most;
 }
 
-/* Moves on from owner word o if that takes no waiting. Whoever has not slept leaves a
+/* Moves on from owner word o if that takes no waiting. A waiter that has not slept leaves a
  * reservation of this process alone. *err: it will not become free by itself. */
 SHMI_FN int shmi_mutex_step(shmi_mutex *m, uint32_t o, int slept, int *err)
 {
@@ -8500,7 +8500,7 @@ SHMI_FN void shmi_mutex_took(shmi_mutex_wait *w)
 }
 
 /* Ends a wait that did not get the lock. A wake may have been meant for it, so it makes
- * sure that another comes to those who stay. */
+ * sure that another wake comes to the waiters that stay. */
 SHMI_FN void shmi_mutex_leave_wait(shmi_mutex_wait *w)
 {
     shmi_mutex *m = w->m;
@@ -8567,7 +8567,7 @@ SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
     if ((shmi_ld64(&m->w->handed) & SHMI_HANDED_LOCALLY) != 0)
         ago = -1; /* that one cost nothing */
     if (w->slept && now - w->since > SHMI_STARVE_AFTER && (ago < 0 || ago > SHMI_HAND_OFF_EVERY)) {
-        /* One at a time: who finds the place taken stays an ordinary waiter. It asks
+        /* One at a time: a waiter that finds the place taken stays an ordinary one. It asks
          * before each sleep, since another thread may have used the hand-off up. */
         w->starving = shmi_ld32(&m->w->starving) == self || shmi_cas32(&m->w->starving, 0, self);
         if (w->starving)
@@ -8629,7 +8629,7 @@ SHMI_FN void shmi_mutex_check(shmi_mutex *m)
             shmi_wake_word_wake_one(m->a, &m->line);
         o = UINT32_MAX;
     } else {
-        /* Whoever was woken last may be stopped before it could announce the others. */
+        /* The waiter that was woken last may be stopped before it could announce the others. */
         shmi_wake_word_announce(&m->line);
     }
     if (o != UINT32_MAX)
@@ -8790,7 +8790,7 @@ SHMI_COLD void shmi_mutex_wake_after(shmi_mutex *m)
     shmi_wake_word_release(m->a, &m->line);
 }
 
-/* Ends a biased release that found somebody waiting: a waiter paid for a fence, so
+/* Ends a biased release that found a waiter: the waiter paid for a fence, so
  * holds do without the bias for a while. */
 SHMI_COLD void shmi_mutex_lose_bias(shmi_mutex *m)
 {
@@ -8968,7 +8968,7 @@ SHMI_FN int shmi_mutex_recover_entered(shmi_mutex *m, int (*repair)(void *), voi
         if (!shmi_owner_valid(o))
             return shmi_mutex_report(m, EPROTO, o);
         if (shmi_owner_kind(o) == SHMI_kindOwnerDead) {
-            /* Before it is taken: the word names who may still write, whoever dies here. */
+            /* Before it is taken: the word names the process that may still write, also if this one dies here. */
             err = shmi_await_gone(m->a, shmi_owner_name(o), "mutex.recover", m->called, 0);
             if (err != 0)
                 return err;
@@ -9243,9 +9243,9 @@ int shmsync_futex_timedwait(shmsync_futex *f, uint64_t token, const struct times
 }
 
 /*
- * Monitors: what the objects share whose waiters queue. A queue lock guards the state, a redo
+ * Monitors: the common part of objects whose waiters queue. A queue lock guards the state, a redo
  * log makes a change of several words one step, and wait nodes stand for the waits. It is
- * docs/design/0005-monitor.md in C, step by step that of prims/monitor*.go: who takes the
+ * docs/design/0005-monitor.md in C, step by step that of prims/monitor*.go: the next holder of the
  * queue lock after a death, of a Go or of a C program, replays what the other has left.
  */
 
@@ -9262,7 +9262,7 @@ struct shmi_wait {
 struct shmi_woken {
     struct shmi_wait w;
     uint32_t state; /* when it was resolved */
-    uint32_t owner; /* then: the node of a dead one may be somebody else's when it is told */
+    uint32_t owner; /* then: the node of a dead one may have a new owner when it is told */
 };
 struct shmi_wakes {
     uint32_t n, room;
@@ -9310,12 +9310,12 @@ struct shmi_monitor {
     uint32_t deaths;  /* how many reaps the last reap knew of */
     int64_t kept;     /* when the last reap left data of one that was not gone; 0: there was none. Atomic. */
     uint32_t looks;
-    uint32_t dead_holder; /* a check has found one: whoever marked it may be stopped before it counts the death */
+    uint32_t dead_holder; /* a check has found one: the process that marked it may be stopped before it counts the death */
     uint32_t cleaning_up; /* a wait was given up and could not be taken off */
     int handlers;     /* signal handlers may call the object */
 };
 
-/* A store of a word that only who holds the queue lock writes: in the order of the program, so that a death leaves a prefix. */
+/* A store of a word that only the holder of the queue lock writes: in the order of the program, so that a death leaves a prefix. */
 SHMI_FN void shmi_put(uint64_t *w, uint64_t v)
 {
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -9352,7 +9352,7 @@ SHMI_FN uint64_t shmi_link_prev(uint64_t l) { return (l >> 32) * 64; }
 SHMI_FN int shmi_is_broken(struct shmi_monitor *m) { return __atomic_load_n(&m->broken, __ATOMIC_RELAXED) != 0; }
 SHMI_FN void shmi_set_broken(struct shmi_monitor *m, uint32_t v) { __atomic_store_n(&m->broken, v, __ATOMIC_RELAXED); }
 
-/* The wait at an offset that was read from a link. What is not there, or is on no queue of this object, makes the queues be rebuilt. */
+/* The wait at an offset that was read from a link. If there is none, or it is on no queue of this object, the queues are rebuilt. */
 SHMI_FN struct shmi_wait shmi_mon_node(struct shmi_monitor *m, uint64_t off)
 {
     struct shmi_wait w;
@@ -9464,7 +9464,7 @@ SHMI_FN void shmi_mon_heed(struct shmi_monitor *m, uint32_t name)
         shmi_st32(&m->dead_holder, 1);
 }
 
-/* Whether somebody is there for a wait. */
+/* Whether the owner of a wait is there for it. */
 SHMI_FN int shmi_mon_waiting(struct shmi_monitor *m, struct shmi_wait w)
 {
     uint32_t owner = shmi_owner_of(w);
@@ -9625,7 +9625,7 @@ SHMI_FN void shmi_change_set(struct shmi_change *c, uint64_t *w, uint64_t v)
     c->v[c->n++] = v;
 }
 
-/* Makes a change, with the queue lock held. A death leaves all of it, once somebody takes the queue lock, or nothing. */
+/* Makes a change, with the queue lock held. After a death either all of it happens, once a process takes the queue lock, or nothing. */
 SHMI_FN void shmi_mon_commit(struct shmi_monitor *m, struct shmi_change *c)
 {
     uint32_t i;
@@ -9706,7 +9706,7 @@ SHMI_FN void shmi_mon_account(struct shmi_monitor *m, struct shmi_wait w, struct
     shmi_mon_release_node(m, w);
 }
 
-/* Makes the queues anew from the nodes, which are the truth, and accounts for waits that were resolved by one who died over it. */
+/* Makes the queues anew from the nodes, which are the truth, and accounts for waits whose granter died over it. */
 struct shmi_queued_wait {
     uint64_t stamp;
     struct shmi_wait w;
@@ -9840,7 +9840,7 @@ SHMI_FN int shmi_mon_redo(struct shmi_monitor *m)
     return 0;
 }
 
-/* What who takes the queue lock after the death of its holder does first. */
+/* The first step of the next holder of the queue lock after the death of a holder. */
 SHMI_FN int shmi_mon_replay(void *arg)
 {
     struct shmi_monitor *m = (struct shmi_monitor *)arg;
@@ -9871,7 +9871,7 @@ SHMI_FN void shmi_mon_reap(struct shmi_monitor *m, struct shmi_wakes *b)
     m->rules->resolve(m, b);
 }
 
-/* Reaps, with the queue lock held, if somebody has died since the last time, or may be gone. */
+/* Reaps, with the queue lock held, if a participant has died since the last time, or may be gone. */
 SHMI_FN void shmi_mon_reap_if_due(struct shmi_monitor *m, struct shmi_wakes *b)
 {
     if (__atomic_load_n(&m->deaths, __ATOMIC_SEQ_CST) != shmi_deaths(m->a) || shmi_mon_keeps(m))
@@ -9895,12 +9895,12 @@ SHMI_FN struct shmi_abandoned shmi_abandoned_of(const shmi_wait_node *s)
     return l;
 }
 
-/* Takes a wait off that this process has given up, unless somebody has done that. It does not wait for the queue lock. */
+/* Takes a wait off that this process has given up, unless another process has done that. It does not wait for the queue lock. */
 SHMI_FN void shmi_mon_clean_up(struct shmi_monitor *m, struct shmi_abandoned l)
 {
     struct shmi_wakes b;
     if (!shmi_mon_try_enter(m)) {
-        /* For whoever leaves the queue lock next in this process, or for a look of any that waits. */
+        /* For the next thread of this process that leaves the queue lock, or for the check of a waiter. */
         shmi_st32(&m->cleaning_up, 1);
         return;
     }
@@ -10013,7 +10013,7 @@ SHMI_FN uint64_t shmi_mon_collect(struct shmi_monitor *m, shmi_wait_node *wait_n
     return outcome;
 }
 
-/* Gives a wait up that nobody has resolved, and has it taken off: 0 if somebody has. */
+/* Gives a wait up that was not resolved, and has it taken off: 0 if it was resolved. */
 SHMI_FN int shmi_mon_give_up(struct shmi_monitor *m, shmi_wait_node *wait_node)
 {
     struct shmi_abandoned left = shmi_abandoned_of(wait_node);
@@ -10096,7 +10096,7 @@ SHMI_FN void shmi_mon_init(struct shmi_monitor *m, shmsync_arena *a, const shmi_
 /* The end of a handle: objects have their monitor at their head. */
 SHMI_FN void shmi_mon_free(void *handle) { free(handle); }
 
-/* What who reaps does with an object whose monitor has been made. */
+/* The reaper's work on an object whose monitor has been made. */
 SHMI_FN void shmi_mon_repair(struct shmi_monitor *m, shmi_participant_id dead)
 {
     struct shmi_wakes b;
@@ -10225,9 +10225,8 @@ SHMI_FN void shmi_mon_spec(shmi_spec *spec, uint32_t kind, uint16_t version, con
     spec->init = shmi_mon_fill;
 }
 /*
- * Sequencers: a counter outside the queue lock, and those who wait until it has reached a
- * token, in a leftist heap. It is prims/sequencer*.go in C. An Event that is reset by
- * hand is one, too.
+ * Sequencers: a counter outside the queue lock, and waiters until it has reached a token, in a
+ * leftist heap. It is prims/sequencer*.go in C. An Event that is reset by hand is one, too.
  */
 
 /* A wait's place in the heap of the tokens. Links below are in next, the link above and the ranks in extra. */
@@ -10426,7 +10425,7 @@ SHMI_FN void shmi_heap_discard_dead(struct shmi_monitor *m, uint64_t *root)
         if (n == room) {
             more = (struct shmi_queued_wait *)shmi_scratch(all != few ? all : NULL, room * sizeof *more, 4 * room * sizeof *more);
             if (more == NULL) {
-                shmi_set_broken(m, 1); /* which drops those who are left over */
+                shmi_set_broken(m, 1); /* which drops the waits that are left over */
                 break;
             }
             if (all == few)
@@ -10459,7 +10458,7 @@ struct shmi_sequence {
 
 SHMI_FN int shmi_seq_reached(struct shmi_sequence *q, uint64_t token) { return shmi_ld64(&q->w->value) >= token; }
 
-/* Ends one wait, if somebody is there for it. */
+/* Ends one wait, if its owner is there for it. */
 SHMI_FN void shmi_seq_finish_one(struct shmi_sequence *q, struct shmi_wakes *b, struct shmi_wait w, uint32_t result)
 {
     if (!shmi_mon_waiting(&q->m, w))
@@ -10487,7 +10486,7 @@ SHMI_FN int shmi_seq_resolve_some(struct shmi_sequence *q, struct shmi_wakes *b,
     if (__atomic_load_n(&q->w->stopped, __ATOMIC_SEQ_CST) != 0)
         shmi_seq_condemn(q);
     v = shmi_ld64(&q->w->value);
-    /* Those first that were cancelled: whoever did that waits for it. */
+    /* First the cancelled waits: the canceller waits for their end. */
     while (!shmi_is_broken(m) && (w = shmi_heap_first(m, &q->w->doomed)).n != NULL && !shmi_is_broken(m)) {
         if (most-- == 0)
             return 1;
@@ -10548,7 +10547,7 @@ SHMI_FN void shmi_seq_discard_dead(struct shmi_monitor *m)
 }
 SHMI_FN void shmi_seq_nothing(struct shmi_monitor *m) { (void)m; }
 
-/* Whether waits are to be ended: who counted is on its way to that, or stopped or dead. */
+/* Whether waits are to be ended: the process that counted is on its way to that, or stopped or dead. */
 SHMI_FN int shmi_seq_overdue(struct shmi_sequence *q)
 {
     uint64_t next = shmi_ld64(&q->w->next);
@@ -10591,7 +10590,7 @@ SHMI_FN int shmi_seq_finish(struct shmi_sequence *q)
     return 0;
 }
 
-/* Called after the counter has become v: if somebody waits for no more than that it resolves. */
+/* Called after the counter has become v: if a wait has that token or a smaller one, it resolves. */
 SHMI_FN int shmi_seq_counted(struct shmi_sequence *q, uint64_t v)
 {
     if (~v > shmi_ld64(&q->w->next))
@@ -10914,7 +10913,7 @@ SHMI_FN void shmi_event_grant(struct shmi_event *e, struct shmi_wakes *b, struct
         shmi_event_account(&e->q.m, w);
 }
 
-/* Hands tokens out while there are any and somebody is queued, and otherwise leaves one, at most, where it can be claimed. */
+/* Hands tokens out while there are any and a wait is queued, and otherwise leaves one, at most, where it can be claimed. */
 SHMI_FN void shmi_event_resolve(struct shmi_monitor *m, struct shmi_wakes *b)
 {
     struct shmi_event *e = (struct shmi_event *)m;
@@ -10958,7 +10957,7 @@ SHMI_FN void shmi_event_clear(struct shmi_monitor *m)
 {
     struct shmi_event *e = (struct shmi_event *)m;
     shmi_fifo_clear(&e->w->queue);
-    shmi_st64(&e->q.w->next, SHMI_ANYBODY); /* until the next resolving every set looks for somebody */
+    shmi_st64(&e->q.w->next, SHMI_ANYBODY); /* until the next resolve every set looks for waits */
 }
 SHMI_FN void shmi_event_requeue(struct shmi_monitor *m, struct shmi_wait w)
 {
@@ -11073,7 +11072,7 @@ SHMI_FN int shmi_event_is_set_auto(struct shmi_event *e)
 {
     uint64_t s = shmi_event_load(e);
     if (shmi_event_place(s) == SHMI_eventSet && !(shmi_ld64(&e->q.w->next) == SHMI_NOBODY && shmi_event_load(e) == s) && shmi_mon_try_enter(&e->q.m)) {
-        /* The token may be somebody's; or nobody is there for it any more. */
+        /* The token may be handed to a waiter; or no waiter is there for it any more. */
         struct shmi_wakes b;
         shmi_wakes_init(&b);
         shmi_event_resolve(&e->q.m, &b);
@@ -11143,7 +11142,7 @@ SHMI_FN int shmi_event_register(struct shmi_event *e, int take, int64_t abs, shm
     shmi_event_inherit(e, m->a->self);
     shmi_mon_join(m, wait_node, 0, 0);
     SHMSYNC_CRASHPOINT("event.wait.announced");
-    /* The second check: a set before it has not seen that somebody is queued. */
+    /* The second check: a set before it has not seen that this wait is queued. */
     shmi_event_resolve(m, &b);
     shmi_mon_leave(m, &b);
     *out = wait_node;
@@ -11904,7 +11903,7 @@ SHMI_FN int shmi_queue_try_enter(struct shmi_queue *x, shmi_list_words *line)
         return 0;
     if (shmi_fifo_empty(line))
         return 1;
-    /* Perhaps those who wait are dead. */
+    /* Perhaps the waiters are dead. */
     shmi_wakes_init(&b);
     shmi_mon_reap_if_due(&x->m, &b);
     shmi_mon_leave(&x->m, &b);
@@ -11993,7 +11992,7 @@ left:
     return err;
 }
 
-/* Takes the queue lock and finds the slot that this process was given: who gave it wakes us before it has written that down. */
+/* Takes the queue lock and finds the slot that this process was given: the granter wakes us before it has written that down. */
 SHMI_FN shmi_queue_slot *shmi_queue_given(struct shmi_queue *x, uint32_t i, uint32_t cls, int *err)
 {
     shmi_queue_slot *s;
@@ -13207,7 +13206,7 @@ SHMI_FN void shmi_barrier_break(struct shmi_barrier *x, uint64_t phase, uint64_t
     shmi_mon_commit(&x->m, &c);
 }
 
-/* Breaks the phase that the participant of a share, who is dead, leaves incomplete. */
+/* Breaks the phase that the dead participant of a share leaves incomplete. */
 SHMI_FN void shmi_barrier_lose(struct shmi_barrier *x, shmi_barrier_share *h)
 {
     uint64_t phase = shmi_get(&x->w->phase), left, parties = shmi_barrier_in(h, phase, &left);
@@ -13686,7 +13685,7 @@ SHMI_FN int shmi_fair_valid(uint32_t o)
 }
 SHMI_FN int shmi_fair_granted(uint32_t o) { return shmi_owner_kind(o) == SHMI_kindReserved && shmi_owner_name(o) != 0; }
 SHMI_FN shmi_participant_id shmi_fair_died(struct shmi_fairmutex *f) { return shmi_ld32(&f->w->died) & SHMI_NAME_MASK; }
-/* Whether who comes now may have the lock. The queue lock is held. */
+/* Whether a comer may have the lock now. The queue lock is held. */
 SHMI_FN int shmi_fair_free(struct shmi_fairmutex *f) { return shmi_get(&f->w->owner) == 0 && shmi_fifo_empty(&f->w->queue); }
 SHMI_FN void shmi_fair_take(struct shmi_fairmutex *f)
 {
@@ -14889,7 +14888,7 @@ SHMI_FN void shmi_sem_open_share(struct shmi_semaphore *s, uint64_t n)
     shmi_semaphore_share *h = s->own;
     struct shmi_change c;
     uint64_t q;
-    /* Whoever releases nothing may have no share yet: that of its slot is the dead one's. */
+    /* A process that releases nothing may have no share yet: that of its slot is the dead one's. */
     if (shmi_get(&w->last) != s->m.a->self || shmi_get(&h->name) != s->m.a->self || s->size > SHMI_FAST_MOST) {
         shmi_put(&w->last, s->m.a->self);
         return;
@@ -15303,7 +15302,7 @@ struct shmi_rwmutex {
     int (*repair)(void *);
     void *repair_arg;
     const char *called;
-    shmi_mutex writers; /* who has it closes the gate, writes, and opens the gate */
+    shmi_mutex writers; /* its holder closes the gate, writes, and opens the gate */
     shmi_wait_list readers_wake_word, writer_wake_word;
     pthread_mutex_t registry;
     uint32_t waiting, due; /* guarded by: registry; registered in this epoch; let in and not aware of it */
@@ -15339,7 +15338,7 @@ SHMI_FN uint32_t shmi_rw_used(struct shmi_rwmutex *m)
     return high < m->slots ? high : m->slots;
 }
 
-/* Wakes all readers that sleep, and leaves their announcement: only who grants takes that down. */
+/* Wakes all readers that sleep, and leaves their announcement: only a granter takes that down. */
 SHMI_FN void shmi_rw_wake_readers(struct shmi_rwmutex *m)
 {
     shmi_wake_word_touch(&m->readers_wake_word);
@@ -15670,7 +15669,7 @@ SHMI_FN int shmi_rw_resolve_gate(struct shmi_rwmutex *m, const char *op)
         if (g == 0) {
             return 0;
         } else if (shmi_rw_valid(g) && shmi_rw_taken(g)) {
-            /* Whoever closes it has the mutex, and we have that. */
+            /* The process that closes it has the mutex, and we have that. */
             if (!shmi_dead(m->a, shmi_rw_who(g)))
                 return shmi_fail(EPROTO, op, m->called, "gate %#x, without the writers' mutex", g);
             if (!shmi_rw_mark_owner_dead(m, g))
@@ -15726,7 +15725,7 @@ SHMI_FN void shmi_rw_let_in(struct shmi_rwmutex *m)
     shmi_tuning t = shmi_rw_tuning(m, &m->w->pays);
     uint32_t i, used;
     if (!shmi_wake_word_announced(&m->readers_wake_word))
-        return; /* who is about to announce looks at the gate after that */
+        return; /* a reader that is about to announce looks at the gate after that */
     used = shmi_rw_used(m);
     for (i = 1; i <= used; i++) {
         uint64_t *line = &m->lines[i - 1].state, w;
@@ -15755,7 +15754,8 @@ SHMI_FN int shmi_rw_has_left(void *arg)
     return shmi_rw_reading(shmi_ld64(&s->m->lines[s->slot - 1].state)) == 0;
 }
 
-/* Waits until no reader is in, or somebody has opened the gate. The caller is within shmi_enter. It goes from slot to slot, and never back. */
+/* Waits until no reader is in, or another process has opened the gate. The caller is within shmi_enter. It goes from
+ * slot to slot, and never back. */
 SHMI_FN int shmi_rw_drained(struct shmi_rwmutex *m, const char *op, int64_t abs)
 {
     uint32_t at = shmi_rw_first_reader(m, 1);
@@ -15828,7 +15828,7 @@ SHMI_FN int shmi_rw_drain_gate(struct shmi_rwmutex *m, const char *op, int64_t a
             return 0;
         }
         if (err == 0)
-            err = shmi_rw_close_gate(m, op); /* somebody has opened it: we have not run for long */
+            err = shmi_rw_close_gate(m, op); /* another process has opened it: we have not run for long */
     } while (err == 0);
     SHMSYNC_CRASHPOINT("rwmutex.lock.leaving");
     shmi_rw_reopen(m);
@@ -15845,7 +15845,7 @@ SHMI_FN int shmi_rw_drain(struct shmi_rwmutex *m, const char *op, int64_t abs)
 /* Has m if no reader is in; EBUSY: one is, and the gate is open. This thread has the writers' mutex. */
 SHMI_FN int shmi_rw_try_drained(struct shmi_rwmutex *m, const char *op)
 {
-    /* A look first: who tries in a loop need not close the gate to readers. */
+    /* A look first: a thread that tries in a loop need not close the gate to readers. */
     int err = shmi_rw_first_reader(m, 1) != 0 ? EBUSY : shmi_rw_close_gate(m, op);
     if (err != 0)
         return err;
@@ -16391,7 +16391,7 @@ SHMI_FN int shmi_spin_valid(struct shmi_spinlock *l, uint32_t o)
     return 0;
 }
 
-/* Wakes those who wait for the state word, announced or not: readers all, and of the others one or all. */
+/* Wakes the waiters for the state word, announced or not: all readers, and one or all of the others. */
 SHMI_FN void shmi_spin_wake_waiters(struct shmi_spinlock *l, int all)
 {
     if (l->slots != NULL)
@@ -16449,7 +16449,7 @@ SHMI_FN shmi_tuning shmi_spin_tuning(struct shmi_spinlock *l)
     return t;
 }
 SHMI_FN int shmi_spin_waited(struct shmi_spinlock *l) { return shmi_wake_word_announced(&l->next) || (l->slots != NULL && shmi_wake_word_announced(&l->gate)); }
-/* Wakes, after a release, all who wait to read and one of the others. */
+/* Wakes, after a release, all waiting readers and one of the other waiters. */
 SHMI_FN void shmi_spin_pass_on(struct shmi_spinlock *l)
 {
     shmi_tuning t = shmi_spin_tuning(l);
@@ -16497,7 +16497,7 @@ SHMI_FN int shmi_rwspin_nobody_reads(void *arg)
             return 0;
     return 1;
 }
-/* Somebody who holds the lock for reading, or 0; takes back what the dead have left. */
+/* A participant that holds the lock for reading, or 0; takes back the holds that the dead have left. */
 SHMI_FN int shmi_rwspin_reader(struct shmi_spinlock *l, shmi_participant_id *who)
 {
     uint32_t i, n = shmi_rwspin_up_to(l);
@@ -16540,7 +16540,7 @@ SHMI_FN int shmi_rwspin_count(struct shmi_spinlock *l)
             return 0;
     }
 }
-/* Takes one hold of ours back, and tells who waits for the last one; 0 when there is none. */
+/* Takes one hold of ours back, and tells the waiter for the last one; 0 when there is none. */
 SHMI_FN int shmi_rwspin_exit(struct shmi_spinlock *l)
 {
     for (;;) {
@@ -16642,7 +16642,7 @@ SHMI_FN void shmi_spin_check(struct shmi_spinlock *l)
     else if (shmi_dead(l->a, shmi_owner_name(o)))
         shmi_spin_mark_owner_dead(l, o);
     else
-        shmi_wake_word_announce(&l->next); /* who was woken last may be stopped before it could announce the others again */
+        shmi_wake_word_announce(&l->next); /* the waiter that was woken last may be stopped before it could announce the others again */
 }
 
 SHMI_FN int shmi_spin_recover(struct shmi_spinlock *l, int64_t abs, int (*repair)(void *), void *arg);
@@ -17610,7 +17610,7 @@ SHMI_FN int shmi_key_is_wait(struct shmi_monitor *m, struct shmi_wait w)
     return shmi_node_state(n) != SHMI_NodeIdle && shmi_key_belongs((struct shmi_key_bucket *)m, w.n) && ((shmi_node_load(w.n) ^ n) & ~15u) == 0;
 }
 
-/* A walk over the entries in use, those with biased holds among them. What it gave may be
+/* A walk over the entries in use, those with biased holds among them. An entry that it gave may be
  * taken off. Nodes are in the order of their offsets, so that it ends whatever the links
  * are. Without the queue lock it may miss some that change meanwhile. */
 struct shmi_key_walk {
@@ -17665,8 +17665,8 @@ SHMI_FN void shmi_key_raise(struct shmi_key_bucket *k, uint64_t h)
     if (ahead > 0)
         shmi_put(&k->w->mon.arrivals, n + (uint64_t)ahead);
 }
-/* Makes the hold of an entry one that only who holds the queue lock changes, with the queue lock
- * held, and gives it. It is one step, so that whoever locks and unlocks meanwhile cannot hold it up. */
+/* Makes the hold of an entry one that only the holder of the queue lock changes, and gives it. The queue lock
+ * is held. It is one step, so that a process that locks and unlocks meanwhile cannot delay it. */
 SHMI_FN uint64_t shmi_key_claim(struct shmi_key_bucket *k, struct shmi_key_entry e)
 {
     uint64_t h;
@@ -17796,7 +17796,7 @@ SHMI_FN void shmi_key_free(struct shmi_key_bucket *k, struct shmi_key_entry e)
     if (shmi_link_next(shmi_get(before)) == e.off)
         shmi_put(before, shmi_links(shmi_link_next(shmi_get(&e.n->next)), 0));
     SHMSYNC_CRASHPOINT("multilock.unlock.unlinked");
-    /* Whoever claimed the node may be dead. It keeps its stamp until it is free, so that nobody else gives it back. */
+    /* The participant that claimed the node may be dead. The node keeps its stamp until it is free, so that no other gives it back. */
     shmi_reap_node(k->m.a, e.off, shmi_node_owner(e.n));
 }
 
@@ -17868,7 +17868,7 @@ SHMI_FN void shmi_multi_account(struct shmi_monitor *m, struct shmi_wait w)
     shmi_mon_account(m, w, NULL);
 }
 
-/* Passes a key on that was let go, or makes its entry free, and tells those who wait for a key that nobody can have. */
+/* Passes a key on that was let go, or makes its entry free, and tells the waiters for a key that cannot be had. */
 SHMI_FN void shmi_key_resolve(struct shmi_key_bucket *k, struct shmi_wakes *b, struct shmi_key_entry e)
 {
     while (shmi_get(e.queue) != 0) {
@@ -17926,7 +17926,7 @@ SHMI_FN void shmi_multi_clear(struct shmi_monitor *m)
     shmi_each_queued(m->a, m->o.off, shmi_multi_relink, k);
 }
 /* Puts a wait at the end of the queue of its key. There is an entry for each key that is
- * waited for, unless a peer overwrote it: then the key is on its way to whoever waits. */
+ * waited for, unless a peer overwrote it: then the key is on its way to a waiter. */
 SHMI_FN void shmi_multi_requeue(struct shmi_monitor *m, struct shmi_wait w)
 {
     struct shmi_key_bucket *k = (struct shmi_key_bucket *)m;
@@ -18196,7 +18196,7 @@ SHMI_FN int shmi_key_biased(struct shmi_key_bucket *k, uint64_t key, shmsync_hol
     }
     return 0;
 }
-/* Whether the key is in a biased hold of one that lives, without the queue lock: who only tries leaves it so. */
+/* Whether a living participant has the key in a biased hold, without the queue lock: a try leaves it so. */
 SHMI_FN int shmi_key_is_biased(struct shmi_key_bucket *k, uint64_t key)
 {
     uint32_t i;
@@ -18787,8 +18787,8 @@ SHMI_FN uint64_t shmi_row_workers(uint64_t c) { return (c & SHMI_SIGNAL_ROW_WORK
 SHMI_FN uint64_t shmi_row_sleepers(uint64_t c) { return c >> SHMI_SIGNAL_ROW_SLEEPERS_SHIFT; }
 SHMI_FN shmi_participant_id shmi_row_name(uint64_t c) { return (shmi_participant_id)(c & SHMI_SIGNAL_ROW_NAME_MASK); }
 
-/* Counts one up or down, of the sleepers or of the workers; 0 if that cannot be. What whoever had
- * the slot before left there is not taken over. */
+/* Counts one up or down, of the sleepers or of the workers; 0 if that cannot be. The count that the
+ * slot's previous participant left there is not taken over. */
 SHMI_FN int shmi_signal_counter(struct shmi_signalwaker *w, int sleeper, int up)
 {
     uint64_t *word = &shmi_signal_own_row(w)->count, one = UINT64_C(1) << (sleeper ? SHMI_SIGNAL_ROW_SLEEPERS_SHIFT : SHMI_SIGNAL_ROW_WORKERS_SHIFT);
@@ -18828,7 +18828,7 @@ SHMI_FN shmi_tuning shmi_signal_tuning(struct shmi_signalwaker *w)
     return t;
 }
 
-/* Wakes up to n of those who wait, after as many permits were issued. The first wake goes by the
+/* Wakes up to n waiters, after as many permits were issued. The first wake goes by the
  * announcement; for more of them the number of sleepers is no more than a hint, since each that
  * takes a permit passes the wake on while there are others. */
 SHMI_FN void shmi_signal_rouse(struct shmi_signalwaker *w, uint64_t n)
@@ -18863,8 +18863,8 @@ SHMI_FN int shmi_signal_take(struct shmi_signalwaker *w)
             return 1;
     }
 }
-/* What a waiter does that leaves: its wake has taken the announcement down, for others as well who
- * sleep. So it is put up again; and if there are more permits, somebody is woken. */
+/* The step of a waiter that leaves: its wake has taken the announcement down, for other sleepers as
+ * well. So it is put up again; and if there are more permits, a sleeper is woken. */
 SHMI_FN void shmi_signal_pass_on(struct shmi_signalwaker *w)
 {
     shmi_wake_word_announce(&w->wake_word);
@@ -18872,7 +18872,7 @@ SHMI_FN void shmi_signal_pass_on(struct shmi_signalwaker *w)
         shmi_wake_word_release(w->a, &w->wake_word);
 }
 /* Makes sure that there are as many permits as the index has reasons for them: for a permit that
- * somebody took, or owed, and did nothing with. */
+ * a dead process took, or owed, and did nothing with. */
 SHMI_FN void shmi_signal_restock(struct shmi_signalwaker *w, uint64_t least)
 {
     uint64_t need = (uint64_t)(shmi_signal_popcount(shmi_ld64(&w->w->summary) & w->mask) +
@@ -18892,8 +18892,8 @@ SHMI_FN void shmi_signal_restock(struct shmi_signalwaker *w, uint64_t least)
 
 /* ---- The index ---- */
 
-/* The bit that is found set stands for whoever set it, and for whoever clears it: the latter looks
- * at the signal after that, and the bit there was set before the look here. */
+/* If the bit is found set, the process that set it issues the permit, and a process that clears it
+ * looks at the signal after that: the queue's bit was set before the look here. */
 SHMI_FN int shmi_signal_mark(struct shmi_signalwaker *w, uint32_t i)
 {
     uint64_t m = UINT64_C(1) << i;
@@ -18931,8 +18931,8 @@ SHMI_FN int shmi_signal_unmark_status(struct shmi_signalwaker *w, uint64_t m)
     return (shmi_ld64(&w->w->status) & m) != 0 && (shmi_and64(&w->w->status, ~m) & m) != 0;
 }
 
-/* Sets the bit of queue q and that of its signal, whatever it finds: whoever set the signal's first
- * bit may be stopped before it came to the summary. */
+/* Sets the bit of queue q and that of its signal, whatever it finds: the process that set the signal's
+ * first bit may be stopped before it came to the summary. */
 SHMI_FN void shmi_signal_publish(struct shmi_signalwaker *w, uint32_t q)
 {
     shmi_or64(&w->lines[q / SHMI_SIGNAL_BITS].bits, UINT64_C(1) << q % SHMI_SIGNAL_BITS);
@@ -18961,7 +18961,7 @@ SHMI_FN void shmi_signal_drop(struct shmi_signalwaker *w, uint32_t q)
 /* ---- The reap: it makes the index good from the gates ---- */
 
 /* Schedules the queue again if its executor is dead and gone, and sets the bits that a scheduled one must
- * have. dead is who is reaped; 0: somebody looks, who asks for each executor. */
+ * have. dead is the participant that is reaped; 0: a periodic check, which asks for each executor. */
 SHMI_FN void shmi_signal_reap_gate(struct shmi_signalwaker *w, uint32_t q, shmi_participant_id dead)
 {
     uint64_t *word = &w->gates[q].word, s;
@@ -18975,7 +18975,7 @@ SHMI_FN void shmi_signal_reap_gate(struct shmi_signalwaker *w, uint32_t q, shmi_
             SHMSYNC_CRASHPOINT("signal.reap.released");
             shmi_signal_publish(w, q);
         } else if (shmi_gate_ready(s) && (shmi_ld64(&w->lines[q / SHMI_SIGNAL_BITS].bits) & UINT64_C(1) << q % SHMI_SIGNAL_BITS) == 0) {
-            shmi_signal_publish(w, q); /* its producer, or who acquired the bit, is in between, or is dead */
+            shmi_signal_publish(w, q); /* its producer, or the worker that acquired the bit, is in between, or is dead */
         }
         return;
     }
@@ -19018,7 +19018,7 @@ SHMI_FN void shmi_signal_check(struct shmi_signalwaker *w)
     shmi_wake_word_announce(&w->wake_word);
 }
 
-/* The reaper's side. A bit that is set for nothing is cleared by whoever finds it, a permit that is too
+/* The reaper's side. A worker that finds a bit that is set for nothing clears it, a permit that is too
  * many costs a look. */
 SHMI_FN void shmi_repair_signals(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
@@ -19037,7 +19037,7 @@ SHMI_FN void shmi_repair_signals(shmsync_arena *a, const shmi_object *o, shmi_pa
             shmi_cas64(count, c, 0);
     }
     /* The dead may have taken a permit and not acted on it, or have set a bit in some leaf and not
-     * told the leaf's owner, who looks when it gets up. */
+     * told the leaf's owner, which looks when it gets up. */
     shmi_signal_restock(&w, shmi_wake_word_announced(&w.wake_word) || shmi_signal_sleepers(&w) > 0);
 }
 SHMI_FN void shmi_wake_signals(shmsync_arena *a, const shmi_object *o, int owed)
@@ -19187,7 +19187,7 @@ int shmsync_gate_schedule(shmsync_gate *g, int *scheduled)
 }
 
 /* Begins the execution of a scheduled queue. The name goes in with the flag, and before the bit is
- * cleared: who dies here has left word that it was the executor. */
+ * cleared: a process that dies here has left word that it was the executor. */
 SHMI_FN int shmi_gate_begin(shmsync_gate *g)
 {
     struct shmi_signalwaker *w = g->impl;
@@ -19329,17 +19329,17 @@ int shmsync_signalwaker_next(shmsync_signalwaker *waker, int near_queue, shmsync
             return EBUSY;
         }
         if (shmi_signal_pass(w, active, (uint32_t)near_queue, &g)) {
-            /* For what is scheduled beside it, if somebody sleeps and there is no permit: this
+            /* For other scheduled queues, if a worker sleeps and there is no permit: this
              * execution may take for ever. */
             if ((shmi_ld64(&w->w->summary) & w->mask) != 0 && shmi_ld64(&w->w->permits) == 0 && shmi_wake_word_announced(&w->wake_word))
                 shmi_signal_release(w, 1);
             *out = g;
             return 0;
         }
-        /* What was found was stale, and is cleared away. Something may have been scheduled meanwhile
+        /* The bit was stale, and is cleared away. Something may have been scheduled meanwhile
          * for a signal that was marked all the time, for which there is no permit: look again. */
     }
-    shmi_signal_release(w, 1); /* whoever takes it looks on */
+    shmi_signal_release(w, 1); /* the worker that takes it looks on */
     shmi_signal_add(w, SHMSYNC_STAT_EMPTY_SCANS, 1);
     return EBUSY;
 }
@@ -19348,9 +19348,9 @@ int shmsync_signalwaker_next(shmsync_signalwaker *waker, int near_queue, shmsync
 
 SHMI_FN int shmi_signal_permitted(void *w) { return shmi_ld64(&((struct shmi_signalwaker *)w)->w->permits) != 0; }
 
-/* What closes the gap between the look at the permits and the sleep is the wake word: whoever waits
- * announces itself in it, looks, and sleeps only while it is what it was; whoever issues a permit
- * looks at the word after that, and changes it if it is announced. */
+/* The wake word closes the gap between the look at the permits and the sleep: a waiter announces
+ * itself in it, looks, and sleeps only while it is what it was; an issuer of a permit looks at the
+ * word after that, and changes it if it is announced. */
 SHMI_FN int shmi_signal_await(struct shmi_signalwaker *w, int64_t abs)
 {
     int64_t since = 0;
@@ -19365,8 +19365,8 @@ SHMI_FN int shmi_signal_await(struct shmi_signalwaker *w, int64_t abs)
             return 0;
         }
         if ((shmi_ld64(&w->w->summary) & w->mask) != 0) {
-            /* There is something to do, and its permit was taken by another, who may have been too
-             * early to see that somebody waits, and may take its time. */
+            /* There is something to do, and its permit was taken by another worker, which may have
+             * been too early to see that there are waiters, and may take its time. */
             shmi_signal_pass_on(w);
             return 0;
         }
@@ -19621,7 +19621,7 @@ int shmsync_signalwaker_sync_partition(shmsync_signalwaker *waker, int start, in
     for (k = 0; k < end - start; k++)
         if (shmi_ld64(&t->lines[start + k].bits) != 0)
             now |= UINT64_C(1) << k;
-    /* First what is new, so that nobody who looks meanwhile misses it; then what is there no more,
+    /* First what is new, so that no concurrent look misses it; then what is there no more,
      * each with a second check at its leaf. */
     old = shmi_or64(&w->w->partition, now);
     for (k = 0, gone = old & ~now; gone != 0; k++, gone >>= 1) {
@@ -19733,7 +19733,7 @@ SHMI_FN int shmi_signal_reserve_in(struct shmi_signalwaker *w, uint32_t i, uint3
         if ((shmi_or64(tasks, m) & m) != 0)
             continue; /* another was faster */
         SHMSYNC_CRASHPOINT("signal.reserve.indexed");
-        /* A bit that was clear for a queue that somebody has stays set. */
+        /* A bit that was clear for a reserved queue stays set. */
         if (shmi_cas32(&w->gates[i * SHMI_SIGNAL_BITS + bit].task, 0, w->a->self)) {
             SHMSYNC_CRASHPOINT("signal.reserve.taken");
             return (int)bit;

@@ -36,7 +36,7 @@ type condWorker struct {
 	board *workerGroupBoard
 	drain chan struct{} // closed at rest
 	stop  func()
-	mu    sync.Mutex // held while those who still wait are woken
+	mu    sync.Mutex // held while the remaining waiters are woken
 }
 
 type condItems struct{ Items, Round int64 }
@@ -64,7 +64,7 @@ func openCondWorker(a *arena.Arena) (worker, error) {
 	return w, errors.Join(errs[:]...)
 }
 
-// letGo wakes those who still wait when work ends, until all have gone.
+// letGo wakes the remaining waiters when work ends, until all have gone.
 func (w *condWorker) letGo() {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()

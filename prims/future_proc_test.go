@@ -37,7 +37,7 @@ type futureWorker struct {
 	board   *workerGroupBoard
 	drain   chan struct{} // closed at rest
 	stop    func()
-	mu      sync.Mutex // held while those who still wait are let go
+	mu      sync.Mutex // held while the remaining waiters are let go
 }
 
 func openFutureWorker(a *arena.Arena) (worker, error) {

@@ -18,7 +18,7 @@ import (
 //	set  abandoned  producer  meaning                             left by
 //	0    0          0         not claimed (also all-zero memory)  Reset
 //	0    0          n         n will set it; n may be dead        Claim
-//	0    1          n         n died: it cannot be set           a process that found that, with the queue lock
+//	0    1          n         n died: it cannot be set            a process that found that, with the queue lock
 //	1    0          any       it is set                           Set
 //
 // Both bits at once are not written by a correct peer; the result counts then.

@@ -17,7 +17,7 @@ import (
 //	0  held            held; a Hold with this stamp can unlock it        Lock, a granter, a claim
 //	1  biased          held by n, and n unlocks it by a CAS              Lock
 //	2  reserved        let go, and on its way to the first waiter        Unlock, a reap (policy PolicyRelease)
-//	3  ownerDead       its holder died; it is not held                    a reap
+//	3  ownerDead       its holder died; it is not held                   a reap
 //	4  recovering      being recovered                                   Recover
 //	5  notRecoverable  without a name: a repair failed                   Recover
 //	5  granted         with the name n: handed to a waiter of n, which   a granter

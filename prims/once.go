@@ -283,7 +283,7 @@ func (o *Once) Close() error { return o.mon.opening.close("once.close") }
 type OnceState struct {
 	Done    bool              // a function has returned
 	Runner  *shmsync.Identity // the process that runs its function, or nil
-	Waiting bool              // somebody waits for it
+	Waiting bool              // there are waiters
 }
 
 // State reads o without locking it. The answer may be out of date when it returns.

@@ -45,8 +45,8 @@ func init() {
 	})
 }
 
-// A creator dies at each point. Whoever comes next finds a whole segment or
-// none, and the creator after that has cleaned up.
+// A creator dies at each point. The next process finds a whole segment or none, and the
+// creator after that has cleaned up.
 func TestCreatorDies(t *testing.T) {
 	// crash: points of the two ways to create, and whether the segment has
 	// been published.

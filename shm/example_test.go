@@ -50,7 +50,7 @@ func ExampleParsePolicy() {
 	// Output: interleave [0 1]
 }
 
-// What somebody has left.
+// The segments that programs have left.
 func ExampleList() {
 	for info, err := range shm.List() {
 		if err != nil {

@@ -27,8 +27,8 @@ func fakeHuge(t *testing.T, shmem, one, mounts string) {
 	t.Cleanup(func() { hugeDir, mountsFile = oldDir, oldMounts })
 }
 
-// TestWhyNoHuge: who asks for transparent huge pages and cannot get any is told what
-// would help.
+// TestWhyNoHuge: a program that asks for transparent huge pages and cannot get any is told
+// what would help.
 func TestWhyNoHuge(t *testing.T) {
 	const shm = "25 24 0:23 / /dev/shm rw,relatime shared:3 - tmpfs tmpfs rw,size=1k"
 	const disk = "26 24 8:1 / / rw - ext4 /dev/sda1 rw"

@@ -9,11 +9,11 @@ import (
 // imagePiece is how much of a file an Image reads at a time.
 const imagePiece = 64 << 10
 
-// Image is a private copy of the bytes of a segment, for whoever looks at one from
-// outside: a tool that must not disturb those who use it. The file is opened for
-// reading and never mapped. So nothing can be written by mistake; no page comes
-// into being where the file has a hole, as reading through a mapping would have it;
-// and a file that is truncated meanwhile ends nobody's process.
+// Image is a private copy of the bytes of a segment, for a tool that examines it from
+// outside and must not disturb its users. The file is opened for reading and never mapped.
+// So nothing can be written by mistake; no page comes into being where the file has a hole,
+// as reading through a mapping would have it; and a file that is truncated meanwhile ends
+// no process.
 //
 // Bytes are read when they are asked for, and then stay what they were until
 // Refresh. An Image is used by one goroutine at a time.
@@ -25,9 +25,9 @@ type Image struct {
 	err  error  // the first that reading gave
 }
 
-// OpenImage makes an image of the segment /dev/shm/name or, if name has a slash,
-// of the file at that path. The owner of the file does not matter: whoever reads an
-// Image trusts nothing that is in it.
+// OpenImage makes an image of the segment /dev/shm/name or, if name has a slash, of the
+// file at that path. The owner of the file does not matter: a reader of an Image trusts
+// nothing that is in it.
 func OpenImage(name string) (*Image, error) { return openImage(name) }
 
 // ImageOf makes an image of an open file, which belongs to the image from then on,
@@ -46,8 +46,8 @@ func (m *Image) Size() int64 { return int64(len(m.mem)) }
 // Bytes is the copy. Those of its bytes are zero that have not been fetched.
 func (m *Image) Bytes() []byte { return m.mem }
 
-// Fetch makes sure that n bytes from off on have been read. What is not in the file
-// any more is zero.
+// Fetch makes sure that n bytes from off on have been read. Bytes that are not in the file
+// any more are zero.
 func (m *Image) Fetch(off, n uint64) {
 	size := uint64(len(m.mem))
 	if off >= size || n == 0 {
@@ -80,7 +80,7 @@ func (m *Image) Refresh() {
 	m.forget()
 }
 
-// Err is what went wrong since the last Refresh, or nil. What could not be read is
+// Err is what went wrong since the last Refresh, or nil. Bytes that could not be read are
 // zero.
 func (m *Image) Err() error { return m.err }
 

@@ -54,7 +54,8 @@ func TestImage(t *testing.T) {
 	require.Error(t, err, "the file cannot be written")
 }
 
-// What cannot be looked at is an error, and what becomes shorter meanwhile no fault.
+// A file that cannot be read is an error, and one that becomes shorter meanwhile is no
+// fault.
 func TestImageErrors(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")

@@ -83,7 +83,7 @@ func movePages(mem []byte, pageSize int64, to, status []int32, flags uintptr) er
 	// SAFETY: mem is a mapping, which the garbage collector does not move, so
 	// its addresses may be kept as numbers. The kernel reads len(status)
 	// addresses, as many nodes unless to is nil, whose SliceData is NULL, and
-	// writes as many words. What the pages hold moves with them.
+	// writes as many words. The bytes of the pages move with them.
 	_, _, errno := unix.Syscall6(unix.SYS_MOVE_PAGES, 0, uintptr(len(status)),
 		uintptr(unsafe.Pointer(&addrs[0])), uintptr(unsafe.Pointer(unsafe.SliceData(to))), uintptr(unsafe.Pointer(&status[0])), flags)
 	runtime.KeepAlive(addrs)
@@ -101,8 +101,8 @@ func peek(mem []byte, pageSize int64) {
 	}
 }
 
-// touch faults in each page of mem for writing. Adding nothing atomically
-// changes no byte, whoever else is writing there.
+// touch faults in each page of mem for writing. Adding nothing atomically changes no byte,
+// even if other processes write there.
 func touch(mem []byte, pageSize int64) {
 	for off := int64(0); off < int64(len(mem)); off += pageSize {
 		// SAFETY: off is within mem and a multiple of the page size, as is

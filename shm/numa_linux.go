@@ -12,8 +12,8 @@ import (
 // movePagesBatch is how many pages one call looks up.
 const movePagesBatch = 1024
 
-// placeNew applies the policies of a new segment, whose pages do not exist yet:
-// they will obey them, whoever touches them. It fails only if a part is none of the
+// placeNew applies the policies of a new segment, whose pages do not exist yet: they will
+// obey them, whichever process touches them. It fails only if a part is none of the
 // segment, or if the pages are to be faulted in and cannot be.
 func (s *Segment) placeNew(set settings) error {
 	pls := make([]Placement, 0, 1+len(set.Parts))

@@ -69,7 +69,7 @@ func TestPlaceOnEachNode(t *testing.T) {
 			require.Empty(t, s.Degraded(), "%v", want)
 			require.Equal(t, map[int]int{node: pages}, nodesBetween(t, s, 0, s.Size()), "%v", want)
 
-			// What is there already moves.
+			// Pages that exist already move.
 			for _, other := range nodes {
 				pl := s.Place(0, s.Size(), Policy{Mode: mode, Nodes: []int{other}})
 				require.NoError(t, pl.Err)
@@ -186,8 +186,8 @@ func cpuOf(t *testing.T, node int) int {
 	return p.Nodes[0]
 }
 
-// A policy counts whoever touches the pages, and from where; without one, they
-// are where they are touched, or near it.
+// A policy holds for pages that any process touches, from any node; without one, they are
+// where they are touched, or near it.
 func TestPlaceTouchedElsewhere(t *testing.T) {
 	withMemory := severalNodes(t, "numa/touch")
 	for _, node := range nodeList(t, "has_cpu") {

@@ -31,9 +31,9 @@ type Options struct {
 	// is reported by Placement, and is no error. It is ignored when a segment
 	// is opened; use Place to change a placement.
 	NUMA Policy
-	// Parts are placements of parts of a new segment, each over NUMA and over
-	// those before it. One that is not within the segment, or that does not begin
-	// and end with a page, is an error.
+	// Parts are placements of parts of a new segment, each over NUMA and over those before
+	// it. A part that is not within the segment, or that does not begin and end with a
+	// page, is an error.
 	Parts []Part
 }
 

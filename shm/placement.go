@@ -81,14 +81,14 @@ func (s *Segment) Placement() []Placement {
 	return slices.Clone(s.placements)
 }
 
-// Where looks where the pages of the n bytes from offset off are, widened to
-// whole pages, whoever placed them: for each successive part with a policy of its
-// own, what was asked of it, and how many pages each node holds. A part is
-// verified if all of its pages are there. Err of a part says in what way its pages
-// are not where its policy wants them.
+// Where tells where the pages of the n bytes from offset off are, widened to whole pages,
+// whichever process placed them: for each successive part with a policy of its own, what
+// was asked of it, and how many pages each node holds. A part is verified if all of its
+// pages are there. Err of a part says in what way its pages are not where its policy wants
+// them.
 //
-// Of a segment with Huge2M or Huge1G a process knows only its own policies, and the
-// pages that it has touched.
+// For a segment with Huge2M or Huge1G a process knows only its own policies, and the pages
+// that it has touched.
 //
 // Pages that exist come to be mapped by this process; none is made. Where the
 // system does not tell, the error matches [ErrNotSupported].

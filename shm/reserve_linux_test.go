@@ -82,7 +82,7 @@ func TestReserveInterrupted(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				// What the runtime sends to preempt a goroutine.
+				// The signal by which the runtime preempts a goroutine.
 				if err := unix.Tgkill(pid, tid, unix.SIGURG); err != nil {
 					t.Error(err)
 					return

@@ -22,8 +22,8 @@ type Segment struct {
 	advised  bool  // transparent huge pages were asked for
 
 	closed atomic.Bool
-	// refs counts the operations in progress, and 1 for the time before
-	// Close. Whoever takes it to zero unmaps.
+	// refs counts the operations in progress, and 1 for the time before Close. The
+	// goroutine that takes it to zero unmaps.
 	refs atomic.Int64
 
 	mu         sync.Mutex
@@ -92,10 +92,10 @@ func (s *Segment) release() error {
 	return nil
 }
 
-// Reserve allocates the n bytes from offset off, so that writing them can no
-// longer fail for want of space. What they hold is unchanged, and reserving
-// them again costs nothing. Where there is no room the error matches
-// [ErrNoSpace] and the errno; part of the range may then have been reserved.
+// Reserve allocates the n bytes from offset off, so that writing them can no longer fail
+// for want of space. Their content is unchanged, and reserving them again costs nothing.
+// Where there is no room the error matches [ErrNoSpace] and the errno; part of the range
+// may then have been reserved.
 func (s *Segment) Reserve(off, n int64) error {
 	if err := s.acquire("reserve"); err != nil {
 		return err

@@ -29,7 +29,7 @@ func Create(name string, size int64, init func(*Segment) error, opts *Options) (
 // Open maps the segment /dev/shm/name. If there is none, the error matches
 // [fs.ErrNotExist]. A symbolic link, anything else but a regular file, and a
 // file whose size is not a positive multiple of the page size give
-// [ErrIncompatible]; an owner who is not trusted gives [fs.ErrPermission].
+// [ErrIncompatible]; an owner that is not trusted gives [fs.ErrPermission].
 func Open(name string, opts *Options) (*Segment, error) {
 	path, err := namedPath(name)
 	if err != nil {
@@ -38,10 +38,9 @@ func Open(name string, opts *Options) (*Segment, error) {
 	return OpenAt(path, opts)
 }
 
-// OpenOrCreate opens the segment /dev/shm/name, or creates it as [Create]
-// does. Of processes that race, one creates it, which created reports, and
-// the others open that one. The size of a segment that is opened is what it
-// was created with.
+// OpenOrCreate opens the segment /dev/shm/name, or creates it as [Create] does. If
+// processes race, one creates it, which created reports, and the others open that one. The
+// size of a segment that is opened is what it was created with.
 func OpenOrCreate(name string, size int64, init func(*Segment) error, opts *Options) (seg *Segment, created bool, err error) {
 	path, err := namedPath(name)
 	if err != nil {
@@ -94,9 +93,9 @@ func CreateMemfd(label string, size int64, init func(*Segment) error, opts *Opti
 // FromFile maps the segment that f refers to: a memfd, or a file of any
 // filesystem, open for reading and writing. It checks the file as [Open] does.
 //
-// f remains the caller's, who may close it at once: the segment holds a
-// duplicate of its descriptor. The duplicate shares the open file description
-// of f, and so the locks that belong to that; see [Segment.Reopen].
+// f remains the caller's, which may close it at once: the segment holds a duplicate of its
+// descriptor. The duplicate shares the open file description of f, and so the locks that
+// belong to that; see [Segment.Reopen].
 func FromFile(f *os.File, opts *Options) (*Segment, error) {
 	if f == nil {
 		return nil, &opError{op: "open", name: "nil file", err: syscall.EINVAL}

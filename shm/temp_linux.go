@@ -15,7 +15,7 @@ import (
 // it for as long as the name is a temporary one. A death leaves the file with
 // its lock free, and the next creator in that directory removes it.
 //
-//	state of the temporary file    who may remove its name
+//	state of the temporary file    remover of its name
 //	named, not locked yet          a sweeper; the creator notices and begins again
 //	locked                         the creator
 //	published by renaming          nobody: the name is gone
@@ -176,9 +176,9 @@ func sweepFile(dirfd int, name string) {
 	if unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || int(st.Uid) != os.Geteuid() {
 		return
 	}
-	// A file that has the name it was made for is published, and needs no lock:
-	// whoever removes the first name does its creator's work. Any other second
-	// name says nothing.
+	// A file that has the name it was made for is published, and needs no lock: a process
+	// that removes the first name does its creator's work. Any other second name says
+	// nothing.
 	published := st.Nlink > 1 && sameEntry(fd, dirfd, tempBase(name))
 	if !published && unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) != nil {
 		return // its creator lives, or another sweeper is at it

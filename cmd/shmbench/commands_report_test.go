@@ -72,7 +72,7 @@ func TestCompare(t *testing.T) {
 	require.Contains(t, out, a.Cells[2].Key)
 }
 
-// What is no result file, or half of one, is refused with a reason.
+// A file that is not a complete result file is refused with a reason.
 func TestResultFilesAreNotTrusted(t *testing.T) {
 	good := resultFile(t, nil)
 	whole, err := os.ReadFile(good)

@@ -53,7 +53,8 @@ func measureFutex(t *testing.T, marker string) {
 	require.NotContains(t, errs.String(), "skipped")
 }
 
-// Another user who knows where shmbench would look for its helper in /tmp gets nothing run.
+// Another user that knows where shmbench would look for its helper in /tmp gets nothing
+// run.
 func TestHelperInTemporaryDirectoryIsNotTrusted(t *testing.T) {
 	requireCC(t)
 	tmp := t.TempDir()
@@ -69,7 +70,7 @@ func TestHelperInTemporaryDirectoryIsNotTrusted(t *testing.T) {
 	require.Equal(t, []string{cache}, left, "the temporary helper was removed")
 }
 
-// A cache that somebody else can write to is not used, whoever owns the file in it.
+// A cache to which another user can write is not used, whoever owns the file in it.
 func TestHelperInForeignCacheIsNotTrusted(t *testing.T) {
 	requireCC(t)
 	for name, spoil := range map[string]func(t *testing.T, cache, helper string){

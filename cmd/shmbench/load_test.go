@@ -162,8 +162,8 @@ func TestQuota(t *testing.T) {
 	}
 }
 
-// What a broken herd does is seen. A busy machine may not come to a round in time, so there
-// are several attempts.
+// The faults of a broken herd are seen. A busy machine may not come to a round in time, so
+// there are several attempts.
 func TestHerdSeesViolations(t *testing.T) {
 	var code int
 	var errs string
@@ -216,7 +216,7 @@ func TestSuitesFitTheirTime(t *testing.T) {
 			require.Contains(t, out, "× 10 repetitions", want)
 		}
 	}
-	// What the user says about time holds.
+	// Options of the user about time hold.
 	s := &session{common: &common{Timeout: time.Second, Seed: 1, Count: 7}}
 	o, _, err := s.suite(plan.QuickSuite)
 	require.NoError(t, err)

@@ -59,7 +59,7 @@ func TestTopoShowsRecordedHosts(t *testing.T) {
 	}
 }
 
-// What is recorded of this host is shown as this host is.
+// The topology that was recorded of this host is shown as this host is.
 func TestTopoRecordsThisHost(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "recorded")
 	code, _, errs := shmbench(t, "topo", "--record", dir)

@@ -23,7 +23,7 @@ func runTorture(t *testing.T, args ...string) (code int, r torture.Result, errs 
 	return code, r, errs
 }
 
-// Whoever dies, nothing is lost, nobody waits for long, and nobody is hurt.
+// When processes die, nothing is lost, no process waits for long, and none is hurt.
 func TestTorture(t *testing.T) {
 	duration := proctest.Rounds(5*time.Second, 20*time.Second)
 	code, r, errs := runTorture(t, "--seed=0", "--duration="+duration.String())
@@ -79,7 +79,7 @@ func TestTortureSeesWaits(t *testing.T) {
 	require.NotZero(t, r.Beyond)
 }
 
-// Whoever waits for good is found, with the words and the stacks.
+// A process that waits for good is found, with the words and the stacks.
 func TestTortureSeesAHang(t *testing.T) {
 	code, r, errs := runTorture(t, "--duration=20s", "--timeout=2s", "--only=mutex,test:stuck")
 	require.Equal(t, exitViolation, code, errs)

@@ -43,8 +43,8 @@ func TestHelperGiven(t *testing.T) {
 	require.Contains(t, errs, "no C compiler")
 }
 
-// Consumers that are slower than the counter miss some of it, and those that are not do
-// not; who is too slow for what is kept is skipped.
+// Consumers that are slower than the counter miss some of it, and faster ones do not; a
+// consumer that is too slow for the instants that are kept is skipped.
 func TestSlowConsumersLag(t *testing.T) {
 	lag := func(slow string) []report.Cell {
 		code, out, errs := shmbench(t, "seq", "--prim=shmsync:sequencer,in-process:sync.Cond", "--waiters=4", "--wake=2", "--gap=100us", "--place=any",
@@ -83,7 +83,7 @@ func TestKeysWaitedFor(t *testing.T) {
 			require.LessOrEqual(t, part, 1.0, subject)
 		}
 	}
-	// The others may be taken by whoever runs, before whom they wake.
+	// The others may be taken by running goroutines, before the one that they wake.
 	require.Greater(t, waited["1"]["shmsync:multilock"], waited["4096"]["shmsync:multilock"])
 }
 

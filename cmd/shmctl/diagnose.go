@@ -13,9 +13,9 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// edges are who waits for whom: waits whose holds are known, and whose owners are not
-// the same. A process that waits for what another of its goroutines holds is no sign of
-// anything.
+// edges says which process waits for which: waits whose holds are known, and whose owners
+// are not the same. A process that waits for a hold of another of its goroutines is no sign
+// of anything.
 func (s *snapshot) edges() (all []edge) {
 	seen := map[edge]bool{}
 	for _, w := range s.waits {
@@ -30,9 +30,9 @@ func (s *snapshot) edges() (all []edge) {
 	return all
 }
 
-// stuck gives the participants none of whose waits can end as long as those do not
-// give anything up that are in the set themselves: what is left when those are taken
-// out, again and again, who wait for nothing or for what somebody outside can end.
+// stuck gives the participants none of whose waits can end as long as those in the set
+// themselves give nothing up. It begins with all, and takes out, again and again, the
+// participants that wait for nothing, or for something that a participant outside can end.
 func (s *snapshot) stuck() map[string]bool {
 	waiting := map[string][]*wait{}
 	for i := range s.waits {
@@ -57,7 +57,7 @@ func (s *snapshot) stuck() map[string]bool {
 	return set
 }
 
-// hopeless reports whether a wait cannot end unless somebody of the set goes on.
+// hopeless reports whether a wait cannot end unless a participant of the set goes on.
 func (s *snapshot) hopeless(w *wait, set map[string]bool) bool {
 	others, in := 0, 0
 	for _, h := range w.on {
@@ -76,8 +76,8 @@ func (s *snapshot) hopeless(w *wait, set map[string]bool) bool {
 	return in > 0
 }
 
-// deadlocks are the cycles of those who are stuck: sets in which each waits, in the
-// end, for each other.
+// deadlocks are the cycles of stuck participants: sets in which each waits, in the end, for
+// each other.
 func (s *snapshot) deadlocks() (all [][]edge) {
 	set := s.stuck()
 	next := map[string][]edge{}
@@ -214,7 +214,7 @@ func (s *snapshot) title(name string) string {
 	return name
 }
 
-// findings are what somebody should know of a snapshot, the worst first.
+// findings lists the findings of a snapshot, the worst first.
 func (s *snapshot) findings() (all []finding) {
 	if s.damage != nil {
 		all = append(all, finding{Kind: findCorrupt, Trouble: true, Text: errorText(s.damage),
@@ -336,7 +336,7 @@ func (s *snapshot) holderFinding(o *object, h *hold, waiters string) (f finding,
 	return f, false
 }
 
-// diedWhen says how long ago somebody died, if that is known.
+// diedWhen says how long ago a participant died, if that is known.
 func (s *snapshot) diedWhen(name string) string {
 	if i, ok := s.who[name]; ok && s.participants[i].Died != nil {
 		return " " + ago(time.Since(*s.participants[i].Died))
@@ -349,7 +349,7 @@ func (s *snapshot) diedWhen(name string) string {
 	return ""
 }
 
-// isGone reports whether who has that name in the arena is dead, reaped or not.
+// isGone reports whether the participant of that name is dead, reaped or not.
 func (s *snapshot) isGone(name string) bool {
 	i, ok := s.who[name]
 	return !ok || s.participants[i].Life == arenakernel.LifeDead

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// scene is who holds what and who waits for what: "a>x" a waits for x, "a=x" a has x;
-// "a>?x" enough of those who have x will do.
+// scene is a set of holds and waits: "a>x" a waits for x, "a=x" a has x; "a>?x" enough of
+// the holders of x will do.
 func scene(lives map[string]string, facts ...string) *snapshot {
 	s := &snapshot{who: map[string]int{}}
 	for _, n := range []string{"a", "b", "c", "d"} {

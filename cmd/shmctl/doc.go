@@ -1,5 +1,5 @@
-// Shmctl looks at arenas from outside: who is in them, who holds what, who waits
-// for whom and since when, what has died, and whether the bytes are sound.
+// Shmctl examines arenas from outside: their participants, holds and waits since when,
+// deaths, and whether the bytes are sound.
 //
 // Commands that only look open the arena's file for reading. They take no slot,
 // write nothing and wake nobody, so they work while the application is wedged or

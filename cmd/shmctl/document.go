@@ -149,7 +149,7 @@ type edge struct {
 	For    string `json:"for"`
 }
 
-// What a finding can be about.
+// Kinds of findings.
 const (
 	findDeadlock       = "deadlock"
 	findStoppedHolder  = "stopped-holder"
@@ -160,7 +160,7 @@ const (
 	findLongWait       = "waiting-for-living"
 )
 
-// finding is something that somebody should know.
+// finding is a fact that the user should know.
 type finding struct {
 	Kind         string   `json:"kind"`
 	Trouble      bool     `json:"trouble"` // it will not go away by itself

@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// What differs from run to run.
+// Parts of the output that differ from run to run.
 var moving = []struct {
 	what *regexp.Regexp
 	as   string
@@ -54,8 +54,8 @@ func still(out string) string {
 	return out
 }
 
-// What each command prints about a small scene, as text and as JSON. Run with -update
-// to write the files anew, and read the difference.
+// The output of each command about a small scene, as text and as JSON. Run with -update to
+// write the files anew, and read the difference.
 func TestGolden(t *testing.T) {
 	name := testArena(t)
 	alice, bob, carol := newAgent(t, name, "alice"), newAgent(t, name, "bob"), newAgent(t, name, "carol")

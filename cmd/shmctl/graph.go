@@ -145,7 +145,7 @@ func quoteDot(text string) string {
 func (g *graph) svg(w io.Writer) error {
 	const boxW, boxH = 190.0, 36.0
 	n := float64(max(len(g.nodes), 1))
-	// Between the boxes there is room for what somebody waits for.
+	// Between the boxes there is room for the labels of the waits.
 	radius := math.Max(150, (boxW+150)/(2*math.Sin(math.Pi/math.Max(n, 2))))
 	side := 2*radius + boxW + 60
 	type point struct{ x, y float64 }

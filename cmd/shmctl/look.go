@@ -58,7 +58,7 @@ func (c *lsCmd) Run(s *session) error {
 		if err != nil {
 			no := errors.Is(err, shmsync.ErrIncompatible)
 			if no && !c.All {
-				continue // somebody else's file
+				continue // another program's file
 			}
 			a = arenaInfo{Name: info.Name, Path: shm.Dir + "/" + info.Name, Size: info.Size, Health: errorText(err)}
 			bad = bad || !no
@@ -71,7 +71,7 @@ func (c *lsCmd) Run(s *session) error {
 	for _, path := range removedSegments() {
 		a, err := summary(path)
 		if err != nil || a.Removed == "" {
-			continue // somebody else's file, or its last user has just left
+			continue // another program's file, or its last user has just left
 		}
 		d.Arenas = append(d.Arenas, a)
 		bad = bad || a.Health != "ok"
@@ -333,7 +333,7 @@ func (c *locksCmd) Run(s *session) error {
 	})
 }
 
-// Run tells who waits, and why.
+// Run lists the waits, and their causes.
 func (c *waitsCmd) Run(s *session) error {
 	return s.with("waits", c.Arena, func(d *document, _ *source, snap *snapshot) error {
 		d.Waits, d.Edges = snap.waits, snap.edges()

@@ -53,7 +53,7 @@ const (
 	exitOK      = 0
 	exitError   = 1 // usage, or the system refused
 	exitMissing = 2 // no such arena or object, or it is none
-	exitTrouble = 3 // the arena is damaged, or somebody is stuck
+	exitTrouble = 3 // the arena is damaged, or a participant is stuck
 	exitRefused = 4 // in use, or not to be done without --force
 )
 

@@ -40,8 +40,8 @@ type proof struct {
 	words string
 }
 
-// prove gives the proof of an edge: the oldest of its waits, and those words of the
-// object that a release changes while somebody waits.
+// prove gives the proof of an edge: the oldest of its waits, and those words of the object
+// that a release changes while there are waiters.
 func (s *snapshot) prove(e edge) (p proof) {
 	for _, w := range s.waits {
 		if w.Owner != e.From || w.Object != e.Object || w.For != e.For {
@@ -68,7 +68,7 @@ func wordsOf(o *object, w *wait) (text string) {
 	return text
 }
 
-// same reports whether a later proof is of the same wait for the same hold. One that
+// same reports whether a later proof is of the same wait for the same hold. A proof that
 // had no date yet may have one by now.
 func (p proof) same(later proof) bool {
 	return p.order == later.order && (p.since == 0 || p.order != 0 || p.since == later.since) && p.words == later.words

@@ -134,11 +134,11 @@ func TestDeadlockThroughOtherPrimitives(t *testing.T) {
 	}
 }
 
-// What is no deadlock is not called one.
+// A wait that is no deadlock is not called one.
 func TestNoDeadlock(t *testing.T) {
 	name := testArena(t)
 	a, b, c := newAgent(t, name, "alice"), newAgent(t, name, "bob"), newAgent(t, name, "carol")
-	// Enough permits may come from carol, who waits for nothing.
+	// Enough permits may come from carol, which waits for nothing.
 	a.does("acquire semaphore", "s", 1)
 	b.does("acquire semaphore", "s", 1)
 	c.does("acquire semaphore", "s", 1)
@@ -152,7 +152,7 @@ func TestNoDeadlock(t *testing.T) {
 	require.Contains(t, out, "nobody is stuck")
 }
 
-// A stopped process is alive, and who waits for it is told why nothing moves.
+// A stopped process is alive, and its waiters are told why nothing moves.
 func TestStoppedHolderIsNamed(t *testing.T) {
 	name := testArena(t)
 	a, b := newAgent(t, name, "alice"), newAgent(t, name, "bob")
@@ -172,7 +172,7 @@ func TestStoppedHolderIsNamed(t *testing.T) {
 	require.Equal(t, a.Pid(), d.Participants[0].HostPID)
 }
 
-// A lock whose holder died under the policy Report says who died, and recover makes it
+// A lock whose holder died under the policy Report names the dead, and recover makes it
 // good again.
 func TestOwnerDeadIsNamed(t *testing.T) {
 	name := testArena(t)

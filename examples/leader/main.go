@@ -108,7 +108,7 @@ func boss() {
 		fmt.Printf("term %d: %s leads, and wrote entry %d\n", term, leader.Name, entry)
 		i := workergroup.Random(candidates)
 		if kill == 0 {
-			i = 0 // who leads
+			i = 0 // the leader
 		}
 		victim := procs[i]
 		if victim == leader {

@@ -3,8 +3,8 @@
  *
  * A C program that includes this header and a Go program that imports
  * github.com/shmsync/shmsync open the same arena and use the same instances, as
- * participants of equal rank. Whoever is killed, at whatever instruction, wedges
- * nobody: the others notice within about a millisecond, take back what it held,
+ * participants of equal rank. A process that is killed, at any instruction, wedges
+ * no other: the others notice within about a millisecond, take back what it held,
  * and are told. docs/c-api.md is the reference, docs/abi.md has the bytes.
  *
  * In exactly one file of a program:
@@ -23,7 +23,7 @@
  *
  * Results are 0 or an errno, never -1; errno itself is not touched on purpose:
  *
- *     EOWNERDEAD       who held it died; the caller does not hold it
+ *     EOWNERDEAD       its holder died; the caller does not hold it
  *     ENOTRECOVERABLE  a repair failed; only a recover brings it back
  *     ETIMEDOUT        the absolute CLOCK_MONOTONIC time came first
  *     ECANCELED        the object was stopped

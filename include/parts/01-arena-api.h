@@ -4,7 +4,7 @@
  * process is dead when its threads run no more, and gone when no system call of it can
  * write into the arena any more, either. */
 #define SHMSYNC_POLICY_DEFAULT 0 /* report, or whatever an existing object has */
-#define SHMSYNC_POLICY_REPORT 1  /* nobody gets it: EOWNERDEAD, at once, until somebody recovers it */
+#define SHMSYNC_POLICY_REPORT 1  /* it stays lost: EOWNERDEAD, at once, until a process recovers it */
 #define SHMSYNC_POLICY_RELEASE 2 /* it becomes free, as a file lock does, when the process is gone */
 
 #define SHMSYNC_SPIN_NEVER (-1) /* waiters do not spin before they sleep */
@@ -18,7 +18,7 @@ typedef struct shmsync_arena_options {
     uint64_t size;               /* bytes of a new arena, rounded up to 64 KiB; 0: 64 MiB */
     uint32_t max_participants;   /* of a new arena, at most 2047; 0: 128 */
     uint32_t mode;               /* permission bits of a new arena's file; 0: 0600 */
-    const char *label;           /* who this process is, for people; NULL: the program's name */
+    const char *label;           /* the name of this process for people; NULL: the program's name */
     const uint32_t *trust_uids;  /* owners of files to join, besides this euid and root */
     size_t n_trust_uids;
     int attach_only;             /* not 0: ENOENT where there is no arena, instead of making one */
@@ -52,11 +52,11 @@ static inline int shmsync_arena_from_fd(int fd, const shmsync_arena_options *opt
 {
     return shmsync_arena_from_fd_abi(fd, opts, out, SHMSYNC_ABI);
 }
-/* shmsync_arena_close leaves, with the last of the closes that match the opens. What
- * this process holds is treated as its death would be. Threads that wait get EBADF.
+/* shmsync_arena_close leaves, with the last of the closes that match the opens. Holds of
+ * this process are treated as its death would treat them. Threads that wait get EBADF.
  * Pointers and handles into the arena die with it. */
 int shmsync_arena_close(shmsync_arena *a);
-/* Removes the name /dev/shm/NAME; those who have the arena keep it. */
+/* Removes the name /dev/shm/NAME; processes that have the arena open keep it. */
 int shmsync_arena_remove(const char *name);
 
 uint64_t shmsync_arena_size(const shmsync_arena *a);

@@ -22,7 +22,7 @@ shmsync_offset shmsync_mutex_offset(const shmsync_mutex *m);
 int shmsync_mutex_close(shmsync_mutex *m);
 /* An error means: not held. EOWNERDEAD, ENOTRECOVERABLE, EPROTO, EBADF, ENOTCONN. */
 int shmsync_mutex_lock(shmsync_mutex *m);
-/* EBUSY when somebody has it, and the errors of lock. */
+/* EBUSY when it is held, and the errors of lock. */
 int shmsync_mutex_trylock(shmsync_mutex *m);
 /* ETIMEDOUT at that CLOCK_MONOTONIC time. A free lock is taken without a look at it. */
 int shmsync_mutex_timedlock(shmsync_mutex *m, const struct timespec *abs_monotonic);

@@ -15,7 +15,7 @@ shmsync_offset shmsync_futex_offset(const shmsync_futex *f);
 int shmsync_futex_close(shmsync_futex *f);
 /* How many posts there have been. A token is that plus the posts to wait for. */
 uint64_t shmsync_futex_get(const shmsync_futex *f);
-/* Counts up and wakes everybody who waits. Never blocks. */
+/* Counts up and wakes all waiters. Never blocks. */
 int shmsync_futex_post(shmsync_futex *f);
 /* Waits until the count has reached token. ECANCELED: stopped before that. */
 int shmsync_futex_wait(shmsync_futex *f, uint64_t token);

@@ -1,5 +1,5 @@
 
-/* ---- Sequencer: a counter that goes up, and those who wait for it ---- */
+/* ---- Sequencer: a counter that goes up, and its waiters ---- */
 
 typedef struct shmsync_sequencer {
     struct shmi_sequence *impl;
@@ -16,8 +16,8 @@ int shmsync_sequencer_at(shmsync_arena *a, shmsync_offset off, shmsync_sequencer
 shmsync_offset shmsync_sequencer_offset(const shmsync_sequencer *s);
 int shmsync_sequencer_close(shmsync_sequencer *s);
 uint64_t shmsync_sequencer_value(const shmsync_sequencer *s);
-/* Adds one, and wakes those who have waited for that. value gets the new value; it may
- * be NULL. EPROTO: it counted, and whom it should have woken could not be found. */
+/* Adds one, and wakes the waiters for that. value gets the new value; it may be NULL.
+ * EPROTO: it counted, and the waiters that it should have woken could not be found. */
 int shmsync_sequencer_increment(shmsync_sequencer *s, uint64_t *value);
 /* Makes the counter v if it is less; advanced, which may be NULL, says whether it was. */
 int shmsync_sequencer_advance(shmsync_sequencer *s, uint64_t v, int *advanced);
@@ -30,5 +30,5 @@ int shmsync_sequencer_cancel_waiters(shmsync_sequencer *s);
 /* Ends all waits so, and those to come. The counter goes on. */
 int shmsync_sequencer_stop(shmsync_sequencer *s);
 int shmsync_sequencer_stopped(const shmsync_sequencer *s);
-/* Makes the counter v, which may be less than it is. EBUSY: somebody waits. */
+/* Makes the counter v, which may be less than it is. EBUSY: there are waiters. */
 int shmsync_sequencer_reset(shmsync_sequencer *s, uint64_t v);

@@ -1,5 +1,5 @@
 
-/* ---- Event: set or not, and those who wait for it ---- */
+/* ---- Event: set or not, and its waiters ---- */
 
 typedef struct shmsync_event {
     struct shmi_event *impl;
@@ -18,7 +18,7 @@ int shmsync_event_attach(shmsync_arena *a, const char *name, const shmsync_event
 int shmsync_event_at(shmsync_arena *a, shmsync_offset off, shmsync_event *out);
 shmsync_offset shmsync_event_offset(const shmsync_event *e);
 int shmsync_event_close(shmsync_event *e);
-/* Lets those go who wait: all, or with auto_reset the first, or the next to come. */
+/* Lets waiters go: all, or with auto_reset the first, or the next to come. */
 int shmsync_event_set(shmsync_event *e);
 int shmsync_event_reset(shmsync_event *e);
 int shmsync_event_is_set(const shmsync_event *e);

@@ -11,7 +11,7 @@ typedef struct shmsync_queue_options {
     int64_t spin_ns;   /* as of a mutex */
 } shmsync_queue_options;
 
-/* An item on lease. Of all its copies one call ends it. */
+/* An item on lease. One call for one of its copies ends it. */
 typedef struct shmsync_lease {
     struct shmi_queue *impl;
     uint64_t seq, state;

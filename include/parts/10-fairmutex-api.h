@@ -17,7 +17,7 @@ int shmsync_fairmutex_attach(shmsync_arena *a, const char *name, const shmsync_f
 int shmsync_fairmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_fairmutex *out);
 shmsync_offset shmsync_fairmutex_offset(const shmsync_fairmutex *f);
 int shmsync_fairmutex_close(shmsync_fairmutex *f);
-/* As those of a mutex; ENOSPC: no room for a wait. trylock is EBUSY while somebody waits. */
+/* As those of a mutex; ENOSPC: no room for a wait. trylock is EBUSY while there are waiters. */
 int shmsync_fairmutex_lock(shmsync_fairmutex *f);
 int shmsync_fairmutex_trylock(shmsync_fairmutex *f);
 int shmsync_fairmutex_timedlock(shmsync_fairmutex *f, const struct timespec *abs_monotonic);

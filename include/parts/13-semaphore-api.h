@@ -1,6 +1,6 @@
 
 #if SHMSYNC_LAYOUT_VERSION >= 3
-/* ---- Semaphore: permits that belong to whoever acquired them ---- */
+/* ---- Semaphore: permits that belong to the process that acquired them ---- */
 
 typedef struct shmsync_semaphore {
     struct shmi_semaphore *impl;

@@ -25,7 +25,7 @@ int shmsync_multilock_attach(shmsync_arena *a, const char *name, const shmsync_m
 int shmsync_multilock_at(shmsync_arena *a, shmsync_offset off, shmsync_multilock *out);
 shmsync_offset shmsync_multilock_offset(const shmsync_multilock *m);
 int shmsync_multilock_close(shmsync_multilock *m);
-/* As those of a mutex, for one key; ENOSPC: no room for the key, or for a wait. trylock is EBUSY while somebody waits. */
+/* As those of a mutex, for one key; ENOSPC: no room for the key, or for a wait. trylock is EBUSY while there are waiters. */
 int shmsync_multilock_lock(shmsync_multilock *m, uint64_t key, shmsync_hold *out);
 int shmsync_multilock_trylock(shmsync_multilock *m, uint64_t key, shmsync_hold *out);
 int shmsync_multilock_timedlock(shmsync_multilock *m, uint64_t key, shmsync_hold *out, const struct timespec *abs_monotonic);

@@ -1,5 +1,5 @@
 
-/* ---- SignalWaker: up to 4096 queues of the user's, and those who look after them ----
+/* ---- SignalWaker: up to 4096 queues of the user's, and their workers ----
  *
  *     producer                              worker
  *     push(queue, item);                    for (;;) {
@@ -11,9 +11,9 @@
  *                                               shmsync_gate_finish(&gate, NULL);
  *                                           }
  *
- * A queue has a gate that is idle, scheduled, or executed by one worker. Whoever dies executing
- * leaves its queues scheduled again. Push by an atomic store (release is enough: a schedule
- * is a full fence), or under a lock. */
+ * A queue has a gate that is idle, scheduled, or executed by one worker. The death of a
+ * worker leaves its queues scheduled again. Push by an atomic store (release is enough: a
+ * schedule is a full fence), or under a lock. */
 
 typedef struct shmsync_signalwaker {
     struct shmi_signalwaker *impl;
@@ -37,11 +37,11 @@ typedef struct shmsync_gate_info {
     int scheduled, executing;
     uint32_t epoch;               /* counts the executions, and wraps */
     int known;                    /* whether executor is filled in */
-    shmsync_participant executor; /* who executes */
+    shmsync_participant executor; /* the process that executes */
 } shmsync_gate_info;
 
 /* A signal is a bit for each of 64 queues, set while the gate waits for an executor. Gates and
- * next see to the bits; this is for whoever chooses among queues in a way of its own. */
+ * next see to the bits; this is for programs that choose among queues in a way of their own. */
 typedef struct shmsync_signal {
     struct shmi_signalwaker *impl;
     uint32_t index;
@@ -78,11 +78,11 @@ int shmsync_signalwaker_next(shmsync_signalwaker *w, int near_queue, shmsync_gat
 int shmsync_signalwaker_acquire(shmsync_signalwaker *w);
 int shmsync_signalwaker_tryacquire(shmsync_signalwaker *w);
 int shmsync_signalwaker_timedacquire(shmsync_signalwaker *w, const struct timespec *abs_monotonic);
-/* Issues n permits, and wakes as many who wait. EINVAL: n is negative. */
+/* Issues n permits, and wakes as many waiters. EINVAL: n is negative. */
 int shmsync_signalwaker_release(shmsync_signalwaker *w, int64_t n);
 uint64_t shmsync_signalwaker_permits(const shmsync_signalwaker *w);
-/* Counts of living processes; no wake goes by them. They go with whoever registered. A sleeper is
- * one that waits for a permit, or elsewhere. ENOSPC: too many; EPERM: none is registered. */
+/* Counts of living processes; no wake goes by them. They go with the process that registered. A
+ * sleeper waits for a permit, or elsewhere. ENOSPC: too many; EPERM: none is registered. */
 int shmsync_signalwaker_sleepers(const shmsync_signalwaker *w);
 int shmsync_signalwaker_register_sleeper(shmsync_signalwaker *w);
 int shmsync_signalwaker_unregister_sleeper(shmsync_signalwaker *w);
@@ -92,7 +92,7 @@ int shmsync_signalwaker_unregister_worker(shmsync_signalwaker *w);
 
 /* EINVAL: no such signal. */
 int shmsync_signalwaker_signal(const shmsync_signalwaker *w, int i, shmsync_signal *out);
-/* EINVAL: a bit is 0 to 63. What is told by pointers may be NULL. Whoever sees *was_empty marks the signal. */
+/* EINVAL: a bit is 0 to 63. Result pointers may be NULL. A caller that sees *was_empty marks the signal. */
 int shmsync_signal_set(const shmsync_signal *s, int bit, int *was_empty, int *was_set);
 int shmsync_signal_set_mask(const shmsync_signal *s, uint64_t mask, int *was_empty, uint64_t *set);
 /* Clears a bit: 0 for one of several callers, EBUSY where it was not set. */
@@ -124,7 +124,7 @@ int shmsync_signalwaker_mark_leaf(shmsync_signalwaker *w, int k, int *was_empty)
 int shmsync_signalwaker_clear_leaf(shmsync_signalwaker *w, int k);
 int shmsync_signalwaker_leaf_has_work(const shmsync_signalwaker *w, int k);
 uint64_t shmsync_signalwaker_partition(const shmsync_signalwaker *w);
-/* Which leaves a worker looks after, who looks after a leaf, and the leaf's number there; -1: nobody, none. */
+/* The leaves that a worker looks after; the worker of a leaf; the leaf's number there; -1: none. */
 void shmsync_partition_range(int worker, int leaves, int workers, int *start, int *end);
 int shmsync_partition_owner(int leaf, int leaves, int workers);
 int shmsync_partition_leaf(int leaf, int worker, int leaves, int workers);

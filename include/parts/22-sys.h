@@ -21,8 +21,8 @@ SHMI_FN int shmi_cas64(uint64_t *p, uint64_t old, uint64_t to)
 {
     return __atomic_compare_exchange_n(p, &old, to, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }
-/* What only who holds a queue lock writes: program order is all that a death needs of it,
- * which a release store keeps. */
+/* A word that only the holder of a queue lock writes: program order is all that a death needs
+ * of it, which a release store keeps. */
 SHMI_FN void shmi_put64(uint64_t *p, uint64_t v)
 {
     if (__atomic_load_n(p, __ATOMIC_RELAXED) != v)
@@ -178,7 +178,7 @@ SHMI_FN void shmi_nap(int64_t ns)
     syscall(SYS_nanosleep, &ts, NULL); /* unlike nanosleep it is no cancellation point */
 }
 
-/* ---- Memory for whoever holds a queue lock. It does not come from malloc, whose locks a thread
+/* ---- Memory for the holder of a queue lock. It does not come from malloc, whose locks a thread
  * may hold that a signal handler has interrupted, and the handler may wait for the queue lock. ---- */
 
 /* Makes a region of had bytes, NULL for none, one of size bytes; NULL if there is no memory. */

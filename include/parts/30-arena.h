@@ -186,7 +186,7 @@ struct shmsync_arena {
     pthread_mutex_t walking; /* held by a walk, with its own guard */
     shmi_off rest;           /* guarded by: walking; its guard while no walk is under way */
     shmi_ref *refs;          /* guarded by: handles */
-    shmi_off *deferred;      /* guarded by: handles; blocks freeing by us that somebody guarded */
+    shmi_off *deferred;      /* guarded by: handles; blocks freeing by us that a peer guarded */
     size_t n_deferred, cap_deferred;
     pthread_mutex_t handles_of; /* guards the handles in refs; taken before handles */
 
@@ -218,7 +218,7 @@ struct shmsync_arena {
 
 /* What a death may have swallowed of an object's wakes. */
 enum {
-    SHMI_OWED_ANNOUNCED, /* only those who have announced themselves can wait for one */
+    SHMI_OWED_ANNOUNCED, /* only participants that have announced themselves can wait for one */
     SHMI_OWED_ONE,       /* a participant has recorded that it sleeps */
     SHMI_OWED_ALL        /* so had the dead */
 };
@@ -260,7 +260,7 @@ SHMI_FN uint32_t shmi_id_slot(shmi_participant_id n) { return n & SHMI_MaxSlots;
 SHMI_FN uint32_t shmi_id_gen(shmi_participant_id n) { return n >> 11 & SHMI_maxGeneration; }
 SHMI_FN shmi_participant_id shmi_make_participant_id(uint32_t slot, uint32_t gen) { return slot | gen << 11; }
 SHMI_FN int shmi_id_valid(shmi_participant_id n) { return shmi_id_slot(n) != 0 && shmi_id_gen(n) != 0; }
-/* Whoever cleans up after n cleans up after o: the same slot, n's or an earlier generation. */
+/* The reaper of n cleans up after o, too: the same slot, n's or an earlier generation. */
 SHMI_FN int shmi_covers(shmi_participant_id n, shmi_participant_id o)
 {
     return o != 0 && shmi_id_slot(o) == shmi_id_slot(n) && shmi_id_gen(o) <= shmi_id_gen(n);

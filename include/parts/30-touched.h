@@ -4,7 +4,7 @@
  * slotTouched says in which chunks of the heap the participant may have left something that
  * its death, or its leave, has to take back: bit k stands for the chunks whose number is k
  * modulo SHMI_touchedBits. A bit is set before the first word in such a chunk that names the
- * participant. Whoever recovers from a death looks at no other chunk. */
+ * participant. A reaper examines no other chunk. */
 
 enum { SHMI_slotTouched = 1280, SHMI_touchedWords = 64, SHMI_touchedBits = SHMI_touchedWords * 64 };
 
@@ -33,7 +33,7 @@ SHMI_FN int shmi_next_touched(shmsync_arena *a, uint32_t slot, uint64_t *chunk)
     return 0;
 }
 SHMI_FN void shmi_worked(shmsync_arena *a, uint64_t n) { __atomic_fetch_add(&a->work, n, __ATOMIC_RELAXED); }
-/* Clears the set of a slot. The traces of all who were in it are removed, and nobody can take it. */
+/* Clears the set of a slot. The traces of all its participants are removed, and it cannot be taken. */
 SHMI_FN void shmi_forget_touched(shmsync_arena *a, uint32_t slot)
 {
     uint64_t bit;

@@ -3,15 +3,15 @@
  *
  * slotTelling counts what this participant is in the middle of: the end of waits of
  * others, from before it is decided until their owners have been told. While it is 0 the
- * participant puts no node on a stack that is resolved, or ready, already: so who takes
- * nodes back that a death has left behind knows which will not be put on a stack any more. */
+ * participant puts no node on a stack that is resolved, or ready, already: so a reaper
+ * knows which nodes of the dead will not be put on a stack any more. */
 
 enum { SHMI_slotTelling = 240 };
 
 SHMI_FN void shmi_begin_tell(shmsync_arena *a) { shmi_add32(shmi_slot32(a, a->my_slot, SHMI_slotTelling), 1); }
 SHMI_FN void shmi_end_tell(shmsync_arena *a) { shmi_add32(shmi_slot32(a, a->my_slot, SHMI_slotTelling), (uint32_t)-1); }
 
-/* Whether everybody who had decided about a node before this call has told its owner, or is dead. */
+/* Whether each participant that had decided about a node before this call has told its owner, or is dead. */
 SHMI_FN int shmi_all_told(shmsync_arena *a)
 {
     uint32_t i;

@@ -61,7 +61,7 @@ SHMI_FN void shmi_reset_node(shmsync_arena *a, shmi_off off)
     }
 }
 
-/* Makes a node free, whoever owns it; it is on no list. */
+/* Makes a node free, whatever participant owns it; it is on no list. */
 SHMI_FN int shmi_free_node(shmsync_arena *a, shmi_off off)
 {
     shmi_block b;
@@ -78,8 +78,8 @@ SHMI_FN int shmi_free_node(shmsync_arena *a, shmi_off off)
     return 0;
 }
 
-/* Frees a node that is on no list and whose owner, who was that one, has no use for it
- * any more. Whoever makes itself the owner may do that. */
+/* Frees a node that is on no list and whose owner has no use for it any more. The
+ * participant that makes itself the owner by CAS may do that. */
 SHMI_FN void shmi_reap_node(shmsync_arena *a, shmi_off off, shmi_participant_id owner)
 {
     shmi_node *n = shmi_node_at(a, off);
@@ -98,7 +98,7 @@ SHMI_FN int shmi_take_node(shmsync_arena *a, shmi_off off, shmi_participant_id o
     return 1;
 }
 /* Gives back a node that its owner has done with, in the use that it had when its word
- * was w. The owner, and who takes it off its queue, both try. */
+ * was w. The owner, and the participant that takes it off its queue, both try. */
 SHMI_FN void shmi_reclaim_node(shmsync_arena *a, shmi_off off, uint32_t w)
 {
     shmi_node *n = shmi_node_at(a, off);
@@ -171,7 +171,7 @@ SHMI_FN int shmi_walk(shmsync_arena *a, const uint64_t *head, int (*f)(shmsync_a
     return 0;
 }
 
-/* Changes a doorbell and wakes all who sleep on it. */
+/* Changes a doorbell and wakes all sleepers on it. */
 SHMI_FN void shmi_ring(uint32_t *doorbell)
 {
     shmi_add32(doorbell, 1);
@@ -211,9 +211,9 @@ SHMI_FN int shmi_ready(shmsync_arena *a, shmi_off off, shmi_node *n)
 }
 
 /* Puts a node that was parked and is resolved on the stack of the owner that it had then,
- * and rings. Only who resolved it does that, once, between shmi_begin_tell, which it has
- * called before it resolved the node, and shmi_end_tell. If the owner has died the node
- * may be somebody else's by now, and nobody is told. */
+ * and rings. Only the granter that resolved it does that, once, between shmi_begin_tell,
+ * which it has called before it resolved the node, and shmi_end_tell. If the owner has died
+ * the node may have a new owner by now, and nobody is told. */
 SHMI_FN void shmi_tell(shmsync_arena *a, shmi_off off, shmi_node *n, shmi_participant_id owner)
 {
     if (shmi_current(a, owner))
@@ -324,13 +324,13 @@ SHMI_FN int shmi_is_object(shmsync_arena *a, shmi_off off)
     return shmi_locate(a, off, &b) && shmi_block_kind(shmi_ld32(b.word)) == SHMI_blockObject;
 }
 
-/* Keeps the block at off from being reused until shmi_unguard. What is there must be
- * found again after the call. */
+/* Keeps the block at off from being reused until shmi_unguard. The caller must look the
+ * object up again after the call. */
 SHMI_FN void shmi_guard(shmsync_arena *a, shmi_off off) { shmi_st64(shmi_slot64(a, a->my_slot, SHMI_slotOpening), off); }
 SHMI_FN void shmi_unguard(shmsync_arena *a) { shmi_guard(a, 0); }
 
-/* A poller node that nobody has, and that is ready: its owner died when it was not on the
- * stack, and somebody may have been about to put it there. */
+/* A poller node without an owner that is ready: its owner died when it was not on the
+ * stack, and a releaser may have been about to put it there. */
 typedef struct shmi_orphan {
     shmi_off off;
     uint32_t word;
@@ -367,7 +367,7 @@ SHMI_FN int shmi_stacked(shmsync_arena *a, shmi_participant_id n, shmi_off want,
     return 0;
 }
 
-/* Whether a node was resolved, perhaps after d->told, by whoever is yet to tell its owner. */
+/* Whether a node was resolved, perhaps after d->told, by a granter that is yet to tell its owner. */
 SHMI_FN int shmi_untold(shmsync_arena *a, const shmi_dead_nodes *d, shmi_node *n)
 {
     return shmi_node_state(shmi_node_load(n)) == SHMI_NodeResolved && !(d->told && shmi_all_told(a));
@@ -409,7 +409,7 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
     if (list == 0 && there && shmi_ld64(&n->stamp) != 0)
         return; /* on a queue: the object's kind takes it off and gives it back */
     if (list == 0 && shmi_untold(a, d, n))
-        return; /* its stack would be that of whoever has the node next */
+        return; /* its stack would be that of the slot's next participant */
     if (list == 0) {
         shmi_reap_node(a, off, d->dead);
     } else if (there && !shmi_on_list(a, list, off, &d->left)) {
@@ -433,22 +433,22 @@ SHMI_FN void shmi_take_orphans(shmsync_arena *a, shmi_dead_nodes *d)
     if (d->n_orphans == 0 || !shmi_await_told(a))
         return;
     for (i = 1; i <= a->geo.slots; i++) {
-        shmi_participant_id n = shmi_id_in(i, shmi_slot_state(a, i)); /* who joins begins with an empty stack */
+        shmi_participant_id n = shmi_id_in(i, shmi_slot_state(a, i)); /* a joiner begins with an empty stack */
         if (!shmi_current(a, n))
             continue;
         for (k = 0; k < d->n_orphans; k++)
             d->orphans[k].on = d->orphans[k].on || shmi_stacked(a, n, d->orphans[k].off, &left);
     }
     if (left == 0 || !shmi_all_told(a))
-        return; /* somebody may be on his way down a stack that was emptied meanwhile */
+        return; /* a releaser may be on its way down a stack that was emptied meanwhile */
     for (k = 0; k < d->n_orphans; k++)
         if (!d->orphans[k].on)
             shmi_node_swap(shmi_node_ptr(a, d->orphans[k].off), d->orphans[k].word, shmi_node_freed(d->orphans[k].word));
 }
 
 /* Gives back the nodes of a dead participant: poller nodes stay on the lists of their
- * objects, for whoever needs one next. As for shmi_reclaim_blocks. Those that somebody
- * may just be about to put on the dead one's stack go with the next death of anybody. */
+ * objects, for the next participant that needs one. As for shmi_reclaim_blocks. A node that
+ * some participant may be about to put on the dead one's stack goes with the next death. */
 SHMI_FN void shmi_free_nodes_of(shmsync_arena *a, shmi_participant_id dead)
 {
     shmi_dead_nodes d;
@@ -513,7 +513,7 @@ SHMI_FN void shmi_wake_resolved_one(shmsync_arena *a, shmi_off off, shmi_node *n
     if (shmi_node_state(shmi_node_load(n)) == SHMI_NodeResolved)
         shmi_wake(&n->word, SHMI_ALL);
 }
-/* Wakes whoever sleeps on a node whose wait is over: the dead may have decided that
- * and not woken it. */
+/* Wakes the sleepers on nodes whose wait is over: a dead participant may have decided that
+ * and not woken them. */
 SHMI_FN void shmi_wake_resolved(shmsync_arena *a) { shmi_each_node(a, shmi_wake_resolved_one, NULL); }
 

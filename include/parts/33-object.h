@@ -171,7 +171,7 @@ SHMI_FN void shmi_flush_deferred(shmsync_arena *a)
 SHMI_FN int shmi_entry_used(uint64_t e) { return e != 0 && e != SHMI_GONE; }
 SHMI_FN uint64_t shmi_make_entry(shmi_off off, uint64_t hash) { return (off & SHMI_OFF_MASK) | (hash & ~SHMI_OFF_MASK); }
 SHMI_FN uint64_t *shmi_entry(shmsync_arena *a, uint64_t pos) { return shmi_u64(a, a->geo.dir_off + pos * 8); }
-/* How far a search may have to go. hdrDirLowering tells whether somebody lowers the reach: see
+/* How far a search may have to go. hdrDirLowering tells whether a participant lowers the reach: see
  * internal/arenakernel/directory_lower.go. */
 SHMI_FN uint64_t shmi_reach(shmsync_arena *a)
 {
@@ -216,7 +216,7 @@ SHMI_FN uint64_t shmi_furthest(shmsync_arena *a)
     shmi_unguard(a);
     return far;
 }
-/* Makes the reach as small as the entries allow, unless somebody else does that. The caller
+/* Makes the reach as small as the entries allow, unless another participant does. The caller
  * holds handles. */
 SHMI_FN void shmi_lower_reach(shmsync_arena *a)
 {
@@ -263,7 +263,7 @@ SHMI_FN int shmi_place(shmsync_arena *a, shmi_off off, uint64_t hash)
         for (e = shmi_ld64(word); !shmi_entry_used(e); e = shmi_ld64(word)) {
             shmi_raise_reach(a, k);
             if (shmi_cas64(word, e, mine)) {
-                shmi_raise_reach(a, k); /* who lowers it may not have seen the entry */
+                shmi_raise_reach(a, k); /* a concurrent lowering may not have seen the entry */
                 return 1;
             }
         }
@@ -795,7 +795,7 @@ SHMI_FN void shmi_finish_erase(shmsync_arena *a, const shmi_header *h)
     shmi_release_unseen(a, &h->block, freeing);
 }
 
-/* Brings h from committed to aborted unless somebody has it open; see docs/abi.md. */
+/* Brings h from committed to aborted unless a participant has it open; see docs/abi.md. */
 SHMI_FN int shmi_decide(shmsync_arena *a, const shmi_header *h)
 {
     uint32_t ours = shmi_make_object(SHMI_objectDeleting, a->self), who = 0;

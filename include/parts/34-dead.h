@@ -1,4 +1,4 @@
-/* ---- Who is dead, and who is gone: docs/design/0018-two-stages-of-a-death.md ----
+/* ---- Deaths in two stages, dead and gone: docs/design/0018-two-stages-of-a-death.md ----
  *
  * A death has two stages. Words are repaired when no thread of the dead process executes
  * instructions any more; what they protect passes on when nothing can write for it. */
@@ -221,8 +221,8 @@ SHMI_FN int shmi_dead(shmsync_arena *a, shmi_participant_id n)
 
 /* ---- DeathRecords ---- */
 
-/* Number n of those who died, or of those who left. There is a ring of each, so that
- * leaving does not push deaths out that nobody has read yet. */
+/* Number n of the deaths, or of the orderly leaves. There is a ring of each, so that a leave
+ * does not overwrite the record of a death that no process has read yet. */
 SHMI_FN shmi_off shmi_death_record(shmsync_arena *a, int left, uint64_t n)
 {
     uint64_t k = left ? SHMI_deathRecordDeaths + n % (SHMI_deathRecordCount - SHMI_deathRecordDeaths) : n % SHMI_deathRecordDeaths;

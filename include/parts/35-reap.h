@@ -21,8 +21,8 @@ SHMI_FN void shmi_ring_before(shmsync_arena *a, uint32_t i, unsigned n)
         }
     }
 }
-/* Makes those look at the ring of slots again who watch slot i, or did, or are to: see
- * ringWatchersOf in internal/arenakernel/deathwatcher.go. */
+/* Wakes the death watchers that watch slot i, did so, or are to: they read the ring of slots
+ * again. See ringWatchersOf in internal/arenakernel/deathwatcher.go. */
 SHMI_FN void shmi_ring_watchers_of(shmsync_arena *a, uint32_t i) { shmi_ring_before(a, i, SHMI_watchTargets); }
 
 /* Makes those look at the death records that want to be told of deaths. */
@@ -112,8 +112,8 @@ SHMI_FN int shmi_owed_order(const void *x, const void *y)
         return p->object < q->object ? -1 : 1;
     return q->level - p->level; /* the highest first */
 }
-/* For each object that somebody has recorded to sleep on, which wakes the death of dead
- * may have swallowed. */
+/* For each object with a recorded sleeper, which wakes the death of dead may have
+ * swallowed. */
 SHMI_FN void shmi_collect_owed(shmsync_arena *a, shmi_participant_id dead, shmi_owed_list *l)
 {
     uint32_t i, k;
@@ -176,7 +176,7 @@ SHMI_FN void shmi_count_death(shmsync_arena *a, const shmi_concern *c)
         if ((c->all || (c->slots[i / 32] >> (i % 32) & 1) != 0) && shmi_slot_present(shmi_slot_state(a, i)))
             shmi_ring(shmi_slot32(a, i, SHMI_slotDoorbell));
 }
-/* Wakes, once, everybody who may wait for a wake that a death has swallowed. */
+/* Wakes, once, all waiters for a wake that a death may have swallowed. */
 SHMI_FN void shmi_wake_all_for(shmsync_arena *a, shmi_participant_id dead, const shmi_concern *c)
 {
     if (c->anything || c->all) {
@@ -212,12 +212,12 @@ SHMI_FN void shmi_reclaim_memory(shmsync_arena *a, shmi_participant_id dead)
     pthread_mutex_lock(&a->handles);
     left = dead == a->self ? a->n_deferred : 0;
     pthread_mutex_unlock(&a->handles);
-    if (left == 0) /* else the slot's next one takes what somebody still looks at */
+    if (left == 0) /* else the slot's next participant takes the blocks that a peer guards */
         shmi_st32(reclaimed, last);
 }
 
 /* Makes slot i, dead or leaving in state w, available again. keep leaves the set of touched
- * chunks to the next participant of the slot: whoever reaps that one repairs what this
+ * chunks to the next participant of the slot: the reaper of that one repairs what this
  * process could not. */
 SHMI_FN void shmi_free_slot(shmsync_arena *a, uint32_t i, uint32_t w, int keep)
 {
@@ -242,8 +242,8 @@ SHMI_FN int shmi_others(shmsync_arena *a)
     return 0;
 }
 
-/* Whether others, who may know the kinds that this header does not, get their time for a
- * repair that was due since then. */
+/* Whether other participants, which may know the kinds that this header does not, get their
+ * time for a repair that was due since then. */
 SHMI_FN int shmi_leave_to_others(shmsync_arena *a, const shmi_reap_progress *b, int64_t since)
 {
     return b->unknown != 0 && shmi_now() - since < SHMI_LEAVE_TO_OTHERS && shmi_others(a);
@@ -258,7 +258,7 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_reap_progress *b)
     shmi_participant_id u = shmi_ld32(word), dead = shmi_id_in(i, b->of);
     int64_t now;
     if (u != a->self && shmi_current(a, u))
-        return; /* if it dies over this, those who watch the slot go on */
+        return; /* if it dies over this, the watchers of the slot go on */
     if (!shmi_cas32(word, u, a->self)) {
         shmi_leave_for(a, i);
         return;
@@ -344,7 +344,7 @@ SHMI_FN void shmi_reap_marked(shmsync_arena *a, uint32_t i, uint32_t w)
 
 SHMI_FN void shmi_reap(shmsync_arena *a, uint32_t i, uint32_t w)
 {
-    if (shmi_slot_present(w) && !shmi_mark(a, i, w)) { /* somebody else did, or it cannot be done yet */
+    if (shmi_slot_present(w) && !shmi_mark(a, i, w)) { /* another participant did, or it cannot be done yet */
         shmi_reap_progress *b = &a->reaps[i];
         pthread_mutex_lock(&a->reaping);
         if (b->dying != w) {
@@ -367,8 +367,8 @@ SHMI_FN void shmi_continue_reaps(shmsync_arena *a)
     pthread_mutex_lock(&a->reaping);
     for (i = 1; i <= a->geo.slots; i++)
         if (a->reaps[i].of != 0 && shmi_slot_state(a, i) != a->reaps[i].of) {
-            /* Finished by others, or a joiner has taken the slot over and waits for whoever
-             * is reaper there. */
+            /* Finished by others, or a joiner has taken the slot over and waits for the
+             * reaper there. */
             shmi_cas32(shmi_slot32(a, i, SHMI_slotReaper), a->self, 0);
             memset(&a->reaps[i], 0, sizeof a->reaps[i]);
         }

@@ -148,7 +148,7 @@ SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *doorbell, uint32
         if (!shmi_slot_taken(w))
             continue;
         if (shmi_slot_phase(w) == SHMI_phaseDead) {
-            /* Whoever marked it may have died since, or leaves the rest to us. */
+            /* The participant that marked it may have died since, or leaves the rest to us. */
             shmi_participant_id u = shmi_ld32(shmi_slot32(a, i, SHMI_slotReaper));
             left = shmi_notice_left(a, i, w, u != a->self && shmi_current(a, u) ? SHMI_STAGGER : base);
             if (left > 0) {
@@ -267,7 +267,7 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
         chores = shmi_do_chores(a);
         n = shmi_watch_entries(a, doorbell, rung, v, &poll, &turn);
         if (n == 0)
-            continue; /* somebody was reaped */
+            continue; /* a participant was reaped */
         deadline = turn != 0 ? shmi_now() + turn : 0;
         unfinished = shmi_ld32(&a->unfinished) != 0;
         if (poll != 0 || untold || unfinished) {

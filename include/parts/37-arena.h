@@ -344,7 +344,7 @@ static int shmi_registering; /* a thread is about to make this process a target 
 enum {
     SHMI_opening,  /* one thread joins; others that open the same file wait for it */
     SHMI_attached,
-    SHMI_closing   /* one thread leaves; who opens the file now joins anew */
+    SHMI_closing   /* one thread leaves; a thread that opens the file now joins anew */
 };
 
 /* A child of fork is no participant. The kernel wipes its page of names; this closes
@@ -396,7 +396,7 @@ SHMI_FN int shmi_take_slot_at(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t
 {
     uint32_t *caps = shmi_slot32(a, i, SHMI_slotCaps), joining = shmi_slot_word(SHMI_phaseJoining, next);
     if (a->lock_fd >= 0)
-        /* Whoever looks at a joining slot asks by this whether to ask for its byte. */
+        /* A peer that examines a joining slot reads here whether to ask for its byte. */
         shmi_st32(caps, a->caps);
     /* Whoever enters a window follows those who are all cleaned up after, and whose generations say
      * nothing about those of this window. */
@@ -710,7 +710,7 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
         a->my_slot = shmi_id_slot(name);
         a->self = name;
     } while (!shmi_settle_in(a, before, label));
-    /* Rung before it is live, so that somebody knows of it from the first moment on. */
+    /* Rung before it is live, so that a death watcher knows of it from the first moment on. */
     shmi_ring_before(a, a->my_slot, 1);
     err = shmi_start_watcher(a);
     if (err != 0) {
@@ -1062,7 +1062,7 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
      * asked for. */
     shmi_ring_before(a, i, 1);
     __atomic_store_n(&a->closing, 1, __ATOMIC_SEQ_CST);
-    while (shmi_ld32(&a->calls) != 0) { /* those who wait */
+    while (shmi_ld32(&a->calls) != 0) { /* the waiters */
         for (k = 0; k < SHMI_announceCount; k++) {
             shmi_off word = shmi_ld64(shmi_u64(a, shmi_slot(a, i) + SHMI_slotAnnounce + k * SHMI_announceStride + SHMI_announceWord));
             if (word != 0 && shmi_within(a, word, 4, 4))
@@ -1088,7 +1088,7 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
     SHMSYNC_CRASHPOINT("arena.close.freed");
     __atomic_store_n(&a->me->name, 0, __ATOMIC_RELAXED);
     shmi_ring_watchers_of(a, i);
-    shmi_count_death(a, &concern); /* those who looked when they were woken found us current still */
+    shmi_count_death(a, &concern); /* a peer that looked when it was woken found us current still */
     shmi_drop_lock(a);
     munmap(a->base, (size_t)a->size);
     close(a->fd);

@@ -1,8 +1,8 @@
 /* ---- Waiting ----
  *
  * A thread that waits sleeps in the kernel, on the word that the object's protocol
- * says, with an announce record in its slot: so whoever cleans up after a death finds
- * it. More threads than there are records sleep without one, which is found by periodic checks.
+ * says, with an announce record in its slot: so the reaper after a death finds it. More
+ * threads than there are records sleep without one, and periodic checks find them.
  *
  * Nothing depends on every wake arriving: no sleep is longer than 100 ms, and after
  * one that long the caller looks at the object's own words. */
@@ -82,7 +82,7 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
         return SHMI_CLOSED;
     if (sleep_spec->deadline != 0 && sleep_spec->deadline <= now)
         return SHMI_LATE;
-    /* Whoever is woken often, or waits briefly each time, never sleeps for so long. */
+    /* A thread that is woken often, or waits briefly each time, never sleeps for so long. */
     if (sleep_spec->looked != NULL && now - __atomic_load_n(sleep_spec->looked, __ATOMIC_RELAXED) >= SHMI_CHECK_EVERY)
         return SHMI_LOOK;
     if (*sleep_spec->since == 0)
@@ -188,7 +188,7 @@ SHMI_FN uint32_t shmi_wake_word_announce(const shmi_wait_list *l)
     }
 }
 SHMI_FN int shmi_wake_word_announced(const shmi_wait_list *l) { return (shmi_ld32(l->word) & 1) != 0; }
-/* Wakes one waiter if somebody has announced itself. Called after the release. */
+/* Wakes one waiter if one has announced itself. Called after the release. */
 SHMI_FN void shmi_wake_word_release(shmsync_arena *a, const shmi_wait_list *l)
 {
     uint32_t w = shmi_ld32(l->word);
@@ -211,7 +211,7 @@ SHMI_FN uint32_t shmi_wake_word_bump(const shmi_wait_list *l)
             return w;
     }
 }
-/* Changes the word so that whoever is about to sleep looks again. */
+/* Changes the word so that a waiter that is about to sleep looks again. */
 SHMI_FN void shmi_wake_word_touch(const shmi_wait_list *l) { shmi_add32(l->word, 2); }
 /* Bumps and wakes one, or all, announced or not: for wakes that may have been lost. */
 SHMI_FN void shmi_wake_word_wake_one(shmsync_arena *a, const shmi_wait_list *l) { shmi_deliver_one(a, l, shmi_wake_word_bump(l) >> 1); }

@@ -76,7 +76,7 @@ SHMI_FN uint32_t shmi_note_other(uint32_t note, uint32_t slot)
     return (note >> 20 & 2047) == slot ? note >> 10 & 1023 : note & 1023;
 }
 
-/* Leaves this CPU's number for those who wait. */
+/* Leaves this CPU's number for the waiters. */
 SHMI_FN void shmi_note_cpu(const shmi_tuning *t)
 {
     int cpu = sched_getcpu();

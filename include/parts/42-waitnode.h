@@ -73,8 +73,8 @@ SHMI_FN int shmi_wait_node_sleep(shmsync_arena *a, shmi_wait_node *s, shmi_off o
     return shmi_sleep(a, &sleep_spec);
 }
 
-/* Ends a wait that nobody has resolved; 0 if somebody has. If not 0 the wait node is gone,
- * and the node goes back with whoever takes it off its queue. */
+/* Ends a wait that was not resolved; 0 if it was. If not 0 the wait node is gone, and the
+ * node goes back with the participant that takes it off its queue. */
 SHMI_FN int shmi_wait_node_abandon(shmsync_arena *a, shmi_wait_node *s)
 {
     (void)a;
@@ -95,7 +95,7 @@ SHMI_FN void shmi_wait_node_leave(shmsync_arena *a, shmi_wait_node *s)
 {
     uint32_t w;
     int i;
-    /* Mostly it is off its queue: who resolved it took it off a few instructions later. */
+    /* Mostly it is off its queue: its granter took it off a few instructions later. */
     for (i = 0; i < 200 && shmi_ld64(&s->node->stamp) != 0; i++)
         shmi_pause(2);
     w = shmi_node_load(s->node);
@@ -104,7 +104,7 @@ SHMI_FN void shmi_wait_node_leave(shmsync_arena *a, shmi_wait_node *s)
         shmi_wait_node_return(a, s);
         return;
     }
-    /* Whoever resolved it is stopped or dead. The node goes back with whoever takes it off
+    /* Its granter is stopped or dead. The node goes back with the participant that takes it off
      * the queue, and if that has just happened, now. */
     if (shmi_node_swap(s->node, w, shmi_node_with(w, SHMI_NodeSpent)) && shmi_ld64(&s->node->stamp) == 0)
         shmi_reclaim_node(a, s->off, w);

@@ -47,7 +47,7 @@ typedef struct shmi_mutex {
     int internal;         /* it protects words: it passes on when its holder is dead, not only when that is gone */
     int (*repair)(void *);
     void *repair_arg;
-    uint32_t quiet;       /* unlocks that found nobody waiting; written by whoever holds the mutex, atomic */
+    uint32_t quiet;       /* unlocks that found no waiter; written by the holder of the mutex, atomic */
     uint32_t need;        /* how many it takes to turn the bias on. Atomic. */
     uint32_t reserved;    /* owner word that the last check found reserved. Atomic. */
     int64_t looked;

@@ -65,7 +65,7 @@ SHMI_FN void shmi_mutex_wake_words(shmsync_arena *a, shmi_mutex_words *w, int ow
     uint32_t o = shmi_ld32(&w->owner);
     shmi_wait_list l = shmi_mutex_wait_list(w);
     if (shmi_owner_kind(o) == SHMI_kindReserved) {
-        /* The dead may have made the reservation for somebody who had given up. It is no
+        /* The dead may have made the reservation for a waiter that had given up. It is no
          * hold, so it can always be taken back. */
         shmi_cas32(&w->owner, o, 0);
         if (owed < SHMI_OWED_ONE)
@@ -120,7 +120,7 @@ SHMI_FN int shmi_mutex_expired(shmi_mutex *m)
     return ago < 0 || ago > most;
 }
 
-/* Moves on from owner word o if that takes no waiting. Whoever has not slept leaves a
+/* Moves on from owner word o if that takes no waiting. A waiter that has not slept leaves a
  * reservation of this process alone. *err: it will not become free by itself. */
 SHMI_FN int shmi_mutex_step(shmi_mutex *m, uint32_t o, int slept, int *err)
 {
@@ -202,7 +202,7 @@ SHMI_FN void shmi_mutex_took(shmi_mutex_wait *w)
 }
 
 /* Ends a wait that did not get the lock. A wake may have been meant for it, so it makes
- * sure that another comes to those who stay. */
+ * sure that another wake comes to the waiters that stay. */
 SHMI_FN void shmi_mutex_leave_wait(shmi_mutex_wait *w)
 {
     shmi_mutex *m = w->m;
@@ -269,7 +269,7 @@ SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
     if ((shmi_ld64(&m->w->handed) & SHMI_HANDED_LOCALLY) != 0)
         ago = -1; /* that one cost nothing */
     if (w->slept && now - w->since > SHMI_STARVE_AFTER && (ago < 0 || ago > SHMI_HAND_OFF_EVERY)) {
-        /* One at a time: who finds the place taken stays an ordinary waiter. It asks
+        /* One at a time: a waiter that finds the place taken stays an ordinary one. It asks
          * before each sleep, since another thread may have used the hand-off up. */
         w->starving = shmi_ld32(&m->w->starving) == self || shmi_cas32(&m->w->starving, 0, self);
         if (w->starving)
@@ -331,7 +331,7 @@ SHMI_FN void shmi_mutex_check(shmi_mutex *m)
             shmi_wake_word_wake_one(m->a, &m->line);
         o = UINT32_MAX;
     } else {
-        /* Whoever was woken last may be stopped before it could announce the others. */
+        /* The waiter that was woken last may be stopped before it could announce the others. */
         shmi_wake_word_announce(&m->line);
     }
     if (o != UINT32_MAX)
@@ -492,7 +492,7 @@ SHMI_COLD void shmi_mutex_wake_after(shmi_mutex *m)
     shmi_wake_word_release(m->a, &m->line);
 }
 
-/* Ends a biased release that found somebody waiting: a waiter paid for a fence, so
+/* Ends a biased release that found a waiter: the waiter paid for a fence, so
  * holds do without the bias for a while. */
 SHMI_COLD void shmi_mutex_lose_bias(shmi_mutex *m)
 {
@@ -670,7 +670,7 @@ SHMI_FN int shmi_mutex_recover_entered(shmi_mutex *m, int (*repair)(void *), voi
         if (!shmi_owner_valid(o))
             return shmi_mutex_report(m, EPROTO, o);
         if (shmi_owner_kind(o) == SHMI_kindOwnerDead) {
-            /* Before it is taken: the word names who may still write, whoever dies here. */
+            /* Before it is taken: the word names the process that may still write, also if this one dies here. */
             err = shmi_await_gone(m->a, shmi_owner_name(o), "mutex.recover", m->called, 0);
             if (err != 0)
                 return err;

@@ -1,7 +1,7 @@
 /*
- * Monitors: what the objects share whose waiters queue. A queue lock guards the state, a redo
+ * Monitors: the common part of objects whose waiters queue. A queue lock guards the state, a redo
  * log makes a change of several words one step, and wait nodes stand for the waits. It is
- * docs/design/0005-monitor.md in C, step by step that of prims/monitor*.go: who takes the
+ * docs/design/0005-monitor.md in C, step by step that of prims/monitor*.go: the next holder of the
  * queue lock after a death, of a Go or of a C program, replays what the other has left.
  */
 
@@ -18,7 +18,7 @@ struct shmi_wait {
 struct shmi_woken {
     struct shmi_wait w;
     uint32_t state; /* when it was resolved */
-    uint32_t owner; /* then: the node of a dead one may be somebody else's when it is told */
+    uint32_t owner; /* then: the node of a dead one may have a new owner when it is told */
 };
 struct shmi_wakes {
     uint32_t n, room;
@@ -66,12 +66,12 @@ struct shmi_monitor {
     uint32_t deaths;  /* how many reaps the last reap knew of */
     int64_t kept;     /* when the last reap left data of one that was not gone; 0: there was none. Atomic. */
     uint32_t looks;
-    uint32_t dead_holder; /* a check has found one: whoever marked it may be stopped before it counts the death */
+    uint32_t dead_holder; /* a check has found one: the process that marked it may be stopped before it counts the death */
     uint32_t cleaning_up; /* a wait was given up and could not be taken off */
     int handlers;     /* signal handlers may call the object */
 };
 
-/* A store of a word that only who holds the queue lock writes: in the order of the program, so that a death leaves a prefix. */
+/* A store of a word that only the holder of the queue lock writes: in the order of the program, so that a death leaves a prefix. */
 SHMI_FN void shmi_put(uint64_t *w, uint64_t v)
 {
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -108,7 +108,7 @@ SHMI_FN uint64_t shmi_link_prev(uint64_t l) { return (l >> 32) * 64; }
 SHMI_FN int shmi_is_broken(struct shmi_monitor *m) { return __atomic_load_n(&m->broken, __ATOMIC_RELAXED) != 0; }
 SHMI_FN void shmi_set_broken(struct shmi_monitor *m, uint32_t v) { __atomic_store_n(&m->broken, v, __ATOMIC_RELAXED); }
 
-/* The wait at an offset that was read from a link. What is not there, or is on no queue of this object, makes the queues be rebuilt. */
+/* The wait at an offset that was read from a link. If there is none, or it is on no queue of this object, the queues are rebuilt. */
 SHMI_FN struct shmi_wait shmi_mon_node(struct shmi_monitor *m, uint64_t off)
 {
     struct shmi_wait w;
@@ -220,7 +220,7 @@ SHMI_FN void shmi_mon_heed(struct shmi_monitor *m, uint32_t name)
         shmi_st32(&m->dead_holder, 1);
 }
 
-/* Whether somebody is there for a wait. */
+/* Whether the owner of a wait is there for it. */
 SHMI_FN int shmi_mon_waiting(struct shmi_monitor *m, struct shmi_wait w)
 {
     uint32_t owner = shmi_owner_of(w);
@@ -381,7 +381,7 @@ SHMI_FN void shmi_change_set(struct shmi_change *c, uint64_t *w, uint64_t v)
     c->v[c->n++] = v;
 }
 
-/* Makes a change, with the queue lock held. A death leaves all of it, once somebody takes the queue lock, or nothing. */
+/* Makes a change, with the queue lock held. After a death either all of it happens, once a process takes the queue lock, or nothing. */
 SHMI_FN void shmi_mon_commit(struct shmi_monitor *m, struct shmi_change *c)
 {
     uint32_t i;
@@ -462,7 +462,7 @@ SHMI_FN void shmi_mon_account(struct shmi_monitor *m, struct shmi_wait w, struct
     shmi_mon_release_node(m, w);
 }
 
-/* Makes the queues anew from the nodes, which are the truth, and accounts for waits that were resolved by one who died over it. */
+/* Makes the queues anew from the nodes, which are the truth, and accounts for waits whose granter died over it. */
 struct shmi_queued_wait {
     uint64_t stamp;
     struct shmi_wait w;
@@ -596,7 +596,7 @@ SHMI_FN int shmi_mon_redo(struct shmi_monitor *m)
     return 0;
 }
 
-/* What who takes the queue lock after the death of its holder does first. */
+/* The first step of the next holder of the queue lock after the death of a holder. */
 SHMI_FN int shmi_mon_replay(void *arg)
 {
     struct shmi_monitor *m = (struct shmi_monitor *)arg;
@@ -627,7 +627,7 @@ SHMI_FN void shmi_mon_reap(struct shmi_monitor *m, struct shmi_wakes *b)
     m->rules->resolve(m, b);
 }
 
-/* Reaps, with the queue lock held, if somebody has died since the last time, or may be gone. */
+/* Reaps, with the queue lock held, if a participant has died since the last time, or may be gone. */
 SHMI_FN void shmi_mon_reap_if_due(struct shmi_monitor *m, struct shmi_wakes *b)
 {
     if (__atomic_load_n(&m->deaths, __ATOMIC_SEQ_CST) != shmi_deaths(m->a) || shmi_mon_keeps(m))
@@ -651,12 +651,12 @@ SHMI_FN struct shmi_abandoned shmi_abandoned_of(const shmi_wait_node *s)
     return l;
 }
 
-/* Takes a wait off that this process has given up, unless somebody has done that. It does not wait for the queue lock. */
+/* Takes a wait off that this process has given up, unless another process has done that. It does not wait for the queue lock. */
 SHMI_FN void shmi_mon_clean_up(struct shmi_monitor *m, struct shmi_abandoned l)
 {
     struct shmi_wakes b;
     if (!shmi_mon_try_enter(m)) {
-        /* For whoever leaves the queue lock next in this process, or for a look of any that waits. */
+        /* For the next thread of this process that leaves the queue lock, or for the check of a waiter. */
         shmi_st32(&m->cleaning_up, 1);
         return;
     }
@@ -769,7 +769,7 @@ SHMI_FN uint64_t shmi_mon_collect(struct shmi_monitor *m, shmi_wait_node *wait_n
     return outcome;
 }
 
-/* Gives a wait up that nobody has resolved, and has it taken off: 0 if somebody has. */
+/* Gives a wait up that was not resolved, and has it taken off: 0 if it was resolved. */
 SHMI_FN int shmi_mon_give_up(struct shmi_monitor *m, shmi_wait_node *wait_node)
 {
     struct shmi_abandoned left = shmi_abandoned_of(wait_node);
@@ -852,7 +852,7 @@ SHMI_FN void shmi_mon_init(struct shmi_monitor *m, shmsync_arena *a, const shmi_
 /* The end of a handle: objects have their monitor at their head. */
 SHMI_FN void shmi_mon_free(void *handle) { free(handle); }
 
-/* What who reaps does with an object whose monitor has been made. */
+/* The reaper's work on an object whose monitor has been made. */
 SHMI_FN void shmi_mon_repair(struct shmi_monitor *m, shmi_participant_id dead)
 {
     struct shmi_wakes b;

@@ -1,7 +1,6 @@
 /*
- * Sequencers: a counter outside the queue lock, and those who wait until it has reached a
- * token, in a leftist heap. It is prims/sequencer*.go in C. An Event that is reset by
- * hand is one, too.
+ * Sequencers: a counter outside the queue lock, and waiters until it has reached a token, in a
+ * leftist heap. It is prims/sequencer*.go in C. An Event that is reset by hand is one, too.
  */
 
 /* A wait's place in the heap of the tokens. Links below are in next, the link above and the ranks in extra. */
@@ -200,7 +199,7 @@ SHMI_FN void shmi_heap_discard_dead(struct shmi_monitor *m, uint64_t *root)
         if (n == room) {
             more = (struct shmi_queued_wait *)shmi_scratch(all != few ? all : NULL, room * sizeof *more, 4 * room * sizeof *more);
             if (more == NULL) {
-                shmi_set_broken(m, 1); /* which drops those who are left over */
+                shmi_set_broken(m, 1); /* which drops the waits that are left over */
                 break;
             }
             if (all == few)
@@ -233,7 +232,7 @@ struct shmi_sequence {
 
 SHMI_FN int shmi_seq_reached(struct shmi_sequence *q, uint64_t token) { return shmi_ld64(&q->w->value) >= token; }
 
-/* Ends one wait, if somebody is there for it. */
+/* Ends one wait, if its owner is there for it. */
 SHMI_FN void shmi_seq_finish_one(struct shmi_sequence *q, struct shmi_wakes *b, struct shmi_wait w, uint32_t result)
 {
     if (!shmi_mon_waiting(&q->m, w))
@@ -261,7 +260,7 @@ SHMI_FN int shmi_seq_resolve_some(struct shmi_sequence *q, struct shmi_wakes *b,
     if (__atomic_load_n(&q->w->stopped, __ATOMIC_SEQ_CST) != 0)
         shmi_seq_condemn(q);
     v = shmi_ld64(&q->w->value);
-    /* Those first that were cancelled: whoever did that waits for it. */
+    /* First the cancelled waits: the canceller waits for their end. */
     while (!shmi_is_broken(m) && (w = shmi_heap_first(m, &q->w->doomed)).n != NULL && !shmi_is_broken(m)) {
         if (most-- == 0)
             return 1;
@@ -322,7 +321,7 @@ SHMI_FN void shmi_seq_discard_dead(struct shmi_monitor *m)
 }
 SHMI_FN void shmi_seq_nothing(struct shmi_monitor *m) { (void)m; }
 
-/* Whether waits are to be ended: who counted is on its way to that, or stopped or dead. */
+/* Whether waits are to be ended: the process that counted is on its way to that, or stopped or dead. */
 SHMI_FN int shmi_seq_overdue(struct shmi_sequence *q)
 {
     uint64_t next = shmi_ld64(&q->w->next);
@@ -365,7 +364,7 @@ SHMI_FN int shmi_seq_finish(struct shmi_sequence *q)
     return 0;
 }
 
-/* Called after the counter has become v: if somebody waits for no more than that it resolves. */
+/* Called after the counter has become v: if a wait has that token or a smaller one, it resolves. */
 SHMI_FN int shmi_seq_counted(struct shmi_sequence *q, uint64_t v)
 {
     if (~v > shmi_ld64(&q->w->next))

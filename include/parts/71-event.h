@@ -80,7 +80,7 @@ SHMI_FN void shmi_event_grant(struct shmi_event *e, struct shmi_wakes *b, struct
         shmi_event_account(&e->q.m, w);
 }
 
-/* Hands tokens out while there are any and somebody is queued, and otherwise leaves one, at most, where it can be claimed. */
+/* Hands tokens out while there are any and a wait is queued, and otherwise leaves one, at most, where it can be claimed. */
 SHMI_FN void shmi_event_resolve(struct shmi_monitor *m, struct shmi_wakes *b)
 {
     struct shmi_event *e = (struct shmi_event *)m;
@@ -124,7 +124,7 @@ SHMI_FN void shmi_event_clear(struct shmi_monitor *m)
 {
     struct shmi_event *e = (struct shmi_event *)m;
     shmi_fifo_clear(&e->w->queue);
-    shmi_st64(&e->q.w->next, SHMI_ANYBODY); /* until the next resolving every set looks for somebody */
+    shmi_st64(&e->q.w->next, SHMI_ANYBODY); /* until the next resolve every set looks for waits */
 }
 SHMI_FN void shmi_event_requeue(struct shmi_monitor *m, struct shmi_wait w)
 {
@@ -239,7 +239,7 @@ SHMI_FN int shmi_event_is_set_auto(struct shmi_event *e)
 {
     uint64_t s = shmi_event_load(e);
     if (shmi_event_place(s) == SHMI_eventSet && !(shmi_ld64(&e->q.w->next) == SHMI_NOBODY && shmi_event_load(e) == s) && shmi_mon_try_enter(&e->q.m)) {
-        /* The token may be somebody's; or nobody is there for it any more. */
+        /* The token may be handed to a waiter; or no waiter is there for it any more. */
         struct shmi_wakes b;
         shmi_wakes_init(&b);
         shmi_event_resolve(&e->q.m, &b);
@@ -309,7 +309,7 @@ SHMI_FN int shmi_event_register(struct shmi_event *e, int take, int64_t abs, shm
     shmi_event_inherit(e, m->a->self);
     shmi_mon_join(m, wait_node, 0, 0);
     SHMSYNC_CRASHPOINT("event.wait.announced");
-    /* The second check: a set before it has not seen that somebody is queued. */
+    /* The second check: a set before it has not seen that this wait is queued. */
     shmi_event_resolve(m, &b);
     shmi_mon_leave(m, &b);
     *out = wait_node;

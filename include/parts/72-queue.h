@@ -505,7 +505,7 @@ SHMI_FN int shmi_queue_try_enter(struct shmi_queue *x, shmi_list_words *line)
         return 0;
     if (shmi_fifo_empty(line))
         return 1;
-    /* Perhaps those who wait are dead. */
+    /* Perhaps the waiters are dead. */
     shmi_wakes_init(&b);
     shmi_mon_reap_if_due(&x->m, &b);
     shmi_mon_leave(&x->m, &b);
@@ -594,7 +594,7 @@ left:
     return err;
 }
 
-/* Takes the queue lock and finds the slot that this process was given: who gave it wakes us before it has written that down. */
+/* Takes the queue lock and finds the slot that this process was given: the granter wakes us before it has written that down. */
 SHMI_FN shmi_queue_slot *shmi_queue_given(struct shmi_queue *x, uint32_t i, uint32_t cls, int *err)
 {
     shmi_queue_slot *s;

@@ -103,7 +103,7 @@ SHMI_FN void shmi_barrier_break(struct shmi_barrier *x, uint64_t phase, uint64_t
     shmi_mon_commit(&x->m, &c);
 }
 
-/* Breaks the phase that the participant of a share, who is dead, leaves incomplete. */
+/* Breaks the phase that the dead participant of a share leaves incomplete. */
 SHMI_FN void shmi_barrier_lose(struct shmi_barrier *x, shmi_barrier_share *h)
 {
     uint64_t phase = shmi_get(&x->w->phase), left, parties = shmi_barrier_in(h, phase, &left);

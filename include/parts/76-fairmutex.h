@@ -27,7 +27,7 @@ SHMI_FN int shmi_fair_valid(uint32_t o)
 }
 SHMI_FN int shmi_fair_granted(uint32_t o) { return shmi_owner_kind(o) == SHMI_kindReserved && shmi_owner_name(o) != 0; }
 SHMI_FN shmi_participant_id shmi_fair_died(struct shmi_fairmutex *f) { return shmi_ld32(&f->w->died) & SHMI_NAME_MASK; }
-/* Whether who comes now may have the lock. The queue lock is held. */
+/* Whether a comer may have the lock now. The queue lock is held. */
 SHMI_FN int shmi_fair_free(struct shmi_fairmutex *f) { return shmi_get(&f->w->owner) == 0 && shmi_fifo_empty(&f->w->queue); }
 SHMI_FN void shmi_fair_take(struct shmi_fairmutex *f)
 {

@@ -138,7 +138,7 @@ SHMI_FN void shmi_sem_open_share(struct shmi_semaphore *s, uint64_t n)
     shmi_semaphore_share *h = s->own;
     struct shmi_change c;
     uint64_t q;
-    /* Whoever releases nothing may have no share yet: that of its slot is the dead one's. */
+    /* A process that releases nothing may have no share yet: that of its slot is the dead one's. */
     if (shmi_get(&w->last) != s->m.a->self || shmi_get(&h->name) != s->m.a->self || s->size > SHMI_FAST_MOST) {
         shmi_put(&w->last, s->m.a->self);
         return;

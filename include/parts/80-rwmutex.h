@@ -16,7 +16,7 @@ struct shmi_rwmutex {
     int (*repair)(void *);
     void *repair_arg;
     const char *called;
-    shmi_mutex writers; /* who has it closes the gate, writes, and opens the gate */
+    shmi_mutex writers; /* its holder closes the gate, writes, and opens the gate */
     shmi_wait_list readers_wake_word, writer_wake_word;
     pthread_mutex_t registry;
     uint32_t waiting, due; /* guarded by: registry; registered in this epoch; let in and not aware of it */
@@ -52,7 +52,7 @@ SHMI_FN uint32_t shmi_rw_used(struct shmi_rwmutex *m)
     return high < m->slots ? high : m->slots;
 }
 
-/* Wakes all readers that sleep, and leaves their announcement: only who grants takes that down. */
+/* Wakes all readers that sleep, and leaves their announcement: only a granter takes that down. */
 SHMI_FN void shmi_rw_wake_readers(struct shmi_rwmutex *m)
 {
     shmi_wake_word_touch(&m->readers_wake_word);
@@ -383,7 +383,7 @@ SHMI_FN int shmi_rw_resolve_gate(struct shmi_rwmutex *m, const char *op)
         if (g == 0) {
             return 0;
         } else if (shmi_rw_valid(g) && shmi_rw_taken(g)) {
-            /* Whoever closes it has the mutex, and we have that. */
+            /* The process that closes it has the mutex, and we have that. */
             if (!shmi_dead(m->a, shmi_rw_who(g)))
                 return shmi_fail(EPROTO, op, m->called, "gate %#x, without the writers' mutex", g);
             if (!shmi_rw_mark_owner_dead(m, g))
@@ -439,7 +439,7 @@ SHMI_FN void shmi_rw_let_in(struct shmi_rwmutex *m)
     shmi_tuning t = shmi_rw_tuning(m, &m->w->pays);
     uint32_t i, used;
     if (!shmi_wake_word_announced(&m->readers_wake_word))
-        return; /* who is about to announce looks at the gate after that */
+        return; /* a reader that is about to announce looks at the gate after that */
     used = shmi_rw_used(m);
     for (i = 1; i <= used; i++) {
         uint64_t *line = &m->lines[i - 1].state, w;
@@ -468,7 +468,8 @@ SHMI_FN int shmi_rw_has_left(void *arg)
     return shmi_rw_reading(shmi_ld64(&s->m->lines[s->slot - 1].state)) == 0;
 }
 
-/* Waits until no reader is in, or somebody has opened the gate. The caller is within shmi_enter. It goes from slot to slot, and never back. */
+/* Waits until no reader is in, or another process has opened the gate. The caller is within shmi_enter. It goes from
+ * slot to slot, and never back. */
 SHMI_FN int shmi_rw_drained(struct shmi_rwmutex *m, const char *op, int64_t abs)
 {
     uint32_t at = shmi_rw_first_reader(m, 1);
@@ -541,7 +542,7 @@ SHMI_FN int shmi_rw_drain_gate(struct shmi_rwmutex *m, const char *op, int64_t a
             return 0;
         }
         if (err == 0)
-            err = shmi_rw_close_gate(m, op); /* somebody has opened it: we have not run for long */
+            err = shmi_rw_close_gate(m, op); /* another process has opened it: we have not run for long */
     } while (err == 0);
     SHMSYNC_CRASHPOINT("rwmutex.lock.leaving");
     shmi_rw_reopen(m);
@@ -558,7 +559,7 @@ SHMI_FN int shmi_rw_drain(struct shmi_rwmutex *m, const char *op, int64_t abs)
 /* Has m if no reader is in; EBUSY: one is, and the gate is open. This thread has the writers' mutex. */
 SHMI_FN int shmi_rw_try_drained(struct shmi_rwmutex *m, const char *op)
 {
-    /* A look first: who tries in a loop need not close the gate to readers. */
+    /* A look first: a thread that tries in a loop need not close the gate to readers. */
     int err = shmi_rw_first_reader(m, 1) != 0 ? EBUSY : shmi_rw_close_gate(m, op);
     if (err != 0)
         return err;

@@ -48,7 +48,7 @@ SHMI_FN int shmi_spin_valid(struct shmi_spinlock *l, uint32_t o)
     return 0;
 }
 
-/* Wakes those who wait for the state word, announced or not: readers all, and of the others one or all. */
+/* Wakes the waiters for the state word, announced or not: all readers, and one or all of the others. */
 SHMI_FN void shmi_spin_wake_waiters(struct shmi_spinlock *l, int all)
 {
     if (l->slots != NULL)
@@ -106,7 +106,7 @@ SHMI_FN shmi_tuning shmi_spin_tuning(struct shmi_spinlock *l)
     return t;
 }
 SHMI_FN int shmi_spin_waited(struct shmi_spinlock *l) { return shmi_wake_word_announced(&l->next) || (l->slots != NULL && shmi_wake_word_announced(&l->gate)); }
-/* Wakes, after a release, all who wait to read and one of the others. */
+/* Wakes, after a release, all waiting readers and one of the other waiters. */
 SHMI_FN void shmi_spin_pass_on(struct shmi_spinlock *l)
 {
     shmi_tuning t = shmi_spin_tuning(l);
@@ -154,7 +154,7 @@ SHMI_FN int shmi_rwspin_nobody_reads(void *arg)
             return 0;
     return 1;
 }
-/* Somebody who holds the lock for reading, or 0; takes back what the dead have left. */
+/* A participant that holds the lock for reading, or 0; takes back the holds that the dead have left. */
 SHMI_FN int shmi_rwspin_reader(struct shmi_spinlock *l, shmi_participant_id *who)
 {
     uint32_t i, n = shmi_rwspin_up_to(l);
@@ -197,7 +197,7 @@ SHMI_FN int shmi_rwspin_count(struct shmi_spinlock *l)
             return 0;
     }
 }
-/* Takes one hold of ours back, and tells who waits for the last one; 0 when there is none. */
+/* Takes one hold of ours back, and tells the waiter for the last one; 0 when there is none. */
 SHMI_FN int shmi_rwspin_exit(struct shmi_spinlock *l)
 {
     for (;;) {
@@ -299,7 +299,7 @@ SHMI_FN void shmi_spin_check(struct shmi_spinlock *l)
     else if (shmi_dead(l->a, shmi_owner_name(o)))
         shmi_spin_mark_owner_dead(l, o);
     else
-        shmi_wake_word_announce(&l->next); /* who was woken last may be stopped before it could announce the others again */
+        shmi_wake_word_announce(&l->next); /* the waiter that was woken last may be stopped before it could announce the others again */
 }
 
 SHMI_FN int shmi_spin_recover(struct shmi_spinlock *l, int64_t abs, int (*repair)(void *), void *arg);

@@ -139,7 +139,7 @@ SHMI_FN int shmi_key_is_wait(struct shmi_monitor *m, struct shmi_wait w)
     return shmi_node_state(n) != SHMI_NodeIdle && shmi_key_belongs((struct shmi_key_bucket *)m, w.n) && ((shmi_node_load(w.n) ^ n) & ~15u) == 0;
 }
 
-/* A walk over the entries in use, those with biased holds among them. What it gave may be
+/* A walk over the entries in use, those with biased holds among them. An entry that it gave may be
  * taken off. Nodes are in the order of their offsets, so that it ends whatever the links
  * are. Without the queue lock it may miss some that change meanwhile. */
 struct shmi_key_walk {
@@ -194,8 +194,8 @@ SHMI_FN void shmi_key_raise(struct shmi_key_bucket *k, uint64_t h)
     if (ahead > 0)
         shmi_put(&k->w->mon.arrivals, n + (uint64_t)ahead);
 }
-/* Makes the hold of an entry one that only who holds the queue lock changes, with the queue lock
- * held, and gives it. It is one step, so that whoever locks and unlocks meanwhile cannot hold it up. */
+/* Makes the hold of an entry one that only the holder of the queue lock changes, and gives it. The queue lock
+ * is held. It is one step, so that a process that locks and unlocks meanwhile cannot delay it. */
 SHMI_FN uint64_t shmi_key_claim(struct shmi_key_bucket *k, struct shmi_key_entry e)
 {
     uint64_t h;
@@ -325,7 +325,7 @@ SHMI_FN void shmi_key_free(struct shmi_key_bucket *k, struct shmi_key_entry e)
     if (shmi_link_next(shmi_get(before)) == e.off)
         shmi_put(before, shmi_links(shmi_link_next(shmi_get(&e.n->next)), 0));
     SHMSYNC_CRASHPOINT("multilock.unlock.unlinked");
-    /* Whoever claimed the node may be dead. It keeps its stamp until it is free, so that nobody else gives it back. */
+    /* The participant that claimed the node may be dead. The node keeps its stamp until it is free, so that no other gives it back. */
     shmi_reap_node(k->m.a, e.off, shmi_node_owner(e.n));
 }
 
@@ -397,7 +397,7 @@ SHMI_FN void shmi_multi_account(struct shmi_monitor *m, struct shmi_wait w)
     shmi_mon_account(m, w, NULL);
 }
 
-/* Passes a key on that was let go, or makes its entry free, and tells those who wait for a key that nobody can have. */
+/* Passes a key on that was let go, or makes its entry free, and tells the waiters for a key that cannot be had. */
 SHMI_FN void shmi_key_resolve(struct shmi_key_bucket *k, struct shmi_wakes *b, struct shmi_key_entry e)
 {
     while (shmi_get(e.queue) != 0) {
@@ -455,7 +455,7 @@ SHMI_FN void shmi_multi_clear(struct shmi_monitor *m)
     shmi_each_queued(m->a, m->o.off, shmi_multi_relink, k);
 }
 /* Puts a wait at the end of the queue of its key. There is an entry for each key that is
- * waited for, unless a peer overwrote it: then the key is on its way to whoever waits. */
+ * waited for, unless a peer overwrote it: then the key is on its way to a waiter. */
 SHMI_FN void shmi_multi_requeue(struct shmi_monitor *m, struct shmi_wait w)
 {
     struct shmi_key_bucket *k = (struct shmi_key_bucket *)m;
@@ -725,7 +725,7 @@ SHMI_FN int shmi_key_biased(struct shmi_key_bucket *k, uint64_t key, shmsync_hol
     }
     return 0;
 }
-/* Whether the key is in a biased hold of one that lives, without the queue lock: who only tries leaves it so. */
+/* Whether a living participant has the key in a biased hold, without the queue lock: a try leaves it so. */
 SHMI_FN int shmi_key_is_biased(struct shmi_key_bucket *k, uint64_t key)
 {
     uint32_t i;

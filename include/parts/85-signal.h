@@ -123,8 +123,8 @@ SHMI_FN uint64_t shmi_row_workers(uint64_t c) { return (c & SHMI_SIGNAL_ROW_WORK
 SHMI_FN uint64_t shmi_row_sleepers(uint64_t c) { return c >> SHMI_SIGNAL_ROW_SLEEPERS_SHIFT; }
 SHMI_FN shmi_participant_id shmi_row_name(uint64_t c) { return (shmi_participant_id)(c & SHMI_SIGNAL_ROW_NAME_MASK); }
 
-/* Counts one up or down, of the sleepers or of the workers; 0 if that cannot be. What whoever had
- * the slot before left there is not taken over. */
+/* Counts one up or down, of the sleepers or of the workers; 0 if that cannot be. The count that the
+ * slot's previous participant left there is not taken over. */
 SHMI_FN int shmi_signal_counter(struct shmi_signalwaker *w, int sleeper, int up)
 {
     uint64_t *word = &shmi_signal_own_row(w)->count, one = UINT64_C(1) << (sleeper ? SHMI_SIGNAL_ROW_SLEEPERS_SHIFT : SHMI_SIGNAL_ROW_WORKERS_SHIFT);
@@ -164,7 +164,7 @@ SHMI_FN shmi_tuning shmi_signal_tuning(struct shmi_signalwaker *w)
     return t;
 }
 
-/* Wakes up to n of those who wait, after as many permits were issued. The first wake goes by the
+/* Wakes up to n waiters, after as many permits were issued. The first wake goes by the
  * announcement; for more of them the number of sleepers is no more than a hint, since each that
  * takes a permit passes the wake on while there are others. */
 SHMI_FN void shmi_signal_rouse(struct shmi_signalwaker *w, uint64_t n)
@@ -199,8 +199,8 @@ SHMI_FN int shmi_signal_take(struct shmi_signalwaker *w)
             return 1;
     }
 }
-/* What a waiter does that leaves: its wake has taken the announcement down, for others as well who
- * sleep. So it is put up again; and if there are more permits, somebody is woken. */
+/* The step of a waiter that leaves: its wake has taken the announcement down, for other sleepers as
+ * well. So it is put up again; and if there are more permits, a sleeper is woken. */
 SHMI_FN void shmi_signal_pass_on(struct shmi_signalwaker *w)
 {
     shmi_wake_word_announce(&w->wake_word);
@@ -208,7 +208,7 @@ SHMI_FN void shmi_signal_pass_on(struct shmi_signalwaker *w)
         shmi_wake_word_release(w->a, &w->wake_word);
 }
 /* Makes sure that there are as many permits as the index has reasons for them: for a permit that
- * somebody took, or owed, and did nothing with. */
+ * a dead process took, or owed, and did nothing with. */
 SHMI_FN void shmi_signal_restock(struct shmi_signalwaker *w, uint64_t least)
 {
     uint64_t need = (uint64_t)(shmi_signal_popcount(shmi_ld64(&w->w->summary) & w->mask) +
@@ -228,8 +228,8 @@ SHMI_FN void shmi_signal_restock(struct shmi_signalwaker *w, uint64_t least)
 
 /* ---- The index ---- */
 
-/* The bit that is found set stands for whoever set it, and for whoever clears it: the latter looks
- * at the signal after that, and the bit there was set before the look here. */
+/* If the bit is found set, the process that set it issues the permit, and a process that clears it
+ * looks at the signal after that: the queue's bit was set before the look here. */
 SHMI_FN int shmi_signal_mark(struct shmi_signalwaker *w, uint32_t i)
 {
     uint64_t m = UINT64_C(1) << i;
@@ -267,8 +267,8 @@ SHMI_FN int shmi_signal_unmark_status(struct shmi_signalwaker *w, uint64_t m)
     return (shmi_ld64(&w->w->status) & m) != 0 && (shmi_and64(&w->w->status, ~m) & m) != 0;
 }
 
-/* Sets the bit of queue q and that of its signal, whatever it finds: whoever set the signal's first
- * bit may be stopped before it came to the summary. */
+/* Sets the bit of queue q and that of its signal, whatever it finds: the process that set the signal's
+ * first bit may be stopped before it came to the summary. */
 SHMI_FN void shmi_signal_publish(struct shmi_signalwaker *w, uint32_t q)
 {
     shmi_or64(&w->lines[q / SHMI_SIGNAL_BITS].bits, UINT64_C(1) << q % SHMI_SIGNAL_BITS);
@@ -297,7 +297,7 @@ SHMI_FN void shmi_signal_drop(struct shmi_signalwaker *w, uint32_t q)
 /* ---- The reap: it makes the index good from the gates ---- */
 
 /* Schedules the queue again if its executor is dead and gone, and sets the bits that a scheduled one must
- * have. dead is who is reaped; 0: somebody looks, who asks for each executor. */
+ * have. dead is the participant that is reaped; 0: a periodic check, which asks for each executor. */
 SHMI_FN void shmi_signal_reap_gate(struct shmi_signalwaker *w, uint32_t q, shmi_participant_id dead)
 {
     uint64_t *word = &w->gates[q].word, s;
@@ -311,7 +311,7 @@ SHMI_FN void shmi_signal_reap_gate(struct shmi_signalwaker *w, uint32_t q, shmi_
             SHMSYNC_CRASHPOINT("signal.reap.released");
             shmi_signal_publish(w, q);
         } else if (shmi_gate_ready(s) && (shmi_ld64(&w->lines[q / SHMI_SIGNAL_BITS].bits) & UINT64_C(1) << q % SHMI_SIGNAL_BITS) == 0) {
-            shmi_signal_publish(w, q); /* its producer, or who acquired the bit, is in between, or is dead */
+            shmi_signal_publish(w, q); /* its producer, or the worker that acquired the bit, is in between, or is dead */
         }
         return;
     }
@@ -354,7 +354,7 @@ SHMI_FN void shmi_signal_check(struct shmi_signalwaker *w)
     shmi_wake_word_announce(&w->wake_word);
 }
 
-/* The reaper's side. A bit that is set for nothing is cleared by whoever finds it, a permit that is too
+/* The reaper's side. A worker that finds a bit that is set for nothing clears it, a permit that is too
  * many costs a look. */
 SHMI_FN void shmi_repair_signals(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
@@ -373,7 +373,7 @@ SHMI_FN void shmi_repair_signals(shmsync_arena *a, const shmi_object *o, shmi_pa
             shmi_cas64(count, c, 0);
     }
     /* The dead may have taken a permit and not acted on it, or have set a bit in some leaf and not
-     * told the leaf's owner, who looks when it gets up. */
+     * told the leaf's owner, which looks when it gets up. */
     shmi_signal_restock(&w, shmi_wake_word_announced(&w.wake_word) || shmi_signal_sleepers(&w) > 0);
 }
 SHMI_FN void shmi_wake_signals(shmsync_arena *a, const shmi_object *o, int owed)
@@ -523,7 +523,7 @@ int shmsync_gate_schedule(shmsync_gate *g, int *scheduled)
 }
 
 /* Begins the execution of a scheduled queue. The name goes in with the flag, and before the bit is
- * cleared: who dies here has left word that it was the executor. */
+ * cleared: a process that dies here has left word that it was the executor. */
 SHMI_FN int shmi_gate_begin(shmsync_gate *g)
 {
     struct shmi_signalwaker *w = g->impl;
@@ -665,17 +665,17 @@ int shmsync_signalwaker_next(shmsync_signalwaker *waker, int near_queue, shmsync
             return EBUSY;
         }
         if (shmi_signal_pass(w, active, (uint32_t)near_queue, &g)) {
-            /* For what is scheduled beside it, if somebody sleeps and there is no permit: this
+            /* For other scheduled queues, if a worker sleeps and there is no permit: this
              * execution may take for ever. */
             if ((shmi_ld64(&w->w->summary) & w->mask) != 0 && shmi_ld64(&w->w->permits) == 0 && shmi_wake_word_announced(&w->wake_word))
                 shmi_signal_release(w, 1);
             *out = g;
             return 0;
         }
-        /* What was found was stale, and is cleared away. Something may have been scheduled meanwhile
+        /* The bit was stale, and is cleared away. Something may have been scheduled meanwhile
          * for a signal that was marked all the time, for which there is no permit: look again. */
     }
-    shmi_signal_release(w, 1); /* whoever takes it looks on */
+    shmi_signal_release(w, 1); /* the worker that takes it looks on */
     shmi_signal_add(w, SHMSYNC_STAT_EMPTY_SCANS, 1);
     return EBUSY;
 }
@@ -684,9 +684,9 @@ int shmsync_signalwaker_next(shmsync_signalwaker *waker, int near_queue, shmsync
 
 SHMI_FN int shmi_signal_permitted(void *w) { return shmi_ld64(&((struct shmi_signalwaker *)w)->w->permits) != 0; }
 
-/* What closes the gap between the look at the permits and the sleep is the wake word: whoever waits
- * announces itself in it, looks, and sleeps only while it is what it was; whoever issues a permit
- * looks at the word after that, and changes it if it is announced. */
+/* The wake word closes the gap between the look at the permits and the sleep: a waiter announces
+ * itself in it, looks, and sleeps only while it is what it was; an issuer of a permit looks at the
+ * word after that, and changes it if it is announced. */
 SHMI_FN int shmi_signal_await(struct shmi_signalwaker *w, int64_t abs)
 {
     int64_t since = 0;
@@ -701,8 +701,8 @@ SHMI_FN int shmi_signal_await(struct shmi_signalwaker *w, int64_t abs)
             return 0;
         }
         if ((shmi_ld64(&w->w->summary) & w->mask) != 0) {
-            /* There is something to do, and its permit was taken by another, who may have been too
-             * early to see that somebody waits, and may take its time. */
+            /* There is something to do, and its permit was taken by another worker, which may have
+             * been too early to see that there are waiters, and may take its time. */
             shmi_signal_pass_on(w);
             return 0;
         }

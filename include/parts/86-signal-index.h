@@ -159,7 +159,7 @@ int shmsync_signalwaker_sync_partition(shmsync_signalwaker *waker, int start, in
     for (k = 0; k < end - start; k++)
         if (shmi_ld64(&t->lines[start + k].bits) != 0)
             now |= UINT64_C(1) << k;
-    /* First what is new, so that nobody who looks meanwhile misses it; then what is there no more,
+    /* First what is new, so that no concurrent look misses it; then what is there no more,
      * each with a second check at its leaf. */
     old = shmi_or64(&w->w->partition, now);
     for (k = 0, gone = old & ~now; gone != 0; k++, gone >>= 1) {
@@ -271,7 +271,7 @@ SHMI_FN int shmi_signal_reserve_in(struct shmi_signalwaker *w, uint32_t i, uint3
         if ((shmi_or64(tasks, m) & m) != 0)
             continue; /* another was faster */
         SHMSYNC_CRASHPOINT("signal.reserve.indexed");
-        /* A bit that was clear for a queue that somebody has stays set. */
+        /* A bit that was clear for a reserved queue stays set. */
         if (shmi_cas32(&w->gates[i * SHMI_SIGNAL_BITS + bit].task, 0, w->a->self)) {
             SHMSYNC_CRASHPOINT("signal.reserve.taken");
             return (int)bit;

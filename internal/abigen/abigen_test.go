@@ -34,7 +34,7 @@ func TestABIPartIsCurrent(t *testing.T) {
 	require.Len(t, has, len(wants))
 }
 
-// What the C header declares by hand is what the document says.
+// The declarations that the C header makes by hand agree with the document.
 func TestHeaderSaysWhatTheDocumentSays(t *testing.T) {
 	var cc string
 	for _, name := range []string{os.Getenv("CC"), "cc", "gcc", "clang"} {

@@ -88,8 +88,8 @@ func TestFailedOpenLeavesNoWatcher(t *testing.T) {
 	pollUntil(func() bool { return runtime.NumGoroutine() <= before })
 }
 
-// Whoever waits for a meeting goes on, awake or asleep, whichever side comes first, with one P and
-// with two.
+// A side that waits for a meeting goes on, awake or asleep, whichever side comes first, with one P
+// and with two.
 func TestMeeting(t *testing.T) {
 	for _, ps := range []int{1, 2} {
 		t.Run(fmt.Sprint(ps), func(t *testing.T) {

@@ -9,16 +9,16 @@ import "time"
 // the page and kills the victim, the survivor stamps when it owns. Process k is
 // the victim of round k. The words of the control page count rounds.
 //
-// There is nobody else: whoever else had joined would be woken by the death
-// too, and run beside the survivor.
+// There is no other participant: the death would wake it too, and it would run beside the
+// survivor.
 const (
 	crashSlots  = 2                       // of the survivor and of the victim
 	CrashAsleep = 1500 * time.Microsecond // from queueing up until the kill
 )
 
-// What the victims of a crash cell are. Of the others than holders the survivor has two
-// goroutines: the first holds the lock, shared if the victims read, until the victim has
-// been killed, and the second waits behind it to own the lock.
+// The roles of the victims of a crash cell. If the victim is no holder, the survivor has
+// two goroutines: the first holds the lock, shared if the victims read, until the victim
+// has been killed, and the second waits behind it to own the lock.
 const (
 	RoleHolder = uint64(iota)
 	RoleWaiter // it sleeps in Lock, before the second of the survivor

@@ -27,7 +27,7 @@ type RWLocker interface {
 // it takes part in; a worker opens it once per thread and the value it gets
 // implements what the scenario asks for.
 type Subject struct {
-	By        string   // who made it: c, go, in-process or shmsync
+	By        string   // where it comes from: c, go, in-process or shmsync
 	Prim      string   // what it is
 	Scenarios []string // names of scenarios
 	Brief     []string // those that a quick suite looks at; all when nil
@@ -109,7 +109,7 @@ type Quitter interface {
 	BlockContext(ctx context.Context, i int) error
 }
 
-// Auditor is a crowd that counts those who got what they waited for.
+// Auditor is a crowd that counts the waiters that got what they waited for.
 type Auditor interface {
 	Crowd
 	Audit() (got int)

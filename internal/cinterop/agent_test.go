@@ -134,8 +134,8 @@ func try(ok bool) error {
 	return syscall.EBUSY
 }
 
-// act does as it is told. What panics because of the caller is EINVAL, or EPERM where
-// a hold is given back or becomes another.
+// act does as it is told. A panic because of the caller is EINVAL, or EPERM where a hold is
+// given back or becomes another.
 func (x *goAgent) act(o order) (n uint64, err error) {
 	defer func() {
 		switch r := recover().(type) {

@@ -99,8 +99,8 @@ func TestWaitAll(t *testing.T) {
 	})
 }
 
-// Whoever waits for all is killed with the token of an Event: it passes on, unless the wait had
-// taken it.
+// A process that waits for all is killed with the token of an Event: it passes on, unless the
+// wait had taken it.
 func TestWaitAllKilledWaiter(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		e, r := s.b.do(t, "event.open", "x-e", 1), s.b.do(t, "event.open", "x-r", 2)
@@ -157,8 +157,8 @@ func TestWaitAny(t *testing.T) {
 	})
 }
 
-// Whoever is woken for two things at once takes the first, and passes the token of the other on;
-// if it dies over that, the token passes on all the same.
+// A process that is woken for two things at once takes the first, and passes the token of the
+// other on; if it dies over that, the token passes on all the same.
 func TestWaitAnyPasses(t *testing.T) {
 	for _, lang := range []string{"go", "c"} {
 		for _, env := range []string{"", "SHMSYNC_CRASHPOINT=event.pass.passed"} {

@@ -11,7 +11,7 @@ func boardOf(mem []byte) *board {
 	return (*board)(unsafe.Pointer(unsafe.SliceData(mem)))
 }
 
-// sigBoardOf views the bytes of the board of those who share a SignalWaker.
+// sigBoardOf views the bytes of the board of the processes that share a SignalWaker.
 func sigBoardOf(mem []byte) *sigBoard {
 	_ = mem[unsafe.Sizeof(sigBoard{})-1]
 	// SAFETY: as above.

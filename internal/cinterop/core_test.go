@@ -160,7 +160,7 @@ func TestCreateRace(t *testing.T) {
 	require.NoError(t, a.Check())
 }
 
-// What C programs do on their own.
+// The operations of C programs without a Go peer.
 func TestCore(t *testing.T) {
 	for _, verb := range []string{"fork", "close", "misuse", "threads", "fill", "sweep", "waits", "names"} {
 		t.Run(verb, func(t *testing.T) {
@@ -305,7 +305,7 @@ func TestMissedDeathsAreCountedInC(t *testing.T) {
 	observer, said, stderr := core(t, path, "observe", name)
 	ready(t, said, stderr)
 	require.NoError(t, observer.Process.Signal(syscall.SIGSTOP))
-	a, err := arena.Attach(name, nil) // somebody has to reap
+	a, err := arena.Attach(name, nil) // a participant has to reap
 	require.NoError(t, err)
 	defer a.Close()
 	const more = 3

@@ -242,7 +242,8 @@ func TestNoKernelIO(t *testing.T) {
 	})
 }
 
-// One that is dead and not gone keeps its slot, and what it has open; its death is told.
+// A process that is dead and not gone keeps its slot, and its open objects; its death is
+// told.
 func TestDeadOneKeepsItsSlot(t *testing.T) {
 	const phaseDead, phaseFree = 4, 0
 	for _, lang := range []string{"c", "go"} {
@@ -268,8 +269,8 @@ func TestDeadOneKeepsItsSlot(t *testing.T) {
 	}
 }
 
-// Whoever reaps dies, or is stopped, between the two stages of a death or at the second: another
-// survivor has what the dead one had.
+// A reaper dies, or is stopped, between the two stages of a death or at the second: another
+// survivor gets the locks of the dead one.
 func TestReaperEndsBetweenTheStages(t *testing.T) {
 	for _, h := range hands() {
 		if h.name != "mutex/report" && !strings.HasSuffix(h.name, "/release") && h.name != "sem" && h.name != "queue" {

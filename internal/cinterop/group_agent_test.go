@@ -54,7 +54,7 @@ func but(err error, fine ...error) error {
 
 var errTwo = errors.New("there are two")
 
-// alone fails if somebody else is in.
+// alone fails if another process is in.
 func (x *goAgent) alone(name string) error {
 	s, err := prims.OpenSequencer(x.a, name+"-in", nil)
 	if err != nil {

@@ -31,7 +31,7 @@ type groupKind struct {
 
 var groups = []groupKind{
 	{"queue", []any{16}, []string{"queue.", "monitor.", "park.waitnode."}, func(t *testing.T, x *agent, killed int) {
-		// Whoever was killed had put no more than it had taken, but for one in each thread.
+		// A killed process had put no more than it had taken, but for one in each thread.
 		left := 0
 		eventually(t, "nobody has an item on lease", x.arena, func() bool {
 			for x.start(t, "queue.get", "x", 1).wait(t).err == 0 {
@@ -64,7 +64,8 @@ var groups = []groupKind{
 			left = x.do(t, "sig.left", "x")
 			return left>>32 == 0 && x.do(t, "sig.reserved", "x") == 0 && x.do(t, "sig.sleepers", "x") == 0
 		})
-		// What was put in was told, but for what a thread that was killed had no time to tell.
+		// Items that were put in were told, but for those that a killed thread had no time to
+		// tell.
 		require.LessOrEqual(t, int(left), killed*groupThreads)
 	}},
 	{"sem", []any{3}, []string{"semaphore.", "monitor.", "park.waitnode."}, func(t *testing.T, x *agent, _ int) {

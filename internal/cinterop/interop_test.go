@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// scene is two agents and one that sees to it that somebody is left.
+// scene is two agents and one that stays, so that a participant is left.
 type scene struct {
 	arena   string
 	a, b, c *agent
@@ -366,7 +366,7 @@ func TestLatchKilledHolder(t *testing.T) {
 		w := s.b.blocked(t, off, 1, "latch.wait", "l")
 		s.a.kill(t)
 		w.fails(t, syscall.EOWNERDEAD)
-		// Whoever comes in its place takes over.
+		// A process that comes in its place takes over.
 		s.c.do(t, "latch.claim", "l", 3)
 		w = s.b.blocked(t, off, 1, "latch.wait", "l")
 		s.c.do(t, "latch.down", "l", 3)
@@ -426,7 +426,8 @@ func TestBarrierKilledHolder(t *testing.T) {
 	})
 }
 
-// What a party had completed before it died stays done; the next phase is broken.
+// A phase that a party had completed before it died stays complete; the next phase is
+// broken.
 func TestBarrierKilledWaiter(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.b.do(t, "barrier.open", "b", 3)

@@ -35,7 +35,7 @@ func points(t *testing.T) (names []string) {
 	return slices.Compact(names)
 }
 
-// elsewhere are points that the team does not pass, and who does.
+// elsewhere are points that the worker group does not pass, and the tests that pass them.
 var elsewhere = map[string]string{
 	"arena.enter.":                "TestKillEntering",
 	"arena.close.":                "TestKillEntering",
@@ -123,8 +123,8 @@ func (x *agent) starts(orders ...string) {
 	}
 }
 
-// leftovers requires that no block is left claimed by the dead. Those who live may keep
-// one that somebody looked at, until they make or take away a name.
+// leftovers requires that no block is left claimed by the dead. A living process may keep a
+// block that a peer read, until it makes or takes away a name.
 func leftovers(t *testing.T, name string, living ...*agent) {
 	t.Helper()
 	a, err := arena.Attach(name, nil)

@@ -79,8 +79,8 @@ func TestMutexPlain(t *testing.T) {
 	})
 }
 
-// The first is killed with the lock; the second is told who died, does not hold it,
-// and recovers it.
+// The first is killed with the lock; the second is told of the death, does not hold the
+// lock, and recovers it.
 func TestMutexKilledHolder(t *testing.T) {
 	eachWay(t, func(t *testing.T, first, second string) {
 		name, a, b := pair(t, first, second)
@@ -125,7 +125,7 @@ func TestMutexKilledHolderReleases(t *testing.T) {
 	})
 }
 
-// One that waits is killed: the other that waits gets the lock.
+// A waiter is killed: the other waiter gets the lock.
 func TestMutexKilledWaiter(t *testing.T) {
 	eachWay(t, func(t *testing.T, first, second string) {
 		name, a, b := pair(t, first, second)
@@ -261,7 +261,7 @@ func count(t *testing.T, name, team string) uint64 {
 	return b.Count
 }
 
-// Each reaps the other where nobody else is, and tells who died.
+// Each reaps the other where there is no third process, and names the dead.
 func TestReapEachOther(t *testing.T) {
 	eachWay(t, func(t *testing.T, first, second string) {
 		name, a, b := pair(t, first, second)

@@ -398,8 +398,8 @@ func TestMultiLockKilledGranted(t *testing.T) {
 	})
 }
 
-// Whoever dies with the latch of a bucket leaves the keys there as they were: those that have
-// no room in it, too, and those who wait for them.
+// A process that dies with the queue lock of a bucket leaves the keys there as they were:
+// those that have no room in it, too, and their waiters.
 func TestMultiLockKilledInBucket(t *testing.T) {
 	for _, lang := range []string{"go", "c"} {
 		for _, point := range []string{"multilock.lock.taken", "multilock.lock.spilled", "multilock.unlock.unlinked"} {

@@ -178,7 +178,7 @@ func TestRWMutexPlain(t *testing.T) {
 		s.b.do(t, "rw.rlock", "m")
 		s.b.start(t, "rw.try", "m").fails(t, syscall.EBUSY)
 		s.b.start(t, "rw.lock", "m", 20).fails(t, syscall.ETIMEDOUT)
-		s.c.do(t, "rw.rtry", "m") // who gave up has let readers in again
+		s.c.do(t, "rw.rtry", "m") // the writer that gave up has let readers in again
 		s.c.do(t, "rw.runlock", "m")
 		w := s.c.asleep(t, off, 1, "rw.lock", "m")
 		s.b.start(t, "rw.rtry", "m").fails(t, syscall.EBUSY)
@@ -200,7 +200,7 @@ func TestRWMutexPlain(t *testing.T) {
 	})
 }
 
-// What is no hold of the caller's cannot be given back.
+// A hold that is not the caller's cannot be given back.
 const unlockRefused = syscall.EPERM
 
 func TestRWMutexKilledWriter(t *testing.T) {

@@ -30,7 +30,7 @@ func walk(t *testing.T, name string, steps []step) {
 	}
 }
 
-// noPermits takes the permits of what somebody has looked at already.
+// noPermits takes the permits of queues that a worker has looked at already.
 func (x *agent) noPermits(t *testing.T, name string) {
 	t.Helper()
 	for x.start(t, "sig.try", name).wait(t).err == 0 {
@@ -104,7 +104,8 @@ func TestSignalWakerPlain(t *testing.T) {
 		w.must(t)
 		x.must(t)
 		walk(t, "w", []step{
-			// Whoever finds something to do does not sleep, though there is no permit.
+			// A worker that finds something to do does not sleep, though there is no
+			// permit.
 			{a, gives(1, "schedule", 9)}, {a, do("try")}, {b, do("acquire")}, {b, gives(9, "next", 0)}, {b, do("finish", 9)},
 			{a, do("worker", 1)}, {a, do("worker", 1)}, {b, do("worker", 1)}, {b, gives(3, "workers")}, {b, do("worker", -1)}, {b, refuses(perm, "worker", -1)}, {a, gives(2, "workers")},
 			// Counted: executions begun, left idle, scheduled again; and by the user.
@@ -189,8 +190,8 @@ func TestSignalWakerStress(t *testing.T) {
 	})
 }
 
-// Whoever executes, has reserved, is registered, or has taken a permit is killed: its queue is
-// scheduled again, and who sleeps is told.
+// A process that executes, has reserved, is registered, or has taken a permit is killed: its
+// queue is scheduled again, and a sleeper is told.
 func TestSignalWakerKilledHolder(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.b.do(t, "sig.open", "w", 2)
@@ -216,7 +217,7 @@ func TestSignalWakerKilledHolder(t *testing.T) {
 	})
 }
 
-// One that sleeps is killed, and one that was woken and could not act on it.
+// A sleeper is killed, and a worker that was woken and could not act on it.
 func TestSignalWakerKilledWaiter(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.b.do(t, "sig.open", "w", 1)
@@ -240,7 +241,7 @@ func TestSignalWakerKilledWaiter(t *testing.T) {
 	})
 }
 
-// A C program is stopped within a Schedule: who sleeps looks, and finds what it was about to
+// A C program is stopped within a Schedule: a sleeper checks, and finds what it was about to
 // tell.
 func TestSignalWakerStoppedProducer(t *testing.T) {
 	for _, point := range []string{"signal.schedule.gated", "signal.publish.bit_set", "signal.mark.marked", "signal.release.permitted"} {

@@ -86,8 +86,7 @@ var vectors = []vector{
 	{"cond", "cond", []call{do("open"), do("signal"), do("broadcast")}, []call{refuses(syscall.ETIMEDOUT, "wait", 1)}},
 }
 
-// keptVector is that of a key which Go keeps for whoever had it last, unless the race detector is
-// on.
+// keptVector is that of a key which Go keeps for its last holder, unless the race detector is on.
 const keptVector = "multilock-kept"
 
 // run makes calls of an object.

@@ -13,7 +13,7 @@
 //	}
 //
 // Names are primitive.op.step, in lower case. The comment of the word that is
-// being changed says what a death at the point leaves behind and who repairs it.
+// being changed says what a death at the point leaves behind and what repairs it.
 //
 // Without the build tag crashpoint, Hit is an empty function that the compiler
 // removes from its callers. With the tag, a process dies or stops at a point

@@ -82,7 +82,7 @@ func HitCount(name string) int {
 func Arm(name string, n int) { ArmFunc(name, n, dieHere) }
 
 // ArmStop makes the n'th following Hit of name stop the process with SIGSTOP,
-// until somebody continues it. It panics as Arm does.
+// until another process continues it. It panics as Arm does.
 func ArmStop(name string, n int) { ArmFunc(name, n, stopHere) }
 
 // ArmFunc makes the n'th following Hit of name call f on the goroutine that

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) { proctest.Main(m) }
 
 // call is what an operation is: the input of a model.
 type call struct {
-	Proc int // who calls, or who dies
+	Proc int // the process that calls, or that dies
 	Op   string
 	Arg  uint64
 	// Beside says that another call was under way at some moment of this one: then a

@@ -21,7 +21,7 @@ import (
 func model[S comparable](initial S, step func(s S, c call, r result) []S) porcupine.Model {
 	type state struct {
 		s    S
-		dead uint64 // those who have died, by number
+		dead uint64 // the processes that have died, by number
 	}
 	m := porcupine.NondeterministicModel{
 		Init: func() []any { return []any{state{s: initial}} },
@@ -633,8 +633,8 @@ func addQueue() {
 					return []items{s}
 				}
 				if !r.OK && !r.Open {
-					// TryPut. Somebody may wait to put, or an item that has gone to whoever
-					// waited for it be in its place still, to be copied.
+					// TryPut. A Put may wait, or an item that has gone to a waiter may be
+					// in its place still, to be copied.
 					if c.Beside || s.n == room {
 						return []items{s}
 					}

@@ -26,7 +26,7 @@ type Spec[S comparable] struct {
 type Step[S comparable] struct {
 	To       S
 	Label    string // what is done, for a trace
-	By       string // who does it
+	By       string // the thread that does it
 	Optional bool   // the environment may do it, and need not
 }
 
@@ -50,7 +50,7 @@ func (v *Violation) Error() string {
 
 func (v *Violation) Unwrap() error { return v.Err }
 
-// What a violation can be beside the errors of Check.
+// Violations beside the errors of Check.
 var (
 	// ErrStuck: something remains to be done and nobody can do it.
 	ErrStuck = errors.New("nobody can go on")

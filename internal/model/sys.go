@@ -1,7 +1,7 @@
 package model
 
-// What a [Sys] can hold. The sizes are those of the largest model, since a state
-// is hashed and compared whole.
+// Sizes of a [Sys]. They are those of the largest model, since a state is hashed and
+// compared whole.
 const (
 	Threads   = 5
 	Words     = 12
@@ -45,7 +45,7 @@ type Thread struct {
 // Run says what a thread is doing.
 type Run uint8
 
-// What a thread can be doing.
+// The states of a thread.
 const (
 	Running Run = iota
 	Asleep
@@ -55,7 +55,7 @@ const (
 // Life says what has become of a process.
 type Life uint8
 
-// What can have become of a process.
+// The states of a process.
 const (
 	Alive Life = iota
 	// Condemned: SIGKILL is pending. Others can see the death, and its threads

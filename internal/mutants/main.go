@@ -141,7 +141,7 @@ func (b *bench) run(m *mutant, binary string) (output string, err error) {
 	defer cancel()
 	test := exec.CommandContext(ctx, binary, "-test.run", m.run, "-test.timeout", limit.String())
 	test.Dir = filepath.Join(b.root, m.pkg)
-	// Whoever hangs is found sooner so.
+	// A test that hangs is found sooner so.
 	test.Env = append(append(os.Environ(), "SHMSYNC_TEST_TIMEOUT_SCALE=0.5"), m.env...)
 	test.WaitDelay = 5 * time.Second
 	out, err := test.CombinedOutput()

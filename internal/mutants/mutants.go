@@ -11,7 +11,7 @@ const withPoints = "crashpoint"
 
 var mutants = []mutant{
 	{
-		name: "drop the waiters bit", // of those who stay asleep, by whoever was woken
+		name: "drop the waiters bit", // of the waiters that stay asleep, by the one that was woken
 		file: "prims/mutex_slow.go",
 		old:  "\tif w.slept {\n\t\tw.m.wakeWord.Announce()\n\t}\n",
 		new:  "",
@@ -81,7 +81,7 @@ var mutants = []mutant{
 		pkg:  "prims", run: "TestSemaphore",
 	},
 	{
-		name: "account for nobody", // whose wait was resolved by one who died
+		name: "account for nobody", // whose granter died
 		file: "prims/monitor_redo.go",
 		old:  "\t\t\tm.rules.account(w)\n",
 		new:  "\t\t\tm.releaseNode(w)\n",

@@ -48,7 +48,7 @@ func (h *lot) runChecks() {
 	}
 }
 
-// checkQueues looks at those queues where somebody waits, and returns them.
+// checkQueues checks the queues that have waiters, and returns them.
 func checkQueues(queues []*Queue) (kept []*Queue) {
 	kept = queues[:0]
 	for _, q := range queues {
@@ -86,9 +86,8 @@ func (q *Queue) recover() {
 	}
 }
 
-// reachable reports whether a releaser finds our node, and finds that somebody
-// waits: a peer that overwrites the list, or the node, can have made it so that none
-// does.
+// reachable reports whether a releaser finds our node, and finds that it has waiters: a
+// peer that overwrites the list, or the node, can have made it so that none does.
 func (q *Queue) reachable() (found bool) { // guarded by: mu
 	if q.node == 0 {
 		return false

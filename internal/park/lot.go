@@ -28,7 +28,7 @@ type lot struct {
 	queues   map[arenakernel.Offset]*Queue // guarded by: mu; by their poller node
 	loose    map[arenakernel.Offset]uint64 // guarded by: mu; nodes that may be pushed though they are not ready, with loosed then
 	loosed   uint64                        // guarded by: mu; how often one was taken loose
-	checked  []*Queue                      // guarded by: mu; queues that somebody waits in
+	checked  []*Queue                      // guarded by: mu; queues that have waiters
 	checking bool                          // guarded by: mu; the periodic checker runs
 	polling  bool                          // guarded by: mu; the poller runs
 
@@ -183,8 +183,8 @@ func (h *lot) poller(deaths uint32) {
 			continue
 		}
 		if delivered {
-			// Those who were woken are in the run queue of this P, which the
-			// system call below would take along until sysmon finds it.
+			// The woken goroutines are in the run queue of this P, which the system call
+			// below would take along until sysmon finds it.
 			runtime.Gosched()
 			continue
 		}
@@ -223,7 +223,7 @@ func (h *lot) fasten(before uint64) {
 	maps.DeleteFunc(h.loose, func(_ arenakernel.Offset, when uint64) bool { return when <= before })
 }
 
-// checkNow has every object looked at that somebody waits for.
+// checkNow checks every object that has waiters here.
 func (h *lot) checkNow() {
 	h.mu.Lock()
 	queues := slices.Collect(maps.Keys(h.all))

@@ -12,21 +12,21 @@ var NodeNow = func() (node uint32, ok bool) {
 	return node, ok
 }
 
-// nearBits is the bitset of whoever sleeps on a node. Nodes 32 apart share a bit.
+// nearBits is the bitset of the sleepers on a node. Nodes 32 apart share a bit.
 func nearBits(node uint32) uint32 { return 1 << (node % 32) }
 
-// anyEvery is how often a wake of a near WaitList is for whoever came first, so that
-// those on other nodes are not only woken when a node has nobody left.
+// anyEvery is how often a wake of a near WaitList is for the first in the queue, so that
+// sleepers on other nodes are not only woken when a node has none left.
 const anyEvery = 64
 
 // wakeOne wakes one sleeper of the kernel's queue, if there is any, and reports
 // how many it woke. For a near WaitList it prefers those on this CPU's node.
 //
-// Whoever sleeps otherwise than near is on every node, for the kernel: another process,
-// a waiter with a context, a peer in C. And a wake that is not near, such as that of
-// the kernel after a death, is for all bits. So whoever sleeps is woken by the second
-// wake at the latest, and it makes no difference to what is owed whether there was a
-// first: it found nobody, or woke one.
+// A sleeper that does not sleep near is on every node, for the kernel: another process, a
+// waiter with a context, a peer in C. And a wake that is not near, such as that of the
+// kernel after a death, is for all bits. So the second wake at the latest wakes a sleeper,
+// and it makes no difference to the owed wakes whether there was a first: it found nobody,
+// or woke one.
 //
 //	waker                              sleeper on another node
 //	bump the word

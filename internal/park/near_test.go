@@ -42,8 +42,8 @@ func sleeper(t *testing.T, l *WaitList, bits uint32, woken chan<- uint32) {
 	}
 }
 
-// TestWakeOneNear: whoever sleeps is woken, those of the node first, and by one turn
-// in 64 who came first.
+// TestWakeOneNear: every sleeper is woken, those of the node first, and by one turn in 64
+// the first in the queue.
 func TestWakeOneNear(t *testing.T) {
 	old := NodeNow
 	defer func() { NodeNow = old }()

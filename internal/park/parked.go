@@ -14,8 +14,8 @@ func (q *Queue) mayBeDirect(since int64) bool {
 	return false
 }
 
-// link puts me in the order of since. One that comes back has waited for longer than
-// those who came meanwhile, and mostly than all.
+// link puts me in the order of since. A waiter that comes back has waited for longer than
+// those that came meanwhile, and mostly than all.
 func (q *Queue) link(me *waiter) { // guarded by: mu
 	me.queued = true
 	if me.since != 0 && q.first != nil && me.since < q.first.since {

@@ -98,7 +98,7 @@ func (b *nodePool) keep(s *WaitNode) { // guarded by: mu
 		b.put(s)
 		return
 	}
-	// Whoever resolved it is stopped or dead. The node goes back with whoever takes it
+	// Its granter is stopped or dead. The node goes back with the participant that takes it
 	// off the queue, and if that has just happened, now.
 	b.forget(s)
 	if s.Node.Swap(w, w.With(arenakernel.NodeSpent)) && s.Node.Stamp().Load() == 0 {
@@ -152,7 +152,7 @@ func (q *Queue) TellOwn(off arenakernel.Offset) {
 }
 
 // untold is a wait node whose wait was resolved, and which has not come off the ready stack:
-// who resolved it is about to put it there, or has died, or it fell off.
+// its granter is about to put it there, or has died, or it fell off.
 type untold struct {
 	waitNode *WaitNode
 	word     arenakernel.NodeWord
@@ -200,8 +200,8 @@ func (s *WaitNode) tell() (notify func()) { // guarded by: nodePool.mu
 	return nil
 }
 
-// check wakes those whose wait is over and who have not been told: who resolved it
-// may be dead or stopped.
+// check wakes the waiters whose wait is over and that have not been told: the granter may
+// be dead or stopped.
 func (b *nodePool) check() {
 	b.mu.Lock()
 	all := slices.Clone(b.all)
@@ -213,7 +213,7 @@ func (b *nodePool) check() {
 	}
 }
 
-// prod wakes the waiter of a wait node whether or not somebody else does, if its wait is
+// prod wakes the waiter of a wait node, also if another thread does so too, if its wait is
 // over or always.
 func (b *nodePool) prod(s *WaitNode, always bool) {
 	b.mu.Lock()
@@ -221,7 +221,8 @@ func (b *nodePool) prod(s *WaitNode, always bool) {
 	switch {
 	case !s.taken:
 	case always:
-		// Whatever a peer has made of the node, and whoever was told before.
+		// Whatever a peer has made of the node, and whether or not the waiter was told
+		// before.
 		s.told = false
 		notify = s.tell()
 		shmsync.Wake(wordPtr(s.Node.Word()), allSleepers)
@@ -237,9 +238,9 @@ func (b *nodePool) prod(s *WaitNode, always bool) {
 	}
 }
 
-// sendAway wakes those who wait by the handle of q, which is being closed, or, if q is
-// nil, everybody, since this process leaves the arena. Waits that nobody sleeps on end
-// without being told.
+// sendAway wakes those that wait by the handle of q, which is being closed, or, if q is
+// nil, all, since this process leaves the arena. Waits without a sleeper end without being
+// told.
 func (b *nodePool) sendAway(q *Queue) {
 	b.mu.Lock()
 	all := slices.Clone(b.all)

@@ -58,13 +58,13 @@ type Queue struct {
 	wasCut   bool // guarded by: mu; nobody would have found it at the last check
 }
 
-// waiter is a parked goroutine. It is pooled, and owned by whoever took it off the
-// queue or by the goroutine itself.
+// waiter is a parked goroutine. It is pooled, and owned by the goroutine that took it off
+// the queue or by the parked goroutine itself.
 type waiter struct {
 	prev, next *waiter
 	queued     bool
 	since      int64         // since when it waits, CLOCK_MONOTONIC ns, or 0
-	granted    bool          // by Grant; written by whoever took it off the queue
+	granted    bool          // by Grant; written by the goroutine that took it off the queue
 	wake       chan struct{} // capacity 1
 	notify     func()        // instead of wake, for a Watch
 	timer      *time.Timer   // nil until one is needed
@@ -204,8 +204,8 @@ func (q *Queue) direct(w uint32, b SleepSpec, c *Cancel) Result {
 // cannot be fenced, in nanoseconds.
 const unfencedCheck = 200e3
 
-// park waits on a channel; the poller of this process is told by whoever changes
-// the word.
+// park waits on a channel; the process that changes the word tells the poller of this
+// process.
 func (q *Queue) park(w uint32, b SleepSpec, c *Cancel) Result {
 	me := waiters.Get().(*waiter)
 	me.since, me.granted = b.Since, false
@@ -245,8 +245,8 @@ func (q *Queue) park(w uint32, b SleepSpec, c *Cancel) Result {
 	return result
 }
 
-// enlist queues me and makes the poller node say that somebody waits, provided
-// that the word is still w after that. since is for people.
+// enlist queues me and makes the poller node say that it has waiters, provided that the
+// word is still w after that. since is for people.
 func (q *Queue) enlist(w uint32, me *waiter, since int64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -286,14 +286,13 @@ func (q *Queue) needNode() { // guarded by: mu
 		return
 	}
 	q.node = node
-	// One that is ready was so when this process closed its handle last, which
-	// passed the wake on. It may never be pushed, and take no other wake.
+	// A node that is ready was so when this process closed its handle last, which passed
+	// the wake on. It may never be pushed, and take no other wake.
 	q.lot.takeLoose(node)
 }
 
-// delist takes me off the queue. If it is off already, a wake was handed to it:
-// that came first, and the caller, who looks at the state once more, passes it
-// on.
+// delist takes me off the queue. If it is off already, a wake was handed to it: that came
+// first, and the caller, which checks the state once more, passes it on.
 func (q *Queue) delist(me *waiter) {
 	q.mu.Lock()
 	if me.queued {
@@ -324,8 +323,8 @@ func (q *Queue) setIdle() { // guarded by: mu
 // deliver hands a wake to parked goroutines, to the first or to all, and passes
 // it on where one was meant and there are none.
 //
-// The node says that the others wait before anybody runs: who is woken may
-// take, release, and look for the next before this function goes on.
+// The node says that the others wait before any of them runs: a woken goroutine may take,
+// release, and look for the next before this function goes on.
 func (q *Queue) deliver(all bool) {
 	q.mu.Lock()
 	var woken *waiter // linked by next
@@ -378,7 +377,7 @@ func (q *Queue) afterDeath() {
 	}
 }
 
-// StartPoller makes the poller of this process run, which looks when somebody has died.
+// StartPoller makes the poller of this process run, which checks after a death.
 func (q *Queue) StartPoller() {
 	q.lot.mu.Lock()
 	defer q.lot.mu.Unlock()

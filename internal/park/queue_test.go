@@ -115,8 +115,8 @@ func (p *place) await(what string, done <-chan struct{}) {
 	}
 }
 
-// The poller has taken a node, the waiter leaves, and the handle is closed: the wake
-// is passed on by whoever closes, since the poller does not any more.
+// The poller has taken a node, the waiter leaves, and the handle is closed: Close passes
+// the wake on, since the poller does not any more.
 func TestClosePassesOnWhatThePollerTook(t *testing.T) {
 	b := newNodePool(t)
 	took, goOn := b.pause()
@@ -222,7 +222,7 @@ func TestLooseNodeIsKept(t *testing.T) {
 	o := b.object()
 	p := b.place(o)
 	me := p.enter()
-	b.BeginTell() // somebody marks it and is slow
+	b.BeginTell() // a releaser marks it and is slow
 	p.mark()
 	p.afterDeath()
 	p.await("after a death", me.wake)

@@ -34,7 +34,7 @@ const (
 type Tuning struct {
 	Budget  *atomic.Uint32 // 0: adaptive; else ns + 1
 	Pays    *atomic.Uint32 // a payWord
-	LastCPU *atomic.Uint32 // a cpuNote: where those who released last were
+	LastCPU *atomic.Uint32 // a cpuNote: the CPUs of the last releasers
 	Slot    int            // of this participant
 }
 
@@ -85,11 +85,10 @@ func SpinFor(limit int64, done func(spent int64) bool) {
 	}
 }
 
-// yield is what takes the place of spinning where the other party is on this
-// very CPU: it lets that run, once, which saves the system calls of a sleep and a
-// wake. Beside somebody who computes it would hand the CPU over for a whole time
-// slice instead; so after a long one this process does not yield for thirty
-// times as long.
+// yield is what takes the place of spinning where the other party is on this very CPU: it
+// lets that run, once, which saves the system calls of a sleep and a wake. Beside a thread
+// that computes it would hand the CPU over for a whole time slice instead; so after a long
+// one this process does not yield for thirty times as long.
 func (t Tuning) yield(done func() bool) bool {
 	p := payWord(t.Pays.Load())
 	if n := p.failures(); n > 4 && n%probeEvery != 0 {
@@ -108,7 +107,7 @@ func (t Tuning) yield(done func() bool) bool {
 }
 
 // GiveWay gives the CPU to others up to n times while done is false, and reports
-// whether done has become true. It leaves off where that lets somebody compute.
+// whether done has become true. It leaves off where that lets another thread compute.
 func GiveWay(n int, done func() bool) bool {
 	for range n {
 		if shmsync.Monotonic() < noYieldUntil.Load() {
@@ -214,7 +213,7 @@ func (p payWord) afterYield(success bool) payWord {
 	return makePay(p.took(), p.share(), (p.failures()+1)&(1<<12-1))
 }
 
-// NoteCPU leaves this CPU's number for those who wait.
+// NoteCPU leaves this CPU's number for the waiters.
 func (t Tuning) NoteCPU() {
 	cpu, _, ok := asm.CPU()
 	if !ok {
@@ -226,13 +225,13 @@ func (t Tuning) NoteCPU() {
 	}
 }
 
-// cpuNote says on which CPUs the last two participants were that released an
-// object. Whoever waits right after its own release needs the other's. A hint: a
-// torn or stale one mis-tunes.
+// cpuNote says on which CPUs the last two participants were that released an object. A
+// waiter that waits right after its own release needs the other's. It is a hint: a torn or
+// stale one mis-tunes.
 //
-//	bits 0..9    CPU + 1 of whoever released last; 0 unknown
+//	bits 0..9    CPU + 1 of the last releaser; 0 unknown
 //	bits 10..19  CPU + 1 of the one before it that was another participant
-//	bits 20..30  slot of whoever released last
+//	bits 20..30  slot of the last releaser
 type cpuNote uint32
 
 const noteCPUs = 1<<10 - 1

@@ -27,7 +27,7 @@ type WaitList struct {
 }
 
 // DeliverOne wakes one waiter, of the kernel's queue and of the pollers by turns.
-// The word has been changed, so that whoever is about to sleep does not.
+// The word has been changed, so that a waiter that is about to sleep does not.
 func (l *WaitList) DeliverOne(turn uint32) {
 	if turn&1 == 0 {
 		if l.wakeOne(turn) == 0 {
@@ -54,12 +54,12 @@ const allSleepers = 1 << 30
 
 // Word is the value of the wake word of a [WakeWord].
 //
-//	bit  0      announced  somebody may be, or be on the way to being, asleep on the word
+//	bit  0      announced  a waiter may be, or be on the way to being, asleep on the word
 //	bits 1..31  sequence   bumped for each wake that is owed
 //
 //	announced  meaning                                              left by
-//	0          nobody sleeps, or a wake is on its way to somebody   the bump; all-zero memory
-//	           who will announce again
+//	0          nobody sleeps, or a wake is on its way to a waiter   the bump; all-zero memory
+//	           that will announce again
 //	1          a release must bump and wake                         a waiter
 //
 // announced may be 1 with nobody asleep (costs one wake). It must not be 0
@@ -73,7 +73,7 @@ const allSleepers = 1 << 30
 //	readers: the same, and every release
 //	order:   seq-cst against the state that is released: announce, then look at
 //	         the state; release, then look at the word
-//	futex:   WAIT by waiters, WAKE 1 by whoever bumped
+//	futex:   WAIT by waiters, WAKE 1 by the releaser that bumped
 //	crash:   a death between the bump and the wake, or of the woken, strands the
 //	         sleepers until a reaper bumps and wakes everything that is announced,
 //	         here or in a slot, or until a sleeper's process looks (100 ms)
@@ -81,7 +81,7 @@ type Word uint32
 
 const announced = 1
 
-// Announced reports whether a release has to wake somebody.
+// Announced reports whether a release has to wake a waiter.
 func (w Word) Announced() bool { return w&announced != 0 }
 
 // Bumped is the word after a release that owes a wake.
@@ -108,20 +108,20 @@ func (b *WakeWord) Announce() Word {
 	}
 }
 
-// Announced reports whether somebody wants to be woken.
+// Announced reports whether a waiter wants to be woken.
 func (b *WakeWord) Announced() bool {
 	// sync(waitlist.announce): acquire
 	return Word(b.Word.Load()).Announced()
 }
 
-// Release wakes one waiter if somebody has announced itself. It is called after
+// Release wakes one waiter if one has announced itself. It is called after
 // the state was released.
 func (b *WakeWord) Release() {
 	w := Word(b.Word.Load())
 	for w.Announced() {
 		crashpoint.Hit("park.wake.before_bump")
-		// The loop ends: a failed CAS means that somebody else bumped or
-		// announced, and an announcement is made once.
+		// The loop ends: a failed CAS means that another thread bumped or announced, and an
+		// announcement is made once.
 		if b.Word.CompareAndSwap(uint32(w), uint32(w.Bumped())) {
 			crashpoint.Hit("park.wake.bumped")
 			b.DeliverOne(w.turn())
@@ -142,8 +142,8 @@ func (b *WakeWord) bump() Word {
 	}
 }
 
-// Touch changes the word so that whoever is about to sleep looks again, and
-// leaves the announcement.
+// Touch changes the word so that a waiter that is about to sleep checks again, and leaves
+// the announcement.
 func (b *WakeWord) Touch() { b.Word.Add(2) }
 
 // WakeOne bumps and wakes one waiter whether or not one has announced itself:

@@ -58,8 +58,8 @@ func TestWakeWord(t *testing.T) {
 	require.Zero(t, b.Word.Load(), "the sequence wraps")
 }
 
-// Of those that announce and release at once, each announcement is taken down
-// by exactly one release: none is lost, none is taken twice.
+// Waiters announce and release at once. Each announcement is taken down by exactly one
+// release: none is lost, none is taken twice.
 func TestWakeWordHammer(t *testing.T) {
 	b := heapWakeWord()
 	var wg sync.WaitGroup

@@ -15,12 +15,12 @@ var (
 	_ = crashpoint.Register("park.waitnode.given_up")
 )
 
-// WaitNode is where one goroutine waits for something of its own: a wait node, which
-// its owner queues in an object and somebody resolves. Whoever resolves it swaps
-// the node's word and calls Tell; see arenakernel.NodeWord.
+// WaitNode is where one goroutine waits for something of its own: a wait node, which its
+// owner queues in an object and a granter resolves. The granter swaps the node's word and
+// calls Tell; see arenakernel.NodeWord.
 //
-// A WaitNode belongs to one wait at a time. Between Take and Leave or Abandon nobody
-// else uses it.
+// A WaitNode belongs to one wait at a time. Between Take and Leave or Abandon no other
+// goroutine uses it.
 type WaitNode struct {
 	Node *arenakernel.Node
 	Off  arenakernel.Offset
@@ -93,7 +93,7 @@ func (s *WaitNode) direct(q *Queue, c *Cancel) Result {
 	return Again
 }
 
-// parked waits on a channel; the poller is told by whoever resolves the wait.
+// parked waits on a channel; the granter that resolves the wait tells the poller.
 func (s *WaitNode) parked(q *Queue, c *Cancel) Result {
 	if !s.park(nil) {
 		return Again
@@ -155,9 +155,8 @@ func (s *WaitNode) giveUp(why Result) Result {
 	return Again
 }
 
-// Abandon ends a wait that nobody has resolved, and reports false if somebody has.
-// If true, the wait node is gone, and the node goes back with whoever takes it off its
-// queue.
+// Abandon ends a wait that was not resolved, and reports false if it was. If true, the wait
+// node is gone, and the node goes back with the participant that takes it off its queue.
 func (s *WaitNode) Abandon() bool {
 	b := s.nodePool
 	b.mu.Lock()
@@ -186,8 +185,7 @@ func (s *WaitNode) Resolved() bool {
 // Leave gives the wait node back after its wait was resolved.
 func (s *WaitNode) Leave() {
 	b := s.nodePool
-	// Mostly it is off its queue: who resolved it took it off a few instructions
-	// later.
+	// Mostly it is off its queue: its granter took it off a few instructions later.
 	for range leavePauses {
 		if s.Node.Stamp().Load() == 0 {
 			break

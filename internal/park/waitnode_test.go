@@ -32,7 +32,7 @@ func (s *WaitNode) join(t testing.TB, o arenakernel.Object, n uint64) {
 	s.Node.Stamp().Store(n)
 }
 
-// resolve is what who holds the queue lock does, and tells nobody.
+// resolve does what the holder of the queue lock does, and tells nobody.
 func (s *WaitNode) resolve(t testing.TB) {
 	w := s.Node.Load()
 	require.True(t, s.Node.Swap(w, w.With(arenakernel.NodeResolved)))
@@ -70,8 +70,8 @@ func (s *WaitNode) isOwed() bool {
 	return s.owed
 }
 
-// A wait that ended without anybody being told, since who ended it died or was
-// stopped, is found by the next check: of a thread, of a goroutine, of a watch.
+// A wait that ended and was not told, since its granter died or was stopped, is found by
+// the next check: of a thread, of a goroutine, of a watch.
 func TestCheckFindsWhatNobodyTold(t *testing.T) {
 	b := newNodePool(t)
 	lotOf(b.Arena).procs = DirectMax
@@ -231,8 +231,8 @@ func TestWaitNodeThatNobodyTellsIsUsedAgain(t *testing.T) {
 	require.Equal(t, 1, free)
 }
 
-// Of a wait that was not parked the wait node is free at once; one whose end is being
-// accounted for is somebody else's, and goes back with whoever does that.
+// If a wait was not parked, its wait node is free at once. If its end is being accounted
+// for, the node belongs to that granter, and goes back with it.
 func TestWaitNodeIsKept(t *testing.T) {
 	b := newNodePool(t)
 	o := b.object()
@@ -260,8 +260,8 @@ func TestWaitNodeIsKept(t *testing.T) {
 	require.Zero(t, b.Stats().Nodes)
 }
 
-// A look that saw that a wait was over does not disturb the next one in the wait node: who
-// watches would take it for the end of the arena.
+// A check that saw that a wait was over does not disturb the next one in the wait node: a
+// watcher would take it for the end of the arena.
 func TestCheckLeavesTheNextWaitAlone(t *testing.T) {
 	b := newNodePool(t)
 	o := b.object()

@@ -32,8 +32,8 @@ func runHelper(name string) {
 		lines:  newQueue[[]byte](),
 		out:    os.Stdout,
 	}
-	// What the helper prints must not end up between the lines of the protocol,
-	// and what it executes must not take itself for a helper.
+	// The helper's prints must not end up between the lines of the protocol, and a program
+	// that it executes must not take itself for a helper.
 	os.Stdout = os.Stderr
 	n, _ := strconv.Atoi(os.Getenv(envFiles))
 	for i := range n {

@@ -23,7 +23,7 @@
 //	}
 //
 // Parent and child talk only in lines of JSON over the child's standard input and
-// output: no side waits by sleeping. What a helper prints to os.Stdout goes to its
+// output: no side waits by sleeping. A helper's prints to os.Stdout go to its
 // standard error, which the parent keeps and shows when the test fails.
 //
 // The parent owns all timeouts. When one expires it prints what Dump returns,

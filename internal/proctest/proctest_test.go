@@ -131,7 +131,7 @@ func TestExitStatus(t *testing.T) {
 	}
 }
 
-// What a child has said is not lost when it ends.
+// The lines that a child has said are not lost when it ends.
 func TestRecvAfterExit(t *testing.T) {
 	p := Start(t, "say")
 	p.WaitExit(t)

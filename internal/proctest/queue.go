@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// queue is an unbounded queue: whoever reads a pipe can always go on reading, to
-// see its end.
+// queue is an unbounded queue: the reader of a pipe can always go on reading, to see its
+// end.
 type queue[T any] struct {
 	mu     sync.Mutex
 	items  []T
@@ -40,7 +40,7 @@ func (q *queue[T]) signal() {
 	}
 }
 
-// What get came back with.
+// Outcomes of get.
 type outcome int
 
 const (

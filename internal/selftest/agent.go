@@ -114,8 +114,7 @@ func (a *agent) end() {
 	a.drain()
 }
 
-// selftestRoles are what agents do. What fails ends the process, with a line that says
-// so.
+// selftestRoles are what agents do. An error ends the process, with a line that says so.
 var selftestRoles = map[string]func(args []string) error{
 	"near":      beNear,
 	"victim":    beVictim,
@@ -174,7 +173,7 @@ func beVictim(args []string) error {
 	}
 }
 
-// beSuccessor inherits the lock of whoever is killed.
+// beSuccessor inherits the lock of the process that is killed.
 func beSuccessor(args []string) error {
 	a, m, err := joinAgent(args)
 	if err != nil {

@@ -26,8 +26,8 @@ import (
 // neighbours.
 const crashNodes = 4
 
-// crashProofs kill the holder of a lock: on each node while somebody on another one
-// waits, and without each of the features that tell of deaths.
+// crashProofs kill the holder of a lock: on each node while a process on another one waits,
+// and without each of the features that tell of deaths.
 func (t *selftester) crashProofs() (list []proof) {
 	add := func(name, victim, successor string, env ...string) {
 		list = append(list, proof{"crash/" + name, func(t *selftester) (string, error) { return t.proveSuccessor(victim, successor, env) }})

@@ -25,7 +25,7 @@ type Options struct {
 	Out     io.Writer     // for the results
 }
 
-// What a selftest has come to, and has printed.
+// Errors of a selftest that has printed its result.
 var (
 	ErrFailed  = errors.New("a proof failed")
 	ErrSkipped = errors.New("a proof was skipped")

@@ -45,7 +45,7 @@ func mapWords(f *os.File) ([]byte, error) {
 
 func wakeWord(mem []byte, line int) *atomic.Uint32 { return control.WordAt(mem, line*64) }
 
-// until repeats an attempt that fails as long as somebody is not asleep yet.
+// until repeats an attempt that fails as long as a process is not asleep yet.
 func (t *selftester) until(what string, try func() (bool, error)) error {
 	for end := time.Now().Add(t.waitLimit); ; time.Sleep(time.Millisecond) {
 		switch ok, err := try(); {
@@ -92,7 +92,7 @@ func (t *selftester) proveBitset() (string, error) {
 		}
 		sleepers = append(sleepers, a)
 	}
-	// Of the second group first, in the order in which they came; then of all.
+	// First the second group, in the order in which they came; then all.
 	for i, step := range []struct {
 		bits    uint32
 		sleeper int // -1: nobody
@@ -117,7 +117,7 @@ func (t *selftester) proveBitset() (string, error) {
 	return "two groups of two on CPUs " + place.JoinInts(cpus) + ": one group first, each in its order", nil
 }
 
-// beSleeper sleeps until somebody wakes its bits.
+// beSleeper sleeps until another process wakes its bits.
 func beSleeper(args []string) error {
 	if err := pinAgent(args); err != nil {
 		return err

@@ -116,7 +116,7 @@ func (s snippet) source() (*ast.File, *token.FileSet, error) {
 	return nil, nil, first
 }
 
-// check type-checks a file. What is not used is no error.
+// check type-checks a file. An unused variable or import is no error.
 func (s snippet) check(f *ast.File, fset *token.FileSet) (first error) {
 	conf := types.Config{Importer: importer.ForCompiler(fset, "gc", lookup), Error: func(err error) {
 		if e, ok := err.(types.Error); ok && e.Soft {

@@ -15,8 +15,8 @@ import (
 	"github.com/shmsync/shmsync/internal/mdtable"
 )
 
-// TestTroubleshooting looks for the texts of the errors in the code: who changes
-// one finds where people look for it.
+// TestTroubleshooting looks for the texts of the errors in the code: a programmer who
+// changes one finds where people look for it.
 func TestTroubleshooting(t *testing.T) {
 	root := filepath.Join("..", "..")
 	text, err := os.ReadFile(filepath.Join(root, "docs", "troubleshooting.md"))

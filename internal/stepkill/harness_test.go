@@ -431,7 +431,7 @@ func (x *stage) play(g target) (ended bool) {
 	return r.ended
 }
 
-// goOn checks that those who wait go on after a death, and what is to be true then.
+// goOn checks that the waiters go on after a death, and what is to be true then.
 func (x *stage) goOn(wg *sync.WaitGroup, errs chan error, killed time.Time, what string) {
 	t := x.t
 	t.Helper()

@@ -95,8 +95,8 @@ func (r *run) runFor(atMost time.Duration, let bool) time.Duration {
 	return time.Since(begun)
 }
 
-// Whoever dies in an operation, at a moment at which nobody has stopped it, those who live
-// go on: they run at the same time.
+// A process dies in an operation, at a moment at which nothing has stopped it; the
+// survivors go on: they run at the same time.
 func TestInterruptKills(t *testing.T) {
 	n, _ := kills()
 	eachScene(t, func(x *stage) stats {

@@ -67,7 +67,7 @@ func init() {
 				return nil, err
 			}
 			const key = 7
-			var held prims.Hold // of whoever has it: one at a time
+			var held prims.Hold // of its holder: one at a time
 			return &aLock{
 				lock: func(ctx context.Context) error {
 					h, err := m.LockContext(ctx, key)
@@ -109,7 +109,7 @@ func init() {
 		}
 		return &aLock{m.LockContext, m.TryLock, m.Unlock, m.Recover, m.Close}, nil
 	})
-	// What nobody owns does not come back with a death: others release.
+	// A hold without an owner does not come back with a death: others release.
 	each("semaphore transferable/release", func(a *arena.Arena) (part, error) {
 		s, err := prims.OpenSemaphore(a, "t", 1<<40, &prims.SemaphoreOptions{Transferable: true, Initial: -1})
 		if err != nil {

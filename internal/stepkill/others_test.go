@@ -307,7 +307,7 @@ func addQueues() {
 				for q.TryPut(1) {
 				}
 			}
-			// Putters are let in by whoever takes, getters by whoever puts.
+			// A taker lets putters in, a putter lets getters in.
 			if full {
 				p.hold = fill
 				p.wait = waits(func(ctx context.Context) error { return q.PutContext(ctx, 2) })
@@ -572,7 +572,8 @@ func addCounters() {
 				return part{}, err
 			}
 			down := func() {
-				// What the dead one had logged is done by whoever comes next: by this.
+				// The next holder of the queue lock does what the dead one had logged: this
+				// one.
 				defer func() {
 					if r := recover(); r != nil && l.State().Count != 0 {
 						panic(r)
@@ -696,7 +697,8 @@ func addCounters() {
 	}
 }
 
-// addGroupWaits adds what is done at a WaitGroup whose counter somebody else has raised.
+// addGroupWaits adds the operations on a WaitGroup whose counter another process has
+// raised.
 func addGroupWaits() {
 	group := func(f func(g *prims.WaitGroup, p *part)) func(a *arena.Arena) (part, error) {
 		return func(a *arena.Arena) (part, error) {
@@ -727,7 +729,7 @@ func addGroupWaits() {
 			}
 		}
 	}), 0)
-	// One that is dead had raised it.
+	// A dead process had raised it.
 	each("waitgroup/reset", group(func(g *prims.WaitGroup, p *part) {
 		p.hold, p.free = nil, nil
 		p.prep, p.op = func() { g.Add(1) }, g.Reset
@@ -751,7 +753,7 @@ func addBarriers() {
 			if err != nil {
 				return part{}, err
 			}
-			// fill ends phases that somebody has begun, or waits for.
+			// fill ends phases that a process has begun, or waits for.
 			fill := func() {
 				for b.State().Err == nil && (b.State().Waiting || b.State().Pending < b.State().Expected) {
 					b.Arrive(1)
@@ -767,7 +769,7 @@ func addBarriers() {
 				use: func() error {
 					ctx, cancel := limited()
 					defer cancel()
-					for { // until all are told of whoever was a party and died
+					for { // until all are told of the parties that died
 						fill()
 						for range max(b.State().Expected-1, 0) {
 							b.Arrive(1)
@@ -801,7 +803,7 @@ func addBarriers() {
 			b.Deregister()
 		}
 	}), 0, 1)
-	// One that is dead was a party.
+	// A dead process was a party.
 	eachFresh("barrier/reset", barrier(func(b *prims.Barrier, p *part) {
 		p.prep, p.op = func() { b.Register(1) }, func() { b.Reset(2) }
 	}), 0)

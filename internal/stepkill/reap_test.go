@@ -17,9 +17,9 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// reap puts an image into a file of its own and has a newcomer join it, which reaps all
-// who are in it, and is killed so long after it has begun, or, if that is negative, when
-// it is done. It returns the bytes after that, and how long the newcomer was at it. It
+// reap puts an image into a file of its own and has a newcomer join it, which reaps all its
+// participants. The newcomer is killed so long after it has begun, or, if that is negative,
+// when it is done. It returns the bytes after that, and how long the newcomer was at it. It
 // is not stepped: a join takes more instructions than an operation.
 func (x *stage) reap(image []byte, after time.Duration) ([]byte, time.Duration) {
 	t := x.t
@@ -85,8 +85,8 @@ func (x *stage) stopped(after time.Duration) ([]byte, time.Duration) {
 	return image, took
 }
 
-// All have died in an operation; who comes dies over their reap, and so does the next
-// one. The one after that finds everything usable.
+// All have died in an operation; a joiner dies over their reap, and so does the next one.
+// The one after that finds everything usable.
 func TestReapKills(t *testing.T) {
 	n, _ := kills()
 	eachScene(t, func(x *stage) stats {

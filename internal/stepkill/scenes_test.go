@@ -13,8 +13,8 @@ import (
 	"github.com/shmsync/shmsync/arena"
 )
 
-// A scene is an operation of a primitive in a situation. It may be begun again and
-// again with the same objects, whoever died in it.
+// A scene is an operation of a primitive in a situation. It may be begun again and again
+// with the same objects, also after a death in it.
 type scene struct {
 	name string
 	// open opens the objects in one process.
@@ -44,7 +44,7 @@ type part struct {
 	hold func() // one that lives, before all: what makes the victim wait
 	free func() // the same one, when the victim sleeps, or is dead
 	late bool   // free only when it is dead
-	// wait is what waiters do. It ends, whoever dies.
+	// wait is what waiters do. It ends, also after any death.
 	wait func() error
 	// rescue is what one that lives does again and again while others wait, for what
 	// the dead has not done. It does nothing if that was done.
@@ -66,7 +66,7 @@ type aLock struct {
 	close   func() error
 }
 
-// died are the labels of those who may be told to have died.
+// died are the labels of the processes that may be told to have died.
 var died = map[string]bool{"victim": true, "sacrifice": true}
 
 // told checks that an error is the end of an owner, and of which.

@@ -69,14 +69,14 @@ func eachScene(t *testing.T, f func(x *stage) stats) {
 		"total", total.kills, total.states, total.spots, total.steps, total.slow)
 }
 
-// Whoever dies in an operation, those who live go on.
+// If a process dies in an operation, the survivors go on.
 func TestStepKills(t *testing.T) {
 	n, _ := kills()
 	eachScene(t, func(x *stage) stats {
 		seed := rand.Uint64()
 		r := rand.New(rand.NewPCG(seed, 3))
 		x.t.Logf("seed %#x", seed)
-		// Of a scene that takes long there are fewer, but some.
+		// A scene that takes long has fewer of them, but some.
 		end := time.Now().Add(time.Duration(n) * pace)
 		enough := func(k int) bool { return k >= n || k >= fewest && time.Now().After(end) }
 		x.play(atTheEnd)

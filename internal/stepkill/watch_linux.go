@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Watch sees changes of the bytes of a file in shared memory that somebody else
-// has mapped.
+// Watch sees changes of the bytes of a file in shared memory that another process has
+// mapped.
 type Watch struct {
 	f       *os.File
 	bytes   []byte

@@ -75,7 +75,7 @@ text { font: 13px ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", 
 @media (prefers-reduced-motion: no-preference) { text { animation: come 1ms step-end backwards } }
 `
 
-// draw writes the picture. A line that begins with "$ " is one that somebody types.
+// draw writes the picture. A line that begins with "$ " is one that the user types.
 func draw(w io.Writer, lines []string, pace time.Duration) error {
 	longest := 0
 	for _, line := range lines {

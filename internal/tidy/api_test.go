@@ -152,7 +152,7 @@ func printDecl(fset *token.FileSet, d ast.Decl) (string, error) {
 	return strings.Join(lines, "\n"), nil
 }
 
-// What the dump shows, and what it does not.
+// The parts that the dump shows, and those that it leaves out.
 func TestDescribeAPI(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, src string) {

@@ -11,7 +11,7 @@ import (
 // libraries are the packages that users import.
 var libraries = []string{".", "asm", "shm", "arena", "internal/arenakernel", "prims"}
 
-// What users see has a comment that says what it is.
+// An identifier that users see has a comment that says what it is.
 var docRule = rule{
 	name: "exported identifiers are documented",
 	check: func(files []*file) (found []finding) {

@@ -54,7 +54,7 @@ func compareDocument(files []*file, doc, column, what string, code map[string]fi
 	return found
 }
 
-// Whoever adds a place to die says what is left there, and who repairs it.
+// A programmer who adds a crash point says what is left there, and who repairs it.
 var robustnessRule = rule{
 	name: "crash points are in " + robustnessDoc,
 	check: func(files []*file) []finding {
@@ -93,8 +93,8 @@ var robustnessRule = rule{
 // rolesColumn heads the column of points in the matrix by primitive and role.
 const rolesColumn = "dies at"
 
-// Whoever adds a place to die says in which role a process is there, and what survivors
-// see. A name that ends in * stands for all points that begin so.
+// A programmer who adds a crash point says in which role a process is there, and what
+// survivors see. A name that ends in * stands for all points that begin so.
 var rolesRule = rule{
 	name: "crash points are in the matrix of " + robustnessDoc,
 	check: func(files []*file) (found []finding) {
@@ -157,7 +157,7 @@ var rolesRule = rule{
 	},
 }
 
-// Whoever adds an edge between processes says what it orders, and how weak a C
+// A programmer who adds an edge between processes says what it orders, and how weak a C
 // program may make it.
 var memoryModelRule = rule{
 	name: "sync points are in " + memoryModelDoc,
@@ -185,7 +185,7 @@ var memoryModelRule = rule{
 
 const performanceDoc = "docs/performance.md"
 
-// Whoever turns a knob says so where people look what it is set to.
+// A programmer who changes a tunable says so where people look for its value.
 var tunableRule = rule{
 	name: "tunables are as " + performanceDoc + " has them",
 	check: func(files []*file) (found []finding) {

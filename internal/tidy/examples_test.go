@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Whoever looks a primitive up sees how it is used.
+// A reader who looks a primitive up sees how it is used.
 var exampleRule = rule{
 	name: "each primitive has an example",
 	check: func(files []*file) (found []finding) {

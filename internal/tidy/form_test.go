@@ -111,8 +111,8 @@ var lengthRule = rule{
 	},
 }
 
-// machinePath matches absolute paths that exist on somebody's machine and not on
-// the reader's. A path within an address or a longer path is none.
+// machinePath matches absolute paths that exist on one machine and not on the reader's. A
+// path within an address or a longer path is none.
 var machinePath = regexp.MustCompile(`(?:^|[^A-Za-z0-9_.:/~$}-])/(?:` + "wo" + "rk|ro" + `ot)/`)
 
 var machinePathRule = rule{

@@ -105,6 +105,53 @@ var headlessWho = regexp.MustCompile(`\b(?:by|for|to|with|from|than|at|of|if|whe
 // headlessBegin finds a sentence that begins so.
 var headlessBegin = regexp.MustCompile(`(?:^|[.:] )Who [a-z]+s\b[^?]*$`)
 
+// headlessSubject finds such a "who" as the subject or the object of a statement: "Whoever dies leaves", "writers: who
+// holds it", "only who holds it".
+var headlessSubject = regexp.MustCompile(`\bWhoever\b|\b(?:writers|readers): +who\b|; (?:then )?who [a-z]+s\b|\bonly who\b`)
+
+// headlessAnd finds one after "and". It is right in the rest of an indirect question: "it says what waits, and who holds
+// it". So a word before it in the sentence that can begin such a question lets it pass, as a colon does, which begins a
+// list of what a command shows.
+var (
+	headlessAnd   = regexp.MustCompile(`\band who [a-z]+s\b`)
+	askedBefore   = regexp.MustCompile(`(?i)\b(?:who|whom|whose|what|which|when|where|how|why|whether|since|says?|said|tells?|told|knows?|names?|shows?|sees?|records?|finds?|asks?|lists?|prints?|about)\b|:`)
+	sentenceBreak = regexp.MustCompile(`[.;!?] `)
+)
+
+// headless gives the first "who" of a line of text that has no noun before it.
+func headless(text string) string {
+	for _, re := range []*regexp.Regexp{headlessWho, headlessSubject} {
+		if m := re.FindString(text); m != "" {
+			return m
+		}
+	}
+	for _, at := range headlessAnd.FindAllStringIndex(text, -1) {
+		sentence := text[:at[0]]
+		if breaks := sentenceBreak.FindAllStringIndex(sentence, -1); breaks != nil {
+			sentence = sentence[breaks[len(breaks)-1][1]:]
+		}
+		// At the begin of a line the sentence may have begun on the line before.
+		if strings.TrimSpace(sentence) != "" && !askedBefore.MatchString(sentence) {
+			return text[at[0]:at[1]]
+		}
+	}
+	return ""
+}
+
+// commentOf gives the text of a line of a program that is a comment, or ends in one.
+func commentOf(ext, line string) (text string, ok bool) {
+	if _, text, ok = strings.Cut(line, "//"); ok {
+		return strings.TrimSpace(text), true
+	}
+	if t := strings.TrimSpace(line); strings.HasPrefix(t, "*") {
+		return strings.TrimLeft(t, "/* "), true
+	}
+	if ext != ".go" || strings.HasPrefix(strings.TrimSpace(line), "/*") {
+		_, text, ok = strings.Cut(line, "/*")
+	}
+	return strings.TrimLeft(text, "* "), ok
+}
+
 var headlessWhoRule = rule{
 	name: `every "who" has a noun before it`,
 	check: func(files []*file) (found []finding) {
@@ -117,17 +164,14 @@ var headlessWhoRule = rule{
 			for i, line := range lines {
 				text := line
 				if ext != ".md" {
-					_, comment, ok := strings.Cut(line, "//")
-					if t := strings.TrimSpace(line); !ok && (strings.HasPrefix(t, "/*") || strings.HasPrefix(t, "*")) {
-						comment, ok = strings.TrimLeft(t, "/* "), true
-					}
+					comment, ok := commentOf(ext, line)
 					if !ok {
 						continue
 					}
-					text = strings.TrimSpace(comment)
+					text = comment
 				}
-				if m := headlessWho.FindString(text); m != "" {
-					found = append(found, f.atLine(i+1, "%q: say whoever, or name the actor", m))
+				if m := headless(text); m != "" {
+					found = append(found, f.atLine(i+1, "%q: name the actor", m))
 				} else if headlessBegin.MatchString(text) && !strings.HasPrefix(text, "#") && !documentsWho(lines[i:]) {
 					found = append(found, f.atLine(i+1, "a sentence begins with who: name the actor"))
 				}
@@ -137,10 +181,22 @@ var headlessWhoRule = rule{
 	},
 	good: map[string]string{
 		"a/x.go": "package a\n\n// Who gives the identity of n: it says who that is.\nfunc Who(n int) {}\n\n// The waiter who comes first has it.\nvar x int\n",
-		"x.md":   "Who waits? Whoever waits sleeps.\n",
+		"b/x.go": "package b\n\n//\twriters: the holder; a waiter, who has lost\n//\treaders: all, whoever they are\nvar x int // the one who has it\n",
+		"x.md": "Who waits? A waiter who waits sleeps.\nIt says what is held and who waits.\nIt shows waits: since when, and who holds it.\n" +
+			"It prints holds, and who has them.\nEach says who died; and who reaps it is in the record.\n",
+		"x.h": "int a; /* the holder and the waiter who waits */\n",
 	},
 	bad: []sample{
 		{map[string]string{"x.md": "one\nThe name of who has it.\n"}, `x.md:2: "of who"`},
+		{map[string]string{"x.md": "| a death | Whoever comes next finds it |\n"}, `x.md:1: "Whoever"`},
+		{map[string]string{"a/x.go": "package a\n\n// A hold ends. Whoever waits has it.\nvar x int\n"}, `a/x.go:3: "Whoever"`},
+		{map[string]string{"a/x.go": "package a\n\n//\twriters: who holds the queue lock\nvar x int\n"}, `a/x.go:3: "writers: who"`},
+		{map[string]string{"a/x.go": "package a\n\n//\treaders: who recovers from a death\nvar x int\n"}, `a/x.go:3: "readers: who"`},
+		{map[string]string{"a/x.go": "package a\n\n//\twriters: the owner; who holds the queue lock\nvar x int\n"}, `a/x.go:3: "; who holds"`},
+		{map[string]string{"a/x.go": "package a\n\nvar x int // written by the owner; then who frees it\n"}, `a/x.go:3: "; then who frees"`},
+		{map[string]string{"x.md": "A word that only who holds the lock changes.\n"}, `x.md:1: "only who"`},
+		{map[string]string{"a/x.h": "int a; /* changed by the owner, and who takes it off */\n"}, `a/x.h:1: "and who takes"`},
+		{map[string]string{"x.md": "It is held. The owner, and who reaps it, change the word.\n"}, `x.md:1: "and who reaps"`},
 		{map[string]string{"a/x.go": "package a\n\n// Who waits sleeps.\nvar x int\n"}, "a/x.go:3: a sentence begins with who"},
 		{map[string]string{"a/x.h": "/* Woken by who dies. */\n"}, `a/x.h:1: "by who"`},
 	},

@@ -160,8 +160,8 @@ func (t *Topology) NodeIDs() []int {
 	return ids
 }
 
-// Groups splits CPUs by what key gives of each, in the order of their first CPUs.
-// Those that are not online are left out.
+// Groups splits CPUs by what key gives of each, in the order of their first CPUs. CPUs that
+// are not online are left out.
 func (t *Topology) Groups(cpus []int, key func(CPU) int) (groups [][]int) {
 	at := map[int]int{}
 	for _, id := range cpus {
@@ -180,7 +180,7 @@ func (t *Topology) Groups(cpus []int, key func(CPU) int) (groups [][]int) {
 	return groups
 }
 
-// What CPUs can be grouped by.
+// Keys by which CPUs can be grouped.
 var (
 	ByPackage = func(c CPU) int { return c.Package }
 	ByNode    = func(c CPU) int { return c.Node }

@@ -67,7 +67,7 @@ func TestTreesAreRead(t *testing.T) {
 	}
 }
 
-// What is recorded of a tree is all that is read of it.
+// The record of a tree holds all that is read of the tree.
 func TestRecordKeepsWhatIsRead(t *testing.T) {
 	for _, name := range []string{"two-socket", "cpuless", "asymmetric"} {
 		dir, again := expand(t, name), filepath.Join(t.TempDir(), "again")

@@ -10,9 +10,9 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// brokenJobs are wrong on purpose: the tests prove with them that a torture sees
-// broken exclusion, what is lost, who waits long, and who waits for good. They take
-// part only if they are asked for.
+// brokenJobs are wrong on purpose: the tests prove with them that a torture sees broken
+// exclusion, losses, long waits, and waits for good. They take part only if they are asked
+// for.
 var brokenJobs = []job{
 	{"test:open", func(p *party) (jobWorker, error) {
 		return &brokenJob{party: p, do: func(r *rand.Rand) error { return p.inside(&p.page.board.writers[1], r) }}, nil

@@ -234,9 +234,9 @@ func (j *onceJob) turn(g int, r *rand.Rand) error {
 		return err
 	}
 	if err == nil && b.round.CompareAndSwap(n-1, n) {
-		// Whoever looks at one later makes another of the same name, which is as good.
+		// A later user makes another of the same name, which is as good.
 		for back := uint64(10); back < min(n, 60); back += 10 {
-			j.a.Delete(onceName(n - back)) // again and again: somebody may look at it, or die
+			j.a.Delete(onceName(n - back)) // again and again: another process may have it open, or die
 		}
 	}
 	return nil

@@ -40,14 +40,14 @@ var jobs = append([]job{
 	{"objects", openObjectsJob},
 }, brokenJobs...)
 
-// soundJobs are those that take part unless somebody asks for others.
+// soundJobs are those that take part unless the user asks for others.
 var soundJobs = uint64(1)<<(len(jobs)-len(brokenJobs)) - 1
 
 // tortureBoard is what the jobs check themselves by.
 type tortureBoard struct {
 	locks   [12]witness
 	keys    [multiJobKeys]witness
-	permits [semJobPermits]atomic.Uint32 // names of whoever holds one
+	permits [semJobPermits]atomic.Uint32 // the participants that hold one
 	writers [2]witness                   // of the rw locks
 	tickets [queueJobTickets]witness
 	made    atomic.Uint32 // the tickets are
@@ -80,8 +80,8 @@ type witness struct {
 	_      [104]byte
 }
 
-// enter says that we are inside, alone. Whoever was inside and did not say that it left
-// is dead. died says that the counts may be those of somebody who died.
+// enter says that we are inside, alone. A participant that was inside and did not say that
+// it left is dead. died says that the counts may be those of a dead participant.
 func (p *party) enter(w *witness) (died bool, err error) {
 	was := arena.ParticipantID(w.name.Swap(uint32(p.self)))
 	if was != 0 && p.a.Current(was) {

@@ -51,8 +51,8 @@ type torturePage struct {
 
 	left struct{ objects, bytes atomic.Uint64 } // resident 0: what is in the arena at rest
 
-	deaths spans // who dies: from just before it on
-	stops  spans // parent: somebody is stopped
+	deaths spans // the victim: from just before it on
+	stops  spans // parent: a process is stopped
 
 	lane [tortureLanes]struct {
 		ready atomic.Uint32 // victim: its number and 1
@@ -69,7 +69,7 @@ type torturePage struct {
 type tortureSlot struct {
 	pid    atomic.Uint32
 	at     atomic.Uint32 // the round in which it works
-	calm   atomic.Uint32 // of this round, who does not keep others going has ended
+	calm   atomic.Uint32 // of this round, the jobs that do not keep others going have ended
 	still  atomic.Uint32 // all have
 	turns  [tortureJobsMost]atomic.Uint64
 	since  [tortureJobsMost][tortureThreads]atomic.Int64 // a turn began; 0 between turns

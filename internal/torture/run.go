@@ -392,7 +392,7 @@ func (t *torturer) until(what string, p *tortured, reached func() bool) error {
 	return nil
 }
 
-// hang ends a torture that does not go on. Whoever sees that first says why.
+// hang ends a torture that does not go on. The first goroutine that sees it says why.
 func (t *torturer) hang(what string) error {
 	t.over.Store(true)
 	t.hanging.Do(func() { t.hung = t.autopsy(what) })

@@ -71,9 +71,8 @@ func (p *party) measure(j, g int, from, to int64) {
 		p.label, g, jobs[j].name, time.Duration(to-from), time.Duration(to-first), time.Duration(covered(stopped)), time.Duration(covered(waited)))
 }
 
-// excuses are the parts of a time in which somebody was stopped, and in which a
-// control thread of anybody, or a thread of a resident, had no CPU although it could
-// have run.
+// excuses are the parts of a time in which a process was stopped, and in which a control
+// thread of any process, or a thread of a resident, had no CPU although it could have run.
 func (p *torturePage) excuses(from, to int64) (stopped, waited []lapse) {
 	add := func(list *[]lapse) func(from, to int64) {
 		return func(from, to int64) { *list = append(*list, lapse{from, to}) }

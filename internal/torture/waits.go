@@ -13,8 +13,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// seqJob: goroutine 0 counts; others wait for the next values. Of those, who waits
-// for what does not come is cancelled.
+// seqJob: goroutine 0 counts; others wait for the next values. A wait for a value that does
+// not come is cancelled.
 type seqJob struct {
 	*party
 	steps, far *prims.Sequencer
@@ -289,7 +289,7 @@ type condJob struct {
 func openCondJob(p *party) (jobWorker, error) {
 	j := &condJob{party: p}
 	var err error
-	// What it guards is right after each store, so a death under it frees it.
+	// The data that it guards is right after each store, so a death under it frees it.
 	if j.l, err = prims.OpenMutex(p.a, "cond-lock", &prims.MutexOptions{Policy: prims.PolicyRelease}); err != nil {
 		return nil, err
 	}
@@ -381,12 +381,12 @@ func (j *latchJob) turn(g int, r *rand.Rand) error {
 		return nil
 	}
 	name := fmt.Sprintf("latch-%d-%d", j.self.Slot(), g)
-	j.a.Delete(name) // somebody may look at it just now
+	j.a.Delete(name) // another process may have it open just now
 	own, err := prims.OpenLatch(j.a, name, 3, nil)
 	if err != nil {
 		return err
 	}
-	if st := own.State(); st.Count != 3 { // used, by one who died
+	if st := own.State(); st.Count != 3 { // used, by a process that died
 		return own.Close()
 	}
 	done := make(chan error, 2)

@@ -22,7 +22,7 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// tortureLastWords are those of whoever panics on purpose.
+// tortureLastWords are those of a process that panics on purpose.
 const tortureLastWords = "torture: this one panics"
 
 // RunWorker is the life of a process of a torture. A role is resident, victim, dump or
@@ -106,7 +106,7 @@ func (p *party) open(set uint64) (*[tortureJobsMost]jobWorker, error) {
 	return &ws, nil
 }
 
-// turn has a job take a turn. What the library panics about is a broken promise.
+// turn has a job take a turn. A panic of the library is a broken promise.
 func turn(j int, w jobWorker, g int, r *rand.Rand) (err error) {
 	defer func() {
 		if v := recover(); v != nil {

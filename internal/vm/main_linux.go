@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What the first process has the other do, as its argument: run the plan, or just
+// The work that the first process gives the other, as its argument: run the plan, or just
 // say what machine this is, where the kernel's command line has SHMSYNC_VM=facts.
 const (
 	runPlan   = "run"
@@ -101,7 +101,7 @@ func mountAll() error {
 			return err
 		}
 	}
-	// What a shell script would have: devtmpfs makes none.
+	// A link that a shell script would expect: devtmpfs makes none.
 	return os.Symlink("/proc/self/fd", "/dev/fd")
 }
 

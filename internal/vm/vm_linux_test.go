@@ -146,7 +146,7 @@ func TestRunOfNoProgram(t *testing.T) {
 	require.Contains(t, out.String(), "RESULT absent FAIL: no tests, ")
 }
 
-// What a program leaves running ends with it.
+// A process that a program leaves running ends with it.
 func TestRunLeavesNobody(t *testing.T) {
 	defer func(d time.Duration) { grace = d }(grace)
 	grace = proctest.Scale(500 * time.Millisecond)

@@ -49,7 +49,7 @@ func Main(boss func(), roles map[string]func()) {
 
 var rng *rand.Rand
 
-// Kills is how often the boss should kill somebody.
+// Kills is how often the boss should kill a worker.
 func Kills() int { return *kills }
 
 // Random gives a number below n, for the boss.
@@ -84,8 +84,8 @@ var events = make(chan Event, 1<<16)
 // Next waits for what some process says next, or for one's end.
 func Next() Event { return <-events }
 
-// Await waits for a line of p's that begins with what, and gives the rest of it.
-// What else is said meanwhile is dropped. An end of p before that is fatal.
+// Await waits for a line of p's that begins with what, and gives the rest of it. It drops
+// the lines before that. An end of p before that is fatal.
 func Await(p *Proc, what string) string {
 	for {
 		e := Next()

@@ -14,7 +14,7 @@ const (
 	MaxBatch    = 256
 )
 
-// What the plan names keys and producers with, and what the scratch has room for.
+// The names of keys and producers in the plan, and the room of the scratch.
 const (
 	scratchBytes = 128 << 10
 	ScratchDraws = 4096

@@ -48,9 +48,8 @@ const (
 	SlotFailed
 )
 
-// Control is the head of the control page. The plan is immutable once the
-// first worker has started; each word that somebody spins or sleeps on has a
-// cache line of its own.
+// Control is the head of the control page. The plan is immutable once the first worker has
+// started; each word on which a process spins or sleeps has a cache line of its own.
 type Control struct {
 	_        structs.HostLayout
 	Magic    uint64

@@ -13,7 +13,7 @@ import (
 // the same bytes.
 type Scratch struct {
 	_       structs.HostLayout
-	Holders atomic.Int64 // sem: who holds a permit
+	Holders atomic.Int64 // sem: how many hold a permit
 	_       [120]byte
 	First   uint64 // rw: written before the work of a writer
 	_       [120]byte

@@ -17,7 +17,7 @@ func WaitRound(w *atomic.Uint32, round uint32) {
 	}
 }
 
-// Announce sets w to round and wakes who waits for it.
+// Announce sets w to round and wakes the waiters for it.
 func Announce(w *atomic.Uint32, round uint32) {
 	w.Store(round)
 	shmsync.Wake(FutexWord(w), 1<<20)

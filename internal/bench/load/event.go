@@ -11,9 +11,9 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// gate is what event cells need: Open lets everybody through who awaits that
-// round or comes later. Rounds count from 1, and a round opens when all have
-// come through the one before.
+// gate is what event cells need: Open lets every thread through that awaits that round or
+// comes later. Rounds count from 1, and a round opens when all threads have come through
+// the one before.
 type gate interface {
 	Open(round uint64)
 	Await(round uint64)
@@ -22,8 +22,8 @@ type gate interface {
 // lastRound marks the round in which the waiters leave.
 const lastRound = 1 << 63
 
-// lostCount is added where the count of those who came is lost anyway: nobody is to
-// wait for it any more.
+// lostCount is added where the count of arrivals is lost anyway: no thread is to wait for
+// it any more.
 const lostCount = 1 << 40
 
 // pollEvery is how often one looks whether all have come.

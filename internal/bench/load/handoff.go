@@ -9,10 +9,10 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// Of some round trips thread 0 asks the kernel whether it slept until the token came back,
-// or spinning was enough; those are not in the histogram. It looks at one in so many, which
-// the warm-up tells, that they are enough of slow ones and few of fast ones; that is odd, as
-// those in turn may be alike.
+// Thread 0 samples round trips: it asks the kernel whether it slept until the token came
+// back, or spinning was enough. Samples are not in the histogram. The warm-up sets the
+// stride so that there are enough samples of slow trips and few of fast ones. The stride is
+// odd, as trips in turn may be alike.
 const (
 	lookStrideLeast = 17
 	lookStrideMost  = 1021
@@ -104,9 +104,9 @@ func (t *thread) respond(k bench.Token) {
 	}
 }
 
-// workWake times one way: thread 0 lets the peer sleep for the gap, stamps the
-// page and passes; thread 1 measures from the stamp. What the pass costs its
-// caller is in thread 0's histogram.
+// workWake times one way: thread 0 lets the peer sleep for the gap, stamps the page and
+// passes; thread 1 measures from the stamp. The cost of the pass for its caller is in
+// thread 0's histogram.
 func workWake(t *thread) error {
 	k, err := as[bench.Token](t)
 	if err != nil {

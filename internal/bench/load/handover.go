@@ -63,8 +63,8 @@ func countHandovers(rep *bench.Repetition, p *control.Page, places map[int]cpuPl
 // hostPlaces are those of this host.
 var hostPlaces = sync.OnceValue(func() map[int]cpuPlace { return readPlaces("/sys") })
 
-// readPlaces reads what CPUs share, below a sysfs. What it does not say is taken to be
-// shared by all.
+// readPlaces reads what CPUs share, below a sysfs. Anything that the sysfs does not list is
+// taken to be shared by all.
 func readPlaces(sysfs string) map[int]cpuPlace {
 	places := map[int]cpuPlace{}
 	dirs, err := filepath.Glob(filepath.Join(sysfs, "devices/system/cpu/cpu[0-9]*"))

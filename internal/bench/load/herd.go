@@ -19,7 +19,7 @@ type rouser interface {
 }
 
 // workHerd rouses some of the threads of all processes but the first, after they have
-// rested for the gap. Whoever came waits until all have, so that nobody comes twice in
+// rested for the gap. A thread that came waits until all have, so that none comes twice in
 // a round.
 func workHerd(t *thread) error {
 	h, err := as[rouser](t)

@@ -8,8 +8,8 @@ import (
 )
 
 // A critical section that writes several lines of shared data writes that of the counter
-// and the first ones of counts. A word in each is what the counter is, before a hold and
-// after it: whoever holds the lock beside others finds one that is not.
+// and the first ones of counts. A word in each equals the counter, before a hold and after
+// it: a second holder finds one that differs.
 const lineWords = 64 / 8
 
 // checkLines sees that the words are v, as the counter.

@@ -13,9 +13,9 @@ import (
 // readings cost more than a short section.
 const lockStride = 61
 
-// workLock contends for one lock: think, lock, count, work, unlock. The counter
-// is read before the critical section's work and written after it, so that two
-// owners at a time lose counts. In the line of the counter is who held the lock last.
+// workLock contends for one lock: think, lock, count, work, unlock. The counter is read
+// before the critical section's work and written after it, so that two owners at a time
+// lose counts. The line of the counter names the last holder.
 func workLock(t *thread) error {
 	l, err := as[bench.Locker](t)
 	if err != nil {

@@ -17,7 +17,7 @@ type keyLocker interface {
 	UnlockKeys(keys []uint32)
 }
 
-// keyProber is a keyLocker that can tell whether somebody holds any of the keys.
+// keyProber is a keyLocker that can tell whether any of the keys is held.
 type keyProber interface {
 	Held(keys []uint32) bool
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// An open loop begins its operations when they are due, whether those before have ended
-// or not, and counts their time from then. A closed loop, in which who waits begins
-// nothing, does not see how long everybody else would have waited: one stall is one
-// sample of it, where users see as many as come meanwhile ("coordinated omission").
+// An open loop begins its operations when they are due, whether those before have ended or
+// not, and counts their time from then. A closed loop begins nothing while it waits, so it
+// does not see how long all other users would have waited: one stall is one sample of it,
+// where users see as many as come meanwhile ("coordinated omission").
 
 // clock is the time; tests have one of their own.
 type clock interface {

@@ -11,7 +11,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// fakeClock passes only where somebody waits or works.
+// fakeClock passes only while a goroutine waits or works.
 type fakeClock struct{ at int64 }
 
 func (c *fakeClock) now() int64          { return c.at }
@@ -52,7 +52,8 @@ func TestOpenLoopAvoidsCoordinatedOmission(t *testing.T) {
 	require.Less(t, of(closed, 0.999), 0.001*stall, "the closed loop does not see it")
 	require.InEpsilon(t, stall, float64(closed.Max()), 0.01, "but once")
 
-	// What the closed loop left out can be estimated, from how often it should have come.
+	// The samples that the closed loop left out can be estimated, from how often it should
+	// have come.
 	replayed := corrected(closed, 1_000_000)
 	require.InEpsilon(t, of(open, 0.999), of(replayed, 0.999), 0.03)
 	require.InEpsilon(t, of(open, 0.99), of(replayed, 0.99), 0.1)

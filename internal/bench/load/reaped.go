@@ -41,7 +41,7 @@ func (b *reaped) look(deaths uint64) {
 		for range a.Participants() {
 			there++
 		}
-		// Each who reaps a dead one counts it.
+		// Each process that reaps a dead one counts it.
 		if wrong = a.Check(); wrong == nil && (uint64((*arenakernel.Arena)(a).Deaths()) < deaths || there > 1) {
 			wrong = fmt.Errorf("%d reaps of %d dead, and %d participants instead of 1", (*arenakernel.Arena)(a).Deaths(), deaths, there)
 		}

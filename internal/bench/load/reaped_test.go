@@ -13,7 +13,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/subjects"
 )
 
-// What is left of the dead is found.
+// Traces of the dead are found.
 func TestLeavingsAreFound(t *testing.T) {
 	s, err := subjects.Find(bench.Library + ":mutex")
 	require.NoError(t, err)

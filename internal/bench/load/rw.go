@@ -67,7 +67,7 @@ func workRW(t *thread) error {
 		if t.ThinkNs > 0 {
 			x = control.Work(think[i%control.Thinks], x)
 		}
-		// Of a hundred holds in a row, Read are shared, spread evenly.
+		// Read of a hundred holds in a row are shared, spread evenly.
 		credit += t.Shape.Read
 		reads := credit >= 100
 		if reads {

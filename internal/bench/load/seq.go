@@ -169,7 +169,7 @@ func (c *seqCrowd) slow(i uint64) {
 			s.Came.Add(lostCount)
 			return
 		}
-		// Of what is further behind than instants are kept, the oldest that is.
+		// For values that are further behind than instants are kept, the oldest instant.
 		at := incremented(s, max(next, value-min(value, 2*bench.SeqMostBehind-1))).Load()
 		c.mu.Lock()
 		c.next()

@@ -134,8 +134,8 @@ func (r *crowdRun) start() {
 	}
 }
 
-// disturbed reports who has returned although nothing was released, and who has
-// left beyond those that were cancelled.
+// disturbed records the waiters that returned although nothing was released, and those that
+// left although they were not cancelled.
 func (t *thread) disturbed(r *crowdRun, left int) {
 	wrong := r.got.Load() + max(r.left.Load()-int64(left), int64(left)-r.left.Load())
 	t.slot.Metrics[metricDisturbed] += float64(wrong)

@@ -130,7 +130,7 @@ func (p *peerFiles) flags() []string {
 // helperLibs come after it: an older libc has message queues in it.
 var helperLibs = []string{"-lrt"}
 
-// build compiles the sources. What is at the path is there whole, or not at all.
+// build compiles the sources. The file at the path is complete, or does not exist.
 func (p *peerFiles) build(cc, path string) error {
 	work, err := os.MkdirTemp(filepath.Dir(path), "build-")
 	if err != nil {

@@ -26,7 +26,7 @@ var FutexPeers = []*bench.Subject{
 	{By: "go", Prim: "futex2-numa", Open: OpenFutexEnd, Scenarios: []string{"handoff", "wake"}, Brief: []string{}, Check: checkFutexNUMA},
 }
 
-// sleeping is a way to sleep on a word that holds v, and to wake n of those who do.
+// sleeping is a way to sleep on a word that holds v, and to wake n of its sleepers.
 type sleeping struct {
 	wait func(w *atomic.Uint32, v uint32) error
 	wake func(w *atomic.Uint32, n int)
@@ -53,8 +53,8 @@ var (
 	}
 )
 
-// FutexEnd is one end of a token: a word in each direction, and whether somebody may
-// sleep on it.
+// FutexEnd is one end of a token: a word in each direction, and whether a thread may sleep
+// on it.
 type FutexEnd struct {
 	sleeping
 	out, in           *atomic.Uint32

@@ -13,8 +13,8 @@ import (
 )
 
 // Flags of futex_wait and futex_wake, which are calls of their own since Linux 6.7, as of
-// linux/futex.h. With futex2NUMA a word has another behind it: the node in whose table
-// those who sleep are kept, or noNode, for which the kernel writes that of the first one.
+// linux/futex.h. With futex2NUMA a word has another behind it: the node in whose table its
+// sleepers are kept, or noNode, for which the kernel writes that of the first one.
 const (
 	futex2U32  = 2
 	futex2NUMA = 4

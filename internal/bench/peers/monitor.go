@@ -16,9 +16,8 @@ type condVar interface {
 	Broadcast()
 }
 
-// Monitor makes a bounded buffer, a gate, a sequence and a barrier from a lock
-// and condition variables, as a textbook does. What they guard lies in the
-// scratch.
+// Monitor makes a bounded buffer, a gate, a sequence and a barrier from a lock and
+// condition variables, as a textbook does. The guarded data lies in the scratch.
 type Monitor struct {
 	sync.Locker
 	some, room condVar // there are items, there is room; the first serves all else

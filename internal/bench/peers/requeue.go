@@ -11,8 +11,8 @@ import (
 )
 
 // requeuer is a herd of which a Rouse wakes one, and moves the others that it is for to a
-// second word; each that got a permit wakes the next one there. So those who are woken do
-// not all come at once, as with pthread_cond_broadcast of old.
+// second word; each that got a permit wakes the next one there. So the woken threads do not
+// all come at once, as with pthread_cond_broadcast of old.
 type requeuer struct{ permits, relay *atomic.Uint32 }
 
 func openRequeue(w *bench.Worker, _ int) (any, error) {

@@ -13,7 +13,7 @@ import (
 
 // How many pairs of CPUs a matrix measures.
 const (
-	mostPairsAlone = 240 // unless somebody asks for more
+	mostPairsAlone = 240 // unless the user asks for more
 	mostPairsSuite = 30  // of one among other scenarios
 	mostPairsBrief = 12  // of a quick suite
 )

@@ -67,7 +67,7 @@ func TestMatrixNotes(t *testing.T) {
 	require.Empty(t, (&Options{Topology: topotest.Host(t, "two-socket"), CPUs: []int{0, 1, 2, 3}}).MatrixNotes())
 }
 
-// Whoever gets all pairs is not told that some are missing.
+// A user that gets all pairs is not told that some are missing.
 func TestMatrixOfAllPairsHasNoNote(t *testing.T) {
 	top := topotest.Host(t, "memoryless")
 	for _, sample := range sampleModes {

@@ -27,7 +27,7 @@ func (o *Options) places() []string {
 // fewRounds is how many rounds a cell with a gap has time for at least.
 const fewRounds = 60
 
-// rounds gives the least time of a cell whose rounds wake somebody after a gap.
+// rounds gives the least time of a cell whose rounds wake a thread after a gap.
 func (o *Options) rounds(wake int) time.Duration {
 	if wake == 0 {
 		return 0

@@ -14,7 +14,7 @@ type Defaults struct {
 	Count, Kills int
 }
 
-// What a suite or a command takes where the user says nothing.
+// The defaults of a suite or a command.
 var (
 	quick    = Defaults{30 * time.Millisecond, 6 * time.Millisecond, 3, 4}
 	Usual    = Defaults{300 * time.Millisecond, 50 * time.Millisecond, 5, 60}

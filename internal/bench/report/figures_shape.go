@@ -13,8 +13,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// shapeFigures are the figures that show more than a median and its tail: who stands
-// beside whom, how evenly a lock goes round and between whom, and how a figure changes
+// shapeFigures are the figures that show more than a median and its tail: the subjects side
+// by side, how evenly a lock goes round and between which threads, and how a figure changes
 // with the gap or the load.
 func shapeFigures(sc *bench.Scenario, keys []string, groups map[string][]*Cell, all []*Cell) (list []*figure, err error) {
 	add := func(f *figure) {
@@ -80,7 +80,7 @@ func groupsBut(all []*Cell, but ...string) (list [][]*Cell) {
 	return list
 }
 
-// sideBySide has all who took part in a cell under each other, the best first.
+// sideBySide has all subjects of a cell under each other, the best first.
 func sideBySide(sc *bench.Scenario, label string, cells []*Cell) *figure {
 	if len(cells) < 2 {
 		return nil
@@ -96,7 +96,7 @@ func sideBySide(sc *bench.Scenario, label string, cells []*Cell) *figure {
 		}
 		return cmp.Compare(a.parts[0], b.parts[0])
 	})
-	// One that is far behind leaves the others room: its bar ends at the edge.
+	// A subject that is far behind leaves the others room: its bar ends at the edge.
 	middle := rows[len(rows)/2].parts[0]
 	most, clipped := 0.0, ""
 	for _, r := range rows {

@@ -108,7 +108,7 @@ func TestFiguresOfLittle(t *testing.T) {
 	require.NotContains(t, page, "<b>Recovery")
 }
 
-// One that is far behind leaves the others room.
+// A subject that is far behind leaves the others room.
 func TestSideBySideClips(t *testing.T) {
 	cell := func(name string, v float64) *Cell {
 		return &Cell{Subject: name, Unit: "p50-ns", Reps: []Repetition{{Status: bench.StatusOK, Metrics: map[string]float64{"p50-ns": v}}}}

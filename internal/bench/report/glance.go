@@ -39,8 +39,8 @@ func writeGlance(w io.Writer, all [][]*bench.Result) {
 	}
 }
 
-// glanceLines lays rows out in columns. What is held against goes on in another line
-// where there is no room for it.
+// glanceLines lays rows out in columns. The comparison goes on in another line where there
+// is no room for it.
 func glanceLines(rows []glanceRow) (lines []string) {
 	var what, prim, value int
 	for _, r := range rows {

@@ -56,7 +56,7 @@ func TestBarsFarApartOnThePage(t *testing.T) {
 	require.GreaterOrEqual(t, strings.Count(page, `<b style="left:`), 3*6)
 }
 
-// What is measured at several values of a parameter is a curve, and two of them a map.
+// A parameter with several values makes a curve, and two of them make a map.
 func TestSweeps(t *testing.T) {
 	file := keepMadeUp(t, func(d *Document) {
 		var cells []Cell

@@ -13,7 +13,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// What an advice comes to.
+// Verdicts of an advice.
 const (
 	adviceDo       = "do"
 	adviceAsIs     = "as it is"      // measured, and nothing is to be changed
@@ -213,7 +213,7 @@ func effectText(q stats.Interval) string {
 	return fmt.Sprintf("%s× [%s..%s] (%s of %d)", formatRatio(q.Center), formatRatio(q.Lo), formatRatio(q.Hi), q.Kind, q.N)
 }
 
-// WriteAdvice renders advice for people. What was not measured comes last, in a line.
+// WriteAdvice renders advice for people. The missing measurements come last, in a line.
 func WriteAdvice(w io.Writer, all []advice) {
 	if len(all) == 0 {
 		return

@@ -11,8 +11,8 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// hygiene is R11: settings of the host that work against whoever measures or places.
-// They are no matter of times, so that an emulated host hears of them too.
+// hygiene is R11: settings of the host that work against measuring or placing. They are no
+// matter of times, so that an emulated host hears of them too.
 func hygiene(d *Document) (all []advice) {
 	say := func(text string, do ...string) {
 		all = append(all, advice{Rule: "R11", About: "the host", Verdict: adviceDo, Text: text, Do: do})

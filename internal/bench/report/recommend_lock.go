@@ -12,7 +12,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// What a NUMA-aware lock must gain, and may cost (R6).
+// The least gain and the greatest cost of a NUMA-aware lock (R6).
 const (
 	cohortCrowd  = 4 // contenders for each node
 	cohortGain   = 1.1

@@ -359,7 +359,7 @@ func adviseInterleave(d *Document) *advice {
 		}
 		return all
 	}
-	// From the node that has it worst: who waits for that one waits for all.
+	// From the node that has it worst: a waiter for that one waits for all.
 	worst := func(m map[int][]float64, pick func([]float64) float64) map[int]float64 {
 		all := map[int]float64{}
 		for i, vs := range m {

@@ -170,7 +170,7 @@ func TestColocation(t *testing.T) {
 		{"noisy", "two-socket", func(a, b, round int) float64 {
 			quiet := map[bool]float64{true: 100, false: 150}[twoSocket(a, b)]
 			if round%2 == 0 == twoSocket(a, b) {
-				return quiet * 3 // somebody else ran just then
+				return quiet * 3 // another program ran just then
 			}
 			return quiet
 		}, adviceNone, nil},
@@ -255,12 +255,12 @@ func TestSpinAdvice(t *testing.T) {
 	require.InDelta(t, 45e3, a.Effect.Center, 1)
 	require.Equal(t, "ns", a.Unit)
 
-	// Whoever has not slept yet was not woken.
+	// A thread that has not slept yet was not woken.
 	awake := map[string]string{"place": bench.PlaceCross, "gap": "0"}
 	d.add("wake", "shmsync:futex", awake, map[string][]float64{"p50-ns": {300, 300, 300}, "waker-p50-ns": {100, 100, 100}, "slept": {0.05, 0.05, 0.06}})
 	require.Contains(t, adviceOf(t, d, "R1").Do[0], "Spin: 45 * time.Microsecond")
 
-	// What spinning costs a crowd is evidence.
+	// The cost of spinning for a crowd is evidence.
 	for spin, ops := range map[string]float64{"auto": 1e6, "0": 1.5e6, "20us": 0.8e6} {
 		d.add("oversub", "shmsync:mutex", map[string]string{"load": "4", "spin": spin, "cs": "1us"}, map[string][]float64{"ops/s": {ops, 1.01 * ops, 0.99 * ops}})
 	}
@@ -443,7 +443,7 @@ func TestTooFewRepetitionsAreNoGround(t *testing.T) {
 	}
 }
 
-// What nobody measured is said, with the command that measures it.
+// A missing measurement is named, with the command that makes it.
 func TestNotMeasured(t *testing.T) {
 	d := synthetic(t, "two-socket")
 	d.add("barrier", "shmsync:barrier", map[string]string{"place": bench.PlaceCross}, map[string][]float64{"p50-ns": {1, 2, 3}})

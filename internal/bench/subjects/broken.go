@@ -73,7 +73,7 @@ func (t *twice) Pass(v uint32) {
 	t.ping.Pass(v)
 }
 
-// panicky is a crowd in which everybody leaves with the first who is cancelled.
+// panicky is a crowd in which all leave with the first that is cancelled.
 type panicky struct {
 	open chan struct{}
 	once sync.Once

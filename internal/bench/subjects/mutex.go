@@ -159,7 +159,7 @@ func inherit(m recoverer) (owned int64, err error) {
 	return owned, m.LockContext(ctx)
 }
 
-// ping is one end of a token: a prims.Futex in each direction. What arrives is
+// ping is one end of a token: a prims.Futex in each direction. The token that arrives is
 // how often the other end has posted.
 type ping struct {
 	out, in *prims.Futex

@@ -12,8 +12,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// rwSubjects are the library's locks with readers, and its spin locks. Those
-// who spin make no sense on one CPU.
+// rwSubjects are the library's locks with readers, and its spin locks. Spin locks make no
+// sense on one CPU.
 var rwSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "rwmutex", Segment: newArena, Open: openRWMutex,
 		Brief:     []string{"uncontended", "crash", "readers", "rw"},

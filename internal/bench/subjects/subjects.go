@@ -24,9 +24,9 @@ func Find(name string) (*bench.Subject, error) {
 	return nil, fmt.Errorf("no subject %q", name)
 }
 
-// Select gives the subjects of a scenario whose names match any of the
-// patterns, which are those of path.Match; none selects all that are not
-// hidden. Of those it gives the variants that match, where any are asked for.
+// Select gives the subjects of a scenario whose names match any of the patterns, which are
+// those of path.Match; none selects all that are not hidden. If variants are asked for, it
+// gives only those that match.
 func Select(scenario string, patterns, variants []string) ([]*bench.Subject, error) {
 	var picked []*bench.Subject
 	for _, s := range All {
