@@ -18,11 +18,11 @@ func pauseTwin(n uint32) {
 	}
 }
 
-// loadFenceTwin orders more than loads, having only sequentially consistent
-// operations to do it with. The store follows all that precedes it (release), the
-// load precedes all that follows it (acquire), and the two stay in order. Either
-// alone would not do, and neither would a read-modify-write, whose two halves may
-// let what is around them meet in between where it is a load-exclusive loop.
+// loadFenceTwin orders more than loads, since sequentially consistent operations are all
+// that Go offers. The store stays behind the accesses before it (release), the load stays
+// in front of those after it (acquire), and the two stay in order. One of them alone does
+// not suffice. A read-modify-write does not suffice either: where it is a loop of
+// load-exclusive and store-exclusive, accesses before and after it may meet between the two.
 func loadFenceTwin() {
 	atomic.StoreUint32(&fenceWord, 0)
 	atomic.LoadUint32(&fenceWord)

@@ -3811,8 +3811,8 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
             }
         } else if (owner != 0 && list == 0 && shmi_ld64(&n->stamp) == 0 && !shmi_current(a, owner) &&
                    !shmi_untold(a, d, n)) {
-            /* Who took it off its queue as its owner was reaped has died before it could
-             * give it back, or is about to. */
+            /* The participant that took it off its queue as its owner was reaped has died
+             * before it could give it back, or is about to give it back. */
             shmi_reap_node(a, off, owner);
         }
         return;
@@ -5806,8 +5806,8 @@ SHMI_FN void shmi_survey_ahead(shmsync_arena *a)
 /* ---- The generations of a slot: see internal/arenakernel/window.go ----
  *
  * A slot goes through the generations of a window. When they are used up, a joiner that is alone
- * in the arena records another one, with generations that no word of the arena names. Whoever takes
- * the slot next has the first of them. */
+ * in the arena records another one, with generations that no word of the arena names. The next
+ * participant of the slot has the first of them. */
 
 enum {
     SHMI_slotWindow = 248, /* first generation in bits 0..17, last in 18..35, number in 36..63 */
@@ -6814,8 +6814,8 @@ SHMI_FN int shmi_take_slot_at(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t
     if (a->lock_fd >= 0)
         /* A peer that examines a joining slot reads here whether to ask for its byte. */
         shmi_st32(caps, a->caps);
-    /* Whoever enters a window follows those who are all cleaned up after, and whose generations say
-     * nothing about those of this window. */
+    /* The participants before the first one of a window are all reaped, and their generations
+     * say nothing about those of this window. */
     if (shmi_slot_phase(w) == SHMI_phaseFree && next != shmi_slot_gen(w) + 1)
         shmi_st32(shmi_slot32(a, i, SHMI_slotReclaimed), next - 1);
     if (!shmi_cas_slot(a, i, w, joining))
@@ -6862,7 +6862,7 @@ SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
     if (!shmi_take_slot_at(a, i, w, next, raw))
         return 0;
     SHMSYNC_CRASHPOINT("arena.inherit.taken");
-    /* From now on our name is current. Who became reaper in between finishes first. */
+    /* From now on our name is current. A process that became reaper in between finishes first. */
     end = shmi_now() + 1000000000;
     for (u = shmi_ld32(reaper); shmi_id_slot(u) != i && shmi_current(a, u); u = shmi_ld32(reaper)) {
         if (shmi_now() > end) {
@@ -17919,7 +17919,7 @@ SHMI_FN void shmi_multi_clear(struct shmi_monitor *m)
         struct shmi_key_entry e = shmi_inline_entry(k, i);
         uint64_t h = shmi_get(e.hold);
         shmi_put(e.queue, 0);
-        /* Who claimed it may have died before it raised arrivals. */
+        /* The participant that claimed it may have died before it raised arrivals. */
         if (shmi_hold_owner(h) != SHMI_OWNER_NOT_RECOVERABLE)
             shmi_key_raise(k, h);
     }

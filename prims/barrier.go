@@ -356,8 +356,8 @@ func (x *Barrier) giveUp() {
 }
 
 // Register says that this process is n more of the parties, which arrive in this phase for
-// the first time: if it dies before, the phase is broken. Who just arrives need not
-// join. It panics when n is not positive.
+// the first time: if it dies before, the phase is broken. A process that only arrives
+// need not register. It panics when n is not positive.
 func (x *Barrier) Register(n int64) {
 	if n <= 0 {
 		panic(fmt.Sprintf("shmsync: Register of %d of barrier %s", n, objectName(x.object)))

@@ -196,8 +196,8 @@ func (c *Cond) wait(ctx context.Context) error {
 	return err
 }
 
-// sleep unlocks L and waits to be woken. Without a wait node, nobody has woken it. For this part
-// of a wait Close waits.
+// sleep unlocks L and waits to be woken. It returns the wait node if a Signal or a Broadcast has
+// woken it, and no node if the wait ended otherwise. Close waits for this part of a wait.
 func (c *Cond) sleep(ctx context.Context) (s *park.WaitNode, unlocked bool, err error) {
 	k := c.core
 	if err := k.mon.begin(); err != nil {

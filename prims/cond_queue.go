@@ -48,7 +48,7 @@ type condCore struct {
 	before    atomic.Uint64 // landed at the last check; see condNoCheck
 }
 
-// condNoCheck says that the last check found nobody covered.
+// condNoCheck says that the last check found no wait that a Broadcast still has to wake.
 const condNoCheck = 1<<64 - 1
 
 func buildCond(a *arenakernel.Arena, o arenakernel.Object, bare bool) *condCore {

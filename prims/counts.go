@@ -46,7 +46,7 @@ func (c *countWords) dates() {
 	}
 }
 
-// add adds to one of the counters, which which chooses.
+// add adds to the counter that the function which chooses.
 func (c *countWords) add(which func(c *countWords) *atomic.Uint64) {
 	if c != nil {
 		which(c).Add(1)

@@ -248,7 +248,7 @@ func TestEventTokenOfTheDead(t *testing.T) {
 						x.waiter.must(t, eventWait)
 					}
 					require.False(t, x.e.IsSet())
-					// Who gave the token on accounts for it after its next owner knows.
+					// The granter of the token accounts for it after its next owner knows.
 					eventually(t, "the token is accounted for", x.e.String, func() bool { return x.e.Unseen()+x.e.Spare() == 0 })
 				},
 			})

@@ -87,7 +87,7 @@ func ExampleSpinLock() {
 	// Output: [1 64]
 }
 
-// Who may have to write reads first, while others read, and decides then.
+// A process that may have to write reads first, while others read, and decides then.
 func ExampleRWSpinLock() {
 	a := openExample()
 	defer closeExample(a)

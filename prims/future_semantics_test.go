@@ -130,7 +130,7 @@ func TestFutureResetAndReuse(t *testing.T) {
 			y.must(t, task{Op: "own", Name: "f"})
 			require.True(t, y.must(t, task{Op: "set", Name: "f", Errno: syscall.Errno(n)}).OK)
 			require.True(t, y.must(t, task{Op: "reset", Name: "f"}).OK)
-			// Who waited before has its result all the same.
+			// A waiter from before has its result all the same.
 			require.EqualValues(t, n, x.wait(t, id).N)
 			require.False(t, x.must(t, task{Op: "isset", Name: "f"}).OK)
 			// Nobody has claimed it.

@@ -281,7 +281,7 @@ func (k *multiBucket) clear() {
 	for i := range k.words.entries {
 		s := &k.words.entries[i]
 		storeWord(&s.queue, 0)
-		// Who claimed it may have died before it raised arrivals.
+		// The participant that claimed it may have died before it raised arrivals.
 		if h := keyHold(s.hold.Load()); h.owner() != ownerNotRecoverable {
 			k.raise(h)
 		}

@@ -314,7 +314,7 @@ func (m *Mutex) end() {
 func (m *Mutex) Policy() Policy { return m.policy }
 
 // SetSpin bounds how long waiters of all processes spin before they sleep:
-// 0 means that they learn, negative that they never do.
+// 0 means that they learn a bound, negative that they never spin.
 func (m *Mutex) SetSpin(d time.Duration) {
 	m.opening.use()
 	m.words.spin.Store(spinField(d))

@@ -79,7 +79,7 @@ func TestOnceBetweenProcesses(t *testing.T) {
 	require.False(t, y.wait(t, id).OK, "run twice")
 	require.NoError(t, o.DoContext(ctx, func() { t.Error("a second time") }))
 	require.True(t, y.must(t, order{Op: "once.done", Object: "o"}).OK)
-	// A context that has ended does not keep from running what nobody runs.
+	// DoContext runs a function that no process runs, although its context has ended.
 	ran := false
 	require.NoError(t, newOnce(t, a, "").DoContext(ctx, func() { ran = true }))
 	require.True(t, ran)

@@ -284,8 +284,8 @@ func (x *queueCore) waitItem(ctx context.Context, class uint16) (i uint32, s *qu
 	return x.given(f.aux(), class)
 }
 
-// given takes the queue lock and finds the slot that this process was given. Who gave it
-// wakes us before it has written that down, and holds the queue lock meanwhile.
+// given takes the queue lock and finds the slot that this process was given. The granter wakes
+// this process before it has written the grant down, and holds the queue lock meanwhile.
 func (x *queueCore) given(i uint32, class uint16) (uint32, *queueSlot, error) {
 	if err := x.mon.enter(nil); err != nil {
 		return 0, nil, err

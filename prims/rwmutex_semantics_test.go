@@ -270,7 +270,7 @@ func TestRWMutexContext(t *testing.T) {
 				other.must(t, order{Op: "cancel", N: id})
 				require.Equal(t, []string{"ctx-canceled"}, other.wait(t, id).Is)
 			}
-			// Who gave up has left nothing behind: the next one gets it.
+			// A waiter that gave up has left nothing behind: the next one gets it.
 			id := other.blocked(t, order{Op: "rwlockctx", Object: "m"})
 			holder.must(t, order{Op: unlock, Object: "m"})
 			require.Empty(t, other.wait(t, id).Err)

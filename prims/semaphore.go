@@ -351,8 +351,8 @@ func (s *Semaphore) pool() uint64 {
 	return s.words.free.Load()
 }
 
-// take takes n permits that are free for this process. A death leaves a share that is
-// not in free yet: what is free is made anew from the shares then.
+// take takes n free permits for this process. After a death in the middle the share and the
+// number of free permits may disagree: a replay counts the free permits anew from the shares.
 func (s *Semaphore) take(n uint64) {
 	s.mon.counts.took()
 	free := s.words.free.Load() - n

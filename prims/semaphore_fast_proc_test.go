@@ -16,8 +16,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// semOpens has another process acquire and release until it does so without the queue lock,
-// and have 2 permits and keep 1 so.
+// semOpens starts another process that acquires and releases until it does so without the queue
+// lock. In the end that process has 2 permits and 1 spare one.
 func semOpens(t *testing.T, a *arena.Arena, s *prims.Semaphore) *proctest.Proc {
 	t.Helper()
 	if race.Enabled {

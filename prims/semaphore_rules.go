@@ -51,7 +51,7 @@ func (s *Semaphore) detach(w wait)          { s.fifo.detach(w) }
 func (s *Semaphore) requeue(w wait)         { s.fifo.requeue(w) }
 func (s *Semaphore) each(f func(wait) bool) { s.fifo.each(f) }
 
-// clear empties the queue, and counts what is free anew.
+// clear empties the queue, and counts the free permits anew.
 func (s *Semaphore) clear() {
 	s.fifo.clear()
 	if s.moves {

@@ -96,7 +96,7 @@ func init() {
 			}); err != nil {
 				c.Fatal(err)
 			}
-			// The words as they are after a death, and the reapers die, too.
+			// The words are as a death leaves them, so that a reaper can die over them, too.
 			orphan := w.Gate(orphanQueue)
 			if orphan.TryBeginInline() {
 				w.MarkOwnerDead(func(n arena.ParticipantID) bool { return n == self })

@@ -43,7 +43,7 @@ func (m *Image) File() *os.File { return m.file }
 // Size is the size of the file when it was opened.
 func (m *Image) Size() int64 { return int64(len(m.mem)) }
 
-// Bytes is the copy. Those of its bytes are zero that have not been fetched.
+// Bytes is the copy. Bytes that have not been fetched are zero.
 func (m *Image) Bytes() []byte { return m.mem }
 
 // Fetch makes sure that n bytes from off on have been read. Bytes that are not in the file

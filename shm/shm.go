@@ -38,9 +38,9 @@ func Open(name string, opts *Options) (*Segment, error) {
 	return OpenAt(path, opts)
 }
 
-// OpenOrCreate opens the segment /dev/shm/name, or creates it as [Create] does. If
-// processes race, one creates it, which created reports, and the others open that one. The
-// size of a segment that is opened is what it was created with.
+// OpenOrCreate opens the segment /dev/shm/name, or creates it as [Create] does. If processes
+// race, one creates it, and the others open that one; created reports which. A segment that is
+// opened keeps the size that it was created with.
 func OpenOrCreate(name string, size int64, init func(*Segment) error, opts *Options) (seg *Segment, created bool, err error) {
 	path, err := namedPath(name)
 	if err != nil {

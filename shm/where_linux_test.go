@@ -10,8 +10,7 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// placeKit has the segment that a child looks at as file 0, and asks for what it
-// sees.
+// placeSeen is what a child finds out about the pages of the segment that it has as file 0.
 type placeSeen struct {
 	Parts []string
 	Err   string

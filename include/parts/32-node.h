@@ -392,8 +392,8 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
             }
         } else if (owner != 0 && list == 0 && shmi_ld64(&n->stamp) == 0 && !shmi_current(a, owner) &&
                    !shmi_untold(a, d, n)) {
-            /* Who took it off its queue as its owner was reaped has died before it could
-             * give it back, or is about to. */
+            /* The participant that took it off its queue as its owner was reaped has died
+             * before it could give it back, or is about to give it back. */
             shmi_reap_node(a, off, owner);
         }
         return;

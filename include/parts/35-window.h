@@ -2,8 +2,8 @@
 /* ---- The generations of a slot: see internal/arenakernel/window.go ----
  *
  * A slot goes through the generations of a window. When they are used up, a joiner that is alone
- * in the arena records another one, with generations that no word of the arena names. Whoever takes
- * the slot next has the first of them. */
+ * in the arena records another one, with generations that no word of the arena names. The next
+ * participant of the slot has the first of them. */
 
 enum {
     SHMI_slotWindow = 248, /* first generation in bits 0..17, last in 18..35, number in 36..63 */

@@ -398,8 +398,8 @@ SHMI_FN int shmi_take_slot_at(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t
     if (a->lock_fd >= 0)
         /* A peer that examines a joining slot reads here whether to ask for its byte. */
         shmi_st32(caps, a->caps);
-    /* Whoever enters a window follows those who are all cleaned up after, and whose generations say
-     * nothing about those of this window. */
+    /* The participants before the first one of a window are all reaped, and their generations
+     * say nothing about those of this window. */
     if (shmi_slot_phase(w) == SHMI_phaseFree && next != shmi_slot_gen(w) + 1)
         shmi_st32(shmi_slot32(a, i, SHMI_slotReclaimed), next - 1);
     if (!shmi_cas_slot(a, i, w, joining))
@@ -446,7 +446,7 @@ SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
     if (!shmi_take_slot_at(a, i, w, next, raw))
         return 0;
     SHMSYNC_CRASHPOINT("arena.inherit.taken");
-    /* From now on our name is current. Who became reaper in between finishes first. */
+    /* From now on our name is current. A process that became reaper in between finishes first. */
     end = shmi_now() + 1000000000;
     for (u = shmi_ld32(reaper); shmi_id_slot(u) != i && shmi_current(a, u); u = shmi_ld32(reaper)) {
         if (shmi_now() > end) {

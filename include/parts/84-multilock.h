@@ -448,7 +448,7 @@ SHMI_FN void shmi_multi_clear(struct shmi_monitor *m)
         struct shmi_key_entry e = shmi_inline_entry(k, i);
         uint64_t h = shmi_get(e.hold);
         shmi_put(e.queue, 0);
-        /* Who claimed it may have died before it raised arrivals. */
+        /* The participant that claimed it may have died before it raised arrivals. */
         if (shmi_hold_owner(h) != SHMI_OWNER_NOT_RECOVERABLE)
             shmi_key_raise(k, h);
     }

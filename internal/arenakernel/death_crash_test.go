@@ -313,7 +313,7 @@ func reaperDies(t *testing.T, point string) {
 	s.thenGoesOn(t, ta, v, r)
 }
 
-// The reaper dies in the middle of what the victim died in the middle of.
+// The victim dies in the middle of an operation, and the reaper dies while it completes that.
 func TestReaperDiesOverHalfDoneWork(t *testing.T) {
 	for _, c := range []struct{ victim, reaper string }{
 		{"arena.delete.decided", "arena.delete.freeing"},
@@ -549,7 +549,7 @@ func successorsDie(t *testing.T, point string) {
 }
 
 // A participant that takes the slot of a dead one dies before it has woken those whom the dead
-// one may owe a wake. Whoever reaps it has to look at all objects, not only at those that it
+// one may owe a wake. Its reaper has to look at all objects, not only at those that it
 // has touched itself.
 func TestSuccessorOwesWhatTheDeadOwed(t *testing.T) {
 	for _, point := range []string{"arena.inherit.taken", "arena.inherit.recorded", "arena.inherit.repaired"} {

@@ -269,8 +269,8 @@ func (a *Arena) inherit(i int, w slotWord) uint32 {
 		return 0
 	}
 	crashpoint.Hit("arena.inherit.taken")
-	// From now on our name is current. Who became reaper in between
-	// finishes first; one that is stopped may have the slot.
+	// From now on our name is current. A process that became reaper in between
+	// finishes first; a stopped reaper may have the slot.
 	end := shmsync.Monotonic() + takeTimeout
 	for u := ParticipantID(reaper.Load()); u.Slot() != i && a.isCurrent(u); u = ParticipantID(reaper.Load()) {
 		if shmsync.Monotonic() > end {

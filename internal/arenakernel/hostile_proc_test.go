@@ -250,7 +250,7 @@ func TestForeignOwner(t *testing.T) {
 	before := fingerprint(t, ta.path())
 	for how, attempt := range attempts {
 		if how == "FromSegment" {
-			continue // its segment was opened by leave of another user
+			continue // its segment was opened with another user's permission
 		}
 		_, err := attempt(ta.name, nil)
 		require.ErrorIs(t, err, os.ErrPermission, how)

@@ -44,8 +44,8 @@ const (
 // refused; one whose read-only-compatible bits it does not know can only be
 // looked at; unknown compatible bits are ignored.
 const (
-	// compatCounted: objects count what is done with them, and date their holds. Who
-	// does not know it leaves its own deeds out.
+	// compatCounted: objects count operations and date their holds. A participant that
+	// does not know this bit leaves its own operations out.
 	compatCounted = 1
 
 	knownCompat   = compatCounted

@@ -216,8 +216,8 @@ func (c *core) freeNodesOf(dead ParticipantID) {
 			case owner == 0 && list != 0 && w.State() != NodeFree && n.Owner() == 0:
 				orphans = append(orphans, orphan{off, n, w})
 			case owner != 0 && list == 0 && n.stamp.Load() == 0 && !c.current(owner) && !untold(n):
-				// Who took it off its queue as its owner was reaped has died before
-				// it could give it back, or is about to.
+				// The participant that took it off its queue as its owner was reaped
+				// has died before it could give it back, or is about to give it back.
 				c.reapNode(off, n, owner)
 			}
 			return

@@ -155,10 +155,10 @@ func (c *core) alone(mySlot int) bool {
 //  2. It searches the words of the arena for IDs of those slots, and picks the longest run of
 //     generations that none names.
 //  3. It reads the states and windows again. If they are the same, nobody was in the arena from
-//     the end of step 1 to the begin of step 3: whoever joins takes another generation, and a
-//     slot comes back to a generation only in a window of another number. Those who were there
+//     the end of step 1 to the begin of step 3: a joiner takes another generation, and a slot
+//     comes back to a generation only in a window of another number. The participants from
 //     before have left, with what their threads had read. So from then on no word has an ID of
-//     that run, and nobody remembers one; who joins now learns of IDs from the words only.
+//     that run, and no process remembers one: later joiners learn of IDs from the words only.
 //
 // Then it records the windows, each by one CAS. It may be stopped before that for as long as it
 // likes: the CAS fails if another has renewed the slot.

@@ -97,7 +97,7 @@ func (c *Cell) Key() string {
 	return c.Scenario.Name + "/" + JoinParams(p)
 }
 
-// Group names what the cell is compared within: its key without the subject.
+// Group names the cells with which this one is compared: its key without the subject.
 func (c *Cell) Group() string { return c.Scenario.Name + "/" + JoinParams(c.Params()) }
 
 // JoinParams writes parameters as k=v, sorted by their names, with slashes between them.

@@ -16,8 +16,8 @@ type scene struct {
 	a, b, c *agent
 }
 
-// A pair says in which language the one that acts, or is killed, is and the one that it
-// is done to, or that survives.
+// A pair is two languages: that of the agent that acts, or is killed, and that of the agent
+// that is affected, or survives.
 var pairs = [][2]string{{"go", "c"}, {"c", "go"}, {"c", "c"}}
 
 // forPairs runs f for all pairs. The third agent is in the language of the second: so

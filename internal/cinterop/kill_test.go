@@ -58,7 +58,7 @@ func isElsewhere(point string) bool {
 	return false
 }
 
-// teamWork is what everybody does in a round: locks, deadlines, posts, names.
+// teamWork is the work of each agent in a round: locks, deadlines, posts, names.
 func teamWork(t *testing.T, x *agent, rounds, crowd int) (all []pending) {
 	for range crowd {
 		all = append(all, x.start(t, "mutex.team", "m", rounds))

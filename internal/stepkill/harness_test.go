@@ -508,8 +508,8 @@ func sound(t *testing.T, a *arena.Arena, what string) {
 	require.NoError(t, err, "%s\n%s", what, words(a))
 }
 
-// alone waits until all others are reaped. Who died while it joined may stay until the
-// next one joins: nobody is told of it, and it has nothing.
+// alone waits until all others are reaped. A process that died while it joined may stay until
+// the next one joins: nobody is told of it, and it has nothing.
 func (x *stage) alone(what func() string) {
 	x.t.Helper()
 	alone(x.t, x.a, x.s.unjoined, what)

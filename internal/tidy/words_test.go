@@ -103,7 +103,7 @@ var oldWordRule = rule{
 var headlessWho = regexp.MustCompile(`\b(?:by|for|to|with|from|than|at|of|if|when|while|before|as) who\b`)
 
 // headlessBegin finds a sentence that begins so.
-var headlessBegin = regexp.MustCompile(`(?:^|[.:] )Who [a-z]+s\b[^?]*$`)
+var headlessBegin = regexp.MustCompile(`(?:^|[.:] )Who (?:just [a-z]+|[a-z]+s|[a-z]+ed|became|came|died|gave|has|had|may|took)\b[^?]*$`)
 
 // headlessSubject finds such a "who" as the subject or the object of a statement: "Whoever dies leaves", "writers: who
 // holds it", "only who holds it".
@@ -198,6 +198,7 @@ var headlessWhoRule = rule{
 		{map[string]string{"a/x.h": "int a; /* changed by the owner, and who takes it off */\n"}, `a/x.h:1: "and who takes"`},
 		{map[string]string{"x.md": "It is held. The owner, and who reaps it, change the word.\n"}, `x.md:1: "and who reaps"`},
 		{map[string]string{"a/x.go": "package a\n\n// Who waits sleeps.\nvar x int\n"}, "a/x.go:3: a sentence begins with who"},
+		{map[string]string{"a/x.go": "package a\n\n// It is dead. Who took it off has died, too.\nvar x int\n"}, "a/x.go:3: a sentence begins with who"},
 		{map[string]string{"a/x.h": "/* Woken by who dies. */\n"}, `a/x.h:1: "by who"`},
 	},
 }

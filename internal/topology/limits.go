@@ -58,8 +58,8 @@ func (r *reader) cgroup(controllers, name string) {
 	}
 }
 
-// quota takes the least of the shares of CPU time: max 100000 or 150000 100000 in one
-// file, or the two numbers in two.
+// quota lowers the limit of CPU time to the quota in a file, if that is less. The file has
+// quota and period, such as "max 100000" or "150000 100000", or two files have one each.
 func (r *reader) quota(file, periodFile string) {
 	text, ok := r.text(file)
 	if !ok {

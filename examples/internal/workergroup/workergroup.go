@@ -31,7 +31,7 @@ var (
 	kills = flag.Int("kills", 3, "how often somebody is killed")
 )
 
-// Main runs the boss, or in a process that Start made the function of its role.
+// Main runs the boss. In a process that Start has made it runs the function of its role.
 func Main(boss func(), roles map[string]func()) {
 	log.SetFlags(0)
 	role, ok := os.LookupEnv(envRole)

@@ -49,7 +49,7 @@ func Cells(picked []Bar, o *plan.Options) []*bench.Cell {
 	return cells
 }
 
-// Judge holds some bars against the results, and tells whether any failed.
+// Judge checks whether the results pass the picked bars, and tells whether any failed.
 func Judge(picked []Bar, results []*bench.Result, o *plan.Options) (verdicts []Result, failed bool) {
 	for _, b := range picked {
 		v := b.judge(results, o)

@@ -13,8 +13,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench"
 )
 
-// memTestNodes pretends to be a host with two nodes that have both, one without
-// memory (2) and one without CPUs (3).
+// memTestNodes pretends to be a host of four nodes: 0 and 1 have CPUs and memory, 2 has no
+// memory, 3 has no CPUs.
 func memTestNodes(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {

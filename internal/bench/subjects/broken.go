@@ -115,7 +115,7 @@ func (s *stall) Lock() {
 	}
 }
 
-// stampede is a herd that all come from when one is called.
+// stampede is a faulty herd: one Rouse wakes three threads.
 type stampede struct{ *peers.FutexEnd }
 
 func (s stampede) Rouse(int) { s.FutexEnd.Rouse(3) }
