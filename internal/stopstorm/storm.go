@@ -277,7 +277,10 @@ func (s *storm) until(what string, reached func() bool) error {
 }
 
 // nap sleeps without the Go scheduler: its timers are too coarse for this.
-func nap(d time.Duration) { unix.Nanosleep(&unix.Timespec{Nsec: int64(d)}, nil) }
+func nap(d time.Duration) {
+	ts := unix.NsecToTimespec(int64(d))
+	unix.Nanosleep(&ts, nil)
+}
 
 // stop stops a worker, and returns when all its threads have stopped.
 func (s *storm) stop(p *proc) error {
