@@ -15,7 +15,7 @@ enum {
 #define SHMI_GENERATIONS_MOST 262143u
 #endif
 #ifndef SHMI_WINDOW_LEAST
-#define SHMI_WINDOW_LEAST 4096u
+#define SHMI_WINDOW_LEAST 512u
 #endif
 
 /* The kinds of the plain objects. */

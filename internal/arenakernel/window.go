@@ -54,7 +54,7 @@ const (
 // Tests make both smaller, so that generations are used again soon.
 var (
 	generationsMost = uint32(maxGeneration)
-	windowLeast     = uint32(4096) // shorter ones are not worth the search
+	windowLeast     = uint32(512) // 256 death records, however they are spread, leave a longer run
 )
 
 var renewSearched = func() {} // a test's turn between the search and what comes of it

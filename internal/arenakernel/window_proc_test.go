@@ -117,7 +117,7 @@ func TestEmptyArenaBeginsAnew(t *testing.T) {
 // The program of a one-slot arena is killed each time. Its successors clean up after it for ever.
 func TestOneSlotIsInheritedForEver(t *testing.T) {
 	ta := newTestArena(t, 1)
-	const few = 600
+	const few = 6000 // so many that the IDs of 256 death records leave runs of 16
 	a := (*Arena)(nil)
 	seen := map[uint32]int{}
 	for i := range proctest.Rounds(12, 200) {
@@ -391,6 +391,17 @@ func TestGenerationGaps(t *testing.T) {
 	}
 }
 
+// Death records keep no slot from another window, wherever the deaths were.
+func TestDeathRecordsLeaveAWindow(t *testing.T) {
+	var s generations
+	for k := uint32(1); k <= deathRecordCount; k++ {
+		s.add(k * maxGeneration / (deathRecordCount + 1))
+	}
+	s.add(1) // the generation that the slot has now
+	first, last := s.longestGap()
+	require.GreaterOrEqual(t, last-first+1, windowLeast)
+}
+
 func TestWindowWords(t *testing.T) {
 	for _, w := range []window{makeWindow(1, maxGeneration, 7), makeWindow(3, 3, 1<<28-1)} {
 		require.True(t, w.legal())
@@ -408,7 +419,7 @@ func TestWindowWords(t *testing.T) {
 // and leave, and nobody takes what another one has.
 func TestGenerationsComeAgain(t *testing.T) {
 	ta := newTestArena(t, 3)
-	const few = 600 // more than there are death records
+	const few = 6000 // so many that the IDs of 256 death records leave runs of 16
 	c := ta.start(t)
 	c.must(t, order{Do: "few generations", N: few})
 	c.open(t, ta, "creator")
