@@ -89,6 +89,29 @@ func init() {
 	})
 }
 
+// Short lives leave neither participants nor deaths behind, and each of their parts is measured.
+func TestShortLivesLeaveNothing(t *testing.T) {
+	name := newVillage(t, 2)
+	const lives = 5
+	p := proctest.Start(t, "short-life", proctest.Params(map[string]any{"Arena": name, "Lives": lives}))
+	for range lives {
+		var l shortLife
+		p.Recv(t, &l)
+		for _, part := range []time.Duration{l.Join, l.Open, l.Lock, l.Leave} {
+			require.Positive(t, part, "%+v", l)
+		}
+	}
+	p.WaitExit(t)
+	i, err := arena.Inspect(name)
+	require.NoError(t, err)
+	defer i.Close()
+	require.Len(t, i.Participants(), 2)
+	for _, r := range i.DeathRecords() {
+		require.True(t, r.Left, "%+v", r)
+	}
+	require.NoError(t, i.Check())
+}
+
 // BenchmarkShortLife measures what a process pays in all that opens an arena, locks once, and
 // leaves: a new process each time, or a process that has done so before.
 func BenchmarkShortLife(b *testing.B) {
