@@ -488,35 +488,35 @@ func TestMutexHandOffWithin(t *testing.T) {
 				fillThreads(t, a)
 			}
 			m := newMutex(t, a, &prims.MutexOptions{Spin: -1})
-			var stop atomic.Bool
-			var wg sync.WaitGroup
-			wg.Go(func() {
-				for !stop.Load() {
-					m.Lock()
-					// Others run while it is held, and find it so.
-					runtime.Gosched()
-					m.Unlock()
-				}
-			})
-			rounds := proctest.Rounds(60, 300)
-			var worst time.Duration
-			for range rounds {
-				for m.OwnerWord() == 0 {
-					runtime.Gosched()
-				}
-				start := time.Now()
-				ctx, cancel := context.WithTimeout(t.Context(), timeout())
-				require.NoError(t, m.LockContext(ctx), "%v", m)
-				cancel()
-				worst = max(worst, time.Since(start))
-				m.Unlock()
-			}
-			stop.Store(true)
-			wg.Wait()
-			t.Logf("worst wait %v", worst)
-			require.Less(t, worst, timeout())
+			inTime(t, func(d *delays) { handOffWithin(t, m, d) })
 		})
 	}
+}
+
+func handOffWithin(t *testing.T, m *prims.Mutex, d *delays) {
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for !stop.Load() {
+			m.Lock()
+			// Others run while it is held, and find it so.
+			runtime.Gosched()
+			m.Unlock()
+		}
+	})
+	for range proctest.Rounds(60, 300) {
+		for m.OwnerWord() == 0 {
+			runtime.Gosched()
+		}
+		start := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), timeout())
+		require.NoError(t, m.LockContext(ctx), "%v", m)
+		cancel()
+		d.since(start, proctest.Scale(2*time.Second))
+		m.Unlock()
+	}
+	stop.Store(true)
+	wg.Wait()
 }
 
 func TestMutexRepairOption(t *testing.T) {

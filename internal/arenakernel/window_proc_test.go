@@ -262,12 +262,12 @@ func TestTooManyBytesLookLikeIDs(t *testing.T) {
 	ta := newTestArena(t, 1)
 	v, err := Create(ta.name, &ta.opts)
 	require.NoError(t, err)
-	o, _, err := v.OpenObject(ObjectSpec{Name: "x", Kind: testLockKind, Version: 1, Size: 1024})
+	o, _, err := v.OpenObject(ObjectSpec{Name: "x", Kind: testLockKind, Version: 1, Size: 4096})
 	require.NoError(t, err)
 	require.NoError(t, v.Close())
 	a := ta.peek(t)
-	for k := range uint32(64) {
-		a.u32(o.Body + Offset(4*k)).Store(uint32(makeParticipantID(1, (k+1)*4095)))
+	for k, g := Offset(0), windowLeast-1; g <= maxGeneration; k, g = k+4, g+windowLeast-1 {
+		a.u32(o.Body + k).Store(uint32(makeParticipantID(1, g)))
 	}
 	a.useUp(1)
 	late := ta.start(t).try(t, order{Do: "open", Arena: ta.name})
