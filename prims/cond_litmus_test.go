@@ -119,7 +119,7 @@ func condRounds(normal int64) int64 {
 	return proctest.Rounds(normal/20, normal)
 }
 
-// Timeouts against signals: what goes in comes out. While the test has the lock no waiter
+// Timeouts race with signals, and each signal ends one wait. While the test has the lock no waiter
 // comes back, so a signal that has found a waiter shows in the state; and each of those
 // ends one wait with nil.
 func TestCondTimeoutAgainstSignal(t *testing.T) {

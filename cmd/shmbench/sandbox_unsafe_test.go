@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"runtime"
@@ -27,18 +28,21 @@ func restricted(t *testing.T, limit func() error, args ...string) (code int, std
 	cmd.Env = append(os.Environ(), "SHMBENCH_WORKER=1", "TMPDIR="+t.TempDir())
 	var out, errs strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	done := make(chan error)
+	limited, started := make(chan error, 1), make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
 		err := limit()
+		limited <- err
 		if err == nil {
-			err = cmd.Start()
+			started <- cmd.Start()
 		}
-		done <- err
 	}()
-	if err := <-done; err != nil {
+	err = <-limited
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENOSYS) {
 		t.Skipf("needs to restrict a process with seccomp or a set of CPUs: %v", err)
 	}
+	require.NoError(t, err)
+	require.NoError(t, <-started)
 	_ = cmd.Wait() // its status is told below
 	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
 }

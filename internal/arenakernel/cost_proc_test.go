@@ -161,7 +161,7 @@ func BenchmarkCreateAfterFull(b *testing.B) {
 // as many entries that are gone as it takes to find that out.
 func TestSearchesAfterFullAreShort(t *testing.T) {
 	if race.Enabled {
-		t.Skip("one goroutine searches: nothing for the detector, which takes minutes")
+		t.Skip("needs a build without the race detector: a single goroutine searches, for minutes with it")
 	}
 	// Many tries fail while the last names go: the directory has to be large enough for that.
 	a := newNeighbours(16<<20, 2).join(1)

@@ -330,7 +330,7 @@ func (m directoryModel) seek(x *model.Exec) {
 // search goes further than the reach says.
 func TestModelDirectory(t *testing.T) {
 	if race.Enabled {
-		t.Skip("one goroutine explores it: nothing for the detector, which takes ten times as long")
+		t.Skip("needs a build without the race detector: a single goroutine explores the model, ten times as slowly with it")
 	}
 	for _, m := range []directoryModel{{}, {lowered: true}} {
 		r := m.explore()

@@ -348,7 +348,7 @@ func (a *Arena) wordsOfBody(o Object, words func(from, to Offset)) {
 		})
 	}
 	slices.SortFunc(hidden, func(x, y part) int { return int(int64(x.from) - int64(y.from)) })
-	at := uint64(0) // what is before it has been looked at
+	at := uint64(0) // the bytes before this one have been searched or belong to the user
 	for _, h := range append(hidden, part{o.Size, o.Size}) {
 		if at < h.from {
 			words(o.Body+Offset(at&^3), o.Body+Offset(h.from))

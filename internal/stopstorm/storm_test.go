@@ -116,7 +116,7 @@ func TestQuotaIsEmulated(t *testing.T) {
 
 func TestStepStopsFreezeNobody(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
-		t.Skip("only amd64 is stepped")
+		t.Skip("needs amd64: the tracer knows no other registers")
 	}
 	for _, name := range steppedFree() {
 		t.Run(name, func(t *testing.T) {
@@ -132,7 +132,7 @@ func TestStepStopsFreezeNobody(t *testing.T) {
 
 func TestStepStopFindsTheFreeze(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
-		t.Skip("only amd64 is stepped")
+		t.Skip("needs amd64: the tracer knows no other registers")
 	}
 	// Whether a stop falls into the hold is chance, so there are several tries.
 	for range 20 {
