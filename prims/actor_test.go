@@ -443,7 +443,7 @@ func (s *stage) mutex(o order) (actorMutex, error) {
 	if m := s.mutexes[o.Object]; m != nil {
 		return m, nil
 	}
-	m, err := openActorMutex(s.a, o.Object, &prims.MutexOptions{Policy: o.Policy, NearWakes: nearNode()})
+	m, err := openActorMutex(s.a, o.Object, &prims.MutexOptions{Policy: o.Policy, Contention: prims.Contention{NearWakes: nearNode()}})
 	if err == nil {
 		s.mutexes[o.Object] = m
 	}

@@ -67,16 +67,15 @@ type CohortMutex struct {
 // CohortMutexOptions says how a CohortMutex is created, and what this process does
 // with it. A nil *CohortMutexOptions means the zero value.
 type CohortMutexOptions struct {
-	// Policy, Repair, Spin, Checked, NearWakes and MaxSpinners are as those of
-	// MutexOptions. NearWakes and MaxSpinners concern the waiter of each node that holds
-	// the local lock, and waiters that have waited for long. If no waiter spins, by Spin or
-	// MaxSpinners, no node lets another go first.
-	Policy      Policy
-	Repair      func() error
-	Spin        time.Duration
-	Checked     bool
-	NearWakes   bool
-	MaxSpinners int
+	// Policy, Repair, Spin, Checked and Contention are as those of MutexOptions.
+	// Contention concerns the waiter of each node that holds the local lock, and waiters
+	// that have waited for long. If no waiter spins, by Spin or MaxSpinners, no node lets
+	// another go first.
+	Policy     Policy
+	Repair     func() error
+	Spin       time.Duration
+	Checked    bool
+	Contention Contention
 	// Nodes is for how many nodes there is a place to wait, 1 to 32, for a new object;
 	// 0 means as many as this host has, at most 32. A node with a higher number shares
 	// the place of another. When it is set and the object has another number, opening
@@ -104,7 +103,7 @@ func openCohortMutex(a *arenakernel.Arena, name string, opts *CohortMutexOptions
 	}
 	what := "cohort mutex " + strconv.Quote(name)
 	opt.Policy.mustBeValid(what)
-	mustBeSpinners(what, opt.MaxSpinners)
+	opt.Contention.mustBeValid(what)
 	if opt.Nodes < 0 || opt.Nodes > cohortMostNodes {
 		panic(fmt.Sprintf("shmsync: %s: Nodes is %d, which is not within 0..%d", what, opt.Nodes, cohortMostNodes))
 	}
@@ -183,10 +182,8 @@ func buildCohortMutex(a *arenakernel.Arena, o arenakernel.Object, opt *CohortMut
 	if err != nil {
 		return nil, err
 	}
-	g := buildMutexAt(a, o, o.Body, &MutexOptions{
-		Repair: opt.Repair, Checked: opt.Checked, NearWakes: opt.NearWakes, MaxSpinners: opt.MaxSpinners,
-	})
-	g.cohort = true
+	g := buildMutexAt(a, o, o.Body, &MutexOptions{Repair: opt.Repair, Checked: opt.Checked, Contention: opt.Contention})
+	g.variant = &mutexVariant{cohort: true, maxSpinners: int32(opt.Contention.MaxSpinners)}
 	g.counted()
 	c := &CohortMutex{
 		own: g.own, self: &g.self, turn: wordPtr(&w.turn), global: g, words: w, nodes: nodes, a: a, object: o,

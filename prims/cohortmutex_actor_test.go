@@ -91,8 +91,8 @@ func openActorMutex(a *arena.Arena, name string, opt *prims.MutexOptions) (actor
 		opt = &prims.MutexOptions{}
 	}
 	c, err := prims.OpenCohortMutex(a, name, &prims.CohortMutexOptions{
-		Policy: opt.Policy, Repair: opt.Repair, Spin: opt.Spin, Checked: opt.Checked, NearWakes: opt.NearWakes,
-		MaxSpinners: opt.MaxSpinners, Nodes: cohortNodes,
+		Policy: opt.Policy, Repair: opt.Repair, Spin: opt.Spin, Checked: opt.Checked,
+		Contention: opt.Contention, Nodes: cohortNodes,
 	})
 	if err != nil {
 		return nil, err

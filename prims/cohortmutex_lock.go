@@ -120,8 +120,9 @@ func (c *CohortMutex) lockByLocalLock(ctx context.Context, node int) error {
 		defer d.leave()
 		crashpoint.Hit("cohortmutex.lock.local")
 	}
-	w := waiter{m: c.global, cancel: park.CancelBy(ctx), turnWord: &c.words.turn, cohort: c, node: node, localLock: has}
-	w.inVain = c.giveWay(node, has)
+	w := waiter{m: c.global, cancel: park.CancelBy(ctx),
+		variant: waitVariant{turn: &c.words.turn, cohort: c, node: node, localLock: has}}
+	w.variant.inVain = c.giveWay(node, has)
 	if c.global.queue.Closing() {
 		return c.global.closed() // a Mutex has no such time before its first check
 	}
@@ -133,7 +134,7 @@ func (c *CohortMutex) lockByLocalLock(ctx context.Context, node int) error {
 	}
 	race.Acquire(c.global.key)
 	c.global.counts.holds(met || w.met)
-	c.took(node, met, w.inVain)
+	c.took(node, met, w.variant.inVain)
 	return nil
 }
 
@@ -206,10 +207,10 @@ func (c *CohortMutex) giveWay(node int, localLock bool) (inVain bool) {
 	}
 	g := c.global
 	spins := c.words.global.spin.Load() != spinNever
-	if spins && g.maxSpinners > 0 {
-		if spins = g.maySpin(); spins {
-			defer g.spinners.Add(-1)
-		}
+	if spins && g.variant.beginSpin() {
+		defer g.variant.endSpin()
+	} else {
+		spins = false
 	}
 	inVain = true // where nobody spins nobody is let go first
 	waited := false
@@ -257,13 +258,13 @@ func (d *cohortLocalLock) enter(ctx context.Context, c *CohortMutex) (has, met b
 	}
 	defer m.queue.Exit()
 	before, hold := m.wakes(), c.hold()
-	w := waiter{m: m, cancel: park.CancelBy(ctx), timeout: c.timeout(), turnWord: &c.words.turn}
+	w := waiter{m: m, cancel: park.CancelBy(ctx), variant: waitVariant{timeout: c.timeout(), turn: &c.words.turn}}
 	err := w.lock()
 	w.cancel.Stop()
 	if err == errTimedOut && m.wakes() == before && c.hold() != hold {
 		// No holder has left it while the lock went from one process to another. Its holder
 		// may be stopped.
-		d.shut.Store(shmsync.Monotonic() + cohortShut*w.timeout)
+		d.shut.Store(shmsync.Monotonic() + cohortShut*w.variant.timeout)
 	}
 	return err == nil, true
 }

@@ -129,7 +129,7 @@ func TestCohortMutexOpen(t *testing.T) {
 
 	for want, opt := range map[string]*prims.CohortMutexOptions{
 		`shmsync: cohort mutex "c": Nodes is 33, which is not within 0..32`:           {Nodes: 33},
-		`shmsync: cohort mutex "c": MaxSpinners is -1, which is not within 0..2^31-1`: {MaxSpinners: -1},
+		`shmsync: cohort mutex "c": MaxSpinners is -1, which is not within 0..2^31-1`: {Contention: prims.Contention{MaxSpinners: -1}},
 		`shmsync: cohort mutex "c": Nodes is -1, which is not within 0..32`:           {Nodes: -1},
 	} {
 		require.PanicsWithValue(t, want, func() { prims.OpenCohortMutex(a, "c", opt) })

@@ -18,7 +18,7 @@ import (
 func (m *Mutex) Waiters() int { return m.queue.Waiting() }
 
 // Spinners is how many goroutines of this process count as spinning for m.
-func (m *Mutex) Spinners() int { return int(m.spinners.Load()) }
+func (m *Mutex) Spinners() int { return int(m.variant.spinners.Load()) }
 
 // Parked is how many goroutines of this process park on m, where it hands the lock over
 // without the kernel.

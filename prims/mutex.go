@@ -3,9 +3,7 @@ package prims
 import (
 	"context"
 	"fmt"
-	"math"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -67,11 +65,8 @@ type Mutex struct {
 	queueLock bool // it is such a part, and only the library locks it
 	internal  bool // it guards words, and no data of the user's
 	inner     bool // it is such a part, and the library unlocks it
-	cohort    bool // it is that of a CohortMutex that lets its callers in
 	counts    *countWords
-
-	maxSpinners int32        // 0: no bound
-	spinners    atomic.Int32 // goroutines of this process that spin
+	variant   *mutexVariant // nil: a plain Mutex
 }
 
 // MutexOptions says how a Mutex is created, and what this process does with it.
@@ -84,8 +79,8 @@ type MutexOptions struct {
 	// Repair, if set, is called by this process's Lock and LockContext when
 	// they meet the death of a holder, with the lock held: they go on as its
 	// holder when it returns nil, and otherwise fail with ErrNotRecoverable as
-	// Recover would. It is this handle's own and not stored, as are Checked,
-	// NearWakes and MaxSpinners.
+	// Recover would. It is this handle's own and not stored, as are Checked and
+	// Contention.
 	Repair func() error
 	// Spin bounds how long a waiter spins before it sleeps, for a new object:
 	// 0 means that it learns from what has paid off, negative that it never
@@ -95,19 +90,8 @@ type MutexOptions struct {
 	// even two goroutines that race to unlock the same hold are caught. It
 	// costs what the fast path of Unlock saves.
 	Checked bool
-	// NearWakes makes an Unlock of this process wake a waiter on its own CPU's NUMA node if
-	// one sleeps there, so that the lock and what it guards stay there for a while. Every
-	// 64th wake goes to the first in the queue, and a waiter that has lost for a
-	// millisecond is handed the lock as always. NearWakes concerns waiters without a
-	// context, in processes that opened the Mutex with NearWakes too: such a waiter learns
-	// of its holder's death from the reaper, and not from the kernel at once. It has no
-	// effect where the node is not known without a system call, as on arm64. Without
-	// NearWakes, waiters are woken in the order in which they went to sleep.
-	NearWakes bool
-	// MaxSpinners is how many goroutines of this process may spin for the Mutex at
-	// a time; others sleep at once. 0 means as many as there are. The more of them
-	// spin, the more the lock's cache line is torn between them.
-	MaxSpinners int
+	// Contention changes how waiters of this process compete.
+	Contention Contention
 }
 
 var mutexKind = arenakernel.KindOf("MUTX")
@@ -126,7 +110,7 @@ func openMutex(a *arenakernel.Arena, name string, opts *MutexOptions, attach boo
 		opt = *opts
 	}
 	opt.Policy.mustBeValid("mutex " + strconv.Quote(name))
-	mustBeSpinners("mutex "+strconv.Quote(name), opt.MaxSpinners)
+	opt.Contention.mustBeValid("mutex " + strconv.Quote(name))
 	o, created, err := a.OpenObject(arenakernel.ObjectSpec{
 		Existing: attach, Kind: mutexKind, Version: mutexVersion, Name: name, Size: uint64(mutexBytes),
 		Init: func(body []byte) { initMutex(body, &opt) },
@@ -135,13 +119,6 @@ func openMutex(a *arenakernel.Arena, name string, opts *MutexOptions, attach boo
 		return nil, err
 	}
 	return newMutex(a, o, &opt, created)
-}
-
-// mustBeSpinners panics for a number of spinners that there is not.
-func mustBeSpinners(what string, n int) {
-	if n < 0 || n > math.MaxInt32 {
-		panic(fmt.Sprintf("shmsync: %s: MaxSpinners is %d, which is not within 0..2^31-1", what, n))
-	}
 }
 
 // MutexAt gives a handle on the Mutex at an offset, which Offset of another
@@ -215,8 +192,8 @@ func buildBareMutex(a *arenakernel.Arena, o arenakernel.Object, off arenakernel.
 	m.need.Store(biasAfter)
 	m.biased = ownerNever
 	m.wakeWord = mutexWakeWord(a, w)
-	m.wakeWord.Near = opt.NearWakes
-	m.maxSpinners = int32(opt.MaxSpinners)
+	m.wakeWord.Near = opt.Contention.NearWakes
+	m.variant = opt.Contention.variant()
 	atomic.StoreUint32(&m.self, uint32(m.name))
 	switch {
 	case race.Enabled || crashpoint.Enabled && !shmsync.FeatureMembarrier.Have():
@@ -362,19 +339,11 @@ func (m *Mutex) String() string {
 }
 
 func (m *Mutex) fail(op string, err error, who *shmsync.Identity, detail string) error {
-	if m.cohort {
-		op = "cohort" + op
-	}
-	return &shmsync.Error{Op: op, Object: objectName(m.object), Err: err, Who: who, Detail: detail}
+	return &shmsync.Error{Op: m.variant.op(op), Object: objectName(m.object), Err: err, Who: who, Detail: detail}
 }
 
 // named is a text that ends with the word mutex, and which one that is.
-func (m *Mutex) named(text string) string {
-	if m.cohort {
-		text = strings.Replace(text, "mutex", "cohort mutex", 1)
-	}
-	return text + objectName(m.object)
-}
+func (m *Mutex) named(text string) string { return m.variant.text(text) + objectName(m.object) }
 
 func initMutex(body []byte, opt *MutexOptions) { initMutexWords(mutexBody(body), opt) }
 

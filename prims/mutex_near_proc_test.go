@@ -188,7 +188,7 @@ func TestMutexNearWithoutChecks(t *testing.T) {
 func TestMutexMaxSpinners(t *testing.T) {
 	for _, most := range []int{1, 2} {
 		a := newArena(t, nil)
-		m, err := prims.OpenMutex(a, "m", &prims.MutexOptions{Spin: time.Millisecond, MaxSpinners: most})
+		m, err := prims.OpenMutex(a, "m", &prims.MutexOptions{Spin: time.Millisecond, Contention: prims.Contention{MaxSpinners: most}})
 		require.NoError(t, err)
 		other := remoteActor(t, a, "other")
 		const goroutines = 6
@@ -219,5 +219,5 @@ func TestMutexMaxSpinners(t *testing.T) {
 func TestMutexMaxSpinnersMistake(t *testing.T) {
 	a := newArena(t, nil)
 	require.PanicsWithValue(t, `shmsync: mutex "m": MaxSpinners is -1, which is not within 0..2^31-1`,
-		func() { prims.OpenMutex(a, "m", &prims.MutexOptions{MaxSpinners: -1}) })
+		func() { prims.OpenMutex(a, "m", &prims.MutexOptions{Contention: prims.Contention{MaxSpinners: -1}}) })
 }

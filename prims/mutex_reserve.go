@@ -50,3 +50,14 @@ func (m *Mutex) reserve(from ownerWord) bool {
 	m.a.ReadyOf(&m.words.poller, s)
 	return true
 }
+
+// mayHandOff reports whether the last hand-off is long enough ago. Each leaves the
+// lock idle until the waiter runs, so they are rationed.
+func (m *Mutex) mayHandOff(now int64) bool {
+	handed := m.words.handed.Load()
+	if handed&handedLocally != 0 {
+		return true // that one cost nothing
+	}
+	ago := now - int64(handed)
+	return ago < 0 || ago > handOffEvery
+}

@@ -138,17 +138,9 @@ type waiter struct {
 	met      bool // it was not free at once
 	starving bool // this process has asked for the next release
 	granted  bool // a reservation of this process is for it
-	// timeout is how long it sleeps before it gives up, in nanoseconds; 0 is for ever.
-	timeout int64
-	// turnWord, if set, is a cohortTurn that is to say that a waiter sleeps.
-	turnWord *atomic.Uint32
-	// cohort, if set, is the CohortMutex whose lock this waits for, on a node.
-	cohort    *CohortMutex
-	node      int
-	localLock bool // it has that node's local lock
-	inVain    bool // what giveWay did
-	dying     bool // the last sleep was for a holder that is dead and not gone
-	exit      goneWait
+	dying    bool // the last sleep was for a holder that is dead and not gone
+	exit     goneWait
+	variant  waitVariant // zero: a waiter for a plain Mutex
 }
 
 // lock takes the lock, with the repair of this process's options where a death
@@ -196,12 +188,12 @@ func (w *waiter) acquire(mayRepair bool) error {
 		if !spun {
 			spun = true
 			w.met = true
-			if m.spinWhileHeld(w.slept, w.favoured()) {
+			if m.spinWhileHeld(w.slept, w.variant.overtakes()) {
 				m.counts.add(countSpin)
 				continue
 			}
 		}
-		if w.timedOut() {
+		if w.variant.timedOut(w.since) {
 			if w.lastTry() {
 				return nil
 			}
@@ -213,7 +205,7 @@ func (w *waiter) acquire(mayRepair bool) error {
 			w.granted = true
 		case park.Again:
 			spun = w.dying
-			w.giveWay()
+			w.variant.woken(w)
 		case park.Canceled:
 			if w.lastTry() {
 				return nil
@@ -259,7 +251,7 @@ func (w *waiter) sleep() park.Result {
 	if w.starving {
 		sleepSpec.Other, sleepSpec.OtherIs = &m.words.handoff, m.words.handoff.Load()
 	}
-	w.noteContention()
+	w.variant.beforeSleep()
 	v := m.wakeWord.Announce()
 	crashpoint.Hit("mutex.lock.announced")
 	o := ownerWord(m.owner.Load())
@@ -274,9 +266,7 @@ func (w *waiter) sleep() park.Result {
 	if !m.blocks(o, w.slept) {
 		return park.Again
 	}
-	if w.timeout != 0 {
-		sleepSpec.Bounded = max(w.since+w.timeout-now, 1)
-	}
+	w.variant.bound(&sleepSpec, w.since, now)
 	w.slept = true
 	sleepSpec.Owner, sleepSpec.Since = o.participant(), w.since
 	if w.dying = o.held() && !m.a.Current(o.participant()); w.dying {

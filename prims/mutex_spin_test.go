@@ -12,29 +12,29 @@ import (
 
 // TestMutexMaySpin: never more than may be, and none is left behind.
 func TestMutexMaySpin(t *testing.T) {
-	m := &Mutex{maxSpinners: 2}
-	require.True(t, m.maySpin())
-	require.True(t, m.maySpin())
-	require.False(t, m.maySpin())
-	m.spinners.Add(-1)
-	require.True(t, m.maySpin())
-	m.spinners.Store(0)
+	v := &mutexVariant{maxSpinners: 2}
+	require.True(t, v.beginSpin())
+	require.True(t, v.beginSpin())
+	require.False(t, v.beginSpin())
+	v.endSpin()
+	require.True(t, v.beginSpin())
+	v.spinners.Store(0)
 
 	var most atomic.Int32
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
 			for range 20_000 {
-				if m.maySpin() {
-					if n := m.spinners.Load(); n > most.Load() {
+				if v.beginSpin() {
+					if n := v.spinners.Load(); n > most.Load() {
 						most.Store(n)
 					}
-					m.spinners.Add(-1)
+					v.endSpin()
 				}
 			}
 		})
 	}
 	all.Wait()
 	require.LessOrEqual(t, most.Load(), int32(2))
-	require.Zero(t, m.spinners.Load())
+	require.Zero(t, v.spinners.Load())
 }

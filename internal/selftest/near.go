@@ -170,7 +170,7 @@ func beNear(args []string) error {
 	if err != nil {
 		return err
 	}
-	m, err := prims.OpenMutex(a, "mutex", &prims.MutexOptions{NearWakes: true, Spin: -1})
+	m, err := prims.OpenMutex(a, "mutex", &prims.MutexOptions{Contention: prims.Contention{NearWakes: true}, Spin: -1})
 	if err != nil {
 		return err
 	}

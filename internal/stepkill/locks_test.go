@@ -103,7 +103,7 @@ func init() {
 	})
 
 	addLock("mutex near", func(a *arena.Arena) (*aLock, error) {
-		m, err := prims.OpenMutex(a, "m", &prims.MutexOptions{Policy: prims.PolicyRelease, NearWakes: true})
+		m, err := prims.OpenMutex(a, "m", &prims.MutexOptions{Policy: prims.PolicyRelease, Contention: prims.Contention{NearWakes: true}})
 		if err != nil {
 			return nil, err
 		}

@@ -1,0 +1,92 @@
+package prims
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"sync/atomic"
+)
+
+// Contention changes how waiters of one process compete for a [Mutex] or a
+// [CohortMutex]. Each process chooses for itself, and any mixture is correct.
+//
+// Both fields are for hosts of several NUMA nodes. No host has shown a gain from them so
+// far: measure before you set them, with `shmbench lock --prim 'shmsync:mutex*'`.
+type Contention struct {
+	// NearWakes makes an Unlock of this process wake a waiter on its own CPU's NUMA node if
+	// one sleeps there, so that the lock and what it guards stay there for a while. Every
+	// 64th wake goes to the first in the queue, and a waiter that has lost for a
+	// millisecond is handed the lock as always. NearWakes concerns waiters without a
+	// context, in processes that opened the Mutex with NearWakes too: such a waiter learns
+	// of its holder's death from the reaper, and not from the kernel at once. It has no
+	// effect where the node is not known without a system call, as on arm64. Without
+	// NearWakes, waiters are woken in the order in which they went to sleep.
+	NearWakes bool
+	// MaxSpinners is how many goroutines of this process may spin for the Mutex at
+	// a time; others sleep at once. 0 means as many as there are. The more of them
+	// spin, the more the lock's cache line is torn between them.
+	MaxSpinners int
+}
+
+// mustBeValid panics for a number of spinners that there is not.
+func (c Contention) mustBeValid(what string) {
+	if c.MaxSpinners < 0 || c.MaxSpinners > math.MaxInt32 {
+		panic(fmt.Sprintf("shmsync: %s: MaxSpinners is %d, which is not within 0..2^31-1", what, c.MaxSpinners))
+	}
+}
+
+// variant is what a Mutex with these options differs in; nil where it does not. NearWakes
+// is a matter of the wake word alone.
+func (c Contention) variant() *mutexVariant {
+	if c.MaxSpinners == 0 {
+		return nil
+	}
+	return &mutexVariant{maxSpinners: int32(c.MaxSpinners)}
+}
+
+// mutexVariant is what a Mutex that is not plain differs in: one whose spinners are
+// limited, or the global lock of a CohortMutex. A plain Mutex has none, and its methods
+// then do nothing. See also waitVariant.
+type mutexVariant struct {
+	cohort      bool         // it is the global lock of a CohortMutex
+	maxSpinners int32        // 0: no limit
+	spinners    atomic.Int32 // goroutines of this process that spin; counted if there is a limit
+}
+
+// op is an operation of a Mutex as errors call it.
+func (v *mutexVariant) op(op string) string {
+	if v != nil && v.cohort {
+		return "cohort" + op
+	}
+	return op
+}
+
+// text is a text with the word mutex, as panics have it.
+func (v *mutexVariant) text(text string) string {
+	if v != nil && v.cohort {
+		return strings.Replace(text, "mutex", "cohort mutex", 1)
+	}
+	return text
+}
+
+// beginSpin reports whether the caller may spin. If so, it calls endSpin afterwards.
+func (v *mutexVariant) beginSpin() bool {
+	if v == nil || v.maxSpinners == 0 {
+		return true
+	}
+	for n := v.spinners.Load(); n < v.maxSpinners; n = v.spinners.Load() {
+		// The loop ends: each failure of the CAS is another goroutine's beginning
+		// or end, and none does either twice without leaving its wait.
+		if v.spinners.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+	return false
+}
+
+// endSpin ends what beginSpin allowed.
+func (v *mutexVariant) endSpin() {
+	if v != nil && v.maxSpinners > 0 {
+		v.spinners.Add(-1)
+	}
+}
