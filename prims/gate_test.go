@@ -7,7 +7,6 @@ import (
 	"errors"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"testing"
 	"time"
@@ -236,17 +235,6 @@ func TestGateAllocations(t *testing.T) {
 		}
 	})
 	require.LessOrEqual(t, n, 1.0, "a wake has a list")
-}
-
-// The check whether a call has to wait is inlined into its callers.
-func TestGateInlining(t *testing.T) {
-	out := goTool(t, "build", "-gcflags=-m=2", ".")
-	for _, f := range []string{
-		"(*Once).Do", "(*Once).DoContext", "(*Once).Done", "(*Latch).TryWait", "(*Latch).Wait", "(*Latch).WaitContext",
-		"(*WaitGroup).Wait", "(*WaitGroup).WaitContext",
-	} {
-		require.True(t, regexp.MustCompile(`can inline `+regexp.QuoteMeta(f)+` with cost`).MatchString(out), f)
-	}
 }
 
 func BenchmarkWaitGroupAddDone(b *testing.B) {

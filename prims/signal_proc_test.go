@@ -333,11 +333,6 @@ func TestSignalNoAllocs(t *testing.T) {
 	}
 }
 
-// A handle on a gate is not on the heap of its users.
-func TestSignalInlining(t *testing.T) {
-	require.Contains(t, goTool(t, "build", "-gcflags=-m=2", "."), "can inline (*SignalWaker).Gate with cost")
-}
-
 func BenchmarkGate(b *testing.B) {
 	w := newWaker(b, newArena(b, nil), nil)
 	b.Run("schedule hot", func(b *testing.B) {

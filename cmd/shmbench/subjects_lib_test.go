@@ -19,11 +19,15 @@ import (
 func TestLibrarySubjects(t *testing.T) {
 	ran := map[string]bool{}
 	count := proctest.Rounds(1, 2)
+	handoff, lock, crash := "--place=cross", "--threads=4", "--kills=2" // each further value takes seconds
+	if proctest.Long() {
+		handoff, lock, crash = "--place=cross,same", "--threads=1,4", "--kills=4"
+	}
 	for _, args := range [][]string{
 		{"uncontended"},
-		{"handoff", "--place=cross,same", "--gap=200us"},
-		{"lock", "--threads=1,4", "--place=any"},
-		{"crash", "--place=any", "--kills=4"},
+		{"handoff", handoff, "--gap=200us"},
+		{"lock", lock, "--place=any"},
+		{"crash", "--place=any", crash},
 		{"waiters", "--waiters=300"},
 		{"rw", "--read=90", "--threads=3", "--place=any"},
 		{"multi", "--keys=20", "--locks=1,3", "--threads=3", "--place=any"},

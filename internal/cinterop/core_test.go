@@ -25,6 +25,7 @@ import (
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 	"github.com/shmsync/shmsync/shm"
 )
@@ -46,7 +47,13 @@ func program(t testing.TB, source string, flags ...string) string {
 		return path
 	}
 	name := fmt.Sprintf("%s-%d", strings.TrimSuffix(source, ".c"), len(programs.paths))
-	require.NoError(t, compile(compiler(t), source, name, append([]string{"-O1"}, flags...)...))
+	// The optimizer takes three quarters of the time. The agent, which most tests use, is
+	// always optimized.
+	level := "-O0"
+	if proctest.Long() {
+		level = "-O1"
+	}
+	require.NoError(t, compile(compiler(t), source, name, append([]string{level}, flags...)...))
 	if programs.paths == nil {
 		programs.paths = map[string]string{}
 	}

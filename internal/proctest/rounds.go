@@ -17,7 +17,7 @@ func Long() bool {
 }
 
 // Rounds returns how often a test repeats what it does, or how long it goes on: long
-// if [Long], short with -short, and otherwise a fifth of long but at least short.
+// if [Long], short with -short, and otherwise a tenth of long but at least short.
 func Rounds[N ~int | ~int64 | ~uint64](short, long N) N {
 	switch {
 	case testing.Short():
@@ -25,5 +25,5 @@ func Rounds[N ~int | ~int64 | ~uint64](short, long N) N {
 	case Long():
 		return long
 	}
-	return max(short, long/5)
+	return max(short, long/10)
 }
