@@ -17,7 +17,8 @@ type Options struct {
 	MaxParticipants int
 	// Counted makes the objects of a new arena count what is done with them, and date
 	// their holds, for tools; see [Counts]. It costs the fast paths: a lock and unlock
-	// takes several times as long. Fixed for life.
+	// takes several times as long. It is ignored for an arena that exists; [Arena.Counted]
+	// tells.
 	Counted bool
 	// Mode is the permission of a new arena's file; 0 means 0600.
 	Mode fs.FileMode
@@ -36,10 +37,12 @@ type Options struct {
 	// NUMA places the pages of a new arena. It is ignored for an arena that exists.
 	// Segment().Degraded and Where tell the result; see Place for parts of an arena.
 	NUMA shm.Policy
-	// HugePages, Populate and Lock are as in shm.Options. An arena under a name
+	// HugePages is as in shm.Options. An arena under a name
 	// takes HugeTransparent; one of Huge2M or Huge1G is formatted into a segment
 	// of shm.CreateMemfd.
 	HugePages shm.HugePages
-	Populate  bool
-	Lock      bool
+	// Populate is of this process, as that of shm.Options.
+	Populate bool
+	// Lock is of this process, as that of shm.Options.
+	Lock bool
 }

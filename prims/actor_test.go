@@ -304,7 +304,7 @@ func (s *stage) perform(o order, a *answer) error {
 	case "unlock":
 		m.Unlock()
 	case "recover": // N: 0 succeeds, 1 fails, 2 panics, 3 fails when its context ends
-		return m.Recover(ctx, func() error {
+		return m.RecoverContext(ctx, func() error {
 			s.mu.Lock()
 			s.repairs++
 			s.mu.Unlock()

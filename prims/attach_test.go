@@ -36,7 +36,7 @@ func init() {
 	add("cond", func(a *arena.Arena, n string) error { return second(prims.OpenCond(a, n, &mu, nil)) },
 		func(a *arena.Arena, n string) error { return second(prims.AttachCond(a, n, &mu, nil)) })
 	add("event", func(a *arena.Arena, n string) error {
-		return second(prims.OpenEvent(a, n, &prims.EventOptions{AutoReset: true}))
+		return second(prims.OpenEvent(a, n, &prims.EventOptions{Mode: prims.EventAutoReset}))
 	}, func(a *arena.Arena, n string) error { return second(prims.AttachEvent(a, n, nil)) })
 	add("fair mutex", func(a *arena.Arena, n string) error { return second(prims.OpenFairMutex(a, n, nil)) },
 		func(a *arena.Arena, n string) error { return second(prims.AttachFairMutex(a, n, nil)) })
@@ -154,7 +154,7 @@ func TestOpenRefusesZero(t *testing.T) {
 	require.EqualValues(t, 3, b.State().Pending)
 	s, err := prims.AttachSemaphore(a, "semaphore", nil)
 	require.NoError(t, err)
-	require.NoError(t, s.Acquire(context.Background(), 3))
+	require.NoError(t, s.AcquireContext(context.Background(), 3))
 	q, err := prims.AttachQueue[int](a, "queue", nil)
 	require.NoError(t, err)
 	require.Equal(t, 3, q.Cap())

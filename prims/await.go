@@ -8,9 +8,9 @@ import "context"
 //   - a Pending: that it has ended;
 //   - Futex.At: that a Futex has reached a token;
 //   - Sequencer.At: that a Sequencer has reached a token;
-//   - an Event: that it is set; Event.ResetAwaitable: that a Bidirectional one is not.
+//   - an Event: that it is set; Event.ResetAwaitable: that a bidirectional one is not.
 //
-// Only an Event with AutoReset is taken: waiting for it takes its token, as Wait does. All
+// Only an auto-reset Event is taken: waiting for it takes its token, as Wait does. All
 // others are there for every waiter, and waiting changes nothing.
 //
 // Its methods are not exported, since a wait that takes nothing has to be a part of
@@ -42,18 +42,21 @@ type watcher interface {
 // ErrOwnerDead from a Future whose producer died, for example. WaitAny takes nothing from
 // the others. The list may have the same one more than once.
 //
-// For an Event with AutoReset it waits in the queue like Wait. A token that is handed to it
+// For an auto-reset Event it waits in the queue like Wait. A token that is handed to it
 // when another has come, too, goes to the next in the queue, or back. Until WaitAny has
 // looked, that token is on its way: IsSet does not see it, and another Set makes one
 // more. If this process dies before WaitAny has chosen it, it passes to the next.
 //
-// If ctx ends first, the index is -1 and the error ctx.Err(); one that has come beats a
-// context that has ended. ErrNoSpace, ErrCorrupt and ErrClosed of the waiting itself come
-// with -1, too. WaitAny of an empty list returns -1 and nil at once.
+// ErrNoSpace, ErrCorrupt and ErrClosed of the waiting itself come with an index of -1.
+// WaitAny of an empty list returns -1 and nil at once.
 //
 // The return of WaitAny synchronizes with the same events as the wait for the one that it
 // returns.
-func WaitAny(ctx context.Context, list ...Awaitable) (int, error) {
+func WaitAny(list ...Awaitable) (int, error) { return WaitAnyContext(context.Background(), list...) }
+
+// WaitAnyContext is WaitAny that ends with -1 and ctx.Err() when ctx ends before. One that
+// has come beats a context that has ended.
+func WaitAnyContext(ctx context.Context, list ...Awaitable) (int, error) {
 	for i, x := range list {
 		if done, err := x.reached(); done {
 			return i, err
@@ -78,10 +81,11 @@ func WaitAny(ctx context.Context, list ...Awaitable) (int, error) {
 // WaitAll waits until each of them has come, at whatever time, and returns the error
 // of the first in the list whose own wait ends with one. It waits for the others all
 // the same. WaitAll of none returns nil at once.
-//
-// If ctx ends first, it returns ctx.Err(). Tokens of Events with AutoReset that it has
-// taken by then stay taken.
-func WaitAll(ctx context.Context, list ...Awaitable) error {
+func WaitAll(list ...Awaitable) error { return WaitAllContext(context.Background(), list...) }
+
+// WaitAllContext is WaitAll that ends with ctx.Err() when ctx ends before. Tokens of auto-reset
+// Events that it has taken by then stay taken.
+func WaitAllContext(ctx context.Context, list ...Awaitable) error {
 	t := newTogether(ctx, list, len(list))
 	defer t.leave()
 	if err := t.wait(); err != nil {

@@ -381,9 +381,9 @@ func (s *handStage) performFuture(ctx context.Context, o task, a *answer) error 
 			return err
 		}
 		if o.Op == "all" {
-			return prims.WaitAll(ctx, list...)
+			return prims.WaitAllContext(ctx, list...)
 		}
-		i, err := prims.WaitAny(ctx, list...)
+		i, err := prims.WaitAnyContext(ctx, list...)
 		a.Text = fmt.Sprint(i)
 		return err
 	case "post":

@@ -83,7 +83,7 @@ func (s *handStage) performMix(o task, a *answer) error {
 	case "event.try":
 		a.OK = e.TryWait()
 	case "event.wait":
-		return e.Wait()
+		e.Wait()
 	default:
 		panic("no such task: " + o.Op)
 	}
@@ -94,7 +94,7 @@ func (s *handStage) performMix(o task, a *answer) error {
 func mixEvents(t *testing.T, a *arena.Arena) (auto *prims.Event) {
 	t.Helper()
 	for name, opts := range map[string]prims.EventOptions{
-		"manual": {}, "two": {Bidirectional: true, InitiallySet: true}, "auto2": {AutoReset: true}, "auto": {AutoReset: true},
+		"manual": {}, "two": {Mode: prims.EventBidirectional, InitiallySet: true}, "auto2": {Mode: prims.EventAutoReset}, "auto": {Mode: prims.EventAutoReset},
 	} {
 		e, err := prims.OpenEvent(a, name, &opts)
 		require.NoError(t, err)
@@ -221,7 +221,7 @@ func TestWaitAnyEventPulse(t *testing.T) {
 		y.must(t, task{Op: "event.reset", Name: "two"})
 		y.must(t, task{Op: "event.set", Name: "two"})
 		require.Equal(t, "0", x.wait(t, id).Text)
-		require.Contains(t, x.do(t, task{Op: "any", Names: []string{"reset:manual"}}).Panic, "which is not Bidirectional")
+		require.Contains(t, x.do(t, task{Op: "any", Names: []string{"reset:manual"}}).Panic, "which is not bidirectional")
 	})
 }
 
@@ -398,8 +398,8 @@ type mixRace struct {
 
 func openMixRace(a *arena.Arena) (r mixRace, err error) {
 	var errs [4]error
-	r.gate, errs[0] = prims.OpenEvent(a, "gate", &prims.EventOptions{Bidirectional: true})
-	r.token, errs[1] = prims.OpenEvent(a, "token", &prims.EventOptions{AutoReset: true})
+	r.gate, errs[0] = prims.OpenEvent(a, "gate", &prims.EventOptions{Mode: prims.EventBidirectional})
+	r.token, errs[1] = prims.OpenEvent(a, "token", &prims.EventOptions{Mode: prims.EventAutoReset})
 	r.over, errs[2] = prims.OpenEvent(a, "over", &prims.EventOptions{})
 	r.taken, errs[3] = prims.OpenSequencer(a, "taken", nil)
 	return r, errors.Join(errs[:]...)
@@ -411,7 +411,7 @@ func (x mixRace) take(seed uint64) error {
 	for {
 		err := ends(r, func(ctx context.Context) error {
 			far := x.taken.At(1 << 40)
-			i, err := prims.WaitAny(ctx, x.over, x.gate, far, x.token)
+			i, err := prims.WaitAnyContext(ctx, x.over, x.gate, far, x.token)
 			switch {
 			case err == nil && i == 0:
 				return shmsync.ErrCanceled

@@ -99,7 +99,7 @@ func (e *Event) watchUntil(set bool, notify func()) (watcher, error) {
 	return e.manual.watch(v+1, notify)
 }
 
-// ResetAwaitable is the wait until e, which is Bidirectional, is not set, to wait for together with
+// ResetAwaitable is the wait until e, which is bidirectional, is not set, to wait for together with
 // others; see WaitReset.
 func (e *Event) ResetAwaitable() Awaitable {
 	e.needBidirectional("ResetAwaitable")

@@ -386,17 +386,24 @@ func (x *Barrier) Deregister() {
 	x.mon.leave(nil)
 }
 
-// Reset begins another phase of a broken Barrier, for that many parties from now on.
-// For parties 0 it computes them: those that were expected less those that died. That
-// is right however many died, also while Reset runs. A number of the caller's own is for
-// one that starts other processes in place of the dead. Waits for the broken phase
-// report that it broke, before and after Reset. If the Barrier is not broken, Reset does
-// nothing and returns false, so every process that is told of a death may call it. It
-// panics if parties is negative.
-func (x *Barrier) Reset(parties int64) bool {
-	if parties < 0 {
-		panic(fmt.Sprintf("shmsync: Reset of barrier %s to %d parties", objectName(x.object), parties))
+// Reset begins another phase of a broken Barrier, and reports whether it did. The parties
+// are those that were expected before, less those that died. That is right however many
+// died, also while Reset runs. Waits for the broken phase report that it broke, before and
+// after Reset. If the Barrier is not broken, Reset does nothing and returns false, so every
+// process that is told of a death may call it.
+func (x *Barrier) Reset() bool { return x.reset(0) }
+
+// ResetTo is Reset for that many parties from then on: for a program that starts other
+// processes in place of the dead. It panics if parties is not positive.
+func (x *Barrier) ResetTo(parties int64) bool {
+	if parties <= 0 {
+		panic(fmt.Sprintf("shmsync: ResetTo of barrier %s to %d parties", objectName(x.object), parties))
 	}
+	return x.reset(parties)
+}
+
+// reset is ResetTo, or Reset if parties is 0.
+func (x *Barrier) reset(parties int64) bool {
 	x.enter()
 	if x.mon.deaths.Load() != x.a.Deaths() {
 		if err := x.mon.reapAndEnter(nil); err != nil {
@@ -413,7 +420,7 @@ func (x *Barrier) Reset(parties int64) bool {
 		if err := x.mon.awaitAllGone(); err != nil {
 			panic(err)
 		}
-		return x.Reset(parties)
+		return x.reset(parties)
 	}
 	x.begin(uint64(parties))
 	x.mon.resolveAndLeave()

@@ -33,7 +33,7 @@ func TestBarrierWaitReportsEveryBrokenPhase(t *testing.T) {
 	for i := range 3 {
 		label := fmt.Sprint("victim ", i)
 		broken[breakBarrier(t, a, b, label)] = label
-		require.True(t, b.Reset(2))
+		require.True(t, b.ResetTo(2))
 		b.Arrive(2) // this phase ends well
 	}
 	for phase := range b.State().Phase {
@@ -60,7 +60,7 @@ func TestBarrierWaitForgottenPhase(t *testing.T) {
 	}
 	broken := breakBarrier(t, a, b, "victim")
 	require.EqualValues(t, prims.BarrierBreaks, broken)
-	require.True(t, b.Reset(1))
+	require.True(t, b.ResetTo(1))
 	err := b.WaitContext(t.Context(), 0)
 	require.ErrorIs(t, err, shmsync.ErrOwnerDead)
 	require.ErrorContains(t, err, "nobody knows how phase 0 ended")
@@ -91,7 +91,7 @@ func TestBarrierResetAfterSeveralDeaths(t *testing.T) {
 		labels = append(labels, who.Label)
 	}
 	require.ElementsMatch(t, []string{"one", "two"}, labels)
-	require.True(t, b.Reset(0))
+	require.True(t, b.Reset())
 	require.Equal(t, prims.BarrierState{Phase: 1, Pending: 2, Expected: 2}, b.State())
 	id = gateBlocked(t, a, x, b.Offset(), order{Op: "barrier.meet", Object: "plain"})
 	b.ArriveAndWait()

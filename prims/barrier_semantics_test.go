@@ -152,8 +152,9 @@ func TestBarrierMisuse(t *testing.T) {
 	require.PanicsWithValue(t, "shmsync: Arrive of 0 at barrier plain", func() { b.Arrive(0) })
 	require.PanicsWithValue(t, "shmsync: Wait for phase 1 of barrier plain, which is in phase 0", func() { b.Wait(1) })
 	require.PanicsWithValue(t, "shmsync: Register of 0 of barrier plain", func() { b.Register(0) })
-	require.PanicsWithValue(t, "shmsync: Reset of barrier plain to -1 parties", func() { b.Reset(-1) })
-	require.False(t, b.Reset(5), "it is not broken")
+	require.PanicsWithValue(t, "shmsync: ResetTo of barrier plain to 0 parties", func() { b.ResetTo(0) })
+	require.False(t, b.ResetTo(5), "it is not broken")
+	require.False(t, b.Reset(), "it is not broken")
 	require.Equal(t, prims.BarrierState{Pending: 2, Expected: 2}, b.State())
 	x := gateActor(t, a, "x")
 	require.Contains(t, x.do(t, order{Op: "barrier.arrive", Object: "plain", N: 3}).Panic, "more than are expected")
@@ -212,7 +213,7 @@ func TestBarrierDeath(t *testing.T) {
 				return b.WaitContext(t.Context(), 0) // that one was over
 			}())
 			// One of the waiters that are told begins anew, with fewer.
-			require.True(t, b.Reset(2))
+			require.True(t, b.ResetTo(2))
 			require.False(t, x.must(t, order{Op: "barrier.reset", Object: "plain", N: 7}).OK)
 			st = b.State()
 			require.Equal(t, []int64{2, 2}, []int64{st.Pending, st.Expected})
@@ -270,7 +271,7 @@ func TestBarrierFewerParties(t *testing.T) {
 	b.Wait(b.Arrive(2))
 	require.ErrorIs(t, b.State().Err, shmsync.ErrOwnerDead)
 	// Those who had not arrived in a phase that was broken are parties of the next.
-	require.True(t, b.Reset(2))
+	require.True(t, b.ResetTo(2))
 	require.Equal(t, int64(2), b.State().Own)
 }
 
@@ -292,7 +293,7 @@ func TestBarrierCompleterDies(t *testing.T) {
 	gateRefused(t, x.wait(t, one), "victim")
 	gateRefused(t, x.wait(t, early), "victim")
 	require.ErrorIs(t, b.WaitContext(t.Context(), 0), shmsync.ErrOwnerDead)
-	require.True(t, b.Reset(2))
+	require.True(t, b.ResetTo(2))
 	one = gateBlocked(t, a, x, b.Offset(), order{Op: "barrier.meet", Object: "b"})
 	b.ArriveAndWait()
 	gateSmooth(t, x.wait(t, one))
@@ -363,7 +364,7 @@ func TestBarrierSlotReused(t *testing.T) {
 		x.proc.Kill(t)
 		alone(t, a, 1)
 		require.ErrorIs(t, b.ArriveAndWaitContext(t.Context()), shmsync.ErrOwnerDead)
-		require.True(t, b.Reset(2))
+		require.True(t, b.ResetTo(2))
 		y := gateActor(t, a, "next")
 		id := gateBlocked(t, a, y, b.Offset(), order{Op: "barrier.meet", Object: "plain"})
 		b.ArriveAndWait()

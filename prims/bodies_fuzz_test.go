@@ -89,11 +89,11 @@ var fuzzedKinds = []struct {
 				}
 			},
 			"LockAll": func(ctx context.Context) {
-				if h, err := x.LockAll(ctx, 1, 2, 3, 4, 5, 6, 7); err == nil {
+				if h, err := x.LockAllContext(ctx, 1, 2, 3, 4, 5, 6, 7); err == nil {
 					h.Unlock()
 				}
 			},
-			"Recover": func(ctx context.Context) { x.Recover(ctx, 1, func() error { return nil }) },
+			"Recover": func(ctx context.Context) { x.RecoverContext(ctx, 1, func() error { return nil }) },
 		}, map[string]func(){
 			"TryLock": func() { x.TryLock(9) },
 			"State":   func() { _, _ = x.State(1), x.String() },
@@ -103,7 +103,7 @@ var fuzzedKinds = []struct {
 		x, err := prims.OpenSemaphore(a, "", 3, nil)
 		return fuzzedBody{x.Offset(), map[string]func(context.Context){
 			"Acquire": func(ctx context.Context) {
-				if x.Acquire(ctx, 2) == nil {
+				if x.AcquireContext(ctx, 2) == nil {
 					x.Release(2)
 				}
 			},
@@ -118,7 +118,7 @@ var fuzzedKinds = []struct {
 		return fuzzedBody{x.Offset(), map[string]func(context.Context){
 			"WaitContext": func(ctx context.Context) { x.WaitContext(ctx, x.Value()+1) },
 			"far":         func(ctx context.Context) { x.WaitContext(ctx, 1<<60) },
-			"WaitAny":     func(ctx context.Context) { prims.WaitAny(ctx, x.At(1<<60), x.At(x.Value()+2)) },
+			"WaitAny":     func(ctx context.Context) { prims.WaitAnyContext(ctx, x.At(1<<60), x.At(x.Value()+2)) },
 		}, map[string]func(){
 			"Increment":     func() { x.Increment() },
 			"Advance":       func() { x.Advance(x.Value() + 3) },
@@ -128,11 +128,11 @@ var fuzzedKinds = []struct {
 		}, x.Close}, err
 	}},
 	{"event", func(a *arena.Arena) (fuzzedBody, error) {
-		x, err := prims.OpenEvent(a, "", &prims.EventOptions{Bidirectional: true})
+		x, err := prims.OpenEvent(a, "", &prims.EventOptions{Mode: prims.EventBidirectional})
 		return fuzzedEvent(x), err
 	}},
 	{"auto-reset event", func(a *arena.Arena) (fuzzedBody, error) {
-		x, err := prims.OpenEvent(a, "", &prims.EventOptions{AutoReset: true})
+		x, err := prims.OpenEvent(a, "", &prims.EventOptions{Mode: prims.EventAutoReset})
 		return fuzzedEvent(x), err
 	}},
 	{"futex", func(a *arena.Arena) (fuzzedBody, error) {
@@ -149,7 +149,7 @@ var fuzzedKinds = []struct {
 		x, err := prims.OpenFuture(a, "", nil)
 		return fuzzedBody{x.Offset(), map[string]func(context.Context){
 			"WaitContext": func(ctx context.Context) { x.WaitContext(ctx) },
-			"WaitAny":     func(ctx context.Context) { prims.WaitAny(ctx, x, x) },
+			"WaitAny":     func(ctx context.Context) { prims.WaitAnyContext(ctx, x, x) },
 		}, map[string]func(){
 			"Claim": func() { x.Claim() },
 			"Set":   func() { x.Set(5) },
@@ -175,11 +175,11 @@ var fuzzedKinds = []struct {
 		x, err := prims.OpenQueue[uint64](a, "", 3, nil)
 		return fuzzedBody{x.Offset(), map[string]func(context.Context){
 			"PutContext": func(ctx context.Context) { x.PutContext(ctx, 1) },
-			"PutBatch":   func(ctx context.Context) { x.PutBatch(ctx, []uint64{1, 2, 3, 4}) },
+			"PutBatch":   func(ctx context.Context) { x.PutBatchContext(ctx, []uint64{1, 2, 3, 4}) },
 			"GetContext": func(ctx context.Context) { x.GetContext(ctx) },
-			"GetBatch":   func(ctx context.Context) { x.GetBatch(ctx, make([]uint64, 4)) },
+			"GetBatch":   func(ctx context.Context) { x.GetBatchContext(ctx, make([]uint64, 4)) },
 			"Lease": func(ctx context.Context) {
-				if l, err := x.Lease(ctx); err == nil {
+				if l, err := x.LeaseContext(ctx); err == nil {
 					l.Nack()
 				}
 			},
@@ -211,7 +211,7 @@ var fuzzedKinds = []struct {
 		x, err := priority(a, "", 3)
 		return fuzzedBody{x.Offset(), map[string]func(context.Context){
 			"Wait": func(ctx context.Context) {
-				if e := (wish{2, 1}); x.Wait(ctx, e) == nil {
+				if e := (wish{2, 1}); x.WaitContext(ctx, e) == nil {
 					x.Release(e)
 				}
 			},
@@ -255,7 +255,7 @@ type fuzzedLocker interface {
 	LockContext(ctx context.Context) error
 	TryLock() bool
 	Unlock()
-	Recover(ctx context.Context, repair func() error) error
+	RecoverContext(ctx context.Context, repair func() error) error
 	String() string
 	Offset() arena.Offset
 	Close() error
@@ -268,7 +268,7 @@ func fuzzedLock(x fuzzedLocker) fuzzedBody {
 				x.Unlock()
 			}
 		},
-		"Recover": func(ctx context.Context) { x.Recover(ctx, func() error { return nil }) },
+		"Recover": func(ctx context.Context) { x.RecoverContext(ctx, func() error { return nil }) },
 	}, map[string]func(){
 		"TryLock": func() {
 			if x.TryLock() {
@@ -300,11 +300,11 @@ func fuzzedReaders(x interface {
 func fuzzedEvent(x *prims.Event) fuzzedBody {
 	return fuzzedBody{x.Offset(), map[string]func(context.Context){
 		"WaitContext":  func(ctx context.Context) { x.WaitContext(ctx) },
-		"WaitAny":      func(ctx context.Context) { prims.WaitAny(ctx, x, x) },
+		"WaitAny":      func(ctx context.Context) { prims.WaitAnyContext(ctx, x, x) },
 		"WaitResetCtx": func(ctx context.Context) { x.WaitResetContext(ctx) },
 	}, map[string]func(){
 		"Set":       x.Set,
-		"Reset":     x.Reset,
+		"Reset":     func() { x.Reset() },
 		"TryWait":   func() { x.TryWait() },
 		"WaitAsync": func() { x.WaitAsync().Cancel() },
 		"State":     func() { _, _ = x.State(), x.String() },

@@ -71,9 +71,10 @@ type CohortMutexOptions struct {
 	// Contention concerns the waiter of each node that holds the local lock, and waiters
 	// that have waited for long. If no waiter spins, by Spin or MaxSpinners, no node lets
 	// another go first.
-	Policy     Policy
-	Repair     func() error
-	Spin       time.Duration
+	Policy Policy
+	Repair func() error
+	Spin   time.Duration
+	// Checked is of this process, as that of MutexOptions.
 	Checked    bool
 	Contention Contention
 	// Nodes is for how many nodes there is a place to wait, 1 to 32, for a new object;
@@ -244,8 +245,13 @@ func (c *CohortMutex) Unlock() { c.global.Unlock() }
 
 // Recover makes an owner-dead or not recoverable c usable again, as [Mutex.Recover]
 // does.
-func (c *CohortMutex) Recover(ctx context.Context, repair func() error) error {
-	return c.global.Recover(ctx, repair)
+func (c *CohortMutex) Recover(repair func() error) error {
+	return c.RecoverContext(context.Background(), repair)
+}
+
+// RecoverContext is Recover that ends with ctx.Err() when ctx ends before repair is called.
+func (c *CohortMutex) RecoverContext(ctx context.Context, repair func() error) error {
+	return c.global.RecoverContext(ctx, repair)
 }
 
 // Offset is where the CohortMutex lies in its arena, for CohortMutexAt in another

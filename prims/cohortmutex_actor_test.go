@@ -25,7 +25,7 @@ type actorMutex interface {
 	sync.Locker
 	TryLock() bool
 	LockContext(ctx context.Context) error
-	Recover(ctx context.Context, repair func() error) error
+	RecoverContext(ctx context.Context, repair func() error) error
 	State() prims.MutexState
 	String() string
 	Close() error

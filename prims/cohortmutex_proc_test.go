@@ -483,7 +483,7 @@ func TestCohortMutexCrash(t *testing.T) {
 							require.Equal(t, "victim", r.Who.Label)
 							told++
 							if c.State().Err != nil {
-								require.NoError(t, c.Recover(t.Context(), func() error { return nil }))
+								require.NoError(t, c.RecoverContext(t.Context(), func() error { return nil }))
 							}
 						}
 					}
@@ -496,7 +496,7 @@ func TestCohortMutexCrash(t *testing.T) {
 					alone(t, a, 2)
 					if c.State().Err != nil {
 						require.True(t, holds && policy == prims.PolicyReport)
-						require.NoError(t, c.Recover(t.Context(), func() error { return nil }))
+						require.NoError(t, c.RecoverContext(t.Context(), func() error { return nil }))
 					}
 					localLocksFree(t, c)
 					require.NoError(t, c.LockContext(t.Context()))
@@ -555,8 +555,8 @@ func TestHostileCohortMutex(t *testing.T) {
 		try("TryLock", func(context.Context) { c.TryLock() })
 		try("Unlock", func(context.Context) { c.Unlock() })
 		try("LockContext again", func(ctx context.Context) { c.LockContext(ctx) })
-		try("Recover", func(ctx context.Context) { c.Recover(ctx, func() error { return nil }) })
-		try("Recover fails", func(ctx context.Context) { c.Recover(ctx, func() error { return errRepair }) })
+		try("Recover", func(ctx context.Context) { c.RecoverContext(ctx, func() error { return nil }) })
+		try("Recover fails", func(ctx context.Context) { c.RecoverContext(ctx, func() error { return errRepair }) })
 		try("State", func(context.Context) { _, _, _, _ = c.State(), c.String(), words(a), a.Check() })
 		try("open", func(context.Context) {
 			if d, err := prims.CohortMutexAt(a, c.Offset()); err == nil {

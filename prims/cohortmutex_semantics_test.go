@@ -78,7 +78,7 @@ func TestCohortMutexUnlockMistakes(t *testing.T) {
 	c.Lock()
 	c.Unlock()
 	require.Panics(t, c.Unlock)
-	require.PanicsWithValue(t, "shmsync: Recover of cohort mutex ledger without a repair", func() { c.Recover(t.Context(), nil) })
+	require.PanicsWithValue(t, "shmsync: Recover of cohort mutex ledger without a repair", func() { c.RecoverContext(t.Context(), nil) })
 }
 
 func TestCohortMutexOpen(t *testing.T) {
@@ -216,7 +216,7 @@ func TestCohortMutexInspected(t *testing.T) {
 	holder.proc.Kill(t)
 	alone(t, a, 1)
 	require.ErrorIs(t, c.State().Err, shmsync.ErrOwnerDead)
-	require.NoError(t, prims.RecoverAt(t.Context(), a, arena.Object(c.Object()), 0, func() error { return nil }))
+	require.NoError(t, prims.RecoverAtContext(t.Context(), a, arena.Object(c.Object()), 0, func() error { return nil }))
 	require.True(t, c.TryLock())
 	c.Unlock()
 	require.NoError(t, prims.SetSpinOf(a, arena.Object(c.Object()), time.Microsecond))

@@ -149,7 +149,7 @@ func TestHostileFuture(t *testing.T) {
 		case 2:
 			f.Reset()
 		case 3:
-			prims.WaitAny(ctx, f, f)
+			prims.WaitAnyContext(ctx, f, f)
 		case 4:
 			f.Subscribe(func(_ syscall.Errno, _ error) {}).Cancel()
 		default:

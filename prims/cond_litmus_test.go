@@ -302,7 +302,7 @@ func TestCondLockOwnerDies(t *testing.T) {
 	stays(t, other, fourth)
 	m, err := prims.OpenMutex(a, "lock of c", nil)
 	require.NoError(t, err)
-	require.NoError(t, m.Recover(t.Context(), func() error { return nil }))
+	require.NoError(t, m.RecoverContext(t.Context(), func() error { return nil }))
 	c := condAt(t, a, "c")
 	require.Equal(t, prims.CondState{Waiting: 1}, c.State())
 	other.must(t, task{Op: "csignal", Name: "c", Lock: "local"})

@@ -354,8 +354,8 @@ func (t *counter) most(mine *counterShare) (most *counterShare) {
 	return most
 }
 
-// reset forgets what the dead owe.
-func (t *counter) reset() {
+// reset forgets what the dead owe, and reports whether that was anything.
+func (t *counter) reset() bool {
 	t.enter()
 	if t.mon.deaths.Load() != t.a.Deaths() {
 		if err := t.mon.reapAndEnter(nil); err != nil {
@@ -368,14 +368,13 @@ func (t *counter) reset() {
 		if err := t.mon.awaitAllGone(); err != nil {
 			panic(err)
 		}
-		t.reset()
-		return
+		return t.reset()
 	}
 	count, owed := w.count.Load(), w.owed.Load()
 	switch {
 	case owed == 0:
 		t.mon.leave(nil)
-		return
+		return false
 	case owed >= count:
 		t.allDone() // others have done some of it
 	default:
@@ -386,6 +385,7 @@ func (t *counter) reset() {
 		storeWord(&w.count, count-owed)
 	}
 	t.mon.resolveAndLeave()
+	return true
 }
 
 func (t *counter) resolve(b *wakes) {

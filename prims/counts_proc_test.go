@@ -128,7 +128,7 @@ func TestCountsMutex(t *testing.T) {
 	i = countsLook(t, name, "m")
 	require.EqualValues(t, 1, i.Counts.Recovered)
 	require.ErrorIs(t, i.Err, shmsync.ErrOwnerDead)
-	require.NoError(t, m.Recover(context.Background(), func() error { return nil }))
+	require.NoError(t, m.Recover(func() error { return nil }))
 	m.Lock()
 	m.Unlock()
 	require.Panics(t, m.Unlock, "what is not held cannot be unlocked")
@@ -147,12 +147,12 @@ func TestCountsQueues(t *testing.T) {
 	require.NoError(t, err)
 	before := shmsync.Monotonic()
 	f.Lock()
-	require.NoError(t, s.Acquire(context.Background(), 2))
+	require.NoError(t, s.AcquireContext(context.Background(), 2))
 	h := x.Lock(1)
 	w.Lock()
 	var wg sync.WaitGroup
 	wg.Go(func() { f.Lock() })
-	wg.Go(func() { s.Acquire(context.Background(), 1) })
+	wg.Go(func() { s.AcquireContext(context.Background(), 1) })
 	wg.Go(func() { x.Lock(1).Unlock() })
 	for _, object := range []string{"fair", "sem", "multi"} {
 		eventually(t, "somebody waits for "+object, f.String, func() bool {
@@ -189,7 +189,8 @@ func TestCountsOff(t *testing.T) {
 	require.Nil(t, i.Counts)
 	require.Zero(t, i.Holds[0].Since)
 	m.Unlock()
-	_, err = arena.Open(name, &arena.Options{Counted: true})
-	require.ErrorIs(t, err, shmsync.ErrIncompatible)
-	require.ErrorContains(t, err, "it does not count")
+	b, err := arena.Open(name, &arena.Options{Counted: true})
+	require.NoError(t, err)
+	require.False(t, b.Counted(), "it is as it was created")
+	require.NoError(t, b.Close())
 }

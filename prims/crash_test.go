@@ -115,7 +115,7 @@ func (s *site) turn(k int, limit time.Duration) bool {
 		}
 		return true
 	case errors.Is(err, shmsync.ErrOwnerDead):
-		if err := m.Recover(context.Background(), func() error { return s.inside(k, 100) }); err != nil {
+		if err := m.Recover(func() error { return s.inside(k, 100) }); err != nil {
 			s.fail(err)
 		}
 		return true
@@ -606,7 +606,7 @@ func init() {
 						// Half of the repairs fail, and are taken up by the others.
 						failed := errors.New("too bad")
 						for err = failed; err != nil; {
-							err = m.Recover(context.Background(), func() error {
+							err = m.Recover(func() error {
 								if i >= orphans/2 && rand.IntN(2) == 0 {
 									return failed
 								}
@@ -676,7 +676,7 @@ func killReaper(t *testing.T, reached map[string]int) {
 				if i&1 == 1 && errors.Is(err, shmsync.ErrOwnerDead) {
 					require.Equal(t, "reaper", m.State().Owner.Label, "only a recoverer leaves it so: %v", err)
 				}
-				require.NoError(t, m.Recover(ctx, func() error { return nil }))
+				require.NoError(t, m.RecoverContext(ctx, func() error { return nil }))
 			default:
 				t.Fatalf("%v\n%s", err, words(a))
 			}

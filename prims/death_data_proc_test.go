@@ -37,45 +37,45 @@ type dataGuard struct {
 var dataGuards = map[string]func(a *arena.Arena, name string) (dataGuard, error){
 	"mutex, report": func(a *arena.Arena, name string) (g dataGuard, err error) {
 		m, err := prims.OpenMutex(a, name, nil)
-		return dataGuard{m.LockContext, m.Unlock, m.Recover}, err
+		return dataGuard{m.LockContext, m.Unlock, m.RecoverContext}, err
 	},
 	"mutex, release": func(a *arena.Arena, name string) (g dataGuard, err error) {
 		m, err := prims.OpenMutex(a, name, &prims.MutexOptions{Policy: prims.PolicyRelease})
-		return dataGuard{m.LockContext, m.Unlock, m.Recover}, err
+		return dataGuard{m.LockContext, m.Unlock, m.RecoverContext}, err
 	},
 	"cohortmutex, release": func(a *arena.Arena, name string) (g dataGuard, err error) {
 		m, err := prims.OpenCohortMutex(a, name, &prims.CohortMutexOptions{Policy: prims.PolicyRelease, Nodes: cohortNodes})
-		return dataGuard{m.LockContext, m.Unlock, m.Recover}, err
+		return dataGuard{m.LockContext, m.Unlock, m.RecoverContext}, err
 	},
 	"fairmutex, report": func(a *arena.Arena, name string) (g dataGuard, err error) {
 		m, err := prims.OpenFairMutex(a, name, nil)
-		return dataGuard{m.LockContext, m.Unlock, m.Recover}, err
+		return dataGuard{m.LockContext, m.Unlock, m.RecoverContext}, err
 	},
 	"fairmutex, release": func(a *arena.Arena, name string) (g dataGuard, err error) {
 		m, err := prims.OpenFairMutex(a, name, &prims.FairMutexOptions{Policy: prims.PolicyRelease})
-		return dataGuard{m.LockContext, m.Unlock, m.Recover}, err
+		return dataGuard{m.LockContext, m.Unlock, m.RecoverContext}, err
 	},
 	"rwmutex, report": func(a *arena.Arena, name string) (g dataGuard, err error) {
 		m, err := prims.OpenRWMutex(a, name, nil)
-		return dataGuard{m.LockContext, m.Unlock, m.Recover}, err
+		return dataGuard{m.LockContext, m.Unlock, m.RecoverContext}, err
 	},
 	"rwmutex, release": func(a *arena.Arena, name string) (g dataGuard, err error) {
 		m, err := prims.OpenRWMutex(a, name, &prims.RWMutexOptions{Policy: prims.PolicyRelease})
-		return dataGuard{m.LockContext, m.Unlock, m.Recover}, err
+		return dataGuard{m.LockContext, m.Unlock, m.RecoverContext}, err
 	},
 	"spinlock, report": func(a *arena.Arena, name string) (g dataGuard, err error) {
 		m, err := prims.OpenSpinLock(a, name, nil)
-		return dataGuard{m.LockContext, m.Unlock, m.Recover}, err
+		return dataGuard{m.LockContext, m.Unlock, m.RecoverContext}, err
 	},
 	"rwspinlock, release": func(a *arena.Arena, name string) (g dataGuard, err error) {
 		m, err := prims.OpenRWSpinLock(a, name, &prims.RWSpinLockOptions{Policy: prims.PolicyRelease})
-		return dataGuard{m.LockContext, m.Unlock, m.Recover}, err
+		return dataGuard{m.LockContext, m.Unlock, m.RecoverContext}, err
 	},
 	"multilock, report":  func(a *arena.Arena, name string) (dataGuard, error) { return keyGuard(a, name, prims.PolicyReport) },
 	"multilock, release": func(a *arena.Arena, name string) (dataGuard, error) { return keyGuard(a, name, prims.PolicyRelease) },
 	"semaphore": func(a *arena.Arena, name string) (g dataGuard, err error) {
 		s, err := prims.OpenSemaphore(a, name, 1, nil)
-		return dataGuard{func(ctx context.Context) error { return s.Acquire(ctx, 1) }, func() { s.Release(1) }, nil}, err
+		return dataGuard{func(ctx context.Context) error { return s.AcquireContext(ctx, 1) }, func() { s.Release(1) }, nil}, err
 	},
 	"queue lease": func(a *arena.Arena, name string) (g dataGuard, err error) {
 		q, err := prims.OpenQueue[uint64](a, name, 1, nil)
@@ -85,7 +85,7 @@ var dataGuards = map[string]func(a *arena.Arena, name string) (dataGuard, error)
 		q.TryPut(1) // the holder of the item may use the data
 		var l prims.Lease[uint64]
 		return dataGuard{func(ctx context.Context) (err error) {
-			l, err = q.Lease(ctx)
+			l, err = q.LeaseContext(ctx)
 			return err
 		}, func() { l.Nack() }, nil}, err
 	},
@@ -97,7 +97,7 @@ func keyGuard(a *arena.Arena, name string, p prims.Policy) (g dataGuard, err err
 	return dataGuard{func(ctx context.Context) (err error) {
 		h, err = x.LockContext(ctx, 7)
 		return err
-	}, func() { h.Unlock() }, func(ctx context.Context, f func() error) error { return x.Recover(ctx, 7, f) }}, err
+	}, func() { h.Unlock() }, func(ctx context.Context, f func() error) error { return x.RecoverContext(ctx, 7, f) }}, err
 }
 
 type readerParams struct {

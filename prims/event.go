@@ -13,17 +13,17 @@ import (
 
 // Event is a condition between processes that is set or not, and that goroutines wait for.
 //
-// An Event without AutoReset stays set until Reset. A Set lets every waiter go that has
+// An Event that is not auto-reset stays set until Reset. A Set lets every waiter go that has
 // begun to wait before it, even if a Reset follows at once: no pulse is missed. In a
-// Bidirectional Event goroutines can wait for the reset as well, by the same rule.
+// bidirectional Event goroutines can wait for the reset as well, by the same rule.
 //
-// An Event with AutoReset has a token instead. A Set hands the token to the goroutine that
+// An auto-reset Event has a token instead. A Set hands the token to the goroutine that
 // has waited longest, or leaves it for the next comer if there are no waiters. A Set that
 // finds the token there adds nothing. A comer never overtakes a waiter.
 //
 // In the terminology of the Go memory model, and across processes: a Set synchronizes
 // before the return of each Wait that it lets go, and before each IsSet that is true
-// because of it. In a Bidirectional Event, a Reset does likewise.
+// because of it. In a bidirectional Event, a Reset does likewise.
 //
 // A process that dies leaves an Event as it was, and its waits are gone. A token that
 // was handed to a process which died before it was told passes to the next one: it is
@@ -41,11 +41,9 @@ type Event struct {
 
 // EventOptions says how an Event is created. A nil *EventOptions means the zero value.
 type EventOptions struct {
-	// AutoReset makes an Event of which each Set lets one wait go.
-	AutoReset bool
-	// Bidirectional makes an Event that one can wait for the reset of. It cannot have
-	// AutoReset.
-	Bidirectional bool
+	// Mode is what a Set lets go; 0 means EventManualReset for a new object and the mode of
+	// one that exists. If it is set and the object has another mode, opening fails.
+	Mode EventMode
 	// InitiallySet makes a new Event that is set.
 	InitiallySet bool
 	// Spin bounds how long a waiter spins before it sleeps, for a new object:
@@ -53,23 +51,12 @@ type EventOptions struct {
 	Spin time.Duration
 }
 
-func (o *EventOptions) mode() (m eventMode) {
-	if o.AutoReset {
-		m |= eventAuto
-	}
-	if o.Bidirectional {
-		m |= eventBidirectional
-	}
-	return m
-}
-
 var eventKind = arenakernel.KindOf("EVNT")
 
 const eventVersion = 1
 
 // OpenEvent finds the Event of that name in the arena or creates it. An empty name makes
-// a fresh anonymous one. When AutoReset or Bidirectional is set and the Event is not so, opening
-// fails.
+// a fresh anonymous one. It panics if opts.Mode is not a valid EventMode.
 func OpenEvent(a *arena.Arena, name string, opts *EventOptions) (*Event, error) {
 	return openEvent((*arenakernel.Arena)(a), name, opts, false)
 }
@@ -79,10 +66,10 @@ func openEvent(a *arenakernel.Arena, name string, opts *EventOptions, attach boo
 	if opts != nil {
 		opt = *opts
 	}
-	mode := opt.mode()
-	if !mode.valid() {
-		panic(fmt.Sprintf("shmsync: OpenEvent %q with AutoReset and Bidirectional", name))
+	if opt.Mode > EventBidirectional {
+		panic(fmt.Sprintf("shmsync: OpenEvent %q: there is no mode %d", name, uint32(opt.Mode)))
 	}
+	mode := opt.Mode.stored()
 	o, created, err := a.OpenObject(arenakernel.ObjectSpec{
 		Existing: attach, Kind: eventKind, Version: eventVersion, Name: name, Size: eventBytes(mode, a.MaxParticipants()), AnySize: true,
 		Init: func(body []byte) {
@@ -98,7 +85,7 @@ func openEvent(a *arenakernel.Arena, name string, opts *EventOptions, attach boo
 		return nil, err
 	}
 	e, err := newEvent(a, o)
-	if err == nil && !created && mode&^e.mode != 0 {
+	if err == nil && !created && opt.Mode != 0 && mode != e.mode {
 		err = &shmsync.Error{Op: "event.open", Object: objectName(o), Err: shmsync.ErrIncompatible,
 			Detail: fmt.Sprintf("it is %v, asked for %v", e.mode, mode)}
 		e.Close()
@@ -151,7 +138,7 @@ func buildEvent(a *arenakernel.Arena, o arenakernel.Object, mode eventMode, bare
 	return e
 }
 
-// Set sets e and lets the waiters for that go: all of them, or with AutoReset one. If e is
+// Set sets e and lets the waiters for that go: all of them, or one of an auto-reset Event. If e is
 // set already it costs only a load. Like all forms without an error it panics with an
 // *[shmsync.Error] when a peer wrote an impossible value.
 func (e *Event) Set() {
@@ -165,33 +152,34 @@ func (e *Event) Set() {
 	e.turn(true)
 }
 
-// Reset makes e not set, and does nothing if it is not. With AutoReset it takes back a
+// Reset makes e not set, and reports whether it was set. With EventAutoReset it takes back a
 // Set that nobody has waited for yet.
-func (e *Event) Reset() {
+func (e *Event) Reset() bool {
 	e.mon.opening.use()
 	if e.auto != nil {
-		if err := e.auto.reset(); err != nil {
+		did, err := e.auto.reset()
+		if err != nil {
 			panic(err)
 		}
-		return
+		return did
 	}
-	e.turn(false)
+	return e.turn(false)
 }
 
-// turn makes the counter odd or even.
-func (e *Event) turn(set bool) {
+// turn makes the counter odd or even, and reports whether it was not.
+func (e *Event) turn(set bool) bool {
 	q := e.manual
 	for {
 		// The loop ends: each failure of the CAS is another's set or reset.
 		v := q.words.value.Load()
 		if eventIsSet(v) == set {
-			return
+			return false
 		}
 		race.ReleaseMerge(e.mon.key)
 		// lin: Set and Reset take effect here.
 		if q.words.value.CompareAndSwap(v, v+1) {
 			q.counted(v + 1)
-			return
+			return true
 		}
 	}
 }
@@ -211,12 +199,16 @@ func (e *Event) IsSet() bool {
 	return set
 }
 
-// Wait waits until e is set. With AutoReset it takes the token. An error means that it
-// has not: it Is ErrNoSpace, ErrCorrupt or ErrClosed.
-func (e *Event) Wait() error { return e.WaitContext(nil) }
+// Wait waits until e is set. With EventAutoReset it takes the token. It panics with an
+// *[shmsync.Error] where WaitContext returns one.
+func (e *Event) Wait() {
+	if err := e.WaitContext(nil); err != nil {
+		panic(err)
+	}
+}
 
-// WaitContext is Wait that ends with ctx.Err() when ctx ends before. An Event that is
-// set beats a context that has ended.
+// WaitContext is Wait that ends with ctx.Err() when ctx ends before, or with an error that Is
+// ErrNoSpace, ErrCorrupt or ErrClosed. An Event that is set beats a context that has ended.
 func (e *Event) WaitContext(ctx context.Context) error {
 	if err := e.mon.opening.error("event.wait"); err != nil {
 		return err
@@ -248,11 +240,16 @@ func (e *Event) WaitAsync() *Pending {
 	return e.async(true)
 }
 
-// WaitReset waits until e, which is Bidirectional, is not set. Its errors are those of Wait.
-func (e *Event) WaitReset() error { return e.WaitResetContext(nil) }
+// WaitReset waits until e, which is bidirectional, is not set. It panics with an
+// *[shmsync.Error] where WaitResetContext returns one.
+func (e *Event) WaitReset() {
+	if err := e.WaitResetContext(nil); err != nil {
+		panic(err)
+	}
+}
 
-// WaitResetContext is WaitReset that ends with ctx.Err() when ctx ends before. An Event
-// that is not set beats a context that has ended.
+// WaitResetContext is WaitReset that ends with ctx.Err() when ctx ends before, or with an
+// error of WaitContext. An Event that is not set beats a context that has ended.
 func (e *Event) WaitResetContext(ctx context.Context) error {
 	if err := e.mon.opening.error("event.wait"); err != nil {
 		return err
@@ -261,7 +258,7 @@ func (e *Event) WaitResetContext(ctx context.Context) error {
 	return e.waitUntil(ctx, false)
 }
 
-// WaitResetAsync begins to wait until e, which is Bidirectional, is not set, and returns at
+// WaitResetAsync begins to wait until e, which is bidirectional, is not set, and returns at
 // once.
 func (e *Event) WaitResetAsync() *Pending {
 	e.mon.opening.use()
@@ -271,7 +268,7 @@ func (e *Event) WaitResetAsync() *Pending {
 
 func (e *Event) needBidirectional(verb string) {
 	if e.mode&eventBidirectional == 0 {
-		panic(fmt.Sprintf("shmsync: %s of event %s, which is not Bidirectional", verb, objectName(e.object)))
+		panic(fmt.Sprintf("shmsync: %s of event %s, which is not bidirectional", verb, objectName(e.object)))
 	}
 }
 
@@ -296,16 +293,15 @@ func (e *Event) async(set bool) *Pending {
 
 // EventState is what State tells.
 type EventState struct {
-	Set           bool // a wait does not block
-	AutoReset     bool // as it was created
-	Bidirectional bool // as it was created
-	Waiting       bool // there are waiters
+	Set     bool      // a wait does not block
+	Mode    EventMode // as it was created
+	Waiting bool      // there are waiters
 }
 
 // State looks at e. The answer may be out of date when it returns.
 func (e *Event) State() EventState {
 	e.mon.opening.use()
-	st := EventState{AutoReset: e.mode&eventAuto != 0, Bidirectional: e.mode&eventBidirectional != 0}
+	st := EventState{Mode: e.mode.public()}
 	if e.auto != nil {
 		st.Set, st.Waiting = e.auto.load().place() == eventSet, !e.auto.fifo.empty()
 	} else {

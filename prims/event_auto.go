@@ -110,20 +110,24 @@ func (x *autoEvent) setSlow(done bool) error {
 }
 
 // reset is Reset.
-func (x *autoEvent) reset() error {
+func (x *autoEvent) reset() (did bool, err error) {
 	s := x.load()
-	if s.place() == eventUnset || s.place() == eventSet && x.next.Load() == nobody && x.swap(s, eventUnset) {
-		return nil
+	if s.place() == eventUnset {
+		return false, nil
+	}
+	if s.place() == eventSet && x.next.Load() == nobody && x.swap(s, eventUnset) {
+		return true, nil
 	}
 	if err := x.mon.enter(nil); err != nil {
-		return err
+		return false, err
 	}
 	b := takeWakes()
 	x.resolve(b)
-	for s := x.load(); s.place() == eventSet && !x.swap(s, eventUnset); s = x.load() {
+	for s := x.load(); s.place() == eventSet && !did; s = x.load() {
+		did = x.swap(s, eventUnset)
 	}
 	x.mon.leave(b)
-	return nil
+	return did, nil
 }
 
 // isSet is IsSet.

@@ -24,11 +24,11 @@ func init() {
 			"event.wait.*", "event.pass.passed", "park.waitnode.*", "mutex.unlock.before_release",
 		},
 		open: func(a *arena.Arena) (worker, error) {
-			gate, err := prims.OpenEvent(a, "gate", &prims.EventOptions{Bidirectional: true})
+			gate, err := prims.OpenEvent(a, "gate", &prims.EventOptions{Mode: prims.EventBidirectional})
 			if err != nil {
 				return nil, err
 			}
-			baton, err := prims.OpenEvent(a, "baton", &prims.EventOptions{AutoReset: true, InitiallySet: true})
+			baton, err := prims.OpenEvent(a, "baton", &prims.EventOptions{Mode: prims.EventAutoReset, InitiallySet: true})
 			return &eventWorker{gate, baton}, err
 		},
 	})
@@ -113,7 +113,7 @@ func (w *eventWorker) any(g int, r *rand.Rand) error {
 	})
 	defer wg.Wait()
 	return ends(r, func(ctx context.Context) error {
-		switch i, err := prims.WaitAny(ctx, w.gate, w.baton); {
+		switch i, err := prims.WaitAnyContext(ctx, w.gate, w.baton); {
 		case err != nil && !gaveUp(err):
 			return err
 		case i == 1:

@@ -125,10 +125,10 @@ func TestEventCatalogue(t *testing.T) {
 			}
 		},
 		"misuse": func(t *testing.T, x *sequencerGroup) {
-			require.Equal(t, "shmsync: WaitReset of event e, which is not Bidirectional", x.waiter.do(t, order{Op: "e.wait.reset", Object: "e"}).Panic)
-			require.PanicsWithValue(t, "shmsync: WaitResetAsync of event e, which is not Bidirectional", func() { x.e.WaitResetAsync() })
-			require.PanicsWithValue(t, `shmsync: OpenEvent "f" with AutoReset and Bidirectional`, func() {
-				prims.OpenEvent(x.a, "f", &prims.EventOptions{AutoReset: true, Bidirectional: true})
+			require.Equal(t, "shmsync: WaitReset of event e, which is not bidirectional", x.waiter.do(t, order{Op: "e.wait.reset", Object: "e"}).Panic)
+			require.PanicsWithValue(t, "shmsync: WaitResetAsync of event e, which is not bidirectional", func() { x.e.WaitResetAsync() })
+			require.PanicsWithValue(t, `shmsync: OpenEvent "f": there is no mode 4`, func() {
+				prims.OpenEvent(x.a, "f", &prims.EventOptions{Mode: prims.EventBidirectional + 1})
 			})
 		},
 	})
@@ -136,7 +136,7 @@ func TestEventCatalogue(t *testing.T) {
 
 // Waits for either direction.
 func TestEventBidirectional(t *testing.T) {
-	sequencerTests(t, &prims.EventOptions{Bidirectional: true}, map[string]func(*testing.T, *sequencerGroup){
+	sequencerTests(t, &prims.EventOptions{Mode: prims.EventBidirectional}, map[string]func(*testing.T, *sequencerGroup){
 		"both directions": func(t *testing.T, x *sequencerGroup) {
 			x.waiter.must(t, order{Op: "e.wait.reset", Object: "e"}) // it is
 			for range 5 {
@@ -166,7 +166,7 @@ func TestEventBidirectional(t *testing.T) {
 
 // One wait for each set, in order; a set for nobody is kept, and once.
 func TestEventAutoReset(t *testing.T) {
-	sequencerTests(t, &prims.EventOptions{AutoReset: true}, map[string]func(*testing.T, *sequencerGroup){
+	sequencerTests(t, &prims.EventOptions{Mode: prims.EventAutoReset}, map[string]func(*testing.T, *sequencerGroup){
 		"setsCollapse": func(t *testing.T, x *sequencerGroup) {
 			x.counter.must(t, order{Op: "e.set", Object: "e", N: 5})
 			require.True(t, x.waiter.must(t, eventIsSet).OK)
@@ -230,7 +230,7 @@ func TestEventTokenOfTheDead(t *testing.T) {
 	}
 	for _, next := range []bool{true, false} {
 		t.Run(fmt.Sprintf("next %v", next), func(t *testing.T) {
-			sequencerTests(t, &prims.EventOptions{AutoReset: true}, map[string]func(*testing.T, *sequencerGroup){
+			sequencerTests(t, &prims.EventOptions{Mode: prims.EventAutoReset}, map[string]func(*testing.T, *sequencerGroup){
 				"": func(t *testing.T, x *sequencerGroup) {
 					victim := sequencerActor(t, x.a, "victim", proctest.Env("SHMSYNC_CRASHPOINT=monitor.await.resolved"))
 					victim.queues(t, x.a, x.e.Offset(), eventWait)
@@ -262,7 +262,7 @@ func TestEventSpareOfTheDead(t *testing.T) {
 		t.Skip("needs the build tag crashpoint")
 	}
 	a := newArena(t, nil)
-	e, err := prims.OpenEvent(a, "e", &prims.EventOptions{AutoReset: true})
+	e, err := prims.OpenEvent(a, "e", &prims.EventOptions{Mode: prims.EventAutoReset})
 	require.NoError(t, err)
 	died := 0
 	for round := 0; died < 2; round++ {
@@ -299,7 +299,7 @@ func TestEventFirstTokenIsNotedLate(t *testing.T) {
 	for _, dies := range []bool{false, true} {
 		t.Run(fmt.Sprintf("dies %v", dies), func(t *testing.T) {
 			a := newArena(t, nil)
-			e, err := prims.OpenEvent(a, "e", &prims.EventOptions{AutoReset: true})
+			e, err := prims.OpenEvent(a, "e", &prims.EventOptions{Mode: prims.EventAutoReset})
 			require.NoError(t, err)
 			waiter := sequencerActor(t, a, "waiter")
 			setter := sequencerActor(t, a, "setter", proctest.Env("SHMSYNC_CRASHPOINT_STOP=monitor.resolve.resolved"))
@@ -339,19 +339,26 @@ func TestEventOpen(t *testing.T) {
 	at, err := prims.EventAt(a, e.Offset())
 	require.NoError(t, err)
 	require.Equal(t, e.Offset(), at.Offset())
-	for _, opts := range []prims.EventOptions{{AutoReset: true}, {Bidirectional: true}} {
+	for _, opts := range []prims.EventOptions{{Mode: prims.EventAutoReset}, {Mode: prims.EventBidirectional}} {
 		_, err = prims.OpenEvent(a, "e", &opts)
 		require.ErrorIs(t, err, shmsync.ErrIncompatible)
 		require.ErrorContains(t, err, "manual-reset")
 	}
-	auto, err := prims.OpenEvent(a, "auto", &prims.EventOptions{AutoReset: true, InitiallySet: true})
+	auto, err := prims.OpenEvent(a, "auto", &prims.EventOptions{Mode: prims.EventAutoReset, InitiallySet: true})
 	require.NoError(t, err)
-	_, err = prims.OpenEvent(a, "auto", &prims.EventOptions{Bidirectional: true})
-	require.ErrorContains(t, err, "it is auto-reset, asked for two-way")
+	_, err = prims.OpenEvent(a, "auto", &prims.EventOptions{Mode: prims.EventBidirectional})
+	require.ErrorContains(t, err, "it is auto-reset, asked for bidirectional")
+	_, err = prims.OpenEvent(a, "auto", &prims.EventOptions{Mode: prims.EventManualReset})
+	require.ErrorContains(t, err, "it is auto-reset, asked for manual-reset", "no mode is a wish for none")
 	other, err := prims.OpenEvent(a, "auto", nil)
 	require.NoError(t, err)
 	require.Equal(t, "event auto: auto-reset, set, waiting false", auto.String())
-	require.Equal(t, prims.EventState{Set: true, AutoReset: true}, auto.State())
+	for _, x := range []*prims.Event{e, auto} {
+		require.True(t, x.Reset())
+		require.False(t, x.Reset(), "it is not set")
+		x.Set()
+	}
+	require.Equal(t, prims.EventState{Set: true, Mode: prims.EventAutoReset}, auto.State())
 	_, err = prims.OpenSequencer(a, "auto", nil)
 	require.ErrorIs(t, err, shmsync.ErrIncompatible)
 	require.NoError(t, auto.Close())
@@ -384,7 +391,7 @@ func TestEventSetterStopped(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newArena(t, nil)
-			e, err := prims.OpenEvent(a, "e", &prims.EventOptions{AutoReset: true})
+			e, err := prims.OpenEvent(a, "e", &prims.EventOptions{Mode: prims.EventAutoReset})
 			require.NoError(t, err)
 			here := sequencerActor(t, a, "waiter")
 			setter := sequencerActor(t, a, "setter", proctest.Env("SHMSYNC_CRASHPOINT_STOP=event.set.stored"))

@@ -23,7 +23,7 @@ func BenchmarkEvent(b *testing.B) {
 	for _, mode := range []struct {
 		name string
 		opts prims.EventOptions
-	}{{"manual", prims.EventOptions{InitiallySet: true}}, {"auto", prims.EventOptions{InitiallySet: true, AutoReset: true}}} {
+	}{{"manual", prims.EventOptions{InitiallySet: true}}, {"auto", prims.EventOptions{InitiallySet: true, Mode: prims.EventAutoReset}}} {
 		e := newEvent(b, &mode.opts)
 		ctx := context.Background()
 		for verb, do := range map[string]func(){
@@ -44,7 +44,7 @@ func BenchmarkEvent(b *testing.B) {
 }
 
 func TestEventAllocatesNothing(t *testing.T) {
-	for _, opts := range []prims.EventOptions{{}, {AutoReset: true}} {
+	for _, opts := range []prims.EventOptions{{}, {Mode: prims.EventAutoReset}} {
 		e := newEvent(t, &opts)
 		require.Zero(t, testing.AllocsPerRun(1000, func() {
 			e.Set()

@@ -1,39 +1,56 @@
 package prims
 
-import (
-	"fmt"
-	"strings"
+import "fmt"
+
+// EventMode says what a Set of an Event lets go, and what can be waited for. It is stored in
+// the object when it is created.
+type EventMode uint32
+
+const (
+	// EventManualReset: a Set lets all waiters go, and the Event stays set until Reset. It is
+	// the mode of an Event that is created without one.
+	EventManualReset EventMode = iota + 1
+	// EventAutoReset: each Set lets one waiter go.
+	EventAutoReset
+	// EventBidirectional is EventManualReset, and goroutines can wait for a Reset, too.
+	EventBidirectional
 )
 
-// eventMode says what kind of Event it is.
-//
-//	bit 0  auto    a set lets one wait go and is over with that
-//	bit 1  two-way one can wait for a reset, too
-//
-// Both at once are impossible.
+// stored is the mode as the bytes of an object have it.
+func (m EventMode) stored() eventMode {
+	if m == 0 {
+		return eventManual
+	}
+	return eventMode(m - 1)
+}
+
+// String names the mode.
+func (m EventMode) String() string {
+	switch m {
+	case 0:
+		return "default"
+	case EventManualReset:
+		return "manual-reset"
+	case EventAutoReset:
+		return "auto-reset"
+	case EventBidirectional:
+		return "bidirectional"
+	}
+	return "invalid"
+}
+
+// eventMode is the stored mode of an Event. All-zero bytes are an Event with the default.
 type eventMode uint32
 
 const (
-	eventAuto eventMode = 1 << iota
+	eventManual eventMode = iota
+	eventAuto
 	eventBidirectional
 )
 
-func (m eventMode) valid() bool { return m <= eventBidirectional }
-
-// String names the mode.
-func (m eventMode) String() string {
-	var s []string
-	if m&eventAuto != 0 {
-		s = append(s, "auto-reset")
-	}
-	if m&eventBidirectional != 0 {
-		s = append(s, "two-way")
-	}
-	if m == 0 {
-		return "manual-reset"
-	}
-	return strings.Join(s, ", ")
-}
+func (m eventMode) valid() bool       { return m <= eventBidirectional }
+func (m eventMode) public() EventMode { return EventMode(m) + 1 }
+func (m eventMode) String() string    { return m.public().String() }
 
 // The counter of an Event that is reset by hand is odd while it is set: a wait for a
 // set, or a reset, is one for the next count, which does not go away again.

@@ -39,7 +39,7 @@ func ExampleMultiLock_LockAll() {
 		log.Fatal(err)
 	}
 	from, to := uint64(4711), uint64(42)
-	both, err := accounts.LockAll(context.Background(), from, to)
+	both, err := accounts.LockAllContext(context.Background(), from, to)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -69,7 +69,7 @@ func ExampleMutex_LockContext() {
 				return err // nil: it is ours
 			}
 			// Its holder died in the middle of something: repair that, and try again.
-			if err := m.Recover(ctx, func() error { return nil }); err != nil {
+			if err := m.RecoverContext(ctx, func() error { return nil }); err != nil {
 				return err
 			}
 		}
@@ -86,7 +86,7 @@ func ExampleMutex_Recover() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	err = m.Recover(context.Background(), func() error {
+	err = m.Recover(func() error {
 		fmt.Println("never printed: nobody died")
 		return nil
 	})

@@ -113,7 +113,7 @@ func ExampleSemaphore() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := s.Acquire(context.Background(), 3); err != nil {
+	if err := s.AcquireContext(context.Background(), 3); err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println(s.State().Free, s.TryAcquire(8))
@@ -161,8 +161,9 @@ func ExampleEvent() {
 		log.Fatal(err)
 	}
 	go ready.Set() // in another process, as a rule
-	fmt.Println(ready.Wait(), ready.IsSet())
-	// Output: <nil> true
+	ready.Wait()
+	fmt.Println(ready.IsSet())
+	// Output: true
 }
 
 // A log that is followed: each follower waits for the entry that it lacks.
@@ -273,7 +274,7 @@ func ExampleWaitable() {
 	}
 	fmt.Println(localLock.TryWait(1))
 	go localLock.Update(func(r *room) { r.Open = true })
-	fmt.Println(localLock.Wait(context.Background(), 2), localLock.State().Free)
+	fmt.Println(localLock.Wait(2), localLock.State().Free)
 	localLock.Release(2)
 	// Output:
 	// false
@@ -293,7 +294,7 @@ func ExampleWaitAny() {
 		log.Fatal(err)
 	}
 	go quit.Set()
-	which, err := prims.WaitAny(context.Background(), version.At(1), quit)
+	which, err := prims.WaitAny(version.At(1), quit)
 	fmt.Println(which, err)
 	// Output: 1 <nil>
 }
@@ -312,7 +313,7 @@ func ExampleWaitAll() {
 	}
 	go ready.Set()
 	go version.Advance(3)
-	fmt.Println(prims.WaitAll(context.Background(), version.At(3), ready))
+	fmt.Println(prims.WaitAll(version.At(3), ready))
 	// Output: <nil>
 }
 
@@ -342,7 +343,7 @@ func ExampleLease() {
 	}
 	q.Put(1)
 	q.Put(2)
-	l, err := q.Lease(context.Background())
+	l, err := q.Lease()
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -361,11 +362,11 @@ func ExampleQueue_PutBatch() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if _, err := q.PutBatch(context.Background(), []uint64{1, 2, 3}); err != nil {
+	if _, err := q.PutBatch([]uint64{1, 2, 3}); err != nil {
 		log.Fatal(err)
 	}
 	var into [8]uint64
-	n, err := q.GetBatch(context.Background(), into[:])
+	n, err := q.GetBatch(into[:])
 	fmt.Println(into[:n], err)
 	// Output: [1 2 3] <nil>
 }

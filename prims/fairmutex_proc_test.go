@@ -75,7 +75,7 @@ func (w *fairWorker) got(err error, f *prims.FairMutex, v *[2]uint64, r *rand.Ra
 		if f == w.freed {
 			return fmt.Errorf("policy PolicyRelease: %w", err)
 		}
-		err := f.Recover(context.Background(), func() error {
+		err := f.Recover(func() error {
 			v[1] = v[0]
 			if r.IntN(4) == 0 {
 				return errRepair
@@ -108,7 +108,7 @@ func (w *fairWorker) inside(f *prims.FairMutex, v *[2]uint64, r *rand.Rand) erro
 
 func (w *fairWorker) rest() error {
 	for _, f := range []*prims.FairMutex{w.told, w.freed} {
-		if err := f.Recover(context.Background(), func() error { return nil }); err != nil {
+		if err := f.Recover(func() error { return nil }); err != nil {
 			return err
 		}
 		if st := f.State(); st.Held || st.Waiting || st.Err != nil || st.Owner != nil {

@@ -33,7 +33,12 @@ func isOwnerDead(err error) bool { return errors.Is(err, shmsync.ErrOwnerDead) }
 // Recover of a healthy lock waits for it, releases it and does not run repair.
 // Its own errors are those of LockContext, ErrOwnerDead excepted. It panics when
 // repair is nil, and leaves the lock as it is.
-func (f *FairMutex) Recover(ctx context.Context, repair func() error) error {
+func (f *FairMutex) Recover(repair func() error) error {
+	return f.RecoverContext(context.Background(), repair)
+}
+
+// RecoverContext is Recover that ends with ctx.Err() when ctx ends before repair is called.
+func (f *FairMutex) RecoverContext(ctx context.Context, repair func() error) error {
 	mustHaveRepair(repair != nil, "fair mutex "+objectName(f.object))
 	for {
 		if took, err := f.beginRecover(ctx, true); err != nil {

@@ -119,10 +119,14 @@ func TestFairMutexAsync(t *testing.T) {
 	p := f.LockAsync()
 	require.NoError(t, p.Wait(), "the lock was free")
 	q := f.LockAsync()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.Equal(t, context.Canceled, q.WaitContext(ctx))
 	f.Unlock()
 	<-q.Done()
 	require.False(t, q.Cancel())
-	require.NoError(t, q.Wait())
+	require.NoError(t, q.Wait(), "its wait went on")
+	require.NoError(t, q.WaitContext(ctx), "what has ended beats a context")
 	require.True(t, f.State().Held)
 	f.Unlock()
 }
@@ -164,11 +168,11 @@ func TestFairMutexOwnerDeathReport(t *testing.T) {
 	other.proc.Kill(t)
 	require.ErrorIs(t, <-wait, shmsync.ErrOwnerDead)
 	ran := false
-	require.NoError(t, f.Recover(context.Background(), func() error { ran = true; return nil }))
+	require.NoError(t, f.Recover(func() error { ran = true; return nil }))
 	require.True(t, ran)
 	f.Lock()
 	f.Unlock()
-	require.NoError(t, f.Recover(context.Background(), func() error { panic("of a healthy lock") }))
+	require.NoError(t, f.Recover(func() error { panic("of a healthy lock") }))
 }
 
 // By policy PolicyRelease the lock passes to the next in the queue.

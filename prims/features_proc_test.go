@@ -305,7 +305,7 @@ var features = map[string]feature{
 	"event initial state": {
 		peer: func(c *proctest.Child, a *arena.Arena, b *featureBoard) {
 			must(prims.OpenEvent(a, "manual", &prims.EventOptions{InitiallySet: true}))
-			must(prims.OpenEvent(a, "auto", &prims.EventOptions{InitiallySet: true, AutoReset: true}))
+			must(prims.OpenEvent(a, "auto", &prims.EventOptions{InitiallySet: true, Mode: prims.EventAutoReset}))
 			must(prims.OpenEvent(a, "unset", nil))
 			c.Ready()
 			c.Await()

@@ -116,9 +116,9 @@ func (w *futureWorker) turn(g int, r *rand.Rand) error {
 		var err error
 		switch r.IntN(5) {
 		case 0:
-			_, err = prims.WaitAny(ctx, w.list...)
+			_, err = prims.WaitAnyContext(ctx, w.list...)
 		case 1:
-			err = prims.WaitAll(ctx, w.list...)
+			err = prims.WaitAllContext(ctx, w.list...)
 		case 2:
 			got := make(chan error, 2)
 			p := f.Subscribe(func(_ syscall.Errno, err error) { got <- err })

@@ -3,7 +3,6 @@
 package prims_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -284,10 +283,10 @@ func TestFutureAllocations(t *testing.T) {
 // The waits for many.
 
 func TestWaitAnyOfNone(t *testing.T) {
-	i, err := prims.WaitAny(context.Background())
+	i, err := prims.WaitAny()
 	require.Equal(t, -1, i)
 	require.NoError(t, err)
-	require.NoError(t, prims.WaitAll(context.Background()))
+	require.NoError(t, prims.WaitAll())
 }
 
 // waitForMultiple: single, firstAlreadySet, middleAlreadySet, returnIndex, from
@@ -373,12 +372,12 @@ func TestWaitAnyConcurrent(t *testing.T) {
 				}
 			})
 		}
-		i, err := prims.WaitAny(t.Context(), list...)
+		i, err := prims.WaitAnyContext(t.Context(), list...)
 		require.NoError(t, err)
 		e, ok := futures[i].IsSet()
 		require.True(t, ok)
 		require.EqualValues(t, n, e)
-		require.NoError(t, prims.WaitAll(t.Context(), list...))
+		require.NoError(t, prims.WaitAllContext(t.Context(), list...))
 		wg.Wait()
 		require.EqualValues(t, 16, set.Load())
 		for _, f := range futures {
@@ -400,7 +399,7 @@ func TestWaitAnyEnds(t *testing.T) {
 	got := make(chan answer, 1)
 	start := func(list ...prims.Awaitable) {
 		go func() {
-			i, err := prims.WaitAny(t.Context(), list...)
+			i, err := prims.WaitAnyContext(t.Context(), list...)
 			r := answer{Text: fmt.Sprint(i)}
 			r.fill(err)
 			got <- r
@@ -410,7 +409,7 @@ func TestWaitAnyEnds(t *testing.T) {
 	start(f, p)
 	g.Set(1)
 	require.Equal(t, "1", (<-got).Text)
-	require.NoError(t, prims.WaitAll(t.Context(), p, p))
+	require.NoError(t, prims.WaitAllContext(t.Context(), p, p))
 	eventually(t, "it was called", g.String, func() bool { return calls.Load() == 1 })
 	q := newFuture(t, a).Subscribe(func(_ syscall.Errno, err error) {
 		if errors.Is(err, shmsync.ErrCanceled) {

@@ -196,7 +196,9 @@ func (s *gateStage) perform(o order, a *answer) error {
 		case "leave":
 			b.Deregister()
 		case "reset":
-			a.OK = b.Reset(int64(o.N))
+			if a.OK = o.N == 0 && b.Reset(); o.N != 0 {
+				a.OK = b.ResetTo(int64(o.N))
+			}
 		case "spin": // N phases
 			for range o.N {
 				b.ArriveAndWait()

@@ -51,7 +51,7 @@ func TestBarrierCrashOfTheLast(t *testing.T) {
 				gateRefused(t, ans, "victim")
 			}
 			gateRefused(t, x.do(t, order{Op: "barrier.meet", Object: "b"}), "victim")
-			require.True(t, b.Reset(2))
+			require.True(t, b.ResetTo(2))
 			require.LessOrEqual(t, tr.Count[3], uint64(1))
 			sound(t, a)
 		})
@@ -72,7 +72,7 @@ func TestBarrierCrashOfReset(t *testing.T) {
 	require.ErrorIs(t, err, shmsync.ErrOwnerDead)
 	require.Equal(t, "victim", identityOf(err).Label)
 	require.EqualValues(t, 1, b.State().Lost)
-	require.True(t, b.Reset(0))
+	require.True(t, b.Reset())
 	require.Equal(t, prims.BarrierState{Phase: broken + 1, Pending: 2, Expected: 2}, b.State())
 	require.ErrorIs(t, b.WaitContext(t.Context(), broken), shmsync.ErrOwnerDead)
 	sound(t, a)

@@ -41,7 +41,7 @@ func ExampleBarrier() {
 	for range 3 {
 		err := b.ArriveAndWaitContext(context.Background())
 		if errors.Is(err, shmsync.ErrOwnerDead) {
-			b.Reset(1)
+			b.ResetTo(1)
 		}
 	}
 	fmt.Println(step, b)

@@ -119,7 +119,7 @@ func hostileDo(g gate) (withContext map[string]func(context.Context), without ma
 				"WaitContext":          func(ctx context.Context) { x.WaitContext(ctx, x.State().Phase) },
 			},
 			map[string]func(){
-				"Register": func() { x.Register(1) }, "Deregister": func() { x.Deregister() }, "Reset": func() { x.Reset(2) },
+				"Register": func() { x.Register(1) }, "Deregister": func() { x.Deregister() }, "Reset": func() { x.ResetTo(2) },
 				"State": func() { _, _ = x.State(), x.String() },
 			}
 	case *prims.Once:

@@ -215,7 +215,7 @@ func (w *barrierWorker) turn(g int, r *rand.Rand) error {
 	}
 	switch {
 	case errors.Is(err, shmsync.ErrOwnerDead):
-		b.Reset(4) // others come in the place of the dead
+		b.ResetTo(4) // others come in the place of the dead
 	case err != nil && !gaveUp(err):
 		return err
 	}
@@ -224,7 +224,7 @@ func (w *barrierWorker) turn(g int, r *rand.Rand) error {
 
 func (w *barrierWorker) rest() error {
 	for _, b := range []*prims.Barrier{w.plain, w.complete} {
-		b.Reset(4) // others come in the place of the dead
+		b.ResetTo(4) // others come in the place of the dead
 		st := b.State()
 		if st.Waiting || st.Completer != nil || st.Err != nil || st.Expected != 4 || st.Pending < 1 || st.Pending > 4 {
 			return fmt.Errorf("%w: %v %+v", errLeft, b, st)

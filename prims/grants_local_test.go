@@ -38,7 +38,7 @@ var localKinds = map[string]func(a *arena.Arena) (o offsetter, wait func() error
 		if err == nil && !s.TryAcquire(1) {
 			err = errors.New("no permit")
 		}
-		return s, func() error { return s.Acquire(context.Background(), 1) }, func() { s.Release(1) }, err
+		return s, func() error { return s.AcquireContext(context.Background(), 1) }, func() { s.Release(1) }, err
 	},
 	"event": func(a *arena.Arena) (offsetter, func() error, func(), error) {
 		e, err := prims.OpenEvent(a, "x", nil)

@@ -29,32 +29,32 @@ type granted struct {
 var grantedKinds = map[string]func(a *arena.Arena) (granted, error){
 	"semaphore": func(a *arena.Arena) (granted, error) { return grantedSemaphore(a, nil) },
 	"transferable semaphore": func(a *arena.Arena) (granted, error) {
-		return grantedSemaphore(a, &prims.SemaphoreOptions{Transferable: true})
+		return grantedSemaphore(a, &prims.SemaphoreOptions{Mode: prims.SemaphoreTransferable})
 	},
 	"event": func(a *arena.Arena) (granted, error) {
-		e, err := prims.OpenEvent(a, "x", &prims.EventOptions{AutoReset: true})
+		e, err := prims.OpenEvent(a, "x", &prims.EventOptions{Mode: prims.EventAutoReset})
 		return granted{e.Offset(), nil, e.WaitContext, func(*testing.T) error { e.Set(); return nil }, nil}, err
 	},
 	"event among others": func(a *arena.Arena) (granted, error) {
-		e, err := prims.OpenEvent(a, "x", &prims.EventOptions{AutoReset: true})
+		e, err := prims.OpenEvent(a, "x", &prims.EventOptions{Mode: prims.EventAutoReset})
 		never, err2 := prims.OpenEvent(a, "never", nil)
 		return granted{e.Offset(), nil, func(ctx context.Context) error {
-			_, err := prims.WaitAny(ctx, never, e)
+			_, err := prims.WaitAnyContext(ctx, never, e)
 			return err
 		}, func(*testing.T) error { e.Set(); return nil }, nil}, errors.Join(err, err2)
 	},
 	"waitable with Release": func(a *arena.Arena) (granted, error) {
 		x, err := shared(a, "x")
 		return granted{
-			x.Offset(), func(*testing.T) error { return x.Wait(context.Background(), true) },
-			func(ctx context.Context) error { return x.Wait(ctx, true) },
+			x.Offset(), func(*testing.T) error { return x.Wait(true) },
+			func(ctx context.Context) error { return x.WaitContext(ctx, true) },
 			func(*testing.T) error { x.Release(true); return nil }, nil,
 		}, err
 	},
 	"waitable with Undo": func(a *arena.Arena) (granted, error) {
 		x, err := autoReset(a, "x")
 		return granted{
-			x.Offset(), nil, func(ctx context.Context) error { return x.Wait(ctx, struct{}{}) },
+			x.Offset(), nil, func(ctx context.Context) error { return x.WaitContext(ctx, struct{}{}) },
 			func(*testing.T) error { x.Update(func(set *bool) { *set = true }); return nil }, nil,
 		}, err
 	},
@@ -71,7 +71,7 @@ var grantedKinds = map[string]func(a *arena.Arena) (granted, error){
 	"lease of a queue": func(a *arena.Arena) (granted, error) {
 		q, err := prims.OpenQueue[int](a, "x", 2, nil)
 		return granted{q.Offset(), nil, func(ctx context.Context) error {
-			l, err := q.Lease(ctx)
+			l, err := q.LeaseContext(ctx)
 			if err == nil {
 				l.Ack()
 			}
@@ -125,8 +125,8 @@ var grantedKinds = map[string]func(a *arena.Arena) (granted, error){
 func grantedSemaphore(a *arena.Arena, opts *prims.SemaphoreOptions) (granted, error) {
 	s, err := prims.OpenSemaphore(a, "x", 3, opts)
 	return granted{
-		s.Offset(), func(*testing.T) error { return s.Acquire(context.Background(), 3) },
-		func(ctx context.Context) error { return s.Acquire(ctx, 2) },
+		s.Offset(), func(*testing.T) error { return s.AcquireContext(context.Background(), 3) },
+		func(ctx context.Context) error { return s.AcquireContext(ctx, 2) },
 		func(*testing.T) error { s.Release(2); return nil }, nil,
 	}, err
 }

@@ -41,7 +41,7 @@ var handleKinds = map[string]func(a *arena.Arena) (*opened, error){
 		return &opened{m.Close, map[string]func() error{
 			"Lock": plain(m.Lock), "LockContext": func() error { return m.LockContext(context.Background()) },
 			"TryLock": plain(func() { m.TryLock() }), "Unlock": plain(m.Unlock), "State": plain(func() { m.State() }),
-			"Recover": func() error { return m.Recover(context.Background(), func() error { return nil }) },
+			"Recover": func() error { return m.Recover(func() error { return nil }) },
 		}, m.Lock, m.Unlock, lockWait(m.LockContext, m.Unlock), true}, nil
 	},
 	"checked mutex": func(a *arena.Arena) (*opened, error) {
@@ -124,9 +124,9 @@ var handleKinds = map[string]func(a *arena.Arena) (*opened, error){
 		var h prims.Hold
 		return &opened{m.Close, map[string]func() error{
 			"Lock": plain(func() { m.Lock(7) }), "TryLock": plain(func() { m.TryLock(7) }), "State": plain(func() { m.State(7) }),
-			"LockAll": func() error { _, err := m.LockAll(context.Background(), 1, 2); return err },
+			"LockAll": func() error { _, err := m.LockAllContext(context.Background(), 1, 2); return err },
 		}, func() { h = m.Lock(7) }, func() { h.Unlock() }, func(ctx context.Context) error {
-			hs, err := m.LockAll(ctx, 1, 7)
+			hs, err := m.LockAllContext(ctx, 1, 7)
 			if err == nil {
 				hs.Unlock()
 			}
@@ -139,25 +139,25 @@ var handleKinds = map[string]func(a *arena.Arena) (*opened, error){
 			return nil, err
 		}
 		return &opened{s.Close, map[string]func() error{
-			"Acquire": func() error { return s.Acquire(context.Background(), 1) }, "TryAcquire": plain(func() { s.TryAcquire(1) }),
+			"Acquire": func() error { return s.AcquireContext(context.Background(), 1) }, "TryAcquire": plain(func() { s.TryAcquire(1) }),
 			"Release": plain(func() { s.Release(1) }), "State": plain(func() { s.State() }),
 		}, func() {
 			for range 3 { // the permits are kept for this process from the second release on
-				s.Acquire(context.Background(), 2)
+				s.AcquireContext(context.Background(), 2)
 				s.Release(2)
 			}
-			s.Acquire(context.Background(), 2)
-		}, func() { s.Release(2) }, lockWait(func(ctx context.Context) error { return s.Acquire(ctx, 1) }, func() { s.Release(1) }), true}, nil
+			s.AcquireContext(context.Background(), 2)
+		}, func() { s.Release(2) }, lockWait(func(ctx context.Context) error { return s.AcquireContext(ctx, 1) }, func() { s.Release(1) }), true}, nil
 	},
 	"transferable semaphore": func(a *arena.Arena) (*opened, error) {
-		s, err := prims.OpenSemaphore(a, "x", 1, &prims.SemaphoreOptions{Transferable: true, Initial: -1})
+		s, err := prims.OpenSemaphore(a, "x", 1, &prims.SemaphoreOptions{Mode: prims.SemaphoreTransferable, Initial: -1})
 		if err != nil {
 			return nil, err
 		}
 		return &opened{s.Close, map[string]func() error{
-			"Acquire": func() error { return s.Acquire(context.Background(), 1) }, "TryAcquire": plain(func() { s.TryAcquire(1) }),
+			"Acquire": func() error { return s.AcquireContext(context.Background(), 1) }, "TryAcquire": plain(func() { s.TryAcquire(1) }),
 			"Release": plain(func() { s.Release(1) }),
-		}, func() {}, func() { s.Release(1) }, func(ctx context.Context) error { return s.Acquire(ctx, 1) }, false}, nil
+		}, func() {}, func() { s.Release(1) }, func(ctx context.Context) error { return s.AcquireContext(ctx, 1) }, false}, nil
 	},
 	"futex": func(a *arena.Arena) (*opened, error) {
 		f, err := prims.OpenFutex(a, "x", nil)
@@ -166,7 +166,7 @@ var handleKinds = map[string]func(a *arena.Arena) (*opened, error){
 		}
 		return &opened{f.Close, map[string]func() error{
 			"Get": plain(func() { f.Get() }), "Post": plain(f.Post), "Stop": plain(f.Stop), "Wait": func() error { return f.Wait(1) },
-			"At": func() error { _, err := prims.WaitAny(context.Background(), f.At(1)); return err },
+			"At": func() error { _, err := prims.WaitAny(f.At(1)); return err },
 		}, func() {}, f.Post, func(ctx context.Context) error { return f.WaitContext(ctx, 1) }, false}, nil
 	},
 	"futex, with others": func(a *arena.Arena) (*opened, error) {
@@ -174,7 +174,7 @@ var handleKinds = map[string]func(a *arena.Arena) (*opened, error){
 		if err != nil {
 			return nil, err
 		}
-		return &opened{f.Close, nil, func() {}, f.Post, func(ctx context.Context) error { return prims.WaitAll(ctx, f.At(1)) }, false}, nil
+		return &opened{f.Close, nil, func() {}, f.Post, func(ctx context.Context) error { return prims.WaitAllContext(ctx, f.At(1)) }, false}, nil
 	},
 	"sequencer": func(a *arena.Arena) (*opened, error) {
 		s, err := prims.OpenSequencer(a, "x", nil)
@@ -184,7 +184,7 @@ var handleKinds = map[string]func(a *arena.Arena) (*opened, error){
 		return &opened{s.Close, map[string]func() error{
 			"Value": plain(func() { s.Value() }), "Increment": plain(func() { s.Increment() }), "Advance": plain(func() { s.Advance(3) }),
 			"Wait": func() error { return s.Wait(0) }, "Stop": plain(s.Stop), "CancelWaiters": plain(s.CancelWaiters),
-			"At": func() error { _, err := prims.WaitAny(context.Background(), s.At(0)); return err },
+			"At": func() error { _, err := prims.WaitAny(s.At(0)); return err },
 		}, func() {}, func() { s.Increment() }, func(ctx context.Context) error { return s.WaitContext(ctx, 1) }, false}, nil
 	},
 	"sequencer, with others": func(a *arena.Arena) (*opened, error) {
@@ -193,7 +193,7 @@ var handleKinds = map[string]func(a *arena.Arena) (*opened, error){
 			return nil, err
 		}
 		return &opened{s.Close, nil, func() {}, func() { s.Increment() },
-			func(ctx context.Context) error { _, err := prims.WaitAny(ctx, s.At(1)); return err }, false}, nil
+			func(ctx context.Context) error { _, err := prims.WaitAnyContext(ctx, s.At(1)); return err }, false}, nil
 	},
 	"sequencer, pending": func(a *arena.Arena) (*opened, error) {
 		s, err := prims.OpenSequencer(a, "x", nil)
@@ -208,16 +208,16 @@ var handleKinds = map[string]func(a *arena.Arena) (*opened, error){
 			return nil, err
 		}
 		return &opened{e.Close, map[string]func() error{
-			"Set": plain(e.Set), "Reset": plain(e.Reset), "IsSet": plain(func() { e.IsSet() }), "Wait": e.Wait,
-			"WaitAny": func() error { _, err := prims.WaitAny(context.Background(), e); return err },
+			"Set": plain(e.Set), "Reset": plain(func() { e.Reset() }), "IsSet": plain(func() { e.IsSet() }), "Wait": plain(e.Wait),
+			"WaitAny": func() error { _, err := prims.WaitAny(e); return err },
 		}, func() {}, e.Set, e.WaitContext, false}, nil
 	},
 	"auto-reset event": func(a *arena.Arena) (*opened, error) {
-		e, err := prims.OpenEvent(a, "x", &prims.EventOptions{AutoReset: true})
+		e, err := prims.OpenEvent(a, "x", &prims.EventOptions{Mode: prims.EventAutoReset})
 		if err != nil {
 			return nil, err
 		}
-		return &opened{e.Close, map[string]func() error{"Set": plain(e.Set), "Reset": plain(e.Reset), "IsSet": plain(func() { e.IsSet() }), "Wait": e.Wait},
+		return &opened{e.Close, map[string]func() error{"Set": plain(e.Set), "Reset": plain(func() { e.Reset() }), "IsSet": plain(func() { e.IsSet() }), "Wait": plain(e.Wait)},
 			func() {}, e.Set, e.WaitContext, false}, nil
 	},
 	"future": func(a *arena.Arena) (*opened, error) {
@@ -287,7 +287,7 @@ var handleKinds = map[string]func(a *arena.Arena) (*opened, error){
 		return &opened{q.Close, map[string]func() error{
 			"Put": func() error { return q.Put(1) }, "TryPut": plain(func() { q.TryPut(1) }), "Get": func() error { return get(context.Background()) },
 			"TryGet": plain(func() { q.TryGet() }), "Len": plain(func() { q.Len() }), "Shutdown": plain(q.Shutdown),
-			"Lease": func() error { _, err := q.Lease(context.Background()); return err },
+			"Lease": func() error { _, err := q.Lease(); return err },
 		}, func() {}, func() { q.Put(1) }, get, false}, nil
 	},
 	"queue, full": func(a *arena.Arena) (*opened, error) {
@@ -305,7 +305,7 @@ var handleKinds = map[string]func(a *arena.Arena) (*opened, error){
 		var l prims.Lease[int]
 		return &opened{q.Close, nil, func() {
 			q.Put(1)
-			l, _ = q.Lease(context.Background())
+			l, _ = q.Lease()
 		}, func() { l.Ack() }, func(ctx context.Context) error { return q.PutContext(ctx, 2) }, true}, nil
 	},
 	"waitable": func(a *arena.Arena) (*opened, error) {
@@ -321,10 +321,10 @@ var handleKinds = map[string]func(a *arena.Arena) (*opened, error){
 			return nil, err
 		}
 		return &opened{w.Close, map[string]func() error{
-			"Wait": func() error { return w.Wait(context.Background(), 1) }, "TryWait": plain(func() { w.TryWait(1) }),
+			"Wait": func() error { return w.Wait(1) }, "TryWait": plain(func() { w.TryWait(1) }),
 			"Release": plain(func() { w.Release(1) }), "State": plain(func() { w.State() }),
 		}, func() { w.TryWait(1) }, func() { w.Release(1) },
-			lockWait(func(ctx context.Context) error { return w.Wait(ctx, 1) }, func() { w.Release(1) }), true}, nil
+			lockWait(func(ctx context.Context) error { return w.WaitContext(ctx, 1) }, func() { w.Release(1) }), true}, nil
 	},
 	"cond": func(a *arena.Arena) (*opened, error) {
 		var mu sync.Mutex
@@ -476,7 +476,7 @@ func TestCloseBeforeAWaitIsCounted(t *testing.T) {
 	require.ErrorIs(t, mine.WaitClosed(), shmsync.ErrClosed)
 	mine.CleanedUp()
 	require.ErrorIs(t, a.Delete("x"), syscall.EBUSY, "the other handle is open")
-	require.NoError(t, theirs.Acquire(t.Context(), 1))
+	require.NoError(t, theirs.AcquireContext(t.Context(), 1))
 	theirs.Release(1)
 	require.Zero(t, theirs.Queued(), "the wait that was given up")
 	require.NoError(t, theirs.Close())

@@ -165,8 +165,8 @@ func hostileMutex(t testing.TB, h *hostile, bytes []byte) {
 		}
 		m.Unlock()
 	})
-	try("Recover", func(ctx context.Context) { m.Recover(ctx, func() error { return nil }) })
-	try("Recover fails", func(ctx context.Context) { m.Recover(ctx, func() error { return errRepair }) })
+	try("Recover", func(ctx context.Context) { m.RecoverContext(ctx, func() error { return nil }) })
+	try("Recover fails", func(ctx context.Context) { m.RecoverContext(ctx, func() error { return errRepair }) })
 	try("State", func(context.Context) {
 		_ = m.State()
 		_ = m.String()

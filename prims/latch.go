@@ -165,9 +165,9 @@ func (l *Latch) ArriveAndWaitContext(ctx context.Context, n int64) error {
 	return l.WaitContext(ctx)
 }
 
-// Reset forgets what the dead had claimed and not counted down. If there is nothing
-// of that, Reset does nothing: a Latch is not used twice.
-func (l *Latch) Reset() { l.counter.reset() }
+// Reset forgets what the dead had claimed and not counted down, and reports whether that was
+// anything. It does not start a Latch again: a Latch is not used twice.
+func (l *Latch) Reset() bool { return l.counter.reset() }
 
 // Offset is where the Latch lies in its arena, for LatchAt in another process.
 func (l *Latch) Offset() arena.Offset { return l.counter.object.Offset }

@@ -113,7 +113,8 @@ func TestLatchDeath(t *testing.T) {
 				l.CountDown(1)
 				id = waiter.start(order{Op: "latch.waitctx", Object: "l"})
 			case "reset":
-				l.Reset()
+				require.True(t, l.Reset())
+				require.False(t, l.Reset(), "nothing is owed")
 				require.Equal(t, int64(1), l.State().Count)
 				id = gateBlocked(t, a, waiter, l.Offset(), order{Op: "latch.waitctx", Object: "l"})
 				l.CountDown(1)

@@ -26,33 +26,33 @@ type policyLock struct {
 var policyLocks = map[string]func(a *arena.Arena, p prims.Policy) (policyLock, error){
 	"mutex": func(a *arena.Arena, p prims.Policy) (policyLock, error) {
 		l, err := prims.OpenMutex(a, "mutex", &prims.MutexOptions{Policy: p})
-		return policyLock{func() error { return l.LockContext(context.Background()) }, l.Recover, func() error { return l.State().Err }}, err
+		return policyLock{func() error { return l.LockContext(context.Background()) }, l.RecoverContext, func() error { return l.State().Err }}, err
 	},
 	"cohort mutex": func(a *arena.Arena, p prims.Policy) (policyLock, error) {
 		l, err := prims.OpenCohortMutex(a, "cohort mutex", &prims.CohortMutexOptions{Policy: p})
-		return policyLock{func() error { return l.LockContext(context.Background()) }, l.Recover, func() error { return l.State().Err }}, err
+		return policyLock{func() error { return l.LockContext(context.Background()) }, l.RecoverContext, func() error { return l.State().Err }}, err
 	},
 	"fair mutex": func(a *arena.Arena, p prims.Policy) (policyLock, error) {
 		l, err := prims.OpenFairMutex(a, "fair mutex", &prims.FairMutexOptions{Policy: p})
-		return policyLock{func() error { return l.LockContext(context.Background()) }, l.Recover, func() error { return l.State().Err }}, err
+		return policyLock{func() error { return l.LockContext(context.Background()) }, l.RecoverContext, func() error { return l.State().Err }}, err
 	},
 	"rwmutex": func(a *arena.Arena, p prims.Policy) (policyLock, error) {
 		l, err := prims.OpenRWMutex(a, "rwmutex", &prims.RWMutexOptions{Policy: p})
-		return policyLock{func() error { return l.LockContext(context.Background()) }, l.Recover, func() error { return l.State().Err }}, err
+		return policyLock{func() error { return l.LockContext(context.Background()) }, l.RecoverContext, func() error { return l.State().Err }}, err
 	},
 	"spin lock": func(a *arena.Arena, p prims.Policy) (policyLock, error) {
 		l, err := prims.OpenSpinLock(a, "spin lock", &prims.SpinLockOptions{Policy: p})
-		return policyLock{func() error { return l.LockContext(context.Background()) }, l.Recover, func() error { return l.State().Err }}, err
+		return policyLock{func() error { return l.LockContext(context.Background()) }, l.RecoverContext, func() error { return l.State().Err }}, err
 	},
 	"reader/writer spin lock": func(a *arena.Arena, p prims.Policy) (policyLock, error) {
 		l, err := prims.OpenRWSpinLock(a, "reader/writer spin lock", &prims.RWSpinLockOptions{Policy: p})
-		return policyLock{func() error { return l.LockContext(context.Background()) }, l.Recover, func() error { return l.State().Err }}, err
+		return policyLock{func() error { return l.LockContext(context.Background()) }, l.RecoverContext, func() error { return l.State().Err }}, err
 	},
 	"multilock": func(a *arena.Arena, p prims.Policy) (policyLock, error) {
 		l, err := prims.OpenMultiLock(a, "multilock", &prims.MultiLockOptions{Policy: p})
 		return policyLock{
 			func() error { _, err := l.LockContext(context.Background(), 7); return err },
-			func(ctx context.Context, f func() error) error { return l.Recover(ctx, 7, f) },
+			func(ctx context.Context, f func() error) error { return l.RecoverContext(ctx, 7, f) },
 			func() error { return l.State(7).Err },
 		}, err
 	},

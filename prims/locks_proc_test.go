@@ -68,7 +68,7 @@ func openWorkerGroupRWMutex(a *arena.Arena) (workerGroupLock, error) {
 	if err != nil {
 		return workerGroupLock{}, err
 	}
-	return workerGroupLock{m.LockContext, m.TryLock, m.Unlock, m.RLockContext, m.RUnlock, m.Recover,
+	return workerGroupLock{m.LockContext, m.TryLock, m.Unlock, m.RLockContext, m.RUnlock, m.RecoverContext,
 		func() (bool, error) { st := m.State(); return st.Held || st.Readers > 0, st.Err }, m.Close, m}, nil
 }
 
@@ -77,7 +77,7 @@ func openWorkerGroupCohortMutex(a *arena.Arena) (workerGroupLock, error) {
 	if err != nil {
 		return workerGroupLock{}, err
 	}
-	return workerGroupLock{m.LockContext, m.TryLock, m.Unlock, nil, nil, m.Recover,
+	return workerGroupLock{m.LockContext, m.TryLock, m.Unlock, nil, nil, m.RecoverContext,
 		func() (bool, error) { st := m.State(); return st.Held, st.Err }, m.Close, m}, nil
 }
 
@@ -86,7 +86,7 @@ func openWorkerGroupSpinLock(a *arena.Arena) (workerGroupLock, error) {
 	if err != nil {
 		return workerGroupLock{}, err
 	}
-	return workerGroupLock{l.LockContext, l.TryLock, l.Unlock, nil, nil, l.Recover,
+	return workerGroupLock{l.LockContext, l.TryLock, l.Unlock, nil, nil, l.RecoverContext,
 		func() (bool, error) { st := l.State(); return st.Held, st.Err }, l.Close, l}, nil
 }
 
@@ -95,7 +95,7 @@ func openWorkerGroupRWSpinLock(a *arena.Arena) (workerGroupLock, error) {
 	if err != nil {
 		return workerGroupLock{}, err
 	}
-	return workerGroupLock{l.LockContext, l.TryLock, l.Unlock, l.RLockContext, l.RUnlock, l.Recover,
+	return workerGroupLock{l.LockContext, l.TryLock, l.Unlock, l.RLockContext, l.RUnlock, l.RecoverContext,
 		func() (bool, error) { st := l.State(); return st.Held || len(st.Readers) > 0, st.Err }, l.Close, l}, nil
 }
 

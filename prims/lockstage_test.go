@@ -140,7 +140,7 @@ func (s *lockStage) performFair(ctx context.Context, o order, a *answer) error {
 	case "fcancel":
 		a.OK = p.Cancel()
 	case "frecover":
-		return f.Recover(ctx, func() error { return s.repair(o, a) })
+		return f.RecoverContext(ctx, func() error { return s.repair(o, a) })
 	case "fduel":
 		return duelPartner(s.a, o.N, func() func() { f.Lock(); return f.Unlock })
 	case "fspin": // locks and unlocks N times
@@ -206,11 +206,11 @@ func (s *lockStage) performMulti(ctx context.Context, o order, a *answer) error 
 		for i := range keys {
 			keys[i] = o.Token + uint64(o.N-1-i)
 		}
-		return keep(x.LockAll(ctx, keys...))
+		return keep(x.LockAllContext(ctx, keys...))
 	case "munlock":
 		held.Unlock()
 	case "mrecover":
-		return x.Recover(ctx, o.Token, func() error { return s.repair(o, a) })
+		return x.RecoverContext(ctx, o.Token, func() error { return s.repair(o, a) })
 	case "mduel":
 		return duelPartner(s.a, o.N, func() func() { return x.Lock(o.Token).Unlock })
 	case "msets": // locks and unlocks N sets of keys

@@ -11,14 +11,23 @@ import (
 // Holds are keys that this process holds together.
 type Holds []Hold
 
-// LockAll locks all the keys, and waits until it has them or ctx ends. A key that
-// is given twice is locked once. An error means that none of them is held; it is
-// that of LockContext for the key that could not be had.
+// LockAll locks all the keys, and waits until it has them. A key that is given twice is
+// locked once. It panics with an *[shmsync.Error] where LockAllContext returns one.
 //
-// All processes lock the keys of such a call in the same order, that of their
-// numbers, so that calls of LockAll do not wait for each other in a circle. Who
-// holds other keys meanwhile has to see to that itself.
-func (x *MultiLock) LockAll(ctx context.Context, keys ...uint64) (Holds, error) {
+// All processes lock the keys of such a call in the order of their numbers, so that calls
+// of LockAll do not wait for each other in a circle. A process that holds other keys
+// meanwhile has to avoid such a circle itself.
+func (x *MultiLock) LockAll(keys ...uint64) Holds {
+	h, err := x.LockAllContext(context.Background(), keys...)
+	if err != nil {
+		panic(err)
+	}
+	return h
+}
+
+// LockAllContext is LockAll that ends when ctx does. An error means that none of the keys
+// is held; it is that of LockContext for the key that could not be locked.
+func (x *MultiLock) LockAllContext(ctx context.Context, keys ...uint64) (Holds, error) {
 	if err := x.opening.error("multilock.lock"); err != nil {
 		return nil, err
 	}

@@ -133,7 +133,7 @@ func TestMultiLockBiasedDeath(t *testing.T) {
 				require.ErrorIs(t, err, shmsync.ErrOwnerDead)
 				_, ok := x.TryLock(1)
 				require.False(t, ok)
-				require.NoError(t, x.Recover(context.Background(), 1, func() error { return nil }))
+				require.NoError(t, x.Recover(1, func() error { return nil }))
 			}
 			alone(t, a, 1)
 			require.Contains(t, x.String(), ": 0 keys")

@@ -86,7 +86,7 @@ func (w *multiWorker) turn(g int, r *rand.Rand) error {
 			keys[i] = r.Uint64N(multiKeys)
 		}
 		return ends(r, func(ctx context.Context) error {
-			h, err := x.LockAll(ctx, keys...)
+			h, err := x.LockAllContext(ctx, keys...)
 			return w.got(h, err, keys, x, v, r)
 		})
 	}
@@ -131,7 +131,7 @@ func (w *multiWorker) got(h prims.Holds, err error, keys []uint64, x *prims.Mult
 			return fmt.Errorf("policy PolicyRelease: %w", err)
 		}
 		for _, key := range keys {
-			err := x.Recover(context.Background(), key, func() error {
+			err := x.Recover(key, func() error {
 				v[key][1] = v[key][0]
 				if r.IntN(4) == 0 {
 					return errRepair
@@ -171,7 +171,7 @@ func (w *multiWorker) inside(h prims.Holds, x *prims.MultiLock, v *[multiKeys][2
 func (w *multiWorker) rest() error {
 	for _, x := range []*prims.MultiLock{w.told, w.freed} {
 		for key := range uint64(multiKeys) {
-			if err := x.Recover(context.Background(), key, func() error { return nil }); err != nil {
+			if err := x.Recover(key, func() error { return nil }); err != nil {
 				return err
 			}
 			if st := x.State(key); st.Held || st.Waiting || st.Err != nil || st.Owner != nil {

@@ -32,7 +32,12 @@ func init() {
 // Recover of a healthy key waits for it, unlocks it and does not run repair. Its own
 // errors are those of LockContext, ErrOwnerDead excepted. It panics when repair is
 // nil, and leaves the lock as it is.
-func (x *MultiLock) Recover(ctx context.Context, key uint64, repair func() error) error {
+func (x *MultiLock) Recover(key uint64, repair func() error) error {
+	return x.RecoverContext(context.Background(), key, repair)
+}
+
+// RecoverContext is Recover that ends with ctx.Err() when ctx ends before repair is called.
+func (x *MultiLock) RecoverContext(ctx context.Context, key uint64, repair func() error) error {
 	mustHaveRepair(repair != nil, fmt.Sprintf("key %d of multilock %s", key, objectName(x.object)))
 	k := x.bucket(key)
 	for {

@@ -198,10 +198,10 @@ func TestMultiLockAll(t *testing.T) {
 	x := openMulti(t, a, nil)
 	other := lockActor(t, a, "other")
 	ctx := context.Background()
-	none, err := x.LockAll(ctx)
+	none, err := x.LockAllContext(ctx)
 	require.NoError(t, err)
 	none.Unlock()
-	h, err := x.LockAll(ctx, 5, 3, 5, 1, 3)
+	h, err := x.LockAllContext(ctx, 5, 3, 5, 1, 3)
 	require.NoError(t, err)
 	require.Len(t, h, 3, "a key that is given twice is locked once")
 	for key := range uint64(7) {
@@ -209,6 +209,9 @@ func TestMultiLockAll(t *testing.T) {
 	}
 	h.Unlock()
 	require.Panics(t, h.Unlock)
+	h = x.LockAll(5, 3)
+	require.Len(t, h, 2)
+	h.Unlock()
 
 	// All or nothing: when its context ends, and when a key is owner-dead.
 	held := x.Lock(4)
@@ -232,7 +235,7 @@ func TestMultiLockAll(t *testing.T) {
 	for key := range uint64(7) {
 		require.False(t, x.State(key).Held)
 	}
-	require.NoError(t, x.Recover(ctx, 4, func() error { return nil }))
+	require.NoError(t, x.RecoverContext(ctx, 4, func() error { return nil }))
 
 	// A process that dies over it leaves each key that it had by the policy, and no more.
 	held = x.Lock(4)
@@ -243,7 +246,7 @@ func TestMultiLockAll(t *testing.T) {
 		require.ErrorIs(t, err, shmsync.ErrOwnerDead)
 	}
 	held.Unlock()
-	h, err = x.LockAll(ctx, 4, 5, 6)
+	h, err = x.LockAllContext(ctx, 4, 5, 6)
 	require.NoError(t, err)
 	h.Unlock()
 }
@@ -285,7 +288,7 @@ func lockSets(x *prims.MultiLock, seed uint64, n int) error {
 				for i := range keys {
 					keys[i] = r.Uint64N(10)
 				}
-				h, err := x.LockAll(context.Background(), keys...)
+				h, err := x.LockAllContext(context.Background(), keys...)
 				if err != nil {
 					errs <- err
 					return
@@ -351,10 +354,10 @@ func TestMultiLockOwnerDeathReport(t *testing.T) {
 	require.ErrorIs(t, <-wait, shmsync.ErrOwnerDead)
 	for _, key := range keys {
 		ran := false
-		require.NoError(t, x.Recover(context.Background(), key, func() error { ran = true; return nil }))
+		require.NoError(t, x.Recover(key, func() error { ran = true; return nil }))
 		require.True(t, ran)
 		x.Lock(key).Unlock()
-		require.NoError(t, x.Recover(context.Background(), key, func() error { panic("of a healthy key") }))
+		require.NoError(t, x.Recover(key, func() error { panic("of a healthy key") }))
 	}
 	alone(t, a, 1)
 	require.Contains(t, x.String(), ": 0 keys")
@@ -488,7 +491,7 @@ func TestMultiLockNoSpace(t *testing.T) {
 	require.ErrorIs(t, err, shmsync.ErrNoSpace, "no room to wait")
 	_, ok := x.TryLock(5)
 	require.False(t, ok)
-	_, err = x.LockAll(context.Background(), 3, 5)
+	_, err = x.LockAllContext(context.Background(), 3, 5)
 	require.True(t, errors.Is(err, shmsync.ErrNoSpace))
 	holds.Unlock()
 	for key := range uint64(9) {

@@ -284,7 +284,7 @@ func TestMutexRecovererDies(t *testing.T) {
 	// Others block meanwhile, Recover as well.
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	require.Equal(t, context.DeadlineExceeded, m.LockContext(ctx))
-	require.Equal(t, context.DeadlineExceeded, m.Recover(ctx, func() error { return nil }))
+	require.Equal(t, context.DeadlineExceeded, m.RecoverContext(ctx, func() error { return nil }))
 	cancel()
 	here := localActor(a)
 	id := here.blocked(t, order{Op: "lock", Object: "m"})
@@ -293,7 +293,7 @@ func TestMutexRecovererDies(t *testing.T) {
 	require.Equal(t, []string{"owner-dead"}, r.Is)
 	require.Equal(t, second.Pid(), r.Who.PID)
 	runs := 0
-	require.NoError(t, m.Recover(t.Context(), func() error {
+	require.NoError(t, m.RecoverContext(t.Context(), func() error {
 		runs++
 		require.True(t, m.HeldByUs())
 		return nil
@@ -318,7 +318,7 @@ func init() {
 		if err := m.LockContext(context.Background()); !errors.Is(err, shmsync.ErrOwnerDead) {
 			c.Fatal(err)
 		}
-		c.Fatal(m.Recover(context.Background(), func() error {
+		c.Fatal(m.RecoverContext(context.Background(), func() error {
 			c.Ready()
 			c.Await()
 			return nil
@@ -343,7 +343,7 @@ func TestMutexRecoverRace(t *testing.T) {
 					m.Unlock()
 				} else if !errors.Is(err, shmsync.ErrOwnerDead) {
 					t.Error(err)
-				} else if err := m.Recover(context.Background(), func() error { repairs.Add(1); return nil }); err != nil {
+				} else if err := m.RecoverContext(context.Background(), func() error { repairs.Add(1); return nil }); err != nil {
 					t.Error(err)
 				}
 			})
@@ -410,12 +410,12 @@ func TestMutexWaiterDies(t *testing.T) {
 			}
 			require.Equal(t, []string{"owner-dead"}, r.Is, "%v", r)
 			if m.State().Err != nil {
-				require.NoError(t, m.Recover(t.Context(), func() error { return nil }))
+				require.NoError(t, m.RecoverContext(t.Context(), func() error { return nil }))
 			}
 		}
 		x.proc.WaitSignal(t, syscall.SIGKILL)
 		if err := m.LockContext(t.Context()); err != nil {
-			require.NoError(t, m.Recover(t.Context(), func() error { return nil }))
+			require.NoError(t, m.RecoverContext(t.Context(), func() error { return nil }))
 		} else {
 			m.Unlock()
 		}
@@ -583,7 +583,7 @@ func TestMutexFirstWatcherStopped(t *testing.T) {
 					require.NoError(t, err)
 					if err := m.LockContext(t.Context()); err != nil {
 						require.ErrorIs(t, err, shmsync.ErrOwnerDead)
-						require.NoError(t, m.Recover(t.Context(), func() error { return nil }))
+						require.NoError(t, m.RecoverContext(t.Context(), func() error { return nil }))
 					} else {
 						m.Unlock()
 					}

@@ -208,7 +208,12 @@ func (m *Mutex) inherit(o ownerWord) (took bool, err error) {
 // Recover of a healthy lock waits for it, releases it and does not run repair.
 // Its own errors are those of LockContext, ErrOwnerDead excepted. It panics when
 // repair is nil, and leaves the lock as it is.
-func (m *Mutex) Recover(ctx context.Context, repair func() error) error {
+func (m *Mutex) Recover(repair func() error) error {
+	return m.RecoverContext(context.Background(), repair)
+}
+
+// RecoverContext is Recover that ends with ctx.Err() when ctx ends before repair is called.
+func (m *Mutex) RecoverContext(ctx context.Context, repair func() error) error {
 	mustHaveRepair(repair != nil, m.named("mutex "))
 	if err := m.opening.error("mutex.recover"); err != nil {
 		return err

@@ -558,7 +558,7 @@ func TestMutexRepairOption(t *testing.T) {
 	require.ErrorIs(t, m.State().Err, shmsync.ErrNotRecoverable)
 	require.ErrorIs(t, m.LockContext(t.Context()), shmsync.ErrNotRecoverable)
 	require.Equal(t, 3, repairs, "a lock that is not recoverable is not repaired by Lock")
-	require.NoError(t, m.Recover(t.Context(), func() error { return nil }))
+	require.NoError(t, m.RecoverContext(t.Context(), func() error { return nil }))
 	m.Lock()
 	m.Unlock()
 

@@ -1,6 +1,7 @@
 package prims
 
 import (
+	"context"
 	"sync"
 
 	"github.com/shmsync/shmsync"
@@ -129,9 +130,22 @@ func (p *Pending) Done() <-chan struct{} { return p.done }
 // Wait waits until the wait has ended and returns what it ended with: nil, an error
 // that Is ErrCanceled after Cancel or the object's Stop, or what the blocking form
 // returns otherwise.
-func (p *Pending) Wait() error {
-	<-p.done
-	return p.err
+func (p *Pending) Wait() error { return p.WaitContext(context.Background()) }
+
+// WaitContext is Wait that returns ctx.Err() when ctx ends before. The wait of p goes on;
+// Cancel ends it. A wait that has ended beats a context that has ended.
+func (p *Pending) WaitContext(ctx context.Context) error {
+	select {
+	case <-p.done:
+		return p.err
+	default:
+	}
+	select {
+	case <-p.done:
+		return p.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // Cancel ends the wait if it has not ended, and reports whether it did. If not, what

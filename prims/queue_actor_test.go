@@ -109,7 +109,7 @@ func (x *queueActor) do(ctx context.Context, o queueOrder, vs []queueTicket, r *
 			return x.q.PutContext(ctx, vs[0])
 		}
 		var n int
-		n, err = x.q.PutBatch(ctx, vs)
+		n, err = x.q.PutBatchContext(ctx, vs)
 		r.IDs = o.IDs[:n]
 	case "tryput":
 		r.OK = x.q.TryPut(vs[0])
@@ -117,7 +117,7 @@ func (x *queueActor) do(ctx context.Context, o queueOrder, vs []queueTicket, r *
 		into := make([]queueTicket, max(o.N, 1))
 		n := 1
 		if o.N > 1 {
-			n, err = x.q.GetBatch(ctx, into)
+			n, err = x.q.GetBatchContext(ctx, into)
 		} else {
 			into[0], err = x.q.GetContext(ctx)
 		}
@@ -133,7 +133,7 @@ func (x *queueActor) do(ctx context.Context, o queueOrder, vs []queueTicket, r *
 		}
 	case "lease":
 		for range max(o.N, 1) {
-			l, err := x.q.Lease(ctx)
+			l, err := x.q.LeaseContext(ctx)
 			if err != nil {
 				return err
 			}

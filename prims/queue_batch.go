@@ -4,9 +4,14 @@ import "context"
 
 // PutBatch puts the items of vs into q in their order, as many at a time as there is
 // room for, and waits for the rest. n is how many are in q; it is less than all with
-// an error only, which is one of PutContext. Items of others may come in between
-// where it had to wait.
-func (q *Queue[T]) PutBatch(ctx context.Context, vs []T) (n int, err error) {
+// an error only, which is one of Put. Items of others may come in between where it had to
+// wait.
+func (q *Queue[T]) PutBatch(vs []T) (n int, err error) {
+	return q.PutBatchContext(context.Background(), vs)
+}
+
+// PutBatchContext is PutBatch until ctx ends; then the error is ctx.Err().
+func (q *Queue[T]) PutBatchContext(ctx context.Context, vs []T) (n int, err error) {
 	x := q.core
 	for n < len(vs) {
 		if err := x.mon.enter(ctx); err != nil {
@@ -35,8 +40,13 @@ func (q *Queue[T]) PutBatch(ctx context.Context, vs []T) (n int, err error) {
 
 // GetBatch takes as many items as there are into into, in their order, and waits until
 // there is at least one. n is how many it took; it is 0 with an error only, which is
-// one of GetContext, or when into is empty.
-func (q *Queue[T]) GetBatch(ctx context.Context, into []T) (n int, err error) {
+// one of Get, or when into is empty.
+func (q *Queue[T]) GetBatch(into []T) (n int, err error) {
+	return q.GetBatchContext(context.Background(), into)
+}
+
+// GetBatchContext is GetBatch until ctx ends; then the error is ctx.Err().
+func (q *Queue[T]) GetBatchContext(ctx context.Context, into []T) (n int, err error) {
 	if len(into) == 0 {
 		return 0, nil
 	}

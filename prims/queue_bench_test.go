@@ -3,7 +3,6 @@
 package prims_test
 
 import (
-	"context"
 	"encoding/binary"
 	"io"
 	"os"
@@ -53,7 +52,7 @@ func init() {
 			into = make([]uint64, 64)
 		}
 		for i := 0; i < p.N; {
-			n, err := q.GetBatch(context.Background(), into)
+			n, err := q.GetBatch(into)
 			if err != nil {
 				c.Fatal(err)
 			}
@@ -104,7 +103,7 @@ func pumpNumbers(t testing.TB, how string, n int, begin func()) {
 		vs := make([]uint64, 0, 64)
 		for i := range uint64(n) {
 			if vs = append(vs, i); len(vs) == cap(vs) || i == uint64(n)-1 {
-				q.PutBatch(context.Background(), vs)
+				q.PutBatch(vs)
 				vs = vs[:0]
 			}
 		}

@@ -3,7 +3,6 @@
 package prims_test
 
 import (
-	"context"
 	"syscall"
 	"testing"
 
@@ -90,7 +89,7 @@ func TestQueueCrash(t *testing.T) {
 				alone(t, a, 1)
 				require.Equal(t, prims.QueueState{Capacity: 3, Queued: len(c.want), Shutdown: c.wait == "get stopped"}, q.State())
 				if c.times > 0 {
-					l, err := q.Lease(context.Background())
+					l, err := q.Lease()
 					require.NoError(t, err)
 					require.Equal(t, c.times, l.Attempts)
 					l.Nack()

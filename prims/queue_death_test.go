@@ -24,7 +24,7 @@ func TestQueueLeasesOfTheDead(t *testing.T) {
 	ctx := context.Background()
 	queueFill(t, q, 1, 12)
 	require.Equal(t, []uint64{1, 2, 3}, queueDo(t, p, queueOrder{ID: 1, Verb: "lease", N: 3}).IDs)
-	l, err := q.Lease(ctx)
+	l, err := q.LeaseContext(ctx)
 	require.NoError(t, err)
 	require.Equal(t, ticket(4), l.Item)
 	r := queueDo(t, p, queueOrder{ID: 2, Verb: "lease", N: 3})
@@ -38,7 +38,7 @@ func TestQueueLeasesOfTheDead(t *testing.T) {
 	alone(t, a, 1)
 	want := map[uint64]int{1: 1, 3: 1, 5: 2, 7: 1}
 	for _, id := range []uint64{1, 3, 5, 7, 8, 9} {
-		again, err := q.Lease(ctx)
+		again, err := q.LeaseContext(ctx)
 		require.NoError(t, err)
 		require.Equal(t, ticket(id), again.Item)
 		require.Equal(t, want[id], again.Attempts)
@@ -120,13 +120,13 @@ func TestQueueDeathBeforeGetReturns(t *testing.T) {
 	p.Kill(t)
 	alone(t, a, 1)
 	for id := uint64(1); id <= 2; id++ {
-		l, err := q.Lease(context.Background())
+		l, err := q.Lease()
 		require.NoError(t, err)
 		require.Equal(t, ticket(id), l.Item)
 		require.Zero(t, l.Attempts, "Get never returned it")
 		l.Ack()
 	}
-	l, err := q.Lease(context.Background())
+	l, err := q.Lease()
 	require.NoError(t, err)
 	require.Equal(t, ticket(3), l.Item)
 	require.Equal(t, 1, l.Attempts, "Lease may have")
@@ -298,7 +298,7 @@ func init() {
 		if err != nil {
 			c.Fatal(err)
 		}
-		if _, err := q.Lease(context.Background()); err != nil {
+		if _, err := q.Lease(); err != nil {
 			c.Fatal(err)
 		}
 		if err := q.Close(); err != nil {

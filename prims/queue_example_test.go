@@ -3,7 +3,6 @@
 package prims_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log"
@@ -29,7 +28,7 @@ func ExampleQueue() {
 
 	// In any process:
 	for failed := false; ; {
-		l, err := q.Lease(context.Background())
+		l, err := q.Lease()
 		if errors.Is(err, shmsync.ErrCanceled) {
 			return
 		}

@@ -20,9 +20,12 @@ type Lease[T any] struct {
 	state queueState // of the slot while the lease is this one
 }
 
-// Lease takes the first item of q on lease, and waits until there is one or ctx ends.
-// Errors are those of GetContext.
-func (q *Queue[T]) Lease(ctx context.Context) (l Lease[T], err error) {
+// Lease takes the first item of q on lease, and waits until there is one. Errors are those
+// of Get.
+func (q *Queue[T]) Lease() (Lease[T], error) { return q.LeaseContext(context.Background()) }
+
+// LeaseContext is Lease until ctx ends; then the error is ctx.Err().
+func (q *Queue[T]) LeaseContext(ctx context.Context) (l Lease[T], err error) {
 	x := q.core
 	if err := x.mon.enter(ctx); err != nil {
 		return l, err

@@ -25,7 +25,7 @@ func TestQueueMistakes(t *testing.T) {
 	a, q, p := queueTest(t, 4)
 	ctx := context.Background()
 	queueFill(t, q, 1, 3)
-	l, err := q.Lease(ctx)
+	l, err := q.LeaseContext(ctx)
 	require.NoError(t, err)
 	l.Ack()
 	const message = "shmsync: Ack of item 1 of queue q, which this process does not have on that lease"
@@ -33,10 +33,10 @@ func TestQueueMistakes(t *testing.T) {
 	require.Panics(t, l.Nack)
 	require.PanicsWithValue(t, "shmsync: Ack of a Lease that is none", prims.Lease[queueTicket]{}.Ack)
 	// The item is leased again, by the same process: the lease of before is over.
-	l, err = q.Lease(ctx)
+	l, err = q.LeaseContext(ctx)
 	require.NoError(t, err)
 	l.Nack()
-	again, err := q.Lease(ctx)
+	again, err := q.LeaseContext(ctx)
 	require.NoError(t, err)
 	require.Equal(t, l.Item, again.Item)
 	require.Panics(t, l.Ack)
@@ -158,10 +158,10 @@ func TestQueueAllocatesNothing(t *testing.T) {
 		q.Get()
 		q.TryPut(one[0])
 		q.TryGet()
-		q.PutBatch(ctx, one[:])
-		q.GetBatch(ctx, one[:])
+		q.PutBatchContext(ctx, one[:])
+		q.GetBatchContext(ctx, one[:])
 		q.Put(one[0])
-		l, _ := q.Lease(ctx)
+		l, _ := q.LeaseContext(ctx)
 		l.Nack()
 		l, _ = q.TryLease()
 		l.Ack()
@@ -318,7 +318,7 @@ func init() {
 						plain[v]++
 						continue
 					}
-					l, _ := q.Lease(context.Background())
+					l, _ := q.Lease()
 					plain[l.Item]++
 					l.Ack()
 				}

@@ -83,7 +83,7 @@ func (w *queueWorker) turn(g int, r *rand.Rand) error {
 // lease takes tickets on lease and gives them back.
 func (w *queueWorker) lease(r *rand.Rand) error {
 	return ends(r, func(ctx context.Context) error {
-		l, err := w.leased.Lease(ctx)
+		l, err := w.leased.LeaseContext(ctx)
 		switch {
 		case gaveUp(err):
 			return nil
@@ -113,7 +113,7 @@ func (w *queueWorker) move(g int, r *rand.Rand) error {
 			case 0:
 				err = w.plain.PutContext(ctx, ticket(id))
 			case 1:
-				_, err = w.plain.PutBatch(ctx, []queueTicket{ticket(id), ticket(id + 1)})
+				_, err = w.plain.PutBatchContext(ctx, []queueTicket{ticket(id), ticket(id + 1)})
 			default:
 				w.plain.TryPut(ticket(id))
 			}
@@ -126,7 +126,7 @@ func (w *queueWorker) move(g int, r *rand.Rand) error {
 					n = 1
 				}
 			case 1:
-				n, err = w.plain.GetBatch(ctx, got[:])
+				n, err = w.plain.GetBatchContext(ctx, got[:])
 			case 2:
 				var ok bool
 				if got[0], ok = w.plain.TryGet(); ok {
@@ -134,7 +134,7 @@ func (w *queueWorker) move(g int, r *rand.Rand) error {
 				}
 			default:
 				var l prims.Lease[queueTicket]
-				if l, err = w.plain.Lease(ctx); err == nil {
+				if l, err = w.plain.LeaseContext(ctx); err == nil {
 					got[0], n = l.Item, 1
 					l.Ack()
 				}

@@ -124,7 +124,7 @@ func TestQueueTeardownUnblocksMultipleWaiters(t *testing.T) {
 					case "get":
 						_, err = q.Get()
 					case "lease":
-						_, err = q.Lease(context.Background())
+						_, err = q.Lease()
 					default:
 						err = q.Put(ticket(9))
 					}
@@ -150,7 +150,7 @@ func TestQueueTeardownUnblocksMultipleWaiters(t *testing.T) {
 func TestQueueTeardownSubsequentCallsFail(t *testing.T) {
 	_, q, p := queueTest(t, 4)
 	queueFill(t, q, 1, 3)
-	l, err := q.Lease(context.Background())
+	l, err := q.Lease()
 	require.NoError(t, err)
 	q.Shutdown()
 	q.Shutdown()
@@ -158,7 +158,7 @@ func TestQueueTeardownSubsequentCallsFail(t *testing.T) {
 	require.True(t, q.State().Shutdown)
 	require.ErrorIs(t, q.Put(ticket(9)), shmsync.ErrCanceled)
 	require.Contains(t, queueDo(t, p, queueOrder{Verb: "put", IDs: []uint64{9}}).Err, "it was shut down")
-	n, err := q.PutBatch(context.Background(), []queueTicket{ticket(9)})
+	n, err := q.PutBatch([]queueTicket{ticket(9)})
 	require.Zero(t, n)
 	require.ErrorIs(t, err, shmsync.ErrCanceled)
 	require.Equal(t, []uint64{2}, queueDo(t, p, queueOrder{Verb: "get"}).IDs)
@@ -168,9 +168,9 @@ func TestQueueTeardownSubsequentCallsFail(t *testing.T) {
 	for range 2 {
 		_, err = q.Get()
 		require.ErrorIs(t, err, shmsync.ErrCanceled)
-		_, err = q.Lease(context.Background())
+		_, err = q.Lease()
 		require.ErrorIs(t, err, shmsync.ErrCanceled)
-		_, err = q.GetBatch(context.Background(), make([]queueTicket, 2))
+		_, err = q.GetBatch(make([]queueTicket, 2))
 		require.ErrorIs(t, err, shmsync.ErrCanceled)
 		require.Contains(t, queueDo(t, p, queueOrder{Verb: "get"}).Err, "it was shut down")
 	}
@@ -281,7 +281,7 @@ func queueCrowd(a *arena.Arena, how string, waitNode int) error {
 				if how == "batch" && len(batch) < 7 && i < queueCrowdItems-1 {
 					continue
 				}
-				if n, err := q.PutBatch(ctx, batch); err != nil || n != len(batch) {
+				if n, err := q.PutBatchContext(ctx, batch); err != nil || n != len(batch) {
 					errs <- fmt.Errorf("put %d of %d: %w", n, len(batch), err)
 				}
 				batch = batch[:0]
@@ -297,10 +297,10 @@ func queueCrowd(a *arena.Arena, how string, waitNode int) error {
 				case "get":
 					into[0], err = q.Get()
 				case "batch":
-					k, err = q.GetBatch(ctx, into[:min(len(into), queueCrowdItems-n)])
+					k, err = q.GetBatchContext(ctx, into[:min(len(into), queueCrowdItems-n)])
 				case "lease":
 					var l prims.Lease[queueTicket]
-					if l, err = q.Lease(ctx); err == nil {
+					if l, err = q.LeaseContext(ctx); err == nil {
 						into[0] = l.Item
 						l.Ack()
 					}
@@ -347,7 +347,7 @@ func TestQueueWaitersAreFIFO(t *testing.T) {
 			}()
 		case 2:
 			go func() {
-				l, _ := q.Lease(ctx)
+				l, _ := q.LeaseContext(ctx)
 				got <- [2]uint64{uint64(i), l.Item.ID}
 				l.Ack()
 			}()
@@ -391,7 +391,7 @@ func TestQueueWaitersAreFIFO(t *testing.T) {
 func TestQueueLeaseEnds(t *testing.T) {
 	a, q, p := queueTest(t, 1)
 	queueFill(t, q, 1, 1)
-	l, err := q.Lease(context.Background())
+	l, err := q.Lease()
 	require.NoError(t, err)
 	const soon = 10_000 // ms; nobody waits that long unless a wake is lost
 	p.Send(queueOrder{ID: 1, Verb: "get", Ends: soon})
@@ -399,14 +399,14 @@ func TestQueueLeaseEnds(t *testing.T) {
 	l.Nack()
 	require.Equal(t, []uint64{1}, queueHear(t, p, 1).IDs)
 	queueFill(t, q, 2, 2)
-	l, err = q.Lease(context.Background())
+	l, err = q.Lease()
 	require.NoError(t, err)
 	p.Send(queueOrder{ID: 2, Verb: "put", IDs: []uint64{3}, Ends: soon})
 	queueWaits(t, a, q, 0, 1)
 	l.Ack()
 	require.True(t, queueHear(t, p, 2).OK)
 	// Items and room come at once: both lines move.
-	l, err = q.Lease(context.Background())
+	l, err = q.Lease()
 	require.NoError(t, err)
 	p.Send(queueOrder{ID: 3, Verb: "put", IDs: []uint64{4}, Ends: soon})
 	queueWaits(t, a, q, 0, 1)
@@ -425,14 +425,14 @@ func TestQueueBatches(t *testing.T) {
 	a, q, p := queueTest(t, 5)
 	ctx := context.Background()
 	into := make([]queueTicket, 4)
-	n, err := q.GetBatch(ctx, nil)
+	n, err := q.GetBatchContext(ctx, nil)
 	require.NoError(t, err)
 	require.Zero(t, n)
 	// Part of a batch waits.
 	p.Send(queueOrder{ID: 1, Verb: "put", IDs: []uint64{1, 2, 3, 4, 5, 6, 7, 8, 9}})
 	queueWaits(t, a, q, 0, 1)
 	require.Equal(t, 5, q.Len())
-	n, err = q.GetBatch(ctx, into)
+	n, err = q.GetBatchContext(ctx, into)
 	require.NoError(t, err)
 	require.Equal(t, []queueTicket{ticket(1), ticket(2), ticket(3), ticket(4)}, into[:n])
 	require.Len(t, queueHear(t, p, 1).IDs, 9)
@@ -441,7 +441,7 @@ func TestQueueBatches(t *testing.T) {
 	// It waits for one, and takes what is there.
 	p.Send(queueOrder{ID: 3, Verb: "get", N: 3})
 	queueWaits(t, a, q, 1, 0)
-	n, err = q.PutBatch(ctx, []queueTicket{ticket(11), ticket(12), ticket(13), ticket(14)})
+	n, err = q.PutBatchContext(ctx, []queueTicket{ticket(11), ticket(12), ticket(13), ticket(14)})
 	require.NoError(t, err)
 	require.Equal(t, 4, n)
 	got := queueHear(t, p, 3).IDs
@@ -466,7 +466,7 @@ func TestQueueBatches(t *testing.T) {
 	require.Equal(t, context.Canceled, err)
 	queueFill(t, q, 1, 5)
 	require.Equal(t, context.Canceled, q.PutContext(ended, ticket(6)))
-	l, err := q.Lease(ended)
+	l, err := q.LeaseContext(ended)
 	require.NoError(t, err)
 	require.Equal(t, ticket(1), l.Item)
 	require.Equal(t, context.Canceled, q.PutContext(ended, ticket(6)), "the place is still its")

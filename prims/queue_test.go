@@ -50,7 +50,7 @@ func TestQueueAgainstModel(t *testing.T) {
 					vs[i] = next + 1 + uint64(i)
 				}
 				want := min(len(vs), capacity-len(model)-len(leases))
-				n, err := q.PutBatch(ctx, vs)
+				n, err := q.PutBatchContext(ctx, vs)
 				require.Equal(t, want, n)
 				require.Equal(t, n < len(vs), err == context.Canceled)
 				for range n {
@@ -66,7 +66,7 @@ func TestQueueAgainstModel(t *testing.T) {
 				}
 			case 4:
 				into := make([]uint64, r.IntN(4))
-				n, err := q.GetBatch(ctx, into)
+				n, err := q.GetBatchContext(ctx, into)
 				require.Equal(t, min(len(into), len(model)), n)
 				require.Equal(t, n == 0 && len(into) > 0, err == context.Canceled)
 				for i := range n {
@@ -74,7 +74,7 @@ func TestQueueAgainstModel(t *testing.T) {
 				}
 				model = model[n:]
 			case 5, 6:
-				l, err := q.Lease(ctx)
+				l, err := q.LeaseContext(ctx)
 				require.Equal(t, len(model) > 0, err == nil)
 				if err == nil {
 					require.Equal(t, model[0], item{l.Item, l.Attempts})
@@ -127,7 +127,7 @@ func BenchmarkQueue(b *testing.B) {
 		q := newQueue[uint64](b, newArena(b, nil), "", 64)
 		for b.Loop() {
 			q.Put(1)
-			l, _ := q.Lease(context.Background())
+			l, _ := q.Lease()
 			l.Ack()
 		}
 	})
@@ -135,8 +135,8 @@ func BenchmarkQueue(b *testing.B) {
 		q := newQueue[uint64](b, newArena(b, nil), "", 64)
 		var vs [64]uint64
 		for b.Loop() {
-			q.PutBatch(context.Background(), vs[:])
-			q.GetBatch(context.Background(), vs[:])
+			q.PutBatch(vs[:])
+			q.GetBatch(vs[:])
 		}
 		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/64, "ns/item")
 	})

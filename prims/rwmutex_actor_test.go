@@ -141,7 +141,7 @@ func (s *stage) performRWMutex(ctx context.Context, o order, a *answer) error {
 	case "rwdowngrader": // upgradable to reading
 		m.DowngradeToRead()
 	case "rwrecover": // N: 0 succeeds, 1 fails, 2 panics, 3 fails when its context ends
-		return m.Recover(ctx, func() error {
+		return m.RecoverContext(ctx, func() error {
 			a.OK = true // the repair has run
 			switch o.N {
 			case 1:

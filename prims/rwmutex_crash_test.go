@@ -172,7 +172,7 @@ func (s *rwSite) turn(k int, write, down bool, limit time.Duration) bool {
 			m.Unlock()
 		}
 	case errors.Is(err, shmsync.ErrOwnerDead) && k == 0:
-		err := m.Recover(context.Background(), func() error {
+		err := m.Recover(func() error {
 			g := &s.guarded[k]
 			g.Two.Store(g.One.Load())
 			s.writes(k)
@@ -461,7 +461,7 @@ func rwKillBesideOthers(t *testing.T, reached map[string]int) {
 	alone(t, a, 1)
 	for k, m := range s.locks {
 		if m.State().Err != nil { // the last one to stop need not be the last one to be told
-			require.NoError(t, m.Recover(t.Context(), func() error { return nil }))
+			require.NoError(t, m.RecoverContext(t.Context(), func() error { return nil }))
 		}
 		require.Empty(t, m.Left())
 		require.True(t, m.TryLock(), "%v", m)

@@ -327,7 +327,7 @@ func TestRWMutexHolderLeaves(t *testing.T) {
 	y.must(t, order{Op: "close-arena"})
 	alone(t, a, 1)
 	require.Error(t, m.State().Err)
-	require.NoError(t, m.Recover(t.Context(), func() error { return nil }))
+	require.NoError(t, m.RecoverContext(t.Context(), func() error { return nil }))
 	nothingLeft(t, a, m)
 }
 
@@ -418,7 +418,7 @@ func TestRWMutexKilledAnywhere(t *testing.T) {
 	require.NoError(t, s.stop(), "%s", words(a))
 	for _, m := range s.locks {
 		if m.State().Err != nil {
-			require.NoError(t, m.Recover(t.Context(), func() error { return nil }))
+			require.NoError(t, m.RecoverContext(t.Context(), func() error { return nil }))
 		}
 		nothingLeft(t, a, m)
 	}

@@ -126,8 +126,8 @@ func hostileRWMutex(t testing.TB, h *hostile, bytes []byte) {
 	try("Unlock", func(context.Context) { m.Unlock() })
 	try("RUnlock", func(context.Context) { m.RUnlock() })
 	try("Downgrade", func(context.Context) { m.Downgrade() })
-	try("Recover", func(ctx context.Context) { m.Recover(ctx, func() error { return nil }) })
-	try("Recover fails", func(ctx context.Context) { m.Recover(ctx, func() error { return errRepair }) })
+	try("Recover", func(ctx context.Context) { m.RecoverContext(ctx, func() error { return nil }) })
+	try("Recover fails", func(ctx context.Context) { m.RecoverContext(ctx, func() error { return errRepair }) })
 	try("State", func(context.Context) {
 		_, _, _ = m.State(), m.String(), m.Spin()
 		_ = words()

@@ -181,7 +181,12 @@ func (m *RWMutex) checkWriter() {
 // Recover of a healthy lock waits for it, unlocks it and does not run repair. Its
 // own errors are those of LockContext, ErrOwnerDead excepted. It panics when repair
 // is nil, and leaves the lock as it is.
-func (m *RWMutex) Recover(ctx context.Context, repair func() error) error {
+func (m *RWMutex) Recover(repair func() error) error {
+	return m.RecoverContext(context.Background(), repair)
+}
+
+// RecoverContext is Recover that ends with ctx.Err() when ctx ends before repair is called.
+func (m *RWMutex) RecoverContext(ctx context.Context, repair func() error) error {
 	mustHaveRepair(repair != nil, "rwmutex "+objectName(m.object))
 	return m.recoverBy(ctx, "rwmutex.recover", repair)
 }

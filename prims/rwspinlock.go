@@ -266,7 +266,12 @@ func (l *RWSpinLock) Unlock() {
 // Recover of a healthy lock waits for it, releases it and does not run repair.
 // Its own errors are those of LockContext, ErrOwnerDead excepted. It panics when
 // repair is nil, and leaves the lock as it is.
-func (l *RWSpinLock) Recover(ctx context.Context, repair func() error) error {
+func (l *RWSpinLock) Recover(repair func() error) error {
+	return l.RecoverContext(context.Background(), repair)
+}
+
+// RecoverContext is Recover that ends with ctx.Err() when ctx ends before repair is called.
+func (l *RWSpinLock) RecoverContext(ctx context.Context, repair func() error) error {
 	mustHaveRepair(repair != nil, l.core.what+" "+objectName(l.core.object))
 	return l.core.recover(ctx, repair)
 }

@@ -26,7 +26,7 @@ var (
 // request for many permits for ever.
 //
 // Permits belong to the process that acquired them. Those of a process that dies
-// come back. That is not so in a Transferable semaphore, which only counts: there, only
+// come back. That is not so in a transferable semaphore, which only counts: there, only
 // permits come back that were granted to a wait which had not returned from Acquire.
 //
 // While nobody waits, an Acquire and a Release are one instruction each on memory of
@@ -53,10 +53,11 @@ type Semaphore struct {
 // SemaphoreOptions says how a Semaphore is created. A nil *SemaphoreOptions means
 // the zero value.
 type SemaphoreOptions struct {
-	// Transferable makes a semaphore that only counts: any process may release,
-	// and what a process has acquired does not come back when it dies.
-	Transferable bool
-	// Initial is how many permits a new Transferable semaphore has: 0 means all,
+	// Mode says which permits a process may release; 0 means SemaphoreOwned for a new object
+	// and the mode of one that exists. If it is set and the object has another mode, opening
+	// fails.
+	Mode SemaphoreMode
+	// Initial is how many permits a new transferable semaphore has: 0 means all,
 	// negative none.
 	Initial int64
 	// Spin bounds how long a waiter spins before it sleeps, for a new object:
@@ -81,7 +82,7 @@ func init() {
 // permits. An empty name makes a fresh anonymous one. If an existing Semaphore has
 // another number, the error Is ErrIncompatible. An n below 1 is an error that Is
 // [fs.ErrInvalid]; a process that does not know the number calls AttachSemaphore. It
-// panics if opts.Initial is more than n.
+// panics if opts.Initial is more than n, or opts.Mode is not a valid SemaphoreMode.
 func OpenSemaphore(a *arena.Arena, name string, n int64, opts *SemaphoreOptions) (*Semaphore, error) {
 	if err := needs("Semaphore", name, "a number of permits", n); err != nil {
 		return nil, err
@@ -93,6 +94,9 @@ func openSemaphore(a *arenakernel.Arena, name string, n int64, opts *SemaphoreOp
 	var opt SemaphoreOptions
 	if opts != nil {
 		opt = *opts
+	}
+	if opt.Mode > SemaphoreTransferable {
+		panic(fmt.Sprintf("shmsync: OpenSemaphore %q: there is no mode %d", name, uint32(opt.Mode)))
 	}
 	if !attach && opt.Initial > n {
 		panic(fmt.Sprintf("shmsync: OpenSemaphore %q of %d permits, %d at first", name, n, opt.Initial))
@@ -108,9 +112,9 @@ func openSemaphore(a *arenakernel.Arena, name string, n int64, opts *SemaphoreOp
 	if err != nil || created {
 		return s, err
 	}
-	if !attach && uint64(n) != s.size || opts != nil && opt.Transferable && !s.moves {
+	if !attach && uint64(n) != s.size || opt.Mode != 0 && opt.Mode != s.mode() {
 		err := &shmsync.Error{Op: "semaphore.open", Object: objectName(o), Err: shmsync.ErrIncompatible,
-			Detail: fmt.Sprintf("it has %d permits, transferable %v; asked for %d, %v", s.size, s.moves, n, opt.Transferable)}
+			Detail: fmt.Sprintf("it has %d permits and is %v; asked for %d, %v", s.size, s.mode(), n, opt.Mode)}
 		s.Close()
 		return nil, err
 	}
@@ -119,7 +123,7 @@ func openSemaphore(a *arenakernel.Arena, name string, n int64, opts *SemaphoreOp
 
 func initSemaphore(w *semaphoreWords, n uint64, opt *SemaphoreOptions, counted bool) {
 	size, free := n, n
-	if opt.Transferable {
+	if opt.Mode == SemaphoreTransferable {
 		size |= semaphoreTransfer
 		switch {
 		case opt.Initial < 0:
@@ -130,7 +134,7 @@ func initSemaphore(w *semaphoreWords, n uint64, opt *SemaphoreOptions, counted b
 	}
 	w.size.Store(size)
 	w.free.Store(free)
-	if opt.Transferable && !counted {
+	if opt.Mode == SemaphoreTransferable && !counted {
 		w.free.Store(free | uint64(poolOpen))
 	}
 	w.mon.spin.Store(spinField(opt.Spin))
@@ -168,11 +172,20 @@ func buildSemaphore(a *arenakernel.Arena, o arenakernel.Object, bare bool) *Sema
 	return s
 }
 
-// Acquire acquires n permits, and waits until it can or ctx ends. An error means that none
-// were acquired: ctx.Err(), also when ctx had ended before, or an error that Is ErrNoSpace,
-// ErrCorrupt or ErrClosed. If n is more than there will ever be, it waits for the end of
-// ctx. A negative n panics; 0 is acquired when the waiters that came before are served.
-func (s *Semaphore) Acquire(ctx context.Context, n int64) error {
+// Acquire acquires n permits, and waits until it can. It panics if n is negative or more
+// than the semaphore has, and with an *[shmsync.Error] where AcquireContext returns one. An
+// n of 0 is acquired when the waiters that came before are served.
+func (s *Semaphore) Acquire(n int64) {
+	if err := s.AcquireContext(context.Background(), n); err != nil {
+		panic(err)
+	}
+}
+
+// AcquireContext acquires n permits, and waits until it can or ctx ends. An error means that
+// none were acquired: ctx.Err(), also when ctx had ended before, or an error that Is
+// ErrNoSpace, ErrCorrupt or ErrClosed. If n is more than the semaphore has, it waits for the
+// end of ctx, and panics if ctx has none.
+func (s *Semaphore) AcquireContext(ctx context.Context, n int64) error {
 	if n < 0 {
 		s.negative("Acquire", n)
 	}
@@ -294,7 +307,7 @@ func (s *Semaphore) TryAcquire(n int64) bool {
 }
 
 // Release gives n permits back. It panics when n is negative, when this process does
-// not have so many, and, for a Transferable semaphore, when there would be more than
+// not have so many, and, for a transferable semaphore, when there would be more than
 // its size.
 func (s *Semaphore) Release(n int64) {
 	if n < 0 {

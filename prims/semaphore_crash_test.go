@@ -34,7 +34,7 @@ func init() {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 		defer cancel()
-		s.Acquire(ctx, p.N)
+		s.AcquireContext(ctx, p.N)
 	})
 }
 
@@ -99,7 +99,7 @@ func TestSemaphorePassesByWhoGaveUp(t *testing.T) {
 	p := timedOut(t, a, 2)
 	ctx, cancel := context.WithTimeout(context.Background(), timeout())
 	defer cancel()
-	require.NoError(t, s.Acquire(ctx, 1))
+	require.NoError(t, s.AcquireContext(ctx, 1))
 	p.Cont(t)
 	p.WaitExit(t)
 }
@@ -117,7 +117,7 @@ func TestSemaphoreUntoldNodesAreUsedAgain(t *testing.T) {
 		var wg sync.WaitGroup
 		for range waiters {
 			wg.Go(func() {
-				if err := s.Acquire(context.Background(), 1); err != nil {
+				if err := s.AcquireContext(context.Background(), 1); err != nil {
 					t.Error(err)
 					return
 				}
@@ -140,7 +140,7 @@ func TestSemaphoreDiesAccepting(t *testing.T) {
 	for point, free := range map[string]int64{"monitor.await.resolved": 1, "semaphore.acquire.accepted": 0} {
 		t.Run(point, func(t *testing.T) {
 			a := newArena(t, nil)
-			s, err := prims.OpenSemaphore(a, "s", 1, &prims.SemaphoreOptions{Transferable: true, Initial: -1})
+			s, err := prims.OpenSemaphore(a, "s", 1, &prims.SemaphoreOptions{Mode: prims.SemaphoreTransferable, Initial: -1})
 			require.NoError(t, err)
 			for range 2 { // the second in the slot of the first
 				p := proctest.Start(t, "semaphore", proctest.Params(nameOf(a)), proctest.Env("SHMSYNC_CRASHPOINT="+point))
@@ -169,7 +169,7 @@ func TestWaitersReapADeathThatIsNotCounted(t *testing.T) {
 	require.False(t, s.TryAcquire(1))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	require.ErrorIs(t, s.Acquire(ctx, 1), context.DeadlineExceeded) // it knows of all deaths until now
+	require.ErrorIs(t, s.AcquireContext(ctx, 1), context.DeadlineExceeded) // it knows of all deaths until now
 	marked, goOn := make(chan struct{}), make(chan struct{})
 	crashpoint.ArmFunc("arena.reap.marked", 1, func() { close(marked); <-goOn })
 	defer crashpoint.Disarm()
@@ -179,6 +179,6 @@ func TestWaitersReapADeathThatIsNotCounted(t *testing.T) {
 	require.False(t, s.CountedDeath())
 	ctx, cancel = context.WithTimeout(t.Context(), proctest.Scale(10*time.Second))
 	defer cancel()
-	require.NoError(t, s.Acquire(ctx, 1), words(a))
+	require.NoError(t, s.AcquireContext(ctx, 1), words(a))
 	s.Release(1)
 }

@@ -42,7 +42,7 @@ func init() {
 				ctx = context.Background()
 			}
 			wg.Go(func() {
-				switch err := s.Acquire(ctx, 1); err {
+				switch err := s.AcquireContext(ctx, 1); err {
 				case nil:
 					got.Add(1)
 					s.Release(1)

@@ -18,7 +18,7 @@ var (
 const (
 	fastOff  = iota // it has not released twice, or is closed
 	fastOwn         // in the share of this process, which was opened
-	fastPool        // in the pool, of a Transferable Semaphore
+	fastPool        // in the pool, of a transferable Semaphore
 )
 
 // acquireFast acquires n permits without the queue lock, if it can.

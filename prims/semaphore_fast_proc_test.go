@@ -46,7 +46,7 @@ func TestSemaphoreGathersWhatIsSpare(t *testing.T) {
 	require.False(t, semDo(t, p, semOrder{Verb: "try", N: 1}).OK)
 	require.Contains(t, semDo(t, p, semOrder{Verb: "release", N: 3}).Panic, "more than are held")
 	done := make(chan error, 1)
-	go func() { done <- s.Acquire(context.Background(), 2) }()
+	go func() { done <- s.AcquireContext(context.Background(), 2) }()
 	semQueued(t, a, s, 1)
 	// A queued waiter gets a released permit, though it was acquired by the queue lock.
 	require.Empty(t, semDo(t, p, semOrder{Verb: "release", N: 2}).Panic)
@@ -61,10 +61,10 @@ func TestSemaphoreGathersFromTheStopped(t *testing.T) {
 	s := newSemaphore(t, a, "s", 3, nil)
 	p := semOpens(t, a, s)
 	p.Stop(t)
-	require.NoError(t, s.Acquire(context.Background(), 1))
+	require.NoError(t, s.AcquireContext(context.Background(), 1))
 	p.Cont(t)
 	require.Empty(t, semDo(t, p, semOrder{Verb: "release", N: 2}).Panic)
-	require.NoError(t, s.Acquire(context.Background(), 2))
+	require.NoError(t, s.AcquireContext(context.Background(), 2))
 }
 
 // The used and the spare permits of a process come back when it dies.
@@ -75,7 +75,7 @@ func TestSemaphoreTakesBackWhatIsOpen(t *testing.T) {
 	p.Kill(t)
 	eventually(t, "taken back", func() string { return words(a) }, func() bool { return s.State().Free == 3 })
 	require.NotContains(t, words(a), "open,")
-	require.NoError(t, s.Acquire(context.Background(), 3))
+	require.NoError(t, s.AcquireContext(context.Background(), 3))
 	s.Release(3)
 	require.Equal(t, int64(3), s.State().Free)
 }
@@ -106,7 +106,7 @@ const semBurstTurns = 3000
 // Two processes take turns at keeping what there is: never are more permits had than
 // there are, and none is lost.
 func TestSemaphoreFastNeverExceeded(t *testing.T) {
-	for _, opts := range []*prims.SemaphoreOptions{nil, {Transferable: true}} {
+	for _, opts := range []*prims.SemaphoreOptions{nil, {Mode: prims.SemaphoreTransferable}} {
 		t.Run(fmt.Sprint("transferable ", opts != nil), func(t *testing.T) {
 			a := newArena(t, nil)
 			s := newSemaphore(t, a, "s", 2, opts)
@@ -152,7 +152,7 @@ func semBursts(a *arena.Arena, seed uint64) error {
 	for turn := range semBurstTurns {
 		n := int64(1 + turn&1)
 		for range r.IntN(30) {
-			if err := s.Acquire(context.Background(), n); err != nil {
+			if err := s.AcquireContext(context.Background(), n); err != nil {
 				return err
 			}
 			in := board.In.Add(n)

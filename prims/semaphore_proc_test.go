@@ -50,7 +50,7 @@ func (w *semaphoreWorker) turn(g int, r *rand.Rand) error {
 		return nil
 	}
 	return ends(r, func(ctx context.Context) error {
-		switch err := s.Acquire(ctx, n); {
+		switch err := s.AcquireContext(ctx, n); {
 		case err == nil:
 			for range r.IntN(100) {
 			}

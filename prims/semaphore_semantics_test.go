@@ -74,7 +74,7 @@ func semAct(s *prims.Semaphore, o semOrder) (r semAnswer) {
 	}()
 	switch o.Verb {
 	case "acquire":
-		if err := s.Acquire(context.Background(), o.N); err != nil {
+		if err := s.AcquireContext(context.Background(), o.N); err != nil {
 			r.Err = err.Error()
 		}
 	case "try":
@@ -111,7 +111,7 @@ func TestSemaphoreIsFIFO(t *testing.T) {
 	a := newArena(t, nil)
 	s := newSemaphore(t, a, "s", 3, nil)
 	p := semOther(t, a)
-	require.NoError(t, s.Acquire(context.Background(), 3))
+	require.NoError(t, s.AcquireContext(context.Background(), 3))
 	wants := []int64{2, 1, 3, 1, 1, 3, 2, 1}
 	got := make(chan int, len(wants))
 	for i, n := range wants {
@@ -119,7 +119,7 @@ func TestSemaphoreIsFIFO(t *testing.T) {
 			p.Send(semOrder{ID: i, Verb: "acquire", N: n})
 		} else {
 			go func() {
-				if s.Acquire(context.Background(), n) == nil {
+				if s.AcquireContext(context.Background(), n) == nil {
 					got <- i
 				}
 			}()
@@ -178,17 +178,17 @@ func TestSemaphoreTakesBackFromTheDead(t *testing.T) {
 	s := newSemaphore(t, a, "s", 10, nil)
 	holder, waiter := semOther(t, a), semOther(t, a)
 	require.Empty(t, semDo(t, holder, semOrder{Verb: "acquire", N: 6}).Err)
-	require.NoError(t, s.Acquire(context.Background(), 2))
+	require.NoError(t, s.AcquireContext(context.Background(), 2))
 	waiter.Send(semOrder{Verb: "acquire", N: 10})
 	semQueued(t, a, s, 1)
 	done := make(chan error, 1)
-	go func() { done <- s.Acquire(context.Background(), 2) }()
+	go func() { done <- s.AcquireContext(context.Background(), 2) }()
 	semQueued(t, a, s, 2)
 	// The first in the queue dies: the one behind it fits.
 	waiter.Kill(t)
 	require.NoError(t, <-done)
 	require.Equal(t, int64(0), s.State().Free)
-	go func() { done <- s.Acquire(context.Background(), 6) }()
+	go func() { done <- s.AcquireContext(context.Background(), 6) }()
 	semQueued(t, a, s, 1)
 	holder.Kill(t)
 	require.NoError(t, <-done)
@@ -204,7 +204,7 @@ func TestSemaphoreStoppedHolderKeeps(t *testing.T) {
 	p.Stop(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer cancel()
-	require.Equal(t, context.DeadlineExceeded, s.Acquire(ctx, 1))
+	require.Equal(t, context.DeadlineExceeded, s.AcquireContext(ctx, 1))
 	require.False(t, s.TryAcquire(1))
 	p.Cont(t)
 	semDo(t, p, semOrder{ID: 1, Verb: "release", N: 1})
@@ -219,15 +219,19 @@ func TestSemaphoreMistakes(t *testing.T) {
 	require.PanicsWithValue(t, "shmsync: Release of 3 permits of semaphore s: more than are held", func() { s.Release(3) })
 	require.Contains(t, semDo(t, p, semOrder{Verb: "release", N: 1}).Panic, "more than are held", "another process's permits")
 	for _, f := range []func(){
-		func() { s.Release(-1) }, func() { s.TryAcquire(-1) }, func() { s.Acquire(context.Background(), -1) },
-		func() { s.Acquire(context.Background(), 5) }, // never, and nothing ends it
-		func() { prims.OpenSemaphore(a, "", 1, &prims.SemaphoreOptions{Transferable: true, Initial: 2}) },
+		func() { s.Release(-1) }, func() { s.TryAcquire(-1) }, func() { s.AcquireContext(context.Background(), -1) },
+		func() { s.AcquireContext(context.Background(), 5) }, // never, and nothing ends it
+		func() { s.Acquire(5) }, func() { s.Acquire(-1) },
+		func() { prims.OpenSemaphore(a, "", 1, &prims.SemaphoreOptions{Mode: prims.SemaphoreTransferable + 1}) },
+		func() {
+			prims.OpenSemaphore(a, "", 1, &prims.SemaphoreOptions{Mode: prims.SemaphoreTransferable, Initial: 2})
+		},
 	} {
 		require.Panics(t, f)
 	}
 	require.Equal(t, int64(2), s.State().Free, "nothing has changed")
 	s.Release(0)
-	require.NoError(t, s.Acquire(context.Background(), 0))
+	require.NoError(t, s.AcquireContext(context.Background(), 0))
 	s.Release(2)
 	require.NoError(t, s.Close())
 	require.ErrorIs(t, s.Close(), shmsync.ErrClosed)
@@ -238,24 +242,24 @@ func TestSemaphoreContext(t *testing.T) {
 	s := newSemaphore(t, a, "s", 2, nil)
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
-	require.Equal(t, context.Canceled, s.Acquire(ended, 1), "as in x/sync, a context that has ended wins")
-	require.NoError(t, s.Acquire(context.Background(), 2))
+	require.Equal(t, context.Canceled, s.AcquireContext(ended, 1), "as in x/sync, a context that has ended wins")
+	require.NoError(t, s.AcquireContext(context.Background(), 2))
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
-	require.Equal(t, context.DeadlineExceeded, s.Acquire(ctx, 1))
+	require.Equal(t, context.DeadlineExceeded, s.AcquireContext(ctx, 1))
 	// More than there are: it waits for the end, and is in nobody's way.
 	ctx, cancel = context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
-	require.Equal(t, context.DeadlineExceeded, s.Acquire(ctx, 3))
+	require.Equal(t, context.DeadlineExceeded, s.AcquireContext(ctx, 3))
 	require.Zero(t, s.Queued())
 	// A waiter that leaves the head of the queue lets those behind it go.
 	s.Release(1)
 	ctx, cancel = context.WithCancel(context.Background())
 	first := make(chan error, 1)
-	go func() { first <- s.Acquire(ctx, 2) }()
+	go func() { first <- s.AcquireContext(ctx, 2) }()
 	semQueued(t, a, s, 1)
 	second := make(chan error, 1)
-	go func() { second <- s.Acquire(context.Background(), 1) }()
+	go func() { second <- s.AcquireContext(context.Background(), 1) }()
 	semQueued(t, a, s, 2)
 	cancel()
 	require.Equal(t, context.Canceled, <-first)
@@ -271,7 +275,7 @@ func TestSemaphoreIsThereForWhoTidies(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	done := make(chan error, 1)
-	go func() { done <- s.Acquire(ctx, 1) }()
+	go func() { done <- s.AcquireContext(ctx, 1) }()
 	semQueued(t, a, s, 1)
 	require.NoError(t, s.Locked(func() {
 		cancel()
@@ -298,7 +302,7 @@ func TestCloseDoesNotWaitForTheQueueLock(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	done, closed := make(chan error, 1), make(chan error, 1)
-	go func() { done <- s.Acquire(ctx, 1) }()
+	go func() { done <- s.AcquireContext(ctx, 1) }()
 	semQueued(t, a, s, 1)
 	early := true
 	require.NoError(t, s.Locked(func() {
@@ -319,7 +323,7 @@ func TestCloseDoesNotWaitForTheQueueLock(t *testing.T) {
 
 func TestSemaphoreTransferable(t *testing.T) {
 	a := newArena(t, nil)
-	s := newSemaphore(t, a, "s", 3, &prims.SemaphoreOptions{Transferable: true, Initial: -1})
+	s := newSemaphore(t, a, "s", 3, &prims.SemaphoreOptions{Mode: prims.SemaphoreTransferable, Initial: -1})
 	p := semOther(t, a)
 	require.False(t, s.TryAcquire(1))
 	require.Empty(t, semDo(t, p, semOrder{Verb: "release", N: 2}).Panic)
@@ -338,9 +342,14 @@ func TestSemaphoreOpen(t *testing.T) {
 	require.NotSame(t, s, same)
 	_, err := prims.OpenSemaphore(a, "s", 6, nil)
 	require.ErrorIs(t, err, shmsync.ErrIncompatible)
-	require.ErrorContains(t, err, "it has 5 permits, transferable false; asked for 6")
-	_, err = prims.OpenSemaphore(a, "s", 5, &prims.SemaphoreOptions{Transferable: true})
+	require.ErrorContains(t, err, "it has 5 permits and is owned; asked for 6")
+	_, err = prims.OpenSemaphore(a, "s", 5, &prims.SemaphoreOptions{Mode: prims.SemaphoreTransferable})
 	require.ErrorIs(t, err, shmsync.ErrIncompatible)
+	moves := newSemaphore(t, a, "moves", 5, &prims.SemaphoreOptions{Mode: prims.SemaphoreTransferable})
+	moves.Acquire(2)
+	require.Equal(t, int64(3), moves.State().Free)
+	_, err = prims.OpenSemaphore(a, "moves", 5, &prims.SemaphoreOptions{Mode: prims.SemaphoreOwned})
+	require.ErrorContains(t, err, "it has 5 permits and is transferable; asked for 5, owned")
 	_, err = prims.OpenMutex(a, "s", nil)
 	require.ErrorIs(t, err, shmsync.ErrIncompatible)
 	m := newMutex(t, a, nil)
@@ -368,7 +377,7 @@ func TestSemaphoreWithoutRoom(t *testing.T) {
 	const waiters = 3000
 	for range waiters {
 		wg.Go(func() {
-			switch err := s.Acquire(context.Background(), 1); {
+			switch err := s.AcquireContext(context.Background(), 1); {
 			case err == nil:
 				served.Add(1)
 				s.Release(1)
@@ -400,7 +409,7 @@ func TestSemaphoreCancelAgainstGrant(t *testing.T) {
 		require.True(t, s.TryAcquire(1))
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 1)
-		go func() { done <- s.Acquire(ctx, 1) }()
+		go func() { done <- s.AcquireContext(ctx, 1) }()
 		for k := 0; i%4 != 0 && k < 1000 && s.Queued() == 0; k++ {
 			runtime.Gosched()
 		}
@@ -476,7 +485,7 @@ func semCrowd(a *arena.Arena) error {
 	for g := range 5000 {
 		wg.Go(func() {
 			n := int64(1 + g%3)
-			if err := s.Acquire(context.Background(), n); err != nil {
+			if err := s.AcquireContext(context.Background(), n); err != nil {
 				panic(err)
 			}
 			in := board.In.Add(n)
@@ -497,7 +506,7 @@ func TestSemaphoreAllocatesNothing(t *testing.T) {
 	s := newSemaphore(t, newArena(t, nil), "s", 2, nil)
 	ctx := context.Background()
 	require.Zero(t, testing.AllocsPerRun(1000, func() {
-		s.Acquire(ctx, 1)
+		s.AcquireContext(ctx, 1)
 		s.TryAcquire(1)
 		s.Release(2)
 	}))
@@ -505,11 +514,11 @@ func TestSemaphoreAllocatesNothing(t *testing.T) {
 		return // a sync.Pool drops things at random then
 	}
 	// A wait neither, once there are wait nodes.
-	s.Acquire(ctx, 2)
+	s.AcquireContext(ctx, 2)
 	turn := make(chan struct{})
 	go func() {
 		for range turn {
-			s.Acquire(ctx, 1)
+			s.AcquireContext(ctx, 1)
 			s.Release(1)
 		}
 	}()
@@ -519,7 +528,7 @@ func TestSemaphoreAllocatesNothing(t *testing.T) {
 			runtime.Gosched()
 		}
 		s.Release(2)
-		s.Acquire(ctx, 2)
+		s.AcquireContext(ctx, 2)
 	}
 	for range 100 {
 		waits()

@@ -18,7 +18,7 @@ func BenchmarkSemaphore(b *testing.B) {
 	ctx := context.Background()
 	b.ReportAllocs()
 	for b.Loop() {
-		s.Acquire(ctx, 1)
+		s.AcquireContext(ctx, 1)
 		s.Release(1)
 	}
 }

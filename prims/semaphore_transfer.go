@@ -1,6 +1,39 @@
 package prims
 
-// A Transferable semaphore counts permits and not their holders. But a permit that is
+// SemaphoreMode says which permits a process may release. It is stored in the object when it
+// is created.
+type SemaphoreMode uint32
+
+const (
+	// SemaphoreOwned: a process releases permits that it has acquired, and they come back
+	// when it dies. It is the mode of a Semaphore that is created without one.
+	SemaphoreOwned SemaphoreMode = iota + 1
+	// SemaphoreTransferable: the semaphore only counts. Any process may release, and what a
+	// process has acquired does not come back when it dies.
+	SemaphoreTransferable
+)
+
+// String names the mode.
+func (m SemaphoreMode) String() string {
+	switch m {
+	case 0:
+		return "default"
+	case SemaphoreOwned:
+		return "owned"
+	case SemaphoreTransferable:
+		return "transferable"
+	}
+	return "invalid"
+}
+
+func (s *Semaphore) mode() SemaphoreMode {
+	if s.moves {
+		return SemaphoreTransferable
+	}
+	return SemaphoreOwned
+}
+
+// A transferable semaphore counts permits and not their holders. But a permit that is
 // granted to a wait has no holder until the process of the wait runs: it may be stopped,
 // and be killed then. So the share of a participant counts, in permits, the permits that
 // its waits were granted and, in fast, the permits that it has accepted. The difference

@@ -75,14 +75,14 @@ func (q fastWord) String() string {
 //	bits 0..62  permits
 //	bit  63     open: any participant changes the word without the queue lock
 //
-// Only that of a Transferable semaphore is ever open.
+// Only that of a transferable semaphore is ever open.
 //
 //	writers: all participants while it is open (CAS: acquires, releases); the holder of the queue lock
 //	         (CAS: takes open away; store: while it is not open)
 //	readers: the same, tools
 //	order:   acquire and release
 //	futex:   none
-//	crash:   made anew from the shares; of a Transferable semaphore, its one change
+//	crash:   made anew from the shares; of a transferable semaphore, its one change
 //	         is one store, and it stays closed until the next holder of the queue lock leaves
 //	         it open
 type poolWord uint64

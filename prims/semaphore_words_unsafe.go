@@ -35,7 +35,7 @@ type semaphoreWords struct {
 }
 
 // semaphoreShare is what a participant has of a semaphore, on a cache line of its own.
-// Of a Transferable semaphore permits and fast are counts of their own: see
+// Of a transferable semaphore permits and fast are counts of their own: see
 // semaphore_transfer.go.
 //
 //	writers: the holder of the queue lock; for fast see fastWord

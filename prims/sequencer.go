@@ -181,13 +181,9 @@ func (s *Sequencer) Stopped() bool {
 	return s.words.stopped.Load() != 0
 }
 
-// Reset makes the counter v, which may be less than it is. It panics if anybody waits.
-// It does not take a Stop back.
-func (s *Sequencer) Reset(v uint64) {
-	if !s.reset(v) {
-		panic(fmt.Sprintf("shmsync: Reset of sequencer %s, for which somebody waits", objectName(s.object)))
-	}
-}
+// ResetTo makes the counter v, which may be less than it is, and reports whether it did. It
+// does nothing while there are waiters. It does not take a Stop back.
+func (s *Sequencer) ResetTo(v uint64) bool { return s.reset(v) }
 
 // SequencerState is what State tells.
 type SequencerState struct {

@@ -149,7 +149,7 @@ func (s *sequencerStage) perform(o order, a *answer) error {
 	case "stopped":
 		a.OK = q.Stopped()
 	case "reset":
-		q.Reset(o.Token)
+		a.OK = q.ResetTo(o.Token)
 	case "string":
 		a.Text = q.String()
 	default:
@@ -169,19 +169,19 @@ func (s *sequencerStage) performEvent(o order, a *answer) error {
 			e.Set()
 		}
 	case "e.reset":
-		e.Reset()
+		a.OK = e.Reset()
 	case "e.isset":
 		a.OK = e.IsSet()
 	case "e.try":
 		a.OK = e.TryWait()
 	case "e.wait":
-		return e.Wait()
+		e.Wait()
 	case "e.wait.ctx":
 		return e.WaitContext(s.context(o))
 	case "e.async":
 		s.note(o.ID, e.WaitAsync())
 	case "e.wait.reset":
-		return e.WaitReset()
+		e.WaitReset()
 	case "e.wait.reset.ctx":
 		return e.WaitResetContext(s.context(o))
 	case "e.async.reset":

@@ -98,9 +98,9 @@ func TestHostileSequencer(t *testing.T) {
 			removeArena(name)
 			s, err := prims.OpenSequencer(a, "s", nil)
 			require.NoError(t, err)
-			auto, err := prims.OpenEvent(a, "auto", &prims.EventOptions{AutoReset: true})
+			auto, err := prims.OpenEvent(a, "auto", &prims.EventOptions{Mode: prims.EventAutoReset})
 			require.NoError(t, err)
-			gate, err := prims.OpenEvent(a, "gate", &prims.EventOptions{Bidirectional: true})
+			gate, err := prims.OpenEvent(a, "gate", &prims.EventOptions{Mode: prims.EventBidirectional})
 			require.NoError(t, err)
 			words := func() string { return fmt.Sprintf("seed %#x round %d\n%s", seed, round, words(a)) }
 			var waits []*prims.Pending
@@ -125,7 +125,7 @@ func TestHostileSequencer(t *testing.T) {
 				"WaitAsync":        func() error { s.WaitAsync(r.Uint64()).Cancel(); return nil },
 				"CancelWaiters":    func() error { s.CancelWaiters(); return nil },
 				"Stop":             func() error { s.Stop(); return nil },
-				"Reset":            func() error { s.Reset(3); return nil },
+				"Reset":            func() error { s.ResetTo(3); return nil },
 				"Cancel":           func() error { cancelAll(waits); return nil },
 				"auto.Set":         func() error { auto.Set(); return nil },
 				"auto.Reset":       func() error { auto.Reset(); return nil },
@@ -157,7 +157,7 @@ func TestScribbledSequencer(t *testing.T) {
 	a := newArena(t, &arena.Options{Size: 16 << 20})
 	s, err := prims.OpenSequencer(a, "s", nil)
 	require.NoError(t, err)
-	auto, err := prims.OpenEvent(a, "auto", &prims.EventOptions{AutoReset: true})
+	auto, err := prims.OpenEvent(a, "auto", &prims.EventOptions{Mode: prims.EventAutoReset})
 	require.NoError(t, err)
 	d := proctest.Rounds(proctest.Scale(time.Second)/5, proctest.Scale(time.Second))
 	ctx, cancel := context.WithTimeout(context.Background(), d)

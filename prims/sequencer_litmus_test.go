@@ -76,10 +76,10 @@ func openLitmus(a *arena.Arena) (x *litmusSide, err error) {
 	if x.s, err = prims.OpenSequencer(a, "s", nil); err != nil {
 		return nil, err
 	}
-	if x.auto, err = prims.OpenEvent(a, "auto", &prims.EventOptions{AutoReset: true}); err != nil {
+	if x.auto, err = prims.OpenEvent(a, "auto", &prims.EventOptions{Mode: prims.EventAutoReset}); err != nil {
 		return nil, err
 	}
-	if x.gate, err = prims.OpenEvent(a, "gate", &prims.EventOptions{Bidirectional: true}); err != nil {
+	if x.gate, err = prims.OpenEvent(a, "gate", &prims.EventOptions{Mode: prims.EventBidirectional}); err != nil {
 		return nil, err
 	}
 	x.b, err = arena.Value[litmusBoard](a, "board")
@@ -136,7 +136,8 @@ var litmusModes = map[string]func(x *litmusSide, n uint64, r *rand.Rand) error{
 	"token": func(x *litmusSide, n uint64, r *rand.Rand) error {
 		x.b.At.Store(n)
 		jitter(r, 300)
-		return x.auto.Wait()
+		x.auto.Wait()
+		return nil
 	},
 	// gives up at about the time of the set, and then has the token all the same
 	"token timeout": func(x *litmusSide, n uint64, r *rand.Rand) error {
@@ -146,16 +147,19 @@ var litmusModes = map[string]func(x *litmusSide, n uint64, r *rand.Rand) error{
 		if err := x.auto.WaitContext(ctx); err == nil || err != ctx.Err() {
 			return err
 		}
-		return x.auto.Wait()
+		x.auto.Wait()
+		return nil
 	},
 	// waits for each turn of a gate
 	"gate": func(x *litmusSide, n uint64, r *rand.Rand) error {
 		x.b.At.Store(n)
 		jitter(r, 300)
 		if n%2 == 1 {
-			return x.gate.Wait()
+			x.gate.Wait()
+		} else {
+			x.gate.WaitReset()
 		}
-		return x.gate.WaitReset()
+		return nil
 	},
 }
 

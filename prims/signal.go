@@ -60,14 +60,13 @@ type SignalWaker struct {
 }
 
 // SignalWakerOptions says how a SignalWaker is created. A nil *SignalWakerOptions means the
-// zero value. Opening an existing object fails if a field that is set differs from the
-// object.
+// zero value. If Signals is set and an existing object has another number, opening fails.
 type SignalWakerOptions struct {
 	// Signals is how many signals there are, each of 64 queues: 1 to 64; 0 means
 	// 64 for a new object. A queue takes 128 bytes.
 	Signals int
-	// Count makes the operations of all processes count themselves; see Stats.
-	// It costs some nanoseconds for each.
+	// Count makes the operations of all processes count themselves, for a new object;
+	// see Stats. It costs some nanoseconds for each.
 	Count bool
 	// Spin bounds how long a waiter spins before it sleeps, for a new object: 0
 	// means that it learns, negative that it never spins.
@@ -115,17 +114,12 @@ func openSignalWaker(a *arenakernel.Arena, name string, opts *SignalWakerOptions
 	if err != nil || created {
 		return w, err
 	}
-	what := ""
-	switch {
-	case opt.Signals != 0 && opt.Signals != w.Signals():
-		what = fmt.Sprintf("it has %d signals, asked for %d", w.Signals(), opt.Signals)
-	case opt.Count && !w.counting:
-		what = "it does not count, asked for one that does"
-	default:
+	if opt.Signals == 0 || opt.Signals == w.Signals() {
 		return w, nil
 	}
 	w.Close()
-	return nil, &shmsync.Error{Op: "signalwaker.open", Object: objectName(o), Err: shmsync.ErrIncompatible, Detail: what}
+	return nil, &shmsync.Error{Op: "signalwaker.open", Object: objectName(o), Err: shmsync.ErrIncompatible,
+		Detail: fmt.Sprintf("it has %d signals, asked for %d", w.Signals(), opt.Signals)}
 }
 
 // SignalWakerAt gives a handle on the SignalWaker at an offset, which Offset of

@@ -47,8 +47,6 @@ func TestSignalWakerCreation(t *testing.T) {
 	_, err = prims.OpenSignalWaker(a, "small", &prims.SignalWakerOptions{Signals: 4})
 	require.ErrorIs(t, err, shmsync.ErrIncompatible)
 	require.ErrorContains(t, err, "3 signals, asked for 4")
-	_, err = prims.OpenSignalWaker(a, "w", &prims.SignalWakerOptions{Count: true})
-	require.ErrorIs(t, err, shmsync.ErrIncompatible)
 	_, err = prims.OpenMutex(a, "w", nil)
 	require.ErrorIs(t, err, shmsync.ErrIncompatible)
 	again, err := prims.OpenSignalWaker(a, "small", nil)

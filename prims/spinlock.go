@@ -180,7 +180,12 @@ func (l *SpinLock) Unlock() {
 // Recover of a healthy lock waits for it, releases it and does not run repair.
 // Its own errors are those of LockContext, ErrOwnerDead excepted. It panics when
 // repair is nil, and leaves the lock as it is.
-func (l *SpinLock) Recover(ctx context.Context, repair func() error) error {
+func (l *SpinLock) Recover(repair func() error) error {
+	return l.RecoverContext(context.Background(), repair)
+}
+
+// RecoverContext is Recover that ends with ctx.Err() when ctx ends before repair is called.
+func (l *SpinLock) RecoverContext(ctx context.Context, repair func() error) error {
 	mustHaveRepair(repair != nil, l.core.what+" "+objectName(l.core.object))
 	return l.core.recover(ctx, repair)
 }

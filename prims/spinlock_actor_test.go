@@ -250,7 +250,7 @@ func (s *spinStage) actSpin(ctx context.Context, o order, a *answer) error {
 	case "unlock":
 		l.Unlock()
 	case "recover":
-		return l.Recover(ctx, repairBy(o, a))
+		return l.RecoverContext(ctx, repairBy(o, a))
 	case "waiters":
 		a.N = uint64(l.Waiters())
 	case "state":
@@ -336,7 +336,7 @@ func (s *spinStage) actRW(ctx context.Context, o order, a *answer) error {
 	case "u2r":
 		l.DowngradeToRead()
 	case "recover":
-		return l.Recover(ctx, repairBy(o, a))
+		return l.RecoverContext(ctx, repairBy(o, a))
 	case "waiters":
 		a.N = uint64(l.Waiters())
 	case "state":

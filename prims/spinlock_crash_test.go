@@ -181,9 +181,9 @@ func (s *spinSite) use(k int, limit time.Duration) bool {
 	case errors.Is(err, shmsync.ErrOwnerDead):
 		repair := func() error { s.writes(k); return nil }
 		if k%2 == 0 {
-			err = s.spins[k/2].Recover(context.Background(), repair)
+			err = s.spins[k/2].Recover(repair)
 		} else {
-			err = s.rws[k/2].Recover(context.Background(), repair)
+			err = s.rws[k/2].Recover(repair)
 		}
 		if err != nil {
 			s.fail(err)

@@ -87,8 +87,8 @@ func hostileSpin(t testing.TB, h *hostile, bytes []byte) {
 		}
 	})
 	try("Unlock", func(context.Context) { l.Unlock() })
-	try("Recover", func(ctx context.Context) { l.Recover(ctx, func() error { return nil }) })
-	try("Recover fails", func(ctx context.Context) { l.Recover(ctx, func() error { return errRepair }) })
+	try("Recover", func(ctx context.Context) { l.RecoverContext(ctx, func() error { return nil }) })
+	try("Recover fails", func(ctx context.Context) { l.RecoverContext(ctx, func() error { return errRepair }) })
 	try("State", func(context.Context) {
 		_, _, _, _ = l.State(), l.String(), l.Spin(), words()
 		_ = a.Check()
@@ -153,8 +153,8 @@ func hostileRWSpin(t testing.TB, h *hostile, bytes []byte) {
 		"Downgrade":             func(context.Context) { l.Downgrade() },
 		"DowngradeToUpgradable": func(context.Context) { l.DowngradeToUpgradable() },
 		"DowngradeToRead":       func(context.Context) { l.DowngradeToRead() },
-		"Recover":               func(ctx context.Context) { l.Recover(ctx, func() error { return nil }) },
-		"Recover fails":         func(ctx context.Context) { l.Recover(ctx, func() error { return errRepair }) },
+		"Recover":               func(ctx context.Context) { l.RecoverContext(ctx, func() error { return nil }) },
+		"Recover fails":         func(ctx context.Context) { l.RecoverContext(ctx, func() error { return errRepair }) },
 		"State": func(context.Context) {
 			_, _, _, _ = l.State(), l.String(), l.Spin(), words()
 			_ = a.Check()

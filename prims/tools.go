@@ -72,10 +72,15 @@ func spinWordsOf(a *arenakernel.Arena, o arenakernel.Object) []arenakernel.Offse
 // does, whatever type that is: Mutex, CohortMutex, RWMutex, FairMutex, SpinLock, RWSpinLock
 // or, for a key, MultiLock. It is for tools. An object of another kind is an error that Is
 // ErrNotSupported.
-func RecoverAt(ctx context.Context, a *arena.Arena, o arena.Object, key uint64, repair func() error) error {
+func RecoverAt(a *arena.Arena, o arena.Object, key uint64, repair func() error) error {
+	return RecoverAtContext(context.Background(), a, o, key, repair)
+}
+
+// RecoverAtContext is RecoverAt that ends with ctx.Err() when ctx ends before repair is called.
+func RecoverAtContext(ctx context.Context, a *arena.Arena, o arena.Object, key uint64, repair func() error) error {
 	var (
 		x interface {
-			Recover(ctx context.Context, repair func() error) error
+			RecoverContext(ctx context.Context, repair func() error) error
 			Close() error
 		}
 		err error
@@ -99,7 +104,7 @@ func RecoverAt(ctx context.Context, a *arena.Arena, o arena.Object, key uint64, 
 			return err
 		}
 		defer m.Close()
-		return m.Recover(ctx, key, repair)
+		return m.RecoverContext(ctx, key, repair)
 	default:
 		return &shmsync.Error{Op: "prims.recover", Object: objectName(arenakernel.Object(o)), Err: shmsync.ErrNotSupported, Detail: fmt.Sprintf("%v has no holder to recover from", o.Kind)}
 	}
@@ -107,5 +112,5 @@ func RecoverAt(ctx context.Context, a *arena.Arena, o arena.Object, key uint64, 
 		return err
 	}
 	defer x.Close()
-	return x.Recover(ctx, repair)
+	return x.RecoverContext(ctx, repair)
 }

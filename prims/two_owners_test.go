@@ -153,7 +153,7 @@ func neverTwoOwners(t *testing.T, rounds int, env ...string) {
 				free++
 			case errors.Is(err, shmsync.ErrOwnerDead):
 				requireDied(t, err, v.Pid(), "victim")
-				require.NoError(t, m.Recover(ctx, check), "round %d, lock %d", round, i)
+				require.NoError(t, m.RecoverContext(ctx, check), "round %d, lock %d", round, i)
 				dead++
 			default:
 				t.Fatalf("round %d, lock %d: %v\nwords: %s", round, i, err, words(a))

@@ -183,10 +183,14 @@ func buildWaitable[S, E any](a *arenakernel.Arena, o arenakernel.Object, rules R
 	return x
 }
 
-// Wait waits until the rules let a wait for e go on. An error means that it did not:
-// ctx.Err(), or an error that Is ErrCanceled after Stop, ErrNotRecoverable, ErrNoSpace,
-// ErrCorrupt or ErrClosed. A wait that may go on at once does, also when ctx has ended.
-func (x *Waitable[S, E]) Wait(ctx context.Context, e E) error {
+// Wait waits until the rules let a wait for e go on. An error means that they did not: an
+// error that Is ErrCanceled after Stop, ErrNotRecoverable, ErrNoSpace, ErrCorrupt or
+// ErrClosed.
+func (x *Waitable[S, E]) Wait(e E) error { return x.WaitContext(context.Background(), e) }
+
+// WaitContext is Wait that ends with ctx.Err() when ctx ends before. A wait that may go on at
+// once does, also when ctx has ended.
+func (x *Waitable[S, E]) WaitContext(ctx context.Context, e E) error {
 	m := x.mon
 	if err := m.begin(); err != nil {
 		return err

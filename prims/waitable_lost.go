@@ -143,7 +143,12 @@ func (x *Waitable[S, E]) Err() error {
 //
 // Recover of a Waitable that can be used does not call repair. Its own errors are those
 // of Wait. It panics when repair is nil.
-func (x *Waitable[S, E]) Recover(ctx context.Context, repair func(s *S) error) error {
+func (x *Waitable[S, E]) Recover(repair func(s *S) error) error {
+	return x.RecoverContext(context.Background(), repair)
+}
+
+// RecoverContext is Recover that ends with ctx.Err() when ctx ends before repair is called.
+func (x *Waitable[S, E]) RecoverContext(ctx context.Context, repair func(s *S) error) error {
 	mustHaveRepair(repair != nil, "waitable "+objectName(x.object))
 	if err := x.mon.enter(ctx); err != nil {
 		return err

@@ -122,10 +122,10 @@ func (k stocked) do(o stockOrder) (a stockAnswer) {
 		}()
 		switch o.Op {
 		case "wait":
-			fill(k.x.Wait(context.Background(), o.E))
+			fill(k.x.Wait(o.E))
 		case "wait a while":
 			ctx, cancel := context.WithTimeout(context.Background(), timeout())
-			fill(k.x.Wait(ctx, o.E))
+			fill(k.x.WaitContext(ctx, o.E))
 			cancel()
 		case "try":
 			a.OK = k.x.TryWait(o.E)
@@ -136,7 +136,7 @@ func (k stocked) do(o stockOrder) (a stockAnswer) {
 		case "lock":
 			k.m.Lock()
 		case "acquire":
-			fill(k.s.Acquire(context.Background(), 1))
+			fill(k.s.AcquireContext(context.Background(), 1))
 		}
 		ended = true
 	}()
@@ -215,7 +215,7 @@ func isLost(t *testing.T, x *prims.Waitable[stock, int32], why string, state sto
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), timeout())
 	defer cancel()
-	err := x.Wait(ctx, fine)
+	err := x.WaitContext(ctx, fine)
 	require.ErrorIs(t, err, shmsync.ErrNotRecoverable)
 	require.ErrorContains(t, err, why)
 	require.ErrorIs(t, x.Err(), shmsync.ErrNotRecoverable)
@@ -246,7 +246,7 @@ func TestWaitableRuleThatFailsEndsItsCallerOnly(t *testing.T) {
 			require.NoError(t, err)
 			k.x.Update(func(s *stock) { s.Free = 2 })
 			p, other := newStockist(t, a), newStockist(t, a)
-			require.NoError(t, k.x.Wait(t.Context(), fine))
+			require.NoError(t, k.x.WaitContext(t.Context(), fine))
 			waits := -1
 			if c.op == "release" {
 				require.Equal(t, stockAnswer{ID: 1}, p.do(t, "wait", c.e))
@@ -330,10 +330,10 @@ func TestWaitableRecoverBringsBackAfterARuleFailed(t *testing.T) {
 	k, err := openStocked(a)
 	require.NoError(t, err)
 	k.x.Update(func(s *stock) { s.Free = 3 })
-	require.NoError(t, k.x.Recover(t.Context(), func(*stock) error { t.Error("it is healthy"); return nil }))
-	require.PanicsWithValue(t, "shmsync: Recover of waitable stock without a repair", func() { k.x.Recover(t.Context(), nil) })
+	require.NoError(t, k.x.RecoverContext(t.Context(), func(*stock) error { t.Error("it is healthy"); return nil }))
+	require.PanicsWithValue(t, "shmsync: Recover of waitable stock without a repair", func() { k.x.RecoverContext(t.Context(), nil) })
 	p, victim := newStockist(t, a), newStockist(t, a)
-	require.NoError(t, k.x.Wait(t.Context(), fine))
+	require.NoError(t, k.x.WaitContext(t.Context(), fine))
 	require.Equal(t, stockAnswer{ID: 1}, victim.do(t, "wait", fine))
 	require.Equal(t, stockAnswer{ID: 1, Panic: "this claim fails"}, p.do(t, "wait", panicsInClaim))
 	victim.Kill(t)
@@ -347,13 +347,13 @@ func TestWaitableRecoverBringsBackAfterARuleFailed(t *testing.T) {
 		k.x.Release(fine)
 	})
 
-	err = k.x.Recover(t.Context(), func(s *stock) error { s.Free = 100; return errors.New("no idea") })
+	err = k.x.RecoverContext(t.Context(), func(s *stock) error { s.Free = 100; return errors.New("no idea") })
 	require.ErrorIs(t, err, shmsync.ErrNotRecoverable)
 	require.ErrorContains(t, err, "no idea")
-	require.PanicsWithValue(t, "worse", func() { k.x.Recover(t.Context(), func(s *stock) error { panic("worse") }) })
+	require.PanicsWithValue(t, "worse", func() { k.x.RecoverContext(t.Context(), func(s *stock) error { panic("worse") }) })
 	isLost(t, k.x, "this claim fails", stock{1, 2}, p)
 
-	require.NoError(t, k.x.Recover(t.Context(), func(s *stock) error { s.Free += 10; return nil }))
+	require.NoError(t, k.x.RecoverContext(t.Context(), func(s *stock) error { s.Free += 10; return nil }))
 	require.NoError(t, k.x.Err())
 	eventually(t, "the claim of the dead comes back", func() string { return words(a) }, func() bool { return k.x.State() == stock{12, 1} })
 	k.x.Release(fine)

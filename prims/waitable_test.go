@@ -108,7 +108,7 @@ func (w *waitableWorker) turn(g int, r *rand.Rand) error {
 			ctx, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
 			defer cancel()
 			e := wish{uint16(1 + r.IntN(7)), uint16(g)}
-			err := w.priority.Wait(ctx, e)
+			err := w.priority.WaitContext(ctx, e)
 			if err == nil {
 				w.priority.Release(e)
 			} else if gaveUp(err) {
@@ -117,7 +117,7 @@ func (w *waitableWorker) turn(g int, r *rand.Rand) error {
 			return err
 		}
 		write := r.IntN(4) == 0
-		switch err := w.rw.Wait(ctx, write); {
+		switch err := w.rw.WaitContext(ctx, write); {
 		case gaveUp(err):
 			return nil
 		case err != nil:
@@ -154,7 +154,7 @@ func TestWaitableAutoReset(t *testing.T) {
 	got := make(chan int, 3)
 	for i := range 3 {
 		go func() {
-			if e.Wait(context.Background(), struct{}{}) == nil {
+			if e.Wait(struct{}{}) == nil {
 				got <- i
 			}
 		}()
@@ -167,7 +167,7 @@ func TestWaitableAutoReset(t *testing.T) {
 	}
 	require.Panics(t, func() { e.Release(struct{}{}) })
 	e.Stop()
-	require.ErrorIs(t, e.Wait(context.Background(), struct{}{}), shmsync.ErrCanceled)
+	require.ErrorIs(t, e.Wait(struct{}{}), shmsync.ErrCanceled)
 }
 
 // A reader that comes behind a writer that waits does not barge; when the writer gives
@@ -177,16 +177,16 @@ func TestWaitableShared(t *testing.T) {
 	rw, err := shared(a, "rw")
 	require.NoError(t, err)
 	const read, write = false, true
-	require.NoError(t, rw.Wait(context.Background(), read))
+	require.NoError(t, rw.Wait(read))
 	require.True(t, rw.TryWait(read))
 	require.False(t, rw.TryWait(write))
 	ctx, cancel := context.WithCancel(context.Background())
 	writer := make(chan error, 1)
-	go func() { writer <- rw.Wait(ctx, write) }()
+	go func() { writer <- rw.WaitContext(ctx, write) }()
 	eventually(t, "queued", func() string { return words(a) }, func() bool { return rw.Queued() == 1 })
 	require.False(t, rw.TryWait(read))
 	reader := make(chan error, 1)
-	go func() { reader <- rw.Wait(context.Background(), read) }()
+	go func() { reader <- rw.Wait(read) }()
 	eventually(t, "queued", func() string { return words(a) }, func() bool { return rw.Queued() == 2 })
 	cancel()
 	require.Equal(t, context.Canceled, <-writer)
@@ -209,7 +209,7 @@ func TestWaitablePriority(t *testing.T) {
 	got := make(chan uint16, 5)
 	for i, p := range []uint16{2, 5, 1, 4, 5} {
 		go func() {
-			if s.Wait(context.Background(), wish{1, p}) == nil {
+			if s.Wait(wish{1, p}) == nil {
 				got <- p
 			}
 		}()
@@ -242,7 +242,7 @@ func TestWaitablePriorityCrowd(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range uint32(n) {
 			wg.Go(func() {
-				if err := s.Wait(context.Background(), i); err != nil {
+				if err := s.Wait(i); err != nil {
 					t.Error(err)
 				}
 			})
@@ -274,7 +274,7 @@ func init() {
 		if err != nil {
 			c.Fatal(err)
 		}
-		if err := rw.Wait(context.Background(), true); err != nil {
+		if err := rw.Wait(true); err != nil {
 			c.Fatal(err)
 		}
 		c.Ready()
@@ -292,9 +292,9 @@ func TestWaitableTakesBackFromTheDead(t *testing.T) {
 	require.Equal(t, int32(-1), rw.State().Holders)
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
 	defer cancel()
-	require.Equal(t, context.DeadlineExceeded, rw.Wait(ctx, true))
+	require.Equal(t, context.DeadlineExceeded, rw.WaitContext(ctx, true))
 	done := make(chan error, 1)
-	go func() { done <- rw.Wait(context.Background(), true) }()
+	go func() { done <- rw.Wait(true) }()
 	eventually(t, "queued", func() string { return words(a) }, func() bool { return rw.Queued() == 1 })
 	p.Kill(t)
 	require.NoError(t, <-done)
@@ -312,7 +312,7 @@ func init() {
 		if err != nil {
 			c.Fatal(err)
 		}
-		if err := rw.Wait(context.Background(), true); err != nil {
+		if err := rw.Wait(true); err != nil {
 			c.Fatal(err)
 		}
 		c.Ready()
@@ -332,7 +332,7 @@ func TestWaitableTakesBackFromWhoLeaves(t *testing.T) {
 		p := proctest.Start(t, "waitable/leave", proctest.Params(nameOf(a)), proctest.Dump(func() string { return words(a) }))
 		p.Await(t)
 		done := make(chan error, 1)
-		go func() { done <- rw.Wait(context.Background(), true) }()
+		go func() { done <- rw.Wait(true) }()
 		eventually(t, "queued", func() string { return words(a) }, func() bool { return rw.Queued() == 1 })
 		p.Send("leave")
 		eventually(t, "granted", func() string { return words(a) }, func() bool { return len(done) == 1 })
@@ -378,13 +378,13 @@ func TestWaitableHoldsAreBounded(t *testing.T) {
 	}
 	x, err := prims.OpenWaitable(a, "x", 0, rules, &prims.WaitableOptions{Holds: 2})
 	require.NoError(t, err)
-	require.NoError(t, x.Wait(context.Background(), 1))
-	require.NoError(t, x.Wait(context.Background(), 2))
-	require.NoError(t, x.Wait(context.Background(), 2), "the same once more")
-	require.ErrorIs(t, x.Wait(context.Background(), 3), shmsync.ErrNoSpace)
+	require.NoError(t, x.Wait(1))
+	require.NoError(t, x.Wait(2))
+	require.NoError(t, x.Wait(2), "the same once more")
+	require.ErrorIs(t, x.Wait(3), shmsync.ErrNoSpace)
 	require.Equal(t, 3, x.State())
 	x.Release(1)
-	require.NoError(t, x.Wait(context.Background(), 3))
+	require.NoError(t, x.Wait(3))
 }
 
 // outcomes is the state of a Waitable that counts what became of claims.
@@ -420,7 +420,7 @@ func init() {
 		}
 		c.Ready()
 		for {
-			if err := x.Wait(context.Background(), 5); err != nil {
+			if err := x.Wait(5); err != nil {
 				c.Fatal(err)
 			}
 			c.Say("claimed")

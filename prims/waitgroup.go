@@ -154,10 +154,10 @@ func (g *WaitGroup) WaitContext(ctx context.Context) error {
 	return g.counter.wait(ctx)
 }
 
-// Reset forgets what the dead had left: from then on the counter is that of the
-// living. Done for work that a dead process had added for others is one too many
-// after that. If no process died with work left, Reset does nothing.
-func (g *WaitGroup) Reset() { g.counter.reset() }
+// Reset forgets the work that dead processes left, and reports whether there was any: from
+// then on the counter is that of the living. Done for work that a dead process had added
+// for others is one too many after that.
+func (g *WaitGroup) Reset() bool { return g.counter.reset() }
 
 // Offset is where the WaitGroup lies in its arena, for WaitGroupAt in another process.
 func (g *WaitGroup) Offset() arena.Offset { return g.counter.object.Offset }

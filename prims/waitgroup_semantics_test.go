@@ -177,10 +177,10 @@ func TestWaitGroupDeath(t *testing.T) {
 			require.Equal(t, int64(3), st.Count)
 			require.Contains(t, g.String(), "owner")
 			if how == "reset" {
-				g.Reset()
+				require.True(t, g.Reset())
 				require.Equal(t, int64(1), g.State().Count)
 				id := gateBlocked(t, a, waiter, g.Offset(), order{Op: "wg.wait", Object: "g"})
-				g.Reset() // nothing is owed
+				require.False(t, g.Reset(), "nothing is owed")
 				waiter.must(t, order{Op: "wg.done", Object: "g"})
 				gateSmooth(t, waiter.wait(t, id))
 			} else {

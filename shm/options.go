@@ -20,9 +20,9 @@ type Options struct {
 	// HugePages selects the size of the pages behind the segment.
 	HugePages HugePages
 	// Populate reserves the whole segment and faults in all of its pages when
-	// it is mapped, so that no later access takes a page fault.
+	// this process maps it, so that no later access takes a page fault.
 	Populate bool
-	// Lock keeps the whole segment in memory (mlock), which implies Populate.
+	// Lock keeps the whole segment in memory for this process (mlock), which implies Populate.
 	// It counts against RLIMIT_MEMLOCK, and exceeding that is an error.
 	Lock bool
 	// NUMA is the placement of the pages of a new segment. It is stored with

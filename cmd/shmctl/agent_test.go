@@ -113,7 +113,7 @@ func agentDeed(a *arena.Arena, o agentOrder) (func(), error) {
 		return func() { l.LockContext(ctx, uint64(o.N)) }, err
 	case "semaphore":
 		s, err := prims.OpenSemaphore(a, o.Name, 3, nil)
-		return func() { s.Acquire(ctx, o.N) }, err
+		return func() { s.AcquireContext(ctx, o.N) }, err
 	case "event":
 		e, err := prims.OpenEvent(a, o.Name, nil)
 		return func() { e.WaitContext(ctx) }, err
@@ -147,7 +147,7 @@ func agentDeed(a *arena.Arena, o agentOrder) (func(), error) {
 		case "put":
 			return func() { q.Put(uint64(o.N)) }, err
 		case "lease":
-			return func() { q.Lease(ctx) }, err
+			return func() { q.LeaseContext(ctx) }, err
 		}
 		return func() { q.GetContext(ctx) }, err
 	case "barrier": // of two
@@ -178,7 +178,7 @@ func agentDeed(a *arena.Arena, o agentOrder) (func(), error) {
 			},
 			Release: func(s *memory, n int64) { s.free += n },
 		}, nil)
-		return func() { w.Wait(ctx, o.N) }, err
+		return func() { w.WaitContext(ctx, o.N) }, err
 	case "locks": // many at once
 		return func() {
 			var wg sync.WaitGroup

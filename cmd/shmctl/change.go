@@ -199,7 +199,7 @@ func (c *recoverCmd) Run(s *session) error {
 		key = *c.Key
 	}
 	ran := false
-	err = prims.RecoverAt(ctx, a, arena.Object(obj), key, func() error { ran = true; return nil })
+	err = prims.RecoverAtContext(ctx, a, arena.Object(obj), key, func() error { ran = true; return nil })
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return refused{fmt.Sprintf("somebody has %s: see shmctl show %s %s", c.Name, c.Arena, c.Name)}

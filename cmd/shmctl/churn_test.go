@@ -32,7 +32,7 @@ func TestBesideWork(t *testing.T) {
 			for i := 0; !stop.Load(); i++ {
 				object := fmt.Sprintf("temporary %d.%d", k, i%7)
 				if s, err := prims.OpenSemaphore(a, object, 1, nil); err == nil {
-					s.Acquire(context.Background(), 1)
+					s.AcquireContext(context.Background(), 1)
 					s.Release(1)
 					s.Close()
 					a.Delete(object)

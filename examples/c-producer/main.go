@@ -78,7 +78,7 @@ func run(out io.Writer) error {
 	var sum float64
 	for n := uint64(0); n < samples; n++ {
 		// On lease: if this process died now, the next one would get the sample.
-		l, err := queue.Lease(ctx)
+		l, err := queue.LeaseContext(ctx)
 		if err != nil {
 			return err
 		}

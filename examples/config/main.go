@@ -88,7 +88,7 @@ func (b *board) read() config {
 func subscribe() {
 	b := join(os.Args[1])
 	for seen := uint64(0); ; {
-		which, err := prims.WaitAny(workergroup.Context(), b.version.At(seen+1), b.quit)
+		which, err := prims.WaitAnyContext(workergroup.Context(), b.version.At(seen+1), b.quit)
 		if err != nil || which == 1 {
 			return
 		}

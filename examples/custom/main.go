@@ -6,7 +6,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"log"
 	"os"
@@ -64,7 +63,7 @@ func work() {
 	x := join(os.Args[1])
 	for n := uint32(1); ; n++ {
 		w := wish{MiB: 100 + n%7*100, Urgent: n % 3}
-		if x.Wait(workergroup.Context(), w) != nil {
+		if x.WaitContext(workergroup.Context(), w) != nil {
 			return
 		}
 		if free := x.State().Free; free < 0 || free > total-int64(w.MiB) {
@@ -103,7 +102,7 @@ func boss() {
 		w.Stop()
 	}
 	// All memory is available again when the last dead process has been reaped.
-	workergroup.Check(x.Wait(context.Background(), wish{MiB: total}))
+	workergroup.Check(x.Wait(wish{MiB: total}))
 	fmt.Printf("%d claims, %d of them of processes that were killed; %d MiB are back\n", claims, killed, total)
 	if b := x.State(); b.Free != 0 || b.Reaped < int64(killed) {
 		log.Fatalf("the budget is %+v", b)

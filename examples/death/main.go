@@ -65,7 +65,7 @@ func auditor() {
 	workergroup.Say("%d", told.UnixNano())
 	workergroup.Say("%v", err)
 	workergroup.Say("accounts %v: a repair is due", l.Accounts)
-	workergroup.Check(mu.Recover(context.Background(), func() error {
+	workergroup.Check(mu.Recover(func() error {
 		if l.Moving.Load() != 0 {
 			l.Accounts = l.Before
 			l.Moving.Store(0)

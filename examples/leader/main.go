@@ -48,7 +48,7 @@ func stand() {
 		switch {
 		case errors.Is(err, shmsync.ErrOwnerDead):
 			// One of the processes that are told repairs, and then all compete again.
-			workergroup.Check(mu.Recover(workergroup.Context(), o.repair))
+			workergroup.Check(mu.RecoverContext(workergroup.Context(), o.repair))
 		case err != nil:
 			return
 		default:

@@ -62,7 +62,7 @@ func (c *cache) get(r *http.Request, key uint64) ([]byte, error) {
 	if n := p.Length.Load(); n > 0 { // another process has been faster
 		return p.Bytes[:n], nil
 	}
-	if err := c.limit.Acquire(r.Context(), 1); err != nil {
+	if err := c.limit.AcquireContext(r.Context(), 1); err != nil {
 		return nil, err
 	}
 	defer c.limit.Release(1)

@@ -167,9 +167,6 @@ func (a *membership) compare(opts *Options, created bool) error {
 	if opts.Size != 0 && uint64(opts.size()) != a.geo.size {
 		return bad("Size", uint64(opts.size()), a.geo.size)
 	}
-	if opts.Counted && !a.geo.counted {
-		return a.fail("arena.open", shmsync.ErrIncompatible, "it does not count, asked for one that does")
-	}
 	return nil
 }
 

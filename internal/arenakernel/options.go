@@ -17,7 +17,8 @@ type Options struct {
 	MaxParticipants int
 	// Counted makes the objects of a new arena count what is done with them, and date
 	// their holds, for tools; see [Counts]. It costs the fast paths: a lock and unlock
-	// takes several times as long. Fixed for life.
+	// takes several times as long. It is ignored for an arena that exists; [Arena.Counted]
+	// tells.
 	Counted bool
 	// Mode is the permission of a new arena's file; 0 means 0600.
 	Mode fs.FileMode

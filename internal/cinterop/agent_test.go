@@ -194,7 +194,7 @@ func (x *goAgent) seq(o order) (uint64, error) {
 	case "seq.cancel":
 		s.CancelWaiters()
 	case "seq.reset":
-		s.Reset(uint64(o.arg(0)))
+		s.ResetTo(uint64(o.arg(0)))
 	default:
 		return 0, syscall.ENOSYS
 	}
@@ -204,7 +204,7 @@ func (x *goAgent) seq(o order) (uint64, error) {
 func (x *goAgent) event(o order) (uint64, error) {
 	var opts *prims.EventOptions
 	if o.verb == "event.open" {
-		opts = &prims.EventOptions{AutoReset: o.arg(0) == 1, Bidirectional: o.arg(0) == 2}
+		opts = &prims.EventOptions{Mode: []prims.EventMode{0, prims.EventAutoReset, prims.EventBidirectional}[o.arg(0)]}
 	}
 	e, err := prims.OpenEvent(x.a, o.name, opts)
 	if err != nil {
@@ -263,11 +263,11 @@ func (x *goAgent) queue(o order) (uint64, error) {
 		for i := range o.arg(1) {
 			items = append(items, uint64(o.arg(0)+i))
 		}
-		n, err := q.PutBatch(o.ctx(2), items)
+		n, err := q.PutBatchContext(o.ctx(2), items)
 		return uint64(n), err
 	case "queue.getbatch":
 		items := make([]uint64, o.arg(0))
-		n, err := q.GetBatch(o.ctx(1), items)
+		n, err := q.GetBatchContext(o.ctx(1), items)
 		for i := range n {
 			if items[i] != items[0]+uint64(i) {
 				return 0, syscall.EILSEQ
@@ -278,7 +278,7 @@ func (x *goAgent) queue(o order) (uint64, error) {
 		}
 		return items[0]<<8 | uint64(n), err
 	case "queue.lease":
-		l, err := q.Lease(o.ctx(0))
+		l, err := q.LeaseContext(o.ctx(0))
 		if err == nil {
 			x.mu.Lock()
 			x.leases = append(x.leases, l)
@@ -406,7 +406,10 @@ func (x *goAgent) barrier(o order) (uint64, error) {
 	case "barrier.leave":
 		b.Deregister()
 	case "barrier.reset":
-		return yes(b.Reset(o.arg(0))), nil
+		if n := o.arg(0); n != 0 {
+			return yes(b.ResetTo(n)), nil
+		}
+		return yes(b.Reset()), nil
 	case "barrier.lost":
 		return uint64(b.State().Lost), nil
 	case "barrier.wait":

@@ -30,7 +30,7 @@ func (x *goAgent) any(o order) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	i, err := prims.WaitAny(o.ctx(0), f, s.At(1), e)
+	i, err := prims.WaitAnyContext(o.ctx(0), f, s.At(1), e)
 	return uint64(i), err
 }
 
@@ -48,14 +48,14 @@ func (x *goAgent) all(o order) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	r, err := prims.OpenEvent(x.a, o.name+"-r", &prims.EventOptions{Bidirectional: true})
+	r, err := prims.OpenEvent(x.a, o.name+"-r", &prims.EventOptions{Mode: prims.EventBidirectional})
 	if err != nil {
 		return 0, err
 	}
 	if o.verb == "all.wait" {
-		return 0, prims.WaitAll(o.ctx(0), f, s.At(1), e, r.ResetAwaitable())
+		return 0, prims.WaitAllContext(o.ctx(0), f, s.At(1), e, r.ResetAwaitable())
 	}
-	i, err := prims.WaitAny(o.ctx(0), f, s.At(1), e, r.ResetAwaitable())
+	i, err := prims.WaitAnyContext(o.ctx(0), f, s.At(1), e, r.ResetAwaitable())
 	return uint64(i), err
 }
 

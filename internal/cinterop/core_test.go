@@ -4,7 +4,6 @@ package cinterop
 
 import (
 	"bufio"
-	"context"
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
@@ -345,7 +344,7 @@ func init() {
 		if err != nil || o.verb == "waitable.open" {
 			return uint64(w.Offset()), err
 		}
-		return 0, w.Wait(context.Background(), 0)
+		return 0, w.Wait(0)
 	}
 }
 

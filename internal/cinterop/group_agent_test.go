@@ -80,12 +80,12 @@ func (x *goAgent) groupQueue(name string, turn int) error {
 	}
 	if turn%3 == 0 {
 		_, err = q.Get()
-	} else if l, e := q.Lease(context.Background()); e != nil {
+	} else if l, e := q.Lease(); e != nil {
 		err = e
 	} else {
 		if turn%3 == 1 {
 			l.Nack()
-			if l, err = q.Lease(context.Background()); err != nil {
+			if l, err = q.Lease(); err != nil {
 				return err
 			}
 		}
@@ -94,7 +94,7 @@ func (x *goAgent) groupQueue(name string, turn int) error {
 	if err == nil && turn%7 == 0 {
 		ctx, cancel := inMs(1)
 		defer cancel()
-		if l, e := q.Lease(ctx); e == nil {
+		if l, e := q.LeaseContext(ctx); e == nil {
 			l.Nack()
 		}
 	}
@@ -149,7 +149,7 @@ func (x *goAgent) groupFair(name string, turn int) error {
 			f.Unlock()
 		}
 	case errors.Is(err, shmsync.ErrOwnerDead):
-		err = f.Recover(context.Background(), func() error { return nil })
+		err = f.Recover(func() error { return nil })
 	}
 	return but(err, context.DeadlineExceeded)
 }
@@ -178,7 +178,7 @@ func (x *goAgent) groupCond(name string, turn int) error {
 		}
 	}
 	if errors.Is(err, shmsync.ErrOwnerDead) {
-		err = m.Recover(context.Background(), func() error { return nil })
+		err = m.Recover(func() error { return nil })
 	}
 	return err
 }
@@ -211,7 +211,7 @@ func (x *goAgent) groupBarrier(name string, turn int) error {
 	defer cancel()
 	err = b.ArriveAndWaitContext(ctx)
 	if errors.Is(err, shmsync.ErrOwnerDead) {
-		b.Reset(2)
+		b.ResetTo(2)
 	}
 	return but(err, shmsync.ErrOwnerDead, context.DeadlineExceeded)
 }
@@ -259,7 +259,7 @@ func (x *goAgent) groupSemaphore(name string, turn int) error {
 		defer cancel()
 		ctx = c
 	}
-	if err = s.Acquire(ctx, n); err == nil {
+	if err = s.AcquireContext(ctx, n); err == nil {
 		if turn%8 < 2 {
 			runtime.Gosched()
 		}

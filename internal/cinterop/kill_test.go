@@ -139,7 +139,7 @@ func leftovers(t *testing.T, name string, living ...*agent) {
 	m, err := prims.OpenMutex(a, "m", nil)
 	require.NoError(t, err)
 	if m.State().Err != nil {
-		require.NoError(t, m.Recover(t.Context(), func() error { return nil }))
+		require.NoError(t, m.RecoverContext(t.Context(), func() error { return nil }))
 	}
 	require.NoError(t, m.LockContext(t.Context()))
 	m.Unlock()

@@ -79,7 +79,7 @@ type board struct {
 func (b *board) turn(m *prims.Mutex, me uint64) error {
 	err := m.LockContext(context.Background())
 	if errors.Is(err, shmsync.ErrOwnerDead) {
-		return m.Recover(context.Background(), b.repair)
+		return m.Recover(b.repair)
 	}
 	if err != nil {
 		return err
@@ -141,9 +141,9 @@ func (x *goAgent) mutex(o order) (n uint64, err error) {
 		m.Unlock()
 		return 0, nil
 	case "mutex.recover":
-		return n, m.Recover(context.Background(), func() error { n++; return nil })
+		return n, m.Recover(func() error { n++; return nil })
 	case "mutex.badrecover":
-		return 0, m.Recover(context.Background(), func() error { return errors.New("bad") })
+		return 0, m.Recover(func() error { return errors.New("bad") })
 	case "mutex.state":
 		return 0, m.State().Err
 	case "mutex.team":
@@ -172,7 +172,7 @@ func (x *goAgent) mutex(o order) (n uint64, err error) {
 			case err == nil:
 				m.Unlock()
 			case errors.Is(err, shmsync.ErrOwnerDead):
-				if err := m.Recover(context.Background(), b.repair); err != nil {
+				if err := m.Recover(b.repair); err != nil {
 					return n, err
 				}
 			case !errors.Is(err, context.DeadlineExceeded):
@@ -245,7 +245,7 @@ func (x *goAgent) churn(o order) (uint64, error) {
 		case err == nil:
 			m.Unlock()
 		case errors.Is(err, shmsync.ErrOwnerDead):
-			if err := m.Recover(context.Background(), func() error { return nil }); err != nil {
+			if err := m.Recover(func() error { return nil }); err != nil {
 				return 0, err
 			}
 		default:

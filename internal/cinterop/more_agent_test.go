@@ -40,13 +40,13 @@ func (x *goAgent) fair(o order) (n uint64, err error) {
 	case "fair.unlock":
 		f.Unlock()
 	case "fair.recover":
-		err = f.Recover(o.ctx(0), func() error {
+		err = f.RecoverContext(o.ctx(0), func() error {
 			n++
 			return nil
 		})
 		return n, err
 	case "fair.spoil":
-		return 0, f.Recover(o.ctx(0), func() error { return errors.New("spoilt") })
+		return 0, f.RecoverContext(o.ctx(0), func() error { return errors.New("spoilt") })
 	case "fair.lock":
 		return 0, f.LockContext(o.ctx(0))
 	default:
@@ -119,7 +119,7 @@ func (x *goAgent) semaphore(o order) (uint64, error) {
 	var s *prims.Semaphore
 	var err error
 	if o.verb == "sem.open" {
-		s, err = prims.OpenSemaphore(x.a, o.name, o.arg(0), &prims.SemaphoreOptions{Transferable: o.arg(1) != 0})
+		s, err = prims.OpenSemaphore(x.a, o.name, o.arg(0), &prims.SemaphoreOptions{Mode: []prims.SemaphoreMode{0, prims.SemaphoreTransferable}[o.arg(1)]})
 	} else {
 		s, err = prims.AttachSemaphore(x.a, o.name, nil)
 	}
@@ -136,7 +136,7 @@ func (x *goAgent) semaphore(o order) (uint64, error) {
 	case "sem.free":
 		return uint64(s.State().Free), nil
 	case "sem.acquire":
-		return 0, s.Acquire(o.ctx(1), o.arg(0))
+		return 0, s.AcquireContext(o.ctx(1), o.arg(0))
 	default:
 		return 0, syscall.ENOSYS
 	}

@@ -67,20 +67,20 @@ func (x *goAgent) multi(o order) (n uint64, err error) {
 		x.stale.Unlock()
 		return 0, nil
 	case "multi.recover":
-		err = m.Recover(context.Background(), key, func() error {
+		err = m.Recover(key, func() error {
 			n++
 			return nil
 		})
 		return n, err
 	case "multi.spoil":
-		return 0, m.Recover(context.Background(), key, func() error { return errors.New("spoilt") })
+		return 0, m.Recover(key, func() error { return errors.New("spoilt") })
 	case "multi.lockall":
 		var keys []uint64
 		for i := range uint64(o.arg(1)) {
 			keys = append(keys, key+i)
 		}
 		slices.Reverse(keys)
-		all, err := m.LockAll(o.ctx(2), append(keys, keys[0])...)
+		all, err := m.LockAllContext(o.ctx(2), append(keys, keys[0])...)
 		x.keepHolds(all...)
 		return uint64(len(all)), err
 	case "multi.unlockall":
@@ -129,7 +129,7 @@ func (x *goAgent) groupMulti(name string, turn int) error {
 			keys = append(keys, uint64(turn%5)+i)
 		}
 		var all prims.Holds
-		if all, err = m.LockAll(context.Background(), keys...); err == nil {
+		if all, err = m.LockAllContext(context.Background(), keys...); err == nil {
 			all.Unlock()
 		}
 	case 1:
@@ -149,7 +149,7 @@ func (x *goAgent) groupMulti(name string, turn int) error {
 	if errors.Is(err, shmsync.ErrOwnerDead) {
 		err = nil
 		for key := uint64(0); key < 10 && err == nil; key++ {
-			err = m.Recover(context.Background(), key, func() error { return nil })
+			err = m.Recover(key, func() error { return nil })
 		}
 	}
 	return but(err, context.DeadlineExceeded)

@@ -63,13 +63,13 @@ func (x *goAgent) rw(o order) (n uint64, err error) {
 	case "rw.up":
 		return 0, m.UpgradeContext(o.ctx(0))
 	case "rw.recover":
-		err = m.Recover(context.Background(), func() error {
+		err = m.Recover(func() error {
 			n++
 			return nil
 		})
 		return n, err
 	case "rw.spoil":
-		return 0, m.Recover(context.Background(), func() error { return errors.New("spoilt") })
+		return 0, m.Recover(func() error { return errors.New("spoilt") })
 	case "rw.lock":
 		return 0, m.LockContext(o.ctx(0))
 	case "rw.rlock":
@@ -139,7 +139,7 @@ func (x *goAgent) groupRW(name string, turn int) error {
 	}
 	switch {
 	case errors.Is(err, shmsync.ErrOwnerDead):
-		err = m.Recover(context.Background(), func() error { return nil })
+		err = m.Recover(func() error { return nil })
 	case err == nil && upgrades:
 		err = x.groupUpgrades(m, name, turn/6)
 	case err == nil && writes:

@@ -47,13 +47,13 @@ func (x *goAgent) spin(o order) (n uint64, err error) {
 	case "spin.unlock":
 		l.Unlock()
 	case "spin.recover":
-		err = l.Recover(context.Background(), func() error {
+		err = l.Recover(func() error {
 			n++
 			return nil
 		})
 		return n, err
 	case "spin.spoil":
-		return 0, l.Recover(context.Background(), func() error { return errors.New("spoilt") })
+		return 0, l.Recover(func() error { return errors.New("spoilt") })
 	case "spin.lock":
 		return 0, l.LockContext(o.ctx(0))
 	default:
@@ -95,7 +95,7 @@ func (x *goAgent) rwSpin(o order) (n uint64, err error) {
 	case "rwspin.downtou":
 		l.DowngradeToUpgradable()
 	case "rwspin.recover":
-		err = l.Recover(context.Background(), func() error {
+		err = l.Recover(func() error {
 			n++
 			return nil
 		})
@@ -132,7 +132,7 @@ func (x *goAgent) groupSpin(name string, turn int) error {
 			l.Unlock()
 		}
 	case errors.Is(err, shmsync.ErrOwnerDead):
-		err = l.Recover(context.Background(), func() error { return nil })
+		err = l.Recover(func() error { return nil })
 	}
 	return but(err, context.DeadlineExceeded)
 }
@@ -179,7 +179,7 @@ func (x *goAgent) groupRWSpin(name string, turn int) error {
 		}
 	}
 	if errors.Is(err, shmsync.ErrOwnerDead) {
-		err = l.Recover(context.Background(), func() error { return nil })
+		err = l.Recover(func() error { return nil })
 	}
 	return but(err, context.DeadlineExceeded)
 }

@@ -315,7 +315,7 @@ func init() {
 				if err != nil {
 					return nil, err
 				}
-				return (&lockFuncs{lock: m.LockContext, try: m.TryLock, unlock: m.Unlock, recover: m.Recover}).client(), nil
+				return (&lockFuncs{lock: m.LockContext, try: m.TryLock, unlock: m.Unlock, recover: m.RecoverContext}).client(), nil
 			},
 			bad: bad(call{Proc: 0, Op: "lock", Arg: 0}, ok, call{Proc: 1, Op: "trylock", Arg: 0}, ok),
 		}
@@ -327,7 +327,7 @@ func init() {
 					return nil, err
 				}
 				return (&lockFuncs{lock: m.LockContext, rlock: m.RLockContext, try: m.TryLock, tryR: m.TryRLock,
-					unlock: m.Unlock, runlock: m.RUnlock, recover: m.Recover, weak: weak,
+					unlock: m.Unlock, runlock: m.RUnlock, recover: m.RecoverContext, weak: weak,
 					up: &upgradeFuncs{lock: m.LockUpgradableContext, upgrade: m.UpgradeContext, try: m.TryLockUpgradable, tryUpgrade: m.TryUpgrade,
 						unlock: m.UnlockUpgradable, toUpgradable: m.DowngradeToUpgradable, read: m.DowngradeToRead}}).client(), nil
 			},
@@ -439,7 +439,7 @@ func addSemaphore() {
 				n := uint64(1 + r.IntN(size))
 				var res result
 				take := func(f func() result) { log("acquire", n, func() result { res = f(); return res }) }
-				with := func(ctx context.Context) error { return s.Acquire(ctx, int64(n)) }
+				with := func(ctx context.Context) error { return s.AcquireContext(ctx, int64(n)) }
 				pick(r,
 					func() { take(func() result { return briefly(r, with) }) },
 					func() { take(func() result { return done(with(context.Background())) }) },
@@ -576,7 +576,7 @@ func addEvents() {
 		subjects[name] = subject{
 			name: name, model: model(token{}, stepEvent(auto)),
 			open: func(a *arena.Arena) (client, error) {
-				e, err := prims.OpenEvent(a, "e", &prims.EventOptions{AutoReset: auto})
+				e, err := prims.OpenEvent(a, "e", &prims.EventOptions{Mode: map[bool]prims.EventMode{false: prims.EventManualReset, true: prims.EventAutoReset}[auto]})
 				if err != nil {
 					return nil, err
 				}

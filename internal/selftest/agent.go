@@ -185,7 +185,7 @@ func beSuccessor(args []string) error {
 		return fmt.Errorf("the death of the owner was not told, but: %v", err)
 	}
 	repaired := false
-	if err := m.Recover(ctx, func() error { repaired = true; return nil }); err != nil {
+	if err := m.RecoverContext(ctx, func() error { repaired = true; return nil }); err != nil {
 		return err
 	}
 	if !repaired {

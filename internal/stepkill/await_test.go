@@ -26,7 +26,7 @@ func init() {
 			x := &together{}
 			var errs [3]error
 			x.s, errs[0] = prims.OpenSequencer(a, "s", &prims.SequencerOptions{Spin: -1})
-			x.e, errs[1] = prims.OpenEvent(a, "e", &prims.EventOptions{AutoReset: true, Spin: -1})
+			x.e, errs[1] = prims.OpenEvent(a, "e", &prims.EventOptions{Mode: prims.EventAutoReset, Spin: -1})
 			x.m, errs[2] = prims.OpenFairMutex(a, "m", &prims.FairMutexOptions{Policy: prims.PolicyRelease})
 			if err := errors.Join(errs[:]...); err != nil {
 				return part{}, err
@@ -38,21 +38,21 @@ func init() {
 				}
 			}
 			p := part{
-				hold: x.e.Reset, free: set, rescue: set,
+				hold: func() { x.e.Reset() }, free: set, rescue: set,
 				wait: waits(x.e.WaitContext),
 				use: func() error {
 					ctx, cancel := limited()
 					defer cancel()
 					set()
 					at := x.s.At(x.s.Value() + 1)
-					if i, err := prims.WaitAny(ctx, at, x.e); i != 1 || err != nil {
+					if i, err := prims.WaitAnyContext(ctx, at, x.e); i != 1 || err != nil {
 						return fmt.Errorf("number %d was there: %w", i, err)
 					}
 					if x.e.IsSet() {
 						return errors.New("the token was taken, and is there")
 					}
 					x.s.Increment()
-					if err := prims.WaitAll(ctx, at); err != nil {
+					if err := prims.WaitAllContext(ctx, at); err != nil {
 						return err
 					}
 					return lock.use()
@@ -64,13 +64,13 @@ func init() {
 		}, waiters...)
 	}
 	add("any", func(x *together, p *part) {
-		p.op = func() { prims.WaitAny(bg, x.s.At(x.s.Value()+1000), x.e) }
+		p.op = func() { prims.WaitAny(x.s.At(x.s.Value()+1000), x.e) }
 	}, 0, 2)
 	add("all", func(x *together, p *part) {
-		p.op = func() { prims.WaitAll(bg, x.s.At(x.s.Value()), x.e) }
+		p.op = func() { prims.WaitAll(x.s.At(x.s.Value()), x.e) }
 	}, 0)
 	add("any, gives up", func(x *together, p *part) {
-		p.late, p.op = true, briefly(func(ctx context.Context) { prims.WaitAny(ctx, x.s.At(x.s.Value()+1000), x.e) })
+		p.late, p.op = true, briefly(func(ctx context.Context) { prims.WaitAnyContext(ctx, x.s.At(x.s.Value()+1000), x.e) })
 	}, 1)
 	for name, begin := range map[string]func(x *together) *prims.Pending{
 		"sequencer":  func(x *together) *prims.Pending { return x.s.WaitAsync(x.s.Value() + 1000) },

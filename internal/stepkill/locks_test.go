@@ -24,42 +24,42 @@ func init() {
 			if err != nil {
 				return nil, err
 			}
-			return &aLock{m.LockContext, m.TryLock, m.Unlock, m.Recover, m.Close}, nil
+			return &aLock{m.LockContext, m.TryLock, m.Unlock, m.RecoverContext, m.Close}, nil
 		})
 		addLock(of("cohortmutex"), func(a *arena.Arena) (*aLock, error) {
 			m, err := prims.OpenCohortMutex(a, "m", &prims.CohortMutexOptions{Policy: policy, Nodes: 2})
 			if err != nil {
 				return nil, err
 			}
-			return &aLock{m.LockContext, m.TryLock, m.Unlock, m.Recover, m.Close}, nil
+			return &aLock{m.LockContext, m.TryLock, m.Unlock, m.RecoverContext, m.Close}, nil
 		})
 		addLock(of("fairmutex"), func(a *arena.Arena) (*aLock, error) {
 			m, err := prims.OpenFairMutex(a, "m", &prims.FairMutexOptions{Policy: policy})
 			if err != nil {
 				return nil, err
 			}
-			return &aLock{m.LockContext, m.TryLock, m.Unlock, m.Recover, m.Close}, nil
+			return &aLock{m.LockContext, m.TryLock, m.Unlock, m.RecoverContext, m.Close}, nil
 		})
 		addLock(of("rwmutex writer"), func(a *arena.Arena) (*aLock, error) {
 			m, err := prims.OpenRWMutex(a, "m", &prims.RWMutexOptions{Policy: policy})
 			if err != nil {
 				return nil, err
 			}
-			return &aLock{m.LockContext, m.TryLock, m.Unlock, m.Recover, m.Close}, nil
+			return &aLock{m.LockContext, m.TryLock, m.Unlock, m.RecoverContext, m.Close}, nil
 		})
 		addLock(of("spinlock"), func(a *arena.Arena) (*aLock, error) {
 			m, err := prims.OpenSpinLock(a, "m", &prims.SpinLockOptions{Policy: policy})
 			if err != nil {
 				return nil, err
 			}
-			return &aLock{m.LockContext, m.TryLock, m.Unlock, m.Recover, m.Close}, nil
+			return &aLock{m.LockContext, m.TryLock, m.Unlock, m.RecoverContext, m.Close}, nil
 		})
 		addLock(of("rwspinlock writer"), func(a *arena.Arena) (*aLock, error) {
 			m, err := prims.OpenRWSpinLock(a, "m", &prims.RWSpinLockOptions{Policy: policy})
 			if err != nil {
 				return nil, err
 			}
-			return &aLock{m.LockContext, m.TryLock, m.Unlock, m.Recover, m.Close}, nil
+			return &aLock{m.LockContext, m.TryLock, m.Unlock, m.RecoverContext, m.Close}, nil
 		})
 		addLock(of("multilock"), func(a *arena.Arena) (*aLock, error) {
 			m, err := prims.OpenMultiLock(a, "m", &prims.MultiLockOptions{Policy: policy, Buckets: 2})
@@ -84,7 +84,7 @@ func init() {
 					return ok
 				},
 				unlock:  func() { held.Unlock() },
-				recover: func(ctx context.Context, f func() error) error { return m.Recover(ctx, key, f) },
+				recover: func(ctx context.Context, f func() error) error { return m.RecoverContext(ctx, key, f) },
 				close:   m.Close,
 			}, nil
 		})
@@ -95,7 +95,7 @@ func init() {
 			return nil, err
 		}
 		return &aLock{
-			lock:   func(ctx context.Context) error { return s.Acquire(ctx, 2) },
+			lock:   func(ctx context.Context) error { return s.AcquireContext(ctx, 2) },
 			try:    func() bool { return s.TryAcquire(2) },
 			unlock: func() { s.Release(2) },
 			close:  s.Close,
@@ -107,16 +107,16 @@ func init() {
 		if err != nil {
 			return nil, err
 		}
-		return &aLock{m.LockContext, m.TryLock, m.Unlock, m.Recover, m.Close}, nil
+		return &aLock{m.LockContext, m.TryLock, m.Unlock, m.RecoverContext, m.Close}, nil
 	})
 	// A hold without an owner does not come back with a death: others release.
 	each("semaphore transferable/release", func(a *arena.Arena) (part, error) {
-		s, err := prims.OpenSemaphore(a, "t", 1<<40, &prims.SemaphoreOptions{Transferable: true, Initial: -1})
+		s, err := prims.OpenSemaphore(a, "t", 1<<40, &prims.SemaphoreOptions{Mode: prims.SemaphoreTransferable, Initial: -1})
 		if err != nil {
 			return part{}, err
 		}
 		p := part{
-			op: func() { s.Release(1) }, wait: waits(func(ctx context.Context) error { return s.Acquire(ctx, 1) }),
+			op: func() { s.Release(1) }, wait: waits(func(ctx context.Context) error { return s.AcquireContext(ctx, 1) }),
 			rescue: func() { s.Release(1) }, close: s.Close,
 		}
 		p.use = func() error {
@@ -190,14 +190,14 @@ func init() {
 		if err != nil {
 			return nil, nil, err
 		}
-		return &aLock{m.LockContext, m.TryLock, m.Unlock, m.Recover, m.Close}, &aLock{m.RLockContext, m.TryRLock, m.RUnlock, m.Recover, nil}, nil
+		return &aLock{m.LockContext, m.TryLock, m.Unlock, m.RecoverContext, m.Close}, &aLock{m.RLockContext, m.TryRLock, m.RUnlock, m.RecoverContext, nil}, nil
 	})
 	rw("rwspinlock", func(a *arena.Arena) (w, r *aLock, err error) {
 		m, err := prims.OpenRWSpinLock(a, "m", nil)
 		if err != nil {
 			return nil, nil, err
 		}
-		return &aLock{m.LockContext, m.TryLock, m.Unlock, m.Recover, m.Close}, &aLock{m.RLockContext, m.TryRLock, m.RUnlock, m.Recover, nil}, nil
+		return &aLock{m.LockContext, m.TryLock, m.Unlock, m.RecoverContext, m.Close}, &aLock{m.RLockContext, m.TryRLock, m.RUnlock, m.RecoverContext, nil}, nil
 	})
 	spin := func(what string, waiters int, f func(m *prims.RWSpinLock, p *part)) {
 		var opts *prims.RWSpinLockOptions
@@ -209,7 +209,7 @@ func init() {
 			if err != nil {
 				return part{}, err
 			}
-			w := &aLock{m.LockContext, m.TryLock, m.Unlock, m.Recover, m.Close}
+			w := &aLock{m.LockContext, m.TryLock, m.Unlock, m.RecoverContext, m.Close}
 			p := part{wait: w.turn, use: w.use, close: m.Close}
 			f(m, &p)
 			return p, nil
@@ -243,8 +243,8 @@ func init() {
 		if err != nil {
 			return part{}, err
 		}
-		w := &aLock{m.LockContext, m.TryLock, m.Unlock, m.Recover, m.Close}
-		r := &aLock{m.RLockContext, m.TryRLock, m.RUnlock, m.Recover, nil}
+		w := &aLock{m.LockContext, m.TryLock, m.Unlock, m.RecoverContext, m.Close}
+		r := &aLock{m.RLockContext, m.TryRLock, m.RUnlock, m.RecoverContext, nil}
 		return part{prep: m.Lock, op: m.Downgrade, wait: r.turn, use: w.use, close: m.Close}, nil
 	}})
 	upgradable := func(what string, waiters int, f func(m *prims.RWMutex, p *part)) {
@@ -257,8 +257,8 @@ func init() {
 			if err != nil {
 				return part{}, err
 			}
-			w := &aLock{m.LockContext, m.TryLock, m.Unlock, m.Recover, m.Close}
-			u := &aLock{m.LockUpgradableContext, m.TryLockUpgradable, m.UnlockUpgradable, m.Recover, m.Close}
+			w := &aLock{m.LockContext, m.TryLock, m.Unlock, m.RecoverContext, m.Close}
+			u := &aLock{m.LockUpgradableContext, m.TryLockUpgradable, m.UnlockUpgradable, m.RecoverContext, m.Close}
 			p := part{wait: w.turn, close: m.Close}
 			p.use = func() error {
 				if err := w.use(); err != nil {
@@ -303,7 +303,7 @@ func init() {
 				ctx, cancel := limited()
 				defer cancel()
 				for {
-					h, err := m.LockAll(ctx, keys...)
+					h, err := m.LockAllContext(ctx, keys...)
 					if err == nil {
 						h.Unlock()
 						return nil
@@ -312,7 +312,7 @@ func init() {
 						return err
 					}
 					for _, k := range keys {
-						if err := m.Recover(ctx, k, func() error { return nil }); err != nil {
+						if err := m.RecoverContext(ctx, k, func() error { return nil }); err != nil {
 							return err
 						}
 					}
@@ -324,7 +324,7 @@ func init() {
 		}, waiters)
 	}
 	lockAll := func(m *prims.MultiLock, ctx context.Context) {
-		if h, err := m.LockAll(ctx, keys...); err == nil {
+		if h, err := m.LockAllContext(ctx, keys...); err == nil {
 			h.Unlock()
 		}
 	}

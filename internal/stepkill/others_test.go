@@ -130,7 +130,7 @@ func addSequencers() {
 		p.wait = func() error { return canceledOrNil(plain()) }
 		p.op = s.CancelWaiters
 	}), 3)
-	each("sequencer/reset", seq(func(s *prims.Sequencer, p *part) { p.op = func() { s.Reset(s.Value() + 2) } }), 0)
+	each("sequencer/reset", seq(func(s *prims.Sequencer, p *part) { p.op = func() { s.ResetTo(s.Value() + 2) } }), 0)
 	eachFresh("sequencer/stop", func(a *arena.Arena) (part, error) {
 		name := object
 		s, err := prims.OpenSequencer(a, name, nil)
@@ -224,7 +224,7 @@ func addEvents() {
 			if err != nil {
 				return part{}, err
 			}
-			p := part{close: e.Close, hold: e.Reset}
+			p := part{close: e.Close, hold: func() { e.Reset() }}
 			set := func() {
 				if !e.IsSet() {
 					e.Set()
@@ -249,7 +249,7 @@ func addEvents() {
 			return p, nil
 		}
 	}
-	for name, opts := range map[string]*prims.EventOptions{"event": nil, "auto event": {AutoReset: true}, "two-way event": {Bidirectional: true}} {
+	for name, opts := range map[string]*prims.EventOptions{"event": nil, "auto event": {Mode: prims.EventAutoReset}, "two-way event": {Mode: prims.EventBidirectional}} {
 		each(name+"/set", ev(opts, func(e *prims.Event, p *part) { p.op = e.Set }), 0, 3, 12)
 		each(name+"/wait", ev(opts, func(e *prims.Event, p *part) { p.op = func() { e.Wait() } }), 0, 2)
 		each(name+"/wait, gives up", ev(opts, func(e *prims.Event, p *part) {
@@ -260,12 +260,12 @@ func addEvents() {
 				e.WaitContext(ctx)
 			}
 		}), 1)
-		each(name+"/reset", ev(opts, func(e *prims.Event, p *part) { p.prep, p.op = e.Set, e.Reset }), 0)
+		each(name+"/reset", ev(opts, func(e *prims.Event, p *part) { p.prep, p.op = e.Set, func() { e.Reset() } }), 0)
 	}
-	each("auto event/try wait", ev(&prims.EventOptions{AutoReset: true}, func(e *prims.Event, p *part) {
+	each("auto event/try wait", ev(&prims.EventOptions{Mode: prims.EventAutoReset}, func(e *prims.Event, p *part) {
 		p.prep, p.op = e.Set, func() { e.TryWait() }
 	}), 0)
-	each("two-way event/wait reset", ev(&prims.EventOptions{Bidirectional: true}, func(e *prims.Event, p *part) {
+	each("two-way event/wait reset", ev(&prims.EventOptions{Mode: prims.EventBidirectional}, func(e *prims.Event, p *part) {
 		p.hold, p.op = e.Set, func() { e.WaitReset() }
 		p.wait = waits(e.WaitResetContext)
 		p.rescue = func() {
@@ -275,8 +275,8 @@ func addEvents() {
 		}
 		p.free = p.rescue
 	}), 0, 2)
-	each("two-way event/reset", ev(&prims.EventOptions{Bidirectional: true}, func(e *prims.Event, p *part) {
-		p.hold, p.op = e.Set, e.Reset
+	each("two-way event/reset", ev(&prims.EventOptions{Mode: prims.EventBidirectional}, func(e *prims.Event, p *part) {
+		p.hold, p.op = e.Set, func() { e.Reset() }
 		p.wait = waits(e.WaitResetContext)
 		p.rescue = func() {
 			if e.IsSet() {
@@ -357,17 +357,17 @@ func addQueues() {
 	each("queue/get", q(true, func(q *prims.Queue[int64], p *part) { p.op = get(q) }), 0, 2, 11)
 	each("queue/get, empty", q(false, func(q *prims.Queue[int64], p *part) { p.op = get(q) }), 0, 2)
 	each("queue/put batch", q(false, func(q *prims.Queue[int64], p *part) {
-		p.op = func() { q.PutBatch(bg, []int64{1, 2, 3}) }
+		p.op = func() { q.PutBatch([]int64{1, 2, 3}) }
 	}), 2)
 	each("queue/get batch", q(true, func(q *prims.Queue[int64], p *part) {
-		p.op = func() { q.GetBatch(bg, make([]int64, 3)) }
+		p.op = func() { q.GetBatch(make([]int64, 3)) }
 	}), 2)
 	each("queue/lease, gives up", q(false, func(q *prims.Queue[int64], p *part) {
 		p.late = true
 		p.op = func() {
 			ctx, cancel := context.WithTimeout(bg, 3e6)
 			defer cancel()
-			q.Lease(ctx)
+			q.LeaseContext(ctx)
 		}
 	}), 1)
 	each("queue/put, gives up", q(true, func(q *prims.Queue[int64], p *part) {
@@ -376,7 +376,7 @@ func addQueues() {
 	each("queue/get, gives up", q(false, func(q *prims.Queue[int64], p *part) {
 		p.late, p.op = true, briefly(func(ctx context.Context) { q.GetContext(ctx) })
 	}), 1)
-	each("queue/lease, empty", q(false, func(q *prims.Queue[int64], p *part) { p.op = func() { q.Lease(bg) } }), 0, 2)
+	each("queue/lease, empty", q(false, func(q *prims.Queue[int64], p *part) { p.op = func() { q.Lease() } }), 0, 2)
 	each("queue/try put", q(false, func(q *prims.Queue[int64], p *part) { p.op = func() { q.TryPut(5) } }), 2)
 	each("queue/try get", q(true, func(q *prims.Queue[int64], p *part) { p.op = func() { q.TryGet() } }), 2)
 	eachFresh("queue/shut down", func(a *arena.Arena) (part, error) {
@@ -624,7 +624,7 @@ func addCounters() {
 			return deadOrNil(b.ArriveAndWaitContext(ctx))
 		}
 		level := func() {
-			b.Reset(3)
+			b.ResetTo(3)
 			for b.State().Pending < 3 {
 				b.Arrive(1)
 			}
@@ -732,7 +732,7 @@ func addGroupWaits() {
 	// A dead process had raised it.
 	each("waitgroup/reset", group(func(g *prims.WaitGroup, p *part) {
 		p.hold, p.free = nil, nil
-		p.prep, p.op = func() { g.Add(1) }, g.Reset
+		p.prep, p.op = func() { g.Add(1) }, func() { g.Reset() }
 		p.rescue = func() {
 			if g.State().Err != nil {
 				g.Reset()
@@ -781,7 +781,7 @@ func addBarriers() {
 						if err := told(err); err != nil {
 							return err
 						}
-						b.Reset(2)
+						b.ResetTo(2)
 					}
 				},
 				close: func() error { return errors.Join(b.Close(), a.Delete(name)) },
@@ -805,7 +805,7 @@ func addBarriers() {
 	}), 0, 1)
 	// A dead process was a party.
 	eachFresh("barrier/reset", barrier(func(b *prims.Barrier, p *part) {
-		p.prep, p.op = func() { b.Register(1) }, func() { b.Reset(2) }
+		p.prep, p.op = func() { b.Register(1) }, func() { b.ResetTo(2) }
 	}), 0)
 	scenes[len(scenes)-1].sacrificed = true
 }

@@ -46,7 +46,7 @@ func init() {
 			return nil, err
 		}
 		return &aLock{
-			lock:   func(ctx context.Context) error { return x.Wait(ctx, 2) },
+			lock:   func(ctx context.Context) error { return x.WaitContext(ctx, 2) },
 			try:    func() bool { return x.TryWait(2) },
 			unlock: func() { x.Release(2) },
 			close: func() error {
@@ -76,7 +76,7 @@ func init() {
 			open := func() { x.Update(set(true)) }
 			p := part{
 				hold: func() { x.Update(set(false)) }, free: open, rescue: open,
-				wait:  waits(func(ctx context.Context) error { return x.Wait(ctx, 1) }),
+				wait:  waits(func(ctx context.Context) error { return x.WaitContext(ctx, 1) }),
 				close: x.Close,
 			}
 			p.use = func() error {
@@ -98,7 +98,7 @@ func init() {
 		p.op = func() { x.Update(set(true)) }
 	}), 0, 3, 12)
 	each("waitable/wait for an update", doors("d", func(x *prims.Waitable[door, int32], p *part) {
-		p.op = func() { x.Wait(bg, 1) }
+		p.op = func() { x.Wait(1) }
 	}), 0, 2)
 	each("waitable/state", doors("d", func(x *prims.Waitable[door, int32], p *part) { p.op = func() { x.State() } }), 0)
 	eachFresh("waitable/stop", func(a *arena.Arena) (part, error) {

@@ -151,7 +151,7 @@ func openMultiLock(w *worker) ([]lane, error) {
 			var h prims.Holds
 			lanes = append(lanes, pick(&locker{
 				name: fmt.Sprintf("lock of %d keys", len(keys)),
-				lock: ever(func(ctx context.Context) (err error) { h, err = x.LockAll(ctx, keys...); return err }),
+				lock: ever(func(ctx context.Context) (err error) { h, err = x.LockAllContext(ctx, keys...); return err }),
 				try: func() bool {
 					one, ok := x.TryLock(keys[0])
 					h = prims.Holds{one}
@@ -178,7 +178,7 @@ func openSemaphore(w *worker) ([]lane, error) {
 		return nil, err
 	}
 	l := locker{
-		"acquire", ever(func(ctx context.Context) error { return x.Acquire(ctx, 1) }),
+		"acquire", ever(func(ctx context.Context) error { return x.AcquireContext(ctx, 1) }),
 		func() bool { return x.TryAcquire(1) }, func() { x.Release(1) },
 	}
 	all := l.lanes()

@@ -40,7 +40,7 @@ func openFutex(w *worker) ([]lane, error) {
 
 // openEvent has an event that is set and reset all the time, and another one that stays reset.
 func openEvent(w *worker) ([]lane, error) {
-	x, err := prims.OpenEvent(w.a, "event", &prims.EventOptions{Bidirectional: true})
+	x, err := prims.OpenEvent(w.a, "event", &prims.EventOptions{Mode: prims.EventBidirectional})
 	if err != nil {
 		return nil, err
 	}
@@ -50,20 +50,20 @@ func openEvent(w *worker) ([]lane, error) {
 	}
 	return []lane{
 		plain("set, reset", false, func(*rand.Rand) error { x.Set(); x.Reset(); return nil }),
-		plain("wait", false, func(*rand.Rand) error { return x.Wait() }),
-		plain("wait for the reset", false, func(*rand.Rand) error { return x.WaitReset() }),
+		plain("wait", false, func(*rand.Rand) error { x.Wait(); return nil }),
+		plain("wait for the reset", false, func(*rand.Rand) error { x.WaitReset(); return nil }),
 		within("wait, gives up", never.WaitContext),
 	}, nil
 }
 
 func openAutoEvent(w *worker) ([]lane, error) {
-	x, err := prims.OpenEvent(w.a, "event", &prims.EventOptions{AutoReset: true})
+	x, err := prims.OpenEvent(w.a, "event", &prims.EventOptions{Mode: prims.EventAutoReset})
 	if err != nil {
 		return nil, err
 	}
 	return []lane{
 		plain("set", false, func(*rand.Rand) error { x.Set(); return nil }),
-		plain("wait", false, func(*rand.Rand) error { return x.Wait() }),
+		plain("wait", false, func(*rand.Rand) error { x.Wait(); return nil }),
 		within("wait, gives up", x.WaitContext),
 	}, nil
 }
@@ -104,8 +104,8 @@ func openWaitAny(w *worker) ([]lane, error) {
 	}
 	return []lane{
 		plain("let go", false, func(*rand.Rand) error { step.Increment(); word.Post(); set.Set(); set.Reset(); return nil }),
-		plain("wait for any", false, func(*rand.Rand) error { _, err := prims.WaitAny(context.Background(), list(1)...); return err }),
-		within("wait for all, gives up", func(ctx context.Context) error { return prims.WaitAll(ctx, list(1<<40)...) }),
+		plain("wait for any", false, func(*rand.Rand) error { _, err := prims.WaitAny(list(1)...); return err }),
+		within("wait for all, gives up", func(ctx context.Context) error { return prims.WaitAllContext(ctx, list(1<<40)...) }),
 	}, nil
 }
 
@@ -151,7 +151,7 @@ func openQueue(w *worker) ([]lane, error) {
 		plain("put", false, func(r *rand.Rand) error { return x.Put([4]uint64{r.Uint64()}) }),
 		plain("get", false, func(*rand.Rand) error { _, err := x.Get(); return err }),
 		plain("lease, ack", false, func(*rand.Rand) error {
-			l, err := x.Lease(context.Background())
+			l, err := x.Lease()
 			if err == nil {
 				l.Ack()
 			}
@@ -274,7 +274,7 @@ func openWaitable(w *worker) ([]lane, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := locker{name: "claim", lock: ever(func(ctx context.Context) error { return x.Wait(ctx, true) }), unlock: func() { x.Release(true) }}
+	l := locker{name: "claim", lock: ever(func(ctx context.Context) error { return x.WaitContext(ctx, true) }), unlock: func() { x.Release(true) }}
 	return append(l.lanes()[:2], plain("update", false, func(*rand.Rand) error { x.Update(func(*held) {}); return nil })), nil
 }
 

@@ -50,6 +50,8 @@ var rules = []rule{
 	oldWordRule,
 	headlessWhoRule,
 	columnsRule,
+	contextRule,
+	optionsRule,
 }
 
 // TestTree applies the rules to the repository.

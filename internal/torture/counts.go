@@ -39,13 +39,13 @@ func (j *semJob) turn(g int, r *rand.Rand) error {
 		}
 		return nil
 	case 1:
-		if err := ends(r, func(ctx context.Context) error { return j.ample.Acquire(ctx, n) }); err != nil {
+		if err := ends(r, func(ctx context.Context) error { return j.ample.AcquireContext(ctx, n) }); err != nil {
 			return forgive(err)
 		}
 		j.ample.Release(n)
 		return nil
 	}
-	if err := ends(r, func(ctx context.Context) error { return j.scarce.Acquire(ctx, n) }); err != nil {
+	if err := ends(r, func(ctx context.Context) error { return j.scarce.AcquireContext(ctx, n) }); err != nil {
 		return forgive(err)
 	}
 	return j.holding(n, r)
@@ -161,7 +161,7 @@ func (j *barrierJob) turn(g int, r *rand.Rand) error {
 	if g == 0 {
 		x.Arrive(1)
 		if x.State().Err != nil {
-			x.Reset(4)
+			x.ResetTo(4)
 		}
 		return nil
 	}
@@ -173,7 +173,7 @@ func (j *barrierJob) turn(g int, r *rand.Rand) error {
 			err = x.ArriveAndWaitContext(ctx)
 		}
 		if errors.Is(err, shmsync.ErrOwnerDead) {
-			x.Reset(4)
+			x.ResetTo(4)
 			return nil
 		}
 		return forgive(err)
@@ -183,7 +183,7 @@ func (j *barrierJob) turn(g int, r *rand.Rand) error {
 func (j *barrierJob) rest() error {
 	b := &j.page.board.phases
 	for _, x := range []*prims.Barrier{j.plain, j.complete} {
-		x.Reset(4)
+		x.ResetTo(4)
 		st := x.State()
 		if err := leftOver(st.Waiting || st.Completer != nil || st.Err != nil || st.Expected != 4 || st.Pending < 1 || st.Pending > 4, st); err != nil {
 			return err
@@ -287,7 +287,7 @@ func openWaitableJob(p *party) (jobWorker, error) {
 
 func (j *waitableJob) turn(g int, r *rand.Rand) error {
 	write := r.IntN(3) == 0
-	err := ends(r, func(ctx context.Context) error { return j.x.Wait(ctx, write) })
+	err := ends(r, func(ctx context.Context) error { return j.x.WaitContext(ctx, write) })
 	if err != nil {
 		return forgive(err)
 	}

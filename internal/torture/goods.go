@@ -68,7 +68,7 @@ func (j *queueJob) turn(g int, r *rand.Rand) error {
 
 // lease has a ticket for a while.
 func (j *queueJob) lease(ctx context.Context, r *rand.Rand) error {
-	l, err := j.leased.Lease(ctx)
+	l, err := j.leased.LeaseContext(ctx)
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (j *queueJob) move(ctx context.Context, g int, r *rand.Rand) error {
 		if r.IntN(2) == 0 {
 			return j.plain.PutContext(ctx, j.item())
 		}
-		_, err := j.plain.PutBatch(ctx, []ticket{j.item(), j.item()})
+		_, err := j.plain.PutBatchContext(ctx, []ticket{j.item(), j.item()})
 		return err
 	}
 	switch r.IntN(3) {
@@ -117,13 +117,13 @@ func (j *queueJob) move(ctx context.Context, g int, r *rand.Rand) error {
 		return j.took(t)
 	case 1:
 		var got [3]ticket
-		n, err := j.plain.GetBatch(ctx, got[:])
+		n, err := j.plain.GetBatchContext(ctx, got[:])
 		if err != nil {
 			return err
 		}
 		return j.took(got[:n]...)
 	}
-	l, err := j.plain.Lease(ctx)
+	l, err := j.plain.LeaseContext(ctx)
 	if err != nil {
 		return err
 	}

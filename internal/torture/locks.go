@@ -18,7 +18,7 @@ type recoverable interface {
 	LockContext(ctx context.Context) error
 	TryLock() bool
 	Unlock()
-	Recover(ctx context.Context, repair func() error) error
+	Recover(repair func() error) error
 	String() string
 }
 
@@ -125,9 +125,9 @@ func (j *lockJob) got(err error, x recoverable, w *witness, r *rand.Rand) error 
 }
 
 // recover recovers a lock, or fails to, and is inside for that.
-func (j *party) recover(lock func(ctx context.Context, repair func() error) error, w *witness, r *rand.Rand) error {
+func (j *party) recover(lock func(repair func() error) error, w *witness, r *rand.Rand) error {
 	var broken error
-	err := lock(context.Background(), func() error {
+	err := lock(func() error {
 		if broken = j.inside(w, r); r.IntN(4) == 0 {
 			return errRepairFails
 		}
@@ -152,7 +152,7 @@ func (j *lockJob) locked(x recoverable, w *witness, r *rand.Rand) error {
 
 func (j *lockJob) rest() error {
 	for _, x := range []recoverable{j.told, j.freed} {
-		if err := x.Recover(context.Background(), func() error { return nil }); err != nil {
+		if err := x.Recover(func() error { return nil }); err != nil {
 			return err
 		}
 		if err := j.idle(x); err != nil {
@@ -204,7 +204,7 @@ func (j *multiJob) turn(g int, r *rand.Rand) error {
 			keys[i] = r.Uint64N(multiJobHalf)
 		}
 		return ends(r, func(ctx context.Context) error {
-			h, err := x.LockAll(ctx, keys...)
+			h, err := x.LockAllContext(ctx, keys...)
 			return j.got(h, err, keys, x, r)
 		})
 	}
@@ -229,7 +229,7 @@ func (j *multiJob) got(h prims.Holds, err error, keys []uint64, x *prims.MultiLo
 		return forgive(err)
 	}
 	for _, key := range keys {
-		lock := func(ctx context.Context, repair func() error) error { return x.Recover(ctx, key, repair) }
+		lock := func(repair func() error) error { return x.Recover(key, repair) }
 		if err := j.recover(lock, j.witness(x, key), r); err != nil {
 			return err
 		}
@@ -250,7 +250,7 @@ func (j *multiJob) locked(h prims.Holds, x *prims.MultiLock, r *rand.Rand) error
 func (j *multiJob) rest() error {
 	for _, x := range []*prims.MultiLock{j.told, j.freed} {
 		for key := range uint64(multiJobHalf) {
-			if err := x.Recover(context.Background(), key, func() error { return nil }); err != nil {
+			if err := x.Recover(key, func() error { return nil }); err != nil {
 				return err
 			}
 			st := x.State(key)

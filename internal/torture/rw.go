@@ -166,7 +166,7 @@ func (j *rwJob) upgrading(x shared, w *witness, r *rand.Rand) error {
 
 func (j *rwJob) rest() error {
 	for _, x := range []shared{j.told, j.freed} {
-		if err := x.Recover(context.Background(), func() error { return nil }); err != nil {
+		if err := x.Recover(func() error { return nil }); err != nil {
 			return err
 		}
 		if err := j.idle(x); err != nil {

@@ -85,11 +85,11 @@ func (j *seqJob) rest() error {
 type eventJob struct{ gate, baton *prims.Event }
 
 func openEventJob(p *party) (jobWorker, error) {
-	gate, err := prims.OpenEvent(p.a, "event-gate", &prims.EventOptions{Bidirectional: true})
+	gate, err := prims.OpenEvent(p.a, "event-gate", &prims.EventOptions{Mode: prims.EventBidirectional})
 	if err != nil {
 		return nil, err
 	}
-	baton, err := prims.OpenEvent(p.a, "event-baton", &prims.EventOptions{AutoReset: true, InitiallySet: true})
+	baton, err := prims.OpenEvent(p.a, "event-baton", &prims.EventOptions{Mode: prims.EventAutoReset, InitiallySet: true})
 	return &eventJob{gate, baton}, err
 }
 
@@ -234,7 +234,7 @@ func openAnyJob(p *party) (jobWorker, error) {
 	j.step, errs[0] = prims.OpenSequencer(p.a, "any-step", nil)
 	j.word, errs[1] = prims.OpenFutex(p.a, "any-word", nil)
 	j.set, errs[2] = prims.OpenEvent(p.a, "any-set", nil)
-	j.token, errs[3] = prims.OpenEvent(p.a, "any-token", &prims.EventOptions{AutoReset: true})
+	j.token, errs[3] = prims.OpenEvent(p.a, "any-token", &prims.EventOptions{Mode: prims.EventAutoReset})
 	j.done, errs[4] = prims.OpenFuture(p.a, "any-done", nil)
 	return j, errors.Join(errs[:]...)
 }
@@ -257,9 +257,9 @@ func (j *anyJob) turn(g int, r *rand.Rand) error {
 	list = list[:1+r.IntN(len(list))]
 	return ends(r, func(ctx context.Context) error {
 		if r.IntN(4) == 0 {
-			return forgive(prims.WaitAll(ctx, list...))
+			return forgive(prims.WaitAllContext(ctx, list...))
 		}
-		i, err := prims.WaitAny(ctx, list...)
+		i, err := prims.WaitAnyContext(ctx, list...)
 		if err == nil && (i < 0 || i >= len(list)) {
 			return fmt.Errorf("number %d of %d", i, len(list))
 		}

@@ -77,7 +77,7 @@ func (l *multiLock) LockKeys(keys []uint32) {
 		l.keys = append(l.keys, uint64(k))
 	}
 	var err error
-	l.all, err = l.m.LockAll(context.Background(), l.keys...)
+	l.all, err = l.m.LockAllContext(context.Background(), l.keys...)
 	peers.Must(err)
 }
 

@@ -127,7 +127,7 @@ func (m toldMutex) Inherit() (told int64, err error) {
 	if !errors.Is(err, shmsync.ErrOwnerDead) {
 		return 0, fmt.Errorf("the death was not reported: %w", err)
 	}
-	if err := m.Recover(ctx, func() error { return nil }); err != nil {
+	if err := m.RecoverContext(ctx, func() error { return nil }); err != nil {
 		return 0, err
 	}
 	return told, m.LockContext(ctx)
@@ -136,7 +136,7 @@ func (m toldMutex) Inherit() (told int64, err error) {
 // recoverer is a lock that tells of the death of its owner.
 type recoverer interface {
 	LockContext(ctx context.Context) error
-	Recover(ctx context.Context, repair func() error) error
+	RecoverContext(ctx context.Context, repair func() error) error
 }
 
 // inherit waits for the owner's death, and becomes owner through Recover.
@@ -149,7 +149,7 @@ func inherit(m recoverer) (owned int64, err error) {
 	if !errors.Is(err, shmsync.ErrOwnerDead) {
 		return 0, err
 	}
-	err = m.Recover(ctx, func() error { owned = shmsync.Monotonic(); return nil })
+	err = m.RecoverContext(ctx, func() error { owned = shmsync.Monotonic(); return nil })
 	if err != nil {
 		return 0, err
 	}

@@ -3,7 +3,6 @@
 package subjects
 
 import (
-	"context"
 	"errors"
 
 	"github.com/shmsync/shmsync"
@@ -42,7 +41,7 @@ func (q queue) Put(items []uint64) {
 		peers.Must(q.Queue.Put(items[0]))
 		return
 	}
-	_, err := q.PutBatch(context.Background(), items)
+	_, err := q.PutBatch(items)
 	peers.Must(err)
 }
 
@@ -52,7 +51,7 @@ func (q queue) Get(buf []uint64) int {
 	if len(buf) == 1 {
 		buf[0], err = q.Queue.Get()
 	} else {
-		n, err = q.GetBatch(context.Background(), buf)
+		n, err = q.GetBatch(buf)
 	}
 	return q.got(n, err)
 }
@@ -73,7 +72,7 @@ func (q queue) Shut(int) { q.Shutdown() }
 type leaseQueue struct{ queue }
 
 func (q leaseQueue) Get(buf []uint64) int {
-	l, err := q.Lease(context.Background())
+	l, err := q.Lease()
 	if err == nil {
 		buf[0] = l.Item
 		l.Ack()

@@ -37,7 +37,7 @@ type sharedLock interface {
 	RUnlock()
 	TryLock() bool
 	LockContext(context.Context) error
-	Recover(context.Context, func() error) error
+	RecoverContext(context.Context, func() error) error
 }
 
 // rwLock is such a lock as the cells use it.
@@ -85,7 +85,7 @@ func (l rwLock) Inherit() (owned int64, err error) {
 	if err := l.LockContext(ctx); !errors.Is(err, shmsync.ErrOwnerDead) {
 		return 0, fmt.Errorf("the death was not reported: %w", err)
 	}
-	if err := l.Recover(ctx, func() error { owned = shmsync.Monotonic(); return nil }); err != nil {
+	if err := l.RecoverContext(ctx, func() error { owned = shmsync.Monotonic(); return nil }); err != nil {
 		return 0, err
 	}
 	if owned == 0 {

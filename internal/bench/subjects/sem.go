@@ -29,11 +29,11 @@ func openSemaphore(w *bench.Worker, thread int) (any, error) {
 	}
 	switch bench.ScenarioByID(w.Scenario).Name {
 	case "herd":
-		s, err := prims.OpenSemaphore(a, "herd", herdPermits, &prims.SemaphoreOptions{Transferable: true, Initial: -1})
+		s, err := prims.OpenSemaphore(a, "herd", herdPermits, &prims.SemaphoreOptions{Mode: prims.SemaphoreTransferable, Initial: -1})
 		return semaphore{s}, err
 	case "handoff", "wake", "idle":
 		e := bench.End(w, thread)
-		opts := &prims.SemaphoreOptions{Transferable: true, Initial: -1}
+		opts := &prims.SemaphoreOptions{Mode: prims.SemaphoreTransferable, Initial: -1}
 		out, err := prims.OpenSemaphore(a, tokenNames[e], 2, opts)
 		if err != nil {
 			return nil, err
@@ -46,7 +46,7 @@ func openSemaphore(w *bench.Worker, thread int) (any, error) {
 	}
 	var opts *prims.SemaphoreOptions
 	if w.Subject.Prim == "semaphore-moves" {
-		opts = &prims.SemaphoreOptions{Transferable: true}
+		opts = &prims.SemaphoreOptions{Mode: prims.SemaphoreTransferable}
 	}
 	s, err := prims.OpenSemaphore(a, "semaphore", int64(max(w.Shape.Permits, 1)), opts)
 	return semaphore{s}, err
@@ -56,7 +56,7 @@ func openSemaphore(w *bench.Worker, thread int) (any, error) {
 const herdPermits = 1 << 20
 
 func (s semaphore) Acquire() {
-	if err := s.Semaphore.Acquire(context.Background(), 1); err != nil {
+	if err := s.Semaphore.AcquireContext(context.Background(), 1); err != nil {
 		panic(err)
 	}
 }
@@ -68,7 +68,7 @@ func (s semaphore) Unlock()  { s.Release() }
 func (s semaphore) Pairs(n int, counter *uint64) {
 	ctx := context.Background()
 	for range n {
-		if err := s.Semaphore.Acquire(ctx, 1); err != nil {
+		if err := s.Semaphore.AcquireContext(ctx, 1); err != nil {
 			panic(err)
 		}
 		*counter++

@@ -74,7 +74,7 @@ func openEvent(w *bench.Worker, thread int) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	auto := &prims.EventOptions{AutoReset: true}
+	auto := &prims.EventOptions{Mode: prims.EventAutoReset}
 	switch bench.ScenarioByID(w.Scenario).Name {
 	case "handoff", "wake", "idle":
 		e := bench.End(w, thread)
@@ -86,7 +86,7 @@ func openEvent(w *bench.Worker, thread int) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		return newWordToken(w, e, out.Set, func() { peers.Must(in.Wait()) }), nil
+		return newWordToken(w, e, out.Set, in.Wait), nil
 	case "event":
 		var g eventGate
 		for i := range g {
@@ -103,7 +103,7 @@ func openEvent(w *bench.Worker, thread int) (any, error) {
 func (e event) Pairs(n int, counter *uint64) {
 	for range n {
 		e.Set()
-		peers.Must(e.Wait())
+		e.Wait()
 		*counter++
 	}
 }
@@ -117,7 +117,7 @@ func (g eventGate) Open(round uint64) {
 	g[round%2].Set()
 }
 
-func (g eventGate) Await(round uint64) { peers.Must(g[round%2].Wait()) }
+func (g eventGate) Await(round uint64) { g[round%2].Wait() }
 
 // waitCrowd is goroutines of which each has a wait of its own.
 type waitCrowd struct {
