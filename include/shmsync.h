@@ -809,7 +809,7 @@ typedef struct shmsync_signalwaker {
 
 typedef struct shmsync_signalwaker_options {
     int signals;     /* each of 64 queues, of 128 bytes: 1 to 64; 0: 64, or whatever an existing one has; another: EINVAL */
-    int count;       /* operations of all processes count themselves; an existing one that does not: EINVAL */
+    int count;       /* for a new object: operations of all processes count themselves */
     int64_t spin_ns; /* as of a mutex */
 } shmsync_signalwaker_options;
 
@@ -19075,7 +19075,7 @@ SHMI_FN void *shmi_signal_build(shmsync_arena *a, const shmi_object *o, const vo
     return w;
 }
 /* Gives this process's handle on an object that has been opened, if it is as asked for. */
-SHMI_FN int shmi_signal_handle(shmsync_arena *a, const shmi_object *o, uint32_t signals, int count, shmsync_signalwaker *out)
+SHMI_FN int shmi_signal_handle(shmsync_arena *a, const shmi_object *o, uint32_t signals, shmsync_signalwaker *out)
 {
     struct shmi_signalwaker w;
     int err = 0;
@@ -19083,8 +19083,6 @@ SHMI_FN int shmi_signal_handle(shmsync_arena *a, const shmi_object *o, uint32_t 
         err = shmi_fail(EPROTO, "signalwaker.open", shmi_called(o), "its head says what its size does not allow");
     else if (signals != 0 && signals != w.n_lines)
         err = shmi_fail(EINVAL, "signalwaker.open", shmi_called(o), "it has %u signals, asked for %u", w.n_lines, signals);
-    else if (count && !w.counting)
-        err = shmi_fail(EINVAL, "signalwaker.open", shmi_called(o), "it does not count, asked for one that does");
     if (err != 0) {
         shmi_close_object(a, o->off);
         return err;
@@ -19111,7 +19109,7 @@ SHMI_FN int shmi_open_signalwaker(int existing, shmsync_arena *a, const char *na
     spec.arg = &init;
     spec.existing = existing;
     err = shmi_open_object(a, &spec, &o, &created);
-    return err != 0 ? err : shmi_signal_handle(a, &o, signals, count, out);
+    return err != 0 ? err : shmi_signal_handle(a, &o, signals, out);
 }
 int shmsync_signalwaker_open(shmsync_arena *a, const char *name, const shmsync_signalwaker_options *opts, shmsync_signalwaker *out) { return shmi_open_signalwaker(0, a, name, opts, out); }
 int shmsync_signalwaker_attach(shmsync_arena *a, const char *name, const shmsync_signalwaker_options *opts, shmsync_signalwaker *out) { return shmi_open_signalwaker(1, a, name, opts, out); }
@@ -19120,7 +19118,7 @@ int shmsync_signalwaker_at(shmsync_arena *a, shmsync_offset off, shmsync_signalw
     shmi_object o;
     int err = shmi_object_at(a, off, "signalwaker.open", SHMI_KIND_SIGNAL_WAKER, SHMI_VERSION_SIGNAL_WAKER, sizeof(shmi_signal_words), &o);
     out->impl = NULL;
-    return err != 0 ? err : shmi_signal_handle(a, &o, 0, 0, out);
+    return err != 0 ? err : shmi_signal_handle(a, &o, 0, out);
 }
 shmsync_offset shmsync_signalwaker_offset(const shmsync_signalwaker *w) { return w->impl->o.off; }
 int shmsync_signalwaker_close(shmsync_signalwaker *w)

@@ -21,7 +21,7 @@ typedef struct shmsync_signalwaker {
 
 typedef struct shmsync_signalwaker_options {
     int signals;     /* each of 64 queues, of 128 bytes: 1 to 64; 0: 64, or whatever an existing one has; another: EINVAL */
-    int count;       /* operations of all processes count themselves; an existing one that does not: EINVAL */
+    int count;       /* for a new object: operations of all processes count themselves */
     int64_t spin_ns; /* as of a mutex */
 } shmsync_signalwaker_options;
 
