@@ -44,8 +44,11 @@ func requireModels(t *testing.T, all []exploration) {
 		t.Skip("needs a build without the race detector: a single goroutine explores the model, ten times as slowly with it")
 	}
 	t.Parallel()
-	for _, e := range all {
+	for i, e := range all {
 		t.Run(e.name, func(t *testing.T) {
+			if i > 0 && testing.Short() {
+				t.Skip("-short: the first exploration of each model only")
+			}
 			if e.size == medium && !proctest.Long() || e.size == large && !*deep {
 				t.Skip("a medium model needs SHMSYNC_TEST_LONG=1, a large one -model.deep")
 			}

@@ -24,7 +24,10 @@ import (
 // A peer may write anything into the words of an object: its users get errors or wait, and
 // can leave: no fault, no endless loop.
 func TestWorkerGroupHostile(t *testing.T) {
-	rounds := proctest.Rounds(2, 6)
+	rounds, length := proctest.Rounds(2, 6), 200*time.Millisecond
+	if proctest.Quick() {
+		length /= 5
+	}
 	eachWorkload(t, func(t *testing.T, w workload) {
 		for round := range rounds {
 			seed := rand.Uint64()
@@ -38,7 +41,7 @@ func TestWorkerGroupHostile(t *testing.T) {
 				proctest.Env("GORACE=exitcode=0 atexit_sleep_ms=0"))
 			p.Await(t)
 			r := rand.New(rand.NewPCG(seed, 7))
-			for end := time.Now().Add(200 * time.Millisecond); time.Now().Before(end); {
+			for end := time.Now().Add(length); time.Now().Before(end); {
 				scribble(a, r, round%2 == 0)
 			}
 			p.Send("end")

@@ -328,6 +328,9 @@ func eachWorkload(t *testing.T, f func(t *testing.T, w workload)) {
 // If any process of a worker group is killed, at any time, the others go on.
 func TestWorkerGroupSurvives(t *testing.T) {
 	kills := proctest.Rounds(4, 6)
+	if proctest.Quick() {
+		kills = 2
+	}
 	eachWorkload(t, func(t *testing.T, w workload) {
 		x := newWorkerGroup(t, w)
 		x.goesOn("at first")
@@ -345,11 +348,15 @@ func TestWorkerGroupSurvives(t *testing.T) {
 // A stopped process holds others up only in what it holds; it goes on when it is
 // continued.
 func TestWorkerGroupSurvivesStop(t *testing.T) {
+	stops := 5
+	if proctest.Quick() {
+		stops = 2
+	}
 	eachWorkload(t, func(t *testing.T, w workload) {
 		x := newWorkerGroup(t, w)
 		p := x.join("stopped", 2)
 		x.goesOn("at first")
-		for range 5 {
+		for range stops {
 			p.Stop(t)
 			p.Cont(t)
 			x.goesOn("after a stop")

@@ -32,6 +32,9 @@ func TestMain(m *testing.M) {
 // shmbench runs the program in this process, its workers in others.
 func shmbench(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
+	if testing.Short() && len(args) > 0 && (measures(args[0]) || args[0] == "torture") && !strings.HasPrefix(t.Name(), "TestEveryScenarioRuns") {
+		t.Skip("-short: only TestEveryScenarioRuns measures")
+	}
 	t.Setenv("TMPDIR", t.TempDir())
 	if len(args) > 0 && measures(args[0]) && !strings.Contains(strings.Join(args, " "), "--timeout") {
 		args = append(slices.Clip(args), "--timeout=1m") // a busy machine takes longer than a user wants to wait

@@ -17,6 +17,9 @@ import (
 // TestLibrarySubjects runs every cell of the library. The counter under the lock,
 // the order of tokens and the audit of crowds are checked by the cells.
 func TestLibrarySubjects(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: only TestEveryScenarioRuns measures")
+	}
 	ran := map[string]bool{}
 	count := proctest.Rounds(1, 2)
 	handoff, lock, crash := "--place=cross", "--threads=4", "--kills=2" // each further value takes seconds

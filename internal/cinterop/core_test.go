@@ -46,13 +46,7 @@ func program(t testing.TB, source string, flags ...string) string {
 		return path
 	}
 	name := fmt.Sprintf("%s-%d", strings.TrimSuffix(source, ".c"), len(programs.paths))
-	// The optimizer takes three quarters of the time. The agent, which most tests use, is
-	// always optimized.
-	level := "-O0"
-	if proctest.Long() {
-		level = "-O1"
-	}
-	require.NoError(t, compile(compiler(t), source, name, append([]string{level}, flags...)...))
+	require.NoError(t, compile(compiler(t), source, name, append([]string{optimize(proctest.Long())}, flags...)...))
 	if programs.paths == nil {
 		programs.paths = map[string]string{}
 	}
@@ -406,6 +400,13 @@ func TestFromFD(t *testing.T) {
 	require.True(t, m.TryLock())
 }
 
+// compiledAgain skips a test that compiles the header again, with -short.
+func compiledAgain(t *testing.T) {
+	if proctest.Quick() {
+		t.Skip("-short: it compiles the header again")
+	}
+}
+
 // A program that was made for another layout is refused, and says so; and so is an
 // arena that needs what the program does not know.
 func TestVersionRefused(t *testing.T) {
@@ -420,12 +421,14 @@ func TestVersionRefused(t *testing.T) {
 		return program(t, "core.c", "-O0", fmt.Sprint("-DSHMSYNC_LAYOUT_VERSION=", n))
 	}
 	t.Run("older program", func(t *testing.T) {
+		compiledAgain(t)
 		name := coreArena(t, 2<<20)
 		out := opened(version(arenakernel.LayoutVersion-1), name)
 		require.True(t, strings.HasPrefix(out, refused), out)
 		require.Contains(t, out, fmt.Sprintf("its layout is version %d, this program knows version %d", arenakernel.LayoutVersion, arenakernel.LayoutVersion-1))
 	})
 	t.Run("older Go program", func(t *testing.T) {
+		compiledAgain(t)
 		name := unusedName(t)
 		out := opened(version(arenakernel.LayoutVersion+1), name)
 		require.True(t, strings.HasPrefix(out, "0 "), out)
@@ -434,6 +437,7 @@ func TestVersionRefused(t *testing.T) {
 		require.ErrorContains(t, err, fmt.Sprintf("its layout is version %d, this program knows version %d", arenakernel.LayoutVersion+1, arenakernel.LayoutVersion))
 	})
 	t.Run("older arena", func(t *testing.T) {
+		compiledAgain(t)
 		name := unusedName(t)
 		out := opened(version(arenakernel.LayoutVersion-1), name)
 		require.True(t, strings.HasPrefix(out, "0 "), out)
@@ -446,6 +450,7 @@ func TestVersionRefused(t *testing.T) {
 		require.ErrorContains(t, err, says)
 	})
 	t.Run("older declarations", func(t *testing.T) {
+		compiledAgain(t)
 		out := opened(program(t, "older.c", "-O0", filepath.Join("testdata", "implementation.c")), coreArena(t, 2<<20))
 		require.True(t, strings.HasPrefix(out, refused), out)
 		require.Contains(t, out, "compiled for layout version 1")

@@ -22,6 +22,7 @@ import (
 
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/shm"
 )
 
@@ -91,11 +92,21 @@ func cAgent(t testing.TB) string {
 			built.err = header(built.dir)
 		}
 		if built.err == nil {
-			built.err = compile(cc, "agent.c", "agent", "-O1")
+			built.err = compile(cc, "agent.c", "agent", optimize(!proctest.Quick()))
 		}
 	})
 	require.NoError(t, built.err)
 	return filepath.Join(built.dir, "agent")
+}
+
+// optimize is the level of optimization of a C program. The optimizer takes three quarters
+// of the time of compiling the header. So it runs at full length only, but for the agent,
+// which most tests use: there -short alone does without.
+func optimize(yes bool) string {
+	if yes {
+		return "-O1"
+	}
+	return "-O0"
 }
 
 func compile(cc, source, binary string, flags ...string) error {

@@ -74,7 +74,7 @@ var layers = []layer{
 	{"internal/gosuite", []string{"shm", "arena", "prims", "internal/gosuite/"}, false}, // tests only, as cmd is on top
 	{"internal/crashpoint", nil, true},
 	{"internal/race", nil, true},
-	{"internal/proctest", nil, true},
+	{"internal/proctest", []string{"internal/crashpoint", "internal/race"}, true}, // which builds, and so which lengths
 	{"internal/tidy", nil, true},
 	{"internal/bench", []string{".", "asm", "shm", "arena", "prims", "internal/"}, false}, // rooms of cmd/shmbench
 	{"internal/torture", []string{".", "asm", "shm", "arena", "prims", "internal/"}, false},
