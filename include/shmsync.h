@@ -912,10 +912,6 @@ int shmsync_signalwaker_mark_leaf(shmsync_signalwaker *w, int k, int *was_empty)
 int shmsync_signalwaker_clear_leaf(shmsync_signalwaker *w, int k);
 int shmsync_signalwaker_leaf_has_work(const shmsync_signalwaker *w, int k);
 uint64_t shmsync_signalwaker_partition(const shmsync_signalwaker *w);
-/* The leaves that a worker looks after; the worker of a leaf; the leaf's number there; -1: none. */
-void shmsync_partition_range(int worker, int leaves, int workers, int *start, int *end);
-int shmsync_partition_owner(int leaf, int leaves, int workers);
-int shmsync_partition_leaf(int leaf, int worker, int leaves, int workers);
 
 /* Reserves a queue among those of the signals start..end-1 that nobody has reserved, until it is
  * released or this process dies. EBUSY: there is none. EPERM: this process has not reserved it. */
@@ -939,8 +935,6 @@ enum {
     SHMSYNC_STAT_LEAF_SUMMARY_HITS,   /* * syncs of it that found work */
     SHMSYNC_STAT_LEAF_STEAL_ATTEMPTS,
     SHMSYNC_STAT_LEAF_STEAL_SUCCESSES,
-    SHMSYNC_STAT_TIMER_FIRES,
-    SHMSYNC_STAT_PREEMPTS,
     SHMSYNC_STATS
 };
 int shmsync_signalwaker_count(shmsync_signalwaker *w, int stat, uint64_t n);
@@ -2225,7 +2219,8 @@ SHMI_ASSERT(sizeof(shmi_signal_gate) == 128, "signal_gate");
 typedef struct shmi_signal_row {
     uint64_t count;
     uint8_t pad0_[120];
-    uint64_t stats[16];
+    uint64_t stats[14];
+    uint8_t pad1_[16];
 } shmi_signal_row;
 SHMI_ASSERT(offsetof(shmi_signal_row, count) == 0, "signal_row.count");
 SHMI_ASSERT(offsetof(shmi_signal_row, stats) == 128, "signal_row.stats");
@@ -19674,36 +19669,6 @@ int shmsync_signalwaker_leaf_has_work(const shmsync_signalwaker *w, int k)
     return (shmi_ld64(&w->impl->w->partition) >> k & 1) != 0;
 }
 uint64_t shmsync_signalwaker_partition(const shmsync_signalwaker *w) { return shmi_ld64(&w->impl->w->partition); }
-
-/* All workers have as many leaves, and the first leaves % workers one more. */
-void shmsync_partition_range(int worker, int leaves, int workers, int *start, int *end)
-{
-    int each, more;
-    *start = *end = 0;
-    if (workers <= 0 || leaves <= 0 || worker < 0 || worker >= workers)
-        return;
-    each = leaves / workers;
-    more = leaves % workers;
-    *start = worker * each + (worker < more ? worker : more);
-    *end = *start + each + (worker < more);
-}
-int shmsync_partition_owner(int leaf, int leaves, int workers)
-{
-    int each, more;
-    if (workers <= 0 || leaf < 0 || leaf >= leaves)
-        return -1;
-    each = leaves / workers;
-    more = leaves % workers;
-    if (leaf < more * (each + 1))
-        return leaf / (each + 1);
-    return more + (leaf - more * (each + 1)) / each;
-}
-int shmsync_partition_leaf(int leaf, int worker, int leaves, int workers)
-{
-    int start, end;
-    shmsync_partition_range(worker, leaves, workers, &start, &end);
-    return leaf < start || leaf >= end ? -1 : leaf - start;
-}
 
 /* ---- Reservations ---- */
 

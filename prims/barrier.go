@@ -75,7 +75,7 @@ const barrierVersion = 2
 
 func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{
-		Kind: barrierKind, Repair: repairBarrier, Wake: wakeQueue, Check: checkBarrier, Describe: describeBarrier, Inspect: inspectBarrier,
+		Kind: barrierKind, Repair: repairBarrier, Wake: wakeQueue, Check: checkBarrier, Inspect: inspectBarrier,
 	})
 }
 

@@ -9,7 +9,7 @@ import (
 
 func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{
-		Kind: cohortKind, Repair: repairCohort, Wake: wakeCohort, Check: checkCohort, Describe: describeCohort, Inspect: inspectCohort,
+		Kind: cohortKind, Repair: repairCohort, Wake: wakeCohort, Check: checkCohort, Inspect: inspectCohort,
 	})
 }
 
@@ -50,22 +50,6 @@ func checkCohort(a *arenakernel.Arena, o arenakernel.Object) (err error) {
 		return e
 	}
 	return err
-}
-
-func describeCohort(a *arenakernel.Arena, o arenakernel.Object) (s string) {
-	err := cohortParts(a, o, func(localLock int, w *mutexWords) {
-		if localLock >= 0 {
-			s += fmt.Sprintf("; local lock %d: ", localLock)
-		}
-		s += describeMutexWords(w)
-	})
-	if w, nodes, _ := cohortAt(a, o); w != nil {
-		s += fmt.Sprintf("; %d nodes, %v (%#x)", nodes, cohortTurn(w.turn.Load()), w.turn.Load())
-	}
-	if err != nil {
-		s += "; " + err.Error()
-	}
-	return s
 }
 
 func inspectCohort(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspection {

@@ -2,7 +2,6 @@ package prims
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/arenakernel"
@@ -26,24 +25,4 @@ func checkCounter(a *arenakernel.Arena, o arenakernel.Object) error {
 		return t.mon.fail("counter.check", shmsync.ErrCorrupt, nil, fmt.Sprintf("its counter is %d", n))
 	}
 	return nil
-}
-
-func describeCounter(a *arenakernel.Arena, o arenakernel.Object) string {
-	if o.Size < counterBytes(a.MaxParticipants()) {
-		return "too small"
-	}
-	t := buildCounter(a, o, "", true)
-	w := t.words
-	var b strings.Builder
-	fmt.Fprintf(&b, "counter %d, others %d, epoch %d", t.count(), int64(w.others.Load()), w.epoch.Load())
-	if owed := w.owed.Load(); owed > 0 {
-		fmt.Fprintf(&b, ", %v died and owes %d", arenakernel.ParticipantID(w.dead.Load()&arenakernel.ParticipantIDMask), owed)
-	}
-	for _, h := range t.shares {
-		if n := t.has(h); n > 0 {
-			fmt.Fprintf(&b, ", %v has %d", arenakernel.ParticipantID(h.name.Load()&arenakernel.ParticipantIDMask), n)
-		}
-	}
-	b.WriteString(describeMonitor(t.mon))
-	return b.String()
 }

@@ -17,7 +17,7 @@ var (
 
 func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{
-		Kind: fairMutexKind, Repair: repairFairMutex, Wake: wakeQueue, Check: checkFairMutex, Describe: describeFairMutex, Inspect: inspectFairMutex,
+		Kind: fairMutexKind, Repair: repairFairMutex, Wake: wakeQueue, Check: checkFairMutex, Inspect: inspectFairMutex,
 	})
 }
 
@@ -151,12 +151,4 @@ func checkFairMutex(a *arenakernel.Arena, o arenakernel.Object) error {
 		return f.fail("fairmutex.check", shmsync.ErrCorrupt, nil, fmt.Sprintf("owner word %v, policy %d", w, f.words.policy))
 	}
 	return nil
-}
-
-func describeFairMutex(a *arenakernel.Arena, o arenakernel.Object) string {
-	if o.Size < uint64(fairMutexBytes) {
-		return "too small"
-	}
-	f := buildFairMutex(a, o, &FairMutexOptions{}, true)
-	return fmt.Sprintf("owner %v (%#x), policy %v, died %v", f.ownerWord(), f.words.owner.Load(), f.policy, f.diedName()) + describeMonitor(f.mon)
 }

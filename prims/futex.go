@@ -67,7 +67,7 @@ var futexKind = arenakernel.KindOf("FUTX")
 const futexVersion = 1
 
 func init() {
-	arenakernel.RegisterKind(arenakernel.KindOps{Kind: futexKind, Wake: wakeFutex, Describe: describeFutex, Inspect: inspectFutex})
+	arenakernel.RegisterKind(arenakernel.KindOps{Kind: futexKind, Wake: wakeFutex, Inspect: inspectFutex})
 }
 
 // OpenFutex finds the Futex of that name in the arena or creates it, with its
@@ -287,15 +287,6 @@ func wakeFutex(a *arenakernel.Arena, obj arenakernel.Object, owed arenakernel.Ow
 		l := futexWaitList(a, w)
 		l.DeliverAll()
 	}
-}
-
-func describeFutex(a *arenakernel.Arena, obj arenakernel.Object) string {
-	w, err := arenakernel.TryAt[futexWords](a, obj.Body)
-	if err != nil {
-		return err.Error()
-	}
-	return fmt.Sprintf("%v, spin %v, pays %#x, CPUs %#x",
-		futexState(w.state.Load()), spinOf(w.spin.Load()), w.pays.Load(), w.lastCPU.Load())
 }
 
 // Offset is where the Futex lies in its arena, for FutexAt in another process.

@@ -9,7 +9,7 @@ import (
 
 func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{
-		Kind: futureKind, Repair: repairFuture, Wake: wakeQueue, Check: checkFuture, Describe: describeFuture, Inspect: inspectFuture,
+		Kind: futureKind, Repair: repairFuture, Wake: wakeQueue, Check: checkFuture, Inspect: inspectFuture,
 	})
 }
 
@@ -29,12 +29,4 @@ func checkFuture(a *arenakernel.Arena, o arenakernel.Object) error {
 			Detail: fmt.Sprintf("it is set and abandoned: %#x", uint64(s))}
 	}
 	return checkMutexWords(o, &w.mon.queueLock)
-}
-
-func describeFuture(a *arenakernel.Arena, o arenakernel.Object) string {
-	if o.Size < uint64(futureBytes) {
-		return "too small"
-	}
-	f := buildFuture(a, o, true)
-	return f.load().String() + describeMonitor(f.mon)
 }

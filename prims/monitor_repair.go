@@ -1,8 +1,6 @@
 package prims
 
 import (
-	"fmt"
-
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/asm"
 	"github.com/shmsync/shmsync/internal/arenakernel"
@@ -182,24 +180,3 @@ func (m *monitor) reapDue() bool { return m.deaths.Load() != m.a.Deaths() || m.u
 func wakeQueue(a *arenakernel.Arena, o arenakernel.Object, owed arenakernel.Owed) {
 	wakeMonitor(a, o, o.Body, owed)
 }
-
-// describeMonitor renders the part of an object that the monitor is.
-func describeMonitor(m *monitor) string { return describeMonitorWords(m.a, m.object, m.words) }
-
-func describeMonitorWords(a *arenakernel.Arena, o arenakernel.Object, w *monitorWords) string {
-	s := fmt.Sprintf("; queue lock %v, %d arrivals, redo %d, accounted %d",
-		ownerWord(w.queueLock.owner.Load()), w.arrivals.Load(), w.redone.Load(), w.accounted.Load())
-	count := 0
-	a.EachNode(o.Offset, func(off arenakernel.Offset, n *arenakernel.Node) {
-		if count++; count <= describeMost {
-			s += fmt.Sprintf("; node %v of %v: %v, stamp %d, wanted %d, extra %#x", off, n.Owner(), n.Load(), n.Stamp().Load(), n.Wanted().Load(), n.Extra().Load())
-		}
-	})
-	if count > describeMost {
-		s += fmt.Sprintf("; and %d more", count-describeMost)
-	}
-	return s
-}
-
-// describeMost is how many waits a description tells of.
-const describeMost = 8

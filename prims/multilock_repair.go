@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/arenakernel"
@@ -18,7 +17,7 @@ var (
 
 func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{
-		Kind: multiLockKind, Repair: repairMultiLock, Wake: wakeMultiLock, Check: checkMultiLock, Describe: describeMultiLock, Inspect: inspectMultiLock,
+		Kind: multiLockKind, Repair: repairMultiLock, Wake: wakeMultiLock, Check: checkMultiLock, Inspect: inspectMultiLock,
 	})
 }
 
@@ -224,41 +223,4 @@ func checkMultiLock(a *arenakernel.Arena, o arenakernel.Object) error {
 		}
 	}
 	return nil
-}
-
-func describeMultiLock(a *arenakernel.Arena, o arenakernel.Object) string {
-	x, err := buildMultiLock(a, o, true)
-	if err != nil {
-		return err.Error()
-	}
-	var s strings.Builder
-	fmt.Fprintf(&s, "%d buckets, policy %v", len(x.all), x.policy)
-	count, busy := 0, 0
-	var last *multiBucket
-	for i := range x.all {
-		k := x.bucketOr(i)
-		if k.words.quiet() {
-			continue
-		}
-		last = k
-		if busy++; busy <= describeMost {
-			fmt.Fprintf(&s, "; bucket %d: queue lock %v, redo %d", i, ownerWord(k.words.mon.queueLock.owner.Load()), k.words.mon.redone.Load())
-		}
-		tell := func(key uint64, h keyHold) {
-			if count++; count <= describeMost {
-				fmt.Fprintf(&s, "; key %d: %v", key, h)
-			}
-		}
-		for j := range k.words.entries {
-			e := &k.words.entries[j]
-			if h := keyHold(e.hold.Load()); !h.free() || h.kind() == keyCached {
-				tell(e.key.Load(), h)
-			}
-		}
-		k.peekSpilled(func(e keyEntry) { tell(e.key.Load(), e.hold()) })
-	}
-	if last != nil {
-		s.WriteString(describeMonitor(newMultiBucket(x, last.number).mon))
-	}
-	return s.String()
 }

@@ -21,7 +21,7 @@ var (
 
 func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{
-		Kind: mutexKind, Repair: repairMutex, Wake: wakeMutex, Check: checkMutex, Describe: describeMutex, Inspect: inspectMutex,
+		Kind: mutexKind, Repair: repairMutex, Wake: wakeMutex, Check: checkMutex, Inspect: inspectMutex,
 	})
 }
 
@@ -125,20 +125,6 @@ func checkMutexWords(obj arenakernel.Object, w *mutexWords) error {
 			Detail: fmt.Sprintf("owner word %v, policy %d", o, w.policy)}
 	}
 	return nil
-}
-
-func describeMutex(a *arenakernel.Arena, obj arenakernel.Object) string {
-	w, err := arenakernel.TryAt[mutexWords](a, obj.Body)
-	if err != nil {
-		return err.Error()
-	}
-	return describeMutexWords(w)
-}
-
-func describeMutexWords(w *mutexWords) string {
-	return fmt.Sprintf("owner %v (%#08x), wake %#x, starving %v, handoff %d, policy %v, spin %v, pays %#x, CPUs %#x",
-		ownerWord(w.owner.Load()), w.owner.Load(), w.wake.Load(), arenakernel.ParticipantID(w.starving.Load()&arenakernel.ParticipantIDMask),
-		w.handoff.Load(), policyOf(w.policy), spinOf(w.spin.Load()), w.pays.Load(), w.lastCPU.Load())
 }
 
 // check is called ten times a second while a goroutine of this process waits. It

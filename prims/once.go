@@ -52,7 +52,7 @@ const onceVersion = 1
 
 func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{
-		Kind: onceKind, Repair: repairOnce, Wake: wakeQueue, Check: checkOnce, Describe: describeOnce, Inspect: inspectOnce,
+		Kind: onceKind, Repair: repairOnce, Wake: wakeQueue, Check: checkOnce, Inspect: inspectOnce,
 	})
 }
 

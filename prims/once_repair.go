@@ -26,15 +26,3 @@ func checkOnce(a *arenakernel.Arena, o arenakernel.Object) error {
 	}
 	return nil
 }
-
-func describeOnce(a *arenakernel.Arena, o arenakernel.Object) string {
-	if o.Size < onceBytes {
-		return "too small"
-	}
-	x := buildOnce(a, o, true)
-	s := fmt.Sprintf("done %d", x.done.Load())
-	if n := arenakernel.ParticipantID(x.words.runner.Load() & arenakernel.ParticipantIDMask); n != 0 {
-		s += fmt.Sprintf(", runner %v", n)
-	}
-	return s + describeMonitor(x.mon)
-}

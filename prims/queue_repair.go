@@ -2,7 +2,6 @@ package prims
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/arenakernel"
@@ -10,7 +9,7 @@ import (
 
 func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{
-		Kind: queueKind, Repair: repairQueue, Wake: wakeQueue, Check: checkQueue, Describe: describeQueue, Inspect: inspectQueue,
+		Kind: queueKind, Repair: repairQueue, Wake: wakeQueue, Check: checkQueue, Inspect: inspectQueue,
 		UserData: hideQueue,
 	})
 }
@@ -42,24 +41,4 @@ func checkQueue(a *arenakernel.Arena, o arenakernel.Object) error {
 		}
 	}
 	return nil
-}
-
-func describeQueue(a *arenakernel.Arena, o arenakernel.Object) string {
-	x, err := buildQueue(a, o, true)
-	if err != nil {
-		return err.Error()
-	}
-	var counts [queueKinds + 1]int
-	var out []string
-	for i := uint32(1); i <= x.capacity; i++ {
-		st := queueState(x.slot(i).state.Load())
-		counts[min(st.kind(), queueKinds)]++
-		if st.out() && len(out) < describeMost {
-			out = append(out, fmt.Sprintf("%d %v", x.slot(i).seq.Load(), st))
-		}
-	}
-	e, f := queuePair(x.words.ends.Load()), queuePair(x.words.free.Load())
-	return fmt.Sprintf("%d of %d slots full, %d granted, %d leased (%s), of %d bytes; index %d..%d, free %d, queued %d, out %d; last number %d, stopped %d",
-		counts[queueFull], x.capacity, counts[queueGiven], counts[queueLeased], strings.Join(out, ", "), x.item,
-		e.low(), e.high(), f.low(), f.high(), x.words.out.Load(), x.words.sequence.Load(), x.words.stopped.Load()) + describeMonitor(x.mon)
 }

@@ -21,7 +21,7 @@ var (
 
 func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{
-		Kind: rwmutexKind, Repair: repairRWMutex, Wake: wakeRWMutex, Check: checkRWMutex, Describe: describeRWMutex, Inspect: inspectRWMutex,
+		Kind: rwmutexKind, Repair: repairRWMutex, Wake: wakeRWMutex, Check: checkRWMutex, Inspect: inspectRWMutex,
 	})
 }
 
@@ -115,22 +115,6 @@ func checkRWMutex(a *arenakernel.Arena, obj arenakernel.Object) error {
 			Detail: fmt.Sprintf("gate %v, highest slot %d, policy %d", g, high, w.policy)}
 	}
 	return checkMutexWords(obj, &w.writers)
-}
-
-func describeRWMutex(a *arenakernel.Arena, obj arenakernel.Object) string {
-	w, err := rwmutexAt(a, obj)
-	if err != nil {
-		return err.Error()
-	}
-	s := fmt.Sprintf("gate %v (%#08x), highest slot %d, wake readers %#x, wake writer %#x, policy %v, pays %#x, %#x, CPUs %#x",
-		gateWord(w.gate.Load()), w.gate.Load(), w.high.Load(), w.wakeReaders.Load(), w.wakeWriter.Load(), policyOf(w.policy),
-		w.pays.Load(), w.paysWriter.Load(), w.lastCPU.Load())
-	for i := 1; i <= w.used(); i++ {
-		if r := readerWord(w.line(i).Load()); r != r.cleared() {
-			s += fmt.Sprintf(", %v %v", r.name(i), r)
-		}
-	}
-	return s + "; writers: " + describeMutexWords(&w.writers)
 }
 
 // checkReaders is called ten times a second while a goroutine of this process

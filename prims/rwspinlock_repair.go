@@ -2,7 +2,6 @@ package prims
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/arenakernel"
@@ -10,7 +9,7 @@ import (
 
 func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{
-		Kind: rwSpinKindID, Repair: repairRWSpin, Wake: wakeRWSpin, Check: checkRWSpin, Describe: describeRWSpin, Inspect: inspectRWSpin,
+		Kind: rwSpinKindID, Repair: repairRWSpin, Wake: wakeRWSpin, Check: checkRWSpin, Inspect: inspectRWSpin,
 	})
 }
 
@@ -91,19 +90,4 @@ func checkRWSpin(a *arenakernel.Arena, obj arenakernel.Object) error {
 		return bad(fmt.Sprintf("slot %d is said to have read, of %d", top, len(slots)))
 	}
 	return nil
-}
-
-func describeRWSpin(a *arenakernel.Arena, obj arenakernel.Object) string {
-	w, slots, err := rwSpinBody(a, obj)
-	if err != nil {
-		return err.Error()
-	}
-	var readers strings.Builder
-	for i := range slots {
-		if n := rwSpinCount(slots[i].count.Load()); n != 0 {
-			fmt.Fprintf(&readers, " %v", n)
-		}
-	}
-	return fmt.Sprintf("%s, gate %#x, drain %#x, top %d, readers [%s]",
-		describeSpin(a, obj), w.gate.Load(), w.drain.Load(), w.top.Load(), strings.TrimSpace(readers.String()))
 }

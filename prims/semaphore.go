@@ -74,7 +74,7 @@ const (
 
 func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{
-		Kind: semaphoreKind, Repair: repairSemaphore, Wake: wakeQueue, Check: checkSemaphore, Describe: describeSemaphore, Inspect: inspectSemaphore,
+		Kind: semaphoreKind, Repair: repairSemaphore, Wake: wakeQueue, Check: checkSemaphore, Inspect: inspectSemaphore,
 	})
 }
 

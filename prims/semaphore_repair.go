@@ -2,7 +2,6 @@ package prims
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/arenakernel"
@@ -35,26 +34,4 @@ func checkSemaphore(a *arenakernel.Arena, o arenakernel.Object) error {
 		}
 	}
 	return nil
-}
-
-func describeSemaphore(a *arenakernel.Arena, o arenakernel.Object) string {
-	if o.Size < semaphoreBytes(a.MaxParticipants()) {
-		return "too small"
-	}
-	s := buildSemaphore(a, o, true)
-	var b strings.Builder
-	fmt.Fprintf(&b, "%d of %d permits free", poolWord(s.words.free.Load()).permits(), s.size)
-	for _, h := range s.shares {
-		if s.moves {
-			if n := s.unaccepted(h); n > 0 {
-				fmt.Fprintf(&b, ", %d granted to %v and not accepted", n, arenakernel.ParticipantID(h.name.Load()&arenakernel.ParticipantIDMask))
-			}
-			continue
-		}
-		if q := fastWord(h.fast.Load()); h.total() > 0 {
-			fmt.Fprintf(&b, ", %v has %d (%v)", arenakernel.ParticipantID(h.name.Load()&arenakernel.ParticipantIDMask), h.permits.Load(), q)
-		}
-	}
-	b.WriteString(describeMonitor(s.mon))
-	return b.String()
 }

@@ -44,7 +44,7 @@ const sequencerVersion = 1
 
 func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{
-		Kind: sequencerKind, Repair: repairSequencer, Wake: wakeQueue, Check: checkSequencer, Describe: describeSequencer, Inspect: inspectSequencer,
+		Kind: sequencerKind, Repair: repairSequencer, Wake: wakeQueue, Check: checkSequencer, Inspect: inspectSequencer,
 	})
 }
 
@@ -265,12 +265,4 @@ func checkSequence(q *sequence) error {
 		return q.mon.fail(q.op, shmsync.ErrCorrupt, nil, fmt.Sprintf("its mark of a stop is %d", n))
 	}
 	return nil
-}
-
-func describeSequencer(a *arenakernel.Arena, o arenakernel.Object) string {
-	if o.Size < sequenceBytes {
-		return "too small"
-	}
-	s := buildSequencer(a, o, true)
-	return s.State().String() + describeMonitor(s.mon)
 }

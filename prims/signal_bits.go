@@ -95,8 +95,9 @@ func (s Signal) Size() int { return bits.OnesCount64(s.bits().Load()) }
 // IsEmpty reports whether no bit is set.
 func (s Signal) IsEmpty() bool { return s.bits().Load() == 0 }
 
-// Nearest gives the set bit that is nearest to start, as [NearestBit] does.
-func (s Signal) Nearest(start int) int { return NearestBit(s.bits().Load(), start) }
+// Nearest gives the set bit that is nearest to start, the lower one of two, and 64 if no bit
+// is set.
+func (s Signal) Nearest(start int) int { return nearestBit(s.bits().Load(), start) }
 
 // Queue is the number of a bit's queue.
 func (s Signal) Queue(bit int) int {

@@ -377,11 +377,6 @@ func BenchmarkGate(b *testing.B) {
 			w.Repair(100 | 1<<11)
 		}
 	})
-	b.Run("nearest", func(b *testing.B) {
-		for b.Loop() {
-			prims.NearestBit(1|1<<31|1<<63, 40)
-		}
-	})
 }
 
 // Executions of one queue follow each other, and a producer comes before the

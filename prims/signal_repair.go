@@ -15,7 +15,7 @@ var (
 
 func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{
-		Kind: signalKind, Repair: repairSignals, Wake: wakeSignals, Check: checkSignals, Describe: describeSignals, Inspect: inspectSignals,
+		Kind: signalKind, Repair: repairSignals, Wake: wakeSignals, Check: checkSignals, Inspect: inspectSignals,
 	})
 }
 
@@ -120,26 +120,4 @@ func checkSignals(a *arenakernel.Arena, o arenakernel.Object) error {
 		}
 	}
 	return nil
-}
-
-func describeSignals(a *arenakernel.Arena, o arenakernel.Object) string {
-	v, err := viewSignals(a, o)
-	if err != nil {
-		return err.Error()
-	}
-	h := v.health()
-	s := fmt.Sprintf("%v, wake %#x", h, v.head.wake.Load())
-	shown := 0
-	for q := range v.gates {
-		w := signalGateWord(v.gates[q].word.Load())
-		if w.idle() {
-			continue
-		}
-		if shown++; shown > 8 {
-			return s + ", …"
-		}
-		bit := v.lines[q/signalBits].bits.Load() >> (q % signalBits) & 1
-		s += fmt.Sprintf(", queue %d %v, bit %d", q, w, bit)
-	}
-	return s
 }

@@ -375,10 +375,10 @@ func TestSignalStats(t *testing.T) {
 	h := w.Health()
 	require.WithinDuration(t, time.Now(), h.At, time.Minute)
 	require.Contains(t, w.String(), "signal waker w: 0 scheduled")
-	for s := range prims.SignalStat(16) {
+	for s := range prims.SignalStat(14) {
 		require.NotContains(t, s.String(), "stat ")
 	}
-	require.Equal(t, "stat 16", prims.SignalStat(16).String())
+	require.Equal(t, "stat 14", prims.SignalStat(14).String())
 }
 
 // A gate, step by step, from both sides.

@@ -26,8 +26,6 @@ const (
 	StatLeafSummaryHits                      // syncs of it that found work; counted
 	StatLeafStealAttempts                    // looks at leaves of other partitions
 	StatLeafStealSuccesses                   // those that found something
-	StatTimerFires                           // timers that ended
-	StatPreempts                             // tasks that were interrupted
 
 	signalStats = iota
 )
@@ -35,7 +33,7 @@ const (
 var signalStatNames = [signalStats]string{
 	"tasks polled", "completed", "yielded", "waiting", "CAS failures", "empty scans", "yield queue polls", "signal polls",
 	"steal attempts", "steal successes", "leaf summary checks", "leaf summary hits", "leaf steal attempts",
-	"leaf steal successes", "timer fires", "preempts",
+	"leaf steal successes",
 }
 
 // String names the counter.

@@ -94,10 +94,10 @@ func (w *SignalWaker) SnapshotSummary() uint64 {
 }
 
 // SummarySelect gives the signal in the summary that is nearest to near, as
-// [NearestBit] does: 64 when there is none.
+// [nearestBit] does: 64 when there is none.
 func (w *SignalWaker) SummarySelect(near int) int {
 	w.opening.use()
-	return NearestBit(w.SnapshotSummary(), near)
+	return nearestBit(w.SnapshotSummary(), near)
 }
 
 // nextPasses is how often Next goes through the summary before it leaves the
@@ -137,7 +137,7 @@ func (w *SignalWaker) Next(near int) (g Gate, ok bool) {
 func (w *SignalWaker) pass(active uint64, near int) (g Gate, ok bool) {
 	first := near / signalBits
 	for active != 0 {
-		i := NearestBit(active, first)
+		i := nearestBit(active, first)
 		active &^= 1 << i
 		w.add(StatSignalPolls, 1)
 		start := 0
@@ -149,7 +149,7 @@ func (w *SignalWaker) pass(active uint64, near int) (g Gate, ok bool) {
 			w.unmarkIfEmpty(i)
 		}
 		for set != 0 {
-			bit := NearestBit(set, start)
+			bit := nearestBit(set, start)
 			set &^= 1 << bit
 			g = Gate{w: w, queue: uint32(i*signalBits + bit)}
 			if g.Begin() {

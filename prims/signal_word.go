@@ -161,10 +161,10 @@ func signalsOf(config uint32) int {
 
 const signalCounts = 1 << 8 // in config: operations count themselves
 
-// NearestBit gives the bit of bitmap that is nearest to start, the lower one of
+// nearestBit gives the bit of bitmap that is nearest to start, the lower one of
 // two that are equally near. It is 64 when there is none, or when start is 64 or
 // more.
-func NearestBit(bitmap uint64, start int) int {
+func nearestBit(bitmap uint64, start int) int {
 	if bitmap == 0 || start >= signalBits || start < 0 {
 		return signalBits
 	}

@@ -53,11 +53,11 @@ func TestSignalGateWordTable(t *testing.T) {
 func TestNearestBitTable(t *testing.T) {
 	three := uint64(1 | 1<<31 | 1<<63)
 	for start, want := range map[int]int{15: 0, 16: 31, 47: 31, 48: 63, 0: 0, 63: 63, 31: 31} {
-		require.Equal(t, want, NearestBit(three, start), "from %d", start)
+		require.Equal(t, want, nearestBit(three, start), "from %d", start)
 	}
-	require.Equal(t, 64, NearestBit(0, 5))
-	require.Equal(t, 64, NearestBit(^uint64(0), 64))
-	require.Equal(t, 64, NearestBit(^uint64(0), -1))
+	require.Equal(t, 64, nearestBit(0, 5))
+	require.Equal(t, 64, nearestBit(^uint64(0), 64))
+	require.Equal(t, 64, nearestBit(^uint64(0), -1))
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 20_000 {
 		m := r.Uint64() & r.Uint64() & r.Uint64()
@@ -69,45 +69,11 @@ func TestNearestBitTable(t *testing.T) {
 					best = b // the lower of two comes first
 				}
 			}
-			if got := NearestBit(m, start); got != best {
+			if got := nearestBit(m, start); got != best {
 				t.Fatalf("%#x from %d: %d, want %d", m, start, got, best)
 			}
 		}
 	}
-}
-
-// Every leaf has one owner, in whose range it is; ranges are in order, and differ
-// by one leaf at most, the first of them being the longer.
-func TestPartitionTables(t *testing.T) {
-	for leaves := range 66 {
-		for workers := 1; workers < 70; workers++ {
-			next, shortest := 0, leaves
-			for k := range workers {
-				start, end := PartitionRange(k, leaves, workers)
-				if end > start {
-					require.Equal(t, next, start)
-					next = end
-				}
-				require.LessOrEqual(t, end-start, shortest, "the first ones are the longer")
-				shortest = end - start
-				require.LessOrEqual(t, leaves/workers, end-start)
-				require.LessOrEqual(t, end-start, leaves/workers+1)
-				for l := start; l < end; l++ {
-					require.Equal(t, k, PartitionOwner(l, leaves, workers))
-					local, ok := PartitionLeaf(l, k, leaves, workers)
-					require.True(t, ok)
-					require.Equal(t, l-start, local)
-				}
-				_, ok := PartitionLeaf(end, k, leaves, workers)
-				require.False(t, ok)
-			}
-			require.Equal(t, leaves, next)
-		}
-	}
-	start, end := PartitionRange(3, 10, 3)
-	require.Equal(t, start, end)
-	require.Equal(t, -1, PartitionOwner(10, 10, 3))
-	require.Equal(t, -1, PartitionOwner(0, 10, 0))
 }
 
 func TestSignalCountTable(t *testing.T) {

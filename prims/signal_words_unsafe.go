@@ -112,6 +112,7 @@ type signalRow struct {
 	//   futex:   none
 	//   crash:   any value is right
 	stats [signalStats]atomic.Uint64
+	_     [2]uint64
 }
 
 // The layout is ABI: an offset that moves does not compile.

@@ -21,7 +21,7 @@ var (
 
 func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{
-		Kind: spinKindID, Repair: repairSpin, Wake: wakeSpin, Check: checkSpin, Describe: describeSpin, Inspect: inspectSpin,
+		Kind: spinKindID, Repair: repairSpin, Wake: wakeSpin, Check: checkSpin, Inspect: inspectSpin,
 	})
 }
 
@@ -115,15 +115,6 @@ func checkSpinWords(a *arenakernel.Arena, obj arenakernel.Object, op string, rea
 			Detail: fmt.Sprintf("state word %v (%#08x), policy %d", o, uint32(o), w.policy)}
 	}
 	return nil
-}
-
-func describeSpin(a *arenakernel.Arena, obj arenakernel.Object) string {
-	w, err := arenakernel.TryAt[spinWords](a, obj.Body)
-	if err != nil {
-		return err.Error()
-	}
-	return fmt.Sprintf("state %v (%#08x), wake %#x, policy %v, spin %v, pays %#x, CPUs %#x",
-		spinWord(w.state.Load()), w.state.Load(), w.wake.Load(), policyOf(w.policy), spinOf(w.spin.Load()), w.pays.Load(), w.lastCPU.Load())
 }
 
 // check is called ten times a second while a goroutine of this process waits. It

@@ -9,7 +9,7 @@ import (
 
 func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{
-		Kind: waitableKind, Repair: repairWaitable, Wake: wakeQueue, Check: checkWaitable, Describe: describeWaitable, Inspect: inspectWaitable,
+		Kind: waitableKind, Repair: repairWaitable, Wake: wakeQueue, Check: checkWaitable, Inspect: inspectWaitable,
 		UserData: hideWaitable,
 	})
 }
@@ -59,12 +59,4 @@ func checkWaitable(a *arenakernel.Arena, o arenakernel.Object) error {
 		return &shmsync.Error{Op: "waitable.check", Object: objectName(o), Err: shmsync.ErrCorrupt, Detail: fmt.Sprintf("stopped is %d", w.stopped.Load())}
 	}
 	return checkMutexWords(o, &w.mon.queueLock)
-}
-
-func describeWaitable(a *arenakernel.Arena, o arenakernel.Object) string {
-	w, err := arenakernel.TryAt[waitableWords](a, o.Body)
-	if err != nil {
-		return err.Error()
-	}
-	return fmt.Sprintf("%d changes, stopped %d", w.current.Load(), w.stopped.Load()) + describeMonitorWords(a, o, &w.mon)
 }

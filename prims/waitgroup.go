@@ -43,7 +43,7 @@ const counterVersion = 2
 func init() {
 	for _, kind := range []arenakernel.Kind{waitGroupKind, latchKind} {
 		arenakernel.RegisterKind(arenakernel.KindOps{
-			Kind: kind, Repair: repairCounter, Wake: wakeQueue, Check: checkCounter, Describe: describeCounter, Inspect: inspectCounter,
+			Kind: kind, Repair: repairCounter, Wake: wakeQueue, Check: checkCounter, Inspect: inspectCounter,
 		})
 	}
 }

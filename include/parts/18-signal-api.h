@@ -124,10 +124,6 @@ int shmsync_signalwaker_mark_leaf(shmsync_signalwaker *w, int k, int *was_empty)
 int shmsync_signalwaker_clear_leaf(shmsync_signalwaker *w, int k);
 int shmsync_signalwaker_leaf_has_work(const shmsync_signalwaker *w, int k);
 uint64_t shmsync_signalwaker_partition(const shmsync_signalwaker *w);
-/* The leaves that a worker looks after; the worker of a leaf; the leaf's number there; -1: none. */
-void shmsync_partition_range(int worker, int leaves, int workers, int *start, int *end);
-int shmsync_partition_owner(int leaf, int leaves, int workers);
-int shmsync_partition_leaf(int leaf, int worker, int leaves, int workers);
 
 /* Reserves a queue among those of the signals start..end-1 that nobody has reserved, until it is
  * released or this process dies. EBUSY: there is none. EPERM: this process has not reserved it. */
@@ -151,8 +147,6 @@ enum {
     SHMSYNC_STAT_LEAF_SUMMARY_HITS,   /* * syncs of it that found work */
     SHMSYNC_STAT_LEAF_STEAL_ATTEMPTS,
     SHMSYNC_STAT_LEAF_STEAL_SUCCESSES,
-    SHMSYNC_STAT_TIMER_FIRES,
-    SHMSYNC_STAT_PREEMPTS,
     SHMSYNC_STATS
 };
 int shmsync_signalwaker_count(shmsync_signalwaker *w, int stat, uint64_t n);

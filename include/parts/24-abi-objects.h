@@ -555,7 +555,8 @@ SHMI_ASSERT(sizeof(shmi_signal_gate) == 128, "signal_gate");
 typedef struct shmi_signal_row {
     uint64_t count;
     uint8_t pad0_[120];
-    uint64_t stats[16];
+    uint64_t stats[14];
+    uint8_t pad1_[16];
 } shmi_signal_row;
 SHMI_ASSERT(offsetof(shmi_signal_row, count) == 0, "signal_row.count");
 SHMI_ASSERT(offsetof(shmi_signal_row, stats) == 128, "signal_row.stats");

@@ -215,36 +215,6 @@ int shmsync_signalwaker_leaf_has_work(const shmsync_signalwaker *w, int k)
 }
 uint64_t shmsync_signalwaker_partition(const shmsync_signalwaker *w) { return shmi_ld64(&w->impl->w->partition); }
 
-/* All workers have as many leaves, and the first leaves % workers one more. */
-void shmsync_partition_range(int worker, int leaves, int workers, int *start, int *end)
-{
-    int each, more;
-    *start = *end = 0;
-    if (workers <= 0 || leaves <= 0 || worker < 0 || worker >= workers)
-        return;
-    each = leaves / workers;
-    more = leaves % workers;
-    *start = worker * each + (worker < more ? worker : more);
-    *end = *start + each + (worker < more);
-}
-int shmsync_partition_owner(int leaf, int leaves, int workers)
-{
-    int each, more;
-    if (workers <= 0 || leaf < 0 || leaf >= leaves)
-        return -1;
-    each = leaves / workers;
-    more = leaves % workers;
-    if (leaf < more * (each + 1))
-        return leaf / (each + 1);
-    return more + (leaf - more * (each + 1)) / each;
-}
-int shmsync_partition_leaf(int leaf, int worker, int leaves, int workers)
-{
-    int start, end;
-    shmsync_partition_range(worker, leaves, workers, &start, &end);
-    return leaf < start || leaf >= end ? -1 : leaf - start;
-}
-
 /* ---- Reservations ---- */
 
 /* A number that callers do not have in common, to begin a search with. */

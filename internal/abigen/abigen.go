@@ -68,7 +68,7 @@ var parts = map[string]string{
 	"entries 120":   "uint64_t %s[15]",
 	"gone 64":       "uint64_t %s[8]",
 	"breaks 512":    "uint64_t %s[64]",
-	"stats 128":     "uint64_t %s[16]",
+	"stats 112":     "uint64_t %s[14]",
 }
 
 // offsets are the sections of regions that C reads by their offsets.

@@ -275,7 +275,7 @@ func (i *Inspector) Look(o Object) Inspection {
 
 // fetchBody reads the whole body of an object whose kind looks into it.
 func (i *Inspector) fetchBody(o Object) {
-	if ops, ok := kindOps(o.Kind); ok && (ops.Inspect != nil || ops.Check != nil || ops.Describe != nil) {
+	if ops, ok := kindOps(o.Kind); ok && (ops.Inspect != nil || ops.Check != nil) {
 		i.img.Fetch(uint64(o.Body), o.Size)
 	}
 }

@@ -44,8 +44,6 @@ type KindOps struct {
 	Wake func(a *Arena, o Object, owed Owed)
 	// Check reports what is impossible about the object's bytes.
 	Check func(a *Arena, o Object) error
-	// Describe renders the object's state on one line.
-	Describe func(a *Arena, o Object) string
 	// Inspect tells the object's state: its holds, its waits, and for whom they wait. a may
 	// be the copy of an [Inspector], so a write to it has no effect and a wake reaches
 	// nobody. For a kind without Inspect, the waits that [Arena.WaitsOf] finds are shown.
@@ -97,14 +95,38 @@ func (a *Arena) Inspect(o Object) Inspection {
 	if ops, ok := kindOps(o.Kind); ok && ops.Inspect != nil {
 		return ops.Inspect(a, o)
 	}
-	return Inspection{State: a.Describe(o), Waits: a.WaitsOf(o)}
+	return Inspection{Waits: a.WaitsOf(o)}
 }
 
-// Describe renders the state of an object on one line, by its kind. It is empty for
+// describeMost is how many wait nodes a description shows.
+const describeMost = 8
+
+// Describe renders the state of an object on one line, for reports of tests. It is empty for
 // a kind that this process does not know.
 func (a *Arena) Describe(o Object) string {
-	if ops, ok := kindOps(o.Kind); ok && ops.Describe != nil {
-		return ops.Describe(a, o)
+	ops, ok := kindOps(o.Kind)
+	if !ok || ops.Inspect == nil {
+		return ""
 	}
-	return ""
+	i := ops.Inspect(a, o)
+	s := i.State
+	if i.Err != nil {
+		s += fmt.Sprintf(", %v by %v", i.Err, i.Died)
+	}
+	for _, w := range i.Words {
+		s += fmt.Sprintf(", %s %s (%#x)", w.Name, w.Text, w.Bits)
+	}
+	for _, h := range i.Holds {
+		s += fmt.Sprintf("; %v has %s, %d %s", h.Owner, h.Mode, h.Count, h.Note)
+	}
+	nodes := 0
+	a.EachNode(o.Offset, func(off Offset, n *Node) {
+		if nodes++; nodes <= describeMost {
+			s += fmt.Sprintf("; node %v of %v: %v, stamp %d, wanted %d, extra %#x", off, n.Owner(), n.Load(), n.Stamp().Load(), n.Wanted().Load(), n.Extra().Load())
+		}
+	})
+	if nodes > describeMost {
+		s += fmt.Sprintf("; and %d more", nodes-describeMost)
+	}
+	return s
 }
