@@ -79,6 +79,6 @@ func inspectRWMutex(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Insp
 	}
 	i.waits(waitsOn(rwmutexReadersOff, rwmutexReadersPoller), "read", gate)
 	i.waits(waitsOn(rwmutexWriterOff, rwmutexWriterPoller), "readers to leave", readers)
-	i.waits(waitsOn(mutexWakeOff, mutexPollerOff), "write", writers)
+	i.waits(waitsOn(mutexWakeOff, mutexPollerOff), "lock", writers) // to write, or upgradable
 	return i.Inspection
 }

@@ -190,10 +190,10 @@ line equals it, too, whoever looks at it under the lock.`
 func (crashCmd) Help() string {
 	return `A process is killed, again and again; p50-ns is from the kill until another one owns the
 lock. With --role, of the library's locks: a waiter is killed before another waiter, or one
-of two readers before a writer; who has the lock meanwhile lets go when it hears of the
-kill, and passed-p50-ns is from then. Checked: nobody owns too early; in an arena of the
-library all the dead are reaped in the end, and it is sound, with no more in it than after
-the first death.`
+of two readers before a writer. The process that holds the lock unlocks it when it hears of
+the kill, and passed-p50-ns is from then. Checked: no process owns the lock too early. In an
+arena of the library all the dead are reaped in the end, and the arena is sound, with no
+more in it than after the first death.`
 }
 
 // Run runs the scenario.

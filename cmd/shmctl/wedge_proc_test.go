@@ -237,15 +237,11 @@ func TestEveryKindIsShown(t *testing.T) {
 	for _, k := range []string{"mutex", "cohort", "fair", "spin", "rw", "rwspin"} {
 		a.does("lock "+k, k)
 		b.begins("lock "+k, k)
-		want := "lock"
-		if k == "rw" {
-			want = "write"
-		}
-		add(k, "exclusive", want)
+		add(k, "exclusive", "lock")
 	}
 	a.does("ulock rw", "upgradable")
-	b.begins("lock rw", "upgradable")
-	add("upgradable", "upgradable", "write")
+	b.begins("ulock rw", "upgradable")
+	add("upgradable", "upgradable", "lock")
 	a.does("lock multi", "multi", 7)
 	b.begins("lock multi", "multi", 7)
 	add("multi", "exclusive 7", "key 7")

@@ -298,6 +298,13 @@ var mutants = []mutant{
 		pkg:  "prims", run: "TestRWMutexWriterPriority", tags: withPoints, env: noLooks,
 	},
 	{
+		name: "an upgrade that is given up wakes no reader",
+		file: "prims/rwmutex_write.go",
+		old:  "\tif m.gate.CompareAndSwap(uint32(m.closedByUs()), uint32(gateOpen)) {\n\t\tm.letIn()\n\t}\n",
+		new:  "\tm.gate.CompareAndSwap(uint32(m.closedByUs()), uint32(gateOpen))\n",
+		pkg:  "prims", run: "TestRWMutexUpgradeGivesUp", tags: withPoints, env: noLooks,
+	},
+	{
 		name: "a dead process holds a spin lock",
 		file: "prims/spinlock_repair.go",
 		old:  "\tnext := o.ownerDied(policyOf(w.policy))\n",
