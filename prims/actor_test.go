@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
 	"github.com/shmsync/shmsync"
@@ -24,16 +23,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// An actor does as it is told, in this process or in one of its own, so that one test
-// covers both. An order may block: the actor goes on meanwhile.
-type actor struct {
-	local *stage         // one of the two
-	proc  *proctest.Proc // is set
-	next  int
-	said  map[int]answer
-	inbox chan answer
-	dump  func() string
-}
+// An actor acts on Mutexes, Futexes and RWMutexes.
+type actor struct{ conversation[order] }
 
 // order is one thing to do.
 type order struct {
@@ -45,6 +36,14 @@ type order struct {
 	Policy prims.Policy
 	Limit  time.Duration // of a context with a deadline
 	Done   bool          // the context has ended before
+}
+
+func (o order) number() int { return o.ID }
+func (o order) op() string  { return o.Op }
+
+func (o order) numbered(n int) order {
+	o.ID = n
+	return o
 }
 
 // answer is what came of an order.
@@ -68,100 +67,35 @@ func (a answer) String() string {
 // stage is what an actor acts on.
 type stage struct {
 	a *arena.Arena
+	contexts
 
 	mu      sync.Mutex
 	mutexes map[string]actorMutex
 	futexes map[string]*prims.Futex
-	cancels map[int]context.CancelFunc
 	repairs int // how often a repair has run
 }
 
 func newStage(a *arena.Arena) *stage {
-	return &stage{a: a, mutexes: map[string]actorMutex{}, futexes: map[string]*prims.Futex{}, cancels: map[int]context.CancelFunc{}}
+	return &stage{a: a, mutexes: map[string]actorMutex{}, futexes: map[string]*prims.Futex{}}
 }
 
 func init() {
-	proctest.Register("actor", func(c *proctest.Child) {
-		var p struct{ Arena, Label string }
-		c.Params(&p)
-		a, err := arena.Attach(p.Arena, &arena.Options{Label: p.Label})
-		if err != nil {
-			c.Fatal(err)
-		}
-		s := newStage(a)
-		c.Ready()
-		for {
-			var o order
-			c.Recv(&o)
-			if o.Op == "exit" {
-				os.Exit(0) // without Close: as a death
-			}
-			go func() { c.Say(s.act(o)) }()
-		}
-	})
+	registerActor("actor", func(a *arena.Arena) stageOf[order] { return newStage(a) })
 }
 
 // localActor acts in this process.
-func localActor(a *arena.Arena) *actor {
-	return &actor{local: newStage(a), said: map[int]answer{}, inbox: make(chan answer, 1000), dump: func() string { return words(a) }}
-}
+func localActor(a *arena.Arena) *actor { return &actor{withLocal[order](a, newStage(a))} }
 
 // remoteActor acts in a process of its own.
 func remoteActor(t testing.TB, a *arena.Arena, label string, opts ...proctest.Option) *actor {
 	t.Helper()
-	x := &actor{said: map[int]answer{}, dump: func() string { return words(a) }}
-	opts = append(opts, proctest.Params(struct{ Arena, Label string }{nameOf(a), label}), proctest.Dump(x.dump), asCohortHere())
-	x.proc = proctest.Start(t, "actor", opts...)
-	x.proc.Await(t)
-	return x
+	return actorOf(t, a, "actor", label, append(opts, asCohortHere())...)
 }
 
-// start has the actor begin, and gives what to ask wait for.
-func (x *actor) start(o order) int {
-	x.next++
-	o.ID = x.next
-	if x.proc != nil {
-		x.proc.Send(o)
-	} else {
-		go func() { x.inbox <- x.local.act(o) }()
-	}
-	return o.ID
-}
-
-// wait waits for what came of an order.
-func (x *actor) wait(t testing.TB, id int) answer {
+// actorOf is an actor in a process of that name.
+func actorOf(t testing.TB, a *arena.Arena, process, label string, opts ...proctest.Option) *actor {
 	t.Helper()
-	for limit := after(timeout()); ; {
-		if a, ok := x.said[id]; ok {
-			delete(x.said, id)
-			return a
-		}
-		var a answer
-		if x.proc != nil {
-			x.proc.Recv(t, &a)
-		} else {
-			select {
-			case a = <-x.inbox:
-			case <-limit:
-				t.Fatalf("order %d is not done\nwords:\n%s", id, x.dump())
-			}
-		}
-		x.said[a.ID] = a
-	}
-}
-
-// do is start and wait.
-func (x *actor) do(t testing.TB, o order) answer {
-	t.Helper()
-	return x.wait(t, x.start(o))
-}
-
-// must is do of what has to succeed.
-func (x *actor) must(t testing.TB, o order) answer {
-	t.Helper()
-	a := x.do(t, o)
-	require.Empty(t, a.Err+a.Panic, "%+v", o)
-	return a
+	return &actor{withRemote[order](t, a, process, label, opts...)}
 }
 
 // op is do of an operation without arguments.
@@ -184,30 +118,6 @@ func (x *actor) blocked(t testing.TB, o order) int {
 	id := x.start(o)
 	eventually(t, fmt.Sprintf("%s of %s waits", o.Op, o.Object), x.dump, func() bool { return x.must(t, count).N == n+1 })
 	return id
-}
-
-// act does what it is told and says what came of it.
-func (s *stage) act(o order) (a answer) {
-	a.ID = o.ID
-	start := time.Now()
-	defer func() {
-		a.Took = time.Since(start)
-		if r := recover(); r != nil {
-			if o.Op == "barge" { // nobody waits for what comes of it
-				panic(r)
-			}
-			if err, ok := r.(error); ok {
-				a.Panic = err.Error()
-				a.fill(err)
-				a.Err = ""
-			} else {
-				a.Panic = fmt.Sprint(r)
-			}
-		}
-	}()
-	err := s.perform(o, &a)
-	a.fill(err)
-	return a
 }
 
 // sentinels are the errors that answers tell apart.
@@ -245,10 +155,7 @@ func (s *stage) perform(o order, a *answer) error {
 	ctx := s.contextOf(o)
 	switch o.Op {
 	case "cancel":
-		s.mu.Lock()
-		cancel := s.cancels[o.N]
-		s.mu.Unlock()
-		cancel()
+		s.contexts.end(o.N)
 		return nil
 	case "pid":
 		a.N = uint64(os.Getpid())
@@ -423,19 +330,7 @@ func (s *stage) performFutex(ctx context.Context, o order, a *answer) error {
 	return nil
 }
 
-func (s *stage) contextOf(o order) context.Context {
-	ctx, cancel := context.WithCancel(context.Background())
-	if o.Limit != 0 {
-		ctx, cancel = context.WithTimeout(context.Background(), o.Limit)
-	}
-	if o.Done {
-		cancel()
-	}
-	s.mu.Lock()
-	s.cancels[o.ID] = cancel
-	s.mu.Unlock()
-	return ctx
-}
+func (s *stage) contextOf(o order) context.Context { return s.contexts.begin(o.ID, o.Limit, o.Done) }
 
 func (s *stage) mutex(o order) (actorMutex, error) {
 	s.mu.Lock()

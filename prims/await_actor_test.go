@@ -6,14 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
@@ -22,15 +19,10 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A hand is an actor for conditions, futures, and waits for many: here, or in a
-// process of its own.
+// A hand is an actor for conditions, futures, and waits for many.
 type hand struct {
-	local *handStage // one of the two
-	proc  *proctest.Proc
-	a     *arena.Arena
-	next  int
-	said  map[int]answer
-	inbox chan answer
+	conversation[task]
+	a *arena.Arena
 }
 
 // task is one thing that a hand does.
@@ -47,13 +39,21 @@ type task struct {
 	Ended  bool // the context has ended before
 }
 
+func (o task) number() int { return o.ID }
+func (o task) op() string  { return o.Op }
+
+func (o task) numbered(n int) task {
+	o.ID = n
+	return o
+}
+
 type handStage struct {
-	a       *arena.Arena
+	a *arena.Arena
+	contexts
 	mu      sync.Mutex
 	conds   map[string]*prims.Cond
 	futures map[string]*prims.Future
 	futexes map[string]*prims.Futex
-	cancels map[int]context.CancelFunc
 	pending map[int]*prims.Pending
 	plain   sync.Mutex // the lock "local"
 }
@@ -61,42 +61,19 @@ type handStage struct {
 func newHandStage(a *arena.Arena) *handStage {
 	return &handStage{
 		a: a, conds: map[string]*prims.Cond{}, futures: map[string]*prims.Future{}, futexes: map[string]*prims.Futex{},
-		cancels: map[int]context.CancelFunc{}, pending: map[int]*prims.Pending{},
+		pending: map[int]*prims.Pending{},
 	}
 }
 
 func init() {
-	proctest.Register("hand", func(c *proctest.Child) {
-		var p struct{ Arena, Label string }
-		c.Params(&p)
-		a, err := arena.Attach(p.Arena, &arena.Options{Label: p.Label})
-		if err != nil {
-			c.Fatal(err)
-		}
-		s := newHandStage(a)
-		c.Ready()
-		for {
-			var o task
-			c.Recv(&o)
-			if o.Op == "exit" {
-				os.Exit(0)
-			}
-			go func() { c.Say(s.act(o)) }()
-		}
-	})
+	registerActor("hand", func(a *arena.Arena) stageOf[task] { return newHandStage(a) })
 }
 
-func localHand(a *arena.Arena) *hand {
-	return &hand{local: newHandStage(a), a: a, said: map[int]answer{}, inbox: make(chan answer, 10000)}
-}
+func localHand(a *arena.Arena) *hand { return &hand{withLocal[task](a, newHandStage(a)), a} }
 
 func remoteHand(t testing.TB, a *arena.Arena, label string, opts ...proctest.Option) *hand {
 	t.Helper()
-	x := &hand{a: a, said: map[int]answer{}}
-	opts = append(opts, proctest.Params(struct{ Arena, Label string }{nameOf(a), label}), proctest.Dump(func() string { return words(a) }))
-	x.proc = proctest.Start(t, "hand", opts...)
-	x.proc.Await(t)
-	return x
+	return &hand{withRemote[task](t, a, "hand", label, opts...), a}
 }
 
 // hands runs a test with two hands here, and with each in a process of its own.
@@ -109,50 +86,6 @@ func hands(t *testing.T, test func(t *testing.T, x, y *hand, a *arena.Arena)) {
 		a := newArena(t, nil)
 		test(t, remoteHand(t, a, "x"), remoteHand(t, a, "y"), a)
 	})
-}
-
-func (x *hand) start(o task) int {
-	x.next++
-	o.ID = x.next
-	if x.proc != nil {
-		x.proc.Send(o)
-	} else {
-		go func() { x.inbox <- x.local.act(o) }()
-	}
-	return o.ID
-}
-
-func (x *hand) wait(t testing.TB, id int) answer {
-	t.Helper()
-	for limit := after(timeout()); ; {
-		if a, ok := x.said[id]; ok {
-			delete(x.said, id)
-			return a
-		}
-		var a answer
-		if x.proc != nil {
-			x.proc.Recv(t, &a)
-		} else {
-			select {
-			case a = <-x.inbox:
-			case <-limit:
-				t.Fatalf("task %d is not done\nwords:\n%s", id, words(x.a))
-			}
-		}
-		x.said[a.ID] = a
-	}
-}
-
-func (x *hand) do(t testing.TB, o task) answer {
-	t.Helper()
-	return x.wait(t, x.start(o))
-}
-
-func (x *hand) must(t testing.TB, o task) answer {
-	t.Helper()
-	a := x.do(t, o)
-	require.Empty(t, a.Err+a.Panic, "%+v", o)
-	return a
 }
 
 // blocked starts a task and returns when one more waits for its object, as seen
@@ -175,25 +108,6 @@ func waitersOf(a *arena.Arena, name string) (n int) {
 		}
 	}
 	return n
-}
-
-func (s *handStage) act(o task) (a answer) {
-	a.ID = o.ID
-	start := time.Now()
-	defer func() {
-		a.Took = time.Since(start)
-		if r := recover(); r != nil {
-			if err, ok := r.(error); ok {
-				a.Panic = err.Error()
-				a.fill(err)
-				a.Err = ""
-			} else {
-				a.Panic = fmt.Sprint(r)
-			}
-		}
-	}()
-	a.fill(s.perform(o, &a))
-	return a
 }
 
 // lockOf is the lock that a task names.
@@ -251,28 +165,11 @@ func (s *handStage) futex(name string) (*prims.Futex, error) {
 	return f, err
 }
 
-func (s *handStage) context(o task) context.Context {
-	ctx, cancel := context.WithCancel(context.Background())
-	if o.Limit != 0 {
-		ctx, cancel = context.WithTimeout(context.Background(), o.Limit)
-	}
-	if o.Ended {
-		cancel()
-	}
-	s.mu.Lock()
-	s.cancels[o.ID] = cancel
-	s.mu.Unlock()
-	return ctx
-}
-
 func (s *handStage) perform(o task, a *answer) error {
-	ctx := s.context(o)
+	ctx := s.contexts.begin(o.ID, o.Limit, o.Ended)
 	switch {
 	case o.Op == "cancel":
-		s.mu.Lock()
-		cancel := s.cancels[o.N]
-		s.mu.Unlock()
-		cancel()
+		s.contexts.end(o.N)
 		return nil
 	case o.Op == "close-arena":
 		return s.a.Close()

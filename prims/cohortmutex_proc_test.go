@@ -277,7 +277,7 @@ func TestCohortMutexStoppedWaiter(t *testing.T) {
 			// More than sleep in the kernel, with and without a context, on its node and
 			// on another.
 			here := localActor(a)
-			here.local.mutexes["m"] = cohortActor{c}
+			here.local.(*stage).mutexes["m"] = cohortActor{c}
 			far := remoteActor(t, a, "far", cohortOn(2)...)
 			var ids, fars []int
 			for i := range 20 {
@@ -467,7 +467,7 @@ func TestCohortMutexCrash(t *testing.T) {
 						victim.proc.WaitSignal(t, syscall.SIGKILL)
 					}
 					here := localActor(a)
-					here.local.mutexes["m"] = cohortActor{c}
+					here.local.(*stage).mutexes["m"] = cohortActor{c}
 					var ids []int
 					for range 2 + polled {
 						o := lock

@@ -151,7 +151,7 @@ func TestCohortMutexState(t *testing.T) {
 	require.Regexp(t, `^cohort mutex c: held by 1\.1`, c.String())
 	require.Equal(t, -1, s.Node, "nobody competes")
 	here := localActor(a)
-	here.local.mutexes["c"] = cohortActor{c}
+	here.local.(*stage).mutexes["c"] = cohortActor{c}
 	ids := []int{here.blocked(t, order{Op: "lock", Object: "c"}), here.blocked(t, order{Op: "lock", Object: "c"})}
 	require.True(t, c.State().Waiting)
 	c.Unlock()

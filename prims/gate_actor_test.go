@@ -4,7 +4,6 @@ package prims_test
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -21,53 +20,16 @@ import (
 // Latches, Barriers and Onces.
 func gateActor(t testing.TB, a *arena.Arena, label string, opts ...proctest.Option) *actor {
 	t.Helper()
-	x := &actor{said: map[int]answer{}, dump: func() string { return words(a) }}
-	opts = append(opts, proctest.Params(struct{ Arena, Label string }{nameOf(a), label}), proctest.Dump(x.dump))
-	x.proc = proctest.Start(t, "gate", opts...)
-	x.proc.Await(t)
-	return x
+	return actorOf(t, a, "gate", label, opts...)
 }
 
 func init() {
-	proctest.Register("gate", func(c *proctest.Child) {
-		var p struct{ Arena, Label string }
-		c.Params(&p)
-		a, err := arena.Attach(p.Arena, &arena.Options{Label: p.Label})
-		if err != nil {
-			c.Fatal(err)
-		}
-		s := &gateStage{stage: newStage(a)}
-		c.Ready()
-		for {
-			var o order
-			c.Recv(&o)
-			if o.Op == "exit" {
-				os.Exit(0)
-			}
-			go func() { c.Say(s.act(o)) }()
-		}
-	})
+	registerActor("gate", func(a *arena.Arena) stageOf[order] { return &gateStage{stage: newStage(a)} })
 }
 
 type gateStage struct {
 	*stage
 	block sync.Mutex // held by a function that is told to wait
-}
-
-func (s *gateStage) act(o order) (a answer) {
-	a.ID = o.ID
-	defer func() {
-		if r := recover(); r != nil {
-			if err, ok := r.(error); ok {
-				a.fill(err)
-				a.Panic, a.Err = err.Error(), ""
-			} else {
-				a.Panic = fmt.Sprint(r)
-			}
-		}
-	}()
-	a.fill(s.perform(o, &a))
-	return a
 }
 
 // gateTraces is where what was done is counted.

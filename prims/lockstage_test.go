@@ -5,47 +5,30 @@ package prims_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"sync"
 	"testing"
 
 	"github.com/shmsync/shmsync/arena"
-	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 )
 
 // lockStage is what a lock actor acts on: FairMutexes and MultiLocks.
 type lockStage struct {
 	a *arena.Arena
+	contexts
 
 	mu      sync.Mutex
 	fair    map[string]*prims.FairMutex
 	multi   map[string]*prims.MultiLock
 	pending map[int]*prims.Pending
 	holds   map[string]prims.Holds
-	cancels map[int]context.CancelFunc
 }
 
 func init() {
-	proctest.Register("lock-actor", func(c *proctest.Child) {
-		var p struct{ Arena, Label string }
-		c.Params(&p)
-		a, err := arena.Attach(p.Arena, &arena.Options{Label: p.Label})
-		if err != nil {
-			c.Fatal(err)
-		}
-		s := &lockStage{
+	registerActor("lock-actor", func(a *arena.Arena) stageOf[order] {
+		return &lockStage{
 			a: a, fair: map[string]*prims.FairMutex{}, multi: map[string]*prims.MultiLock{},
-			pending: map[int]*prims.Pending{}, holds: map[string]prims.Holds{}, cancels: map[int]context.CancelFunc{},
-		}
-		c.Ready()
-		for {
-			var o order
-			c.Recv(&o)
-			if o.Op == "exit" {
-				os.Exit(0)
-			}
-			go func() { c.Say(s.act(o)) }()
+			pending: map[int]*prims.Pending{}, holds: map[string]prims.Holds{},
 		}
 	})
 }
@@ -53,42 +36,13 @@ func init() {
 // lockActor acts in a process of its own.
 func lockActor(t testing.TB, a *arena.Arena, label string) *actor {
 	t.Helper()
-	x := &actor{said: map[int]answer{}, dump: func() string { return words(a) }}
-	x.proc = proctest.Start(t, "lock-actor", proctest.Params(struct{ Arena, Label string }{nameOf(a), label}), proctest.Dump(x.dump))
-	x.proc.Await(t)
-	return x
-}
-
-func (s *lockStage) act(o order) (a answer) {
-	a.ID = o.ID
-	defer func() {
-		if r := recover(); r != nil {
-			a.Panic = fmt.Sprint(r)
-			if err, ok := r.(error); ok {
-				a.fill(err)
-				a.Err = ""
-			}
-		}
-	}()
-	a.fill(s.perform(o, &a))
-	return a
+	return actorOf(t, a, "lock-actor", label)
 }
 
 func (s *lockStage) perform(o order, a *answer) error {
-	ctx, cancel := context.WithCancel(context.Background())
-	if o.Limit != 0 {
-		ctx, cancel = context.WithTimeout(ctx, o.Limit)
-	}
-	if o.Done {
-		cancel()
-	}
-	s.mu.Lock()
-	s.cancels[o.ID] = cancel
-	s.mu.Unlock()
+	ctx := s.contexts.begin(o.ID, o.Limit, o.Done)
 	if o.Op == "cancel" {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.cancels[o.N]()
+		s.contexts.end(o.N)
 		return nil
 	}
 	if o.Op[0] == 'f' {

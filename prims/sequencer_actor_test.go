@@ -5,10 +5,8 @@ package prims_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -20,53 +18,21 @@ import (
 // sequencerStage is what an actor for Sequencers and Events acts on.
 type sequencerStage struct {
 	a *arena.Arena
+	contexts
 
 	mu      sync.Mutex
 	pending map[int]*prims.Pending // by the order that began it
-	cancels map[int]context.CancelFunc
 }
 
 func init() {
-	proctest.Register("sequencer/actor", func(c *proctest.Child) {
-		var p struct{ Arena, Label string }
-		c.Params(&p)
-		a, err := arena.Attach(p.Arena, &arena.Options{Label: p.Label})
-		if err != nil {
-			c.Fatal(err)
-		}
-		s := &sequencerStage{a: a, pending: map[int]*prims.Pending{}, cancels: map[int]context.CancelFunc{}}
-		c.Ready()
-		for {
-			var o order
-			c.Recv(&o)
-			if o.Op == "exit" {
-				os.Exit(0) // without Close: as a death
-			}
-			go func() { c.Say(s.act(o)) }()
-		}
+	registerActor("sequencer/actor", func(a *arena.Arena) stageOf[order] {
+		return &sequencerStage{a: a, pending: map[int]*prims.Pending{}}
 	})
 }
 
 func sequencerActor(t testing.TB, a *arena.Arena, label string, opts ...proctest.Option) *actor {
 	t.Helper()
-	x := &actor{said: map[int]answer{}, dump: func() string { return words(a) }}
-	opts = append(opts, proctest.Params(struct{ Arena, Label string }{nameOf(a), label}), proctest.Dump(x.dump))
-	x.proc = proctest.Start(t, "sequencer/actor", opts...)
-	x.proc.Await(t)
-	return x
-}
-
-func (s *sequencerStage) act(o order) (a answer) {
-	a.ID = o.ID
-	start := time.Now()
-	defer func() {
-		a.Took = time.Since(start)
-		if r := recover(); r != nil {
-			a.Panic = fmt.Sprint(r)
-		}
-	}()
-	a.fill(s.perform(o, &a))
-	return a
+	return actorOf(t, a, "sequencer/actor", label, opts...)
 }
 
 func (s *sequencerStage) note(id int, p *prims.Pending) {
@@ -91,26 +57,13 @@ func (s *sequencerStage) noted(id int) (p *prims.Pending) {
 }
 
 func (s *sequencerStage) context(o order) context.Context {
-	ctx, cancel := context.WithCancel(context.Background())
-	if o.Limit != 0 {
-		ctx, cancel = context.WithTimeout(context.Background(), o.Limit)
-	}
-	if o.Done {
-		cancel()
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.cancels[o.ID] = cancel
-	return ctx
+	return s.contexts.begin(o.ID, o.Limit, o.Done)
 }
 
 func (s *sequencerStage) perform(o order, a *answer) error {
 	switch o.Op {
 	case "cancel": // the context of order N
-		s.mu.Lock()
-		cancel := s.cancels[o.N]
-		s.mu.Unlock()
-		cancel()
+		s.contexts.end(o.N)
 		return nil
 	case "pending.wait":
 		return s.noted(o.N).Wait()

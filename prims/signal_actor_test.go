@@ -5,7 +5,6 @@ package prims_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -13,47 +12,28 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync/arena"
-	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 )
 
 // signalStage is what an actor does with signal wakers.
 type signalStage struct {
-	a  *arena.Arena
+	a *arena.Arena
+	contexts
 	mu sync.Mutex
 	w  map[string]*prims.SignalWaker
 	g  map[string]*prims.Gate
-	ls *stage // for contexts
 }
 
 func init() {
-	proctest.Register("signal/actor", func(c *proctest.Child) {
-		var p struct{ Arena, Label string }
-		c.Params(&p)
-		a, err := arena.Attach(p.Arena, &arena.Options{Label: p.Label})
-		if err != nil {
-			c.Fatal(err)
-		}
-		s := &signalStage{a: a, w: map[string]*prims.SignalWaker{}, g: map[string]*prims.Gate{}, ls: newStage(a)}
-		c.Ready()
-		for {
-			var o order
-			c.Recv(&o)
-			if o.Op == "exit" {
-				os.Exit(0)
-			}
-			go func() { c.Say(s.act(o)) }()
-		}
+	registerActor("signal/actor", func(a *arena.Arena) stageOf[order] {
+		return &signalStage{a: a, w: map[string]*prims.SignalWaker{}, g: map[string]*prims.Gate{}}
 	})
 }
 
 // signalActor acts in a process of its own.
 func signalActor(t testing.TB, a *arena.Arena, label string) *actor {
 	t.Helper()
-	x := &actor{said: map[int]answer{}, dump: func() string { return words(a) }}
-	x.proc = proctest.Start(t, "signal/actor", proctest.Params(struct{ Arena, Label string }{nameOf(a), label}), proctest.Dump(x.dump))
-	x.proc.Await(t)
-	return x
+	return actorOf(t, a, "signal/actor", label)
 }
 
 // num is an order of one number that must succeed.
@@ -62,21 +42,14 @@ func num(t testing.TB, x *actor, op string, n int) answer {
 	return x.must(t, order{Op: op, Object: "w", N: n})
 }
 
-func (s *signalStage) act(o order) (a answer) {
-	a.ID = o.ID
-	defer func() {
-		if r := recover(); r != nil {
-			a.Panic = fmt.Sprint(r)
-		}
-	}()
+func (s *signalStage) perform(o order, a *answer) error {
 	s.mu.Lock()
 	w := s.w[o.Object]
 	if w == nil {
 		var err error
 		if w, err = prims.OpenSignalWaker(s.a, o.Object, nil); err != nil {
 			s.mu.Unlock()
-			a.fill(err)
-			return a
+			return err
 		}
 		s.w[o.Object] = w
 	}
@@ -154,7 +127,7 @@ func (s *signalStage) act(o order) (a answer) {
 	case "acquire":
 		w.Acquire()
 	case "acquire-ctx":
-		a.fill(w.AcquireContext(s.ls.contextOf(o)))
+		return w.AcquireContext(s.contexts.begin(o.ID, o.Limit, o.Done))
 	case "acquire-lapsed": // N times, each with a deadline that is over or about to be
 		for k := range o.N {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Duration(k%3))
@@ -164,10 +137,7 @@ func (s *signalStage) act(o order) (a answer) {
 			cancel()
 		}
 	case "cancel":
-		s.ls.mu.Lock()
-		cancel := s.ls.cancels[o.N]
-		s.ls.mu.Unlock()
-		cancel()
+		s.contexts.end(o.N)
 	case "release":
 		w.Release(o.N)
 	case "permits":
@@ -203,21 +173,20 @@ func (s *signalStage) act(o order) (a answer) {
 	case "sync": // leaves 0..N of the waker "tree"
 		tree, err := prims.OpenSignalWaker(s.a, "tree", nil)
 		if err != nil {
-			a.fill(err)
-			return a
+			return err
 		}
 		a.OK = w.SyncPartitionSummary(0, o.N, tree)
 		bits(w.PartitionSummary())
 	case "state":
 		a.Text = w.Gate(o.N).String()
 	case "close":
-		a.fill(w.Close())
+		return w.Close()
 	case "close-arena":
-		a.fill(s.a.Close())
+		return s.a.Close()
 	default:
 		panic("no such order: " + o.Op)
 	}
-	return a
+	return nil
 }
 
 func newWaker(t testing.TB, a *arena.Arena, opts *prims.SignalWakerOptions) *prims.SignalWaker {

@@ -5,11 +5,9 @@ package prims_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -19,64 +17,33 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A spinActor is an actor for spin locks: it does as it is told, in this process
-// or in one of its own.
-type spinActor struct {
-	local *spinStage
-	proc  *proctest.Proc
-	next  int
-	said  map[int]answer
-	inbox chan answer
-	dump  func() string
-}
+// A spinActor is an actor for spin locks.
+type spinActor struct{ conversation[order] }
 
 // spinStage is what a spinActor acts on. Objects whose names begin with rw are
 // RWSpinLocks, the others SpinLocks.
 type spinStage struct {
 	a *arena.Arena
+	contexts
 
-	mu      sync.Mutex
-	spins   map[string]*prims.SpinLock
-	rws     map[string]*prims.RWSpinLock
-	cancels map[int]context.CancelFunc
+	mu    sync.Mutex
+	spins map[string]*prims.SpinLock
+	rws   map[string]*prims.RWSpinLock
 }
 
 func newSpinStage(a *arena.Arena) *spinStage {
-	return &spinStage{a: a, spins: map[string]*prims.SpinLock{}, rws: map[string]*prims.RWSpinLock{}, cancels: map[int]context.CancelFunc{}}
+	return &spinStage{a: a, spins: map[string]*prims.SpinLock{}, rws: map[string]*prims.RWSpinLock{}}
 }
 
 func init() {
-	proctest.Register("spin/actor", func(c *proctest.Child) {
-		var p struct{ Arena, Label string }
-		c.Params(&p)
-		a, err := arena.Attach(p.Arena, &arena.Options{Label: p.Label})
-		if err != nil {
-			c.Fatal(err)
-		}
-		s := newSpinStage(a)
-		c.Ready()
-		for {
-			var o order
-			c.Recv(&o)
-			if o.Op == "exit" {
-				os.Exit(0) // without Close: as a death
-			}
-			go func() { c.Say(s.act(o)) }()
-		}
-	})
+	registerActor("spin/actor", func(a *arena.Arena) stageOf[order] { return newSpinStage(a) })
 }
 
-func localSpin(a *arena.Arena) *spinActor {
-	return &spinActor{local: newSpinStage(a), said: map[int]answer{}, inbox: make(chan answer, 1000), dump: func() string { return words(a) }}
-}
+func localSpin(a *arena.Arena) *spinActor { return &spinActor{withLocal[order](a, newSpinStage(a))} }
 
 func remoteSpin(t testing.TB, a *arena.Arena, label string, opts ...proctest.Option) *spinActor {
 	t.Helper()
-	x := &spinActor{said: map[int]answer{}, dump: func() string { return words(a) }}
-	opts = append(opts, proctest.Params(struct{ Arena, Label string }{nameOf(a), label}), proctest.Dump(x.dump))
-	x.proc = proctest.Start(t, "spin/actor", opts...)
-	x.proc.Await(t)
-	return x
+	return &spinActor{withRemote[order](t, a, "spin/actor", label, opts...)}
 }
 
 // spinEverywhere runs a test with two actors in one process, with one of them in
@@ -94,43 +61,6 @@ func spinEverywhere(t *testing.T, test func(t *testing.T, holder, other *spinAct
 		a := newArena(t, nil)
 		test(t, remoteSpin(t, a, "holder"), remoteSpin(t, a, "other"), a)
 	})
-}
-
-func (x *spinActor) start(o order) int {
-	x.next++
-	o.ID = x.next
-	if x.proc != nil {
-		x.proc.Send(o)
-	} else {
-		go func() { x.inbox <- x.local.act(o) }()
-	}
-	return o.ID
-}
-
-func (x *spinActor) wait(t testing.TB, id int) answer {
-	t.Helper()
-	for limit := after(timeout()); ; {
-		if a, ok := x.said[id]; ok {
-			delete(x.said, id)
-			return a
-		}
-		var a answer
-		if x.proc != nil {
-			x.proc.Recv(t, &a)
-		} else {
-			select {
-			case a = <-x.inbox:
-			case <-limit:
-				t.Fatalf("order %d is not done\nwords:\n%s", id, x.dump())
-			}
-		}
-		x.said[a.ID] = a
-	}
-}
-
-func (x *spinActor) do(t testing.TB, o order) answer {
-	t.Helper()
-	return x.wait(t, x.start(o))
 }
 
 // op is an operation without arguments.
@@ -164,48 +94,21 @@ func (x *spinActor) blocked(t testing.TB, o order) int {
 	return id
 }
 
-func (s *spinStage) act(o order) (a answer) {
-	a.ID = o.ID
-	start := time.Now()
-	defer func() {
-		a.Took = time.Since(start)
-		if r := recover(); r != nil {
-			if err, ok := r.(error); ok {
-				a.fill(err)
-				a.Panic, a.Err = err.Error(), ""
-			} else {
-				a.Panic = fmt.Sprint(r)
-			}
-		}
-	}()
-	ctx, cancel := context.WithCancel(context.Background())
-	if o.Limit != 0 {
-		ctx, cancel = context.WithTimeout(context.Background(), o.Limit)
-	}
-	if o.Done {
-		cancel()
-	}
-	s.mu.Lock()
-	s.cancels[o.ID] = cancel
-	s.mu.Unlock()
-	var err error
+func (s *spinStage) perform(o order, a *answer) error {
+	ctx := s.contexts.begin(o.ID, o.Limit, o.Done)
 	switch {
 	case o.Op == "cancel":
-		s.mu.Lock()
-		cancel := s.cancels[o.N]
-		s.mu.Unlock()
-		cancel()
+		s.contexts.end(o.N)
 	case o.Op == "leave":
-		err = s.a.Close()
+		return s.a.Close()
 	case o.Op == "cpu":
 		a.N = cpuTime()
 	case strings.HasPrefix(o.Object, "rw"):
-		err = s.actRW(ctx, o, &a)
+		return s.actRW(ctx, o, a)
 	default:
-		err = s.actSpin(ctx, o, &a)
+		return s.actSpin(ctx, o, a)
 	}
-	a.fill(err)
-	return a
+	return nil
 }
 
 // cpuTime is what this process has computed, in nanoseconds.

@@ -1,0 +1,185 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
+)
+
+// An actor does as it is told, in this process or in one of its own, so that one test
+// covers both. An order may block: the actor goes on meanwhile. This file has what all
+// actors have in common. What an actor understands is a stage: the objects of an arena, and
+// what each order does with them.
+
+// ordered is the type O of the orders of an actor.
+type ordered[O any] interface {
+	number() int
+	numbered(n int) O
+	op() string
+}
+
+// stageOf does orders.
+type stageOf[O any] interface {
+	perform(o O, a *answer) error
+}
+
+// conversation is the test's side of an actor.
+type conversation[O ordered[O]] struct {
+	local stageOf[O]     // one of the two
+	proc  *proctest.Proc // is set
+	next  int
+	said  map[int]answer
+	inbox chan answer
+	dump  func() string
+}
+
+// registerActor makes a helper process whose actor acts on the stage that open builds.
+func registerActor[O ordered[O]](process string, open func(a *arena.Arena) stageOf[O]) {
+	proctest.Register(process, func(c *proctest.Child) {
+		var p struct{ Arena, Label string }
+		c.Params(&p)
+		a, err := arena.Attach(p.Arena, &arena.Options{Label: p.Label})
+		if err != nil {
+			c.Fatal(err)
+		}
+		s := open(a)
+		c.Ready()
+		for {
+			var o O
+			c.Recv(&o)
+			if o.op() == "exit" {
+				os.Exit(0) // without Close: as a death
+			}
+			go func() { c.Say(obey(s, o)) }()
+		}
+	})
+}
+
+// withLocal talks to an actor of this process.
+func withLocal[O ordered[O]](a *arena.Arena, s stageOf[O]) conversation[O] {
+	return conversation[O]{local: s, said: map[int]answer{}, inbox: make(chan answer, 10_000), dump: func() string { return words(a) }}
+}
+
+// withRemote talks to an actor in a process of its own.
+func withRemote[O ordered[O]](t testing.TB, a *arena.Arena, process, label string, opts ...proctest.Option) conversation[O] {
+	t.Helper()
+	x := conversation[O]{said: map[int]answer{}, dump: func() string { return words(a) }}
+	opts = append(opts, proctest.Params(struct{ Arena, Label string }{nameOf(a), label}), proctest.Dump(x.dump))
+	x.proc = proctest.Start(t, process, opts...)
+	x.proc.Await(t)
+	return x
+}
+
+// start has the actor begin, and gives what to ask wait for.
+func (x *conversation[O]) start(o O) int {
+	x.next++
+	o = o.numbered(x.next)
+	if x.proc != nil {
+		x.proc.Send(o)
+	} else {
+		go func() { x.inbox <- obey(x.local, o) }()
+	}
+	return x.next
+}
+
+// wait waits for what came of an order.
+func (x *conversation[O]) wait(t testing.TB, id int) answer {
+	t.Helper()
+	for limit := after(timeout()); ; {
+		if a, ok := x.said[id]; ok {
+			delete(x.said, id)
+			return a
+		}
+		var a answer
+		if x.proc != nil {
+			x.proc.Recv(t, &a)
+		} else {
+			select {
+			case a = <-x.inbox:
+			case <-limit:
+				t.Fatalf("order %d is not done\nwords:\n%s", id, x.dump())
+			}
+		}
+		x.said[a.ID] = a
+	}
+}
+
+// do is start and wait.
+func (x *conversation[O]) do(t testing.TB, o O) answer {
+	t.Helper()
+	return x.wait(t, x.start(o))
+}
+
+// must is do of what has to succeed.
+func (x *conversation[O]) must(t testing.TB, o O) answer {
+	t.Helper()
+	a := x.do(t, o)
+	require.Empty(t, a.Err+a.Panic, "%+v", o)
+	return a
+}
+
+// unwaited is the operation whose panics nobody would hear of.
+const unwaited = "barge"
+
+// obey does an order and says what came of it.
+func obey[O ordered[O]](s stageOf[O], o O) (a answer) {
+	a.ID = o.number()
+	start := time.Now()
+	defer func() {
+		a.Took = time.Since(start)
+		if r := recover(); r != nil {
+			if o.op() == unwaited {
+				panic(r)
+			}
+			a.Panic = fmt.Sprint(r)
+			if err, ok := r.(error); ok {
+				a.fill(err)
+				a.Err = ""
+			}
+		}
+	}()
+	a.fill(s.perform(o, &a))
+	return a
+}
+
+// contexts are those of the orders of a stage, by the order's number.
+type contexts struct {
+	guard sync.Mutex
+	ends  map[int]context.CancelFunc // guarded by: guard
+}
+
+// begin gives an order a context. It may have a limit, or have ended already.
+func (c *contexts) begin(order int, limit time.Duration, ended bool) context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	if limit != 0 {
+		ctx, cancel = context.WithTimeout(context.Background(), limit)
+	}
+	if ended {
+		cancel()
+	}
+	c.guard.Lock()
+	defer c.guard.Unlock()
+	if c.ends == nil {
+		c.ends = map[int]context.CancelFunc{}
+	}
+	c.ends[order] = cancel
+	return ctx
+}
+
+// end ends the context of an order.
+func (c *contexts) end(order int) {
+	c.guard.Lock()
+	cancel := c.ends[order]
+	c.guard.Unlock()
+	cancel()
+}
