@@ -238,24 +238,42 @@ type crashParams struct {
 	Point string
 }
 
-func joinSite(c *proctest.Child, label string) (*site, crashParams) {
+// joinAt has a helper process join the arena of a kill matrix, and open its site there.
+func joinAt[S any](c *proctest.Child, label string, open func(a *arena.Arena, fail func(error)) (S, error)) (S, crashParams) {
 	var p crashParams
 	c.Params(&p)
 	a, err := arena.Attach(p.Arena, &arena.Options{Label: label})
 	if err != nil {
 		c.Fatal(err)
 	}
-	s, err := openSite(a, func(err error) { c.Fatalf("%s: %v\n%s", label, err, words(a)) })
+	s, err := open(a, func(err error) { c.Fatalf("%s: %v\n%s", label, err, words(a)) })
 	if err != nil {
 		c.Fatal(err)
 	}
 	return s, p
 }
 
-func init() {
-	proctest.Register("crash/partner", func(c *proctest.Child) {
-		s, _ := joinSite(c, "partner")
-		s.work(true)
+func joinSite(c *proctest.Child, label string) (*site, crashParams) {
+	return joinAt(c, label, openSite)
+}
+
+// working is a site that works until it is stopped.
+type working interface {
+	arena() *arena.Arena
+	goesOn() error // after the death of another process
+	stop() error
+}
+
+// registerPartner makes a helper process that works at a site beside victims. For each of
+// them it is sent a number, and makes sure that its work goes on. Below 0 it stops.
+func registerPartner[S working](process string, start func(c *proctest.Child) S, during func(c *proctest.Child, s S, round int)) {
+	proctest.Register(process, func(c *proctest.Child) {
+		s := start(c)
+		orFail := func(err error) {
+			if err != nil {
+				c.Fatalf("partner: %v\n%s", err, words(s.arena()))
+			}
+		}
 		c.Ready()
 		for {
 			var round int
@@ -263,37 +281,58 @@ func init() {
 			if round < 0 {
 				break
 			}
-			// A goroutine waits for a Stop, with a thread and behind the poller.
-			stop, err := prims.OpenFutex(s.a, fmt.Sprint("stop-", round), nil)
-			if err != nil {
-				c.Fatal(err)
+			if during != nil {
+				during(c, s, round)
 			}
-			var wg sync.WaitGroup
-			for range walkers {
-				wg.Go(func() {
-					if err := stop.Wait(1); !errors.Is(err, shmsync.ErrCanceled) {
-						c.Fatalf("a wait that was stopped: %v", err)
-					}
-				})
-			}
-			if err := waitUntil(timeout(), func() bool { return stop.Waiters() == walkers }); err != nil {
-				c.Fatal(err)
-			}
-			c.Ready()
-			c.Await() // the victim is gone, and the futex stopped
-			wg.Wait()
-			stop.Close()
-			if err := s.goesOn(); err != nil {
-				c.Fatalf("partner: %v\n%s", err, words(s.a))
-			}
+			orFail(s.goesOn())
 			c.Ready()
 		}
-		if err := s.stop(); err != nil {
-			c.Fatalf("partner: %v\n%s", err, words(s.a))
-		}
-		if err := s.a.Close(); err != nil {
+		orFail(s.stop())
+		if err := s.arena().Close(); err != nil {
 			c.Fatal(err)
 		}
+	})
+}
+
+// lastWords ends a victim that no point has killed: it says which points it has passed,
+// and leaves.
+func lastWords(c *proctest.Child, a *arena.Arena) {
+	c.Say(hits())
+	// A point that has not killed it by now does not.
+	crashpoint.Disarm()
+	if err := a.Close(); err != nil {
+		c.Fatal(err)
+	}
+}
+
+func (s *site) arena() *arena.Arena { return s.a }
+
+func init() {
+	registerPartner("crash/partner", func(c *proctest.Child) *site {
+		s, _ := joinSite(c, "partner")
+		s.work(true)
+		return s
+	}, func(c *proctest.Child, s *site, round int) {
+		// A goroutine waits for a Stop, with a thread and behind the poller.
+		stop, err := prims.OpenFutex(s.a, fmt.Sprint("stop-", round), nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		for range walkers {
+			wg.Go(func() {
+				if err := stop.Wait(1); !errors.Is(err, shmsync.ErrCanceled) {
+					c.Fatalf("a wait that was stopped: %v", err)
+				}
+			})
+		}
+		if err := waitUntil(timeout(), func() bool { return stop.Waiters() == walkers }); err != nil {
+			c.Fatal(err)
+		}
+		c.Ready()
+		c.Await() // the victim is gone, and the futex stopped
+		wg.Wait()
+		stop.Close()
 	})
 
 	proctest.Register("crash/victim", func(c *proctest.Child) {
@@ -301,12 +340,7 @@ func init() {
 		victimLocks(s)
 		victimPoller(s, p.Round)
 		victimFutex(s, p.Round)
-		c.Say(hits())
-		// A point that has not killed it by now does not.
-		crashpoint.Disarm()
-		if err := s.a.Close(); err != nil {
-			c.Fatal(err)
-		}
+		lastWords(c, s.a)
 	})
 }
 
@@ -635,11 +669,7 @@ func init() {
 		if err := waitUntil(timeout(), func() bool { return crashpoint.HitCount("arena.finish.freed") > 0 }); err != nil {
 			c.Fatal(err)
 		}
-		c.Say(hits())
-		crashpoint.Disarm()
-		if err := a.Close(); err != nil {
-			c.Fatal(err)
-		}
+		lastWords(c, a)
 	})
 }
 

@@ -241,17 +241,10 @@ func (s *rwSite) stop() error {
 	}
 }
 
+func (s *rwSite) arena() *arena.Arena { return s.a }
+
 func joinRWSite(c *proctest.Child, label string) *rwSite {
-	var p crashParams
-	c.Params(&p)
-	a, err := arena.Attach(p.Arena, &arena.Options{Label: label})
-	if err != nil {
-		c.Fatal(err)
-	}
-	s, err := openRWSite(a, func(err error) { c.Fatalf("%s: %v\n%s", label, err, words(a)) })
-	if err != nil {
-		c.Fatal(err)
-	}
+	s, _ := joinAt(c, label, openRWSite)
 	return s
 }
 
@@ -268,28 +261,11 @@ func rwOwnerDead(p string) bool {
 }
 
 func init() {
-	proctest.Register("rwcrash/partner", func(c *proctest.Child) {
+	registerPartner("rwcrash/partner", func(c *proctest.Child) *rwSite {
 		s := joinRWSite(c, "partner")
 		s.work()
-		c.Ready()
-		for {
-			var more bool
-			c.Recv(&more)
-			if !more {
-				break
-			}
-			if err := s.goesOn(); err != nil {
-				c.Fatalf("partner: %v\n%s", err, words(s.a))
-			}
-			c.Ready()
-		}
-		if err := s.stop(); err != nil {
-			c.Fatalf("partner: %v\n%s", err, words(s.a))
-		}
-		if err := s.a.Close(); err != nil {
-			c.Fatal(err)
-		}
-	})
+		return s
+	}, nil)
 
 	proctest.Register("rwcrash/victim", func(c *proctest.Child) {
 		s := joinRWSite(c, "victim")
@@ -317,11 +293,7 @@ func init() {
 				wg.Wait()
 			}
 		})
-		c.Say(hits())
-		crashpoint.Disarm()
-		if err := s.a.Close(); err != nil {
-			c.Fatal(err)
-		}
+		lastWords(c, s.a)
 	})
 
 	// forever works until it is killed.
@@ -369,11 +341,7 @@ func init() {
 		}
 		c.Ready()
 		s.wg.Wait()
-		c.Say(hits())
-		crashpoint.Disarm()
-		if err := s.a.Close(); err != nil {
-			c.Fatal(err)
-		}
+		lastWords(c, s.a)
 	})
 }
 
@@ -428,7 +396,7 @@ func rwKillBesideOthers(t *testing.T, reached map[string]int) {
 			t.Fatalf("the victim: %v\nwords:\n%s", e, words(a))
 		}
 		alone(t, a, 2)
-		partner.Send(true)
+		partner.Send(0)
 		partner.Await(t)
 		require.NoError(t, s.goesOn(), "%s", words(a))
 		sound(t, a)
@@ -455,7 +423,7 @@ func rwKillBesideOthers(t *testing.T, reached map[string]int) {
 			return
 		}
 	}
-	partner.Send(false)
+	partner.Send(-1)
 	partner.WaitExit(t)
 	require.NoError(t, s.stop(), "%s", words(a))
 	alone(t, a, 1)

@@ -104,11 +104,7 @@ func init() {
 			w.ReserveTask()
 			w.Repair(self)
 		})
-		c.Say(hits())
-		crashpoint.Disarm()
-		if err := s.a.Close(); err != nil {
-			c.Fatal(err)
-		}
+		lastWords(c, s.a)
 	})
 }
 
@@ -140,7 +136,7 @@ func TestSignalKillMatrix(t *testing.T) {
 		if _, tasks := s.w.StatusBits(); s.w.PartitionSummary() != 0 && !tasks {
 			t.Fatalf("the partition has leaves and no tasks\n%s", words(a))
 		}
-		require.NoError(t, s.done(), "%s", words(a))
+		require.NoError(t, s.goesOn(), "%s", words(a))
 		procs[0].Send(1)
 		procs[0].Await(t)
 		for _, q := range []int{victimQueue, orphanQueue} {

@@ -87,7 +87,7 @@ func TestSignalStress(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		require.NoError(t, s.done(), "%s", words(s.a))
+		require.NoError(t, s.goesOn(), "%s", words(s.a))
 	}
 	for _, p := range procs {
 		p.Send(1)
@@ -138,7 +138,7 @@ func TestSignalRandomKills(t *testing.T) {
 		<-after(time.Duration(rand.IntN(15_000)) * time.Microsecond)
 		v.Kill(t)
 		alone(t, s.a, 2)
-		require.NoError(t, s.done(), "%s", words(s.a))
+		require.NoError(t, s.goesOn(), "%s", words(s.a))
 	}
 	procs[0].Send(1)
 	procs[0].Await(t)
@@ -172,7 +172,7 @@ func TestSignalStoppedExecutor(t *testing.T) {
 	from := runs()
 	eventually(t, "others go on", func() string { return words(s.a) }, func() bool { return runs() > from+2000 })
 	require.Equal(t, st, g.State(), "neither stolen nor executed")
-	require.NoError(t, s.done())
+	require.NoError(t, s.goesOn())
 	x.proc.Cont(t)
 	require.True(t, num(t, x, "finish", held).OK)
 	eventually(t, "it is executed", func() string { return words(s.a) }, func() bool {

@@ -136,10 +136,10 @@ func (s *signalSite) work(workers int) {
 	})
 }
 
-// done waits until all items that there are now have been looked after. A
+// goesOn waits until all items that there are now have been looked after. A
 // producer that died before it called Schedule has told nobody: those queues,
 // which are idle, are scheduled for it, after all the others have been found.
-func (s *signalSite) done() error {
+func (s *signalSite) goesOn() error {
 	var end [signalQueues]uint64
 	for k := range end {
 		end[k] = s.board.Queue[k].Pushed.Load()
@@ -190,44 +190,19 @@ func (s *signalSite) stop() error {
 	}
 }
 
+func (s *signalSite) arena() *arena.Arena { return s.a }
+
 func joinSignalSite(c *proctest.Child, label string) (*signalSite, crashParams) {
-	var p crashParams
-	c.Params(&p)
-	a, err := arena.Attach(p.Arena, &arena.Options{Label: label})
-	if err != nil {
-		c.Fatal(err)
-	}
-	s, err := openSignalSite(a, func(err error) { c.Fatalf("%s: %v\n%s", label, err, words(a)) })
-	if err != nil {
-		c.Fatal(err)
-	}
-	return s, p
+	return joinAt(c, label, openSignalSite)
 }
 
 func init() {
 	// partner works until it is told to stop, and to drain.
-	proctest.Register("signal/partner", func(c *proctest.Child) {
+	registerPartner("signal/partner", func(c *proctest.Child) *signalSite {
 		s, p := joinSignalSite(c, "partner")
 		s.work(p.Round)
-		c.Ready()
-		for {
-			var round int
-			c.Recv(&round)
-			if round < 0 {
-				break
-			}
-			if err := s.done(); err != nil {
-				c.Fatalf("partner: %v\n%s", err, words(s.a))
-			}
-			c.Ready()
-		}
-		if err := s.stop(); err != nil {
-			c.Fatalf("partner: %v\n%s", err, words(s.a))
-		}
-		if err := s.a.Close(); err != nil {
-			c.Fatal(err)
-		}
-	})
+		return s
+	}, nil)
 
 	// mayfly works until it is killed.
 	proctest.Register("signal/mayfly", func(c *proctest.Child) {

@@ -247,43 +247,19 @@ func (s *spinSite) stop() error {
 	}
 }
 
+func (s *spinSite) arena() *arena.Arena { return s.a }
+
 func joinSpinSite(c *proctest.Child, label string) *spinSite {
-	var p crashParams
-	c.Params(&p)
-	a, err := arena.Attach(p.Arena, &arena.Options{Label: label})
-	if err != nil {
-		c.Fatal(err)
-	}
-	s, err := openSpinSite(a, func(err error) { c.Fatalf("%s: %v\n%s", label, err, words(a)) })
-	if err != nil {
-		c.Fatal(err)
-	}
+	s, _ := joinAt(c, label, openSpinSite)
 	return s
 }
 
 func init() {
-	proctest.Register("spin/partner", func(c *proctest.Child) {
+	registerPartner("spin/partner", func(c *proctest.Child) *spinSite {
 		s := joinSpinSite(c, "partner")
 		s.work()
-		c.Ready()
-		for {
-			var round int
-			c.Recv(&round)
-			if round < 0 {
-				break
-			}
-			if err := s.goesOn(); err != nil {
-				c.Fatalf("partner: %v\n%s", err, words(s.a))
-			}
-			c.Ready()
-		}
-		if err := s.stop(); err != nil {
-			c.Fatalf("partner: %v\n%s", err, words(s.a))
-		}
-		if err := s.a.Close(); err != nil {
-			c.Fatal(err)
-		}
-	})
+		return s
+	}, nil)
 
 	proctest.Register("spin/victim", func(c *proctest.Child) {
 		s := joinSpinSite(c, "victim")
@@ -316,11 +292,7 @@ func init() {
 			}
 			wg.Wait()
 		})
-		c.Say(hits())
-		crashpoint.Disarm()
-		if err := s.a.Close(); err != nil {
-			c.Fatal(err)
-		}
+		lastWords(c, s.a)
 	})
 
 	// spin/sacrifice creates the arena and dies with one of each hold.
@@ -366,11 +338,7 @@ func init() {
 		}
 		c.Ready()
 		wg.Wait()
-		c.Say(hits())
-		crashpoint.Disarm()
-		if err := s.a.Close(); err != nil {
-			c.Fatal(err)
-		}
+		lastWords(c, s.a)
 	})
 }
 

@@ -65,23 +65,17 @@ func forbid(a *arena.Arena) error {
 	return nil
 }
 
-func init() {
-	proctest.Register("syscalls", func(c *proctest.Child) {
+// registerSilent makes a helper process for [silent]. open opens objects of the arena, and
+// gives what is done with them.
+func registerSilent(process string, open func(a *arena.Arena) (act func(how string), err error)) {
+	proctest.Register(process, func(c *proctest.Child) {
 		var p struct{ Arena, How string }
 		c.Params(&p)
 		a, err := arena.Attach(p.Arena, nil)
 		if err != nil {
 			c.Fatal(err)
 		}
-		m, err := prims.OpenMutex(a, "m", nil)
-		if err != nil {
-			c.Fatal(err)
-		}
-		checked, err := prims.OpenMutex(a, "checked", &prims.MutexOptions{Checked: true})
-		if err != nil {
-			c.Fatal(err)
-		}
-		f, err := prims.OpenFutex(a, "f", nil)
+		act, err := open(a)
 		if err != nil {
 			c.Fatal(err)
 		}
@@ -92,51 +86,73 @@ func init() {
 			c.Fatal(err)
 		}
 		c.Ready()
-		ctx, cancel := context.WithCancel(context.Background())
-		defer cancel()
-		switch p.How {
-		case "uncontended":
-			for range 200_000 {
-				m.Lock()
-				m.Unlock()
-				m.LockContext(ctx)
-				m.Unlock()
-				m.TryLock()
-				m.TryLock()
-				m.Unlock()
-				checked.Lock()
-				checked.Unlock()
-				f.Post()
-				f.Wait(f.Get())
-			}
-		case "contended":
-			m.Lock()
-			m.Lock() // sleeps
-		case "posted":
-			f.Wait(f.Get() + 1)
-		}
+		act(p.How)
 		// Without the Close, which wakes others.
 		c.Say(true)
 		c.Await()
 	})
 }
 
-// Where nobody waits there is no system call: the kernel would kill for one.
+// silent has a process do something for which there is no system call: the kernel would
+// kill for one. If trapped, there is one, and the trap works.
+func silent(t *testing.T, a *arena.Arena, process, how string, trapped bool) {
+	t.Helper()
+	p := proctest.Start(t, process, proctest.Params(struct{ Arena, How string }{nameOf(a), how}))
+	p.Await(t)
+	if trapped {
+		p.WaitSignal(t, syscall.SIGSYS)
+		return
+	}
+	var done bool
+	p.Recv(t, &done)
+	p.Kill(t)
+}
+
+func init() {
+	registerSilent("syscalls", func(a *arena.Arena) (func(string), error) {
+		m, err := prims.OpenMutex(a, "m", nil)
+		if err != nil {
+			return nil, err
+		}
+		checked, err := prims.OpenMutex(a, "checked", &prims.MutexOptions{Checked: true})
+		if err != nil {
+			return nil, err
+		}
+		f, err := prims.OpenFutex(a, "f", nil)
+		if err != nil {
+			return nil, err
+		}
+		return func(how string) {
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			switch how {
+			case "uncontended":
+				for range 200_000 {
+					m.Lock()
+					m.Unlock()
+					m.LockContext(ctx)
+					m.Unlock()
+					m.TryLock()
+					m.TryLock()
+					m.Unlock()
+					checked.Lock()
+					checked.Unlock()
+					f.Post()
+					f.Wait(f.Get())
+				}
+			case "contended":
+				m.Lock()
+				m.Lock() // sleeps
+			case "posted":
+				f.Wait(f.Get() + 1)
+			}
+		}, nil
+	})
+}
+
 func TestNoSyscalls(t *testing.T) {
 	for _, how := range []string{"uncontended", "contended", "posted"} {
-		t.Run(how, func(t *testing.T) {
-			a := newArena(t, nil)
-			p := proctest.Start(t, "syscalls", proctest.Params(struct{ Arena, How string }{nameOf(a), how}))
-			p.Await(t)
-			if how == "uncontended" {
-				var done bool
-				p.Recv(t, &done)
-				p.Kill(t)
-				return
-			}
-			// The trap works.
-			p.WaitSignal(t, syscall.SIGSYS)
-		})
+		t.Run(how, func(t *testing.T) { silent(t, newArena(t, nil), "syscalls", how, how != "uncontended") })
 	}
 }
 
