@@ -2341,6 +2341,7 @@ typedef struct shmi_ref {
 
 typedef struct shmi_reap_progress {
     uint32_t of;     /* state of the slot; 0: none */
+    uint64_t window; /* of the slot: in another one, another participant can be so */
     int unknown;     /* objects whose kind this header does not know */
     int64_t reaped; /* when repairs and wakes were done; 0 before */
     int64_t handed;  /* when they were done again for one that is gone; 0 before */
@@ -2356,6 +2357,12 @@ typedef struct shmi_wait_node {
     shmi_off off;
     int64_t since; /* of its wait, CLOCK_MONOTONIC ns; 0 before the first sleep */
 } shmi_wait_node;
+
+/* The last death of a slot that was told: the generation of the dead, and the number of the record. */
+typedef struct shmi_told {
+    uint32_t generation;
+    uint64_t number;
+} shmi_told;
 
 /* What the helper thread has to try again. */
 typedef struct shmi_chore {
@@ -2395,6 +2402,7 @@ struct shmsync_arena {
     int fenced;  /* this process is a target of fences. Atomic. */
     int closing; /* set once; then calls that wait end */
     uint32_t calls; /* threads in a call that may sleep */
+    uint32_t acting; /* act words in use, a bit each; only this process knows them: a peer's bytes must not make it wait */
 
     pthread_t watcher;
     int watching;        /* the watcher runs */
@@ -2437,7 +2445,7 @@ struct shmsync_arena {
     void (*on_death)(const shmsync_participant *, void *); /* guarded by: death_lock */
     void *on_death_arg;
     uint64_t death_record_next; /* guarded by: death_lock */
-    uint32_t *told;     /* guarded by: death_lock; by slot */
+    shmi_told *told;    /* guarded by: death_lock; by slot */
     uint64_t lost;      /* guarded by: death_lock; death records written over before they were read, that nobody was told of yet */
     uint64_t holes[SHMI_deathRecordDeaths]; /* guarded by: death_lock; death records that were not written when we looked */
     unsigned n_holes;
@@ -2716,6 +2724,98 @@ SHMI_FN void shmi_forget_touched(shmsync_arena *a, uint32_t slot)
     for (bit = 0; bit < SHMI_touchedBits; bit += 64)
         if (shmi_ld64(shmi_touched_word(a, slot, bit)) != 0)
             shmi_st64(shmi_touched_word(a, slot, bit), 0);
+}
+
+/* ---- Acts on the dead: see internal/arenakernel/act.go ----
+ *
+ * A thread that takes a word from a dead participant publishes its ID in an act word of its own
+ * slot, reads the word again, and asks once more whether the participant is dead. While an ID is in
+ * an act word, no participant gets it, however long the thread is stopped. */
+
+enum { SHMI_slotActs = 1792, SHMI_actWords = 8 };
+
+SHMI_FN int shmi_gone(shmsync_arena *a, shmi_participant_id n);
+
+typedef struct shmi_act {
+    uint32_t *word; /* NULL: none */
+    uint32_t bit;   /* of shmsync_arena.acting */
+    sigset_t before;
+} shmi_act;
+
+/* Publishes n. Signals wait: a handler that acts could find no act word that is in no use. */
+SHMI_FN void shmi_begin_act(shmsync_arena *a, shmi_act *act, shmi_participant_id n)
+{
+    sigset_t all;
+    uint32_t k;
+    act->word = NULL;
+    if (n == 0 || n == a->self || a->my_slot == 0)
+        return; /* it leaves, or it has no slot yet */
+    SHMSYNC_CRASHPOINT("arena.act.begun");
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &act->before);
+    for (;; sched_yield())
+        for (k = 0; k < SHMI_actWords; k++) {
+            act->bit = UINT32_C(1) << k;
+            if ((shmi_or32(&a->acting, act->bit) & act->bit) == 0) {
+                act->word = shmi_slot32(a, a->my_slot, SHMI_slotActs + k * 4);
+                shmi_st32(act->word, n);
+                SHMSYNC_CRASHPOINT("arena.act.published");
+                return;
+            }
+        }
+}
+SHMI_FN void shmi_end_act(shmsync_arena *a, shmi_act *act)
+{
+    if (act->word == NULL)
+        return;
+    shmi_st32(act->word, 0);
+    shmi_and32(&a->acting, ~act->bit);
+    pthread_sigmask(SIG_SETMASK, &act->before, NULL);
+}
+/* Clears what the dead participant of this joiner's slot has left. */
+SHMI_FN void shmi_forget_acts(shmsync_arena *a)
+{
+    uint32_t k;
+    for (k = 0; k < SHMI_actWords; k++)
+        shmi_st32(shmi_slot32(a, a->my_slot, SHMI_slotActs + k * 4), 0);
+}
+
+/* Whether n, whose ID an act has published, is dead, and gone if that is asked for. */
+SHMI_FN int shmi_act_holds(shmsync_arena *a, const shmi_act *act, shmi_participant_id n, int gone)
+{
+    if (act->word == NULL)
+        return 1;
+    if (shmi_current(a, n) || (gone && !shmi_gone(a, n)))
+        return 0;
+    SHMSYNC_CRASHPOINT("arena.act.verified");
+    return 1;
+}
+/* Replaces old, which names n, by to, unless n is current; gone: or not gone yet. Every change of a
+ * word whose reason is the death of the participant that it names goes this way, unless a lock that
+ * the caller holds keeps the word as it is. */
+SHMI_FN int shmi_take_from32(shmsync_arena *a, shmi_participant_id n, uint32_t *word, uint32_t old, uint32_t to, int gone)
+{
+    shmi_act act;
+    int took;
+    shmi_begin_act(a, &act, n);
+    took = shmi_ld32(word) == old && shmi_act_holds(a, &act, n, gone) && shmi_cas32(word, old, to);
+    shmi_end_act(a, &act);
+    return took;
+}
+SHMI_FN int shmi_take_from64(shmsync_arena *a, shmi_participant_id n, uint64_t *word, uint64_t old, uint64_t to, int gone)
+{
+    shmi_act act;
+    int took;
+    shmi_begin_act(a, &act, n);
+    took = shmi_ld64(word) == old && shmi_act_holds(a, &act, n, gone) && shmi_cas64(word, old, to);
+    shmi_end_act(a, &act);
+    return took;
+}
+/* Whether a reap of dead takes back what o has: dead covers o, and no other participant has that ID
+ * by now. A process that leaves takes back its own. */
+SHMI_FN int shmi_reaps(shmsync_arena *a, shmi_participant_id dead, shmi_participant_id o)
+{
+    return shmi_covers(dead, o) && (o == a->self || !shmi_current(a, o));
 }
 /* ---- Heap: chunk words and block words are the truth, and there is no other ---- */
 
@@ -3502,6 +3602,17 @@ SHMI_FN void shmi_reap_node(shmsync_arena *a, shmi_off off, shmi_participant_id 
         shmi_free_node(a, off);
     }
 }
+/* The same for a node that other processes may free, if it is in the use that it had when its word
+ * was w, on no queue, and its owner is dead. */
+SHMI_FN void shmi_reap_node_in(shmsync_arena *a, shmi_off off, shmi_participant_id owner, uint32_t w)
+{
+    shmi_node *n = shmi_node_at(a, off);
+    shmi_act act;
+    shmi_begin_act(a, &act, owner);
+    if (n != NULL && ((shmi_node_load(n) ^ w) & ~15u) == 0 && shmi_ld64(&n->stamp) == 0 && shmi_act_holds(a, &act, owner, 0))
+        shmi_reap_node(a, off, owner);
+    shmi_end_act(a, &act);
+}
 /* Makes this participant the owner of a node whose owner has done with it. */
 SHMI_FN int shmi_take_node(shmsync_arena *a, shmi_off off, shmi_participant_id owner)
 {
@@ -3517,11 +3628,17 @@ SHMI_FN void shmi_reclaim_node(shmsync_arena *a, shmi_off off, uint32_t w)
 {
     shmi_node *n = shmi_node_at(a, off);
     shmi_participant_id owner;
+    int foreign;
     if (n == NULL)
         return;
+    foreign = shmi_node_owner(n) != a->self;
+    if (foreign)
+        shmi_begin_tell(a); /* the node may be freed meanwhile, but no participant gets its owner's ID */
     owner = shmi_node_owner(n);
     if (shmi_node_swap(n, shmi_node_with(w, SHMI_NodeSpent), shmi_node_freed(w)) && shmi_take_node(a, off, owner))
         shmi_free_node(a, off);
+    if (foreign)
+        shmi_end_tell(a);
 }
 
 /* Goes through the nodes in use. */
@@ -3808,7 +3925,7 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
                    !shmi_untold(a, d, n)) {
             /* The participant that took it off its queue as its owner was reaped has died
              * before it could give it back, or is about to give it back. */
-            shmi_reap_node(a, off, owner);
+            shmi_reap_node_in(a, off, owner, w);
         }
         return;
     }
@@ -3894,16 +4011,30 @@ SHMI_FN int shmi_orphaned(shmsync_arena *a, shmi_node *n)
 SHMI_FN void shmi_forget_wait(shmsync_arena *a, shmi_off off, shmi_node *n)
 {
     uint32_t w = shmi_node_load(n), state = shmi_node_state(w);
-    shmi_participant_id owner = shmi_node_owner(n);
+    shmi_participant_id owner;
     int ours;
     if (state != SHMI_NodeResolved && state != SHMI_NodeSpent && state != SHMI_NodeLeft)
         return;
+    shmi_begin_tell(a); /* no participant gets the owner's ID */
+    owner = shmi_node_owner(n);
     ours = state == SHMI_NodeLeft && shmi_take_node(a, off, owner);
     shmi_st64(&n->stamp, 0);
     if (ours || (shmi_node_swap(n, shmi_node_with(w, SHMI_NodeSpent), shmi_node_freed(w)) && shmi_take_node(a, off, owner)))
         shmi_free_node(a, off);
+    shmi_end_tell(a);
 }
 
+/* Frees a node of an object that this process takes apart, whatever participant owns it. */
+SHMI_FN void shmi_reap_node_of(shmsync_arena *a, shmi_off off, shmi_off object)
+{
+    shmi_node *n = shmi_node_at(a, off);
+    shmi_participant_id owner = n != NULL ? shmi_node_owner(n) : 0;
+    shmi_act act;
+    shmi_begin_act(a, &act, owner);
+    if (n != NULL && shmi_ld64(&n->object) == object)
+        shmi_reap_node(a, off, owner);
+    shmi_end_act(a, &act);
+}
 SHMI_FN void shmi_free_node_at(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
 {
     if (shmi_ld64(&n->object) != *(shmi_off *)arg)
@@ -3912,7 +4043,7 @@ SHMI_FN void shmi_free_node_at(shmsync_arena *a, shmi_off off, shmi_node *n, voi
         shmi_free_node(a, off);
     else if (shmi_ld64(&n->stamp) != 0 &&
              (shmi_node_state(shmi_node_load(n)) == SHMI_NodeIdle || shmi_orphaned(a, n)))
-        shmi_reap_node(a, off, shmi_node_owner(n)); /* the reaper of its owner may be about to */
+        shmi_reap_node_of(a, off, *(shmi_off *)arg); /* the reaper of its owner may be about to */
     else if (shmi_ld64(&n->stamp) != 0)
         shmi_forget_wait(a, off, n);
 }
@@ -4156,7 +4287,7 @@ SHMI_FN void shmi_lower_reach(shmsync_arena *a)
     uint32_t *owner = shmi_u32(a, SHMI_hdrDirLowerer), *reach = shmi_u32(a, SHMI_hdrDirReach);
     uint64_t *word = shmi_u64(a, SHMI_hdrDirLowering), w;
     shmi_participant_id u = shmi_ld32(owner);
-    if ((u != a->self && shmi_current(a, u)) || !shmi_cas32(owner, u, a->self))
+    if ((u != a->self && shmi_current(a, u)) || !shmi_take_from32(a, u, owner, u, a->self, 0))
         return;
     w = shmi_ld64(word) >> 32;
     if ((w & 1) == 0) { /* else its lowerer died: the second check is due */
@@ -5106,13 +5237,14 @@ SHMI_FN int shmi_await_gone(shmsync_arena *a, shmi_participant_id n, const char 
 {
     int64_t ask = 0, now, wait;
     int err;
+    int was = n != 0 && shmi_current(a, n); /* by a peer's bytes */
     if (n != 0 ? shmi_gone(a, n) : shmi_all_gone(a))
         return 0;
     err = shmi_enter(a, op);
     if (err != 0)
         return err;
     shmi_follow(a);
-    while (err == 0 && !(n != 0 ? shmi_gone(a, n) : shmi_all_gone(a))) {
+    while (err == 0 && !(n != 0 ? shmi_gone(a, n) || (!was && shmi_current(a, n)) : shmi_all_gone(a))) { /* current: another one with this ID */
         now = shmi_now();
         if (__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST)) {
             err = shmi_fail(EBADF, op, called, "this process closed the arena");
@@ -5144,9 +5276,8 @@ SHMI_FN void shmi_leave_for(shmsync_arena *a, uint32_t i)
 }
 
 /* Moves slot i from w to dead, after a fence; whether this call did it. */
-SHMI_FN int shmi_mark(shmsync_arena *a, uint32_t i, uint32_t w)
+SHMI_FN int shmi_declare_dead(shmsync_arena *a, uint32_t i, uint32_t w)
 {
-    SHMSYNC_CRASHPOINT("arena.reap.seen");
     if (!shmi_fence_dying(a, i)) {
         shmi_leave_for(a, i);
         return 0;
@@ -5159,6 +5290,18 @@ SHMI_FN int shmi_mark(shmsync_arena *a, uint32_t i, uint32_t w)
     shmi_ring(shmi_slot32(a, i, SHMI_slotWatchDoorbell));
     SHMSYNC_CRASHPOINT("arena.reap.marked");
     return 1;
+}
+/* The same for a participant that was found dead. */
+SHMI_FN int shmi_mark(shmsync_arena *a, uint32_t i, uint32_t w)
+{
+    shmi_act act;
+    int blind = shmi_slot_phase(w) == SHMI_phaseJoining && (shmi_slot_caps(a, i) & SHMI_capOFD) == 0, marked;
+    SHMSYNC_CRASHPOINT("arena.reap.seen");
+    shmi_begin_act(a, &act, shmi_id_in(i, w)); /* none for a joiner, which has the byte lock of the slot */
+    /* Once more, now that no participant can get the ID: another one may have got it before. */
+    marked = (act.word == NULL || blind || shmi_survey_dead(a, i, w)) && shmi_declare_dead(a, i, w);
+    shmi_end_act(a, &act);
+    return marked;
 }
 
 /* shmi_survey_dead, once in a second at most: it finds a participant whose robust list the
@@ -5325,9 +5468,13 @@ SHMI_FN int shmi_tell_death(shmsync_arena *a, uint64_t number)
     shmi_participant_id name;
     if (!shmi_read_death_record(a, 0, number, &p, &name))
         return 0;
-    if (p.slot < 1 || p.slot > a->geo.slots || p.generation <= a->told[p.slot])
+    if (p.slot < 1 || p.slot > a->geo.slots)
         return 1;
-    a->told[p.slot] = p.generation;
+    /* No participant gets an ID that a death record has. */
+    if (a->told[p.slot].generation == p.generation && number - a->told[p.slot].number < SHMI_deathRecordDeaths)
+        return 1;
+    a->told[p.slot].generation = p.generation;
+    a->told[p.slot].number = number;
     p.missed = (uint32_t)a->lost;
     a->lost = 0;
     a->on_death(&p, a->on_death_arg);
@@ -5378,7 +5525,7 @@ int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant
         return shmi_fail(ENOTCONN, "arena.on_death", a->label, "%s", "");
     pthread_mutex_lock(&a->death_lock);
     if (a->told == NULL)
-        a->told = (uint32_t *)calloc((size_t)a->geo.slots + 1, sizeof *a->told);
+        a->told = (shmi_told *)calloc((size_t)a->geo.slots + 1, sizeof *a->told);
     if (a->told != NULL) {
         if (a->on_death == NULL)
             a->death_record_next = shmi_ld64(shmi_u64(a, SHMI_hdrDeathRecordsTotal));
@@ -5399,7 +5546,10 @@ int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant
  * kind it does not know: they know it, and repair those when they reap. */
 #define SHMI_LEAVE_TO_OTHERS INT64_C(200000000)
 
-enum { SHMI_watchTargets = 3 };
+enum {
+    SHMI_watchTargets = 3,
+    SHMI_slotWindow = 248 /* see 35-window.h */
+};
 
 /* Rings the n participants that come before slot i in the ring of slots. */
 SHMI_FN void shmi_ring_before(shmsync_arena *a, uint32_t i, unsigned n)
@@ -5651,12 +5801,13 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_reap_progress *b)
     int64_t now;
     if (u != a->self && shmi_current(a, u))
         return; /* if it dies over this, the watchers of the slot go on */
-    if (!shmi_cas32(word, u, a->self)) {
+    if (!shmi_take_from32(a, u, word, u, a->self, 0)) {
         shmi_leave_for(a, i);
         return;
     }
     SHMSYNC_CRASHPOINT("arena.finish.taken");
-    if (shmi_slot_state(a, i) != b->of) {
+    /* From here on the slot stays dead, until this process frees it. */
+    if (shmi_slot_state(a, i) != b->of || shmi_ld64(shmi_slot64(a, i, SHMI_slotWindow)) != b->window) {
         shmi_cas32(word, a->self, 0);
         return;
     }
@@ -5696,14 +5847,17 @@ SHMI_FN void shmi_reap_marked(shmsync_arena *a, uint32_t i, uint32_t w)
     shmi_reap_progress *b;
     shmi_concern concern;
     shmi_participant_id dead = shmi_id_in(i, w);
+    uint64_t window;
     int gone;
     pthread_mutex_lock(&a->reaping);
     b = &a->reaps[i];
+    window = shmi_ld64(shmi_slot64(a, i, SHMI_slotWindow));
     if (!__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST) && shmi_slot_state(a, i) == w) {
         unsigned k;
-        if (b->of != w) {
+        if (b->of != w || b->window != window) {
             memset(b, 0, sizeof *b);
             b->of = w;
+            b->window = window;
         }
         gone = shmi_gone(a, dead);
         if (!b->reaped) {
@@ -5800,13 +5954,14 @@ SHMI_FN void shmi_survey_ahead(shmsync_arena *a)
 
 /* ---- The generations of a slot: see internal/arenakernel/window.go ----
  *
- * A slot goes through the generations of a window. When they are used up, a joiner that is alone
- * in the arena records another one, with generations that no word of the arena names. The next
- * participant of the slot has the first of them. */
+ * A slot goes through the generations of a window. When they are used up, a joiner records another
+ * one, with generations that no word of the arena names, and on whose IDs no thread is about to
+ * act. The next participant of the slot has the first of them. */
 
 enum {
-    SHMI_slotWindow = 248, /* first generation in bits 0..17, last in 18..35, number in 36..63 */
-    SHMI_RENEW_MOST = 64   /* for how many slots one search looks */
+    /* SHMI_slotWindow: first generation in bits 0..17, last in 18..35, number in 36..63 */
+    SHMI_RENEW_MOST = 64, /* for how many slots one search looks */
+    SHMI_SEARCHES = 3     /* see searches in window.go */
 };
 #define SHMI_HEIRS_LEFT 256u /* generations at the end that are left to joiners that clean up after somebody */
 /* Tests make both smaller, so that generations are used again soon. */
@@ -5990,70 +6145,110 @@ SHMI_FN uint32_t shmi_longest_gap(const shmi_id_search *s, uint32_t k, uint32_t 
     return longest;
 }
 
-/* Gives those slots another window that are used up, if nobody is in the arena but this joiner,
- * which has not become live. Whether the slots are others now than before: it has renewed some, or
- * somebody came. It reads all states and windows, searches, and reads them again. If they are
- * the same, nobody was there meanwhile, so nobody remembers an ID that the search did not find.
- * *crowded is how many slots have too few generations that no word names. */
-SHMI_FN int shmi_renew_slots(shmsync_arena *a, uint32_t my_slot, uint32_t *crowded)
+/* Waits until each participant was seen once when it did not end a wait of another; 0: one does so
+ * for long. */
+SHMI_FN int shmi_each_told(shmsync_arena *a)
+{
+    uint32_t i;
+    int tries;
+    for (i = 1; i <= a->geo.slots; i++)
+        for (tries = 0; shmi_ld32(shmi_slot32(a, i, SHMI_slotTelling)) != 0 && shmi_current(a, shmi_id_in(i, shmi_slot_state(a, i))); tries++) {
+            if (tries == 50)
+                return 0;
+            sched_yield();
+        }
+    return 1;
+}
+
+/* A slot whose participant is dead and not reaped, or 0. */
+SHMI_FN uint32_t shmi_dead_slot(shmsync_arena *a, uint32_t my_slot)
+{
+    uint32_t i;
+    for (i = 1; i <= a->geo.slots; i++)
+        if (i != my_slot && shmi_slot_phase(shmi_slot_state(a, i)) == SHMI_phaseDead)
+            return i;
+    return 0;
+}
+
+typedef struct shmi_renewal {
+    uint32_t crowded;      /* slots that have too few generations that no word names */
+    const char *postponed; /* why slots that are used up could not be renewed, or NULL */
+} shmi_renewal;
+
+/* Gives those slots another window that are used up, with generations that no word names and on
+ * whose IDs no thread is about to act. Whether it is worth to look at the slots again: it has renewed
+ * some, or has to try again. See renewSlots in internal/arenakernel/window.go. */
+SHMI_FN int shmi_renew_slots(shmsync_arena *a, uint32_t my_slot, shmi_renewal *r)
 {
     shmi_id_search *s;
-    uint64_t *before;
+    uint64_t *before; /* the states and windows of the slots that are used up */
     uint32_t i, k;
-    int changed = 0;
+    int again = 0;
+    r->postponed = NULL;
     for (i = 1; i <= a->geo.slots; i++)
         if (i != my_slot && shmi_used_up(a, i, shmi_slot_state(a, i)))
             break;
     if (i > a->geo.slots)
         return 0;
     s = (shmi_id_search *)calloc(1, sizeof *s);
-    before = (uint64_t *)malloc(2 * ((size_t)a->geo.slots + 1) * sizeof *before);
+    before = (uint64_t *)malloc(2 * SHMI_RENEW_MOST * sizeof *before);
     if (s == NULL || before == NULL)
         goto out;
-    for (i = 1; i <= a->geo.slots; i++) {
+    for (i = 1; i <= a->geo.slots && s->n < SHMI_RENEW_MOST; i++) {
         uint32_t w = shmi_slot_state(a, i);
-        before[2 * i] = w;
-        before[2 * i + 1] = shmi_ld64(shmi_slot64(a, i, SHMI_slotWindow));
-        if (i == my_slot)
-            continue;
-        if (shmi_slot_taken(w))
-            goto out;
-        if (s->n < SHMI_RENEW_MOST && shmi_used_up(a, i, w) && shmi_cleaned(a, i, w)) {
+        before[2 * s->n] = w;
+        before[2 * s->n + 1] = shmi_ld64(shmi_slot64(a, i, SHMI_slotWindow));
+        if (i != my_slot && shmi_used_up(a, i, w) && shmi_cleaned(a, i, w)) {
             s->slots[s->n++] = i;
             s->place[i] = (uint8_t)s->n;
         }
     }
     if (s->n == 0 || (s->found = (uint64_t *)calloc(s->n, SHMI_GENERATION_WORDS * sizeof *s->found)) == NULL)
         goto out;
+    if (shmi_dead_slot(a, my_slot) != 0) {
+        r->postponed = "a participant is dead";
+        goto out;
+    }
+    again = 1;
     for (k = 0; k < s->n; k++)
-        shmi_found_generation(s, k, shmi_slot_gen((uint32_t)before[2 * s->slots[k]]));
-    shmi_search_ids(a, s);
-    SHMSYNC_CRASHPOINT("arena.renew.searched");
-    changed = 1;
-    for (i = 1; i <= a->geo.slots; i++)
-        if (shmi_slot_state(a, i) != before[2 * i] || shmi_ld64(shmi_slot64(a, i, SHMI_slotWindow)) != before[2 * i + 1])
+        shmi_found_generation(s, k, shmi_slot_gen((uint32_t)before[2 * k]));
+    for (k = 0; k < SHMI_SEARCHES; k++) {
+        shmi_search_ids(a, s);
+        if (k == 0 && !shmi_each_told(a)) {
+            r->postponed = "a process is in the middle of ending a wait of another, or is stopped there";
             goto out;
-    changed = 0;
-    *crowded = 0;
+        }
+    }
+    SHMSYNC_CRASHPOINT("arena.renew.searched");
+    for (i = 1; i <= a->geo.slots; i++)
+        for (k = 0; k < SHMI_actWords; k++)
+            shmi_found_id(s, shmi_ld32(shmi_slot32(a, i, SHMI_slotActs + k * 4)) & SHMI_NAME_MASK);
+    if (shmi_dead_slot(a, my_slot) != 0) {
+        r->postponed = "a participant has died";
+        goto out;
+    }
+    again = 0;
+    r->crowded = 0;
     for (k = 0; k < s->n; k++) {
-        uint64_t old = before[2 * s->slots[k] + 1];
+        uint64_t old = before[2 * k + 1];
         uint32_t first = 0, n = shmi_longest_gap(s, k, &first);
         if (n < SHMI_WINDOW_LEAST) {
-            ++*crowded;
+            r->crowded++;
             continue;
         }
+        again = 1;
         /* Fails if another has renewed the slot: no two windows of a slot have the same number. */
-        if (shmi_cas64(shmi_slot64(a, s->slots[k], SHMI_slotWindow), old,
+        if (shmi_slot_state(a, s->slots[k]) == (uint32_t)before[2 * k] &&
+            shmi_cas64(shmi_slot64(a, s->slots[k], SHMI_slotWindow), old,
                        shmi_make_window(first, first + n - 1, ((uint32_t)(old >> 36) + 1) & ((1u << 28) - 1))))
             SHMSYNC_CRASHPOINT("arena.renew.recorded");
-        changed = 1;
     }
 out:
     if (s != NULL)
         free(s->found);
     free(s);
     free(before);
-    return changed;
+    return again;
 }
 /* ---- The helper thread: its robust list holds the alive words, and it watches others ---- */
 
@@ -6881,31 +7076,28 @@ SHMI_FN int shmi_stuck(shmsync_arena *a, uint32_t i, uint32_t w)
     return shmi_next_generation(a, i, w, 1, &raw) == 0 && (shmi_slot_phase(w) == SHMI_phaseDead || shmi_survey_dead(a, i, w));
 }
 /* Says why nobody can take a slot. */
-SHMI_FN int shmi_fail_full(shmsync_arena *a, uint32_t crowded)
+SHMI_FN int shmi_fail_full(shmsync_arena *a, const shmi_renewal *r)
 {
-    uint32_t i, used_up = 0, unclean = 0, others = 0, n;
-    const char *why = "";
+    uint32_t i, used_up = 0, unclean = 0;
     for (i = 1; i <= a->geo.slots; i++) {
         uint32_t w = shmi_slot_state(a, i);
         int stuck = shmi_slot_taken(w) && shmi_stuck(a, i, w);
         if (stuck || shmi_used_up(a, i, w)) {
             used_up++;
             unclean += stuck || !shmi_cleaned(a, i, w);
-        } else if (shmi_slot_taken(w)) {
-            others++;
         }
     }
     if (used_up == 0)
         return shmi_fail(ENOSPC, "arena.open", a->label, "all %u slots for participants are taken", a->geo.slots);
-    n = others > 0 ? others : unclean > 0 ? unclean : crowded;
-    if (others > 0)
-        why = "they can be used again once nobody is in the arena: let those that are in it leave, or make a new arena; they are";
-    else if (unclean > 0)
-        why = "nobody could take back what dead participants left; make a new arena; slots where that is so";
-    else
-        why = "the objects hold too many bytes that may be IDs; delete objects, or make a new arena; slots where that is so";
-    return shmi_fail(ENOSPC, "arena.open", a->label, "all %u slots for participants are taken or used up: %u have no generation left; %s: %u",
-                     a->geo.slots, used_up, why, n);
+#define SHMI_USED_UP "all %u slots for participants are taken or used up: %u have no generation left; "
+    if (r->postponed != NULL)
+        return shmi_fail(ENOSPC, "arena.open", a->label, SHMI_USED_UP "they could not be renewed now: %s", a->geo.slots, used_up, r->postponed);
+    if (unclean > 0)
+        return shmi_fail(ENOSPC, "arena.open", a->label, SHMI_USED_UP "in %u of them nobody could take back what dead participants left; make a new arena",
+                         a->geo.slots, used_up, unclean);
+    return shmi_fail(ENOSPC, "arena.open", a->label, SHMI_USED_UP "the objects hold too many bytes that may be IDs of %u of them; delete objects, or make a new arena",
+                     a->geo.slots, used_up, r->crowded);
+#undef SHMI_USED_UP
 }
 
 /* Makes a free slot joining, or that of a dead participant, whose name is then *before:
@@ -6913,7 +7105,8 @@ SHMI_FN int shmi_fail_full(shmsync_arena *a, uint32_t crowded)
 SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_participant_id *before)
 {
     int64_t end = shmi_now() + 1000000000;
-    uint32_t crowded = 0;
+    shmi_renewal renewal;
+    memset(&renewal, 0, sizeof renewal);
     *before = 0;
     for (;; shmi_nap(1000000)) {
         int vacating = 0;
@@ -6942,7 +7135,7 @@ SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_par
             }
             shmi_unlock_slot(a, i);
         }
-        if (shmi_renew_slots(a, 0, &crowded) && shmi_now() < end)
+        if (shmi_renew_slots(a, 0, &renewal) && shmi_now() < end)
             continue;
         for (i = 1; i <= a->geo.slots; i++) {
             uint32_t w = shmi_slot_state(a, i), p = shmi_slot_phase(w);
@@ -6951,7 +7144,7 @@ SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_par
             vacating = vacating || p == SHMI_phaseFree || p == SHMI_phaseLeaving || p == SHMI_phaseDead || shmi_survey_dead(a, i, w);
         }
         if (!vacating || shmi_now() > end)
-            return shmi_fail_full(a, crowded);
+            return shmi_fail_full(a, &renewal);
     }
 }
 
@@ -7055,7 +7248,9 @@ SHMI_FN int shmi_step_back(shmsync_arena *a)
 SHMI_FN int shmi_settle_in(shmsync_arena *a, shmi_participant_id before, const char *label)
 {
     shmi_concern concern;
-    uint32_t rounds, crowded;
+    shmi_renewal renewal;
+    uint32_t rounds;
+    shmi_forget_acts(a);
     if (before != 0) {
         /* If the dead one may owe a wake to anybody, this participant says so of itself until it
          * has made up for that: if it dies meanwhile, whoever reaps it looks at everything. */
@@ -7074,8 +7269,8 @@ SHMI_FN int shmi_settle_in(shmsync_arena *a, shmi_participant_id before, const c
         if (unknown == 0 && shmi_step_back(a))
             return 0;
     }
-    /* Now, if nobody else is here: later joiners may find the other slots used up. */
-    for (rounds = 1 + a->geo.slots / SHMI_RENEW_MOST; rounds > 0 && shmi_renew_slots(a, a->my_slot, &crowded); rounds--) {
+    /* Now: later joiners may find the other slots used up. */
+    for (rounds = 1 + a->geo.slots / SHMI_RENEW_MOST; rounds > 0 && shmi_renew_slots(a, a->my_slot, &renewal); rounds--) {
     }
     shmi_fill_slot(a, label);
     return 1;
@@ -8327,7 +8522,7 @@ SHMI_FN int shmi_mark_owner_dead(shmsync_arena *a, shmi_mutex_words *w, uint32_t
     shmi_wait_list l = shmi_mutex_wait_list(w);
     if (next == o)
         return 0;
-    if (!shmi_cas32(&w->owner, o, next))
+    if (!shmi_take_from32(a, shmi_owner_name(o), &w->owner, o, next, !internal && next == 0 && shmi_owner_held(o)))
         return 1;
     SHMSYNC_CRASHPOINT("mutex.owner_dead.marked");
     if (shmi_owner_kind(next) == SHMI_kindOwnerDead) {
@@ -8342,11 +8537,11 @@ SHMI_FN int shmi_mark_owner_dead(shmsync_arena *a, shmi_mutex_words *w, uint32_t
 SHMI_FN void shmi_mutex_repair_words(shmsync_arena *a, shmi_mutex_words *w, shmi_participant_id dead, int internal)
 {
     uint32_t s = shmi_ld32(&w->starving), tries;
-    if (shmi_covers(dead, s & SHMI_NAME_MASK))
+    if (shmi_reaps(a, dead, s & SHMI_NAME_MASK))
         shmi_cas32(&w->starving, s, 0);
     for (tries = 0; tries < 64; tries++) { /* a peer may write it again and again */
         uint32_t o = shmi_ld32(&w->owner);
-        if (!shmi_covers(dead, shmi_owner_name(o)) || (!shmi_owner_held(o) && shmi_owner_kind(o) != SHMI_kindReserved))
+        if (!shmi_reaps(a, dead, shmi_owner_name(o)) || (!shmi_owner_held(o) && shmi_owner_kind(o) != SHMI_kindReserved))
             return;
         if (!shmi_mark_owner_dead(a, w, o, internal))
             return;
@@ -8651,7 +8846,8 @@ SHMI_FN int shmi_mutex_inherit(shmi_mutex *m, uint32_t o, int *err)
 {
     uint32_t recovering = shmi_make_owner(SHMI_kindRecovering, m->a->self);
     *err = 0;
-    if (shmi_owner_kind(o) != SHMI_kindOwnerDead || !shmi_owner_valid(o) || !shmi_cas32(m->own, o, recovering))
+    if (shmi_owner_kind(o) != SHMI_kindOwnerDead || !shmi_owner_valid(o) ||
+        !(m->internal ? shmi_cas32(m->own, o, recovering) : shmi_take_from32(m->a, shmi_owner_name(o), m->own, o, recovering, 1)))
         return 0;
     SHMSYNC_CRASHPOINT("mutex.recover.taken");
     *err = shmi_mutex_run_repair(m, m->repair, m->repair_arg);
@@ -8968,7 +9164,7 @@ SHMI_FN int shmi_mutex_recover_entered(shmi_mutex *m, int (*repair)(void *), voi
             if (err != 0)
                 return err;
         }
-        if (!shmi_cas32(m->own, o, recovering))
+        if (!shmi_take_from32(m->a, shmi_owner_name(o), m->own, o, recovering, 1))
             continue;
         SHMSYNC_CRASHPOINT("mutex.recover.taken");
         err = shmi_mutex_run_repair(m, repair, arg);
@@ -9300,7 +9496,7 @@ struct shmi_monitor {
     const struct shmi_rules *rules;
     shmi_mutex queueLock;
     int (*mine)(struct shmi_monitor *m, struct shmi_wait w); /* NULL: all waits of the object are */
-    uint32_t without; /* a participant that is being reaped */
+    uint32_t without; /* this participant while it leaves, or 0 */
     uint32_t broken;  /* a link was wrong: the queues are rebuilt before the queue lock is left */
     uint32_t deaths;  /* how many reaps the last reap knew of */
     int64_t kept;     /* when the last reap left data of one that was not gone; 0: there was none. Atomic. */
@@ -9653,7 +9849,7 @@ SHMI_FN void shmi_mon_release_node(struct shmi_monitor *m, struct shmi_wait w)
     else if (shmi_mon_current(m, owner))
         shmi_reclaim_node(m->a, w.off, n);
     else if (((shmi_node_load(w.n) ^ n) & ~15u) == 0)
-        shmi_reap_node(m->a, w.off, owner);
+        shmi_reap_node_in(m->a, w.off, owner, n);
     /* Else it kept the node and died in another queue, whose kind does this. */
 }
 
@@ -10096,7 +10292,8 @@ SHMI_FN void shmi_mon_repair(struct shmi_monitor *m, shmi_participant_id dead)
 {
     struct shmi_wakes b;
     shmi_mutex_repair_words(m->a, &m->w->queueLock, dead, 1);
-    m->without = dead;
+    if (dead == m->a->self)
+        m->without = dead; /* others are not current, or another participant has the ID by now */
     if (shmi_mon_try_enter(m)) {
         shmi_wakes_init(&b);
         shmi_mon_reap(m, &b);
@@ -15353,7 +15550,7 @@ SHMI_FN int shmi_rw_mark_owner_dead(struct shmi_rwmutex *m, uint32_t g)
     }
     if (next == g)
         return 0;
-    if (!shmi_cas32(&m->w->gate, g, next))
+    if (!shmi_take_from32(m->a, shmi_rw_who(g), &m->w->gate, g, next, shmi_rw_kind(g) == SHMI_GATE_HELD && next == 0))
         return 1;
     SHMSYNC_CRASHPOINT("rwmutex.owner_dead.marked");
     if (next != 0)
@@ -15934,7 +16131,7 @@ SHMI_FN int shmi_rw_recover(struct shmi_rwmutex *m, const char *op, int64_t abs,
                     return err;
                 continue;
             }
-            if (shmi_cas32(&m->w->gate, g, recovering))
+            if (shmi_take_from32(m->a, shmi_rw_who(g), &m->w->gate, g, recovering, 1))
                 break;
             continue;
         }
@@ -16313,13 +16510,13 @@ SHMI_FN void shmi_repair_rwmutex(shmsync_arena *a, const shmi_object *o, shmi_pa
     shmi_rw_view(&m, a, o);
     if (slot >= 1 && slot <= m.slots) {
         uint64_t *line = &m.lines[slot - 1].state, r;
-        for (r = shmi_ld64(line); shmi_covers(dead, shmi_rw_name(r, slot)) && r != shmi_rw_cleared(r); r = shmi_ld64(line))
-            if (shmi_cas64(line, r, shmi_rw_cleared(r))) {
+        for (r = shmi_ld64(line); shmi_reaps(a, dead, shmi_rw_name(r, slot)) && r != shmi_rw_cleared(r); r = shmi_ld64(line))
+            if (shmi_take_from64(a, shmi_rw_name(r, slot), line, r, shmi_rw_cleared(r), 0)) {
                 shmi_wake_word_wake_all(a, &m.writer_wake_word);
                 break;
             }
     }
-    for (g = shmi_rw_gate(&m); shmi_rw_valid(g) && shmi_rw_taken(g) && shmi_covers(dead, shmi_rw_who(g)); g = shmi_rw_gate(&m))
+    for (g = shmi_rw_gate(&m); shmi_rw_valid(g) && shmi_rw_taken(g) && shmi_reaps(a, dead, shmi_rw_who(g)); g = shmi_rw_gate(&m))
         if (!shmi_rw_mark_owner_dead(&m, g))
             break;
     shmi_mutex_repair_words(a, &m.w->writers, dead, 1);
@@ -16415,7 +16612,7 @@ SHMI_FN int shmi_spin_mark_owner_dead(struct shmi_spinlock *l, uint32_t o)
             return 0;
         next = 0;
     }
-    if (!shmi_cas32(&l->w->state, o, next))
+    if (!shmi_take_from32(l->a, shmi_owner_name(o), &l->w->state, o, next, shmi_spin_released(l, o)))
         return 1;
     SHMSYNC_CRASHPOINT("spinlock.owner_dead.marked");
     if (next != 0)
@@ -16512,7 +16709,7 @@ SHMI_FN int shmi_rwspin_reader(struct shmi_spinlock *l, shmi_participant_id *who
                 }
                 break; /* it has left meanwhile */
             }
-            shmi_cas64(&l->slots[i].count, c, 0);
+            shmi_take_from64(l->a, name, &l->slots[i].count, c, 0, 0);
         }
     return 0;
 }
@@ -16877,7 +17074,7 @@ SHMI_FN int shmi_spin_recover(struct shmi_spinlock *l, int64_t abs, int (*repair
             if (err != 0)
                 return err;
         }
-        if (!shmi_cas32(&l->w->state, o, mine))
+        if (!shmi_take_from32(l->a, shmi_owner_name(o), &l->w->state, o, mine, 1))
             continue;
         SHMSYNC_CRASHPOINT("spinlock.recover.taken");
         if (l->slots != NULL) {
@@ -17183,13 +17380,13 @@ SHMI_FN void shmi_repair_spin(shmsync_arena *a, const shmi_object *o, shmi_parti
     shmi_spin_view(&l, a, o);
     if (l.slots != NULL && slot >= 1 && slot <= l.n_slots) {
         uint64_t *count = &l.slots[slot - 1].count, c;
-        for (c = shmi_ld64(count); c != 0 && shmi_covers(dead, shmi_count_name(c)); c = shmi_ld64(count))
-            if (shmi_cas64(count, c, 0)) {
+        for (c = shmi_ld64(count); c != 0 && shmi_reaps(a, dead, shmi_count_name(c)); c = shmi_ld64(count))
+            if (shmi_take_from64(a, shmi_count_name(c), count, c, 0, 0)) {
                 shmi_wake_word_wake_all(a, &l.drained);
                 break;
             }
     }
-    for (s = shmi_spin_state(&l); shmi_spin_held(s) && shmi_covers(dead, shmi_owner_name(s)); s = shmi_spin_state(&l))
+    for (s = shmi_spin_state(&l); shmi_spin_held(s) && shmi_reaps(a, dead, shmi_owner_name(s)); s = shmi_spin_state(&l))
         if (!shmi_spin_mark_owner_dead(&l, s))
             break;
 }
@@ -18964,8 +19161,8 @@ SHMI_FN void shmi_signal_reap_gate(struct shmi_signalwaker *w, uint32_t q, shmi_
         shmi_participant_id n;
         s = shmi_ld64(word);
         n = shmi_gate_executor(s);
-        if (shmi_gate_executing(s) && (dead != 0 ? shmi_covers(dead, n) || !shmi_current(w->a, n) : shmi_dead(w->a, n)) && shmi_gone(w->a, n)) {
-            if (!shmi_cas64(word, s, shmi_gate_orphaned(s)))
+        if (shmi_gate_executing(s) && (dead != 0 ? shmi_reaps(w->a, dead, n) || !shmi_current(w->a, n) : shmi_dead(w->a, n)) && shmi_gone(w->a, n)) {
+            if (!shmi_take_from64(w->a, n, word, s, shmi_gate_orphaned(s), 1))
                 continue;
             SHMSYNC_CRASHPOINT("signal.reap.released");
             shmi_signal_publish(w, q);
@@ -18980,7 +19177,7 @@ SHMI_FN void shmi_signal_reap_task(struct shmi_signalwaker *w, uint32_t q, shmi_
 {
     uint32_t *task = &w->gates[q].task, n = shmi_ld32(task);
     uint64_t *bits = &w->lines[q / SHMI_SIGNAL_BITS].tasks, m = UINT64_C(1) << q % SHMI_SIGNAL_BITS;
-    if (shmi_covers(dead, n & SHMI_NAME_MASK) && shmi_cas32(task, n, 0)) {
+    if (shmi_reaps(w->a, dead, n & SHMI_NAME_MASK) && shmi_take_from32(w->a, n & SHMI_NAME_MASK, task, n, 0, 0)) {
         SHMSYNC_CRASHPOINT("signal.reap.unreserved");
         n = 0;
     }
@@ -19028,8 +19225,8 @@ SHMI_FN void shmi_repair_signals(shmsync_arena *a, const shmi_object *o, shmi_pa
     shmi_signal_reap_index(&w);
     if (slot >= 1 && slot <= w.n_rows) {
         uint64_t *count = &w.rows[slot - 1].count, c = shmi_ld64(count);
-        if (shmi_covers(dead, shmi_row_name(c)))
-            shmi_cas64(count, c, 0);
+        if (shmi_reaps(a, dead, shmi_row_name(c)))
+            shmi_take_from64(a, shmi_row_name(c), count, c, 0, 0);
     }
     /* The dead may have taken a permit and not acted on it, or have set a bit in some leaf and not
      * told the leaf's owner, which looks when it gets up. */

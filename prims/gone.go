@@ -36,7 +36,9 @@ func (g *goneWait) next() int64 {
 // awaitGone waits until n, which is dead, is gone. q is a queue of the object. Its errors
 // are ctx.Err(), and errClosing.
 func awaitGone(ctx context.Context, a *arenakernel.Arena, q *park.Queue, n arenakernel.ParticipantID) error {
-	return awaitUntil(ctx, q, func() bool { return a.Gone(n) })
+	was := a.Current(n) // by a peer's bytes
+	// If it becomes current, it is another one with this ID: the caller reads the word again.
+	return awaitUntil(ctx, q, func() bool { return a.Gone(n) || !was && a.Current(n) })
 }
 
 // awaitAllGone waits until all dead participants are gone.

@@ -52,7 +52,7 @@ type monitor struct {
 	// nil if it is the only one.
 	mine    func(wait) bool
 	opening *opening
-	// without is a participant that is being reaped, which may be this one.
+	// without is this participant while it leaves, or 0.
 	without arenakernel.ParticipantID
 
 	broken atomic.Bool   // a link was wrong: the queues are rebuilt before the queue lock is left
@@ -365,7 +365,7 @@ func (m *monitor) releaseNode(w wait) {
 		// sync(waitnode.abandon): acquire
 		m.a.ReclaimNode(w.off, n)
 	case w.Load().Generation() == n.Generation():
-		m.a.ReapNode(w.off, owner)
+		m.a.ReapNode(w.off, owner, n)
 	default:
 		// It kept the node and died in another queue, whose kind does this.
 	}

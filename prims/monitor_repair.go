@@ -150,7 +150,9 @@ const resolveEvery = 10
 // object.
 func repairMonitor(m *monitor, dead arenakernel.ParticipantID) {
 	repairMutexWords(m.a, &m.words.queueLock, dead, true)
-	m.without = dead
+	if dead == m.a.Self() { // others are not current, or another participant has the ID by now
+		m.without = dead
+	}
 	if m.tryEnter() {
 		b := takeWakes()
 		m.sweep(b)

@@ -271,7 +271,7 @@ func (k *multiBucket) free(e keyEntry) {
 	crashpoint.Hit("multilock.unlock.unlinked")
 	// The participant that claimed the node may be dead. The node keeps its stamp until it
 	// is free, so that no other process gives it back.
-	k.of.a.ReapNode(e.off, e.node.Owner())
+	k.of.a.FreeEntryNode(e.off, e.node.Owner())
 }
 
 // clear makes the list of spilled entries anew, and empties the queues. Locks and

@@ -37,8 +37,12 @@ func markOwnerDeadMutex(a *arenakernel.Arena, w *mutexWords, o ownerWord, intern
 	if next == o || !internal && next.free() && o.held() && !a.Gone(o.participant()) {
 		return false
 	}
+	take := arenakernel.TakeFromDead[uint32]
+	if !internal && next.free() && o.held() {
+		take = arenakernel.TakeFromGone
+	}
 	// sync(mutex.release): release
-	if !w.owner.CompareAndSwap(uint32(o), uint32(next)) {
+	if !take(a, o.participant(), &w.owner, uint32(o), uint32(next)) {
 		return true
 	}
 	crashpoint.Hit("mutex.owner_dead.marked")
@@ -73,12 +77,12 @@ func repairMutex(a *arenakernel.Arena, obj arenakernel.Object, dead arenakernel.
 }
 
 func repairMutexWords(a *arenakernel.Arena, w *mutexWords, dead arenakernel.ParticipantID, internal bool) {
-	if s := w.starving.Load(); dead.Covers(arenakernel.ParticipantID(s & arenakernel.ParticipantIDMask)) {
+	if s := w.starving.Load(); a.Reaps(dead, arenakernel.ParticipantID(s&arenakernel.ParticipantIDMask)) {
 		w.starving.CompareAndSwap(s, 0)
 	}
 	for {
 		o := ownerWord(w.owner.Load())
-		if !dead.Covers(o.participant()) || !o.held() && o.kind() != kindReserved {
+		if !a.Reaps(dead, o.participant()) || !o.held() && o.kind() != kindReserved {
 			return
 		}
 		if !markOwnerDeadMutex(a, w, o, internal) {
@@ -170,7 +174,7 @@ func (w *waiter) repair(o ownerWord) (took bool, err error) {
 // options.
 func (m *Mutex) inherit(o ownerWord) (took bool, err error) {
 	recovering := makeOwner(kindRecovering, m.name)
-	if o.kind() != kindOwnerDead || !m.mayTake(o) || !m.owner.CompareAndSwap(uint32(o), uint32(recovering)) {
+	if o.kind() != kindOwnerDead || !m.mayTake(o) || !m.takeFrom(o, recovering) {
 		return false, nil
 	}
 	crashpoint.Hit("mutex.recover.taken")
@@ -226,7 +230,7 @@ func (m *Mutex) RecoverContext(ctx context.Context, repair func() error) error {
 				return err
 			}
 		}
-		if !m.owner.CompareAndSwap(uint32(o), uint32(makeOwner(kindRecovering, m.name))) {
+		if !m.takeFrom(o, makeOwner(kindRecovering, m.name)) {
 			continue
 		}
 		crashpoint.Hit("mutex.recover.taken")
@@ -260,6 +264,15 @@ func (m *Mutex) passThrough(ctx context.Context) error {
 		m.Unlock()
 	}
 	return err
+}
+
+// takeFrom makes a word of ours of an owner-dead, or not recoverable, owner word that mayTake
+// allows to take.
+func (m *Mutex) takeFrom(o, to ownerWord) bool {
+	if m.internal {
+		return m.owner.CompareAndSwap(uint32(o), uint32(to)) // whoever it names
+	}
+	return arenakernel.TakeFromGone(m.a, o.participant(), m.owner, uint32(o), uint32(to))
 }
 
 // runRepair runs repair while m is being recovered by this process. On failure

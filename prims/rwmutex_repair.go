@@ -39,8 +39,12 @@ func markOwnerDeadRWMutex(a *arenakernel.Arena, w rwmutexAll, g gateWord) (chang
 	if next == g || g.kind() == gateHeld && next == gateOpen && !a.Gone(g.participant()) {
 		return false
 	}
+	take := arenakernel.TakeFromDead[uint32]
+	if g.kind() == gateHeld && next == gateOpen {
+		take = arenakernel.TakeFromGone
+	}
 	// sync(rwmutex.gate): release
-	if !w.gate.CompareAndSwap(uint32(g), uint32(next)) {
+	if !take(a, g.participant(), &w.gate, uint32(g), uint32(next)) {
 		return true
 	}
 	crashpoint.Hit("rwmutex.owner_dead.marked")
@@ -68,11 +72,11 @@ func repairRWMutex(a *arenakernel.Arena, obj arenakernel.Object, dead arenakerne
 	if slot := dead.Slot(); slot >= 1 && slot <= w.slots {
 		for line := w.line(slot); ; {
 			r := readerWord(line.Load())
-			if !dead.Covers(r.name(slot)) || r == r.cleared() {
+			if !a.Reaps(dead, r.name(slot)) || r == r.cleared() {
 				break
 			}
 			// sync(rwmutex.leave): release
-			if line.CompareAndSwap(uint64(r), uint64(r.cleared())) {
+			if arenakernel.TakeFromDead(a, r.name(slot), line, uint64(r), uint64(r.cleared())) {
 				_, writer := rwmutexWakeWords(a, w)
 				writer.WakeAll()
 				break
@@ -81,7 +85,7 @@ func repairRWMutex(a *arenakernel.Arena, obj arenakernel.Object, dead arenakerne
 	}
 	for {
 		g := gateWord(w.gate.Load())
-		if !g.valid() || !g.taken() || !dead.Covers(g.participant()) || !markOwnerDeadRWMutex(a, w, g) {
+		if !g.valid() || !g.taken() || !a.Reaps(dead, g.participant()) || !markOwnerDeadRWMutex(a, w, g) {
 			break
 		}
 	}
@@ -212,7 +216,7 @@ func (m *RWMutex) recoverBy(ctx context.Context, op string, repair func() error)
 				return err
 			}
 		}
-		if m.gate.CompareAndSwap(uint32(g), uint32(recovering)) {
+		if arenakernel.TakeFromGone(m.a, g.participant(), m.gate, uint32(g), uint32(recovering)) {
 			break
 		}
 	}

@@ -73,7 +73,7 @@ func (l *RWSpinLock) reader() (arenakernel.ParticipantID, error) {
 			}
 			// The loop ends: after a death only a successor's RLock changes the
 			// word.
-			word.CompareAndSwap(uint64(w), 0)
+			arenakernel.TakeFromDead(l.core.a, w.participant(), word, uint64(w), 0)
 		}
 	}
 	return 0, nil

@@ -31,11 +31,11 @@ func repairRWSpin(a *arenakernel.Arena, obj arenakernel.Object, dead arenakernel
 	count := &slots[dead.Slot()-1].count
 	for {
 		n := rwSpinCount(count.Load())
-		if n == 0 || !dead.Covers(n.participant()) {
+		if n == 0 || !a.Reaps(dead, n.participant()) {
 			break
 		}
 		// sync(rwspinlock.drain): release
-		if count.CompareAndSwap(uint64(n), 0) {
+		if arenakernel.TakeFromDead(a, n.participant(), count, uint64(n), 0) {
 			drained := rwSpinDrained(a, w)
 			drained.WakeAll()
 			break

@@ -27,15 +27,15 @@ func repairSignals(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.
 	if err != nil {
 		return
 	}
-	gone := func(n arenakernel.ParticipantID) bool { return (dead.Covers(n) || !a.Current(n)) && a.Gone(n) }
+	gone := func(n arenakernel.ParticipantID) bool { return (a.Reaps(dead, n) || !a.Current(n)) && a.Gone(n) }
 	for q := range v.gates {
 		v.reapGate(q, gone)
 		v.reapTask(q, dead)
 	}
 	v.reapIndex()
 	row := &v.rows[dead.Slot()-1]
-	if c := row.count.Load(); dead.Covers(signalCount(c).participant()) {
-		row.count.CompareAndSwap(c, 0)
+	if c := row.count.Load(); a.Reaps(dead, signalCount(c).participant()) {
+		arenakernel.TakeFromDead(a, signalCount(c).participant(), &row.count, c, 0)
 	}
 	// The dead may have taken a permit and not acted on it, or have set a bit in some leaf
 	// and not told the leaf's owner, which looks when it gets up.
@@ -56,7 +56,7 @@ func (v *signalView) reapGate(q int, gone func(arenakernel.ParticipantID) bool) 
 		switch {
 		case s.executing() && gone(s.participant()):
 			// sync(signal.finish): release
-			if !gate.CompareAndSwap(uint64(s), uint64(s.orphan())) {
+			if !arenakernel.TakeFromGone(v.a, s.participant(), gate, uint64(s), uint64(s.orphan())) {
 				continue
 			}
 			crashpoint.Hit("signal.reap.released")
@@ -86,7 +86,7 @@ func (v *signalView) reapIndex() {
 func (v *signalView) reapTask(q int, dead arenakernel.ParticipantID) {
 	task, line, m := &v.gates[q].task, &v.lines[q/signalBits], uint64(1)<<(q%signalBits)
 	n := task.Load()
-	if dead.Covers(arenakernel.ParticipantID(n&arenakernel.ParticipantIDMask)) && task.CompareAndSwap(n, 0) {
+	if who := arenakernel.ParticipantID(n & arenakernel.ParticipantIDMask); v.a.Reaps(dead, who) && arenakernel.TakeFromDead(v.a, who, task, n, 0) {
 		crashpoint.Hit("signal.reap.unreserved")
 		n = 0
 	}

@@ -32,8 +32,12 @@ func markOwnerDeadSpin(a *arenakernel.Arena, w *spinWords, o spinWord, readers b
 	if next == o || next.free() && o.kind() != spinDraining && !a.Gone(o.participant()) {
 		return false
 	}
+	take := arenakernel.TakeFromDead[uint32]
+	if next.free() && o.kind() != spinDraining {
+		take = arenakernel.TakeFromGone
+	}
 	// sync(spinlock.release): release
-	if !w.state.CompareAndSwap(uint32(o), uint32(next)) {
+	if !take(a, o.participant(), &w.state, uint32(o), uint32(next)) {
 		return true
 	}
 	crashpoint.Hit("spinlock.owner_dead.marked")
@@ -73,7 +77,7 @@ func repairSpinWord(a *arenakernel.Arena, obj arenakernel.Object, dead arenakern
 	}
 	for {
 		o := spinWord(w.state.Load())
-		if !dead.Covers(o.participant()) || !o.held() {
+		if !a.Reaps(dead, o.participant()) || !o.held() {
 			return
 		}
 		if !markOwnerDeadSpin(a, w, o, readers) {
@@ -163,7 +167,7 @@ func (c *spinCore) recover(ctx context.Context, repair func() error) error {
 			}
 		}
 		mine := makeSpin(spinRecovering, c.name)
-		if !c.state.CompareAndSwap(uint32(o), uint32(mine)) {
+		if !arenakernel.TakeFromGone(c.a, o.participant(), c.state, uint32(o), uint32(mine)) {
 			continue
 		}
 		crashpoint.Hit("spinlock.recover.taken")

@@ -114,6 +114,7 @@ typedef struct shmi_ref {
 
 typedef struct shmi_reap_progress {
     uint32_t of;     /* state of the slot; 0: none */
+    uint64_t window; /* of the slot: in another one, another participant can be so */
     int unknown;     /* objects whose kind this header does not know */
     int64_t reaped; /* when repairs and wakes were done; 0 before */
     int64_t handed;  /* when they were done again for one that is gone; 0 before */
@@ -129,6 +130,12 @@ typedef struct shmi_wait_node {
     shmi_off off;
     int64_t since; /* of its wait, CLOCK_MONOTONIC ns; 0 before the first sleep */
 } shmi_wait_node;
+
+/* The last death of a slot that was told: the generation of the dead, and the number of the record. */
+typedef struct shmi_told {
+    uint32_t generation;
+    uint64_t number;
+} shmi_told;
 
 /* What the helper thread has to try again. */
 typedef struct shmi_chore {
@@ -168,6 +175,7 @@ struct shmsync_arena {
     int fenced;  /* this process is a target of fences. Atomic. */
     int closing; /* set once; then calls that wait end */
     uint32_t calls; /* threads in a call that may sleep */
+    uint32_t acting; /* act words in use, a bit each; only this process knows them: a peer's bytes must not make it wait */
 
     pthread_t watcher;
     int watching;        /* the watcher runs */
@@ -210,7 +218,7 @@ struct shmsync_arena {
     void (*on_death)(const shmsync_participant *, void *); /* guarded by: death_lock */
     void *on_death_arg;
     uint64_t death_record_next; /* guarded by: death_lock */
-    uint32_t *told;     /* guarded by: death_lock; by slot */
+    shmi_told *told;    /* guarded by: death_lock; by slot */
     uint64_t lost;      /* guarded by: death_lock; death records written over before they were read, that nobody was told of yet */
     uint64_t holes[SHMI_deathRecordDeaths]; /* guarded by: death_lock; death records that were not written when we looked */
     unsigned n_holes;

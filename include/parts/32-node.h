@@ -88,6 +88,17 @@ SHMI_FN void shmi_reap_node(shmsync_arena *a, shmi_off off, shmi_participant_id 
         shmi_free_node(a, off);
     }
 }
+/* The same for a node that other processes may free, if it is in the use that it had when its word
+ * was w, on no queue, and its owner is dead. */
+SHMI_FN void shmi_reap_node_in(shmsync_arena *a, shmi_off off, shmi_participant_id owner, uint32_t w)
+{
+    shmi_node *n = shmi_node_at(a, off);
+    shmi_act act;
+    shmi_begin_act(a, &act, owner);
+    if (n != NULL && ((shmi_node_load(n) ^ w) & ~15u) == 0 && shmi_ld64(&n->stamp) == 0 && shmi_act_holds(a, &act, owner, 0))
+        shmi_reap_node(a, off, owner);
+    shmi_end_act(a, &act);
+}
 /* Makes this participant the owner of a node whose owner has done with it. */
 SHMI_FN int shmi_take_node(shmsync_arena *a, shmi_off off, shmi_participant_id owner)
 {
@@ -103,11 +114,17 @@ SHMI_FN void shmi_reclaim_node(shmsync_arena *a, shmi_off off, uint32_t w)
 {
     shmi_node *n = shmi_node_at(a, off);
     shmi_participant_id owner;
+    int foreign;
     if (n == NULL)
         return;
+    foreign = shmi_node_owner(n) != a->self;
+    if (foreign)
+        shmi_begin_tell(a); /* the node may be freed meanwhile, but no participant gets its owner's ID */
     owner = shmi_node_owner(n);
     if (shmi_node_swap(n, shmi_node_with(w, SHMI_NodeSpent), shmi_node_freed(w)) && shmi_take_node(a, off, owner))
         shmi_free_node(a, off);
+    if (foreign)
+        shmi_end_tell(a);
 }
 
 /* Goes through the nodes in use. */
@@ -394,7 +411,7 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
                    !shmi_untold(a, d, n)) {
             /* The participant that took it off its queue as its owner was reaped has died
              * before it could give it back, or is about to give it back. */
-            shmi_reap_node(a, off, owner);
+            shmi_reap_node_in(a, off, owner, w);
         }
         return;
     }
@@ -480,16 +497,30 @@ SHMI_FN int shmi_orphaned(shmsync_arena *a, shmi_node *n)
 SHMI_FN void shmi_forget_wait(shmsync_arena *a, shmi_off off, shmi_node *n)
 {
     uint32_t w = shmi_node_load(n), state = shmi_node_state(w);
-    shmi_participant_id owner = shmi_node_owner(n);
+    shmi_participant_id owner;
     int ours;
     if (state != SHMI_NodeResolved && state != SHMI_NodeSpent && state != SHMI_NodeLeft)
         return;
+    shmi_begin_tell(a); /* no participant gets the owner's ID */
+    owner = shmi_node_owner(n);
     ours = state == SHMI_NodeLeft && shmi_take_node(a, off, owner);
     shmi_st64(&n->stamp, 0);
     if (ours || (shmi_node_swap(n, shmi_node_with(w, SHMI_NodeSpent), shmi_node_freed(w)) && shmi_take_node(a, off, owner)))
         shmi_free_node(a, off);
+    shmi_end_tell(a);
 }
 
+/* Frees a node of an object that this process takes apart, whatever participant owns it. */
+SHMI_FN void shmi_reap_node_of(shmsync_arena *a, shmi_off off, shmi_off object)
+{
+    shmi_node *n = shmi_node_at(a, off);
+    shmi_participant_id owner = n != NULL ? shmi_node_owner(n) : 0;
+    shmi_act act;
+    shmi_begin_act(a, &act, owner);
+    if (n != NULL && shmi_ld64(&n->object) == object)
+        shmi_reap_node(a, off, owner);
+    shmi_end_act(a, &act);
+}
 SHMI_FN void shmi_free_node_at(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
 {
     if (shmi_ld64(&n->object) != *(shmi_off *)arg)
@@ -498,7 +529,7 @@ SHMI_FN void shmi_free_node_at(shmsync_arena *a, shmi_off off, shmi_node *n, voi
         shmi_free_node(a, off);
     else if (shmi_ld64(&n->stamp) != 0 &&
              (shmi_node_state(shmi_node_load(n)) == SHMI_NodeIdle || shmi_orphaned(a, n)))
-        shmi_reap_node(a, off, shmi_node_owner(n)); /* the reaper of its owner may be about to */
+        shmi_reap_node_of(a, off, *(shmi_off *)arg); /* the reaper of its owner may be about to */
     else if (shmi_ld64(&n->stamp) != 0)
         shmi_forget_wait(a, off, n);
 }

@@ -223,7 +223,7 @@ SHMI_FN void shmi_lower_reach(shmsync_arena *a)
     uint32_t *owner = shmi_u32(a, SHMI_hdrDirLowerer), *reach = shmi_u32(a, SHMI_hdrDirReach);
     uint64_t *word = shmi_u64(a, SHMI_hdrDirLowering), w;
     shmi_participant_id u = shmi_ld32(owner);
-    if ((u != a->self && shmi_current(a, u)) || !shmi_cas32(owner, u, a->self))
+    if ((u != a->self && shmi_current(a, u)) || !shmi_take_from32(a, u, owner, u, a->self, 0))
         return;
     w = shmi_ld64(word) >> 32;
     if ((w & 1) == 0) { /* else its lowerer died: the second check is due */

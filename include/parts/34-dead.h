@@ -133,13 +133,14 @@ SHMI_FN int shmi_await_gone(shmsync_arena *a, shmi_participant_id n, const char 
 {
     int64_t ask = 0, now, wait;
     int err;
+    int was = n != 0 && shmi_current(a, n); /* by a peer's bytes */
     if (n != 0 ? shmi_gone(a, n) : shmi_all_gone(a))
         return 0;
     err = shmi_enter(a, op);
     if (err != 0)
         return err;
     shmi_follow(a);
-    while (err == 0 && !(n != 0 ? shmi_gone(a, n) : shmi_all_gone(a))) {
+    while (err == 0 && !(n != 0 ? shmi_gone(a, n) || (!was && shmi_current(a, n)) : shmi_all_gone(a))) { /* current: another one with this ID */
         now = shmi_now();
         if (__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST)) {
             err = shmi_fail(EBADF, op, called, "this process closed the arena");
@@ -171,9 +172,8 @@ SHMI_FN void shmi_leave_for(shmsync_arena *a, uint32_t i)
 }
 
 /* Moves slot i from w to dead, after a fence; whether this call did it. */
-SHMI_FN int shmi_mark(shmsync_arena *a, uint32_t i, uint32_t w)
+SHMI_FN int shmi_declare_dead(shmsync_arena *a, uint32_t i, uint32_t w)
 {
-    SHMSYNC_CRASHPOINT("arena.reap.seen");
     if (!shmi_fence_dying(a, i)) {
         shmi_leave_for(a, i);
         return 0;
@@ -186,6 +186,18 @@ SHMI_FN int shmi_mark(shmsync_arena *a, uint32_t i, uint32_t w)
     shmi_ring(shmi_slot32(a, i, SHMI_slotWatchDoorbell));
     SHMSYNC_CRASHPOINT("arena.reap.marked");
     return 1;
+}
+/* The same for a participant that was found dead. */
+SHMI_FN int shmi_mark(shmsync_arena *a, uint32_t i, uint32_t w)
+{
+    shmi_act act;
+    int blind = shmi_slot_phase(w) == SHMI_phaseJoining && (shmi_slot_caps(a, i) & SHMI_capOFD) == 0, marked;
+    SHMSYNC_CRASHPOINT("arena.reap.seen");
+    shmi_begin_act(a, &act, shmi_id_in(i, w)); /* none for a joiner, which has the byte lock of the slot */
+    /* Once more, now that no participant can get the ID: another one may have got it before. */
+    marked = (act.word == NULL || blind || shmi_survey_dead(a, i, w)) && shmi_declare_dead(a, i, w);
+    shmi_end_act(a, &act);
+    return marked;
 }
 
 /* shmi_survey_dead, once in a second at most: it finds a participant whose robust list the
@@ -352,9 +364,13 @@ SHMI_FN int shmi_tell_death(shmsync_arena *a, uint64_t number)
     shmi_participant_id name;
     if (!shmi_read_death_record(a, 0, number, &p, &name))
         return 0;
-    if (p.slot < 1 || p.slot > a->geo.slots || p.generation <= a->told[p.slot])
+    if (p.slot < 1 || p.slot > a->geo.slots)
         return 1;
-    a->told[p.slot] = p.generation;
+    /* No participant gets an ID that a death record has. */
+    if (a->told[p.slot].generation == p.generation && number - a->told[p.slot].number < SHMI_deathRecordDeaths)
+        return 1;
+    a->told[p.slot].generation = p.generation;
+    a->told[p.slot].number = number;
     p.missed = (uint32_t)a->lost;
     a->lost = 0;
     a->on_death(&p, a->on_death_arg);
@@ -405,7 +421,7 @@ int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant
         return shmi_fail(ENOTCONN, "arena.on_death", a->label, "%s", "");
     pthread_mutex_lock(&a->death_lock);
     if (a->told == NULL)
-        a->told = (uint32_t *)calloc((size_t)a->geo.slots + 1, sizeof *a->told);
+        a->told = (shmi_told *)calloc((size_t)a->geo.slots + 1, sizeof *a->told);
     if (a->told != NULL) {
         if (a->on_death == NULL)
             a->death_record_next = shmi_ld64(shmi_u64(a, SHMI_hdrDeathRecordsTotal));

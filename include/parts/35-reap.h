@@ -7,7 +7,10 @@
  * kind it does not know: they know it, and repair those when they reap. */
 #define SHMI_LEAVE_TO_OTHERS INT64_C(200000000)
 
-enum { SHMI_watchTargets = 3 };
+enum {
+    SHMI_watchTargets = 3,
+    SHMI_slotWindow = 248 /* see 35-window.h */
+};
 
 /* Rings the n participants that come before slot i in the ring of slots. */
 SHMI_FN void shmi_ring_before(shmsync_arena *a, uint32_t i, unsigned n)
@@ -259,12 +262,13 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_reap_progress *b)
     int64_t now;
     if (u != a->self && shmi_current(a, u))
         return; /* if it dies over this, the watchers of the slot go on */
-    if (!shmi_cas32(word, u, a->self)) {
+    if (!shmi_take_from32(a, u, word, u, a->self, 0)) {
         shmi_leave_for(a, i);
         return;
     }
     SHMSYNC_CRASHPOINT("arena.finish.taken");
-    if (shmi_slot_state(a, i) != b->of) {
+    /* From here on the slot stays dead, until this process frees it. */
+    if (shmi_slot_state(a, i) != b->of || shmi_ld64(shmi_slot64(a, i, SHMI_slotWindow)) != b->window) {
         shmi_cas32(word, a->self, 0);
         return;
     }
@@ -304,14 +308,17 @@ SHMI_FN void shmi_reap_marked(shmsync_arena *a, uint32_t i, uint32_t w)
     shmi_reap_progress *b;
     shmi_concern concern;
     shmi_participant_id dead = shmi_id_in(i, w);
+    uint64_t window;
     int gone;
     pthread_mutex_lock(&a->reaping);
     b = &a->reaps[i];
+    window = shmi_ld64(shmi_slot64(a, i, SHMI_slotWindow));
     if (!__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST) && shmi_slot_state(a, i) == w) {
         unsigned k;
-        if (b->of != w) {
+        if (b->of != w || b->window != window) {
             memset(b, 0, sizeof *b);
             b->of = w;
+            b->window = window;
         }
         gone = shmi_gone(a, dead);
         if (!b->reaped) {

@@ -1,13 +1,14 @@
 
 /* ---- The generations of a slot: see internal/arenakernel/window.go ----
  *
- * A slot goes through the generations of a window. When they are used up, a joiner that is alone
- * in the arena records another one, with generations that no word of the arena names. The next
- * participant of the slot has the first of them. */
+ * A slot goes through the generations of a window. When they are used up, a joiner records another
+ * one, with generations that no word of the arena names, and on whose IDs no thread is about to
+ * act. The next participant of the slot has the first of them. */
 
 enum {
-    SHMI_slotWindow = 248, /* first generation in bits 0..17, last in 18..35, number in 36..63 */
-    SHMI_RENEW_MOST = 64   /* for how many slots one search looks */
+    /* SHMI_slotWindow: first generation in bits 0..17, last in 18..35, number in 36..63 */
+    SHMI_RENEW_MOST = 64, /* for how many slots one search looks */
+    SHMI_SEARCHES = 3     /* see searches in window.go */
 };
 #define SHMI_HEIRS_LEFT 256u /* generations at the end that are left to joiners that clean up after somebody */
 /* Tests make both smaller, so that generations are used again soon. */
@@ -191,68 +192,108 @@ SHMI_FN uint32_t shmi_longest_gap(const shmi_id_search *s, uint32_t k, uint32_t 
     return longest;
 }
 
-/* Gives those slots another window that are used up, if nobody is in the arena but this joiner,
- * which has not become live. Whether the slots are others now than before: it has renewed some, or
- * somebody came. It reads all states and windows, searches, and reads them again. If they are
- * the same, nobody was there meanwhile, so nobody remembers an ID that the search did not find.
- * *crowded is how many slots have too few generations that no word names. */
-SHMI_FN int shmi_renew_slots(shmsync_arena *a, uint32_t my_slot, uint32_t *crowded)
+/* Waits until each participant was seen once when it did not end a wait of another; 0: one does so
+ * for long. */
+SHMI_FN int shmi_each_told(shmsync_arena *a)
+{
+    uint32_t i;
+    int tries;
+    for (i = 1; i <= a->geo.slots; i++)
+        for (tries = 0; shmi_ld32(shmi_slot32(a, i, SHMI_slotTelling)) != 0 && shmi_current(a, shmi_id_in(i, shmi_slot_state(a, i))); tries++) {
+            if (tries == 50)
+                return 0;
+            sched_yield();
+        }
+    return 1;
+}
+
+/* A slot whose participant is dead and not reaped, or 0. */
+SHMI_FN uint32_t shmi_dead_slot(shmsync_arena *a, uint32_t my_slot)
+{
+    uint32_t i;
+    for (i = 1; i <= a->geo.slots; i++)
+        if (i != my_slot && shmi_slot_phase(shmi_slot_state(a, i)) == SHMI_phaseDead)
+            return i;
+    return 0;
+}
+
+typedef struct shmi_renewal {
+    uint32_t crowded;      /* slots that have too few generations that no word names */
+    const char *postponed; /* why slots that are used up could not be renewed, or NULL */
+} shmi_renewal;
+
+/* Gives those slots another window that are used up, with generations that no word names and on
+ * whose IDs no thread is about to act. Whether it is worth to look at the slots again: it has renewed
+ * some, or has to try again. See renewSlots in internal/arenakernel/window.go. */
+SHMI_FN int shmi_renew_slots(shmsync_arena *a, uint32_t my_slot, shmi_renewal *r)
 {
     shmi_id_search *s;
-    uint64_t *before;
+    uint64_t *before; /* the states and windows of the slots that are used up */
     uint32_t i, k;
-    int changed = 0;
+    int again = 0;
+    r->postponed = NULL;
     for (i = 1; i <= a->geo.slots; i++)
         if (i != my_slot && shmi_used_up(a, i, shmi_slot_state(a, i)))
             break;
     if (i > a->geo.slots)
         return 0;
     s = (shmi_id_search *)calloc(1, sizeof *s);
-    before = (uint64_t *)malloc(2 * ((size_t)a->geo.slots + 1) * sizeof *before);
+    before = (uint64_t *)malloc(2 * SHMI_RENEW_MOST * sizeof *before);
     if (s == NULL || before == NULL)
         goto out;
-    for (i = 1; i <= a->geo.slots; i++) {
+    for (i = 1; i <= a->geo.slots && s->n < SHMI_RENEW_MOST; i++) {
         uint32_t w = shmi_slot_state(a, i);
-        before[2 * i] = w;
-        before[2 * i + 1] = shmi_ld64(shmi_slot64(a, i, SHMI_slotWindow));
-        if (i == my_slot)
-            continue;
-        if (shmi_slot_taken(w))
-            goto out;
-        if (s->n < SHMI_RENEW_MOST && shmi_used_up(a, i, w) && shmi_cleaned(a, i, w)) {
+        before[2 * s->n] = w;
+        before[2 * s->n + 1] = shmi_ld64(shmi_slot64(a, i, SHMI_slotWindow));
+        if (i != my_slot && shmi_used_up(a, i, w) && shmi_cleaned(a, i, w)) {
             s->slots[s->n++] = i;
             s->place[i] = (uint8_t)s->n;
         }
     }
     if (s->n == 0 || (s->found = (uint64_t *)calloc(s->n, SHMI_GENERATION_WORDS * sizeof *s->found)) == NULL)
         goto out;
+    if (shmi_dead_slot(a, my_slot) != 0) {
+        r->postponed = "a participant is dead";
+        goto out;
+    }
+    again = 1;
     for (k = 0; k < s->n; k++)
-        shmi_found_generation(s, k, shmi_slot_gen((uint32_t)before[2 * s->slots[k]]));
-    shmi_search_ids(a, s);
-    SHMSYNC_CRASHPOINT("arena.renew.searched");
-    changed = 1;
-    for (i = 1; i <= a->geo.slots; i++)
-        if (shmi_slot_state(a, i) != before[2 * i] || shmi_ld64(shmi_slot64(a, i, SHMI_slotWindow)) != before[2 * i + 1])
+        shmi_found_generation(s, k, shmi_slot_gen((uint32_t)before[2 * k]));
+    for (k = 0; k < SHMI_SEARCHES; k++) {
+        shmi_search_ids(a, s);
+        if (k == 0 && !shmi_each_told(a)) {
+            r->postponed = "a process is in the middle of ending a wait of another, or is stopped there";
             goto out;
-    changed = 0;
-    *crowded = 0;
+        }
+    }
+    SHMSYNC_CRASHPOINT("arena.renew.searched");
+    for (i = 1; i <= a->geo.slots; i++)
+        for (k = 0; k < SHMI_actWords; k++)
+            shmi_found_id(s, shmi_ld32(shmi_slot32(a, i, SHMI_slotActs + k * 4)) & SHMI_NAME_MASK);
+    if (shmi_dead_slot(a, my_slot) != 0) {
+        r->postponed = "a participant has died";
+        goto out;
+    }
+    again = 0;
+    r->crowded = 0;
     for (k = 0; k < s->n; k++) {
-        uint64_t old = before[2 * s->slots[k] + 1];
+        uint64_t old = before[2 * k + 1];
         uint32_t first = 0, n = shmi_longest_gap(s, k, &first);
         if (n < SHMI_WINDOW_LEAST) {
-            ++*crowded;
+            r->crowded++;
             continue;
         }
+        again = 1;
         /* Fails if another has renewed the slot: no two windows of a slot have the same number. */
-        if (shmi_cas64(shmi_slot64(a, s->slots[k], SHMI_slotWindow), old,
+        if (shmi_slot_state(a, s->slots[k]) == (uint32_t)before[2 * k] &&
+            shmi_cas64(shmi_slot64(a, s->slots[k], SHMI_slotWindow), old,
                        shmi_make_window(first, first + n - 1, ((uint32_t)(old >> 36) + 1) & ((1u << 28) - 1))))
             SHMSYNC_CRASHPOINT("arena.renew.recorded");
-        changed = 1;
     }
 out:
     if (s != NULL)
         free(s->found);
     free(s);
     free(before);
-    return changed;
+    return again;
 }

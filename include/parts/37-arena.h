@@ -470,31 +470,28 @@ SHMI_FN int shmi_stuck(shmsync_arena *a, uint32_t i, uint32_t w)
     return shmi_next_generation(a, i, w, 1, &raw) == 0 && (shmi_slot_phase(w) == SHMI_phaseDead || shmi_survey_dead(a, i, w));
 }
 /* Says why nobody can take a slot. */
-SHMI_FN int shmi_fail_full(shmsync_arena *a, uint32_t crowded)
+SHMI_FN int shmi_fail_full(shmsync_arena *a, const shmi_renewal *r)
 {
-    uint32_t i, used_up = 0, unclean = 0, others = 0, n;
-    const char *why = "";
+    uint32_t i, used_up = 0, unclean = 0;
     for (i = 1; i <= a->geo.slots; i++) {
         uint32_t w = shmi_slot_state(a, i);
         int stuck = shmi_slot_taken(w) && shmi_stuck(a, i, w);
         if (stuck || shmi_used_up(a, i, w)) {
             used_up++;
             unclean += stuck || !shmi_cleaned(a, i, w);
-        } else if (shmi_slot_taken(w)) {
-            others++;
         }
     }
     if (used_up == 0)
         return shmi_fail(ENOSPC, "arena.open", a->label, "all %u slots for participants are taken", a->geo.slots);
-    n = others > 0 ? others : unclean > 0 ? unclean : crowded;
-    if (others > 0)
-        why = "they can be used again once nobody is in the arena: let those that are in it leave, or make a new arena; they are";
-    else if (unclean > 0)
-        why = "nobody could take back what dead participants left; make a new arena; slots where that is so";
-    else
-        why = "the objects hold too many bytes that may be IDs; delete objects, or make a new arena; slots where that is so";
-    return shmi_fail(ENOSPC, "arena.open", a->label, "all %u slots for participants are taken or used up: %u have no generation left; %s: %u",
-                     a->geo.slots, used_up, why, n);
+#define SHMI_USED_UP "all %u slots for participants are taken or used up: %u have no generation left; "
+    if (r->postponed != NULL)
+        return shmi_fail(ENOSPC, "arena.open", a->label, SHMI_USED_UP "they could not be renewed now: %s", a->geo.slots, used_up, r->postponed);
+    if (unclean > 0)
+        return shmi_fail(ENOSPC, "arena.open", a->label, SHMI_USED_UP "in %u of them nobody could take back what dead participants left; make a new arena",
+                         a->geo.slots, used_up, unclean);
+    return shmi_fail(ENOSPC, "arena.open", a->label, SHMI_USED_UP "the objects hold too many bytes that may be IDs of %u of them; delete objects, or make a new arena",
+                     a->geo.slots, used_up, r->crowded);
+#undef SHMI_USED_UP
 }
 
 /* Makes a free slot joining, or that of a dead participant, whose name is then *before:
@@ -502,7 +499,8 @@ SHMI_FN int shmi_fail_full(shmsync_arena *a, uint32_t crowded)
 SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_participant_id *before)
 {
     int64_t end = shmi_now() + 1000000000;
-    uint32_t crowded = 0;
+    shmi_renewal renewal;
+    memset(&renewal, 0, sizeof renewal);
     *before = 0;
     for (;; shmi_nap(1000000)) {
         int vacating = 0;
@@ -531,7 +529,7 @@ SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_par
             }
             shmi_unlock_slot(a, i);
         }
-        if (shmi_renew_slots(a, 0, &crowded) && shmi_now() < end)
+        if (shmi_renew_slots(a, 0, &renewal) && shmi_now() < end)
             continue;
         for (i = 1; i <= a->geo.slots; i++) {
             uint32_t w = shmi_slot_state(a, i), p = shmi_slot_phase(w);
@@ -540,7 +538,7 @@ SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_par
             vacating = vacating || p == SHMI_phaseFree || p == SHMI_phaseLeaving || p == SHMI_phaseDead || shmi_survey_dead(a, i, w);
         }
         if (!vacating || shmi_now() > end)
-            return shmi_fail_full(a, crowded);
+            return shmi_fail_full(a, &renewal);
     }
 }
 
@@ -644,7 +642,9 @@ SHMI_FN int shmi_step_back(shmsync_arena *a)
 SHMI_FN int shmi_settle_in(shmsync_arena *a, shmi_participant_id before, const char *label)
 {
     shmi_concern concern;
-    uint32_t rounds, crowded;
+    shmi_renewal renewal;
+    uint32_t rounds;
+    shmi_forget_acts(a);
     if (before != 0) {
         /* If the dead one may owe a wake to anybody, this participant says so of itself until it
          * has made up for that: if it dies meanwhile, whoever reaps it looks at everything. */
@@ -663,8 +663,8 @@ SHMI_FN int shmi_settle_in(shmsync_arena *a, shmi_participant_id before, const c
         if (unknown == 0 && shmi_step_back(a))
             return 0;
     }
-    /* Now, if nobody else is here: later joiners may find the other slots used up. */
-    for (rounds = 1 + a->geo.slots / SHMI_RENEW_MOST; rounds > 0 && shmi_renew_slots(a, a->my_slot, &crowded); rounds--) {
+    /* Now: later joiners may find the other slots used up. */
+    for (rounds = 1 + a->geo.slots / SHMI_RENEW_MOST; rounds > 0 && shmi_renew_slots(a, a->my_slot, &renewal); rounds--) {
     }
     shmi_fill_slot(a, label);
     return 1;

@@ -34,7 +34,7 @@ SHMI_FN int shmi_mark_owner_dead(shmsync_arena *a, shmi_mutex_words *w, uint32_t
     shmi_wait_list l = shmi_mutex_wait_list(w);
     if (next == o)
         return 0;
-    if (!shmi_cas32(&w->owner, o, next))
+    if (!shmi_take_from32(a, shmi_owner_name(o), &w->owner, o, next, !internal && next == 0 && shmi_owner_held(o)))
         return 1;
     SHMSYNC_CRASHPOINT("mutex.owner_dead.marked");
     if (shmi_owner_kind(next) == SHMI_kindOwnerDead) {
@@ -49,11 +49,11 @@ SHMI_FN int shmi_mark_owner_dead(shmsync_arena *a, shmi_mutex_words *w, uint32_t
 SHMI_FN void shmi_mutex_repair_words(shmsync_arena *a, shmi_mutex_words *w, shmi_participant_id dead, int internal)
 {
     uint32_t s = shmi_ld32(&w->starving), tries;
-    if (shmi_covers(dead, s & SHMI_NAME_MASK))
+    if (shmi_reaps(a, dead, s & SHMI_NAME_MASK))
         shmi_cas32(&w->starving, s, 0);
     for (tries = 0; tries < 64; tries++) { /* a peer may write it again and again */
         uint32_t o = shmi_ld32(&w->owner);
-        if (!shmi_covers(dead, shmi_owner_name(o)) || (!shmi_owner_held(o) && shmi_owner_kind(o) != SHMI_kindReserved))
+        if (!shmi_reaps(a, dead, shmi_owner_name(o)) || (!shmi_owner_held(o) && shmi_owner_kind(o) != SHMI_kindReserved))
             return;
         if (!shmi_mark_owner_dead(a, w, o, internal))
             return;
@@ -358,7 +358,8 @@ SHMI_FN int shmi_mutex_inherit(shmi_mutex *m, uint32_t o, int *err)
 {
     uint32_t recovering = shmi_make_owner(SHMI_kindRecovering, m->a->self);
     *err = 0;
-    if (shmi_owner_kind(o) != SHMI_kindOwnerDead || !shmi_owner_valid(o) || !shmi_cas32(m->own, o, recovering))
+    if (shmi_owner_kind(o) != SHMI_kindOwnerDead || !shmi_owner_valid(o) ||
+        !(m->internal ? shmi_cas32(m->own, o, recovering) : shmi_take_from32(m->a, shmi_owner_name(o), m->own, o, recovering, 1)))
         return 0;
     SHMSYNC_CRASHPOINT("mutex.recover.taken");
     *err = shmi_mutex_run_repair(m, m->repair, m->repair_arg);
@@ -675,7 +676,7 @@ SHMI_FN int shmi_mutex_recover_entered(shmi_mutex *m, int (*repair)(void *), voi
             if (err != 0)
                 return err;
         }
-        if (!shmi_cas32(m->own, o, recovering))
+        if (!shmi_take_from32(m->a, shmi_owner_name(o), m->own, o, recovering, 1))
             continue;
         SHMSYNC_CRASHPOINT("mutex.recover.taken");
         err = shmi_mutex_run_repair(m, repair, arg);

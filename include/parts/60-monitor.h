@@ -61,7 +61,7 @@ struct shmi_monitor {
     const struct shmi_rules *rules;
     shmi_mutex queueLock;
     int (*mine)(struct shmi_monitor *m, struct shmi_wait w); /* NULL: all waits of the object are */
-    uint32_t without; /* a participant that is being reaped */
+    uint32_t without; /* this participant while it leaves, or 0 */
     uint32_t broken;  /* a link was wrong: the queues are rebuilt before the queue lock is left */
     uint32_t deaths;  /* how many reaps the last reap knew of */
     int64_t kept;     /* when the last reap left data of one that was not gone; 0: there was none. Atomic. */
@@ -414,7 +414,7 @@ SHMI_FN void shmi_mon_release_node(struct shmi_monitor *m, struct shmi_wait w)
     else if (shmi_mon_current(m, owner))
         shmi_reclaim_node(m->a, w.off, n);
     else if (((shmi_node_load(w.n) ^ n) & ~15u) == 0)
-        shmi_reap_node(m->a, w.off, owner);
+        shmi_reap_node_in(m->a, w.off, owner, n);
     /* Else it kept the node and died in another queue, whose kind does this. */
 }
 
@@ -857,7 +857,8 @@ SHMI_FN void shmi_mon_repair(struct shmi_monitor *m, shmi_participant_id dead)
 {
     struct shmi_wakes b;
     shmi_mutex_repair_words(m->a, &m->w->queueLock, dead, 1);
-    m->without = dead;
+    if (dead == m->a->self)
+        m->without = dead; /* others are not current, or another participant has the ID by now */
     if (shmi_mon_try_enter(m)) {
         shmi_wakes_init(&b);
         shmi_mon_reap(m, &b);

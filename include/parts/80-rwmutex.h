@@ -72,7 +72,7 @@ SHMI_FN int shmi_rw_mark_owner_dead(struct shmi_rwmutex *m, uint32_t g)
     }
     if (next == g)
         return 0;
-    if (!shmi_cas32(&m->w->gate, g, next))
+    if (!shmi_take_from32(m->a, shmi_rw_who(g), &m->w->gate, g, next, shmi_rw_kind(g) == SHMI_GATE_HELD && next == 0))
         return 1;
     SHMSYNC_CRASHPOINT("rwmutex.owner_dead.marked");
     if (next != 0)
@@ -653,7 +653,7 @@ SHMI_FN int shmi_rw_recover(struct shmi_rwmutex *m, const char *op, int64_t abs,
                     return err;
                 continue;
             }
-            if (shmi_cas32(&m->w->gate, g, recovering))
+            if (shmi_take_from32(m->a, shmi_rw_who(g), &m->w->gate, g, recovering, 1))
                 break;
             continue;
         }
@@ -1032,13 +1032,13 @@ SHMI_FN void shmi_repair_rwmutex(shmsync_arena *a, const shmi_object *o, shmi_pa
     shmi_rw_view(&m, a, o);
     if (slot >= 1 && slot <= m.slots) {
         uint64_t *line = &m.lines[slot - 1].state, r;
-        for (r = shmi_ld64(line); shmi_covers(dead, shmi_rw_name(r, slot)) && r != shmi_rw_cleared(r); r = shmi_ld64(line))
-            if (shmi_cas64(line, r, shmi_rw_cleared(r))) {
+        for (r = shmi_ld64(line); shmi_reaps(a, dead, shmi_rw_name(r, slot)) && r != shmi_rw_cleared(r); r = shmi_ld64(line))
+            if (shmi_take_from64(a, shmi_rw_name(r, slot), line, r, shmi_rw_cleared(r), 0)) {
                 shmi_wake_word_wake_all(a, &m.writer_wake_word);
                 break;
             }
     }
-    for (g = shmi_rw_gate(&m); shmi_rw_valid(g) && shmi_rw_taken(g) && shmi_covers(dead, shmi_rw_who(g)); g = shmi_rw_gate(&m))
+    for (g = shmi_rw_gate(&m); shmi_rw_valid(g) && shmi_rw_taken(g) && shmi_reaps(a, dead, shmi_rw_who(g)); g = shmi_rw_gate(&m))
         if (!shmi_rw_mark_owner_dead(&m, g))
             break;
     shmi_mutex_repair_words(a, &m.w->writers, dead, 1);

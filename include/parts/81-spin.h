@@ -77,7 +77,7 @@ SHMI_FN int shmi_spin_mark_owner_dead(struct shmi_spinlock *l, uint32_t o)
             return 0;
         next = 0;
     }
-    if (!shmi_cas32(&l->w->state, o, next))
+    if (!shmi_take_from32(l->a, shmi_owner_name(o), &l->w->state, o, next, shmi_spin_released(l, o)))
         return 1;
     SHMSYNC_CRASHPOINT("spinlock.owner_dead.marked");
     if (next != 0)
@@ -174,7 +174,7 @@ SHMI_FN int shmi_rwspin_reader(struct shmi_spinlock *l, shmi_participant_id *who
                 }
                 break; /* it has left meanwhile */
             }
-            shmi_cas64(&l->slots[i].count, c, 0);
+            shmi_take_from64(l->a, name, &l->slots[i].count, c, 0, 0);
         }
     return 0;
 }
@@ -539,7 +539,7 @@ SHMI_FN int shmi_spin_recover(struct shmi_spinlock *l, int64_t abs, int (*repair
             if (err != 0)
                 return err;
         }
-        if (!shmi_cas32(&l->w->state, o, mine))
+        if (!shmi_take_from32(l->a, shmi_owner_name(o), &l->w->state, o, mine, 1))
             continue;
         SHMSYNC_CRASHPOINT("spinlock.recover.taken");
         if (l->slots != NULL) {
@@ -845,13 +845,13 @@ SHMI_FN void shmi_repair_spin(shmsync_arena *a, const shmi_object *o, shmi_parti
     shmi_spin_view(&l, a, o);
     if (l.slots != NULL && slot >= 1 && slot <= l.n_slots) {
         uint64_t *count = &l.slots[slot - 1].count, c;
-        for (c = shmi_ld64(count); c != 0 && shmi_covers(dead, shmi_count_name(c)); c = shmi_ld64(count))
-            if (shmi_cas64(count, c, 0)) {
+        for (c = shmi_ld64(count); c != 0 && shmi_reaps(a, dead, shmi_count_name(c)); c = shmi_ld64(count))
+            if (shmi_take_from64(a, shmi_count_name(c), count, c, 0, 0)) {
                 shmi_wake_word_wake_all(a, &l.drained);
                 break;
             }
     }
-    for (s = shmi_spin_state(&l); shmi_spin_held(s) && shmi_covers(dead, shmi_owner_name(s)); s = shmi_spin_state(&l))
+    for (s = shmi_spin_state(&l); shmi_spin_held(s) && shmi_reaps(a, dead, shmi_owner_name(s)); s = shmi_spin_state(&l))
         if (!shmi_spin_mark_owner_dead(&l, s))
             break;
 }

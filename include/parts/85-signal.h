@@ -305,8 +305,8 @@ SHMI_FN void shmi_signal_reap_gate(struct shmi_signalwaker *w, uint32_t q, shmi_
         shmi_participant_id n;
         s = shmi_ld64(word);
         n = shmi_gate_executor(s);
-        if (shmi_gate_executing(s) && (dead != 0 ? shmi_covers(dead, n) || !shmi_current(w->a, n) : shmi_dead(w->a, n)) && shmi_gone(w->a, n)) {
-            if (!shmi_cas64(word, s, shmi_gate_orphaned(s)))
+        if (shmi_gate_executing(s) && (dead != 0 ? shmi_reaps(w->a, dead, n) || !shmi_current(w->a, n) : shmi_dead(w->a, n)) && shmi_gone(w->a, n)) {
+            if (!shmi_take_from64(w->a, n, word, s, shmi_gate_orphaned(s), 1))
                 continue;
             SHMSYNC_CRASHPOINT("signal.reap.released");
             shmi_signal_publish(w, q);
@@ -321,7 +321,7 @@ SHMI_FN void shmi_signal_reap_task(struct shmi_signalwaker *w, uint32_t q, shmi_
 {
     uint32_t *task = &w->gates[q].task, n = shmi_ld32(task);
     uint64_t *bits = &w->lines[q / SHMI_SIGNAL_BITS].tasks, m = UINT64_C(1) << q % SHMI_SIGNAL_BITS;
-    if (shmi_covers(dead, n & SHMI_NAME_MASK) && shmi_cas32(task, n, 0)) {
+    if (shmi_reaps(w->a, dead, n & SHMI_NAME_MASK) && shmi_take_from32(w->a, n & SHMI_NAME_MASK, task, n, 0, 0)) {
         SHMSYNC_CRASHPOINT("signal.reap.unreserved");
         n = 0;
     }
@@ -369,8 +369,8 @@ SHMI_FN void shmi_repair_signals(shmsync_arena *a, const shmi_object *o, shmi_pa
     shmi_signal_reap_index(&w);
     if (slot >= 1 && slot <= w.n_rows) {
         uint64_t *count = &w.rows[slot - 1].count, c = shmi_ld64(count);
-        if (shmi_covers(dead, shmi_row_name(c)))
-            shmi_cas64(count, c, 0);
+        if (shmi_reaps(a, dead, shmi_row_name(c)))
+            shmi_take_from64(a, shmi_row_name(c), count, c, 0, 0);
     }
     /* The dead may have taken a permit and not acted on it, or have set a bit in some leaf and not
      * told the leaf's owner, which looks when it gets up. */

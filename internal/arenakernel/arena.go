@@ -55,6 +55,7 @@ type membership struct {
 	endings    endings
 	leftover   sharedSlotSet  // of the slots where a participant could not be marked
 	crowded    int            // of a joiner: slots for which it found too few generations that no word names
+	postponed  string         // of a joiner: why it could not renew slots that are used up
 	asked      []atomic.Int64 // when Dead last asked for the byte of a slot's participant, CLOCK_MONOTONIC ns
 	deaths     deathLog
 

@@ -29,6 +29,7 @@ type core struct {
 	// process have looked at. Tests bound it.
 	work atomic.Uint64
 
+	acting  [actWords]atomic.Bool // act words in use
 	heap    heapLocal
 	handles openLocal
 	nodes   nodeLocal

@@ -162,8 +162,20 @@ func (a *Arena) ended(i int) bool {
 // did it.
 func (a *Arena) mark(i int, w slotWord) bool {
 	crashpoint.Hit("arena.reap.seen")
+	if a.self == 0 {
+		return a.declareDead(i, w) // a joiner, which has the byte lock of the slot
+	}
+	defer a.beginAct(participantIn(i, w)).end()
+	// Once more, now that no participant can get the ID: another one may have got it before.
+	if blind := w.phase() == phaseJoining && a.slotCaps(i)&capOFD == 0; !blind && !a.surveyDead(i, w) {
+		return false
+	}
+	return a.declareDead(i, w)
+}
+
+func (a *Arena) declareDead(i int, w slotWord) bool {
 	if !a.fenceDying(i) {
-		if a.endings.begin(i, w) {
+		if _, window := a.windowOf(i); a.endings.begin(i, w, window) {
 			a.follow()
 		}
 		a.leaveFor(i)

@@ -108,7 +108,7 @@ func everything(a *Arena) error {
 	a.ReclaimNode(left, w)
 	reaped, err := a.ClaimNode()
 	try(err)
-	a.ReapNode(reaped, a.self)
+	a.ReapNode(reaped, a.self, a.node(reaped).Load())
 	return errors.Join(errs...)
 }
 
@@ -137,7 +137,7 @@ func TestDeathAtEveryPoint(t *testing.T) {
 				renewerDies(t, point)
 			case strings.HasPrefix(point, "arena.close."):
 				leaverDies(t, point)
-			case strings.HasPrefix(point, "arena.reap."), strings.HasPrefix(point, "arena.finish."):
+			case strings.HasPrefix(point, "arena.reap."), strings.HasPrefix(point, "arena.finish."), strings.HasPrefix(point, "arena.act."):
 				reaperDies(t, point)
 			default:
 				workerDies(t, point)
@@ -244,6 +244,80 @@ func renewerDies(t *testing.T, point string) {
 		}
 		v.alone(t, 1)
 		v.stats(t)
+	}
+}
+
+// A member is stopped, or killed, at a step of taking something from a dead participant, while the
+// slot of that one goes through a whole window. Before it has published the ID, another
+// participant gets the ID, and keeps what it has when the member goes on. After that nobody gets it.
+func TestActLastsForAWindow(t *testing.T) {
+	for _, c := range []struct {
+		point     string
+		pass      int
+		published bool
+	}{
+		{"arena.reap.seen", 1, false}, {"arena.act.begun", 1, false}, {"arena.act.published", 1, true},
+		{"arena.reap.fenced", 1, true}, {"arena.act.begun", 2, false}, {"arena.act.published", 2, true},
+		{"arena.act.verified", 1, true}, {"arena.reap.repaired", 1, false}, {"arena.reap.woken", 1, false},
+	} {
+		for _, killed := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s %d, killed %v", c.point, c.pass, killed), func(t *testing.T) {
+				t.Parallel()
+				ta := newTestArena(t, 3)
+				m, s, v := ta.join(t, "member"), ta.join(t, "survivor"), ta.join(t, "victim")
+				v.must(t, order{Do: "fenced"})
+				v.must(t, order{Do: "lock", Text: "held"})
+				m.must(t, order{Do: "arm to stop", Text: c.point, N: c.pass})
+				s.Stop(t)
+				v.Signal(t, unix.SIGKILL)
+				m.AwaitStop(t)
+				s.Cont(t)
+				a := ta.peek(t)
+				pollFor(t, a, func() bool { return a.slotState(3).phase() == phaseFree })
+				if killed {
+					m.Kill(t)
+					s.alone(t, 1)
+				}
+				// The death record would keep the ID out of the window.
+				for k := range uint64(deathRecordCount) {
+					a.u32(Offset(a.geo.deathRecordOff+k*deathRecordStride) + deathRecordID).Store(0)
+				}
+				a.useUp(3)
+				a.u64(a.windowWord(3)).Store(uint64(makeWindow(2, maxGeneration, 1)))
+				if killed { // nobody takes its slot, which would clear its act words
+					a.useUp(1)
+					a.u64(a.touchedWord(1, 0)).Store(1)
+				}
+				j := ta.peek(t)
+				j.renewSlots()
+				require.Empty(t, j.postponed)
+				first := v.self.Generation()
+				if c.published {
+					first++
+				}
+				require.Equal(t, makeWindow(first, maxGeneration-1, 2), a.mustWindow(t, 3))
+				again := ta.join(t, "again")
+				require.Equal(t, makeParticipantID(3, first), again.self)
+				again.must(t, order{Do: "fenced"})
+				again.must(t, order{Do: "lock", Text: "held"})
+				if !killed {
+					m.Cont(t)
+					m.must(t, order{Do: "use", Text: "x"})
+					m.alone(t, 3)
+					m.Stop(t)
+				}
+				again.must(t, order{Do: "use", Text: "y"})
+				require.NotEmpty(t, s.try(t, order{Do: "lock", Text: "held"}).Err)
+				// The survivor has reaped the first one with this ID, and reaps this one, too.
+				again.Signal(t, unix.SIGKILL)
+				s.must(t, order{Do: "locked", Text: "held"})
+				s.must(t, order{Do: "lock", Text: "held"})
+				if !killed {
+					m.Cont(t)
+				}
+				s.stats(t)
+			})
+		}
 	}
 }
 
@@ -382,7 +456,7 @@ func TestReapersDieInARow(t *testing.T) {
 // reaper goes on.
 func TestReaperIsStopped(t *testing.T) {
 	for _, point := range crashpoint.All() {
-		if !strings.HasPrefix(point, "arena.reap.") && !strings.HasPrefix(point, "arena.finish.") {
+		if !strings.HasPrefix(point, "arena.reap.") && !strings.HasPrefix(point, "arena.finish.") && !strings.HasPrefix(point, "arena.act.") {
 			continue
 		}
 		t.Run(point, func(t *testing.T) {

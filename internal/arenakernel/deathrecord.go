@@ -136,7 +136,7 @@ type deathLog struct {
 	mu    sync.Mutex
 	funcs []func(Participant) // guarded by: mu
 	next  uint64              // guarded by: mu; the first death record not told yet
-	told  map[int]uint32      // guarded by: mu; the last generation of each slot whose death was told: two reapers may write one
+	told  map[int]toldDeath   // guarded by: mu; the last death of each slot that was told: two reapers may write one
 	holes []hole              // guarded by: mu; death records that were counted, but not written when we looked
 	lost  uint64              // guarded by: mu; death records overwritten before we read them, and not yet reported
 }
@@ -165,7 +165,7 @@ func (a *Arena) OnDeath(f func(Participant)) {
 	defer l.mu.Unlock()
 	if len(l.funcs) == 0 {
 		l.next = a.u64(hdrDeathRecordsTotal).Load()
-		l.told = map[int]uint32{}
+		l.told = map[int]toldDeath{}
 		a.u32(a.slot(a.mySlot) + slotCaps).Or(capTold)
 	}
 	l.funcs = append(l.funcs, f)
@@ -205,15 +205,25 @@ func (l *deathLog) deliver(a *Arena) (again bool) {
 	return again
 }
 
+// toldDeath is a death that was told: the generation of the dead, and the number of the record.
+type toldDeath struct {
+	generation uint32
+	number     uint64
+}
+
 // tell tells one death, if it is one that has not been told. It reports false
 // when the death record is not written.
 func (l *deathLog) tell(a *Arena, number uint64) bool { // guarded by: mu
 	id, name, ok := a.readDeathRecord(deathRecordsOfDead, number)
-	// A slot is taken again only after the death of its last participant is recorded.
-	if !ok || name.Generation() <= l.told[name.Slot()] {
-		return ok
+	if !ok {
+		return false
 	}
-	l.told[name.Slot()] = name.Generation()
+	// A slot is taken again only after the death of its last participant is recorded, and no
+	// participant gets an ID that a death record has.
+	if last := l.told[name.Slot()]; last.generation == name.Generation() && number-last.number < deathRecordDeaths {
+		return true
+	}
+	l.told[name.Slot()] = toldDeath{name.Generation(), number}
 	p := Participant{Identity: id, State: "dead", Missed: l.lost}
 	l.lost = 0
 	for _, f := range l.funcs {

@@ -216,6 +216,8 @@ type notices map[int]notice
 type notice struct {
 	of   slotWord
 	when int64 // CLOCK_MONOTONIC ns
+	// window has the bytes of the slot's window, where it matters.
+	window uint64
 }
 
 // left is how many nanoseconds remain until delay nanoseconds after the death in slot i, in
@@ -226,7 +228,7 @@ func (n notices) left(i int, w slotWord, delay int64) int64 {
 	}
 	now := shmsync.Monotonic()
 	if n[i].of.generation() != w.generation() || n[i].when == 0 {
-		n[i] = notice{w, now}
+		n[i] = notice{of: w, when: now}
 	}
 	return max(0, n[i].when+delay-now)
 }

@@ -60,7 +60,7 @@ const lowerDelay = 16
 // that already. The caller holds handles.
 func (c *core) lowerReach() {
 	owner := c.u32(hdrDirLowerer)
-	if u := ParticipantID(owner.Load()); u != c.self && c.current(u) || !owner.CompareAndSwap(uint32(u), uint32(c.self)) {
+	if u := ParticipantID(owner.Load()); u != c.self && c.current(u) || !takeFrom(c, u, owner, uint32(u), uint32(c.self), false) {
 		return
 	}
 	word, reach := c.u64(hdrDirLowering), c.u32(hdrDirReach)

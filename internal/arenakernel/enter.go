@@ -74,12 +74,13 @@ func (a *Arena) settleIn(before ParticipantID, label string) bool {
 	a.reapMu.Lock()
 	defer a.reapMu.Unlock()
 	i := a.mySlot
+	a.forgetActs()
 	if before != 0 {
 		if unknown := a.succeed(before); !unknown && a.stepBack() {
 			return false
 		}
 	}
-	// Now, if nobody else is here: later joiners may find the other slots used up.
+	// Now: later joiners may find the other slots used up.
 	for rounds := 1 + a.geo.slots/renewMost; rounds > 0 && a.renewSlots(); rounds-- {
 	}
 	a.fillSlot(i, label)
@@ -118,15 +119,13 @@ func (a *Arena) takeSlot() (name, before ParticipantID, err error) {
 
 // whyFull says why no slot can be taken.
 func (a *Arena) whyFull() string {
-	usedUp, unclean, others := 0, 0, 0
+	usedUp, unclean := 0, 0
 	for i := 1; i <= a.geo.slots; i++ {
 		w := a.slotState(i)
 		switch {
 		case w.taken() && a.isStuck(i, w):
 			usedUp++
 			unclean++
-		case w.taken():
-			others++
 		case a.usedUp(i, w):
 			usedUp++
 			if !a.cleaned(i, w) {
@@ -139,8 +138,8 @@ func (a *Arena) whyFull() string {
 	}
 	s := fmt.Sprintf("all %d slots for participants are taken or used up: %d have no generation left", a.geo.slots, usedUp)
 	switch {
-	case others > 0:
-		return s + fmt.Sprintf("; they can be used again once nobody is in the arena: let the %d that are in it leave, or make a new arena", others)
+	case a.postponed != "":
+		return s + "; they could not be renewed now: " + a.postponed
 	case unclean > 0:
 		return s + fmt.Sprintf("; in %d of them nobody could take back what dead participants left; make a new arena", unclean)
 	case a.crowded > 0:

@@ -35,7 +35,7 @@ func (a *Arena) Gone(n ParticipantID) bool {
 	case a.slotCaps(i)&capNoKernelIO != 0 || a.ended(i) || a.slotState(i) != w:
 		return true
 	}
-	if !a.copied && a.endings.begin(i, w) {
+	if _, window := a.windowOf(i); !a.copied && a.endings.begin(i, w, window) {
 		a.follow()
 	}
 	return false
@@ -64,18 +64,18 @@ type endings struct {
 	since map[int]notice // guarded by: mu; when this process first met the death, by slot
 }
 
-// begin notes the death of the participant in slot i in state w, and reports whether
-// it was not known.
-func (e *endings) begin(i int, w slotWord) bool {
+// begin notes the death of the participant in slot i in state w of a window, and reports
+// whether it was not known.
+func (e *endings) begin(i int, w slotWord, window uint64) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if n, ok := e.since[i]; ok && n.of.generation() == w.generation() {
+	if n, ok := e.since[i]; ok && n.of.generation() == w.generation() && n.window == window {
 		return false
 	}
 	if e.since == nil {
 		e.since = map[int]notice{}
 	}
-	e.since[i] = notice{w, shmsync.Monotonic()}
+	e.since[i] = notice{w, shmsync.Monotonic(), window}
 	return true
 }
 

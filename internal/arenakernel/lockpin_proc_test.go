@@ -133,7 +133,7 @@ func TestDeclaredDeadIsTold(t *testing.T) {
 		w := a.slotState(i)
 		require.Equal(t, phaseLive, w.phase())
 		v.must(t, order{Do: "fenced"}) // or its byte lock would be asked for
-		require.True(t, a.mark(i, w))
+		require.True(t, a.declareDead(i, w))
 		e := v.Wait(t)
 		require.False(t, e.OK())
 		require.Contains(t, v.Stderr(), "this process was declared dead by a peer")

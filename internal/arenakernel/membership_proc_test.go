@@ -399,7 +399,7 @@ func TestJoinerWithoutByteIsGivenUp(t *testing.T) {
 	require.False(t, a.surveyDead(3, joining), "nothing tells")
 	doorbell := a.u32(a.slot(a.mySlot) + slotWatchDoorbell)
 	look := func(age int64) {
-		seen := notices{3: {joining, shmsync.Monotonic() - age}}
+		seen := notices{3: {of: joining, when: shmsync.Monotonic() - age}}
 		a.watchEntries(wordPtr(doorbell), doorbell.Load(), []int{3}, seen, map[int]slotWord{})
 	}
 	look(joinTimeout / 2)
@@ -423,7 +423,7 @@ func TestLateReaperLosesNoSlot(t *testing.T) {
 	require.Equal(t, makeSlotWord(phaseJoining, 6), joining, "it does not change hands")
 	require.Zero(t, a.slotCaps(3), "the capabilities are wiped: as if it had no byte lock")
 	doorbell := a.u32(a.slot(a.mySlot) + slotWatchDoorbell)
-	a.watchEntries(wordPtr(doorbell), doorbell.Load(), []int{3}, notices{3: {joining, shmsync.Monotonic() - joinTimeout - 1}}, map[int]slotWord{})
+	a.watchEntries(wordPtr(doorbell), doorbell.Load(), []int{3}, notices{3: {of: joining, when: shmsync.Monotonic() - joinTimeout - 1}}, map[int]slotWord{})
 	require.NotEqual(t, joining, a.slotState(3))
 }
 

@@ -89,22 +89,41 @@ func (c *core) freeNode(off Offset) error {
 }
 
 // ReapNode gives back a node of a dead participant that has just been taken off the queue
-// it was on. If several participants try, only the first does it.
-func (a *Arena) ReapNode(off Offset, dead ParticipantID) {
+// it was on, in the use that it had when its word was w. If several participants try, only the
+// first does it.
+func (a *Arena) ReapNode(off Offset, dead ParticipantID, w NodeWord) {
 	if n, err := a.nodeAt(off); err == nil {
-		a.reapNode(off, n, dead)
+		a.reapNode(off, n, dead, func() bool { return n.sameUse(w) && n.stamp.Load() == 0 && !a.current(dead) })
+	}
+}
+
+// FreeEntryNode gives back a node in which an object keeps some of its state, whatever
+// participant owns it. The caller holds the lock of that state, so that no other does.
+func (a *Arena) FreeEntryNode(off Offset, owner ParticipantID) {
+	if n, err := a.nodeAt(off); err == nil {
+		a.reapNode(off, n, owner, nil)
 	}
 }
 
 // reapNode frees a node that is on no list and whose owner has no use for it any more. The
 // participant that makes itself the owner by CAS may free it; if it dies over that, its own
-// reaper frees the node.
-func (c *core) reapNode(off Offset, n *Node, owner ParticipantID) {
+// reaper frees the node. still is called when no participant can get the owner's ID; nil says
+// that nothing else can happen to the node.
+func (c *core) reapNode(off Offset, n *Node, owner ParticipantID, still func() bool) {
+	if still != nil && owner != c.self {
+		defer c.beginAct(owner).end()
+		if !still() {
+			return
+		}
+	}
 	if n.Owner() == owner && n.owner.CompareAndSwap(uint32(owner), uint32(c.self)) {
 		crashpoint.Hit("arena.node.inherited")
 		c.freeNode(off)
 	}
 }
+
+// sameUse reports whether the node has not been freed since its word was w.
+func (n *Node) sameUse(w NodeWord) bool { return n.Load().Generation() == w.Generation() }
 
 // TakeNode makes this participant the owner of a node whose owner has done with it.
 // It goes with this participant's death from then on.
@@ -128,6 +147,11 @@ func (a *Arena) ReclaimNode(off Offset, w NodeWord) {
 	n, err := a.nodeAt(off)
 	if err != nil {
 		return
+	}
+	if n.Owner() != a.self {
+		// The node may be freed meanwhile, but no participant gets its owner's ID.
+		a.beginTell()
+		defer a.endTell()
 	}
 	owner := n.Owner()
 	// Or the owner has died meanwhile, and its reaper does it.
@@ -218,7 +242,7 @@ func (c *core) freeNodesOf(dead ParticipantID) {
 			case owner != 0 && list == 0 && n.stamp.Load() == 0 && !c.current(owner) && !untold(n):
 				// The participant that took it off its queue as its owner was reaped
 				// has died before it could give it back, or is about to give it back.
-				c.reapNode(off, n, owner)
+				c.reapNode(off, n, owner, func() bool { return n.sameUse(w) && n.stamp.Load() == 0 && !c.current(owner) })
 			}
 			return
 		}
@@ -237,7 +261,7 @@ func (c *core) freeNodesOf(dead ParticipantID) {
 		case list == 0 && untold(n):
 			// Its stack would be that of the slot's next participant.
 		case list == 0:
-			c.reapNode(off, n, dead)
+			c.reapNode(off, n, dead, nil)
 		case there && !lists.has(list, off):
 			c.freeNode(off)
 		case there:
@@ -311,7 +335,7 @@ func (c *core) freeNodesAt(object Offset) {
 			c.freeNode(off)
 		case n.stamp.Load() != 0 && (n.State() == NodeIdle || c.orphaned(n)):
 			// The reaper of its owner may be about to.
-			c.reapNode(off, n, n.Owner())
+			c.reapNode(off, n, n.Owner(), func() bool { return n.Object() == object })
 		case n.stamp.Load() != 0:
 			c.forgetWait(off, n)
 		}
@@ -323,6 +347,8 @@ func (c *core) freeNodesAt(object Offset) {
 // that. It is on no queue now. With its stamp it would be taken for a wait of the next object
 // at that offset, which would account for it.
 func (c *core) forgetWait(off Offset, n *Node) {
+	c.beginTell() // no participant gets the owner's ID
+	defer c.endTell()
 	w, owner := n.Load(), n.Owner()
 	if !w.Over() && w.State() != NodeLeft {
 		return

@@ -323,7 +323,7 @@ func TestNobodyIsToldOfTheDead(t *testing.T) {
 	c.beginTell()
 	n.swapState(NodeIdle, NodeResolved)
 	p.reap(a, b.self)
-	c.ReapNode(off, owner)
+	c.ReapNode(off, owner, n.Load())
 	b = p.join(2)
 	next, err := b.ClaimNode()
 	require.NoError(t, err)
@@ -354,8 +354,9 @@ func TestNodesOfTheDeadOnAQueueAreLeft(t *testing.T) {
 	require.EqualValues(t, 1, a.Stats().Nodes)
 	// The object's kind takes it off the queue, and then it goes, once.
 	a.node(queued).Stamp().Store(0)
-	a.ReapNode(queued, b.self)
-	a.ReapNode(queued, b.self)
+	w := a.node(queued).Load()
+	a.ReapNode(queued, b.self, w)
+	a.ReapNode(queued, b.self, w)
 	require.Zero(t, a.Stats().Nodes)
 }
 

@@ -30,11 +30,12 @@ func (a *Arena) reap(i int, w slotWord) {
 // reaps does all of it, and does it once.
 type reapProgress struct {
 	of        slotWord
-	words     bool  // what needs no more than the death is repaired, and wakes are done
-	data      bool  // so is what needs the dead one to be gone
-	written   int64 // when the death record was, CLOCK_MONOTONIC ns; 0 before
-	reclaimed bool  // its memory went back
-	unknown   bool  // it may hold objects whose kind this process cannot repair
+	window    uint64 // bytes of the slot's window: in another one, another participant can be so
+	words     bool   // what needs no more than the death is repaired, and wakes are done
+	data      bool   // so is what needs the dead one to be gone
+	written   int64  // when the death record was, CLOCK_MONOTONIC ns; 0 before
+	reclaimed bool   // its memory went back
+	unknown   bool   // it may hold objects whose kind this process cannot repair
 }
 
 // leaveToOthersFor is how long a process that does not know all kinds of objects leaves the
@@ -62,13 +63,14 @@ const reclaimAfter = 1e6 // ns
 func (a *Arena) reapMarked(i int, w slotWord) {
 	a.reapMu.Lock()
 	defer a.reapMu.Unlock()
+	_, window := a.windowOf(i)
 	if a.closing.Load() || a.slotState(i) != w {
 		return // finished by another participant
 	}
-	a.endings.begin(i, w)
+	a.endings.begin(i, w, window)
 	b := a.reaps[i]
-	if b == nil || b.of != w {
-		b = &reapProgress{of: w}
+	if b == nil || b.of != w || b.window != window {
+		b = &reapProgress{of: w, window: window}
 		a.reaps[i] = b
 	}
 	dead := participantIn(i, w)
@@ -204,12 +206,13 @@ func (a *Arena) finish(i int, b *reapProgress) {
 		}
 		return // if it dies over this, the watchers of the slot go on
 	}
-	if !word.CompareAndSwap(uint32(u), uint32(a.self)) {
+	if !takeFrom(&a.core, u, word, uint32(u), uint32(a.self), false) {
 		a.leaveFor(i)
 		return
 	}
 	crashpoint.Hit("arena.finish.taken")
-	if a.slotState(i) != b.of {
+	// From here on the slot stays dead, until this process frees it.
+	if _, window := a.windowOf(i); a.slotState(i) != b.of || window != b.window {
 		word.CompareAndSwap(uint32(a.self), 0)
 		return
 	}

@@ -31,7 +31,7 @@ func init() {
 		Kind: testLockKind,
 		Repair: func(a *Arena, o Object, dead ParticipantID) {
 			l := testLockOf(a, o)
-			if n := ParticipantID(l.owner.Load()); dead.Covers(n) && l.owner.CompareAndSwap(uint32(n), 0) {
+			if n := ParticipantID(l.owner.Load()); a.Reaps(dead, n) && TakeFromDead(a, n, l.owner, uint32(n), 0) {
 				l.taken.Add(1)
 			}
 		},

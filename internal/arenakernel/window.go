@@ -3,6 +3,7 @@ package arenakernel
 import (
 	"fmt"
 	"math/bits"
+	"runtime"
 	"slices"
 
 	"github.com/shmsync/shmsync/internal/crashpoint"
@@ -19,7 +20,7 @@ const slotWindow = 248
 
 // window is the run of generations that a slot goes through, from the first to the last. A slot
 // whose window is used up gets another one, with generations that no word of the arena names,
-// by a joiner that is alone in the arena. See docs/design/0030-generations.md.
+// by a joiner. See docs/design/0030-generations.md.
 //
 //	bits 0..17   first   generation
 //	bits 18..35  last    generation, not less than the first
@@ -32,7 +33,7 @@ const slotWindow = 248
 // A slot whose generation is not in its window has not entered the window: whoever takes it next
 // has the first generation.
 //
-//	writers: a joiner that is alone in the arena, by CAS, while the slot is free and used up
+//	writers: a joiner, by CAS, while the slot is free and used up
 //	readers: joiners, tools
 //	order:   acq_rel: a joiner searches the words, and then records the window
 //	futex:   none
@@ -145,55 +146,70 @@ func (c *core) alone(mySlot int) bool {
 	return true
 }
 
-// renewSlots gives those slots another window that are used up, if nobody is in the arena but
-// this joiner, which has not become live. It reports whether the slots are others now than before:
-// it has renewed some, or somebody came.
+// searches is how often a joiner searches before it renews slots. An ID of a dead participant that
+// others hold under a lock may pass from one word to another that the search has been at: from a
+// wait node to a redo log, and from there to the state of an object. So three find it.
+const searches = 3
+
+// renewSlots gives those slots another window that are used up, with generations that no word of
+// the arena names and on whose IDs no thread is about to act. It reports whether it is worth to look
+// at the slots again: it has renewed some, or has to try again.
 //
-// Three steps make sure that nobody is about to act on an ID that is used again:
+//  1. It reads the states and windows of all slots. No participant is dead.
+//  2. It searches the words of the arena for IDs of those slots.
+//  3. It sees each participant once when that does not end a wait of another, and searches twice
+//     more.
+//  4. It reads the act words, whose IDs count as found, and the states again. No participant is dead.
 //
-//  1. It reads the states and windows of all slots. All are free, but its own.
-//  2. It searches the words of the arena for IDs of those slots, and picks the longest run of
-//     generations that none names.
-//  3. It reads the states and windows again. If they are the same, nobody was in the arena from
-//     the end of step 1 to the begin of step 3: a joiner takes another generation, and a slot
-//     comes back to a generation only in a window of another number. The participants from
-//     before have left, with what their threads had read. So from then on no word has an ID of
-//     that run, and no process remembers one: later joiners learn of IDs from the words only.
+// It picks the longest run of generations that it did not find. A thread that read an ID of the run
+// before, and is going to act on it, publishes it first, and then reads the word again: see
+// slotActs. So the participants that are in the arena may stay, and may be stopped.
 //
 // Then it records the windows, each by one CAS. It may be stopped before that for as long as it
-// likes: the CAS fails if another has renewed the slot.
-func (a *Arena) renewSlots() (changed bool) {
+// likes: the CAS fails if another has renewed the slot, and nothing else brings an ID back.
+func (a *Arena) renewSlots() (again bool) {
+	a.postponed = ""
 	if !a.anyUsedUp() {
 		return false
 	}
 	type snapshot struct {
 		state slotWord
-		raw   uint64
+		raw   uint64 // of the window
 	}
-	look := func(i int) snapshot { return snapshot{a.slotState(i), a.u64(a.windowWord(i)).Load()} }
 	before := make([]snapshot, a.geo.slots+1)
 	var search idSearch
 	for i := 1; i <= a.geo.slots; i++ {
-		s := look(i)
+		s := snapshot{a.slotState(i), a.u64(a.windowWord(i)).Load()}
 		before[i] = s
-		switch {
-		case i == a.mySlot:
-		case s.state.taken():
-			return false
-		case len(search.slots) < renewMost && a.usedUp(i, s.state) && a.cleaned(i, s.state):
+		if i != a.mySlot && len(search.slots) < renewMost && a.usedUp(i, s.state) && a.cleaned(i, s.state) {
 			search.add(i, s.state.generation())
 		}
 	}
 	if len(search.slots) == 0 {
 		return false
 	}
-	search.run(a)
+	if i := a.deadSlot(); i != 0 {
+		return a.postpone(false, "slot %d is that of a dead participant", i)
+	}
+	for k := range searches {
+		search.run(a)
+		if k > 0 {
+			continue
+		}
+		if n, ok := a.eachTold(); !ok {
+			return a.postpone(true, "%v is in the middle of ending a wait of another, or is stopped there", n)
+		}
+	}
 	crashpoint.Hit("arena.renew.searched")
 	renewSearched()
 	for i := 1; i <= a.geo.slots; i++ {
-		if look(i) != before[i] {
-			return true
+		for k := range actWords {
+			// sync(arena.act): acquire
+			search.id(ParticipantID(a.actWord(i, k).Load() & ParticipantIDMask))
 		}
+	}
+	if i := a.deadSlot(); i != 0 {
+		return a.postpone(true, "the participant in slot %d has died", i)
 	}
 	a.crowded = 0
 	for _, i := range search.slots {
@@ -204,12 +220,52 @@ func (a *Arena) renewSlots() (changed bool) {
 		}
 		win := window(before[i].raw)
 		// sync(arena.window): release
-		if a.u64(a.windowWord(i)).CompareAndSwap(before[i].raw, uint64(makeWindow(first, last, win.number()+1))) {
+		if a.slotState(i) == before[i].state &&
+			a.u64(a.windowWord(i)).CompareAndSwap(before[i].raw, uint64(makeWindow(first, last, win.number()+1))) {
 			crashpoint.Hit("arena.renew.recorded")
 		}
-		changed = true
+		again = true
 	}
-	return changed
+	return again
+}
+
+// deadSlot gives a slot whose participant is dead and not reaped, or 0. A joiner that takes such a
+// slot has no act words yet.
+func (a *Arena) deadSlot() int {
+	for i := 1; i <= a.geo.slots; i++ {
+		if i != a.mySlot && a.slotState(i).phase() == phaseDead {
+			return i
+		}
+	}
+	return 0
+}
+
+// eachTold waits until each participant was seen once when it did not end a wait of another, or
+// gives one that does so for long.
+func (c *core) eachTold() (teller ParticipantID, ok bool) {
+	for i := 1; i <= c.geo.slots; i++ {
+		for try := 0; ; try++ {
+			// sync(arena.telling): acquire
+			if c.u32(c.slot(i)+slotTelling).Load() == 0 {
+				break
+			}
+			n := participantIn(i, c.slotState(i))
+			if !c.current(n) {
+				break
+			}
+			if try == toldYields {
+				return n, false
+			}
+			runtime.Gosched()
+		}
+	}
+	return 0, true
+}
+
+// postpone ends a renewal that cannot be finished now, and notes why.
+func (a *Arena) postpone(again bool, format string, args ...any) bool {
+	a.postponed = fmt.Sprintf(format, args...)
+	return again
 }
 
 func (a *Arena) anyUsedUp() bool {

@@ -6,23 +6,22 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/stretchr/testify/require"
+	"github.com/stretchr/testify/assert"
 
 	"github.com/shmsync/shmsync/internal/model"
 )
 
-// The words of the model of a slot that is renewed while two members come and go: slot 0 is used
-// up, and a lock word still has the ID of its last participant, which died.
+// The words of the model of a slot that is renewed while two members stay: slot 0 is used up, and
+// a lock word still has the ID of its last participant, which died.
 const (
-	wSlot   = iota // how often it was taken, in the new window; odd: taken
-	wMember        // the slots of the two members: odd while somebody is there
+	wSlot   = iota // 0 used up, 1 taken in the new window, 2 its participant is dead or has left
+	wWindow        // 0 the old one, 1 a new one with the old ID, 2 one without it
+	wLock          // whose the lock is
+	wActs          // the act words of the members: whether they have the old ID
 	_
-	wLock   // whose the lock is
-	wDied   // whose death the lock reports
-	wWindow // 0 the old one, 1 a new one with the old ID, 2 one without it
 )
 
-// What the lock and the report can have.
+// What the lock can have.
 const (
 	wNobody = iota
 	wOld    // the ID that is used again, if the window has it
@@ -36,16 +35,16 @@ const (
 	gFinish        // the renewer has had its turn
 )
 
-// Registers of the renewer.
+// Registers.
 const (
-	rMember = iota // what it has seen in the slots of the members
-	_
-	rFound
+	rFound = iota // by the renewer
+	rTook  = 0    // the member has the lock
 )
 
-// windowModel is [Arena.renewSlots], or it with a mistake.
-type windowModel struct {
-	looksOnce, searchesFirst, searchesNothing, deadAreGone bool
+// actModel is [takeFrom] beside [Arena.renewSlots], or them with a mistake.
+type actModel struct {
+	unpublished, readsOnce, asksOnce         bool // of a member
+	looksFirst, searchesNothing, ignoresActs bool // of the renewer
 }
 
 var (
@@ -53,7 +52,7 @@ var (
 	errStaleID   = errors.New("a word has the ID of a participant that has not written it")
 )
 
-func (m windowModel) explore() model.Result {
+func (m actModel) explore() model.Result {
 	y := model.System{
 		Kills: 1,
 		Init:  func(s *model.Sys) { s.Mem[wLock] = wOld },
@@ -61,7 +60,7 @@ func (m windowModel) explore() model.Result {
 			switch {
 			case s.Ghost[gWrong] != 0:
 				return errTakenAway
-			case s.Mem[wSlot] == 1 && s.Mem[wWindow] == 1 && (s.Mem[wDied] == wOld || s.Mem[wLock] == wOld && s.Ghost[gHolds] == 0):
+			case s.Mem[wSlot] == 1 && s.Mem[wWindow] == 1 && s.Mem[wLock] == wOld && s.Ghost[gHolds] == 0:
 				return errStaleID
 			}
 			return nil
@@ -70,104 +69,107 @@ func (m windowModel) explore() model.Result {
 			{Name: "member 1", Process: 0, Mortal: true, Run: m.member(0)},
 			{Name: "member 2", Process: 1, Mortal: true, Run: m.member(1)},
 			{Name: "renewer", Process: 2, Run: m.renew},
-			{Name: "newcomer", Process: 3, Run: m.join},
+			{Name: "newcomer", Process: 3, Mortal: true, Run: m.join},
 			{Name: "reaper", Process: 4, Run: m.reap},
 		},
 	}
 	return y.Explore()
 }
 
-// member joins, meets the dead owner of the lock, recovers it, and leaves. It may be stopped
-// before each of its steps.
-func (m windowModel) member(k int) model.Program {
+func (m actModel) current(x *model.Exec) bool { return x.Load(wSlot) == 1 && x.Load(wWindow) == 1 }
+
+// member meets the dead owner of the lock, takes the lock, and unlocks. It may be stopped before
+// each of its steps, and never leaves.
+func (m actModel) member(k int) model.Program {
 	return func(x *model.Exec) {
 		pc := x.PC()
 		x.Goto(pc + 1)
 		switch pc {
 		case model.Idle:
-			x.Say("joins")
-			if n := x.Load(wMember + k); n >= 3 || !x.CAS(wMember+k, n&^1, n|1) {
-				x.Disable()
+			x.Say("reads the lock")
+			*x.R(rTook) = 0
+			if x.Load(wLock) != wOld {
+				x.Idle()
 			}
 		case 1:
-			x.Say("reads the lock")
-			if x.Load(wLock) != wOld {
-				x.Goto(6)
+			x.Say("asks whether its owner is current")
+			if m.current(x) {
+				x.Idle()
 			}
 		case 2:
-			x.Say("asks whether its owner is current")
-			if x.Load(wSlot) == 1 && x.Load(wWindow) == 1 {
-				x.Goto(6)
+			x.Say("publishes the ID")
+			if !m.unpublished {
+				x.CAS(wActs+k, 0, 1)
 			}
 		case 3:
-			x.Say("takes it from the dead")
-			if !x.CAS(wLock, wOld, wOther) {
+			x.Say("reads the lock again")
+			if !m.readsOnce && x.Load(wLock) != wOld {
 				x.Goto(6)
-			} else if x.Ghost[gHolds] != 0 {
-				x.Ghost[gWrong] = 1
 			}
 		case 4:
-			x.Say("says who died")
-			x.Update(wDied, func(uint8) uint8 { return wOld })
-		case 5:
-			x.Say("recovers and unlocks")
-			x.Update(wDied, func(uint8) uint8 { return wNobody })
-			x.CAS(wLock, wOther, wNobody)
-		case 6:
-			x.Say("leaves")
-			x.Update(wMember+k, up)
-			x.Idle()
-		}
-	}
-}
-
-// reap frees the slot of a member that is gone.
-func (m windowModel) reap(x *model.Exec) {
-	for k := range 2 {
-		if x.LifeOf(k) == model.Condemned && x.Load(wMember+k)&1 != 0 {
-			x.Say("reaps a member")
-			x.Membarrier()
-			if x.Load(wLock) == wOther { // what the dead one held passes on
-				x.CAS(wLock, wOther, wNobody)
+			x.Say("asks again")
+			if !m.asksOnce && m.current(x) {
+				x.Goto(6)
 			}
-			x.Update(wMember+k, up)
-			return
+		case 5:
+			x.Say("takes it from the dead")
+			if x.CAS(wLock, wOld, wOther) {
+				*x.R(rTook) = 1
+				if x.Ghost[gHolds] != 0 {
+					x.Ghost[gWrong] = 1
+				}
+			}
+		case 6:
+			x.Say("clears the ID")
+			x.Update(wActs+k, func(uint8) uint8 { return 0 })
+			if *x.R(rTook) == 0 {
+				x.Idle()
+			}
+		case 7:
+			x.Say("unlocks")
+			x.CAS(wLock, wOther, wNobody)
+			x.Idle()
 		}
 	}
-	x.Disable()
 }
 
-// there reports whether a member is in its slot, as the renewer sees it.
-func (m windowModel) there(x *model.Exec, k int, state uint8) bool {
-	return state&1 != 0 && !(m.deadAreGone && x.LifeOf(k) != model.Alive)
+// reap takes back what a participant has that is gone.
+func (m actModel) reap(x *model.Exec) {
+	dead := func(process int) bool { return x.LifeOf(process) != model.Alive }
+	newcomer := dead(3) && x.Load(wSlot) == 1
+	members := (dead(0) || dead(1)) && x.Load(wLock) == wOther
+	if !newcomer && !members {
+		x.Disable()
+		return
+	}
+	x.Say("reaps")
+	x.Require()
+	x.Membarrier()
+	if newcomer {
+		x.Update(wSlot, up)
+		x.Ghost[gHolds] = 0
+	}
+	if members {
+		x.CAS(wLock, wOther, wNobody)
+	}
 }
 
-func (m windowModel) renew(x *model.Exec) {
+func (m actModel) renew(x *model.Exec) {
 	pc := x.PC()
-	look := func(k int) { // step 1
-		n := x.Load(wMember + k)
-		*x.R(rMember + k) = n
-		if m.there(x, k, n) {
-			x.Idle()
-		}
-	}
-	again := func(k int) { // step 3
-		if !m.looksOnce && x.Load(wMember+k) != *x.R(rMember + k) {
-			x.Idle()
-		}
-	}
-	search := func(word int) {
-		if x.Load(word) == wOld && !m.searchesNothing {
+	look := func(k int) {
+		if x.Load(wActs+k) != 0 && !m.ignoresActs {
 			*x.R(rFound) = 1
 		}
 	}
 	steps := []func(){
-		func() { x.Say("looks at member 1"); look(0) },
-		func() { x.Say("looks at member 2"); look(1) },
-		func() { x.Say("searches the report"); search(wDied) },
-		func() { x.Say("searches the lock"); search(wLock) },
-		func() { x.Say("looks again at member 1"); again(0) },
-		func() { x.Say("looks again at member 2"); again(1) },
+		func() {
+			x.Say("searches the lock")
+			if x.Load(wLock) == wOld && !m.searchesNothing {
+				*x.R(rFound) = 1
+			}
+		},
+		func() { x.Say("looks at act word 1"); look(0) },
+		func() { x.Say("looks at act word 2"); look(1) },
 		func() {
 			x.Say("records the window")
 			x.CAS(wWindow, 0, 1+*x.R(rFound))
@@ -175,8 +177,8 @@ func (m windowModel) renew(x *model.Exec) {
 			x.Idle()
 		},
 	}
-	if m.searchesFirst {
-		steps[0], steps[1], steps[2], steps[3] = steps[2], steps[3], steps[0], steps[1]
+	if m.looksFirst {
+		steps[0], steps[1], steps[2] = steps[1], steps[2], steps[0]
 	}
 	if pc == model.Idle {
 		if x.Ghost[gFinish] != 0 {
@@ -189,42 +191,205 @@ func (m windowModel) renew(x *model.Exec) {
 	steps[pc]()
 }
 
-// join takes the renewed slot, and locks with the ID that it has.
-func (m windowModel) join(x *model.Exec) {
-	switch x.PC() {
+// join takes the renewed slot, locks with the ID that it has, and unlocks and leaves.
+func (m actModel) join(x *model.Exec) {
+	pc := x.PC()
+	x.Goto(pc + 1)
+	switch pc {
 	case model.Idle:
 		x.Say("takes the slot")
-		if x.Load(wWindow) == 0 || x.Load(wSlot) != 0 {
+		if x.Load(wWindow) != 1 || !x.CAS(wSlot, 0, 1) {
 			x.Disable()
-			return
-		}
-		x.CAS(wSlot, 0, 1)
-		if x.Load(wWindow) == 1 {
-			x.Goto(1)
 		}
 	case 1:
 		x.Say("locks")
-		if x.CAS(wLock, wNobody, wOld) {
-			x.Ghost[gHolds] = 1
+		if !x.CAS(wLock, wNobody, wOld) {
+			x.Goto(1) // it waits
+			return
 		}
+		x.Ghost[gHolds] = 1
+	case 2:
+		x.Say("unlocks")
+		x.CAS(wLock, wOld, wNobody)
+		x.Ghost[gHolds] = 0
+	case 3:
+		x.Say("leaves")
+		x.Update(wSlot, up)
 		x.Idle()
 	}
 }
 
-// A slot that is used up is renewed with the IDs of its dead only when no word has them and
-// nobody is about to act on them, wherever the others are stopped or killed.
-func TestModelWindow(t *testing.T) {
-	r := windowModel{}.explore()
+// A slot that is used up is renewed with the ID of a dead participant only when no word has it and
+// no thread acts on it, wherever members are stopped or killed that never leave.
+func TestModelActs(t *testing.T) {
+	r := actModel{}.explore()
 	if r.Violation != nil {
 		t.Fatalf("after %d states: %v", r.States, r.Violation)
 	}
 	t.Logf("%d states, %d steps: correct", r.States, r.Steps)
-	for name, m := range map[string]windowModel{
-		"looks once": {looksOnce: true}, "searches first": {searchesFirst: true},
-		"searches nothing": {searchesNothing: true}, "takes the dead for gone": {deadAreGone: true},
+	for name, m := range map[string]actModel{
+		"does not publish the ID": {unpublished: true}, "does not read the word again": {readsOnce: true},
+		"does not ask again": {asksOnce: true}, "looks at the acts first": {looksFirst: true},
+		"searches nothing": {searchesNothing: true}, "ignores the acts": {ignoresActs: true},
 	} {
 		r := m.explore()
-		require.NotNil(t, r.Violation, name)
+		if !assert.NotNil(t, r.Violation, name) {
+			continue
+		}
+		t.Logf("%s: after %d steps, %d states explored: %v", name, len(r.Violation.Trace)-1, r.States, r.Violation.Err)
+	}
+}
+
+// The words of the model of an ID that passes from word to word under a lock while a joiner
+// searches, and of a node that a granter gives back.
+const (
+	pState = iota // of an object
+	pLog          // the redo log
+	pNode         // the owner of a wait node
+	pTelling
+	pWindow // 1: recorded, with the ID
+)
+
+const (
+	gUsed    = iota // the node is the newcomer's
+	gStole          // and was taken away
+	gEnded          // the renewer has had its turn
+	gThrough        // so has the holder
+)
+
+// passModel is [Arena.renewSlots] beside a process that holds a queue lock and makes a grant to a
+// dead participant, or beside a granter that gives a node back.
+type passModel struct {
+	searches    uint8
+	granter     bool
+	doesNotWait bool // for granters
+	uncounted   bool // a granter reads the owner before it counts itself
+}
+
+func (m passModel) explore() model.Result {
+	y := model.System{
+		Init: func(s *model.Sys) { s.Mem[pNode] = wOld },
+		Check: func(s *model.Sys) error {
+			switch {
+			case s.Ghost[gStole] != 0:
+				return errTakenAway
+			case s.Mem[pWindow] != 0 && (s.Mem[pState] == wOld || s.Mem[pLog] == wOld):
+				return errStaleID
+			}
+			return nil
+		},
+		Threads: []model.ThreadSpec{
+			{Name: "holder", Process: 0, Run: m.holder},
+			{Name: "renewer", Process: 1, Run: m.renew},
+			{Name: "newcomer", Process: 2, Run: m.newcomer},
+		},
+	}
+	return y.Explore()
+}
+
+func (m passModel) holder(x *model.Exec) {
+	set := func(what string, w int, v uint8) func() {
+		return func() {
+			x.Say(what)
+			x.Update(w, func(uint8) uint8 { return v })
+		}
+	}
+	steps := []func(){ // of a grant
+		set("writes the log", pLog, wOld),
+		set("gives the node back", pNode, wNobody),
+		set("writes the state", pState, wOld),
+		set("clears the log", pLog, wNobody),
+		set("takes the state back in the next reap", pState, wNobody),
+	}
+	if m.granter {
+		count := set("counts itself", pTelling, 1)
+		read := func() { x.Say("reads the node's owner"); *x.R(0) = x.Load(pNode) }
+		steps = []func(){
+			count, read,
+			set("is not alone: the owner's reaper frees the node", pNode, wNobody),
+			func() {
+				x.Say("takes the node")
+				if x.CAS(pNode, *x.R(0), wOther) && x.Ghost[gUsed] != 0 {
+					x.Ghost[gStole] = 1
+				}
+			},
+			set("is through", pTelling, 0),
+		}
+		if m.uncounted {
+			steps[0], steps[1], steps[2] = steps[1], steps[2], steps[0]
+		}
+	}
+	pc := x.PC()
+	if x.Ghost[gThrough] != 0 {
+		x.Disable()
+		return
+	}
+	x.Goto(pc + 1)
+	steps[pc]()
+	if int(pc) == len(steps)-1 {
+		x.Ghost[gThrough] = 1
+		x.Idle()
+	}
+}
+
+func (m passModel) renew(x *model.Exec) {
+	pc := x.PC()
+	if x.Ghost[gEnded] != 0 {
+		x.Disable()
+		return
+	}
+	giveUp := func() {
+		x.Ghost[gEnded] = 1
+		x.Idle()
+	}
+	x.Goto(pc + 1)
+	switch n := pc / 4; { // each search has three steps, and a fourth after it
+	case n == m.searches:
+		x.Say("records the window")
+		x.Update(pWindow, func(uint8) uint8 { return 1 })
+		giveUp()
+	case pc%4 == 3:
+		x.Say("sees that no granter is at work")
+		if n == 0 && !m.doesNotWait && x.Load(pTelling) != 0 {
+			giveUp()
+		}
+	default:
+		w := int(pc % 4) // the state first, then the log, then the node
+		x.Say([]string{"searches the state", "searches the log", "searches the node"}[w])
+		if x.Load(w) == wOld {
+			giveUp()
+		}
+	}
+}
+
+func (m passModel) newcomer(x *model.Exec) {
+	x.Say("claims the node")
+	if x.Load(pWindow) == 0 || !x.CAS(pNode, wNobody, wOld) {
+		x.Disable()
+		return
+	}
+	x.Ghost[gUsed] = 1
+}
+
+// An ID that passes from word to word under a lock is found, and so is a granter that is about to
+// give a node back.
+func TestModelPassing(t *testing.T) {
+	for _, granter := range []bool{false, true} {
+		r := passModel{searches: searches, granter: granter}.explore()
+		if r.Violation != nil {
+			t.Fatalf("after %d states: %v", r.States, r.Violation)
+		}
+		t.Logf("%d states, %d steps: correct", r.States, r.Steps)
+	}
+	for name, m := range map[string]passModel{
+		"searches once": {searches: 1}, "searches twice": {searches: 2},
+		"does not wait for granters":    {searches: searches, granter: true, doesNotWait: true},
+		"reads before it counts itself": {searches: searches, granter: true, uncounted: true},
+	} {
+		r := m.explore()
+		if !assert.NotNil(t, r.Violation, name) {
+			continue
+		}
 		t.Logf("%s: after %d steps, %d states explored: %v", name, len(r.Violation.Trace)-1, r.States, r.Violation.Err)
 	}
 }

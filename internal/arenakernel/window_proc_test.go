@@ -159,45 +159,86 @@ func (a *Arena) eachObjectWord(f func(*uint32)) {
 	})
 }
 
-// A slot that is used up rests while somebody is in the arena, and the error says so. When that
-// one has left, it is used again.
-func TestUsedUpSlotRestsWhileSomebodyIsThere(t *testing.T) {
+// A slot is renewed again and again beside a member that stays, and that may be stopped. The member
+// keeps what it has, and takes what the dead leave.
+func TestSlotIsRenewedWhileAMemberStays(t *testing.T) {
 	ta := newTestArena(t, 2)
+	const few = 6000 // so many that the IDs of 256 death records leave runs of 16
+	s := ta.start(t)
+	s.must(t, order{Do: "few generations", N: few})
+	s.open(t, ta, "stays")
+	s.must(t, order{Do: "lock", Text: "its own"})
+	a := ta.peek(t)
+	a.u64(a.windowWord(2)).Store(uint64(makeWindow(1, few, 0)))
+	for round := range proctest.Rounds(8, 60) {
+		w := a.mustWindow(t, 2)
+		a.leaveAt(2, w.last()-w.heirs()-1)
+		if round%2 == 0 {
+			s.Stop(t)
+		}
+		v := ta.start(t)
+		v.must(t, order{Do: "few generations", N: few})
+		v.open(t, ta, "last of its window")
+		require.Equal(t, makeParticipantID(2, w.last()-w.heirs()), v.self)
+		require.NotEmpty(t, v.try(t, order{Do: "lock", Text: "its own"}).Err)
+		v.must(t, order{Do: "lock", Text: "passes on"})
+		if round%2 == 0 {
+			v.close(t)
+			require.True(t, a.usedUp(2, a.slotState(2)))
+		} else {
+			v.Kill(t)
+			pollFor(t, a, func() bool { return a.usedUp(2, a.slotState(2)) })
+		}
+		v = ta.start(t)
+		v.must(t, order{Do: "few generations", N: few})
+		v.open(t, ta, "first of its window")
+		now := a.mustWindow(t, 2)
+		require.Equal(t, w.number()+1, now.number())
+		require.Equal(t, makeParticipantID(2, now.first()), v.self)
+		if round%2 == 0 {
+			s.Cont(t)
+		}
+		s.alone(t, 2)
+		v.must(t, order{Do: "lock", Text: "passes on"})
+		require.NotEmpty(t, s.try(t, order{Do: "lock", Text: "passes on"}).Err)
+		v.close(t)
+		s.must(t, order{Do: "use", Text: "x"})
+		s.stats(t)
+	}
+	require.Equal(t, makeParticipantID(1, 1), s.self)
+	s.close(t)
+}
+
+// The error of a joiner says why slots that are used up could not be renewed.
+func TestUsedUpSlotsThatCannotBeRenewed(t *testing.T) {
+	ta := newTestArena(t, 3)
 	s := ta.join(t, "stays")
 	a := ta.peek(t)
-	a.leaveAt(2, maxGeneration-heirsLeft-2)
-
-	v := ta.join(t, "killed")
-	v.must(t, order{Do: "use", Text: "x"})
-	v.Kill(t)
-	pollFor(t, a, func() bool { return a.slotState(2).phase() == phaseFree })
-	v = ta.join(t, "leaves")
-	require.Equal(t, makeParticipantID(2, maxGeneration-heirsLeft), v.self)
-	v.close(t)
-	require.True(t, a.usedUp(2, a.slotState(2)))
-
-	// Something is left in the slot: whoever cleans that up has one of the last generations.
-	a.u64(a.touchedWord(2, 0)).Store(1)
-	v = ta.join(t, "cleans up")
-	require.Equal(t, makeParticipantID(2, maxGeneration-heirsLeft+1), v.self)
-	v.close(t)
-
-	late := ta.start(t).try(t, order{Do: "open", Arena: ta.name})
-	require.Equal(t, []string{"no space"}, late.Is, late.Err)
-	require.Contains(t, late.Err, "all 2 slots for participants are taken or used up: 1 have no generation left")
-	require.Contains(t, late.Err, "once nobody is in the arena: let the 1 that are in it leave")
-	require.Zero(t, a.u64(a.windowWord(2)).Load())
-
-	s.Stop(t) // it may be stopped: it is there
-	late = ta.start(t).try(t, order{Do: "open", Arena: ta.name})
-	require.Equal(t, []string{"no space"}, late.Is, late.Err)
+	a.useUp(2)
+	a.useUp(3)
+	refused := func(why string) {
+		t.Helper()
+		late := ta.start(t).try(t, order{Do: "open", Arena: ta.name})
+		require.Equal(t, []string{"no space"}, late.Is, late.Err)
+		require.Contains(t, late.Err, "all 3 slots for participants are taken or used up: 2 have no generation left")
+		require.Contains(t, late.Err, why)
+		require.Zero(t, a.u64(a.windowWord(2)).Load())
+	}
+	s.Stop(t)
+	a.u32(a.slot(1) + slotTelling).Store(1)
+	refused("they could not be renewed now: 1.1 is in the middle of ending a wait of another, or is stopped there")
+	a.u32(a.slot(1) + slotTelling).Store(0)
+	for _, slot := range []int{2, 3} {
+		a.u64(a.touchedWord(slot, 0)).Store(1)
+		a.u32(a.slot(slot) + slotState).Store(uint32(makeSlotWord(phaseFree, maxGeneration)))
+	}
+	refused("in 2 of them nobody could take back what dead participants left")
+	a.useUp(2)
+	a.useUp(3)
+	v := ta.join(t, "beside one that is stopped")
+	require.Equal(t, makeParticipantID(2, 1), v.self)
 	s.Cont(t)
-	s.close(t)
-	v = ta.join(t, "alone")
-	require.Equal(t, 1, v.self.Slot())
-	v2 := ta.join(t, "beside it")
-	require.Equal(t, makeParticipantID(2, 1), v2.self)
-	v.stats(t)
+	s.alone(t, 2)
 }
 
 // A window has no generation with which a word of the arena names the slot: of an owner word, a
@@ -317,9 +358,9 @@ func TestHostileWindows(t *testing.T) {
 	a.u64(a.windowWord(3)).Store(0)
 }
 
-// A joiner that was stopped between the search and the record, while others came and went, records
-// nothing: what it found is no longer true.
-func TestRenewalSeesWhoCame(t *testing.T) {
+// A joiner that was stopped between the search and the record, while others came, left, died and
+// acted on the dead, records a window only if what it found is still true.
+func TestRenewalSeesWhatHappened(t *testing.T) {
 	j := view(newMemory(make([]byte, 2<<20)), 3)
 	j.useUp(3)
 	searched := func(f func()) bool {
@@ -327,21 +368,63 @@ func TestRenewalSeesWhoCame(t *testing.T) {
 		defer func() { renewSearched = func() {} }()
 		return j.renewSlots()
 	}
-	// Somebody came and left.
-	require.True(t, searched(func() { j.u32(j.slot(2) + slotState).Store(uint32(makeSlotWord(phaseFree, 9))) }))
-	require.Zero(t, j.u64(j.windowWord(3)).Load())
-	// Somebody is there.
-	j.u32(j.slot(2) + slotState).Store(uint32(makeSlotWord(phaseLive, 9)))
-	require.False(t, searched(func() {}))
-	j.u32(j.slot(2) + slotState).Store(uint32(makeSlotWord(phaseDead, 9)))
-	require.False(t, searched(func() {}))
-	j.u32(j.slot(2) + slotState).Store(uint32(makeSlotWord(phaseFree, 9)))
-	// Another renewed the slot, which came to the same generation again.
+	state := func(p phase, g uint32) { j.u32(j.slot(2) + slotState).Store(uint32(makeSlotWord(p, g))) }
+	// Another renewed the slot.
 	require.True(t, searched(func() { j.u64(j.windowWord(3)).Store(uint64(makeWindow(1, maxGeneration, 1))) }))
 	require.Equal(t, makeWindow(1, maxGeneration, 1), j.mustWindow(t, 3))
-	require.True(t, searched(func() {}))
-	require.Equal(t, makeWindow(1, maxGeneration-1, 2), j.mustWindow(t, 3))
+	// A participant is dead, or has died.
+	state(phaseDead, 9)
+	require.False(t, searched(func() {}))
+	require.EqualValues(t, 1, j.mustWindow(t, 3).number())
+	state(phaseLive, 10)
+	require.True(t, searched(func() { state(phaseDead, 10) }))
+	require.EqualValues(t, 1, j.mustWindow(t, 3).number())
+	// A thread acts on an ID.
+	state(phaseLive, 11)
+	require.True(t, searched(func() { j.actWord(2, 5).Store(uint32(makeParticipantID(3, 1000))) }))
+	require.Equal(t, makeWindow(1001, maxGeneration-1, 2), j.mustWindow(t, 3))
+	// The slot was taken and left, by a joiner that another one had renewed the slot for.
+	j.leaveAt(3, maxGeneration-1)
+	require.True(t, searched(func() { j.leaveAt(3, 5000) }))
+	require.EqualValues(t, 2, j.mustWindow(t, 3).number())
 	require.False(t, searched(func() {}), "it is not used up any more")
+}
+
+// A peer's bytes in act words make nobody wait.
+func TestHostileActWords(t *testing.T) {
+	p := newNeighbours(2<<20, 4)
+	a, b := p.join(1), p.join(2)
+	for k := range actWords {
+		a.actWord(1, k).Store(^uint32(0))
+	}
+	p.kill(b.self)
+	word := a.u32(a.slot(4) + slotReaper)
+	word.Store(uint32(b.self))
+	require.True(t, TakeFromDead(a, b.self, word, uint32(b.self), 7))
+	require.EqualValues(t, 7, word.Load())
+	a.forgetActs()
+	for k := range actWords {
+		require.Zero(t, a.actWord(1, k).Load())
+	}
+}
+
+// A word passes from a dead participant only, and only if it is the same when nobody can get the ID.
+func TestTakeFrom(t *testing.T) {
+	p := newNeighbours(2<<20, 4)
+	a, b := p.join(1), p.join(2)
+	word := a.u64(a.slot(4) + slotDied)
+	old := uint64(b.self) << 32
+	word.Store(old)
+	require.False(t, TakeFromDead(a, b.self, word, old, 1), "it is current")
+	p.kill(b.self)
+	require.False(t, TakeFromDead(a, b.self, word, old+1, 1), "it is another word")
+	a.gone = func(ParticipantID) bool { return false }
+	require.False(t, TakeFromGone(a, b.self, word, old, 1), "it is not gone")
+	require.Equal(t, old, word.Load())
+	require.Zero(t, a.actWord(1, 0).Load())
+	require.True(t, TakeFromDead(a, b.self, word, old, 1))
+	word.Store(uint64(a.self))
+	require.True(t, TakeFromGone(a, a.self, word, uint64(a.self), 2), "it leaves")
 }
 
 // A joiner without a byte lock may be stopped before it takes a slot, until the slot has come

@@ -333,6 +333,12 @@ func (x *agent) ends(t testing.TB) {
 func (x *agent) stop(t testing.TB) {
 	t.Helper()
 	require.NoError(t, x.cmd.Process.Signal(syscall.SIGSTOP))
+	x.awaitStop(t)
+}
+
+// awaitStop returns when the process has been stopped.
+func (x *agent) awaitStop(t testing.TB) {
+	t.Helper()
 	eventually(t, x.label+" is stopped", x.arena, func() bool {
 		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", x.cmd.Process.Pid))
 		require.NoError(t, err)

@@ -66,8 +66,8 @@ func openGo(t *testing.T, name string) (says string, ok bool) {
 }
 
 // A joiner of either language comes from the same bytes to the same windows: of slots that are
-// used up, in an arena that nobody is in, with a word that names one of them. While somebody is
-// there it refuses.
+// used up, beside a participant that stays, with a word that names one of them, and in an arena that
+// nobody is in.
 func TestWindowVectors(t *testing.T) {
 	var of [][][3]uint64 // the windows of all slots after each step, by language
 	for lang, open := range map[string]func(*testing.T, string) (string, bool){"c": openCore, "go": openGo} {
@@ -92,20 +92,19 @@ func TestWindowVectors(t *testing.T) {
 			slots[0].set(lastGeneration)
 			slots[2].set(lastGeneration)
 			says, ok := open(t, name)
-			require.False(t, ok)
-			require.Contains(t, says, "all 3 slots for participants are taken or used up: 2 have no generation left")
-			require.Contains(t, says, "once nobody is in the arena")
-
-			stays.kill(t) // an arena whose last participant was killed is as good as an empty one
-			for range 2 { // the first inherits the slot of the dead one
-				says, ok = open(t, name)
-				require.True(t, ok, says)
-			}
+			require.True(t, ok, says)
 			note()
+			stays.do(t, "mutex.recover", "m") // it is there on
+			stays.do(t, "mutex.lock", "m")
 			require.Greater(t, slots[0].window()[1]-slots[0].window()[0], uint64(1<<17))
 			require.Equal(t, [3]uint64{0, 0, 0}, slots[1].window())
 			require.Equal(t, [3]uint64{100001, lastGeneration - 1, 1}, slots[2].window())
 
+			stays.kill(t)
+			for range 2 { // the first takes back what it had
+				says, ok = open(t, name)
+				require.True(t, ok, says)
+			}
 			slots[0].set(lastGeneration - 1)
 			slots[1].set(lastGeneration)
 			slots[2].set(lastGeneration - 1)
@@ -230,4 +229,67 @@ func TestKillRenewing(t *testing.T) {
 		})
 	}
 	require.Equal(t, 3, n)
+}
+
+// A C program is stopped as it takes a lock from a dead participant, while the slot of that one goes
+// through a whole window. Before it has published the ID, another participant gets the ID, and keeps
+// the lock when the program goes on. After that a joiner of either language leaves the ID out.
+func TestActOfACProgramLastsForAWindow(t *testing.T) {
+	for _, point := range []string{"arena.act.begun", "arena.act.published", "arena.act.verified"} {
+		for lang, open := range map[string]func(*testing.T, string) (string, bool){"c": openCore, "go": openGo} {
+			t.Run(point+"/"+lang, func(t *testing.T) {
+				name := unusedName(t)
+				made, err := arena.Create(name, &arena.Options{Size: 2 << 20, MaxParticipants: 4})
+				require.NoError(t, err)
+				survivor, victim := newAgent(t, "go", name, "survivor"), newAgent(t, "go", name, "victim")
+				member := newAgent(t, "c", name, "member", "SHMSYNC_CRASHPOINT_STOP="+point)
+				require.NoError(t, made.Close())
+				slot := slotIn(t, name, 3)
+				require.EqualValues(t, 1, slot.generation())
+				for _, x := range []*agent{survivor, victim, member} {
+					x.do(t, "mutex.open", "m", 2)
+				}
+				victim.do(t, "mutex.lock", "m")
+				locks := member.start(t, "mutex.lock", "m")
+				survivor.stop(t)
+				victim.kill(t)
+				member.awaitStop(t)
+				require.NoError(t, survivor.cmd.Process.Signal(syscall.SIGCONT))
+				eventually(t, "the slot is free", name, slot.isFree)
+				survivor.do(t, "mutex.lock", "m") // the word does not name it any more
+				survivor.do(t, "mutex.unlock", "m")
+
+				seg, err := shm.Open(name, nil)
+				require.NoError(t, err)
+				defer seg.Close()
+				records := binary.LittleEndian.Uint64(seg.Bytes()[96:])
+				for k := range uint64(256) { // a death record keeps the ID out of the window
+					clear(seg.Bytes()[records+128*k+8:][:4])
+				}
+				slot.set(lastGeneration)
+				binary.LittleEndian.PutUint64(slot[248:], 2|lastGeneration<<18|1<<36)
+				for slot.window()[2] == 1 {
+					says, ok := open(t, name)
+					require.True(t, ok, says)
+				}
+				first := uint64(1)
+				if point != "arena.act.begun" {
+					first = 2
+				}
+				require.Equal(t, [3]uint64{first, lastGeneration - 1, 2}, slot.window())
+				fill := newAgent(t, lang, name, "has the first slot")
+				again := newAgent(t, lang, name, "again")
+				require.EqualValues(t, first, slot.generation())
+				again.do(t, "mutex.open", "m", 2)
+				again.do(t, "mutex.lock", "m")
+				require.NoError(t, member.cmd.Process.Signal(syscall.SIGCONT))
+				member.do(t, "mutex.open", "other", 2) // it goes on
+				survivor.start(t, "mutex.trylock", "m").fails(t, syscall.EBUSY)
+				again.do(t, "mutex.unlock", "m")
+				locks.must(t)
+				fill.kill(t)
+				sound(t, name)
+			})
+		}
+	}
 }

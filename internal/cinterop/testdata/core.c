@@ -283,7 +283,7 @@ static void delete_x(const char *name)
 static void accuse(const char *name)
 {
     shmsync_arena *a = open_arena(name);
-    CHECK(shmi_mark(a, 1, shmi_slot_state(a, 1)), 1);
+    CHECK(shmi_declare_dead(a, 1, shmi_slot_state(a, 1)), 1);
     say("ready");
     await_line();
     CHECK(shmsync_arena_close(a), 0);

@@ -1,0 +1,92 @@
+
+/* ---- Acts on the dead: see internal/arenakernel/act.go ----
+ *
+ * A thread that takes a word from a dead participant publishes its ID in an act word of its own
+ * slot, reads the word again, and asks once more whether the participant is dead. While an ID is in
+ * an act word, no participant gets it, however long the thread is stopped. */
+
+enum { SHMI_slotActs = 1792, SHMI_actWords = 8 };
+
+SHMI_FN int shmi_gone(shmsync_arena *a, shmi_participant_id n);
+
+typedef struct shmi_act {
+    uint32_t *word; /* NULL: none */
+    uint32_t bit;   /* of shmsync_arena.acting */
+    sigset_t before;
+} shmi_act;
+
+/* Publishes n. Signals wait: a handler that acts could find no act word that is in no use. */
+SHMI_FN void shmi_begin_act(shmsync_arena *a, shmi_act *act, shmi_participant_id n)
+{
+    sigset_t all;
+    uint32_t k;
+    act->word = NULL;
+    if (n == 0 || n == a->self || a->my_slot == 0)
+        return; /* it leaves, or it has no slot yet */
+    SHMSYNC_CRASHPOINT("arena.act.begun");
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &act->before);
+    for (;; sched_yield())
+        for (k = 0; k < SHMI_actWords; k++) {
+            act->bit = UINT32_C(1) << k;
+            if ((shmi_or32(&a->acting, act->bit) & act->bit) == 0) {
+                act->word = shmi_slot32(a, a->my_slot, SHMI_slotActs + k * 4);
+                shmi_st32(act->word, n);
+                SHMSYNC_CRASHPOINT("arena.act.published");
+                return;
+            }
+        }
+}
+SHMI_FN void shmi_end_act(shmsync_arena *a, shmi_act *act)
+{
+    if (act->word == NULL)
+        return;
+    shmi_st32(act->word, 0);
+    shmi_and32(&a->acting, ~act->bit);
+    pthread_sigmask(SIG_SETMASK, &act->before, NULL);
+}
+/* Clears what the dead participant of this joiner's slot has left. */
+SHMI_FN void shmi_forget_acts(shmsync_arena *a)
+{
+    uint32_t k;
+    for (k = 0; k < SHMI_actWords; k++)
+        shmi_st32(shmi_slot32(a, a->my_slot, SHMI_slotActs + k * 4), 0);
+}
+
+/* Whether n, whose ID an act has published, is dead, and gone if that is asked for. */
+SHMI_FN int shmi_act_holds(shmsync_arena *a, const shmi_act *act, shmi_participant_id n, int gone)
+{
+    if (act->word == NULL)
+        return 1;
+    if (shmi_current(a, n) || (gone && !shmi_gone(a, n)))
+        return 0;
+    SHMSYNC_CRASHPOINT("arena.act.verified");
+    return 1;
+}
+/* Replaces old, which names n, by to, unless n is current; gone: or not gone yet. Every change of a
+ * word whose reason is the death of the participant that it names goes this way, unless a lock that
+ * the caller holds keeps the word as it is. */
+SHMI_FN int shmi_take_from32(shmsync_arena *a, shmi_participant_id n, uint32_t *word, uint32_t old, uint32_t to, int gone)
+{
+    shmi_act act;
+    int took;
+    shmi_begin_act(a, &act, n);
+    took = shmi_ld32(word) == old && shmi_act_holds(a, &act, n, gone) && shmi_cas32(word, old, to);
+    shmi_end_act(a, &act);
+    return took;
+}
+SHMI_FN int shmi_take_from64(shmsync_arena *a, shmi_participant_id n, uint64_t *word, uint64_t old, uint64_t to, int gone)
+{
+    shmi_act act;
+    int took;
+    shmi_begin_act(a, &act, n);
+    took = shmi_ld64(word) == old && shmi_act_holds(a, &act, n, gone) && shmi_cas64(word, old, to);
+    shmi_end_act(a, &act);
+    return took;
+}
+/* Whether a reap of dead takes back what o has: dead covers o, and no other participant has that ID
+ * by now. A process that leaves takes back its own. */
+SHMI_FN int shmi_reaps(shmsync_arena *a, shmi_participant_id dead, shmi_participant_id o)
+{
+    return shmi_covers(dead, o) && (o == a->self || !shmi_current(a, o));
+}

@@ -1,0 +1,118 @@
+package arenakernel
+
+import (
+	"runtime"
+	"sync/atomic"
+
+	"github.com/shmsync/shmsync/internal/crashpoint"
+)
+
+var (
+	_ = crashpoint.Register("arena.act.begun")
+	_ = crashpoint.Register("arena.act.published")
+	_ = crashpoint.Register("arena.act.verified")
+)
+
+// slotActs is the field of a slot with its act words: the IDs of other participants on which
+// threads of its participant act, as on those of the dead. They are hazard pointers, after Michael:
+// while an ID is in an act word, no participant gets it, however long the thread is stopped. See
+// docs/design/0030-generations.md.
+//
+//	thread that takes a word from n     joiner that renews the slot of n
+//	publishes n in an act word          searches all words for IDs
+//	reads the word again                reads all act words: their IDs count as found
+//	asks whether n is current           records a window
+//	changes the word by CAS
+//	clears the act word
+//
+// Either the joiner finds n, in the word or in the act word, or the thread reads the word after the
+// search. Then the word does not have n, or a participant has written it that got the ID since: the
+// thread finds that one current, or dead.
+//
+//	writers: threads of the owner, one at a time; the joiner that takes the slot clears what
+//	         the dead one has left
+//	readers: joiners that renew slots
+//	order:   seq_cst: published before the word is read again
+//	futex:   none
+//	crash:   the ID counts as found until the slot is taken again
+const slotActs Offset = 1792
+
+const actWords = 8 // threads that act at once; others wait, for a few instructions
+
+func (c *core) actWord(slot, k int) *atomic.Uint32 {
+	return c.u32(c.slot(slot) + slotActs + Offset(k*4))
+}
+
+// act is what a thread does with an act word. Which words are in use only this process knows: a
+// peer's bytes must not make it wait.
+type act struct {
+	word  *atomic.Uint32
+	inUse *atomic.Bool
+}
+
+// beginAct publishes n, and end clears it. In between the caller reads again what it acts on, and
+// does not wait.
+func (c *core) beginAct(n ParticipantID) act {
+	crashpoint.Hit("arena.act.begun")
+	for {
+		for k := range c.acting {
+			if c.acting[k].CompareAndSwap(false, true) {
+				a := act{c.actWord(c.self.Slot(), k), &c.acting[k]}
+				// sync(arena.act): release
+				a.word.Store(uint32(n))
+				crashpoint.Hit("arena.act.published")
+				return a
+			}
+		}
+		runtime.Gosched()
+	}
+}
+
+func (a act) end() {
+	a.word.Store(0)
+	a.inUse.Store(false)
+}
+
+// forgetActs clears what the dead participant of this joiner's slot has left.
+func (c *core) forgetActs() {
+	for k := range actWords {
+		c.actWord(c.self.Slot(), k).Store(0)
+	}
+}
+
+// sharedWord is an atomic.Uint32 or atomic.Uint64.
+type sharedWord[T uint32 | uint64] interface {
+	Load() T
+	CompareAndSwap(old, new T) bool
+}
+
+// TakeFromDead replaces old, which names n, by new, unless n is current. Every change of a word
+// whose reason is the death of the participant that it names goes this way, unless a lock
+// that the caller holds keeps the word as it is: the caller may have been stopped since it read
+// the word, until another participant has the ID.
+func TakeFromDead[T uint32 | uint64](a *Arena, n ParticipantID, w sharedWord[T], old, new T) bool {
+	return takeFrom(&a.core, n, w, old, new, false)
+}
+
+// TakeFromGone is TakeFromDead for a word that guards data: n must be gone.
+func TakeFromGone[T uint32 | uint64](a *Arena, n ParticipantID, w sharedWord[T], old, new T) bool {
+	return takeFrom(&a.core, n, w, old, new, true)
+}
+
+func takeFrom[T uint32 | uint64](c *core, n ParticipantID, w sharedWord[T], old, new T, gone bool) bool {
+	if n == 0 || n == c.self || c.self == 0 {
+		return w.CompareAndSwap(old, new) // it leaves, or it has no slot yet
+	}
+	defer c.beginAct(n).end()
+	if w.Load() != old || c.current(n) || gone && !c.gone(n) {
+		return false
+	}
+	crashpoint.Hit("arena.act.verified")
+	return w.CompareAndSwap(old, new)
+}
+
+// Reaps reports whether a reap of dead takes back what o has: dead covers o, and no other
+// participant has that ID by now. A process that leaves takes back its own.
+func (a *Arena) Reaps(dead, o ParticipantID) bool {
+	return dead.Covers(o) && (o == a.self || !a.isCurrent(o))
+}
