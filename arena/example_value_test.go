@@ -14,24 +14,16 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// openExample opens an arena for an example; a program has a fixed name for it.
-func openExample() (a *arena.Arena, remove func()) {
-	name := fmt.Sprintf("example-arena-%d", os.Getpid())
+// A variable of any type without pointers. Another type under the same name is
+// refused.
+func ExampleValue() {
+	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20, Label: "example"})
 	if err != nil {
 		log.Fatal(err)
 	}
-	return a, func() {
-		shm.Remove(name)
-		a.Close()
-	}
-}
-
-// A variable of any type without pointers. Another type under the same name is
-// refused.
-func ExampleValue() {
-	a, remove := openExample()
-	defer remove()
+	defer a.Close()
+	defer shm.Remove(name)
 	p, err := arena.Value[struct{ Low, High int32 }](a, "limits")
 	if err != nil {
 		log.Fatal(err)
@@ -44,8 +36,13 @@ func ExampleValue() {
 
 // Bytes whose number is known at run time.
 func ExampleArena_Block() {
-	a, remove := openExample()
-	defer remove()
+	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	a, err := arena.Open(name, &arena.Options{Size: 1 << 20, Label: "example"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer a.Close()
+	defer shm.Remove(name)
 	frame, err := a.Block("frame", 640*480)
 	if err != nil {
 		log.Fatal(err)
@@ -56,8 +53,13 @@ func ExampleArena_Block() {
 
 // The participants.
 func ExampleArena_Participants() {
-	a, remove := openExample()
-	defer remove()
+	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	a, err := arena.Open(name, &arena.Options{Size: 1 << 20, Label: "example"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer a.Close()
+	defer shm.Remove(name)
 	for p := range a.Participants() {
 		fmt.Println(p.Label, p.State, p.PID == os.Getpid())
 	}
@@ -66,8 +68,13 @@ func ExampleArena_Participants() {
 
 // A value that a living process has open cannot be deleted.
 func ExampleArena_Delete() {
-	a, remove := openExample()
-	defer remove()
+	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	a, err := arena.Open(name, &arena.Options{Size: 1 << 20, Label: "example"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer a.Close()
+	defer shm.Remove(name)
 	if _, err := arena.Value[int64](a, "counter"); err != nil {
 		log.Fatal(err)
 	}

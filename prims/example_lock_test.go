@@ -3,17 +3,24 @@
 package prims_test
 
 import (
-	"context"
 	"fmt"
 	"log"
+	"os"
 
+	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/prims"
+	"github.com/shmsync/shmsync/shm"
 )
 
 // A place in the queue is taken now and waited for later.
 func ExampleFairMutex_LockAsync() {
-	a := openExample()
-	defer closeExample(a)
+	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer a.Close()
+	defer shm.Remove(name)
 	f, err := prims.OpenFairMutex(a, "printer", nil)
 	if err != nil {
 		log.Fatal(err)
@@ -32,17 +39,19 @@ func ExampleFairMutex_LockAsync() {
 
 // Two accounts are locked together, in whichever order they are named.
 func ExampleMultiLock_LockAll() {
-	a := openExample()
-	defer closeExample(a)
+	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer a.Close()
+	defer shm.Remove(name)
 	accounts, err := prims.OpenMultiLock(a, "accounts", nil)
 	if err != nil {
 		log.Fatal(err)
 	}
 	from, to := uint64(4711), uint64(42)
-	both, err := accounts.LockAllContext(context.Background(), from, to)
-	if err != nil {
-		log.Fatal(err)
-	}
+	both := accounts.LockAll(from, to)
 	fmt.Println(accounts)
 	both.Unlock()
 	fmt.Println(accounts)

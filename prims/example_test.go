@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"os"
 	"time"
 
 	"github.com/shmsync/shmsync"
@@ -15,24 +16,15 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// openExample opens an arena of the example's own; a program has a fixed name.
-func openExample() *arena.Arena {
-	a, err := arena.Open("shmsync-example-"+randomName(), &arena.Options{Size: 1 << 20})
+// A counter that any number of processes share, and its lock.
+func ExampleMutex() {
+	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
 	if err != nil {
 		log.Fatal(err)
 	}
-	return a
-}
-
-func closeExample(a *arena.Arena) {
-	shm.Remove(nameOf(a))
-	a.Close()
-}
-
-// A counter that any number of processes share, and its lock.
-func ExampleMutex() {
-	a := openExample() // arena.Open("jobs", nil)
-	defer closeExample(a)
+	defer a.Close()
+	defer shm.Remove(name)
 
 	m, err := prims.OpenMutex(a, "ledger", nil)
 	if err != nil {
@@ -53,8 +45,13 @@ func ExampleMutex() {
 
 // A wait that ends with its context, or with the news that the holder died.
 func ExampleMutex_LockContext() {
-	a := openExample()
-	defer closeExample(a)
+	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer a.Close()
+	defer shm.Remove(name)
 	m, err := prims.OpenMutex(a, "ledger", nil)
 	if err != nil {
 		log.Fatal(err)
@@ -80,8 +77,13 @@ func ExampleMutex_LockContext() {
 
 // Recover of a healthy lock has nothing to repair.
 func ExampleMutex_Recover() {
-	a := openExample()
-	defer closeExample(a)
+	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer a.Close()
+	defer shm.Remove(name)
 	m, err := prims.OpenMutex(a, "ledger", nil)
 	if err != nil {
 		log.Fatal(err)
@@ -96,8 +98,13 @@ func ExampleMutex_Recover() {
 
 // A condition that is tested without a lock, and waited for.
 func ExampleFutex() {
-	a := openExample()
-	defer closeExample(a)
+	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer a.Close()
+	defer shm.Remove(name)
 	f, err := prims.OpenFutex(a, "arrivals", nil)
 	if err != nil {
 		log.Fatal(err)
@@ -123,8 +130,13 @@ func ExampleFutex() {
 
 // Stop ends all waits whose token is not reached.
 func ExampleFutex_Stop() {
-	a := openExample()
-	defer closeExample(a)
+	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer a.Close()
+	defer shm.Remove(name)
 	f, err := prims.OpenFutex(a, "arrivals", nil)
 	if err != nil {
 		log.Fatal(err)

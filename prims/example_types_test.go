@@ -7,17 +7,24 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"os"
 	"syscall"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/prims"
+	"github.com/shmsync/shmsync/shm"
 )
 
 // A lock that many CPUs of several nodes want.
 func ExampleCohortMutex() {
-	a := openExample()
-	defer closeExample(a)
+	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer a.Close()
+	defer shm.Remove(name)
 	c, err := prims.OpenCohortMutex(a, "ledger", &prims.CohortMutexOptions{Policy: prims.PolicyRelease})
 	if err != nil {
 		log.Fatal(err)
@@ -33,8 +40,13 @@ func ExampleCohortMutex() {
 
 // A lock that is had in the order in which it was asked for.
 func ExampleFairMutex() {
-	a := openExample()
-	defer closeExample(a)
+	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer a.Close()
+	defer shm.Remove(name)
 	f, err := prims.OpenFairMutex(a, "printer", &prims.FairMutexOptions{Policy: prims.PolicyRelease})
 	if err != nil {
 		log.Fatal(err)
@@ -47,8 +59,13 @@ func ExampleFairMutex() {
 
 // Readers together, writers alone.
 func ExampleRWMutex() {
-	a := openExample()
-	defer closeExample(a)
+	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer a.Close()
+	defer shm.Remove(name)
 	m, err := prims.OpenRWMutex(a, "table", nil)
 	if err != nil {
 		log.Fatal(err)
@@ -69,8 +86,13 @@ func ExampleRWMutex() {
 
 // A lock for a few instructions.
 func ExampleSpinLock() {
-	a := openExample()
-	defer closeExample(a)
+	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer a.Close()
+	defer shm.Remove(name)
 	l, err := prims.OpenSpinLock(a, "cursor", nil)
 	if err != nil {
 		log.Fatal(err)
@@ -89,8 +111,13 @@ func ExampleSpinLock() {
 
 // A process that may have to write reads first, while others read, and decides then.
 func ExampleRWSpinLock() {
-	a := openExample()
-	defer closeExample(a)
+	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer a.Close()
+	defer shm.Remove(name)
 	l, err := prims.OpenRWSpinLock(a, "route", nil)
 	if err != nil {
 		log.Fatal(err)
@@ -107,15 +134,18 @@ func ExampleRWSpinLock() {
 // Permits that belong to the process which acquired them: they come back with its
 // death.
 func ExampleSemaphore() {
-	a := openExample()
-	defer closeExample(a)
+	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer a.Close()
+	defer shm.Remove(name)
 	s, err := prims.OpenSemaphore(a, "connections", 10, nil)
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := s.AcquireContext(context.Background(), 3); err != nil {
-		log.Fatal(err)
-	}
+	s.Acquire(3)
 	fmt.Println(s.State().Free, s.TryAcquire(8))
 	s.Release(3)
 	// Output: 7 false
@@ -123,8 +153,13 @@ func ExampleSemaphore() {
 
 // A condition that a lock guards.
 func ExampleCond() {
-	a := openExample()
-	defer closeExample(a)
+	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer a.Close()
+	defer shm.Remove(name)
 	m, err := prims.OpenMutex(a, "lock", nil)
 	if err != nil {
 		log.Fatal(err)
@@ -154,8 +189,13 @@ func ExampleCond() {
 
 // One says that it is ready; any number wait for that.
 func ExampleEvent() {
-	a := openExample()
-	defer closeExample(a)
+	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer a.Close()
+	defer shm.Remove(name)
 	ready, err := prims.OpenEvent(a, "ready", nil)
 	if err != nil {
 		log.Fatal(err)
@@ -168,8 +208,13 @@ func ExampleEvent() {
 
 // A log that is followed: each follower waits for the entry that it lacks.
 func ExampleSequencer() {
-	a := openExample()
-	defer closeExample(a)
+	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer a.Close()
+	defer shm.Remove(name)
 	written, err := prims.OpenSequencer(a, "written", nil)
 	if err != nil {
 		log.Fatal(err)
@@ -193,8 +238,13 @@ func ExampleSequencer() {
 
 // A result on which another process works. If that process dies, the waiters are told.
 func ExampleFuture() {
-	a := openExample()
-	defer closeExample(a)
+	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer a.Close()
+	defer shm.Remove(name)
 	f, err := prims.OpenFuture(a, "index", nil)
 	if err != nil {
 		log.Fatal(err)
@@ -217,8 +267,13 @@ func ExampleFuture() {
 
 // A start that waits until all parts are up.
 func ExampleLatch() {
-	a := openExample()
-	defer closeExample(a)
+	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer a.Close()
+	defer shm.Remove(name)
 	l, err := prims.OpenLatch(a, "parts", 3, nil)
 	if err != nil {
 		log.Fatal(err)
@@ -236,8 +291,13 @@ func ExampleLatch() {
 
 // A lock for each user, without an object for each.
 func ExampleMultiLock() {
-	a := openExample()
-	defer closeExample(a)
+	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer a.Close()
+	defer shm.Remove(name)
 	users, err := prims.OpenMultiLock(a, "users", nil)
 	if err != nil {
 		log.Fatal(err)
@@ -253,8 +313,13 @@ func ExampleMultiLock() {
 
 // A primitive of one's own: a door that is open or not, with so many places behind it.
 func ExampleWaitable() {
-	a := openExample()
-	defer closeExample(a)
+	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer a.Close()
+	defer shm.Remove(name)
 	type room struct {
 		Open bool
 		Free uint32
@@ -283,8 +348,13 @@ func ExampleWaitable() {
 
 // One wait for several things.
 func ExampleWaitAny() {
-	a := openExample()
-	defer closeExample(a)
+	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer a.Close()
+	defer shm.Remove(name)
 	version, err := prims.OpenSequencer(a, "version", nil)
 	if err != nil {
 		log.Fatal(err)
@@ -301,8 +371,13 @@ func ExampleWaitAny() {
 
 // A wait for all of them.
 func ExampleWaitAll() {
-	a := openExample()
-	defer closeExample(a)
+	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer a.Close()
+	defer shm.Remove(name)
 	version, err := prims.OpenSequencer(a, "version", nil)
 	if err != nil {
 		log.Fatal(err)
@@ -319,8 +394,13 @@ func ExampleWaitAll() {
 
 // A wait that no goroutine blocks in.
 func ExamplePending() {
-	a := openExample()
-	defer closeExample(a)
+	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer a.Close()
+	defer shm.Remove(name)
 	ready, err := prims.OpenEvent(a, "ready", nil)
 	if err != nil {
 		log.Fatal(err)
@@ -335,8 +415,13 @@ func ExamplePending() {
 // An item on lease goes back to the front of its queue when its process dies, or
 // gives it back.
 func ExampleLease() {
-	a := openExample()
-	defer closeExample(a)
+	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer a.Close()
+	defer shm.Remove(name)
 	q, err := prims.OpenQueue[uint64](a, "jobs", 10, nil)
 	if err != nil {
 		log.Fatal(err)
@@ -356,8 +441,13 @@ func ExampleLease() {
 
 // Many small items at once.
 func ExampleQueue_PutBatch() {
-	a := openExample()
-	defer closeExample(a)
+	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer a.Close()
+	defer shm.Remove(name)
 	q, err := prims.OpenQueue[uint64](a, "samples", 10, nil)
 	if err != nil {
 		log.Fatal(err)
@@ -373,8 +463,13 @@ func ExampleQueue_PutBatch() {
 
 // A queue whose items a worker looks after, one worker at a time.
 func ExampleGate() {
-	a := openExample()
-	defer closeExample(a)
+	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer a.Close()
+	defer shm.Remove(name)
 	w, err := prims.OpenSignalWaker(a, "workers", &prims.SignalWakerOptions{Signals: 1})
 	if err != nil {
 		log.Fatal(err)

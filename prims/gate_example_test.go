@@ -7,15 +7,23 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"os"
 
 	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/prims"
+	"github.com/shmsync/shmsync/shm"
 )
 
 // Each process adds its own work; a waiter waits for that of all.
 func ExampleWaitGroup() {
-	a := openExample()
-	defer closeExample(a)
+	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer a.Close()
+	defer shm.Remove(name)
 	g, err := prims.OpenWaitGroup(a, "batch", nil)
 	if err != nil {
 		log.Fatal(err)
@@ -31,8 +39,13 @@ func ExampleWaitGroup() {
 // Steps that all workers make together. A worker that is told that another one died begins
 // the next step without it.
 func ExampleBarrier() {
-	a := openExample()
-	defer closeExample(a)
+	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer a.Close()
+	defer shm.Remove(name)
 	step := 0
 	b, err := prims.OpenBarrier(a, "step", 1, &prims.BarrierOptions{Completion: func() { step++ }})
 	if err != nil {
@@ -50,8 +63,13 @@ func ExampleBarrier() {
 
 // An initialization that one of many processes does, once.
 func ExampleOnce() {
-	a := openExample()
-	defer closeExample(a)
+	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer a.Close()
+	defer shm.Remove(name)
 	o, err := prims.OpenOnce(a, "tables", nil)
 	if err != nil {
 		log.Fatal(err)

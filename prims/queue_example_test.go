@@ -6,15 +6,23 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"os"
 
 	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/prims"
+	"github.com/shmsync/shmsync/shm"
 )
 
 // Jobs that survive the worker that has them.
 func ExampleQueue() {
-	a := openExample() // arena.Open("jobs", nil)
-	defer closeExample(a)
+	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer a.Close()
+	defer shm.Remove(name)
 
 	type job struct{ ID, Size uint32 }
 	q, err := prims.OpenQueue[job](a, "jobs", 100, nil)

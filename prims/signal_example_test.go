@@ -5,17 +5,24 @@ package prims_test
 import (
 	"fmt"
 	"log"
+	"os"
 	"sync/atomic"
 
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/prims"
+	"github.com/shmsync/shmsync/shm"
 )
 
 // A queue, here a mere count of items, and a worker that looks after it; producers
 // and workers may be any processes.
 func ExampleSignalWaker() {
-	a := openExample() // arena.Open("jobs", nil)
-	defer closeExample(a)
+	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer a.Close()
+	defer shm.Remove(name)
 
 	w, err := prims.OpenSignalWaker(a, "workers", &prims.SignalWakerOptions{Signals: 1})
 	if err != nil {

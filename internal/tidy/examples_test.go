@@ -2,6 +2,7 @@ package tidy
 
 import (
 	"go/ast"
+	"regexp"
 	"strings"
 )
 
@@ -66,3 +67,42 @@ func functions(f *file) (found []*ast.FuncDecl) {
 	}
 	return found
 }
+
+// shown are the texts that show users how to call: examples, and the pages of docs.
+var shown = regexp.MustCompile(`^README\.md$|^docs/[^/]*\.md$|^examples/.*\.go$|example[a-z_]*_test\.go$`)
+
+// A call that no text shows is one that users cannot learn, or do not need.
+var shownRule = rule{
+	name: "each call is shown by an example or a page",
+	check: func(files []*file) (found []finding) {
+		words := map[string]bool{}
+		for _, f := range files {
+			if shown.MatchString(f.path) {
+				for _, w := range identifier.FindAllString(string(f.src), -1) {
+					words[w] = true
+				}
+			}
+		}
+		for _, dir := range []string{"arena", "prims"} {
+			for _, c := range callsOf(files, dir) {
+				// AttachX and XAt are the same for every X, and each plain form has one with Context.
+				family := c.typ == "" && dir == "prims" && (strings.HasPrefix(c.name, "Attach") || strings.HasSuffix(c.name, "At"))
+				if c.name != "String" && !family && !words[c.name] && !words[strings.TrimSuffix(c.name, "Context")] {
+					found = append(found, c.file.at(c.decl.Pos(), "no example and no page shows %s", c.name))
+				}
+			}
+		}
+		return found
+	},
+	good: map[string]string{
+		"prims/x.go":              "package prims\n\nfunc (X) Lock() {}\n\nfunc (X) LockContext() {}\n\nfunc (X) String() {}\n\nfunc (X) Size() {}\n\nfunc AttachX() {}\n\nfunc XAt() {}\n",
+		"prims/x_example_test.go": "package prims\n\nfunc ExampleX() { x.Lock() }\n",
+		"docs/x.md":               "`X.Size` tells.\n",
+	},
+	bad: []sample{
+		{map[string]string{"arena/x.go": "package arena\n\nfunc (X) Lock() {}\n", "docs/design/x.md": "Lock\n"}, "arena/x.go:3: no example and no page shows Lock"},
+		{map[string]string{"prims/x.go": "package prims\n\nfunc (X) Lock() {}\n", "README.md": "Unlock and LockContext\n"}, "prims/x.go:3: no example and no page shows Lock"},
+	},
+}
+
+var identifier = regexp.MustCompile(`[A-Za-z_][A-Za-z_0-9]*`)

@@ -47,6 +47,7 @@ var rules = []rule{
 	tunableRule,
 	featuresRule,
 	exampleRule,
+	shownRule,
 	oldWordRule,
 	headlessWhoRule,
 	columnsRule,
