@@ -31,6 +31,7 @@ type crowdParams struct {
 	N      int  // goroutines
 	Locks  int  // 1, or N: the offsets are in the block "offsets"
 	Cohort bool // the one is a CohortMutex
+	Fair   bool // the one is a FairMutex
 }
 
 // crowdLock is what a crowd waits for.
@@ -131,6 +132,9 @@ func openCrowd(a *arena.Arena, p crowdParams) (locks []crowdLock, err error) {
 	case p.Cohort:
 		c, err := prims.OpenCohortMutex(a, "crowd", &prims.CohortMutexOptions{Nodes: cohortNodes})
 		return []crowdLock{c}, err
+	case p.Fair:
+		f, err := prims.OpenFairMutex(a, "crowd", nil)
+		return []crowdLock{f}, err
 	case p.Locks == 1:
 		m, err := prims.OpenMutex(a, "crowd", nil)
 		return []crowdLock{m}, err
@@ -177,6 +181,9 @@ func TestMutexCrowdOnMany(t *testing.T) {
 }
 func TestCohortMutexCrowd(t *testing.T) {
 	testCrowd(t, crowdParams{N: crowdSize(), Locks: 1, Cohort: true})
+}
+func TestFairMutexCrowd(t *testing.T) {
+	testCrowd(t, crowdParams{N: crowdSize(), Locks: 1, Fair: true})
 }
 
 // A hundred thousand goroutines wait: on few threads; cancelling half of them

@@ -10,6 +10,7 @@ import (
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/park"
 )
 
 var (
@@ -39,6 +40,7 @@ var (
 type FairMutex struct {
 	mon    *monitor
 	fifo   fifo
+	turns  *park.Turns // nil for a reaper
 	words  *fairMutexWords
 	a      *arenakernel.Arena
 	object arenakernel.Object
@@ -121,6 +123,9 @@ func buildFairMutex(a *arenakernel.Arena, o arenakernel.Object, opt *FairMutexOp
 	f := &FairMutex{words: w, a: a, object: o, name: a.Self(), policy: policyOf(w.policy), repair: opt.Repair}
 	f.mon = buildMonitor(a, o, o.Body, f, bare)
 	f.fifo = fifo{f.mon, &w.queue}
+	if !bare {
+		f.turns = common[park.Turns](a, o)
+	}
 	return f
 }
 
@@ -183,12 +188,14 @@ func (f *FairMutex) Unlock() {
 	storeWord(&f.words.owner, 0)
 	if f.fifo.empty() {
 		m.leave(nil)
+		f.turns.HoldEnded()
 		return
 	}
 	crashpoint.Hit("fairmutex.unlock.freed")
 	b := takeWakes()
 	f.resolve(b)
 	m.leave(b)
+	f.turns.HoldEnded()
 }
 
 func (f *FairMutex) badUnlock(o ownerWord) {
@@ -209,7 +216,7 @@ func (f *FairMutex) LockAsync() *Pending {
 	if err := f.mon.enter(nil); err != nil {
 		return resolved(err)
 	}
-	waitNode, err := f.arrive(nil)
+	waitNode, err := f.arrive(nil, nil)
 	if waitNode == nil {
 		return resolved(err)
 	}

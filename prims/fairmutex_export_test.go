@@ -3,6 +3,7 @@
 package prims
 
 import (
+	"context"
 	"sync/atomic"
 
 	"github.com/shmsync/shmsync/arena"
@@ -33,6 +34,37 @@ func (f *FairMutex) Asleep() (n int) {
 	})
 	f.mon.leave(nil)
 	return n
+}
+
+// Waiters is how many goroutines of this process wait.
+func (f *FairMutex) Waiters() int { return f.turns.Waits() }
+
+// Object is the object that f is a handle on.
+func (f *FairMutex) Object() arenakernel.Object { return f.object }
+
+// LockStamped is LockContext that gives the place of the call in the order of arrival, or 0
+// if it did not wait, or was granted the lock before the place could be read.
+func (f *FairMutex) LockStamped(ctx context.Context) (stamp uint64, err error) {
+	if err := f.mon.begin(); err != nil {
+		return 0, err
+	}
+	defer f.mon.finish()
+	if err := f.mon.enter(ctx); err != nil {
+		return 0, err
+	}
+	s, err := f.arrive(ctx, f.turns)
+	if s == nil {
+		return 0, err
+	}
+	stamp = s.Node.Stamp().Load()
+	end, err := f.mon.await(ctx, s)
+	if err == nil {
+		err = f.judge(end)
+	}
+	if err == nil {
+		err = f.accept()
+	}
+	return stamp, err
 }
 
 // Body is where the words of f lie.

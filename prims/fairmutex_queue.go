@@ -62,14 +62,16 @@ func (f *FairMutex) lockSlow(ctx context.Context, mayRepair bool) error {
 	}
 	defer f.mon.finish()
 	for {
-		waitNode, err := f.arrive(ctx)
+		waitNode, err := f.arrive(ctx, f.turns)
 		if waitNode != nil {
 			var end outcome
 			if end, err = f.mon.await(ctx, waitNode); err != nil {
 				return err
 			}
 			if err = f.judge(end); err == nil {
-				err = f.accept()
+				if err = f.accept(); err != nil {
+					f.turns.HoldEnded()
+				}
 			}
 		}
 		if err == nil || !mayRepair || !isOwnerDead(err) {
@@ -85,8 +87,9 @@ func (f *FairMutex) lockSlow(ctx context.Context, mayRepair bool) error {
 }
 
 // arrive takes the lock or a place in the queue, with the queue lock held, which it leaves.
-// It gives the wait node to wait in, or nil with what came of it without waiting.
-func (f *FairMutex) arrive(ctx context.Context) (waitNode *park.WaitNode, err error) {
+// It gives the wait node to wait in, or nil with what came of it without waiting. turns is nil
+// for a wait that no goroutine blocks in.
+func (f *FairMutex) arrive(ctx context.Context, turns *park.Turns) (waitNode *park.WaitNode, err error) {
 	m := f.mon
 	b := takeWakes()
 	for {
@@ -115,6 +118,9 @@ func (f *FairMutex) arrive(ctx context.Context) (waitNode *park.WaitNode, err er
 		}
 	}
 	m.join(waitNode, 0, 0)
+	if turns != nil {
+		turns.Append(waitNode)
+	}
 	m.leave(b)
 	return waitNode, nil
 }

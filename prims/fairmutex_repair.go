@@ -130,6 +130,7 @@ func (f *FairMutex) endRecover(next ownerWord) error {
 	b := takeWakes()
 	f.resolve(b)
 	m.leave(b)
+	f.turns.HoldEnded()
 	return nil
 }
 

@@ -101,18 +101,18 @@ func TestFairMutexPassesThroughProcessesInOrder(t *testing.T) {
 	var theirs []int
 	var wg sync.WaitGroup
 	here := func(i int) {
-		n := prims.ParkedNodes(a, f.Offset())
+		n := f.Queued()
 		wg.Go(func() {
 			f.Lock()
 			got <- i
 			f.Unlock()
 		})
-		parks(t, a, f.Offset(), n+1)
+		eventually(t, "it waits in the queue", f.String, func() bool { return f.Queued() == n+1 })
 	}
 	there := func(i int) {
-		n := f.Asleep()
+		n := f.Queued()
 		theirs = append(theirs, x.start(orderFor("flock", "f")))
-		eventually(t, "it waits in the queue", f.String, func() bool { return f.Asleep() == n+1 })
+		eventually(t, "it waits in the queue", f.String, func() bool { return f.Queued() == n+1 })
 	}
 	here(0)
 	here(1)
@@ -121,11 +121,13 @@ func TestFairMutexPassesThroughProcessesInOrder(t *testing.T) {
 	here(4)
 	there(5)
 	here(6)
+	parks(t, a, f.Offset(), 1) // the first of this process
 	_, rung := (*arenakernel.Arena)(a).Doorbell()
 	f.Unlock()
 	for i, before := range []int{2, 4} {
 		require.Empty(t, x.wait(t, theirs[i]).Panic)
 		require.Len(t, got, before, "the other process has the lock")
+		parks(t, a, f.Offset(), 1) // the next of this process has the turn
 		x.must(t, orderFor("funlock", "f"))
 	}
 	wg.Wait()

@@ -263,6 +263,9 @@ func (m *monitor) refuse(s *park.WaitNode) error {
 func (m *monitor) sleep(ctx context.Context, s *park.WaitNode) error {
 	w := waitOf(s)
 	q := m.queueLock.queue
+	if s.OnLine() {
+		return m.sleepOnLine(ctx, s, w)
+	}
 	// Where others of this process sleep already it would only keep them from running.
 	if q.Seated() == 0 && m.tuning().Spin(s.Resolved) {
 		m.counts.add(countSpin)
@@ -272,6 +275,29 @@ func (m *monitor) sleep(ctx context.Context, s *park.WaitNode) error {
 	c := park.CancelBy(ctx)
 	r := s.Sleep(q, &c)
 	c.Stop()
+	return m.slept(r, w, &c)
+}
+
+// sleepOnLine is sleep for a wait that is on a line of this process. If it is granted, the
+// end of the hold passes the turn on.
+func (m *monitor) sleepOnLine(ctx context.Context, s *park.WaitNode, w abandoned) error {
+	granted := false
+	defer func() { s.LeaveLine(granted) }()
+	c := park.CancelBy(ctx)
+	r, awake := s.SleepInTurn(m.queueLock.queue, m.tuning(), &c)
+	c.Stop()
+	if awake {
+		m.counts.add(countSpin)
+	} else {
+		m.counts.add(countSleep)
+	}
+	err := m.slept(r, w, &c)
+	granted = err == nil && outcome(s.Node.Extra().Load()).result() == lockGranted
+	return err
+}
+
+// slept gives the error of a sleep with that result, and cleans up after one.
+func (m *monitor) slept(r park.Result, w abandoned, c *park.Cancel) error {
 	switch r {
 	case park.Canceled:
 		crashpoint.Hit("monitor.await.given_up")
@@ -331,6 +357,9 @@ func (m *monitor) end(b *wakes, w wait, result, aux uint32) bool {
 				m.a.EndTell() // a peer overwrote the state: nobody is to be told
 			}
 			crashpoint.Hit("monitor.resolve.resolved")
+			if n.State() == arenakernel.NodeQueued && owner != m.a.Self() {
+				m.tuning().NoteCPU() // it spins; the wakes note the CPU for those that sleep
+			}
 			b.add(w, n.State(), owner)
 			return true
 		}

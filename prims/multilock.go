@@ -333,6 +333,7 @@ func (k *multiBucket) unlockSlow(h Hold) {
 	b := takeWakes()
 	k.resolveEntry(b, e)
 	k.mon.leave(b)
+	k.turns.KeyHoldEnded(h.key)
 }
 
 // Key is the key that h holds or held.

@@ -3,6 +3,7 @@ package prims
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"github.com/shmsync/shmsync"
@@ -20,6 +21,7 @@ type multiBucket struct {
 	mon    *monitor
 	// The low half of a hold in the two states that this process leaves: free, and cached.
 	last, cached uint32
+	turns        *park.Turns // of the bucket's keys, in this process; nil for a reaper
 	mayBeBiased  atomic.Bool // this process has had a biased hold in the bucket
 }
 
@@ -28,6 +30,9 @@ func newMultiBucket(x *MultiLock, i int) *multiBucket {
 	k := &multiBucket{of: x, number: i, words: arenakernel.At[multiLockBucket](x.a, off)}
 	k.last, k.cached = uint32(makeOwner(keyFree, x.name)), uint32(makeOwner(keyCached, x.name))
 	k.mon = buildMonitor(x.a, x.object, off, k, x.bare)
+	if !x.bare {
+		k.turns = common[multiTurns](x.a, x.object).of(i)
+	}
 	k.mon.opening, k.mon.queueLock.opening = x.opening, x.opening
 	k.mon.mine = func(w wait) bool { return k.isWait(w.Node) }
 	for i := range k.words.entries {
@@ -67,6 +72,27 @@ func (k *multiBucket) newHold(kind ownerKind) keyHold {
 	stamp := arrivals.Load() + 1
 	storeWord(arrivals, stamp)
 	return makeKeyHold(kind, k.of.name, uint32(stamp))
+}
+
+// multiTurns are the Turns of the buckets that this process has waited in.
+type multiTurns struct {
+	mu  sync.Mutex
+	all map[int]*park.Turns // guarded by: mu
+}
+
+// of gives those of a bucket.
+func (m *multiTurns) of(bucket int) *park.Turns {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.all == nil {
+		m.all = map[int]*park.Turns{}
+	}
+	t := m.all[bucket]
+	if t == nil {
+		t = new(park.Turns)
+		m.all[bucket] = t
+	}
+	return t
 }
 
 // spareNode is a node that a call brings along for an entry.
@@ -156,6 +182,7 @@ func (k *multiBucket) lockSlow(ctx context.Context, key uint64) (Hold, error) {
 // queueUp waits for a key in the wait node, with the queue lock held, which it leaves.
 func (k *multiBucket) queueUp(ctx context.Context, key uint64, waitNode *park.WaitNode, b *wakes) (Hold, error) {
 	k.mon.join(waitNode, 0, key)
+	k.turns.AppendKey(waitNode, key)
 	h := makeKeyHold(kindHeld, k.of.name, uint32(waitNode.Node.Stamp().Load()))
 	k.mon.leave(b)
 	end, err := k.mon.await(ctx, waitNode)
@@ -163,7 +190,9 @@ func (k *multiBucket) queueUp(ctx context.Context, key uint64, waitNode *park.Wa
 		err = k.judge(key, end)
 	}
 	if err == nil {
-		err = k.accept(key, h)
+		if err = k.accept(key, h); err != nil {
+			k.turns.KeyHoldEnded(key)
+		}
 	}
 	if err != nil {
 		return Hold{}, err

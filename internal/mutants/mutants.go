@@ -153,7 +153,7 @@ var mutants = []mutant{
 	{
 		name: "free instead of hand over",
 		file: "prims/fairmutex.go",
-		old:  "\tb := takeWakes()\n\tf.resolve(b)\n\tm.leave(b)\n}\n\nfunc (f *FairMutex) badUnlock",
+		old:  "\tb := takeWakes()\n\tf.resolve(b)\n\tm.leave(b)\n\tf.turns.HoldEnded()\n}\n\nfunc (f *FairMutex) badUnlock",
 		new:  "\tm.leave(nil)\n}\n\nfunc (f *FairMutex) badUnlock",
 		pkg:  "prims", run: "TestFairMutexFIFO", tags: withPoints, env: noLooks,
 	},

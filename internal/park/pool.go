@@ -189,10 +189,7 @@ func (b *nodePool) forgive(lost []untold) {
 func (s *WaitNode) tell() (notify func()) { // guarded by: nodePool.mu
 	switch {
 	case s.notify == nil:
-		select {
-		case s.wake <- struct{}{}:
-		default:
-		}
+		s.look()
 	case !s.told:
 		s.told = true
 		return s.notify
@@ -230,6 +227,9 @@ func (b *nodePool) prod(s *WaitNode, always bool) {
 	case s.owed:
 		notify = s.tell()
 	default:
+		if s.notify == nil {
+			s.look() // it may wait for its turn
+		}
 		shmsync.Wake(wordPtr(s.Node.Word()), allSleepers)
 	}
 	b.mu.Unlock()

@@ -29,6 +29,11 @@ type WaitNode struct {
 	in       atomic.Pointer[Queue] // of the handle whose wait uses it
 	wake     chan struct{}         // capacity 1
 
+	turns         *Turns      // its owner's; nil while the wait is on no line
+	line          *turnLine   // its owner's
+	turn          atomic.Bool // it has the turn of its line; set under turns.mu
+	ahead, behind *WaitNode   // guarded by: turns.mu
+
 	// guarded by: nodePool.mu
 
 	notify func() // called when the wait is over, instead of wake

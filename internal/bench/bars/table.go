@@ -24,6 +24,7 @@ func barTable() []Bar {
 	const (
 		mutex, slow, futex = bench.Library + ":mutex", bench.Library + ":mutex-nofence", bench.Library + ":futex"
 		told               = bench.Library + ":mutex-told"
+		fair               = bench.Library + ":fairmutex"
 		robust, cond, raw  = "c:robust", "c:cond", "c:futex"
 		ns100              = 100 * time.Nanosecond
 		cpuMost            = 5e6 // ns
@@ -37,6 +38,9 @@ func barTable() []Bar {
 	}
 	lock := func(threads int, work time.Duration) bench.Cell {
 		return bench.Cell{Place: bench.PlaceCross, Procs: 2, Threads: threads, CS: work, Think: work}
+	}
+	one := func(threads int, work time.Duration) bench.Cell {
+		return bench.Cell{Place: bench.PlaceAny, Procs: 1, Threads: threads, CS: work, Think: work}
 	}
 	kill := bench.Cell{Place: bench.PlaceCross, Procs: 1, Threads: 1}
 	crowd := bench.Cell{Place: bench.PlaceAny, Procs: 1, Threads: 1, N: barWaiters, MaxReps: barMaxWaiters}
@@ -57,6 +61,9 @@ func barTable() []Bar {
 		{Name: "lock 2×8, 100ns/100ns", Scenario: "lock", Subject: mutex, Peer: robust, Cell: lock(8, ns100), Limit: 1.1},
 		{Name: "lock 2×1, 0/0", Scenario: "lock", Subject: mutex, Peer: robust, Cell: lock(1, 0), Limit: 0.7},
 		{Name: "lock 2×8, 0/0", Scenario: "lock", Subject: mutex, Peer: robust, Cell: lock(8, 0), Limit: 0.7},
+		{Name: "fair lock 2×8, 100ns/100ns", Scenario: "lock", Subject: fair, Peer: robust, Cell: lock(8, ns100), Limit: 0.08},
+		{Name: "fair lock 1×8, 100ns/100ns", Scenario: "lock", Subject: fair, Peer: robust, Cell: one(8, ns100), Limit: 0.08},
+		{Name: "fair lock, uncontended", Scenario: "uncontended", Subject: fair, Peer: "in-process:sync.Mutex", Cell: solo, Limit: 2},
 		{Name: "CPU of 1 s of waiting", Scenario: "idle", Subject: mutex, Cell: idle, Limit: cpuMost},
 		{Name: "CPU of 1 s of waiting", Scenario: "idle", Subject: futex, Cell: idle, Limit: cpuMost},
 		{Name: "kill to told, p50", Scenario: "crash", Subject: told, Peer: "go:waitv-floor", Cell: kill, Limit: 1.6},

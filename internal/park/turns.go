@@ -1,0 +1,292 @@
+package park
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/asm"
+)
+
+// Turns are the waits that goroutines of this process have on the lines of an object. The
+// waits of a line are granted in the order of arrival, so only the first of this process can
+// be granted next. It has the turn: it polls its node, and then sleeps where a granter finds
+// it. The others wait for the turn in the Go runtime, and their nodes are queued: no granter
+// has to wake them. A wait that ends passes the turn on.
+//
+// So a hand-over inside a process is a switch of goroutines, and a process has one thread in
+// the kernel for each line. All handles of the process share the Turns of an object. See
+// docs/design/0034-turns.md.
+type Turns struct {
+	mu    sync.Mutex
+	line  turnLine             // guarded by: mu; the waits without a key
+	keyed map[uint64]*turnLine // guarded by: mu; the others, by key
+	spare *turnLine            // guarded by: mu; a line that nobody is on, or nil
+}
+
+// turnLine are the waits of one line, in the order of their stamps.
+type turnLine struct {
+	first, last *WaitNode    // guarded by: Turns.mu
+	length      atomic.Int32 // waits on the line; written under Turns.mu
+	// held says that a wait of this line was granted, and that its hold has not ended. The
+	// wait behind it gets the turn then: before, it could only look on. Written under Turns.mu.
+	held  atomic.Bool
+	key   uint64 // its key in Turns.keyed
+	keyed bool
+}
+
+// Append puts a wait at the end of the line. The caller holds the queue lock that has given
+// the wait its place in the line of all processes. After the queue lock was left, the append
+// might come after that of a later wait. The later one would have the turn then, and nobody
+// would look at the node of this one.
+func (t *Turns) Append(s *WaitNode) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.add(s, &t.line)
+}
+
+// AppendKey is Append for the line of a key.
+func (t *Turns) AppendKey(s *WaitNode, key uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l := t.keyed[key]
+	if l == nil {
+		if l = t.spare; l == nil {
+			l = &turnLine{keyed: true}
+		}
+		if t.keyed == nil {
+			t.keyed = map[uint64]*turnLine{}
+		}
+		l.key, t.spare, t.keyed[key] = key, nil, l
+	}
+	t.add(s, l)
+}
+
+func (t *Turns) add(s *WaitNode, l *turnLine) { // guarded by: mu
+	s.turns, s.line = t, l
+	s.ahead, s.behind = l.last, nil
+	if l.last == nil {
+		l.first = s
+		s.turn.Store(!l.held.Load())
+	} else {
+		l.last.behind = s
+		s.turn.Store(false)
+	}
+	l.last = s
+	l.length.Add(1)
+}
+
+// OnLine reports whether the wait is on a line.
+func (s *WaitNode) OnLine() bool { return s.turns != nil }
+
+// LeaveLine takes a wait that is over off its line. If it was granted, the next wait gets the
+// turn when the hold ends: the caller, or whoever ends the hold, calls HoldEnded. If not, the
+// next wait gets the turn now.
+func (s *WaitNode) LeaveLine(granted bool) {
+	t := s.turns
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l, next := s.line, s.behind
+	if s.ahead == nil {
+		l.first = next
+	} else {
+		s.ahead.behind = next
+	}
+	if next == nil {
+		l.last = s.ahead
+	} else {
+		next.ahead = s.ahead
+	}
+	l.length.Add(-1)
+	if granted {
+		l.held.Store(true)
+	} else if s.ahead == nil && next != nil && !l.held.Load() {
+		next.giveTurn()
+	}
+	s.turns, s.line, s.ahead, s.behind = nil, nil, nil, nil
+	t.tidy(l)
+}
+
+// tidy forgets the line of a key if nobody is on it.
+func (t *Turns) tidy(l *turnLine) { // guarded by: mu
+	if l.keyed && l.first == nil && !l.held.Load() {
+		delete(t.keyed, l.key)
+		t.spare = l
+	}
+}
+
+// giveTurn gives a wait the turn. The wait is on its line until Turns.mu is free, so its
+// goroutine cannot use the wait node for another wait meanwhile.
+func (s *WaitNode) giveTurn() { // guarded by: Turns.mu
+	s.turn.Store(true)
+	s.look()
+}
+
+// HoldEnded passes the turn on if a wait was granted whose hold has ended now. It may be
+// called for each hold that ends. The turn can come too early, which costs a poll; it must
+// not stay away.
+func (t *Turns) HoldEnded() {
+	if t.line.held.Load() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.end(&t.line)
+	}
+}
+
+// KeyHoldEnded is HoldEnded for the line of a key.
+func (t *Turns) KeyHoldEnded(key uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if l := t.keyed[key]; l != nil {
+		t.end(l)
+	}
+}
+
+func (t *Turns) end(l *turnLine) { // guarded by: mu
+	l.held.Store(false)
+	if l.first != nil {
+		l.first.giveTurn()
+	}
+	t.tidy(l)
+}
+
+// Waits is how many goroutines are on the lines.
+func (t *Turns) Waits() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := int(t.line.length.Load())
+	for _, l := range t.keyed {
+		n += int(l.length.Load())
+	}
+	return n
+}
+
+// look makes the goroutine of a wait look at it.
+func (s *WaitNode) look() {
+	select {
+	case s.wake <- struct{}{}:
+	default: // it has been told already
+	}
+}
+
+// SleepInTurn is Sleep for a wait on a line: it waits for the turn, polls the node, and then
+// sleeps. It reports whether it did without the last. The caller calls LeaveLine.
+func (s *WaitNode) SleepInTurn(q *Queue, t Tuning, c *Cancel) (r Result, awake bool) {
+	if r, over := s.awaitTurn(q, c); over {
+		return r, true
+	}
+	if s.Resolved() || s.poll(t) {
+		return Again, true
+	}
+	return s.Sleep(q, c), false
+}
+
+// awaitTurn waits for the turn. It reports whether the wait has ended before, and how.
+func (s *WaitNode) awaitTurn(q *Queue, c *Cancel) (r Result, over bool) {
+	if s.turn.Load() {
+		return Again, false
+	}
+	// The periodic checks find a wait that was granted out of turn, since a peer overwrote the
+	// line, for example.
+	s.nodePool.lot.checkPeriodically(q)
+	s.in.Store(q) // before the look at Closing: the thread that shuts the handle wakes the waits in it
+	var done <-chan struct{}
+	if c.ctx != nil {
+		done = c.ctx.Done()
+	}
+	for !s.turn.Load() {
+		switch {
+		case s.Resolved():
+			return Again, true
+		case q.Closing():
+			return s.giveUp(Closed), true
+		}
+		if done == nil {
+			<-s.wake // a select costs more
+			continue
+		}
+		select {
+		case <-s.wake:
+		case <-done:
+			return s.giveUp(Canceled), true
+		}
+	}
+	return Again, false
+}
+
+const (
+	pollLooks  = 2 // looks of a round, each after a pause
+	pollPause  = 8
+	pollYields = 6 // looks of a round, each after other goroutines could run
+
+	pollShort = 50_000  // ns: the budget where polls fail: about what a sleep and a wake cost
+	pollLong  = 500_000 // ns: the budget where they succeed; longer than a wake takes beside other programs
+	pollPays  = 20_000  // ns: polls that succeed take no longer than this where polling pays
+)
+
+// pollBudget is how long the next poll lasts at most, ns. Two processes that both sleep when
+// their turns come wake each other for ever, unless a poll of the one lasts for as long as
+// the other takes to wake up. So the budget is long while polls mostly succeed at once, and
+// once in probeEvery where they fail.
+func (p payWord) pollBudget() int64 {
+	n := p.failures()
+	if n < spinGiveUp && payUnit*p.took() <= pollPays || n >= spinGiveUp && n%probeEvery == 0 {
+		return pollLong
+	}
+	return pollShort
+}
+
+// poll looks at the node until the wait is over, and reports whether it is. Between the looks
+// it lets other goroutines of the process run: they may be on their way to the line. Where no
+// other goroutine is on the line it spins, since a goroutine that is locked to its thread
+// yields slowly. Where the last releaser of another process ran on this CPU, it sleeps soon: that
+// process does not run meanwhile.
+func (s *WaitNode) poll(t Tuning) bool {
+	b := t.Budget.Load()
+	if b == 1 {
+		return false
+	}
+	if s.line.length.Load() == 1 {
+		return t.Spin(s.Resolved)
+	}
+	limit := payWord(t.Pays.Load()).pollBudget()
+	if b != 0 {
+		limit = int64(b - 1)
+	}
+	if oneCPU() {
+		limit = 0
+	} else if cpu, _, ok := asm.CPU(); ok && cpuNote(t.LastCPU.Load()).other(t.Slot) == cpu+1 {
+		limit = 0
+	}
+	start := shmsync.Monotonic()
+	for {
+		if s.pollRound(limit > 0) {
+			t.learn(shmsync.Monotonic()-start, true)
+			return true
+		}
+		if spent := shmsync.Monotonic() - start; spent >= limit {
+			t.learn(spent, false)
+			return false
+		}
+	}
+}
+
+// pollRound looks some times, and reports whether the wait is over.
+func (s *WaitNode) pollRound(pause bool) bool {
+	if pause {
+		for range pollLooks {
+			asm.Pause(pollPause)
+			if s.Resolved() {
+				return true
+			}
+		}
+	}
+	for range pollYields {
+		runtime.Gosched()
+		if s.Resolved() {
+			return true
+		}
+	}
+	return false
+}

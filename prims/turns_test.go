@@ -1,0 +1,239 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// turnsBoard is what a FairMutex guards: the place in the order of arrival of its last
+// holder, and what was wrong.
+type turnsBoard struct{ Last, Holds, Wrong uint64 }
+
+type turnsParams struct {
+	Arena              string
+	Goroutines, Rounds int
+}
+
+func init() {
+	proctest.Register("fair-turns", func(c *proctest.Child) {
+		var p turnsParams
+		c.Params(&p)
+		a, err := arena.Attach(p.Arena, nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		c.Ready()
+		c.Await()
+		if err := p.run(a, 1); err != nil {
+			c.Fatal(err)
+		}
+	})
+}
+
+// run has goroutines lock and unlock, or give up after a while that is random.
+func (p turnsParams) run(a *arena.Arena, seed uint64) error {
+	f, err := prims.OpenFairMutex(a, "f", nil)
+	if err != nil {
+		return err
+	}
+	v, err := arena.Value[turnsBoard](a, "board")
+	if err != nil {
+		return err
+	}
+	errs := make(chan error, p.Goroutines)
+	var wg sync.WaitGroup
+	for g := range p.Goroutines {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(seed, uint64(g)))
+			for range p.Rounds {
+				ctx, cancel := context.WithCancel(context.Background())
+				if r.IntN(4) == 0 {
+					go func(n int) {
+						for range n {
+							runtime.Gosched()
+						}
+						cancel()
+					}(r.IntN(40))
+				}
+				stamp, err := f.LockStamped(ctx)
+				if err == nil {
+					if stamp != 0 && stamp < v.Last {
+						v.Wrong++
+					}
+					v.Last = max(stamp, v.Last)
+					v.Holds++
+					f.Unlock()
+				} else if !errors.Is(err, context.Canceled) {
+					errs <- err
+				}
+				cancel()
+			}
+		})
+	}
+	wg.Wait()
+	close(errs)
+	if n := f.Waiters(); n != 0 {
+		return fmt.Errorf("%d waits are left on the line", n)
+	}
+	return errors.Join(<-errs, f.Close())
+}
+
+// Goroutines of two processes get a FairMutex in the order in which their waits came, of
+// whatever process they are, and although others give up at any time.
+func TestFairMutexTurnsKeepTheOrderOfArrival(t *testing.T) {
+	a := newArena(t, nil)
+	v, err := arena.Value[turnsBoard](a, "board")
+	require.NoError(t, err)
+	f, err := prims.OpenFairMutex(a, "f", nil)
+	require.NoError(t, err)
+	p := turnsParams{Arena: nameOf(a), Goroutines: 8, Rounds: proctest.Rounds(300, 3000)}
+	x := proctest.Start(t, "fair-turns", proctest.Params(p))
+	x.Await(t)
+	x.Send("go")
+	require.NoError(t, p.run(a, 2))
+	x.WaitExit(t)
+	require.Zero(t, v.Wrong, "later waits that had the lock first")
+	require.Positive(t, v.Holds)
+	require.Zero(t, f.Queued())
+	require.False(t, f.State().Held)
+}
+
+// fairLine has the lock held here, two waits of another process queued, and then one of
+// this process.
+func fairLine(t *testing.T) (f *prims.FairMutex, x *actor, theirs [2]int, got chan struct{}) {
+	a := newArena(t, nil)
+	f, err := prims.OpenFairMutex(a, "f", nil)
+	require.NoError(t, err)
+	f.Lock()
+	x = lockActor(t, a, "other")
+	for i := range theirs {
+		theirs[i] = x.start(orderFor("flock", "f"))
+		eventually(t, "it waits", f.String, func() bool { return f.Queued() == i+1 })
+	}
+	eventually(t, "the first of them sleeps", f.String, func() bool { return f.Asleep() == 1 })
+	got = make(chan struct{})
+	go func() {
+		f.Lock()
+		close(got)
+	}()
+	eventually(t, "all wait", f.String, func() bool { return f.Queued() == 3 && f.Asleep() == 2 })
+	return f, x, theirs, got
+}
+
+// A process whose goroutine has the turn is killed: the waits behind those of the process
+// get the lock.
+func TestFairMutexKilledWithTheTurn(t *testing.T) {
+	f, x, _, got := fairLine(t)
+	x.proc.Kill(t)
+	f.Unlock()
+	<-got
+	f.Unlock()
+	require.Zero(t, f.Waiters())
+	require.NoError(t, f.State().Err)
+}
+
+// A process whose goroutine has the turn is stopped: nothing happens to others until the
+// lock is handed to it, and then they wait for it, as for any holder that is stopped. When
+// it goes on, the order of arrival is as before.
+func TestFairMutexStoppedWithTheTurn(t *testing.T) {
+	f, x, theirs, got := fairLine(t)
+	x.proc.Stop(t)
+	x.proc.AwaitStop(t)
+	f.Unlock()
+	require.True(t, f.State().Held, "it was handed to the stopped process")
+	require.False(t, f.TryLock())
+	require.Equal(t, 2, f.Queued(), "the second wait of the stopped process, and ours behind it")
+	x.proc.Cont(t)
+	for _, id := range theirs {
+		require.Empty(t, x.wait(t, id).Panic)
+		select {
+		case <-got:
+			require.Fail(t, "a later wait had the lock first")
+		default:
+		}
+		x.must(t, orderFor("funlock", "f"))
+	}
+	<-got
+	f.Unlock()
+}
+
+// A wait that gives up passes the turn on, at whatever place it is, and so does one that
+// the close of its handle ends.
+func TestFairMutexTurnPassesOn(t *testing.T) {
+	a := newArena(t, nil)
+	f, err := prims.OpenFairMutex(a, "f", nil)
+	require.NoError(t, err)
+	closed, err := prims.OpenFairMutex(a, "f", nil)
+	require.NoError(t, err)
+	f.Lock()
+	type wait struct {
+		cancel context.CancelFunc
+		done   chan error
+	}
+	var waits []wait
+	for i := range 6 {
+		ctx, cancel := context.WithCancel(t.Context())
+		w := wait{cancel, make(chan error, 1)}
+		by := f
+		if i%3 == 2 {
+			by = closed
+		}
+		go func() { w.done <- by.LockContext(ctx) }()
+		eventually(t, "it waits", f.String, func() bool { return f.Waiters() == i+1 && f.Queued() == i+1 })
+		waits = append(waits, w)
+	}
+	end := func(i int) {
+		waits[i].cancel()
+		require.ErrorIs(t, <-waits[i].done, context.Canceled)
+	}
+	end(0) // it has the turn
+	end(3) // it waits for it
+	require.NoError(t, closed.Close())
+	require.Error(t, <-waits[2].done)
+	require.Error(t, <-waits[5].done)
+	require.Equal(t, 2, f.Waiters())
+	f.Unlock()
+	require.NoError(t, <-waits[1].done)
+	end(4) // behind a hold of its own process
+	require.Zero(t, f.Waiters())
+	f.Unlock()
+	require.True(t, f.TryLock())
+	f.Unlock()
+}
+
+// The goroutines of a MultiLock wait in turns for each key of a bucket.
+func TestMultiLockTurns(t *testing.T) {
+	a := newArena(t, nil)
+	x, err := prims.OpenMultiLock(a, "x", &prims.MultiLockOptions{Buckets: 1})
+	require.NoError(t, err)
+	const keys, goroutines = 3, 4
+	var wg sync.WaitGroup
+	var counts [keys]int
+	for k := range uint64(keys) {
+		for range goroutines {
+			wg.Go(func() {
+				for range 500 {
+					h := x.Lock(k)
+					counts[k]++
+					runtime.Gosched()
+					h.Unlock()
+				}
+			})
+		}
+	}
+	wg.Wait()
+	require.Equal(t, [keys]int{2000, 2000, 2000}, counts)
+}
