@@ -15,6 +15,7 @@ import (
 //	waitv        5.16    futex_waitv                        old kernel, seccomp (podman, CRI-O)
 //	membarrier   4.16    membarrier(GLOBAL_EXPEDITED)       seccomp, nohz_full (EINVAL)
 //	ofd          3.15    fcntl(F_OFD_SETLK)                 network file systems
+//	threads      5.16    /proc/PID/task                     no /proc, or that of another pid namespace
 //
 // A probe makes the real call. A sandbox answers EPERM or ENOSYS as it likes,
 // so both mean absent.
@@ -33,7 +34,7 @@ type Feature struct {
 
 // Features lists every feature.
 func Features() []*Feature {
-	return []*Feature{FeatureRobustList, FeatureWaitV, FeatureMembarrier, FeatureOFDLock}
+	return []*Feature{FeatureRobustList, FeatureWaitV, FeatureMembarrier, FeatureOFDLock, FeatureThreads}
 }
 
 // Name is the feature's name, as SHMSYNC_DISABLE takes it.

@@ -14,6 +14,7 @@ var (
 	FeatureWaitV      = &Feature{name: "waitv", since: "5.16", probe: probeWaitV}
 	FeatureMembarrier = &Feature{name: "membarrier", since: "4.16", probe: probeMembarrier}
 	FeatureOFDLock    = &Feature{name: "ofd", since: "3.15", probe: probeOFDLock}
+	FeatureThreads    = &Feature{name: "threads", since: "5.16", probe: probeThreads}
 )
 
 // notSupported sorts the errno of a call that may be absent.

@@ -35,6 +35,6 @@ func TestFeaturesCanBeSwitchedOff(t *testing.T) {
 	var missing map[string]bool
 	p.Recv(t, &missing)
 	require.Equal(t, map[string]bool{
-		"robust": true, "waitv": true, "membarrier": false, "ofd": false,
+		"robust": true, "waitv": true, "membarrier": false, "ofd": false, "threads": true,
 	}, missing)
 }

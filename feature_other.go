@@ -8,6 +8,7 @@ var (
 	FeatureWaitV      = &Feature{name: "waitv", probe: absent}
 	FeatureMembarrier = &Feature{name: "membarrier", probe: absent}
 	FeatureOFDLock    = &Feature{name: "ofd", probe: absent}
+	FeatureThreads    = &Feature{name: "threads", probe: absent}
 )
 
 func absent() error { return ErrNotSupported }
@@ -48,6 +49,9 @@ func (l *RobustList) Unregister() error { return ErrNotSupported }
 
 // Free reports ErrNotSupported on this system.
 func (l *RobustList) Free() error { return ErrNotSupported }
+
+// Detached is false on this system.
+func Detached(pid int, startTime uint64) bool { return false }
 
 // ThreadID is 0 on this system.
 func ThreadID() int { return 0 }

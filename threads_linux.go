@@ -1,0 +1,229 @@
+package shmsync
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// When a process ends, each of its threads first leaves the system call that it is in, and then
+// gives up the memory of the process: the kernel sets its mm to none. The last thread to do so
+// takes the memory apart, which takes 30 ms and more for each GiB, and releases locks after that.
+// Without a thread that has memory, no thread of the process executes an instruction, or is in
+// a system call that copies into the memory.
+//
+// /proc/PID/task/TID/exe tells of one thread: it cannot be read once the thread has no memory. A read
+// takes no reference to the memory. Most other files there do, and so may make their reader the
+// last user, which then takes the memory apart itself.
+
+// Detached reports whether every thread of a process has given up its memory. startTime
+// is when the process started, field 22 of its /proc/PID/stat. Another process under the same
+// number is not detached.
+//
+// It is false if that cannot be told: without /proc, or with one of another pid namespace, or without
+// the permission to trace the process; and when the process has been waited for. The caller
+// needs another proof then. Processes that share memory by clone(CLONE_VM) are several, and
+// this is about one of them.
+func Detached(pid int, startTime uint64) bool {
+	if pid <= 0 || !FeatureThreads.Have() {
+		return false
+	}
+	d, err := openTasks(strconv.Itoa(pid))
+	if err != nil {
+		return false
+	}
+	defer d.close()
+	return d.st.Dev == ownProc() && d.detached(strconv.Itoa(pid), startTime)
+}
+
+// taskDir is an open /proc/PID/task. Whatever is looked up in it is of one process, even if
+// another process gets its number.
+type taskDir struct {
+	fd  int
+	st  unix.Stat_t
+	buf []byte
+}
+
+func openTasks(process string) (*taskDir, error) {
+	fd, err := unix.Open("/proc/"+process+"/task", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	d := &taskDir{fd: fd}
+	if err := unix.Fstat(fd, &d.st); err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	return d, nil
+}
+
+func (d *taskDir) close() { unix.Close(d.fd) }
+
+// same reports whether the descriptor still is this directory's. A mistake elsewhere in the program
+// may have closed it, and opened another file under its number.
+func (d *taskDir) same() bool {
+	var st unix.Stat_t
+	return unix.Fstat(d.fd, &st) == nil && st.Dev == d.st.Dev && st.Ino == d.st.Ino
+}
+
+// detached is Detached for the process of the directory, whose first thread is leader.
+//
+// A walk through the directory may miss threads, since it stops early if a thread ends under it.
+// So a second walk and the kernel's count decide whether the first one has found all:
+//
+//	first  := walk
+//	no thread of first has memory            none of them can create a thread any more
+//	count  := number of threads, exactly     the kernel counts under the lock of the list
+//	second := walk
+//	first and second have count in common    these existed at the count, and there were no others
+//
+// So at the count no thread had memory. A thread without memory never gets one, and creates
+// no thread.
+func (d *taskDir) detached(leader string, startTime uint64) bool {
+	if d.mayHaveMemory(leader) {
+		return false
+	}
+	first, ok := d.walk()
+	if !ok {
+		return false
+	}
+	for _, thread := range first {
+		if d.mayHaveMemory(thread) {
+			return false
+		}
+	}
+	// Reading this file takes a reference to the memory if the leader has one. It has none.
+	count, started, ok := d.stat(leader)
+	if !ok || started != startTime || count < 1 {
+		return false
+	}
+	second, ok := d.walk()
+	return ok && missedNone(first, second, count) && d.same()
+}
+
+// missedNone reports whether the first walk found all of the count threads that existed before the
+// second one began.
+func missedNone(first, second []string, count int) bool {
+	found := make(map[string]bool, len(first))
+	for _, thread := range first {
+		found[thread] = true
+	}
+	for _, thread := range second {
+		if found[thread] {
+			delete(found, thread)
+			count--
+		}
+	}
+	return count == 0
+}
+
+// mayHaveMemory reports whether a thread has memory, or it cannot be told. A thread that has ended
+// has none.
+func (d *taskDir) mayHaveMemory(thread string) bool {
+	var b [1]byte
+	_, err := unix.Readlinkat(d.fd, thread+"/exe", b[:])
+	return err != unix.ENOENT && err != unix.ESRCH
+}
+
+// mostThreads bounds a walk.
+const mostThreads = 1 << 15
+
+// walk gives the threads that it finds.
+func (d *taskDir) walk() (threads []string, ok bool) {
+	if _, err := unix.Seek(d.fd, 0, 0); err != nil {
+		return nil, false
+	}
+	if d.buf == nil {
+		d.buf = make([]byte, 8<<10)
+	}
+	for len(threads) < mostThreads {
+		n, err := unix.ReadDirent(d.fd, d.buf)
+		if err != nil || n == 0 {
+			return threads, err == nil
+		}
+		_, _, threads = unix.ParseDirent(d.buf[:n], -1, threads)
+	}
+	return nil, false
+}
+
+// stat gives how many threads the process has, and when it started.
+func (d *taskDir) stat(leader string) (threads int, startTime uint64, ok bool) {
+	b := make([]byte, 1<<10)
+	fd, err := unix.Openat(d.fd, leader+"/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, 0, false
+	}
+	defer unix.Close(fd)
+	n, err := unix.Read(fd, b)
+	if err != nil {
+		return 0, 0, false
+	}
+	// The name of the program, in parentheses, may hold anything.
+	_, rest, ok := bytes.Cut(b[bytes.LastIndexByte(b[:n], ')')+1:n], []byte(" "))
+	fields := bytes.Fields(rest)
+	const threadsField, startField = 20 - 3, 22 - 3 // the rest starts with field 3
+	if !ok || len(fields) <= startField {
+		return 0, 0, false
+	}
+	threads, err = strconv.Atoi(string(fields[threadsField]))
+	if err != nil {
+		return 0, 0, false
+	}
+	startTime, err = strconv.ParseUint(string(fields[startField]), 10, 64)
+	return threads, startTime, err == nil
+}
+
+// ownProc is the device of the /proc that probeThreads has accepted.
+var ownProc = sync.OnceValue(func() uint64 {
+	var st unix.Stat_t
+	if unix.Stat("/proc/self/task", &st) != nil {
+		return 0
+	}
+	return st.Dev
+})
+
+// probeThreads looks whether /proc is that of this process's pid namespace, and tells of a
+// living thread that it has memory. The kernel must also be one whose io_uring copies only in threads
+// of the process, as Linux does since 5.12. That cannot be probed, so the probe asks for a newer call.
+func probeThreads() error {
+	if err := FeatureWaitV.Check(); err != nil {
+		return err
+	}
+	no := func(why string) error { return &Error{Op: "proc", Err: ErrNotSupported, Detail: why} }
+	b, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return no(err.Error())
+	}
+	self := strconv.Itoa(unix.Getpid())
+	if !onlyPID(b, self) {
+		return no("/proc is not that of this pid namespace")
+	}
+	d, err := openTasks("self")
+	if err != nil {
+		return no(err.Error())
+	}
+	defer d.close()
+	var link [1]byte
+	if _, err := unix.Readlinkat(d.fd, self+"/exe", link[:]); err != nil {
+		return no(err.Error())
+	}
+	if _, _, ok := d.stat(self); !ok || d.st.Dev != ownProc() {
+		return no("/proc/self/task cannot be read")
+	}
+	return nil
+}
+
+// onlyPID reports whether status, the contents of /proc/self/status, says that the process has
+// that pid, and no other one in a namespace inside.
+func onlyPID(status []byte, pid string) bool {
+	for line := range bytes.Lines(status) {
+		if pids, ok := bytes.CutPrefix(line, []byte("NSpid:")); ok {
+			f := bytes.Fields(pids)
+			return len(f) == 1 && string(f[0]) == pid
+		}
+	}
+	return false
+}

@@ -1,0 +1,63 @@
+package shmsync
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A walk through the threads of a process that ends may stop before the last one. The threads that
+// it has missed have memory for all that it knows.
+func TestDetachedWalkThatMissesThreads(t *testing.T) {
+	for _, c := range []struct {
+		first, second []string
+		count         int
+		all           bool
+	}{
+		{[]string{"7"}, []string{"7"}, 1, true},
+		{[]string{"7", "8", "9"}, []string{"7"}, 1, true},            // two have ended
+		{[]string{"7", "8", "9"}, []string{"7", "9"}, 2, true},       // one has
+		{[]string{"7"}, []string{"7", "8"}, 2, false},                // the first walk missed 8
+		{[]string{"7", "8"}, []string{"7", "9"}, 2, false},           // 8 has ended, and the first walk missed 9
+		{[]string{"7", "8"}, []string{"7"}, 2, false},                // the second one stopped early
+		{[]string{"7", "8"}, []string{"7"}, 3, false},                // both did
+		{[]string{"7", "8", "8"}, []string{"7", "8", "8"}, 3, false}, // both came past 8 twice, and missed 9
+		{nil, []string{"7"}, 1, false},
+	} {
+		require.Equal(t, c.all, missedNone(c.first, c.second, c.count), "%v, %v of %d", c.first, c.second, c.count)
+	}
+}
+
+// A process that lives is not detached, whatever is asked about it.
+func TestDetachedOfTheLiving(t *testing.T) {
+	if err := FeatureThreads.Check(); err != nil {
+		t.Skipf("needs /proc/PID/task: %v", err)
+	}
+	d, err := openTasks("self")
+	require.NoError(t, err)
+	defer d.close()
+	_, start, ok := d.stat(fmt.Sprint(os.Getpid()))
+	require.True(t, ok)
+	require.False(t, Detached(os.Getpid(), start))
+	for _, pid := range []int{0, -1, 1, os.Getppid(), 1 << 30} {
+		require.False(t, Detached(pid, start), pid)
+	}
+}
+
+// The PIDs of a /proc count only if this process has one PID there, its own.
+func TestOnlyPID(t *testing.T) {
+	for status, own := range map[string]bool{
+		"Name:\tx\nNSpid:\t12\nNSpgid:\t12\n": true,
+		"NSpid:\t12":                          true,
+		"Name:\tx\nNSpid:\t4711\t12\n":        false, // that of a namespace outside
+		"NSpid:\t13\n":                        false,
+		"NSpid:\n":                            false,
+		"Name:\tNSpid:\n":                     false,
+		"Pid:\t12\n":                          false, // before Linux 4.1
+		"":                                    false,
+	} {
+		require.Equal(t, own, onlyPID([]byte(status), "12"), "%q", status)
+	}
+}
