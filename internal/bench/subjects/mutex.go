@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/shmsync/shmsync"
@@ -18,7 +19,9 @@ import (
 // libSubjects are the primitives of this module. A subject whose name ends in
 // -nofence has the asymmetric unlock switched off, as it is where the kernel
 // has no membarrier; -norobust, -nowaitv and -noofd lack what tells of deaths, and
-// -bare all of it but the byte lock.
+// -bare all of it but the byte lock. The victims of -50m and -1g have that much private
+// memory in addition, and -nothreads lacks what tells that they are gone before the
+// kernel has taken it apart.
 var libSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "mutex", Spins: true, Segment: newArena, Check: shmsync.FeatureMembarrier.Check, Open: openMutex,
 		Brief:     []string{"uncontended", "lock", "crash", "idle"},
@@ -33,6 +36,11 @@ var libSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "mutex-nowaitv", Segment: newArena, Env: child.Without("waitv"), Open: openMutex, Brief: []string{}, Scenarios: []string{"crash"}},
 	{By: bench.Library, Prim: "mutex-noofd", Segment: newArena, Env: child.Without("ofd"), Open: openMutex, Brief: []string{}, Scenarios: []string{"crash"}},
 	{By: bench.Library, Prim: "mutex-bare", Segment: newArena, Env: child.Without("robust,waitv,membarrier"), Open: openMutex, Brief: []string{}, Scenarios: []string{"crash"}},
+	{By: bench.Library, Prim: "mutex-told-50m", Segment: newArena, Open: withMemory(50<<20, openTold), Brief: []string{}, Scenarios: []string{"crash"}},
+	{By: bench.Library, Prim: "mutex-50m", Segment: newArena, Open: withMemory(50<<20, openMutex), Brief: []string{}, Scenarios: []string{"crash"}},
+	{By: bench.Library, Prim: "mutex-50m-nothreads", Segment: newArena, Env: child.Without("threads"), Open: withMemory(50<<20, openMutex), Brief: []string{}, Scenarios: []string{"crash"}},
+	{By: bench.Library, Prim: "mutex-1g", Segment: newArena, Open: withMemory(1<<30, openMutex), Brief: []string{}, Scenarios: []string{"crash"}},
+	{By: bench.Library, Prim: "mutex-1g-nothreads", Segment: newArena, Env: child.Without("threads"), Open: withMemory(1<<30, openMutex), Brief: []string{}, Scenarios: []string{"crash"}},
 	{By: bench.Library, Prim: "futex", Segment: newArena, Open: openFutex,
 		Scenarios: []string{"handoff", "wake", "idle"}},
 	{By: bench.Library, Prim: "mutex-one", Segment: newArena, Open: openMutexCrowd, Brief: []string{}, Scenarios: []string{"waiters"}},
@@ -131,6 +139,22 @@ func (m toldMutex) Inherit() (told int64, err error) {
 		return 0, err
 	}
 	return told, m.LockContext(ctx)
+}
+
+// residentMemory is what withMemory has taken.
+var residentMemory []byte
+
+// withMemory has each process but the first take that many bytes of private memory.
+func withMemory(bytes int, open func(*bench.Worker, int) (any, error)) func(*bench.Worker, int) (any, error) {
+	return func(w *bench.Worker, thread int) (any, error) {
+		if w.Proc != 0 && residentMemory == nil {
+			residentMemory = make([]byte, bytes)
+			for i := 0; i < bytes; i += os.Getpagesize() {
+				residentMemory[i] = 1
+			}
+		}
+		return open(w, thread)
+	}
 }
 
 // recoverer is a lock that tells of the death of its owner.
