@@ -3,7 +3,29 @@ package arena
 import (
 	"io/fs"
 
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/shm"
+)
+
+// KernelIO is which system calls of a process write into an arena. After the death of
+// the process its data is not handed over before they are finished; see [Arena.Gone]. A
+// declaration that is too narrow corrupts data.
+type KernelIO = arenakernel.KernelIO
+
+const (
+	// KernelIOSynchronous is the default: each such call is finished when its thread
+	// leaves it. That is read(2), recv(2) and all their like, also with O_DIRECT, and
+	// io_uring without it. The data is handed over when no thread of the process has
+	// memory any more, usually less than a millisecond after the death is known.
+	KernelIOSynchronous = arenakernel.KernelIOSynchronous
+	// KernelIOAsynchronous adds io_submit(2), and the calls of other processes
+	// that share the memory of this one: a child of clone(CLONE_VM) that is no thread.
+	// The data is handed over when the memory of the process has been taken apart, which
+	// takes 30 ms and more for each GiB.
+	KernelIOAsynchronous = arenakernel.KernelIOAsynchronous
+	// KernelIONone says that this process passes no memory of the arena to a system
+	// call that writes there. The data is handed over as soon as the death is known.
+	KernelIONone = arenakernel.KernelIONone
 )
 
 // Options says how an arena is created and joined. A nil *Options means the
@@ -28,12 +50,9 @@ type Options struct {
 	// Label names this process to people: in errors about its death, and in
 	// tools. At most 63 bytes are kept. Empty means the program's name.
 	Label string
-	// NoKernelIO declares that this process passes no memory of the arena to a system
-	// call that writes there, such as read(2) into a Block or io_uring. The data that it leaves
-	// behind when it dies is then handed over as soon as its death is known, without
-	// waiting for the end of its system calls; see [Arena.Gone]. A false declaration
-	// corrupts data. It holds if every Open of this process makes it.
-	NoKernelIO bool
+	// KernelIO declares which system calls of this process write into the arena. If it is
+	// opened several times, the most general declaration holds.
+	KernelIO KernelIO
 	// NUMA places the pages of a new arena. It is ignored for an arena that exists.
 	// Segment().Degraded and Where tell the result; see Place for parts of an arena.
 	NUMA shm.Policy

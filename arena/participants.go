@@ -65,17 +65,12 @@ func (a *Arena) Current(n ParticipantID) bool { return a.kernel().Current(n) }
 
 // Gone reports whether nothing can write into the arena for n any more, not even a
 // system call of n. It may be asked about a name that is not current; once it is true
-// it stays true. While n's process ends it costs a system call.
+// it stays true. While n's process ends it costs system calls.
 //
-// Gone does not cover stores that a device makes by itself: RDMA, and a read through
-// io_uring with O_DIRECT, which the kernel does not wait for when a process ends.
+// What Gone waits for depends on the [KernelIO] that n has declared. It does not
+// cover stores that a device makes by itself: RDMA, and a read through io_uring with
+// O_DIRECT, which the kernel does not wait for when a process ends.
 // docs/memory-model.md lists what is covered.
-//
-// A dead participant is gone when its byte lock is free: the kernel drops the lock
-// when the last thread of the process closes its files, and then every thread has
-// left all code of the kernel that could copy. A participant that declared
-// NoKernelIO is gone when it is dead. Where there are no byte locks only the end of
-// the thread of its death watcher is known.
 //
 // A true answer synchronizes with the last store of n to the arena.
 func (a *Arena) Gone(n ParticipantID) bool { return a.kernel().Gone(n) }

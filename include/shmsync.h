@@ -97,6 +97,12 @@ extern "C" {
 #define SHMSYNC_POLICY_REPORT 1  /* it stays lost: EOWNERDEAD, at once, until a process recovers it */
 #define SHMSYNC_POLICY_RELEASE 2 /* it becomes free, as a file lock does, when the process is gone */
 
+/* Which system calls of a process write into the arena. When it has died, its data passes on after they
+ * are finished. A declaration that is too narrow corrupts data. */
+#define SHMSYNC_KERNEL_IO_SYNCHRONOUS 0  /* each is finished when its thread leaves it: read, recv, io_uring without O_DIRECT */
+#define SHMSYNC_KERNEL_IO_ASYNCHRONOUS 1 /* io_submit too, and processes that share this one's memory by clone(CLONE_VM) */
+#define SHMSYNC_KERNEL_IO_NONE 2         /* none: the data passes on as soon as the death is known */
+
 #define SHMSYNC_SPIN_NEVER (-1) /* waiters do not spin before they sleep */
 
 typedef struct shmsync_arena shmsync_arena;
@@ -112,10 +118,7 @@ typedef struct shmsync_arena_options {
     const uint32_t *trust_uids;  /* owners of files to join, besides this euid and root */
     size_t n_trust_uids;
     int attach_only;             /* not 0: ENOENT where there is no arena, instead of making one */
-    /* Not 0: this process never passes memory of the arena to a system call that writes
-     * into it, such as read. Then what it has passes on as soon as it is dead, without
-     * waiting for its end. It holds only if every open of the arena in this process says so. */
-    int no_kernel_io;
+    int kernel_io;               /* SHMSYNC_KERNEL_IO_x; if this process opens the arena several times, the most general one holds */
 } shmsync_arena_options;
 
 /* Who a participant is or was. slot and generation are the identity. */
@@ -1069,10 +1072,12 @@ enum { /* slot */
     SHMI_slotReclaimed = 220,
     SHMI_slotOpening = 224,
     SHMI_slotWalking = 232,
+    SHMI_slotGone = 244,
+    SHMI_slotWindow = 248, /* see 35-window.h */
     SHMI_slotAnnounce = 256
 };
 
-enum { SHMI_capRobust = 1, SHMI_capOFD = 2, SHMI_capNoKernelIO = 4, SHMI_capFence = 8, SHMI_capWaitV = 16, SHMI_capTold = 32 };
+enum { SHMI_capRobust = 1, SHMI_capOFD = 2, SHMI_capNoKernelIO = 4, SHMI_capFence = 8, SHMI_capWaitV = 16, SHMI_capTold = 32, SHMI_capAsyncIO = 64 };
 
 enum { /* phases of a slot */
     SHMI_phaseFree,
@@ -2375,6 +2380,12 @@ typedef struct shmi_notice {
     uint32_t generation;
     int64_t when;
     uint32_t asked; /* the state in which the byte lock was asked for */
+    /* guarded by: shmsync_arena.endings: when this process first met the death of generation
+     * ending_of, when it last looked at the threads, and whether they have given up their memory */
+    uint32_t ending_of;
+    uint64_t ending_window;
+    int64_t began, looked;
+    int detached;
 } shmi_notice;
 
 /* No offset of an object: a guard of walks that says only that wakes may be owed to anybody. */
@@ -2428,6 +2439,11 @@ struct shmsync_arena {
     pthread_mutex_t reaping;
     shmi_reap_progress *reaps; /* guarded by: reaping; by slot */
     shmi_notice *notices; /* of the watcher; by slot */
+    pthread_mutex_t endings;
+    /* The identity of this process, immutable after it has a slot. proc_dev is the device of a /proc
+     * in which the pid of a slot means what its participant meant; 0 for none. */
+    uint64_t pid_ns, proc_dev;
+    unsigned char boot[16];
     uint32_t unfinished;  /* a reap has to be gone on with */
     int64_t ask_at;       /* when the watcher asks again whether the dead are gone; 0: nobody is waited for. Atomic. */
     uint32_t leftover[SHMI_MaxSlots / 32 + 1]; /* the slots where, a bit each */
@@ -5102,6 +5118,202 @@ SHMI_FN int shmi_unshare(shmsync_arena *a, shmi_off off, void (*end)(void *handl
     return open_ ? 0 : EBADF;
 }
 
+/* ---- The threads of a process that ends: threads_linux.go has the reasons ---- */
+
+/* Reads a small file of /proc; the text ends with a NUL. */
+SHMI_FN ssize_t shmi_read_file(const char *path, char *b, size_t cap)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, b, cap - 1) : -1;
+    if (fd >= 0)
+        close(fd);
+    b[n > 0 ? n : 0] = 0;
+    return n;
+}
+
+#define SHMI_THREADS_MOST 32768
+
+typedef struct shmi_tasks {
+    int fd; /* of /proc/PID/task; all that is looked up there is of one process */
+    struct stat st;
+} shmi_tasks;
+
+/* These are system calls without a point of cancellation. */
+SHMI_FN int shmi_open_below(int dir, const char *path, int flags)
+{
+    return (int)syscall(SYS_openat, dir, path, flags | O_RDONLY | O_CLOEXEC, 0);
+}
+SHMI_FN void shmi_close_quietly(int fd) { syscall(SYS_close, fd); }
+
+SHMI_FN int shmi_open_tasks(const char *process, shmi_tasks *d)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%s/task", process);
+    d->fd = shmi_open_below(AT_FDCWD, path, O_DIRECTORY);
+    if (d->fd < 0)
+        return 0;
+    if (fstat(d->fd, &d->st) == 0)
+        return 1;
+    shmi_close_quietly(d->fd);
+    return 0;
+}
+
+/* Whether a thread has memory, or it cannot be told. One that has ended has none. */
+SHMI_FN int shmi_may_have_memory(const shmi_tasks *d, uint32_t thread)
+{
+    char path[32], b;
+    snprintf(path, sizeof path, "%u/exe", thread);
+    return syscall(SYS_readlinkat, d->fd, path, &b, (size_t)1) >= 0 || (errno != ENOENT && errno != ESRCH);
+}
+
+/* Calls f for each thread that a walk finds, until it returns not 0. -1: the walk failed. */
+SHMI_FN int shmi_walk_tasks(const shmi_tasks *d, int (*f)(void *arg, uint32_t thread), void *arg)
+{
+    enum { reclen = 16, name = 19 }; /* offsets in linux_dirent64 */
+    union {
+        uint64_t aligned;
+        char bytes[4096];
+    } b;
+    long n, at;
+    int err = 0;
+    if (lseek(d->fd, 0, SEEK_SET) != 0)
+        return -1;
+    while (err == 0 && (n = syscall(SYS_getdents64, d->fd, b.bytes, sizeof b.bytes)) != 0) {
+        if (n < 0)
+            return -1;
+        for (at = 0; at < n && err == 0;) {
+            const char *e = b.bytes + at;
+            uint16_t size;
+            memcpy(&size, e + reclen, sizeof size);
+            if (e[name] >= '1' && e[name] <= '9')
+                err = f(arg, (uint32_t)strtoul(e + name, NULL, 10));
+            at += size;
+        }
+    }
+    return err;
+}
+
+typedef struct shmi_found {
+    const shmi_tasks *tasks;
+    uint32_t *v, n;
+    uint32_t at, common; /* of the second walk */
+} shmi_found;
+
+/* The first walk: 1 if the thread may have memory, -1 if there is no room for it. */
+SHMI_FN int shmi_find_thread(void *arg, uint32_t thread)
+{
+    shmi_found *x = (shmi_found *)arg;
+    if (shmi_may_have_memory(x->tasks, thread))
+        return 1;
+    if (x->n == SHMI_THREADS_MOST)
+        return -1;
+    x->v[x->n++] = thread;
+    return 0;
+}
+/* The second walk: both are in the order of the kernel's list. */
+SHMI_FN int shmi_find_again(void *arg, uint32_t thread)
+{
+    shmi_found *x = (shmi_found *)arg;
+    uint32_t k;
+    for (k = x->at; k < x->n; k++)
+        if (x->v[k] == thread) {
+            x->at = k + 1;
+            x->common++;
+            break;
+        }
+    return 0;
+}
+
+/* How many threads the process has, exactly; 0 if that cannot be read. */
+SHMI_FN uint32_t shmi_count_threads(const shmi_tasks *d, uint32_t leader, uint64_t *start)
+{
+    char path[32], b[1024], *p;
+    uint32_t k, threads = 0;
+    int fd;
+    ssize_t n;
+    snprintf(path, sizeof path, "%u/stat", leader);
+    fd = shmi_open_below(d->fd, path, 0);
+    if (fd < 0)
+        return 0;
+    n = (ssize_t)syscall(SYS_read, fd, b, sizeof b - 1);
+    shmi_close_quietly(fd);
+    b[n > 0 ? n : 0] = 0;
+    p = strrchr(b, ')'); /* the name, in parentheses, may hold anything */
+    for (k = 2; k < 22 && p != NULL; k++) {
+        p = strchr(p + 1, ' ');
+        if (k == 19 && p != NULL)
+            threads = (uint32_t)strtoul(p + 1, NULL, 10);
+    }
+    if (p == NULL)
+        return 0;
+    *start = strtoull(p + 1, NULL, 10);
+    return threads;
+}
+
+/* Whether each thread of the process has given up its memory. 0 if that cannot be told. */
+SHMI_FN int shmi_tasks_detached(const shmi_tasks *d, uint32_t leader, uint64_t start)
+{
+    shmi_found x;
+    struct stat now;
+    uint64_t started = 0;
+    uint32_t count;
+    int detached = 0;
+    if (shmi_may_have_memory(d, leader))
+        return 0;
+    memset(&x, 0, sizeof x);
+    x.tasks = d;
+    /* Not by malloc: a signal handler may ask. */
+    x.v = (uint32_t *)mmap(NULL, SHMI_THREADS_MOST * sizeof *x.v, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if ((void *)x.v == MAP_FAILED)
+        return 0;
+    if (shmi_walk_tasks(d, shmi_find_thread, &x) == 0) {
+        count = shmi_count_threads(d, leader, &started);
+        detached = count != 0 && started == start && shmi_walk_tasks(d, shmi_find_again, &x) == 0 && x.common == count &&
+                   fstat(d->fd, &now) == 0 && now.st_dev == d->st.st_dev && now.st_ino == d->st.st_ino;
+    }
+    munmap(x.v, SHMI_THREADS_MOST * sizeof *x.v);
+    return detached;
+}
+
+/* Whether /proc is that of this process's pid namespace, and tells of a living thread that it has
+ * memory; and its device. */
+SHMI_FN int shmi_probe_threads(uint64_t *dev)
+{
+    char b[4096], pid[16], *p;
+    shmi_tasks d;
+    uint64_t start;
+    int ok = 0;
+    if (!shmi_have.waitv || shmi_disabled("threads"))
+        return 0;
+    if (shmi_read_file("/proc/self/status", b, sizeof b) <= 0 || (p = strstr(b, "\nNSpid:")) == NULL)
+        return 0;
+    for (p += 7; *p == ' ' || *p == '\t'; p++) {
+    }
+    snprintf(pid, sizeof pid, "%d\n", (int)getpid()); /* no other one in a namespace inside */
+    if (strncmp(p, pid, strlen(pid)) != 0 || !shmi_open_tasks("self", &d))
+        return 0;
+    *dev = (uint64_t)d.st.st_dev;
+    ok = shmi_may_have_memory(&d, (uint32_t)getpid()) && shmi_count_threads(&d, (uint32_t)getpid(), &start) != 0;
+    shmi_close_quietly(d.fd);
+    return ok;
+}
+
+SHMI_FN int shmi_detached(uint64_t dev, uint32_t pid, uint64_t start)
+{
+    char name[16];
+    shmi_tasks d;
+    int before = errno, detached;
+    snprintf(name, sizeof name, "%u", pid);
+    if (!shmi_open_tasks(name, &d)) {
+        errno = before;
+        return 0;
+    }
+    detached = (uint64_t)d.st.st_dev == dev && shmi_tasks_detached(&d, pid, start);
+    shmi_close_quietly(d.fd);
+    errno = before;
+    return detached;
+}
+
 /* ---- Deaths in two stages, dead and gone: docs/design/0018-two-stages-of-a-death.md ----
  *
  * A death has two stages. Words are repaired when no thread of the dead process executes
@@ -5110,6 +5322,7 @@ SHMI_FN int shmi_unshare(shmsync_arena *a, shmi_off off, void (*end)(void *handl
 #define SHMI_ASK_FIRST INT64_C(50000)
 #define SHMI_ASK_MOST INT64_C(50000000)
 #define SHMI_ASK_WAITER INT64_C(1000000)
+#define SHMI_LOOK_FIRST INT64_C(30000)
 
 /* Whether nobody holds the byte lock of slot i any more; not for one that never had it. */
 SHMI_FN int shmi_byte_free(shmsync_arena *a, uint32_t i)
@@ -5177,6 +5390,75 @@ SHMI_FN int shmi_ended(shmsync_arena *a, uint32_t i)
     return shmi_marked_by_kernel(a, i, 1);
 }
 
+/* The notice of the death in slot i, in state w. The caller has a->endings. */
+SHMI_FN shmi_notice *shmi_ending(shmsync_arena *a, uint32_t i, uint32_t w)
+{
+    shmi_notice *n = &a->notices[i];
+    uint64_t window = shmi_ld64(shmi_slot64(a, i, SHMI_slotWindow));
+    if (n->began == 0 || n->ending_of != shmi_slot_gen(w) || n->ending_window != window) {
+        n->ending_of = shmi_slot_gen(w);
+        n->ending_window = window;
+        n->began = shmi_now();
+        n->looked = 0;
+        n->detached = 0;
+    }
+    return n;
+}
+
+/* Whether all threads of the process in slot i, in state w, have given up its memory. It is 0 if
+ * the slot does not say which process that is, and when another thread has just looked: a look
+ * costs 10 us and more. */
+SHMI_FN int shmi_threads_ended(shmsync_arena *a, uint32_t i, uint32_t w)
+{
+    uint32_t pid = shmi_ld32(shmi_slot32(a, i, SHMI_slotPID));
+    uint64_t start = shmi_ld64(shmi_slot64(a, i, SHMI_slotStart));
+    const unsigned char *boot = shmi_bytes(a, shmi_slot(a, i) + SHMI_slotBootID, 16);
+    static const unsigned char none[16] = {0};
+    int64_t now = shmi_now(), pause;
+    shmi_notice *n;
+    int look, detached;
+    if (a->proc_dev == 0)
+        return 0;
+    if (pthread_mutex_trylock(&a->endings) != 0)
+        return 0; /* another thread asks, or the one that a signal handler has interrupted */
+    n = shmi_ending(a, i, w);
+    pause = (now - n->began) / 16;
+    pause = pause < SHMI_LOOK_FIRST ? SHMI_LOOK_FIRST : pause;
+    detached = n->detached;
+    look = !detached && (n->looked == 0 || now - n->looked >= pause);
+    if (look)
+        n->looked = now;
+    pthread_mutex_unlock(&a->endings);
+    if (!look)
+        return detached;
+    /* A pid means something only in its own namespace, and before the next boot. */
+    if (pid == 0 || pid > INT32_MAX || start == 0 || a->pid_ns == 0 || shmi_ld64(shmi_slot64(a, i, SHMI_slotPIDNS)) != a->pid_ns ||
+        memcmp(boot, a->boot, 16) != 0 || memcmp(boot, none, 16) == 0)
+        return 0;
+    if (!shmi_detached(a->proc_dev, pid, start) || shmi_slot_state(a, i) != w)
+        return 0;
+    if (pthread_mutex_trylock(&a->endings) == 0) {
+        shmi_ending(a, i, w)->detached = 1;
+        pthread_mutex_unlock(&a->endings);
+    }
+    return 1;
+}
+
+/* Whether the threads of the participant that is dead in slot i, in state w, have given up its memory,
+ * and with them the kernel has finished with it. slotGone says of whom a participant has found
+ * that: see foundGone in internal/arenakernel/gone.go. */
+SHMI_FN int shmi_find_gone(shmsync_arena *a, uint32_t i, uint32_t w)
+{
+    uint32_t *word = shmi_slot32(a, i, SHMI_slotGone), before = shmi_ld32(word);
+    uint32_t mark = shmi_slot_gen(w) | (uint32_t)(shmi_ld64(shmi_slot64(a, i, SHMI_slotWindow)) >> 36) << 18;
+    if (before == mark)
+        return 1;
+    if ((shmi_slot_caps(a, i) & SHMI_capAsyncIO) != 0 || !shmi_threads_ended(a, i, w))
+        return 0;
+    shmi_cas32(word, before, mark);
+    return 1;
+}
+
 /* Whether nothing can write into the arena for n any more, not even the kernel in a system
  * call of n. The last store of n to what a lock protects is before that, and the last one
  * to words is before n is not current. Asked of a participant that is not current, or of
@@ -5191,7 +5473,8 @@ SHMI_FN int shmi_gone(shmsync_arena *a, shmi_participant_id n)
         return 1; /* a slot passes on only when its dead one is gone */
     if (n == a->self)
         return __atomic_load_n(&a->closing, __ATOMIC_SEQ_CST);
-    return shmi_slot_phase(w) == SHMI_phaseDead && ((shmi_slot_caps(a, i) & SHMI_capNoKernelIO) != 0 || shmi_ended(a, i));
+    return shmi_slot_phase(w) == SHMI_phaseDead &&
+           ((shmi_slot_caps(a, i) & SHMI_capNoKernelIO) != 0 || shmi_ended(a, i) || shmi_find_gone(a, i, w) || shmi_slot_state(a, i) != w);
 }
 /* Whether every participant that is dead is gone, too. */
 SHMI_FN int shmi_all_gone(shmsync_arena *a)
@@ -5261,11 +5544,11 @@ SHMI_FN int shmi_await_gone(shmsync_arena *a, shmi_participant_id n, const char 
 
 /* Makes sure that no thread of the dying process in slot i executes a store to the
  * arena any more, and is 0 while that cannot be told. */
-SHMI_FN int shmi_fence_dying(shmsync_arena *a, uint32_t i)
+SHMI_FN int shmi_fence_dying(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     if ((shmi_slot_caps(a, i) & SHMI_capFence) != 0 && shmi_fence() == 0)
         return 1;
-    return a->lock_fd < 0 || (shmi_slot_caps(a, i) & SHMI_capOFD) == 0 || shmi_byte_free(a, i);
+    return a->lock_fd < 0 || (shmi_slot_caps(a, i) & SHMI_capOFD) == 0 || shmi_byte_free(a, i) || shmi_threads_ended(a, i, w);
 }
 
 /* Leaves the rest of the reap in slot i for later. The watcher goes on with it. */
@@ -5278,7 +5561,7 @@ SHMI_FN void shmi_leave_for(shmsync_arena *a, uint32_t i)
 /* Moves slot i from w to dead, after a fence; whether this call did it. */
 SHMI_FN int shmi_declare_dead(shmsync_arena *a, uint32_t i, uint32_t w)
 {
-    if (!shmi_fence_dying(a, i)) {
+    if (!shmi_fence_dying(a, i, w)) {
         shmi_leave_for(a, i);
         return 0;
     }
@@ -5547,8 +5830,7 @@ int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant
 #define SHMI_LEAVE_TO_OTHERS INT64_C(200000000)
 
 enum {
-    SHMI_watchTargets = 3,
-    SHMI_slotWindow = 248 /* see 35-window.h */
+    SHMI_watchTargets = 3
 };
 
 /* Rings the n participants that come before slot i in the ring of slots. */
@@ -7148,18 +7430,8 @@ SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_par
     }
 }
 
-/* Reads a small file of /proc; the text ends with a NUL. */
-SHMI_FN ssize_t shmi_read_file(const char *path, char *b, size_t cap)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd >= 0 ? read(fd, b, cap - 1) : -1;
-    if (fd >= 0)
-        close(fd);
-    b[n > 0 ? n : 0] = 0;
-    return n;
-}
-
-/* The identity of this process, for people to read. None of it decides anything. */
+/* Fills the slot in. The identity of this process decides nothing but where peers look for its threads
+ * when it is dead. */
 SHMI_FN void shmi_fill_slot(shmsync_arena *a, const char *label)
 {
     uint32_t i = a->my_slot, k, nibbles = 0;
@@ -7198,12 +7470,17 @@ SHMI_FN void shmi_fill_slot(shmsync_arena *a, const char *label)
     shmi_st64(shmi_slot64(a, i, SHMI_slotPIDNS), ns);
     shmi_st64(shmi_slot64(a, i, SHMI_slotJoined), (uint64_t)shmi_unix_now());
     memcpy(shmi_bytes(a, s + SHMI_slotBootID, 16), boot, 16);
+    a->pid_ns = ns;
+    memcpy(a->boot, boot, 16);
+    if (!shmi_probe_threads(&a->proc_dev))
+        a->proc_dev = 0;
     shmi_put_label(a, s + SHMI_slotLabel, label);
     shmi_st64(shmi_slot64(a, i, SHMI_slotDied), 0);
     shmi_st64(shmi_slot64(a, i, SHMI_slotReady), 0);
     shmi_st64(shmi_slot64(a, i, SHMI_slotOpening), 0);
     shmi_st64(shmi_slot64(a, i, SHMI_slotWalking), 0);
     shmi_st32(shmi_slot32(a, i, SHMI_slotTelling), 0);
+    shmi_st32(shmi_slot32(a, i, SHMI_slotGone), 0);
     for (k = 0; k < SHMI_announceCount; k++)
         shmi_st64(shmi_u64(a, s + SHMI_slotAnnounce + k * SHMI_announceStride + SHMI_announceWord), 0);
 }
@@ -7276,6 +7553,29 @@ SHMI_FN int shmi_settle_in(shmsync_arena *a, shmi_participant_id before, const c
     return 1;
 }
 
+/* The capabilities of a participant with these options. */
+SHMI_FN uint32_t shmi_kernel_io_caps(const shmsync_arena_options *o)
+{
+    switch (o != NULL ? o->kernel_io : SHMSYNC_KERNEL_IO_SYNCHRONOUS) {
+    case SHMSYNC_KERNEL_IO_ASYNCHRONOUS:
+        return SHMI_capAsyncIO;
+    case SHMSYNC_KERNEL_IO_NONE:
+        return SHMI_capNoKernelIO;
+    }
+    return 0;
+}
+/* Makes what this participant has declared hold for an opening with these options, too. */
+SHMI_FN void shmi_widen_kernel_io(shmsync_arena *a, const shmsync_arena_options *o)
+{
+    uint32_t *caps = shmi_slot32(a, a->my_slot, SHMI_slotCaps), old, wide, more = shmi_kernel_io_caps(o);
+    do {
+        old = shmi_ld32(caps);
+        wide = old | (more & SHMI_capAsyncIO);
+        if ((more & SHMI_capNoKernelIO) == 0)
+            wide &= ~(uint32_t)SHMI_capNoKernelIO;
+    } while (!shmi_cas32(caps, old, wide));
+}
+
 /* Takes a slot and makes this process live in it: the byte lock comes first, then the
  * state word, then the robust list, then the alive words. */
 SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
@@ -7300,8 +7600,7 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
         }
         a->caps |= SHMI_capOFD;
     }
-    if (o != NULL && o->no_kernel_io)
-        a->caps |= SHMI_capNoKernelIO;
+    a->caps |= shmi_kernel_io_caps(o);
     /* Quick while there is one thread, so it comes before the helper. */
     if (shmi_alone())
         shmi_register_fence();
@@ -7391,6 +7690,7 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
     pthread_mutex_destroy(&a->walking);
     pthread_mutex_destroy(&a->handles_of);
     pthread_mutex_destroy(&a->reaping);
+    pthread_mutex_destroy(&a->endings);
     pthread_mutex_destroy(&a->wait_nodes_lock);
     pthread_mutex_destroy(&a->death_lock);
     pthread_mutex_destroy(&a->chores_lock);
@@ -7401,6 +7701,8 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
 
 SHMI_FN int shmi_compare(shmsync_arena *a, const shmsync_arena_options *o, int created)
 {
+    if (o != NULL && (unsigned)o->kernel_io > SHMSYNC_KERNEL_IO_NONE)
+        return shmi_fail(EINVAL, "arena.open", a->label, "kernel_io is %d, which is none of SHMSYNC_KERNEL_IO_x", o->kernel_io);
     if (o == NULL || created)
         return 0;
     if (o->max_participants != 0 && o->max_participants != a->geo.slots)
@@ -7499,6 +7801,7 @@ SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_aren
     pthread_mutex_init(&a->walking, NULL);
     pthread_mutex_init(&a->handles_of, NULL);
     pthread_mutex_init(&a->reaping, NULL);
+    pthread_mutex_init(&a->endings, NULL);
     pthread_mutex_init(&a->wait_nodes_lock, NULL);
     pthread_mutex_init(&a->death_lock, NULL);
     pthread_mutex_init(&a->chores_lock, NULL);
@@ -7548,8 +7851,7 @@ SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_o
         if (err == 0) {
             a->opens++;
             *out = a;
-            if (o == NULL || !o->no_kernel_io) /* all of the process promise it, or nobody */
-                shmi_and32(shmi_slot32(a, a->my_slot, SHMI_slotCaps), ~(uint32_t)SHMI_capNoKernelIO);
+            shmi_widen_kernel_io(a, o);
         }
         return err;
     }

@@ -663,7 +663,7 @@ func TestMutexStoppedAnywhere(t *testing.T) {
 // Fallbacks: the core of the above where the kernel, or a sandbox, lacks
 // something, in all of the processes or in some.
 func TestMutexFallbacks(t *testing.T) {
-	combos := []string{"robust", "waitv", "membarrier", "ofd", "robust,waitv", "waitv,membarrier", "robust,membarrier", "robust,waitv,membarrier", "ofd,waitv,membarrier"}
+	combos := []string{"robust", "waitv", "membarrier", "ofd", "threads", "robust,waitv", "waitv,membarrier", "robust,membarrier", "robust,waitv,membarrier", "ofd,waitv,membarrier"}
 	if !proctest.Long() {
 		combos = []string{"robust", "waitv", "membarrier", "robust,waitv,membarrier"}
 	}

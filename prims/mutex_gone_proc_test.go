@@ -26,7 +26,8 @@ func init() {
 	proctest.Register("mutex/lingering", func(c *proctest.Child) {
 		var name string
 		c.Params(&name)
-		a, err := arena.Attach(name, nil)
+		// What inherits the byte lock keeps its data.
+		a, err := arena.Attach(name, &arena.Options{KernelIO: arena.KernelIOAsynchronous})
 		if err != nil {
 			c.Fatal(err)
 		}

@@ -21,7 +21,7 @@ import (
 func init() {
 	open := func(c *proctest.Child) (name string, a *arena.Arena, m *prims.RWMutex) {
 		c.Params(&name)
-		a, err := arena.Attach(name, nil)
+		a, err := arena.Attach(name, &arena.Options{KernelIO: arena.KernelIOAsynchronous})
 		if err != nil {
 			c.Fatal(err)
 		}

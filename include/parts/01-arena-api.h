@@ -7,6 +7,12 @@
 #define SHMSYNC_POLICY_REPORT 1  /* it stays lost: EOWNERDEAD, at once, until a process recovers it */
 #define SHMSYNC_POLICY_RELEASE 2 /* it becomes free, as a file lock does, when the process is gone */
 
+/* Which system calls of a process write into the arena. When it has died, its data passes on after they
+ * are finished. A declaration that is too narrow corrupts data. */
+#define SHMSYNC_KERNEL_IO_SYNCHRONOUS 0  /* each is finished when its thread leaves it: read, recv, io_uring without O_DIRECT */
+#define SHMSYNC_KERNEL_IO_ASYNCHRONOUS 1 /* io_submit too, and processes that share this one's memory by clone(CLONE_VM) */
+#define SHMSYNC_KERNEL_IO_NONE 2         /* none: the data passes on as soon as the death is known */
+
 #define SHMSYNC_SPIN_NEVER (-1) /* waiters do not spin before they sleep */
 
 typedef struct shmsync_arena shmsync_arena;
@@ -22,10 +28,7 @@ typedef struct shmsync_arena_options {
     const uint32_t *trust_uids;  /* owners of files to join, besides this euid and root */
     size_t n_trust_uids;
     int attach_only;             /* not 0: ENOENT where there is no arena, instead of making one */
-    /* Not 0: this process never passes memory of the arena to a system call that writes
-     * into it, such as read. Then what it has passes on as soon as it is dead, without
-     * waiting for its end. It holds only if every open of the arena in this process says so. */
-    int no_kernel_io;
+    int kernel_io;               /* SHMSYNC_KERNEL_IO_x; if this process opens the arena several times, the most general one holds */
 } shmsync_arena_options;
 
 /* Who a participant is or was. slot and generation are the identity. */

@@ -86,10 +86,12 @@ enum { /* slot */
     SHMI_slotReclaimed = 220,
     SHMI_slotOpening = 224,
     SHMI_slotWalking = 232,
+    SHMI_slotGone = 244,
+    SHMI_slotWindow = 248, /* see 35-window.h */
     SHMI_slotAnnounce = 256
 };
 
-enum { SHMI_capRobust = 1, SHMI_capOFD = 2, SHMI_capNoKernelIO = 4, SHMI_capFence = 8, SHMI_capWaitV = 16, SHMI_capTold = 32 };
+enum { SHMI_capRobust = 1, SHMI_capOFD = 2, SHMI_capNoKernelIO = 4, SHMI_capFence = 8, SHMI_capWaitV = 16, SHMI_capTold = 32, SHMI_capAsyncIO = 64 };
 
 enum { /* phases of a slot */
     SHMI_phaseFree,

@@ -148,6 +148,12 @@ typedef struct shmi_notice {
     uint32_t generation;
     int64_t when;
     uint32_t asked; /* the state in which the byte lock was asked for */
+    /* guarded by: shmsync_arena.endings: when this process first met the death of generation
+     * ending_of, when it last looked at the threads, and whether they have given up their memory */
+    uint32_t ending_of;
+    uint64_t ending_window;
+    int64_t began, looked;
+    int detached;
 } shmi_notice;
 
 /* No offset of an object: a guard of walks that says only that wakes may be owed to anybody. */
@@ -201,6 +207,11 @@ struct shmsync_arena {
     pthread_mutex_t reaping;
     shmi_reap_progress *reaps; /* guarded by: reaping; by slot */
     shmi_notice *notices; /* of the watcher; by slot */
+    pthread_mutex_t endings;
+    /* The identity of this process, immutable after it has a slot. proc_dev is the device of a /proc
+     * in which the pid of a slot means what its participant meant; 0 for none. */
+    uint64_t pid_ns, proc_dev;
+    unsigned char boot[16];
     uint32_t unfinished;  /* a reap has to be gone on with */
     int64_t ask_at;       /* when the watcher asks again whether the dead are gone; 0: nobody is waited for. Atomic. */
     uint32_t leftover[SHMI_MaxSlots / 32 + 1]; /* the slots where, a bit each */

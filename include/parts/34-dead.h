@@ -6,6 +6,7 @@
 #define SHMI_ASK_FIRST INT64_C(50000)
 #define SHMI_ASK_MOST INT64_C(50000000)
 #define SHMI_ASK_WAITER INT64_C(1000000)
+#define SHMI_LOOK_FIRST INT64_C(30000)
 
 /* Whether nobody holds the byte lock of slot i any more; not for one that never had it. */
 SHMI_FN int shmi_byte_free(shmsync_arena *a, uint32_t i)
@@ -73,6 +74,75 @@ SHMI_FN int shmi_ended(shmsync_arena *a, uint32_t i)
     return shmi_marked_by_kernel(a, i, 1);
 }
 
+/* The notice of the death in slot i, in state w. The caller has a->endings. */
+SHMI_FN shmi_notice *shmi_ending(shmsync_arena *a, uint32_t i, uint32_t w)
+{
+    shmi_notice *n = &a->notices[i];
+    uint64_t window = shmi_ld64(shmi_slot64(a, i, SHMI_slotWindow));
+    if (n->began == 0 || n->ending_of != shmi_slot_gen(w) || n->ending_window != window) {
+        n->ending_of = shmi_slot_gen(w);
+        n->ending_window = window;
+        n->began = shmi_now();
+        n->looked = 0;
+        n->detached = 0;
+    }
+    return n;
+}
+
+/* Whether all threads of the process in slot i, in state w, have given up its memory. It is 0 if
+ * the slot does not say which process that is, and when another thread has just looked: a look
+ * costs 10 us and more. */
+SHMI_FN int shmi_threads_ended(shmsync_arena *a, uint32_t i, uint32_t w)
+{
+    uint32_t pid = shmi_ld32(shmi_slot32(a, i, SHMI_slotPID));
+    uint64_t start = shmi_ld64(shmi_slot64(a, i, SHMI_slotStart));
+    const unsigned char *boot = shmi_bytes(a, shmi_slot(a, i) + SHMI_slotBootID, 16);
+    static const unsigned char none[16] = {0};
+    int64_t now = shmi_now(), pause;
+    shmi_notice *n;
+    int look, detached;
+    if (a->proc_dev == 0)
+        return 0;
+    if (pthread_mutex_trylock(&a->endings) != 0)
+        return 0; /* another thread asks, or the one that a signal handler has interrupted */
+    n = shmi_ending(a, i, w);
+    pause = (now - n->began) / 16;
+    pause = pause < SHMI_LOOK_FIRST ? SHMI_LOOK_FIRST : pause;
+    detached = n->detached;
+    look = !detached && (n->looked == 0 || now - n->looked >= pause);
+    if (look)
+        n->looked = now;
+    pthread_mutex_unlock(&a->endings);
+    if (!look)
+        return detached;
+    /* A pid means something only in its own namespace, and before the next boot. */
+    if (pid == 0 || pid > INT32_MAX || start == 0 || a->pid_ns == 0 || shmi_ld64(shmi_slot64(a, i, SHMI_slotPIDNS)) != a->pid_ns ||
+        memcmp(boot, a->boot, 16) != 0 || memcmp(boot, none, 16) == 0)
+        return 0;
+    if (!shmi_detached(a->proc_dev, pid, start) || shmi_slot_state(a, i) != w)
+        return 0;
+    if (pthread_mutex_trylock(&a->endings) == 0) {
+        shmi_ending(a, i, w)->detached = 1;
+        pthread_mutex_unlock(&a->endings);
+    }
+    return 1;
+}
+
+/* Whether the threads of the participant that is dead in slot i, in state w, have given up its memory,
+ * and with them the kernel has finished with it. slotGone says of whom a participant has found
+ * that: see foundGone in internal/arenakernel/gone.go. */
+SHMI_FN int shmi_find_gone(shmsync_arena *a, uint32_t i, uint32_t w)
+{
+    uint32_t *word = shmi_slot32(a, i, SHMI_slotGone), before = shmi_ld32(word);
+    uint32_t mark = shmi_slot_gen(w) | (uint32_t)(shmi_ld64(shmi_slot64(a, i, SHMI_slotWindow)) >> 36) << 18;
+    if (before == mark)
+        return 1;
+    if ((shmi_slot_caps(a, i) & SHMI_capAsyncIO) != 0 || !shmi_threads_ended(a, i, w))
+        return 0;
+    shmi_cas32(word, before, mark);
+    return 1;
+}
+
 /* Whether nothing can write into the arena for n any more, not even the kernel in a system
  * call of n. The last store of n to what a lock protects is before that, and the last one
  * to words is before n is not current. Asked of a participant that is not current, or of
@@ -87,7 +157,8 @@ SHMI_FN int shmi_gone(shmsync_arena *a, shmi_participant_id n)
         return 1; /* a slot passes on only when its dead one is gone */
     if (n == a->self)
         return __atomic_load_n(&a->closing, __ATOMIC_SEQ_CST);
-    return shmi_slot_phase(w) == SHMI_phaseDead && ((shmi_slot_caps(a, i) & SHMI_capNoKernelIO) != 0 || shmi_ended(a, i));
+    return shmi_slot_phase(w) == SHMI_phaseDead &&
+           ((shmi_slot_caps(a, i) & SHMI_capNoKernelIO) != 0 || shmi_ended(a, i) || shmi_find_gone(a, i, w) || shmi_slot_state(a, i) != w);
 }
 /* Whether every participant that is dead is gone, too. */
 SHMI_FN int shmi_all_gone(shmsync_arena *a)
@@ -157,11 +228,11 @@ SHMI_FN int shmi_await_gone(shmsync_arena *a, shmi_participant_id n, const char 
 
 /* Makes sure that no thread of the dying process in slot i executes a store to the
  * arena any more, and is 0 while that cannot be told. */
-SHMI_FN int shmi_fence_dying(shmsync_arena *a, uint32_t i)
+SHMI_FN int shmi_fence_dying(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     if ((shmi_slot_caps(a, i) & SHMI_capFence) != 0 && shmi_fence() == 0)
         return 1;
-    return a->lock_fd < 0 || (shmi_slot_caps(a, i) & SHMI_capOFD) == 0 || shmi_byte_free(a, i);
+    return a->lock_fd < 0 || (shmi_slot_caps(a, i) & SHMI_capOFD) == 0 || shmi_byte_free(a, i) || shmi_threads_ended(a, i, w);
 }
 
 /* Leaves the rest of the reap in slot i for later. The watcher goes on with it. */
@@ -174,7 +245,7 @@ SHMI_FN void shmi_leave_for(shmsync_arena *a, uint32_t i)
 /* Moves slot i from w to dead, after a fence; whether this call did it. */
 SHMI_FN int shmi_declare_dead(shmsync_arena *a, uint32_t i, uint32_t w)
 {
-    if (!shmi_fence_dying(a, i)) {
+    if (!shmi_fence_dying(a, i, w)) {
         shmi_leave_for(a, i);
         return 0;
     }

@@ -8,8 +8,7 @@
 #define SHMI_LEAVE_TO_OTHERS INT64_C(200000000)
 
 enum {
-    SHMI_watchTargets = 3,
-    SHMI_slotWindow = 248 /* see 35-window.h */
+    SHMI_watchTargets = 3
 };
 
 /* Rings the n participants that come before slot i in the ring of slots. */

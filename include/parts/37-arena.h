@@ -542,18 +542,8 @@ SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_par
     }
 }
 
-/* Reads a small file of /proc; the text ends with a NUL. */
-SHMI_FN ssize_t shmi_read_file(const char *path, char *b, size_t cap)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd >= 0 ? read(fd, b, cap - 1) : -1;
-    if (fd >= 0)
-        close(fd);
-    b[n > 0 ? n : 0] = 0;
-    return n;
-}
-
-/* The identity of this process, for people to read. None of it decides anything. */
+/* Fills the slot in. The identity of this process decides nothing but where peers look for its threads
+ * when it is dead. */
 SHMI_FN void shmi_fill_slot(shmsync_arena *a, const char *label)
 {
     uint32_t i = a->my_slot, k, nibbles = 0;
@@ -592,12 +582,17 @@ SHMI_FN void shmi_fill_slot(shmsync_arena *a, const char *label)
     shmi_st64(shmi_slot64(a, i, SHMI_slotPIDNS), ns);
     shmi_st64(shmi_slot64(a, i, SHMI_slotJoined), (uint64_t)shmi_unix_now());
     memcpy(shmi_bytes(a, s + SHMI_slotBootID, 16), boot, 16);
+    a->pid_ns = ns;
+    memcpy(a->boot, boot, 16);
+    if (!shmi_probe_threads(&a->proc_dev))
+        a->proc_dev = 0;
     shmi_put_label(a, s + SHMI_slotLabel, label);
     shmi_st64(shmi_slot64(a, i, SHMI_slotDied), 0);
     shmi_st64(shmi_slot64(a, i, SHMI_slotReady), 0);
     shmi_st64(shmi_slot64(a, i, SHMI_slotOpening), 0);
     shmi_st64(shmi_slot64(a, i, SHMI_slotWalking), 0);
     shmi_st32(shmi_slot32(a, i, SHMI_slotTelling), 0);
+    shmi_st32(shmi_slot32(a, i, SHMI_slotGone), 0);
     for (k = 0; k < SHMI_announceCount; k++)
         shmi_st64(shmi_u64(a, s + SHMI_slotAnnounce + k * SHMI_announceStride + SHMI_announceWord), 0);
 }
@@ -670,6 +665,29 @@ SHMI_FN int shmi_settle_in(shmsync_arena *a, shmi_participant_id before, const c
     return 1;
 }
 
+/* The capabilities of a participant with these options. */
+SHMI_FN uint32_t shmi_kernel_io_caps(const shmsync_arena_options *o)
+{
+    switch (o != NULL ? o->kernel_io : SHMSYNC_KERNEL_IO_SYNCHRONOUS) {
+    case SHMSYNC_KERNEL_IO_ASYNCHRONOUS:
+        return SHMI_capAsyncIO;
+    case SHMSYNC_KERNEL_IO_NONE:
+        return SHMI_capNoKernelIO;
+    }
+    return 0;
+}
+/* Makes what this participant has declared hold for an opening with these options, too. */
+SHMI_FN void shmi_widen_kernel_io(shmsync_arena *a, const shmsync_arena_options *o)
+{
+    uint32_t *caps = shmi_slot32(a, a->my_slot, SHMI_slotCaps), old, wide, more = shmi_kernel_io_caps(o);
+    do {
+        old = shmi_ld32(caps);
+        wide = old | (more & SHMI_capAsyncIO);
+        if ((more & SHMI_capNoKernelIO) == 0)
+            wide &= ~(uint32_t)SHMI_capNoKernelIO;
+    } while (!shmi_cas32(caps, old, wide));
+}
+
 /* Takes a slot and makes this process live in it: the byte lock comes first, then the
  * state word, then the robust list, then the alive words. */
 SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
@@ -694,8 +712,7 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
         }
         a->caps |= SHMI_capOFD;
     }
-    if (o != NULL && o->no_kernel_io)
-        a->caps |= SHMI_capNoKernelIO;
+    a->caps |= shmi_kernel_io_caps(o);
     /* Quick while there is one thread, so it comes before the helper. */
     if (shmi_alone())
         shmi_register_fence();
@@ -785,6 +802,7 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
     pthread_mutex_destroy(&a->walking);
     pthread_mutex_destroy(&a->handles_of);
     pthread_mutex_destroy(&a->reaping);
+    pthread_mutex_destroy(&a->endings);
     pthread_mutex_destroy(&a->wait_nodes_lock);
     pthread_mutex_destroy(&a->death_lock);
     pthread_mutex_destroy(&a->chores_lock);
@@ -795,6 +813,8 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
 
 SHMI_FN int shmi_compare(shmsync_arena *a, const shmsync_arena_options *o, int created)
 {
+    if (o != NULL && (unsigned)o->kernel_io > SHMSYNC_KERNEL_IO_NONE)
+        return shmi_fail(EINVAL, "arena.open", a->label, "kernel_io is %d, which is none of SHMSYNC_KERNEL_IO_x", o->kernel_io);
     if (o == NULL || created)
         return 0;
     if (o->max_participants != 0 && o->max_participants != a->geo.slots)
@@ -893,6 +913,7 @@ SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_aren
     pthread_mutex_init(&a->walking, NULL);
     pthread_mutex_init(&a->handles_of, NULL);
     pthread_mutex_init(&a->reaping, NULL);
+    pthread_mutex_init(&a->endings, NULL);
     pthread_mutex_init(&a->wait_nodes_lock, NULL);
     pthread_mutex_init(&a->death_lock, NULL);
     pthread_mutex_init(&a->chores_lock, NULL);
@@ -942,8 +963,7 @@ SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_o
         if (err == 0) {
             a->opens++;
             *out = a;
-            if (o == NULL || !o->no_kernel_io) /* all of the process promise it, or nobody */
-                shmi_and32(shmi_slot32(a, a->my_slot, SHMI_slotCaps), ~(uint32_t)SHMI_capNoKernelIO);
+            shmi_widen_kernel_io(a, o);
         }
         return err;
     }

@@ -174,7 +174,7 @@ func (a *Arena) mark(i int, w slotWord) bool {
 }
 
 func (a *Arena) declareDead(i int, w slotWord) bool {
-	if !a.fenceDying(i) {
+	if !a.fenceDying(i, w) {
 		if _, window := a.windowOf(i); a.endings.begin(i, w, window) {
 			a.follow()
 		}
@@ -199,12 +199,12 @@ func (a *Arena) declareDead(i int, w slotWord) bool {
 // mark on an alive word is per thread: the siblings have SIGKILL pending but may
 // run on for a moment. The interrupt of a fence is their last way back to user
 // mode, and it does not take it. It reaches only a process that has registered.
-func (a *Arena) fenceDying(i int) bool {
+func (a *Arena) fenceDying(i int, w slotWord) bool {
 	if a.slotCaps(i)&capFence != 0 && shmsync.Fence() == nil {
 		return true
 	}
-	// The byte lock goes when all threads are gone; that takes 30 ms for each
-	// GiB that the process had. Where there is none, nothing better is to be
-	// had than the mark.
-	return a.lock == nil || a.slotCaps(i)&capOFD == 0 || a.byteFree(i)
+	// A thread without memory executes no store. The byte lock goes after that, and it
+	// takes 30 ms for each GiB that the process had. Where there is none, nothing better
+	// is to be had than the mark.
+	return a.lock == nil || a.slotCaps(i)&capOFD == 0 || a.byteFree(i) || a.detached(i, w)
 }

@@ -218,6 +218,9 @@ type notice struct {
 	when int64 // CLOCK_MONOTONIC ns
 	// window has the bytes of the slot's window, where it matters.
 	window uint64
+	// looked is when this process last looked at the threads of the dead process; 0 for never.
+	looked   int64
+	detached bool // the threads of the dead process have given up its memory
 }
 
 // left is how many nanoseconds remain until delay nanoseconds after the death in slot i, in

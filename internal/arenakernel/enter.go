@@ -332,16 +332,18 @@ func (a *Arena) fillSlot(i int, label string) {
 	a.u64(s + slotOpening).Store(0)
 	a.u64(s + slotWalking).Store(0)
 	a.u32(s + slotTelling).Store(0)
+	a.u32(s + slotGone).Store(0)
 	for k := range announceCount {
 		r := s + slotAnnounce + Offset(k*announceStride)
 		a.u64(r + announceWord).Store(0)
 	}
 }
 
-// fillIdentity writes what is read from /proc. It is for people, and it takes as long as the rest
-// of joining, so Open does not wait for it.
+// fillIdentity writes what is read from /proc. It takes as long as the rest of joining, so Open does
+// not wait for it. Until then only the byte lock tells that this participant is gone.
 func (a *Arena) fillIdentity() {
 	id, s := selfIdentity(), a.slot(a.mySlot)
+	shmsync.FeatureThreads.Have() // the first probe takes long, and a death is no time for it
 	a.u64(s + slotStart).Store(id.startTime)
 	a.u64(s + slotPIDNS).Store(id.pidNS)
 	copy(a.slice(s+slotBootID, 16), id.bootID[:])

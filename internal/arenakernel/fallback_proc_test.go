@@ -20,9 +20,9 @@ func without(features string) proctest.Option { return proctest.Env("SHMSYNC_DIS
 
 // fallbacks are what may be missing, together.
 var fallbacks = []string{
-	"", "robust", "waitv", "membarrier", "ofd",
+	"", "robust", "waitv", "membarrier", "ofd", "threads",
 	"robust,waitv", "robust,membarrier", "waitv,membarrier", "ofd,waitv", "ofd,membarrier",
-	"robust,waitv,membarrier", "ofd,waitv,membarrier",
+	"robust,waitv,membarrier", "ofd,waitv,membarrier", "robust,threads", "membarrier,threads",
 }
 
 // Deaths are noticed, whatever is missing and on whichever side.

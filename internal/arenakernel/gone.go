@@ -8,17 +8,12 @@ import (
 
 // Gone reports whether nothing can write into the arena for n any more, not even a
 // system call of n. It may be asked about a name that is not current; once it is true
-// it stays true. While n's process ends it costs a system call.
+// it stays true. While n's process ends it costs system calls.
 //
-// Gone does not cover stores that a device makes by itself: RDMA, and a read through
-// io_uring with O_DIRECT, which the kernel does not wait for when a process ends.
+// What Gone waits for depends on the [KernelIO] that n has declared. It does not
+// cover stores that a device makes by itself: RDMA, and a read through io_uring with
+// O_DIRECT, which the kernel does not wait for when a process ends.
 // docs/memory-model.md lists what is covered.
-//
-// A dead participant is gone when its byte lock is free: the kernel drops the lock
-// when the last thread of the process closes its files, and then every thread has
-// left all code of the kernel that could copy. A participant that declared
-// NoKernelIO is gone when it is dead. Where there are no byte locks only the end of
-// the thread of its death watcher is known.
 //
 // A true answer synchronizes with the last store of n to the arena.
 func (a *Arena) Gone(n ParticipantID) bool {
@@ -32,13 +27,82 @@ func (a *Arena) Gone(n ParticipantID) bool {
 		return true // a slot is freed when its dead one is gone
 	case w.phase() != phaseDead:
 		return n == a.self && a.closing.Load()
-	case a.slotCaps(i)&capNoKernelIO != 0 || a.ended(i) || a.slotState(i) != w:
+	case a.slotCaps(i)&capNoKernelIO != 0 || a.foundGone(i, w) || a.ended(i) || a.findGone(i, w) || a.slotState(i) != w:
 		return true
 	}
 	if _, window := a.windowOf(i); !a.copied && a.endings.begin(i, w, window) {
 		a.follow()
 	}
 	return false
+}
+
+// foundGone reports whether a participant has found that the one that is dead in slot i,
+// in state w, is gone by the end of its threads.
+//
+// slotGone says for which participant of the slot that was found, 0 for none.
+//
+//	bits 0..17   generation, never 0
+//	bits 18..31  number of the window of the slot, its low 14 bits
+//
+//	writers: any participant that found it; a joiner, which makes it 0
+//	readers: every process that asks whether a dead one is gone
+//	order:   acq_rel
+//	futex:   none
+//	crash:   any value is consistent: without it the next process finds out by itself
+//
+// A participant that is stopped before it writes may write what it found of an earlier participant.
+// That one had another generation, or another window, and the next participant that looks writes the
+// right value. The number of a window comes again after 16,384 windows, each of which serves
+// 512 joins or more, and usually 262,143.
+func (a *Arena) foundGone(i int, w slotWord) bool {
+	return a.u32(a.slot(i)+slotGone).Load() == a.goneMark(i, w)
+}
+
+// goneMark is the value of slotGone that says that the participant in slot i, in state w, is gone.
+func (c *core) goneMark(i int, w slotWord) uint32 {
+	_, window := c.windowOf(i)
+	return w.generation() | uint32(window>>windowNumberShift)<<generationBits
+}
+
+// findGone finds out whether the threads of the participant that is dead in slot i, in state w,
+// have given up its memory. Then no system call of the process goes on, if it has made none that
+// the kernel continues without its threads. That is so long before its byte lock is free,
+// if it has much memory.
+func (a *Arena) findGone(i int, w slotWord) bool {
+	word, mark := a.u32(a.slot(i)+slotGone), a.goneMark(i, w)
+	before := word.Load()
+	if a.slotCaps(i)&capAsyncIO != 0 || !a.detached(i, w) {
+		return false
+	}
+	word.CompareAndSwap(before, mark)
+	return true
+}
+
+// detached reports whether all threads of the process in slot i, in state w, have given up
+// its memory. It is false if the slot does not say which process that is, and when another
+// goroutine has just looked.
+func (a *Arena) detached(i int, w slotWord) bool {
+	if a.copied {
+		return false
+	}
+	_, window := a.windowOf(i)
+	if known, turn := a.endings.turn(i, w, window); known || !turn {
+		return known
+	}
+	s, self := a.slot(i), selfIdentity()
+	pid := int32(a.u32(s + slotPID).Load())
+	id := identity{startTime: a.u64(s + slotStart).Load(), pidNS: a.u64(s + slotPIDNS).Load()}
+	copy(id.bootID[:], a.slice(s+slotBootID, 16))
+	// A pid means something only in its own namespace, and before the next boot. A participant
+	// writes its identity a moment after it has joined.
+	if id.startTime == 0 || id.pidNS == 0 || id.pidNS != self.pidNS || id.bootID != self.bootID || id.bootID == [16]byte{} {
+		return false
+	}
+	if !shmsync.Detached(int(pid), id.startTime) || a.slotState(i) != w {
+		return false
+	}
+	a.endings.noteDetached(i, w, window)
+	return true
 }
 
 // AllGone reports whether every participant that died is gone.
@@ -61,7 +125,7 @@ func (a *Arena) follow() {
 // endings are the deaths that this process has begun to deal with and not finished.
 type endings struct {
 	mu    sync.Mutex
-	since map[int]notice // guarded by: mu; when this process first met the death, by slot
+	since map[int]*notice // guarded by: mu; when this process first met the death, by slot
 }
 
 // begin notes the death of the participant in slot i in state w of a window, and reports
@@ -69,14 +133,45 @@ type endings struct {
 func (e *endings) begin(i int, w slotWord, window uint64) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if n, ok := e.since[i]; ok && n.of.generation() == w.generation() && n.window == window {
-		return false
+	_, known := e.find(i, w, window)
+	return !known
+}
+
+// find gives the notice of that death, and reports whether it is not new.
+//
+// Preconditions: e.mu is held.
+func (e *endings) find(i int, w slotWord, window uint64) (*notice, bool) {
+	if n := e.since[i]; n != nil && n.of.generation() == w.generation() && n.window == window {
+		return n, true
 	}
 	if e.since == nil {
-		e.since = map[int]notice{}
+		e.since = map[int]*notice{}
 	}
-	e.since[i] = notice{w, shmsync.Monotonic(), window}
-	return true
+	n := &notice{of: w, when: shmsync.Monotonic(), window: window}
+	e.since[i] = n
+	return n, false
+}
+
+// turn reports whether the participant in slot i, in state w, is known to be detached, or
+// else whether it is time for this process to look. All goroutines that wait for its end ask,
+// and a look costs 10 us and more: they look in turns.
+func (e *endings) turn(i int, w slotWord, window uint64) (known, turn bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	n, _ := e.find(i, w, window)
+	now := shmsync.Monotonic()
+	if n.detached || n.looked != 0 && now-n.looked < max(lookFirst, (now-n.when)/lookPart) {
+		return n.detached, false
+	}
+	n.looked = now
+	return false, true
+}
+
+func (e *endings) noteDetached(i int, w slotWord, window uint64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	n, _ := e.find(i, w, window)
+	n.detached = true
 }
 
 const (
@@ -85,6 +180,11 @@ const (
 	// the end of a large process takes long, and is noticed that much later.
 	askFirst, askMost = 5e4, 50e6 // ns
 	askPart           = 8
+	// lookFirst and lookPart bound the time between two looks at the threads of a dead
+	// process. Both are shorter than the pauses of a single asker, so each of its questions is
+	// followed by a look.
+	lookFirst = 3e4 // ns
+	lookPart  = 16
 )
 
 // nextCheck is in how many nanoseconds to look again at what is unfinished.

@@ -7,8 +7,9 @@ import (
 	"sync"
 )
 
-// Who a process is, for people to read. None of it decides anything: pids are
-// reused, and mean something else in another namespace.
+// identity says which process a participant is: pids are reused, and mean something
+// else in another namespace. It decides nothing but where to look for the threads of a
+// dead process; see [Arena.Gone].
 type identity struct {
 	startTime uint64 // clock ticks since boot, field 22 of /proc/self/stat
 	pidNS     uint64 // inode of the pid namespace

@@ -134,9 +134,7 @@ func join(seg *shm.Segment, opts *Options, created bool, watcher *watcherThread)
 			return nil, err
 		}
 		a.opens++
-		if opts == nil || !opts.NoKernelIO { // a declaration of all its parts, or of none
-			a.u32(a.slot(a.mySlot) + slotCaps).And(^uint32(capNoKernelIO))
-		}
+		a.widen(opts.orDefault().KernelIO)
 		return &Arena{membership: a}, seg.Close()
 	}
 	a, err := newMember(seg, opts, created, watcher)
@@ -155,6 +153,9 @@ func join(seg *shm.Segment, opts *Options, created bool, watcher *watcherThread)
 
 // compare checks the options that were set against an arena that exists.
 func (a *membership) compare(opts *Options, created bool) error {
+	if opts != nil && opts.KernelIO > KernelIONone {
+		return a.fail("arena.open", shmsync.ErrIncompatible, fmt.Sprintf("KernelIO is %d, which is none of its values", opts.KernelIO))
+	}
 	if opts == nil || created {
 		return nil
 	}
@@ -205,9 +206,7 @@ func newMember(seg *shm.Segment, opts *Options, created bool, watcher *watcherTh
 	if o.Label == "" {
 		o.Label = filepath.Base(os.Args[0])
 	}
-	if o.NoKernelIO {
-		a.caps |= capNoKernelIO
-	}
+	a.caps |= o.KernelIO.caps()
 	if err := a.enter(o.Label, watcher); err != nil {
 		return nil, err
 	}

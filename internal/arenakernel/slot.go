@@ -22,6 +22,7 @@ const (
 	slotWatchDoorbell = 216
 	slotReclaimed     = 220
 	slotTelling       = 240
+	slotGone          = 244
 	slotAnnounce      = 256
 
 	aliveStride    = 8
@@ -36,6 +37,7 @@ const (
 	capFence                  // it is a target of shmsync.Fence
 	capWaitV                  // it can sleep on several words
 	capTold                   // it wants to be told of deaths
+	capAsyncIO                // the kernel may write into the arena for it when it has no threads
 )
 
 // slotWord is the state word of a slot.

@@ -5,7 +5,10 @@ package arenakernel
 import (
 	"bytes"
 	"errors"
+	"io"
 	"os"
+	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -23,13 +26,14 @@ type busyReader struct {
 	Parts       int    // how many reads are in flight
 	By          string // the system call
 	Direct      bool   // with O_DIRECT
+	KernelIO    KernelIO
 }
 
 func init() {
 	proctest.Register("arena/busy reader", func(c *proctest.Child) {
 		var p busyReader
 		c.Params(&p)
-		a, err := Attach(p.Arena, &Options{Label: "victim"})
+		a, err := Attach(p.Arena, &Options{Label: "victim", KernelIO: p.KernelIO})
 		if err != nil {
 			c.Fatal(err)
 		}
@@ -68,9 +72,28 @@ func (p *busyReader) reader(f int, data []byte) (func() error, error) {
 			flags = uringAsync
 		}
 		return func() error { return u.readAll(f, data, p.Parts, flags) }, err
+	case "pread":
+		return p.readAlone(f, data), nil
 	default:
 		x, err := newAIO(p.Parts)
 		return func() error { return x.readAll(f, data, p.Parts) }, err
+	}
+}
+
+// readAlone reads the whole file in one call, among many threads that are in none.
+func (p *busyReader) readAlone(f int, data []byte) func() error {
+	for range p.Parts {
+		go func() {
+			runtime.LockOSThread()
+			select {}
+		}()
+	}
+	return func() error {
+		n, err := unix.Pread(f, data, 0)
+		if err == nil && n != len(data) {
+			err = io.ErrUnexpectedEOF
+		}
+		return err
 	}
 }
 
@@ -92,7 +115,7 @@ const (
 // lateStores kills busy readers, and tells how many of them had bytes of the Block changed after Gone was true.
 func lateStores(t *testing.T, dir string, r busyReader, kills int) (late int) {
 	t.Helper()
-	if u, err := newURing(1); r.By != "io_submit" && (errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM)) {
+	if u, err := newURing(1); strings.HasPrefix(r.By, "io_uring") && (errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM)) {
 		t.Skipf("needs io_uring, which this kernel or a sandbox does not allow: %v", err)
 	} else if err == nil {
 		require.NoError(t, unix.Close(u.fd))
@@ -175,7 +198,10 @@ func TestReadsInFlightEndBeforeGone(t *testing.T) {
 		"tmpfs, io_uring, by a worker":   {true, busyReader{By: "io_uring, by a worker"}},
 		"file, io_uring":                 {false, busyReader{By: "io_uring"}},
 		"file, io_uring, by a worker":    {false, busyReader{By: "io_uring, by a worker"}},
-		"file, io_submit, with O_DIRECT": {false, busyReader{By: "io_submit", Direct: true}},
+		"file, io_submit, with O_DIRECT": {false, busyReader{By: "io_submit", Direct: true, KernelIO: KernelIOAsynchronous}},
+		"tmpfs, pread":                   {true, busyReader{By: "pread"}},
+		"tmpfs, pread, asynchronous":     {true, busyReader{By: "pread", KernelIO: KernelIOAsynchronous}},
+		"file, pread, with O_DIRECT":     {false, busyReader{By: "pread", Direct: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

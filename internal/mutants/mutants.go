@@ -1,5 +1,7 @@
 package main
 
+import "slices"
+
 // noLooks has no process look for lost wakes, which it would do every 100 ms: so a wake
 // that is lost is a hang.
 var noLooks = []string{"SHMSYNC_CHECK_EVERY=1h"}
@@ -9,7 +11,9 @@ var images = []string{"SHMSYNC_TEST_STEPKILLS=20"}
 
 const withPoints = "crashpoint"
 
-var mutants = []mutant{
+var mutants = slices.Concat(generalMutants, deathMutants)
+
+var generalMutants = []mutant{
 	{
 		name: "drop the waiters bit", // of the waiters that stay asleep, by the one that was woken
 		file: "prims/mutex_slow.go",
@@ -86,20 +90,6 @@ var mutants = []mutant{
 		old:  "\t\t\tm.rules.account(w)\n",
 		new:  "\t\t\tm.releaseNode(w)\n",
 		pkg:  "prims", run: "TestQueueCrash$", tags: withPoints,
-	},
-	{
-		name: "a dead process counts as gone at once",
-		file: "internal/arenakernel/gone.go",
-		old:  "capNoKernelIO != 0 || a.ended(i) || ",
-		new:  "capNoKernelIO != 0 || true || ",
-		pkg:  "prims", run: "TestDataIsHandedOverWhenTheDeadCannotWriteIt",
-	},
-	{
-		name: "Recover takes the lock before the dead process is gone",
-		file: "prims/mutex_gone.go",
-		old:  "return m.internal || o.kind() != kindOwnerDead || m.a.Gone(o.participant())",
-		new:  "return true",
-		pkg:  "prims", run: "TestDataIsHandedOverWhenTheDeadCannotWriteIt",
 	},
 	{
 		name: "permits die with their owner",

@@ -54,7 +54,7 @@ func (t *selftester) crashProofs() (list []proof) {
 		}
 	}
 	add("anywhere", "", "")
-	for _, missing := range []string{"robust", "waitv", "membarrier", "ofd", "robust,waitv,membarrier"} {
+	for _, missing := range []string{"robust", "waitv", "membarrier", "ofd", "threads", "robust,waitv,membarrier"} {
 		add("without:"+missing, "", "", child.Without(missing)...)
 	}
 	return list

@@ -363,7 +363,8 @@ int main(int argc, char **argv)
     memset(&opts, 0, sizeof opts);
     opts.attach_only = 1;
     opts.label = argv[2];
-    opts.no_kernel_io = getenv("SHMSYNC_CINTEROP_NO_KERNEL_IO") != NULL;
+    if (getenv("SHMSYNC_CINTEROP_KERNEL_IO") != NULL)
+        opts.kernel_io = atoi(getenv("SHMSYNC_CINTEROP_KERNEL_IO"));
     err = shmsync_arena_open(argv[1], &opts, &arena);
     if (err != 0) {
         fprintf(stderr, "%s\n", shmsync_error());

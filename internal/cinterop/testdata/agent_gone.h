@@ -31,9 +31,12 @@ static int gone(const order *o, uint64_t *n)
         *n = (uint64_t)pid;
         return pid > 0 ? 0 : errno;
     }
-    if (is(o, "gone.reopen")) { /* another part of the program does not promise what the first did */
+    if (is(o, "gone.reopen")) { /* N: another part of the program declares another kernel_io */
         shmsync_arena *again;
-        return shmsync_arena_open(arena->label, NULL, &again);
+        shmsync_arena_options opts;
+        memset(&opts, 0, sizeof opts);
+        opts.kernel_io = (int)arg(o, 0);
+        return shmsync_arena_open(arena->label, &opts, &again);
     }
     if (is(o, "gone.slot")) /* N: the phase of a slot */
         return *n = shmi_slot_phase(shmi_slot_state(arena, (uint32_t)arg(o, 0))), 0;

@@ -1,0 +1,196 @@
+/* ---- The threads of a process that ends: threads_linux.go has the reasons ---- */
+
+/* Reads a small file of /proc; the text ends with a NUL. */
+SHMI_FN ssize_t shmi_read_file(const char *path, char *b, size_t cap)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, b, cap - 1) : -1;
+    if (fd >= 0)
+        close(fd);
+    b[n > 0 ? n : 0] = 0;
+    return n;
+}
+
+#define SHMI_THREADS_MOST 32768
+
+typedef struct shmi_tasks {
+    int fd; /* of /proc/PID/task; all that is looked up there is of one process */
+    struct stat st;
+} shmi_tasks;
+
+/* These are system calls without a point of cancellation. */
+SHMI_FN int shmi_open_below(int dir, const char *path, int flags)
+{
+    return (int)syscall(SYS_openat, dir, path, flags | O_RDONLY | O_CLOEXEC, 0);
+}
+SHMI_FN void shmi_close_quietly(int fd) { syscall(SYS_close, fd); }
+
+SHMI_FN int shmi_open_tasks(const char *process, shmi_tasks *d)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%s/task", process);
+    d->fd = shmi_open_below(AT_FDCWD, path, O_DIRECTORY);
+    if (d->fd < 0)
+        return 0;
+    if (fstat(d->fd, &d->st) == 0)
+        return 1;
+    shmi_close_quietly(d->fd);
+    return 0;
+}
+
+/* Whether a thread has memory, or it cannot be told. One that has ended has none. */
+SHMI_FN int shmi_may_have_memory(const shmi_tasks *d, uint32_t thread)
+{
+    char path[32], b;
+    snprintf(path, sizeof path, "%u/exe", thread);
+    return syscall(SYS_readlinkat, d->fd, path, &b, (size_t)1) >= 0 || (errno != ENOENT && errno != ESRCH);
+}
+
+/* Calls f for each thread that a walk finds, until it returns not 0. -1: the walk failed. */
+SHMI_FN int shmi_walk_tasks(const shmi_tasks *d, int (*f)(void *arg, uint32_t thread), void *arg)
+{
+    enum { reclen = 16, name = 19 }; /* offsets in linux_dirent64 */
+    union {
+        uint64_t aligned;
+        char bytes[4096];
+    } b;
+    long n, at;
+    int err = 0;
+    if (lseek(d->fd, 0, SEEK_SET) != 0)
+        return -1;
+    while (err == 0 && (n = syscall(SYS_getdents64, d->fd, b.bytes, sizeof b.bytes)) != 0) {
+        if (n < 0)
+            return -1;
+        for (at = 0; at < n && err == 0;) {
+            const char *e = b.bytes + at;
+            uint16_t size;
+            memcpy(&size, e + reclen, sizeof size);
+            if (e[name] >= '1' && e[name] <= '9')
+                err = f(arg, (uint32_t)strtoul(e + name, NULL, 10));
+            at += size;
+        }
+    }
+    return err;
+}
+
+typedef struct shmi_found {
+    const shmi_tasks *tasks;
+    uint32_t *v, n;
+    uint32_t at, common; /* of the second walk */
+} shmi_found;
+
+/* The first walk: 1 if the thread may have memory, -1 if there is no room for it. */
+SHMI_FN int shmi_find_thread(void *arg, uint32_t thread)
+{
+    shmi_found *x = (shmi_found *)arg;
+    if (shmi_may_have_memory(x->tasks, thread))
+        return 1;
+    if (x->n == SHMI_THREADS_MOST)
+        return -1;
+    x->v[x->n++] = thread;
+    return 0;
+}
+/* The second walk: both are in the order of the kernel's list. */
+SHMI_FN int shmi_find_again(void *arg, uint32_t thread)
+{
+    shmi_found *x = (shmi_found *)arg;
+    uint32_t k;
+    for (k = x->at; k < x->n; k++)
+        if (x->v[k] == thread) {
+            x->at = k + 1;
+            x->common++;
+            break;
+        }
+    return 0;
+}
+
+/* How many threads the process has, exactly; 0 if that cannot be read. */
+SHMI_FN uint32_t shmi_count_threads(const shmi_tasks *d, uint32_t leader, uint64_t *start)
+{
+    char path[32], b[1024], *p;
+    uint32_t k, threads = 0;
+    int fd;
+    ssize_t n;
+    snprintf(path, sizeof path, "%u/stat", leader);
+    fd = shmi_open_below(d->fd, path, 0);
+    if (fd < 0)
+        return 0;
+    n = (ssize_t)syscall(SYS_read, fd, b, sizeof b - 1);
+    shmi_close_quietly(fd);
+    b[n > 0 ? n : 0] = 0;
+    p = strrchr(b, ')'); /* the name, in parentheses, may hold anything */
+    for (k = 2; k < 22 && p != NULL; k++) {
+        p = strchr(p + 1, ' ');
+        if (k == 19 && p != NULL)
+            threads = (uint32_t)strtoul(p + 1, NULL, 10);
+    }
+    if (p == NULL)
+        return 0;
+    *start = strtoull(p + 1, NULL, 10);
+    return threads;
+}
+
+/* Whether each thread of the process has given up its memory. 0 if that cannot be told. */
+SHMI_FN int shmi_tasks_detached(const shmi_tasks *d, uint32_t leader, uint64_t start)
+{
+    shmi_found x;
+    struct stat now;
+    uint64_t started = 0;
+    uint32_t count;
+    int detached = 0;
+    if (shmi_may_have_memory(d, leader))
+        return 0;
+    memset(&x, 0, sizeof x);
+    x.tasks = d;
+    /* Not by malloc: a signal handler may ask. */
+    x.v = (uint32_t *)mmap(NULL, SHMI_THREADS_MOST * sizeof *x.v, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if ((void *)x.v == MAP_FAILED)
+        return 0;
+    if (shmi_walk_tasks(d, shmi_find_thread, &x) == 0) {
+        count = shmi_count_threads(d, leader, &started);
+        detached = count != 0 && started == start && shmi_walk_tasks(d, shmi_find_again, &x) == 0 && x.common == count &&
+                   fstat(d->fd, &now) == 0 && now.st_dev == d->st.st_dev && now.st_ino == d->st.st_ino;
+    }
+    munmap(x.v, SHMI_THREADS_MOST * sizeof *x.v);
+    return detached;
+}
+
+/* Whether /proc is that of this process's pid namespace, and tells of a living thread that it has
+ * memory; and its device. */
+SHMI_FN int shmi_probe_threads(uint64_t *dev)
+{
+    char b[4096], pid[16], *p;
+    shmi_tasks d;
+    uint64_t start;
+    int ok = 0;
+    if (!shmi_have.waitv || shmi_disabled("threads"))
+        return 0;
+    if (shmi_read_file("/proc/self/status", b, sizeof b) <= 0 || (p = strstr(b, "\nNSpid:")) == NULL)
+        return 0;
+    for (p += 7; *p == ' ' || *p == '\t'; p++) {
+    }
+    snprintf(pid, sizeof pid, "%d\n", (int)getpid()); /* no other one in a namespace inside */
+    if (strncmp(p, pid, strlen(pid)) != 0 || !shmi_open_tasks("self", &d))
+        return 0;
+    *dev = (uint64_t)d.st.st_dev;
+    ok = shmi_may_have_memory(&d, (uint32_t)getpid()) && shmi_count_threads(&d, (uint32_t)getpid(), &start) != 0;
+    shmi_close_quietly(d.fd);
+    return ok;
+}
+
+SHMI_FN int shmi_detached(uint64_t dev, uint32_t pid, uint64_t start)
+{
+    char name[16];
+    shmi_tasks d;
+    int before = errno, detached;
+    snprintf(name, sizeof name, "%u", pid);
+    if (!shmi_open_tasks(name, &d)) {
+        errno = before;
+        return 0;
+    }
+    detached = (uint64_t)d.st.st_dev == dev && shmi_tasks_detached(&d, pid, start);
+    shmi_close_quietly(d.fd);
+    errno = before;
+    return detached;
+}
+

@@ -1,0 +1,242 @@
+//go:build linux
+
+package arenakernel
+
+import (
+	"os"
+	"runtime"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/proctest"
+)
+
+// manyThreads is a process with many threads.
+type manyThreads struct {
+	Arena    string
+	Threads  int
+	KernelIO KernelIO
+}
+
+// oneOfMany is what it says of itself.
+type oneOfMany struct {
+	Name ParticipantID
+	TID  int // of a thread that is neither the leader nor the death watcher
+}
+
+func init() {
+	proctest.Register("arena/many threads", func(c *proctest.Child) {
+		var p manyThreads
+		c.Params(&p)
+		a, err := Attach(p.Arena, &Options{Label: "victim", KernelIO: p.KernelIO})
+		if err != nil {
+			c.Fatal(err)
+		}
+		tids := make(chan int)
+		for range p.Threads {
+			go func() {
+				runtime.LockOSThread()
+				tids <- unix.Gettid()
+				select {}
+			}()
+		}
+		m := oneOfMany{Name: a.self}
+		for range p.Threads {
+			m.TID = <-tids
+		}
+		for !a.Fenced() || a.u64(a.slot(a.mySlot)+slotPIDNS).Load() == 0 {
+			runtime.Gosched()
+		}
+		c.Say(m)
+		c.Await()
+	})
+}
+
+func startMany(t *testing.T, ta *testArena, p manyThreads) (*proctest.Proc, oneOfMany) {
+	t.Helper()
+	p.Arena = ta.name
+	v := proctest.Start(t, "arena/many threads", proctest.Params(p), proctest.Dump(func() string { return dumpWords(ta.path()) }))
+	var m oneOfMany
+	v.Recv(t, &m)
+	return v, m
+}
+
+// needThreads skips where the threads of another process cannot be looked at.
+func needThreads(t *testing.T) {
+	t.Helper()
+	if err := shmsync.FeatureThreads.Check(); err != nil {
+		t.Skipf("needs /proc/PID/task: %v", err)
+	}
+}
+
+// A participant is gone when its last thread has given up its memory, and not before: a thread
+// that a tracer stops on its way out keeps it. The list of threads loses its other members
+// meanwhile.
+func TestLastThreadDecidesWhatIsGone(t *testing.T) {
+	needThreads(t)
+	ta := newTestArena(t, 4)
+	a, err := Create(ta.name, &ta.opts)
+	require.NoError(t, err)
+	defer a.Close()
+	v, m := startMany(t, ta, manyThreads{Threads: 30})
+	pid := int(a.u32(a.slot(m.Name.Slot()) + slotPID).Load())
+
+	runtime.LockOSThread() // a tracer is a thread
+	defer runtime.UnlockOSThread()
+	require.NoError(t, seizeUntilExit(m.TID))
+	v.Signal(t, os.Kill)
+	var status unix.WaitStatus
+	_, err = unix.Wait4(m.TID, &status, unix.WALL, nil)
+	require.NoError(t, err)
+	require.True(t, status.Stopped(), "%v", status)
+	pollFor(t, a, func() bool { return a.Dead(m.Name) })
+	pollFor(t, a, func() bool { return threadsOf(t, pid) == 2 }) // the leader, which waits for the others, and this one
+	for range 20 {
+		require.False(t, a.Gone(m.Name), "a thread of it has memory")
+		lookAgain(a)
+	}
+	require.NoError(t, unix.PtraceDetach(m.TID))
+	pollFor(t, a, func() bool { return a.Gone(m.Name) })
+	v.Wait(t)
+	pollFor(t, a, func() bool { return a.slotState(m.Name.Slot()).phase() == phaseFree })
+}
+
+// lookAgain makes a look at the threads of the dead at the next question, and forget what it has seen.
+func lookAgain(a *Arena) {
+	a.endings.mu.Lock()
+	defer a.endings.mu.Unlock()
+	a.endings.since = nil
+}
+
+// seizeUntilExit makes the calling thread a tracer of a thread, which then stops on its way out.
+func seizeUntilExit(tid int) error {
+	if err := unix.PtraceSeize(tid); err != nil {
+		return err
+	}
+	if err := unix.PtraceInterrupt(tid); err != nil {
+		return err
+	}
+	if _, err := unix.Wait4(tid, nil, unix.WALL, nil); err != nil {
+		return err
+	}
+	if err := unix.PtraceSetOptions(tid, unix.PTRACE_O_TRACEEXIT); err != nil {
+		return err
+	}
+	return unix.PtraceCont(tid, 0)
+}
+
+func threadsOf(t *testing.T, pid int) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/" + strconv.Itoa(pid) + "/task")
+	require.NoError(t, err)
+	return len(entries)
+}
+
+// What a slot says of the process does not make it gone if that is not the process that died:
+// another one, which lives or is dead, a number that is none, another pid namespace, another boot.
+func TestWrongIdentityIsNotGone(t *testing.T) {
+	needThreads(t)
+	ta := newTestArena(t, 4)
+	a, err := Create(ta.name, &ta.opts)
+	require.NoError(t, err)
+	defer a.Close()
+	v, m := startMany(t, ta, manyThreads{Threads: 3, KernelIO: KernelIOAsynchronous})
+	i := m.Name.Slot()
+	s := a.slot(i)
+	pid := a.u32(s + slotPID).Load()
+
+	zombie, err := os.StartProcess("/proc/self/exe", []string{"-", "-test.run=^$"}, &os.ProcAttr{})
+	require.NoError(t, err)
+	require.NoError(t, zombie.Kill())
+	defer zombie.Wait()
+	pollFor(t, a, func() bool { return isZombie(zombie.Pid) })
+
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	require.NoError(t, seizeUntilExit(m.TID)) // its memory stays, so that its byte is not free
+	v.Signal(t, os.Kill)
+	pollFor(t, a, func() bool { return a.Dead(m.Name) })
+	start := a.u64(s + slotStart).Load()
+	startOf := func(pid int) uint64 {
+		at, ok := startTimeOf(strconv.Itoa(pid))
+		require.True(t, ok)
+		return at
+	}
+	w := a.slotState(i)
+	detached := func() bool {
+		lookAgain(a)
+		return a.detached(i, w)
+	}
+	for what, id := range map[string]struct {
+		pid   uint32
+		start uint64
+	}{
+		"it lives":              {pid, start},
+		"none":                  {0, start},
+		"negative":              {^uint32(0), start},
+		"too great":             {1 << 30, start},
+		"init":                  {1, startOf(1)},
+		"the process that asks": {uint32(os.Getpid()), startOf(os.Getpid())},
+		"a stranger":            {uint32(os.Getppid()), start},
+		"a dead stranger":       {uint32(zombie.Pid), start},
+		"no start":              {uint32(zombie.Pid), 0},
+		"a thread of it":        {uint32(m.TID), start},
+		"another start":         {pid, start + 1},
+	} {
+		a.u32(s + slotPID).Store(id.pid)
+		a.u64(s + slotStart).Store(id.start)
+		require.False(t, detached(), what)
+	}
+	// With the identity of the dead stranger it is, so the other fields decide below.
+	a.u32(s + slotPID).Store(uint32(zombie.Pid))
+	a.u64(s + slotStart).Store(startOf(zombie.Pid))
+	for what, off := range map[string]Offset{"pid namespace": slotPIDNS, "boot": slotBootID} {
+		word := a.u64(s + off)
+		was := word.Load()
+		for _, other := range []uint64{0, was + 1} {
+			word.Store(other)
+			require.False(t, detached(), what)
+		}
+		word.Store(was)
+	}
+	require.True(t, detached())
+	a.u32(s + slotGone).Store(m.Name.Generation() + 1) // found for another participant
+	require.False(t, a.Gone(m.Name), "asynchronous")
+	a.u32(s + slotGone).Store(m.Name.Generation() | 1<<generationBits) // in another window
+	require.False(t, a.Gone(m.Name), "another window")
+	a.u32(s + slotCaps).And(^uint32(capAsyncIO))
+	require.True(t, a.Gone(m.Name))
+	require.Equal(t, a.goneMark(i, w), a.u32(s+slotGone).Load())
+	_, err = unix.Wait4(m.TID, nil, unix.WALL, nil)
+	require.NoError(t, err)
+	require.NoError(t, unix.PtraceDetach(m.TID))
+	v.Wait(t)
+}
+
+func isZombie(pid int) bool {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return false
+	}
+	_, rest, _ := cutLast(string(b), ')')
+	return len(rest) > 1 && rest[1] == 'Z'
+}
+
+// A participant starts with no finding about its predecessor.
+func TestGoneIsForgottenByTheNextInTheSlot(t *testing.T) {
+	ta := newTestArena(t, 4)
+	a, err := Create(ta.name, &ta.opts)
+	require.NoError(t, err)
+	defer a.Close()
+	for i := 2; i <= 4; i++ {
+		a.u32(a.slot(i) + slotGone).Store(1)
+	}
+	v, m := startMany(t, ta, manyThreads{Threads: 1})
+	require.Zero(t, a.u32(a.slot(m.Name.Slot())+slotGone).Load())
+	v.Signal(t, os.Kill)
+	v.Wait(t)
+}
