@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
@@ -95,7 +94,7 @@ func openBarrier(a *arenakernel.Arena, name string, parties int64, opts *Barrier
 	if opts != nil {
 		opt = *opts
 	}
-	o, created, err := a.OpenObject(arenakernel.ObjectSpec{
+	return openAs(a, arenakernel.ObjectSpec{
 		Existing: attach, Kind: barrierKind, Version: barrierVersion, Name: name, Size: barrierBytes(a.MaxParticipants()),
 		Init: func(body []byte) {
 			w := barrierBody(body)
@@ -104,33 +103,24 @@ func openBarrier(a *arenakernel.Arena, name string, parties int64, opts *Barrier
 			w.pending.Store(uint64(parties))
 			w.mon.spin.Store(spinField(opt.Spin))
 		},
+	}, "barrier.open", newBarrier(opt.Completion), func(x *Barrier) string {
+		if attach || uint64(parties) == x.words.size.Load() {
+			return ""
+		}
+		return fmt.Sprintf("it began with %d parties, asked for %d", x.words.size.Load(), parties)
 	})
-	if err != nil {
-		return nil, err
-	}
-	x, err := newBarrier(a, o, &opt)
-	if err == nil && !created && !attach && uint64(parties) != x.words.size.Load() {
-		err = x.mon.fail("barrier.open", shmsync.ErrIncompatible, nil,
-			fmt.Sprintf("it began with %d parties, asked for %d", x.words.size.Load(), parties))
-		x.Close()
-		return nil, err
-	}
-	return x, err
 }
 
 // BarrierAt gives a handle on the Barrier at an offset, which Offset of another
 // process gave. It has no Completion.
 func BarrierAt(a *arena.Arena, off arena.Offset) (*Barrier, error) {
-	k := (*arenakernel.Arena)(a)
-	o, err := objectAt(k, off, "barrier.open", barrierKind, barrierVersion, barrierBytes(k.MaxParticipants()))
-	if err != nil {
-		return nil, err
-	}
-	return newBarrier(k, o, &BarrierOptions{})
+	return handleAt(a, off, "barrier.open", barrierKind, barrierVersion, barrierBytes((*arenakernel.Arena)(a).MaxParticipants()), newBarrier(nil))
 }
 
-func newBarrier(a *arenakernel.Arena, o arenakernel.Object, opt *BarrierOptions) (*Barrier, error) {
-	return share(a, o, func() (*Barrier, error) { return buildBarrier(a, o, opt.Completion, false), nil })
+func newBarrier(completion func()) func(*arenakernel.Arena, arenakernel.Object) (*Barrier, error) {
+	return func(a *arenakernel.Arena, o arenakernel.Object) (*Barrier, error) {
+		return buildBarrier(a, o, completion, false), nil
+	}
 }
 
 func buildBarrier(a *arenakernel.Arena, o arenakernel.Object, completion func(), bare bool) *Barrier {

@@ -112,25 +112,22 @@ func openCohortMutex(a *arenakernel.Arena, name string, opts *CohortMutexOptions
 	if nodes == 0 {
 		nodes = cohortHostNodes()
 	}
-	o, created, err := a.OpenObject(arenakernel.ObjectSpec{
+	return openAs(a, arenakernel.ObjectSpec{
 		Existing: attach, Kind: cohortKind, Version: cohortVersion, Name: name, Size: cohortBytes(nodes), AnySize: true,
 		Init: func(body []byte) { initCohort(body, nodes, &opt) },
+	}, "cohortmutex.open", newCohortMutex(&opt), func(c *CohortMutex) string {
+		how := c.global.policy.differs(opt.Policy)
+		if how == "" && opt.Nodes != 0 && opt.Nodes != c.nodes {
+			how = fmt.Sprintf("it is for %d nodes, asked for %d", c.nodes, opt.Nodes)
+		}
+		return how
 	})
-	if err != nil {
-		return nil, err
-	}
-	return newCohortMutex(a, o, &opt, created)
 }
 
 // CohortMutexAt gives a handle on the CohortMutex at an offset, which Offset of
 // another process gave.
 func CohortMutexAt(a *arena.Arena, off arena.Offset) (*CohortMutex, error) {
-	k := (*arenakernel.Arena)(a)
-	o, err := objectAt(k, off, "cohortmutex.open", cohortKind, cohortVersion, cohortHeadBytes)
-	if err != nil {
-		return nil, err
-	}
-	return newCohortMutex(k, o, &CohortMutexOptions{}, false)
+	return handleAt(a, off, "cohortmutex.open", cohortKind, cohortVersion, cohortHeadBytes, newCohortMutex(&CohortMutexOptions{}))
 }
 
 func initCohort(body []byte, nodes int, opt *CohortMutexOptions) {
@@ -142,24 +139,10 @@ func initCohort(body []byte, nodes int, opt *CohortMutexOptions) {
 	}
 }
 
-func newCohortMutex(a *arenakernel.Arena, o arenakernel.Object, opt *CohortMutexOptions, created bool) (*CohortMutex, error) {
-	c, err := share(a, o, func() (*CohortMutex, error) { return buildCohortMutex(a, o, opt) })
-	if err != nil {
-		return nil, err
+func newCohortMutex(opt *CohortMutexOptions) func(*arenakernel.Arena, arenakernel.Object) (*CohortMutex, error) {
+	return func(a *arenakernel.Arena, o arenakernel.Object) (*CohortMutex, error) {
+		return buildCohortMutex(a, o, opt)
 	}
-	var differs string
-	switch {
-	case created:
-	case opt.Policy != 0 && opt.Policy != c.global.policy:
-		differs = fmt.Sprintf("its policy is %v, asked for %v", c.global.policy, opt.Policy)
-	case opt.Nodes != 0 && opt.Nodes != c.nodes:
-		differs = fmt.Sprintf("it is for %d nodes, asked for %d", c.nodes, opt.Nodes)
-	}
-	if differs != "" {
-		c.Close()
-		return nil, c.fail("cohortmutex.open", shmsync.ErrIncompatible, differs)
-	}
-	return c, nil
 }
 
 // cohortAt views the body of a CohortMutex, and counts its local locks.
@@ -326,10 +309,6 @@ func (c *CohortMutex) State() CohortMutexState {
 // String renders the state on one line.
 func (c *CohortMutex) String() string {
 	return fmt.Sprintf("cohort mutex %s: %s", objectName(c.object), c.State().Word)
-}
-
-func (c *CohortMutex) fail(op string, err error, detail string) error {
-	return &shmsync.Error{Op: op, Object: objectName(c.object), Err: err, Detail: detail}
 }
 
 // cohortHostNodes is how many local locks a new object gets here: one for each node up to

@@ -70,7 +70,7 @@ func openEvent(a *arenakernel.Arena, name string, opts *EventOptions, attach boo
 		panic(fmt.Sprintf("shmsync: OpenEvent %q: there is no mode %d", name, uint32(opt.Mode)))
 	}
 	mode := opt.Mode.stored()
-	o, created, err := a.OpenObject(arenakernel.ObjectSpec{
+	return openAs(a, arenakernel.ObjectSpec{
 		Existing: attach, Kind: eventKind, Version: eventVersion, Name: name, Size: eventBytes(mode, a.MaxParticipants()), AnySize: true,
 		Init: func(body []byte) {
 			w := eventBody(body)
@@ -80,39 +80,26 @@ func openEvent(a *arenakernel.Arena, name string, opts *EventOptions, attach boo
 			}
 			w.sequence.mon.spin.Store(spinField(opt.Spin))
 		},
+	}, "event.open", newEvent, func(e *Event) string {
+		if opt.Mode == 0 || mode == e.mode {
+			return ""
+		}
+		return fmt.Sprintf("it is %v, asked for %v", e.mode, mode)
 	})
-	if err != nil {
-		return nil, err
-	}
-	e, err := newEvent(a, o)
-	if err == nil && !created && opt.Mode != 0 && mode != e.mode {
-		err = &shmsync.Error{Op: "event.open", Object: objectName(o), Err: shmsync.ErrIncompatible,
-			Detail: fmt.Sprintf("it is %v, asked for %v", e.mode, mode)}
-		e.Close()
-		return nil, err
-	}
-	return e, err
 }
 
 // EventAt gives a handle on the Event at an offset, which Offset of another process
 // gave.
 func EventAt(a *arena.Arena, off arena.Offset) (*Event, error) {
-	k := (*arenakernel.Arena)(a)
-	o, err := objectAt(k, off, "event.open", eventKind, eventVersion, eventBytes(0, k.MaxParticipants()))
-	if err != nil {
-		return nil, err
-	}
-	return newEvent(k, o)
+	return handleAt(a, off, "event.open", eventKind, eventVersion, eventBytes(0, (*arenakernel.Arena)(a).MaxParticipants()), newEvent)
 }
 
 func newEvent(a *arenakernel.Arena, o arenakernel.Object) (*Event, error) {
-	return share(a, o, func() (*Event, error) {
-		mode, err := eventModeOf(a, o)
-		if err != nil {
-			return nil, err
-		}
-		return buildEvent(a, o, mode, false), nil
-	})
+	mode, err := eventModeOf(a, o)
+	if err != nil {
+		return nil, err
+	}
+	return buildEvent(a, o, mode, false), nil
 }
 
 // eventModeOf is the mode of an Event, if its body is long enough for that.

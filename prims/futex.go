@@ -77,46 +77,31 @@ func OpenFutex(a *arena.Arena, name string, opts *FutexOptions) (*Futex, error) 
 }
 
 func openFutex(a *arenakernel.Arena, name string, opts *FutexOptions, attach bool) (*Futex, error) {
-	o, _, err := a.OpenObject(arenakernel.ObjectSpec{
+	return openAs(a, arenakernel.ObjectSpec{
 		Existing: attach, Kind: futexKind, Version: futexVersion, Name: name, Size: uint64(futexBytes),
 		Init: func(body []byte) {
 			if opts != nil {
 				futexBody(body).spin.Store(spinField(opts.Spin))
 			}
 		},
-	})
-	if err != nil {
-		return nil, err
-	}
-	return newFutex(a, o)
+	}, "futex.open", newFutex, nil)
 }
 
 // FutexAt gives a handle on the Futex at an offset, which Offset of another
 // process gave.
 func FutexAt(a *arena.Arena, off arena.Offset) (*Futex, error) {
-	k := (*arenakernel.Arena)(a)
-	o, err := k.ObjectAt(off)
-	if err != nil {
-		return nil, err
-	}
-	if o.Kind != futexKind || o.Version != futexVersion || o.Size < uint64(futexBytes) {
-		k.CloseObject(o)
-		return nil, wrongKind("futex.open", o, futexKind, futexVersion)
-	}
-	return newFutex(k, o)
+	return handleAt(a, off, "futex.open", futexKind, futexVersion, uint64(futexBytes), newFutex)
 }
 
 func newFutex(a *arenakernel.Arena, o arenakernel.Object) (*Futex, error) {
-	return share(a, o, func() (*Futex, error) {
-		w := arenakernel.At[futexWords](a, o.Body)
-		dev, ino := a.Segment().ID()
-		f := &Futex{state: &w.state, words: w, a: a, object: o, key: race.KeyOf(dev, ino, uint64(o.Offset)), opening: newOpening(a, o)}
-		f.queue = park.NewQueue(park.Config{
-			WaitList: futexWaitList(a, w), Object: o, Word: o.Body + futexStateOff, All: true, Check: f.check,
-		})
-		f.opening.shut, f.opening.end = func() { park.Shut(f.queue) }, f.end
-		return f, nil
+	w := arenakernel.At[futexWords](a, o.Body)
+	dev, ino := a.Segment().ID()
+	f := &Futex{state: &w.state, words: w, a: a, object: o, key: race.KeyOf(dev, ino, uint64(o.Offset)), opening: newOpening(a, o)}
+	f.queue = park.NewQueue(park.Config{
+		WaitList: futexWaitList(a, w), Object: o, Word: o.Body + futexStateOff, All: true, Check: f.check,
 	})
+	f.opening.shut, f.opening.end = func() { park.Shut(f.queue) }, f.end
+	return f, nil
 }
 
 func futexWaitList(a *arenakernel.Arena, w *futexWords) park.WaitList {

@@ -70,33 +70,24 @@ func OpenFuture(a *arena.Arena, name string, opts *FutureOptions) (*Future, erro
 }
 
 func openFuture(a *arenakernel.Arena, name string, opts *FutureOptions, attach bool) (*Future, error) {
-	o, _, err := a.OpenObject(arenakernel.ObjectSpec{
+	return openAs(a, arenakernel.ObjectSpec{
 		Existing: attach, Kind: futureKind, Version: futureVersion, Name: name, Size: uint64(futureBytes),
 		Init: func(body []byte) {
 			if opts != nil {
 				futureBody(body).mon.spin.Store(spinField(opts.Spin))
 			}
 		},
-	})
-	if err != nil {
-		return nil, err
-	}
-	return newFuture(a, o)
+	}, "future.open", newFuture, nil)
 }
 
 // FutureAt gives a handle on the Future at an offset, which Offset of another process
 // gave.
 func FutureAt(a *arena.Arena, off arena.Offset) (*Future, error) {
-	k := (*arenakernel.Arena)(a)
-	o, err := objectAt(k, off, "future.open", futureKind, futureVersion, uint64(futureBytes))
-	if err != nil {
-		return nil, err
-	}
-	return newFuture(k, o)
+	return handleAt(a, off, "future.open", futureKind, futureVersion, uint64(futureBytes), newFuture)
 }
 
 func newFuture(a *arenakernel.Arena, o arenakernel.Object) (*Future, error) {
-	return share(a, o, func() (*Future, error) { return buildFuture(a, o, false), nil })
+	return buildFuture(a, o, false), nil
 }
 
 func buildFuture(a *arenakernel.Arena, o arenakernel.Object, bare bool) *Future {

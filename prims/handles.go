@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
@@ -104,6 +105,46 @@ func share[H handle](a *arenakernel.Arena, o arenakernel.Object, build func() (H
 	a.OnEnd(&handles, func() { closeHandles(a) })
 	a.OnClose(&handles, func() { loseHandles(a) })
 	return h, nil
+}
+
+// openAs finds the object of spec or creates it, and gives a handle that build makes. If the
+// object was there before, differs says in what it is not what the caller asked for.
+func openAs[H handle](
+	a *arenakernel.Arena, spec arenakernel.ObjectSpec, op string,
+	build func(*arenakernel.Arena, arenakernel.Object) (H, error), differs func(H) string,
+) (H, error) {
+	var none H
+	o, created, err := a.OpenObject(spec)
+	if err != nil {
+		return none, err
+	}
+	h, err := share(a, o, func() (H, error) { return build(a, o) })
+	if err != nil {
+		return none, err
+	}
+	if created || differs == nil {
+		return h, nil
+	}
+	if how := differs(h); how != "" {
+		h.opened().close(op)
+		return none, &shmsync.Error{Op: op, Object: objectName(o), Err: shmsync.ErrIncompatible, Detail: how}
+	}
+	return h, nil
+}
+
+// handleAt gives a handle on the object at an offset, which has to be of the kind and the
+// version and of that many bytes at least.
+func handleAt[H handle](
+	a *arena.Arena, off arena.Offset, op string, kind arenakernel.Kind, version uint16, size uint64,
+	build func(*arenakernel.Arena, arenakernel.Object) (H, error),
+) (H, error) {
+	k := (*arenakernel.Arena)(a)
+	o, err := objectAt(k, off, op, kind, version, size)
+	if err != nil {
+		var none H
+		return none, err
+	}
+	return share(k, o, func() (H, error) { return build(k, o) })
 }
 
 // handlesOn are the handles on an object, for a new one if there are none.

@@ -49,7 +49,7 @@ func OpenLatch(a *arena.Arena, name string, n int64, opts *LatchOptions) (*Latch
 }
 
 func openLatch(a *arenakernel.Arena, name string, n int64, opts *LatchOptions, attach bool) (*Latch, error) {
-	o, created, err := a.OpenObject(arenakernel.ObjectSpec{
+	return openAs(a, arenakernel.ObjectSpec{
 		Existing: attach, Kind: latchKind, Version: counterVersion, Name: name, Size: counterBytes(a.MaxParticipants()),
 		Init: func(body []byte) {
 			w := counterBody(body)
@@ -60,35 +60,23 @@ func openLatch(a *arenakernel.Arena, name string, n int64, opts *LatchOptions, a
 				w.mon.spin.Store(spinField(opts.Spin))
 			}
 		},
+	}, "latch.open", newLatch, func(l *Latch) string {
+		if attach || uint64(n) == l.size {
+			return ""
+		}
+		return fmt.Sprintf("it began with %d, asked for %d", l.size, n)
 	})
-	if err != nil {
-		return nil, err
-	}
-	l, err := newLatch(a, o)
-	if err == nil && !created && !attach && uint64(n) != l.size {
-		err = l.counter.mon.fail("latch.open", shmsync.ErrIncompatible, nil, fmt.Sprintf("it began with %d, asked for %d", l.size, n))
-		l.Close()
-		return nil, err
-	}
-	return l, err
 }
 
 // LatchAt gives a handle on the Latch at an offset, which Offset of another process
 // gave.
 func LatchAt(a *arena.Arena, off arena.Offset) (*Latch, error) {
-	k := (*arenakernel.Arena)(a)
-	o, err := objectAt(k, off, "latch.open", latchKind, counterVersion, counterBytes(k.MaxParticipants()))
-	if err != nil {
-		return nil, err
-	}
-	return newLatch(k, o)
+	return handleAt(a, off, "latch.open", latchKind, counterVersion, counterBytes((*arenakernel.Arena)(a).MaxParticipants()), newLatch)
 }
 
 func newLatch(a *arenakernel.Arena, o arenakernel.Object) (*Latch, error) {
-	return share(a, o, func() (*Latch, error) {
-		t := buildCounter(a, o, "latch.wait", false)
-		return &Latch{t, t.words.size.Load()}, nil
-	})
+	t := buildCounter(a, o, "latch.wait", false)
+	return &Latch{t, t.words.size.Load()}, nil
 }
 
 // Claim says that this process will count down n: if it dies before, waits fail. Its

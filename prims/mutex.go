@@ -111,29 +111,16 @@ func openMutex(a *arenakernel.Arena, name string, opts *MutexOptions, attach boo
 	}
 	opt.Policy.mustBeValid("mutex " + strconv.Quote(name))
 	opt.Contention.mustBeValid("mutex " + strconv.Quote(name))
-	o, created, err := a.OpenObject(arenakernel.ObjectSpec{
+	return openAs(a, arenakernel.ObjectSpec{
 		Existing: attach, Kind: mutexKind, Version: mutexVersion, Name: name, Size: uint64(mutexBytes),
 		Init: func(body []byte) { initMutex(body, &opt) },
-	})
-	if err != nil {
-		return nil, err
-	}
-	return newMutex(a, o, &opt, created)
+	}, "mutex.open", newMutex(&opt), func(m *Mutex) string { return m.policy.differs(opt.Policy) })
 }
 
 // MutexAt gives a handle on the Mutex at an offset, which Offset of another
 // process gave.
 func MutexAt(a *arena.Arena, off arena.Offset) (*Mutex, error) {
-	k := (*arenakernel.Arena)(a)
-	o, err := k.ObjectAt(off)
-	if err != nil {
-		return nil, err
-	}
-	if o.Kind != mutexKind || o.Version != mutexVersion || o.Size < uint64(mutexBytes) {
-		k.CloseObject(o)
-		return nil, wrongKind("mutex.open", o, mutexKind, mutexVersion)
-	}
-	return newMutex(k, o, &MutexOptions{}, false)
+	return handleAt(a, off, "mutex.open", mutexKind, mutexVersion, uint64(mutexBytes), newMutex(&MutexOptions{}))
 }
 
 func wrongKind(op string, o arenakernel.Object, want arenakernel.Kind, version uint16) error {
@@ -149,18 +136,8 @@ func objectName(o arenakernel.Object) string {
 	return o.Offset.String()
 }
 
-func newMutex(a *arenakernel.Arena, o arenakernel.Object, opt *MutexOptions, created bool) (*Mutex, error) {
-	m, err := share(a, o, func() (*Mutex, error) { return buildMutex(a, o, opt), nil })
-	if err != nil {
-		return nil, err
-	}
-	if !created && opt.Policy != 0 && opt.Policy != m.policy {
-		err := &shmsync.Error{Op: "mutex.open", Object: objectName(o), Err: shmsync.ErrIncompatible,
-			Detail: fmt.Sprintf("its policy is %v, asked for %v", m.policy, opt.Policy)}
-		m.Close()
-		return nil, err
-	}
-	return m, nil
+func newMutex(opt *MutexOptions) func(*arenakernel.Arena, arenakernel.Object) (*Mutex, error) {
+	return func(a *arenakernel.Arena, o arenakernel.Object) (*Mutex, error) { return buildMutex(a, o, opt), nil }
 }
 
 func buildMutex(a *arenakernel.Arena, o arenakernel.Object, opt *MutexOptions) *Mutex {

@@ -63,32 +63,23 @@ func OpenOnce(a *arena.Arena, name string, opts *OnceOptions) (*Once, error) {
 }
 
 func openOnce(a *arenakernel.Arena, name string, opts *OnceOptions, attach bool) (*Once, error) {
-	o, _, err := a.OpenObject(arenakernel.ObjectSpec{
+	return openAs(a, arenakernel.ObjectSpec{
 		Existing: attach, Kind: onceKind, Version: onceVersion, Name: name, Size: onceBytes,
 		Init: func(body []byte) {
 			if opts != nil {
 				onceBody(body).mon.spin.Store(spinField(opts.Spin))
 			}
 		},
-	})
-	if err != nil {
-		return nil, err
-	}
-	return newOnce(a, o)
+	}, "once.open", newOnce, nil)
 }
 
 // OnceAt gives a handle on the Once at an offset, which Offset of another process gave.
 func OnceAt(a *arena.Arena, off arena.Offset) (*Once, error) {
-	k := (*arenakernel.Arena)(a)
-	o, err := objectAt(k, off, "once.open", onceKind, onceVersion, onceBytes)
-	if err != nil {
-		return nil, err
-	}
-	return newOnce(k, o)
+	return handleAt(a, off, "once.open", onceKind, onceVersion, onceBytes, newOnce)
 }
 
 func newOnce(a *arenakernel.Arena, o arenakernel.Object) (*Once, error) {
-	return share(a, o, func() (*Once, error) { return buildOnce(a, o, false), nil })
+	return buildOnce(a, o, false), nil
 }
 
 func buildOnce(a *arenakernel.Arena, o arenakernel.Object, bare bool) *Once {

@@ -60,3 +60,11 @@ func (p Policy) String() string {
 	}
 	return "invalid"
 }
+
+// differs says how the policy of an object is not what was asked for, if anything was.
+func (p Policy) differs(asked Policy) string {
+	if asked == 0 || asked == p {
+		return ""
+	}
+	return fmt.Sprintf("its policy is %v, asked for %v", p, asked)
+}

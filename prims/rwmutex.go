@@ -169,29 +169,16 @@ func openRWMutex(a *arenakernel.Arena, name string, opts *RWMutexOptions, attach
 		opt = *opts
 	}
 	opt.Policy.mustBeValid("rwmutex " + strconv.Quote(name))
-	o, created, err := a.OpenObject(arenakernel.ObjectSpec{
+	return openAs(a, arenakernel.ObjectSpec{
 		Existing: attach, Kind: rwmutexKind, Version: rwmutexVersion, Name: name, Size: rwmutexBytes(a.MaxParticipants()),
 		Init: func(body []byte) { initRWMutex(rwmutexBody(body), &opt) },
-	})
-	if err != nil {
-		return nil, err
-	}
-	return newRWMutex(a, o, &opt, created)
+	}, "rwmutex.open", newRWMutex(&opt), func(m *RWMutex) string { return m.policy.differs(opt.Policy) })
 }
 
 // RWMutexAt gives a handle on the RWMutex at an offset, which Offset of another
 // process gave.
 func RWMutexAt(a *arena.Arena, off arena.Offset) (*RWMutex, error) {
-	k := (*arenakernel.Arena)(a)
-	o, err := k.ObjectAt(off)
-	if err != nil {
-		return nil, err
-	}
-	if o.Kind != rwmutexKind || o.Version != rwmutexVersion || o.Size < rwmutexBytes(k.MaxParticipants()) {
-		k.CloseObject(o)
-		return nil, wrongKind("rwmutex.open", o, rwmutexKind, rwmutexVersion)
-	}
-	return newRWMutex(k, o, &RWMutexOptions{}, false)
+	return handleAt(a, off, "rwmutex.open", rwmutexKind, rwmutexVersion, rwmutexBytes((*arenakernel.Arena)(a).MaxParticipants()), newRWMutex(&RWMutexOptions{}))
 }
 
 func initRWMutex(w *rwmutexWords, opt *RWMutexOptions) {
@@ -199,18 +186,8 @@ func initRWMutex(w *rwmutexWords, opt *RWMutexOptions) {
 	initMutexWords(&w.writers, &MutexOptions{Policy: PolicyRelease, Spin: opt.Spin})
 }
 
-func newRWMutex(a *arenakernel.Arena, o arenakernel.Object, opt *RWMutexOptions, created bool) (*RWMutex, error) {
-	m, err := share(a, o, func() (*RWMutex, error) { return buildRWMutex(a, o, opt) })
-	if err != nil {
-		return nil, err
-	}
-	if !created && opt.Policy != 0 && opt.Policy != m.policy {
-		err := &shmsync.Error{Op: "rwmutex.open", Object: objectName(o), Err: shmsync.ErrIncompatible,
-			Detail: fmt.Sprintf("its policy is %v, asked for %v", m.policy, opt.Policy)}
-		m.Close()
-		return nil, err
-	}
-	return m, nil
+func newRWMutex(opt *RWMutexOptions) func(*arenakernel.Arena, arenakernel.Object) (*RWMutex, error) {
+	return func(a *arenakernel.Arena, o arenakernel.Object) (*RWMutex, error) { return buildRWMutex(a, o, opt) }
 }
 
 func buildRWMutex(a *arenakernel.Arena, o arenakernel.Object, opt *RWMutexOptions) (*RWMutex, error) {

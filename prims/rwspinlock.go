@@ -120,41 +120,22 @@ func openRWSpinLock(a *arenakernel.Arena, name string, opts *RWSpinLockOptions, 
 		opt = *opts
 	}
 	opt.Policy.mustBeValid("reader/writer spin lock " + strconv.Quote(name))
-	o, created, err := a.OpenObject(arenakernel.ObjectSpec{
+	return openAs(a, arenakernel.ObjectSpec{
 		Existing: attach, Kind: rwSpinKindID, Version: rwSpinVersion, Name: name, Size: rwSpinBytes(a),
 		Init: func(body []byte) { initSpin(body, opt.Policy, opt.Spin) },
-	})
-	if err != nil {
-		return nil, err
-	}
-	return newRWSpinLock(a, o, &opt, created)
+	}, "rwspinlock.open", newRWSpinLock(&opt), func(m *RWSpinLock) string { return m.core.policy.differs(opt.Policy) })
 }
 
 // RWSpinLockAt gives a handle on the RWSpinLock at an offset, which Offset of
 // another process gave.
 func RWSpinLockAt(a *arena.Arena, off arena.Offset) (*RWSpinLock, error) {
-	k := (*arenakernel.Arena)(a)
-	o, err := k.ObjectAt(off)
-	if err != nil {
-		return nil, err
-	}
-	if o.Kind != rwSpinKindID || o.Version != rwSpinVersion || o.Size < rwSpinBytes(k) {
-		k.CloseObject(o)
-		return nil, wrongKind("rwspinlock.open", o, rwSpinKindID, rwSpinVersion)
-	}
-	return newRWSpinLock(k, o, &RWSpinLockOptions{}, false)
+	return handleAt(a, off, "rwspinlock.open", rwSpinKindID, rwSpinVersion, rwSpinBytes((*arenakernel.Arena)(a)), newRWSpinLock(&RWSpinLockOptions{}))
 }
 
-func newRWSpinLock(a *arenakernel.Arena, o arenakernel.Object, opt *RWSpinLockOptions, created bool) (*RWSpinLock, error) {
-	l, err := share(a, o, func() (*RWSpinLock, error) { return buildRWSpinLock(a, o, opt) })
-	if err != nil {
-		return nil, err
+func newRWSpinLock(opt *RWSpinLockOptions) func(*arenakernel.Arena, arenakernel.Object) (*RWSpinLock, error) {
+	return func(a *arenakernel.Arena, o arenakernel.Object) (*RWSpinLock, error) {
+		return buildRWSpinLock(a, o, opt)
 	}
-	if err := l.core.agree(opt.Policy, created); err != nil {
-		l.Close()
-		return nil, err
-	}
-	return l, nil
 }
 
 func buildRWSpinLock(a *arenakernel.Arena, o arenakernel.Object, opt *RWSpinLockOptions) (*RWSpinLock, error) {

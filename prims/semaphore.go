@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
@@ -101,24 +100,15 @@ func openSemaphore(a *arenakernel.Arena, name string, n int64, opts *SemaphoreOp
 	if !attach && opt.Initial > n {
 		panic(fmt.Sprintf("shmsync: OpenSemaphore %q of %d permits, %d at first", name, n, opt.Initial))
 	}
-	o, created, err := a.OpenObject(arenakernel.ObjectSpec{
+	return openAs(a, arenakernel.ObjectSpec{
 		Existing: attach, Kind: semaphoreKind, Version: semaphoreVersion, Name: name, Size: semaphoreBytes(a.MaxParticipants()),
 		Init: func(body []byte) { initSemaphore(semaphoreBody(body), uint64(n), &opt, a.Counted()) },
+	}, "semaphore.open", newSemaphore, func(s *Semaphore) string {
+		if (attach || uint64(n) == s.size) && (opt.Mode == 0 || opt.Mode == s.mode()) {
+			return ""
+		}
+		return fmt.Sprintf("it has %d permits and is %v; asked for %d, %v", s.size, s.mode(), n, opt.Mode)
 	})
-	if err != nil {
-		return nil, err
-	}
-	s, err := newSemaphore(a, o)
-	if err != nil || created {
-		return s, err
-	}
-	if !attach && uint64(n) != s.size || opt.Mode != 0 && opt.Mode != s.mode() {
-		err := &shmsync.Error{Op: "semaphore.open", Object: objectName(o), Err: shmsync.ErrIncompatible,
-			Detail: fmt.Sprintf("it has %d permits and is %v; asked for %d, %v", s.size, s.mode(), n, opt.Mode)}
-		s.Close()
-		return nil, err
-	}
-	return s, nil
 }
 
 func initSemaphore(w *semaphoreWords, n uint64, opt *SemaphoreOptions, counted bool) {
@@ -143,16 +133,11 @@ func initSemaphore(w *semaphoreWords, n uint64, opt *SemaphoreOptions, counted b
 // SemaphoreAt gives a handle on the Semaphore at an offset, which Offset of another
 // process gave.
 func SemaphoreAt(a *arena.Arena, off arena.Offset) (*Semaphore, error) {
-	k := (*arenakernel.Arena)(a)
-	o, err := objectAt(k, off, "semaphore.open", semaphoreKind, semaphoreVersion, semaphoreBytes(k.MaxParticipants()))
-	if err != nil {
-		return nil, err
-	}
-	return newSemaphore(k, o)
+	return handleAt(a, off, "semaphore.open", semaphoreKind, semaphoreVersion, semaphoreBytes((*arenakernel.Arena)(a).MaxParticipants()), newSemaphore)
 }
 
 func newSemaphore(a *arenakernel.Arena, o arenakernel.Object) (*Semaphore, error) {
-	return share(a, o, func() (*Semaphore, error) { return buildSemaphore(a, o, false), nil })
+	return buildSemaphore(a, o, false), nil
 }
 
 func buildSemaphore(a *arenakernel.Arena, o arenakernel.Object, bare bool) *Semaphore {

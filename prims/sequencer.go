@@ -55,7 +55,7 @@ func OpenSequencer(a *arena.Arena, name string, opts *SequencerOptions) (*Sequen
 }
 
 func openSequencer(a *arenakernel.Arena, name string, opts *SequencerOptions, attach bool) (*Sequencer, error) {
-	o, _, err := a.OpenObject(arenakernel.ObjectSpec{
+	return openAs(a, arenakernel.ObjectSpec{
 		Existing: attach, Kind: sequencerKind, Version: sequencerVersion, Name: name, Size: sequenceBytes,
 		Init: func(body []byte) {
 			if opts != nil {
@@ -64,26 +64,17 @@ func openSequencer(a *arenakernel.Arena, name string, opts *SequencerOptions, at
 				w.mon.spin.Store(spinField(opts.Spin))
 			}
 		},
-	})
-	if err != nil {
-		return nil, err
-	}
-	return newSequencer(a, o)
+	}, "sequencer.open", newSequencer, nil)
 }
 
 // SequencerAt gives a handle on the Sequencer at an offset, which Offset of another
 // process gave.
 func SequencerAt(a *arena.Arena, off arena.Offset) (*Sequencer, error) {
-	k := (*arenakernel.Arena)(a)
-	o, err := objectAt(k, off, "sequencer.open", sequencerKind, sequencerVersion, sequenceBytes)
-	if err != nil {
-		return nil, err
-	}
-	return newSequencer(k, o)
+	return handleAt(a, off, "sequencer.open", sequencerKind, sequencerVersion, sequenceBytes, newSequencer)
 }
 
 func newSequencer(a *arenakernel.Arena, o arenakernel.Object) (*Sequencer, error) {
-	return share(a, o, func() (*Sequencer, error) { return buildSequencer(a, o, false), nil })
+	return buildSequencer(a, o, false), nil
 }
 
 func buildSequencer(a *arenakernel.Arena, o arenakernel.Object, bare bool) *Sequencer {

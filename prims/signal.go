@@ -95,7 +95,7 @@ func openSignalWaker(a *arenakernel.Arena, name string, opts *SignalWakerOptions
 	if signals == 0 {
 		signals = signalBits
 	}
-	o, created, err := a.OpenObject(arenakernel.ObjectSpec{
+	return openAs(a, arenakernel.ObjectSpec{
 		Existing: attach, Kind: signalKind, Version: signalVersion, Name: name,
 		Size: signalBytes(signals, a.MaxParticipants()), AnySize: true,
 		Init: func(body []byte) {
@@ -106,43 +106,18 @@ func openSignalWaker(a *arenakernel.Arena, name string, opts *SignalWakerOptions
 			}
 			h.spin.Store(spinField(opt.Spin))
 		},
+	}, "signalwaker.open", buildSignalWaker, func(w *SignalWaker) string {
+		if opt.Signals == 0 || opt.Signals == w.Signals() {
+			return ""
+		}
+		return fmt.Sprintf("it has %d signals, asked for %d", w.Signals(), opt.Signals)
 	})
-	if err != nil {
-		return nil, err
-	}
-	w, err := newSignalWaker(a, o)
-	if err != nil || created {
-		return w, err
-	}
-	if opt.Signals == 0 || opt.Signals == w.Signals() {
-		return w, nil
-	}
-	w.Close()
-	return nil, &shmsync.Error{Op: "signalwaker.open", Object: objectName(o), Err: shmsync.ErrIncompatible,
-		Detail: fmt.Sprintf("it has %d signals, asked for %d", w.Signals(), opt.Signals)}
 }
 
 // SignalWakerAt gives a handle on the SignalWaker at an offset, which Offset of
 // another process gave.
 func SignalWakerAt(a *arena.Arena, off arena.Offset) (*SignalWaker, error) {
-	k := (*arenakernel.Arena)(a)
-	o, err := k.ObjectAt(off)
-	if err != nil {
-		return nil, err
-	}
-	if o.Kind != signalKind || o.Version != signalVersion {
-		k.CloseObject(o)
-		return nil, wrongKind("signalwaker.open", o, signalKind, signalVersion)
-	}
-	return newSignalWaker(k, o)
-}
-
-func newSignalWaker(a *arenakernel.Arena, o arenakernel.Object) (*SignalWaker, error) {
-	w, err := share(a, o, func() (*SignalWaker, error) { return buildSignalWaker(a, o) })
-	if err != nil {
-		return nil, err
-	}
-	return w, nil
+	return handleAt(a, off, "signalwaker.open", signalKind, signalVersion, 0, buildSignalWaker)
 }
 
 func buildSignalWaker(a *arenakernel.Arena, o arenakernel.Object) (*SignalWaker, error) {

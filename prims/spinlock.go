@@ -78,33 +78,20 @@ func openSpinLock(a *arenakernel.Arena, name string, opts *SpinLockOptions, atta
 		opt = *opts
 	}
 	opt.Policy.mustBeValid("spin lock " + strconv.Quote(name))
-	o, created, err := a.OpenObject(arenakernel.ObjectSpec{
+	return openAs(a, arenakernel.ObjectSpec{
 		Existing: attach, Kind: spinKindID, Version: spinVersion, Name: name, Size: uint64(spinBytes),
 		Init: func(body []byte) { initSpin(body, opt.Policy, opt.Spin) },
-	})
-	if err != nil {
-		return nil, err
-	}
-	return newSpinLock(a, o, &opt, created)
+	}, "spinlock.open", newSpinLock(&opt), func(m *SpinLock) string { return m.core.policy.differs(opt.Policy) })
 }
 
 // SpinLockAt gives a handle on the SpinLock at an offset, which Offset of another
 // process gave.
 func SpinLockAt(a *arena.Arena, off arena.Offset) (*SpinLock, error) {
-	k := (*arenakernel.Arena)(a)
-	o, err := k.ObjectAt(off)
-	if err != nil {
-		return nil, err
-	}
-	if o.Kind != spinKindID || o.Version != spinVersion || o.Size < uint64(spinBytes) {
-		k.CloseObject(o)
-		return nil, wrongKind("spinlock.open", o, spinKindID, spinVersion)
-	}
-	return newSpinLock(k, o, &SpinLockOptions{}, false)
+	return handleAt(a, off, "spinlock.open", spinKindID, spinVersion, uint64(spinBytes), newSpinLock(&SpinLockOptions{}))
 }
 
-func newSpinLock(a *arenakernel.Arena, o arenakernel.Object, opt *SpinLockOptions, created bool) (*SpinLock, error) {
-	l, err := share(a, o, func() (*SpinLock, error) {
+func newSpinLock(opt *SpinLockOptions) func(*arenakernel.Arena, arenakernel.Object) (*SpinLock, error) {
+	return func(a *arenakernel.Arena, o arenakernel.Object) (*SpinLock, error) {
 		w, err := arenakernel.TryAt[spinWords](a, o.Body)
 		if err != nil {
 			return nil, err
@@ -113,15 +100,7 @@ func newSpinLock(a *arenakernel.Arena, o arenakernel.Object, opt *SpinLockOption
 		l.core.init(a, o, w, "spinlock", "spin lock", opt.Repair)
 		l.core.opening.end = l.end
 		return l, nil
-	})
-	if err != nil {
-		return nil, err
 	}
-	if err := l.core.agree(opt.Policy, created); err != nil {
-		l.Close()
-		return nil, err
-	}
-	return l, nil
 }
 
 // Lock locks l, and waits until it can. It panics with an *[shmsync.Error]

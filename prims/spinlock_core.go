@@ -2,7 +2,6 @@ package prims
 
 import (
 	"context"
-	"fmt"
 	"runtime"
 	"sync/atomic"
 
@@ -61,14 +60,6 @@ func (c *spinCore) init(a *arenakernel.Arena, o arenakernel.Object, w *spinWords
 
 func spinWakeWord(a *arenakernel.Arena, w *spinWords) park.WakeWord {
 	return park.WakeWord{WaitList: park.WaitList{Arena: a, Word: &w.wake, Raw: wordPtr(&w.wake), Poller: &w.poller}}
-}
-
-// agree compares what the object has with what was asked for.
-func (c *spinCore) agree(p Policy, created bool) error {
-	if created || p == 0 || p == c.policy {
-		return nil
-	}
-	return c.fail("open", shmsync.ErrIncompatible, nil, fmt.Sprintf("its policy is %v, asked for %v", c.policy, p))
 }
 
 func (c *spinCore) close() error { return c.opening.close(c.op + ".close") }

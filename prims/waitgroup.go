@@ -55,33 +55,24 @@ func OpenWaitGroup(a *arena.Arena, name string, opts *WaitGroupOptions) (*WaitGr
 }
 
 func openWaitGroup(a *arenakernel.Arena, name string, opts *WaitGroupOptions, attach bool) (*WaitGroup, error) {
-	o, _, err := a.OpenObject(arenakernel.ObjectSpec{
+	return openAs(a, arenakernel.ObjectSpec{
 		Existing: attach, Kind: waitGroupKind, Version: counterVersion, Name: name, Size: counterBytes(a.MaxParticipants()),
 		Init: func(body []byte) {
 			if opts != nil {
 				counterBody(body).mon.spin.Store(spinField(opts.Spin))
 			}
 		},
-	})
-	if err != nil {
-		return nil, err
-	}
-	return newWaitGroup(a, o)
+	}, "waitgroup.open", newWaitGroup, nil)
 }
 
 // WaitGroupAt gives a handle on the WaitGroup at an offset, which Offset of another
 // process gave.
 func WaitGroupAt(a *arena.Arena, off arena.Offset) (*WaitGroup, error) {
-	k := (*arenakernel.Arena)(a)
-	o, err := objectAt(k, off, "waitgroup.open", waitGroupKind, counterVersion, counterBytes(k.MaxParticipants()))
-	if err != nil {
-		return nil, err
-	}
-	return newWaitGroup(k, o)
+	return handleAt(a, off, "waitgroup.open", waitGroupKind, counterVersion, counterBytes((*arenakernel.Arena)(a).MaxParticipants()), newWaitGroup)
 }
 
 func newWaitGroup(a *arenakernel.Arena, o arenakernel.Object) (*WaitGroup, error) {
-	return share(a, o, func() (*WaitGroup, error) { return &WaitGroup{buildCounter(a, o, "waitgroup.wait", false)}, nil })
+	return &WaitGroup{buildCounter(a, o, "waitgroup.wait", false)}, nil
 }
 
 // Add adds delta to the counter. When it becomes 0 all waiters are let go. It panics
