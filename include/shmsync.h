@@ -10488,6 +10488,7 @@ SHMI_FN void shmi_mon_join(struct shmi_monitor *m, shmi_wait_node *wait_node, ui
     shmi_st64(&n->wanted, wanted);
     shmi_st64(&n->extra, shmi_outcome(cls, 0, 0));
     shmi_st64(&n->next, 0);
+    shmi_st64(&n->ready_next, 0); /* it has no date: it is awake */
     shmi_node_swap(n, word, shmi_node_with(word, SHMI_NodeQueued));
     stamp = shmi_get(&m->w->arrivals) + 1;
     shmi_put(&m->w->arrivals, stamp);

@@ -225,6 +225,7 @@ func (m *monitor) join(s *park.WaitNode, class uint16, wanted uint64) {
 	n.Wanted().Store(wanted)
 	n.Extra().Store(makeOutcome(class, 0, 0))
 	n.Next().Store(0)
+	n.SetParkedSince(0)
 	n.Swap(n.Load(), n.Load().With(arenakernel.NodeQueued))
 	stamp := m.words.arrivals.Load() + 1
 	storeWord(&m.words.arrivals, stamp)

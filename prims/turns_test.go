@@ -8,12 +8,15 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 )
@@ -209,6 +212,11 @@ func TestFairMutexTurnPassesOn(t *testing.T) {
 	require.NoError(t, <-waits[1].done)
 	end(4) // behind a hold of its own process
 	require.Zero(t, f.Waiters())
+	last := make(chan error, 1)
+	go func() { last <- f.LockContext(t.Context()) }()
+	eventually(t, "it waits", f.String, func() bool { return f.Waiters() == 1 && f.Queued() == 1 })
+	f.Unlock() // the end of a hold that was granted
+	require.NoError(t, <-last)
 	f.Unlock()
 	require.True(t, f.TryLock())
 	f.Unlock()
@@ -236,4 +244,30 @@ func TestMultiLockTurns(t *testing.T) {
 	}
 	wg.Wait()
 	require.Equal(t, [keys]int{2000, 2000, 2000}, counts)
+}
+
+// Tools see the goroutines that wait for their turn, and since when.
+func TestWaitsForTheTurnAreSeen(t *testing.T) {
+	a := newArena(t, nil)
+	f, err := prims.OpenFairMutex(a, "f", nil)
+	require.NoError(t, err)
+	f.Lock()
+	before := shmsync.Monotonic()
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() {
+			f.Lock()
+			f.Unlock()
+		})
+	}
+	var waits []arenakernel.Wait
+	eventually(t, "two waits have a date", f.String, func() bool {
+		waits = slices.DeleteFunc(countsLook(t, nameOf(a), "f").Waits, func(w arenakernel.Wait) bool {
+			return w.How != arenakernel.WaitParked || w.Since < before || w.Since > shmsync.Monotonic()
+		})
+		return len(waits) >= 2
+	})
+	f.Unlock()
+	wg.Wait()
+	require.Empty(t, countsLook(t, nameOf(a), "f").Waits)
 }

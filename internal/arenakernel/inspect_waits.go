@@ -62,7 +62,9 @@ func (a *Arena) waitIn(off Offset, n *Node) (w Wait, ok bool) {
 	case list != 0 || stamp == 0:
 		return w, false
 	case s == NodeQueued:
-		w.How = WaitAwake
+		if w.How, w.Since = WaitAwake, int64(n.readyNext.Load()); w.Since != 0 {
+			w.How = WaitParked // for its turn in its process
+		}
 	case s == NodeAsleep:
 		w.How = WaitAsleep
 	case s == NodeParked:

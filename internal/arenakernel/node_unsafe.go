@@ -40,9 +40,9 @@ type Node struct {
 	//   futex:   none
 	//   crash:   of a poller node: immutable once pushed
 	next atomic.Uint64
-	// readyNext is the offset of the next node of the same ready stack. In a parked
-	// node it is when the wait began, CLOCK_MONOTONIC ns, for people.
-	//   writers: the releaser that made the node ready, until it is popped; the owner before it parks
+	// readyNext is the offset of the next node of the same ready stack. In a parked or queued
+	// node it is when the wait began, CLOCK_MONOTONIC ns, for people; 0 of an owner that is awake.
+	//   writers: the releaser that made the node ready, until it is popped; the owner before it queues or parks
 	//   readers: the owner
 	//   order:   relaxed, the push carries the edge
 	//   futex:   none
@@ -139,7 +139,8 @@ func (n *Node) Stamp() *atomic.Uint64 { return &n.stamp }
 // Extra is for the primitive that uses the node.
 func (n *Node) Extra() *atomic.Uint64 { return &n.extra }
 
-// SetParkedSince dates the wait of a node that is about to be parked.
+// SetParkedSince dates the wait of a node that is about to be parked, or of one that stays
+// queued while its goroutine waits for its turn; 0 of a queued node says that its owner is awake.
 func (n *Node) SetParkedSince(ns int64) { n.readyNext.Store(uint64(ns)) }
 
 // SetBehind notes for people how many goroutines wait behind a poller node, and since

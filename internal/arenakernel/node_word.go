@@ -13,7 +13,8 @@ import "fmt"
 //	idle     its owner has it and does not wait               claimNode, PollerNode, the owner's poller
 //	waiting  its owner waits                                  the owner
 //	ready    woken, and the owner has not seen it yet         a releaser, by CAS from waiting
-//	queued   on a queue of an object; its owner is awake      the owner; its granter
+//	queued   on a queue of an object; its owner is awake, or  the owner; its granter
+//	         waits for its turn in its process
 //	asleep   the same; a thread sleeps on the word            the owner; its granter, which wakes
 //	parked   the same; a goroutine waits for its poller       the owner; its granter, which tells the poller
 //	resolved the wait is over                                 the owner

@@ -22,7 +22,7 @@ func init() {
 			file: "internal/park/turns.go",
 			old:  "\tl.held.Store(false)\n\tif l.first != nil {\n",
 			new:  "\tl.held.Store(false)\n\tif l.first == nil {\n",
-			pkg:  "prims", run: "TestFairMutexTurnsKeepTheOrderOfArrival", tags: withPoints, env: noLooks,
+			pkg:  "prims", run: "TestFairMutexTurnPassesOn", tags: withPoints, env: noLooks,
 		},
 	}...)
 }

@@ -64,7 +64,7 @@ func (t *Turns) AppendKey(s *WaitNode, key uint64) {
 }
 
 func (t *Turns) add(s *WaitNode, l *turnLine) { // guarded by: mu
-	s.turns, s.line = t, l
+	s.turns, s.line, s.since = t, l, 0
 	s.ahead, s.behind = l.last, nil
 	if l.last == nil {
 		l.first = s
@@ -104,7 +104,7 @@ func (s *WaitNode) LeaveLine(granted bool) {
 	} else if s.ahead == nil && next != nil && !l.held.Load() {
 		next.giveTurn()
 	}
-	s.turns, s.line, s.ahead, s.behind = nil, nil, nil, nil
+	s.turns, s.line, s.since, s.ahead, s.behind = nil, nil, 0, nil, nil
 	t.tidy(l)
 }
 
@@ -190,6 +190,8 @@ func (s *WaitNode) awaitTurn(q *Queue, c *Cancel) (r Result, over bool) {
 	// The periodic checks find a wait that was granted out of turn, since a peer overwrote the
 	// line, for example.
 	s.nodePool.lot.checkPeriodically(q)
+	s.since = shmsync.Monotonic()
+	s.Node.SetParkedSince(s.since)
 	s.in.Store(q) // before the look at Closing: the thread that shuts the handle wakes the waits in it
 	var done <-chan struct{}
 	if c.ctx != nil {

@@ -1,6 +1,7 @@
 package park
 
 import (
+	"cmp"
 	"runtime"
 	"sync/atomic"
 
@@ -29,6 +30,7 @@ type WaitNode struct {
 	in       atomic.Pointer[Queue] // of the handle whose wait uses it
 	wake     chan struct{}         // capacity 1
 
+	since         int64       // its owner's; since when it has waited for its turn, CLOCK_MONOTONIC ns, or 0
 	turns         *Turns      // its owner's; nil while the wait is on no line
 	line          *turnLine   // its owner's
 	turn          atomic.Bool // it has the turn of its line; set under turns.mu
@@ -60,6 +62,9 @@ func (s *WaitNode) Sleep(q *Queue, c *Cancel) Result {
 	if q.seated.Add(1) <= q.lot.procs && (q.haveWaitV || c.ctx == nil) {
 		if record, ok := q.Arena.Announce(q.config.Object.Offset, s.Off, s.Node.Wanted().Load(), DirectMax); ok {
 			defer q.Arena.Retract(record)
+			if s.since != 0 {
+				q.Arena.DateAnnounced(record, s.since)
+			}
 			return s.direct(q, c)
 		}
 	}
@@ -132,7 +137,7 @@ func (s *WaitNode) park(notify func()) bool {
 	defer b.mu.Unlock()
 	w := s.Node.Load()
 	s.notify = notify // also for when this process leaves, if a peer wrote the state
-	s.Node.SetParkedSince(shmsync.Monotonic())
+	s.Node.SetParkedSince(cmp.Or(s.since, shmsync.Monotonic()))
 	if w.State() != arenakernel.NodeQueued || !s.Node.Swap(w, w.With(arenakernel.NodeParked)) {
 		s.told = true
 		return false
