@@ -9,9 +9,9 @@ import (
 // process share one membership. Each opening is closed separately: its Close ends
 // the handles that were opened through it, and no others.
 //
-// Many goroutines may call the methods at once. After Close, a method that can
-// return an error returns one that Is [shmsync.ErrClosed]. The methods that only
-// look panic, or serve the other openings of this process.
+// Many goroutines may call the methods at once. After Close, a method that can return an
+// error returns one that Is [shmsync.ErrClosed]. Methods that cannot return an error panic,
+// or still work while this process has another opening.
 type Arena arenakernel.Arena
 
 // kernel gives the arena with the methods that package prims needs. The types have the same
@@ -70,11 +70,11 @@ func FromSegment(seg *shm.Segment, opts *Options) (*Arena, error) {
 // through it first: their waits end with an error that Is [shmsync.ErrClosed].
 // Closing an opening twice is such an error, too, and changes nothing.
 //
-// The Close of the last opening of this process leaves the arena. What this process
-// still holds is then treated as its death would be: others find ErrOwnerDead.
-// Pointers into the arena die with it: using one after Close, or beside it, is the
-// caller's mistake and may end in a fault. Close waits for the waits that it ends,
-// so a function that such a wait calls, as a Repair, must not call Close.
+// The Close of the last opening of this process leaves the arena. Locks that this process
+// still holds are then treated as after its death: other processes get ErrOwnerDead.
+// Pointers into the arena become invalid: using one during or after Close is a mistake of
+// the caller and may end in a fault. Close waits until the waits have ended. So a function
+// that a wait calls, such as a Repair, must not call Close.
 func (a *Arena) Close() error { return a.kernel().Close() }
 
 // Segment is the memory under the arena.

@@ -2,8 +2,8 @@ package arena
 
 import "github.com/shmsync/shmsync/internal/arenakernel"
 
-// Inspection is the state of an object, for people and tools. It is a look in passing: its
-// parts need not have been true at once.
+// Inspection is the state of an object, for people and tools. Its parts may be of different
+// moments.
 type Inspection struct {
 	State  string        // in a few words
 	Policy string        // "report" or "release"; empty where there is none
@@ -28,7 +28,7 @@ type Hold struct {
 
 // The values of Hold.Mode.
 const (
-	HoldExclusive  = "exclusive"  // to itself
+	HoldExclusive  = "exclusive"  // one process alone has it
 	HoldShared     = "shared"     // for reading
 	HoldUpgradable = "upgradable" // for reading, and for writing next
 	HoldClosing    = "closing"    // has shut others out, and waits for readers to leave
@@ -36,10 +36,10 @@ const (
 	HoldReserved   = "reserved"   // it is on its way to a waiter of this participant
 	HoldQueueLock  = "queue lock" // the queue lock that guards the object's own state
 	HoldPermits    = "permits"    // of a semaphore
-	HoldOwes       = "owes"       // has undertaken what others wait for
+	HoldOwes       = "owes"       // has claimed work that others wait for
 	HoldParty      = "party"      // has yet to arrive
 	HoldRunner     = "runner"     // runs the function that others wait for
-	HoldProducer   = "producer"   // is to give the result
+	HoldProducer   = "producer"   // will set the result
 	HoldLease      = "lease"      // an item of a queue
 	HoldClaim      = "claim"      // on a Waitable, by its rules
 	HoldExecutor   = "executor"   // looks at a queue of a waker
@@ -77,8 +77,8 @@ type Counts struct {
 	Recovered uint64 // holds of the dead that were taken back
 }
 
-// Inspect tells the state of an object: what participants have of it, which waits there are,
-// and whether a death has left it to be repaired.
+// Inspect tells the state of an object: its holds, its waits, and whether it needs a repair
+// after a death.
 func (a *Arena) Inspect(o Object) Inspection {
 	return inspectionOf(a.kernel().Inspect(arenakernel.Object(o)))
 }

@@ -37,7 +37,7 @@ func InspectFile(f *os.File) (*Inspector, error) {
 // Refresh looks again. The error is that of Inspect, or of reading the file.
 func (i *Inspector) Refresh() error { return i.kernel().Refresh() }
 
-// Close ends the look.
+// Close frees the copy.
 func (i *Inspector) Close() error { return i.kernel().Close() }
 
 // Witness is a participant as it is seen from outside.

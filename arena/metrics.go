@@ -20,9 +20,8 @@ type ObjectMetrics struct {
 	Counts  *Counts // nil in an arena that does not count
 }
 
-// Metrics gives the numbers of the arena and of its objects, values and blocks left
-// out. It looks at all objects, which takes as long as there are many. To have it under
-// a name in package expvar:
+// Metrics gives the numbers of the arena and of its objects without values and blocks. The
+// call takes longer the more objects there are. To publish it in package expvar:
 //
 //	expvar.Publish("jobs", expvar.Func(func() any { return a.Metrics() }))
 func (a *Arena) Metrics() Metrics {
@@ -51,8 +50,8 @@ type AllocStats struct {
 	Bytes       uint64 // size of the heap
 }
 
-// Stats counts what is in the heap. While others use the arena the numbers are
-// of no single moment.
+// Stats counts what is in the heap. While other processes use the arena, the numbers may be
+// of different moments.
 func (a *Arena) Stats() AllocStats { return AllocStats(a.kernel().Stats()) }
 
 // Check examines the whole arena and returns every state that no correct participant

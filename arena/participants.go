@@ -40,7 +40,7 @@ type Participant struct {
 // ID is the participant as the shared memory names it.
 func (p Participant) ID() ParticipantID { return arenakernel.Participant(p).Name() }
 
-// Self is this process's name in the arena.
+// Self is the ID of this process in the arena.
 func (a *Arena) Self() ParticipantID { return a.kernel().Self() }
 
 // Participants goes through the participants of the arena, including the dead that have not
@@ -63,9 +63,9 @@ func (a *Arena) Participants() iter.Seq[Participant] {
 // in may go on to write there, until [Arena.Gone] is true, and a device longer still.
 func (a *Arena) Current(n ParticipantID) bool { return a.kernel().Current(n) }
 
-// Gone reports whether nothing can write into the arena for n any more, not even a
-// system call of n. It may be asked about a name that is not current; once it is true
-// it stays true. While n's process ends it costs system calls.
+// Gone reports whether nothing can write into the arena for n any more, not even a system
+// call of n. n need not be current. Once the answer is true it stays true. While n's process
+// ends it costs system calls.
 //
 // What Gone waits for depends on the [KernelIO] that n has declared. It does not
 // cover stores that a device makes by itself: RDMA, and a read through io_uring with

@@ -2,7 +2,7 @@ package prims
 
 import "context"
 
-// Awaitable is something to wait for together with others, in WaitAny and WaitAll:
+// Awaitable is a wait that WaitAny and WaitAll can combine with others:
 //
 //   - a Future: that it is set, or that its producer has died;
 //   - a Pending: that it has ended;
@@ -10,11 +10,10 @@ import "context"
 //   - Sequencer.At: that a Sequencer has reached a token;
 //   - an Event: that it is set; Event.ResetAwaitable: that a bidirectional one is not.
 //
-// Only an auto-reset Event is taken: waiting for it takes its token, as Wait does. All
-// others are there for every waiter, and waiting changes nothing.
+// A wait for an auto-reset Event takes its token, as Wait does. All other waits change
+// nothing, and any number of waiters can see the same event.
 //
-// Its methods are not exported, since a wait that takes nothing has to be a part of
-// the thing itself.
+// Its methods are not exported: only this package can make a wait that takes nothing.
 type Awaitable interface {
 	// reached reports, without waiting, whether a wait would end now, and by what
 	// error. It takes what such a wait takes.

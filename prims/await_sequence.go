@@ -47,8 +47,8 @@ func (w *sequenceWatch) reached() (bool, error) {
 	return w.waitNodeWatch.reached()
 }
 
-// At is the wait for a token, to wait for together with others; see Wait. CancelWaiters
-// and Stop end it, as they end Wait.
+// At gives the wait for a token as an Awaitable; see Wait. CancelWaiters and Stop end it, as
+// they end Wait.
 func (s *Sequencer) At(token uint64) Awaitable { return sequencerToken{s, token} }
 
 // sequencerToken is a token of a Sequencer as an Awaitable.
@@ -99,8 +99,7 @@ func (e *Event) watchUntil(set bool, notify func()) (watcher, error) {
 	return e.manual.watch(v+1, notify)
 }
 
-// ResetAwaitable is the wait until e, which is bidirectional, is not set, to wait for together with
-// others; see WaitReset.
+// ResetAwaitable gives the wait of WaitReset as an Awaitable. e must be bidirectional.
 func (e *Event) ResetAwaitable() Awaitable {
 	e.needBidirectional("ResetAwaitable")
 	return eventReset{e}

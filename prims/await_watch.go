@@ -154,7 +154,7 @@ func (w *pendingWatch) leave() {
 	delete(w.p.watchers, w)
 }
 
-// At is the wait for a token, to wait for together with others; see Wait.
+// At gives the wait for a token as an Awaitable; see Wait.
 func (f *Futex) At(token uint64) Awaitable {
 	if token > maxToken {
 		panic(fmt.Sprintf("shmsync: At of futex %s for token %d: no counter gets there", objectName(f.object), token))

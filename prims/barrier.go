@@ -18,23 +18,24 @@ var (
 	_ = crashpoint.Register("barrier.reset.remembered")
 )
 
-// Barrier is where a number of parties, in any number of processes, wait for each
-// other, phase after phase: a phase ends when all parties have arrived. Its methods
-// are those of C++'s std::barrier, and Register, Deregister and Reset. A process that is to be a
-// party calls Register after it opened the Barrier: if it dies before its first arrival
-// without that, the others wait for it for ever.
+// Barrier is where a number of parties, in any number of processes, wait for each other,
+// phase after phase: a phase ends when all parties have arrived. Its methods are those of
+// C++'s std::barrier, and Register, Deregister and Reset. A process that will be a party
+// calls Register after it opened the Barrier. If it does not, and dies before its first
+// arrival, the other parties wait for it for ever.
 //
-// A process is as many of the parties as it has arrivals in a phase. Each arrival counts
-// as one party, and ArriveAndDrop takes one away. When a phase ends without all arrivals
-// of a process, because others came in their stead, the process is that many parties
-// less. Register makes a process a party before its first arrival, and Deregister takes that back.
+// Each arrival of a process in a phase makes the process one of the parties, and
+// ArriveAndDrop takes one party away. If a phase ends with fewer arrivals of a process than
+// before, because other processes arrived instead, the process is fewer parties from then
+// on. Register makes a process a party before its first arrival, and Deregister takes that
+// back.
 //
-// When a process dies, its arrivals in the phase stay done. If others of its parties
-// have not arrived, the phase is broken; otherwise the next phase is broken as soon as
-// it begins. Every wait for a broken phase ends with an error that Is ErrOwnerDead and
-// names the dead process, now and later, and arrivals do not count, until Reset begins
-// another phase. A Barrier remembers the last 32 broken phases at least. A wait for an
-// older phase fails too if it is not known any more how that phase ended.
+// When a process dies, its arrivals in the phase stay done. If others of its parties have
+// not arrived, the phase is broken; otherwise the next phase is broken as soon as it begins.
+// Every wait for a broken phase ends with an error that Is ErrOwnerDead and names the dead
+// process, however late it begins. Arrivals do not count until Reset begins another phase. A
+// Barrier remembers the last 32 broken phases at least. A wait for an older phase fails too
+// if it is not known any more how that phase ended.
 //
 // In the terminology of the Go memory model, and across processes: every arrival of a
 // phase synchronizes before its completion, and that before the return of every Wait
@@ -57,14 +58,14 @@ type BarrierPhase uint64
 // BarrierOptions says how a Barrier is created, and what this process does with it. A
 // nil *BarrierOptions means the zero value.
 type BarrierOptions struct {
-	// Completion, if set, is called when an arrival of this process is the last of a
-	// phase, before anybody is let go. When it panics, or its process dies over it,
-	// the phase is broken. It must not arrive at the Barrier, wait there, or close the handle:
-	// Close waits until it has returned. It is this handle's own and not stored: all handles
-	// on the Barrier should have the same one.
+	// Completion, if set, is called when an arrival of this process is the last of a phase,
+	// before any waiter goes on. If it panics, or the process dies before it returns, the
+	// phase is broken. It must not arrive at the Barrier, wait there, or close the handle:
+	// Close waits until it has returned. It belongs to this handle and is not stored: all
+	// handles on the Barrier should have the same one.
 	Completion func()
-	// Spin bounds how long a waiter spins before it sleeps, for a new object:
-	// 0 means that it learns, negative that it never spins.
+	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
+	// waiters learn the bound from what has paid off; if it is negative, they never spin.
 	Spin time.Duration
 }
 
@@ -80,8 +81,8 @@ func init() {
 
 // OpenBarrier finds the Barrier of that name in the arena or creates it, for that many
 // parties. An empty name makes a fresh anonymous one. If an existing Barrier began with
-// another number, the error Is ErrIncompatible. A number below 1 is an error that Is
-// [fs.ErrInvalid]; a process that does not know the number calls AttachBarrier.
+// another number, the error Is ErrIncompatible. For a number below 1 it Is [fs.ErrInvalid].
+// A process that does not know the number calls AttachBarrier.
 func OpenBarrier(a *arena.Arena, name string, parties int64, opts *BarrierOptions) (*Barrier, error) {
 	if err := needs("Barrier", name, "a number of parties", parties); err != nil {
 		return nil, err
@@ -111,8 +112,8 @@ func openBarrier(a *arenakernel.Arena, name string, parties int64, opts *Barrier
 	})
 }
 
-// BarrierAt gives a handle on the Barrier at an offset, which Offset of another
-// process gave. It has no Completion.
+// BarrierAt opens the Barrier at an offset. Another process got the offset from the method
+// Offset. It has no Completion.
 func BarrierAt(a *arena.Arena, off arena.Offset) (*Barrier, error) {
 	return handleAt(a, off, "barrier.open", barrierKind, barrierVersion, barrierBytes((*arenakernel.Arena)(a).MaxParticipants()), newBarrier(nil))
 }
@@ -131,12 +132,11 @@ func buildBarrier(a *arenakernel.Arena, o arenakernel.Object, completion func(),
 	return x
 }
 
-// Arrive counts n arrivals in this phase and gives its number, for Wait. If they are
-// the last it runs the completion. While another process runs that, Arrive waits for
-// the next phase; otherwise it does not block. It panics when n is not positive or
-// more than the arrivals that the phase still takes; also with an error that Is
-// ErrCorrupt or ErrClosed. At a broken Barrier it counts nothing, and the number is
-// that of the broken phase.
+// Arrive counts n arrivals in this phase and gives its number, for Wait. If they are the
+// last it runs the completion. While another process runs that, Arrive waits for the next
+// phase; otherwise it does not block. It panics if n is not positive, if n is more than the
+// arrivals that the phase still takes, and with an error that Is ErrCorrupt or ErrClosed. At
+// a broken Barrier it counts nothing, and the number is that of the broken phase.
 func (x *Barrier) Arrive(n int64) BarrierPhase {
 	x.mustBegin()
 	defer x.mon.finish()
@@ -182,9 +182,9 @@ func (x *Barrier) ArriveAndWait() {
 	}
 }
 
-// ArriveAndWaitContext is ArriveAndWait that returns the errors of WaitContext. The
-// arrival has been made whatever it returns, but for a broken Barrier, and for a
-// context that ends while another process runs the completion of the phase before.
+// ArriveAndWaitContext is ArriveAndWait that returns the errors of WaitContext. Even if it
+// returns an error, it has arrived, with two exceptions: the Barrier is broken, or ctx ended
+// while another process ran the completion of the phase before.
 func (x *Barrier) ArriveAndWaitContext(ctx context.Context) error {
 	if err := x.mon.begin(); err != nil {
 		return err
@@ -197,9 +197,8 @@ func (x *Barrier) ArriveAndWaitContext(ctx context.Context) error {
 	return x.wait(ctx, p)
 }
 
-// ArriveAndDrop arrives once, and makes the parties of all later phases one less. It
-// does not block longer than Arrive, and panics as that does. A broken Barrier has one
-// party less, too.
+// ArriveAndDrop arrives once and takes one party away from all later phases, also at a
+// broken Barrier. It blocks no longer than Arrive, and panics as Arrive does.
 func (x *Barrier) ArriveAndDrop() {
 	x.mustBegin()
 	defer x.mon.finish()
@@ -345,9 +344,9 @@ func (x *Barrier) giveUp() {
 	x.mon.resolveAndLeave()
 }
 
-// Register says that this process is n more of the parties, which arrive in this phase for
-// the first time: if it dies before, the phase is broken. A process that only arrives
-// need not register. It panics when n is not positive.
+// Register makes this process n of the parties, from this phase on: if it dies before it
+// arrives n times, the phase is broken. A process that only arrives need not register.
+// Register panics if n is not positive.
 func (x *Barrier) Register(n int64) {
 	if n <= 0 {
 		panic(fmt.Sprintf("shmsync: Register of %d of barrier %s", n, objectName(x.object)))
@@ -364,9 +363,9 @@ func (x *Barrier) Register(n int64) {
 	x.mon.leave(nil)
 }
 
-// Deregister says that this process is none of the parties any more, and that others arrive
-// in its stead: as many arrivals as before are expected. See ArriveAndDrop for the other
-// case.
+// Deregister says that this process is no party any more, and that other processes arrive in
+// its place: the Barrier expects as many arrivals as before. ArriveAndDrop reduces the
+// number.
 func (x *Barrier) Deregister() {
 	x.enter()
 	h := x.mine()
@@ -377,10 +376,10 @@ func (x *Barrier) Deregister() {
 }
 
 // Reset begins another phase of a broken Barrier, and reports whether it did. The parties
-// are those that were expected before, less those that died. That is right however many
-// died, also while Reset runs. Waits for the broken phase report that it broke, before and
-// after Reset. If the Barrier is not broken, Reset does nothing and returns false, so every
-// process that is told of a death may call it.
+// are those that were expected before, less those that died. That number is right however
+// many died, even while Reset runs. Waits for the broken phase report that it broke, before
+// and after Reset. If the Barrier is not broken, Reset does nothing and returns false, so
+// every process that is told of a death may call it.
 func (x *Barrier) Reset() bool { return x.reset(0) }
 
 // ResetTo is Reset for that many parties from then on: for a program that starts other
@@ -435,6 +434,6 @@ func (x *Barrier) Offset() arena.Offset { return x.object.Offset }
 
 // Close closes the handle, and no other handle on the Barrier. Calls that wait by it end
 // with an error that Is ErrClosed, and Close waits for a completion that one of them runs.
-// This process stays as many of the parties as it is. A second Close is an error that Is
+// This process remains as many of the parties as before. A second Close is an error that Is
 // ErrClosed.
 func (x *Barrier) Close() error { return x.mon.opening.close("barrier.close") }

@@ -17,33 +17,33 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// CohortMutex is a Mutex for hosts of several NUMA nodes: while many compete for it,
-// it stays on a node for a while, with its cache line and what it guards. It is for
-// locks that many CPUs of more than one node want at the same time; elsewhere a
-// [Mutex] does as well, and on a host of one node a CohortMutex is one.
+// CohortMutex is a [Mutex] for hosts of several NUMA nodes. While many goroutines compete
+// for it, holders of one node follow each other for a while, so that its cache line and the
+// data that it guards stay on that node. It is for locks that many CPUs of several nodes
+// want at the same time. Elsewhere a Mutex is as good, and on a host of one node a
+// CohortMutex works as a Mutex.
 //
-// A goroutine that finds it held waits with the others of its own node for that node's
-// local lock. The holder of a local lock waits for the CohortMutex itself. As long as
-// waiters of the node that has the lock remain, waiters of other nodes let them go first,
-// 64 times in a row and for a bounded time each. As with a Mutex, a goroutine that comes
-// may take the lock before one that was woken. A goroutine that has lost for some
-// milliseconds (three, and one more for each node) is handed the next release.
+// A goroutine that finds it held waits with the others of its own node for that node's local
+// lock. The holder of a local lock waits for the CohortMutex itself. As long as waiters of
+// the node that has the lock remain, waiters of other nodes let them go first, 64 times in a
+// row and for a bounded time each. As with a Mutex, a new caller may lock it before a
+// goroutine that was woken. A goroutine that has lost for some milliseconds (three, and one
+// more for each node) is handed the next release.
 //
 // Which node a caller runs on is asked of the CPU, without a system call. Where that
 // is not possible, as on arm64, a CohortMutex is a Mutex.
 //
 // It is held by a process: a goroutine may lock it and another of the same process unlock
-// it. Nothing that is particular to it outlives a death: a process that dies while it waits
-// leaves its place to the next, and the policy says what becomes of the hold of a dead
-// holder, as with a Mutex.
+// it. A process that dies while it waits leaves its place to the next waiter. The policy
+// says what becomes of the hold of a dead holder, as with a Mutex.
 //
-// In the terminology of the Go memory model, and across processes: for n < m
-// the n'th call of Unlock synchronizes before the m'th call of Lock returns.
-// A release by the death of its holder synchronizes before the call that
-// reports it, or that gets the lock, likewise.
+// In the terminology of the Go memory model, and across processes: for n < m the n'th call
+// of Unlock synchronizes before the m'th call of Lock returns. A release by the death of its
+// holder synchronizes before the call that reports it, and before the call that gets the
+// lock because of it.
 //
 // It is a cohort lock (Dice, Marathe and Shavit, PPoPP 2012) whose global lock is never
-// passed on but let go and taken.
+// handed over: it is unlocked and locked again.
 type CohortMutex struct {
 	// The fast paths are to be inlined; see Mutex.
 
@@ -77,10 +77,9 @@ type CohortMutexOptions struct {
 	// Checked is of this process, as that of MutexOptions.
 	Checked    bool
 	Contention Contention
-	// Nodes is for how many nodes there is a place to wait, 1 to 32, for a new object;
-	// 0 means as many as this host has, at most 32. A node with a higher number shares
-	// the place of another. When it is set and the object has another number, opening
-	// fails.
+	// Nodes is for how many nodes there is a place to wait, 1 to 32, for a new object; 0
+	// means as many as this host has, at most 32. A node with a higher number shares the
+	// place of another. If it is set and the object has another number, opening fails.
 	Nodes int
 }
 
@@ -91,8 +90,8 @@ var cohortKind = arenakernel.KindOf("COHM")
 
 const cohortVersion = 1
 
-// OpenCohortMutex finds the CohortMutex of that name in the arena or creates it. An
-// empty name makes a fresh anonymous one. It panics for options that there are not.
+// OpenCohortMutex finds the CohortMutex of that name in the arena or creates it. An empty
+// name makes a fresh anonymous one. It panics if an option has an impossible value.
 func OpenCohortMutex(a *arena.Arena, name string, opts *CohortMutexOptions) (*CohortMutex, error) {
 	return openCohortMutex((*arenakernel.Arena)(a), name, opts, false)
 }
@@ -124,8 +123,8 @@ func openCohortMutex(a *arenakernel.Arena, name string, opts *CohortMutexOptions
 	})
 }
 
-// CohortMutexAt gives a handle on the CohortMutex at an offset, which Offset of
-// another process gave.
+// CohortMutexAt opens the CohortMutex at an offset. Another process got the offset from the
+// method Offset.
 func CohortMutexAt(a *arena.Arena, off arena.Offset) (*CohortMutex, error) {
 	return handleAt(a, off, "cohortmutex.open", cohortKind, cohortVersion, cohortHeadBytes, newCohortMutex(&CohortMutexOptions{}))
 }
@@ -210,8 +209,8 @@ func (c *CohortMutex) LockContext(ctx context.Context) error {
 	return c.lockSlow(ctx)
 }
 
-// TryLock locks c if that is possible without waiting, and reports whether it did: it
-// lets nobody go first. State tells why not.
+// TryLock locks c if that is possible without waiting, and reports whether it did. Waiters
+// of other nodes do not go first. State tells why not.
 func (c *CohortMutex) TryLock() bool {
 	if !race.Enabled && atomic.LoadUint32(c.turn) == 0 && atomic.CompareAndSwapUint32(c.own, 0, atomic.LoadUint32(c.self)) {
 		return true
@@ -266,11 +265,11 @@ func (c *CohortMutex) end() {
 // Policy is what becomes of c when its holder dies.
 func (c *CohortMutex) Policy() Policy { return c.global.policy }
 
-// Nodes is for how many nodes c has a place to wait.
+// Nodes is the number of places to wait that c has, one for each NUMA node.
 func (c *CohortMutex) Nodes() int { return c.nodes }
 
-// SetSpin bounds how long waiters of all processes spin before they sleep: 0 means
-// that they learn, negative that they never do.
+// SetSpin bounds how long waiters of all processes spin before they sleep. If d is 0, they
+// learn the bound; if d is negative, they never spin.
 func (c *CohortMutex) SetSpin(d time.Duration) {
 	c.opening.use()
 	c.global.SetSpin(d)

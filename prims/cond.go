@@ -56,12 +56,12 @@ type Cond struct {
 
 // CondOptions says how a Cond is created. A nil *CondOptions means the zero value.
 type CondOptions struct {
-	// Batch is how many of those that a Broadcast is for are on their way back to
-	// the lock at a time, of a new object: each that has it wakes another. 0 means
-	// a few, negative all: that is for locks that many can hold at once.
+	// Batch bounds, for a new object, how many waiters that a Broadcast wakes compete for
+	// the lock at a time. Each waiter that has locked it wakes another one. 0 means a few. A
+	// negative number means all, which suits locks that many goroutines can hold at once.
 	Batch int
-	// Spin bounds how long a waiter spins before it sleeps, for a new object:
-	// 0 means that it learns, negative that it never spins.
+	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
+	// waiters learn the bound from what has paid off; if it is negative, they never spin.
 	Spin time.Duration
 }
 
@@ -161,11 +161,11 @@ func (c *Cond) Wait() {
 // WaitContext is Wait that ends with ctx.Err() when ctx ends before. A Signal or a
 // Broadcast that came first beats it.
 //
-// If it returns nil, c.L is held again and a Signal or Broadcast was used. If the lock
-// could not be had, the error is the lock's, such as one that Is ErrOwnerDead, and c.L is
-// not held. Other errors are ErrNoSpace, ErrCorrupt and ErrClosed; then c.L is held. A Wait
-// that returns an error has used no Signal up. If ctx had ended before, c.L is not unlocked
-// at all.
+// If it returns nil, c.L is held again and a Signal or Broadcast was used. If c.L cannot be
+// locked again, the error is that of the lock, such as ErrOwnerDead, and c.L is not held.
+// Other errors are ErrNoSpace, ErrCorrupt and ErrClosed; then c.L is held. A Wait that
+// returns an error has used no Signal up. If ctx had ended before, c.L is not unlocked at
+// all.
 func (c *Cond) WaitContext(ctx context.Context) error { return c.wait(ctx) }
 
 func (c *Cond) wait(ctx context.Context) error {
@@ -266,8 +266,8 @@ func (c *Cond) relock(s *park.WaitNode) (err error) {
 	return err
 }
 
-// Signal wakes the goroutine that has waited longest, if there is one. The caller may hold
-// c.L, and need not.
+// Signal wakes the goroutine that has waited longest, if there is one. The caller need not
+// hold c.L.
 func (c *Cond) Signal() {
 	k := c.core
 	if err := k.mon.enter(nil); err != nil {
@@ -279,9 +279,9 @@ func (c *Cond) Signal() {
 	k.mon.leave(b)
 }
 
-// Broadcast wakes all goroutines that wait now, and none that come later. The caller may
-// hold c.L, and need not. They come back a few at a time: each one that has the lock again
-// wakes the next, so that they do not all queue for the lock.
+// Broadcast wakes all goroutines that wait now, and none that come later. The caller need
+// not hold c.L. They come back a few at a time: each one that has the lock again wakes the
+// next, so that they do not all queue for the lock.
 func (c *Cond) Broadcast() {
 	k := c.core
 	if err := k.mon.enter(nil); err != nil {

@@ -13,23 +13,22 @@ import (
 
 // Event is a condition between processes that is set or not, and that goroutines wait for.
 //
-// An Event that is not auto-reset stays set until Reset. A Set lets every waiter go that has
-// begun to wait before it, even if a Reset follows at once: no pulse is missed. In a
-// bidirectional Event goroutines can wait for the reset as well, by the same rule.
+// An Event that is not auto-reset stays set until Reset. A Set ends every wait that began
+// before it, even if a Reset follows at once: no pulse is missed. In a bidirectional Event
+// goroutines can also wait for the reset, by the same rule.
 //
-// An auto-reset Event has a token instead. A Set hands the token to the goroutine that
-// has waited longest, or leaves it for the next comer if there are no waiters. A Set that
-// finds the token there adds nothing. A comer never overtakes a waiter.
+// An auto-reset Event has a token instead. A Set hands the token to the goroutine that has
+// waited longest, or leaves it for the next caller of Wait if there are no waiters. A Set
+// while the token is there has no effect. A new caller never overtakes a waiter.
 //
 // In the terminology of the Go memory model, and across processes: a Set synchronizes
 // before the return of each Wait that it lets go, and before each IsSet that is true
 // because of it. In a bidirectional Event, a Reset does likewise.
 //
-// A process that dies leaves an Event as it was, and its waits are gone. A token that
-// was handed to a process which died before it was told passes to the next one: it is
-// known to have been told when Wait returns, or when the Pending of WaitAsync has ended.
-// A token that was there when Wait came is taken by that instruction; it does not come
-// back.
+// When a process dies, the Event stays as it was, and the waits of the process are gone. If
+// the process was handed a token and dies before Wait returns, or before the Pending of
+// WaitAsync ends, the token passes to the next waiter. A token that Wait took without
+// waiting does not come back.
 type Event struct {
 	manual *sequence  // one of the two
 	auto   *autoEvent // is set
@@ -46,8 +45,8 @@ type EventOptions struct {
 	Mode EventMode
 	// InitiallySet makes a new Event that is set.
 	InitiallySet bool
-	// Spin bounds how long a waiter spins before it sleeps, for a new object:
-	// 0 means that it learns, negative that it never spins.
+	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
+	// waiters learn the bound from what has paid off; if it is negative, they never spin.
 	Spin time.Duration
 }
 
@@ -88,8 +87,8 @@ func openEvent(a *arenakernel.Arena, name string, opts *EventOptions, attach boo
 	})
 }
 
-// EventAt gives a handle on the Event at an offset, which Offset of another process
-// gave.
+// EventAt opens the Event at an offset. Another process got the offset from the method
+// Offset.
 func EventAt(a *arena.Arena, off arena.Offset) (*Event, error) {
 	return handleAt(a, off, "event.open", eventKind, eventVersion, eventBytes(0, (*arenakernel.Arena)(a).MaxParticipants()), newEvent)
 }
@@ -125,8 +124,8 @@ func buildEvent(a *arenakernel.Arena, o arenakernel.Object, mode eventMode, bare
 	return e
 }
 
-// Set sets e and lets the waiters for that go: all of them, or one of an auto-reset Event. If e is
-// set already it costs only a load. Like all forms without an error it panics with an
+// Set sets e and ends the waits for that: all of them, or one if e is auto-reset. If e is
+// set already, Set costs only a load. Like all forms without an error it panics with an
 // *[shmsync.Error] when a peer wrote an impossible value.
 func (e *Event) Set() {
 	e.mon.opening.use()
@@ -139,8 +138,8 @@ func (e *Event) Set() {
 	e.turn(true)
 }
 
-// Reset makes e not set, and reports whether it was set. With EventAutoReset it takes back a
-// Set that nobody has waited for yet.
+// Reset makes e not set, and reports whether it was set. If e is auto-reset, it takes the
+// token away.
 func (e *Event) Reset() bool {
 	e.mon.opening.use()
 	if e.auto != nil {
@@ -209,7 +208,7 @@ func (e *Event) WaitContext(ctx context.Context) error {
 	return e.waitUntil(ctx, true)
 }
 
-// TryWait is Wait if that need not wait, and reports whether it was.
+// TryWait does what Wait does if e is set, and reports whether it was. It never waits.
 func (e *Event) TryWait() bool {
 	e.mon.opening.use()
 	if e.auto != nil {
@@ -306,8 +305,8 @@ func (e *Event) String() string {
 	return fmt.Sprintf("event %s: %v, %s, waiting %v", objectName(e.object), e.mode, set, st.Waiting)
 }
 
-// SetSpin bounds how long waiters of all processes spin before they sleep: 0 means
-// that they learn, negative that they never do.
+// SetSpin bounds how long waiters of all processes spin before they sleep. If d is 0, they
+// learn the bound; if d is negative, they never spin.
 func (e *Event) SetSpin(d time.Duration) {
 	e.mon.opening.use()
 	e.mon.words.spin.Store(spinField(d))

@@ -20,23 +20,23 @@ var (
 	_ = crashpoint.Register("fairmutex.grant.granted")
 )
 
-// FairMutex is a mutual exclusion lock between processes that is taken in the order of
-// arrival: no comer overtakes a waiter, and Unlock hands the lock to the first in the
-// queue. A wait that is given up, or whose process dies, leaves the queue and delays no
-// other waiter.
+// FairMutex is a mutual exclusion lock between processes that goroutines lock in the order
+// of arrival: no new caller overtakes a waiter, and Unlock hands the lock to the first
+// waiter in the queue. A wait that is given up, or whose process dies, leaves the queue and
+// delays no other waiter.
 //
-// It is held by a process: a goroutine may lock it and another of the same process unlock it. A process
-// that was handed the lock holds it from when it runs again: if it dies before that, the next in the
-// queue has the lock. Under contention each hand-over costs a wake. A Mutex saves that by letting
-// running goroutines overtake sleeping ones.
+// It is held by a process: a goroutine may lock it and another of the same process unlock
+// it. A process that was handed the lock holds it as soon as it runs again. If it dies
+// before that, the next waiter gets it. Under contention each hand-over costs a wake. A
+// Mutex saves that by letting running goroutines overtake sleeping ones.
 //
-// In the terminology of the Go memory model, and across processes: for n < m
-// the n'th call of Unlock synchronizes before the m'th call of Lock returns, or
-// its Pending ends. A release by the death of its holder synchronizes before the
-// call that reports it, or that gets the lock, likewise.
+// In the terminology of the Go memory model, and across processes: for n < m the n'th call
+// of Unlock synchronizes before the m'th call of Lock returns, or its Pending ends. A
+// release by the death of its holder synchronizes before the call that reports it, and
+// before the call that gets the lock because of it.
 //
-// The order of tickets is that of Reed and Kanodia's sequencer; the queue is kept
-// as a queue, so that a ticket can be given back.
+// Waiters get the lock in the order of Reed and Kanodia's sequencer. They stand in a queue
+// and not in a count of tickets, so that a waiter can leave.
 type FairMutex struct {
 	mon    *monitor
 	fifo   fifo
@@ -52,18 +52,17 @@ type FairMutex struct {
 // FairMutexOptions says how a FairMutex is created, and what this process does
 // with it. A nil *FairMutexOptions means the zero value.
 type FairMutexOptions struct {
-	// Policy is what becomes of the lock when its holder dies; 0 means PolicyReport
-	// for a new object and whatever it has for one that exists. When it is set
-	// and the object has another, opening fails.
+	// Policy is what becomes of the lock when its holder dies; 0 means PolicyReport for a
+	// new object, and any policy for one that exists. If it is set and the object has
+	// another policy, opening fails.
 	Policy Policy
-	// Repair, if set, is called by this process's Lock and LockContext when
-	// they meet the death of a holder, with the lock held: they go on as its
-	// holder when it returns nil, and otherwise fail with ErrNotRecoverable as
-	// Recover would. It is this handle's own and not stored. LockAsync does not
-	// call it.
+	// Repair, if set, is called by this process's Lock and LockContext when they find that a
+	// holder died. They hold the lock while it runs. If it returns nil, they return with the
+	// lock; otherwise they fail with ErrNotRecoverable, as Recover does. It belongs to this
+	// handle and is not stored. LockAsync does not call it.
 	Repair func() error
-	// Spin bounds how long a waiter spins before it sleeps, for a new object:
-	// 0 means that it learns, negative that it never spins.
+	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
+	// waiters learn the bound from what has paid off; if it is negative, they never spin.
 	Spin time.Duration
 }
 
@@ -103,8 +102,8 @@ func openFairMutex(a *arenakernel.Arena, name string, opts *FairMutexOptions, at
 	return nil, err
 }
 
-// FairMutexAt gives a handle on the FairMutex at an offset, which Offset of
-// another process gave.
+// FairMutexAt opens the FairMutex at an offset. Another process got the offset from the
+// method Offset.
 func FairMutexAt(a *arena.Arena, off arena.Offset) (*FairMutex, error) {
 	k := (*arenakernel.Arena)(a)
 	o, err := objectAt(k, off, "fairmutex.open", fairMutexKind, fairMutexVersion, uint64(fairMutexBytes))
@@ -172,8 +171,8 @@ func (f *FairMutex) TryLock() bool {
 	return f.tryLockSlow()
 }
 
-// Unlock unlocks f; the first in the queue has it then. It panics when this process
-// does not hold f, and with an error that Is ErrCorrupt when a peer overwrote the
+// Unlock unlocks f, and hands it to the first waiter in the queue. It panics when this
+// process does not hold f, and with an error that Is ErrCorrupt when a peer overwrote the
 // lock.
 func (f *FairMutex) Unlock() {
 	m := f.mon

@@ -23,12 +23,11 @@ func init() {
 
 func isOwnerDead(err error) bool { return errors.Is(err, shmsync.ErrOwnerDead) }
 
-// Recover makes an owner-dead or not recoverable f usable again: it takes the
-// lock, runs repair, and releases the lock. When repair returns an error, or
-// panics, f becomes not recoverable, and only a later Recover brings it back;
-// Recover returns the error. While it runs others wait in the queue, as for a holder;
-// when this process dies over it f is owner-dead again. It begins when nothing of the dead
-// process can write any more, not even a system call.
+// Recover makes an owner-dead or not recoverable f usable again: it takes the lock, runs
+// repair, and releases the lock. If repair returns an error or panics, f becomes not
+// recoverable until a later Recover succeeds, and Recover returns the error. Other callers
+// wait while repair runs. If this process dies before repair returns, f is owner-dead again.
+// repair is called when no system call of the dead process can write to its data any more.
 //
 // Recover of a healthy lock waits for it, releases it and does not run repair.
 // Its own errors are those of LockContext, ErrOwnerDead excepted. It panics when

@@ -57,8 +57,8 @@ type Futex struct {
 // FutexOptions says how a Futex is created. A nil *FutexOptions means the zero
 // value.
 type FutexOptions struct {
-	// Spin bounds how long a waiter spins before it sleeps, for a new object:
-	// 0 means that it learns, negative that it never spins.
+	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
+	// waiters learn the bound from what has paid off; if it is negative, they never spin.
 	Spin time.Duration
 }
 
@@ -87,8 +87,8 @@ func openFutex(a *arenakernel.Arena, name string, opts *FutexOptions, attach boo
 	}, "futex.open", newFutex, nil)
 }
 
-// FutexAt gives a handle on the Futex at an offset, which Offset of another
-// process gave.
+// FutexAt opens the Futex at an offset. Another process got the offset from the method
+// Offset.
 func FutexAt(a *arena.Arena, off arena.Offset) (*Futex, error) {
 	return handleAt(a, off, "futex.open", futexKind, futexVersion, uint64(futexBytes), newFutex)
 }
@@ -146,7 +146,7 @@ func (f *Futex) Post() {
 }
 
 // Stop wakes all waiters, now and from now on, with ErrCanceled unless their tokens were
-// reached. It cannot be taken back; a second Stop does nothing.
+// reached. Stop cannot be undone; a second Stop does nothing.
 func (f *Futex) Stop() {
 	f.opening.use()
 	race.ReleaseMerge(f.key)
@@ -277,8 +277,8 @@ func wakeFutex(a *arenakernel.Arena, obj arenakernel.Object, owed arenakernel.Ow
 // Offset is where the Futex lies in its arena, for FutexAt in another process.
 func (f *Futex) Offset() arena.Offset { return f.object.Offset }
 
-// SetSpin bounds how long waiters of all processes spin before they sleep:
-// 0 means that they learn, negative that they never do.
+// SetSpin bounds how long waiters of all processes spin before they sleep. If d is 0, they
+// learn the bound; if d is negative, they never spin.
 func (f *Futex) SetSpin(d time.Duration) {
 	f.opening.use()
 	f.words.spin.Store(spinField(d))

@@ -48,8 +48,8 @@ type Future struct {
 // FutureOptions says how a Future is created. A nil *FutureOptions means the zero
 // value.
 type FutureOptions struct {
-	// Spin bounds how long a waiter spins before it sleeps, for a new object:
-	// 0 means that it learns, negative that it never spins.
+	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
+	// waiters learn the bound from what has paid off; if it is negative, they never spin.
 	Spin time.Duration
 }
 
@@ -80,8 +80,8 @@ func openFuture(a *arenakernel.Arena, name string, opts *FutureOptions, attach b
 	}, "future.open", newFuture, nil)
 }
 
-// FutureAt gives a handle on the Future at an offset, which Offset of another process
-// gave.
+// FutureAt opens the Future at an offset. Another process got the offset from the method
+// Offset.
 func FutureAt(a *arena.Arena, off arena.Offset) (*Future, error) {
 	return handleAt(a, off, "future.open", futureKind, futureVersion, uint64(futureBytes), newFuture)
 }
@@ -108,9 +108,8 @@ func (f *Future) store(s futureState) {
 	f.words.state.Store(uint64(s))
 }
 
-// Claim makes this process the producer, and reports whether it is: whether it is one
-// now or has been before. It is not when another process is, when the Future is set,
-// or when its producer died.
+// Claim makes this process the producer, and reports whether it is the producer now. It
+// fails if another process is the producer, if the Future is set, or if its producer died.
 func (f *Future) Claim() bool {
 	b := takeWakes()
 	s := f.begin(b)
@@ -148,7 +147,7 @@ func (f *Future) reaped(b *wakes) futureState {
 
 // Set sets the Future, wakes all waiters, and reports whether it did: it does nothing when
 // the Future is set, or when its producer has died. Any process may set it, also one that
-// has not claimed it. It waits only for a process that is in the middle of a call.
+// has not claimed it. Set waits only while another process is in the middle of a call.
 func (f *Future) Set(errno syscall.Errno) bool {
 	b := takeWakes()
 	done := f.setTo(errno, b)
@@ -284,11 +283,10 @@ func (f *Future) resultOf(end outcome) (syscall.Errno, error) {
 	return 0, f.mon.fail("future.wait", shmsync.ErrCorrupt, nil, fmt.Sprintf("a wait ended as %#x", uint64(end)))
 }
 
-// Subscribe has fn called with what Wait would return, once, in this process and on a
-// goroutine of its own; at once if the Future is set. The Pending is done when fn is
-// about to be called. If it is cancelled, or this process closes the arena, fn is
-// called with an error that Is ErrCanceled or ErrClosed; so it is called in any case,
-// unless the process ends before.
+// Subscribe calls fn once with the results of Wait, on a goroutine of its own: when the
+// Future is set, or at once if it is set already. The Pending ends just before fn is called.
+// If the Pending is cancelled, or this process closes the arena, fn gets an error that Is
+// ErrCanceled or ErrClosed. So fn is called in any case, unless the process ends first.
 func (f *Future) Subscribe(fn func(syscall.Errno, error)) *Pending {
 	var errno syscall.Errno
 	if err := f.mon.begin(); err != nil {
@@ -312,11 +310,10 @@ func (f *Future) Subscribe(fn func(syscall.Errno, error)) *Pending {
 		func(err error) { fn(errno, err) })
 }
 
-// Reset makes a Future that is set, or whose producer died, unset and unclaimed, and
-// reports whether it did. Waiters from before get the result that it was set to. It returns
-// false for a Future that is not set, since there may be waiters for that. After the death
-// of its producer it waits until nothing of the dead process can write any more, not even a
-// system call.
+// Reset makes a Future that is set, or whose producer died, unset and unclaimed, and reports
+// whether it did. Waiters from before get the result that it was set to. It returns false
+// for a Future that is not set, since there may be waiters for that. After the death of its
+// producer it waits until no system call of the dead process can write any more.
 func (f *Future) Reset() bool {
 	b := takeWakes()
 	s := f.begin(b)

@@ -13,13 +13,13 @@ import (
 
 // Latch is a counter that goes down to 0 once, and waiters for that, in any number of
 // processes. Its methods are those of C++'s std::latch, and Claim. A Latch does not know
-// which processes are to count down: if a process that has not called Claim dies before it
-// counted down, waits go on, for ever if they have no context.
+// which processes are to count down: if a process dies before it counted down, and had not
+// called Claim, waits go on, without a context for ever.
 //
 // If a process that has called Claim dies before it counted down what it claimed, waits end
-// with an error that Is ErrOwnerDead and names that process, now and later, until another
-// process claims what it left, or counts down in its stead, or Reset forgets it. The counts
-// that a process had taken off before it died stay off.
+// with an error that Is ErrOwnerDead and names that process. That lasts until another
+// process claims or counts down what it left, or Reset forgets it. What a process counted
+// down before it died stays counted.
 //
 // In the terminology of the Go memory model, and across processes: every CountDown
 // synchronizes before the return of every Wait, and every TryWait that is true.
@@ -30,8 +30,8 @@ type Latch struct {
 
 // LatchOptions says how a Latch is created. A nil *LatchOptions means the zero value.
 type LatchOptions struct {
-	// Spin bounds how long a waiter spins before it sleeps, for a new object:
-	// 0 means that it learns, negative that it never spins.
+	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
+	// waiters learn the bound from what has paid off; if it is negative, they never spin.
 	Spin time.Duration
 }
 
@@ -68,8 +68,8 @@ func openLatch(a *arenakernel.Arena, name string, n int64, opts *LatchOptions, a
 	})
 }
 
-// LatchAt gives a handle on the Latch at an offset, which Offset of another process
-// gave.
+// LatchAt opens the Latch at an offset. Another process got the offset from the method
+// Offset.
 func LatchAt(a *arena.Arena, off arena.Offset) (*Latch, error) {
 	return handleAt(a, off, "latch.open", latchKind, counterVersion, counterBytes((*arenakernel.Arena)(a).MaxParticipants()), newLatch)
 }
@@ -90,9 +90,9 @@ func (l *Latch) Claim(n int64) {
 	}
 }
 
-// CountDown takes n off the counter. At 0 all waiters are let go. It does not block.
-// It panics when n is negative or more than the counter, which stays as it is then;
-// also with an error that Is ErrCorrupt or ErrClosed.
+// CountDown takes n off the counter, and ends all waits when the counter is 0. It does not
+// block. It panics without a change if n is negative or more than the counter, and with an
+// error that Is ErrCorrupt or ErrClosed.
 func (l *Latch) CountDown(n int64) {
 	if err := l.countDown(n); err != nil {
 		panic(err)
@@ -144,8 +144,8 @@ func (l *Latch) ArriveAndWait(n int64) {
 	l.Wait()
 }
 
-// ArriveAndWaitContext is CountDown and then WaitContext. It has counted down whatever
-// it returns, except with ErrCorrupt and ErrClosed.
+// ArriveAndWaitContext is CountDown and then WaitContext. Even if it returns an error, it
+// has counted down, except with ErrCorrupt and ErrClosed.
 func (l *Latch) ArriveAndWaitContext(ctx context.Context, n int64) error {
 	if err := l.countDown(n); err != nil {
 		return err
@@ -175,7 +175,7 @@ type LatchState struct {
 	Own     int64             // what this process has claimed and not counted down
 	Waiting bool              // there are waiters
 	Err     error             // why waits fail: nil or ErrOwnerDead
-	Who     *shmsync.Identity // the process whose death that is; nil when not known any more
+	Who     *shmsync.Identity // the process that died; nil when not known any more
 }
 
 // State reads l without locking it. The answer may be out of date when it returns.

@@ -28,9 +28,9 @@ var (
 
 // MultiLock is a mutual exclusion lock for each of 2^64 keys, between processes. A key is
 // held by one process at a time, and handed on in the order of arrival; waiters for
-// different keys do not wait for each other. It takes memory for the keys that are held or
-// waited for, not for those that have been. A process that was handed a key holds it from
-// when it runs again: if it dies before that, the next waiter has the key.
+// different keys do not wait for each other. It takes memory only for keys that are held or
+// waited for now. A process that was handed a key holds it as soon as it runs again. If it
+// dies before that, the next waiter gets it.
 //
 // Keys are spread over buckets, each with a queue lock of its own, which an operation holds for
 // some nanoseconds. If one process takes a key again and again while no other process wants it,
@@ -38,10 +38,10 @@ var (
 // more memory, and more at the cost of a wait node of 64 bytes each. For many thousands of held
 // keys make the MultiLock with more buckets.
 //
-// In the terminology of the Go memory model, and across processes: for each key
-// and n < m the n'th Unlock synchronizes before the return of the m'th call that
-// locks it. A release by the death of its holder synchronizes before the call that
-// reports it, or that gets the key, likewise.
+// In the terminology of the Go memory model, and across processes: for each key and n < m
+// the n'th Unlock synchronizes before the return of the m'th call that locks it. A release
+// by the death of its holder synchronizes before the call that reports it, and before the
+// call that gets the key because of it.
 type MultiLock struct {
 	a      *arenakernel.Arena
 	object arenakernel.Object
@@ -58,17 +58,17 @@ type MultiLock struct {
 // MultiLockOptions says how a MultiLock is created. A nil *MultiLockOptions means
 // the zero value.
 type MultiLockOptions struct {
-	// Policy is what becomes of a key when its holder dies; 0 means PolicyReport for a
-	// new object and whatever it has for one that exists. When it is set and the
-	// object has another, opening fails.
+	// Policy is what becomes of a key when its holder dies; 0 means PolicyReport for a new
+	// object, and any policy for one that exists. If it is set and the object has another
+	// policy, opening fails.
 	Policy Policy
-	// Buckets is how many parts with queue locks of their own the keys are spread
-	// over, rounded up to a power of two, at most 65,536; 0 means 64 for a new
-	// object and whatever it has for one that exists. When it is set and the
+	// Buckets is the number of parts that the keys are spread over. Each part has a queue
+	// lock of its own. The number is rounded up to a power of two and at most 65,536. 0
+	// means 64 for a new object, and any number for one that exists. If it is set and the
 	// object has another number, opening fails. A bucket takes 512 bytes.
 	Buckets int
-	// Spin bounds how long a waiter spins before it sleeps, for a new object:
-	// 0 means that it learns, negative that it never spins.
+	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
+	// waiters learn the bound from what has paid off; if it is negative, they never spin.
 	Spin time.Duration
 }
 
@@ -118,8 +118,8 @@ func openMultiLock(a *arenakernel.Arena, name string, opts *MultiLockOptions, at
 	return x, nil
 }
 
-// MultiLockAt gives a handle on the MultiLock at an offset, which Offset of another
-// process gave.
+// MultiLockAt opens the MultiLock at an offset. Another process got the offset from the
+// method Offset.
 func MultiLockAt(a *arena.Arena, off arena.Offset) (*MultiLock, error) {
 	k := (*arenakernel.Arena)(a)
 	o, err := objectAt(k, off, "multilock.open", multiLockKind, multiLockVersion, multiLockBytes(1))
@@ -176,8 +176,8 @@ func (x *MultiLock) openBucket(i int) *multiBucket {
 	return k
 }
 
-// Hold is a key that this process holds, or held: what can unlock it, once. It is a
-// value, and any goroutine of the process may use it. The zero Hold holds nothing.
+// Hold stands for one lock of a key by this process, and can unlock it once. It is a value,
+// and any goroutine of the process may use it. The zero Hold holds nothing.
 type Hold struct {
 	in   *multiBucket
 	at   *multiLockEntry // where the key was taken without waiting, or nil
@@ -281,9 +281,9 @@ func (x *MultiLock) TryLock(key uint64) (Hold, bool) {
 	return k.tryLockSlow(key)
 }
 
-// Unlock unlocks the key; its first waiter has it then. It panics when h
-// is not held by this process any more, and with an error that Is ErrCorrupt when a
-// peer overwrote the lock.
+// Unlock unlocks the key, and hands it to the first waiter. It panics when h is not held by
+// this process any more, and with an error that Is ErrCorrupt when a peer overwrote the
+// lock.
 func (h Hold) Unlock() {
 	if err := h.unlock(); err != nil {
 		panic(err)
@@ -343,10 +343,10 @@ func (h Hold) Key() uint64 { return h.key }
 // process.
 func (x *MultiLock) Offset() arena.Offset { return x.object.Offset }
 
-// Close closes the handle, and no other handle on the MultiLock. Calls that wait by it
-// end with an error that Is ErrClosed. Keys that this process holds stay its own, but
-// a Hold of the closed handle cannot unlock them any more: they come free by the death
-// of the process, by the policy. A second Close is an error that Is ErrClosed.
+// Close closes the handle, and no other handle on the MultiLock. Calls that wait by it end
+// with an error that Is ErrClosed. Keys that this process holds stay its own, but a Hold of
+// the closed handle cannot unlock them any more: they become free, or owner-dead, only when
+// the process ends. A second Close is an error that Is ErrClosed.
 func (x *MultiLock) Close() error { return x.opening.close("multilock.close") }
 
 func (x *MultiLock) shut() {

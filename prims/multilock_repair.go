@@ -21,12 +21,12 @@ func init() {
 	})
 }
 
-// Recover makes a key usable again that is owner-dead or not recoverable: it takes
-// the key, runs repair, and unlocks it. When repair returns an error, or panics, the
-// key becomes not recoverable, and only a later Recover brings it back; Recover
-// returns the error. While it runs others wait, as for a holder; when this process
-// dies over it the key is owner-dead again. It begins when nothing of the dead process
-// can write any more, not even a system call.
+// Recover makes a key usable again that is owner-dead or not recoverable: it takes the key,
+// runs repair, and unlocks it. If repair returns an error or panics, the key becomes not
+// recoverable until a later Recover succeeds, and Recover returns the error. Other callers
+// wait while repair runs. If this process dies before repair returns, the key is owner-dead
+// again. repair is called when no system call of the dead process can write to its data any
+// more.
 //
 // Recover of a healthy key waits for it, unlocks it and does not run repair. Its own
 // errors are those of LockContext, ErrOwnerDead excepted. It panics when repair is

@@ -18,15 +18,15 @@ import (
 // Mutex is a mutual exclusion lock between processes. It is held by a process:
 // a goroutine may lock it and another of the same process unlock it.
 //
-// A Mutex is not fair: a goroutine that comes may take it before one that was
-// woken. Of the goroutines that have lost for a millisecond, the one that has waited
-// for longest is handed every other release of its own process. One such waiter of
-// all processes at a time is handed the next release of any process.
+// A Mutex is not fair: a new caller may lock it before a goroutine that was woken. But a
+// goroutine that has waited for a millisecond is starving. Every other Unlock of its process
+// hands the lock to the goroutine of that process that has starved longest. In addition, one
+// starving goroutine at a time is handed the next release of any process.
 //
-// In the terminology of the Go memory model, and across processes: for n < m
-// the n'th call of Unlock synchronizes before the m'th call of Lock returns.
-// A release by the death of its holder synchronizes before the call that
-// reports it, or that gets the lock, likewise.
+// In the terminology of the Go memory model, and across processes: for n < m the n'th call
+// of Unlock synchronizes before the m'th call of Lock returns. A release by the death of its
+// holder synchronizes before the call that reports it, and before the call that gets the
+// lock because of it.
 type Mutex struct {
 	// The fast paths fit the compiler's budget for inlining only with plain
 	// pointers to their words and the functions of package atomic.
@@ -72,19 +72,18 @@ type Mutex struct {
 // MutexOptions says how a Mutex is created, and what this process does with it.
 // A nil *MutexOptions means the zero value.
 type MutexOptions struct {
-	// Policy is what becomes of the lock when its holder dies; 0 means PolicyReport
-	// for a new object and whatever it has for one that exists. When it is set
-	// and the object has another, opening fails.
+	// Policy is what becomes of the lock when its holder dies; 0 means PolicyReport for a
+	// new object, and any policy for one that exists. If it is set and the object has
+	// another policy, opening fails.
 	Policy Policy
-	// Repair, if set, is called by this process's Lock and LockContext when
-	// they meet the death of a holder, with the lock held: they go on as its
-	// holder when it returns nil, and otherwise fail with ErrNotRecoverable as
-	// Recover would. It is this handle's own and not stored, as are Checked and
-	// Contention.
+	// Repair, if set, is called by this process's Lock and LockContext when they find that a
+	// holder died. They hold the lock while it runs. If it returns nil, they return with the
+	// lock; otherwise they fail with ErrNotRecoverable, as Recover does. It belongs to this
+	// handle and is not stored, as are Checked and Contention.
 	Repair func() error
-	// Spin bounds how long a waiter spins before it sleeps, for a new object:
-	// 0 means that it learns from what has paid off, negative that it never
-	// spins. See Mutex.SetSpin.
+	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
+	// waiters learn the bound from what has paid off; if it is negative, they never spin.
+	// See Mutex.SetSpin.
 	Spin time.Duration
 	// Checked makes every Unlock of this process a compare-and-swap, so that
 	// even two goroutines that race to unlock the same hold are caught. It
@@ -98,8 +97,8 @@ var mutexKind = arenakernel.KindOf("MUTX")
 
 const mutexVersion = 1
 
-// OpenMutex finds the Mutex of that name in the arena or creates it. An empty
-// name makes a fresh anonymous one. It panics for a Policy that there is not.
+// OpenMutex finds the Mutex of that name in the arena or creates it. An empty name makes a
+// fresh anonymous one. It panics if opts.Policy is not a valid Policy.
 func OpenMutex(a *arena.Arena, name string, opts *MutexOptions) (*Mutex, error) {
 	return openMutex((*arenakernel.Arena)(a), name, opts, false)
 }
@@ -117,8 +116,8 @@ func openMutex(a *arenakernel.Arena, name string, opts *MutexOptions, attach boo
 	}, "mutex.open", newMutex(&opt), func(m *Mutex) string { return m.policy.differs(opt.Policy) })
 }
 
-// MutexAt gives a handle on the Mutex at an offset, which Offset of another
-// process gave.
+// MutexAt opens the Mutex at an offset. Another process got the offset from the method
+// Offset.
 func MutexAt(a *arena.Arena, off arena.Offset) (*Mutex, error) {
 	return handleAt(a, off, "mutex.open", mutexKind, mutexVersion, uint64(mutexBytes), newMutex(&MutexOptions{}))
 }
@@ -211,9 +210,9 @@ func (m *Mutex) LockContext(ctx context.Context) error {
 	return m.lockSlow(ctx)
 }
 
-// TryLock locks m if that is possible without waiting, and reports whether it
-// did. State tells why not. A lock that is on its way to a waiter can be had after 0.1 s
-// if the waiter has not come, since its process may be stopped.
+// TryLock locks m if that is possible without waiting, and reports whether it did. State
+// tells why not. If the lock is on its way to a waiter that does not take it for 0.1 s,
+// TryLock takes it: the process of the waiter may be stopped.
 func (m *Mutex) TryLock() bool {
 	if !race.Enabled && atomic.CompareAndSwapUint32(m.own, 0, atomic.LoadUint32(&m.self)) {
 		return true
@@ -267,8 +266,8 @@ func (m *Mutex) end() {
 // Policy is what becomes of m when its holder dies.
 func (m *Mutex) Policy() Policy { return m.policy }
 
-// SetSpin bounds how long waiters of all processes spin before they sleep:
-// 0 means that they learn a bound, negative that they never spin.
+// SetSpin bounds how long waiters of all processes spin before they sleep. If d is 0, they
+// learn the bound; if d is negative, they never spin.
 func (m *Mutex) SetSpin(d time.Duration) {
 	m.opening.use()
 	m.words.spin.Store(spinField(d))

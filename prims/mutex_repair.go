@@ -188,12 +188,11 @@ func (m *Mutex) inherit(o ownerWord) (took bool, err error) {
 	return true, nil
 }
 
-// Recover makes an owner-dead or not recoverable m usable again: it waits until
-// nothing of the dead process can write any more, not even a system call, takes the
-// lock, runs repair, and releases the lock. When repair returns an error, or
-// panics, m becomes not recoverable, and only a later Recover brings it back;
-// Recover returns the error. While it runs others wait, as for a holder; when
-// this process dies over it m is owner-dead again.
+// Recover makes an owner-dead or not recoverable m usable again: it waits until nothing of
+// the dead process can write any more, not even a system call, takes the lock, runs repair,
+// and releases the lock. If repair returns an error or panics, m becomes not recoverable
+// until a later Recover succeeds, and Recover returns the error. Other callers wait while
+// repair runs. If this process dies before repair returns, m is owner-dead again.
 //
 // Recover of a healthy lock waits for it, releases it and does not run repair.
 // Its own errors are those of LockContext, ErrOwnerDead excepted. It panics when

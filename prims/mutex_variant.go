@@ -22,9 +22,9 @@ type Contention struct {
 	// effect where the node is not known without a system call, as on arm64. Without
 	// NearWakes, waiters are woken in the order in which they went to sleep.
 	NearWakes bool
-	// MaxSpinners is how many goroutines of this process may spin for the Mutex at
-	// a time; others sleep at once. 0 means as many as there are. The more of them
-	// spin, the more the lock's cache line is torn between them.
+	// MaxSpinners is how many goroutines of this process may spin for the Mutex at a time;
+	// others sleep at once. 0 means no limit. The more goroutines spin, the more often the
+	// cache line of the lock moves between CPUs.
 	MaxSpinners int
 }
 

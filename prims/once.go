@@ -19,11 +19,11 @@ var (
 	_ = crashpoint.Register("once.run.done")
 )
 
-// Once has one of many calls, in any number of processes, run its function, and the
-// others wait until that has returned.
+// Once lets one of many calls, in any number of processes, run its function. The other calls
+// wait until that function has returned.
 //
-// When the process that runs it dies over it, the next call runs its own: a function
-// that can be killed half way has to be such that it can be begun again.
+// If the process that runs the function dies before it returns, the next call runs its own
+// function. So a function must work if a killed process did a part of it before.
 //
 // In the terminology of the Go memory model, and across processes: the return of the
 // function synchronizes before the return of every Do, and before every Done that is
@@ -41,8 +41,8 @@ type Once struct {
 
 // OnceOptions says how a Once is created. A nil *OnceOptions means the zero value.
 type OnceOptions struct {
-	// Spin bounds how long a waiter spins before it sleeps, for a new object:
-	// 0 means that it learns, negative that it never spins.
+	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
+	// waiters learn the bound from what has paid off; if it is negative, they never spin.
 	Spin time.Duration
 }
 
@@ -73,7 +73,7 @@ func openOnce(a *arenakernel.Arena, name string, opts *OnceOptions, attach bool)
 	}, "once.open", newOnce, nil)
 }
 
-// OnceAt gives a handle on the Once at an offset, which Offset of another process gave.
+// OnceAt opens the Once at an offset. Another process got the offset from the method Offset.
 func OnceAt(a *arena.Arena, off arena.Offset) (*Once, error) {
 	return handleAt(a, off, "once.open", onceKind, onceVersion, onceBytes, newOnce)
 }
@@ -92,10 +92,10 @@ func buildOnce(a *arenakernel.Arena, o arenakernel.Object, bare bool) *Once {
 	return x
 }
 
-// Do calls f if no call of Do on this Once has done so yet, in whatever process, and
-// waits until the one that has returns. A Do within f waits for ever. When f panics,
-// Do considers it to have returned. It panics with an *[shmsync.Error] where DoContext
-// returns one.
+// Do calls f if no call of Do on this Once, in any process, has called its function yet.
+// Otherwise it waits until that function has returned. A Do within f waits for ever. When f
+// panics, Do considers it to have returned. It panics with an *[shmsync.Error] where
+// DoContext returns one.
 func (o *Once) Do(f func()) {
 	// Not a compare-and-swap of done with f right after it: of two calls the second
 	// would return before the first one's f has.
@@ -104,10 +104,9 @@ func (o *Once) Do(f func()) {
 	}
 }
 
-// DoContext is Do that ends with ctx.Err() when ctx ends while it waits for another
-// call, or with an error that Is ErrNoSpace, ErrCorrupt or ErrClosed. f is not called
-// then. That the function has returned beats a context that has ended, and so does
-// that there is nobody to wait for.
+// DoContext is Do that ends with ctx.Err() when ctx ends while it waits for another call, or
+// with an error that Is ErrNoSpace, ErrCorrupt or ErrClosed. f is not called then. ctx is
+// not looked at if the function has returned, or if no other call runs one.
 func (o *Once) DoContext(ctx context.Context, f func()) error {
 	if o.done.Load() != 0 && !race.Enabled {
 		return nil

@@ -8,9 +8,9 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// Pending is a wait of this process that no goroutine blocks in. It ends once, by
-// what was waited for or by Cancel. Its place in the queue is its own: a process
-// that dies leaves it as if it had cancelled.
+// Pending is a wait of this process that no goroutine blocks in. It ends once: when its
+// object lets it go, or by Cancel. If the process dies, its place in the queue is given up
+// as by Cancel.
 type Pending struct {
 	m     *monitor
 	what  abandoned
@@ -148,8 +148,8 @@ func (p *Pending) WaitContext(ctx context.Context) error {
 	}
 }
 
-// Cancel ends the wait if it has not ended, and reports whether it did. If not, what
-// was waited for has come: a lock is held then, for example.
+// Cancel ends the wait if it has not ended, and reports whether it did. If it did not, the
+// wait had ended before: a lock is held then, for example.
 func (p *Pending) Cancel() bool {
 	p.mu.Lock()
 	switch {

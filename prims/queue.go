@@ -10,24 +10,24 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// Queue is a bounded queue of values between processes: any number of goroutines of
-// any number of processes put items in and get them out. A T has no pointers, and is
-// copied with the queue locked, so it should be small: what is big lies elsewhere in
-// the arena, and its offset goes through the queue.
+// Queue is a bounded queue of values between processes: any number of goroutines of any
+// number of processes put items in and get them out. A T has no pointers, and is copied with
+// the queue locked, so it should be small. Large data lies elsewhere in the arena, and its
+// offset goes through the queue.
 //
 // Items come out in the order in which they went in. Waiters for an item or for room are
 // served in the order in which they came, and no call barges in. The item of a Put that
 // waits takes its place in the queue when there is room, whether or not the process of the
 // Put is running just then; so a process that is stopped, or slow to wake, delays no other.
 //
-// An item that Get returned is the caller's, and is gone if its process dies: at most
-// one Get returns it. With Lease the item stays in the queue's keeping until it is
-// acknowledged. If the process dies before, or calls Nack, the item goes back to where it
-// was in the order, which is the front: at least one lease of it is acknowledged, or
-// it is there still. A process that is stopped keeps its leases.
+// An item that Get returned is the caller's, and is gone if its process dies: at most one
+// Get returns it. With Lease the item stays in the queue's keeping until it is acknowledged.
+// If the process dies before, or calls Nack, the item goes back to where it was in the
+// order, which is the front: at least one lease of it is acknowledged, or it is still in the
+// queue. A process that is stopped keeps its leases.
 //
-// A death inside Put leaves the item in the queue, or leaves it out; a death inside Get
-// leaves it in the queue, unless Get was about to return.
+// If a process dies inside Put, its item is in the queue or not, but never in part. If it
+// dies inside Get, the item stays in the queue, unless Get was about to return.
 //
 // In the terminology of the Go memory model, and across processes: the Put of an item
 // synchronizes before the return of the Get or Lease of that item, and the n'th Get or
@@ -39,8 +39,8 @@ type Queue[T any] struct{ core *queueCore }
 
 // QueueOptions says how a Queue is created. A nil *QueueOptions means the zero value.
 type QueueOptions struct {
-	// Spin bounds how long a waiter spins before it sleeps, for a new object:
-	// 0 means that it learns, negative that it never spins.
+	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
+	// waiters learn the bound from what has paid off; if it is negative, they never spin.
 	Spin time.Duration
 }
 
@@ -54,9 +54,8 @@ const (
 	queueCapacityMost = 1 << 30
 )
 
-// OpenQueue finds the Queue of that name in the arena or creates it, with room for
-// capacity items, of which those on lease are some. An empty name makes a fresh
-// anonymous one.
+// OpenQueue finds the Queue of that name in the arena or creates it, with room for capacity
+// items. Items on lease take room, too. An empty name makes a fresh anonymous one.
 //
 // If an existing Queue has items of another layout or another capacity, the error Is
 // ErrIncompatible. A capacity below 1 is an error that Is [fs.ErrInvalid]; a process that
@@ -97,8 +96,8 @@ func openQueue[T any](a *arenakernel.Arena, name string, capacity int, opts *Que
 	return nil, err
 }
 
-// QueueAt gives a handle on the Queue at an offset, which Offset of another process
-// gave.
+// QueueAt opens the Queue at an offset. Another process got the offset from the method
+// Offset.
 func QueueAt[T any](a *arena.Arena, off arena.Offset) (*Queue[T], error) {
 	k := (*arenakernel.Arena)(a)
 	layout, _ := queueLayout[T]()
@@ -171,9 +170,9 @@ func (q *Queue[T]) putSlow(ctx context.Context, v T) error {
 	})
 }
 
-// TryPut is Put if that is possible without waiting, and reports whether it was. It is
-// false after Shutdown, while others wait for room, and while a process that is stopped, or
-// preempted, is in the middle of a call.
+// TryPut puts v into q if that is possible without waiting, and reports whether it did. It
+// fails after Shutdown, while other goroutines wait for room, and while a process that is
+// stopped, or preempted, is in the middle of a call.
 func (q *Queue[T]) TryPut(v T) bool {
 	q.core.mon.opening.use()
 	x := q.core
@@ -230,9 +229,9 @@ func (q *Queue[T]) getSlow(ctx context.Context) (v T, err error) {
 	return v, nil
 }
 
-// TryGet is Get if there is an item for which no one waits, and reports whether there was.
-// It is false, too, while a process that is stopped, or preempted, is in the middle of a
-// call.
+// TryGet takes the first item out of q if there is one and no goroutine waits for it, and
+// reports whether it did. It also fails while a process that is stopped, or preempted, is in
+// the middle of a call.
 func (q *Queue[T]) TryGet() (v T, ok bool) {
 	q.core.mon.opening.use()
 	x := q.core
@@ -250,19 +249,19 @@ func (q *Queue[T]) TryGet() (v T, ok bool) {
 	return v, true
 }
 
-// Len is how many items are in q, those on lease not counted. It may be over when
+// Len is the number of items in q without those on lease. The number may be out of date when
 // Len returns.
 func (q *Queue[T]) Len() int {
 	q.core.mon.opening.use()
 	return int(queuePair(q.core.words.free.Load()).high())
 }
 
-// Cap is how many items q has room for, those on lease counted.
+// Cap is the number of items that q has room for, including those on lease.
 func (q *Queue[T]) Cap() int { return int(q.core.capacity) }
 
 // Shutdown ends q for putters at once, and for getters when they have taken the items that
-// are left: from then on the error Is ErrCanceled. All waiters are told. It cannot be taken
-// back; a second Shutdown does nothing.
+// are left: from then on the error Is ErrCanceled. All waiters are told. Shutdown cannot be
+// undone; a second Shutdown does nothing.
 //
 // Leases stay, and are acknowledged as ever. If an item comes back from a lease after the
 // last getter was turned away, it is in q for the next Get.

@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// Lease is an item that this process has on lease from a Queue: it is done with by
-// Ack, or goes back by Nack or with the death of the process. A Lease is a value; of
-// all its copies one call ends it.
+// Lease is an item that this process has on lease from a Queue. Ack removes the item from
+// the Queue; Nack, or the death of the process, puts it back. A Lease is a value: one call
+// on any of its copies ends it.
 type Lease[T any] struct {
 	// Item is a copy of the item.
 	Item T
@@ -45,8 +45,8 @@ func (q *Queue[T]) LeaseContext(ctx context.Context) (l Lease[T], err error) {
 	return q.leased(i, s), nil
 }
 
-// TryLease is Lease if there is an item that nobody waits for, and reports whether there
-// was.
+// TryLease takes the first item on lease if there is one and no goroutine waits for it, and
+// reports whether it did.
 func (q *Queue[T]) TryLease() (l Lease[T], ok bool) {
 	q.core.mon.opening.use()
 	x := q.core
@@ -72,9 +72,8 @@ func (q *Queue[T]) leased(i uint32, s *queueSlot) Lease[T] {
 	return l
 }
 
-// Ack says that the item is done with, and makes its place free. It panics when this
-// lease is not this process's any more: after an Ack or a Nack, or of a Lease that is
-// none.
+// Ack removes the item from the Queue, which makes room. It panics if this process does not
+// have this lease any more, after an Ack or a Nack for example.
 func (l Lease[T]) Ack() { l.core.endLease("Ack", l.at, l.seq, l.state, false) }
 
 // Nack puts the item back into the queue, before all those that came after it. It

@@ -44,10 +44,10 @@ import (
 //     writers and other upgradable holds wait for it, readers do not. Upgrade closes
 //     the gate and waits for the readers that are in, as a writer does.
 //
-// Across the death of a writer the count begins anew. A writer whose process does
-// not run for a tenth of a second, as one that is stopped, is passed by readers
-// where only it is in their way: its gate is opened, and it closes the gate again.
-// A hold is never taken away from a living process.
+// Across the death of a writer the count begins anew. If the process of a writer does not
+// run for a tenth of a second, because it is stopped for example, readers that only wait for
+// this writer open the gate and pass it. The writer closes the gate again when it runs. A
+// hold is never taken away from a living process.
 //
 // # From one hold to another
 //
@@ -62,27 +62,25 @@ import (
 //	writing     upgradable  DowngradeToUpgradable
 //	writing     reading     Downgrade
 //
-// RUnlock, UnlockUpgradable and Unlock give the holds back. A read hold becomes no
-// other: two readers that both wanted to write would wait for each other.
+// RUnlock, UnlockUpgradable and Unlock give the holds back. A read hold cannot become
+// another hold: two readers that both wanted to write would wait for each other.
 //
 // # When a process dies
 //
-// Its read holds are taken back, and no others. An upgradable hold counts as a
-// read hold: nothing was written, so nobody is told, whatever the policy. If the
-// process was waiting to write or to upgrade, the next one goes on. If it was
-// writing, the lock becomes by its [Policy] owner-dead for readers and writers until
-// Recover, or free.
+// Its read holds end, and no other process loses one. An upgradable hold ends in the same
+// way under every policy, because nothing was written. If the process was waiting to write
+// or to upgrade, the next writer goes on. If it was writing, the [Policy] decides: the lock
+// becomes free, or it is owner-dead for readers and writers until Recover.
 //
-// In the terminology of the Go memory model, and across processes: for n < m
-// the n'th call of Unlock synchronizes before the m'th call of Lock returns. For
-// every call of RLock there is an n such that the n'th call of Unlock
-// synchronizes before that call returns, and the call of RUnlock that goes with
-// it synchronizes before the n+1'th call of Lock returns. Upgrade counts as a Lock,
-// and Downgrade as an Unlock and an RLock. Among Lock and Unlock, LockUpgradable
-// counts as a Lock, and UnlockUpgradable and DowngradeToRead as an Unlock; an
-// earlier RUnlock does not synchronize before LockUpgradable, nor UnlockUpgradable
-// before a later RLock. A release by a death synchronizes before the call that
-// reports it, or that gets the lock, likewise.
+// In the terminology of the Go memory model, and across processes: for n < m the n'th call
+// of Unlock synchronizes before the m'th call of Lock returns. For every call of RLock there
+// is an n such that the n'th call of Unlock synchronizes before that call returns, and the
+// call of RUnlock that goes with it synchronizes before the n+1'th call of Lock returns.
+// Upgrade counts as a Lock, and Downgrade as an Unlock and an RLock. Among Lock and Unlock,
+// LockUpgradable counts as a Lock, and UnlockUpgradable and DowngradeToRead as an Unlock; an
+// earlier RUnlock does not synchronize before LockUpgradable, nor UnlockUpgradable before a
+// later RLock. A release by a death synchronizes before the call that reports it, and before
+// the call that gets the lock because of it.
 type RWMutex struct {
 	// The fast paths fit the compiler's budget for inlining only with plain
 	// pointers to their words and the functions of package atomic.
@@ -131,19 +129,19 @@ type readerRegistry struct {
 // RWMutexOptions says how a RWMutex is created, and what this process does with
 // it. A nil *RWMutexOptions means the zero value.
 type RWMutexOptions struct {
-	// Policy is what becomes of the lock when its writer dies; 0 means PolicyReport
-	// for a new object and whatever it has for one that exists. When it is set
-	// and the object has another, opening fails.
+	// Policy is what becomes of the lock when its writer dies; 0 means PolicyReport for a
+	// new object, and any policy for one that exists. If it is set and the object has
+	// another policy, opening fails.
 	Policy Policy
 	// Repair, if set, is called by this process's Lock, LockContext, LockUpgradable,
-	// LockUpgradableContext, RLock and RLockContext when they meet the death of a writer, with the lock held for
-	// writing: they go on when it returns nil, and otherwise fail with
-	// ErrNotRecoverable as Recover would. It is this handle's own and not
-	// stored.
+	// LockUpgradableContext, RLock and RLockContext when they find that a writer died. They
+	// hold the lock while it runs. If it returns nil, they return with the lock; otherwise
+	// they fail with ErrNotRecoverable, as Recover does. It belongs to this handle and is
+	// not stored.
 	Repair func() error
-	// Spin bounds how long a waiter spins before it sleeps, for a new object:
-	// 0 means that it learns from what has paid off, negative that it never
-	// spins. See RWMutex.SetSpin.
+	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
+	// waiters learn the bound from what has paid off; if it is negative, they never spin.
+	// See RWMutex.SetSpin.
 	Spin time.Duration
 }
 
@@ -175,8 +173,8 @@ func openRWMutex(a *arenakernel.Arena, name string, opts *RWMutexOptions, attach
 	}, "rwmutex.open", newRWMutex(&opt), func(m *RWMutex) string { return m.policy.differs(opt.Policy) })
 }
 
-// RWMutexAt gives a handle on the RWMutex at an offset, which Offset of another
-// process gave.
+// RWMutexAt opens the RWMutex at an offset. Another process got the offset from the method
+// Offset.
 func RWMutexAt(a *arena.Arena, off arena.Offset) (*RWMutex, error) {
 	return handleAt(a, off, "rwmutex.open", rwmutexKind, rwmutexVersion, rwmutexBytes((*arenakernel.Arena)(a).MaxParticipants()), newRWMutex(&RWMutexOptions{}))
 }
@@ -263,10 +261,9 @@ func (m *RWMutex) RLock() {
 	m.rlockOrPanic()
 }
 
-// RLockContext locks m for reading, and waits until it can or ctx ends. An error
-// means that m is not held: ctx.Err(), or an error that Is ErrOwnerDead or
-// ErrNotRecoverable by the policy of m, ErrCorrupt, or ErrClosed. Where no writer
-// is, ctx is not looked at.
+// RLockContext locks m for reading, and waits until it can or ctx ends. An error means that
+// m is not held: ctx.Err(), or an error that Is ErrOwnerDead or ErrNotRecoverable by the
+// policy of m, ErrCorrupt, or ErrClosed. If there is no writer, ctx is not looked at.
 func (m *RWMutex) RLockContext(ctx context.Context) error {
 	if !rwmutexHooks {
 		atomic.AddUint64(m.own, uint64(readerOne))
@@ -323,8 +320,8 @@ func (m *RWMutex) end() {
 // Policy is what becomes of m when its writer dies.
 func (m *RWMutex) Policy() Policy { return m.policy }
 
-// SetSpin bounds how long waiters of all processes spin before they sleep:
-// 0 means that they learn, negative that they never do.
+// SetSpin bounds how long waiters of all processes spin before they sleep. If d is 0, they
+// learn the bound; if d is negative, they never spin.
 func (m *RWMutex) SetSpin(d time.Duration) {
 	m.opening.use()
 	m.words.writers.spin.Store(spinField(d))

@@ -159,12 +159,11 @@ func (m *RWMutex) checkWriter() {
 	}
 }
 
-// Recover makes an owner-dead or not recoverable m usable again: it locks m for
-// writing, runs repair, and unlocks m. When repair returns an error, or panics, m
-// becomes not recoverable, and only a later Recover brings it back; Recover
-// returns the error. While it runs others wait, as for a writer; when this process
-// dies over it m is owner-dead again. It begins when nothing of the dead
-// process can write any more, not even a system call.
+// Recover makes an owner-dead or not recoverable m usable again: it locks m for writing,
+// runs repair, and unlocks m. If repair returns an error or panics, m becomes not
+// recoverable until a later Recover succeeds, and Recover returns the error. Other callers
+// wait while repair runs. If this process dies before repair returns, m is owner-dead again.
+// repair is called when no system call of the dead process can write to its data any more.
 //
 // Recover of a healthy lock waits for it, unlocks it and does not run repair. Its
 // own errors are those of LockContext, ErrOwnerDead excepted. It panics when repair

@@ -111,11 +111,10 @@ func (m *RWMutex) endUpgradable(what string, next uint32) {
 	}
 }
 
-// Upgrade makes a write hold of the upgradable hold that this process has, and
-// waits until the readers have left. No writer comes in between, and no new
-// reader comes in while Upgrade waits. It panics when this process has no
-// upgradable hold, and with an *[shmsync.Error] when the lock is corrupt or this
-// process closes the arena meanwhile.
+// Upgrade turns the upgradable hold of this process into a write hold, and waits until the
+// readers have left. No writer comes in between, and no new reader comes in while Upgrade
+// waits. It panics when this process has no upgradable hold, and with an *[shmsync.Error]
+// when the lock is corrupt or this process closes the arena meanwhile.
 //
 // A goroutine that also holds m for reading must not call Upgrade: it would wait
 // for itself.
@@ -125,10 +124,9 @@ func (m *RWMutex) Upgrade() {
 	}
 }
 
-// UpgradeContext is Upgrade that ends when ctx does. An error means that this
-// process still has its upgradable hold, and that readers come in again: ctx.Err(),
-// or an error that Is ErrCorrupt or ErrClosed. Where no reader is, ctx is not
-// looked at.
+// UpgradeContext is Upgrade that ends when ctx does. An error means that this process still
+// has its upgradable hold, and that readers come in again: ctx.Err(), or an error that Is
+// ErrCorrupt or ErrClosed. If there is no reader, ctx is not looked at.
 func (m *RWMutex) UpgradeContext(ctx context.Context) error { return m.upgrade(ctx) }
 
 func (m *RWMutex) upgrade(ctx context.Context) error {
@@ -151,9 +149,9 @@ func (m *RWMutex) upgrade(ctx context.Context) error {
 	return nil
 }
 
-// TryUpgrade makes a write hold of the upgradable hold that this process has if no
-// reader is in, and reports whether it did. Otherwise the hold stays upgradable.
-// It panics when this process has no upgradable hold.
+// TryUpgrade turns the upgradable hold of this process into a write hold if no reader is in,
+// and reports whether it did. Otherwise the hold stays upgradable. It panics when this
+// process has no upgradable hold.
 func (m *RWMutex) TryUpgrade() bool {
 	m.endUpgradable("TryUpgrade", upgradableUpgrading)
 	if m.tryDrained("rwmutex.tryupgrade") {
@@ -164,9 +162,8 @@ func (m *RWMutex) TryUpgrade() bool {
 	return false
 }
 
-// DowngradeToUpgradable makes an upgradable hold of the write hold that this
-// process has: waiting readers are let in, and no writer comes in between. It
-// panics as Unlock does.
+// DowngradeToUpgradable turns the write hold of this process into an upgradable hold:
+// waiting readers are let in, and no writer comes in between. It panics as Unlock does.
 func (m *RWMutex) DowngradeToUpgradable() {
 	race.ReleaseMerge(m.wrote)
 	m.openGate("DowngradeToUpgradable")
@@ -174,8 +171,8 @@ func (m *RWMutex) DowngradeToUpgradable() {
 	crashpoint.Hit("rwmutex.upgradable.acquired")
 }
 
-// DowngradeToRead makes a read hold of the upgradable hold that this process has:
-// no writer comes in between. It panics as UnlockUpgradable does.
+// DowngradeToRead turns the upgradable hold of this process into a read hold: no writer
+// comes in between. It panics as UnlockUpgradable does.
 func (m *RWMutex) DowngradeToRead() {
 	m.endUpgradable("DowngradeToRead", upgradableNot)
 	// The reader is counted before the mutex is given back: the next writer, which

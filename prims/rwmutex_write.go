@@ -33,11 +33,10 @@ func (m *RWMutex) Lock() {
 	}
 }
 
-// LockContext locks m for writing, and waits until it can or ctx ends. An error
-// means that m is not held: ctx.Err(), or an error that Is ErrOwnerDead or
-// ErrNotRecoverable by the policy of m, ErrCorrupt, or ErrClosed. A lock that is
-// free is taken without a look at ctx. A writer that gives up while it waits for readers
-// lets those in that it has kept out.
+// LockContext locks m for writing, and waits until it can or ctx ends. An error means that m
+// is not held: ctx.Err(), or an error that Is ErrOwnerDead or ErrNotRecoverable by the
+// policy of m, ErrCorrupt, or ErrClosed. A lock that is free is taken without a look at ctx.
+// A writer that gives up lets the readers in that waited for it.
 func (m *RWMutex) LockContext(ctx context.Context) error { return m.lock(ctx) }
 
 func (m *RWMutex) lock(ctx context.Context) error {
@@ -331,8 +330,8 @@ func (m *RWMutex) Unlock() {
 	m.open("Unlock")
 }
 
-// Downgrade makes a read hold of the write hold that this process has: no writer
-// comes in between, and waiting readers are let in. It panics as Unlock does.
+// Downgrade turns the write hold of this process into a read hold: no writer comes in
+// between, and waiting readers are let in. It panics as Unlock does.
 func (m *RWMutex) Downgrade() {
 	m.opening.use()
 	if g := gateWord(m.gate.Load()); g != makeGate(gateHeld, m.name) {

@@ -22,16 +22,16 @@ import (
 // where short writes matter most: its writes cost less where nobody contends, and
 // their 99th percentile was lower. See docs/performance.md.
 //
-// It can be held for reading by any number of goroutines of any number
-// of processes, and by one process to itself: for writing, W, or for upgrade, U,
-// which is to read now and perhaps to write later.
+// Any number of goroutines of any number of processes can hold it for reading. One process
+// at a time can hold it for writing, W, or for upgrade, U: to read now and perhaps to write
+// later.
 //
 //	            beside readers  beside W  beside U  lets new readers in
 //	reading, R  yes             no        yes       yes
 //	W           no              no        no        no
 //	U           those there     no        no        no
 //
-// The ways from one to another, in which nobody else gets in between:
+// The calls that change one hold into another. No other process gets in between:
 //
 //	from  to  call
 //	none  R   RLock, RLockContext, TryRLock
@@ -45,17 +45,16 @@ import (
 //	W     R   Downgrade
 //	U     R   DowngradeToRead
 //
-// There is no way from R to the others: two that took it would wait for each
-// other.
+// A hold for reading cannot become another hold: two readers that both wanted that would
+// wait for each other.
 //
 // It is not fair. A writer that waits for readers to leave lets no new ones in,
 // so readers do not starve writers; writers may starve readers. For the same reason the
 // holder of a read hold must not RLock it again, as with sync.RWMutex.
 //
-// Holds are a process's: a goroutine may take one and another of the same process give it
-// back. When a process dies, its holds for reading are taken back, each of them. The policy
-// decides about its hold for writing or for upgrade. A hold that Lock has claimed, and that
-// waits for readers, does not count yet.
+// A hold belongs to a process: a goroutine may lock and another of the same process unlock.
+// When a process dies, all its holds for reading end. The policy decides about its hold for
+// writing or for upgrade. A Lock that still waits for readers holds nothing yet.
 //
 // Readers of different processes do not write the same cache lines. That takes
 // 128 bytes for each participant that the arena has room for, and a writer looks
@@ -64,13 +63,13 @@ import (
 // It is made after folly's RWSpinLock, which keeps one count for all readers; the
 // counts per participant are those of a big-reader lock.
 //
-// In the terminology of the Go memory model, and across processes: for n < m
-// the n'th call of Unlock, UnlockUpgradable or a downgrade synchronizes before the
-// m'th call of Lock, Upgrade or LockUpgradable returns. For each call of RLock there
-// is an n such that the n'th of those releases synchronizes before its return,
-// and the RUnlock of that hold synchronizes before the return of the next Lock or
-// Upgrade. A release by a death synchronizes likewise before the call that
-// reports it, or that gets the lock.
+// In the terminology of the Go memory model, and across processes: for n < m the n'th call
+// of Unlock, UnlockUpgradable or a downgrade synchronizes before the m'th call of Lock,
+// Upgrade or LockUpgradable returns. For each call of RLock there is an n such that the n'th
+// of those releases synchronizes before its return, and the RUnlock of that hold
+// synchronizes before the return of the next Lock or Upgrade. A release by a death
+// synchronizes before the call that reports it, and before the call that gets the lock
+// because of it.
 type RWSpinLock struct {
 	core    spinCore
 	readKey race.Key // of what readers release
@@ -89,17 +88,17 @@ type RWSpinLock struct {
 // RWSpinLockOptions says how a RWSpinLock is created, and what this process does
 // with it. A nil *RWSpinLockOptions means the zero value.
 type RWSpinLockOptions struct {
-	// Policy is what becomes of a hold for writing or for upgrade when its
-	// process dies; 0 means PolicyReport for a new object and whatever it has for one
-	// that exists. When it is set and the object has another, opening fails.
+	// Policy is what becomes of a hold for writing or for upgrade when its process dies; 0
+	// means PolicyReport for a new object, and any policy for one that exists. If it is set
+	// and the object has another policy, opening fails.
 	Policy Policy
 	// Repair, if set, is called by those of this process's calls that would
 	// report ErrOwnerDead, as by Recover; then they go on. It is this handle's
 	// own and not stored.
 	Repair func() error
-	// Spin bounds how long a waiter spins, for a new object: 0 means that it
-	// learns from what has paid off, negative that it never spins and sleeps at
-	// once. See RWSpinLock.SetSpin.
+	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
+	// waiters learn the bound from what has paid off; if it is negative, they never spin.
+	// See RWSpinLock.SetSpin.
 	Spin time.Duration
 }
 
@@ -126,8 +125,8 @@ func openRWSpinLock(a *arenakernel.Arena, name string, opts *RWSpinLockOptions, 
 	}, "rwspinlock.open", newRWSpinLock(&opt), func(m *RWSpinLock) string { return m.core.policy.differs(opt.Policy) })
 }
 
-// RWSpinLockAt gives a handle on the RWSpinLock at an offset, which Offset of
-// another process gave.
+// RWSpinLockAt opens the RWSpinLock at an offset. Another process got the offset from the
+// method Offset.
 func RWSpinLockAt(a *arena.Arena, off arena.Offset) (*RWSpinLock, error) {
 	return handleAt(a, off, "rwspinlock.open", rwSpinKindID, rwSpinVersion, rwSpinBytes((*arenakernel.Arena)(a)), newRWSpinLock(&RWSpinLockOptions{}))
 }
@@ -193,9 +192,9 @@ func (l *RWSpinLock) LockContext(ctx context.Context) error {
 	return l.core.lock(ctx)
 }
 
-// TryLock locks l for writing if that is possible without waiting, and reports
-// whether it did. State tells why not. It may fail beside a TryRLock that fails
-// on account of it.
+// TryLock locks l for writing if that is possible without waiting, and reports whether it
+// did. State tells why not. It may fail although the lock is free if another goroutine calls
+// TryRLock at the same moment.
 func (l *RWSpinLock) TryLock() bool {
 	l.core.opening.use()
 	if l.tryLockFast() {
@@ -237,12 +236,11 @@ func (l *RWSpinLock) Unlock() {
 	l.core.unlock()
 }
 
-// Recover makes an owner-dead or not recoverable l usable again: it takes the
-// lock to itself, waits for readers to leave, runs repair, and releases the lock.
-// When repair returns an error, or panics, l becomes not recoverable, and only a
-// later Recover brings it back; Recover returns the error. While it runs others
-// wait, as for a holder; when this process dies over it, or ctx ends while
-// readers are in, l is as before.
+// Recover makes an owner-dead or not recoverable l usable again: it takes the lock to
+// itself, waits for readers to leave, runs repair, and releases the lock. If repair returns
+// an error or panics, l becomes not recoverable until a later Recover succeeds, and Recover
+// returns the error. Other callers wait while repair runs. If this process dies before
+// repair returns, l is owner-dead again.
 //
 // Recover of a healthy lock waits for it, releases it and does not run repair.
 // Its own errors are those of LockContext, ErrOwnerDead excepted. It panics when
@@ -275,8 +273,8 @@ func (l *RWSpinLock) end() {
 // Policy is what becomes of l when its holder for writing or upgrade dies.
 func (l *RWSpinLock) Policy() Policy { return l.core.policy }
 
-// SetSpin bounds how long waiters of all processes spin before they sleep:
-// 0 means that they learn, negative that they never do.
+// SetSpin bounds how long waiters of all processes spin before they sleep. If d is 0, they
+// learn the bound; if d is negative, they never spin.
 func (l *RWSpinLock) SetSpin(d time.Duration) {
 	l.core.opening.use()
 	l.core.words.spin.Store(spinField(d))

@@ -39,9 +39,9 @@ func (l *RWSpinLock) RLockContext(ctx context.Context) error {
 	return l.rlock(ctx)
 }
 
-// TryRLock locks l for reading if that is possible without waiting, and reports
-// whether it did. State tells why not. It may fail beside a TryLock that fails on
-// account of it.
+// TryRLock locks l for reading if that is possible without waiting, and reports whether it
+// did. State tells why not. It may fail although the lock is free if another goroutine calls
+// TryLock at the same moment.
 func (l *RWSpinLock) TryRLock() bool {
 	l.core.opening.use()
 	if l.tryRLockFast() {
@@ -54,9 +54,8 @@ func (l *RWSpinLock) TryRLock() bool {
 	return true
 }
 
-// RUnlock gives a hold for reading back. It panics when this process has none,
-// as far as can be told: of the holds that its goroutines have, each is as good
-// as another.
+// RUnlock gives a hold for reading back. It panics if this process has no hold for reading.
+// The lock counts the holds of a process, and does not know which goroutine has them.
 func (l *RWSpinLock) RUnlock() {
 	l.core.opening.use()
 	race.ReleaseMerge(l.readKey)

@@ -53,8 +53,8 @@ func (l *RWSpinLock) UnlockUpgradable() {
 	l.core.release("UnlockUpgradable", spinUpgrade, spinFree)
 }
 
-// Upgrade makes a hold for upgrade one for writing, and waits until the readers
-// have left. It panics when this process does not hold l for upgrade, and with an
+// Upgrade turns a hold for upgrade into one for writing, and waits until the readers have
+// left. It panics when this process does not hold l for upgrade, and with an
 // *[shmsync.Error] when this process closes the arena meanwhile.
 func (l *RWSpinLock) Upgrade() {
 	if err := l.UpgradeContext(context.Background()); err != nil {
@@ -79,10 +79,10 @@ func (l *RWSpinLock) UpgradeContext(ctx context.Context) error {
 	return nil
 }
 
-// TryUpgrade makes a hold for upgrade one for writing if no reader is in, and
-// reports whether it did; otherwise it stays one for upgrade. A reader that has
-// just come, and has not seen yet that it must wait, counts. It panics when this
-// process does not hold l for upgrade.
+// TryUpgrade turns a hold for upgrade into one for writing if no reader is in, and reports
+// whether it did. Otherwise the hold stays one for upgrade. A reader that has just come, and
+// has not seen yet that it must wait, counts. It panics when this process does not hold l
+// for upgrade.
 func (l *RWSpinLock) TryUpgrade() bool {
 	l.core.opening.use()
 	d := drainForUpgrade(l.core.name)
@@ -96,22 +96,22 @@ func (l *RWSpinLock) TryUpgrade() bool {
 	return true
 }
 
-// Downgrade makes a hold for writing one for reading, and lets other readers in.
-// It panics as Unlock does.
+// Downgrade turns a hold for writing into one for reading, and lets other readers in. It
+// panics as Unlock does.
 func (l *RWSpinLock) Downgrade() {
 	l.core.opening.use()
 	l.becomeReader("Downgrade", spinHeld)
 }
 
-// DowngradeToRead makes a hold for upgrade one for reading, and lets other
-// readers in. It panics as UnlockUpgradable does.
+// DowngradeToRead turns a hold for upgrade into one for reading, and lets other readers in.
+// It panics as UnlockUpgradable does.
 func (l *RWSpinLock) DowngradeToRead() {
 	l.core.opening.use()
 	l.becomeReader("DowngradeToRead", spinUpgrade)
 }
 
-// DowngradeToUpgradable makes a hold for writing one for upgrade. Nobody else can
-// come in because of that. It panics as Unlock does.
+// DowngradeToUpgradable turns a hold for writing into one for upgrade. No other process gets
+// a hold in between. It panics as Unlock does.
 func (l *RWSpinLock) DowngradeToUpgradable() {
 	l.core.opening.use()
 	l.core.release("DowngradeToUpgradable", spinHeld, makeSpin(spinUpgrade, l.core.name))

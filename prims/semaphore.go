@@ -1,6 +1,7 @@
 package prims
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -24,12 +25,13 @@ var (
 // so is its order: first come, first served, so that small requests do not overtake a
 // request for many permits for ever.
 //
-// Permits belong to the process that acquired them. Those of a process that dies
-// come back. That is not so in a transferable semaphore, which only counts: there, only
-// permits come back that were granted to a wait which had not returned from Acquire.
+// Permits belong to the process that acquired them, and come back when it dies. A
+// transferable semaphore only counts: when a process dies, only those permits come back that
+// were granted to an Acquire which had not returned.
 //
-// While nobody waits, an Acquire and a Release are one instruction each on memory of
-// the process's own, which keeps what it has released until another process wants it.
+// While no goroutine waits, Acquire and Release are one instruction each on memory of the
+// own process. A process keeps the permits that it released until another process wants
+// them.
 //
 // In the terminology of the Go memory model, and across processes: a Release
 // synchronizes before the return of an Acquire that its permits made possible, and
@@ -59,8 +61,8 @@ type SemaphoreOptions struct {
 	// Initial is how many permits a new transferable semaphore has: 0 means all,
 	// negative none.
 	Initial int64
-	// Spin bounds how long a waiter spins before it sleeps, for a new object:
-	// 0 means that it learns, negative that it never spins.
+	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
+	// waiters learn the bound from what has paid off; if it is negative, they never spin.
 	Spin time.Duration
 }
 
@@ -90,10 +92,7 @@ func OpenSemaphore(a *arena.Arena, name string, n int64, opts *SemaphoreOptions)
 }
 
 func openSemaphore(a *arenakernel.Arena, name string, n int64, opts *SemaphoreOptions, attach bool) (*Semaphore, error) {
-	var opt SemaphoreOptions
-	if opts != nil {
-		opt = *opts
-	}
+	opt := *cmp.Or(opts, &SemaphoreOptions{})
 	if opt.Mode > SemaphoreTransferable {
 		panic(fmt.Sprintf("shmsync: OpenSemaphore %q: there is no mode %d", name, uint32(opt.Mode)))
 	}
@@ -130,8 +129,8 @@ func initSemaphore(w *semaphoreWords, n uint64, opt *SemaphoreOptions, counted b
 	w.mon.spin.Store(spinField(opt.Spin))
 }
 
-// SemaphoreAt gives a handle on the Semaphore at an offset, which Offset of another
-// process gave.
+// SemaphoreAt opens the Semaphore at an offset. Another process got the offset from the
+// method Offset.
 func SemaphoreAt(a *arena.Arena, off arena.Offset) (*Semaphore, error) {
 	return handleAt(a, off, "semaphore.open", semaphoreKind, semaphoreVersion, semaphoreBytes((*arenakernel.Arena)(a).MaxParticipants()), newSemaphore)
 }

@@ -11,12 +11,12 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// Sequencer is a counter between processes that goes up, and a queue of waiters until it
-// has reached a token, each its own. A count wakes exactly the waiters whose token it
-// reaches, in the order of the tokens, and among equal ones in the order of arrival.
+// Sequencer is a counter between processes that goes up, and a queue of waiters until it has
+// reached a token, each its own. When the counter reaches tokens, exactly their waiters
+// wake, in the order of the tokens; waiters for the same token wake in the order of arrival.
 //
-// To count costs one atomic addition and a look, however many wait, unless a token is
-// reached.
+// Increment costs one atomic addition and one load unless it reaches a token, however many
+// goroutines wait.
 //
 // In the terminology of the Go memory model, and across processes: the Increment or
 // Advance that takes the counter to n, and all before it, synchronize before every
@@ -33,8 +33,8 @@ type Sequencer struct {
 type SequencerOptions struct {
 	// Initial is the value of a new Sequencer.
 	Initial uint64
-	// Spin bounds how long a waiter spins before it sleeps, for a new object:
-	// 0 means that it learns, negative that it never spins.
+	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
+	// waiters learn the bound from what has paid off; if it is negative, they never spin.
 	Spin time.Duration
 }
 
@@ -67,8 +67,8 @@ func openSequencer(a *arenakernel.Arena, name string, opts *SequencerOptions, at
 	}, "sequencer.open", newSequencer, nil)
 }
 
-// SequencerAt gives a handle on the Sequencer at an offset, which Offset of another
-// process gave.
+// SequencerAt opens the Sequencer at an offset. Another process got the offset from the
+// method Offset.
 func SequencerAt(a *arena.Arena, off arena.Offset) (*Sequencer, error) {
 	return handleAt(a, off, "sequencer.open", sequencerKind, sequencerVersion, sequenceBytes, newSequencer)
 }
@@ -105,7 +105,7 @@ func (s *Sequencer) Increment() uint64 {
 	return v
 }
 
-// Advance makes the counter v if it is less, and reports whether it was. It wakes the
+// Advance raises the counter to v if it is less, and reports whether it did. It wakes the
 // waiters for v or less.
 func (s *Sequencer) Advance(v uint64) bool {
 	s.mon.opening.use()
@@ -156,9 +156,9 @@ func (s *Sequencer) WaitAsync(token uint64) *Pending {
 // later waits.
 func (s *Sequencer) CancelWaiters() { s.cancelAll(false) }
 
-// Stop ends all waits as CancelWaiters does, and those to come: only tokens that are
-// reached can be waited for. The counter goes on. It cannot be taken back; a second
-// Stop does nothing.
+// Stop ends all waits as CancelWaiters does, and those to come: only tokens that are reached
+// can be waited for. The counter can still change. Stop cannot be undone; a second Stop does
+// nothing.
 func (s *Sequencer) Stop() {
 	s.mon.opening.use()
 	if !s.Stopped() || s.overdue() {
@@ -211,8 +211,8 @@ func (st SequencerState) String() string {
 	return str
 }
 
-// SetSpin bounds how long waiters of all processes spin before they sleep: 0 means
-// that they learn, negative that they never do.
+// SetSpin bounds how long waiters of all processes spin before they sleep. If d is 0, they
+// learn the bound; if d is negative, they never spin.
 func (s *Sequencer) SetSpin(d time.Duration) {
 	s.mon.opening.use()
 	s.words.mon.spin.Store(spinField(d))

@@ -68,8 +68,8 @@ type SignalWakerOptions struct {
 	// Count makes the operations of all processes count themselves, for a new object;
 	// see Stats. It costs some nanoseconds for each.
 	Count bool
-	// Spin bounds how long a waiter spins before it sleeps, for a new object: 0
-	// means that it learns, negative that it never spins.
+	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
+	// waiters learn the bound from what has paid off; if it is negative, they never spin.
 	Spin time.Duration
 }
 
@@ -114,8 +114,8 @@ func openSignalWaker(a *arenakernel.Arena, name string, opts *SignalWakerOptions
 	})
 }
 
-// SignalWakerAt gives a handle on the SignalWaker at an offset, which Offset of
-// another process gave.
+// SignalWakerAt opens the SignalWaker at an offset. Another process got the offset from the
+// method Offset.
 func SignalWakerAt(a *arena.Arena, off arena.Offset) (*SignalWaker, error) {
 	return handleAt(a, off, "signalwaker.open", signalKind, signalVersion, 0, buildSignalWaker)
 }
@@ -157,8 +157,8 @@ func (w *SignalWaker) Queues() int { return len(w.gates) }
 // another process.
 func (w *SignalWaker) Offset() arena.Offset { return w.object.Offset }
 
-// SetSpin bounds how long waiters of all processes spin before they sleep: 0
-// means that they learn, negative that they never do.
+// SetSpin bounds how long waiters of all processes spin before they sleep. If d is 0, they
+// learn the bound; if d is negative, they never spin.
 func (w *SignalWaker) SetSpin(d time.Duration) {
 	w.opening.use()
 	w.head.spin.Store(spinField(d))

@@ -31,7 +31,7 @@ func (w *SignalWaker) Signal(i int) Signal {
 	return Signal{&w.signalView, &w.lines[i], i}
 }
 
-// Index is which signal of its waker it is.
+// Index is the number of the signal in its waker.
 func (s Signal) Index() int { return s.index }
 
 func (s Signal) bits() *atomic.Uint64 {
@@ -47,8 +47,7 @@ func (s Signal) mask(bit int) uint64 {
 }
 
 // Set sets a bit. It reports whether no bit was set before, and whether this call has set
-// it. A caller that sees wasEmpty tells the waker by MarkActive; to do so always is right
-// as well.
+// it. A caller that gets wasEmpty calls MarkActive of the waker; it may also do so always.
 func (s Signal) Set(bit int) (wasEmpty, wasSet bool) {
 	m := s.mask(bit)
 	old := s.bits().Or(m)
@@ -68,8 +67,8 @@ func (s Signal) Acquire(bit int) bool {
 	return ok
 }
 
-// TryAcquire is Acquire that gives the bit's mask and the bits before as well.
-// Where the bit is not set it writes nothing.
+// TryAcquire is Acquire that also gives the mask of the bit and the bits before. It writes
+// nothing if the bit is not set.
 func (s Signal) TryAcquire(bit int) (mask, before uint64, ok bool) {
 	mask = s.mask(bit)
 	if before = s.bits().Load(); before&mask == 0 {

@@ -19,9 +19,9 @@ var (
 // it; one worker at a time executes it. The handle that began an execution is
 // the one to finish it, or a copy of it that is used instead.
 //
-// The executor stands in the gate itself, by the same compare-and-swap that decides between
-// executors. So a death at any instruction leaves either a gate that is scheduled, or one
-// whose executor is known to be dead; see [SignalWaker].
+// The compare-and-swap that chooses the executor also writes its ID into the gate. So a
+// death at any instruction leaves a gate that is scheduled, or a gate that names its dead
+// executor; see [SignalWaker].
 type Gate struct {
 	w       *SignalWaker
 	queue   uint32
@@ -50,11 +50,11 @@ func (g *Gate) key() race.Key { return g.w.key + race.Key(g.queue+1)*gateKeyStep
 // gateKeyStep sets the keys of gates apart for the race detector.
 const gateKeyStep = 0x9e3779b97f4a7c15
 
-// Schedule says that there is something in the queue, which was published by an
-// atomic store, or under a lock, before. It reports whether this call has made
-// the queue scheduled: it is false when it was, and when a worker is at it, which
-// is then scheduled again by its Finish. It never blocks. While the queue is
-// scheduled it is one load; it makes no system call when nobody sleeps.
+// Schedule says that there is something in the queue, which was published by an atomic
+// store, or under a lock, before. It reports whether this call has made the queue scheduled.
+// The result is false if the queue was scheduled, or if a worker executes it; then the
+// Finish of that worker schedules it again. It never blocks. If the queue is scheduled, the
+// call costs one load. It makes no system call if no worker sleeps.
 func (g *Gate) Schedule() bool {
 	gate := g.word()
 	for {
@@ -144,14 +144,14 @@ func (g *Gate) begun(next signalGateWord) {
 	g.w.add(StatTasksPolled, 1)
 }
 
-// Finish ends the execution that this handle began. It reports whether the queue
-// is scheduled again, because something came meanwhile. It panics when this
-// handle executes nothing: a second Finish is such a mistake, and never hits the
-// execution of another.
+// Finish ends the execution that this handle began. It reports whether the queue is
+// scheduled again, because a producer scheduled it meanwhile. It panics if this handle
+// executes nothing. So a second Finish panics, and never ends the execution of another
+// worker.
 func (g *Gate) Finish() (again bool) { return g.finish(false) }
 
-// FinishAndSchedule is Finish of a worker that has left something in the queue:
-// it is scheduled again.
+// FinishAndSchedule ends the execution and schedules the queue again, for a worker that has
+// left something in it.
 func (g *Gate) FinishAndSchedule() { g.finish(true) }
 
 func (g *Gate) finish(again bool) bool {

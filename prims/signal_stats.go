@@ -9,8 +9,8 @@ import (
 // SignalStat names a counter of a SignalWaker.
 type SignalStat int
 
-// The counters. Those marked so are counted by the operations themselves, of a
-// SignalWaker with the option Count; the others are the user's, by Count.
+// The counters. The operations of a SignalWaker that was created with the option Count count
+// those marked "counted". The others are for the method Count.
 const (
 	StatTasksPolled        SignalStat = iota // executions begun; counted
 	StatCompleted                            // executions that left the queue idle; counted

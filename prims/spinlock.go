@@ -29,10 +29,10 @@ import (
 // SpinLock takes 128 bytes where a Mutex takes 192. Where sections are long, or starving
 // matters, a Mutex is the better choice.
 //
-// In the terminology of the Go memory model, and across processes: for n < m
-// the n'th call of Unlock synchronizes before the m'th call of Lock returns.
-// A release by the death of its holder synchronizes before the call that
-// reports it, or that gets the lock, likewise.
+// In the terminology of the Go memory model, and across processes: for n < m the n'th call
+// of Unlock synchronizes before the m'th call of Lock returns. A release by the death of its
+// holder synchronizes before the call that reports it, and before the call that gets the
+// lock because of it.
 type SpinLock struct {
 	// The fast paths fit the compiler's budget for inlining only with plain
 	// pointers to their words and the functions of package atomic.
@@ -47,17 +47,17 @@ type SpinLock struct {
 // SpinLockOptions says how a SpinLock is created, and what this process does with
 // it. A nil *SpinLockOptions means the zero value.
 type SpinLockOptions struct {
-	// Policy is what becomes of the lock when its holder dies; 0 means PolicyReport
-	// for a new object and whatever it has for one that exists. When it is set
-	// and the object has another, opening fails.
+	// Policy is what becomes of the lock when its holder dies; 0 means PolicyReport for a
+	// new object, and any policy for one that exists. If it is set and the object has
+	// another policy, opening fails.
 	Policy Policy
 	// Repair, if set, is called by this process's Lock and LockContext when
 	// they meet the death of a holder, as by Recover; then they go on. It is
 	// this handle's own and not stored.
 	Repair func() error
-	// Spin bounds how long a waiter spins, for a new object: 0 means that it
-	// learns from what has paid off, negative that it never spins and sleeps at
-	// once. See SpinLock.SetSpin.
+	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
+	// waiters learn the bound from what has paid off; if it is negative, they never spin.
+	// See SpinLock.SetSpin.
 	Spin time.Duration
 }
 
@@ -84,8 +84,8 @@ func openSpinLock(a *arenakernel.Arena, name string, opts *SpinLockOptions, atta
 	}, "spinlock.open", newSpinLock(&opt), func(m *SpinLock) string { return m.core.policy.differs(opt.Policy) })
 }
 
-// SpinLockAt gives a handle on the SpinLock at an offset, which Offset of another
-// process gave.
+// SpinLockAt opens the SpinLock at an offset. Another process got the offset from the method
+// Offset.
 func SpinLockAt(a *arena.Arena, off arena.Offset) (*SpinLock, error) {
 	return handleAt(a, off, "spinlock.open", spinKindID, spinVersion, uint64(spinBytes), newSpinLock(&SpinLockOptions{}))
 }
@@ -150,11 +150,10 @@ func (l *SpinLock) Unlock() {
 	l.core.unlock()
 }
 
-// Recover makes an owner-dead or not recoverable l usable again: it takes the
-// lock, runs repair, and releases the lock. When repair returns an error, or
-// panics, l becomes not recoverable, and only a later Recover brings it back;
-// Recover returns the error. While it runs others wait, as for a holder; when
-// this process dies over it l is owner-dead again.
+// Recover makes an owner-dead or not recoverable l usable again: it takes the lock, runs
+// repair, and releases the lock. If repair returns an error or panics, l becomes not
+// recoverable until a later Recover succeeds, and Recover returns the error. Other callers
+// wait while repair runs. If this process dies before repair returns, l is owner-dead again.
 //
 // Recover of a healthy lock waits for it, releases it and does not run repair.
 // Its own errors are those of LockContext, ErrOwnerDead excepted. It panics when
@@ -187,8 +186,8 @@ func (l *SpinLock) end() {
 // Policy is what becomes of l when its holder dies.
 func (l *SpinLock) Policy() Policy { return l.core.policy }
 
-// SetSpin bounds how long waiters of all processes spin before they sleep:
-// 0 means that they learn, negative that they never do.
+// SetSpin bounds how long waiters of all processes spin before they sleep. If d is 0, they
+// learn the bound; if d is negative, they never spin.
 func (l *SpinLock) SetSpin(d time.Duration) {
 	l.core.opening.use()
 	l.core.words.spin.Store(spinField(d))

@@ -10,10 +10,9 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// SetSpinOf bounds how long waiters of all processes spin for an object before they
-// sleep, whatever kind of primitive it is, as SetSpin of those that have it: 0 means
-// that they learn, negative that they never do. It is for tools. An object without
-// such a bound is an error that Is ErrNotSupported.
+// SetSpinOf bounds how long waiters of all processes spin for an object before they sleep,
+// whatever kind of primitive it is, as the SetSpin of its type does. It is for tools. An
+// object without such a bound is an error that Is ErrNotSupported.
 func SetSpinOf(a *arena.Arena, o arena.Object, d time.Duration) error {
 	k := (*arenakernel.Arena)(a)
 	for _, off := range spinWordsOf(k, arenakernel.Object(o)) {

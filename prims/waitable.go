@@ -17,9 +17,9 @@ import (
 // eight bytes.
 //
 // Waits are served in the order in which they came, or in that of Rules.Before; no call
-// overtakes a wait. The claims that a process has not given back are given back when it
-// dies. The rules are called with the state locked: they must be quick, must not call the
-// Waitable, and must be the same in all processes.
+// overtakes a wait. When a process dies, the claims that it holds are given back. The rules
+// are called with the state locked: they must be quick, must not call the Waitable, and must
+// be the same in all processes.
 //
 // If a rule panics or calls [runtime.Goexit], it changes nothing, and the Waitable is not
 // recoverable: waits end with an error that Is ErrNotRecoverable, Update and Release
@@ -50,8 +50,8 @@ type Rules[S, E any] struct {
 	// Claim reports whether a wait for e may go on in state s, and if so changes s
 	// for it. It sees the same state and gives the same answer in every process.
 	Claim func(s *S, e E) bool
-	// Release undoes a claim. If it is nil claims are not held: nothing is to be
-	// released, and of what a process has claimed nothing comes back with its death.
+	// Release undoes a claim. If it is nil, claims are not held: they are not released, and
+	// do not come back when their process dies.
 	Release func(s *S, e E)
 	// OnDeath is called instead of Release for a claim of a process that died. Nil
 	// means Release.
@@ -71,8 +71,8 @@ type WaitableOptions struct {
 	// Holds is how many different claims, by process and value of E, can be held, or
 	// be granted and not accepted yet, at a time, for a new object: 0 means 256.
 	Holds int
-	// Spin bounds how long a waiter spins before it sleeps, for a new object:
-	// 0 means that it learns, negative that it never spins.
+	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
+	// waiters learn the bound from what has paid off; if it is negative, they never spin.
 	Spin time.Duration
 }
 
@@ -128,8 +128,8 @@ func openWaitable[S, E any](a *arenakernel.Arena, name string, initial S, rules 
 	return newWaitable(a, o, rules)
 }
 
-// WaitableAt gives a handle on the Waitable at an offset, which Offset of another
-// process gave.
+// WaitableAt opens the Waitable at an offset. Another process got the offset from the method
+// Offset.
 func WaitableAt[S, E any](a *arena.Arena, off arena.Offset, rules Rules[S, E]) (*Waitable[S, E], error) {
 	k := (*arenakernel.Arena)(a)
 	if rules.Claim == nil {
@@ -263,8 +263,8 @@ func (x *Waitable[S, E]) enqueue(ctx context.Context, extra uint64) (waitNode *p
 	return waitNode, nil
 }
 
-// TryWait is Wait for a wait that can go on at once, and reports whether it did. Err
-// tells whether any wait ever can.
+// TryWait makes the claim of Wait if that is possible without waiting, and reports whether
+// it did. Err tells whether any wait can ever succeed.
 func (x *Waitable[S, E]) TryWait(e E) (ok bool) {
 	x.mon.opening.use()
 	if !x.mon.tryEnter() {
@@ -334,9 +334,9 @@ func (x *Waitable[S, E]) Release(e E) {
 	}
 }
 
-// Update changes the state by f, which is called with the state locked, and lets those
-// go on whose wait that ends. If f panics, the state is as before and x can be used. It
-// panics with an error that Is ErrNotRecoverable when x is not recoverable.
+// Update changes the state by f, which is called with the state locked, and ends the waits
+// that can go on now. If f panics, the state is as before and x can be used. It panics with
+// an error that Is ErrNotRecoverable when x is not recoverable.
 func (x *Waitable[S, E]) Update(f func(s *S)) {
 	x.mustEnter("waitable.update")
 	x.locked(func() (changed bool) {

@@ -19,9 +19,9 @@ import (
 // waits for ever if the child is killed, unless the child calls Claim(1) first.
 //
 // When a process dies that has work of its own left, waits end with an error that Is
-// ErrOwnerDead and names the process, now and later, until the counter comes to 0 all the
-// same, another process claims that work, or Reset forgets it. Done counts for the work of
-// the process that calls it, as long as it has some, and then for that of others.
+// ErrOwnerDead and names the process. That lasts until the counter comes to 0 all the same,
+// another process claims that work, or Reset forgets it. Done counts for the work of the
+// process that calls it, as long as it has some, and then for that of others.
 //
 // In the terminology of the Go memory model, and across processes: a call of Done
 // synchronizes before the return of any Wait that it lets go.
@@ -30,8 +30,8 @@ type WaitGroup struct{ counter *counter }
 // WaitGroupOptions says how a WaitGroup is created. A nil *WaitGroupOptions means the
 // zero value.
 type WaitGroupOptions struct {
-	// Spin bounds how long a waiter spins before it sleeps, for a new object:
-	// 0 means that it learns, negative that it never spins.
+	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
+	// waiters learn the bound from what has paid off; if it is negative, they never spin.
 	Spin time.Duration
 }
 
@@ -65,8 +65,8 @@ func openWaitGroup(a *arenakernel.Arena, name string, opts *WaitGroupOptions, at
 	}, "waitgroup.open", newWaitGroup, nil)
 }
 
-// WaitGroupAt gives a handle on the WaitGroup at an offset, which Offset of another
-// process gave.
+// WaitGroupAt opens the WaitGroup at an offset. Another process got the offset from the
+// method Offset.
 func WaitGroupAt(a *arena.Arena, off arena.Offset) (*WaitGroup, error) {
 	return handleAt(a, off, "waitgroup.open", waitGroupKind, counterVersion, counterBytes((*arenakernel.Arena)(a).MaxParticipants()), newWaitGroup)
 }
@@ -75,9 +75,9 @@ func newWaitGroup(a *arenakernel.Arena, o arenakernel.Object) (*WaitGroup, error
 	return &WaitGroup{buildCounter(a, o, "waitgroup.wait", false)}, nil
 }
 
-// Add adds delta to the counter. When it becomes 0 all waiters are let go. It panics
-// when it would become negative, and leaves it as it is then; also with an error that
-// Is ErrCorrupt or ErrClosed.
+// Add adds delta to the counter. When the counter becomes 0, all waits end. Add panics
+// without a change if the counter would become negative, and with an error that Is
+// ErrCorrupt or ErrClosed.
 func (g *WaitGroup) Add(delta int) {
 	if delta > 0 {
 		t := g.counter
@@ -92,11 +92,11 @@ func (g *WaitGroup) Add(delta int) {
 	g.done(-int64(delta))
 }
 
-// Claim makes n of the work this process's own that others have added: if this process
-// dies before it is done, waits fail, and a death of the one that added it does not
-// matter any more. Claim first takes work that the dead left, and then work of the process
-// that has the most unclaimed work. It takes no work that another process claimed. The
-// counter stays as it is. It panics if n is negative or more than there is to claim.
+// Claim makes this process responsible for n of the work that other processes added: if this
+// process dies before it is done, waits fail, and a death of the process that added it has
+// no effect any more. Claim first takes work that the dead left, and then work of the
+// process that has the most unclaimed work. It takes no work that another process claimed.
+// The counter stays as it is. It panics if n is negative or more than there is to claim.
 func (g *WaitGroup) Claim(n int) {
 	if n < 0 || !g.counter.claim(uint64(n), true) {
 		panic(fmt.Sprintf("shmsync: Claim of %d of waitgroup %s: more than there is to claim", n, objectName(g.counter.object)))
@@ -112,8 +112,9 @@ func (g *WaitGroup) done(n int64) {
 	}
 }
 
-// Go calls f in a new goroutine and adds that to the counter until f has returned.
-// When f panics, which ends the process, it is not done, and others are told so.
+// Go calls f in a new goroutine and adds that to the counter until f has returned. If f
+// panics, which ends the process, Done is not called, and waits in other processes end with
+// an error.
 func (g *WaitGroup) Go(f func()) {
 	g.Add(1)
 	go func() {
@@ -167,7 +168,7 @@ type WaitGroupState struct {
 	Own     int64             // what this process has added and not done
 	Waiting bool              // there are waiters
 	Err     error             // why waits fail: nil or ErrOwnerDead
-	Who     *shmsync.Identity // whose death that is; nil when not known any more
+	Who     *shmsync.Identity // the process that died; nil when not known any more
 }
 
 // State reads g without locking it. The answer may be out of date when it returns.

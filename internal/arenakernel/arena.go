@@ -13,9 +13,9 @@ import (
 // process share one membership. Each opening is closed separately: its Close ends
 // the handles that were opened through it, and no others.
 //
-// Many goroutines may call the methods at once. After Close, a method that can
-// return an error returns one that Is [shmsync.ErrClosed]. The methods that only
-// look panic, or serve the other openings of this process.
+// Many goroutines may call the methods at once. After Close, a method that can return an
+// error returns one that Is [shmsync.ErrClosed]. Methods that cannot return an error panic,
+// or still work while this process has another opening.
 type Arena struct {
 	*membership
 	ending atomic.Bool
@@ -65,7 +65,7 @@ type membership struct {
 	announceMap atomic.Uint32 // announce records in use, a bit each
 }
 
-// Self is this process's name in the arena.
+// Self is the ID of this process in the arena.
 func (a *Arena) Self() ParticipantID { return a.self }
 
 // Segment is the memory under the arena.

@@ -19,11 +19,11 @@ var (
 // through it first: their waits end with an error that Is [shmsync.ErrClosed].
 // Closing an opening twice is such an error, too, and changes nothing.
 //
-// The Close of the last opening of this process leaves the arena. What this process
-// still holds is then treated as its death would be: others find ErrOwnerDead.
-// Pointers into the arena die with it: using one after Close, or beside it, is the
-// caller's mistake and may end in a fault. Close waits for the waits that it ends,
-// so a function that such a wait calls, as a Repair, must not call Close.
+// The Close of the last opening of this process leaves the arena. Locks that this process
+// still holds are then treated as after its death: other processes get ErrOwnerDead.
+// Pointers into the arena become invalid: using one during or after Close is a mistake of
+// the caller and may end in a fault. Close waits until the waits have ended. So a function
+// that a wait calls, such as a Repair, must not call Close.
 func (a *Arena) Close() error {
 	if !a.ending.CompareAndSwap(false, true) {
 		return a.closedError("arena.close")

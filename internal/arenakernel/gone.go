@@ -6,9 +6,9 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// Gone reports whether nothing can write into the arena for n any more, not even a
-// system call of n. It may be asked about a name that is not current; once it is true
-// it stays true. While n's process ends it costs system calls.
+// Gone reports whether nothing can write into the arena for n any more, not even a system
+// call of n. n need not be current. Once the answer is true it stays true. While n's process
+// ends it costs system calls.
 //
 // What Gone waits for depends on the [KernelIO] that n has declared. It does not
 // cover stores that a device makes by itself: RDMA, and a read through io_uring with

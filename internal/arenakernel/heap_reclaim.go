@@ -130,8 +130,8 @@ type AllocStats struct {
 	Bytes       uint64 // size of the heap
 }
 
-// Stats counts what is in the heap. While others use the arena the numbers are
-// of no single moment.
+// Stats counts what is in the heap. While other processes use the arena, the numbers may be
+// of different moments.
 func (a *Arena) Stats() AllocStats {
 	a.mustUse("arena.stats")
 	s := AllocStats{Chunks: a.geo.chunkCount, Bytes: a.geo.chunkCount * chunkSize}

@@ -108,7 +108,7 @@ func (i *Inspector) Refresh() error {
 	return i.read()
 }
 
-// Close ends the look.
+// Close frees the copy.
 func (i *Inspector) Close() error { return i.img.Close() }
 
 // Path is the file that is looked at.

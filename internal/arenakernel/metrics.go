@@ -20,9 +20,8 @@ type ObjectMetrics struct {
 	Counts  *Counts // nil in an arena that does not count
 }
 
-// Metrics gives the numbers of the arena and of its objects, values and blocks left
-// out. It looks at all objects, which takes as long as there are many. To have it under
-// a name in package expvar:
+// Metrics gives the numbers of the arena and of its objects without values and blocks. The
+// call takes longer the more objects there are. To publish it in package expvar:
 //
 //	expvar.Publish("jobs", expvar.Func(func() any { return a.Metrics() }))
 func (a *Arena) Metrics() Metrics {

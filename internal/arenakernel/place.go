@@ -15,8 +15,8 @@ func (a *Arena) Place(off Offset, size uint64, p shm.Policy) shm.Placement {
 	return a.seg.Place(int64(off), int64(size), p)
 }
 
-// Where tells where size bytes of the arena from off are, and what was asked for
-// them, by whichever process: see [shm.Segment.Where].
+// Where tells on which NUMA nodes size bytes of the arena from off are, and which placement
+// a process asked for: see [shm.Segment.Where].
 func (a *Arena) Where(off Offset, size uint64) ([]shm.Placement, error) {
 	return a.seg.Where(int64(off), int64(size))
 }
