@@ -5,7 +5,6 @@ package prims_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -68,34 +67,16 @@ func (g *gateBody) clean() {
 
 // guardedGate is guarded, which also lets pass what the four panic with.
 func guardedGate(what string, words func() string, f func()) error {
-	done := make(chan error, 1)
-	go func() {
-		defer func() {
-			var err error
-			switch r := recover().(type) {
-			case nil:
-			case error:
-				var e *shmsync.Error
-				if !errors.As(r, &e) {
-					err = fmt.Errorf("%s panics: %w", what, r)
-				}
-			case string:
-				if !strings.HasPrefix(r, "shmsync: ") || strings.Contains(r, "offset") {
-					err = fmt.Errorf("%s panics: %s", what, r)
-				}
-			default:
-				err = fmt.Errorf("%s panics: %v", what, r)
-			}
-			done <- err
-		}()
-		f()
-	}()
-	select {
-	case err := <-done:
-		return err
-	case <-after(timeout()):
-		return fmt.Errorf("%s hangs: %s", what, words())
-	}
+	return guardedBy(func(r any) bool {
+		switch r := r.(type) {
+		case error:
+			var e *shmsync.Error
+			return errors.As(r, &e)
+		case string:
+			return strings.HasPrefix(r, "shmsync: ") && !strings.Contains(r, "offset")
+		}
+		return false
+	}, what, words, f)
 }
 
 // hostileDo does everything with one object, with a context and without.

@@ -25,25 +25,14 @@ import (
 // A peer's bytes are never trusted: whatever is in the words of an object, an
 // operation ends in success or in an error, within its context.
 
-// guarded runs f, which may panic as an Unlock does that finds nonsense, and as
-// a Lock does that has no other way to tell. It reports an error for every other
-// panic, and if f does not end.
-func guarded(what string, words func() string, f func()) error {
+// guardedBy runs f, which may panic with a value that mayPanic finds right. It reports an
+// error for every other panic, and if f does not end.
+func guardedBy(mayPanic func(r any) bool, what string, words func() string, f func()) error {
 	done := make(chan error, 1)
 	go func() {
 		defer func() {
 			var err error
-			switch r := recover().(type) {
-			case nil:
-			case error:
-				if !errors.Is(r, shmsync.ErrCorrupt) && !errors.Is(r, shmsync.ErrOwnerDead) && !errors.Is(r, shmsync.ErrNotRecoverable) {
-					err = fmt.Errorf("%s panics: %w", what, r)
-				}
-			case string:
-				if !strings.Contains(r, "does not hold") {
-					err = fmt.Errorf("%s panics: %s", what, r)
-				}
-			default:
+			if r := recover(); r != nil && !mayPanic(r) {
 				err = fmt.Errorf("%s panics: %v", what, r)
 			}
 			done <- err
@@ -55,6 +44,54 @@ func guarded(what string, words func() string, f func()) error {
 		return err
 	case <-after(timeout()):
 		return fmt.Errorf("%s hangs: %s", what, words())
+	}
+}
+
+// guarded runs f, which may panic as an Unlock does that finds nonsense, and as
+// a Lock does that has no other way to tell.
+func guarded(what string, words func() string, f func()) error {
+	return guardedBy(func(r any) bool {
+		switch r := r.(type) {
+		case error:
+			return errors.Is(r, shmsync.ErrCorrupt) || errors.Is(r, shmsync.ErrOwnerDead) || errors.Is(r, shmsync.ErrNotRecoverable)
+		case string:
+			return strings.Contains(r, "does not hold")
+		}
+		return false
+	}, what, words, f)
+}
+
+// underScribbles has goroutines use an object, with a context that ends soon, while scribble
+// writes into its words all the time.
+func underScribbles(t *testing.T, words func() string, use func(i int, ctx context.Context), scribble func()) {
+	t.Helper()
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	errs := make(chan error, 100)
+	for i := range 18 { // more than sleep in the kernel
+		wg.Go(func() {
+			for !stop.Load() {
+				err := guarded("a lock", words, func() {
+					ctx, cancel := context.WithTimeout(context.Background(), hostileTimeout)
+					defer cancel()
+					use(i, ctx)
+				})
+				if err != nil {
+					errs <- err
+					return
+				}
+			}
+		})
+	}
+	d := proctest.Rounds(proctest.Scale(time.Second)/5, proctest.Scale(time.Second))
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		scribble()
+	}
+	stop.Store(true)
+	wg.Wait()
+	close(errs)
+	for err := range errs {
+		t.Error(err)
 	}
 }
 
@@ -292,38 +329,15 @@ func FuzzFutexWord(f *testing.F) {
 func TestScribbledMutex(t *testing.T) {
 	a := newArena(t, nil)
 	m := newMutex(t, a, nil)
-	var stop atomic.Bool
-	var wg sync.WaitGroup
-	errs := make(chan error, 100)
-	for range 18 { // more than sleep in the kernel
-		wg.Go(func() {
-			for !stop.Load() {
-				err := guarded("LockContext", func() string { return prims.Describe(a, m.Object()) }, func() {
-					ctx, cancel := context.WithTimeout(context.Background(), hostileTimeout)
-					defer cancel()
-					if m.LockContext(ctx) == nil {
-						m.Unlock()
-					}
-				})
-				if err != nil {
-					errs <- err
-					return
-				}
-			}
-		})
-	}
-	d := proctest.Rounds(proctest.Scale(time.Second)/5, proctest.Scale(time.Second))
 	seeds := hostileSeeds()
-	for end := time.Now().Add(d); time.Now().Before(end); {
+	underScribbles(t, func() string { return prims.Describe(a, m.Object()) }, func(_ int, ctx context.Context) {
+		if m.LockContext(ctx) == nil {
+			m.Unlock()
+		}
+	}, func() {
 		b := seeds[rand.IntN(len(seeds))]
 		prims.Rewrite(a, m.Object(), b[:4*(1+rand.IntN(9))])
-	}
-	stop.Store(true)
-	wg.Wait()
-	close(errs)
-	for err := range errs {
-		t.Error(err)
-	}
+	})
 	prims.Rewrite(a, m.Object(), make([]byte, 36))
 	require.NoError(t, m.LockContext(t.Context()))
 	m.Unlock()

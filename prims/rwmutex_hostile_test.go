@@ -5,17 +5,14 @@ package prims_test
 import (
 	"context"
 	"encoding/binary"
-	"fmt"
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync/arena"
-	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 )
 
@@ -173,52 +170,29 @@ func FuzzRWMutexWord(f *testing.F) {
 func TestScribbledRWMutex(t *testing.T) {
 	a := newArena(t, &arena.Options{MaxParticipants: 4})
 	m := newRWMutex(t, a, nil)
-	var stop atomic.Bool
-	var wg sync.WaitGroup
-	errs := make(chan error, 100)
-	for i := range 18 { // more than sleep in the kernel
-		wg.Go(func() {
-			for !stop.Load() {
-				err := guarded("a lock", func() string { return prims.Describe(a, m.Object()) }, func() {
-					ctx, cancel := context.WithTimeout(context.Background(), hostileTimeout)
-					defer cancel()
-					lock, unlock := m.LockContext, m.Unlock
-					switch i % 6 {
-					case 1, 2, 4:
-						lock, unlock = m.RLockContext, m.RUnlock
-					case 5:
-						lock = m.LockUpgradableContext
-						unlock = func() {
-							if m.UpgradeContext(ctx) == nil {
-								m.DowngradeToUpgradable()
-							}
-							m.UnlockUpgradable()
-						}
-					}
-					if lock(ctx) == nil {
-						defer func() { recover() }()
-						unlock()
-					}
-				})
-				if err != nil {
-					errs <- err
-					return
-				}
-			}
-		})
-	}
-	d := proctest.Rounds(proctest.Scale(time.Second)/5, proctest.Scale(time.Second))
 	seeds := hostileRWSeeds()
-	for end := time.Now().Add(d); time.Now().Before(end); {
+	underScribbles(t, func() string { return prims.Describe(a, m.Object()) }, func(i int, ctx context.Context) {
+		lock, unlock := m.LockContext, m.Unlock
+		switch i % 6 {
+		case 1, 2, 4:
+			lock, unlock = m.RLockContext, m.RUnlock
+		case 5:
+			lock = m.LockUpgradableContext
+			unlock = func() {
+				if m.UpgradeContext(ctx) == nil {
+					m.DowngradeToUpgradable()
+				}
+				m.UnlockUpgradable()
+			}
+		}
+		if lock(ctx) == nil {
+			defer func() { recover() }()
+			unlock()
+		}
+	}, func() {
 		b := seeds[rand.IntN(len(seeds))]
 		prims.RewriteRWMutex(a, m.Object(), b[:min(len(b), 4*(1+rand.IntN(14)))])
-	}
-	stop.Store(true)
-	wg.Wait()
-	close(errs)
-	for err := range errs {
-		t.Error(fmt.Errorf("%w", err))
-	}
+	})
 	prims.ResetRWMutex(a, m.Object())
 	prims.ForgetRWMutex(m)
 	require.NoError(t, m.LockContext(t.Context()))

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -21,32 +20,12 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// guardedSignal runs f, which may panic as a Finish does that finds another's
-// name. It reports every other panic, and if f does not end.
+// guardedSignal runs f, which may panic as a Finish does that finds another's name.
 func guardedSignal(what string, words func() string, f func()) error {
-	done := make(chan error, 1)
-	go func() {
-		defer func() {
-			var err error
-			switch r := recover().(type) {
-			case nil:
-			case string:
-				if !strings.Contains(r, "does not execute it") && !strings.Contains(r, "without Register") && !strings.Contains(r, "has not reserved") {
-					err = fmt.Errorf("%s panics: %s", what, r)
-				}
-			default:
-				err = fmt.Errorf("%s panics: %v", what, r)
-			}
-			done <- err
-		}()
-		f()
-	}()
-	select {
-	case err := <-done:
-		return err
-	case <-after(timeout()):
-		return fmt.Errorf("%s hangs: %s", what, words())
-	}
+	return guardedBy(func(r any) bool {
+		s, ok := r.(string)
+		return ok && (strings.Contains(s, "does not execute it") || strings.Contains(s, "without Register") || strings.Contains(s, "has not reserved"))
+	}, what, words, f)
 }
 
 func signalOps(w *prims.SignalWaker, ctx context.Context) map[string]func() {

@@ -8,16 +8,12 @@ import (
 	"errors"
 	"math/rand/v2"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
-	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 )
 
@@ -216,48 +212,27 @@ func TestScribbledRWSpinLock(t *testing.T) {
 	a := newArena(t, nil)
 	l := newRWSpin(t, a, nil)
 	dump := func() string { return prims.Describe(a, l.Object()) }
-	var stop atomic.Bool
-	var wg sync.WaitGroup
-	errs := make(chan error, 100)
-	for i := range 18 { // more than sleep in the kernel
-		wg.Go(func() {
-			for !stop.Load() {
-				err := guarded("a lock", dump, cannotMore(func() {
-					ctx, cancel := context.WithTimeout(context.Background(), hostileTimeout)
-					defer cancel()
-					switch {
-					case i%3 == 0 && l.LockContext(ctx) == nil:
-						l.Unlock()
-					case i%3 == 1 && l.RLockContext(ctx) == nil:
-						l.RUnlock()
-					case i%3 == 2 && l.LockUpgradableContext(ctx) == nil:
-						if l.UpgradeContext(ctx) == nil {
-							l.Downgrade()
-							l.RUnlock()
-						} else {
-							l.UnlockUpgradable()
-						}
-					}
-				}))
-				if err != nil {
-					errs <- err
-					return
+	seeds := spinSeeds()
+	underScribbles(t, dump, func(i int, ctx context.Context) {
+		cannotMore(func() {
+			switch {
+			case i%3 == 0 && l.LockContext(ctx) == nil:
+				l.Unlock()
+			case i%3 == 1 && l.RLockContext(ctx) == nil:
+				l.RUnlock()
+			case i%3 == 2 && l.LockUpgradableContext(ctx) == nil:
+				if l.UpgradeContext(ctx) == nil {
+					l.Downgrade()
+					l.RUnlock()
+				} else {
+					l.UnlockUpgradable()
 				}
 			}
-		})
-	}
-	d := proctest.Rounds(proctest.Scale(time.Second)/5, proctest.Scale(time.Second))
-	seeds := spinSeeds()
-	for end := time.Now().Add(d); time.Now().Before(end); {
+		})()
+	}, func() {
 		b := seeds[rand.IntN(len(seeds))]
 		prims.RewriteSpin(a, l.Object(), b[:4*(1+rand.IntN(10))])
-	}
-	stop.Store(true)
-	wg.Wait()
-	close(errs)
-	for err := range errs {
-		t.Error(err)
-	}
+	})
 	prims.RewriteSpin(a, l.Object(), make([]byte, 40))
 	own := make([]byte, 64+8*128)
 	prims.RewriteSpin(a, l.Object(), own[:40])
