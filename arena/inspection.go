@@ -16,7 +16,7 @@ type Inspection struct {
 	Counts *Counts       // what it has counted; nil in an arena that does not count
 }
 
-// Hold is what a participant has of an object.
+// Hold is a hold of a participant on an object, or a part of one.
 type Hold struct {
 	Owner ParticipantID // whose it is
 	Mode  string        // one of the constants

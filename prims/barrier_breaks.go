@@ -27,7 +27,7 @@ func (x *Barrier) verdict(p uint64) (end int, name uint32, over bool) {
 		if !x.isBroken() {
 			return 0, 0, false
 		}
-		// A broken phase without a name is a peer's bytes, and broken all the same.
+		// A peer wrote a broken phase without a name; the phase still counts as broken.
 		return outcomeDead, max(uint32(x.words.dead.Load()), 1), true
 	}
 	r := &x.words.breaks[p%barrierBreaks]

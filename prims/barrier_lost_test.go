@@ -68,7 +68,7 @@ func TestBarrierWaitForgottenPhase(t *testing.T) {
 }
 
 // After several deaths State says how many parties were lost and whose they were, and
-// Reset(0) goes on with the others.
+// Reset goes on with the others.
 func TestBarrierResetAfterSeveralDeaths(t *testing.T) {
 	a := newArena(t, nil)
 	b := newBarrier(t, a, "plain", 6, nil)

@@ -61,7 +61,7 @@ type barrierBreak struct {
 //	earlier         void     void: a whole phase went by without it
 //
 //	writers: the holder of the queue lock, through the redo log
-//	readers: the same, tools, looks
+//	readers: the same, tools, periodic checks
 //	order:   the queue lock's
 //	futex:   none
 //	crash:   what is left of a name that is not current will not come

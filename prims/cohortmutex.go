@@ -45,7 +45,7 @@ import (
 // It is a cohort lock (Dice, Marathe and Shavit, PPoPP 2012) whose global lock is never
 // handed over: it is unlocked and locked again.
 type CohortMutex struct {
-	// The fast paths are to be inlined; see Mutex.
+	// The compiler must inline the fast paths; see Mutex.
 
 	own  *uint32 // the owner word of global
 	self *uint32 // what Lock puts there; global's

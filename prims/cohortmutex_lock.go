@@ -283,7 +283,7 @@ func (d *cohortLocalLock) leave() {
 // cohortHold is one hold of the lock, as far as its words tell.
 type cohortHold struct{ owner, wakes, turn uint32 }
 
-// hold is the hold that there is now.
+// hold is the present hold.
 func (c *CohortMutex) hold() cohortHold {
 	turn := c.words.turn.Load()
 	if turn == uint32(cohortContended) {

@@ -41,7 +41,7 @@ func (v *waitVariant) bound(s *park.SleepSpec, since, now int64) {
 }
 
 // overtakes reports whether a waiter has the local lock of the node whose turn it is: then
-// it spins although others sleep, whom it is to overtake.
+// it spins although others sleep, and will overtake them.
 func (v *waitVariant) overtakes() bool {
 	return v.localLock && v.cohort.favours(v.node)
 }

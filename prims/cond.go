@@ -306,7 +306,7 @@ func (c *Cond) Close() error {
 // CondState is what State tells.
 type CondState struct {
 	Waiting int // nobody has woken them
-	Woken   int // woken, and not back with the lock yet; those whom a Broadcast will wake included
+	Woken   int // woken without the lock yet, and those that a Broadcast will wake
 }
 
 // State reads c without locking it. The answer may be out of date when it returns.

@@ -31,7 +31,7 @@ type condWords struct {
 	flying atomic.Uint64
 	// landed counts those that have come back from a Broadcast; a hint that it goes on.
 	//   writers: the holder of the queue lock
-	//   readers: the same, looks
+	//   readers: the same, periodic checks
 	//   order:   relaxed
 	//   futex:   none
 	//   crash:   any value is right

@@ -100,7 +100,7 @@ func (t *counter) fold(h *counterShare) {
 	t.mon.commit(&c)
 }
 
-// add adds n to what is to be done, as this participant's own, with the queue lock held.
+// add adds n to the counter, as work of this participant, with the queue lock held.
 // It reports false if the counter cannot be so high.
 func (t *counter) add(n uint64) bool {
 	count := t.words.count.Load()
@@ -117,7 +117,7 @@ func (t *counter) add(n uint64) bool {
 	return true
 }
 
-// done takes n off what is to be done, with the queue lock held, and reports whether the
+// done takes n off the counter, with the queue lock held, and reports whether the
 // counter became 0. ok is false when there is not so much.
 func (t *counter) done(n uint64) (zero, ok bool) {
 	w := t.words

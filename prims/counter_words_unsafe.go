@@ -44,7 +44,7 @@ type counterWords struct {
 // counterShare is what a participant has undertaken and not done.
 //
 //	writers: the holder of the queue lock
-//	readers: the same, tools, looks
+//	readers: the same, tools, periodic checks
 //	order:   the queue lock's
 //	futex:   none
 //	crash:   void unless epoch is the object's; the share of a name that is not

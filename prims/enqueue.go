@@ -55,7 +55,7 @@ func (m *monitor) enqueue(ctx context.Context, class uint16, wanted uint64, over
 	return waitNode, nil
 }
 
-// reapAndEnter reaps, with the queue lock held, wakes whom that lets go, and takes the
+// reapAndEnter reaps, with the queue lock held, wakes the waiters that this lets go, and takes the
 // queue lock again.
 func (m *monitor) reapAndEnter(ctx context.Context) error {
 	b := takeWakes()

@@ -30,7 +30,7 @@ type eventWords struct {
 // many of those it knows: the others come back with its death.
 //
 //	writers: the holder of the queue lock; acked: the participant, without it
-//	readers: the holder of the queue lock, looks, tools
+//	readers: the holder of the queue lock, periodic checks, tools
 //	order:   the queue lock's; acked: release and acquire, or the reap's fence
 //	futex:   none
 //	crash:   handed - acked of a name that is not current are free

@@ -228,7 +228,7 @@ func TestFairMutexRepair(t *testing.T) {
 	require.NotEmpty(t, got.Panic)
 }
 
-// A holder that is stopped is alive; so is one whom the lock was handed to.
+// A stopped holder is alive. A stopped process that was handed the lock is alive, too.
 func TestFairMutexStopped(t *testing.T) {
 	a := newArena(t, nil)
 	f := openFair(t, a, nil)

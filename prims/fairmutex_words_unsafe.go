@@ -15,7 +15,7 @@ type fairMutexWords struct {
 	// owner is the holder, in its low half: an ownerWord that is never biased or reserved.
 	// The high half is 0.
 	//   writers: the holder of the queue lock
-	//   readers: the same, tools, looks
+	//   readers: the same, tools, periodic checks
 	//   order:   the queue lock's
 	//   futex:   none
 	//   crash:   names the dead until a reap; every change is one store

@@ -81,7 +81,7 @@ type rules interface {
 	// the wait off.
 	each(f func(w wait) bool)
 	// reap takes back the parts of the state that dead participants have. A part that gives
-	// access to data it takes back only from a participant that is gone.
+	// access to data is taken back only from a participant that is gone.
 	reap(dead func(arenakernel.ParticipantID) bool)
 	// holders calls f for the participants on whose life others wait. It is called
 	// without the queue lock.

@@ -66,7 +66,7 @@ func (k *multiBucket) take(s *multiLockEntry, key uint64) Hold {
 	return Hold{k, s, key, h}
 }
 
-// newHold is the next hold of this process in the bucket.
+// newHold makes the word of a new hold of this process in the bucket.
 func (k *multiBucket) newHold(kind ownerKind) keyHold {
 	arrivals := &k.words.mon.arrivals
 	stamp := arrivals.Load() + 1

@@ -105,7 +105,7 @@ func (k *multiBucket) endRecover(h Hold, next keyHold) error {
 	return nil
 }
 
-// refusal is why nobody can wait for a key with that hold, or nil.
+// refusal is the error of a wait for a key with that hold: nil, or why no wait can succeed.
 func (k *multiBucket) refusal(key uint64, h keyHold) error {
 	result, who := h.result()
 	if result == lockGranted {

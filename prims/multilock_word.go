@@ -40,7 +40,7 @@ import (
 // whatever keys it is for, and those of a key do.
 //
 //	writers: the holder of the bucket's queue lock; of a fast or granted word the participant that it names, by a CAS
-//	readers: the same, tools, looks, TryLock
+//	readers: the same, tools, periodic checks, TryLock
 //	order:   of a fast word acquire on the CAS that takes, release on the one that gives
 //	         back, both on a claim; otherwise the queue lock's
 //	futex:   none

@@ -28,7 +28,7 @@ type Contention struct {
 	MaxSpinners int
 }
 
-// mustBeValid panics for a number of spinners that there is not.
+// mustBeValid panics if the number of spinners is impossible.
 func (c Contention) mustBeValid(what string) {
 	if c.MaxSpinners < 0 || c.MaxSpinners > math.MaxInt32 {
 		panic(fmt.Sprintf("shmsync: %s: MaxSpinners is %d, which is not within 0..2^31-1", what, c.MaxSpinners))

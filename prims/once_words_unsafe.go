@@ -12,7 +12,7 @@ type onceWords struct {
 	mon monitorWords
 	// runner is the participant that has to run its function, or 0.
 	//   writers: the holder of the queue lock
-	//   readers: the same, tools, looks
+	//   readers: the same, tools, periodic checks
 	//   order:   the queue lock's
 	//   futex:   none
 	//   crash:   a name that is not current is as 0, for the next one to take

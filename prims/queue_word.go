@@ -22,7 +22,7 @@ import (
 //	leased   n     an item that n has on lease                      Lease; as granted
 //
 //	writers: the holder of the queue lock
-//	readers: the same; looks and tools
+//	readers: the same; periodic checks and tools
 //	order:   the queue lock's
 //	futex:   none
 //	crash:   one store, after the item and its number: before it there is no

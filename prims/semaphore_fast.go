@@ -212,7 +212,7 @@ func (s *Semaphore) spares() (n uint64) {
 	return n
 }
 
-// ownIn gives what a name has of the share of its slot.
+// ownIn gives how many permits of the share of its slot a participant owns.
 func (h *semaphoreShare) ownIn(n arenakernel.ParticipantID) uint64 {
 	if h.name.Load() != uint64(n) {
 		return 0

@@ -24,7 +24,7 @@ type semaphoreWords struct {
 	queue listWords
 	// opened has the bit of a slot, its number modulo 64, if its share may be open.
 	//   writers: the holder of the queue lock
-	//   readers: the same, looks
+	//   readers: the same, periodic checks
 	//   order:   the queue lock's
 	//   futex:   none
 	//   crash:   set before a share is open, cleared after all are closed
@@ -34,12 +34,12 @@ type semaphoreWords struct {
 	_    [80]byte
 }
 
-// semaphoreShare is what a participant has of a semaphore, on a cache line of its own.
+// semaphoreShare is the permits of one participant, on its own cache line.
 // Of a transferable semaphore permits and fast are counts of their own: see
 // semaphore_transfer.go.
 //
 //	writers: the holder of the queue lock; for fast see fastWord
-//	readers: the same, tools, looks
+//	readers: the same, tools, periodic checks
 //	order:   the queue lock's
 //	futex:   none
 //	crash:   permits of a name that is not current are free

@@ -86,7 +86,7 @@ func (q *sequence) counted(v uint64) {
 	q.mustFinish()
 }
 
-// finish ends what is to be ended, a batch at a time.
+// finish ends the waits that have to end, a batch at a time.
 func (q *sequence) finish() error {
 	for {
 		if err := q.mon.enter(nil); err != nil {
@@ -128,7 +128,7 @@ func (q *sequence) resolveSome(b *wakes, most int) (more bool) {
 	}
 	for w, ok := q.waits.first(); ok && w.Wanted().Load() <= v && !m.broken.Load(); w, ok = q.waits.first() {
 		if most--; most < 0 {
-			return true // next stays low: a count, or a look, finds that there are more
+			return true // next stays low: a count, or a periodic check, finds that there are more
 		}
 		q.finishOne(b, w, outcomeReached)
 	}
@@ -214,7 +214,7 @@ func (q *sequence) each(f func(w wait) bool) {
 func (q *sequence) reap(func(arenakernel.ParticipantID) bool) {}
 func (q *sequence) holders(func(arenakernel.ParticipantID))   {}
 
-// overdue reports whether waits are to be ended: the process that counted is on its way to
+// overdue reports whether waits have to end: the process that counted is on its way to
 // that, or stopped or dead.
 func (q *sequence) overdue() bool {
 	next := q.words.next.Load()
@@ -348,7 +348,7 @@ func (q *sequence) canceledError() error {
 	return q.mon.fail(q.op, shmsync.ErrCanceled, nil, detail)
 }
 
-// cancelAll ends all waits that there are, and stops the sequence if stop is set.
+// cancelAll ends all waits, and stops the sequence if stop is set.
 func (q *sequence) cancelAll(stop bool) {
 	if err := q.mon.enter(nil); err != nil {
 		panic(err)

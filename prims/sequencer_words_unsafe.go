@@ -19,9 +19,9 @@ type sequenceWords struct {
 	//   futex:   none
 	//   crash:   rebuilt from the nodes
 	root atomic.Uint64
-	// doomed is the heap of the waits that were cancelled and are to be ended.
+	// doomed is the heap of the waits that were cancelled and have not ended yet.
 	//   writers: the holder of the queue lock
-	//   readers: the same, looks
+	//   readers: the same, periodic checks
 	//   order:   the queue lock's
 	//   futex:   none
 	//   crash:   rebuilt from the nodes: those with a stamp up to canceled
@@ -42,11 +42,11 @@ type sequenceWords struct {
 	//   crash:   a process that counted may owe the ends of waits; see next
 	value atomic.Uint64
 	_     [120]byte
-	// next is what a count compares with, to see whether it ends a wait: the complement of
-	// the smallest token of a wait, or of a smaller one. 0 means none, or MaxUint64. In an
+	// next tells a counting process whether its count may end a wait. It is the complement of
+	// the smallest token of a wait, or of a smaller number. 0 stands for no wait, or for the token MaxUint64. In an
 	// auto-reset Event it is 0 if there are no waiters.
 	//   writers: the holder of the queue lock
-	//   readers: a process that counted, looks
+	//   readers: counting processes, periodic checks
 	//   order:   seq-cst, against value
 	//   futex:   none
 	//   crash:   may be of a smaller token, which costs one look

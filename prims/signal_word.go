@@ -56,7 +56,7 @@ func (g signalGateWord) epoch() uint32   { return uint32(g >> 32) }
 // ready reports whether the gate waits for an executor.
 func (g signalGateWord) ready() bool { return g.scheduled() && !g.executing() }
 
-// idle reports whether nothing is to be done, and nobody does anything.
+// idle reports whether the queue is neither scheduled nor executed.
 func (g signalGateWord) idle() bool { return !g.scheduled() && !g.executing() }
 
 // schedule is the word after something has come for the queue.
@@ -123,7 +123,7 @@ const (
 	statusTasks
 )
 
-// signalCount is what a participant has of a SignalWaker, beside executions and
+// signalCount is the registrations of a participant at a SignalWaker, beside executions and
 // tasks.
 //
 //	bits  0..28  name      whose it is; a name that is not current has nothing

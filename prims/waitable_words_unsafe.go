@@ -25,7 +25,7 @@ type waitableWords struct {
 	stopped atomic.Uint64 // 1 after Stop; as current
 	// holds is how many holds there are, at the end of the body.
 	//   writers: the creator
-	//   readers: looks
+	//   readers: periodic checks
 	//   order:   relaxed
 	//   futex:   none
 	//   crash:   never changes
@@ -41,7 +41,7 @@ type waitableWords struct {
 	// lostBy is the name of the participant in which a rule did not return, 0 while
 	// none did. A process that finds it set calls no rule.
 	//   writers: the holder of the queue lock; Recover as part of a change
-	//   readers: the holder of the queue lock, Err, looks
+	//   readers: the holder of the queue lock, Err, periodic checks
 	//   order:   release, for lostText
 	//   futex:   none
 	//   crash:   a process that dies before the store leaves a usable object, and the
@@ -56,10 +56,10 @@ type waitableWords struct {
 // waitableHold counts the claims of one sort that a participant has not given back.
 //
 //	writers: the holder of the queue lock
-//	readers: the same, looks
+//	readers: the same, periodic checks
 //	order:   the queue lock's
 //	futex:   none
-//	crash:   taken back for a name that is not current
+//	crash:   the reaper takes it back from a participant that is not current
 type waitableHold struct {
 	name  atomic.Uint64
 	extra atomic.Uint64 // what was claimed

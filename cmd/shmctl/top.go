@@ -130,7 +130,7 @@ func (c *topCmd) draw(s *session, snap, before *snapshot, interval time.Duration
 	return err
 }
 
-// rates are what an object did between two looks, a second; unknown without counters.
+// rates are the operations of an object for each second between two refreshes. They are unknown without counters.
 type rates struct {
 	known                                  bool
 	acquired, contended, paid, slept, woke float64

@@ -20,7 +20,7 @@ const (
 // dead participant may have owed the wake.
 //
 //	writers: the owner
-//	readers: reapers, the owner's look, tools
+//	readers: reapers, the owner's periodic check, tools
 //	order:   release; the waiter's last check at the word comes after it (seq-cst)
 //	futex:   none
 //	crash:   goes with the slot
@@ -68,7 +68,7 @@ func (a *Arena) StampAnnounced() {
 	}
 }
 
-// DateAnnounced dates an announce record for whom that costs nothing: it has looked at
+// DateAnnounced dates an announce record for a waiter that loses no time by it: it has looked at
 // the clock anyway, and slept before in the same wait.
 func (a *Arena) DateAnnounced(record int, since int64) {
 	a.u64(a.announceRecord(a.mySlot, record) + announceSince).Store(uint64(since))

@@ -205,6 +205,6 @@ func (a *Arena) fenceDying(i int, w slotWord) bool {
 	}
 	// A thread without memory executes no store. The byte lock goes after that, and it
 	// takes 30 ms for each GiB that the process had. Where there is none, nothing better
-	// is to be had than the mark.
+	// exists than the mark.
 	return a.lock == nil || a.slotCaps(i)&capOFD == 0 || a.byteFree(i) || a.detached(i, w)
 }

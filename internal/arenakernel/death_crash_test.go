@@ -247,9 +247,10 @@ func renewerDies(t *testing.T, point string) {
 	}
 }
 
-// A member is stopped, or killed, at a step of taking something from a dead participant, while the
-// slot of that one goes through a whole window. Before it has published the ID, another
-// participant gets the ID, and keeps what it has when the member goes on. After that nobody gets it.
+// A member takes something from a dead participant, and is stopped or killed at a step of that.
+// Meanwhile the slot of the dead participant goes through a whole window. If the member has not
+// published the ID of the dead yet, another participant gets that ID, and loses nothing when the
+// member goes on. If the member has published it, no participant gets the ID.
 func TestActLastsForAWindow(t *testing.T) {
 	for _, c := range []struct {
 		point     string

@@ -7,12 +7,12 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// watcherThread is a goroutine on a thread of its own that is to be the death watcher of an arena.
+// watcherThread is a goroutine on its own thread that will be the death watcher of an arena.
 // It starts before the process has a slot, and prepares what needs none meanwhile: the start of a
 // thread takes as long as the rest of joining.
 type watcherThread struct {
 	hired meeting
-	a     *Arena // for whom it watches, nil for nobody; written before hired
+	a     *Arena // the arena that it watches, or nil; written before hired
 }
 
 func startWatcherThread() *watcherThread {
@@ -241,7 +241,7 @@ func (n notices) left(i int, w slotWord, delay int64) int64 {
 // otherwise we have to look again after that many nanoseconds at most. turn is not 0 when
 // others go first: it is our turn after that many nanoseconds, if there is something left.
 //
-// asked says of whom the byte lock has been asked for, by slot: see surveyAhead.
+// asked says for which slots the byte lock has been asked for: see surveyAhead.
 func (a *Arena) watchEntries(doorbell *uint32, rung uint32, targets []int, seen notices, asked map[int]slotWord) (sleep []shmsync.WaitVEntry, poll, turn int64) {
 	within := func(ns int64) {
 		if poll == 0 || ns < poll {

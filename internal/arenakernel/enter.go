@@ -430,7 +430,7 @@ type postponed struct {
 	do func()
 }
 
-// afterJoining gives what is to be done later, in order. The death watcher does it: the first timer
+// afterJoining gives the work that is done later, in order. The death watcher does it: the first timer
 // of a Go program sets up the poller of the runtime, and Open does not wait for that.
 func (a *Arena) afterJoining() []postponed {
 	now := shmsync.Monotonic()

@@ -173,7 +173,7 @@ func (c *core) claimIn(chunk uint64, class int, start uint64) (Offset, bool) {
 
 // claimFresh makes a slab of a free chunk and claims a block of it before
 // anybody else can. With no chunk free the offset is 0, and busy says whether
-// some were in the hands of others. Where no more memory is to be had it takes a
+// some were in the hands of others. Where there is no more memory it takes a
 // chunk that has some.
 func (c *core) claimFresh(class int) (off Offset, busy bool, err error) {
 	chunk, ok, busy := c.claimChunk(0)

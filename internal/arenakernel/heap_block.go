@@ -13,7 +13,7 @@ var (
 )
 
 // locate finds the block or span that begins at off. It reports false when
-// there is none of which off is the beginning.
+// no block begins at off.
 func (c *core) locate(off Offset) (block, bool) {
 	b, ok := c.holding(off)
 	return b, ok && b.off == off

@@ -35,7 +35,7 @@ const (
 	HoldExecutor   = "executor"   // looks at a queue of a waker
 )
 
-// Hold is what a participant has of an object.
+// Hold is a hold of a participant on an object, or a part of one.
 type Hold struct {
 	Owner ParticipantID // whose it is
 	Mode  string        // one of the constants

@@ -44,7 +44,7 @@ type KindOps struct {
 	Wake func(a *Arena, o Object, owed Owed)
 	// Check reports what is impossible about the object's bytes.
 	Check func(a *Arena, o Object) error
-	// Inspect tells the object's state: its holds, its waits, and for whom they wait. a may
+	// Inspect tells the object's state: its holds, its waits, and which holds they wait for. a may
 	// be the copy of an [Inspector], so a write to it has no effect and a wake reaches
 	// nobody. For a kind without Inspect, the waits that [Arena.WaitsOf] finds are shown.
 	Inspect func(a *Arena, o Object) Inspection

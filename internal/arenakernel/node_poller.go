@@ -58,7 +58,7 @@ func (a *Arena) PollerNode(o Object, head *atomic.Uint64, unused func(Offset) bo
 	return a.pushPollerNode(o, list, head)
 }
 
-// takePollerNode makes a poller node without an owner ours. A node that is not free either
+// takePollerNode makes this process the owner of a poller node that has none. A node without an owner that is not free
 // was a dead participant's, and a releaser may still be about to make use of it.
 func (c *core) takePollerNode(n *Node) bool {
 	if n.State() != NodeFree || n.Owner() != 0 {

@@ -29,7 +29,7 @@ type Participant struct {
 	Missed uint64
 }
 
-// Name is the participant's name as words of the arena have it.
+// Name is the ID of the participant, as words of the arena store it.
 func (p Participant) Name() ParticipantID { return makeParticipantID(p.Slot, p.Generation) }
 
 // Participants goes through the participants of the arena, including the dead that have not

@@ -121,7 +121,7 @@ func (a *Arena) owesAnybody(dead ParticipantID) bool {
 	return a.u32(s+slotTelling).Load() != 0 || a.u64(s+slotWalking).Load() != 0
 }
 
-// repairAll takes back what dead holds of any object, and finds out whom that concerns. all
+// repairAll takes back what dead holds of any object, and finds out which participants that concerns. all
 // says that it may be any object: else dead has touched those that it holds.
 func (a *Arena) repairAll(dead ParticipantID, all bool) *concern {
 	c := &concern{all: all}

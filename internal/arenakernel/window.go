@@ -329,7 +329,7 @@ type idSearch struct {
 	found [MaxSlots + 1]*generations
 }
 
-// add makes it look for a slot, of which it has found the generation that the slot has now.
+// add makes it look for a slot. It has found the present generation of that slot.
 func (s *idSearch) add(slot int, now uint32) {
 	s.slots = append(s.slots, slot)
 	s.found[slot] = &generations{}

@@ -241,8 +241,8 @@ func TestUsedUpSlotsThatCannotBeRenewed(t *testing.T) {
 	s.alone(t, 2)
 }
 
-// A window has no generation with which a word of the arena names the slot: of an owner word, a
-// block word, a wait node, a death record, or whatever looks like one.
+// No generation of a new window stands in a word of the arena together with its slot: in an owner
+// word, a block word, a wait node, a death record, or any word that looks like one of these.
 func TestWindowHasNoNamedGeneration(t *testing.T) {
 	ta := newTestArena(t, 2)
 	v := ta.join(t, "first")

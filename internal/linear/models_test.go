@@ -515,7 +515,7 @@ type token struct {
 	owed  [3]int8
 }
 
-// settled are the states that s may be in without anybody's doing.
+// settled are the states that s may change to without a call.
 func (s token) settled() []token {
 	if s.spare == 0 {
 		return []token{s}
