@@ -209,6 +209,45 @@ func TestSlotIsRenewedWhileAMemberStays(t *testing.T) {
 	s.close(t)
 }
 
+// A slot whose heirs were all killed, so that it is dead at the end of its window, comes back as soon
+// as there is a participant in another slot. Nobody can join an arena in which all slots are so.
+func TestSlotWithoutHeirsComesBack(t *testing.T) {
+	ta := newTestArena(t, 2)
+	one := ta.join(t, "one")
+	one.must(t, order{Do: "lock", Text: "held"})
+	a := ta.peek(t)
+	for _, last := range []bool{false, true} {
+		two := ta.join(t, "two")
+		two.must(t, order{Do: "lock", Text: "held, too"})
+		one.Stop(t)
+		if last {
+			two.Stop(t) // neither reaps the other
+			one.Kill(t)
+		}
+		two.Kill(t)
+		stuck := func(i int) { // as after its heirs
+			w, g := a.mustWindow(t, i), a.slotState(i).generation()
+			a.u64(a.windowWord(i)).Store(uint64(makeWindow(w.first(), g, w.number())))
+		}
+		stuck(2)
+		if last {
+			stuck(1)
+			late := ta.start(t).try(t, order{Do: "open", Arena: ta.name})
+			require.Equal(t, []string{"no space"}, late.Is, late.Err)
+			require.Contains(t, late.Err, "2 have no generation left")
+			return
+		}
+		late := ta.start(t).try(t, order{Do: "open", Arena: ta.name})
+		require.Equal(t, []string{"no space"}, late.Is, late.Err)
+		one.Cont(t)
+		pollFor(t, a, func() bool { return a.usedUp(2, a.slotState(2)) })
+		two = ta.join(t, "two")
+		require.EqualValues(t, 1, a.mustWindow(t, 2).number())
+		two.must(t, order{Do: "lock", Text: "held, too"})
+		two.close(t)
+	}
+}
+
 // The error of a joiner says why slots that are used up could not be renewed.
 func TestUsedUpSlotsThatCannotBeRenewed(t *testing.T) {
 	ta := newTestArena(t, 3)
