@@ -9,7 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/prims"
 )
 
 // A close of the arena waits for a call until that needs the arena no more: from before it
@@ -42,4 +44,20 @@ func TestSuccessorInCOwesWhatTheDeadOwed(t *testing.T) {
 	out, err := exec.Command(program(t, "heir.c"), name).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	sound(t, name)
+}
+
+// A call in C that is refused after it has taken a queue lock touches nothing more. The close
+// of the arena gives the queue lock back, as after a death.
+func TestRefusedCallLeavesItsQueueLockToTheClose(t *testing.T) {
+	name := coreArena(t, 2<<20)
+	out, err := exec.Command(program(t, "refused.c"), name).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	sound(t, name)
+	a, err := arena.Attach(name, nil)
+	require.NoError(t, err)
+	defer a.Close()
+	f, err := prims.OpenFairMutex(a, "fair", nil)
+	require.NoError(t, err)
+	require.False(t, f.TryLock(), "the program left the arena with the lock held")
+	require.ErrorIs(t, f.State().Err, shmsync.ErrOwnerDead)
 }
