@@ -3,6 +3,7 @@ package prims
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/arenakernel"
@@ -52,14 +53,27 @@ func (m *RWMutex) lock(ctx context.Context) error {
 	}
 }
 
-// lockOnce is lock without a Repair.
+// lockOnce is lock without a Repair. A lock that is free is taken without counting the call,
+// as a Mutex does: the count is for calls that may wait, and costs a third of a free lock.
 func (m *RWMutex) lockOnce(ctx context.Context, op string) error {
+	if m.opening.closing.Load() {
+		return m.closed(op)
+	}
+	queued := m.firstReader(1) == 0 && m.enqueueAtOnce()
+	if queued && m.takeAtOnce() {
+		return nil
+	}
 	if err := m.begin(op); err != nil {
+		if queued {
+			m.writers.Unlock()
+		}
 		return err
 	}
 	defer m.finish()
-	if err := m.enqueue(ctx, op); err != nil {
-		return err
+	if !queued {
+		if err := m.enqueue(ctx, op); err != nil {
+			return err
+		}
 	}
 	if held, err := m.closeGateFor(ctx, op); err != nil {
 		if held {
@@ -77,6 +91,35 @@ func (m *RWMutex) enqueue(ctx context.Context, op string) error {
 	}
 	crashpoint.Hit("rwmutex.lock.queued")
 	return nil
+}
+
+// enqueueAtOnce takes the writers' mutex if that takes one instruction.
+func (m *RWMutex) enqueueAtOnce() bool {
+	w := m.writers
+	if race.Enabled || !atomic.CompareAndSwapUint32(w.own, 0, atomic.LoadUint32(&w.self)) {
+		return false
+	}
+	crashpoint.Hit("rwmutex.lock.queued")
+	return true
+}
+
+// takeAtOnce takes m if the gate is open and no reader is in. If not, it leaves the gate as
+// it was.
+//
+// Preconditions: this goroutine has the writers' mutex.
+func (m *RWMutex) takeAtOnce() bool {
+	if !m.gate.CompareAndSwap(uint32(gateOpen), uint32(m.closedByUs())) {
+		return false
+	}
+	crashpoint.Hit("rwmutex.lock.closed")
+	if m.firstReader(1) != 0 || !m.gate.CompareAndSwap(uint32(m.closedByUs()), uint32(makeGate(gateHeld, m.name))) {
+		m.reopen()
+		return false
+	}
+	race.Acquire(m.wrote)
+	race.Acquire(m.read)
+	crashpoint.Hit("rwmutex.lock.acquired")
+	return true
 }
 
 // refused makes the error of the writers' mutex one of m.
