@@ -67,7 +67,7 @@ const (
 	WaitAwake  = "awake"  // it is in a queue, and on its way to sleep or away
 )
 
-// Counts are what an object of a counted arena has counted since it was made.
+// Counts are the counters of an object in a counted arena, from its creation on.
 type Counts struct {
 	Acquired  uint64 // how often it was taken, or a wait ended well
 	Contended uint64 // of those, how often it was not free at once

@@ -29,7 +29,7 @@ func (h *barrierShare) in(phase uint64) (parties, left uint64) {
 	case phase:
 		return parties, left
 	case phase - 1:
-		parties -= min(left, parties) // others came in their stead
+		parties -= min(left, parties) // other processes arrived instead
 		return parties, parties
 	}
 	return 0, 0

@@ -25,8 +25,8 @@ const (
 	// cohortUnresponsive is how long a process does without letting those of other nodes go first
 	// after a turn of its own, once they did not come.
 	cohortUnresponsive = starveAfter
-	// cohortDefer is for how long one lets others go first, while the lock is held and then
-	// while it is free: about what a sleep and a wake cost.
+	// cohortDefer is how long a waiter lets other waiters go first, while the lock is held
+	// and then while it is free. It is about the cost of a sleep and a wake.
 	cohortDefer = 40_000 // ns
 	// cohortIdle is for how long a lock stays free for a waiter near its last holder: much
 	// longer than a spinning waiter needs to take it.
@@ -269,9 +269,9 @@ func (d *cohortLocalLock) enter(ctx context.Context, c *CohortMutex) (has, met b
 	return err == nil, true
 }
 
-// timeout is how long a waiter sleeps at its local lock before it goes to the lock itself: the
-// holder of the local lock may be stopped. A holder that runs may lose for starveAfter, and
-// then to the hand-offs to others, of which there is one in each starveAfter.
+// timeout is how long a waiter sleeps at its local lock before it goes to the lock itself:
+// the holder of the local lock may be stopped. A holder that runs may lose for starveAfter.
+// After that it may lose to hand-offs to other waiters, one in each starveAfter.
 func (c *CohortMutex) timeout() int64 { return int64(2+len(c.localLocks)) * cohortStarves }
 
 // leave gives the local lock back.

@@ -281,7 +281,7 @@ func (t *counter) claim(n uint64, fromOthers bool) bool {
 		return min(sum, count-min(mine.own.Load(), count))
 	}
 	if fromOthers || n > free() {
-		// The process that had it may be dead, and this one has come in its place.
+		// The process that had the claim may be dead, and this process may have replaced it.
 		t.holders(func(n arenakernel.ParticipantID) { t.a.Dead(n) })
 		if err := t.mon.reapAndEnter(nil); err != nil {
 			panic(err)

@@ -54,8 +54,8 @@ type counterShare struct {
 	name  atomic.Uint64 // of the participant
 	epoch atomic.Uint64
 	own   atomic.Uint64
-	// claimed is how much of own the participant claimed, own at most: others cannot
-	// claim that.
+	// claimed is how much of own the participant claimed. It is at most own, and other
+	// participants cannot claim it.
 	claimed atomic.Uint64
 }
 

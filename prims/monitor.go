@@ -115,7 +115,7 @@ func (m *monitor) setOpening(p *opening) {
 	p.shut, p.end = m.queueLock.shut, m.queueLock.end
 }
 
-// enterAtOnce takes the queue lock if that takes one instruction. It is there to be inlined.
+// enterAtOnce takes the queue lock if that takes one instruction. The compiler inlines it.
 func (m *monitor) enterAtOnce() bool {
 	return !race.Enabled && atomic.CompareAndSwapUint32(m.queueLock.own, 0, atomic.LoadUint32(&m.queueLock.self))
 }
@@ -195,9 +195,9 @@ func (m *monitor) leaveStay() {
 	}
 }
 
-// waitNode gives a wait node to wait in, with the queue lock held. If it says again, the queue lock
-// had to be left for that meanwhile, so the caller looks at the state once more and
-// brings the wait node along. On an error the queue lock has been left.
+// waitNode gives a wait node, with the queue lock held. If again is true, it had to unlock
+// the queue lock for a moment: the caller looks at the state once more, and passes the wait
+// node in. If it returns an error, it has unlocked the queue lock.
 func (m *monitor) waitNode(ctx context.Context, has *park.WaitNode) (s *park.WaitNode, again bool, err error) {
 	if has != nil {
 		return has, false, nil

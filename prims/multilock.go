@@ -224,7 +224,7 @@ func (k *multiBucket) biased(key uint64) (*multiLockEntry, keyHold) {
 }
 
 // isBiased reports whether a living participant has the key in a biased hold, without the
-// queue lock: a try leaves it so.
+// queue lock. A TryLock does not end such a hold.
 func (k *multiBucket) isBiased(key uint64) bool {
 	for i := range k.words.entries {
 		s := &k.words.entries[i]

@@ -91,8 +91,8 @@ func repairMutexWords(a *arenakernel.Arena, w *mutexWords, dead arenakernel.Part
 	}
 }
 
-// wakeMutex makes up for a wake that a death swallowed: a waiter is asleep
-// where one is recorded, or about to be where one has announced itself.
+// wakeMutex replaces a wake that a death swallowed. A waiter may be asleep if one is
+// recorded, or about to sleep if one has announced itself.
 func wakeMutex(a *arenakernel.Arena, obj arenakernel.Object, owed arenakernel.Owed) {
 	if w, err := arenakernel.TryAt[mutexWords](a, obj.Body); err == nil {
 		wakeMutexWords(a, w, owed)
@@ -131,8 +131,8 @@ func checkMutexWords(obj arenakernel.Object, w *mutexWords) error {
 	return nil
 }
 
-// check is called ten times a second while a goroutine of this process waits. It
-// finds what a stopped or dead process kept from the waiters.
+// check is called ten times a second while a goroutine of this process waits. It finds wakes
+// and grants that a stopped or dead process kept from the waiters.
 func (m *Mutex) check() {
 	if m.alsoCheck != nil {
 		defer m.alsoCheck()

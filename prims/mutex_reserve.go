@@ -44,8 +44,8 @@ func (m *Mutex) reserve(from ownerWord) bool {
 	m.noteCPU()
 	m.words.handoff.Add(1)
 	shmsync.Wake(wordPtr(&m.words.handoff), allSleepers)
-	// It may be awake and about to sleep, or parked behind its poller, whichever other
-	// waiter was woken.
+	// The waiter may be about to sleep, or parked behind its poller, although another waiter
+	// was woken.
 	m.wakeWord.Touch()
 	m.a.ReadyOf(&m.words.poller, s)
 	return true

@@ -39,8 +39,8 @@ const (
 	biasMost  = 1 << 20
 )
 
-// ownerNever is no owner word, and none that a peer could know of: it stands
-// where one would that is never there.
+// ownerNever is a value that an owner word never has. It is used where a comparison with the
+// owner word has to fail.
 var ownerNever = 6<<ownerKindShift | rand.Uint32()&arenakernel.ParticipantIDMask
 
 // lockOrPanic is the slow path of Lock. It is kept out of line: inlined into
@@ -280,8 +280,7 @@ func (w *waiter) sleep() park.Result {
 	return r
 }
 
-// blocks reports whether o is a word that a waiter may sleep on: one that the
-// next change of will wake it.
+// blocks reports whether a waiter may sleep on o: the next change of the word wakes it.
 func (m *Mutex) blocks(o ownerWord, slept bool) bool {
 	switch {
 	case !o.valid():

@@ -212,8 +212,8 @@ func (o *Once) finish() {
 	}
 }
 
-// resolve lets everybody go once it is done, and has the first one run if the runner
-// is gone.
+// resolve ends all waits if the function has returned. If the runner is gone, it makes the
+// first waiter the runner.
 func (o *Once) resolve(b *wakes) {
 	if o.done.Load() != 0 {
 		o.mon.endAll(b, &o.fifo, outcomeOpen, 0)

@@ -76,8 +76,8 @@ func (x *queueCore) end() {
 	x.stages = nil
 }
 
-// begin is that of the monitor for a call that has the queue lock. On an error it has left
-// the queue lock.
+// begin is monitor.begin for a call that holds the queue lock. If it returns an error, it
+// has unlocked the queue lock.
 func (x *queueCore) begin() error {
 	err := x.mon.begin()
 	if err != nil {

@@ -245,8 +245,8 @@ func (r *reader) claim() bool { // guarded by: registry
 	return true
 }
 
-// enter lets r in by itself, since the gate is open. It reports false when the
-// gate was closed meanwhile, and r is registered as before.
+// enter counts r as a reader while the gate is open. It reports false if the gate was closed
+// meanwhile; then r is still registered.
 func (r *reader) enter() bool {
 	m, g := r.m, r.m.registry
 	g.Lock()

@@ -56,8 +56,8 @@ func markOwnerDeadRWMutex(a *arenakernel.Arena, w rwmutexAll, g gateWord) (chang
 	return true
 }
 
-// wakeReaders wakes all readers that sleep, and leaves their announcement: only a granter
-// takes that down, or a writer might not see that it has to.
+// wakeReaders wakes all sleeping readers, and leaves the announcement bit set. Only a
+// granter clears the bit: otherwise a writer might not see that it has to wake readers.
 func wakeReaders(b *park.WakeWord) {
 	b.Touch()
 	b.DeliverAll()
@@ -121,8 +121,8 @@ func checkRWMutex(a *arenakernel.Arena, obj arenakernel.Object) error {
 	return checkMutexWords(obj, &w.writers)
 }
 
-// checkReaders is called ten times a second while a goroutine of this process
-// waits to read. It finds what a stopped or dead process kept from the waiters.
+// checkReaders is called ten times a second while a goroutine of this process waits to read.
+// It finds wakes and grants that a stopped or dead process kept from the waiters.
 func (m *RWMutex) checkReaders() {
 	g := gateWord(m.gate.Load())
 	switch {

@@ -29,7 +29,7 @@ type semaphoreWords struct {
 	//   futex:   none
 	//   crash:   set before a share is open, cleared after all are closed
 	opened atomic.Uint64
-	// last is the participant that released last with the queue lock held; a hint.
+	// last is a hint: the last participant that released with the queue lock held.
 	last atomic.Uint64
 	_    [80]byte
 }

@@ -94,7 +94,7 @@ func (w *SignalWaker) SyncPartitionSummary(start, end int, tree *SignalWaker) (w
 			now |= 1 << k
 		}
 	}
-	// First what is new, so that no concurrent look misses it; then what is there no more,
+	// First add the new leaves, so that no concurrent look misses one; then remove the old leaves,
 	// each with a second check at its leaf.
 	// sync(signal.tasks): release
 	old := w.head.partition.Or(now)

@@ -163,9 +163,9 @@ func (w *SignalWaker) acquireSlow(ctx context.Context) error {
 	}
 }
 
-// passOn is what a waiter does that leaves, and what is done with a wake that found no
-// waiter. The wake has taken the announcement down, for other sleepers as well: so it is
-// put up again; and if there are more permits, a sleeper is woken.
+// passOn passes a wake on that its receiver does not need: the receiver leaves, or was not
+// there. The wake has cleared the announcement bit, also for other sleepers. So passOn sets
+// the bit again, and wakes a sleeper if there are more permits.
 func (v *signalView) passOn() {
 	b := v.wakeWakeWord()
 	b.Announce()
@@ -242,8 +242,8 @@ func (w *SignalWaker) WorkerCount() (n int) {
 // row is what belongs to this process.
 func (w *SignalWaker) row() *signalRow { return &w.rows[w.name.Slot()-1] }
 
-// counter changes a count of this process by by, 1 or -1, and reports whether it could. The
-// count that the slot's previous participant left there is not taken over.
+// counter adds by, which is 1 or -1, to a count of this process, and reports whether it
+// could. A count of the previous participant of the slot is dropped.
 func (w *SignalWaker) counter(what signalCount, by int) bool {
 	row := w.row()
 	for {

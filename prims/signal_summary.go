@@ -33,8 +33,8 @@ func (v *signalView) mark(i int) bool {
 	return true
 }
 
-// MarkActiveMask is MarkActive of all signals in a mask, by one access. It gives
-// those that were not marked, for each of which it issues a permit.
+// MarkActiveMask is MarkActive of all signals in a mask, by one access. It gives the signals
+// that were not marked before, and issues a permit for each of them.
 func (w *SignalWaker) MarkActiveMask(mask uint64) (marked uint64) {
 	w.opening.use()
 	if mask&^w.mask != 0 {

@@ -65,8 +65,8 @@ func (w *SignalWaker) reserveIn(i, turn int) (bit int, ok bool) {
 	return 0, false
 }
 
-// ReleaseTask gives back a queue that this process has reserved. It panics when
-// it has not.
+// ReleaseTask gives back a queue that this process has reserved. It panics if this process
+// has not reserved the queue.
 func (w *SignalWaker) ReleaseTask(queue int) {
 	w.opening.use()
 	w.checkQueue(queue)

@@ -306,8 +306,7 @@ func (w *spinWaiter) sleep() park.Result {
 	return r
 }
 
-// blocks reports whether o is a word that a waiter may sleep on: one that the
-// next change of will wake it.
+// blocks reports whether a waiter may sleep on o: the next change of the word wakes it.
 func (c *spinCore) blocks(o spinWord) bool {
 	return o.valid(c.rw != nil) && o.held() && (c.a.Current(o.participant()) || c.stays(o))
 }

@@ -121,8 +121,8 @@ func checkSpinWords(a *arenakernel.Arena, obj arenakernel.Object, op string, rea
 	return nil
 }
 
-// check is called ten times a second while a goroutine of this process waits. It
-// finds what a stopped or dead process kept from the waiters.
+// check is called ten times a second while a goroutine of this process waits. It finds wakes
+// and grants that a stopped or dead process kept from the waiters.
 func (c *spinCore) check() {
 	o, readers := spinWord(c.state.Load()), c.rw != nil
 	switch {

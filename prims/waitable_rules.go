@@ -32,8 +32,9 @@ func (x *Waitable[S, E]) noted(granted bool) bool {
 	return x.held() || granted && x.rules.Undo != nil
 }
 
-// place is the entry for one more claim of n, counted from 1: one that it has of that
-// sort, or a free one. It is 0 for a claim that needs none. Without ok there is no room.
+// place is the number of the entry for one more claim of participant n, counted from 1: its
+// entry for the same claim, or a free one. The number is 0 if the claim needs no entry. If
+// ok is false, there is no room.
 func (x *Waitable[S, E]) place(n arenakernel.ParticipantID, extra uint64, granted bool) (place uint32, ok bool) {
 	if !x.noted(granted) {
 		return 0, true
@@ -157,7 +158,7 @@ func (x *Waitable[S, E]) serveAll(b *wakes) {
 	}
 }
 
-// serve ends the wait that is next, and reports false if it has to go on.
+// serve ends the next wait, and reports false if that wait cannot end yet.
 func (x *Waitable[S, E]) serve(b *wakes, w wait) bool {
 	switch {
 	case !x.mon.waiting(w):

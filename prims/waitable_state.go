@@ -26,7 +26,8 @@ var _ = crashpoint.Register("waitable.update.copied")
 // as that only a peer that overwrites the words makes a read fail.
 const stateTries = 10_000
 
-// State is a copy of the state. It waits for nobody, and is not torn.
+// State is a copy of the state. State waits for no other process, and all parts of the copy
+// are of one moment.
 func (x *Waitable[S, E]) State() S {
 	x.mon.opening.use()
 	// The arena stays mapped meanwhile.

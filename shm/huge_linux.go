@@ -80,7 +80,7 @@ type mount struct {
 	huge        string // its option of that name
 }
 
-// mountOf finds what is mounted last of a device, in the form of proc(5).
+// mountOf finds the latest mount of a device, in the form of proc(5).
 func mountOf(dev uint64) (m mount, ok bool) {
 	f, err := os.Open(mountsFile)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 const movePagesBatch = 1024
 
 // placeNew applies the policies of a new segment, whose pages do not exist yet: they will
-// obey them, whichever process touches them. It fails only if a part is none of the
-// segment, or if the pages are to be faulted in and cannot be.
+// obey them, whichever process touches them. It fails only if a part is not within the
+// segment, or if pages that have to be faulted in cannot be.
 func (s *Segment) placeNew(set settings) error {
 	pls := make([]Placement, 0, 1+len(set.Parts))
 	if set.NUMA.Mode != PolicyDefault {

@@ -47,12 +47,11 @@ type Part struct {
 	Policy   Policy
 }
 
-// Place sets the NUMA placement of the n bytes from offset off, widened to
-// whole pages: it sets the policy, reserves and faults in the pages, moves those
-// that were there already and are elsewhere, and looks where they are. Pages that
-// other processes have mapped move only where this one has CAP_SYS_NICE.
-// Whatever does not work out is told by the result, which Placement keeps: a page
-// in the wrong place costs time, and nothing else.
+// Place sets the NUMA placement of the n bytes from offset off, widened to whole pages: it
+// sets the policy, reserves and faults in the pages, moves pages that exist on other nodes,
+// and looks where all pages are now. Pages that other processes have mapped move only if
+// this process has CAP_SYS_NICE. The result tells every failure, and the method Placement
+// keeps it. A page in the wrong place only costs time.
 func (s *Segment) Place(off, n int64, p Policy) Placement {
 	pl := Placement{Off: off, Len: n, Asked: p}
 	if pl.Err = s.acquire("place"); pl.Err != nil {

@@ -70,7 +70,7 @@ local. --record makes a tree of the files that were read, and of long ones only 
 that matter; --sysfs reads such a tree, of whatever host.`
 }
 
-// recordTree writes the files below root to a directory that there is not, or that is
+// recordTree writes the files below root to a directory that does not exist, or that is
 // empty.
 func recordTree(root, dir string) error {
 	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {

@@ -196,7 +196,7 @@ SHMI_FN int shmi_mon_current(struct shmi_monitor *m, uint32_t name)
 }
 /* Whether a participant has died, so that the words that name it are nobody's. */
 SHMI_FN int shmi_mon_died(struct shmi_monitor *m, uint32_t name) { return name != 0 && !shmi_mon_current(m, name); }
-/* Whether what a participant has of data is nobody's, too. If it may be so only later,
+/* Whether a participant is gone, so that its data may pass to others. If it is only dead yet,
  * there will be another reap. */
 SHMI_FN int shmi_mon_gone(struct shmi_monitor *m, uint32_t name)
 {

@@ -20,7 +20,7 @@ SHMI_FN uint64_t shmi_barrier_in(shmi_barrier_share *h, uint64_t phase, uint64_t
     if (of == phase)
         return parties;
     if (of == phase - 1) {
-        parties -= shmi_min(*left, parties); /* others came in their stead */
+        parties -= shmi_min(*left, parties); /* other processes arrived instead */
         *left = parties;
         return parties;
     }

@@ -43,8 +43,8 @@ func (c *core) actWord(slot, k int) *atomic.Uint32 {
 	return c.u32(c.slot(slot) + slotActs + Offset(k*4))
 }
 
-// act is what a thread does with an act word. Which words are in use only this process knows: a
-// peer's bytes must not make it wait.
+// act is the use of an act word by a thread. This process keeps the list of its words in use
+// in private memory, because the bytes of a peer must not make it wait.
 type act struct {
 	word  *atomic.Uint32
 	inUse *atomic.Bool

@@ -16,8 +16,8 @@ type core struct {
 	// self is this process's name in the arena. It is set before the arena is
 	// handed to anybody and never changes.
 	self ParticipantID
-	// current reports whether a name is that of a participant which has not
-	// been declared dead and has not left.
+	// current reports whether an ID belongs to a participant that has not left and has not
+	// been declared dead.
 	current func(ParticipantID) bool
 	// gone reports whether nothing of one that is not current can write any more.
 	gone func(ParticipantID) bool

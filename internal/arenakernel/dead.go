@@ -102,7 +102,8 @@ func (a *Arena) seenDead(i int, w slotWord) bool {
 }
 
 // surveyDead is seenDead for a survey: it also asks for the byte locks of participants that
-// the kernel would mark, since a copied file or a loss of power marks nobody.
+// the kernel would mark, since the kernel marks no word in a copied file, or after a loss of
+// power.
 func (a *Arena) surveyDead(i int, w slotWord) bool {
 	return w.present() && (a.seenDead(i, w) || a.byteFree(i) && a.slotState(i) == w)
 }

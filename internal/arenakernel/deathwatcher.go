@@ -236,10 +236,10 @@ func (n notices) left(i int, w slotWord, delay int64) int64 {
 	return max(0, n[i].when+delay-now)
 }
 
-// watchEntries reaps the dead among the targets, and gives what to sleep on
-// when there are none. poll is 0 when the death of each target wakes us;
-// otherwise we have to look again after that many nanoseconds at most. turn is not 0 when
-// others go first: it is our turn after that many nanoseconds, if there is something left.
+// watchEntries reaps the dead among the targets, and gives what to sleep on when there are
+// none. poll is 0 when the death of each target wakes us; otherwise this process has to
+// check again after that many nanoseconds at most. turn is not 0 if other watchers go first:
+// this process reaps after that many nanoseconds what they left.
 //
 // asked says for which slots the byte lock has been asked for: see surveyAhead.
 func (a *Arena) watchEntries(doorbell *uint32, rung uint32, targets []int, seen notices, asked map[int]slotWord) (sleep []shmsync.WaitVEntry, poll, turn int64) {
@@ -355,7 +355,7 @@ func (a *Arena) ringBefore(i, n int) {
 	}
 }
 
-// ringTold makes those look at the death records that want to be told of deaths.
+// ringTold wakes the participants that called OnDeath, to read the death records.
 func (a *Arena) ringTold() {
 	for i := 1; i <= a.geo.slots; i++ {
 		if a.slotCaps(i)&capTold != 0 && a.slotState(i).present() {

@@ -53,7 +53,7 @@ func (c *core) lowerReachIfDue() {
 // before a search examines all of them.
 const lowerRatio = 2
 
-// lowerDelay bounds how many more are passed, after tries that found a name that was far.
+// lowerDelay bounds how many more entries are passed after tries that found a distant name.
 const lowerDelay = 16
 
 // lowerReach makes the reach as small as the entries allow, unless another participant does

@@ -175,9 +175,9 @@ func (e *endings) noteDetached(i int, w slotWord, window uint64) {
 }
 
 const (
-	// askFirst and askMost bound the time from one question whether a dead process
-	// is gone to the next. In between it is an askPart of the time since the death:
-	// the end of a large process takes long, and is noticed that much later.
+	// askFirst and askMost bound the time between two questions whether a dead process is
+	// gone. In between it is an askPart of the time since the death: the end of a large
+	// process takes long, and is noticed that much later.
 	askFirst, askMost = 5e4, 50e6 // ns
 	askPart           = 8
 	// lookFirst and lookPart bound the time between two looks at the threads of a dead

@@ -89,8 +89,8 @@ func (c *core) unclaim(off Offset) {
 	}
 }
 
-// release makes a block or span free whose word is w, claimed or freeing by
-// this process or by a dead one that it is the reaper of.
+// release frees the block or span whose word is w. The word says claimed or freeing, by this
+// process or by a dead process that it reaps.
 func (c *core) release(b block, w blockWord) {
 	if b.class < 0 {
 		c.dismantle(b.chunk)

@@ -1,7 +1,7 @@
 package arenakernel
 
-// Metrics is what an arena looks like from within, in numbers, for a monitoring system.
-// Its JSON form has one member for each field.
+// Metrics is the state of an arena in numbers, for a monitoring system. Its JSON form has
+// one member for each field.
 type Metrics struct {
 	Participants int                      // that are there
 	Deaths       uint32                   // reaps since the arena was made

@@ -55,7 +55,7 @@ func TestPlaceElsewhere(t *testing.T) {
 	r = other.must(t, order{Do: "where", N: off})
 	require.Regexp(t, `^bind:0 at `+strconv.Itoa(off)+`\+262144: (\d+) pages verified, (\d+) on node 0\n$`, r.Text)
 
-	// A node that there is not is told by name; the block stays where it was.
+	// An error names a node that does not exist; the block stays where it was.
 	r = other.try(t, order{Do: "place", Text: "preferred:63"})
 	require.Equal(t, []string{"EINVAL"}, r.Is)
 	require.Contains(t, r.Err, "preferred:63")

@@ -77,7 +77,7 @@ func (a *Arena) ready(off Offset, n *Node) bool {
 	if !a.isCurrent(n.Owner()) || !n.swapState(NodeWaiting, NodeReady) {
 		return false
 	}
-	// The node may have changed hands before the swap; it does not while ready.
+	// The node may have got another owner before the swap. It gets none while it is ready.
 	owner := n.Owner()
 	if !a.isCurrent(owner) {
 		return false

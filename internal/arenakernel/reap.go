@@ -42,8 +42,8 @@ type reapProgress struct {
 // end of a reap to others. A process that knows the kinds repairs the objects meanwhile.
 const leaveToOthersFor = 200e6 // ns
 
-// leaveToOthers reports whether others get their time for a reap that this process cannot
-// do completely.
+// leaveToOthers reports whether this process leaves a reap that it cannot complete to other
+// participants.
 func (a *Arena) leaveToOthers(b *reapProgress, now int64) bool {
 	if !b.unknown || now-b.written >= leaveToOthersFor {
 		return false

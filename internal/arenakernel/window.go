@@ -72,7 +72,8 @@ func (w window) legal() bool    { return w.first() != 0 && w.first() <= w.last()
 // has reports whether g is a generation of the window.
 func (w window) has(g uint32) bool { return w.first() <= g && g <= w.last() }
 
-// heirs is how many generations at its end are for joiners that clean up after somebody.
+// heirs is how many generations at the end of a window are kept for joiners that reap a dead
+// participant.
 func (w window) heirs() uint32 { return min(heirsLeft, (w.last()-w.first()+1)/2) }
 
 // String renders the word by the names of its parts.
@@ -136,7 +137,7 @@ func (c *core) usedUp(i int, w slotWord) bool {
 	return next == 0
 }
 
-// alone reports whether no other slot is somebody's. It may be wrong a moment later.
+// alone reports whether every other slot is free. A joiner may change that at once.
 func (c *core) alone(mySlot int) bool {
 	for i := 1; i <= c.geo.slots; i++ {
 		if i != mySlot && c.slotState(i).taken() {

@@ -1,8 +1,8 @@
 package park
 
-// mayBeDirect counts the caller among those that sleep in the kernel, unless it is better
-// off where Grant finds it: others of this process park, or as many sleep in the kernel
-// as can run at a time.
+// mayBeDirect lets the caller sleep in the kernel, and counts it. It refuses if other
+// goroutines of this process are parked, or if as many sleep in the kernel as can run at a
+// time: then the caller is woken sooner if it parks, where Grant finds it.
 func (q *Queue) mayBeDirect(since int64) bool {
 	if q.asleep.Add(1); since == 0 {
 		return true

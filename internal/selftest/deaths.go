@@ -116,7 +116,7 @@ func (t *selftester) proveFeatures() (string, error) {
 	return strings.Join(told, ", "), nil
 }
 
-// provePin runs on each CPU that may be used, and on none that there is not.
+// provePin runs on each CPU that may be used, and on no other.
 func (t *selftester) provePin() (string, error) {
 	cpus, err := place.AllowedCPUs()
 	if err != nil {

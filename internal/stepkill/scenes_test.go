@@ -37,7 +37,7 @@ var object string
 // dead says that the victim is dead.
 var dead atomic.Bool
 
-// A part is what a process has of a scene. Each function may be nil.
+// A part is the calls of a process in a scene. Each function may be nil.
 type part struct {
 	prep func() // the victim, before it is stepped
 	op   func() // the victim, stepped

@@ -138,6 +138,18 @@ func headless(text string) string {
 	return ""
 }
 
+// secondReading finds turns that readers of random samples did not understand at once, and what to write instead.
+var secondReading = []struct {
+	turn    *regexp.Regexp
+	instead string
+}{
+	{regexp.MustCompile(`\bthat there (?:is|are) not\b`), "say invalid, impossible or does not exist"},
+	{regexp.MustCompile(`\bmeans that (?:it|they) (?:learn|never)`), "name what the value does"},
+	{regexp.MustCompile(`\bin (?:its|his|their) stead\b`), "say instead"},
+	{regexp.MustCompile(`\breaders:.*\blooks\b`), "say periodic checks"},
+	{regexp.MustCompile(`(?i)\bwhat (?:a|the|each) \w+ (?:has|have) of\b`), "name the part"},
+}
+
 // commentOf gives the text of a line of a program that is a comment, or ends in one.
 func commentOf(ext, line string) (text string, ok bool) {
 	if _, text, ok = strings.Cut(line, "//"); ok {
@@ -170,6 +182,11 @@ var headlessWhoRule = rule{
 					}
 					text = comment
 				}
+				for _, t := range secondReading {
+					if m := t.turn.FindString(text); m != "" {
+						found = append(found, f.atLine(i+1, "%q: %s", m, t.instead))
+					}
+				}
 				if m := headless(text); m != "" {
 					found = append(found, f.atLine(i+1, "%q: name the actor", m))
 				} else if headlessBegin.MatchString(text) && !strings.HasPrefix(text, "#") && !documentsWho(lines[i:]) {
@@ -187,6 +204,11 @@ var headlessWhoRule = rule{
 		"x.h": "int a; /* the holder and the waiter who waits */\n",
 	},
 	bad: []sample{
+		{map[string]string{"x.md": "It panics for a mode that there is not.\n"}, `x.md:1: "that there is not"`},
+		{map[string]string{"a/x.go": "package a\n\n// Spin is it: 0 means that they learn.\nvar x int\n"}, `a/x.go:3: "means that they learn"`},
+		{map[string]string{"a/x.go": "package a\n\n// Others came in their stead.\nvar x int\n"}, `a/x.go:3: "in their stead"`},
+		{map[string]string{"a/x.go": "package a\n\n//\treaders: the same, looks\nvar x int\n"}, `a/x.go:3: "readers: the same, looks"`},
+		{map[string]string{"a/x.h": "/* What a participant has of it. */\n"}, `a participant has of`},
 		{map[string]string{"x.md": "one\nThe name of who has it.\n"}, `x.md:2: "of who"`},
 		{map[string]string{"x.md": "| a death | Whoever comes next finds it |\n"}, `x.md:1: "Whoever"`},
 		{map[string]string{"a/x.go": "package a\n\n// A hold ends. Whoever waits has it.\nvar x int\n"}, `a/x.go:3: "Whoever"`},

@@ -12,7 +12,7 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// checkPlaces refuses placements that there are not, and CPUs that cannot be used.
+// checkPlaces refuses impossible placements, and CPUs that cannot be used.
 func (o *Options) checkPlaces(allowed []int) error {
 	for _, p := range o.Places {
 		if slices.Contains(bench.PlaceNames, p) {

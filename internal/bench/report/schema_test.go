@@ -38,7 +38,7 @@ func fieldsOf(t reflect.Type, seen map[reflect.Type]bool, to map[string]bool) {
 	}
 }
 
-// Each field of a result file is documented, and none that there is not.
+// The documented fields are exactly those of a result file.
 func TestResultFilesAreDocumented(t *testing.T) {
 	fields := map[string]bool{}
 	fieldsOf(reflect.TypeFor[Document](), map[reflect.Type]bool{}, fields)
