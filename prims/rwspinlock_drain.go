@@ -32,9 +32,14 @@ func drainForUpgrade(n arenakernel.ParticipantID) rwSpinDrain {
 	return rwSpinDrain{from: u, pending: makeSpin(spinUpgrading, n), to: makeSpin(spinHeld, n), back: u}
 }
 
+// drainForRecover goes back to a word without a name. Only this thread remembers whose death it
+// recovers from, and the participant's slot may be renewed meanwhile.
 func drainForRecover(n arenakernel.ParticipantID, was spinWord) rwSpinDrain {
-	r := makeSpin(spinRecovering, n)
-	return rwSpinDrain{from: r, pending: r, to: r, back: was}
+	r, back := makeSpin(spinRecovering, n), spinOwnerGone
+	if was == spinLost {
+		back = spinLost
+	}
+	return rwSpinDrain{from: r, pending: r, to: r, back: back}
 }
 
 // nobodyReads reports whether no count is there. A dead reader's is.

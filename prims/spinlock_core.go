@@ -154,7 +154,7 @@ func (c *spinCore) step(o spinWord, as spinKind) (took, changed bool, err error)
 	case o == spinLost:
 		return false, false, c.fail("lock", shmsync.ErrNotRecoverable, c.a.Who(c.diedName()), "")
 	case o.kind() == spinOwnerDead:
-		return false, false, c.fail("lock", shmsync.ErrOwnerDead, c.a.Who(o.participant()), "")
+		return false, false, c.fail("lock", shmsync.ErrOwnerDead, c.a.Who(c.deadOwner(o)), "")
 	case c.a.Dead(o.participant()):
 		return false, markOwnerDeadSpin(c.a, c.words, o, c.rw != nil), nil
 	}
@@ -163,6 +163,14 @@ func (c *spinCore) step(o spinWord, as spinKind) (took, changed bool, err error)
 
 func (c *spinCore) diedName() arenakernel.ParticipantID {
 	return arenakernel.ParticipantID(c.words.died.Load() & arenakernel.ParticipantIDMask)
+}
+
+// deadOwner gives the participant that died while it held the lock, for a report: o is the state word.
+func (c *spinCore) deadOwner(o spinWord) arenakernel.ParticipantID {
+	if n := o.participant(); n != 0 {
+		return n
+	}
+	return c.diedName()
 }
 
 // verdict tells whose a state word is, and why nobody can lock.
@@ -174,7 +182,7 @@ func (c *spinCore) verdict(w spinWord) (owner *shmsync.Identity, err error) {
 	case !w.valid(c.rw != nil):
 		return owner, shmsync.ErrCorrupt
 	case w.kind() == spinOwnerDead:
-		return owner, shmsync.ErrOwnerDead
+		return c.a.Who(c.deadOwner(w)), shmsync.ErrOwnerDead
 	case w == spinLost:
 		return c.a.Who(c.diedName()), shmsync.ErrNotRecoverable
 	}

@@ -29,7 +29,11 @@ func (i *inspection) spinState(w *spinWords, readers bool) (on []int) {
 	case s == spinLost:
 		i.lost(shmsync.ErrNotRecoverable, arenakernel.ParticipantID(w.died.Load()&arenakernel.ParticipantIDMask))
 	case s.kind() == spinOwnerDead:
-		i.lost(shmsync.ErrOwnerDead, s.participant())
+		died := s.participant()
+		if died == 0 {
+			died = arenakernel.ParticipantID(w.died.Load() & arenakernel.ParticipantIDMask)
+		}
+		i.lost(shmsync.ErrOwnerDead, died)
 	case s.held():
 		h := arenakernel.Hold{Owner: s.participant(), Mode: arenakernel.HoldExclusive}
 		switch s.kind() {

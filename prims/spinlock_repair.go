@@ -172,6 +172,10 @@ func (c *spinCore) recover(ctx context.Context, repair func() error) error {
 		}
 		crashpoint.Hit("spinlock.recover.taken")
 		if c.rw != nil {
+			if n := o.participant(); n != 0 {
+				// The process that marked it may have died before it did this. It is a report only.
+				c.words.died.Store(uint32(n))
+			}
 			if err := c.rw.drain(ctx, drainForRecover(c.name, o)); err != nil {
 				return err
 			}

@@ -18,6 +18,7 @@ import (
 //	1     n     claimed by n, which waits for readers to leave      Lock
 //	2     n     held by n for upgrade                               LockUpgradable, DowngradeToUpgradable
 //	3     n     owner-dead: n died while it held; it is not held    a process that met the dead name
+//	3     0     owner-dead, and the participant that died is gone   Recover of a RWSpinLock
 //	4     n     being recovered by n                                Recover
 //	5     0     not recoverable: a repair failed                    Recover
 //	6     n     held by n for upgrade, which waits for readers to   Upgrade
@@ -60,6 +61,10 @@ const (
 
 	spinFree spinWord = 0
 	spinLost          = spinWord(spinNotRecoverable << spinKindShift)
+
+	// spinOwnerGone is what a Recover leaves that gives up. While it waited for readers, no word had
+	// the ID of the participant that died: another participant may have that ID by now.
+	spinOwnerGone = spinWord(spinOwnerDead << spinKindShift)
 )
 
 func makeSpin(k spinKind, n arenakernel.ParticipantID) spinWord {
@@ -88,7 +93,9 @@ func (w spinWord) valid(readers bool) bool {
 	switch w.kind() {
 	case spinHeld:
 		return true
-	case spinOwnerDead, spinRecovering:
+	case spinOwnerDead:
+		return readers || w.participant() != 0
+	case spinRecovering:
 		return w.participant() != 0
 	case spinDraining, spinUpgrade, spinUpgrading:
 		return readers && w.participant() != 0
@@ -116,6 +123,9 @@ func (w spinWord) String() string {
 		return "free"
 	case !w.valid(true):
 		return fmt.Sprintf("corrupt (%#08x)", uint32(w))
+	}
+	if w == spinOwnerGone {
+		return "owner-dead"
 	}
 	switch w.kind() {
 	case spinHeld:

@@ -22,9 +22,10 @@ func TestSpinWordTable(t *testing.T) {
 				spinHeld: true, spinDraining: named, spinUpgrade: named, spinOwnerDead: named, spinRecovering: named,
 				spinNotRecoverable: !named, spinUpgrading: named,
 			}[kind]
-			require.Equal(t, valid, w.valid(true), "%d %v", kind, name)
 			readers := kind == spinDraining || kind == spinUpgrade || kind == spinUpgrading
-			require.Equal(t, valid && !readers, w.valid(false), "%d %v", kind, name)
+			valid = valid || w == spinOwnerGone
+			require.Equal(t, valid, w.valid(true), "%d %v", kind, name)
+			require.Equal(t, valid && !readers && w != spinOwnerGone, w.valid(false), "%d %v", kind, name)
 			held := named && kind != spinOwnerDead && kind != spinNotRecoverable && kind != 7
 			require.Equal(t, held, w.held(), "%v", w)
 			if !valid {
@@ -56,6 +57,7 @@ func TestSpinWordString(t *testing.T) {
 		"claimed by 3.7, which waits for readers":        makeSpin(spinDraining, name),
 		"held for upgrade by 3.7":                        makeSpin(spinUpgrade, name),
 		"owner-dead, held by 3.7":                        makeSpin(spinOwnerDead, name),
+		"owner-dead":                                     spinOwnerGone,
 		"being recovered by 3.7":                         makeSpin(spinRecovering, name),
 		"not recoverable":                                spinLost,
 		"being upgraded by 3.7, which waits for readers": makeSpin(spinUpgrading, name),

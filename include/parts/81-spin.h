@@ -9,6 +9,7 @@ SHMI_ASSERT(sizeof(shmi_rwspin_slot) == 128, "shmi_rwspin_slot");
 
 #define SHMI_SPIN_READ 16u /* not in the state word: a reader's wait */
 #define SHMI_SPIN_LOST (SHMI_SPIN_NOT_RECOVERABLE << 29)
+#define SHMI_SPIN_OWNER_GONE (SHMI_SPIN_OWNER_DEAD << 29) /* see spinOwnerGone in prims/spinlock_word.go */
 #define SHMI_RWSPIN_MOST ((UINT64_C(1) << 30) - 1)
 
 struct shmi_spinlock {
@@ -38,7 +39,7 @@ SHMI_FN int shmi_spin_valid(struct shmi_spinlock *l, uint32_t o)
 {
     switch (shmi_owner_kind(o)) {
     case SHMI_SPIN_HELD: return 1;
-    case SHMI_SPIN_OWNER_DEAD:
+    case SHMI_SPIN_OWNER_DEAD: return l->slots != NULL || shmi_owner_name(o) != 0;
     case SHMI_SPIN_RECOVERING: return shmi_owner_name(o) != 0;
     case SHMI_SPIN_DRAINING:
     case SHMI_SPIN_UPGRADE:
@@ -93,7 +94,7 @@ SHMI_FN int shmi_spin_trouble(struct shmi_spinlock *l, const char *op, uint32_t 
     if (o == SHMI_SPIN_LOST)
         return shmi_fail_who(l->a, ENOTRECOVERABLE, op, l->called, shmi_spin_died(l));
     if (shmi_owner_kind(o) == SHMI_SPIN_OWNER_DEAD)
-        return shmi_fail_who(l->a, EOWNERDEAD, op, l->called, shmi_owner_name(o));
+        return shmi_fail_who(l->a, EOWNERDEAD, op, l->called, shmi_owner_name(o) != 0 ? shmi_owner_name(o) : shmi_spin_died(l));
     return 0;
 }
 SHMI_FN shmi_tuning shmi_spin_tuning(struct shmi_spinlock *l)
@@ -534,7 +535,7 @@ SHMI_FN int shmi_spin_recover(struct shmi_spinlock *l, int64_t abs, int (*repair
                 continue;
             return err;
         }
-        if (shmi_owner_kind(o) == SHMI_SPIN_OWNER_DEAD && shmi_spin_valid(l, o)) {
+        if (shmi_owner_kind(o) == SHMI_SPIN_OWNER_DEAD && shmi_owner_name(o) != 0) {
             err = shmi_await_gone(l->a, shmi_owner_name(o), "spinlock.recover", l->called, abs);
             if (err != 0)
                 return err;
@@ -543,7 +544,10 @@ SHMI_FN int shmi_spin_recover(struct shmi_spinlock *l, int64_t abs, int (*repair
             continue;
         SHMSYNC_CRASHPOINT("spinlock.recover.taken");
         if (l->slots != NULL) {
-            err = shmi_rwspin_drained(l, shmi_drain_of(l, SHMI_SPIN_RECOVERING, SHMI_SPIN_RECOVERING, SHMI_SPIN_RECOVERING, o), abs);
+            if (shmi_owner_name(o) != 0)
+                shmi_st32(&l->w->died, shmi_owner_name(o)); /* a report: the process that marked it may have died before it did this */
+            /* While this one waits for readers, no word has the ID of the dead participant. */
+            err = shmi_rwspin_drained(l, shmi_drain_of(l, SHMI_SPIN_RECOVERING, SHMI_SPIN_RECOVERING, SHMI_SPIN_RECOVERING, o == SHMI_SPIN_LOST ? SHMI_SPIN_LOST : SHMI_SPIN_OWNER_GONE), abs);
             if (err != 0)
                 return err;
         }

@@ -9,7 +9,10 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/prims"
 )
 
@@ -100,6 +103,8 @@ func (x *goAgent) rwSpin(o order) (n uint64, err error) {
 			return nil
 		})
 		return n, err
+	case "rwspin.mend":
+		return 0, l.RecoverContext(o.ctx(0), func() error { return nil })
 	case "rwspin.lock":
 		return 0, l.LockContext(o.ctx(0))
 	case "rwspin.rlock":
@@ -294,5 +299,31 @@ func TestRWSpinLockKilledWaiter(t *testing.T) {
 		r := s.c.asleep(t, off, 2, "rwspin.rlock", "l")
 		s.a.kill(t)
 		r.must(t)
+	})
+}
+
+// A recovery that gives up leaves a word without a name: only it remembered the ID of the participant
+// that died, which another one may have by now. Programs of both languages know that word.
+func TestRWSpinLockRecoveryGivesUp(t *testing.T) {
+	forPairs(t, func(t *testing.T, s scene) {
+		off := s.b.do(t, "rwspin.open", "l")
+		s.b.do(t, "rwspin.rlock", "l")
+		s.a.do(t, "rwspin.ulock", "l")
+		told := s.c.asleep(t, off, 1, "rwspin.ulock", "l")
+		s.a.kill(t)
+		told.fails(t, syscall.EOWNERDEAD)
+		newAgent(t, s.b.lang, s.arena, "gives up").start(t, "rwspin.mend", "l", 50).fails(t, syscall.ETIMEDOUT)
+		x, err := arena.Attach(s.arena, nil)
+		require.NoError(t, err)
+		l, err := prims.OpenRWSpinLock(x, "l", nil)
+		require.NoError(t, err)
+		require.Equal(t, "owner-dead", l.State().Word)
+		require.NoError(t, x.Close())
+		s.c.start(t, "rwspin.rlock", "l").fails(t, syscall.EOWNERDEAD)
+		s.c.start(t, "rwspin.utry", "l").fails(t, syscall.EOWNERDEAD)
+		s.b.do(t, "rwspin.runlock", "l")
+		require.EqualValues(t, 1, s.c.do(t, "rwspin.recover", "l"))
+		s.b.do(t, "rwspin.lock", "l")
+		s.b.do(t, "rwspin.unlock", "l")
 	})
 }

@@ -45,6 +45,10 @@ static int rwspin(const order *o, uint64_t *n)
     memset(&opts, 0, sizeof opts);
     if (is(o, "rwspin.open"))
         opts.policy = (int)arg(o, 0);
+    if (is(o, "rwspin.mend")) {
+        opts.repair = repair_good;
+        opts.repair_arg = &repaired;
+    }
     if ((err = shmsync_rwspinlock_open(arena, o->word[2], &opts, &l)) != 0)
         return err;
     *n = shmsync_rwspinlock_offset(&l);
@@ -77,7 +81,7 @@ static int rwspin(const order *o, uint64_t *n)
     if (is(o, "rwspin.recover"))
         return err = shmsync_rwspinlock_recover(&l, repair_good, &repaired), *n = repaired, err;
     abs = until(o, 0, &ts);
-    if (is(o, "rwspin.lock"))
+    if (is(o, "rwspin.lock") || is(o, "rwspin.mend"))
         return abs == NULL ? shmsync_rwspinlock_lock(&l) : shmsync_rwspinlock_timedlock(&l, abs);
     if (is(o, "rwspin.rlock"))
         return abs == NULL ? shmsync_rwspinlock_rdlock(&l) : shmsync_rwspinlock_timedrdlock(&l, abs);
