@@ -185,10 +185,16 @@ func (s *Semaphore) AcquireContext(ctx context.Context, n int64) error {
 // acquire is the rest of Acquire.
 func (s *Semaphore) acquire(ctx context.Context, n uint64) error {
 	m := s.mon
-	if !m.enterAtOnce() {
-		if err := m.enter(ctx); err != nil {
-			return err
-		}
+	if n > s.size {
+		return s.acquireTooMany(ctx, n)
+	}
+	// Close waits for the call, which may be granted permits, until it is through with them.
+	if err := m.begin(); err != nil {
+		return err
+	}
+	defer m.finish()
+	if err := m.enter(ctx); err != nil {
+		return err
 	}
 	if s.fifo.empty() && s.canTake(n) {
 		s.take(n)
@@ -198,24 +204,20 @@ func (s *Semaphore) acquire(ctx context.Context, n uint64) error {
 	return s.acquireSlow(ctx, n)
 }
 
+// acquireTooMany is Acquire of more permits than there are.
+func (s *Semaphore) acquireTooMany(ctx context.Context, n uint64) error {
+	switch {
+	case s.mon.opening.ended.Load():
+		return s.mon.closed()
+	case ctx.Done() == nil:
+		panic(fmt.Sprintf("shmsync: Acquire of %d permits of semaphore %s, which has %d, without an end", n, objectName(s.object), s.size))
+	}
+	return s.awaitEnd(ctx)
+}
+
 // acquireSlow is the rest of acquire, with the queue lock held.
 func (s *Semaphore) acquireSlow(ctx context.Context, n uint64) error {
 	m := s.mon
-	if n > s.size {
-		s.reopen()
-		m.leave(nil)
-		if ctx.Done() == nil {
-			panic(fmt.Sprintf("shmsync: Acquire of %d permits of semaphore %s, which has %d, without an end", n, objectName(s.object), s.size))
-		}
-		return s.awaitEnd(ctx)
-	}
-	// Close waits for a call that may be granted permits, until it is through with them.
-	if err := m.begin(); err != nil {
-		s.reopen()
-		m.leave(nil)
-		return err
-	}
-	defer m.finish()
 	b := takeWakes()
 	var waitNode *park.WaitNode
 	for {
