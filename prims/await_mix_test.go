@@ -225,8 +225,9 @@ func TestWaitAnyEventPulse(t *testing.T) {
 	})
 }
 
-// A token that was handed to a wait which ends otherwise is passed on, or is back; and so
-// is one of a process that dies before it has looked, or while it passes it on.
+// WaitAny may be handed a token and then return another event, or its process may die before it
+// has seen the token, or while it passes the token on. In each case the next waiter gets the
+// token, or the Event has it again.
 func TestWaitAnyEventPassesOn(t *testing.T) {
 	for _, dies := range []string{"", "before", "event.pass.passed", "monitor.commit.logged:2"} {
 		if strings.Contains(dies, ".") && !crashpoint.Enabled {

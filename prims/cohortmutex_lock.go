@@ -262,7 +262,7 @@ func (d *cohortLocalLock) enter(ctx context.Context, c *CohortMutex) (has, met b
 	err := w.lock()
 	w.cancel.Stop()
 	if err == errTimedOut && m.wakes() == before && c.hold() != hold {
-		// No holder has left it while the lock went from one process to another. Its holder
+		// The lock went from one process to another, and no holder of the local lock left. That holder
 		// may be stopped.
 		d.shut.Store(shmsync.Monotonic() + cohortShut*w.variant.timeout)
 	}

@@ -28,7 +28,7 @@ import (
 // soon bounds what a death, or a process that was stopped, may delay.
 func soon() time.Duration { return proctest.Scale(250 * time.Millisecond) }
 
-// delays notes whether what a death or a stopped process may delay was in time.
+// delays collects operations that a death or a stopped process delayed for too long.
 type delays struct{ late []time.Duration }
 
 // since notes the time since start, which may be at most that long.

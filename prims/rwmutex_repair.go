@@ -189,7 +189,7 @@ func (m *RWMutex) recoverBy(ctx context.Context, op string, repair func() error)
 	for {
 		g := gateWord(m.gate.Load())
 		if g.kind() == gateOwnerDead && g.valid() && !m.a.Gone(g.participant()) {
-			// Without the writers' mutex: others are told meanwhile.
+			// Unlock the writers' mutex while this process waits, so that others get their error meanwhile.
 			m.writers.Unlock()
 			if err := m.awaitGone(ctx, op, g.participant()); err != nil {
 				return err

@@ -240,7 +240,8 @@ func TestSuiteEndsInTime(t *testing.T) {
 	}
 }
 
-// The shares of all hand-overs are one, and a lock that one thread keeps comes from it.
+// The shares of all kinds of hand-over add up to 1. If one thread locks alone, all hand-overs are
+// from that thread to itself.
 func TestHandoversAreCounted(t *testing.T) {
 	shares := func(c report.Cell) (sum float64) {
 		for _, kind := range bench.HandoverKinds {

@@ -23,9 +23,9 @@ func Long() bool {
 // the race detector. CI runs the race detector with -short, and it shall miss nothing.
 func Quick() bool { return testing.Short() && !race.Enabled }
 
-// Rounds returns how often a test repeats what it does, or how long it goes on: long
-// if [Long], short with -short, and otherwise a tenth of long but at least short. With
-// crash points it is a fifth, since CI runs those tests at this length only.
+// Rounds returns the number of rounds, or the duration, of a test. It is long if [Long], and
+// short with -short. Otherwise it is a tenth of long, or a fifth in builds with crash points,
+// since CI runs those at this length only; but it is at least short.
 func Rounds[N ~int | ~int64 | ~uint64](short, long N) N {
 	switch {
 	case testing.Short():

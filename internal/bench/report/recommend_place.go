@@ -113,8 +113,8 @@ type divided struct {
 	within  float64
 }
 
-// divide sorts the pairs of a matrix by whether a part has both ends. Threads of one
-// core are neither: they are near, and in each other's way.
+// divide sorts the pairs of a matrix into those inside one part and those between two parts. It
+// leaves out pairs of threads of one core, which are near but slow each other down.
 func (m *pairs) divide(p partition, t *topology.Topology) *divided {
 	part := map[int]int{}
 	for i, g := range p.groups {
