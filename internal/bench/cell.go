@@ -165,7 +165,7 @@ func (c *Cell) Length() time.Duration {
 	const spawn = 25 * time.Millisecond
 	switch c.Scenario.Name {
 	case "crash":
-		return spawn + time.Duration(c.N)*(2*CrashAsleep+spawn)
+		return spawn + time.Duration(c.N)*(2*CrashAsleep+spawn+c.Subject.Startup)
 	case "seq":
 		return 3*spawn + WaitersSettle + time.Duration(c.N)*waiterTime/4 + c.Warmup + c.Time
 	case "mem":

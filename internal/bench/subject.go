@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 	"strings"
+	"time"
 )
 
 // LastToken tells the responder that no more tokens follow.
@@ -27,17 +28,18 @@ type RWLocker interface {
 // it takes part in; a worker opens it once per thread and the value it gets
 // implements what the scenario asks for.
 type Subject struct {
-	By        string   // where it comes from: c, go, in-process or shmsync
-	Prim      string   // what it is
-	Scenarios []string // names of scenarios
-	Brief     []string // those that a quick suite looks at; all when nil
-	Places    []string // placements it makes sense in; all when empty
-	InProcess bool     // cannot span processes: its cells run in one
-	C         bool     // the C helper runs it
-	Hidden    bool     // runs only when named, for tests
-	Spins     bool     // how long its waiters spin can be set
-	MaxN      int      // the most waiters that it can take; 0 for any number
-	Env       []string // added to the environment of its workers
+	By        string        // where it comes from: c, go, in-process or shmsync
+	Prim      string        // what it is
+	Scenarios []string      // names of scenarios
+	Brief     []string      // those that a quick suite looks at; all when nil
+	Places    []string      // placements it makes sense in; all when empty
+	InProcess bool          // cannot span processes: its cells run in one
+	C         bool          // the C helper runs it
+	Hidden    bool          // runs only when named, for tests
+	Spins     bool          // how long its waiters spin can be set
+	MaxN      int           // the most waiters that it can take; 0 for any number
+	Env       []string      // added to the environment of its workers
+	Startup   time.Duration // that a victim of a crash cell needs, if it is much
 
 	// Segment makes what the subject lives in during a repetition of the cell,
 	// a mappable file that workers inherit as descriptor 4; a zeroed memfd when

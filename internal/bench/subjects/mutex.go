@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/bench"
@@ -36,11 +37,11 @@ var libSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "mutex-nowaitv", Segment: newArena, Env: child.Without("waitv"), Open: openMutex, Brief: []string{}, Scenarios: []string{"crash"}},
 	{By: bench.Library, Prim: "mutex-noofd", Segment: newArena, Env: child.Without("ofd"), Open: openMutex, Brief: []string{}, Scenarios: []string{"crash"}},
 	{By: bench.Library, Prim: "mutex-bare", Segment: newArena, Env: child.Without("robust,waitv,membarrier"), Open: openMutex, Brief: []string{}, Scenarios: []string{"crash"}},
-	{By: bench.Library, Prim: "mutex-told-50m", Segment: newArena, Open: withMemory(50<<20, openTold), Brief: []string{}, Scenarios: []string{"crash"}},
-	{By: bench.Library, Prim: "mutex-50m", Segment: newArena, Open: withMemory(50<<20, openMutex), Brief: []string{}, Scenarios: []string{"crash"}},
-	{By: bench.Library, Prim: "mutex-50m-nothreads", Segment: newArena, Env: child.Without("threads"), Open: withMemory(50<<20, openMutex), Brief: []string{}, Scenarios: []string{"crash"}},
-	{By: bench.Library, Prim: "mutex-1g", Segment: newArena, Open: withMemory(1<<30, openMutex), Brief: []string{}, Scenarios: []string{"crash"}},
-	{By: bench.Library, Prim: "mutex-1g-nothreads", Segment: newArena, Env: child.Without("threads"), Open: withMemory(1<<30, openMutex), Brief: []string{}, Scenarios: []string{"crash"}},
+	{By: bench.Library, Prim: "mutex-told-50m", Segment: newArena, Startup: 200 * time.Millisecond, Open: withMemory(50<<20, openTold), Brief: []string{}, Scenarios: []string{"crash"}},
+	{By: bench.Library, Prim: "mutex-50m", Segment: newArena, Startup: 200 * time.Millisecond, Open: withMemory(50<<20, openMutex), Brief: []string{}, Scenarios: []string{"crash"}},
+	{By: bench.Library, Prim: "mutex-50m-nothreads", Segment: newArena, Startup: 200 * time.Millisecond, Env: child.Without("threads"), Open: withMemory(50<<20, openMutex), Brief: []string{}, Scenarios: []string{"crash"}},
+	{By: bench.Library, Prim: "mutex-1g", Segment: newArena, Startup: 2 * time.Second, Open: withMemory(1<<30, openMutex), Brief: []string{}, Scenarios: []string{"crash"}},
+	{By: bench.Library, Prim: "mutex-1g-nothreads", Segment: newArena, Startup: 2 * time.Second, Env: child.Without("threads"), Open: withMemory(1<<30, openMutex), Brief: []string{}, Scenarios: []string{"crash"}},
 	{By: bench.Library, Prim: "futex", Segment: newArena, Open: openFutex,
 		Scenarios: []string{"handoff", "wake", "idle"}},
 	{By: bench.Library, Prim: "mutex-one", Segment: newArena, Open: openMutexCrowd, Brief: []string{}, Scenarios: []string{"waiters"}},
