@@ -6285,16 +6285,25 @@ SHMI_FN uint32_t shmi_window_heirs(const shmi_window *w)
     return half < SHMI_HEIRS_LEFT ? half : SHMI_HEIRS_LEFT;
 }
 
-/* Whether nothing is left of those who were in slot i, which is free in state w. */
-SHMI_FN int shmi_cleaned(shmsync_arena *a, uint32_t i, uint32_t w)
+SHMI_FN int shmi_untouched(shmsync_arena *a, uint32_t i)
 {
     uint64_t bit;
-    if (shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed)) != shmi_slot_gen(w))
-        return 0;
     for (bit = 0; bit < SHMI_touchedBits; bit += 64)
         if (shmi_ld64(shmi_touched_word(a, i, bit)) != 0)
             return 0;
     return 1;
+}
+/* Whether nothing is left of those who were in slot i, which is free in state w. */
+SHMI_FN int shmi_cleaned(shmsync_arena *a, uint32_t i, uint32_t w)
+{
+    return shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed)) == shmi_slot_gen(w) && shmi_untouched(a, i);
+}
+/* Whether the first of window win may take slot i, free in state w of an earlier window: see mayEnter
+ * in internal/arenakernel/window.go. */
+SHMI_FN int shmi_may_enter(shmsync_arena *a, uint32_t i, uint32_t w, const shmi_window *win)
+{
+    uint32_t r = shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed));
+    return (r == shmi_slot_gen(w) || r == win->first - 1) && shmi_untouched(a, i);
 }
 /* The generation of whoever takes slot i, free or dead in state w, and the bytes of the window that
  * it is of; 0 if its generations are used up. inherit says that the slot's participant is dead. */
@@ -6306,7 +6315,8 @@ SHMI_FN uint32_t shmi_next_generation(shmsync_arena *a, uint32_t i, uint32_t w, 
     if (!shmi_window_legal(&win))
         return 0;
     if (!shmi_window_has(&win, g))
-        return inherit ? 0 : win.first; /* inherit: a peer's bytes, since a window is recorded for a free slot only */
+        /* inherit: a peer's bytes, since a window is recorded for a free slot only */
+        return inherit || !shmi_may_enter(a, i, w, &win) ? 0 : win.first;
     left = win.last - g;
     if (left > shmi_window_heirs(&win) || (left > 0 && (inherit || !shmi_cleaned(a, i, w))))
         return g + 1;
@@ -7283,19 +7293,24 @@ SHMI_FN void shmi_unlock_slot(shmsync_arena *a, uint32_t i)
 SHMI_FN int shmi_take_slot_at(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t next, uint64_t raw)
 {
     uint32_t *caps = shmi_slot32(a, i, SHMI_slotCaps), joining = shmi_slot_word(SHMI_phaseJoining, next);
+    uint32_t *reclaimed = shmi_slot32(a, i, SHMI_slotReclaimed);
+    int enters = shmi_slot_phase(w) == SHMI_phaseFree && next != shmi_slot_gen(w) + 1;
     if (a->lock_fd >= 0)
         /* A peer that examines a joining slot reads here whether to ask for its byte. */
         shmi_st32(caps, a->caps);
     /* The participants before the first one of a window are all reaped, and their generations
-     * say nothing about those of this window. */
-    if (shmi_slot_phase(w) == SHMI_phaseFree && next != shmi_slot_gen(w) + 1)
-        shmi_st32(shmi_slot32(a, i, SHMI_slotReclaimed), next - 1);
+     * say nothing about those of this window. It fails if others have entered the window since w was
+     * read. */
+    if (enters && !shmi_cas32(reclaimed, shmi_slot_gen(w), next - 1) && shmi_ld32(reclaimed) != next - 1)
+        return 0;
     if (!shmi_cas_slot(a, i, w, joining))
         return 0;
     if (shmi_ld64(shmi_slot64(a, i, SHMI_slotWindow)) != raw) {
         /* Without a byte lock this process may have been stopped while the slot was used up and
          * came back to the same state. */
-        shmi_cas_slot(a, i, joining, shmi_slot_with(joining, shmi_slot_phase(w)));
+        if (enters)
+            shmi_cas32(reclaimed, next - 1, shmi_slot_gen(w));
+        shmi_cas_slot(a, i, joining, w);
         return 0;
     }
     shmi_st32(caps, a->caps);

@@ -50,16 +50,25 @@ SHMI_FN uint32_t shmi_window_heirs(const shmi_window *w)
     return half < SHMI_HEIRS_LEFT ? half : SHMI_HEIRS_LEFT;
 }
 
-/* Whether nothing is left of those who were in slot i, which is free in state w. */
-SHMI_FN int shmi_cleaned(shmsync_arena *a, uint32_t i, uint32_t w)
+SHMI_FN int shmi_untouched(shmsync_arena *a, uint32_t i)
 {
     uint64_t bit;
-    if (shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed)) != shmi_slot_gen(w))
-        return 0;
     for (bit = 0; bit < SHMI_touchedBits; bit += 64)
         if (shmi_ld64(shmi_touched_word(a, i, bit)) != 0)
             return 0;
     return 1;
+}
+/* Whether nothing is left of those who were in slot i, which is free in state w. */
+SHMI_FN int shmi_cleaned(shmsync_arena *a, uint32_t i, uint32_t w)
+{
+    return shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed)) == shmi_slot_gen(w) && shmi_untouched(a, i);
+}
+/* Whether the first of window win may take slot i, free in state w of an earlier window: see mayEnter
+ * in internal/arenakernel/window.go. */
+SHMI_FN int shmi_may_enter(shmsync_arena *a, uint32_t i, uint32_t w, const shmi_window *win)
+{
+    uint32_t r = shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed));
+    return (r == shmi_slot_gen(w) || r == win->first - 1) && shmi_untouched(a, i);
 }
 /* The generation of whoever takes slot i, free or dead in state w, and the bytes of the window that
  * it is of; 0 if its generations are used up. inherit says that the slot's participant is dead. */
@@ -71,7 +80,8 @@ SHMI_FN uint32_t shmi_next_generation(shmsync_arena *a, uint32_t i, uint32_t w, 
     if (!shmi_window_legal(&win))
         return 0;
     if (!shmi_window_has(&win, g))
-        return inherit ? 0 : win.first; /* inherit: a peer's bytes, since a window is recorded for a free slot only */
+        /* inherit: a peer's bytes, since a window is recorded for a free slot only */
+        return inherit || !shmi_may_enter(a, i, w, &win) ? 0 : win.first;
     left = win.last - g;
     if (left > shmi_window_heirs(&win) || (left > 0 && (inherit || !shmi_cleaned(a, i, w))))
         return g + 1;

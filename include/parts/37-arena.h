@@ -395,19 +395,24 @@ SHMI_FN void shmi_unlock_slot(shmsync_arena *a, uint32_t i)
 SHMI_FN int shmi_take_slot_at(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t next, uint64_t raw)
 {
     uint32_t *caps = shmi_slot32(a, i, SHMI_slotCaps), joining = shmi_slot_word(SHMI_phaseJoining, next);
+    uint32_t *reclaimed = shmi_slot32(a, i, SHMI_slotReclaimed);
+    int enters = shmi_slot_phase(w) == SHMI_phaseFree && next != shmi_slot_gen(w) + 1;
     if (a->lock_fd >= 0)
         /* A peer that examines a joining slot reads here whether to ask for its byte. */
         shmi_st32(caps, a->caps);
     /* The participants before the first one of a window are all reaped, and their generations
-     * say nothing about those of this window. */
-    if (shmi_slot_phase(w) == SHMI_phaseFree && next != shmi_slot_gen(w) + 1)
-        shmi_st32(shmi_slot32(a, i, SHMI_slotReclaimed), next - 1);
+     * say nothing about those of this window. It fails if others have entered the window since w was
+     * read. */
+    if (enters && !shmi_cas32(reclaimed, shmi_slot_gen(w), next - 1) && shmi_ld32(reclaimed) != next - 1)
+        return 0;
     if (!shmi_cas_slot(a, i, w, joining))
         return 0;
     if (shmi_ld64(shmi_slot64(a, i, SHMI_slotWindow)) != raw) {
         /* Without a byte lock this process may have been stopped while the slot was used up and
          * came back to the same state. */
-        shmi_cas_slot(a, i, joining, shmi_slot_with(joining, shmi_slot_phase(w)));
+        if (enters)
+            shmi_cas32(reclaimed, next - 1, shmi_slot_gen(w));
+        shmi_cas_slot(a, i, joining, w);
         return 0;
     }
     shmi_st32(caps, a->caps);

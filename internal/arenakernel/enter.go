@@ -214,10 +214,12 @@ func (a *Arena) take(i int, w slotWord, next uint32, raw uint64) bool {
 		// long as we hold that, no other process is here.
 		caps.Store(a.caps)
 	}
-	if w.phase() == phaseFree && next != w.generation()+1 {
-		// It enters the window. All before are cleaned up after, and their generations say nothing
-		// about those of this window.
-		a.u32(a.slot(i) + slotReclaimed).Store(next - 1)
+	reclaimed := a.u32(a.slot(i) + slotReclaimed)
+	enters := w.phase() == phaseFree && next != w.generation()+1
+	// The first of a window: all before are cleaned up after, and their generations say nothing about
+	// those of this window. It fails if others have entered the window since w was read.
+	if enters && !reclaimed.CompareAndSwap(w.generation(), next-1) && reclaimed.Load() != next-1 {
+		return false
 	}
 	joining := makeSlotWord(phaseJoining, next)
 	if !a.casSlot(i, w, joining) {
@@ -226,7 +228,10 @@ func (a *Arena) take(i int, w slotWord, next uint32, raw uint64) bool {
 	if _, now := a.windowOf(i); now != raw {
 		// Without a byte lock this process may have been stopped while the slot was used up and
 		// came back to the same state.
-		a.casSlot(i, joining, joining.with(w.phase()))
+		if enters {
+			reclaimed.CompareAndSwap(next-1, w.generation())
+		}
+		a.casSlot(i, joining, w)
 		return false
 	}
 	caps.Store(a.caps)

@@ -106,6 +106,9 @@ func (c *core) nextGeneration(i int, w slotWord, inherit bool) (next uint32, raw
 	case !win.has(g) && inherit:
 		return 0, raw // a peer's bytes: a window is recorded for a free slot only
 	case !win.has(g):
+		if !c.mayEnter(i, w, win) {
+			return 0, raw
+		}
 		return win.first(), raw
 	case left > win.heirs(), left > 0 && (inherit || !c.cleaned(i, w)):
 		return g + 1, raw
@@ -117,9 +120,19 @@ func (c *core) nextGeneration(i int, w slotWord, inherit bool) (next uint32, raw
 // What a program that did not know a kind of objects left there counts as something: such a
 // kind may name a participant by its generation alone, which no search finds.
 func (c *core) cleaned(i int, w slotWord) bool {
-	if c.u32(c.slot(i)+slotReclaimed).Load() != w.generation() {
-		return false
-	}
+	return c.u32(c.slot(i)+slotReclaimed).Load() == w.generation() && c.untouched(i)
+}
+
+// mayEnter reports whether the first of window win may take slot i, free in state w of an earlier
+// window. It may not if w is no longer the state: a joiner may have been stopped since it read w.
+// A joiner that died over entering has left slotReclaimed as that of the window.
+func (c *core) mayEnter(i int, w slotWord, win window) bool {
+	r := c.u32(c.slot(i) + slotReclaimed).Load()
+	return (r == w.generation() || r == win.first()-1) && c.untouched(i)
+}
+
+// untouched reports whether the participants that were in slot i have left no chunk that they touched.
+func (c *core) untouched(i int) bool {
 	for k := range uint64(touchedWords) {
 		if c.u64(c.touchedWord(i, k)).Load() != 0 {
 			return false

@@ -473,14 +473,49 @@ func TestTakeSeesAnotherWindow(t *testing.T) {
 	j.leaveAt(3, 50)
 	next, raw := j.nextGeneration(3, j.slotState(3), false)
 	require.EqualValues(t, 51, next)
-	j.u64(j.windowWord(3)).Store(uint64(makeWindow(40, 50, 1)))
+	j.u64(j.windowWord(3)).Store(uint64(makeWindow(40, 49, 1)))
 	require.False(t, j.take(3, makeSlotWord(phaseFree, 50), next, raw))
-	require.Equal(t, makeSlotWord(phaseFree, 51), j.slotState(3))
+	require.Equal(t, makeSlotWord(phaseFree, 50), j.slotState(3), "it is as it was")
+	require.True(t, j.cleaned(3, j.slotState(3)))
 	next, raw = j.nextGeneration(3, j.slotState(3), false)
 	require.EqualValues(t, 40, next)
 	require.True(t, j.take(3, j.slotState(3), next, raw))
 	require.Equal(t, makeSlotWord(phaseJoining, 40), j.slotState(3))
 	require.EqualValues(t, 39, j.u32(j.slot(3)+slotReclaimed).Load(), "those of another window are none before it")
+}
+
+// A joiner may be stopped after it has seen that it is the first of a window, until others have used
+// up that window. The slot is no less clean for that.
+func TestLateJoinerLeavesTheSlotClean(t *testing.T) {
+	j := view(newMemory(make([]byte, 2<<20)), 3)
+	j.leaveAt(3, 50)
+	w := j.slotState(3)
+	j.u64(j.windowWord(3)).Store(uint64(makeWindow(60, 90, 1)))
+	first, raw := j.nextGeneration(3, w, false)
+	require.EqualValues(t, 60, first)
+	j.leaveAt(3, 90)
+	late, _ := j.nextGeneration(3, w, false)
+	require.Zero(t, late, "the window is not new any more")
+	require.False(t, j.take(3, w, first, raw))
+	require.True(t, j.cleaned(3, j.slotState(3)))
+	require.True(t, j.usedUp(3, j.slotState(3)))
+
+	// One that dies before the state is its own leaves the slot to the next joiner.
+	j.leaveAt(3, 50)
+	j.u32(j.slot(3) + slotReclaimed).Store(59)
+	first, raw = j.nextGeneration(3, j.slotState(3), false)
+	require.EqualValues(t, 60, first)
+	require.True(t, j.take(3, j.slotState(3), first, raw))
+
+	// A window is not entered while something is left of those before it.
+	j.leaveAt(3, 50)
+	j.u64(j.touchedWord(3, 2)).Store(1)
+	first, _ = j.nextGeneration(3, j.slotState(3), false)
+	require.Zero(t, first)
+	j.leaveAt(3, 50)
+	j.u32(j.slot(3) + slotReclaimed).Store(49)
+	first, _ = j.nextGeneration(3, j.slotState(3), false)
+	require.Zero(t, first)
 }
 
 func TestGenerationGaps(t *testing.T) {
