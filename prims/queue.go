@@ -11,14 +11,18 @@ import (
 )
 
 // Queue is a bounded queue of values between processes: any number of goroutines of any
-// number of processes put items in and get them out. A T has no pointers, and is copied with
-// the queue locked, so it should be small. Large data lies elsewhere in the arena, and its
-// offset goes through the queue.
+// number of processes put items in and get them out. A T has no pointers, and is copied, so
+// it should be small. Large data lies elsewhere in the arena, and its offset goes through the
+// queue.
 //
 // Items come out in the order in which they went in. Waiters for an item or for room are
 // served in the order in which they came, and no call barges in. The item of a Put that
 // waits takes its place in the queue when there is room, whether or not the process of the
-// Put is running just then; so a process that is stopped, or slow to wake, delays no other.
+// Put is running just then.
+//
+// A process that is stopped in the middle of a call keeps the item of that call, and its room,
+// and delays no other. If it is stopped while it adds or serves a waiter, the waiters of others
+// go on after 0.3 s at most, and out of turn until it runs again.
 //
 // An item that Get returned is the caller's, and is gone if its process dies: at most one
 // Get returns it. With Lease the item stays in the queue's keeping until it is acknowledged.
@@ -50,7 +54,7 @@ const QueueItemMost = 64 << 10
 var queueKind = arenakernel.KindOf("QUEU")
 
 const (
-	queueVersion      = 1
+	queueVersion      = 2
 	queueCapacityMost = 1 << 30
 )
 
@@ -80,7 +84,7 @@ func openQueue[T any](a *arenakernel.Arena, name string, capacity int, opts *Que
 	places := uint32(capacity)
 	o, created, err := a.OpenObject(arenakernel.ObjectSpec{
 		Existing: attach, Kind: queueKind, Version: queueVersion, Name: name, Layout: layout,
-		Size: queueHeadBytes + uint64(places)*queueStride(item), AnySize: true,
+		Size: queueBytes(uint64(max(places, 1)), item), AnySize: true,
 		Init: func(body []byte) { initQueue(body, places, item, spinField(opt.Spin)) },
 	})
 	if err != nil {
@@ -147,19 +151,19 @@ func (q *Queue[T]) Put(v T) error { return q.PutContext(context.Background(), v)
 // not look at ctx.
 func (q *Queue[T]) PutContext(ctx context.Context, v T) error {
 	x := q.core
-	if err := x.mon.enter(ctx); err != nil {
-		return err
-	}
-	if i, s := x.room(); s != nil {
-		*queueItem[T](s) = v
-		x.add(i, s)
-		x.leave(&x.getters)
-		return nil
+	if x.open() {
+		if p, was, i, s := x.reserve(); s != nil {
+			*queueItem[T](s) = v
+			if x.publish(p, was, i, s) {
+				x.tellGetters()
+				return nil
+			}
+		}
 	}
 	return q.putSlow(ctx, v)
 }
 
-// putSlow is the rest of PutContext, with the queue lock held.
+// putSlow is the rest of PutContext.
 func (q *Queue[T]) putSlow(ctx context.Context, v T) error {
 	return q.core.waitRoom(ctx, func(s *queueSlot, block []byte) {
 		if s != nil {
@@ -176,17 +180,18 @@ func (q *Queue[T]) putSlow(ctx context.Context, v T) error {
 func (q *Queue[T]) TryPut(v T) bool {
 	q.core.mon.opening.use()
 	x := q.core
-	if !x.tryEnter(&x.putters) {
+	if !x.open() && !x.reopen(&x.putters) {
 		return false
 	}
-	i, s := x.room()
+	p, was, i, s := x.reserve()
 	if s == nil {
-		x.mon.leave(nil)
 		return false
 	}
 	*queueItem[T](s) = v
-	x.add(i, s)
-	x.leave(&x.getters)
+	if !x.publish(p, was, i, s) {
+		return false
+	}
+	x.tellGetters()
 	return true
 }
 
@@ -199,33 +204,17 @@ func (q *Queue[T]) Get() (T, error) { return q.GetContext(context.Background()) 
 // does not look at ctx.
 func (q *Queue[T]) GetContext(ctx context.Context) (v T, err error) {
 	x := q.core
-	if err := x.mon.enter(ctx); err != nil {
-		return v, err
+	var s *queueSlot
+	if x.unclaimed() {
+		_, s = x.take(queueTaken)
 	}
-	i, s := x.ready()
 	if s == nil {
-		return q.getSlow(ctx)
+		if _, s, err = x.waitItem(ctx, queueGet); err != nil {
+			return v, err
+		}
 	}
 	v = *queueItem[T](s)
-	x.drop(i, s, true)
-	x.leave(&x.putters)
-	return v, nil
-}
-
-// getSlow is the rest of GetContext, with the queue lock held.
-func (q *Queue[T]) getSlow(ctx context.Context) (v T, err error) {
-	x := q.core
-	if err := x.begin(); err != nil {
-		return v, err
-	}
-	defer x.finish()
-	i, s, err := x.waitItem(ctx, queueGet)
-	if err != nil {
-		return v, err
-	}
-	v = *queueItem[T](s)
-	x.drop(i, s, false)
-	x.leave(&x.putters)
+	x.drop(s)
 	return v, nil
 }
 
@@ -235,17 +224,15 @@ func (q *Queue[T]) getSlow(ctx context.Context) (v T, err error) {
 func (q *Queue[T]) TryGet() (v T, ok bool) {
 	q.core.mon.opening.use()
 	x := q.core
-	if !x.tryEnter(&x.getters) {
+	if !x.unclaimed() && !x.reopen(&x.getters) {
 		return v, false
 	}
-	i, s := x.ready()
+	_, s := x.take(queueTaken)
 	if s == nil {
-		x.mon.leave(nil)
 		return v, false
 	}
 	v = *queueItem[T](s)
-	x.drop(i, s, true)
-	x.leave(&x.putters)
+	x.drop(s)
 	return v, true
 }
 
@@ -253,7 +240,7 @@ func (q *Queue[T]) TryGet() (v T, ok bool) {
 // Len returns.
 func (q *Queue[T]) Len() int {
 	q.core.mon.opening.use()
-	return int(queuePair(q.core.words.free.Load()).high())
+	return q.core.length()
 }
 
 // Cap is the number of items that q has room for, including those on lease.
@@ -274,7 +261,8 @@ func (q *Queue[T]) Shutdown() {
 		panic(err)
 	}
 	b := takeWakes()
-	x.words.stopped.Store(1)
+	// sync(queue.shutdown): release
+	x.words.flags.Or(queueStoppedFlag)
 	x.resolve(b)
 	x.mon.leave(b)
 }
@@ -293,7 +281,7 @@ func (q *Queue[T]) Close() error {
 type QueueState struct {
 	Capacity int  // most items
 	Queued   int  // items in the queue
-	Out      int  // items on lease, or on their way to a Get that waited
+	Out      int  // items on lease, or on their way to a Get
 	Getting  bool // there are waiters for an item
 	Putting  bool // there are waiters for room
 	Shutdown bool
@@ -305,8 +293,8 @@ func (q *Queue[T]) State() QueueState {
 	q.core.mon.opening.use()
 	x := q.core
 	return QueueState{
-		Capacity: q.Cap(), Queued: q.Len(), Out: int(uint32(x.words.out.Load())),
-		Getting: !x.getters.empty(), Putting: !x.putters.empty(), Shutdown: x.words.stopped.Load() != 0,
+		Capacity: q.Cap(), Queued: q.Len(), Out: x.out(),
+		Getting: !x.getters.empty(), Putting: !x.putters.empty(), Shutdown: x.stopped(),
 	}
 }
 
