@@ -8,7 +8,8 @@
 enum {
     /* SHMI_slotWindow: first generation in bits 0..17, last in 18..35, number in 36..63 */
     SHMI_RENEW_MOST = 64, /* for how many slots one search looks */
-    SHMI_SEARCHES = 3     /* see searches in window.go */
+    SHMI_SEARCHES = 3,    /* see searches in window.go */
+    SHMI_RENEW_EVERY = 64 /* in how many joins of a slot a joiner renews the other slots */
 };
 #define SHMI_HEIRS_LEFT 256u /* generations at the end that are left to joiners that clean up after somebody */
 /* Tests make both smaller, so that generations are used again soon. */
@@ -269,9 +270,10 @@ SHMI_FN int shmi_renew_slots(shmsync_arena *a, uint32_t my_slot, shmi_renewal *r
     again = 1;
     for (k = 0; k < s->n; k++)
         shmi_found_generation(s, k, shmi_slot_gen((uint32_t)before[2 * k]));
-    for (k = 0; k < SHMI_SEARCHES; k++) {
-        shmi_search_ids(a, s);
-        if (k == 0 && !shmi_each_told(a)) {
+    for (k = 0; k <= SHMI_SEARCHES; k++) {
+        if (k > 0)
+            shmi_search_ids(a, s);
+        if (k < 2 && !shmi_each_told(a)) { /* before the first search, too: a walk takes long */
             r->postponed = "a process is in the middle of ending a wait of another, or is stopped there";
             goto out;
         }
@@ -306,4 +308,20 @@ out:
     free(s);
     free(before);
     return again;
+}
+
+/* Renews the slots other than this joiner's: see renewOthers in internal/arenakernel/window.go. */
+SHMI_FN void shmi_renew_others(shmsync_arena *a)
+{
+    shmi_renewal renewal;
+    uint32_t i, rounds;
+    if (shmi_id_gen(a->self) % SHMI_RENEW_EVERY != 0)
+        for (i = 1; i <= a->geo.slots; i++) {
+            uint32_t w = shmi_slot_state(a, i);
+            if (i != a->my_slot && shmi_slot_phase(w) == SHMI_phaseFree && !shmi_used_up(a, i, w))
+                return;
+        }
+    for (rounds = 1 + a->geo.slots / SHMI_RENEW_MOST; rounds > 0; rounds--)
+        if (!shmi_renew_slots(a, a->my_slot, &renewal) || renewal.postponed != NULL)
+            return;
 }

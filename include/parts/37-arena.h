@@ -642,8 +642,6 @@ SHMI_FN int shmi_step_back(shmsync_arena *a)
 SHMI_FN int shmi_settle_in(shmsync_arena *a, shmi_participant_id before, const char *label)
 {
     shmi_concern concern;
-    shmi_renewal renewal;
-    uint32_t rounds;
     shmi_forget_acts(a);
     if (before != 0) {
         /* If the dead one may owe a wake to anybody, this participant says so of itself until it
@@ -663,9 +661,7 @@ SHMI_FN int shmi_settle_in(shmsync_arena *a, shmi_participant_id before, const c
         if (unknown == 0 && shmi_step_back(a))
             return 0;
     }
-    /* Now: later joiners may find the other slots used up. */
-    for (rounds = 1 + a->geo.slots / SHMI_RENEW_MOST; rounds > 0 && shmi_renew_slots(a, a->my_slot, &renewal); rounds--) {
-    }
+    shmi_renew_others(a);
     shmi_fill_slot(a, label);
     return 1;
 }

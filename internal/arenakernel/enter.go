@@ -80,9 +80,7 @@ func (a *Arena) settleIn(before ParticipantID, label string) bool {
 			return false
 		}
 	}
-	// Now: later joiners may find the other slots used up.
-	for rounds := 1 + a.geo.slots/renewMost; rounds > 0 && a.renewSlots(); rounds-- {
-	}
+	a.renewOthers()
 	a.fillSlot(i, label)
 	return true
 }

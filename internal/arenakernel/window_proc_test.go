@@ -518,6 +518,48 @@ func TestLateJoinerLeavesTheSlotClean(t *testing.T) {
 	require.Zero(t, first)
 }
 
+// While other slots are free, one in 64 joins looks for generations of a slot that has none. A joiner
+// does not look twice when it has to wait for a participant.
+func TestFewJoinersSearchInVain(t *testing.T) {
+	j := view(newMemory(make([]byte, 2<<20)), 4)
+	searched, least := 0, windowLeast
+	renewSearched, windowLeast = func() { searched++ }, maxGeneration+1
+	defer func() { renewSearched, windowLeast = func() {}, least }()
+	j.mySlot = 1
+	j.useUp(3)
+	joins := func(n uint32) int {
+		searched = 0
+		for g := uint32(1); g <= n; g++ {
+			j.self = makeParticipantID(1, g)
+			j.renewOthers()
+		}
+		return searched
+	}
+	require.Equal(t, 2, joins(128))
+	for _, slot := range []int{2, 4} {
+		j.u32(j.slot(slot) + slotState).Store(uint32(makeSlotWord(phaseLive, 1)))
+	}
+	require.Equal(t, 3, joins(3), "no other slot is free")
+	windowLeast = least
+	renewSearched = func() {
+		searched++
+		j.u32(j.slot(2) + slotState).Store(uint32(makeSlotWord(phaseDead, 1)))
+	}
+	require.Equal(t, 1, joins(1))
+	require.Contains(t, j.postponed, "has died")
+	require.Zero(t, joins(3), "a slot is dead")
+
+	j = view(newMemory(make([]byte, 4<<20)), 2*renewMost)
+	j.mySlot, j.self = 1, makeParticipantID(1, renewEvery)
+	j.useUp(3)
+	j.u32(j.slot(2) + slotTelling).Store(1)
+	asked := 0
+	j.current = func(ParticipantID) bool { asked++; return true }
+	j.renewOthers()
+	require.Contains(t, j.postponed, "in the middle of ending a wait")
+	require.Equal(t, toldYields+1, asked, "it asked again")
+}
+
 func TestGenerationGaps(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for _, n := range []int{0, 1, 2, 10, 1000, 100000, 5000000} {

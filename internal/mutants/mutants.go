@@ -435,7 +435,7 @@ var generalMutants = []mutant{
 	},
 	{
 		name: "search for IDs in one place of a word only",
-		file: "internal/arenakernel/window.go",
+		file: "internal/arenakernel/window_search.go",
 		old:  "\t\ts.id(ParticipantID(w >> 3))\n",
 		new:  "",
 		pkg:  "internal/arenakernel", run: "TestWindowHasNoNamedGeneration",

@@ -1,0 +1,123 @@
+package arenakernel
+
+import (
+	"math/bits"
+	"slices"
+)
+
+// generations is a set of generations.
+type generations [(maxGeneration + 1) / 64]uint64
+
+func (s *generations) add(g uint32) { s[g/64] |= 1 << (g % 64) }
+
+// longestGap gives the longest run of generations that are not in the set; first is 0 if there is none.
+func (s *generations) longestGap() (first, last uint32) {
+	begin, longest := uint32(1), uint32(0)
+	end := func(at uint32) { // of a gap
+		if at > begin && at-begin > longest {
+			first, longest = begin, at-begin
+		}
+		begin = at + 1
+	}
+	for k, w := range s {
+		for ; w != 0; w &= w - 1 {
+			if g := uint32(k*64 + bits.TrailingZeros64(w)); g <= generationsMost {
+				end(g)
+			}
+		}
+	}
+	end(generationsMost + 1)
+	return first, first + longest - 1
+}
+
+// idSearch looks for IDs of slots in the words of an arena. It needs to know nothing of the
+// objects' kinds, and takes bytes for IDs that are none: that costs generations, and does no harm.
+// It does not look at what is the users'.
+type idSearch struct {
+	slots []int
+	found [MaxSlots + 1]*generations
+}
+
+// add makes it look for a slot. It has found the present generation of that slot.
+func (s *idSearch) add(slot int, now uint32) {
+	s.slots = append(s.slots, slot)
+	s.found[slot] = &generations{}
+	s.found[slot].add(now)
+}
+
+func (s *idSearch) id(n ParticipantID) {
+	if g := s.found[n.Slot()]; g != nil {
+		g.add(n.Generation())
+	}
+}
+
+// word looks at a word that may have an ID in bits 0..28 or 3..31.
+func (s *idSearch) word(w uint32) {
+	if w != 0 {
+		s.id(ParticipantID(w & ParticipantIDMask))
+		s.id(ParticipantID(w >> 3))
+	}
+}
+
+func (s *idSearch) run(a *Arena) {
+	words := func(from, to Offset) {
+		for off := from; off < to; off += 4 {
+			s.word(a.u32(off).Load())
+		}
+	}
+	for i := 1; i <= a.geo.slots; i++ {
+		s.word(a.u32(a.slot(i) + slotReaper).Load())
+	}
+	s.word(a.u32(hdrDirLowerer).Load())
+	// A death record is about one participant, and [Arena.Who] finds it by the ID.
+	for k := range uint64(deathRecordCount) {
+		s.word(a.u32(Offset(a.geo.deathRecordOff+k*deathRecordStride) + deathRecordID).Load())
+	}
+	for k := range a.geo.chunkCount {
+		w := a.loadChunk(k)
+		s.id(w.participant())
+		if w.slabOf(classNode) {
+			// The words of a free node stay as they were, and somebody may look at them.
+			words(a.chunkOff(k), a.chunkOff(k)+chunkSize)
+		}
+	}
+	a.eachBlock(func(off Offset, size uint64, w blockWord) bool {
+		s.id(w.participant())
+		switch w.kind() {
+		case blockRaw:
+			return true
+		case blockObject:
+			if h, err := a.headerAt(off); err == nil {
+				words(off, h.Body)
+				a.wordsOfBody(h.Object, words)
+				words(h.Body+Offset(alignUp(h.Size, 4)), off+Offset(size))
+				return true
+			}
+		}
+		words(off, off+Offset(size))
+		return true
+	})
+}
+
+// wordsOfBody calls words for the parts of the body of o that are not its users' data.
+func (a *Arena) wordsOfBody(o Object, words func(from, to Offset)) {
+	if o.Kind == KindValue || o.Kind == KindBlock {
+		return
+	}
+	type part struct{ from, to uint64 }
+	var hidden []part
+	if ops, ok := kindOps(o.Kind); ok && ops.UserData != nil {
+		ops.UserData(a, o, func(from Offset, n uint64) {
+			at := min(uint64(from), o.Size)
+			hidden = append(hidden, part{at, at + min(n, o.Size-at)})
+		})
+	}
+	slices.SortFunc(hidden, func(x, y part) int { return int(int64(x.from) - int64(y.from)) })
+	at := uint64(0) // the bytes before this one have been searched or belong to the user
+	for _, h := range append(hidden, part{o.Size, o.Size}) {
+		if at < h.from {
+			words(o.Body+Offset(at&^3), o.Body+Offset(h.from))
+		}
+		at = max(at, h.to)
+	}
+}
