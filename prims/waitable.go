@@ -203,18 +203,45 @@ func (x *Waitable[S, E]) WaitContext(ctx context.Context, e E) error {
 	if waitNode == nil {
 		return err
 	}
-	f, err := m.await(ctx, waitNode)
-	if err == nil {
-		switch f.result() {
-		case waitableGranted:
-			x.accept(f.aux())
-		case waitableStopped:
-			return x.stopped()
-		case waitableLost:
-			return x.notRecoverable("waitable.wait")
-		}
+	if err := m.sleep(ctx, waitNode); err != nil {
+		return err
 	}
-	return err
+	x.awaitChange(waitNode)
+	switch f := m.collect(waitNode); f.result() {
+	case waitableGranted:
+		x.accept(f.aux())
+	case waitableStopped:
+		return x.stopped()
+	case waitableLost:
+		return x.notRecoverable("waitable.wait")
+	}
+	return nil
+}
+
+// changeTries is how often awaitChange looks before it takes the queue lock.
+const changeTries = 20
+
+// awaitChange waits until the state has the claim that waitNode was granted: the granter
+// resolves a wait before it changes the state, since the wait may give up until then. So a
+// State that is called after Wait has returned has the claim. A granter that is stopped in
+// between holds the queue lock, without which the claim cannot be released either. If the granter
+// is dead, the next holder of the lock makes the change.
+func (x *Waitable[S, E]) awaitChange(waitNode *park.WaitNode) {
+	n := waitNode.Node
+	if outcome(n.Extra().Load()).result() != waitableGranted {
+		return
+	}
+	for range changeTries {
+		// The node keeps its stamp until the change is made, and is not used again before
+		// this process has collected it.
+		if stamp := n.Stamp().Load(); stamp == 0 || stamp == x.mon.words.accounted.Load() {
+			return
+		}
+		shmsync.Yield()
+	}
+	if x.mon.enter(nil) == nil {
+		x.mon.leave(nil)
+	}
 }
 
 // enqueue claims for this process or queues a wait. It begins with the queue lock held

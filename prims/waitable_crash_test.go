@@ -5,10 +5,12 @@ package prims_test
 import (
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/prims"
 )
 
 // A process whose rule fails dies before it has told the waiters: they are told.
@@ -50,4 +52,26 @@ func TestWaitableDiesAccepting(t *testing.T) {
 			sound(t, a)
 		})
 	}
+}
+
+// A Wait returns when the state has its claim, even if the granter dies after it has resolved the
+// wait and before it has changed the state.
+func TestWaitableWaitReturnsWithItsClaimInTheState(t *testing.T) {
+	a := newArena(t, nil)
+	// A waiter that spins sees at once that it was resolved.
+	x, err := prims.OpenWaitable(a, "stock", stock{}, failingRules, &prims.WaitableOptions{Spin: time.Minute})
+	require.NoError(t, err)
+	dies := newStockist(t, a, proctest.Env("SHMSYNC_CRASHPOINT=monitor.resolve.resolved"))
+	seen := make(chan stock, 1)
+	go func() {
+		if x.Wait(fine) == nil {
+			seen <- x.State()
+		}
+		close(seen)
+	}()
+	eventually(t, "queued", func() string { return words(a) }, func() bool { return x.Queued() == 1 })
+	dies.begin("free", fine)
+	dies.WaitSignal(t, syscall.SIGKILL)
+	require.Equal(t, stock{0, 1}, <-seen)
+	sound(t, a)
 }
