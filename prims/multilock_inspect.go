@@ -17,10 +17,13 @@ func inspectMultiLock(a *arenakernel.Arena, o arenakernel.Object) arenakernel.In
 	holds, lost := map[uint64][]int{}, 0
 	tell := func(e keyEntry) {
 		h, key := e.hold(), e.key.Load()
-		if h.free() {
+		if h == 0 {
 			return
 		}
 		i.word(fmt.Sprintf("key %d", key), uint64(h), "%v", h)
+		if h.free() {
+			return
+		}
 		hold := ownerHold(h.owner())
 		if h.granted() {
 			hold.Owner, hold.Mode = h.owner().participant(), arenakernel.HoldReserved
