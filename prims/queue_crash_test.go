@@ -186,13 +186,13 @@ func TestQueueStoppedGranter(t *testing.T) {
 				for _, id := range c.order.IDs {
 					want[id] = true
 				}
-				got := make(chan queueTicket, 200)
+				got, first := make(chan queueTicket, 200), make(chan queueTicket, 1)
 				put := make(chan error, 200)
 				switch c.wait {
 				case "get":
 					go func() {
 						v, _ := q.Get()
-						got <- v
+						first <- v
 					}()
 					queueWaits(t, a, q, 1, 0)
 				case "put":
@@ -223,6 +223,13 @@ func TestQueueStoppedGranter(t *testing.T) {
 					require.True(t, v.whole() && want[v.ID], "%v", v)
 					delete(want, v.ID)
 					require.NoError(t, <-put)
+				}
+				if c.wait == "get" {
+					want[90] = true
+					go func() { put <- q.Put(ticket(90)) }()
+					v := <-first // it goes on, although nobody serves its line
+					require.True(t, v.whole() && want[v.ID], "%v", v)
+					delete(want, v.ID)
 				}
 				p.Cont(t)
 				if c.takes {
