@@ -345,6 +345,11 @@ func TestOtherNamespace(t *testing.T) {
 		proctest.Attr(&syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}))}
 	p.Recv(t, &p.name)
 	p.does("lock mutex", "m")
+	// A process writes its identity a moment after it has joined.
+	eventually(t, "the identity", func() bool {
+		_, d := shmctlJSON(t, "ps", name)
+		return len(d.Participants) == 1 && d.Participants[0].PIDNamespace != 0
+	})
 	_, d := shmctlJSON(t, "ps", name)
 	require.Len(t, d.Participants, 1)
 	require.Equal(t, 1, d.Participants[0].PID)
