@@ -6254,7 +6254,7 @@ enum {
 #define SHMI_GENERATIONS_MOST 262143u
 #endif
 #ifndef SHMI_WINDOW_LEAST
-#define SHMI_WINDOW_LEAST 512u
+#define SHMI_WINDOW_LEAST 32u
 #endif
 
 /* The kinds of the plain objects. */

@@ -53,7 +53,7 @@ func (a *Arena) Gone(n ParticipantID) bool {
 // A participant that is stopped before it writes may write what it found of an earlier participant.
 // That one had another generation, or another window, and the next participant that looks writes the
 // right value. The number of a window comes again after 16,384 windows, each of which serves
-// 512 joins or more, and usually 262,143.
+// 16 joins or more, and usually 262,143.
 func (a *Arena) foundGone(i int, w slotWord) bool {
 	return a.u32(a.slot(i)+slotGone).Load() == a.goneMark(i, w)
 }

@@ -53,7 +53,7 @@ const (
 // Tests make both smaller, so that generations are used again soon.
 var (
 	generationsMost = uint32(maxGeneration)
-	windowLeast     = uint32(512) // 256 death records, however they are spread, leave a longer run
+	windowLeast     = uint32(32) // half of it is for heirs, and 16 joins are worth three walks
 )
 
 var renewSearched = func() {} // a test's turn between the search and what comes of it
