@@ -118,12 +118,15 @@ SHMI_FN void shmi_check_self(shmsync_arena *a)
 SHMI_FN int64_t shmi_notice_left(shmsync_arena *a, uint32_t i, uint32_t w, int64_t delay)
 {
     shmi_notice *n = &a->notices[i];
+    uint64_t window;
     int64_t now;
     if (delay == 0)
         return 0;
     now = shmi_now();
-    if (n->generation != shmi_slot_gen(w) || n->when == 0) {
+    window = shmi_ld64(shmi_slot64(a, i, SHMI_slotWindow));
+    if (n->generation != shmi_slot_gen(w) || n->window != window || n->when == 0) {
         n->generation = shmi_slot_gen(w);
+        n->window = window;
         n->when = now;
     }
     return n->when + delay > now ? n->when + delay - now : 0;

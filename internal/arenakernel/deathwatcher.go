@@ -214,24 +214,23 @@ func (a *Arena) watchTargets() []int {
 type notices map[int]notice
 
 type notice struct {
-	of   slotWord
-	when int64 // CLOCK_MONOTONIC ns
-	// window has the bytes of the slot's window, where it matters.
-	window uint64
+	of     slotWord
+	when   int64  // CLOCK_MONOTONIC ns
+	window uint64 // the bytes of the slot's window
 	// looked is when this process last looked at the threads of the dead process; 0 for never.
 	looked   int64
 	detached bool // the threads of the dead process have given up its memory
 }
 
 // left is how many nanoseconds remain until delay nanoseconds after the death in slot i, in
-// state w, was seen; 0 when that is past.
-func (n notices) left(i int, w slotWord, delay int64) int64 {
+// state w of a window, was seen; 0 when that is past.
+func (n notices) left(i int, w slotWord, window uint64, delay int64) int64 {
 	if delay == 0 {
 		return 0
 	}
 	now := shmsync.Monotonic()
-	if n[i].of.generation() != w.generation() || n[i].when == 0 {
-		n[i] = notice{of: w, when: now}
+	if n[i].of.generation() != w.generation() || n[i].window != window || n[i].when == 0 {
+		n[i] = notice{of: w, when: now, window: window}
 	}
 	return max(0, n[i].when+delay-now)
 }
@@ -260,13 +259,14 @@ func (a *Arena) watchEntries(doorbell *uint32, rung uint32, targets []int, seen 
 	}
 	for _, i := range targets {
 		w := a.slotState(i)
+		_, window := a.windowOf(i)
 		if w.phase() == phaseDead {
 			// The participant that marked it may have died since, or leaves the rest to us.
 			delay := base + int64(distance)*stagger
 			if u := ParticipantID(a.u32(a.slot(i) + slotReaper).Load()); u != a.self && a.isCurrent(u) {
 				delay = stagger
 			}
-			if left := seen.left(i, w, delay); left > 0 {
+			if left := seen.left(i, w, window, delay); left > 0 {
 				turnIn(left)
 			} else {
 				a.reapMarked(i, w)
@@ -285,7 +285,7 @@ func (a *Arena) watchEntries(doorbell *uint32, rung uint32, targets []int, seen 
 			}
 		}
 		if dead {
-			if left := seen.left(i, w, base+int64(distance)*stagger); left > 0 {
+			if left := seen.left(i, w, window, base+int64(distance)*stagger); left > 0 {
 				turnIn(left)
 			} else {
 				a.reap(i, w)
@@ -302,7 +302,7 @@ func (a *Arena) watchEntries(doorbell *uint32, rung uint32, targets []int, seen 
 		switch w.phase() {
 		case phaseJoining: // it holds nothing yet
 			turnIn(pollMost)
-			if a.slotCaps(i)&capOFD == 0 && seen.left(i, w, joinTimeout) == 0 {
+			if a.slotCaps(i)&capOFD == 0 && seen.left(i, w, window, joinTimeout) == 0 {
 				a.reap(i, w)
 				if a.slotState(i) != w {
 					return nil, 0, 0

@@ -543,6 +543,15 @@ func TestLateJoinerLeavesTheSlotClean(t *testing.T) {
 	require.Zero(t, first)
 }
 
+// A watcher that saw a death in an earlier window waits for its turn again.
+func TestTurnAfterADeathIsOfItsWindow(t *testing.T) {
+	seen, w := notices{}, makeSlotWord(phaseDead, 7)
+	require.Positive(t, seen.left(3, w, 1, 1e12))
+	seen[3] = notice{of: w, when: 1, window: 1}
+	require.Zero(t, seen.left(3, w, 1, 1))
+	require.Positive(t, seen.left(3, w, 2, 1e12))
+}
+
 // While other slots are free, one in 64 joins looks for generations of a slot that has none. A joiner
 // does not look twice when it has to wait for a participant.
 func TestFewJoinersSearchInVain(t *testing.T) {
