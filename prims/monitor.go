@@ -307,9 +307,6 @@ func (m *monitor) slept(r park.Result, w abandoned, c *park.Cancel) error {
 	case park.Closed:
 		m.cleanUp(w)
 		return m.closed()
-	case park.Kicked:
-		m.cleanUp(w)
-		return errQueueKicked
 	}
 	return nil
 }

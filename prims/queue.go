@@ -11,18 +11,14 @@ import (
 )
 
 // Queue is a bounded queue of values between processes: any number of goroutines of any
-// number of processes put items in and get them out. A T has no pointers, and is copied, so
-// it should be small. Large data lies elsewhere in the arena, and its offset goes through the
-// queue.
+// number of processes put items in and get them out. A T has no pointers, and is copied with
+// the queue locked, so it should be small. Large data lies elsewhere in the arena, and its
+// offset goes through the queue.
 //
 // Items come out in the order in which they went in. Waiters for an item or for room are
 // served in the order in which they came, and no call barges in. The item of a Put that
 // waits takes its place in the queue when there is room, whether or not the process of the
-// Put is running just then.
-//
-// A process that is stopped in the middle of a call keeps the item of that call, and its room,
-// and delays no other. If it is stopped while it adds or serves a waiter, the waiters of others
-// go on after 0.3 s at most, and out of turn until it runs again.
+// Put is running just then; so a process that is stopped, or slow to wake, delays no other.
 //
 // An item that Get returned is the caller's, and is gone if its process dies: at most one
 // Get returns it. With Lease the item stays in the queue's keeping until it is acknowledged.
@@ -54,7 +50,7 @@ const QueueItemMost = 64 << 10
 var queueKind = arenakernel.KindOf("QUEU")
 
 const (
-	queueVersion      = 2
+	queueVersion      = 1
 	queueCapacityMost = 1 << 30
 )
 
@@ -84,7 +80,7 @@ func openQueue[T any](a *arenakernel.Arena, name string, capacity int, opts *Que
 	places := uint32(capacity)
 	o, created, err := a.OpenObject(arenakernel.ObjectSpec{
 		Existing: attach, Kind: queueKind, Version: queueVersion, Name: name, Layout: layout,
-		Size: queueBytes(uint64(max(places, 1)), item), AnySize: true,
+		Size: queueHeadBytes + uint64(places)*queueStride(item), AnySize: true,
 		Init: func(body []byte) { initQueue(body, places, item, spinField(opt.Spin)) },
 	})
 	if err != nil {
@@ -151,19 +147,19 @@ func (q *Queue[T]) Put(v T) error { return q.PutContext(context.Background(), v)
 // not look at ctx.
 func (q *Queue[T]) PutContext(ctx context.Context, v T) error {
 	x := q.core
-	if x.open() {
-		if p, was, i, s := x.reserve(); s != nil {
-			*queueItem[T](s) = v
-			if x.publish(p, was, i, s) {
-				x.tellGetters()
-				return nil
-			}
-		}
+	if err := x.mon.enter(ctx); err != nil {
+		return err
+	}
+	if i, s := x.room(); s != nil {
+		*queueItem[T](s) = v
+		x.add(i, s)
+		x.leave(&x.getters)
+		return nil
 	}
 	return q.putSlow(ctx, v)
 }
 
-// putSlow is the rest of PutContext.
+// putSlow is the rest of PutContext, with the queue lock held.
 func (q *Queue[T]) putSlow(ctx context.Context, v T) error {
 	return q.core.waitRoom(ctx, func(s *queueSlot, block []byte) {
 		if s != nil {
@@ -180,18 +176,17 @@ func (q *Queue[T]) putSlow(ctx context.Context, v T) error {
 func (q *Queue[T]) TryPut(v T) bool {
 	q.core.mon.opening.use()
 	x := q.core
-	if !x.open() && !x.reopen(&x.putters) {
+	if !x.tryEnter(&x.putters) {
 		return false
 	}
-	p, was, i, s := x.reserve()
+	i, s := x.room()
 	if s == nil {
+		x.mon.leave(nil)
 		return false
 	}
 	*queueItem[T](s) = v
-	if !x.publish(p, was, i, s) {
-		return false
-	}
-	x.tellGetters()
+	x.add(i, s)
+	x.leave(&x.getters)
 	return true
 }
 
@@ -204,17 +199,33 @@ func (q *Queue[T]) Get() (T, error) { return q.GetContext(context.Background()) 
 // does not look at ctx.
 func (q *Queue[T]) GetContext(ctx context.Context) (v T, err error) {
 	x := q.core
-	var s *queueSlot
-	if x.unclaimed() {
-		_, s = x.take(queueTaken)
+	if err := x.mon.enter(ctx); err != nil {
+		return v, err
 	}
+	i, s := x.ready()
 	if s == nil {
-		if _, s, err = x.waitItem(ctx, queueGet); err != nil {
-			return v, err
-		}
+		return q.getSlow(ctx)
 	}
 	v = *queueItem[T](s)
-	x.drop(s)
+	x.drop(i, s, true)
+	x.leave(&x.putters)
+	return v, nil
+}
+
+// getSlow is the rest of GetContext, with the queue lock held.
+func (q *Queue[T]) getSlow(ctx context.Context) (v T, err error) {
+	x := q.core
+	if err := x.begin(); err != nil {
+		return v, err
+	}
+	defer x.finish()
+	i, s, err := x.waitItem(ctx, queueGet)
+	if err != nil {
+		return v, err
+	}
+	v = *queueItem[T](s)
+	x.drop(i, s, false)
+	x.leave(&x.putters)
 	return v, nil
 }
 
@@ -224,15 +235,17 @@ func (q *Queue[T]) GetContext(ctx context.Context) (v T, err error) {
 func (q *Queue[T]) TryGet() (v T, ok bool) {
 	q.core.mon.opening.use()
 	x := q.core
-	if !x.unclaimed() && !x.reopen(&x.getters) {
+	if !x.tryEnter(&x.getters) {
 		return v, false
 	}
-	_, s := x.take(queueTaken)
+	i, s := x.ready()
 	if s == nil {
+		x.mon.leave(nil)
 		return v, false
 	}
 	v = *queueItem[T](s)
-	x.drop(s)
+	x.drop(i, s, true)
+	x.leave(&x.putters)
 	return v, true
 }
 
@@ -240,7 +253,7 @@ func (q *Queue[T]) TryGet() (v T, ok bool) {
 // Len returns.
 func (q *Queue[T]) Len() int {
 	q.core.mon.opening.use()
-	return q.core.length()
+	return int(queuePair(q.core.words.free.Load()).high())
 }
 
 // Cap is the number of items that q has room for, including those on lease.
@@ -261,8 +274,7 @@ func (q *Queue[T]) Shutdown() {
 		panic(err)
 	}
 	b := takeWakes()
-	// sync(queue.shutdown): release
-	x.words.flags.Or(queueStoppedFlag)
+	x.words.stopped.Store(1)
 	x.resolve(b)
 	x.mon.leave(b)
 }
@@ -281,7 +293,7 @@ func (q *Queue[T]) Close() error {
 type QueueState struct {
 	Capacity int  // most items
 	Queued   int  // items in the queue
-	Out      int  // items on lease, or on their way to a Get
+	Out      int  // items on lease, or on their way to a Get that waited
 	Getting  bool // there are waiters for an item
 	Putting  bool // there are waiters for room
 	Shutdown bool
@@ -293,8 +305,8 @@ func (q *Queue[T]) State() QueueState {
 	q.core.mon.opening.use()
 	x := q.core
 	return QueueState{
-		Capacity: q.Cap(), Queued: q.Len(), Out: x.out(),
-		Getting: !x.getters.empty(), Putting: !x.putters.empty(), Shutdown: x.stopped(),
+		Capacity: q.Cap(), Queued: q.Len(), Out: int(uint32(x.words.out.Load())),
+		Getting: !x.getters.empty(), Putting: !x.putters.empty(), Shutdown: x.words.stopped.Load() != 0,
 	}
 }
 

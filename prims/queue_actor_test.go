@@ -20,7 +20,7 @@ import (
 // queueOrder is what another process does with the queue "q".
 type queueOrder struct {
 	ID   int
-	Verb string   // put, tryput, get, tryget, lease, trylease, ack, nack, shutdown, arm, armstop
+	Verb string   // put, tryput, get, tryget, lease, trylease, ack, nack, shutdown, arm
 	IDs  []uint64 // of tickets
 	N    int      // how many to get
 	Ends int      // after so many ms the context does; 0: never
@@ -159,8 +159,6 @@ func (x *queueActor) do(ctx context.Context, o queueOrder, vs []queueTicket, r *
 		x.q.Shutdown()
 	case "arm":
 		crashpoint.Arm(o.At, 1)
-	case "armstop":
-		crashpoint.ArmStop(o.At, 1)
 	default:
 		panic("no such verb: " + o.Verb)
 	}

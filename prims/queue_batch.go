@@ -14,20 +14,20 @@ func (q *Queue[T]) PutBatch(vs []T) (n int, err error) {
 func (q *Queue[T]) PutBatchContext(ctx context.Context, vs []T) (n int, err error) {
 	x := q.core
 	for n < len(vs) {
+		if err := x.mon.enter(ctx); err != nil {
+			return n, err
+		}
 		before := n
-		for n < len(vs) && x.open() {
-			p, was, i, s := x.reserve()
+		for ; n < len(vs); n++ {
+			i, s := x.room()
 			if s == nil {
 				break
 			}
 			*queueItem[T](s) = vs[n]
-			if !x.publish(p, was, i, s) {
-				break
-			}
-			n++
+			x.add(i, s)
 		}
 		if n > before {
-			x.tellGetters()
+			x.leave(&x.getters)
 			continue
 		}
 		if err := q.putSlow(ctx, vs[n]); err != nil {
@@ -51,26 +51,29 @@ func (q *Queue[T]) GetBatchContext(ctx context.Context, into []T) (n int, err er
 		return 0, nil
 	}
 	x := q.core
-	for n < len(into) && x.unclaimed() {
-		_, s := x.take(queueTaken)
-		if s == nil {
-			break
-		}
-		into[n] = *queueItem[T](s)
-		x.release(s)
-		n++
+	if err := x.mon.enter(ctx); err != nil {
+		return 0, err
 	}
-	if n == 0 {
-		_, s, err := x.waitItem(ctx, queueGet)
-		if err != nil {
+	i, s := x.ready()
+	inQueue := s != nil
+	if !inQueue {
+		if err := x.begin(); err != nil {
 			return 0, err
 		}
-		into[0] = *queueItem[T](s)
-		x.release(s)
-		n = 1
+		defer x.finish()
+		if i, s, err = x.waitItem(ctx, queueGet); err != nil {
+			return 0, err
+		}
 	}
-	if !x.putters.empty() {
-		x.serve()
+	for s != nil {
+		into[n] = *queueItem[T](s)
+		x.drop(i, s, inQueue)
+		if n++; n == len(into) {
+			break
+		}
+		i, s = x.ready()
+		inQueue = true
 	}
+	x.leave(&x.putters)
 	return n, nil
 }

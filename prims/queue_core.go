@@ -2,61 +2,40 @@ package prims
 
 import (
 	"context"
-	"errors"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/park"
 )
 
-// queueCore is the part of a Queue that does not depend on the type of its items. A handle has
-// one.
+var (
+	_ = crashpoint.Register("queue.put.staged")
+	_ = crashpoint.Register("queue.put.copied")
+	_ = crashpoint.Register("queue.get.granted")
+)
+
+// queueCore is the part of a Queue that does not depend on the type of its items:
+// the rules of its monitor. A handle has one.
 //
-// Items are in slots, and a ring of cells says in which order; see queueState and queueCell.
-// Puts and Gets that need not wait use these words only. Those that wait do so in a monitor:
-// Gets and Leases in one line, Puts in another. A Put that has published its item, and a Get
-// that has freed its slot, serve the waiters if there are any. A waiter joins its line before
-// it looks at the ring again, so one of the two sees the other (a store-load pair).
-//
-// A Put that waits leaves its item in a block that its process has claimed. The process that
-// lets the Put go on copies the item from there, so that the Put is done with that, and no
-// process waits for the Put's process to wake. A Get that waits is given a slot.
-//
-// A participant that is stopped with the queue lock held keeps the waiters of others waiting.
-// Their periodic checks notice that: the waiters give up their places in the line, and look at
-// the ring themselves, as newcomers then do, until the lock is free again.
+// Getters, which are Gets and Leases, wait in one line, putters in another. A Put that
+// waits leaves its item in a block that its process has claimed. The process that lets the
+// Put go on copies the item from there, so that the Put is done with that, and no process
+// waits for the Put's process to wake. A Get that waits is given a slot.
 type queueCore struct {
 	mon              *monitor
 	words            *queueWords
-	gate             *uint64 // the flags, or closedQueueGate
 	getters, putters fifo
 	a                *arenakernel.Arena
 	object           arenakernel.Object
 	name             arenakernel.ParticipantID
 	capacity         uint32
-	slots            uint32
-	shift            uint   // logarithm of the number of cells
-	mask             uint64 // the number of cells less 1
-	first            uint64 // where the slots begin
 	item             uint64 // bytes
 	stride           uint64
 
-	seen    atomic.Uint64 // a position: no position before it has an item
-	watched atomic.Uint32 // the slot that a check looked at last
-	orphans atomic.Bool   // slots may be on their way to no waiter
-	bad     atomic.Bool   // a peer overwrote the ring
-	last    queueTurn     // what the last check saw; used by checks only
-
 	staging sync.Mutex
 	stages  []arenakernel.Offset // guarded by: staging; claimed blocks that no Put uses
-}
-
-// queueTurn tells whether the holder of the queue lock goes on.
-type queueTurn struct {
-	holder uint32 // the owner word, 0 if it is not held
-	turns  uint64
 }
 
 // The classes of the waits of a Queue: what they are for.
@@ -66,32 +45,21 @@ const (
 	queueLease
 )
 
-// The outcomes of the waits of a Queue. A grant gives the slot whose number aux is.
+// The outcomes of the waits of a Queue. A grant gives the slot whose position aux is.
 const (
 	queueGranted = iota
 	queueStopped
 	queueCorrupt // its item is not where its node says
 )
 
-// errQueueKicked ends a wait whose line nobody serves.
-var errQueueKicked = errors.New("the queue lock is held by a participant that does not go on")
-
 func buildQueue(a *arenakernel.Arena, o arenakernel.Object, bare bool) (*queueCore, error) {
 	w, ok := queueShape(a, o)
 	if !ok {
 		return nil, &shmsync.Error{Op: "queue.open", Object: objectName(o), Err: shmsync.ErrCorrupt, Detail: "its body has no room for its slots"}
 	}
-	x := &queueCore{words: w, gate: wordPtr64(&w.flags), a: a, object: o, name: a.Self(), capacity: uint32(w.capacity), item: w.item}
-	x.slots = uint32(queueSlots(uint64(x.capacity)))
-	x.shift = queueLapShift(uint64(x.slots))
-	x.mask = 1<<x.shift - 1
-	x.first = queueHeadBytes + 8<<x.shift
-	x.stride = queueStride(x.item)
+	x := &queueCore{words: w, a: a, object: o, name: a.Self(), capacity: uint32(w.capacity), item: w.item, stride: queueStride(w.item)}
 	x.mon = buildMonitor(a, o, o.Body, x, bare)
 	x.mon.opening.end = x.end
-	if !bare {
-		x.mon.queueLock.alsoCheck = x.check
-	}
 	x.getters = fifo{x.mon, &w.getters}
 	x.putters = fifo{x.mon, &w.putters}
 	return x, nil
@@ -99,7 +67,6 @@ func buildQueue(a *arenakernel.Arena, o arenakernel.Object, bare bool) (*queueCo
 
 // end is the end of the handle.
 func (x *queueCore) end() {
-	redirect(&x.gate, &closedQueueGate)
 	x.mon.queueLock.end()
 	x.staging.Lock()
 	defer x.staging.Unlock()
@@ -109,106 +76,61 @@ func (x *queueCore) end() {
 	x.stages = nil
 }
 
-// serve lets the waiters go on that can. It does not wait for the queue lock: its holder, if it
-// is not stopped, does the same before or after it leaves.
-func (x *queueCore) serve() {
-	if !x.mon.tryEnter() {
-		x.mon.cleanUpLater()
+// begin is monitor.begin for a call that holds the queue lock. If it returns an error, it
+// has unlocked the queue lock.
+func (x *queueCore) begin() error {
+	err := x.mon.begin()
+	if err != nil {
+		x.mon.leave(nil)
+	}
+	return err
+}
+
+func (x *queueCore) finish() { x.mon.finish() }
+
+// room is a slot that a Put may fill now, nil if it has to wait.
+func (x *queueCore) room() (uint32, *queueSlot) {
+	if !x.putters.empty() || x.words.stopped.Load() != 0 {
+		return 0, nil
+	}
+	return x.spare()
+}
+
+// ready is the slot of an item that a Get may have now, nil if it has to wait.
+func (x *queueCore) ready() (uint32, *queueSlot) {
+	if !x.getters.empty() {
+		return 0, nil
+	}
+	return x.first()
+}
+
+// leave gives the queue lock back after a change that may have let others go on.
+func (x *queueCore) leave(others *fifo) {
+	if others.empty() {
+		x.mon.leave(nil)
 		return
 	}
-	x.mon.leaveAfter(x.resolve)
+	b := takeWakes()
+	x.resolve(b)
+	x.mon.leave(b)
 }
 
-// put puts the item that fill writes into the queue, if there is room.
-func (x *queueCore) put(fill func(s *queueSlot, block []byte)) bool {
-	if atomic.LoadUint64(x.gate)&(queueStoppedFlag|queueClosedFlag) != 0 {
+// tryEnter takes the queue lock for a call that does not wait, if that does not take long.
+// line is where it would wait.
+func (x *queueCore) tryEnter(line *fifo) bool {
+	m := x.mon
+	if !m.tryEnter() {
 		return false
 	}
-	p, was, i, s := x.reserve()
-	if s == nil {
-		return false
+	if !line.empty() {
+		// Perhaps the waiters are dead. A waiter that can go on is woken a moment late.
+		b := takeWakes()
+		m.reapIfDue(b)
+		m.leave(b)
+		return m.tryEnter()
 	}
-	fill(s, nil)
-	return x.publish(p, was, i, s)
+	return true
 }
-
-// lock takes the queue lock for a call that may wait. If its holder does not go on, it tries
-// from time to time whether the call can be done without; then done is true, and the queue
-// lock is not held.
-func (x *queueCore) lock(ctx context.Context, try func() bool) (done bool, err error) {
-	if x.mon.tryEnter() {
-		return false, nil
-	}
-	if ctx == nil {
-		ctx = context.Background()
-	}
-	for {
-		before := x.turn()
-		c, cancel := context.WithTimeout(ctx, stuckAfter)
-		err := x.mon.enter(c)
-		cancel()
-		switch {
-		case err == nil:
-			return false, nil
-		case err != context.DeadlineExceeded:
-			return false, err
-		case ctx.Err() != nil:
-			return false, ctx.Err()
-		case x.stuck(before) && try():
-			return true, nil
-		}
-	}
-}
-
-// stuckAfter is how long the holder of the queue lock does nothing before others go on
-// without it.
-const stuckAfter = 50 * time.Millisecond
-
-// turn is the state of the queue lock, to be compared with a later one.
-func (x *queueCore) turn() queueTurn {
-	if w := ownerWord(x.mon.queueLock.owner.Load()); w.held() {
-		return queueTurn{uint32(w), x.words.turns.Load()}
-	}
-	return queueTurn{}
-}
-
-// stuck reports whether the queue lock was held all the time since before, by one holder that
-// has done nothing.
-func (x *queueCore) stuck(before queueTurn) bool { return before.holder != 0 && before == x.turn() }
-
-// check is the periodic check of a process with waiters. If the queue lock is stuck and waiters
-// could go on, they give up their places: see errQueueKicked.
-func (x *queueCore) check() {
-	x.mon.check()
-	if stuck := x.stuck(x.last); stuck && x.due() {
-		x.mon.queueLock.queue.Kick()
-	}
-	x.last = x.turn()
-}
-
-// due reports whether there is an item and a waiter for one, or room and a waiter for that.
-func (x *queueCore) due() bool {
-	if !x.getters.empty() {
-		_, _, s, _ := x.front(false)
-		if s != nil || x.words.returned.Load()&1 != 0 || x.stopped() {
-			return true
-		}
-	}
-	if !x.putters.empty() {
-		p, _, ok := x.next()
-		return ok && (!x.full(p) || x.stopped())
-	}
-	return false
-}
-
-// stopped reports whether the queue was shut down.
-func (x *queueCore) stopped() bool {
-	// sync(queue.shutdown): acquire
-	return x.words.flags.Load()&queueStoppedFlag != 0
-}
-
-// step begins what a holder of the queue lock does.
-func (x *queueCore) step() { storeWord(&x.words.turns, x.words.turns.Load()+1) }
 
 // stage gives a block for the item of a Put that waits. It allocates unless ok.
 func (x *queueCore) stage(allocate bool) (off arenakernel.Offset, block []byte, err error) {
@@ -239,4 +161,282 @@ func (x *queueCore) unstage(off arenakernel.Offset) {
 	x.staging.Lock()
 	defer x.staging.Unlock()
 	x.stages = append(x.stages, off)
+}
+
+// waitRoom is for a Put that has to wait, with the queue lock held, which it leaves. It
+// ends when the item that fill writes is in the queue. fill is called once or twice:
+// with a slot that is free now, or before that with a block for the item.
+func (x *queueCore) waitRoom(ctx context.Context, fill func(s *queueSlot, block []byte)) error {
+	if err := x.begin(); err != nil {
+		return err
+	}
+	defer x.finish()
+	m, b := x.mon, takeWakes()
+	var waitNode *park.WaitNode
+	var off arenakernel.Offset
+	var block []byte
+	defer func() { x.unstage(off) }()
+	returnNode := func() {
+		if waitNode != nil {
+			waitNode.Return()
+		}
+	}
+	for {
+		m.reapIfDue(b)
+		if x.words.stopped.Load() != 0 {
+			m.leave(b)
+			returnNode()
+			return x.stopped("queue.put")
+		}
+		if i, s := x.room(); s != nil {
+			fill(s, nil)
+			x.add(i, s)
+			x.resolve(b)
+			m.leave(b)
+			returnNode()
+			return nil
+		}
+		var again bool
+		var err error
+		if block == nil {
+			if off, block, err = x.stage(false); err != nil {
+				m.leave(b)
+				returnNode()
+				return err
+			}
+		}
+		if block == nil {
+			m.leave(nil)
+			if off, block, err = x.stage(true); err == nil {
+				err = m.enter(ctx)
+			}
+			if err != nil {
+				m.wake(b)
+				returnNode()
+				return err
+			}
+			continue
+		}
+		if waitNode, again, err = m.waitNode(ctx, waitNode); err != nil {
+			m.wake(b)
+			return err
+		}
+		if !again {
+			break
+		}
+	}
+	fill(nil, block)
+	crashpoint.Hit("queue.put.staged")
+	m.join(waitNode, queuePut, uint64(off))
+	m.leave(b)
+	f, err := m.await(ctx, waitNode)
+	switch {
+	case err != nil:
+		return err
+	case f.result() == queueStopped:
+		return x.stopped("queue.put")
+	case f.result() != queueGranted:
+		return x.corrupt("queue.put", "place of a waiting item")
+	}
+	return nil
+}
+
+// waitItem waits, with the queue lock held, until this process has been given an item. If
+// it has, the queue lock is held again.
+func (x *queueCore) waitItem(ctx context.Context, class uint16) (i uint32, s *queueSlot, err error) {
+	m, b := x.mon, takeWakes()
+	var waitNode *park.WaitNode
+	for {
+		m.reapIfDue(b)
+		i, s := x.ready()
+		if s != nil {
+			x.take(i, s, class)
+		}
+		if s != nil || x.words.stopped.Load() != 0 {
+			m.leave(b)
+			if waitNode != nil {
+				waitNode.Return()
+			}
+			if s == nil {
+				return 0, nil, x.stopped("queue.get")
+			}
+			return x.given(i, class)
+		}
+		var again bool
+		if waitNode, again, err = m.waitNode(ctx, waitNode); err != nil {
+			m.wake(b)
+			return 0, nil, err
+		}
+		if !again {
+			break
+		}
+	}
+	m.join(waitNode, class, 0)
+	m.leave(b)
+	f, err := m.await(ctx, waitNode)
+	switch {
+	case err != nil:
+		return 0, nil, err
+	case f.result() == queueStopped:
+		return 0, nil, x.stopped("queue.get")
+	}
+	crashpoint.Hit("queue.get.granted")
+	return x.given(f.aux(), class)
+}
+
+// given takes the queue lock and finds the slot that this process was given. The granter wakes
+// this process before it has written the grant down, and holds the queue lock meanwhile.
+func (x *queueCore) given(i uint32, class uint16) (uint32, *queueSlot, error) {
+	if err := x.mon.enter(nil); err != nil {
+		return 0, nil, err
+	}
+	if s := x.slot(i); s != nil {
+		st := queueState(s.state.Load())
+		if want := st.to(class, x.name).kind(); st.kind() == want && st.participant() == x.name {
+			return i, s, nil
+		}
+	}
+	x.mon.leave(nil)
+	return 0, nil, x.corrupt("queue.get", "state of a slot that this process was given")
+}
+
+func (x *queueCore) stopped(op string) error {
+	return x.mon.fail(op, shmsync.ErrCanceled, nil, "it was shut down")
+}
+
+func (x *queueCore) corrupt(op, what string) error {
+	return x.mon.fail(op, shmsync.ErrCorrupt, nil, "it has an impossible "+what)
+}
+
+// resolve gives items to getters and room to putters, as long as there is some, in
+// the order in which they came. After Shutdown it turns the rest away.
+func (x *queueCore) resolve(b *wakes) {
+	for stopped := x.words.stopped.Load() != 0; x.resolveGetter(b, stopped) || x.resolvePutter(b, stopped); {
+	}
+}
+
+// resolveGetter ends the first wait for an item if that can be.
+func (x *queueCore) resolveGetter(b *wakes, stopped bool) bool {
+	w, ok := x.getters.head()
+	if !ok {
+		return false
+	}
+	if !x.mon.waiting(w) {
+		x.abandon(w)
+		return true
+	}
+	i, s := x.first()
+	switch {
+	case s != nil:
+		if x.mon.end(b, w, queueGranted, i) {
+			x.account(w)
+		}
+	case stopped:
+		x.turnAway(b, w, queueStopped)
+	default:
+		return false
+	}
+	return true
+}
+
+// resolvePutter is resolveGetter for a wait for room: the item is copied, and if the
+// wait is still there it is in the queue.
+func (x *queueCore) resolvePutter(b *wakes, stopped bool) bool {
+	w, ok := x.putters.head()
+	if !ok {
+		return false
+	}
+	if !x.mon.waiting(w) {
+		x.abandon(w)
+		return true
+	}
+	if stopped {
+		x.turnAway(b, w, queueStopped)
+		return true
+	}
+	i, s := x.spare()
+	if s == nil {
+		return false
+	}
+	owner := w.Owner()
+	block := x.a.ClaimedBlock(arenakernel.Offset(w.Wanted().Load()), x.item, owner)
+	switch {
+	case block != nil:
+		copy(x.bytes(s), block)
+		crashpoint.Hit("queue.put.copied")
+		if !x.mon.current(owner) {
+			x.abandon(w) // the block may have been another's
+		} else if x.mon.end(b, w, queueGranted, i) {
+			x.account(w)
+		}
+	case x.mon.current(owner):
+		x.turnAway(b, w, queueCorrupt)
+	default:
+		x.abandon(w)
+	}
+	return true
+}
+
+// abandon takes a wait off that nobody is there for.
+func (x *queueCore) abandon(w wait) {
+	x.detach(w)
+	x.mon.releaseNode(w)
+}
+
+// turnAway ends a wait with nothing.
+func (x *queueCore) turnAway(b *wakes, w wait, result uint32) {
+	if x.mon.end(b, w, result, 0) {
+		x.mon.account(w, nil)
+	}
+}
+
+// account makes the change that a wait which was granted something stands for: its
+// item is in the queue, or the item of that slot is its owner's.
+func (x *queueCore) account(w wait) {
+	f := outcome(w.Extra().Load())
+	i := f.aux()
+	s := x.slot(i)
+	if f.result() != queueGranted || s == nil {
+		x.mon.account(w, nil)
+		return
+	}
+	var c change
+	st := queueState(s.state.Load())
+	switch {
+	case f.class() == queuePut && st.kind() == queueFree:
+		x.number(s)
+		c.set(&s.state, uint64(makeQueueState(queueFull, 0, 0)))
+		x.mon.account(w, &c)
+		x.unspare(i, s)
+		x.append(i, s)
+	case f.class() != queuePut && st.kind() == queueFull:
+		c.set(&s.state, uint64(st.to(f.class(), w.Owner())))
+		x.mon.account(w, &c)
+		x.unlink(i, s)
+		storeWord(&x.words.out, x.words.out.Load()+1)
+	default:
+		x.mon.account(w, nil) // a peer wrote that
+	}
+}
+
+// line is where a wait of a class is.
+func (x *queueCore) line(class uint16) *fifo {
+	if class == queuePut {
+		return &x.putters
+	}
+	return &x.getters
+}
+
+func (x *queueCore) detach(w wait)  { x.line(w.class()).detach(w) }
+func (x *queueCore) requeue(w wait) { x.line(w.class()).requeue(w) }
+
+func (x *queueCore) each(f func(wait) bool) {
+	x.getters.each(f)
+	x.putters.each(f)
+}
+
+func (x *queueCore) clear() {
+	x.getters.clear()
+	x.putters.clear()
+	x.index()
 }

@@ -19,32 +19,31 @@ func (q *Queue[T]) Waiting() (getters, putters int) {
 	return getters, putters
 }
 
-// Consistent makes impossible slots of q free, and reports whether there were none, and whether
-// slots and ring agree.
+// Consistent makes the index of q anew and reports whether it was right.
 func (q *Queue[T]) Consistent() bool {
 	x := q.core
 	if err := x.mon.enter(nil); err != nil {
 		return false
 	}
 	defer x.mon.leave(nil)
-	if x.index() {
-		return false
-	}
-	put := 0
-	for i := uint32(1); i <= x.slots; i++ {
-		switch st := queueState(x.slot(i).state.Load()); st.kind() {
-		case queueFull:
-			if !x.published(i, st) {
-				return false
-			}
-			put++
-		case queueReturned:
-			put++
-		case queueHanding:
-			return false
+	list := func() (order, free []uint32) {
+		for i := queuePair(x.words.ends.Load()).low(); i != 0 && len(order) <= int(x.capacity); i = uint32(x.slot(i).next.Load()) {
+			order = append(order, i)
 		}
+		for i := queuePair(x.words.free.Load()).low(); i != 0 && len(free) <= int(x.capacity); i = uint32(x.slot(i).next.Load()) {
+			free = append(free, i)
+		}
+		return order, free
 	}
-	return put == x.length()
+	order, free := list()
+	out, ends, n := x.words.out.Load(), x.words.ends.Load(), queuePair(x.words.free.Load()).high()
+	x.index()
+	again, freeAgain := list()
+	same := len(order) == len(again) && len(free) == len(freeAgain) && int(n) == len(order)
+	for i := range min(len(order), len(again)) {
+		same = same && order[i] == again[i]
+	}
+	return same && out == x.words.out.Load() && ends == x.words.ends.Load()
 }
 
 // Stages is how many blocks for waiting items this process keeps.
@@ -56,7 +55,7 @@ func (q *Queue[T]) Stages() int {
 
 // StrangersLease is l as another participant would have it.
 func StrangersLease[T any](l Lease[T], n arena.ParticipantID) Lease[T] {
-	l.state = l.state.with(queueLeased, n)
+	l.state = makeQueueState(queueLeased, n, l.state.times())
 	return l
 }
 

@@ -16,28 +16,23 @@ func inspectQueue(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspec
 	}
 	i := inspect(a, o)
 	var counts [queueKinds + 1]int
-	for p := uint32(1); p <= x.slots; p++ {
+	for p := uint32(1); p <= x.capacity; p++ {
 		st := queueState(x.slot(p).state.Load())
 		counts[min(st.kind(), queueKinds)]++
 		if st.out() && st.valid() && len(i.Holds) < inspectLeases {
-			key := x.number(st)
-			h := arenakernel.Hold{Owner: st.participant(), Mode: arenakernel.HoldLease, Count: x.slot(p).times.Load(), Key: &key}
-			switch st.kind() {
-			case queueTaken:
-				h.Note = "on its way to a Get"
-			case queueGiven:
+			key := x.slot(p).seq.Load()
+			h := arenakernel.Hold{Owner: st.participant(), Mode: arenakernel.HoldLease, Count: uint64(st.times()), Key: &key}
+			if st.kind() == queueGiven {
 				h.Note = "on its way to a waiting Get"
-			case queueHanding:
-				h.Note = "being given to a waiting Get"
 			}
 			i.hold(h)
 		}
 	}
-	i.State = fmt.Sprintf("%d of %d full, %d leased", x.length(), x.capacity, counts[queueLeased])
-	if n := counts[queueTaken] + counts[queueGiven] + counts[queueHanding]; n > 0 {
-		i.State += fmt.Sprintf(", %d on their way", n)
+	i.State = fmt.Sprintf("%d of %d full, %d leased", counts[queueFull], x.capacity, counts[queueLeased])
+	if counts[queueGiven] > 0 {
+		i.State += fmt.Sprintf(", %d on their way", counts[queueGiven])
 	}
-	if x.stopped() {
+	if x.words.stopped.Load() != 0 {
 		i.State += ", shut down"
 	}
 	i.monitor(&x.words.mon)
@@ -54,7 +49,7 @@ func hideQueue(a *arenakernel.Arena, o arenakernel.Object, hide func(from arenak
 		hide(0, o.Size)
 		return
 	}
-	for p := uint64(0); p < uint64(x.slots); p++ {
-		hide(arenakernel.Offset(x.first+p*x.stride+queueSlotBytes), x.item)
+	for p := uint64(0); p < uint64(x.capacity); p++ {
+		hide(arenakernel.Offset(queueHeadBytes+p*x.stride+queueSlotBytes), x.item)
 	}
 }

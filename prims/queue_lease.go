@@ -3,9 +3,6 @@ package prims
 import (
 	"context"
 	"fmt"
-
-	"github.com/shmsync/shmsync/internal/crashpoint"
-	"github.com/shmsync/shmsync/internal/race"
 )
 
 // Lease is an item that this process has on lease from a Queue. Ack removes the item from
@@ -18,8 +15,8 @@ type Lease[T any] struct {
 	Attempts int
 
 	core  *queueCore
-	at    uint32     // the slot's number
-	times uint64     // how often the item was leased, this time included
+	at    uint32     // the slot's position
+	seq   uint64     // the item's number
 	state queueState // of the slot while the lease is this one
 }
 
@@ -30,17 +27,20 @@ func (q *Queue[T]) Lease() (Lease[T], error) { return q.LeaseContext(context.Bac
 // LeaseContext is Lease until ctx ends; then the error is ctx.Err().
 func (q *Queue[T]) LeaseContext(ctx context.Context) (l Lease[T], err error) {
 	x := q.core
-	var (
-		i uint32
-		s *queueSlot
-	)
-	if x.unclaimed() {
-		i, s = x.takeAs(queueLease)
+	if err := x.mon.enter(ctx); err != nil {
+		return l, err
 	}
-	if s == nil {
-		if i, s, err = x.waitItem(ctx, queueLease); err != nil {
-			return l, err
-		}
+	i, s := x.ready()
+	if s != nil {
+		x.take(i, s, queueLease)
+		return q.leased(i, s), nil
+	}
+	if err := x.begin(); err != nil {
+		return l, err
+	}
+	defer x.finish()
+	if i, s, err = x.waitItem(ctx, queueLease); err != nil {
+		return l, err
 	}
 	return q.leased(i, s), nil
 }
@@ -50,61 +50,55 @@ func (q *Queue[T]) LeaseContext(ctx context.Context) (l Lease[T], err error) {
 func (q *Queue[T]) TryLease() (l Lease[T], ok bool) {
 	q.core.mon.opening.use()
 	x := q.core
-	if !x.unclaimed() && !x.reopen(&x.getters) {
+	if !x.tryEnter(&x.getters) {
 		return l, false
 	}
-	i, s := x.takeAs(queueLease)
+	i, s := x.ready()
 	if s == nil {
+		x.mon.leave(nil)
 		return l, false
 	}
+	x.take(i, s, queueLease)
 	return q.leased(i, s), true
 }
 
-// leased makes the Lease of a slot that this process has.
+// leased makes the Lease of a slot that this process has, with the queue lock held, which
+// it leaves.
 func (q *Queue[T]) leased(i uint32, s *queueSlot) Lease[T] {
-	times := s.times.Load()
-	return Lease[T]{
-		Item: *queueItem[T](s), core: q.core, at: i, times: times, state: queueState(s.state.Load()), Attempts: int(max(uint32(times), 1)) - 1,
-	}
+	st := queueState(s.state.Load())
+	l := Lease[T]{core: q.core, at: i, seq: s.seq.Load(), state: st, Attempts: int(max(st.times(), 1)) - 1}
+	q.core.mon.leave(nil)
+	l.Item = *queueItem[T](s) // ours: nobody else touches it
+	return l
 }
 
 // Ack removes the item from the Queue, which makes room. It panics if this process does not
 // have this lease any more, after an Ack or a Nack for example.
-func (l Lease[T]) Ack() { l.core.endLease("Ack", l.at, l.times, l.state, false) }
+func (l Lease[T]) Ack() { l.core.endLease("Ack", l.at, l.seq, l.state, false) }
 
 // Nack puts the item back into the queue, before all those that came after it. It
 // panics as Ack does.
-func (l Lease[T]) Nack() { l.core.endLease("Nack", l.at, l.times, l.state, true) }
+func (l Lease[T]) Nack() { l.core.endLease("Nack", l.at, l.seq, l.state, true) }
 
-// endLease ends the lease of the slot at i, if st is still the slot's state and the item was
-// leased that often.
-func (x *queueCore) endLease(verb string, i uint32, times uint64, st queueState, back bool) {
+// endLease ends the lease of the item number seq in the slot at i, if st is still the
+// slot's state.
+func (x *queueCore) endLease(verb string, i uint32, seq uint64, st queueState, back bool) {
 	if x == nil {
 		panic("shmsync: " + verb + " of a Lease that is none")
 	}
-	x.mon.opening.use()
+	if err := x.mon.enter(nil); err != nil {
+		panic(err)
+	}
 	s := x.slot(i)
-	ended := s != nil && queueState(s.state.Load()) == st && s.times.Load() == times && st.kind() == queueLeased && st.participant() == x.name
-	switch {
-	case ended && back:
-		ended = x.giveBack(s, st)
-	case ended:
-		s.forget()
-		race.ReleaseMerge(x.mon.key)
-		// lin: the item is gone.
-		// sync(queue.room): release
-		ended = s.state.CompareAndSwap(uint64(st), 0)
-		crashpoint.Hit("queue.drop.committed")
+	if s == nil || queueState(s.state.Load()) != st || s.seq.Load() != seq || st.kind() != queueLeased || st.participant() != x.name {
+		x.mon.leave(nil)
+		panic(fmt.Sprintf("shmsync: %s of item %d of queue %s, which this process does not have on that lease", verb, seq, objectName(x.object)))
 	}
-	switch {
-	case !ended:
-		panic(fmt.Sprintf("shmsync: %s of item %d of queue %s, which this process does not have on that lease", verb, x.number(st), objectName(x.object)))
-	case back:
-		x.tellGetters()
-	case !x.putters.empty():
-		x.serve()
+	if back {
+		x.giveBack(i, s, st)
+		x.leave(&x.getters)
+		return
 	}
+	x.drop(i, s, false)
+	x.leave(&x.putters)
 }
-
-// number is that of the item, from 1.
-func (x *queueCore) number(st queueState) uint64 { return (st.tag() - x.mask) & queueTagMask }

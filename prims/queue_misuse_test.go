@@ -228,7 +228,7 @@ func TestQueueHostileShape(t *testing.T) {
 func TestQueueHostileSlots(t *testing.T) {
 	a := newArena(t, nil)
 	q := newQueue[queueTicket](t, a, "q", 4)
-	for _, v := range []uint64{8 << 29, 7 << 29, 1 << 33, 2 << 29, ^uint64(0)} {
+	for _, v := range []uint64{7 << 29, 1<<29 | 5, 2 << 29, ^uint64(0)} {
 		queueFill(t, q, 1, 2)
 		q.SetSlot(1, v)
 		require.ErrorIs(t, a.Check(), shmsync.ErrCorrupt)
@@ -237,7 +237,7 @@ func TestQueueHostileSlots(t *testing.T) {
 			q.GetContext(ctx)
 		}
 		cancel()
-		q.Consistent() // makes the slot free
+		q.Consistent() // makes the index anew
 		for range 4 {
 			q.TryGet()
 		}
@@ -245,34 +245,6 @@ func TestQueueHostileSlots(t *testing.T) {
 		require.NoError(t, q.Put(ticket(1)))
 		queueDrain(t, q)
 		require.True(t, q.Consistent())
-	}
-}
-
-// Words of the ring that no correct peer wrote lose items, and hold nobody up for ever.
-func TestQueueHostileRing(t *testing.T) {
-	values := []uint64{0, 1, 15, 16, 17, 1 << 31, 1 << 32, 1<<32 | 99, 2<<32 | 1, 1 << 62, 1 << 63, ^uint64(0)}
-	for _, off := range []arena.Offset{400, 408, 448, 512, 576, 640, 648, 664, 640 + 15*8} {
-		for _, v := range values {
-			a := newArena(t, nil)
-			q := newQueue[queueTicket](t, a, "q", 4)
-			queueFill(t, q, 1, 3)
-			queueDrain(t, q)
-			queueFill(t, q, 4, 6)
-			arena.At[atomic.Uint64](a, q.Object().Body+off).Store(v)
-			ended, cancel := context.WithCancel(context.Background())
-			cancel()
-			for range 40 {
-				q.PutContext(ended, ticket(1))
-				q.GetContext(ended)
-				q.TryPut(ticket(2))
-				q.TryGet()
-				if l, ok := q.TryLease(); ok {
-					l.Nack()
-				}
-			}
-			_, _ = q.Len(), q.State()
-			_ = prims.Describe(a, q.Object())
-		}
 	}
 }
 

@@ -40,7 +40,7 @@ type queueBoard struct{ Made atomic.Uint32 }
 func init() {
 	addWorkload(workload{
 		name:   "queue",
-		points: []string{"monitor.queue.*", "monitor.resolve.*", "monitor.released", "monitor.leave.*", "monitor.await.*", "monitor.reap.*", "monitor.cleanup.*", "queue.*", "park.waitnode.*", "arena.node.reclaimed", "arena.node.inherited", "mutex.unlock.before_release"},
+		points: []string{"monitor.*", "queue.*", "park.waitnode.*", "arena.node.reclaimed", "arena.node.inherited", "mutex.unlock.before_release"},
 		open:   openQueueWork,
 	})
 }

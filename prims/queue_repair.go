@@ -32,10 +32,10 @@ func checkQueue(a *arenakernel.Arena, o arenakernel.Object) error {
 	fail := func(what string) error {
 		return &shmsync.Error{Op: "queue.check", Object: objectName(o), Err: shmsync.ErrCorrupt, Detail: what}
 	}
-	if v := x.words.flags.Load(); v >= queueClosedFlag {
-		return fail(fmt.Sprintf("flags are %d", v))
+	if v := x.words.stopped.Load(); v > 1 {
+		return fail(fmt.Sprintf("stopped is %d", v))
 	}
-	for i := uint32(1); i <= x.slots; i++ {
+	for i := uint32(1); i <= x.capacity; i++ {
 		if st := queueState(x.slot(i).state.Load()); !st.valid() {
 			return fail(fmt.Sprintf("slot %d is %v", i, st))
 		}

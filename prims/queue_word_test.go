@@ -13,34 +13,32 @@ import (
 
 // Every state of a slot, and what becomes of it.
 func TestQueueStates(t *testing.T) {
-	n, m := arena.ParticipantID(5<<11|3), arena.ParticipantID(7<<11|4)
+	n := arena.ParticipantID(5<<11 | 3)
 	require.True(t, queueState(0).valid(), "all-zero memory is free")
 	require.False(t, queueState(0).out())
-	for _, p := range []uint64{64, 1<<31 - 1, 1 << 31, 1<<40 + 7} {
-		put := makeQueueState(queueFull, n, p)
-		require.True(t, put.valid())
-		require.False(t, put.out())
-		require.True(t, put.at(p))
-		require.False(t, put.at(p+1))
-		for _, k := range []queueSlotKind{queueTaken, queueLeased, queueHanding, queueGiven} {
-			s := put.with(k, m)
+	for times := range uint32(3) {
+		full := makeQueueState(queueFull, 0, times)
+		require.True(t, full.valid())
+		require.False(t, full.out())
+		require.Equal(t, times, full.times())
+		given := full.to(queueGet, n)
+		require.Equal(t, makeQueueState(queueGiven, n, times), given)
+		leased := full.to(queueLease, n)
+		require.Equal(t, makeQueueState(queueLeased, n, times+1), leased)
+		for _, s := range []queueState{given, leased} {
 			require.True(t, s.valid())
 			require.True(t, s.out())
-			require.False(t, s.at(p), "another has it")
-			require.Equal(t, m, s.participant())
-			require.Equal(t, put.tag(), s.tag())
-			require.Contains(t, s.String(), m.String())
+			require.Equal(t, n, s.participant())
 		}
-		back := put.with(queueReturned, 0)
-		require.True(t, back.valid())
-		require.False(t, back.out())
-		require.True(t, back.before(makeQueueState(queueReturned, 0, p+5)))
-		require.False(t, back.before(back))
-		require.True(t, makeQueueState(queueReturned, 0, p-3).before(back))
+		require.Equal(t, full, given.back(), "what Get never returned was not delivered")
+		require.Equal(t, times+1, leased.back().times())
+		require.Contains(t, leased.String(), n.String())
 	}
+	// The count of leases wraps, and a leased slot is never as if it had none.
+	require.True(t, makeQueueState(queueFull, 0, ^uint32(0)).to(queueLease, n).valid())
 	for _, s := range []queueState{
-		makeQueueState(queueFree, n, 0), makeQueueState(queueFree, 0, 1), makeQueueState(queueFull, 0, 1), makeQueueState(queueTaken, 0, 1),
-		makeQueueState(queueLeased, 0, 1), makeQueueState(queueClaimed, n, 1), makeQueueState(queueKinds, n, 1),
+		makeQueueState(queueFree, n, 0), makeQueueState(queueFree, 0, 1), makeQueueState(queueFull, n, 0),
+		makeQueueState(queueGiven, 0, 1), makeQueueState(queueLeased, 0, 1), makeQueueState(queueLeased, n, 0), makeQueueState(queueKinds, n, 1),
 	} {
 		require.False(t, s.valid(), "%#x", uint64(s))
 		require.Contains(t, s.String(), "impossible")
@@ -48,23 +46,18 @@ func TestQueueStates(t *testing.T) {
 	for range 100_000 {
 		s := queueState(rand.Uint64())
 		_ = s.String()
-		if s != makeQueueState(s.kind(), s.participant(), s.tag()) {
+		if s != makeQueueState(s.kind(), s.participant(), s.times()) || s.valid() && s.out() && !s.back().valid() {
 			t.Fatalf("%#x", uint64(s))
 		}
 	}
 }
 
-func TestQueueCell(t *testing.T) {
-	c := makeQueueCell(^uint32(0), 3)
-	require.EqualValues(t, 3, c.slot())
-	require.Equal(t, ^uint32(0), c.lap())
+func TestQueuePair(t *testing.T) {
+	p := queuePair(makeQueuePair(3, ^uint32(0)))
+	require.EqualValues(t, 3, p.low())
+	require.Equal(t, ^uint32(0), p.high())
 	require.EqualValues(t, 24, queueStride(0))
 	require.EqualValues(t, 32, queueStride(1))
 	require.EqualValues(t, 32, queueStride(8))
 	require.EqualValues(t, 40, queueStride(9))
-	for capacity, slots := range map[uint64]uint64{1: 9, 63: 71, 64: 64, 1000: 1000} {
-		require.Equal(t, slots, queueSlots(capacity))
-		require.GreaterOrEqual(t, uint64(1)<<queueLapShift(slots), slots)
-		require.Less(t, uint64(1)<<queueLapShift(slots), 2*slots)
-	}
 }

@@ -94,9 +94,6 @@ const (
 // raw gives the address that the futex calls take.
 func wordPtr(w *atomic.Uint32) *uint32 { return (*uint32)(unsafe.Pointer(w)) }
 
-// wordPtr64 is wordPtr of a word of 64 bits.
-func wordPtr64(w *atomic.Uint64) *uint64 { return (*uint64)(unsafe.Pointer(w)) }
-
 // low is the half of w that futex calls can sleep on: it holds the low bits on
 // the little-endian machines that the library runs on.
 func low(w *atomic.Uint64) *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Pointer(w)) }

@@ -14,7 +14,7 @@ typedef struct shmsync_queue_options {
 /* An item on lease. One call for one of its copies ends it. */
 typedef struct shmsync_lease {
     struct shmi_queue *impl;
-    uint64_t times, state;
+    uint64_t seq, state;
     uint32_t at;
     uint32_t attempts; /* how often the item was leased before, and not acknowledged */
 } shmsync_lease;

@@ -40,7 +40,7 @@
 #define SHMI_KIND_FUTURE UINT32_C(0x52545546) /* FUTR */
 #define SHMI_VERSION_FUTURE 1
 #define SHMI_KIND_QUEUE UINT32_C(0x55455551) /* QUEU */
-#define SHMI_VERSION_QUEUE 2
+#define SHMI_VERSION_QUEUE 1
 
 /* RWMutex gate: fields of the word */
 #define SHMI_GATE_NAME_SHIFT 0
@@ -237,28 +237,26 @@ typedef struct shmi_queue_words {
     shmi_monitor_words mon;
     uint64_t capacity;
     uint64_t item;
-    uint64_t flags;
-    uint64_t returned;
+    uint64_t sequence;
+    uint64_t ends;
+    uint64_t free;
+    uint64_t out;
+    uint64_t stopped;
     shmi_list_words getters;
     shmi_list_words putters;
-    uint64_t tail;
-    uint8_t pad0_[56];
-    uint64_t head;
-    uint8_t pad1_[56];
-    uint64_t turns;
-    uint8_t pad2_[56];
+    uint8_t pad0_[40];
 } shmi_queue_words;
 SHMI_ASSERT(offsetof(shmi_queue_words, mon) == 0, "queue_words.mon");
 SHMI_ASSERT(offsetof(shmi_queue_words, capacity) == 384, "queue_words.capacity");
 SHMI_ASSERT(offsetof(shmi_queue_words, item) == 392, "queue_words.item");
-SHMI_ASSERT(offsetof(shmi_queue_words, flags) == 400, "queue_words.flags");
-SHMI_ASSERT(offsetof(shmi_queue_words, returned) == 408, "queue_words.returned");
-SHMI_ASSERT(offsetof(shmi_queue_words, getters) == 416, "queue_words.getters");
-SHMI_ASSERT(offsetof(shmi_queue_words, putters) == 432, "queue_words.putters");
-SHMI_ASSERT(offsetof(shmi_queue_words, tail) == 448, "queue_words.tail");
-SHMI_ASSERT(offsetof(shmi_queue_words, head) == 512, "queue_words.head");
-SHMI_ASSERT(offsetof(shmi_queue_words, turns) == 576, "queue_words.turns");
-SHMI_ASSERT(sizeof(shmi_queue_words) == 640, "queue_words");
+SHMI_ASSERT(offsetof(shmi_queue_words, sequence) == 400, "queue_words.sequence");
+SHMI_ASSERT(offsetof(shmi_queue_words, ends) == 408, "queue_words.ends");
+SHMI_ASSERT(offsetof(shmi_queue_words, free) == 416, "queue_words.free");
+SHMI_ASSERT(offsetof(shmi_queue_words, out) == 424, "queue_words.out");
+SHMI_ASSERT(offsetof(shmi_queue_words, stopped) == 432, "queue_words.stopped");
+SHMI_ASSERT(offsetof(shmi_queue_words, getters) == 440, "queue_words.getters");
+SHMI_ASSERT(offsetof(shmi_queue_words, putters) == 456, "queue_words.putters");
+SHMI_ASSERT(sizeof(shmi_queue_words) == 512, "queue_words");
 
 /* Cond */
 typedef struct shmi_cond_words {

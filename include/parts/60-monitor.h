@@ -70,11 +70,7 @@ struct shmi_monitor {
     uint32_t waiting;     /* threads of this process in shmi_mon_sleep. Atomic. */
     uint32_t cleaning_up; /* a wait was given up and could not be taken off */
     int handlers;     /* signal handlers may call the object */
-    uint32_t kicks;   /* each ends the waits that go on, with SHMI_KICKED. Atomic. */
 };
-
-/* A wait that has ended because nobody serves its line: it is to be begun anew. */
-enum { SHMI_KICKED = -1 };
 
 /* A store of a word that only the holder of the queue lock writes: in the order of the program, so that a death leaves a prefix. */
 SHMI_FN void shmi_put(uint64_t *w, uint64_t v)
@@ -788,13 +784,12 @@ SHMI_FN int shmi_mon_give_up(struct shmi_monitor *m, shmi_wait_node *wait_node)
 
 /*
  * Waits until the wait of a wait node that has joined is resolved. An error means that it is
- * not and never will be, and the wait node is gone: ETIMEDOUT, EBADF, ENOTCONN, SHMI_KICKED. After 0 the
+ * not and never will be, and the wait node is gone: ETIMEDOUT, EBADF, ENOTCONN. After 0 the
  * caller collects.
  */
 SHMI_FN int shmi_mon_sleep(struct shmi_monitor *m, shmi_wait_node *wait_node, int64_t abs)
 {
     shmi_tuning t = shmi_mon_tuning(m);
-    uint32_t kicks = shmi_ld32(&m->kicks);
     int err = shmi_enter(m->a, "monitor.wait");
     if (err != 0)
         return shmi_self(m->a) == 0 || shmi_mon_give_up(m, wait_node) ? err : 0;
@@ -804,11 +799,9 @@ SHMI_FN int shmi_mon_sleep(struct shmi_monitor *m, shmi_wait_node *wait_node, in
             int r;
             shmi_mutex_check(&m->queueLock);
             r = shmi_wait_node_sleep(m->a, wait_node, m->o.off, abs);
-            if (shmi_ld32(&m->kicks) != kicks && !shmi_wait_node_resolved(wait_node)) {
-                err = SHMI_KICKED;
-            } else if (r == SHMI_LOOK) {
+            if (r == SHMI_LOOK)
                 continue;
-            } else if (r == SHMI_AGAIN) {
+            if (r == SHMI_AGAIN) {
                 uint32_t w = shmi_node_load(wait_node->node);
                 if (shmi_node_queued(w) || shmi_node_state(w) == SHMI_NodeResolved)
                     continue;
@@ -852,7 +845,6 @@ SHMI_FN void shmi_mon_init(struct shmi_monitor *m, shmsync_arena *a, const shmi_
     m->broken = m->looks = m->dead_holder = m->waiting = m->cleaning_up = 0;
     m->kept = 0;
     m->handlers = 0;
-    m->kicks = 0;
     m->deaths = shmi_deaths(a) - 1; /* the first check reaps */
     shmi_mutex_init(&m->queueLock, a, &m->w->queueLock, o->off, m->o.name_len != 0 ? m->o.name : NULL, 1);
     m->queueLock.queueLock = 1;

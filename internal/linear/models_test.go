@@ -598,7 +598,7 @@ func addEvents() {
 // items is the state of a Queue: items in order, of which each is used once.
 type items struct {
 	n  int
-	at [room + 6]uint64 // more than there is room for: those that deaths brought back
+	at [room]uint64
 	// owed are items that went to calls of a process which have not returned: with its
 	// death they may come back, before all others.
 	owed [3][2]uint64
@@ -635,12 +635,12 @@ func addQueue() {
 				if !r.OK && !r.Open {
 					// TryPut. A Put may wait, or an item that has gone to a waiter may be
 					// in its place still, to be copied.
-					if c.Beside || s.n >= room {
+					if c.Beside || s.n == room {
 						return []items{s}
 					}
 					return nil
 				}
-				if s.n >= room {
+				if s.n == room {
 					return nil
 				}
 				return []items{s.put(c.Arg)}
@@ -677,7 +677,9 @@ func addQueue() {
 						continue
 					}
 					for _, st := range states {
-						states = append(states, st.back(o[i]))
+						if st.n < room {
+							states = append(states, st.back(o[i]))
+						}
 					}
 				}
 				return states

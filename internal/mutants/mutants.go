@@ -114,23 +114,10 @@ var generalMutants = []mutant{
 	},
 	{
 		name: "items die with their lease",
-		file: "prims/queue_ring.go",
-		old:  "\t\t\tif x.mon.ended(n) {\n\t\t\t\tx.giveBack(s, st)\n\t\t\t}\n",
+		file: "prims/queue_slots.go",
+		old:  "\t\tif dead(st.participant()) && x.mon.ended(st.participant()) {\n\t\t\tx.giveBack(i, s, st)\n\t\t}\n",
 		new:  "",
 		pkg:  "prims", run: "TestQueueLeasesOfTheDead",
-	},
-	{
-		name: "the item of a Put that waits comes when its process runs",
-		file: "prims/queue_grant.go",
-		old:  "\t\tx.publishGranted(f.aux(), s, w.Stamp().Load())\n",
-		new:  "",
-		pkg:  "prims", run: "TestQueueStoppedPutterHoldsNobodyUp",
-	},
-	{
-		name: "waiters stay in their line while nobody serves it", file: "prims/queue_core.go",
-		old: "\t\tx.mon.queueLock.queue.Kick()\n",
-		new: "",
-		pkg: "prims", run: "TestQueueStoppedGranter", tags: withPoints,
 	},
 	{
 		name: "a token that was handed out dies with its receiver",

@@ -23,8 +23,6 @@ const (
 	Closed
 	// Granted: Grant chose this waiter.
 	Granted
-	// Kicked: Kick sent the waiter away.
-	Kicked
 )
 
 // Queue is one handle's side of a WaitList: the goroutines that use the handle wait here.
@@ -55,7 +53,6 @@ type Queue struct {
 	asleep atomic.Int32 // waiters with a since that sleep in the kernel
 	oldest atomic.Int64 // first.since; 0 if there is none, or it does not know
 	seated atomic.Int32 // goroutines in WaitNode.Sleep
-	kicks  atomic.Uint32
 
 	wasReady bool // guarded by: mu; the node was ready at the last check
 	wasCut   bool // guarded by: mu; nobody would have found it at the last check

@@ -83,13 +83,6 @@ func Shut(queues ...*Queue) {
 	}
 }
 
-// Kick ends the waits in wait nodes that go on now, with the result Kicked. It does not end those
-// that have been resolved.
-func (q *Queue) Kick() {
-	q.kicks.Add(1)
-	q.lot.nodePool.sendAway(q)
-}
-
 // sendAway wakes the waiters in this queue. It wakes sleepers of other processes and
 // handles as well: they look, and sleep again.
 func (q *Queue) sendAway() {

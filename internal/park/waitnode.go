@@ -54,7 +54,6 @@ type WaitNode struct {
 func (s *WaitNode) Sleep(q *Queue, c *Cancel) Result {
 	h := s.nodePool.lot
 	h.checkPeriodically(q)
-	kicks := q.kicks.Load()
 	s.in.Store(q)
 	if q.Closing() {
 		return s.giveUp(Closed)
@@ -66,14 +65,14 @@ func (s *WaitNode) Sleep(q *Queue, c *Cancel) Result {
 			if s.since != 0 {
 				q.Arena.DateAnnounced(record, s.since)
 			}
-			return s.direct(q, c, kicks)
+			return s.direct(q, c)
 		}
 	}
-	return s.parked(q, c, kicks)
+	return s.parked(q, c)
 }
 
 // direct sleeps in the kernel, on this goroutine's thread.
-func (s *WaitNode) direct(q *Queue, c *Cancel, kicks uint32) Result {
+func (s *WaitNode) direct(q *Queue, c *Cancel) Result {
 	c.arm()
 	w := s.Node.Load()
 	if w.State() == arenakernel.NodeQueued && s.Node.Swap(w, w.With(arenakernel.NodeAsleep)) {
@@ -83,9 +82,6 @@ func (s *WaitNode) direct(q *Queue, c *Cancel, kicks uint32) Result {
 	for s.Node.Load() == w && w.State() == arenakernel.NodeAsleep {
 		if q.Closing() {
 			return s.giveUp(Closed)
-		}
-		if q.kicks.Load() != kicks {
-			return s.giveUp(Kicked)
 		}
 		var err error
 		if c.word != nil {
@@ -108,7 +104,7 @@ func (s *WaitNode) direct(q *Queue, c *Cancel, kicks uint32) Result {
 }
 
 // parked waits on a channel; the granter that resolves the wait tells the poller.
-func (s *WaitNode) parked(q *Queue, c *Cancel, kicks uint32) Result {
+func (s *WaitNode) parked(q *Queue, c *Cancel) Result {
 	if !s.park(nil) {
 		return Again
 	}
@@ -124,8 +120,6 @@ func (s *WaitNode) parked(q *Queue, c *Cancel, kicks uint32) Result {
 				return Again
 			case q.Closing():
 				return s.giveUp(Closed)
-			case q.kicks.Load() != kicks:
-				return s.giveUp(Kicked)
 			}
 		case <-done:
 			return s.giveUp(Canceled)

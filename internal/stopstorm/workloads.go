@@ -62,7 +62,7 @@ var workloads = append([]prim{
 	{"future", queueLocked, openFuture},
 	{"waitany", waitersLocked, openWaitAny},
 	{"cond", queueLocked, openCond},
-	{"queue", "", openQueue},
+	{"queue", queueLocked, openQueue},
 	{"waitgroup", queueLocked, openWaitGroup},
 	{"latch", queueLocked, openLatch},
 	{"barrier", queueLocked, openBarrier},
