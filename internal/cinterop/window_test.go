@@ -3,8 +3,10 @@
 package cinterop
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -229,6 +231,32 @@ func TestKillRenewing(t *testing.T) {
 		})
 	}
 	require.Equal(t, 3, n)
+}
+
+// A C program is stopped after it has seen that it is the first of a window. The window is used up by
+// others before it goes on. It leaves the slot clean, and renews it.
+func TestLateJoinerOfACProgram(t *testing.T) {
+	name := unusedName(t)
+	made, err := arena.Create(name, &arena.Options{Size: 2 << 20, MaxParticipants: 1})
+	require.NoError(t, err)
+	require.NoError(t, made.Close())
+	slot := slotIn(t, name, 1)
+	slot.set(50)
+	binary.LittleEndian.PutUint64(slot[248:], 60|90<<18|1<<36)
+	var out bytes.Buffer
+	cmd := exec.Command(program(t, "core.c"), "open", name)
+	cmd.Env = append(os.Environ(), "SHMSYNC_CRASHPOINT_STOP=arena.enter.locked")
+	cmd.Stdout, cmd.Stderr = &out, &out
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { cmd.Process.Kill() })
+	(&agent{cmd: cmd, label: "the late one", arena: name}).awaitStop(t)
+	slot.set(90)
+	require.NoError(t, cmd.Process.Signal(syscall.SIGCONT))
+	require.NoError(t, cmd.Wait(), "%s", &out)
+	require.True(t, strings.HasPrefix(out.String(), "0 "), "%s", &out)
+	require.Equal(t, [3]uint64{91, lastGeneration, 2}, slot.window())
+	require.EqualValues(t, 91, slot.generation())
+	sound(t, name)
 }
 
 // A C program is stopped as it takes a lock from a dead participant, while the slot of that one goes
