@@ -123,7 +123,7 @@ func buildFairMutex(a *arenakernel.Arena, o arenakernel.Object, opt *FairMutexOp
 	f.mon = buildMonitor(a, o, o.Body, f, bare)
 	f.fifo = fifo{f.mon, &w.queue}
 	if !bare {
-		f.turns = common[park.Turns](a, o)
+		f.turns = common[park.Turns](f.mon.opening)
 	}
 	return f
 }

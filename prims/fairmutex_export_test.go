@@ -39,6 +39,30 @@ func (f *FairMutex) Asleep() (n int) {
 // Waiters is how many goroutines of this process wait.
 func (f *FairMutex) Waiters() int { return f.turns.Waits() }
 
+// SharesTurns reports whether two handles have the same Turns.
+func (f *FairMutex) SharesTurns(g *FairMutex) bool { return f.turns == g.turns }
+
+// Ended reports whether the handle has ended.
+func (f *FairMutex) Ended() bool { return f.mon.opening.ended.Load() }
+
+// StopHandles keeps handles from coming and going until the function that it gives is called.
+func StopHandles() (resume func()) {
+	handles.Lock()
+	return handles.Unlock
+}
+
+// Commons is how many parts the handles of this process share, for objects of an arena.
+func Commons(a *arena.Arena) (n int) {
+	handles.Lock()
+	defer handles.Unlock()
+	for key := range handles.common {
+		if key.segment == any((*arenakernel.Arena)(a).Segment()) {
+			n++
+		}
+	}
+	return n
+}
+
 // Object is the object that f is a handle on.
 func (f *FairMutex) Object() arenakernel.Object { return f.object }
 

@@ -1,6 +1,7 @@
 package prims
 
 import (
+	"maps"
 	"sync"
 	"sync/atomic"
 
@@ -32,6 +33,7 @@ type opening struct {
 	mu     sync.Mutex
 	needed int  // guarded by: mu; by how many the words are needed, the handle included
 	lost   bool // guarded by: mu; the arena may be unmapped by now
+	shares bool // guarded by: handles; it uses what common gave
 }
 
 // newOpening makes the opening of a handle. Until its maker says otherwise, there is
@@ -80,13 +82,31 @@ func (x *Waitable[S, E]) opened() *opening { return x.mon.opening }
 // object.
 var handles struct {
 	sync.Mutex
-	of map[any]map[arenakernel.Offset]*objectHandles // guarded by: Mutex
+	of     map[any]map[arenakernel.Offset]*objectHandles // guarded by: Mutex
+	common map[commonKey]*commonPart                     // guarded by: Mutex; see common
 }
 
 // objectHandles are the open handles of this process on one object.
 type objectHandles struct {
-	open   map[*opening]handle // guarded by: handles
-	common any                 // guarded by: handles; see common
+	open map[*opening]handle // guarded by: handles
+}
+
+// commonKey names an object while it is open. The kind keeps a peer that overwrites the
+// arena from having one part used as another.
+type commonKey struct {
+	segment any
+	at      arenakernel.Offset
+	kind    arenakernel.Kind
+}
+
+// commonPart is what the openings of an object share.
+type commonPart struct {
+	part any
+	uses int // guarded by: handles; by openings
+}
+
+func (p *opening) commonKey() commonKey {
+	return commonKey{p.a.Segment(), p.object.Offset, p.object.Kind}
 }
 
 // share makes a handle of an object that the caller has opened, and notes it. The
@@ -166,15 +186,40 @@ func handlesOn(a *arenakernel.Arena, o arenakernel.Object) *objectHandles { // g
 }
 
 // common gives what all handles of this process on an object share, and makes it if
-// there is none. It is called by a build function.
-func common[C any](a *arenakernel.Arena, o arenakernel.Object) *C {
+// there is none. The opening uses it until the opening ends. A build function calls common
+// once, and succeeds then: only an opening that share has noted is ended.
+func common[C any](p *opening) *C {
 	handles.Lock()
 	defer handles.Unlock()
-	on := handlesOn(a, o)
-	if on.common == nil {
-		on.common = new(C)
+	key := p.commonKey()
+	c := handles.common[key]
+	if c == nil {
+		if handles.common == nil {
+			handles.common = map[commonKey]*commonPart{}
+		}
+		c = &commonPart{part: new(C)}
+		handles.common[key] = c
 	}
-	return on.common.(*C)
+	c.uses++
+	p.shares = true
+	return c.part.(*C)
+}
+
+// leaveCommon ends the use of what common gave. The object is still open, so no other object
+// lies where it lies.
+func (p *opening) leaveCommon() {
+	handles.Lock()
+	defer handles.Unlock()
+	if !p.shares {
+		return
+	}
+	p.shares = false
+	key := p.commonKey()
+	if c := handles.common[key]; c != nil {
+		if c.uses--; c.uses == 0 {
+			delete(handles.common, key)
+		}
+	}
 }
 
 // forget takes a handle out of those that are open.
@@ -217,6 +262,7 @@ func loseHandles(a *arenakernel.Arena) {
 	handles.Lock()
 	objects := handles.of[a.Segment()]
 	delete(handles.of, a.Segment())
+	maps.DeleteFunc(handles.common, func(key commonKey, _ *commonPart) bool { return key.segment == any(a.Segment()) })
 	handles.Unlock()
 	for _, on := range objects {
 		for p := range on.open {
@@ -255,6 +301,7 @@ func (p *opening) leave() {
 	if p.needed--; p.needed == 0 && !p.lost {
 		p.ended.Store(true)
 		p.end()
+		p.leaveCommon() // before the object is closed: a peer may delete it then
 		p.a.CloseObject(p.object)
 		p.forget() // last: the arena is not unmapped before
 	}

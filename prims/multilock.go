@@ -51,6 +51,7 @@ type MultiLock struct {
 	all    []atomic.Pointer[multiBucket]
 	mu     sync.Mutex // makes buckets
 	bare   bool
+	turns  *multiTurns // nil for a reaper
 
 	opening *opening
 }
@@ -148,6 +149,9 @@ func buildMultiLock(a *arenakernel.Arena, o arenakernel.Object, bare bool) (*Mul
 		return nil, x.fail("multilock.open", shmsync.ErrCorrupt, nil, fmt.Sprintf("2^%d buckets in %d bytes", x.log, o.Size))
 	}
 	x.all = make([]atomic.Pointer[multiBucket], 1<<x.log)
+	if !bare {
+		x.turns = common[multiTurns](x.opening)
+	}
 	return x, nil
 }
 
@@ -171,6 +175,9 @@ func (x *MultiLock) openBucket(i int) *multiBucket {
 	k := newMultiBucket(x, i)
 	if x.opening.closing.Load() {
 		park.Shut(k.mon.queueLock.queue)
+	}
+	if x.opening.ended.Load() {
+		k.mon.queueLock.end() // the end of the handle may have been before
 	}
 	x.all[i].Store(k)
 	return k

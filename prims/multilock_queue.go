@@ -31,7 +31,7 @@ func newMultiBucket(x *MultiLock, i int) *multiBucket {
 	k.last, k.cached = uint32(makeOwner(keyFree, x.name)), uint32(makeOwner(keyCached, x.name))
 	k.mon = buildMonitor(x.a, x.object, off, k, x.bare)
 	if !x.bare {
-		k.turns = common[multiTurns](x.a, x.object).of(i)
+		k.turns = x.turns.of(i)
 	}
 	k.mon.opening, k.mon.queueLock.opening = x.opening, x.opening
 	k.mon.mine = func(w wait) bool { return k.isWait(w.Node) }

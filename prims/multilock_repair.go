@@ -38,6 +38,9 @@ func (x *MultiLock) Recover(key uint64, repair func() error) error {
 // RecoverContext is Recover that ends with ctx.Err() when ctx ends before repair is called.
 func (x *MultiLock) RecoverContext(ctx context.Context, key uint64, repair func() error) error {
 	mustHaveRepair(repair != nil, fmt.Sprintf("key %d of multilock %s", key, objectName(x.object)))
+	if err := x.opening.error("multilock.recover"); err != nil {
+		return err
+	}
 	k := x.bucket(key)
 	for {
 		if err := k.mon.enter(ctx); err != nil {

@@ -199,8 +199,9 @@ func buildRWMutex(a *arenakernel.Arena, o arenakernel.Object, opt *RWMutexOption
 		own: raw64(mine), shut: wordPtr(&w.gate), mine: mine, gate: &w.gate, words: w, name: a.Self(),
 		a: a, object: o, policy: policyOf(w.policy), repair: opt.Repair,
 		wrote: race.KeyOf(dev, ino, uint64(o.Offset)), read: race.KeyOf(dev, ino, uint64(o.Offset)+1),
-		opening: newOpening(a, o), registry: common[readerRegistry](a, o),
+		opening: newOpening(a, o),
 	}
+	m.registry = common[readerRegistry](m.opening)
 	m.opening.shut, m.opening.end = m.endCalls, m.end
 	// The Repair is for bytes that were never initialized, where the policy of
 	// the writers' mutex reads as PolicyReport: what a death leaves is told by the gate.
