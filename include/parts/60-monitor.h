@@ -68,6 +68,7 @@ struct shmi_monitor {
     uint32_t looks;
     uint32_t dead_holder; /* a check has found one: the process that marked it may be stopped before it counts the death */
     uint32_t waiting;     /* threads of this process in shmi_mon_sleep. Atomic. */
+    int one_spins;    /* waits end one after the other: only the first of those threads spins */
     uint32_t cleaning_up; /* a wait was given up and could not be taken off */
     int handlers;     /* signal handlers may call the object */
 };
@@ -793,8 +794,8 @@ SHMI_FN int shmi_mon_sleep(struct shmi_monitor *m, shmi_wait_node *wait_node, in
     int err = shmi_enter(m->a, "monitor.wait");
     if (err != 0)
         return shmi_self(m->a) == 0 || shmi_mon_give_up(m, wait_node) ? err : 0;
-    /* Only the first thread spins: others would take the CPUs from it and from the holder. */
-    if (__atomic_fetch_add(&m->waiting, 1, __ATOMIC_RELAXED) != 0 || !shmi_spin(&t, shmi_wait_node_resolved_arg, wait_node)) {
+    /* Where waits end one after the other, further spinners would take the CPUs from the first one and from the holder. */
+    if ((__atomic_fetch_add(&m->waiting, 1, __ATOMIC_RELAXED) != 0 && m->one_spins) || !shmi_spin(&t, shmi_wait_node_resolved_arg, wait_node)) {
         while (!shmi_wait_node_resolved(wait_node)) {
             int r;
             shmi_mutex_check(&m->queueLock);
@@ -844,7 +845,7 @@ SHMI_FN void shmi_mon_init(struct shmi_monitor *m, shmsync_arena *a, const shmi_
     m->without = 0;
     m->broken = m->looks = m->dead_holder = m->waiting = m->cleaning_up = 0;
     m->kept = 0;
-    m->handlers = 0;
+    m->handlers = m->one_spins = 0;
     m->deaths = shmi_deaths(a) - 1; /* the first check reaps */
     shmi_mutex_init(&m->queueLock, a, &m->w->queueLock, o->off, m->o.name_len != 0 ? m->o.name : NULL, 1);
     m->queueLock.queueLock = 1;

@@ -140,6 +140,7 @@ static const struct shmi_rules shmi_fair_rules = {
 SHMI_FN void shmi_fair_init(struct shmi_fairmutex *f, shmsync_arena *a, const shmi_object *o, const shmsync_fairmutex_options *opts)
 {
     shmi_mon_init(&f->m, a, o, o->body, &shmi_fair_rules);
+    f->m.one_spins = 1;
     f->w = (shmi_fairmutex_words *)shmi_ptr(a, o->body, sizeof(shmi_fairmutex_words), 8);
     f->release = (shmi_ld32(&f->w->policy) & 0xff) == 1;
     f->repair = opts != NULL ? opts->repair : NULL;

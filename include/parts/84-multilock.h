@@ -544,6 +544,7 @@ static const struct shmi_rules shmi_multi_rules = {
 SHMI_FN void shmi_bucket_init(struct shmi_key_bucket *k, struct shmi_multilock *x, uint32_t i)
 {
     shmi_mon_init(&k->m, x->a, &x->o, shmi_bucket_at(&x->o, i), &shmi_multi_rules);
+    k->m.one_spins = 1;
     k->m.mine = shmi_key_is_wait;
     k->of = x;
     k->w = (shmi_multilock_bucket *)(void *)k->m.w;
