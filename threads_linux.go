@@ -36,7 +36,7 @@ func Detached(pid int, startTime uint64) bool {
 		return false
 	}
 	defer d.close()
-	return d.st.Dev == ownProc() && d.detached(strconv.Itoa(pid), startTime)
+	return d.device() == ownProc() && d.detached(strconv.Itoa(pid), startTime)
 }
 
 // taskDir is an open /proc/PID/task. Whatever is looked up in it is of one process, even if
@@ -61,6 +61,8 @@ func openTasks(process string) (*taskDir, error) {
 }
 
 func (d *taskDir) close() { unix.Close(d.fd) }
+
+func (d *taskDir) device() uint64 { return uint64(d.st.Dev) } // of 32 bits on mips
 
 // same reports whether the descriptor still is this directory's. A mistake elsewhere in the program
 // may have closed it, and opened another file under its number.
@@ -182,7 +184,7 @@ var ownProc = sync.OnceValue(func() uint64 {
 	if unix.Stat("/proc/self/task", &st) != nil {
 		return 0
 	}
-	return st.Dev
+	return uint64(st.Dev)
 })
 
 // probeThreads looks whether /proc is that of this process's pid namespace, and tells of a
@@ -210,7 +212,7 @@ func probeThreads() error {
 	if _, err := unix.Readlinkat(d.fd, self+"/exe", link[:]); err != nil {
 		return no(err.Error())
 	}
-	if _, _, ok := d.stat(self); !ok || d.st.Dev != ownProc() {
+	if _, _, ok := d.stat(self); !ok || d.device() != ownProc() {
 		return no("/proc/self/task cannot be read")
 	}
 	return nil

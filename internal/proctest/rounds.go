@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/race"
 )
 
@@ -32,7 +31,7 @@ func Rounds[N ~int | ~int64 | ~uint64](short, long N) N {
 		return short
 	case Long():
 		return long
-	case crashpoint.Enabled:
+	case crashPoints:
 		return max(short, long/5)
 	}
 	return max(short, long/10)

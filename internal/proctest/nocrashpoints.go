@@ -1,0 +1,5 @@
+//go:build !crashpoint
+
+package proctest
+
+const crashPoints = false
