@@ -5177,6 +5177,7 @@ SHMI_FN int shmi_walk_tasks(const shmi_tasks *d, int (*f)(void *arg, uint32_t th
     } b;
     long n, at;
     int err = 0;
+    memset(&b, 0, sizeof b); /* MemorySanitizer does not see what a bare system call writes */
     if (lseek(d->fd, 0, SEEK_SET) != 0)
         return -1;
     while (err == 0 && (n = syscall(SYS_getdents64, d->fd, b.bytes, sizeof b.bytes)) != 0) {
@@ -5228,7 +5229,7 @@ SHMI_FN int shmi_find_again(void *arg, uint32_t thread)
 /* How many threads the process has, exactly; 0 if that cannot be read. */
 SHMI_FN uint32_t shmi_count_threads(const shmi_tasks *d, uint32_t leader, uint64_t *start)
 {
-    char path[32], b[1024], *p;
+    char path[32], b[1024] = {0}, *p;
     uint32_t k, threads = 0;
     int fd;
     ssize_t n;

@@ -2,6 +2,8 @@
 package semaphore
 
 import (
+	"context"
+
 	"github.com/shmsync/shmsync/internal/gosuite/shim"
 	"github.com/shmsync/shmsync/prims"
 )
@@ -25,3 +27,6 @@ func NewWeighted(n int64) *Weighted {
 	}
 	return &Weighted{s}
 }
+
+// Acquire is Weighted.Acquire, whose context comes without the name saying so.
+func (w *Weighted) Acquire(ctx context.Context, n int64) error { return w.AcquireContext(ctx, n) }
