@@ -22,6 +22,8 @@ type WaitVEntry struct {
 // NewWaitVEntry makes an entry that waits on addr while it holds val. addr
 // must point into mapped memory, or to a heap word that the caller keeps
 // alive across the wait: the entry does not.
+//
+//go:nosplit
 func NewWaitVEntry(addr *uint32, val uint32) WaitVEntry {
 	return WaitVEntry{
 		val: uint64(val),

@@ -1,6 +1,8 @@
 package arena
 
 import (
+	"context"
+
 	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/shm"
 )
@@ -18,37 +20,59 @@ type Arena arenakernel.Arena
 // fields, so this costs nothing.
 func (a *Arena) kernel() *arenakernel.Arena { return (*arenakernel.Arena)(a) }
 
-// Open joins the arena of that name under /dev/shm and creates it first if there is none.
-// If several processes race to create it, one of them does, and all join the same arena. A
-// nil opts means the defaults. If the arena exists, Size and MaxParticipants that are set
-// are compared with those of the arena, and a difference is an error that Is
-// [shmsync.ErrIncompatible].
+// Open joins the arena of that name under /dev/shm, or at a path if name has a slash, and
+// creates it first if there is none. If several processes race to create it, one of them does,
+// and all join the same arena. A nil opts means the defaults. If the arena exists, Size and
+// MaxParticipants that are set are compared with those of the arena, and a difference is an
+// error that Is [shmsync.ErrIncompatible].
 //
 // A file that is no arena, or one of another layout, is ErrIncompatible or
-// ErrCorrupt and is left as it was. No free slot is ErrNoSpace. In a program for
-// a 32-bit or big-endian machine, and on another system than Linux, every call
-// that joins an arena is an error that Is [shmsync.ErrNotSupported].
+// ErrCorrupt and is left as it was, unless Recreate says otherwise. No free slot is
+// ErrNoSpace. In a program for a 32-bit or big-endian machine, and on another system than
+// Linux, every call that joins an arena is an error that Is [shmsync.ErrNotSupported].
 //
 // Joining the same arena again in one process, by whatever name, gives another
 // opening of the same membership, which is closed separately.
+//
+// Open waits while another process runs its OnFirst.
 func Open(name string, opts *Options) (*Arena, error) {
-	a, err := arenakernel.Open(name, (*arenakernel.Options)(opts))
+	a, err := arenakernel.Open(name, opts.kernel())
 	return (*Arena)(a), err
 }
 
-// Create makes a new arena under /dev/shm and joins it. Where the name is
-// taken the error Is [fs.ErrExist].
+// OpenContext is Open; ctx bounds the wait for another process's OnFirst.
+func OpenContext(ctx context.Context, name string, opts *Options) (*Arena, error) {
+	a, err := arenakernel.OpenContext(ctx, name, opts.kernel())
+	return (*Arena)(a), err
+}
+
+// Create makes a new arena under /dev/shm, or at a path if name has a slash, and joins it.
+// Where the name is taken the error Is [fs.ErrExist].
 func Create(name string, opts *Options) (*Arena, error) {
-	a, err := arenakernel.Create(name, (*arenakernel.Options)(opts))
+	a, err := arenakernel.Create(name, opts.kernel())
 	return (*Arena)(a), err
 }
 
-// Attach joins an existing arena under /dev/shm. Where there is none the error
-// Is [fs.ErrNotExist].
+// Attach joins an existing arena under /dev/shm, or at a path if name has a slash. Where there
+// is none the error Is [fs.ErrNotExist].
 func Attach(name string, opts *Options) (*Arena, error) {
-	a, err := arenakernel.Attach(name, (*arenakernel.Options)(opts))
+	a, err := arenakernel.Attach(name, opts.kernel())
 	return (*Arena)(a), err
 }
+
+// AttachContext is Attach; ctx bounds the wait for another process's OnFirst.
+func AttachContext(ctx context.Context, name string, opts *Options) (*Arena, error) {
+	a, err := arenakernel.AttachContext(ctx, name, opts.kernel())
+	return (*Arena)(a), err
+}
+
+// Remove removes the file of the arena of that name under /dev/shm, or at a path if name has a
+// slash. While a participant is in, the error Is [syscall.EBUSY] and names those that are, and
+// the file stays. If there is no file the error Is [fs.ErrNotExist]. A file that is no arena is
+// an error that Is [shmsync.ErrIncompatible]; [shm.Remove] removes any file.
+//
+// Where byte locks do not work the error Is [shmsync.ErrNotSupported].
+func Remove(name string) error { return arenakernel.Remove(name) }
 
 // Format makes an arena of a segment that no other process has yet. Call it in the init
 // function of a constructor of package shm to create an arena at a path, or in a memfd:
@@ -56,13 +80,13 @@ func Attach(name string, opts *Options) (*Arena, error) {
 //	seg, err := shm.CreateMemfd("jobs", size, func(s *shm.Segment) error { return arena.Format(s, nil) }, nil)
 //	a, err := arena.FromSegment(seg, nil)
 func Format(seg *shm.Segment, opts *Options) error {
-	return arenakernel.Format(seg, (*arenakernel.Options)(opts))
+	return arenakernel.Format(seg, opts.kernel())
 }
 
 // FromSegment joins the arena that is in a segment. The segment belongs to the
 // arena from then on, also when an error is returned, and is closed with it.
 func FromSegment(seg *shm.Segment, opts *Options) (*Arena, error) {
-	a, err := arenakernel.FromSegment(seg, (*arenakernel.Options)(opts))
+	a, err := arenakernel.FromSegment(seg, opts.kernel())
 	return (*Arena)(a), err
 }
 

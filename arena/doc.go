@@ -16,7 +16,20 @@
 //
 // # Sharing data
 //
-// [Value] gives a variable that every process finds by its name, and [Arena.Block] gives
+// A record that several processes change is best a Synchronized of package prims: a process
+// that is killed in the middle of a change leaves the record as it was before.
+//
+//	stats, err := prims.OpenSynchronized(a, "stats", Stats{}, nil)
+//	if err != nil {
+//		return err
+//	}
+//	err = stats.Update(func(s *Stats) error {
+//		s.Requests++
+//		s.Last = time.Now().UnixNano() // kill -9 before this line: both fields stay as they were
+//		return nil
+//	})
+//
+// Below that, [Value] gives a variable that every process finds by its name, and [Arena.Block] gives
 // bytes. [Arena.Alloc] gives a block without a name, which other processes find by its
 // [Offset] with [At]. Locks and queues for these data are in package prims.
 //
@@ -30,5 +43,5 @@
 //
 // A participant looks with [Arena.Participants], [Arena.Objects], [Arena.Inspect] and
 // [Arena.Metrics]. [Inspect] looks at an arena without joining it, as the command shmctl
-// does.
+// does, and [Inspector.Diagnose] says why its processes do not go on.
 package arena

@@ -19,7 +19,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer shm.Remove("example-jobs") // the name; processes that have it open keep it
+	defer arena.Remove("example-jobs")
 	defer a.Close()
 
 	type stats struct {
@@ -40,7 +40,7 @@ func ExampleArena_OnDeath() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer shm.Remove("example-watch")
+	defer arena.Remove("example-watch")
 	defer a.Close()
 
 	a.OnDeath(func(p arena.Participant) {
@@ -74,7 +74,7 @@ func ExampleArena_Alloc() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer shm.Remove("example-blocks")
+	defer arena.Remove("example-blocks")
 	defer a.Close()
 
 	off, err := a.Alloc(24, 0)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
-	"github.com/shmsync/shmsync/shm"
 )
 
 // A variable of any type without pointers. Another type under the same name is
@@ -22,8 +21,8 @@ func ExampleValue() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer arena.Remove(name)
 	defer a.Close()
-	defer shm.Remove(name)
 	p, err := arena.Value[struct{ Low, High int32 }](a, "limits")
 	if err != nil {
 		log.Fatal(err)
@@ -41,8 +40,8 @@ func ExampleArena_Block() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer arena.Remove(name)
 	defer a.Close()
-	defer shm.Remove(name)
 	frame, err := a.Block("frame", 640*480)
 	if err != nil {
 		log.Fatal(err)
@@ -58,8 +57,8 @@ func ExampleArena_Participants() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer arena.Remove(name)
 	defer a.Close()
-	defer shm.Remove(name)
 	for p := range a.Participants() {
 		fmt.Println(p.Label, p.State, p.PID == os.Getpid())
 	}
@@ -73,8 +72,8 @@ func ExampleArena_Delete() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer arena.Remove(name)
 	defer a.Close()
-	defer shm.Remove(name)
 	if _, err := arena.Value[int64](a, "counter"); err != nil {
 		log.Fatal(err)
 	}

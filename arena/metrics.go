@@ -4,7 +4,7 @@ package arena
 // one member for each field.
 type Metrics struct {
 	Participants int                      // that are there
-	Deaths       uint32                   // reaps since the arena was made
+	Deaths       uint32                   // deaths and leaves that were recorded since the arena was made
 	Path         PathState                // whether the arena's path still leads to it
 	Size         int64                    // bytes
 	Used         uint64                   // bytes of the heap that have memory

@@ -64,4 +64,83 @@ type Options struct {
 	Populate bool
 	// Lock is of this process, as that of shm.Options.
 	Lock bool
+	// OnFirst runs in the participant that begins an epoch, before its Open returns. No other
+	// process is in, and none gets in meanwhile, so OnFirst may delete and repair anything. If it
+	// fails, or its process dies, the next participant is the first. OnFirst must not open
+	// the same arena. RecoverAll of package prims repairs what deaths have made unusable.
+	OnFirst func(a *Arena, e Epoch) error `json:"-"`
+	// Recreate says when an arena that no process is in is replaced by a new one; 0 means never.
+	Recreate Recreate
+	// Lifetime says what becomes of the arena when no process is in. Processes that open one
+	// arena should agree on it.
+	Lifetime Lifetime
+	// OnDetached is called once, on a goroutine of its own, when the file of the arena was removed
+	// or replaced while this opening is in use. Processes that open the name afterwards do
+	// not meet this one.
+	OnDetached func() `json:"-"`
+}
+
+// Recreate is a set of reasons to replace an arena that no process is in by a new one. The old
+// data is lost.
+type Recreate = arenakernel.Recreate
+
+const (
+	// RecreateIncompatible means that its layout, its features, Size, MaxParticipants or Counted
+	// differ.
+	RecreateIncompatible = arenakernel.RecreateIncompatible
+	// RecreateCorrupt means that its header is damaged, or that Check finds damage.
+	RecreateCorrupt = arenakernel.RecreateCorrupt
+	// RecreateUnclean means that a participant died since the last epoch began, or that the
+	// computer went down while one was in.
+	RecreateUnclean = arenakernel.RecreateUnclean
+)
+
+// Lifetime is what becomes of an arena when no process is in.
+type Lifetime = arenakernel.Lifetime
+
+const (
+	// LifetimeDurable means that the arena stays, until Remove or, on a tmpfs, a reboot.
+	LifetimeDurable = arenakernel.LifetimeDurable
+	// LifetimeEphemeral means that each epoch begins with an empty arena, and that the last
+	// Close removes the file.
+	LifetimeEphemeral = arenakernel.LifetimeEphemeral
+)
+
+// Epoch describes the epoch that a participant begins: the time from a join while no
+// participant is in the arena until none is in again.
+type Epoch struct {
+	// Number counts the epochs of the arena from 1. If OnFirst fails, the next epoch has the
+	// same number.
+	Number uint64
+	// Clean reports that every participant of the last epoch left by Close, and that the file
+	// is as they left it. It is true for a new arena.
+	Clean bool
+	// Reboot reports that the computer was started again since the last epoch began. It is
+	// false for an arena on a tmpfs, whose files a reboot removes.
+	Reboot bool
+	// Dead are the participants that died since the last epoch began, the last 192 at most.
+	Dead []Participant
+}
+
+// kernel gives the options in the form of package arenakernel.
+func (o *Options) kernel() *arenakernel.Options {
+	if o == nil {
+		return nil
+	}
+	k := &arenakernel.Options{
+		Size: o.Size, MaxParticipants: o.MaxParticipants, Counted: o.Counted, Mode: o.Mode,
+		TrustUIDs: o.TrustUIDs, Label: o.Label, KernelIO: o.KernelIO, NUMA: o.NUMA,
+		HugePages: o.HugePages, Populate: o.Populate, Lock: o.Lock,
+		Recreate: o.Recreate, Lifetime: o.Lifetime, OnDetached: o.OnDetached,
+	}
+	if o.OnFirst != nil {
+		k.OnFirst = func(a *arenakernel.Arena, e arenakernel.Epoch) error {
+			x := Epoch{Number: e.Number, Clean: e.Clean, Reboot: e.Reboot}
+			for _, p := range e.Dead {
+				x.Dead = append(x.Dead, Participant(p))
+			}
+			return o.OnFirst((*Arena)(a), x)
+		}
+	}
+	return k
 }

@@ -2,7 +2,8 @@
 // test themselves: they kill their own processes while these work, start others, and check
 // the result.
 //
-//	go run ./examples/death       # what others see when the holder of a lock dies
+//	go run ./examples/death       # what others see of a death in a change: Synchronized
+//	go run ./examples/cache       # a shared hash map: Mutex.Update, Tx.Alloc, Tx.Free
 //	go run ./examples/workers     # a worker pool: Queue, SignalWaker
 //	go run ./examples/prefork     # a server of several processes: MultiLock, Semaphore
 //	go run ./examples/leader      # leader election: Mutex, Recover, OnDeath

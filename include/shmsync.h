@@ -96,6 +96,7 @@ extern "C" {
 #define SHMSYNC_POLICY_DEFAULT 0 /* report, or whatever an existing object has */
 #define SHMSYNC_POLICY_REPORT 1  /* it stays lost: EOWNERDEAD, at once, until a process recovers it */
 #define SHMSYNC_POLICY_RELEASE 2 /* it becomes free, as a file lock does, when the process is gone */
+#define SHMSYNC_POLICY_ROLLBACK 3 /* its transaction is undone, then it becomes free; for a mutex, see shmsync_mutex_begin */
 
 /* Which system calls of a process write into the arena. When it has died, its data passes on after they
  * are finished. A declaration that is too narrow corrupts data. */
@@ -110,17 +111,6 @@ typedef struct shmsync_arena shmsync_arena;
 /* A position in an arena, the same in every process; 0 is none. */
 typedef uint64_t shmsync_offset;
 
-typedef struct shmsync_arena_options {
-    uint64_t size;               /* bytes of a new arena, rounded up to 64 KiB; 0: 64 MiB */
-    uint32_t max_participants;   /* of a new arena, at most 2047; 0: 128 */
-    uint32_t mode;               /* permission bits of a new arena's file; 0: 0600 */
-    const char *label;           /* the name of this process for people; NULL: the program's name */
-    const uint32_t *trust_uids;  /* owners of files to join, besides this euid and root */
-    size_t n_trust_uids;
-    int attach_only;             /* not 0: ENOENT where there is no arena, instead of making one */
-    int kernel_io;               /* SHMSYNC_KERNEL_IO_x; if this process opens the arena several times, the most general one holds */
-} shmsync_arena_options;
-
 /* Who a participant is or was. slot and generation are the identity. */
 typedef struct shmsync_participant {
     uint32_t slot;
@@ -130,6 +120,49 @@ typedef struct shmsync_participant {
     int64_t died_ns;   /* Unix ns; 0 while alive or not known */
     char label[64];
 } shmsync_participant;
+
+/* The epoch that a participant begins: the time from a join while nobody is in until nobody is
+ * in again. */
+typedef struct shmsync_epoch {
+    uint64_t number; /* from 1; if on_first fails, the next epoch has the same number */
+    int clean;       /* not 0: all of the last epoch left by close, and the file is as they left it */
+    int reboot;      /* not 0: the computer was started again since. Never on a tmpfs */
+    const shmsync_participant *dead; /* the participants that died since the last epoch began, the last 192 at most */
+    size_t n_dead;
+} shmsync_epoch;
+
+/* When an arena that nobody is in is replaced by a new one; the old data is lost. */
+#define SHMSYNC_RECREATE_INCOMPATIBLE 1u /* its layout, its features, size or max_participants differ */
+#define SHMSYNC_RECREATE_CORRUPT 2u      /* its header is damaged */
+#define SHMSYNC_RECREATE_UNCLEAN 4u      /* a death since the last epoch began, or the computer went down */
+
+/* What becomes of an arena when nobody is in. */
+#define SHMSYNC_LIFETIME_DURABLE 0   /* it stays, until shmsync_arena_remove or, on a tmpfs, a reboot */
+#define SHMSYNC_LIFETIME_EPHEMERAL 1 /* each epoch begins with an empty arena; the last close removes the file */
+
+typedef struct shmsync_arena_options {
+    uint64_t size;               /* bytes of a new arena, rounded up to 64 KiB; 0: 64 MiB */
+    uint32_t max_participants;   /* of a new arena, at most 2047; 0: 128 */
+    uint32_t mode;               /* permission bits of a new arena's file; 0: 0600 */
+    const char *label;           /* the name of this process for people; NULL: the program's name */
+    const uint32_t *trust_uids;  /* owners of files to join, besides this euid and root */
+    size_t n_trust_uids;
+    int attach_only;             /* not 0: ENOENT where there is no arena, instead of making one */
+    int kernel_io;               /* SHMSYNC_KERNEL_IO_x; if this process opens the arena several times, the most general one holds */
+    /* Called in the participant that begins an epoch, before its open returns. No other process is in,
+     * and none gets in meanwhile, so it may delete and repair anything. If it gives an errno, that is
+     * the result of the open, and the next participant is the first. It must not open or close this arena. */
+    int (*on_first)(shmsync_arena *a, const shmsync_epoch *e, void *arg);
+    void *on_first_arg;
+    uint32_t recreate;           /* SHMSYNC_RECREATE_x, or 0 for never */
+    int lifetime;                /* SHMSYNC_LIFETIME_x */
+    int64_t gate_timeout_ns;     /* how long the open waits for the on_first of another process; 0: for ever. ETIMEDOUT */
+    /* Called once, on the helper thread, when the file of the arena was removed or replaced while this process is in:
+     * processes that open the name afterwards do not meet this one. It is quick, and closes no arena. If this process
+     * opens the arena several times, the first function that is set is called. */
+    void (*on_detached)(shmsync_arena *a, void *arg);
+    void *on_detached_arg;
+} shmsync_arena_options;
 
 /* shmsync_arena_open joins the arena /dev/shm/NAME, and creates it where there is
  * none. A name with a slash is the path of a file. Opening it again in one process
@@ -149,7 +182,8 @@ static inline int shmsync_arena_from_fd(int fd, const shmsync_arena_options *opt
  * this process are treated as its death would treat them. Threads that wait get EBADF.
  * Pointers and handles into the arena die with it. */
 int shmsync_arena_close(shmsync_arena *a);
-/* Removes the name /dev/shm/NAME; processes that have the arena open keep it. */
+/* Removes the file of the arena. EBUSY while a participant is in: shmsync_error names it, and the file
+ * stays. ENOENT. EINVAL: not an arena. ENOTSUP without byte locks. */
 int shmsync_arena_remove(const char *name);
 
 uint64_t shmsync_arena_size(const shmsync_arena *a);
@@ -202,6 +236,7 @@ typedef struct shmsync_mutex_options {
     int checked;             /* not 0: every unlock of this process is a compare-and-swap */
     int (*repair)(void *);   /* run by lock of this process where it meets a death; 0 for repaired */
     void *repair_arg;
+    uint64_t log_bytes;      /* undo log of a new mutex of SHMSYNC_POLICY_ROLLBACK: 0 for 16 KiB, at most 1 MiB */
 } shmsync_mutex_options;
 
 /* Finds the mutex of that name or creates it. NULL or "": a fresh anonymous one. */
@@ -253,6 +288,61 @@ int shmsync_futex_timedwait(shmsync_futex *f, uint64_t token, const struct times
 /* Ends all waits, now and later, with ECANCELED, unless their token was reached. */
 int shmsync_futex_stop(shmsync_futex *f);
 int shmsync_futex_stopped(const shmsync_futex *f);
+/* ---- Transactions: changes that happen wholly or not at all ---- */
+
+/* A mutex of policy SHMSYNC_POLICY_ROLLBACK has an undo log. A transaction is one hold of such a mutex, from
+ * shmsync_mutex_begin to shmsync_tx_commit or shmsync_tx_abort. Before the caller changes bytes of the arena, it
+ * saves them: shmsync_tx_save copies them into the log. If the process dies before the commit, the next process
+ * that wants the mutex, in C or Go, copies them back, and gets the mutex without an error.
+ *
+ *     if (shmsync_mutex_begin(&m, &tx) != 0)
+ *         return fail(shmsync_error());
+ *     if (shmsync_tx_save(&tx, from, sizeof *from) == 0 && shmsync_tx_save(&tx, to, sizeof *to) == 0) {
+ *         from->balance -= amount;
+ *         to->balance += amount;
+ *     }
+ *     err = shmsync_tx_commit(&tx); // 0, or why a save failed: then nothing has changed
+ *
+ * What was not saved is not undone. A transaction belongs to one thread at a time, and is neither copied nor moved.
+ * Transactions of one mutex do not nest: a second begin waits for the first. A transaction of another mutex meanwhile is
+ * one of its own: it stays when the first is undone, and the two must not save the same bytes. While a thread is in a
+ * transaction, no thread closes the arena, and none unlocks the mutex: shmsync_cond_wait refuses it with EINVAL once a
+ * record was made. */
+typedef struct shmsync_tx {
+    struct shmi_mutex *mutex; /* NULL: it has ended */
+    struct shmsync_arena *arena;
+    const struct shmi_log *log;
+    uint64_t tail;            /* bytes of records */
+    int failed;               /* of the first call that failed */
+    unsigned n_saved, blocks;
+    struct {
+        uint64_t begin, end;
+    } saved[8];               /* the last ranges */
+} shmsync_tx;
+
+/* shmsync_mutex_begin locks m, as shmsync_mutex_lock does, and begins a transaction. A process that cannot tell
+ * others of its end gets ENOTSUP: its kernel has no byte locks (fcntl with F_OFD_SETLK). EINVAL: m has another
+ * policy. EPROTO: a peer has overwritten the log. An error means: not locked, and no transaction. */
+int shmsync_mutex_begin(shmsync_mutex *m, shmsync_tx *tx);
+/* EBUSY when it is held, and the errors of begin. */
+int shmsync_mutex_trybegin(shmsync_mutex *m, shmsync_tx *tx);
+/* ETIMEDOUT at that CLOCK_MONOTONIC time, and the errors of begin. */
+int shmsync_mutex_timedbegin(shmsync_mutex *m, shmsync_tx *tx, const struct timespec *abs_monotonic);
+
+/* shmsync_tx_save records the n bytes at p, which the caller is going to change. They lie within one block or object
+ * of the arena, and not in the mutex itself. A range that lies within one of the last eight costs nothing.
+ *
+ * ENOSPC: the log is full; make the mutex with more log_bytes. EINVAL: p is not data of the arena. EPERM: the
+ * transaction has ended. After a failure the transaction has failed: the caller must not change those bytes, each
+ * further save returns the same error, and shmsync_tx_commit undoes all changes and returns it. */
+int shmsync_tx_save(shmsync_tx *tx, const void *p, size_t n);
+
+/* shmsync_tx_commit makes the changes final, and unlocks. If a save failed it undoes them instead, unlocks, and returns
+ * that error. EPERM: the transaction has ended, or the mutex was unlocked meanwhile. EPROTO, when it undoes: a peer has overwritten the log. Then the
+ * mutex is not recoverable. */
+int shmsync_tx_commit(shmsync_tx *tx);
+/* shmsync_tx_abort undoes the changes and unlocks. EPERM and EPROTO as above. */
+int shmsync_tx_abort(shmsync_tx *tx);
 
 /* ---- Sequencer: a counter that goes up, and its waiters ---- */
 
@@ -403,7 +493,8 @@ int shmsync_waitgroup_close(shmsync_waitgroup *g);
  * counter would be negative, or too big. */
 int shmsync_waitgroup_add(shmsync_waitgroup *g, int64_t delta);
 /* Makes n of what others have added this process's own: if it dies before it is done,
- * waits fail. EINVAL: more than others have added. */
+ * waits fail. EINVAL: more than others have added. If others do some of the work during such
+ * a call, this process may have claimed a part of n, and stays responsible for that part. */
 int shmsync_waitgroup_claim(shmsync_waitgroup *g, int64_t n);
 int shmsync_waitgroup_done(shmsync_waitgroup *g);
 /* Waits until the counter is 0. EOWNERDEAD: a process died that had something of its own left. */
@@ -952,8 +1043,71 @@ typedef struct shmsync_signal_health {
     int reserved, sleepers, workers, yield, tasks;
 } shmsync_signal_health;
 void shmsync_signalwaker_health(const shmsync_signalwaker *w, shmsync_signal_health *out);
+/* ---- Recovery of all objects, for on_first ---- */
+
+/* An object that a death has made unusable, or one key of a multilock. */
+typedef struct shmsync_lost {
+    shmsync_offset offset; /* of the object */
+    const char *name;      /* "" if it is anonymous */
+    char kind[5];          /* "MUTX" and the like */
+    int has_key;           /* not 0: it is a multilock, and this is about key */
+    uint64_t key;
+    int err;               /* what its calls returned: EOWNERDEAD or ENOTRECOVERABLE */
+    int who_known;         /* not 0: who says whose death that was */
+    shmsync_participant who;
+} shmsync_lost;
+
+/* shmsync_recover_all makes the objects of the arena usable again that deaths have made unusable. It is for on_first:
+ * there no other process is in, and every death has been dealt with. For each such object, and for each such key of
+ * a multilock, it calls repair, which makes the data whole that the object guards; of a lock it is called while the
+ * lock is held. A waitgroup, latch, barrier or future is reset after that.
+ *
+ * If repair gives an errno, that object is not usable, and the others follow; the result is the first error:
+ * ENOTRECOVERABLE for a lock, what repair gave for another object, EPROTO for one that a peer has overwritten. *recovered, if it is not NULL, is how many were recovered.
+ * Kinds that this header does not have, such as CohortMutex and Waitable of the Go side, are left alone. */
+int shmsync_recover_all(shmsync_arena *a, int (*repair)(shmsync_arena *a, const shmsync_lost *lost, void *arg), void *arg, size_t *recovered);
+
+/* ---- Synchronized: a value with its lock, which is changed wholly or not at all ---- */
+
+typedef struct shmsync_synchronized {
+    struct shmi_synchronized *impl;
+} shmsync_synchronized;
+
+typedef struct shmsync_synchronized_options {
+    const void *initial; /* the value of a new one; NULL: all zero */
+    uint64_t layout;     /* fingerprint of the value, by shmsync_layout; 0: whatever an existing one has */
+    int64_t spin_ns;     /* as of a mutex */
+} shmsync_synchronized_options;
+
+/* A value has size bytes, at most 65536. EINVAL: an existing one has another size or layout. */
+int shmsync_synchronized_open(shmsync_arena *a, const char *name, size_t size, const shmsync_synchronized_options *opts, shmsync_synchronized *out);
+int shmsync_synchronized_attach(shmsync_arena *a, const char *name, size_t size, const shmsync_synchronized_options *opts, shmsync_synchronized *out);
+int shmsync_synchronized_at(shmsync_arena *a, shmsync_offset off, size_t size, shmsync_synchronized *out);
+shmsync_offset shmsync_synchronized_offset(const shmsync_synchronized *s);
+int shmsync_synchronized_close(shmsync_synchronized *s);
+/* Locks the value. *copy is a copy of it, aligned to 64 bytes, to be changed in any order by
+ * the process until commit or abort. If the process dies before it has committed, the value is
+ * as it was before begin. A second begin of this process waits for the first. */
+int shmsync_synchronized_begin(shmsync_synchronized *s, void **copy);
+/* ETIMEDOUT at that CLOCK_MONOTONIC time. A free lock is taken without a look at it. */
+int shmsync_synchronized_timedbegin(shmsync_synchronized *s, void **copy, const struct timespec *abs_monotonic);
+/* Makes the copy the value, in one step, and unlocks. EPERM: this process is not between begin
+ * and commit. */
+int shmsync_synchronized_commit(shmsync_synchronized *s);
+/* Unlocks, and the value is as before begin. EPERM as of commit. */
+int shmsync_synchronized_abort(shmsync_synchronized *s);
+/* Copies the value to dst. It does not lock, and does not wait for a process between begin and
+ * commit, be it stopped or dead. While it runs, dst may have parts of several values; with the
+ * result 0 it is one value. */
+int shmsync_synchronized_load(const shmsync_synchronized *s, void *dst);
+/* Makes *src the value: begin, a copy, commit. */
+int shmsync_synchronized_store(shmsync_synchronized *s, const void *src);
+/* How often the value was changed. */
+uint64_t shmsync_synchronized_commits(const shmsync_synchronized *s);
+
 #ifdef SHMSYNC_IMPLEMENTATION
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -1009,6 +1163,7 @@ enum {
     SHMI_blockMin = 64,
     SHMI_blockWords = 1024,
     SHMI_blockWordSize = 4,
+    SHMI_maxAlign = 4096,
     SHMI_objectHeader = 64,
     SHMI_nodeSize = 64,
     SHMI_maxObjectName = 255
@@ -1049,7 +1204,12 @@ enum { /* header */
     SHMI_hdrDirReach = 268,
     SHMI_hdrDirLowering = 288,
     SHMI_hdrDirLowerer = 296,
-    SHMI_hdrChunkHint = 320
+    SHMI_hdrEpoch = 304,
+    SHMI_hdrEpochDeaths = 312,
+    SHMI_hdrChunkHint = 320,
+    SHMI_hdrEpochBoot = 328,
+    SHMI_hdrEpochBegan = 344,
+    SHMI_hdrSynced = 352
 };
 
 enum { /* slot */
@@ -1066,6 +1226,7 @@ enum { /* slot */
     SHMI_slotLabel = 64,
     SHMI_slotAlive = 128,
     SHMI_slotDoorbell = 192,
+    SHMI_slotAdmission = 196,
     SHMI_slotReady = 200,
     SHMI_slotDied = 208,
     SHMI_slotWatchDoorbell = 216,
@@ -1080,6 +1241,19 @@ enum { /* slot */
 enum { SHMI_capRobust = 1, SHMI_capOFD = 2, SHMI_capNoKernelIO = 4, SHMI_capFence = 8, SHMI_capWaitV = 16, SHMI_capTold = 32, SHMI_capAsyncIO = 64 };
 
 enum { /* phases of a slot */
+    SHMI_epochNew = 0,
+    SHMI_epochOpen = 1,
+    SHMI_epochClaiming = 2,
+    SHMI_epochClaimed = 3,
+    SHMI_epochRemoved = 4
+};
+enum {
+    SHMI_admissionPending = 0,
+    SHMI_admissionIn = 1,
+    SHMI_admissionRefused = 2,
+    SHMI_admissionFirst = 3
+};
+enum {
     SHMI_phaseFree,
     SHMI_phaseJoining,
     SHMI_phaseLive,
@@ -1096,7 +1270,8 @@ enum { /* death record */
     SHMI_deathRecordDied = 16,
     SHMI_deathRecordFlags = 24,
     SHMI_deathRecordLabel = 32,
-    SHMI_deathRecordLeft = 1
+    SHMI_deathRecordLeft = 1,
+    SHMI_deathRecordPending = 2
 };
 
 enum { /* kinds of chunk */
@@ -1116,7 +1291,8 @@ enum { /* kinds of block */
     SHMI_blockObject,
     SHMI_blockNode,
     SHMI_blockFreeing,
-    SHMI_blockBlocked
+    SHMI_blockBlocked,
+    SHMI_blockLogged
 };
 
 enum { SHMI_classNode = 17, SHMI_classes = 18, SHMI_classSpan = -1 };
@@ -1184,6 +1360,20 @@ typedef struct shmi_mutex_words {
     uint64_t counts[8];  /* for people; see compatCounted */
 } shmi_mutex_words;
 
+enum { SHMI_POLICY_REPORT, SHMI_POLICY_RELEASE, SHMI_POLICY_ROLLBACK }; /* in the body of a lock */
+enum { SHMI_logHead = 64, SHMI_logLeast = 64, SHMI_logMost = 1 << 20, SHMI_logDefault = 16384, SHMI_recordFooter = 16 };
+enum { SHMI_logIdle, SHMI_logActive, SHMI_logUndone, SHMI_logCommitted, SHMI_logLost };
+enum { SHMI_recordBytes, SHMI_recordAlloc, SHMI_recordFree, SHMI_recordTemporary, SHMI_recordGiven };
+
+typedef struct shmi_log_head {
+    uint64_t state;
+    uint32_t size;
+    uint32_t pad0_;
+    uint64_t rollbacks;  /* for people */
+    uint64_t highest;    /* for people */
+    uint64_t pad1_[4];
+} shmi_log_head;
+
 typedef struct shmi_futex_words {
     uint64_t state;
     uint32_t lastCPU;
@@ -1218,6 +1408,11 @@ SHMI_AT(shmi_mutex_words, pays, 92);
 SHMI_AT(shmi_mutex_words, poller, 96);
 SHMI_AT(shmi_mutex_words, handed, 104);
 SHMI_ASSERT(sizeof(shmi_mutex_words) == 192, "shmi_mutex_words");
+SHMI_AT(shmi_log_head, state, 0);
+SHMI_AT(shmi_log_head, size, 8);
+SHMI_AT(shmi_log_head, rollbacks, 16);
+SHMI_AT(shmi_log_head, highest, 24);
+SHMI_ASSERT(sizeof(shmi_log_head) == SHMI_logHead, "shmi_log_head");
 SHMI_AT(shmi_futex_words, state, 0);
 SHMI_AT(shmi_futex_words, lastCPU, 8);
 SHMI_AT(shmi_futex_words, spin, 12);
@@ -1508,7 +1703,7 @@ SHMI_FN int shmi_disabled(const char *feature)
     return 0;
 }
 
-SHMI_FN int shmi_byte_op(int fd, int op, short type, uint64_t off, short *found)
+SHMI_FN int shmi_bytes_op(int fd, int op, short type, uint64_t off, uint64_t n, short *found)
 {
     struct flock l;
     int before = errno, err = 0;
@@ -1516,7 +1711,7 @@ SHMI_FN int shmi_byte_op(int fd, int op, short type, uint64_t off, short *found)
     l.l_type = type;
     l.l_whence = SEEK_SET;
     l.l_start = (off_t)off;
-    l.l_len = 1;
+    l.l_len = (off_t)n;
     if (fcntl(fd, op, &l) != 0)
         err = errno;
     errno = before;
@@ -1524,6 +1719,7 @@ SHMI_FN int shmi_byte_op(int fd, int op, short type, uint64_t off, short *found)
         *found = l.l_type;
     return err;
 }
+SHMI_FN int shmi_byte_op(int fd, int op, short type, uint64_t off, short *found) { return shmi_bytes_op(fd, op, type, off, 1, found); }
 
 /* 0, EAGAIN when another description has it, or another errno. */
 SHMI_FN int shmi_lock_byte(int fd, uint64_t off)
@@ -1693,9 +1889,9 @@ SHMI_COLD void shmi_abort(const char *why)
 #define SHMI_KIND_EVENT UINT32_C(0x544e5645) /* EVNT */
 #define SHMI_VERSION_EVENT 1
 #define SHMI_KIND_WAIT_GROUP UINT32_C(0x50524757) /* WGRP */
-#define SHMI_VERSION_WAIT_GROUP 2
+#define SHMI_VERSION_WAIT_GROUP 3
 #define SHMI_KIND_LATCH UINT32_C(0x4843544c) /* LTCH */
-#define SHMI_VERSION_LATCH 2
+#define SHMI_VERSION_LATCH 3
 #define SHMI_KIND_BARRIER UINT32_C(0x52524142) /* BARR */
 #define SHMI_VERSION_BARRIER 2
 #define SHMI_KIND_ONCE UINT32_C(0x45434e4f) /* ONCE */
@@ -1710,6 +1906,8 @@ SHMI_COLD void shmi_abort(const char *why)
 #define SHMI_VERSION_FUTURE 1
 #define SHMI_KIND_QUEUE UINT32_C(0x55455551) /* QUEU */
 #define SHMI_VERSION_QUEUE 1
+#define SHMI_KIND_SYNCHRONIZED UINT32_C(0x434e5953) /* SYNC */
+#define SHMI_VERSION_SYNCHRONIZED 1
 
 /* RWMutex gate: fields of the word */
 #define SHMI_GATE_NAME_SHIFT 0
@@ -1961,41 +2159,67 @@ SHMI_ASSERT(offsetof(shmi_future_words, state) == 384, "future_words.state");
 SHMI_ASSERT(offsetof(shmi_future_words, queue) == 392, "future_words.queue");
 SHMI_ASSERT(sizeof(shmi_future_words) == 512, "future_words");
 
+/* Synchronized */
+typedef struct shmi_synchronized_words {
+    shmi_mutex_words lock;
+    uint64_t current;
+    uint8_t pad0_[56];
+} shmi_synchronized_words;
+SHMI_ASSERT(offsetof(shmi_synchronized_words, lock) == 0, "synchronized_words.lock");
+SHMI_ASSERT(offsetof(shmi_synchronized_words, current) == 192, "synchronized_words.current");
+SHMI_ASSERT(sizeof(shmi_synchronized_words) == 256, "synchronized_words");
+
 /* WaitGroup */
 typedef struct shmi_counter_words {
-    shmi_monitor_words mon;
+    uint64_t commit;
     uint64_t size;
-    uint64_t others;
+    uint8_t pad0_[48];
+    uint64_t tickets;
+    uint64_t count;
+    uint64_t period;
     uint64_t owed;
     uint64_t dead;
-    uint64_t epoch;
-    shmi_list_words queue;
-    uint8_t pad0_[72];
-    uint64_t count;
-    uint8_t pad1_[120];
+    uint8_t pad1_[24];
+    uint64_t events;
+    uint32_t lastCPU;
+    uint32_t spin;
+    uint32_t pays;
+    uint8_t pad2_[4];
+    uint64_t poller;
+    uint8_t pad3_[32];
+    uint64_t counts[8];
 } shmi_counter_words;
-SHMI_ASSERT(offsetof(shmi_counter_words, mon) == 0, "counter_words.mon");
-SHMI_ASSERT(offsetof(shmi_counter_words, size) == 384, "counter_words.size");
-SHMI_ASSERT(offsetof(shmi_counter_words, others) == 392, "counter_words.others");
-SHMI_ASSERT(offsetof(shmi_counter_words, owed) == 400, "counter_words.owed");
-SHMI_ASSERT(offsetof(shmi_counter_words, dead) == 408, "counter_words.dead");
-SHMI_ASSERT(offsetof(shmi_counter_words, epoch) == 416, "counter_words.epoch");
-SHMI_ASSERT(offsetof(shmi_counter_words, queue) == 424, "counter_words.queue");
-SHMI_ASSERT(offsetof(shmi_counter_words, count) == 512, "counter_words.count");
-SHMI_ASSERT(sizeof(shmi_counter_words) == 640, "counter_words");
+SHMI_ASSERT(offsetof(shmi_counter_words, commit) == 0, "counter_words.commit");
+SHMI_ASSERT(offsetof(shmi_counter_words, size) == 8, "counter_words.size");
+SHMI_ASSERT(offsetof(shmi_counter_words, tickets) == 64, "counter_words.tickets");
+SHMI_ASSERT(offsetof(shmi_counter_words, count) == 72, "counter_words.count");
+SHMI_ASSERT(offsetof(shmi_counter_words, period) == 80, "counter_words.period");
+SHMI_ASSERT(offsetof(shmi_counter_words, owed) == 88, "counter_words.owed");
+SHMI_ASSERT(offsetof(shmi_counter_words, dead) == 96, "counter_words.dead");
+SHMI_ASSERT(offsetof(shmi_counter_words, events) == 128, "counter_words.events");
+SHMI_ASSERT(offsetof(shmi_counter_words, lastCPU) == 136, "counter_words.lastCPU");
+SHMI_ASSERT(offsetof(shmi_counter_words, spin) == 140, "counter_words.spin");
+SHMI_ASSERT(offsetof(shmi_counter_words, pays) == 144, "counter_words.pays");
+SHMI_ASSERT(offsetof(shmi_counter_words, poller) == 152, "counter_words.poller");
+SHMI_ASSERT(offsetof(shmi_counter_words, counts) == 192, "counter_words.counts");
+SHMI_ASSERT(sizeof(shmi_counter_words) == 256, "counter_words");
 
-/* Share of a WaitGroup or a Latch */
-typedef struct shmi_counter_share {
+/* Slot of a WaitGroup or a Latch */
+typedef struct shmi_counter_slot {
     uint64_t name;
-    uint64_t epoch;
+    uint64_t period;
     uint64_t own;
     uint64_t claimed;
-} shmi_counter_share;
-SHMI_ASSERT(offsetof(shmi_counter_share, name) == 0, "counter_share.name");
-SHMI_ASSERT(offsetof(shmi_counter_share, epoch) == 8, "counter_share.epoch");
-SHMI_ASSERT(offsetof(shmi_counter_share, own) == 16, "counter_share.own");
-SHMI_ASSERT(offsetof(shmi_counter_share, claimed) == 24, "counter_share.claimed");
-SHMI_ASSERT(sizeof(shmi_counter_share) == 32, "counter_share");
+    uint64_t head;
+    uint64_t entries[7];
+} shmi_counter_slot;
+SHMI_ASSERT(offsetof(shmi_counter_slot, name) == 0, "counter_slot.name");
+SHMI_ASSERT(offsetof(shmi_counter_slot, period) == 8, "counter_slot.period");
+SHMI_ASSERT(offsetof(shmi_counter_slot, own) == 16, "counter_slot.own");
+SHMI_ASSERT(offsetof(shmi_counter_slot, claimed) == 24, "counter_slot.claimed");
+SHMI_ASSERT(offsetof(shmi_counter_slot, head) == 32, "counter_slot.head");
+SHMI_ASSERT(offsetof(shmi_counter_slot, entries) == 40, "counter_slot.entries");
+SHMI_ASSERT(sizeof(shmi_counter_slot) == 96, "counter_slot");
 
 /* Barrier */
 typedef struct shmi_barrier_words {
@@ -2339,6 +2563,7 @@ typedef struct shmi_ref {
     struct shmi_ref *next;
     shmi_header h;
     unsigned count; /* opens that have not been closed */
+    int kept;       /* the bit was set before: a dead participant of this slot had it open; see shmi_forget */
     void *handle;   /* guarded by: shmsync_arena.handles_of */
     unsigned opens; /* of the handle; guarded by: the same */
     void (*end)(void *handle); /* what ends it if the arena is closed before; NULL: free. guarded by: the same */
@@ -2348,6 +2573,7 @@ typedef struct shmi_reap_progress {
     uint32_t of;     /* state of the slot; 0: none */
     uint64_t window; /* of the slot: in another one, another participant can be so */
     int unknown;     /* objects whose kind this header does not know */
+    int unfinished;  /* a transaction of the dead one is still in an undo log */
     int64_t reaped; /* when repairs and wakes were done; 0 before */
     int64_t handed;  /* when they were done again for one that is gone; 0 before */
     int64_t written; /* when the death record was; 0 before */
@@ -2401,6 +2627,8 @@ struct shmsync_arena {
     uint64_t size;
     shmi_geometry geo;
     char label[256]; /* the file, for messages */
+    char *path;      /* the file; without a slash if it has no name */
+    int ephemeral;   /* the last close removes the file. Guarded by: shmi_attached_lock */
     int fd;
     int lock_fd; /* its byte lock says that we are alive; -1 where there is none. Written under shmi_attached_lock */
     void *pin;   /* keeps the byte lock if the descriptor is closed by mistake; see shmi_pin_lock */
@@ -2455,10 +2683,14 @@ struct shmsync_arena {
     pthread_mutex_t wait_nodes_lock;
     shmi_wait_node *wait_nodes; /* guarded by: wait_nodes_lock; free ones */
 
+    pthread_mutex_t counter_lock; /* held by the thread that writes this process's record of a WaitGroup or Latch */
     pthread_mutex_t chores_lock;
     shmi_chore *chores; /* guarded by: chores_lock */
 
     pthread_mutex_t death_lock;
+    void (*on_detached)(shmsync_arena *a, void *arg); /* atomic; written once */
+    void *on_detached_arg;
+    int detached_told; /* owner: the helper thread */
     void (*on_death)(const shmsync_participant *, void *); /* guarded by: death_lock */
     void *on_death_arg;
     uint64_t death_record_next; /* guarded by: death_lock */
@@ -2482,6 +2714,8 @@ typedef struct shmi_kind_ops {
     uint32_t kind;
     void (*repair)(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead);
     void (*wake)(shmsync_arena *a, const shmi_object *o, int owed);
+    /* Whether the object has an undo log with a transaction of dead, which will be undone. */
+    int (*unfinished)(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead);
 } shmi_kind_ops;
 SHMI_FN const shmi_kind_ops *shmi_kind_of(uint32_t kind); /* NULL: not known */
 
@@ -2732,6 +2966,15 @@ SHMI_FN int shmi_next_touched(shmsync_arena *a, uint32_t slot, uint64_t *chunk)
             *chunk |= 63;
     }
     return 0;
+}
+/* Whether the set of a slot is empty. */
+SHMI_FN int shmi_touched_nothing(shmsync_arena *a, uint32_t slot)
+{
+    uint64_t bit;
+    for (bit = 0; bit < SHMI_touchedBits; bit += 64)
+        if (shmi_ld64(shmi_touched_word(a, slot, bit)) != 0)
+            return 0;
+    return 1;
 }
 SHMI_FN void shmi_worked(shmsync_arena *a, uint64_t n) { __atomic_fetch_add(&a->work, n, __ATOMIC_RELAXED); }
 /* Clears the set of a slot. The traces of all its participants are removed, and it cannot be taken. */
@@ -3341,12 +3584,12 @@ SHMI_FN void shmi_dismantle(shmsync_arena *a, uint64_t head)
 }
 
 /* Finds a block of at least size bytes and makes it ours, zeroed. Nobody else learns
- * of it before shmi_publish; if this process dies first, it goes back. */
-SHMI_FN int shmi_claim(shmsync_arena *a, uint64_t size, shmi_off *off)
+ * of it before shmi_publish; if this process dies first, it goes back. align is a power of two up to 4096. */
+SHMI_FN int shmi_claim_aligned(shmsync_arena *a, uint64_t size, uint64_t align, shmi_off *off)
 {
     int cls, err;
     for (cls = 0; cls < SHMI_classNode; cls++) {
-        if (size > shmi_class_size[cls])
+        if (size > shmi_class_size[cls] || shmi_class_size[cls] % align != 0)
             continue;
         err = shmi_claim_block(a, cls, off);
         if (err != 0) {
@@ -3359,6 +3602,7 @@ SHMI_FN int shmi_claim(shmsync_arena *a, uint64_t size, shmi_off *off)
     }
     return shmi_claim_span(a, size, off);
 }
+SHMI_FN int shmi_claim(shmsync_arena *a, uint64_t size, shmi_off *off) { return shmi_claim_aligned(a, size, 1, off); }
 
 /* Makes a block that we have claimed what it is going to be: raw, object or node. */
 SHMI_FN int shmi_publish(shmsync_arena *a, shmi_off off, uint32_t kind)
@@ -3395,7 +3639,7 @@ SHMI_FN void *shmi_try_at(shmsync_arena *a, shmi_off off, uint64_t size, uint64_
     if (!shmi_within(a, off, size, align) || !shmi_holding(a, off, &b))
         return NULL;
     kind = shmi_block_kind(shmi_ld32(b.word));
-    if (kind != SHMI_blockRaw && kind != SHMI_blockObject && kind != SHMI_blockFreeing)
+    if (kind != SHMI_blockRaw && kind != SHMI_blockObject && kind != SHMI_blockFreeing && kind != SHMI_blockLogged)
         return NULL;
     if (size > b.size - (off - b.off))
         return NULL;
@@ -3447,7 +3691,7 @@ SHMI_FN void shmi_reclaim_blocks(shmsync_arena *a, shmi_participant_id dead)
                 if (shmi_block_kind(bw) == SHMI_blockObject) {
                     if (shmi_block_of_word(a, i, k, &b))
                         shmi_resolve_delete(a, &b, dead);
-                } else if (bw != 0 && shmi_block_name(bw) == dead) {
+                } else if (bw != 0 && shmi_block_name(bw) == dead && shmi_block_kind(bw) != SHMI_blockLogged) { /* the log of a lock has that */
                     if (!shmi_block_of_word(a, i, k, &b)) {
                         shmi_cas32(word, bw, SHMI_blockFree);
                     } else if (b.class_ == SHMI_classNode) {
@@ -3614,6 +3858,9 @@ SHMI_FN int shmi_free_node(shmsync_arena *a, shmi_off off)
 SHMI_FN void shmi_reap_node(shmsync_arena *a, shmi_off off, shmi_participant_id owner)
 {
     shmi_node *n = shmi_node_at(a, off);
+    shmi_block b;
+    if (shmi_locate(a, off, &b))
+        shmi_touch(a, b.chunk); /* or the reaper of this participant would not look for the node */
     if (n != NULL && shmi_node_owner(n) == owner && shmi_cas32(&n->owner, owner, a->self)) {
         SHMSYNC_CRASHPOINT("arena.node.inherited");
         shmi_free_node(a, off);
@@ -3665,6 +3912,7 @@ SHMI_FN void shmi_each_node(shmsync_arena *a, void (*f)(shmsync_arena *a, shmi_o
     for (i = 0; i < a->geo.chunk_count; i++) {
         if (!shmi_chunk_slab_of(shmi_load_chunk(a, i), SHMI_classNode))
             continue;
+        shmi_worked(a, shmi_blocks_of(SHMI_classNode));
         for (k = 0; k < shmi_blocks_of(SHMI_classNode); k++) {
             shmi_off off = shmi_chunk_off(a, i) + k * SHMI_nodeSize;
             if (shmi_ld32(shmi_block_word(a, i, k)) == shmi_make_block(SHMI_blockNode, 0))
@@ -4404,17 +4652,20 @@ SHMI_FN shmi_ref *shmi_ref_of(shmsync_arena *a, shmi_off off) /* guarded by: han
 }
 
 /* Notes that this process has h open. */
-SHMI_FN int shmi_remember(shmsync_arena *a, const shmi_header *h)
+SHMI_FN int shmi_remember(shmsync_arena *a, const shmi_header *h, int kept)
 {
     shmi_ref *r = (shmi_ref *)calloc(1, sizeof *r);
     if (r == NULL)
         return shmi_fail(ENOMEM, "arena.open_object", shmi_called(&h->o), "%s", "");
     r->h = *h;
     r->count = 1;
+    r->kept = kept;
     r->next = a->refs;
     a->refs = r;
     return 0;
 }
+
+SHMI_FN int shmi_unfinished(shmsync_arena *a, shmi_participant_id dead);
 
 /* Closes the object at off once; 0 if this process has not opened it. */
 SHMI_FN int shmi_forget(shmsync_arena *a, shmi_off off) /* guarded by: handles */
@@ -4426,7 +4677,8 @@ SHMI_FN int shmi_forget(shmsync_arena *a, shmi_off off) /* guarded by: handles *
         return 0;
     if (--r->count == 0) {
         uint32_t mask, *word = shmi_open_bit(a, &r->h, a->my_slot, &mask);
-        shmi_and32(word, ~mask);
+        if (!r->kept || !shmi_unfinished(a, a->self)) /* else the undo will write into the object */
+            shmi_and32(word, ~mask);
         *p = r->next;
         free(r);
     }
@@ -4439,7 +4691,7 @@ SHMI_FN int shmi_adopt(shmsync_arena *a, shmi_header *h, int *there)
 {
     shmi_ref *ref = shmi_ref_of(a, h->o.off);
     uint32_t mask, *word;
-    int tries;
+    int tries, kept;
     *there = 0;
     if (ref != NULL) {
         ref->count++;
@@ -4448,7 +4700,7 @@ SHMI_FN int shmi_adopt(shmsync_arena *a, shmi_header *h, int *there)
     }
     shmi_touch(a, h->block.chunk);
     word = shmi_open_bit(a, h, a->my_slot, &mask);
-    shmi_or32(word, mask);
+    kept = (shmi_or32(word, mask) & mask) != 0;
     SHMSYNC_CRASHPOINT("arena.object.bit_set");
     for (tries = 0; tries < SHMI_claimTries * SHMI_timeout; tries++) {
         uint32_t s = shmi_ld32(h->state);
@@ -4470,7 +4722,7 @@ SHMI_FN int shmi_adopt(shmsync_arena *a, shmi_header *h, int *there)
         } else {
             return 0; /* the bit goes with the object */
         }
-        if (shmi_remember(a, h) != 0) {
+        if (shmi_remember(a, h, kept) != 0) {
             *there = 0;
             shmi_and32(word, ~mask);
             return ENOMEM;
@@ -4706,7 +4958,7 @@ SHMI_FN int shmi_create_named(shmsync_arena *a, const shmi_spec *spec, size_t le
                 shmi_withdraw(a, m);
                 err = EAGAIN;
             } else {
-                err = shmi_remember(a, m);
+                err = shmi_remember(a, m, 0);
                 SHMSYNC_CRASHPOINT("arena.object.committed");
                 if (shmi_publish(a, m->o.off, SHMI_blockObject) != 0 && shmi_block_kind(shmi_ld32(m->block.word)) != SHMI_blockObject && err == 0)
                     err = EPROTO;
@@ -4777,7 +5029,7 @@ SHMI_FN int shmi_open_object(shmsync_arena *a, const shmi_spec *spec, shmi_objec
         SHMSYNC_CRASHPOINT("arena.object.before_publish");
         err = shmi_publish(a, h.o.off, SHMI_blockObject);
         if (err == 0)
-            err = shmi_remember(a, &h);
+            err = shmi_remember(a, &h, 0);
         pthread_mutex_unlock(&a->handles);
         *o = h.o;
         *created = err == 0;
@@ -4850,13 +5102,32 @@ SHMI_FN int shmi_object_at(shmsync_arena *a, shmi_off off, const char *op, uint3
 
 /* ---- Deleting ---- */
 
+/* Whether a log has a transaction of dead, in an object that the participants of its slot may have touched. Until that is
+ * undone, nobody may use what dead had open for anything else: the undo writes into it. What is read of an object that is
+ * being deleted may be anything, which only makes the answer a yes. */
+SHMI_FN int shmi_unfinished_one(shmsync_arena *a, shmi_off off, void *arg)
+{
+    shmi_participant_id *dead = (shmi_participant_id *)arg;
+    const shmi_kind_ops *ops;
+    shmi_header h;
+    if (shmi_header_at(a, off, &h) == 0 && (ops = shmi_kind_of(h.o.kind)) != NULL && ops->unfinished != NULL && ops->unfinished(a, &h.o, *dead))
+        *dead = 0;
+    return *dead != 0;
+}
+SHMI_FN int shmi_unfinished(shmsync_arena *a, shmi_participant_id dead)
+{
+    shmi_each_block(a, shmi_id_slot(dead), SHMI_blockObject, shmi_unfinished_one, &dead);
+    return dead == 0;
+}
+
 SHMI_FN uint32_t shmi_openers(shmsync_arena *a, const shmi_header *h)
 {
     uint32_t i, mask, count = 0;
     for (i = 1; i <= a->geo.slots; i++) {
         uint32_t *word = shmi_open_bit(a, h, i, &mask);
         shmi_participant_id n = shmi_id_in(i, shmi_slot_state(a, i));
-        if ((shmi_ld32(word) & mask) != 0 && (shmi_current(a, n) || !shmi_gone(a, n))) /* a dead one may still write into it */
+        /* A dead one may still write into it, and so may the process that undoes its transaction. */
+        if ((shmi_ld32(word) & mask) != 0 && (shmi_current(a, n) || !shmi_gone(a, n) || shmi_unfinished(a, n)))
             count++;
     }
     return count;
@@ -5660,20 +5931,36 @@ SHMI_FN void shmi_get_label(shmsync_arena *a, shmi_off off, char out[SHMI_labelB
     out[n] = 0;
 }
 
-SHMI_FN void shmi_write_death_record(shmsync_arena *a, uint32_t i, shmi_participant_id n, int left)
+SHMI_FN void shmi_put_death_record(shmsync_arena *a, int left, const shmsync_participant *p, uint32_t flags)
 {
     uint64_t number = shmi_add64(shmi_death_records_total(a, left), 1);
     shmi_off o = shmi_death_record(a, left, number);
-    char label[SHMI_labelBytes + 1];
     shmi_st64(shmi_u64(a, o + SHMI_deathRecordSeq), 0);
     shmi_full_fence(); /* the label is written by relaxed stores, which may pass the store before them */
-    shmi_st32(shmi_u32(a, o + SHMI_deathRecordID), n);
-    shmi_st32(shmi_u32(a, o + SHMI_deathRecordPID), shmi_ld32(shmi_slot32(a, i, SHMI_slotPID)));
-    shmi_st64(shmi_u64(a, o + SHMI_deathRecordDied), shmi_ld64(shmi_slot64(a, i, SHMI_slotDied)));
-    shmi_st32(shmi_u32(a, o + SHMI_deathRecordFlags), left ? SHMI_deathRecordLeft : 0);
-    shmi_get_label(a, shmi_slot(a, i) + SHMI_slotLabel, label);
-    shmi_put_label(a, o + SHMI_deathRecordLabel, label);
+    shmi_st32(shmi_u32(a, o + SHMI_deathRecordID), shmi_make_participant_id(p->slot, p->generation));
+    shmi_st32(shmi_u32(a, o + SHMI_deathRecordPID), p->pid);
+    shmi_st64(shmi_u64(a, o + SHMI_deathRecordDied), (uint64_t)p->died_ns);
+    shmi_st32(shmi_u32(a, o + SHMI_deathRecordFlags), flags | (left ? SHMI_deathRecordLeft : 0));
+    shmi_put_label(a, o + SHMI_deathRecordLabel, p->label);
     shmi_st64(shmi_u64(a, o + SHMI_deathRecordSeq), number + 1);
+}
+/* Reads who was in slot i as the participant n, and gives the flags of its death record. */
+SHMI_FN uint32_t shmi_read_dead(shmsync_arena *a, uint32_t i, shmi_participant_id n, shmsync_participant *p)
+{
+    uint32_t admission = shmi_ld32(shmi_slot32(a, i, SHMI_slotAdmission));
+    memset(p, 0, sizeof *p);
+    p->slot = i;
+    p->generation = shmi_id_gen(n);
+    p->pid = shmi_ld32(shmi_slot32(a, i, SHMI_slotPID));
+    p->died_ns = (int64_t)shmi_ld64(shmi_slot64(a, i, SHMI_slotDied));
+    shmi_get_label(a, shmi_slot(a, i) + SHMI_slotLabel, p->label);
+    return admission == SHMI_admissionPending || admission == SHMI_admissionRefused ? SHMI_deathRecordPending : 0;
+}
+SHMI_FN void shmi_write_death_record(shmsync_arena *a, uint32_t i, shmi_participant_id n, int left)
+{
+    shmsync_participant p;
+    uint32_t flags = shmi_read_dead(a, i, n, &p);
+    shmi_put_death_record(a, left, &p, flags);
 }
 
 /* DeathRecord n, if it is in the ring. */
@@ -5866,8 +6153,10 @@ SHMI_FN void shmi_ring_told(shmsync_arena *a)
  * participant. */
 typedef struct shmi_concern {
     uint32_t slots[SHMI_MaxSlots / 32 + 1];
+    int unfinished; /* an undo log has a transaction of the dead */
     int anything; /* there is such an object */
     int all;      /* anybody is concerned */
+    int nobody;   /* the dead participant can have left nothing in any object */
 } shmi_concern;
 
 SHMI_FN void shmi_add_openers(shmsync_arena *a, shmi_concern *c, const shmi_object *o, shmi_participant_id dead)
@@ -5898,6 +6187,8 @@ SHMI_FN void shmi_repair_one(shmsync_arena *a, const shmi_object *o, void *arg)
         r->unknown++;
     else if (ops->repair != NULL)
         ops->repair(a, o, r->dead);
+    if (ops != NULL && ops->unfinished != NULL && ops->unfinished(a, o, r->dead))
+        r->concern->unfinished = 1;
 }
 /* Whether dead, which is not this process, may owe a wake to any participant, and hold any
  * object: it died while it told others, or while it reaped. */
@@ -5914,6 +6205,7 @@ SHMI_FN int shmi_repair_all(shmsync_arena *a, shmi_participant_id dead, int all,
     shmi_repair_arg r;
     memset(c, 0, sizeof *c);
     c->all = all;
+    c->nobody = !all && shmi_touched_nothing(a, shmi_id_slot(dead));
     r.dead = dead;
     r.unknown = 0;
     r.concern = c;
@@ -5991,10 +6283,14 @@ SHMI_FN void shmi_wake_one_object(shmsync_arena *a, const shmi_object *o, void *
     if (ops != NULL && ops->wake != NULL)
         ops->wake(a, o, shmi_owed_level((const shmi_owed_list *)arg, o->off));
 }
-/* Makes the participants that a death or a leave concerns look at their objects. */
+/* Makes the participants that a death or a leave concerns look at their objects. Each participant
+ * with waiting goroutines looks at all of its objects and waits then, so a participant that can
+ * have left nothing there is not counted. */
 SHMI_FN void shmi_count_death(shmsync_arena *a, const shmi_concern *c)
 {
     uint32_t i;
+    if (c->nobody)
+        return;
     shmi_add32(shmi_u32(a, SHMI_hdrDeaths), 1);
     if (!c->anything && !c->all)
         return;
@@ -6031,7 +6327,8 @@ SHMI_FN void shmi_reclaim_memory(shmsync_arena *a, shmi_participant_id dead)
         first = last > 256 ? last - 256 + 1 : 1;
     for (g = first; g <= last; g++) {
         shmi_participant_id n = shmi_make_participant_id(shmi_id_slot(dead), g);
-        shmi_free_nodes_of(a, n);
+        if (!shmi_touched_nothing(a, shmi_id_slot(dead))) /* else they have claimed no node */
+            shmi_free_nodes_of(a, n);
         shmi_reclaim_blocks(a, n);
         shmi_clear_open_bits(a, n);
     }
@@ -6097,16 +6394,23 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_reap_progress *b)
     }
     now = shmi_now();
     if (b->written == 0) {
-        if (!shmi_has_death_record(a, dead))
+        b->written = now;
+        if (shmi_has_death_record(a, dead))
+            /* Another participant was here before, and those that the death woke have had their
+             * turn. The wait begins once for each death: participants with short lives would
+             * never end it. */
+            b->written -= SHMI_RECLAIM_AFTER;
+        else
             shmi_write_death_record(a, i, dead, 0);
         SHMSYNC_CRASHPOINT("arena.finish.recorded");
-        b->written = now;
         shmi_leave_for(a, i);
         shmi_ring_told(a);
     }
     /* The kernel may not have finished with the alive words of a participant that is gone by its
      * own declaration: a joiner that takes the slot now could be marked for its death. */
-    if (b->handed == 0 || !shmi_ended(a, i) || shmi_leave_to_others(a, b, b->handed)) {
+    if (b->handed != 0 && b->unfinished) /* another process undoes it, and may be stopped */
+        b->unfinished = shmi_unfinished(a, dead);
+    if (b->handed == 0 || b->unfinished || !shmi_ended(a, i) || shmi_leave_to_others(a, b, b->handed)) {
         shmi_ask_after(a, b->reaped);
         shmi_cas32(word, a->self, 0);
         return;
@@ -6152,12 +6456,14 @@ SHMI_FN void shmi_reap_marked(shmsync_arena *a, uint32_t i, uint32_t w)
             SHMSYNC_CRASHPOINT("arena.reap.repaired");
             shmi_wake_all_for(a, dead, &concern);
             SHMSYNC_CRASHPOINT("arena.reap.woken");
+            b->unfinished = concern.unfinished;
             b->reaped = shmi_now();
             b->handed = gone ? b->reaped : 0;
         } else if (!b->handed && gone) {
             b->unknown = shmi_repair_all(a, dead, shmi_owes_anybody(a, dead), &concern);
             SHMSYNC_CRASHPOINT("arena.reap.handed_over");
             shmi_wake_all_for(a, dead, &concern);
+            b->unfinished = concern.unfinished;
             b->handed = shmi_now();
         }
         if (!b->handed)
@@ -6363,6 +6669,12 @@ SHMI_FN void shmi_search_words(shmsync_arena *a, shmi_id_search *s, shmi_off fro
     for (from &= ~(shmi_off)3; from < to; from += 4)
         shmi_search_word(s, shmi_ld32(shmi_u32(a, from)));
 }
+/* How many bytes of a body are not records of an undo log, which are users' bytes. */
+SHMI_FN uint64_t shmi_words_before_records(shmsync_arena *a, const shmi_object *o)
+{
+    uint64_t head = sizeof(shmi_mutex_words) + SHMI_logHead;
+    return o->kind == SHMI_KIND_MUTEX && o->size > head && (shmi_ld32(shmi_u32(a, o->body + offsetof(shmi_mutex_words, policy))) & 0xff) == SHMI_POLICY_ROLLBACK ? head : o->size;
+}
 /* Looks through a block, but not at what is its users'. */
 SHMI_FN void shmi_search_block(shmsync_arena *a, shmi_id_search *s, shmi_off off, uint64_t size, uint32_t w)
 {
@@ -6370,7 +6682,7 @@ SHMI_FN void shmi_search_block(shmsync_arena *a, shmi_id_search *s, shmi_off off
     if (shmi_block_kind(w) == SHMI_blockFree)
         return;
     shmi_found_id(s, shmi_block_name(w));
-    if (shmi_block_kind(w) == SHMI_blockRaw)
+    if (shmi_block_kind(w) == SHMI_blockRaw || shmi_block_kind(w) == SHMI_blockLogged)
         return;
     if (shmi_block_kind(w) == SHMI_blockObject && shmi_header_at(a, off, &h) == 0) {
         const uint64_t head = 3 * sizeof(uint64_t); /* state, seq, next; the item is behind */
@@ -6388,7 +6700,7 @@ SHMI_FN void shmi_search_block(shmsync_arena *a, shmi_id_search *s, shmi_off off
             return;
         }
         off = body;
-        size = h.o.size;
+        size = shmi_words_before_records(a, &h.o);
     }
     shmi_search_words(a, s, off, off + size);
 }
@@ -6562,6 +6874,530 @@ SHMI_FN void shmi_renew_others(shmsync_arena *a)
         if (!shmi_renew_slots(a, a->my_slot, &renewal) || renewal.postponed != NULL)
             return;
 }
+/* ---- Epochs and the gate: internal/arenakernel/epoch_word.go and gate.go ---- */
+
+#define SHMI_GATE_BYTE (UINT64_C(1) << 62)
+#define SHMI_GATE_PAUSE INT64_C(50000)
+#define SHMI_GATE_PAUSE_MOST INT64_C(10000000)
+#define SHMI_GATE_TIMEOUT INT64_C(1000000000)
+/* Results that are no errno values: those may come from on_first. */
+enum {
+    SHMI_MOVED = -1, /* the name of the arena does not lead to its file any more */
+    SHMI_TRY_AGAIN = -2
+};
+
+SHMI_FN uint32_t shmi_epoch_phase(uint64_t w) { return (uint32_t)(w >> 61); }
+SHMI_FN uint32_t shmi_epoch_number(uint64_t w) { return (uint32_t)w; }
+SHMI_FN shmi_participant_id shmi_epoch_claimant(uint64_t w) { return (uint32_t)(w >> 32) & SHMI_NAME_MASK; }
+SHMI_FN uint64_t shmi_make_epoch(uint32_t phase, uint32_t number, shmi_participant_id claimant)
+{
+    return (uint64_t)number | (uint64_t)(claimant & SHMI_NAME_MASK) << 32 | (uint64_t)phase << 61;
+}
+/* The word of a claim after w, of the process that has the gate. */
+SHMI_FN uint64_t shmi_epoch_claim(uint64_t w, shmi_participant_id claimant)
+{
+    uint32_t n = shmi_epoch_number(w);
+    if (shmi_epoch_phase(w) == SHMI_epochOpen || n == 0)
+        n = n + 1 != 0 ? n + 1 : 1;
+    return shmi_make_epoch(SHMI_epochClaiming, n, claimant);
+}
+/* The word after a claim that found a participant that is in: the epoch before. */
+SHMI_FN uint64_t shmi_epoch_end(uint64_t w)
+{
+    return shmi_epoch_number(w) <= 1 ? 0 : shmi_make_epoch(SHMI_epochOpen, shmi_epoch_number(w) - 1, 0);
+}
+/* Whether no participant can have changed the arena yet, not even in on_first. */
+SHMI_FN int shmi_epoch_untouched(uint64_t w)
+{
+    return shmi_epoch_number(w) == 0 || (shmi_epoch_number(w) == 1 && shmi_epoch_phase(w) == SHMI_epochClaiming);
+}
+SHMI_FN uint64_t shmi_epoch(shmsync_arena *a) { return shmi_ld64(shmi_u64(a, SHMI_hdrEpoch)); }
+SHMI_FN int shmi_cas_epoch(shmsync_arena *a, uint64_t from, uint64_t to) { return shmi_cas64(shmi_u64(a, SHMI_hdrEpoch), from, to); }
+
+enum {
+    SHMI_isOut,
+    SHMI_isDying, /* it is dead, but may execute stores still */
+    SHMI_isIn
+};
+
+/* Whether the participant in slot i is in, which is not this one. */
+SHMI_FN int shmi_presence_of(shmsync_arena *a, uint32_t i)
+{
+    int round;
+    for (round = 0; round < 8; round++) { /* each round but the first means that the slot changed */
+        uint32_t w = shmi_slot_state(a, i);
+        if (a->self == 0 && shmi_slot_phase(w) == SHMI_phaseDead && !shmi_ended(a, i))
+            return SHMI_isDying; /* a participant waits for its end before it calls on_first */
+        if (i == a->my_slot || (shmi_slot_phase(w) != SHMI_phaseLive && shmi_slot_phase(w) != SHMI_phaseLeaving))
+            return SHMI_isOut;
+        if (shmi_ld32(shmi_slot32(a, i, SHMI_slotAdmission)) != SHMI_admissionIn) {
+            if (shmi_slot_state(a, i) == w)
+                return SHMI_isOut;
+        } else if (!shmi_survey_dead(a, i, w)) {
+            if (shmi_slot_state(a, i) == w)
+                return SHMI_isIn;
+        } else if (a->self == 0) {
+            return shmi_ended(a, i) ? SHMI_isOut : SHMI_isDying; /* a process that is no participant marks nobody */
+        } else {
+            shmi_mark(a, i, w);
+            if (shmi_slot_state(a, i) == w)
+                return SHMI_isDying;
+        }
+    }
+    return SHMI_isDying;
+}
+/* A participant that is in, or 0. */
+SHMI_FN uint32_t shmi_any_in(shmsync_arena *a)
+{
+    uint32_t i;
+    for (i = 1; i <= a->geo.slots; i++)
+        if (shmi_presence_of(a, i) == SHMI_isIn)
+            return i;
+    return 0;
+}
+SHMI_FN int shmi_lock_gate(shmsync_arena *a) { return shmi_lock_byte(a->lock_fd, SHMI_GATE_BYTE) == 0; }
+SHMI_FN void shmi_unlock_gate(shmsync_arena *a) { shmi_unlock_byte(a->lock_fd, SHMI_GATE_BYTE); }
+
+/* Asks for an arena in which no participant is, and in which none will be until this process ends
+ * the claim: see claimEpoch. The caller has the gate. Gives the word, or 0; *in is a participant that is in. */
+SHMI_FN uint64_t shmi_claim_epoch(shmsync_arena *a, uint32_t *in)
+{
+    uint64_t old = shmi_epoch(a), w = shmi_epoch_claim(old, a->self), claimed;
+    uint32_t i;
+    int dying = 0;
+    *in = 0;
+    if (shmi_epoch_phase(old) == SHMI_epochRemoved || !shmi_cas_epoch(a, old, w))
+        return 0;
+    SHMSYNC_CRASHPOINT("arena.gate.claiming");
+    for (i = 1; i <= a->geo.slots; i++) {
+        int p;
+        if (i != a->my_slot && shmi_slot_phase(shmi_slot_state(a, i)) == SHMI_phaseLive)
+            shmi_cas32(shmi_slot32(a, i, SHMI_slotAdmission), SHMI_admissionPending, SHMI_admissionRefused);
+        p = shmi_presence_of(a, i);
+        if (p == SHMI_isIn) {
+            *in = i;
+            shmi_cas_epoch(a, w, shmi_epoch_end(w));
+            return 0;
+        }
+        dying = dying || p == SHMI_isDying;
+    }
+    if (dying) { /* a dead claimant may have changed the arena in on_first */
+        shmi_cas_epoch(a, w, shmi_epoch_phase(old) == SHMI_epochClaimed ? old : shmi_epoch_end(w));
+        return 0;
+    }
+    SHMSYNC_CRASHPOINT("arena.gate.visited");
+    claimed = shmi_make_epoch(SHMI_epochClaimed, shmi_epoch_number(w), a->self);
+    return shmi_cas_epoch(a, w, claimed) ? claimed : 0; /* else a joiner has ended the claim */
+}
+
+/* Whether the path of the arena leads elsewhere. */
+SHMI_FN int shmi_moved(shmsync_arena *a)
+{
+    struct stat st;
+    if (strchr(a->path, '/') == NULL)
+        return 0;
+    if (stat(a->path, &st) != 0)
+        return errno == ENOENT;
+    return (uint64_t)st.st_dev != a->dev || (uint64_t)st.st_ino != a->ino;
+}
+/* Whether the file may be on a disk. */
+SHMI_FN int shmi_outlives_boot(shmsync_arena *a)
+{
+    struct statfs fs;
+    return fstatfs(a->fd, &fs) == 0 && (uint32_t)fs.f_type != 0x01021994 /* tmpfs */ && (uint32_t)fs.f_type != 0x958458f6 /* hugetlbfs */ &&
+           (uint32_t)fs.f_type != 0x858458f6 /* ramfs */;
+}
+/* The number of the epoch that this participant, which leaves, is in; *synced is that of the epoch after which the
+ * file was last written back. 0 if it was never in. Its slot is not free yet, so the epoch cannot end. */
+SHMI_FN uint32_t shmi_epoch_of_write_back(shmsync_arena *a, uint32_t *synced)
+{
+    uint64_t w = shmi_epoch(a);
+    *synced = shmi_ld32(shmi_u32(a, SHMI_hdrSynced));
+    if (shmi_ld32(shmi_slot32(a, a->my_slot, SHMI_slotAdmission)) != SHMI_admissionIn)
+        return 0;
+    return shmi_epoch_number(shmi_epoch_phase(w) == SHMI_epochClaiming ? shmi_epoch_end(w) : w);
+}
+/* Writes a file on a disk back if this participant, which has left epoch number, was the last. The slot words are
+ * read before and after: if none has changed, no process was in the file meanwhile. */
+SHMI_FN void shmi_write_back(shmsync_arena *a, uint32_t number, uint32_t synced)
+{
+    uint32_t i, words[SHMI_MaxSlots + 1];
+    if (number == 0 || !shmi_outlives_boot(a))
+        return;
+    for (i = 1; i <= a->geo.slots; i++) {
+        words[i] = shmi_slot_state(a, i);
+        if (shmi_slot_taken(words[i]))
+            return;
+    }
+    if (msync(a->base, (size_t)a->size, MS_SYNC) != 0)
+        return;
+    for (i = 1; i <= a->geo.slots; i++)
+        if (shmi_slot_state(a, i) != words[i])
+            return;
+    shmi_cas32(shmi_u32(a, SHMI_hdrSynced), synced, number);
+    msync(a->base, SHMI_headerSize, MS_SYNC);
+}
+
+/* ---- Removal of a file: internal/arenakernel/remove_file.go ---- */
+
+/* The private name that the file with inode number ino has while it is removed from path. */
+SHMI_FN void shmi_private_name(const char *path, uint64_t ino, char *out, size_t n)
+{
+    const char *base = strrchr(path, '/') + 1;
+    snprintf(out, n, "%.*s.%.200s.%llu.removed~", (int)(base - path), path, base, (unsigned long long)ino);
+}
+/* Removes the file fd, whose gate the caller has, from path. *moved: path led to another file, which is there
+ * still. The kernel has no call that removes a name only if it leads to a certain file. */
+SHMI_FN int shmi_remove_file(int fd, const char *path, int *moved)
+{
+    char private_name[PATH_MAX + 300];
+    struct stat own, there;
+    int err;
+    *moved = 0;
+    if (fstat(fd, &own) != 0)
+        return shmi_fail(errno, "arena.remove", path, "%s", "");
+    shmi_private_name(path, (uint64_t)own.st_ino, private_name, sizeof private_name);
+    SHMSYNC_CRASHPOINT("arena.remove.checked");
+    if (rename(path, private_name) != 0)
+        return errno == ENOENT ? 0 : shmi_fail(errno, "arena.remove", path, "%s", "");
+    if (lstat(private_name, &there) != 0)
+        return errno == ENOENT ? 0 : shmi_fail(errno, "arena.remove", path, "%s", "");
+    if (own.st_dev == there.st_dev && own.st_ino == there.st_ino) {
+        SHMSYNC_CRASHPOINT("arena.remove.renamed");
+        return unlink(private_name) == 0 || errno == ENOENT ? 0 : shmi_fail(errno, "arena.remove", path, "%s", "");
+    }
+    *moved = 1;
+    err = syscall(SYS_renameat2, AT_FDCWD, private_name, AT_FDCWD, path, 1u) == 0 ? 0 : errno; /* RENAME_NOREPLACE */
+    if (err == ENOSYS || err == EINVAL || err == ENOTSUP) {
+        err = link(private_name, path) == 0 ? 0 : errno;
+        if (err == 0)
+            unlink(private_name);
+    }
+    if (err != 0)
+        return shmi_fail(err, "arena.remove", path, "another program has put a file there, which is at %s now", private_name);
+    return 0;
+}
+/* Removes files that were at path and whose remover died before they lost their private name. */
+SHMI_FN void shmi_sweep_removed(const char *path)
+{
+    char private_name[PATH_MAX + 300], dir[PATH_MAX];
+    const char *base = strrchr(path, '/') + 1;
+    struct dirent *e;
+    DIR *d;
+    snprintf(dir, sizeof dir, "%.*s", (int)(base - path), path);
+    d = opendir(dir);
+    while (d != NULL && (e = readdir(d)) != NULL) {
+        struct stat own, there;
+        int fd;
+        shmi_private_name(path, (uint64_t)e->d_ino, private_name, sizeof private_name);
+        if (strcmp(strrchr(private_name, '/') + 1, e->d_name) != 0)
+            continue;
+        fd = open(private_name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+        if (fd < 0)
+            continue;
+        if (fstat(fd, &own) == 0 && own.st_ino == e->d_ino && shmi_lock_byte(fd, SHMI_GATE_BYTE) == 0 && lstat(private_name, &there) == 0 &&
+            own.st_dev == there.st_dev && own.st_ino == there.st_ino)
+            unlink(private_name);
+        close(fd);
+    }
+    if (d != NULL)
+        closedir(d);
+}
+
+/* Removes the file of an arena in which this process is alone. *moved: it did not, since the path leads to another
+ * file by now, or this process is not alone any more. */
+SHMI_FN int shmi_unlink_claimed(shmsync_arena *a, uint64_t w, int *moved)
+{
+    int err;
+    *moved = 1;
+    if (shmi_epoch(a) != w)
+        return 0; /* a joiner without byte locks has ended the claim */
+    err = shmi_remove_file(a->fd, a->path, moved);
+    if (err != 0)
+        return err;
+    SHMSYNC_CRASHPOINT("arena.remove.unlinked");
+    /* Joiners that have the file open start over. If it was moved, it is at no path that they know. */
+    shmi_cas_epoch(a, w, shmi_make_epoch(SHMI_epochRemoved, shmi_epoch_number(w), shmi_epoch_claimant(w)));
+    SHMSYNC_CRASHPOINT("arena.remove.marked");
+    return 0;
+}
+
+/* Says which process a joiner waits for, and gives err. */
+SHMI_FN int shmi_fail_gate(shmsync_arena *a, int err, const char *op)
+{
+    uint64_t w = shmi_epoch(a);
+    shmi_participant_id n = shmi_epoch_claimant(w);
+    uint32_t i = shmi_id_slot(n);
+    if ((shmi_epoch_phase(w) == SHMI_epochClaiming || shmi_epoch_phase(w) == SHMI_epochClaimed) && i >= 1 && i <= a->geo.slots) {
+        char label[SHMI_labelBytes + 1];
+        shmi_get_label(a, shmi_slot(a, i) + SHMI_slotLabel, label);
+        return shmi_fail(err, op, a->label, "%s (pid %u, slot %u.%u) begins epoch %u", label, shmi_ld32(shmi_slot32(a, i, SHMI_slotPID)), i, shmi_id_gen(n), shmi_epoch_number(w));
+    }
+    return shmi_fail(err, op, a->label, "another process has the gate of the arena");
+}
+/* EBUSY: names a participant that is in. */
+SHMI_FN int shmi_fail_in(shmsync_arena *a, const char *op, uint32_t i)
+{
+    char label[SHMI_labelBytes + 1];
+    shmi_get_label(a, shmi_slot(a, i) + SHMI_slotLabel, label);
+    return shmi_fail(EBUSY, op, a->label, "%s (pid %u, slot %u.%u) is in", label, shmi_ld32(shmi_slot32(a, i, SHMI_slotPID)), i, shmi_slot_gen(shmi_slot_state(a, i)));
+}
+
+/* Repairs what earlier participants of slot i have left, and records the death if the joiner that takes the
+ * slot over has not: see repairEarlier in internal/arenakernel/epoch_begin.go. */
+SHMI_FN void shmi_repair_earlier(shmsync_arena *a, uint32_t i)
+{
+    uint32_t w = shmi_slot_state(a, i), last = shmi_slot_gen(w), flags;
+    int joining = shmi_slot_phase(w) == SHMI_phaseJoining;
+    shmsync_participant p;
+    shmi_concern concern;
+    shmi_participant_id dead;
+    if (i == a->my_slot || shmi_slot_phase(w) == SHMI_phaseDead)
+        return;
+    if (shmi_slot_taken(w)) {
+        if (last <= 1)
+            return;
+        last--;
+    }
+    if (shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed)) >= last)
+        return;
+    dead = shmi_make_participant_id(i, last);
+    shmi_repair_all(a, dead, joining && shmi_owes_anybody(a, dead), &concern);
+    flags = shmi_read_dead(a, i, dead, &p);
+    /* The joiner writes the record before it writes its own words over these. */
+    if (joining && p.pid != 0 && !shmi_has_death_record(a, dead) && shmi_slot_state(a, i) == w)
+        shmi_put_death_record(a, 0, &p, flags);
+}
+
+/* Reaps all dead participants, and waits until their data has been handed over. It notes those
+ * that it found in dead, at most SHMI_deathRecordDeaths. ETIMEDOUT. */
+SHMI_FN int shmi_reap_all(shmsync_arena *a, int64_t abs, shmsync_participant *dead, size_t *n_dead)
+{
+    int64_t end = shmi_now() + SHMI_GATE_TIMEOUT, pause = SHMI_GATE_PAUSE;
+    uint32_t i;
+    for (;;) {
+        int left = 0;
+        for (i = 1; i <= a->geo.slots; i++) {
+            uint32_t w = shmi_slot_state(a, i), now;
+            size_t k;
+            if (i == a->my_slot || (shmi_slot_phase(w) != SHMI_phaseDead && !shmi_survey_dead(a, i, w)))
+                continue;
+            for (k = 0; k < *n_dead && (dead[k].slot != i || dead[k].generation != shmi_slot_gen(w)); k++) {
+            }
+            if (k == *n_dead && k < SHMI_deathRecordDeaths)
+                shmi_read_slot(a, i, w, &dead[(*n_dead)++]);
+            shmi_reap(a, i, w);
+            now = shmi_slot_state(a, i);
+            /* A participant that is stopped may have the rest of a reap; its data is repaired. */
+            if ((now == w || now == shmi_slot_with(w, SHMI_phaseDead)) && (!shmi_gone(a, shmi_id_in(i, w)) || shmi_now() < end))
+                left = 1;
+        }
+        if (!left) {
+            for (i = 1; i <= a->geo.slots; i++)
+                shmi_repair_earlier(a, i);
+            return 0;
+        }
+        if (abs != 0 && shmi_now() >= abs)
+            return shmi_fail(ETIMEDOUT, "arena.open", a->label, "the process of a participant that died does not end");
+        shmi_nap(pause);
+        pause = pause * 2 < SHMI_GATE_PAUSE_MOST ? pause * 2 : SHMI_GATE_PAUSE_MOST;
+    }
+}
+
+/* Describes the epoch that this process begins, in which nobody is in. *dead is to be freed. *torn: pages of
+ * the file may be of different times. *deaths: e tells of the death records before this one. */
+SHMI_FN int shmi_begin_epoch(shmsync_arena *a, uint64_t w, int64_t abs, shmsync_epoch *e, shmsync_participant **dead, int *torn, uint64_t *deaths)
+{
+    static const unsigned char none[16] = {0};
+    uint64_t total, since, n;
+    size_t found = 0, k;
+    unsigned char *boot = (unsigned char *)shmi_bytes(a, SHMI_hdrEpochBoot, 16);
+    shmsync_participant *v = (shmsync_participant *)calloc((size_t)SHMI_deathRecordDeaths * 2, sizeof *v);
+    int err;
+    memset(e, 0, sizeof *e);
+    *torn = 0;
+    *dead = v;
+    if (v == NULL)
+        return shmi_fail(ENOMEM, "arena.open", a->label, "%s", "");
+    e->number = shmi_epoch_number(w);
+    err = shmi_reap_all(a, abs, v, &found);
+    if (err != 0)
+        return err;
+    since = shmi_ld64(shmi_u64(a, SHMI_hdrEpochDeaths));
+    total = shmi_ld64(shmi_death_records_total(a, 0));
+    *deaths = total;
+    for (k = 0; k < found; k++)
+        v[k].missed = 1; /* until its record is met */
+    e->clean = since <= total;
+    if (since > total)
+        since = total;
+    if (total - since > SHMI_deathRecordDeaths)
+        since = total - SHMI_deathRecordDeaths, e->clean = 0;
+    for (n = since; n < total; n++) {
+        shmi_participant_id name;
+        shmsync_participant p;
+        shmi_off o = shmi_death_record(a, 0, n);
+        if (!shmi_read_death_record(a, 0, n, &p, &name)) {
+            e->clean = 0;
+            continue;
+        }
+        e->clean = e->clean && (shmi_ld32(shmi_u32(a, o + SHMI_deathRecordFlags)) & SHMI_deathRecordPending) != 0 && shmi_ld64(shmi_u64(a, o + SHMI_deathRecordSeq)) == n + 1;
+        for (k = 0; k < found && (v[k].slot != p.slot || v[k].generation != p.generation); k++) {
+        }
+        if (k < found)
+            v[k].missed = 0;
+        else if (found < 2 * SHMI_deathRecordDeaths)
+            v[found++] = p;
+    }
+    for (k = 0; k < found; k++) {
+        e->clean = e->clean && v[k].missed == 0;
+        v[k].missed = 0;
+    }
+    e->dead = v;
+    e->n_dead = found;
+    if (shmi_outlives_boot(a) && memcmp(boot, none, 16) != 0 && memcmp(boot, a->boot, 16) != 0) {
+        e->reboot = 1;
+        *torn = shmi_ld32(shmi_u32(a, SHMI_hdrSynced)) != shmi_epoch_number(w) - 1;
+        e->clean = e->clean && !*torn;
+    }
+    return 0;
+}
+
+/* Whether no participant that began an epoch has died or left, as far as the records go. If two claimants die
+ * one after the other, the epoch word does not say what the first of them did. */
+SHMI_FN int shmi_nobody_began(shmsync_arena *a)
+{
+    int left;
+    for (left = 0; left < 2; left++) {
+        uint64_t total = shmi_ld64(shmi_death_records_total(a, left)), n;
+        if (total > (left ? SHMI_deathRecordCount - SHMI_deathRecordDeaths : SHMI_deathRecordDeaths))
+            return 0;
+        for (n = 0; n < total; n++)
+            if ((shmi_ld32(shmi_u32(a, shmi_death_record(a, left, n) + SHMI_deathRecordFlags)) & SHMI_deathRecordPending) == 0)
+                return 0;
+    }
+    return 1;
+}
+
+/* Makes this process, which has the gate, the first of an epoch, if no participant is in.
+ * SHMI_TRY_AGAIN if one is, or may be; SHMI_MOVED. */
+SHMI_FN int shmi_first(shmsync_arena *a, const shmsync_arena_options *o, int64_t abs, int named)
+{
+    uint64_t old = shmi_epoch(a), w, deaths = 0;
+    uint32_t in;
+    shmsync_epoch e;
+    shmsync_participant *dead = NULL;
+    int err, torn, moved;
+    if (shmi_epoch_phase(old) == SHMI_epochRemoved || (named && shmi_moved(a)))
+        return SHMI_MOVED;
+    if (shmi_epoch_phase(old) != SHMI_epochClaimed && shmi_any_in(a) != 0)
+        return SHMI_TRY_AGAIN;
+    w = shmi_claim_epoch(a, &in);
+    if (w == 0)
+        return SHMI_TRY_AGAIN;
+    shmi_st32(shmi_slot32(a, a->my_slot, SHMI_slotAdmission), SHMI_admissionFirst);
+    SHMSYNC_CRASHPOINT("arena.gate.claimed");
+    err = shmi_begin_epoch(a, w, abs, &e, &dead, &torn, &deaths);
+    if (err == 0 && o != NULL &&
+        ((o->lifetime == SHMSYNC_LIFETIME_EPHEMERAL && !(shmi_epoch_untouched(old) && shmi_nobody_began(a))) || ((o->recreate & SHMSYNC_RECREATE_UNCLEAN) != 0 && !e.clean))) {
+        if (!named)
+            err = shmi_fail(EINVAL, "arena.open", a->label, "an arena without a name cannot be made anew");
+        else if ((err = shmi_unlink_claimed(a, w, &moved)) == 0)
+            err = moved ? SHMI_TRY_AGAIN : SHMI_MOVED;
+        if (err == SHMI_TRY_AGAIN)
+            shmi_st32(shmi_slot32(a, a->my_slot, SHMI_slotAdmission), SHMI_admissionPending);
+    } else if (err == 0 && torn) {
+        err = shmi_fail(EINVAL, "arena.open", a->label, "the computer was started again while processes were in, so pages of the file may be of different times; SHMSYNC_RECREATE_UNCLEAN replaces it");
+    } else if (err == 0 && o != NULL && o->on_first != NULL) {
+        err = o->on_first(a, &e, o->on_first_arg);
+        if (err != 0)
+            shmi_fail(err, "arena.open", a->label, "on_first failed");
+        if (err < 0) /* no errno value */
+            err = ECANCELED;
+    }
+    free(dead);
+    if (err != 0)
+        return err;
+    shmi_st64(shmi_u64(a, SHMI_hdrEpochBegan), (uint64_t)shmi_unix_now());
+    if (shmi_outlives_boot(a))
+        memcpy(shmi_bytes(a, SHMI_hdrEpochBoot, 16), a->boot, 16);
+    SHMSYNC_CRASHPOINT("arena.gate.begun");
+    shmi_st32(shmi_slot32(a, a->my_slot, SHMI_slotAdmission), SHMI_admissionIn);
+    if (!shmi_cas_epoch(a, w, shmi_make_epoch(SHMI_epochOpen, shmi_epoch_number(w), 0)))
+        return shmi_fail(EPROTO, "arena.open", a->label, "a peer changed the epoch of the arena");
+    /* After that, or the next first would not be told of the deaths if this one dies in between. */
+    shmi_st64(shmi_u64(a, SHMI_hdrEpochDeaths), deaths);
+    SHMSYNC_CRASHPOINT("arena.gate.opened");
+    return 0;
+}
+
+/* Checks the admission word of a joiner that could not become in. EPROTO. */
+SHMI_FN int shmi_check_admission(shmsync_arena *a, uint32_t s)
+{
+    if (s != SHMI_admissionPending && s != SHMI_admissionRefused)
+        return shmi_fail(EPROTO, "arena.open", a->label, "a peer changed the admission of this process to %u", s);
+    return 0;
+}
+
+/* Makes this process, whose slot is live, one that is in: see admit in internal/arenakernel/gate.go.
+ * SHMI_MOVED, ETIMEDOUT. */
+SHMI_FN int shmi_admit(shmsync_arena *a, const shmsync_arena_options *o, int named)
+{
+    uint32_t *mine = shmi_slot32(a, a->my_slot, SHMI_slotAdmission);
+    int64_t pause = SHMI_GATE_PAUSE, removal = shmi_now() + SHMI_GATE_TIMEOUT, abs = o != NULL && o->gate_timeout_ns > 0 ? shmi_now() + o->gate_timeout_ns : 0;
+    if (a->lock_fd < 0 && o != NULL && (o->on_first != NULL || o->recreate != 0 || o->lifetime != SHMSYNC_LIFETIME_DURABLE))
+        return shmi_fail(ENOTSUP, "arena.open", a->label, "on_first, recreate and lifetime need byte locks (F_OFD_SETLK), which do not work here");
+    for (;;) {
+        uint64_t w;
+        uint32_t phase;
+        int err;
+        shmi_cas32(mine, SHMI_admissionRefused, SHMI_admissionPending);
+        /* After that, or a refusal could be overlooked. */
+        w = shmi_epoch(a);
+        phase = shmi_epoch_phase(w);
+        if (phase == SHMI_epochRemoved)
+            return SHMI_MOVED;
+        if (a->lock_fd < 0) { /* it begins no epoch */
+            shmi_participant_id n = shmi_epoch_claimant(w);
+            if (phase == SHMI_epochClaiming) {
+                shmi_cas_epoch(a, w, shmi_epoch_end(w));
+            } else if (phase == SHMI_epochClaimed && n == 0) { /* a removal; whether its process lives, nobody can tell */
+                if (shmi_now() > removal)
+                    shmi_cas_epoch(a, w, shmi_epoch_end(w));
+            } else if (!(phase == SHMI_epochClaimed && shmi_current(a, n) && !shmi_dead(a, n))) {
+                if (shmi_cas32(mine, SHMI_admissionPending, SHMI_admissionIn))
+                    return shmi_epoch_phase(shmi_epoch(a)) == SHMI_epochRemoved || (named && shmi_moved(a)) ? SHMI_MOVED : 0;
+                err = shmi_check_admission(a, shmi_ld32(mine));
+                if (err != 0)
+                    return err;
+            }
+        } else if (phase != SHMI_epochClaimed && shmi_any_in(a) != 0) {
+            if (phase != SHMI_epochClaiming || shmi_cas_epoch(a, w, shmi_epoch_end(w))) {
+                if (shmi_cas32(mine, SHMI_admissionPending, SHMI_admissionIn)) {
+                    SHMSYNC_CRASHPOINT("arena.gate.admitted");
+                    return named && shmi_moved(a) ? SHMI_MOVED : 0;
+                }
+                err = shmi_check_admission(a, shmi_ld32(mine));
+                if (err != 0)
+                    return err;
+            }
+        } else if (shmi_lock_gate(a)) {
+            SHMSYNC_CRASHPOINT("arena.gate.taken");
+            err = shmi_first(a, o, abs, named);
+            /* After a failure shmi_leave gives the gate back, with the byte lock: the next first is to be alone. */
+            if (err != 0 && err != SHMI_TRY_AGAIN)
+                return err;
+            shmi_unlock_gate(a);
+            if (err == 0)
+                return 0;
+        }
+        if (abs != 0 && shmi_now() >= abs)
+            return shmi_fail_gate(a, ETIMEDOUT, "arena.open");
+        shmi_nap(pause);
+        pause = pause * 2 < SHMI_GATE_PAUSE_MOST ? pause * 2 : SHMI_GATE_PAUSE_MOST;
+    }
+}
+
 /* ---- The helper thread: its robust list holds the alive words, and it watches others ---- */
 
 #define SHMI_POLL_FIRST INT64_C(300000)
@@ -6814,13 +7650,40 @@ SHMI_FN int shmi_do_chores(shmsync_arena *a)
     return again;
 }
 
+#define SHMI_LOOK_AT_NAME_EVERY INT64_C(1000000000)
+/* Sets the function that is told when the name of the arena leads elsewhere, unless there is one. */
+SHMI_FN void shmi_tell_detached(shmsync_arena *a, const shmsync_arena_options *o)
+{
+    if (o == NULL || o->on_detached == NULL || a->on_detached != NULL)
+        return;
+    a->on_detached_arg = o->on_detached_arg;
+    __atomic_store_n(&a->on_detached, o->on_detached, __ATOMIC_RELEASE);
+    shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
+}
+/* Looks at the name if it is time, and gives when to look again; 0 for never. */
+SHMI_FN int64_t shmi_watch_name(shmsync_arena *a, int64_t at)
+{
+    void (*f)(shmsync_arena *, void *) = __atomic_load_n(&a->on_detached, __ATOMIC_ACQUIRE);
+    int64_t now;
+    if (f == NULL || a->detached_told)
+        return 0;
+    now = shmi_now();
+    if (now < at)
+        return at;
+    if (!shmi_moved(a))
+        return now + SHMI_LOOK_AT_NAME_EVERY;
+    a->detached_told = 1;
+    f(a, a->on_detached_arg);
+    return 0;
+}
+
 /* Sleeps on the alive words of the next few participants and reaps those that die.
  * Whatever a sleep says, everything is examined again: waitv swallows several wakes and
  * reports one. */
 SHMI_FN void shmi_watch(shmsync_arena *a)
 {
     uint32_t *doorbell = shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell);
-    int64_t wait = SHMI_POLL_FIRST, poll, turn, deadline, asked;
+    int64_t wait = SHMI_POLL_FIRST, poll, turn, deadline, asked, look = 0;
     int was = 0, untold, unfinished, chores, err;
     for (;;) {
         /* The doorbell is read before everything else that it may be rung for. */
@@ -6832,6 +7695,7 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
         shmi_check_self(a);
         untold = shmi_deliver_deaths(a);
         chores = shmi_do_chores(a);
+        look = shmi_watch_name(a, look);
         n = shmi_watch_entries(a, doorbell, rung, v, &poll, &turn);
         if (n == 0)
             continue; /* a participant was reaped */
@@ -6853,6 +7717,8 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
         asked = __atomic_load_n(&a->ask_at, __ATOMIC_RELAXED);
         if (asked != 0 && (deadline == 0 || asked < deadline))
             deadline = asked;
+        if (look != 0 && (deadline == 0 || look < deadline))
+            deadline = look;
         if (chores && (deadline == 0 || deadline > shmi_now() + SHMI_CHORES_EVERY))
             deadline = shmi_now() + SHMI_CHORES_EVERY;
         err = 0;
@@ -7040,6 +7906,7 @@ typedef struct shmi_segment {
     unsigned char *base;
     uint64_t size, dev, ino;
     int created;
+    int joined; /* the arena in it is what was asked for */
 } shmi_segment;
 
 SHMI_FN int shmi_path(const char *name, char *path, size_t cap)
@@ -7129,6 +7996,11 @@ SHMI_FN int shmi_format(shmi_segment *s, const char *path, const shmsync_arena_o
     return 0;
 }
 
+SHMI_FN int shmi_same_file(int f, int g)
+{
+    struct stat x, y;
+    return fstat(f, &x) == 0 && fstat(g, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
 SHMI_FN int shmi_same_entry(int fd, int dirfd_, const char *name, int flags)
 {
     struct stat x, y;
@@ -7217,7 +8089,7 @@ SHMI_FN int shmi_open_segment(shmi_segment *s, const char *path, const shmsync_a
     int tries;
     for (tries = 0; tries < 100; tries++) {
         int err;
-        s->created = 0;
+        s->created = s->joined = 0;
         s->base = NULL;
         s->fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
         if (s->fd >= 0) {
@@ -7241,15 +8113,6 @@ SHMI_FN int shmi_open_segment(shmi_segment *s, const char *path, const shmsync_a
         return err;
     }
     return shmi_fail(EAGAIN, "arena.open", path, "the file keeps appearing and disappearing");
-}
-
-int shmsync_arena_remove(const char *name)
-{
-    char path[PATH_MAX];
-    int err = shmi_path(name, path, sizeof path);
-    if (err != 0)
-        return err;
-    return unlink(path) == 0 ? 0 : shmi_fail(errno, "arena.remove", name, "%s", "");
 }
 
 /* ---- Joining ---- */
@@ -7337,6 +8200,8 @@ SHMI_FN int shmi_take_slot_at(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t
         return 0;
     }
     shmi_st32(caps, a->caps);
+    if (shmi_slot_phase(w) == SHMI_phaseFree) /* else it is that of the dead participant, until its death is recorded */
+        shmi_st32(shmi_slot32(a, i, SHMI_slotAdmission), SHMI_admissionPending);
     SHMSYNC_CRASHPOINT("arena.enter.joining");
     return 1;
 }
@@ -7382,7 +8247,8 @@ SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
         }
         shmi_nap(1000000);
     }
-    shmi_write_death_record(a, i, shmi_id_in(i, w), 0);
+    if (!shmi_has_death_record(a, shmi_id_in(i, w))) /* the first of an epoch may have written it */
+        shmi_write_death_record(a, i, shmi_id_in(i, w), 0);
     SHMSYNC_CRASHPOINT("arena.inherit.recorded");
     shmi_ring_told(a);
     return next;
@@ -7515,6 +8381,7 @@ SHMI_FN void shmi_fill_slot(shmsync_arena *a, const char *label)
     shmi_put_label(a, s + SHMI_slotLabel, label);
     shmi_st64(shmi_slot64(a, i, SHMI_slotDied), 0);
     shmi_st64(shmi_slot64(a, i, SHMI_slotReady), 0);
+    shmi_st32(shmi_slot32(a, i, SHMI_slotAdmission), SHMI_admissionPending);
     shmi_st64(shmi_slot64(a, i, SHMI_slotOpening), 0);
     shmi_st64(shmi_slot64(a, i, SHMI_slotWalking), 0);
     shmi_st32(shmi_slot32(a, i, SHMI_slotTelling), 0);
@@ -7576,10 +8443,11 @@ SHMI_FN int shmi_settle_in(shmsync_arena *a, shmi_participant_id before, const c
         SHMSYNC_CRASHPOINT("arena.inherit.repaired");
         shmi_wake_all_for(a, before, &concern);
         SHMSYNC_CRASHPOINT("arena.inherit.woken");
-        shmi_reclaim_memory(a, before);
+        if (!concern.unfinished) /* else it is done with what this participant leaves */
+            shmi_reclaim_memory(a, before);
         SHMSYNC_CRASHPOINT("arena.inherit.reclaimed");
         shmi_rest_guard(a, 0);
-        if (unknown == 0 && shmi_step_back(a))
+        if (unknown == 0 && !concern.unfinished && shmi_step_back(a))
             return 0;
     }
     shmi_renew_others(a);
@@ -7713,6 +8581,7 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
         more = l->next;
         free(l);
     }
+    free(a->path);
     free(a->deferred);
     free(a->reaps);
     free(a->notices);
@@ -7727,6 +8596,7 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
     pthread_mutex_destroy(&a->endings);
     pthread_mutex_destroy(&a->wait_nodes_lock);
     pthread_mutex_destroy(&a->death_lock);
+    pthread_mutex_destroy(&a->counter_lock);
     pthread_mutex_destroy(&a->chores_lock);
     if (a->me != NULL)
         munmap(a->me, (size_t)a->page);
@@ -7735,8 +8605,6 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
 
 SHMI_FN int shmi_compare(shmsync_arena *a, const shmsync_arena_options *o, int created)
 {
-    if (o != NULL && (unsigned)o->kernel_io > SHMSYNC_KERNEL_IO_NONE)
-        return shmi_fail(EINVAL, "arena.open", a->label, "kernel_io is %d, which is none of SHMSYNC_KERNEL_IO_x", o->kernel_io);
     if (o == NULL || created)
         return 0;
     if (o->max_participants != 0 && o->max_participants != a->geo.slots)
@@ -7818,8 +8686,10 @@ SHMI_FN shmsync_arena *shmi_attached_to(const shmi_segment *s)
 SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_arena **out)
 {
     shmsync_arena *a = (shmsync_arena *)calloc(1, sizeof *a);
-    if (a == NULL)
+    if (a == NULL || (a->path = strdup(path)) == NULL) {
+        free(a);
         return shmi_fail(ENOMEM, "arena.open", path, "%s", "");
+    }
     a->page = sysconf(_SC_PAGESIZE);
     a->base = s->base;
     a->size = s->size;
@@ -7838,6 +8708,7 @@ SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_aren
     pthread_mutex_init(&a->endings, NULL);
     pthread_mutex_init(&a->wait_nodes_lock, NULL);
     pthread_mutex_init(&a->death_lock, NULL);
+    pthread_mutex_init(&a->counter_lock, NULL);
     pthread_mutex_init(&a->chores_lock, NULL);
     a->next = shmi_attached;
     shmi_attached = a;
@@ -7846,7 +8717,7 @@ SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_aren
 }
 
 /* Joins with a new arena. */
-SHMI_FN int shmi_begin(shmsync_arena *a, const shmi_segment *s, const shmsync_arena_options *o)
+SHMI_FN int shmi_begin(shmsync_arena *a, shmi_segment *s, const shmsync_arena_options *o)
 {
     unsigned char header[SHMI_headerSize];
     ssize_t n = pread(a->fd, header, sizeof header, 0);
@@ -7858,6 +8729,7 @@ SHMI_FN int shmi_begin(shmsync_arena *a, const shmi_segment *s, const shmsync_ar
         err = shmi_restore_reservations(a);
     if (err != 0)
         return err;
+    s->joined = 1;
     page = mmap(NULL, (size_t)a->page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     a->reaps = (shmi_reap_progress *)calloc((size_t)a->geo.slots + 1, sizeof *a->reaps);
     a->notices = (shmi_notice *)calloc((size_t)a->geo.slots + 1, sizeof *a->notices);
@@ -7873,6 +8745,8 @@ SHMI_FN int shmi_begin(shmsync_arena *a, const shmi_segment *s, const shmsync_ar
     return shmi_join(a, o);
 }
 
+SHMI_FN void shmi_leave(shmsync_arena *a);
+
 /* Makes this process a participant of the arena in s, which it takes over. The caller
  * holds shmi_attached_lock, which is given back meanwhile. */
 SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_options *o, shmsync_arena **out)
@@ -7884,8 +8758,10 @@ SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_o
         err = shmi_compare(a, o, 0);
         if (err == 0) {
             a->opens++;
+            a->ephemeral = a->ephemeral || (o != NULL && o->lifetime == SHMSYNC_LIFETIME_EPHEMERAL);
             *out = a;
             shmi_widen_kernel_io(a, o);
+            shmi_tell_detached(a, o);
         }
         return err;
     }
@@ -7896,11 +8772,23 @@ SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_o
     }
     pthread_mutex_unlock(&shmi_attached_lock);
     err = shmi_begin(a, s, o);
+    if (err == 0) {
+        err = shmi_admit(a, o, strchr(path, '/') != NULL);
+        if (err != 0) {
+            shmi_failure why = shmi_last;
+            shmi_leave(a); /* closes s, too */
+            shmi_last = why;
+            s->base = NULL;
+            s->fd = -1;
+        }
+    }
     pthread_mutex_lock(&shmi_attached_lock);
     if (err == 0) {
         a->stage = SHMI_attached;
         a->opens = 1;
+        a->ephemeral = o != NULL && o->lifetime == SHMSYNC_LIFETIME_EPHEMERAL;
         *out = a;
+        shmi_tell_detached(a, o);
         if (shmi_is_registered())
             shmi_take_fences(a);
         else
@@ -7928,20 +8816,173 @@ SHMI_FN int shmi_check_abi(const char *name, uint32_t abi)
     return 0;
 }
 
+/* Checks the options that are of this process only. */
+SHMI_FN int shmi_check_options(const char *name, const shmsync_arena_options *o)
+{
+    if (o != NULL && (unsigned)o->kernel_io > SHMSYNC_KERNEL_IO_NONE)
+        return shmi_fail(EINVAL, "arena.open", name, "kernel_io is %d, which is none of SHMSYNC_KERNEL_IO_x", o->kernel_io);
+    if (o != NULL && ((unsigned)o->lifetime > SHMSYNC_LIFETIME_EPHEMERAL || o->recreate > 7))
+        return shmi_fail(EINVAL, "arena.open", name, "lifetime is %d and recreate %u, of which one is no value of this option", o->lifetime, o->recreate);
+    return 0;
+}
+
+/* The removal of an arena in which no participant is, once: see tryRemove in internal/arenakernel/remove.go.
+ * It leaves any file but judged alone, if that is not -1. *again says that another try may have another result. The caller holds shmi_attached_lock: a child of a fork
+ * would keep the gate. */
+SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
+{
+    const char *op = "arena.remove";
+    unsigned char header[SHMI_headerSize];
+    shmsync_arena *a;
+    struct stat st;
+    ssize_t n;
+    uint64_t w;
+    uint32_t in;
+    short found = F_UNLCK;
+    int err, locked, readable, fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    *again = 0;
+    if (fd < 0)
+        return shmi_fail(errno, op, path, "%s", "");
+    if (judged >= 0 && !shmi_same_file(fd, judged)) { /* another process has replaced it */
+        close(fd);
+        return 0;
+    }
+    a = (shmsync_arena *)calloc(1, sizeof *a);
+    n = pread(fd, header, sizeof header, 0);
+    if (a == NULL || n < 0 || fstat(fd, &st) != 0)
+        err = shmi_fail(a == NULL ? ENOMEM : errno, op, path, "%s", "");
+    else if (n < 8 || memcmp(header + SHMI_hdrMagic, SHMI_magic, 8) != 0)
+        err = shmi_fail(EINVAL, op, path, "not an arena");
+    else
+        err = shmi_have.ofd ? shmi_lock_byte(fd, SHMI_GATE_BYTE) : ENOTSUP;
+    locked = err == 0;
+    if (err != 0 && err != EAGAIN) {
+        if (shmi_last.text[0] == 0)
+            shmi_fail(err, op, path, "%s", "");
+        goto out;
+    }
+    a->fd = a->lock_fd = fd;
+    a->dev = (uint64_t)st.st_dev;
+    a->ino = (uint64_t)st.st_ino;
+    a->path = (char *)(uintptr_t)path;
+    snprintf(a->label, sizeof a->label, "%s", path);
+    readable = shmi_validate(header, (size_t)n, (uint64_t)st.st_size, path, &a->geo) == 0;
+    shmi_last.text[0] = 0;
+    if (readable) {
+        void *p = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        if (p == MAP_FAILED) {
+            err = shmi_fail(errno, op, path, "mmap");
+            goto out;
+        }
+        a->base = (unsigned char *)p;
+        a->size = (uint64_t)st.st_size;
+    }
+    if (!locked) {
+        *again = 1;
+        err = readable ? shmi_fail_gate(a, EBUSY, op) : shmi_fail(EBUSY, op, path, "another process has the gate of the arena");
+    } else if (shmi_moved(a)) {
+        *again = 1;
+        err = 0;
+    } else if (!readable) {
+        /* Gate and byte locks mean the same in every layout. */
+        err = shmi_bytes_op(fd, F_OFD_GETLK, F_WRLCK, 0, SHMI_GATE_BYTE, &found);
+        if (err == 0 && found != F_UNLCK)
+            err = EBUSY;
+        if (err != 0)
+            shmi_fail(err, op, path, "a process has it open");
+        else
+            err = shmi_remove_file(fd, path, again);
+    } else if (shmi_epoch_phase(shmi_epoch(a)) == SHMI_epochRemoved) {
+        err = shmi_remove_file(fd, path, again); /* another name of the file */
+    } else if ((in = shmi_any_in(a)) != 0) {
+        err = shmi_fail_in(a, op, in);
+    } else if ((w = shmi_claim_epoch(a, &in)) == 0) {
+        *again = in == 0;
+        err = in != 0 ? shmi_fail_in(a, op, in) : shmi_fail_gate(a, EBUSY, op);
+    } else {
+        err = shmi_unlink_claimed(a, w, again);
+    }
+out:
+    if (locked)
+        shmi_unlock_byte(fd, SHMI_GATE_BYTE);
+    if (a != NULL && a->base != NULL)
+        munmap(a->base, (size_t)a->size);
+    free(a);
+    close(fd);
+    return err;
+}
+/* Removes the file of an arena in which no participant is. */
+SHMI_FN int shmi_remove_unused(const char *path, int judged)
+{
+    int64_t end = shmi_now() + SHMI_GATE_TIMEOUT;
+    for (;;) {
+        int again, err;
+        shmi_last.text[0] = 0;
+        pthread_mutex_lock(&shmi_attached_lock);
+        err = shmi_try_remove(path, judged, &again);
+        pthread_mutex_unlock(&shmi_attached_lock);
+        if (!again || (err != 0 && shmi_now() > end))
+            return err;
+        shmi_nap(SHMI_GATE_PAUSE);
+    }
+}
+int shmsync_arena_remove(const char *name)
+{
+    char path[PATH_MAX];
+    int err = shmi_path(name, path, sizeof path);
+    if (err != 0)
+        return err;
+    pthread_once(&shmi_atfork_once, shmi_watch_forks);
+    shmi_probe();
+    shmi_hold_cancel();
+    err = shmi_remove_unused(path, -1);
+    shmi_let_cancel();
+    return err;
+}
+
+#define SHMI_MAX_MOVES 1000
+
 SHMI_FN int shmi_open_named(const char *name, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
 {
     char path[PATH_MAX];
     shmi_segment s;
-    int err = shmi_check_abi(name, abi);
+    int moves, judged, err = shmi_check_abi(name, abi);
+    if (err == 0)
+        err = shmi_check_options(name, opts);
     if (err == 0)
         err = shmi_path(name, path, sizeof path);
-    if (err != 0)
-        return err;
-    pthread_mutex_lock(&shmi_attached_lock);
-    err = shmi_open_segment(&s, path, opts);
-    if (err == 0)
+    for (moves = 0; err == 0 && moves < SHMI_MAX_MOVES; moves++) {
+        pthread_mutex_lock(&shmi_attached_lock);
+        err = shmi_open_segment(&s, path, opts);
+        if (err != 0) {
+            pthread_mutex_unlock(&shmi_attached_lock);
+            return err;
+        }
+        if (s.created)
+            shmi_sweep_removed(path);
+        /* As long as it is open, no other file has its inode number. */
+        judged = opts != NULL && opts->recreate != 0 ? fcntl(s.fd, F_DUPFD_CLOEXEC, 0) : -1;
         err = shmi_attach(&s, path, opts, out);
-    pthread_mutex_unlock(&shmi_attached_lock);
+        pthread_mutex_unlock(&shmi_attached_lock);
+        if (err == SHMI_MOVED) {
+            err = 0; /* start over at the name */
+        } else if (err != 0 && judged >= 0 && !s.joined &&
+                   (((opts->recreate & SHMSYNC_RECREATE_INCOMPATIBLE) != 0 && (err == EPROTONOSUPPORT || err == EINVAL)) ||
+                    ((opts->recreate & SHMSYNC_RECREATE_CORRUPT) != 0 && err == EPROTO))) {
+            SHMSYNC_CRASHPOINT("arena.remove.judged");
+            err = shmi_remove_unused(path, judged);
+            if (err == ENOENT)
+                err = 0;
+        } else if (err == 0) {
+            moves = -1;
+        }
+        if (judged >= 0)
+            close(judged);
+        if (moves < 0)
+            return 0;
+    }
+    if (err == 0)
+        err = shmi_fail(EINVAL, "arena.open", path, "the arena was removed, but the name still leads to it, or leads to another file each time");
     return err;
 }
 int shmsync_arena_open_abi(const char *name, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
@@ -7961,6 +9002,8 @@ SHMI_FN int shmi_open_fd(int fd, const shmsync_arena_options *opts, shmsync_aren
     int err, mode;
     snprintf(path, sizeof path, "fd %d", fd);
     err = shmi_check_abi(path, abi);
+    if (err == 0)
+        err = shmi_check_options(path, opts);
     if (err != 0)
         return err;
     mode = fcntl(fd, F_GETFL);
@@ -7977,7 +9020,7 @@ SHMI_FN int shmi_open_fd(int fd, const shmsync_arena_options *opts, shmsync_aren
     else
         err = shmi_attach(&s, path, opts, out);
     pthread_mutex_unlock(&shmi_attached_lock);
-    return err;
+    return err == SHMI_MOVED ? shmi_fail(EINVAL, "arena.open", path, "the arena was removed") : err;
 }
 int shmsync_arena_from_fd_abi(int fd, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
 {
@@ -7996,6 +9039,7 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
 {
     uint32_t i = a->my_slot, live = shmi_slot_word(SHMI_phaseLive, shmi_id_gen(a->self)), leaving = shmi_slot_with(live, SHMI_phaseLeaving), k;
     shmi_concern concern;
+    uint32_t number, synced;
     int unknown;
     shmi_st64(shmi_slot64(a, i, SHMI_slotDied), (uint64_t)shmi_unix_now());
     shmi_cas_slot(a, i, live, leaving);
@@ -8016,18 +9060,22 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
     pthread_mutex_lock(&a->reaping);
     unknown = shmi_repair_all(a, a->self, 0, &concern);
     SHMSYNC_CRASHPOINT("arena.close.repaired");
-    shmi_reclaim_memory(a, a->self);
+    if (!concern.unfinished)
+        shmi_reclaim_memory(a, a->self);
     SHMSYNC_CRASHPOINT("arena.close.reclaimed");
     shmi_wake_all_for(a, a->self, &concern); /* a wake that was for us is lost with us, as in a death */
-    shmi_clear_open_bits(a, a->self);
+    if (!concern.unfinished)
+        shmi_clear_open_bits(a, a->self);
     pthread_mutex_unlock(&a->reaping);
 
     shmi_ring(shmi_slot32(a, i, SHMI_slotWatchDoorbell));
     pthread_join(a->watcher, NULL);
     SHMSYNC_CRASHPOINT("arena.close.unregistered");
     shmi_write_death_record(a, i, a->self, 1);
+    number = shmi_epoch_of_write_back(a, &synced);
     shmi_free_slot(a, i, leaving, unknown != 0);
     SHMSYNC_CRASHPOINT("arena.close.freed");
+    shmi_write_back(a, number, synced);
     __atomic_store_n(&a->me->name, 0, __ATOMIC_RELAXED);
     shmi_ring_watchers_of(a, i);
     shmi_count_death(a, &concern); /* a peer that looked when it was woken found us current still */
@@ -8051,8 +9099,13 @@ int shmsync_arena_close(shmsync_arena *a)
         a->stage = SHMI_closing;
     pthread_mutex_unlock(&shmi_attached_lock);
     if (last) {
+        int again, own = a->ephemeral && strchr(a->path, '/') != NULL ? fcntl(a->fd, F_DUPFD_CLOEXEC, 0) : -1;
         shmi_leave(a);
         pthread_mutex_lock(&shmi_attached_lock);
+        if (own >= 0) {
+            shmi_try_remove(a->path, own, &again);
+            close(own);
+        }
         shmi_detach(a);
         pthread_mutex_unlock(&shmi_attached_lock);
         shmi_destroy(a);
@@ -8699,6 +9752,306 @@ SHMI_FN void shmi_wait_node_leave(shmsync_arena *a, shmi_wait_node *s)
     free(s);
 }
 
+/* ---- Undo logs: the records of a transaction, docs/abi.md ----
+ *
+ * The stores of a killed thread are a prefix of its instructions, so a log needs no fence of the CPU. It needs a
+ * compiler that stores the state neither earlier nor later than the program says, and that does not leave a store out:
+ * each store of the state stands between two barriers of the compiler. */
+
+/* The state of a log whose lock needs a repair: nothing is undone any more. */
+#define SHMI_LOG_LOST ((uint64_t)SHMI_logLost << 61)
+#define SHMI_LOG_PHASE(s) ((uint32_t)((s) >> 61))
+#define SHMI_LOG_TAIL(s) ((s) & UINT32_MAX)
+#define SHMI_LOG_ID(s) ((shmi_participant_id)((s) >> 32 & SHMI_NAME_MASK))
+
+/* What a record ends with. */
+typedef struct shmi_log_footer {
+    uint64_t off;
+    uint32_t length, kind;
+} shmi_log_footer;
+SHMI_ASSERT(sizeof(shmi_log_footer) == SHMI_recordFooter, "shmi_log_footer");
+
+/* The log of a lock. */
+typedef struct shmi_log {
+    shmi_log_head *head;    /* NULL: it is not there */
+    unsigned char *records;
+    uint64_t room;          /* bytes of records */
+    shmi_off begin, end;    /* the lock: no record is about it */
+} shmi_log;
+
+SHMI_FN uint64_t shmi_log_size(uint64_t asked) { return asked == 0 ? (uint64_t)SHMI_logDefault : (asked + 63) & ~UINT64_C(63); }
+/* The policy of a lock in its body. */
+SHMI_FN uint32_t shmi_policy_field(int policy)
+{
+    return policy == SHMSYNC_POLICY_ROLLBACK ? SHMI_POLICY_ROLLBACK : policy == SHMSYNC_POLICY_RELEASE ? SHMI_POLICY_RELEASE : SHMI_POLICY_REPORT;
+}
+SHMI_FN const char *shmi_policy_text(uint32_t field)
+{
+    static const char *const text[] = {"report", "release", "rollback"};
+    return field < 3 ? text[field] : "unknown";
+}
+/* Why a kind of lock cannot have a policy, or 0. */
+SHMI_FN int shmi_no_rollback(const char *op, const char *name, int policy, const char *kind)
+{
+    if (policy == SHMSYNC_POLICY_ROLLBACK)
+        return shmi_fail(ENOTSUP, op, name, "%s has no undo log; a mutex has one", kind);
+    if (policy < SHMSYNC_POLICY_DEFAULT || policy > SHMSYNC_POLICY_ROLLBACK)
+        return shmi_fail(EINVAL, op, name, "there is no policy %d", policy);
+    return 0;
+}
+/* Whether a lock with an undo log can have these options. */
+SHMI_FN int shmi_check_policy(const char *op, const char *name, int policy, uint64_t log_bytes)
+{
+    if (policy < 0 || policy > SHMSYNC_POLICY_ROLLBACK)
+        return shmi_fail(EINVAL, op, name, "there is no policy %d", policy);
+    if (log_bytes != 0 && policy != SHMSYNC_POLICY_ROLLBACK)
+        return shmi_fail(EINVAL, op, name, "log_bytes without SHMSYNC_POLICY_ROLLBACK: there is no undo log");
+    if (log_bytes > SHMI_logMost)
+        return shmi_fail(EINVAL, op, name, "an undo log of %llu bytes; 1 MiB is the most", (unsigned long long)log_bytes);
+    return 0;
+}
+/* Stores the state of a log; to 0, or to committed, it is the commit. */
+SHMI_FN void shmi_log_store(shmi_log_head *head, uint64_t s)
+{
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    __atomic_store_n(&head->state, s, __ATOMIC_RELAXED);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+SHMI_FN uint64_t shmi_make_log(uint32_t phase, shmi_participant_id n, uint64_t tail) { return (uint64_t)phase << 61 | (uint64_t)n << 32 | tail; }
+SHMI_FN uint64_t shmi_log_padded(uint64_t n) { return (n + 7) & ~UINT64_C(7); }
+
+/* The log of the lock o, whose own words have that many bytes. Its head is NULL if no lock has such a body. */
+SHMI_FN void shmi_log_of(shmsync_arena *a, const shmi_object *o, uint64_t words, shmi_log *l)
+{
+    shmi_log_head *head;
+    uint64_t room = o->size - words - SHMI_logHead;
+    memset(l, 0, sizeof *l);
+    if (o->size < words + SHMI_logHead + SHMI_logLeast || room > SHMI_logMost || room % SHMI_logLeast != 0)
+        return;
+    head = (shmi_log_head *)shmi_ptr(a, o->body + words, SHMI_logHead, 8);
+    if (shmi_ld32(&head->size) != room)
+        return;
+    l->head = head;
+    l->room = room;
+    l->records = shmi_bytes(a, o->body + words + SHMI_logHead, room);
+    l->begin = o->off;
+    l->end = o->body + o->size;
+}
+
+/* Whether state s is one that a correct program stores. */
+SHMI_FN int shmi_log_valid(const shmi_log *l, uint64_t s)
+{
+    uint64_t tail = SHMI_LOG_TAIL(s);
+    if (s == 0)
+        return 1;
+    return SHMI_LOG_PHASE(s) >= SHMI_logActive && SHMI_LOG_PHASE(s) <= SHMI_logCommitted && shmi_id_valid(SHMI_LOG_ID(s)) &&
+           tail != 0 && tail % 8 == 0 && tail <= l->room;
+}
+
+/* Whether the log has a transaction of dead. */
+SHMI_FN int shmi_log_names(shmsync_arena *a, const shmi_log *l, shmi_participant_id dead)
+{
+    uint64_t s = l->head != NULL ? shmi_ld64(&l->head->state) : 0;
+    return s != 0 && shmi_log_valid(l, s) && shmi_reaps(a, dead, SHMI_LOG_ID(s));
+}
+
+/* Whether a transaction may change the n bytes at off: data of the arena, and not the lock itself. */
+SHMI_FN int shmi_log_covers(const shmsync_arena *a, const shmi_log *l, shmi_off off, uint64_t n)
+{
+    uint64_t end = a->geo.heap_off + a->geo.chunk_count * SHMI_chunkSize;
+    return off >= a->geo.heap_off && off <= end && n <= end - off && (off + n <= l->begin || off >= l->end);
+}
+/* The same for what a peer may have written: the bytes have memory behind them, too. */
+SHMI_FN int shmi_log_backed(shmsync_arena *a, shmi_off off, uint64_t n)
+{
+    uint64_t i = (off - a->geo.heap_off) / SHMI_chunkSize, last = (off - a->geo.heap_off + n - 1) / SHMI_chunkSize;
+    for (; i <= last; i++)
+        if (!shmi_chunk_reserved(shmi_load_chunk(a, i)))
+            return 0;
+    return 1;
+}
+
+/* The record that ends at *tail: 0, with *tail at its beginning, or EPROTO if it is impossible. */
+SHMI_FN int shmi_log_record(shmsync_arena *a, const shmi_log *l, uint64_t *tail, shmi_log_footer *f)
+{
+    uint64_t rest = *tail, padded;
+    if (rest < sizeof *f)
+        return EPROTO;
+    rest -= sizeof *f;
+    memcpy(f, l->records + rest, sizeof *f);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST); /* what is used is what was checked: the compiler must not read it again */
+    if (f->kind != SHMI_recordBytes) {
+        *tail = rest;
+        return f->kind <= SHMI_recordGiven && f->length == 0 ? 0 : EPROTO;
+    }
+    padded = shmi_log_padded(f->length);
+    if (f->length == 0 || padded > rest || !shmi_log_covers(a, l, f->off, f->length) || !shmi_log_backed(a, f->off, f->length))
+        return EPROTO;
+    *tail = rest - padded;
+    return 0;
+}
+
+/* Looks at all records: 0, with how many are about blocks, or EPROTO. */
+SHMI_FN int shmi_log_check(shmsync_arena *a, const shmi_log *l, uint64_t tail, uint64_t *blocks)
+{
+    shmi_log_footer f;
+    *blocks = 0;
+    while (tail != 0) {
+        if (shmi_log_record(a, l, &tail, &f) != 0)
+            return EPROTO;
+        *blocks += f.kind != SHMI_recordBytes;
+    }
+    return 0;
+}
+
+/* Copies back what was saved, the last record first. EPROTO if a peer writes into the log meanwhile. */
+SHMI_FN int shmi_log_restore(shmsync_arena *a, const shmi_log *l, uint64_t tail)
+{
+    shmi_log_footer f;
+    while (tail != 0) {
+        if (shmi_log_record(a, l, &tail, &f) != 0)
+            return EPROTO;
+        if (f.kind != SHMI_recordBytes)
+            continue;
+        memcpy(shmi_bytes(a, f.off, f.length), l->records + tail, f.length);
+        SHMSYNC_CRASHPOINT("tx.undo.range");
+    }
+    return 0;
+}
+
+/* Ends what a transaction of n did with blocks: if it is committed those that it allocated stay, and those that it
+ * freed go; else the other way round. Those that go are freeing by this process, and their records say given: they
+ * become free when the log is idle, since a block in use again could be logged by n in another log. A block that
+ * is not logged by n was dealt with before. */
+SHMI_FN int shmi_log_settle(shmsync_arena *a, const shmi_log *l, uint64_t tail, shmi_participant_id n, int committed)
+{
+    uint32_t logged = shmi_make_block(SHMI_blockLogged, n), given = SHMI_recordGiven, kept = committed ? SHMI_recordAlloc : SHMI_recordFree;
+    shmi_log_footer f;
+    while (tail != 0) {
+        uint64_t end = tail;
+        shmi_block b;
+        int goes;
+        if (shmi_log_record(a, l, &tail, &f) != 0)
+            return EPROTO;
+        if (f.kind == SHMI_recordGiven) {
+            /* By an earlier process, which has the block, or its reaper. From here on given says that this process has it:
+             * the block may be in use again, and be freed by another thread. */
+            memcpy(l->records + end - sizeof f.kind, &kept, sizeof kept);
+            continue;
+        }
+        if (f.kind == SHMI_recordBytes || !shmi_locate(a, f.off, &b))
+            continue;
+        goes = f.kind == SHMI_recordTemporary || (f.kind == SHMI_recordFree) == committed;
+        if (goes)
+            shmi_touch(a, b.chunk);
+        if (shmi_block_swap(&b, logged, goes ? shmi_make_block(SHMI_blockFreeing, a->self) : (uint32_t)SHMI_blockRaw) && goes)
+            memcpy(l->records + end - sizeof f.kind, &given, sizeof given);
+        if (committed)
+            SHMSYNC_CRASHPOINT("tx.commit.block");
+        else
+            SHMSYNC_CRASHPOINT("tx.undo.block");
+    }
+    return 0;
+}
+/* Makes the blocks free that shmi_log_settle gave away. The log is idle, and the lock is still held. */
+SHMI_FN void shmi_log_give(shmsync_arena *a, const shmi_log *l, uint64_t tail)
+{
+    uint32_t freeing = shmi_make_block(SHMI_blockFreeing, a->self);
+    shmi_log_footer f;
+    while (tail != 0) {
+        shmi_block b;
+        if (shmi_log_record(a, l, &tail, &f) != 0)
+            return;
+        if (f.kind == SHMI_recordGiven && shmi_locate(a, f.off, &b) && shmi_ld32(b.word) == freeing)
+            shmi_release(a, &b, freeing);
+    }
+}
+
+/* Makes the log lost: the caller holds the lock, which is about to become not recoverable or to be repaired. So a death in
+ * a repair is not followed by a rollback over what was repaired. */
+SHMI_FN void shmi_log_lose(const shmi_log *l)
+{
+    if (l->head == NULL || shmi_ld64(&l->head->state) == SHMI_LOG_LOST)
+        return;
+    shmi_log_store(l->head, SHMI_LOG_LOST);
+    SHMSYNC_CRASHPOINT("tx.log.lost");
+}
+/* Makes the log lost if its transaction is not that of dead, which died as a holder that was not rolling back: a program
+ * has unlocked in a transaction, and others have had the lock since then. It comes before the lock is taken from dead:
+ * a death right after would hide whose hold it was. So the caller does not hold the lock. The state that it swaps comes
+ * again only if the process in the log is alive, and begins such a transaction after a repair. */
+SHMI_FN void shmi_log_disown(const shmi_log *l, shmi_participant_id dead)
+{
+    uint64_t s = l->head != NULL ? shmi_ld64(&l->head->state) : 0;
+    if (s != 0 && s != SHMI_LOG_LOST && SHMI_LOG_ID(s) != dead &&
+        __atomic_compare_exchange_n(&l->head->state, &s, SHMI_LOG_LOST, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+        SHMSYNC_CRASHPOINT("tx.log.lost");
+}
+
+/* Ends the transaction that the log has, as the holder of its lock: n is the process whose transaction it is. EPROTO:
+ * the log is impossible. Nothing is changed before all of it has been checked. */
+SHMI_FN int shmi_log_end(shmsync_arena *a, const shmi_log *l, uint64_t s)
+{
+    uint64_t tail = SHMI_LOG_TAIL(s), blocks = 0;
+    shmi_participant_id n = SHMI_LOG_ID(s);
+    int committed = SHMI_LOG_PHASE(s) == SHMI_logCommitted;
+    if (!shmi_log_valid(l, s) || (n != a->self && n != 0 && shmi_current(a, n)) || shmi_log_check(a, l, tail, &blocks) != 0)
+        return EPROTO;
+    if (s == 0)
+        return 0;
+    if (SHMI_LOG_PHASE(s) == SHMI_logActive) {
+        if (shmi_log_restore(a, l, tail) != 0)
+            return EPROTO;
+        if (blocks != 0)
+            shmi_log_store(l->head, shmi_make_log(SHMI_logUndone, n, tail));
+        SHMSYNC_CRASHPOINT("tx.undo.undone");
+    }
+    if (blocks != 0 && shmi_log_settle(a, l, tail, n, committed) != 0)
+        return EPROTO;
+    shmi_log_store(l->head, 0);
+    if (committed)
+        SHMSYNC_CRASHPOINT("tx.commit.idle");
+    else
+        SHMSYNC_CRASHPOINT("tx.undo.idle");
+    if (blocks != 0)
+        shmi_log_give(a, l, tail);
+    return 0;
+}
+
+/* The same for what a process left that is gone. */
+SHMI_FN int shmi_log_end_dead(shmsync_arena *a, const shmi_log *l)
+{
+    uint64_t s;
+    int err;
+    if (l->head == NULL)
+        return EPROTO;
+    s = shmi_ld64(&l->head->state);
+    err = shmi_log_end(a, l, s);
+    if (err == 0 && s != 0 && SHMI_LOG_PHASE(s) != SHMI_logCommitted)
+        __atomic_fetch_add(&l->head->rollbacks, 1, __ATOMIC_RELAXED);
+    return err;
+}
+
+/* Whether the lock o has a body of the right size, and what was asked for: its own words have that many bytes, and its
+ * policy is at an offset of them. EPROTO, EINVAL. */
+SHMI_FN int shmi_check_lock(shmsync_arena *a, const shmi_object *o, const char *op, uint64_t words, uint64_t policy_at, int policy, uint64_t log_bytes)
+{
+    uint32_t field = o->size < words ? 0 : shmi_ld32(shmi_u32(a, o->body + policy_at)) & 0xff;
+    shmi_log log;
+    if (o->size < words || (o->size != words && field != SHMI_POLICY_ROLLBACK))
+        return shmi_fail(EPROTO, op, shmi_called(o), "%llu bytes with policy %s", (unsigned long long)o->size, shmi_policy_text(field));
+    if (policy != 0 && shmi_policy_field(policy) != field)
+        return shmi_fail(EINVAL, op, shmi_called(o), "its policy is %s, asked for %s", shmi_policy_text(field), shmi_policy_text(shmi_policy_field(policy)));
+    if (log_bytes != 0 && o->size != words + SHMI_logHead + shmi_log_size(log_bytes))
+        return shmi_fail(EINVAL, op, shmi_called(o), "its undo log has %llu bytes, asked for %llu", (unsigned long long)(o->size - words - SHMI_logHead),
+                         (unsigned long long)shmi_log_size(log_bytes));
+    if (field == SHMI_POLICY_ROLLBACK) {
+        shmi_log_of(a, o, words, &log);
+        if (log.head == NULL)
+            return shmi_fail(EPROTO, op, shmi_called(o), "%llu bytes have no room for its undo log, or the log says otherwise", (unsigned long long)o->size);
+    }
+    return 0;
+}
 /* ---- Mutex: docs/design/0002-mutex-protocol.md ---- */
 
 enum { SHMI_kindHeld, SHMI_kindBiased, SHMI_kindReserved, SHMI_kindOwnerDead, SHMI_kindRecovering, SHMI_kindNotRecoverable };
@@ -8744,6 +10097,8 @@ typedef struct shmi_mutex {
     shmi_off object;      /* header of the object that it is, or is a part of */
     const char *called;   /* for messages; lives as long as the arena has the object open */
     int release;          /* policy PolicyRelease */
+    int rollback;         /* policy PolicyRollback */
+    shmi_log log;         /* of that */
     int queueLock;            /* a part of another object, which only this header locks */
     int internal;         /* it protects words: it passes on when its holder is dead, not only when that is gone */
     int (*repair)(void *);
@@ -8771,7 +10126,7 @@ SHMI_FN void shmi_mutex_init(shmi_mutex *m, shmsync_arena *a, shmi_mutex_words *
     m->line.poller = &w->poller;
     m->object = object;
     m->called = called;
-    m->release = (w->policy & 0xff) == 1;
+    m->release = (w->policy & 0xff) == SHMI_POLICY_RELEASE;
     m->internal = internal;
     m->need = SHMI_biasAfter;
     if (shmi_have.membarrier)
@@ -8790,7 +10145,7 @@ SHMI_COLD void shmi_mutex_wake_after(shmi_mutex *m);
 SHMI_FN int shmi_mutex_inherit(shmi_mutex *m, uint32_t o, int *err);
 SHMI_FN void shmi_mutex_check(shmi_mutex *m);
 /* The hooks for the part of an object that a mutex is. */
-SHMI_FN void shmi_mutex_repair_words(shmsync_arena *a, shmi_mutex_words *w, shmi_participant_id dead, int internal);
+SHMI_FN void shmi_mutex_repair_words(shmsync_arena *a, shmi_mutex_words *w, shmi_participant_id dead, int internal, const shmi_log *log);
 SHMI_FN void shmi_mutex_wake_words(shmsync_arena *a, shmi_mutex_words *w, int owed);
 
 /* Takes the mutex if that takes one instruction. */
@@ -8849,13 +10204,43 @@ SHMI_FN shmi_wait_list shmi_mutex_wait_list(shmi_mutex_words *w)
     return l;
 }
 
+/* Ends what the dead holder of owner word o had begun, and makes the mutex free; 0: the holder is not gone. The
+ * mutex is not recoverable if the log, which a peer may have overwritten, is impossible. */
+SHMI_FN int shmi_mutex_roll_back(shmsync_arena *a, shmi_mutex_words *w, uint32_t o, const shmi_log *log)
+{
+    shmi_participant_id dead = shmi_owner_name(o);
+    uint32_t recovering = shmi_make_owner(SHMI_kindRecovering, a->self);
+    shmi_wait_list l = shmi_mutex_wait_list(w);
+    if (!shmi_gone(a, dead))
+        return 0; /* a system call of it may still write what the log would restore */
+    if (shmi_owner_kind(o) != SHMI_kindRecovering)
+        shmi_log_disown(log, dead);
+    if (!shmi_take_from32(a, dead, &w->owner, o, recovering, 1))
+        return 1;
+    SHMSYNC_CRASHPOINT("tx.rollback.taken");
+    if (shmi_log_end_dead(a, log) != 0) {
+        shmi_st32(&w->died, dead);
+        shmi_log_lose(log);
+        shmi_cas32(&w->owner, recovering, SHMI_OWNER_NOT_RECOVERABLE);
+        shmi_wake_word_wake_all(a, &l);
+        return 1;
+    }
+    shmi_cas32(&w->owner, recovering, 0);
+    SHMSYNC_CRASHPOINT("tx.rollback.released");
+    shmi_wake_word_wake_one(a, &l);
+    return 1;
+}
+
 /* Deals with owner word o, whose name was found dead; 0: it stays as it is until that is
  * gone, which never is so for an internal mutex. */
-SHMI_FN int shmi_mark_owner_dead(shmsync_arena *a, shmi_mutex_words *w, uint32_t o, int internal)
+SHMI_FN int shmi_mark_owner_dead(shmsync_arena *a, shmi_mutex_words *w, uint32_t o, int internal, const shmi_log *log)
 {
-    int release = (__atomic_load_n(&w->policy, __ATOMIC_RELAXED) & 0xff) == 1;
-    uint32_t next = shmi_owner_died(o, release, internal || (release && shmi_gone(a, shmi_owner_name(o))));
+    uint32_t policy = __atomic_load_n(&w->policy, __ATOMIC_RELAXED) & 0xff, next;
+    int release = policy == SHMI_POLICY_RELEASE;
     shmi_wait_list l = shmi_mutex_wait_list(w);
+    if (log != NULL && policy == SHMI_POLICY_ROLLBACK && shmi_owner_held(o))
+        return shmi_mutex_roll_back(a, w, o, log);
+    next = shmi_owner_died(o, release, internal || (release && shmi_gone(a, shmi_owner_name(o))));
     if (next == o)
         return 0;
     if (!shmi_take_from32(a, shmi_owner_name(o), &w->owner, o, next, !internal && next == 0 && shmi_owner_held(o)))
@@ -8870,7 +10255,7 @@ SHMI_FN int shmi_mark_owner_dead(shmsync_arena *a, shmi_mutex_words *w, uint32_t
     return 1;
 }
 
-SHMI_FN void shmi_mutex_repair_words(shmsync_arena *a, shmi_mutex_words *w, shmi_participant_id dead, int internal)
+SHMI_FN void shmi_mutex_repair_words(shmsync_arena *a, shmi_mutex_words *w, shmi_participant_id dead, int internal, const shmi_log *log)
 {
     uint32_t s = shmi_ld32(&w->starving), tries;
     if (shmi_reaps(a, dead, s & SHMI_NAME_MASK))
@@ -8879,7 +10264,7 @@ SHMI_FN void shmi_mutex_repair_words(shmsync_arena *a, shmi_mutex_words *w, shmi
         uint32_t o = shmi_ld32(&w->owner);
         if (!shmi_reaps(a, dead, shmi_owner_name(o)) || (!shmi_owner_held(o) && shmi_owner_kind(o) != SHMI_kindReserved))
             return;
-        if (!shmi_mark_owner_dead(a, w, o, internal))
+        if (!shmi_mark_owner_dead(a, w, o, internal, log))
             return;
     }
 }
@@ -8904,8 +10289,22 @@ SHMI_FN void shmi_mutex_wake_words(shmsync_arena *a, shmi_mutex_words *w, int ow
 SHMI_FN void shmi_mutex_kind_repair(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     shmi_mutex_words *w = (shmi_mutex_words *)shmi_try_at(a, o->body, sizeof *w, 64);
-    if (w != NULL)
-        shmi_mutex_repair_words(a, w, dead, 0);
+    shmi_log log;
+    if (w == NULL)
+        return;
+    shmi_log_of(a, o, sizeof *w, &log);
+    if (o->kind == SHMI_MUTEX_KIND && (shmi_ld32(&w->policy) & 0xff) == SHMI_POLICY_ROLLBACK && log.head == NULL)
+        return; /* no participant can open it */
+    shmi_mutex_repair_words(a, w, dead, 0, o->kind == SHMI_MUTEX_KIND ? &log : NULL);
+}
+SHMI_FN int shmi_mutex_kind_unfinished(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
+{
+    shmi_mutex_words *w = (shmi_mutex_words *)shmi_try_at(a, o->body, sizeof *w, 64);
+    shmi_log log;
+    if (w == NULL || (shmi_ld32(&w->policy) & 0xff) != SHMI_POLICY_ROLLBACK || !shmi_owner_held(shmi_ld32(&w->owner)))
+        return 0;
+    shmi_log_of(a, o, sizeof *w, &log);
+    return shmi_log_names(a, &log, dead);
 }
 SHMI_FN void shmi_mutex_kind_wake(shmsync_arena *a, const shmi_object *o, int owed)
 {
@@ -8923,6 +10322,9 @@ SHMI_FN void shmi_mutex_note(shmi_mutex *m)
     t.slot = m->a->my_slot;
     shmi_note_cpu(&t);
 }
+
+/* The undo log of a mutex, or NULL. */
+SHMI_FN const shmi_log *shmi_mutex_log(const shmi_mutex *m) { return m->rollback ? &m->log : NULL; }
 
 /* One blocked call. */
 typedef struct shmi_mutex_wait {
@@ -8965,7 +10367,7 @@ SHMI_FN int shmi_mutex_step(shmi_mutex *m, uint32_t o, int slept, int *err)
         if (!slept)
             return SHMI_STEP_STAY;
         return shmi_cas32(m->own, o, self) ? SHMI_STEP_TOOK : SHMI_STEP_CHANGED;
-    } else if (shmi_dead(m->a, name) && shmi_mark_owner_dead(m->a, m->w, o, m->internal)) {
+    } else if (shmi_dead(m->a, name) && shmi_mark_owner_dead(m->a, m->w, o, m->internal, shmi_mutex_log(m))) {
         return SHMI_STEP_CHANGED;
     }
     return SHMI_STEP_STAY;
@@ -8999,7 +10401,9 @@ SHMI_COLD int shmi_mutex_trylock_slow(shmi_mutex *m)
 /* Whether o is a hold that a dead process keeps, since it is not gone. */
 SHMI_FN int shmi_mutex_kept(shmi_mutex *m, uint32_t o)
 {
-    return m->release && !m->internal && shmi_owner_valid(o) && shmi_owner_held(o) && shmi_owner_kind(o) != SHMI_kindRecovering &&
+    if (!m->rollback && (!m->release || shmi_owner_kind(o) == SHMI_kindRecovering))
+        return 0;
+    return !m->internal && shmi_owner_valid(o) && shmi_owner_held(o) &&
            !shmi_current(m->a, shmi_owner_name(o)) && !shmi_gone(m->a, shmi_owner_name(o));
 }
 /* Whether o is a word that a waiter may sleep on: one whose next change wakes it, or
@@ -9148,7 +10552,7 @@ SHMI_FN void shmi_mutex_check(shmi_mutex *m)
     } else if (!shmi_owner_valid(o) || shmi_owner_kind(o) == SHMI_kindOwnerDead || o == SHMI_OWNER_NOT_RECOVERABLE) {
         shmi_wake_word_wake_all(m->a, &m->line);
     } else if (shmi_dead(m->a, shmi_owner_name(o))) {
-        shmi_mark_owner_dead(m->a, m->w, o, m->internal);
+        shmi_mark_owner_dead(m->a, m->w, o, m->internal, shmi_mutex_log(m));
     } else if (shmi_owner_kind(o) == SHMI_kindReserved) {
         if (shmi_xchg32(&m->reserved, o) == o && shmi_cas32(m->own, o, 0))
             /* Nobody came for it: its process may be stopped. It is not held. */
@@ -9186,10 +10590,13 @@ SHMI_FN int shmi_mutex_inherit(shmi_mutex *m, uint32_t o, int *err)
         !(m->internal ? shmi_cas32(m->own, o, recovering) : shmi_take_from32(m->a, shmi_owner_name(o), m->own, o, recovering, 1)))
         return 0;
     SHMSYNC_CRASHPOINT("mutex.recover.taken");
+    shmi_log_lose(&m->log);
     *err = shmi_mutex_run_repair(m, m->repair, m->repair_arg);
     if (*err != 0)
         return 0;
     shmi_st32(&m->w->died, 0);
+    if (m->log.head != NULL)
+        shmi_log_store(m->log.head, 0);
     shmi_cas32(m->own, recovering, m->a->self);
     return 1;
 }
@@ -9372,8 +10779,10 @@ SHMI_FN void shmi_mutex_init_body(unsigned char *body, const void *arg)
     shmi_mutex_words *w = (shmi_mutex_words *)(void *)body;
     if (o == NULL)
         return;
-    w->policy = o->policy == SHMSYNC_POLICY_RELEASE ? 1 : 0;
+    w->policy = shmi_policy_field(o->policy);
     w->spin = shmi_spin_field(o->spin_ns);
+    if (w->policy == SHMI_POLICY_ROLLBACK)
+        ((shmi_log_head *)(void *)(body + sizeof *w))->size = (uint32_t)shmi_log_size(o->log_bytes);
 }
 
 SHMI_FN void *shmi_mutex_build(shmsync_arena *a, const shmi_object *o, const void *arg)
@@ -9385,6 +10794,11 @@ SHMI_FN void *shmi_mutex_build(shmsync_arena *a, const shmi_object *o, const voi
     shmi_mutex_init(m, a, (shmi_mutex_words *)shmi_ptr(a, o->body, sizeof(shmi_mutex_words), 64), o->off, "", 0);
     m->o = *o;
     m->called = shmi_called(&m->o);
+    m->rollback = (shmi_ld32(&m->w->policy) & 0xff) == SHMI_POLICY_ROLLBACK;
+    if (m->rollback) {
+        shmi_log_of(a, o, sizeof(shmi_mutex_words), &m->log);
+        m->rollback = m->log.head != NULL; /* else a peer has changed the words just now */
+    }
     if (opt != NULL) {
         m->repair = opt->repair;
         m->repair_arg = opt->repair_arg;
@@ -9400,26 +10814,34 @@ SHMI_FN int shmi_open_mutex(int existing, shmsync_arena *a, const char *name, co
     shmi_object o;
     int created, err;
     out->impl = NULL;
-    if (opts != NULL && (opts->policy < 0 || opts->policy > SHMSYNC_POLICY_RELEASE))
-        return shmi_fail(EINVAL, "mutex.open", name, "there is no policy %d", opts->policy);
+    if (opts != NULL) {
+        err = shmi_check_policy("mutex.open", name, opts->policy, opts->log_bytes);
+        if (err != 0)
+            return err;
+    }
     memset(&spec, 0, sizeof spec);
     spec.kind = SHMI_MUTEX_KIND;
     spec.version = SHMI_mutexVersion;
     spec.name = name;
     spec.size = sizeof(shmi_mutex_words);
+    spec.any_size = 1; /* how long the log is says the lock */
+    if (opts != NULL && opts->policy == SHMSYNC_POLICY_ROLLBACK)
+        spec.size += SHMI_logHead + shmi_log_size(opts->log_bytes);
     spec.init = shmi_mutex_init_body;
     spec.arg = opts;
     spec.existing = existing;
     err = shmi_open_object(a, &spec, &o, &created);
     if (err != 0)
         return err;
+    err = shmi_check_lock(a, &o, "mutex.open", sizeof(shmi_mutex_words), offsetof(shmi_mutex_words, policy),
+                          created || opts == NULL ? 0 : opts->policy, opts == NULL ? 0 : opts->log_bytes);
+    if (err != 0) {
+        shmi_close_object(a, o.off);
+        return err;
+    }
     out->impl = (shmi_mutex *)shmi_share(a, &o, shmi_mutex_build, opts);
     if (out->impl == NULL)
         return ENOMEM;
-    if (!created && opts != NULL && opts->policy != 0 && (opts->policy == SHMSYNC_POLICY_RELEASE) != out->impl->release) {
-        shmsync_mutex_close(out);
-        return shmi_fail(EINVAL, "mutex.open", name, "it has the other policy");
-    }
     return 0;
 }
 int shmsync_mutex_open(shmsync_arena *a, const char *name, const shmsync_mutex_options *opts, shmsync_mutex *out) { return shmi_open_mutex(0, a, name, opts, out); }
@@ -9431,6 +10853,8 @@ int shmsync_mutex_at(shmsync_arena *a, shmsync_offset off, shmsync_mutex *out)
     int err;
     out->impl = NULL;
     err = shmi_object_at(a, off, "mutex.open", SHMI_MUTEX_KIND, SHMI_mutexVersion, sizeof(shmi_mutex_words), &o);
+    if (err == 0 && (err = shmi_check_lock(a, &o, "mutex.open", sizeof(shmi_mutex_words), offsetof(shmi_mutex_words, policy), 0, 0)) != 0)
+        shmi_close_object(a, o.off);
     if (err != 0)
         return err;
     out->impl = (shmi_mutex *)shmi_share(a, &o, shmi_mutex_build, NULL);
@@ -9503,10 +10927,13 @@ SHMI_FN int shmi_mutex_recover_entered(shmi_mutex *m, int (*repair)(void *), voi
         if (!shmi_take_from32(m->a, shmi_owner_name(o), m->own, o, recovering, 1))
             continue;
         SHMSYNC_CRASHPOINT("mutex.recover.taken");
+        shmi_log_lose(&m->log);
         err = shmi_mutex_run_repair(m, repair, arg);
         if (err != 0)
             return err;
         shmi_st32(&m->w->died, 0);
+        if (m->log.head != NULL)
+            shmi_log_store(m->log.head, 0);
         shmi_cas32(m->own, recovering, 0);
         SHMSYNC_CRASHPOINT("mutex.recover.before_wake");
         shmi_wake_word_release(m->a, &m->line);
@@ -9769,6 +11196,303 @@ int shmsync_futex_timedwait(shmsync_futex *f, uint64_t token, const struct times
     return shmi_futex_wait_until(f->impl, token, deadline);
 }
 
+/* ---- Transactions: a hold of a lock with an undo log ---- */
+
+enum { SHMI_txSaved = sizeof((shmsync_tx *)0)->saved / sizeof((shmsync_tx *)0)->saved[0] };
+
+/* Begins a transaction of a lock that this process has just got. EPROTO: its log is not idle. */
+SHMI_FN int shmi_tx_begin(shmsync_arena *a, const shmi_log *log, shmsync_tx *tx)
+{
+    if (SHMI_UNLIKELY(__atomic_load_n(&log->head->state, __ATOMIC_RELAXED) != 0))
+        return EPROTO;
+    tx->arena = a;
+    tx->log = log;
+    tx->tail = 0;
+    tx->failed = 0;
+    tx->n_saved = 0;
+    tx->blocks = 0;
+    return 0;
+}
+
+/* Whether the lock may begin transactions at all. */
+SHMI_FN int shmi_tx_check(shmsync_arena *a, int rollback, const char *op, const char *called, shmsync_tx *tx)
+{
+    tx->mutex = NULL;
+    if (SHMI_UNLIKELY(shmi_self(a) == 0))
+        return shmi_fail(ENOTCONN, op, called, "%s", "");
+    if (SHMI_UNLIKELY(!rollback))
+        return shmi_fail(EINVAL, op, called, "it has no undo log; a lock of SHMSYNC_POLICY_ROLLBACK has one");
+    if (SHMI_UNLIKELY(a->lock_fd < 0))
+        return shmi_fail(ENOTSUP, op, called, "this system has no locks of open file descriptions, which prove the end of a process");
+    return 0;
+}
+
+/* The mutex has a log that no correct program leaves: only a recover helps. */
+SHMI_COLD int shmi_mutex_bad_log(shmi_mutex *m, const char *op)
+{
+    uint32_t o = shmi_ld32(m->own);
+    shmi_participant_id n = SHMI_LOG_ID(shmi_ld64(&m->log.head->state));
+    if (n != 0)
+        shmi_st32(&m->w->died, n);
+    if (shmi_owner_held(o) && shmi_owner_name(o) == m->a->self) {
+        shmi_log_lose(&m->log);
+        shmi_cas32(m->own, o, SHMI_OWNER_NOT_RECOVERABLE);
+    }
+    shmi_wake_word_wake_all(m->a, &m->line);
+    return shmi_fail(EPROTO, op, m->called, "its undo log is impossible; the mutex is not recoverable");
+}
+
+SHMI_FN int shmi_mutex_begun(shmi_mutex *m, const char *op, int err, shmsync_tx *tx)
+{
+    if (SHMI_UNLIKELY(err != 0))
+        return err;
+    if (SHMI_UNLIKELY(shmi_tx_begin(m->a, &m->log, tx) != 0))
+        return shmi_mutex_bad_log(m, op);
+    tx->mutex = m;
+    return 0;
+}
+int shmsync_mutex_begin(shmsync_mutex *m, shmsync_tx *tx)
+{
+    int err = shmi_tx_check(m->impl->a, m->impl->rollback, "mutex.begin", m->impl->called, tx);
+    return err != 0 ? err : shmi_mutex_begun(m->impl, "mutex.begin", shmi_mutex_lock(m->impl, 0), tx);
+}
+int shmsync_mutex_trybegin(shmsync_mutex *m, shmsync_tx *tx)
+{
+    int err = shmi_tx_check(m->impl->a, m->impl->rollback, "mutex.trybegin", m->impl->called, tx);
+    return err != 0 ? err : shmi_mutex_begun(m->impl, "mutex.trybegin", shmi_mutex_trylock(m->impl), tx);
+}
+int shmsync_mutex_timedbegin(shmsync_mutex *m, shmsync_tx *tx, const struct timespec *abs_monotonic)
+{
+    int err = shmi_tx_check(m->impl->a, m->impl->rollback, "mutex.timedbegin", m->impl->called, tx);
+    return err != 0 ? err : shmi_mutex_begun(m->impl, "mutex.timedbegin", shmsync_mutex_timedlock(m, abs_monotonic), tx);
+}
+
+/* ---- Saving ---- */
+
+SHMI_FN const char *shmi_tx_called(const shmsync_tx *tx) { return tx->mutex->called; }
+SHMI_FN uint64_t shmi_tx_active(const shmsync_tx *tx) { return shmi_make_log(SHMI_logActive, tx->arena->self, tx->tail); }
+
+/* Whether the transaction goes on: ENOTCONN in a child of fork, or why an earlier save failed. */
+SHMI_FN int shmi_tx_going(const shmsync_tx *tx, const char *op)
+{
+    if (SHMI_UNLIKELY(tx->mutex == NULL))
+        return shmi_fail(EPERM, op, NULL, "the transaction has ended");
+    if (SHMI_UNLIKELY(shmi_self(tx->arena) == 0))
+        return shmi_fail(ENOTCONN, op, shmi_tx_called(tx), "%s", "");
+    return 0;
+}
+
+/* Appends a record and makes it valid: the footer is there before the state says so. The caller has made sure of the
+ * room. */
+SHMI_FN void shmi_tx_append(shmsync_tx *tx, const void *from, shmi_off off, uint32_t n, uint32_t kind)
+{
+    unsigned char *r = tx->log->records + tx->tail;
+    uint64_t padded = shmi_log_padded(n);
+    uint64_t footer = n | (uint64_t)kind << 32; /* whole words: a store in parts delays the copy of them */
+    if (n == sizeof(uint64_t)) /* a word, as most are: without a call */
+        memcpy(r, from, sizeof(uint64_t));
+    else if (n != 0)
+        memcpy(r, from, n);
+    memcpy(r + padded, &off, sizeof off);
+    memcpy(r + padded + sizeof off, &footer, sizeof footer);
+    SHMSYNC_CRASHPOINT("tx.save.recorded");
+    tx->tail += padded + SHMI_recordFooter;
+    shmi_log_store(tx->log->head, shmi_tx_active(tx));
+    SHMSYNC_CRASHPOINT("tx.save.valid");
+}
+
+SHMI_COLD int shmi_tx_full(shmsync_tx *tx, const char *op, uint64_t n)
+{
+    tx->failed = ENOSPC;
+    return shmi_fail(ENOSPC, op, shmi_tx_called(tx), "its undo log of %llu bytes is full: %llu used, %llu asked for; make the lock with more log_bytes",
+                     (unsigned long long)tx->log->room, (unsigned long long)tx->tail, (unsigned long long)n);
+}
+SHMI_COLD int shmi_tx_bad_range(shmsync_tx *tx, const void *p, size_t n)
+{
+    tx->failed = EINVAL;
+    return shmi_fail(EINVAL, "tx.save", shmi_tx_called(tx), "%llu bytes at %p are not data of this arena", (unsigned long long)n, p);
+}
+
+int shmsync_tx_save(shmsync_tx *tx, const void *p, size_t n)
+{
+    shmi_off off, end;
+    unsigned k;
+    int err = shmi_tx_going(tx, "tx.save");
+    if (SHMI_UNLIKELY(err != 0))
+        return err;
+    if (SHMI_UNLIKELY(tx->failed != 0))
+        return tx->failed;
+    if (SHMI_UNLIKELY(n == 0))
+        return 0;
+    off = (shmi_off)((uintptr_t)p - (uintptr_t)tx->arena->base);
+    if (SHMI_UNLIKELY(!shmi_log_covers(tx->arena, tx->log, off, n)))
+        return shmi_tx_bad_range(tx, p, n);
+    end = off + n;
+    for (k = 0; k < SHMI_txSaved && k < tx->n_saved; k++)
+        if (off >= tx->saved[k].begin && end <= tx->saved[k].end)
+            return 0;
+    if (SHMI_UNLIKELY(n > tx->log->room || shmi_log_padded(n) + SHMI_recordFooter > tx->log->room - tx->tail))
+        return shmi_tx_full(tx, "tx.save", n);
+    shmi_tx_append(tx, p, off, (uint32_t)n, SHMI_recordBytes);
+    k = tx->n_saved++ % SHMI_txSaved;
+    tx->saved[k].begin = off;
+    tx->saved[k].end = end;
+    return 0;
+}
+
+/* ---- Blocks ---- */
+
+/* Makes the last record, of no bytes, invalid again. */
+SHMI_FN void shmi_tx_take_back(shmsync_tx *tx)
+{
+    tx->tail -= SHMI_recordFooter;
+    shmi_log_store(tx->log->head, tx->tail == 0 ? 0 : shmi_tx_active(tx));
+}
+
+int shmsync_tx_alloc(shmsync_tx *tx, uint64_t size, uint64_t align, shmsync_offset *out)
+{
+    shmsync_arena *a = tx->arena;
+    shmi_block b;
+    shmi_off off = 0;
+    int err = shmi_tx_going(tx, "tx.alloc");
+    *out = 0;
+    if (err != 0)
+        return err;
+    if (tx->failed != 0)
+        return tx->failed;
+    if (align > SHMI_maxAlign || (align & (align - 1)) != 0)
+        return tx->failed = shmi_fail(EINVAL, "tx.alloc", shmi_tx_called(tx), "alignment %llu is not a power of two up to 4096", (unsigned long long)align);
+    if (SHMI_recordFooter > tx->log->room - tx->tail)
+        return shmi_tx_full(tx, "tx.alloc", 0);
+    err = shmi_claim_aligned(a, size, align != 0 ? align : 1, &off);
+    if (err != 0)
+        return tx->failed = err;
+    SHMSYNC_CRASHPOINT("tx.alloc.claimed");
+    tx->blocks = 1;
+    shmi_tx_append(tx, NULL, off, 0, SHMI_recordAlloc);
+    SHMSYNC_CRASHPOINT("tx.alloc.recorded");
+    if (!shmi_locate(a, off, &b) || !shmi_block_swap(&b, shmi_make_block(SHMI_blockClaimed, a->self), shmi_make_block(SHMI_blockLogged, a->self)))
+        return tx->failed = shmi_meddled(a, off);
+    SHMSYNC_CRASHPOINT("tx.alloc.logged");
+    *out = off;
+    return 0;
+}
+
+/* Frees a block that this transaction has allocated; EINVAL if it has not, or has freed it. */
+SHMI_FN int shmi_tx_free_own(shmsync_tx *tx, shmi_off off)
+{
+    uint64_t tail = tx->tail;
+    uint32_t kind = SHMI_recordTemporary;
+    shmi_log_footer f;
+    while (tail != 0) {
+        uint64_t end = tail;
+        if (shmi_log_record(tx->arena, tx->log, &tail, &f) != 0)
+            return shmi_fail(EPROTO, "tx.free", shmi_tx_called(tx), "its undo log is impossible");
+        if (f.kind == SHMI_recordAlloc && f.off == off) {
+            memcpy(tx->log->records + end - sizeof kind, &kind, sizeof kind);
+            return 0;
+        }
+    }
+    return shmi_fail(EINVAL, "tx.free", shmi_tx_called(tx), "the block at 0x%llx is freed already, or another transaction of this process has it", (unsigned long long)off);
+}
+
+int shmsync_tx_free(shmsync_tx *tx, shmsync_offset off)
+{
+    shmsync_arena *a = tx->arena;
+    uint32_t logged;
+    shmi_block b;
+    int err = shmi_tx_going(tx, "tx.free"), found;
+    if (err != 0)
+        return err;
+    if (tx->failed != 0)
+        return tx->failed;
+    logged = shmi_make_block(SHMI_blockLogged, a->self);
+    found = shmi_locate(a, off, &b);
+    if (found && shmi_ld32(b.word) == logged)
+        return tx->failed = shmi_tx_free_own(tx, off);
+    if (found && shmi_ld32(b.word) == SHMI_blockRaw) {
+        if (SHMI_recordFooter > tx->log->room - tx->tail)
+            return shmi_tx_full(tx, "tx.free", 0);
+        shmi_touch(a, b.chunk);
+        tx->blocks = 1;
+        shmi_tx_append(tx, NULL, off, 0, SHMI_recordFree);
+        SHMSYNC_CRASHPOINT("tx.free.recorded");
+        if (shmi_block_swap(&b, SHMI_blockRaw, logged)) {
+            SHMSYNC_CRASHPOINT("tx.free.logged");
+            return 0;
+        }
+        shmi_tx_take_back(tx); /* or the undo would take the block from the transaction that has it */
+    }
+    return tx->failed = shmi_fail(EINVAL, "tx.free", shmi_tx_called(tx), "nothing that was allocated begins at 0x%llx", (unsigned long long)off);
+}
+
+/* ---- Ending ---- */
+
+/* Whether the transaction can end: EPERM if this process has unlocked its mutex, or ENOTCONN. The log stays as it is:
+ * the next begin finds it. */
+SHMI_FN int shmi_tx_ends(shmsync_tx *tx, const char *op)
+{
+    int err = shmi_tx_going(tx, op);
+    uint32_t o;
+    if (SHMI_UNLIKELY(err != 0))
+        return err;
+    o = __atomic_load_n(tx->mutex->own, __ATOMIC_RELAXED);
+    if (SHMI_LIKELY((o & ~SHMI_OWNER_BIASED) == tx->arena->self))
+        return 0;
+    err = shmi_fail(EPERM, op, shmi_tx_called(tx), "the mutex was unlocked in the transaction (owner word %#010x)", o);
+    tx->mutex = NULL;
+    return err;
+}
+
+/* How much of the log transactions have used, for people. */
+SHMI_FN void shmi_tx_highest(const shmsync_tx *tx)
+{
+    if (tx->tail > __atomic_load_n(&tx->log->head->highest, __ATOMIC_RELAXED))
+        __atomic_store_n(&tx->log->head->highest, tx->tail, __ATOMIC_RELAXED);
+}
+
+/* Undoes the transaction, and unlocks: 0, or EPROTO. */
+SHMI_FN int shmi_tx_undo(shmsync_tx *tx, const char *op)
+{
+    shmi_mutex *m = tx->mutex;
+    tx->mutex = NULL;
+    /* What is undone is what this process has put there, whatever a peer says. */
+    if (SHMI_UNLIKELY(tx->tail != 0 && shmi_log_end(m->a, tx->log, shmi_tx_active(tx)) != 0))
+        return shmi_mutex_bad_log(m, op);
+    return shmi_mutex_unlock(m);
+}
+
+int shmsync_tx_commit(shmsync_tx *tx)
+{
+    shmi_mutex *m = tx->mutex;
+    int err = shmi_tx_ends(tx, "tx.commit");
+    if (SHMI_UNLIKELY(err != 0))
+        return err;
+    if (SHMI_UNLIKELY(tx->failed != 0)) {
+        err = shmi_tx_undo(tx, "tx.commit");
+        return err != 0 ? err : tx->failed;
+    }
+    tx->mutex = NULL;
+    if (SHMI_UNLIKELY(tx->blocks)) {
+        shmi_tx_highest(tx);
+        if (tx->tail != 0)
+            shmi_log_store(tx->log->head, shmi_make_log(SHMI_logCommitted, tx->arena->self, tx->tail));
+        SHMSYNC_CRASHPOINT("tx.commit.decided");
+        if (tx->tail != 0 && shmi_log_end(m->a, tx->log, shmi_make_log(SHMI_logCommitted, tx->arena->self, tx->tail)) != 0)
+            return shmi_mutex_bad_log(m, "tx.commit");
+    } else if (tx->tail != 0) {
+        shmi_tx_highest(tx);
+        shmi_log_store(tx->log->head, 0);
+        SHMSYNC_CRASHPOINT("tx.commit.idle");
+    }
+    return shmi_mutex_unlock(m);
+}
+
+int shmsync_tx_abort(shmsync_tx *tx)
+{
+    int err = shmi_tx_ends(tx, "tx.abort");
+    return err != 0 ? err : shmi_tx_undo(tx, "tx.abort");
+}
 /*
  * Monitors: the common part of objects whose waiters queue. A queue lock guards the state, a redo
  * log makes a change of several words one step, and wait nodes stand for the waits. It is
@@ -10633,7 +12357,7 @@ SHMI_FN void shmi_mon_free(void *handle) { free(handle); }
 SHMI_FN void shmi_mon_repair(struct shmi_monitor *m, shmi_participant_id dead)
 {
     struct shmi_wakes b;
-    shmi_mutex_repair_words(m->a, &m->w->queueLock, dead, 1);
+    shmi_mutex_repair_words(m->a, &m->w->queueLock, dead, 1, NULL);
     if (dead == m->a->self)
         m->without = dead; /* others are not current, or another participant has the ID by now */
     if (shmi_mon_try_enter(m)) {
@@ -12960,229 +14684,666 @@ SHMI_FN void shmi_repair_queue(shmsync_arena *a, const shmi_object *o, shmi_part
         shmi_mon_repair(&x.m, dead);
 }
 
-/* ---- WaitGroups and Latches: prims/counter.go in C ---- */
+/* ---- WaitGroups and Latches: prims/counter*.go in C ---- */
+
+SHMI_FN shmi_participant_id shmi_name_of(const uint64_t *w) { return (shmi_participant_id)(shmi_ld64(w) & SHMI_NAME_MASK); }
+SHMI_FN uint64_t shmi_min(uint64_t x, uint64_t y) { return x < y ? x : y; }
+SHMI_FN void shmi_account_nothing(struct shmi_monitor *m, struct shmi_wait w) { shmi_mon_account(m, w, NULL); }
+
+/* The commit word; see prims/counter_word.go. */
+#define SHMI_COUNTER_WATCHED UINT64_C(1)
+#define SHMI_COUNTER_DEAD UINT64_C(2)
+#define SHMI_COUNTER_LOGGED (UINT64_C(1) << 63)
+#define SHMI_COUNTER_MAX UINT64_C(0x7fffffff)
+#define SHMI_COUNTER_VERSIONS ((UINT64_C(1) << 51) - 1)
+#define SHMI_COUNTER_TICKETS UINT32_C(0x1fffffff)
+enum { SHMI_counterEntries = 7 };
+/* Indices of the words that a record changes. */
+enum { SHMI_counterCount = 1, SHMI_counterPeriod, SHMI_counterOwed, SHMI_counterDeadID, SHMI_counterFirstShare = 8 };
+enum { SHMI_shareName, SHMI_sharePeriod, SHMI_shareOwn, SHMI_shareClaimed };
 
 struct shmi_counter {
-    struct shmi_monitor m;
+    shmsync_arena *a;
     shmi_counter_words *w;
-    shmi_counter_share *shares; /* of the slots, from slot 1 */
-    uint32_t slots;
-    const char *op; /* of waits, in errors */
+    shmi_counter_slot *slots; /* from slot 1 */
+    shmi_wait_list line;
+    uint32_t n_slots;
+    const char *op;      /* of waits, in errors */
+    uint64_t seen;       /* the events at the last check */
+    int64_t looked;
+    shmi_object o;
 };
 
-SHMI_FN uint64_t shmi_counter_bytes(uint32_t slots) { return sizeof(shmi_counter_words) + (uint64_t)slots * sizeof(shmi_counter_share); }
-SHMI_FN shmi_participant_id shmi_name_of(const uint64_t *w) { return (shmi_participant_id)(shmi_ld64(w) & SHMI_NAME_MASK); }
+SHMI_FN uint64_t shmi_counter_bytes(uint32_t slots) { return sizeof(shmi_counter_words) + (uint64_t)slots * sizeof(shmi_counter_slot); }
+SHMI_FN int shmi_counter_is_logged(uint64_t c) { return (c & SHMI_COUNTER_LOGGED) != 0; }
+SHMI_FN int shmi_counter_is_zero(uint64_t c) { return c >> 32 == 0; }
+SHMI_FN int shmi_counter_is_untold(uint64_t c) { return c >> 32 == 0 && c != 0; }
+SHMI_FN int shmi_counter_is_lost(uint64_t c) { return !shmi_counter_is_logged(c) && c >> 32 != 0 && (c & SHMI_COUNTER_DEAD) != 0; }
+SHMI_FN shmi_participant_id shmi_counter_owner(uint64_t c) { return shmi_counter_is_logged(c) || c >> 32 == 0 ? 0 : (shmi_participant_id)((uint32_t)c >> 3); }
+SHMI_FN int shmi_counter_owned_by(uint64_t c, uint64_t me) { return !shmi_counter_is_logged(c) && c >> 32 != 0 && ((uint32_t)c & ~(uint32_t)1) == me; }
+SHMI_FN uint32_t shmi_counter_slot_of(uint64_t c) { return (uint32_t)(c >> 1) & 0x7ff; }
+SHMI_FN uint64_t shmi_counter_version_of(uint64_t c) { return c >> 12 & SHMI_COUNTER_VERSIONS; }
+SHMI_FN uint64_t shmi_counter_bare(uint64_t c) { return c & ~SHMI_COUNTER_WATCHED; }
+SHMI_FN uint64_t shmi_counter_load(struct shmi_counter *t) { return shmi_ld64(&t->w->commit); }
+SHMI_FN uint64_t shmi_counter_me(struct shmi_counter *t) { return (uint64_t)t->a->self << 3; }
+/* The value of a tagged word. */
+SHMI_FN uint64_t shmi_value_of(uint64_t *w) { return shmi_ld64(w) >> 32; }
 
-SHMI_FN uint64_t shmi_min(uint64_t x, uint64_t y) { return x < y ? x : y; }
-/* What a share is worth. */
-SHMI_FN uint64_t shmi_counter_has(struct shmi_counter *t, shmi_counter_share *h)
+SHMI_FN shmi_tuning shmi_counter_tuning(struct shmi_counter *t)
 {
-    return shmi_get(&h->epoch) == shmi_get(&t->w->epoch) ? shmi_get(&h->own) : 0;
+    shmi_tuning u;
+    u.budget = &t->w->spin;
+    u.pays = &t->w->pays;
+    u.last_cpu = &t->w->lastCPU;
+    u.slot = t->a->my_slot;
+    return u;
+}
+SHMI_FN int shmi_counter_corrupt(struct shmi_counter *t, const char *how) { return shmi_fail(EPROTO, t->op, shmi_called(&t->o), "%s", how); }
+SHMI_FN int shmi_counter_too_much(struct shmi_counter *t, const char *op, int64_t n)
+{
+    return shmi_fail(EINVAL, op, shmi_called(&t->o), "%lld is more than is left", (long long)n);
 }
 
-/* Makes what a dead participant has what the dead owe. */
-SHMI_FN void shmi_counter_fold(struct shmi_counter *t, shmi_counter_share *h)
+SHMI_FN uint32_t shmi_share_at(uint32_t slot, uint32_t which) { return SHMI_counterFirstShare + (slot - 1) * 4 + which; }
+/* Finds a tagged word by its index; NULL if there is none. */
+SHMI_FN uint64_t *shmi_counter_tagged(struct shmi_counter *t, uint32_t index)
 {
-    uint64_t own = shmi_counter_has(t, h);
-    struct shmi_change c;
-    if (own == 0)
-        return;
-    c.n = 0;
-    shmi_change_set(&c, &t->w->owed, shmi_get(&t->w->owed) + own);
-    shmi_change_set(&c, &t->w->dead, shmi_get(&h->name));
-    shmi_change_set(&c, &h->own, 0);
-    shmi_mon_commit(&t->m, &c);
+    shmi_counter_slot *s;
+    switch (index) {
+    case SHMI_counterCount:
+        return &t->w->count;
+    case SHMI_counterPeriod:
+        return &t->w->period;
+    case SHMI_counterOwed:
+        return &t->w->owed;
+    case SHMI_counterDeadID:
+        return &t->w->dead;
+    }
+    if (index < SHMI_counterFirstShare || (index - SHMI_counterFirstShare) / 4 >= t->n_slots)
+        return NULL;
+    s = &t->slots[(index - SHMI_counterFirstShare) / 4];
+    switch ((index - SHMI_counterFirstShare) % 4) {
+    case SHMI_shareName:
+        return &s->name;
+    case SHMI_sharePeriod:
+        return &s->period;
+    case SHMI_shareOwn:
+        return &s->own;
+    }
+    return &s->claimed;
 }
 
-/* This participant's share, with the queue lock held. */
-SHMI_FN shmi_counter_share *shmi_counter_mine(struct shmi_counter *t)
+/* Carries the record that c names out, unless that was done. */
+SHMI_FN int shmi_counter_complete(struct shmi_counter *t, uint64_t c)
 {
-    shmi_participant_id self = t->m.a->self;
-    shmi_counter_share *h = &t->shares[shmi_id_slot(self) - 1];
-    if (shmi_get(&h->name) == self && shmi_get(&h->epoch) == shmi_get(&t->w->epoch))
-        return h;
-    if (shmi_get(&h->name) != self)
-        shmi_counter_fold(t, h);
-    /* Void or 0 at each step. */
-    shmi_put(&h->own, 0);
-    shmi_put(&h->claimed, 0);
-    shmi_put(&h->name, self);
-    shmi_put(&h->epoch, shmi_get(&t->w->epoch));
-    return h;
+    uint32_t slot = shmi_counter_slot_of(c), i;
+    uint64_t version = shmi_counter_version_of(c);
+    shmi_counter_slot *s;
+    if (slot < 1 || slot > t->n_slots)
+        return shmi_counter_corrupt(t, "its record is that of a slot that there is not");
+    s = &t->slots[slot - 1];
+    for (i = 0; i < SHMI_counterEntries; i++) {
+        uint64_t entry = shmi_ld64(&s->entries[i]), *w, was;
+        if (shmi_ld64(&s->head) != version || entry >> 32 == 0)
+            return 0; /* the head changes before the entries do */
+        w = shmi_counter_tagged(t, (uint32_t)(entry >> 32));
+        if (w == NULL)
+            return shmi_counter_corrupt(t, "a record changes a word that there is not");
+        while (was = shmi_ld64(w), (uint32_t)was != (uint32_t)version) {
+            /* Nobody commits over c before the word has the tag. If c is still there, was is from before the record. */
+            if (shmi_counter_bare(shmi_counter_load(t)) != shmi_counter_bare(c))
+                return 0;
+            if (shmi_cas64(w, was, entry << 32 | (uint32_t)version)) {
+                SHMSYNC_CRASHPOINT("counter.commit.begun");
+                break;
+            }
+        }
+    }
+    return 0;
+}
+
+/* A change on its way to a record. */
+typedef struct shmi_counter_change {
+    uint32_t n;
+    uint64_t entry[SHMI_counterEntries];
+} shmi_counter_change;
+SHMI_FN void shmi_counter_set(shmi_counter_change *ch, uint32_t index, uint64_t value) { ch->entry[ch->n++] = (uint64_t)index << 32 | (uint32_t)value; }
+
+/* A ticket that is the tag of none of the words of a change; 0 if the tickets do not advance. */
+SHMI_FN int shmi_counter_new_version(struct shmi_counter *t, const shmi_counter_change *ch, uint64_t *out)
+{
+    int tries;
+    for (tries = 0; tries < 2 * SHMI_counterEntries; tries++) {
+        uint64_t v = (shmi_add64(&t->w->tickets, 1) + 1) & SHMI_COUNTER_VERSIONS;
+        int used = v == 0;
+        uint32_t i;
+        for (i = 0; i < ch->n; i++) {
+            uint64_t *w = shmi_counter_tagged(t, (uint32_t)(ch->entry[i] >> 32));
+            if (w == NULL)
+                return shmi_counter_corrupt(t, "a share is that of a slot that there is not");
+            used |= (uint32_t)shmi_ld64(w) == (uint32_t)v;
+        }
+        if (!used) {
+            *out = v;
+            return 0;
+        }
+    }
+    return shmi_counter_corrupt(t, "its tickets do not advance");
+}
+/* Makes a change of the counter over c, with the private lock held and the record of c complete. *ok is 0 if the commit word is not c any more. */
+SHMI_FN int shmi_counter_commit(struct shmi_counter *t, uint64_t c, const shmi_counter_change *ch, int *ok)
+{
+    uint32_t slot = t->a->my_slot, i;
+    shmi_counter_slot *s = &t->slots[slot - 1];
+    uint64_t version = 0, to;
+    int err = shmi_counter_new_version(t, ch, &version);
+    *ok = 0;
+    if (err != 0)
+        return err;
+    __atomic_store_n(&s->head, version, __ATOMIC_RELEASE);
+    for (i = 0; i < ch->n; i++)
+        __atomic_store_n(&s->entries[i], ch->entry[i], __ATOMIC_RELEASE);
+    if (ch->n < SHMI_counterEntries)
+        __atomic_store_n(&s->entries[ch->n], 0, __ATOMIC_RELEASE);
+    SHMSYNC_CRASHPOINT("counter.commit.recorded");
+    to = SHMI_COUNTER_LOGGED | version << 12 | (uint64_t)slot << 1 | (c & SHMI_COUNTER_WATCHED);
+    if (!shmi_cas64(&t->w->commit, c, to))
+        return 0;
+    SHMSYNC_CRASHPOINT("counter.commit.named");
+    *ok = 1;
+    err = shmi_counter_complete(t, to);
+    SHMSYNC_CRASHPOINT("counter.commit.completed");
+    return err;
+}
+
+/* A period that no share has: the low half of a ticket, which comes back after 2^32 tickets. */
+SHMI_FN uint32_t shmi_counter_new_period(struct shmi_counter *t)
+{
+    uint32_t tries, i, period = 0;
+    for (tries = 0; tries <= t->n_slots; tries++) {
+        uint64_t n = shmi_add64(&t->w->tickets, 1) + 1;
+        period = (uint32_t)n;
+        if (n <= UINT32_MAX)
+            break;
+        for (i = 0; i < t->n_slots && shmi_value_of(&t->slots[i].period) != period; i++)
+            ;
+        if (i == t->n_slots)
+            break;
+    }
+    return period;
+}
+
+/* Changes c, which is of the sole form and not 0, to the logged form, unless c has changed. */
+SHMI_FN int shmi_counter_convert(struct shmi_counter *t, uint64_t c)
+{
+    shmi_counter_change ch;
+    shmi_participant_id owner = shmi_counter_owner(c);
+    uint32_t period = shmi_counter_new_period(t), slot = shmi_id_slot(owner);
+    int ok, err;
+    pthread_mutex_lock(&t->a->counter_lock);
+    ch.n = 0;
+    shmi_counter_set(&ch, SHMI_counterCount, c >> 32);
+    shmi_counter_set(&ch, SHMI_counterPeriod, period);
+    shmi_counter_set(&ch, SHMI_counterOwed, shmi_counter_is_lost(c) ? c >> 32 : 0);
+    if (shmi_counter_is_lost(c)) {
+        shmi_counter_set(&ch, SHMI_counterDeadID, owner);
+    } else if (owner != 0) {
+        shmi_counter_set(&ch, shmi_share_at(slot, SHMI_shareName), owner);
+        shmi_counter_set(&ch, shmi_share_at(slot, SHMI_sharePeriod), period);
+        shmi_counter_set(&ch, shmi_share_at(slot, SHMI_shareOwn), c >> 32);
+        shmi_counter_set(&ch, shmi_share_at(slot, SHMI_shareClaimed), 0);
+    }
+    err = shmi_counter_commit(t, c, &ch, &ok);
+    pthread_mutex_unlock(&t->a->counter_lock);
+    return err;
+}
+
+/* Makes the waiters look at what a death has changed. */
+SHMI_FN void shmi_counter_tell(struct shmi_counter *t)
+{
+    uint64_t e;
+    SHMSYNC_CRASHPOINT("counter.reap.lost");
+    do
+        e = shmi_ld64(&t->w->events);
+    while (!shmi_cas64(&t->w->events, e, (e & ~(uint64_t)UINT32_MAX) | (uint32_t)(e + 1)));
+    shmi_deliver_all(t->a, &t->line);
+}
+/* Tells the waiters of the zero c, if that is still to be done. */
+SHMI_FN void shmi_counter_tell_zero(struct shmi_counter *t, uint64_t c)
+{
+    uint32_t ticket = (uint32_t)c >> 3;
+    for (;;) {
+        uint64_t e = shmi_ld64(&t->w->events);
+        if ((uint32_t)(e >> 32) == ticket)
+            break;
+        if (shmi_counter_load(t) != c)
+            return;
+        if (shmi_cas64(&t->w->events, e, (uint64_t)ticket << 32 | (uint32_t)(e + 1)))
+            break;
+    }
+    SHMSYNC_CRASHPOINT("counter.zero.told");
+    if (shmi_cas64(&t->w->commit, c, 0)) {
+        SHMSYNC_CRASHPOINT("counter.zero.before_wake");
+        shmi_deliver_all(t->a, &t->line);
+    }
+}
+/* What a process does for the waiters after a change, without the private lock: 0 is nothing, SHMI_COUNTER_DUE_DEATH is to make them look, another value is an untold zero. */
+#define SHMI_COUNTER_DUE_DEATH SHMI_COUNTER_LOGGED
+SHMI_FN void shmi_counter_pay(struct shmi_counter *t, uint64_t due)
+{
+    if (due == SHMI_COUNTER_DUE_DEATH)
+        shmi_counter_tell(t);
+    else if (due != 0)
+        shmi_counter_tell_zero(t, due);
+}
+/* Makes the counter 0, unless the commit word is not c any more. The caller pays what is due. */
+SHMI_FN int shmi_counter_become_zero(struct shmi_counter *t, uint64_t c, uint64_t *due)
+{
+    shmi_tuning u = shmi_counter_tuning(t);
+    uint64_t to;
+    uint32_t ticket;
+    if ((c & SHMI_COUNTER_WATCHED) == 0)
+        return shmi_cas64(&t->w->commit, c, 0);
+    do
+        ticket = (uint32_t)(shmi_add64(&t->w->tickets, 1) + 1) & SHMI_COUNTER_TICKETS;
+    while (ticket == 0 || ticket == (uint32_t)(shmi_ld64(&t->w->events) >> 32));
+    to = (uint64_t)ticket << 3 | SHMI_COUNTER_WATCHED;
+    shmi_note_cpu(&u); /* a waiter that sees the zero may look for it */
+    if (!shmi_cas64(&t->w->commit, c, to))
+        return 0;
+    SHMSYNC_CRASHPOINT("counter.zero.untold");
+    *due = to;
+    return 1;
+}
+
+/* What the share of a slot is worth, in a logged form that is complete. */
+SHMI_FN uint64_t shmi_counter_has(struct shmi_counter *t, shmi_counter_slot *s)
+{
+    return shmi_value_of(&s->period) == shmi_value_of(&t->w->period) ? shmi_value_of(&s->own) : 0;
+}
+SHMI_FN shmi_participant_id shmi_counter_holder(shmi_counter_slot *s) { return (shmi_participant_id)(shmi_value_of(&s->name) & SHMI_NAME_MASK); }
+/* How much of a share others may claim. */
+SHMI_FN uint64_t shmi_counter_claimable(struct shmi_counter *t, shmi_counter_slot *s)
+{
+    uint64_t own = shmi_counter_has(t, s);
+    return own - shmi_min(shmi_value_of(&s->claimed), own);
+}
+
+/* The share of this participant, as a change needs it. own is the count at most: others also do work of this share, so the word may exceed the count. */
+typedef struct shmi_own_share {
+    uint64_t own, claimed;
+    int void_; /* the slot has no share of this period */
+} shmi_own_share;
+/* 0 if the slot has the share of a dead one, which is to be folded. */
+SHMI_FN int shmi_counter_mine(struct shmi_counter *t, uint64_t count, shmi_own_share *h)
+{
+    shmi_counter_slot *s = &t->slots[t->a->my_slot - 1];
+    h->own = shmi_min(shmi_counter_has(t, s), count);
+    h->claimed = shmi_min(shmi_value_of(&s->claimed), h->own);
+    h->void_ = shmi_counter_holder(s) != t->a->self || shmi_value_of(&s->period) != shmi_value_of(&t->w->period);
+    if (h->void_ && h->own != 0)
+        return 0;
+    if (h->void_)
+        h->claimed = 0;
+    return 1;
+}
+SHMI_FN void shmi_counter_put(struct shmi_counter *t, shmi_counter_change *ch, const shmi_own_share *h, uint64_t own, uint64_t claimed)
+{
+    uint32_t slot = t->a->my_slot;
+    if (h->void_) {
+        if (own == 0)
+            return;
+        shmi_counter_set(ch, shmi_share_at(slot, SHMI_shareName), t->a->self);
+        shmi_counter_set(ch, shmi_share_at(slot, SHMI_sharePeriod), shmi_value_of(&t->w->period));
+    }
+    shmi_counter_set(ch, shmi_share_at(slot, SHMI_shareOwn), own);
+    if (h->void_ || claimed != h->claimed || own > h->own)
+        shmi_counter_set(ch, shmi_share_at(slot, SHMI_shareClaimed), claimed);
+}
+/* Makes one attempt to make the share of a slot what the dead owe, with the private lock held. If *due is not 0 after it, the share is folded. */
+SHMI_FN int shmi_counter_fold(struct shmi_counter *t, uint64_t c, uint32_t slot, uint64_t *due)
+{
+    shmi_counter_slot *s = &t->slots[slot - 1];
+    shmi_counter_change ch;
+    int ok, err;
+    ch.n = 0;
+    shmi_counter_set(&ch, SHMI_counterOwed, shmi_min(shmi_value_of(&t->w->owed) + shmi_counter_has(t, s), shmi_value_of(&t->w->count)));
+    shmi_counter_set(&ch, SHMI_counterDeadID, shmi_counter_holder(s));
+    shmi_counter_set(&ch, shmi_share_at(slot, SHMI_shareOwn), 0);
+    err = shmi_counter_commit(t, c, &ch, &ok);
+    if (ok)
+        *due = SHMI_COUNTER_DUE_DEATH;
+    return err;
+}
+
+/* What an attempt in the logged form came to. */
+enum { SHMI_counterAgain, SHMI_counterDone, SHMI_counterNot, SHMI_counterReap, SHMI_counterAwait };
+
+/* Makes one attempt to add n, or to take n off, in the logged form. */
+SHMI_FN int shmi_counter_change_locked(struct shmi_counter *t, uint64_t c, uint64_t n, int add, int *next, uint64_t *due)
+{
+    shmi_counter_change ch;
+    shmi_own_share h;
+    uint64_t count;
+    int ok = 0, err = shmi_counter_complete(t, c);
+    if (err != 0)
+        return err;
+    count = shmi_value_of(&t->w->count);
+    if (add ? n > SHMI_COUNTER_MAX - shmi_min(count, SHMI_COUNTER_MAX) : n > count) {
+        *next = shmi_counter_load(t) == c ? SHMI_counterNot : SHMI_counterAgain;
+        return 0;
+    }
+    if (!add && n == count) {
+        *next = shmi_counter_become_zero(t, c, due) ? SHMI_counterDone : SHMI_counterAgain;
+        return 0;
+    }
+    if (!shmi_counter_mine(t, count, &h))
+        return shmi_counter_fold(t, c, t->a->my_slot, due);
+    ch.n = 0;
+    if (add) {
+        shmi_counter_set(&ch, SHMI_counterCount, count + n);
+        shmi_counter_put(t, &ch, &h, h.own + n, h.claimed); /* others may claim what is added now */
+    } else {
+        uint64_t own = h.own - shmi_min(n, h.own);
+        shmi_counter_set(&ch, SHMI_counterCount, count - n);
+        if (h.own > 0)
+            shmi_counter_put(t, &ch, &h, own, shmi_min(h.claimed, own));
+    }
+    err = shmi_counter_commit(t, c, &ch, &ok);
+    if (ok) {
+        if (add)
+            SHMSYNC_CRASHPOINT("counter.add.counted");
+        else
+            SHMSYNC_CRASHPOINT("counter.done.counted");
+        *next = SHMI_counterDone;
+    }
+    return err;
+}
+SHMI_FN int shmi_counter_change_logged(struct shmi_counter *t, uint64_t c, uint64_t n, int add, int *next)
+{
+    uint64_t due = 0;
+    int err;
+    *next = SHMI_counterAgain;
+    pthread_mutex_lock(&t->a->counter_lock);
+    err = shmi_counter_change_locked(t, c, n, add, next, &due);
+    pthread_mutex_unlock(&t->a->counter_lock);
+    shmi_counter_pay(t, due);
+    return err;
 }
 
 SHMI_FN int shmi_counter_add(struct shmi_counter *t, uint64_t n)
 {
-    uint64_t count = shmi_get(&t->w->count);
-    shmi_counter_share *h;
-    if (n > INT64_MAX - (count < INT64_MAX ? count : INT64_MAX))
-        return 0;
-    h = shmi_counter_mine(t);
-    if (shmi_get(&h->claimed) > shmi_get(&h->own))
-        shmi_put(&h->claimed, shmi_get(&h->own)); /* what is added now, others may claim */
-    shmi_put(&h->own, shmi_get(&h->own) + n);
-    SHMSYNC_CRASHPOINT("counter.add.counted");
-    shmi_put(&t->w->count, count + n);
-    return 1;
-}
-
-SHMI_FN void shmi_counter_all_done(struct shmi_counter *t)
-{
-    shmi_counter_words *w = t->w;
-    if (shmi_get(&w->others) == 0 && shmi_get(&w->owed) == 0) {
-        shmi_put(&w->epoch, shmi_get(&w->epoch) + 1); /* this alone makes the sum 0 */
-    } else {
-        struct shmi_change c;
-        c.n = 0;
-        shmi_change_set(&c, &w->others, 0);
-        shmi_change_set(&c, &w->owed, 0);
-        shmi_change_set(&c, &w->dead, 0);
-        shmi_change_set(&c, &w->epoch, shmi_get(&w->epoch) + 1);
-        shmi_mon_commit(&t->m, &c);
+    uint64_t me = shmi_counter_me(t);
+    int next, err = shmi_enter(t->a, "waitgroup.add");
+    if (err != 0)
+        return err;
+    for (next = SHMI_counterAgain; err == 0 && next == SHMI_counterAgain;) {
+        uint64_t c = shmi_counter_load(t);
+        if (shmi_counter_is_untold(c)) {
+            shmi_counter_tell_zero(t, c);
+        } else if (shmi_counter_is_logged(c)) {
+            err = shmi_counter_change_logged(t, c, n, 1, &next);
+        } else if (n > SHMI_COUNTER_MAX - (c >> 32)) {
+            next = SHMI_counterNot;
+        } else if (c == 0 || shmi_counter_owned_by(c, me)) {
+            if (shmi_cas64(&t->w->commit, c, c == 0 ? n << 32 | me : c + (n << 32))) {
+                SHMSYNC_CRASHPOINT("counter.add.counted");
+                next = SHMI_counterDone;
+            }
+        } else {
+            err = shmi_counter_convert(t, c);
+        }
     }
-    SHMSYNC_CRASHPOINT("counter.done.counted");
-    shmi_st64(&w->count, 0);
-}
-
-/* Takes n off, with the queue lock held; 0 if there is not so much. */
-SHMI_FN int shmi_counter_done(struct shmi_counter *t, uint64_t n, int *zero)
-{
-    shmi_counter_words *w = t->w;
-    uint64_t count = shmi_get(&w->count), own;
-    shmi_counter_share *h;
-    *zero = 0;
-    if (n > count)
-        return 0;
-    if (n == 0)
-        return 1;
-    if (n == count) {
-        shmi_counter_all_done(t);
-        *zero = 1;
-        return 1;
-    }
-    h = shmi_counter_mine(t);
-    own = shmi_get(&h->own);
-    if (own >= n) {
-        shmi_put(&h->own, own - n);
-    } else if (own == 0) {
-        shmi_put(&w->others, shmi_get(&w->others) - n);
-    } else {
-        struct shmi_change c;
-        c.n = 0;
-        shmi_change_set(&c, &h->own, 0);
-        shmi_change_set(&c, &w->others, shmi_get(&w->others) - (n - own));
-        shmi_mon_commit(&t->m, &c);
-    }
-    SHMSYNC_CRASHPOINT("counter.done.counted");
-    shmi_put(&w->count, count - n);
-    return 1;
+    if (next == SHMI_counterNot)
+        err = shmi_fail(EINVAL, "waitgroup.add", shmi_called(&t->o), "the counter would be too big");
+    shmi_exit(t->a);
+    return err;
 }
 
 SHMI_FN int shmi_counter_finish(struct shmi_counter *t, int64_t n, const char *op)
 {
-    int zero, ok, err;
+    uint64_t me = shmi_counter_me(t);
+    int next, err;
     if (n < 0)
-        return shmi_fail(EINVAL, op, t->m.queueLock.called, "%lld", (long long)n);
-    err = shmi_mon_enter(&t->m, 0);
+        return shmi_fail(EINVAL, op, shmi_called(&t->o), "%lld", (long long)n);
+    err = shmi_enter(t->a, op);
     if (err != 0)
         return err;
-    ok = shmi_counter_done(t, (uint64_t)n, &zero);
-    if (zero && !shmi_fifo_empty(&t->w->queue))
-        shmi_mon_resolve_and_leave(&t->m);
-    else
-        shmi_mon_leave(&t->m, NULL);
-    return ok ? 0 : shmi_fail(EINVAL, op, t->m.queueLock.called, "%lld is more than is left", (long long)n);
-}
-
-/* Why there is nothing to wait for: arg gets SHMI_TROUBLE and the name of the dead, or stays 0. */
-#define SHMI_TROUBLE (UINT64_C(1) << 32)
-SHMI_FN int shmi_counter_over(struct shmi_monitor *m, void *arg)
-{
-    struct shmi_counter *t = (struct shmi_counter *)m;
-    if (shmi_get(&t->w->count) == 0)
-        return 1;
-    if (shmi_get(&t->w->owed) == 0)
-        return 0;
-    *(uint64_t *)arg = SHMI_TROUBLE | shmi_name_of(&t->w->dead);
-    return 1;
-}
-
-SHMI_FN int shmi_counter_wait(struct shmi_counter *t, int64_t abs)
-{
-    uint64_t dead = 0, outcome = 0;
-    shmi_wait_node *wait_node = NULL;
-    int err;
-    if (shmi_ld64(&t->w->count) == 0)
-        return 0;
-    err = shmi_mon_begin(&t->m);
-    if (err != 0)
-        return err;
-    err = shmi_mon_enter(&t->m, abs);
-    if (err == 0)
-        err = shmi_mon_enqueue(&t->m, abs, 0, shmi_counter_over, &dead, &wait_node);
-    if (err == 0 && wait_node != NULL) {
-        err = shmi_mon_await(&t->m, wait_node, abs, &outcome);
-        if (err == 0 && shmi_outcome_result(outcome) == SHMI_outcomeDead)
-            dead = SHMI_TROUBLE | (shmi_outcome_aux(outcome) & SHMI_NAME_MASK);
+    for (next = n == 0 ? SHMI_counterDone : SHMI_counterAgain; err == 0 && next == SHMI_counterAgain;) {
+        uint64_t c = shmi_counter_load(t);
+        if (shmi_counter_is_logged(c)) {
+            err = shmi_counter_change_logged(t, c, (uint64_t)n, 0, &next);
+        } else if ((uint64_t)n > c >> 32) {
+            next = SHMI_counterNot;
+        } else if ((uint64_t)n == c >> 32) {
+            uint64_t due = 0;
+            if (shmi_counter_become_zero(t, c, &due))
+                next = SHMI_counterDone;
+            shmi_counter_pay(t, due);
+        } else if (shmi_counter_owned_by(c, me) || shmi_counter_owned_by(c, 0)) {
+            if (shmi_cas64(&t->w->commit, c, c - ((uint64_t)n << 32))) {
+                SHMSYNC_CRASHPOINT("counter.done.counted");
+                next = SHMI_counterDone;
+            }
+        } else {
+            err = shmi_counter_convert(t, c);
+        }
     }
-    if (err == 0 && dead != 0)
-        err = shmi_fail_who(t->m.a, EOWNERDEAD, t->op, t->m.queueLock.called, (shmi_participant_id)(dead & SHMI_NAME_MASK));
-    shmi_mon_finish(&t->m);
+    if (next == SHMI_counterNot)
+        err = shmi_counter_too_much(t, op, n);
+    shmi_exit(t->a);
     return err;
 }
 
-SHMI_FN void shmi_counter_resolve(struct shmi_monitor *m, struct shmi_wakes *b)
+#define SHMI_COUNTER_DEAD_NOBODY "it does not say which dead participant owes work"
+/* The dead participant that leaves work undone, or 0, which is right for a moment after c was read. *current is 0 if *died may be another dead participant. */
+SHMI_FN int shmi_counter_lost_at(struct shmi_counter *t, uint64_t c, shmi_participant_id *died, int *current)
 {
-    struct shmi_counter *t = (struct shmi_counter *)m;
-    if (shmi_fifo_empty(&t->w->queue))
-        return;
-    if (shmi_get(&t->w->count) == 0)
-        shmi_mon_end_all(m, b, &t->w->queue, SHMI_outcomeOpen, 0);
-    else if (shmi_get(&t->w->owed) != 0)
-        shmi_mon_end_all(m, b, &t->w->queue, SHMI_outcomeDead, (uint32_t)shmi_get(&t->w->dead));
-}
-SHMI_FN void shmi_account_nothing(struct shmi_monitor *m, struct shmi_wait w) { shmi_mon_account(m, w, NULL); }
-SHMI_FN void shmi_counter_clear(struct shmi_monitor *m)
-{
-    struct shmi_counter *t = (struct shmi_counter *)m;
-    uint64_t sum = shmi_get(&t->w->others) + shmi_get(&t->w->owed);
-    uint32_t i;
-    shmi_fifo_clear(&t->w->queue);
-    for (i = 0; i < t->slots; i++)
-        sum += shmi_counter_has(t, &t->shares[i]);
-    shmi_st64(&t->w->count, sum);
-}
-SHMI_FN void shmi_counter_requeue(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_requeue(m, &((struct shmi_counter *)m)->w->queue, w); }
-SHMI_FN void shmi_counter_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, &((struct shmi_counter *)m)->w->queue, w); }
-SHMI_FN void shmi_counter_discard_dead(struct shmi_monitor *m) { shmi_fifo_discard_dead(m, &((struct shmi_counter *)m)->w->queue); }
-SHMI_FN void shmi_counter_reap(struct shmi_monitor *m)
-{
-    struct shmi_counter *t = (struct shmi_counter *)m;
-    uint32_t i;
-    for (i = 0; i < t->slots; i++)
-        if (shmi_counter_has(t, &t->shares[i]) != 0 && shmi_mon_died(m, shmi_name_of(&t->shares[i].name)))
-            shmi_counter_fold(t, &t->shares[i]);
-}
-SHMI_FN void shmi_counter_holders(struct shmi_monitor *m)
-{
-    struct shmi_counter *t = (struct shmi_counter *)m;
-    uint32_t i;
-    for (i = 0; i < t->slots; i++)
-        if (shmi_counter_has(t, &t->shares[i]) != 0)
-            shmi_mon_heed(m, shmi_name_of(&t->shares[i].name));
+    int err;
+    *died = shmi_counter_is_lost(c) ? shmi_counter_owner(c) : 0;
+    *current = 1;
+    if (shmi_counter_is_lost(c) && *died == 0)
+        return shmi_counter_corrupt(t, SHMI_COUNTER_DEAD_NOBODY);
+    if (!shmi_counter_is_logged(c))
+        return 0;
+    err = shmi_counter_complete(t, c);
+    if (err != 0)
+        return err;
+    if (shmi_value_of(&t->w->owed) == 0)
+        return 0; /* a fold makes waiters look after it has changed owed */
+    *died = (shmi_participant_id)(shmi_value_of(&t->w->dead) & SHMI_NAME_MASK);
+    /* If the word has moved on, owed may belong to a later record, which is half carried out. */
+    *current = shmi_counter_bare(shmi_counter_load(t)) == shmi_counter_bare(c);
+    return *current && *died == 0 ? shmi_counter_corrupt(t, SHMI_COUNTER_DEAD_NOBODY) : 0;
 }
 
-static const struct shmi_rules shmi_counter_rules = {
-    shmi_counter_resolve, shmi_account_nothing, shmi_counter_clear, shmi_counter_requeue, shmi_counter_detach,
-    shmi_counter_discard_dead, shmi_counter_reap, shmi_counter_holders, NULL,
-};
+/* Makes one attempt to fold the share of a slot, if that is a dead participant's or that of without. *ok is 1 if the slot has no such share now. */
+SHMI_FN int shmi_counter_reap_share(struct shmi_counter *t, uint64_t c, uint32_t slot, shmi_participant_id without, int *ok)
+{
+    uint64_t due = 0;
+    int err;
+    pthread_mutex_lock(&t->a->counter_lock);
+    err = shmi_counter_complete(t, c);
+    if (err == 0) {
+        shmi_counter_slot *s = &t->slots[slot - 1];
+        if (shmi_counter_has(t, s) != 0 && (shmi_counter_holder(s) == without || !shmi_current(t->a, shmi_counter_holder(s)))) {
+            err = shmi_counter_fold(t, c, slot, &due);
+            *ok = due != 0;
+        } else {
+            *ok = 1;
+        }
+    }
+    pthread_mutex_unlock(&t->a->counter_lock);
+    shmi_counter_pay(t, due);
+    return err;
+}
+/* Folds the shares of dead participants, and of without, slot by slot. The commit word was of the logged form after those deaths. One look at each slot is enough; see prims/counter_repair.go. */
+SHMI_FN void shmi_counter_reap_shares(struct shmi_counter *t, shmi_participant_id without)
+{
+    uint32_t slot;
+    for (slot = 1; slot <= t->n_slots;) {
+        uint64_t c = shmi_counter_load(t);
+        int ok = 0;
+        if (!shmi_counter_is_logged(c) || shmi_counter_reap_share(t, c, slot, without, &ok) != 0)
+            return; /* a zero has made all shares void */
+        slot += (uint32_t)ok;
+    }
+}
+/* Makes the shares of dead participants, and that of without, what the dead owe. */
+SHMI_FN void shmi_counter_reap(struct shmi_counter *t, shmi_participant_id without)
+{
+    for (;;) {
+        uint64_t c = shmi_counter_load(t);
+        shmi_participant_id n = shmi_counter_owner(c);
+        if (shmi_counter_is_logged(c)) {
+            shmi_counter_reap_shares(t, without);
+            return;
+        }
+        if (n == 0 || shmi_counter_is_lost(c) || (n != without && shmi_current(t->a, n)))
+            return;
+        if (shmi_cas64(&t->w->commit, c, c | SHMI_COUNTER_DEAD)) {
+            shmi_counter_tell(t);
+            return;
+        }
+    }
+}
+/* Makes what participants have that died the dead's. */
+SHMI_FN void shmi_counter_reap_dead(struct shmi_counter *t)
+{
+    uint64_t c = shmi_counter_load(t);
+    uint32_t i;
+    int dead = 0;
+    if (shmi_counter_is_logged(c)) {
+        if (shmi_counter_complete(t, c) != 0)
+            return;
+        for (i = 0; i < t->n_slots; i++)
+            if (shmi_counter_has(t, &t->slots[i]) != 0)
+                dead |= shmi_dead(t->a, shmi_counter_holder(&t->slots[i]));
+    } else if (shmi_counter_owner(c) != 0 && !shmi_counter_is_lost(c)) {
+        dead = shmi_dead(t->a, shmi_counter_owner(c));
+    }
+    if (dead)
+        shmi_counter_reap(t, 0);
+}
+
+typedef struct shmi_counter_spin {
+    struct shmi_counter *t;
+    uint32_t began;
+} shmi_counter_spin;
+SHMI_FN int shmi_counter_spun(void *arg)
+{
+    shmi_counter_spin *x = (shmi_counter_spin *)arg;
+    uint64_t c = shmi_counter_load(x->t);
+    return shmi_counter_is_zero(c) || shmi_counter_is_lost(c) || (uint32_t)(shmi_ld64(&x->t->w->events) >> 32) != x->began;
+}
+/* Makes up for what a stopped or dead process owes, ten times a second. */
+SHMI_FN void shmi_counter_check(struct shmi_counter *t)
+{
+    uint64_t e, c;
+    shmi_participant_id died = 0;
+    int moved, current;
+    if (!shmi_check_due(&t->looked))
+        return;
+    e = shmi_ld64(&t->w->events);
+    moved = shmi_xchg64(&t->seen, e) != e;
+    shmi_counter_reap_dead(t);
+    c = shmi_counter_load(t);
+    if (shmi_counter_is_untold(c))
+        shmi_counter_tell_zero(t, c);
+    if (shmi_counter_lost_at(t, c, &died, &current) != 0 || moved || shmi_counter_is_zero(c) || died != 0 || !current)
+        shmi_deliver_all(t->a, &t->line);
+}
+SHMI_FN int shmi_counter_gives_up(struct shmi_counter *t, int ended)
+{
+    return ended == SHMI_LATE ? shmi_fail(ETIMEDOUT, t->op, shmi_called(&t->o), "%s", "")
+                              : shmi_fail(EBADF, t->op, shmi_called(&t->o), "this process closed the arena");
+}
+/* How often a waiter looks at a counter that changes all the time, to read who died. Then it sleeps until the next periodic check. */
+enum { SHMI_counterLooks = 16 };
+SHMI_FN int shmi_counter_wait_entered(struct shmi_counter *t, int64_t deadline)
+{
+    uint32_t began = (uint32_t)(shmi_ld64(&t->w->events) >> 32);
+    int64_t since = 0;
+    int looks; /* since the last sleep; a call that looks again without a sleep examines its deadline, and does not spin */
+    for (looks = 0;; looks++) {
+        uint64_t e = shmi_ld64(&t->w->events), c = shmi_counter_load(t);
+        shmi_sleep_spec spec;
+        shmi_participant_id died;
+        int current, err, ended;
+        if (shmi_counter_is_zero(c) || (uint32_t)(e >> 32) != began)
+            return 0;
+        if (looks > 0 && deadline != 0 && shmi_now() >= deadline)
+            return shmi_counter_gives_up(t, SHMI_LATE);
+        if (looks > 0 && __atomic_load_n(&t->a->closing, __ATOMIC_SEQ_CST))
+            return shmi_counter_gives_up(t, SHMI_CLOSED);
+        err = shmi_counter_lost_at(t, c, &died, &current);
+        if (err != 0)
+            return err;
+        if (died != 0 && current)
+            return shmi_fail_who(t->a, EOWNERDEAD, t->op, shmi_called(&t->o), died);
+        if (!current && looks < SHMI_counterLooks)
+            continue;
+        if ((c & SHMI_COUNTER_WATCHED) == 0) {
+            shmi_tuning u = shmi_counter_tuning(t);
+            shmi_counter_spin x;
+            x.t = t;
+            x.began = began;
+            if (looks == 0 && shmi_spin(&u, shmi_counter_spun, &x))
+                continue;
+            c = shmi_counter_load(t);
+            if (shmi_counter_is_zero(c) || (c & SHMI_COUNTER_WATCHED) != 0 || !shmi_cas64(&t->w->commit, c, c | SHMI_COUNTER_WATCHED))
+                continue;
+        }
+        SHMSYNC_CRASHPOINT("counter.wait.watched");
+        memset(&spec, 0, sizeof spec);
+        spec.looked = &t->looked;
+        spec.word = t->line.word;
+        spec.val = (uint32_t)e;
+        spec.object = t->o.off;
+        spec.wanted = (uint32_t)e;
+        spec.deadline = deadline;
+        spec.since = &since;
+        looks = -1;
+        ended = shmi_sleep(t->a, &spec);
+        switch (ended) {
+        case SHMI_AGAIN:
+            SHMSYNC_CRASHPOINT("counter.wait.woken");
+            break;
+        case SHMI_LOOK:
+            shmi_counter_check(t);
+            break;
+        case SHMI_LATE:
+        case SHMI_CLOSED: /* a zero that has come beats the end of the wait */
+            if (shmi_counter_is_zero(shmi_counter_load(t)) || (uint32_t)(shmi_ld64(&t->w->events) >> 32) != began)
+                return 0;
+            return shmi_counter_gives_up(t, ended);
+        }
+    }
+}
+SHMI_FN int shmi_counter_wait(struct shmi_counter *t, int64_t abs)
+{
+    shmsync_arena *a = t->a;
+    int err;
+    if (shmi_counter_is_zero(shmi_counter_load(t)))
+        return 0;
+    err = shmi_enter(a, t->op);
+    if (err != 0)
+        return err;
+    err = shmi_counter_wait_entered(t, abs);
+    shmi_exit(a);
+    return err;
+}
 
 SHMI_FN void shmi_counter_init(struct shmi_counter *t, shmsync_arena *a, const shmi_object *o)
 {
-    shmi_mon_init(&t->m, a, o, o->body, &shmi_counter_rules);
+    memset(t, 0, sizeof *t);
+    t->a = a;
+    t->o = *o;
     t->w = (shmi_counter_words *)shmi_ptr(a, o->body, shmi_counter_bytes(a->geo.slots), 8);
-    t->shares = (shmi_counter_share *)(void *)(t->w + 1);
-    t->slots = a->geo.slots;
+    t->slots = (shmi_counter_slot *)(void *)(t->w + 1);
+    t->n_slots = a->geo.slots;
+    t->line.word = (uint32_t *)(void *)&t->w->events; /* the low half */
+    t->line.poller = &t->w->poller;
     t->op = o->kind == SHMI_KIND_LATCH ? "latch.wait" : "waitgroup.wait";
 }
 SHMI_FN void *shmi_counter_build(shmsync_arena *a, const shmi_object *o, const void *arg)
@@ -13194,146 +15355,231 @@ SHMI_FN void *shmi_counter_build(shmsync_arena *a, const shmi_object *o, const v
     return t;
 }
 
-/* How much of a share others may claim. */
-SHMI_FN uint64_t shmi_counter_claimable(struct shmi_counter *t, shmi_counter_share *h)
+/* A claim on its way. */
+typedef struct shmi_claiming {
+    uint64_t n, rest, period;
+    int from_others, reaped;
+} shmi_claiming;
+/* Makes one attempt to claim: from the dead, from nobody, and from one other participant. */
+SHMI_FN int shmi_counter_claim_locked(struct shmi_counter *t, uint64_t c, shmi_claiming *k, int *next, uint64_t *due)
 {
-    uint64_t own = shmi_counter_has(t, h);
-    return own - shmi_min(shmi_get(&h->claimed), own);
-}
-/* The share, other than mine, of which most may be claimed; NULL if there is none. */
-SHMI_FN shmi_counter_share *shmi_counter_most(struct shmi_counter *t, const shmi_counter_share *mine)
-{
-    shmi_counter_share *most = NULL;
-    uint32_t i;
-    for (i = 0; i < t->slots; i++) {
-        shmi_counter_share *h = &t->shares[i];
-        if (h != mine && shmi_counter_claimable(t, h) > 0 && (most == NULL || shmi_counter_claimable(t, h) > shmi_counter_claimable(t, most)))
-            most = h;
-    }
-    return most;
-}
-/* How much of what is expected shmi_counter_claim may take. */
-SHMI_FN uint64_t shmi_counter_free(struct shmi_counter *t, int from_others)
-{
-    int64_t others = (int64_t)shmi_get(&t->w->others);
-    uint64_t sum = (uint64_t)(others > 0 ? others : 0) + shmi_get(&t->w->owed), count;
-    shmi_counter_share *mine;
-    uint32_t i;
-    if (!from_others)
-        return sum;
-    mine = shmi_counter_mine(t);
-    for (i = 0; i < t->slots; i++)
-        if (&t->shares[i] != mine)
-            sum += shmi_counter_claimable(t, &t->shares[i]);
-    count = shmi_get(&t->w->count); /* if others is negative, not all that others have is left */
-    return shmi_min(sum, count - shmi_min(shmi_get(&mine->own), count));
-}
-/* Adds to a change that the participant of h claims n. */
-SHMI_FN void shmi_counter_take(struct shmi_change *c, shmi_counter_share *h, uint64_t n)
-{
-    uint64_t own = shmi_get(&h->own);
-    shmi_change_set(c, &h->own, own + n);
-    shmi_change_set(c, &h->claimed, shmi_min(shmi_get(&h->claimed), own) + n);
-}
-
-/* Makes n of what is expected this participant's own: of what the dead owe first, then of what nobody has, and then, if from_others, of what other participants have. */
-SHMI_FN int shmi_counter_claim(struct shmi_counter *t, int64_t n, int from_others, const char *op)
-{
-    shmi_counter_words *w = t->w;
-    shmi_counter_share *h, *from;
-    struct shmi_change c;
-    uint64_t owed, of, nobodys, rest;
-    int tries, err = shmi_mon_enter(&t->m, 0);
+    uint64_t count, owed, shares, free = 0, others, of_dead, of_nobody, of_most = 0, n, period;
+    uint32_t i, me = t->a->my_slot, most = 0;
+    shmi_counter_change ch;
+    shmi_own_share h;
+    int ok, err = shmi_counter_complete(t, c);
     if (err != 0)
         return err;
-    for (tries = 0;; tries++) {
-        if (n >= 0 && (uint64_t)n <= shmi_counter_free(t, from_others) && (tries > 0 || !from_others))
-            break;
-        if (n < 0 || tries > 0) {
-            shmi_mon_leave(&t->m, NULL);
-            return shmi_fail(EINVAL, op, t->m.queueLock.called, "%lld is more than is left", (long long)n);
+    period = shmi_value_of(&t->w->period);
+    if (period != k->period) { /* the counter was 0: what was claimed before is void */
+        k->rest = k->n;
+        k->period = period;
+    }
+    count = shmi_value_of(&t->w->count);
+    if (!shmi_counter_mine(t, count, &h))
+        return shmi_counter_fold(t, c, me, due);
+    owed = shmi_value_of(&t->w->owed);
+    shares = h.own;
+    for (i = 1; i <= t->n_slots; i++) {
+        uint64_t claimable;
+        if (i == me)
+            continue;
+        shares += shmi_counter_has(t, &t->slots[i - 1]);
+        claimable = shmi_counter_claimable(t, &t->slots[i - 1]);
+        if (claimable > 0) {
+            free += claimable;
+            if (most == 0 || claimable > shmi_counter_claimable(t, &t->slots[most - 1]))
+                most = i;
         }
-        /* The process that had it may be dead, and this one has come in its place. */
-        shmi_counter_holders(&t->m);
-        err = shmi_mon_reap_and_enter(&t->m, 0);
-        if (err != 0)
-            return err;
     }
-    h = shmi_counter_mine(t);
-    owed = shmi_get(&w->owed);
-    of = (uint64_t)n < owed ? (uint64_t)n : owed;
-    if (of != 0 && !shmi_all_gone(t->m.a)) { /* what the dead owe is taken from those that are gone */
-        shmi_mon_leave(&t->m, NULL);
-        err = shmi_await_gone(t->m.a, 0, op, t->m.queueLock.called, 0);
-        return err != 0 ? err : shmi_counter_claim(t, n, from_others, op);
+    others = count > owed + shares ? count - owed - shares : 0;
+    if (!k->from_others)
+        free = most = 0;
+    free += others + owed;
+    if (k->from_others)
+        free = shmi_min(free, count - h.own); /* if less than nothing is nobody's */
+    if (shmi_counter_load(t) != c)
+        return 0;
+    if (k->rest > free) {
+        *next = k->reaped ? SHMI_counterNot : SHMI_counterReap;
+        return 0;
     }
-    nobodys = (uint64_t)n - of;
-    if (from_others) {
-        int64_t others = (int64_t)shmi_get(&w->others);
-        nobodys = shmi_min(nobodys, (uint64_t)(others > 0 ? others : 0));
+    if (owed != 0 && !shmi_all_gone(t->a)) {
+        *next = SHMI_counterAwait;
+        return 0;
     }
-    c.n = 0;
-    shmi_change_set(&c, &w->owed, owed - of);
-    if (of == owed)
-        shmi_change_set(&c, &w->dead, 0);
-    shmi_change_set(&c, &w->others, shmi_get(&w->others) - nobodys);
-    shmi_counter_take(&c, h, of + nobodys);
-    shmi_mon_commit(&t->m, &c);
-    for (rest = (uint64_t)n - of - nobodys; rest > 0 && (from = shmi_counter_most(t, h)) != NULL;) {
-        uint64_t k = shmi_min(rest, shmi_counter_claimable(t, from));
-        c.n = 0;
-        shmi_change_set(&c, &from->own, shmi_get(&from->own) - k);
-        shmi_counter_take(&c, h, k);
-        shmi_mon_commit(&t->m, &c);
-        rest -= k;
+    ch.n = 0;
+    of_dead = shmi_min(k->rest, owed);
+    if (of_dead > 0)
+        shmi_counter_set(&ch, SHMI_counterOwed, owed - of_dead);
+    of_nobody = shmi_min(k->rest - of_dead, others);
+    if (k->rest > of_dead + of_nobody && most != 0) {
+        of_most = shmi_min(k->rest - of_dead - of_nobody, shmi_counter_claimable(t, &t->slots[most - 1]));
+        shmi_counter_set(&ch, shmi_share_at(most, SHMI_shareOwn), shmi_counter_has(t, &t->slots[most - 1]) - of_most);
     }
-    shmi_mon_leave(&t->m, NULL);
-    return 0;
+    n = of_dead + of_nobody + of_most;
+    if (n == 0) {
+        if (shmi_counter_load(t) == c)
+            *next = SHMI_counterNot; /* a peer overwrote the shares */
+        return 0;
+    }
+    shmi_counter_put(t, &ch, &h, h.own + n, h.claimed + n);
+    err = shmi_counter_commit(t, c, &ch, &ok);
+    if (ok) {
+        k->rest -= n;
+    }
+    return err;
+}
+/* Makes n of what is expected this participant's own: of what the dead owe first, then of what nobody has, and then, if from_others, of what other participants have. */
+SHMI_FN int shmi_counter_claim_entered(struct shmi_counter *t, shmi_claiming *k, const char *op, int *next)
+{
+    int err = 0;
+    if (k->from_others) {
+        shmi_counter_reap_dead(t); /* the process that had it may be dead, and this one has come in its place */
+        k->reaped = 1;
+    }
+    for (*next = SHMI_counterAgain; err == 0 && *next == SHMI_counterAgain;) {
+        uint64_t c = shmi_counter_load(t);
+        if (shmi_counter_is_untold(c)) {
+            shmi_counter_tell_zero(t, c);
+            continue;
+        }
+        if (!shmi_counter_is_logged(c) && c >> 32 < k->rest) {
+            *next = k->reaped ? SHMI_counterNot : SHMI_counterReap;
+        } else if (k->rest == 0) {
+            *next = SHMI_counterDone;
+        } else if (!shmi_counter_is_logged(c)) {
+            err = shmi_counter_convert(t, c);
+        } else {
+            uint64_t due = 0;
+            pthread_mutex_lock(&t->a->counter_lock);
+            err = shmi_counter_claim_locked(t, c, k, next, &due);
+            pthread_mutex_unlock(&t->a->counter_lock);
+            shmi_counter_pay(t, due);
+        }
+        if (err == 0 && *next == SHMI_counterReap) {
+            shmi_counter_reap_dead(t);
+            k->reaped = 1;
+            *next = SHMI_counterAgain;
+        } else if (err == 0 && *next == SHMI_counterAwait) { /* what the dead owe is taken from those that are gone */
+            err = shmi_await_gone(t->a, 0, op, shmi_called(&t->o), 0);
+            *next = SHMI_counterAgain;
+        }
+    }
+    return err;
+}
+SHMI_FN int shmi_counter_claim(struct shmi_counter *t, int64_t n, int from_others, const char *op)
+{
+    shmi_claiming k;
+    int next, err;
+    if (n < 0)
+        return shmi_counter_too_much(t, op, n);
+    err = shmi_enter(t->a, op);
+    if (err != 0)
+        return err;
+    memset(&k, 0, sizeof k);
+    k.n = k.rest = (uint64_t)n;
+    k.from_others = from_others;
+    err = shmi_counter_claim_entered(t, &k, op, &next);
+    if (err == 0 && next == SHMI_counterNot)
+        err = shmi_counter_too_much(t, op, n);
+    shmi_exit(t->a);
+    return err;
 }
 
+SHMI_FN int shmi_counter_reset_locked(struct shmi_counter *t, uint64_t c, int *ok, uint64_t *due)
+{
+    uint64_t count, owed;
+    shmi_counter_change ch;
+    int err = shmi_counter_complete(t, c);
+    if (err != 0)
+        return err;
+    count = shmi_value_of(&t->w->count);
+    owed = shmi_value_of(&t->w->owed);
+    if (owed >= count) { /* others have done some of it */
+        *ok = shmi_counter_become_zero(t, c, due);
+        return 0;
+    }
+    ch.n = 0;
+    shmi_counter_set(&ch, SHMI_counterCount, count - owed);
+    shmi_counter_set(&ch, SHMI_counterOwed, 0);
+    return shmi_counter_commit(t, c, &ch, ok);
+}
 /* Forgets what the dead owe. */
 SHMI_FN int shmi_counter_reset(struct shmi_counter *t)
 {
-    shmi_counter_words *w = t->w;
-    uint64_t count, owed;
-    int err = shmi_mon_enter(&t->m, 0);
-    if (err == 0 && __atomic_load_n(&t->m.deaths, __ATOMIC_SEQ_CST) != shmi_deaths(t->m.a))
-        err = shmi_mon_reap_and_enter(&t->m, 0);
+    int ok = 0, err = shmi_enter(t->a, "counter.reset");
     if (err != 0)
         return err;
-    count = shmi_get(&w->count);
-    owed = shmi_get(&w->owed);
-    if (owed == 0) {
-        shmi_mon_leave(&t->m, NULL);
-        return 0;
+    shmi_counter_reap_dead(t);
+    while (err == 0 && !ok) {
+        uint64_t c = shmi_counter_load(t);
+        shmi_participant_id died;
+        uint64_t due = 0;
+        int current;
+        err = shmi_counter_lost_at(t, c, &died, &current);
+        if (err != 0 || !current)
+            continue;
+        if (died == 0)
+            break;
+        if (!shmi_all_gone(t->a)) {
+            err = shmi_await_gone(t->a, 0, "counter.reset", shmi_called(&t->o), 0);
+        } else if (!shmi_counter_is_logged(c)) {
+            ok = shmi_counter_become_zero(t, c, &due);
+        } else {
+            pthread_mutex_lock(&t->a->counter_lock);
+            err = shmi_counter_reset_locked(t, c, &ok, &due);
+            pthread_mutex_unlock(&t->a->counter_lock);
+        }
+        shmi_counter_pay(t, due);
     }
-    if (!shmi_all_gone(t->m.a)) {
-        shmi_mon_leave(&t->m, NULL);
-        err = shmi_await_gone(t->m.a, 0, "counter.reset", t->m.queueLock.called, 0);
-        return err != 0 ? err : shmi_counter_reset(t);
+    shmi_exit(t->a);
+    return err;
+}
+/* The counter; it gives up to have it of one moment when it changes all the time. */
+SHMI_FN int64_t shmi_counter_count(struct shmi_counter *t)
+{
+    uint64_t count = 0;
+    int tries;
+    for (tries = 0; tries < 1000; tries++) {
+        uint64_t c = shmi_counter_load(t);
+        if (!shmi_counter_is_logged(c))
+            return (int64_t)(c >> 32);
+        if (shmi_counter_complete(t, c) != 0)
+            return 0;
+        count = shmi_value_of(&t->w->count);
+        if (shmi_counter_bare(shmi_counter_load(t)) == shmi_counter_bare(c))
+            break;
     }
-    if (owed >= count) {
-        shmi_counter_all_done(t); /* others have done some of it */
-    } else {
-        struct shmi_change c;
-        c.n = 0;
-        shmi_change_set(&c, &w->owed, 0);
-        shmi_change_set(&c, &w->dead, 0);
-        shmi_mon_commit(&t->m, &c);
-        shmi_put(&w->count, count - owed);
-    }
-    shmi_mon_resolve_and_leave(&t->m);
-    return 0;
+    return (int64_t)count;
+}
+SHMI_FN int shmi_counter_close(struct shmi_counter *t) { return shmi_unshare(t->a, t->o.off, shmi_mutex_end); }
+
+/* What a new counter begins with. */
+typedef struct shmi_counter_spec {
+    uint64_t n;
+    uint32_t spin;
+} shmi_counter_spec;
+SHMI_FN void shmi_counter_fill(unsigned char *body, const void *arg)
+{
+    shmi_counter_words *w = (shmi_counter_words *)(void *)body;
+    const shmi_counter_spec *s = (const shmi_counter_spec *)arg;
+    w->size = s->n;
+    w->commit = s->n << 32;
+    w->spin = s->spin;
 }
 
 SHMI_FN int shmi_open_waitgroup(int existing, shmsync_arena *a, const char *name, const shmsync_waitgroup_options *opts, shmsync_waitgroup *out)
 {
-    uint32_t spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
+    shmi_counter_spec init;
     shmi_spec spec;
     void *impl;
     int created, err;
+    init.n = 0;
+    init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
     shmi_mon_spec(&spec, SHMI_KIND_WAIT_GROUP, SHMI_VERSION_WAIT_GROUP, name, shmi_counter_bytes(a->geo.slots));
-    spec.arg = &spin;
+    spec.init = shmi_counter_fill;
+    spec.arg = &init;
     spec.existing = existing;
     err = shmi_mon_open(a, &spec, shmi_counter_build, NULL, &created, &impl);
     out->impl = (struct shmi_counter *)impl;
@@ -13348,30 +15594,22 @@ int shmsync_waitgroup_at(shmsync_arena *a, shmsync_offset off, shmsync_waitgroup
     out->impl = (struct shmi_counter *)impl;
     return err;
 }
-shmsync_offset shmsync_waitgroup_offset(const shmsync_waitgroup *g) { return g->impl->m.o.off; }
+shmsync_offset shmsync_waitgroup_offset(const shmsync_waitgroup *g) { return g->impl->o.off; }
 int shmsync_waitgroup_close(shmsync_waitgroup *g)
 {
     int err;
     if (g->impl == NULL)
         return EBADF;
-    err = shmi_mon_close(&g->impl->m);
+    err = shmi_counter_close(g->impl);
     if (err == 0)
         g->impl = NULL;
     return err;
 }
 int shmsync_waitgroup_add(shmsync_waitgroup *g, int64_t delta)
 {
-    int ok, err;
     if (delta == INT64_MIN)
-        return shmi_fail(EINVAL, "waitgroup.add", g->impl->m.queueLock.called, "%s", "");
-    if (delta <= 0)
-        return shmi_counter_finish(g->impl, -delta, "waitgroup.add");
-    err = shmi_mon_enter(&g->impl->m, 0);
-    if (err != 0)
-        return err;
-    ok = shmi_counter_add(g->impl, (uint64_t)delta);
-    shmi_mon_leave(&g->impl->m, NULL);
-    return ok ? 0 : shmi_fail(EINVAL, "waitgroup.add", g->impl->m.queueLock.called, "the counter would be too big");
+        return shmi_fail(EINVAL, "waitgroup.add", shmi_called(&g->impl->o), "%s", "");
+    return delta <= 0 ? shmi_counter_finish(g->impl, -delta, "waitgroup.add") : shmi_counter_add(g->impl, (uint64_t)delta);
 }
 int shmsync_waitgroup_claim(shmsync_waitgroup *g, int64_t n) { return shmi_counter_claim(g->impl, n, 1, "waitgroup.claim"); }
 int shmsync_waitgroup_done(shmsync_waitgroup *g) { return shmi_counter_finish(g->impl, 1, "waitgroup.done"); }
@@ -13383,39 +15621,30 @@ int shmsync_waitgroup_timedwait(shmsync_waitgroup *g, const struct timespec *abs
     return err != 0 ? err : shmi_counter_wait(g->impl, ns);
 }
 int shmsync_waitgroup_reset(shmsync_waitgroup *g) { return shmi_counter_reset(g->impl); }
-int64_t shmsync_waitgroup_count(const shmsync_waitgroup *g) { return (int64_t)shmi_ld64(&g->impl->w->count); }
+int64_t shmsync_waitgroup_count(const shmsync_waitgroup *g) { return shmi_counter_count(g->impl); }
 
-typedef struct shmi_latch_spec {
-    uint64_t n;
-    uint32_t spin;
-} shmi_latch_spec;
-SHMI_FN void shmi_latch_fill(unsigned char *body, const void *arg)
-{
-    shmi_counter_words *w = (shmi_counter_words *)(void *)body;
-    const shmi_latch_spec *s = (const shmi_latch_spec *)arg;
-    w->size = w->others = w->count = s->n;
-    w->mon.spin = s->spin;
-}
 SHMI_FN int shmi_open_latch(int existing, shmsync_arena *a, const char *name, int64_t n, const shmsync_latch_options *opts, shmsync_latch *out)
 {
-    shmi_latch_spec init;
+    shmi_counter_spec init;
     shmi_spec spec;
     void *impl;
     int created, err;
     out->impl = NULL;
     if (!existing && n < 1)
-        return shmi_fail(EINVAL, "queue lock.open", name, "it takes a count of at least 1, not %lld; shmsync_latch_attach opens one that exists", (long long)n);
+        return shmi_fail(EINVAL, "latch.open", name, "it takes a count of at least 1, not %lld; shmsync_latch_attach opens one that exists", (long long)n);
+    if (!existing && (uint64_t)n > SHMI_COUNTER_MAX)
+        return shmi_fail(EINVAL, "latch.open", name, "the highest count is %lld, not %lld", (long long)SHMI_COUNTER_MAX, (long long)n);
     init.n = (uint64_t)n;
     init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
     shmi_mon_spec(&spec, SHMI_KIND_LATCH, SHMI_VERSION_LATCH, name, shmi_counter_bytes(a->geo.slots));
-    spec.init = shmi_latch_fill;
+    spec.init = shmi_counter_fill;
     spec.arg = &init;
     spec.existing = existing;
     err = shmi_mon_open(a, &spec, shmi_counter_build, NULL, &created, &impl);
     out->impl = (struct shmi_counter *)impl;
     if (err == 0 && !created && !existing && shmi_ld64(&out->impl->w->size) != (uint64_t)n) {
         shmsync_latch_close(out);
-        err = shmi_fail(EINVAL, "queue lock.open", name, "it began with another number than %lld", (long long)n);
+        err = shmi_fail(EINVAL, "latch.open", name, "it began with another number than %lld", (long long)n);
     }
     return err;
 }
@@ -13424,24 +15653,24 @@ int shmsync_latch_attach(shmsync_arena *a, const char *name, const shmsync_latch
 int shmsync_latch_at(shmsync_arena *a, shmsync_offset off, shmsync_latch *out)
 {
     void *impl;
-    int err = shmi_mon_at(a, off, "queue lock.open", SHMI_KIND_LATCH, SHMI_VERSION_LATCH, shmi_counter_bytes(a->geo.slots), shmi_counter_build, NULL, &impl);
+    int err = shmi_mon_at(a, off, "latch.open", SHMI_KIND_LATCH, SHMI_VERSION_LATCH, shmi_counter_bytes(a->geo.slots), shmi_counter_build, NULL, &impl);
     out->impl = (struct shmi_counter *)impl;
     return err;
 }
-shmsync_offset shmsync_latch_offset(const shmsync_latch *l) { return l->impl->m.o.off; }
+shmsync_offset shmsync_latch_offset(const shmsync_latch *l) { return l->impl->o.off; }
 int shmsync_latch_close(shmsync_latch *l)
 {
     int err;
     if (l->impl == NULL)
         return EBADF;
-    err = shmi_mon_close(&l->impl->m);
+    err = shmi_counter_close(l->impl);
     if (err == 0)
         l->impl = NULL;
     return err;
 }
-int shmsync_latch_claim(shmsync_latch *l, int64_t n) { return shmi_counter_claim(l->impl, n, 0, "queue lock.claim"); }
-int shmsync_latch_count_down(shmsync_latch *l, int64_t n) { return shmi_counter_finish(l->impl, n, "queue lock.count_down"); }
-int shmsync_latch_trywait(shmsync_latch *l) { return shmi_ld64(&l->impl->w->count) == 0 ? 0 : EBUSY; }
+int shmsync_latch_claim(shmsync_latch *l, int64_t n) { return shmi_counter_claim(l->impl, n, 0, "latch.claim"); }
+int shmsync_latch_count_down(shmsync_latch *l, int64_t n) { return shmi_counter_finish(l->impl, n, "latch.count_down"); }
+int shmsync_latch_trywait(shmsync_latch *l) { return shmi_counter_is_zero(shmi_counter_load(l->impl)) ? 0 : EBUSY; }
 int shmsync_latch_wait(shmsync_latch *l) { return shmi_counter_wait(l->impl, 0); }
 int shmsync_latch_timedwait(shmsync_latch *l, const struct timespec *abs_monotonic)
 {
@@ -13455,7 +15684,7 @@ int shmsync_latch_arrive_and_wait(shmsync_latch *l, int64_t n)
     return err != 0 ? err : shmi_counter_wait(l->impl, 0);
 }
 int shmsync_latch_reset(shmsync_latch *l) { return shmi_counter_reset(l->impl); }
-int64_t shmsync_latch_count(const shmsync_latch *l) { return (int64_t)shmi_ld64(&l->impl->w->count); }
+int64_t shmsync_latch_count(const shmsync_latch *l) { return shmi_counter_count(l->impl); }
 
 SHMI_FN void shmi_repair_counter(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
@@ -13463,7 +15692,20 @@ SHMI_FN void shmi_repair_counter(shmsync_arena *a, const shmi_object *o, shmi_pa
     if (o->size < shmi_counter_bytes(a->geo.slots))
         return;
     shmi_counter_init(&t, a, o);
-    shmi_mon_repair(&t.m, dead);
+    shmi_counter_reap(&t, dead == a->self ? dead : 0); /* if dead is this participant, which leaves, it is current still */
+}
+SHMI_FN void shmi_wake_counter(shmsync_arena *a, const shmi_object *o, int owed)
+{
+    struct shmi_counter t;
+    uint64_t c;
+    if (o->size < shmi_counter_bytes(a->geo.slots))
+        return;
+    shmi_counter_init(&t, a, o);
+    c = shmi_counter_load(&t);
+    if (shmi_counter_is_untold(c))
+        shmi_counter_tell_zero(&t, c);
+    if (owed != SHMI_OWED_ANNOUNCED || (c & SHMI_COUNTER_WATCHED) != 0)
+        shmi_deliver_all(a, &t.line);
 }
 
 /* ---- Once: prims/once.go in C ---- */
@@ -14364,8 +16606,9 @@ SHMI_FN int shmi_open_fairmutex(int existing, shmsync_arena *a, const char *name
     void *impl;
     int created, err;
     out->impl = NULL;
-    if (policy < SHMSYNC_POLICY_DEFAULT || policy > SHMSYNC_POLICY_RELEASE)
-        return shmi_fail(EINVAL, "fairmutex.open", name, "policy %d", policy);
+    err = shmi_no_rollback("fairmutex.open", name, policy, "a fair mutex");
+    if (err != 0)
+        return err;
     init.policy = policy == SHMSYNC_POLICY_RELEASE;
     init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
     shmi_mon_spec(&spec, SHMI_KIND_FAIR_MUTEX, SHMI_VERSION_FAIR_MUTEX, name, sizeof(shmi_fairmutex_words));
@@ -15216,12 +17459,20 @@ SHMI_FN int shmi_cond_wait(struct shmi_cond *k, int (*unlock)(void *), int (*loc
 }
 SHMI_FN int shmi_cond_unlock_mutex(void *m) { return shmsync_mutex_unlock((shmsync_mutex *)m); }
 SHMI_FN int shmi_cond_lock_mutex(void *m) { return shmsync_mutex_lock((shmsync_mutex *)m); }
-int shmsync_cond_wait(shmsync_cond *c, shmsync_mutex *m) { return shmi_cond_wait(c->impl, shmi_cond_unlock_mutex, shmi_cond_lock_mutex, m, 0); }
+/* Waits with a mutex. EINVAL in a transaction: to unlock would let others see what it has not finished. */
+SHMI_FN int shmi_cond_wait_mutex(shmsync_cond *c, shmsync_mutex *m, int64_t abs)
+{
+    uint64_t s = m->impl->rollback ? shmi_ld64(&m->impl->log.head->state) : 0;
+    if (s != 0 && SHMI_LOG_ID(s) == m->impl->a->self)
+        return shmi_fail(EINVAL, "cond.wait", m->impl->called, "a transaction of the mutex is under way, and the wait would unlock it");
+    return shmi_cond_wait(c->impl, shmi_cond_unlock_mutex, shmi_cond_lock_mutex, m, abs);
+}
+int shmsync_cond_wait(shmsync_cond *c, shmsync_mutex *m) { return shmi_cond_wait_mutex(c, m, 0); }
 int shmsync_cond_timedwait(shmsync_cond *c, shmsync_mutex *m, const struct timespec *abs_monotonic)
 {
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_cond_wait(c->impl, shmi_cond_unlock_mutex, shmi_cond_lock_mutex, m, ns);
+    return err != 0 ? err : shmi_cond_wait_mutex(c, m, ns);
 }
 int shmsync_cond_wait_with(shmsync_cond *c, int (*unlock)(void *), int (*lock)(void *), void *arg, const struct timespec *abs_monotonic)
 {
@@ -16660,8 +18911,9 @@ SHMI_FN int shmi_open_rwmutex(int existing, shmsync_arena *a, const char *name, 
     void *impl;
     int created, err;
     out->impl = NULL;
-    if (policy < SHMSYNC_POLICY_DEFAULT || policy > SHMSYNC_POLICY_RELEASE)
-        return shmi_fail(EINVAL, "rwmutex.open", name, "policy %d", policy);
+    err = shmi_no_rollback("rwmutex.open", name, policy, "an rwmutex");
+    if (err != 0)
+        return err;
     init.policy = policy == SHMSYNC_POLICY_RELEASE;
     init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
     shmi_mon_spec(&spec, SHMI_KIND_RWMUTEX, SHMI_VERSION_RWMUTEX, name, shmi_rw_bytes(a->geo.slots));
@@ -16862,7 +19114,7 @@ SHMI_FN void shmi_repair_rwmutex(shmsync_arena *a, const shmi_object *o, shmi_pa
     for (g = shmi_rw_gate(&m); shmi_rw_valid(g) && shmi_rw_taken(g) && shmi_reaps(a, dead, shmi_rw_who(g)); g = shmi_rw_gate(&m))
         if (!shmi_rw_mark_owner_dead(&m, g))
             break;
-    shmi_mutex_repair_words(a, &m.w->writers, dead, 1);
+    shmi_mutex_repair_words(a, &m.w->writers, dead, 1, NULL);
 }
 SHMI_FN void shmi_wake_rwmutex(shmsync_arena *a, const shmi_object *o, int owed)
 {
@@ -17495,8 +19747,9 @@ SHMI_FN int shmi_spin_open(int existing, shmsync_arena *a, const char *op, uint3
     void *impl;
     int created, err;
     *out = NULL;
-    if (policy < SHMSYNC_POLICY_DEFAULT || policy > SHMSYNC_POLICY_RELEASE)
-        return shmi_fail(EINVAL, op, name, "policy %d", policy);
+    err = shmi_no_rollback(op, name, policy, "a spin lock");
+    if (err != 0)
+        return err;
     init.policy = policy == SHMSYNC_POLICY_RELEASE;
     init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
     shmi_mon_spec(&spec, kind, version, name, size);
@@ -18673,8 +20926,11 @@ SHMI_FN int shmi_open_multilock(int existing, shmsync_arena *a, const char *name
     shmi_spec spec;
     shmi_object o;
     out->impl = NULL;
-    if (policy < SHMSYNC_POLICY_DEFAULT || policy > SHMSYNC_POLICY_RELEASE || buckets > UINT32_C(1) << SHMI_multiLogMost)
-        return shmi_fail(EINVAL, "multilock.open", name, "policy %d, %u buckets", policy, buckets);
+    err = shmi_no_rollback("multilock.open", name, policy, "a multilock");
+    if (err != 0)
+        return err;
+    if (buckets > UINT32_C(1) << SHMI_multiLogMost)
+        return shmi_fail(EINVAL, "multilock.open", name, "%u buckets", buckets);
     init.policy = policy == SHMSYNC_POLICY_RELEASE;
     init.log = SHMI_multiLogDefault;
     if (buckets != 0)
@@ -20337,31 +22593,492 @@ void shmsync_signalwaker_health(const shmsync_signalwaker *waker, shmsync_signal
     out->workers = shmsync_signalwaker_workers(waker);
     shmsync_signalwaker_status(waker, &out->yield, &out->tasks);
 }
+/*
+ * Synchronized: a value with its lock. It is prims/synchronized*.go in C: of two copies the
+ * lowest bit of current names the valid one, the holder of the lock writes the other, and the
+ * store of current + 1 is the commit.
+ */
+
+#define SHMI_SYNCHRONIZED_MOST 65536u
+enum { SHMI_synchronizedTries = 100, SHMI_synchronizedRounds = 100 };
+#define SHMI_SYNCHRONIZED_WAIT 10000000 /* ns */
+
+struct shmi_synchronized {
+    shmi_mutex m;
+    shmi_synchronized_words *w;
+    unsigned char *copies[2];
+    size_t size;
+};
+
+SHMI_FN uint64_t shmi_synchronized_copy_at(size_t size, int n)
+{
+    return sizeof(shmi_synchronized_words) + (n != 0 ? (size + 63) & ~UINT64_C(63) : 0);
+}
+
+/* The commit. The compiler moves no store of the caller past the fences, and drops none. The
+ * store is a release, since a load reads the copy without the lock. */
+SHMI_FN void shmi_commit_store(uint64_t *current, uint64_t n)
+{
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    __atomic_store_n(current, n, __ATOMIC_RELEASE);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+
+/* end of the commit */
+
+typedef struct shmi_synchronized_spec {
+    const void *initial;
+    size_t size;
+    uint32_t spin;
+} shmi_synchronized_spec;
+
+SHMI_FN void shmi_synchronized_fill(unsigned char *body, const void *arg)
+{
+    const shmi_synchronized_spec *s = (const shmi_synchronized_spec *)arg;
+    shmi_synchronized_words *w = (shmi_synchronized_words *)(void *)body;
+    w->lock.policy = 1;
+    w->lock.spin = s->spin;
+    if (s->initial != NULL && s->size != 0)
+        memcpy(body + shmi_synchronized_copy_at(s->size, 0), s->initial, s->size);
+}
+
+/* A death leaves nothing to repair. It is for a policy that a peer has overwritten. */
+SHMI_FN int shmi_synchronized_repaired(void *arg)
+{
+    (void)arg;
+    return 0;
+}
+
+SHMI_FN void *shmi_synchronized_build(shmsync_arena *a, const shmi_object *o, const void *arg)
+{
+    size_t size = *(const size_t *)arg;
+    struct shmi_synchronized *x = (struct shmi_synchronized *)calloc(1, sizeof *x);
+    int i;
+    if (x == NULL)
+        return NULL;
+    x->w = (shmi_synchronized_words *)shmi_ptr(a, o->body, sizeof *x->w, 64);
+    shmi_mutex_init(&x->m, a, &x->w->lock, o->off, "", 0);
+    x->m.o = *o;
+    x->m.called = shmi_called(&x->m.o);
+    x->m.repair = shmi_synchronized_repaired;
+    x->size = size;
+    for (i = 0; i < 2; i++)
+        x->copies[i] = (unsigned char *)shmi_ptr(a, o->body + shmi_synchronized_copy_at(size, i), size, 64);
+    return x;
+}
+
+SHMI_FN int shmi_synchronized_handle(shmsync_arena *a, const shmi_object *o, size_t size, shmsync_synchronized *out)
+{
+    out->impl = (struct shmi_synchronized *)shmi_share(a, o, shmi_synchronized_build, &size);
+    return out->impl != NULL ? 0 : ENOMEM;
+}
+
+SHMI_FN int shmi_open_synchronized(int existing, shmsync_arena *a, const char *name, size_t size, const shmsync_synchronized_options *opts, shmsync_synchronized *out)
+{
+    shmi_spec spec;
+    shmi_synchronized_spec init;
+    shmi_object o;
+    int err, created;
+    out->impl = NULL;
+    if (size > SHMI_SYNCHRONIZED_MOST)
+        return shmi_fail(EINVAL, "synchronized.open", name, "a value of %zu bytes; the most is %u", size, SHMI_SYNCHRONIZED_MOST);
+    memset(&init, 0, sizeof init);
+    init.size = size;
+    memset(&spec, 0, sizeof spec);
+    if (opts != NULL) {
+        init.initial = opts->initial;
+        init.spin = shmi_spin_field(opts->spin_ns);
+        spec.layout = opts->layout;
+    }
+    spec.kind = SHMI_KIND_SYNCHRONIZED;
+    spec.version = SHMI_VERSION_SYNCHRONIZED;
+    spec.name = name;
+    spec.size = shmi_synchronized_copy_at(size, 1) + size;
+    spec.any_layout = spec.layout == 0;
+    spec.init = shmi_synchronized_fill;
+    spec.arg = &init;
+    spec.existing = existing;
+    err = shmi_open_object(a, &spec, &o, &created);
+    return err != 0 ? err : shmi_synchronized_handle(a, &o, size, out);
+}
+int shmsync_synchronized_open(shmsync_arena *a, const char *name, size_t size, const shmsync_synchronized_options *opts, shmsync_synchronized *out) { return shmi_open_synchronized(0, a, name, size, opts, out); }
+int shmsync_synchronized_attach(shmsync_arena *a, const char *name, size_t size, const shmsync_synchronized_options *opts, shmsync_synchronized *out) { return shmi_open_synchronized(1, a, name, size, opts, out); }
+
+int shmsync_synchronized_at(shmsync_arena *a, shmsync_offset off, size_t size, shmsync_synchronized *out)
+{
+    shmi_object o;
+    int err;
+    out->impl = NULL;
+    if (size > SHMI_SYNCHRONIZED_MOST)
+        return shmi_fail(EINVAL, "synchronized.open", NULL, "a value of %zu bytes; the most is %u", size, SHMI_SYNCHRONIZED_MOST);
+    err = shmi_object_at(a, off, "synchronized.open", SHMI_KIND_SYNCHRONIZED, SHMI_VERSION_SYNCHRONIZED, sizeof(shmi_synchronized_words), &o);
+    if (err != 0)
+        return err;
+    if (o.size != shmi_synchronized_copy_at(size, 1) + size) {
+        shmi_close_object(a, off);
+        return shmi_fail(EINVAL, "synchronized.open", shmi_called(&o), "it has %llu bytes; with a value of %zu bytes it has %llu",
+                         (unsigned long long)o.size, size, (unsigned long long)(shmi_synchronized_copy_at(size, 1) + size));
+    }
+    return shmi_synchronized_handle(a, &o, size, out);
+}
+shmsync_offset shmsync_synchronized_offset(const shmsync_synchronized *s) { return s->impl->m.o.off; }
+
+SHMI_FN void shmi_synchronized_end(void *handle) { free(handle); }
+int shmsync_synchronized_close(shmsync_synchronized *s)
+{
+    int err;
+    if (s->impl == NULL)
+        return EBADF;
+    err = shmi_unshare(s->impl->m.a, s->impl->m.o.off, shmi_synchronized_end);
+    if (err == 0)
+        s->impl = NULL;
+    return err;
+}
+
+/* A lock that is not recoverable was overwritten by a peer: nobody makes it so. */
+SHMI_FN int shmi_synchronized_lock(struct shmi_synchronized *x, int64_t deadline)
+{
+    int err = shmi_mutex_lock(&x->m, deadline);
+    return SHMI_LIKELY(err != ENOTRECOVERABLE && err != EOWNERDEAD) ? err
+                                                                    : shmi_fail(EPROTO, "synchronized.lock", x->m.called, "its lock says that it is not recoverable");
+}
+
+SHMI_FN int shmi_synchronized_begin(struct shmi_synchronized *x, void **copy, int64_t deadline)
+{
+    uint64_t c;
+    int err = shmi_synchronized_lock(x, deadline);
+    *copy = NULL;
+    if (err != 0)
+        return err;
+    c = __atomic_load_n(&x->w->current, __ATOMIC_RELAXED); /* the lock orders it */
+    if (x->size != 0)
+        memcpy(x->copies[(c + 1) & 1], x->copies[c & 1], x->size);
+    SHMSYNC_CRASHPOINT("synchronized.update.copied");
+    *copy = x->copies[(c + 1) & 1];
+    return 0;
+}
+int shmsync_synchronized_begin(shmsync_synchronized *s, void **copy) { return shmi_synchronized_begin(s->impl, copy, 0); }
+int shmsync_synchronized_timedbegin(shmsync_synchronized *s, void **copy, const struct timespec *abs_monotonic)
+{
+    int64_t deadline;
+    *copy = NULL;
+    if (shmi_deadline(abs_monotonic, &deadline) != 0)
+        return shmi_fail(EINVAL, "synchronized.timedbegin", s->impl->m.called, "not a time");
+    return shmi_synchronized_begin(s->impl, copy, deadline);
+}
+
+/* Whether this process holds the lock: 0, or why not. */
+SHMI_FN int shmi_synchronized_holds(struct shmi_synchronized *x, const char *op)
+{
+    shmi_participant_id self = shmi_self(x->m.a);
+    uint32_t o = __atomic_load_n(x->m.own, __ATOMIC_RELAXED);
+    if (SHMI_LIKELY(self != 0 && shmi_owner_held(o) && shmi_owner_name(o) == self))
+        return 0;
+    if (self == 0)
+        return shmi_fail(ENOTCONN, op, x->m.called, "%s", "");
+    return shmi_fail(EPERM, op, x->m.called, "this process does not hold it (owner word %#010x)", o);
+}
+
+int shmsync_synchronized_commit(shmsync_synchronized *s)
+{
+    struct shmi_synchronized *x = s->impl;
+    int err = shmi_synchronized_holds(x, "synchronized.commit");
+    if (err != 0)
+        return err;
+    SHMSYNC_CRASHPOINT("synchronized.update.written");
+    shmi_commit_store(&x->w->current, __atomic_load_n(&x->w->current, __ATOMIC_RELAXED) + 1);
+    SHMSYNC_CRASHPOINT("synchronized.update.committed");
+    return shmi_mutex_unlock(&x->m);
+}
+
+int shmsync_synchronized_abort(shmsync_synchronized *s)
+{
+    int err = shmi_synchronized_holds(s->impl, "synchronized.abort");
+    return err != 0 ? err : shmi_mutex_unlock(&s->impl->m);
+}
+
+int shmsync_synchronized_store(shmsync_synchronized *s, const void *src)
+{
+    struct shmi_synchronized *x = s->impl;
+    int err = shmi_synchronized_lock(x, 0);
+    if (err != 0)
+        return err;
+    if (x->size != 0)
+        memcpy(x->copies[(__atomic_load_n(&x->w->current, __ATOMIC_RELAXED) + 1) & 1], src, x->size);
+    SHMSYNC_CRASHPOINT("synchronized.update.copied");
+    return shmsync_synchronized_commit(s);
+}
+
+/* Reads without the lock: whether dst is one value. */
+SHMI_FN int shmi_synchronized_read(struct shmi_synchronized *x, void *dst)
+{
+    uint64_t c = __atomic_load_n(&x->w->current, __ATOMIC_ACQUIRE);
+    memcpy(dst, x->copies[c & 1], x->size);
+    shmi_load_fence();
+    return __atomic_load_n(&x->w->current, __ATOMIC_RELAXED) == c;
+}
+
+/* Reads with the lock, or without it while its holder does not commit. */
+SHMI_COLD int shmi_synchronized_load_slow(struct shmi_synchronized *x, void *dst)
+{
+    int round = 0, tries, err;
+    for (;; round++) {
+        err = shmi_synchronized_lock(x, round < SHMI_synchronizedRounds ? shmi_now() + SHMI_SYNCHRONIZED_WAIT : 0);
+        if (err == 0) {
+            memcpy(dst, x->copies[__atomic_load_n(&x->w->current, __ATOMIC_RELAXED) & 1], x->size);
+            shmi_mutex_unlock(&x->m);
+            return 0;
+        }
+        if (err != ETIMEDOUT)
+            return err;
+        for (tries = 0; tries < SHMI_synchronizedTries; tries++)
+            if (shmi_synchronized_read(x, dst))
+                return 0;
+    }
+}
+
+int shmsync_synchronized_load(const shmsync_synchronized *s, void *dst)
+{
+    struct shmi_synchronized *x = s->impl;
+    if (SHMI_UNLIKELY(shmi_self(x->m.a) == 0))
+        return shmi_fail(ENOTCONN, "synchronized.load", x->m.called, "%s", "");
+    if (x->size == 0)
+        return 0;
+#ifndef SHMI_NO_FENCES /* the thread sanitizer sees what the lock orders, and nothing else */
+    {
+        int tries;
+        for (tries = 0; tries < SHMI_synchronizedTries; tries++)
+            if (SHMI_LIKELY(shmi_synchronized_read(x, dst)))
+                return 0;
+    }
+#endif
+    return shmi_synchronized_load_slow(x, dst);
+}
+
+uint64_t shmsync_synchronized_commits(const shmsync_synchronized *s) { return shmi_ld64(&s->impl->w->current); }
+
+/* ---- Recovery of all objects: RecoverAll in package prims ---- */
+
+typedef struct shmi_recovery {
+    shmsync_arena *a;
+    int (*repair)(shmsync_arena *a, const shmsync_lost *lost, void *arg);
+    void *arg;
+    shmsync_lost lost;
+    size_t recovered;
+    int err; /* the first */
+} shmi_recovery;
+
+SHMI_FN int shmi_recovery_repair(void *arg)
+{
+    shmi_recovery *r = (shmi_recovery *)arg;
+    int err = r->repair(r->a, &r->lost, r->arg);
+    if (err == 0)
+        r->recovered++;
+    return err;
+}
+/* Notes that err is what a call of an object returned, and says whether it is lost because of a death. */
+SHMI_FN int shmi_recovery_found(shmi_recovery *r, int err)
+{
+    r->lost.err = err;
+    if (err == EPROTO && r->err == 0)
+        r->err = EPROTO;
+    if (err != EOWNERDEAD && err != ENOTRECOVERABLE)
+        return 0;
+    r->lost.who_known = shmsync_who_died(&r->lost.who) == 0;
+    return 1;
+}
+SHMI_FN void shmi_recovery_ended(shmi_recovery *r, int err)
+{
+    if (r->err == 0)
+        r->err = err;
+}
+
+#define SHMI_RECOVER_LOCK(type)                                                                     \
+    SHMI_FN void shmi_recover_##type(shmi_recovery *r)                                              \
+    {                                                                                               \
+        shmsync_##type x;                                                                           \
+        int err = shmsync_##type##_at(r->a, r->lost.offset, &x);                                    \
+        if (err != 0)                                                                               \
+            return; /* it was deleted */                                                            \
+        err = shmsync_##type##_trylock(&x);                                                         \
+        if (err == 0)                                                                               \
+            shmsync_##type##_unlock(&x);                                                            \
+        else if (shmi_recovery_found(r, err))                                                       \
+            shmi_recovery_ended(r, shmsync_##type##_recover(&x, shmi_recovery_repair, r));          \
+        shmsync_##type##_close(&x);                                                                 \
+    }
+SHMI_RECOVER_LOCK(mutex)
+SHMI_RECOVER_LOCK(rwmutex)
+SHMI_RECOVER_LOCK(fairmutex)
+SHMI_RECOVER_LOCK(spinlock)
+SHMI_RECOVER_LOCK(rwspinlock)
+#undef SHMI_RECOVER_LOCK
+
+/* The keys that are not free, as they are now; *keys is to be freed. */
+SHMI_FN size_t shmi_keys_in_use(struct shmi_multilock *x, uint64_t **keys)
+{
+    size_t n = 0, cap = 0;
+    uint32_t i;
+    *keys = NULL;
+    for (i = 0; i < UINT32_C(1) << x->log; i++) {
+        struct shmi_key_bucket k;
+        struct shmi_key_walk v;
+        struct shmi_key_entry e;
+        if (shmi_bucket_quiet(shmi_bucket_words(x, i)))
+            continue;
+        shmi_bucket_init(&k, x, i);
+        for (v = shmi_walk_keys(&k, 1); shmi_next_key(&k, &v, &e);) {
+            if (shmi_hold_free(shmi_get(e.hold)))
+                continue;
+            if (n == cap) {
+                uint64_t *more = (uint64_t *)realloc(*keys, (cap = 2 * cap + 16) * sizeof **keys);
+                if (more == NULL)
+                    return n;
+                *keys = more;
+            }
+            (*keys)[n++] = shmi_get(e.key);
+        }
+    }
+    return n;
+}
+SHMI_FN void shmi_recover_multilock(shmi_recovery *r)
+{
+    shmsync_multilock x;
+    uint64_t *keys;
+    size_t n, i;
+    if (shmsync_multilock_at(r->a, r->lost.offset, &x) != 0)
+        return; /* it was deleted */
+    r->lost.has_key = 1;
+    n = shmi_keys_in_use(x.impl, &keys);
+    for (i = 0; i < n; i++) {
+        shmsync_hold h;
+        int err = shmsync_multilock_trylock(&x, keys[i], &h);
+        r->lost.key = keys[i];
+        if (err == 0)
+            shmsync_multilock_unlock(&h);
+        else if (shmi_recovery_found(r, err))
+            shmi_recovery_ended(r, shmsync_multilock_recover(&x, keys[i], shmi_recovery_repair, r));
+    }
+    free(keys);
+    shmsync_multilock_close(&x);
+}
+
+/* What follows has nothing to hold: repair comes first, and then the reset. */
+#define SHMI_RECOVER_COUNT(type, look, reset)                                    \
+    SHMI_FN void shmi_recover_##type(shmi_recovery *r)                           \
+    {                                                                            \
+        static const struct timespec past = {0, 1};                              \
+        shmsync_##type x;                                                        \
+        (void)past;                                                              \
+        if (shmsync_##type##_at(r->a, r->lost.offset, &x) != 0)                  \
+            return; /* it was deleted */                                         \
+        if (shmi_recovery_found(r, look)) {                                      \
+            int err = shmi_recovery_repair(r);                                   \
+            shmi_recovery_ended(r, err != 0 ? err : reset);                      \
+        }                                                                        \
+        shmsync_##type##_close(&x);                                              \
+    }
+SHMI_RECOVER_COUNT(waitgroup, shmsync_waitgroup_timedwait(&x, &past), shmsync_waitgroup_reset(&x))
+SHMI_RECOVER_COUNT(latch, shmsync_latch_timedwait(&x, &past), shmsync_latch_reset(&x))
+SHMI_RECOVER_COUNT(future, shmsync_future_timedwait(&x, NULL, &past), shmsync_future_reset(&x))
+SHMI_RECOVER_COUNT(barrier, shmsync_barrier_timedwait(&x, shmi_get(&x.impl->w->phase), &past), shmsync_barrier_reset(&x, 0, NULL))
+#undef SHMI_RECOVER_COUNT
+
+typedef struct shmi_objects {
+    shmi_object *v;
+    size_t n, cap;
+    int err;
+} shmi_objects;
+SHMI_FN void shmi_note_object(shmsync_arena *a, const shmi_object *o, void *arg)
+{
+    shmi_objects *l = (shmi_objects *)arg;
+    (void)a;
+    if (l->n == l->cap) {
+        shmi_object *more = (shmi_object *)realloc(l->v, (l->cap = 2 * l->cap + 16) * sizeof *l->v);
+        if (more == NULL) {
+            l->err = ENOMEM;
+            l->cap = l->n;
+            return;
+        }
+        l->v = more;
+    }
+    l->v[l->n++] = *o;
+}
+
+int shmsync_recover_all(shmsync_arena *a, int (*repair)(shmsync_arena *a, const shmsync_lost *lost, void *arg), void *arg, size_t *recovered)
+{
+    static const struct {
+        uint32_t kind;
+        void (*recover)(shmi_recovery *r);
+    } kinds[] = {
+        {SHMI_MUTEX_KIND, shmi_recover_mutex},
+        {SHMI_KIND_RWMUTEX, shmi_recover_rwmutex},
+        {SHMI_KIND_FAIR_MUTEX, shmi_recover_fairmutex},
+        {SHMI_KIND_SPIN_LOCK, shmi_recover_spinlock},
+        {SHMI_KIND_RWSPIN_LOCK, shmi_recover_rwspinlock},
+        {SHMI_KIND_MULTI_LOCK, shmi_recover_multilock},
+        {SHMI_KIND_WAIT_GROUP, shmi_recover_waitgroup},
+        {SHMI_KIND_LATCH, shmi_recover_latch},
+        {SHMI_KIND_FUTURE, shmi_recover_future},
+        {SHMI_KIND_BARRIER, shmi_recover_barrier},
+    };
+    shmi_recovery r;
+    shmi_objects l;
+    size_t i, k;
+    if (recovered != NULL)
+        *recovered = 0;
+    if (repair == NULL)
+        return shmi_fail(EINVAL, "recover_all", a->label, "it needs a repair");
+    if (shmi_self(a) == 0)
+        return shmi_fail(ENOTCONN, "recover_all", a->label, "%s", "");
+    memset(&r, 0, sizeof r);
+    memset(&l, 0, sizeof l);
+    r.a = a;
+    r.repair = repair;
+    r.arg = arg;
+    shmi_visit(a, 0, shmi_note_object, &l); /* repair may delete some */
+    r.err = l.err;
+    for (i = 0; i < l.n; i++) {
+        memset(&r.lost, 0, sizeof r.lost);
+        r.lost.offset = l.v[i].off;
+        r.lost.name = l.v[i].name;
+        shmi_kind_text(l.v[i].kind, r.lost.kind);
+        for (k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
+            if (kinds[k].kind == l.v[i].kind)
+                kinds[k].recover(&r);
+    }
+    free(l.v);
+    if (recovered != NULL)
+        *recovered = r.recovered;
+    return r.err;
+}
+
 /* ---- What the reaper knows of the kinds of objects ---- */
 
 static const shmi_kind_ops shmi_kinds[] = {
-    {SHMI_KIND('V', 'A', 'L', 'U'), NULL, NULL},
-    {SHMI_KIND('B', 'L', 'O', 'K'), NULL, NULL},
-    {SHMI_MUTEX_KIND, shmi_mutex_kind_repair, shmi_mutex_kind_wake},
-    {SHMI_FUTEX_KIND, NULL, shmi_futex_kind_wake},
-    {SHMI_KIND_SEQUENCER, shmi_repair_sequencer, shmi_mon_wake_object},
-    {SHMI_KIND_EVENT, shmi_repair_event, shmi_mon_wake_object},
-    {SHMI_KIND_QUEUE, shmi_repair_queue, shmi_mon_wake_object},
-    {SHMI_KIND_WAIT_GROUP, shmi_repair_counter, shmi_mon_wake_object},
-    {SHMI_KIND_LATCH, shmi_repair_counter, shmi_mon_wake_object},
-    {SHMI_KIND_ONCE, shmi_repair_once, shmi_mon_wake_object},
-    {SHMI_KIND_BARRIER, shmi_repair_barrier, shmi_mon_wake_object},
-    {SHMI_KIND_FAIR_MUTEX, shmi_repair_fairmutex, shmi_mon_wake_object},
+    {SHMI_KIND('V', 'A', 'L', 'U'), NULL, NULL, NULL},
+    {SHMI_KIND('B', 'L', 'O', 'K'), NULL, NULL, NULL},
+    {SHMI_MUTEX_KIND, shmi_mutex_kind_repair, shmi_mutex_kind_wake, shmi_mutex_kind_unfinished},
+    {SHMI_FUTEX_KIND, NULL, shmi_futex_kind_wake, NULL},
+    {SHMI_KIND_SEQUENCER, shmi_repair_sequencer, shmi_mon_wake_object, NULL},
+    {SHMI_KIND_EVENT, shmi_repair_event, shmi_mon_wake_object, NULL},
+    {SHMI_KIND_QUEUE, shmi_repair_queue, shmi_mon_wake_object, NULL},
+    {SHMI_KIND_WAIT_GROUP, shmi_repair_counter, shmi_wake_counter, NULL},
+    {SHMI_KIND_LATCH, shmi_repair_counter, shmi_wake_counter, NULL},
+    {SHMI_KIND_ONCE, shmi_repair_once, shmi_mon_wake_object, NULL},
+    {SHMI_KIND_BARRIER, shmi_repair_barrier, shmi_mon_wake_object, NULL},
+    {SHMI_KIND_FAIR_MUTEX, shmi_repair_fairmutex, shmi_mon_wake_object, NULL},
 #if SHMSYNC_LAYOUT_VERSION >= 3
-    {SHMI_KIND_SEMAPHORE, shmi_repair_semaphore, shmi_mon_wake_object},
+    {SHMI_KIND_SEMAPHORE, shmi_repair_semaphore, shmi_mon_wake_object, NULL},
 #endif
-    {SHMI_KIND_MULTI_LOCK, shmi_repair_multilock, shmi_wake_multilock},
-    {SHMI_KIND_RWMUTEX, shmi_repair_rwmutex, shmi_wake_rwmutex},
-    {SHMI_KIND_SPIN_LOCK, shmi_repair_spin, shmi_wake_spin},
-    {SHMI_KIND_RWSPIN_LOCK, shmi_repair_spin, shmi_wake_spin},
-    {SHMI_KIND_SIGNAL_WAKER, shmi_repair_signals, shmi_wake_signals},
-    {SHMI_KIND_FUTURE, shmi_repair_future, shmi_mon_wake_object},
-    {SHMI_KIND_COND, shmi_repair_cond, shmi_mon_wake_object},
+    {SHMI_KIND_MULTI_LOCK, shmi_repair_multilock, shmi_wake_multilock, NULL},
+    {SHMI_KIND_RWMUTEX, shmi_repair_rwmutex, shmi_wake_rwmutex, NULL},
+    {SHMI_KIND_SPIN_LOCK, shmi_repair_spin, shmi_wake_spin, NULL},
+    {SHMI_KIND_RWSPIN_LOCK, shmi_repair_spin, shmi_wake_spin, NULL},
+    {SHMI_KIND_SIGNAL_WAKER, shmi_repair_signals, shmi_wake_signals, NULL},
+    {SHMI_KIND_SYNCHRONIZED, shmi_mutex_kind_repair, shmi_mutex_kind_wake, NULL},
+    {SHMI_KIND_FUTURE, shmi_repair_future, shmi_mon_wake_object, NULL},
+    {SHMI_KIND_COND, shmi_repair_cond, shmi_mon_wake_object, NULL},
 };
 
 SHMI_FN const shmi_kind_ops *shmi_kind_of(uint32_t kind)

@@ -24,6 +24,8 @@ var abiStructs = map[string]reflect.Type{
 	"Mutex": reflect.TypeFor[mutexWords](),
 	"Futex": reflect.TypeFor[futexWords](),
 
+	"Undo log": reflect.TypeFor[logHead](),
+
 	"CohortMutex": reflect.TypeFor[cohortWords](),
 	"Local lock":  reflect.TypeFor[cohortLocalLockWords](),
 
@@ -50,11 +52,13 @@ var abiStructs = map[string]reflect.Type{
 	"Cond":      reflect.TypeFor[condWords](),
 	"Future":    reflect.TypeFor[futureWords](),
 	"Queue":     reflect.TypeFor[queueWords](),
+
+	"Synchronized": reflect.TypeFor[synchronizedWords](),
 }
 
 // abiParts are the sections of abiStructs that are parts of objects.
 var abiParts = []string{
-	"Local lock", "Line of a slot", "Monitor", "Redo entry", "List of waits", "Share of a semaphore", "Hold of a waitable", "Counters",
+	"Local lock", "Line of a slot", "Monitor", "Redo entry", "List of waits", "Share of a semaphore", "Hold of a waitable", "Counters", "Undo log",
 }
 
 // abiKinds are the kinds of the objects.
@@ -68,6 +72,8 @@ var abiKinds = map[string]struct {
 	"CohortMutex": {cohortKind, cohortVersion},
 
 	"Queue": {queueKind, queueVersion},
+
+	"Synchronized": {synchronizedKind, synchronizedVersion},
 
 	"SignalWaker": {signalKind, signalVersion},
 	"SpinLock":    {spinKindID, spinVersion},
@@ -144,7 +150,10 @@ func TestABIKinds(t *testing.T) {
 
 func TestABIBits(t *testing.T) {
 	for section, want := range map[string]map[string]uint64{
-		"Mutex":        {"name": arenakernel.ParticipantIDMask, "kind": 7 << ownerKindShift},
+		"Mutex": {"name": arenakernel.ParticipantIDMask, "kind": 7 << ownerKindShift},
+		"Undo log": {
+			"tail": 1<<32 - 1, "name": arenakernel.ParticipantIDMask << logNameShift, "phase": 7 << logPhaseShift,
+		},
 		"Wake word":    {"announced": 1, "sequence": 1<<32 - 2},
 		"Event":        {"place": uint64(eventPlaceMask), "changes": ^uint64(eventPlaceMask)},
 		"SpinLock":     {"name": arenakernel.ParticipantIDMask, "kind": 7 << spinKindShift},
@@ -187,10 +196,11 @@ func TestABIOwnerKinds(t *testing.T) {
 	for k := range ownerKind(8) {
 		require.Equal(t, int(k) < len(got), makeOwner(k, 1).valid() || makeOwner(k, 0).valid(), "kind %d", k)
 	}
-	require.Contains(t, abiText(t, "Mutex"), "bits 0..7: 0 PolicyReport, 1 PolicyRelease")
+	require.Contains(t, abiText(t, "Mutex"), "bits 0..7: 0 PolicyReport, 1 PolicyRelease, 2 PolicyRollback")
 	require.EqualValues(t, 0xff, policyMask)
 	require.EqualValues(t, 0, PolicyReport.stored())
 	require.EqualValues(t, 1, PolicyRelease.stored())
+	require.EqualValues(t, 2, PolicyRollback.stored())
 }
 
 func TestABIGateKinds(t *testing.T) {
@@ -204,4 +214,21 @@ func TestABIGateKinds(t *testing.T) {
 		"held": int(gateHeld), "closed": int(gateClosed), "ownerDead": int(gateOwnerDead),
 		"recovering": int(gateRecovering), "notRecoverable": int(kindNotRecoverable),
 	}, got)
+}
+
+func TestABIUndoLog(t *testing.T) {
+	for column, want := range map[string]map[string]int{
+		"phase of a log": {"idle": int(logIdle), "active": int(logActive), "undone": int(logUndone), "committed": int(logCommitted), "lost": int(logLost)},
+		"kind of record": {"bytes": logBytes, "alloc": logAlloc, "free": logFree, "temporary": logTemporary, "given": logGiven},
+	} {
+		tables := abiTables(t, "Undo log", column, "value")
+		require.Len(t, tables, 1)
+		got := map[string]int{}
+		for _, row := range tables[0].Rows {
+			got[row.Cells[0]] = abiNumber(t, row.Cells[1])
+		}
+		require.Equal(t, want, got)
+	}
+	require.Contains(t, abiText(t, "Undo log"), fmt.Sprintf("from %d to %d; %d by default", logUnit, logMost, logDefault))
+	require.Equal(t, 16, logFooter)
 }

@@ -117,6 +117,11 @@ func AttachSpinLock(a *arena.Arena, name string, opts *SpinLockOptions) (*SpinLo
 	return openSpinLock((*arenakernel.Arena)(a), name, opts, true)
 }
 
+// AttachSynchronized opens the Synchronized of that name. If there is none, the error Is [fs.ErrNotExist].
+func AttachSynchronized[T any](a *arena.Arena, name string, opts *SynchronizedOptions) (*Synchronized[T], error) {
+	return openSynchronized((*arenakernel.Arena)(a), name, *new(T), opts, true)
+}
+
 // AttachWaitGroup opens the WaitGroup of that name. If there is none, the error Is [fs.ErrNotExist].
 func AttachWaitGroup(a *arena.Arena, name string, opts *WaitGroupOptions) (*WaitGroup, error) {
 	return openWaitGroup((*arenakernel.Arena)(a), name, opts, true)

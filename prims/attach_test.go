@@ -72,6 +72,8 @@ func init() {
 		func(a *arena.Arena, n string) error { return second(prims.AttachSemaphore(a, n, nil)) })
 	add("queue", func(a *arena.Arena, n string) error { return second(prims.OpenQueue[int](a, n, 3, nil)) },
 		func(a *arena.Arena, n string) error { return second(prims.AttachQueue[int](a, n, nil)) })
+	add("synchronized", func(a *arena.Arena, n string) error { return second(prims.OpenSynchronized(a, n, 7, nil)) },
+		func(a *arena.Arena, n string) error { return second(prims.AttachSynchronized[int](a, n, nil)) })
 	add("value", func(a *arena.Arena, n string) error { return second(arena.Value[int](a, n)) },
 		func(a *arena.Arena, n string) error { return second(arena.AttachValue[int](a, n)) })
 	add("block", func(a *arena.Arena, n string) error { return second(a.Block(n, 3)) },

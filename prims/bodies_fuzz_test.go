@@ -248,6 +248,21 @@ var fuzzedKinds = []struct {
 		x, err := prims.OpenCohortMutex(a, "", &prims.CohortMutexOptions{Nodes: 2})
 		return fuzzedLock(x), err
 	}},
+	{"synchronized", func(a *arena.Arena) (fuzzedBody, error) {
+		x, err := prims.OpenSynchronized(a, "", [40]uint64{}, nil)
+		f := func(v *[40]uint64) error {
+			v[3]++
+			return nil
+		}
+		return fuzzedBody{x.Offset(), map[string]func(context.Context){
+			"UpdateContext": func(ctx context.Context) { x.UpdateContext(ctx, f) },
+			"ViewContext":   func(ctx context.Context) { x.ViewContext(ctx, func(*[40]uint64) error { return nil }) },
+			"StoreContext":  func(ctx context.Context) { x.StoreContext(ctx, [40]uint64{}) },
+		}, map[string]func(){
+			"Load":  func() { x.Load() },
+			"State": func() { _, _ = x.State(), x.String() },
+		}, x.Close}, err
+	}},
 }
 
 // fuzzedLocker is what locks of all kinds can do.

@@ -103,6 +103,9 @@ func openCohortMutex(a *arenakernel.Arena, name string, opts *CohortMutexOptions
 	}
 	what := "cohort mutex " + strconv.Quote(name)
 	opt.Policy.mustBeValid(what)
+	if err := opt.Policy.withoutLog("cohortmutex.open", name, "a CohortMutex"); err != nil {
+		return nil, err
+	}
 	opt.Contention.mustBeValid(what)
 	if opt.Nodes < 0 || opt.Nodes > cohortMostNodes {
 		panic(fmt.Sprintf("shmsync: %s: Nodes is %d, which is not within 0..%d", what, opt.Nodes, cohortMostNodes))

@@ -61,7 +61,7 @@ func (d *cohortLocalLock) taken() bool { return ownerWord(d.mutex.owner.Load()).
 //go:noinline
 func (c *CohortMutex) lockOrPanic() {
 	if err := c.lockSlow(nil); err != nil {
-		panic(err)
+		panic(waysOut(err))
 	}
 }
 

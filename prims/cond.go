@@ -151,7 +151,8 @@ func batchOf(field uint64) int {
 
 // Wait unlocks c.L, waits until Signal or Broadcast wakes it, and locks c.L again. It
 // panics with an *[shmsync.Error] when that cannot be done: when the owner of the
-// lock died, for example, and c.L is not held then; see WaitContext.
+// lock died, for example, and c.L is not held then; see WaitContext. It panics within an Update of
+// c.L, too.
 func (c *Cond) Wait() {
 	if err := c.wait(nil); err != nil {
 		panic(err)
@@ -174,6 +175,7 @@ func (c *Cond) wait(ctx context.Context) error {
 			return err
 		}
 	}
+	c.mustNotTearUpdate()
 	k := c.core
 	// The wait is not over before L is locked again, for which Close does not wait. It
 	// begins here: a Close that comes beside it leaves the words in place.
@@ -194,6 +196,14 @@ func (c *Cond) wait(ctx context.Context) error {
 		err = k.landed(s)
 	}
 	return err
+}
+
+// mustNotTearUpdate panics if L is held by an Update: to unlock it would let others see, and change,
+// what the Update has not finished.
+func (c *Cond) mustNotTearUpdate() {
+	if m, ok := c.L.(*Mutex); ok && m.tx != nil && m.tx.open {
+		panic("shmsync: Cond.Wait in an Update of " + m.named("mutex ") + ", which would unlock it")
+	}
 }
 
 // sleep unlocks L and waits to be woken. It returns the wait node if a Signal or a Broadcast has

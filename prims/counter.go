@@ -1,19 +1,23 @@
 package prims
 
 import (
-	"context"
-	"math"
+	"sync"
 	"sync/atomic"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/park"
 	"github.com/shmsync/shmsync/internal/race"
 )
 
 var (
 	_ = crashpoint.Register("counter.add.counted")
 	_ = crashpoint.Register("counter.done.counted")
+	_ = crashpoint.Register("counter.zero.untold")
+	_ = crashpoint.Register("counter.zero.told")
+	_ = crashpoint.Register("counter.zero.before_wake")
+	_ = crashpoint.Register("counter.reap.lost")
 )
 
 // counter is what a WaitGroup and a Latch are: a counter of what is still to be done,
@@ -26,423 +30,316 @@ var (
 //
 // The work of a dead participant is owed for ever, unless others do it all, another process
 // takes it over, or Reset forgets it. While work is owed all waits end with ErrOwnerDead.
+//
+// There is no lock that a process could be stopped in. While all of the work is one
+// participant's, a call is a compare-and-swap of the commit word. Other changes go
+// through a record that any process completes; see counter_log.go. Waiters sleep on a word
+// that counts events, as those of a Futex do.
 type counter struct {
-	mon    *monitor
-	fifo   fifo
+	left   *atomic.Uint64 // the commit word, for fast paths; a logged form for a closed handle
+	me     uint64         // this participant, where the commit word has its owner
 	words  *counterWords
-	left   *atomic.Uint64 // the counter, for fast paths; never 0 for a closed handle
-	shares []*counterShare
+	slots  []counterSlot
+	list   park.WaitList
+	queue  *park.Queue // nil for a reaper's handle, which cannot wait
 	a      *arenakernel.Arena
 	object arenakernel.Object
 	name   arenakernel.ParticipantID
 	key    race.Key
-	op     string // of waits, in errors
+	op     string        // of waits, in errors
+	looked atomic.Uint64 // the events at the last check
+	// private is held by the goroutine that writes the record of this process.
+	private *sync.Mutex
+	counts  *countWords
+	opening *opening
 }
+
+// counterPrivate are the private locks of all counters of this process, by the offset of the
+// object: handles on an object share one. A goroutine holds one for a few stores, and waits
+// for nothing meanwhile.
+var counterPrivate [64]sync.Mutex
 
 func buildCounter(a *arenakernel.Arena, o arenakernel.Object, op string, bare bool) *counter {
 	w := arenakernel.At[counterWords](a, o.Body)
-	t := &counter{words: w, shares: counterShares(a, o.Body), a: a, object: o, name: a.Self(), op: op}
-	t.mon = buildMonitor(a, o, o.Body, t, bare)
-	t.fifo = fifo{t.mon, &w.queue}
-	t.key = t.mon.key
-	t.left = &w.count
-	t.mon.opening.end = t.end
+	dev, ino := a.Segment().ID()
+	t := &counter{
+		left: &w.commit, me: uint64(a.Self()) << counterIDShift, words: w, slots: counterSlots(a, o.Body), list: counterList(a, w),
+		a: a, object: o, name: a.Self(), key: race.KeyOf(dev, ino, uint64(o.Offset)), op: op,
+		private: &counterPrivate[o.Offset/64%64], counts: countsOf(a, &w.counts),
+	}
+	if bare {
+		return t
+	}
+	t.opening = newOpening(a, o)
+	t.queue = park.NewQueue(park.Config{
+		WaitList: t.list, Object: o, Word: o.Body + counterEventsOff, All: true, Check: t.check,
+	})
+	t.opening.shut, t.opening.end = func() { park.Shut(t.queue) }, t.end
 	return t
+}
+
+func counterList(a *arenakernel.Arena, w *counterWords) park.WaitList {
+	return park.WaitList{Arena: a, Word: low(&w.events), Raw: wordPtr(low(&w.events)), Poller: &w.poller}
 }
 
 // end takes the counter away from the fast paths.
 func (t *counter) end() {
-	t.mon.queueLock.end()
+	t.queue.Close()
 	redirect(&t.left, &closedCount)
 }
 
-func (t *counter) count() int64 { return int64(t.words.count.Load()) }
+func (t *counter) load() counterWord { return counterWord(t.words.commit.Load()) }
 
-// mine is this participant's share, with the queue lock held.
-func (t *counter) mine() *counterShare {
-	h := t.shares[t.name.Slot()-1]
-	if h.name.Load() != uint64(t.name) || h.epoch.Load() != t.words.epoch.Load() {
-		t.inherit(h)
-	}
-	return h
+// swap makes a change of the counter take effect.
+func (t *counter) swap(from, to counterWord) bool {
+	// sync(counter.commit): release
+	// lin: a change of the counter takes effect here.
+	return t.words.commit.CompareAndSwap(uint64(from), uint64(to))
 }
 
-// inherit makes h, the share of this participant's slot, this participant's.
-func (t *counter) inherit(h *counterShare) {
-	if h.name.Load() != uint64(t.name) {
-		t.fold(h)
-	}
-	// Void or 0 at each step.
-	storeWord(&h.own, 0)
-	storeWord(&h.claimed, 0)
-	storeWord(&h.name, uint64(t.name))
-	storeWord(&h.epoch, t.words.epoch.Load())
+// addAtOnce adds n, more than 0, if that takes one instruction. The compiler inlines it.
+func (t *counter) addAtOnce(n int64) bool {
+	w := t.left
+	c := w.Load()
+	// A logged form is negative here, so n is too much.
+	return (c == 0 || c>>32 != 0 && uint64(uint32(c)&^1) == t.me) && n <= counterMax-int64(int32(c>>32)) && int64(c) >= 0 &&
+		!race.Enabled && !crashpoint.Enabled && w.CompareAndSwap(c, c|t.me+uint64(n)<<32)
 }
 
-// has is what a share is worth.
-func (t *counter) has(h *counterShare) uint64 {
-	if h.epoch.Load() != t.words.epoch.Load() {
-		return 0
-	}
-	return h.own.Load()
-}
-
-// fold makes what a dead participant has what the dead owe.
-func (t *counter) fold(h *counterShare) {
-	own := t.has(h)
-	if own == 0 {
-		return
-	}
-	var c change
-	c.set(&t.words.owed, t.words.owed.Load()+own)
-	c.set(&t.words.dead, h.name.Load())
-	c.set(&h.own, 0)
-	t.mon.commit(&c)
-}
-
-// add adds n to the counter, as work of this participant, with the queue lock held.
-// It reports false if the counter cannot be so high.
-func (t *counter) add(n uint64) bool {
-	count := t.words.count.Load()
-	if n > math.MaxInt64-min(count, math.MaxInt64) {
+// doneAtOnce takes n, more than 0, off if that takes one instruction and leaves nothing to
+// tell. The compiler inlines it.
+func (t *counter) doneAtOnce(n uint64) bool {
+	w := t.left
+	c := w.Load()
+	if uint64(uint32(c)&^1) != t.me || int64(c) < 0 || race.Enabled || crashpoint.Enabled {
 		return false
 	}
-	h := t.mine()
-	if own := h.own.Load(); h.claimed.Load() > own {
-		storeWord(&h.claimed, own) // what is added now, others may claim
+	to := c - n<<32
+	if n >= c>>32 {
+		if n != c>>32 || c&1 != 0 {
+			return false
+		}
+		to = 0
 	}
-	storeWord(&h.own, h.own.Load()+n)
-	crashpoint.Hit("counter.add.counted")
-	storeWord(&t.words.count, count+n)
-	return true
+	return w.CompareAndSwap(c, to)
 }
 
-// done takes n off the counter, with the queue lock held, and reports whether the
-// counter became 0. ok is false when there is not so much.
-func (t *counter) done(n uint64) (zero, ok bool) {
-	w := t.words
-	count := w.count.Load()
-	switch {
-	case n > count:
-		return false, false
-	case n == 0:
-		return false, true
-	case n == count:
-		t.allDone()
-		return true, true
-	}
-	h := t.mine()
-	own := h.own.Load()
-	switch {
-	case own >= n:
-		storeWord(&h.own, own-n)
-	case own == 0:
-		storeWord(&w.others, w.others.Load()-n)
-	default:
-		var c change
-		c.set(&h.own, 0)
-		c.set(&w.others, w.others.Load()-(n-own))
-		t.mon.commit(&c)
-	}
-	crashpoint.Hit("counter.done.counted")
-	storeWord(&w.count, count-n)
-	return false, true
+// countAtOnce is doneAtOnce for work that is nobody's share.
+func (t *counter) countAtOnce(n uint64) bool {
+	w := t.left
+	c := w.Load()
+	return uint32(c)&^1 == 0 && int64(c) >= 0 && n < c>>32 && !race.Enabled && !crashpoint.Enabled && w.CompareAndSwap(c, c-n<<32)
 }
 
-// allDone makes the counter 0.
-func (t *counter) allDone() {
-	w := t.words
-	if w.others.Load() == 0 && w.owed.Load() == 0 {
-		storeWord(&w.epoch, w.epoch.Load()+1) // this alone makes the sum 0
-	} else {
-		var c change
-		c.set(&w.others, 0)
-		c.set(&w.owed, 0)
-		c.set(&w.dead, 0)
-		c.set(&w.epoch, w.epoch.Load()+1)
-		t.mon.commit(&c)
-	}
-	crashpoint.Hit("counter.done.counted")
-	race.ReleaseMerge(t.key)
-	// sync(counter.zero): release
-	w.count.Store(0)
-}
-
-// finish is done as a call of its own; it reports false if there is not so much.
-func (t *counter) finish(n uint64) bool {
-	ok, err := t.tryFinish(n)
-	if err != nil {
+// enter begins a call that is not at its end at once. It panics if the handle is closed.
+func (t *counter) enter() {
+	if err := t.tryEnter(); err != nil {
 		panic(err)
 	}
+}
+
+func (t *counter) tryEnter() error {
+	if !t.queue.Enter() {
+		return t.closed()
+	}
+	return nil
+}
+
+func (t *counter) leave() { t.queue.Exit() }
+
+// add adds n to the counter, as work of this participant. It reports false if the counter
+// cannot be so high.
+//
+//go:noinline
+func (t *counter) add(n uint64) bool {
+	t.enter()
+	defer t.leave()
+	race.ReleaseMerge(t.key)
+	for {
+		// The loop ends: each turn that fails has met a change by another goroutine, or has
+		// made one that a later turn does not have to make.
+		c := t.load()
+		switch to, sole := c.added(n, t.me); {
+		case c.untold():
+			t.tellZero(c)
+		case !c.logged() && n > counterMax-c.count():
+			return false
+		case sole:
+			if t.swap(c, to) {
+				crashpoint.Hit("counter.add.counted")
+				return true
+			}
+		case !c.logged():
+			t.must(t.convert(c))
+		default:
+			r, err := t.addLogged(c, n)
+			t.pay(r.due)
+			t.must(err)
+			if r.over {
+				return r.made
+			}
+		}
+	}
+}
+
+// finish takes n off the counter; it reports false if there is not so much.
+//
+//go:noinline
+func (t *counter) finish(n uint64) bool {
+	ok, err := t.tryFinish(n)
+	t.must(err)
 	return ok
 }
 
 // tryFinish is finish for a call that can return an error.
 func (t *counter) tryFinish(n uint64) (ok bool, err error) {
-	if err := t.mon.enter(nil); err != nil {
+	if err := t.tryEnter(); err != nil {
 		return false, err
 	}
-	zero, ok := t.done(n)
-	if zero && !t.fifo.empty() {
-		t.mon.resolveAndLeave()
-	} else {
-		t.mon.leave(nil)
+	defer t.leave()
+	if n == 0 {
+		return true, nil
 	}
-	return ok, nil
+	race.ReleaseMerge(t.key)
+	for {
+		// The loop ends as that of add does.
+		c := t.load()
+		switch to, sole := c.done(n, t.me); {
+		case c.logged():
+			r, err := t.doneLogged(c, n)
+			t.pay(r.due)
+			if r.over || err != nil {
+				return r.made, err
+			}
+		case n > c.count():
+			return false, nil
+		case n == c.count():
+			ok, due := t.becomeZero(c)
+			t.pay(due)
+			if ok {
+				return true, nil
+			}
+		case sole:
+			if t.swap(c, to) {
+				crashpoint.Hit("counter.done.counted")
+				return true, nil
+			}
+		default:
+			if err := t.convert(c); err != nil {
+				return false, err
+			}
+		}
+	}
 }
 
-// enter takes the queue lock for a call that has no way to return an error.
-func (t *counter) enter() {
-	if err := t.mon.enter(nil); err != nil {
-		panic(err)
+// becomeZero makes the counter 0, unless the commit word is not c any more. The caller pays
+// what is due.
+func (t *counter) becomeZero(c counterWord) (ok bool, due counterDue) {
+	if !c.watched() {
+		return t.swap(c, 0), 0
 	}
+	to := counterZero(t.zeroTicket())
+	t.tuning().NoteCPU() // a waiter that sees the zero may look for it
+	if !t.swap(c, to) {
+		return false, 0
+	}
+	crashpoint.Hit("counter.zero.untold")
+	return true, counterDue(to)
+}
+
+// zeroTicket is a number of a zero that waiters have not been told of.
+func (t *counter) zeroTicket() uint32 {
+	for {
+		// The loop ends: the tickets of two turns differ.
+		n := uint32(t.words.tickets.Add(1) & counterTickets)
+		if n != 0 && n != counterEvents(t.words.events.Load()).ticket() {
+			return n
+		}
+	}
+}
+
+// tellZero tells the waiters of the zero c, if that is still to be done. The next process that
+// changes the counter does it, too: a process that is stopped here leaves no waiter behind.
+//
+//	the zero                           a waiter
+//	commit: 0, ticket                  ticket of the events: is it another one?
+//	events: ticket, sequence+1         events
+//	commit: 0                          commit: is it 0? if not, make it watched
+//	wake                               sleep while events has this sequence
+//
+// The counter does not rise before the events have the ticket, so a waiter that finds it
+// risen finds the ticket.
+func (t *counter) tellZero(c counterWord) {
+	for {
+		// The loop ends: another process told of this zero, or of a death, and of the latter
+		// there are only so many.
+		e := counterEvents(t.words.events.Load())
+		if e.ticket() == c.ticket() {
+			break
+		}
+		if t.load() != c {
+			return // it was told
+		}
+		if t.words.events.CompareAndSwap(uint64(e), uint64(e.next(c.ticket()))) {
+			break
+		}
+	}
+	crashpoint.Hit("counter.zero.told")
+	if t.swap(c, 0) {
+		crashpoint.Hit("counter.zero.before_wake")
+		t.wakeAll()
+	}
+}
+
+// tell makes the waiters look at what a death has changed.
+func (t *counter) tell() {
+	crashpoint.Hit("counter.reap.lost")
+	for {
+		// The loop ends as that of tellZero does.
+		e := counterEvents(t.words.events.Load())
+		if t.words.events.CompareAndSwap(uint64(e), uint64(e.next(e.ticket()))) {
+			break
+		}
+	}
+	t.wakeAll()
+}
+
+func (t *counter) wakeAll() {
+	t.counts.add(countWake)
+	if t.queue == nil {
+		t.list.DeliverAll()
+		return
+	}
+	t.queue.DeliverAllAsOne()
 }
 
 // zero reports whether the counter is 0.
 func (t *counter) zero() bool {
-	// sync(counter.zero): acquire
-	if t.words.count.Load() != 0 {
+	// sync(counter.commit): acquire
+	if !t.load().zero() {
 		return false
 	}
 	race.Acquire(t.key)
 	return true
 }
 
-// waitOrPanic is wait for callers that cannot return an error.
-//
-//go:noinline
-func (t *counter) waitOrPanic() {
-	if err := t.wait(nil); err != nil {
+// must panics with the error of a call that cannot return it.
+func (t *counter) must(err error) {
+	if err != nil {
 		panic(err)
 	}
 }
 
-// wait waits until the counter is 0.
-func (t *counter) wait(ctx context.Context) error {
-	if err := t.mon.opening.error(t.op); err != nil {
-		return err
-	}
-	if t.zero() {
-		return nil
-	}
-	if err := t.mon.begin(); err != nil {
-		return err
-	}
-	defer t.mon.finish()
-	if err := t.mon.enter(ctx); err != nil {
-		return err
-	}
-	var err error
-	waitNode, trouble := t.mon.enqueue(ctx, 0, 0, func() bool {
-		switch {
-		case t.words.count.Load() == 0:
-			return true
-		case t.words.owed.Load() != 0:
-			err = t.ownerDead(uint32(t.words.dead.Load()))
-			return true
-		}
-		return false
-	})
-	if waitNode == nil || trouble != nil {
-		if trouble != nil {
-			err = trouble
-		}
-		return err
-	}
-	f, err := t.mon.await(ctx, waitNode)
-	if err == nil && f.result() == outcomeDead {
-		return t.ownerDead(f.aux())
-	}
-	return err
+func (t *counter) fail(op string, err error, who *shmsync.Identity, detail string) error {
+	return &shmsync.Error{Op: op, Object: objectName(t.object), Err: err, Who: who, Detail: detail}
 }
 
-func (t *counter) ownerDead(name uint32) error {
-	return t.mon.fail(t.op, shmsync.ErrOwnerDead, t.a.Who(arenakernel.ParticipantID(name&arenakernel.ParticipantIDMask)), "it died and left something undone")
+func (t *counter) closed() error { return t.fail(t.op, shmsync.ErrClosed, nil, closedHandle) }
+
+func (t *counter) corrupt(detail string) error {
+	return t.fail(t.op, shmsync.ErrCorrupt, nil, detail)
 }
 
-// claim makes n of what is expected this participant's own: of what the dead owe
-// first, then of what nobody has, and then, if fromOthers, of what other participants
-// have. It reports false if there is not so much.
-func (t *counter) claim(n uint64, fromOthers bool) bool {
-	t.enter()
-	w := t.words
-	free := func() uint64 {
-		sum := uint64(max(int64(w.others.Load()), 0)) + w.owed.Load()
-		if !fromOthers {
-			return sum
-		}
-		mine := t.mine()
-		for _, h := range t.shares {
-			if h != mine {
-				sum += t.claimable(h)
-			}
-		}
-		count := w.count.Load() // if others is negative, not all that others have is left
-		return min(sum, count-min(mine.own.Load(), count))
-	}
-	if fromOthers || n > free() {
-		// The process that had the claim may be dead, and this process may have replaced it.
-		t.holders(func(n arenakernel.ParticipantID) { t.a.Dead(n) })
-		if err := t.mon.reapAndEnter(nil); err != nil {
-			panic(err)
-		}
-	}
-	if n > free() {
-		t.mon.leave(nil)
-		return false
-	}
-	if w.owed.Load() != 0 && !t.a.AllGone() {
-		// The caller takes over work of the dead, and they may still write to its data.
-		t.mon.leave(nil)
-		if err := t.mon.awaitAllGone(); err != nil {
-			panic(err)
-		}
-		return t.claim(n, fromOthers)
-	}
-	h := t.mine()
-	owed := w.owed.Load()
-	of := min(n, owed)
-	nobodys := n - of
-	if fromOthers {
-		nobodys = min(nobodys, uint64(max(int64(w.others.Load()), 0)))
-	}
-	var c change
-	c.set(&w.owed, owed-of)
-	if of == owed {
-		c.set(&w.dead, 0)
-	}
-	c.set(&w.others, w.others.Load()-nobodys)
-	h.take(&c, of+nobodys)
-	t.mon.commit(&c)
-	for rest := n - of - nobodys; rest > 0; {
-		// The loop ends: each turn takes all from a share, or all that is left to take.
-		from := t.most(h)
-		if from == nil {
-			break // a peer overwrote the shares
-		}
-		k := min(rest, t.claimable(from))
-		c = change{}
-		c.set(&from.own, from.own.Load()-k)
-		h.take(&c, k)
-		t.mon.commit(&c)
-		rest -= k
-	}
-	t.mon.leave(nil)
-	return true
-}
-
-// take adds to a change that the participant of h claims n.
-func (h *counterShare) take(c *change, n uint64) {
-	own := h.own.Load()
-	c.set(&h.own, own+n)
-	c.set(&h.claimed, min(h.claimed.Load(), own)+n)
-}
-
-// claimable is how much of a share others may claim.
-func (t *counter) claimable(h *counterShare) uint64 {
-	own := t.has(h)
-	return own - min(h.claimed.Load(), own)
-}
-
-// most is the share, other than mine, of which most may be claimed; nil if there is none.
-func (t *counter) most(mine *counterShare) (most *counterShare) {
-	for _, h := range t.shares {
-		if h != mine && t.claimable(h) > 0 && (most == nil || t.claimable(h) > t.claimable(most)) {
-			most = h
-		}
-	}
-	return most
-}
-
-// reset forgets what the dead owe, and reports whether that was anything.
-func (t *counter) reset() bool {
-	t.enter()
-	if t.mon.deaths.Load() != t.a.Deaths() {
-		if err := t.mon.reapAndEnter(nil); err != nil {
-			panic(err)
-		}
-	}
-	w := t.words
-	if w.owed.Load() != 0 && !t.a.AllGone() {
-		t.mon.leave(nil)
-		if err := t.mon.awaitAllGone(); err != nil {
-			panic(err)
-		}
-		return t.reset()
-	}
-	count, owed := w.count.Load(), w.owed.Load()
-	switch {
-	case owed == 0:
-		t.mon.leave(nil)
-		return false
-	case owed >= count:
-		t.allDone() // others have done some of it
-	default:
-		var c change
-		c.set(&w.owed, 0)
-		c.set(&w.dead, 0)
-		t.mon.commit(&c)
-		storeWord(&w.count, count-owed)
-	}
-	t.mon.resolveAndLeave()
-	return true
-}
-
-func (t *counter) resolve(b *wakes) {
-	switch {
-	case t.fifo.empty():
-	case t.words.count.Load() == 0:
-		t.mon.endAll(b, &t.fifo, outcomeOpen, 0)
-	case t.words.owed.Load() != 0:
-		t.mon.endAll(b, &t.fifo, outcomeDead, uint32(t.words.dead.Load()))
-	}
-}
-
-func (t *counter) account(w wait)           { t.mon.account(w, nil) }
-func (t *counter) detach(w wait)            { t.fifo.detach(w) }
-func (t *counter) requeue(w wait)           { t.fifo.requeue(w) }
-func (t *counter) each(f func(w wait) bool) { t.fifo.each(f) }
-
-// clear empties the queue, and counts anew.
-func (t *counter) clear() {
-	t.fifo.clear()
-	sum := t.words.others.Load() + t.words.owed.Load()
-	for _, h := range t.shares {
-		sum += t.has(h)
-	}
-	race.ReleaseMerge(t.key)
-	// sync(counter.zero): release
-	t.words.count.Store(sum)
-}
-
-func (t *counter) reap(gone func(arenakernel.ParticipantID) bool) {
-	for _, h := range t.shares {
-		if t.has(h) != 0 && gone(arenakernel.ParticipantID(h.name.Load()&arenakernel.ParticipantIDMask)) {
-			t.fold(h)
-		}
-	}
-}
-
-func (t *counter) holders(f func(arenakernel.ParticipantID)) {
-	for _, h := range t.shares {
-		if t.has(h) != 0 {
-			f(arenakernel.ParticipantID(h.name.Load() & arenakernel.ParticipantIDMask))
-		}
-	}
-}
-
-// trouble is why waits fail, and the participant whose death is the cause.
-func (t *counter) trouble() (error, *shmsync.Identity) {
-	if t.words.owed.Load() == 0 {
-		return nil, nil
-	}
-	return shmsync.ErrOwnerDead, t.a.Who(arenakernel.ParticipantID(t.words.dead.Load() & arenakernel.ParticipantIDMask))
-}
-
-// share is what this participant has undertaken and not done.
-func (t *counter) share() int64 {
-	if h := t.shares[t.name.Slot()-1]; h.name.Load() == uint64(t.name) {
-		return int64(t.has(h))
-	}
-	return 0
+func (t *counter) ownerDead(name arenakernel.ParticipantID) error {
+	return t.fail(t.op, shmsync.ErrOwnerDead, t.a.Who(name), "it died and left something undone")
 }

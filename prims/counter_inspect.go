@@ -13,19 +13,28 @@ func inspectCounter(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Insp
 	}
 	t := buildCounter(a, o, "", true)
 	i := inspect(a, o)
-	i.State = fmt.Sprintf("counter %d", t.count())
-	if owed := t.words.owed.Load(); owed > 0 {
-		i.State += fmt.Sprintf(", %d owed by the dead", owed)
-		i.lost(shmsync.ErrOwnerDead, arenakernel.ParticipantID(t.words.dead.Load()&arenakernel.ParticipantIDMask))
+	v := t.view()
+	i.State = fmt.Sprintf("counter %d", v.count)
+	if v.owed > 0 {
+		i.State += fmt.Sprintf(", %d owed by the dead", v.owed)
+		i.lost(shmsync.ErrOwnerDead, v.dead)
 	}
-	i.monitor(&t.words.mon)
+	i.Counts, i.Spin = t.counts.tell(), spinText(t.words.spin.Load())
+	i.word("commit", uint64(v.word), "%v", v.word)
 	var on []int
-	for _, h := range t.shares {
-		name := arenakernel.ParticipantID(h.name.Load() & arenakernel.ParticipantIDMask)
-		if n := t.has(h); n > 0 && a.Current(name) {
-			on = append(on, i.hold(arenakernel.Hold{Owner: name, Mode: arenakernel.HoldOwes, Count: n})...)
+	owes := func(n arenakernel.ParticipantID, count uint64) {
+		if count > 0 && a.Current(n) {
+			on = append(on, i.hold(arenakernel.Hold{Owner: n, Mode: arenakernel.HoldOwes, Count: count})...)
 		}
 	}
-	i.waits(inQueue, "zero", on)
+	switch c := v.word; {
+	case c.logged():
+		for k := range t.slots {
+			owes(t.slots[k].holder(), min(t.has(&t.slots[k]), v.count))
+		}
+	case !c.lost():
+		owes(c.owner(), c.count())
+	}
+	i.waits(func(*arenakernel.Wait) bool { return true }, "zero", on)
 	return i.Inspection
 }

@@ -7,9 +7,121 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
+// holders calls f for the participants that have shares.
+func (t *counter) holders(f func(arenakernel.ParticipantID)) {
+	c := t.load()
+	switch {
+	case c.logged():
+		if t.complete(c) != nil {
+			return
+		}
+		for i := range t.slots {
+			if s := &t.slots[i]; t.has(s) != 0 {
+				f(s.holder())
+			}
+		}
+	case c.owner() != 0 && !c.lost():
+		f(c.owner())
+	}
+}
+
+// reapDead makes what participants have that died the dead's.
+func (t *counter) reapDead() {
+	dead := false
+	t.holders(func(n arenakernel.ParticipantID) {
+		if t.a.Dead(n) {
+			dead = true
+		}
+	})
+	if dead {
+		t.reap(func(n arenakernel.ParticipantID) bool { return !t.a.Current(n) })
+	}
+}
+
+// reap makes the shares of dead participants what the dead owe, and tells waiters.
+func (t *counter) reap(dead func(arenakernel.ParticipantID) bool) {
+	for {
+		// The loop ends: each turn that goes on has met a change by another goroutine, and
+		// makes the share of the dead the dead's or finds that a living one did.
+		c := t.load()
+		if !c.logged() {
+			if c.owner() == 0 || c.lost() || !dead(c.owner()) {
+				return
+			}
+			if t.swap(c, c|counterDead) {
+				t.tell()
+				return
+			}
+			continue
+		}
+		t.reapShares(dead)
+		return
+	}
+}
+
+// reapShares folds the shares of dead participants, slot by slot. The commit word was of the
+// logged form after those deaths.
+//
+// One look at each slot is enough, although the commit word may change all the time. The
+// first turn completes a record that the commit word names after the death. From then on
+// only a living participant changes the share of the dead one: it claims from it, folds it,
+// makes it void by a zero, or takes the slot when the share is void. So a share that is
+// void, 0, or another participant's stays so for the dead one.
+func (t *counter) reapShares(dead func(arenakernel.ParticipantID) bool) {
+	for slot := 1; slot <= len(t.slots); {
+		c := t.load()
+		if !c.logged() {
+			return // a zero has made all shares void
+		}
+		ok, due, err := t.reapShare(c, slot, dead)
+		t.pay(due)
+		if err != nil {
+			return
+		}
+		if ok {
+			slot++
+		}
+	}
+}
+
+// reapShare makes one attempt to fold the share of a slot, if that is a dead participant's. ok
+// is true if the slot has no such share now.
+func (t *counter) reapShare(c counterWord, slot int, dead func(arenakernel.ParticipantID) bool) (ok bool, due counterDue, err error) {
+	t.private.Lock()
+	defer t.private.Unlock()
+	if err := t.complete(c); err != nil {
+		return false, 0, err
+	}
+	if s := &t.slots[slot-1]; t.has(s) == 0 || !dead(s.holder()) {
+		return true, 0, nil
+	}
+	due, err = t.fold(c, slot)
+	return due != 0, due, err
+}
+
 func repairCounter(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
-	if o.Size >= counterBytes(a.MaxParticipants()) {
-		repairMonitor(buildCounter(a, o, "", true).mon, dead)
+	if o.Size < counterBytes(a.MaxParticipants()) {
+		return
+	}
+	t := buildCounter(a, o, "", true)
+	t.reap(func(n arenakernel.ParticipantID) bool {
+		// If dead is this participant, which leaves, it is current still.
+		return !a.Current(n) || n == dead && dead == a.Self()
+	})
+}
+
+// wakeCounter makes up for a wake that a death swallowed.
+func wakeCounter(a *arenakernel.Arena, o arenakernel.Object, owed arenakernel.Owed) {
+	if o.Size < counterBytes(a.MaxParticipants()) {
+		return
+	}
+	t := buildCounter(a, o, "", true)
+	c := t.load()
+	if c.untold() {
+		t.tellZero(c)
+	}
+	if owed != arenakernel.OwedAnnounced || c.watched() {
+		t.list.DeliverAll()
 	}
 }
 
@@ -17,12 +129,16 @@ func checkCounter(a *arenakernel.Arena, o arenakernel.Object) error {
 	if o.Size < counterBytes(a.MaxParticipants()) {
 		return wrongKind("counter.check", o, o.Kind, counterVersion)
 	}
-	t := buildCounter(a, o, "", true)
-	if err := checkMutexWords(o, &t.words.mon.queueLock); err != nil {
+	t := buildCounter(a, o, "counter.check", true)
+	c := t.load()
+	if !c.logged() {
+		return nil
+	}
+	if err := t.complete(c); err != nil {
 		return err
 	}
-	if n := t.count(); n < 0 {
-		return t.mon.fail("counter.check", shmsync.ErrCorrupt, nil, fmt.Sprintf("its counter is %d", n))
+	if n := valueOf(&t.words.count); (n == 0 || n > counterMax) && t.load().bare() == c.bare() {
+		return t.fail("counter.check", shmsync.ErrCorrupt, nil, fmt.Sprintf("its counter is %d", n))
 	}
 	return nil
 }

@@ -8,76 +8,153 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// counterWords is the head of the body of a WaitGroup and of a Latch, 640 bytes; a
-// counterShare for each slot of the arena follows, from slot 1.
+// counterWords is the head of the body of a WaitGroup and of a Latch, 256 bytes; a
+// counterSlot for each slot of the arena follows, from slot 1.
 type counterWords struct {
-	_    structs.HostLayout
-	mon  monitorWords
-	size atomic.Uint64 // what a Latch began with. Immutable after init.
-	// others is the work that is expected of no participant in particular, less the work
-	// that was done for others: signed.
-	//   writers: the holder of the queue lock
-	//   readers: the same, tools
-	//   order:   the queue lock's
+	_      structs.HostLayout
+	commit atomic.Uint64 // see counterWord
+	size   atomic.Uint64 // what a Latch began with. Immutable after init.
+	_      [48]byte
+
+	// tickets gives numbers that are used once: versions of records and tickets of zeros.
+	//   writers: every process that needs a number, by atomic addition
+	//   readers: the same
+	//   order:   relaxed
 	//   futex:   none
-	//   crash:   changed by one store or through the redo log
-	others atomic.Uint64
-	// owed is what the dead had undertaken and not done, since the counter was 0.
-	// The five tags are those of others.
-	owed atomic.Uint64
-	// dead is the last participant that left such work; 0 while owed is 0. As others.
-	dead atomic.Uint64
-	// epoch counts how often the counter became 0; that makes all shares void. As others.
-	epoch atomic.Uint64
-	queue listWords
-	_     [72]byte
-	// count is others + owed + the shares that are not void.
-	//   writers: the holder of the queue lock
-	//   readers: Wait, without the queue lock; tools
-	//   order:   release when it becomes 0, acquire by a reader without the queue lock
+	//   crash:   a number that nobody used is lost
+	tickets atomic.Uint64
+	// count is the counter, in the logged form. count, period, owed and dead are tagged words.
+	//   writers: every process that completes the record that the commit word names, by CAS
+	//   readers: after they completed it
+	//   order:   seq-cst
 	//   futex:   none
-	//   crash:   made anew from what it is the sum of
+	//   crash:   the next process completes the record
 	count atomic.Uint64
-	_     [120]byte
+	// period tells the shares that count: those with the same period. A conversion to the
+	// logged form takes one that no share has. As count.
+	period atomic.Uint64
+	// owed is what the dead had undertaken and not done. As count.
+	owed atomic.Uint64
+	// dead is the last participant that left such work, while owed is not 0. As count.
+	dead atomic.Uint64
+	_    [24]byte
+
+	events atomic.Uint64 // see counterEvents
+	// lastCPU and spin, pays are as in mutexWords.
+	lastCPU atomic.Uint32
+	spin    atomic.Uint32
+	pays    atomic.Uint32
+	_       [4]byte
+	poller  atomic.Uint64 // head of the list of poller nodes; see arenakernel.EachPollerNode
+	_       [32]byte
+	counts  countWords
 }
 
-// counterShare is what a participant has undertaken and not done.
-//
-//	writers: the holder of the queue lock
-//	readers: the same, tools, periodic checks
-//	order:   the queue lock's
-//	futex:   none
-//	crash:   void unless epoch is the object's; the share of a name that is not
-//	         current is owed
-type counterShare struct {
-	_     structs.HostLayout
-	name  atomic.Uint64 // of the participant
-	epoch atomic.Uint64
-	own   atomic.Uint64
-	// claimed is how much of own the participant claimed. It is at most own, and other
-	// participants cannot claim it.
+// counterSlot is the share of a participant, and the record of its last change, 96 bytes.
+// name, period, own and claimed are tagged words: their five tags are those of
+// counterWords.count.
+type counterSlot struct {
+	_      structs.HostLayout
+	name   atomic.Uint64 // of the participant
+	period atomic.Uint64 // the share is void unless it is that of the object
+	own    atomic.Uint64 // what the participant has undertaken and not done
+	// claimed is how much of own the participant claimed: other participants cannot claim
+	// that. More than own counts as own.
 	claimed atomic.Uint64
+	// head is the version of the record.
+	//   writers: the participant of the slot, under its private lock, before the entries
+	//   readers: every process, before and after it reads an entry
+	//   order:   each store before the next, each load before the next
+	//   futex:   none
+	//   crash:   a record that the commit word does not name means nothing
+	head atomic.Uint64
+	// entries are changes of tagged words: the index of the word in the upper half and the
+	// new value in the lower. A 0 ends them. As head.
+	entries [counterEntries]atomic.Uint64
+}
+
+const counterEntries = 7
+
+// Indices of tagged words in a record.
+const (
+	counterCount = 1 + iota
+	counterPeriod
+	counterOwed
+	counterDeadID
+)
+
+const (
+	counterFirstShare = 8 // the name of slot 1; each slot has four
+	shareName         = 0
+	sharePeriod       = 1
+	shareOwn          = 2
+	shareClaimed      = 3
+)
+
+// shareAt is the index of a word of a slot, from slot 1.
+func shareAt(slot int, which uint32) uint32 { return counterFirstShare + uint32(slot-1)*4 + which }
+
+// tagged finds a tagged word by its index; nil if there is none.
+func (t *counter) tagged(index uint32) *atomic.Uint64 {
+	switch index {
+	case counterCount:
+		return &t.words.count
+	case counterPeriod:
+		return &t.words.period
+	case counterOwed:
+		return &t.words.owed
+	case counterDeadID:
+		return &t.words.dead
+	}
+	i := int64(index) - counterFirstShare
+	if i < 0 || i/4 >= int64(len(t.slots)) {
+		return nil
+	}
+	s := &t.slots[i/4]
+	switch i % 4 {
+	case shareName:
+		return &s.name
+	case sharePeriod:
+		return &s.period
+	case shareOwn:
+		return &s.own
+	}
+	return &s.claimed
 }
 
 var (
-	_ = [1]struct{}{}[unsafe.Offsetof(counterWords{}.size)-384]
-	_ = [1]struct{}{}[unsafe.Offsetof(counterWords{}.others)-392]
-	_ = [1]struct{}{}[unsafe.Offsetof(counterWords{}.owed)-400]
-	_ = [1]struct{}{}[unsafe.Offsetof(counterWords{}.dead)-408]
-	_ = [1]struct{}{}[unsafe.Offsetof(counterWords{}.epoch)-416]
-	_ = [1]struct{}{}[unsafe.Offsetof(counterWords{}.queue)-424]
-	_ = [1]struct{}{}[unsafe.Offsetof(counterWords{}.count)-512]
-	_ = [1]struct{}{}[unsafe.Sizeof(counterWords{})-640]
-	_ = [1]struct{}{}[unsafe.Offsetof(counterShare{}.name)-0]
-	_ = [1]struct{}{}[unsafe.Offsetof(counterShare{}.epoch)-8]
-	_ = [1]struct{}{}[unsafe.Offsetof(counterShare{}.own)-16]
-	_ = [1]struct{}{}[unsafe.Offsetof(counterShare{}.claimed)-24]
-	_ = [1]struct{}{}[unsafe.Sizeof(counterShare{})-32]
+	_ = [1]struct{}{}[unsafe.Offsetof(counterWords{}.commit)-0]
+	_ = [1]struct{}{}[unsafe.Offsetof(counterWords{}.size)-8]
+	_ = [1]struct{}{}[unsafe.Offsetof(counterWords{}.tickets)-64]
+	_ = [1]struct{}{}[unsafe.Offsetof(counterWords{}.count)-72]
+	_ = [1]struct{}{}[unsafe.Offsetof(counterWords{}.period)-80]
+	_ = [1]struct{}{}[unsafe.Offsetof(counterWords{}.owed)-88]
+	_ = [1]struct{}{}[unsafe.Offsetof(counterWords{}.dead)-96]
+	_ = [1]struct{}{}[unsafe.Offsetof(counterWords{}.events)-128]
+	_ = [1]struct{}{}[unsafe.Offsetof(counterWords{}.lastCPU)-136]
+	_ = [1]struct{}{}[unsafe.Offsetof(counterWords{}.spin)-140]
+	_ = [1]struct{}{}[unsafe.Offsetof(counterWords{}.pays)-144]
+	_ = [1]struct{}{}[unsafe.Offsetof(counterWords{}.poller)-152]
+	_ = [1]struct{}{}[unsafe.Offsetof(counterWords{}.counts)-192]
+	_ = [1]struct{}{}[unsafe.Sizeof(counterWords{})-256]
+	_ = [1]struct{}{}[unsafe.Offsetof(counterSlot{}.name)-0]
+	_ = [1]struct{}{}[unsafe.Offsetof(counterSlot{}.period)-8]
+	_ = [1]struct{}{}[unsafe.Offsetof(counterSlot{}.own)-16]
+	_ = [1]struct{}{}[unsafe.Offsetof(counterSlot{}.claimed)-24]
+	_ = [1]struct{}{}[unsafe.Offsetof(counterSlot{}.head)-32]
+	_ = [1]struct{}{}[unsafe.Offsetof(counterSlot{}.entries)-40]
+	_ = [1]struct{}{}[unsafe.Sizeof(counterSlot{})-96]
+)
+
+const (
+	counterEventsOff = arenakernel.Offset(unsafe.Offsetof(counterWords{}.events))
+	counterSpinOff   = arenakernel.Offset(unsafe.Offsetof(counterWords{}.spin))
+	counterPollerOff = arenakernel.Offset(unsafe.Offsetof(counterWords{}.poller))
 )
 
 // counterBytes is how long the body is in an arena with that many slots.
 func counterBytes(slots int) uint64 {
-	return uint64(unsafe.Sizeof(counterWords{})) + uint64(slots)*uint64(unsafe.Sizeof(counterShare{}))
+	return uint64(unsafe.Sizeof(counterWords{})) + uint64(slots)*uint64(unsafe.Sizeof(counterSlot{}))
 }
 
 // counterBody views the private body of an object that is being made.
@@ -86,11 +163,9 @@ func counterBody(b []byte) *counterWords {
 	return (*counterWords)(unsafe.Pointer(unsafe.SliceData(b)))
 }
 
-// counterShares are the shares of the slots of an arena, from slot 1.
-func counterShares(a *arenakernel.Arena, body arenakernel.Offset) []*counterShare {
-	s := make([]*counterShare, a.MaxParticipants())
-	for i := range s {
-		s[i] = arenakernel.At[counterShare](a, body+arenakernel.Offset(unsafe.Sizeof(counterWords{}))+arenakernel.Offset(i)*arenakernel.Offset(unsafe.Sizeof(counterShare{})))
-	}
-	return s
+// counterSlots are the slots of an object, from slot 1.
+func counterSlots(a *arenakernel.Arena, body arenakernel.Offset) []counterSlot {
+	first := arenakernel.At[counterSlot](a, body+arenakernel.Offset(unsafe.Sizeof(counterWords{})))
+	// SAFETY: the body has counterBytes(a.MaxParticipants()) bytes: openings and tools look.
+	return unsafe.Slice(first, a.MaxParticipants())
 }

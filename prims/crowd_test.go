@@ -23,8 +23,9 @@ import (
 )
 
 // mostThreads is what a process may have for any number of waiting goroutines: those
-// that sleep in the kernel, the arena's, and the runtime's.
-const mostThreads = 32
+// that sleep in the kernel, the arena's, and the runtime's. Measured were 11 to 37, the more
+// the busier the machine. A thread for each goroutine would be thousands.
+const mostThreads = 200
 
 type crowdParams struct {
 	Arena  string
@@ -244,6 +245,7 @@ func testCrowd(t *testing.T, p crowdParams) {
 	if p.Cohort {
 		queues += cohortNodes
 	}
-	require.LessOrEqual(t, s.Nodes, before.Nodes+uint64(queues))
+	require.LessOrEqual(t, s.Nodes-s.PollerNodes, before.Nodes-before.PollerNodes+uint64(queues))
+	require.LessOrEqual(t, s.PollerNodes, before.PollerNodes+2*uint64(queues), "each process may have waited for each queue lock")
 	require.Zero(t, s.Claimed)
 }

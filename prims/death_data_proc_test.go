@@ -77,6 +77,27 @@ var dataGuards = map[string]func(a *arena.Arena, name string) (dataGuard, error)
 		s, err := prims.OpenSemaphore(a, name, 1, nil)
 		return dataGuard{func(ctx context.Context) error { return s.AcquireContext(ctx, 1) }, func() { s.Release(1) }, nil}, err
 	},
+	"synchronized": func(a *arena.Arena, name string) (dataGuard, error) {
+		s, err := prims.OpenSynchronized(a, name, 0, nil)
+		var out chan bool // guarded by: s
+		return dataGuard{func(ctx context.Context) error {
+			in, mine, ended := make(chan bool), make(chan bool), make(chan error, 1)
+			go func() {
+				ended <- s.ViewContext(ctx, func(*int) error {
+					in <- true
+					<-mine
+					return nil
+				})
+			}()
+			select {
+			case <-in:
+				out = mine
+				return nil
+			case err := <-ended:
+				return err
+			}
+		}, func() { out <- true }, nil}, err
+	},
 	"queue lease": func(a *arena.Arena, name string) (g dataGuard, err error) {
 		q, err := prims.OpenQueue[uint64](a, name, 1, nil)
 		if err != nil {

@@ -8,11 +8,31 @@
 // may call operations on a handle: a hold belongs to the process, as a sync.Mutex is not
 // held by a goroutine either.
 //
+// # A first program
+//
+// A [Synchronized] is a value that several processes change. If one of them is killed in the
+// middle of a change, the others find the value as it was before, and go on.
+//
+//	a, err := arena.Open("jobs", nil)
+//	if err != nil {
+//		return err
+//	}
+//	stats, err := prims.OpenSynchronized(a, "stats", Stats{}, nil)
+//	if err != nil {
+//		return err
+//	}
+//	err = stats.Update(func(s *Stats) error {
+//		s.Requests++
+//		s.Last = time.Now().UnixNano() // kill -9 before this line: both fields stay as they were
+//		return nil
+//	})
+//	fmt.Println(stats.Load().Requests) // does not wait for an Update
+//
 // # When a process dies
 //
 // The other processes of the arena notice a death in whatever way and at whatever
 // instruction a process dies. The policy of an object decides what becomes of the holds of
-// the dead process: see [Policy]. What the dead process waited for goes to the next waiter.
+// the dead process: see [Policy]. A [Synchronized] needs none. What the dead process waited for goes to the next waiter.
 //
 // # Errors
 //
@@ -22,6 +42,7 @@
 //
 // # Which primitive
 //
+//   - a record that changes wholly or not at all: [Synchronized]
 //   - one holder at a time: [Mutex]; in order of arrival: [FairMutex]; for a few
 //     instructions: [SpinLock]; for many CPUs on several NUMA nodes: [CohortMutex]; a lock
 //     for each key: [MultiLock]

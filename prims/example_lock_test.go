@@ -9,7 +9,6 @@ import (
 
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/prims"
-	"github.com/shmsync/shmsync/shm"
 )
 
 // A place in the queue is taken now and waited for later.
@@ -19,8 +18,8 @@ func ExampleFairMutex_LockAsync() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer arena.Remove(name)
 	defer a.Close()
-	defer shm.Remove(name)
 	f, err := prims.OpenFairMutex(a, "printer", nil)
 	if err != nil {
 		log.Fatal(err)
@@ -44,8 +43,8 @@ func ExampleMultiLock_LockAll() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer arena.Remove(name)
 	defer a.Close()
-	defer shm.Remove(name)
 	accounts, err := prims.OpenMultiLock(a, "accounts", nil)
 	if err != nil {
 		log.Fatal(err)
@@ -58,4 +57,94 @@ func ExampleMultiLock_LockAll() {
 	// Output:
 	// multilock accounts: 2 keys are not free, of 64 buckets
 	// multilock accounts: 0 keys are not free, of 64 buckets
+}
+
+// Two accounts change together, whatever kills this process. A block holds the note of a transfer.
+func ExampleMutex_Update() {
+	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer arena.Remove(name)
+	defer a.Close()
+	m, err := prims.OpenMutex(a, "bank", &prims.MutexOptions{Policy: prims.PolicyRollback})
+	if err != nil {
+		log.Fatal(err)
+	}
+	type bank struct {
+		Balance [4]int64
+		Note    arena.Offset // of a note, 0 if there is none
+	}
+	type note struct{ Text [64]byte }
+	b, err := arena.Value[bank](a, "accounts")
+	if err != nil {
+		log.Fatal(err)
+	}
+	transfer := func(from, to int, amount int64, text string) error {
+		return m.Update(func(tx *prims.Tx) error {
+			prims.SaveSlice(tx, b.Balance[:])
+			b.Balance[from] -= amount // a kill -9 here: the next Lock, in any process, sees the old balances
+			b.Balance[to] += amount
+			if b.Note != 0 {
+				tx.Free(b.Note) // happens if the transaction commits
+			}
+			prims.Save(tx, &b.Note)
+			b.Note = tx.Alloc(64, 0) // goes back unless the transaction commits
+			copy(arena.At[note](a, b.Note).Text[:], text)
+			if b.Balance[from] < -100 {
+				return fmt.Errorf("account %d has too little", from)
+			}
+			return nil
+		})
+	}
+	fmt.Println(transfer(0, 1, 100, "rent"), b.Balance)
+	fmt.Println(transfer(0, 2, 1, "tip"), b.Balance)
+	fmt.Printf("%.4s\n", arena.At[note](a, b.Note).Text[:])
+	// Output:
+	// <nil> [-100 100 0 0]
+	// account 0 has too little [-100 100 0 0]
+	// rent
+}
+
+// The first process after a restart repairs what the last ones left half done. Until then a Lock of that object
+// panics.
+func ExampleRecoverAll() {
+	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	old, err := arena.Open(name, &arena.Options{Size: 1 << 20, Label: "worker"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	m, err := prims.OpenMutex(old, "ledger", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	m.Lock()
+	old.Close() // with the lock held, which counts as a death
+
+	a, err := arena.Open(name, &arena.Options{OnFirst: func(a *arena.Arena, e arena.Epoch) error {
+		lost, err := prims.RecoverAll(a, func(l prims.Lost) error {
+			// A real program makes the data whole here that the object guards.
+			fmt.Println("repair", l.Object.Name, "after the death of", l.Who.Label)
+			return nil
+		})
+		fmt.Println("recovered", len(lost))
+		return err
+	}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer arena.Remove(name)
+	defer a.Close()
+	again, err := prims.OpenMutex(a, "ledger", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	again.Lock()
+	again.Unlock()
+	fmt.Println(again)
+	// Output:
+	// repair ledger after the death of worker
+	// recovered 1
+	// mutex ledger: free
 }

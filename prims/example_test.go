@@ -8,39 +8,63 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/prims"
-	"github.com/shmsync/shmsync/shm"
 )
 
-// A counter that any number of processes share, and its lock.
+// Data that a lock guards, and what to do when a holder died in the middle of a change. For a
+// record of up to 64 KiB a Synchronized needs none of this.
 func ExampleMutex() {
 	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer arena.Remove(name)
 	defer a.Close()
-	defer shm.Remove(name)
 
 	m, err := prims.OpenMutex(a, "ledger", nil)
 	if err != nil {
 		log.Fatal(err)
 	}
-	balance, err := arena.Value[int64](a, "balance")
+	type ledger struct {
+		Entries [100]int64
+		Used    atomic.Int64 // written last: entries behind it are not there yet
+	}
+	l, err := arena.Value[ledger](a, "ledger's data")
 	if err != nil {
 		log.Fatal(err)
 	}
-	for range 3 {
-		m.Lock()
-		*balance += 10
+	lock := func(ctx context.Context) error {
+		for {
+			err := m.LockContext(ctx)
+			if !errors.Is(err, shmsync.ErrOwnerDead) {
+				return err // nil: this process holds the lock
+			}
+			log.Print(err) // it says which process died
+			err = m.RecoverContext(ctx, func() error {
+				clear(l.Entries[l.Used.Load():]) // what the dead holder began
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	for n := range 3 {
+		if err := lock(context.Background()); err != nil {
+			log.Fatal(err)
+		}
+		l.Entries[n] = 10
+		l.Used.Store(int64(n + 1))
 		m.Unlock()
 	}
-	fmt.Println(*balance, m)
-	// Output: 30 mutex ledger: free
+	fmt.Println(l.Used.Load(), m)
+	// Output: 3 mutex ledger: free
 }
 
 // A wait that ends with its context, or with the news that the holder died.
@@ -50,8 +74,8 @@ func ExampleMutex_LockContext() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer arena.Remove(name)
 	defer a.Close()
-	defer shm.Remove(name)
 	m, err := prims.OpenMutex(a, "ledger", nil)
 	if err != nil {
 		log.Fatal(err)
@@ -82,8 +106,8 @@ func ExampleMutex_Recover() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer arena.Remove(name)
 	defer a.Close()
-	defer shm.Remove(name)
 	m, err := prims.OpenMutex(a, "ledger", nil)
 	if err != nil {
 		log.Fatal(err)
@@ -103,8 +127,8 @@ func ExampleFutex() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer arena.Remove(name)
 	defer a.Close()
-	defer shm.Remove(name)
 	f, err := prims.OpenFutex(a, "arrivals", nil)
 	if err != nil {
 		log.Fatal(err)
@@ -135,8 +159,8 @@ func ExampleFutex_Stop() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer arena.Remove(name)
 	defer a.Close()
-	defer shm.Remove(name)
 	f, err := prims.OpenFutex(a, "arrivals", nil)
 	if err != nil {
 		log.Fatal(err)

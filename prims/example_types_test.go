@@ -13,7 +13,6 @@ import (
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/prims"
-	"github.com/shmsync/shmsync/shm"
 )
 
 // A lock that many CPUs of several nodes want.
@@ -23,8 +22,8 @@ func ExampleCohortMutex() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer arena.Remove(name)
 	defer a.Close()
-	defer shm.Remove(name)
 	c, err := prims.OpenCohortMutex(a, "ledger", &prims.CohortMutexOptions{Policy: prims.PolicyRelease})
 	if err != nil {
 		log.Fatal(err)
@@ -45,8 +44,8 @@ func ExampleFairMutex() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer arena.Remove(name)
 	defer a.Close()
-	defer shm.Remove(name)
 	f, err := prims.OpenFairMutex(a, "printer", &prims.FairMutexOptions{Policy: prims.PolicyRelease})
 	if err != nil {
 		log.Fatal(err)
@@ -64,8 +63,8 @@ func ExampleRWMutex() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer arena.Remove(name)
 	defer a.Close()
-	defer shm.Remove(name)
 	m, err := prims.OpenRWMutex(a, "table", nil)
 	if err != nil {
 		log.Fatal(err)
@@ -91,8 +90,8 @@ func ExampleSpinLock() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer arena.Remove(name)
 	defer a.Close()
-	defer shm.Remove(name)
 	l, err := prims.OpenSpinLock(a, "cursor", nil)
 	if err != nil {
 		log.Fatal(err)
@@ -116,8 +115,8 @@ func ExampleRWSpinLock() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer arena.Remove(name)
 	defer a.Close()
-	defer shm.Remove(name)
 	l, err := prims.OpenRWSpinLock(a, "route", nil)
 	if err != nil {
 		log.Fatal(err)
@@ -139,8 +138,8 @@ func ExampleSemaphore() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer arena.Remove(name)
 	defer a.Close()
-	defer shm.Remove(name)
 	s, err := prims.OpenSemaphore(a, "connections", 10, nil)
 	if err != nil {
 		log.Fatal(err)
@@ -158,8 +157,8 @@ func ExampleCond() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer arena.Remove(name)
 	defer a.Close()
-	defer shm.Remove(name)
 	m, err := prims.OpenMutex(a, "lock", nil)
 	if err != nil {
 		log.Fatal(err)
@@ -194,8 +193,8 @@ func ExampleEvent() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer arena.Remove(name)
 	defer a.Close()
-	defer shm.Remove(name)
 	ready, err := prims.OpenEvent(a, "ready", nil)
 	if err != nil {
 		log.Fatal(err)
@@ -213,8 +212,8 @@ func ExampleSequencer() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer arena.Remove(name)
 	defer a.Close()
-	defer shm.Remove(name)
 	written, err := prims.OpenSequencer(a, "written", nil)
 	if err != nil {
 		log.Fatal(err)
@@ -243,8 +242,8 @@ func ExampleFuture() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer arena.Remove(name)
 	defer a.Close()
-	defer shm.Remove(name)
 	f, err := prims.OpenFuture(a, "index", nil)
 	if err != nil {
 		log.Fatal(err)
@@ -272,8 +271,8 @@ func ExampleLatch() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer arena.Remove(name)
 	defer a.Close()
-	defer shm.Remove(name)
 	l, err := prims.OpenLatch(a, "parts", 3, nil)
 	if err != nil {
 		log.Fatal(err)
@@ -296,8 +295,8 @@ func ExampleMultiLock() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer arena.Remove(name)
 	defer a.Close()
-	defer shm.Remove(name)
 	users, err := prims.OpenMultiLock(a, "users", nil)
 	if err != nil {
 		log.Fatal(err)
@@ -318,8 +317,8 @@ func ExampleWaitable() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer arena.Remove(name)
 	defer a.Close()
-	defer shm.Remove(name)
 	type room struct {
 		Open bool
 		Free uint32
@@ -353,8 +352,8 @@ func ExampleWaitAny() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer arena.Remove(name)
 	defer a.Close()
-	defer shm.Remove(name)
 	version, err := prims.OpenSequencer(a, "version", nil)
 	if err != nil {
 		log.Fatal(err)
@@ -376,8 +375,8 @@ func ExampleWaitAll() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer arena.Remove(name)
 	defer a.Close()
-	defer shm.Remove(name)
 	version, err := prims.OpenSequencer(a, "version", nil)
 	if err != nil {
 		log.Fatal(err)
@@ -399,8 +398,8 @@ func ExamplePending() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer arena.Remove(name)
 	defer a.Close()
-	defer shm.Remove(name)
 	ready, err := prims.OpenEvent(a, "ready", nil)
 	if err != nil {
 		log.Fatal(err)
@@ -420,8 +419,8 @@ func ExampleLease() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer arena.Remove(name)
 	defer a.Close()
-	defer shm.Remove(name)
 	q, err := prims.OpenQueue[uint64](a, "jobs", 10, nil)
 	if err != nil {
 		log.Fatal(err)
@@ -446,8 +445,8 @@ func ExampleQueue_PutBatch() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer arena.Remove(name)
 	defer a.Close()
-	defer shm.Remove(name)
 	q, err := prims.OpenQueue[uint64](a, "samples", 10, nil)
 	if err != nil {
 		log.Fatal(err)
@@ -468,8 +467,8 @@ func ExampleGate() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer arena.Remove(name)
 	defer a.Close()
-	defer shm.Remove(name)
 	w, err := prims.OpenSignalWaker(a, "workers", &prims.SignalWakerOptions{Signals: 1})
 	if err != nil {
 		log.Fatal(err)

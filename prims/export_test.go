@@ -299,3 +299,16 @@ func (s *Semaphore) CleanedUp() {
 		runtime.Gosched()
 	}
 }
+
+// Rollbacks is how many transactions of dead holders were undone.
+func (m *Mutex) Rollbacks() uint64 { return m.log.head.rollbacks.Load() }
+
+// LeaveLog makes m held by a participant that is gone, with that in its log.
+func (m *Mutex) LeaveLog(state uint64, records []byte) {
+	copy(m.log.records, records)
+	m.log.head.state.Store(state)
+	m.owner.Store(uint32(makeOwner(kindHeld, arenakernel.ParticipantID(1<<11|9))))
+}
+
+// Queueless reports whether the waiters of an object of ours sleep on a word, in no order.
+func Queueless(o arenakernel.Object) bool { return o.Kind == waitGroupKind || o.Kind == latchKind }

@@ -82,6 +82,9 @@ func openFairMutex(a *arenakernel.Arena, name string, opts *FairMutexOptions, at
 		opt = *opts
 	}
 	opt.Policy.mustBeValid("fair mutex " + strconv.Quote(name))
+	if err := opt.Policy.withoutLog("fairmutex.open", name, "a FairMutex"); err != nil {
+		return nil, err
+	}
 	o, created, err := a.OpenObject(arenakernel.ObjectSpec{
 		Existing: attach, Kind: fairMutexKind, Version: fairMutexVersion, Name: name, Size: uint64(fairMutexBytes),
 		Init: func(body []byte) {
@@ -133,7 +136,7 @@ func buildFairMutex(a *arenakernel.Arena, o arenakernel.Object, opt *FairMutexOp
 // when this process closes the arena meanwhile.
 func (f *FairMutex) Lock() {
 	if err := f.lock(nil); err != nil {
-		panic(err)
+		panic(waysOut(err))
 	}
 }
 

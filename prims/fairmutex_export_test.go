@@ -145,5 +145,10 @@ func ParkedNodes(a *arena.Arena, o arena.Offset) (n int) {
 			n++
 		}
 	})
+	for _, w := range (*arenakernel.Arena)(a).WaitsOf(arenakernel.Object{Offset: o}) {
+		if w.Want == nil && w.How == arenakernel.WaitParked && w.At == counterPollerOff {
+			n += int(w.Count) // of a WaitGroup or a Latch
+		}
+	}
 	return n
 }

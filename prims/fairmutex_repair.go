@@ -39,6 +39,12 @@ func (f *FairMutex) Recover(repair func() error) error {
 // RecoverContext is Recover that ends with ctx.Err() when ctx ends before repair is called.
 func (f *FairMutex) RecoverContext(ctx context.Context, repair func() error) error {
 	mustHaveRepair(repair != nil, "fair mutex "+objectName(f.object))
+	// The words stay in place until the end of the repair is noted there. Close does not wait
+	// for it.
+	if !f.mon.opening.stayIfOpen() {
+		return f.mon.closed()
+	}
+	defer f.mon.leaveStay()
 	for {
 		if took, err := f.beginRecover(ctx, true); err != nil {
 			return err

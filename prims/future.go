@@ -166,6 +166,7 @@ func (f *Future) setTo(errno syscall.Errno, b *wakes) bool {
 	f.store(s.setTo(errno))
 	crashpoint.Hit("future.set.stored")
 	f.resolve(b)
+	f.mon.owe(b)
 	f.mon.leave(nil)
 	return true
 }

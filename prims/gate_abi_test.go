@@ -29,7 +29,7 @@ func init() {
 // The shares are in the document as they are in the code.
 func TestABIShares(t *testing.T) {
 	for section, share := range map[string]reflect.Type{
-		"Share of a WaitGroup or a Latch": reflect.TypeFor[counterShare](), "Share of a Barrier": reflect.TypeFor[barrierShare](),
+		"Slot of a WaitGroup or a Latch": reflect.TypeFor[counterSlot](), "Share of a Barrier": reflect.TypeFor[barrierShare](),
 	} {
 		tables := abiTables(t, section, "offset", "size", "field", "order")
 		require.Len(t, tables, 1, section)

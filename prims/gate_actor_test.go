@@ -81,8 +81,15 @@ func (s *gateStage) perform(o order, a *answer) error {
 			err := g.WaitContext(ctx)
 			a.N = tr.Count[0]
 			return err
+		case "spin": // adds N and takes it off, Token times
+			for range o.Token {
+				g.Add(o.N)
+				g.Add(-o.N)
+			}
 		case "reset":
 			g.Reset()
+		case "reap": // as if the participant in slot N had died
+			g.Reap(func(slot int) bool { return slot == o.N })
 		case "pingpong": // waits for the first group, adds to it, is done with the second
 			p, err := prims.OpenWaitGroup(s.a, "pong", nil)
 			if err != nil {
@@ -235,9 +242,20 @@ func walk(b *prims.Barrier, tr *gateTraces, who, phases int) error {
 	return nil
 }
 
-// queued is how many waits are in the queues of an object.
+// queued is how many waits are in the queues of an object, or sleep on the word of one without
+// queues.
 func queued(a *arena.Arena, off arena.Offset) (n int) {
-	(*arenakernel.Arena)(a).EachNode(off, func(arena.Offset, *arenakernel.Node) { n++ })
+	k := (*arenakernel.Arena)(a)
+	for o := range k.Objects() {
+		if o.Offset != off || !prims.Queueless(o) {
+			continue
+		}
+		for _, w := range k.WaitsOf(o) {
+			n += int(w.Count)
+		}
+		return n
+	}
+	k.EachNode(off, func(arena.Offset, *arenakernel.Node) { n++ })
 	return n
 }
 

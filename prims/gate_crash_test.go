@@ -3,6 +3,7 @@
 package prims_test
 
 import (
+	"fmt"
 	"syscall"
 	"testing"
 
@@ -37,6 +38,9 @@ func TestBarrierCrashOfTheLast(t *testing.T) {
 			}
 			victim, x := gateActor(t, a, "victim", proctest.Env("SHMSYNC_CRASHPOINT="+at)), gateActor(t, a, "x")
 			one := gateBlocked(t, a, x, b.Offset(), order{Op: "barrier.meet", Object: "b"})
+			if point == "monitor.leave.before_wake" {
+				asleep(t, a, "b") // a waiter that spins needs no wake
+			}
 			b.Arrive(1)
 			victim.start(order{Op: "barrier.meet", Object: "b"})
 			victim.proc.WaitSignal(t, syscall.SIGKILL)
@@ -147,23 +151,49 @@ func TestOnceCrashOfTheRunner(t *testing.T) {
 func TestWaitGroupCrash(t *testing.T) {
 	for _, c := range []struct {
 		op, point string
+		before    int // what the victim adds before
 		count     int64
 		owed      bool
 	}{
-		{"wg.add", "counter.add.counted", 12, true},
-		{"wg.done", "counter.done.counted", 9, false},
+		// All of the work is the parent's, so the victim converts it first.
+		{"wg.add", "counter.commit.recorded:1", 0, 10, false},
+		{"wg.add", "counter.commit.named:1", 0, 10, false},
+		{"wg.add", "counter.commit.begun:3", 0, 10, false},
+		{"wg.add", "counter.commit.completed:1", 0, 10, false},
+		{"wg.add", "counter.commit.recorded:2", 0, 10, false},
+		{"wg.add", "counter.commit.named:2", 0, 12, true},
+		{"wg.add", "counter.commit.completed:2", 0, 12, true},
+		{"wg.add", "counter.add.counted:1", 0, 12, true},
+		{"wg.done", "counter.commit.named:1", 0, 10, false},
+		{"wg.done", "counter.commit.recorded:2", 0, 10, false},
+		{"wg.done", "counter.commit.named:2", 0, 9, false},
+		{"wg.done", "counter.done.counted:1", 0, 9, false},
+		{"wg.done", "counter.commit.recorded:3", 3, 13, true},
+		{"wg.done", "counter.commit.named:3", 3, 12, true},
+		{"wg.done", "counter.commit.begun:13", 3, 12, true},
+		{"wg.claim", "counter.commit.recorded:2", 0, 10, false},
+		{"wg.claim", "counter.commit.named:2", 0, 10, true},
+		{"wg.claim", "counter.commit.begun:9", 0, 10, true},
 	} {
-		t.Run(c.op+" "+c.point, func(t *testing.T) {
+		t.Run(fmt.Sprint(c.op, " ", c.point, " ", c.before), func(t *testing.T) {
 			a := newArena(t, nil)
 			g := newWaitGroup(t, a, "g")
 			g.Add(10)
-			victim := gateActor(t, a, "victim", proctest.Env("SHMSYNC_CRASHPOINT="+c.point+":1"))
+			victim := gateActor(t, a, "victim", proctest.Env("SHMSYNC_CRASHPOINT="+c.point))
+			if c.before > 0 {
+				victim.must(t, order{Op: "wg.add", Object: "g", N: c.before})
+			}
 			victim.start(order{Op: c.op, Object: "g", N: 2})
 			victim.proc.WaitSignal(t, syscall.SIGKILL)
 			alone(t, a, 1)
-			g.Add(0) // which replays, if nobody has
-			require.Equal(t, c.count, g.State().Count)
-			require.Equal(t, c.owed, g.State().Err != nil)
+			st := g.State()
+			require.Equal(t, c.count, st.Count, g)
+			require.Equal(t, c.owed, st.Err != nil, g)
+			if own := int64(10); c.op == "wg.claim" && c.owed {
+				require.Equal(t, own-2, st.Own, g)
+			} else {
+				require.Equal(t, min(own, c.count), st.Own, g)
+			}
 			g.Reset()
 			g.Add(-int(g.State().Count))
 			require.NoError(t, g.WaitContext(t.Context()))
@@ -172,35 +202,86 @@ func TestWaitGroupCrash(t *testing.T) {
 	}
 }
 
-// The last Done dies over it: the waiter is let go.
-func TestWaitGroupCrashOfTheLast(t *testing.T) {
-	for _, point := range []string{"counter.done.counted", "monitor.resolve.resolved", "monitor.leave.before_wake"} {
+// A process stops at each step, for ever: the others go on at once, and the count is exact.
+func TestWaitGroupStops(t *testing.T) {
+	for _, point := range []string{"counter.commit.recorded:1", "counter.commit.named:1", "counter.commit.begun:1", "counter.commit.begun:4",
+		"counter.commit.completed:1", "counter.commit.recorded:2", "counter.commit.named:2", "counter.commit.begun:8", "counter.commit.completed:2"} {
 		t.Run(point, func(t *testing.T) {
 			a := newArena(t, nil)
 			g := newWaitGroup(t, a, "g")
-			g.Add(1)
-			victim, x := gateActor(t, a, "victim", proctest.Env("SHMSYNC_CRASHPOINT="+point+":1")), gateActor(t, a, "x")
-			ids := make([]int, 12)
-			for i := range ids {
-				ids[i] = gateBlocked(t, a, x, g.Offset(), order{Op: "wg.wait", Object: "g"})
+			g.Add(10)
+			victim, x := gateActor(t, a, "victim", proctest.Env("SHMSYNC_CRASHPOINT_STOP="+point)), gateActor(t, a, "x")
+			id := victim.start(order{Op: "wg.done", Object: "g"})
+			victim.proc.AwaitStop(t)
+			before := g.State()
+			require.Contains(t, []int64{9, 10}, before.Count)
+			for range 5 {
+				x.must(t, order{Op: "wg.add", Object: "g", N: 3})
+				g.Add(2)
+				x.must(t, order{Op: "wg.done", Object: "g"})
+				g.Add(-4)
 			}
-			victim.start(order{Op: "wg.done", Object: "g"})
-			victim.proc.WaitSignal(t, syscall.SIGKILL)
-			for _, id := range ids {
-				gateSmooth(t, x.wait(t, id))
+			require.Equal(t, before.Count, g.State().Count)
+			waits := gateBlocked(t, a, x, g.Offset(), order{Op: "wg.waitctx", Object: "g"})
+			g.Add(-int(before.Count) + 1)
+			if before.Count == 10 { // the victim's is still to come
+				victim.proc.Cont(t)
+				gateSmooth(t, victim.wait(t, id))
+			} else {
+				g.Done()
 			}
-			require.Zero(t, queued(a, g.Offset()))
+			gateSmooth(t, x.wait(t, waits))
+			victim.proc.Cont(t)
+			require.Equal(t, prims.WaitGroupState{}, g.State())
+			sound(t, a)
 		})
+	}
+}
+
+// The process that makes the counter 0 stops before it tells: an Add of another process tells
+// first, so that no wait misses the zero. A death there leaves that to the next process, too.
+func TestWaitGroupZeroUntold(t *testing.T) {
+	for _, point := range []string{"counter.zero.untold", "counter.zero.told", "counter.zero.before_wake"} {
+		for _, how := range []string{"SHMSYNC_CRASHPOINT", "SHMSYNC_CRASHPOINT_STOP"} {
+			for _, rises := range []bool{false, true} {
+				t.Run(fmt.Sprint(point, how, rises), func(t *testing.T) {
+					a := newArena(t, nil)
+					g := newWaitGroup(t, a, "g")
+					g.Add(1)
+					victim, x := gateActor(t, a, "victim", proctest.Env(how+"="+point+":1")), gateActor(t, a, "x")
+					ids := make([]int, 12)
+					for i := range ids {
+						ids[i] = gateBlocked(t, a, x, g.Offset(), order{Op: "wg.wait", Object: "g"})
+					}
+					victim.start(order{Op: "wg.done", Object: "g"})
+					if how == "SHMSYNC_CRASHPOINT" {
+						victim.proc.WaitSignal(t, syscall.SIGKILL)
+					} else {
+						victim.proc.AwaitStop(t)
+					}
+					if rises {
+						g.Add(1)
+					}
+					for _, id := range ids {
+						gateSmooth(t, x.wait(t, id))
+					}
+					require.Zero(t, queued(a, g.Offset()))
+				})
+			}
+		}
 	}
 }
 
 // A claim dies in the middle: it is made or it is not.
 func TestLatchCrash(t *testing.T) {
-	for point, owed := range map[string]bool{"monitor.commit.logged": false, "monitor.commit.begun": true} {
+	for point, owed := range map[string]bool{
+		"counter.commit.recorded:1": false, "counter.commit.named:1": false, "counter.commit.recorded:2": false, "counter.commit.named:2": true,
+		"counter.commit.completed:2": true,
+	} {
 		t.Run(point, func(t *testing.T) {
 			a := newArena(t, nil)
 			l := newLatch(t, a, "l", 5)
-			victim := gateActor(t, a, "victim", proctest.Env("SHMSYNC_CRASHPOINT="+point+":1"))
+			victim := gateActor(t, a, "victim", proctest.Env("SHMSYNC_CRASHPOINT="+point))
 			victim.start(order{Op: "latch.claim", Object: "l", N: 2})
 			victim.proc.WaitSignal(t, syscall.SIGKILL)
 			alone(t, a, 1)

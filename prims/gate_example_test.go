@@ -12,7 +12,6 @@ import (
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/prims"
-	"github.com/shmsync/shmsync/shm"
 )
 
 // Each process adds its own work; a waiter waits for that of all.
@@ -22,8 +21,8 @@ func ExampleWaitGroup() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer arena.Remove(name)
 	defer a.Close()
-	defer shm.Remove(name)
 	g, err := prims.OpenWaitGroup(a, "batch", nil)
 	if err != nil {
 		log.Fatal(err)
@@ -44,8 +43,8 @@ func ExampleBarrier() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer arena.Remove(name)
 	defer a.Close()
-	defer shm.Remove(name)
 	step := 0
 	b, err := prims.OpenBarrier(a, "step", 1, &prims.BarrierOptions{Completion: func() { step++ }})
 	if err != nil {
@@ -68,8 +67,8 @@ func ExampleOnce() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer arena.Remove(name)
 	defer a.Close()
-	defer shm.Remove(name)
 	o, err := prims.OpenOnce(a, "tables", nil)
 	if err != nil {
 		log.Fatal(err)

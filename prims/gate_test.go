@@ -131,8 +131,11 @@ func TestGateNoSpace(t *testing.T) {
 	}
 	g.Add(1)
 	ctx := t.Context()
-	require.ErrorIs(t, g.WaitContext(ctx), shmsync.ErrNoSpace)
-	require.ErrorIs(t, l.WaitContext(ctx), shmsync.ErrNoSpace)
+	// Waits for a WaitGroup or a Latch take no memory.
+	soon, cancel := context.WithTimeout(ctx, time.Millisecond)
+	defer cancel()
+	require.Equal(t, context.DeadlineExceeded, g.WaitContext(soon))
+	require.Equal(t, context.DeadlineExceeded, l.WaitContext(soon))
 	require.ErrorIs(t, b.ArriveAndWaitContext(ctx), shmsync.ErrNoSpace)
 	require.ErrorIs(t, o.DoContext(ctx, func() { t.Error("beside the runner") }), shmsync.ErrNoSpace)
 	require.Equal(t, int64(1), b.State().Pending, "the arrival stays")
@@ -184,7 +187,7 @@ func TestGateHerd(t *testing.T) {
 // Where nothing blocks nothing is allocated.
 func TestGateAllocations(t *testing.T) {
 	a := newArena(t, nil)
-	g, l, b, o := newWaitGroup(t, a, ""), newLatch(t, a, "", 1<<40), newBarrier(t, a, "", 1, nil), newOnce(t, a, "")
+	g, l, b, o := newWaitGroup(t, a, ""), newLatch(t, a, "", 1<<30), newBarrier(t, a, "", 1, nil), newOnce(t, a, "")
 	o.Do(func() {})
 	ctx, open := t.Context(), newLatch(t, a, "", 1)
 	open.CountDown(1)
@@ -255,7 +258,7 @@ func BenchmarkWaitGroupWait(b *testing.B) {
 }
 
 func BenchmarkLatchCountDown(b *testing.B) {
-	l := newLatch(b, newArena(b, nil), "", 1<<62)
+	l := newLatch(b, newArena(b, nil), "", 1<<31-1)
 	b.ReportAllocs()
 	for b.Loop() {
 		l.CountDown(1)

@@ -32,6 +32,7 @@ type opening struct {
 
 	mu     sync.Mutex
 	needed int  // guarded by: mu; by how many the words are needed, the handle included
+	polls  int  // guarded by: mu; how often its end looked for calls
 	lost   bool // guarded by: mu; the arena may be unmapped by now
 	shares bool // guarded by: handles; it uses what common gave
 }
@@ -51,7 +52,7 @@ var kindNames = map[arenakernel.Kind]string{
 	condKind: "cond", semaphoreKind: "semaphore", futexKind: "futex", sequencerKind: "sequencer",
 	eventKind: "event", futureKind: "future", waitGroupKind: "waitgroup", latchKind: "latch",
 	onceKind: "once", barrierKind: "barrier", queueKind: "queue", signalKind: "signal waker",
-	waitableKind: "waitable",
+	waitableKind: "waitable", synchronizedKind: "synchronized",
 }
 
 // handle is a handle on an object.
@@ -70,13 +71,14 @@ func (f *Futex) opened() *opening          { return f.opening }
 func (s *Sequencer) opened() *opening      { return s.mon.opening }
 func (e *Event) opened() *opening          { return e.mon.opening }
 func (f *Future) opened() *opening         { return f.mon.opening }
-func (g *WaitGroup) opened() *opening      { return g.counter.mon.opening }
-func (l *Latch) opened() *opening          { return l.counter.mon.opening }
+func (g *WaitGroup) opened() *opening      { return g.counter.opening }
+func (l *Latch) opened() *opening          { return l.counter.opening }
 func (o *Once) opened() *opening           { return o.mon.opening }
 func (x *Barrier) opened() *opening        { return x.mon.opening }
 func (x *queueCore) opened() *opening      { return x.mon.opening }
 func (w *SignalWaker) opened() *opening    { return w.opening }
 func (x *Waitable[S, E]) opened() *opening { return x.mon.opening }
+func (s *synchronized) opened() *opening   { return s.lock.opening }
 
 // handles are the open handles of this process, by the segment of the arena and by the
 // object.

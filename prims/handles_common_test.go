@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 )
@@ -148,4 +149,62 @@ func TestMultiLockRecoverAfterClose(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, a.Close())
 	require.ErrorIs(t, y.Recover(5, func() error { return nil }), shmsync.ErrClosed, "after the end of the arena")
+}
+
+// A call that comes to a bucket of a MultiLock when the handle has ended leaves its bytes alone:
+// they may be another object's.
+func TestMultiLockOpensNoBucketAfterClose(t *testing.T) {
+	a := newArena(t, nil)
+	x, err := prims.OpenMultiLock(a, "x", &prims.MultiLockOptions{Buckets: 1})
+	require.NoError(t, err)
+	require.False(t, x.Opens(5, func() {
+		require.NoError(t, x.Close())
+		require.NoError(t, a.Delete("x"))
+	}))
+	x, err = prims.OpenMultiLock(a, "x", nil)
+	require.NoError(t, err)
+	require.True(t, x.Opens(5, func() {}))
+}
+
+// A handle may be closed while a Recover by it runs its repair: the end of the repair is noted,
+// so that others get the lock.
+func TestCloseDuringRecover(t *testing.T) {
+	type lock struct {
+		close   func() error
+		recover func(repair func() error) error
+		try     func() bool
+	}
+	kinds := map[string]struct {
+		op   string
+		open func(a *arena.Arena) (lock, error)
+	}{
+		"fairmutex": {"flock", func(a *arena.Arena) (lock, error) {
+			f, err := prims.OpenFairMutex(a, "x", nil)
+			return lock{f.Close, f.Recover, f.TryLock}, err
+		}},
+		"multilock": {"mlock", func(a *arena.Arena) (lock, error) {
+			m, err := prims.OpenMultiLock(a, "x", nil)
+			return lock{m.Close, func(repair func() error) error { return m.Recover(7, repair) }, func() bool {
+				_, ok := m.TryLock(7)
+				return ok
+			}}, err
+		}},
+	}
+	for name, kind := range kinds {
+		t.Run(name, func(t *testing.T) {
+			a := newArena(t, nil)
+			mine, err := kind.open(a)
+			require.NoError(t, err)
+			other, err := kind.open(a)
+			require.NoError(t, err)
+			dies := lockActor(t, a, "dies")
+			dies.must(t, order{Op: kind.op, Object: "x", Token: 7})
+			dies.proc.Kill(t)
+			alone(t, a, 1)
+			require.NoError(t, mine.recover(mine.close))
+			require.ErrorIs(t, mine.close(), shmsync.ErrClosed)
+			require.True(t, other.try(), "the lock after the repair")
+			require.NoError(t, other.close())
+		})
+	}
 }

@@ -4,12 +4,15 @@ package prims_test
 
 import (
 	"context"
+	"errors"
 	"runtime"
+	"runtime/debug"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/prims"
 )
@@ -61,7 +64,7 @@ func TestCloseWhileAnUpgradeGivesUp(t *testing.T) {
 var waitlessKinds = map[string]bool{
 	"mutex": true, "checked mutex": true, "cohort mutex": true, "spin lock": true, "signal waker": true,
 	"rwmutex, written": true, "rwmutex, read": true, "reader/writer spin lock, written": true, "reader/writer spin lock, read": true,
-	"futex": true, "futex, with others": true,
+	"futex": true, "futex, with others": true, "synchronized": true, "waitgroup": true, "latch": true,
 }
 
 // A Close that comes while a call queues its wait returns when the call has left: until then
@@ -98,4 +101,99 @@ func TestCloseWaitsForACallThatQueuesItsWait(t *testing.T) {
 			sound(t, a)
 		})
 	}
+}
+
+// A Close that comes while a call has the queue lock, or has to wake waiters still, returns
+// when the call is through with the words.
+func TestCloseWaitsForACallThatEndsWaits(t *testing.T) {
+	for kind, open := range handleKinds {
+		if waitlessKinds[kind] || kind == "once" { // the function of a Once outlives the handle
+			continue
+		}
+		for _, point := range []string{"monitor.resolve.resolved", "monitor.leave.before_wake"} {
+			t.Run(kind+"/"+point, func(t *testing.T) {
+				// A waiter that comes back for a check of its own needs no wake.
+				for tries := 0; !closesDuringCall(t, open, point); tries++ {
+					require.Less(t, tries, 1000, "the call never comes to the point")
+				}
+			})
+		}
+	}
+}
+
+// closesDuringCall closes a handle while a call by it, which lets a waiter go, is at a point. It
+// reports whether the call came there.
+func closesDuringCall(t *testing.T, open func(*arena.Arena) (*opened, error), point string) (came bool) {
+	a := newArena(t, nil)
+	mine, err := open(a)
+	require.NoError(t, err)
+	theirs, err := open(a)
+	require.NoError(t, err)
+	mine.Block()
+	granted := make(chan error, 1)
+	go func() { granted <- theirs.Wait(t.Context()) }()
+	waiting(t, a, "x", 1)
+	asleep(t, a, "x")
+	closed := make(chan error, 1)
+	early := armClose(point, mine.Close, closed)
+	defer crashpoint.Disarm()
+	before := crashpoint.HitCount(point)
+	mine.Free()
+	if came = crashpoint.HitCount(point) != before; came {
+		require.NoError(t, <-closed)
+	}
+	require.False(t, *early, "Close has returned while the call used the words")
+	require.NoError(t, <-granted)
+	sound(t, a)
+	require.NoError(t, a.Close())
+	return came
+}
+
+// armClose has the next call that comes to a point wait there while another goroutine
+// closes a handle. It reports whether the Close was through before the call went on.
+func armClose(point string, closeHandle func() error, closed chan<- error) (early *bool) {
+	early = new(bool)
+	crashpoint.ArmFunc(point, 1, func() {
+		done := make(chan struct{})
+		go func() {
+			closed <- closeHandle()
+			close(done)
+		}()
+		// It gets as far as it can: a Close that does not wait for the call is through.
+		for range 2000 {
+			select {
+			case <-done:
+				*early = true
+				return
+			default:
+				runtime.Gosched()
+			}
+		}
+	})
+	return early
+}
+
+// A waiter that a Post lets go may close the arena while the Post is on its way out: the rest of
+// the call finds no waiter, and does not fault.
+func TestCloseOfTheArenaByTheWaiterThatAPostLetsGo(t *testing.T) {
+	a := newArena(t, nil)
+	f, err := prims.OpenFutex(a, "x", &prims.FutexOptions{Spin: -1})
+	require.NoError(t, err)
+	waited := make(chan error, 1)
+	before := crashpoint.HitCount("futex.wait.announced")
+	go func() { waited <- f.WaitContext(t.Context(), 1) }()
+	eventually(t, "the waiter announces itself", f.String, func() bool { return crashpoint.HitCount("futex.wait.announced") > before })
+	closed := make(chan error, 1)
+	crashpoint.ArmFunc("futex.post.before_wake", 1, func() { closed <- a.Close() })
+	defer crashpoint.Disarm()
+	posted := make(chan any, 1)
+	go func() {
+		defer func() { posted <- recover() }()
+		debug.SetPanicOnFault(true)
+		f.Post()
+	}()
+	require.Nil(t, <-posted)
+	require.NoError(t, <-closed)
+	err = <-waited
+	require.True(t, err == nil || errors.Is(err, shmsync.ErrClosed), err)
 }

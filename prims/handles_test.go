@@ -5,6 +5,7 @@ package prims_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -326,6 +327,36 @@ var handleKinds = map[string]func(a *arena.Arena) (*opened, error){
 		}, func() { w.TryWait(1) }, func() { w.Release(1) },
 			lockWait(func(ctx context.Context) error { return w.WaitContext(ctx, 1) }, func() { w.Release(1) }), true}, nil
 	},
+	"synchronized": func(a *arena.Arena) (*opened, error) {
+		s, err := prims.OpenSynchronized(a, "x", 0, nil)
+		if err != nil {
+			return nil, err
+		}
+		in, out, ended := make(chan bool), make(chan bool), make(chan bool)
+		nothing := func(*int) error { return nil }
+		return &opened{s.Close, map[string]func() error{
+			"Update": func() error { return s.Update(nothing) }, "View": func() error { return s.View(nothing) },
+			"Store": plain(func() { s.Store(1) }), "Load": plain(func() { s.Load() }), "State": plain(func() { s.State() }),
+		}, func() {
+			h, err := prims.OpenSynchronized(a, "x", 0, nil) // Close waits for the Updates of its own handle
+			if err != nil {
+				panic(err)
+			}
+			go func() {
+				h.Update(func(*int) error {
+					in <- true
+					<-out
+					return nil
+				})
+				h.Close()
+				ended <- true
+			}()
+			<-in
+		}, func() {
+			out <- true
+			<-ended
+		}, func(ctx context.Context) error { return s.UpdateContext(ctx, nothing) }, false}, nil
+	},
 	"cond": func(a *arena.Arena) (*opened, error) {
 		var mu sync.Mutex
 		c, err := prims.OpenCond(a, "x", &mu, nil)
@@ -387,6 +418,16 @@ func waiting(t *testing.T, a *arena.Arena, name string, n int) {
 			count += int(max(w.Count, 1))
 		}
 		return count >= n
+	})
+}
+
+// asleep returns when all waits in the queues of an object need a wake.
+func asleep(t *testing.T, a *arena.Arena, name string) {
+	t.Helper()
+	o, err := objectNamed(a, name)
+	require.NoError(t, err)
+	eventually(t, "asleep", func() string { return words(a) }, func() bool {
+		return !slices.ContainsFunc((*arenakernel.Arena)(a).WaitsOf(o), func(w arenakernel.Wait) bool { return w.How == arenakernel.WaitAwake })
 	})
 }
 

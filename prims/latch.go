@@ -3,6 +3,7 @@ package prims
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"time"
 
 	"github.com/shmsync/shmsync"
@@ -39,11 +40,14 @@ var latchKind = arenakernel.KindOf("LTCH")
 
 // OpenLatch finds the Latch of that name in the arena or creates it, with its counter
 // at n. An empty name makes a fresh anonymous one. If an existing Latch began with
-// another number, the error Is ErrIncompatible. An n below 1 is an error that Is
-// [fs.ErrInvalid]; a process that does not know the number calls AttachLatch.
+// another number, the error Is ErrIncompatible. An n below 1 or above 2^31-1 is an error that
+// Is [fs.ErrInvalid]; a process that does not know the number calls AttachLatch.
 func OpenLatch(a *arena.Arena, name string, n int64, opts *LatchOptions) (*Latch, error) {
 	if err := needs("Latch", name, "a count", n); err != nil {
 		return nil, err
+	}
+	if n > counterMax {
+		return nil, &shmsync.Error{Op: "latch.open", Object: name, Err: fs.ErrInvalid, Detail: fmt.Sprintf("the highest count is %d, not %d", int64(counterMax), n)}
 	}
 	return openLatch((*arenakernel.Arena)(a), name, n, opts, false)
 }
@@ -54,10 +58,9 @@ func openLatch(a *arenakernel.Arena, name string, n int64, opts *LatchOptions, a
 		Init: func(body []byte) {
 			w := counterBody(body)
 			w.size.Store(uint64(n))
-			w.others.Store(uint64(n))
-			w.count.Store(uint64(n))
+			w.commit.Store(uint64(counterOf(uint64(n), 0)))
 			if opts != nil {
-				w.mon.spin.Store(spinField(opts.Spin))
+				w.spin.Store(spinField(opts.Spin))
 			}
 		},
 	}, "latch.open", newLatch, func(l *Latch) string {
@@ -83,6 +86,10 @@ func newLatch(a *arenakernel.Arena, o arenakernel.Object) (*Latch, error) {
 // CountDown counts for its own claim first, as long as there is some. Claim takes over the
 // claims of dead processes first. It panics when n is negative or more than the part of the
 // counter that no living process has claimed.
+//
+// A Claim that takes over the claims of dead processes may take effect in several steps. If
+// others count down between them, so that less than n is left, Claim panics, and this process
+// keeps what it took by then; State tells how much that is in Own.
 func (l *Latch) Claim(n int64) {
 	l.positive("Claim", n)
 	if !l.counter.claim(uint64(n), false) {
@@ -101,6 +108,9 @@ func (l *Latch) CountDown(n int64) {
 
 func (l *Latch) countDown(n int64) error {
 	l.positive("CountDown", n)
+	if n > 0 && l.counter.countAtOnce(uint64(n)) {
+		return nil
+	}
 	ok, err := l.counter.tryFinish(uint64(n))
 	if err == nil && !ok {
 		panic(fmt.Sprintf("shmsync: CountDown of %d of latch %s: more than are left", n, objectName(l.counter.object)))
@@ -116,23 +126,23 @@ func (l *Latch) positive(verb string, n int64) {
 
 // TryWait reports whether the counter is 0.
 func (l *Latch) TryWait() bool {
-	l.counter.mon.opening.use()
+	l.counter.opening.use()
 	return l.counter.zero()
 }
 
 // Wait waits until the counter is 0. It panics with an *[shmsync.Error] where
 // WaitContext returns one.
 func (l *Latch) Wait() {
-	if l.counter.left.Load() != 0 || race.Enabled {
+	if l.counter.left.Load()>>32 != 0 || race.Enabled {
 		l.counter.waitOrPanic()
 	}
 }
 
 // WaitContext is Wait that ends with ctx.Err() when ctx ends before, or with an error
-// that Is ErrOwnerDead, ErrNoSpace, ErrCorrupt or ErrClosed. A counter of 0 beats all
+// that Is ErrOwnerDead, ErrCorrupt or ErrClosed. A counter of 0 beats all
 // of these.
 func (l *Latch) WaitContext(ctx context.Context) error {
-	if l.counter.left.Load() == 0 && !race.Enabled {
+	if l.counter.left.Load()>>32 == 0 && !race.Enabled {
 		return nil
 	}
 	return l.counter.wait(ctx)
@@ -165,7 +175,7 @@ func (l *Latch) Offset() arena.Offset { return l.counter.object.Offset }
 // Close is an error that Is ErrClosed.
 func (l *Latch) Close() error {
 	t := l.counter
-	return t.mon.opening.close("latch.close")
+	return t.opening.close("latch.close")
 }
 
 // LatchState is what State tells.
@@ -180,10 +190,11 @@ type LatchState struct {
 
 // State reads l without locking it. The answer may be out of date when it returns.
 func (l *Latch) State() LatchState {
-	l.counter.mon.opening.use()
+	l.counter.opening.use()
 	t := l.counter
-	err, who := t.trouble()
-	return LatchState{Size: int64(l.size), Count: t.count(), Own: t.share(), Waiting: !t.fifo.empty(), Err: err, Who: who}
+	v := t.view()
+	err, who := t.trouble(v)
+	return LatchState{Size: int64(l.size), Count: int64(v.count), Own: int64(v.own), Waiting: t.waiting(v), Err: err, Who: who}
 }
 
 // String renders the state on one line.

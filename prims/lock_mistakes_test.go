@@ -112,7 +112,7 @@ func TestLocksRefuseInvalidPolicies(t *testing.T) {
 	a := newArena(t, nil)
 	for kind, open := range policyLocks {
 		t.Run(kind, func(t *testing.T) {
-			for _, p := range []prims.Policy{prims.PolicyRelease + 1, 7, 1 << 8, 1<<32 - 1} {
+			for _, p := range []prims.Policy{prims.PolicyRollback + 1, 7, 1 << 8, 1<<32 - 1} {
 				message := fmt.Sprintf("shmsync: %s %q: there is no policy %d", kind, kind, uint32(p))
 				require.PanicsWithValue(t, message, func() { open(a, p) })
 			}

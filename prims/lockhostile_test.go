@@ -95,7 +95,7 @@ func hostileLock(t *testing.T, rounds int, f func(a *arena.Arena, s *scribbler, 
 }
 
 func hostileRounds() int {
-	return proctest.Rounds(40, 250)
+	return proctest.Rounds(40, 120)
 }
 
 func TestHostileFairMutex(t *testing.T) {

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/proctest"
@@ -78,16 +76,22 @@ func alone(t testing.TB, a *arena.Arena, n int) {
 	})
 }
 
-// sound checks the whole arena; what others change in passing may be seen once.
+// ownNodes gives how many wait nodes are in use that belong to waits. Beside them each
+// process that has waited for the queue lock of an object leaves a poller node there.
+func ownNodes(a *arena.Arena) uint64 {
+	s := a.Stats()
+	return s.Nodes - s.PollerNodes
+}
+
+// sound checks the whole arena. A check may see what another process or goroutine is about to
+// change, so a fault counts if it stays.
 func sound(t testing.TB, a *arena.Arena) {
 	t.Helper()
 	var err error
-	for range 3 {
-		if err = a.Check(); err == nil {
-			return
-		}
-	}
-	require.NoError(t, err)
+	eventually(t, "the arena is sound", func() string { return fmt.Sprint(err, "\n", words(a)) }, func() bool {
+		err = a.Check()
+		return err == nil
+	})
 }
 
 // nameOf is the name that another process joins the arena by.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/prims"
-	"github.com/shmsync/shmsync/shm"
 )
 
 // The numbers of an arena under a name in package expvar, which net/http serves.
@@ -18,7 +17,7 @@ func ExampleOpenMutex_metrics() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer shm.Remove("example-metrics")
+	defer arena.Remove("example-metrics")
 	defer a.Close()
 	expvar.Publish("jobs", expvar.Func(func() any { return a.Metrics() }))
 

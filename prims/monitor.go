@@ -164,6 +164,7 @@ func (m *monitor) leave(b *wakes) {
 	if m.broken.Load() {
 		m.rebuild()
 	}
+	m.owe(b)
 	m.queueLock.Unlock()
 	m.wake(b)
 	m.queueLock.yield()

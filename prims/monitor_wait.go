@@ -58,6 +58,8 @@ type wakes struct {
 	n    int
 	few  [4]wakeUp
 	more []wakeUp
+	// counted is the queue in which the call that wakes them counts itself, or nil.
+	counted *park.Queue
 }
 
 type wakeUp struct {
@@ -82,6 +84,15 @@ func (b *wakes) add(w wait, s arenakernel.NodeState, owner arenakernel.Participa
 	b.more = append(b.more, wakeUp{w, s, owner})
 }
 
+// owe makes Close wait until the owners are woken, which needs the words. The queue lock is
+// held: Close waits for that.
+func (m *monitor) owe(b *wakes) {
+	if q := m.queueLock.queue; b != nil && b.n > 0 && q != nil {
+		q.EnterEnding()
+		b.counted = q
+	}
+}
+
 // wake wakes the owners.
 func (m *monitor) wake(b *wakes) {
 	if b == nil {
@@ -97,6 +108,10 @@ func (m *monitor) wake(b *wakes) {
 			m.wakeOne(u)
 		}
 		b.n, b.more = 0, b.more[:0]
+	}
+	if b.counted != nil {
+		b.counted.Exit()
+		b.counted = nil
 	}
 	wakesPool.Put(b)
 }

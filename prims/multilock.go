@@ -92,6 +92,9 @@ func openMultiLock(a *arenakernel.Arena, name string, opts *MultiLockOptions, at
 		panic(fmt.Sprintf("shmsync: OpenMultiLock %q with %d buckets", name, opt.Buckets))
 	}
 	opt.Policy.mustBeValid("multilock " + strconv.Quote(name))
+	if err := opt.Policy.withoutLog("multilock.open", name, "a MultiLock"); err != nil {
+		return nil, err
+	}
 	log := multiLog(opt.Buckets)
 	o, created, err := a.OpenObject(arenakernel.ObjectSpec{
 		Existing: attach, Kind: multiLockKind, Version: multiLockVersion, Name: name, Size: multiLockBytes(1 << log), AnySize: true,
@@ -155,7 +158,8 @@ func buildMultiLock(a *arenakernel.Arena, o arenakernel.Object, bare bool) (*Mul
 	return x, nil
 }
 
-// bucket is where a key is, which this process may see for the first time.
+// bucket is where a key is, which this process may see for the first time. It is nil if the
+// handle has ended: then the words may be another object's.
 func (x *MultiLock) bucket(key uint64) *multiBucket {
 	i := bucketOf(key, x.log)
 	if k := x.all[i].Load(); k != nil {
@@ -172,12 +176,13 @@ func (x *MultiLock) openBucket(i int) *multiBucket {
 	if k := x.all[i].Load(); k != nil {
 		return k
 	}
+	if x.opening.ended.Load() {
+		return nil
+	}
+	// The end of the handle, if it comes now, waits for mu, and finds the bucket.
 	k := newMultiBucket(x, i)
 	if x.opening.closing.Load() {
 		park.Shut(k.mon.queueLock.queue)
-	}
-	if x.opening.ended.Load() {
-		k.mon.queueLock.end() // the end of the handle may have been before
 	}
 	x.all[i].Store(k)
 	return k
@@ -198,7 +203,7 @@ type Hold struct {
 func (x *MultiLock) Lock(key uint64) Hold {
 	h, err := x.lock(nil, key)
 	if err != nil {
-		panic(err)
+		panic(waysOut(err))
 	}
 	return h
 }
@@ -249,6 +254,9 @@ func (x *MultiLock) lock(ctx context.Context, key uint64) (Hold, error) {
 		return Hold{}, err
 	}
 	k := x.bucket(key)
+	if k == nil {
+		return Hold{}, x.closed("multilock.lock")
+	}
 	if k.mayBeBiased.Load() {
 		if s, h := k.biased(key); s != nil {
 			return Hold{k, s, key, h}, nil
@@ -273,6 +281,9 @@ func (x *MultiLock) lock(ctx context.Context, key uint64) (Hold, error) {
 func (x *MultiLock) TryLock(key uint64) (Hold, bool) {
 	x.opening.use()
 	k := x.bucket(key)
+	if k == nil {
+		panic(x.opening.refusal)
+	}
 	if s, h := k.biased(key); s != nil {
 		return Hold{k, s, key, h}, true
 	}
@@ -382,6 +393,8 @@ func (x *MultiLock) eachBucket(f func(k *multiBucket)) {
 
 // Policy is what becomes of a key when its holder dies.
 func (x *MultiLock) Policy() Policy { return x.policy }
+
+func (x *MultiLock) closed(op string) error { return x.fail(op, shmsync.ErrClosed, nil, closedHandle) }
 
 func (x *MultiLock) fail(op string, err error, who *shmsync.Identity, detail string) error {
 	return &shmsync.Error{Op: op, Object: objectName(x.object), Err: err, Who: who, Detail: detail}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 
-	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
@@ -20,7 +19,7 @@ type Holds []Hold
 func (x *MultiLock) LockAll(keys ...uint64) Holds {
 	h, err := x.LockAllContext(context.Background(), keys...)
 	if err != nil {
-		panic(err)
+		panic(waysOut(err))
 	}
 	return h
 }
@@ -37,11 +36,11 @@ func (x *MultiLock) LockAllContext(ctx context.Context, keys ...uint64) (Holds, 
 	holds := make(Holds, 0, len(sorted))
 	if len(sorted) > 0 {
 		// Close waits until those are unlocked that this call has taken in vain.
-		m := x.bucket(sorted[0]).mon
-		if m.begin() != nil {
-			return nil, x.fail("multilock.lock", shmsync.ErrClosed, nil, closedHandle)
+		k := x.bucket(sorted[0])
+		if k == nil || k.mon.begin() != nil {
+			return nil, x.closed("multilock.lock")
 		}
-		defer m.finish()
+		defer k.mon.finish()
 	}
 	for _, key := range sorted {
 		h, err := x.lock(ctx, key)

@@ -14,3 +14,13 @@ func (x *MultiLock) HoldWord(key uint64) string {
 	h, _ := k.peek(key)
 	return h.String()
 }
+
+// Opens reports whether a call that finds x open now, and comes to the bucket of the key after
+// whatever happens between, opens the bucket.
+func (x *MultiLock) Opens(key uint64, between func()) bool {
+	if x.opening.error("multilock.lock") != nil {
+		return false
+	}
+	between()
+	return x.bucket(key) != nil
+}

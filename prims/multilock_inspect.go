@@ -38,14 +38,7 @@ func inspectMultiLock(a *arenakernel.Arena, o arenakernel.Object) arenakernel.In
 			return // the state counts them; one at a time is told and can be recovered
 		}
 		i.Key = &key
-		switch result, _ := h.result(); result {
-		case lockOwnerDead:
-			i.lost(shmsync.ErrOwnerDead, h.died())
-		case lockNotRecoverable:
-			i.lost(shmsync.ErrNotRecoverable, h.died())
-		default:
-			i.lost(shmsync.ErrCorrupt, 0)
-		}
+		i.lost(e.lost())
 	}
 	for n := range x.all {
 		k := x.bucketOr(n)
@@ -72,4 +65,33 @@ func inspectMultiLock(a *arenakernel.Arena, o arenakernel.Object) arenakernel.In
 		}
 	}
 	return i.Inspection
+}
+
+// lost says why nobody can have the key, and whose death that is; nil if somebody can or has.
+func (e keyEntry) lost() (error, arenakernel.ParticipantID) {
+	h := e.hold()
+	if h == 0 || h.free() || h.valid() && ownerHold(h.owner()).Owner != 0 || h.granted() && h.valid() {
+		return nil, 0
+	}
+	switch result, _ := h.result(); result {
+	case lockOwnerDead:
+		return shmsync.ErrOwnerDead, h.died()
+	case lockNotRecoverable:
+		return shmsync.ErrNotRecoverable, h.died()
+	}
+	return shmsync.ErrCorrupt, 0
+}
+
+// eachEntry calls f for the entries of all keys.
+func (x *MultiLock) eachEntry(f func(e keyEntry)) {
+	for n := range x.all {
+		k := x.bucketOr(n)
+		if k.words.quiet() {
+			continue
+		}
+		for j := range k.words.entries {
+			f(inlineEntry(&k.words.entries[j]))
+		}
+		k.peekSpilled(f)
+	}
 }

@@ -41,7 +41,16 @@ func (x *MultiLock) RecoverContext(ctx context.Context, key uint64, repair func(
 	if err := x.opening.error("multilock.recover"); err != nil {
 		return err
 	}
+	// The words stay in place until the end of the repair is noted there. Close does not wait
+	// for it.
+	if !x.opening.stayIfOpen() {
+		return x.closed("multilock.recover")
+	}
 	k := x.bucket(key)
+	if k == nil {
+		return x.closed("multilock.recover") // the arena is being unmapped
+	}
+	defer k.mon.leaveStay()
 	for {
 		if err := k.mon.enter(ctx); err != nil {
 			return err

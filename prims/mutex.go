@@ -1,6 +1,7 @@
 package prims
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -67,6 +68,8 @@ type Mutex struct {
 	inner     bool // it is such a part, and the library unlocks it
 	counts    *countWords
 	variant   *mutexVariant // nil: a plain Mutex
+	log       *undoLog      // nil without PolicyRollback
+	tx        *Tx           // of the goroutine that has m in an Update
 }
 
 // MutexOptions says how a Mutex is created, and what this process does with it.
@@ -91,6 +94,10 @@ type MutexOptions struct {
 	Checked bool
 	// Contention changes how waiters of this process compete.
 	Contention Contention
+	// LogBytes is the size of the undo log of a new Mutex of PolicyRollback: what the changes of
+	// one Update save, and 16 bytes for each range. It is rounded up to a multiple of 64. 0 means
+	// 16 KiB for a new Mutex, and any size for one that exists; the most is 1 MiB.
+	LogBytes int
 }
 
 var mutexKind = arenakernel.KindOf("MUTX")
@@ -110,10 +117,13 @@ func openMutex(a *arenakernel.Arena, name string, opts *MutexOptions, attach boo
 	}
 	opt.Policy.mustBeValid("mutex " + strconv.Quote(name))
 	opt.Contention.mustBeValid("mutex " + strconv.Quote(name))
+	log := logSize(opt.Policy, opt.LogBytes, "mutex "+strconv.Quote(name))
 	return openAs(a, arenakernel.ObjectSpec{
-		Existing: attach, Kind: mutexKind, Version: mutexVersion, Name: name, Size: uint64(mutexBytes),
-		Init: func(body []byte) { initMutex(body, &opt) },
-	}, "mutex.open", newMutex(&opt), func(m *Mutex) string { return m.policy.differs(opt.Policy) })
+		Existing: attach, Kind: mutexKind, Version: mutexVersion, Name: name, Size: withLog(uint64(mutexBytes), log), AnySize: true,
+		Init: func(body []byte) { initMutex(body, &opt, log) },
+	}, "mutex.open", newMutex(&opt), func(m *Mutex) string {
+		return cmp.Or(m.policy.differs(opt.Policy), m.log.differs(opt.LogBytes))
+	})
 }
 
 // MutexAt opens the Mutex at an offset. Another process got the offset from the method
@@ -136,14 +146,27 @@ func objectName(o arenakernel.Object) string {
 }
 
 func newMutex(opt *MutexOptions) func(*arenakernel.Arena, arenakernel.Object) (*Mutex, error) {
-	return func(a *arenakernel.Arena, o arenakernel.Object) (*Mutex, error) { return buildMutex(a, o, opt), nil }
+	return func(a *arenakernel.Arena, o arenakernel.Object) (*Mutex, error) { return buildMutex(a, o, opt) }
 }
 
-func buildMutex(a *arenakernel.Arena, o arenakernel.Object, opt *MutexOptions) *Mutex {
+func buildMutex(a *arenakernel.Arena, o arenakernel.Object, opt *MutexOptions) (*Mutex, error) {
+	w, err := arenakernel.TryAt[mutexWords](a, o.Body)
+	if err != nil {
+		return nil, err
+	}
+	log, err := mutexLog(a, o, w)
+	if err != nil {
+		return nil, err
+	}
 	m := buildMutexAt(a, o, o.Body, opt)
+	if log != nil {
+		m.policy, m.log, m.tx = PolicyRollback, log, newTx(log, objectName(o))
+	} else if m.policy == PolicyRollback {
+		m.policy = PolicyReport // by a peer's bytes, which changed just now
+	}
 	m.counted()
 	m.opening.shut, m.opening.end = m.shut, m.end
-	return m
+	return m, nil
 }
 
 // buildMutexAt makes a handle on the words of a mutex at off, in the body of o:
@@ -226,6 +249,10 @@ func (m *Mutex) TryLock() bool {
 // Two goroutines that race to unlock the same hold may between them release the hold of
 // another process, unless the handle was opened Checked.
 func (m *Mutex) Unlock() {
+	if race.Enabled {
+		m.unlockSlow(atomic.LoadUint32(m.own))
+		return
+	}
 	if name := m.plain; name != 0 {
 		wake := m.wake // loaded here, since nothing is loaded while the CAS is under way
 		// sync(mutex.release): release
@@ -259,8 +286,11 @@ func (m *Mutex) shut() { park.Shut(m.queue) }
 // end takes the words away from the fast paths. A call that is under way, and should
 // not be, sees the words before or after.
 func (m *Mutex) end() {
-	m.queue.Close()
 	takeWords(&m.own, &m.wake)
+	if m.queueLock {
+		m.awaitCalls()
+	}
+	m.queue.Close()
 }
 
 // Policy is what becomes of m when its holder dies.
@@ -321,7 +351,12 @@ func (m *Mutex) fail(op string, err error, who *shmsync.Identity, detail string)
 // named is a text that ends with the word mutex, and which one that is.
 func (m *Mutex) named(text string) string { return m.variant.text(text) + objectName(m.object) }
 
-func initMutex(body []byte, opt *MutexOptions) { initMutexWords(mutexBody(body), opt) }
+func initMutex(body []byte, opt *MutexOptions, log uint64) {
+	initMutexWords(mutexBody(body), opt)
+	if log != 0 {
+		logBody(body, uint64(mutexBytes)).size = uint32(log)
+	}
+}
 
 func initMutexWords(w *mutexWords, opt *MutexOptions) {
 	w.policy = opt.Policy.stored()

@@ -38,13 +38,13 @@ func (d *delays) since(start time.Time, most time.Duration) {
 	}
 }
 
-// inTime makes attempts until one is in time: a busy machine delays some of them, and what
-// is at fault, and healed by a periodic check alone, is late each time.
+// inTime makes attempts until one is in time: a busy machine delays many of them, and what
+// is at fault, and healed by the checks of each second alone, is late each time.
 func inTime(t *testing.T, attempt func(d *delays)) {
 	t.Helper()
-	const attempts = 20
 	var d delays
-	for range attempts {
+	attempts := 0
+	for begun := time.Now(); attempts < 20 || time.Since(begun) < timeout(); attempts++ {
 		d.late = nil
 		if attempt(&d); d.late == nil {
 			return
@@ -442,7 +442,6 @@ func holderStopped(t *testing.T, how time.Duration, env []string) {
 	for range 15 {
 		polled = append(polled, here.blocked(t, order{Op: "lockctx", Object: "m"}))
 	}
-	quickest := time.Hour // a busy machine adds to some
 	for end := time.Now().Add(how); time.Now().Before(end); {
 		start := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -450,12 +449,10 @@ func holderStopped(t *testing.T, how time.Duration, env []string) {
 		took := time.Since(start)
 		cancel()
 		require.GreaterOrEqual(t, took, 100*time.Millisecond)
-		require.Less(t, took, timeout())
-		quickest = min(quickest, took)
+		require.Less(t, took, timeout(), "while the holder is stopped, which lasts until the end of these waits")
 		require.False(t, m.TryLock())
 		require.Equal(t, x.proc.Pid(), m.State().Owner.PID)
 	}
-	require.Less(t, quickest, proctest.Scale(time.Second))
 	x.proc.Cont(t)
 	require.True(t, x.op(t, "state", "m").OK)
 	for _, id := range polled {

@@ -5,7 +5,7 @@ import "github.com/shmsync/shmsync/internal/park"
 // stays reports whether o is the hold of a dead one that is not gone, and which passes
 // on when it is.
 func (m *Mutex) stays(o ownerWord) bool {
-	return !m.internal && o.held() && o.ownerDied(policyOf(m.words.policy)).free() && !m.a.Gone(o.participant())
+	return !m.internal && o.held() && (m.log != nil || o.ownerDied(policyOf(m.words.policy)).free()) && !m.a.Gone(o.participant())
 }
 
 // mayTake reports whether a lock that is owner-dead by o may be taken for a repair: the

@@ -15,6 +15,9 @@ func inspectMutex(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspec
 	on := i.owner(word, arenakernel.ParticipantID(w.died.Load()&arenakernel.ParticipantIDMask))
 	i.date(on, countsOf(a, &w.counts))
 	i.mutexRest(w)
+	if l, err := mutexLog(a, o, w); err == nil && l != nil {
+		i.undoLog(l)
+	}
 	i.waits(waitsOn(mutexWakeOff, mutexPollerOff), "lock", on)
 	return i.Inspection
 }
@@ -25,4 +28,10 @@ func (i *inspection) mutexRest(w *mutexWords) {
 	if s := w.starving.Load(); s != 0 {
 		i.word("starving", uint64(s), "%v asks for the next release", arenakernel.ParticipantID(s&arenakernel.ParticipantIDMask))
 	}
+}
+
+// undoLog tells of the log of a lock.
+func (i *inspection) undoLog(l *undoLog) {
+	s := l.state()
+	i.word("undo log", uint64(s), "%v; %d bytes in all, at most %d were in use; %d rollbacks", s, l.size, l.head.highest.Load(), l.head.rollbacks.Load())
 }

@@ -21,13 +21,16 @@ var (
 
 func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{
-		Kind: mutexKind, Repair: repairMutex, Wake: wakeMutex, Check: checkMutex, Inspect: inspectMutex,
+		Kind: mutexKind, Repair: repairMutex, Wake: wakeMutex, Check: checkMutex, Inspect: inspectMutex, UserData: mutexUserData,
 	})
 }
 
 // markOwnerDead deals with owner word o, whose name was found dead. It reports false if the
 // word stays: the data that it guards is handed over when the dead one is gone.
 func (m *Mutex) markOwnerDead(o ownerWord) (changed bool) {
+	if m.log != nil && o.held() {
+		return rollBackMutex(m.a, m.words, m.log, o)
+	}
 	return markOwnerDeadMutex(m.a, m.words, o, m.internal)
 }
 
@@ -71,12 +74,24 @@ func wakeAllOf(a *arenakernel.Arena, w *mutexWords) {
 
 // repairMutex takes back what dead has of the object.
 func repairMutex(a *arenakernel.Arena, obj arenakernel.Object, dead arenakernel.ParticipantID) {
-	if w, err := arenakernel.TryAt[mutexWords](a, obj.Body); err == nil {
-		repairMutexWords(a, w, dead, false)
+	w, err := arenakernel.TryAt[mutexWords](a, obj.Body)
+	if err != nil {
+		return
 	}
+	l, err := mutexLog(a, obj, w)
+	if err != nil {
+		return // nobody can open it: its hold stays
+	}
+	repairLoggedMutex(a, w, l, dead, false)
 }
 
 func repairMutexWords(a *arenakernel.Arena, w *mutexWords, dead arenakernel.ParticipantID, internal bool) {
+	repairLoggedMutex(a, w, nil, dead, internal)
+}
+
+// repairLoggedMutex is repairMutexWords for words that have the log l, unless that is nil. What the
+// policy word says does not matter: a peer may have overwritten it.
+func repairLoggedMutex(a *arenakernel.Arena, w *mutexWords, l *undoLog, dead arenakernel.ParticipantID, internal bool) {
 	if s := w.starving.Load(); a.Reaps(dead, arenakernel.ParticipantID(s&arenakernel.ParticipantIDMask)) {
 		w.starving.CompareAndSwap(s, 0)
 	}
@@ -85,7 +100,13 @@ func repairMutexWords(a *arenakernel.Arena, w *mutexWords, dead arenakernel.Part
 		if !a.Reaps(dead, o.participant()) || !o.held() && o.kind() != kindReserved {
 			return
 		}
-		if !markOwnerDeadMutex(a, w, o, internal) {
+		changed := false
+		if l != nil && o.held() {
+			changed = rollBackMutex(a, w, l, o)
+		} else {
+			changed = markOwnerDeadMutex(a, w, o, internal)
+		}
+		if !changed {
 			return
 		}
 	}
@@ -119,7 +140,34 @@ func checkMutex(a *arenakernel.Arena, obj arenakernel.Object) error {
 	if err != nil {
 		return err
 	}
+	l, err := mutexLog(a, obj, w)
+	if err != nil {
+		return err
+	}
+	if l != nil {
+		return checkLocked(obj, w, l)
+	}
 	return checkMutexWords(obj, w)
+}
+
+// checkLocked is checkMutexWords for a Mutex with a log.
+func checkLocked(obj arenakernel.Object, w *mutexWords, l *undoLog) error {
+	before := ownerWord(w.owner.Load())
+	s, after := l.state(), ownerWord(w.owner.Load())
+	switch {
+	case !before.valid() || w.policy != PolicyRollback.stored():
+	case before != after, before == ownerNotRecoverable, before.free() && s == 0, !before.free() && (s.valid(l.size) || s == logStateLost):
+		return nil
+	}
+	return &shmsync.Error{Op: "mutex.check", Object: objectName(obj), Err: shmsync.ErrCorrupt,
+		Detail: fmt.Sprintf("owner word %v, policy %d, undo log %v", before, w.policy, s)}
+}
+
+// mutexUserData hides the saved bytes of a log.
+func mutexUserData(a *arenakernel.Arena, o arenakernel.Object, hide func(from arenakernel.Offset, n uint64)) {
+	if first := uint64(mutexBytes) + logHeadBytes; o.Size > first {
+		hide(arenakernel.Offset(first), o.Size-first)
+	}
 }
 
 func checkMutexWords(obj arenakernel.Object, w *mutexWords) error {
@@ -178,12 +226,15 @@ func (m *Mutex) inherit(o ownerWord) (took bool, err error) {
 		return false, nil
 	}
 	crashpoint.Hit("mutex.recover.taken")
+	if m.log != nil {
+		m.log.lose()
+	}
 	m.counts.dates()
 	race.Acquire(m.key)
 	if err := m.runRepair(m.repair); err != nil {
 		return false, err
 	}
-	m.words.died.Store(0)
+	m.repaired()
 	m.owner.CompareAndSwap(uint32(recovering), uint32(m.name))
 	return true, nil
 }
@@ -192,7 +243,8 @@ func (m *Mutex) inherit(o ownerWord) (took bool, err error) {
 // the dead process can write any more, not even a system call, takes the lock, runs repair,
 // and releases the lock. If repair returns an error or panics, m becomes not recoverable
 // until a later Recover succeeds, and Recover returns the error. Other callers wait while
-// repair runs. If this process dies before repair returns, m is owner-dead again.
+// repair runs. If this process dies before repair returns, m is owner-dead again, or not recoverable
+// again if it has PolicyRollback.
 //
 // Recover of a healthy lock waits for it, releases it and does not run repair.
 // Its own errors are those of LockContext, ErrOwnerDead excepted. It panics when
@@ -233,18 +285,29 @@ func (m *Mutex) RecoverContext(ctx context.Context, repair func() error) error {
 			continue
 		}
 		crashpoint.Hit("mutex.recover.taken")
+		if m.log != nil {
+			m.log.lose()
+		}
 		m.counts.dates()
 		race.Acquire(m.key)
 		if err := m.runRepair(repair); err != nil {
 			return err
 		}
-		m.words.died.Store(0)
+		m.repaired()
 		race.ReleaseMerge(m.key)
 		// sync(mutex.release): release
 		m.owner.CompareAndSwap(uint32(makeOwner(kindRecovering, m.name)), 0)
 		crashpoint.Hit("mutex.recover.before_wake")
 		m.wakeNext()
 		return nil
+	}
+}
+
+// repaired ends a repair that succeeded: the data is whole.
+func (m *Mutex) repaired() {
+	m.words.died.Store(0)
+	if m.log != nil {
+		m.log.storeState(0)
 	}
 }
 

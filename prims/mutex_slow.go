@@ -49,7 +49,7 @@ var ownerNever = 6<<ownerKindShift | rand.Uint32()&arenakernel.ParticipantIDMask
 //go:noinline
 func (m *Mutex) lockOrPanic() {
 	if err := m.lockSlow(nil); err != nil {
-		panic(err)
+		panic(waysOut(err))
 	}
 }
 
@@ -59,6 +59,9 @@ func (m *Mutex) lockSlow(ctx context.Context) error {
 		return m.closed()
 	}
 	defer m.queue.Exit()
+	if m.queueLock && m.opening.ended.Load() { // before this call was counted
+		return m.closed()
+	}
 	return m.lockEntered(ctx)
 }
 
@@ -77,6 +80,10 @@ func (m *Mutex) lockEntered(ctx context.Context) error {
 }
 
 func (m *Mutex) tryLockSlow() bool {
+	if m.queueLock && m.queue != nil {
+		m.queue.EnterEnding() // the end of the opening waits, or is seen
+		defer m.queue.Exit()
+	}
 	if m.ended("TryLock") {
 		return false
 	}
@@ -107,7 +114,7 @@ func (m *Mutex) step(o ownerWord, slept bool) (took, changed bool, err error) {
 	case !o.valid():
 		return false, false, m.fail("mutex.lock", shmsync.ErrCorrupt, nil, o.String())
 	case o == ownerNotRecoverable:
-		return false, false, m.fail("mutex.lock", shmsync.ErrNotRecoverable, m.a.Who(m.diedName()), "")
+		return false, false, m.notRecoverable("mutex.lock")
 	case o.kind() == kindOwnerDead:
 		return false, false, m.fail("mutex.lock", shmsync.ErrOwnerDead, m.a.Who(o.participant()), "")
 	case o.kind() == kindReserved && m.expired():

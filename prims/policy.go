@@ -1,6 +1,10 @@
 package prims
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/shmsync/shmsync"
+)
 
 // Policy says what becomes of an exclusive hold whose process dies. It is
 // stored in the object when it is created.
@@ -14,20 +18,35 @@ const (
 	// PolicyRelease: the hold becomes free, as a file lock does: for data that is
 	// consistent at every step.
 	PolicyRelease
+	// PolicyRollback: the next process undoes the unfinished Update of the dead holder, and the
+	// hold becomes free. Nobody gets ErrOwnerDead, and nobody writes a repair. A hold without an
+	// Update becomes free as under PolicyRelease. A Mutex may have this policy. A new lock
+	// of it gets an undo log; see [Mutex.Update] and [Tx].
+	PolicyRollback
 )
 
 // stored is the policy as the bytes of an object have it: all-zero bytes are
 // an object with the default.
 func (p Policy) stored() uint32 {
-	if p == PolicyRelease {
-		return 1
+	switch p {
+	case PolicyRelease:
+		return storedRelease
+	case PolicyRollback:
+		return storedRollback
 	}
-	return 0
+	return storedReport
 }
+
+// The policies as the bytes of an object have them.
+const (
+	storedReport = iota
+	storedRelease
+	storedRollback
+)
 
 // mustBeValid panics if p is not a valid Policy. what names the object.
 func (p Policy) mustBeValid(what string) {
-	if p > PolicyRelease {
+	if p > PolicyRollback {
 		panic(fmt.Sprintf("shmsync: %s: there is no policy %d", what, uint32(p)))
 	}
 }
@@ -40,10 +59,23 @@ func mustHaveRepair(given bool, what string) {
 }
 
 func policyOf(stored uint32) Policy {
-	if stored&policyMask == 1 {
+	switch stored & policyMask {
+	case storedRelease:
 		return PolicyRelease
+	case storedRollback:
+		return PolicyRollback
 	}
 	return PolicyReport
+}
+
+// withoutLog refuses PolicyRollback for an object of a kind that has no undo log. what says
+// which kind that is.
+func (p Policy) withoutLog(op, name, what string) error {
+	if p != PolicyRollback {
+		return nil
+	}
+	return &shmsync.Error{Op: op, Object: name, Err: shmsync.ErrNotSupported,
+		Detail: what + " has no undo log, which PolicyRollback needs; a Mutex has one"}
 }
 
 const policyMask = 0xff
@@ -57,6 +89,8 @@ func (p Policy) String() string {
 		return "report"
 	case PolicyRelease:
 		return "release"
+	case PolicyRollback:
+		return "rollback"
 	}
 	return "invalid"
 }

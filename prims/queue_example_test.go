@@ -11,7 +11,6 @@ import (
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/prims"
-	"github.com/shmsync/shmsync/shm"
 )
 
 // Jobs that survive the worker that has them.
@@ -21,8 +20,8 @@ func ExampleQueue() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer arena.Remove(name)
 	defer a.Close()
-	defer shm.Remove(name)
 
 	type job struct{ ID, Size uint32 }
 	q, err := prims.OpenQueue[job](a, "jobs", 100, nil)

@@ -167,6 +167,9 @@ func openRWMutex(a *arenakernel.Arena, name string, opts *RWMutexOptions, attach
 		opt = *opts
 	}
 	opt.Policy.mustBeValid("rwmutex " + strconv.Quote(name))
+	if err := opt.Policy.withoutLog("rwmutex.open", name, "an RWMutex"); err != nil {
+		return nil, err
+	}
 	return openAs(a, arenakernel.ObjectSpec{
 		Existing: attach, Kind: rwmutexKind, Version: rwmutexVersion, Name: name, Size: rwmutexBytes(a.MaxParticipants()),
 		Init: func(body []byte) { initRWMutex(rwmutexBody(body), &opt) },

@@ -27,7 +27,7 @@ var (
 //go:noinline
 func (m *RWMutex) rlockOrPanic() {
 	if err := m.rlockSlow(nil); err != nil {
-		panic(err)
+		panic(waysOut(err))
 	}
 }
 

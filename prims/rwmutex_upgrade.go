@@ -42,7 +42,7 @@ func (m *RWMutex) lockUpgradable(ctx context.Context) error {
 	for {
 		err := m.lockUpgradableOnce(ctx, op)
 		if m.repair == nil || !errors.Is(err, shmsync.ErrOwnerDead) {
-			return err
+			return waysOutOf(ctx, err)
 		}
 		if err := m.recoverBy(ctx, op, m.repair); err != nil {
 			return err

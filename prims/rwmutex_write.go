@@ -45,7 +45,7 @@ func (m *RWMutex) lock(ctx context.Context) error {
 	for {
 		err := m.lockOnce(ctx, op)
 		if m.repair == nil || !errors.Is(err, shmsync.ErrOwnerDead) {
-			return err
+			return waysOutOf(ctx, err)
 		}
 		if err := m.recoverBy(ctx, op, m.repair); err != nil {
 			return err

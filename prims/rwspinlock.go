@@ -119,6 +119,9 @@ func openRWSpinLock(a *arenakernel.Arena, name string, opts *RWSpinLockOptions, 
 		opt = *opts
 	}
 	opt.Policy.mustBeValid("reader/writer spin lock " + strconv.Quote(name))
+	if err := opt.Policy.withoutLog("rwspinlock.open", name, "an RWSpinLock"); err != nil {
+		return nil, err
+	}
 	return openAs(a, arenakernel.ObjectSpec{
 		Existing: attach, Kind: rwSpinKindID, Version: rwSpinVersion, Name: name, Size: rwSpinBytes(a),
 		Init: func(body []byte) { initSpin(body, opt.Policy, opt.Spin) },

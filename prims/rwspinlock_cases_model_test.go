@@ -10,13 +10,15 @@ var rwAll = []uint8{vRead, vWrite, vUpgrade}
 func TestModelRWSpinLock(t *testing.T) {
 	two := rwSpinModel{wants: [][]uint8{rwAll, rwAll}, cancel: true}
 	three := rwSpinModel{wants: [][]uint8{{vRead}, {vWrite}, {vUpgrade}}}
-	cancel := rwSpinModel{wants: [][]uint8{{vRead}, {vWrite}, rwAll}, cancel: true}
+	cancel := rwSpinModel{wants: [][]uint8{{vRead}, {vWrite}, {vUpgrade}}, cancel: true}
+	every := rwSpinModel{wants: [][]uint8{{vRead}, {vWrite}, rwAll}, cancel: true}
 	writers := rwSpinModel{wants: [][]uint8{{vWrite}, {vUpgrade}, {vWrite}}, cancel: true}
 	readers := rwSpinModel{wants: [][]uint8{{vRead}, {vRead}, {vWrite}}}
 	requireModels(t, []exploration{
 		{"two", small, two.explore, []bug{rwLookFirst, rwExitSilent, rwNoRescan, rwGiveUpSilent, rwUpgradeResets}},
 		{"three", medium, three.explore, []bug{rwLookFirst, rwReleaseFirst, rwExitSilent}},
 		{"three, some give up", medium, cancel.explore, []bug{rwLookFirst, rwReleaseFirst, rwExitSilent}},
+		{"three, one of every kind, some give up", large, every.explore, []bug{rwLookFirst, rwReleaseFirst, rwExitSilent}},
 		{"three that exclude each other", medium, writers.explore, []bug{rwTookSilent, rwLeaveSilent}},
 		{"readers", small, readers.explore, []bug{rwGateOne, rwExitSilent, rwLookFirst}},
 	})
@@ -26,6 +28,8 @@ func TestModelRWSpinLock(t *testing.T) {
 // one that was woken, and of one that has freed it and not woken yet.
 func TestModelRWSpinLockDeath(t *testing.T) {
 	var all []exploration
+	// The policy decides about the exclusive hold: what dead readers have comes back with each.
+	readersAre := map[Policy]size{PolicyReport: large, PolicyRelease: medium}
 	for p, two := range map[Policy]size{PolicyReport: small, PolicyRelease: medium} {
 		pair := rwSpinModel{wants: [][]uint8{rwAll, rwAll}, cancel: true, kills: 1, policy: p}
 		three := rwSpinModel{wants: [][]uint8{{vRead}, {vWrite}, {vUpgrade}}, kills: 1, policy: p}
@@ -33,7 +37,7 @@ func TestModelRWSpinLockDeath(t *testing.T) {
 		all = append(all,
 			exploration{"two, " + p.String(), two, pair.explore, []bug{rwCountsOfDead, rwSpinNoFence, rwLookFirst}},
 			exploration{"three, " + p.String(), large, three.explore, []bug{rwReapSilent, rwExitSilent}},
-			exploration{"readers, " + p.String(), medium, readers.explore, []bug{rwReapSilent, rwCountsOfDead}})
+			exploration{"readers, " + p.String(), readersAre[p], readers.explore, []bug{rwReapSilent, rwCountsOfDead}})
 	}
 	requireModels(t, all)
 }

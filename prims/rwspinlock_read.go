@@ -25,7 +25,7 @@ func (l *RWSpinLock) RLock() {
 		return
 	}
 	if err := l.rlock(nil); err != nil {
-		panic(err)
+		panic(waysOut(err))
 	}
 }
 

@@ -13,7 +13,7 @@ var _ = crashpoint.Register("rwspinlock.downgrade.counted")
 // stay, new ones wait. It panics as Lock does.
 func (l *RWSpinLock) LockUpgradable() {
 	if err := l.lockUpgradable(nil); err != nil {
-		panic(err)
+		panic(waysOut(err))
 	}
 }
 

@@ -32,8 +32,11 @@ func init() {
 		if err != nil {
 			c.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
-		defer cancel()
+		ctx, cancel := context.WithCancel(context.Background())
+		go func() {
+			c.Await()
+			cancel()
+		}()
 		s.AcquireContext(ctx, p.N)
 	})
 }
@@ -47,6 +50,8 @@ type timedOutParams struct {
 // before it could take it off the queue.
 func timedOut(t *testing.T, a *arena.Arena, n int64) *proctest.Proc {
 	p := proctest.Start(t, "semaphore/timed out", proctest.Params(timedOutParams{nameOf(a), n}), proctest.Env("SHMSYNC_CRASHPOINT_STOP=park.waitnode.given_up:1"))
+	waiting(t, a, "s", 1)
+	p.Send("cancel")
 	p.AwaitStop(t)
 	return p
 }
@@ -177,7 +182,7 @@ func TestWaitersReapADeathThatIsNotCounted(t *testing.T) {
 	p.Kill(t)
 	<-marked
 	require.False(t, s.CountedDeath())
-	ctx, cancel = context.WithTimeout(t.Context(), proctest.Scale(10*time.Second))
+	ctx, cancel = context.WithTimeout(t.Context(), timeout())
 	defer cancel()
 	require.NoError(t, s.AcquireContext(ctx, 1), words(a))
 	s.Release(1)

@@ -26,7 +26,7 @@ func TestModelSequence(t *testing.T) {
 		{"one and one", small, one.explore, bugs},
 		{"two and one", small, two.explore, append(bugs, sequenceNextTooFar)},
 		{"two and two, giving up", medium, quit.explore, nil},
-		{"three and one", medium, three.explore, nil},
+		{"three and one", large, three.explore, nil},
 	})
 }
 

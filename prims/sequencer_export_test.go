@@ -16,6 +16,9 @@ func (s *Sequencer) Overdue() bool { return s.overdue() }
 // LatchFree reports whether nobody holds the queue lock of s.
 func (s *Sequencer) LatchFree() bool { return s.words.mon.queueLock.owner.Load() == 0 }
 
+// LatchFree reports whether nobody holds the queue lock of e.
+func (e *Event) LatchFree() bool { return e.mon.words.queueLock.owner.Load() == 0 }
+
 // Object is the object under s.
 func (s *Sequencer) Object() arenakernel.Object { return s.object }
 

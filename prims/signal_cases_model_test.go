@@ -48,10 +48,12 @@ func TestModelSignalFinishTwice(t *testing.T) {
 // Permits alone: each PolicyRelease is for several, and wakes one.
 func TestModelSignalPermits(t *testing.T) {
 	two := signalModel{workers: 2, producers: 1, items: 1, release: 2}
-	three := signalModel{workers: 3, producers: 2, items: 1, release: 2, cancel: true}
+	three := signalModel{workers: 3, producers: 1, items: 1, release: 2, cancel: true}
+	most := signalModel{workers: 3, producers: 2, items: 1, release: 2, cancel: true}
 	requireModels(t, []exploration{
 		{"two take two", small, two.explore, []bug{takeWithoutPass, sleepWithoutCompare}},
-		{"three and two", medium, three.explore, []bug{takeWithoutPass, sleepWithoutCompare}},
+		{"three and one", medium, three.explore, []bug{takeWithoutPass, sleepWithoutCompare}},
+		{"three and two", large, most.explore, []bug{takeWithoutPass, sleepWithoutCompare}},
 	})
 }
 

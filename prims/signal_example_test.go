@@ -10,7 +10,6 @@ import (
 
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/prims"
-	"github.com/shmsync/shmsync/shm"
 )
 
 // A queue, here a mere count of items, and a worker that looks after it; producers
@@ -21,8 +20,8 @@ func ExampleSignalWaker() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer arena.Remove(name)
 	defer a.Close()
-	defer shm.Remove(name)
 
 	w, err := prims.OpenSignalWaker(a, "workers", &prims.SignalWakerOptions{Signals: 1})
 	if err != nil {

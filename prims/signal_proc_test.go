@@ -201,7 +201,12 @@ func TestSignalLook(t *testing.T) {
 		idle(t, a, w)
 		id = x.start(order{Op: "acquire", Object: "w"})
 		// A look that was under way may still have issued a permit.
-		if asleep = waitUntil(time.Second, func() bool { return w.Sleepers() == 1 }) == nil; !asleep {
+		eventually(t, "it sleeps or comes back", func() string { return words(a) }, func() bool {
+			asleep = num(t, x, "sleepers", 0).N == 1
+			_, back := x.said[id]
+			return asleep || back
+		})
+		if !asleep {
 			x.wait(t, id)
 		}
 	}

@@ -78,6 +78,9 @@ func openSpinLock(a *arenakernel.Arena, name string, opts *SpinLockOptions, atta
 		opt = *opts
 	}
 	opt.Policy.mustBeValid("spin lock " + strconv.Quote(name))
+	if err := opt.Policy.withoutLog("spinlock.open", name, "a SpinLock"); err != nil {
+		return nil, err
+	}
 	return openAs(a, arenakernel.ObjectSpec{
 		Existing: attach, Kind: spinKindID, Version: spinVersion, Name: name, Size: uint64(spinBytes),
 		Init: func(body []byte) { initSpin(body, opt.Policy, opt.Spin) },

@@ -85,7 +85,7 @@ func (c *spinCore) end() {
 //go:noinline
 func (c *spinCore) lockOrPanic() {
 	if err := c.lock(nil); err != nil {
-		panic(err)
+		panic(waysOut(err))
 	}
 }
 

@@ -211,7 +211,9 @@ func TestSpinLockHolderStopped(t *testing.T) {
 			require.Equal(t, []string{"ctx-deadline"}, r.Is)
 			cost := time.Duration(other.op(t, "cpu", "").N - before)
 			t.Logf("waiting for %v took %v of CPU", time.Since(start), cost)
-			require.Less(t, cost, proctest.Scale(50*time.Millisecond))
+			// It is 3 ms at most on an idle machine, and twice that on a busy one. A waiter that spins
+			// takes all of the second, or its share of a busy CPU.
+			require.Less(t, cost, proctest.Scale(300*time.Millisecond))
 			require.EqualValues(t, len(ids), other.op(t, "waiters", c.object).N)
 			holder.proc.Cont(t)
 			holder.must(t, c.give, c.object)
@@ -248,7 +250,7 @@ func TestSpinLockThreads(t *testing.T) {
 		})
 	}
 	eventually(t, "all wait", func() string { return words(a) }, func() bool { return s.Waiters()+rw.Waiters() == waiters })
-	most := before + 40
+	most := before + mostThreads
 	require.Less(t, threads(), most)
 	s.Unlock()
 	rw.Unlock()

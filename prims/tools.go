@@ -32,7 +32,7 @@ func SetSpinOf(a *arena.Arena, o arena.Object, d time.Duration) error {
 // spinWordsOf gives the offsets, in the body, of an object's spin budgets.
 func spinWordsOf(a *arenakernel.Arena, o arenakernel.Object) []arenakernel.Offset {
 	switch o.Kind {
-	case mutexKind, rwmutexKind:
+	case mutexKind, rwmutexKind, synchronizedKind:
 		return []arenakernel.Offset{mutexSpinOff}
 	case cohortKind:
 		var all []arenakernel.Offset
@@ -48,6 +48,8 @@ func spinWordsOf(a *arenakernel.Arena, o arenakernel.Object) []arenakernel.Offse
 		return []arenakernel.Offset{spinSpinOff}
 	case futexKind:
 		return []arenakernel.Offset{futexSpinOff}
+	case waitGroupKind, latchKind:
+		return []arenakernel.Offset{counterSpinOff}
 	case signalKind:
 		return []arenakernel.Offset{signalSpinOff}
 	case multiLockKind:
@@ -60,7 +62,7 @@ func spinWordsOf(a *arenakernel.Arena, o arenakernel.Object) []arenakernel.Offse
 			all = append(all, multiBucketAt(o, i)-o.Body+monitorSpinOff)
 		}
 		return all
-	case fairMutexKind, semaphoreKind, condKind, sequencerKind, eventKind, waitGroupKind, latchKind, barrierKind, onceKind,
+	case fairMutexKind, semaphoreKind, condKind, sequencerKind, eventKind, barrierKind, onceKind,
 		futureKind, queueKind, waitableKind:
 		return []arenakernel.Offset{monitorSpinOff}
 	}

@@ -104,7 +104,7 @@ func init() {
 // at once: no owner ever finds another one inside. The test looks above all for the late
 // store of a thread that has not died yet, which would free the hold of the next owner.
 func TestMutexNeverTwoOwners(t *testing.T) {
-	rounds := proctest.Rounds(40, 1000)
+	rounds := proctest.Rounds(40, 400)
 	neverTwoOwners(t, rounds)
 }
 

@@ -38,12 +38,12 @@ type WaitGroupOptions struct {
 var waitGroupKind = arenakernel.KindOf("WGRP")
 
 // counterVersion is the version of WaitGroup and Latch.
-const counterVersion = 2
+const counterVersion = 3
 
 func init() {
 	for _, kind := range []arenakernel.Kind{waitGroupKind, latchKind} {
 		arenakernel.RegisterKind(arenakernel.KindOps{
-			Kind: kind, Repair: repairCounter, Wake: wakeQueue, Check: checkCounter, Inspect: inspectCounter,
+			Kind: kind, Repair: repairCounter, Wake: wakeCounter, Check: checkCounter, Inspect: inspectCounter,
 		})
 	}
 }
@@ -59,7 +59,7 @@ func openWaitGroup(a *arenakernel.Arena, name string, opts *WaitGroupOptions, at
 		Existing: attach, Kind: waitGroupKind, Version: counterVersion, Name: name, Size: counterBytes(a.MaxParticipants()),
 		Init: func(body []byte) {
 			if opts != nil {
-				counterBody(body).mon.spin.Store(spinField(opts.Spin))
+				counterBody(body).spin.Store(spinField(opts.Spin))
 			}
 		},
 	}, "waitgroup.open", newWaitGroup, nil)
@@ -81,10 +81,7 @@ func newWaitGroup(a *arenakernel.Arena, o arenakernel.Object) (*WaitGroup, error
 func (g *WaitGroup) Add(delta int) {
 	if delta > 0 {
 		t := g.counter
-		t.enter()
-		ok := t.add(uint64(delta))
-		t.mon.leave(nil)
-		if !ok {
+		if !t.addAtOnce(int64(delta)) && !t.add(uint64(delta)) {
 			panic("shmsync: WaitGroup " + objectName(t.object) + " counter overflow")
 		}
 		return
@@ -97,6 +94,8 @@ func (g *WaitGroup) Add(delta int) {
 // no effect any more. Claim first takes work that the dead left, and then work of the
 // process that has the most unclaimed work. It takes no work that another process claimed.
 // The counter stays as it is. It panics if n is negative or more than there is to claim.
+// If other processes do some of the work during such a call, this process may have claimed a
+// part of n when it panics, and stays responsible for that part.
 func (g *WaitGroup) Claim(n int) {
 	if n < 0 || !g.counter.claim(uint64(n), true) {
 		panic(fmt.Sprintf("shmsync: Claim of %d of waitgroup %s: more than there is to claim", n, objectName(g.counter.object)))
@@ -107,7 +106,7 @@ func (g *WaitGroup) Claim(n int) {
 func (g *WaitGroup) Done() { g.done(1) }
 
 func (g *WaitGroup) done(n int64) {
-	if !g.counter.finish(uint64(n)) {
+	if !g.counter.doneAtOnce(uint64(n)) && !g.counter.finish(uint64(n)) {
 		panic("shmsync: negative WaitGroup counter: " + objectName(g.counter.object))
 	}
 }
@@ -131,16 +130,16 @@ func (g *WaitGroup) Go(f func()) {
 // Wait waits until the counter is 0. It panics with an *[shmsync.Error] where
 // WaitContext returns one.
 func (g *WaitGroup) Wait() {
-	if g.counter.left.Load() != 0 || race.Enabled {
+	if g.counter.left.Load()>>32 != 0 || race.Enabled {
 		g.counter.waitOrPanic()
 	}
 }
 
 // WaitContext is Wait that ends with ctx.Err() when ctx ends before, or with an error
-// that Is ErrOwnerDead, ErrNoSpace, ErrCorrupt or ErrClosed. A counter of 0 beats all
+// that Is ErrOwnerDead, ErrCorrupt or ErrClosed. A counter of 0 beats all
 // of these.
 func (g *WaitGroup) WaitContext(ctx context.Context) error {
-	if g.counter.left.Load() == 0 && !race.Enabled {
+	if g.counter.left.Load()>>32 == 0 && !race.Enabled {
 		return nil
 	}
 	return g.counter.wait(ctx)
@@ -159,7 +158,7 @@ func (g *WaitGroup) Offset() arena.Offset { return g.counter.object.Offset }
 // Close is an error that Is ErrClosed.
 func (g *WaitGroup) Close() error {
 	t := g.counter
-	return t.mon.opening.close("waitgroup.close")
+	return t.opening.close("waitgroup.close")
 }
 
 // WaitGroupState is what State tells.
@@ -173,10 +172,11 @@ type WaitGroupState struct {
 
 // State reads g without locking it. The answer may be out of date when it returns.
 func (g *WaitGroup) State() WaitGroupState {
-	g.counter.mon.opening.use()
 	t := g.counter
-	err, who := t.trouble()
-	return WaitGroupState{Count: t.count(), Own: t.share(), Waiting: !t.fifo.empty(), Err: err, Who: who}
+	t.opening.use()
+	v := t.view()
+	err, who := t.trouble(v)
+	return WaitGroupState{Count: int64(v.count), Own: int64(v.own), Waiting: t.waiting(v), Err: err, Who: who}
 }
 
 // String renders the state on one line.

@@ -121,7 +121,7 @@ var (
 	closedCount  atomic.Uint64
 )
 
-func init() { closedCount.Store(1) }
+func init() { closedCount.Store(uint64(counterLogged)) }
 
 // takeWords makes the owner word and the wake word of a fast path those of a closed
 // handle.

@@ -56,7 +56,7 @@ func pointsOf(t *testing.T, w workload) (points []string) {
 	return slices.DeleteFunc(points, func(p string) bool { return slices.Contains(w.without, p) })
 }
 
-// deathTries is how many have to die, at most, until a victim is the process that deals
+// deathTries is how many have to die, at most in a minute, until a victim is the process that deals
 // with a death: one of three is, and then not always.
 const deathTries = 60
 
@@ -84,7 +84,8 @@ func (x *workerGroup) crashAt(point string, n int) {
 		dies = "future.claim.claimed"
 	}
 	p := x.launch(what, 2, proctest.Env(fmt.Sprintf("SHMSYNC_CRASHPOINT=%s:1", point)))
-	for tries := range deathTries {
+	begun := time.Now()
+	for tries := 0; tries < deathTries || time.Since(begun) < timeout(); tries++ {
 		x.launch("first", 3, proctest.Env(fmt.Sprintf("SHMSYNC_CRASHPOINT=%s:%d", dies, 1+tries%7))).WaitSignal(x.t, syscall.SIGKILL)
 		select {
 		case <-p.Done():

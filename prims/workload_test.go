@@ -196,7 +196,8 @@ func (x *workerGroup) join(label string, waitNode int) *proctest.Proc {
 // launch is join without waiting until the process works.
 func (x *workerGroup) launch(label string, waitNode int, opts ...proctest.Option) *proctest.Proc {
 	x.seed++
-	opts = append(opts,
+	// On a busy machine a process may need more than a minute until it has passed a point 20 times.
+	opts = append(opts, proctest.Limit(4*proctest.DefaultTimeout),
 		proctest.Params(workerGroupParams{Arena: nameOf(x.a), Workload: x.w.name, Label: label, WaitNode: waitNode, Seed: x.seed}),
 		proctest.Dump(func() string { return words(x.a) + park.DescribeWaitNodes((*arenakernel.Arena)(x.a)) + x.stacks() }))
 	return proctest.Start(x.t, "worker group", opts...)
@@ -272,7 +273,10 @@ func (x *workerGroup) end() {
 	sound(x.t, x.a)
 	// As many as were ever in use at a time: those that are on their way back included.
 	st := x.a.Stats()
-	require.LessOrEqual(x.t, st.Nodes-st.PollerNodes, 2*max(x.w.nodes, 1)*workers, "nodes of waits, of this process alone")
+	x.t.Logf("%d nodes of waits, %d of pollers", st.Nodes-st.PollerNodes, st.PollerNodes)
+	// A wait that gave up while the queue lock was taken is taken off later, so a goroutine may have several
+	// on a busy machine. Measured were 0 to 27; a node for each turn would be thousands.
+	require.LessOrEqual(x.t, st.Nodes-st.PollerNodes, 10*max(x.w.nodes, 1)*workers, "nodes of waits, of this process alone")
 	// A poller node is taken again by the next comer, but for those of the last dead.
 	require.LessOrEqual(x.t, st.PollerNodes, (st.Objects+x.w.queueLocks)*workerGroupMost+2*workerGroupMost, "poller nodes")
 }

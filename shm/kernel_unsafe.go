@@ -44,6 +44,16 @@ func policyAt(b *byte) (mode uintptr, mask [policyMask]uint64, err error) {
 	return uintptr(m), mask, nil
 }
 
+// replace puts private memory in the place of mem, which mapFile has mapped. Its pages are zero
+// until they are written, and are no part of the file.
+func replace(mem []byte) error {
+	// SAFETY: mem is a whole mapping of this process, which nobody else unmaps. Whatever points
+	// into it points into the new mapping from then on.
+	_, err := unix.MmapPtr(-1, 0, unsafe.Pointer(&mem[0]), uintptr(len(mem)), unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_FIXED|unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
+	return err
+}
+
 // resident stores in vec, for successive pages of the system's base size of mem,
 // whether the page is in memory, as bit 0. For files it tells of the page cache.
 //

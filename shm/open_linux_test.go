@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -164,6 +165,32 @@ func TestFromFileBad(t *testing.T) {
 	defer d.Close()
 	_, err = FromFile(d, nil)
 	require.ErrorIs(t, err, ErrIncompatible)
+}
+
+// After Retire the bytes are there for a while, and are no longer those of the segment.
+func TestRetire(t *testing.T) {
+	s, err := CreateMemfd("retired", 4*page, nil, nil)
+	require.NoError(t, err)
+	f, err := s.Reopen()
+	require.NoError(t, err)
+	other, err := FromFile(f, nil)
+	require.NoError(t, err)
+	defer other.Close()
+	mem := s.Bytes()
+	mem[0], mem[3*page] = 1, 2
+	const long = time.Hour
+	require.NoError(t, s.Retire(long))
+	require.Nil(t, s.Bytes())
+	require.NoError(t, s.Close())
+	_, err = s.File().Stat()
+	require.ErrorIs(t, err, os.ErrClosed)
+	require.Zero(t, mem[0])
+	require.Zero(t, mem[3*page])
+	mem[0] = 3
+	require.EqualValues(t, 3, mem[0])
+	require.EqualValues(t, 1, other.Bytes()[0])
+	require.EqualValues(t, 2, other.Bytes()[3*page])
+	require.NoError(t, unmap(mem))
 }
 
 func TestCloseTwice(t *testing.T) {

@@ -49,6 +49,8 @@ func (s *Segment) hugeBytes() (int64, error) { return 0, unsupported("huge bytes
 
 func unmap(mem []byte) error { return nil }
 
+func replace(mem []byte) error { return unsupported("close", "") }
+
 func openImage(name string) (*Image, error) { return nil, unsupported("open", name) }
 
 func imageOf(f *os.File) (*Image, error) {

@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 )
 
 // Segment is a mapped segment. Its methods may be called concurrently.
@@ -22,6 +24,7 @@ type Segment struct {
 	advised  bool  // transparent huge pages were asked for
 
 	closed atomic.Bool
+	keep   atomic.Int64 // nanoseconds that the addresses stay taken after Close, see Retire
 	// refs counts the operations in progress, and 1 for the time before Close. The
 	// goroutine that takes it to zero unmaps.
 	refs atomic.Int64
@@ -67,6 +70,18 @@ func (s *Segment) Close() error {
 	return s.release()
 }
 
+// Retire is Close for a program that may have goroutines in calls which still use a slice
+// from Bytes and end soon. For the time d the slice can be read and written, but no other
+// process sees it: its bytes are zero at first, and belong to nothing. After d they are
+// unmapped. If the kernel refuses that, or if addresses have 32 bits and are scarce, Retire
+// is Close.
+func (s *Segment) Retire(d time.Duration) error {
+	if strconv.IntSize > 32 {
+		s.keep.CompareAndSwap(0, int64(d))
+	}
+	return s.Close()
+}
+
 // acquire keeps the segment mapped until release. It fails after Close.
 func (s *Segment) acquire(op string) error {
 	for !s.closed.Load() {
@@ -82,7 +97,13 @@ func (s *Segment) release() error {
 	if s.refs.Add(-1) != 0 {
 		return nil
 	}
-	err := unmap(s.mem)
+	var err error
+	if d := time.Duration(s.keep.Load()); d > 0 && replace(s.mem) == nil {
+		mem := s.mem
+		time.AfterFunc(d, func() { unmap(mem) })
+	} else {
+		err = unmap(s.mem)
+	}
 	if cerr := s.file.Close(); err == nil {
 		err = cerr
 	}

@@ -15,11 +15,29 @@ type compareCmd struct {
 	New    string `arg:"" type:"existingfile" help:"The one to compare it with."`
 	Metric string `placeholder:"NAME" help:"Compare this metric. Default: the main one of each cell."`
 	All    bool   `help:"Also list the cells that did not change."`
+
+	Least float64 `default:"3" placeholder:"PERCENT" help:"Call only a change that is surely larger. Default: ${default}."`
 }
 
-// Run compares two result files: the medians with their intervals, and whether they
-// differ by more than chance, by the U test of Mann and Whitney.
+// Help describes the test.
+func (*compareCmd) Help() string {
+	return `Compare the cells of two result files: the ratio of the figures with its 95 % interval
+(Hodges and Lehmann), and whether chance explains it (the U test of Mann and Whitney,
+corrected for the number of cells as Benjamini and Hochberg do). A cell is better or worse
+if its interval lies wholly beyond --least, the same if it lies wholly within, and
+undecided otherwise, with the repetitions that would decide it. Too few repetitions cannot
+show any change; the last lines say so, and which change would have been found.
+
+Examples:
+  shmbench compare old.json new.json
+  shmbench compare --metric p99-ns --least 10 --all old.json new.json`
+}
+
+// Run compares two result files.
 func (c *compareCmd) Run(s *session) error {
+	if c.Least < 0 || c.Least > 1000 {
+		return fmt.Errorf("--least %v: want a percentage from 0 to 1000", c.Least)
+	}
 	before, err := report.ReadDocument(c.Old)
 	if err != nil {
 		return err
@@ -28,14 +46,14 @@ func (c *compareCmd) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	all, missing := report.CompareDocuments(before, after, c.Metric)
-	if len(all) == 0 {
+	all := report.CompareDocuments(before, after, c.Metric, c.Least/100)
+	if len(all.Cells) == 0 {
 		return fmt.Errorf("%s and %s have no cell in common that was measured", c.Old, c.New)
 	}
 	for _, w := range report.Differences(&before.Env, &after.Env) {
 		fmt.Fprintln(s.stderr, "shmbench: warning:", w)
 	}
-	return report.WriteComparison(s.stdout, all, missing, c.All)
+	return all.Write(s.stdout, c.All)
 }
 
 type exportCmd struct {

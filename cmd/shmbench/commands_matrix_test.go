@@ -44,7 +44,7 @@ func TestMatrixRuns(t *testing.T) {
 		require.Equal(t, bench.StatusOK, c.Status, c.Reason)
 		for _, v := range c.Values("p50-ns") {
 			require.Greater(t, v, 0.5, c.Key)
-			require.Less(t, v, 1e7, c.Key)
+			require.Less(t, v, 1e9, c.Key)
 		}
 	}
 	b, err := os.ReadFile(page)
@@ -57,10 +57,12 @@ func TestMatrixRuns(t *testing.T) {
 }
 
 func TestMatrixSeesViolations(t *testing.T) {
-	needTwoCPUs(t)
-	code, _, errs := shmbench(t, "matrix", "--prim=test:miscount", "--place=cross", "--time=10ms", "--warmup=1ms", "--count=1")
-	require.Equal(t, exitViolation, code)
-	require.Contains(t, errs, "round trips were made, and")
+	cpus := needTwoCPUs(t)
+	two := "--cpus=" + place.JoinInts(cpus[:2])
+	for _, which := range []string{"--place=cross", two} { // a pair alone, and a tour of both directions
+		_, errs := violated(t, "matrix", which, "--prim=test:miscount", "--time=10ms", "--warmup=1ms", "--count=1")
+		require.Contains(t, errs, "round trips were made, and")
+	}
 }
 
 // Ends that spin for each other need a CPU each.

@@ -12,6 +12,21 @@ import (
 
 // The same between the program's own threads: a lock that is held for long once.
 func TestOpenLoopSeesAStall(t *testing.T) {
+	// On a busy machine other requests are late as well.
+	for attempt := 1; ; attempt++ {
+		m := stalled(t)
+		require.Greater(t, m["p99-ns"], 0.7*float64(subjects.StallTime), "%v", m)
+		require.Greater(t, m["corrected-p99-ns"], 0.5*float64(subjects.StallTime), "%v", m)
+		if m["closed-p99-ns"] < 0.5*m["p99-ns"] {
+			return
+		}
+		require.Less(t, attempt, 10, "%v", m)
+	}
+}
+
+// stalled measures a lock that is held for long once.
+func stalled(t *testing.T) map[string]float64 {
+	t.Helper()
 	code, out, errs := shmbench(t, "lock", "--rate=1000", "--prim=test:stall", "--place=any", "--procs=2", "--cs=0",
 		"--time=1500ms", "--warmup=20ms", "--count=1", "--cc=none", "--format=json")
 	require.Equal(t, exitOK, code, errs)
@@ -19,8 +34,5 @@ func TestOpenLoopSeesAStall(t *testing.T) {
 	require.Len(t, cells, 1)
 	require.Equal(t, "open", cells[0].Scenario)
 	require.Equal(t, "1000", cells[0].Params["rate"])
-	m := cells[0].Reps[0].Metrics
-	require.Greater(t, m["p99-ns"], 0.7*float64(subjects.StallTime), "%v", m)
-	require.Less(t, m["closed-p99-ns"], 0.5*m["p99-ns"], "%v", m)
-	require.Greater(t, m["corrected-p99-ns"], 0.5*float64(subjects.StallTime), "%v", m)
+	return cells[0].Reps[0].Metrics
 }

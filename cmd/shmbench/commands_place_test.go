@@ -39,11 +39,11 @@ func TestPairsRunWhereTheySay(t *testing.T) {
 		require.Equal(t, cpus[0], c.Reps[0].Workers[1].CPU)
 	}
 
-	// A class that this host lacks is skipped, with a reason.
-	code, out, errs = shmbench(t, "handoff", "--prim=go:pipe", "--place="+bench.PlaceCrossPackage, "--cpus="+strconv.Itoa(cpus[0]), "--time=5ms", "--count=1", "--format=json", "--cc=none")
+	// A class that the chosen CPUs lack is skipped, with a reason.
+	code, out, errs = shmbench(t, "handoff", "--prim=go:pipe", "--place="+bench.PlaceRemote, "--cpus="+strconv.Itoa(cpus[0]), "--time=5ms", "--count=1", "--format=json", "--cc=none")
 	require.Zero(t, code, errs)
 	for _, c := range parseDocument(t, out).Cells {
 		require.Equal(t, bench.StatusSkipped, c.Status)
-		require.Contains(t, c.Reason, "no two packages")
+		require.Equal(t, "there is one CPU to use", c.Reason)
 	}
 }

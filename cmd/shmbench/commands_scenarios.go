@@ -118,16 +118,24 @@ type matrixCmd struct {
 // Run runs the scenario.
 func (c *matrixCmd) Run(s *session) error {
 	s.sample = c.Sample
-	return s.measure(plan.Defaults{Time: 50 * time.Millisecond, Warmup: 10 * time.Millisecond, Count: 5, Kills: 1}, commandScenarios["matrix"]...)
+	return s.measure(plan.Defaults{Time: 50 * time.Millisecond, Warmup: 10 * time.Millisecond, Count: 3, Kills: 1}, commandScenarios["matrix"]...)
 }
 
 // Help describes the cells.
 func (*matrixCmd) Help() string {
-	return `Two processes, each on a CPU of its own, pass a cache line to and fro as fast as they
+	return `Measure how long a cache line takes from each CPU to each other.
+
+Two processes, each on a CPU of its own, pass a cache line to and fro as fast as they
 can: by compare-and-swap of one line (one-line), or each writes a line of its own that the
 other reads (two-lines). Neither sleeps, pauses or yields. p50-ns is one way: half a round
 trip. The first CPU of a pair starts, and its node holds the lines, so each direction is a
-cell. Checked: both ends count as many trips.`
+cell. One pair of processes moves from pair to pair of CPUs, so that a cell takes a few
+milliseconds; --time and --warmup are for a single pair. Checked: both ends count as many
+trips.
+
+Examples:
+  shmbench matrix --html matrix.html           all pairs of up to 48 CPUs, else of each cache
+  shmbench matrix --sample class --count 10    a pair of each class`
 }
 
 type memCmd struct{}

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"time"
 
 	"github.com/shmsync/shmsync/internal/bench"
@@ -24,7 +25,8 @@ func (l *ints) UnmarshalText(text []byte) error {
 type common struct {
 	CPUs     ints            `name:"cpus" placeholder:"LIST" help:"CPUs to use, as in 0-3,8. Default: all that this process may use."`
 	Nodes    ints            `placeholder:"LIST" help:"Use only the CPUs of these NUMA nodes, as a mem cell does in turn."`
-	Place    []string        `placeholder:"LIST" help:"Placements: same (one CPU), cross (one CPU each), any (unpinned); by what CPUs share: smt, llc, node, node-other-llc, package, cross-package; pack, spread; or CPUs, as in 0+1."`
+	Topology string          `placeholder:"FILE" help:"Plan for the host of a recording, with -n: a directory of topo --record, a .tree file, an archive of tar, or XML of lstopo."`
+	Place    []string        `placeholder:"LIST" help:"Placements: same (one CPU), cross (one CPU each), any (unpinned); by what two CPUs share: smt, module, llc, llc-node, node, node-package, package, remote, of which some have a distance, as in remote-21; classes (all of those); pack, spread; or CPUs, as in 0+1."`
 	Procs    ints            `placeholder:"LIST" help:"Processes of a cell of threads that all do the same."`
 	Threads  ints            `placeholder:"LIST" help:"Threads or goroutines in each process of such a cell."`
 	CS       []time.Duration `name:"cs" placeholder:"LIST" help:"Work inside the critical section, as in 0,100ns."`
@@ -77,7 +79,7 @@ type common struct {
 // options checks the flags and completes them.
 func (f *common) options(d plan.Defaults) (*plan.Options, error) {
 	o := &plan.Options{
-		CPUs: f.CPUs, Places: f.Place, Procs: f.Procs, Threads: f.Threads, CS: f.CS, Think: f.Think,
+		CPUs: f.CPUs, Recording: f.Topology, Places: f.Place, Procs: f.Procs, Threads: f.Threads, CS: f.CS, Think: f.Think,
 		Gap: bench.Or(f.Gap, plan.UsualGap)[0], Gaps: f.Gap, Hogs: f.Hog, Kills: f.Kills, Waiters: f.Waiters, Prims: f.Prim, Variants: f.Variant,
 		Read: f.Read, Permits: f.Permits, Keys: f.Keys, Locks: f.Locks, Skew: f.Skew, Wake: f.Wake, Batch: f.Batch,
 		Capacity: f.Capacity, Mem: f.Mem, Nodes: f.Nodes, Huge: f.Huge, MiB: f.MiB,
@@ -96,6 +98,9 @@ func (f *common) options(d plan.Defaults) (*plan.Options, error) {
 	}
 	if o.Kills == 0 {
 		o.Kills = d.Kills
+	}
+	if f.Topology != "" && !f.DryRun {
+		return nil, errors.New("--topology shows the plan of another host: add -n")
 	}
 	if err := o.Complete(f.Role, f.Spin); err != nil {
 		return nil, err

@@ -44,14 +44,14 @@ var scenarioFlags = map[string][]string{
 var settled = map[string][]string{"idle": {"place"}}
 
 // runFlags are about how cells are run and shown, whatever they measure.
-var runFlags = []string{"cpus", "nodes", "prim", "variant", "time", "warmup", "count", "seed", "shuffle", "timeout", "max-cells",
+var runFlags = []string{"cpus", "nodes", "topology", "prim", "variant", "time", "warmup", "count", "seed", "shuffle", "timeout", "max-cells",
 	"strict", "format", "out", "html", "cc", "helper", "dry-run", "verbose"}
 
 // otherFlags are those of commands that measure no scenario, or cells of their own.
 var otherFlags = map[string][]string{
-	"bars":      {"cpus", "nodes", "time", "warmup", "count", "kills", "seed", "shuffle", "timeout", "strict", "format", "out", "html", "cc", "helper", "dry-run", "verbose"},
+	"bars":      {"cpus", "nodes", "topology", "time", "warmup", "count", "kills", "seed", "shuffle", "timeout", "strict", "format", "out", "html", "cc", "helper", "dry-run", "verbose"},
 	"helper":    {"cc"},
-	"topo":      {"format", "out", "html"},
+	"topo":      {"format", "out", "html", "topology"},
 	"compare":   {},
 	"recommend": {"format"},
 	"report":    {"out"},
@@ -83,6 +83,20 @@ func helpOf(options kong.HelpOptions, ctx *kong.Context) error {
 		}
 	}
 	return kong.DefaultHelpPrinter(options, ctx)
+}
+
+// refuseZeros refuses a zero for a flag whose zero value means that the user did not say: a user who
+// writes --time 0 must not get the default.
+func refuseZeros(ctx *kong.Context) error {
+	for _, p := range ctx.Path {
+		if p.Flag == nil || !slices.Contains([]string{"time", "count", "kills", "timeout"}, p.Flag.Name) {
+			continue
+		}
+		if p.Flag.Target.IsValid() && p.Flag.Target.IsZero() {
+			return fmt.Errorf("--%s 0: give more than 0, or leave it out for the default", p.Flag.Name)
+		}
+	}
+	return nil
 }
 
 // warnUnheeded tells of flags that the user gave and the command does nothing with.

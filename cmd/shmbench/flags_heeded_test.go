@@ -71,9 +71,9 @@ func TestHelpIsOfTheCommand(t *testing.T) {
 		return names
 	}
 	for command, want := range map[string][]string{
-		"compare": {"all", "help", "metric"},
+		"compare": {"all", "help", "least", "metric"},
 		"report":  {"help", "out"},
-		"topo":    {"format", "help", "html", "out", "record", "sysfs"},
+		"topo":    {"format", "help", "html", "out", "record", "topology"},
 		"sem":     slices.Concat(runFlags, []string{"arena", "help", "permits", "place", "procs", "threads", "cs", "think"}),
 		"bars":    slices.Concat(otherFlags["bars"], []string{"help", "only"}),
 	} {

@@ -125,6 +125,9 @@ func realMain(args []string, stdout, stderr io.Writer) int {
 		return exitUsage
 	}
 	k, err := parser.Parse(args)
+	if err == nil {
+		err = refuseZeros(k)
+	}
 	if err != nil {
 		fmt.Fprintln(stderr, "shmbench:", err)
 		return exitUsage

@@ -62,6 +62,18 @@ func measured(t *testing.T, metric func(c report.Cell) bool, args ...string) rep
 	}
 }
 
+// violated runs shmbench until it sees a violation. A busy machine may not come to the fault in
+// time, so there are several attempts.
+func violated(t *testing.T, args ...string) (stdout, stderr string) {
+	t.Helper()
+	code := exitOK
+	for attempt := 0; code != exitViolation && attempt < 10; attempt++ {
+		code, stdout, stderr = shmbench(t, args...)
+	}
+	require.Equal(t, exitViolation, code, stderr)
+	return stdout, stderr
+}
+
 func parseDocument(t *testing.T, text string) report.Document {
 	t.Helper()
 	var d report.Document
@@ -84,9 +96,8 @@ func requireCC(t *testing.T) {
 }
 
 func TestBrokenLockIsAViolation(t *testing.T) {
-	code, out, errs := shmbench(t, "lock", "--prim=test:open", "--place=any", "--threads=2", "--cs=2us", "--think=0",
+	out, _ := violated(t, "lock", "--prim=test:open", "--place=any", "--threads=2", "--cs=2us", "--think=0",
 		"--time=200ms", "--count=1", "--format=json", "--cc=none")
-	require.Equal(t, exitViolation, code, errs)
 	d := parseDocument(t, out)
 	require.Len(t, d.Cells, 1)
 	require.Equal(t, bench.StatusViolation, d.Cells[0].Status)
@@ -96,7 +107,7 @@ func TestBrokenLockIsAViolation(t *testing.T) {
 func TestStuckLockIsHung(t *testing.T) {
 	start := time.Now()
 	code, out, errs := shmbench(t, "lock", "--prim=test:stuck,go:flock", "--place=any", "--threads=1", "--cs=0", "--think=0",
-		"--time=20ms", "--count=2", "--timeout=500ms", "--format=json", "--cc=none")
+		"--time=20ms", "--count=2", "--timeout=4s", "--format=json", "--cc=none")
 	require.Equal(t, exitCrashed, code, errs)
 	require.Less(t, time.Since(start), 2*time.Minute)
 	byStatus := map[string]report.Cell{}

@@ -83,12 +83,13 @@ func (s *session) execute(o *plan.Options, cells []*bench.Cell, judge func(*repo
 	for _, line := range outline(cells, o) {
 		fmt.Fprintln(s.stderr, "shmbench:", line)
 	}
-	before := host.ReadDisturbance()
+	before := host.ReadDisturbance(o.CPUs)
 	r.Results = e.Run(s.ctx, cells, sequence)
 	if e.Cut > 0 {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("this host is slower than planned: the last %d of %d repetitions were left out", e.Cut, len(sequence)))
 	}
-	r.Disturbed(before, host.ReadDisturbance())
+	r.End(s.ctx.Err() != nil, len(sequence))
+	r.Disturbed(before, host.ReadDisturbance(o.CPUs))
 	if judge != nil {
 		judge(r)
 	}

@@ -56,7 +56,8 @@ func TestLibrarySubjects(t *testing.T) {
 				ran[c.Subject] = true
 				if c.Scenario == "waiters" {
 					require.Zero(t, c.Summary["disturbed"].Hi, c.Key)
-					require.Less(t, c.Summary["threads"].Hi, 50.0, c.Key)
+					// It is up to 30 on an idle machine. A thread for each waiter would be 300.
+					require.Less(t, c.Summary["threads"].Hi, 150.0, c.Key)
 					require.Contains(t, c.Summary, "cancel-ns", c.Key)
 				}
 			}
@@ -84,8 +85,7 @@ func TestBrokenLibraryIsAViolation(t *testing.T) {
 		{[]string{"waiters", "--prim=test:panicky", "--waiters=40"}, "before the release"},
 	} {
 		t.Run(c.args[1], func(t *testing.T) {
-			code, out, errs := shmbench(t, append(c.args, "--count=1", "--format=json", "--cc=none")...)
-			require.Equal(t, exitViolation, code, errs)
+			out, errs := violated(t, append(c.args, "--count=1", "--format=json", "--cc=none")...)
 			require.Equal(t, bench.StatusViolation, parseDocument(t, out).Cells[0].Status)
 			require.Contains(t, errs, c.reason)
 		})

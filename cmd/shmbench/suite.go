@@ -34,7 +34,7 @@ func (c *suiteCmd) Run(s *session) error {
 		return err
 	}
 	if p.Limit > 0 && s.common.Time == 0 && s.common.Count == 0 {
-		s.until = begun.Add(p.Limit)
+		s.until = begun.Add(p.LimitOf(o))
 	}
 	return s.execute(o, cells, nil)
 }
@@ -57,6 +57,9 @@ func outline(cells []*bench.Cell, o *plan.Options) []string {
 		perScenario[c.Scenario.Name] = append(perScenario[c.Scenario.Name], c)
 	}
 	lines := []string{fmt.Sprintf("plan: %d cells × %d, about %v", len(cells), o.Count, plan.ETA(plan.Order(cells, o.Count, false, 0)))}
+	if len(o.Dropped) > 0 {
+		lines = append(lines, "left out, for lack of time: "+strings.Join(o.Dropped, ", "))
+	}
 	line := ""
 	for _, name := range bench.ScenarioNames() {
 		list := perScenario[name]

@@ -12,29 +12,27 @@ import (
 )
 
 type topoCmd struct {
-	Sysfs  string `placeholder:"DIR" help:"Read a recorded tree, not this host."`
 	Record string `placeholder:"DIR" help:"Also write the files that were read to this directory, which it makes."`
 }
 
 // Run shows the topology of this host, or of a recorded one.
 func (c *topoCmd) Run(s *session) error {
-	root := "/"
+	from := s.common.Topology
 	read := topology.Host
-	if c.Sysfs != "" {
-		root = c.Sysfs
-		read = func() (*topology.Topology, error) { return topology.Recorded(c.Sysfs) }
+	if from != "" {
+		read = func() (*topology.Topology, error) { return topology.Recorded(from) }
 	}
 	t, err := read()
 	if err != nil {
 		return err
 	}
 	if c.Record != "" {
-		if err := recordTree(root, c.Record); err != nil {
+		if err := recordTree(from, c.Record); err != nil {
 			return err
 		}
 	}
 	if s.common.HTML != "" {
-		if err := report.CreateHTML(s.common.HTML, report.TopologyPage(t, c.Sysfs == "", s.args)); err != nil {
+		if err := report.CreateHTML(s.common.HTML, report.TopologyPage(t, from == "", s.args)); err != nil {
 			return err
 		}
 	}
@@ -52,7 +50,7 @@ func (c *topoCmd) Run(s *session) error {
 		if err := t.WriteText(s.stdout); err != nil {
 			return err
 		}
-		report.WriteAdvice(s.stdout, report.TopologyPage(t, c.Sysfs == "", s.args).Advice)
+		report.WriteAdvice(s.stdout, report.TopologyPage(t, from == "", s.args).Advice)
 		return nil
 	case "json":
 		e := json.NewEncoder(s.stdout)
@@ -64,17 +62,24 @@ func (c *topoCmd) Run(s *session) error {
 
 // Help describes the output.
 func (*topoCmd) Help() string {
-	return `A line for each last-level cache has its cores; threads of one core are joined as in
+	return `Show the CPUs, caches and NUMA nodes of this host, or of a recording.
+
+A line for each last-level cache has its cores; threads of one core are joined as in
 --place 0+1. Nodes without CPUs come last. Distances are those of firmware (SLIT): 10 is
-local. --record makes a tree of the files that were read, and of long ones only the lines
-that matter; --sysfs reads such a tree, of whatever host.`
+local. Notes say what the host does not tell, or contradicts, and what is assumed instead.
+--record writes a tree of the files that were read, and of long ones only the lines that
+matter. --topology reads such a tree, a .tree file, an archive of tar, or XML of lstopo.
+
+Examples:
+  shmbench topo --record host                  keep this host for others
+  shmbench topo --topology host --html h.html  show that one, with a picture`
 }
 
-// recordTree writes the files below root to a directory that does not exist, or that is
-// empty.
-func recordTree(root, dir string) error {
+// recordTree writes the files of this host, or of a recording, to a directory that does not exist or
+// is empty.
+func recordTree(from, dir string) error {
 	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
 		return fmt.Errorf("--record %s: there are files in it already", dir)
 	}
-	return topology.Record(os.DirFS(root), dir)
+	return topology.Record(from, dir)
 }

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -17,12 +18,19 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/diagnose"
 	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 	"github.com/shmsync/shmsync/shm"
 )
 
-func TestMain(m *testing.M) { proctest.Main(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv("SHMCTL_TEST_MAIN") != "" { // the test binary stands for shmctl; see pasted
+		os.Exit(realMain(os.Args[1:], os.Stdout, os.Stderr))
+	}
+	diagnose.LongLock, diagnose.LongWork = time.Hour, time.Hour // no test is slow enough for that
+	proctest.Main(m)
+}
 
 // agentOrder is something for an agent to do. It answers when that is done; Later
 // answers at once, and does it beside.
@@ -90,6 +98,10 @@ func agentDeed(a *arena.Arena, o agentOrder) (func(), error) {
 				}
 			}, err
 		}
+		if verb == "break" { // a repair that fails
+			m, err := prims.OpenMutex(a, o.Name, nil)
+			return func() { m.Recover(func() error { return errors.New("the data is lost") }) }, err
+		}
 		return lock(prims.OpenMutex(a, o.Name, nil))
 	case "cohort": // with doors, on whatever host
 		return lock(prims.OpenCohortMutex(a, o.Name, &prims.CohortMutexOptions{Nodes: 2}))
@@ -116,6 +128,13 @@ func agentDeed(a *arena.Arena, o agentOrder) (func(), error) {
 		return func() { s.AcquireContext(ctx, o.N) }, err
 	case "event":
 		e, err := prims.OpenEvent(a, o.Name, nil)
+		if verb == "then" { // holds a mutex meanwhile
+			m, err := prims.OpenMutex(a, o.Name+"-lock", nil)
+			return func() {
+				m.Lock()
+				e.WaitContext(ctx)
+			}, err
+		}
 		return func() { e.WaitContext(ctx) }, err
 	case "sequencer":
 		s, err := prims.OpenSequencer(a, o.Name, nil)
@@ -146,6 +165,14 @@ func agentDeed(a *arena.Arena, o agentOrder) (func(), error) {
 		switch verb {
 		case "put":
 			return func() { q.Put(uint64(o.N)) }, err
+		case "open":
+			return func() {}, err
+		case "drain":
+			return func() {
+				for {
+					q.GetContext(ctx)
+				}
+			}, err
 		case "lease":
 			return func() { q.LeaseContext(ctx) }, err
 		}
@@ -179,6 +206,9 @@ func agentDeed(a *arena.Arena, o agentOrder) (func(), error) {
 			Release: func(s *memory, n int64) { s.free += n },
 		}, nil)
 		return func() { w.WaitContext(ctx, o.N) }, err
+	case "synchronized":
+		s, err := prims.OpenSynchronized(a, o.Name, [2]int64{}, nil)
+		return func() { s.Update(func(*[2]int64) error { select {} }) }, err
 	case "locks": // many at once
 		return func() {
 			var wg sync.WaitGroup

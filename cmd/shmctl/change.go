@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,7 +13,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/prims"
@@ -27,12 +25,6 @@ type (
 		DryRun bool          `short:"n" help:"Only tell who is dead, and what they have. Does not join."`
 		Wait   time.Duration `default:"5s" help:"How long to wait for the reaps."`
 	}
-	recoverCmd struct {
-		Arena string        `arg:"" help:"Name or path."`
-		Name  string        `arg:"" help:"Of the lock, or its offset."`
-		Key   *uint64       `help:"The key of a MultiLock."`
-		Wait  time.Duration `default:"5s" help:"How long to wait for the lock."`
-	}
 	setCmd struct {
 		Arena string   `arg:"" help:"Name or path."`
 		Name  string   `arg:"" help:"Of the object, or its offset."`
@@ -44,10 +36,6 @@ type (
 		MaxParticipants int    `default:"128" help:"Processes that can be in it at once."`
 		Mode            string `default:"0600" help:"Permissions of the file."`
 		Counted         bool   `help:"Objects count what is done with them, and date holds; locks get slower."`
-	}
-	rmCmd struct {
-		Arena string `arg:"" help:"Name or path."`
-		Force bool   `help:"Even if somebody is in it, or may be. They keep what they have mapped; whoever comes later gets another arena."`
 	}
 )
 
@@ -83,18 +71,18 @@ func (c *reapCmd) Run(s *session) error {
 	defer src.Close()
 	snap := src.look()
 	d := s.begin("reap")
-	d.Arena = &snap.info
-	for _, p := range snap.participants {
+	d.Arena = &snap.Info
+	for _, p := range snap.Participants {
 		if p.Life == arenakernel.LifeDead {
 			d.Participants = append(d.Participants, p)
-			for _, h := range snap.holds {
+			for _, h := range snap.Holds {
 				if h.Owner == p.Name {
 					d.Holds = append(d.Holds, h)
 				}
 			}
 		}
 	}
-	if src.dump != nil && !c.DryRun {
+	if src.isDump() && !c.DryRun {
 		return refused{c.Arena + " is a dump"}
 	}
 	if !c.DryRun && len(d.Participants) > 0 {
@@ -118,7 +106,7 @@ func reapText(s *session, d *document, snap *snapshot) {
 		fmt.Fprintln(s.stdout, "nobody is dead")
 	}
 	for _, p := range d.Participants {
-		fmt.Fprintf(s.stdout, "%s is dead\n", snap.title(p.Name))
+		fmt.Fprintf(s.stdout, "%s is dead\n", snap.Title(p.Name))
 		for _, h := range d.Holds {
 			if h.Owner == p.Name {
 				fmt.Fprintf(s.stdout, "  had %s of %s\n", what(h.Mode, h.Key, h.Count), h.Object)
@@ -156,59 +144,11 @@ func (c *reapCmd) reap(s *session, src *source, d *document) error {
 
 // object finds an object of an arena that this process has joined.
 func objectOf(a *arena.Arena, s *snapshot, name string) (arenakernel.Object, error) {
-	o, err := s.find(name)
+	o, err := find(s, name)
 	if err != nil {
 		return arenakernel.Object{}, err
 	}
 	return (*arenakernel.Arena)(a).ObjectAt(arena.Offset(o.Offset))
-}
-
-// Run recovers a lock.
-func (c *recoverCmd) Run(s *session) error {
-	src, err := open(c.Arena)
-	if err != nil {
-		return err
-	}
-	defer src.Close()
-	snap := src.look()
-	o, err := snap.find(c.Name)
-	switch {
-	case err != nil:
-		return err
-	case src.dump != nil:
-		return refused{c.Arena + " is a dump"}
-	case o.Error == shmsync.ErrCorrupt.Error():
-		return refused{fmt.Sprintf("%s has impossible bytes: %s", c.Name, o.State)}
-	case o.Kind == "MULT" && c.Key == nil:
-		return refused{c.Name + " is a MultiLock: say which key"}
-	}
-	a, err := join(c.Arena)
-	if err != nil {
-		return err
-	}
-	defer a.Close()
-	obj, err := objectOf(a, snap, c.Name)
-	if err != nil {
-		return err
-	}
-	defer (*arenakernel.Arena)(a).CloseObject(obj)
-	ctx, stop := context.WithTimeout(s.ctx, c.Wait)
-	defer stop()
-	var key uint64
-	if c.Key != nil {
-		key = *c.Key
-	}
-	ran := false
-	err = prims.RecoverAtContext(ctx, a, arena.Object(obj), key, func() error { ran = true; return nil })
-	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		return refused{fmt.Sprintf("somebody has %s: see shmctl show %s %s", c.Name, c.Arena, c.Name)}
-	case err != nil:
-		return err
-	case !ran:
-		return s.did("recover", c.Name+" was healthy")
-	}
-	return s.did("recover", c.Name+" can be locked again")
 }
 
 // Run sets something of an object.
@@ -231,11 +171,11 @@ func (c *setCmd) Run(s *session) error {
 		return err
 	}
 	defer src.Close()
-	if src.dump != nil {
+	if src.isDump() {
 		return refused{c.Arena + " is a dump"}
 	}
 	snap := src.look()
-	if _, err := snap.find(c.Name); err != nil {
+	if _, err := find(snap, c.Name); err != nil {
 		return err
 	}
 	a, err := join(c.Arena)
@@ -328,51 +268,4 @@ func parseSize(text string) (int64, error) {
 		return 0, fmt.Errorf("%q is no size such as 64M", text)
 	}
 	return n * unit, nil
-}
-
-// Run removes an arena.
-func (c *rmCmd) Run(s *session) error {
-	path := c.Arena
-	if !strings.Contains(path, "/") {
-		if err := shm.ValidName(path); err != nil {
-			return err
-		}
-		path = shm.Dir + "/" + path
-	}
-	if _, err := os.Lstat(path); err != nil {
-		return err
-	}
-	if !c.Force {
-		if why := inUse(path); why != "" {
-			return refused{path + ": " + why + "; not removed without --force"}
-		}
-	}
-	if err := os.Remove(path); err != nil {
-		return err
-	}
-	return s.did("rm", "removed "+path)
-}
-
-// inUse says why an arena had better not be removed, or nothing.
-func inUse(path string) string {
-	ins, err := arenakernel.Inspect(path)
-	if err != nil {
-		return "nobody can tell whether it is in use: " + err.Error()
-	}
-	defer ins.Close()
-	src := &source{ins: ins, name: path}
-	snap := src.look()
-	var in []string
-	for _, p := range snap.participants {
-		if p.Life != arenakernel.LifeDead {
-			in = append(in, snap.title(p.Name))
-		}
-	}
-	switch {
-	case len(in) > 0:
-		return "in use by " + strings.Join(in, ", ")
-	case ins.Damage() != nil:
-		return "nobody can tell whether it is in use: " + ins.Damage().Error()
-	}
-	return ""
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/diagnose"
 	"github.com/shmsync/shmsync/shm"
 )
 
@@ -58,23 +59,23 @@ func (c *dumpCmd) Run(s *session) error {
 		return err
 	}
 	defer src.Close()
-	if src.dump != nil {
+	if src.isDump() {
 		return refused{c.Arena + " is a dump already"}
 	}
-	f, snap, err := sure(src, src.look())
+	f, snap, err := src.sure()
 	if err != nil {
 		return err
 	}
 	out := c.Output
 	if out == "" {
-		out = strings.ReplaceAll(strings.Trim(snap.info.Name, "/"), "/", "_") + ".shmdump"
+		out = strings.ReplaceAll(strings.Trim(snap.Info.Name, "/"), "/", "_") + ".shmdump"
 	}
 	file, err := os.OpenFile(out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
-	h := dumpHeader{Schema: schema, Name: snap.info.Name, Time: s.now().UTC(), Monotonic: snap.mono, Size: snap.info.Size,
-		WithData: c.WithData, Participants: snap.participants, Findings: f}
+	h := dumpHeader{Schema: schema, Name: snap.Info.Name, Time: s.now().UTC(), Monotonic: snap.Time, Size: snap.Info.Size,
+		WithData: c.WithData, Participants: snap.Participants, Findings: f}
 	err = writeDump(file, &h, src.ins)
 	if cerr := file.Close(); err == nil {
 		err = cerr
@@ -229,18 +230,7 @@ func openDump(name string) (*source, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &source{ins: ins, name: name, dump: h}, nil
-}
-
-// asItWas makes the participants what they were when the dump was made.
-func (s *snapshot) asItWas(h *dumpHeader) {
-	for _, p := range h.Participants {
-		if i, ok := s.who[p.Name]; ok {
-			p.Holds, p.Waits = 0, 0
-			p.Label, p.Process = clean(p.Label), clean(p.Process)
-			s.participants[i] = p
-		}
-	}
+	return &source{ins, diagnose.Options{Dump: &diagnose.Dump{Name: h.Name, Path: name, Time: h.Monotonic, Participants: h.Participants}}}, nil
 }
 
 // Run makes a file of a dump.
@@ -262,5 +252,5 @@ func (c *loadCmd) Run(s *session) error {
 		os.Remove(c.File)
 		return fmt.Errorf("%s: %w", c.Dump, err)
 	}
-	return s.did("load", fmt.Sprintf("made %s of %s, dumped %s", c.File, clean(h.Name), h.Time.Format(time.RFC3339)))
+	return s.did("load", fmt.Sprintf("made %s of %s, dumped %s", c.File, diagnose.Clean(h.Name), h.Time.Format(time.RFC3339)))
 }

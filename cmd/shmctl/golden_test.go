@@ -30,7 +30,7 @@ var moving = []struct {
 	{regexp.MustCompile(`"process": "(running|sleeping)"`), `"process": "sleeping"`},
 	{regexp.MustCompile(`\[[0-9]+\]`), "[PID]"},
 	{regexp.MustCompile(`\(pid [0-9]+,`), "(pid PID,"},
-	{regexp.MustCompile(`CONT [0-9]+`), "CONT PID"},
+	{regexp.MustCompile(`kill (-CONT )?[0-9]+`), "kill ${1}PID"},
 	{regexp.MustCompile(`\b([0-9.]+(s|ms|µs)|[0-9]+m[0-9]+s)\b`), "AGE"},
 	{regexp.MustCompile(`(?m)^([0-9]+\.[0-9]+\s+\w+)\s+[0-9]+`), "$1  PID"},
 	{regexp.MustCompile(`(AGE ago\s+[0-9]+\s+[0-9]+)\s+[0-9]+\s+[0-9]+`), "$1  UID  NS"},
@@ -248,7 +248,7 @@ func TestGenerated(t *testing.T) {
 	require.Equal(t, exitOK, code)
 	_, man, _ := shmctl("man")
 	require.True(t, strings.HasPrefix(man, ".TH SHMCTL 1\n"))
-	for _, command := range []string{"ls", "ps", "objects", "show", "locks", "waits", "graph", "top", "check", "metrics", "dump", "load", "reap", "recover", "set", "create", "rm", "completion", "man"} {
+	for _, command := range []string{"ls", "ps", "objects", "show", "locks", "waits", "graph", "top", "check", "metrics", "dump", "load", "reap", "recover", "set", "create", "du", "delete", "rm", "completion", "man"} {
 		require.Contains(t, help, "  "+command+" ")
 		require.Contains(t, man, "\n.SS "+command)
 		for _, shell := range []string{"bash", "zsh", "fish"} {

@@ -9,6 +9,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/shmsync/shmsync/internal/diagnose"
 )
 
 type graphCmd struct {
@@ -20,7 +22,7 @@ type graphCmd struct {
 func (c *graphCmd) Run(s *session) error {
 	s.json = s.json || c.Format == "json"
 	return s.with("graph", c.Arena, func(d *document, _ *source, snap *snapshot) error {
-		d.Edges, d.Waits, d.Holds = snap.edges(), snap.waits, snap.holds
+		d.Edges, d.Waits, d.Holds = snap.Edges(), snap.Waits, snap.Holds
 		return nil
 	}, func(d *document, snap *snapshot) error {
 		g := graphOf(d, snap)
@@ -50,9 +52,9 @@ func graphOf(d *document, snap *snapshot) *graph {
 	add := func(n string) {
 		if !slices.Contains(g.nodes, n) {
 			g.nodes = append(g.nodes, n)
-			g.titles[n], g.life[n] = snap.short(n), "gone"
-			if i, ok := snap.who[n]; ok {
-				g.life[n] = snap.participants[i].Life
+			g.titles[n], g.life[n] = snap.Short(n), "gone"
+			if p := snap.Participant(n); p != nil {
+				g.life[n] = p.Life
 			}
 		}
 	}
@@ -60,9 +62,9 @@ func graphOf(d *document, snap *snapshot) *graph {
 		add(e.From)
 		add(e.To)
 	}
-	slices.SortFunc(g.nodes, func(a, b string) int { return slotOf(a) - slotOf(b) })
+	slices.SortFunc(g.nodes, func(a, b string) int { return diagnose.SlotOf(a) - diagnose.SlotOf(b) })
 	for _, f := range d.Findings {
-		if f.Kind == findDeadlock {
+		if f.Kind == diagnose.Deadlock {
 			for i, from := range f.Participants {
 				g.stuck[[2]string{from, f.Participants[(i+1)%len(f.Participants)]}] = true
 			}

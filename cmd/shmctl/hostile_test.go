@@ -18,6 +18,7 @@ import (
 
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/diagnose"
 	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 	"github.com/shmsync/shmsync/shm"
@@ -92,7 +93,7 @@ var busyBytes = sync.OnceValues(func() ([]byte, error) {
 			return nil, err
 		}
 		src := &source{ins: ins}
-		n := len(src.look().waits)
+		n := len(src.look().Waits)
 		ins.Close()
 		if n >= len(waits) {
 			break
@@ -120,8 +121,8 @@ func lookers(path string) [][]string {
 // documented statuses, and prints what a terminal can bear; the file stays what it was.
 func survive(t *testing.T, content []byte) (out string) {
 	t.Helper()
-	defer func(d time.Duration) { confirmAfter = d }(confirmAfter)
-	confirmAfter = time.Millisecond // nobody changes it meanwhile
+	defer func(d time.Duration) { diagnose.ConfirmAfter = d }(diagnose.ConfirmAfter)
+	diagnose.ConfirmAfter = time.Millisecond // nobody changes it meanwhile
 	path := filepath.Join(t.TempDir(), "arena")
 	require.NoError(t, os.WriteFile(path, content, 0o400))
 	start := time.Now()
@@ -258,6 +259,6 @@ func TestCutOffWhileLooking(t *testing.T) {
 
 // Labels and names are for a terminal to show, whatever bytes a peer puts there.
 func TestCleanText(t *testing.T) {
-	require.Equal(t, "a?[31mb?c?d?é", clean("a\x1b[31mb\u202ec\x00d\u009bé"))
-	require.Equal(t, "?", clean("\xff"))
+	require.Equal(t, "a?[31mb?c?d?é", diagnose.Clean("a\x1b[31mb\u202ec\x00d\u009bé"))
+	require.Equal(t, "?", diagnose.Clean("\xff"))
 }

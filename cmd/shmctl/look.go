@@ -13,6 +13,8 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/diagnose"
 	"github.com/shmsync/shmsync/shm"
 )
 
@@ -33,13 +35,12 @@ type (
 		Name  string `arg:"" help:"Of the object, or its offset."`
 	}
 	locksCmd struct {
-		Arena string `arg:"" help:"Name, path or dump."`
+		Arena string        `arg:"" help:"Name, path or dump."`
+		Older time.Duration `help:"Only what is held, or waited for, for at least this time. Exit status 3 if there is any."`
 	}
 	waitsCmd struct {
-		Arena string `arg:"" help:"Name, path or dump."`
-	}
-	checkCmd struct {
-		Arena string `arg:"" help:"Name, path or dump."`
+		Arena string        `arg:"" help:"Name, path or dump."`
+		Older time.Duration `help:"Only waits that have lasted at least this time. Exit status 3 if there is any."`
 	}
 )
 
@@ -52,21 +53,30 @@ func (s *session) begin(command string) *document {
 func (c *lsCmd) Run(s *session) error {
 	d := s.begin("ls")
 	bad := false
-	t := newTable(s.stdout, "ARENA", "SIZE", "USED", "USERS", "OBJECTS", "AGE", "HEALTH")
+	t := newTable(s.stdout, "ARENA", "SIZE", "USED", "USERS", "OBJECTS", "AGE", "EPOCH", "HEALTH")
 	for _, info := range segments(s.stderr) {
 		a, err := summary(info.Name)
 		if err != nil {
+			if other, ok := arenakernel.InspectOtherLayout(info.Name); ok {
+				d.Arenas = append(d.Arenas, otherArena(info.Name, other))
+				users := "none"
+				if other.InUse {
+					users = "some"
+				}
+				t.row(info.Name, size(uint64(other.Size)), "", users, "", "", "", d.Arenas[len(d.Arenas)-1].Health)
+				continue
+			}
 			no := errors.Is(err, shmsync.ErrIncompatible)
 			if no && !c.All {
 				continue // another program's file
 			}
-			a = arenaInfo{Name: info.Name, Path: shm.Dir + "/" + info.Name, Size: info.Size, Health: errorText(err)}
+			a = arenaInfo{Name: info.Name, Path: shm.Dir + "/" + info.Name, Size: info.Size, Health: diagnose.ErrorText(err)}
 			bad = bad || !no
 		}
 		d.Arenas = append(d.Arenas, a)
 		bad = bad || err == nil && a.Health != "ok"
 		t.row(a.Name, size(uint64(a.Size)), size(a.Used), fmt.Sprintf("%d/%d", a.Participants, a.MaxParticipants),
-			strconv.FormatUint(a.Objects, 10), age(sinceNs(d.Time, a.Created)), a.Health)
+			strconv.FormatUint(a.Objects, 10), diagnose.Age(sinceNs(d.Time, a.Created)), epochText(a), a.Health)
 	}
 	for _, path := range removedSegments() {
 		a, err := summary(path)
@@ -76,7 +86,7 @@ func (c *lsCmd) Run(s *session) error {
 		d.Arenas = append(d.Arenas, a)
 		bad = bad || a.Health != "ok"
 		t.row(a.Name, size(uint64(a.Size)), size(a.Used), fmt.Sprintf("%d/%d", a.Participants, a.MaxParticipants),
-			strconv.FormatUint(a.Objects, 10), age(sinceNs(d.Time, a.Created)), a.Health+", "+removedNote(a.Removed))
+			strconv.FormatUint(a.Objects, 10), diagnose.Age(sinceNs(d.Time, a.Created)), epochText(a), a.Health+", "+removedNote(a.Removed))
 	}
 	err := error(nil)
 	switch {
@@ -95,6 +105,21 @@ func (c *lsCmd) Run(s *session) error {
 		err = status(exitTrouble)
 	}
 	return err
+}
+
+// otherArena is what ls tells of an arena of another layout.
+func otherArena(name string, l arenakernel.OtherLayout) arenaInfo {
+	return arenaInfo{Name: name, Path: l.Path, Size: l.Size, Layout: l.Version,
+		Health: fmt.Sprintf("layout %d, this shmctl reads %d", l.Version, arenakernel.LayoutVersion)}
+}
+
+// epochText is the number of an arena's epoch, and whether a participant died since it began.
+func epochText(a arenaInfo) string {
+	s := strconv.FormatUint(a.Epoch, 10)
+	if a.Epoch != 0 && !a.Clean {
+		s += ", deaths"
+	}
+	return s
 }
 
 // segments are those of this host, by name.
@@ -125,12 +150,12 @@ func summary(name string) (arenaInfo, error) {
 		return arenaInfo{}, err
 	}
 	defer src.Close()
-	f, snap, err := sure(src, src.look())
+	f, snap, err := src.sure()
 	if err != nil {
 		return arenaInfo{}, err
 	}
-	snap.info.Health = health(f)
-	return snap.info, nil
+	snap.Info.Health = health(f)
+	return snap.Info, nil
 }
 
 // with takes a snapshot of an arena, fills in a document and writes it, or has text
@@ -141,14 +166,15 @@ func (s *session) with(command, name string, fill func(d *document, src *source,
 		return err
 	}
 	defer src.Close()
-	f, snap, err := sure(src, src.look())
+	src.opts.Older = s.older
+	f, snap, err := src.sure()
 	if err != nil {
 		return err
 	}
 	d := s.begin(command)
-	d.Arena = &snap.info
+	d.Arena = &snap.Info
 	d.Arena.Health = health(f)
-	d.Findings, d.Participants = f, snap.participants
+	d.Findings, d.Participants = f, snap.Participants
 	if err := fill(d, src, snap); err != nil {
 		return err
 	}
@@ -157,7 +183,7 @@ func (s *session) with(command, name string, fill func(d *document, src *source,
 	} else {
 		err = text(d, snap)
 	}
-	if err == nil && (trouble(d.Findings) || len(d.Damage) > 0) {
+	if err == nil && (trouble(d.Findings) || len(d.Damage) > 0 || s.older > 0 && len(d.Holds)+len(d.Waits) > 0) {
 		err = status(exitTrouble)
 	}
 	return err
@@ -167,7 +193,7 @@ func (s *session) with(command, name string, fill func(d *document, src *source,
 func (c *psCmd) Run(s *session) error {
 	return s.with("ps", c.Arena, func(d *document, _ *source, snap *snapshot) error {
 		if c.Gone {
-			d.Gone = snap.gone
+			d.Gone = snap.Gone
 		}
 		return nil
 	}, func(d *document, snap *snapshot) error {
@@ -204,7 +230,7 @@ func lifeText(p participant) string {
 // Run lists the objects.
 func (c *objectsCmd) Run(s *session) error {
 	return s.with("objects", c.Arena, func(d *document, _ *source, snap *snapshot) error {
-		d.Objects = slices.Clone(snap.objects)
+		d.Objects = slices.Clone(snap.Objects)
 		for i := range d.Objects {
 			d.Objects[i].Words = nil
 		}
@@ -212,8 +238,8 @@ func (c *objectsCmd) Run(s *session) error {
 	}, func(d *document, snap *snapshot) error {
 		t := newTable(s.stdout, "OBJECT", "TYPE", "STATE", "HOLDS", "WAITS", "OPEN", "SIZE", "AGE")
 		for _, o := range d.Objects {
-			t.row(o.Name, o.Type, stateText(&o), strconv.Itoa(len(o.holds)), strconv.Itoa(len(o.waits)), strconv.Itoa(len(o.OpenBy)),
-				size(o.Size), age(sinceNs(d.Time, o.Created)))
+			t.row(o.Name, o.Type, stateText(&o), strconv.Itoa(len(o.Holds)), strconv.Itoa(len(o.Waits)), strconv.Itoa(len(o.OpenBy)),
+				size(o.Size), diagnose.Age(sinceNs(d.Time, o.Created)))
 		}
 		err := t.flush()
 		writeFindings(s.stdout, d.Findings)
@@ -230,35 +256,35 @@ func stateText(o *object) string {
 }
 
 // find gives the object of that name or offset.
-func (s *snapshot) find(name string) (*object, error) {
-	for i := range s.objects {
-		if o := &s.objects[i]; o.Name == name || arena.Offset(o.Offset).String() == name {
+func find(s *snapshot, name string) (*object, error) {
+	for i := range s.Objects {
+		if o := &s.Objects[i]; o.Name == name || arena.Offset(o.Offset).String() == name {
 			return o, nil
 		}
 	}
 	if off, err := strconv.ParseUint(name, 0, 64); err == nil {
-		for i := range s.objects {
-			if s.objects[i].Offset == off {
-				return &s.objects[i], nil
+		for i := range s.Objects {
+			if s.Objects[i].Offset == off {
+				return &s.Objects[i], nil
 			}
 		}
 	}
-	return nil, missing{fmt.Sprintf("%s: there is no object %q", s.info.Name, name)}
+	return nil, missing{fmt.Sprintf("%s: there is no object %q", s.Info.Name, name)}
 }
 
 // Run shows one object.
 func (c *showCmd) Run(s *session) error {
 	return s.with("show", c.Arena, func(d *document, _ *source, snap *snapshot) error {
-		o, err := snap.find(c.Name)
+		o, err := find(snap, c.Name)
 		if err != nil {
 			return err
 		}
 		d.Objects = []object{*o}
-		for _, h := range o.holds {
-			d.Holds = append(d.Holds, snap.holds[h])
+		for _, h := range o.Holds {
+			d.Holds = append(d.Holds, snap.Holds[h])
 		}
-		for _, w := range o.waits {
-			d.Waits = append(d.Waits, snap.waits[w])
+		for _, w := range o.Waits {
+			d.Waits = append(d.Waits, snap.Waits[w])
 		}
 		d.Findings = slices.DeleteFunc(d.Findings, func(f finding) bool { return !slices.Contains(f.Objects, o.Name) })
 		return nil
@@ -272,11 +298,11 @@ func showText(s *session, d *document, snap *snapshot) error {
 		fmt.Fprintf(s.stdout, "  error    %s\n", o.Error)
 	}
 	if o.Died != "" {
-		fmt.Fprintf(s.stdout, "  died     %s%s\n", snap.title(o.Died), snap.diedWhen(o.Died))
+		fmt.Fprintf(s.stdout, "  died     %s%s\n", snap.Title(o.Died), snap.DiedWhen(o.Died))
 	}
 	for _, l := range []struct{ name, text string }{
 		{"policy", o.Policy}, {"spin", o.Spin}, {"offset", arena.Offset(o.Offset).String()}, {"size", size(o.Size)},
-		{"kind", fmt.Sprintf("%s version %d", o.Kind, o.Version)}, {"created", since(d.Time, o.Created)}, {"open by", snap.shorts(o.OpenBy)},
+		{"kind", fmt.Sprintf("%s version %d", o.Kind, o.Version)}, {"created", since(d.Time, o.Created)}, {"open by", snap.Shorts(o.OpenBy)},
 	} {
 		if l.text != "" {
 			fmt.Fprintf(s.stdout, "  %-8s %s\n", l.name, l.text)
@@ -293,7 +319,7 @@ func showText(s *session, d *document, snap *snapshot) error {
 		fmt.Fprintln(s.stdout, "held:")
 		t := newTable(s.stdout, "  MODE", "BY", "NAME", "FOR", "NOTE")
 		for _, h := range d.Holds {
-			t.row("  "+what(h.Mode, h.Key, h.Count), snap.short(h.Owner), h.Owner, age(h.AgeNs), h.Note)
+			t.row("  "+what(h.Mode, h.Key, h.Count), snap.Short(h.Owner), h.Owner, diagnose.Age(h.AgeNs), h.Note)
 		}
 		t.flush()
 	}
@@ -301,7 +327,7 @@ func showText(s *session, d *document, snap *snapshot) error {
 		fmt.Fprintln(s.stdout, "waiting, in order where there is one:")
 		t := newTable(s.stdout, "  FOR", "WHO", "NAME", "SINCE", "HOW", "GOROUTINES", "ON")
 		for _, w := range d.Waits {
-			t.row("  "+wants(&w), snap.short(w.Owner), w.Owner, age(w.AgeNs), w.How, goroutines(w.Goroutines), snap.shorts(w.On))
+			t.row("  "+diagnose.Wants(&w), snap.Short(w.Owner), w.Owner, diagnose.Age(w.AgeNs), w.How, goroutines(w.Goroutines), snap.Shorts(w.On))
 		}
 		t.flush()
 	}
@@ -318,14 +344,15 @@ func goroutines(n uint64) string {
 
 // Run lists what is held.
 func (c *locksCmd) Run(s *session) error {
+	s.older = c.Older
 	return s.with("locks", c.Arena, func(d *document, _ *source, snap *snapshot) error {
-		d.Holds = snap.holds
+		d.Holds = snap.OldHolds()
 		return nil
 	}, func(d *document, snap *snapshot) error {
 		t := newTable(s.stdout, "OBJECT", "TYPE", "MODE", "BY", "NAME", "FOR", "WAITERS", "NOTE")
 		for _, h := range d.Holds {
-			o := &snap.objects[h.object]
-			t.row(h.Object, o.Type, what(h.Mode, h.Key, h.Count), snap.short(h.Owner), h.Owner, age(h.AgeNs), strconv.Itoa(len(o.waits)), h.Note)
+			o := &snap.Objects[h.ObjectIndex]
+			t.row(h.Object, o.Type, what(h.Mode, h.Key, h.Count), snap.Short(h.Owner), h.Owner, diagnose.Age(h.AgeNs), strconv.Itoa(len(o.Waits)), h.Note)
 		}
 		err := t.flush()
 		writeFindings(s.stdout, d.Findings)
@@ -335,95 +362,36 @@ func (c *locksCmd) Run(s *session) error {
 
 // Run lists the waits, and their causes.
 func (c *waitsCmd) Run(s *session) error {
+	s.older = c.Older
 	return s.with("waits", c.Arena, func(d *document, _ *source, snap *snapshot) error {
-		d.Waits, d.Edges = snap.waits, snap.edges()
+		d.Waits, d.Edges = snap.OldWaits(), snap.Edges()
 		return nil
 	}, func(d *document, snap *snapshot) error {
 		t := newTable(s.stdout, "WHO", "NAME", "OBJECT", "FOR", "SINCE", "HOW", "GOROUTINES", "ON")
 		for _, w := range d.Waits {
 			how := w.How
-			if snap.isGone(w.Owner) {
+			if snap.IsGone(w.Owner) {
 				how = "gone"
 			}
-			t.row(snap.short(w.Owner), w.Owner, w.Object, wants(&w), age(w.AgeNs), how, goroutines(w.Goroutines), snap.shorts(w.On))
+			t.row(snap.Short(w.Owner), w.Owner, w.Object, diagnose.Wants(&w), diagnose.Age(w.AgeNs), how, goroutines(w.Goroutines), snap.Shorts(w.On))
 		}
 		err := t.flush()
 		if len(d.Findings) == 0 {
-			fmt.Fprintln(s.stdout, "nobody is stuck, as far as the arena tells")
+			fmt.Fprintln(s.stdout, s.stuckText(len(d.Waits)))
 		}
 		writeFindings(s.stdout, d.Findings)
 		return err
 	})
 }
 
-// Run checks the arena.
-func (c *checkCmd) Run(s *session) error {
-	src, err := open(c.Arena)
-	if err != nil {
-		return err
+// stuckText says that there is no finding among so many waits.
+func (s *session) stuckText(waits int) string {
+	switch {
+	case s.older <= 0:
+		return fmt.Sprintf("no process is stuck: no cycle, no holder that is dead or stopped, and no wait for a lock for %s, or for work for %s",
+			diagnose.Short(diagnose.LongLock), diagnose.Short(diagnose.LongWork))
+	case waits == 0:
+		return "no wait is that old"
 	}
-	defer src.Close()
-	d := s.begin("check")
-	d.Damage = s.check(src)
-	snap := src.look()
-	d.Arena = &snap.info
-	if len(d.Damage) > 0 {
-		d.Arena.Health = findCorrupt
-	}
-	if s.json {
-		err = writeJSON(s.stdout, d)
-	} else {
-		for _, line := range d.Damage {
-			fmt.Fprintln(s.stdout, line)
-		}
-		if d.Arena.Removed != "" {
-			fmt.Fprintln(s.stdout, removedNote(d.Arena.Removed))
-		}
-		if len(d.Damage) == 0 {
-			fmt.Fprintf(s.stdout, "%s is sound: %d objects, %d wait nodes, %d participants\n", d.Arena.Name, d.Arena.Objects, d.Arena.Nodes, d.Arena.Participants)
-		} else {
-			fmt.Fprintf(s.stdout, "%s is damaged: %d findings\n", d.Arena.Name, len(d.Damage))
-		}
-	}
-	if err == nil && len(d.Damage) > 0 {
-		err = status(exitTrouble)
-	}
-	return err
-}
-
-// checkTries is how often an arena in use is checked: what two looks do not both find
-// was in passing.
-const checkTries = 3
-
-// check gives what every one of several checks finds.
-func (s *session) check(src *source) []string {
-	var found []string
-	for try := range checkTries {
-		now := lines(src.ins.Check())
-		if try > 0 {
-			now = slices.DeleteFunc(now, func(l string) bool { return !slices.Contains(found, l) })
-		}
-		found = now
-		if len(found) == 0 || src.dump != nil || try == checkTries-1 {
-			break
-		}
-		time.Sleep(confirmAfter)
-		if err := src.ins.Refresh(); err != nil {
-			return append(found, errorText(err))
-		}
-	}
-	return found
-}
-
-// lines are the lines of an error, once each.
-func lines(err error) (all []string) {
-	if err == nil {
-		return nil
-	}
-	for l := range strings.SplitSeq(err.Error(), "\n") {
-		if l = clean(l); !slices.Contains(all, l) {
-			all = append(all, l)
-		}
-	}
-	return all
+	return "these waits are that old, and nothing that they need is held"
 }

@@ -19,11 +19,13 @@ import (
 )
 
 type program struct {
-	JSON bool `name:"json" help:"Print a JSON document; see the manual for its fields."`
+	JSON    bool        `name:"json" help:"Print a JSON document; see the manual for its fields."`
+	Version versionFlag `help:"Print the version, the commit and the memory layout, and exit."`
 
 	Ls         lsCmd         `cmd:"" help:"Arenas of this host: size, users, health."`
 	Ps         psCmd         `cmd:"" help:"Who is in an arena: label, pid, whether it lives, since when."`
 	Objects    objectsCmd    `cmd:"" help:"The objects of an arena."`
+	Du         duCmd         `cmd:"" help:"The memory that the objects take, by type."`
 	Show       showCmd       `cmd:"" help:"One object: its words decoded, who holds it, who waits."`
 	Locks      locksCmd      `cmd:"" help:"Everything that is held, with its holder."`
 	Waits      waitsCmd      `cmd:"" help:"Who waits for whom, and why nobody moves."`
@@ -34,10 +36,11 @@ type program struct {
 	Dump       dumpCmd       `cmd:"" help:"Write an arena to a file for a bug report."`
 	Load       loadCmd       `cmd:"" help:"Make a file of a dump, to look at. Writes FILE."`
 	Reap       reapCmd       `cmd:"" help:"Reap the dead. Joins the arena."`
-	Recover    recoverCmd    `cmd:"" help:"Make a lock usable that a death has left. Joins the arena."`
+	Recover    recoverCmd    `cmd:"" help:"Make a lock usable that a death has left, or all. Joins the arena."`
 	Set        setCmd        `cmd:"" help:"Set something of an object: spin=TIME. Joins the arena."`
 	Create     createCmd     `cmd:"" help:"Create an arena."`
-	Rm         rmCmd         `cmd:"" help:"Remove an arena that nobody is in."`
+	Delete     deleteCmd     `cmd:"" help:"Delete an object that no process has open. Joins the arena."`
+	Rm         rmCmd         `cmd:"" help:"Remove an arena that no process is in."`
 	Completion completionCmd `cmd:"" help:"Completions for a shell."`
 	Man        manCmd        `cmd:"" help:"The manual page."`
 }
@@ -58,8 +61,9 @@ const (
 )
 
 const exitHelp = `Exit status: 0 ok; 1 usage, or the system refused; 2 no such arena or object, or it is none;
-3 the arena is damaged, or a deadlock, a dead or stopped holder or a lock that nobody can take was found
-(by ls, ps, objects, show, locks, waits, graph and reap --dry-run; by check: damage only); 4 refused, as rm of an arena in use.`
+3 the arena is damaged, or processes are stuck: a deadlock, a dead or stopped holder, a lock that no process can take,
+a wait that lasts long (ls, ps, objects, show, locks, waits and graph look for all of these, reap --dry-run for the
+dead, check for damage; waits --older and locks --older: something is that old); 4 refused, as rm of an arena in use.`
 
 // status is an exit status that has been explained already.
 type status int
@@ -82,6 +86,7 @@ type session struct {
 	json           bool
 	stdout, stderr io.Writer
 	now            func() time.Time
+	older          time.Duration // of waits and locks: only what is at least that old
 	model          *kong.Application
 }
 

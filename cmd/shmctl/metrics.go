@@ -7,6 +7,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/shmsync/shmsync/internal/diagnose"
 )
 
 type metricsCmd struct {
@@ -62,45 +64,45 @@ func (m *metrics) put(name, kind, help string, value any, labels ...string) {
 }
 
 func (m *metrics) add(s *snapshot) {
-	a := s.info.Name
-	m.put("shmsync_arena_bytes", "gauge", "Size of the arena.", s.info.Size, "arena", a)
-	m.put("shmsync_arena_used_bytes", "gauge", "Bytes of its heap that have memory.", s.info.Used, "arena", a)
-	m.put("shmsync_arena_damaged", "gauge", "1 if its header cannot be right.", bit(s.damage != nil), "arena", a)
-	m.put("shmsync_reaps_total", "counter", "Participants whose death or leaving was dealt with.", s.info.Deaths, "arena", a)
+	a := s.Info.Name
+	m.put("shmsync_arena_bytes", "gauge", "Size of the arena.", s.Info.Size, "arena", a)
+	m.put("shmsync_arena_used_bytes", "gauge", "Bytes of its heap that have memory.", s.Info.Used, "arena", a)
+	m.put("shmsync_arena_damaged", "gauge", "1 if its header cannot be right.", bit(s.Damage != nil), "arena", a)
+	m.put("shmsync_reaps_total", "counter", "Participants whose death or leaving was dealt with.", s.Info.Deaths, "arena", a)
 	lives := map[string]int{"alive": 0, "dead": 0, "stopped": 0}
-	for _, p := range s.participants {
+	for _, p := range s.Participants {
 		lives[p.Life]++
 	}
 	for _, life := range sorted(lives) {
 		m.put("shmsync_participants", "gauge", "Processes in the arena, by life.", lives[life], "arena", a, "life", life)
 	}
 	stuck := map[string]int{}
-	for _, f := range s.findings() {
+	for _, f := range s.Findings() {
 		if f.Trouble {
 			stuck[f.Kind]++
 		}
 	}
-	for _, kind := range []string{findDeadlock, findStoppedHolder, findDeadHolder, findOwnerDead, findNotRecoverable, findCorrupt} {
+	for _, kind := range diagnose.Kinds {
 		m.put("shmsync_trouble", "gauge", "What keeps processes from going on, by kind.", stuck[kind], "arena", a, "kind", kind)
 	}
-	for i := range s.objects {
-		m.object(s, &s.objects[i])
+	for i := range s.Objects {
+		m.object(s, &s.Objects[i])
 	}
 }
 
 func (m *metrics) object(s *snapshot, o *object) {
-	labels := []string{"arena", s.info.Name, "object", o.Name, "type", o.Type}
+	labels := []string{"arena", s.Info.Name, "object", o.Name, "type", o.Type}
 	if o.Type == "Value" || o.Type == "Block" {
 		return
 	}
 	waiters, longest := uint64(0), int64(0)
-	for _, w := range o.waits {
-		waiters += max(s.waits[w].Goroutines, 1)
-		if age := s.waits[w].AgeNs; age != nil {
+	for _, w := range o.Waits {
+		waiters += max(s.Waits[w].Goroutines, 1)
+		if age := s.Waits[w].AgeNs; age != nil {
 			longest = max(longest, *age)
 		}
 	}
-	m.put("shmsync_holds", "gauge", "Holds of the object.", len(o.holds), labels...)
+	m.put("shmsync_holds", "gauge", "Holds of the object.", len(o.Holds), labels...)
 	m.put("shmsync_waiters", "gauge", "Goroutines that wait for the object.", waiters, labels...)
 	m.put("shmsync_longest_wait_seconds", "gauge", "How long the one waits that has waited longest, as far as known.", float64(longest)/1e9, labels...)
 	m.put("shmsync_unusable", "gauge", "1 if nobody can take the object.", bit(o.Error != ""), labels...)

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,12 +12,6 @@ import (
 )
 
 const deleted = " (deleted)" // what the kernel adds to the path of a file that has no name any more
-
-// removedPath is the path that an open file had before it was removed.
-func removedPath(f *os.File) string {
-	link, _ := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
-	return clean(strings.TrimSuffix(link, deleted))
-}
 
 // removedNote tells people about it.
 func removedNote(path string) string {

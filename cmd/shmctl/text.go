@@ -8,6 +8,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/shmsync/shmsync/internal/diagnose"
 )
 
 // table writes rows in columns.
@@ -30,42 +32,11 @@ func (t *table) row(cells ...string) {
 
 func (t *table) flush() error { return t.w.Flush() }
 
-// short is a duration as a person says it.
-func short(d time.Duration) string {
-	switch {
-	case d < 0:
-		return "0s"
-	case d < time.Millisecond:
-		return d.Round(time.Microsecond).String()
-	case d < time.Second:
-		return d.Round(time.Millisecond).String()
-	case d < 10*time.Second:
-		return d.Round(100 * time.Millisecond).String()
-	case d < time.Minute:
-		return d.Round(time.Second).String()
-	case d < time.Hour:
-		return fmt.Sprintf("%dm%ds", int(d.Minutes()), int(d.Seconds())%60)
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh%dm", int(d.Hours()), int(d.Minutes())%60)
-	}
-	return fmt.Sprintf("%dd", int(d.Hours()/24))
-}
-
-func ago(d time.Duration) string { return short(d) + " ago" }
-
 func since(now time.Time, t *time.Time) string {
 	if t == nil {
 		return "unknown"
 	}
-	return ago(now.Sub(*t))
-}
-
-// age renders an age that may not be known.
-func age(ns *int64) string {
-	if ns == nil {
-		return "unknown"
-	}
-	return short(time.Duration(*ns))
+	return diagnose.Ago(now.Sub(*t))
 }
 
 func size(n uint64) string {
@@ -80,32 +51,6 @@ func size(n uint64) string {
 	return fmt.Sprintf("%d B", n)
 }
 
-// name is a participant in a table: label, pid and name.
-func (s *snapshot) short(name string) string {
-	if i, ok := s.who[name]; ok {
-		p := &s.participants[i]
-		text := fmt.Sprintf("%s[%d]", p.Label, p.PID)
-		if p.Life != "alive" {
-			text += " " + p.Life
-		}
-		return text
-	}
-	for _, g := range s.gone {
-		if g.Name == name {
-			return fmt.Sprintf("%s[%d] gone", g.Label, g.PID)
-		}
-	}
-	return name + " gone"
-}
-
-func (s *snapshot) shorts(names []string) string {
-	var list []string
-	for _, n := range names {
-		list = append(list, s.short(n))
-	}
-	return strings.Join(list, ", ")
-}
-
 func what(mode string, key *uint64, count uint64) string {
 	text := mode
 	if key != nil {
@@ -113,17 +58,6 @@ func what(mode string, key *uint64, count uint64) string {
 	}
 	if count > 1 {
 		text += fmt.Sprintf(" ×%d", count)
-	}
-	return text
-}
-
-func wants(w *wait) string {
-	text := w.For
-	if text == "" {
-		text = "something"
-	}
-	if w.Want != nil {
-		text += fmt.Sprintf(" %d", *w.Want)
 	}
 	return text
 }
@@ -137,6 +71,9 @@ func writeFindings(out io.Writer, f []finding) {
 		fmt.Fprintf(out, "%s: %s\n", mark, f.Text)
 		if f.Advice != "" {
 			fmt.Fprintf(out, "  → %s\n", f.Advice)
+		}
+		if f.Command != "" {
+			fmt.Fprintf(out, "    $ %s\n", f.Command)
 		}
 	}
 }

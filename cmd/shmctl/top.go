@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/shmsync/shmsync/internal/diagnose"
 	"golang.org/x/term"
 )
 
@@ -107,7 +108,7 @@ func fit(text string, width, height int) (lines []string) {
 func (c *topCmd) draw(s *session, snap, before *snapshot, interval time.Duration, file *os.File, live bool) error {
 	if s.json {
 		d := s.begin("top")
-		d.Arena, d.Participants, d.Objects, d.Holds, d.Waits, d.Findings = &snap.info, snap.participants, snap.objects, snap.holds, snap.waits, snap.findings()
+		d.Arena, d.Participants, d.Objects, d.Holds, d.Waits, d.Findings = &snap.Info, snap.Participants, snap.Objects, snap.Holds, snap.Waits, snap.Findings()
 		return writeJSON(s.stdout, d)
 	}
 	var b bytes.Buffer
@@ -140,13 +141,13 @@ func ratesOf(o *object, snap, before *snapshot) (r rates) {
 	if before == nil || o.Counters == nil {
 		return r
 	}
-	i := slices.IndexFunc(before.objects, func(b object) bool { return b.Offset == o.Offset && b.Kind == o.Kind && b.Counters != nil })
-	seconds := float64(snap.mono-before.mono) / 1e9
+	i := slices.IndexFunc(before.Objects, func(b object) bool { return b.Offset == o.Offset && b.Kind == o.Kind && b.Counters != nil })
+	seconds := float64(snap.Time-before.Time) / 1e9
 	if i < 0 || seconds <= 0 {
 		return r
 	}
 	per := func(now, then uint64) float64 { return float64(now-min(then, now)) / seconds }
-	n, b := o.Counters, before.objects[i].Counters
+	n, b := o.Counters, before.Objects[i].Counters
 	return rates{true, per(n.Acquired, b.Acquired), per(n.Contended, b.Contended), per(n.SpinsPaid, b.SpinsPaid), per(n.Slept, b.Slept), per(n.Woken, b.Woken)}
 }
 
@@ -163,62 +164,62 @@ func (r rates) text(v float64) string {
 }
 
 func topText(b *bytes.Buffer, snap, before *snapshot, now time.Time) {
-	f := snap.findings()
+	f := snap.Findings()
 	lives := map[string]int{}
-	for _, p := range snap.participants {
+	for _, p := range snap.Participants {
 		lives[p.Life]++
 	}
 	var who []string
 	for _, l := range sorted(lives) {
 		who = append(who, fmt.Sprintf("%d %s", lives[l], l))
 	}
-	fmt.Fprintf(b, "%s  %s  %s of %s used, %d objects, %d held, %d waits, %d reaps\n", snap.info.Name, now.Format(time.TimeOnly),
-		size(snap.info.Used), size(uint64(snap.info.Size)), snap.info.Objects, len(snap.holds), len(snap.waits), snap.info.Deaths)
+	fmt.Fprintf(b, "%s  %s  %s of %s used, %d objects, %d held, %d waits, %d reaps\n", snap.Info.Name, now.Format(time.TimeOnly),
+		size(snap.Info.Used), size(uint64(snap.Info.Size)), snap.Info.Objects, len(snap.Holds), len(snap.Waits), snap.Info.Deaths)
 	fmt.Fprintf(b, "participants: %s\nhealth: %s\n", cmp.Or(strings.Join(who, ", "), "none"), health(f))
-	if !snap.info.Counted {
+	if !snap.Info.Counted {
 		fmt.Fprintln(b, "rates: not known; an arena created with Options.Counted has them")
 	}
 	writeFindings(b, f)
 	fmt.Fprintln(b)
-	order := make([]int, 0, len(snap.objects))
-	rate := make([]rates, len(snap.objects))
-	for i := range snap.objects {
-		if t := snap.objects[i].Type; t != "Value" && t != "Block" {
-			rate[i] = ratesOf(&snap.objects[i], snap, before)
+	order := make([]int, 0, len(snap.Objects))
+	rate := make([]rates, len(snap.Objects))
+	for i := range snap.Objects {
+		if t := snap.Objects[i].Type; t != "Value" && t != "Block" {
+			rate[i] = ratesOf(&snap.Objects[i], snap, before)
 			order = append(order, i)
 		}
 	}
 	slices.SortStableFunc(order, func(x, y int) int {
-		return cmp.Or(cmp.Compare(rate[y].contended, rate[x].contended), cmp.Compare(len(snap.objects[y].waits), len(snap.objects[x].waits)),
-			cmp.Compare(rate[y].acquired, rate[x].acquired), cmp.Compare(len(snap.objects[y].holds), len(snap.objects[x].holds)))
+		return cmp.Or(cmp.Compare(rate[y].contended, rate[x].contended), cmp.Compare(len(snap.Objects[y].Waits), len(snap.Objects[x].Waits)),
+			cmp.Compare(rate[y].acquired, rate[x].acquired), cmp.Compare(len(snap.Objects[y].Holds), len(snap.Objects[x].Holds)))
 	})
 	columns := []string{"OBJECT", "TYPE", "WAITS", "LONGEST", "HELD BY", "FOR"}
-	if snap.info.Counted {
+	if snap.Info.Counted {
 		columns = append(columns, "ACQ/S", "CONT/S", "SPIN/S", "SLEEP/S", "WAKE/S")
 	}
 	t := newTable(b, columns...)
 	for _, i := range order {
-		o, r := &snap.objects[i], rate[i]
+		o, r := &snap.Objects[i], rate[i]
 		var longest *int64
-		for _, w := range o.waits {
-			if a := snap.waits[w].AgeNs; a != nil && (longest == nil || *a > *longest) {
+		for _, w := range o.Waits {
+			if a := snap.Waits[w].AgeNs; a != nil && (longest == nil || *a > *longest) {
 				longest = a
 			}
 		}
 		longestText := ""
-		if len(o.waits) > 0 {
-			longestText = age(longest)
+		if len(o.Waits) > 0 {
+			longestText = diagnose.Age(longest)
 		}
 		holder, held := "", ""
-		if len(o.holds) > 0 {
-			h := &snap.holds[o.holds[0]]
-			holder, held = snap.short(h.Owner), age(h.AgeNs)
-			if n := len(o.holds) - 1; n > 0 {
+		if len(o.Holds) > 0 {
+			h := &snap.Holds[o.Holds[0]]
+			holder, held = snap.Short(h.Owner), diagnose.Age(h.AgeNs)
+			if n := len(o.Holds) - 1; n > 0 {
 				holder += fmt.Sprintf(" +%d", n)
 			}
 		}
-		cells := []string{o.Name, o.Type, strconv.Itoa(len(o.waits)), longestText, holder, held}
-		if snap.info.Counted {
+		cells := []string{o.Name, o.Type, strconv.Itoa(len(o.Waits)), longestText, holder, held}
+		if snap.Info.Counted {
 			cells = append(cells, r.text(r.acquired), r.text(r.contended), r.text(r.paid), r.text(r.slept), r.text(r.woke))
 		}
 		t.row(cells...)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/shmsync/shmsync/internal/diagnose"
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
@@ -76,7 +77,7 @@ func TestDeadlockOfThreeIsNamed(t *testing.T) {
 	d := awaitWaits(t, name, 3)
 	require.Len(t, d.Findings, 1)
 	f := d.Findings[0]
-	require.Equal(t, findDeadlock, f.Kind)
+	require.Equal(t, diagnose.Deadlock, f.Kind)
 	require.Equal(t, []string{agents[0].name, agents[1].name, agents[2].name}, f.Participants)
 	require.Equal(t, []string{"index", "journal", "ledger"}, f.Objects)
 	out := soon(t, exitTrouble, "waits", name)
@@ -102,7 +103,7 @@ func TestDeadlockOfThreeIsNamed(t *testing.T) {
 	eventually(t, "the deadlock is over", func() bool {
 		_, d := shmctlJSON(t, "waits", name)
 		for _, f := range d.Findings {
-			if f.Kind == findDeadlock {
+			if f.Kind == diagnose.Deadlock {
 				return false
 			}
 		}
@@ -126,7 +127,7 @@ func TestDeadlockThroughOtherPrimitives(t *testing.T) {
 			b.begins("lock mutex", "m")
 			d := awaitWaits(t, name, 2)
 			require.Len(t, d.Findings, 1)
-			require.Equal(t, findDeadlock, d.Findings[0].Kind, d.Findings[0].Text)
+			require.Equal(t, diagnose.Deadlock, d.Findings[0].Kind, d.Findings[0].Text)
 			require.Equal(t, []string{a.name, b.name}, d.Findings[0].Participants)
 			freeze(t, a, b)
 			lookAndDisturbNothing(t, name)
@@ -149,7 +150,7 @@ func TestNoDeadlock(t *testing.T) {
 	d := awaitWaits(t, name, 3)
 	require.Empty(t, d.Findings)
 	out := soon(t, exitOK, "waits", name)
-	require.Contains(t, out, "nobody is stuck")
+	require.Contains(t, out, "no process is stuck")
 }
 
 // A stopped process is alive, and its waiters are told why nothing moves.
@@ -200,7 +201,7 @@ func TestOwnerDeadIsNamed(t *testing.T) {
 	b.does("lock mutex", "ledger")
 	code, _, errs := shmctl("recover", "--wait=50ms", name, "ledger")
 	require.Equal(t, exitRefused, code)
-	require.Contains(t, errs, "somebody has ledger")
+	require.Contains(t, errs, "a process has ledger")
 }
 
 // Where nobody alive is left to reap the dead, shmctl sees that they are dead, and
@@ -268,16 +269,19 @@ func TestEveryKindIsShown(t *testing.T) {
 	a.does("lease queue", "leased")
 	b.begins("lease queue", "leased")
 	add("leased", "lease 1", "lease")
-	a.begins("do once", "once")
-	eventually(t, "the runner", func() bool {
-		_, d := shmctlJSON(t, "locks", name)
-		for _, h := range d.Holds {
-			if h.Object == "once" {
-				return true
+	held := func(object string) {
+		eventually(t, object+" is held", func() bool {
+			_, d := shmctlJSON(t, "locks", name)
+			for _, h := range d.Holds {
+				if h.Object == object {
+					return true
+				}
 			}
-		}
-		return false
-	})
+			return false
+		})
+	}
+	a.begins("do once", "once")
+	held("once")
 	b.begins("do once", "once")
 	add("once", "runner", "done")
 	a.does("join barrier", "barrier", 1)
@@ -288,12 +292,17 @@ func TestEveryKindIsShown(t *testing.T) {
 	a.does("wait waitable", "waitable", 6)
 	b.begins("wait waitable", "waitable", 3)
 	add("waitable", "claim 6", "claim")
+	a.begins("update synchronized", "synchronized")
+	held("synchronized")
+	b.begins("update synchronized", "synchronized")
+	add("synchronized", "exclusive", "lock")
 	awaitWaits(t, name, len(cases))
+	require.Contains(t, soon(t, exitOK, "show", name, "synchronized"), "0 commits, held by")
 	for object, want := range cases {
 		code, d := shmctlJSON(t, "show", name, object)
 		require.Equal(t, exitOK, code, object)
 		require.Len(t, d.Waits, 1, object)
-		require.Equal(t, want.want, wants(&d.Waits[0]), object)
+		require.Equal(t, want.want, diagnose.Wants(&d.Waits[0]), object)
 		require.Equal(t, b.name, d.Waits[0].Owner, object)
 		require.Contains(t, d.Objects[0].OpenBy, b.name, object)
 		if want.mode == "" {
@@ -390,10 +399,10 @@ func TestAdviceForOwnerDeadWorksWhenPasted(t *testing.T) {
 			break
 		}
 		f := d.Findings[0]
-		require.Equal(t, findOwnerDead, f.Kind, f.Text)
-		_, command, found := strings.Cut(f.Advice, "shmctl ")
-		require.True(t, found, f.Advice)
-		require.Contains(t, soon(t, exitOK, strings.Fields(command)...), "can be locked again", f.Advice)
+		require.Equal(t, diagnose.OwnerDead, f.Kind, f.Text)
+		command, found := strings.CutPrefix(f.Command, "shmctl ")
+		require.True(t, found, f.Command)
+		require.Contains(t, soon(t, exitOK, strings.Fields(command)...), "can be locked again", f.Command)
 		pasted++
 	}
 	require.Equal(t, len(locks)+2, pasted)

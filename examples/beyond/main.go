@@ -24,7 +24,6 @@ import (
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/examples/internal/workergroup"
 	"github.com/shmsync/shmsync/prims"
-	"github.com/shmsync/shmsync/shm"
 )
 
 const (
@@ -105,7 +104,7 @@ func boss() {
 
 	name := fmt.Sprintf("example-beyond-%d", os.Getpid())
 	run("one host", name, file)
-	workergroup.Check(shm.Remove(name))
+	workergroup.Check(arena.Remove(name))
 
 	cfg := embed.NewConfig()
 	cfg.Dir, cfg.LogLevel = filepath.Join(dir, "etcd"), "fatal"

@@ -19,7 +19,6 @@ import (
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/examples/internal/ccbuild"
 	"github.com/shmsync/shmsync/prims"
-	"github.com/shmsync/shmsync/shm"
 )
 
 // sample is struct sample of producer/producer.c. Opening the queue compares the two layouts.
@@ -54,7 +53,7 @@ func run(out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer shm.Remove(name)
+	defer arena.Remove(name)
 	defer a.Close()
 	queue, err := prims.OpenQueue[sample](a, "samples", 64, nil)
 	if err != nil {

@@ -15,7 +15,6 @@ import (
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/examples/internal/workergroup"
 	"github.com/shmsync/shmsync/prims"
-	"github.com/shmsync/shmsync/shm"
 )
 
 const subscribers = 4
@@ -26,6 +25,7 @@ type config struct {
 }
 
 type board struct {
+	arena   *arena.Arena
 	copies  *[2]config
 	mu      *prims.RWMutex // the copy in use is not overwritten while a process reads it
 	version *prims.Sequencer
@@ -35,7 +35,7 @@ type board struct {
 func join(name string) *board {
 	a, err := arena.Open(name, nil)
 	workergroup.Check(err)
-	b := new(board)
+	b := &board{arena: a}
 	b.copies, err = arena.Value[[2]config](a, "configuration")
 	workergroup.Check(err)
 	// A dead reader or publisher leaves nothing behind that needs a repair.
@@ -99,8 +99,9 @@ func subscribe() {
 
 func boss() {
 	name := fmt.Sprintf("example-config-%d", os.Getpid())
-	defer shm.Remove(name)
+	defer arena.Remove(name)
 	b := join(name)
+	defer b.arena.Close()
 	start := func(i int) *workergroup.Proc {
 		if i == 0 {
 			return workergroup.Start("publisher", "publish", []string{name})

@@ -13,7 +13,6 @@ import (
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/examples/internal/workergroup"
 	"github.com/shmsync/shmsync/prims"
-	"github.com/shmsync/shmsync/shm"
 )
 
 // budget is the state.
@@ -50,17 +49,17 @@ const (
 	claims  = 200
 )
 
-func join(name string) *prims.Waitable[budget, wish] {
+func join(name string) (*arena.Arena, *prims.Waitable[budget, wish]) {
 	a, err := arena.Open(name, nil)
 	workergroup.Check(err)
 	x, err := prims.OpenWaitable(a, "memory", budget{Free: total}, rules, nil)
 	workergroup.Check(err)
-	return x
+	return a, x
 }
 
 // work claims memory, again and again, and gives it back when it is told to.
 func work() {
-	x := join(os.Args[1])
+	_, x := join(os.Args[1])
 	for n := uint32(1); ; n++ {
 		w := wish{MiB: 100 + n%7*100, Urgent: n % 3}
 		if x.WaitContext(workergroup.Context(), w) != nil {
@@ -77,8 +76,9 @@ func work() {
 
 func boss() {
 	name := fmt.Sprintf("example-custom-%d", os.Getpid())
-	x := join(name)
-	defer shm.Remove(name)
+	defer arena.Remove(name)
+	a, x := join(name)
+	defer a.Close()
 	var group []*workergroup.Kept // each is started again when it dies
 	for i := range workers {
 		group = append(group, workergroup.Keep(fmt.Sprintf("worker %d", i), "worker", []string{name}))

@@ -22,7 +22,6 @@ import (
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/examples/internal/ccbuild"
 	"github.com/shmsync/shmsync/prims"
-	"github.com/shmsync/shmsync/shm"
 )
 
 const (
@@ -60,7 +59,7 @@ func run(out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer shm.Remove(name)
+	defer arena.Remove(name)
 	defer a.Close()
 	present, err := prims.OpenSequencer(a, "orders", nil)
 	if err != nil {

@@ -19,7 +19,6 @@ import (
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/examples/internal/workergroup"
 	"github.com/shmsync/shmsync/prims"
-	"github.com/shmsync/shmsync/shm"
 )
 
 const candidates = 3
@@ -84,7 +83,7 @@ func (o *office) lead() {
 
 func boss() {
 	name := fmt.Sprintf("example-leader-%d", os.Getpid())
-	defer shm.Remove(name)
+	defer arena.Remove(name)
 	start := func(i int) *workergroup.Proc {
 		p := workergroup.Start(fmt.Sprintf("candidate %d", i), "candidate", []string{name})
 		workergroup.Await(p, "ready")

@@ -13,8 +13,8 @@ import (
 	"os"
 	"strconv"
 
+	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/examples/internal/workergroup"
-	"github.com/shmsync/shmsync/shm"
 )
 
 const size = 8
@@ -35,9 +35,9 @@ func engine() {
 
 func boss() {
 	name := fmt.Sprintf("example-locktable-%d", os.Getpid())
+	defer arena.Remove(name)
 	t, err := OpenTable(name, size)
 	workergroup.Check(err)
-	defer shm.Remove(name)
 	var locks [size]*Lock
 	for i := range locks {
 		locks[i], err = t.Allocate()
@@ -88,6 +88,7 @@ func boss() {
 	t, err = OpenTable(name, size)
 	say("reopen", err, nil)
 	fmt.Printf("%d of %d locks allocated\n", t.Allocated(), size)
+	workergroup.Check(t.Close())
 }
 
 // say prints what became of something, which is what should.

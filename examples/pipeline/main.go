@@ -20,7 +20,6 @@ import (
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/examples/internal/workergroup"
 	"github.com/shmsync/shmsync/prims"
-	"github.com/shmsync/shmsync/shm"
 )
 
 const (
@@ -99,12 +98,12 @@ func stage() {
 
 func boss() {
 	name := fmt.Sprintf("example-pipeline-%d", os.Getpid())
-	_, l := open(name)
-	defer shm.Remove(name)
+	defer arena.Remove(name)
+	a, l := open(name)
+	defer a.Close()
 	var procs [stages]*workergroup.Proc
 	start := func(k int) {
-		n := strconv.Itoa(k)
-		procs[k] = workergroup.Start("stage "+n, "stage", []string{name, n})
+		procs[k] = workergroup.Start(fmt.Sprint("stage ", k), "stage", []string{name, strconv.Itoa(k)})
 	}
 	for k := range procs {
 		start(k)
@@ -152,11 +151,12 @@ func boss() {
 			delete(joined, e.From)
 		}
 	}
+	for _, p := range procs {
+		p.Stop()
+	}
 	alone := new(line) // the same without processes
-	for p := range int64(phases) {
-		for k := range stages {
-			alone.do(k, p)
-		}
+	for i := range int64(phases * stages) {
+		alone.do(int(i%stages), i/stages)
 	}
 	sum, want := l.Blocks[stages-1][phases%2].Sum, alone.Blocks[stages-1][phases%2].Sum
 	if sum != want || l.Ended.Load() != phases {

@@ -24,7 +24,6 @@ import (
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/examples/internal/workergroup"
 	"github.com/shmsync/shmsync/prims"
-	"github.com/shmsync/shmsync/shm"
 )
 
 const (
@@ -99,7 +98,7 @@ func serve() {
 
 func boss() {
 	name := fmt.Sprintf("example-prefork-%d", os.Getpid())
-	defer shm.Remove(name)
+	defer arena.Remove(name)
 	front, err := net.Listen("tcp", "127.0.0.1:0")
 	workergroup.Check(err)
 	file, err := front.(*net.TCPListener).File()

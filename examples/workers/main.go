@@ -19,7 +19,6 @@ import (
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/examples/internal/workergroup"
 	"github.com/shmsync/shmsync/prims"
-	"github.com/shmsync/shmsync/shm"
 )
 
 const (
@@ -37,6 +36,7 @@ type ledger struct {
 }
 
 type pool struct {
+	arena  *arena.Arena
 	queues [tenants]*prims.Queue[job]
 	waker  *prims.SignalWaker
 	done   *prims.Sequencer // counts finished jobs
@@ -46,7 +46,7 @@ type pool struct {
 func join(name string) *pool {
 	a, err := arena.Open(name, nil)
 	workergroup.Check(err)
-	p := new(pool)
+	p := &pool{arena: a}
 	for t := range tenants {
 		p.queues[t], err = prims.OpenQueue[job](a, fmt.Sprintf("jobs of %d", t), 64, nil)
 		workergroup.Check(err)
@@ -57,19 +57,19 @@ func join(name string) *pool {
 	workergroup.Check(err)
 	p.ledger, err = arena.Value[ledger](a, "ledger")
 	workergroup.Check(err)
-	// A process that dies may have put a job into a queue and told nobody. Checking an
-	// empty queue costs little.
-	a.OnDeath(func(arena.Participant) {
-		for t := range tenants {
-			p.waker.Gate(t).Schedule()
-		}
-	})
 	return p
 }
 
 // work is a worker.
 func work() {
 	p := join(os.Args[1])
+	// A worker that dies may have put a job into a queue and told nobody. Checking an
+	// empty queue costs little.
+	p.arena.OnDeath(func(arena.Participant) {
+		for t := range tenants {
+			p.waker.Gate(t).Schedule()
+		}
+	})
 	for near := 0; ; {
 		gate, ok := p.waker.Next(near)
 		if !ok {
@@ -106,8 +106,9 @@ func (p *pool) do(l prims.Lease[job]) {
 
 func boss() {
 	name := fmt.Sprintf("example-workers-%d", os.Getpid())
+	defer arena.Remove(name)
 	p := join(name)
-	defer shm.Remove(name)
+	defer p.arena.Close()
 
 	var group []*workergroup.Kept // each is started again when it dies
 	for i := range workers {

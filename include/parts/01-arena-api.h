@@ -6,6 +6,7 @@
 #define SHMSYNC_POLICY_DEFAULT 0 /* report, or whatever an existing object has */
 #define SHMSYNC_POLICY_REPORT 1  /* it stays lost: EOWNERDEAD, at once, until a process recovers it */
 #define SHMSYNC_POLICY_RELEASE 2 /* it becomes free, as a file lock does, when the process is gone */
+#define SHMSYNC_POLICY_ROLLBACK 3 /* its transaction is undone, then it becomes free; for a mutex, see shmsync_mutex_begin */
 
 /* Which system calls of a process write into the arena. When it has died, its data passes on after they
  * are finished. A declaration that is too narrow corrupts data. */
@@ -20,17 +21,6 @@ typedef struct shmsync_arena shmsync_arena;
 /* A position in an arena, the same in every process; 0 is none. */
 typedef uint64_t shmsync_offset;
 
-typedef struct shmsync_arena_options {
-    uint64_t size;               /* bytes of a new arena, rounded up to 64 KiB; 0: 64 MiB */
-    uint32_t max_participants;   /* of a new arena, at most 2047; 0: 128 */
-    uint32_t mode;               /* permission bits of a new arena's file; 0: 0600 */
-    const char *label;           /* the name of this process for people; NULL: the program's name */
-    const uint32_t *trust_uids;  /* owners of files to join, besides this euid and root */
-    size_t n_trust_uids;
-    int attach_only;             /* not 0: ENOENT where there is no arena, instead of making one */
-    int kernel_io;               /* SHMSYNC_KERNEL_IO_x; if this process opens the arena several times, the most general one holds */
-} shmsync_arena_options;
-
 /* Who a participant is or was. slot and generation are the identity. */
 typedef struct shmsync_participant {
     uint32_t slot;
@@ -40,6 +30,49 @@ typedef struct shmsync_participant {
     int64_t died_ns;   /* Unix ns; 0 while alive or not known */
     char label[64];
 } shmsync_participant;
+
+/* The epoch that a participant begins: the time from a join while nobody is in until nobody is
+ * in again. */
+typedef struct shmsync_epoch {
+    uint64_t number; /* from 1; if on_first fails, the next epoch has the same number */
+    int clean;       /* not 0: all of the last epoch left by close, and the file is as they left it */
+    int reboot;      /* not 0: the computer was started again since. Never on a tmpfs */
+    const shmsync_participant *dead; /* the participants that died since the last epoch began, the last 192 at most */
+    size_t n_dead;
+} shmsync_epoch;
+
+/* When an arena that nobody is in is replaced by a new one; the old data is lost. */
+#define SHMSYNC_RECREATE_INCOMPATIBLE 1u /* its layout, its features, size or max_participants differ */
+#define SHMSYNC_RECREATE_CORRUPT 2u      /* its header is damaged */
+#define SHMSYNC_RECREATE_UNCLEAN 4u      /* a death since the last epoch began, or the computer went down */
+
+/* What becomes of an arena when nobody is in. */
+#define SHMSYNC_LIFETIME_DURABLE 0   /* it stays, until shmsync_arena_remove or, on a tmpfs, a reboot */
+#define SHMSYNC_LIFETIME_EPHEMERAL 1 /* each epoch begins with an empty arena; the last close removes the file */
+
+typedef struct shmsync_arena_options {
+    uint64_t size;               /* bytes of a new arena, rounded up to 64 KiB; 0: 64 MiB */
+    uint32_t max_participants;   /* of a new arena, at most 2047; 0: 128 */
+    uint32_t mode;               /* permission bits of a new arena's file; 0: 0600 */
+    const char *label;           /* the name of this process for people; NULL: the program's name */
+    const uint32_t *trust_uids;  /* owners of files to join, besides this euid and root */
+    size_t n_trust_uids;
+    int attach_only;             /* not 0: ENOENT where there is no arena, instead of making one */
+    int kernel_io;               /* SHMSYNC_KERNEL_IO_x; if this process opens the arena several times, the most general one holds */
+    /* Called in the participant that begins an epoch, before its open returns. No other process is in,
+     * and none gets in meanwhile, so it may delete and repair anything. If it gives an errno, that is
+     * the result of the open, and the next participant is the first. It must not open or close this arena. */
+    int (*on_first)(shmsync_arena *a, const shmsync_epoch *e, void *arg);
+    void *on_first_arg;
+    uint32_t recreate;           /* SHMSYNC_RECREATE_x, or 0 for never */
+    int lifetime;                /* SHMSYNC_LIFETIME_x */
+    int64_t gate_timeout_ns;     /* how long the open waits for the on_first of another process; 0: for ever. ETIMEDOUT */
+    /* Called once, on the helper thread, when the file of the arena was removed or replaced while this process is in:
+     * processes that open the name afterwards do not meet this one. It is quick, and closes no arena. If this process
+     * opens the arena several times, the first function that is set is called. */
+    void (*on_detached)(shmsync_arena *a, void *arg);
+    void *on_detached_arg;
+} shmsync_arena_options;
 
 /* shmsync_arena_open joins the arena /dev/shm/NAME, and creates it where there is
  * none. A name with a slash is the path of a file. Opening it again in one process
@@ -59,7 +92,8 @@ static inline int shmsync_arena_from_fd(int fd, const shmsync_arena_options *opt
  * this process are treated as its death would treat them. Threads that wait get EBADF.
  * Pointers and handles into the arena die with it. */
 int shmsync_arena_close(shmsync_arena *a);
-/* Removes the name /dev/shm/NAME; processes that have the arena open keep it. */
+/* Removes the file of the arena. EBUSY while a participant is in: shmsync_error names it, and the file
+ * stays. ENOENT. EINVAL: not an arena. ENOTSUP without byte locks. */
 int shmsync_arena_remove(const char *name);
 
 uint64_t shmsync_arena_size(const shmsync_arena *a);

@@ -11,6 +11,7 @@ typedef struct shmsync_mutex_options {
     int checked;             /* not 0: every unlock of this process is a compare-and-swap */
     int (*repair)(void *);   /* run by lock of this process where it meets a death; 0 for repaired */
     void *repair_arg;
+    uint64_t log_bytes;      /* undo log of a new mutex of SHMSYNC_POLICY_ROLLBACK: 0 for 16 KiB, at most 1 MiB */
 } shmsync_mutex_options;
 
 /* Finds the mutex of that name or creates it. NULL or "": a fresh anonymous one. */

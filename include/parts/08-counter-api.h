@@ -18,7 +18,8 @@ int shmsync_waitgroup_close(shmsync_waitgroup *g);
  * counter would be negative, or too big. */
 int shmsync_waitgroup_add(shmsync_waitgroup *g, int64_t delta);
 /* Makes n of what others have added this process's own: if it dies before it is done,
- * waits fail. EINVAL: more than others have added. */
+ * waits fail. EINVAL: more than others have added. If others do some of the work during such
+ * a call, this process may have claimed a part of n, and stays responsible for that part. */
 int shmsync_waitgroup_claim(shmsync_waitgroup *g, int64_t n);
 int shmsync_waitgroup_done(shmsync_waitgroup *g);
 /* Waits until the counter is 0. EOWNERDEAD: a process died that had something of its own left. */

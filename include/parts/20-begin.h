@@ -1,5 +1,6 @@
 #ifdef SHMSYNC_IMPLEMENTATION
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>

@@ -23,6 +23,7 @@ enum {
     SHMI_blockMin = 64,
     SHMI_blockWords = 1024,
     SHMI_blockWordSize = 4,
+    SHMI_maxAlign = 4096,
     SHMI_objectHeader = 64,
     SHMI_nodeSize = 64,
     SHMI_maxObjectName = 255
@@ -63,7 +64,12 @@ enum { /* header */
     SHMI_hdrDirReach = 268,
     SHMI_hdrDirLowering = 288,
     SHMI_hdrDirLowerer = 296,
-    SHMI_hdrChunkHint = 320
+    SHMI_hdrEpoch = 304,
+    SHMI_hdrEpochDeaths = 312,
+    SHMI_hdrChunkHint = 320,
+    SHMI_hdrEpochBoot = 328,
+    SHMI_hdrEpochBegan = 344,
+    SHMI_hdrSynced = 352
 };
 
 enum { /* slot */
@@ -80,6 +86,7 @@ enum { /* slot */
     SHMI_slotLabel = 64,
     SHMI_slotAlive = 128,
     SHMI_slotDoorbell = 192,
+    SHMI_slotAdmission = 196,
     SHMI_slotReady = 200,
     SHMI_slotDied = 208,
     SHMI_slotWatchDoorbell = 216,
@@ -94,6 +101,19 @@ enum { /* slot */
 enum { SHMI_capRobust = 1, SHMI_capOFD = 2, SHMI_capNoKernelIO = 4, SHMI_capFence = 8, SHMI_capWaitV = 16, SHMI_capTold = 32, SHMI_capAsyncIO = 64 };
 
 enum { /* phases of a slot */
+    SHMI_epochNew = 0,
+    SHMI_epochOpen = 1,
+    SHMI_epochClaiming = 2,
+    SHMI_epochClaimed = 3,
+    SHMI_epochRemoved = 4
+};
+enum {
+    SHMI_admissionPending = 0,
+    SHMI_admissionIn = 1,
+    SHMI_admissionRefused = 2,
+    SHMI_admissionFirst = 3
+};
+enum {
     SHMI_phaseFree,
     SHMI_phaseJoining,
     SHMI_phaseLive,
@@ -110,7 +130,8 @@ enum { /* death record */
     SHMI_deathRecordDied = 16,
     SHMI_deathRecordFlags = 24,
     SHMI_deathRecordLabel = 32,
-    SHMI_deathRecordLeft = 1
+    SHMI_deathRecordLeft = 1,
+    SHMI_deathRecordPending = 2
 };
 
 enum { /* kinds of chunk */
@@ -130,7 +151,8 @@ enum { /* kinds of block */
     SHMI_blockObject,
     SHMI_blockNode,
     SHMI_blockFreeing,
-    SHMI_blockBlocked
+    SHMI_blockBlocked,
+    SHMI_blockLogged
 };
 
 enum { SHMI_classNode = 17, SHMI_classes = 18, SHMI_classSpan = -1 };
@@ -198,6 +220,20 @@ typedef struct shmi_mutex_words {
     uint64_t counts[8];  /* for people; see compatCounted */
 } shmi_mutex_words;
 
+enum { SHMI_POLICY_REPORT, SHMI_POLICY_RELEASE, SHMI_POLICY_ROLLBACK }; /* in the body of a lock */
+enum { SHMI_logHead = 64, SHMI_logLeast = 64, SHMI_logMost = 1 << 20, SHMI_logDefault = 16384, SHMI_recordFooter = 16 };
+enum { SHMI_logIdle, SHMI_logActive, SHMI_logUndone, SHMI_logCommitted, SHMI_logLost };
+enum { SHMI_recordBytes, SHMI_recordAlloc, SHMI_recordFree, SHMI_recordTemporary, SHMI_recordGiven };
+
+typedef struct shmi_log_head {
+    uint64_t state;
+    uint32_t size;
+    uint32_t pad0_;
+    uint64_t rollbacks;  /* for people */
+    uint64_t highest;    /* for people */
+    uint64_t pad1_[4];
+} shmi_log_head;
+
 typedef struct shmi_futex_words {
     uint64_t state;
     uint32_t lastCPU;
@@ -232,6 +268,11 @@ SHMI_AT(shmi_mutex_words, pays, 92);
 SHMI_AT(shmi_mutex_words, poller, 96);
 SHMI_AT(shmi_mutex_words, handed, 104);
 SHMI_ASSERT(sizeof(shmi_mutex_words) == 192, "shmi_mutex_words");
+SHMI_AT(shmi_log_head, state, 0);
+SHMI_AT(shmi_log_head, size, 8);
+SHMI_AT(shmi_log_head, rollbacks, 16);
+SHMI_AT(shmi_log_head, highest, 24);
+SHMI_ASSERT(sizeof(shmi_log_head) == SHMI_logHead, "shmi_log_head");
 SHMI_AT(shmi_futex_words, state, 0);
 SHMI_AT(shmi_futex_words, lastCPU, 8);
 SHMI_AT(shmi_futex_words, spin, 12);

@@ -278,7 +278,7 @@ SHMI_FN int shmi_disabled(const char *feature)
     return 0;
 }
 
-SHMI_FN int shmi_byte_op(int fd, int op, short type, uint64_t off, short *found)
+SHMI_FN int shmi_bytes_op(int fd, int op, short type, uint64_t off, uint64_t n, short *found)
 {
     struct flock l;
     int before = errno, err = 0;
@@ -286,7 +286,7 @@ SHMI_FN int shmi_byte_op(int fd, int op, short type, uint64_t off, short *found)
     l.l_type = type;
     l.l_whence = SEEK_SET;
     l.l_start = (off_t)off;
-    l.l_len = 1;
+    l.l_len = (off_t)n;
     if (fcntl(fd, op, &l) != 0)
         err = errno;
     errno = before;
@@ -294,6 +294,7 @@ SHMI_FN int shmi_byte_op(int fd, int op, short type, uint64_t off, short *found)
         *found = l.l_type;
     return err;
 }
+SHMI_FN int shmi_byte_op(int fd, int op, short type, uint64_t off, short *found) { return shmi_bytes_op(fd, op, type, off, 1, found); }
 
 /* 0, EAGAIN when another description has it, or another errno. */
 SHMI_FN int shmi_lock_byte(int fd, uint64_t off)

@@ -24,9 +24,9 @@
 #define SHMI_KIND_EVENT UINT32_C(0x544e5645) /* EVNT */
 #define SHMI_VERSION_EVENT 1
 #define SHMI_KIND_WAIT_GROUP UINT32_C(0x50524757) /* WGRP */
-#define SHMI_VERSION_WAIT_GROUP 2
+#define SHMI_VERSION_WAIT_GROUP 3
 #define SHMI_KIND_LATCH UINT32_C(0x4843544c) /* LTCH */
-#define SHMI_VERSION_LATCH 2
+#define SHMI_VERSION_LATCH 3
 #define SHMI_KIND_BARRIER UINT32_C(0x52524142) /* BARR */
 #define SHMI_VERSION_BARRIER 2
 #define SHMI_KIND_ONCE UINT32_C(0x45434e4f) /* ONCE */
@@ -41,6 +41,8 @@
 #define SHMI_VERSION_FUTURE 1
 #define SHMI_KIND_QUEUE UINT32_C(0x55455551) /* QUEU */
 #define SHMI_VERSION_QUEUE 1
+#define SHMI_KIND_SYNCHRONIZED UINT32_C(0x434e5953) /* SYNC */
+#define SHMI_VERSION_SYNCHRONIZED 1
 
 /* RWMutex gate: fields of the word */
 #define SHMI_GATE_NAME_SHIFT 0
@@ -292,41 +294,67 @@ SHMI_ASSERT(offsetof(shmi_future_words, state) == 384, "future_words.state");
 SHMI_ASSERT(offsetof(shmi_future_words, queue) == 392, "future_words.queue");
 SHMI_ASSERT(sizeof(shmi_future_words) == 512, "future_words");
 
+/* Synchronized */
+typedef struct shmi_synchronized_words {
+    shmi_mutex_words lock;
+    uint64_t current;
+    uint8_t pad0_[56];
+} shmi_synchronized_words;
+SHMI_ASSERT(offsetof(shmi_synchronized_words, lock) == 0, "synchronized_words.lock");
+SHMI_ASSERT(offsetof(shmi_synchronized_words, current) == 192, "synchronized_words.current");
+SHMI_ASSERT(sizeof(shmi_synchronized_words) == 256, "synchronized_words");
+
 /* WaitGroup */
 typedef struct shmi_counter_words {
-    shmi_monitor_words mon;
+    uint64_t commit;
     uint64_t size;
-    uint64_t others;
+    uint8_t pad0_[48];
+    uint64_t tickets;
+    uint64_t count;
+    uint64_t period;
     uint64_t owed;
     uint64_t dead;
-    uint64_t epoch;
-    shmi_list_words queue;
-    uint8_t pad0_[72];
-    uint64_t count;
-    uint8_t pad1_[120];
+    uint8_t pad1_[24];
+    uint64_t events;
+    uint32_t lastCPU;
+    uint32_t spin;
+    uint32_t pays;
+    uint8_t pad2_[4];
+    uint64_t poller;
+    uint8_t pad3_[32];
+    uint64_t counts[8];
 } shmi_counter_words;
-SHMI_ASSERT(offsetof(shmi_counter_words, mon) == 0, "counter_words.mon");
-SHMI_ASSERT(offsetof(shmi_counter_words, size) == 384, "counter_words.size");
-SHMI_ASSERT(offsetof(shmi_counter_words, others) == 392, "counter_words.others");
-SHMI_ASSERT(offsetof(shmi_counter_words, owed) == 400, "counter_words.owed");
-SHMI_ASSERT(offsetof(shmi_counter_words, dead) == 408, "counter_words.dead");
-SHMI_ASSERT(offsetof(shmi_counter_words, epoch) == 416, "counter_words.epoch");
-SHMI_ASSERT(offsetof(shmi_counter_words, queue) == 424, "counter_words.queue");
-SHMI_ASSERT(offsetof(shmi_counter_words, count) == 512, "counter_words.count");
-SHMI_ASSERT(sizeof(shmi_counter_words) == 640, "counter_words");
+SHMI_ASSERT(offsetof(shmi_counter_words, commit) == 0, "counter_words.commit");
+SHMI_ASSERT(offsetof(shmi_counter_words, size) == 8, "counter_words.size");
+SHMI_ASSERT(offsetof(shmi_counter_words, tickets) == 64, "counter_words.tickets");
+SHMI_ASSERT(offsetof(shmi_counter_words, count) == 72, "counter_words.count");
+SHMI_ASSERT(offsetof(shmi_counter_words, period) == 80, "counter_words.period");
+SHMI_ASSERT(offsetof(shmi_counter_words, owed) == 88, "counter_words.owed");
+SHMI_ASSERT(offsetof(shmi_counter_words, dead) == 96, "counter_words.dead");
+SHMI_ASSERT(offsetof(shmi_counter_words, events) == 128, "counter_words.events");
+SHMI_ASSERT(offsetof(shmi_counter_words, lastCPU) == 136, "counter_words.lastCPU");
+SHMI_ASSERT(offsetof(shmi_counter_words, spin) == 140, "counter_words.spin");
+SHMI_ASSERT(offsetof(shmi_counter_words, pays) == 144, "counter_words.pays");
+SHMI_ASSERT(offsetof(shmi_counter_words, poller) == 152, "counter_words.poller");
+SHMI_ASSERT(offsetof(shmi_counter_words, counts) == 192, "counter_words.counts");
+SHMI_ASSERT(sizeof(shmi_counter_words) == 256, "counter_words");
 
-/* Share of a WaitGroup or a Latch */
-typedef struct shmi_counter_share {
+/* Slot of a WaitGroup or a Latch */
+typedef struct shmi_counter_slot {
     uint64_t name;
-    uint64_t epoch;
+    uint64_t period;
     uint64_t own;
     uint64_t claimed;
-} shmi_counter_share;
-SHMI_ASSERT(offsetof(shmi_counter_share, name) == 0, "counter_share.name");
-SHMI_ASSERT(offsetof(shmi_counter_share, epoch) == 8, "counter_share.epoch");
-SHMI_ASSERT(offsetof(shmi_counter_share, own) == 16, "counter_share.own");
-SHMI_ASSERT(offsetof(shmi_counter_share, claimed) == 24, "counter_share.claimed");
-SHMI_ASSERT(sizeof(shmi_counter_share) == 32, "counter_share");
+    uint64_t head;
+    uint64_t entries[7];
+} shmi_counter_slot;
+SHMI_ASSERT(offsetof(shmi_counter_slot, name) == 0, "counter_slot.name");
+SHMI_ASSERT(offsetof(shmi_counter_slot, period) == 8, "counter_slot.period");
+SHMI_ASSERT(offsetof(shmi_counter_slot, own) == 16, "counter_slot.own");
+SHMI_ASSERT(offsetof(shmi_counter_slot, claimed) == 24, "counter_slot.claimed");
+SHMI_ASSERT(offsetof(shmi_counter_slot, head) == 32, "counter_slot.head");
+SHMI_ASSERT(offsetof(shmi_counter_slot, entries) == 40, "counter_slot.entries");
+SHMI_ASSERT(sizeof(shmi_counter_slot) == 96, "counter_slot");
 
 /* Barrier */
 typedef struct shmi_barrier_words {

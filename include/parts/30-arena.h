@@ -107,6 +107,7 @@ typedef struct shmi_ref {
     struct shmi_ref *next;
     shmi_header h;
     unsigned count; /* opens that have not been closed */
+    int kept;       /* the bit was set before: a dead participant of this slot had it open; see shmi_forget */
     void *handle;   /* guarded by: shmsync_arena.handles_of */
     unsigned opens; /* of the handle; guarded by: the same */
     void (*end)(void *handle); /* what ends it if the arena is closed before; NULL: free. guarded by: the same */
@@ -116,6 +117,7 @@ typedef struct shmi_reap_progress {
     uint32_t of;     /* state of the slot; 0: none */
     uint64_t window; /* of the slot: in another one, another participant can be so */
     int unknown;     /* objects whose kind this header does not know */
+    int unfinished;  /* a transaction of the dead one is still in an undo log */
     int64_t reaped; /* when repairs and wakes were done; 0 before */
     int64_t handed;  /* when they were done again for one that is gone; 0 before */
     int64_t written; /* when the death record was; 0 before */
@@ -169,6 +171,8 @@ struct shmsync_arena {
     uint64_t size;
     shmi_geometry geo;
     char label[256]; /* the file, for messages */
+    char *path;      /* the file; without a slash if it has no name */
+    int ephemeral;   /* the last close removes the file. Guarded by: shmi_attached_lock */
     int fd;
     int lock_fd; /* its byte lock says that we are alive; -1 where there is none. Written under shmi_attached_lock */
     void *pin;   /* keeps the byte lock if the descriptor is closed by mistake; see shmi_pin_lock */
@@ -223,10 +227,14 @@ struct shmsync_arena {
     pthread_mutex_t wait_nodes_lock;
     shmi_wait_node *wait_nodes; /* guarded by: wait_nodes_lock; free ones */
 
+    pthread_mutex_t counter_lock; /* held by the thread that writes this process's record of a WaitGroup or Latch */
     pthread_mutex_t chores_lock;
     shmi_chore *chores; /* guarded by: chores_lock */
 
     pthread_mutex_t death_lock;
+    void (*on_detached)(shmsync_arena *a, void *arg); /* atomic; written once */
+    void *on_detached_arg;
+    int detached_told; /* owner: the helper thread */
     void (*on_death)(const shmsync_participant *, void *); /* guarded by: death_lock */
     void *on_death_arg;
     uint64_t death_record_next; /* guarded by: death_lock */
@@ -250,6 +258,8 @@ typedef struct shmi_kind_ops {
     uint32_t kind;
     void (*repair)(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead);
     void (*wake)(shmsync_arena *a, const shmi_object *o, int owed);
+    /* Whether the object has an undo log with a transaction of dead, which will be undone. */
+    int (*unfinished)(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead);
 } shmi_kind_ops;
 SHMI_FN const shmi_kind_ops *shmi_kind_of(uint32_t kind); /* NULL: not known */
 

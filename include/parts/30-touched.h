@@ -32,6 +32,15 @@ SHMI_FN int shmi_next_touched(shmsync_arena *a, uint32_t slot, uint64_t *chunk)
     }
     return 0;
 }
+/* Whether the set of a slot is empty. */
+SHMI_FN int shmi_touched_nothing(shmsync_arena *a, uint32_t slot)
+{
+    uint64_t bit;
+    for (bit = 0; bit < SHMI_touchedBits; bit += 64)
+        if (shmi_ld64(shmi_touched_word(a, slot, bit)) != 0)
+            return 0;
+    return 1;
+}
 SHMI_FN void shmi_worked(shmsync_arena *a, uint64_t n) { __atomic_fetch_add(&a->work, n, __ATOMIC_RELAXED); }
 /* Clears the set of a slot. The traces of all its participants are removed, and it cannot be taken. */
 SHMI_FN void shmi_forget_touched(shmsync_arena *a, uint32_t slot)

@@ -505,12 +505,12 @@ SHMI_FN void shmi_dismantle(shmsync_arena *a, uint64_t head)
 }
 
 /* Finds a block of at least size bytes and makes it ours, zeroed. Nobody else learns
- * of it before shmi_publish; if this process dies first, it goes back. */
-SHMI_FN int shmi_claim(shmsync_arena *a, uint64_t size, shmi_off *off)
+ * of it before shmi_publish; if this process dies first, it goes back. align is a power of two up to 4096. */
+SHMI_FN int shmi_claim_aligned(shmsync_arena *a, uint64_t size, uint64_t align, shmi_off *off)
 {
     int cls, err;
     for (cls = 0; cls < SHMI_classNode; cls++) {
-        if (size > shmi_class_size[cls])
+        if (size > shmi_class_size[cls] || shmi_class_size[cls] % align != 0)
             continue;
         err = shmi_claim_block(a, cls, off);
         if (err != 0) {
@@ -523,6 +523,7 @@ SHMI_FN int shmi_claim(shmsync_arena *a, uint64_t size, shmi_off *off)
     }
     return shmi_claim_span(a, size, off);
 }
+SHMI_FN int shmi_claim(shmsync_arena *a, uint64_t size, shmi_off *off) { return shmi_claim_aligned(a, size, 1, off); }
 
 /* Makes a block that we have claimed what it is going to be: raw, object or node. */
 SHMI_FN int shmi_publish(shmsync_arena *a, shmi_off off, uint32_t kind)
@@ -559,7 +560,7 @@ SHMI_FN void *shmi_try_at(shmsync_arena *a, shmi_off off, uint64_t size, uint64_
     if (!shmi_within(a, off, size, align) || !shmi_holding(a, off, &b))
         return NULL;
     kind = shmi_block_kind(shmi_ld32(b.word));
-    if (kind != SHMI_blockRaw && kind != SHMI_blockObject && kind != SHMI_blockFreeing)
+    if (kind != SHMI_blockRaw && kind != SHMI_blockObject && kind != SHMI_blockFreeing && kind != SHMI_blockLogged)
         return NULL;
     if (size > b.size - (off - b.off))
         return NULL;
@@ -611,7 +612,7 @@ SHMI_FN void shmi_reclaim_blocks(shmsync_arena *a, shmi_participant_id dead)
                 if (shmi_block_kind(bw) == SHMI_blockObject) {
                     if (shmi_block_of_word(a, i, k, &b))
                         shmi_resolve_delete(a, &b, dead);
-                } else if (bw != 0 && shmi_block_name(bw) == dead) {
+                } else if (bw != 0 && shmi_block_name(bw) == dead && shmi_block_kind(bw) != SHMI_blockLogged) { /* the log of a lock has that */
                     if (!shmi_block_of_word(a, i, k, &b)) {
                         shmi_cas32(word, bw, SHMI_blockFree);
                     } else if (b.class_ == SHMI_classNode) {

@@ -83,6 +83,9 @@ SHMI_FN int shmi_free_node(shmsync_arena *a, shmi_off off)
 SHMI_FN void shmi_reap_node(shmsync_arena *a, shmi_off off, shmi_participant_id owner)
 {
     shmi_node *n = shmi_node_at(a, off);
+    shmi_block b;
+    if (shmi_locate(a, off, &b))
+        shmi_touch(a, b.chunk); /* or the reaper of this participant would not look for the node */
     if (n != NULL && shmi_node_owner(n) == owner && shmi_cas32(&n->owner, owner, a->self)) {
         SHMSYNC_CRASHPOINT("arena.node.inherited");
         shmi_free_node(a, off);
@@ -134,6 +137,7 @@ SHMI_FN void shmi_each_node(shmsync_arena *a, void (*f)(shmsync_arena *a, shmi_o
     for (i = 0; i < a->geo.chunk_count; i++) {
         if (!shmi_chunk_slab_of(shmi_load_chunk(a, i), SHMI_classNode))
             continue;
+        shmi_worked(a, shmi_blocks_of(SHMI_classNode));
         for (k = 0; k < shmi_blocks_of(SHMI_classNode); k++) {
             shmi_off off = shmi_chunk_off(a, i) + k * SHMI_nodeSize;
             if (shmi_ld32(shmi_block_word(a, i, k)) == shmi_make_block(SHMI_blockNode, 0))

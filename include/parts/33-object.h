@@ -323,17 +323,20 @@ SHMI_FN shmi_ref *shmi_ref_of(shmsync_arena *a, shmi_off off) /* guarded by: han
 }
 
 /* Notes that this process has h open. */
-SHMI_FN int shmi_remember(shmsync_arena *a, const shmi_header *h)
+SHMI_FN int shmi_remember(shmsync_arena *a, const shmi_header *h, int kept)
 {
     shmi_ref *r = (shmi_ref *)calloc(1, sizeof *r);
     if (r == NULL)
         return shmi_fail(ENOMEM, "arena.open_object", shmi_called(&h->o), "%s", "");
     r->h = *h;
     r->count = 1;
+    r->kept = kept;
     r->next = a->refs;
     a->refs = r;
     return 0;
 }
+
+SHMI_FN int shmi_unfinished(shmsync_arena *a, shmi_participant_id dead);
 
 /* Closes the object at off once; 0 if this process has not opened it. */
 SHMI_FN int shmi_forget(shmsync_arena *a, shmi_off off) /* guarded by: handles */
@@ -345,7 +348,8 @@ SHMI_FN int shmi_forget(shmsync_arena *a, shmi_off off) /* guarded by: handles *
         return 0;
     if (--r->count == 0) {
         uint32_t mask, *word = shmi_open_bit(a, &r->h, a->my_slot, &mask);
-        shmi_and32(word, ~mask);
+        if (!r->kept || !shmi_unfinished(a, a->self)) /* else the undo will write into the object */
+            shmi_and32(word, ~mask);
         *p = r->next;
         free(r);
     }
@@ -358,7 +362,7 @@ SHMI_FN int shmi_adopt(shmsync_arena *a, shmi_header *h, int *there)
 {
     shmi_ref *ref = shmi_ref_of(a, h->o.off);
     uint32_t mask, *word;
-    int tries;
+    int tries, kept;
     *there = 0;
     if (ref != NULL) {
         ref->count++;
@@ -367,7 +371,7 @@ SHMI_FN int shmi_adopt(shmsync_arena *a, shmi_header *h, int *there)
     }
     shmi_touch(a, h->block.chunk);
     word = shmi_open_bit(a, h, a->my_slot, &mask);
-    shmi_or32(word, mask);
+    kept = (shmi_or32(word, mask) & mask) != 0;
     SHMSYNC_CRASHPOINT("arena.object.bit_set");
     for (tries = 0; tries < SHMI_claimTries * SHMI_timeout; tries++) {
         uint32_t s = shmi_ld32(h->state);
@@ -389,7 +393,7 @@ SHMI_FN int shmi_adopt(shmsync_arena *a, shmi_header *h, int *there)
         } else {
             return 0; /* the bit goes with the object */
         }
-        if (shmi_remember(a, h) != 0) {
+        if (shmi_remember(a, h, kept) != 0) {
             *there = 0;
             shmi_and32(word, ~mask);
             return ENOMEM;
@@ -625,7 +629,7 @@ SHMI_FN int shmi_create_named(shmsync_arena *a, const shmi_spec *spec, size_t le
                 shmi_withdraw(a, m);
                 err = EAGAIN;
             } else {
-                err = shmi_remember(a, m);
+                err = shmi_remember(a, m, 0);
                 SHMSYNC_CRASHPOINT("arena.object.committed");
                 if (shmi_publish(a, m->o.off, SHMI_blockObject) != 0 && shmi_block_kind(shmi_ld32(m->block.word)) != SHMI_blockObject && err == 0)
                     err = EPROTO;
@@ -696,7 +700,7 @@ SHMI_FN int shmi_open_object(shmsync_arena *a, const shmi_spec *spec, shmi_objec
         SHMSYNC_CRASHPOINT("arena.object.before_publish");
         err = shmi_publish(a, h.o.off, SHMI_blockObject);
         if (err == 0)
-            err = shmi_remember(a, &h);
+            err = shmi_remember(a, &h, 0);
         pthread_mutex_unlock(&a->handles);
         *o = h.o;
         *created = err == 0;
@@ -769,13 +773,32 @@ SHMI_FN int shmi_object_at(shmsync_arena *a, shmi_off off, const char *op, uint3
 
 /* ---- Deleting ---- */
 
+/* Whether a log has a transaction of dead, in an object that the participants of its slot may have touched. Until that is
+ * undone, nobody may use what dead had open for anything else: the undo writes into it. What is read of an object that is
+ * being deleted may be anything, which only makes the answer a yes. */
+SHMI_FN int shmi_unfinished_one(shmsync_arena *a, shmi_off off, void *arg)
+{
+    shmi_participant_id *dead = (shmi_participant_id *)arg;
+    const shmi_kind_ops *ops;
+    shmi_header h;
+    if (shmi_header_at(a, off, &h) == 0 && (ops = shmi_kind_of(h.o.kind)) != NULL && ops->unfinished != NULL && ops->unfinished(a, &h.o, *dead))
+        *dead = 0;
+    return *dead != 0;
+}
+SHMI_FN int shmi_unfinished(shmsync_arena *a, shmi_participant_id dead)
+{
+    shmi_each_block(a, shmi_id_slot(dead), SHMI_blockObject, shmi_unfinished_one, &dead);
+    return dead == 0;
+}
+
 SHMI_FN uint32_t shmi_openers(shmsync_arena *a, const shmi_header *h)
 {
     uint32_t i, mask, count = 0;
     for (i = 1; i <= a->geo.slots; i++) {
         uint32_t *word = shmi_open_bit(a, h, i, &mask);
         shmi_participant_id n = shmi_id_in(i, shmi_slot_state(a, i));
-        if ((shmi_ld32(word) & mask) != 0 && (shmi_current(a, n) || !shmi_gone(a, n))) /* a dead one may still write into it */
+        /* A dead one may still write into it, and so may the process that undoes its transaction. */
+        if ((shmi_ld32(word) & mask) != 0 && (shmi_current(a, n) || !shmi_gone(a, n) || shmi_unfinished(a, n)))
             count++;
     }
     return count;

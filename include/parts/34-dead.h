@@ -342,20 +342,36 @@ SHMI_FN void shmi_get_label(shmsync_arena *a, shmi_off off, char out[SHMI_labelB
     out[n] = 0;
 }
 
-SHMI_FN void shmi_write_death_record(shmsync_arena *a, uint32_t i, shmi_participant_id n, int left)
+SHMI_FN void shmi_put_death_record(shmsync_arena *a, int left, const shmsync_participant *p, uint32_t flags)
 {
     uint64_t number = shmi_add64(shmi_death_records_total(a, left), 1);
     shmi_off o = shmi_death_record(a, left, number);
-    char label[SHMI_labelBytes + 1];
     shmi_st64(shmi_u64(a, o + SHMI_deathRecordSeq), 0);
     shmi_full_fence(); /* the label is written by relaxed stores, which may pass the store before them */
-    shmi_st32(shmi_u32(a, o + SHMI_deathRecordID), n);
-    shmi_st32(shmi_u32(a, o + SHMI_deathRecordPID), shmi_ld32(shmi_slot32(a, i, SHMI_slotPID)));
-    shmi_st64(shmi_u64(a, o + SHMI_deathRecordDied), shmi_ld64(shmi_slot64(a, i, SHMI_slotDied)));
-    shmi_st32(shmi_u32(a, o + SHMI_deathRecordFlags), left ? SHMI_deathRecordLeft : 0);
-    shmi_get_label(a, shmi_slot(a, i) + SHMI_slotLabel, label);
-    shmi_put_label(a, o + SHMI_deathRecordLabel, label);
+    shmi_st32(shmi_u32(a, o + SHMI_deathRecordID), shmi_make_participant_id(p->slot, p->generation));
+    shmi_st32(shmi_u32(a, o + SHMI_deathRecordPID), p->pid);
+    shmi_st64(shmi_u64(a, o + SHMI_deathRecordDied), (uint64_t)p->died_ns);
+    shmi_st32(shmi_u32(a, o + SHMI_deathRecordFlags), flags | (left ? SHMI_deathRecordLeft : 0));
+    shmi_put_label(a, o + SHMI_deathRecordLabel, p->label);
     shmi_st64(shmi_u64(a, o + SHMI_deathRecordSeq), number + 1);
+}
+/* Reads who was in slot i as the participant n, and gives the flags of its death record. */
+SHMI_FN uint32_t shmi_read_dead(shmsync_arena *a, uint32_t i, shmi_participant_id n, shmsync_participant *p)
+{
+    uint32_t admission = shmi_ld32(shmi_slot32(a, i, SHMI_slotAdmission));
+    memset(p, 0, sizeof *p);
+    p->slot = i;
+    p->generation = shmi_id_gen(n);
+    p->pid = shmi_ld32(shmi_slot32(a, i, SHMI_slotPID));
+    p->died_ns = (int64_t)shmi_ld64(shmi_slot64(a, i, SHMI_slotDied));
+    shmi_get_label(a, shmi_slot(a, i) + SHMI_slotLabel, p->label);
+    return admission == SHMI_admissionPending || admission == SHMI_admissionRefused ? SHMI_deathRecordPending : 0;
+}
+SHMI_FN void shmi_write_death_record(shmsync_arena *a, uint32_t i, shmi_participant_id n, int left)
+{
+    shmsync_participant p;
+    uint32_t flags = shmi_read_dead(a, i, n, &p);
+    shmi_put_death_record(a, left, &p, flags);
 }
 
 /* DeathRecord n, if it is in the ring. */

@@ -42,8 +42,10 @@ SHMI_FN void shmi_ring_told(shmsync_arena *a)
  * participant. */
 typedef struct shmi_concern {
     uint32_t slots[SHMI_MaxSlots / 32 + 1];
+    int unfinished; /* an undo log has a transaction of the dead */
     int anything; /* there is such an object */
     int all;      /* anybody is concerned */
+    int nobody;   /* the dead participant can have left nothing in any object */
 } shmi_concern;
 
 SHMI_FN void shmi_add_openers(shmsync_arena *a, shmi_concern *c, const shmi_object *o, shmi_participant_id dead)
@@ -74,6 +76,8 @@ SHMI_FN void shmi_repair_one(shmsync_arena *a, const shmi_object *o, void *arg)
         r->unknown++;
     else if (ops->repair != NULL)
         ops->repair(a, o, r->dead);
+    if (ops != NULL && ops->unfinished != NULL && ops->unfinished(a, o, r->dead))
+        r->concern->unfinished = 1;
 }
 /* Whether dead, which is not this process, may owe a wake to any participant, and hold any
  * object: it died while it told others, or while it reaped. */
@@ -90,6 +94,7 @@ SHMI_FN int shmi_repair_all(shmsync_arena *a, shmi_participant_id dead, int all,
     shmi_repair_arg r;
     memset(c, 0, sizeof *c);
     c->all = all;
+    c->nobody = !all && shmi_touched_nothing(a, shmi_id_slot(dead));
     r.dead = dead;
     r.unknown = 0;
     r.concern = c;
@@ -167,10 +172,14 @@ SHMI_FN void shmi_wake_one_object(shmsync_arena *a, const shmi_object *o, void *
     if (ops != NULL && ops->wake != NULL)
         ops->wake(a, o, shmi_owed_level((const shmi_owed_list *)arg, o->off));
 }
-/* Makes the participants that a death or a leave concerns look at their objects. */
+/* Makes the participants that a death or a leave concerns look at their objects. Each participant
+ * with waiting goroutines looks at all of its objects and waits then, so a participant that can
+ * have left nothing there is not counted. */
 SHMI_FN void shmi_count_death(shmsync_arena *a, const shmi_concern *c)
 {
     uint32_t i;
+    if (c->nobody)
+        return;
     shmi_add32(shmi_u32(a, SHMI_hdrDeaths), 1);
     if (!c->anything && !c->all)
         return;
@@ -207,7 +216,8 @@ SHMI_FN void shmi_reclaim_memory(shmsync_arena *a, shmi_participant_id dead)
         first = last > 256 ? last - 256 + 1 : 1;
     for (g = first; g <= last; g++) {
         shmi_participant_id n = shmi_make_participant_id(shmi_id_slot(dead), g);
-        shmi_free_nodes_of(a, n);
+        if (!shmi_touched_nothing(a, shmi_id_slot(dead))) /* else they have claimed no node */
+            shmi_free_nodes_of(a, n);
         shmi_reclaim_blocks(a, n);
         shmi_clear_open_bits(a, n);
     }
@@ -273,16 +283,23 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_reap_progress *b)
     }
     now = shmi_now();
     if (b->written == 0) {
-        if (!shmi_has_death_record(a, dead))
+        b->written = now;
+        if (shmi_has_death_record(a, dead))
+            /* Another participant was here before, and those that the death woke have had their
+             * turn. The wait begins once for each death: participants with short lives would
+             * never end it. */
+            b->written -= SHMI_RECLAIM_AFTER;
+        else
             shmi_write_death_record(a, i, dead, 0);
         SHMSYNC_CRASHPOINT("arena.finish.recorded");
-        b->written = now;
         shmi_leave_for(a, i);
         shmi_ring_told(a);
     }
     /* The kernel may not have finished with the alive words of a participant that is gone by its
      * own declaration: a joiner that takes the slot now could be marked for its death. */
-    if (b->handed == 0 || !shmi_ended(a, i) || shmi_leave_to_others(a, b, b->handed)) {
+    if (b->handed != 0 && b->unfinished) /* another process undoes it, and may be stopped */
+        b->unfinished = shmi_unfinished(a, dead);
+    if (b->handed == 0 || b->unfinished || !shmi_ended(a, i) || shmi_leave_to_others(a, b, b->handed)) {
         shmi_ask_after(a, b->reaped);
         shmi_cas32(word, a->self, 0);
         return;
@@ -328,12 +345,14 @@ SHMI_FN void shmi_reap_marked(shmsync_arena *a, uint32_t i, uint32_t w)
             SHMSYNC_CRASHPOINT("arena.reap.repaired");
             shmi_wake_all_for(a, dead, &concern);
             SHMSYNC_CRASHPOINT("arena.reap.woken");
+            b->unfinished = concern.unfinished;
             b->reaped = shmi_now();
             b->handed = gone ? b->reaped : 0;
         } else if (!b->handed && gone) {
             b->unknown = shmi_repair_all(a, dead, shmi_owes_anybody(a, dead), &concern);
             SHMSYNC_CRASHPOINT("arena.reap.handed_over");
             shmi_wake_all_for(a, dead, &concern);
+            b->unfinished = concern.unfinished;
             b->handed = shmi_now();
         }
         if (!b->handed)

@@ -126,6 +126,12 @@ SHMI_FN void shmi_search_words(shmsync_arena *a, shmi_id_search *s, shmi_off fro
     for (from &= ~(shmi_off)3; from < to; from += 4)
         shmi_search_word(s, shmi_ld32(shmi_u32(a, from)));
 }
+/* How many bytes of a body are not records of an undo log, which are users' bytes. */
+SHMI_FN uint64_t shmi_words_before_records(shmsync_arena *a, const shmi_object *o)
+{
+    uint64_t head = sizeof(shmi_mutex_words) + SHMI_logHead;
+    return o->kind == SHMI_KIND_MUTEX && o->size > head && (shmi_ld32(shmi_u32(a, o->body + offsetof(shmi_mutex_words, policy))) & 0xff) == SHMI_POLICY_ROLLBACK ? head : o->size;
+}
 /* Looks through a block, but not at what is its users'. */
 SHMI_FN void shmi_search_block(shmsync_arena *a, shmi_id_search *s, shmi_off off, uint64_t size, uint32_t w)
 {
@@ -133,7 +139,7 @@ SHMI_FN void shmi_search_block(shmsync_arena *a, shmi_id_search *s, shmi_off off
     if (shmi_block_kind(w) == SHMI_blockFree)
         return;
     shmi_found_id(s, shmi_block_name(w));
-    if (shmi_block_kind(w) == SHMI_blockRaw)
+    if (shmi_block_kind(w) == SHMI_blockRaw || shmi_block_kind(w) == SHMI_blockLogged)
         return;
     if (shmi_block_kind(w) == SHMI_blockObject && shmi_header_at(a, off, &h) == 0) {
         const uint64_t head = 3 * sizeof(uint64_t); /* state, seq, next; the item is behind */
@@ -151,7 +157,7 @@ SHMI_FN void shmi_search_block(shmsync_arena *a, shmi_id_search *s, shmi_off off
             return;
         }
         off = body;
-        size = h.o.size;
+        size = shmi_words_before_records(a, &h.o);
     }
     shmi_search_words(a, s, off, off + size);
 }

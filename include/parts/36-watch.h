@@ -250,13 +250,40 @@ SHMI_FN int shmi_do_chores(shmsync_arena *a)
     return again;
 }
 
+#define SHMI_LOOK_AT_NAME_EVERY INT64_C(1000000000)
+/* Sets the function that is told when the name of the arena leads elsewhere, unless there is one. */
+SHMI_FN void shmi_tell_detached(shmsync_arena *a, const shmsync_arena_options *o)
+{
+    if (o == NULL || o->on_detached == NULL || a->on_detached != NULL)
+        return;
+    a->on_detached_arg = o->on_detached_arg;
+    __atomic_store_n(&a->on_detached, o->on_detached, __ATOMIC_RELEASE);
+    shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
+}
+/* Looks at the name if it is time, and gives when to look again; 0 for never. */
+SHMI_FN int64_t shmi_watch_name(shmsync_arena *a, int64_t at)
+{
+    void (*f)(shmsync_arena *, void *) = __atomic_load_n(&a->on_detached, __ATOMIC_ACQUIRE);
+    int64_t now;
+    if (f == NULL || a->detached_told)
+        return 0;
+    now = shmi_now();
+    if (now < at)
+        return at;
+    if (!shmi_moved(a))
+        return now + SHMI_LOOK_AT_NAME_EVERY;
+    a->detached_told = 1;
+    f(a, a->on_detached_arg);
+    return 0;
+}
+
 /* Sleeps on the alive words of the next few participants and reaps those that die.
  * Whatever a sleep says, everything is examined again: waitv swallows several wakes and
  * reports one. */
 SHMI_FN void shmi_watch(shmsync_arena *a)
 {
     uint32_t *doorbell = shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell);
-    int64_t wait = SHMI_POLL_FIRST, poll, turn, deadline, asked;
+    int64_t wait = SHMI_POLL_FIRST, poll, turn, deadline, asked, look = 0;
     int was = 0, untold, unfinished, chores, err;
     for (;;) {
         /* The doorbell is read before everything else that it may be rung for. */
@@ -268,6 +295,7 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
         shmi_check_self(a);
         untold = shmi_deliver_deaths(a);
         chores = shmi_do_chores(a);
+        look = shmi_watch_name(a, look);
         n = shmi_watch_entries(a, doorbell, rung, v, &poll, &turn);
         if (n == 0)
             continue; /* a participant was reaped */
@@ -289,6 +317,8 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
         asked = __atomic_load_n(&a->ask_at, __ATOMIC_RELAXED);
         if (asked != 0 && (deadline == 0 || asked < deadline))
             deadline = asked;
+        if (look != 0 && (deadline == 0 || look < deadline))
+            deadline = look;
         if (chores && (deadline == 0 || deadline > shmi_now() + SHMI_CHORES_EVERY))
             deadline = shmi_now() + SHMI_CHORES_EVERY;
         err = 0;

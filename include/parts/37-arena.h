@@ -119,6 +119,7 @@ typedef struct shmi_segment {
     unsigned char *base;
     uint64_t size, dev, ino;
     int created;
+    int joined; /* the arena in it is what was asked for */
 } shmi_segment;
 
 SHMI_FN int shmi_path(const char *name, char *path, size_t cap)
@@ -208,6 +209,11 @@ SHMI_FN int shmi_format(shmi_segment *s, const char *path, const shmsync_arena_o
     return 0;
 }
 
+SHMI_FN int shmi_same_file(int f, int g)
+{
+    struct stat x, y;
+    return fstat(f, &x) == 0 && fstat(g, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
 SHMI_FN int shmi_same_entry(int fd, int dirfd_, const char *name, int flags)
 {
     struct stat x, y;
@@ -296,7 +302,7 @@ SHMI_FN int shmi_open_segment(shmi_segment *s, const char *path, const shmsync_a
     int tries;
     for (tries = 0; tries < 100; tries++) {
         int err;
-        s->created = 0;
+        s->created = s->joined = 0;
         s->base = NULL;
         s->fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
         if (s->fd >= 0) {
@@ -320,15 +326,6 @@ SHMI_FN int shmi_open_segment(shmi_segment *s, const char *path, const shmsync_a
         return err;
     }
     return shmi_fail(EAGAIN, "arena.open", path, "the file keeps appearing and disappearing");
-}
-
-int shmsync_arena_remove(const char *name)
-{
-    char path[PATH_MAX];
-    int err = shmi_path(name, path, sizeof path);
-    if (err != 0)
-        return err;
-    return unlink(path) == 0 ? 0 : shmi_fail(errno, "arena.remove", name, "%s", "");
 }
 
 /* ---- Joining ---- */
@@ -416,6 +413,8 @@ SHMI_FN int shmi_take_slot_at(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t
         return 0;
     }
     shmi_st32(caps, a->caps);
+    if (shmi_slot_phase(w) == SHMI_phaseFree) /* else it is that of the dead participant, until its death is recorded */
+        shmi_st32(shmi_slot32(a, i, SHMI_slotAdmission), SHMI_admissionPending);
     SHMSYNC_CRASHPOINT("arena.enter.joining");
     return 1;
 }
@@ -461,7 +460,8 @@ SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
         }
         shmi_nap(1000000);
     }
-    shmi_write_death_record(a, i, shmi_id_in(i, w), 0);
+    if (!shmi_has_death_record(a, shmi_id_in(i, w))) /* the first of an epoch may have written it */
+        shmi_write_death_record(a, i, shmi_id_in(i, w), 0);
     SHMSYNC_CRASHPOINT("arena.inherit.recorded");
     shmi_ring_told(a);
     return next;
@@ -594,6 +594,7 @@ SHMI_FN void shmi_fill_slot(shmsync_arena *a, const char *label)
     shmi_put_label(a, s + SHMI_slotLabel, label);
     shmi_st64(shmi_slot64(a, i, SHMI_slotDied), 0);
     shmi_st64(shmi_slot64(a, i, SHMI_slotReady), 0);
+    shmi_st32(shmi_slot32(a, i, SHMI_slotAdmission), SHMI_admissionPending);
     shmi_st64(shmi_slot64(a, i, SHMI_slotOpening), 0);
     shmi_st64(shmi_slot64(a, i, SHMI_slotWalking), 0);
     shmi_st32(shmi_slot32(a, i, SHMI_slotTelling), 0);
@@ -655,10 +656,11 @@ SHMI_FN int shmi_settle_in(shmsync_arena *a, shmi_participant_id before, const c
         SHMSYNC_CRASHPOINT("arena.inherit.repaired");
         shmi_wake_all_for(a, before, &concern);
         SHMSYNC_CRASHPOINT("arena.inherit.woken");
-        shmi_reclaim_memory(a, before);
+        if (!concern.unfinished) /* else it is done with what this participant leaves */
+            shmi_reclaim_memory(a, before);
         SHMSYNC_CRASHPOINT("arena.inherit.reclaimed");
         shmi_rest_guard(a, 0);
-        if (unknown == 0 && shmi_step_back(a))
+        if (unknown == 0 && !concern.unfinished && shmi_step_back(a))
             return 0;
     }
     shmi_renew_others(a);
@@ -792,6 +794,7 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
         more = l->next;
         free(l);
     }
+    free(a->path);
     free(a->deferred);
     free(a->reaps);
     free(a->notices);
@@ -806,6 +809,7 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
     pthread_mutex_destroy(&a->endings);
     pthread_mutex_destroy(&a->wait_nodes_lock);
     pthread_mutex_destroy(&a->death_lock);
+    pthread_mutex_destroy(&a->counter_lock);
     pthread_mutex_destroy(&a->chores_lock);
     if (a->me != NULL)
         munmap(a->me, (size_t)a->page);
@@ -814,8 +818,6 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
 
 SHMI_FN int shmi_compare(shmsync_arena *a, const shmsync_arena_options *o, int created)
 {
-    if (o != NULL && (unsigned)o->kernel_io > SHMSYNC_KERNEL_IO_NONE)
-        return shmi_fail(EINVAL, "arena.open", a->label, "kernel_io is %d, which is none of SHMSYNC_KERNEL_IO_x", o->kernel_io);
     if (o == NULL || created)
         return 0;
     if (o->max_participants != 0 && o->max_participants != a->geo.slots)
@@ -897,8 +899,10 @@ SHMI_FN shmsync_arena *shmi_attached_to(const shmi_segment *s)
 SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_arena **out)
 {
     shmsync_arena *a = (shmsync_arena *)calloc(1, sizeof *a);
-    if (a == NULL)
+    if (a == NULL || (a->path = strdup(path)) == NULL) {
+        free(a);
         return shmi_fail(ENOMEM, "arena.open", path, "%s", "");
+    }
     a->page = sysconf(_SC_PAGESIZE);
     a->base = s->base;
     a->size = s->size;
@@ -917,6 +921,7 @@ SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_aren
     pthread_mutex_init(&a->endings, NULL);
     pthread_mutex_init(&a->wait_nodes_lock, NULL);
     pthread_mutex_init(&a->death_lock, NULL);
+    pthread_mutex_init(&a->counter_lock, NULL);
     pthread_mutex_init(&a->chores_lock, NULL);
     a->next = shmi_attached;
     shmi_attached = a;
@@ -925,7 +930,7 @@ SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_aren
 }
 
 /* Joins with a new arena. */
-SHMI_FN int shmi_begin(shmsync_arena *a, const shmi_segment *s, const shmsync_arena_options *o)
+SHMI_FN int shmi_begin(shmsync_arena *a, shmi_segment *s, const shmsync_arena_options *o)
 {
     unsigned char header[SHMI_headerSize];
     ssize_t n = pread(a->fd, header, sizeof header, 0);
@@ -937,6 +942,7 @@ SHMI_FN int shmi_begin(shmsync_arena *a, const shmi_segment *s, const shmsync_ar
         err = shmi_restore_reservations(a);
     if (err != 0)
         return err;
+    s->joined = 1;
     page = mmap(NULL, (size_t)a->page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     a->reaps = (shmi_reap_progress *)calloc((size_t)a->geo.slots + 1, sizeof *a->reaps);
     a->notices = (shmi_notice *)calloc((size_t)a->geo.slots + 1, sizeof *a->notices);
@@ -952,6 +958,8 @@ SHMI_FN int shmi_begin(shmsync_arena *a, const shmi_segment *s, const shmsync_ar
     return shmi_join(a, o);
 }
 
+SHMI_FN void shmi_leave(shmsync_arena *a);
+
 /* Makes this process a participant of the arena in s, which it takes over. The caller
  * holds shmi_attached_lock, which is given back meanwhile. */
 SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_options *o, shmsync_arena **out)
@@ -963,8 +971,10 @@ SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_o
         err = shmi_compare(a, o, 0);
         if (err == 0) {
             a->opens++;
+            a->ephemeral = a->ephemeral || (o != NULL && o->lifetime == SHMSYNC_LIFETIME_EPHEMERAL);
             *out = a;
             shmi_widen_kernel_io(a, o);
+            shmi_tell_detached(a, o);
         }
         return err;
     }
@@ -975,11 +985,23 @@ SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_o
     }
     pthread_mutex_unlock(&shmi_attached_lock);
     err = shmi_begin(a, s, o);
+    if (err == 0) {
+        err = shmi_admit(a, o, strchr(path, '/') != NULL);
+        if (err != 0) {
+            shmi_failure why = shmi_last;
+            shmi_leave(a); /* closes s, too */
+            shmi_last = why;
+            s->base = NULL;
+            s->fd = -1;
+        }
+    }
     pthread_mutex_lock(&shmi_attached_lock);
     if (err == 0) {
         a->stage = SHMI_attached;
         a->opens = 1;
+        a->ephemeral = o != NULL && o->lifetime == SHMSYNC_LIFETIME_EPHEMERAL;
         *out = a;
+        shmi_tell_detached(a, o);
         if (shmi_is_registered())
             shmi_take_fences(a);
         else
@@ -1007,20 +1029,173 @@ SHMI_FN int shmi_check_abi(const char *name, uint32_t abi)
     return 0;
 }
 
+/* Checks the options that are of this process only. */
+SHMI_FN int shmi_check_options(const char *name, const shmsync_arena_options *o)
+{
+    if (o != NULL && (unsigned)o->kernel_io > SHMSYNC_KERNEL_IO_NONE)
+        return shmi_fail(EINVAL, "arena.open", name, "kernel_io is %d, which is none of SHMSYNC_KERNEL_IO_x", o->kernel_io);
+    if (o != NULL && ((unsigned)o->lifetime > SHMSYNC_LIFETIME_EPHEMERAL || o->recreate > 7))
+        return shmi_fail(EINVAL, "arena.open", name, "lifetime is %d and recreate %u, of which one is no value of this option", o->lifetime, o->recreate);
+    return 0;
+}
+
+/* The removal of an arena in which no participant is, once: see tryRemove in internal/arenakernel/remove.go.
+ * It leaves any file but judged alone, if that is not -1. *again says that another try may have another result. The caller holds shmi_attached_lock: a child of a fork
+ * would keep the gate. */
+SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
+{
+    const char *op = "arena.remove";
+    unsigned char header[SHMI_headerSize];
+    shmsync_arena *a;
+    struct stat st;
+    ssize_t n;
+    uint64_t w;
+    uint32_t in;
+    short found = F_UNLCK;
+    int err, locked, readable, fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    *again = 0;
+    if (fd < 0)
+        return shmi_fail(errno, op, path, "%s", "");
+    if (judged >= 0 && !shmi_same_file(fd, judged)) { /* another process has replaced it */
+        close(fd);
+        return 0;
+    }
+    a = (shmsync_arena *)calloc(1, sizeof *a);
+    n = pread(fd, header, sizeof header, 0);
+    if (a == NULL || n < 0 || fstat(fd, &st) != 0)
+        err = shmi_fail(a == NULL ? ENOMEM : errno, op, path, "%s", "");
+    else if (n < 8 || memcmp(header + SHMI_hdrMagic, SHMI_magic, 8) != 0)
+        err = shmi_fail(EINVAL, op, path, "not an arena");
+    else
+        err = shmi_have.ofd ? shmi_lock_byte(fd, SHMI_GATE_BYTE) : ENOTSUP;
+    locked = err == 0;
+    if (err != 0 && err != EAGAIN) {
+        if (shmi_last.text[0] == 0)
+            shmi_fail(err, op, path, "%s", "");
+        goto out;
+    }
+    a->fd = a->lock_fd = fd;
+    a->dev = (uint64_t)st.st_dev;
+    a->ino = (uint64_t)st.st_ino;
+    a->path = (char *)(uintptr_t)path;
+    snprintf(a->label, sizeof a->label, "%s", path);
+    readable = shmi_validate(header, (size_t)n, (uint64_t)st.st_size, path, &a->geo) == 0;
+    shmi_last.text[0] = 0;
+    if (readable) {
+        void *p = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        if (p == MAP_FAILED) {
+            err = shmi_fail(errno, op, path, "mmap");
+            goto out;
+        }
+        a->base = (unsigned char *)p;
+        a->size = (uint64_t)st.st_size;
+    }
+    if (!locked) {
+        *again = 1;
+        err = readable ? shmi_fail_gate(a, EBUSY, op) : shmi_fail(EBUSY, op, path, "another process has the gate of the arena");
+    } else if (shmi_moved(a)) {
+        *again = 1;
+        err = 0;
+    } else if (!readable) {
+        /* Gate and byte locks mean the same in every layout. */
+        err = shmi_bytes_op(fd, F_OFD_GETLK, F_WRLCK, 0, SHMI_GATE_BYTE, &found);
+        if (err == 0 && found != F_UNLCK)
+            err = EBUSY;
+        if (err != 0)
+            shmi_fail(err, op, path, "a process has it open");
+        else
+            err = shmi_remove_file(fd, path, again);
+    } else if (shmi_epoch_phase(shmi_epoch(a)) == SHMI_epochRemoved) {
+        err = shmi_remove_file(fd, path, again); /* another name of the file */
+    } else if ((in = shmi_any_in(a)) != 0) {
+        err = shmi_fail_in(a, op, in);
+    } else if ((w = shmi_claim_epoch(a, &in)) == 0) {
+        *again = in == 0;
+        err = in != 0 ? shmi_fail_in(a, op, in) : shmi_fail_gate(a, EBUSY, op);
+    } else {
+        err = shmi_unlink_claimed(a, w, again);
+    }
+out:
+    if (locked)
+        shmi_unlock_byte(fd, SHMI_GATE_BYTE);
+    if (a != NULL && a->base != NULL)
+        munmap(a->base, (size_t)a->size);
+    free(a);
+    close(fd);
+    return err;
+}
+/* Removes the file of an arena in which no participant is. */
+SHMI_FN int shmi_remove_unused(const char *path, int judged)
+{
+    int64_t end = shmi_now() + SHMI_GATE_TIMEOUT;
+    for (;;) {
+        int again, err;
+        shmi_last.text[0] = 0;
+        pthread_mutex_lock(&shmi_attached_lock);
+        err = shmi_try_remove(path, judged, &again);
+        pthread_mutex_unlock(&shmi_attached_lock);
+        if (!again || (err != 0 && shmi_now() > end))
+            return err;
+        shmi_nap(SHMI_GATE_PAUSE);
+    }
+}
+int shmsync_arena_remove(const char *name)
+{
+    char path[PATH_MAX];
+    int err = shmi_path(name, path, sizeof path);
+    if (err != 0)
+        return err;
+    pthread_once(&shmi_atfork_once, shmi_watch_forks);
+    shmi_probe();
+    shmi_hold_cancel();
+    err = shmi_remove_unused(path, -1);
+    shmi_let_cancel();
+    return err;
+}
+
+#define SHMI_MAX_MOVES 1000
+
 SHMI_FN int shmi_open_named(const char *name, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
 {
     char path[PATH_MAX];
     shmi_segment s;
-    int err = shmi_check_abi(name, abi);
+    int moves, judged, err = shmi_check_abi(name, abi);
+    if (err == 0)
+        err = shmi_check_options(name, opts);
     if (err == 0)
         err = shmi_path(name, path, sizeof path);
-    if (err != 0)
-        return err;
-    pthread_mutex_lock(&shmi_attached_lock);
-    err = shmi_open_segment(&s, path, opts);
-    if (err == 0)
+    for (moves = 0; err == 0 && moves < SHMI_MAX_MOVES; moves++) {
+        pthread_mutex_lock(&shmi_attached_lock);
+        err = shmi_open_segment(&s, path, opts);
+        if (err != 0) {
+            pthread_mutex_unlock(&shmi_attached_lock);
+            return err;
+        }
+        if (s.created)
+            shmi_sweep_removed(path);
+        /* As long as it is open, no other file has its inode number. */
+        judged = opts != NULL && opts->recreate != 0 ? fcntl(s.fd, F_DUPFD_CLOEXEC, 0) : -1;
         err = shmi_attach(&s, path, opts, out);
-    pthread_mutex_unlock(&shmi_attached_lock);
+        pthread_mutex_unlock(&shmi_attached_lock);
+        if (err == SHMI_MOVED) {
+            err = 0; /* start over at the name */
+        } else if (err != 0 && judged >= 0 && !s.joined &&
+                   (((opts->recreate & SHMSYNC_RECREATE_INCOMPATIBLE) != 0 && (err == EPROTONOSUPPORT || err == EINVAL)) ||
+                    ((opts->recreate & SHMSYNC_RECREATE_CORRUPT) != 0 && err == EPROTO))) {
+            SHMSYNC_CRASHPOINT("arena.remove.judged");
+            err = shmi_remove_unused(path, judged);
+            if (err == ENOENT)
+                err = 0;
+        } else if (err == 0) {
+            moves = -1;
+        }
+        if (judged >= 0)
+            close(judged);
+        if (moves < 0)
+            return 0;
+    }
+    if (err == 0)
+        err = shmi_fail(EINVAL, "arena.open", path, "the arena was removed, but the name still leads to it, or leads to another file each time");
     return err;
 }
 int shmsync_arena_open_abi(const char *name, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
@@ -1040,6 +1215,8 @@ SHMI_FN int shmi_open_fd(int fd, const shmsync_arena_options *opts, shmsync_aren
     int err, mode;
     snprintf(path, sizeof path, "fd %d", fd);
     err = shmi_check_abi(path, abi);
+    if (err == 0)
+        err = shmi_check_options(path, opts);
     if (err != 0)
         return err;
     mode = fcntl(fd, F_GETFL);
@@ -1056,7 +1233,7 @@ SHMI_FN int shmi_open_fd(int fd, const shmsync_arena_options *opts, shmsync_aren
     else
         err = shmi_attach(&s, path, opts, out);
     pthread_mutex_unlock(&shmi_attached_lock);
-    return err;
+    return err == SHMI_MOVED ? shmi_fail(EINVAL, "arena.open", path, "the arena was removed") : err;
 }
 int shmsync_arena_from_fd_abi(int fd, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
 {
@@ -1075,6 +1252,7 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
 {
     uint32_t i = a->my_slot, live = shmi_slot_word(SHMI_phaseLive, shmi_id_gen(a->self)), leaving = shmi_slot_with(live, SHMI_phaseLeaving), k;
     shmi_concern concern;
+    uint32_t number, synced;
     int unknown;
     shmi_st64(shmi_slot64(a, i, SHMI_slotDied), (uint64_t)shmi_unix_now());
     shmi_cas_slot(a, i, live, leaving);
@@ -1095,18 +1273,22 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
     pthread_mutex_lock(&a->reaping);
     unknown = shmi_repair_all(a, a->self, 0, &concern);
     SHMSYNC_CRASHPOINT("arena.close.repaired");
-    shmi_reclaim_memory(a, a->self);
+    if (!concern.unfinished)
+        shmi_reclaim_memory(a, a->self);
     SHMSYNC_CRASHPOINT("arena.close.reclaimed");
     shmi_wake_all_for(a, a->self, &concern); /* a wake that was for us is lost with us, as in a death */
-    shmi_clear_open_bits(a, a->self);
+    if (!concern.unfinished)
+        shmi_clear_open_bits(a, a->self);
     pthread_mutex_unlock(&a->reaping);
 
     shmi_ring(shmi_slot32(a, i, SHMI_slotWatchDoorbell));
     pthread_join(a->watcher, NULL);
     SHMSYNC_CRASHPOINT("arena.close.unregistered");
     shmi_write_death_record(a, i, a->self, 1);
+    number = shmi_epoch_of_write_back(a, &synced);
     shmi_free_slot(a, i, leaving, unknown != 0);
     SHMSYNC_CRASHPOINT("arena.close.freed");
+    shmi_write_back(a, number, synced);
     __atomic_store_n(&a->me->name, 0, __ATOMIC_RELAXED);
     shmi_ring_watchers_of(a, i);
     shmi_count_death(a, &concern); /* a peer that looked when it was woken found us current still */
@@ -1130,8 +1312,13 @@ int shmsync_arena_close(shmsync_arena *a)
         a->stage = SHMI_closing;
     pthread_mutex_unlock(&shmi_attached_lock);
     if (last) {
+        int again, own = a->ephemeral && strchr(a->path, '/') != NULL ? fcntl(a->fd, F_DUPFD_CLOEXEC, 0) : -1;
         shmi_leave(a);
         pthread_mutex_lock(&shmi_attached_lock);
+        if (own >= 0) {
+            shmi_try_remove(a->path, own, &again);
+            close(own);
+        }
         shmi_detach(a);
         pthread_mutex_unlock(&shmi_attached_lock);
         shmi_destroy(a);

@@ -43,6 +43,8 @@ typedef struct shmi_mutex {
     shmi_off object;      /* header of the object that it is, or is a part of */
     const char *called;   /* for messages; lives as long as the arena has the object open */
     int release;          /* policy PolicyRelease */
+    int rollback;         /* policy PolicyRollback */
+    shmi_log log;         /* of that */
     int queueLock;            /* a part of another object, which only this header locks */
     int internal;         /* it protects words: it passes on when its holder is dead, not only when that is gone */
     int (*repair)(void *);
@@ -70,7 +72,7 @@ SHMI_FN void shmi_mutex_init(shmi_mutex *m, shmsync_arena *a, shmi_mutex_words *
     m->line.poller = &w->poller;
     m->object = object;
     m->called = called;
-    m->release = (w->policy & 0xff) == 1;
+    m->release = (w->policy & 0xff) == SHMI_POLICY_RELEASE;
     m->internal = internal;
     m->need = SHMI_biasAfter;
     if (shmi_have.membarrier)
@@ -89,7 +91,7 @@ SHMI_COLD void shmi_mutex_wake_after(shmi_mutex *m);
 SHMI_FN int shmi_mutex_inherit(shmi_mutex *m, uint32_t o, int *err);
 SHMI_FN void shmi_mutex_check(shmi_mutex *m);
 /* The hooks for the part of an object that a mutex is. */
-SHMI_FN void shmi_mutex_repair_words(shmsync_arena *a, shmi_mutex_words *w, shmi_participant_id dead, int internal);
+SHMI_FN void shmi_mutex_repair_words(shmsync_arena *a, shmi_mutex_words *w, shmi_participant_id dead, int internal, const shmi_log *log);
 SHMI_FN void shmi_mutex_wake_words(shmsync_arena *a, shmi_mutex_words *w, int owed);
 
 /* Takes the mutex if that takes one instruction. */

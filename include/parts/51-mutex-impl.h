@@ -25,13 +25,43 @@ SHMI_FN shmi_wait_list shmi_mutex_wait_list(shmi_mutex_words *w)
     return l;
 }
 
+/* Ends what the dead holder of owner word o had begun, and makes the mutex free; 0: the holder is not gone. The
+ * mutex is not recoverable if the log, which a peer may have overwritten, is impossible. */
+SHMI_FN int shmi_mutex_roll_back(shmsync_arena *a, shmi_mutex_words *w, uint32_t o, const shmi_log *log)
+{
+    shmi_participant_id dead = shmi_owner_name(o);
+    uint32_t recovering = shmi_make_owner(SHMI_kindRecovering, a->self);
+    shmi_wait_list l = shmi_mutex_wait_list(w);
+    if (!shmi_gone(a, dead))
+        return 0; /* a system call of it may still write what the log would restore */
+    if (shmi_owner_kind(o) != SHMI_kindRecovering)
+        shmi_log_disown(log, dead);
+    if (!shmi_take_from32(a, dead, &w->owner, o, recovering, 1))
+        return 1;
+    SHMSYNC_CRASHPOINT("tx.rollback.taken");
+    if (shmi_log_end_dead(a, log) != 0) {
+        shmi_st32(&w->died, dead);
+        shmi_log_lose(log);
+        shmi_cas32(&w->owner, recovering, SHMI_OWNER_NOT_RECOVERABLE);
+        shmi_wake_word_wake_all(a, &l);
+        return 1;
+    }
+    shmi_cas32(&w->owner, recovering, 0);
+    SHMSYNC_CRASHPOINT("tx.rollback.released");
+    shmi_wake_word_wake_one(a, &l);
+    return 1;
+}
+
 /* Deals with owner word o, whose name was found dead; 0: it stays as it is until that is
  * gone, which never is so for an internal mutex. */
-SHMI_FN int shmi_mark_owner_dead(shmsync_arena *a, shmi_mutex_words *w, uint32_t o, int internal)
+SHMI_FN int shmi_mark_owner_dead(shmsync_arena *a, shmi_mutex_words *w, uint32_t o, int internal, const shmi_log *log)
 {
-    int release = (__atomic_load_n(&w->policy, __ATOMIC_RELAXED) & 0xff) == 1;
-    uint32_t next = shmi_owner_died(o, release, internal || (release && shmi_gone(a, shmi_owner_name(o))));
+    uint32_t policy = __atomic_load_n(&w->policy, __ATOMIC_RELAXED) & 0xff, next;
+    int release = policy == SHMI_POLICY_RELEASE;
     shmi_wait_list l = shmi_mutex_wait_list(w);
+    if (log != NULL && policy == SHMI_POLICY_ROLLBACK && shmi_owner_held(o))
+        return shmi_mutex_roll_back(a, w, o, log);
+    next = shmi_owner_died(o, release, internal || (release && shmi_gone(a, shmi_owner_name(o))));
     if (next == o)
         return 0;
     if (!shmi_take_from32(a, shmi_owner_name(o), &w->owner, o, next, !internal && next == 0 && shmi_owner_held(o)))
@@ -46,7 +76,7 @@ SHMI_FN int shmi_mark_owner_dead(shmsync_arena *a, shmi_mutex_words *w, uint32_t
     return 1;
 }
 
-SHMI_FN void shmi_mutex_repair_words(shmsync_arena *a, shmi_mutex_words *w, shmi_participant_id dead, int internal)
+SHMI_FN void shmi_mutex_repair_words(shmsync_arena *a, shmi_mutex_words *w, shmi_participant_id dead, int internal, const shmi_log *log)
 {
     uint32_t s = shmi_ld32(&w->starving), tries;
     if (shmi_reaps(a, dead, s & SHMI_NAME_MASK))
@@ -55,7 +85,7 @@ SHMI_FN void shmi_mutex_repair_words(shmsync_arena *a, shmi_mutex_words *w, shmi
         uint32_t o = shmi_ld32(&w->owner);
         if (!shmi_reaps(a, dead, shmi_owner_name(o)) || (!shmi_owner_held(o) && shmi_owner_kind(o) != SHMI_kindReserved))
             return;
-        if (!shmi_mark_owner_dead(a, w, o, internal))
+        if (!shmi_mark_owner_dead(a, w, o, internal, log))
             return;
     }
 }
@@ -80,8 +110,22 @@ SHMI_FN void shmi_mutex_wake_words(shmsync_arena *a, shmi_mutex_words *w, int ow
 SHMI_FN void shmi_mutex_kind_repair(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     shmi_mutex_words *w = (shmi_mutex_words *)shmi_try_at(a, o->body, sizeof *w, 64);
-    if (w != NULL)
-        shmi_mutex_repair_words(a, w, dead, 0);
+    shmi_log log;
+    if (w == NULL)
+        return;
+    shmi_log_of(a, o, sizeof *w, &log);
+    if (o->kind == SHMI_MUTEX_KIND && (shmi_ld32(&w->policy) & 0xff) == SHMI_POLICY_ROLLBACK && log.head == NULL)
+        return; /* no participant can open it */
+    shmi_mutex_repair_words(a, w, dead, 0, o->kind == SHMI_MUTEX_KIND ? &log : NULL);
+}
+SHMI_FN int shmi_mutex_kind_unfinished(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
+{
+    shmi_mutex_words *w = (shmi_mutex_words *)shmi_try_at(a, o->body, sizeof *w, 64);
+    shmi_log log;
+    if (w == NULL || (shmi_ld32(&w->policy) & 0xff) != SHMI_POLICY_ROLLBACK || !shmi_owner_held(shmi_ld32(&w->owner)))
+        return 0;
+    shmi_log_of(a, o, sizeof *w, &log);
+    return shmi_log_names(a, &log, dead);
 }
 SHMI_FN void shmi_mutex_kind_wake(shmsync_arena *a, const shmi_object *o, int owed)
 {
@@ -99,6 +143,9 @@ SHMI_FN void shmi_mutex_note(shmi_mutex *m)
     t.slot = m->a->my_slot;
     shmi_note_cpu(&t);
 }
+
+/* The undo log of a mutex, or NULL. */
+SHMI_FN const shmi_log *shmi_mutex_log(const shmi_mutex *m) { return m->rollback ? &m->log : NULL; }
 
 /* One blocked call. */
 typedef struct shmi_mutex_wait {
@@ -141,7 +188,7 @@ SHMI_FN int shmi_mutex_step(shmi_mutex *m, uint32_t o, int slept, int *err)
         if (!slept)
             return SHMI_STEP_STAY;
         return shmi_cas32(m->own, o, self) ? SHMI_STEP_TOOK : SHMI_STEP_CHANGED;
-    } else if (shmi_dead(m->a, name) && shmi_mark_owner_dead(m->a, m->w, o, m->internal)) {
+    } else if (shmi_dead(m->a, name) && shmi_mark_owner_dead(m->a, m->w, o, m->internal, shmi_mutex_log(m))) {
         return SHMI_STEP_CHANGED;
     }
     return SHMI_STEP_STAY;
@@ -175,7 +222,9 @@ SHMI_COLD int shmi_mutex_trylock_slow(shmi_mutex *m)
 /* Whether o is a hold that a dead process keeps, since it is not gone. */
 SHMI_FN int shmi_mutex_kept(shmi_mutex *m, uint32_t o)
 {
-    return m->release && !m->internal && shmi_owner_valid(o) && shmi_owner_held(o) && shmi_owner_kind(o) != SHMI_kindRecovering &&
+    if (!m->rollback && (!m->release || shmi_owner_kind(o) == SHMI_kindRecovering))
+        return 0;
+    return !m->internal && shmi_owner_valid(o) && shmi_owner_held(o) &&
            !shmi_current(m->a, shmi_owner_name(o)) && !shmi_gone(m->a, shmi_owner_name(o));
 }
 /* Whether o is a word that a waiter may sleep on: one whose next change wakes it, or
@@ -324,7 +373,7 @@ SHMI_FN void shmi_mutex_check(shmi_mutex *m)
     } else if (!shmi_owner_valid(o) || shmi_owner_kind(o) == SHMI_kindOwnerDead || o == SHMI_OWNER_NOT_RECOVERABLE) {
         shmi_wake_word_wake_all(m->a, &m->line);
     } else if (shmi_dead(m->a, shmi_owner_name(o))) {
-        shmi_mark_owner_dead(m->a, m->w, o, m->internal);
+        shmi_mark_owner_dead(m->a, m->w, o, m->internal, shmi_mutex_log(m));
     } else if (shmi_owner_kind(o) == SHMI_kindReserved) {
         if (shmi_xchg32(&m->reserved, o) == o && shmi_cas32(m->own, o, 0))
             /* Nobody came for it: its process may be stopped. It is not held. */
@@ -362,10 +411,13 @@ SHMI_FN int shmi_mutex_inherit(shmi_mutex *m, uint32_t o, int *err)
         !(m->internal ? shmi_cas32(m->own, o, recovering) : shmi_take_from32(m->a, shmi_owner_name(o), m->own, o, recovering, 1)))
         return 0;
     SHMSYNC_CRASHPOINT("mutex.recover.taken");
+    shmi_log_lose(&m->log);
     *err = shmi_mutex_run_repair(m, m->repair, m->repair_arg);
     if (*err != 0)
         return 0;
     shmi_st32(&m->w->died, 0);
+    if (m->log.head != NULL)
+        shmi_log_store(m->log.head, 0);
     shmi_cas32(m->own, recovering, m->a->self);
     return 1;
 }
@@ -548,8 +600,10 @@ SHMI_FN void shmi_mutex_init_body(unsigned char *body, const void *arg)
     shmi_mutex_words *w = (shmi_mutex_words *)(void *)body;
     if (o == NULL)
         return;
-    w->policy = o->policy == SHMSYNC_POLICY_RELEASE ? 1 : 0;
+    w->policy = shmi_policy_field(o->policy);
     w->spin = shmi_spin_field(o->spin_ns);
+    if (w->policy == SHMI_POLICY_ROLLBACK)
+        ((shmi_log_head *)(void *)(body + sizeof *w))->size = (uint32_t)shmi_log_size(o->log_bytes);
 }
 
 SHMI_FN void *shmi_mutex_build(shmsync_arena *a, const shmi_object *o, const void *arg)
@@ -561,6 +615,11 @@ SHMI_FN void *shmi_mutex_build(shmsync_arena *a, const shmi_object *o, const voi
     shmi_mutex_init(m, a, (shmi_mutex_words *)shmi_ptr(a, o->body, sizeof(shmi_mutex_words), 64), o->off, "", 0);
     m->o = *o;
     m->called = shmi_called(&m->o);
+    m->rollback = (shmi_ld32(&m->w->policy) & 0xff) == SHMI_POLICY_ROLLBACK;
+    if (m->rollback) {
+        shmi_log_of(a, o, sizeof(shmi_mutex_words), &m->log);
+        m->rollback = m->log.head != NULL; /* else a peer has changed the words just now */
+    }
     if (opt != NULL) {
         m->repair = opt->repair;
         m->repair_arg = opt->repair_arg;
@@ -576,26 +635,34 @@ SHMI_FN int shmi_open_mutex(int existing, shmsync_arena *a, const char *name, co
     shmi_object o;
     int created, err;
     out->impl = NULL;
-    if (opts != NULL && (opts->policy < 0 || opts->policy > SHMSYNC_POLICY_RELEASE))
-        return shmi_fail(EINVAL, "mutex.open", name, "there is no policy %d", opts->policy);
+    if (opts != NULL) {
+        err = shmi_check_policy("mutex.open", name, opts->policy, opts->log_bytes);
+        if (err != 0)
+            return err;
+    }
     memset(&spec, 0, sizeof spec);
     spec.kind = SHMI_MUTEX_KIND;
     spec.version = SHMI_mutexVersion;
     spec.name = name;
     spec.size = sizeof(shmi_mutex_words);
+    spec.any_size = 1; /* how long the log is says the lock */
+    if (opts != NULL && opts->policy == SHMSYNC_POLICY_ROLLBACK)
+        spec.size += SHMI_logHead + shmi_log_size(opts->log_bytes);
     spec.init = shmi_mutex_init_body;
     spec.arg = opts;
     spec.existing = existing;
     err = shmi_open_object(a, &spec, &o, &created);
     if (err != 0)
         return err;
+    err = shmi_check_lock(a, &o, "mutex.open", sizeof(shmi_mutex_words), offsetof(shmi_mutex_words, policy),
+                          created || opts == NULL ? 0 : opts->policy, opts == NULL ? 0 : opts->log_bytes);
+    if (err != 0) {
+        shmi_close_object(a, o.off);
+        return err;
+    }
     out->impl = (shmi_mutex *)shmi_share(a, &o, shmi_mutex_build, opts);
     if (out->impl == NULL)
         return ENOMEM;
-    if (!created && opts != NULL && opts->policy != 0 && (opts->policy == SHMSYNC_POLICY_RELEASE) != out->impl->release) {
-        shmsync_mutex_close(out);
-        return shmi_fail(EINVAL, "mutex.open", name, "it has the other policy");
-    }
     return 0;
 }
 int shmsync_mutex_open(shmsync_arena *a, const char *name, const shmsync_mutex_options *opts, shmsync_mutex *out) { return shmi_open_mutex(0, a, name, opts, out); }
@@ -607,6 +674,8 @@ int shmsync_mutex_at(shmsync_arena *a, shmsync_offset off, shmsync_mutex *out)
     int err;
     out->impl = NULL;
     err = shmi_object_at(a, off, "mutex.open", SHMI_MUTEX_KIND, SHMI_mutexVersion, sizeof(shmi_mutex_words), &o);
+    if (err == 0 && (err = shmi_check_lock(a, &o, "mutex.open", sizeof(shmi_mutex_words), offsetof(shmi_mutex_words, policy), 0, 0)) != 0)
+        shmi_close_object(a, o.off);
     if (err != 0)
         return err;
     out->impl = (shmi_mutex *)shmi_share(a, &o, shmi_mutex_build, NULL);
@@ -679,10 +748,13 @@ SHMI_FN int shmi_mutex_recover_entered(shmi_mutex *m, int (*repair)(void *), voi
         if (!shmi_take_from32(m->a, shmi_owner_name(o), m->own, o, recovering, 1))
             continue;
         SHMSYNC_CRASHPOINT("mutex.recover.taken");
+        shmi_log_lose(&m->log);
         err = shmi_mutex_run_repair(m, repair, arg);
         if (err != 0)
             return err;
         shmi_st32(&m->w->died, 0);
+        if (m->log.head != NULL)
+            shmi_log_store(m->log.head, 0);
         shmi_cas32(m->own, recovering, 0);
         SHMSYNC_CRASHPOINT("mutex.recover.before_wake");
         shmi_wake_word_release(m->a, &m->line);

@@ -862,7 +862,7 @@ SHMI_FN void shmi_mon_free(void *handle) { free(handle); }
 SHMI_FN void shmi_mon_repair(struct shmi_monitor *m, shmi_participant_id dead)
 {
     struct shmi_wakes b;
-    shmi_mutex_repair_words(m->a, &m->w->queueLock, dead, 1);
+    shmi_mutex_repair_words(m->a, &m->w->queueLock, dead, 1, NULL);
     if (dead == m->a->self)
         m->without = dead; /* others are not current, or another participant has the ID by now */
     if (shmi_mon_try_enter(m)) {

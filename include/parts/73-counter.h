@@ -1,227 +1,664 @@
 
-/* ---- WaitGroups and Latches: prims/counter.go in C ---- */
+/* ---- WaitGroups and Latches: prims/counter*.go in C ---- */
+
+SHMI_FN shmi_participant_id shmi_name_of(const uint64_t *w) { return (shmi_participant_id)(shmi_ld64(w) & SHMI_NAME_MASK); }
+SHMI_FN uint64_t shmi_min(uint64_t x, uint64_t y) { return x < y ? x : y; }
+SHMI_FN void shmi_account_nothing(struct shmi_monitor *m, struct shmi_wait w) { shmi_mon_account(m, w, NULL); }
+
+/* The commit word; see prims/counter_word.go. */
+#define SHMI_COUNTER_WATCHED UINT64_C(1)
+#define SHMI_COUNTER_DEAD UINT64_C(2)
+#define SHMI_COUNTER_LOGGED (UINT64_C(1) << 63)
+#define SHMI_COUNTER_MAX UINT64_C(0x7fffffff)
+#define SHMI_COUNTER_VERSIONS ((UINT64_C(1) << 51) - 1)
+#define SHMI_COUNTER_TICKETS UINT32_C(0x1fffffff)
+enum { SHMI_counterEntries = 7 };
+/* Indices of the words that a record changes. */
+enum { SHMI_counterCount = 1, SHMI_counterPeriod, SHMI_counterOwed, SHMI_counterDeadID, SHMI_counterFirstShare = 8 };
+enum { SHMI_shareName, SHMI_sharePeriod, SHMI_shareOwn, SHMI_shareClaimed };
 
 struct shmi_counter {
-    struct shmi_monitor m;
+    shmsync_arena *a;
     shmi_counter_words *w;
-    shmi_counter_share *shares; /* of the slots, from slot 1 */
-    uint32_t slots;
-    const char *op; /* of waits, in errors */
+    shmi_counter_slot *slots; /* from slot 1 */
+    shmi_wait_list line;
+    uint32_t n_slots;
+    const char *op;      /* of waits, in errors */
+    uint64_t seen;       /* the events at the last check */
+    int64_t looked;
+    shmi_object o;
 };
 
-SHMI_FN uint64_t shmi_counter_bytes(uint32_t slots) { return sizeof(shmi_counter_words) + (uint64_t)slots * sizeof(shmi_counter_share); }
-SHMI_FN shmi_participant_id shmi_name_of(const uint64_t *w) { return (shmi_participant_id)(shmi_ld64(w) & SHMI_NAME_MASK); }
+SHMI_FN uint64_t shmi_counter_bytes(uint32_t slots) { return sizeof(shmi_counter_words) + (uint64_t)slots * sizeof(shmi_counter_slot); }
+SHMI_FN int shmi_counter_is_logged(uint64_t c) { return (c & SHMI_COUNTER_LOGGED) != 0; }
+SHMI_FN int shmi_counter_is_zero(uint64_t c) { return c >> 32 == 0; }
+SHMI_FN int shmi_counter_is_untold(uint64_t c) { return c >> 32 == 0 && c != 0; }
+SHMI_FN int shmi_counter_is_lost(uint64_t c) { return !shmi_counter_is_logged(c) && c >> 32 != 0 && (c & SHMI_COUNTER_DEAD) != 0; }
+SHMI_FN shmi_participant_id shmi_counter_owner(uint64_t c) { return shmi_counter_is_logged(c) || c >> 32 == 0 ? 0 : (shmi_participant_id)((uint32_t)c >> 3); }
+SHMI_FN int shmi_counter_owned_by(uint64_t c, uint64_t me) { return !shmi_counter_is_logged(c) && c >> 32 != 0 && ((uint32_t)c & ~(uint32_t)1) == me; }
+SHMI_FN uint32_t shmi_counter_slot_of(uint64_t c) { return (uint32_t)(c >> 1) & 0x7ff; }
+SHMI_FN uint64_t shmi_counter_version_of(uint64_t c) { return c >> 12 & SHMI_COUNTER_VERSIONS; }
+SHMI_FN uint64_t shmi_counter_bare(uint64_t c) { return c & ~SHMI_COUNTER_WATCHED; }
+SHMI_FN uint64_t shmi_counter_load(struct shmi_counter *t) { return shmi_ld64(&t->w->commit); }
+SHMI_FN uint64_t shmi_counter_me(struct shmi_counter *t) { return (uint64_t)t->a->self << 3; }
+/* The value of a tagged word. */
+SHMI_FN uint64_t shmi_value_of(uint64_t *w) { return shmi_ld64(w) >> 32; }
 
-SHMI_FN uint64_t shmi_min(uint64_t x, uint64_t y) { return x < y ? x : y; }
-/* What a share is worth. */
-SHMI_FN uint64_t shmi_counter_has(struct shmi_counter *t, shmi_counter_share *h)
+SHMI_FN shmi_tuning shmi_counter_tuning(struct shmi_counter *t)
 {
-    return shmi_get(&h->epoch) == shmi_get(&t->w->epoch) ? shmi_get(&h->own) : 0;
+    shmi_tuning u;
+    u.budget = &t->w->spin;
+    u.pays = &t->w->pays;
+    u.last_cpu = &t->w->lastCPU;
+    u.slot = t->a->my_slot;
+    return u;
+}
+SHMI_FN int shmi_counter_corrupt(struct shmi_counter *t, const char *how) { return shmi_fail(EPROTO, t->op, shmi_called(&t->o), "%s", how); }
+SHMI_FN int shmi_counter_too_much(struct shmi_counter *t, const char *op, int64_t n)
+{
+    return shmi_fail(EINVAL, op, shmi_called(&t->o), "%lld is more than is left", (long long)n);
 }
 
-/* Makes what a dead participant has what the dead owe. */
-SHMI_FN void shmi_counter_fold(struct shmi_counter *t, shmi_counter_share *h)
+SHMI_FN uint32_t shmi_share_at(uint32_t slot, uint32_t which) { return SHMI_counterFirstShare + (slot - 1) * 4 + which; }
+/* Finds a tagged word by its index; NULL if there is none. */
+SHMI_FN uint64_t *shmi_counter_tagged(struct shmi_counter *t, uint32_t index)
 {
-    uint64_t own = shmi_counter_has(t, h);
-    struct shmi_change c;
-    if (own == 0)
-        return;
-    c.n = 0;
-    shmi_change_set(&c, &t->w->owed, shmi_get(&t->w->owed) + own);
-    shmi_change_set(&c, &t->w->dead, shmi_get(&h->name));
-    shmi_change_set(&c, &h->own, 0);
-    shmi_mon_commit(&t->m, &c);
+    shmi_counter_slot *s;
+    switch (index) {
+    case SHMI_counterCount:
+        return &t->w->count;
+    case SHMI_counterPeriod:
+        return &t->w->period;
+    case SHMI_counterOwed:
+        return &t->w->owed;
+    case SHMI_counterDeadID:
+        return &t->w->dead;
+    }
+    if (index < SHMI_counterFirstShare || (index - SHMI_counterFirstShare) / 4 >= t->n_slots)
+        return NULL;
+    s = &t->slots[(index - SHMI_counterFirstShare) / 4];
+    switch ((index - SHMI_counterFirstShare) % 4) {
+    case SHMI_shareName:
+        return &s->name;
+    case SHMI_sharePeriod:
+        return &s->period;
+    case SHMI_shareOwn:
+        return &s->own;
+    }
+    return &s->claimed;
 }
 
-/* This participant's share, with the queue lock held. */
-SHMI_FN shmi_counter_share *shmi_counter_mine(struct shmi_counter *t)
+/* Carries the record that c names out, unless that was done. */
+SHMI_FN int shmi_counter_complete(struct shmi_counter *t, uint64_t c)
 {
-    shmi_participant_id self = t->m.a->self;
-    shmi_counter_share *h = &t->shares[shmi_id_slot(self) - 1];
-    if (shmi_get(&h->name) == self && shmi_get(&h->epoch) == shmi_get(&t->w->epoch))
-        return h;
-    if (shmi_get(&h->name) != self)
-        shmi_counter_fold(t, h);
-    /* Void or 0 at each step. */
-    shmi_put(&h->own, 0);
-    shmi_put(&h->claimed, 0);
-    shmi_put(&h->name, self);
-    shmi_put(&h->epoch, shmi_get(&t->w->epoch));
-    return h;
+    uint32_t slot = shmi_counter_slot_of(c), i;
+    uint64_t version = shmi_counter_version_of(c);
+    shmi_counter_slot *s;
+    if (slot < 1 || slot > t->n_slots)
+        return shmi_counter_corrupt(t, "its record is that of a slot that there is not");
+    s = &t->slots[slot - 1];
+    for (i = 0; i < SHMI_counterEntries; i++) {
+        uint64_t entry = shmi_ld64(&s->entries[i]), *w, was;
+        if (shmi_ld64(&s->head) != version || entry >> 32 == 0)
+            return 0; /* the head changes before the entries do */
+        w = shmi_counter_tagged(t, (uint32_t)(entry >> 32));
+        if (w == NULL)
+            return shmi_counter_corrupt(t, "a record changes a word that there is not");
+        while (was = shmi_ld64(w), (uint32_t)was != (uint32_t)version) {
+            /* Nobody commits over c before the word has the tag. If c is still there, was is from before the record. */
+            if (shmi_counter_bare(shmi_counter_load(t)) != shmi_counter_bare(c))
+                return 0;
+            if (shmi_cas64(w, was, entry << 32 | (uint32_t)version)) {
+                SHMSYNC_CRASHPOINT("counter.commit.begun");
+                break;
+            }
+        }
+    }
+    return 0;
+}
+
+/* A change on its way to a record. */
+typedef struct shmi_counter_change {
+    uint32_t n;
+    uint64_t entry[SHMI_counterEntries];
+} shmi_counter_change;
+SHMI_FN void shmi_counter_set(shmi_counter_change *ch, uint32_t index, uint64_t value) { ch->entry[ch->n++] = (uint64_t)index << 32 | (uint32_t)value; }
+
+/* A ticket that is the tag of none of the words of a change; 0 if the tickets do not advance. */
+SHMI_FN int shmi_counter_new_version(struct shmi_counter *t, const shmi_counter_change *ch, uint64_t *out)
+{
+    int tries;
+    for (tries = 0; tries < 2 * SHMI_counterEntries; tries++) {
+        uint64_t v = (shmi_add64(&t->w->tickets, 1) + 1) & SHMI_COUNTER_VERSIONS;
+        int used = v == 0;
+        uint32_t i;
+        for (i = 0; i < ch->n; i++) {
+            uint64_t *w = shmi_counter_tagged(t, (uint32_t)(ch->entry[i] >> 32));
+            if (w == NULL)
+                return shmi_counter_corrupt(t, "a share is that of a slot that there is not");
+            used |= (uint32_t)shmi_ld64(w) == (uint32_t)v;
+        }
+        if (!used) {
+            *out = v;
+            return 0;
+        }
+    }
+    return shmi_counter_corrupt(t, "its tickets do not advance");
+}
+/* Makes a change of the counter over c, with the private lock held and the record of c complete. *ok is 0 if the commit word is not c any more. */
+SHMI_FN int shmi_counter_commit(struct shmi_counter *t, uint64_t c, const shmi_counter_change *ch, int *ok)
+{
+    uint32_t slot = t->a->my_slot, i;
+    shmi_counter_slot *s = &t->slots[slot - 1];
+    uint64_t version = 0, to;
+    int err = shmi_counter_new_version(t, ch, &version);
+    *ok = 0;
+    if (err != 0)
+        return err;
+    __atomic_store_n(&s->head, version, __ATOMIC_RELEASE);
+    for (i = 0; i < ch->n; i++)
+        __atomic_store_n(&s->entries[i], ch->entry[i], __ATOMIC_RELEASE);
+    if (ch->n < SHMI_counterEntries)
+        __atomic_store_n(&s->entries[ch->n], 0, __ATOMIC_RELEASE);
+    SHMSYNC_CRASHPOINT("counter.commit.recorded");
+    to = SHMI_COUNTER_LOGGED | version << 12 | (uint64_t)slot << 1 | (c & SHMI_COUNTER_WATCHED);
+    if (!shmi_cas64(&t->w->commit, c, to))
+        return 0;
+    SHMSYNC_CRASHPOINT("counter.commit.named");
+    *ok = 1;
+    err = shmi_counter_complete(t, to);
+    SHMSYNC_CRASHPOINT("counter.commit.completed");
+    return err;
+}
+
+/* A period that no share has: the low half of a ticket, which comes back after 2^32 tickets. */
+SHMI_FN uint32_t shmi_counter_new_period(struct shmi_counter *t)
+{
+    uint32_t tries, i, period = 0;
+    for (tries = 0; tries <= t->n_slots; tries++) {
+        uint64_t n = shmi_add64(&t->w->tickets, 1) + 1;
+        period = (uint32_t)n;
+        if (n <= UINT32_MAX)
+            break;
+        for (i = 0; i < t->n_slots && shmi_value_of(&t->slots[i].period) != period; i++)
+            ;
+        if (i == t->n_slots)
+            break;
+    }
+    return period;
+}
+
+/* Changes c, which is of the sole form and not 0, to the logged form, unless c has changed. */
+SHMI_FN int shmi_counter_convert(struct shmi_counter *t, uint64_t c)
+{
+    shmi_counter_change ch;
+    shmi_participant_id owner = shmi_counter_owner(c);
+    uint32_t period = shmi_counter_new_period(t), slot = shmi_id_slot(owner);
+    int ok, err;
+    pthread_mutex_lock(&t->a->counter_lock);
+    ch.n = 0;
+    shmi_counter_set(&ch, SHMI_counterCount, c >> 32);
+    shmi_counter_set(&ch, SHMI_counterPeriod, period);
+    shmi_counter_set(&ch, SHMI_counterOwed, shmi_counter_is_lost(c) ? c >> 32 : 0);
+    if (shmi_counter_is_lost(c)) {
+        shmi_counter_set(&ch, SHMI_counterDeadID, owner);
+    } else if (owner != 0) {
+        shmi_counter_set(&ch, shmi_share_at(slot, SHMI_shareName), owner);
+        shmi_counter_set(&ch, shmi_share_at(slot, SHMI_sharePeriod), period);
+        shmi_counter_set(&ch, shmi_share_at(slot, SHMI_shareOwn), c >> 32);
+        shmi_counter_set(&ch, shmi_share_at(slot, SHMI_shareClaimed), 0);
+    }
+    err = shmi_counter_commit(t, c, &ch, &ok);
+    pthread_mutex_unlock(&t->a->counter_lock);
+    return err;
+}
+
+/* Makes the waiters look at what a death has changed. */
+SHMI_FN void shmi_counter_tell(struct shmi_counter *t)
+{
+    uint64_t e;
+    SHMSYNC_CRASHPOINT("counter.reap.lost");
+    do
+        e = shmi_ld64(&t->w->events);
+    while (!shmi_cas64(&t->w->events, e, (e & ~(uint64_t)UINT32_MAX) | (uint32_t)(e + 1)));
+    shmi_deliver_all(t->a, &t->line);
+}
+/* Tells the waiters of the zero c, if that is still to be done. */
+SHMI_FN void shmi_counter_tell_zero(struct shmi_counter *t, uint64_t c)
+{
+    uint32_t ticket = (uint32_t)c >> 3;
+    for (;;) {
+        uint64_t e = shmi_ld64(&t->w->events);
+        if ((uint32_t)(e >> 32) == ticket)
+            break;
+        if (shmi_counter_load(t) != c)
+            return;
+        if (shmi_cas64(&t->w->events, e, (uint64_t)ticket << 32 | (uint32_t)(e + 1)))
+            break;
+    }
+    SHMSYNC_CRASHPOINT("counter.zero.told");
+    if (shmi_cas64(&t->w->commit, c, 0)) {
+        SHMSYNC_CRASHPOINT("counter.zero.before_wake");
+        shmi_deliver_all(t->a, &t->line);
+    }
+}
+/* What a process does for the waiters after a change, without the private lock: 0 is nothing, SHMI_COUNTER_DUE_DEATH is to make them look, another value is an untold zero. */
+#define SHMI_COUNTER_DUE_DEATH SHMI_COUNTER_LOGGED
+SHMI_FN void shmi_counter_pay(struct shmi_counter *t, uint64_t due)
+{
+    if (due == SHMI_COUNTER_DUE_DEATH)
+        shmi_counter_tell(t);
+    else if (due != 0)
+        shmi_counter_tell_zero(t, due);
+}
+/* Makes the counter 0, unless the commit word is not c any more. The caller pays what is due. */
+SHMI_FN int shmi_counter_become_zero(struct shmi_counter *t, uint64_t c, uint64_t *due)
+{
+    shmi_tuning u = shmi_counter_tuning(t);
+    uint64_t to;
+    uint32_t ticket;
+    if ((c & SHMI_COUNTER_WATCHED) == 0)
+        return shmi_cas64(&t->w->commit, c, 0);
+    do
+        ticket = (uint32_t)(shmi_add64(&t->w->tickets, 1) + 1) & SHMI_COUNTER_TICKETS;
+    while (ticket == 0 || ticket == (uint32_t)(shmi_ld64(&t->w->events) >> 32));
+    to = (uint64_t)ticket << 3 | SHMI_COUNTER_WATCHED;
+    shmi_note_cpu(&u); /* a waiter that sees the zero may look for it */
+    if (!shmi_cas64(&t->w->commit, c, to))
+        return 0;
+    SHMSYNC_CRASHPOINT("counter.zero.untold");
+    *due = to;
+    return 1;
+}
+
+/* What the share of a slot is worth, in a logged form that is complete. */
+SHMI_FN uint64_t shmi_counter_has(struct shmi_counter *t, shmi_counter_slot *s)
+{
+    return shmi_value_of(&s->period) == shmi_value_of(&t->w->period) ? shmi_value_of(&s->own) : 0;
+}
+SHMI_FN shmi_participant_id shmi_counter_holder(shmi_counter_slot *s) { return (shmi_participant_id)(shmi_value_of(&s->name) & SHMI_NAME_MASK); }
+/* How much of a share others may claim. */
+SHMI_FN uint64_t shmi_counter_claimable(struct shmi_counter *t, shmi_counter_slot *s)
+{
+    uint64_t own = shmi_counter_has(t, s);
+    return own - shmi_min(shmi_value_of(&s->claimed), own);
+}
+
+/* The share of this participant, as a change needs it. own is the count at most: others also do work of this share, so the word may exceed the count. */
+typedef struct shmi_own_share {
+    uint64_t own, claimed;
+    int void_; /* the slot has no share of this period */
+} shmi_own_share;
+/* 0 if the slot has the share of a dead one, which is to be folded. */
+SHMI_FN int shmi_counter_mine(struct shmi_counter *t, uint64_t count, shmi_own_share *h)
+{
+    shmi_counter_slot *s = &t->slots[t->a->my_slot - 1];
+    h->own = shmi_min(shmi_counter_has(t, s), count);
+    h->claimed = shmi_min(shmi_value_of(&s->claimed), h->own);
+    h->void_ = shmi_counter_holder(s) != t->a->self || shmi_value_of(&s->period) != shmi_value_of(&t->w->period);
+    if (h->void_ && h->own != 0)
+        return 0;
+    if (h->void_)
+        h->claimed = 0;
+    return 1;
+}
+SHMI_FN void shmi_counter_put(struct shmi_counter *t, shmi_counter_change *ch, const shmi_own_share *h, uint64_t own, uint64_t claimed)
+{
+    uint32_t slot = t->a->my_slot;
+    if (h->void_) {
+        if (own == 0)
+            return;
+        shmi_counter_set(ch, shmi_share_at(slot, SHMI_shareName), t->a->self);
+        shmi_counter_set(ch, shmi_share_at(slot, SHMI_sharePeriod), shmi_value_of(&t->w->period));
+    }
+    shmi_counter_set(ch, shmi_share_at(slot, SHMI_shareOwn), own);
+    if (h->void_ || claimed != h->claimed || own > h->own)
+        shmi_counter_set(ch, shmi_share_at(slot, SHMI_shareClaimed), claimed);
+}
+/* Makes one attempt to make the share of a slot what the dead owe, with the private lock held. If *due is not 0 after it, the share is folded. */
+SHMI_FN int shmi_counter_fold(struct shmi_counter *t, uint64_t c, uint32_t slot, uint64_t *due)
+{
+    shmi_counter_slot *s = &t->slots[slot - 1];
+    shmi_counter_change ch;
+    int ok, err;
+    ch.n = 0;
+    shmi_counter_set(&ch, SHMI_counterOwed, shmi_min(shmi_value_of(&t->w->owed) + shmi_counter_has(t, s), shmi_value_of(&t->w->count)));
+    shmi_counter_set(&ch, SHMI_counterDeadID, shmi_counter_holder(s));
+    shmi_counter_set(&ch, shmi_share_at(slot, SHMI_shareOwn), 0);
+    err = shmi_counter_commit(t, c, &ch, &ok);
+    if (ok)
+        *due = SHMI_COUNTER_DUE_DEATH;
+    return err;
+}
+
+/* What an attempt in the logged form came to. */
+enum { SHMI_counterAgain, SHMI_counterDone, SHMI_counterNot, SHMI_counterReap, SHMI_counterAwait };
+
+/* Makes one attempt to add n, or to take n off, in the logged form. */
+SHMI_FN int shmi_counter_change_locked(struct shmi_counter *t, uint64_t c, uint64_t n, int add, int *next, uint64_t *due)
+{
+    shmi_counter_change ch;
+    shmi_own_share h;
+    uint64_t count;
+    int ok = 0, err = shmi_counter_complete(t, c);
+    if (err != 0)
+        return err;
+    count = shmi_value_of(&t->w->count);
+    if (add ? n > SHMI_COUNTER_MAX - shmi_min(count, SHMI_COUNTER_MAX) : n > count) {
+        *next = shmi_counter_load(t) == c ? SHMI_counterNot : SHMI_counterAgain;
+        return 0;
+    }
+    if (!add && n == count) {
+        *next = shmi_counter_become_zero(t, c, due) ? SHMI_counterDone : SHMI_counterAgain;
+        return 0;
+    }
+    if (!shmi_counter_mine(t, count, &h))
+        return shmi_counter_fold(t, c, t->a->my_slot, due);
+    ch.n = 0;
+    if (add) {
+        shmi_counter_set(&ch, SHMI_counterCount, count + n);
+        shmi_counter_put(t, &ch, &h, h.own + n, h.claimed); /* others may claim what is added now */
+    } else {
+        uint64_t own = h.own - shmi_min(n, h.own);
+        shmi_counter_set(&ch, SHMI_counterCount, count - n);
+        if (h.own > 0)
+            shmi_counter_put(t, &ch, &h, own, shmi_min(h.claimed, own));
+    }
+    err = shmi_counter_commit(t, c, &ch, &ok);
+    if (ok) {
+        if (add)
+            SHMSYNC_CRASHPOINT("counter.add.counted");
+        else
+            SHMSYNC_CRASHPOINT("counter.done.counted");
+        *next = SHMI_counterDone;
+    }
+    return err;
+}
+SHMI_FN int shmi_counter_change_logged(struct shmi_counter *t, uint64_t c, uint64_t n, int add, int *next)
+{
+    uint64_t due = 0;
+    int err;
+    *next = SHMI_counterAgain;
+    pthread_mutex_lock(&t->a->counter_lock);
+    err = shmi_counter_change_locked(t, c, n, add, next, &due);
+    pthread_mutex_unlock(&t->a->counter_lock);
+    shmi_counter_pay(t, due);
+    return err;
 }
 
 SHMI_FN int shmi_counter_add(struct shmi_counter *t, uint64_t n)
 {
-    uint64_t count = shmi_get(&t->w->count);
-    shmi_counter_share *h;
-    if (n > INT64_MAX - (count < INT64_MAX ? count : INT64_MAX))
-        return 0;
-    h = shmi_counter_mine(t);
-    if (shmi_get(&h->claimed) > shmi_get(&h->own))
-        shmi_put(&h->claimed, shmi_get(&h->own)); /* what is added now, others may claim */
-    shmi_put(&h->own, shmi_get(&h->own) + n);
-    SHMSYNC_CRASHPOINT("counter.add.counted");
-    shmi_put(&t->w->count, count + n);
-    return 1;
-}
-
-SHMI_FN void shmi_counter_all_done(struct shmi_counter *t)
-{
-    shmi_counter_words *w = t->w;
-    if (shmi_get(&w->others) == 0 && shmi_get(&w->owed) == 0) {
-        shmi_put(&w->epoch, shmi_get(&w->epoch) + 1); /* this alone makes the sum 0 */
-    } else {
-        struct shmi_change c;
-        c.n = 0;
-        shmi_change_set(&c, &w->others, 0);
-        shmi_change_set(&c, &w->owed, 0);
-        shmi_change_set(&c, &w->dead, 0);
-        shmi_change_set(&c, &w->epoch, shmi_get(&w->epoch) + 1);
-        shmi_mon_commit(&t->m, &c);
+    uint64_t me = shmi_counter_me(t);
+    int next, err = shmi_enter(t->a, "waitgroup.add");
+    if (err != 0)
+        return err;
+    for (next = SHMI_counterAgain; err == 0 && next == SHMI_counterAgain;) {
+        uint64_t c = shmi_counter_load(t);
+        if (shmi_counter_is_untold(c)) {
+            shmi_counter_tell_zero(t, c);
+        } else if (shmi_counter_is_logged(c)) {
+            err = shmi_counter_change_logged(t, c, n, 1, &next);
+        } else if (n > SHMI_COUNTER_MAX - (c >> 32)) {
+            next = SHMI_counterNot;
+        } else if (c == 0 || shmi_counter_owned_by(c, me)) {
+            if (shmi_cas64(&t->w->commit, c, c == 0 ? n << 32 | me : c + (n << 32))) {
+                SHMSYNC_CRASHPOINT("counter.add.counted");
+                next = SHMI_counterDone;
+            }
+        } else {
+            err = shmi_counter_convert(t, c);
+        }
     }
-    SHMSYNC_CRASHPOINT("counter.done.counted");
-    shmi_st64(&w->count, 0);
-}
-
-/* Takes n off, with the queue lock held; 0 if there is not so much. */
-SHMI_FN int shmi_counter_done(struct shmi_counter *t, uint64_t n, int *zero)
-{
-    shmi_counter_words *w = t->w;
-    uint64_t count = shmi_get(&w->count), own;
-    shmi_counter_share *h;
-    *zero = 0;
-    if (n > count)
-        return 0;
-    if (n == 0)
-        return 1;
-    if (n == count) {
-        shmi_counter_all_done(t);
-        *zero = 1;
-        return 1;
-    }
-    h = shmi_counter_mine(t);
-    own = shmi_get(&h->own);
-    if (own >= n) {
-        shmi_put(&h->own, own - n);
-    } else if (own == 0) {
-        shmi_put(&w->others, shmi_get(&w->others) - n);
-    } else {
-        struct shmi_change c;
-        c.n = 0;
-        shmi_change_set(&c, &h->own, 0);
-        shmi_change_set(&c, &w->others, shmi_get(&w->others) - (n - own));
-        shmi_mon_commit(&t->m, &c);
-    }
-    SHMSYNC_CRASHPOINT("counter.done.counted");
-    shmi_put(&w->count, count - n);
-    return 1;
+    if (next == SHMI_counterNot)
+        err = shmi_fail(EINVAL, "waitgroup.add", shmi_called(&t->o), "the counter would be too big");
+    shmi_exit(t->a);
+    return err;
 }
 
 SHMI_FN int shmi_counter_finish(struct shmi_counter *t, int64_t n, const char *op)
 {
-    int zero, ok, err;
+    uint64_t me = shmi_counter_me(t);
+    int next, err;
     if (n < 0)
-        return shmi_fail(EINVAL, op, t->m.queueLock.called, "%lld", (long long)n);
-    err = shmi_mon_enter(&t->m, 0);
+        return shmi_fail(EINVAL, op, shmi_called(&t->o), "%lld", (long long)n);
+    err = shmi_enter(t->a, op);
     if (err != 0)
         return err;
-    ok = shmi_counter_done(t, (uint64_t)n, &zero);
-    if (zero && !shmi_fifo_empty(&t->w->queue))
-        shmi_mon_resolve_and_leave(&t->m);
-    else
-        shmi_mon_leave(&t->m, NULL);
-    return ok ? 0 : shmi_fail(EINVAL, op, t->m.queueLock.called, "%lld is more than is left", (long long)n);
-}
-
-/* Why there is nothing to wait for: arg gets SHMI_TROUBLE and the name of the dead, or stays 0. */
-#define SHMI_TROUBLE (UINT64_C(1) << 32)
-SHMI_FN int shmi_counter_over(struct shmi_monitor *m, void *arg)
-{
-    struct shmi_counter *t = (struct shmi_counter *)m;
-    if (shmi_get(&t->w->count) == 0)
-        return 1;
-    if (shmi_get(&t->w->owed) == 0)
-        return 0;
-    *(uint64_t *)arg = SHMI_TROUBLE | shmi_name_of(&t->w->dead);
-    return 1;
-}
-
-SHMI_FN int shmi_counter_wait(struct shmi_counter *t, int64_t abs)
-{
-    uint64_t dead = 0, outcome = 0;
-    shmi_wait_node *wait_node = NULL;
-    int err;
-    if (shmi_ld64(&t->w->count) == 0)
-        return 0;
-    err = shmi_mon_begin(&t->m);
-    if (err != 0)
-        return err;
-    err = shmi_mon_enter(&t->m, abs);
-    if (err == 0)
-        err = shmi_mon_enqueue(&t->m, abs, 0, shmi_counter_over, &dead, &wait_node);
-    if (err == 0 && wait_node != NULL) {
-        err = shmi_mon_await(&t->m, wait_node, abs, &outcome);
-        if (err == 0 && shmi_outcome_result(outcome) == SHMI_outcomeDead)
-            dead = SHMI_TROUBLE | (shmi_outcome_aux(outcome) & SHMI_NAME_MASK);
+    for (next = n == 0 ? SHMI_counterDone : SHMI_counterAgain; err == 0 && next == SHMI_counterAgain;) {
+        uint64_t c = shmi_counter_load(t);
+        if (shmi_counter_is_logged(c)) {
+            err = shmi_counter_change_logged(t, c, (uint64_t)n, 0, &next);
+        } else if ((uint64_t)n > c >> 32) {
+            next = SHMI_counterNot;
+        } else if ((uint64_t)n == c >> 32) {
+            uint64_t due = 0;
+            if (shmi_counter_become_zero(t, c, &due))
+                next = SHMI_counterDone;
+            shmi_counter_pay(t, due);
+        } else if (shmi_counter_owned_by(c, me) || shmi_counter_owned_by(c, 0)) {
+            if (shmi_cas64(&t->w->commit, c, c - ((uint64_t)n << 32))) {
+                SHMSYNC_CRASHPOINT("counter.done.counted");
+                next = SHMI_counterDone;
+            }
+        } else {
+            err = shmi_counter_convert(t, c);
+        }
     }
-    if (err == 0 && dead != 0)
-        err = shmi_fail_who(t->m.a, EOWNERDEAD, t->op, t->m.queueLock.called, (shmi_participant_id)(dead & SHMI_NAME_MASK));
-    shmi_mon_finish(&t->m);
+    if (next == SHMI_counterNot)
+        err = shmi_counter_too_much(t, op, n);
+    shmi_exit(t->a);
     return err;
 }
 
-SHMI_FN void shmi_counter_resolve(struct shmi_monitor *m, struct shmi_wakes *b)
+#define SHMI_COUNTER_DEAD_NOBODY "it does not say which dead participant owes work"
+/* The dead participant that leaves work undone, or 0, which is right for a moment after c was read. *current is 0 if *died may be another dead participant. */
+SHMI_FN int shmi_counter_lost_at(struct shmi_counter *t, uint64_t c, shmi_participant_id *died, int *current)
 {
-    struct shmi_counter *t = (struct shmi_counter *)m;
-    if (shmi_fifo_empty(&t->w->queue))
-        return;
-    if (shmi_get(&t->w->count) == 0)
-        shmi_mon_end_all(m, b, &t->w->queue, SHMI_outcomeOpen, 0);
-    else if (shmi_get(&t->w->owed) != 0)
-        shmi_mon_end_all(m, b, &t->w->queue, SHMI_outcomeDead, (uint32_t)shmi_get(&t->w->dead));
-}
-SHMI_FN void shmi_account_nothing(struct shmi_monitor *m, struct shmi_wait w) { shmi_mon_account(m, w, NULL); }
-SHMI_FN void shmi_counter_clear(struct shmi_monitor *m)
-{
-    struct shmi_counter *t = (struct shmi_counter *)m;
-    uint64_t sum = shmi_get(&t->w->others) + shmi_get(&t->w->owed);
-    uint32_t i;
-    shmi_fifo_clear(&t->w->queue);
-    for (i = 0; i < t->slots; i++)
-        sum += shmi_counter_has(t, &t->shares[i]);
-    shmi_st64(&t->w->count, sum);
-}
-SHMI_FN void shmi_counter_requeue(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_requeue(m, &((struct shmi_counter *)m)->w->queue, w); }
-SHMI_FN void shmi_counter_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, &((struct shmi_counter *)m)->w->queue, w); }
-SHMI_FN void shmi_counter_discard_dead(struct shmi_monitor *m) { shmi_fifo_discard_dead(m, &((struct shmi_counter *)m)->w->queue); }
-SHMI_FN void shmi_counter_reap(struct shmi_monitor *m)
-{
-    struct shmi_counter *t = (struct shmi_counter *)m;
-    uint32_t i;
-    for (i = 0; i < t->slots; i++)
-        if (shmi_counter_has(t, &t->shares[i]) != 0 && shmi_mon_died(m, shmi_name_of(&t->shares[i].name)))
-            shmi_counter_fold(t, &t->shares[i]);
-}
-SHMI_FN void shmi_counter_holders(struct shmi_monitor *m)
-{
-    struct shmi_counter *t = (struct shmi_counter *)m;
-    uint32_t i;
-    for (i = 0; i < t->slots; i++)
-        if (shmi_counter_has(t, &t->shares[i]) != 0)
-            shmi_mon_heed(m, shmi_name_of(&t->shares[i].name));
+    int err;
+    *died = shmi_counter_is_lost(c) ? shmi_counter_owner(c) : 0;
+    *current = 1;
+    if (shmi_counter_is_lost(c) && *died == 0)
+        return shmi_counter_corrupt(t, SHMI_COUNTER_DEAD_NOBODY);
+    if (!shmi_counter_is_logged(c))
+        return 0;
+    err = shmi_counter_complete(t, c);
+    if (err != 0)
+        return err;
+    if (shmi_value_of(&t->w->owed) == 0)
+        return 0; /* a fold makes waiters look after it has changed owed */
+    *died = (shmi_participant_id)(shmi_value_of(&t->w->dead) & SHMI_NAME_MASK);
+    /* If the word has moved on, owed may belong to a later record, which is half carried out. */
+    *current = shmi_counter_bare(shmi_counter_load(t)) == shmi_counter_bare(c);
+    return *current && *died == 0 ? shmi_counter_corrupt(t, SHMI_COUNTER_DEAD_NOBODY) : 0;
 }
 
-static const struct shmi_rules shmi_counter_rules = {
-    shmi_counter_resolve, shmi_account_nothing, shmi_counter_clear, shmi_counter_requeue, shmi_counter_detach,
-    shmi_counter_discard_dead, shmi_counter_reap, shmi_counter_holders, NULL,
-};
+/* Makes one attempt to fold the share of a slot, if that is a dead participant's or that of without. *ok is 1 if the slot has no such share now. */
+SHMI_FN int shmi_counter_reap_share(struct shmi_counter *t, uint64_t c, uint32_t slot, shmi_participant_id without, int *ok)
+{
+    uint64_t due = 0;
+    int err;
+    pthread_mutex_lock(&t->a->counter_lock);
+    err = shmi_counter_complete(t, c);
+    if (err == 0) {
+        shmi_counter_slot *s = &t->slots[slot - 1];
+        if (shmi_counter_has(t, s) != 0 && (shmi_counter_holder(s) == without || !shmi_current(t->a, shmi_counter_holder(s)))) {
+            err = shmi_counter_fold(t, c, slot, &due);
+            *ok = due != 0;
+        } else {
+            *ok = 1;
+        }
+    }
+    pthread_mutex_unlock(&t->a->counter_lock);
+    shmi_counter_pay(t, due);
+    return err;
+}
+/* Folds the shares of dead participants, and of without, slot by slot. The commit word was of the logged form after those deaths. One look at each slot is enough; see prims/counter_repair.go. */
+SHMI_FN void shmi_counter_reap_shares(struct shmi_counter *t, shmi_participant_id without)
+{
+    uint32_t slot;
+    for (slot = 1; slot <= t->n_slots;) {
+        uint64_t c = shmi_counter_load(t);
+        int ok = 0;
+        if (!shmi_counter_is_logged(c) || shmi_counter_reap_share(t, c, slot, without, &ok) != 0)
+            return; /* a zero has made all shares void */
+        slot += (uint32_t)ok;
+    }
+}
+/* Makes the shares of dead participants, and that of without, what the dead owe. */
+SHMI_FN void shmi_counter_reap(struct shmi_counter *t, shmi_participant_id without)
+{
+    for (;;) {
+        uint64_t c = shmi_counter_load(t);
+        shmi_participant_id n = shmi_counter_owner(c);
+        if (shmi_counter_is_logged(c)) {
+            shmi_counter_reap_shares(t, without);
+            return;
+        }
+        if (n == 0 || shmi_counter_is_lost(c) || (n != without && shmi_current(t->a, n)))
+            return;
+        if (shmi_cas64(&t->w->commit, c, c | SHMI_COUNTER_DEAD)) {
+            shmi_counter_tell(t);
+            return;
+        }
+    }
+}
+/* Makes what participants have that died the dead's. */
+SHMI_FN void shmi_counter_reap_dead(struct shmi_counter *t)
+{
+    uint64_t c = shmi_counter_load(t);
+    uint32_t i;
+    int dead = 0;
+    if (shmi_counter_is_logged(c)) {
+        if (shmi_counter_complete(t, c) != 0)
+            return;
+        for (i = 0; i < t->n_slots; i++)
+            if (shmi_counter_has(t, &t->slots[i]) != 0)
+                dead |= shmi_dead(t->a, shmi_counter_holder(&t->slots[i]));
+    } else if (shmi_counter_owner(c) != 0 && !shmi_counter_is_lost(c)) {
+        dead = shmi_dead(t->a, shmi_counter_owner(c));
+    }
+    if (dead)
+        shmi_counter_reap(t, 0);
+}
+
+typedef struct shmi_counter_spin {
+    struct shmi_counter *t;
+    uint32_t began;
+} shmi_counter_spin;
+SHMI_FN int shmi_counter_spun(void *arg)
+{
+    shmi_counter_spin *x = (shmi_counter_spin *)arg;
+    uint64_t c = shmi_counter_load(x->t);
+    return shmi_counter_is_zero(c) || shmi_counter_is_lost(c) || (uint32_t)(shmi_ld64(&x->t->w->events) >> 32) != x->began;
+}
+/* Makes up for what a stopped or dead process owes, ten times a second. */
+SHMI_FN void shmi_counter_check(struct shmi_counter *t)
+{
+    uint64_t e, c;
+    shmi_participant_id died = 0;
+    int moved, current;
+    if (!shmi_check_due(&t->looked))
+        return;
+    e = shmi_ld64(&t->w->events);
+    moved = shmi_xchg64(&t->seen, e) != e;
+    shmi_counter_reap_dead(t);
+    c = shmi_counter_load(t);
+    if (shmi_counter_is_untold(c))
+        shmi_counter_tell_zero(t, c);
+    if (shmi_counter_lost_at(t, c, &died, &current) != 0 || moved || shmi_counter_is_zero(c) || died != 0 || !current)
+        shmi_deliver_all(t->a, &t->line);
+}
+SHMI_FN int shmi_counter_gives_up(struct shmi_counter *t, int ended)
+{
+    return ended == SHMI_LATE ? shmi_fail(ETIMEDOUT, t->op, shmi_called(&t->o), "%s", "")
+                              : shmi_fail(EBADF, t->op, shmi_called(&t->o), "this process closed the arena");
+}
+/* How often a waiter looks at a counter that changes all the time, to read who died. Then it sleeps until the next periodic check. */
+enum { SHMI_counterLooks = 16 };
+SHMI_FN int shmi_counter_wait_entered(struct shmi_counter *t, int64_t deadline)
+{
+    uint32_t began = (uint32_t)(shmi_ld64(&t->w->events) >> 32);
+    int64_t since = 0;
+    int looks; /* since the last sleep; a call that looks again without a sleep examines its deadline, and does not spin */
+    for (looks = 0;; looks++) {
+        uint64_t e = shmi_ld64(&t->w->events), c = shmi_counter_load(t);
+        shmi_sleep_spec spec;
+        shmi_participant_id died;
+        int current, err, ended;
+        if (shmi_counter_is_zero(c) || (uint32_t)(e >> 32) != began)
+            return 0;
+        if (looks > 0 && deadline != 0 && shmi_now() >= deadline)
+            return shmi_counter_gives_up(t, SHMI_LATE);
+        if (looks > 0 && __atomic_load_n(&t->a->closing, __ATOMIC_SEQ_CST))
+            return shmi_counter_gives_up(t, SHMI_CLOSED);
+        err = shmi_counter_lost_at(t, c, &died, &current);
+        if (err != 0)
+            return err;
+        if (died != 0 && current)
+            return shmi_fail_who(t->a, EOWNERDEAD, t->op, shmi_called(&t->o), died);
+        if (!current && looks < SHMI_counterLooks)
+            continue;
+        if ((c & SHMI_COUNTER_WATCHED) == 0) {
+            shmi_tuning u = shmi_counter_tuning(t);
+            shmi_counter_spin x;
+            x.t = t;
+            x.began = began;
+            if (looks == 0 && shmi_spin(&u, shmi_counter_spun, &x))
+                continue;
+            c = shmi_counter_load(t);
+            if (shmi_counter_is_zero(c) || (c & SHMI_COUNTER_WATCHED) != 0 || !shmi_cas64(&t->w->commit, c, c | SHMI_COUNTER_WATCHED))
+                continue;
+        }
+        SHMSYNC_CRASHPOINT("counter.wait.watched");
+        memset(&spec, 0, sizeof spec);
+        spec.looked = &t->looked;
+        spec.word = t->line.word;
+        spec.val = (uint32_t)e;
+        spec.object = t->o.off;
+        spec.wanted = (uint32_t)e;
+        spec.deadline = deadline;
+        spec.since = &since;
+        looks = -1;
+        ended = shmi_sleep(t->a, &spec);
+        switch (ended) {
+        case SHMI_AGAIN:
+            SHMSYNC_CRASHPOINT("counter.wait.woken");
+            break;
+        case SHMI_LOOK:
+            shmi_counter_check(t);
+            break;
+        case SHMI_LATE:
+        case SHMI_CLOSED: /* a zero that has come beats the end of the wait */
+            if (shmi_counter_is_zero(shmi_counter_load(t)) || (uint32_t)(shmi_ld64(&t->w->events) >> 32) != began)
+                return 0;
+            return shmi_counter_gives_up(t, ended);
+        }
+    }
+}
+SHMI_FN int shmi_counter_wait(struct shmi_counter *t, int64_t abs)
+{
+    shmsync_arena *a = t->a;
+    int err;
+    if (shmi_counter_is_zero(shmi_counter_load(t)))
+        return 0;
+    err = shmi_enter(a, t->op);
+    if (err != 0)
+        return err;
+    err = shmi_counter_wait_entered(t, abs);
+    shmi_exit(a);
+    return err;
+}
 
 SHMI_FN void shmi_counter_init(struct shmi_counter *t, shmsync_arena *a, const shmi_object *o)
 {
-    shmi_mon_init(&t->m, a, o, o->body, &shmi_counter_rules);
+    memset(t, 0, sizeof *t);
+    t->a = a;
+    t->o = *o;
     t->w = (shmi_counter_words *)shmi_ptr(a, o->body, shmi_counter_bytes(a->geo.slots), 8);
-    t->shares = (shmi_counter_share *)(void *)(t->w + 1);
-    t->slots = a->geo.slots;
+    t->slots = (shmi_counter_slot *)(void *)(t->w + 1);
+    t->n_slots = a->geo.slots;
+    t->line.word = (uint32_t *)(void *)&t->w->events; /* the low half */
+    t->line.poller = &t->w->poller;
     t->op = o->kind == SHMI_KIND_LATCH ? "latch.wait" : "waitgroup.wait";
 }
 SHMI_FN void *shmi_counter_build(shmsync_arena *a, const shmi_object *o, const void *arg)
@@ -233,146 +670,231 @@ SHMI_FN void *shmi_counter_build(shmsync_arena *a, const shmi_object *o, const v
     return t;
 }
 
-/* How much of a share others may claim. */
-SHMI_FN uint64_t shmi_counter_claimable(struct shmi_counter *t, shmi_counter_share *h)
+/* A claim on its way. */
+typedef struct shmi_claiming {
+    uint64_t n, rest, period;
+    int from_others, reaped;
+} shmi_claiming;
+/* Makes one attempt to claim: from the dead, from nobody, and from one other participant. */
+SHMI_FN int shmi_counter_claim_locked(struct shmi_counter *t, uint64_t c, shmi_claiming *k, int *next, uint64_t *due)
 {
-    uint64_t own = shmi_counter_has(t, h);
-    return own - shmi_min(shmi_get(&h->claimed), own);
-}
-/* The share, other than mine, of which most may be claimed; NULL if there is none. */
-SHMI_FN shmi_counter_share *shmi_counter_most(struct shmi_counter *t, const shmi_counter_share *mine)
-{
-    shmi_counter_share *most = NULL;
-    uint32_t i;
-    for (i = 0; i < t->slots; i++) {
-        shmi_counter_share *h = &t->shares[i];
-        if (h != mine && shmi_counter_claimable(t, h) > 0 && (most == NULL || shmi_counter_claimable(t, h) > shmi_counter_claimable(t, most)))
-            most = h;
-    }
-    return most;
-}
-/* How much of what is expected shmi_counter_claim may take. */
-SHMI_FN uint64_t shmi_counter_free(struct shmi_counter *t, int from_others)
-{
-    int64_t others = (int64_t)shmi_get(&t->w->others);
-    uint64_t sum = (uint64_t)(others > 0 ? others : 0) + shmi_get(&t->w->owed), count;
-    shmi_counter_share *mine;
-    uint32_t i;
-    if (!from_others)
-        return sum;
-    mine = shmi_counter_mine(t);
-    for (i = 0; i < t->slots; i++)
-        if (&t->shares[i] != mine)
-            sum += shmi_counter_claimable(t, &t->shares[i]);
-    count = shmi_get(&t->w->count); /* if others is negative, not all that others have is left */
-    return shmi_min(sum, count - shmi_min(shmi_get(&mine->own), count));
-}
-/* Adds to a change that the participant of h claims n. */
-SHMI_FN void shmi_counter_take(struct shmi_change *c, shmi_counter_share *h, uint64_t n)
-{
-    uint64_t own = shmi_get(&h->own);
-    shmi_change_set(c, &h->own, own + n);
-    shmi_change_set(c, &h->claimed, shmi_min(shmi_get(&h->claimed), own) + n);
-}
-
-/* Makes n of what is expected this participant's own: of what the dead owe first, then of what nobody has, and then, if from_others, of what other participants have. */
-SHMI_FN int shmi_counter_claim(struct shmi_counter *t, int64_t n, int from_others, const char *op)
-{
-    shmi_counter_words *w = t->w;
-    shmi_counter_share *h, *from;
-    struct shmi_change c;
-    uint64_t owed, of, nobodys, rest;
-    int tries, err = shmi_mon_enter(&t->m, 0);
+    uint64_t count, owed, shares, free = 0, others, of_dead, of_nobody, of_most = 0, n, period;
+    uint32_t i, me = t->a->my_slot, most = 0;
+    shmi_counter_change ch;
+    shmi_own_share h;
+    int ok, err = shmi_counter_complete(t, c);
     if (err != 0)
         return err;
-    for (tries = 0;; tries++) {
-        if (n >= 0 && (uint64_t)n <= shmi_counter_free(t, from_others) && (tries > 0 || !from_others))
-            break;
-        if (n < 0 || tries > 0) {
-            shmi_mon_leave(&t->m, NULL);
-            return shmi_fail(EINVAL, op, t->m.queueLock.called, "%lld is more than is left", (long long)n);
+    period = shmi_value_of(&t->w->period);
+    if (period != k->period) { /* the counter was 0: what was claimed before is void */
+        k->rest = k->n;
+        k->period = period;
+    }
+    count = shmi_value_of(&t->w->count);
+    if (!shmi_counter_mine(t, count, &h))
+        return shmi_counter_fold(t, c, me, due);
+    owed = shmi_value_of(&t->w->owed);
+    shares = h.own;
+    for (i = 1; i <= t->n_slots; i++) {
+        uint64_t claimable;
+        if (i == me)
+            continue;
+        shares += shmi_counter_has(t, &t->slots[i - 1]);
+        claimable = shmi_counter_claimable(t, &t->slots[i - 1]);
+        if (claimable > 0) {
+            free += claimable;
+            if (most == 0 || claimable > shmi_counter_claimable(t, &t->slots[most - 1]))
+                most = i;
         }
-        /* The process that had it may be dead, and this one has come in its place. */
-        shmi_counter_holders(&t->m);
-        err = shmi_mon_reap_and_enter(&t->m, 0);
-        if (err != 0)
-            return err;
     }
-    h = shmi_counter_mine(t);
-    owed = shmi_get(&w->owed);
-    of = (uint64_t)n < owed ? (uint64_t)n : owed;
-    if (of != 0 && !shmi_all_gone(t->m.a)) { /* what the dead owe is taken from those that are gone */
-        shmi_mon_leave(&t->m, NULL);
-        err = shmi_await_gone(t->m.a, 0, op, t->m.queueLock.called, 0);
-        return err != 0 ? err : shmi_counter_claim(t, n, from_others, op);
+    others = count > owed + shares ? count - owed - shares : 0;
+    if (!k->from_others)
+        free = most = 0;
+    free += others + owed;
+    if (k->from_others)
+        free = shmi_min(free, count - h.own); /* if less than nothing is nobody's */
+    if (shmi_counter_load(t) != c)
+        return 0;
+    if (k->rest > free) {
+        *next = k->reaped ? SHMI_counterNot : SHMI_counterReap;
+        return 0;
     }
-    nobodys = (uint64_t)n - of;
-    if (from_others) {
-        int64_t others = (int64_t)shmi_get(&w->others);
-        nobodys = shmi_min(nobodys, (uint64_t)(others > 0 ? others : 0));
+    if (owed != 0 && !shmi_all_gone(t->a)) {
+        *next = SHMI_counterAwait;
+        return 0;
     }
-    c.n = 0;
-    shmi_change_set(&c, &w->owed, owed - of);
-    if (of == owed)
-        shmi_change_set(&c, &w->dead, 0);
-    shmi_change_set(&c, &w->others, shmi_get(&w->others) - nobodys);
-    shmi_counter_take(&c, h, of + nobodys);
-    shmi_mon_commit(&t->m, &c);
-    for (rest = (uint64_t)n - of - nobodys; rest > 0 && (from = shmi_counter_most(t, h)) != NULL;) {
-        uint64_t k = shmi_min(rest, shmi_counter_claimable(t, from));
-        c.n = 0;
-        shmi_change_set(&c, &from->own, shmi_get(&from->own) - k);
-        shmi_counter_take(&c, h, k);
-        shmi_mon_commit(&t->m, &c);
-        rest -= k;
+    ch.n = 0;
+    of_dead = shmi_min(k->rest, owed);
+    if (of_dead > 0)
+        shmi_counter_set(&ch, SHMI_counterOwed, owed - of_dead);
+    of_nobody = shmi_min(k->rest - of_dead, others);
+    if (k->rest > of_dead + of_nobody && most != 0) {
+        of_most = shmi_min(k->rest - of_dead - of_nobody, shmi_counter_claimable(t, &t->slots[most - 1]));
+        shmi_counter_set(&ch, shmi_share_at(most, SHMI_shareOwn), shmi_counter_has(t, &t->slots[most - 1]) - of_most);
     }
-    shmi_mon_leave(&t->m, NULL);
-    return 0;
+    n = of_dead + of_nobody + of_most;
+    if (n == 0) {
+        if (shmi_counter_load(t) == c)
+            *next = SHMI_counterNot; /* a peer overwrote the shares */
+        return 0;
+    }
+    shmi_counter_put(t, &ch, &h, h.own + n, h.claimed + n);
+    err = shmi_counter_commit(t, c, &ch, &ok);
+    if (ok) {
+        k->rest -= n;
+    }
+    return err;
+}
+/* Makes n of what is expected this participant's own: of what the dead owe first, then of what nobody has, and then, if from_others, of what other participants have. */
+SHMI_FN int shmi_counter_claim_entered(struct shmi_counter *t, shmi_claiming *k, const char *op, int *next)
+{
+    int err = 0;
+    if (k->from_others) {
+        shmi_counter_reap_dead(t); /* the process that had it may be dead, and this one has come in its place */
+        k->reaped = 1;
+    }
+    for (*next = SHMI_counterAgain; err == 0 && *next == SHMI_counterAgain;) {
+        uint64_t c = shmi_counter_load(t);
+        if (shmi_counter_is_untold(c)) {
+            shmi_counter_tell_zero(t, c);
+            continue;
+        }
+        if (!shmi_counter_is_logged(c) && c >> 32 < k->rest) {
+            *next = k->reaped ? SHMI_counterNot : SHMI_counterReap;
+        } else if (k->rest == 0) {
+            *next = SHMI_counterDone;
+        } else if (!shmi_counter_is_logged(c)) {
+            err = shmi_counter_convert(t, c);
+        } else {
+            uint64_t due = 0;
+            pthread_mutex_lock(&t->a->counter_lock);
+            err = shmi_counter_claim_locked(t, c, k, next, &due);
+            pthread_mutex_unlock(&t->a->counter_lock);
+            shmi_counter_pay(t, due);
+        }
+        if (err == 0 && *next == SHMI_counterReap) {
+            shmi_counter_reap_dead(t);
+            k->reaped = 1;
+            *next = SHMI_counterAgain;
+        } else if (err == 0 && *next == SHMI_counterAwait) { /* what the dead owe is taken from those that are gone */
+            err = shmi_await_gone(t->a, 0, op, shmi_called(&t->o), 0);
+            *next = SHMI_counterAgain;
+        }
+    }
+    return err;
+}
+SHMI_FN int shmi_counter_claim(struct shmi_counter *t, int64_t n, int from_others, const char *op)
+{
+    shmi_claiming k;
+    int next, err;
+    if (n < 0)
+        return shmi_counter_too_much(t, op, n);
+    err = shmi_enter(t->a, op);
+    if (err != 0)
+        return err;
+    memset(&k, 0, sizeof k);
+    k.n = k.rest = (uint64_t)n;
+    k.from_others = from_others;
+    err = shmi_counter_claim_entered(t, &k, op, &next);
+    if (err == 0 && next == SHMI_counterNot)
+        err = shmi_counter_too_much(t, op, n);
+    shmi_exit(t->a);
+    return err;
 }
 
+SHMI_FN int shmi_counter_reset_locked(struct shmi_counter *t, uint64_t c, int *ok, uint64_t *due)
+{
+    uint64_t count, owed;
+    shmi_counter_change ch;
+    int err = shmi_counter_complete(t, c);
+    if (err != 0)
+        return err;
+    count = shmi_value_of(&t->w->count);
+    owed = shmi_value_of(&t->w->owed);
+    if (owed >= count) { /* others have done some of it */
+        *ok = shmi_counter_become_zero(t, c, due);
+        return 0;
+    }
+    ch.n = 0;
+    shmi_counter_set(&ch, SHMI_counterCount, count - owed);
+    shmi_counter_set(&ch, SHMI_counterOwed, 0);
+    return shmi_counter_commit(t, c, &ch, ok);
+}
 /* Forgets what the dead owe. */
 SHMI_FN int shmi_counter_reset(struct shmi_counter *t)
 {
-    shmi_counter_words *w = t->w;
-    uint64_t count, owed;
-    int err = shmi_mon_enter(&t->m, 0);
-    if (err == 0 && __atomic_load_n(&t->m.deaths, __ATOMIC_SEQ_CST) != shmi_deaths(t->m.a))
-        err = shmi_mon_reap_and_enter(&t->m, 0);
+    int ok = 0, err = shmi_enter(t->a, "counter.reset");
     if (err != 0)
         return err;
-    count = shmi_get(&w->count);
-    owed = shmi_get(&w->owed);
-    if (owed == 0) {
-        shmi_mon_leave(&t->m, NULL);
-        return 0;
+    shmi_counter_reap_dead(t);
+    while (err == 0 && !ok) {
+        uint64_t c = shmi_counter_load(t);
+        shmi_participant_id died;
+        uint64_t due = 0;
+        int current;
+        err = shmi_counter_lost_at(t, c, &died, &current);
+        if (err != 0 || !current)
+            continue;
+        if (died == 0)
+            break;
+        if (!shmi_all_gone(t->a)) {
+            err = shmi_await_gone(t->a, 0, "counter.reset", shmi_called(&t->o), 0);
+        } else if (!shmi_counter_is_logged(c)) {
+            ok = shmi_counter_become_zero(t, c, &due);
+        } else {
+            pthread_mutex_lock(&t->a->counter_lock);
+            err = shmi_counter_reset_locked(t, c, &ok, &due);
+            pthread_mutex_unlock(&t->a->counter_lock);
+        }
+        shmi_counter_pay(t, due);
     }
-    if (!shmi_all_gone(t->m.a)) {
-        shmi_mon_leave(&t->m, NULL);
-        err = shmi_await_gone(t->m.a, 0, "counter.reset", t->m.queueLock.called, 0);
-        return err != 0 ? err : shmi_counter_reset(t);
+    shmi_exit(t->a);
+    return err;
+}
+/* The counter; it gives up to have it of one moment when it changes all the time. */
+SHMI_FN int64_t shmi_counter_count(struct shmi_counter *t)
+{
+    uint64_t count = 0;
+    int tries;
+    for (tries = 0; tries < 1000; tries++) {
+        uint64_t c = shmi_counter_load(t);
+        if (!shmi_counter_is_logged(c))
+            return (int64_t)(c >> 32);
+        if (shmi_counter_complete(t, c) != 0)
+            return 0;
+        count = shmi_value_of(&t->w->count);
+        if (shmi_counter_bare(shmi_counter_load(t)) == shmi_counter_bare(c))
+            break;
     }
-    if (owed >= count) {
-        shmi_counter_all_done(t); /* others have done some of it */
-    } else {
-        struct shmi_change c;
-        c.n = 0;
-        shmi_change_set(&c, &w->owed, 0);
-        shmi_change_set(&c, &w->dead, 0);
-        shmi_mon_commit(&t->m, &c);
-        shmi_put(&w->count, count - owed);
-    }
-    shmi_mon_resolve_and_leave(&t->m);
-    return 0;
+    return (int64_t)count;
+}
+SHMI_FN int shmi_counter_close(struct shmi_counter *t) { return shmi_unshare(t->a, t->o.off, shmi_mutex_end); }
+
+/* What a new counter begins with. */
+typedef struct shmi_counter_spec {
+    uint64_t n;
+    uint32_t spin;
+} shmi_counter_spec;
+SHMI_FN void shmi_counter_fill(unsigned char *body, const void *arg)
+{
+    shmi_counter_words *w = (shmi_counter_words *)(void *)body;
+    const shmi_counter_spec *s = (const shmi_counter_spec *)arg;
+    w->size = s->n;
+    w->commit = s->n << 32;
+    w->spin = s->spin;
 }
 
 SHMI_FN int shmi_open_waitgroup(int existing, shmsync_arena *a, const char *name, const shmsync_waitgroup_options *opts, shmsync_waitgroup *out)
 {
-    uint32_t spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
+    shmi_counter_spec init;
     shmi_spec spec;
     void *impl;
     int created, err;
+    init.n = 0;
+    init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
     shmi_mon_spec(&spec, SHMI_KIND_WAIT_GROUP, SHMI_VERSION_WAIT_GROUP, name, shmi_counter_bytes(a->geo.slots));
-    spec.arg = &spin;
+    spec.init = shmi_counter_fill;
+    spec.arg = &init;
     spec.existing = existing;
     err = shmi_mon_open(a, &spec, shmi_counter_build, NULL, &created, &impl);
     out->impl = (struct shmi_counter *)impl;
@@ -387,30 +909,22 @@ int shmsync_waitgroup_at(shmsync_arena *a, shmsync_offset off, shmsync_waitgroup
     out->impl = (struct shmi_counter *)impl;
     return err;
 }
-shmsync_offset shmsync_waitgroup_offset(const shmsync_waitgroup *g) { return g->impl->m.o.off; }
+shmsync_offset shmsync_waitgroup_offset(const shmsync_waitgroup *g) { return g->impl->o.off; }
 int shmsync_waitgroup_close(shmsync_waitgroup *g)
 {
     int err;
     if (g->impl == NULL)
         return EBADF;
-    err = shmi_mon_close(&g->impl->m);
+    err = shmi_counter_close(g->impl);
     if (err == 0)
         g->impl = NULL;
     return err;
 }
 int shmsync_waitgroup_add(shmsync_waitgroup *g, int64_t delta)
 {
-    int ok, err;
     if (delta == INT64_MIN)
-        return shmi_fail(EINVAL, "waitgroup.add", g->impl->m.queueLock.called, "%s", "");
-    if (delta <= 0)
-        return shmi_counter_finish(g->impl, -delta, "waitgroup.add");
-    err = shmi_mon_enter(&g->impl->m, 0);
-    if (err != 0)
-        return err;
-    ok = shmi_counter_add(g->impl, (uint64_t)delta);
-    shmi_mon_leave(&g->impl->m, NULL);
-    return ok ? 0 : shmi_fail(EINVAL, "waitgroup.add", g->impl->m.queueLock.called, "the counter would be too big");
+        return shmi_fail(EINVAL, "waitgroup.add", shmi_called(&g->impl->o), "%s", "");
+    return delta <= 0 ? shmi_counter_finish(g->impl, -delta, "waitgroup.add") : shmi_counter_add(g->impl, (uint64_t)delta);
 }
 int shmsync_waitgroup_claim(shmsync_waitgroup *g, int64_t n) { return shmi_counter_claim(g->impl, n, 1, "waitgroup.claim"); }
 int shmsync_waitgroup_done(shmsync_waitgroup *g) { return shmi_counter_finish(g->impl, 1, "waitgroup.done"); }
@@ -422,39 +936,30 @@ int shmsync_waitgroup_timedwait(shmsync_waitgroup *g, const struct timespec *abs
     return err != 0 ? err : shmi_counter_wait(g->impl, ns);
 }
 int shmsync_waitgroup_reset(shmsync_waitgroup *g) { return shmi_counter_reset(g->impl); }
-int64_t shmsync_waitgroup_count(const shmsync_waitgroup *g) { return (int64_t)shmi_ld64(&g->impl->w->count); }
+int64_t shmsync_waitgroup_count(const shmsync_waitgroup *g) { return shmi_counter_count(g->impl); }
 
-typedef struct shmi_latch_spec {
-    uint64_t n;
-    uint32_t spin;
-} shmi_latch_spec;
-SHMI_FN void shmi_latch_fill(unsigned char *body, const void *arg)
-{
-    shmi_counter_words *w = (shmi_counter_words *)(void *)body;
-    const shmi_latch_spec *s = (const shmi_latch_spec *)arg;
-    w->size = w->others = w->count = s->n;
-    w->mon.spin = s->spin;
-}
 SHMI_FN int shmi_open_latch(int existing, shmsync_arena *a, const char *name, int64_t n, const shmsync_latch_options *opts, shmsync_latch *out)
 {
-    shmi_latch_spec init;
+    shmi_counter_spec init;
     shmi_spec spec;
     void *impl;
     int created, err;
     out->impl = NULL;
     if (!existing && n < 1)
-        return shmi_fail(EINVAL, "queue lock.open", name, "it takes a count of at least 1, not %lld; shmsync_latch_attach opens one that exists", (long long)n);
+        return shmi_fail(EINVAL, "latch.open", name, "it takes a count of at least 1, not %lld; shmsync_latch_attach opens one that exists", (long long)n);
+    if (!existing && (uint64_t)n > SHMI_COUNTER_MAX)
+        return shmi_fail(EINVAL, "latch.open", name, "the highest count is %lld, not %lld", (long long)SHMI_COUNTER_MAX, (long long)n);
     init.n = (uint64_t)n;
     init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
     shmi_mon_spec(&spec, SHMI_KIND_LATCH, SHMI_VERSION_LATCH, name, shmi_counter_bytes(a->geo.slots));
-    spec.init = shmi_latch_fill;
+    spec.init = shmi_counter_fill;
     spec.arg = &init;
     spec.existing = existing;
     err = shmi_mon_open(a, &spec, shmi_counter_build, NULL, &created, &impl);
     out->impl = (struct shmi_counter *)impl;
     if (err == 0 && !created && !existing && shmi_ld64(&out->impl->w->size) != (uint64_t)n) {
         shmsync_latch_close(out);
-        err = shmi_fail(EINVAL, "queue lock.open", name, "it began with another number than %lld", (long long)n);
+        err = shmi_fail(EINVAL, "latch.open", name, "it began with another number than %lld", (long long)n);
     }
     return err;
 }
@@ -463,24 +968,24 @@ int shmsync_latch_attach(shmsync_arena *a, const char *name, const shmsync_latch
 int shmsync_latch_at(shmsync_arena *a, shmsync_offset off, shmsync_latch *out)
 {
     void *impl;
-    int err = shmi_mon_at(a, off, "queue lock.open", SHMI_KIND_LATCH, SHMI_VERSION_LATCH, shmi_counter_bytes(a->geo.slots), shmi_counter_build, NULL, &impl);
+    int err = shmi_mon_at(a, off, "latch.open", SHMI_KIND_LATCH, SHMI_VERSION_LATCH, shmi_counter_bytes(a->geo.slots), shmi_counter_build, NULL, &impl);
     out->impl = (struct shmi_counter *)impl;
     return err;
 }
-shmsync_offset shmsync_latch_offset(const shmsync_latch *l) { return l->impl->m.o.off; }
+shmsync_offset shmsync_latch_offset(const shmsync_latch *l) { return l->impl->o.off; }
 int shmsync_latch_close(shmsync_latch *l)
 {
     int err;
     if (l->impl == NULL)
         return EBADF;
-    err = shmi_mon_close(&l->impl->m);
+    err = shmi_counter_close(l->impl);
     if (err == 0)
         l->impl = NULL;
     return err;
 }
-int shmsync_latch_claim(shmsync_latch *l, int64_t n) { return shmi_counter_claim(l->impl, n, 0, "queue lock.claim"); }
-int shmsync_latch_count_down(shmsync_latch *l, int64_t n) { return shmi_counter_finish(l->impl, n, "queue lock.count_down"); }
-int shmsync_latch_trywait(shmsync_latch *l) { return shmi_ld64(&l->impl->w->count) == 0 ? 0 : EBUSY; }
+int shmsync_latch_claim(shmsync_latch *l, int64_t n) { return shmi_counter_claim(l->impl, n, 0, "latch.claim"); }
+int shmsync_latch_count_down(shmsync_latch *l, int64_t n) { return shmi_counter_finish(l->impl, n, "latch.count_down"); }
+int shmsync_latch_trywait(shmsync_latch *l) { return shmi_counter_is_zero(shmi_counter_load(l->impl)) ? 0 : EBUSY; }
 int shmsync_latch_wait(shmsync_latch *l) { return shmi_counter_wait(l->impl, 0); }
 int shmsync_latch_timedwait(shmsync_latch *l, const struct timespec *abs_monotonic)
 {
@@ -494,7 +999,7 @@ int shmsync_latch_arrive_and_wait(shmsync_latch *l, int64_t n)
     return err != 0 ? err : shmi_counter_wait(l->impl, 0);
 }
 int shmsync_latch_reset(shmsync_latch *l) { return shmi_counter_reset(l->impl); }
-int64_t shmsync_latch_count(const shmsync_latch *l) { return (int64_t)shmi_ld64(&l->impl->w->count); }
+int64_t shmsync_latch_count(const shmsync_latch *l) { return shmi_counter_count(l->impl); }
 
 SHMI_FN void shmi_repair_counter(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
@@ -502,5 +1007,18 @@ SHMI_FN void shmi_repair_counter(shmsync_arena *a, const shmi_object *o, shmi_pa
     if (o->size < shmi_counter_bytes(a->geo.slots))
         return;
     shmi_counter_init(&t, a, o);
-    shmi_mon_repair(&t.m, dead);
+    shmi_counter_reap(&t, dead == a->self ? dead : 0); /* if dead is this participant, which leaves, it is current still */
+}
+SHMI_FN void shmi_wake_counter(shmsync_arena *a, const shmi_object *o, int owed)
+{
+    struct shmi_counter t;
+    uint64_t c;
+    if (o->size < shmi_counter_bytes(a->geo.slots))
+        return;
+    shmi_counter_init(&t, a, o);
+    c = shmi_counter_load(&t);
+    if (shmi_counter_is_untold(c))
+        shmi_counter_tell_zero(&t, c);
+    if (owed != SHMI_OWED_ANNOUNCED || (c & SHMI_COUNTER_WATCHED) != 0)
+        shmi_deliver_all(a, &t.line);
 }

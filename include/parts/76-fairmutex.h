@@ -172,8 +172,9 @@ SHMI_FN int shmi_open_fairmutex(int existing, shmsync_arena *a, const char *name
     void *impl;
     int created, err;
     out->impl = NULL;
-    if (policy < SHMSYNC_POLICY_DEFAULT || policy > SHMSYNC_POLICY_RELEASE)
-        return shmi_fail(EINVAL, "fairmutex.open", name, "policy %d", policy);
+    err = shmi_no_rollback("fairmutex.open", name, policy, "a fair mutex");
+    if (err != 0)
+        return err;
     init.policy = policy == SHMSYNC_POLICY_RELEASE;
     init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
     shmi_mon_spec(&spec, SHMI_KIND_FAIR_MUTEX, SHMI_VERSION_FAIR_MUTEX, name, sizeof(shmi_fairmutex_words));

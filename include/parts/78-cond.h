@@ -326,12 +326,20 @@ SHMI_FN int shmi_cond_wait(struct shmi_cond *k, int (*unlock)(void *), int (*loc
 }
 SHMI_FN int shmi_cond_unlock_mutex(void *m) { return shmsync_mutex_unlock((shmsync_mutex *)m); }
 SHMI_FN int shmi_cond_lock_mutex(void *m) { return shmsync_mutex_lock((shmsync_mutex *)m); }
-int shmsync_cond_wait(shmsync_cond *c, shmsync_mutex *m) { return shmi_cond_wait(c->impl, shmi_cond_unlock_mutex, shmi_cond_lock_mutex, m, 0); }
+/* Waits with a mutex. EINVAL in a transaction: to unlock would let others see what it has not finished. */
+SHMI_FN int shmi_cond_wait_mutex(shmsync_cond *c, shmsync_mutex *m, int64_t abs)
+{
+    uint64_t s = m->impl->rollback ? shmi_ld64(&m->impl->log.head->state) : 0;
+    if (s != 0 && SHMI_LOG_ID(s) == m->impl->a->self)
+        return shmi_fail(EINVAL, "cond.wait", m->impl->called, "a transaction of the mutex is under way, and the wait would unlock it");
+    return shmi_cond_wait(c->impl, shmi_cond_unlock_mutex, shmi_cond_lock_mutex, m, abs);
+}
+int shmsync_cond_wait(shmsync_cond *c, shmsync_mutex *m) { return shmi_cond_wait_mutex(c, m, 0); }
 int shmsync_cond_timedwait(shmsync_cond *c, shmsync_mutex *m, const struct timespec *abs_monotonic)
 {
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_cond_wait(c->impl, shmi_cond_unlock_mutex, shmi_cond_lock_mutex, m, ns);
+    return err != 0 ? err : shmi_cond_wait_mutex(c, m, ns);
 }
 int shmsync_cond_wait_with(shmsync_cond *c, int (*unlock)(void *), int (*lock)(void *), void *arg, const struct timespec *abs_monotonic)
 {

@@ -839,8 +839,9 @@ SHMI_FN int shmi_open_rwmutex(int existing, shmsync_arena *a, const char *name, 
     void *impl;
     int created, err;
     out->impl = NULL;
-    if (policy < SHMSYNC_POLICY_DEFAULT || policy > SHMSYNC_POLICY_RELEASE)
-        return shmi_fail(EINVAL, "rwmutex.open", name, "policy %d", policy);
+    err = shmi_no_rollback("rwmutex.open", name, policy, "an rwmutex");
+    if (err != 0)
+        return err;
     init.policy = policy == SHMSYNC_POLICY_RELEASE;
     init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
     shmi_mon_spec(&spec, SHMI_KIND_RWMUTEX, SHMI_VERSION_RWMUTEX, name, shmi_rw_bytes(a->geo.slots));
@@ -1041,7 +1042,7 @@ SHMI_FN void shmi_repair_rwmutex(shmsync_arena *a, const shmi_object *o, shmi_pa
     for (g = shmi_rw_gate(&m); shmi_rw_valid(g) && shmi_rw_taken(g) && shmi_reaps(a, dead, shmi_rw_who(g)); g = shmi_rw_gate(&m))
         if (!shmi_rw_mark_owner_dead(&m, g))
             break;
-    shmi_mutex_repair_words(a, &m.w->writers, dead, 1);
+    shmi_mutex_repair_words(a, &m.w->writers, dead, 1, NULL);
 }
 SHMI_FN void shmi_wake_rwmutex(shmsync_arena *a, const shmi_object *o, int owed)
 {

@@ -617,8 +617,9 @@ SHMI_FN int shmi_spin_open(int existing, shmsync_arena *a, const char *op, uint3
     void *impl;
     int created, err;
     *out = NULL;
-    if (policy < SHMSYNC_POLICY_DEFAULT || policy > SHMSYNC_POLICY_RELEASE)
-        return shmi_fail(EINVAL, op, name, "policy %d", policy);
+    err = shmi_no_rollback(op, name, policy, "a spin lock");
+    if (err != 0)
+        return err;
     init.policy = policy == SHMSYNC_POLICY_RELEASE;
     init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
     shmi_mon_spec(&spec, kind, version, name, size);

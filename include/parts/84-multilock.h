@@ -663,8 +663,11 @@ SHMI_FN int shmi_open_multilock(int existing, shmsync_arena *a, const char *name
     shmi_spec spec;
     shmi_object o;
     out->impl = NULL;
-    if (policy < SHMSYNC_POLICY_DEFAULT || policy > SHMSYNC_POLICY_RELEASE || buckets > UINT32_C(1) << SHMI_multiLogMost)
-        return shmi_fail(EINVAL, "multilock.open", name, "policy %d, %u buckets", policy, buckets);
+    err = shmi_no_rollback("multilock.open", name, policy, "a multilock");
+    if (err != 0)
+        return err;
+    if (buckets > UINT32_C(1) << SHMI_multiLogMost)
+        return shmi_fail(EINVAL, "multilock.open", name, "%u buckets", buckets);
     init.policy = policy == SHMSYNC_POLICY_RELEASE;
     init.log = SHMI_multiLogDefault;
     if (buckets != 0)

@@ -34,8 +34,9 @@ var Structs = []Struct{
 	{"Queue", "queue_words"},
 	{"Cond", "cond_words"},
 	{"Future", "future_words"},
+	{"Synchronized", "synchronized_words"},
 	{"WaitGroup", "counter_words"},
-	{"Share of a WaitGroup or a Latch", "counter_share"},
+	{"Slot of a WaitGroup or a Latch", "counter_slot"},
 	{"Barrier", "barrier_words"},
 	{"Share of a Barrier", "barrier_share"},
 	{"Once", "once_words"},
@@ -64,11 +65,14 @@ var parts = map[string]string{
 	"sequence 768":  "shmi_sequence_words %s",
 	"queueLock 192": "shmi_mutex_words %s",
 	"writers 192":   "shmi_mutex_words %s",
+	"lock 192":      "shmi_mutex_words %s",
 	"redo 96":       "shmi_redo_entry %s[6]",
 	"entries 120":   "uint64_t %s[15]",
 	"gone 64":       "uint64_t %s[8]",
 	"breaks 512":    "uint64_t %s[64]",
 	"stats 112":     "uint64_t %s[14]",
+	"entries 56":    "uint64_t %s[7]",
+	"counts 64":     "uint64_t %s[8]",
 }
 
 // offsets are the sections of regions that C reads by their offsets.

@@ -35,6 +35,7 @@ var abiFields = map[string]map[string]field{
 		"hdrBlocksOff": {hdrBlocksOff, 8}, "hdrHeapOff": {hdrHeapOff, 8}, "hdrChunkSize": {hdrChunkSize, 4},
 		"hdrBlockWords": {hdrBlockWords, 4}, "hdrChunkCount": {hdrChunkCount, 8}, "hdrChecksum": {hdrChecksum, 8},
 		"hdrDeathRecordsTotal": {hdrDeathRecordsTotal, 8}, "hdrDeaths": {hdrDeaths, 4}, "hdrDirReach": {hdrDirReach, 4}, "hdrLeftTotal": {hdrLeftTotal, 8}, "hdrChunkHint": {hdrChunkHint, 8},
+		"hdrEpoch": {hdrEpoch, 8}, "hdrEpochDeaths": {hdrEpochDeaths, 8}, "hdrEpochBoot": {hdrEpochBoot, 16}, "hdrEpochBegan": {hdrEpochBegan, 8}, "hdrSynced": {hdrSynced, 4},
 		"hdrDirLowering": {hdrDirLowering, 8}, "hdrDirLowerer": {hdrDirLowerer, 4},
 	},
 	"Slot": {
@@ -42,7 +43,7 @@ var abiFields = map[string]map[string]field{
 		"slotPID": {slotPID, 4}, "slotTID": {slotTID, 4}, "slotUID": {slotUID, 4}, "slotStart": {slotStart, 8},
 		"slotPIDNS": {slotPIDNS, 8}, "slotJoined": {slotJoined, 8}, "slotBootID": {slotBootID, 16},
 		"slotLabel": {slotLabel, 1 + labelBytes}, "slotAlive": {slotAlive, aliveWords * aliveStride},
-		"slotDoorbell": {slotDoorbell, 4}, "slotReady": {slotReady, 8}, "slotDied": {slotDied, 8},
+		"slotDoorbell": {slotDoorbell, 4}, "slotAdmission": {slotAdmission, 4}, "slotReady": {slotReady, 8}, "slotDied": {slotDied, 8},
 		"slotWatchDoorbell": {slotWatchDoorbell, 4}, "slotReclaimed": {slotReclaimed, 4}, "slotOpening": {uint64(slotOpening), 8}, "slotWalking": {uint64(slotWalking), 8}, "slotTelling": {slotTelling, 4}, "slotGone": {slotGone, 4},
 		"slotAnnounce": {slotAnnounce, announceCount * announceStride}, "slotTouched": {uint64(slotTouched), touchedWords * 8}, "slotWindow": {slotWindow, 8}, "slotActs": {uint64(slotActs), actWords * 4},
 	},
@@ -135,7 +136,7 @@ func number(t *testing.T, where, s string) uint64 {
 
 // notOffsets are constants that begin as those of offsets do and are none.
 var notOffsets = map[string]bool{
-	"slotBits": true, "slotStride": true, "deathRecordCount": true, "deathRecordDeaths": true, "deathRecordStride": true, "deathRecordLeft": true,
+	"slotBits": true, "slotStride": true, "deathRecordCount": true, "deathRecordDeaths": true, "deathRecordStride": true, "deathRecordLeft": true, "deathRecordPending": true,
 	"announceCount": true, "announceStride": true,
 }
 
@@ -189,7 +190,7 @@ func TestABIConstants(t *testing.T) {
 	})
 	requireValues(t, "kind of block", map[string]uint64{
 		"free": blockFree, "claimed": blockClaimed, "raw": blockRaw, "object": blockObject, "node": blockNode,
-		"freeing": blockFreeing, "blocked": blockBlocked,
+		"freeing": blockFreeing, "blocked": blockBlocked, "logged": blockLogged,
 	})
 	requireValues(t, "phase of an object", map[string]uint64{
 		"pending": objectPending, "committed": objectCommitted, "aborted": objectAborted, "deleting": objectDeleting,
@@ -199,7 +200,7 @@ func TestABIConstants(t *testing.T) {
 		"queued": uint64(NodeQueued), "asleep": uint64(NodeAsleep), "parked": uint64(NodeParked), "resolved": uint64(NodeResolved), "left": uint64(NodeLeft), "spent": uint64(NodeSpent),
 	})
 	require.EqualValues(t, 6, chunkKinds)
-	require.EqualValues(t, 7, blockKinds)
+	require.EqualValues(t, 8, blockKinds)
 	require.EqualValues(t, 4, objectPhases)
 
 	classes := mdtable.With(abiTables(t), "class", "size of a block")

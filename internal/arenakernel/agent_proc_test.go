@@ -409,6 +409,27 @@ func (r *remote) die(o order) { r.Send(o) }
 // takes, on machines that have other things to do.
 func bound() time.Duration { return proctest.Scale(proctest.DefaultTimeout) }
 
+// soon is how long something may take that is not left to the checks of each second.
+func soon() time.Duration { return proctest.Scale(250 * time.Millisecond) }
+
+// inTime makes attempts until one takes no longer than soon: a busy machine delays some of them,
+// and what waits for the checks of each second is late each time.
+func inTime(t *testing.T, attempt func() time.Duration) {
+	t.Helper()
+	n := 1
+	for begun := time.Now(); ; n++ {
+		took := attempt()
+		if took < soon() {
+			return
+		}
+		t.Logf("late: %v", took)
+		if n >= 10 && time.Since(begun) > bound() {
+			break
+		}
+	}
+	t.Fatalf("late in each of %d attempts", n)
+}
+
 // requireWithin checks that something that was to follow begin, both on
 // CLOCK_MONOTONIC, has done so in time.
 func requireWithin(t testing.TB, limit time.Duration, begin, at int64, what string) time.Duration {

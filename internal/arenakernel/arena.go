@@ -31,6 +31,10 @@ type membership struct {
 	seg   *shm.Segment
 	id    segmentID
 	opens int // guarded by: attached
+	// opening says that the first opening is not admitted yet; opened is closed after that.
+	opening   bool // guarded by: attached
+	opened    chan struct{}
+	ephemeral atomic.Bool // the last Close removes the file
 
 	mySlot  int
 	caps    uint32
@@ -38,6 +42,7 @@ type membership struct {
 	pin     []byte   // keeps the byte lock if the descriptor is closed by mistake; see pinLock
 	robust  *shmsync.RobustList
 	closing atomic.Bool // set under closingMu
+	killed  atomic.Bool // by Kill
 	fenced  atomic.Bool // this process is a target of fences
 
 	// The death watcher meets the goroutine that joins, and later the one that leaves: live means
@@ -58,6 +63,7 @@ type membership struct {
 	postponed  string         // of a joiner: why it could not renew slots that are used up
 	asked      []atomic.Int64 // when Dead last asked for the byte of a slot's participant, CLOCK_MONOTONIC ns
 	deaths     deathLog
+	watched    atomic.Uint64 // how often the death watcher had to come back from its sleep; tests bound it
 
 	copied bool // an Inspector's: a copy that no other code sees
 

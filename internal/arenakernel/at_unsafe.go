@@ -52,7 +52,7 @@ func (c *core) room(off Offset, size, align uint64) string {
 		return "no block is there"
 	}
 	switch w := b.load(); w.kind() {
-	case blockRaw, blockObject:
+	case blockRaw, blockObject, blockLogged:
 	case blockFreeing:
 		// An object that is deleted while this process walks past it, which keeps
 		// its bytes what they are.
@@ -70,4 +70,17 @@ func bodyOf[T any](c *core, o Object) *T {
 	// SAFETY: the caller has checked that T has no pointers and that the body,
 	// which is aligned to a cache line, has the size of a T.
 	return (*T)(c.at(o.Body, uint64(unsafe.Sizeof(*new(T))), 8))
+}
+
+// copyValue copies the bytes of a T without pointers, also one with parts that vet would not have
+// copied, such as atomic variables.
+func copyValue[T any](to, from *T) {
+	// SAFETY: both have the size of a T.
+	copy(unsafe.Slice((*byte)(unsafe.Pointer(to)), unsafe.Sizeof(*to)), unsafe.Slice((*byte)(unsafe.Pointer(from)), unsafe.Sizeof(*from)))
+}
+
+// putValue copies the bytes of a T to the body of an object that is being made.
+func putValue[T any](body []byte, v *T) {
+	// SAFETY: v has the size of a T, and no pointers for the collector to follow.
+	copy(body, unsafe.Slice((*byte)(unsafe.Pointer(v)), unsafe.Sizeof(*v)))
 }

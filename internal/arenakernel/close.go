@@ -36,7 +36,7 @@ func (a *Arena) Close() error {
 	attached.Lock()
 	a.opens--
 	last := a.opens == 0
-	if last {
+	if last && attached.arenas[a.id] == a.membership {
 		delete(attached.arenas, a.id)
 	}
 	attached.Unlock()
@@ -68,6 +68,9 @@ func (a *Arena) mustUse(op string) {
 }
 
 func (a *Arena) leave() error {
+	if a.killed.Load() {
+		return a.leaveKilled()
+	}
 	i, live := a.mySlot, makeSlotWord(phaseLive, a.self.Generation())
 	leaving := live.with(phaseLeaving)
 	a.u64(a.slot(i) + slotDied).Store(uint64(time.Now().UnixNano()))
@@ -85,11 +88,15 @@ func (a *Arena) leave() error {
 	a.ring(a.slot(i) + slotWatchDoorbell) // the death watcher wakes meanwhile
 	concerned := a.repairAll(a.self, false)
 	crashpoint.Hit("arena.close.repaired")
-	a.reclaimMemory(a.self)
+	if !concerned.undoing { // else what a dead one of this slot had open stays so
+		a.reclaimMemory(a.self)
+	}
 	crashpoint.Hit("arena.close.reclaimed")
 	// A wake that was for us is lost with us, as in a death.
 	a.wakeAll(a.self, concerned)
-	a.clearOpenBits(a.self)
+	if !concerned.undoing {
+		a.clearOpenBits(a.self)
+	}
 	a.reapMu.Unlock()
 
 	a.repaired.arrive()
@@ -97,14 +104,27 @@ func (a *Arena) leave() error {
 	a.background.Wait()
 	crashpoint.Hit("arena.close.unregistered")
 	a.writeDeathRecord(i, a.self, true)
+	number, synced, in := a.epochOfWriteBack()
 	a.freeSlot(i, leaving, concerned.unknown)
 	crashpoint.Hit("arena.close.freed")
+	if in {
+		a.writeBack(number, synced)
+	}
 	a.ringWatchersOf(i)
 	// A peer that looked when it was woken found us current still.
 	a.countDeath(concerned)
 	a.dropLock()
-	return a.seg.Close()
+	if a.ephemeral.Load() {
+		a.removeLast()
+	}
+	return a.seg.Retire(lateCalls)
 }
+
+// lateCalls is for how long the addresses of the arena stay taken after the last Close. A call
+// that ends the wait of another goroutine, such as the Post of a Futex, may be on its way out
+// when that goroutine closes the arena. Close does not wait for such a call. What it still
+// reads and writes belongs to nobody then.
+const lateCalls = 5 * time.Second
 
 // OnClose makes f be called before the arena is unmapped, while its bytes can
 // still be used: for what keeps goroutines waiting in this process. A second

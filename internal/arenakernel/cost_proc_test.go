@@ -32,6 +32,15 @@ func init() {
 		a.N = int64(s.arena.work.Load())
 		return nil
 	}
+	// "claim nodes" claims N wait nodes, as N waiting goroutines do.
+	agentOrders["claim nodes"] = func(s *agent, o order, a *answer) error {
+		for range o.N {
+			if _, err := s.arena.ClaimNode(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	// "erase" removes the object called Text.
 	agentOrders["erase"] = func(s *agent, o order, a *answer) error { return s.arena.Delete(o.Text) }
 	// "keep open" opens the object called Text.
@@ -107,6 +116,34 @@ func TestLeaveAndDeathLookAtWhatWasTouched(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A leave and a death of a participant that touched nothing cost nothing for the waits of others: their
+// nodes are not looked at, and no process checks its waits for what the participant may have owed.
+func TestLeaveAndDeathPassOverTheWaitsOfOthers(t *testing.T) {
+	c, maker := amongObjects(t, 1)
+	maker.must(t, order{Do: "claim nodes", N: 1000})
+	deaths := func() uint32 {
+		a, err := peek(c.path())
+		require.NoError(t, err)
+		return a.u32(hdrDeaths).Load()
+	}
+	before, counted := maker.must(t, order{Do: "looked at"}).N, deaths()
+	a, err := Open(c.name, &c.opts)
+	require.NoError(t, err)
+	require.NoError(t, a.Close())
+	require.Zero(t, a.work.Load(), "words that the leaver looked at")
+	c.dieAmong(t)
+	require.Equal(t, before, maker.must(t, order{Do: "looked at"}).N, "words that the reaper looked at")
+	require.Equal(t, counted, deaths(), "reaps after which every process checks its waits")
+	// A participant that touched something has its nodes given back.
+	v := c.quiet(t)
+	v.must(t, order{Do: "claim nodes", N: 10})
+	v.must(t, order{Do: "fenced"})
+	v.Kill(t)
+	c.await(t, v.self)
+	require.EqualValues(t, 1000, maker.stats(t).Nodes)
+	require.Greater(t, deaths(), counted)
 }
 
 // BenchmarkCostAmongObjects measures what the leave and the death of a process that has touched

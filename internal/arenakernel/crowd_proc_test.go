@@ -4,6 +4,7 @@ package arenakernel
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"strconv"
 	"testing"
@@ -20,6 +21,14 @@ func init() {
 	agentOrders["open quietly"] = func(s *agent, o order, a *answer) (err error) {
 		s.arena, err = Open(o.Arena, o.Opts)
 		return err
+	}
+}
+
+func init() {
+	// "watched" tells how often the death watcher came back from its sleep.
+	agentOrders["watched"] = func(s *agent, o order, a *answer) error {
+		a.N = int64(s.arena.watched.Load())
+		return nil
 	}
 }
 
@@ -91,19 +100,89 @@ func TestFewAreWokenByAnEvent(t *testing.T) {
 	for k, n := range []int{few, many} {
 		c := newCrowd(t, n)
 		for what, event := range map[string]func(testing.TB){"join and leave": c.comeAndGo, "join and death": c.dieAmong} {
-			const events = 3
-			before := c.doorbells(t)
-			for range events {
+			// On a busy host other watchers take their turn, and one event may ring what the one before
+			// has left. So the least counts.
+			least := uint32(math.MaxUint32)
+			for range 10 {
+				before := c.doorbells(t)
 				event(t)
+				least = min(least, c.doorbells(t)-before)
 			}
 			r := rings[what]
-			r[k] = (c.doorbells(t) - before) / events
+			r[k] = least
 			rings[what] = r
 		}
 	}
+	t.Logf("rings among %d and %d: %v", few, many, rings)
 	for what, r := range rings {
-		require.LessOrEqual(t, r[1], uint32(20), "%s: rings among %d, %d", what, few, many)
-		require.InDelta(t, r[0], r[1], 4, "%s: rings among %d, %d", what, few, many)
+		require.LessOrEqual(t, r[1], r[0]+4, "%s: rings among %d, %d; if each is rung it is 12 more", what, few, many)
+	}
+}
+
+// watched is how often any death watcher of the crowd came back from its sleep.
+func (c *crowd) watched(t testing.TB) (n int64) {
+	for _, m := range c.members {
+		n += m.must(t, order{Do: "watched"}).N
+	}
+	return n
+}
+
+// A return of a death watcher from its sleep wakes threads of the Go runtime, and costs more
+// than all else about an event. A join and a leave lets no watcher return, and a death one of
+// the three that are told.
+func TestWatchersSleepOn(t *testing.T) {
+	if !quietBuild {
+		t.Skip("needs linux/amd64 or linux/arm64 and no race detector: other watchers return for each event")
+	}
+	const most = 6 // for the mark, looks at the threads of the dead process, and the end of the reap
+	c := newCrowd(t, 6)
+	for _, m := range c.members {
+		m.must(t, order{Do: "fenced"}) // it does nothing more that it has left for later
+	}
+	for what, event := range map[string]func(testing.TB){"join and leave": c.comeAndGo, "join and death": c.dieAmong} {
+		// On a busy host a process ends late, and other watchers take their turn: the least counts.
+		least, enough := int64(math.MaxInt64), int64(most)
+		if what == "join and leave" {
+			enough = 0
+		}
+		for n := 0; n < 8 || n < 200 && least > enough; n++ {
+			before := c.watched(t)
+			event(t)
+			least = min(least, c.watched(t)-before)
+		}
+		t.Logf("%s: %d returns", what, least)
+		require.LessOrEqual(t, least, enough, what)
+	}
+}
+
+// Participants that stay for a moment only free the slots of the dead, too: none of them has to stay
+// for as long as a reaper waits after a death.
+func TestShortLivesFreeTheSlotsOfTheDead(t *testing.T) {
+	for range 5 {
+		c := newCrowd(t, 2)
+		for _, m := range c.members {
+			m.must(t, order{Do: "fenced"})
+		}
+		for _, m := range c.members {
+			m.Kill(t)
+			m.Wait(t)
+		}
+		left := func() (n int) {
+			a, err := peek(c.path())
+			require.NoError(t, err)
+			for _, m := range c.members {
+				if a.slotState(m.self.Slot()).taken() {
+					n++
+				}
+			}
+			return n
+		}
+		joins := 0
+		for end := time.Now().Add(bound()); left() > 0 && time.Now().Before(end); joins++ {
+			c.comeAndGo(t)
+		}
+		t.Logf("%d joins", joins)
+		require.Zero(t, left(), "after %d joins\n%s", joins, dumpWords(c.path()))
 	}
 }
 

@@ -28,8 +28,8 @@ func (a *Arena) Dead(n ParticipantID) bool {
 	if participantIn(i, w) != n || !w.present() {
 		return true
 	}
-	if a.copied {
-		return false // an Inspector reaps nobody
+	if a.copied || a.killed.Load() {
+		return false // an Inspector reaps nobody, and to a killed participant all live for ever
 	}
 	if n == a.self || !a.seenDead(i, w) && !a.foundDead(i, w) {
 		return false

@@ -131,6 +131,10 @@ func TestDeathAtEveryPoint(t *testing.T) {
 				creatorDies(t, point)
 			case strings.HasPrefix(point, "arena.enter."):
 				joinerDies(t, point)
+			case strings.HasPrefix(point, "arena.gate."), strings.HasPrefix(point, "arena.remove."):
+				claimantDies(t, point)
+			case strings.HasPrefix(point, "arena.upgrade."):
+				upgraderDies(t, point, 1)
 			case strings.HasPrefix(point, "arena.inherit."):
 				successorsDie(t, point)
 			case strings.HasPrefix(point, "arena.renew."):
@@ -462,35 +466,41 @@ func TestReaperIsStopped(t *testing.T) {
 		}
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()
-			ta := newTestArena(t, 4)
-			s, r, v := ta.join(t, "survivor"), ta.join(t, "reaper"), ta.join(t, "victim")
-			v.must(t, order{Do: "fenced"}) // so that it is dead before it is gone
-			v.must(t, order{Do: "lock", Text: "held"})
-			r.must(t, order{Do: "arm to stop", Text: point})
-			s.Stop(t)
-			v.Signal(t, unix.SIGKILL)
-			r.AwaitStop(t)
-			begin := shmsync.Monotonic()
-			s.Cont(t)
-			limit := proctest.Scale(250 * time.Millisecond)
-			requireWithin(t, limit, begin, s.must(t, order{Do: "gone", Name: v.self}).N, "not current")
-			requireWithin(t, limit, begin, s.must(t, order{Do: "locked", Text: "held"}).N, "the lock of the dead")
-			t.Logf("went on after %v", time.Duration(shmsync.Monotonic()-begin))
-			s.must(t, order{Do: "use", Text: "x"})
-			late := ta.join(t, "late")
-			late.must(t, order{Do: "use", Text: "y"})
-			// Another death is dealt with, all the same.
-			late.must(t, order{Do: "lock", Text: "held too"})
-			late.Signal(t, unix.SIGKILL)
-			s.must(t, order{Do: "locked", Text: "held too"})
-			r.Cont(t)
-			require.Equal(t, []string{"late", "victim"}, labelsOfDead(s.deaths(t, 2)))
-			s.alone(t, 2)
-			r.must(t, order{Do: "use", Text: "z"})
-			r.close(t)
-			s.leftovers(t)
+			inTime(t, func() time.Duration { return reaperIsStopped(t, point) })
 		})
 	}
+}
+
+// reaperIsStopped stops a reaper at the point, and gives how long a survivor needs for what the dead
+// participant had.
+func reaperIsStopped(t *testing.T, point string) (took time.Duration) {
+	ta := newTestArena(t, 4)
+	s, r, v := ta.join(t, "survivor"), ta.join(t, "reaper"), ta.join(t, "victim")
+	v.must(t, order{Do: "fenced"}) // so that it is dead before it is gone
+	v.must(t, order{Do: "lock", Text: "held"})
+	r.must(t, order{Do: "arm to stop", Text: point})
+	s.Stop(t)
+	v.Signal(t, unix.SIGKILL)
+	r.AwaitStop(t)
+	begin := shmsync.Monotonic()
+	s.Cont(t)
+	requireWithin(t, bound(), begin, s.must(t, order{Do: "gone", Name: v.self}).N, "not current")
+	took = requireWithin(t, bound(), begin, s.must(t, order{Do: "locked", Text: "held"}).N, "the lock of the dead")
+	t.Logf("went on after %v", took)
+	s.must(t, order{Do: "use", Text: "x"})
+	late := ta.join(t, "late")
+	late.must(t, order{Do: "use", Text: "y"})
+	// Another death is dealt with, all the same.
+	late.must(t, order{Do: "lock", Text: "held too"})
+	late.Signal(t, unix.SIGKILL)
+	s.must(t, order{Do: "locked", Text: "held too"})
+	r.Cont(t)
+	require.Equal(t, []string{"late", "victim"}, labelsOfDead(s.deaths(t, 2)))
+	s.alone(t, 2)
+	r.must(t, order{Do: "use", Text: "z"})
+	r.close(t)
+	s.leftovers(t)
+	return took
 }
 
 // If the one that the kernel wakes first is stopped before it does anything, the
@@ -498,36 +508,43 @@ func TestReaperIsStopped(t *testing.T) {
 func TestFirstWatcherIsStopped(t *testing.T) {
 	for place := range 3 {
 		t.Run(fmt.Sprint(place), func(t *testing.T) {
-			ta := newTestArena(t, 4)
-			var watchers []*remote
-			for i := range 3 {
-				watchers = append(watchers, ta.join(t, fmt.Sprint("w", i)))
-			}
-			v := ta.join(t, "victim")
-			v.must(t, order{Do: "lock", Text: "held"})
-			v.must(t, order{Do: "fenced"})
-			r := watchers[place]
-			r.must(t, order{Do: "arm to stop", Text: "arena.reap.seen"})
-			begin := shmsync.Monotonic()
-			v.Signal(t, unix.SIGKILL)
-			for i, w := range watchers {
-				if i != place {
-					d := w.deaths(t, 1)[0]
-					took := requireWithin(t, proctest.Scale(250*time.Millisecond), begin, d.At, "told")
-					t.Logf("told after %v", took)
-					w.must(t, order{Do: "locked", Text: "held"})
-				}
-			}
-			// It stopped, or came too late for that.
-			r.Kill(t)
-			for i, w := range watchers {
-				if i != place {
-					require.Len(t, w.deaths(t, 2), 2)
-					w.alone(t, 2)
-				}
-			}
+			inTime(t, func() time.Duration { return firstWatcherIsStopped(t, place) })
 		})
 	}
+}
+
+// firstWatcherIsStopped stops the watcher at the place, and gives how long it takes until all others
+// are told of a death.
+func firstWatcherIsStopped(t *testing.T, place int) (took time.Duration) {
+	ta := newTestArena(t, 4)
+	var watchers []*remote
+	for i := range 3 {
+		watchers = append(watchers, ta.join(t, fmt.Sprint("w", i)))
+	}
+	v := ta.join(t, "victim")
+	v.must(t, order{Do: "lock", Text: "held"})
+	v.must(t, order{Do: "fenced"})
+	r := watchers[place]
+	r.must(t, order{Do: "arm to stop", Text: "arena.reap.seen"})
+	begin := shmsync.Monotonic()
+	v.Signal(t, unix.SIGKILL)
+	for i, w := range watchers {
+		if i != place {
+			d := w.deaths(t, 1)[0]
+			took = max(took, requireWithin(t, bound(), begin, d.At, "told"))
+			w.must(t, order{Do: "locked", Text: "held"})
+		}
+	}
+	t.Logf("told after %v", took)
+	// It stopped, or came too late for that.
+	r.Kill(t)
+	for i, w := range watchers {
+		if i != place {
+			require.Len(t, w.deaths(t, 2), 2)
+			w.alone(t, 2)
+		}
+	}
+	return took
 }
 
 // A process that joins a full arena while a slot is being made free waits a little.

@@ -198,7 +198,9 @@ func TestStoppedIsAlive(t *testing.T) {
 	require.Equal(t, stopped.self, late.deaths(t, 1)[0].Name())
 }
 
-// The kernel marks a death before it takes the process's memory apart.
+// The kernel marks a death before it takes the process's memory apart. A death that is found by the
+// end of the process is found when it has nearly exited; the mark comes after the five-hundredth part
+// of that. A busy machine delays the survivor, so the best of several deaths counts.
 func TestDeathOfABigProcess(t *testing.T) {
 	if err := shmsync.FeatureMembarrier.Check(); err != nil {
 		t.Skipf("needs membarrier, without which a reap waits until the memory is taken apart: %v", err)
@@ -207,6 +209,18 @@ func TestDeathOfABigProcess(t *testing.T) {
 	if testing.Short() || race.Enabled {
 		size = 128 << 20
 	}
+	begun := time.Now()
+	for {
+		noticed, exited := deathOfABigProcess(t, size)
+		if noticed < exited/2 {
+			return
+		}
+		require.Less(t, time.Since(begun), bound(), "not noticed before the memory was taken apart")
+	}
+}
+
+// deathOfABigProcess gives how long after a kill the death was noticed, and when the process had exited.
+func deathOfABigProcess(t *testing.T, size int) (noticed, exited time.Duration) {
 	ta := newTestArena(t, 2)
 	s, v := ta.join(t, "survivor"), ta.join(t, "big")
 	v.must(t, order{Do: "touch", N: size})
@@ -214,15 +228,15 @@ func TestDeathOfABigProcess(t *testing.T) {
 	wall, begin := time.Now(), shmsync.Monotonic()
 	v.Signal(t, unix.SIGKILL)
 	at := s.must(t, order{Do: "gone", Name: v.self}).N
-	noticed := requireWithin(t, bound(), begin, at, "no longer current")
+	noticed = requireWithin(t, bound(), begin, at, "no longer current")
 	d := s.deaths(t, 1)[0]
 	told := requireWithin(t, bound(), begin, d.At, "OnDeath")
 	v.Wait(t)
-	exited := time.Since(wall)
+	exited = time.Since(wall)
 	s.alone(t, 1)
 	t.Logf("%d MiB: not current after %v, told after %v, reaped by its parent after %v, slot free after %v",
 		size>>20, noticed, told, exited, time.Since(wall))
-	require.Less(t, noticed, proctest.Scale(500*time.Millisecond))
+	return noticed, exited
 }
 
 // While the kernel is not done with a dead process, which its byte lock tells, its slot is

@@ -17,7 +17,8 @@ const (
 	deathRecordFlags = 24
 	deathRecordLabel = 32
 
-	deathRecordLeft = 1 // closed the arena; did not die
+	deathRecordLeft    = 1 // closed the arena; did not die
+	deathRecordPending = 2 // was never in, and did not begin an epoch
 )
 
 // deathRecordRing is a ring of death records: number n is at n mod count in it. Deaths have one
@@ -45,16 +46,42 @@ func (a *Arena) writeDeathRecord(i int, n ParticipantID, left bool) {
 	if left {
 		ring, flags = deathRecordsOfLeft, deathRecordLeft
 	}
+	if a.wasPending(i) {
+		flags |= deathRecordPending
+	}
+	s := a.slot(i)
+	a.putDeathRecord(ring, n, flags, a.u32(s+slotPID).Load(), a.u64(s+slotDied).Load(), a.getLabel(s+slotLabel))
+}
+
+// recordInherited records the death of n, in whose slot i this joiner is, unless the first of an epoch has.
+func (a *Arena) recordInherited(i int, n ParticipantID) {
+	if !a.hasDeathRecord(n) {
+		a.writeDeathRecord(i, n, false)
+	}
+}
+
+// wasPending reports whether the participant that died in slot i was never in, and did not begin an epoch.
+func (a *Arena) wasPending(i int) bool {
+	admission := a.u32(a.slot(i) + slotAdmission).Load()
+	return admission == admissionPending || admission == admissionRefused
+}
+
+func (a *Arena) putDeathRecord(ring deathRecordRing, n ParticipantID, flags, pid uint32, died uint64, label string) {
 	number := a.u64(ring.total).Add(1) - 1
-	o, s := a.deathRecord(ring, number), a.slot(i)
+	o := a.deathRecord(ring, number)
 	a.u64(o + deathRecordSeq).Swap(0) // not a store, which the label's bytes could pass
 	a.u32(o + deathRecordID).Store(uint32(n))
-	a.u32(o + deathRecordPID).Store(a.u32(s + slotPID).Load())
-	a.u64(o + deathRecordDied).Store(a.u64(s + slotDied).Load())
+	a.u32(o + deathRecordPID).Store(pid)
+	a.u64(o + deathRecordDied).Store(died)
 	a.u32(o + deathRecordFlags).Store(flags)
-	a.putLabel(o+deathRecordLabel, a.getLabel(s+slotLabel))
+	a.putLabel(o+deathRecordLabel, label)
 	// sync(arena.deathrecord): release
 	a.u64(o + deathRecordSeq).Store(number + 1)
+}
+
+// reaped is how many deaths and leaves were recorded.
+func (a *Arena) reaped() uint32 {
+	return uint32(a.u64(hdrDeathRecordsTotal).Load() + a.u64(hdrLeftTotal).Load())
 }
 
 // hasDeathRecord reports whether the death of n has been recorded.
@@ -76,6 +103,14 @@ func (a *Arena) findDeathRecord(r deathRecordRing, n ParticipantID) *shmsync.Ide
 		}
 	}
 	return nil
+}
+
+// diedPending reports whether death record n, which was there before the call, is of a participant that
+// was never in.
+func (a *Arena) diedPending(n uint64) bool {
+	o := a.deathRecord(deathRecordsOfDead, n)
+	pending := a.u32(o+deathRecordFlags).Load()&deathRecordPending != 0
+	return pending && a.u64(o+deathRecordSeq).Load() == n+1
 }
 
 // readDeathRecord gives death record n of a ring, if it is still, or already, there.
@@ -203,6 +238,13 @@ func (l *deathLog) deliver(a *Arena) (again bool) {
 		}
 	}
 	return again
+}
+
+// incomplete reports whether there are holes. When the watcher is rung, it looks at them again.
+func (l *deathLog) incomplete() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.holes) > 0
 }
 
 // toldDeath is a death that was told: the generation of the dead, and the number of the record.

@@ -135,10 +135,11 @@ func (a *Arena) watch() {
 	doorbell := a.u32(a.slot(a.mySlot) + slotWatchDoorbell)
 	wait := int64(pollFirst)
 	seen, asked := notices{}, map[int]slotWord{}
-	later := a.afterJoining()
+	later, quiet := a.afterJoining(), a.newQuietWatch()
 	for {
 		// The doorbell is read before everything else that it may be rung for.
 		rung := doorbell.Load()
+		a.watched.Add(1)
 		if a.closing.Load() {
 			return
 		}
@@ -147,6 +148,7 @@ func (a *Arena) watch() {
 			later[0].do()
 			later = later[1:]
 		}
+		quiet.mayTell(a)
 		untold := a.deaths.deliver(a)
 		targets := a.watchTargets()
 		sleep, poll, turn := a.watchEntries(wordPtr(doorbell), rung, targets, seen, asked)
@@ -157,7 +159,8 @@ func (a *Arena) watch() {
 		if turn != 0 {
 			deadline = shmsync.Monotonic() + turn
 		}
-		if unfinished := a.unfinished.Load(); poll != 0 || untold || unfinished {
+		unfinished := a.unfinished.Load()
+		if poll != 0 || untold || unfinished {
 			if poll == 0 {
 				poll = pollMost
 			}
@@ -175,15 +178,8 @@ func (a *Arena) watch() {
 		if len(later) > 0 && (deadline == 0 || later[0].at < deadline) {
 			deadline = later[0].at
 		}
-		var err error
-		if len(sleep) > 1 && a.caps&capWaitV != 0 {
-			_, _, err = shmsync.WaitV(sleep, deadline)
-			if err != nil { // ENOMEM: no room for that many entries just now
-				deadline = shmsync.Monotonic() + pollFirst
-			}
-		}
-		if len(sleep) == 1 || a.caps&capWaitV == 0 || err != nil {
-			shmsync.Wait(wordPtr(doorbell), rung, deadline)
+		if idle := poll == 0 && !untold && !unfinished && len(later) == 0 && !a.deaths.incomplete(); !idle || !quiet.watch(seen) {
+			a.sleep(sleep, deadline, doorbell, rung)
 		}
 		// Every slot is examined again, whatever the wait returned: waitv swallows several
 		// wakes and reports one.
@@ -191,6 +187,18 @@ func (a *Arena) watch() {
 			a.continueReaps()
 		}
 	}
+}
+
+// sleep sleeps until one of the entries changes, the first of which is the doorbell.
+func (a *Arena) sleep(entries []shmsync.WaitVEntry, deadline int64, doorbell *atomic.Uint32, rung uint32) {
+	if len(entries) > 1 && a.caps&capWaitV != 0 {
+		_, _, err := shmsync.WaitV(entries, deadline)
+		if err == nil {
+			return
+		}
+		deadline = shmsync.Monotonic() + pollFirst // ENOMEM: no room for that many entries just now
+	}
+	shmsync.Wait(wordPtr(doorbell), rung, deadline)
 }
 
 // watchTargets are the slots of the next participants in the ring, and of the
@@ -219,7 +227,8 @@ type notice struct {
 	window uint64 // the bytes of the slot's window
 	// looked is when this process last looked at the threads of the dead process; 0 for never.
 	looked   int64
-	detached bool // the threads of the dead process have given up its memory
+	detached bool  // the threads of the dead process have given up its memory
+	free     int64 // its data is handed over, and its slot may be freed then, CLOCK_MONOTONIC ns; or 0
 }
 
 // left is how many nanoseconds remain until delay nanoseconds after the death in slot i, in

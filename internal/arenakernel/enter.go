@@ -233,6 +233,9 @@ func (a *Arena) take(i int, w slotWord, next uint32, raw uint64) bool {
 		return false
 	}
 	caps.Store(a.caps)
+	if w.phase() == phaseFree { // else it is that of the dead participant, until its death is recorded
+		a.u32(a.slot(i) + slotAdmission).Store(admissionPending)
+	}
 	crashpoint.Hit("arena.enter.joining")
 	return true
 }
@@ -282,7 +285,7 @@ func (a *Arena) inherit(i int, w slotWord) uint32 {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	a.writeDeathRecord(i, participantIn(i, w), false)
+	a.recordInherited(i, participantIn(i, w))
 	crashpoint.Hit("arena.inherit.recorded")
 	a.ringTold()
 	return next
@@ -311,9 +314,11 @@ func (a *Arena) reclaimMemoryFor(dead ParticipantID, all bool) (unknown bool) {
 	crashpoint.Hit("arena.inherit.repaired")
 	a.wakeAll(dead, concerned)
 	crashpoint.Hit("arena.inherit.woken")
-	a.reclaimMemory(dead)
+	if !concerned.undoing { // else it is done with what this participant leaves
+		a.reclaimMemory(dead)
+	}
 	crashpoint.Hit("arena.inherit.reclaimed")
-	return concerned.unknown
+	return concerned.unknown || concerned.undoing
 }
 
 // lockByte is the byte of the file whose lock says that a living process has taken slot i:
@@ -328,10 +333,11 @@ func (a *Arena) fillSlot(i int, label string) {
 	a.u64(s + slotStart).Store(0)
 	a.u64(s + slotPIDNS).Store(0)
 	a.u64(s + slotJoined).Store(uint64(time.Now().UnixNano()))
-	clear(a.slice(s+slotBootID, 16))
+	copyBytes(a.slice(s+slotBootID, 16), make([]byte, 16))
 	a.putLabel(s+slotLabel, label)
 	a.u64(s + slotDied).Store(0)
 	a.u64(s + slotReady).Store(0)
+	a.u32(s + slotAdmission).Store(admissionPending)
 	a.u64(s + slotOpening).Store(0)
 	a.u64(s + slotWalking).Store(0)
 	a.u32(s + slotTelling).Store(0)
@@ -349,22 +355,7 @@ func (a *Arena) fillIdentity() {
 	shmsync.FeatureThreads.Have() // the first probe takes long, and a death is no time for it
 	a.u64(s + slotStart).Store(id.startTime)
 	a.u64(s + slotPIDNS).Store(id.pidNS)
-	copy(a.slice(s+slotBootID, 16), id.bootID[:])
-}
-
-// putLabel writes a length byte and at most labelBytes bytes.
-func (a *Arena) putLabel(off Offset, label string) {
-	label = label[:min(len(label), labelBytes)]
-	b := a.slice(off, 1+labelBytes)
-	clear(b)
-	copy(b[1:], label)
-	b[0] = byte(len(label))
-}
-
-func (a *Arena) getLabel(off Offset) string {
-	b := make([]byte, 1+labelBytes)
-	copy(b, a.slice(off, 1+labelBytes))
-	return string(b[1 : 1+min(int(b[0]), labelBytes)])
+	copyBytes(a.slice(s+slotBootID, 16), id.bootID[:])
 }
 
 // becomeLive is the death watcher's part of entering.

@@ -92,7 +92,7 @@ func (a *Arena) detached(i int, w slotWord) bool {
 	s, self := a.slot(i), selfIdentity()
 	pid := int32(a.u32(s + slotPID).Load())
 	id := identity{startTime: a.u64(s + slotStart).Load(), pidNS: a.u64(s + slotPIDNS).Load()}
-	copy(id.bootID[:], a.slice(s+slotBootID, 16))
+	copyBytes(id.bootID[:], a.slice(s+slotBootID, 16))
 	// A pid means something only in its own namespace, and before the next boot. A participant
 	// writes its identity a moment after it has joined.
 	if id.startTime == 0 || id.pidNS == 0 || id.pidNS != self.pidNS || id.bootID != self.bootID || id.bootID == [16]byte{} {
@@ -174,12 +174,23 @@ func (e *endings) noteDetached(i int, w slotWord, window uint64) {
 	n.detached = true
 }
 
+// noteHanded notes that all data of that participant is handed over, and when its slot may be freed
+// at the earliest. Nobody waits for that, so it is looked at less often.
+func (e *endings) noteHanded(i int, w slotWord, window uint64, free int64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	n, _ := e.find(i, w, window)
+	n.free = free
+}
+
 const (
 	// askFirst and askMost bound the time between two questions whether a dead process is
 	// gone. In between it is an askPart of the time since the death: the end of a large
 	// process takes long, and is noticed that much later.
 	askFirst, askMost = 5e4, 50e6 // ns
 	askPart           = 8
+	// freePart is askPart for a process whose data is handed over.
+	freePart = 2
 	// lookFirst and lookPart bound the time between two looks at the threads of a dead
 	// process. Both are shorter than the pauses of a single asker, so each of its questions is
 	// followed by a look.
@@ -198,7 +209,14 @@ func (a *Arena) nextCheck() int64 {
 			delete(e.since, i)
 			continue
 		}
-		next = min(next, (now-n.when)/askPart)
+		switch {
+		case n.free == 0:
+			next = min(next, (now-n.when)/askPart)
+		case now < n.free:
+			next = min(next, n.free-now)
+		default:
+			next = min(next, (now-n.when)/freePart)
+		}
 	}
 	return max(next, askFirst)
 }

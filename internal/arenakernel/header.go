@@ -41,12 +41,17 @@ const (
 	hdrChunkCount        = 160
 	hdrChecksum          = 168
 	hdrDeathRecordsTotal = 256 // death records of the dead written
-	hdrDeaths            = 264 // reaps, as a sequence
+	hdrDeaths            = 264 // a sequence: reaps that others have to look for traces of
 	hdrDirReach          = 268 // see core.reach
 	hdrLeftTotal         = 272 // death records of orderly leaves written
 	hdrDirLowering       = 288 // see lowering
 	hdrDirLowerer        = 296 // the participant that lowers the reach, or 0
+	hdrEpoch             = 304 // see epochWord
+	hdrEpochDeaths       = 312 // hdrDeathRecordsTotal when the epoch began
 	hdrChunkHint         = 320
+	hdrEpochBoot         = 328 // the boot under which the epoch began, for a file that outlives it
+	hdrEpochBegan        = 344 // Unix ns
+	hdrSynced            = 352 // the epoch whose last participant left and wrote the file back
 )
 
 // format writes the header of a new arena into a segment that no other process has, and
@@ -118,6 +123,10 @@ func validate(b []byte, length uint64, name string) (geometry, error) {
 	bad := func(err error, format string, args ...any) (geometry, error) {
 		return geometry{}, &shmsync.Error{Op: "arena.open", Object: name, Err: err, Detail: fmt.Sprintf(format, args...)}
 	}
+	other := func(err error, format string, args ...any) (geometry, error) {
+		g, err := bad(err, format, args...)
+		return g, otherArena(err)
+	}
 	if len(b) < headerSize {
 		return bad(shmsync.ErrIncompatible, "not an arena: %d bytes are too few for a header", len(b))
 	}
@@ -128,19 +137,19 @@ func validate(b []byte, length uint64, name string) (geometry, error) {
 		return bad(shmsync.ErrIncompatible, "not an arena: no magic number")
 	}
 	if order := le.Uint32(h[hdrOrder:]); order != orderMark {
-		return bad(shmsync.ErrIncompatible, "written in another byte order (mark %#x)", order)
+		return other(shmsync.ErrIncompatible, "written in another byte order (mark %#x)", order)
 	}
 	if v := le.Uint32(h[hdrVersion:]); v != LayoutVersion {
-		return bad(shmsync.ErrIncompatible, "its layout is version %d, this program knows version %d", v, LayoutVersion)
+		return other(shmsync.ErrIncompatible, "its layout is version %d, this program knows version %d", v, LayoutVersion)
 	}
 	if w := le.Uint32(h[hdrWord:]); w != wordBytes {
-		return bad(shmsync.ErrIncompatible, "made for machine words of %d bytes, this program has %d", w, wordBytes)
+		return other(shmsync.ErrIncompatible, "made for machine words of %d bytes, this program has %d", w, wordBytes)
 	}
 	if f := le.Uint64(h[hdrIncompat:]) &^ knownIncompat; f != 0 {
-		return bad(shmsync.ErrIncompatible, "it needs features that this program does not know (%#x)", f)
+		return other(shmsync.ErrIncompatible, "it needs features that this program does not know (%#x)", f)
 	}
 	if f := le.Uint64(h[hdrROCompat:]) &^ knownROCompat; f != 0 {
-		return bad(shmsync.ErrIncompatible, "it needs features that this program does not know to write it (%#x)", f)
+		return other(shmsync.ErrIncompatible, "it needs features that this program does not know to write it (%#x)", f)
 	}
 	if sum := le.Uint64(h[hdrChecksum:]); sum != checksum(h[:hdrChecksum]) {
 		return bad(shmsync.ErrCorrupt, "the checksum of its header is wrong")

@@ -3,7 +3,8 @@ package arenakernel
 // reclaimBlocks takes back what dead was in the middle of: the blocks, chunks and names
 // that it had claimed and no other process knows of, the blocks that it was freeing, and
 // the slabs that it was sweeping. Blocks that Alloc returned to it stay: their offsets may
-// have been given to others. An object that it had committed stays too.
+// have been given to others. An object that it had committed stays too. Blocks of its
+// transactions stay logged until the transactions are undone.
 //
 // Preconditions: dead has passed the fence, or is this process and does nothing else in the
 // arena any more; and this process is the reaper of its slot, so that no other process does
@@ -42,7 +43,7 @@ func (c *core) reclaimChunk(i uint64, w chunkWord, dead ParticipantID) {
 			if b, ok := c.blockOfWord(i, k); ok {
 				c.resolveDelete(b, dead)
 			}
-		case w.participant() == dead && w != 0:
+		case w.participant() == dead && w != 0 && w.kind() != blockLogged:
 			c.reclaimBlock(i, k, w)
 		}
 	}

@@ -95,7 +95,7 @@ func (w chunkWord) legal(i, count uint64) bool {
 // the allocator.
 //
 //	bits 0..2   kind  below
-//	bits 3..31  name  the participant at work, of claimed, freeing and blocked
+//	bits 3..31  name  the participant at work, of claimed, freeing, blocked and logged
 //
 //	kind     name  meaning                                       left by
 //	free     0     free; all-zero memory                         creator, unclaim, Free
@@ -105,10 +105,13 @@ func (w chunkWord) legal(i, count uint64) bool {
 //	node     0     a wait node in use                            claimNode
 //	freeing  n     being taken apart by n                        Free, Delete, freeNode
 //	blocked  n     free; n looks whether its whole slab is       sweepChunk
+//	logged   n     allocated or freed by a transaction of n that LogBlock
+//	               has not ended; an undo log has its offset
 //
 // crash: claimed blocks of the dead become free, or an object if the object had
 // been committed; freeing ones are taken apart to the end; blocked ones become
-// free. [core.reclaimBlocks] does it.
+// free. [core.reclaimBlocks] does it. It leaves logged blocks alone: the next holder of
+// the lock with the log makes them raw or free.
 type blockWord uint32
 
 const (
@@ -119,6 +122,7 @@ const (
 	blockNode
 	blockFreeing
 	blockBlocked
+	blockLogged
 	blockKinds
 )
 
@@ -132,7 +136,7 @@ func (w blockWord) legal() bool {
 	switch w.kind() {
 	case blockFree, blockRaw, blockObject, blockNode:
 		return w.participant() == 0
-	case blockClaimed, blockFreeing, blockBlocked:
+	case blockClaimed, blockFreeing, blockBlocked, blockLogged:
 		return w.participant().valid()
 	}
 	return false
@@ -140,7 +144,7 @@ func (w blockWord) legal() bool {
 
 // String renders the word for messages.
 func (w blockWord) String() string {
-	s := [...]string{"free", "claimed", "raw", "object", "node", "freeing", "blocked", "unknown"}[w.kind()]
+	s := [...]string{"free", "claimed", "raw", "object", "node", "freeing", "blocked", "logged"}[w.kind()]
 	if n := w.participant(); n != 0 {
 		s += " by " + n.String()
 	}

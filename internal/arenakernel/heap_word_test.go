@@ -62,7 +62,7 @@ func TestChunkWordLegal(t *testing.T) {
 }
 
 func TestBlockWordLegal(t *testing.T) {
-	named := map[int]bool{blockClaimed: true, blockFreeing: true, blockBlocked: true}
+	named := map[int]bool{blockClaimed: true, blockFreeing: true, blockBlocked: true, blockLogged: true}
 	for kind := range 8 {
 		for _, n := range append(someNames, 0) {
 			w := makeBlock(kind, n)

@@ -130,6 +130,22 @@ func (i *Inspector) Size() int64 { return int64(i.a.geo.size) }
 // MaxParticipants is the most processes that can be in the arena at once.
 func (i *Inspector) MaxParticipants() int { return i.a.geo.slots }
 
+// Epoch gives the number of the last epoch that began, 0 for none, and the participant that begins
+// the next one, 0 for none. clean reports that no death was recorded since the epoch began.
+func (i *Inspector) Epoch() (number uint64, first ParticipantID, clean bool) {
+	w := i.a.epochWord()
+	if w.phase() == epochClaiming || w.phase() == epochClaimed {
+		first = w.claimant()
+		w = w.end()
+	}
+	return uint64(w.number()), first, i.a.u64(hdrEpochDeaths).Load() == i.a.u64(hdrDeathRecordsTotal).Load()
+}
+
+// IsIn reports whether the Open of the participant in a slot has returned, or is about to.
+func (i *Inspector) IsIn(slot int) bool {
+	return i.a.u32(i.a.slot(slot)+slotAdmission).Load() == admissionIn
+}
+
 // Counted reports whether the arena's objects count what is done with them.
 func (i *Inspector) Counted() bool { return i.a.geo.counted }
 
@@ -236,7 +252,7 @@ func (i *Inspector) DeathRecords() (all []DeathRecord) {
 }
 
 // Deaths is how many reaps there were.
-func (i *Inspector) Deaths() uint32 { return i.a.u32(hdrDeaths).Load() }
+func (i *Inspector) Deaths() uint32 { return i.a.reaped() }
 
 // ObjectInfo is an object with what only the arena knows of it.
 type ObjectInfo struct {

@@ -4,7 +4,7 @@ package arenakernel
 // one member for each field.
 type Metrics struct {
 	Participants int                      // that are there
-	Deaths       uint32                   // reaps since the arena was made
+	Deaths       uint32                   // deaths and leaves that were recorded since the arena was made
 	Path         PathState                // whether the arena's path still leads to it
 	Size         int64                    // bytes
 	Used         uint64                   // bytes of the heap that have memory
@@ -27,7 +27,7 @@ type ObjectMetrics struct {
 func (a *Arena) Metrics() Metrics {
 	a.mustUse("arena.metrics")
 	stats := a.Stats()
-	m := Metrics{Deaths: a.Deaths(), Path: a.PathState(), Size: a.Size(), Used: stats.Reserved * chunkSize, Objects: map[string]ObjectMetrics{}}
+	m := Metrics{Deaths: a.reaped(), Path: a.PathState(), Size: a.Size(), Used: stats.Reserved * chunkSize, Objects: map[string]ObjectMetrics{}}
 	for range a.Participants() {
 		m.Participants++
 	}

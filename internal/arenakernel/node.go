@@ -116,6 +116,9 @@ func (c *core) reapNode(off Offset, n *Node, owner ParticipantID, still func() b
 			return
 		}
 	}
+	if b, ok := c.locate(off); ok {
+		c.touch(b.chunk) // or the reaper of this participant would not look for the node
+	}
 	if n.Owner() == owner && n.owner.CompareAndSwap(uint32(owner), uint32(c.self)) {
 		crashpoint.Hit("arena.node.inherited")
 		c.freeNode(off)
@@ -209,6 +212,7 @@ func (c *core) eachNode(f func(off Offset, n *Node)) {
 		if !c.loadChunk(i).slabOf(classNode) {
 			continue
 		}
+		c.work.Add(uint64(blocksOf(classNode)))
 		for k := range blocksOf(classNode) {
 			if b := c.blockIn(i, k, classNode); b.load() == makeBlock(blockNode, 0) {
 				f(b.off, c.node(b.off))
@@ -221,7 +225,8 @@ func (c *core) eachNode(f func(off Offset, n *Node)) {
 // their objects, for the next participant that needs one. Nodes that are on a queue are
 // left to the kind of the object; if a participant dies after it has taken one off, the
 // reap of that participant gives the node back here. A node that some participant may be
-// about to put on the dead one's stack is left until the next death of any participant.
+// about to put on the dead one's stack is left until the next death, or leave, of any participant
+// that has touched anything.
 //
 // Preconditions: as for reclaimBlocks.
 func (c *core) freeNodesOf(dead ParticipantID) {

@@ -129,19 +129,19 @@ func (c *core) readHeader(b block) (header, error) {
 	wild := func(what string) (header, error) {
 		return h, c.corrupt(b.off, what)
 	}
-	version := c.u32(b.off + objVersion).Load()
+	version := c.peek32(b.off + objVersion)
 	nameLen := uint64(version >> 16)
-	nameOff := uint64(c.u32(b.off + objNameOff).Load())
-	open := uint64(c.u32(b.off + objOpenOff).Load())
+	nameOff := uint64(c.peek32(b.off + objNameOff))
+	open := uint64(c.peek32(b.off + objOpenOff))
 	h.Object = Object{
 		Offset:  b.off,
 		Body:    b.off + objectHeader,
-		Size:    c.u64(b.off + objSize).Load(),
-		Kind:    Kind(c.u32(b.off + objKind).Load()),
+		Size:    c.peek64(b.off + objSize),
+		Kind:    Kind(c.peek32(b.off + objKind)),
 		Version: uint16(version),
-		Layout:  c.u64(b.off + objLayout).Load(),
+		Layout:  c.peek64(b.off + objLayout),
 	}
-	h.hash = c.u64(b.off + objHash).Load()
+	h.hash = c.peek64(b.off + objHash)
 	h.open = b.off + Offset(open)
 	bits := c.openBytes()
 	switch {
@@ -152,7 +152,7 @@ func (c *core) readHeader(b block) (header, error) {
 	case nameLen > maxObjectName || nameOff < open+bits || nameOff > b.size || nameLen > b.size-nameOff:
 		return wild("place of its name")
 	}
-	h.Name = string(c.slice(b.off+Offset(nameOff), nameLen))
+	h.Name = stringOf(c.slice(b.off+Offset(nameOff), nameLen))
 	if !utf8.ValidString(h.Name) || h.hash != hashName(h.Name) {
 		return wild("name")
 	}

@@ -65,13 +65,13 @@ func (a *Arena) erase(off Offset) error {
 	ref := c.handles.refs[off]
 	h := &ref.header
 	if ref.count > 1 {
-		c.forget(off)
+		a.forget(off)
 		return c.busy(h, fmt.Sprintf("participants %v have it open", []ParticipantID{c.self}))
 	}
 	// The guard takes over from the open bit, which would be in the way.
 	c.guard(off)
-	c.forget(off)
-	err := c.decide(h, func() []string { return a.holders(h.Object) })
+	a.forget(off)
+	err := c.decide(h, func() []string { return append(a.undoneFor(h), a.holders(h.Object)...) })
 	c.unguard()
 	if err != nil {
 		return err

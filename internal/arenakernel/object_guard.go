@@ -55,6 +55,9 @@ type openLocal struct {
 type openRef struct {
 	header
 	count int // of opens that have not been closed
+	// kept: the bit was set before. A dead participant of this slot had the object open, and its
+	// transaction may not be undone yet.
+	kept bool
 }
 
 // guard keeps the block at off from being reused until unguard. After the call the caller
@@ -142,6 +145,18 @@ func (c *core) openers(h *header) (who []ParticipantID) {
 	return who
 }
 
+// undoneFor lists the dead participants that had h open, and whose transactions are still in an
+// undo log: a process that undoes one may write into h.
+func (a *Arena) undoneFor(h *header) (who []string) {
+	for i := 1; i <= a.geo.slots; i++ {
+		word, mask := a.openBit(h, i)
+		if n := participantIn(i, a.slotState(i)); word.Load()&mask != 0 && !a.isCurrent(n) && a.undoing(n) {
+			who = append(who, "a transaction of participant "+n.String()+", which is dead, is not undone yet")
+		}
+	}
+	return who
+}
+
 // adopt opens the object h, which the caller guards. It reports false when the
 // object is not there, or not any more.
 func (c *core) adopt(h *header) (bool, error) {
@@ -152,7 +167,7 @@ func (c *core) adopt(h *header) (bool, error) {
 	c.touch(h.block.chunk)
 	word, mask := c.openBit(h, c.self.Slot())
 	// sync(arena.open): release
-	word.Or(mask)
+	kept := word.Or(mask)&mask != 0
 	crashpoint.Hit("arena.object.bit_set")
 	for try := range claimTries * timeout {
 		if try >= claimTries {
@@ -166,7 +181,7 @@ func (c *core) adopt(h *header) (bool, error) {
 			// decided.
 			crashpoint.Hit("arena.object.cancelling")
 			if h.swap(s, makeObject(objectCommitted, 0)) {
-				c.remember(h)
+				c.remember(h, kept)
 				return true, nil
 			}
 		case !s.legal():
@@ -177,7 +192,7 @@ func (c *core) adopt(h *header) (bool, error) {
 			if w := h.block.load(); w.kind() == blockClaimed {
 				h.block.swap(w, makeBlock(blockObject, 0))
 			}
-			c.remember(h)
+			c.remember(h, kept)
 			return true, nil
 		default:
 			return false, nil // the bit goes with the object
@@ -187,24 +202,27 @@ func (c *core) adopt(h *header) (bool, error) {
 	return false, c.corrupt(h.Offset, "phase that does not settle")
 }
 
-// remember notes that this process has h open.
-func (c *core) remember(h *header) {
+// remember notes that this process has h open. kept is that of openRef.
+func (c *core) remember(h *header, kept bool) {
 	if c.handles.refs == nil {
 		c.handles.refs = map[Offset]*openRef{}
 	}
-	c.handles.refs[h.Offset] = &openRef{header: *h, count: 1}
+	c.handles.refs[h.Offset] = &openRef{header: *h, count: 1, kept: kept}
 }
 
-// forget closes h once, and reports false if this process has not opened it.
-func (c *core) forget(off Offset) bool {
-	ref := c.handles.refs[off]
+// forget closes the object at off once, and reports false if this process has not opened it. The
+// caller holds handles.
+func (a *Arena) forget(off Offset) bool {
+	ref := a.handles.refs[off]
 	if ref == nil {
 		return false
 	}
 	if ref.count--; ref.count == 0 {
-		delete(c.handles.refs, off)
-		word, mask := c.openBit(&ref.header, c.self.Slot())
-		word.And(^mask)
+		delete(a.handles.refs, off)
+		if !ref.kept || !a.undoing(a.self) { // else the undo will write into the object
+			word, mask := a.openBit(&ref.header, a.self.Slot())
+			word.And(^mask)
+		}
 	}
 	return true
 }
@@ -256,7 +274,7 @@ func (c *core) withUnpublished(off Offset, f func(h *header)) {
 		return
 	}
 	h, err := c.readHeader(b)
-	if err != nil || h.Name == "" || !h.load().there() {
+	if err != nil || h.Name == "" || !objectWord(c.peek32(off+objState)).there() {
 		return
 	}
 	c.probe(h.hash, func(pos uint64, e entry) bool {

@@ -118,7 +118,8 @@ func (c *core) compatible(h *header, spec ObjectSpec) error {
 	case h.Layout == spec.Layout && h.Size != spec.Size && !spec.AnySize:
 		what = fmt.Sprintf("it has %d bytes, asked for %d", h.Size, spec.Size)
 	case h.Layout != spec.Layout:
-		what = fmt.Sprintf("its type has fingerprint %#x and %d bytes, asked for %#x and %d", h.Layout, h.Size, spec.Layout, spec.Size)
+		what = fmt.Sprintf("its type has fingerprint %#x and %d bytes, asked for %#x and %d: a program with another type has made it; "+
+			"Upgrade in OnFirst keeps its contents, and Replace drops them", h.Layout, h.Size, spec.Layout, spec.Size)
 	default:
 		return nil
 	}
@@ -177,7 +178,7 @@ func (c *core) createAnonymous(spec ObjectSpec) (Object, error) {
 	if err := c.publish(h.Offset, blockObject); err != nil {
 		return Object{}, err
 	}
-	c.remember(&h)
+	c.remember(&h, false)
 	return h.Object, nil
 }
 
@@ -212,7 +213,7 @@ func (c *core) createNamed(spec ObjectSpec, hash uint64) (h header, found bool, 
 		c.withdraw(&mine)
 		return h, false, errOutvoted
 	}
-	c.remember(&mine)
+	c.remember(&mine, false)
 	crashpoint.Hit("arena.object.committed")
 	// An opener may have published it before us.
 	if err := c.publish(mine.Offset, blockObject); err != nil && mine.block.load().kind() != blockObject {

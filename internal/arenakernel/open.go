@@ -1,16 +1,23 @@
 package arenakernel
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 
 	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/shm"
 )
+
+var _ = crashpoint.Register("arena.remove.judged")
 
 // attached are the arenas that this process has joined, by identity of their
 // file: joining one again gives the same membership.
@@ -21,63 +28,133 @@ var attached struct {
 
 type segmentID struct{ dev, ino uint64 }
 
-// Open joins the arena of that name under /dev/shm and creates it first if there is none.
-// If several processes race to create it, one of them does, and all join the same arena. A
-// nil opts means the defaults. If the arena exists, Size and MaxParticipants that are set
-// are compared with those of the arena, and a difference is an error that Is
-// [shmsync.ErrIncompatible].
+// Open joins the arena of that name under /dev/shm, or at a path if name has a slash, and
+// creates it first if there is none. If several processes race to create it, one of them does,
+// and all join the same arena. A nil opts means the defaults. If the arena exists, Size and
+// MaxParticipants that are set are compared with those of the arena, and a difference is an
+// error that Is [shmsync.ErrIncompatible].
 //
 // A file that is no arena, or one of another layout, is ErrIncompatible or
-// ErrCorrupt and is left as it was. No free slot is ErrNoSpace. In a program for
-// a 32-bit or big-endian machine, and on another system than Linux, every call
-// that joins an arena is an error that Is [shmsync.ErrNotSupported].
+// ErrCorrupt and is left as it was, unless Recreate says otherwise. No free slot is
+// ErrNoSpace. In a program for a 32-bit or big-endian machine, and on another system than
+// Linux, every call that joins an arena is an error that Is [shmsync.ErrNotSupported].
 //
 // Joining the same arena again in one process, by whatever name, gives another
 // opening of the same membership, which is closed separately.
+//
+// Open waits while another process runs its OnFirst.
 func Open(name string, opts *Options) (*Arena, error) {
+	return OpenContext(context.Background(), name, opts)
+}
+
+// OpenContext is Open; ctx bounds the wait for another process's OnFirst.
+func OpenContext(ctx context.Context, name string, opts *Options) (*Arena, error) {
 	o := opts.orDefault()
 	if err := o.check("arena.open", name); err != nil {
 		return nil, err
 	}
-	watcher := startFirstWatcherThread()
-	defer watcher.dismiss()
-	seg, created, err := shm.OpenOrCreate(name, o.size(), o.format, o.segment())
-	if err != nil {
-		return nil, err
-	}
-	return join(seg, opts, created, watcher)
+	return enterNamed(ctx, "arena.open", name, opts, func() (*shm.Segment, bool, error) {
+		if isPath(name) {
+			return shm.OpenOrCreateAt(name, o.size(), o.format, o.segment())
+		}
+		return shm.OpenOrCreate(name, o.size(), o.format, o.segment())
+	})
 }
 
-// Create makes a new arena under /dev/shm and joins it. Where the name is
-// taken the error Is [fs.ErrExist].
+// Create makes a new arena under /dev/shm, or at a path if name has a slash, and joins it.
+// Where the name is taken the error Is [fs.ErrExist].
 func Create(name string, opts *Options) (*Arena, error) {
 	o := opts.orDefault()
 	if err := o.check("arena.create", name); err != nil {
 		return nil, err
 	}
-	watcher := startFirstWatcherThread()
-	defer watcher.dismiss()
-	seg, err := shm.Create(name, o.size(), o.format, o.segment())
-	if err != nil {
-		return nil, err
-	}
-	return join(seg, opts, true, watcher)
+	o.Recreate = 0
+	return enterNamed(context.Background(), "arena.create", name, &o, func() (seg *shm.Segment, _ bool, err error) {
+		if isPath(name) {
+			seg, err = shm.CreateAt(name, o.size(), o.format, o.segment())
+		} else {
+			seg, err = shm.Create(name, o.size(), o.format, o.segment())
+		}
+		return seg, true, err
+	})
 }
 
-// Attach joins an existing arena under /dev/shm. Where there is none the error
-// Is [fs.ErrNotExist].
+// Attach joins an existing arena under /dev/shm, or at a path if name has a slash. Where there
+// is none the error Is [fs.ErrNotExist].
 func Attach(name string, opts *Options) (*Arena, error) {
+	return AttachContext(context.Background(), name, opts)
+}
+
+// AttachContext is Attach; ctx bounds the wait for another process's OnFirst.
+func AttachContext(ctx context.Context, name string, opts *Options) (*Arena, error) {
 	o := opts.orDefault()
 	if err := checkPlatform("arena.attach", name); err != nil {
 		return nil, err
 	}
-	watcher := startFirstWatcherThread()
-	defer watcher.dismiss()
-	seg, err := shm.Open(name, o.segment())
-	if err != nil {
-		return nil, err
+	return enterNamed(ctx, "arena.attach", name, opts, func() (seg *shm.Segment, _ bool, err error) {
+		if isPath(name) {
+			seg, err = shm.OpenAt(name, o.segment())
+		} else {
+			seg, err = shm.Open(name, o.segment())
+		}
+		return seg, false, err
+	})
+}
+
+// isPath reports whether the name of an arena is the path of a file.
+func isPath(name string) bool { return strings.Contains(name, "/") }
+
+// maxMoves is how often an opener follows a name that leads to another file each time.
+const maxMoves = 1000
+
+// enterNamed joins the arena that find gives. It starts over if the name leads to another file
+// by then, or if the arena was replaced.
+func enterNamed(ctx context.Context, op, name string, opts *Options, find func() (*shm.Segment, bool, error)) (*Arena, error) {
+	o := opts.orDefault()
+	for range maxMoves {
+		watcher := startFirstWatcherThread()
+		seg, created, err := find()
+		var a *Arena
+		var judged *os.File
+		joined := false
+		if err == nil && created {
+			sweepRemoved(seg.Name())
+		}
+		if err == nil && o.Recreate != 0 && !created {
+			judged, _ = seg.Reopen() // as long as it is open, no other file has its inode number
+		}
+		if err == nil {
+			a, joined, err = join(ctx, seg, opts, created, true, watcher)
+		}
+		watcher.dismiss()
+		if err == nil {
+			judged.Close()
+			return a, nil
+		}
+		again := errors.Is(err, errMoved)
+		if !again && !joined && judged != nil && o.mayReplace(err) {
+			crashpoint.Hit("arena.remove.judged")
+			gone := removeUnused(name, judged)
+			if again = gone == nil || errors.Is(gone, fs.ErrNotExist); !again {
+				err = errors.Join(err, gone)
+			}
+		}
+		judged.Close()
+		if !again {
+			return nil, err
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, &shmsync.Error{Op: op, Object: name, Err: err, Detail: "the name leads to another file each time"}
+		}
 	}
-	return join(seg, opts, false, watcher)
+	return nil, &shmsync.Error{Op: op, Object: name, Err: shmsync.ErrIncompatible,
+		Detail: "the arena was removed, but the name still leads to it, or leads to another file each time"}
+}
+
+// mayReplace reports whether the arena of which err tells may be replaced because of that.
+func (o *Options) mayReplace(err error) bool {
+	return o.Recreate&RecreateIncompatible != 0 && errors.Is(err, errOtherArena) ||
+		o.Recreate&RecreateCorrupt != 0 && errors.Is(err, shmsync.ErrCorrupt)
 }
 
 // Format makes an arena of a segment that no other process has yet. Call it in the init
@@ -100,7 +177,12 @@ func FromSegment(seg *shm.Segment, opts *Options) (*Arena, error) {
 		seg.Close()
 		return nil, err
 	}
-	return join(seg, opts, false, nil)
+	name := seg.Name()
+	a, _, err := join(context.Background(), seg, opts, false, false, nil)
+	if errors.Is(err, errMoved) {
+		err = &shmsync.Error{Op: "arena.from_segment", Object: name, Err: shmsync.ErrIncompatible, Detail: "the arena was removed"}
+	}
+	return a, err
 }
 
 func (o *Options) check(op, name string) error {
@@ -122,33 +204,79 @@ func (o *Options) size() int64 { return int64(alignUp(uint64(o.Size), chunkSize)
 
 func (o *Options) format(seg *shm.Segment) error { return format(seg, o.MaxParticipants, o.Counted) }
 
-// join makes this process a participant of the arena in seg. watcher may be nil.
-func join(seg *shm.Segment, opts *Options, created bool, watcher *watcherThread) (*Arena, error) {
+// join makes this process a participant of the arena in seg. named says that seg was found
+// by its name. watcher may be nil. joined says that the arena is what was asked for, also if
+// there is an error: of OnFirst, for example.
+func join(ctx context.Context, seg *shm.Segment, opts *Options, created, named bool, watcher *watcherThread) (_ *Arena, joined bool, _ error) {
 	dev, ino := seg.ID()
 	id := segmentID{dev, ino}
+	o := opts.orDefault()
 	attached.Lock()
-	defer attached.Unlock()
-	if a := attached.arenas[id]; a != nil {
-		if err := a.compare(opts, created); err != nil {
-			seg.Close()
-			return nil, err
+	for m := attached.arenas[id]; m != nil; m = attached.arenas[id] {
+		if m.opening {
+			attached.Unlock()
+			select {
+			case <-m.opened:
+			case <-ctx.Done():
+				seg.Close()
+				return nil, false, m.fail("arena.open", ctx.Err(), "another goroutine opens the arena")
+			}
+			attached.Lock()
+			continue
 		}
-		a.opens++
-		a.widen(opts.orDefault().KernelIO)
-		return &Arena{membership: a}, seg.Close()
+		if err := m.compare(opts, created); err != nil {
+			attached.Unlock()
+			seg.Close()
+			return nil, false, err
+		}
+		m.opens++
+		attached.Unlock()
+		m.widen(o.KernelIO)
+		a := &Arena{membership: m}
+		a.keep(&o)
+		return a, true, seg.Close()
 	}
-	a, err := newMember(seg, opts, created, watcher)
+	a, err := newMember(seg, seg.Bytes(), opts, created, watcher)
 	if err != nil {
+		attached.Unlock()
 		seg.Close()
-		return nil, err
+		return nil, false, err
 	}
 	a.opens = 1
+	a.opening, a.opened = true, make(chan struct{})
 	if attached.arenas == nil {
 		attached.arenas = map[segmentID]*membership{}
 	}
 	attached.arenas[id] = a.membership
+	attached.Unlock()
 	// The first is the library's own, for what this process does for all openings.
-	return &Arena{membership: a.membership}, nil
+	a = &Arena{membership: a.membership}
+	admitted := false
+	defer func() { // also after a panic of OnFirst
+		if !admitted {
+			a.Close()
+		}
+		attached.Lock()
+		a.opening = false
+		attached.Unlock()
+		close(a.opened)
+	}()
+	if err := a.admit(ctx, &o, named); err != nil {
+		return nil, true, err
+	}
+	admitted = true
+	a.keep(&o)
+	return a, true, nil
+}
+
+// keep does what an opening with these options needs while it lasts.
+func (a *Arena) keep(o *Options) {
+	if o.Lifetime == LifetimeEphemeral {
+		a.ephemeral.Store(true)
+	}
+	if o.OnDetached != nil {
+		a.watchName(o.OnDetached)
+	}
 }
 
 // compare checks the options that were set against an arena that exists.
@@ -160,7 +288,7 @@ func (a *membership) compare(opts *Options, created bool) error {
 		return nil
 	}
 	bad := func(what string, asked, is uint64) error {
-		return a.fail("arena.open", shmsync.ErrIncompatible, fmt.Sprintf("%s is %d, asked for %d", what, is, asked))
+		return otherArena(a.fail("arena.open", shmsync.ErrIncompatible, fmt.Sprintf("%s is %d, asked for %d", what, is, asked)))
 	}
 	if n := opts.MaxParticipants; n != 0 && n != a.geo.slots {
 		return bad("MaxParticipants", uint64(n), uint64(a.geo.slots))
@@ -168,10 +296,14 @@ func (a *membership) compare(opts *Options, created bool) error {
 	if opts.Size != 0 && uint64(opts.size()) != a.geo.size {
 		return bad("Size", uint64(opts.size()), a.geo.size)
 	}
+	if opts.Recreate&RecreateIncompatible != 0 && opts.Counted && !a.geo.counted {
+		return otherArena(a.fail("arena.open", shmsync.ErrIncompatible, "it does not count operations, and Counted is asked for"))
+	}
 	return nil
 }
 
-func newMember(seg *shm.Segment, opts *Options, created bool, watcher *watcherThread) (*Arena, error) {
+// newMember makes a participant that works on bytes, a mapping of the file of seg.
+func newMember(seg *shm.Segment, bytes []byte, opts *Options, created bool, watcher *watcherThread) (*Arena, error) {
 	if watcher == nil {
 		watcher = startWatcherThread()
 		defer watcher.dismiss()
@@ -190,7 +322,7 @@ func newMember(seg *shm.Segment, opts *Options, created bool, watcher *watcherTh
 		seg: seg, id: segmentID{dev, ino}, reaps: map[int]*reapProgress{},
 		live: newMeeting(), repaired: newMeeting(), watcherEnded: newMeeting(),
 	}}
-	a.memory = newMemory(seg.Bytes())
+	a.memory = newMemory(bytes)
 	a.geo = geo
 	a.label = seg.Name()
 	a.current, a.gone = a.isCurrent, a.Gone

@@ -40,6 +40,51 @@ type Options struct {
 	HugePages shm.HugePages
 	Populate  bool
 	Lock      bool
+	// OnFirst runs in the participant that begins an epoch, before its Open returns. No other
+	// process is in, and none gets in meanwhile, so OnFirst may delete and repair anything. If it
+	// fails, or its process dies, the next participant is the first. OnFirst must not open
+	// the same arena.
+	OnFirst func(a *Arena, e Epoch) error `json:"-"`
+	// Recreate says when an arena that no process is in is replaced by a new one; 0 means never.
+	Recreate Recreate
+	// Lifetime says what becomes of the arena when no process is in. Processes that open one
+	// arena should agree on it.
+	Lifetime Lifetime
+	// OnDetached is called once, on a goroutine of its own, when the file of the arena was removed
+	// or replaced while this opening is in use. Processes that open the name afterwards do
+	// not meet this one.
+	OnDetached func() `json:"-"`
+}
+
+// Recreate is a set of reasons to replace an arena.
+type Recreate uint8
+
+const (
+	// RecreateIncompatible: its layout, its features, Size, MaxParticipants or Counted differ.
+	RecreateIncompatible Recreate = 1 << iota
+	// RecreateCorrupt: its header is damaged, or Check finds damage.
+	RecreateCorrupt
+	// RecreateUnclean: a participant died since the last epoch began, or the computer
+	// went down while one was in.
+	RecreateUnclean
+)
+
+// Lifetime is what becomes of an arena when no process is in.
+type Lifetime uint8
+
+const (
+	// LifetimeDurable: the arena stays, until Remove or, on a tmpfs, a reboot.
+	LifetimeDurable Lifetime = iota
+	// LifetimeEphemeral: each epoch begins with an empty arena, and the last Close removes
+	// the file.
+	LifetimeEphemeral
+)
+
+// replaces reports whether the participant that begins epoch e replaces the arena.
+func (o *Options) replaces(a *Arena, e Epoch, untouched bool) bool {
+	return o.Lifetime == LifetimeEphemeral && !untouched ||
+		o.Recreate&RecreateUnclean != 0 && !e.Clean ||
+		o.Recreate&RecreateCorrupt != 0 && a.Check() != nil
 }
 
 // KernelIO is which system calls of a process write into an arena. After the death of

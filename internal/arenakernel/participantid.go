@@ -41,5 +41,15 @@ func (n ParticipantID) Covers(o ParticipantID) bool {
 	return o != 0 && o.Slot() == n.Slot() && o.Generation() <= n.Generation()
 }
 
+// ParseParticipantID reads what String renders.
+func ParseParticipantID(text string) (ParticipantID, error) {
+	var slot int
+	var generation uint32
+	if _, err := fmt.Sscanf(text, "%d.%d", &slot, &generation); err != nil || slot < 1 || slot > MaxSlots || generation > maxGeneration {
+		return 0, fmt.Errorf("%q is no participant such as 3.1", text)
+	}
+	return makeParticipantID(slot, generation), nil
+}
+
 // String renders the name as slot.generation.
 func (n ParticipantID) String() string { return fmt.Sprintf("%d.%d", n.Slot(), n.Generation()) }

@@ -69,7 +69,7 @@ func (a *Arena) participant(i int) (p Participant, ok bool) {
 		Notice:    "ofd",
 		Fenced:    caps&capFence != 0,
 	}
-	copy(p.BootID[:], a.slice(s+slotBootID, 16))
+	copyBytes(p.BootID[:], a.slice(s+slotBootID, 16))
 	if caps&capRobust != 0 {
 		p.Notice = "robust"
 	}

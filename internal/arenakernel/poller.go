@@ -188,5 +188,6 @@ func (a *Arena) Doorbell() (doorbell *uint32, rung uint32) {
 // RingSelf rings this participant's doorbell.
 func (a *Arena) RingSelf() { a.ring(a.slot(a.mySlot) + slotDoorbell) }
 
-// Deaths counts the reaps in the arena, as a sequence that wraps.
+// Deaths counts the reaps of participants that may have left something in an object or wait, as a
+// sequence that wraps.
 func (a *Arena) Deaths() uint32 { return a.u32(hdrDeaths).Load() }

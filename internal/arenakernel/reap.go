@@ -36,6 +36,7 @@ type reapProgress struct {
 	written   int64  // when the death record was, CLOCK_MONOTONIC ns; 0 before
 	reclaimed bool   // its memory went back
 	unknown   bool   // it may hold objects whose kind this process cannot repair
+	undoing   bool   // an undo log has a transaction of it
 }
 
 // leaveToOthersFor is how long a process that does not know all kinds of objects leaves the
@@ -74,7 +75,8 @@ func (a *Arena) reapMarked(i int, w slotWord) {
 		a.reaps[i] = b
 	}
 	dead := participantIn(i, w)
-	gone := a.Gone(dead)
+	// A participant that touched nothing of the heap has no data, so nobody waits for its end.
+	gone := a.leftNothing(dead) || a.Gone(dead)
 	had := b.data
 	if !b.words {
 		// Others sleep on these words too, and the kernel woke one of each.
@@ -83,12 +85,12 @@ func (a *Arena) reapMarked(i int, w slotWord) {
 		crashpoint.Hit("arena.reap.repaired")
 		a.wakeAll(dead, concerned)
 		crashpoint.Hit("arena.reap.woken")
-		b.words, b.data, b.unknown = true, gone, concerned.unknown
+		b.words, b.data, b.unknown, b.undoing = true, gone, concerned.unknown, concerned.undoing
 	}
 	if !b.data && gone {
 		concerned := a.repairAll(dead, a.owesAnybody(dead))
 		a.wakeAll(dead, concerned)
-		b.data, b.unknown = true, concerned.unknown
+		b.data, b.unknown, b.undoing = true, concerned.unknown, concerned.undoing
 	}
 	if b.data && !had {
 		crashpoint.Hit("arena.reap.handed_over")
@@ -110,8 +112,10 @@ func (a *Arena) wakeAlive(i int) {
 type concern struct {
 	slots    slotSet
 	anything bool // there is such an object
+	nobody   bool // the dead participant can have left nothing in any object
 	all      bool // anybody is concerned
 	unknown  bool // there is an object whose kind this process cannot repair
+	undoing  bool // an undo log has a transaction of the dead participant
 }
 
 // owesAnybody reports whether dead, which is not this process, may owe a wake to any
@@ -121,10 +125,16 @@ func (a *Arena) owesAnybody(dead ParticipantID) bool {
 	return a.u32(s+slotTelling).Load() != 0 || a.u64(s+slotWalking).Load() != 0
 }
 
+// leftNothing reports whether dead, which is not this process, can have left nothing in any object or
+// wait node: it had no object open, and nothing of the heap.
+func (a *Arena) leftNothing(dead ParticipantID) bool {
+	return !a.owesAnybody(dead) && a.touchedNothing(dead.Slot())
+}
+
 // repairAll takes back what dead holds of any object, and finds out which participants that concerns. all
 // says that it may be any object: else dead has touched those that it holds.
 func (a *Arena) repairAll(dead ParticipantID, all bool) *concern {
-	c := &concern{all: all}
+	c := &concern{all: all, nobody: !all && a.touchedNothing(dead.Slot())}
 	a.visitFor(dead, c, func(o Object) {
 		a.addOpeners(c, o, dead)
 		ops, ok := kindOps(o.Kind)
@@ -134,8 +144,28 @@ func (a *Arena) repairAll(dead ParticipantID, all bool) *concern {
 		if ok && ops.Repair != nil {
 			ops.Repair(a, o, dead)
 		}
+		if a.hasTransactionOf(o, dead) {
+			c.undoing = true
+		}
 	})
 	return c
+}
+
+// undoing reports whether an undo log has a transaction of dead, in an object that the
+// participants of its slot may have touched. The objects are not guarded: the bytes of one that is
+// being deleted may be anything, and then the answer is a yes too many.
+func (a *Arena) undoing(dead ParticipantID) (is bool) {
+	a.eachTouched(dead.Slot(), func(chunk uint64) {
+		a.eachBlockOf(chunk, func(off Offset, _ uint64, w blockWord) bool {
+			if w.kind() == blockObject {
+				if h, err := a.headerAt(off); err == nil {
+					is = is || a.hasTransactionOf(h.Object, dead)
+				}
+			}
+			return !is
+		})
+	})
+	return is
 }
 
 // visitFor visits the objects in which dead may have left something.
@@ -179,8 +209,13 @@ func (a *Arena) wakeAll(dead ParticipantID, c *concern) {
 	a.countDeath(c)
 }
 
-// countDeath makes the participants that a death or a leave concerns look at their objects.
+// countDeath makes the participants that a death or a leave concerns look at their objects. Each
+// participant with waiting goroutines looks at all of its objects and waits then, so a participant that
+// can have left nothing there is not counted.
 func (a *Arena) countDeath(c *concern) {
+	if c.nobody {
+		return
+	}
 	a.u32(hdrDeaths).Add(1)
 	if !c.anything && !c.all {
 		return
@@ -219,17 +254,27 @@ func (a *Arena) finish(i int, b *reapProgress) {
 	dead := participantIn(i, b.of)
 	now := shmsync.Monotonic()
 	if b.written == 0 {
-		if !a.hasDeathRecord(dead) {
+		b.written = now
+		if a.hasDeathRecord(dead) {
+			// Another participant was here before, and those that the death woke have had their turn. The
+			// wait begins once for each death: participants with short lives would never end it.
+			b.written -= reclaimAfter
+		} else {
 			a.writeDeathRecord(i, dead, false)
 		}
 		crashpoint.Hit("arena.finish.recorded")
-		b.written = now
 		a.leaveFor(i)
 		a.ringTold()
 	}
+	if b.data && b.undoing { // by another process, which may be stopped
+		b.undoing = a.undoing(dead)
+	}
+	if b.data {
+		a.endings.noteHanded(i, b.of, b.window, b.written+reclaimAfter)
+	}
 	// The kernel may not have finished with the alive words of one that is gone by
 	// its own declaration: a slot taken again now could be marked for its death.
-	if !b.data || !a.ended(i) || a.leaveToOthers(b, now) {
+	if !b.data || b.undoing || !a.ended(i) || a.leaveToOthers(b, now) {
 		a.leaveFor(i)
 		word.CompareAndSwap(uint32(a.self), 0)
 		return
@@ -268,7 +313,9 @@ func (a *Arena) reclaimMemory(dead ParticipantID) {
 	}
 	for g := first; g <= dead.Generation(); g++ {
 		n := makeParticipantID(dead.Slot(), g)
-		a.freeNodesOf(n)
+		if !a.touchedNothing(dead.Slot()) { // else they have claimed no node
+			a.freeNodesOf(n)
+		}
 		a.reclaimBlocks(n)
 		a.clearOpenBits(n)
 	}

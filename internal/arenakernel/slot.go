@@ -17,6 +17,7 @@ const (
 	slotLabel         = 64
 	slotAlive         = 128
 	slotDoorbell      = 192
+	slotAdmission     = 196
 	slotReady         = 200
 	slotDied          = 208
 	slotWatchDoorbell = 216

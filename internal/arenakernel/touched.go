@@ -49,6 +49,16 @@ func (c *core) eachTouched(slot int, f func(chunk uint64)) {
 	}
 }
 
+// touchedNothing reports whether the set of a slot is empty.
+func (c *core) touchedNothing(slot int) bool {
+	for k := range uint64(touchedWords) {
+		if c.u64(c.touchedWord(slot, k)).Load() != 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // forgetTouched clears the set of a slot.
 // Preconditions: the traces of all participants that were in the slot are removed, and the
 // slot cannot be taken.

@@ -30,15 +30,20 @@ func Value[T any](a *Arena, name string) (*T, error) { return value[T](a, name, 
 // error Is [fs.ErrNotExist].
 func AttachValue[T any](a *Arena, name string) (*T, error) { return value[T](a, name, true) }
 
-func value[T any](a *Arena, name string, attach bool) (*T, error) {
+// valueSpec says what the value of that name is. It panics if T has pointers.
+func valueSpec[T any](name string) ObjectSpec {
 	t := reflect.TypeFor[T]()
 	l := layoutOf(t)
 	if l.err != nil {
 		panic("shmsync: " + l.err.Error())
 	}
-	o, _, err := a.OpenObject(ObjectSpec{
-		Kind: KindValue, Version: 1, Name: name, Size: uint64(t.Size()), Layout: l.fingerprint, Existing: attach,
-	})
+	return ObjectSpec{Kind: KindValue, Version: 1, Name: name, Size: uint64(t.Size()), Layout: l.fingerprint}
+}
+
+func value[T any](a *Arena, name string, attach bool) (*T, error) {
+	spec := valueSpec[T](name)
+	spec.Existing = attach
+	o, _, err := a.OpenObject(spec)
 	if err != nil {
 		return nil, err
 	}

@@ -65,7 +65,16 @@ func describe(w io.Writer, t reflect.Type) error {
 		fmt.Fprintf(w, "%s%d ", class(t.Kind()), t.Size())
 		return nil
 	}
-	return fmt.Errorf("a %v refers to the memory of one process", t.Kind())
+	instead := "an arena.Offset, or a number"
+	switch t.Kind() {
+	case reflect.String:
+		instead = "an array of bytes, and its length"
+	case reflect.Slice:
+		instead = "an array, or the arena.Offset and the length of a block"
+	case reflect.Map:
+		instead = "an array, or a table of arena.Offset"
+	}
+	return fmt.Errorf("a %v refers to the memory of one process; take %s", t.Kind(), instead)
 }
 
 // class tells kinds apart that a C program would: int and int64 are the same.

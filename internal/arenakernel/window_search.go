@@ -84,7 +84,7 @@ func (s *idSearch) run(a *Arena) {
 	a.eachBlock(func(off Offset, size uint64, w blockWord) bool {
 		s.id(w.participant())
 		switch w.kind() {
-		case blockRaw:
+		case blockRaw, blockLogged:
 			return true
 		case blockObject:
 			if h, err := a.headerAt(off); err == nil {

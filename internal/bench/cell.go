@@ -154,11 +154,20 @@ func (c *Cell) CPUOf(slot int, cpus []int) int {
 	case c.Scenario.Name == "crash":
 		return cpus[min(slot, 1)%len(cpus)] // survivor on one, victims on the other
 	}
+	if c.Spreads() { // neighbours are threads of different processes
+		return cpus[(slot%c.Threads*c.Procs+slot/c.Threads)%len(cpus)]
+	}
 	return cpus[slot/c.Threads%len(cpus)]
 }
 
+// Spreads tells a cell each of whose threads has a CPU of its own, as far as there are so many.
+func (c *Cell) Spreads() bool { return c.Place == PlacePack || c.Place == PlaceSpread }
+
 // Apart tells a cell each of whose processes has a CPU of its own.
 func (c *Cell) Apart() bool { return c.Place != PlaceSame && c.Place != PlaceAny }
+
+// matrixStep is how long a pair of CPUs takes in a tour of many, at most.
+const matrixStep = 4 * time.Millisecond
 
 // Length estimates how long one repetition takes.
 func (c *Cell) Length() time.Duration {
@@ -170,17 +179,38 @@ func (c *Cell) Length() time.Duration {
 		return 3*spawn + WaitersSettle + time.Duration(c.N)*waiterTime/4 + c.Warmup + c.Time
 	case "mem":
 		return 2*spawn + time.Duration(c.N)*memMiBTime + c.Warmup + c.Time
+	case "matrix":
+		return matrixStep // of a tour; a pair alone takes as long as any cell
 	case "waiters":
 		return 2*spawn + 4*WaitersSettle + time.Duration(c.N)*waiterTime
 	}
 	return time.Duration(c.Processes())*spawn/2 + spawn + c.Warmup + c.Time
 }
 
-// Check says why the cell cannot run with these CPUs.
+// Check says why the cell cannot run with these CPUs on this host.
 func (c *Cell) Check(cpus []int) string {
-	switch {
-	case c.Quota > 0 && place.QuotaCheck() != nil:
+	if why := c.CheckShape(cpus); why != "" {
+		return why
+	}
+	if c.Quota > 0 && place.QuotaCheck() != nil {
 		return place.QuotaCheck().Error()
+	}
+	if c.Mem != nil {
+		if why := c.Mem.refused(c.N); why != "" {
+			return why
+		}
+	}
+	if c.Subject.Check != nil {
+		if err := c.Subject.Check(); err != nil {
+			return err.Error()
+		}
+	}
+	return ""
+}
+
+// CheckShape says why the cell makes no sense with these CPUs, on whatever host.
+func (c *Cell) CheckShape(cpus []int) string {
+	switch {
 	case c.Load > 0 && c.Procs > oversubMost:
 		return fmt.Sprintf("has more than %d processes", oversubMost)
 	case c.Apart() && len(Or(c.CPUs, cpus...)) < 2:
@@ -200,16 +230,6 @@ func (c *Cell) Check(cpus []int) string {
 	case len(c.Subject.Places) > 0 && !slices.Contains(c.Subject.Places, c.Place) &&
 		!(c.Apart() && slices.Contains(c.Subject.Places, PlaceCross)):
 		return fmt.Sprintf("makes no sense with place=%s", c.Place)
-	}
-	if c.Mem != nil {
-		if why := c.Mem.refused(c.N); why != "" {
-			return why
-		}
-	}
-	if c.Subject.Check != nil {
-		if err := c.Subject.Check(); err != nil {
-			return err.Error()
-		}
 	}
 	return ""
 }

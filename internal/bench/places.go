@@ -11,20 +11,32 @@ const (
 	PlaceAny   = "any"   // unpinned
 )
 
-// Placements by what CPUs share, a CPU for each process in turn: the classes of
-// topology, and whole nodes, and near and far from each other.
+// Placements by what CPUs share, a CPU for each process in turn: the classes of topology. Some have a
+// distance behind a dash, and the kinds of the CPUs behind a colon; without them, they stand for all
+// such classes of the host.
 const (
-	PlaceSMT          = string(topology.SMT)
-	PlaceLLC          = string(topology.SameLLC)
-	PlaceOtherLLC     = string(topology.OtherLLC)
-	PlacePackage      = string(topology.SamePackage)
-	PlaceCrossPackage = string(topology.CrossPackage)
-	PlaceNode         = "node"   // the cores of one node
-	PlacePack         = "pack"   // as near to each other as can be
-	PlaceSpread       = "spread" // as far from each other as can be
+	PlaceSMT         = string(topology.SMT)
+	PlaceModule      = string(topology.Module)
+	PlaceLLC         = string(topology.SameLLC)
+	PlaceLLCNode     = string(topology.LLCNode)
+	PlaceNode        = string(topology.SameNode)
+	PlaceNodePackage = string(topology.NodePackage)
+	PlacePackage     = string(topology.Package)
+	PlaceRemote      = string(topology.Remote)
 )
 
-// PlaceNames are the placements that --place takes, beside CPUs as in 0+1.
+// Placements of many processes, a CPU for each in turn. Both use a thread of each core before they use
+// the second one of any.
+const (
+	PlacePack   = "pack"   // as near to each other as can be
+	PlaceSpread = "spread" // as far from each other as can be
+)
+
+// PlaceClasses stands for all classes of the host.
+const PlaceClasses = "classes"
+
+// PlaceNames are the placements that --place takes, beside CPUs as in 0+1 and classes with a distance.
 var PlaceNames = []string{
-	PlaceSame, PlaceSMT, PlaceLLC, PlaceNode, PlaceOtherLLC, PlacePackage, PlaceCrossPackage, PlaceCross, PlacePack, PlaceSpread, PlaceAny,
+	PlaceSame, PlaceSMT, PlaceModule, PlaceLLC, PlaceLLCNode, PlaceNode, PlaceNodePackage, PlacePackage, PlaceRemote, PlaceClasses,
+	PlaceCross, PlacePack, PlaceSpread, PlaceAny,
 }

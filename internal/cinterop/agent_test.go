@@ -158,6 +158,12 @@ func (x *goAgent) act(o order) (n uint64, err error) {
 				n++
 			}
 		})
+		// A WaitGroup or Latch has no queue: the events are at 128 in it, the poller nodes at 152.
+		for _, w := range (*arenakernel.Arena)(x.a).WaitsOf(arenakernel.Object{Offset: arena.Offset(o.arg(0))}) {
+			if w.Want == nil && (w.At == 128 || w.At == 152) {
+				n += w.Count
+			}
+		}
 		return n, nil
 	}
 	kind, _, _ := strings.Cut(o.verb, ".")

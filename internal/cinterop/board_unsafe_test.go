@@ -2,7 +2,23 @@
 
 package cinterop
 
-import "unsafe"
+import (
+	"os"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// mapWords maps the first page of a file as words.
+func mapWords(f *os.File) (*[1024]atomic.Uint32, error) {
+	mem, err := unix.Mmap(int(f.Fd()), 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, err
+	}
+	// SAFETY: the mapping is page-aligned, has 4096 bytes, and stays until the process ends.
+	return (*[1024]atomic.Uint32)(unsafe.Pointer(unsafe.SliceData(mem))), nil
+}
 
 // boardOf views the bytes of a team's board.
 func boardOf(mem []byte) *board {
@@ -16,4 +32,13 @@ func sigBoardOf(mem []byte) *sigBoard {
 	_ = mem[unsafe.Sizeof(sigBoard{})-1]
 	// SAFETY: as above.
 	return (*sigBoard)(unsafe.Pointer(unsafe.SliceData(mem)))
+}
+
+const txDataSize = uint64(unsafe.Sizeof(txData{}))
+
+// txDataOf views the bytes that the transactions of a test change.
+func txDataOf(mem []byte) *txData {
+	_ = mem[txDataSize-1]
+	// SAFETY: as above.
+	return (*txData)(unsafe.Pointer(unsafe.SliceData(mem)))
 }

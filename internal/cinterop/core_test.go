@@ -271,6 +271,14 @@ func TestDeathLooksAtWhatWasTouchedInC(t *testing.T) {
 			require.NoError(t, m.Close())
 		}
 		require.NoError(t, a.Close())
+		// It waits in the arena, so there are wait nodes that have nothing to do with the death.
+		a, err = arena.Attach(name, nil)
+		require.NoError(t, err)
+		for range n / 10 {
+			_, err := (*arenakernel.Arena)(a).ClaimNode()
+			require.NoError(t, err)
+		}
+		t.Cleanup(func() { require.NoError(t, a.Close()) })
 		path := program(t, "core.c")
 		reaper, out, _ := core(t, path, "looks", name)
 		before, err := out.ReadString('\n')
@@ -280,7 +288,7 @@ func TestDeathLooksAtWhatWasTouchedInC(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, victim.Process.Kill())
 		end := time.Now().Add(time.Minute)
-		for there := 2; there != 1; {
+		for there := 3; there != 2; {
 			i, err := arenakernel.Inspect(name)
 			require.NoError(t, err)
 			there = len(i.Participants())
@@ -292,6 +300,29 @@ func TestDeathLooksAtWhatWasTouchedInC(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, before, after, "words looked at among %d objects", n)
 	}
+}
+
+// C participants that stay for a moment only free the slots of the dead.
+func TestShortLivesFreeTheSlotsOfTheDeadInC(t *testing.T) {
+	path, name := program(t, "core.c"), coreArena(t, 2<<20)
+	var victims []*exec.Cmd
+	for range 2 {
+		victim, out, _ := core(t, path, "looks", name)
+		_, err := out.ReadString('\n')
+		require.NoError(t, err)
+		victims = append(victims, victim)
+	}
+	for _, v := range victims {
+		require.NoError(t, v.Process.Kill())
+		v.Wait()
+	}
+	const joins = 50
+	out, err := exec.Command(path, "comeandgo", name, fmt.Sprint(joins)).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	i, err := arenakernel.Inspect(name)
+	require.NoError(t, err)
+	defer i.Close()
+	require.Empty(t, i.Participants(), "after %d joins", joins)
 }
 
 // A C program that was stopped while more participants died than the arena has records of is told how many it missed.
@@ -532,6 +563,7 @@ func TestHostileBytes(t *testing.T) {
 		const behindSlots = 4096 + 12*2048
 		ticker := time.NewTicker(20 * time.Microsecond)
 		defer ticker.Stop()
+		limit := time.After(timeout)
 		for over := false; !over; {
 			select {
 			case err := <-done:
@@ -539,7 +571,7 @@ func TestHostileBytes(t *testing.T) {
 					require.Contains(t, stderr.String(), "declared dead by a peer", "%d: %v", round, err)
 				}
 				over = true
-			case <-time.After(time.Minute):
+			case <-limit:
 				t.Fatalf("it hangs: %s", stderr)
 			case <-ticker.C:
 				off := behindSlots + rand.IntN(len(b)-behindSlots-8)&^7

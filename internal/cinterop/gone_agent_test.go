@@ -15,6 +15,9 @@ func init() { verbs["gone"] = (*goAgent).gone }
 const gonePage = 4096
 
 func (x *goAgent) gone(o order) (n uint64, err error) {
+	if o.verb == "gone.delete" {
+		return 0, x.a.Delete(o.name)
+	}
 	bytes := uint64(o.arg(0))
 	b, err := x.a.Block(o.name, bytes+8)
 	if err != nil {

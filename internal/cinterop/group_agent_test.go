@@ -35,7 +35,7 @@ var groupTurns = map[string]func(x *goAgent, name string, turn int) error{
 	"group.queue": (*goAgent).groupQueue, "group.event": (*goAgent).groupEvent, "group.seq": (*goAgent).groupSeq,
 	"group.fair": (*goAgent).groupFair, "group.cond": (*goAgent).groupCond, "group.wg": (*goAgent).groupWaitGroup,
 	"group.barrier": (*goAgent).groupBarrier, "group.future": (*goAgent).groupFuture, "group.once": (*goAgent).groupOnce,
-	"group.sem": (*goAgent).groupSemaphore,
+	"group.sem": (*goAgent).groupSemaphore, "group.sync": (*goAgent).groupSynchronized,
 }
 
 func inMs(ms int) (context.Context, context.CancelFunc) {

@@ -49,7 +49,7 @@ var groups = []groupKind{
 	{"spin", nil, []string{"spinlock."}, nil},
 	{"rwspin", nil, []string{"rwspinlock."}, nil},
 	{"cond", nil, []string{"cond.", "monitor.", "park.waitnode."}, nil},
-	{"wg", nil, []string{"counter.", "monitor.", "park.waitnode."}, func(t *testing.T, x *agent, killed int) {
+	{"wg", nil, []string{"counter."}, func(t *testing.T, x *agent, killed int) {
 		if killed == 0 {
 			require.Zero(t, x.do(t, "wg.count", "x"))
 		}
@@ -67,6 +67,9 @@ var groups = []groupKind{
 		// Items that were put in were told, but for those that a killed thread had no time to
 		// tell.
 		require.LessOrEqual(t, int(left), killed*groupThreads)
+	}},
+	{"sync", nil, []string{"synchronized."}, func(t *testing.T, x *agent, _ int) {
+		require.Equal(t, x.do(t, "sync.commits", "x"), x.do(t, "sync.load", "x"))
 	}},
 	{"sem", []any{3}, []string{"semaphore.", "monitor.", "park.waitnode."}, func(t *testing.T, x *agent, _ int) {
 		eventually(t, "all permits are back", x.arena, func() bool { return x.do(t, "sem.free", "x") == 3 })
@@ -176,6 +179,7 @@ func groupPoints(t *testing.T) (names []string) {
 var groupRare = []string{
 	"monitor.replay.", "monitor.cleanup.", "fairmutex.recover.", "cond.pass.", "future.reap.", "event.spare.", "event.pass.", "sequencer.resolve.",
 	"sequencer.stop.", "barrier.complete.", "barrier.reset.", "spinlock.recover.", "spinlock.owner_dead.", "spinlock.lock.leaving", "rwspinlock.drain.given_up", "rwmutex.recover.", "rwmutex.owner_dead.", "rwmutex.lock.leaving", "rwmutex.rlock.leaving", "semaphore.", "queue.put.", "multilock.recover.", "signal.reap.",
+	"counter.reap.", "counter.wait.", // TestKillWaitGroup
 }
 
 func hasPrefix(prefixes []string, point string) bool {

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,6 +39,12 @@ func TestMain(m *testing.M) {
 	if name := os.Getenv(agentEnv); name != "" {
 		runAgent(name, os.Getenv(labelEnv))
 	}
+	if name := os.Getenv(stormEnv); name != "" {
+		runStormer(name)
+	}
+	if args := os.Getenv(epochsEnv); args != "" {
+		joinForever(strings.Fields(args))
+	}
 	code := m.Run()
 	if built.dir != "" {
 		os.RemoveAll(built.dir)
@@ -64,6 +71,19 @@ func compiler(t testing.TB) string {
 	}
 	t.Skip("needs a C compiler")
 	return ""
+}
+
+// mustCompile has the variables that make a test fail if there is no such compiler.
+var mustCompile = map[string]string{
+	"gcc": "SHMSYNC_NEED_CC", "clang": "SHMSYNC_NEED_CLANG", "aarch64-linux-gnu-gcc": "SHMSYNC_NEED_ARM64_GCC",
+}
+
+// needsCompiler skips the test if there is no such compiler; where it is a must, the test fails.
+func needsCompiler(t testing.TB, name string) {
+	if _, err := exec.LookPath(name); err != nil {
+		require.Empty(t, os.Getenv(mustCompile[name]), err)
+		t.Skipf("needs the compiler %s", name)
+	}
 }
 
 // header puts the C header together in dir.
@@ -344,6 +364,9 @@ func (x *agent) awaitStop(t testing.TB) {
 		require.NoError(t, err)
 		return !slices.ContainsFunc(threads, func(stat string) bool {
 			b, err := os.ReadFile(stat)
+			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+				return true // a thread that has just ended; look again
+			}
 			require.NoError(t, err)
 			_, after, _ := strings.Cut(string(b), ") ")
 			return !strings.HasPrefix(after, "T")

@@ -39,23 +39,29 @@ func points(t *testing.T) (names []string) {
 var elsewhere = map[string]string{
 	"arena.enter.":                "TestKillEntering",
 	"arena.close.":                "TestKillEntering",
+	"arena.gate.":                 "TestKillEntering",
+	"arena.remove.":               "TestKillRemoving",
 	"arena.inherit.":              "TestKillInheriting",
 	"arena.renew.":                "TestKillRenewing",
 	"futex.":                      "TestKillFutex",
 	"mutex.recover.":              "TestKillRecovering",
+	"tx.":                         "TestTxKilledAt",
 	"arena.sweep.":                "TestKillAlone",
 	"arena.object.before_publish": "TestKillAlone",
 	"park.waitnode.":              "the queues",
 	"arena.node.":                 "the queues",
 }
 
-func isElsewhere(point string) bool {
+func isElsewhere(point string) bool { return prefixOf(point) != "" }
+
+// prefixOf is the prefix in elsewhere that a point has, or empty.
+func prefixOf(point string) string {
 	for prefix := range elsewhere {
 		if strings.HasPrefix(point, prefix) {
-			return true
+			return prefix
 		}
 	}
-	return false
+	return ""
 }
 
 // teamWork is the work of each agent in a round: locks, deadlines, posts, names.
@@ -175,17 +181,25 @@ var seldom = map[string]bool{
 func TestKillEntering(t *testing.T) {
 	core := program(t, "core.c")
 	for _, point := range points(t) {
-		if !strings.HasPrefix(point, "arena.enter.") && !strings.HasPrefix(point, "arena.close.") {
+		if elsewhere[prefixOf(point)] != "TestKillEntering" {
 			continue
 		}
 		t.Run(point, func(t *testing.T) {
 			name := coreArena(t, 2<<20)
+			var in *agent
+			if point == "arena.gate.admitted" { // by others that are in
+				in = newAgent(t, "go", name, "in")
+			}
 			for range 3 {
 				killCore(t, point, core, "open", name)
 				killCore(t, point, core, "open", name)
 				out, err := exec.Command(core, "open", name).CombinedOutput()
 				require.NoError(t, err, string(out))
 				require.True(t, strings.HasPrefix(string(out), "0 "), string(out))
+			}
+			if in != nil {
+				in.in.Close()
+				in.ends(t)
 			}
 			a, err := arena.Attach(name, nil)
 			require.NoError(t, err)

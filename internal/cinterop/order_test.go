@@ -31,7 +31,9 @@ func TestDeathRecordIsInvalidBeforeItChanges(t *testing.T) {
 		t.Skip("needs clang, which compiles for arm64 on every machine")
 	}
 	dir := t.TempDir()
-	h := append(cut(t, "22-sys.h", "SHMI_FN uint32_t shmi_ld32", "/* A word that only the holder of a queue lock"), cut(t, "22-sys.h", "/* The first orders everything", "SHMI_FN void shmi_pause")...)
+	h := cut(t, "01-arena-api.h", "typedef struct shmsync_participant {", "\n\n")
+	h = append(h, cut(t, "22-sys.h", "SHMI_FN uint32_t shmi_ld32", "/* A word that only the holder of a queue lock")...)
+	h = append(h, cut(t, "22-sys.h", "/* The first orders everything", "SHMI_FN void shmi_pause")...)
 	h = append(h, cut(t, "34-dead.h", "/* ---- DeathRecords ---- */", "/* DeathRecord n, if")...)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "order.h"), h, 0o600))
 	out, err := exec.Command(clang, "--target=aarch64-none-elf", "-march=armv8-a", "-ffreestanding", "-O2", "-I"+dir,

@@ -58,6 +58,8 @@ var vectors = []vector{
 		[]call{refuses(syscall.ECANCELED, "put", 6), gives(5, "get"), refuses(syscall.ECANCELED, "get")}},
 	{"wg", "waitgroup", []call{do("open"), do("add", 3), do("done"), do("done"), do("done"), do("add", 1), do("done")},
 		[]call{gives(0, "count"), do("wait", 0), do("add", 2), gives(2, "count")}},
+	{"latch", "latch-claimed", []call{do("open", 5), do("claim", 2), do("down", 1)},
+		[]call{gives(4, "count"), refuses(syscall.EINVAL, "down", 5), do("down", 4), do("wait", 0)}},
 	{"latch", "latch", []call{do("open", 5), do("down", 2)},
 		[]call{gives(3, "count"), refuses(syscall.EINVAL, "down", 4), do("down", 3), do("wait", 0)}},
 	{"barrier", "barrier", []call{do("open", 2), gives(0, "arrive", 2), gives(1, "arrive", 1)},
@@ -83,11 +85,20 @@ var vectors = []vector{
 			refuses(syscall.EPERM, "finish", 5), refuses(syscall.EBUSY, "inline", 70), gives(70, "next", 90), gives(1, "mark", 0), refuses(syscall.EBUSY, "next", 0),
 			gives(64, "nearest", 0, 5), refuses(syscall.EPERM, "unreserve", 64), refuses(syscall.EBUSY, "reserve", 1, 2), do("sync", 0, 2, 1), gives(1, "status"),
 			gives(9, "stat", 8), gives(3, "stat", 0), gives(401164200, "health"), do("finish", 70)}},
+	{"sync", "synchronized", []call{do("open", 5), do("add", 2), do("fail", 9), do("store", 40), do("add", 1)},
+		[]call{gives(41, "load"), gives(3, "commits"), do("add", 1), gives(42, "load"), do("fail", 1), gives(4, "commits"), do("watch", 2)}},
+	{"txlog", "mutex-log", []call{do("open"), do("change"), do("change")},
+		[]call{do("begin", 0), do("change"), gives(8, "data", 0), gives(9, "data", 1), gives(7, "data", 2)}},
+	{"txlog", activeVector, []call{do("open"), do("leave")},
+		[]call{do("begin", forever), gives(5, "data", 0), gives(6, "data", 1), gives(7, "data", 2), do("change"), gives(8, "data", 0)}},
 	{"cond", "cond", []call{do("open"), do("signal"), do("broadcast")}, []call{refuses(syscall.ETIMEDOUT, "wait", 1)}},
 }
 
 // keptVector is that of a key which Go keeps for its last holder, unless the race detector is on.
 const keptVector = "multilock-kept"
+
+// activeVector is that of a mutex whose holder is in a transaction. It dies before others go on.
+const activeVector = "mutex-log-active"
 
 // run makes calls of an object.
 func (x *agent) run(t *testing.T, kind string, calls []call) (offset uint64) {
@@ -184,9 +195,13 @@ func TestVectors(t *testing.T) {
 					text, err := os.ReadFile(v.file())
 					require.NoError(t, err)
 					name := newArena(t)
-					offset := newAgent(t, lang, name, "maker").run(t, v.kind, v.make[:1])
+					maker := newAgent(t, lang, name, "maker")
+					offset := maker.run(t, v.kind, v.make[:1])
 					_, write := body(t, name, offset)
 					write(parse(t, string(text)))
+					if v.name == activeVector {
+						maker.kill(t)
+					}
 					x := newAgent(t, lang, name, "x")
 					x.run(t, v.kind, v.then)
 				})

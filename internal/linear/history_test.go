@@ -313,7 +313,8 @@ func TestLinearizable(t *testing.T) {
 	for name, s := range subjects {
 		t.Run(name, func(t *testing.T) {
 			checked, calls, deaths, unknown := 0, 0, 0, 0
-			for range rounds {
+			// On a slow machine the check of a history may take too long: then another one is made.
+			for checked < rounds && unknown < 4*rounds {
 				seed := rand.Uint64N(math.MaxInt64)
 				ops := history(t, s, seed)
 				verdict, info := porcupine.CheckOperationsVerbose(s.model, ops, 20*time.Second)
@@ -333,7 +334,7 @@ func TestLinearizable(t *testing.T) {
 				}
 			}
 			t.Logf("%d histories, %d calls, %d deaths; %d histories took too long to check", checked, calls, deaths, unknown)
-			require.LessOrEqual(t, unknown, rounds/4)
+			require.Equal(t, rounds, checked)
 		})
 	}
 }

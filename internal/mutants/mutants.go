@@ -9,9 +9,11 @@ var noLooks = []string{"SHMSYNC_CHECK_EVERY=1h"}
 // images has a newcomer join most states of a scene.
 var images = []string{"SHMSYNC_TEST_STEPKILLS=20"}
 
+var txImages = []string{"SHMSYNC_TEST_STEPKILLS=20", "SHMSYNC_TEST_SCENE=mutex rollback"}
+
 const withPoints = "crashpoint"
 
-var mutants = slices.Concat(generalMutants, deathMutants)
+var mutants = slices.Concat(generalMutants, deathMutants, synchronizedMutants, txMutants)
 
 var generalMutants = []mutant{
 	{
@@ -68,7 +70,7 @@ var generalMutants = []mutant{
 		file: "prims/monitor_redo.go",
 		old:  "\t\tr.redone.Store(uint64(c.n))\n",
 		new:  "",
-		pkg:  "prims", run: "TestBarrierCrashOfTheLast|TestWaitGroupCrash$|TestLatchCrash", tags: withPoints,
+		pkg:  "prims", run: "TestBarrierCrashOfTheLast", tags: withPoints,
 	},
 	{
 		name: "wake nobody after a monitor",
@@ -198,8 +200,8 @@ var generalMutants = []mutant{
 	},
 	{
 		name: "a claim takes what another has claimed",
-		file: "prims/counter.go",
-		old:  "return own - min(h.claimed.Load(), own)",
+		file: "prims/counter_log.go",
+		old:  "return own - min(valueOf(&s.claimed), own)",
 		new:  "return own",
 		pkg:  "prims", run: "TestWaitGroupClaim$",
 	},
@@ -212,10 +214,23 @@ var generalMutants = []mutant{
 	},
 	{
 		name: "what the dead had to do is owed by nobody",
-		file: "prims/counter.go",
-		old:  "if t.has(h) != 0 && gone(",
-		new:  "if t.has(h) > 1<<40 && gone(",
+		file: "prims/counter_repair.go",
+		old:  "t.has(s) == 0 || !dead(s.holder())",
+		new:  "t.has(s) < 1<<40 || !dead(s.holder())",
 		pkg:  "prims", run: "TestWaitGroupDeath$|TestLatchDeath$",
+	},
+	{
+		name: "a call commits over a record that nobody carried out",
+		file: "prims/counter_log.go",
+		old:  "if s.head.Load() != version {",
+		new:  "if s.head.Load() != version || c.slot() != t.name.Slot() {",
+		pkg:  "prims", run: "TestWaitGroupCrash$", tags: withPoints,
+	},
+	{
+		name: "a counter rises before waiters know of its zero",
+		file: "prims/counter.go", old: "if e.ticket() == c.ticket() {",
+		new: "if e.ticket() == c.ticket() || t.load() == c {",
+		pkg: "prims", run: "TestWaitGroupZeroUntold", tags: withPoints,
 	},
 	{
 		name: "claims die with their owner",
@@ -419,19 +434,5 @@ var generalMutants = []mutant{
 		old:  "if c.acting[k].CompareAndSwap(false, true) {",
 		new:  "if c.actWord(c.self.Slot(), k).Load() == 0 && c.acting[k].CompareAndSwap(false, true) {",
 		pkg:  "internal/arenakernel", run: "TestHostileActWords",
-	},
-	{
-		name: "search for IDs in one place of a word only",
-		file: "internal/arenakernel/window_search.go",
-		old:  "\t\ts.id(ParticipantID(w >> 3))\n",
-		new:  "",
-		pkg:  "internal/arenakernel", run: "TestWindowHasNoNamedGeneration",
-	},
-	{
-		name: "renew a slot in which something is left",
-		file: "internal/arenakernel/window.go",
-		old:  "if c.u64(c.touchedWord(i, k)).Load() != 0 {",
-		new:  "if k == touchedWords {",
-		pkg:  "internal/arenakernel", run: "TestSlotWithLeftoversIsNotRenewed",
 	},
 }

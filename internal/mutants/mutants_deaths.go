@@ -1,7 +1,21 @@
 package main
 
-// deathMutants are mistakes in the two stages of a death, and in the wakes of a process's own waiters.
+// deathMutants are mistakes in slots that are used again, in the two stages of a death, and in the wakes of a process's own waiters.
 var deathMutants = []mutant{
+	{
+		name: "search for IDs in one place of a word only",
+		file: "internal/arenakernel/window_search.go",
+		old:  "\t\ts.id(ParticipantID(w >> 3))\n",
+		new:  "",
+		pkg:  "internal/arenakernel", run: "TestWindowHasNoNamedGeneration",
+	},
+	{
+		name: "renew a slot in which something is left",
+		file: "internal/arenakernel/window.go",
+		old:  "if c.u64(c.touchedWord(i, k)).Load() != 0 {",
+		new:  "if k == touchedWords {",
+		pkg:  "internal/arenakernel", run: "TestSlotWithLeftoversIsNotRenewed",
+	},
 	{
 		name: "a dead process counts as gone at once",
 		file: "internal/arenakernel/gone.go",
@@ -66,6 +80,27 @@ var deathMutants = []mutant{
 		pkg:  "internal/cinterop", run: "TestWordsBeforeData/go/mutex",
 	},
 	{
+		name: "the state of the log before the record",
+		file: "prims/tx_words_unsafe.go",
+		old:  "\tcopy(unsafe.Slice((*byte)(to), n), unsafe.Slice((*byte)(p), n))\n",
+		new:  "\tstoreLogState(tx.place.state, uint64(tx.tail+uint32(padded+logFooter))|tx.active)\n\tcopy(unsafe.Slice((*byte)(to), n), unsafe.Slice((*byte)(p), n))\n",
+		pkg:  "internal/stepkill", run: "TestStepImages/mutex_rollback", env: txImages,
+	},
+	{
+		name: "an undo log is undone forwards",
+		file: "prims/tx_log.go",
+		old:  "\treturn l.each(tail, func(r logRecord, _ uint32) {\n\t\tif r.kind == logBytes {\n",
+		new:  "\tvar all []logRecord\n\tl.each(tail, func(r logRecord, _ uint32) { all = append(all, r) })\n\tfor i := range all {\n\t\tr := all[len(all)-1-i]\n\t\tif r.kind == logBytes {\n\t\t\tcopy(l.a.Bytes(r.off, uint64(r.n)), l.records[r.start:r.start+r.n])\n\t\t}\n\t}\n\treturn l.each(0, func(r logRecord, _ uint32) {\n\t\tif r.kind == logBytes {\n",
+		pkg:  "prims", run: "TestUpdateUndoesOverlappingRanges",
+	},
+	{
+		name: "a transaction with blocks commits without a mark",
+		file: "prims/tx.go",
+		old:  "\t\tl.storeState(makeLogState(logCommitted, self, tx.tail))\n",
+		new:  "",
+		pkg:  "prims", run: "TestUpdateAtEveryPoint/tx.commit.block", tags: withPoints, count: 20,
+	},
+	{
 		name: "the second stage of a reap is left out",
 		file: "internal/arenakernel/reap.go",
 		old:  "\tif !b.data && gone {\n",
@@ -75,9 +110,23 @@ var deathMutants = []mutant{
 	{
 		name: "the slot of a dead process is freed before it has ended",
 		file: "internal/arenakernel/reap.go",
-		old:  "\tif !b.data || !a.ended(i) || ",
-		new:  "\tif !b.data || ",
+		old:  "\tif !b.data || b.undoing || !a.ended(i) || ",
+		new:  "\tif !b.data || b.undoing || ",
 		pkg:  "internal/cinterop", run: "TestSlotOfADeadOneIsKeptUntilItEnds",
+	},
+	{
+		name: "what a dead process had open is given up while its transaction is undone",
+		file: "internal/arenakernel/reap.go",
+		old:  "\tif !b.data || b.undoing || !a.ended(i) || ",
+		new:  "\tif !b.data || !a.ended(i) || ",
+		pkg:  "internal/cinterop", run: "TestTxDataIsKeptForItsRollback/go",
+	},
+	{
+		name: "an object is deleted that a rollback writes into",
+		file: "internal/arenakernel/object_delete.go",
+		old:  "append(a.undoneFor(h), a.holders(h.Object)...)",
+		new:  "a.holders(h.Object)",
+		pkg:  "internal/cinterop", run: "TestTxDataIsKeptForItsRollback/go",
 	},
 	{
 		name: "the releaser of its own process wakes nobody",

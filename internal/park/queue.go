@@ -355,6 +355,16 @@ func (q *Queue) deliver(all bool) {
 	}
 }
 
+// DeliverAllAsOne wakes all waiters, and the goroutines of this queue first: without the
+// poller, and so without the doorbell of this process.
+func (q *Queue) DeliverAllAsOne() {
+	q.deliver(true)
+	q.mu.Lock()
+	q.setIdle()
+	q.mu.Unlock()
+	q.DeliverAll()
+}
+
 // alive calls f unless the queue is closed.
 func (q *Queue) alive(f func()) {
 	q.life.Lock()

@@ -27,6 +27,13 @@ func (q *Queue) EnterNode() bool {
 	return true
 }
 
+// EnterEnding is Enter for a call that Close waits for already, and that needs the object for
+// longer.
+func (q *Queue) EnterEnding() { q.calls.Add(1) }
+
+// Empty reports whether no call is in the queue that Shut waits for.
+func (q *Queue) Empty() bool { return q.calls.Load() <= q.lasting.Load() }
+
 // Exit ends the call.
 func (q *Queue) Exit() { q.calls.Add(-1) }
 

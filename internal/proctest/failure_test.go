@@ -33,21 +33,23 @@ func failure(t *testing.T, f func(testing.TB)) string {
 	return tb.output()
 }
 
+// brief makes the next waits for p end soon. Its start may take as long as it needs.
+func brief(p *Proc) { p.limit = Scale(300 * time.Millisecond) }
+
 func TestTimeoutShowsWordsAndStacks(t *testing.T) {
 	var p *Proc
 	log := failure(t, func(tb testing.TB) {
-		p = Start(tb, "hang", Limit(300*time.Millisecond),
-			Dump(func() string { return "owner 3 waiters 1" }))
+		p = Start(tb, "hang", Dump(func() string { return "owner 3 waiters 1" }))
 		p.Await(tb)
 		panic("not reached")
 	})
 	require.Contains(t, log, `said "about to hang", want ready`)
 
 	log = failure(t, func(tb testing.TB) {
-		p = Start(tb, "hang", Limit(300*time.Millisecond),
-			Dump(func() string { return "owner 3 waiters 1" }))
+		p = Start(tb, "hang", Dump(func() string { return "owner 3 waiters 1" }))
 		var s string
 		p.Recv(tb, &s)
+		brief(p)
 		p.Recv(tb, &s)
 		panic("not reached")
 	})
@@ -64,8 +66,9 @@ func TestTimeoutShowsWordsAndStacks(t *testing.T) {
 
 func TestTimeoutOfWait(t *testing.T) {
 	log := failure(t, func(tb testing.TB) {
-		p := Start(tb, "idle", Limit(300*time.Millisecond))
+		p := Start(tb, "idle")
 		p.Await(tb)
+		brief(p)
 		p.Wait(tb)
 	})
 	require.Contains(t, log, "did not exit within "+Scale(300*time.Millisecond).String())
@@ -75,9 +78,10 @@ func TestTimeoutOfWait(t *testing.T) {
 // A child that takes no SIGQUIT is killed.
 func TestTimeoutOfUnresponsiveChild(t *testing.T) {
 	log := failure(t, func(tb testing.TB) {
-		p := Start(tb, "unresponsive", Limit(300*time.Millisecond))
+		p := Start(tb, "unresponsive")
 		p.grace = 300 * time.Millisecond
 		p.Await(tb)
+		brief(p)
 		p.WaitExit(tb)
 	})
 	require.Contains(t, log, "SIGQUIT did not end it")

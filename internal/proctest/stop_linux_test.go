@@ -62,8 +62,9 @@ func TestAwaitStop(t *testing.T) {
 
 func TestAwaitStopOfTheLiving(t *testing.T) {
 	log := failure(t, func(tb testing.TB) {
-		p := Start(tb, "idle", Limit(300*time.Millisecond))
+		p := Start(tb, "idle")
 		p.Await(tb)
+		brief(p)
 		p.AwaitStop(tb)
 	})
 	require.Contains(t, log, "did not stop within "+Scale(300*time.Millisecond).String())
@@ -81,8 +82,9 @@ func TestAwaitStopOfTheDead(t *testing.T) {
 // The stacks of a stopped child are had by continuing it.
 func TestTimeoutOfStoppedChild(t *testing.T) {
 	log := failure(t, func(tb testing.TB) {
-		p := Start(tb, "idle", Limit(300*time.Millisecond))
+		p := Start(tb, "idle")
 		p.Await(tb)
+		brief(p)
 		p.Stop(tb)
 		p.Wait(tb)
 	})

@@ -56,7 +56,7 @@ func (p *Proc) hang(t testing.TB, what string) {
 	if !p.endsWithin(p.grace) {
 		fmt.Fprintf(&b, "SIGQUIT did not end it within %v\n", p.grace)
 		p.cmd.Process.Kill()
-		if !p.endsWithin(p.limit) {
+		if !p.endsWithin(Scale(DefaultTimeout)) {
 			t.Fatalf("%sand neither did SIGKILL\nstderr:\n%s", b.String(), indent(p.Stderr()))
 		}
 	}
@@ -83,8 +83,8 @@ func (p *Proc) endsWithin(d time.Duration) bool {
 func (p *Proc) cleanup(t testing.TB) {
 	t.Helper()
 	p.cmd.Process.Kill()
-	if !p.endsWithin(p.limit) {
-		t.Errorf("proctest: %s survives SIGKILL for %v\nstate: %s", p, p.limit, p.processState())
+	if limit := max(p.limit, Scale(DefaultTimeout)); !p.endsWithin(limit) {
+		t.Errorf("proctest: %s survives SIGKILL for %v\nstate: %s", p, limit, p.processState())
 		return
 	}
 	p.mu.Lock()

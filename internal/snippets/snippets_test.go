@@ -61,11 +61,11 @@ func extract(name, text string) (found []snippet) {
 // known are the packages that a block may use without importing them.
 var known = func() map[string]string {
 	m := map[string]string{"shmsync": module}
-	for _, name := range []string{"arena", "asm", "prims", "shm", "internal/crashpoint"} {
+	for _, name := range []string{"arena", "arenatest", "asm", "prims", "shm", "internal/crashpoint"} {
 		m[filepath.Base(name)] = module + "/" + name
 	}
 	for _, name := range []string{"context", "encoding/binary", "errors", "expvar", "fmt", "io", "io/fs", "iter", "log", "maps", "net",
-		"net/http", "os", "os/exec", "slices", "strings", "structs", "sync", "sync/atomic", "syscall", "time"} {
+		"net/http", "os", "os/exec", "slices", "strings", "structs", "sync", "sync/atomic", "syscall", "testing", "time"} {
 		m[filepath.Base(name)] = name
 	}
 	return m

@@ -44,6 +44,9 @@ var kinds = map[string]func(a *arena.Arena, name string) (closer, error){
 		return prims.OpenSignalWaker(a, name, &prims.SignalWakerOptions{Signals: 1})
 	},
 	"spinlock": func(a *arena.Arena, name string) (closer, error) { return prims.OpenSpinLock(a, name, nil) },
+	"synchronized": func(a *arena.Arena, name string) (closer, error) {
+		return prims.OpenSynchronized(a, name, [3]int64{1, 2, 3}, nil)
+	},
 	"waitable": func(a *arena.Arena, name string) (closer, error) {
 		return prims.OpenWaitable(a, name, pool{}, poolRules, &prims.WaitableOptions{Holds: 2})
 	},

@@ -27,6 +27,8 @@ type scene struct {
 	// unjoined has the victim join the arena within the operation: it
 	// has no objects.
 	unjoined bool
+	// owing says that part.use ends what some of the dead have left, and no reaper does.
+	owing bool
 	// fresh has every kill use objects of its own, called object.
 	fresh bool
 }

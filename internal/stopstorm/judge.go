@@ -10,7 +10,7 @@ import (
 )
 
 // excuseAfter is the part of the bound after which an excuse ends a stop.
-const excuseAfter = 10
+const excuseAfter = 30
 
 // excused counts a stop if all lanes that stand still have an excuse, and reports that.
 func (s *storm) excused(victim int, still [][2]int) bool {

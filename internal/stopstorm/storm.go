@@ -114,9 +114,10 @@ func newStorm(ctx context.Context, o *Options, which, step int) (s *storm, err e
 	s.res = &Result{Prim: s.prim.name, Lang: "go", Known: s.prim.known}
 	s.observed.lanes = map[string]int{}
 	s.observed.where = map[string]int{}
+	begun := s // a return of an error sets s to nil
 	defer func() {
 		if err != nil {
-			s.end()
+			begun.end()
 		}
 	}()
 	if s.page, s.files[0], err = newPage(); err != nil {

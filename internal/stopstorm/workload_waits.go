@@ -174,7 +174,7 @@ func openWaitGroup(w *worker) ([]lane, error) {
 }
 
 func openLatch(w *worker) ([]lane, error) {
-	x, err := prims.OpenLatch(w.a, "latch", 1<<50, nil)
+	x, err := prims.OpenLatch(w.a, "latch", 1<<31-1, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -276,6 +276,45 @@ func openWaitable(w *worker) ([]lane, error) {
 	}
 	l := locker{name: "claim", lock: ever(func(ctx context.Context) error { return x.WaitContext(ctx, true) }), unlock: func() { x.Release(true) }}
 	return append(l.lanes()[:2], plain("update", false, func(*rand.Rand) error { x.Update(func(*held) {}); return nil })), nil
+}
+
+// openSynchronized changes a record and reads it. A Load needs nothing that others hold.
+func openSynchronized(w *worker) ([]lane, error) {
+	x, err := prims.OpenSynchronized(w.a, "synchronized", [16]uint64{}, nil)
+	if err != nil {
+		return nil, err
+	}
+	// with has a lane do something to the value, by UpdateContext or ViewContext.
+	with := func(at *lanePage, r *rand.Rand, call func(context.Context, func(*[16]uint64) error) error, f func(v *[16]uint64)) func(ctx context.Context) error {
+		return func(ctx context.Context) error {
+			at.at.Store(atAcquiring)
+			err := call(ctx, func(v *[16]uint64) error {
+				at.at.Store(atHolding)
+				hold(r)
+				f(v)
+				return nil
+			})
+			at.at.Store(atReleasing)
+			return err
+		}
+	}
+	add := func(v *[16]uint64) {
+		v[0]++
+		v[15] = v[0]
+	}
+	return []lane{
+		{"update", true, func(at *lanePage, r *rand.Rand) error { return with(at, r, x.UpdateContext, add)(context.Background()) }},
+		{"update, gives up", false, func(at *lanePage, r *rand.Rand) error { return limited(with(at, r, x.UpdateContext, add)) }},
+		{"view", true, func(at *lanePage, r *rand.Rand) error {
+			return with(at, r, x.ViewContext, func(*[16]uint64) {})(context.Background())
+		}},
+		plain("load", false, func(*rand.Rand) error {
+			if v := x.Load(); v[0] != v[15] {
+				return errors.New("a torn value")
+			}
+			return nil
+		}),
+	}, nil
 }
 
 // openObjects opens, closes and deletes objects of a few names, and takes memory.

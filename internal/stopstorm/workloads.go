@@ -63,12 +63,13 @@ var workloads = append([]prim{
 	{"waitany", waitersLocked, openWaitAny},
 	{"cond", queueLocked, openCond},
 	{"queue", queueLocked, openQueue},
-	{"waitgroup", queueLocked, openWaitGroup},
-	{"latch", queueLocked, openLatch},
+	{"waitgroup", "", openWaitGroup},
+	{"latch", "", openLatch},
 	{"barrier", queueLocked, openBarrier},
 	{"once", queueLocked, openOnce},
 	{"signal", "", openSignal},
 	{"waitable", queueLocked, openWaitable},
+	{"synchronized", "", openSynchronized},
 	{"objects", arenaLocked, openObjects},
 }, madeUp...)
 
@@ -79,6 +80,15 @@ var sound = len(workloads) - len(madeUp)
 var madeUp = []prim{
 	{"test:frozen", "", openFrozen},
 	{"test:held", "", openHeld},
+	{"test:refused", "", openRefused},
+}
+
+// openRefused fails in each worker, and not in their parent.
+func openRefused(w *worker) ([]lane, error) {
+	if w.page.magic == pageMagic {
+		return nil, errors.New("the objects of this workload cannot be opened")
+	}
+	return nil, nil
 }
 
 // openFrozen takes a lock that nobody can see.

@@ -23,7 +23,7 @@ var update = flag.Bool("update", false, "write docs/api anew")
 
 // apiPackages are the packages that users import, by the name of their file in
 // docs/api.
-var apiPackages = map[string]string{"shmsync": ".", "asm": "asm", "shm": "shm", "arena": "arena", "prims": "prims"}
+var apiPackages = map[string]string{"shmsync": ".", "asm": "asm", "shm": "shm", "arena": "arena", "prims": "prims", "arenatest": "arenatest"}
 
 // TestAPI makes every change of what users see a change of a file that a review
 // shows. With -update it writes the files.

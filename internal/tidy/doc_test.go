@@ -9,7 +9,7 @@ import (
 )
 
 // libraries are the packages that users import.
-var libraries = []string{".", "asm", "shm", "arena", "internal/arenakernel", "prims"}
+var libraries = []string{".", "asm", "shm", "arena", "internal/arenakernel", "prims", "arenatest"}
 
 // An identifier that users see has a comment that says what it is.
 var docRule = rule{

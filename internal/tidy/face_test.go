@@ -144,7 +144,8 @@ func XAt(a *arena.Arena, off arena.Offset) (*X, error)                       { r
 
 // returnsError reports whether a plain form that has a form with Context returns an error.
 func returnsError(calls map[[2]string]*call, c *call) bool {
-	if c.typ == "" || c.typ == "Future" || c.name == "Recover" {
+	callsBack := func(kind string) bool { return strings.HasPrefix(kind, "func(") && strings.HasSuffix(kind, " error") }
+	if c.typ == "" || c.typ == "Future" || slices.ContainsFunc(c.params, callsBack) {
 		return true
 	}
 	for _, end := range []string{"Stop", "Shutdown", "Cancel"} {

@@ -66,11 +66,13 @@ var layers = []layer{
 	{".", nil, true},
 	{"asm", nil, true},
 	{"shm", []string{".", "internal/crashpoint"}, true},
-	{"arena", []string{"internal/arenakernel", "shm", "."}, true}, // the face of internal/arenakernel
+	{"arena", []string{"internal/arenakernel", "internal/diagnose", "shm", "."}, true}, // the face of internal/arenakernel
 	{"prims", []string{"arena", ".", "asm", "internal/"}, true},
+	{"arenatest", []string{"internal/", "arena", "shm", ".", "asm"}, true}, // for the tests of users
 	{"internal", []string{".", "asm", "internal/"}, true},
 	{"internal/arenakernel", []string{"shm", ".", "asm", "internal/"}, true},
-	{"internal/park", []string{"internal/arenakernel", ".", "asm", "internal/"}, true},  // between prims and arenakernel
+	{"internal/park", []string{"internal/arenakernel", ".", "asm", "internal/"}, true}, // between prims and arenakernel
+	{"internal/diagnose", []string{"internal/arenakernel", "."}, true},
 	{"internal/gosuite", []string{"shm", "arena", "prims", "internal/gosuite/"}, false}, // tests only, as cmd is on top
 	{"internal/crashpoint", nil, true},
 	{"internal/race", nil, true},

@@ -34,6 +34,7 @@ var inlined = map[string]struct{ inlined, outOfLine, inside []string }{
 		},
 		outOfLine: []string{
 			"(*Mutex).lockSlow", "(*Mutex).unlockSlow", "(*Mutex).lockOrPanic",
+			"storeLogState", "storeKind", // a call keeps the stores before and after it in order
 			"(*RWMutex).rlockSlow", "(*RWMutex).rlockOrPanic", "(*RWMutex).runlockSlow", "(*RWMutex).lock",
 		},
 		inside: []string{"releaseBiased"},

@@ -2,6 +2,7 @@ package topology
 
 import (
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -10,21 +11,9 @@ import (
 func (r *reader) limits() {
 	l := &r.t.Limits
 	const status = "proc/self/status"
-	f := r.fields(status, "Cpus_allowed_list", "Mems_allowed_list", "Seccomp")
-	lists := map[string]*[]int{"Cpus_allowed_list": &l.CPUs, "Mems_allowed_list": &l.Nodes}
-	for key, to := range lists {
-		list, err := ParseList(f[key])
-		if err != nil {
-			r.fail(status, "%s: %v", key, err)
-		}
-		*to = list
-	}
-	if len(l.CPUs) == 0 {
-		l.CPUs = r.t.IDs()
-	}
-	if len(l.Nodes) == 0 {
-		l.Nodes = r.t.NodeIDs()
-	}
+	f := r.fields(status, "Cpus_allowed", "Cpus_allowed_list", "Mems_allowed", "Mems_allowed_list", "Seccomp")
+	l.CPUs = r.allowed(f, "Cpus_allowed", "cpuset.cpus.effective", r.t.IDs())
+	l.Nodes = r.allowed(f, "Mems_allowed", "cpuset.mems.effective", r.t.NodeIDs())
 	l.Filter = f["Seccomp"] == "2"
 	groups, _ := r.text("proc/self/cgroup")
 	for line := range strings.Lines(groups) {
@@ -33,6 +22,28 @@ func (r *reader) limits() {
 			r.cgroup(parts[1], parts[2])
 		}
 	}
+}
+
+// allowed gives those of the CPUs or nodes that this process may use, by its status or else by the
+// root of the control groups: all where neither says so.
+func (r *reader) allowed(status map[string]string, key, cpuset string, all []int) []int {
+	const file = "proc/self/status"
+	list, err := ParseList(status[key+"_list"])
+	if err == nil && len(list) == 0 && status[key] != "" {
+		list, err = ParseMask(status[key])
+	}
+	if err != nil {
+		r.repair("of limits", "%s: %s: %v: all are taken as allowed", file, key, err)
+		list = nil
+	}
+	if len(list) == 0 {
+		list, _ = r.list("sys/fs/cgroup/" + cpuset)
+	}
+	list = slices.DeleteFunc(list, func(id int) bool { return !slices.Contains(all, id) })
+	if len(list) == 0 {
+		return all
+	}
+	return list
 }
 
 // cgroup reads the limits of a cgroup and of those above it: of version 2, whose
@@ -76,7 +87,7 @@ func (r *reader) quota(file, periodFile string) {
 	quota, err := strconv.ParseFloat(f[0], 64)
 	period, err2 := strconv.ParseFloat(f[1], 64)
 	if err != nil || err2 != nil || quota <= 0 || period <= 0 {
-		r.fail(file, "%q is no share of time", text)
+		r.repair("of limits", "%s: %q is no share of time: it limits nothing", file, text)
 		return
 	}
 	if q := quota / period; r.t.Limits.Quota == 0 || q < r.t.Limits.Quota {
@@ -95,7 +106,7 @@ func (r *reader) memory(file string) {
 	v, err := strconv.ParseInt(text, 10, 64)
 	switch {
 	case err != nil || v < 0:
-		r.fail(file, "%q is no number of bytes", text)
+		r.repair("of limits", "%s: %q is no number of bytes: it limits nothing", file, text)
 	case v < unlimited && (r.t.Limits.Memory == 0 || v < r.t.Limits.Memory):
 		r.t.Limits.Memory = v
 	}

@@ -36,6 +36,28 @@ func ParseList(text string) ([]int, error) {
 	return list, nil
 }
 
+// ParseMask reads a set as old kernels write it: hexadecimal words of 32 bits with commas between
+// them, of which the last one has the least numbers.
+func ParseMask(text string) ([]int, error) {
+	words := strings.Split(strings.TrimSpace(text), ",")
+	if len(words) > maxID/32 {
+		return nil, fmt.Errorf("%q is too long", text)
+	}
+	var list []int
+	for i := range words {
+		word, err := strconv.ParseUint(words[len(words)-1-i], 16, 32)
+		if err != nil {
+			return nil, fmt.Errorf("%q is no mask", text)
+		}
+		for bit := range 32 {
+			if word&(1<<bit) != 0 {
+				list = append(list, 32*i+bit)
+			}
+		}
+	}
+	return list, nil
+}
+
 // FormatList writes an ascending list as the kernel does.
 func FormatList(list []int) string {
 	var parts []string

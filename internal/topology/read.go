@@ -24,33 +24,50 @@ const (
 // Host reads the topology of this host.
 func Host() (*Topology, error) { return Read(os.DirFS("/")) }
 
-// Recorded reads a tree that Record wrote, or one with the same files.
-func Recorded(dir string) (*Topology, error) {
-	if _, err := os.Stat(filepath.Join(dir, filepath.FromSlash(online))); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("%s is no recorded tree: it has no %s", dir, online)
+// Recorded reads a recording of a host: a directory with the files of a system's root, a .tree
+// file, an archive of tar, or a file of lstopo in XML.
+func Recorded(name string) (*Topology, error) {
+	if strings.HasSuffix(name, ".xml") {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, err
 		}
+		defer f.Close()
+		t, err := ReadXML(f)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		return t, nil
+	}
+	src, err := open(name)
+	if err != nil {
 		return nil, err
 	}
-	t, err := Read(os.DirFS(dir))
+	t, _, err := read(src)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", dir, err)
+		return nil, fmt.Errorf("%s is no recorded tree: %w", name, err)
 	}
 	return t, nil
 }
 
-// Read reads a topology from a tree whose root is that of a host. Files that are missing
-// leave their fields empty, or are guessed with a note; files that make no sense are an
-// error.
+// Read reads a topology from a tree whose root is that of a host. It refuses nothing that has a
+// CPU: what is missing or makes no sense is guessed, with a note.
 func Read(fsys fs.FS) (*Topology, error) {
-	t, _, err := read(fsys)
+	t, _, err := read(system{fsys})
 	return t, err
 }
 
-// Record writes the files that Read reads to a directory, which it makes: no others, and
-// of long ones only the lines that matter.
-func Record(fsys fs.FS, dir string) error {
-	_, kept, err := read(fsys)
+// Record writes the files that are read of this host, or of a recording, to a directory, which it
+// makes: no others, and of long ones only the lines that matter.
+func Record(from, dir string) error {
+	src, err := source(system{os.DirFS("/")}), error(nil)
+	if from != "" {
+		src, err = open(from)
+	}
+	if err != nil {
+		return err
+	}
+	_, kept, err := read(src)
 	if err != nil {
 		return err
 	}
@@ -66,65 +83,89 @@ func Record(fsys fs.FS, dir string) error {
 	return nil
 }
 
-func read(fsys fs.FS) (*Topology, map[string]string, error) {
-	r := &reader{fsys: fsys, kept: map[string]string{}, t: new(Topology)}
-	r.cpus()
-	r.caches()
-	r.nodes()
+func read(src source) (*Topology, map[string]string, error) {
+	r := &reader{src: src, kept: map[string]string{}, t: new(Topology), repairs: map[string]*repairs{}}
+	f := &facts{}
+	r.cpus(f)
+	if len(f.cpus) == 0 {
+		return nil, nil, errNoCPU
+	}
+	r.nodes(f)
+	r.assemble(f)
 	r.limits()
 	r.settings()
-	if r.err != nil {
-		return nil, nil, r.err
-	}
+	r.writeNotes()
 	return r.t, r.kept, nil
 }
 
-// reader reads files and keeps what it has read. Its first error stays.
+var errNoCPU = errors.New("it names no CPU that is online")
+
+// reader reads files and keeps what it has read.
 type reader struct {
-	fsys fs.FS
-	kept map[string]string
-	t    *Topology
-	err  error
+	src     source
+	kept    map[string]string
+	t       *Topology
+	repairs map[string]*repairs
+	kinds   []string // of repairs, in their order
 }
 
-func (r *reader) fail(name, format string, args ...any) {
-	if r.err == nil {
-		r.err = fmt.Errorf("%s: %s", name, fmt.Sprintf(format, args...))
+// repairs are those of one kind: the first one, and how many there were.
+type repairs struct {
+	first string
+	n     int
+}
+
+// repair notes that something makes no sense and what is assumed in its place. Repairs of a kind
+// become one note.
+func (r *reader) repair(kind, format string, args ...any) {
+	if r.repairs[kind] == nil {
+		r.repairs[kind] = &repairs{first: fmt.Sprintf(format, args...)}
+		r.kinds = append(r.kinds, kind)
 	}
+	r.repairs[kind].n++
 }
 
 func (r *reader) note(format string, args ...any) {
 	r.t.Notes = append(r.t.Notes, fmt.Sprintf(format, args...))
 }
 
-// text gives a file without the space around it; false where it cannot be read.
+func (r *reader) writeNotes() {
+	for _, kind := range r.kinds {
+		is := r.repairs[kind]
+		if is.n > 1 {
+			r.note("%s (and %d more %s)", is.first, is.n-1, kind)
+			continue
+		}
+		r.note("%s", is.first)
+	}
+}
+
+// text gives a file without the space and the zero bytes around it; false where it cannot be read.
 func (r *reader) text(name string) (string, bool) {
-	if !fs.ValidPath(name) {
+	b, ok := r.src.file(name)
+	if !ok {
 		return "", false
 	}
-	b, err := fs.ReadFile(r.fsys, name)
-	if err != nil {
-		return "", false
-	}
-	r.kept[name] = string(b)
-	return strings.TrimSpace(string(b)), true
+	text := strings.Trim(string(b), "\x00 \t\r\n")
+	r.kept[name] = text + "\n"
+	return text, true
 }
 
 // fields gives the values of the lines of a file that begin with the keys: the first of
 // each.
 func (r *reader) fields(name string, keys ...string) map[string]string {
-	b, err := fs.ReadFile(r.fsys, name)
-	if err != nil {
+	b, ok := r.src.file(name)
+	if !ok {
 		return nil
 	}
 	found := map[string]string{}
 	var kept strings.Builder
 	for line := range strings.Lines(string(b)) {
-		k, v, ok := strings.Cut(line, ":")
+		k, v, ok := strings.Cut(strings.Trim(line, "\x00"), ":")
 		k = strings.TrimSpace(k)
 		if _, seen := found[k]; ok && !seen && slices.Contains(keys, k) {
 			found[k] = strings.TrimSpace(v)
-			kept.WriteString(line)
+			kept.WriteString(strings.Trim(line, "\x00"))
 		}
 	}
 	r.kept[name] = kept.String()
@@ -139,170 +180,181 @@ func (r *reader) number(name string, otherwise int) int {
 	}
 	v, err := strconv.Atoi(text)
 	if err != nil {
-		r.fail(name, "%q is no number", text)
+		r.repair("of numbers", "%s: %q is no number: it is not used", name, text)
 		return otherwise
 	}
 	return v
 }
 
-func (r *reader) list(name string) ([]int, bool) {
+// list gives the numbers of a list in a file; false where there is none that makes sense.
+func (r *reader) list(name string) ([]int, bool) { return r.set(name, ParseList) }
+
+// set gives a list or a mask.
+func (r *reader) set(name string, parse func(string) ([]int, error)) ([]int, bool) {
 	text, ok := r.text(name)
 	if !ok {
 		return nil, false
 	}
-	list, err := ParseList(text)
+	list, err := parse(text)
 	if err != nil {
-		r.fail(name, "%v", err)
+		r.repair("of lists", "%s: %v: it is not used", name, err)
+		return nil, false
 	}
-	return list, true
+	slices.Sort(list)
+	return slices.Compact(list), true
 }
 
-func (r *reader) cpus() {
-	ids, ok := r.list(online)
-	if !ok || len(ids) == 0 {
-		r.fail(online, "no CPU is online")
-		return
+// either gives a list or, where there is none, the mask of older kernels.
+func (r *reader) either(list, mask string) ([]int, bool) {
+	if ids, ok := r.list(list); ok {
+		return ids, true
 	}
+	return r.set(mask, ParseMask)
+}
+
+// numbered lists the numbers in the names of entries of a directory that begin with a prefix.
+func (r *reader) numbered(dir, prefix string) (ids []int) {
+	for _, name := range r.src.names(dir) {
+		if number, ok := strings.CutPrefix(name, prefix); ok {
+			if id, err := strconv.ParseUint(number, 10, 31); err == nil && id < maxID {
+				ids = append(ids, int(id))
+			}
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// onlineCPUs lists the CPUs that are online, and those that are there and are not.
+func (r *reader) onlineCPUs() (on, off []int) {
 	present, _ := r.list(cpuDir + "/present")
+	on, ok := r.list(online)
+	if !ok || len(on) == 0 {
+		on = nil
+		for _, id := range r.numbered(cpuDir, "cpu") {
+			if r.number(fmt.Sprintf("%s/cpu%d/online", cpuDir, id), 1) != 0 {
+				on = append(on, id)
+			} else if !slices.Contains(present, id) {
+				present = append(present, id)
+			}
+		}
+		if len(on) > 0 {
+			r.repair("of lists", "%s is missing: each CPU was asked", online)
+		}
+	}
 	for _, id := range present {
-		if !slices.Contains(ids, id) {
-			r.t.Offline = append(r.t.Offline, id)
+		if !slices.Contains(on, id) {
+			off = append(off, id)
 		}
 	}
-	cores := map[string]int{}
-	threads := map[int]int{}
-	told := false
-	for _, id := range ids {
-		dir := fmt.Sprintf("%s/cpu%d", cpuDir, id)
-		c := CPU{ID: id, Package: max(r.number(dir+"/topology/physical_package_id", 0), 0), Die: max(r.number(dir+"/topology/die_id", 0), 0)}
-		siblings, ok := r.text(dir + "/topology/core_cpus_list")
-		if !ok {
-			siblings, ok = r.text(dir + "/topology/thread_siblings_list")
-		}
-		if list, err := ParseList(siblings); ok && (err != nil || !slices.Contains(list, id)) {
-			r.fail(dir+"/topology", "%q is no list of threads of the core of CPU %d", siblings, id)
-		}
-		told = told || ok
-		if !ok {
-			siblings = strconv.Itoa(id)
-		}
-		core, known := cores[siblings]
-		if !known {
-			core = len(cores)
-			cores[siblings] = core
-		}
-		c.Core, c.Thread = core, threads[core]
-		threads[core]++
-		c.Capacity = r.number(dir+"/cpu_capacity", 0)
-		c.MaxMHz = r.number(dir+"/cpufreq/cpuinfo_max_freq", 0) / 1000
-		r.t.CPUs = append(r.t.CPUs, c)
-	}
-	if !told {
-		r.note("the host does not say which CPUs share a core: each is taken for a core of one package")
-	}
+	slices.Sort(off)
+	return on, off
 }
 
 // maxCaches bounds the caches of a CPU that are looked at.
 const maxCaches = 16
 
-// caches finds the last level of each CPU.
-func (r *reader) caches() {
-	at := map[string]int{}
-	guessed := false
-	for i := range r.t.CPUs {
-		c := &r.t.CPUs[i]
-		best := LLC{}
-		shared := fmt.Sprintf("package %d", c.Package)
+// cpus reads what the host says about each CPU.
+func (r *reader) cpus(f *facts) {
+	var on []int
+	on, r.t.Offline = r.onlineCPUs()
+	told := false
+	for _, id := range on {
+		dir := fmt.Sprintf("%s/cpu%d", cpuDir, id)
+		topo := dir + "/topology"
+		c := cpuFacts{CPU: CPU{ID: id, Package: r.number(topo+"/physical_package_id", -1), Die: max(r.number(topo+"/die_id", 0), 0)}}
+		c.core = r.siblings(id, topo, "core_cpus", "thread_siblings")
+		told = told || c.core != nil
+		if c.Package < 0 {
+			c.socket = r.siblings(id, topo, "package_cpus", "core_siblings")
+		}
+		c.cluster = r.siblings(id, topo, "cluster_cpus")
+		c.Capacity = r.number(dir+"/cpu_capacity", 0)
+		c.MaxMHz = r.number(dir+"/cpufreq/cpuinfo_max_freq", 0) / 1000
 		for index := range maxCaches {
-			dir := fmt.Sprintf("%s/cpu%d/cache/index%d", cpuDir, c.ID, index)
-			kind, ok := r.text(dir + "/type")
-			if !ok {
-				break
-			}
-			level := r.number(dir+"/level", 0)
-			list, ok := r.text(dir + "/shared_cpu_list")
-			if kind == "Instruction" || !ok || level <= best.Level {
-				continue
-			}
-			if ids, err := ParseList(list); err != nil || !slices.Contains(ids, c.ID) {
-				r.fail(dir+"/shared_cpu_list", "%q is no list of CPUs with CPU %d", list, c.ID)
-			}
-			best.Level, shared, best.Bytes = level, fmt.Sprintf("L%d %s", level, list), 0
-			if size, ok := r.text(dir + "/size"); ok {
-				var err error
-				if best.Bytes, err = parseSize(size); err != nil {
-					r.fail(dir+"/size", "%v", err)
-				}
+			if cache, ok := r.cache(id, fmt.Sprintf("%s/cache/index%d", dir, index)); ok {
+				c.caches = append(c.caches, cache)
 			}
 		}
-		guessed = guessed || best.Level == 0
-		n, known := at[shared]
-		if !known {
-			n = len(r.t.LLCs)
-			at[shared] = n
-			r.t.LLCs = append(r.t.LLCs, best)
-		}
-		c.LLC = n
-		r.t.LLCs[n].CPUs = append(r.t.LLCs[n].CPUs, c.ID)
+		f.cpus = append(f.cpus, c)
 	}
-	if guessed {
-		r.note("the host does not say which CPUs share caches: those of a package are taken for one group")
+	if !told && len(on) > 0 {
+		r.note("the host does not say which CPUs share a core: each is taken for a core of its own")
 	}
 }
 
-func (r *reader) nodes() {
+// siblings gives the CPUs that share something with a CPU, under the first name that the kernel has
+// for it.
+func (r *reader) siblings(id int, dir string, names ...string) []int {
+	for _, name := range names {
+		list := name + "_list"
+		ids, ok := r.either(dir+"/"+list, dir+"/"+name)
+		if ok && slices.Contains(ids, id) {
+			return ids
+		}
+		if ok {
+			r.repair("of lists", "%s: CPU %d is not in its own list %s: it is not used", dir, id, FormatList(ids))
+		}
+	}
+	return nil
+}
+
+// cache reads a cache of a CPU that holds data.
+func (r *reader) cache(id int, dir string) (c cacheFacts, ok bool) {
+	kind, _ := r.text(dir + "/type")
+	c.level = r.number(dir+"/level", 0)
+	if kind == "Instruction" || c.level <= 0 {
+		return c, false
+	}
+	c.cpus, ok = r.either(dir+"/shared_cpu_list", dir+"/shared_cpu_map")
+	if ok && !slices.Contains(c.cpus, id) {
+		r.repair("of lists", "%s/shared_cpu_list: CPU %d is not in its own list %s: it is not used", dir, id, FormatList(c.cpus))
+		ok = false
+	}
+	if size, told := r.text(dir + "/size"); told && ok {
+		c.bytes = r.bytes(dir+"/size", size)
+	}
+	return c, ok
+}
+
+// nodes reads what the host says about each NUMA node.
+func (r *reader) nodes(f *facts) {
 	ids, ok := r.list(nodeDir + "/online")
 	if !ok || len(ids) == 0 {
-		r.oneNode()
-		return
+		ids = r.numbered(nodeDir, "node")
 	}
-	placed := map[int]bool{}
 	for _, id := range ids {
 		dir := fmt.Sprintf("%s/node%d", nodeDir, id)
 		n := Node{ID: id, Weight: r.number(fmt.Sprintf("%s/mempolicy/weighted_interleave/node%d", mmDir, id), 0)}
-		n.CPUs, _ = r.list(dir + "/cpulist")
-		for _, cpu := range n.CPUs {
-			i := slices.IndexFunc(r.t.CPUs, func(c CPU) bool { return c.ID == cpu })
-			if i < 0 || placed[cpu] {
-				r.fail(dir+"/cpulist", "CPU %d is not online, or of another node too", cpu)
-				continue
-			}
-			placed[cpu] = true
-			r.t.CPUs[i].Node = id
-		}
+		n.CPUs, _ = r.either(dir+"/cpulist", dir+"/cpumap")
 		if text, ok := r.text(dir + "/distance"); ok {
 			for field := range strings.FieldsSeq(text) {
 				d, err := strconv.Atoi(field)
 				if err != nil || d < 0 {
-					r.fail(dir+"/distance", "%q is no distance", field)
+					r.repair("of distances", "%s/distance: %q is no distance: the distances of node %d are not used", dir, field, id)
+					n.Distance = nil
+					break
 				}
 				n.Distance = append(n.Distance, d)
-			}
-			if len(n.Distance) != len(ids) {
-				r.fail(dir+"/distance", "has %d distances, and %d nodes are online", len(n.Distance), len(ids))
 			}
 		}
 		prefix := fmt.Sprintf("Node %d ", id)
 		memory := r.fields(dir+"/meminfo", prefix+"MemTotal", prefix+"MemFree")
-		n.Bytes, n.Free = r.bytes(dir, memory[prefix+"MemTotal"]), r.bytes(dir, memory[prefix+"MemFree"])
+		n.Bytes, n.Free = r.bytes(dir+"/meminfo", memory[prefix+"MemTotal"]), r.bytes(dir+"/meminfo", memory[prefix+"MemFree"])
 		n.HugePages = r.hugePages(dir + "/hugepages")
 		n.Access = r.access(dir + "/access0/initiators")
-		r.t.Nodes = append(r.t.Nodes, n)
+		f.nodes = append(f.nodes, n)
 	}
-	for _, c := range r.t.CPUs {
-		if !placed[c.ID] {
-			r.fail(nodeDir, "CPU %d is of no node", c.ID)
+	if len(f.nodes) == 0 {
+		r.note("the kernel knows no NUMA nodes: all is taken for one")
+		memory := r.fields("proc/meminfo", "MemTotal", "MemFree")
+		n := Node{Distance: []int{10}, Bytes: r.bytes("proc/meminfo", memory["MemTotal"]), Free: r.bytes("proc/meminfo", memory["MemFree"])}
+		for _, c := range f.cpus {
+			n.CPUs = append(n.CPUs, c.ID)
 		}
+		n.HugePages = r.hugePages(mmDir + "/hugepages")
+		f.nodes = []Node{n}
 	}
-}
-
-// oneNode is what a kernel without NUMA has.
-func (r *reader) oneNode() {
-	r.note("the kernel knows no NUMA nodes: all is taken for one")
-	memory := r.fields("proc/meminfo", "MemTotal", "MemFree")
-	n := Node{Distance: []int{10}, Bytes: r.bytes("proc/meminfo", memory["MemTotal"]), Free: r.bytes("proc/meminfo", memory["MemFree"])}
-	n.CPUs, n.HugePages = r.t.IDs(), r.hugePages(mmDir+"/hugepages")
-	r.t.Nodes = []Node{n}
 }
 
 func (r *reader) bytes(name, text string) int64 {
@@ -311,24 +363,20 @@ func (r *reader) bytes(name, text string) int64 {
 	}
 	v, err := parseSize(text)
 	if err != nil {
-		r.fail(name, "%v", err)
+		r.repair("of sizes", "%s: %v: it is not used", name, err)
 	}
 	return v
 }
 
 func (r *reader) hugePages(dir string) (pools []HugePool) {
-	entries, err := fs.ReadDir(r.fsys, dir)
-	if err != nil {
-		return nil
-	}
-	for _, e := range entries {
-		size, ok := strings.CutPrefix(e.Name(), "hugepages-")
+	for _, name := range r.src.names(dir) {
+		size, ok := strings.CutPrefix(name, "hugepages-")
 		if !ok {
 			continue
 		}
 		p := HugePool{Bytes: r.bytes(dir, size)}
-		p.Total = r.number(path.Join(dir, e.Name(), "nr_hugepages"), 0)
-		p.Free = r.number(path.Join(dir, e.Name(), "free_hugepages"), 0)
+		p.Total = r.number(path.Join(dir, name, "nr_hugepages"), 0)
+		p.Free = r.number(path.Join(dir, name, "free_hugepages"), 0)
 		pools = append(pools, p)
 	}
 	slices.SortFunc(pools, func(a, b HugePool) int { return cmp.Compare(a.Bytes, b.Bytes) })
@@ -337,23 +385,14 @@ func (r *reader) hugePages(dir string) (pools []HugePool) {
 
 // access reads what HMAT says about a node; nil where there is none.
 func (r *reader) access(dir string) *Access {
-	entries, err := fs.ReadDir(r.fsys, dir)
-	if err != nil {
-		return nil
-	}
 	a := &Access{
 		ReadLatency: r.number(dir+"/read_latency", 0), WriteLatency: r.number(dir+"/write_latency", 0),
 		ReadBandwidth: r.number(dir+"/read_bandwidth", 0), WriteBandwidth: r.number(dir+"/write_bandwidth", 0),
 	}
-	for _, e := range entries {
-		if number, ok := strings.CutPrefix(e.Name(), "node"); ok {
-			if id, err := strconv.Atoi(number); err == nil {
-				a.Initiators = append(a.Initiators, id)
-				r.kept[path.Join(dir, e.Name())] = "" // a link there
-			}
-		}
+	a.Initiators = r.numbered(dir, "node")
+	for _, id := range a.Initiators {
+		r.kept[fmt.Sprintf("%s/node%d", dir, id)] = "" // a link there
 	}
-	slices.Sort(a.Initiators)
 	if a.ReadLatency == 0 && a.WriteLatency == 0 && a.ReadBandwidth == 0 && a.WriteBandwidth == 0 && len(a.Initiators) == 0 {
 		return nil
 	}

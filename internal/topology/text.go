@@ -158,7 +158,10 @@ func (t *Topology) writeNodeLines(p *printer, indent int, n Node) {
 
 func (t *Topology) nodeLine(n Node) string {
 	parts := []string{fmt.Sprintf("node %d: %s, %s free", n.ID, formatSize(n.Bytes), formatSize(n.Free))}
-	if n.Bytes == 0 {
+	switch {
+	case n.Bytes == 0 && t.HasMemory(n):
+		parts[0] = fmt.Sprintf("node %d: the host does not say how much memory", n.ID)
+	case n.Bytes == 0:
 		parts[0] = fmt.Sprintf("node %d: no memory", n.ID)
 		if near := t.Nearest(n.ID); near >= 0 {
 			parts[0] += fmt.Sprintf(", takes it from node %d", near)

@@ -24,16 +24,27 @@ type Topology struct {
 
 // CPU is a hardware thread.
 type CPU struct {
-	ID       int `json:"id"`
-	Package  int `json:"package"`
-	Die      int `json:"die"`    // within the package
-	Core     int `json:"core"`   // counted over the host
-	Thread   int `json:"thread"` // within the core
-	LLC      int `json:"llc"`    // index into LLCs
-	Node     int `json:"node"`   // its number
-	Capacity int `json:"capacity,omitempty"`
-	MaxMHz   int `json:"max_mhz,omitempty"`
+	ID      int `json:"id"`
+	Package int `json:"package"`
+	Die     int `json:"die"`    // within the package
+	Core    int `json:"core"`   // counted over the host
+	Thread  int `json:"thread"` // within the core
+	LLC     int `json:"llc"`    // index into LLCs
+	Node    int `json:"node"`   // its number
+
+	// Module counts, over the host and from 1, the groups of cores that share a cache below the last
+	// level; 0 is a CPU without one.
+	Module   int    `json:"module,omitempty"`
+	Kind     string `json:"kind,omitempty"` // Fast or Slow where the CPUs of the host differ; else empty
+	Capacity int    `json:"capacity,omitempty"`
+	MaxMHz   int    `json:"max_mhz,omitempty"`
 }
+
+// Kinds of CPUs.
+const (
+	Fast = "P" // with nearly the capacity of the best, or nearly its frequency
+	Slow = "E"
+)
 
 // LLC is the last level of cache that some CPUs share.
 type LLC struct {
@@ -88,22 +99,6 @@ type Settings struct {
 	Governor      string `json:"governor,omitempty"` // of the first CPU's frequency
 }
 
-// Class is how far apart two CPUs are.
-type Class string
-
-// Classes, from the nearest to the farthest.
-const (
-	Same         Class = "same"           // one CPU
-	SMT          Class = "smt"            // threads of one core
-	SameLLC      Class = "llc"            // cores of one node that share a last-level cache
-	OtherLLC     Class = "node-other-llc" // cores of one node that do not
-	SamePackage  Class = "package"        // nodes of one package
-	CrossPackage Class = "cross-package"
-)
-
-// Classes lists them, from the nearest to the farthest.
-var Classes = []Class{Same, SMT, SameLLC, OtherLLC, SamePackage, CrossPackage}
-
 // CPU gives the CPU of a number, and whether it is online.
 func (t *Topology) CPU(id int) (CPU, bool) {
 	i, ok := slices.BinarySearchFunc(t.CPUs, id, func(c CPU, id int) int { return cmp.Compare(c.ID, id) })
@@ -120,26 +115,6 @@ func (t *Topology) Node(id int) (Node, bool) {
 		return Node{}, false
 	}
 	return t.Nodes[i], true
-}
-
-// Class tells how far apart two CPUs are. A CPU that is not online is as far away as
-// can be.
-func (t *Topology) Class(a, b int) Class {
-	x, okx := t.CPU(a)
-	y, oky := t.CPU(b)
-	switch {
-	case a == b:
-		return Same
-	case !okx || !oky || x.Package != y.Package:
-		return CrossPackage
-	case x.Core == y.Core:
-		return SMT
-	case x.Node != y.Node:
-		return SamePackage
-	case x.LLC != y.LLC:
-		return OtherLLC
-	}
-	return SameLLC
 }
 
 // IDs lists the CPUs.
@@ -187,6 +162,7 @@ var (
 	ByLLC     = func(c CPU) int { return c.LLC }
 	ByCore    = func(c CPU) int { return c.Core }
 	ByID      = func(c CPU) int { return c.ID }
+	ByModule  = func(c CPU) int { return c.Module }
 )
 
 // Near lists CPUs such that neighbours in the list are near each other: by package,
@@ -202,13 +178,16 @@ func (t *Topology) Near(cpus []int) []int {
 	return list
 }
 
+// HasMemory tells whether a node has memory. That of the only node of a host is taken for granted.
+func (t *Topology) HasMemory(n Node) bool { return n.Bytes > 0 || len(t.Nodes) == 1 }
+
 // Nearest gives the node with memory that is nearest to a node by the distances: where
 // its CPUs' pages come from. It is -1 where no node has memory.
 func (t *Topology) Nearest(id int) int {
 	best, least := -1, 0
 	n, ok := t.Node(id)
 	for i, m := range t.Nodes {
-		if !ok || m.Bytes == 0 || i >= len(n.Distance) {
+		if !ok || !t.HasMemory(m) || i >= len(n.Distance) {
 			continue
 		}
 		if d := n.Distance[i]; best < 0 || d < least {

@@ -1,11 +1,15 @@
 package topology
 
 import (
+	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"flag"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -18,26 +22,20 @@ var update = flag.Bool("update", false, "write the golden files")
 // trees are the recorded hosts in testdata.
 var trees = []string{"two-socket", "nps4", "cpuless", "memoryless", "asymmetric", "hybrid"}
 
-// tree gives the files of a recorded host: each line is the name of one, and a line of it.
+// tree gives the files of a recorded host.
 func tree(t *testing.T, name string) fstest.MapFS {
 	t.Helper()
+	r := newRecording()
+	require.NoError(t, r.readTree(filepath.Join("testdata", name+".tree"), 0))
 	files := fstest.MapFS{}
-	for line := range strings.Lines(string(read1(t, filepath.Join("testdata", name+".tree")))) {
-		name, text, ok := strings.Cut(line, ":")
-		if strings.HasPrefix(line, "#") {
-			continue
-		}
-		require.True(t, ok, line)
-		if files[name] == nil {
-			files[name] = &fstest.MapFile{Mode: 0o666}
-		}
-		files[name].Data = append(files[name].Data, strings.TrimPrefix(text, " ")...)
+	for name, text := range r.files {
+		files[name] = &fstest.MapFile{Mode: 0o666, Data: text}
 	}
 	return files
 }
 
-// expand writes a tree to a directory.
-func expand(t *testing.T, name string) string {
+// written writes a tree to a directory.
+func written(t *testing.T, name string) string {
 	t.Helper()
 	dir := t.TempDir()
 	require.NoError(t, os.CopyFS(dir, tree(t, name)))
@@ -70,11 +68,11 @@ func TestTreesAreRead(t *testing.T) {
 // The record of a tree holds all that is read of the tree.
 func TestRecordKeepsWhatIsRead(t *testing.T) {
 	for _, name := range []string{"two-socket", "cpuless", "asymmetric"} {
-		dir, again := expand(t, name), filepath.Join(t.TempDir(), "again")
+		dir, again := written(t, name), filepath.Join(t.TempDir(), "again")
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "secret"), []byte("not read"), 0o666))
 		status := filepath.Join(dir, "proc", "self", "status")
 		require.NoError(t, os.WriteFile(status, append(read1(t, status), "Name:\tprivate\n"...), 0o666))
-		require.NoError(t, Record(os.DirFS(dir), again))
+		require.NoError(t, Record(dir, again))
 		first, err := Recorded(dir)
 		require.NoError(t, err)
 		second, err := Recorded(again)
@@ -98,11 +96,11 @@ func TestClasses(t *testing.T) {
 		a, b int
 		want Class
 	}{
-		{"two-socket", 1, 1, Same}, {"two-socket", 0, 4, SMT}, {"two-socket", 0, 1, SameLLC}, {"two-socket", 0, 2, CrossPackage},
-		{"two-socket", 7, 3, SMT}, {"two-socket", 0, 99, CrossPackage},
-		{"nps4", 0, 1, SameLLC}, {"nps4", 0, 2, OtherLLC}, {"nps4", 0, 4, SamePackage}, {"nps4", 15, 3, SamePackage},
-		{"hybrid", 0, 4, SameLLC}, {"hybrid", 0, 8, OtherLLC}, {"hybrid", 2, 3, SMT},
-		{"memoryless", 0, 5, CrossPackage},
+		{"two-socket", 1, 1, Same}, {"two-socket", 0, 4, SMT}, {"two-socket", 0, 1, SameLLC}, {"two-socket", 0, 2, "remote-21"},
+		{"two-socket", 7, 3, SMT}, {"two-socket", 0, 99, "remote-?"},
+		{"nps4", 0, 1, SameLLC}, {"nps4", 0, 2, SameNode}, {"nps4", 0, 4, "package-12"}, {"nps4", 15, 3, "package-12"},
+		{"hybrid", 0, 4, "llc:EP"}, {"hybrid", 0, 8, "node:EP"}, {"hybrid", 2, 3, "smt:PP"},
+		{"memoryless", 0, 5, "remote-30"},
 	} {
 		top := load(t, c.tree)
 		require.Equal(t, c.want, top.Class(c.a, c.b), "%s %d %d", c.tree, c.a, c.b)
@@ -127,21 +125,23 @@ func TestLimitsAreRead(t *testing.T) {
 	require.Empty(t, top.Settings.NoHz)
 }
 
-// A tree that lacks files, or whose files make no sense, is refused or read with a note.
-func TestBadTrees(t *testing.T) {
+// A file that makes no sense is not used, and a note says so.
+func TestRepairs(t *testing.T) {
 	const cpu, node = "sys/devices/system/cpu/", "sys/devices/system/node/"
 	for _, c := range []struct{ name, text, want string }{
-		{cpu + "online", "", "no CPU is online"},
+		{cpu + "online", "", "online is missing"},
 		{cpu + "online", "0-", "no list of numbers"},
 		{cpu + "online", "0-4294967295", "no list of numbers"},
 		{cpu + "cpu1/topology/physical_package_id", "one", "no number"},
-		{cpu + "cpu1/topology/core_cpus_list", "7", "threads of the core of CPU 1"},
-		{cpu + "cpu1/cache/index3/shared_cpu_list", "7", "no list of CPUs with CPU 1"},
+		{cpu + "cpu1/topology/core_cpus_list", "7", "CPU 1 is not in its own list 7"},
+		{cpu + "cpu1/cache/index3/shared_cpu_list", "7", "CPU 1 is not in its own list 7"},
 		{cpu + "cpu1/cache/index3/size", "big", "no size"},
-		{node + "node0/distance", "10", "1 distances, and 2 nodes"},
+		{node + "node0/distance", "10", "node 0 has 1 distances, and 2 nodes"},
 		{node + "node0/distance", "10 x", "no distance"},
-		{node + "node0/cpulist", "0-9", "not online, or of another node"},
-		{node + "node0/cpulist", "0", "of no node"},
+		{node + "node0/cpulist", "0-9", "lists CPU 8, which is not online: it is left out (and 1 more such CPUs)"},
+		{node + "node0/cpulist", "0-7", "in several nodes: each is taken for one of the smallest"},
+		{node + "node0/cpulist", "0", "is in no node: it is taken for one of node 0"},
+		{node + "node1/cpulist", "0-1,4-5", "nodes 0 and 1 list the same CPUs"},
 		{node + "node0/meminfo", "Node 0 MemTotal: lots kB\n", "no size"},
 		{"proc/self/status", "Cpus_allowed_list:\tall\n", "no list of numbers"},
 		{"sys/fs/cgroup/cpu.max", "fast 100000", "no share of time"},
@@ -149,22 +149,23 @@ func TestBadTrees(t *testing.T) {
 		files := tree(t, "two-socket")
 		files["proc/self/cgroup"] = &fstest.MapFile{Data: []byte("0::/\n")}
 		files[c.name] = &fstest.MapFile{Data: []byte(c.text)}
-		_, err := Read(files)
-		require.ErrorContains(t, err, c.want, c.name)
+		top, err := Read(files)
+		require.NoError(t, err, c.name)
+		require.Len(t, top.CPUs, 8)
+		require.Contains(t, strings.Join(top.Notes, "\n"), c.want, c.name)
+		require.NoError(t, top.WriteText(new(bytes.Buffer)))
 	}
-	cut := expand(t, "two-socket")
-	require.NoError(t, os.WriteFile(filepath.Join(cut, online), nil, 0o666))
-	_, err := Recorded(cut)
-	require.ErrorContains(t, err, cut+": sys/devices/system/cpu/online: no CPU is online", "which tree")
-	_, err = Recorded(t.TempDir())
-	require.ErrorContains(t, err, "is no recorded tree")
+	_, err := Recorded(t.TempDir())
+	require.ErrorContains(t, err, "is no recorded tree: it names no CPU")
 	_, err = Recorded(filepath.Join(t.TempDir(), "nothing"))
 	require.ErrorContains(t, err, "is no recorded tree")
+	_, err = Recorded(filepath.Join("testdata", "two-socket.golden"))
+	require.ErrorContains(t, err, "no archive of tar")
 }
 
 // Kernels and containers that say little still have a topology.
 func TestLittleIsSaid(t *testing.T) {
-	dir := expand(t, "two-socket")
+	dir := written(t, "two-socket")
 	require.NoError(t, os.RemoveAll(filepath.Join(dir, "sys", "devices", "system", "node")))
 	for _, name := range []string{"topology", "cache"} {
 		dirs, err := fs.Glob(os.DirFS(dir), "sys/devices/system/cpu/cpu*/"+name)
@@ -222,4 +223,105 @@ func FuzzTree(f *testing.F) {
 			require.NoError(t, top.WriteText(new(bytes.Buffer)))
 		}
 	})
+}
+
+// Hosts that say things in unusual ways are read, and their classes are those of the specification.
+func TestUnusualHosts(t *testing.T) {
+	for name, want := range map[string]string{
+		"two-by-96":       "2 8 8 8 24 192 384 0 384: smt llc node package-12 remote-32",
+		"sub-numa":        "2 4 4 4 2 16 32 0 32: smt llc llc-node-12 remote-21",
+		"eight":           "8 8 8 8 8 32 32 0 32: llc remote-21 remote-31",
+		"no-shared-cache": "2 4 4 4 - 16 16 0 16: llc package-11 remote-20",
+		"modules":         "2 3 2 3 2 16 16 0 16: module llc remote-21",
+		"old-kernel":      "2 2 2 2 2 4 7 1 7: smt llc remote-20",
+		"contradictions":  "1 3 3 3 - 8 8 0 8: llc package-21 package-23 package-24",
+	} {
+		top, err := Recorded(filepath.Join("testdata", name+".tree"))
+		require.NoError(t, err)
+		got := top.summary()
+		require.Equal(t, want, strings.Join(got[:len(got)-1], " ")+": "+got[len(got)-1], "%s %q", name, top.Notes)
+		for _, class := range top.ClassesOf(top.IDs()) {
+			require.True(t, class.Valid(), class)
+			cpus := top.Representative(top.IDs(), class)
+			require.Equal(t, class, top.Class(cpus[0], cpus[1]), "%s %v", name, cpus)
+		}
+	}
+}
+
+// The leaves of a host have all classes that a search of all pairs finds.
+func TestLeavesHaveAllClasses(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join("testdata", "*.tree"))
+	require.NoError(t, err)
+	for _, file := range files {
+		top, err := Recorded(file)
+		require.NoError(t, err)
+		seen := map[Class]bool{}
+		for i, a := range top.CPUs {
+			for _, b := range top.CPUs[i+1:] {
+				seen[top.class(a, b)] = true
+			}
+		}
+		list := slices.SortedFunc(maps.Keys(seen), CompareClasses)
+		require.Equal(t, list, top.ClassesOf(top.IDs()), file)
+	}
+}
+
+// A recording may be packed, its files may end with zero bytes, and links lead to others.
+func TestArchives(t *testing.T) {
+	r := newRecording()
+	require.NoError(t, r.readTree(filepath.Join("testdata", "old-kernel.tree"), 0))
+	want, err := Recorded(filepath.Join("testdata", "old-kernel.tree"))
+	require.NoError(t, err)
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	archive := tar.NewWriter(z)
+	for _, name := range slices.Sorted(maps.Keys(r.files)) {
+		if rest, ok := strings.CutPrefix(name, nodeDir+"/node1/"); ok {
+			name = "sys/devices/nodes/one/" + rest
+		}
+		text := append(bytes.TrimSpace(slices.Clone(fileOf(r, name))), 0, 0)
+		require.NoError(t, archive.WriteHeader(&tar.Header{Name: "some-host/" + name, Mode: 0o644, Size: int64(len(text)), Typeflag: tar.TypeReg}))
+		_, err := archive.Write(text)
+		require.NoError(t, err)
+	}
+	require.NoError(t, archive.WriteHeader(&tar.Header{Name: "some-host/" + nodeDir + "/node1", Linkname: "../../nodes/one", Typeflag: tar.TypeSymlink}))
+	require.NoError(t, archive.Close())
+	require.NoError(t, z.Close())
+	name := filepath.Join(t.TempDir(), "host.tar.gz")
+	require.NoError(t, os.WriteFile(name, b.Bytes(), 0o666))
+	got, err := Recorded(name)
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+}
+
+// fileOf gives a file of node 1 under the other name that the archive has for it.
+func fileOf(r *recording, name string) []byte {
+	if rest, ok := strings.CutPrefix(name, "sys/devices/nodes/one/"); ok {
+		name = nodeDir + "/node1/" + rest
+	}
+	return r.files[name]
+}
+
+func TestTreesThatAreNone(t *testing.T) {
+	for text, want := range map[string]string{
+		"no colon\n": "want PATH: TEXT", "a{0-1: x\n": "no closing brace", "a{x}: 1\n": "no list of numbers",
+		"a{0}: {x}\n": "is no number to add", "a: {}\n": "needs a list", "@include bad.tree\n": "trees include each other",
+	} {
+		name := filepath.Join(t.TempDir(), "bad.tree")
+		require.NoError(t, os.WriteFile(name, []byte(text), 0o666))
+		_, err := Recorded(name)
+		require.ErrorContains(t, err, want, text)
+	}
+}
+
+func TestMasks(t *testing.T) {
+	for text, want := range map[string][]int{"00000000": nil, "5": {0, 2}, "00000001,80000000": {31, 32}, "f0": {4, 5, 6, 7}} {
+		got, err := ParseMask(text)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	for _, text := range []string{"", "x", "1,,2", "123456789"} {
+		_, err := ParseMask(text)
+		require.Error(t, err, text)
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
@@ -306,4 +307,85 @@ func (j *waitableJob) turn(g int, r *rand.Rand) error {
 func (j *waitableJob) rest() error {
 	s := j.x.State()
 	return leftOver(s.Holders != 0, s)
+}
+
+// record is the value of a Synchronized: all its numbers are the same.
+type record [40]uint64
+
+func (v *record) whole() error {
+	for _, n := range v {
+		if n != v[0] {
+			return fmt.Errorf("a torn record: %d and %d", v[0], n)
+		}
+	}
+	return nil
+}
+
+// synchronizedJob changes a record part by part, and reads it with the lock and without.
+type synchronizedJob struct {
+	*party
+	s    *prims.Synchronized[record]
+	w    *witness
+	last atomic.Uint64 // the newest that a Load of this process has seen
+}
+
+func openSynchronizedJob(p *party) (jobWorker, error) {
+	s, err := prims.OpenSynchronized(p.a, "synchronized", record{}, nil)
+	return &synchronizedJob{party: p, s: s, w: &p.page.board.locks[12]}, err
+}
+
+var errGivenUp = errors.New("given up")
+
+func (j *synchronizedJob) turn(g int, r *rand.Rand) error {
+	switch r.IntN(4) {
+	case 0, 1:
+		last := j.last.Load()
+		v := j.s.Load()
+		if v[0] < last {
+			return fmt.Errorf("%v: a Load gave %d after one had given %d", j.s, v[0], last)
+		}
+		for n := j.last.Load(); n < v[0] && !j.last.CompareAndSwap(n, v[0]); n = j.last.Load() {
+		}
+		return v.whole()
+	case 2:
+		return forgive(ends(r, func(ctx context.Context) error {
+			return j.s.ViewContext(ctx, func(v *record) error { return v.whole() })
+		}))
+	}
+	fails := r.IntN(4) == 0
+	err := ends(r, func(ctx context.Context) error {
+		return j.s.UpdateContext(ctx, func(v *record) error {
+			if err := v.whole(); err != nil {
+				return err
+			}
+			for i := range v {
+				v[i]++
+				if i == len(v)/2 {
+					if err := j.inside(j.w, r); err != nil {
+						return err
+					}
+				}
+			}
+			if fails {
+				return errGivenUp
+			}
+			return nil
+		})
+	})
+	if err == errGivenUp {
+		return nil
+	}
+	return forgive(err)
+}
+
+func (j *synchronizedJob) rest() error {
+	v := j.s.Load()
+	if err := v.whole(); err != nil {
+		return err
+	}
+	st := j.s.State()
+	if st.Commits != v[0] {
+		return fmt.Errorf("%d commits, and the record says %d", st.Commits, v[0])
+	}
+	return leftOver(st.Held, st)
 }

@@ -37,6 +37,7 @@ var jobs = append([]job{
 	{"once", openOnceJob},
 	{"signal", openSignalJob},
 	{"waitable", openWaitableJob},
+	{"synchronized", openSynchronizedJob},
 	{"objects", openObjectsJob},
 }, brokenJobs...)
 
@@ -45,7 +46,7 @@ var soundJobs = uint64(1)<<(len(jobs)-len(brokenJobs)) - 1
 
 // tortureBoard is what the jobs check themselves by.
 type tortureBoard struct {
-	locks   [12]witness
+	locks   [13]witness
 	keys    [multiJobKeys]witness
 	permits [semJobPermits]atomic.Uint32 // the participants that hold one
 	writers [2]witness                   // of the rw locks

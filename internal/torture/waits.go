@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/shmsync/shmsync"
@@ -355,15 +356,19 @@ func (j *condJob) rest() error {
 type latchJob struct {
 	*party
 	deep *prims.Latch
+	low  atomic.Bool // little is left of deep
 }
 
 func openLatchJob(p *party) (jobWorker, error) {
-	l, err := prims.OpenLatch(p.a, "latch-deep", 1<<50, nil)
-	return &latchJob{p, l}, err
+	l, err := prims.OpenLatch(p.a, "latch-deep", 1<<31-1, nil)
+	return &latchJob{party: p, deep: l}, err
 }
 
 func (j *latchJob) turn(g int, r *rand.Rand) error {
-	if r.IntN(2) == 0 {
+	if r.IntN(256) == 0 && j.deep.State().Count < 1<<20 {
+		j.low.Store(true)
+	}
+	if r.IntN(2) == 0 && !j.low.Load() {
 		n := int64(1 + r.IntN(3))
 		j.deep.Claim(n)
 		for range r.IntN(500) {

@@ -182,18 +182,19 @@ func (b *Bar) measure(subject, peer *bench.Result, metric string, o *plan.Option
 	return stats.RatioInterval(bench.Ratios(subject, peer, metric))
 }
 
-// verdict says whether a figure keeps within the limit.
+// verdict says whether a figure keeps within the limit: surely, surely not, or neither, if the limit lies
+// within the interval.
 func verdict(r stats.Interval, limit float64, atLeast bool) string {
-	center, better := r.Center, r.Lo
+	best, worst := r.Lo, r.Hi
 	if atLeast { // mirrored, so that less is better
-		center, better, limit = -center, -r.Hi, -limit
+		best, worst, limit = -r.Hi, -r.Lo, -limit
 	}
 	switch {
-	case math.IsNaN(center):
+	case math.IsNaN(r.Center):
 		return VerdictPending
-	case center <= limit:
+	case worst <= limit:
 		return VerdictPass
-	case better <= limit:
+	case best <= limit:
 		return VerdictOpen
 	}
 	return VerdictFail

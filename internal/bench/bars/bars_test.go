@@ -103,12 +103,15 @@ func TestBarsName(t *testing.T) {
 	}
 }
 
+// A bar passes only if its whole interval keeps within the limit.
 func TestVerdict(t *testing.T) {
 	r := stats.Interval{Center: 0.9, Lo: 0.8, Hi: 1.1}
-	require.Equal(t, VerdictPass, verdict(r, 1, false))
+	require.Equal(t, VerdictPass, verdict(r, 1.1, false))
+	require.Equal(t, VerdictOpen, verdict(r, 1, false))
 	require.Equal(t, VerdictOpen, verdict(r, 0.85, false))
 	require.Equal(t, VerdictFail, verdict(r, 0.7, false))
+	require.Equal(t, VerdictPass, verdict(r, 0.8, true))
+	require.Equal(t, VerdictOpen, verdict(r, 0.9, true))
 	require.Equal(t, VerdictOpen, verdict(r, 1, true))
-	require.Equal(t, VerdictPass, verdict(r, 0.9, true))
 	require.Equal(t, VerdictFail, verdict(r, 1.2, true))
 }

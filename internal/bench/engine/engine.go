@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"time"
 
@@ -23,6 +24,7 @@ type Engine struct {
 	Meter   *Meter
 	Until   time.Time // begin no more repetitions after it, once each cell had one; zero: as long as it takes
 	Cut     int       // how many were left out for that
+	tours   uint64    // how many there were
 }
 
 // Run executes the sequence and gives a result for every cell, in their order.
@@ -35,6 +37,7 @@ func (e *Engine) Run(ctx context.Context, cells, sequence []*bench.Cell) []*benc
 		byCell[c] = results[i]
 	}
 	once := countCells(sequence)
+	visited := map[*bench.Cell]*bench.Repetition{} // repetitions of a tour whose turn has not come
 	for i, c := range sequence {
 		if ctx.Err() != nil {
 			break
@@ -49,7 +52,17 @@ func (e *Engine) Run(ctx context.Context, cells, sequence []*bench.Cell) []*benc
 			continue // one deadline is enough
 		}
 		e.Meter.describe(c.Key())
-		rep := repeat(ctx, c, e)
+		rep := visited[c]
+		delete(visited, c)
+		if rep == nil {
+			if group := e.tourOf(c, cells); group != nil {
+				maps.Copy(visited, e.tour(ctx, group))
+				rep = visited[c]
+				delete(visited, c)
+			} else {
+				rep = repeat(ctx, c, e)
+			}
+		}
 		if ctx.Err() != nil {
 			break
 		}

@@ -88,7 +88,10 @@ func (r *run) launch(argv []string) error {
 func (r *run) maxProcs() int {
 	running := int(r.page.Control.Threads)
 	cpus := len(r.cpus)
-	if r.cell.Place == bench.PlaceSame || r.cell.Apart() && !r.cell.Subject.InProcess {
+	switch {
+	case r.cell.Spreads():
+		cpus = min(running, len(bench.Or(r.cell.CPUs, r.cpus...)))
+	case r.cell.Place == bench.PlaceSame || r.cell.Apart() && !r.cell.Subject.InProcess:
 		cpus = 1
 	}
 	return min(running, max(cpus, 1), runtime.NumCPU()) + 1

@@ -5,30 +5,80 @@ package host
 import (
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
-// Disturbance counts what others did to this host's CPUs since it runs.
+// Disturbance counts what others did to some CPUs of this host since it runs.
 type Disturbance struct {
-	Total, Steal float64 // ticks of all CPUs
+	Total, Steal float64 // ticks of the CPUs
+	Busy         float64 // ticks in which programs or interrupts had them
+	Own          float64 // ticks of this process and of its children that have ended
 	Throttled    int     // periods in which a quota stopped the cgroup
 }
 
-// ReadDisturbance reads the counts of this host.
-func ReadDisturbance() (d Disturbance) {
-	first, _, _ := strings.Cut(ReadLine("/proc/stat"), "\n")
-	const stolen = 8 // after the name: user nice system idle iowait irq softirq steal guest guest_nice
-	for i, field := range strings.Fields(first) {
-		v, err := strconv.ParseFloat(field, 64)
-		if err != nil || i > stolen {
-			continue // guests are part of user and nice
-		}
-		d.Total += v
-		if i == stolen {
-			d.Steal = v
+// Others is the share of the time between two readings that other programs took. Ticks are coarse, so
+// that a little may be wrong in both directions.
+func Others(before, after Disturbance) float64 {
+	total := after.Total - before.Total
+	if total <= 0 {
+		return 0
+	}
+	return max((after.Busy-before.Busy)-(after.Own-before.Own), 0) / total
+}
+
+// ticks is how many ticks a second has in /proc: USER_HZ, which is 100 on all architectures of Linux that Go has.
+const ticks = 100
+
+// ownTicks is the CPU time of this process and of its children that have ended.
+func ownTicks() (sum float64) {
+	for _, who := range []int{unix.RUSAGE_SELF, unix.RUSAGE_CHILDREN} {
+		var u unix.Rusage
+		if unix.Getrusage(who, &u) == nil {
+			sum += float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9 * ticks
 		}
 	}
+	return sum
+}
+
+// readStat adds up the lines of some CPUs in /proc/stat.
+func (d *Disturbance) readStat(text string, used []int) {
+	const idle, iowait, stolen = 4, 5, 8 // after the name: user nice system idle iowait irq softirq steal guest guest_nice
+	for line := range strings.Lines(text) {
+		fields := strings.Fields(line)
+		if len(fields) < 2 {
+			continue
+		}
+		number, ok := strings.CutPrefix(fields[0], "cpu")
+		cpu, err := strconv.Atoi(number)
+		if !ok || err != nil || !slices.Contains(used, cpu) {
+			continue
+		}
+		for i, field := range fields {
+			v, err := strconv.ParseFloat(field, 64)
+			if err != nil || i > stolen {
+				continue // guests are part of user and nice
+			}
+			d.Total += v
+			switch i {
+			case stolen:
+				d.Steal += v
+			case idle, iowait:
+			default:
+				d.Busy += v
+			}
+		}
+	}
+}
+
+// ReadDisturbance reads the counts of some CPUs of this host.
+func ReadDisturbance(used []int) (d Disturbance) {
+	stat, _ := os.ReadFile("/proc/stat")
+	d.readStat(string(stat), used)
+	d.Own = ownTicks()
 	groups, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
 		return d
@@ -57,8 +107,8 @@ func ReadDisturbance() (d Disturbance) {
 	return d
 }
 
-// Bounds of what R0 takes for a quiet host.
+// Bounds of what R0 takes for a quiet host during the run.
 const (
-	MostLoad  = 0.5  // for each CPU, before the run
-	MostSteal = 0.01 // of the time of the run
+	MostOthers = 0.05 // of the time of the used CPUs, that other programs took
+	MostSteal  = 0.01 // and the hypervisor
 )

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"runtime/debug"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -21,7 +21,10 @@ type Environment struct {
 	GOOS        string  `json:"goos"`
 	GOARCH      string  `json:"goarch"`
 	Go          string  `json:"go"`
+	GOAMD64     string  `json:"goamd64,omitempty"`
 	Revision    string  `json:"revision,omitempty"`
+	Modified    bool    `json:"modified,omitempty"` // the source differs from the revision
+	Date        string  `json:"date"`               // when the run began, UTC
 	CPU         string  `json:"cpu"`
 	CPUs        int     `json:"cpus"`
 	Used        []int   `json:"cpus_used"`
@@ -33,8 +36,15 @@ type Environment struct {
 	Load        float64 `json:"load"`
 	NUMABalance bool    `json:"numa_balancing"`
 	SMT         bool    `json:"smt"`
-	Steal       float64 `json:"steal"`     // share of the CPUs' time that the hypervisor took during the run
-	Throttled   int     `json:"throttled"` // how often the cgroup's quota stopped the run
+	Microcode   string  `json:"microcode,omitempty"`
+	Turbo       string  `json:"turbo,omitempty"` // on or off
+	Idle        string  `json:"idle,omitempty"`  // driver and governor of idle states
+	Steal       float64 `json:"steal"`           // share of the CPUs' time that the hypervisor took during the run
+	Others      float64 `json:"others"`          // share of the used CPUs' time that other programs took during the run
+	Throttled   int     `json:"throttled"`       // how often the cgroup's quota stopped the run
+
+	// Mitigations are what the kernel does about flaws of the CPU that it has.
+	Mitigations map[string]string `json:"mitigations,omitempty"`
 
 	// Caps are features of the kernel that cells may need: yes, or why not.
 	Caps map[string]string `json:"caps,omitempty"`
@@ -53,6 +63,7 @@ func Read(used []int) Environment {
 		NUMABalance: ReadLine("/proc/sys/kernel/numa_balancing") == "1",
 		SMT:         ReadLine("/sys/devices/system/cpu/smt/active") == "1",
 		Nodes:       1,
+		Date:        time.Now().UTC().Format(time.RFC3339),
 		Caps:        map[string]string{},
 	}
 	for _, f := range shmsync.Features() {
@@ -72,13 +83,8 @@ func Read(used []int) Environment {
 	if e.Hypervisor == "" {
 		e.Hypervisor = ReadLine("/sys/hypervisor/type")
 	}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				e.Revision = s.Value
-			}
-		}
-	}
+	e.build()
+	e.settings()
 	return e
 }
 
@@ -122,7 +128,7 @@ func (e Environment) Warnings(cpus, count int) []string {
 		warn("virtual machine (%s): a wake across CPUs costs far more than on bare metal", e.Hypervisor)
 	}
 	if e.Load/float64(e.CPUs) > 0.5 {
-		warn("load average %.2f on %d CPUs: others run here", e.Load, e.CPUs)
+		warn("load average %.2f on %d CPUs when the run began", e.Load, e.CPUs)
 	}
 	if e.Clocksource != "" && e.Clocksource != "tsc" && e.GOARCH == "amd64" {
 		warn("clocksource %s: one-way times across CPUs may be off", e.Clocksource)

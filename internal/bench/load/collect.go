@@ -86,6 +86,9 @@ func measureCell(rep *bench.Repetition, c *bench.Cell, p *control.Page, ops uint
 		}
 	case "lock":
 		countHandovers(rep, p, hostPlaces())
+		if share, ok := inPlace(p); ok {
+			m["in-place"] = share
+		}
 		rep.Throughput(&bench.Account{Page: p, Cell: c, Ops: ops, Ns: ns, Shares: shares})
 	case "crash":
 		rep.Hist, tail = stats.NewHist(hist0), stats.TailMinCrash

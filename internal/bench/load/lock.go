@@ -4,6 +4,7 @@ package load
 
 import (
 	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/asm"
 	"github.com/shmsync/shmsync/internal/bench"
 	"github.com/shmsync/shmsync/internal/bench/control"
 	"github.com/shmsync/shmsync/internal/bench/stats"
@@ -12,6 +13,25 @@ import (
 // lockStride is how many acquisitions lie between two timed ones: two clock
 // readings cost more than a short section.
 const lockStride = 61
+
+// The metrics of a lock cell's slot: how often it looked on which CPU it ran, and how often that was
+// another one than the plan's.
+const (
+	metricWhere = iota
+	metricAway
+)
+
+// inPlace is the share of the samples of all threads in which they were on the CPUs of the plan; false
+// where nobody could tell. C peers do not look.
+func inPlace(p *control.Page) (share float64, ok bool) {
+	var looked, away float64
+	for i := range p.Slots() {
+		s, _ := p.Slot(i)
+		looked += s.Metrics[metricWhere]
+		away += s.Metrics[metricAway]
+	}
+	return 1 - away/looked, looked > 0
+}
 
 // workLock contends for one lock: think, lock, count, work, unlock. The counter is read
 // before the critical section's work and written after it, so that two owners at a time
@@ -28,6 +48,7 @@ func workLock(t *thread) error {
 	}
 	s, lines := t.Scratch(), min(int(t.Shape.Lines), control.MaxLines)
 	from, me := &t.slot.From, uint64(t.index)+1
+	var looked, away float64
 	t.await()
 	measuring := false
 	x, t0 := uint64(t.index), int64(0)
@@ -71,8 +92,17 @@ func workLock(t *thread) error {
 		if measuring {
 			t.slot.Ops++
 		}
+		if sampled && measuring && t.slot.CPU >= 0 {
+			if cpu, _, ok := asm.CPU(); ok {
+				looked++
+				if int32(cpu) != t.slot.CPU {
+					away++
+				}
+			}
+		}
 	}
 	t.end()
+	t.slot.Metrics[metricWhere], t.slot.Metrics[metricAway] = looked, away
 	t.sink = x
 	return nil
 }

@@ -26,6 +26,13 @@ type shuttle interface {
 
 // workMatrix times batches of round trips at one end, and answers at the other.
 func workMatrix(t *thread) error {
+	if t.N > 0 {
+		k, err := as[tourist](t)
+		if err != nil {
+			return err
+		}
+		return workTour(t, k)
+	}
 	k, err := as[shuttle](t)
 	if err != nil {
 		return err

@@ -73,8 +73,8 @@ func RunWorker(proc int) error {
 // runThreads pins, opens and runs the threads of a process.
 func runThreads(w *bench.Worker, threads []*thread, sc *bench.Scenario) error {
 	cpus := cpusOf(threads)
-	single := len(threads) == 1
-	if (!single || sc.Whole) && len(cpus) > 0 {
+	own := len(threads) == 1 || len(cpus) == len(threads) // each thread has a CPU of its own
+	if (len(threads) > 1 || sc.Whole) && len(cpus) > 0 {
 		if err := place.PinProcess(cpus...); err != nil {
 			return err
 		}
@@ -90,7 +90,7 @@ func runThreads(w *bench.Worker, threads []*thread, sc *bench.Scenario) error {
 	var opening sync.Mutex
 	for i, t := range threads {
 		go func() {
-			if single {
+			if own {
 				runtime.LockOSThread()
 				t.locked = true
 			}
@@ -103,7 +103,7 @@ func runThreads(w *bench.Worker, threads []*thread, sc *bench.Scenario) error {
 				t.fail(err)
 			}
 			errs <- err
-			if single {
+			if own {
 				select {} // a locked goroutine that returns takes its thread along
 			}
 		}()
@@ -136,7 +136,7 @@ func cpusOf(threads []*thread) []int {
 
 func (t *thread) open(i int, cpus []int, opening *sync.Mutex) error {
 	if t.locked && len(cpus) > 0 {
-		if err := place.PinThread(0, cpus...); err != nil {
+		if err := place.PinThread(0, int(t.slot.CPU)); err != nil {
 			return err
 		}
 	}

@@ -14,17 +14,16 @@ import (
 
 // Complete checks what was asked for, and fills in what follows from it and from this host.
 func (o *Options) Complete(roles, spins []string) error {
-	allowed, err := place.AllowedCPUs()
+	allowed, usual, err := o.host()
 	if err != nil {
 		return err
 	}
-	o.Topology, _ = topology.Host() // a report says why there is none
 	for _, cpu := range o.CPUs {
 		if err := place.Usable(cpu, allowed, o.Topology); err != nil {
 			return fmt.Errorf("--cpus: %w", err)
 		}
 	}
-	o.CPUs = bench.Or(o.CPUs, allowed...)
+	o.CPUs = bench.Or(o.CPUs, usual...)
 	if len(o.Nodes) > 0 {
 		if o.CPUs, err = place.OnNodes(o.Nodes, o.CPUs, o.Topology); err != nil {
 			return err
@@ -33,6 +32,7 @@ func (o *Options) Complete(roles, spins []string) error {
 	if err := o.checkPlaces(allowed); err != nil {
 		return err
 	}
+	o.namePlaces()
 	if err := o.checkRoles(roles); err != nil {
 		return err
 	}
@@ -52,6 +52,30 @@ func (o *Options) Complete(roles, spins []string) error {
 		return err
 	}
 	return o.check()
+}
+
+// host reads the topology of this host or of a recording. It gives the CPUs that may be used, and those
+// that are used unless the user says otherwise: isolated CPUs must be named.
+func (o *Options) host() (allowed, usual []int, err error) {
+	if o.Recording != "" {
+		if o.Topology, err = topology.Recorded(o.Recording); err != nil {
+			return nil, nil, fmt.Errorf("--topology: %w", err)
+		}
+		return o.Topology.Limits.CPUs, o.Topology.Usable(), nil
+	}
+	if allowed, err = place.AllowedCPUs(); err != nil {
+		return nil, nil, err
+	}
+	o.Topology, _ = topology.Host() // a report says why there is none
+	if o.Topology == nil {
+		return allowed, allowed, nil
+	}
+	for _, cpu := range o.Topology.Usable() {
+		if slices.Contains(allowed, cpu) {
+			usual = append(usual, cpu)
+		}
+	}
+	return allowed, bench.Or(usual, allowed...), nil
 }
 
 // check refuses what no cell could run with.

@@ -30,7 +30,7 @@ const herdMost = 255
 // herdCells are some of many that sleep in one place, each a process.
 func herdCells(o *Options) (cells []bench.Cell) {
 	for _, gap := range bench.Or(o.Gaps, o.Gap) {
-		for _, place := range bench.Or(o.Places, bench.PlaceCross) {
+		for _, place := range bench.Or(o.Places, o.apart()) {
 			for _, n := range bench.Or(o.Waiters, o.some([]int{4}, []int{1, 4, 16})...) {
 				for _, wake := range slices.Compact(bench.Or(o.Wake, 1, n)) {
 					if wake > n || wake == 0 || n > herdMost {
@@ -52,7 +52,7 @@ const openSamples = 1200
 func openCells(o *Options) (cells []bench.Cell) {
 	for _, rate := range bench.Or(o.Rates, o.some([]int{20_000}, []int{10_000, 100_000})...) {
 		for _, cs := range bench.Or(o.CS, time.Microsecond) {
-			for _, place := range bench.Or(o.Places, bench.PlaceCross) {
+			for _, place := range bench.Or(o.Places, o.apart()) {
 				for _, procs := range bench.Or(o.Procs, 2) {
 					for _, threads := range bench.Or(o.Threads, 1) {
 						cells = append(cells, bench.Cell{Place: place, Procs: procs, Threads: threads, CS: cs,

@@ -13,9 +13,9 @@ import (
 
 // How many pairs of CPUs a matrix measures.
 const (
-	mostPairsAlone = 240 // unless the user asks for more
-	mostPairsSuite = 30  // of one among other scenarios
-	mostPairsBrief = 12  // of a quick suite
+	mostPairsAlone = 2304 // all of 48 CPUs, unless the user asks for more
+	mostPairsSuite = 30   // of one among other scenarios
+	mostPairsBrief = 12   // of a quick suite
 )
 
 // matrixPlaces gives the pairs of CPUs of a matrix as placements: each direction apart.

@@ -30,7 +30,7 @@ func TestMatrixChoosesPairs(t *testing.T) {
 		{"nps4", "", true, 2 * 3, "some of each class"},
 		{"two-socket", "", true, 2 * (2*2 + 1), "some of each llc"},
 		{"two-socket", "class", false, 2 * 3, "some of each class"},
-		{"hybrid", "llc", false, 2 * (2 + 1 + 1), "some of each llc"},
+		{"hybrid", "llc", false, 2 * (3 + 1 + 1), "some of each llc"},
 		{"cpuless", "", true, 4 * 3, ""},
 	} {
 		top := topotest.Host(t, c.tree)

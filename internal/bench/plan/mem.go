@@ -4,17 +4,13 @@ package plan
 
 import (
 	"fmt"
-	"math"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/shmsync/shmsync/internal/bench"
-	"github.com/shmsync/shmsync/internal/bench/host"
 	"github.com/shmsync/shmsync/internal/bench/place"
+	"github.com/shmsync/shmsync/internal/topology"
 	"github.com/shmsync/shmsync/shm"
 )
 
@@ -22,49 +18,35 @@ import (
 // memory, on a slow machine.
 const memLeastTime = 60 * time.Millisecond
 
-// sysNodes is where the system describes its NUMA nodes. Tests have another.
-var sysNodes = "/sys/devices/system/node"
-
-// memHost is what mem cells need to know of this host.
+// memHost is what mem cells need to know of a host.
 type memHost struct {
 	cpus   map[int][]int // by node, of those that are used
 	nodes  []int         // with CPUs that are used, ascending
 	memory []int         // with memory, ascending
 }
 
-// readMemHost describes this host, as one node if it does not describe itself.
-func readMemHost(used []int) memHost {
+// memHostOf describes a host, as one node if it does not describe itself.
+func memHostOf(t *topology.Topology, used []int) memHost {
 	h := memHost{cpus: map[int][]int{}}
-	list := func(file string) []int {
-		all, err := parseCPUList(host.ReadLine(file))
-		if err != nil {
-			return nil
-		}
-		return all
-	}
-	for _, node := range list(sysNodes + "/online") {
-		for _, cpu := range list(fmt.Sprintf("%s/node%d/cpulist", sysNodes, node)) {
-			if slices.Contains(used, cpu) {
-				h.cpus[node] = append(h.cpus[node], cpu)
+	if t != nil {
+		for _, n := range t.Nodes {
+			for _, cpu := range n.CPUs {
+				if slices.Contains(used, cpu) {
+					h.cpus[n.ID] = append(h.cpus[n.ID], cpu)
+				}
+			}
+			if len(h.cpus[n.ID]) > 0 {
+				h.nodes = append(h.nodes, n.ID)
+			}
+			if t.HasMemory(n) && slices.Contains(t.Limits.Nodes, n.ID) {
+				h.memory = append(h.memory, n.ID)
 			}
 		}
-		if len(h.cpus[node]) > 0 {
-			h.nodes = append(h.nodes, node)
-		}
 	}
-	h.memory = list(sysNodes + "/has_memory")
 	if len(h.nodes) == 0 || len(h.memory) == 0 {
 		return memHost{cpus: map[int][]int{0: used}, nodes: []int{0}, memory: []int{0}}
 	}
 	return h
-}
-
-// parseCPUList reads the form in which the kernel lists CPUs and nodes: 0-3,8.
-func parseCPUList(text string) ([]int, error) {
-	if text == "" {
-		return nil, nil
-	}
-	return place.ParseInts(text)
 }
 
 // memPolicies gives the policies that are asked for, or those that are worth a look.
@@ -108,9 +90,29 @@ func (h *memHost) memPolicies(asked []string) (list []shm.Policy, err error) {
 	return list, nil
 }
 
+// mostMemory is how many nodes with memory a brief plan binds to, unless one is special.
+const mostMemory = 4
+
+// briefPolicies keeps the policies of a brief plan: of many nodes, those with the CPUs of the plan, one of
+// each distance from the first of these, and those that have memory only.
+func (h *memHost) briefPolicies(t *topology.Topology, nodes []int, policies []shm.Policy) []shm.Policy {
+	if t == nil || len(h.memory) <= mostMemory {
+		return policies
+	}
+	keep := map[int]bool{}
+	seen := map[int]bool{}
+	for _, node := range h.memory {
+		d := t.Distance(nodes[0], node)
+		n, _ := t.Node(node)
+		keep[node] = slices.Contains(nodes, node) || !seen[d] || len(n.CPUs) == 0
+		seen[d] = true
+	}
+	return slices.DeleteFunc(policies, func(p shm.Policy) bool { return p.Mode == shm.PolicyBind && !keep[p.Nodes[0]] })
+}
+
 // memShapes multiplies what mem cells differ in.
 func memShapes(o *Options) (list []*bench.MemShape, err error) {
-	h := readMemHost(o.CPUs)
+	h := memHostOf(o.Topology, o.CPUs)
 	policies, err := h.memPolicies(o.Mem)
 	if err != nil {
 		return nil, err
@@ -118,6 +120,9 @@ func memShapes(o *Options) (list []*bench.MemShape, err error) {
 	nodes := h.nodes
 	if o.Brief && len(nodes) > 4 {
 		nodes = []int{nodes[0], nodes[len(nodes)-1]}
+	}
+	if o.Brief && len(o.Mem) == 0 {
+		policies = h.briefPolicies(o.Topology, nodes, policies)
 	}
 	for _, node := range o.Nodes {
 		if len(h.cpus[node]) == 0 {
@@ -155,29 +160,20 @@ func memSize(o *Options) int {
 	if o.MiB != 0 {
 		return o.MiB
 	}
-	mib := memCaches * int(lastCache()>>20)
+	mib := memCaches * int(lastCache(o.Topology)>>20)
 	if o.Brief {
 		return min(max(mib, memLeastBrief), memMostBrief)
 	}
 	return min(max(mib, memLeast), memMost)
 }
 
-// lastCache is the size of the largest cache of the first CPU, in bytes, 0 if it is
-// not told.
-var lastCache = sync.OnceValue(func() (largest int64) {
-	files, _ := filepath.Glob("/sys/devices/system/cpu/cpu0/cache/index*/size")
-	for _, f := range files {
-		text := host.ReadLine(f)
-		unit := int64(1)
-		switch {
-		case strings.HasSuffix(text, "K"):
-			unit = 1 << 10
-		case strings.HasSuffix(text, "M"):
-			unit = 1 << 20
-		}
-		if n, err := strconv.ParseInt(strings.TrimRight(text, "KM"), 10, 64); err == nil && n < math.MaxInt64/unit {
-			largest = max(largest, n*unit)
-		}
+// lastCache is the size of the largest cache of a host, in bytes; 0 if it is not told.
+func lastCache(t *topology.Topology) (largest int64) {
+	if t == nil {
+		return 0
+	}
+	for _, c := range t.LLCs {
+		largest = max(largest, c.Bytes)
 	}
 	return largest
-})
+}

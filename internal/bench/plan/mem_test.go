@@ -4,36 +4,31 @@ package plan
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// memTestNodes pretends to be a host of four nodes: 0 and 1 have CPUs and memory, 2 has no
-// memory, 3 has no CPUs.
-func memTestNodes(t *testing.T) {
-	dir := t.TempDir()
-	write := func(name, text string) {
-		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700))
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text+"\n"), 0o600))
+// memTestHost is a host of four nodes: 0 and 1 have CPUs and memory, 2 has no memory, 3 has no CPUs.
+func memTestHost() *topology.Topology {
+	t := &topology.Topology{Limits: topology.Limits{Nodes: []int{0, 1, 2, 3}}}
+	for node, cpus := range [][]int{{0, 1}, {2, 3}, {4}, nil} {
+		for _, id := range cpus {
+			t.CPUs = append(t.CPUs, topology.CPU{ID: id, Core: id, Node: node, Package: node})
+		}
+		t.Nodes = append(t.Nodes, topology.Node{ID: node, CPUs: cpus, Bytes: 1 << 30})
 	}
-	write("online", "0-3")
-	write("has_memory", "0-1,3")
-	for node, cpus := range []string{"0-1", "2-3", "4", ""} {
-		write(fmt.Sprintf("node%d/cpulist", node), cpus)
-	}
-	old := sysNodes
-	sysNodes = dir
-	t.Cleanup(func() { sysNodes = old })
+	t.Nodes[2].Bytes = 0
+	return t
 }
 
 func TestMemShapes(t *testing.T) {
-	memTestNodes(t)
+	host := memTestHost()
 	describe := func(o *Options) (list []string) {
+		o.Topology = host
 		shapes, err := memShapes(o)
 		require.NoError(t, err)
 		for _, m := range shapes {
@@ -61,6 +56,7 @@ func TestMemShapes(t *testing.T) {
 		"--nodes 0: none of its CPUs":                           {CPUs: []int{2}, Nodes: []int{0}},
 		"want none, thp, 2M or 1G":                              {CPUs: all, Huge: []string{"4M"}},
 	} {
+		o.Topology = host
 		_, err := memShapes(o)
 		require.ErrorContains(t, err, want)
 	}
@@ -68,9 +64,6 @@ func TestMemShapes(t *testing.T) {
 
 // TestMemShapesOfNothing: a host that does not describe its nodes is one.
 func TestMemShapesOfNothing(t *testing.T) {
-	old := sysNodes
-	sysNodes = t.TempDir()
-	t.Cleanup(func() { sysNodes = old })
 	shapes, err := memShapes(&Options{CPUs: []int{5}, Brief: true})
 	require.NoError(t, err)
 	require.Len(t, shapes, 2)

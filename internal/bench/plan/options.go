@@ -15,6 +15,7 @@ const UsualGap = 1500 * time.Microsecond
 type Options struct {
 	CPUs                                              []int
 	Topology                                          *topology.Topology // nil where the host does not say
+	Recording                                         string             // file that the topology is read from; empty: this host
 	Places                                            []string
 	Procs                                             []int
 	Threads                                           []int
@@ -36,6 +37,9 @@ type Options struct {
 	Rates, Loads, Noise, Quotas                       []int
 	Spins                                             []uint64 // as in shape
 	Brief, Few                                        bool     // few shapes, few subjects: a look at everything
+	Suite                                             bool     // cells of all classes of CPUs
+	known                                             *known   // of the topology; copies share it
+	Dropped                                           []string // scenarios that had no room in a suite's budget
 	Sample                                            string   // how a matrix chooses its pairs
 	Prims, Variants                                   []string
 	Roles                                             []uint64 // of the victims of a crash cell
@@ -47,6 +51,12 @@ type Options struct {
 	Seed                                              uint64
 	Shuffle                                           bool
 	Timeout                                           time.Duration
+}
+
+// known keeps what was derived from a topology and CPUs, which each cell asks for.
+type known struct {
+	classes []topology.Class
+	places  map[string][]int
 }
 
 // maxCells keeps a slip in a list from planning a week. A suite has its own bound, which

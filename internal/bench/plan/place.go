@@ -15,11 +15,11 @@ import (
 // checkPlaces refuses impossible placements, and CPUs that cannot be used.
 func (o *Options) checkPlaces(allowed []int) error {
 	for _, p := range o.Places {
-		if slices.Contains(bench.PlaceNames, p) {
+		if slices.Contains(bench.PlaceNames, p) || topology.Class(p).Valid() {
 			continue
 		}
 		if !place.IsPair(p) {
-			return fmt.Errorf("--place %q: want CPUs as in 0+1, or one of %s", p, strings.Join(bench.PlaceNames, ", "))
+			return fmt.Errorf("--place %q: want CPUs as in 0+1, a class as in remote-21, or one of %s", p, strings.Join(bench.PlaceNames, ", "))
 		}
 		cpus, err := place.ParsePair(p)
 		if err != nil {
@@ -37,11 +37,17 @@ func (o *Options) checkPlaces(allowed []int) error {
 // on gives the CPUs of a placement, one for each process in turn, or why this host has
 // none such. Nil without a reason leaves it to the cell.
 func (o *Options) on(name string) (cpus []int, why string) {
-	cpus, why = o.find(name)
-	if len(cpus) > 0 {
-		return cpus, ""
+	if o.known != nil && o.known.places[name] != nil {
+		return o.known.places[name], ""
 	}
-	return nil, why
+	cpus, why = o.find(name)
+	if len(cpus) == 0 {
+		return nil, why
+	}
+	if o.known != nil {
+		o.known.places[name] = cpus
+	}
+	return cpus, ""
 }
 
 // find gives the CPUs of a placement, and the reason if there are none.
@@ -60,24 +66,60 @@ func (o *Options) find(name string) (cpus []int, why string) {
 		return nil, "the host does not say what its CPUs share"
 	}
 	near := t.Near(o.CPUs)
-	switch name {
-	case bench.PlaceSMT:
-		return place.Apart(t, place.Parts(t, near, topology.ByCore), topology.ByID), "no core has two threads to use"
-	case bench.PlaceLLC:
-		return place.Apart(t, place.Parts(t, near, topology.ByPackage, topology.ByNode, topology.ByLLC), topology.ByCore), "no two cores to use share a last-level cache"
-	case bench.PlaceNode:
-		return place.Apart(t, place.Parts(t, near, topology.ByNode), topology.ByCore), "no node has two cores to use"
-	case bench.PlaceOtherLLC:
-		return place.Apart(t, place.Parts(t, near, topology.ByPackage, topology.ByNode), topology.ByLLC, topology.ByCore), "no node has two last-level caches to use"
-	case bench.PlacePackage:
-		return place.Apart(t, place.Parts(t, near, topology.ByPackage), topology.ByNode, topology.ByCore), "no package has CPUs of two nodes to use"
-	case bench.PlaceCrossPackage:
-		return place.Apart(t, [][]int{near}, topology.ByPackage, topology.ByCore), "no two packages have CPUs to use"
-	case bench.PlacePack:
-		return place.Apart(t, [][]int{near}, topology.ByID), "there is one CPU to use"
-	}
 	if len(near) < 2 {
 		return nil, "there is one CPU to use"
 	}
-	return place.Alternate(t, near, topology.ByPackage, topology.ByNode, topology.ByLLC, topology.ByCore), ""
+	switch name {
+	case bench.PlacePack:
+		return secondThreadsLast(t, near), ""
+	case bench.PlaceSpread:
+		return place.Alternate(t, near, topology.ByPackage, topology.ByNode, topology.ByLLC, topology.ByCore), ""
+	}
+	if cpus := t.Representative(near, topology.Class(name)); cpus != nil {
+		return cpus, ""
+	}
+	return nil, fmt.Sprintf("no two CPUs to use are of the class %s; there are %s", name, joinClasses(t.ClassesOf(near)))
+}
+
+func joinClasses(list []topology.Class) string {
+	var names []string
+	for _, c := range list {
+		names = append(names, string(c))
+	}
+	return strings.Join(names, ", ")
+}
+
+// secondThreadsLast orders CPUs by how many of their core come before them.
+func secondThreadsLast(t *topology.Topology, cpus []int) []int {
+	seen := map[int]int{}
+	rank := map[int]int{}
+	for _, id := range cpus {
+		c, _ := t.CPU(id)
+		rank[id] = seen[c.Core]
+		seen[c.Core]++
+	}
+	list := slices.Clone(cpus)
+	slices.SortStableFunc(list, func(a, b int) int { return rank[a] - rank[b] })
+	return list
+}
+
+// namePlaces replaces placements that stand for several classes by those of this host: all of them,
+// or those with the name and any distance and kinds. Keys of cells then mean the same on each host.
+func (o *Options) namePlaces() {
+	if o.Topology == nil {
+		return
+	}
+	var list []string
+	for _, p := range o.Places {
+		found := false
+		for _, class := range o.Topology.ClassesOf(o.CPUs) {
+			if p == bench.PlaceClasses || p == string(class.Base()) || p == string(class) {
+				list, found = append(list, string(class)), true
+			}
+		}
+		if !found {
+			list = append(list, p)
+		}
+	}
+	o.Places = slices.Compact(list)
 }

@@ -3,7 +3,6 @@
 package plan
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -20,24 +19,22 @@ func TestPlacesOnRecordedHosts(t *testing.T) {
 		want        []int
 		why         string
 	}{
-		{"two-socket", bench.PlaceSMT, []int{0, 4}, ""},
-		{"two-socket", bench.PlaceLLC, []int{0, 1, 4, 5}, ""},
-		{"two-socket", bench.PlaceNode, []int{0, 1, 4, 5}, ""},
-		{"two-socket", bench.PlaceOtherLLC, nil, "no node has two last-level caches"},
-		{"two-socket", bench.PlacePackage, nil, "no package has CPUs of two nodes"},
-		{"two-socket", bench.PlaceCrossPackage, []int{0, 2, 1, 3, 4, 6, 5, 7}, ""},
-		{"two-socket", bench.PlacePack, []int{0, 4, 1, 5, 2, 6, 3, 7}, ""},
+		{"two-socket", bench.PlaceSMT, []int{1, 5}, ""},
+		{"two-socket", bench.PlaceLLC, []int{2, 3}, ""},
+		{"two-socket", bench.PlaceNode, nil, "of the class node; there are smt, llc, remote-21"},
+		{"two-socket", "package-12", nil, "of the class package-12"},
+		{"two-socket", "remote-21", []int{1, 2, 0, 3}, ""},
+		{"two-socket", bench.PlacePack, []int{0, 1, 2, 3, 4, 5, 6, 7}, ""},
 		{"two-socket", bench.PlaceSpread, []int{0, 2, 1, 3, 4, 6, 5, 7}, ""},
 		{"two-socket", "7+0", []int{7, 0}, ""},
-		{"nps4", bench.PlaceSMT, nil, "no core has two threads"},
-		{"nps4", bench.PlaceLLC, []int{0, 1}, ""},
-		{"nps4", bench.PlaceNode, []int{0, 1, 2, 3}, ""},
-		{"nps4", bench.PlaceOtherLLC, []int{0, 2, 1, 3}, ""},
-		{"nps4", bench.PlacePackage, []int{0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15}, ""},
-		{"nps4", bench.PlaceCrossPackage, nil, "no two packages"},
+		{"nps4", bench.PlaceSMT, nil, "of the class smt"},
+		{"nps4", bench.PlaceLLC, []int{2, 3}, ""},
+		{"nps4", bench.PlaceNode, []int{4, 6, 5, 7}, ""},
+		{"nps4", "package-12", []int{2, 4, 3, 5}, ""},
+		{"nps4", "remote-32", nil, "of the class remote-32"},
 		{"nps4", bench.PlaceSpread, []int{0, 4, 8, 12, 2, 6, 10, 14, 1, 5, 9, 13, 3, 7, 11, 15}, ""},
-		{"hybrid", bench.PlaceOtherLLC, []int{0, 8, 2, 9, 4, 5, 6, 7, 1, 3}, ""},
-		{"memoryless", bench.PlaceCrossPackage, []int{0, 2, 4, 1, 3, 5}, ""},
+		{"hybrid", "node:EE", []int{4, 8, 5, 9, 6, 7}, ""},
+		{"memoryless", "remote-30", []int{1, 4, 0, 5}, ""},
 		{"two-socket", bench.PlaceSame, nil, ""},
 		{"two-socket", bench.PlaceCross, nil, ""},
 		{"two-socket", bench.PlaceAny, nil, ""},
@@ -48,7 +45,7 @@ func TestPlacesOnRecordedHosts(t *testing.T) {
 		require.Equal(t, c.want, got, "%s %s", c.tree, c.place)
 		require.Contains(t, why, c.why)
 		require.Equal(t, c.why == "", why == "", "%s %s: %s", c.tree, c.place, why)
-		if len(got) > 1 && slices.Contains([]string{bench.PlaceSMT, bench.PlaceLLC, bench.PlaceOtherLLC, bench.PlacePackage, bench.PlaceCrossPackage}, c.place) {
+		if len(got) > 1 && topology.Class(c.place).Valid() {
 			require.Equal(t, topology.Class(c.place), top.Class(got[0], got[1]), "the first two are what the name says")
 		}
 	}
@@ -58,7 +55,7 @@ func TestPlacesOnRecordedHosts(t *testing.T) {
 func TestPlacesKeepToTheCPUs(t *testing.T) {
 	top := topotest.Host(t, "nps4")
 	o := &Options{Topology: top, CPUs: []int{1, 3, 6}}
-	for place, want := range map[string][]int{bench.PlaceLLC: nil, bench.PlaceOtherLLC: {1, 3}, bench.PlacePackage: {1, 6, 3}, bench.PlaceNode: {1, 3}} {
+	for place, want := range map[string][]int{bench.PlaceLLC: nil, "package-12": {1, 6}, bench.PlaceNode: {1, 3}} {
 		got, why := o.on(place)
 		require.Equal(t, want, got, place)
 		require.Equal(t, want == nil, why != "", place)
@@ -72,6 +69,26 @@ func TestPlacesKeepToTheCPUs(t *testing.T) {
 	blind := &Options{CPUs: []int{0, 1}}
 	_, why := blind.on(bench.PlaceLLC)
 	require.Contains(t, why, "does not say")
+}
+
+// A name without distance or kinds stands for all such classes of the host, and a key says which.
+func TestPlacesAreNamed(t *testing.T) {
+	for _, c := range []struct {
+		tree        string
+		asked, want []string
+	}{
+		{"two-socket", []string{"remote", "cross"}, []string{"remote-21", "cross"}},
+		{"two-socket", []string{"package"}, []string{"package"}},
+		{"memoryless", []string{"remote"}, []string{"remote-15", "remote-20", "remote-30"}},
+		{"hybrid", []string{"classes"}, []string{"smt:PP", "module:EE", "llc:EE", "llc:EP", "llc:PP", "node:EE", "node:EP"}},
+		{"hybrid", []string{"node", "llc:PP", "4+0"}, []string{"node:EE", "node:EP", "llc:PP", "4+0"}},
+	} {
+		top := topotest.Host(t, c.tree)
+		o := &Options{Topology: top, CPUs: top.IDs(), Places: c.asked}
+		require.NoError(t, o.checkPlaces(o.CPUs))
+		o.namePlaces()
+		require.Equal(t, c.want, o.Places)
+	}
 }
 
 func TestUnusableCPUs(t *testing.T) {

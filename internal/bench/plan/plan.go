@@ -32,7 +32,7 @@ func Cells(o *Options, names ...string) ([]*bench.Cell, error) {
 					continue
 				}
 				if c.CPUs, c.Skip = o.on(c.Place); c.Skip == "" {
-					c.Skip = c.Check(o.CPUs)
+					c.Skip = o.refused(c)
 				}
 				if c.Skip == "" || len(s.Places) == 0 {
 					cells = append(cells, c)
@@ -43,10 +43,22 @@ func Cells(o *Options, names ...string) ([]*bench.Cell, error) {
 	if len(cells) == 0 {
 		return nil, fmt.Errorf("nothing to run: no subject of %v matches %v", names, slices.Concat(o.Prims, o.Variants))
 	}
-	if most := max(o.MaxCells, maxCells); len(cells) > most {
+	most := max(o.MaxCells, maxCells)
+	if slices.Equal(names, []string{"matrix"}) {
+		most = max(most, 2*mostPairsAlone) // of two subjects
+	}
+	if len(cells) > most {
 		return nil, fmt.Errorf("%d cells are more than %d: give shorter lists, or --max-cells", len(cells), most)
 	}
 	return cells, nil
+}
+
+// refused says why a cell cannot run. Of a recorded host, only the shape of the cell is known.
+func (o *Options) refused(c *bench.Cell) string {
+	if o.Recording != "" {
+		return c.CheckShape(o.CPUs)
+	}
+	return c.Check(o.CPUs)
 }
 
 // variants multiplies the lists that concern a scenario.
@@ -66,14 +78,14 @@ func variants(sc *bench.Scenario, o *Options) []*bench.Cell {
 			}
 		}
 	case "wake":
-		for _, place := range bench.Or(o.Places, bench.PlaceSame, bench.PlaceCross) {
+		for _, place := range bench.Or(o.Places, bench.PlaceSame, o.apart()) {
 			for _, gap := range bench.Or(o.Gaps, bench.Or(o.WakeGaps, o.Gap)...) {
 				add(bench.Cell{Place: place, Procs: 2, Threads: 1, Gap: gap, Time: fewRounds / 2 * gap})
 			}
 		}
 	case "lock":
 		for _, work := range workPairs(o) {
-			for _, place := range bench.Or(o.Places, bench.PlaceCross) {
+			for _, place := range bench.Or(o.Places, o.apart()) {
 				for _, procs := range bench.Or(o.Procs, 2) {
 					for _, threads := range bench.Or(o.Threads, 1, 8) {
 						for _, lines := range bench.Or(o.Lines, 0) {
@@ -86,7 +98,7 @@ func variants(sc *bench.Scenario, o *Options) []*bench.Cell {
 			}
 		}
 	case "crash":
-		for _, place := range bench.Or(o.Places, bench.PlaceSame, bench.PlaceCross) {
+		for _, place := range bench.Or(o.Places, o.crashPlaces()...) {
 			for _, role := range bench.Or(o.Roles, bench.RoleHolder) {
 				add(bench.Cell{Place: place, Procs: 1, Threads: 1, N: o.Kills, Shape: control.Shape{Role: role}})
 			}
@@ -99,7 +111,7 @@ func variants(sc *bench.Scenario, o *Options) []*bench.Cell {
 			add(bench.Cell{Place: bench.PlaceAny, Procs: 1, Threads: 1, N: n})
 		}
 	case "readers":
-		for _, place := range bench.Or(o.Places, bench.PlaceCross) {
+		for _, place := range bench.Or(o.Places, o.apart()) {
 			for _, procs := range bench.Or(o.Procs, 1, 2) {
 				add(bench.Cell{Place: place, Procs: procs, Threads: 1})
 			}
@@ -107,7 +119,7 @@ func variants(sc *bench.Scenario, o *Options) []*bench.Cell {
 	case "seq":
 		for _, n := range bench.Or(o.Waiters, o.some([]int{1000}, []int{0, 10_000})...) {
 			for _, wake := range bench.Or(o.Wake, o.some([]int{0, 10}, []int{0, 1, 10, 100, 1000})...) {
-				for _, place := range bench.Or(o.Places, bench.PlaceCross) {
+				for _, place := range bench.Or(o.Places, o.apart()) {
 					for _, slow := range bench.Or(o.Slow, 0) {
 						if wake > n || wake == 0 && slow > 0 {
 							continue // it has fewer waiters than it wakes, or nobody to be slow
@@ -119,7 +131,7 @@ func variants(sc *bench.Scenario, o *Options) []*bench.Cell {
 		}
 	case "rw", "sem", "cond", "event", "multi", "barrier", "queue":
 		for _, c := range shapes(sc, o) {
-			for _, place := range bench.Or(o.Places, bench.PlaceCross) {
+			for _, place := range bench.Or(o.Places, o.apart()) {
 				for _, procs := range bench.Or(o.Procs, 2) {
 					for _, threads := range bench.Or(o.Threads, o.some([]int{1}, []int{1, 8})...) {
 						c.Place, c.Procs, c.Threads = place, procs, threads
@@ -142,7 +154,7 @@ func variants(sc *bench.Scenario, o *Options) []*bench.Cell {
 			add(bench.Cell{Place: place, Procs: 2, Threads: 1})
 		}
 	case "idle":
-		add(bench.Cell{Place: bench.PlaceCross, Procs: 2, Threads: 1, Time: idleLeast})
+		add(bench.Cell{Place: o.apart(), Procs: 2, Threads: 1, Time: idleLeast})
 	default:
 		for _, c := range loadCells[sc.Name](o) {
 			add(c)

@@ -19,9 +19,17 @@ func (o *Options) some(brief, full []int) []int {
 // places are those of a handoff.
 func (o *Options) places() []string {
 	if o.Brief {
-		return []string{bench.PlaceSame, bench.PlaceCross}
+		return []string{bench.PlaceSame, o.apart()}
 	}
-	return []string{bench.PlaceSame, bench.PlaceCross, bench.PlaceAny}
+	return []string{bench.PlaceSame, o.apart(), bench.PlaceAny}
+}
+
+// crashPlaces are those of a death.
+func (o *Options) crashPlaces() []string {
+	if o.Brief {
+		return []string{o.apart()}
+	}
+	return []string{bench.PlaceSame, o.apart()}
 }
 
 // fewRounds is how many rounds a cell with a gap has time for at least.

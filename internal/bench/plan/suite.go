@@ -3,10 +3,15 @@
 package plan
 
 import (
+	"slices"
 	"time"
 
 	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/stats"
 )
+
+// quickKills are enough for a median of each repetition.
+const quickKills = 2*stats.TailMinCrash + 2
 
 // Defaults are what a command takes where the user says nothing.
 type Defaults struct {
@@ -16,7 +21,7 @@ type Defaults struct {
 
 // The defaults of a suite or a command.
 var (
-	quick    = Defaults{30 * time.Millisecond, 6 * time.Millisecond, 3, 4}
+	quick    = Defaults{30 * time.Millisecond, 6 * time.Millisecond, 3, quickKills}
 	Usual    = Defaults{300 * time.Millisecond, 50 * time.Millisecond, 5, 60}
 	thorough = Defaults{2 * time.Second, 200 * time.Millisecond, 10, 100}
 )
@@ -40,7 +45,7 @@ type Preset struct {
 	brief  bool          // few shapes
 	few    bool          // few subjects
 	budget time.Duration // what the plan is cut down to; 0: as long as it takes
-	Limit  time.Duration // and when no more repetitions begin, should that take longer
+	Limit  time.Duration // and when no more repetitions begin on a small host, should that take longer
 	least  Defaults      // but not below this
 	gaps   []time.Duration
 }
@@ -63,7 +68,7 @@ const suiteCells = 5000
 // Plan gives the cells of a suite. Where the user says nothing about time, it fits them into
 // the budget.
 func (p Preset) Plan(o *Options, fit bool) ([]*bench.Cell, error) {
-	o.Brief, o.Few, o.MaxCells = p.brief, p.few, max(o.MaxCells, suiteCells)
+	o.Suite, o.Brief, o.Few, o.MaxCells = true, p.brief, p.few, max(o.MaxCells, suiteCells)
 	cells, err := Cells(o, bench.ScenarioNames()...)
 	if err != nil {
 		return nil, err
@@ -74,15 +79,40 @@ func (p Preset) Plan(o *Options, fit bool) ([]*bench.Cell, error) {
 	if len(o.Gaps) == 0 {
 		cells = append(cells, gapCells(o, p.gaps)...)
 	}
+	if len(o.Places) == 0 {
+		cells = append(cells, classCells(o)...)
+		cells = append(cells, scalingCells(o)...)
+	}
+	cells = unique(cells)
 	if fit {
-		p.fit(o, cells)
+		cells = p.fit(o, cells)
 	}
 	return cells, nil
 }
 
-// fit makes repetitions shorter, and then fewer, until the plan is within the budget.
-func (p Preset) fit(o *Options, cells []*bench.Cell) {
-	late := func() bool { return p.budget > 0 && ETA(Order(cells, o.Count, false, 0)) > p.budget }
+// budgetOf is what a plan is cut down to, and LimitOf when no more repetitions begin. A host of several
+// packages or nodes has more to show, and gets more time.
+func (p Preset) budgetOf(o *Options) time.Duration { return p.budget * p.share(o) }
+
+// LimitOf is when no more repetitions of a suite begin; 0: as long as it takes.
+func (p Preset) LimitOf(o *Options) time.Duration { return p.Limit * p.share(o) }
+
+// share is how many times the time of a small host a plan takes.
+func (p Preset) share(o *Options) time.Duration {
+	if p.brief && len(o.CPUs) > smallHost {
+		return 3
+	}
+	return 1
+}
+
+// smallHost is how many CPUs a host has at most whose default plan ends within a minute.
+const smallHost = 2
+
+// fit makes repetitions shorter, then leaves out scenarios, and then makes repetitions fewer, until the
+// plan is within the budget. Advice needs three repetitions, so that they are the last to go.
+func (p Preset) fit(o *Options, cells []*bench.Cell) []*bench.Cell {
+	budget := p.budgetOf(o)
+	late := func() bool { return budget > 0 && ETA(Order(cells, o.Count, false, 0)) > budget }
 	for late() && o.Time > p.least.Time {
 		shorter := max(o.Time*9/10, p.least.Time)
 		for _, c := range cells {
@@ -93,16 +123,27 @@ func (p Preset) fit(o *Options, cells []*bench.Cell) {
 		}
 		o.Time, o.Warmup = shorter, max(o.Warmup*9/10, p.least.Warmup)
 	}
+	for _, name := range dropOrder {
+		if !late() {
+			break
+		}
+		before := len(cells)
+		cells = slices.DeleteFunc(cells, func(c *bench.Cell) bool { return c.Scenario.Name == name })
+		if len(cells) < before {
+			o.Dropped = append(o.Dropped, name)
+		}
+	}
 	for late() && o.Count > p.least.Count {
 		o.Count--
 	}
+	return cells
 }
 
 // gapCells are a suite's wakes of peers that have slept for longer and longer: those of
 // the kernel, from C and from Go, and the library's.
 func gapCells(o *Options, gaps []time.Duration) []*bench.Cell {
 	g := *o
-	g.Gaps, g.Places = gaps, []string{bench.PlaceCross}
+	g.Gaps, g.Places = gaps, []string{o.apart()}
 	g.Prims = bench.Or(o.Prims, "c:futex", "go:futex", bench.Library+":futex")
 	cells, err := Cells(&g, "wake")
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/perf/benchmath"
@@ -16,27 +17,45 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// alpha is the chance of calling two equal cells different.
+// alpha is the share of false calls among the cells that a comparison calls changed.
 const alpha = 0.05
+
+// What a comparison says about a cell.
+const (
+	cellSame      = "same"      // the interval lies within the least effect
+	cellBetter    = "better"    // it lies beyond
+	cellWorse     = "worse"     //
+	cellUndecided = "undecided" // neither
+	cellTooFew    = "too few"   // no difference of so few repetitions could be told from chance
+)
 
 // comparison is a cell in two result files.
 type comparison struct {
 	Key, Unit string
 	Old, New  benchmath.Summary
-	Delta     string // as benchstat has it: "~" where the difference may be chance
-	Test      string
-	Changed   bool
-	Better    bool
+	Shift     stats.Shift
+	Q         float64 // p, corrected for the number of cells
+	Verdict   string
+	Needs     int // repetitions that would decide it, about; 0 where that is not known
+	n1, n2    int
+	least     float64
 }
 
-// CompareDocuments pairs the cells of two documents; missing counts those that were
-// not measured in both.
-func CompareDocuments(before, after *Document, metric string) (all []comparison, missing int) {
+// Comparison is what two result files say about each other.
+type Comparison struct {
+	Cells   []comparison
+	Missing int // cells that were not measured in both
+	least   float64
+}
+
+// CompareDocuments pairs the cells of two documents. A change counts if it is more than the share least.
+func CompareDocuments(before, after *Document, metric string, least float64) *Comparison {
+	all := &Comparison{least: least}
 	for i := range before.Cells {
 		a := &before.Cells[i]
 		at := slices.IndexFunc(after.Cells, func(b Cell) bool { return b.Key == a.Key })
 		if at < 0 {
-			missing++
+			all.Missing++
 			continue
 		}
 		unit := metric
@@ -45,30 +64,113 @@ func CompareDocuments(before, after *Document, metric string) (all []comparison,
 		}
 		x, y := a.Values(unit), after.Cells[at].Values(unit)
 		if len(x) == 0 || len(y) == 0 {
-			missing++
+			all.Missing++
 			continue
 		}
-		all = append(all, compareSamples(a.Key, unit, x, y))
+		all.Cells = append(all.Cells, compareSamples(a.Key, unit, x, y, least))
 	}
 	for i := range after.Cells {
 		key := after.Cells[i].Key
 		if !slices.ContainsFunc(before.Cells, func(a Cell) bool { return a.Key == key }) {
-			missing++
+			all.Missing++
 		}
 	}
-	return all, missing
+	all.judge()
+	return all
 }
 
-func compareSamples(key, unit string, before, after []float64) comparison {
+func compareSamples(key, unit string, before, after []float64, least float64) comparison {
 	math := benchmath.AssumeNothing
 	x := benchmath.NewSample(slices.Clone(before), &benchmath.DefaultThresholds)
 	y := benchmath.NewSample(slices.Clone(after), &benchmath.DefaultThresholds)
-	c := comparison{Key: key, Unit: unit, Old: math.Summary(x, stats.Confidence), New: math.Summary(y, stats.Confidence)}
-	test := math.Compare(x, y)
-	c.Delta, c.Test = test.FormatDelta(c.Old.Center, c.New.Center), test.String()
-	c.Changed = test.P < alpha && c.Delta != "~"
-	c.Better = c.Changed && (c.New.Center > c.Old.Center) == bench.BetterHigher[unit]
-	return c
+	return comparison{Key: key, Unit: unit, Old: math.Summary(x, stats.Confidence), New: math.Summary(y, stats.Confidence),
+		Shift: stats.Compare(before, after), n1: len(before), n2: len(after), least: least}
+}
+
+// judge gives each cell its verdict. The p of all cells are corrected together.
+func (all *Comparison) judge() {
+	ps := make([]float64, len(all.Cells))
+	for i, c := range all.Cells {
+		ps[i] = c.Shift.P
+	}
+	for i, q := range stats.FalseDiscovery(ps) {
+		c := &all.Cells[i]
+		c.Q = q
+		c.Verdict = c.verdict()
+		if c.Verdict == cellUndecided {
+			c.Needs = c.needs()
+		}
+	}
+}
+
+func (c *comparison) verdict() string {
+	r, most := c.Shift.Ratio, 1+c.least
+	switch {
+	case c.Old.Center == c.New.Center && c.Shift.P == 1:
+		return cellSame
+	case c.Shift.LeastP >= alpha:
+		return cellTooFew
+	case c.Q < alpha && (r == stats.Interval{} || r.Lo > most || r.Hi < 1/most):
+		if (c.New.Center > c.Old.Center) == bench.BetterHigher[c.Unit] {
+			return cellBetter
+		}
+		return cellWorse
+	case c.Shift.Sure() && r.Lo >= 1/most && r.Hi <= most:
+		return cellSame
+	}
+	return cellUndecided
+}
+
+// apart tells a cell whose figures lie far from each other without proof: the interval, or the range of
+// few repetitions, lies on one side, and the centres differ by more than half.
+func (c *comparison) apart() bool {
+	const far = 1.5
+	r := c.Shift.Ratio
+	return r.Lo > 1 && r.Center > far || r.Hi < 1 && r.Hi > 0 && r.Center < 1/far
+}
+
+// needs estimates how many repetitions would decide a cell: its interval must be so narrow that it
+// lies wholly on one side of the least effect.
+func (c *comparison) needs() int {
+	r := c.Shift.Ratio
+	if !c.Shift.Sure() || r.Lo <= 0 || r.Hi <= r.Lo {
+		return 0
+	}
+	half := math.Log(r.Hi/r.Lo) / 2
+	room := math.Abs(math.Abs(math.Log(r.Center)) - math.Log(1+c.least))
+	n := float64(min(c.n1, c.n2)) * math.Pow(half/room, 2)
+	const most = 1000
+	if room == 0 || n > most {
+		return 0
+	}
+	return max(int(math.Ceil(n)), min(c.n1, c.n2)+1)
+}
+
+// delta is the change as people read it.
+func (c *comparison) delta() string {
+	r := c.Shift.Ratio
+	switch {
+	case c.Verdict == cellSame:
+		return "~"
+	case r == stats.Interval{}:
+		return "?"
+	case r.Center >= 2 || r.Center <= 0.5:
+		return formatRatio(r.Center) + "×"
+	}
+	return fmt.Sprintf("%+.1f%%", 100*(r.Center-1))
+}
+
+// reason is why a cell has its verdict.
+func (c *comparison) reason() string {
+	interval := ""
+	if r := c.Shift.Ratio; r != (stats.Interval{}) {
+		interval = fmt.Sprintf(" [%s, %s]", formatRatio(r.Lo), formatRatio(r.Hi))
+	}
+	text := fmt.Sprintf("%s%s p=%.2g n=%d+%d", c.Verdict, interval, c.Q, c.n1, c.n2)
+	if c.Needs > 0 {
+		text += fmt.Sprintf(", take %d", c.Needs)
+	}
+	return text
 }
 
 // Differences tells what two environments do not share of what figures depend on.
@@ -88,32 +190,62 @@ func Differences(a, b *host.Environment) (list []string) {
 	return list
 }
 
-// WriteComparison renders what changed, and a line that counts all; unchanged lists the others too.
-func WriteComparison(w io.Writer, all []comparison, missing int, unchanged bool) error {
+// Write renders what changed or may have, and lines that count all; unchanged lists the others too.
+func (all *Comparison) Write(w io.Writer, unchanged bool) error {
 	rows := [][]string{{"cell", "old", "new", "delta", ""}}
-	better, worse := 0, 0
-	for _, c := range all {
-		switch {
-		case c.Better:
-			better++
-		case c.Changed:
-			worse++
-		case !unchanged:
-			continue
+	counts := map[string]int{}
+	apart := 0
+	for _, c := range all.Cells {
+		counts[c.Verdict]++
+		decided := c.Verdict == cellBetter || c.Verdict == cellWorse
+		if !decided && c.Verdict != cellSame && c.apart() {
+			apart++
+			decided = true
 		}
-		rows = append(rows, []string{c.Key, withRange(c.Unit, c.Old), withRange(c.Unit, c.New), c.Delta, "(" + c.Test + ")"})
+		if decided || unchanged {
+			rows = append(rows, []string{c.Key, withRange(c.Unit, c.Old), withRange(c.Unit, c.New), c.delta(), c.reason()})
+		}
 	}
+	var lines []string
 	if len(rows) > 1 {
-		for _, line := range columns(rows) {
-			if _, err := fmt.Fprintln(w, line); err != nil {
-				return err
-			}
-		}
-		fmt.Fprintln(w)
+		lines = append(columns(rows), "")
 	}
-	_, err := fmt.Fprintf(w, "%d cells compared: %d better, %d worse, %d without a difference that is more than chance (p < %v); %d not measured in both\n",
-		len(all), better, worse, len(all)-better-worse, alpha, missing)
-	return err
+	lines = append(lines, fmt.Sprintf("%d cells compared: %d better, %d worse, %d the same within %s, %d undecided, %d with too few repetitions; %d not measured in both",
+		len(all.Cells), counts[cellBetter], counts[cellWorse], counts[cellSame], percent(all.least), counts[cellUndecided], counts[cellTooFew], all.Missing))
+	lines = append(lines, all.advice(counts, apart)...)
+	for _, line := range lines {
+		if _, err := fmt.Fprintln(w, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// advice says what the files cannot show, and what would.
+func (all *Comparison) advice(counts map[string]int, apart int) (list []string) {
+	if counts[cellTooFew] > 0 {
+		i := slices.IndexFunc(all.Cells, func(c comparison) bool { return c.Verdict == cellTooFew })
+		c := all.Cells[i]
+		list = append(list, fmt.Sprintf("%d and %d repetitions cannot show any change (least p %.2g): take 10, and at least %d", c.n1, c.n2, c.Shift.LeastP, stats.EnoughFor(alpha)))
+	}
+	if apart > 0 {
+		list = append(list, fmt.Sprintf("%d cells that are listed differ by more than half in all repetitions, and there are too few to be sure", apart))
+	}
+	var visible []float64
+	for _, c := range all.Cells {
+		if r := c.Shift.Ratio; c.Shift.Sure() && r.Lo > 0 {
+			visible = append(visible, (1+all.least)*math.Sqrt(r.Hi/r.Lo)-1)
+		}
+	}
+	if len(visible) > 0 {
+		list = append(list, fmt.Sprintf("in half of the cells, a change of %s or more would have been found", percent(stats.Median(visible))))
+	}
+	return append(list, fmt.Sprintf("a change is called if its 95 %% interval lies beyond %s and its p, corrected for %d cells (Benjamini and Hochberg), is below %v",
+		percent(all.least), len(all.Cells), alpha))
+}
+
+func percent(share float64) string {
+	return strconv.FormatFloat(math.Round(1000*share)/10, 'f', -1, 64) + " %"
 }
 
 func withRange(unit string, s benchmath.Summary) string {

@@ -21,6 +21,7 @@ const Schema = "shmbench/1"
 // Document is the JSON form of a report.
 type Document struct {
 	Schema   string           `json:"schema"`
+	State    string           `json:"state,omitempty"` // complete or interrupted
 	Env      host.Environment `json:"env"`
 	Command  []string         `json:"command"`
 	Seed     uint64           `json:"seed"`
@@ -68,7 +69,7 @@ type Repetition struct {
 // NewDocument converts a report.
 func NewDocument(r *Run) (*Document, error) {
 	d := &Document{
-		Schema: Schema, Env: r.Env, Command: r.Command, Seed: r.Options.Seed, TimeNs: int64(r.Options.Time),
+		Schema: Schema, State: r.State, Env: r.Env, Command: r.Command, Seed: r.Options.Seed, TimeNs: int64(r.Options.Time),
 		WarmupNs: int64(r.Options.Warmup), Warnings: r.Warnings, Bars: r.Bars, Notes: r.Notes, Topology: r.Topology,
 	}
 	for _, group := range groups(r.Results) {

@@ -93,12 +93,12 @@ func (m *pairs) grid(t *topology.Topology) *grid {
 		}
 		g.values = append(g.values, row)
 		if i > 0 && t != nil {
-			switch t.Class(m.cpus[i-1], a) {
-			case topology.OtherLLC:
+			switch t.Class(m.cpus[i-1], a).Base() {
+			case topology.SameNode, topology.LLCNode:
 				g.breaks[i] = 1
-			case topology.SamePackage:
+			case topology.Package, topology.NodePackage:
 				g.breaks[i] = 2
-			case topology.CrossPackage:
+			case topology.Remote:
 				g.breaks[i] = 4
 			}
 		}
@@ -231,14 +231,15 @@ func writeUnmeasured(w io.Writer, d *Document) {
 // writePairs sums up a matrix too wide for a table by classes of pairs.
 func writePairs(w io.Writer, m *pairs, t *topology.Topology) {
 	rows := [][]string{{"pairs", "n", "least", "median", "most"}}
-	for _, class := range topology.Classes {
-		var vs []float64
-		for pair := range m.samples {
-			if t != nil && t.Class(pair[0], pair[1]) == class {
-				vs = append(vs, m.value(pair[0], pair[1]))
-			}
+	classes := map[topology.Class][]float64{}
+	for pair := range m.samples {
+		if t != nil {
+			class := t.Class(pair[0], pair[1])
+			classes[class] = append(classes[class], m.value(pair[0], pair[1]))
 		}
-		if len(vs) > 0 {
+	}
+	for _, class := range slices.SortedFunc(maps.Keys(classes), topology.CompareClasses) {
+		if vs := classes[class]; len(vs) > 0 {
 			rows = append(rows, []string{string(class), strconv.Itoa(len(vs)), orDash(slices.Min(vs)), orDash(stats.Median(vs)), orDash(slices.Max(vs))})
 		}
 	}
@@ -296,7 +297,13 @@ func byClass(sc *bench.Scenario, cells []*Cell, t *topology.Topology) htmlGroup 
 		}
 	}
 	slices.Sort(names)
-	for _, class := range append(slices.Clone(topology.Classes), "") {
+	classes := map[topology.Class]bool{"": true}
+	for _, c := range cells {
+		if cpus, err := place.ParsePair(c.Params["place"]); err == nil && len(cpus) == 2 && t != nil {
+			classes[t.Class(cpus[0], cpus[1])] = true
+		}
+	}
+	for _, class := range slices.SortedFunc(maps.Keys(classes), topology.CompareClasses) {
 		for _, name := range names {
 			var vs []float64
 			for _, c := range cells {

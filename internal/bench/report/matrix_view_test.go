@@ -60,7 +60,7 @@ func TestMatrixTables(t *testing.T) {
 			require.LessOrEqual(t, len([]rune(line)), TableWidth+1, line)
 		}
 		if tree == "nps4" {
-			require.Contains(t, b.String(), "node-other-llc")
+			require.Contains(t, b.String(), "  node ")
 			require.Contains(t, b.String(), "median")
 		}
 		page := new(bytes.Buffer)

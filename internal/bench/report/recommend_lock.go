@@ -14,39 +14,51 @@ import (
 
 // The least gain and the greatest cost of a NUMA-aware lock (R6).
 const (
-	cohortCrowd  = 4 // contenders for each node
+	cohortCrowd  = 4 // contenders of a node
 	cohortGain   = 1.1
 	cohortTail   = 2.0
 	cohortJain   = 0.8
+	cohortShare  = 0.5      // of the mean, for the least lucky worker
 	cohortMarker = "cohort" // in the names of such subjects
 )
 
-// adviseCohort is R6: a lock that prefers waiters of its node, where it gains much, and
-// neither the slowest nor the least lucky pay for it.
+// adviseCohort is R6: a lock that prefers waiters of its node, where it is proven that contenders of
+// several nodes wanted it, it gains much, and neither the slowest nor the least lucky pay for it.
 func adviseCohort(d *Document) *advice {
 	var top *advice
 	for _, c := range d.find("lock", func(c *Cell) bool { return c.ours() && strings.Contains(c.Subject, cohortMarker) }) {
 		plain, _, _ := strings.Cut(c.Subject, "-"+cohortMarker)
 		for _, p := range d.find("lock", by(plain), alike(c)) {
 			q, err := gain(c, p, "ops/s")
-			if err != nil || c.workers() < cohortCrowd*max(d.Env.Nodes, 1) {
+			if err != nil || d.Topology == nil {
 				continue
 			}
-			a := &advice{Verdict: adviceNone, Effect: &q, Evidence: []string{c.evidence("ops/s"), p.evidence("ops/s"), c.evidence("p99-ns"), p.evidence("p99-ns"), c.evidence("jain")}}
+			enough, doubt := c.proven(d.Topology)
+			if _, other := p.proven(d.Topology); doubt == "" {
+				doubt = other
+			}
+			if d.Env.Nodes > 1 && !enough {
+				continue
+			}
+			a := &advice{Verdict: adviceNone, Effect: &q, Evidence: []string{c.evidence("ops/s"), p.evidence("ops/s"), c.evidence("p99-ns"), p.evidence("p99-ns"), c.evidence("jain"), c.evidence("in-place")}}
 			slower := stats.Median(c.Values("p99-ns")) / stats.Median(p.Values("p99-ns"))
-			fair := stats.Median(c.Values("jain"))
+			fair, least := stats.Median(c.Values("jain")), stats.Median(c.Values("min-share"))
 			switch {
 			case d.Env.Nodes < 2:
 				a.Text = "one NUMA node: nothing to prefer"
+			case doubt != "":
+				a.Text = "no ground for advice on " + c.Subject + ": " + doubt
 			case !sure(q, cohortGain):
 				a.Text = fmt.Sprintf("%s gains less than %.0f %% with %d contenders, or not surely", c.Subject, 100*(cohortGain-1), c.workers())
 			case slower > cohortTail:
 				a.Text = fmt.Sprintf("%s gains, and its slowest waits (p99) take %s times as long: too much", c.Subject, formatRatio(slower))
 			case fair < cohortJain:
 				a.Text = fmt.Sprintf("%s gains, and shares badly: Jain's index is %.2f", c.Subject, fair)
+			case least < cohortShare:
+				a.Text = fmt.Sprintf("%s gains, and starves a worker: it gets %.2f of the mean", c.Subject, least)
 			default:
 				a.Verdict = adviceDo
-				a.Text = fmt.Sprintf("use %s for locks with %d contenders or more", strings.TrimPrefix(c.Subject, bench.Library+":"), c.workers())
+				a.Text = fmt.Sprintf("use %s for locks with %d contenders or more, of several nodes", strings.TrimPrefix(c.Subject, bench.Library+":"), c.workers())
 			}
 			if top == nil || a.Verdict == adviceDo && (top.Verdict != adviceDo || q.Center > top.Effect.Center) {
 				top = a
@@ -55,6 +67,9 @@ func adviseCohort(d *Document) *advice {
 	}
 	return top
 }
+
+// rwGain is how many times as much one of two locks must let through (R7).
+const rwGain = 1.1
 
 // adviseRW is R7: from which share of reads on an RWMutex lets more through than a
 // Mutex.
@@ -89,14 +104,14 @@ func adviseRW(d *Document) *advice {
 		line := lines[name]
 		slices.SortFunc(line, func(a, b point) int { return a.read - b.read })
 		from := len(line) // the first from which on it pays
-		for from > 0 && sure(line[from-1].q, 1) {
+		for from > 0 && sure(line[from-1].q, rwGain) {
 			from--
 		}
 		for _, p := range line {
 			a.Evidence = append(a.Evidence, fmt.Sprintf("%d %% reads: RWMutex %s of Mutex  %s", p.read, effectText(p.q), name))
 		}
 		switch {
-		case from == len(line) && line[from-1].q.Hi < 1 && line[from-1].q.N >= fewest:
+		case from == len(line) && line[from-1].q.Hi < 1/rwGain && line[from-1].q.N >= fewest:
 			texts = append(texts, fmt.Sprintf("use a Mutex even at %d %% reads (%s)", line[from-1].read, name))
 			a.Effect = &stats.Interval{Center: 1 / line[from-1].q.Center, Lo: 1 / line[from-1].q.Hi, Hi: 1 / line[from-1].q.Lo, N: line[from-1].q.N, Kind: line[from-1].q.Kind}
 		case from < len(line):
@@ -115,7 +130,7 @@ func adviseRW(d *Document) *advice {
 }
 
 // stripeGain is what more stripes must gain to be worth it (R8).
-const stripeGain = 1.03
+const stripeGain = 1.1
 
 // adviseStripes is R8: the number of keys from which on more of them gain little.
 func adviseStripes(d *Document) *advice {

@@ -125,7 +125,7 @@ func (m *pairs) divide(p partition, t *topology.Topology) *divided {
 	in, out := map[int][]float64{}, map[int][]float64{}
 	within := map[int][]float64{}
 	for pair, rounds := range m.reps {
-		if t != nil && t.Class(pair[0], pair[1]) == topology.SMT {
+		if t != nil && t.Class(pair[0], pair[1]).Base() == topology.SMT {
 			continue
 		}
 		a, b := part[pair[0]], part[pair[1]]
@@ -168,6 +168,9 @@ func valuesOf(m map[int]float64) (list []float64) {
 // adviseColocate is R2: processes that talk to each other belong where the way is
 // shortest, if it is so by far.
 func adviseColocate(d *Document) *advice {
+	if a := adviseClasses(d); a != nil {
+		return a
+	}
 	all := matrices(d)
 	if len(all) == 0 {
 		return nil
@@ -260,7 +263,7 @@ func (d *Document) chased(policy string) []*Cell {
 }
 
 // nodeGain is the least gain that makes a node better than another (R3).
-const nodeGain = 1.05
+const nodeGain = 1.1
 
 // adviseNode is R3: the node whose memory is nearest to all CPUs that were used, each
 // node of theirs by how many of them it has.
@@ -389,6 +392,12 @@ func adviseInterleave(d *Document) *advice {
 		}
 	}
 	slow, err := roundRatio(worst(scans(spread, memChaseMetric)[spreadName], slices.Max[[]float64]), worst(scans(bound, memChaseMetric)[boundName], slices.Max[[]float64]))
+	if back, berr := roundRatio(boundScan, spreadScan); berr == nil && sure(back, interleaveGain) {
+		a.Verdict, a.Effect = adviceDo, &back
+		a.Text = fmt.Sprintf("do not spread data over the nodes: the node that scans slowest gets %s× as much with %s as with %s", formatRatio(back.Center), boundName, spreadName)
+		a.Do = []string{"bind each range of the arena to the node of the CPUs that use it, or leave it to first touch"}
+		return a
+	}
 	if !sure(q, interleaveGain) || err != nil || slow.Center > nodeGain {
 		a.Text = fmt.Sprintf("the node that scans slowest gets %s of what it gets with %s, and waits %s for a load", effectText(q), boundName, effectText(slow))
 		return a
@@ -401,7 +410,7 @@ func adviseInterleave(d *Document) *advice {
 }
 
 // hugeGain is the least gain of larger pages (R5).
-const hugeGain = 1.05
+const hugeGain = 1.1
 
 // adviseHuge is R5: larger pages, where loads that miss the TLB gain and the host has
 // such pages.

@@ -105,7 +105,7 @@ func TestNoAdviceOnTimesUnderNoise(t *testing.T) {
 		why   string
 	}{
 		"emulated":  {func(d *Document) { d.Env.CPU = "QEMU TCG CPU version 2.5+" }, "emulated"},
-		"busy":      {func(d *Document) { d.Env.Load = 0.6 * float64(d.Env.CPUs) }, "load average 4.80 on 8 CPUs"},
+		"busy":      {func(d *Document) { d.Env.Others = 0.06 }, "other programs took 6.0 %"},
 		"stolen":    {func(d *Document) { d.Env.Steal = 0.02 }, "hypervisor took 2.0 %"},
 		"throttled": {func(d *Document) { d.Env.Throttled = 3 }, "quota stopped the run 3 times"},
 		"unpinned": {func(d *Document) {
@@ -131,13 +131,11 @@ func TestNoAdviceOnTimesUnderNoise(t *testing.T) {
 	}
 }
 
-// The load is of all CPUs, also for a process that may use one.
-func TestLoadIsOfAllCPUs(t *testing.T) {
+// A load average before the run withholds nothing: what others took during the run counts.
+func TestPastLoadWithholdsNothing(t *testing.T) {
 	d := syntheticMatrix(t, "two-socket", 3, func(_, _, _ int) float64 { return 100 })
-	d.Env.CPUs, d.Env.Load = 1, 1.5
+	d.Env.Load = 50
 	require.Empty(t, noTiming(d))
-	d.Topology = nil
-	require.NotEmpty(t, noTiming(d))
 }
 
 // R2 on matrices that are clear, flat, overlapping, noisy, lopsided and hybrid.
@@ -332,23 +330,44 @@ func TestNodesThatWereNotMeasuredFromAll(t *testing.T) {
 	require.Equal(t, adviceNone, adviceOf(t, d, "R3").Verdict)
 }
 
+// ranOn has all repetitions of the last cell say that its threads ran on some CPUs, for a share of the
+// samples.
+func (d *Document) ranOn(share float64, cpus ...int) {
+	c := &d.Cells[len(d.Cells)-1]
+	for i := range c.Reps {
+		c.Reps[i].Metrics["in-place"] = share
+		for _, cpu := range cpus {
+			c.Reps[i].Workers = append(c.Reps[i].Workers, bench.WorkerReport{CPU: cpu})
+		}
+	}
+}
+
 func TestCohortAdvice(t *testing.T) {
-	crowd := map[string]string{"cs": "100ns", "think": "100ns", "place": bench.PlaceCross, "procs": "2", "threads": "8"}
+	crowd := map[string]string{"cs": "100ns", "think": "100ns", "place": bench.PlaceSpread, "procs": "8", "threads": "1"}
+	all := []int{0, 1, 2, 3, 4, 5, 6, 7}
 	for _, c := range []struct {
-		name             string
-		gain, tail, fair float64
-		verdict, text    string
+		name                    string
+		gain, tail, fair, least float64
+		cpus                    []int
+		inPlace                 float64
+		verdict, text           string
 	}{
-		{"gains", 1.5, 1.2, 0.95, adviceDo, "use mutex-cohort for locks with 16 contenders"},
-		{"gains little", 1.05, 1, 1, adviceNone, "gains less than 10 %"},
-		{"loses", 0.7, 1, 1, adviceNone, "gains less than 10 %"},
-		{"slow tail", 1.5, 3, 1, adviceNone, "take 3 times as long"},
-		{"unfair", 1.5, 1, 0.5, adviceNone, "Jain's index is 0.50"},
+		{"gains", 1.5, 1.2, 0.95, 0.8, all, 1, adviceDo, "use mutex-cohort for locks with 8 contenders"},
+		{"gains little", 1.05, 1, 1, 1, all, 1, adviceNone, "gains less than 10 %"},
+		{"loses", 0.7, 1, 1, 1, all, 1, adviceNone, "gains less than 10 %"},
+		{"slow tail", 1.5, 3, 1, 1, all, 1, adviceNone, "take 3 times as long"},
+		{"unfair", 1.5, 1, 0.5, 0.6, all, 1, adviceNone, "Jain's index is 0.50"},
+		{"starves one", 1.5, 1, 0.9, 0.2, all, 1, adviceNone, "starves a worker: it gets 0.20 of the mean"},
+		{"ran elsewhere", 1.5, 1, 1, 1, all, 0.9, adviceNone, "on other CPUs in 10.0 % of the samples"},
+		{"two CPUs of a node are two contenders", 1.5, 1, 1, 1, []int{0, 0, 1, 1, 2, 2, 3, 3}, 1, adviceUnknown, "--place spread"},
+		{"one node", 1.5, 1, 1, 1, []int{0, 1, 4, 5, 0, 1, 4, 5}, 1, adviceUnknown, "--place spread"},
 	} {
 		d := synthetic(t, "two-socket")
-		d.add("lock", "shmsync:mutex", crowd, map[string][]float64{"ops/s": {1e6, 1.01e6, 1.02e6}, "p99-ns": {1e4, 1e4, 1e4}, "jain": {1, 1, 1}})
+		d.add("lock", "shmsync:mutex", crowd, map[string][]float64{"ops/s": {1e6, 1.01e6, 1.02e6}, "p99-ns": {1e4, 1e4, 1e4}, "jain": {1, 1, 1}, "min-share": {1, 1, 1}})
+		d.ranOn(1, c.cpus...)
 		d.add("lock", "shmsync:mutex-cohort", crowd, map[string][]float64{"ops/s": {c.gain * 1e6, c.gain * 1.01e6, c.gain * 1.02e6},
-			"p99-ns": {c.tail * 1e4, c.tail * 1e4, c.tail * 1e4}, "jain": {c.fair, c.fair, c.fair}})
+			"p99-ns": {c.tail * 1e4, c.tail * 1e4, c.tail * 1e4}, "jain": {c.fair, c.fair, c.fair}, "min-share": {c.least, c.least, c.least}})
+		d.ranOn(c.inPlace, c.cpus...)
 		a := adviceOf(t, d, "R6")
 		require.Equal(t, c.verdict, a.Verdict, c.name)
 		require.Contains(t, a.Text, c.text)
@@ -385,7 +404,7 @@ func TestStripeAndBatchAdvice(t *testing.T) {
 	a := adviceOf(t, d, "R8")
 	require.Equal(t, adviceDo, a.Verdict)
 	require.Contains(t, a.Text, "64 stripes")
-	require.Contains(t, a.Text, "more gain less than 3 %")
+	require.Contains(t, a.Text, "more gain less than 10 %")
 
 	for batch, ops := range map[string]float64{"1": 4.1e6, "16": 9.8e6} {
 		d.add("queue", "shmsync:queue", map[string]string{"batch": batch, "capacity": "64"}, map[string][]float64{"ops/s": {ops, 1.01 * ops, 0.99 * ops}})

@@ -5,6 +5,7 @@ package report
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -128,4 +129,22 @@ func TestTableOfBars(t *testing.T) {
 	for _, want := range []string{"mutex-each", "÷ sync.Mutex", "≤ 1.30", "pair ÷ sync.Mutex: not here", "1 pass, 1 pending"} {
 		require.Contains(t, text.String(), want)
 	}
+}
+
+// A run that was interrupted says so, and how much is missing.
+func TestInterruptedRunSaysSo(t *testing.T) {
+	r := madeUp(t)
+	r.End(false, 10)
+	require.Equal(t, StateComplete, r.State)
+	before := len(r.Warnings)
+	done := 0
+	for _, res := range r.Results {
+		done += len(res.Reps)
+	}
+	r.End(true, done+7)
+	d, err := NewDocument(r)
+	require.NoError(t, err)
+	require.Equal(t, StateInterrupted, d.State)
+	require.Len(t, d.Warnings, before+1)
+	require.Contains(t, d.Warnings[before], fmt.Sprintf("interrupted: %d of %d repetitions", done, done+7))
 }

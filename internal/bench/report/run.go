@@ -17,6 +17,10 @@ func (r *Run) Disturbed(before, after host.Disturbance) {
 	if ticks := after.Total - before.Total; ticks > 0 {
 		r.Env.Steal = (after.Steal - before.Steal) / ticks
 	}
+	r.Env.Others = host.Others(before, after)
+	if r.Env.Others > host.MostOthers {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("other programs took %.1f %% of the time of the used CPUs", 100*r.Env.Others))
+	}
 	r.Env.Throttled = after.Throttled - before.Throttled
 	if r.Env.Steal > host.MostSteal {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("the hypervisor took %.1f %% of the CPUs' time", 100*r.Env.Steal))
@@ -26,8 +30,30 @@ func (r *Run) Disturbed(before, after host.Disturbance) {
 	}
 }
 
+// States of a run.
+const (
+	StateComplete    = "complete"
+	StateInterrupted = "interrupted"
+)
+
+// End notes whether the run came to its end, and warns if it did not: the file, the table and the page
+// then say so.
+func (r *Run) End(interrupted bool, planned int) {
+	r.State = StateComplete
+	if !interrupted {
+		return
+	}
+	done := 0
+	for _, res := range r.Results {
+		done += len(res.Reps)
+	}
+	r.State = StateInterrupted
+	r.Warnings = append(r.Warnings, fmt.Sprintf("the run was interrupted: %d of %d repetitions were made", done, planned))
+}
+
 // Run is everything that an output format needs.
 type Run struct {
+	State    string // StateComplete or StateInterrupted
 	Env      host.Environment
 	Warnings []string
 	Notes    []string // what this host cannot show

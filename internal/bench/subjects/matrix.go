@@ -35,6 +35,9 @@ const (
 	matrixSecond = 8
 )
 
+// On gives the same with another line.
+func (l oneLine) On(first, _ *atomic.Uint32) any { return oneLine{first, l.phase} }
+
 func (l oneLine) Trips(from, n uint32) uint32 {
 	for made := range n {
 		v := 2 * (from + made)
@@ -68,6 +71,9 @@ type twoLines struct{ to, fro, phase *atomic.Uint32 }
 func openTwoLines(w *bench.Worker, _ int) (any, error) {
 	return twoLines{w.Word(matrixFirst), w.Word(matrixSecond), &w.Phase}, nil
 }
+
+// On gives the same with other lines.
+func (l twoLines) On(first, second *atomic.Uint32) any { return twoLines{first, second, l.phase} }
 
 // Trips counts the trip that was begun last as made: Finish waits for its end.
 func (l twoLines) Trips(from, n uint32) uint32 {
@@ -109,6 +115,10 @@ type miscount struct{ twoLines }
 func openMiscount(w *bench.Worker, thread int) (any, error) {
 	l, err := openTwoLines(w, thread)
 	return miscount{l.(twoLines)}, err
+}
+
+func (l miscount) On(first, second *atomic.Uint32) any {
+	return miscount{twoLines{first, second, l.phase}}
 }
 
 func (l miscount) Answer() uint32 { return l.twoLines.Answer() + 1 }

@@ -41,6 +41,21 @@ static const struct timespec *until(const order *o, int i, struct timespec *ts)
     return ts;
 }
 
+/* Threads that sleep on the word at that place in the body of an object. */
+static uint64_t count_asleep(shmi_off object, size_t at)
+{
+    uint64_t n = 0;
+    uint32_t i, k;
+    for (i = 1; i <= arena->geo.slots; i++)
+        for (k = 0; shmi_slot_taken(shmi_slot_state(arena, i)) && k < SHMI_announceCount; k++) {
+            shmi_off r = shmi_slot(arena, i) + SHMI_slotAnnounce + (shmi_off)k * SHMI_announceStride;
+            if (shmi_ld64(shmi_u64(arena, r + SHMI_announceObject)) == object &&
+                shmi_ld64(shmi_u64(arena, r + SHMI_announceWord)) == object + SHMI_objectHeader + at)
+                n++;
+        }
+    return n;
+}
+
 static void count_queued(shmsync_arena *a, shmi_off off, shmi_node *n, void *count)
 {
     uint32_t s = shmi_node_state(shmi_node_load(n));
@@ -309,6 +324,8 @@ static int barrier(const order *o, uint64_t *n)
 #include "agent_locks.h"
 #include "agent_more.h"
 #include "agent_gone.h"
+#include "agent_synchronized.h"
+#include "agent_tx.h"
 
 static int act(const order *o, uint64_t *n)
 {
@@ -318,6 +335,7 @@ static int act(const order *o, uint64_t *n)
     if (is(o, "waiters")) { /* of the object at an offset */
         off = (shmi_off)arg(o, 0);
         shmi_each_queued(arena, off, count_queued, n);
+        *n += count_asleep(off, offsetof(shmi_counter_words, events));
         return 0;
     }
     if (strncmp(o->word[1], "seq.", 4) == 0)
@@ -336,6 +354,14 @@ static int act(const order *o, uint64_t *n)
         return barrier(o, n);
     if (strncmp(o->word[1], "gone.", 5) == 0)
         return gone(o, n);
+    if (is(o, "group.sync"))
+        return group_sync(o, n);
+    if (strncmp(o->word[1], "sync.", 5) == 0 || strncmp(o->word[1], "wide.", 5) == 0)
+        return synchronized_(o, n);
+    if (strncmp(o->word[1], "tx.", 3) == 0)
+        return tx_verbs(o, n);
+    if (strncmp(o->word[1], "txlog.", 6) == 0)
+        return tx_log_verbs(o, n);
     err = locks(o, n);
     return err != ENOSYS ? err : more(o, n);
 }

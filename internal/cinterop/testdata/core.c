@@ -117,6 +117,9 @@ static void fork_refused(const char *name)
     shmsync_mutex m, other;
     shmsync_futex f;
     shmsync_multilock multi;
+    shmsync_synchronized value;
+    uint64_t loaded;
+    void *copy;
     shmsync_hold hold, none;
     shmsync_signalwaker signals;
     shmsync_gate gate, other_gate;
@@ -142,10 +145,17 @@ static void fork_refused(const char *name)
     CHECK(shmsync_signalwaker_open(a, "signals", NULL, &signals), 0);
     CHECK(shmsync_signalwaker_gate(&signals, 5, &gate), 0);
     CHECK(shmsync_gate_trybegin_inline(&gate), 0);
+    CHECK(shmsync_synchronized_open(a, "value", sizeof loaded, NULL, &value), 0);
+    CHECK(shmsync_synchronized_begin(&value, &copy), 0);
     CHECK(shmsync_arena_self(a, &parent), 0);
     CHECK(pipe(pipe_) == 0 && pipe(back) == 0, 1);
     pid = fork();
     if (pid == 0) {
+        CHECK(shmsync_synchronized_load(&value, &loaded), ENOTCONN);
+        CHECK(shmsync_synchronized_begin(&value, &copy), ENOTCONN);
+        CHECK(shmsync_synchronized_commit(&value), ENOTCONN);
+        CHECK(shmsync_synchronized_abort(&value), ENOTCONN);
+        CHECK(shmsync_synchronized_store(&value, &loaded), ENOTCONN);
         CHECK(shmsync_mutex_lock(&m), ENOTCONN);
         CHECK(shmsync_mutex_trylock(&m), ENOTCONN);
         CHECK(shmsync_mutex_timedlock(&m, &soon), ENOTCONN);
@@ -701,6 +711,13 @@ static void count_looks(const char *name)
     }
 }
 
+/* Joins and leaves at once, n times. */
+static void come_and_go(const char *name, int n)
+{
+    while (n-- > 0)
+        CHECK(shmsync_arena_close(open_arena(name)), 0);
+}
+
 int main(int argc, char **argv)
 {
     const char *verb = argc > 1 ? argv[1] : "", *name = argc > 2 ? argv[2] : "";
@@ -725,12 +742,16 @@ int main(int argc, char **argv)
         fill_names(name);
     else if (strcmp(verb, "looks") == 0)
         count_looks(name);
+    else if (strcmp(verb, "comeandgo") == 0 && argc == 4)
+        come_and_go(name, atoi(argv[3]));
     else if (strcmp(verb, "records") == 0)
         count_records();
     else if (strcmp(verb, "die") == 0)
         die(name);
     else if (strcmp(verb, "delete") == 0)
         delete_x(name);
+    else if (strcmp(verb, "remove") == 0)
+        CHECK(shmsync_arena_remove(name), 0);
     else if (strcmp(verb, "accuse") == 0)
         accuse(name);
     else if (strcmp(verb, "close") == 0)

@@ -347,7 +347,7 @@ static void register_late(const char *name)
 int main(int argc, char **argv)
 {
     const char *verb = argc > 1 ? argv[1] : "", *name = argc > 2 ? argv[2] : "";
-    alarm(20);
+    alarm(120);
     if (strcmp(verb, "cancel-waits") == 0)
         cancel_waits(name);
     else if (strcmp(verb, "cancel-open") == 0)

@@ -732,10 +732,135 @@ static void memory(void)
     CHECK(n, 1);
 }
 
+/* Transactions: committed, undone, with blocks, with a full log, and left by a process that dies. */
+typedef struct tx_data {
+    uint64_t a, b;
+    shmsync_offset block;
+    char bytes[100];
+} tx_data;
+static shmsync_mutex tx_lock;
+static tx_data *tx_shared;
+
+static void tx_open(void)
+{
+    shmsync_mutex_options opts;
+    void *p;
+    memset(&opts, 0, sizeof opts);
+    opts.policy = SHMSYNC_POLICY_ROLLBACK;
+    opts.log_bytes = 1024;
+    CHECK(shmsync_mutex_open(arena, "tx", &opts, &tx_lock), 0);
+    CHECK(shmsync_block_open(arena, "tx-data", sizeof(tx_data), &p), 0);
+    tx_shared = (tx_data *)p;
+}
+static void tx_change(shmsync_tx *tx)
+{
+    tx_data *d = tx_shared;
+    CHECK(shmsync_tx_save(tx, &d->a, sizeof d->a + sizeof d->b), 0);
+    CHECK(shmsync_tx_save(tx, &d->b, sizeof d->b), 0); /* once more: it is in the log */
+    CHECK(tx->tail, 16 + 16);
+    d->a++;
+    d->b++;
+    CHECK(shmsync_tx_save(tx, d->bytes + 1, 3), 0); /* it is padded */
+    CHECK(tx->tail, 16 + 16 + 8 + 16);
+    d->bytes[1]++;
+}
+static void tx_swap_block(shmsync_tx *tx)
+{
+    shmsync_offset brief;
+    CHECK(shmsync_tx_save(tx, &tx_shared->block, sizeof tx_shared->block), 0);
+    if (tx_shared->block != 0)
+        CHECK(shmsync_tx_free(tx, tx_shared->block), 0);
+    CHECK(shmsync_tx_alloc(tx, 200, 4096, &tx_shared->block), 0);
+    CHECK(tx_shared->block % 4096, 0);
+    CHECK(shmsync_tx_alloc(tx, 100000, 0, &brief), 0);
+    CHECK(shmsync_at(arena, brief, 100000) != NULL, 1);
+    CHECK(shmsync_tx_free(tx, brief), 0);
+}
+static void tx_die(void)
+{
+    shmsync_tx tx;
+    tx_open();
+    CHECK(shmsync_mutex_begin(&tx_lock, &tx), 0);
+    tx_change(&tx);
+    tx_swap_block(&tx);
+}
+static void tx_is(uint64_t n)
+{
+    CHECK(tx_shared->a, n);
+    CHECK(tx_shared->b, n);
+    CHECK(tx_shared->bytes[1], (char)n);
+}
+static void transactions(const char *name)
+{
+    shmsync_tx tx;
+    shmsync_mutex plain;
+    shmsync_offset block;
+    tx_data *d;
+    int local = 0, i;
+    tx_open();
+    d = tx_shared;
+    CHECK(shmsync_mutex_open(arena, "tx-plain", NULL, &plain), 0);
+    CHECK(shmsync_mutex_begin(&plain, &tx), EINVAL);
+    CHECK(shmsync_tx_save(&tx, d, 1), EPERM);
+    for (i = 0; i < 3; i++) {
+        CHECK(shmsync_mutex_begin(&tx_lock, &tx), 0);
+        tx_change(&tx);
+        tx_swap_block(&tx);
+        CHECK(shmsync_tx_commit(&tx), 0);
+        CHECK(shmsync_tx_commit(&tx), EPERM);
+        CHECK(shmsync_tx_abort(&tx), EPERM);
+        tx_is((uint64_t)i + 1);
+        CHECK(shmsync_at(arena, d->block, 200) != NULL, 1);
+        block = d->block;
+        CHECK(shmsync_mutex_trybegin(&tx_lock, &tx), 0);
+        tx_change(&tx);
+        tx_swap_block(&tx);
+        CHECK(shmsync_tx_abort(&tx), 0);
+        tx_is((uint64_t)i + 1);
+        CHECK(d->block, block);
+        CHECK(shmsync_at(arena, block, 200) != NULL, 1);
+    }
+    CHECK(shmsync_mutex_timedbegin(&tx_lock, &tx, soon()), 0);
+    CHECK(shmsync_tx_save(&tx, d, 0), 0);
+    CHECK(shmsync_tx_commit(&tx), 0); /* of nothing */
+    CHECK(shmsync_mutex_begin(&tx_lock, &tx), 0);
+    tx_change(&tx);
+    for (i = 0; shmsync_tx_save(&tx, d, 1 + (size_t)i) == 0; i++) { /* each is longer, so none is saved already */
+    }
+    CHECK(shmsync_tx_save(&tx, &d->a, 1), ENOSPC);
+    CHECK(shmsync_tx_alloc(&tx, 1, 0, &block), ENOSPC);
+    CHECK(shmsync_tx_free(&tx, block), ENOSPC);
+    CHECK(shmsync_tx_commit(&tx), ENOSPC);
+    tx_is(3);
+    CHECK(shmsync_mutex_begin(&tx_lock, &tx), 0);
+    tx_change(&tx);
+    CHECK(shmsync_tx_save(&tx, &local, sizeof local), EINVAL);
+    CHECK(shmsync_tx_commit(&tx), EINVAL);
+    CHECK(shmsync_mutex_begin(&tx_lock, &tx), 0);
+    CHECK(shmsync_tx_save(&tx, tx_lock.impl->w, sizeof *tx_lock.impl->w), EINVAL);
+    CHECK(shmsync_tx_abort(&tx), 0);
+    CHECK(shmsync_mutex_begin(&tx_lock, &tx), 0);
+    CHECK(shmsync_tx_free(&tx, d->block + 64), EINVAL);
+    CHECK(shmsync_tx_abort(&tx), 0);
+    CHECK(shmsync_mutex_begin(&tx_lock, &tx), 0);
+    CHECK(shmsync_tx_free(&tx, d->block), 0);
+    CHECK(shmsync_tx_free(&tx, d->block), EINVAL); /* twice */
+    CHECK(shmsync_tx_commit(&tx), EINVAL);
+    CHECK(shmsync_at(arena, d->block, 200) != NULL, 1);
+    die_after(name, tx_die);
+    CHECK(shmsync_mutex_begin(&tx_lock, &tx), 0);
+    tx_is(3);
+    CHECK(shmsync_at(arena, d->block, 200) != NULL, 1);
+    CHECK(shmsync_tx_free(&tx, d->block), 0);
+    CHECK(shmsync_tx_commit(&tx), 0);
+    CHECK(shmsync_mutex_close(&plain), 0);
+    CHECK(shmsync_mutex_close(&tx_lock), 0);
+}
+
 int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "scenario";
-    alarm(60);
+    alarm(600);
     CHECK(shmsync_arena_open(name, NULL, &arena), 0);
     multilock_full();
     memory();
@@ -759,6 +884,7 @@ int main(int argc, char **argv)
     futures(name);
     wait_list();
     signalwaker();
+    transactions(name);
     mutex_death(name);
     fairmutex_death(name);
     rwmutex_death(name);
@@ -767,7 +893,8 @@ int main(int argc, char **argv)
     multilock_death(name);
     semaphore_death(name);
     barrier_death(name);
-    CHECK(shmsync_arena_remove(name), 0);
+    CHECK(shmsync_arena_remove(name), EBUSY);
     CHECK(shmsync_arena_close(arena), 0);
+    CHECK(shmsync_arena_remove(name), 0);
     return 0;
 }

@@ -18,8 +18,8 @@ func File(name string) string {
 	return filepath.Join(filepath.Dir(here), "..", "testdata", name)
 }
 
-// Tree gives the files of a recorded host. Each line of a recording is the name of a file, and a
-// line of it.
+// Tree gives the files of a recorded host whose recording has no lists in paths: each line is the name
+// of a file, and a line of it.
 func Tree(t testing.TB, name string) fstest.MapFS {
 	t.Helper()
 	text, err := os.ReadFile(File(name + ".tree"))
@@ -43,7 +43,7 @@ func Tree(t testing.TB, name string) fstest.MapFS {
 // Host reads a recorded host.
 func Host(t testing.TB, name string) *topology.Topology {
 	t.Helper()
-	top, err := topology.Read(Tree(t, name))
+	top, err := topology.Recorded(File(name + ".tree"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,65 @@
+// Package arenatest tests programs that share an arena: what they do when a process dies.
+//
+// A [World] is an arena that lasts as long as a test. Each call of [World.Join] gives the test one
+// more participant, which behaves to the others as a process of its own.
+//
+// # A death at a chosen point
+//
+// [World.Kill] kills a participant, as kill -9 kills a process. The function that was
+// running goes on, and changes nothing more:
+//
+//	func TestLeaseOfADeadWorkerReturns(t *testing.T) {
+//		w := arenatest.New(t, nil)
+//		victim, survivor := w.JoinVictim("worker 1"), w.Join("worker 2")
+//		jobs := openJobs(t, victim)
+//		lease, err := jobs.Lease()
+//		require.NoError(t, err)
+//		w.Kill(victim)
+//		lease.Ack() // too late
+//		// Now openJobs(t, survivor).Lease gives the same job.
+//	}
+//
+// # A death at every store
+//
+// [World.KillAtEveryStore] calls a function, and then tries what the survivors make of a death
+// after each machine instruction of it that changed the arena:
+//
+//	w := arenatest.New(t, nil)
+//	l := openLedger(t, w.Join("teller"))
+//	w.KillAtEveryStore(func() { l.transfer(10) }, func(a *arena.Arena) error {
+//		l, err := OpenLedger(a) // as the program does after a restart
+//		if err != nil {
+//			return err
+//		}
+//		return l.lockAndRepair(checkBalances)
+//	})
+//
+// If the check fails, the test fails with the line of code after which the death came:
+//
+//	arenatest: the balances have the sum 90, want 100
+//		This is what a death right after store 3 of 7 leaves. The store changed byte 0 of VALU "ledger":
+//			bank.(*Ledger).transfer
+//				/src/bank/ledger.go:41
+//
+// # Data races
+//
+// Without this package the race detector does not see an arena: it looks at memory of the Go
+// runtime only. Under go test -race the participants of a World lie in such memory. A
+// goroutine that forgets a lock is reported, be it of the same or of another participant.
+//
+// # What a test must not leave behind
+//
+// At the end of the test the World fails it for
+//
+//   - an arena that is damaged, as [arena.Arena.Check] finds it;
+//   - a lock, lease, permit or other hold that a living participant still has;
+//   - a goroutine of a living participant that still waits for an object.
+//
+// A block of [arena.Arena.Alloc] may stay. A test that wants none compares the field Raw of
+// [arena.Arena.Stats].
+//
+// If the test failed, the World logs the participants, the objects and their holders instead.
+//
+// The files whose names begin with example are tests to copy: of a repair function, of an Update,
+// and of a worker's lease.
+package arenatest

@@ -1,0 +1,20 @@
+//go:build linux && race
+
+package arenatest
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// remap puts another mapping where b is. unix.MmapPtr makes a pointer of what the kernel
+// returns, which checkptr refuses for an object of the Go heap.
+func remap(b []byte, fd, flags int) error {
+	_, _, errno := unix.Syscall6(unix.SYS_MMAP, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)),
+		unix.PROT_READ|unix.PROT_WRITE, uintptr(unix.MAP_FIXED|flags), uintptr(fd), 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}

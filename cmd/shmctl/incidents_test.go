@@ -1,0 +1,252 @@
+//go:build linux
+
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/diagnose"
+	"github.com/shmsync/shmsync/shm"
+)
+
+// An incident is a way in which programs get stuck.
+type incident struct {
+	name string
+	kind string   // of the finding that names it
+	args []string // the command that finds it, without the arena
+	// begin makes it happen among the agents alice, bob and carol, who are in the arena.
+	begin func(t *testing.T, name string, alice, bob, carol *agent)
+	text  string // a part of what is printed
+	ends  bool   // the commands that are printed end it
+}
+
+var (
+	findNow = []string{"waits"}
+	findOld = []string{"waits", "--older", "1ms"} // the default takes too long for a test
+)
+
+// incidents are those of docs/shmctl.md.
+var incidents = []incident{
+	{"deadlock", diagnose.Deadlock, findNow, func(t *testing.T, name string, alice, bob, _ *agent) {
+		alice.does("lock mutex", "x")
+		bob.does("lock mutex", "y")
+		alice.begins("lock mutex", "y")
+		bob.begins("lock mutex", "x")
+	}, "2 processes wait for each other", true},
+	{"deadlock of readers that upgrade", diagnose.Deadlock, findNow, func(t *testing.T, name string, alice, bob, _ *agent) {
+		alice.does("rlock rw", "table")
+		bob.does("rlock rw", "table")
+		alice.begins("lock rw", "table")
+		bob.begins("lock rw", "table")
+	}, "2 processes wait for each other", true},
+	{"stopped holder", diagnose.StoppedHolder, findNow, func(t *testing.T, name string, alice, bob, _ *agent) {
+		alice.does("lock mutex", "ledger")
+		bob.begins("lock mutex", "ledger")
+		awaitWaits(t, name, 1)
+		alice.Stop(t)
+	}, "holds Mutex ledger and is stopped", true},
+	{"dead holder that no process reaps", diagnose.DeadHolder, findNow, func(t *testing.T, name string, alice, bob, carol *agent) {
+		alice.does("lock mutex", "ledger")
+		bob.Stop(t)
+		carol.Stop(t)
+		alice.Kill(t)
+	}, "holds Mutex ledger and is dead", true},
+	{"lock of a dead holder", diagnose.OwnerDead, findNow, func(t *testing.T, name string, alice, bob, _ *agent) {
+		alice.does("lock mutex", "ledger")
+		alice.Kill(t)
+	}, "Mutex ledger is owner-dead", true},
+	{"key of a dead holder", diagnose.OwnerDead, findNow, func(t *testing.T, name string, alice, bob, _ *agent) {
+		bob.does("lock multi", "rows", 1)
+		alice.does("lock multi", "rows", 4711)
+		alice.Kill(t)
+	}, "MultiLock rows is owner-dead", true},
+	{"lock that a repair gave up", diagnose.NotRecoverable, findNow, func(t *testing.T, name string, alice, bob, _ *agent) {
+		alice.does("lock mutex", "ledger")
+		alice.Kill(t)
+		awaitFinding(t, diagnose.OwnerDead, "waits", name)
+		bob.does("break mutex", "ledger")
+	}, "Mutex ledger is not recoverable", true},
+	{"lock that is locked twice", diagnose.SelfWait, findOld, func(t *testing.T, name string, alice, _, _ *agent) {
+		alice.does("lock mutex", "ledger")
+		alice.begins("lock mutex", "ledger")
+	}, "waits for itself", true},
+	{"lock that was never unlocked", diagnose.LeakedHold, findOld, func(t *testing.T, name string, alice, bob, _ *agent) {
+		alice.does("lock mutex", "ledger")
+		bob.begins("lock mutex", "ledger")
+	}, "holds Mutex ledger, sleeps, and waits for nothing", true},
+	{"key that was never unlocked", diagnose.LeakedHold, findOld, func(t *testing.T, name string, alice, bob, _ *agent) {
+		alice.does("lock multi", "rows", 4711)
+		bob.begins("lock multi", "rows", 4711)
+	}, "holds MultiLock rows (4711), sleeps", true},
+	{"reader that never left", diagnose.LeakedHold, findOld, func(t *testing.T, name string, alice, bob, _ *agent) {
+		alice.does("rlock rw", "table")
+		bob.begins("lock rw", "table")
+	}, "has shared of RWMutex table, sleeps", true},
+	{"holder that waits for something else", diagnose.LongHold, findOld, func(t *testing.T, name string, alice, bob, _ *agent) {
+		alice.begins("then event", "answer")
+		awaitWaits(t, name, 1)
+		bob.begins("lock mutex", "answer-lock")
+	}, "holds Mutex answer-lock, and waits for set of answer", false},
+	{"barrier that a party never reaches", diagnose.MissingParties, findOld, func(t *testing.T, name string, alice, bob, _ *agent) {
+		alice.begins("wait barrier", "step")
+	}, "no process but those that wait has it open", false},
+	{"work that is never done", diagnose.MissingParties, findOld, func(t *testing.T, name string, alice, bob, _ *agent) {
+		alice.does("add group", "jobs", 2)
+		bob.begins("wait group", "jobs")
+	}, "owes 2", false},
+	{"latch that is never counted down", diagnose.MissingParties, findOld, func(t *testing.T, name string, alice, bob, _ *agent) {
+		alice.begins("wait latch", "start")
+	}, "Latch start waits for what does not come", false},
+	{"queue whose consumer is stopped", diagnose.FullQueue, findOld, func(t *testing.T, name string, alice, bob, _ *agent) {
+		alice.does("open queue", "jobs")
+		alice.Stop(t)
+		alice.Send(agentOrder{Op: "drain queue", Name: "jobs", Later: true}) // it reads that when it goes on
+		for range 4 {
+			bob.does("put queue", "jobs")
+		}
+		bob.begins("put queue", "jobs")
+	}, "alice (pid ", true},
+	{"semaphore without permits", diagnose.Exhausted, findOld, func(t *testing.T, name string, alice, bob, _ *agent) {
+		alice.does("lock semaphore", "workers", 3)
+		bob.begins("lock semaphore", "workers", 1)
+	}, "Semaphore workers is exhausted (0 of 3 permits free)", true},
+	{"bytes that cannot be", diagnose.Corrupt, findNow, func(t *testing.T, name string, alice, bob, carol *agent) {
+		alice.does("lock mutex", "ledger")
+		for _, a := range []*agent{alice, bob, carol} {
+			a.Stop(t)
+		}
+		ins, err := arenakernel.Inspect(name)
+		require.NoError(t, err)
+		owner := int64(ins.Objects()[0].Body)
+		require.NoError(t, ins.Close())
+		f, err := os.OpenFile(filepath.Join(shm.Dir, name), os.O_RDWR, 0)
+		require.NoError(t, err)
+		defer f.Close()
+		_, err = f.WriteAt([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, owner)
+		require.NoError(t, err)
+	}, "Mutex ledger has impossible bytes", false},
+}
+
+// Each way of getting stuck is named by one command, whose advice works as it is printed.
+func TestIncidents(t *testing.T) {
+	shell := pasted(t)
+	for _, c := range incidents {
+		t.Run(c.name, func(t *testing.T) {
+			name := testArena(t)
+			var agents []*agent
+			for _, label := range []string{"alice", "bob", "carol"} {
+				agents = append(agents, newAgent(t, name, label))
+			}
+			t.Cleanup(func() { // the end of one that is stopped takes long
+				for _, a := range agents {
+					syscall.Kill(a.Pid(), syscall.SIGCONT)
+				}
+			})
+			c.begin(t, name, agents[0], agents[1], agents[2])
+			args := append([]string{c.args[0], name}, c.args[1:]...)
+			f := awaitFinding(t, c.kind, args...)
+			require.True(t, f.Trouble)
+			start := time.Now()
+			code, out, errs := shmctl(args...)
+			t.Logf("%v in %v\n%s", args, time.Since(start), out)
+			require.Equal(t, exitTrouble, code, out+errs)
+			require.Contains(t, out, strings.ToUpper(c.kind)+": ")
+			require.Contains(t, out, c.text)
+			require.NotEmpty(t, f.Command, f.Text)
+			require.Contains(t, out, "\n    $ "+f.Command+"\n")
+			shell(t, f.Command)
+			if !c.ends {
+				return
+			}
+			// What it leaves, as the lock of the process that was ended, has advice of its own.
+			for range 4 {
+				var left *finding
+				eventually(t, "the next finding, or none", func() bool {
+					_, d := shmctlJSON(t, args...)
+					left = nil
+					for i := range d.Findings {
+						if left = &d.Findings[i]; left.Kind == c.kind && left.Text == f.Text {
+							return false
+						}
+					}
+					return true
+				})
+				if left == nil {
+					return
+				}
+				f = *left
+				require.NotEqual(t, c.kind, f.Kind, f.Text)
+				shell(t, f.Command)
+			}
+			t.Fatal("the advice does not end")
+		})
+	}
+}
+
+// The manual lists the incidents that the test above makes, with the kinds of their findings.
+func TestManualListsIncidents(t *testing.T) {
+	manual, err := os.ReadFile("../../docs/shmctl.md")
+	require.NoError(t, err)
+	kinds := map[string]bool{}
+	for _, c := range incidents {
+		require.Contains(t, string(manual), "\n| "+c.name+" | `"+c.kind+"` |")
+		kinds[c.kind] = true
+	}
+	for _, kind := range diagnose.Kinds {
+		require.True(t, kinds[kind], "no incident %s", kind)
+	}
+}
+
+// awaitFinding waits until a command has a finding of a kind.
+func awaitFinding(t *testing.T, kind string, args ...string) (f finding) {
+	t.Helper()
+	var out string
+	require.Eventually(t, func() bool {
+		var d document
+		_, d = shmctlJSON(t, args...)
+		for _, f = range d.Findings {
+			if f.Kind == kind {
+				return true
+			}
+		}
+		_, out, _ = shmctl(args...)
+		return false
+	}, time.Minute, 10*time.Millisecond, "no finding %s\n%v", kind, stringer{&out})
+	return f
+}
+
+// stringer is a text that is read when it is printed.
+type stringer struct{ text *string }
+
+func (s stringer) String() string { return *s.text }
+
+// pasted gives a function that runs a command as a shell does into which it is pasted. The
+// commands there are those of this host, and shmctl.
+func pasted(t *testing.T) func(t *testing.T, command string) {
+	dir := t.TempDir()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	script := "#!/bin/sh\nSHMCTL_TEST_MAIN=1 exec " + diagnose.Quote(self) + " \"$@\"\n"
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "shmctl"), []byte(script), 0o755))
+	return func(t *testing.T, command string) {
+		t.Helper()
+		cmd := exec.Command("sh", "-c", command)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
+		out, err := cmd.CombinedOutput()
+		t.Logf("$ %s\n%s", command, out)
+		if exit, ok := err.(*exec.ExitError); ok && exit.ExitCode() == exitTrouble && strings.HasPrefix(command, "shmctl ") {
+			return // what it looks at is in trouble still
+		}
+		require.NoError(t, err, "%s\n%s", command, out)
+	}
+}

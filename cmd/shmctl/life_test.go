@@ -1,0 +1,141 @@
+//go:build linux
+
+package main
+
+import (
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/shm"
+)
+
+// An arena of another layout is listed with its version, and removed only if no process has
+// it open.
+func TestArenaOfAnotherLayout(t *testing.T) {
+	name := testArena(t)
+	f, err := os.OpenFile(filepath.Join(shm.Dir, name), os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer f.Close()
+	const layout = arenakernel.LayoutVersion - 1
+	_, err = f.WriteAt(binary.LittleEndian.AppendUint32(nil, layout), 12)
+	require.NoError(t, err)
+	listed := func() arenaInfo {
+		code, d := shmctlJSON(t, "ls")
+		require.Contains(t, []int{exitOK, exitTrouble}, code) // other arenas of this host may be in trouble
+		for _, a := range d.Arenas {
+			if a.Name == name {
+				return a
+			}
+		}
+		t.Fatal("not listed")
+		return arenaInfo{}
+	}
+	a := listed()
+	require.EqualValues(t, layout, a.Layout)
+	require.Equal(t, "layout 3, this shmctl reads 4", a.Health)
+	_, out, _ := shmctl("ls")
+	require.Regexp(t, name+` +1 MiB +- +none `, out)
+
+	member, err := os.OpenFile(f.Name(), os.O_RDWR, 0)
+	require.NoError(t, err)
+	ok, err := shmsync.LockByte(member, 1) // as its participants do
+	require.NoError(t, err)
+	require.True(t, ok)
+	_, out, _ = shmctl("ls")
+	require.Regexp(t, name+` +1 MiB +- +some `, out)
+	code, _, errs := shmctl("rm", name)
+	require.Equal(t, exitRefused, code)
+	require.Contains(t, errs, "a process has it open, with layout 3")
+	require.NoError(t, member.Close())
+	require.Contains(t, soon(t, exitOK, "rm", name), "removed")
+	require.NoFileExists(t, f.Name())
+}
+
+// An object that a process has open, or holds, stays; others are deleted.
+func TestDeleteObject(t *testing.T) {
+	name := testArena(t)
+	alice := newAgent(t, name, "alice")
+	alice.does("lock mutex", "ledger")
+	code, _, errs := shmctl("delete", name, "ledger")
+	require.Equal(t, exitRefused, code)
+	require.Contains(t, errs, "alice")
+	alice.does("unlock mutex", "ledger")
+	code, _, errs = shmctl("delete", name, "ledger")
+	require.Equal(t, exitRefused, code)
+	require.Contains(t, errs, "alice")
+	alice.Kill(t)
+	require.Contains(t, soon(t, exitOK, "delete", name, "ledger"), "deleted Mutex ledger, ")
+	code, _, _ = shmctl("delete", name, "ledger")
+	require.Equal(t, exitMissing, code)
+}
+
+func TestUsage(t *testing.T) {
+	name := testArena(t)
+	alice := newAgent(t, name, "alice")
+	for _, n := range []string{"a", "b"} {
+		alice.does("lock mutex", n)
+	}
+	alice.does("lock semaphore", "permits", 1)
+	_, objects := shmctlJSON(t, "objects", name)
+	want := map[string]usage{}
+	for _, o := range objects.Objects {
+		u := want[o.Type]
+		u.Type, u.Objects, u.Bytes = o.Type, u.Objects+1, u.Bytes+o.Size
+		if o.Size > u.Most {
+			u.Most, u.Largest = o.Size, o.Name
+		}
+		want[o.Type] = u
+	}
+	require.Len(t, want, 2)
+	_, d := shmctlJSON(t, "du", name)
+	require.Len(t, d.Usage, 2)
+	for i, u := range d.Usage {
+		require.Equal(t, want[u.Type], u)
+		require.True(t, i == 0 || d.Usage[i-1].Bytes >= u.Bytes)
+	}
+	require.Contains(t, soon(t, exitOK, "du", name), "3 objects, ")
+}
+
+func TestVersion(t *testing.T) {
+	code, out, _ := shmctl("--version")
+	require.Equal(t, exitOK, code)
+	require.Regexp(t, `^shmctl \S+, commit \S+, memory layout 4\n$`, out)
+}
+
+// One command makes all locks and keys usable that a death has left. The locks of the living stay as they are.
+func TestRecoverAll(t *testing.T) {
+	name := testArena(t)
+	a, b := newAgent(t, name, "alice"), newAgent(t, name, "bob") // bob reaps
+	locks := []string{"mutex", "fair", "cohort", "rw", "spin", "rwspin"}
+	for _, lock := range locks {
+		a.does("lock "+lock, lock+" 1")
+	}
+	a.does("lock multi", "keys", 7)
+	a.does("lock multi", "keys", 9)
+	b.does("lock mutex", "other")
+	require.Contains(t, soon(t, exitOK, "recover", "--all", name), "no lock needs it")
+	a.Kill(t)
+	eventually(t, "reaped", func() bool {
+		_, d := shmctlJSON(t, "ps", "--gone", name)
+		return len(d.Gone) == 2 // and the command above
+	})
+	soon(t, exitTrouble, "waits", name)
+	out := soon(t, exitOK, "recover", "--all", name)
+	require.Equal(t, len(locks)+2, strings.Count(out, " can be locked again\n"), out)
+	require.Contains(t, out, "keys (7) can")
+	require.Contains(t, out, "keys (9) can")
+	require.NotContains(t, out, "other")
+	soon(t, exitOK, "waits", name)
+	require.Contains(t, soon(t, exitOK, "recover", "--all", name), "no lock needs it")
+	for _, args := range [][]string{{"recover", name}, {"recover", "--all", name, "keys"}, {"recover", "--all", "--key=7", name}} {
+		code, _, _ := shmctl(args...)
+		require.Equal(t, exitError, code, args)
+	}
+}

@@ -1,0 +1,140 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/prims"
+)
+
+type recoverCmd struct {
+	Arena string        `arg:"" help:"Name or path."`
+	Name  string        `arg:"" optional:"" help:"Of the lock, or its offset."`
+	Key   *uint64       `help:"The key of a MultiLock."`
+	All   bool          `help:"All locks of the arena that a death has left, and all their keys."`
+	Wait  time.Duration `default:"5s" help:"How long to wait for a lock."`
+}
+
+// Run makes a lock usable, or all of them.
+func (c *recoverCmd) Run(s *session) error {
+	if (c.Name == "") != c.All || c.All && c.Key != nil {
+		return errors.New("recover: give either the name of a lock or --all")
+	}
+	src, err := open(c.Arena)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	if src.isDump() {
+		return refused{c.Arena + " is a dump"}
+	}
+	if c.All {
+		return c.all(s, src)
+	}
+	snap := src.look()
+	o, err := find(snap, c.Name)
+	switch {
+	case err != nil:
+		return err
+	case o.Error == shmsync.ErrCorrupt.Error():
+		return refused{fmt.Sprintf("%s has impossible bytes: %s", c.Name, o.State)}
+	case o.Kind == "MULT" && c.Key == nil:
+		return refused{c.Name + " is a MultiLock: say which key"}
+	}
+	a, err := join(c.Arena)
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	done, err := c.one(s, a, snap, o, c.Key)
+	if err != nil {
+		return err
+	}
+	return s.did("recover", done)
+}
+
+// all recovers what can be recovered until nothing is left. A lock that a process leaves again
+// while this goes on is recovered once.
+func (c *recoverCmd) all(s *session, src *source) error {
+	a, err := join(c.Arena)
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	var done []string
+	tried := map[string]bool{}
+	for {
+		snap, err := src.again()
+		if err != nil {
+			return err
+		}
+		o := recoverable(snap, tried)
+		if o == nil {
+			break
+		}
+		tried[lockName(o)] = true
+		text, err := c.one(s, a, snap, o, o.Key)
+		if err != nil {
+			return errors.Join(s.did("recover", done...), err)
+		}
+		done = append(done, text)
+	}
+	if len(done) == 0 {
+		done = []string{"no lock needs it"}
+	}
+	return s.did("recover", done...)
+}
+
+// recoverable gives an object that a death has left, and that was not tried yet.
+func recoverable(s *snapshot, tried map[string]bool) *object {
+	for i := range s.Objects {
+		o := &s.Objects[i]
+		left := o.Error == shmsync.ErrOwnerDead.Error() && o.Policy != "" || o.Error == shmsync.ErrNotRecoverable.Error()
+		if left && !tried[lockName(o)] {
+			return o
+		}
+	}
+	return nil
+}
+
+// lockName names an object, and the key of it that its error is about.
+func lockName(o *object) string {
+	if o.Key != nil {
+		return fmt.Sprintf("%s (%d)", o.Name, *o.Key)
+	}
+	return o.Name
+}
+
+// one recovers one lock, or one key.
+func (c *recoverCmd) one(s *session, a *arena.Arena, snap *snapshot, o *object, key *uint64) (done string, err error) {
+	obj, err := objectOf(a, snap, arena.Offset(o.Offset).String())
+	if err != nil {
+		return "", err
+	}
+	defer (*arenakernel.Arena)(a).CloseObject(obj)
+	ctx, stop := context.WithTimeout(s.ctx, c.Wait)
+	defer stop()
+	name, k := o.Name, uint64(0)
+	if key != nil {
+		k = *key
+		name = fmt.Sprintf("%s (%d)", o.Name, k)
+	}
+	ran := false
+	err = prims.RecoverAtContext(ctx, a, arena.Object(obj), k, func() error { ran = true; return nil })
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return "", refused{fmt.Sprintf("a process has %s: see %s", name, snap.Command("show", o.Name))}
+	case err != nil:
+		return "", err
+	case !ran:
+		return name + " was healthy", nil
+	}
+	return name + " can be locked again", nil
+}

@@ -1,0 +1,130 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/shm"
+)
+
+type (
+	rmCmd struct {
+		Arena string `arg:"" help:"Name or path."`
+		Force bool   `help:"Also if a process is in it, or may be. Such processes keep what they have mapped; later ones get another arena."`
+	}
+	deleteCmd struct {
+		Arena string `arg:"" help:"Name or path."`
+		Name  string `arg:"" help:"Of the object, or its offset."`
+	}
+)
+
+// Run deletes an object.
+func (c *deleteCmd) Run(s *session) error {
+	src, err := open(c.Arena)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	if src.isDump() {
+		return refused{c.Arena + " is a dump"}
+	}
+	snap := src.look()
+	o, err := find(snap, c.Name)
+	if err != nil {
+		return err
+	}
+	var in []string
+	for _, name := range o.OpenBy {
+		if !snap.IsGone(name) {
+			in = append(in, snap.Title(name))
+		}
+	}
+	if len(in) > 0 {
+		return refused{fmt.Sprintf("%s %s is open in %s", o.Type, o.Name, strings.Join(in, ", "))}
+	}
+	a, err := join(c.Arena)
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	obj, err := a.Object(arena.Offset(o.Offset))
+	if err != nil {
+		return err
+	}
+	switch err := a.DeleteObject(obj); {
+	case errors.Is(err, syscall.EBUSY):
+		return refused{err.Error()}
+	case err != nil:
+		return err
+	}
+	return s.did("delete", fmt.Sprintf("deleted %s %s, %s", o.Type, o.Name, size(o.Size)))
+}
+
+// Run removes an arena.
+func (c *rmCmd) Run(s *session) error {
+	path := c.Arena
+	if !strings.Contains(path, "/") {
+		if err := shm.ValidName(path); err != nil {
+			return err
+		}
+		path = shm.Dir + "/" + path
+	}
+	if _, err := os.Lstat(path); err != nil {
+		return err
+	}
+	if c.Force {
+		if err := os.Remove(path); err != nil {
+			return err
+		}
+		return s.did("rm", "removed "+path)
+	}
+	if why := inUse(path); why != "" {
+		return refused{path + ": " + why + "; not removed without --force"}
+	}
+	// A process may have joined since. Remove keeps others out while it looks again.
+	switch err := arena.Remove(path); {
+	case errors.Is(err, syscall.EBUSY), errors.Is(err, shmsync.ErrIncompatible):
+		return refused{err.Error() + "; not removed without --force"}
+	case err != nil:
+		return err
+	}
+	return s.did("rm", "removed "+path)
+}
+
+// inUse says why an arena had better not be removed, or nothing.
+func inUse(path string) string {
+	ins, err := arenakernel.Inspect(path)
+	if err != nil {
+		if other, ok := arenakernel.InspectOtherLayout(path); ok {
+			if other.InUse {
+				return fmt.Sprintf("a process has it open, with layout %d", other.Version)
+			}
+			return ""
+		}
+		return "it cannot be told whether it is in use: " + err.Error()
+	}
+	defer ins.Close()
+	src := &source{ins: ins}
+	snap := src.look()
+	var in []string
+	for _, p := range snap.Participants {
+		if p.Life != arenakernel.LifeDead {
+			in = append(in, snap.Title(p.Name))
+		}
+	}
+	switch {
+	case len(in) > 0:
+		return "in use by " + strings.Join(in, ", ")
+	case ins.Damage() != nil:
+		return "it cannot be told whether it is in use: " + ins.Damage().Error()
+	}
+	return ""
+}

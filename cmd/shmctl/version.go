@@ -1,0 +1,38 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"runtime/debug"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/shmsync/shmsync/internal/arenakernel"
+)
+
+// versionFlag prints the version and ends the program.
+type versionFlag bool
+
+// BeforeReset is called when the flag was given, before required arguments are missed.
+func (versionFlag) BeforeReset(k *kong.Kong) error {
+	fmt.Fprintln(k.Stdout, versionText())
+	k.Exit(exitOK)
+	return nil
+}
+
+// versionText says which build this is and which layout of arenas it reads.
+func versionText() string {
+	version, commit := "unknown", "unknown"
+	if info, ok := debug.ReadBuildInfo(); ok {
+		if version = info.Main.Version; version == "" {
+			version = "(devel)"
+		}
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				commit = s.Value
+			}
+		}
+	}
+	return fmt.Sprintf("shmctl %s, commit %s, memory layout %d", version, commit, arenakernel.LayoutVersion)
+}

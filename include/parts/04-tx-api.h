@@ -1,0 +1,55 @@
+/* ---- Transactions: changes that happen wholly or not at all ---- */
+
+/* A mutex of policy SHMSYNC_POLICY_ROLLBACK has an undo log. A transaction is one hold of such a mutex, from
+ * shmsync_mutex_begin to shmsync_tx_commit or shmsync_tx_abort. Before the caller changes bytes of the arena, it
+ * saves them: shmsync_tx_save copies them into the log. If the process dies before the commit, the next process
+ * that wants the mutex, in C or Go, copies them back, and gets the mutex without an error.
+ *
+ *     if (shmsync_mutex_begin(&m, &tx) != 0)
+ *         return fail(shmsync_error());
+ *     if (shmsync_tx_save(&tx, from, sizeof *from) == 0 && shmsync_tx_save(&tx, to, sizeof *to) == 0) {
+ *         from->balance -= amount;
+ *         to->balance += amount;
+ *     }
+ *     err = shmsync_tx_commit(&tx); // 0, or why a save failed: then nothing has changed
+ *
+ * Memory that was not saved is not restored. A transaction belongs to one thread at a time, and is neither copied nor moved.
+ * Transactions of one mutex do not nest: a second begin waits for the first. A transaction of another mutex meanwhile is
+ * one of its own: it stays when the first is undone, and the two must not save the same bytes. While a thread is in a
+ * transaction, no thread closes the arena, and none unlocks the mutex: shmsync_cond_wait refuses it with EINVAL once a
+ * record was made. */
+typedef struct shmsync_tx {
+    struct shmi_mutex *mutex; /* NULL: it has ended */
+    struct shmsync_arena *arena;
+    const struct shmi_log *log;
+    uint64_t tail;            /* bytes of records */
+    int failed;               /* of the first call that failed */
+    unsigned n_saved, blocks;
+    struct {
+        uint64_t begin, end;
+    } saved[8];               /* the last ranges */
+} shmsync_tx;
+
+/* shmsync_mutex_begin locks m, as shmsync_mutex_lock does, and begins a transaction. A process that cannot tell
+ * others of its end gets ENOTSUP: its kernel has no byte locks (fcntl with F_OFD_SETLK). EINVAL: m has another
+ * policy. EPROTO: a peer has overwritten the log. An error means: not locked, and no transaction. */
+int shmsync_mutex_begin(shmsync_mutex *m, shmsync_tx *tx);
+/* EBUSY when it is held, and the errors of begin. */
+int shmsync_mutex_trybegin(shmsync_mutex *m, shmsync_tx *tx);
+/* ETIMEDOUT at that CLOCK_MONOTONIC time, and the errors of begin. */
+int shmsync_mutex_timedbegin(shmsync_mutex *m, shmsync_tx *tx, const struct timespec *abs_monotonic);
+
+/* shmsync_tx_save records the n bytes at p, which the caller is going to change. They lie within one block or object
+ * of the arena, and not in the mutex itself. A range that lies within one of the last eight costs nothing.
+ *
+ * ENOSPC: the log is full; make the mutex with more log_bytes. EINVAL: p is not data of the arena. EPERM: the
+ * transaction has ended. After a failure the transaction has failed: the caller must not change those bytes, each
+ * further save returns the same error, and shmsync_tx_commit undoes all changes and returns it. */
+int shmsync_tx_save(shmsync_tx *tx, const void *p, size_t n);
+
+/* shmsync_tx_commit makes the changes final, and unlocks. If a save failed it undoes them instead, unlocks, and returns
+ * that error. EPERM: the transaction has ended, or the mutex was unlocked meanwhile. EPROTO, when it undoes: a peer has overwritten the log. Then the
+ * mutex is not recoverable. */
+int shmsync_tx_commit(shmsync_tx *tx);
+/* shmsync_tx_abort undoes the changes and unlocks. EPERM and EPROTO as above. */
+int shmsync_tx_abort(shmsync_tx *tx);

@@ -1,0 +1,24 @@
+/* ---- Recovery of all objects, for on_first ---- */
+
+/* An object that a death has made unusable, or one key of a multilock. */
+typedef struct shmsync_lost {
+    shmsync_offset offset; /* of the object */
+    const char *name;      /* "" if it is anonymous */
+    char kind[5];          /* "MUTX" and the like */
+    int has_key;           /* not 0: it is a multilock, and this is about key */
+    uint64_t key;
+    int err;               /* what its calls returned: EOWNERDEAD or ENOTRECOVERABLE */
+    int who_known;         /* not 0: who says whose death that was */
+    shmsync_participant who;
+} shmsync_lost;
+
+/* shmsync_recover_all makes the objects of the arena usable again that deaths have made unusable. It is for on_first:
+ * there no other process is in, and every death has been dealt with. For each such object, and for each such key of
+ * a multilock, it calls repair, which makes the data whole that the object guards; of a lock it is called while the
+ * lock is held. A waitgroup, latch, barrier or future is reset after that.
+ *
+ * If repair gives an errno, that object is not usable, and the others follow; the result is the first error:
+ * ENOTRECOVERABLE for a lock, what repair gave for another object, EPROTO for one that a peer has overwritten. *recovered, if it is not NULL, is how many were recovered.
+ * Kinds that this header does not have, such as CohortMutex and Waitable of the Go side, are left alone. */
+int shmsync_recover_all(shmsync_arena *a, int (*repair)(shmsync_arena *a, const shmsync_lost *lost, void *arg), void *arg, size_t *recovered);
+

@@ -1,0 +1,38 @@
+/* ---- Synchronized: a value with its lock, which is changed wholly or not at all ---- */
+
+typedef struct shmsync_synchronized {
+    struct shmi_synchronized *impl;
+} shmsync_synchronized;
+
+typedef struct shmsync_synchronized_options {
+    const void *initial; /* the value of a new one; NULL: all zero */
+    uint64_t layout;     /* fingerprint of the value, by shmsync_layout; 0: whatever an existing one has */
+    int64_t spin_ns;     /* as of a mutex */
+} shmsync_synchronized_options;
+
+/* A value has size bytes, at most 65536. EINVAL: an existing one has another size or layout. */
+int shmsync_synchronized_open(shmsync_arena *a, const char *name, size_t size, const shmsync_synchronized_options *opts, shmsync_synchronized *out);
+int shmsync_synchronized_attach(shmsync_arena *a, const char *name, size_t size, const shmsync_synchronized_options *opts, shmsync_synchronized *out);
+int shmsync_synchronized_at(shmsync_arena *a, shmsync_offset off, size_t size, shmsync_synchronized *out);
+shmsync_offset shmsync_synchronized_offset(const shmsync_synchronized *s);
+int shmsync_synchronized_close(shmsync_synchronized *s);
+/* Locks the value. *copy is a copy of it, aligned to 64 bytes, to be changed in any order by
+ * the process until commit or abort. If the process dies before it has committed, the value is
+ * as it was before begin. A second begin of this process waits for the first. */
+int shmsync_synchronized_begin(shmsync_synchronized *s, void **copy);
+/* ETIMEDOUT at that CLOCK_MONOTONIC time. A free lock is taken without a look at it. */
+int shmsync_synchronized_timedbegin(shmsync_synchronized *s, void **copy, const struct timespec *abs_monotonic);
+/* Makes the copy the value, in one step, and unlocks. EPERM: this process is not between begin
+ * and commit. */
+int shmsync_synchronized_commit(shmsync_synchronized *s);
+/* Unlocks, and the value is as before begin. EPERM as of commit. */
+int shmsync_synchronized_abort(shmsync_synchronized *s);
+/* Copies the value to dst. It does not lock, and does not wait for a process between begin and
+ * commit, be it stopped or dead. While it runs, dst may have parts of several values; with the
+ * result 0 it is one value. */
+int shmsync_synchronized_load(const shmsync_synchronized *s, void *dst);
+/* Makes *src the value: begin, a copy, commit. */
+int shmsync_synchronized_store(shmsync_synchronized *s, const void *src);
+/* How often the value was changed. */
+uint64_t shmsync_synchronized_commits(const shmsync_synchronized *s);
+

@@ -1,0 +1,524 @@
+/* ---- Epochs and the gate: internal/arenakernel/epoch_word.go and gate.go ---- */
+
+#define SHMI_GATE_BYTE (UINT64_C(1) << 62)
+#define SHMI_GATE_PAUSE INT64_C(50000)
+#define SHMI_GATE_PAUSE_MOST INT64_C(10000000)
+#define SHMI_GATE_TIMEOUT INT64_C(1000000000)
+/* Results that are no errno values: those may come from on_first. */
+enum {
+    SHMI_MOVED = -1, /* the name of the arena does not lead to its file any more */
+    SHMI_TRY_AGAIN = -2
+};
+
+SHMI_FN uint32_t shmi_epoch_phase(uint64_t w) { return (uint32_t)(w >> 61); }
+SHMI_FN uint32_t shmi_epoch_number(uint64_t w) { return (uint32_t)w; }
+SHMI_FN shmi_participant_id shmi_epoch_claimant(uint64_t w) { return (uint32_t)(w >> 32) & SHMI_NAME_MASK; }
+SHMI_FN uint64_t shmi_make_epoch(uint32_t phase, uint32_t number, shmi_participant_id claimant)
+{
+    return (uint64_t)number | (uint64_t)(claimant & SHMI_NAME_MASK) << 32 | (uint64_t)phase << 61;
+}
+/* The word of a claim after w, of the process that has the gate. */
+SHMI_FN uint64_t shmi_epoch_claim(uint64_t w, shmi_participant_id claimant)
+{
+    uint32_t n = shmi_epoch_number(w);
+    if (shmi_epoch_phase(w) == SHMI_epochOpen || n == 0)
+        n = n + 1 != 0 ? n + 1 : 1;
+    return shmi_make_epoch(SHMI_epochClaiming, n, claimant);
+}
+/* The word after a claim that found a participant that is in: the epoch before. */
+SHMI_FN uint64_t shmi_epoch_end(uint64_t w)
+{
+    return shmi_epoch_number(w) <= 1 ? 0 : shmi_make_epoch(SHMI_epochOpen, shmi_epoch_number(w) - 1, 0);
+}
+/* Whether no participant can have changed the arena yet, not even in on_first. */
+SHMI_FN int shmi_epoch_untouched(uint64_t w)
+{
+    return shmi_epoch_number(w) == 0 || (shmi_epoch_number(w) == 1 && shmi_epoch_phase(w) == SHMI_epochClaiming);
+}
+SHMI_FN uint64_t shmi_epoch(shmsync_arena *a) { return shmi_ld64(shmi_u64(a, SHMI_hdrEpoch)); }
+SHMI_FN int shmi_cas_epoch(shmsync_arena *a, uint64_t from, uint64_t to) { return shmi_cas64(shmi_u64(a, SHMI_hdrEpoch), from, to); }
+
+enum {
+    SHMI_isOut,
+    SHMI_isDying, /* it is dead, but may execute stores still */
+    SHMI_isIn
+};
+
+/* Whether the participant in slot i is in, which is not this one. */
+SHMI_FN int shmi_presence_of(shmsync_arena *a, uint32_t i)
+{
+    int round;
+    for (round = 0; round < 8; round++) { /* each round but the first means that the slot changed */
+        uint32_t w = shmi_slot_state(a, i);
+        if (a->self == 0 && shmi_slot_phase(w) == SHMI_phaseDead && !shmi_ended(a, i))
+            return SHMI_isDying; /* a participant waits for its end before it calls on_first */
+        if (i == a->my_slot || (shmi_slot_phase(w) != SHMI_phaseLive && shmi_slot_phase(w) != SHMI_phaseLeaving))
+            return SHMI_isOut;
+        if (shmi_ld32(shmi_slot32(a, i, SHMI_slotAdmission)) != SHMI_admissionIn) {
+            if (shmi_slot_state(a, i) == w)
+                return SHMI_isOut;
+        } else if (!shmi_survey_dead(a, i, w)) {
+            if (shmi_slot_state(a, i) == w)
+                return SHMI_isIn;
+        } else if (a->self == 0) {
+            return shmi_ended(a, i) ? SHMI_isOut : SHMI_isDying; /* a process that is no participant marks nobody */
+        } else {
+            shmi_mark(a, i, w);
+            if (shmi_slot_state(a, i) == w)
+                return SHMI_isDying;
+        }
+    }
+    return SHMI_isDying;
+}
+/* A participant that is in, or 0. */
+SHMI_FN uint32_t shmi_any_in(shmsync_arena *a)
+{
+    uint32_t i;
+    for (i = 1; i <= a->geo.slots; i++)
+        if (shmi_presence_of(a, i) == SHMI_isIn)
+            return i;
+    return 0;
+}
+SHMI_FN int shmi_lock_gate(shmsync_arena *a) { return shmi_lock_byte(a->lock_fd, SHMI_GATE_BYTE) == 0; }
+SHMI_FN void shmi_unlock_gate(shmsync_arena *a) { shmi_unlock_byte(a->lock_fd, SHMI_GATE_BYTE); }
+
+/* Asks for an arena in which no participant is, and in which none will be until this process ends
+ * the claim: see claimEpoch. The caller has the gate. Gives the word, or 0; *in is a participant that is in. */
+SHMI_FN uint64_t shmi_claim_epoch(shmsync_arena *a, uint32_t *in)
+{
+    uint64_t old = shmi_epoch(a), w = shmi_epoch_claim(old, a->self), claimed;
+    uint32_t i;
+    int dying = 0;
+    *in = 0;
+    if (shmi_epoch_phase(old) == SHMI_epochRemoved || !shmi_cas_epoch(a, old, w))
+        return 0;
+    SHMSYNC_CRASHPOINT("arena.gate.claiming");
+    for (i = 1; i <= a->geo.slots; i++) {
+        int p;
+        if (i != a->my_slot && shmi_slot_phase(shmi_slot_state(a, i)) == SHMI_phaseLive)
+            shmi_cas32(shmi_slot32(a, i, SHMI_slotAdmission), SHMI_admissionPending, SHMI_admissionRefused);
+        p = shmi_presence_of(a, i);
+        if (p == SHMI_isIn) {
+            *in = i;
+            shmi_cas_epoch(a, w, shmi_epoch_end(w));
+            return 0;
+        }
+        dying = dying || p == SHMI_isDying;
+    }
+    if (dying) { /* a dead claimant may have changed the arena in on_first */
+        shmi_cas_epoch(a, w, shmi_epoch_phase(old) == SHMI_epochClaimed ? old : shmi_epoch_end(w));
+        return 0;
+    }
+    SHMSYNC_CRASHPOINT("arena.gate.visited");
+    claimed = shmi_make_epoch(SHMI_epochClaimed, shmi_epoch_number(w), a->self);
+    return shmi_cas_epoch(a, w, claimed) ? claimed : 0; /* else a joiner has ended the claim */
+}
+
+/* Whether the path of the arena leads elsewhere. */
+SHMI_FN int shmi_moved(shmsync_arena *a)
+{
+    struct stat st;
+    if (strchr(a->path, '/') == NULL)
+        return 0;
+    if (stat(a->path, &st) != 0)
+        return errno == ENOENT;
+    return (uint64_t)st.st_dev != a->dev || (uint64_t)st.st_ino != a->ino;
+}
+/* Whether the file may be on a disk. */
+SHMI_FN int shmi_outlives_boot(shmsync_arena *a)
+{
+    struct statfs fs;
+    return fstatfs(a->fd, &fs) == 0 && (uint32_t)fs.f_type != 0x01021994 /* tmpfs */ && (uint32_t)fs.f_type != 0x958458f6 /* hugetlbfs */ &&
+           (uint32_t)fs.f_type != 0x858458f6 /* ramfs */;
+}
+/* The number of the epoch that this participant, which leaves, is in; *synced is that of the epoch after which the
+ * file was last written back. 0 if it was never in. Its slot is not free yet, so the epoch cannot end. */
+SHMI_FN uint32_t shmi_epoch_of_write_back(shmsync_arena *a, uint32_t *synced)
+{
+    uint64_t w = shmi_epoch(a);
+    *synced = shmi_ld32(shmi_u32(a, SHMI_hdrSynced));
+    if (shmi_ld32(shmi_slot32(a, a->my_slot, SHMI_slotAdmission)) != SHMI_admissionIn)
+        return 0;
+    return shmi_epoch_number(shmi_epoch_phase(w) == SHMI_epochClaiming ? shmi_epoch_end(w) : w);
+}
+/* Writes a file on a disk back if this participant, which has left epoch number, was the last. The slot words are
+ * read before and after: if none has changed, no process was in the file meanwhile. */
+SHMI_FN void shmi_write_back(shmsync_arena *a, uint32_t number, uint32_t synced)
+{
+    uint32_t i, words[SHMI_MaxSlots + 1];
+    if (number == 0 || !shmi_outlives_boot(a))
+        return;
+    for (i = 1; i <= a->geo.slots; i++) {
+        words[i] = shmi_slot_state(a, i);
+        if (shmi_slot_taken(words[i]))
+            return;
+    }
+    if (msync(a->base, (size_t)a->size, MS_SYNC) != 0)
+        return;
+    for (i = 1; i <= a->geo.slots; i++)
+        if (shmi_slot_state(a, i) != words[i])
+            return;
+    shmi_cas32(shmi_u32(a, SHMI_hdrSynced), synced, number);
+    msync(a->base, SHMI_headerSize, MS_SYNC);
+}
+
+/* ---- Removal of a file: internal/arenakernel/remove_file.go ---- */
+
+/* The private name that the file with inode number ino has while it is removed from path. */
+SHMI_FN void shmi_private_name(const char *path, uint64_t ino, char *out, size_t n)
+{
+    const char *base = strrchr(path, '/') + 1;
+    snprintf(out, n, "%.*s.%.200s.%llu.removed~", (int)(base - path), path, base, (unsigned long long)ino);
+}
+/* Removes the file fd, whose gate the caller has, from path. *moved: path led to another file, which is there
+ * still. The kernel has no call that removes a name only if it leads to a certain file. */
+SHMI_FN int shmi_remove_file(int fd, const char *path, int *moved)
+{
+    char private_name[PATH_MAX + 300];
+    struct stat own, there;
+    int err;
+    *moved = 0;
+    if (fstat(fd, &own) != 0)
+        return shmi_fail(errno, "arena.remove", path, "%s", "");
+    shmi_private_name(path, (uint64_t)own.st_ino, private_name, sizeof private_name);
+    SHMSYNC_CRASHPOINT("arena.remove.checked");
+    if (rename(path, private_name) != 0)
+        return errno == ENOENT ? 0 : shmi_fail(errno, "arena.remove", path, "%s", "");
+    if (lstat(private_name, &there) != 0)
+        return errno == ENOENT ? 0 : shmi_fail(errno, "arena.remove", path, "%s", "");
+    if (own.st_dev == there.st_dev && own.st_ino == there.st_ino) {
+        SHMSYNC_CRASHPOINT("arena.remove.renamed");
+        return unlink(private_name) == 0 || errno == ENOENT ? 0 : shmi_fail(errno, "arena.remove", path, "%s", "");
+    }
+    *moved = 1;
+    err = syscall(SYS_renameat2, AT_FDCWD, private_name, AT_FDCWD, path, 1u) == 0 ? 0 : errno; /* RENAME_NOREPLACE */
+    if (err == ENOSYS || err == EINVAL || err == ENOTSUP) {
+        err = link(private_name, path) == 0 ? 0 : errno;
+        if (err == 0)
+            unlink(private_name);
+    }
+    if (err != 0)
+        return shmi_fail(err, "arena.remove", path, "another program has put a file there, which is at %s now", private_name);
+    return 0;
+}
+/* Removes files that were at path and whose remover died before they lost their private name. */
+SHMI_FN void shmi_sweep_removed(const char *path)
+{
+    char private_name[PATH_MAX + 300], dir[PATH_MAX];
+    const char *base = strrchr(path, '/') + 1;
+    struct dirent *e;
+    DIR *d;
+    snprintf(dir, sizeof dir, "%.*s", (int)(base - path), path);
+    d = opendir(dir);
+    while (d != NULL && (e = readdir(d)) != NULL) {
+        struct stat own, there;
+        int fd;
+        shmi_private_name(path, (uint64_t)e->d_ino, private_name, sizeof private_name);
+        if (strcmp(strrchr(private_name, '/') + 1, e->d_name) != 0)
+            continue;
+        fd = open(private_name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+        if (fd < 0)
+            continue;
+        if (fstat(fd, &own) == 0 && own.st_ino == e->d_ino && shmi_lock_byte(fd, SHMI_GATE_BYTE) == 0 && lstat(private_name, &there) == 0 &&
+            own.st_dev == there.st_dev && own.st_ino == there.st_ino)
+            unlink(private_name);
+        close(fd);
+    }
+    if (d != NULL)
+        closedir(d);
+}
+
+/* Removes the file of an arena in which this process is alone. *moved: it did not, since the path leads to another
+ * file by now, or this process is not alone any more. */
+SHMI_FN int shmi_unlink_claimed(shmsync_arena *a, uint64_t w, int *moved)
+{
+    int err;
+    *moved = 1;
+    if (shmi_epoch(a) != w)
+        return 0; /* a joiner without byte locks has ended the claim */
+    err = shmi_remove_file(a->fd, a->path, moved);
+    if (err != 0)
+        return err;
+    SHMSYNC_CRASHPOINT("arena.remove.unlinked");
+    /* Joiners that have the file open start over. If it was moved, it is at no path that they know. */
+    shmi_cas_epoch(a, w, shmi_make_epoch(SHMI_epochRemoved, shmi_epoch_number(w), shmi_epoch_claimant(w)));
+    SHMSYNC_CRASHPOINT("arena.remove.marked");
+    return 0;
+}
+
+/* Says which process a joiner waits for, and gives err. */
+SHMI_FN int shmi_fail_gate(shmsync_arena *a, int err, const char *op)
+{
+    uint64_t w = shmi_epoch(a);
+    shmi_participant_id n = shmi_epoch_claimant(w);
+    uint32_t i = shmi_id_slot(n);
+    if ((shmi_epoch_phase(w) == SHMI_epochClaiming || shmi_epoch_phase(w) == SHMI_epochClaimed) && i >= 1 && i <= a->geo.slots) {
+        char label[SHMI_labelBytes + 1];
+        shmi_get_label(a, shmi_slot(a, i) + SHMI_slotLabel, label);
+        return shmi_fail(err, op, a->label, "%s (pid %u, slot %u.%u) begins epoch %u", label, shmi_ld32(shmi_slot32(a, i, SHMI_slotPID)), i, shmi_id_gen(n), shmi_epoch_number(w));
+    }
+    return shmi_fail(err, op, a->label, "another process has the gate of the arena");
+}
+/* EBUSY: names a participant that is in. */
+SHMI_FN int shmi_fail_in(shmsync_arena *a, const char *op, uint32_t i)
+{
+    char label[SHMI_labelBytes + 1];
+    shmi_get_label(a, shmi_slot(a, i) + SHMI_slotLabel, label);
+    return shmi_fail(EBUSY, op, a->label, "%s (pid %u, slot %u.%u) is in", label, shmi_ld32(shmi_slot32(a, i, SHMI_slotPID)), i, shmi_slot_gen(shmi_slot_state(a, i)));
+}
+
+/* Repairs what earlier participants of slot i have left, and records the death if the joiner that takes the
+ * slot over has not: see repairEarlier in internal/arenakernel/epoch_begin.go. */
+SHMI_FN void shmi_repair_earlier(shmsync_arena *a, uint32_t i)
+{
+    uint32_t w = shmi_slot_state(a, i), last = shmi_slot_gen(w), flags;
+    int joining = shmi_slot_phase(w) == SHMI_phaseJoining;
+    shmsync_participant p;
+    shmi_concern concern;
+    shmi_participant_id dead;
+    if (i == a->my_slot || shmi_slot_phase(w) == SHMI_phaseDead)
+        return;
+    if (shmi_slot_taken(w)) {
+        if (last <= 1)
+            return;
+        last--;
+    }
+    if (shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed)) >= last)
+        return;
+    dead = shmi_make_participant_id(i, last);
+    shmi_repair_all(a, dead, joining && shmi_owes_anybody(a, dead), &concern);
+    flags = shmi_read_dead(a, i, dead, &p);
+    /* The joiner writes the record before it writes its own words over these. */
+    if (joining && p.pid != 0 && !shmi_has_death_record(a, dead) && shmi_slot_state(a, i) == w)
+        shmi_put_death_record(a, 0, &p, flags);
+}
+
+/* Reaps all dead participants, and waits until their data has been handed over. It notes those
+ * that it found in dead, at most SHMI_deathRecordDeaths. ETIMEDOUT. */
+SHMI_FN int shmi_reap_all(shmsync_arena *a, int64_t abs, shmsync_participant *dead, size_t *n_dead)
+{
+    int64_t end = shmi_now() + SHMI_GATE_TIMEOUT, pause = SHMI_GATE_PAUSE;
+    uint32_t i;
+    for (;;) {
+        int left = 0;
+        for (i = 1; i <= a->geo.slots; i++) {
+            uint32_t w = shmi_slot_state(a, i), now;
+            size_t k;
+            if (i == a->my_slot || (shmi_slot_phase(w) != SHMI_phaseDead && !shmi_survey_dead(a, i, w)))
+                continue;
+            for (k = 0; k < *n_dead && (dead[k].slot != i || dead[k].generation != shmi_slot_gen(w)); k++) {
+            }
+            if (k == *n_dead && k < SHMI_deathRecordDeaths)
+                shmi_read_slot(a, i, w, &dead[(*n_dead)++]);
+            shmi_reap(a, i, w);
+            now = shmi_slot_state(a, i);
+            /* A participant that is stopped may have the rest of a reap; its data is repaired. */
+            if ((now == w || now == shmi_slot_with(w, SHMI_phaseDead)) && (!shmi_gone(a, shmi_id_in(i, w)) || shmi_now() < end))
+                left = 1;
+        }
+        if (!left) {
+            for (i = 1; i <= a->geo.slots; i++)
+                shmi_repair_earlier(a, i);
+            return 0;
+        }
+        if (abs != 0 && shmi_now() >= abs)
+            return shmi_fail(ETIMEDOUT, "arena.open", a->label, "the process of a participant that died does not end");
+        shmi_nap(pause);
+        pause = pause * 2 < SHMI_GATE_PAUSE_MOST ? pause * 2 : SHMI_GATE_PAUSE_MOST;
+    }
+}
+
+/* Describes the epoch that this process begins, in which nobody is in. *dead is to be freed. *torn: pages of
+ * the file may be of different times. *deaths: e tells of the death records before this one. */
+SHMI_FN int shmi_begin_epoch(shmsync_arena *a, uint64_t w, int64_t abs, shmsync_epoch *e, shmsync_participant **dead, int *torn, uint64_t *deaths)
+{
+    static const unsigned char none[16] = {0};
+    uint64_t total, since, n;
+    size_t found = 0, k;
+    unsigned char *boot = (unsigned char *)shmi_bytes(a, SHMI_hdrEpochBoot, 16);
+    shmsync_participant *v = (shmsync_participant *)calloc((size_t)SHMI_deathRecordDeaths * 2, sizeof *v);
+    int err;
+    memset(e, 0, sizeof *e);
+    *torn = 0;
+    *dead = v;
+    if (v == NULL)
+        return shmi_fail(ENOMEM, "arena.open", a->label, "%s", "");
+    e->number = shmi_epoch_number(w);
+    err = shmi_reap_all(a, abs, v, &found);
+    if (err != 0)
+        return err;
+    since = shmi_ld64(shmi_u64(a, SHMI_hdrEpochDeaths));
+    total = shmi_ld64(shmi_death_records_total(a, 0));
+    *deaths = total;
+    for (k = 0; k < found; k++)
+        v[k].missed = 1; /* until its record is met */
+    e->clean = since <= total;
+    if (since > total)
+        since = total;
+    if (total - since > SHMI_deathRecordDeaths)
+        since = total - SHMI_deathRecordDeaths, e->clean = 0;
+    for (n = since; n < total; n++) {
+        shmi_participant_id name;
+        shmsync_participant p;
+        shmi_off o = shmi_death_record(a, 0, n);
+        if (!shmi_read_death_record(a, 0, n, &p, &name)) {
+            e->clean = 0;
+            continue;
+        }
+        e->clean = e->clean && (shmi_ld32(shmi_u32(a, o + SHMI_deathRecordFlags)) & SHMI_deathRecordPending) != 0 && shmi_ld64(shmi_u64(a, o + SHMI_deathRecordSeq)) == n + 1;
+        for (k = 0; k < found && (v[k].slot != p.slot || v[k].generation != p.generation); k++) {
+        }
+        if (k < found)
+            v[k].missed = 0;
+        else if (found < 2 * SHMI_deathRecordDeaths)
+            v[found++] = p;
+    }
+    for (k = 0; k < found; k++) {
+        e->clean = e->clean && v[k].missed == 0;
+        v[k].missed = 0;
+    }
+    e->dead = v;
+    e->n_dead = found;
+    if (shmi_outlives_boot(a) && memcmp(boot, none, 16) != 0 && memcmp(boot, a->boot, 16) != 0) {
+        e->reboot = 1;
+        *torn = shmi_ld32(shmi_u32(a, SHMI_hdrSynced)) != shmi_epoch_number(w) - 1;
+        e->clean = e->clean && !*torn;
+    }
+    return 0;
+}
+
+/* Whether no participant that began an epoch has died or left, as far as the records go. If two claimants die
+ * one after the other, the epoch word does not say what the first of them did. */
+SHMI_FN int shmi_nobody_began(shmsync_arena *a)
+{
+    int left;
+    for (left = 0; left < 2; left++) {
+        uint64_t total = shmi_ld64(shmi_death_records_total(a, left)), n;
+        if (total > (left ? SHMI_deathRecordCount - SHMI_deathRecordDeaths : SHMI_deathRecordDeaths))
+            return 0;
+        for (n = 0; n < total; n++)
+            if ((shmi_ld32(shmi_u32(a, shmi_death_record(a, left, n) + SHMI_deathRecordFlags)) & SHMI_deathRecordPending) == 0)
+                return 0;
+    }
+    return 1;
+}
+
+/* Makes this process, which has the gate, the first of an epoch, if no participant is in.
+ * SHMI_TRY_AGAIN if one is, or may be; SHMI_MOVED. */
+SHMI_FN int shmi_first(shmsync_arena *a, const shmsync_arena_options *o, int64_t abs, int named)
+{
+    uint64_t old = shmi_epoch(a), w, deaths = 0;
+    uint32_t in;
+    shmsync_epoch e;
+    shmsync_participant *dead = NULL;
+    int err, torn, moved;
+    if (shmi_epoch_phase(old) == SHMI_epochRemoved || (named && shmi_moved(a)))
+        return SHMI_MOVED;
+    if (shmi_epoch_phase(old) != SHMI_epochClaimed && shmi_any_in(a) != 0)
+        return SHMI_TRY_AGAIN;
+    w = shmi_claim_epoch(a, &in);
+    if (w == 0)
+        return SHMI_TRY_AGAIN;
+    shmi_st32(shmi_slot32(a, a->my_slot, SHMI_slotAdmission), SHMI_admissionFirst);
+    SHMSYNC_CRASHPOINT("arena.gate.claimed");
+    err = shmi_begin_epoch(a, w, abs, &e, &dead, &torn, &deaths);
+    if (err == 0 && o != NULL &&
+        ((o->lifetime == SHMSYNC_LIFETIME_EPHEMERAL && !(shmi_epoch_untouched(old) && shmi_nobody_began(a))) || ((o->recreate & SHMSYNC_RECREATE_UNCLEAN) != 0 && !e.clean))) {
+        if (!named)
+            err = shmi_fail(EINVAL, "arena.open", a->label, "an arena without a name cannot be made anew");
+        else if ((err = shmi_unlink_claimed(a, w, &moved)) == 0)
+            err = moved ? SHMI_TRY_AGAIN : SHMI_MOVED;
+        if (err == SHMI_TRY_AGAIN)
+            shmi_st32(shmi_slot32(a, a->my_slot, SHMI_slotAdmission), SHMI_admissionPending);
+    } else if (err == 0 && torn) {
+        err = shmi_fail(EINVAL, "arena.open", a->label, "the computer was started again while processes were in, so pages of the file may be of different times; SHMSYNC_RECREATE_UNCLEAN replaces it");
+    } else if (err == 0 && o != NULL && o->on_first != NULL) {
+        err = o->on_first(a, &e, o->on_first_arg);
+        if (err != 0)
+            shmi_fail(err, "arena.open", a->label, "on_first failed");
+        if (err < 0) /* no errno value */
+            err = ECANCELED;
+    }
+    free(dead);
+    if (err != 0)
+        return err;
+    shmi_st64(shmi_u64(a, SHMI_hdrEpochBegan), (uint64_t)shmi_unix_now());
+    if (shmi_outlives_boot(a))
+        memcpy(shmi_bytes(a, SHMI_hdrEpochBoot, 16), a->boot, 16);
+    SHMSYNC_CRASHPOINT("arena.gate.begun");
+    shmi_st32(shmi_slot32(a, a->my_slot, SHMI_slotAdmission), SHMI_admissionIn);
+    if (!shmi_cas_epoch(a, w, shmi_make_epoch(SHMI_epochOpen, shmi_epoch_number(w), 0)))
+        return shmi_fail(EPROTO, "arena.open", a->label, "a peer changed the epoch of the arena");
+    /* After that, or the next first would not be told of the deaths if this one dies in between. */
+    shmi_st64(shmi_u64(a, SHMI_hdrEpochDeaths), deaths);
+    SHMSYNC_CRASHPOINT("arena.gate.opened");
+    return 0;
+}
+
+/* Checks the admission word of a joiner that could not become in. EPROTO. */
+SHMI_FN int shmi_check_admission(shmsync_arena *a, uint32_t s)
+{
+    if (s != SHMI_admissionPending && s != SHMI_admissionRefused)
+        return shmi_fail(EPROTO, "arena.open", a->label, "a peer changed the admission of this process to %u", s);
+    return 0;
+}
+
+/* Makes this process, whose slot is live, one that is in: see admit in internal/arenakernel/gate.go.
+ * SHMI_MOVED, ETIMEDOUT. */
+SHMI_FN int shmi_admit(shmsync_arena *a, const shmsync_arena_options *o, int named)
+{
+    uint32_t *mine = shmi_slot32(a, a->my_slot, SHMI_slotAdmission);
+    int64_t pause = SHMI_GATE_PAUSE, removal = shmi_now() + SHMI_GATE_TIMEOUT, abs = o != NULL && o->gate_timeout_ns > 0 ? shmi_now() + o->gate_timeout_ns : 0;
+    if (a->lock_fd < 0 && o != NULL && (o->on_first != NULL || o->recreate != 0 || o->lifetime != SHMSYNC_LIFETIME_DURABLE))
+        return shmi_fail(ENOTSUP, "arena.open", a->label, "on_first, recreate and lifetime need byte locks (F_OFD_SETLK), which do not work here");
+    for (;;) {
+        uint64_t w;
+        uint32_t phase;
+        int err;
+        shmi_cas32(mine, SHMI_admissionRefused, SHMI_admissionPending);
+        /* After that, or a refusal could be overlooked. */
+        w = shmi_epoch(a);
+        phase = shmi_epoch_phase(w);
+        if (phase == SHMI_epochRemoved)
+            return SHMI_MOVED;
+        if (a->lock_fd < 0) { /* it begins no epoch */
+            shmi_participant_id n = shmi_epoch_claimant(w);
+            if (phase == SHMI_epochClaiming) {
+                shmi_cas_epoch(a, w, shmi_epoch_end(w));
+            } else if (phase == SHMI_epochClaimed && n == 0) { /* a removal; whether its process lives, nobody can tell */
+                if (shmi_now() > removal)
+                    shmi_cas_epoch(a, w, shmi_epoch_end(w));
+            } else if (!(phase == SHMI_epochClaimed && shmi_current(a, n) && !shmi_dead(a, n))) {
+                if (shmi_cas32(mine, SHMI_admissionPending, SHMI_admissionIn))
+                    return shmi_epoch_phase(shmi_epoch(a)) == SHMI_epochRemoved || (named && shmi_moved(a)) ? SHMI_MOVED : 0;
+                err = shmi_check_admission(a, shmi_ld32(mine));
+                if (err != 0)
+                    return err;
+            }
+        } else if (phase != SHMI_epochClaimed && shmi_any_in(a) != 0) {
+            if (phase != SHMI_epochClaiming || shmi_cas_epoch(a, w, shmi_epoch_end(w))) {
+                if (shmi_cas32(mine, SHMI_admissionPending, SHMI_admissionIn)) {
+                    SHMSYNC_CRASHPOINT("arena.gate.admitted");
+                    return named && shmi_moved(a) ? SHMI_MOVED : 0;
+                }
+                err = shmi_check_admission(a, shmi_ld32(mine));
+                if (err != 0)
+                    return err;
+            }
+        } else if (shmi_lock_gate(a)) {
+            SHMSYNC_CRASHPOINT("arena.gate.taken");
+            err = shmi_first(a, o, abs, named);
+            /* After a failure shmi_leave gives the gate back, with the byte lock: the next first is to be alone. */
+            if (err != 0 && err != SHMI_TRY_AGAIN)
+                return err;
+            shmi_unlock_gate(a);
+            if (err == 0)
+                return 0;
+        }
+        if (abs != 0 && shmi_now() >= abs)
+            return shmi_fail_gate(a, ETIMEDOUT, "arena.open");
+        shmi_nap(pause);
+        pause = pause * 2 < SHMI_GATE_PAUSE_MOST ? pause * 2 : SHMI_GATE_PAUSE_MOST;
+    }
+}
+

@@ -1,0 +1,297 @@
+/* ---- Transactions: a hold of a lock with an undo log ---- */
+
+enum { SHMI_txSaved = sizeof((shmsync_tx *)0)->saved / sizeof((shmsync_tx *)0)->saved[0] };
+
+/* Begins a transaction of a lock that this process has just got. EPROTO: its log is not idle. */
+SHMI_FN int shmi_tx_begin(shmsync_arena *a, const shmi_log *log, shmsync_tx *tx)
+{
+    if (SHMI_UNLIKELY(__atomic_load_n(&log->head->state, __ATOMIC_RELAXED) != 0))
+        return EPROTO;
+    tx->arena = a;
+    tx->log = log;
+    tx->tail = 0;
+    tx->failed = 0;
+    tx->n_saved = 0;
+    tx->blocks = 0;
+    return 0;
+}
+
+/* Whether the lock may begin transactions at all. */
+SHMI_FN int shmi_tx_check(shmsync_arena *a, int rollback, const char *op, const char *called, shmsync_tx *tx)
+{
+    tx->mutex = NULL;
+    if (SHMI_UNLIKELY(shmi_self(a) == 0))
+        return shmi_fail(ENOTCONN, op, called, "%s", "");
+    if (SHMI_UNLIKELY(!rollback))
+        return shmi_fail(EINVAL, op, called, "it has no undo log; a lock of SHMSYNC_POLICY_ROLLBACK has one");
+    if (SHMI_UNLIKELY(a->lock_fd < 0))
+        return shmi_fail(ENOTSUP, op, called, "this system has no locks of open file descriptions, which prove the end of a process");
+    return 0;
+}
+
+/* The mutex has a log that no correct program leaves: only a recover helps. */
+SHMI_COLD int shmi_mutex_bad_log(shmi_mutex *m, const char *op)
+{
+    uint32_t o = shmi_ld32(m->own);
+    shmi_participant_id n = SHMI_LOG_ID(shmi_ld64(&m->log.head->state));
+    if (n != 0)
+        shmi_st32(&m->w->died, n);
+    if (shmi_owner_held(o) && shmi_owner_name(o) == m->a->self) {
+        shmi_log_lose(&m->log);
+        shmi_cas32(m->own, o, SHMI_OWNER_NOT_RECOVERABLE);
+    }
+    shmi_wake_word_wake_all(m->a, &m->line);
+    return shmi_fail(EPROTO, op, m->called, "its undo log is impossible; the mutex is not recoverable");
+}
+
+SHMI_FN int shmi_mutex_begun(shmi_mutex *m, const char *op, int err, shmsync_tx *tx)
+{
+    if (SHMI_UNLIKELY(err != 0))
+        return err;
+    if (SHMI_UNLIKELY(shmi_tx_begin(m->a, &m->log, tx) != 0))
+        return shmi_mutex_bad_log(m, op);
+    tx->mutex = m;
+    return 0;
+}
+int shmsync_mutex_begin(shmsync_mutex *m, shmsync_tx *tx)
+{
+    int err = shmi_tx_check(m->impl->a, m->impl->rollback, "mutex.begin", m->impl->called, tx);
+    return err != 0 ? err : shmi_mutex_begun(m->impl, "mutex.begin", shmi_mutex_lock(m->impl, 0), tx);
+}
+int shmsync_mutex_trybegin(shmsync_mutex *m, shmsync_tx *tx)
+{
+    int err = shmi_tx_check(m->impl->a, m->impl->rollback, "mutex.trybegin", m->impl->called, tx);
+    return err != 0 ? err : shmi_mutex_begun(m->impl, "mutex.trybegin", shmi_mutex_trylock(m->impl), tx);
+}
+int shmsync_mutex_timedbegin(shmsync_mutex *m, shmsync_tx *tx, const struct timespec *abs_monotonic)
+{
+    int err = shmi_tx_check(m->impl->a, m->impl->rollback, "mutex.timedbegin", m->impl->called, tx);
+    return err != 0 ? err : shmi_mutex_begun(m->impl, "mutex.timedbegin", shmsync_mutex_timedlock(m, abs_monotonic), tx);
+}
+
+/* ---- Saving ---- */
+
+SHMI_FN const char *shmi_tx_called(const shmsync_tx *tx) { return tx->mutex->called; }
+SHMI_FN uint64_t shmi_tx_active(const shmsync_tx *tx) { return shmi_make_log(SHMI_logActive, tx->arena->self, tx->tail); }
+
+/* Whether the transaction goes on: ENOTCONN in a child of fork, or why an earlier save failed. */
+SHMI_FN int shmi_tx_going(const shmsync_tx *tx, const char *op)
+{
+    if (SHMI_UNLIKELY(tx->mutex == NULL))
+        return shmi_fail(EPERM, op, NULL, "the transaction has ended");
+    if (SHMI_UNLIKELY(shmi_self(tx->arena) == 0))
+        return shmi_fail(ENOTCONN, op, shmi_tx_called(tx), "%s", "");
+    return 0;
+}
+
+/* Appends a record and makes it valid: the footer is there before the state says so. The caller has made sure of the
+ * room. */
+SHMI_FN void shmi_tx_append(shmsync_tx *tx, const void *from, shmi_off off, uint32_t n, uint32_t kind)
+{
+    unsigned char *r = tx->log->records + tx->tail;
+    uint64_t padded = shmi_log_padded(n);
+    uint64_t footer = n | (uint64_t)kind << 32; /* whole words: a store in parts delays the copy of them */
+    if (n == sizeof(uint64_t)) /* a word, as most are: without a call */
+        memcpy(r, from, sizeof(uint64_t));
+    else if (n != 0)
+        memcpy(r, from, n);
+    memcpy(r + padded, &off, sizeof off);
+    memcpy(r + padded + sizeof off, &footer, sizeof footer);
+    SHMSYNC_CRASHPOINT("tx.save.recorded");
+    tx->tail += padded + SHMI_recordFooter;
+    shmi_log_store(tx->log->head, shmi_tx_active(tx));
+    SHMSYNC_CRASHPOINT("tx.save.valid");
+}
+
+SHMI_COLD int shmi_tx_full(shmsync_tx *tx, const char *op, uint64_t n)
+{
+    tx->failed = ENOSPC;
+    return shmi_fail(ENOSPC, op, shmi_tx_called(tx), "its undo log of %llu bytes is full: %llu used, %llu asked for; make the lock with more log_bytes",
+                     (unsigned long long)tx->log->room, (unsigned long long)tx->tail, (unsigned long long)n);
+}
+SHMI_COLD int shmi_tx_bad_range(shmsync_tx *tx, const void *p, size_t n)
+{
+    tx->failed = EINVAL;
+    return shmi_fail(EINVAL, "tx.save", shmi_tx_called(tx), "%llu bytes at %p are not data of this arena", (unsigned long long)n, p);
+}
+
+int shmsync_tx_save(shmsync_tx *tx, const void *p, size_t n)
+{
+    shmi_off off, end;
+    unsigned k;
+    int err = shmi_tx_going(tx, "tx.save");
+    if (SHMI_UNLIKELY(err != 0))
+        return err;
+    if (SHMI_UNLIKELY(tx->failed != 0))
+        return tx->failed;
+    if (SHMI_UNLIKELY(n == 0))
+        return 0;
+    off = (shmi_off)((uintptr_t)p - (uintptr_t)tx->arena->base);
+    if (SHMI_UNLIKELY(!shmi_log_covers(tx->arena, tx->log, off, n)))
+        return shmi_tx_bad_range(tx, p, n);
+    end = off + n;
+    for (k = 0; k < SHMI_txSaved && k < tx->n_saved; k++)
+        if (off >= tx->saved[k].begin && end <= tx->saved[k].end)
+            return 0;
+    if (SHMI_UNLIKELY(n > tx->log->room || shmi_log_padded(n) + SHMI_recordFooter > tx->log->room - tx->tail))
+        return shmi_tx_full(tx, "tx.save", n);
+    shmi_tx_append(tx, p, off, (uint32_t)n, SHMI_recordBytes);
+    k = tx->n_saved++ % SHMI_txSaved;
+    tx->saved[k].begin = off;
+    tx->saved[k].end = end;
+    return 0;
+}
+
+/* ---- Blocks ---- */
+
+/* Makes the last record, of no bytes, invalid again. */
+SHMI_FN void shmi_tx_take_back(shmsync_tx *tx)
+{
+    tx->tail -= SHMI_recordFooter;
+    shmi_log_store(tx->log->head, tx->tail == 0 ? 0 : shmi_tx_active(tx));
+}
+
+int shmsync_tx_alloc(shmsync_tx *tx, uint64_t size, uint64_t align, shmsync_offset *out)
+{
+    shmsync_arena *a = tx->arena;
+    shmi_block b;
+    shmi_off off = 0;
+    int err = shmi_tx_going(tx, "tx.alloc");
+    *out = 0;
+    if (err != 0)
+        return err;
+    if (tx->failed != 0)
+        return tx->failed;
+    if (align > SHMI_maxAlign || (align & (align - 1)) != 0)
+        return tx->failed = shmi_fail(EINVAL, "tx.alloc", shmi_tx_called(tx), "alignment %llu is not a power of two up to 4096", (unsigned long long)align);
+    if (SHMI_recordFooter > tx->log->room - tx->tail)
+        return shmi_tx_full(tx, "tx.alloc", 0);
+    err = shmi_claim_aligned(a, size, align != 0 ? align : 1, &off);
+    if (err != 0)
+        return tx->failed = err;
+    SHMSYNC_CRASHPOINT("tx.alloc.claimed");
+    tx->blocks = 1;
+    shmi_tx_append(tx, NULL, off, 0, SHMI_recordAlloc);
+    SHMSYNC_CRASHPOINT("tx.alloc.recorded");
+    if (!shmi_locate(a, off, &b) || !shmi_block_swap(&b, shmi_make_block(SHMI_blockClaimed, a->self), shmi_make_block(SHMI_blockLogged, a->self)))
+        return tx->failed = shmi_meddled(a, off);
+    SHMSYNC_CRASHPOINT("tx.alloc.logged");
+    *out = off;
+    return 0;
+}
+
+/* Frees a block that this transaction has allocated; EINVAL if it has not, or has freed it. */
+SHMI_FN int shmi_tx_free_own(shmsync_tx *tx, shmi_off off)
+{
+    uint64_t tail = tx->tail;
+    uint32_t kind = SHMI_recordTemporary;
+    shmi_log_footer f;
+    while (tail != 0) {
+        uint64_t end = tail;
+        if (shmi_log_record(tx->arena, tx->log, &tail, &f) != 0)
+            return shmi_fail(EPROTO, "tx.free", shmi_tx_called(tx), "its undo log is impossible");
+        if (f.kind == SHMI_recordAlloc && f.off == off) {
+            memcpy(tx->log->records + end - sizeof kind, &kind, sizeof kind);
+            return 0;
+        }
+    }
+    return shmi_fail(EINVAL, "tx.free", shmi_tx_called(tx), "the block at 0x%llx is freed already, or another transaction of this process has it", (unsigned long long)off);
+}
+
+int shmsync_tx_free(shmsync_tx *tx, shmsync_offset off)
+{
+    shmsync_arena *a = tx->arena;
+    uint32_t logged;
+    shmi_block b;
+    int err = shmi_tx_going(tx, "tx.free"), found;
+    if (err != 0)
+        return err;
+    if (tx->failed != 0)
+        return tx->failed;
+    logged = shmi_make_block(SHMI_blockLogged, a->self);
+    found = shmi_locate(a, off, &b);
+    if (found && shmi_ld32(b.word) == logged)
+        return tx->failed = shmi_tx_free_own(tx, off);
+    if (found && shmi_ld32(b.word) == SHMI_blockRaw) {
+        if (SHMI_recordFooter > tx->log->room - tx->tail)
+            return shmi_tx_full(tx, "tx.free", 0);
+        shmi_touch(a, b.chunk);
+        tx->blocks = 1;
+        shmi_tx_append(tx, NULL, off, 0, SHMI_recordFree);
+        SHMSYNC_CRASHPOINT("tx.free.recorded");
+        if (shmi_block_swap(&b, SHMI_blockRaw, logged)) {
+            SHMSYNC_CRASHPOINT("tx.free.logged");
+            return 0;
+        }
+        shmi_tx_take_back(tx); /* or the undo would take the block from the transaction that has it */
+    }
+    return tx->failed = shmi_fail(EINVAL, "tx.free", shmi_tx_called(tx), "nothing that was allocated begins at 0x%llx", (unsigned long long)off);
+}
+
+/* ---- Ending ---- */
+
+/* Whether the transaction can end: EPERM if this process has unlocked its mutex, or ENOTCONN. The log stays as it is:
+ * the next begin finds it. */
+SHMI_FN int shmi_tx_ends(shmsync_tx *tx, const char *op)
+{
+    int err = shmi_tx_going(tx, op);
+    uint32_t o;
+    if (SHMI_UNLIKELY(err != 0))
+        return err;
+    o = __atomic_load_n(tx->mutex->own, __ATOMIC_RELAXED);
+    if (SHMI_LIKELY((o & ~SHMI_OWNER_BIASED) == tx->arena->self))
+        return 0;
+    err = shmi_fail(EPERM, op, shmi_tx_called(tx), "the mutex was unlocked in the transaction (owner word %#010x)", o);
+    tx->mutex = NULL;
+    return err;
+}
+
+/* How much of the log transactions have used, for people. */
+SHMI_FN void shmi_tx_highest(const shmsync_tx *tx)
+{
+    if (tx->tail > __atomic_load_n(&tx->log->head->highest, __ATOMIC_RELAXED))
+        __atomic_store_n(&tx->log->head->highest, tx->tail, __ATOMIC_RELAXED);
+}
+
+/* Undoes the transaction, and unlocks: 0, or EPROTO. */
+SHMI_FN int shmi_tx_undo(shmsync_tx *tx, const char *op)
+{
+    shmi_mutex *m = tx->mutex;
+    tx->mutex = NULL;
+    /* The undo uses the records that this process has made, whatever a peer has written. */
+    if (SHMI_UNLIKELY(tx->tail != 0 && shmi_log_end(m->a, tx->log, shmi_tx_active(tx)) != 0))
+        return shmi_mutex_bad_log(m, op);
+    return shmi_mutex_unlock(m);
+}
+
+int shmsync_tx_commit(shmsync_tx *tx)
+{
+    shmi_mutex *m = tx->mutex;
+    int err = shmi_tx_ends(tx, "tx.commit");
+    if (SHMI_UNLIKELY(err != 0))
+        return err;
+    if (SHMI_UNLIKELY(tx->failed != 0)) {
+        err = shmi_tx_undo(tx, "tx.commit");
+        return err != 0 ? err : tx->failed;
+    }
+    tx->mutex = NULL;
+    if (SHMI_UNLIKELY(tx->blocks)) {
+        shmi_tx_highest(tx);
+        if (tx->tail != 0)
+            shmi_log_store(tx->log->head, shmi_make_log(SHMI_logCommitted, tx->arena->self, tx->tail));
+        SHMSYNC_CRASHPOINT("tx.commit.decided");
+        if (tx->tail != 0 && shmi_log_end(m->a, tx->log, shmi_make_log(SHMI_logCommitted, tx->arena->self, tx->tail)) != 0)
+            return shmi_mutex_bad_log(m, "tx.commit");
+    } else if (tx->tail != 0) {
+        shmi_tx_highest(tx);
+        shmi_log_store(tx->log->head, 0);
+        SHMSYNC_CRASHPOINT("tx.commit.idle");
+    }
+    return shmi_mutex_unlock(m);
+}
+
+int shmsync_tx_abort(shmsync_tx *tx)
+{
+    int err = shmi_tx_ends(tx, "tx.abort");
+    return err != 0 ? err : shmi_tx_undo(tx, "tx.abort");
+}

@@ -1,0 +1,264 @@
+/*
+ * Synchronized: a value with its lock. It is prims/synchronized*.go in C: of two copies the
+ * lowest bit of current names the valid one, the holder of the lock writes the other, and the
+ * store of current + 1 is the commit.
+ */
+
+#define SHMI_SYNCHRONIZED_MOST 65536u
+enum { SHMI_synchronizedTries = 100, SHMI_synchronizedRounds = 100 };
+#define SHMI_SYNCHRONIZED_WAIT 10000000 /* ns */
+
+struct shmi_synchronized {
+    shmi_mutex m;
+    shmi_synchronized_words *w;
+    unsigned char *copies[2];
+    size_t size;
+};
+
+SHMI_FN uint64_t shmi_synchronized_copy_at(size_t size, int n)
+{
+    return sizeof(shmi_synchronized_words) + (n != 0 ? (size + 63) & ~UINT64_C(63) : 0);
+}
+
+/* The commit. The compiler moves no store of the caller past the fences, and drops none. The
+ * store is a release, since a load reads the copy without the lock. */
+SHMI_FN void shmi_commit_store(uint64_t *current, uint64_t n)
+{
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    __atomic_store_n(current, n, __ATOMIC_RELEASE);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+
+/* end of the commit */
+
+typedef struct shmi_synchronized_spec {
+    const void *initial;
+    size_t size;
+    uint32_t spin;
+} shmi_synchronized_spec;
+
+SHMI_FN void shmi_synchronized_fill(unsigned char *body, const void *arg)
+{
+    const shmi_synchronized_spec *s = (const shmi_synchronized_spec *)arg;
+    shmi_synchronized_words *w = (shmi_synchronized_words *)(void *)body;
+    w->lock.policy = 1;
+    w->lock.spin = s->spin;
+    if (s->initial != NULL && s->size != 0)
+        memcpy(body + shmi_synchronized_copy_at(s->size, 0), s->initial, s->size);
+}
+
+/* A death leaves nothing to repair. It is for a policy that a peer has overwritten. */
+SHMI_FN int shmi_synchronized_repaired(void *arg)
+{
+    (void)arg;
+    return 0;
+}
+
+SHMI_FN void *shmi_synchronized_build(shmsync_arena *a, const shmi_object *o, const void *arg)
+{
+    size_t size = *(const size_t *)arg;
+    struct shmi_synchronized *x = (struct shmi_synchronized *)calloc(1, sizeof *x);
+    int i;
+    if (x == NULL)
+        return NULL;
+    x->w = (shmi_synchronized_words *)shmi_ptr(a, o->body, sizeof *x->w, 64);
+    shmi_mutex_init(&x->m, a, &x->w->lock, o->off, "", 0);
+    x->m.o = *o;
+    x->m.called = shmi_called(&x->m.o);
+    x->m.repair = shmi_synchronized_repaired;
+    x->size = size;
+    for (i = 0; i < 2; i++)
+        x->copies[i] = (unsigned char *)shmi_ptr(a, o->body + shmi_synchronized_copy_at(size, i), size, 64);
+    return x;
+}
+
+SHMI_FN int shmi_synchronized_handle(shmsync_arena *a, const shmi_object *o, size_t size, shmsync_synchronized *out)
+{
+    out->impl = (struct shmi_synchronized *)shmi_share(a, o, shmi_synchronized_build, &size);
+    return out->impl != NULL ? 0 : ENOMEM;
+}
+
+SHMI_FN int shmi_open_synchronized(int existing, shmsync_arena *a, const char *name, size_t size, const shmsync_synchronized_options *opts, shmsync_synchronized *out)
+{
+    shmi_spec spec;
+    shmi_synchronized_spec init;
+    shmi_object o;
+    int err, created;
+    out->impl = NULL;
+    if (size > SHMI_SYNCHRONIZED_MOST)
+        return shmi_fail(EINVAL, "synchronized.open", name, "a value of %zu bytes; the most is %u", size, SHMI_SYNCHRONIZED_MOST);
+    memset(&init, 0, sizeof init);
+    init.size = size;
+    memset(&spec, 0, sizeof spec);
+    if (opts != NULL) {
+        init.initial = opts->initial;
+        init.spin = shmi_spin_field(opts->spin_ns);
+        spec.layout = opts->layout;
+    }
+    spec.kind = SHMI_KIND_SYNCHRONIZED;
+    spec.version = SHMI_VERSION_SYNCHRONIZED;
+    spec.name = name;
+    spec.size = shmi_synchronized_copy_at(size, 1) + size;
+    spec.any_layout = spec.layout == 0;
+    spec.init = shmi_synchronized_fill;
+    spec.arg = &init;
+    spec.existing = existing;
+    err = shmi_open_object(a, &spec, &o, &created);
+    return err != 0 ? err : shmi_synchronized_handle(a, &o, size, out);
+}
+int shmsync_synchronized_open(shmsync_arena *a, const char *name, size_t size, const shmsync_synchronized_options *opts, shmsync_synchronized *out) { return shmi_open_synchronized(0, a, name, size, opts, out); }
+int shmsync_synchronized_attach(shmsync_arena *a, const char *name, size_t size, const shmsync_synchronized_options *opts, shmsync_synchronized *out) { return shmi_open_synchronized(1, a, name, size, opts, out); }
+
+int shmsync_synchronized_at(shmsync_arena *a, shmsync_offset off, size_t size, shmsync_synchronized *out)
+{
+    shmi_object o;
+    int err;
+    out->impl = NULL;
+    if (size > SHMI_SYNCHRONIZED_MOST)
+        return shmi_fail(EINVAL, "synchronized.open", NULL, "a value of %zu bytes; the most is %u", size, SHMI_SYNCHRONIZED_MOST);
+    err = shmi_object_at(a, off, "synchronized.open", SHMI_KIND_SYNCHRONIZED, SHMI_VERSION_SYNCHRONIZED, sizeof(shmi_synchronized_words), &o);
+    if (err != 0)
+        return err;
+    if (o.size != shmi_synchronized_copy_at(size, 1) + size) {
+        shmi_close_object(a, off);
+        return shmi_fail(EINVAL, "synchronized.open", shmi_called(&o), "it has %llu bytes; with a value of %zu bytes it has %llu",
+                         (unsigned long long)o.size, size, (unsigned long long)(shmi_synchronized_copy_at(size, 1) + size));
+    }
+    return shmi_synchronized_handle(a, &o, size, out);
+}
+shmsync_offset shmsync_synchronized_offset(const shmsync_synchronized *s) { return s->impl->m.o.off; }
+
+SHMI_FN void shmi_synchronized_end(void *handle) { free(handle); }
+int shmsync_synchronized_close(shmsync_synchronized *s)
+{
+    int err;
+    if (s->impl == NULL)
+        return EBADF;
+    err = shmi_unshare(s->impl->m.a, s->impl->m.o.off, shmi_synchronized_end);
+    if (err == 0)
+        s->impl = NULL;
+    return err;
+}
+
+/* A lock that is not recoverable was overwritten by a peer: nobody makes it so. */
+SHMI_FN int shmi_synchronized_lock(struct shmi_synchronized *x, int64_t deadline)
+{
+    int err = shmi_mutex_lock(&x->m, deadline);
+    return SHMI_LIKELY(err != ENOTRECOVERABLE && err != EOWNERDEAD) ? err
+                                                                    : shmi_fail(EPROTO, "synchronized.lock", x->m.called, "its lock says that it is not recoverable");
+}
+
+SHMI_FN int shmi_synchronized_begin(struct shmi_synchronized *x, void **copy, int64_t deadline)
+{
+    uint64_t c;
+    int err = shmi_synchronized_lock(x, deadline);
+    *copy = NULL;
+    if (err != 0)
+        return err;
+    c = __atomic_load_n(&x->w->current, __ATOMIC_RELAXED); /* the lock orders it */
+    if (x->size != 0)
+        memcpy(x->copies[(c + 1) & 1], x->copies[c & 1], x->size);
+    SHMSYNC_CRASHPOINT("synchronized.update.copied");
+    *copy = x->copies[(c + 1) & 1];
+    return 0;
+}
+int shmsync_synchronized_begin(shmsync_synchronized *s, void **copy) { return shmi_synchronized_begin(s->impl, copy, 0); }
+int shmsync_synchronized_timedbegin(shmsync_synchronized *s, void **copy, const struct timespec *abs_monotonic)
+{
+    int64_t deadline;
+    *copy = NULL;
+    if (shmi_deadline(abs_monotonic, &deadline) != 0)
+        return shmi_fail(EINVAL, "synchronized.timedbegin", s->impl->m.called, "not a time");
+    return shmi_synchronized_begin(s->impl, copy, deadline);
+}
+
+/* Whether this process holds the lock: 0, or why not. */
+SHMI_FN int shmi_synchronized_holds(struct shmi_synchronized *x, const char *op)
+{
+    shmi_participant_id self = shmi_self(x->m.a);
+    uint32_t o = __atomic_load_n(x->m.own, __ATOMIC_RELAXED);
+    if (SHMI_LIKELY(self != 0 && shmi_owner_held(o) && shmi_owner_name(o) == self))
+        return 0;
+    if (self == 0)
+        return shmi_fail(ENOTCONN, op, x->m.called, "%s", "");
+    return shmi_fail(EPERM, op, x->m.called, "this process does not hold it (owner word %#010x)", o);
+}
+
+int shmsync_synchronized_commit(shmsync_synchronized *s)
+{
+    struct shmi_synchronized *x = s->impl;
+    int err = shmi_synchronized_holds(x, "synchronized.commit");
+    if (err != 0)
+        return err;
+    SHMSYNC_CRASHPOINT("synchronized.update.written");
+    shmi_commit_store(&x->w->current, __atomic_load_n(&x->w->current, __ATOMIC_RELAXED) + 1);
+    SHMSYNC_CRASHPOINT("synchronized.update.committed");
+    return shmi_mutex_unlock(&x->m);
+}
+
+int shmsync_synchronized_abort(shmsync_synchronized *s)
+{
+    int err = shmi_synchronized_holds(s->impl, "synchronized.abort");
+    return err != 0 ? err : shmi_mutex_unlock(&s->impl->m);
+}
+
+int shmsync_synchronized_store(shmsync_synchronized *s, const void *src)
+{
+    struct shmi_synchronized *x = s->impl;
+    int err = shmi_synchronized_lock(x, 0);
+    if (err != 0)
+        return err;
+    if (x->size != 0)
+        memcpy(x->copies[(__atomic_load_n(&x->w->current, __ATOMIC_RELAXED) + 1) & 1], src, x->size);
+    SHMSYNC_CRASHPOINT("synchronized.update.copied");
+    return shmsync_synchronized_commit(s);
+}
+
+/* Reads without the lock: whether dst is one value. */
+SHMI_FN int shmi_synchronized_read(struct shmi_synchronized *x, void *dst)
+{
+    uint64_t c = __atomic_load_n(&x->w->current, __ATOMIC_ACQUIRE);
+    memcpy(dst, x->copies[c & 1], x->size);
+    shmi_load_fence();
+    return __atomic_load_n(&x->w->current, __ATOMIC_RELAXED) == c;
+}
+
+/* Reads with the lock, or without it while its holder does not commit. */
+SHMI_COLD int shmi_synchronized_load_slow(struct shmi_synchronized *x, void *dst)
+{
+    int round = 0, tries, err;
+    for (;; round++) {
+        err = shmi_synchronized_lock(x, round < SHMI_synchronizedRounds ? shmi_now() + SHMI_SYNCHRONIZED_WAIT : 0);
+        if (err == 0) {
+            memcpy(dst, x->copies[__atomic_load_n(&x->w->current, __ATOMIC_RELAXED) & 1], x->size);
+            shmi_mutex_unlock(&x->m);
+            return 0;
+        }
+        if (err != ETIMEDOUT)
+            return err;
+        for (tries = 0; tries < SHMI_synchronizedTries; tries++)
+            if (shmi_synchronized_read(x, dst))
+                return 0;
+    }
+}
+
+int shmsync_synchronized_load(const shmsync_synchronized *s, void *dst)
+{
+    struct shmi_synchronized *x = s->impl;
+    if (SHMI_UNLIKELY(shmi_self(x->m.a) == 0))
+        return shmi_fail(ENOTCONN, "synchronized.load", x->m.called, "%s", "");
+    if (x->size == 0)
+        return 0;
+#ifndef SHMI_NO_FENCES /* the thread sanitizer sees what the lock orders, and nothing else */
+    {
+        int tries;
+        for (tries = 0; tries < SHMI_synchronizedTries; tries++)
+            if (SHMI_LIKELY(shmi_synchronized_read(x, dst)))
+                return 0;
+    }
+#endif
+    return shmi_synchronized_load_slow(x, dst);
+}
+
+uint64_t shmsync_synchronized_commits(const shmsync_synchronized *s) { return shmi_ld64(&s->impl->w->current); }
+

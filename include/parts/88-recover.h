@@ -1,0 +1,196 @@
+/* ---- Recovery of all objects: RecoverAll in package prims ---- */
+
+typedef struct shmi_recovery {
+    shmsync_arena *a;
+    int (*repair)(shmsync_arena *a, const shmsync_lost *lost, void *arg);
+    void *arg;
+    shmsync_lost lost;
+    size_t recovered;
+    int err; /* the first */
+} shmi_recovery;
+
+SHMI_FN int shmi_recovery_repair(void *arg)
+{
+    shmi_recovery *r = (shmi_recovery *)arg;
+    int err = r->repair(r->a, &r->lost, r->arg);
+    if (err == 0)
+        r->recovered++;
+    return err;
+}
+/* Notes that err is what a call of an object returned, and says whether it is lost because of a death. */
+SHMI_FN int shmi_recovery_found(shmi_recovery *r, int err)
+{
+    r->lost.err = err;
+    if (err == EPROTO && r->err == 0)
+        r->err = EPROTO;
+    if (err != EOWNERDEAD && err != ENOTRECOVERABLE)
+        return 0;
+    r->lost.who_known = shmsync_who_died(&r->lost.who) == 0;
+    return 1;
+}
+SHMI_FN void shmi_recovery_ended(shmi_recovery *r, int err)
+{
+    if (r->err == 0)
+        r->err = err;
+}
+
+#define SHMI_RECOVER_LOCK(type)                                                                     \
+    SHMI_FN void shmi_recover_##type(shmi_recovery *r)                                              \
+    {                                                                                               \
+        shmsync_##type x;                                                                           \
+        int err = shmsync_##type##_at(r->a, r->lost.offset, &x);                                    \
+        if (err != 0)                                                                               \
+            return; /* it was deleted */                                                            \
+        err = shmsync_##type##_trylock(&x);                                                         \
+        if (err == 0)                                                                               \
+            shmsync_##type##_unlock(&x);                                                            \
+        else if (shmi_recovery_found(r, err))                                                       \
+            shmi_recovery_ended(r, shmsync_##type##_recover(&x, shmi_recovery_repair, r));          \
+        shmsync_##type##_close(&x);                                                                 \
+    }
+SHMI_RECOVER_LOCK(mutex)
+SHMI_RECOVER_LOCK(rwmutex)
+SHMI_RECOVER_LOCK(fairmutex)
+SHMI_RECOVER_LOCK(spinlock)
+SHMI_RECOVER_LOCK(rwspinlock)
+#undef SHMI_RECOVER_LOCK
+
+/* The keys that are not free, as they are now; *keys is to be freed. */
+SHMI_FN size_t shmi_keys_in_use(struct shmi_multilock *x, uint64_t **keys)
+{
+    size_t n = 0, cap = 0;
+    uint32_t i;
+    *keys = NULL;
+    for (i = 0; i < UINT32_C(1) << x->log; i++) {
+        struct shmi_key_bucket k;
+        struct shmi_key_walk v;
+        struct shmi_key_entry e;
+        if (shmi_bucket_quiet(shmi_bucket_words(x, i)))
+            continue;
+        shmi_bucket_init(&k, x, i);
+        for (v = shmi_walk_keys(&k, 1); shmi_next_key(&k, &v, &e);) {
+            if (shmi_hold_free(shmi_get(e.hold)))
+                continue;
+            if (n == cap) {
+                uint64_t *more = (uint64_t *)realloc(*keys, (cap = 2 * cap + 16) * sizeof **keys);
+                if (more == NULL)
+                    return n;
+                *keys = more;
+            }
+            (*keys)[n++] = shmi_get(e.key);
+        }
+    }
+    return n;
+}
+SHMI_FN void shmi_recover_multilock(shmi_recovery *r)
+{
+    shmsync_multilock x;
+    uint64_t *keys;
+    size_t n, i;
+    if (shmsync_multilock_at(r->a, r->lost.offset, &x) != 0)
+        return; /* it was deleted */
+    r->lost.has_key = 1;
+    n = shmi_keys_in_use(x.impl, &keys);
+    for (i = 0; i < n; i++) {
+        shmsync_hold h;
+        int err = shmsync_multilock_trylock(&x, keys[i], &h);
+        r->lost.key = keys[i];
+        if (err == 0)
+            shmsync_multilock_unlock(&h);
+        else if (shmi_recovery_found(r, err))
+            shmi_recovery_ended(r, shmsync_multilock_recover(&x, keys[i], shmi_recovery_repair, r));
+    }
+    free(keys);
+    shmsync_multilock_close(&x);
+}
+
+/* What follows has nothing to hold: repair comes first, and then the reset. */
+#define SHMI_RECOVER_COUNT(type, look, reset)                                    \
+    SHMI_FN void shmi_recover_##type(shmi_recovery *r)                           \
+    {                                                                            \
+        static const struct timespec past = {0, 1};                              \
+        shmsync_##type x;                                                        \
+        (void)past;                                                              \
+        if (shmsync_##type##_at(r->a, r->lost.offset, &x) != 0)                  \
+            return; /* it was deleted */                                         \
+        if (shmi_recovery_found(r, look)) {                                      \
+            int err = shmi_recovery_repair(r);                                   \
+            shmi_recovery_ended(r, err != 0 ? err : reset);                      \
+        }                                                                        \
+        shmsync_##type##_close(&x);                                              \
+    }
+SHMI_RECOVER_COUNT(waitgroup, shmsync_waitgroup_timedwait(&x, &past), shmsync_waitgroup_reset(&x))
+SHMI_RECOVER_COUNT(latch, shmsync_latch_timedwait(&x, &past), shmsync_latch_reset(&x))
+SHMI_RECOVER_COUNT(future, shmsync_future_timedwait(&x, NULL, &past), shmsync_future_reset(&x))
+SHMI_RECOVER_COUNT(barrier, shmsync_barrier_timedwait(&x, shmi_get(&x.impl->w->phase), &past), shmsync_barrier_reset(&x, 0, NULL))
+#undef SHMI_RECOVER_COUNT
+
+typedef struct shmi_objects {
+    shmi_object *v;
+    size_t n, cap;
+    int err;
+} shmi_objects;
+SHMI_FN void shmi_note_object(shmsync_arena *a, const shmi_object *o, void *arg)
+{
+    shmi_objects *l = (shmi_objects *)arg;
+    (void)a;
+    if (l->n == l->cap) {
+        shmi_object *more = (shmi_object *)realloc(l->v, (l->cap = 2 * l->cap + 16) * sizeof *l->v);
+        if (more == NULL) {
+            l->err = ENOMEM;
+            l->cap = l->n;
+            return;
+        }
+        l->v = more;
+    }
+    l->v[l->n++] = *o;
+}
+
+int shmsync_recover_all(shmsync_arena *a, int (*repair)(shmsync_arena *a, const shmsync_lost *lost, void *arg), void *arg, size_t *recovered)
+{
+    static const struct {
+        uint32_t kind;
+        void (*recover)(shmi_recovery *r);
+    } kinds[] = {
+        {SHMI_MUTEX_KIND, shmi_recover_mutex},
+        {SHMI_KIND_RWMUTEX, shmi_recover_rwmutex},
+        {SHMI_KIND_FAIR_MUTEX, shmi_recover_fairmutex},
+        {SHMI_KIND_SPIN_LOCK, shmi_recover_spinlock},
+        {SHMI_KIND_RWSPIN_LOCK, shmi_recover_rwspinlock},
+        {SHMI_KIND_MULTI_LOCK, shmi_recover_multilock},
+        {SHMI_KIND_WAIT_GROUP, shmi_recover_waitgroup},
+        {SHMI_KIND_LATCH, shmi_recover_latch},
+        {SHMI_KIND_FUTURE, shmi_recover_future},
+        {SHMI_KIND_BARRIER, shmi_recover_barrier},
+    };
+    shmi_recovery r;
+    shmi_objects l;
+    size_t i, k;
+    if (recovered != NULL)
+        *recovered = 0;
+    if (repair == NULL)
+        return shmi_fail(EINVAL, "recover_all", a->label, "it needs a repair");
+    if (shmi_self(a) == 0)
+        return shmi_fail(ENOTCONN, "recover_all", a->label, "%s", "");
+    memset(&r, 0, sizeof r);
+    memset(&l, 0, sizeof l);
+    r.a = a;
+    r.repair = repair;
+    r.arg = arg;
+    shmi_visit(a, 0, shmi_note_object, &l); /* repair may delete some */
+    r.err = l.err;
+    for (i = 0; i < l.n; i++) {
+        memset(&r.lost, 0, sizeof r.lost);
+        r.lost.offset = l.v[i].off;
+        r.lost.name = l.v[i].name;
+        shmi_kind_text(l.v[i].kind, r.lost.kind);
+        for (k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
+            if (kinds[k].kind == l.v[i].kind)
+                kinds[k].recover(&r);
+    }
+    free(l.v);
+    if (recovered != NULL)
+        *recovered = r.recovered;
+    return r.err;
+}
+

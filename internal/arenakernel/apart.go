@@ -1,0 +1,74 @@
+package arenakernel
+
+import (
+	"context"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/shm"
+)
+
+// JoinApart joins the arena in seg as another participant of this process, beside others that it
+// has there: package arenatest lets one process play several. The participant works on
+// bytes, a mapping of the file of seg that belongs to the caller, who unmaps it after
+// Close. seg belongs to the arena, also when an error is returned.
+func JoinApart(seg *shm.Segment, bytes []byte, opts *Options) (*Arena, error) {
+	if err := checkPlatform("arena.open", seg.Name()); err != nil {
+		seg.Close()
+		return nil, err
+	}
+	o := opts.orDefault()
+	m, err := newMember(seg, bytes, &o, true, nil)
+	if err != nil {
+		seg.Close()
+		return nil, err
+	}
+	m.opens = 1
+	a := &Arena{membership: m.membership}
+	if err := a.admit(context.Background(), &o, false); err != nil {
+		a.Close()
+		return nil, err
+	}
+	return a, nil
+}
+
+// Kill makes a participant that JoinApart made look dead to all others, as the kernel does
+// when a process is killed, and ends its death watcher. shared is another mapping of the
+// arena. Before the call the caller has made the participant's own mapping private, so
+// that no store of its goroutines reaches the arena any more. Their calls go on in the private
+// bytes. Close of a killed participant changes nothing in the arena.
+func (a *Arena) Kill(shared []byte) {
+	if !a.killed.CompareAndSwap(false, true) {
+		return
+	}
+	a.closingMu.Lock()
+	a.closing.Store(true)
+	a.closingMu.Unlock()
+	// The order is that of the kernel: the words of the robust list, and then the files.
+	file := newMemory(shared)
+	for k := range aliveWords {
+		w := file.u32(a.aliveWord(a.mySlot, k))
+		w.Store(w.Load()&shmsync.RobustWaiters | shmsync.RobustOwnerDied)
+	}
+	if a.lock != nil {
+		shmsync.UnlockByte(a.lock, a.lockByte(a.mySlot))
+		a.unlockGate()
+	}
+	for k := range aliveWords {
+		shmsync.Wake(wordPtr(file.u32(a.aliveWord(a.mySlot, k))), 1)
+	}
+	a.ring(a.slot(a.mySlot) + slotWatchDoorbell)
+	a.repaired.arrive()
+	a.watcherEnded.await(false)
+	a.background.Wait()
+}
+
+// leaveKilled is leave for a killed participant: it ends what keeps goroutines of this process
+// waiting.
+func (a *Arena) leaveKilled() error {
+	a.onClose.Range(func(_, f any) bool {
+		f.(func())()
+		return true
+	})
+	a.dropLock()
+	return a.seg.Close()
+}

@@ -1,0 +1,151 @@
+package arenakernel
+
+import (
+	"context"
+
+	"github.com/shmsync/shmsync"
+)
+
+// Epoch describes the epoch that a participant begins: the time from a join while no
+// participant is in the arena until none is in again.
+type Epoch struct {
+	// Number counts the epochs of the arena from 1. An epoch whose OnFirst failed has the same
+	// number as the next one.
+	Number uint64
+	// Clean reports that every participant of the last epoch left by Close, and that the file
+	// is as they left it. It is true for a new arena. A process that died before its Open had
+	// returned counts only if it had begun an epoch.
+	Clean bool
+	// Reboot reports that the computer was started again since the last epoch began. It is
+	// false for an arena on a tmpfs, whose files a reboot removes.
+	Reboot bool
+	// Dead are the participants that died since the last epoch began, the last 192 at most.
+	Dead []Participant
+}
+
+// beginning is what a first has found besides the Epoch.
+type beginning struct {
+	// torn: pages of the file may be of different times. The computer was started again, and the file
+	// was not written back after the last epoch. A death alone leaves all pages of one time.
+	torn   bool
+	deaths uint64 // hdrDeathRecordsTotal: the Epoch tells of the deaths before
+}
+
+// beginEpoch repairs what the dead have left, and describes the epoch. Nobody is in.
+func (a *Arena) beginEpoch(ctx context.Context, w epochWord) (e Epoch, b beginning, err error) {
+	e.Number = uint64(w.number())
+	dead, err := a.reapAll(ctx)
+	if err != nil {
+		return e, b, a.fail("arena.open", err, "the process of a participant that died does not end")
+	}
+	since, total := a.u64(hdrEpochDeaths).Load(), a.u64(hdrDeathRecordsTotal).Load()
+	if since > total {
+		since = total
+	}
+	e.Clean = total == a.u64(hdrEpochDeaths).Load() || since < total
+	if total-since > deathRecordDeaths {
+		since = total - deathRecordDeaths
+		e.Clean = false
+	}
+	known := map[ParticipantID]bool{}
+	for n := since; n < total; n++ {
+		id, name, ok := a.readDeathRecord(deathRecordsOfDead, n)
+		e.Clean = e.Clean && ok && a.diedPending(n)
+		if ok && !known[name] {
+			known[name] = true
+			e.Dead = append(e.Dead, Participant{Identity: id, State: phaseDead.String()})
+		}
+	}
+	for _, p := range dead {
+		if !known[p.Name()] {
+			e.Clean = false
+			e.Dead = append(e.Dead, p)
+		}
+	}
+	e.Reboot = a.rebooted()
+	b = beginning{torn: e.Reboot && a.u32(hdrSynced).Load() != w.number()-1, deaths: total}
+	e.Clean = e.Clean && !b.torn
+	return e, b, nil
+}
+
+// nobodyBegan reports whether no participant that began an epoch has died or left, as far as the records go.
+// If two claimants die one after the other, the epoch word does not say what the first of them did.
+func (a *Arena) nobodyBegan() bool {
+	for _, r := range []deathRecordRing{deathRecordsOfDead, deathRecordsOfLeft} {
+		total := a.u64(r.total).Load()
+		if total > r.count {
+			return false
+		}
+		for n := range total {
+			if a.u32(a.deathRecord(r, n)+deathRecordFlags).Load()&deathRecordPending == 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// reapAll reaps all dead participants, and waits until their data has been handed over. It gives
+// those that it found.
+func (a *Arena) reapAll(ctx context.Context) (dead []Participant, err error) {
+	seen := map[ParticipantID]bool{}
+	end := shmsync.Monotonic() + takeTimeout
+	for pause := minGatePause; ; pause = min(2*pause, maxGatePause) {
+		left := false
+		for i := 1; i <= a.geo.slots; i++ {
+			w := a.slotState(i)
+			if i == a.mySlot || w.phase() != phaseDead && !a.surveyDead(i, w) {
+				continue
+			}
+			if n := participantIn(i, w); !seen[n] {
+				seen[n] = true
+				if p, ok := a.participant(i); ok {
+					p.State = phaseDead.String()
+					dead = append(dead, p)
+				}
+			}
+			a.reap(i, w)
+			// A participant that is stopped may have the rest of a reap; its data is repaired.
+			if s := a.slotState(i); (s == w || s == w.with(phaseDead)) && (!a.Gone(participantIn(i, w)) || shmsync.Monotonic() < end) {
+				left = true
+			}
+		}
+		if !left {
+			for i := 1; i <= a.geo.slots; i++ {
+				a.repairEarlier(i)
+			}
+			return dead, nil
+		}
+		if err := sleepContext(ctx, pause); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// repairEarlier repairs what earlier participants of slot i have left. A joiner that takes over the slot of a
+// dead participant does so, too, but it may be stopped. If it has not recorded the death, this process does.
+//
+// The joiner has found that the dead participant is gone. When it goes on it repairs what is left then, if anything.
+func (a *Arena) repairEarlier(i int) {
+	w, s := a.slotState(i), a.slot(i)
+	last := w.with(phaseDead)
+	if w.taken() {
+		last = makeSlotWord(phaseDead, w.generation()-1)
+	}
+	if i == a.mySlot || w.phase() == phaseDead || w.taken() && w.generation() <= 1 ||
+		a.u32(s+slotReclaimed).Load() >= last.generation() {
+		return
+	}
+	dead := participantIn(i, last)
+	joining := w.phase() == phaseJoining
+	a.repairAll(dead, joining && a.owesAnybody(dead))
+	pid, died, label := a.u32(s+slotPID).Load(), a.u64(s+slotDied).Load(), a.getLabel(s+slotLabel)
+	flags := uint32(0)
+	if a.wasPending(i) {
+		flags = deathRecordPending
+	}
+	// The joiner writes the record before it writes its own words over these.
+	if joining && pid != 0 && !a.hasDeathRecord(dead) && a.slotState(i) == w {
+		a.putDeathRecord(deathRecordsOfDead, dead, flags, pid, died, label)
+	}
+}

@@ -1,0 +1,127 @@
+package arenakernel
+
+import "fmt"
+
+// epochWord says whether an epoch of the arena has begun, and which participant begins one.
+//
+//	bits 0..31   number of the epoch; 0 while there was none
+//	bits 32..60  claimant: the ParticipantID of the process that has the gate; 0 for a
+//	             process that is no participant, and while there is no claimant
+//	bits 61..63  phase
+//
+//	phase     meaning                                becomes
+//	new       no epoch has begun                     claiming 1, by a process that has the gate
+//	open      epoch n has begun                      claiming n+1, by a process that has the gate
+//	claiming  the claimant asks whether any          claimed n, by the claimant: the decision; open n-1 (new if n
+//	          participant is in                      is 1), by the claimant or by a joiner that found a participant
+//	                                                 that is in; claimed n by its last claimant, by a claimant that
+//	                                                 met a process that is dying; claiming n, by the next process
+//	                                                 that has the gate
+//	claimed   no participant is in: the claimant     open n, by the claimant, when OnFirst has returned; removed, by
+//	          repairs, runs OnFirst or removes       the claimant; claiming n, by the next process that has the gate
+//	removed   the file has lost its name             nothing
+//
+// The gate is an OFD lock for writing on byte [gateByte]. A process takes it only after it
+// found no participant that is in; an ordinary joiner does not take it.
+//
+// claiming and claimed may be left by a dead claimant. They must be there while a claimant
+// visits the slots, and while it is alone.
+//
+//	writers: the process that has the gate; a joiner that ends a claim
+//	readers: joiners, after their slot is live; tools
+//	order:   seq-cst; a claimant stores claiming before it reads the slots
+//	futex:   none
+//	crash:   the kernel gives the gate back, and the next process that has it claims anew
+type epochWord uint64
+
+type epochPhase uint32
+
+const (
+	epochNew epochPhase = iota
+	epochOpen
+	epochClaiming
+	epochClaimed
+	epochRemoved
+)
+
+func (p epochPhase) String() string {
+	switch p {
+	case epochNew:
+		return "new"
+	case epochOpen:
+		return "open"
+	case epochClaiming:
+		return "claiming"
+	case epochClaimed:
+		return "claimed"
+	case epochRemoved:
+		return "removed"
+	}
+	return fmt.Sprintf("phase %d", uint32(p))
+}
+
+func makeEpochWord(p epochPhase, number uint32, claimant ParticipantID) epochWord {
+	return epochWord(uint64(number) | uint64(claimant&ParticipantIDMask)<<32 | uint64(p)<<61)
+}
+
+func (w epochWord) phase() epochPhase       { return epochPhase(w >> 61) }
+func (w epochWord) number() uint32          { return uint32(w) }
+func (w epochWord) claimant() ParticipantID { return ParticipantID(w>>32) & ParticipantIDMask }
+func (w epochWord) String() string {
+	return fmt.Sprintf("%s %d by %s", w.phase(), w.number(), w.claimant())
+}
+
+// claim is the word of a claim after w, of the process that has the gate. The next number
+// is that of w unless the epoch of w was open.
+func (w epochWord) claim(claimant ParticipantID) epochWord {
+	n := w.number()
+	if w.phase() == epochOpen || n == 0 {
+		n = max(n+1, 1) // the number begins again at 1
+	}
+	return makeEpochWord(epochClaiming, n, claimant)
+}
+
+// untouched reports whether no participant can have changed the arena yet, not even in OnFirst.
+func (w epochWord) untouched() bool {
+	return w.number() == 0 || w.number() == 1 && w.phase() == epochClaiming
+}
+
+// end is the word after a claim that found a participant that is in: the epoch before.
+func (w epochWord) end() epochWord {
+	if w.number() <= 1 {
+		return 0
+	}
+	return makeEpochWord(epochOpen, w.number()-1, 0)
+}
+
+func (w epochWord) with(p epochPhase) epochWord { return makeEpochWord(p, w.number(), w.claimant()) }
+
+// opened is the word of the epoch that a claim has begun.
+func (w epochWord) opened() epochWord { return makeEpochWord(epochOpen, w.number(), 0) }
+
+// The admission word of a slot says whether its participant is in.
+//
+//	bits 0..1  admission
+//
+//	admission  meaning                                   becomes
+//	pending    its Open has not returned                 in or first, by the participant; refused, by a claimant
+//	in         it is in, or has been                     pending, by the next joiner of the slot
+//	refused    a claimant has visited the slot: the      pending, by the participant, which then reads the
+//	           participant has to read the epoch again   epoch word again
+//	first      it has claimed an epoch, and may change   in, by the participant; pending, by the next joiner of
+//	           the arena                                 the slot
+//
+// A joiner stores pending before its slot is live. So the word of a live slot is that of its
+// participant.
+//
+//	writers: the participant; the process that has the gate, from pending to refused only
+//	readers: joiners, claimants, tools
+//	order:   seq-cst
+//	futex:   none
+//	crash:   any value may be left; that of a dead participant says whether it may have changed the arena
+const (
+	admissionPending = iota
+	admissionIn
+	admissionRefused
+	admissionFirst
+)

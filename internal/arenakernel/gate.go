@@ -1,0 +1,383 @@
+package arenakernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+)
+
+// gateByte is the byte of the file whose lock is the gate. It means the same in every later
+// layout, as the bytes before it do, whose locks are those of slots.
+const gateByte = 1 << 62
+
+var (
+	_ = crashpoint.Register("arena.gate.admitted")
+	_ = crashpoint.Register("arena.gate.taken")
+	_ = crashpoint.Register("arena.gate.claiming")
+	_ = crashpoint.Register("arena.gate.visited")
+	_ = crashpoint.Register("arena.gate.claimed")
+	_ = crashpoint.Register("arena.gate.begun")
+	_ = crashpoint.Register("arena.gate.opened")
+)
+
+// errMoved says that the arena's name does not lead to its file any more.
+var errMoved = errors.New("the name leads elsewhere")
+
+func (a *Arena) epochWord() epochWord { return epochWord(a.u64(hdrEpoch).Load()) }
+
+func (a *Arena) casEpoch(from, to epochWord) bool {
+	return a.u64(hdrEpoch).CompareAndSwap(uint64(from), uint64(to))
+}
+
+func (a *Arena) casAdmission(i int, from, to uint32) bool {
+	return a.u32(a.slot(i)+slotAdmission).CompareAndSwap(from, to)
+}
+
+// presence says whether a participant is in the arena.
+type presence int
+
+const (
+	isOut   presence = iota
+	isDying          // it is dead, but may execute stores still
+	isIn
+)
+
+// presenceOf tells whether the participant in slot i is in, which is not this one.
+func (a *Arena) presenceOf(i int) presence {
+	for range 8 { // each round but the first means that the slot changed
+		w := a.slotState(i)
+		switch {
+		case a.self == 0 && w.phase() == phaseDead && !a.ended(i):
+			return isDying // a participant waits for its end before it runs OnFirst
+		case i == a.mySlot, w.phase() != phaseLive && w.phase() != phaseLeaving:
+			return isOut
+		case a.u32(a.slot(i)+slotAdmission).Load() != admissionIn:
+			if a.slotState(i) == w {
+				return isOut
+			}
+		case !a.surveyDead(i, w):
+			if a.slotState(i) == w {
+				return isIn
+			}
+		case a.self == 0: // a process that is no participant marks nobody
+			if a.ended(i) {
+				return isOut
+			}
+			return isDying
+		default:
+			a.mark(i, w)
+			if a.slotState(i) == w {
+				return isDying
+			}
+		}
+	}
+	return isDying
+}
+
+// anyIn gives a participant that is in, or 0. dying reports that there is one whose death is
+// not finished, if none is in.
+func (a *Arena) anyIn() (slot int, dying bool) {
+	for i := 1; i <= a.geo.slots; i++ {
+		switch a.presenceOf(i) {
+		case isIn:
+			return i, false
+		case isDying:
+			dying = true
+		}
+	}
+	return 0, dying
+}
+
+// lockGate takes the gate if it is free.
+func (a *Arena) lockGate() bool {
+	locked, err := shmsync.LockByte(a.lock, gateByte)
+	return err == nil && locked
+}
+
+func (a *Arena) unlockGate() { shmsync.UnlockByte(a.lock, gateByte) }
+
+// claimEpoch asks for an arena in which no participant is, and in which none will be until this
+// process ends the claim. The caller has the gate.
+//
+//	claimant                          joiner, whose slot is live
+//	stores claiming                   reads the epoch word
+//	refuses those that are pending    finds a participant that is in
+//	looks for one that is in          becomes in, if it is not refused
+//
+// Let the first joiner that becomes in after its slot was visited be Y. Y was refused, or its
+// slot became live after the visit; so it reads the epoch word after the visit. It finds
+// claiming, and goes on only if it ends the claim, which the last CAS notices. A participant
+// that is in during the visit was in before, and the visit finds it.
+func (a *Arena) claimEpoch() (w epochWord, in int, dying bool) {
+	old := a.epochWord()
+	w = old.claim(a.self)
+	if old.phase() == epochRemoved || !a.casEpoch(old, w) {
+		return 0, 0, false
+	}
+	crashpoint.Hit("arena.gate.claiming")
+	for i := 1; i <= a.geo.slots; i++ {
+		if i != a.mySlot && a.slotState(i).phase() == phaseLive {
+			a.casAdmission(i, admissionPending, admissionRefused)
+		}
+		p := a.presenceOf(i)
+		if p == isIn {
+			a.casEpoch(w, w.end())
+			return 0, i, false
+		}
+		dying = dying || p == isDying
+	}
+	if dying {
+		if old.phase() == epochClaimed {
+			a.casEpoch(w, old) // its claimant is dead, and may have changed the arena in OnFirst
+		} else {
+			a.casEpoch(w, w.end())
+		}
+		return 0, 0, true
+	}
+	crashpoint.Hit("arena.gate.visited")
+	// lin: from here on this process is alone
+	if claimed := w.with(epochClaimed); a.casEpoch(w, claimed) {
+		return claimed, 0, false
+	}
+	return 0, 0, false // a joiner has ended the claim
+}
+
+// admit makes this process, whose slot is live, one that is in: beside others, or as the first of
+// a new epoch. named says that it was opened by a name. The error Is errMoved if the name leads
+// elsewhere; it is that of ctx if another process is not done with its OnFirst before.
+//
+// A stop of this process delays nobody unless it has the gate, and it has that only if
+// it found no participant that is in. While it has the gate and one comes in before the claim,
+// joiners end the claim and need no gate.
+func (a *Arena) admit(ctx context.Context, o *Options, named bool) error {
+	if a.lock == nil {
+		return a.admitUngated(ctx, o, named)
+	}
+	mine := a.u32(a.slot(a.mySlot) + slotAdmission)
+	for pause := minGatePause; ; {
+		mine.CompareAndSwap(admissionRefused, admissionPending)
+		// After that, or a refusal could be overlooked.
+		// sync(arena.epoch): acquire
+		w := a.epochWord()
+		if w.phase() == epochRemoved {
+			return errMoved
+		}
+		in := 0
+		if w.phase() != epochClaimed {
+			in, _ = a.anyIn()
+		}
+		switch {
+		case in != 0:
+			if w.phase() == epochClaiming && !a.casEpoch(w, w.end()) {
+				break
+			}
+			if mine.CompareAndSwap(admissionPending, admissionIn) {
+				crashpoint.Hit("arena.gate.admitted")
+				if named && a.moved() {
+					return errMoved
+				}
+				return nil
+			}
+			if err := a.checkAdmission(mine.Load()); err != nil {
+				return err
+			}
+		case a.lockGate():
+			crashpoint.Hit("arena.gate.taken")
+			done, err := a.first(ctx, o, named)
+			if err != nil {
+				// leave gives the gate back, with the byte lock: what this process changed may
+				// stay until then, and the next first is to be alone.
+				return err
+			}
+			a.unlockGate()
+			if done {
+				return nil
+			}
+		}
+		if err := sleepContext(ctx, pause); err != nil {
+			return a.fail("arena.open", err, a.whoClaims())
+		}
+		pause = min(2*pause, maxGatePause)
+	}
+}
+
+// checkAdmission checks the admission word of a joiner that could not become in.
+func (a *Arena) checkAdmission(s uint32) error {
+	if s != admissionPending && s != admissionRefused {
+		return a.fail("arena.open", shmsync.ErrCorrupt, fmt.Sprintf("a peer changed the admission of this process to %d", s))
+	}
+	return nil
+}
+
+const (
+	minGatePause = 50 * time.Microsecond
+	maxGatePause = 10 * time.Millisecond
+)
+
+// moved reports whether the path of the arena leads elsewhere.
+func (a *Arena) moved() bool {
+	s := pathState(a.seg.File(), a.label)
+	return s == PathRemoved || s == PathReplaced
+}
+
+// first makes this process, which has the gate, the first of an epoch, if no participant is in.
+func (a *Arena) first(ctx context.Context, o *Options, named bool) (done bool, err error) {
+	if a.epochWord().phase() == epochRemoved || named && a.moved() {
+		return false, errMoved
+	}
+	old := a.epochWord()
+	if old.phase() != epochClaimed {
+		if i, _ := a.anyIn(); i != 0 {
+			return false, nil
+		}
+	}
+	w, _, _ := a.claimEpoch()
+	if w == 0 {
+		return false, nil
+	}
+	a.u32(a.slot(a.mySlot) + slotAdmission).Store(admissionFirst)
+	crashpoint.Hit("arena.gate.claimed")
+	e, began, err := a.beginEpoch(ctx, w)
+	if err != nil {
+		return false, err
+	}
+	if o.replaces(a, e, old.untouched() && a.nobodyBegan()) {
+		if !named {
+			return false, a.fail("arena.open", shmsync.ErrIncompatible, "an arena without a name cannot be made anew")
+		}
+		if again, err := a.unlinkClaimed(w); err != nil || again {
+			a.u32(a.slot(a.mySlot) + slotAdmission).Store(admissionPending)
+			return false, err
+		}
+		return false, errMoved
+	}
+	if began.torn {
+		return false, a.fail("arena.open", shmsync.ErrIncompatible,
+			"the computer was started again while processes were in, so pages of the file may be of different times; Recreate with RecreateUnclean replaces it")
+	}
+	if o.OnFirst != nil {
+		if err := o.OnFirst(a, e); err != nil {
+			return false, a.fail("arena.open", err, "OnFirst failed")
+		}
+	}
+	a.u64(hdrEpochBegan).Store(uint64(time.Now().UnixNano()))
+	a.rememberBoot()
+	crashpoint.Hit("arena.gate.begun")
+	a.u32(a.slot(a.mySlot) + slotAdmission).Store(admissionIn)
+	// sync(arena.epoch): release
+	if !a.casEpoch(w, w.opened()) {
+		return false, a.fail("arena.open", shmsync.ErrCorrupt, "a peer changed the epoch of the arena")
+	}
+	// After that, or the next first would not be told of the deaths if this one dies in between.
+	a.u64(hdrEpochDeaths).Store(began.deaths)
+	crashpoint.Hit("arena.gate.opened")
+	return true, nil
+}
+
+// admitUngated is admit for a process that has no byte locks. It begins no epoch.
+//
+// A removal is a claim of a process without a slot. Without byte locks nobody can tell whether that
+// process lives. So this one waits for its end for a bounded time, and then ends the claim, which the
+// remover notices before it removes the file.
+func (a *Arena) admitUngated(ctx context.Context, o *Options, named bool) error {
+	if o.OnFirst != nil || o.Recreate != 0 || o.Lifetime != LifetimeDurable {
+		return a.fail("arena.open", shmsync.ErrNotSupported, "OnFirst, Recreate and Lifetime need byte locks (F_OFD_SETLK), which do not work here")
+	}
+	mine := a.u32(a.slot(a.mySlot) + slotAdmission)
+	removal := shmsync.Monotonic() + int64(gateTimeout)
+	for pause := minGatePause; ; pause = min(2*pause, maxGatePause) {
+		mine.CompareAndSwap(admissionRefused, admissionPending)
+		w := a.epochWord()
+		switch {
+		case w.phase() == epochRemoved:
+			return errMoved
+		case w.phase() == epochClaiming:
+			a.casEpoch(w, w.end())
+		case w.phase() == epochClaimed && w.claimant() == 0:
+			if shmsync.Monotonic() > removal {
+				a.casEpoch(w, w.end())
+			}
+		case w.phase() == epochClaimed && a.isCurrent(w.claimant()) && !a.Dead(w.claimant()):
+		case mine.CompareAndSwap(admissionPending, admissionIn):
+			if a.epochWord().phase() == epochRemoved || named && a.moved() {
+				return errMoved
+			}
+			return nil
+		default:
+			if err := a.checkAdmission(mine.Load()); err != nil {
+				return err
+			}
+		}
+		if err := sleepContext(ctx, pause); err != nil {
+			return a.fail("arena.open", err, a.whoClaims())
+		}
+	}
+}
+
+// whoClaims says which process a joiner waits for.
+func (a *Arena) whoClaims() string {
+	w := a.epochWord()
+	if w.phase() != epochClaiming && w.phase() != epochClaimed {
+		return "another process has the gate of the arena"
+	}
+	if id := a.Who(w.claimant()); id != nil {
+		return fmt.Sprintf("%v begins epoch %d", id, w.number())
+	}
+	return fmt.Sprintf("a process that is no participant has the gate of the arena, for epoch %d", w.number())
+}
+
+// sleepContext sleeps, unless ctx ends before.
+func sleepContext(ctx context.Context, d time.Duration) error {
+	if ctx.Done() == nil {
+		time.Sleep(d)
+		return nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
+
+// insiders names the participants that are in, for an error.
+func (a *Arena) insiders() string {
+	s, more := "", 0
+	for i := 1; i <= a.geo.slots; i++ {
+		if a.presenceOf(i) != isIn {
+			continue
+		}
+		if p, ok := a.participant(i); ok && more == 0 && len(s) < 200 {
+			if s != "" {
+				s += ", "
+			}
+			s += p.Identity.String()
+			continue
+		}
+		more++
+	}
+	if more > 0 {
+		s += fmt.Sprintf(" and %d more", more)
+	}
+	return s
+}
+
+// busy is the error of what no process may do while a participant is in.
+func (a *Arena) busy(op string) error {
+	who := a.insiders()
+	if _, dying := a.anyIn(); who != "" {
+		who += " is in"
+	} else if dying {
+		who = "the process of a participant that died has not ended"
+	} else {
+		who = a.whoClaims()
+	}
+	return a.fail(op, syscall.EBUSY, who)
+}

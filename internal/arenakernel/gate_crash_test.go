@@ -1,0 +1,262 @@
+//go:build crashpoint && linux
+
+package arenakernel
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/shmsync/shmsync/shm"
+)
+
+func init() {
+	agentOrders["remove"] = func(s *agent, o order, a *answer) error { return Remove(o.Arena) }
+	agentOrders["fail as first"] = func(s *agent, o order, a *answer) error {
+		o.Opts.OnFirst = func(*Arena, Epoch) error { return errors.New(o.Text) }
+		_, err := Open(o.Arena, o.Opts)
+		return err
+	}
+}
+
+// claimantDies: the next process begins an epoch if no participant is in, and none if one is.
+func claimantDies(t *testing.T, point string) {
+	ta := newTestArena(t, 4)
+	var s *remote
+	v := ta.start(t)
+	do := order{Do: "open", Arena: ta.name, Opts: &ta.opts}
+	number := uint64(1)
+	switch point {
+	case "arena.gate.admitted":
+		s = ta.join(t, "survivor")
+	case "arena.gate.opened":
+		number = 2
+	case "arena.remove.judged":
+		ta.join(t, "before").close(t)
+		number = 2
+		do.Opts = &Options{Size: 2 * ta.opts.Size, Recreate: RecreateIncompatible}
+	case "arena.remove.checked", "arena.remove.renamed", "arena.remove.unlinked", "arena.remove.marked":
+		ta.join(t, "before").close(t)
+		do = order{Do: "remove", Arena: ta.name}
+		if point == "arena.remove.checked" {
+			number = 2
+		}
+	}
+	v.must(t, order{Do: "arm", Text: point})
+	v.die(do)
+	v.WaitSignal(t, unix.SIGKILL)
+	opts, first := ta.opts, 0
+	opts.OnFirst = func(_ *Arena, e Epoch) error {
+		first++
+		require.Equal(t, number, e.Number)
+		changed := point == "arena.gate.claimed" || point == "arena.gate.begun" || point == "arena.gate.opened"
+		require.Equal(t, !changed, e.Clean)
+		return nil
+	}
+	a, err := Open(ta.name, &opts)
+	require.NoError(t, err)
+	require.Equal(t, PathThere, a.PathState())
+	if s != nil {
+		require.Zero(t, first)
+		s.close(t)
+	} else {
+		require.Equal(t, 1, first)
+	}
+	require.ErrorIs(t, Remove(ta.name), syscall.EBUSY)
+	require.NoError(t, a.Close())
+	require.NoError(t, Remove(ta.name))
+	require.ErrorIs(t, Remove(ta.name), fs.ErrNotExist)
+	left, err := filepath.Glob(filepath.Join(shm.Dir, "."+ta.name+"*"))
+	require.NoError(t, err)
+	require.Empty(t, left, "the next creator removes what a dead remover left")
+}
+
+// A joiner that is stopped delays nobody, unless no participant is in and it begins an epoch.
+// Then an Open with a context says which process it waits for.
+func TestStopAtTheGate(t *testing.T) {
+	for _, point := range []string{"arena.enter.live", "arena.gate.admitted", "arena.gate.opened"} {
+		t.Run(point, func(t *testing.T) {
+			ta := newTestArena(t, 4)
+			var s *remote
+			if point == "arena.gate.admitted" {
+				s = ta.join(t, "survivor")
+			}
+			v := ta.start(t)
+			v.must(t, order{Do: "arm to stop", Text: point})
+			v.Send(order{Do: "open", Arena: ta.name, Opts: &ta.opts})
+			v.AwaitStop(t)
+			first := 0
+			opts := ta.opts
+			opts.OnFirst = func(*Arena, Epoch) error { first++; return nil }
+			a, err := Open(ta.name, &opts)
+			require.NoError(t, err)
+			if point == "arena.enter.live" {
+				require.Equal(t, 1, first)
+			} else {
+				require.Zero(t, first)
+			}
+			b, err := Attach(ta.name, nil)
+			require.NoError(t, err)
+			require.NoError(t, b.Close())
+			if s != nil {
+				s.close(t)
+			}
+			require.NoError(t, a.Close())
+			v.Cont(t)
+			var ans answer
+			v.Recv(t, &ans)
+			require.Empty(t, ans.Err)
+			v.close(t)
+		})
+	}
+	for _, point := range []string{"arena.gate.taken", "arena.gate.claiming", "arena.gate.visited", "arena.gate.claimed", "arena.gate.begun"} {
+		t.Run(point, func(t *testing.T) {
+			ta := newTestArena(t, 4)
+			ta.opts.Label = "claimant"
+			v := ta.start(t)
+			v.must(t, order{Do: "arm to stop", Text: point})
+			v.Send(order{Do: "open", Arena: ta.name, Opts: &ta.opts})
+			v.AwaitStop(t)
+			// On a busy machine a context may end before its call comes to the gate.
+			for limit := 20 * time.Millisecond; ; limit *= 2 {
+				ctx, cancel := context.WithTimeout(t.Context(), limit)
+				_, err := OpenContext(ctx, ta.name, nil)
+				cancel()
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				if point == "arena.gate.taken" || strings.Contains(err.Error(), "claimant") {
+					break
+				}
+				require.Less(t, limit, bound(), "%v", err)
+			}
+			v.Cont(t)
+			var ans answer
+			v.Recv(t, &ans)
+			require.Empty(t, ans.Err)
+			a, err := Open(ta.name, nil)
+			require.NoError(t, err)
+			require.NoError(t, a.Close())
+			v.close(t)
+		})
+	}
+}
+
+// A joiner that was stopped in an arena that was removed meanwhile joins the new one.
+func TestStopAndRemove(t *testing.T) {
+	ta := newTestArena(t, 4)
+	v := ta.start(t)
+	v.must(t, order{Do: "arm to stop", Text: "arena.enter.live"})
+	v.Send(order{Do: "open", Arena: ta.name, Opts: &ta.opts})
+	v.AwaitStop(t)
+	require.NoError(t, Remove(ta.name))
+	a, err := Open(ta.name, &ta.opts)
+	require.NoError(t, err)
+	v.Cont(t)
+	var ans answer
+	v.Recv(t, &ans)
+	require.Empty(t, ans.Err)
+	err = Remove(ta.name)
+	require.True(t, errors.Is(err, syscall.EBUSY))
+	require.NoError(t, a.Close())
+	require.ErrorIs(t, Remove(ta.name), syscall.EBUSY)
+	v.close(t)
+	require.NoError(t, Remove(ta.name))
+}
+
+// After a reboot, a joiner that is killed on its way in keeps nobody out of a file that was written back.
+func TestDeathOfAJoinerAfterAReboot(t *testing.T) {
+	for _, point := range []string{"arena.enter.live", "arena.gate.taken", "arena.gate.claimed"} {
+		t.Run(point, func(t *testing.T) {
+			ta := newTestArena(t, 4)
+			path := newDiskArena(t, &ta.opts)
+			afterReboot(t, path)
+			v := ta.start(t)
+			v.must(t, order{Do: "arm", Text: point})
+			v.die(order{Do: "open", Arena: path, Opts: &ta.opts})
+			v.WaitSignal(t, unix.SIGKILL)
+			a, err := Open(path, &ta.opts)
+			require.NoError(t, err)
+			require.NoError(t, a.Close())
+		})
+	}
+}
+
+// A participant whose OnFirst failed has the gate until it has left. So the next first is alone.
+func TestFirstThatFailsKeepsTheGateUntilItHasLeft(t *testing.T) {
+	ta := newTestArena(t, 4)
+	v := ta.start(t)
+	v.must(t, order{Do: "arm to stop", Text: "arena.close.leaving"})
+	v.Send(order{Do: "fail as first", Arena: ta.name, Opts: &ta.opts, Text: "no reason"})
+	v.AwaitStop(t)
+	opts, first := ta.opts, 0
+	opts.OnFirst = func(*Arena, Epoch) error { first++; return nil }
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	_, err := OpenContext(ctx, ta.name, &opts)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Zero(t, first)
+	v.Cont(t)
+	var ans answer
+	v.Recv(t, &ans)
+	require.Contains(t, ans.Err, "no reason")
+	a, err := Open(ta.name, &opts)
+	require.NoError(t, err)
+	require.Equal(t, 1, first)
+	require.NoError(t, a.Close())
+}
+
+// A first that dies before its epoch is open keeps the deaths that it was told of for the next one.
+func TestDeathsOutliveAFirstThatDies(t *testing.T) {
+	for _, point := range []string{"arena.gate.claimed", "arena.gate.begun"} {
+		t.Run(point, func(t *testing.T) {
+			ta := newTestArena(t, 4)
+			d := ta.join(t, "worker")
+			d.Signal(t, unix.SIGKILL)
+			d.WaitSignal(t, unix.SIGKILL)
+			v := ta.start(t)
+			v.must(t, order{Do: "arm", Text: point})
+			v.die(order{Do: "open", Arena: ta.name, Opts: &ta.opts})
+			v.WaitSignal(t, unix.SIGKILL)
+			opts := ta.opts
+			opts.OnFirst = func(_ *Arena, e Epoch) error {
+				require.Contains(t, labels(e.Dead), "worker")
+				return nil
+			}
+			a, err := Open(ta.name, &opts)
+			require.NoError(t, err)
+			require.NoError(t, a.Close())
+		})
+	}
+}
+
+// A joiner that is killed before its Open returns leaves a clean arena clean, unless it had begun an epoch.
+func TestDeathOfAJoinerLeavesTheArenaClean(t *testing.T) {
+	for point, clean := range map[string]bool{
+		"arena.enter.joining": true, "arena.enter.live": true, "arena.gate.visited": true, "arena.gate.claimed": false,
+	} {
+		t.Run(point, func(t *testing.T) {
+			ta := newTestArena(t, 4)
+			ta.join(t, "before").close(t)
+			v := ta.start(t)
+			v.must(t, order{Do: "arm", Text: point})
+			v.die(order{Do: "open", Arena: ta.name, Opts: &ta.opts})
+			v.WaitSignal(t, unix.SIGKILL)
+			opts := ta.opts
+			opts.OnFirst = func(_ *Arena, e Epoch) error {
+				require.Equal(t, clean, e.Clean)
+				require.Len(t, e.Dead, 1)
+				return nil
+			}
+			a, err := Open(ta.name, &opts)
+			require.NoError(t, err)
+			require.NoError(t, a.Close())
+		})
+	}
+}

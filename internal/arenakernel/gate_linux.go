@@ -1,0 +1,123 @@
+package arenakernel
+
+import (
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	errBusy   = unix.EBUSY
+	openFlags = unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY
+)
+
+// anyByteLocked reports whether another open file description has a lock on one of n bytes at
+// off.
+func anyByteLocked(f *os.File, off, n int64) (bool, error) {
+	lock := unix.Flock_t{Type: unix.F_WRLCK, Whence: unix.SEEK_SET, Start: off, Len: n}
+	if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &lock); err != nil {
+		return false, os.NewSyscallError("fcntl", err)
+	}
+	return lock.Type != unix.F_UNLCK, nil
+}
+
+// anyOwner is the owner of a file that this process may write, as one to trust.
+func anyOwner(st os.FileInfo) []uint32 {
+	if sys, ok := st.Sys().(*syscall.Stat_t); ok {
+		return []uint32{sys.Uid}
+	}
+	return nil
+}
+
+// inode gives the number of a file.
+func inode(st os.FileInfo) uint64 {
+	if sys, ok := st.Sys().(*syscall.Stat_t); ok {
+		return sys.Ino
+	}
+	return 0
+}
+
+// renameNoReplace gives a file another path, at which there is none.
+func renameNoReplace(from, to string) error {
+	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
+	if err != unix.ENOSYS && err != unix.EINVAL && err != unix.EOPNOTSUPP {
+		return err
+	}
+	if err := os.Link(from, to); err != nil {
+		return err
+	}
+	return os.Remove(from)
+}
+
+// outlivesBoot reports whether the file may be on a disk.
+func outlivesBoot(f *os.File) bool {
+	var fs unix.Statfs_t
+	if unix.Fstatfs(int(f.Fd()), &fs) != nil {
+		return false
+	}
+	switch uint32(fs.Type) { // its type differs between machines
+	case unix.TMPFS_MAGIC, unix.HUGETLBFS_MAGIC, unix.RAMFS_MAGIC:
+		return false
+	}
+	return true
+}
+
+// rebooted reports whether the computer was started again since the epoch before that of w began.
+func (a *Arena) rebooted() bool {
+	if !outlivesBoot(a.seg.File()) {
+		return false
+	}
+	var then [16]byte
+	copy(then[:], a.slice(hdrEpochBoot, 16))
+	return then != [16]byte{} && then != selfIdentity().bootID
+}
+
+// rememberBoot records the boot under which an epoch begins.
+func (a *Arena) rememberBoot() {
+	if outlivesBoot(a.seg.File()) {
+		id := selfIdentity().bootID
+		copy(a.slice(hdrEpochBoot, 16), id[:])
+	}
+}
+
+// epochOfWriteBack gives what writeBack needs, of this participant that leaves: the number of the epoch
+// that it is in, and of the one after which the file was last written back. in is false if it was
+// never in: such a participant does not know whether the last one wrote the file back.
+//
+// Preconditions: the slot is not free yet, so the epoch cannot end.
+func (a *Arena) epochOfWriteBack() (number, synced uint32, in bool) {
+	w := a.epochWord()
+	if w.phase() == epochClaiming {
+		w = w.end()
+	}
+	return w.number(), a.u32(hdrSynced).Load(), a.u32(a.slot(a.mySlot)+slotAdmission).Load() == admissionIn
+}
+
+// writeBack writes a file on a disk back if this participant, which has left epoch number, was the
+// last. A reboot before the next epoch then leaves the file clean. The slot words are read before and
+// after: if none has changed, no process was in the file meanwhile. It stores nothing if another
+// participant has recorded a write-back since synced was read.
+func (a *Arena) writeBack(number, synced uint32) {
+	if !outlivesBoot(a.seg.File()) {
+		return
+	}
+	words := make([]slotWord, a.geo.slots+1)
+	for i := 1; i <= a.geo.slots; i++ {
+		words[i] = a.slotState(i)
+		if words[i].taken() {
+			return
+		}
+	}
+	b := a.seg.Bytes()
+	if unix.Msync(b, unix.MS_SYNC) != nil {
+		return
+	}
+	for i := 1; i <= a.geo.slots; i++ {
+		if a.slotState(i) != words[i] {
+			return
+		}
+	}
+	a.u32(hdrSynced).CompareAndSwap(synced, number)
+	unix.Msync(b[:headerSize], unix.MS_SYNC)
+}

@@ -1,0 +1,26 @@
+//go:build !linux
+
+package arenakernel
+
+import (
+	"os"
+	"syscall"
+
+	"github.com/shmsync/shmsync"
+)
+
+const (
+	errBusy   = syscall.EBUSY
+	openFlags = 0
+)
+
+func anyByteLocked(*os.File, int64, int64) (bool, error) { return false, shmsync.ErrNotSupported }
+func anyOwner(os.FileInfo) []uint32                      { return nil }
+func inode(os.FileInfo) uint64                           { return 0 }
+func renameNoReplace(from, to string) error              { return shmsync.ErrNotSupported }
+func (a *Arena) rebooted() bool                          { return false }
+func (a *Arena) rememberBoot()                           {}
+func (a *Arena) writeBack(number, synced uint32)         {}
+func (a *Arena) epochOfWriteBack() (number, synced uint32, in bool) {
+	return 0, 0, false
+}

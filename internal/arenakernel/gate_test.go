@@ -1,0 +1,287 @@
+//go:build linux
+
+package arenakernel
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/shm"
+)
+
+// A name with a slash is the path of a file, as it is for C and shmctl.
+func TestOpenTakesPath(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "arena")
+	_, err := Attach(path, nil)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	a, err := Open(path, &Options{Size: 2 << 20, MaxParticipants: 4})
+	require.NoError(t, err)
+	defer a.Close()
+	require.Equal(t, path, a.Path())
+	b, err := Attach(path, nil)
+	require.NoError(t, err)
+	require.NoError(t, b.Close())
+	_, err = Create(path, &Options{Size: 2 << 20})
+	require.ErrorIs(t, err, fs.ErrExist)
+}
+
+// Remove leaves the file alone while a process is in, and names the process.
+func TestRemoveIsRefusedWhileAProcessIsIn(t *testing.T) {
+	ta := newTestArena(t, 4)
+	require.ErrorIs(t, Remove(ta.name), fs.ErrNotExist)
+	r := ta.join(t, "keeper")
+	err := Remove(ta.name)
+	require.ErrorIs(t, err, syscall.EBUSY)
+	require.ErrorContains(t, err, "keeper")
+	require.FileExists(t, ta.path())
+	own, err := Open(ta.name, nil)
+	require.NoError(t, err)
+	r.Signal(t, syscall.SIGKILL)
+	r.WaitSignal(t, syscall.SIGKILL)
+	require.ErrorIs(t, Remove(ta.name), syscall.EBUSY)
+	require.NoError(t, own.Close())
+	require.NoError(t, Remove(ta.name))
+	require.NoFileExists(t, ta.path())
+}
+
+// Remove removes arenas only.
+func TestRemoveRefusesOtherFiles(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "notes")
+	require.NoError(t, os.WriteFile(path, make([]byte, 8192), 0o600))
+	require.ErrorIs(t, Remove(path), shmsync.ErrIncompatible)
+	require.FileExists(t, path)
+}
+
+// The first participant of each epoch runs OnFirst, and no other does.
+func TestFirstParticipantBeginsAnEpoch(t *testing.T) {
+	ta := newTestArena(t, 4)
+	var got []Epoch
+	ta.opts.OnFirst = func(a *Arena, e Epoch) error {
+		got = append(got, e)
+		return nil
+	}
+	a, err := Open(ta.name, &ta.opts)
+	require.NoError(t, err)
+	require.Equal(t, []Epoch{{Number: 1, Clean: true}}, got)
+	b, err := Open(ta.name, &ta.opts)
+	require.NoError(t, err)
+	r := ta.join(t, "victim")
+	require.Len(t, got, 1)
+	require.NoError(t, a.Close())
+	require.NoError(t, b.Close())
+	c, err := Open(ta.name, &ta.opts)
+	require.NoError(t, err)
+	require.Len(t, got, 1)
+	require.NoError(t, c.Close())
+	r.Signal(t, syscall.SIGKILL)
+	r.WaitSignal(t, syscall.SIGKILL)
+	d, err := Open(ta.name, &ta.opts)
+	require.NoError(t, err)
+	require.Len(t, got, 2)
+	require.EqualValues(t, 2, got[1].Number)
+	require.False(t, got[1].Clean)
+	require.Len(t, got[1].Dead, 1)
+	require.Equal(t, "victim", got[1].Dead[0].Label)
+	require.NoError(t, d.Close())
+	d, err = Open(ta.name, &ta.opts)
+	require.NoError(t, err)
+	require.Equal(t, Epoch{Number: 3, Clean: true}, got[2])
+	require.NoError(t, d.Close())
+}
+
+// If OnFirst fails, Open does, and the next participant is the first of the same epoch.
+func TestOnFirstThatFailsIsRunByTheNext(t *testing.T) {
+	ta := newTestArena(t, 4)
+	why := errors.New("no reason")
+	ta.opts.OnFirst = func(*Arena, Epoch) error { return why }
+	_, err := Open(ta.name, &ta.opts)
+	require.ErrorIs(t, err, why)
+	var got Epoch
+	ta.opts.OnFirst = func(_ *Arena, e Epoch) error { got = e; return nil }
+	a, err := Open(ta.name, &ta.opts)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, got.Number)
+	require.NoError(t, a.Close())
+	require.PanicsWithValue(t, "oh", func() {
+		Open(ta.name, &Options{OnFirst: func(*Arena, Epoch) error { panic("oh") }})
+	})
+	a, err = Open(ta.name, &ta.opts)
+	require.NoError(t, err)
+	require.EqualValues(t, 2, got.Number)
+	require.NoError(t, a.Close())
+}
+
+// An arena with other parameters is replaced by option, if no process is in.
+func TestRecreateIncompatible(t *testing.T) {
+	ta := newTestArena(t, 4)
+	a, err := Open(ta.name, &ta.opts)
+	require.NoError(t, err)
+	other := Options{Size: 4 << 20, Recreate: RecreateIncompatible}
+	_, err = Open(ta.name, &other)
+	require.ErrorIs(t, err, shmsync.ErrIncompatible)
+	require.ErrorIs(t, err, syscall.EBUSY)
+	require.NoError(t, a.Close())
+	a, err = Open(ta.name, &Options{Size: 8 << 20})
+	require.ErrorIs(t, err, shmsync.ErrIncompatible)
+	a, err = Open(ta.name, &other)
+	require.NoError(t, err)
+	require.EqualValues(t, 4<<20, a.Size())
+	require.NoError(t, a.Close())
+	// Another layout.
+	overwrite(t, ta.path(), hdrVersion, 99)
+	_, err = Open(ta.name, &Options{Recreate: RecreateCorrupt})
+	require.ErrorIs(t, err, shmsync.ErrIncompatible)
+	a, err = Open(ta.name, &other)
+	require.NoError(t, err)
+	require.NoError(t, a.Close())
+	// A damaged header.
+	overwrite(t, ta.path(), hdrSlots, 3)
+	_, err = Open(ta.name, &other)
+	require.ErrorIs(t, err, shmsync.ErrCorrupt)
+	a, err = Open(ta.name, &Options{Recreate: RecreateCorrupt})
+	require.NoError(t, err)
+	require.NoError(t, a.Close())
+}
+
+func overwrite(t *testing.T, path string, off int64, b byte) {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer f.Close()
+	_, err = f.WriteAt([]byte{b}, off)
+	require.NoError(t, err)
+}
+
+// After a death RecreateUnclean begins with an empty arena.
+func TestRecreateUnclean(t *testing.T) {
+	ta := newTestArena(t, 4)
+	r := ta.join(t, "victim")
+	ta.opts.Recreate = RecreateUnclean
+	a, err := Open(ta.name, &ta.opts)
+	require.NoError(t, err)
+	_, err = a.Block("kept", 64)
+	require.NoError(t, err)
+	id := a.id
+	require.NoError(t, a.Close())
+	r.Signal(t, syscall.SIGKILL)
+	r.WaitSignal(t, syscall.SIGKILL)
+	a, err = Open(ta.name, &ta.opts)
+	require.NoError(t, err)
+	require.NotEqual(t, id, a.id)
+	require.NoError(t, a.Close())
+	a, err = Open(ta.name, &ta.opts)
+	require.NoError(t, err)
+	require.NoError(t, a.Close())
+}
+
+// The last Close removes an ephemeral arena, and an epoch begins empty if no Close did.
+func TestEphemeral(t *testing.T) {
+	ta := newTestArena(t, 4)
+	r := ta.join(t, "victim")
+	ta.opts.Lifetime = LifetimeEphemeral
+	a, err := Open(ta.name, &ta.opts)
+	require.NoError(t, err)
+	require.NoError(t, a.Close())
+	require.FileExists(t, ta.path())
+	a, err = Open(ta.name, &ta.opts)
+	require.NoError(t, err)
+	id := a.id
+	_, err = a.Block("kept", 64)
+	require.NoError(t, err)
+	require.NoError(t, a.Close())
+	r.Signal(t, syscall.SIGKILL)
+	r.WaitSignal(t, syscall.SIGKILL)
+	a, err = Open(ta.name, &ta.opts)
+	require.NoError(t, err)
+	require.NotEqual(t, id, a.id)
+	require.NoError(t, a.Close())
+	require.NoFileExists(t, ta.path())
+}
+
+// A process learns that its arena's file was removed by another program.
+func TestOnDetached(t *testing.T) {
+	ta := newTestArena(t, 4)
+	told := make(chan struct{})
+	ta.opts.OnDetached = func() { close(told) }
+	a, err := Open(ta.name, &ta.opts)
+	require.NoError(t, err)
+	defer a.Close()
+	require.NoError(t, shm.Remove(ta.name))
+	<-told
+}
+
+// A claim that gives up over a process that is dying does not make an arena new whose first died in
+// OnFirst.
+func TestClaimThatGivesUpKeepsAClaimedEpoch(t *testing.T) {
+	ta := newTestArena(t, 4)
+	require.NoError(t, os.WriteFile(ta.path(), formatted(t, 2<<20, 4), 0o600))
+	seg, err := shm.Open(ta.name, nil)
+	require.NoError(t, err)
+	defer seg.Close()
+	n := makeParticipantID(1, 1)
+	word := makeEpochWord(epochClaimed, 1, n)
+	c := core{memory: newMemory(seg.Bytes())}
+	c.geo, err = validate(seg.Bytes()[:headerSize], uint64(seg.Size()), ta.name)
+	require.NoError(t, err)
+	c.u64(hdrEpoch).Store(uint64(word))
+	c.u32(c.slot(1) + slotState).Store(uint32(makeSlotWord(phaseDead, 1)))
+	c.u32(c.slot(1) + slotCaps).Store(capOFD)
+	locked, err := shmsync.LockByte(seg.File(), int64(c.slot(1))) // it has not ended
+	require.NoError(t, err)
+	require.True(t, locked)
+	_, err = tryRemove(ta.path(), nil)
+	require.ErrorIs(t, err, syscall.EBUSY)
+	require.Equal(t, word, epochWord(c.u64(hdrEpoch).Load()))
+}
+
+// An error of OnFirst says nothing about the arena, whatever it is.
+func TestErrorOfOnFirstReplacesNothing(t *testing.T) {
+	ta, tb := newTestArena(t, 4), newTestArena(t, 4)
+	a, err := Open(ta.name, &ta.opts)
+	require.NoError(t, err)
+	id := a.id
+	require.NoError(t, a.Close())
+	b, err := Open(tb.name, &tb.opts)
+	require.NoError(t, err)
+	defer b.Close()
+	for _, give := range []func() error{
+		func() error { _, err := Open(tb.name, &Options{Size: 2 * int64(b.Size())}); return err },
+		func() error { return shmsync.ErrCorrupt },
+	} {
+		calls := 0
+		var why error
+		_, err = Open(ta.name, &Options{Recreate: RecreateIncompatible | RecreateCorrupt, OnFirst: func(*Arena, Epoch) error {
+			calls++
+			if calls == 1 {
+				why = give()
+			}
+			return why
+		}})
+		require.ErrorIs(t, err, why)
+		require.Equal(t, 1, calls)
+	}
+	a, err = Open(ta.name, nil)
+	require.NoError(t, err)
+	require.Equal(t, id, a.id)
+	require.NoError(t, a.Close())
+}
+
+// A segment whose arena was removed cannot be joined.
+func TestFromSegmentOfARemovedArena(t *testing.T) {
+	ta := newTestArena(t, 4)
+	a, err := Open(ta.name, &ta.opts)
+	require.NoError(t, err)
+	require.NoError(t, a.Close())
+	seg, err := shm.Open(ta.name, nil)
+	require.NoError(t, err)
+	require.NoError(t, Remove(ta.name))
+	_, err = FromSegment(seg, nil)
+	require.ErrorIs(t, err, shmsync.ErrIncompatible)
+	require.ErrorContains(t, err, "removed")
+}

@@ -1,0 +1,111 @@
+package arenakernel
+
+// The blocks of transactions. A block that a transaction allocates or frees is logged, in the
+// name of its process, from the record in the undo log until the transaction has ended. Only
+// the process that has the lock with the log changes it then. So a reaper and another allocator
+// cannot give it to others while a rollback still writes into it. See docs/design/0039.
+
+// HasByteLock reports whether this process holds the byte lock of its slot. Without one, nobody
+// could prove that the process is gone.
+func (a *Arena) HasByteLock() bool { return a.slotCaps(a.mySlot)&capOFD != 0 }
+
+// Heap gives the part of the arena in which blocks are: its offset and its length in bytes.
+func (a *Arena) Heap() (off Offset, n uint64) {
+	return Offset(a.geo.heapOff), a.geo.chunkCount * chunkSize
+}
+
+// Backed reports whether n bytes at off, which may come from a peer, lie in the heap, in chunks
+// that have memory behind them.
+func (a *Arena) Backed(off Offset, n uint64) bool {
+	first, size := a.Heap()
+	if off < first || uint64(off-first) >= size || n > size-uint64(off-first) {
+		return false
+	}
+	if n == 0 {
+		return true
+	}
+	last := (uint64(off-first) + n - 1) / chunkSize
+	for i := uint64(off-first) / chunkSize; i <= last; i++ {
+		if !a.loadChunk(i).reserved() {
+			return false
+		}
+	}
+	return true
+}
+
+// Bytes is n bytes at off, for which Backed is true.
+func (a *Arena) Bytes(off Offset, n uint64) []byte { return a.slice(off, n) }
+
+// ClaimAligned is ClaimBlock for a block of a transaction, at a multiple of align, which is a
+// power of two up to MaxAlign. LogBlock is the next step.
+func (a *Arena) ClaimAligned(size, align uint64) (Offset, error) {
+	if err := a.use("arena.alloc"); err != nil {
+		return 0, err
+	}
+	return a.claim(size, max(align, 1))
+}
+
+// LogBlock makes a block that this process has claimed one of its transactions'. The log has
+// the block's offset already.
+func (a *Arena) LogBlock(off Offset) error {
+	b, ok := a.locate(off)
+	if !ok || !b.swap(makeBlock(blockClaimed, a.self), makeBlock(blockLogged, a.self)) {
+		return a.meddled(off)
+	}
+	return nil
+}
+
+// CanLogFreed says why the block at off cannot be freed by a transaction; it is "" if it can, or
+// if a transaction of this process has the block: then logged is true.
+func (a *Arena) CanLogFreed(off Offset) (why string, logged bool) {
+	b, ok := a.locate(off)
+	if !ok {
+		return "no block begins there", false
+	}
+	switch w := b.load(); {
+	case w == makeBlock(blockLogged, a.self):
+		return "", true
+	case w != blockRaw:
+		return "the block there is " + w.String(), false
+	}
+	return "", false
+}
+
+// LogFreed makes a raw block one that a transaction of this process frees. The log has the
+// block's offset already. It reports false if the block is not raw.
+func (a *Arena) LogFreed(off Offset) bool {
+	b, ok := a.locate(off)
+	if !ok {
+		return false
+	}
+	a.touch(b.chunk)
+	return b.swap(blockRaw, makeBlock(blockLogged, a.self))
+}
+
+// KeepLogged makes a block of a transaction of n raw. It reports false if there is no such
+// block: then there is nothing to be done.
+func (a *Arena) KeepLogged(n ParticipantID, off Offset) bool {
+	b, ok := a.locate(off)
+	// sync(arena.publish): release
+	return ok && b.swap(makeBlock(blockLogged, n), makeBlock(blockRaw, 0))
+}
+
+// TakeLogged makes a block of a transaction of n one that this process frees; ReleaseTaken is the
+// last step. It reports false if there is no such block: then there is nothing to be done.
+func (a *Arena) TakeLogged(n ParticipantID, off Offset) bool {
+	b, ok := a.locate(off)
+	if !ok {
+		return false
+	}
+	a.touch(b.chunk)
+	return b.swap(makeBlock(blockLogged, n), makeBlock(blockFreeing, a.self))
+}
+
+// ReleaseTaken gives back what TakeLogged has taken. The caller knows that no other thread of
+// this process gives it back.
+func (a *Arena) ReleaseTaken(off Offset) {
+	freeing := makeBlock(blockFreeing, a.self)
+	if b, ok := a.locate(off); ok && b.load() == freeing {
+		a.release(b, freeing)
+	}
+}

@@ -1,0 +1,47 @@
+package arenakernel
+
+import (
+	"encoding/binary"
+	"io"
+	"os"
+
+	"github.com/shmsync/shmsync/shm"
+)
+
+// OtherLayout is what can be told of an arena with a layout that this program does not know.
+type OtherLayout struct {
+	Path    string
+	Size    int64
+	Version uint32 // of the layout
+	InUse   bool   // a process has the arena open
+}
+
+// InspectOtherLayout tells of an arena for which Inspect fails because of its layout. ok is
+// false if the file is no arena, or one that Inspect can read. The magic number, the version
+// and the byte locks of participants are the same in every layout.
+func InspectOtherLayout(name string) (l OtherLayout, ok bool) {
+	l.Path = name
+	if !isPath(name) {
+		l.Path = shm.Dir + "/" + name
+	}
+	f, err := os.OpenFile(l.Path, os.O_RDONLY|openFlags, 0)
+	if err != nil {
+		return l, false
+	}
+	defer f.Close()
+	header := make([]byte, hdrVersion+4)
+	if _, err := io.ReadFull(f, header); err != nil || string(header[:len(magic)]) != magic {
+		return l, false
+	}
+	st, err := f.Stat()
+	if err != nil || binary.LittleEndian.Uint32(header[hdrOrder:]) != orderMark {
+		return l, false
+	}
+	l.Size, l.Version = st.Size(), binary.LittleEndian.Uint32(header[hdrVersion:])
+	if l.Version == LayoutVersion {
+		return l, false
+	}
+	locked, err := anyByteLocked(f, 0, gateByte)
+	l.InUse = locked || err != nil // a process that may be in is not to be harmed
+	return l, true
+}

@@ -1,0 +1,347 @@
+//go:build linux && (amd64 || arm64) && gc && !race && !msan && !asan && !noasm
+
+package arenakernel
+
+import (
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/shmsync/shmsync"
+)
+
+// A quiet watch is the sleep of a death watcher for which there is nothing to do. A join, a
+// leave or a death wakes it. It reads the ring of slots, finds out what to sleep on now, and
+// sleeps again. It returns when the watcher may have to act.
+//
+// All of this happens inside one system call, as the Go scheduler sees it: the thread has no P.
+// A return from a system call that lasted long wakes threads of the Go runtime: the one that
+// supervises system calls, and one that looks for work. With them a wake costs three to four times
+// as much CPU. Two of the three watchers of a dead participant have nothing to do but to see
+// that the first one reaps.
+//
+// Code that runs so must not grow its stack, allocate, or call anything that may. So every
+// function below is nosplit and calls only such functions. It decides nothing: it compares what it
+// reads with what watchEntries would do nothing about. Whatever else it finds, it leaves to the watcher.
+// Builds with the race detector, and other processors, have quiet_none.go.
+
+// quietBuild says that a watcher can watch quietly.
+const quietBuild = true
+
+//go:linkname entersyscall runtime.entersyscall
+func entersyscall()
+
+//go:linkname exitsyscall runtime.exitsyscall
+func exitsyscall()
+
+// quietWatch is what a quiet watch needs. The collector does not move it.
+type quietWatch struct {
+	slot1       unsafe.Pointer // the record of slot 1
+	lockByte1   int64          // the lock byte of slot 1
+	lock        uintptr        // the descriptor of the byte lock
+	slots, mine int
+	own         slotWord // the state of this participant's slot
+	closing     *atomic.Bool
+	unfinished  *atomic.Bool
+	announceMap *atomic.Uint32
+	deaths      *uint64 // counts the death records
+	self        ParticipantID
+
+	told uint64 // the number of death records when the watcher last told deaths
+
+	asked   [watchTargets]ask
+	round   uint64 // grows with each sleep
+	turns   [quietTurns]turn
+	turnsN  uint
+	entries [1 + watchTargets]shmsync.WaitVEntry
+	n       uint
+	now     int64 // CLOCK_MONOTONIC ns
+	until   int64 // the same; 0 for no bound
+
+	time  unix.Timespec // what the clock says, and then until
+	byte  unix.Flock_t  // the byte lock to ask for
+	slept bool
+}
+
+// quietTurns is how many deaths at once a quiet watch leaves to other watchers.
+const quietTurns = 4
+
+// ask is a participant whose byte lock was held when this watcher asked for it: a live one once,
+// another one in each round.
+type ask struct {
+	slot  int
+	of    slotWord
+	round uint64
+}
+
+// turn says when this watcher first saw a death that another watcher is to deal with first.
+type turn struct {
+	slot   int
+	of     slotWord
+	window uint64
+	when   int64 // CLOCK_MONOTONIC ns
+}
+
+// newQuietWatch is nil where the watcher has to be awake for every event.
+func (a *Arena) newQuietWatch() *quietWatch {
+	if a.caps&capRobust == 0 || a.caps&capWaitV == 0 || a.lock == nil {
+		return nil
+	}
+	return &quietWatch{
+		slot1:       a.at(a.slot(1), uint64(a.geo.slots)*slotStride, 8),
+		lockByte1:   a.lockByte(1),
+		lock:        a.lock.Fd(),
+		slots:       a.geo.slots,
+		mine:        a.mySlot,
+		own:         makeSlotWord(phaseLive, a.self.Generation()),
+		closing:     &a.closing,
+		unfinished:  &a.unfinished,
+		announceMap: &a.announceMap,
+		deaths:      (*uint64)(a.at(hdrDeathRecordsTotal, 8, 8)),
+		self:        a.self,
+	}
+}
+
+// mayTell notes which death records there are. The watcher tells those next.
+func (q *quietWatch) mayTell(a *Arena) {
+	if q != nil {
+		q.told = a.u64(hdrDeathRecordsTotal).Load()
+	}
+}
+
+// watch sleeps until the watcher may have to act, and adds the deaths that it has left to others to
+// seen. It reports false if it did not sleep.
+func (q *quietWatch) watch(seen notices) (slept bool) {
+	if q == nil {
+		return false
+	}
+	q.turnsN, q.slept = 0, false
+	q.sleep()
+	for _, t := range q.turns[:q.turnsN] {
+		if n := seen[t.slot]; n.of.generation() != t.of.generation() || n.window != t.window || n.when == 0 {
+			seen[t.slot] = notice{of: t.of, when: t.when, window: t.window}
+		}
+	}
+	return q.slept
+}
+
+// sleep is a system call, as the Go scheduler sees it. The collector reads the frame of this
+// function meanwhile, as it was at entersyscall, so nothing else is in that frame.
+//
+//go:nosplit
+//go:noinline
+func (q *quietWatch) sleep() {
+	entersyscall()
+	q.loop()
+	exitsyscall()
+}
+
+// loop sleeps for as long as there is nothing to do. It ends: the watcher has to act for its
+// participant to leave. The system calls are made here, where the stack has room for them.
+//
+//go:nosplit
+//go:noinline
+func (q *quietWatch) loop() {
+	for {
+		// SAFETY: the kernel uses what the addresses below name during the calls only, and q does not move.
+		unix.RawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_MONOTONIC, uintptr(unsafe.Pointer(&q.time)), 0)
+		switch q.look() {
+		case quietAct:
+			return
+		case quietAsk:
+			_, _, errno := unix.RawSyscall(unix.SYS_FCNTL, q.lock, unix.F_OFD_GETLK, uintptr(unsafe.Pointer(&q.byte)))
+			if errno != 0 || q.byte.Type == unix.F_UNLCK {
+				return
+			}
+		case quietSleep:
+			time := unsafe.Pointer(&q.time)
+			if q.until == 0 {
+				time = nil
+			}
+			_, _, errno := unix.RawSyscall6(unix.SYS_FUTEX_WAITV, uintptr(unsafe.Pointer(&q.entries[0])), uintptr(q.n), 0,
+				uintptr(time), unix.CLOCK_MONOTONIC, 0)
+			switch errno {
+			case 0, unix.EAGAIN, unix.EINTR, unix.ETIMEDOUT:
+				q.slept = true
+				q.round++
+			default:
+				return // ENOMEM: the watcher tries again later
+			}
+		}
+	}
+}
+
+// word is a word of slot i.
+//
+//go:nosplit
+//go:nocheckptr
+func (q *quietWatch) word(i int, off Offset) *uint32 {
+	// SAFETY: i is a slot and off is within its record, which newQuietWatch has checked.
+	return (*uint32)(unsafe.Add(q.slot1, uintptr(i-1)*slotStride+uintptr(off)))
+}
+
+// What there is to do, as look finds.
+const (
+	quietAct   = iota // perhaps something for the watcher
+	quietAsk          // ask for a byte lock, and look again if it is held
+	quietSleep        // nothing
+)
+
+// look finds out what there is to do, and what to sleep on.
+//
+//go:nosplit
+//go:nocheckptr
+func (q *quietWatch) look() int {
+	// The doorbell is read before everything else that it may be rung for.
+	q.add(0, q.word(q.mine, slotWatchDoorbell))
+	q.n, q.until, q.now = 1, 0, q.time.Sec*1e9+q.time.Nsec
+	if isSet(q.closing) || isSet(q.unfinished) {
+		return quietAct
+	}
+	if slotWord(atomic.LoadUint32(q.word(q.mine, slotState))) != q.own {
+		return quietAct
+	}
+	if atomic.LoadUint32(q.word(q.mine, slotCaps))&capTold != 0 && atomic.LoadUint64(q.deaths) != q.told {
+		return quietAct
+	}
+	base := int64(0)
+	if atomic.LoadUint32((*uint32)(unsafe.Pointer(q.announceMap))) != 0 {
+		base = afterYou
+	}
+	present, i := uint(0), q.mine
+	for d := 1; d < q.slots && present < watchTargets; d++ {
+		if i++; i > q.slots {
+			i = 1
+		}
+		w := slotWord(atomic.LoadUint32(q.word(i, slotState)))
+		p := phase(w & 7)
+		if p == phaseFree || p > phaseDead {
+			continue
+		}
+		delay := base + int64(present)*stagger
+		if p == phaseDead {
+			if q.reaping(i) {
+				delay = stagger
+			}
+			if !q.leave(i, w, delay) {
+				return quietAct
+			}
+			continue
+		}
+		alive := q.word(i, slotAlive+Offset(present)*aliveStride)
+		q.add(q.n, alive)
+		caps := atomic.LoadUint32(q.word(i, slotCaps))
+		if caps&(capRobust|capOFD) != capRobust|capOFD && p != phaseJoining || caps&capOFD == 0 {
+			return quietAct
+		}
+		if p != phaseJoining && q.marked(i) {
+			if !q.leave(i, w, delay) {
+				return quietAct
+			}
+			present++
+			continue
+		}
+		ask := ask{slot: i, of: w}
+		if p != phaseLive {
+			q.by(q.now + pollMost)
+			ask.round = q.round
+		}
+		if q.asked[present%watchTargets] != ask {
+			q.asked[present%watchTargets] = ask
+			q.byte = unix.Flock_t{Type: unix.F_WRLCK, Whence: unix.SEEK_SET, Start: q.lockByte1 + int64(i-1)*slotStride, Len: 1}
+			return quietAsk
+		}
+		if p != phaseJoining {
+			q.n++
+		}
+		present++
+	}
+	if q.until != 0 {
+		q.time.Sec, q.time.Nsec = q.until/1e9, q.until%1e9
+	}
+	return quietSleep
+}
+
+// isSet is b.Load.
+//
+//go:nosplit
+func isSet(b *atomic.Bool) bool {
+	// SAFETY: an atomic.Bool is a word of 32 bits.
+	return atomic.LoadUint32((*uint32)(unsafe.Pointer(b))) != 0
+}
+
+// add makes entry n that of a word.
+//
+//go:nosplit
+//go:nocheckptr
+func (q *quietWatch) add(n uint, word *uint32) {
+	q.entries[n%(1+watchTargets)] = shmsync.NewWaitVEntry(word, atomic.LoadUint32(word))
+}
+
+// by bounds the sleep.
+//
+//go:nosplit
+//go:nocheckptr
+func (q *quietWatch) by(at int64) {
+	if q.until == 0 || at < q.until {
+		q.until = at
+	}
+}
+
+// marked reports whether the kernel has marked an alive word of slot i.
+//
+//go:nosplit
+//go:nocheckptr
+func (q *quietWatch) marked(i int) bool {
+	for k := range Offset(aliveWords) {
+		if atomic.LoadUint32(q.word(i, slotAlive+k*aliveStride))&shmsync.RobustOwnerDied != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// reaping reports whether another participant is the reaper of slot i, and is current.
+//
+//go:nosplit
+//go:nocheckptr
+func (q *quietWatch) reaping(i int) bool {
+	u := ParticipantID(atomic.LoadUint32(q.word(i, slotReaper)))
+	j := int(u & MaxSlots)
+	if u == q.self || j < 1 || j > q.slots {
+		return false
+	}
+	w := slotWord(atomic.LoadUint32(q.word(j, slotState)))
+	p := phase(w & 7)
+	return uint32(w>>3)&maxGeneration == uint32(u)>>slotBits&maxGeneration && p >= phaseJoining && p <= phaseLeaving
+}
+
+// leave leaves the death in slot i, in state w, to other watchers for delay nanoseconds after this
+// watcher first saw it. It reports false if it is the turn of this one.
+//
+//go:nosplit
+//go:nocheckptr
+func (q *quietWatch) leave(i int, w slotWord, delay int64) bool {
+	if delay == 0 {
+		return false
+	}
+	window := atomic.LoadUint64((*uint64)(unsafe.Pointer(q.word(i, slotWindow))))
+	k := uint(0)
+	for k < q.turnsN && q.turns[k%quietTurns].slot != i {
+		k++
+	}
+	if k == quietTurns {
+		return false
+	}
+	t := &q.turns[k%quietTurns]
+	if k == q.turnsN || uint32(t.of>>3)&maxGeneration != uint32(w>>3)&maxGeneration || t.window != window {
+		t.slot, t.of, t.window, t.when = i, w, window, q.now
+		q.turnsN = max(q.turnsN, k+1)
+	}
+	if t.when+delay <= q.now {
+		return false
+	}
+	q.by(t.when + delay)
+	return true
+}

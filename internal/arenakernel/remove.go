@@ -1,0 +1,212 @@
+package arenakernel
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/shm"
+)
+
+var (
+	_ = crashpoint.Register("arena.remove.unlinked")
+	_ = crashpoint.Register("arena.remove.marked")
+)
+
+// errOtherArena is in the chain of an error about an arena that is whole, but not what was asked
+// for.
+var errOtherArena = errors.New("another arena")
+
+type otherArenaError struct{ error }
+
+func (e otherArenaError) Unwrap() []error { return []error{e.error, errOtherArena} }
+
+func otherArena(err error) error { return otherArenaError{err} }
+
+// Remove removes the file of the arena of that name under /dev/shm, or at a path if name has a
+// slash. While a participant is in, the error Is [syscall.EBUSY] and names those that are, and
+// the file stays. If there is no file the error Is [fs.ErrNotExist]. A file that is no arena is
+// an error that Is [shmsync.ErrIncompatible]; [shm.Remove] removes any file.
+//
+// Where byte locks do not work the error Is [shmsync.ErrNotSupported].
+func Remove(name string) error {
+	if err := checkPlatform("arena.remove", name); err != nil {
+		return err
+	}
+	return removeUnused(name, nil)
+}
+
+// gateTimeout is how long a removal waits for the gate. A process that only asks whether any
+// participant is in has it for a moment.
+const gateTimeout = time.Second
+
+// removeUnused removes the file of an arena in which no participant is. If judged is not nil, it leaves any
+// other file alone.
+func removeUnused(name string, judged *os.File) error {
+	end := time.Now().Add(gateTimeout)
+	for {
+		again, err := tryRemove(name, judged)
+		if !again || err != nil && time.Now().After(end) {
+			return err
+		}
+		time.Sleep(minGatePause)
+	}
+}
+
+// tryRemove is removeUnused, once. again says that another try may have another result.
+func tryRemove(name string, judged *os.File) (again bool, err error) {
+	path := name
+	if !isPath(name) {
+		if err := shm.ValidName(name); err != nil {
+			return false, err
+		}
+		path = shm.Dir + "/" + name
+	}
+	fail := func(err error, detail string) error {
+		return &shmsync.Error{Op: "arena.remove", Object: path, Err: err, Detail: detail}
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|openFlags, 0)
+	if err != nil {
+		return false, fail(err, "")
+	}
+	defer f.Close()
+	if judged != nil && !sameFile(f, judged) {
+		return false, nil // another process has replaced it
+	}
+	header := make([]byte, headerSize)
+	n, err := f.ReadAt(header, 0)
+	if err != nil && err != io.EOF {
+		return false, fail(err, "")
+	}
+	if n < len(magic) || string(header[:len(magic)]) != magic {
+		return false, fail(shmsync.ErrIncompatible, "not an arena")
+	}
+	locked, err := shmsync.LockByte(f, gateByte)
+	if err != nil {
+		return false, fail(err, "")
+	}
+	if locked { // also if a child that was forked has the description
+		defer shmsync.UnlockByte(f, gateByte)
+	}
+	st, err := f.Stat()
+	if err != nil {
+		return false, fail(err, "")
+	}
+	geo, err := validate(header[:n], uint64(st.Size()), path)
+	if err != nil {
+		// Gate and byte locks mean the same in every layout.
+		in, err := anyByteLocked(f, 0, gateByte)
+		switch {
+		case !locked:
+			return true, fail(errBusy, "another process has the gate of the arena")
+		case err != nil:
+			return false, fail(err, "")
+		case in:
+			return false, fail(errBusy, "a process has it open")
+		case pathState(f, path) != PathThere:
+			return true, nil
+		}
+		return removeIt(f, path)
+	}
+	seg, err := shm.FromFile(f, &shm.Options{TrustUIDs: anyOwner(st)})
+	if err != nil {
+		return false, err
+	}
+	defer seg.Close()
+	dev, ino := seg.ID()
+	a := &Arena{membership: &membership{seg: seg, id: segmentID{dev, ino}, lock: f}}
+	a.memory, a.geo, a.label = newMemory(seg.Bytes()), geo, path
+	a.current = a.isCurrent
+	if !locked {
+		return true, a.busy("arena.remove")
+	}
+	if pathState(f, path) != PathThere {
+		return true, nil
+	}
+	if a.epochWord().phase() == epochRemoved {
+		return removeIt(f, path) // another name of the file
+	}
+	if in, _ := a.anyIn(); in != 0 {
+		return false, a.busy("arena.remove")
+	}
+	w, in, _ := a.claimEpoch()
+	switch {
+	case in != 0:
+		return false, a.busy("arena.remove")
+	case w == 0:
+		return true, a.busy("arena.remove")
+	}
+	return a.unlinkClaimed(w)
+}
+
+// unlinkClaimed removes the file of an arena in which this process is alone. moved reports that it did not: the
+// path leads to another file by now, or this process is not alone any more.
+func (a *Arena) unlinkClaimed(w epochWord) (moved bool, err error) {
+	if a.epochWord() != w {
+		return true, nil // a joiner without byte locks has ended the claim
+	}
+	if moved, err = removeIt(a.seg.File(), a.label); err != nil {
+		return false, err
+	}
+	crashpoint.Hit("arena.remove.unlinked")
+	// Joiners that have the file open start over. If it was moved, it is at no path that they know.
+	a.casEpoch(w, w.with(epochRemoved))
+	crashpoint.Hit("arena.remove.marked")
+	return moved, nil
+}
+
+// removeIt is removeFile with an error that says what was done.
+func removeIt(f *os.File, path string) (moved bool, err error) {
+	if moved, err = removeFile(f, path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, &shmsync.Error{Op: "arena.remove", Object: path, Err: err}
+	}
+	return moved, nil
+}
+
+// sameFile reports whether two open files are one.
+func sameFile(f, g *os.File) bool {
+	one, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	two, err := g.Stat()
+	return err == nil && os.SameFile(one, two)
+}
+
+// removeLast removes the file of an ephemeral arena that this process has left, if it was the
+// last. The next first participant makes it anew if this process does not get so far.
+func (a *Arena) removeLast() {
+	if strings.Contains(a.label, "/") && !a.moved() {
+		tryRemove(a.label, a.seg.File())
+	}
+}
+
+// watchName calls f once when the name of the arena leads elsewhere, while this opening lasts.
+func (a *Arena) watchName(f func()) {
+	stop := make(chan struct{})
+	a.OnEnd(stop, func() { close(stop) })
+	go func() {
+		tick := time.NewTicker(watchNameEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+			}
+			// After Close the file is closed, and has no path.
+			if a.moved() {
+				f()
+				return
+			}
+		}
+	}()
+}
+
+// watchNameEvery is how often the path of an arena is looked at for OnDetached.
+const watchNameEvery = time.Second

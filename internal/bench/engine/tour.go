@@ -1,0 +1,112 @@
+//go:build linux
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/control"
+	"github.com/shmsync/shmsync/internal/bench/load"
+)
+
+// tourOf gives the cells that a pair of processes visits in one walk with a cell: those of a matrix with
+// the same subject. It is nil where the cell has processes of its own.
+func (e *Engine) tourOf(c *bench.Cell, cells []*bench.Cell) []*bench.Cell {
+	visits := func(o *bench.Cell) bool {
+		return o.Scenario.Name == "matrix" && o.Subject == c.Subject && o.Skip == "" && o.Apart() &&
+			len(bench.Or(o.CPUs, e.CPUs...)) > 1 && o.CPUOf(0, e.CPUs) != o.CPUOf(1, e.CPUs)
+	}
+	if !visits(c) || c.Subject.C || c.Subject.InProcess {
+		return nil
+	}
+	group := []*bench.Cell{c}
+	for _, o := range cells {
+		if o != c && visits(o) && len(group) < load.TourMost {
+			group = append(group, o)
+		}
+	}
+	if len(group) < 2 {
+		return nil
+	}
+	rng := rand.New(rand.NewPCG(e.Seed, e.tours))
+	rng.Shuffle(len(group), func(i, j int) { group[i], group[j] = group[j], group[i] })
+	e.tours++
+	return group
+}
+
+// tour visits the cells with one pair of processes and gives a repetition of each.
+func (e *Engine) tour(ctx context.Context, cells []*bench.Cell) map[*bench.Cell]*bench.Repetition {
+	r := &run{ctx: ctx, cell: cells[0], cpus: e.CPUs, waitLimit: e.waitLimit(cells[0]) * time.Duration(1+len(cells)/8)}
+	r.deadline = time.Now().Add(r.waitLimit)
+	status, reason := bench.StatusOK, ""
+	var tour *load.Tour
+	err := r.prepare(e.Seed)
+	if err == nil {
+		r.page.N = uint64(len(cells))
+		if tour, err = load.NewTour(r.files[0], cells, e.CPUs); err == nil {
+			err = r.walk(tour, e.Meter, len(cells))
+		}
+	}
+	switch {
+	case errors.Is(err, errHung):
+		status, reason = bench.StatusHung, err.Error()
+	case err != nil:
+		status, reason = bench.StatusCrashed, err.Error()
+	}
+	r.stop()
+	reps := map[*bench.Cell]*bench.Repetition{}
+	if tour != nil {
+		reps = tour.Collect(status, reason)
+		tour.Close()
+	}
+	if r.page != nil {
+		r.page.Close()
+	}
+	for _, f := range r.files {
+		f.Close()
+	}
+	for _, c := range cells {
+		if reps[c] == nil {
+			reps[c] = &bench.Repetition{Status: status, Reason: reason}
+		}
+	}
+	return reps
+}
+
+// walk starts both ends and waits for the end of the tour.
+func (r *run) walk(tour *load.Tour, m *Meter, steps int) error {
+	for proc := range 2 {
+		if err := r.spawn(proc); err != nil {
+			return err
+		}
+	}
+	if err := r.awaitWord(&r.page.Ready, uint32(r.cell.Slots())); err != nil {
+		return err
+	}
+	for _, p := range r.procs {
+		p.expected = endStatus // they end by themselves
+	}
+	r.page.StartNs.Store(shmsync.MonotonicOf(time.Now().Add(startDelay)))
+	r.page.Phase.Store(control.PhaseMeasure)
+	control.Announce(&r.page.Started, 1)
+	for _, p := range r.procs {
+		for ended := false; !ended; {
+			select {
+			case <-p.done:
+				ended = true
+			case <-time.After(checkEvery):
+				m.describe(fmt.Sprintf("pairs of CPUs: %d of %d", tour.Done(), steps))
+			}
+			if err := r.look(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

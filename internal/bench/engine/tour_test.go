@@ -1,0 +1,60 @@
+//go:build linux
+
+package engine
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/load"
+	"github.com/shmsync/shmsync/internal/bench/subjects"
+	"github.com/shmsync/shmsync/internal/topology"
+)
+
+// matrixCells are both directions of two CPUs, n times, for a subject.
+func matrixCells(t *testing.T, subject string, cpus []int, n int) (cells []*bench.Cell) {
+	t.Helper()
+	s, err := subjects.Find(subject)
+	require.NoError(t, err)
+	for i := range n {
+		pair := []int{cpus[i%2], cpus[1-i%2]}
+		cells = append(cells, &bench.Cell{Scenario: bench.ScenarioByName("matrix"), Subject: s, Procs: 2, Threads: 1,
+			Place: topology.JoinCPUs(pair), CPUs: pair, Time: time.Millisecond})
+	}
+	return cells
+}
+
+// A tour is of the cells of one subject, has each once, and leaves out what cannot be moved to.
+func TestToursAreOfOneSubject(t *testing.T) {
+	cpus := []int{3, 5}
+	cells := append(matrixCells(t, "go:one-line", cpus, 6), matrixCells(t, "go:two-lines", cpus, 4)...)
+	cells[2].Skip = "not today"
+	e := &Engine{CPUs: cpus, Seed: 1}
+	require.ElementsMatch(t, []*bench.Cell{cells[0], cells[1], cells[3], cells[4], cells[5]}, e.tourOf(cells[0], cells))
+	require.ElementsMatch(t, cells[6:], e.tourOf(cells[7], cells))
+	require.Nil(t, e.tourOf(cells[0], cells[:1]), "a pair alone has processes of its own")
+	require.LessOrEqual(t, len(e.tourOf(cells[0], matrixCells(t, "go:one-line", cpus, 2*load.TourMost))), load.TourMost+1)
+}
+
+// The table of a tour gives a cell its repetition: what was not visited failed, and counts must agree.
+func TestTourWithoutEnds(t *testing.T) {
+	f, err := os.CreateTemp(t.TempDir(), "segment")
+	require.NoError(t, err)
+	defer f.Close()
+	require.NoError(t, f.Truncate(1<<20))
+	cells := matrixCells(t, "go:one-line", []int{0, 1}, 3)
+	tour, err := load.NewTour(f, cells, []int{0, 1})
+	require.NoError(t, err)
+	defer tour.Close()
+	require.Zero(t, tour.Done())
+	for c, rep := range tour.Collect(bench.StatusHung, "no end") {
+		require.Contains(t, cells, c)
+		require.Equal(t, bench.StatusHung, rep.Status)
+		require.Equal(t, "no end", rep.Reason)
+	}
+	require.Equal(t, bench.StatusCrashed, tour.Collect(bench.StatusOK, "")[cells[0]].Status)
+}

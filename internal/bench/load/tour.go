@@ -1,0 +1,213 @@
+//go:build linux
+
+package load
+
+import (
+	"os"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/control"
+	"github.com/shmsync/shmsync/internal/bench/place"
+	"github.com/shmsync/shmsync/internal/bench/stats"
+)
+
+// A tour is a walk of one pair of processes through many pairs of CPUs: to start two processes for each
+// pair takes a hundred times as long as to measure it. The table of the tour lies in the segment: the
+// parent writes the CPUs of each step, the ends move there, and the first end writes what it measured.
+//
+//	first end: move; wait until the second end has left the last step; make the lines of its node; arrive
+//	second end: move; wait for the first end; arrive; answer until the first end has finished; leave
+//	first end: wait for the second end; measure; finish
+const (
+	tourTable   = 64 << 10 // where the table begins; the pages of lines are before it
+	tourStep    = 128      // bytes of a step, and of the words of the ends before the first one
+	tourWords   = 6        // of a step before its samples
+	tourSamples = 24
+	tourTrips   = 32 // round trips of a sample
+	tourWarm    = 64 // samples that are thrown away
+	tourHomes   = tourTable/pageBytes - 1
+	pageBytes   = 4 << 10
+)
+
+// TourMost is how many pairs of CPUs a tour visits at most.
+const TourMost = (control.PeerBytes - tourTable - 2*tourStep) / tourStep
+
+// table is the table of a tour in the segment.
+type table struct{ mem []byte }
+
+func (t table) arrived(end int) *atomic.Uint32 { return control.WordAt(t.mem, tourTable+64*end) }
+func (t table) left() *atomic.Uint32           { return control.WordAt(t.mem, tourTable+tourStep) }
+
+// Words of a step.
+const (
+	stepCPU      = iota // of the first end; that of the second end follows
+	_                   //
+	stepHome            // the page of its lines
+	stepMade            // samples
+	stepTrips           // round trips, warm-up included
+	stepAnswered        // as the second end counts them
+)
+
+func (t table) word(step, word int) *atomic.Uint32 {
+	return control.WordAt(t.mem, tourTable+2*tourStep+tourStep*step+4*word)
+}
+
+// lines gives the words of a home, far enough from each other that no prefetcher fetches both.
+func (t table) lines(home int) (first, second *atomic.Uint32) {
+	return control.WordAt(t.mem, pageBytes*(1+home)), control.WordAt(t.mem, pageBytes*(1+home)+8*64)
+}
+
+// tourist is a shuttle that can take other lines.
+type tourist interface {
+	On(first, second *atomic.Uint32) any
+}
+
+// workTour walks one end through the steps of a tour.
+func workTour(t *thread, k tourist) error {
+	table := table{t.Mem}
+	end := t.index
+	t.await()
+	for i := range int(t.N) {
+		if err := place.PinThread(0, int(table.word(i, stepCPU+end).Load())); err != nil {
+			return err
+		}
+		first, second := table.lines(int(table.word(i, stepHome).Load()))
+		s, ok := k.On(first, second).(shuttle)
+		if !ok || !t.tourAt(table, end, i, first, second) {
+			break
+		}
+		if end == 1 {
+			table.word(i, stepAnswered).Store(s.Answer())
+			table.left().Store(uint32(i + 1))
+			continue
+		}
+		if !t.measureStep(table, i, s) {
+			break
+		}
+	}
+	t.end()
+	return nil
+}
+
+// tourAt brings an end to where both are at a step; false where the tour stops.
+func (t *thread) tourAt(table table, end, i int, first, second *atomic.Uint32) bool {
+	if end == 0 {
+		if !t.awaitTour(table.left(), uint32(i)) {
+			return false
+		}
+		first.Store(0) // also makes the page, on the node of this CPU
+		second.Store(0)
+		table.arrived(0).Store(uint32(i + 1))
+		return t.awaitTour(table.arrived(1), uint32(i+1))
+	}
+	if !t.awaitTour(table.arrived(0), uint32(i+1)) {
+		return false
+	}
+	table.arrived(1).Store(uint32(i + 1))
+	return true
+}
+
+// awaitTour spins until a word is at least a value; false where the tour stops.
+func (t *thread) awaitTour(w *atomic.Uint32, value uint32) bool {
+	const looks = 1 << 16
+	for n := 1; w.Load() < value; n++ {
+		if n%looks == 0 && t.Phase.Load() == control.PhaseStop {
+			return false
+		}
+	}
+	return true
+}
+
+// measureStep times batches of round trips; false where the tour stops.
+func (t *thread) measureStep(table table, i int, s shuttle) bool {
+	number, whole := uint32(0), true
+	for n := 0; n < tourWarm+tourSamples && whole; n++ {
+		t0 := shmsync.Monotonic()
+		made := s.Trips(number, tourTrips)
+		ns := shmsync.Monotonic() - t0
+		number += made
+		whole = made == tourTrips
+		if k := n - tourWarm; k >= 0 && whole {
+			table.word(i, tourWords+k).Store(uint32(min(ns, 1<<32-1)))
+			table.word(i, stepMade).Store(uint32(k + 1))
+		}
+	}
+	table.word(i, stepTrips).Store(number)
+	s.Finish(number)
+	t.count(uint64(number))
+	return whole
+}
+
+// Tour is the parent's view of a tour.
+type Tour struct {
+	table table
+	cells []*bench.Cell
+}
+
+// NewTour writes the table of a tour to the segment of a cell.
+func NewTour(segment *os.File, cells []*bench.Cell, cpus []int) (*Tour, error) {
+	mem, err := unix.Mmap(int(segment.Fd()), 0, control.PeerBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, os.NewSyscallError("mmap", err)
+	}
+	t := &Tour{table{mem}, cells}
+	homes := map[int]int{}
+	for i, c := range cells {
+		for end := range 2 {
+			t.table.word(i, stepCPU+end).Store(uint32(c.CPUOf(end, cpus)))
+		}
+		node := hostPlaces()[c.CPUOf(0, cpus)].node
+		if _, ok := homes[node]; !ok {
+			homes[node] = len(homes) % tourHomes
+		}
+		t.table.word(i, stepHome).Store(uint32(homes[node]))
+	}
+	return t, nil
+}
+
+// Done is how many steps the ends have begun.
+func (t *Tour) Done() int { return int(t.table.arrived(1).Load()) }
+
+// Close gives the memory back.
+func (t *Tour) Close() { unix.Munmap(t.table.mem) }
+
+// Collect gives the repetition of each cell: those that the ends did not come to are as the run was.
+func (t *Tour) Collect(status, reason string) map[*bench.Cell]*bench.Repetition {
+	reps := map[*bench.Cell]*bench.Repetition{}
+	for i, c := range t.cells {
+		rep := &bench.Repetition{Status: bench.StatusOK, Metrics: map[string]float64{}, Div: 2 * tourTrips}
+		made := min(int(t.table.word(i, stepMade).Load()), tourSamples)
+		trips, answered := t.table.word(i, stepTrips).Load(), t.table.word(i, stepAnswered).Load()
+		if made < tourSamples {
+			rep.Status, rep.Reason = status, reason
+			if status == bench.StatusOK {
+				rep.Status, rep.Reason = bench.StatusCrashed, "the tour ended before this pair"
+			}
+			reps[c] = rep
+			continue
+		}
+		counts := make([]uint64, stats.HistBuckets)
+		for k := range made {
+			stats.Record(counts, int64(t.table.word(i, tourWords+k).Load()))
+		}
+		rep.Hist = stats.NewHist(counts)
+		for _, q := range stats.Quantiles {
+			if v, ok := stats.Quantile(rep.Hist, q.Q, stats.TailMin); ok {
+				rep.Metrics[q.Name+"-ns"] = v / rep.Div
+			}
+		}
+		rep.Metrics["max-ns"], rep.Metrics["n"] = float64(rep.Hist.Max())/rep.Div, float64(trips)
+		for end := range 2 {
+			rep.Workers = append(rep.Workers, bench.WorkerReport{CPU: int(t.table.word(i, stepCPU+end).Load()), Ops: uint64(trips)})
+		}
+		if trips != answered {
+			rep.Violate("%d round trips were made, and %d answered", trips, answered)
+		}
+		reps[c] = rep
+	}
+	return reps
+}

@@ -1,0 +1,163 @@
+//go:build linux
+
+package report
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The noise of synthetic results: log-normal, and now and then a round in which others took the CPU.
+const (
+	plantedNoise = 0.03
+	outlierShare = 0.05
+	plantedCells = 40
+	usualLeast   = 0.03
+)
+
+// measured draws n figures of a cell.
+func measured(rng *rand.Rand, v float64, n int) (list []float64) {
+	for range n {
+		x := v * math.Exp(plantedNoise*rng.NormFloat64())
+		if rng.Float64() < outlierShare {
+			x *= 1 + rng.Float64()
+		}
+		list = append(list, x)
+	}
+	return list
+}
+
+// measuredFile is a document of many cells, of which changed ones take factor times as long.
+func measuredFile(rng *rand.Rand, rounds, changed int, factor float64) *Document {
+	d := &Document{}
+	for i := range plantedCells {
+		v := 100 + 10*float64(i)
+		if i < changed {
+			v *= factor
+		}
+		d.add("handoff", "c:futex", map[string]string{"place": fmt.Sprint(i)}, map[string][]float64{"p50-ns": measured(rng, v, rounds)})
+	}
+	return d
+}
+
+func verdicts(all *Comparison) map[string]int {
+	counts := map[string]int{}
+	for _, c := range all.Cells {
+		counts[c.Verdict]++
+	}
+	return counts
+}
+
+// A change of 10 % in one cell of many is found in 9 of 10 pairs of files, with its direction.
+func TestCompareFindsPlantedChanges(t *testing.T) {
+	for _, factor := range []float64{1.1, 1 / 1.1} {
+		want := map[bool]string{true: cellWorse, false: cellBetter}[factor > 1]
+		found, others := 0, 0
+		const pairs = 50
+		for seed := range uint64(pairs) {
+			rng := rand.New(rand.NewPCG(seed, 6))
+			before, after := measuredFile(rng, 15, 0, 1), measuredFile(rng, 15, 1, factor)
+			all := CompareDocuments(before, after, "", usualLeast)
+			for i, c := range all.Cells {
+				called := c.Verdict == cellWorse || c.Verdict == cellBetter
+				switch {
+				case i == 0 && c.Verdict == want:
+					found++
+				case called:
+					others++
+				}
+			}
+		}
+		require.GreaterOrEqual(t, found, pairs*9/10, "factor %.2f", factor)
+		require.LessOrEqual(t, others, 1, "cells that did not change")
+	}
+}
+
+// Of a hundred pairs of files without a difference, none has a cell that is called better or worse.
+func TestCompareOfEqualsFindsNothing(t *testing.T) {
+	for _, rounds := range []int{4, 10} {
+		for seed := range uint64(100) {
+			rng := rand.New(rand.NewPCG(seed, 7))
+			got := verdicts(CompareDocuments(measuredFile(rng, rounds, 0, 1), measuredFile(rng, rounds, 0, 1), "", usualLeast))
+			require.Zero(t, got[cellBetter]+got[cellWorse], "seed %d, %d rounds: %v", seed, rounds, got)
+		}
+	}
+}
+
+// Without the least effect, or without the correction, files without a difference would have some.
+func TestCompareNeedsBothOfItsRules(t *testing.T) {
+	naive, corrected := 0, 0
+	for seed := range uint64(100) {
+		rng := rand.New(rand.NewPCG(seed, 7))
+		all := CompareDocuments(measuredFile(rng, 10, 0, 1), measuredFile(rng, 10, 0, 1), "", 0)
+		for _, c := range all.Cells {
+			if c.Shift.P < alpha {
+				naive++
+			}
+			if c.Q < alpha {
+				corrected++
+			}
+		}
+	}
+	require.Greater(t, naive, 100, "cells that a test without correction calls different")
+	require.Less(t, corrected, naive/10)
+}
+
+// Files that differ by a hundred times are never said to be the same, however few repetitions they have.
+func TestCompareSeesHundredfold(t *testing.T) {
+	for rounds, want := range map[int]string{1: cellTooFew, 2: cellTooFew, 3: cellTooFew, 4: cellWorse, 10: cellWorse} {
+		rng := rand.New(rand.NewPCG(1, 8))
+		all := CompareDocuments(measuredFile(rng, rounds, 0, 1), measuredFile(rng, rounds, plantedCells, 100), "", usualLeast)
+		require.Equal(t, map[string]int{want: plantedCells}, verdicts(all), "%d rounds", rounds)
+		var b bytes.Buffer
+		require.NoError(t, all.Write(&b, false))
+		require.Contains(t, b.String(), "place=0", "the cell is listed")
+		if want == cellTooFew {
+			require.Contains(t, b.String(), fmt.Sprintf("%d and %d repetitions cannot show any change", rounds, rounds))
+			require.Contains(t, b.String(), "40 cells that are listed differ by more than half in all repetitions")
+			require.Contains(t, b.String(), "take 10, and at least 4")
+		}
+	}
+}
+
+// A metric that is 0 somewhere has no ratio, and is compared all the same.
+func TestCompareMetricsWithZeros(t *testing.T) {
+	one := func(vs ...float64) *Document {
+		d := &Document{}
+		d.add("waiters", "shmsync:mutex-one", nil, map[string][]float64{"disturbed": vs})
+		return d
+	}
+	zero := one(0, 0, 0, 0, 0, 0)
+	require.Equal(t, map[string]int{cellSame: 1}, verdicts(CompareDocuments(zero, zero, "disturbed", usualLeast)))
+	require.Equal(t, map[string]int{cellWorse: 1}, verdicts(CompareDocuments(zero, one(5, 6, 7, 8, 9, 10), "disturbed", usualLeast)))
+}
+
+// An undecided cell says how many repetitions would decide it, and so many do.
+func TestCompareSaysWhatItNeeds(t *testing.T) {
+	decided, asked := 0, 0
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, 9))
+		c := compareSamples("x", "p50-ns", measured(rng, 100, 5), measured(rng, 112, 5), usualLeast)
+		c.Q = c.Shift.P
+		if c.Verdict = c.verdict(); c.Verdict != cellUndecided {
+			continue
+		}
+		n := c.needs()
+		if n == 0 || n > 25 {
+			continue
+		}
+		asked++
+		again := compareSamples("x", "p50-ns", measured(rng, 100, n), measured(rng, 112, n), usualLeast)
+		again.Q = again.Shift.P
+		if again.verdict() == cellWorse {
+			decided++
+		}
+	}
+	require.Greater(t, asked, 4)
+	require.GreaterOrEqual(t, decided, asked/2)
+}

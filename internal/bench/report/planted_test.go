@@ -1,0 +1,231 @@
+//go:build linux
+
+package report
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/host"
+	"github.com/shmsync/shmsync/internal/bench/plan"
+	"github.com/shmsync/shmsync/internal/topology"
+	"github.com/shmsync/shmsync/internal/topology/topotest"
+)
+
+// A planted result is that of the real default plan of a recorded host: each cell costs the same, times
+// what the test plants, with noise.
+
+// plantedHosts are those of the tests: several caches in a node, nodes that share a cache, many packages,
+// memory-only nodes, hosts that tell little, unequal CPUs.
+var plantedHosts = []string{"two-by-96", "sub-numa", "eight", "modules", "no-shared-cache", "hybrid", "two-socket", "memoryless", "cpuless", "nps4"}
+
+// fact is how many times as much a cell costs (or as little it lets through) as all others.
+type fact func(t *topology.Topology, c *bench.Cell, cpus []int) float64
+
+// noise of a planted cell: log-normal, and an outlier in one of twenty repetitions.
+func noise(rng *rand.Rand) float64 {
+	f := math.Exp(0.02 * rng.NormFloat64())
+	if rng.Float64() < 0.05 {
+		f *= 1 + 0.5*rng.Float64()
+	}
+	return f
+}
+
+// plannedCells are the cells of the default plan of a recorded host.
+func plannedCells(t *testing.T, name string) (*plan.Options, []*bench.Cell) {
+	t.Helper()
+	o := &plan.Options{Recording: topotest.File(name + ".tree"), Time: plan.QuickSuite.Time, Warmup: plan.QuickSuite.Warmup,
+		Count: plan.QuickSuite.Count, Kills: plan.QuickSuite.Kills, Gap: plan.UsualGap, Timeout: 1, Seed: 1}
+	require.NoError(t, o.Complete(nil, nil))
+	cells, err := plan.QuickSuite.Plan(o, true)
+	require.NoError(t, err)
+	return o, cells
+}
+
+// planted gives the document of a plan, with facts.
+func planted(o *plan.Options, cells []*bench.Cell, seed uint64, facts ...fact) *Document {
+	rng := rand.New(rand.NewPCG(seed, 11))
+	top := o.Topology
+	d := &Document{Schema: Schema, Topology: top, Env: host.Environment{CPU: "bare metal", CPUs: len(top.CPUs), Used: o.CPUs, Nodes: len(top.Nodes)}}
+	for _, c := range cells {
+		if c.Skip != "" {
+			continue
+		}
+		var cpus []int
+		for slot := range c.Slots() {
+			cpus = append(cpus, c.CPUOf(slot, o.CPUs))
+		}
+		factor := 1.0
+		for _, f := range facts {
+			factor *= f(top, c, cpus)
+		}
+		metrics := map[string][]float64{}
+		for range o.Count {
+			draw := factor * noise(rng)
+			for name, v := range map[string]float64{c.Scenario.Unit: 1000 * draw, "p99-ns": 5000 * draw, "max-ns": 9000 * draw,
+				"chase-ns": 100 * draw, "waker-p50-ns": 300 * noise(rng), "jain": 1, "min-share": 1, "slept": 1, "in-place": 1} {
+				metrics[name] = append(metrics[name], v)
+			}
+			if bench.BetterHigher[c.Scenario.Unit] {
+				metrics[c.Scenario.Unit][len(metrics[c.Scenario.Unit])-1] = 1e6 / draw
+			}
+			metrics["scan-MB/s"] = append(metrics["scan-MB/s"], 1e4/draw)
+		}
+		d.add(c.Scenario.Name, c.Subject.Name(), c.Params(), metrics)
+		d.ranOn(1, cpus...)
+	}
+	return d
+}
+
+// timed are the rules that prefer something to something else by time. R1 and R10 tell what was measured,
+// and R11 is about settings.
+func timed(all []advice) (list []advice) {
+	for _, a := range all {
+		if a.Verdict == adviceDo && a.Rule != "R1" && a.Rule != "R10" && a.Rule != "R11" {
+			list = append(list, a)
+		}
+	}
+	return list
+}
+
+// Equal costs give no advice: at most one file in twenty has any.
+func TestNullDataGivesNoAdvice(t *testing.T) {
+	for _, name := range plantedHosts {
+		o, cells := plannedCells(t, name)
+		with := 0
+		var said []string
+		const seeds = 20
+		for seed := range uint64(seeds) {
+			if list := timed(Recommend(planted(o, cells, seed))); len(list) > 0 {
+				with++
+				said = append(said, list[0].Rule+" "+list[0].Text)
+			}
+		}
+		require.LessOrEqual(t, with, seeds/20, "%s: %q", name, said)
+	}
+}
+
+// among tells whether the first two CPUs of a cell are of a class.
+func among(t *topology.Topology, cpus []int, base topology.Class) bool {
+	return len(cpus) > 1 && cpus[0] >= 0 && cpus[1] >= 0 && t.Class(cpus[0], cpus[1]).Base() == base
+}
+
+// Each planted fact is found, with the CPUs and nodes that it is about, and no other rule says anything
+// that the fact does not explain.
+func TestPlantedFactsAreFound(t *testing.T) {
+	distant := func(scenario string, factor float64, bases ...topology.Class) fact {
+		return func(top *topology.Topology, c *bench.Cell, cpus []int) float64 {
+			for _, base := range bases {
+				if c.Scenario.Name == scenario && among(top, cpus, base) {
+					return factor
+				}
+			}
+			return 1
+		}
+	}
+	cohort := func(top *topology.Topology, c *bench.Cell, cpus []int) float64 {
+		nodes := map[int]bool{}
+		for _, id := range cpus {
+			if cpu, ok := top.CPU(id); ok {
+				nodes[cpu.Node] = true
+			}
+		}
+		if c.Scenario.Name == "lock" && c.Subject.Name() == "shmsync:mutex-cohort" && len(nodes) > 1 && len(cpus) >= 16 {
+			return 1 / 1.6
+		}
+		return 1
+	}
+	slow := func(node int) fact {
+		return func(_ *topology.Topology, c *bench.Cell, _ []int) float64 {
+			if c.Mem != nil && c.Mem.PolicyName() == fmt.Sprintf("bind:%d", node) {
+				return 1.5
+			}
+			return 1
+		}
+	}
+	interleave := func(_ *topology.Topology, c *bench.Cell, _ []int) float64 {
+		if c.Mem != nil && strings.Contains(c.Mem.PolicyName(), "interleave") {
+			return 1.6
+		}
+		return 1
+	}
+	for _, f := range []struct {
+		name, host, rule string
+		text             []string
+		allowed          string // rules that the fact explains, too
+		facts            []fact
+	}{
+		{"L3 locality", "two-by-96", "R2", []string{"last-level cache of one node, as on CPUs 8-15,200-207:"}, "",
+			[]fact{distant("matrix", 2, topology.SameNode, topology.Package, topology.Remote)}},
+		{"package locality", "two-by-96", "R2", []string{"within one package, as on CPUs 0-95,192-287:"}, "",
+			[]fact{distant("matrix", 2, topology.Remote)}},
+		{"sub-NUMA split", "sub-numa", "R2", []string{"last-level cache of one node, as on CPUs 4-7,20-23:"}, "",
+			[]fact{distant("matrix", 2, topology.LLCNode, topology.Remote)}},
+		{"modules", "modules", "R2", []string{"group of cores with a common cache, as on CPUs 4-7:"}, "",
+			[]fact{distant("matrix", 2, topology.SameLLC, topology.Remote)}},
+		{"wake cost by distance", "two-by-96", "R12", []string{"within the package of its producer", "remote-32", "CPUs 0-95,192-287"}, "R1",
+			[]fact{distant("wake", 1.8, topology.Remote)}},
+		{"SMT penalty", "two-by-96", "R13", []string{"CPUs 0-191:"}, "R6",
+			[]fact{distant("lock", 1.6, topology.SMT)}},
+		{"a cohort lock that wins", "two-by-96", "R6", []string{"use mutex-cohort for locks with"}, "", []fact{cohort}},
+		{"slow node", "eight", "R14", []string{"off node 7:"}, "R3 R4", []fact{slow(7)}},
+		{"slow memory-only node", "memoryless", "R3", []string{"place the arena on node 1"}, "R4 R14", []fact{slow(0), slow(3)}},
+		{"a bad interleave", "sub-numa", "R4", []string{"do not spread data over the nodes"}, "", []fact{interleave}},
+		{"all together", "two-by-96", "R2", []string{"8-15,200-207"}, "R4 R6 R12 R13",
+			[]fact{distant("matrix", 2, topology.SameNode, topology.Package, topology.Remote), distant("wake", 1.8, topology.Remote), distant("lock", 1.6, topology.SMT), cohort, interleave}},
+	} {
+		o, cells := plannedCells(t, f.host)
+		found, wrong := 0, []string{}
+		const seeds = 20
+		for seed := range uint64(seeds) {
+			right := false
+			for _, a := range timed(Recommend(planted(o, cells, seed, f.facts...))) {
+				switch {
+				case a.Rule == f.rule:
+					right = true
+					for _, text := range f.text {
+						right = right && strings.Contains(a.Text, text)
+					}
+					if !right {
+						wrong = append(wrong, a.Text)
+					}
+				case !strings.Contains(f.allowed, a.Rule):
+					wrong = append(wrong, a.Rule+" "+a.Text)
+				}
+			}
+			if right {
+				found++
+			}
+		}
+		require.GreaterOrEqual(t, found, seeds*19/20, "%s: %q", f.name, wrong)
+		require.LessOrEqual(t, len(wrong), 1, "%s: %q", f.name, wrong)
+	}
+}
+
+// A cohort lock that wins is not named where threads ran elsewhere, and one that loses never is.
+func TestCohortAdviceNeedsProof(t *testing.T) {
+	o, cells := plannedCells(t, "two-by-96")
+	gains := func(by float64) fact {
+		return func(_ *topology.Topology, c *bench.Cell, _ []int) float64 {
+			if c.Subject.Name() == "shmsync:mutex-cohort" {
+				return by
+			}
+			return 1
+		}
+	}
+	d := planted(o, cells, 1, gains(1/1.8))
+	require.Equal(t, adviceDo, adviceOf(t, d, "R6").Verdict)
+	for i := range d.Cells {
+		for _, r := range d.Cells[i].Reps {
+			r.Metrics["in-place"] = 0.8
+		}
+	}
+	require.NotEqual(t, adviceDo, adviceOf(t, d, "R6").Verdict)
+	require.NotEqual(t, adviceDo, adviceOf(t, planted(o, cells, 1, gains(1.5)), "R6").Verdict)
+}

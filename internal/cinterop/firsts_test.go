@@ -1,0 +1,55 @@
+//go:build linux
+
+package cinterop
+
+import (
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/shm"
+)
+
+// runFirsts runs a verb of firsts.c, which ends by SIGALRM where it hangs.
+func runFirsts(t *testing.T, verb, name string) {
+	t.Helper()
+	out, err := exec.Command(program(t, "firsts.c"), verb, name).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
+
+// A first in C repairs what a joiner has not repaired that is stopped while it takes over the slot of a dead
+// participant.
+func TestFirstInCRepairsWhatAStoppedHeirHasNot(t *testing.T) {
+	runFirsts(t, "heir", emptyArena(t))
+}
+
+// emptyArena makes an arena with two slots in which no process is.
+func emptyArena(t *testing.T) (name string) {
+	name = unusedName(t)
+	a, err := arena.Create(name, &arena.Options{Size: 2 << 20, MaxParticipants: 2})
+	require.NoError(t, err)
+	require.NoError(t, a.Close())
+	return name
+}
+
+// A process in C is told that its arena's file was removed.
+func TestOnDetachedInC(t *testing.T) { runFirsts(t, "detached", emptyArena(t)) }
+
+// The first of an epoch in C makes everything usable that a death has made unusable.
+func TestRecoverAllInC(t *testing.T) { runFirsts(t, "recover", emptyArena(t)) }
+
+// A process in C removes only the file that it looked at, and leaves nothing behind when it dies.
+func TestRemovalInC(t *testing.T) {
+	for _, verb := range []string{"judged", "taken", "removed", "without bytes", "not new"} {
+		t.Run(verb, func(t *testing.T) {
+			name := emptyArena(t)
+			runFirsts(t, verb, name)
+			left, err := filepath.Glob(filepath.Join(shm.Dir, "*"+name+"*"))
+			require.NoError(t, err)
+			require.Equal(t, []string{filepath.Join(shm.Dir, name)}, left)
+		})
+	}
+}

@@ -1,0 +1,146 @@
+/* What happens at the gate of an arena: gate VERB NAME. Exit status 0 if all went as it should;
+ * SIGALRM ends what hangs. */
+static void at_point(const char *name);
+#undef SHMSYNC_CRASHPOINTS
+#define SHMSYNC_CRASHPOINT(name) at_point(name)
+#define SHMSYNC_IMPLEMENTATION
+#include "shmsync.h"
+
+#include <sys/wait.h>
+
+#define CHECK(got, want)                                                                                     \
+    do {                                                                                                     \
+        long long got_ = (long long)(got), want_ = (long long)(want);                                       \
+        if (got_ != want_) {                                                                                 \
+            fprintf(stderr, "line %d: %s is %lld, not %lld: %s\n", __LINE__, #got, got_, want_, shmsync_error()); \
+            exit(1);                                                                                         \
+        }                                                                                                    \
+    } while (0)
+
+static const char *point;
+static void (*act)(void);
+
+static void at_point(const char *name)
+{
+    if (point != NULL && strcmp(name, point) == 0) {
+        point = NULL;
+        act();
+    }
+}
+
+/* A peer writes the admission word of a joiner, beside a participant that is in. */
+static uint32_t admission;
+
+static void write_admission(void)
+{
+    shmi_st32(shmi_slot32(shmi_attached, shmi_attached->my_slot, SHMI_slotAdmission), admission);
+}
+
+static void foreign_admission(const char *name)
+{
+    uint32_t values[] = {SHMI_admissionIn, 7}, k;
+    for (k = 0; k < 2; k++) {
+        shmsync_arena *a;
+        admission = values[k];
+        point = "arena.enter.live";
+        act = write_admission;
+        CHECK(shmsync_arena_open(name, NULL, &a), EPROTO);
+    }
+}
+
+/* on_first gives values that mean something within an open. */
+static int calls, give;
+
+static int first(shmsync_arena *a, const shmsync_epoch *e, void *arg)
+{
+    (void)a;
+    (void)e;
+    (void)arg;
+    return ++calls > 1 ? EIO : give;
+}
+
+static void failing_first(const char *name)
+{
+    int gives[] = {EAGAIN, ESTALE, EPROTO, EINVAL, -1, -2}, k;
+    shmsync_arena_options o;
+    memset(&o, 0, sizeof o);
+    o.on_first = first;
+    o.recreate = SHMSYNC_RECREATE_CORRUPT | SHMSYNC_RECREATE_INCOMPATIBLE;
+    for (k = 0; k < 6; k++) {
+        shmsync_arena *a;
+        calls = 0;
+        give = gives[k];
+        CHECK(shmsync_arena_open(name, &o, &a), give > 0 ? give : ECANCELED);
+        CHECK(calls, 1);
+    }
+}
+
+/* A fork while another thread removes an arena: the child does not keep the gate. */
+static pid_t child;
+static pthread_t forker;
+static int forks_later, parent_lives[2];
+static uint64_t *epoch;
+
+static void *fork_now(void *arg)
+{
+    (void)arg;
+    child = fork();
+    if (child == 0) { /* it lives as long as its parent */
+        char b;
+        close(parent_lives[1]);
+        _exit((int)read(parent_lives[0], &b, 1));
+    }
+    return NULL;
+}
+
+static void fork_at_the_gate(void)
+{
+    forks_later = pthread_mutex_trylock(&shmi_attached_lock) != 0;
+    if (forks_later) {
+        CHECK(pthread_create(&forker, NULL, fork_now, NULL), 0); /* as soon as the remover lets it */
+    } else {
+        pthread_mutex_unlock(&shmi_attached_lock);
+        fork_now(NULL);
+    }
+    /* As a joiner that ends the claim: the remover tries again, and needs the gate again. */
+    shmi_st64(epoch, shmi_epoch_end(shmi_ld64(epoch)));
+}
+
+static void fork_in_removal(const char *name)
+{
+    unsigned char *header;
+    shmsync_arena *a;
+    int fd;
+    CHECK(shmsync_arena_open(name, NULL, &a), 0);
+    CHECK(shmsync_arena_close(a), 0);
+    fd = shm_open(name, O_RDWR, 0);
+    CHECK(fd >= 0, 1);
+    header = (unsigned char *)mmap(NULL, SHMI_headerSize, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    CHECK(header != (unsigned char *)MAP_FAILED, 1);
+    epoch = (uint64_t *)(void *)(header + SHMI_hdrEpoch);
+    CHECK(pipe(parent_lives), 0);
+    point = "arena.gate.visited";
+    act = fork_at_the_gate;
+    CHECK(shmsync_arena_remove(name), 0);
+    if (forks_later)
+        pthread_join(forker, NULL);
+    CHECK(child > 0, 1);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 3)
+        return 2;
+    alarm(60);
+    if (strcmp(argv[1], "admission") == 0)
+        foreign_admission(argv[2]);
+    else if (strcmp(argv[1], "first") == 0)
+        failing_first(argv[2]);
+    else if (strcmp(argv[1], "fork") == 0)
+        fork_in_removal(argv[2]);
+    else
+        return 2;
+    return 0;
+}

@@ -1,0 +1,147 @@
+//go:build linux
+
+package cinterop
+
+import (
+	"encoding/binary"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// setOwner overwrites the owner word of the mutex.
+func (i txImage) setOwner(o uint32) { binary.LittleEndian.PutUint32(i.b[i.log-192:], o) }
+
+// txLeft is an arena with a free mutex, in whose log the transaction of a dead process is: it has unlocked
+// within the transaction. It returns how torn the data is.
+func txLeft(t *testing.T) (name string, i txImage, torn uint64) {
+	t.Helper()
+	name = newArena(t)
+	holder := newAgent(t, "c", name, "holder")
+	i = txMap(t, name, holder.do(t, "tx.open", "m"))
+	holder.do(t, "tx.hold", "m")
+	torn = holder.do(t, "tx.torn", "m")
+	i.setOwner(0)
+	holder.kill(t)
+	return name, i, torn
+}
+
+// requireTxLost requires that x finds a mutex that is not recoverable, that nothing was undone, and that a recover helps.
+func requireTxLost(t *testing.T, x *agent, i txImage, torn uint64) {
+	t.Helper()
+	x.start(t, "tx.begin", "m").fails(t, syscall.ENOTRECOVERABLE)
+	require.Equal(t, torn, x.do(t, "tx.torn", "m"))
+	require.Equal(t, uint64(4)<<61, i.state())
+	require.EqualValues(t, 1, x.do(t, "tx.recover", "m"))
+	require.Zero(t, i.state())
+	x.do(t, "tx.check", "m")
+	sound(t, x.arena)
+}
+
+// A mutex is not recoverable, and a process dies in its recover. The next one does not undo the old transaction over
+// what was repaired.
+func TestTxRecoverThatDies(t *testing.T) {
+	for _, p := range pairs {
+		for _, point := range []string{"mutex.recover.taken", "mutex.recover.repaired"} {
+			t.Run(p[0]+"-"+p[1]+"/"+point, func(t *testing.T) {
+				needsPoints(t, p[0])
+				name, i, torn := txLeft(t)
+				x := newAgent(t, p[1], name, "survivor")
+				x.start(t, "tx.begin", "m").fails(t, syscall.EPROTO)
+				victim := newAgent(t, p[0], name, "victim", "SHMSYNC_CRASHPOINT="+point)
+				victim.mortal = true
+				victim.start(t, "tx.recover", "m")
+				victim.ends(t)
+				requireTxLost(t, x, i, torn)
+			})
+		}
+	}
+}
+
+// A process dies, or is stopped, when it has made a log lost: by a begin, with the lock, or for a dead holder, without it.
+func TestTxLostAtItsPoint(t *testing.T) {
+	for _, p := range pairs {
+		for _, how := range []string{"CRASHPOINT", "CRASHPOINT_STOP"} {
+			for _, foreign := range []bool{false, true} {
+				what := "/begin"
+				if foreign {
+					what = "/dead holder"
+				}
+				t.Run(p[0]+"-"+p[1]+what+"/"+how, func(t *testing.T) {
+					needsPoints(t, p[0])
+					name, i, torn := txLeft(t)
+					victim := newAgent(t, p[0], name, "victim", "SHMSYNC_"+how+"=tx.log.lost")
+					victim.mortal = true
+					if foreign {
+						holder := newAgent(t, "c", name, "other holder")
+						holder.do(t, "mutex.lock", "m", forever)
+						holder.kill(t) // the victim is the only one that reaps it
+					} else {
+						victim.start(t, "tx.begin", "m")
+					}
+					if how == "CRASHPOINT" {
+						victim.ends(t)
+					} else {
+						stopped(t, victim)
+					}
+					x := newAgent(t, p[1], name, "survivor")
+					if how == "CRASHPOINT_STOP" {
+						if !foreign {
+							x.start(t, "tx.begin", "m", 20).fails(t, syscall.ETIMEDOUT)
+						}
+						victim.kill(t)
+					}
+					requireTxLost(t, x, i, torn)
+				})
+			}
+		}
+	}
+}
+
+// A holder dies that has no transaction, while the log has one of another process: it is not undone.
+func TestTxOfAnotherHolderIsNotUndone(t *testing.T) {
+	for _, p := range pairs {
+		t.Run(p[0]+"-"+p[1], func(t *testing.T) {
+			name, i, torn := txLeft(t)
+			holder := newAgent(t, p[0], name, "other holder")
+			holder.do(t, "mutex.lock", "m", forever)
+			holder.kill(t)
+			requireTxLost(t, newAgent(t, p[1], name, "survivor"), i, torn)
+		})
+	}
+}
+
+// A program unlocks within a transaction: its end says so, and leaves the mutex alone, which another process may have.
+func TestTxEndWithoutTheMutex(t *testing.T) {
+	for _, end := range []string{"tx.commit", "tx.abort"} {
+		t.Run(end, func(t *testing.T) {
+			name := newArena(t)
+			x, y := newAgent(t, "c", name, "a"), newAgent(t, "c", name, "b")
+			i := txMap(t, name, x.do(t, "tx.open", "m"))
+			x.do(t, "tx.hold", "m")
+			torn, s := x.do(t, "tx.torn", "m"), i.state()
+			x.do(t, "mutex.unlock", "m")
+			y.do(t, "mutex.lock", "m", forever)
+			x.start(t, end, "m").fails(t, syscall.EPERM)
+			require.Equal(t, s, i.state())
+			require.Equal(t, torn, x.do(t, "tx.torn", "m"))
+			x.start(t, end, "m").fails(t, syscall.EPERM) // it has ended
+			x.start(t, "mutex.trylock", "m").fails(t, syscall.EBUSY)
+			y.do(t, "mutex.unlock", "m")
+			y.start(t, "tx.begin", "m").fails(t, syscall.EPROTO)
+			requireTxLost(t, y, i, torn)
+		})
+	}
+}
+
+// A wait for a condition variable would let others see what a transaction has not finished.
+func TestTxCondWait(t *testing.T) {
+	name := newArena(t)
+	x := newAgent(t, "c", name, "a")
+	x.do(t, "tx.open", "m")
+	x.do(t, "tx.hold", "m")
+	x.start(t, "tx.condwait", "m").fails(t, syscall.EINVAL)
+	x.do(t, "tx.commit", "m")
+	require.Zero(t, x.do(t, "tx.check", "m"))
+}

@@ -1,0 +1,82 @@
+package diagnose
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Confirm gives the findings of a snapshot that are in a later one, too, and that snapshot:
+// words that are read one after the other can look like a deadlock that never was. again
+// takes the later snapshot.
+func Confirm(s *Snapshot, again func() (*Snapshot, error)) ([]Finding, *Snapshot, error) {
+	f := s.Findings()
+	passing := func(f Finding) bool { return f.Kind != Corrupt || s.Damage == nil }
+	if s.opts.Dump != nil || !slices.ContainsFunc(f, passing) {
+		return f, s, nil
+	}
+	time.Sleep(ConfirmAfter)
+	later, err := again()
+	if err != nil {
+		return nil, s, err
+	}
+	stays := func(now Finding) bool {
+		return slices.ContainsFunc(f, func(before Finding) bool {
+			return key(before) == key(now) && slices.EqualFunc(before.proof, now.proof, proof.same)
+		})
+	}
+	still := slices.DeleteFunc(later.Findings(), func(f Finding) bool { return !stays(f) })
+	return still, later, nil
+}
+
+// proof tells one wait from the next of the same process for the same object, and one
+// hold from the next: where processes have many goroutines and a lock is hot, what
+// looks like the same cycle twice may be two that were over in no time.
+type proof struct {
+	order uint64
+	since int64
+	words string
+}
+
+// prove gives the proof of an edge: the oldest of its waits, and those words of the object
+// that a release changes while there are waiters.
+func (s *Snapshot) prove(e Edge) (p proof) {
+	for _, w := range s.Waits {
+		if w.Owner != e.From || w.Object != e.Object || w.For != e.For {
+			continue
+		}
+		if p.words == "" || w.Order < p.order || w.Order == p.order && w.since != 0 && w.since < p.since {
+			p = proof{w.Order, w.since, " "}
+			if w.ObjectIndex < len(s.Objects) {
+				p.words = " " + wordsOf(&s.Objects[w.ObjectIndex], &w)
+			}
+		}
+	}
+	return p
+}
+
+func wordsOf(o *Object, w *Wait) (text string) {
+	for _, v := range o.Words {
+		switch {
+		case v.Name == "owner", v.Name == "wake", v.Name == "state", v.Name == "gate", v.Name == "writers",
+			w.Want != nil && v.Name == fmt.Sprintf("key %d", *w.Want):
+			text += v.Name + v.Bits + " "
+		}
+	}
+	return text
+}
+
+// same reports whether a later proof is of the same wait for the same hold. A proof that
+// had no date yet may have one by now.
+func (p proof) same(later proof) bool {
+	return p.order == later.order && (p.since == 0 || p.order != 0 || p.since == later.since) && p.words == later.words
+}
+
+// ConfirmAfter is how much later the second look is. A variable for tests.
+var ConfirmAfter = 50 * time.Millisecond
+
+// key is what a finding is about.
+func key(f Finding) string {
+	return f.Kind + "\x00" + strings.Join(f.Participants, ",") + "\x00" + strings.Join(f.Objects, "\x00")
+}

@@ -1,0 +1,195 @@
+package diagnose
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/shmsync/shmsync/internal/arenakernel"
+)
+
+// edges says which process waits for which: waits whose holds are known, and whose owners
+// are not the same. A process that waits for a hold of another of its goroutines is no sign
+// of anything.
+func (s *Snapshot) Edges() (all []Edge) {
+	seen := map[Edge]bool{}
+	for _, w := range s.Waits {
+		for _, h := range w.OnHolds {
+			e := Edge{From: w.Owner, To: s.Holds[h].Owner, Object: w.Object, For: w.For}
+			if e.From != e.To && !seen[e] {
+				seen[e] = true
+				all = append(all, e)
+			}
+		}
+	}
+	return all
+}
+
+// stuck gives the participants none of whose waits can end as long as those in the set
+// themselves give nothing up. It begins with all, and takes out, again and again, the
+// participants that wait for nothing, or for something that a participant outside can end.
+func (s *Snapshot) stuck() map[string]bool {
+	waiting := map[string][]*Wait{}
+	for i := range s.Waits {
+		w := &s.Waits[i]
+		waiting[w.Owner] = append(waiting[w.Owner], w)
+	}
+	set := map[string]bool{}
+	for name := range waiting {
+		if i, ok := s.who[name]; ok && s.Participants[i].Life == arenakernel.LifeAlive {
+			set[name] = true
+		}
+	}
+	for again := true; again; {
+		again = false
+		for name := range set {
+			if !slices.ContainsFunc(waiting[name], func(w *Wait) bool { return s.hopeless(w, set) }) {
+				delete(set, name)
+				again = true
+			}
+		}
+	}
+	return set
+}
+
+// hopeless reports whether a wait cannot end unless a participant of the set goes on.
+func (s *Snapshot) hopeless(w *Wait, set map[string]bool) bool {
+	others, in := 0, 0
+	for _, h := range w.OnHolds {
+		if owner := s.Holds[h].Owner; owner != w.Owner {
+			others++
+			if set[owner] {
+				in++
+			}
+		} else if w.Any {
+			return false // enough of it may be this process's own
+		}
+	}
+	if w.Any {
+		return others > 0 && in == others
+	}
+	return in > 0
+}
+
+// deadlocks are the cycles of stuck participants: sets in which each waits, in the end, for
+// each other.
+func (s *Snapshot) deadlocks() (all [][]Edge) {
+	set := s.stuck()
+	next := map[string][]Edge{}
+	for i := range s.Waits {
+		w := &s.Waits[i]
+		if !set[w.Owner] || !s.hopeless(w, set) {
+			continue
+		}
+		for _, h := range w.OnHolds {
+			to := s.Holds[h].Owner
+			e := Edge{From: w.Owner, To: to, Object: w.Object, For: w.For}
+			if to != w.Owner && set[to] && !slices.Contains(next[w.Owner], e) {
+				next[w.Owner] = append(next[w.Owner], e)
+			}
+		}
+	}
+	for _, members := range components(next) {
+		if len(members) > 1 {
+			all = append(all, cycle(next, members))
+		}
+	}
+	return all
+}
+
+// components gives the strongly connected components, after Tarjan, without recursion:
+// a chain of waits may be long.
+func components(next map[string][]Edge) (all []map[string]bool) {
+	index, low, on := map[string]int{}, map[string]int{}, map[string]bool{}
+	var stack []string
+	type frame struct {
+		name string
+		edge int
+	}
+	names := make([]string, 0, len(next))
+	for name := range next {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, root := range names {
+		if index[root] != 0 {
+			continue
+		}
+		work := []frame{{name: root}}
+		for len(work) > 0 {
+			f := &work[len(work)-1]
+			if f.edge == 0 {
+				index[f.name] = len(index) + 1
+				low[f.name] = index[f.name]
+				stack = append(stack, f.name)
+				on[f.name] = true
+			}
+			if f.edge < len(next[f.name]) {
+				to := next[f.name][f.edge].To
+				f.edge++
+				if index[to] == 0 {
+					work = append(work, frame{name: to})
+				} else if on[to] {
+					low[f.name] = min(low[f.name], index[to])
+				}
+				continue
+			}
+			if low[f.name] == index[f.name] {
+				members := map[string]bool{}
+				for {
+					top := stack[len(stack)-1]
+					stack = stack[:len(stack)-1]
+					on[top] = false
+					members[top] = true
+					if top == f.name {
+						break
+					}
+				}
+				all = append(all, members)
+			}
+			done := f.name
+			work = work[:len(work)-1]
+			if len(work) > 0 {
+				above := work[len(work)-1].name
+				low[above] = min(low[above], low[done])
+			}
+		}
+	}
+	return all
+}
+
+// cycle is a shortest cycle through the first of the members, by slot.
+func cycle(next map[string][]Edge, members map[string]bool) []Edge {
+	first := ""
+	for m := range members {
+		if first == "" || SlotOf(m) < SlotOf(first) {
+			first = m
+		}
+	}
+	came := map[string]Edge{}
+	for queue := []string{first}; len(queue) > 0; queue = queue[1:] {
+		for _, e := range next[queue[0]] {
+			if !members[e.To] {
+				continue
+			}
+			if _, seen := came[e.To]; seen {
+				continue
+			}
+			came[e.To] = e
+			if e.To == first {
+				var c []Edge
+				for at := first; len(c) == 0 || at != first; at = came[at].From {
+					c = append(c, came[at])
+				}
+				slices.Reverse(c)
+				return c
+			}
+			queue = append(queue, e.To)
+		}
+	}
+	return nil
+}
+
+func SlotOf(name string) (slot int) {
+	fmt.Sscanf(name, "%d.", &slot)
+	return slot
+}

@@ -1,0 +1,140 @@
+package diagnose
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// process is what the kernel tells of a process of this host.
+type process struct {
+	pid   int // as seen from here
+	state byte
+}
+
+// processes finds the processes behind participants.
+type processes struct {
+	proc    string // where /proc is
+	ownNS   uint64
+	byNS    map[[2]uint64]int // pid namespace and pid there: pid here
+	scanned bool
+}
+
+func newProcesses() *processes {
+	p := &processes{proc: "/proc"}
+	p.ownNS = p.namespace("self")
+	return p
+}
+
+// find gives the process with that pid in that pid namespace, if it was started when
+// the participant says that it was: pids are used again.
+func (p *processes) find(ns uint64, pid int, start uint64) (process, bool) {
+	here := pid
+	if ns != p.ownNS {
+		p.scan()
+		here = p.byNS[[2]uint64{ns, uint64(pid)}]
+	}
+	if here == 0 {
+		return process{}, false
+	}
+	state, began, ok := p.stat(here)
+	if !ok || start != 0 && began != start {
+		return process{}, false
+	}
+	return process{here, state}, true
+}
+
+// scan learns the pids that the processes of other namespaces have there.
+func (p *processes) scan() {
+	if p.scanned {
+		return
+	}
+	p.scanned = true
+	p.byNS = map[[2]uint64]int{}
+	dirs, _ := filepath.Glob(p.proc + "/[0-9]*")
+	for _, dir := range dirs {
+		pid, err := strconv.Atoi(filepath.Base(dir))
+		if err != nil {
+			continue
+		}
+		ns := p.namespace(filepath.Base(dir))
+		if ns == 0 || ns == p.ownNS {
+			continue
+		}
+		if inner := p.innerPID(dir); inner != 0 {
+			p.byNS[[2]uint64{ns, uint64(inner)}] = pid
+		}
+	}
+}
+
+func (p *processes) namespace(pid string) uint64 {
+	link, err := os.Readlink(p.proc + "/" + pid + "/ns/pid")
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(link, "[")
+	n, _ := strconv.ParseUint(strings.TrimSuffix(rest, "]"), 10, 64)
+	return n
+}
+
+// innerPID is the pid that a process has in its own namespace.
+func (p *processes) innerPID(dir string) int {
+	b, err := os.ReadFile(dir + "/status")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.SplitSeq(string(b), "\n") {
+		if rest, ok := strings.CutPrefix(line, "NSpid:"); ok {
+			fields := strings.Fields(rest)
+			if len(fields) > 0 {
+				pid, _ := strconv.Atoi(fields[len(fields)-1])
+				return pid
+			}
+		}
+	}
+	return 0
+}
+
+// stat reads the state of a process and when it was started.
+func (p *processes) stat(pid int) (state byte, start uint64, ok bool) {
+	b, err := os.ReadFile(p.proc + "/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return 0, 0, false
+	}
+	// The name, in parentheses, may hold anything.
+	i := strings.LastIndexByte(string(b), ')')
+	if i < 0 {
+		return 0, 0, false
+	}
+	const startField = 22 - 3 // the rest begins with field 3
+	fields := strings.Fields(string(b[i+1:]))
+	if len(fields) <= startField || fields[0] == "" {
+		return 0, 0, false
+	}
+	start, err = strconv.ParseUint(fields[startField], 10, 64)
+	return fields[0][0], start, err == nil
+}
+
+// stateText names the states of a process that matter here.
+func (p process) stateText() string {
+	switch p.state {
+	case 'R':
+		return "running"
+	case 'S':
+		return "sleeping"
+	case 'D':
+		return "in the kernel"
+	case 'T':
+		return "stopped"
+	case 't':
+		return "stopped by a debugger"
+	case 'Z':
+		return "zombie"
+	case 'X', 'x':
+		return "dead"
+	case 'I':
+		return "idle"
+	}
+	return string(p.state)
+}

@@ -1,0 +1,238 @@
+package diagnose
+
+import (
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/arenakernel"
+)
+
+// Snapshot is what was seen of an arena at a time.
+type Snapshot struct {
+	Time         int64 // CLOCK_MONOTONIC, ns
+	Info         Arena
+	Participants []Participant
+	Gone         []DeathRecord
+	Objects      []Object
+	Holds        []Hold
+	Waits        []Wait
+	Damage       error // of the header
+
+	ins  *arenakernel.Inspector
+	opts Options
+	who  map[string]int // participants by name
+}
+
+// Options say how to look.
+type Options struct {
+	// Older is the age from which on a wait is a wedge; 0 for the ages of [LongLock] and
+	// [LongWork].
+	Older time.Duration
+	// Dump is set if the bytes are those of a dump.
+	Dump *Dump
+}
+
+// Dump is what was seen when a dump was made.
+type Dump struct {
+	Name         string // of the arena
+	Path         string // of the dump
+	Time         int64  // CLOCK_MONOTONIC, ns
+	Participants []Participant
+}
+
+// Look takes a snapshot of what the Inspector has read.
+func Look(ins *arenakernel.Inspector, opts Options) *Snapshot {
+	s := &Snapshot{ins: ins, Time: shmsync.Monotonic(), Damage: ins.Damage(), opts: opts, who: map[string]int{}}
+	s.addParticipants()
+	if d := opts.Dump; d != nil {
+		s.Time = d.Time
+		s.restore(d.Participants)
+	}
+	s.addObjects()
+	for _, o := range ins.DeathRecords() {
+		s.Gone = append(s.Gone, DeathRecord{o.Name().String(), Clean(o.Label), o.PID, timeOf(o.Died), o.Left})
+	}
+	s.Info = infoOf(ins, len(s.Participants))
+	if d := opts.Dump; d != nil {
+		s.Info.Name, s.Info.Path = Clean(d.Name)+" (dump)", d.Path
+	}
+	return s
+}
+
+// restore makes the participants what they were when the dump was made.
+func (s *Snapshot) restore(then []Participant) {
+	for _, p := range then {
+		if i, ok := s.who[p.Name]; ok {
+			p.Holds, p.Waits = 0, 0
+			p.Label, p.Process = Clean(p.Label), Clean(p.Process)
+			s.Participants[i] = p
+		}
+	}
+}
+
+// Participant gives the participant of that name, or nil if it is not in the arena.
+func (s *Snapshot) Participant(name string) *Participant {
+	if i, ok := s.who[name]; ok {
+		return &s.Participants[i]
+	}
+	return nil
+}
+
+func infoOf(ins *arenakernel.Inspector, present int) Arena {
+	st := ins.Stats()
+	created := ins.Created()
+	removed := ""
+	if ins.Removed() {
+		removed = removedPath(ins.File())
+	}
+	epoch, _, clean := ins.Epoch()
+	return Arena{
+		Removed: removed, Epoch: epoch, Clean: clean,
+		Name: arenaName(ins.Path()), Path: ins.Path(), Size: ins.Size(), Used: st.Reserved << 16,
+		Created: timeOf(created), Participants: present, MaxParticipants: ins.MaxParticipants(),
+		Objects: st.Objects, Nodes: st.Nodes, Deaths: ins.Deaths(), Counted: ins.Counted(), Health: "ok",
+		Layout: arenakernel.LayoutVersion,
+	}
+}
+
+func arenaName(path string) string {
+	if dir, base := filepath.Split(path); dir == "/dev/shm/" {
+		return base
+	}
+	return path
+}
+
+func timeOf(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
+
+func (s *Snapshot) addParticipants() {
+	procs := newProcesses()
+	boot := bootID()
+	for _, w := range s.ins.Participants() {
+		p := Participant{
+			Name: w.Participant.Name().String(), Slot: w.Slot, Generation: w.Generation, Label: Clean(w.Label),
+			PID: w.PID, PIDNamespace: w.PIDNS, Life: w.Life, State: w.State, UID: w.UID,
+			Joined: timeOf(w.Joined), Died: timeOf(w.Died), Notice: w.Notice, Fenced: w.Fenced,
+		}
+		// Its Open has not returned: it waits for the first of an epoch, or is that itself.
+		if _, first, _ := s.ins.Epoch(); p.State == "live" && !s.ins.IsIn(w.Slot) {
+			if p.State = "pending"; first == w.Participant.Name() {
+				p.State = "first"
+			}
+		}
+		if boot == w.BootID || boot == [16]byte{} {
+			if proc, ok := procs.find(w.PIDNS, w.PID, w.StartTime); ok {
+				p.HostPID, p.Process = proc.pid, proc.stateText()
+				switch {
+				case w.Life == arenakernel.LifeDead:
+				case proc.state == 'T':
+					p.Life = LifeStopped
+				case proc.state == 't':
+					p.Life = LifeTraced
+				}
+			}
+		}
+		s.who[p.Name] = len(s.Participants)
+		s.Participants = append(s.Participants, p)
+	}
+}
+
+// Besides those that the arena knows.
+const (
+	LifeStopped = "stopped"
+	LifeTraced  = "traced"
+)
+
+func bootID() (id [16]byte) {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err == nil {
+		hex.Decode(id[:], []byte(strings.ReplaceAll(strings.TrimSpace(string(b)), "-", "")))
+	}
+	return id
+}
+
+func (s *Snapshot) addObjects() {
+	for _, info := range s.ins.Objects() {
+		look := s.ins.Look(info.Object)
+		o := Object{
+			Name: Clean(info.String()), Offset: uint64(info.Offset), Kind: Clean(info.Kind.String()), Type: typeOf(info.Kind), Version: info.Version,
+			Size: info.Size, Created: timeOf(info.Created), OpenBy: []string{}, State: look.State, Policy: look.Policy, Spin: look.Spin,
+			Key: look.Key,
+		}
+		for _, n := range info.OpenBy {
+			o.OpenBy = append(o.OpenBy, n.String())
+		}
+		if look.Err != nil {
+			o.Error = ErrorText(look.Err)
+		}
+		if look.Died != 0 {
+			o.Died = look.Died.String()
+		}
+		for _, w := range look.Words {
+			o.Words = append(o.Words, Word{w.Name, fmt.Sprintf("%#x", w.Bits), w.Text})
+		}
+		if c := look.Counts; c != nil {
+			o.Counters = &Counters{c.Acquired, c.Contended, c.SpinsPaid, c.Slept, c.Woken, c.Recovered}
+		}
+		first := len(s.Holds)
+		for _, h := range look.Holds {
+			o.Holds = append(o.Holds, len(s.Holds))
+			s.Holds = append(s.Holds, Hold{
+				Object: o.Name, Owner: h.Owner.String(), Mode: h.Mode, Count: h.Count, Key: h.Key, AgeNs: s.ageOf(h.Since), Note: h.Note,
+				ObjectIndex: len(s.Objects),
+			})
+			s.count(h.Owner, func(p *Participant) { p.Holds++ })
+		}
+		for _, w := range look.Waits {
+			o.Waits = append(o.Waits, len(s.Waits))
+			v := Wait{
+				Object: o.Name, Owner: w.Owner.String(), For: w.For, Want: w.Want, Order: w.Stamp, How: w.How, Goroutines: w.Count,
+				AgeNs: s.ageOf(w.Since), Any: w.Any, ObjectIndex: len(s.Objects), since: w.Since,
+			}
+			for _, on := range w.On {
+				v.OnHolds = append(v.OnHolds, first+on)
+				v.On = append(v.On, s.Holds[first+on].Owner)
+			}
+			s.Waits = append(s.Waits, v)
+			s.count(w.Owner, func(p *Participant) { p.Waits++ })
+		}
+		s.Objects = append(s.Objects, o)
+	}
+}
+
+func (s *Snapshot) count(n arenakernel.ParticipantID, f func(*Participant)) {
+	if i, ok := s.who[n.String()]; ok {
+		f(&s.Participants[i])
+	}
+}
+
+// ageOf is how long ago something began, if that is known.
+func (s *Snapshot) ageOf(since int64) *int64 {
+	age := s.Time - since
+	if since <= 0 || age < 0 {
+		return nil // a peer's bytes, or a clock of another boot
+	}
+	return &age
+}
+
+// typeOf names a kind as the library does.
+func typeOf(k arenakernel.Kind) string {
+	if t, ok := map[string]string{
+		"MUTX": "Mutex", "RWMX": "RWMutex", "FAIR": "FairMutex", "COHM": "CohortMutex", "SPIN": "SpinLock", "RWSP": "RWSpinLock", "MULT": "MultiLock",
+		"COND": "Cond", "SEMA": "Semaphore", "SEQR": "Sequencer", "EVNT": "Event", "FUTX": "Futex", "FUTR": "Future", "WGRP": "WaitGroup",
+		"LTCH": "Latch", "BARR": "Barrier", "ONCE": "Once", "QUEU": "Queue", "SIGW": "SignalWaker", "WAIT": "Waitable", "SYNC": "Synchronized", "VALU": "Value", "BLOK": "Block",
+	}[k.String()]; ok {
+		return t
+	}
+	return "unknown"
+}

@@ -1,0 +1,96 @@
+package diagnose
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+)
+
+// short is a duration as a person says it.
+func Short(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "0s"
+	case d < time.Millisecond:
+		return d.Round(time.Microsecond).String()
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < 10*time.Second:
+		return d.Round(100 * time.Millisecond).String()
+	case d < time.Minute:
+		return d.Round(time.Second).String()
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%ds", int(d.Minutes()), int(d.Seconds())%60)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh%dm", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}
+
+func Ago(d time.Duration) string { return Short(d) + " ago" }
+
+// age renders an age that may not be known.
+func Age(ns *int64) string {
+	if ns == nil {
+		return "unknown"
+	}
+	return Short(time.Duration(*ns))
+}
+
+// name is a participant in a table: label, pid and name.
+func (s *Snapshot) Short(name string) string {
+	if i, ok := s.who[name]; ok {
+		p := &s.Participants[i]
+		text := fmt.Sprintf("%s[%d]", p.Label, p.PID)
+		if p.Life != "alive" {
+			text += " " + p.Life
+		}
+		return text
+	}
+	for _, g := range s.Gone {
+		if g.Name == name {
+			return fmt.Sprintf("%s[%d] gone", g.Label, g.PID)
+		}
+	}
+	return name + " gone"
+}
+
+func (s *Snapshot) Shorts(names []string) string {
+	var list []string
+	for _, n := range names {
+		list = append(list, s.Short(n))
+	}
+	return strings.Join(list, ", ")
+}
+
+func Wants(w *Wait) string {
+	text := w.For
+	if text == "" {
+		text = "something"
+	}
+	if w.Want != nil {
+		text += fmt.Sprintf(" %d", *w.Want)
+	}
+	return text
+}
+
+// removedPath is the path that an open file had before it was removed.
+func removedPath(f *os.File) string {
+	link, _ := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
+	return Clean(strings.TrimSuffix(link, " (deleted)"))
+}
+
+func ErrorText(err error) string {
+	return Clean(strings.ReplaceAll(err.Error(), "\n", "; "))
+}
+
+// clean makes bytes of a peer fit for a terminal.
+func Clean(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 || r == 0xfffd || r >= 0x200b && r <= 0x200f || r >= 0x2028 && r <= 0x202e || r >= 0x2066 && r <= 0x2069 {
+			return '?'
+		}
+		return r
+	}, text)
+}

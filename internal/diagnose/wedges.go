@@ -1,0 +1,287 @@
+package diagnose
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/shmsync/shmsync/internal/arenakernel"
+)
+
+// A wedge is a wait that has lasted for long although every process in it is alive. The
+// arena cannot tell a wedge from slow work, so it takes a wait of some age to find one.
+// These are variables for tests.
+var (
+	LongLock = 10 * time.Second // a wait for a lock, or for a function that another process runs
+	LongWork = time.Minute      // a wait for work: permits, parties, room in a queue
+)
+
+// limits gives the ages from which on a wait is a wedge. An age that the user chose holds
+// for both sorts.
+func (s *Snapshot) limits() (lock, work time.Duration) {
+	if s.opts.Older > 0 {
+		return s.opts.Older, s.opts.Older
+	}
+	return LongLock, LongWork
+}
+
+// oldWaits gives the waits that are as old as the user asked for, which is all of them if
+// the user did not ask.
+func (s *Snapshot) OldWaits() []Wait {
+	return slices.DeleteFunc(slices.Clone(s.Waits), func(w Wait) bool { return !s.isOld(w.AgeNs) })
+}
+
+// oldHolds gives the holds that are that old, or that a process has waited for so long.
+func (s *Snapshot) OldHolds() []Hold {
+	waited := map[int]bool{}
+	for _, w := range s.Waits {
+		for _, h := range w.OnHolds {
+			waited[h] = waited[h] || s.isOld(w.AgeNs)
+		}
+	}
+	var old []Hold
+	for i, h := range s.Holds {
+		if s.isOld(h.AgeNs) || waited[i] {
+			old = append(old, h)
+		}
+	}
+	return old
+}
+
+func (s *Snapshot) isOld(ns *int64) bool {
+	return s.opts.Older <= 0 || ns != nil && time.Duration(*ns) >= s.opts.Older
+}
+
+// wedgeFindings lists the wedges of one object. An object with a finding of another kind has
+// its cause already.
+func (s *Snapshot) wedgeFindings(o *Object) (all []Finding) {
+	lock, work := s.limits()
+	seen := map[string]bool{}
+	for _, i := range o.Waits {
+		w := &s.Waits[i]
+		if w.AgeNs == nil || s.IsGone(w.Owner) {
+			continue
+		}
+		age := time.Duration(*w.AgeNs)
+		var f Finding
+		switch {
+		case w.For == "permits" && age >= work:
+			f = s.exhausted(o)
+		case (w.For == "zero" || w.For == "phase") && age >= work:
+			f = s.missingParties(o, w)
+		case w.For == "room" && age >= work:
+			f = s.fullQueue(o)
+		case len(w.OnHolds) > 0 && !w.Any && age >= lock:
+			f = s.longHold(o, w)
+		}
+		if f.Kind == "" || seen[key(f)+f.Text] {
+			continue
+		}
+		seen[key(f)+f.Text] = true
+		f.Trouble = true
+		f.Objects = []string{o.Name}
+		all = append(all, f)
+	}
+	return all
+}
+
+// longHold tells of a hold for which a wait lasts long: of the first of another process, or
+// of the waiting process itself if there is none.
+func (s *Snapshot) longHold(o *Object, w *Wait) Finding {
+	h := &s.Holds[w.OnHolds[0]]
+	for _, i := range w.OnHolds {
+		if s.Holds[i].Owner != w.Owner {
+			h = &s.Holds[i]
+			break
+		}
+	}
+	f := Finding{Participants: []string{h.Owner}}
+	hold := fmt.Sprintf("%s %s", s.Title(h.Owner), s.heldText(o, h))
+	waiters := s.waiters(o)
+	if h.Owner == w.Owner {
+		f.Kind = SelfWait
+		f.Text = fmt.Sprintf("%s, and a goroutine of the same process waits for it%s; a goroutine that locks it twice waits for itself", hold, waiters)
+		f.Advice = "if it is stuck, end it; a death passes the hold on by the policy of the lock"
+		f.Command = s.killCommand("", h.Owner)
+		return f
+	}
+	var behind *Wait
+	for i := range s.Waits {
+		if v := &s.Waits[i]; v.Owner == h.Owner && v.Object != o.Name && (behind == nil || v.AgeNs != nil) {
+			behind = v
+		}
+	}
+	switch {
+	case behind != nil:
+		f.Kind = LongHold
+		f.Text = fmt.Sprintf("%s, and waits for %s of %s since %s itself%s", hold, Wants(behind), behind.Object, Age(behind.AgeNs), waiters)
+		f.Advice = "see why that does not come"
+		f.Command = s.Command("show", behind.Object)
+		return f
+	case s.runs(h.Owner):
+		f.Kind = LongHold
+		f.Text = fmt.Sprintf("%s and runs%s", hold, waiters)
+	default:
+		f.Kind = LeakedHold
+		f.Text = fmt.Sprintf("%s, sleeps, and waits for nothing in this arena%s; it may have forgotten to unlock", hold, waiters)
+	}
+	f.Advice = "if it is stuck, end it; a death passes the hold on by the policy of the lock"
+	f.Command = s.killCommand("", h.Owner)
+	return f
+}
+
+// heldText says what a holder has.
+func (s *Snapshot) heldText(o *Object, h *Hold) string {
+	text := "has " + h.Mode + " of"
+	if h.Mode == arenakernel.HoldExclusive {
+		text = "holds"
+	}
+	if h.Key != nil {
+		return fmt.Sprintf("%s %s %s (%d)", text, o.Type, o.Name, *h.Key)
+	}
+	return fmt.Sprintf("%s %s %s", text, o.Type, o.Name)
+}
+
+// exhausted tells of a semaphore whose permits do not come back.
+func (s *Snapshot) exhausted(o *Object) Finding {
+	f := Finding{Kind: Exhausted}
+	holders, most := s.listHolds(o, arenakernel.HoldPermits, "has")
+	f.Text = fmt.Sprintf("%s %s is exhausted (%s)%s%s", o.Type, o.Name, o.State, holders, s.waiters(o))
+	f.Participants = none(most)
+	f.Advice = "look at what its holders do"
+	f.Command = s.Command("show", o.Name)
+	if most != "" {
+		f.Advice = "if the one that has most is stuck, end it; a death gives its permits back"
+		f.Command = s.killCommand("", most)
+	}
+	return f
+}
+
+// missingParties tells of a wait for work that is not done, or for parties that have not
+// arrived.
+func (s *Snapshot) missingParties(o *Object, w *Wait) Finding {
+	f := Finding{Kind: MissingParties}
+	mode, verb := arenakernel.HoldOwes, "owes"
+	if w.For == "phase" {
+		mode, verb = arenakernel.HoldParty, "has yet to arrive with"
+	}
+	holders, most := s.listHolds(o, mode, verb)
+	if holders == "" {
+		holders = "; no participant has claimed what is missing"
+	}
+	f.Participants = none(most)
+	f.Text = fmt.Sprintf("%s %s waits for what does not come (%s)%s%s%s", o.Type, o.Name, o.State, holders, s.others(o), s.waiters(o))
+	f.Advice = "see which of them should come; a process that left without it has to be started again"
+	f.Command = s.Command("show", o.Name)
+	return f
+}
+
+// fullQueue tells of a queue from which no process takes items.
+func (s *Snapshot) fullQueue(o *Object) Finding {
+	f := Finding{Kind: FullQueue, Advice: "see why none of them takes items", Command: s.Command("show", o.Name)}
+	f.Text = fmt.Sprintf("%s %s is full (%s), and no process takes items%s%s", o.Type, o.Name, o.State, s.others(o), s.waiters(o))
+	for _, name := range o.OpenBy {
+		i, ok := s.who[name]
+		if ok && slices.Contains([]string{LifeStopped, LifeTraced}, s.Participants[i].Life) {
+			f.Participants = append(f.Participants, name)
+		}
+	}
+	if len(f.Participants) > 0 {
+		f.Text = fmt.Sprintf("%s %s is full (%s), and %s is stopped%s", o.Type, o.Name, o.State, s.Title(f.Participants[0]), s.waiters(o))
+		f.Advice, f.Command = "let it go on", s.killCommand("-CONT ", f.Participants[0])
+	}
+	return f
+}
+
+// listHolds says which participants have holds of a mode, the one with most first.
+func (s *Snapshot) listHolds(o *Object, mode, verb string) (text, most string) {
+	var holds []*Hold
+	for _, h := range o.Holds {
+		if s.Holds[h].Mode == mode {
+			holds = append(holds, &s.Holds[h])
+		}
+	}
+	slices.SortStableFunc(holds, func(a, b *Hold) int { return cmp.Compare(b.Count, a.Count) })
+	for i, h := range holds {
+		if i == 5 {
+			text += fmt.Sprintf("; and %d more", len(holds)-i)
+			break
+		}
+		text += fmt.Sprintf("; %s %s %d", s.Title(h.Owner), verb, max(h.Count, 1))
+	}
+	if len(holds) > 0 {
+		most = holds[0].Owner
+	}
+	return text, most
+}
+
+// others names the participants that have the object open and do not wait for it.
+func (s *Snapshot) others(o *Object) string {
+	var names []string
+	for _, name := range o.OpenBy {
+		if !s.IsGone(name) && !slices.ContainsFunc(o.Waits, func(w int) bool { return s.Waits[w].Owner == name }) {
+			names = append(names, s.Title(name))
+		}
+	}
+	switch {
+	case len(names) == 0:
+		return "; no process but those that wait has it open"
+	case len(names) > 5:
+		names = append(names[:5], fmt.Sprintf("%d more", len(names)-5))
+	}
+	return "; open in " + strings.Join(names, ", ")
+}
+
+// runs reports whether a thread of a participant's process has a CPU, waits for one, or is
+// in the kernel for a disk.
+func (s *Snapshot) runs(name string) bool {
+	i, ok := s.who[name]
+	if !ok || s.Participants[i].HostPID == 0 {
+		return false
+	}
+	stats, _ := filepath.Glob("/proc/" + strconv.Itoa(s.Participants[i].HostPID) + "/task/[0-9]*/stat")
+	return slices.ContainsFunc(stats, func(path string) bool {
+		b, err := os.ReadFile(path)
+		at := strings.LastIndex(string(b), ") ")
+		return err == nil && at >= 0 && at+2 < len(b) && (b[at+2] == 'R' || b[at+2] == 'D')
+	})
+}
+
+// killCommand is the command that sends a participant a signal; empty if its process cannot
+// be found from here.
+func (s *Snapshot) killCommand(signal, name string) string {
+	i, ok := s.who[name]
+	if !ok || s.Participants[i].HostPID == 0 {
+		return ""
+	}
+	return fmt.Sprintf("kill %s%d", signal, s.Participants[i].HostPID)
+}
+
+// command is a command of shmctl for this arena, as it can be pasted into a shell.
+func (s *Snapshot) Command(verb string, args ...string) string {
+	name := s.Info.Name
+	if s.opts.Dump != nil {
+		name = s.Info.Path
+	}
+	text := "shmctl " + verb + " " + Quote(name)
+	for _, arg := range args {
+		text += " " + Quote(arg)
+	}
+	return text
+}
+
+// quote makes one word of a text for a shell.
+func Quote(text string) string {
+	special := func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:@%+=,", r))
+	}
+	if text != "" && !strings.ContainsFunc(text, special) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}

@@ -1,0 +1,86 @@
+//go:build linux && amd64
+
+package stepkill_test
+
+import (
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// bygone is the ID of a process that is not there any more: nobody reaps it, so the victim is the first
+// that meets its hold.
+const bygone = 0x3fff<<11 | 5
+
+// Of the formats of docs/abi.md.
+const (
+	blockLogged = 7 // the kind, below the ID
+	nameBits    = 1<<29 - 1
+	phaseShift  = 61
+	toOwner     = 64 // from the object to its owner word
+	toState     = toOwner + 192
+)
+
+// abandon changes the account in an Update that bygone has left, when its log was in that phase.
+func (b *bank) abandon(phase uint64) {
+	defer func() { recover() }() // Update finds that it does not hold the lock any more
+	b.m.Update(func(tx *prims.Tx) error {
+		if err := b.change(tx); err != nil {
+			return err
+		}
+		k := (*arenakernel.Arena)(b.a)
+		owner := arenakernel.At[atomic.Uint32](k, b.m.Offset()+toOwner)
+		state := arenakernel.At[atomic.Uint64](k, b.m.Offset()+toState)
+		self := owner.Load() & nameBits
+		// SAFETY: a segment begins at a page, and its blocks are described by aligned words.
+		mem := unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(k.Segment().Bytes()))), len(k.Segment().Bytes())/4)
+		for i := range mem {
+			if w := atomic.LoadUint32(&mem[i]); w == self<<3|blockLogged {
+				atomic.StoreUint32(&mem[i], bygone<<3|blockLogged)
+			}
+		}
+		state.Store(state.Load()&0xffffffff | bygone<<32 | phase<<phaseShift)
+		owner.Store(bygone)
+		return nil
+	})
+}
+
+// The victim ends the transaction that another process has left. It dies at every step of that, as does the process
+// that begins anew.
+func init() {
+	for name, phase := range map[string]uint64{"rolls back": 1, "undoes blocks": 2, "completes a commit": 3} {
+		addScene(scene{name: "mutex rollback/" + name, owing: true, open: func(a *arena.Arena) (part, error) {
+			b := &bank{a: a}
+			var err error
+			if b.m, err = prims.OpenMutex(a, "m", &prims.MutexOptions{Policy: prims.PolicyRollback, LogBytes: 256}); err != nil {
+				return part{}, err
+			}
+			if b.x, err = arena.Value[account](a, "account"); err != nil {
+				return part{}, err
+			}
+			return part{
+				prep: func() {
+					before := *b.x
+					b.abandon(phase)
+					if phase == 2 {
+						*b.x = before // its bytes are undone by then
+					}
+				},
+				op: func() {
+					b.m.Lock()
+					b.m.Unlock()
+				},
+				use: func() error {
+					if err := b.whole(); err != nil {
+						return err
+					}
+					return b.update(b.change)
+				},
+				close: b.m.Close,
+			}, nil
+		}})
+	}
+}

@@ -1,0 +1,121 @@
+//go:build linux
+
+package tidy
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// txCaller is a program that saves and stores in turns.
+const txCaller = `package txorder
+
+import "github.com/shmsync/shmsync/prims"
+
+func Change(tx *prims.Tx, p, q *int64) {
+	prims.Save(tx, p)
+	*p = 0x1357
+	prims.Set(tx, q, 0x2468)
+	prims.Save(tx, p)
+	*p = 0x3579
+}
+`
+
+// In the machine code of a caller that inlines Save and Set, each store to the data comes after
+// the call that records the data, and before the next call. The store to the state of the log is
+// alone in its function. Nothing else keeps the stores of a killed thread in this order.
+func TestLogStateOrder(t *testing.T) {
+	for _, arch := range []string{"amd64", "arm64"} {
+		t.Run(arch, func(t *testing.T) {
+			if _, err := exec.LookPath("go"); err != nil {
+				t.Skip("needs the go command")
+			}
+			root, err := filepath.Abs(filepath.Join("..", ".."))
+			require.NoError(t, err)
+			tmp := t.TempDir()
+			source, overlay := filepath.Join(tmp, "change.go"), filepath.Join(tmp, "overlay.json")
+			require.NoError(t, os.WriteFile(source, []byte(txCaller), 0o600))
+			replace, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(root, "txorder", "change.go"): source}})
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(overlay, replace, 0o600))
+			code := func(pkg, function string) []string {
+				built := filepath.Join(tmp, "built.a")
+				cmd := exec.Command("go", "build", "-overlay", overlay, "-o", built, pkg)
+				cmd.Dir = root
+				cmd.Env = append(os.Environ(), "GOARCH="+arch, "CGO_ENABLED=0")
+				out, err := cmd.CombinedOutput()
+				require.NoError(t, err, "%s", out)
+				return instructions(goTool(t, "tool", "objdump", "-s", function, built))
+			}
+			require.NoError(t, inOrder(code("./txorder", `txorder\.Change$`),
+				callOf("save"), constant(0x1357), callOf("save"), constant(0x2468), callOf("save"), constant(0x3579), `^RET`))
+			stores := code("./prims", `prims\.storeLogState$`)
+			require.Regexp(t, map[string]string{"amd64": `^MOVQ BX, 0\(AX\)`, "arm64": `^MOVD R1, \(R0\)`}[arch], stores[0])
+			require.Regexp(t, `^RET`, stores[1])
+			save := code("./prims", `prims\.\(\*Tx\)\.save$`)
+			require.NoError(t, inOrder(save, callOf("memmove"), callOf("storeLogState")))
+			require.Error(t, inOrder(save, callOf("storeLogState"), callOf("memmove")))
+		})
+	}
+}
+
+var listed = regexp.MustCompile(`^\s*\S+\.go:\d+\s+0x[0-9a-f]+\s+[0-9a-f]+\s+(.*)$`)
+
+// instructions are those of a listing of objdump, each with its relocation.
+func instructions(listing string) (code []string) {
+	for line := range strings.Lines(listing) {
+		if m := listed.FindStringSubmatch(strings.TrimSpace(line)); m != nil {
+			code = append(code, strings.TrimSpace(m[1]))
+		}
+	}
+	return code
+}
+
+// callOf matches a call of a function or method of that name.
+func callOf(f string) string { return `^CALL\s.*[.]` + f + `(<1>)?\s*$` }
+
+// constant matches the instruction that takes n to memory, or to the register that is stored next.
+func constant(n int) string { return fmt.Sprintf(`^MOV. \$(0x%x|%d), `, n, n) }
+
+// inOrder reports an error unless instructions that match the patterns follow each other. Calls and
+// constants that are in none of the patterns are not looked at.
+func inOrder(code []string, patterns ...string) error {
+	next := 0
+	for _, line := range code {
+		for i, p := range patterns {
+			if !regexp.MustCompile(p).MatchString(line) {
+				continue
+			}
+			if next < len(patterns) && patterns[next] == p {
+				next++
+				break
+			}
+			if i >= next || next == len(patterns) {
+				return fmt.Errorf("%q is not in its place", line)
+			}
+		}
+	}
+	if next != len(patterns) {
+		return fmt.Errorf("nothing matches %s", patterns[next])
+	}
+	return nil
+}
+
+// The checker of the above tells right from wrong.
+func TestLogStateOrderChecker(t *testing.T) {
+	save, one, two := "CALL 0x1\t[1:5]R_CALL:x/prims.(*Tx).save", "MOVQ $0x1357, 0(DX)", "MOVD $9320, R3"
+	order := []string{callOf("save"), constant(0x1357), callOf("save"), constant(0x2468)}
+	require.NoError(t, inOrder([]string{"NOPL", save, one, "NOPL", save, two}, order...))
+	require.Error(t, inOrder([]string{one, save, save, two}, order...))
+	require.Error(t, inOrder([]string{save, save, one, two}, order...))
+	require.Error(t, inOrder([]string{save, one, two, save}, order...))
+	require.Error(t, inOrder([]string{save, one, save}, order...))
+}

@@ -1,0 +1,263 @@
+package topology
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Class is how far apart two CPUs are. It means the same on every host: "remote-32" are two CPUs
+// that share neither package nor node, and whose nodes have the distance 32.
+type Class string
+
+// Classes without a distance. Where the CPUs of a host differ, a colon and their kinds follow, as in
+// "llc:EP".
+const (
+	Same        Class = "same"         // one CPU
+	SMT         Class = "smt"          // threads of one core
+	Module      Class = "module"       // cores that share a cache below the last level
+	SameLLC     Class = "llc"          // cores of one node that share a last-level cache
+	SameNode    Class = "node"         // cores of one node and package that share no cache
+	NodePackage Class = "node-package" // packages of one node
+)
+
+// Classes of CPUs of two nodes. A dash and the distance of the nodes follow.
+const (
+	LLCNode Class = "llc-node" // they share a last-level cache
+	Package Class = "package"  // they share a package, and no cache
+	Remote  Class = "remote"   // they share neither
+)
+
+// rank orders classes from the nearest to the farthest.
+var rank = []Class{Same, SMT, Module, SameLLC, LLCNode, SameNode, NodePackage, Package, Remote}
+
+// Base gives a class without distance and kinds.
+func (c Class) Base() Class {
+	name, _, _ := strings.Cut(string(c), ":")
+	if i := strings.LastIndexByte(name, '-'); i >= 0 && strings.Trim(name[i+1:], "0123456789?") == "" {
+		name = name[:i]
+	}
+	return Class(name)
+}
+
+// distance gives the distance in the name of a class; 0 where it has none.
+func (c Class) distance() int {
+	name, _, _ := strings.Cut(string(c), ":")
+	d, _ := strconv.Atoi(name[strings.LastIndexByte(name, '-')+1:])
+	return d
+}
+
+// Valid tells a name that a class can have.
+func (c Class) Valid() bool {
+	base := c.Base()
+	_, kinds, unequal := strings.Cut(string(c), ":")
+	if unequal && !slices.Contains([]string{"EE", "EP", "PP"}, kinds) {
+		return false
+	}
+	switch base {
+	case LLCNode, Package, Remote:
+		return len(base) < len(strings.TrimSuffix(string(c), ":"+kinds))
+	}
+	return base != Same && slices.Contains(rank, base) && string(base) == strings.TrimSuffix(string(c), ":"+kinds)
+}
+
+// CompareClasses orders classes from the nearest to the farthest.
+func CompareClasses(a, b Class) int {
+	at := func(c Class) int { return slices.Index(rank, c.Base()) }
+	return cmp.Or(cmp.Compare(at(a), at(b)), cmp.Compare(a.distance(), b.distance()), cmp.Compare(a, b))
+}
+
+// Class tells how far apart two CPUs are. A CPU that is not online is as far away as can be.
+func (t *Topology) Class(a, b int) Class {
+	x, okx := t.CPU(a)
+	y, oky := t.CPU(b)
+	if a == b {
+		return Same
+	}
+	if !okx || !oky {
+		return Remote + "-?"
+	}
+	return t.class(x, y)
+}
+
+func (t *Topology) class(x, y CPU) Class {
+	var class Class
+	switch sameLLC := x.LLC == y.LLC; {
+	case x.Core == y.Core:
+		class = SMT
+	case x.Module != 0 && x.Module == y.Module:
+		class = Module
+	case sameLLC && x.Node == y.Node:
+		class = SameLLC
+	case sameLLC:
+		class = LLCNode
+	case x.Node == y.Node && x.Package == y.Package:
+		class = SameNode
+	case x.Node == y.Node:
+		class = NodePackage
+	case x.Package == y.Package:
+		class = Package
+	default:
+		class = Remote
+	}
+	if class == LLCNode || class == Package || class == Remote {
+		distance := "?"
+		if d := max(t.Distance(x.Node, y.Node), t.Distance(y.Node, x.Node)); d > 0 {
+			distance = strconv.Itoa(d)
+		}
+		class += Class("-" + distance)
+	}
+	if kinds := []string{x.Kind, y.Kind}; x.Kind != "" {
+		slices.Sort(kinds)
+		class += Class(":" + kinds[0] + kinds[1])
+	}
+	return class
+}
+
+// Distance gives the distance from a node to another; 0 where firmware does not tell it.
+func (t *Topology) Distance(from, to int) int {
+	n, ok := t.Node(from)
+	i := slices.IndexFunc(t.Nodes, func(n Node) bool { return n.ID == to })
+	if !ok || i < 0 || i >= len(n.Distance) {
+		return 0
+	}
+	return n.Distance[i]
+}
+
+// Usable lists the CPUs that this process may use: those that are allowed, without isolated ones
+// unless all of them are.
+func (t *Topology) Usable() []int {
+	var all, common []int
+	for _, id := range t.Limits.CPUs {
+		if _, ok := t.CPU(id); !ok {
+			continue
+		}
+		all = append(all, id)
+		if !slices.Contains(t.Settings.Isolated, id) {
+			common = append(common, id)
+		}
+	}
+	if len(common) == 0 {
+		return all
+	}
+	return common
+}
+
+// Leaf is a set of CPUs that no class tells apart, except for the threads of their cores.
+type Leaf struct{ CPUs []int }
+
+// Leaves splits CPUs into such sets: by package, node, last-level cache, module and kind.
+func (t *Topology) Leaves(cpus []int) (list []Leaf) {
+	type key struct {
+		pkg, node, llc, module int
+		kind                   string
+	}
+	at := map[key]int{}
+	for _, id := range t.Near(cpus) {
+		c, _ := t.CPU(id)
+		k := key{c.Package, c.Node, c.LLC, c.Module, c.Kind}
+		i, ok := at[k]
+		if !ok {
+			i = len(list)
+			at[k] = i
+			list = append(list, Leaf{})
+		}
+		list[i].CPUs = append(list[i].CPUs, id)
+	}
+	return list
+}
+
+// ClassesOf lists the classes of pairs of CPUs, from the nearest to the farthest. It visits pairs
+// of leaves, not pairs of CPUs.
+func (t *Topology) ClassesOf(cpus []int) (list []Class) {
+	seen := map[Class]bool{}
+	t.VisitLeaves(cpus, func(class Class, _, _ []int) { seen[class] = true })
+	for class := range seen {
+		list = append(list, class)
+	}
+	slices.SortFunc(list, CompareClasses)
+	return list
+}
+
+// VisitLeaves calls yield for each two leaves of some CPUs with the class of their pairs. A leaf with
+// several cores, or with a core of several threads, is visited with itself for each of both.
+func (t *Topology) VisitLeaves(cpus []int, yield func(class Class, a, b []int)) {
+	leaves := t.Leaves(cpus)
+	for i, x := range leaves {
+		cores := t.Groups(x.CPUs, ByCore)
+		for _, core := range cores {
+			if len(core) > 1 {
+				yield(t.Class(core[0], core[1]), x.CPUs, x.CPUs)
+				break
+			}
+		}
+		if len(cores) > 1 {
+			yield(t.Class(cores[0][0], cores[1][0]), x.CPUs, x.CPUs)
+		}
+		for _, y := range leaves[i+1:] {
+			yield(t.Class(x.CPUs[0], y.CPUs[0]), x.CPUs, y.CPUs)
+		}
+	}
+}
+
+// Representative gives CPUs of a class, such that the first two are of that class and further ones
+// alternate between the same two places: one thread of each core, except for the class of threads of
+// a core. It prefers places without CPU 0, which serves interrupts on many hosts. It is nil where the
+// host has no such CPUs.
+func (t *Topology) Representative(cpus []int, class Class) []int {
+	var best []int
+	busy := true
+	t.VisitLeaves(cpus, func(of Class, a, b []int) {
+		if of != class || best != nil && !busy {
+			return
+		}
+		list, first := t.between(class, a, b)
+		if best == nil || !first {
+			best, busy = list, first
+		}
+	})
+	return best
+}
+
+// between gives CPUs of two leaves in turn, and whether CPU 0 is among them.
+func (t *Topology) between(class Class, a, b []int) (list []int, zero bool) {
+	sides := [][]int{t.firstThreads(a), t.firstThreads(b)}
+	if slices.Equal(a, b) {
+		sides = sides[:1]
+		if class.Base() == SMT {
+			sides[0] = t.siblings(a)
+		}
+	}
+	for i := range len(a) + len(b) {
+		for _, side := range sides {
+			if i < len(side) {
+				list = append(list, side[i])
+			}
+		}
+	}
+	return list, slices.Contains(list, 0)
+}
+
+// firstThreads gives a thread of each core, the core of CPU 0 last.
+func (t *Topology) firstThreads(cpus []int) (list []int) {
+	var last []int
+	for _, core := range t.Groups(cpus, ByCore) {
+		if slices.Contains(core, 0) {
+			last = core[:1]
+			continue
+		}
+		list = append(list, core[0])
+	}
+	return append(list, last...)
+}
+
+// siblings gives the threads of a core that has several, rather not of that of CPU 0.
+func (t *Topology) siblings(cpus []int) (list []int) {
+	for _, core := range t.Groups(cpus, ByCore) {
+		if len(core) > 1 && (list == nil || slices.Contains(list, 0)) {
+			list = core
+		}
+	}
+	return list
+}

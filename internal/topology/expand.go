@@ -1,0 +1,69 @@
+package topology
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// expand calls yield for each file that a line of a .tree file stands for.
+func expand(file, text string, yield func(file, text string)) error {
+	return expandPath(file, text, -1, yield)
+}
+
+// expandPath expands the first list of a path, and the next ones after it. The number of the
+// first list, which the text may use, is n; -1 where there is none yet.
+func expandPath(file, text string, n int, yield func(file, text string)) error {
+	before, rest, ok := strings.Cut(file, "{")
+	if !ok {
+		text, err := expandText(text, n)
+		if err == nil {
+			yield(file, text)
+		}
+		return err
+	}
+	list, after, ok := strings.Cut(rest, "}")
+	if !ok {
+		return fmt.Errorf("%q has no closing brace", file)
+	}
+	numbers, err := ParseList(list)
+	if err != nil {
+		return err
+	}
+	for _, v := range numbers {
+		first := n
+		if first < 0 {
+			first = v
+		}
+		if err := expandPath(before+strconv.Itoa(v)+after, text, first, yield); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// expandText puts the number of a path into its text.
+func expandText(text string, n int) (string, error) {
+	var b strings.Builder
+	for {
+		before, rest, ok := strings.Cut(text, "{")
+		b.WriteString(before)
+		if !ok {
+			return b.String(), nil
+		}
+		term, after, ok := strings.Cut(rest, "}")
+		by := 0
+		if term != "" && ok {
+			v, err := strconv.Atoi(term)
+			if err != nil {
+				return "", fmt.Errorf("{%s} is no number to add", term)
+			}
+			by = v
+		}
+		if !ok || n < 0 {
+			return "", fmt.Errorf("%q needs a list in its path", text)
+		}
+		b.WriteString(strconv.Itoa(n + by))
+		text = after
+	}
+}

@@ -1,0 +1,240 @@
+package topology
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"compress/bzip2"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// source gives the files of a host: of the running one, or of a recording.
+type source interface {
+	file(name string) ([]byte, bool)
+	names(dir string) []string // of the entries of a directory, sorted
+}
+
+// system is a tree of directories.
+type system struct{ fs.FS }
+
+func (s system) file(name string) ([]byte, bool) {
+	b, err := fs.ReadFile(s.FS, name)
+	return b, err == nil
+}
+
+func (s system) names(dir string) (list []string) {
+	entries, err := fs.ReadDir(s.FS, dir)
+	if err != nil {
+		return nil
+	}
+	for _, e := range entries {
+		list = append(list, e.Name())
+	}
+	return list
+}
+
+// recording is a set of files in memory, with the targets of symbolic links.
+type recording struct {
+	files map[string][]byte
+	links map[string]string
+	dirs  map[string]map[string]bool
+}
+
+func newRecording() *recording {
+	return &recording{files: map[string][]byte{}, links: map[string]string{}, dirs: map[string]map[string]bool{}}
+}
+
+// enter makes a name known to its directory, and the directory to those above it.
+func (r *recording) enter(name string) {
+	for dir := path.Dir(name); ; name, dir = dir, path.Dir(dir) {
+		if r.dirs[dir] == nil {
+			r.dirs[dir] = map[string]bool{}
+		}
+		r.dirs[dir][path.Base(name)] = true
+		if dir == "." || dir == "/" {
+			return
+		}
+	}
+}
+
+func (r *recording) add(name string, text []byte) {
+	r.files[name] = append(r.files[name], text...)
+	r.enter(name)
+}
+
+// maxLinks bounds the links of a path, as the kernel does.
+const maxLinks = 8
+
+// resolve replaces the links in a path.
+func (r *recording) resolve(name string) string {
+again:
+	for range maxLinks {
+		for end := range name {
+			if name[end] != '/' {
+				continue
+			}
+			if to, ok := r.links[name[:end]]; ok {
+				name = path.Join(path.Dir(name[:end]), to) + name[end:]
+				continue again
+			}
+		}
+		if to, ok := r.links[name]; ok {
+			name = path.Join(path.Dir(name), to)
+			continue
+		}
+		return name
+	}
+	return name
+}
+
+func (r *recording) file(name string) ([]byte, bool) {
+	b, ok := r.files[r.resolve(name)]
+	return b, ok
+}
+
+func (r *recording) names(dir string) (list []string) {
+	for name := range r.dirs[r.resolve(dir)] {
+		list = append(list, name)
+	}
+	slices.Sort(list)
+	return list
+}
+
+// open reads a recording: a directory, a .tree file, or an archive of tar.
+func open(name string) (source, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("%s is no recorded tree: there is no such file", name)
+		}
+		return nil, err
+	}
+	if info.IsDir() {
+		return system{os.DirFS(name)}, nil
+	}
+	if strings.HasSuffix(name, ".tree") {
+		r := newRecording()
+		return r, r.readTree(name, 0)
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return readArchive(f)
+}
+
+// maxFile bounds a file of an archive. The files of sysfs are short.
+const maxFile = 1 << 20
+
+// readArchive reads an archive of tar, which gzip or bzip2 may have packed.
+func readArchive(f io.Reader) (source, error) {
+	b := bufio.NewReader(f)
+	var plain io.Reader = b
+	magic, _ := b.Peek(3)
+	switch {
+	case bytes.Equal(magic, []byte("BZh")):
+		plain = bzip2.NewReader(b)
+	case bytes.HasPrefix(magic, []byte{0x1f, 0x8b}):
+		z, err := gzip.NewReader(b)
+		if err != nil {
+			return nil, err
+		}
+		plain = z
+	}
+	r := newRecording()
+	for t := tar.NewReader(plain); ; {
+		h, err := t.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("no archive of tar: %w", err)
+		}
+		name := below(path.Clean(h.Name))
+		if name == "" {
+			continue
+		}
+		switch h.Typeflag {
+		case tar.TypeReg:
+			text, err := io.ReadAll(io.LimitReader(t, maxFile))
+			if err != nil {
+				return nil, err
+			}
+			r.add(name, text)
+		case tar.TypeSymlink:
+			r.links[name] = h.Linkname
+			r.enter(name)
+		case tar.TypeDir:
+			r.enter(name)
+		}
+	}
+	return r, nil
+}
+
+// below gives the part of a name that begins with a directory of the system's root; empty
+// where there is none.
+func below(name string) string {
+	parts := strings.Split(name, "/")
+	for i, p := range parts {
+		if p == "sys" || p == "proc" {
+			return path.Join(parts[i:]...)
+		}
+	}
+	return ""
+}
+
+// maxIncludes bounds how deep trees include others.
+const maxIncludes = 8
+
+// readTree reads a .tree file. A line is PATH: TEXT; a path on several lines has several lines of
+// text. {LIST} in a path stands for each number of a list of the kernel's form, and {}, {+N} or
+// {-N} in the text for the number that the first list gave, and so much more or less. "@include
+// FILE" takes all files of another tree, which later lines replace.
+func (r *recording) readTree(name string, depth int) error {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	if depth > maxIncludes {
+		return fmt.Errorf("%s: trees include each other", name)
+	}
+	mine := map[string]bool{}
+	number := 0
+	for line := range strings.Lines(string(text)) {
+		number++
+		if strings.HasPrefix(line, "#") || strings.TrimSpace(line) == "" {
+			continue
+		}
+		if other, ok := strings.CutPrefix(line, "@include "); ok {
+			if err := r.readTree(filepath.Join(filepath.Dir(name), strings.TrimSpace(other)), depth+1); err != nil {
+				return err
+			}
+			continue
+		}
+		file, value, ok := strings.Cut(line, ":")
+		if !ok {
+			return fmt.Errorf("%s:%d: want PATH: TEXT", name, number)
+		}
+		err := expand(file, strings.TrimPrefix(value, " "), func(file, value string) {
+			if !mine[file] {
+				mine[file] = true
+				delete(r.files, file)
+			}
+			r.add(file, []byte(value))
+		})
+		if err != nil {
+			return fmt.Errorf("%s:%d: %w", name, number, err)
+		}
+	}
+	return nil
+}

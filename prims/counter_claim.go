@@ -1,0 +1,206 @@
+package prims
+
+// claim makes n of what is expected this participant's own: of what the dead owe
+// first, then of what nobody has, and then, if fromOthers, of what other participants
+// have. It reports false if there is not so much. If others did some of the work between two
+// of its changes, this participant keeps what it took by then, so its death is reported.
+func (t *counter) claim(n uint64, fromOthers bool) bool {
+	t.enter()
+	defer t.leave()
+	k := claiming{n: n, rest: n, fromOthers: fromOthers}
+	if fromOthers {
+		// The process that had the claim may be dead, and this process may have replaced it.
+		t.reapDead()
+		k.reaped = true
+	}
+	for {
+		// The loop ends as that of add does.
+		c := t.load()
+		switch {
+		case c.untold():
+			t.tellZero(c)
+			continue
+		case !c.logged() && c.count() < k.rest && k.reaped:
+			return false
+		case k.rest == 0:
+			return true
+		case !c.logged() && c.count() < k.rest:
+			t.reapDead()
+			k.reaped = true
+			continue
+		case !c.logged():
+			t.must(t.convert(c))
+			continue
+		}
+		next, due, err := t.claimLogged(c, &k)
+		t.pay(due)
+		switch {
+		case err != nil:
+			panic(err)
+		case next == claimReap:
+			t.reapDead()
+			k.reaped = true
+		case next == claimAwait:
+			// The caller takes over work of the dead, and they may still write to its data.
+			t.must(t.awaitAllGone())
+		case next == claimFails:
+			return false
+		}
+	}
+}
+
+// claiming is a Claim on its way.
+type claiming struct {
+	n          uint64 // what is to be claimed
+	rest       uint64 // what is left of that
+	period     uint64 // of the shares when rest was counted
+	fromOthers bool
+	reaped     bool // the dead were looked for
+}
+
+// claimStep says what a claim does next.
+type claimStep int
+
+const (
+	claimAgain claimStep = iota
+	claimReap            // looks for the dead
+	claimAwait           // waits until the dead are gone
+	claimFails
+)
+
+// claimLogged makes one attempt to claim in a logged form. One change takes from the dead,
+// from nobody, and from one other participant.
+func (t *counter) claimLogged(c counterWord, k *claiming) (next claimStep, due counterDue, err error) {
+	t.private.Lock()
+	defer t.private.Unlock()
+	if err := t.complete(c); err != nil {
+		return 0, 0, err
+	}
+	if p := valueOf(&t.words.period); p != k.period {
+		k.rest, k.period = k.n, p // the counter was 0: what was claimed before is void
+	}
+	count, owed := valueOf(&t.words.count), valueOf(&t.words.owed)
+	h, ok := t.mine(count)
+	if !ok {
+		due, err = t.fold(c, t.name.Slot())
+		return claimAgain, due, err
+	}
+	me, most := t.name.Slot(), 0
+	shares, free := h.own, uint64(0)
+	for i := range t.slots {
+		if i+1 == me {
+			continue
+		}
+		s := &t.slots[i]
+		shares += t.has(s)
+		if claimable := t.claimable(s); claimable > 0 {
+			free += claimable
+			if most == 0 || claimable > t.claimable(&t.slots[most-1]) {
+				most = i + 1
+			}
+		}
+	}
+	others := uint64(max(int64(count)-int64(owed)-int64(shares), 0))
+	if !k.fromOthers {
+		free, most = 0, 0
+	}
+	free += others + owed
+	if k.fromOthers {
+		free = min(free, count-h.own) // if less than nothing is nobody's
+	}
+	switch {
+	case t.load() != c:
+		return claimAgain, 0, nil
+	case k.rest > free && !k.reaped:
+		return claimReap, 0, nil
+	case k.rest > free:
+		return claimFails, 0, nil
+	case owed != 0 && !t.a.AllGone():
+		return claimAwait, 0, nil
+	}
+	var ch counterChange
+	ofDead := min(k.rest, owed)
+	if ofDead > 0 {
+		ch.set(counterOwed, owed-ofDead)
+	}
+	ofNobody := min(k.rest-ofDead, others)
+	var ofMost uint64
+	if rest := k.rest - ofDead - ofNobody; rest > 0 && most != 0 {
+		s := &t.slots[most-1]
+		ofMost = min(rest, t.claimable(s))
+		ch.set(shareAt(most, shareOwn), t.has(s)-ofMost)
+	}
+	n := ofDead + ofNobody + ofMost
+	if n == 0 {
+		if t.load() != c {
+			return claimAgain, 0, nil // a share changed after it was read
+		}
+		return claimFails, 0, nil // a peer overwrote the shares
+	}
+	t.put(&ch, h, h.own+n, h.claimed+n)
+	ok, err = t.commit(c, &ch)
+	if ok {
+		k.rest -= n
+	}
+	return claimAgain, 0, err
+}
+
+// reset forgets what the dead owe, and reports whether that was anything.
+func (t *counter) reset() bool {
+	t.enter()
+	defer t.leave()
+	t.reapDead()
+	for {
+		// The loop ends as that of add does.
+		c := t.load()
+		died, current, err := t.lostAt(c)
+		switch {
+		case err != nil:
+			panic(err)
+		case !current:
+		case died == 0:
+			return false
+		case !t.a.AllGone():
+			t.must(t.awaitAllGone())
+		case !c.logged():
+			ok, due := t.becomeZero(c)
+			t.pay(due)
+			if ok {
+				return true
+			}
+		default:
+			r, err := t.resetLogged(c)
+			t.pay(r.due)
+			t.must(err)
+			if r.made {
+				return true
+			}
+		}
+	}
+}
+
+func (t *counter) resetLogged(c counterWord) (r attempt, err error) {
+	t.private.Lock()
+	defer t.private.Unlock()
+	if err := t.complete(c); err != nil {
+		return r, err
+	}
+	count, owed := valueOf(&t.words.count), valueOf(&t.words.owed)
+	if owed >= count { // others have done some of it
+		r.made, r.due = t.becomeZero(c)
+		return r, nil
+	}
+	var ch counterChange
+	ch.set(counterCount, count-owed)
+	ch.set(counterOwed, 0)
+	r.made, err = t.commit(c, &ch)
+	return r, err
+}
+
+// awaitAllGone waits until all dead participants are gone.
+func (t *counter) awaitAllGone() error {
+	if err := awaitAllGone(t.a, t.queue); err != errClosing {
+		return err
+	}
+	return t.closed()
+}

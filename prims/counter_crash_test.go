@@ -1,0 +1,97 @@
+//go:build linux && crashpoint
+
+package prims_test
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/proctest"
+)
+
+// A reaper dies, or is stopped, when it has made the share of a dead participant what the
+// dead owe, and has told nobody. The waiters are told.
+func TestWaitGroupCrashOfReaper(t *testing.T) {
+	for _, how := range []string{"SHMSYNC_CRASHPOINT", "SHMSYNC_CRASHPOINT_STOP"} {
+		for _, logged := range []bool{false, true} {
+			t.Run(fmt.Sprint(how, " logged ", logged), func(t *testing.T) {
+				a := newArena(t, nil)
+				g := newWaitGroup(t, a, "g")
+				owner := gateActor(t, a, "owner")
+				reaper := gateActor(t, a, "reaper", proctest.Env(how+"=counter.reap.lost:1"))
+				x := gateActor(t, a, "x")
+				owner.must(t, order{Op: "wg.add", Object: "g", N: 3})
+				if logged {
+					g.Add(1)
+				}
+				id := gateBlocked(t, a, x, g.Offset(), order{Op: "wg.waitctx", Object: "g"})
+				asleep(t, a, "g")
+				reaper.start(order{Op: "wg.reap", Object: "g", N: 2})
+				if how == "SHMSYNC_CRASHPOINT" {
+					reaper.proc.WaitSignal(t, syscall.SIGKILL)
+				} else {
+					reaper.proc.AwaitStop(t)
+				}
+				gateRefused(t, x.wait(t, id), "owner")
+				require.True(t, g.Reset())
+				g.Add(-int(g.State().Count))
+				require.NoError(t, g.WaitContext(t.Context()))
+			})
+		}
+	}
+}
+
+// No goroutine holds the private lock, which other objects of its process need too, while it
+// wakes waiters.
+func TestWaitGroupTellsUnlocked(t *testing.T) {
+	a := newArena(t, nil)
+	g := newWaitGroup(t, a, "g")
+	x := gateActor(t, a, "x")
+	t.Cleanup(crashpoint.Disarm)
+	begin := func() int {
+		g.Add(1)
+		x.must(t, order{Op: "wg.add", Object: "g", N: 1})
+		return gateBlocked(t, a, x, g.Offset(), order{Op: "wg.waitctx", Object: "g"})
+	}
+	held := func(point string, f func()) (held bool) {
+		hit := false
+		crashpoint.ArmFunc(point, 1, func() { hit, held = true, g.PrivateHeld() })
+		f()
+		require.True(t, hit, "%s was not passed", point)
+		return held
+	}
+	id := begin()
+	require.False(t, held("counter.zero.told", func() { g.Add(-2) }))
+	gateSmooth(t, x.wait(t, id))
+	id = begin()
+	require.False(t, held("counter.reap.lost", func() { g.Reap(func(slot int) bool { return slot == 2 }) }))
+	gateRefused(t, x.wait(t, id), "x")
+}
+
+// A Wait that finds another record each time it looks, so that it cannot tell who died, ends
+// with its context.
+func TestWaitGroupWaitOfRestlessCounter(t *testing.T) {
+	a := newArena(t, nil)
+	g := newWaitGroup(t, a, "g")
+	g.Add(1)
+	t.Cleanup(crashpoint.Disarm)
+	looks := 0
+	var again func()
+	again = func() {
+		// It is called by the look of the waiter, which completes the record.
+		if looks++; looks < 10_000 {
+			crashpoint.ArmFunc("counter.commit.begun", 1, again)
+		}
+		g.Restless()
+	}
+	again()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, g.WaitContext(ctx), context.Canceled)
+	require.Less(t, looks, 100)
+}

@@ -1,0 +1,182 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+)
+
+// A Wait that reads the words while another process carries out the record of a fold reports
+// no damage.
+func TestWaitGroupWaitDuringFold(t *testing.T) {
+	a := newArena(t, nil)
+	g := newWaitGroup(t, a, "g")
+	x := gateActor(t, a, "x")
+	g.Add(1)
+	x.must(t, order{Op: "wg.add", Object: "g", N: 1})
+	died, current, err := g.LostWhileFolded(2)
+	require.NoError(t, err)
+	require.False(t, died)
+	require.False(t, current)
+	require.ErrorIs(t, g.WaitContext(t.Context()), shmsync.ErrOwnerDead, "the fold was carried out")
+}
+
+// The share of a producer is never more than the counter, although other processes do more than
+// 2^32 of its work. So it is exact again when the producer does the work itself, and its
+// death is reported.
+func TestWaitGroupShareIsBounded(t *testing.T) {
+	const most = 1<<31 - 1
+	a := newArena(t, nil)
+	g := newWaitGroup(t, a, "g")
+	producer := gateActor(t, a, "producer")
+	g.Add(1)
+	producer.must(t, order{Op: "wg.add", Object: "g", N: 1})
+	g.Done()
+	for _, n := range []int{most - 1, most - 1, 3} { // 2^32 in all
+		producer.must(t, order{Op: "wg.add", Object: "g", N: n})
+		g.Add(-n)
+	}
+	require.EqualValues(t, 4, g.ShareOf(2))
+	for _, n := range []int{most - 1, most - 1, 2} { // the producer does 2^32 - 1 itself
+		producer.must(t, order{Op: "wg.add", Object: "g", N: n})
+		producer.must(t, order{Op: "wg.add", Object: "g", N: -n})
+	}
+	producer.must(t, order{Op: "wg.add", Object: "g", N: 2})
+	require.EqualValues(t, 3, g.ShareOf(2))
+	producer.proc.Kill(t)
+	alone(t, a, 1)
+	require.ErrorIs(t, g.WaitContext(t.Context()), shmsync.ErrOwnerDead)
+}
+
+// A reaper folds the share of the dead although other processes change the counter all the
+// time.
+func TestWaitGroupReapBesideABusyPeer(t *testing.T) {
+	a := newArena(t, nil)
+	g := newWaitGroup(t, a, "g")
+	g.Add(1)
+	busy, dead := gateActor(t, a, "busy"), gateActor(t, a, "dead")
+	busy.must(t, order{Op: "wg.add", Object: "g", N: 1})
+	dead.must(t, order{Op: "wg.add", Object: "g", N: 3})
+	asked := map[int]int{}
+	g.Reap(func(slot int) bool {
+		if asked[slot]++; slot != 3 && asked[slot] < 100 {
+			busy.must(t, order{Op: "wg.add", Object: "g", N: 1})
+		}
+		return slot == 3
+	})
+	require.Equal(t, map[int]int{1: 1, 2: 1, 3: 1}, asked)
+	require.Zero(t, g.ShareOf(3))
+	require.ErrorIs(t, g.State().Err, shmsync.ErrOwnerDead)
+}
+
+// The share of a participant that died long ago stays void when its period comes back, 2^32
+// tickets later.
+func TestWaitGroupPeriodComesBack(t *testing.T) {
+	a := newArena(t, nil)
+	g := newWaitGroup(t, a, "g")
+	old := gateActor(t, a, "old")
+	living := gateActor(t, a, "living")
+	old.must(t, order{Op: "wg.add", Object: "g", N: 1})
+	g.Add(1)
+	p := g.Period()
+	g.Add(-2)
+	require.Zero(t, g.State().Count)
+	old.proc.Kill(t)
+	alone(t, a, 2)
+	g.SetTickets(1<<32 + p - 1)
+	living.must(t, order{Op: "wg.add", Object: "g", N: 1})
+	g.Add(1)
+	require.NotEqual(t, p, g.Period())
+	require.NoError(t, g.State().Err)
+	ended := make(chan error, 1)
+	go func() { ended <- g.WaitContext(t.Context()) }()
+	living.must(t, order{Op: "wg.done", Object: "g"})
+	g.Done()
+	require.NoError(t, <-ended)
+}
+
+// A commit word that says that nobody died and left work ends a wait with ErrCorrupt.
+func TestHostileWaitGroupDeadNobody(t *testing.T) {
+	a := newArena(t, nil)
+	g := newWaitGroup(t, a, "g")
+	for _, word := range []uint64{5<<32 | 2, 5<<32 | 3, 5<<32 | 6, 5<<32 | 7} {
+		g.SetCommit(word)
+		ctx, cancel := context.WithTimeout(t.Context(), hostileTimeout)
+		ended := make(chan error, 1)
+		go func() { ended <- g.WaitContext(ctx) }()
+		var err error
+		select {
+		case err = <-ended:
+		case <-time.After(time.Minute):
+			g.SetCommit(0)
+			<-ended
+			require.Fail(t, "the wait ignores its context", "%#x", word)
+		}
+		cancel()
+		require.ErrorIs(t, err, shmsync.ErrCorrupt, "%#x", word)
+		require.Panics(t, func() { g.Reset() })
+		g.SetCommit(0)
+	}
+}
+
+// Claim finds the unclaimed work of a process while others add and are done.
+func TestWaitGroupClaimWhileOthersChange(t *testing.T) {
+	a := newArena(t, nil)
+	g := newWaitGroup(t, a, "g")
+	b := gateActor(t, a, "b")
+	x := gateActor(t, a, "x")
+	b.must(t, order{Op: "wg.add", Object: "g", N: 1 << 24})
+	g.Add(1)
+	id := x.start(order{Op: "wg.spin", Object: "g", N: 1 << 25, Token: 1_000_000})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		x.wait(t, id)
+	}()
+	for n := 0; ; n++ {
+		select {
+		case <-done:
+			t.Logf("%d claims", n)
+			return
+		default:
+			require.NotPanics(t, func() { g.Claim(1) }, fmt.Sprint("claim ", n))
+		}
+	}
+}
+
+// A Claim that fails because others did some of the work keeps what it took, so the death of
+// this process would be reported.
+func TestWaitGroupClaimFailsHalfway(t *testing.T) {
+	a := newArena(t, nil)
+	g := newWaitGroup(t, a, "g")
+	p := gateActor(t, a, "p")
+	b := gateActor(t, a, "b")
+	p.must(t, order{Op: "wg.add", Object: "g", N: 4})
+	b.must(t, order{Op: "wg.add", Object: "g", N: 2})
+	require.False(t, g.ClaimHalfway(6, func() { b.must(t, order{Op: "wg.add", Object: "g", N: -2}) }))
+	require.Zero(t, g.ShareOf(2))
+	require.EqualValues(t, 4, g.State().Own)
+}
+
+// A Claim forgets what it took before the counter was 0.
+func TestWaitGroupClaimAcrossZero(t *testing.T) {
+	a := newArena(t, nil)
+	g := newWaitGroup(t, a, "g")
+	p := gateActor(t, a, "p")
+	b := gateActor(t, a, "b")
+	p.must(t, order{Op: "wg.add", Object: "g", N: 4})
+	b.must(t, order{Op: "wg.add", Object: "g", N: 2})
+	require.False(t, g.ClaimHalfway(6, func() {
+		b.must(t, order{Op: "wg.add", Object: "g", N: -6})
+		g.Add(3)
+		b.must(t, order{Op: "wg.add", Object: "g", N: 2})
+	}))
+	require.EqualValues(t, 3, g.State().Own, "what another goroutine of this process added")
+}

@@ -1,0 +1,100 @@
+//go:build linux
+
+package prims
+
+import "github.com/shmsync/shmsync/internal/arenakernel"
+
+// SetTickets makes the next ticket n+1.
+func (g *WaitGroup) SetTickets(n uint64) { g.counter.words.tickets.Store(n) }
+
+// Period is the period of the shares that count.
+func (g *WaitGroup) Period() uint64 { return valueOf(&g.counter.words.period) }
+
+// ShareOf is the share of the participant in a slot.
+func (g *WaitGroup) ShareOf(slot int) uint64 { return g.counter.has(&g.counter.slots[slot-1]) }
+
+// SetCommit overwrites the commit word, as a hostile peer does.
+func (g *WaitGroup) SetCommit(v uint64) { g.counter.words.commit.Store(v) }
+
+// LostWhileFolded is what lostAt returns for a commit word over which another process then
+// folds the share of a slot. That process is stopped after it changed the first word.
+func (g *WaitGroup) LostWhileFolded(slot int) (died, current bool, err error) {
+	t := g.counter
+	c := t.load()
+	if err := t.complete(c); err != nil {
+		return false, false, err
+	}
+	s := &t.slots[slot-1]
+	var ch counterChange
+	ch.set(counterOwed, t.has(s))
+	ch.set(counterDeadID, uint64(s.holder()))
+	ch.set(shareAt(slot, shareOwn), 0)
+	version, err := t.version(&ch)
+	if err != nil {
+		return false, false, err
+	}
+	me := &t.slots[t.name.Slot()-1]
+	me.head.Store(version)
+	for i := range ch.n {
+		me.entries[i].Store(uint64(ch.index[i])<<32 | uint64(ch.value[i]))
+	}
+	me.entries[ch.n].Store(0)
+	t.words.commit.Store(uint64(counterNames(version, t.name.Slot(), 0)))
+	t.words.owed.Store(uint64(makeTagged(ch.value[0], uint32(version))))
+	n, current, err := t.lostAt(c)
+	return n != 0, current, err
+}
+
+// ClaimHalfway is Claim with a call of f after its first change. It reports whether it claimed
+// all of n.
+func (g *WaitGroup) ClaimHalfway(n uint64, f func()) bool {
+	t := g.counter
+	k := claiming{n: n, rest: n, fromOthers: true, reaped: true}
+	for first := true; k.rest > 0; first = false {
+		next, _, err := t.claimLogged(t.load(), &k)
+		if err != nil {
+			panic(err)
+		}
+		if next == claimFails {
+			return false
+		}
+		if first {
+			f()
+		}
+	}
+	return true
+}
+
+// Reap folds the shares of the participants in the slots for which dead is true. dead is asked
+// for each share.
+func (g *WaitGroup) Reap(dead func(slot int) bool) {
+	g.counter.reap(func(n arenakernel.ParticipantID) bool { return dead(n.Slot()) })
+}
+
+// PrivateHeld reports whether a goroutine of this process holds the private lock.
+func (g *WaitGroup) PrivateHeld() bool {
+	if !g.counter.private.TryLock() {
+		return true
+	}
+	g.counter.private.Unlock()
+	return false
+}
+
+// Restless makes a logged form whose record is not complete. It says that the dead owe work.
+func (g *WaitGroup) Restless() {
+	t := g.counter
+	var ch counterChange
+	ch.set(counterOwed, 1)
+	ch.set(counterDeadID, uint64(t.name))
+	version, err := t.version(&ch)
+	if err != nil {
+		panic(err)
+	}
+	s := &t.slots[t.name.Slot()-1]
+	s.head.Store(version)
+	for i := range ch.n {
+		s.entries[i].Store(uint64(ch.index[i])<<32 | uint64(ch.value[i]))
+	}
+	s.entries[ch.n].Store(0)
+	t.words.commit.Store(uint64(counterNames(version, t.name.Slot(), 0)))
+}

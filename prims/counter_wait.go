@@ -1,0 +1,128 @@
+package prims
+
+import (
+	"context"
+
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/park"
+	"github.com/shmsync/shmsync/internal/race"
+)
+
+var (
+	_ = crashpoint.Register("counter.wait.watched")
+	_ = crashpoint.Register("counter.wait.woken")
+)
+
+// waitOrPanic is wait for callers that cannot return an error.
+//
+//go:noinline
+func (t *counter) waitOrPanic() {
+	if err := t.wait(nil); err != nil {
+		panic(err)
+	}
+}
+
+// counterLooks is how often a waiter looks at a counter that changes all the time, to read
+// who died. Then it sleeps until the next periodic check.
+const counterLooks = 16
+
+// wait waits until the counter is 0, or has been.
+func (t *counter) wait(ctx context.Context) error {
+	if err := t.opening.error(t.op); err != nil {
+		return err
+	}
+	if t.zero() {
+		return nil
+	}
+	if err := t.tryEnter(); err != nil {
+		return err
+	}
+	defer t.leave()
+	// The zeros that come from here on end the wait.
+	began := counterEvents(t.words.events.Load()).ticket()
+	cancel := park.CancelBy(ctx)
+	defer cancel.Stop()
+	t.counts.add(countContended)
+	// The number of looks since the last sleep. A call that looks again without a sleep examines
+	// its context, and does not spin.
+	looks := 0
+	for ; ; looks++ {
+		e := counterEvents(t.words.events.Load())
+		c := t.load()
+		if c.zero() || e.ticket() != began {
+			race.Acquire(t.key)
+			t.counts.took()
+			return nil
+		}
+		if looks > 0 {
+			if t.queue.Closing() {
+				return t.closed()
+			}
+			if err := cancel.Err(); err != nil {
+				return err
+			}
+		}
+		died, current, err := t.lostAt(c)
+		switch {
+		case err != nil:
+			return err
+		case died != 0 && current:
+			return t.ownerDead(died)
+		case !current && looks < counterLooks:
+			continue
+		case !c.watched():
+			if looks == 0 && t.spin(began) {
+				t.counts.add(countSpin)
+				continue
+			}
+			if c = t.load(); c.zero() || c.watched() || !t.words.commit.CompareAndSwap(uint64(c), uint64(c|counterWatched)) {
+				continue
+			}
+			// The events that were read before c was watched: one since then ends the sleep at once.
+		}
+		crashpoint.Hit("counter.wait.watched")
+		t.counts.add(countSleep)
+		looks = -1
+		switch ended := t.queue.Sleep(uint32(e), park.SleepSpec{}, &cancel); ended {
+		case park.Again:
+			crashpoint.Hit("counter.wait.woken")
+		case park.Canceled, park.Closed: // a zero that has come beats the end of the wait
+			if t.load().zero() || counterEvents(t.words.events.Load()).ticket() != began {
+				race.Acquire(t.key)
+				return nil
+			}
+			if ended == park.Closed {
+				return t.closed()
+			}
+			return cancel.Err()
+		}
+	}
+}
+
+// spin spins while there is no reason to end a wait.
+func (t *counter) spin(began uint32) bool {
+	return t.tuning().Spin(func() bool {
+		c := t.load()
+		return c.zero() || c.lost() || counterEvents(t.words.events.Load()).ticket() != began
+	})
+}
+
+func (t *counter) tuning() park.Tuning {
+	w := t.words
+	return park.Tuning{Budget: &w.spin, Pays: &w.pays, LastCPU: &w.lastCPU, Slot: t.a.Self().Slot()}
+}
+
+// check is called ten times a second while a goroutine of this process waits: it makes up
+// for what a stopped or dead process owes, and finds holders that died.
+func (t *counter) check() {
+	e := t.words.events.Load()
+	moved := t.looked.Swap(e) != e
+	t.reapDead()
+	c := t.load()
+	if c.untold() {
+		t.tellZero(c)
+	}
+	if died, current, err := t.lostAt(c); moved || c.zero() || died != 0 || !current || err != nil {
+		t.list.DeliverAll()
+	}
+}

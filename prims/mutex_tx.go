@@ -1,0 +1,140 @@
+package prims
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+)
+
+var (
+	_ = crashpoint.Register("tx.rollback.taken")
+	_ = crashpoint.Register("tx.rollback.released")
+)
+
+// Update locks m, calls f, and unlocks m. If f returns nil, its changes stay. If f returns an
+// error, panics or calls runtime.Goexit, or if this process dies, all that f has saved by tx is as
+// it was before, byte for byte; see [Tx]. Update returns the error of f.
+//
+// m has to have PolicyRollback: else Update panics. An error that Is [shmsync.ErrNoSpace] says
+// that the log was full, and that nothing has changed. In a process without a byte lock the error
+// Is [shmsync.ErrNotSupported]. Its other errors are those of LockContext: it never is
+// ErrOwnerDead.
+//
+// Updates of one Mutex do not nest: f waits for itself if it calls Update or Lock of m. It
+// passes tx on instead. An Update of another Mutex within f is a transaction of its own: it stays
+// when the outer one is undone, and the two must not save the same bytes. f must not unlock m, so a
+// [Cond.Wait] with m in f panics, and must not close m or its arena: Close waits for the Updates of
+// this process.
+//
+// Update synchronizes as Lock and Unlock do.
+func (m *Mutex) Update(f func(tx *Tx) error) error { return m.UpdateContext(nil, f) }
+
+// UpdateContext is Update that ends with ctx.Err() if ctx ends before m is locked.
+func (m *Mutex) UpdateContext(ctx context.Context, f func(tx *Tx) error) (err error) {
+	tx := m.tx
+	if tx == nil {
+		panic("shmsync: Update of " + m.named("mutex ") + ", whose policy is " + m.policy.String() +
+			": only a lock that was made with PolicyRollback has an undo log")
+	}
+	if err := tx.supported("mutex.update"); err != nil {
+		return err
+	}
+	if !m.queue.Enter() {
+		return m.closed()
+	}
+	defer m.queue.Exit()
+	if err := m.LockContext(ctx); err != nil {
+		return err
+	}
+	if err := tx.begin("mutex.update"); err != nil {
+		m.loseLog(ownerWord(m.owner.Load()))
+		return err
+	}
+	defer m.endUpdate(tx, &err)
+	err = f(tx)
+	tx.ended = true
+	return err
+}
+
+// endUpdate ends an Update. It is deferred, so that it comes after a panic, too.
+func (m *Mutex) endUpdate(tx *Tx, err *error) {
+	if tx.failed != nil {
+		if r := recover(); r != nil && r != any(txEnd{tx}) {
+			defer panic(r)
+		}
+		*err = tx.failed
+	}
+	o := ownerWord(m.owner.Load())
+	if o.participant() != m.name || !o.held() {
+		tx.open = false
+		panic("shmsync: the function of an Update has unlocked " + m.named("mutex "))
+	}
+	if bad := tx.finish(tx.ended && *err == nil); bad != nil {
+		m.loseLog(o)
+		*err = m.fail("mutex.update", shmsync.ErrCorrupt, nil, bad.Error())
+		return
+	}
+	m.Unlock()
+}
+
+// loseLog makes m, which this process holds by o, not recoverable: its log is not what a correct
+// process leaves.
+func (m *Mutex) loseLog(o ownerWord) {
+	if n := m.log.state().participant(); n != 0 {
+		m.words.died.Store(uint32(n))
+	}
+	m.log.lose()
+	m.owner.CompareAndSwap(uint32(o), uint32(ownerNotRecoverable))
+	wakeAllOf(m.a, m.words)
+}
+
+// notRecoverable is the error of a lock that is not recoverable.
+func (m *Mutex) notRecoverable(op string) error {
+	err := m.fail(op, shmsync.ErrNotRecoverable, m.a.Who(m.diedName()), "")
+	if m.log != nil && m.log.check() != nil {
+		return fmt.Errorf("%w: %w: its undo log cannot be undone", err, shmsync.ErrCorrupt)
+	}
+	return err
+}
+
+// mutexLog gives the log of a Mutex; nil if it has none, as every object of another kind, whatever
+// a peer has written into its policy. An error says that it should have one.
+func mutexLog(a *arenakernel.Arena, o arenakernel.Object, w *mutexWords) (*undoLog, error) {
+	if o.Kind != mutexKind || policyOf(w.policy) != PolicyRollback {
+		return nil, nil
+	}
+	return logOf(a, o, uint64(mutexBytes))
+}
+
+// rollBackMutex deals with owner word o of a Mutex with a log, whose name was found dead. It
+// reports false if the word stays: the data is handed over when the dead one is gone.
+func rollBackMutex(a *arenakernel.Arena, w *mutexWords, l *undoLog, o ownerWord) (changed bool) {
+	dead := o.participant()
+	if !o.held() || !a.Gone(dead) {
+		return false
+	}
+	if o.kind() != kindRecovering {
+		l.disown(dead)
+	}
+	recovering := makeOwner(kindRecovering, a.Self())
+	if !arenakernel.TakeFromGone(a, dead, &w.owner, uint32(o), uint32(recovering)) {
+		return true
+	}
+	crashpoint.Hit("tx.rollback.taken")
+	if l.recover() != nil {
+		w.died.Store(uint32(dead))
+		l.lose()
+		w.owner.CompareAndSwap(uint32(recovering), uint32(ownerNotRecoverable))
+		wakeAllOf(a, w)
+		return true
+	}
+	countsOf(a, &w.counts).add(countRecovery)
+	// sync(mutex.release): release
+	w.owner.CompareAndSwap(uint32(recovering), 0)
+	crashpoint.Hit("tx.rollback.released")
+	wakeOneOf(a, w)
+	return true
+}

@@ -1,0 +1,7 @@
+package prims
+
+// OverwritePolicy makes the policy word of s that of PolicyRollback, as a peer may do.
+func (s *Synchronized[T]) OverwritePolicy() { s.lock.words.policy = PolicyRollback.stored() }
+
+// OverwritePolicy does the same to the lock of c.
+func (c *CohortMutex) OverwritePolicy() { c.global.words.policy = PolicyRollback.stored() }

@@ -1,0 +1,158 @@
+package prims
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
+)
+
+// Lost is an object that a death has made unusable, or one key of a [MultiLock].
+type Lost struct {
+	Object arena.Object
+	Key    *uint64           // for a MultiLock, else nil
+	Err    error             // what its calls returned: ErrOwnerDead or ErrNotRecoverable
+	Who    *shmsync.Identity // whose death that was; nil if it is not known
+}
+
+// String says which object was lost, and whose death that was.
+func (l Lost) String() string {
+	s := fmt.Sprintf("%s %s", kindNames[l.Object.Kind], objectName(arenakernel.Object(l.Object)))
+	if l.Key != nil {
+		s = fmt.Sprintf("key %d of %s", *l.Key, s)
+	}
+	s += ": " + l.Err.Error()
+	if l.Who != nil {
+		s += ": " + l.Who.String()
+	}
+	return s
+}
+
+// RecoverAll makes the objects of the arena usable again that deaths have made unusable, and returns
+// those that it recovered. It is for OnFirst of [arena.Options]: there no other process is in, and
+// every death has been dealt with.
+//
+// For each such object, and for each such key of a [MultiLock], it calls repair, which makes the data whole
+// that the object guards.
+//
+//	kind                                what RecoverAll does
+//	the locks, a key of a MultiLock     what their Recover does: repair runs while the lock is held
+//	WaitGroup, Latch, Barrier, Future   repair, and then Reset, unless repair has made it usable
+//	Waitable                            repair, which opens it with its rules and calls its Recover
+//
+// If repair returns an error, that object is not usable, and RecoverAll goes on with the others. The error
+// joins those of all such objects. It also names those that a peer has overwritten, with ErrCorrupt: Delete
+// removes them. repair must not be nil.
+func RecoverAll(a *arena.Arena, repair func(Lost) error) ([]Lost, error) {
+	return RecoverAllContext(context.Background(), a, repair)
+}
+
+// RecoverAllContext is RecoverAll that ends with ctx.Err() when ctx ends before it has recovered all.
+func RecoverAllContext(ctx context.Context, a *arena.Arena, repair func(Lost) error) (recovered []Lost, err error) {
+	mustHaveRepair(repair != nil, "all objects")
+	var objects []arena.Object // repair may delete some
+	for o := range a.Objects() {
+		objects = append(objects, o)
+	}
+	var failed []error
+	for _, o := range objects {
+		for _, l := range lostOf(a, o) {
+			if err := ctx.Err(); err != nil {
+				return recovered, errors.Join(append(failed, err)...)
+			}
+			switch did, err := l.recover(ctx, a, repair); {
+			case err != nil:
+				failed = append(failed, err)
+			case did:
+				recovered = append(recovered, l)
+			}
+		}
+	}
+	return recovered, errors.Join(failed...)
+}
+
+// lostOf tells what of o is lost.
+func lostOf(a *arena.Arena, o arena.Object) (lost []Lost) {
+	k := (*arenakernel.Arena)(a)
+	is, err := k.ObjectAt(o.Offset)
+	if err != nil || is != arenakernel.Object(o) {
+		if err == nil {
+			k.CloseObject(is)
+		}
+		return nil // it was deleted
+	}
+	defer k.CloseObject(is)
+	i := k.Inspect(is)
+	switch {
+	case i.Err == nil, o.Kind == synchronizedKind && !errors.Is(i.Err, shmsync.ErrCorrupt):
+		return nil
+	case o.Kind != multiLockKind || i.Key == nil:
+		return []Lost{{Object: o, Err: i.Err, Who: k.Who(i.Died)}}
+	}
+	x, err := buildMultiLock(k, is, true)
+	if err != nil {
+		return []Lost{{Object: o, Err: err}}
+	}
+	x.eachEntry(func(e keyEntry) {
+		if err, died := e.lost(); err != nil {
+			key := e.key.Load()
+			lost = append(lost, Lost{Object: o, Key: &key, Err: err, Who: k.Who(died)})
+		}
+	})
+	return lost
+}
+
+// recover makes l usable again, and reports whether it was lost until then.
+func (l Lost) recover(ctx context.Context, a *arena.Arena, repair func(Lost) error) (did bool, err error) {
+	if errors.Is(l.Err, shmsync.ErrCorrupt) {
+		return false, l.fail(l.Err, "a peer has overwritten it; Delete removes it")
+	}
+	var x interface {
+		Reset() bool
+		Close() error
+	}
+	switch l.Object.Kind {
+	case waitGroupKind:
+		x, err = WaitGroupAt(a, l.Object.Offset)
+	case latchKind:
+		x, err = LatchAt(a, l.Object.Offset)
+	case barrierKind:
+		x, err = BarrierAt(a, l.Object.Offset)
+	case futureKind:
+		x, err = FutureAt(a, l.Object.Offset)
+	case waitableKind:
+		if err := repair(l); err != nil {
+			return false, l.fail(shmsync.ErrNotRecoverable, "the repair failed: "+err.Error())
+		}
+		if len(lostOf(a, l.Object)) > 0 {
+			return false, l.fail(shmsync.ErrNotRecoverable, "the repair did not call its Recover")
+		}
+		return true, nil
+	default:
+		var key uint64
+		if l.Key != nil {
+			key = *l.Key
+		}
+		err = RecoverAtContext(ctx, a, l.Object, key, func() error {
+			did = true
+			return repair(l)
+		})
+		return did && err == nil, err
+	}
+	if err != nil {
+		return false, err
+	}
+	defer x.Close()
+	if err := repair(l); err != nil {
+		return false, l.fail(l.Err, "the repair failed: "+err.Error())
+	}
+	x.Reset()
+	return true, nil
+}
+
+func (l Lost) fail(err error, detail string) error {
+	return &shmsync.Error{Op: "prims.recover_all", Object: objectName(arenakernel.Object(l.Object)), Err: err, Who: l.Who, Detail: detail}
+}

@@ -1,0 +1,227 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/prims"
+)
+
+func init() {
+	// It has everything that a death makes unusable, and waits for its death.
+	proctest.Register("recoverall/holder", func(c *proctest.Child) {
+		var name string
+		c.Params(&name)
+		must := func(err error) {
+			if err != nil {
+				c.Fatal(err)
+			}
+		}
+		a, err := arena.Open(name, &arena.Options{Size: 8 << 20, MaxParticipants: 8, Label: "holder"})
+		must(err)
+		mutex, err := prims.OpenMutex(a, "mutex", nil)
+		must(err)
+		mutex.Lock()
+		hopeless, err := prims.OpenMutex(a, "hopeless", nil)
+		must(err)
+		hopeless.Lock()
+		rw, err := prims.OpenRWMutex(a, "rwmutex", nil)
+		must(err)
+		rw.Lock()
+		cohort, err := prims.OpenCohortMutex(a, "cohort", nil)
+		must(err)
+		cohort.Lock()
+		fair, err := prims.OpenFairMutex(a, "fair", nil)
+		must(err)
+		fair.Lock()
+		spin, err := prims.OpenSpinLock(a, "spin", nil)
+		must(err)
+		spin.Lock()
+		rwspin, err := prims.OpenRWSpinLock(a, "rwspin", nil)
+		must(err)
+		rwspin.Lock()
+		multi, err := prims.OpenMultiLock(a, "multi", nil)
+		must(err)
+		multi.Lock(7)
+		multi.Lock(9)
+		group, err := prims.OpenWaitGroup(a, "group", nil)
+		must(err)
+		group.Add(2)
+		latch, err := prims.OpenLatch(a, "latch", 2, nil)
+		must(err)
+		latch.Claim(1)
+		barrier, err := prims.OpenBarrier(a, "barrier", 2, nil)
+		must(err)
+		barrier.Register(1)
+		future, err := prims.OpenFuture(a, "future", nil)
+		must(err)
+		future.Claim()
+		free, err := prims.OpenMutex(a, "free", &prims.MutexOptions{Policy: prims.PolicyRelease})
+		must(err)
+		free.Lock()
+		healthy, err := prims.OpenMutex(a, "healthy", nil)
+		must(err)
+		healthy.Lock()
+		healthy.Unlock()
+		c.Ready()
+		select {}
+	})
+}
+
+// lostByHolder is what is lost after the death of a holder.
+var lostByHolder = []string{
+	"barrier", "cohort", "fair", "future", "group", "hopeless", "latch", "multi", "multi", "mutex", "rwmutex", "rwspin", "spin",
+}
+
+func namesOf(lost []prims.Lost) (names []string) {
+	for _, l := range lost {
+		names = append(names, l.Object.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// RecoverAll in OnFirst makes everything usable that a death has made unusable, and says what and whose
+// death that was. What could not be repaired is usable after the next RecoverAll.
+func TestRecoverAllInOnFirst(t *testing.T) {
+	name := arenaName(t)
+	p := proctest.Start(t, "recoverall/holder", proctest.Params(name))
+	p.Await(t)
+	p.Signal(t, unix.SIGKILL)
+	p.WaitSignal(t, unix.SIGKILL)
+	var lost []prims.Lost
+	var failed error
+	hopeless := errors.New("nobody knows how")
+	a, err := arena.Open(name, &arena.Options{OnFirst: func(a *arena.Arena, e arena.Epoch) error {
+		m, err := prims.AttachMutex(a, "mutex", nil)
+		require.NoError(t, err)
+		require.Panics(t, m.Lock, "else this test shows nothing")
+		require.NoError(t, m.Close())
+		lost, failed = prims.RecoverAll(a, func(l prims.Lost) error {
+			if l.Object.Name == "hopeless" {
+				return hopeless
+			}
+			require.ErrorIs(t, l.Err, shmsync.ErrOwnerDead)
+			require.NotNil(t, l.Who, "%v", l)
+			require.Equal(t, "holder", l.Who.Label)
+			return nil
+		})
+		return nil
+	}})
+	require.NoError(t, err)
+	defer a.Close()
+	require.ErrorIs(t, failed, shmsync.ErrNotRecoverable)
+	require.ErrorContains(t, failed, hopeless.Error())
+	require.Equal(t, slices.DeleteFunc(slices.Clone(lostByHolder), func(s string) bool { return s == "hopeless" }), namesOf(lost))
+	var keys []uint64
+	for _, l := range lost {
+		if l.Key != nil {
+			keys = append(keys, *l.Key)
+		}
+	}
+	slices.Sort(keys)
+	require.Equal(t, []uint64{7, 9}, keys)
+	again, err := prims.RecoverAll(a, func(l prims.Lost) error {
+		require.ErrorIs(t, l.Err, shmsync.ErrNotRecoverable)
+		return nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, []string{"hopeless"}, namesOf(again))
+	again, err = prims.RecoverAll(a, func(l prims.Lost) error { return fmt.Errorf("%v is not lost", l) })
+	require.NoError(t, err)
+	require.Empty(t, again)
+
+	for _, lock := range []string{"mutex", "hopeless", "free", "healthy"} {
+		m, err := prims.AttachMutex(a, lock, nil)
+		require.NoError(t, err)
+		m.Lock()
+		m.Unlock()
+	}
+	multi, err := prims.AttachMultiLock(a, "multi", nil)
+	require.NoError(t, err)
+	multi.Lock(9).Unlock()
+	group, err := prims.AttachWaitGroup(a, "group", nil)
+	require.NoError(t, err)
+	group.Wait()
+	future, err := prims.AttachFuture(a, "future", nil)
+	require.NoError(t, err)
+	require.True(t, future.Claim())
+	require.NoError(t, a.Check())
+}
+
+// A Waitable is recovered by repair, which knows its types; what repair leaves alone stays lost.
+func TestRecoverAllOfAWaitable(t *testing.T) {
+	a := newArena(t, nil)
+	panics := true
+	rules := prims.Rules[int, int]{Claim: func(*int, int) bool {
+		if panics {
+			panic("told to")
+		}
+		return true
+	}}
+	x, err := prims.OpenWaitable(a, "stock", 3, rules, nil)
+	require.NoError(t, err)
+	require.Panics(t, func() { x.Wait(1) })
+	panics = false
+	require.ErrorIs(t, x.Err(), shmsync.ErrNotRecoverable)
+	lost, err := prims.RecoverAll(a, func(prims.Lost) error { return nil })
+	require.ErrorIs(t, err, shmsync.ErrNotRecoverable)
+	require.Empty(t, lost)
+	why := errors.New("no reason")
+	_, err = prims.RecoverAll(a, func(prims.Lost) error { return why })
+	require.ErrorContains(t, err, "no reason")
+	lost, err = prims.RecoverAll(a, func(l prims.Lost) error {
+		y, err := prims.AttachWaitable(a, l.Object.Name, rules, nil)
+		require.NoError(t, err)
+		defer y.Close()
+		return y.Recover(func(*int) error { return nil })
+	})
+	require.NoError(t, err)
+	require.Equal(t, []string{"stock"}, namesOf(lost))
+	require.NoError(t, x.Wait(1))
+}
+
+// repair may delete objects, and a context that has ended ends RecoverAll.
+func TestRecoverAllWhileObjectsGo(t *testing.T) {
+	name := arenaName(t)
+	p := proctest.Start(t, "recoverall/holder", proctest.Params(name))
+	p.Await(t)
+	p.Signal(t, unix.SIGKILL)
+	p.WaitSignal(t, unix.SIGKILL)
+	a, err := arena.Open(name, nil)
+	require.NoError(t, err)
+	defer a.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	calls := 0
+	lost, err := prims.RecoverAllContext(ctx, a, func(l prims.Lost) error {
+		if calls++; calls == 1 {
+			for _, other := range lostByHolder {
+				if other != l.Object.Name && other != "multi" {
+					require.NoError(t, a.Delete(other))
+				}
+			}
+		}
+		if l.Object.Name == "multi" {
+			cancel()
+		}
+		return nil
+	})
+	require.ErrorIs(t, err, context.Canceled)
+	require.LessOrEqual(t, len(lost), 2)
+	require.Contains(t, namesOf(lost), "multi")
+	lost, err = prims.RecoverAll(a, func(prims.Lost) error { return nil })
+	require.NoError(t, err)
+	require.Equal(t, []string{"multi"}, namesOf(lost))
+	require.NoError(t, a.Check())
+}

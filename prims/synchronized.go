@@ -1,0 +1,443 @@
+package prims
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/asm"
+	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/park"
+	"github.com/shmsync/shmsync/internal/race"
+)
+
+// Synchronized is a value of type T with its lock. An Update happens wholly or not at all,
+// also if its process is killed in the middle of it, or if its function panics or returns an
+// error. So a death needs no repair, and no call reports one.
+//
+// Load reads the value without the lock. It never waits for an Update, not even for one
+// whose process is stopped or dead, and never sees a part of one.
+//
+// T has no pointers and at most SynchronizedMost bytes. An Update copies it once, and a Load
+// once. Larger or linked data needs a [Mutex], and a plan for deaths.
+//
+// If a process dies in an Update or a View, others get the lock when none of its system
+// calls can write to the value any more.
+//
+// In the terminology of the Go memory model, and across processes: an Update or Store
+// synchronizes before every later Update, View or Store returns or calls its function, and
+// before the return of a Load that sees its value.
+//
+// The name is that of folly and Boost. Load is a reader of what the Linux kernel calls a
+// seqcount latch.
+type Synchronized[T any] struct {
+	synchronized
+	copies [2]*T
+}
+
+// synchronized is what does not depend on T.
+type synchronized struct {
+	lock  *Mutex
+	words *synchronizedWords
+	// inside says that a goroutine that got the lock by this handle may use the copies.
+	//   writers: the holder of the lock
+	//   readers: Close
+	inside atomic.Uint32
+}
+
+// SynchronizedOptions says how a Synchronized is created. A nil *SynchronizedOptions means
+// the zero value.
+type SynchronizedOptions struct {
+	// Spin bounds how long a waiter for the lock of a new object spins before it sleeps. If
+	// it is 0, waiters learn the bound from what has paid off; if it is negative, they never
+	// spin.
+	Spin time.Duration
+}
+
+// SynchronizedMost is the most bytes that the value of a Synchronized may have.
+const SynchronizedMost = 64 << 10
+
+const (
+	// synchronizedTries is how often Load reads the value before it tries to lock. Each try
+	// that fails has met a commit.
+	synchronizedTries = 100
+	// synchronizedWait bounds how long Load waits for the lock, in nanoseconds, before it
+	// reads again: the holder may have been stopped, and then reading succeeds. A waiter is
+	// handed the lock much sooner.
+	synchronizedWait = 10e6
+	// synchronizedRounds is how often Load does both before it waits for the lock without a
+	// bound. Only a process that overwrites the words makes it get there.
+	synchronizedRounds = 100
+)
+
+var synchronizedKind = arenakernel.KindOf("SYNC")
+
+const synchronizedVersion = 1
+
+var (
+	_ = crashpoint.Register("synchronized.update.copied")
+	_ = crashpoint.Register("synchronized.update.written")
+	_ = crashpoint.Register("synchronized.update.committed")
+)
+
+// OpenSynchronized finds the Synchronized of that name in the arena or creates it with the
+// value initial. An empty name makes a fresh anonymous one.
+//
+// If an existing one has a value of another layout, the error Is ErrIncompatible.
+// OpenSynchronized panics if T has pointers or more than SynchronizedMost bytes.
+func OpenSynchronized[T any](a *arena.Arena, name string, initial T, opts *SynchronizedOptions) (*Synchronized[T], error) {
+	return openSynchronized((*arenakernel.Arena)(a), name, initial, opts, false)
+}
+
+func openSynchronized[T any](a *arenakernel.Arena, name string, initial T, opts *SynchronizedOptions, attach bool) (*Synchronized[T], error) {
+	var opt SynchronizedOptions
+	if opts != nil {
+		opt = *opts
+	}
+	layout, size := synchronizedLayout[T]()
+	return openAs(a, arenakernel.ObjectSpec{
+		Existing: attach, Kind: synchronizedKind, Version: synchronizedVersion, Name: name, Size: size, Layout: layout,
+		Init: func(body []byte) { initSynchronized(body, &initial, &opt) },
+	}, "synchronized.open", buildSynchronized[T], nil)
+}
+
+// SynchronizedAt opens the Synchronized at an offset. Another process got the offset from
+// the method Offset.
+func SynchronizedAt[T any](a *arena.Arena, off arena.Offset) (*Synchronized[T], error) {
+	k := (*arenakernel.Arena)(a)
+	layout, size := synchronizedLayout[T]()
+	o, err := objectAt(k, off, "synchronized.open", synchronizedKind, synchronizedVersion, size)
+	if err != nil {
+		return nil, err
+	}
+	if o.Layout != layout {
+		k.CloseObject(o)
+		return nil, &shmsync.Error{Op: "synchronized.open", Object: objectName(o), Err: shmsync.ErrIncompatible,
+			Detail: fmt.Sprintf("its value has fingerprint %#x, asked for %T, which has %#x", o.Layout, *new(T), layout)}
+	}
+	return share(k, o, func() (*Synchronized[T], error) { return buildSynchronized[T](k, o) })
+}
+
+// synchronizedLayout is the fingerprint of a T and the size of a body with two of them.
+func synchronizedLayout[T any]() (layout, size uint64) {
+	layout, err := arenakernel.LayoutOf[T]()
+	if err != nil {
+		panic("shmsync: Synchronized: " + err.Error())
+	}
+	if n := sizeOf[T](); n > SynchronizedMost {
+		panic(fmt.Sprintf("shmsync: Synchronized of %T, which has %d bytes; the most is %d", *new(T), n, SynchronizedMost))
+	}
+	_, size = synchronizedShape(sizeOf[T]())
+	return layout, size
+}
+
+func buildSynchronized[T any](a *arenakernel.Arena, o arenakernel.Object) (*Synchronized[T], error) {
+	s := &Synchronized[T]{}
+	s.words = arenakernel.At[synchronizedWords](a, o.Body)
+	copies, _ := synchronizedShape(sizeOf[T]())
+	for i, off := range copies {
+		s.copies[i] = arenakernel.At[T](a, o.Body+off)
+	}
+	// A death leaves nothing to repair. The Repair is for a policy that a peer has overwritten.
+	s.lock = buildMutexAt(a, o, o.Body, &MutexOptions{Repair: func() error { return nil }})
+	s.lock.counted()
+	s.lock.inner = true
+	s.lock.opening.shut, s.lock.opening.end = s.shut, s.lock.end
+	return s, nil
+}
+
+// Update locks the value, calls f with a copy of it, and makes the copy the value if f
+// returns nil. If f returns an error, Update returns it, and the value is as before; so it is
+// if f panics or calls [runtime.Goexit], and if this process dies before Update has
+// committed. f must not keep v, nor start anything that writes to it after f has returned.
+//
+// An Update, View or Store of s within f waits for itself for ever, and so does a Close of s
+// or of the arena. Other errors than f's mean that f was not called, except for ErrCorrupt:
+// a peer has overwritten the lock, and the value is as before.
+func (s *Synchronized[T]) Update(f func(v *T) error) error {
+	return s.UpdateContext(context.Background(), f)
+}
+
+// UpdateContext is Update that ends with ctx.Err() if ctx ends before it has the lock.
+func (s *Synchronized[T]) UpdateContext(ctx context.Context, f func(v *T) error) error {
+	if err := s.lock.LockContext(ctx); err != nil {
+		return s.failed("update", err)
+	}
+	defer s.leave()
+	if err := s.enter("update"); err != nil {
+		return err
+	}
+	c := s.words.current.Load()
+	v := s.copies[(c+1)&1]
+	*v = *s.copies[c&1]
+	crashpoint.Hit("synchronized.update.copied")
+	if err := f(v); err != nil {
+		return err
+	}
+	return s.commit("update", c+1)
+}
+
+// Store makes v the value, as an Update does.
+func (s *Synchronized[T]) Store(v T) {
+	if err := s.StoreContext(context.Background(), v); err != nil {
+		panic(err)
+	}
+}
+
+// StoreContext is Store that ends with ctx.Err() if ctx ends before it has the lock.
+func (s *Synchronized[T]) StoreContext(ctx context.Context, v T) error {
+	if err := s.lock.LockContext(ctx); err != nil {
+		return s.failed("store", err)
+	}
+	defer s.leave()
+	if err := s.enter("store"); err != nil {
+		return err
+	}
+	c := s.words.current.Load()
+	*s.copies[(c+1)&1] = v
+	crashpoint.Hit("synchronized.update.copied")
+	return s.commit("store", c+1)
+}
+
+// View locks the value and calls f with it, without a copy. Meanwhile it does not change. f
+// must not change it, and must not keep v. What Update says of calls within f, and of errors,
+// holds here too.
+func (s *Synchronized[T]) View(f func(v *T) error) error {
+	return s.ViewContext(context.Background(), f)
+}
+
+// ViewContext is View that ends with ctx.Err() if ctx ends before it has the lock.
+func (s *Synchronized[T]) ViewContext(ctx context.Context, f func(v *T) error) error {
+	if err := s.lock.LockContext(ctx); err != nil {
+		return s.failed("view", err)
+	}
+	defer s.leave()
+	if err := s.enter("view"); err != nil {
+		return err
+	}
+	return f(s.copies[s.words.current.Load()&1])
+}
+
+// Load is a copy of the value. It does not wait for an Update that is under way, whatever has
+// become of its process: it returns the value before that Update. It panics with an *Error
+// that Is ErrClosed, or, when a peer has overwritten the object, ErrCorrupt.
+//
+// After 100 reads that each met a commit, Load locks the value to read it. In a program built
+// with -race it first tries to lock, for 10 ms, so that the race detector sees what Load
+// synchronizes with.
+func (s *Synchronized[T]) Load() T {
+	var v T
+	s.LoadInto(&v)
+	return v
+}
+
+// LoadInto is Load for a value that is too large to be returned. While it runs *v may have
+// parts of several values; when it returns, *v is one value.
+func (s *Synchronized[T]) LoadInto(v *T) {
+	s.lock.opening.use()
+	if !race.Enabled {
+		for range synchronizedTries {
+			if s.read(v) {
+				return
+			}
+		}
+	}
+	if err := s.loadSlow(v); err != nil {
+		panic(err)
+	}
+}
+
+// read reads the value without the lock, and reports whether it is whole. An updater may
+// write to the copy meanwhile, which is no race: read notices.
+//
+//go:norace
+func (s *Synchronized[T]) read(v *T) bool {
+	// sync(synchronized.commit): acquire
+	c := s.words.current.Load()
+	*v = *s.copies[c&1]
+	asm.LoadFence()
+	return s.words.current.Load() == c
+}
+
+// loadSlow reads the value with the lock, or without it if its holder does not commit.
+func (s *Synchronized[T]) loadSlow(v *T) error {
+	for range synchronizedRounds {
+		switch err := s.lockFor(synchronizedWait); err {
+		case nil:
+			return s.loadLocked(v)
+		case errTimedOut:
+		default:
+			return s.failed("load", err)
+		}
+		for range synchronizedTries {
+			if s.read(v) {
+				race.Acquire(s.lock.key)
+				return nil
+			}
+		}
+	}
+	if err := s.lock.lockSlow(nil); err != nil {
+		return s.failed("load", err)
+	}
+	return s.loadLocked(v)
+}
+
+// loadLocked reads the value with the lock, and unlocks.
+func (s *Synchronized[T]) loadLocked(v *T) error {
+	defer s.leave()
+	if err := s.enter("load"); err != nil {
+		return err
+	}
+	*v = *s.copies[s.words.current.Load()&1]
+	return nil
+}
+
+// lockFor locks the value, and gives errTimedOut if that takes longer than so many
+// nanoseconds.
+func (s *synchronized) lockFor(timeout int64) error {
+	m := s.lock
+	if !m.queue.Enter() {
+		return m.closed()
+	}
+	defer m.queue.Exit()
+	w := waiter{m: m, cancel: park.CancelBy(nil), variant: waitVariant{timeout: timeout}}
+	err := w.lock()
+	w.cancel.Stop()
+	if err != nil {
+		return err
+	}
+	race.Acquire(m.key)
+	m.counts.holds(w.met)
+	return nil
+}
+
+// enter begins the use of the copies. The lock is held. It fails if the handle is being
+// closed: after that the object may be deleted, and its bytes be another object's.
+//
+//	enter                          shut
+//	CAS of the owner word          closing = true
+//	look at closing                look at the owner word
+//
+// Both are sequentially consistent, so one of them sees the other. If enter looked first, a
+// Close could miss an Update that has just begun.
+func (s *synchronized) enter(verb string) error {
+	s.setInside(1)
+	if s.lock.opening.closing.Load() {
+		return s.failed(verb, s.lock.closed())
+	}
+	return nil
+}
+
+// leave ends the use of the copies and unlocks. If a peer has overwritten the owner word,
+// leave does nothing: the next caller that locks is told.
+func (s *synchronized) leave() {
+	s.setInside(0)
+	if s.holds() {
+		s.lock.Unlock()
+	}
+}
+
+func (s *synchronized) setInside(v uint32) {
+	if race.Enabled {
+		s.inside.Store(v)
+		return
+	}
+	storeFlag(&s.inside, v)
+}
+
+// holds reports whether the owner word says that this process has the lock.
+func (s *synchronized) holds() bool {
+	o := ownerWord(s.lock.owner.Load())
+	return o.held() && o.participant() == s.lock.name
+}
+
+// commit makes the copy that was written the value.
+func (s *synchronized) commit(verb string, n uint64) error {
+	crashpoint.Hit("synchronized.update.written")
+	if !s.holds() {
+		return s.fail(verb, shmsync.ErrCorrupt, "this process lost the lock: its owner word is "+ownerWord(s.lock.owner.Load()).String())
+	}
+	// sync(synchronized.commit): release
+	// lin: Update takes effect here
+	commitStore(&s.words.current, n)
+	crashpoint.Hit("synchronized.update.committed")
+	return nil
+}
+
+// failed is the error of a call whose lock gave err. An owner-dead lock has been repaired, so
+// what is left can only come from a peer that has overwritten the words.
+func (s *synchronized) failed(verb string, err error) error {
+	var e *shmsync.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	is := *e
+	is.Op = "synchronized." + verb
+	if errors.Is(err, shmsync.ErrNotRecoverable) || errors.Is(err, shmsync.ErrOwnerDead) {
+		is.Err, is.Detail = shmsync.ErrCorrupt, "its lock says: "+e.Err.Error()
+	}
+	return &is
+}
+
+func (s *synchronized) fail(verb string, err error, detail string) error {
+	return &shmsync.Error{Op: "synchronized." + verb, Object: objectName(s.lock.object), Err: err, Detail: detail}
+}
+
+// shut ends the waits of this handle, and waits until its Updates and Views have returned:
+// they use bytes that are another object's once this one is deleted.
+func (s *synchronized) shut() {
+	s.lock.shut()
+	var pace goneWait
+	for waited := int64(0); s.holds(); {
+		if s.inside.Load() == 0 && waited >= synchronizedOther {
+			return // the hold is another handle's, or a peer has written it
+		}
+		d := pace.next()
+		time.Sleep(time.Duration(d))
+		waited += d
+	}
+}
+
+// synchronizedOther is how long shut waits for a hold of this process that is not known to be
+// this handle's: it may have just been taken.
+const synchronizedOther = 20e6 // ns
+
+// Offset is where the Synchronized lies in its arena, for SynchronizedAt in another process.
+func (s *Synchronized[T]) Offset() arena.Offset { return s.lock.object.Offset }
+
+// Close closes the handle, and no other handle on the Synchronized. It waits for Updates and
+// Views by this handle that have the lock. Calls that wait for it end with an error that Is
+// ErrClosed. A Load must have returned before. A second Close is an error that Is ErrClosed.
+func (s *Synchronized[T]) Close() error { return s.lock.opening.close("synchronized.close") }
+
+// SynchronizedState is what State tells.
+type SynchronizedState struct {
+	Commits uint64            // how often an Update or a Store has changed the value
+	Held    bool              // an Update, a View or a Store is under way, or its process has died in it and is not gone
+	Owner   *shmsync.Identity // the process that has the lock; nil when free or unknown
+	Waiting bool              // there may be waiters for the lock
+	Err     error             // ErrCorrupt if a peer has overwritten the lock, else nil
+}
+
+// State reads the words of s without locking it. The answer may be out of date when State
+// returns, and its parts may be of different moments.
+func (s *Synchronized[T]) State() SynchronizedState { return s.state() }
+
+func (s *synchronized) state() SynchronizedState {
+	m := s.lock.State()
+	st := SynchronizedState{Commits: s.words.current.Load(), Held: m.Held, Owner: m.Owner, Waiting: m.Waiting}
+	if errors.Is(m.Err, shmsync.ErrCorrupt) || errors.Is(m.Err, shmsync.ErrNotRecoverable) {
+		st.Err = shmsync.ErrCorrupt
+	}
+	return st
+}
+
+// String renders the state on one line.
+func (s *Synchronized[T]) String() string {
+	return fmt.Sprintf("synchronized %s: %d commits, %s", objectName(s.lock.object), s.state().Commits, s.lock.State().Word)
+}

@@ -1,0 +1,15 @@
+//go:build linux
+
+package prims
+
+// Lock is the lock of s.
+func (s *Synchronized[T]) Lock() *Mutex { return s.lock }
+
+// LoadLocked is the part of Load that locks.
+func (s *Synchronized[T]) LoadLocked(v *T) error { return s.loadSlow(v) }
+
+// SetOwnerWord overwrites the owner word.
+func (s *Synchronized[T]) SetOwnerWord(v uint32) { s.lock.owner.Store(v) }
+
+// SetCommits overwrites the number of commits.
+func (s *Synchronized[T]) SetCommits(n uint64) { s.words.current.Store(n) }

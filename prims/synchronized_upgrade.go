@@ -1,0 +1,56 @@
+package prims
+
+import (
+	"fmt"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
+)
+
+// UpgradeSynchronized makes the Synchronized of that name one of a T, if its value has another
+// type, as [arena.Upgrade] does with a Value; a Value becomes a Synchronized. migrate fills in v
+// from the value as the last Update left it. UpgradeSynchronized is for [arena.Options.OnFirst],
+// and panics elsewhere. opts concern the object that it makes.
+func UpgradeSynchronized[T any](a *arena.Arena, name string, migrate func(old arena.Stored, v *T) error, opts *SynchronizedOptions) error {
+	var opt SynchronizedOptions
+	if opts != nil {
+		opt = *opts
+	}
+	k := (*arenakernel.Arena)(a)
+	layout, size := synchronizedLayout[T]()
+	spec := arenakernel.ObjectSpec{Kind: synchronizedKind, Version: synchronizedVersion, Name: name, Size: size, Layout: layout}
+	return k.UpgradeObject(spec, func(old arenakernel.Object) (func([]byte), error) {
+		off, err := old.Body, error(nil)
+		switch {
+		case old.Kind == arenakernel.KindValue:
+		case old.Kind == synchronizedKind && old.Version == synchronizedVersion:
+			if off, err = committedCopy(k, old); err != nil {
+				return nil, err
+			}
+		default:
+			return nil, &shmsync.Error{Op: "synchronized.upgrade", Object: objectName(old), Err: shmsync.ErrIncompatible,
+				Detail: fmt.Sprintf("it is a %v of version %d", old.Kind, old.Version)}
+		}
+		v := new(T)
+		if err := migrate(arenakernel.StoredAt(k, old, off), v); err != nil {
+			return nil, err
+		}
+		return func(body []byte) { initSynchronized(body, v, &opt) }, nil
+	})
+}
+
+// committedCopy is where the valid copy of the value of a Synchronized of any T is.
+func committedCopy(a *arenakernel.Arena, o arenakernel.Object) (arenakernel.Offset, error) {
+	w, err := arenakernel.TryAt[synchronizedWords](a, o.Body)
+	if err != nil {
+		return 0, err
+	}
+	copies, size := synchronizedShape(0)
+	if w.current.Load()&1 == 0 || o.Size < size {
+		return o.Body + copies[0], nil
+	}
+	// The rest of the body is a copy rounded up to a multiple of 64, and a copy. Half of that,
+	// rounded up likewise, is the former.
+	return o.Body + copies[0] + (arenakernel.Offset(o.Size-size)/2+63)&^63, nil
+}

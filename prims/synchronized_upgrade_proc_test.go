@@ -1,0 +1,154 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/prims"
+)
+
+type (
+	hitsV1 struct{ Hits uint64 }
+	hitsV2 struct {
+		Hits, Misses uint64
+		Log          [100]byte
+	}
+)
+
+func upgradeHits(a *arena.Arena, in func()) error {
+	return prims.UpgradeSynchronized(a, "hits", func(old arena.Stored, v *hitsV2) error {
+		v1, err := arena.As[hitsV1](old)
+		if err == nil {
+			v.Hits = v1.Hits
+		}
+		in()
+		return err
+	}, nil)
+}
+
+func init() {
+	proctest.Register("upgrade/first", func(c *proctest.Child) {
+		var name string
+		c.Params(&name)
+		_, err := arena.Open(name, &arena.Options{OnFirst: func(a *arena.Arena, _ arena.Epoch) error {
+			return upgradeHits(a, func() {
+				c.Ready()
+				c.Await() // until the kill
+			})
+		}})
+		c.Fatal(err)
+	})
+}
+
+// first runs f in OnFirst.
+func first(t *testing.T, name string, f func(a *arena.Arena)) *arena.Arena {
+	t.Helper()
+	ran := false
+	a, err := arena.Open(name, &arena.Options{OnFirst: func(a *arena.Arena, _ arena.Epoch) error { ran = true; f(a); return nil }})
+	require.NoError(t, err)
+	require.True(t, ran)
+	return a
+}
+
+// A program of the next version dies in its migration, and the old one goes on. Then another of the
+// next version upgrades what the old one has left.
+func TestUpgradeSynchronizedAfterADeath(t *testing.T) {
+	name := arenaName(t)
+	a, err := arena.Open(name, nil)
+	require.NoError(t, err)
+	hits, err := prims.OpenSynchronized(a, "hits", hitsV1{7}, nil)
+	require.NoError(t, err)
+	hits.Store(hitsV1{8}) // the other copy
+	require.NoError(t, a.Close())
+
+	p := proctest.Start(t, "upgrade/first", proctest.Params(name))
+	p.Await(t)
+	p.Kill(t)
+	a, err = arena.Attach(name, nil) // the old version
+	require.NoError(t, err)
+	hits, err = prims.AttachSynchronized[hitsV1](a, "hits", nil)
+	require.NoError(t, err)
+	require.NoError(t, hits.Update(func(v *hitsV1) error { v.Hits++; return nil }))
+	require.NoError(t, a.Close())
+
+	a = first(t, name, func(a *arena.Arena) { require.NoError(t, upgradeHits(a, func() {})) })
+	defer a.Close()
+	next, err := prims.AttachSynchronized[hitsV2](a, "hits", nil)
+	require.NoError(t, err)
+	require.Equal(t, hitsV2{Hits: 9}, next.Load())
+	require.NoError(t, next.Update(func(v *hitsV2) error { v.Misses++; return nil }))
+	require.Equal(t, hitsV2{Hits: 9, Misses: 1}, next.Load())
+	_, err = prims.AttachSynchronized[hitsV1](a, "hits", nil)
+	require.ErrorIs(t, err, shmsync.ErrIncompatible)
+	require.EqualValues(t, 1, a.Stats().Objects)
+	sound(t, a)
+}
+
+// upgradeSize upgrades a Synchronized of T, with one of its copies valid, to one of a hitsV1.
+func upgradeSize[T comparable](t *testing.T, v T) {
+	for commits := range 2 {
+		name := arenaName(t)
+		a, err := arena.Open(name, nil)
+		require.NoError(t, err)
+		s, err := prims.OpenSynchronized(a, "hits", v, nil)
+		require.NoError(t, err)
+		for range commits {
+			var none T
+			s.Store(none)
+			s.Store(none)
+			s.Store(v)
+		}
+		require.NoError(t, a.Close())
+		a = first(t, name, func(a *arena.Arena) {
+			require.NoError(t, prims.UpgradeSynchronized(a, "hits", func(old arena.Stored, to *hitsV1) error {
+				was, err := arena.As[T](old)
+				require.NoError(t, err)
+				require.Equal(t, v, *was, "%d commits", 3*commits)
+				to.Hits = 5
+				return nil
+			}, nil))
+		})
+		to, err := prims.AttachSynchronized[hitsV1](a, "hits", nil)
+		require.NoError(t, err)
+		require.Equal(t, hitsV1{5}, to.Load())
+		require.NoError(t, a.Close())
+	}
+}
+
+// The valid copy is found whatever the size of the value is.
+func TestUpgradeSynchronizedOfAnySize(t *testing.T) {
+	upgradeSize(t, [1]byte{1})
+	upgradeSize(t, [63]byte{1, 62: 2})
+	upgradeSize(t, [64]byte{1, 63: 2})
+	upgradeSize(t, [65]byte{1, 64: 2})
+	upgradeSize(t, [128]byte{1, 127: 2})
+	upgradeSize(t, [4097]byte{1, 4096: 2})
+}
+
+// A Value that had no lock becomes a Synchronized.
+func TestUpgradeSynchronizedFromValue(t *testing.T) {
+	name := arenaName(t)
+	a, err := arena.Open(name, nil)
+	require.NoError(t, err)
+	v, err := arena.Value[hitsV1](a, "hits")
+	require.NoError(t, err)
+	v.Hits = 7
+	_, err = a.Block("block", 8)
+	require.NoError(t, err)
+	require.NoError(t, a.Close())
+	a = first(t, name, func(a *arena.Arena) {
+		require.NoError(t, upgradeHits(a, func() {}))
+		err := prims.UpgradeSynchronized(a, "block", func(arena.Stored, *hitsV1) error { return nil }, nil)
+		require.ErrorIs(t, err, shmsync.ErrIncompatible)
+	})
+	defer a.Close()
+	s, err := prims.AttachSynchronized[hitsV2](a, "hits", nil)
+	require.NoError(t, err)
+	require.Equal(t, hitsV2{Hits: 7}, s.Load())
+}

@@ -1,0 +1,64 @@
+package prims
+
+import (
+	"structs"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/shmsync/shmsync/internal/arenakernel"
+)
+
+// synchronizedWords is the head of the body of a Synchronized, 256 bytes. Two copies of the
+// value follow, each at a multiple of 64 bytes.
+//
+//	owner word  current  valid copy  other copy                       meaning                 left by
+//	free        c        c&1         what earlier Updates left there  idle                    Lock
+//	held by n   c        c&1         n writes it                      n is in an Update       commit, abort, death
+//	held by n   c+1      (c+1)&1     the value before                 n has committed         Unlock, death
+//	held by n,  c        c&1         a system call of n may write it  n is dead and not gone  the free byte lock of n:
+//	dead                                                                                      the owner word becomes free
+//
+// The store of current+1 is the commit. A process that dies before it leaves the value as it
+// was. A copy is written only after the commit that made it the other one, by a later holder
+// of the lock. So a reader without the lock has a whole value if current is the same before
+// and after it read the copy: the seqcount latch of the Linux kernel.
+type synchronizedWords struct {
+	_    structs.HostLayout
+	lock mutexWords // with PolicyRelease
+	// current is the number of commits. Its bit 0 names the valid copy.
+	//   writers: the holder of the lock, one store for each commit
+	//   readers: the holder of the lock; Load, without it
+	//   order:   release on the store, acquire on the first load of Load; its second load
+	//            comes after asm.LoadFence
+	//   futex:   none
+	//   crash:   the store is the commit: before it the value is as it was
+	current atomic.Uint64
+	_       [56]byte
+}
+
+var (
+	_ = [1]struct{}{}[unsafe.Offsetof(synchronizedWords{}.lock)-0]
+	_ = [1]struct{}{}[unsafe.Offsetof(synchronizedWords{}.current)-192]
+	_ = [1]struct{}{}[unsafe.Sizeof(synchronizedWords{})-256]
+)
+
+// synchronizedShape is where the copies of a value of that many bytes are, from the body,
+// and how large the body is.
+func synchronizedShape(value uintptr) (copies [2]arenakernel.Offset, size uint64) {
+	copies[0] = arenakernel.Offset(unsafe.Sizeof(synchronizedWords{}))
+	copies[1] = copies[0] + (arenakernel.Offset(value)+63)&^63
+	return copies, uint64(copies[1]) + uint64(value)
+}
+
+// initSynchronized fills in the private body of a Synchronized that is being made.
+func initSynchronized[T any](body []byte, initial *T, opt *SynchronizedOptions) {
+	copies, size := synchronizedShape(unsafe.Sizeof(*initial))
+	_ = body[:size]
+	// SAFETY: the body has room for the words and both copies, and begins at a multiple of 64.
+	w := (*synchronizedWords)(unsafe.Pointer(unsafe.SliceData(body)))
+	initMutexWords(&w.lock, &MutexOptions{Policy: PolicyRelease, Spin: opt.Spin})
+	*(*T)(unsafe.Add(unsafe.Pointer(w), copies[0])) = *initial
+}
+
+// storeFlag is a plain store of a flag of this process that the compiler leaves in its place.
+func storeFlag(w *atomic.Uint32, v uint32) { *(*uint32)(unsafe.Pointer(w)) = v }

@@ -1,0 +1,319 @@
+package prims
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+)
+
+var (
+	_ = crashpoint.Register("tx.undo.range")
+	_ = crashpoint.Register("tx.undo.undone")
+	_ = crashpoint.Register("tx.undo.block")
+	_ = crashpoint.Register("tx.undo.idle")
+	_ = crashpoint.Register("tx.commit.block")
+	_ = crashpoint.Register("tx.log.lost")
+)
+
+// undoLog is the undo log of a lock as this process sees it. Its records hold what the
+// unfinished transaction of the lock's holder has saved; see logState. It is at the end of
+// the lock's body.
+//
+//	record: the saved bytes | padding to a multiple of 8 | offset u64 | length u32 | kind u32
+//
+// The records are guarded by the lock. A peer's bytes may be anything: what is read here is
+// validated, and used from private memory.
+type undoLog struct {
+	a       *arenakernel.Arena
+	head    *logHead
+	records []byte
+	size    uint32 // len(records)
+	object  arenakernel.Object
+}
+
+// own reports whether a range overlaps the object of the lock, which no transaction saves.
+func (l *undoLog) own(off arenakernel.Offset, n uint64) bool {
+	return off < l.object.Body+arenakernel.Offset(l.object.Size) && l.object.Offset < off+arenakernel.Offset(n)
+}
+
+// setKind overwrites the kind of the record whose footer ends at end.
+func (l *undoLog) setKind(end, kind uint32) { storeKind(&l.records[end-4], kind) }
+
+const (
+	logDefault = 16 << 10 // bytes
+	logMost    = 1 << 20
+	logUnit    = 64
+)
+
+// logSize is how many bytes of records a new log has for what the options say.
+func logSize(p Policy, asked int, what string) uint64 {
+	switch {
+	case asked != 0 && p != PolicyRollback:
+		panic(fmt.Sprintf("shmsync: %s: LogBytes is %d, but only a lock of PolicyRollback has an undo log", what, asked))
+	case asked < 0 || asked > logMost:
+		panic(fmt.Sprintf("shmsync: %s: LogBytes is %d, which is not within 1..%d", what, asked, logMost))
+	case p != PolicyRollback:
+		return 0
+	case asked == 0:
+		return logDefault
+	}
+	return (uint64(asked) + logUnit - 1) &^ (logUnit - 1)
+}
+
+// withLog is the size of a body that has words, and a log of that size unless it is 0.
+func withLog(words, log uint64) uint64 {
+	if log == 0 {
+		return words
+	}
+	return words + logHeadBytes + log
+}
+
+// logOf gives the log of an object whose body begins with so many bytes of words.
+func logOf(a *arenakernel.Arena, o arenakernel.Object, words uint64) (*undoLog, error) {
+	size := o.Size - words - logHeadBytes
+	if o.Size < words+logHeadBytes+logUnit || size > logMost || size%logUnit != 0 {
+		return nil, corruptLog(o, fmt.Sprintf("a body of %d bytes has no room for its undo log", o.Size))
+	}
+	head, err := arenakernel.TryAt[logHead](a, o.Body+arenakernel.Offset(words))
+	if err != nil {
+		return nil, err
+	}
+	if head.size != uint32(size) {
+		return nil, corruptLog(o, fmt.Sprintf("its undo log has %d bytes, and says that it has %d", size, head.size))
+	}
+	return &undoLog{a, head, a.Bytes(o.Body+arenakernel.Offset(words+logHeadBytes), size), uint32(size), o}, nil
+}
+
+func corruptLog(o arenakernel.Object, detail string) error {
+	return &shmsync.Error{Op: "lock.log", Object: objectName(o), Err: shmsync.ErrCorrupt, Detail: detail}
+}
+
+func (l *undoLog) state() logState       { return logState(l.head.state.Load()) }
+func (l *undoLog) storeState(s logState) { storeLogState(raw64(&l.head.state), uint64(s)) }
+func (l *undoLog) differs(asked int) string {
+	if l == nil {
+		return ""
+	}
+	if want := logSize(PolicyRollback, asked, ""); asked != 0 && want != uint64(l.size) {
+		return fmt.Sprintf("its undo log has %d bytes, asked for %d", l.size, want)
+	}
+	return ""
+}
+
+// errBadLog says that a log is such that no correct process leaves it.
+var errBadLog = errors.New("the undo log is corrupt")
+
+// logRecord is a record that was validated.
+type logRecord struct {
+	kind  uint32
+	off   arenakernel.Offset
+	start uint32 // of its bytes
+	n     uint32 // how many
+}
+
+// before reads and validates the record that ends at end.
+func (l *undoLog) before(end uint32) (r logRecord, err error) {
+	if end < logFooter || end > l.size {
+		return r, errBadLog
+	}
+	end -= logFooter
+	f := l.records[end : end+logFooter]
+	r.off = arenakernel.Offset(binary.LittleEndian.Uint64(f))
+	last := binary.LittleEndian.Uint64(f[8:]) // one load: a peer may write between two
+	r.n, r.kind = uint32(last), uint32(last>>32)
+	padded := (uint64(r.n) + 7) &^ 7
+	switch {
+	case r.kind >= logKinds, (r.kind == logBytes) != (r.n != 0), padded > uint64(end),
+		r.kind == logBytes && (!l.a.Backed(r.off, uint64(r.n)) || l.own(r.off, uint64(r.n))):
+		return r, errBadLog
+	}
+	r.start = end - uint32(padded)
+	return r, nil
+}
+
+// each calls f for the records below tail, from the last to the first. The walk ends: each record
+// has a footer at least.
+func (l *undoLog) each(tail uint32, f func(r logRecord, end uint32)) error {
+	for end := tail; end > 0; {
+		r, err := l.before(end)
+		if err != nil {
+			return err
+		}
+		if f != nil {
+			f(r, end)
+		}
+		end = r.start
+	}
+	return nil
+}
+
+// undoBytes restores what the records below tail have saved. It may be repeated. Nothing is
+// restored unless all of them are valid.
+func (l *undoLog) undoBytes(tail uint32) error {
+	if err := l.each(tail, nil); err != nil {
+		return err
+	}
+	return l.each(tail, func(r logRecord, _ uint32) {
+		if r.kind == logBytes {
+			copy(l.a.Bytes(r.off, uint64(r.n)), l.records[r.start:r.start+r.n])
+			crashpoint.Hit("tx.undo.range")
+		}
+	})
+}
+
+// hasBlocks reports whether a record below tail is about a block.
+func (l *undoLog) hasBlocks(tail uint32) (has bool, err error) {
+	err = l.each(tail, func(r logRecord, _ uint32) { has = has || r.kind != logBytes })
+	return has, err
+}
+
+// endBlocks commits, or undoes, what the transaction of n did to blocks. It may be repeated, also
+// by another process: a block that is not logged in the name of n was dealt with, or never
+// became one. A block that goes back becomes this process's, and its record given. It is free
+// only when the log is idle, by release: else a transaction with another log could allocate it
+// in the name of n, and the next process at this log would free it again.
+func (l *undoLog) endBlocks(n arenakernel.ParticipantID, tail uint32, commit bool) error {
+	return l.each(tail, func(r logRecord, end uint32) {
+		switch {
+		case r.kind == logBytes:
+			return
+		case r.kind == logGiven:
+			// By an earlier process, which has the block, or its reaper. From here on given says
+			// that this process has it: the block may be in use again, and be freed by another
+			// goroutine.
+			if commit {
+				l.setKind(end, logAlloc)
+			} else {
+				l.setKind(end, logFree)
+			}
+			return
+		case r.kind == logTemporary, r.kind == logFree && commit, r.kind == logAlloc && !commit:
+			if l.a.TakeLogged(n, r.off) {
+				l.setKind(end, logGiven)
+			}
+		default:
+			l.a.KeepLogged(n, r.off)
+		}
+		if commit {
+			crashpoint.Hit("tx.commit.block")
+		} else {
+			crashpoint.Hit("tx.undo.block")
+		}
+	})
+}
+
+// release gives back the blocks that endBlocks has taken. If this process dies over this, its
+// reaper does the rest. endBlocks has left no record that is given by an earlier process.
+//
+// Preconditions: the log is idle, and the caller still holds the lock.
+func (l *undoLog) release(tail uint32) {
+	l.each(tail, func(r logRecord, _ uint32) {
+		if r.kind == logGiven {
+			l.a.ReleaseTaken(r.off)
+		}
+	})
+}
+
+// undo undoes the transaction of n. After an error, which is errBadLog, it may have restored
+// some of the bytes.
+//
+// Preconditions: the caller holds the lock, for n or after n.
+func (l *undoLog) undo(n arenakernel.ParticipantID, tail uint32) error {
+	if err := l.undoBytes(tail); err != nil {
+		return err
+	}
+	has, err := l.hasBlocks(tail)
+	if err != nil {
+		return err
+	}
+	if has {
+		l.storeState(makeLogState(logUndone, n, tail))
+		crashpoint.Hit("tx.undo.undone")
+		return l.end(n, tail, false)
+	}
+	l.storeState(0)
+	crashpoint.Hit("tx.undo.idle")
+	return nil
+}
+
+// end ends the transaction of n, whose bytes are undone or committed.
+func (l *undoLog) end(n arenakernel.ParticipantID, tail uint32, commit bool) error {
+	if err := l.endBlocks(n, tail, commit); err != nil {
+		return err
+	}
+	l.storeState(0)
+	if commit {
+		crashpoint.Hit("tx.commit.idle")
+	} else {
+		crashpoint.Hit("tx.undo.idle")
+	}
+	l.release(tail)
+	return nil
+}
+
+// recover ends the transaction that a dead holder left. After an error, which is errBadLog, it
+// may have restored some of the bytes.
+//
+// Preconditions: this process holds the lock, and every earlier holder is gone.
+func (l *undoLog) recover() error {
+	s := l.state()
+	n := s.participant()
+	switch {
+	case s == 0:
+		return nil
+	case !s.valid(l.size), l.a.Current(n) && !(n == l.a.Self() && l.a.Gone(n)):
+		return errBadLog
+	}
+	if err := l.each(s.tail(), nil); err != nil {
+		return err
+	}
+	if s.phase() == logCommitted {
+		return l.end(n, s.tail(), true)
+	}
+	end := l.undo
+	if s.phase() == logUndone {
+		end = func(n arenakernel.ParticipantID, tail uint32) error { return l.end(n, tail, false) }
+	}
+	if err := end(n, s.tail()); err != nil {
+		return err
+	}
+	l.head.rollbacks.Add(1)
+	return nil
+}
+
+// lose makes the log lost: the lock is about to become not recoverable, or to be repaired.
+//
+// Preconditions: the caller holds the lock.
+func (l *undoLog) lose() {
+	if l.state() != logStateLost {
+		l.storeState(logStateLost)
+		crashpoint.Hit("tx.log.lost")
+	}
+}
+
+// disown makes the log lost if its transaction is not that of dead, which died as a holder that
+// was not rolling back: an Update was unlocked by its function, and others have had the lock since
+// then. It comes before the lock is taken from dead: a death right after would hide whose hold it
+// was.
+//
+// The caller does not hold the lock, so this is a compare-and-swap. Its value comes again only if
+// the process in the log is alive and begins such a transaction after a repair.
+func (l *undoLog) disown(dead arenakernel.ParticipantID) {
+	s := l.state()
+	if s != 0 && s != logStateLost && s.participant() != dead && l.head.state.CompareAndSwap(uint64(s), uint64(logStateLost)) {
+		crashpoint.Hit("tx.log.lost")
+	}
+}
+
+// check says what is impossible about the log; nil if nothing is.
+func (l *undoLog) check() error {
+	s := l.state()
+	if !s.valid(l.size) {
+		return errBadLog
+	}
+	return l.each(s.tail(), nil)
+}

@@ -1,0 +1,180 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// lostStep is what a process does with the Mutex and the ledger before it dies.
+type lostStep struct{ Arena, Step string }
+
+func init() {
+	proctest.Register("tx/lost", func(c *proctest.Child) {
+		var p lostStep
+		c.Params(&p)
+		a, err := arena.Attach(p.Arena, nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		m, err := prims.OpenMutex(a, "m", nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		l, err := arena.Value[ledger](a, "ledger")
+		if err != nil {
+			c.Fatal(err)
+		}
+		die := func() { syscall.Kill(os.Getpid(), syscall.SIGKILL); select {} }
+		switch p.Step {
+		case "unlocks in an Update":
+			m.Update(func(tx *prims.Tx) error {
+				prims.Set(tx, &l.From, 5)
+				m.Unlock()
+				die()
+				return nil
+			})
+		case "changes":
+			m.Lock()
+			l.From = 7
+			die()
+		case "repairs":
+			m.Recover(func() error {
+				l.From = 8
+				die()
+				return nil
+			})
+		case "reaps":
+			c.Ready()
+			c.Await() // for ever: the reaper dies at a crash point
+		case "updates":
+			c.Ready()
+			c.Await()
+			m.Update(func(*prims.Tx) error { return nil })
+		}
+		c.Fatal(p.Step + " has not ended this process")
+	})
+}
+
+func lostDies(t *testing.T, path, step string, env ...string) {
+	t.Helper()
+	proctest.Start(t, "tx/lost", proctest.Params(lostStep{path, step}), proctest.Env(env...)).WaitSignal(t, syscall.SIGKILL)
+}
+
+// requireLost requires that m is not recoverable, that nothing was undone, and that a Recover helps.
+func requireLost(t *testing.T, a *arena.Arena, m *prims.Mutex, l *ledger, from int64) {
+	t.Helper()
+	require.ErrorIs(t, m.LockContext(t.Context()), shmsync.ErrNotRecoverable)
+	err := m.Update(func(*prims.Tx) error { return nil })
+	require.ErrorIs(t, err, shmsync.ErrNotRecoverable)
+	require.ErrorIs(t, err, shmsync.ErrCorrupt)
+	require.Equal(t, from, l.From)
+	require.NoError(t, a.Check())
+	require.NoError(t, m.Recover(func() error { return nil }))
+	requireIdle(t, a, m)
+	alone(t, a, 1)
+}
+
+// A lock is not recoverable, and the repair of a Recover dies. The next holder does not undo an old
+// transaction over what the repair has done.
+func TestRecoverThatDiesIsNotRolledBack(t *testing.T) {
+	a := newArena(t, nil)
+	m, l := newRollback(t, a, 0)
+	lostDies(t, nameOf(a), "unlocks in an Update")
+	require.Equal(t, int64(5), l.From)
+	require.ErrorIs(t, m.Update(func(*prims.Tx) error { return nil }), shmsync.ErrCorrupt)
+	for range 2 {
+		lostDies(t, nameOf(a), "repairs")
+	}
+	requireLost(t, a, m, l, 8)
+}
+
+// A log that another process than the dead holder has left is not undone: the holder has changed the
+// data since then.
+func TestLogOfAnotherHolderIsNotUndone(t *testing.T) {
+	a := newArena(t, nil)
+	m, l := newRollback(t, a, 0)
+	lostDies(t, nameOf(a), "unlocks in an Update")
+	lostDies(t, nameOf(a), "changes")
+	requireLost(t, a, m, l, 7)
+}
+
+// A process dies, or is stopped, when it has made the log lost. No other process is in the arena before,
+// which would do it instead.
+func TestLostLogAtItsPoint(t *testing.T) {
+	if !crashpoint.Enabled {
+		t.Skip("needs the build tag crashpoint")
+	}
+	for _, stop := range []bool{false, true} {
+		for step, from := range map[string]int64{"reaps": 7, "updates": 5} {
+			t.Run(fmt.Sprintf("%s, stopped %v", step, stop), func(t *testing.T) {
+				a := newArena(t, nil)
+				newRollback(t, a, 0)
+				path := nameOf(a)
+				require.NoError(t, a.Close())
+				env := "SHMSYNC_CRASHPOINT=tx.log.lost"
+				if stop {
+					env = "SHMSYNC_CRASHPOINT_STOP=tx.log.lost"
+				}
+				v := proctest.Start(t, "tx/lost", proctest.Params(lostStep{path, step}), proctest.Env(env))
+				v.Await(t)
+				lostDies(t, path, "unlocks in an Update")
+				if step == "reaps" {
+					lostDies(t, path, "changes") // v is the only one that reaps it
+				} else {
+					v.Send(true)
+				}
+				if stop {
+					v.AwaitStop(t)
+				} else {
+					v.WaitSignal(t, syscall.SIGKILL)
+				}
+				a, err := arena.Attach(path, nil)
+				require.NoError(t, err)
+				defer a.Close()
+				m, l := newRollback(t, a, 0)
+				if stop && step == "updates" {
+					require.ErrorIs(t, m.LockContext(canceled(t)), context.Canceled) // it has the lock
+				} else {
+					require.ErrorIs(t, m.LockContext(t.Context()), shmsync.ErrNotRecoverable)
+				}
+				if stop {
+					v.Kill(t)
+				}
+				requireLost(t, a, m, l, from)
+			})
+		}
+	}
+}
+
+// A wait for a Cond would let others see what an Update has not finished.
+func TestCondWaitInUpdatePanics(t *testing.T) {
+	a := newArena(t, nil)
+	m, l := newRollback(t, a, 0)
+	c, err := prims.OpenCond(a, "c", m, nil)
+	require.NoError(t, err)
+	require.PanicsWithValue(t, "shmsync: Cond.Wait in an Update of mutex m, which would unlock it", func() {
+		m.Update(func(tx *prims.Tx) error {
+			prims.Set(tx, &l.From, 5)
+			c.Wait()
+			return nil
+		})
+	})
+	require.Zero(t, l.From)
+	requireIdle(t, a, m)
+	m.Lock() // a hold without an Update may wait
+	require.ErrorIs(t, c.WaitContext(canceled(t)), context.Canceled)
+	m.Unlock()
+}

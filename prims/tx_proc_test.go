@@ -1,0 +1,309 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// txShared is data that is whole between two Updates: the accounts have the sum 0, the bytes of
+// Fill are equal, and each block of Blocks says where it is listed.
+type txShared struct {
+	Account [8]int64
+	Fill    [200]byte
+	Count   uint64
+	Blocks  [16]arena.Offset
+}
+
+type txBlock struct {
+	Index, Turn uint64
+	More        [6]uint64 // equal to Turn
+}
+
+// txBank is txShared with its lock, and the bytes that victims read from a file.
+type txBank struct {
+	a     *arena.Arena
+	m     *prims.Mutex
+	s     *txShared
+	big   []byte
+	reads bool // the change is a read(2) into big
+	blind bool // the changes are not saved: the data is torn by a death
+}
+
+const txBig = 64 << 10
+
+func openTxBank(a *arena.Arena) (b *txBank, err error) {
+	b = &txBank{a: a}
+	if b.m, err = prims.OpenMutex(a, "m", &prims.MutexOptions{Policy: prims.PolicyRollback, LogBytes: 128 << 10}); err != nil {
+		return nil, err
+	}
+	if b.s, err = arena.Value[txShared](a, "shared"); err != nil {
+		return nil, err
+	}
+	b.big, err = a.Block("big", txBig)
+	return b, err
+}
+
+// save is Save, but for a blind bank.
+func save[T any](b *txBank, tx *prims.Tx, p *T) {
+	if !b.blind {
+		prims.Save(tx, p)
+	}
+}
+
+var errTxAbort = errors.New("the caller gives up")
+
+// change is a random Update: of accounts, of bytes, of blocks. It may give up at the end.
+func (b *txBank) change() error {
+	err := b.m.Update(func(tx *prims.Tx) error {
+		s, x := b.s, rand.Int64N(1000)
+		from, to := &s.Account[rand.IntN(len(s.Account))], &s.Account[rand.IntN(len(s.Account))]
+		save(b, tx, from)
+		*from -= x
+		save(b, tx, to)
+		*to += x
+		if rand.IntN(2) == 0 {
+			save(b, tx, &s.Fill)
+			for i, turn := 0, byte(x); i < len(s.Fill); i++ {
+				s.Fill[i] = turn
+			}
+		}
+		for range rand.IntN(3) {
+			if !b.blind {
+				b.changeBlock(tx, uint64(x))
+			}
+		}
+		if rand.IntN(8) == 0 {
+			return errTxAbort
+		}
+		return nil
+	})
+	if err == errTxAbort {
+		return nil
+	}
+	return err
+}
+
+func (b *txBank) changeBlock(tx *prims.Tx, turn uint64) {
+	i := rand.Uint64N(uint64(len(b.s.Blocks)))
+	place := &b.s.Blocks[i]
+	if *place == 0 || rand.IntN(4) == 0 {
+		off := tx.Alloc(64+rand.Uint64N(3000), 0)
+		if rand.IntN(8) == 0 { // a temporary one
+			tx.Free(off)
+			return
+		}
+		if *place != 0 {
+			tx.Free(*place)
+		} else {
+			prims.Set(tx, &b.s.Count, b.s.Count+1)
+		}
+		prims.Set(tx, place, off)
+		block := arena.At[txBlock](b.a, off)
+		block.Index = i
+		block.set(turn)
+		return
+	}
+	if rand.IntN(2) == 0 {
+		block := arena.At[txBlock](b.a, *place)
+		prims.Save(tx, block)
+		block.set(turn)
+		return
+	}
+	tx.Free(*place)
+	prims.Set(tx, place, 0)
+	prims.Set(tx, &b.s.Count, b.s.Count-1)
+}
+
+func (x *txBlock) set(turn uint64) {
+	x.Turn = turn
+	for i := range x.More {
+		x.More[i] = turn
+	}
+}
+
+// read has the kernel copy a file into the data, which goes on after a kill.
+func (b *txBank) read(f *os.File) error {
+	return b.m.Update(func(tx *prims.Tx) error {
+		prims.SaveSlice(tx, b.big)
+		n, err := f.ReadAt(b.big, 0)
+		if err != nil && err != io.EOF || n != len(b.big) {
+			return fmt.Errorf("%d bytes: %w", n, err)
+		}
+		return errTxAbort // so that big is 0 whenever the lock is free
+	})
+}
+
+// whole says what of the data is torn.
+//
+// Preconditions: the caller holds the lock.
+func (b *txBank) whole() error {
+	s := b.s
+	sum, count := int64(0), uint64(0)
+	for _, x := range s.Account {
+		sum += x
+	}
+	if sum != 0 {
+		return fmt.Errorf("the accounts have the sum %d", sum)
+	}
+	for i, x := range s.Fill {
+		if x != s.Fill[0] {
+			return fmt.Errorf("byte %d is %d, the first is %d", i, x, s.Fill[0])
+		}
+	}
+	for i, off := range s.Blocks {
+		if off == 0 {
+			continue
+		}
+		count++
+		block := arena.At[txBlock](b.a, off)
+		if block.Index != uint64(i) {
+			return fmt.Errorf("block %d at %v is block %d", i, off, block.Index)
+		}
+		for _, x := range block.More {
+			if x != block.Turn {
+				return fmt.Errorf("block %d at %v is torn: %v", i, off, *block)
+			}
+		}
+	}
+	if count != s.Count {
+		return fmt.Errorf("%d blocks, listed are %d", s.Count, count)
+	}
+	for i, x := range b.big {
+		if x != 0 {
+			return fmt.Errorf("byte %d of the file is in the data", i)
+		}
+	}
+	return nil
+}
+
+type txParams struct {
+	Arena, File  string
+	Reads, Blind bool
+	Point        string
+}
+
+func init() {
+	proctest.Register("tx/victim", func(c *proctest.Child) {
+		var p txParams
+		c.Params(&p)
+		a, err := arena.Attach(p.Arena, &arena.Options{Label: "victim"})
+		if err != nil {
+			c.Fatal(err)
+		}
+		b, err := openTxBank(a)
+		if err != nil {
+			c.Fatal(err)
+		}
+		b.blind = p.Blind
+		var f *os.File
+		if p.Reads {
+			if f, err = os.Open(p.File); err != nil {
+				c.Fatal(err)
+			}
+		}
+		c.Ready()
+		for {
+			if p.Reads {
+				err = b.read(f)
+			} else {
+				err = b.change()
+			}
+			if err != nil && err != errTxAbort {
+				c.Fatal(err)
+			}
+		}
+	})
+}
+
+// txKills kills victims at random moments, and returns how many deaths were undone, and how often
+// the data was torn.
+func txKills(t *testing.T, kills int, p txParams) (undone uint64, torn int) {
+	a := newArena(t, &arena.Options{Size: 8 << 20})
+	b, err := openTxBank(a)
+	require.NoError(t, err)
+	p.Arena, p.File = nameOf(a), filepath.Join(t.TempDir(), "file")
+	content := make([]byte, txBig)
+	for i := range content {
+		content[i] = 1
+	}
+	require.NoError(t, os.WriteFile(p.File, content, 0o600))
+	start := func(i int) *proctest.Proc {
+		q := p
+		q.Reads = i%10 == 9 && !p.Blind
+		v := proctest.Start(t, "tx/victim", proctest.Params(q), proctest.Dump(func() string { return words(a) }))
+		v.Await(t)
+		return v
+	}
+	const atOnce = 3
+	for i := 0; i < kills; i += atOnce {
+		var victims [atOnce]*proctest.Proc
+		for k := range victims {
+			victims[k] = start(i + k)
+		}
+		for k, v := range victims {
+			for range rand.IntN(12) {
+				if !p.Blind {
+					require.NoError(t, b.change())
+				}
+			}
+			v.Signal(t, os.Kill)
+			if k%2 == 0 {
+				require.NoError(t, b.m.LockContext(t.Context()))
+				if err := b.whole(); err != nil {
+					torn++
+					if !p.Blind {
+						t.Errorf("after kill %d: %v", i+k, err)
+					}
+					*b.s = txShared{}
+				}
+				b.m.Unlock()
+			}
+			v.WaitSignal(t, syscall.SIGKILL)
+		}
+	}
+	alone(t, a, 1)
+	b.m.Lock()
+	if err := b.whole(); err != nil && !p.Blind {
+		t.Error(err)
+	}
+	b.m.Unlock()
+	if !p.Blind {
+		require.NoError(t, a.Check())
+		require.Equal(t, b.s.Count, a.Stats().Raw, "blocks listed, and blocks in the heap")
+		require.Zero(t, a.Stats().Claimed)
+		requireIdle(t, a, b.m)
+	}
+	return b.m.Rollbacks(), torn
+}
+
+func TestUpdateSurvivesKills(t *testing.T) {
+	kills := proctest.Rounds(60, 500)
+	undone, _ := txKills(t, kills, txParams{})
+	t.Logf("%d kills, %d transactions undone, 0 torn", kills, undone)
+	require.NotZero(t, undone)
+}
+
+// The control: without Save the same deaths tear the data.
+func TestDataWithoutSaveIsTorn(t *testing.T) {
+	torn := 0
+	for range 20 {
+		if _, torn = txKills(t, 60, txParams{Blind: true}); torn > 0 {
+			return
+		}
+	}
+	t.Fatal("no death has torn the data: the test shows nothing")
+}

@@ -1,0 +1,129 @@
+package prims
+
+import (
+	"fmt"
+
+	"github.com/shmsync/shmsync/internal/arenakernel"
+)
+
+// logState is the word of an undo log that says which of its records are valid. It is the one
+// truth about the transaction of the holder of the lock.
+//
+//	bits 0..31   tail   bytes of valid records, a multiple of 8
+//	bits 32..60  name   the process whose transaction it is, or was
+//	bits 61..63  phase  below
+//
+//	phase      tail  name  meaning                                          left by
+//	idle       0     0     no transaction has changed anything              commit, the end of a rollback
+//	active     n     D     a transaction of D may have changed what it      Save, Alloc, Free
+//	                       has recorded
+//	undone     n     D     all bytes are as before; the blocks of the       abort, a rollback
+//	                       records are being undone
+//	committed  n     D     all bytes are as D wants them; the blocks of     commit
+//	                       the records are being committed
+//	lost       0     0     the records mean nothing any more, and only a    the process that makes the lock
+//	                       repair makes the data whole                     not recoverable
+//
+// Every other value is corrupt. Only a transaction with records of blocks goes through undone
+// or committed.
+//
+// Only the holder of the lock writes the word; see disown for the one exception. A process that
+// rolls back holds the lock, and its name is in the owner word of the lock: so the log keeps the
+// name of D.
+//
+//	idle -> active                         the first Save, Alloc or Free
+//	active -> active, with more tail       the next one
+//	active -> idle                         commit without blocks (the commit), abort without blocks
+//	active -> committed -> idle            commit with blocks (the first step is the commit)
+//	active -> undone -> idle               abort or rollback with blocks
+//	any -> lost                            the log is not one that can be undone; Recover begins
+//	lost -> idle                           Recover has repaired the data
+//
+// lost comes before the lock becomes not recoverable, and before the repair of a Recover. So a
+// death in a repair is not followed by a rollback, which would overwrite what was repaired.
+//
+// Obligations. The records below tail are complete before the store of tail. The caller's stores
+// to what Save recorded come after the store of active, and before the store that commits. The
+// last byte is restored before the store of undone. No byte is restored in the phases undone and
+// committed: blocks may belong to others by then.
+//
+//	writers: the holder of the lock, by a plain store that the compiler cannot move; see storeLogState
+//	readers: the next holder, after a death; tools
+//	order:   relaxed: the lock carries the edge between holders; the stores of one thread are
+//	         seen in their order by a process that found the thread gone
+//	futex:   none
+//	crash:   idle: nothing to do. active, undone: the next holder rolls back. committed: the next
+//	         holder goes on with the commit. Each may be repeated from its beginning. lost: the
+//	         next holder makes the lock not recoverable
+type logState uint64
+
+type logPhase uint8
+
+const (
+	logIdle logPhase = iota
+	logActive
+	logUndone
+	logCommitted
+	logLost
+)
+
+const (
+	logNameShift  = 32
+	logPhaseShift = 61
+)
+
+// logStateLost is the state of a log whose lock needs a repair.
+const logStateLost = logState(logLost) << logPhaseShift
+
+func makeLogState(p logPhase, n arenakernel.ParticipantID, tail uint32) logState {
+	return logState(tail) | logState(n)<<logNameShift | logState(p)<<logPhaseShift
+}
+
+func (s logState) phase() logPhase { return logPhase(s >> logPhaseShift) }
+func (s logState) tail() uint32    { return uint32(s) }
+func (s logState) participant() arenakernel.ParticipantID {
+	return arenakernel.ParticipantID(s>>logNameShift) & arenakernel.ParticipantIDMask
+}
+
+// valid reports whether s is the state of a log of size bytes that can be undone, or is idle.
+func (s logState) valid(size uint32) bool {
+	if s == 0 {
+		return true
+	}
+	return s.phase() >= logActive && s.phase() <= logCommitted && s.participant() != 0 &&
+		s.tail() >= logFooter && s.tail() <= size && s.tail()%8 == 0
+}
+
+// String renders the word by the names of its parts.
+func (s logState) String() string {
+	if s == 0 {
+		return "idle"
+	}
+	if s == logStateLost {
+		return "lost: the data needs a repair"
+	}
+	name, bytes := s.participant(), s.tail()
+	switch s.phase() {
+	case logActive:
+		return fmt.Sprintf("active for %v, %d bytes", name, bytes)
+	case logUndone:
+		return fmt.Sprintf("bytes of %v are undone, its blocks follow, %d bytes", name, bytes)
+	case logCommitted:
+		return fmt.Sprintf("bytes of %v are committed, its blocks follow, %d bytes", name, bytes)
+	}
+	return fmt.Sprintf("corrupt (%#016x)", uint64(s))
+}
+
+// Kinds of the records of a log.
+const (
+	logBytes     = iota // the bytes at the offset were these
+	logAlloc            // the transaction has allocated the block at the offset
+	logFree             // it frees the block at the offset if it commits
+	logTemporary        // it has allocated the block, and frees it in any case
+	logGiven            // the block goes back when the log is idle; see endBlocks
+	logKinds
+)
+
+// logFooter is the size of what follows the saved bytes of a record: offset (8), length (4),
+// kind (4).
+const logFooter = 16

@@ -1,0 +1,151 @@
+package prims
+
+import (
+	"structs"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+)
+
+// logHead is the beginning of an undo log, 64 bytes. The records follow it.
+type logHead struct {
+	_         structs.HostLayout
+	state     atomic.Uint64 // see logState
+	size      uint32        // bytes of records. Immutable after init.
+	_         [4]byte
+	rollbacks atomic.Uint64 // rollbacks after a death; for people
+	highest   atomic.Uint64 // the highest tail so far; for people
+	_         [32]byte
+}
+
+var (
+	_ = [1]struct{}{}[unsafe.Offsetof(logHead{}.state)-0]
+	_ = [1]struct{}{}[unsafe.Offsetof(logHead{}.size)-8]
+	_ = [1]struct{}{}[unsafe.Offsetof(logHead{}.rollbacks)-16]
+	_ = [1]struct{}{}[unsafe.Offsetof(logHead{}.highest)-24]
+	_ = [1]struct{}{}[unsafe.Sizeof(logHead{})-logHeadBytes]
+)
+
+const logHeadBytes = 64
+
+// logBody views the head of the log at the end of the private body of a lock that is being made.
+func logBody(body []byte, words uint64) *logHead {
+	_ = body[words+logHeadBytes-1]
+	// SAFETY: the line above checks the length; the body is aligned to 64 bytes, and so are the words.
+	return (*logHead)(unsafe.Pointer(&body[words]))
+}
+
+// storeLogState stores the state of a log. It is out of line, and nothing but the store: the
+// compiler moves no store of its caller over a call, and the call's store is one instruction. So a
+// thread that is killed has made the stores before it if it has made this one, and none of those
+// after it if it has not. See docs/memory-model.md.
+//
+//go:noinline
+func storeLogState(p *uint64, s uint64) { *p = s }
+
+// txPlace is where a transaction finds things in this process.
+type txPlace struct {
+	heap     unsafe.Pointer // the first byte of the heap
+	heapSize uintptr
+	heapOff  uint64 // its offset
+	records  unsafe.Pointer
+	state    *uint64
+	// Where the object of the lock begins and ends, from heap on.
+	lock, lockEnd uintptr
+}
+
+func placeOf(l *undoLog) txPlace {
+	off, n := l.a.Heap()
+	return txPlace{
+		heap: unsafe.Pointer(unsafe.SliceData(l.a.Bytes(off, n))), heapSize: uintptr(n), heapOff: uint64(off),
+		records: unsafe.Pointer(unsafe.SliceData(l.records)), state: raw64(&l.head.state),
+		lock: uintptr(l.object.Offset - off), lockEnd: uintptr(l.object.Body-off) + uintptr(l.object.Size),
+	}
+}
+
+// Save records *p, which is in the arena of the lock, before the caller changes it. If the
+// transaction does not commit, *p becomes what it is now. A range within one of the last 8 that
+// were saved is not recorded again.
+//
+// If the log has no room, Save ends the function that it is called from, by a panic that Update
+// turns into an error that Is [shmsync.ErrNoSpace]. Save panics for a p outside of the arena, and
+// for a tx whose Update has ended.
+func Save[T any](tx *Tx, p *T) { tx.save(unsafe.Pointer(p), unsafe.Sizeof(*p)) }
+
+// SaveSlice is [Save] for the elements of s.
+func SaveSlice[T any](tx *Tx, s []T) {
+	var t T
+	tx.save(unsafe.Pointer(unsafe.SliceData(s)), uintptr(len(s))*unsafe.Sizeof(t))
+}
+
+// Set is [Save] of *p, and then *p = v.
+func Set[T any](tx *Tx, p *T, v T) {
+	tx.save(unsafe.Pointer(p), unsafe.Sizeof(v))
+	*p = v
+}
+
+// save records n bytes at p.
+func (tx *Tx) save(p unsafe.Pointer, n uintptr) {
+	if n == 0 {
+		return
+	}
+	at := uintptr(p) - uintptr(tx.place.heap)
+	end := at + n
+	if at >= tx.place.heapSize || n > tx.place.heapSize-at || at < tx.place.lockEnd && tx.place.lock < end || !tx.open {
+		tx.mistake("Save", "of memory that is outside of its arena, or the lock's own")
+	}
+	for i := range tx.saved {
+		if r := &tx.saved[i]; r.from <= at && end <= r.to {
+			return
+		}
+	}
+	padded := (n + 7) &^ 7
+	tail := uintptr(tx.tail)
+	if padded+logFooter > uintptr(tx.log.size)-tail {
+		tx.full(uint64(n))
+	}
+	// SAFETY: the records have log.size bytes, which was checked just now, and p has n bytes in
+	// the heap of the arena, which is mapped while an Update goes on.
+	to := unsafe.Add(tx.place.records, tail)
+	copy(unsafe.Slice((*byte)(to), n), unsafe.Slice((*byte)(p), n))
+	footer := (*[2]uint64)(unsafe.Add(to, padded))
+	footer[0], footer[1] = tx.place.heapOff+uint64(at), uint64(n)|logBytes<<32
+	crashpoint.Hit("tx.save.recorded")
+	tx.tail += uint32(padded + logFooter)
+	storeLogState(tx.place.state, uint64(tx.tail)|tx.active)
+	crashpoint.Hit("tx.save.valid")
+	tx.saved[tx.next] = txRange{at, end}
+	tx.next = (tx.next + 1) % uint(len(tx.saved))
+}
+
+// record appends a record without bytes, of a block.
+func (tx *Tx) record(off arenakernel.Offset, kind uint64) {
+	if logFooter > uint64(tx.log.size)-uint64(tx.tail) {
+		tx.full(0)
+	}
+	// SAFETY: the records have room for the footer, as checked above.
+	footer := (*[2]uint64)(unsafe.Add(tx.place.records, tx.tail))
+	footer[0], footer[1] = uint64(off), kind<<32
+	tx.tail += logFooter
+	storeLogState(tx.place.state, uint64(tx.tail)|tx.active)
+}
+
+// unrecord takes the last record back, which is one of record.
+func (tx *Tx) unrecord() {
+	tx.tail -= logFooter
+	if tx.tail == 0 {
+		storeLogState(tx.place.state, 0)
+		return
+	}
+	storeLogState(tx.place.state, uint64(tx.tail)|tx.active)
+}
+
+// storeKind stores the kind of a record, whose place is a multiple of 4, at once.
+//
+//go:noinline
+func storeKind(p *byte, kind uint32) {
+	// SAFETY: the caller has found a footer of 16 bytes of which these are the last 4.
+	*(*uint32)(unsafe.Pointer(p)) = kind
+}
