@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -76,14 +77,14 @@ func useArena(a *Arena, name string) error {
 		a.ReleasePollerNode(node)
 		a.CloseObject(o)
 	}
-	// Our own death watcher may have it open, in a reap.
+	// Our own death watcher may have it open, in a reap, and may be off its CPU there.
 	err := a.Delete(name)
-	for try := 0; try < 1000 && errors.Is(err, syscall.EBUSY); try++ {
+	for end := time.Now().Add(bound()); errors.Is(err, syscall.EBUSY) && time.Now().Before(end); {
 		runtime.Gosched()
 		err = a.Delete(name)
 	}
 	if err != nil {
-		return err
+		return fmt.Errorf("delete %q: %w", name, err)
 	}
 	if err := a.Delete("shared by all"); err != nil && !isAny(err, fs.ErrNotExist, syscall.EBUSY) {
 		return err

@@ -90,6 +90,7 @@ func TestEmptyArenaBeginsAnew(t *testing.T) {
 			first.close(t)
 			a.useUp(1)
 		}
+		a.forgetTimes()
 		var all []*remote
 		for i := range 4 {
 			v := ta.join(t, fmt.Sprint("again ", i))
@@ -293,6 +294,7 @@ func TestWindowHasNoNamedGeneration(t *testing.T) {
 	require.Equal(t, makeParticipantID(2, 70000), v.self)
 	v.must(t, order{Do: "lock", Text: "mine"})
 	o := findLock(t, a, "mine")
+	a.forgetTimes()
 	a.u32(o.Body + 16).Store(uint32(makeParticipantID(2, 130000))) // the kind does not repair it
 	a.u32(o.Body + 20).Store(uint32(makeParticipantID(2, 131000)) << 3)
 	v.Kill(t)
@@ -301,29 +303,28 @@ func TestWindowHasNoNamedGeneration(t *testing.T) {
 	s.close(t)
 
 	s = ta.join(t, "alone")
-	w := a.mustWindow(t, 2)
-	require.Equal(t, makeWindow(131001, maxGeneration-1, 1), w, "%v", w)
+	a.requireWindow(t, 2, makeWindow(131001, maxGeneration-1, 1))
 	s.close(t)
-	a.leaveAt(2, w.last())
+	a.leaveAt(2, maxGeneration-1)
 	a.u32(o.Body + 20).Store(0)
 	s = ta.join(t, "alone")
-	require.Equal(t, makeWindow(130001, w.last()-1, 2), a.mustWindow(t, 2))
+	a.requireWindow(t, 2, makeWindow(130001, maxGeneration-2, 2))
 	s.close(t)
 	// The death record of 70000 is there, and 130000.
 	a.leaveAt(2, 130001)
 	a.u64(a.windowWord(2)).Store(uint64(makeWindow(130001, 130001, 2)))
 	ta.join(t, "alone").close(t)
-	require.Equal(t, makeWindow(130002, maxGeneration, 3), a.mustWindow(t, 2))
+	a.requireWindow(t, 2, makeWindow(130002, maxGeneration, 3))
 	a.leaveAt(2, 200001)
 	a.u64(a.windowWord(2)).Store(uint64(makeWindow(200001, 200001, 3)))
 	ta.join(t, "alone").close(t)
-	require.Equal(t, makeWindow(130001, 200000, 4), a.mustWindow(t, 2))
+	a.requireWindow(t, 2, makeWindow(130001, 200000, 4))
 	a.leaveAt(2, 195000)
 	a.u64(a.windowWord(2)).Store(uint64(makeWindow(195000, 195000, 4)))
 	a.u32(o.Body + 20).Store(uint32(makeParticipantID(2, 193000)))
 	a.u32(o.Body + 24).Store(uint32(makeParticipantID(2, 215000)))
 	ta.join(t, "alone").close(t)
-	require.Equal(t, makeWindow(1, 69999, 5), a.mustWindow(t, 2), "70000 has a death record")
+	a.requireWindow(t, 2, makeWindow(1, 69999, 5)) // 70000 has a death record
 }
 
 func findLock(t *testing.T, a *Arena, name string) (o Object) {
