@@ -303,7 +303,7 @@ int shmsync_futex_stopped(const shmsync_futex *f);
  *     }
  *     err = shmsync_tx_commit(&tx); // 0, or why a save failed: then nothing has changed
  *
- * What was not saved is not undone. A transaction belongs to one thread at a time, and is neither copied nor moved.
+ * Memory that was not saved is not restored. A transaction belongs to one thread at a time, and is neither copied nor moved.
  * Transactions of one mutex do not nest: a second begin waits for the first. A transaction of another mutex meanwhile is
  * one of its own: it stays when the first is undone, and the two must not save the same bytes. While a thread is in a
  * transaction, no thread closes the arena, and none unlocks the mutex: shmsync_cond_wait refuses it with EINVAL once a
@@ -9879,7 +9879,7 @@ SHMI_FN int shmi_log_record(shmsync_arena *a, const shmi_log *l, uint64_t *tail,
         return EPROTO;
     rest -= sizeof *f;
     memcpy(f, l->records + rest, sizeof *f);
-    __atomic_signal_fence(__ATOMIC_SEQ_CST); /* what is used is what was checked: the compiler must not read it again */
+    __atomic_signal_fence(__ATOMIC_SEQ_CST); /* the copy that was checked is used: the compiler must not read the record again */
     if (f->kind != SHMI_recordBytes) {
         *tail = rest;
         return f->kind <= SHMI_recordGiven && f->length == 0 ? 0 : EPROTO;
@@ -11456,7 +11456,7 @@ SHMI_FN int shmi_tx_undo(shmsync_tx *tx, const char *op)
 {
     shmi_mutex *m = tx->mutex;
     tx->mutex = NULL;
-    /* What is undone is what this process has put there, whatever a peer says. */
+    /* The undo uses the records that this process has made, whatever a peer has written. */
     if (SHMI_UNLIKELY(tx->tail != 0 && shmi_log_end(m->a, tx->log, shmi_tx_active(tx)) != 0))
         return shmi_mutex_bad_log(m, op);
     return shmi_mutex_unlock(m);
