@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -68,77 +69,109 @@ func openGo(t *testing.T, name string) (says string, ok bool) {
 	return "", true
 }
 
+// requireWindow sees that a slot has a window. The search for IDs takes other bytes for IDs too, a
+// clock's for instance, and each of them costs generations. So the window may be a part of want, if a
+// word of the arena, or the generation that the slot had, is the reason for the bound.
+func requireWindow(t *testing.T, name string, slot int, had uint32, want [3]uint64) {
+	t.Helper()
+	seg, err := shm.Open(name, nil)
+	require.NoError(t, err)
+	defer seg.Close()
+	named := func(generation uint64) bool {
+		id := uint32(generation)<<11 | uint32(slot)
+		for at := 0; at < len(seg.Bytes()); at += 4 {
+			if w := binary.LittleEndian.Uint32(seg.Bytes()[at:]); w&(1<<29-1) == id || w>>3 == id {
+				return true
+			}
+		}
+		return generation == uint64(had)
+	}
+	got := slotIn(t, name, slot).window()
+	says := fmt.Sprintf("slot %d has the window %v, and is to have %v", slot, got, want)
+	require.Equal(t, want[2], got[2], says)
+	require.True(t, want[0] <= got[0] && got[0] <= got[1] && got[1] <= want[1], says)
+	require.True(t, got[0] == want[0] || named(got[0]-1), says)
+	require.True(t, got[1] == want[1] || named(got[1]+1), says)
+}
+
 // A joiner of either language comes from the same bytes to the same windows: of slots that are
 // used up, beside a participant that stays, with a word that names one of them, and in an arena that
 // nobody is in.
 func TestWindowVectors(t *testing.T) {
-	var of [][][3]uint64 // the windows of all slots after each step, by language
-	for lang, open := range map[string]func(*testing.T, string) (string, bool){"c": openCore, "go": openGo} {
-		t.Run(lang, func(t *testing.T) {
-			name := unusedName(t)
-			made, err := arena.Create(name, &arena.Options{Size: 2 << 20, MaxParticipants: 3})
-			require.NoError(t, err)
-			stays := newAgent(t, "c", name, "stays")
-			slots := []slotWords{slotIn(t, name, 1), slotIn(t, name, 2), slotIn(t, name, 3)}
-			var windows [][3]uint64
-			note := func() { windows = append(windows, slots[0].window(), slots[1].window(), slots[2].window()) }
-			slots[2].set(99999)
-			dies := newAgent(t, "go", name, "dies")
-			require.EqualValues(t, 100000, slots[2].generation())
-			dies.do(t, "mutex.open", "m", 1)
-			dies.do(t, "mutex.lock", "m")
-			dies.kill(t)
-			stays.do(t, "mutex.open", "m", 1)
-			stays.start(t, "mutex.lock", "m").fails(t, syscall.EOWNERDEAD) // the word names it on
-			eventually(t, "the slot is free", name, slots[2].isFree)
-			require.NoError(t, made.Close())
-			slots[0].set(lastGeneration)
-			slots[2].set(lastGeneration)
-			says, ok := open(t, name)
-			require.True(t, ok, says)
-			note()
-			stays.do(t, "mutex.recover", "m") // it is there on
-			stays.do(t, "mutex.lock", "m")
-			require.Greater(t, slots[0].window()[1]-slots[0].window()[0], uint64(1<<17))
-			require.Equal(t, [3]uint64{0, 0, 0}, slots[1].window())
-			require.Equal(t, [3]uint64{100001, lastGeneration - 1, 1}, slots[2].window())
-
-			stays.kill(t)
-			// A program that leaves at once may leave to the next one what it cleans up.
-			eventually(t, "what it had is taken back", name, func() bool {
-				says, ok = open(t, name)
-				require.True(t, ok, says)
-				return slots[0].isFree() && slots[1].isFree() && slots[2].isFree()
-			})
-			slots[0].set(lastGeneration - 1)
-			slots[1].set(lastGeneration)
-			slots[2].set(lastGeneration - 1)
-			says, ok = open(t, name)
-			require.True(t, ok, says)
-			note()
-			require.EqualValues(t, 1, slots[1].window()[2])
-			require.EqualValues(t, 2, slots[0].window()[2])
-			require.Equal(t, [3]uint64{100001, lastGeneration - 2, 2}, slots[2].window())
-			require.EqualValues(t, slots[0].window()[0], slots[0].generation(), "it entered the window")
-
-			// The end of a window is for joiners that clean up: it inherits, steps back, and begins anew.
-			for _, s := range slots {
-				s.set(uint32(s.window()[1]))
-			}
-			binary.LittleEndian.PutUint64(slots[0][248:], 2|lastGeneration<<18|7<<36)
-			binary.LittleEndian.PutUint32(slots[0], (lastGeneration-5)<<3|liveSlot)
-			binary.LittleEndian.PutUint32(slots[0][8:], 2) // with a byte lock
-			says, ok = open(t, name)
-			require.True(t, ok, says)
-			note()
-			require.EqualValues(t, 8, slots[0].window()[2])
-			require.EqualValues(t, slots[0].window()[0], slots[0].generation())
-			of = append(of, windows)
-			sound(t, name)
-		})
+	const attempts = 5 // a clock's bytes may look like an ID in one of the arenas
+	for n := 1; ; n++ {
+		c, g := windowsAfterJoins(t, openCore), windowsAfterJoins(t, openGo)
+		if n < attempts && !slices.Equal(c, g) {
+			t.Logf("attempt %d: C has %v, Go has %v", n, c, g)
+			continue
+		}
+		require.Equal(t, c, g)
+		return
 	}
-	require.Len(t, of, 2)
-	require.Equal(t, of[0], of[1])
+}
+
+// windowsAfterJoins gives the windows of all slots after each step.
+func windowsAfterJoins(t *testing.T, open func(*testing.T, string) (string, bool)) (windows [][3]uint64) {
+	name := unusedName(t)
+	made, err := arena.Create(name, &arena.Options{Size: 2 << 20, MaxParticipants: 3})
+	require.NoError(t, err)
+	stays := newAgent(t, "c", name, "stays")
+	slots := []slotWords{slotIn(t, name, 1), slotIn(t, name, 2), slotIn(t, name, 3)}
+	note := func() { windows = append(windows, slots[0].window(), slots[1].window(), slots[2].window()) }
+	slots[2].set(99999)
+	dies := newAgent(t, "go", name, "dies")
+	require.EqualValues(t, 100000, slots[2].generation())
+	dies.do(t, "mutex.open", "m", 1)
+	dies.do(t, "mutex.lock", "m")
+	dies.kill(t)
+	stays.do(t, "mutex.open", "m", 1)
+	stays.start(t, "mutex.lock", "m").fails(t, syscall.EOWNERDEAD) // the word names it on
+	eventually(t, "the slot is free", name, slots[2].isFree)
+	require.NoError(t, made.Close())
+	slots[0].set(lastGeneration)
+	slots[2].set(lastGeneration)
+	says, ok := open(t, name)
+	require.True(t, ok, says)
+	note()
+	requireWindow(t, name, 1, lastGeneration, [3]uint64{2, lastGeneration, 1})
+	require.Equal(t, [3]uint64{0, 0, 0}, slots[1].window())
+	requireWindow(t, name, 3, lastGeneration, [3]uint64{100001, lastGeneration - 1, 1})
+	stays.do(t, "mutex.recover", "m") // it is there on
+	stays.do(t, "mutex.lock", "m")
+
+	stays.kill(t)
+	// A program that leaves at once may leave to the next one what it cleans up.
+	eventually(t, "what it had is taken back", name, func() bool {
+		says, ok = open(t, name)
+		require.True(t, ok, says)
+		return slots[0].isFree() && slots[1].isFree() && slots[2].isFree()
+	})
+	first, third := uint32(slots[0].window()[1]), uint32(slots[2].window()[1])
+	slots[0].set(first)
+	slots[1].set(lastGeneration)
+	slots[2].set(third)
+	says, ok = open(t, name)
+	require.True(t, ok, says)
+	note()
+	require.EqualValues(t, 1, slots[1].window()[2])
+	require.EqualValues(t, 2, slots[0].window()[2])
+	requireWindow(t, name, 3, third, [3]uint64{100001, lastGeneration, 2})
+	require.EqualValues(t, slots[0].window()[0], slots[0].generation(), "it entered the window")
+
+	// The end of a window is for joiners that clean up: it inherits, steps back, and begins anew.
+	for _, s := range slots {
+		s.set(uint32(s.window()[1]))
+	}
+	binary.LittleEndian.PutUint64(slots[0][248:], 2|lastGeneration<<18|7<<36)
+	binary.LittleEndian.PutUint32(slots[0], (lastGeneration-5)<<3|liveSlot)
+	binary.LittleEndian.PutUint32(slots[0][8:], 2) // with a byte lock
+	says, ok = open(t, name)
+	require.True(t, ok, says)
+	note()
+	require.EqualValues(t, 8, slots[0].window()[2])
+	require.EqualValues(t, slots[0].window()[0], slots[0].generation())
+	sound(t, name)
+	return windows
 }
 
 // Programs of both languages come, are killed and leave in an arena whose slots are used up every
@@ -325,7 +358,8 @@ func TestActOfACProgramLastsForAWindow(t *testing.T) {
 				if point != "arena.act.begun" {
 					first = 2
 				}
-				require.Equal(t, [3]uint64{first, lastGeneration - 1, 2}, slot.window())
+				requireWindow(t, name, 3, lastGeneration, [3]uint64{first, lastGeneration - 1, 2})
+				first = slot.window()[0]
 				fill := newAgent(t, lang, name, "has the first slot")
 				again := newAgent(t, lang, name, "again")
 				require.EqualValues(t, first, slot.generation())
