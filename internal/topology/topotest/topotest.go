@@ -4,7 +4,6 @@ package topotest
 import (
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -12,10 +11,19 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// File gives the path of a file of the test data of internal/topology.
+// File gives the path of a file of the test data of internal/topology. It looks for the root
+// of the module above the directory of the calling test, since a program that was built with
+// -trimpath does not know where its source is.
 func File(name string) string {
-	_, here, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(here), "..", "testdata", name)
+	data := filepath.Join("internal", "topology", "testdata", name)
+	root := "."
+	for range 8 {
+		if _, err := os.Stat(filepath.Join(root, "go.mod")); err == nil {
+			break
+		}
+		root = filepath.Join(root, "..")
+	}
+	return filepath.Join(root, data)
 }
 
 // Tree gives the files of a recorded host whose recording has no lists in paths: each line is the name
