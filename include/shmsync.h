@@ -338,8 +338,9 @@ int shmsync_mutex_timedbegin(shmsync_mutex *m, shmsync_tx *tx, const struct time
 int shmsync_tx_save(shmsync_tx *tx, const void *p, size_t n);
 
 /* shmsync_tx_commit makes the changes final, and unlocks. If a save failed it undoes them instead, unlocks, and returns
- * that error. EPERM: the transaction has ended, or the mutex was unlocked meanwhile. EPROTO, when it undoes: a peer has overwritten the log. Then the
- * mutex is not recoverable. */
+ * that error. EPERM: the transaction has ended, or the mutex was unlocked meanwhile: then nothing is undone, since others
+ * may have changed the data, the next begin gives EPROTO, and the mutex needs a recover. EPROTO, when it undoes: a peer
+ * has overwritten the log. Then the mutex is not recoverable. */
 int shmsync_tx_commit(shmsync_tx *tx);
 /* shmsync_tx_abort undoes the changes and unlocks. EPERM and EPROTO as above. */
 int shmsync_tx_abort(shmsync_tx *tx);
@@ -9976,16 +9977,29 @@ SHMI_FN void shmi_log_lose(const shmi_log *l)
     shmi_log_store(l->head, SHMI_LOG_LOST);
     SHMSYNC_CRASHPOINT("tx.log.lost");
 }
-/* Makes the log lost if its transaction is not that of dead, which died as a holder that was not rolling back: a program
- * has unlocked in a transaction, and others have had the lock since then. It comes before the lock is taken from dead:
- * a death right after would hide whose hold it was. So the caller does not hold the lock. The state that it swaps comes
- * again only if the process in the log is alive, and begins such a transaction after a repair. */
-SHMI_FN void shmi_log_disown(const shmi_log *l, shmi_participant_id dead)
+/* Makes the log lost if it still has state s. The caller does not hold the lock. */
+SHMI_FN void shmi_log_lose_foreign(const shmi_log *l, uint64_t s)
+{
+    if (__atomic_compare_exchange_n(&l->head->state, &s, SHMI_LOG_LOST, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+        SHMSYNC_CRASHPOINT("tx.log.lost");
+}
+/* Makes the log lost if its transaction is not that of dead, the holder in owner word o, which was not rolling back: a
+ * program has unlocked in a transaction, and others have had the lock since then. It comes before the lock is taken from
+ * dead: a death right after would hide whose hold it was.
+ *
+ * The caller does not hold the lock, and may have been stopped for long since it read o. So it reads the state first,
+ * and then the owner word again, while dead is in an act word. If that is as it was, only dead or another reaper of dead
+ * can have written the state; see logState in prims/tx_word.go. */
+SHMI_FN void shmi_log_disown(shmsync_arena *a, const shmi_log *l, uint32_t *owner, uint32_t o, shmi_participant_id dead)
 {
     uint64_t s = l->head != NULL ? shmi_ld64(&l->head->state) : 0;
-    if (s != 0 && s != SHMI_LOG_LOST && SHMI_LOG_ID(s) != dead &&
-        __atomic_compare_exchange_n(&l->head->state, &s, SHMI_LOG_LOST, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
-        SHMSYNC_CRASHPOINT("tx.log.lost");
+    shmi_act act;
+    if (s == 0 || s == SHMI_LOG_LOST || SHMI_LOG_ID(s) == dead)
+        return;
+    shmi_begin_act(a, &act, dead);
+    if (shmi_ld32(owner) == o && shmi_act_holds(a, &act, dead, 1))
+        shmi_log_lose_foreign(l, s);
+    shmi_end_act(a, &act);
 }
 
 /* Ends the transaction that the log has, as the holder of its lock: n is the process whose transaction it is. EPROTO:
@@ -10214,7 +10228,7 @@ SHMI_FN int shmi_mutex_roll_back(shmsync_arena *a, shmi_mutex_words *w, uint32_t
     if (!shmi_gone(a, dead))
         return 0; /* a system call of it may still write what the log would restore */
     if (shmi_owner_kind(o) != SHMI_kindRecovering)
-        shmi_log_disown(log, dead);
+        shmi_log_disown(a, log, &w->owner, o, dead);
     if (!shmi_take_from32(a, dead, &w->owner, o, recovering, 1))
         return 1;
     SHMSYNC_CRASHPOINT("tx.rollback.taken");
@@ -11428,8 +11442,8 @@ int shmsync_tx_free(shmsync_tx *tx, shmsync_offset off)
 
 /* ---- Ending ---- */
 
-/* Whether the transaction can end: EPERM if this process has unlocked its mutex, or ENOTCONN. The log stays as it is:
- * the next begin finds it. */
+/* Whether the transaction can end: EPERM if this process has unlocked its mutex, or ENOTCONN. After EPERM the log is
+ * lost: a later death of this process as a holder must not undo what has been free to all. */
 SHMI_FN int shmi_tx_ends(shmsync_tx *tx, const char *op)
 {
     int err = shmi_tx_going(tx, op);
@@ -11439,6 +11453,8 @@ SHMI_FN int shmi_tx_ends(shmsync_tx *tx, const char *op)
     o = __atomic_load_n(tx->mutex->own, __ATOMIC_RELAXED);
     if (SHMI_LIKELY((o & ~SHMI_OWNER_BIASED) == tx->arena->self))
         return 0;
+    if (tx->tail != 0)
+        shmi_log_lose_foreign(tx->log, shmi_tx_active(tx));
     err = shmi_fail(EPERM, op, shmi_tx_called(tx), "the mutex was unlocked in the transaction (owner word %#010x)", o);
     tx->mutex = NULL;
     return err;

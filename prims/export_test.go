@@ -116,6 +116,14 @@ func next32(b *[]byte) (v uint32, ok bool) {
 	return v, true
 }
 
+// RollBackStale is what a reaper does that has read owner word o of m, and goes on later.
+func (m *Mutex) RollBackStale(o uint32) (changed bool) {
+	return rollBackMutex(m.a, m.words, m.log, ownerWord(o))
+}
+
+// LogState is the state of the undo log of m.
+func (m *Mutex) LogState() uint64 { return uint64(m.log.state()) }
+
 // Object is the object under f.
 func (f *Futex) Object() arenakernel.Object { return f.object }
 

@@ -27,7 +27,8 @@ var (
 // passes tx on instead. An Update of another Mutex within f is a transaction of its own: it stays
 // when the outer one is undone, and the two must not save the same bytes. f must not unlock m, so a
 // [Cond.Wait] with m in f panics, and must not close m or its arena: Close waits for the Updates of
-// this process.
+// this process. If f has unlocked m, Update panics and undoes nothing, since others may have changed
+// the data since then; the next Update returns ErrCorrupt, and m needs a Recover.
 //
 // Update synchronizes as Lock and Unlock do.
 func (m *Mutex) Update(f func(tx *Tx) error) error { return m.UpdateContext(nil, f) }
@@ -70,6 +71,10 @@ func (m *Mutex) endUpdate(tx *Tx, err *error) {
 	o := ownerWord(m.owner.Load())
 	if o.participant() != m.name || !o.held() {
 		tx.open = false
+		if tx.tail != 0 {
+			// A later death of this process as a holder must not undo it: the data has been free to all.
+			tx.log.loseForeign(makeLogState(logActive, m.name, tx.tail))
+		}
 		panic("shmsync: the function of an Update has unlocked " + m.named("mutex "))
 	}
 	if bad := tx.finish(tx.ended && *err == nil); bad != nil {
@@ -117,7 +122,7 @@ func rollBackMutex(a *arenakernel.Arena, w *mutexWords, l *undoLog, o ownerWord)
 		return false
 	}
 	if o.kind() != kindRecovering {
-		l.disown(dead)
+		l.disown(&w.owner, o)
 	}
 	recovering := makeOwner(kindRecovering, a.Self())
 	if !arenakernel.TakeFromGone(a, dead, &w.owner, uint32(o), uint32(recovering)) {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/arenakernel"
@@ -295,16 +296,25 @@ func (l *undoLog) lose() {
 	}
 }
 
-// disown makes the log lost if its transaction is not that of dead, which died as a holder that
+// disown makes the log lost if its transaction is not that of the dead holder in owner word o, which
 // was not rolling back: an Update was unlocked by its function, and others have had the lock since
-// then. It comes before the lock is taken from dead: a death right after would hide whose hold it
-// was.
+// then. It comes before the lock is taken from the dead holder: a death right after would hide whose
+// hold it was.
 //
-// The caller does not hold the lock, so this is a compare-and-swap. Its value comes again only if
-// the process in the log is alive and begins such a transaction after a repair.
-func (l *undoLog) disown(dead arenakernel.ParticipantID) {
-	s := l.state()
-	if s != 0 && s != logStateLost && s.participant() != dead && l.head.state.CompareAndSwap(uint64(s), uint64(logStateLost)) {
+// The caller does not hold the lock, and may have been stopped for long since it read o. So it reads
+// the state first, and then the owner word again, while the ID of the dead holder is in an act word:
+// see the table of logState for why that suffices.
+func (l *undoLog) disown(owner *atomic.Uint32, o ownerWord) {
+	s, dead := l.state(), o.participant()
+	if s == 0 || s == logStateLost || s.participant() == dead {
+		return
+	}
+	arenakernel.WhileGone(l.a, dead, owner, uint32(o), func() { l.loseForeign(s) })
+}
+
+// loseForeign makes the log lost if it still has state s. The caller does not hold the lock.
+func (l *undoLog) loseForeign(s logState) {
+	if l.head.state.CompareAndSwap(uint64(s), uint64(logStateLost)) {
 		crashpoint.Hit("tx.log.lost")
 	}
 }

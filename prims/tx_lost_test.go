@@ -4,6 +4,7 @@ package prims_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"syscall"
@@ -49,6 +50,26 @@ func init() {
 		case "changes":
 			m.Lock()
 			l.From = 7
+			die()
+		case "changes when told":
+			m.Lock()
+			c.Ready()
+			c.Await()
+		case "goes on after it has unlocked in an Update":
+			func() {
+				defer func() {
+					if recover() == nil {
+						c.Fatal("Update has not panicked")
+					}
+				}()
+				m.Update(func(tx *prims.Tx) error {
+					prims.Set(tx, &l.From, 5)
+					m.Unlock()
+					return nil
+				})
+			}()
+			m.Lock()
+			l.From = 9
 			die()
 		case "repairs":
 			m.Recover(func() error {
@@ -157,6 +178,37 @@ func TestLostLogAtItsPoint(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A reaper is stopped after it has read the owner word of a holder that is gone. When it goes on, the
+// transaction of the next holder, which is alive, keeps its log.
+func TestStaleReaperLeavesALivingTransaction(t *testing.T) {
+	a := newArena(t, nil)
+	m, l := newRollback(t, a, 0)
+	p := proctest.Start(t, "tx/lost", proctest.Params(lostStep{nameOf(a), "changes when told"}))
+	p.Await(t)
+	stale := m.OwnerWord()
+	p.Kill(t)
+	alone(t, a, 1)
+	boom := errors.New("told to")
+	require.Equal(t, boom, m.Update(func(tx *prims.Tx) error {
+		prims.Set(tx, &l.From, 5)
+		before := m.LogState()
+		m.RollBackStale(stale)
+		require.Equal(t, before, m.LogState(), "the log of a living transaction")
+		return boom
+	}))
+	require.Zero(t, l.From)
+	requireIdle(t, a, m)
+}
+
+// The function of an Update unlocks its Mutex, and the process goes on after the panic. If it dies later as
+// a holder without a transaction, nothing is undone: others have changed the data since then.
+func TestUpdateThatHasUnlockedLosesItsLog(t *testing.T) {
+	a := newArena(t, nil)
+	m, l := newRollback(t, a, 0)
+	lostDies(t, nameOf(a), "goes on after it has unlocked in an Update")
+	requireLost(t, a, m, l, 9)
 }
 
 // A wait for a Cond would let others see what an Update has not finished.

@@ -27,9 +27,8 @@ import (
 // Every other value is corrupt. Only a transaction with records of blocks goes through undone
 // or committed.
 //
-// Only the holder of the lock writes the word; see disown for the one exception. A process that
-// rolls back holds the lock, and its name is in the owner word of the lock: so the log keeps the
-// name of D.
+// Only the holder of the lock writes the word, with the two exceptions below. A process that rolls
+// back holds the lock, and its name is in the owner word of the lock: so the log keeps the name of D.
 //
 //	idle -> active                         the first Save, Alloc or Free
 //	active -> active, with more tail       the next one
@@ -37,7 +36,22 @@ import (
 //	active -> committed -> idle            commit with blocks (the first step is the commit)
 //	active -> undone -> idle               abort or rollback with blocks
 //	any -> lost                            the log is not one that can be undone; Recover begins
+//	active -> lost                         the same, without the lock
 //	lost -> idle                           Recover has repaired the data
+//
+// Two processes make the word lost by a compare-and-swap, without the lock. Both do so after the
+// function of an Update of D has unlocked the mutex.
+//
+//   - D itself, at the end of that Update, unless it has the lock again.
+//   - A reaper of H, a later holder that is gone, before it takes the lock from H; see disown. It
+//     reads the word, and then finds the owner word as it was, with H not current, while the ID of
+//     H is in an act word. H is a generation of a slot, which no participant gets meanwhile, so H has
+//     had the lock all the time, and only H or another reaper of H can have written the word: the
+//     transaction that it read is not that of a living holder. The compare-and-swap fails after
+//     another reaper of H: that has made the word lost before it took the lock. One value can come
+//     again: that of a living D, after a Recover, if D begins a transaction that saves as many bytes.
+//     A reaper that was stopped all the while makes that one lost. D does not notice, and commits or
+//     undoes it as always; only if D dies in it, the lock is not recoverable, which is reported.
 //
 // lost comes before the lock becomes not recoverable, and before the repair of a Recover. So a
 // death in a repair is not followed by a rollback, which would overwrite what was repaired.
@@ -47,7 +61,8 @@ import (
 // last byte is restored before the store of undone. No byte is restored in the phases undone and
 // committed: blocks may belong to others by then.
 //
-//	writers: the holder of the lock, by a plain store that the compiler cannot move; see storeLogState
+//	writers: the holder of the lock, by a plain store that the compiler cannot move, see storeLogState;
+//	         D and a reaper, see above
 //	readers: the next holder, after a death; tools
 //	order:   relaxed: the lock carries the edge between holders; the stores of one thread are
 //	         seen in their order by a process that found the thread gone

@@ -48,8 +48,9 @@ int shmsync_mutex_timedbegin(shmsync_mutex *m, shmsync_tx *tx, const struct time
 int shmsync_tx_save(shmsync_tx *tx, const void *p, size_t n);
 
 /* shmsync_tx_commit makes the changes final, and unlocks. If a save failed it undoes them instead, unlocks, and returns
- * that error. EPERM: the transaction has ended, or the mutex was unlocked meanwhile. EPROTO, when it undoes: a peer has overwritten the log. Then the
- * mutex is not recoverable. */
+ * that error. EPERM: the transaction has ended, or the mutex was unlocked meanwhile: then nothing is undone, since others
+ * may have changed the data, the next begin gives EPROTO, and the mutex needs a recover. EPROTO, when it undoes: a peer
+ * has overwritten the log. Then the mutex is not recoverable. */
 int shmsync_tx_commit(shmsync_tx *tx);
 /* shmsync_tx_abort undoes the changes and unlocks. EPERM and EPROTO as above. */
 int shmsync_tx_abort(shmsync_tx *tx);

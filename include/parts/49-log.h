@@ -222,16 +222,29 @@ SHMI_FN void shmi_log_lose(const shmi_log *l)
     shmi_log_store(l->head, SHMI_LOG_LOST);
     SHMSYNC_CRASHPOINT("tx.log.lost");
 }
-/* Makes the log lost if its transaction is not that of dead, which died as a holder that was not rolling back: a program
- * has unlocked in a transaction, and others have had the lock since then. It comes before the lock is taken from dead:
- * a death right after would hide whose hold it was. So the caller does not hold the lock. The state that it swaps comes
- * again only if the process in the log is alive, and begins such a transaction after a repair. */
-SHMI_FN void shmi_log_disown(const shmi_log *l, shmi_participant_id dead)
+/* Makes the log lost if it still has state s. The caller does not hold the lock. */
+SHMI_FN void shmi_log_lose_foreign(const shmi_log *l, uint64_t s)
+{
+    if (__atomic_compare_exchange_n(&l->head->state, &s, SHMI_LOG_LOST, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+        SHMSYNC_CRASHPOINT("tx.log.lost");
+}
+/* Makes the log lost if its transaction is not that of dead, the holder in owner word o, which was not rolling back: a
+ * program has unlocked in a transaction, and others have had the lock since then. It comes before the lock is taken from
+ * dead: a death right after would hide whose hold it was.
+ *
+ * The caller does not hold the lock, and may have been stopped for long since it read o. So it reads the state first,
+ * and then the owner word again, while dead is in an act word. If that is as it was, only dead or another reaper of dead
+ * can have written the state; see logState in prims/tx_word.go. */
+SHMI_FN void shmi_log_disown(shmsync_arena *a, const shmi_log *l, uint32_t *owner, uint32_t o, shmi_participant_id dead)
 {
     uint64_t s = l->head != NULL ? shmi_ld64(&l->head->state) : 0;
-    if (s != 0 && s != SHMI_LOG_LOST && SHMI_LOG_ID(s) != dead &&
-        __atomic_compare_exchange_n(&l->head->state, &s, SHMI_LOG_LOST, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
-        SHMSYNC_CRASHPOINT("tx.log.lost");
+    shmi_act act;
+    if (s == 0 || s == SHMI_LOG_LOST || SHMI_LOG_ID(s) == dead)
+        return;
+    shmi_begin_act(a, &act, dead);
+    if (shmi_ld32(owner) == o && shmi_act_holds(a, &act, dead, 1))
+        shmi_log_lose_foreign(l, s);
+    shmi_end_act(a, &act);
 }
 
 /* Ends the transaction that the log has, as the holder of its lock: n is the process whose transaction it is. EPROTO:

@@ -35,7 +35,7 @@ SHMI_FN int shmi_mutex_roll_back(shmsync_arena *a, shmi_mutex_words *w, uint32_t
     if (!shmi_gone(a, dead))
         return 0; /* a system call of it may still write what the log would restore */
     if (shmi_owner_kind(o) != SHMI_kindRecovering)
-        shmi_log_disown(log, dead);
+        shmi_log_disown(a, log, &w->owner, o, dead);
     if (!shmi_take_from32(a, dead, &w->owner, o, recovering, 1))
         return 1;
     SHMSYNC_CRASHPOINT("tx.rollback.taken");

@@ -230,8 +230,8 @@ int shmsync_tx_free(shmsync_tx *tx, shmsync_offset off)
 
 /* ---- Ending ---- */
 
-/* Whether the transaction can end: EPERM if this process has unlocked its mutex, or ENOTCONN. The log stays as it is:
- * the next begin finds it. */
+/* Whether the transaction can end: EPERM if this process has unlocked its mutex, or ENOTCONN. After EPERM the log is
+ * lost: a later death of this process as a holder must not undo what has been free to all. */
 SHMI_FN int shmi_tx_ends(shmsync_tx *tx, const char *op)
 {
     int err = shmi_tx_going(tx, op);
@@ -241,6 +241,8 @@ SHMI_FN int shmi_tx_ends(shmsync_tx *tx, const char *op)
     o = __atomic_load_n(tx->mutex->own, __ATOMIC_RELAXED);
     if (SHMI_LIKELY((o & ~SHMI_OWNER_BIASED) == tx->arena->self))
         return 0;
+    if (tx->tail != 0)
+        shmi_log_lose_foreign(tx->log, shmi_tx_active(tx));
     err = shmi_fail(EPERM, op, shmi_tx_called(tx), "the mutex was unlocked in the transaction (owner word %#010x)", o);
     tx->mutex = NULL;
     return err;

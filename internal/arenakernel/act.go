@@ -111,6 +111,21 @@ func takeFrom[T uint32 | uint64](c *core, n ParticipantID, w sharedWord[T], old,
 	return w.CompareAndSwap(old, new)
 }
 
+// WhileGone calls f if w still has old, which names n, and n is gone, or is this participant: for a
+// change of another word whose reason is that n has had w all the time. No participant gets the ID n
+// before f returns. f does not wait.
+func WhileGone[T uint32 | uint64](a *Arena, n ParticipantID, w sharedWord[T], old T, f func()) {
+	c := &a.core
+	acts := n != 0 && n != c.self && c.self != 0
+	if acts {
+		defer c.beginAct(n).end()
+	}
+	if w.Load() != old || acts && (c.current(n) || !c.gone(n)) {
+		return
+	}
+	f()
+}
+
 // Reaps reports whether a reap of dead takes back what o has: dead covers o, and no other
 // participant has that ID by now. A process that leaves takes back its own.
 func (a *Arena) Reaps(dead, o ParticipantID) bool {

@@ -13,6 +13,8 @@ import (
 // setOwner overwrites the owner word of the mutex.
 func (i txImage) setOwner(o uint32) { binary.LittleEndian.PutUint32(i.b[i.log-192:], o) }
 
+func (i txImage) owner() uint32 { return binary.LittleEndian.Uint32(i.b[i.log-192:]) }
+
 // txLeft is an arena with a free mutex, in whose log the transaction of a dead process is: it has unlocked
 // within the transaction. It returns how torn the data is.
 func txLeft(t *testing.T) (name string, i txImage, torn uint64) {
@@ -120,11 +122,11 @@ func TestTxEndWithoutTheMutex(t *testing.T) {
 			x, y := newAgent(t, "c", name, "a"), newAgent(t, "c", name, "b")
 			i := txMap(t, name, x.do(t, "tx.open", "m"))
 			x.do(t, "tx.hold", "m")
-			torn, s := x.do(t, "tx.torn", "m"), i.state()
+			torn := x.do(t, "tx.torn", "m")
 			x.do(t, "mutex.unlock", "m")
 			y.do(t, "mutex.lock", "m", forever)
 			x.start(t, end, "m").fails(t, syscall.EPERM)
-			require.Equal(t, s, i.state())
+			require.Equal(t, uint64(4)<<61, i.state())
 			require.Equal(t, torn, x.do(t, "tx.torn", "m"))
 			x.start(t, end, "m").fails(t, syscall.EPERM) // it has ended
 			x.start(t, "mutex.trylock", "m").fails(t, syscall.EBUSY)
@@ -133,6 +135,44 @@ func TestTxEndWithoutTheMutex(t *testing.T) {
 			requireTxLost(t, y, i, torn)
 		})
 	}
+}
+
+// A program unlocks within a transaction, goes on, and dies later as a holder without one: nothing is undone.
+func TestTxUnlockedByItsProgramIsNotUndone(t *testing.T) {
+	for _, end := range []string{"tx.commit", "tx.abort"} {
+		t.Run(end, func(t *testing.T) {
+			name := newArena(t)
+			x := newAgent(t, "c", name, "a")
+			i := txMap(t, name, x.do(t, "tx.open", "m"))
+			x.do(t, "tx.hold", "m")
+			torn := x.do(t, "tx.torn", "m")
+			x.do(t, "mutex.unlock", "m")
+			x.start(t, end, "m").fails(t, syscall.EPERM)
+			x.do(t, "mutex.lock", "m", forever)
+			x.kill(t)
+			requireTxLost(t, newAgent(t, "c", name, "survivor"), i, torn)
+		})
+	}
+}
+
+// A reaper is stopped after it has read the owner word of a holder that is gone. When it goes on, the transaction of the
+// next holder, which is alive, keeps its log.
+func TestTxOfALivingHolderKeepsItsLog(t *testing.T) {
+	name := newArena(t)
+	reaper, dies, x := newAgent(t, "c", name, "reaper"), newAgent(t, "c", name, "dies"), newAgent(t, "c", name, "holder")
+	i := txMap(t, name, reaper.do(t, "tx.open", "m"))
+	dies.do(t, "mutex.lock", "m", forever)
+	stale := i.owner()
+	dies.kill(t)
+	require.Zero(t, x.do(t, "tx.check", "m"))
+	x.do(t, "tx.hold", "m")
+	s := i.state()
+	require.NotZero(t, s)
+	reaper.do(t, "tx.stale", "m", int(stale))
+	require.Equal(t, s, i.state())
+	x.do(t, "tx.abort", "m")
+	require.Zero(t, x.do(t, "tx.check", "m"))
+	sound(t, name)
 }
 
 // A wait for a condition variable would let others see what a transaction has not finished.

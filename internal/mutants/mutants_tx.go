@@ -5,18 +5,32 @@ var txMutants = []mutant{
 	{
 		name: "a rollback begins when the process is dead, not gone",
 		file: "prims/mutex_tx.go",
-		old: "\tif !o.held() || !a.Gone(dead) {\n\t\treturn false\n\t}\n\tif o.kind() != kindRecovering {\n\t\tl.disown(dead)\n\t}\n" +
+		old: "\tif !o.held() || !a.Gone(dead) {\n\t\treturn false\n\t}\n\tif o.kind() != kindRecovering {\n\t\tl.disown(&w.owner, o)\n\t}\n" +
 			"\trecovering := makeOwner(kindRecovering, a.Self())\n\tif !arenakernel.TakeFromGone(",
-		new: "\tif !o.held() || !a.Dead(dead) {\n\t\treturn false\n\t}\n\tif o.kind() != kindRecovering {\n\t\tl.disown(dead)\n\t}\n" +
+		new: "\tif !o.held() || !a.Dead(dead) {\n\t\treturn false\n\t}\n\tif o.kind() != kindRecovering {\n\t\tl.disown(&w.owner, o)\n\t}\n" +
 			"\trecovering := makeOwner(kindRecovering, a.Self())\n\tif !arenakernel.TakeFromDead(",
 		pkg: "internal/cinterop", run: "TestTxIsUndoneAfterTheLastStore/go",
 	},
 	{
 		name: "the log of another process than the dead holder is undone",
 		file: "prims/mutex_tx.go",
-		old:  "\t\tl.disown(dead)\n",
+		old:  "\t\tl.disown(&w.owner, o)\n",
 		new:  "",
 		pkg:  "prims", run: "TestLogOfAnotherHolderIsNotUndone",
+	},
+	{
+		name: "a stale reaper does not look at the owner word again",
+		file: "internal/arenakernel/act.go",
+		old:  "\tif w.Load() != old || acts && (c.current(n) || !c.gone(n)) {\n\t\treturn\n\t}\n\tf()\n",
+		new:  "\tif acts && (c.current(n) || !c.gone(n)) {\n\t\treturn\n\t}\n\tf()\n",
+		pkg:  "prims", run: "TestStaleReaperLeavesALivingTransaction",
+	},
+	{
+		name: "an Update that its function has unlocked keeps its log",
+		file: "prims/mutex_tx.go",
+		old:  "\t\tif tx.tail != 0 {\n",
+		new:  "\t\tif false {\n",
+		pkg:  "prims", run: "TestUpdateThatHasUnlockedLosesItsLog",
 	},
 	{
 		name: "a lock that is not recoverable keeps a valid log",

@@ -202,6 +202,10 @@ static int tx_verbs(const order *o, uint64_t *n)
         const struct timespec *abs = until(o, 0, &ts);
         return abs == NULL ? shmsync_mutex_begin(&m, &tx_held) : shmsync_mutex_timedbegin(&m, &tx_held, abs);
     }
+    if (is(o, "tx.stale")) { /* WORD: a reaper that has read this owner word, and goes on later */
+        shmi_mutex_roll_back(arena, m.impl->w, (uint32_t)arg(o, 0), &m.impl->log);
+        return 0;
+    }
     if (is(o, "tx.try"))
         return shmsync_mutex_trybegin(&m, &tx_held);
     snprintf(called, sizeof called, "%s-data", o->word[2]);
