@@ -33,34 +33,43 @@ func init() {
 		const threads = 16
 		var name string
 		c.Params(&name)
-		var ready, done sync.WaitGroup
 		var mu sync.Mutex
 		heads := map[int]uintptr{}
-		for range threads {
-			ready.Add(1)
-			done.Go(func() {
-				runtime.LockOSThread()
-				defer runtime.UnlockOSThread()
-				l, err := shmsync.NewRobustList()
-				if err == nil {
-					err = l.Register()
-				}
-				if err != nil {
-					c.Fatal(err)
-				}
-				tid := shmsync.ThreadID()
-				mu.Lock()
+		giveList := func() { // to this thread
+			mu.Lock()
+			defer mu.Unlock()
+			tid := shmsync.ThreadID()
+			if heads[tid] != 0 {
+				return
+			}
+			l, err := shmsync.NewRobustList()
+			if err == nil {
+				err = l.Register()
+			}
+			if err == nil {
 				heads[tid], err = robustHeadOf(tid)
-				mu.Unlock()
-				if err != nil {
-					c.Fatal(err)
-				}
-				ready.Done()
-				ready.Wait() // each on a thread of its own
-			})
+			}
+			if err != nil {
+				c.Fatal(err)
+			}
 		}
-		done.Wait()
-		for range 100 {
+		// Each round gives lists to the threads that the runtime has made since the round before.
+		giveLists := func() {
+			var ready, done sync.WaitGroup
+			ready.Add(threads)
+			for range threads {
+				done.Go(func() {
+					runtime.LockOSThread()
+					defer runtime.UnlockOSThread()
+					giveList()
+					ready.Done()
+					ready.Wait() // each on a thread of its own
+				})
+			}
+			done.Wait()
+		}
+		for {
+			giveLists()
 			a, err := Open(name, &Options{Size: 2 << 20})
 			if err != nil {
 				c.Fatal(err)
@@ -84,7 +93,6 @@ func init() {
 			c.Say([3]uintptr{before, during, after})
 			return
 		}
-		c.Fatal("no death watcher ran on a thread with a list")
 	})
 }
 
