@@ -11,10 +11,7 @@ import (
 )
 
 func init() {
-	Register("hang", func(c *Child) {
-		c.Say("about to hang")
-		hangForEver()
-	})
+	Register("hang", hangForEver)
 	Register("unresponsive", func(c *Child) {
 		signal.Ignore(syscall.SIGQUIT)
 		c.Ready()
@@ -22,8 +19,13 @@ func init() {
 	})
 }
 
+// hangForEver is on the stack of the child from before it says so.
+//
 //go:noinline
-func hangForEver() { select {} }
+func hangForEver(c *Child) {
+	c.Say("about to hang")
+	select {}
+}
 
 // failure runs f as a test that must fail and returns its log.
 func failure(t *testing.T, f func(testing.TB)) string {
@@ -72,7 +74,7 @@ func TestTimeoutOfWait(t *testing.T) {
 		p.Wait(tb)
 	})
 	require.Contains(t, log, "did not exit within "+Scale(300*time.Millisecond).String())
-	require.Contains(t, log, "proctest.(*Child).Await")
+	require.Contains(t, log, "proctest.idle(")
 }
 
 // A child that takes no SIGQUIT is killed.

@@ -28,7 +28,7 @@ func init() {
 			c.Say(point{in.X * by, in.Y * by})
 		}
 	})
-	Register("idle", func(c *Child) { c.Ready(); c.Await() })
+	Register("idle", idle)
 	Register("file", func(c *Child) {
 		b, err := io.ReadAll(c.File(1))
 		if err != nil {
@@ -49,6 +49,14 @@ func init() {
 	Register("fatal", func(c *Child) { c.Fatalf("no %s", "luck") })
 	Register("panic", func(*Child) { panic("out of order") })
 	Register("say", func(c *Child) { c.Say(1); c.Say(2) })
+}
+
+// idle is on the stack of the child from before it is ready.
+//
+//go:noinline
+func idle(c *Child) {
+	c.Ready()
+	c.Await()
 }
 
 func TestConversation(t *testing.T) {
@@ -172,7 +180,7 @@ func TestUnusedHelperFailsTheRun(t *testing.T) {
 		require.NoError(t, err)
 		cmd.Args = append(cmd.Args, args...)
 		cmd.Env = append(os.Environ(), envUnused+"=1")
-		cmd.WaitDelay = time.Second
+		cmd.WaitDelay = time.Minute
 		out, err := cmd.CombinedOutput()
 		if len(args) > 0 {
 			require.NoError(t, err, "%s", out)

@@ -16,7 +16,7 @@ import (
 const DefaultTimeout = time.Minute
 
 // quitGrace is how long a child may take to print its stacks, before scaling.
-const quitGrace = 15 * time.Second
+const quitGrace = time.Minute
 
 // timeoutScale is the factor in SHMSYNC_TEST_TIMEOUT_SCALE, for machines that
 // are slow or emulated.
