@@ -7,21 +7,20 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// Cancel lets the end of a context reach a wait. The zero value belongs to a
-// wait that cannot be cancelled. It is used for one blocked call, from its
-// first sleep to its end, when Stop is called.
+// Cancel lets the end of a context end a wait. The zero value belongs to a wait that cannot be
+// cancelled. A Cancel serves one blocked call, from the call's first sleep until Stop.
 type Cancel struct {
 	ctx  context.Context
 	word *atomic.Uint32 // 1 when the context has ended; slept on
 	stop func() bool
 
 	slept bool  // the call has slept before
-	since int64 // since when it waits, CLOCK_MONOTONIC ns; 0: it does not know yet
+	since int64 // when the call began to wait, CLOCK_MONOTONIC ns; 0: not known yet
 }
 
-// date gives since when the call waits that is about to sleep: a wake that was none for
-// it does not make its wait younger. It is 0 before the first sleep, which the look of
-// the process dates if it lasts.
+// date returns the time at which the call began to wait. A call that is woken in vain and sleeps
+// again keeps its first date, and so its place among the waiters. Before the first sleep the date
+// is 0, which saves reading the clock for a short wait; a periodic check dates a wait that lasts.
 func (c *Cancel) date() int64 {
 	if c.slept && c.since == 0 {
 		c.since = shmsync.Monotonic()
@@ -58,7 +57,7 @@ func (c *Cancel) arm() {
 	})
 }
 
-// Stop takes the arrangement back.
+// Stop undoes arm.
 func (c *Cancel) Stop() {
 	if c.stop != nil {
 		c.stop()

@@ -6,7 +6,8 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// checkPeriodically makes the periodic checker look at q from now until nobody waits there.
+// checkPeriodically puts q on the list of the periodic checker. The checker takes q off again
+// when nobody waits there.
 func (h *lot) checkPeriodically(q *Queue) {
 	if q.listed.Load() || q.listed.Swap(true) {
 		return
@@ -54,7 +55,8 @@ func checkQueues(queues []*Queue) (kept []*Queue) {
 	for _, q := range queues {
 		if q.calls.Load() == 0 {
 			q.listed.Store(false)
-			// A waiter that came before the store believes itself listed.
+			// A waiter that entered before the store above found listed still set, and did not
+			// list the queue.
 			if q.calls.Load() == 0 || q.listed.Swap(true) {
 				continue
 			}
@@ -66,14 +68,14 @@ func checkQueues(queues []*Queue) (kept []*Queue) {
 	return kept
 }
 
-// recover makes up for what the poller cannot see: a wake that was given to our
-// node but is not on the stack, because the releaser died or was stopped in
-// between or because it fell off, which only the second check believes; and
-// goroutines that found no room for a node, or whose node a peer took away.
+// recover finds wakes that the poller cannot see. A releaser may have made our node ready and
+// then died or stopped before it pushed the node on the ready stack, or the node fell off the
+// stack: recover believes this only if two checks in a row find the node ready. Other goroutines
+// found no room for a node, or a peer took their node away: recover wakes all of them.
 func (q *Queue) recover() {
 	q.mu.Lock()
 	cut := q.first != nil && !q.reachable()
-	// A wake that is about to be delivered looks like that as well, for a moment.
+	// For a moment, a wake that is about to be delivered looks like a cut node, too.
 	nodeless := cut && (q.node == 0 || q.wasCut)
 	q.wasCut = cut
 	ready := q.node != 0 && q.Arena.NodeReady(q.node)
@@ -81,13 +83,14 @@ func (q *Queue) recover() {
 	q.wasReady = ready && !lost
 	q.mu.Unlock()
 	if lost || nodeless {
-		// Without a node there is nothing but periodic checks, so nobody waits for his turn.
+		// Without a node only the periodic checks wake the goroutines, so one check wakes all of
+		// them.
 		q.deliver(nodeless)
 	}
 }
 
-// reachable reports whether a releaser finds our node, and finds that it has waiters: a
-// peer that overwrites the list, or the node, can have made it so that none does.
+// reachable reports whether a releaser finds our node, and finds it waiting or ready. A peer that
+// overwrote the list or the node can have hidden it.
 func (q *Queue) reachable() (found bool) { // guarded by: mu
 	if q.node == 0 {
 		return false

@@ -25,26 +25,26 @@ type lot struct {
 
 	mu       sync.Mutex
 	all      map[*Queue]struct{}           // guarded by: mu
-	queues   map[arenakernel.Offset]*Queue // guarded by: mu; by their poller node
-	loose    map[arenakernel.Offset]uint64 // guarded by: mu; nodes that may be pushed though they are not ready, with loosed then
-	loosed   uint64                        // guarded by: mu; how often one was taken loose
+	queues   map[arenakernel.Offset]*Queue // guarded by: mu; the queue of each poller node
+	loose    map[arenakernel.Offset]uint64 // guarded by: mu; nodes that may be pushed though they are not ready, with the value of loosed when each was taken loose
+	loosed   uint64                        // guarded by: mu; how many nodes were ever taken loose
 	checked  []*Queue                      // guarded by: mu; queues that have waiters
 	checking bool                          // guarded by: mu; the periodic checker runs
 	polling  bool                          // guarded by: mu; the poller runs
 
-	running sync.WaitGroup // periodic checker and poller
+	running sync.WaitGroup // the periodic checker and the poller
 	end     chan struct{}
 
 	nodePool nodePool
 
-	// took, if a test sets it before the poller runs, is called when the poller has
-	// taken a node and not delivered yet.
+	// took, if a test sets it before the poller runs, is called when the poller has taken a node
+	// and has not delivered the wake yet.
 	took func()
 }
 
 var lots struct {
 	sync.Mutex
-	of map[any]*lot // guarded by: Mutex; by the segment of a membership
+	of map[any]*lot // guarded by: Mutex; the lot of each membership, by its segment
 }
 
 func lotOf(a *arenakernel.Arena) *lot {
@@ -89,8 +89,8 @@ func (h *lot) adopt(q *Queue) (arenakernel.Offset, error) {
 	return node, nil
 }
 
-// release gives up the node of a queue that is closed: a closed queue that kept it
-// would drop the wakes of its successor.
+// release gives up the node of a queue that is closed. If the closed queue kept the node, it
+// would swallow the wakes of the next queue of the object.
 func (h *lot) release(node arenakernel.Offset) {
 	h.mu.Lock()
 	delete(h.queues, node)
@@ -100,7 +100,7 @@ func (h *lot) release(node arenakernel.Offset) {
 	}
 }
 
-// mayRelease reports whether others may have a node of ours.
+// mayRelease reports whether other queues may use a node of ours from now on.
 func (h *lot) mayRelease(node arenakernel.Offset) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -112,14 +112,15 @@ func (h *lot) mayRelease(node arenakernel.Offset) bool {
 func (h *lot) startPoller() { // guarded by: mu
 	if !h.polling && !h.closed.Load() {
 		h.polling = true
-		// Read before anybody waits, so that no death is missed.
+		// Read before anybody waits: the poller must not miss a death.
 		deaths := h.a.Deaths()
 		h.running.Go(func() { h.poller(deaths) })
 	}
 }
 
-// takeLoose makes a node of ours idle without its stack if it is ready, and
-// reports whether it was. It is loose from then on.
+// takeLoose makes a ready node of ours idle although the node did not come off the ready stack,
+// and reports whether the node was ready. From then on the node is loose: its releaser may still
+// push it.
 func (h *lot) takeLoose(node arenakernel.Offset) bool {
 	if !h.a.TakeReadyNode(node) {
 		return false
@@ -131,18 +132,18 @@ func (h *lot) takeLoose(node arenakernel.Offset) bool {
 	return true
 }
 
-// orphanCheck is how long after it met an orphaned node the poller looks for nodes that fell
-// off its stack, twice, in nanoseconds: a releaser that is on its way to push one
-// does it meanwhile.
+// orphanCheck is how long, in nanoseconds, the poller waits before it looks for nodes that fell
+// off its stack. It looks twice after it has met an orphaned node. A releaser that is about to
+// push such a node does so in the meantime.
 const orphanCheck = 1e6
 
-// poller sleeps for all parked goroutines of this process. deaths is what it has
-// seen of those.
+// poller sleeps for all parked goroutines of this process. deaths is the number of deaths that it
+// has dealt with.
 func (h *lot) poller(deaths uint32) {
 	var lost []untold // wait nodes that may never come
 	for checks := 0; ; {
 		doorbell, rung := h.a.Doorbell()
-		// After the doorbell: close says so and then rings.
+		// The doorbell is read first, because close sets closed and then rings.
 		if h.closed.Load() {
 			return
 		}
@@ -172,7 +173,7 @@ func (h *lot) poller(deaths uint32) {
 			lost = nil
 		}
 		if now := h.a.Deaths(); now != deaths {
-			// The dead one may have owed any of us a wake.
+			// The dead process may have owed any of us a wake.
 			deaths = now
 			for _, q := range h.adopted() {
 				q.afterDeath()
@@ -183,8 +184,8 @@ func (h *lot) poller(deaths uint32) {
 			continue
 		}
 		if delivered {
-			// The woken goroutines are in the run queue of this P, which the system call
-			// below would take along until sysmon finds it.
+			// The woken goroutines are in the run queue of this P. The system call below would
+			// block the P until sysmon takes it away.
 			runtime.Gosched()
 			continue
 		}
@@ -205,7 +206,7 @@ func (h *lot) poller(deaths uint32) {
 	}
 }
 
-// looseBefore gives how often a node was taken loose, 0 if none is loose now.
+// looseBefore returns how many nodes were ever taken loose, or 0 if none is loose now.
 func (h *lot) looseBefore() uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -215,8 +216,9 @@ func (h *lot) looseBefore() uint64 {
 	return h.loosed
 }
 
-// fasten is for nodes that were loose before everybody had told what there was to
-// tell, and the stack was emptied after that: they are not pushed out of turn any more.
+// fasten makes the nodes ordinary again that were taken loose up to before. The caller has seen
+// that since then every releaser pushed what it had to push, and has then emptied the stack. So
+// no releaser pushes one of these nodes any more without making it ready first.
 func (h *lot) fasten(before uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -245,8 +247,8 @@ func (h *lot) adopted() []*Queue {
 	return queues
 }
 
-// close sends everybody that waits away and returns when they have gone, since
-// the memory that they look at is unmapped next.
+// close sends all waiters away and returns when they have gone: the memory that they look at is
+// unmapped next.
 func (h *lot) close() {
 	h.mu.Lock()
 	h.closed.Store(true)
@@ -262,7 +264,7 @@ func (h *lot) close() {
 	lots.Unlock()
 }
 
-// sendAway wakes everybody that waits, and reports whether there is anybody.
+// sendAway wakes all waiters, and reports whether there are any.
 func (h *lot) sendAway() (busy bool) {
 	h.mu.Lock()
 	queues := slices.Collect(maps.Keys(h.all))

@@ -5,8 +5,8 @@ import (
 	"github.com/shmsync/shmsync/asm"
 )
 
-// NodeNow gives the NUMA node of the CPU that the caller runs on, and false where
-// that is not known without a system call. Tests say otherwise.
+// NodeNow returns the NUMA node of the CPU that the caller runs on, and false if only a system
+// call could tell. Tests replace it.
 var NodeNow = func() (node uint32, ok bool) {
 	_, node, ok = asm.CPU()
 	return node, ok
@@ -15,18 +15,19 @@ var NodeNow = func() (node uint32, ok bool) {
 // nearBits is the bitset of the sleepers on a node. Nodes 32 apart share a bit.
 func nearBits(node uint32) uint32 { return 1 << (node % 32) }
 
-// anyEvery is how often a wake of a near WaitList is for the first in the queue, so that
-// sleepers on other nodes are not only woken when a node has none left.
+// anyEvery is how often a wake of a near WaitList goes to the first sleeper in the queue,
+// wherever that sleeper runs. Without it, sleepers on other nodes would wait until this node has
+// no sleeper left.
 const anyEvery = 64
 
-// wakeOne wakes one sleeper of the kernel's queue, if there is any, and reports
-// how many it woke. For a near WaitList it prefers those on this CPU's node.
+// wakeOne wakes one sleeper of the kernel's queue, if there is one, and reports how many it woke.
+// For a near WaitList it prefers the sleepers on this CPU's node.
 //
-// A sleeper that does not sleep near is on every node, for the kernel: another process, a
-// waiter with a context, a peer in C. And a wake that is not near, such as that of the
-// kernel after a death, is for all bits. So the second wake at the latest wakes a sleeper,
-// and it makes no difference to the owed wakes whether there was a first: it found nobody,
-// or woke one.
+// Some sleepers do not name their node: other processes, waiters with a context, and peers in C.
+// For the kernel such a sleeper is on every node. A wake that names no node, such as the kernel's
+// own after a death, reaches all sleepers. So at the latest the second wake finds a sleeper if
+// there is one. The first wake changes nothing about what is owed: it woke nobody, or it woke
+// one.
 //
 //	waker                              sleeper on another node
 //	bump the word
@@ -46,9 +47,9 @@ func (l *WaitList) wakeOne(turn uint32) int {
 	return shmsync.Wake(l.Raw, 1)
 }
 
-// nearSleepSpec gives the bits that a thread sleeps with so that wakes can prefer it, and
-// false where it sleeps for all of them: for several words at once the kernel knows
-// no bits.
+// nearSleepSpec returns the bits with which a thread sleeps so that wakes can prefer its node. It
+// returns false if the thread sleeps for all nodes: a sleep on several words has no bits in the
+// kernel.
 func (q *Queue) nearSleepSpec(b *SleepSpec, c *Cancel) (bits uint32, ok bool) {
 	if !q.Near || c.ctx != nil || b.Other != nil {
 		return 0, false

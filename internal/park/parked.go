@@ -1,8 +1,8 @@
 package park
 
-// mayBeDirect lets the caller sleep in the kernel, and counts it. It refuses if other
-// goroutines of this process are parked, or if as many sleep in the kernel as can run at a
-// time: then the caller is woken sooner if it parks, where Grant finds it.
+// mayBeDirect lets the caller sleep in the kernel, and counts it. It refuses if other goroutines
+// of this process are parked, or if as many goroutines sleep in the kernel as can run at a time.
+// Such a caller is woken sooner if it parks, where Grant finds it.
 func (q *Queue) mayBeDirect(since int64) bool {
 	if q.asleep.Add(1); since == 0 {
 		return true
@@ -14,8 +14,8 @@ func (q *Queue) mayBeDirect(since int64) bool {
 	return false
 }
 
-// link puts me in the order of since. A waiter that comes back has waited for longer than
-// those that came meanwhile, and mostly than all.
+// link inserts me in the order of since. A waiter that comes back has waited longer than those
+// that came in the meantime, and usually longest of all.
 func (q *Queue) link(me *waiter) { // guarded by: mu
 	me.queued = true
 	if me.since != 0 && q.first != nil && me.since < q.first.since {
@@ -41,8 +41,8 @@ func (q *Queue) link(me *waiter) { // guarded by: mu
 	q.oldest.Store(q.first.since)
 }
 
-// Oldest is since when the waiter waits that has parked for longest, as its SleepSpec says; 0 if
-// none has, or it does not know.
+// Oldest is the time since which the longest parked waiter waits, as its SleepSpec says. It is 0
+// if nobody is parked, or if that waiter does not know its date.
 func (q *Queue) Oldest() int64 { return q.oldest.Load() }
 
 // Parked is how many waiters park.
@@ -52,8 +52,8 @@ func (q *Queue) Parked() int {
 	return q.count
 }
 
-// Grant takes the waiter that has parked for longest off the queue, whose Sleep ends with
-// Granted, and reports false if there is none.
+// Grant takes the waiter that has parked longest off the queue and ends its Sleep with Granted.
+// It reports false if nobody is parked.
 func (q *Queue) Grant() bool {
 	q.mu.Lock()
 	me := q.first

@@ -15,25 +15,25 @@ const leavePauses = 200
 
 func pause() { asm.Pause(2) }
 
-// nodePool is where a process has its wait nodes. They are kept: a wait allocates
-// nothing once there are as many as goroutines ever waited at a time.
+// nodePool holds the wait nodes of a process. It keeps them for later waits: a wait allocates
+// only while more goroutines wait than ever waited before.
 type nodePool struct {
 	lot *lot
 
 	mu   sync.Mutex
 	of   map[arenakernel.Offset]*WaitNode // guarded by: mu; by their nodes
-	all  []*WaitNode                      // guarded by: mu; those in of
+	all  []*WaitNode                      // guarded by: mu; the values of the map of
 	free []*WaitNode                      // guarded by: mu; those that no wait uses
 }
 
-// TakeNode gives a wait node for one wait in an object of a, with its node idle. The
-// error Is ErrNoSpace when there is no room for a node.
+// TakeNode returns an idle wait node for one wait in an object of a. The error Is ErrNoSpace when
+// the arena has no room for a node.
 func TakeNode(a *arenakernel.Arena) (*WaitNode, error) { return lotOf(a).nodePool.take() }
 
 // TakeNode is park.TakeNode for the arena of this queue.
 func (q *Queue) TakeNode() (*WaitNode, error) { return q.lot.nodePool.take() }
 
-// CachedWaitNode is TakeNode if that takes no allocation, or nil.
+// CachedWaitNode is TakeNode if the pool has a free node, and nil otherwise.
 func (q *Queue) CachedWaitNode() *WaitNode {
 	b := &q.lot.nodePool
 	b.mu.Lock()
@@ -51,7 +51,7 @@ func (b *nodePool) cached() *WaitNode {
 	s.taken, s.notify, s.told = true, nil, false
 	s.in.Store(nil)
 	select {
-	case <-s.wake: // of a wait that ended before it was told
+	case <-s.wake: // a wake that was sent to an earlier wait, which ended without it
 	default:
 	}
 	return s
@@ -89,7 +89,7 @@ func (b *nodePool) put(s *WaitNode) { // guarded by: mu
 	b.free = append(b.free, s)
 }
 
-// keep puts a wait node back whose wait was resolved, and which is on no stack.
+// keep puts a wait node back into the pool. The wait was resolved, and the node is on no stack.
 func (b *nodePool) keep(s *WaitNode) { // guarded by: mu
 	w := s.Node.Load()
 	// sync(waitnode.unqueue): acquire
@@ -98,15 +98,16 @@ func (b *nodePool) keep(s *WaitNode) { // guarded by: mu
 		b.put(s)
 		return
 	}
-	// Its granter is stopped or dead. The node goes back with the participant that takes it
-	// off the queue, and if that has just happened, now.
+	// The granter has resolved the wait and not taken the node off the queue: the granter is
+	// stopped or dead. The participant that takes the node off frees it. If that has just
+	// happened, the code below frees it.
 	b.forget(s)
 	if s.Node.Swap(w, w.With(arenakernel.NodeSpent)) && s.Node.Stamp().Load() == 0 {
 		b.lot.a.ReclaimNode(s.Off, w)
 	}
 }
 
-// forget drops a wait node whose node is ours no more.
+// forget drops a wait node whose record no longer belongs to this process.
 func (b *nodePool) forget(s *WaitNode) { // guarded by: mu
 	s.taken = false
 	if b.of[s.Off] != s {
@@ -120,8 +121,8 @@ func (b *nodePool) forget(s *WaitNode) { // guarded by: mu
 	b.all = b.all[:last]
 }
 
-// popped wakes the waiter of a node that came off the ready stack, or never comes there,
-// or gives what to call for that.
+// popped handles a node that came off the ready stack, or that never will. It wakes the waiter,
+// or returns the function that the caller must call instead.
 func (b *nodePool) popped(off arenakernel.Offset) (notify func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -131,19 +132,19 @@ func (b *nodePool) popped(off arenakernel.Offset) (notify func()) {
 	}
 	s.owed = false
 	if !s.taken {
-		b.keep(s) // its wait ended without being told
+		b.keep(s) // the wait ended without this wake
 		return nil
 	}
 	return s.tell()
 }
 
-// TellOwn wakes the waiter of a wait node of this process whose node was parked when the
-// caller resolved it. It takes the place of Tell, without the ready stack and the poller: on
-// a busy P the poller runs only when everybody else has had a turn.
+// TellOwn wakes a waiter of this process whose node was parked when the caller resolved it. It
+// replaces Tell, and needs neither the ready stack nor the poller: on a busy P the poller runs
+// only after every other goroutine has had a turn.
 //
-// It carries nothing but the wake. The waiter looks at its node, as after every wake, and
-// a wake that does not come, since the caller stops or dies before, is made up for in the
-// same ways as one of the poller.
+// TellOwn carries nothing but the wake. The waiter looks at its node, as after every wake. If the
+// caller stops or dies before the wake, the same checks make up for it as for a wake of the
+// poller.
 func (q *Queue) TellOwn(off arenakernel.Offset) {
 	if notify := q.lot.nodePool.popped(off); notify != nil {
 		// The caller may hold locks that notify takes.
@@ -151,8 +152,8 @@ func (q *Queue) TellOwn(off arenakernel.Offset) {
 	}
 }
 
-// untold is a wait node whose wait was resolved, and which has not come off the ready stack:
-// its granter is about to put it there, or has died, or it fell off.
+// untold is a wait node whose wait was resolved, and which has not come off the ready stack: its
+// granter is about to push it, or has died, or the node fell off the stack.
 type untold struct {
 	waitNode *WaitNode
 	word     arenakernel.NodeWord
@@ -169,9 +170,9 @@ func (b *nodePool) untold() (lost []untold) {
 	return lost
 }
 
-// forgive is for wait nodes that were untold before everybody had told what there was to
-// tell, and the stack was emptied once more: what has not come by now never will. It is
-// called by the poller.
+// forgive wakes the waiters of lost nodes. The caller, the poller, saw these nodes as untold. It
+// then saw that every granter had pushed what it had to push, and emptied the stack once more. So
+// a node that has not come by now never will.
 func (b *nodePool) forgive(lost []untold) {
 	for _, l := range lost {
 		b.mu.Lock()
@@ -185,7 +186,7 @@ func (b *nodePool) forgive(lost []untold) {
 	}
 }
 
-// tell wakes the waiter, or gives what to call for that.
+// tell wakes the waiter, or returns the function that the caller must call instead.
 func (s *WaitNode) tell() (notify func()) { // guarded by: nodePool.mu
 	switch {
 	case s.notify == nil:
@@ -210,25 +211,25 @@ func (b *nodePool) check() {
 	}
 }
 
-// prod wakes the waiter of a wait node, also if another thread does so too, if its wait is
-// over or always.
+// prod wakes the waiter of a wait node if its wait is over, or in any case if always is set.
+// Another thread may wake the waiter as well.
 func (b *nodePool) prod(s *WaitNode, always bool) {
 	b.mu.Lock()
 	var notify func()
 	switch {
 	case !s.taken:
 	case always:
-		// Whatever a peer has made of the node, and whether or not the waiter was told
-		// before.
+		// A peer may have written anything into the node, and the waiter may have been told
+		// before. It is woken all the same.
 		s.told = false
 		notify = s.tell()
 		shmsync.Wake(wordPtr(s.Node.Word()), allSleepers)
-	case !s.Resolved(): // it is in another use by now
+	case !s.Resolved(): // another wait uses the node by now
 	case s.owed:
 		notify = s.tell()
 	default:
 		if s.notify == nil {
-			s.look() // it may wait for its turn
+			s.look() // the waiter may wait for its turn
 		}
 		shmsync.Wake(wordPtr(s.Node.Word()), allSleepers)
 	}
@@ -238,9 +239,9 @@ func (b *nodePool) prod(s *WaitNode, always bool) {
 	}
 }
 
-// sendAway wakes those that wait by the handle of q, which is being closed, or, if q is
-// nil, all, since this process leaves the arena. Waits without a sleeper end without being
-// told.
+// sendAway wakes the waiters that use the handle of q, which is being closed. If q is nil, this
+// process leaves the arena, and sendAway wakes all of them. A wait without a sleeping goroutine
+// just ends.
 func (b *nodePool) sendAway(q *Queue) {
 	b.mu.Lock()
 	all := slices.Clone(b.all)

@@ -33,45 +33,44 @@ type Queue struct {
 
 	haveWaitV bool
 	calls     atomic.Int32 // calls between Enter and Exit
-	lasting   atomic.Int32 // of those, the ones that Shut does not wait for
+	lasting   atomic.Int32 // of those, the calls that Shut does not wait for
 	shut      atomic.Bool  // the handle is being closed, see Shut
 	serves    atomic.Bool  // see ServeToTheEnd
 	listed    atomic.Bool  // the host looks after this queue
 
-	// life is held while the object is used by others than its callers, and by
-	// Close: once that has returned the object may be gone.
+	// life is held by Close, and while code outside any call uses the object. Once Close has
+	// returned, the object may be gone.
 	life   sync.Mutex
 	closed bool // guarded by: life
 
 	mu    sync.Mutex
 	first *waiter            // guarded by: mu; parked goroutines, in order of arrival
 	last  *waiter            // guarded by: mu
-	node  arenakernel.Offset // guarded by: mu; our poller node, 0 when there is none yet
-	count int                // guarded by: mu; of parked goroutines
-	since int64              // guarded by: mu; since when there are any, CLOCK_MONOTONIC ns
+	node  arenakernel.Offset // guarded by: mu; our poller node, 0 while there is none
+	count int                // guarded by: mu; number of parked goroutines
+	since int64              // guarded by: mu; when the queue last became non-empty, CLOCK_MONOTONIC ns
 
-	asleep atomic.Int32 // waiters with a since that sleep in the kernel
-	oldest atomic.Int64 // first.since; 0 if there is none, or it does not know
+	asleep atomic.Int32 // waiters with a known since that sleep in the kernel
+	oldest atomic.Int64 // first.since; 0 if nobody is parked, or if the first does not know its date
 	seated atomic.Int32 // goroutines in WaitNode.Sleep
 
 	wasReady bool // guarded by: mu; the node was ready at the last check
-	wasCut   bool // guarded by: mu; nobody would have found it at the last check
+	wasCut   bool // guarded by: mu; no releaser would have found the node at the last check
 }
 
-// waiter is a parked goroutine. It is pooled, and owned by the goroutine that took it off
-// the queue or by the parked goroutine itself.
+// waiter is a parked goroutine. It is pooled. The goroutine that took it off the queue owns it,
+// or else the parked goroutine.
 type waiter struct {
 	prev, next *waiter
 	queued     bool
-	since      int64         // since when it waits, CLOCK_MONOTONIC ns, or 0
-	granted    bool          // by Grant; written by the goroutine that took it off the queue
+	since      int64         // when the wait began, CLOCK_MONOTONIC ns, or 0
+	granted    bool          // Grant chose this waiter; written by the goroutine that took it off the queue
 	wake       chan struct{} // capacity 1
-	notify     func()        // instead of wake, for a Watch
+	notify     func()        // called instead of a send on wake, for a Watch
 	timer      *time.Timer   // nil until one is needed
 }
 
-// after gives a channel on which the time comes when d is over, unless me.timer is
-// stopped before.
+// after returns a channel that receives after d nanoseconds, unless me.timer is stopped before.
 func (me *waiter) after(d int64) <-chan time.Time {
 	if me.timer == nil {
 		me.timer = time.NewTimer(time.Duration(d))
@@ -92,8 +91,8 @@ type Config struct {
 	// Check looks at the object's own words for something that a waiter should
 	// have been told. It is called ten times a second while anybody waits.
 	Check func()
-	// Miss is called when a wake for one found nobody here any more: it passes
-	// the wake on. Nil where wakes are for all.
+	// Miss is called when a wake for one waiter finds no waiter here: it passes the wake on. It
+	// is nil where wakes are for all.
 	Miss func()
 }
 
@@ -104,27 +103,27 @@ func NewQueue(c Config) *Queue {
 	return q
 }
 
-// SleepSpec is what a waiter sleeps on, besides the word of its WaitList.
+// SleepSpec is what a waiter sleeps on in addition to the word of its WaitList.
 type SleepSpec struct {
 	Owner   arenakernel.ParticipantID // wake up when this participant dies, if not 0
 	Other   *atomic.Uint32            // wake up when this word is woken, too, if not nil
-	OtherIs uint32                    // what it was at the last check
+	OtherIs uint32                    // the value of Other at the last check
 	Bounded int64                     // sleep no longer than this many nanoseconds, if not 0
-	Since   int64                     // since when it waits, CLOCK_MONOTONIC ns; 0: it does not know
+	Since   int64                     // when the wait began, CLOCK_MONOTONIC ns; 0: not known
 	Park    bool                      // wait where Grant finds it, not in the kernel
 }
 
-// Sleep is what a waiter does after it announced itself and saw that it has to
-// wait: it returns at once when the word is no longer w, and otherwise when it
-// is woken or when the context of c ends.
+// Sleep puts a waiter to sleep that has announced itself and has seen that it has to wait. It
+// returns at once if the word is no longer w. Otherwise it returns when the waiter is woken or
+// when the context of c ends.
 func (q *Queue) Sleep(w uint32, b SleepSpec, c *Cancel) Result {
 	h := q.lot
 	h.checkPeriodically(q)
 	if q.refuses() {
 		return Closed
 	}
-	// Without waitv a thread sleeps on one word only; behind the poller, a context
-	// and a hand-off reach the waiter all the same.
+	// Without waitv a thread can sleep on one word only. A parked waiter is reached by its
+	// context and by a hand-off in any case.
 	if !b.Park && (q.haveWaitV || c.ctx == nil && b.Other == nil) && q.mayBeDirect(b.Since) {
 		defer q.asleep.Add(-1)
 		if record, ok := q.Arena.Announce(q.config.Object.Offset, q.config.Word, uint64(w), DirectMax); ok {
@@ -158,7 +157,7 @@ func (q *Queue) direct(w uint32, b SleepSpec, c *Cancel) Result {
 		if b.Owner != 0 {
 			if word, alive, ok := q.Arena.AliveWord(b.Owner); ok {
 				if alive&shmsync.RobustOwnerDied != 0 {
-					// Its threads cannot be fenced yet; see arena.Dead.
+					// The threads of the dead owner cannot be fenced yet; see arena.Dead.
 					deadline = shmsync.Monotonic() + unfencedCheck
 				} else {
 					add(word, alive)
@@ -200,8 +199,8 @@ func (q *Queue) direct(w uint32, b SleepSpec, c *Cancel) Result {
 	return Again
 }
 
-// unfencedCheck is how soon a waiter looks again at a dead owner whose threads
-// cannot be fenced, in nanoseconds.
+// unfencedCheck is how soon, in nanoseconds, a waiter looks again at a dead owner whose threads
+// cannot be fenced yet.
 const unfencedCheck = 200e3
 
 // park waits on a channel; the process that changes the word tells the poller of this
@@ -232,21 +231,21 @@ func (q *Queue) park(w uint32, b SleepSpec, c *Cancel) Result {
 		q.delist(me)
 	}
 	if late != nil {
-		me.timer.Stop() // nothing comes on its channel after that
+		me.timer.Stop() // after Stop, nothing comes on the timer's channel
 	}
 	granted := me.granted
 	waiters.Put(me)
 	switch {
 	case granted:
-		return Granted // it came first
+		return Granted // the grant came before the cancellation
 	case q.refuses():
 		return Closed
 	}
 	return result
 }
 
-// enlist queues me and makes the poller node say that it has waiters, provided that the
-// word is still w after that. since is for people.
+// enlist queues me and marks the poller node as waiting. It reports false, and queues nothing, if
+// the word is no longer w after that. Only tools read since.
 func (q *Queue) enlist(w uint32, me *waiter, since int64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -265,7 +264,7 @@ func (q *Queue) enlist(w uint32, me *waiter, since int64) bool {
 	return true
 }
 
-// tellPeople notes in the poller node how many wait, for tools.
+// tellPeople writes the number of waiters into the poller node, for tools.
 func (q *Queue) tellPeople() { // guarded by: mu
 	if q.node == 0 {
 		return
@@ -275,8 +274,8 @@ func (q *Queue) tellPeople() { // guarded by: mu
 	}
 }
 
-// needNode gets the queue a poller node if it has none yet. Without room for one,
-// looks keep the waiters going.
+// needNode gets the queue a poller node if it has none. Without room for a node, the periodic
+// checks wake the waiters.
 func (q *Queue) needNode() { // guarded by: mu
 	if q.node != 0 {
 		return
@@ -286,13 +285,14 @@ func (q *Queue) needNode() { // guarded by: mu
 		return
 	}
 	q.node = node
-	// A node that is ready was so when this process closed its handle last, which passed
-	// the wake on. It may never be pushed, and take no other wake.
+	// A node that is ready now was ready when this process last closed its handle, and that Close
+	// passed the wake on. Its releaser may never push the node, and while the node is ready it
+	// takes no other wake.
 	q.lot.takeLoose(node)
 }
 
-// delist takes me off the queue. If it is off already, a wake was handed to it: that came
-// first, and the caller, which checks the state once more, passes it on.
+// delist takes me off the queue. If me is off already, it was handed a wake that came before the
+// cancellation. The caller then checks the state once more and passes the wake on.
 func (q *Queue) delist(me *waiter) {
 	q.mu.Lock()
 	if me.queued {
@@ -312,19 +312,19 @@ func (q *Queue) setWaiting() { // guarded by: mu
 	}
 }
 
-// setIdle says that nobody waits, if so. A node that has been made ready
-// meanwhile stays so: its wake is delivered, to nobody, and passed on.
+// setIdle marks the node as idle if nobody waits. A node that a releaser has made ready in the
+// meantime stays ready: its wake finds nobody here, and is passed on.
 func (q *Queue) setIdle() { // guarded by: mu
 	if q.first == nil && q.node != 0 {
 		q.Arena.SetIdle(q.node)
 	}
 }
 
-// deliver hands a wake to parked goroutines, to the first or to all, and passes
-// it on where one was meant and there are none.
+// deliver hands a wake to the first parked goroutine, or to all of them. A wake for one that
+// finds nobody is passed on.
 //
-// The node says that the others wait before any of them runs: a woken goroutine may take,
-// release, and look for the next before this function goes on.
+// The node is marked as waiting for the others before the woken goroutine runs: that goroutine
+// may take the lock, release it and look for the next waiter before deliver goes on.
 func (q *Queue) deliver(all bool) {
 	q.mu.Lock()
 	var woken *waiter // linked by next
@@ -355,8 +355,8 @@ func (q *Queue) deliver(all bool) {
 	}
 }
 
-// DeliverAllAsOne wakes all waiters, and the goroutines of this queue first: without the
-// poller, and so without the doorbell of this process.
+// DeliverAllAsOne wakes all waiters. It wakes the goroutines of this queue first and directly,
+// without the poller, so nobody has to ring the doorbell of this process.
 func (q *Queue) DeliverAllAsOne() {
 	q.deliver(true)
 	q.mu.Lock()
@@ -374,9 +374,9 @@ func (q *Queue) alive(f func()) {
 	}
 }
 
-// afterDeath delivers the wake that the dead may have owed, and frees the node
-// if it was made ready by the dead and not put on the stack. It is called by the
-// poller, right after that has emptied the stack.
+// afterDeath delivers the wake that the dead process may have owed. It frees the node if the dead
+// process had made it ready and had not pushed it. The poller calls afterDeath right after it has
+// emptied the stack.
 func (q *Queue) afterDeath() {
 	q.mu.Lock()
 	ready := q.node != 0 && q.lot.takeLoose(q.node)
@@ -387,7 +387,7 @@ func (q *Queue) afterDeath() {
 	}
 }
 
-// StartPoller makes the poller of this process run, which checks after a death.
+// StartPoller makes the poller of this process run: it checks the queues after each death.
 func (q *Queue) StartPoller() {
 	q.lot.mu.Lock()
 	defer q.lot.mu.Unlock()

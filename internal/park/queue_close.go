@@ -31,7 +31,7 @@ func (q *Queue) EnterNode() bool {
 // longer.
 func (q *Queue) EnterEnding() { q.calls.Add(1) }
 
-// Empty reports whether no call is in the queue that Shut waits for.
+// Empty reports whether the queue has no call that Shut would wait for.
 func (q *Queue) Empty() bool { return q.calls.Load() <= q.lasting.Load() }
 
 // Exit ends the call.
@@ -54,14 +54,14 @@ func (q *Queue) ExitLasting() {
 	q.lasting.Add(-1)
 }
 
-// ServeToTheEnd makes Shut end only the waits in wait nodes: the queue is that of a queue lock,
-// which a call needs to clean up after its wait has ended.
+// ServeToTheEnd makes Shut end only the waits in wait nodes. It is for the queue of a queue lock:
+// a call whose wait has ended still needs that lock to clean up.
 func (q *Queue) ServeToTheEnd() { q.serves.Store(true) }
 
 // Closing reports whether the handle is being closed or this process leaves the arena.
 func (q *Queue) Closing() bool { return q.lot.closed.Load() || q.shut.Load() }
 
-// refuses reports whether nobody may sleep on the word of the WaitList any more.
+// refuses reports whether the queue refuses new sleepers on the word of its WaitList.
 func (q *Queue) refuses() bool {
 	return q.lot.closed.Load() || q.shut.Load() && !q.serves.Load()
 }
@@ -69,8 +69,8 @@ func (q *Queue) refuses() bool {
 // Leaving reports whether this process leaves the arena.
 func (q *Queue) Leaving() bool { return q.lot.closed.Load() }
 
-// Shut ends the waits in the queues of a handle with the result Closed and refuses new
-// ones. It returns when all calls have left, but for lasting ones.
+// Shut ends the waits in the queues of a handle with the result Closed, and refuses new waits. It
+// returns when all calls but the lasting ones have left.
 func Shut(queues ...*Queue) {
 	for _, q := range queues {
 		q.shut.Store(true) // all of them first: a call in one may wait in another
@@ -90,8 +90,8 @@ func Shut(queues ...*Queue) {
 	}
 }
 
-// sendAway wakes the waiters in this queue. It wakes sleepers of other processes and
-// handles as well: they look, and sleep again.
+// sendAway wakes the waiters in this queue. It also wakes sleepers of other processes and
+// handles, which check their state and sleep again.
 func (q *Queue) sendAway() {
 	if q.calls.Load() == 0 {
 		return
@@ -100,12 +100,11 @@ func (q *Queue) sendAway() {
 	q.deliver(true)
 }
 
-// Close gives the queue's poller node back, for others to use. It comes after Shut. A node
-// that is ready just now, or loose, stays this process's, and belongs to its next queue
-// of the object.
+// Close gives the queue's poller node back, for other queues. It comes after Shut. If the node is
+// ready now, or loose, the process keeps it for its next queue of the object.
 //
-// A wake that the poller has taken from the node, or will, is not passed on by it any
-// more, since the object may be gone by then: so one is passed on here.
+// The poller may have taken a wake from the node, or may take one later. The poller no longer
+// passes such a wake on, since the object may be gone by then. So Close passes one on.
 func (q *Queue) Close() {
 	q.lot.remove(q)
 	q.life.Lock()

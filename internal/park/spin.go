@@ -12,21 +12,20 @@ import (
 	"github.com/shmsync/shmsync/asm"
 )
 
-// Spinning decides the latency of a hand-over between two CPUs: one that is
-// caught while spinning takes half a microsecond, one that goes through the
-// kernel thirty to sixty. On one CPU it is pure waste. So it is long while it mostly pays off
-// on this object, short where it does not, and absent where the last releaser was on this
-// very CPU.
+// Spinning decides the latency of a hand-over between two CPUs: half a microsecond if the waiter
+// spins, thirty to sixty if it sleeps in the kernel. On one CPU spinning is pure waste. So
+// waiters spin long on an object where it usually pays, briefly where it does not, and not at all
+// if the last releaser ran on the waiter's own CPU.
 const (
 	spinLeast  = 600    // ns: the budget where spinning does not pay
-	spinSome   = 10_000 // ns: the budget while fewer than 1 of 8 fail, if those that succeed need no more
-	spinMost   = 40_000 // ns: the budget while fewer than 1 of 64 fail: about what a sleep and a wake cost, so that at worst both are paid
-	spinGiveUp = 3      // failures in a row after which the budget is what successes need, and shrinks
+	spinSome   = 10_000 // ns: the budget while fewer than 1 spin of 8 fails, if the successful ones need no more
+	spinMost   = 40_000 // ns: the budget while fewer than 1 spin of 64 fails: about the cost of a sleep and a wake, so that at worst both are paid
+	spinGiveUp = 3      // after so many failures in a row the budget is what successes need, and shrinks
 	spinChunk  = 8      // pauses between two looks after the first microsecond
 	probeEvery = 16     // failures from one long spin to the next
 
 	yieldMost  = 20_000 // ns: longer than the other party of a hand-over would run
-	yieldPause = 30     // times what a longer one took nobody yields: 3 % is lost at most
+	yieldPause = 30     // after a yield longer than yieldMost, no yield for so many times its length: it costs 3 % at most
 )
 
 // Tuning points to the words of an object that steer its waiters' spinning.
@@ -35,11 +34,11 @@ type Tuning struct {
 	Budget  *atomic.Uint32 // 0: adaptive; else ns + 1
 	Pays    *atomic.Uint32 // a payWord
 	LastCPU *atomic.Uint32 // a cpuNote: the CPUs of the last releasers
-	Slot    int            // of this participant
+	Slot    int            // slot of this participant
 }
 
-// Spin calls done until it is true, for as long as that is likely to be quicker
-// than to sleep, and reports whether it was.
+// Spin calls done until it returns true, for as long as spinning is likely to be quicker than
+// sleeping. It reports whether done returned true.
 func (t Tuning) Spin(done func() bool) bool {
 	b := t.Budget.Load()
 	if b == 1 || oneCPU() {
@@ -69,8 +68,9 @@ func (t Tuning) Spin(done func() bool) bool {
 	return false
 }
 
-// SpinFor calls done, with the nanoseconds that it has spun for, until it is true or
-// the limit is reached. It learns nothing. On a machine of one CPU it does not spin.
+// SpinFor calls done until it returns true or the limit is reached. It passes done the
+// nanoseconds that it has spun for. SpinFor does not change the Tuning. On a machine with one CPU
+// it does not spin.
 func SpinFor(limit int64, done func(spent int64) bool) {
 	if oneCPU() {
 		return
@@ -85,10 +85,10 @@ func SpinFor(limit int64, done func(spent int64) bool) {
 	}
 }
 
-// yield is what takes the place of spinning where the other party is on this very CPU: it
-// lets that run, once, which saves the system calls of a sleep and a wake. Beside a thread
-// that computes it would hand the CPU over for a whole time slice instead; so after a long
-// one this process does not yield for thirty times as long.
+// yield replaces spinning where the other party last ran on this CPU. It lets the other party run
+// once, which saves the system calls of a sleep and a wake. If a thread that computes is there as
+// well, a yield gives the CPU away for a whole time slice. So after a long yield this process
+// does not yield for thirty times as long.
 func (t Tuning) yield(done func() bool) bool {
 	p := payWord(t.Pays.Load())
 	if n := p.failures(); n > 4 && n%probeEvery != 0 {
@@ -106,8 +106,8 @@ func (t Tuning) yield(done func() bool) bool {
 	return ok
 }
 
-// GiveWay gives the CPU to others up to n times while done is false, and reports
-// whether done has become true. It leaves off where that lets another thread compute.
+// GiveWay yields the CPU up to n times while done is false, and reports whether done has become
+// true. It stops early if a yield lets another thread compute.
 func GiveWay(n int, done func() bool) bool {
 	for range n {
 		if shmsync.Monotonic() < noYieldUntil.Load() {
@@ -128,7 +128,7 @@ func GiveWay(n int, done func() bool) bool {
 // noYieldUntil is when this process may yield again, CLOCK_MONOTONIC ns.
 var noYieldUntil atomic.Int64
 
-// learn notes a spin that lasted for so long.
+// learn records a spin that lasted spent nanoseconds.
 func (t Tuning) learn(spent int64, success bool) {
 	t.note(func(p payWord) payWord { return p.after(spent, success) })
 }
@@ -144,24 +144,24 @@ func (t Tuning) note(next func(payWord) payWord) {
 	}
 }
 
-// payWord is what spinning has paid lately on an object. A hint: processes
-// overwrite one another's, and any value is right.
+// payWord records what spinning has paid lately on an object. It is a hint: processes overwrite
+// each other's values, and any value is right.
 //
 //	bits 0..9    how long the spins that succeeded took: a mean, in units of 64 ns
 //	bits 10..19  the share of the spins that failed: a mean, in 1/1024
 //	bits 20..31  failures in a row
 //
-// Two parties that have both gone to sleep wake each other through the kernel
-// for ever if they spin for less than that takes, although they would do without
-// it if they once met awake. One party that another program delays for a moment is
-// enough for that. So the budget stays as long as a wake while few spins fail, and
-// after failures in a row one spin of each probeEvery lasts as long.
+// Suppose that both parties of a hand-over sleep. If each spins for less time than a wake takes,
+// they wake each other through the kernel for ever, although they would need no wake once they
+// met awake. One delay by another program is enough to start this. So the budget stays as long as
+// a wake while few spins fail. After failures in a row, one spin of each probeEvery lasts that
+// long.
 type payWord uint32
 
 const (
-	payUnit  = 64        // ns: of the mean of successes
+	payUnit  = 64        // ns: unit of the mean of successes
 	payField = 1<<10 - 1 // the most that a mean can be
-	payPart  = 32        // a spin moves the share by this part of the difference
+	payPart  = 32        // a spin moves the share by one part in so many of the difference
 )
 
 func makePay(took, share, failures uint32) payWord {
@@ -174,7 +174,7 @@ func (p payWord) failures() uint32 { return uint32(p >> 20) }
 
 // budget is how long the next spin lasts at most, ns.
 func (p payWord) budget() int64 {
-	need := min(4*payUnit*int64(p.took())+spinLeast, spinMost) // of nearly all spins that succeed
+	need := min(4*payUnit*int64(p.took())+spinLeast, spinMost) // enough for nearly all spins that succeed
 	switch n, share := p.failures(), p.share(); {
 	case n >= spinGiveUp && n%probeEvery == 0:
 		return spinMost
@@ -187,14 +187,14 @@ func (p payWord) budget() int64 {
 	}
 }
 
-// after is the word after a spin of that many nanoseconds.
+// after is the word after a spin of spent nanoseconds.
 func (p payWord) after(spent int64, success bool) payWord {
 	took, share := p.took(), p.share()
 	if !success {
 		failures := (p.failures() + 1) & (1<<12 - 1)
 		return makePay(took, share+(payField-share)/payPart, failures)
 	}
-	// Means that only take whole steps stop short of their goal, so the steps are rounded up.
+	// A mean that moves in whole steps stops short of its goal, so the steps are rounded up.
 	now := uint32(min(spent/payUnit, payField))
 	if now > took {
 		took += (now - took + 7) / 8
@@ -204,8 +204,8 @@ func (p payWord) after(spent int64, success bool) payWord {
 	return makePay(took, share-(share+payPart-1)/payPart, 0)
 }
 
-// afterYield is the word after a yield, which tells nothing about spins but that the other party
-// does not come.
+// afterYield is the word after a yield. A yield says nothing about how long a spin takes: it only
+// shows whether the other party came.
 func (p payWord) afterYield(success bool) payWord {
 	if success {
 		return makePay(p.took(), p.share(), 0)
@@ -213,7 +213,7 @@ func (p payWord) afterYield(success bool) payWord {
 	return makePay(p.took(), p.share(), (p.failures()+1)&(1<<12-1))
 }
 
-// NoteCPU leaves this CPU's number for the waiters.
+// NoteCPU records this CPU's number for the waiters.
 func (t Tuning) NoteCPU() {
 	cpu, _, ok := asm.CPU()
 	if !ok {
@@ -225,12 +225,12 @@ func (t Tuning) NoteCPU() {
 	}
 }
 
-// cpuNote says on which CPUs the last two participants were that released an object. A
-// waiter that waits right after its own release needs the other's. It is a hint: a torn or
-// stale one mis-tunes.
+// cpuNote holds the CPUs of the last two participants that released an object. A participant that
+// waits right after its own release needs the CPU of the other. The word is a hint: a torn or
+// stale value only spoils the tuning.
 //
 //	bits 0..9    CPU + 1 of the last releaser; 0 unknown
-//	bits 10..19  CPU + 1 of the one before it that was another participant
+//	CPU + 1 of the last releaser before it that was another participant
 //	bits 20..30  slot of the last releaser
 type cpuNote uint32
 
@@ -258,8 +258,8 @@ func (n cpuNote) other(slot int) uint32 {
 	return uint32(n & noteCPUs)
 }
 
-// oneCPU reports whether the machine has one CPU. That this process is confined
-// to one says nothing: its peers may be on others.
+// oneCPU reports whether the machine has one CPU. The CPUs that this process may use do not
+// matter: its peers may run on others.
 var oneCPU = sync.OnceValue(func() bool {
 	online, err := os.ReadFile("/sys/devices/system/cpu/online")
 	if err != nil {

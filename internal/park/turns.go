@@ -15,31 +15,32 @@ import (
 // it. The others wait for the turn in the Go runtime, and their nodes are queued: no granter
 // has to wake them. A wait that ends passes the turn on.
 //
-// So a hand-over inside a process is a switch of goroutines, and a process has one thread in
-// the kernel for each line. All handles of the process share the Turns of an object. See
+// So a hand-over inside a process is a switch of goroutines, and a process has at most one thread
+// in the kernel for each line. All handles of the process share the Turns of an object. See
 // docs/design/0034-turns.md.
 type Turns struct {
 	mu    sync.Mutex
 	line  turnLine             // guarded by: mu; the waits without a key
-	keyed map[uint64]*turnLine // guarded by: mu; the others, by key
-	spare *turnLine            // guarded by: mu; a line that nobody is on, or nil
+	keyed map[uint64]*turnLine // guarded by: mu; the waits with a key
+	spare *turnLine            // guarded by: mu; an empty line for reuse, or nil
 }
 
 // turnLine are the waits of one line, in the order of their stamps.
 type turnLine struct {
 	first, last *WaitNode    // guarded by: Turns.mu
 	length      atomic.Int32 // waits on the line; written under Turns.mu
-	// held says that a wait of this line was granted, and that its hold has not ended. The
-	// wait behind it gets the turn then: before, it could only look on. Written under Turns.mu.
+	// held says that a wait of this line was granted, and that its hold has not ended. The wait
+	// behind it gets the turn only when the hold ends: before that it could not be granted.
+	// Written under Turns.mu.
 	held  atomic.Bool
 	key   uint64 // its key in Turns.keyed
 	keyed bool
 }
 
-// Append puts a wait at the end of the line. The caller holds the queue lock that has given
-// the wait its place in the line of all processes. After the queue lock was left, the append
-// might come after that of a later wait. The later one would have the turn then, and nobody
-// would look at the node of this one.
+// Append puts a wait at the end of the line. The caller still holds the queue lock under which
+// the wait got its place among the waits of all processes. Without the lock, a later wait could
+// be appended first. The later wait would have the turn then, and nobody would look at the node
+// of the earlier one.
 func (t *Turns) Append(s *WaitNode) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -108,7 +109,7 @@ func (s *WaitNode) LeaveLine(granted bool) {
 	t.tidy(l)
 }
 
-// tidy forgets the line of a key if nobody is on it.
+// tidy deletes the line of a key if the line is empty.
 func (t *Turns) tidy(l *turnLine) { // guarded by: mu
 	if l.keyed && l.first == nil && !l.held.Load() {
 		delete(t.keyed, l.key)
@@ -116,16 +117,15 @@ func (t *Turns) tidy(l *turnLine) { // guarded by: mu
 	}
 }
 
-// giveTurn gives a wait the turn. The wait is on its line until Turns.mu is free, so its
-// goroutine cannot use the wait node for another wait meanwhile.
+// giveTurn gives a wait the turn. The wait stays on its line until Turns.mu is free, so its
+// goroutine cannot reuse the wait node in the meantime.
 func (s *WaitNode) giveTurn() { // guarded by: Turns.mu
 	s.turn.Store(true)
 	s.look()
 }
 
-// HoldEnded passes the turn on if a wait was granted whose hold has ended now. It may be
-// called for each hold that ends. The turn can come too early, which costs a poll; it must
-// not stay away.
+// HoldEnded passes the turn on if the hold of a granted wait has ended now. It may be called for
+// each hold that ends. A turn that comes too early costs a poll; a turn must never fail to come.
 func (t *Turns) HoldEnded() {
 	if t.line.held.Load() {
 		t.mu.Lock()
@@ -162,16 +162,16 @@ func (t *Turns) Waits() int {
 	return n
 }
 
-// look makes the goroutine of a wait look at it.
+// look makes the goroutine of a wait look at its node.
 func (s *WaitNode) look() {
 	select {
 	case s.wake <- struct{}{}:
-	default: // it has been told already
+	default: // the goroutine has been told already
 	}
 }
 
 // SleepInTurn is Sleep for a wait on a line: it waits for the turn, polls the node, and then
-// sleeps. It reports whether it did without the last. The caller calls LeaveLine.
+// sleeps. It reports whether the wait ended without a sleep. The caller calls LeaveLine.
 func (s *WaitNode) SleepInTurn(q *Queue, t Tuning, c *Cancel) (r Result, awake bool) {
 	if r, over := s.awaitTurn(q, c); over {
 		return r, true
@@ -182,17 +182,17 @@ func (s *WaitNode) SleepInTurn(q *Queue, t Tuning, c *Cancel) (r Result, awake b
 	return s.Sleep(q, c), false
 }
 
-// awaitTurn waits for the turn. It reports whether the wait has ended before, and how.
+// awaitTurn waits for the turn. It reports whether the wait ended before the turn came, and how.
 func (s *WaitNode) awaitTurn(q *Queue, c *Cancel) (r Result, over bool) {
 	if s.turn.Load() {
 		return Again, false
 	}
-	// The periodic checks find a wait that was granted out of turn, since a peer overwrote the
-	// line, for example.
+	// The periodic checks find a wait that was granted out of turn, for example because a peer
+	// overwrote the line.
 	s.nodePool.lot.checkPeriodically(q)
 	s.since = shmsync.Monotonic()
 	s.Node.SetParkedSince(s.since)
-	s.in.Store(q) // before the look at Closing: the thread that shuts the handle wakes the waits in it
+	s.in.Store(q) // before the look at Closing: the thread that shuts the handle wakes the waits whose in names it
 	var done <-chan struct{}
 	if c.ctx != nil {
 		done = c.ctx.Done()
@@ -205,7 +205,7 @@ func (s *WaitNode) awaitTurn(q *Queue, c *Cancel) (r Result, over bool) {
 			return s.giveUp(Closed), true
 		}
 		if done == nil {
-			<-s.wake // a select costs more
+			<-s.wake // faster than the select below
 			continue
 		}
 		select {
@@ -222,15 +222,15 @@ const (
 	pollPause  = 8
 	pollYields = 6 // looks of a round, each after other goroutines could run
 
-	pollShort = 50_000  // ns: the budget where polls fail: about what a sleep and a wake cost
+	pollShort = 50_000  // ns: the budget where polls fail: about the cost of a sleep and a wake
 	pollLong  = 500_000 // ns: the budget where they succeed; longer than a wake takes beside other programs
-	pollPays  = 20_000  // ns: polls that succeed take no longer than this where polling pays
+	pollPays  = 20_000  // ns: where polling pays, polls that succeed take no longer than this
 )
 
-// pollBudget is how long the next poll lasts at most, ns. Two processes that both sleep when
-// their turns come wake each other for ever, unless a poll of the one lasts for as long as
-// the other takes to wake up. So the budget is long while polls mostly succeed at once, and
-// once in probeEvery where they fail.
+// pollBudget is how long the next poll lasts at most, in ns. If two processes both sleep when
+// their turns come, they wake each other for ever. One of them has to poll for as long as the
+// other takes to wake up. So the budget is long while polls usually succeed at once. Where they
+// fail, one poll in probeEvery is long.
 func (p payWord) pollBudget() int64 {
 	n := p.failures()
 	if n < spinGiveUp && payUnit*p.took() <= pollPays || n >= spinGiveUp && n%probeEvery == 0 {
@@ -239,11 +239,11 @@ func (p payWord) pollBudget() int64 {
 	return pollShort
 }
 
-// poll looks at the node until the wait is over, and reports whether it is. Between the looks
-// it lets other goroutines of the process run: they may be on their way to the line. Where no
-// other goroutine is on the line it spins, since a goroutine that is locked to its thread
-// yields slowly. Where the last releaser of another process ran on this CPU, it sleeps soon: that
-// process does not run meanwhile.
+// poll looks at the node until the wait is over or the budget is spent, and reports whether the
+// wait is over. Between two looks it lets other goroutines of the process run, which may be on
+// their way to the line. If no other goroutine is on the line it spins, since a goroutine that is
+// locked to its thread yields slowly. If the last releaser of another process ran on this CPU,
+// poll gives up soon: that process cannot run meanwhile.
 func (s *WaitNode) poll(t Tuning) bool {
 	b := t.Budget.Load()
 	if b == 1 {
@@ -274,7 +274,7 @@ func (s *WaitNode) poll(t Tuning) bool {
 	}
 }
 
-// pollRound looks some times, and reports whether the wait is over.
+// pollRound looks a few times, and reports whether the wait is over.
 func (s *WaitNode) pollRound(pause bool) bool {
 	if pause {
 		for range pollLooks {

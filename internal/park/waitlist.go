@@ -21,13 +21,13 @@ type WaitList struct {
 	Word   *atomic.Uint32 // what waiters sleep on
 	Raw    *uint32        // Word, for the kernel
 	Poller *atomic.Uint64 // head of the list of poller nodes
-	// Near: wakes of this process prefer sleepers of its node, and its own say on
-	// which node they sleep. It is this process's own choice: see wakeOne.
+	// Near says that wakes of this process prefer sleepers of its NUMA node, and that its own
+	// sleepers say on which node they are. Each process chooses for itself: see wakeOne.
 	Near bool
 }
 
-// DeliverOne wakes one waiter, of the kernel's queue and of the pollers by turns.
-// The word has been changed, so that a waiter that is about to sleep does not.
+// DeliverOne wakes one waiter. It begins with the kernel's queue and with the pollers by turns.
+// The caller has changed the word, so a waiter that is about to sleep does not.
 func (l *WaitList) DeliverOne(turn uint32) {
 	if turn&1 == 0 {
 		if l.wakeOne(turn) == 0 {
@@ -62,12 +62,11 @@ const allSleepers = 1 << 30
 //	           that will announce again
 //	1          a release must bump and wake                         a waiter
 //
-// announced may be 1 with nobody asleep (costs one wake). It must not be 0
-// with a sleeper, except between a bump and the moment when the woken sleeper
-// announces again or sees that it need not.
+// announced may be 1 with nobody asleep (costs one wake). It must not be 0 while a waiter sleeps,
+// except from a bump until the woken sleeper announces again or sees that it need not.
 //
-// A waiter sleeps on the whole word, so a value that it looked at cannot come
-// back: it would take 2^31 bumps between its look and its sleep.
+// A waiter sleeps on the whole word. A value that it has seen cannot come back before it sleeps:
+// that would take 2^31 bumps.
 //
 //	writers: waiters (announce), releasers (bump), reapers (bump), any process
 //	readers: the same, and every release
@@ -84,7 +83,7 @@ const announced = 1
 // Announced reports whether a release has to wake a waiter.
 func (w Word) Announced() bool { return w&announced != 0 }
 
-// Bumped is the word after a release that owes a wake.
+// Bumped is the word after a release that wakes a waiter.
 func (w Word) Bumped() Word { return (w + 2) &^ announced }
 
 // turn alternates between the kernel's queue and the pollers.
@@ -108,14 +107,13 @@ func (b *WakeWord) Announce() Word {
 	}
 }
 
-// Announced reports whether a waiter wants to be woken.
+// Announced reports whether a waiter has announced itself.
 func (b *WakeWord) Announced() bool {
 	// sync(waitlist.announce): acquire
 	return Word(b.Word.Load()).Announced()
 }
 
-// Release wakes one waiter if one has announced itself. It is called after
-// the state was released.
+// Release wakes one waiter if one has announced itself. The caller has released the state before.
 func (b *WakeWord) Release() {
 	w := Word(b.Word.Load())
 	for w.Announced() {
@@ -132,7 +130,7 @@ func (b *WakeWord) Release() {
 	}
 }
 
-// bump changes the word and takes the announcement down.
+// bump changes the word and clears the announcement.
 func (b *WakeWord) bump() Word {
 	for {
 		w := Word(b.Word.Load())
@@ -142,8 +140,8 @@ func (b *WakeWord) bump() Word {
 	}
 }
 
-// Touch changes the word so that a waiter that is about to sleep checks again, and leaves
-// the announcement.
+// Touch changes the word, so that a waiter that is about to sleep checks again. It keeps the
+// announcement.
 func (b *WakeWord) Touch() { b.Word.Add(2) }
 
 // WakeOne bumps and wakes one waiter whether or not one has announced itself:

@@ -27,30 +27,30 @@ type WaitNode struct {
 	Off  arenakernel.Offset
 
 	nodePool *nodePool
-	in       atomic.Pointer[Queue] // of the handle whose wait uses it
+	in       atomic.Pointer[Queue] // the queue of the handle whose wait uses it
 	wake     chan struct{}         // capacity 1
 
-	since         int64       // its owner's; since when it has waited for its turn, CLOCK_MONOTONIC ns, or 0
-	turns         *Turns      // its owner's; nil while the wait is on no line
-	line          *turnLine   // its owner's
-	turn          atomic.Bool // it has the turn of its line; set under turns.mu
+	since         int64       // owner only; since when the wait has waited for its turn, CLOCK_MONOTONIC ns, or 0
+	turns         *Turns      // owner only; nil while the wait is on no line
+	line          *turnLine   // owner only
+	turn          atomic.Bool // the wait has the turn of its line; set under turns.mu
 	ahead, behind *WaitNode   // guarded by: turns.mu
 
 	// guarded by: nodePool.mu
 
-	notify func() // called when the wait is over, instead of wake
+	notify func() // called when the wait is over, instead of a send on wake
 	told   bool   // notify has been called
 	taken  bool   // a wait uses it
-	owed   bool   // was parked, and has not come off the ready stack yet
+	owed   bool   // the node was parked, and has not come off the ready stack yet
 	index  int    // in nodePool.all
 }
 
-// Sleep waits until the wait node's wait is resolved, the context of c ends or the handle
-// is closed. The node is on a queue and in state queued. After Canceled and Closed the
-// wait node is gone: the node belongs to the queue.
+// Sleep waits until the wait is resolved, the context of c ends or the handle is closed. The node
+// is on a queue and in state queued. After Canceled and Closed the caller no longer has the node:
+// it belongs to the queue.
 //
-// q is the queue of the object's queue lock, which the call has entered; object and
-// word are for people to see.
+// q is the queue of the object's queue lock, which the call has entered. Tools show object and
+// word.
 func (s *WaitNode) Sleep(q *Queue, c *Cancel) Result {
 	h := s.nodePool.lot
 	h.checkPeriodically(q)
@@ -103,7 +103,8 @@ func (s *WaitNode) direct(q *Queue, c *Cancel) Result {
 	return Again
 }
 
-// parked waits on a channel; the granter that resolves the wait tells the poller.
+// parked waits on a channel. The granter that resolves the wait tells the poller, which sends on
+// the channel.
 func (s *WaitNode) parked(q *Queue, c *Cancel) Result {
 	if !s.park(nil) {
 		return Again
@@ -127,7 +128,7 @@ func (s *WaitNode) parked(q *Queue, c *Cancel) Result {
 	}
 }
 
-// park makes the node parked. It reports false if it is resolved already.
+// park makes the node parked. It reports false if the wait is resolved already.
 func (s *WaitNode) park(notify func()) bool {
 	b := s.nodePool
 	b.lot.mu.Lock()
@@ -136,7 +137,7 @@ func (s *WaitNode) park(notify func()) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	w := s.Node.Load()
-	s.notify = notify // also for when this process leaves, if a peer wrote the state
+	s.notify = notify // set in either case: it is also called when this process leaves and a peer wrote the state
 	s.Node.SetParkedSince(cmp.Or(s.since, shmsync.Monotonic()))
 	if w.State() != arenakernel.NodeQueued || !s.Node.Swap(w, w.With(arenakernel.NodeParked)) {
 		s.told = true
@@ -147,8 +148,8 @@ func (s *WaitNode) park(notify func()) bool {
 	return true
 }
 
-// Watch makes notify run when the wait is resolved, once, and when this process leaves
-// the arena. It must be quick, and may run before Watch returns.
+// Watch makes notify run once: when the wait is resolved, or when this process leaves the arena.
+// notify must be quick, and may run before Watch returns.
 func (s *WaitNode) Watch(q *Queue, notify func()) {
 	s.nodePool.lot.checkPeriodically(q)
 	s.in.Store(q)
@@ -157,7 +158,7 @@ func (s *WaitNode) Watch(q *Queue, notify func()) {
 	}
 }
 
-// giveUp is Abandon for a Sleep, which ends with why.
+// giveUp is Abandon for a Sleep that ends with why.
 func (s *WaitNode) giveUp(why Result) Result {
 	if s.Abandon() {
 		return why
@@ -165,8 +166,9 @@ func (s *WaitNode) giveUp(why Result) Result {
 	return Again
 }
 
-// Abandon ends a wait that was not resolved, and reports false if it was. If true, the wait
-// node is gone, and the node goes back with the participant that takes it off its queue.
+// Abandon ends a wait that is not resolved. It reports false if the wait is resolved. After true
+// the caller no longer has the wait node: the participant that takes the node off its queue frees
+// it.
 func (s *WaitNode) Abandon() bool {
 	b := s.nodePool
 	b.mu.Lock()
@@ -195,7 +197,8 @@ func (s *WaitNode) Resolved() bool {
 // Leave gives the wait node back after its wait was resolved.
 func (s *WaitNode) Leave() {
 	b := s.nodePool
-	// Mostly it is off its queue: its granter took it off a few instructions later.
+	// Usually the node is off its queue soon: its granter takes it off a few instructions after
+	// it resolves the wait.
 	for range leavePauses {
 		if s.Node.Stamp().Load() == 0 {
 			break
@@ -210,7 +213,7 @@ func (s *WaitNode) Leave() {
 	}
 }
 
-// Return gives back a wait node that was taken and not queued.
+// Return gives back a wait node that was taken and never queued.
 func (s *WaitNode) Return() {
 	s.nodePool.mu.Lock()
 	defer s.nodePool.mu.Unlock()

@@ -2,16 +2,17 @@ package park
 
 import "github.com/shmsync/shmsync"
 
-// Watch is a wait in a Queue whose wakes are for all, that no goroutine blocks in.
+// Watch is a wait in a Queue in which no goroutine blocks. Its queue is one whose wakes are for
+// all waiters.
 type Watch struct {
 	q  *Queue
 	me waiter
 }
 
-// Watch makes notify run, once, when a wake comes after the word was w. It must not
-// block, and may run before Watch returns. The result is nil if the word is not w any
-// more, or when this process leaves the arena. The caller has entered the queue, and
-// stays there until it has left the Watch.
+// Watch makes notify run once, when a wake comes after the word was w. notify must not block, and
+// may run before Watch returns. The result is nil if the word is no longer w, or if this process
+// leaves the arena. The caller has entered the queue, and stays there until it has left the
+// Watch.
 func (q *Queue) Watch(w uint32, notify func()) *Watch {
 	x := &Watch{q: q, me: waiter{notify: notify}}
 	q.lot.checkPeriodically(q)
@@ -28,7 +29,7 @@ func (x *Watch) Over() bool {
 	return !x.me.queued
 }
 
-// Leave ends the wait. The notification may be on its way.
+// Leave ends the wait. notify may still run after Leave has returned.
 func (x *Watch) Leave() {
 	x.q.mu.Lock()
 	defer x.q.mu.Unlock()

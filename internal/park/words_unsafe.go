@@ -5,5 +5,5 @@ import (
 	"unsafe"
 )
 
-// raw gives the address that the futex calls take.
+// wordPtr returns the address that the futex calls take.
 func wordPtr(w *atomic.Uint32) *uint32 { return (*uint32)(unsafe.Pointer(w)) }
