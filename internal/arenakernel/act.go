@@ -13,10 +13,10 @@ var (
 	_ = crashpoint.Register("arena.act.verified")
 )
 
-// slotActs is the field of a slot with its act words: the IDs of other participants on which
-// threads of its participant act, as on those of the dead. They are hazard pointers, after Michael:
-// while an ID is in an act word, no participant gets it, however long the thread is stopped. See
-// docs/design/0030-generations.md.
+// slotActs is the field of a slot with its act words. A thread that acts on another participant,
+// such as a dead one, publishes the other's ID in an act word of its own slot. Act words are hazard
+// pointers, after Michael: while an ID is in an act word, no new participant gets that ID, however
+// long the thread is stopped. See docs/design/0030-generations.md.
 //
 //	thread that takes a word from n     joiner that renews the slot of n
 //	publishes n in an act word          searches all words for IDs
@@ -26,32 +26,32 @@ var (
 //	clears the act word
 //
 // Either the joiner finds n, in the word or in the act word, or the thread reads the word after the
-// search. Then the word does not have n, or a participant has written it that got the ID since: the
-// thread finds that one current, or dead.
+// search. In the second case the word no longer holds n, unless a participant that got the ID since
+// has written it. The thread finds that participant current, or dead.
 //
-//	writers: threads of the owner, one at a time; the joiner that takes the slot clears what
-//	         the dead one has left
+//	writers: threads of the owner, one at a time; the joiner that takes the slot clears what its
+//	         dead predecessor has left
 //	readers: joiners that renew slots
 //	order:   seq_cst: published before the word is read again
 //	futex:   none
 //	crash:   the ID counts as found until the slot is taken again
 const slotActs Offset = 1792
 
-const actWords = 8 // threads that act at once; others wait, for a few instructions
+const actWords = 8 // threads that act at once; further threads wait for a few instructions
 
 func (c *core) actWord(slot, k int) *atomic.Uint32 {
 	return c.u32(c.slot(slot) + slotActs + Offset(k*4))
 }
 
-// act is the use of an act word by a thread. This process keeps the list of its words in use
-// in private memory, because the bytes of a peer must not make it wait.
+// act is the use of an act word by a thread. This process keeps the list of its used act words in
+// private memory, because the bytes of a peer must not make it wait.
 type act struct {
 	word  *atomic.Uint32
 	inUse *atomic.Bool
 }
 
-// beginAct publishes n, and end clears it. In between the caller reads again what it acts on, and
-// does not wait.
+// beginAct publishes n, and end clears it. Between the two the caller reads the word that it
+// changes again, and does not wait.
 func (c *core) beginAct(n ParticipantID) act {
 	crashpoint.Hit("arena.act.begun")
 	for {
@@ -73,7 +73,7 @@ func (a act) end() {
 	a.inUse.Store(false)
 }
 
-// forgetActs clears what the dead participant of this joiner's slot has left.
+// forgetActs clears the act words that the dead predecessor left in this joiner's slot.
 func (c *core) forgetActs() {
 	for k := range actWords {
 		c.actWord(c.self.Slot(), k).Store(0)
@@ -87,9 +87,9 @@ type sharedWord[T uint32 | uint64] interface {
 }
 
 // TakeFromDead replaces old, which names n, by new, unless n is current. Every change of a word
-// whose reason is the death of the participant that it names goes this way, unless a lock
-// that the caller holds keeps the word as it is: the caller may have been stopped since it read
-// the word, until another participant has the ID.
+// because its participant has died goes this way, unless a lock that the caller holds keeps the
+// word as it is. Otherwise the caller could be stopped after it has read the word until another
+// participant has the same ID.
 func TakeFromDead[T uint32 | uint64](a *Arena, n ParticipantID, w sharedWord[T], old, new T) bool {
 	return takeFrom(&a.core, n, w, old, new, false)
 }
@@ -101,7 +101,7 @@ func TakeFromGone[T uint32 | uint64](a *Arena, n ParticipantID, w sharedWord[T],
 
 func takeFrom[T uint32 | uint64](c *core, n ParticipantID, w sharedWord[T], old, new T, gone bool) bool {
 	if n == 0 || n == c.self || c.self == 0 {
-		return w.CompareAndSwap(old, new) // it leaves, or it has no slot yet
+		return w.CompareAndSwap(old, new) // this process leaves, or it has no slot yet
 	}
 	defer c.beginAct(n).end()
 	if w.Load() != old || c.current(n) || gone && !c.gone(n) {
@@ -111,9 +111,9 @@ func takeFrom[T uint32 | uint64](c *core, n ParticipantID, w sharedWord[T], old,
 	return w.CompareAndSwap(old, new)
 }
 
-// WhileGone calls f if w still has old, which names n, and n is gone, or is this participant: for a
-// change of another word whose reason is that n has had w all the time. No participant gets the ID n
-// before f returns. f does not wait.
+// WhileGone calls f if w still has old, which names n, and n is gone or is this participant. f changes
+// another word, and relies on n having had w all the time. No participant gets the ID n before f
+// returns. f does not wait.
 func WhileGone[T uint32 | uint64](a *Arena, n ParticipantID, w sharedWord[T], old T, f func()) {
 	c := &a.core
 	acts := n != 0 && n != c.self && c.self != 0
@@ -126,8 +126,8 @@ func WhileGone[T uint32 | uint64](a *Arena, n ParticipantID, w sharedWord[T], ol
 	f()
 }
 
-// Reaps reports whether a reap of dead takes back what o has: dead covers o, and no other
-// participant has that ID by now. A process that leaves takes back its own.
+// Reaps reports whether a reap of dead takes back what belongs to o: the reap of dead covers o,
+// and no other participant has that ID by now. A process that leaves takes back its own things.
 func (a *Arena) Reaps(dead, o ParticipantID) bool {
 	return dead.Covers(o) && (o == a.self || !a.isCurrent(o))
 }

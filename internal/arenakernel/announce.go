@@ -25,9 +25,8 @@ const (
 //	futex:   none
 //	crash:   goes with the slot
 
-// Announce takes an announce record and fills it in. It reports false when most
-// are taken already: then the wait has to go through a poller node. most is at
-// most 32.
+// Announce takes an announce record and fills it in. It reports false if most records are taken
+// already: then the wait has to go through a poller node. most is at most 32.
 func (a *Arena) Announce(object, word Offset, wanted uint64, most int) (record int, ok bool) {
 	for {
 		used := a.announceMap.Load()
@@ -39,8 +38,8 @@ func (a *Arena) Announce(object, word Offset, wanted uint64, most int) (record i
 			continue
 		}
 		r := a.announceRecord(a.mySlot, k)
-		// Mostly the record is what it was the last time, and a store costs more
-		// than a look.
+		// Usually the record holds the same values as the last time, and a load is cheaper than a
+		// store.
 		setTo(a.u64(r+announceObject), uint64(object))
 		setTo(a.u64(r+announceSince), 0)
 		setTo(a.u64(r+announceWanted), wanted)
@@ -55,9 +54,9 @@ func setTo(w *atomic.Uint64, v uint64) {
 	}
 }
 
-// StampAnnounced dates those of this process's announce records that have no date
-// yet. Reading the clock for each would cost the short waits too much, so they
-// are dated by the process's first check at them.
+// StampAnnounced dates those of this process's announce records that have no date yet. A waiter
+// does not read the clock for its record, which would slow down short waits. The process's first
+// periodic check dates the record instead.
 func (a *Arena) StampAnnounced() {
 	now := uint64(shmsync.Monotonic())
 	for k := range announceCount {
@@ -68,8 +67,8 @@ func (a *Arena) StampAnnounced() {
 	}
 }
 
-// DateAnnounced dates an announce record for a waiter that loses no time by it: it has looked at
-// the clock anyway, and slept before in the same wait.
+// DateAnnounced dates the announce record of a waiter that has slept before in the same wait, and
+// has read the clock anyway.
 func (a *Arena) DateAnnounced(record int, since int64) {
 	a.u64(a.announceRecord(a.mySlot, record) + announceSince).Store(uint64(since))
 }
@@ -87,8 +86,8 @@ func (a *Arena) announceRecord(slot, k int) Offset {
 	return a.slot(slot) + slotAnnounce + Offset(k*announceStride)
 }
 
-// owed gives, for each object with a recorded sleeper, which wakes the death of dead may
-// have swallowed.
+// owed returns which wakes the death of dead may have swallowed, for each object with a recorded
+// sleeper.
 func (a *Arena) owed(dead ParticipantID) map[Offset]Owed {
 	owed := map[Offset]Owed{}
 	for i := 1; i <= a.geo.slots; i++ {

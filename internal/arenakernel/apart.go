@@ -7,10 +7,10 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// JoinApart joins the arena in seg as another participant of this process, beside others that it
-// has there: package arenatest lets one process play several. The participant works on
-// bytes, a mapping of the file of seg that belongs to the caller, who unmaps it after
-// Close. seg belongs to the arena, also when an error is returned.
+// JoinApart joins the arena in seg as another participant of this process, beside the
+// participants that the process has there already. Package arenatest uses it to let one process
+// play several. The participant works on bytes: a mapping of the file of seg that the caller owns
+// and unmaps after Close. seg belongs to the arena, also when an error is returned.
 func JoinApart(seg *shm.Segment, bytes []byte, opts *Options) (*Arena, error) {
 	if err := checkPlatform("arena.open", seg.Name()); err != nil {
 		seg.Close()
@@ -31,10 +31,10 @@ func JoinApart(seg *shm.Segment, bytes []byte, opts *Options) (*Arena, error) {
 	return a, nil
 }
 
-// Kill makes a participant that JoinApart made look dead to all others, as the kernel does
-// when a process is killed, and ends its death watcher. shared is another mapping of the
-// arena. Before the call the caller has made the participant's own mapping private, so
-// that no store of its goroutines reaches the arena any more. Their calls go on in the private
+// Kill makes a participant that JoinApart made look dead to all others, as the kernel does when a
+// process is killed, and ends its death watcher. shared is another mapping of the arena. Before
+// the call, the caller has made the participant's own mapping private, so that no store of the
+// participant's goroutines reaches the arena any more. Those goroutines go on in the private
 // bytes. Close of a killed participant changes nothing in the arena.
 func (a *Arena) Kill(shared []byte) {
 	if !a.killed.CompareAndSwap(false, true) {
@@ -43,7 +43,7 @@ func (a *Arena) Kill(shared []byte) {
 	a.closingMu.Lock()
 	a.closing.Store(true)
 	a.closingMu.Unlock()
-	// The order is that of the kernel: the words of the robust list, and then the files.
+	// Kill keeps the order of the kernel: first the words of the robust list, then the files.
 	file := newMemory(shared)
 	for k := range aliveWords {
 		w := file.u32(a.aliveWord(a.mySlot, k))
@@ -62,8 +62,7 @@ func (a *Arena) Kill(shared []byte) {
 	a.background.Wait()
 }
 
-// leaveKilled is leave for a killed participant: it ends what keeps goroutines of this process
-// waiting.
+// leaveKilled is leave for a killed participant: it ends the waits of this process's goroutines.
 func (a *Arena) leaveKilled() error {
 	a.onClose.Range(func(_, f any) bool {
 		f.(func())()

@@ -31,41 +31,41 @@ type membership struct {
 	seg   *shm.Segment
 	id    segmentID
 	opens int // guarded by: attached
-	// opening says that the first opening is not admitted yet; opened is closed after that.
+	// opening is true until the first opening is admitted; opened is closed then.
 	opening   bool // guarded by: attached
 	opened    chan struct{}
 	ephemeral atomic.Bool // the last Close removes the file
 
 	mySlot  int
 	caps    uint32
-	lock    *os.File // its byte lock says that we are alive; nil where there is none
+	lock    *os.File // its byte lock shows that we are alive; nil where there are no byte locks
 	pin     []byte   // keeps the byte lock if the descriptor is closed by mistake; see pinLock
 	robust  *shmsync.RobustList
 	closing atomic.Bool // set under closingMu
-	killed  atomic.Bool // by Kill
+	killed  atomic.Bool // set by Kill
 	fenced  atomic.Bool // this process is a target of fences
 
-	// The death watcher meets the goroutine that joins, and later the one that leaves: live means
-	// that this process is live, or notLive says why not; repaired that its traces are removed;
-	// watcherEnded that the death watcher touches the arena no more.
+	// At these meetings the death watcher meets the goroutine that joins, and later the one that
+	// leaves. live: this process is live, or notLive says why not. repaired: its traces are
+	// removed. watcherEnded: the death watcher no longer touches the arena.
 	live, repaired, watcherEnded meeting
 	notLive                      error // written before live
 
 	closingMu  sync.Mutex
-	background sync.WaitGroup // whatever else must end before the memory is unmapped
+	background sync.WaitGroup // the other goroutines that must end before the memory is unmapped
 
 	reapMu     sync.Mutex            // one goroutine of this process reaps at a time
 	reaps      map[int]*reapProgress // guarded by: reaping; by slot
-	unfinished atomic.Bool           // a reap has to be gone on with
+	unfinished atomic.Bool           // a reap is unfinished and has to go on
 	endings    endings
-	leftover   sharedSlotSet  // of the slots where a participant could not be marked
-	crowded    int            // of a joiner: slots for which it found too few generations that no word names
-	postponed  string         // of a joiner: why it could not renew slots that are used up
+	leftover   sharedSlotSet  // slots in which a participant could not be marked
+	crowded    int            // for a joiner: slots for which it found too few generations that no word names
+	postponed  string         // for a joiner: why it could not renew used-up slots
 	asked      []atomic.Int64 // when Dead last asked for the byte of a slot's participant, CLOCK_MONOTONIC ns
 	deaths     deathLog
 	watched    atomic.Uint64 // how often the death watcher had to come back from its sleep; tests bound it
 
-	copied bool // an Inspector's: a copy that no other code sees
+	copied bool // the Arena of an Inspector: a copy that no other code sees
 
 	onClose     sync.Map      // func() to be called before the arena is unmapped, by key
 	announceMap atomic.Uint32 // announce records in use, a bit each
@@ -77,25 +77,25 @@ func (a *Arena) Self() ParticipantID { return a.self }
 // Segment is the memory under the arena.
 func (a *Arena) Segment() *shm.Segment { return a.seg }
 
-// Path names the arena to people: its file.
+// Path is the path of the arena's file, for messages.
 func (a *Arena) Path() string { return a.label }
 
 // Current reports whether n is a participant that is neither dead nor gone. It
 // costs one load.
 //
-// A false answer synchronizes with the reap of n: no thread of n executes an
-// instruction that stores to the arena any more. A system call that such a thread is
-// in may go on to write there, until [Arena.Gone] is true, and a device longer still.
+// A false answer synchronizes with the reap of n: no thread of n stores to the arena any more by
+// an instruction. A system call of such a thread may still write there until [Arena.Gone] is
+// true, and a device may write for longer.
 func (a *Arena) Current(n ParticipantID) bool { return a.isCurrent(n) }
 
-// Fenced reports whether this process is a target of [shmsync.Fence] by now,
-// which is what a hold that is released by a plain store needs.
+// Fenced reports whether this process is a target of [shmsync.Fence] by now. Only then may a hold
+// be released by a plain store.
 func (a *Arena) Fenced() bool { return a.fenced.Load() }
 
 // Size is the arena's size in bytes.
 func (a *Arena) Size() int64 { return int64(a.geo.size) }
 
-// Counted reports whether the arena's objects count what is done with them.
+// Counted reports whether the arena's objects keep counters of their operations.
 func (a *Arena) Counted() bool { return a.geo.counted }
 
 // MaxParticipants is the most processes that can be in the arena at once.

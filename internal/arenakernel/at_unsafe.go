@@ -8,12 +8,11 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// At gives the T at off, an offset that Alloc returned or that lies in a block
-// of Alloc's or in an object. A T with pointers in it, an offset that is not a
-// multiple of T's alignment, or one where no block has room for a T, is the
-// caller's mistake and panics; see [TryAt] for offsets that came from a peer.
+// At returns the T at off, which lies in a block that Alloc returned or in an object. It panics
+// if T has pointers in it, if off is not a multiple of T's alignment, or if no block has room for
+// a T at off. For an offset that came from a peer, use [TryAt].
 //
-// The pointer is good until the block is freed or the arena is closed.
+// The pointer is valid until the block is freed or the arena is closed.
 func At[T any](a *Arena, off Offset) *T {
 	p, err := TryAt[T](a, off)
 	if err != nil {
@@ -54,8 +53,8 @@ func (c *core) room(off Offset, size, align uint64) string {
 	switch w := b.load(); w.kind() {
 	case blockRaw, blockObject, blockLogged:
 	case blockFreeing:
-		// An object that is deleted while this process walks past it, which keeps
-		// its bytes what they are.
+		// An object that is deleted while this process walks past it. The walk guards the object,
+		// so its bytes stay what they are.
 	default:
 		return "the block there is " + w.String()
 	}
@@ -65,15 +64,15 @@ func (c *core) room(off Offset, size, align uint64) string {
 	return ""
 }
 
-// bodyOf gives the T that is the body of o.
+// bodyOf returns the T that is the body of o.
 func bodyOf[T any](c *core, o Object) *T {
 	// SAFETY: the caller has checked that T has no pointers and that the body,
 	// which is aligned to a cache line, has the size of a T.
 	return (*T)(c.at(o.Body, uint64(unsafe.Sizeof(*new(T))), 8))
 }
 
-// copyValue copies the bytes of a T without pointers, also one with parts that vet would not have
-// copied, such as atomic variables.
+// copyValue copies the bytes of a T without pointers. T may have parts that vet forbids to copy,
+// such as atomic variables.
 func copyValue[T any](to, from *T) {
 	// SAFETY: both have the size of a T.
 	copy(unsafe.Slice((*byte)(unsafe.Pointer(to)), unsafe.Sizeof(*to)), unsafe.Slice((*byte)(unsafe.Pointer(from)), unsafe.Sizeof(*from)))

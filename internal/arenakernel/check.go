@@ -164,7 +164,7 @@ func (c *checker) checkDirectory() {
 	}
 }
 
-// goes reports whether the object at off is being taken apart: its nodes go last.
+// goes reports whether the object at off is being taken apart. Its nodes are removed last.
 func (c *checker) goes(off Offset) bool {
 	w, _, ok := c.blockAt(off)
 	return ok && w.kind() == blockFreeing

@@ -15,9 +15,9 @@ var (
 	_ = crashpoint.Register("arena.close.freed")
 )
 
-// Close ends this opening of the arena. It closes the handles that were opened
-// through it first: their waits end with an error that Is [shmsync.ErrClosed].
-// Closing an opening twice is such an error, too, and changes nothing.
+// Close ends this opening of the arena. It closes the handles that were opened through it first:
+// their waits end with an error that Is [shmsync.ErrClosed]. A second Close of an opening returns
+// such an error, too, and changes nothing.
 //
 // The Close of the last opening of this process leaves the arena. Locks that this process
 // still holds are then treated as after its death: other processes get ErrOwnerDead.
@@ -40,8 +40,8 @@ func (a *Arena) Close() error {
 		delete(attached.arenas, a.id)
 	}
 	attached.Unlock()
-	// The lock is not held: a function that leave waits for may open an arena. If that is this
-	// one, it joins as another participant.
+	// The lock is not held here, because leave waits for functions that may open an arena. If
+	// such a function opens this one, the process joins as another participant.
 	if !last {
 		return nil
 	}
@@ -52,7 +52,7 @@ func (a *Arena) closedError(op string) error {
 	return a.fail(op, shmsync.ErrClosed, "this opening of the arena is closed")
 }
 
-// use reports an operation on a closed opening.
+// use returns an error if the opening is closed.
 func (a *Arena) use(op string) error {
 	if a.over.Load() {
 		return a.closedError(op)
@@ -60,7 +60,7 @@ func (a *Arena) use(op string) error {
 	return nil
 }
 
-// mustUse is use for an operation that has no error.
+// mustUse is use for an operation that cannot return an error.
 func (a *Arena) mustUse(op string) {
 	if err := a.use(op); err != nil {
 		panic(err)
@@ -85,14 +85,14 @@ func (a *Arena) leave() error {
 	a.closingMu.Lock()
 	a.closing.Store(true)
 	a.closingMu.Unlock()
-	a.ring(a.slot(i) + slotWatchDoorbell) // the death watcher wakes meanwhile
+	a.ring(a.slot(i) + slotWatchDoorbell) // the death watcher wakes in the meantime
 	concerned := a.repairAll(a.self, false)
 	crashpoint.Hit("arena.close.repaired")
-	if !concerned.undoing { // else what a dead one of this slot had open stays so
+	if !concerned.undoing { // if undoing, what a dead predecessor had open in this slot stays open
 		a.reclaimMemory(a.self)
 	}
 	crashpoint.Hit("arena.close.reclaimed")
-	// A wake that was for us is lost with us, as in a death.
+	// A wake that was on its way to us is lost with us, as in a death.
 	a.wakeAll(a.self, concerned)
 	if !concerned.undoing {
 		a.clearOpenBits(a.self)
@@ -111,7 +111,7 @@ func (a *Arena) leave() error {
 		a.writeBack(number, synced)
 	}
 	a.ringWatchersOf(i)
-	// A peer that looked when it was woken found us current still.
+	// A peer that was woken and looked at once still found us current. So it is woken again.
 	a.countDeath(concerned)
 	a.dropLock()
 	if a.ephemeral.Load() {
@@ -121,17 +121,16 @@ func (a *Arena) leave() error {
 }
 
 // lateCalls is for how long the addresses of the arena stay taken after the last Close. A call
-// that ends the wait of another goroutine, such as the Post of a Futex, may be on its way out
-// when that goroutine closes the arena. Close does not wait for such a call. What it still
-// reads and writes belongs to nobody then.
+// that ends the wait of another goroutine, such as the Post of a Futex, may still run when that
+// goroutine closes the arena. Close does not wait for such a call. The addresses that the call
+// still reads and writes must not belong to another mapping then.
 const lateCalls = 5 * time.Second
 
-// OnClose makes f be called before the arena is unmapped, while its bytes can
-// still be used: for what keeps goroutines waiting in this process. A second
-// call with the same key replaces the first.
+// OnClose makes the arena call f before it is unmapped, while its bytes can still be used. f ends
+// waits of goroutines in this process. A second call with the same key replaces the first.
 func (a *Arena) OnClose(key any, f func()) { a.onClose.Store(key, f) }
 
-// OnEnd makes f be called when this opening is closed, before OnClose calls anything
-// if it is the last: for the handles that were opened through it. A second call with
-// the same key replaces the first.
+// OnEnd makes the arena call f when this opening is closed. f closes the handles that were opened
+// through the opening. If the opening is the last one, f runs before the functions of OnClose. A
+// second call with the same key replaces the first.
 func (a *Arena) OnEnd(key any, f func()) { a.onEnd.Store(key, f) }

@@ -6,20 +6,20 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// core is what the parts of an Arena share: the bytes, their validated geometry, and the
-// name of this participant.
+// core is what the parts of an Arena share: the bytes, their validated geometry, and the ID of
+// this participant.
 type core struct {
 	memory
 	geo   geometry
 	label string // the segment's name or path, for messages
 
-	// self is this process's name in the arena. It is set before the arena is
-	// handed to anybody and never changes.
+	// self is this process's ID in the arena. It is set before other code gets the arena, and
+	// never changes.
 	self ParticipantID
 	// current reports whether an ID belongs to a participant that has not left and has not
 	// been declared dead.
 	current func(ParticipantID) bool
-	// gone reports whether nothing of one that is not current can write any more.
+	// gone reports whether nothing can write for a participant any more that is not current
 	gone func(ParticipantID) bool
 	// reserve makes sure that n bytes at off have memory behind them; an error
 	// Is shmsync.ErrNoSpace.
@@ -29,7 +29,7 @@ type core struct {
 	// process have looked at. Tests bound it.
 	work atomic.Uint64
 
-	acting  [actWords]atomic.Bool // act words in use
+	acting  [actWords]atomic.Bool // the act words that are in use
 	heap    heapLocal
 	handles openLocal
 	nodes   nodeLocal

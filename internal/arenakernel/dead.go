@@ -14,11 +14,10 @@ var (
 	_ = crashpoint.Register("arena.reap.marked")
 )
 
-// Dead reports whether n is the name of a participant that died or left, and
-// makes sure that it is reaped if this call is the first to see its death: when
-// Dead returns true, Current(n) is false. It looks at the marks that the kernel
-// leaves, and where the kernel leaves none, asks. It is false for a moment after
-// the death of a participant whose other threads cannot be fenced.
+// Dead reports whether n is the ID of a participant that died or left. The first call that sees
+// the death starts the reap: when Dead returns true, Current(n) is false. Dead looks at the marks
+// that the kernel leaves. Where the kernel leaves none, it asks for the byte lock. For a moment
+// after the death it is still false if the other threads of the dead process cannot be fenced.
 func (a *Arena) Dead(n ParticipantID) bool {
 	i := n.Slot()
 	if i < 1 || i > a.geo.slots {
@@ -29,18 +28,17 @@ func (a *Arena) Dead(n ParticipantID) bool {
 		return true
 	}
 	if a.copied || a.killed.Load() {
-		return false // an Inspector reaps nobody, and to a killed participant all live for ever
+		return false // an Inspector reaps nobody, and for a killed participant all others live for ever
 	}
 	if n == a.self || !a.seenDead(i, w) && !a.foundDead(i, w) {
 		return false
 	}
 	if a.mark(i, w) {
-		// The caller goes on at once with what it waits for. The kernel has
-		// woken watchers for the rest of the reap; in case they do not come
-		// it is done from here.
+		// The caller goes on at once. The kernel has woken watchers, which do the rest of the
+		// reap. In case they do not come, a goroutine of this process does it.
 		shmsync.Wake(wordPtr(a.u32(a.aliveWord(i, aliveWords-1))), allSleepers)
 		time.AfterFunc(reapSelfAfter, func() {
-			// This opening may be closed by then, and others still be open.
+			// This opening may be closed by the time f runs, while others are still open.
 			a := &Arena{membership: a.membership}
 			a.inBackground(func() {
 				a.reapMarked(i, w.with(phaseDead))
@@ -51,10 +49,10 @@ func (a *Arena) Dead(n ParticipantID) bool {
 	return !a.isCurrent(n)
 }
 
-// reapSelfAfter is how long a participant that met a death leaves the reap to the watchers.
+// reapSelfAfter is how long a participant that met a death leaves the reap to the death watchers.
 const reapSelfAfter = time.Millisecond
 
-// inBackground runs f beside the caller, unless this process leaves the arena.
+// inBackground runs f in another goroutine, unless this process leaves the arena.
 func (a *Arena) inBackground(f func()) {
 	a.closingMu.Lock()
 	defer a.closingMu.Unlock()
@@ -63,9 +61,8 @@ func (a *Arena) inBackground(f func()) {
 	}
 }
 
-// AliveWord is the futex word that the kernel marks and wakes when n dies, with
-// the value that it has while n lives. ok is false where the kernel does not
-// do that for n.
+// AliveWord returns the futex word that the kernel marks and wakes when n dies, with the value
+// that the word has while n lives. ok is false if the kernel does not mark a word for n.
 func (a *Arena) AliveWord(n ParticipantID) (word *uint32, alive uint32, ok bool) {
 	i := n.Slot()
 	if i < 1 || i > a.geo.slots || n == a.self {
@@ -80,14 +77,15 @@ func (a *Arena) AliveWord(n ParticipantID) (word *uint32, alive uint32, ok bool)
 
 func (a *Arena) slotCaps(i int) uint32 { return a.u32(a.slot(i) + slotCaps).Load() }
 
-// seenDead reports whether the participant that is in slot i in state w is
-// dead and not yet marked so.
+// seenDead reports whether the participant in slot i, in state w, is dead and not yet marked as
+// dead.
 func (a *Arena) seenDead(i int, w slotWord) bool {
 	if i == a.mySlot || !w.present() {
 		return false
 	}
 	if w.phase() != phaseJoining {
-		// While joining, the words are still those of the one before.
+		// While a participant joins, its alive words are still those of its predecessor in the
+		// slot.
 		for k := range aliveWords {
 			if a.u32(a.aliveWord(i, k)).Load()&shmsync.RobustOwnerDied != 0 {
 				// The mark belongs to w only if w is still there.
@@ -101,22 +99,21 @@ func (a *Arena) seenDead(i int, w slotWord) bool {
 	return a.byteFree(i) && a.slotState(i) == w
 }
 
-// surveyDead is seenDead for a survey: it also asks for the byte locks of participants that
-// the kernel would mark, since the kernel marks no word in a copied file, or after a loss of
-// power.
+// surveyDead is seenDead for a survey. It also asks for the byte locks of participants that the
+// kernel would mark: in a copied file, or after a loss of power, the kernel has marked no word.
 func (a *Arena) surveyDead(i int, w slotWord) bool {
 	return w.present() && (a.seenDead(i, w) || a.byteFree(i) && a.slotState(i) == w)
 }
 
-// foundDead is surveyDead, once in askEvery at most: it finds a participant whose robust list
-// the kernel could not walk.
+// foundDead is surveyDead, at most once in askEvery. It finds a dead participant whose robust
+// list the kernel could not walk.
 func (a *Arena) foundDead(i int, w slotWord) bool {
 	now, last := shmsync.Monotonic(), a.asked[i].Load()
 	return now-last > askEvery && a.asked[i].CompareAndSwap(last, now) && a.surveyDead(i, w)
 }
 
-// askEvery is how often Dead asks for the byte lock of a participant that the kernel marks
-// when it dies, in nanoseconds.
+// askEvery is the least time between two requests of Dead for the byte lock of one participant
+// that the kernel marks at its death, in nanoseconds.
 const askEvery = 1e9
 
 // byteFree reports whether the byte lock of slot i is free. It is false for a participant
@@ -126,14 +123,14 @@ func (a *Arena) byteFree(i int) bool {
 		return false
 	}
 	if caps := a.slotCaps(i); caps&capOFD == 0 {
-		// None at all means a joiner without a byte, or a slot whose reaper
-		// died when it had wiped it and not yet freed it.
+		// No capabilities at all means a joiner without a byte lock, or a slot that its reaper
+		// had wiped and not yet freed when the reaper died.
 		if p := a.slotState(i).phase(); caps != 0 || p != phaseLeaving && p != phaseDead {
 			return false
 		}
 	}
-	// A descriptor that was closed by mistake elsewhere in this program may name another
-	// file by now, in which no process has locked the byte.
+	// If other code of this program closed a descriptor by mistake, the number may name another
+	// file by now, in which no process has locked the byte. So two descriptors are asked.
 	for _, f := range []*os.File{a.lock, a.seg.File()} {
 		if locked, err := shmsync.ByteLocked(f, a.lockByte(i)); err == nil && (locked || isFile(f, a.id)) {
 			return !locked
@@ -142,8 +139,8 @@ func (a *Arena) byteFree(i int) bool {
 	return false
 }
 
-// ended reports whether the kernel writes no more for the process in slot i, and not
-// to the slot's alive words either.
+// ended reports whether the kernel has finished writing for the process in slot i, including the
+// slot's alive words.
 func (a *Arena) ended(i int) bool {
 	if a.byteFree(i) {
 		return true
@@ -159,15 +156,15 @@ func (a *Arena) ended(i int) bool {
 	return true
 }
 
-// mark moves slot i from w to dead, after a fence. It reports whether this call
-// did it.
+// mark moves slot i from w to dead, after a fence. It reports whether this call made the change.
 func (a *Arena) mark(i int, w slotWord) bool {
 	crashpoint.Hit("arena.reap.seen")
 	if a.self == 0 {
-		return a.declareDead(i, w) // a joiner, which has the byte lock of the slot
+		return a.declareDead(i, w) // a joiner; it has the byte lock of the slot
 	}
 	defer a.beginAct(participantIn(i, w)).end()
-	// Once more, now that no participant can get the ID: another one may have got it before.
+	// Look once more, now that no participant can get the ID: another participant may have got it
+	// between the first look and the mark.
 	if blind := w.phase() == phaseJoining && a.slotCaps(i)&capOFD == 0; !blind && !a.surveyDead(i, w) {
 		return false
 	}
@@ -189,23 +186,24 @@ func (a *Arena) declareDead(i int, w slotWord) bool {
 		return false
 	}
 	a.u64(a.slot(i)+slotDied).CompareAndSwap(0, now)
-	// If it lives after all, it must learn that its locks are others' now.
+	// If the process lives after all, its death watcher must notice that others have taken its
+	// locks.
 	a.ring(a.slot(i) + slotWatchDoorbell)
 	crashpoint.Hit("arena.reap.marked")
 	return true
 }
 
-// fenceDying makes sure that no thread of the dying process in slot i executes a
-// store to the arena any more, and reports false while that cannot be told. The
-// mark on an alive word is per thread: the siblings have SIGKILL pending but may
-// run on for a moment. The interrupt of a fence is their last way back to user
-// mode, and it does not take it. It reaches only a process that has registered.
+// fenceDying makes sure that no thread of the dying process in slot i executes a store to the
+// arena any more. It reports false while it cannot tell. The mark on an alive word comes from one
+// thread. The other threads have SIGKILL pending but may run on for a moment. The interrupt of a
+// fence sends each of them into the kernel, from which a thread with SIGKILL does not return. A
+// fence reaches only a process that has registered.
 func (a *Arena) fenceDying(i int, w slotWord) bool {
 	if a.slotCaps(i)&capFence != 0 && shmsync.Fence() == nil {
 		return true
 	}
-	// A thread without memory executes no store. The byte lock goes after that, and it
-	// takes 30 ms for each GiB that the process had. Where there is none, nothing better
-	// exists than the mark.
+	// A thread without memory executes no store. The kernel drops the byte lock after it has
+	// freed the memory, which takes 30 ms for each GiB. Without a byte lock there is no better
+	// sign than the mark.
 	return a.lock == nil || a.slotCaps(i)&capOFD == 0 || a.byteFree(i) || a.detached(i, w)
 }

@@ -10,15 +10,15 @@ import (
 
 // Offsets within a death record.
 const (
-	deathRecordSeq   = 0 // n+1 once the rest is written; 0 while it is not
+	deathRecordSeq   = 0 // n+1 once the rest is written; 0 before that
 	deathRecordID    = 8
 	deathRecordPID   = 12
 	deathRecordDied  = 16
 	deathRecordFlags = 24
 	deathRecordLabel = 32
 
-	deathRecordLeft    = 1 // closed the arena; did not die
-	deathRecordPending = 2 // was never in, and did not begin an epoch
+	deathRecordLeft    = 1 // the participant closed the arena; it did not die
+	deathRecordPending = 2 // the participant was never in, and did not begin an epoch
 )
 
 // deathRecordRing is a ring of death records: number n is at n mod count in it. Deaths have one
@@ -38,9 +38,9 @@ func (a *Arena) deathRecord(r deathRecordRing, n uint64) Offset {
 	return Offset(a.geo.deathRecordOff + (r.first+n%r.count)*deathRecordStride)
 }
 
-// writeDeathRecord records the participant that was in slot i, for errors and tools after
-// the slot has been taken again. A reaper that dies over it leaves an entry without its
-// number, which readers pass over; its successor writes another.
+// writeDeathRecord records the participant that was in slot i, for errors and tools that ask
+// after the slot has been taken again. A reaper that dies while it writes leaves an entry without
+// its number, which readers skip. The next reaper writes another entry.
 func (a *Arena) writeDeathRecord(i int, n ParticipantID, left bool) {
 	ring, flags := deathRecordsOfDead, uint32(0)
 	if left {
@@ -53,7 +53,8 @@ func (a *Arena) writeDeathRecord(i int, n ParticipantID, left bool) {
 	a.putDeathRecord(ring, n, flags, a.u32(s+slotPID).Load(), a.u64(s+slotDied).Load(), a.getLabel(s+slotLabel))
 }
 
-// recordInherited records the death of n, in whose slot i this joiner is, unless the first of an epoch has.
+// recordInherited records the death of n, whose slot i this joiner has taken, unless the first participant
+// of an epoch has recorded it already.
 func (a *Arena) recordInherited(i int, n ParticipantID) {
 	if !a.hasDeathRecord(n) {
 		a.writeDeathRecord(i, n, false)
@@ -69,7 +70,7 @@ func (a *Arena) wasPending(i int) bool {
 func (a *Arena) putDeathRecord(ring deathRecordRing, n ParticipantID, flags, pid uint32, died uint64, label string) {
 	number := a.u64(ring.total).Add(1) - 1
 	o := a.deathRecord(ring, number)
-	a.u64(o + deathRecordSeq).Swap(0) // not a store, which the label's bytes could pass
+	a.u64(o + deathRecordSeq).Swap(0) // not a store, which the stores of the label's bytes could overtake
 	a.u32(o + deathRecordID).Store(uint32(n))
 	a.u32(o + deathRecordPID).Store(pid)
 	a.u64(o + deathRecordDied).Store(died)
@@ -79,7 +80,7 @@ func (a *Arena) putDeathRecord(ring deathRecordRing, n ParticipantID, flags, pid
 	a.u64(o + deathRecordSeq).Store(number + 1)
 }
 
-// reaped is how many deaths and leaves were recorded.
+// reaped returns how many deaths and leaves have been recorded.
 func (a *Arena) reaped() uint32 {
 	return uint32(a.u64(hdrDeathRecordsTotal).Load() + a.u64(hdrLeftTotal).Load())
 }
@@ -89,12 +90,12 @@ func (a *Arena) hasDeathRecord(n ParticipantID) bool {
 	return a.findDeathRecord(deathRecordsOfDead, n) != nil
 }
 
-// hasRecord reports whether it stands in either ring that n has died or left.
+// hasRecord reports whether either ring says that n has died or left.
 func (a *Arena) hasRecord(n ParticipantID) bool {
 	return a.hasDeathRecord(n) || a.findDeathRecord(deathRecordsOfLeft, n) != nil
 }
 
-// findDeathRecord gives the last death record of n in a ring, or nil.
+// findDeathRecord returns the last death record of n in a ring, or nil.
 func (a *Arena) findDeathRecord(r deathRecordRing, n ParticipantID) *shmsync.Identity {
 	total := a.u64(r.total).Load()
 	for back := uint64(1); back <= min(total, r.count); back++ {
@@ -105,7 +106,7 @@ func (a *Arena) findDeathRecord(r deathRecordRing, n ParticipantID) *shmsync.Ide
 	return nil
 }
 
-// diedPending reports whether death record n, which was there before the call, is of a participant that
+// diedPending reports whether death record n, which existed before the call, is of a participant that
 // was never in.
 func (a *Arena) diedPending(n uint64) bool {
 	o := a.deathRecord(deathRecordsOfDead, n)
@@ -113,7 +114,8 @@ func (a *Arena) diedPending(n uint64) bool {
 	return pending && a.u64(o+deathRecordSeq).Load() == n+1
 }
 
-// readDeathRecord gives death record n of a ring, if it is still, or already, there.
+// readDeathRecord returns death record n of a ring. It fails if the record is not written yet, or
+// has been overwritten.
 func (a *Arena) readDeathRecord(r deathRecordRing, n uint64) (id shmsync.Identity, name ParticipantID, ok bool) {
 	o := a.deathRecord(r, n)
 	// sync(arena.deathrecord): acquire
@@ -157,8 +159,8 @@ func (a *Arena) Who(n ParticipantID) *shmsync.Identity {
 		if a.slotState(i) == w && (w.phase() != phaseDead && w.phase() != phaseLeaving || !a.hasRecord(n)) {
 			return &id
 		}
-		// The record comes before the slot's words are cleared, and these before its state
-		// changes.
+		// A reaper writes the record before it clears the slot's words, and clears those before
+		// it changes the slot's state.
 	}
 	if id := a.findDeathRecord(deathRecordsOfDead, n); id != nil {
 		return id
@@ -166,25 +168,25 @@ func (a *Arena) Who(n ParticipantID) *shmsync.Identity {
 	return a.findDeathRecord(deathRecordsOfLeft, n)
 }
 
-// deathLog tells the deaths of others to the functions given to OnDeath.
+// deathLog passes the deaths of others to the functions given to OnDeath.
 type deathLog struct {
 	mu    sync.Mutex
 	funcs []func(Participant) // guarded by: mu
-	next  uint64              // guarded by: mu; the first death record not told yet
-	told  map[int]toldDeath   // guarded by: mu; the last death of each slot that was told: two reapers may write one
-	holes []hole              // guarded by: mu; death records that were counted, but not written when we looked
-	lost  uint64              // guarded by: mu; death records overwritten before we read them, and not yet reported
+	next  uint64              // guarded by: mu; the first death record that was not told yet
+	told  map[int]toldDeath   // guarded by: mu; the last death of each slot that was told: two reapers may record one
+	holes []hole              // guarded by: mu; death records that were counted but not yet written at the last look
+	lost  uint64              // guarded by: mu; number of death records that were overwritten unread, not reported yet
 }
 
-// hole is a death record that is being written, or whose writer died over it, and
-// then there is, or will be, another one.
+// hole is a death record that is being written. If its writer has died meanwhile, another record
+// of the same death follows.
 type hole struct {
 	number uint64
 	since  time.Time
 }
 
-// holeTimeout is how long a watcher looks again by itself for what is being
-// written. After that it looks when it is rung.
+// holeTimeout is how long a death watcher looks again by itself for a record that is being
+// written. After that it looks when its doorbell is rung.
 const holeTimeout = time.Second
 
 // OnDeath makes f be called for every participant that dies from now on, once
@@ -206,8 +208,8 @@ func (a *Arena) OnDeath(f func(Participant)) {
 	l.funcs = append(l.funcs, f)
 }
 
-// deliver tells the deaths that were written since the last call. It reports
-// whether to look again soon, since one is being written.
+// deliver tells the deaths that were recorded since the last call. It reports whether to look
+// again soon, because a record is being written.
 func (l *deathLog) deliver(a *Arena) (again bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -229,7 +231,7 @@ func (l *deathLog) deliver(a *Arena) (again bool) {
 	}
 	for _, h := range holes {
 		if total-h.number > deathRecordDeaths {
-			l.lost++ // written over
+			l.lost++ // overwritten by later records
 			continue
 		}
 		if !l.tell(a, h.number) {
@@ -240,7 +242,8 @@ func (l *deathLog) deliver(a *Arena) (again bool) {
 	return again
 }
 
-// incomplete reports whether there are holes. When the watcher is rung, it looks at them again.
+// incomplete reports whether there are holes. When the death watcher's doorbell is rung, it looks
+// at them again.
 func (l *deathLog) incomplete() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -253,15 +256,16 @@ type toldDeath struct {
 	number     uint64
 }
 
-// tell tells one death, if it is one that has not been told. It reports false
-// when the death record is not written.
+// tell tells one death, unless it was told before. It reports false if the death record is not
+// written yet.
 func (l *deathLog) tell(a *Arena, number uint64) bool { // guarded by: mu
 	id, name, ok := a.readDeathRecord(deathRecordsOfDead, number)
 	if !ok {
 		return false
 	}
-	// A slot is taken again only after the death of its last participant is recorded, and no
-	// participant gets an ID that a death record has.
+	// One death may have several records. A slot is taken again only after the death of its last
+	// participant is recorded, and no participant gets an ID that stands in a death record. So
+	// the generation tells whether this death was told.
 	if last := l.told[name.Slot()]; last.generation == name.Generation() && number-last.number < deathRecordDeaths {
 		return true
 	}

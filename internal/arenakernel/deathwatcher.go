@@ -7,8 +7,8 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// watcherThread is a goroutine on its own thread that will be the death watcher of an arena.
-// It starts before the process has a slot, and prepares what needs none meanwhile: the start of a
+// watcherThread is a goroutine on its own thread that will be the death watcher of an arena. It
+// starts before the process has a slot, and prepares what it can without one: the start of a
 // thread takes as long as the rest of joining.
 type watcherThread struct {
 	hired meeting
@@ -21,8 +21,8 @@ func startWatcherThread() *watcherThread {
 	return t
 }
 
-// startFirstWatcherThread starts one, if this process is in no arena yet: it may be about to open
-// once more one that it is in, which needs none.
+// startFirstWatcherThread starts a watcherThread if this process is in no arena yet. A process
+// that is in an arena may be about to open that arena once more, which needs no further thread.
 func startFirstWatcherThread() *watcherThread {
 	attached.Lock()
 	defer attached.Unlock()
@@ -46,9 +46,9 @@ func (t *watcherThread) dismiss() {
 }
 
 func (t *watcherThread) run() {
-	// Never unlocked while the list is registered: the end of the thread tells all peers
-	// that this process is dead. The thread runs only this goroutine meanwhile, so no C
-	// code locks a robust pthread mutex on it, which the kernel would not find.
+	// The thread is never unlocked while the list is registered: the end of the thread tells all
+	// peers that this process is dead. The thread runs only this goroutine. So no C code locks a
+	// robust pthread mutex on the thread, which the kernel would not find.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	// The CPU that notices a death is often the one that still takes the dead apart.
@@ -73,7 +73,8 @@ func (a *Arena) deathWatcher(list *shmsync.RobustList) {
 		a.surveyAhead()
 		a.watch()
 		a.repaired.await(true)
-		// From here on nobody marks the alive words: the byte has to be asked for.
+		// From here on the kernel does not mark the alive words: peers have to ask for the byte
+		// lock.
 		a.ringBefore(a.mySlot, 1)
 	}
 	if a.robust != nil {
@@ -84,11 +85,11 @@ func (a *Arena) deathWatcher(list *shmsync.RobustList) {
 	}
 }
 
-// spareRobustList is a robust list that no thread has registered. To unmap its page would
-// interrupt the other threads of the process, so the next arena takes it.
+// spareRobustList is a robust list that no thread has registered. The next arena reuses it,
+// because unmapping its page would interrupt the other threads of the process.
 var spareRobustList atomic.Pointer[shmsync.RobustList]
 
-// takeRobustList gives a robust list without words, or nil where there are none.
+// takeRobustList returns a robust list without words, or nil if the system has no robust lists.
 func takeRobustList() *shmsync.RobustList {
 	if !shmsync.FeatureRobustList.Have() {
 		return nil
@@ -111,33 +112,31 @@ func keepRobustList(list *shmsync.RobustList) {
 
 const (
 	watchTargets = 3
-	// pollFirst to pollMost bound the sleep of a watcher that cannot rely on
-	// being woken, because a death to be noticed leaves no mark or because a
-	// reap waits for the kernel.
+	// pollFirst to pollMost bound the sleep of a death watcher that cannot rely on a wake: a
+	// death may leave no mark, or a reap may wait for the kernel.
 	pollFirst, pollMost = 3e5, 50e6 // ns
-	// stagger is how much later each next watcher acts than the one before it:
-	// all are told, and one will do.
+	// stagger is how much later each further watcher acts than the one before it. All of them are
+	// woken, and one is enough.
 	stagger = 2e6 // ns
-	// joinTimeout is how long a joiner without a byte lock has to become live. Nothing tells
-	// whether it is alive; if it is, its Open fails.
+	// joinTimeout is how long a joiner without a byte lock has to become live. Nothing shows
+	// whether such a joiner is alive. If it is alive and takes longer, its Open fails.
 	joinTimeout = 10e9 // ns
-	// afterYou is how much later the watcher of a process acts while a waiter of that
-	// process sleeps in the kernel: such a waiter recovers from a dead holder itself, and
-	// needs the CPU for it.
+	// afterYou delays the death watcher of a process while a waiter of that process sleeps in the
+	// kernel: such a waiter recovers from a dead holder itself, and needs the CPU for it.
 	afterYou = 3e5 // ns
 )
 
-// watch sleeps on the alive words of the next few participants in the ring of
-// slots and reaps those that die. Each death wakes one sleeper of each alive
-// word; watchers at different distances use different words, so that several
-// are told, and the first wakes the rest.
+// watch sleeps on the alive words of the next few participants in the ring of slots, and reaps
+// those that die. Each death wakes one sleeper of each alive word. Watchers at different
+// distances use different words, so that a death wakes several of them, and the first wakes the
+// rest.
 func (a *Arena) watch() {
 	doorbell := a.u32(a.slot(a.mySlot) + slotWatchDoorbell)
 	wait := int64(pollFirst)
 	seen, asked := notices{}, map[int]slotWord{}
 	later, quiet := a.afterJoining(), a.newQuietWatch()
 	for {
-		// The doorbell is read before everything else that it may be rung for.
+		// The doorbell is read before everything for which it may be rung.
 		rung := doorbell.Load()
 		a.watched.Add(1)
 		if a.closing.Load() {
@@ -201,8 +200,8 @@ func (a *Arena) sleep(entries []shmsync.WaitVEntry, deadline int64, doorbell *at
 	shmsync.Wait(wordPtr(doorbell), rung, deadline)
 }
 
-// watchTargets are the slots of the next participants in the ring, and of the
-// dead between them.
+// watchTargets returns the slots of the next participants in the ring, and of the dead ones
+// between them.
 func (a *Arena) watchTargets() []int {
 	targets := make([]int, 0, watchTargets)
 	present := 0
@@ -225,14 +224,14 @@ type notice struct {
 	of     slotWord
 	when   int64  // CLOCK_MONOTONIC ns
 	window uint64 // the bytes of the slot's window
-	// looked is when this process last looked at the threads of the dead process; 0 for never.
+	// looked is when this process last looked at the threads of the dead process; 0 for never
 	looked   int64
 	detached bool  // the threads of the dead process have given up its memory
-	free     int64 // its data is handed over, and its slot may be freed then, CLOCK_MONOTONIC ns; or 0
+	free     int64 // when the slot may be freed, CLOCK_MONOTONIC ns, once the data is handed over; 0 before
 }
 
-// left is how many nanoseconds remain until delay nanoseconds after the death in slot i, in
-// state w of a window, was seen; 0 when that is past.
+// left returns how many of the delay nanoseconds remain since this process saw the death in slot
+// i, in state w of a window. It is 0 when they are over.
 func (n notices) left(i int, w slotWord, window uint64, delay int64) int64 {
 	if delay == 0 {
 		return 0
@@ -244,12 +243,12 @@ func (n notices) left(i int, w slotWord, window uint64, delay int64) int64 {
 	return max(0, n[i].when+delay-now)
 }
 
-// watchEntries reaps the dead among the targets, and gives what to sleep on when there are
-// none. poll is 0 when the death of each target wakes us; otherwise this process has to
-// check again after that many nanoseconds at most. turn is not 0 if other watchers go first:
-// this process reaps after that many nanoseconds what they left.
+// watchEntries reaps the dead among the targets. If there are none, it returns what to sleep on.
+// poll is 0 if the death of each target wakes us. Otherwise this process has to check again after
+// at most poll nanoseconds. turn is not 0 if other watchers go first: after turn nanoseconds this
+// process reaps what they have left.
 //
-// asked says for which slots the byte lock has been asked for: see surveyAhead.
+// asked holds the slots whose byte lock has been asked for: see surveyAhead.
 func (a *Arena) watchEntries(doorbell *uint32, rung uint32, targets []int, seen notices, asked map[int]slotWord) (sleep []shmsync.WaitVEntry, poll, turn int64) {
 	within := func(ns int64) {
 		if poll == 0 || ns < poll {
@@ -270,7 +269,8 @@ func (a *Arena) watchEntries(doorbell *uint32, rung uint32, targets []int, seen 
 		w := a.slotState(i)
 		_, window := a.windowOf(i)
 		if w.phase() == phaseDead {
-			// The participant that marked it may have died since, or leaves the rest to us.
+			// The participant that marked the slot may have died since, or may leave the rest to
+			// us.
 			delay := base + int64(distance)*stagger
 			if u := ParticipantID(a.u32(a.slot(i) + slotReaper).Load()); u != a.self && a.isCurrent(u) {
 				delay = stagger
@@ -283,8 +283,8 @@ func (a *Arena) watchEntries(doorbell *uint32, rung uint32, targets []int, seen 
 			}
 			continue
 		}
-		// The alive word is read before it is judged, so that a mark which
-		// comes later changes the value that we sleep on.
+		// The alive word is read before it is judged. So a mark that comes later changes the
+		// value on which we sleep.
 		word := a.u32(a.aliveWord(i, min(distance, watchTargets-1)))
 		alive := word.Load()
 		dead := a.seenDead(i, w)
@@ -317,7 +317,7 @@ func (a *Arena) watchEntries(doorbell *uint32, rung uint32, targets []int, seen 
 					return nil, 0, 0
 				}
 			}
-		case phaseLeaving: // the kernel marks it until shortly before it is free
+		case phaseLeaving: // the kernel marks the participant until shortly before its slot is free
 			turnIn(pollMost)
 		default:
 			if !robust {
@@ -331,8 +331,8 @@ func (a *Arena) watchEntries(doorbell *uint32, rung uint32, targets []int, seen 
 	return sleep, poll, turn
 }
 
-// checkSelf ends the process when its own slot is no longer its own: others
-// have taken its locks away, so it must not go on as their holder.
+// checkSelf ends the process if its slot belongs to another participant: peers have taken its
+// locks away, so it must not go on as their holder.
 func (a *Arena) checkSelf() {
 	if w := a.slotState(a.mySlot); !w.present() || participantIn(a.mySlot, w) != a.self {
 		panic("shmsync: " + a.label + ": this process was declared dead by a peer (slot " +
@@ -340,8 +340,9 @@ func (a *Arena) checkSelf() {
 	}
 }
 
-// ringWatchersOf wakes the death watchers that watch slot i, did so, or are to: those of the
-// participants that come before it in the ring of slots. They then read the ring again.
+// ringWatchersOf wakes the death watchers of the participants that come before slot i in the ring
+// of slots: those that watch slot i, have watched it, or are about to. They then read the ring
+// again.
 //
 //	joiner, or the process that     watcher
 //	frees a slot
@@ -349,7 +350,8 @@ func (a *Arena) checkSelf() {
 //	reads the states before it      reads the states after its own
 //	rings those that are present    sleeps if its doorbell is unchanged
 //
-// A watcher that is not rung was not present yet: it reads the states after it has become so.
+// A watcher that is not rung was not present yet. It reads the states after it has become
+// present.
 func (a *Arena) ringWatchersOf(i int) { a.ringBefore(i, watchTargets) }
 
 // ringBefore rings the n participants that come before slot i in the ring of slots.
@@ -364,7 +366,7 @@ func (a *Arena) ringBefore(i, n int) {
 	}
 }
 
-// ringTold wakes the participants that called OnDeath, to read the death records.
+// ringTold wakes the participants that called OnDeath, so that they read the death records.
 func (a *Arena) ringTold() {
 	for i := 1; i <= a.geo.slots; i++ {
 		if a.slotCaps(i)&capTold != 0 && a.slotState(i).present() {

@@ -17,9 +17,9 @@ import (
 //	all ones  a name was here; may be reused, ends no search     unlist
 //	else      an object in any phase, whose block is not free    place
 //
-// An entry never becomes empty again, so every later search for its name reaches an entry
-// that was once placed. The search would have to pass all names that ever were, in the end;
-// it stops at the reach instead.
+// An entry never becomes empty again, so every later search for its name reaches an entry that
+// was once placed. In the end a search would have to pass entries of all names that ever existed.
+// The reach bounds it instead.
 //
 // crash: reclaimBlocks removes the entries of blocks that it takes back.
 type entry uint64
@@ -28,7 +28,7 @@ const (
 	entryEmpty entry = 0
 	entryGone  entry = 1<<64 - 1
 
-	// timeout bounds how often a participant lets another go first.
+	// timeout bounds how often a participant waits for another one to finish first.
 	timeout = 64
 )
 
@@ -46,20 +46,18 @@ func (c *core) swapEntry(p uint64, old, to entry) bool {
 	return c.u64(c.entryOff(p)).CompareAndSwap(uint64(old), uint64(to))
 }
 
-// reach is how far from the place that its hash gives a search may have to go. It is small as
-// long as there are more entries than names at a time, since a new name takes the first entry
-// that is not used.
+// reach is how far from the place that its hash gives a search may have to go. It stays small
+// while the directory has more entries than names, since a new name takes the first unused entry.
 //
-//	writers: a participant that places an entry further away, before that and after, by CAS
+//	writers: a participant that places an entry further away, before and after it does so, by CAS
 //	         upwards; lowerReach
 //	readers: searches, at their begin
-//	order:   seq_cst: a maker raises it, places, raises it, and then reads it for its search;
-//	         so of two that place one name, the later sees where the other did
+//	order:   seq_cst: a maker raises the reach, places its entry, raises the reach again, and then
+//	         reads it for its search; so of two makers of one name the later finds the earlier one's entry
 //	futex:   none
-//	crash:   may be greater than it need be: searches take longer
+//	crash:   may be greater than necessary: searches take longer
 //
-// While a participant lowers it, searches go as far as they did before that: see
-// hdrDirLowering.
+// While a participant lowers the reach, searches go as far as before: see hdrDirLowering.
 func (c *core) reach() uint64 {
 	for range reachTries {
 		// sync(arena.reach): acquire
@@ -93,7 +91,7 @@ func (c *core) raiseReach(k uint64) {
 // returns false or the first empty entry.
 func (c *core) probe(hash uint64, f func(pos uint64, e entry) bool) { c.probeTo(c.reach(), hash, f) }
 
-// probeTo is probe for the entries up to that far from the first.
+// probeTo is probe for the entries at most reach away from the first.
 func (c *core) probeTo(reach, hash uint64, f func(pos uint64, e entry) bool) {
 	steps := uint64(0)
 	defer func() { c.work.Add(steps) }()
@@ -160,16 +158,14 @@ func (c *core) enter(pos uint64, e entry) (h header, ok bool, err error) {
 	return h, false, c.fail("arena.object", shmsync.ErrCorrupt, "a name leads to "+off.String()+", where there is no object")
 }
 
-// seek finds the object of that name and opens it. A maker that has placed its
-// own object at mine passes that; then pending objects of the name, which are
-// passed over otherwise, are waited for a little if they have been placed before
-// ours, and aborted.
+// seek finds the object of that name and opens it. A maker that has placed its own object passes
+// it as mine. Only then does seek deal with pending objects of the name: it waits a little for
+// those that were placed before ours, and then aborts them. Other callers skip pending objects.
 //
-// Two makers of one name have both placed an object before either seeks. So the
-// one that seeks later sees the other's, and either finds it committed, or
-// aborts it before it is.
+// Two makers of one name both place an object before either of them seeks. So the later seeker
+// sees the other's object. It finds that object committed, or aborts it before it is.
 func (c *core) seek(name string, hash uint64, mine Offset) (h header, found bool, err error) {
-	first := true // theirs comes before ours
+	first := true // their object comes before ours
 	c.probe(hash, func(pos uint64, e entry) bool {
 		if !e.mayBe(hash) {
 			return true
@@ -217,8 +213,9 @@ func (c *core) outvote(h *header, wait bool) {
 	}
 }
 
-// resolveEntries publishes what dead had committed and removes the names of what
-// it had not, or had begun to free. The caller is the reaper of dead.
+// resolveEntries finishes the names of dead, of which the caller is the reaper. It publishes the
+// objects that dead had committed. It removes the names of those that dead had not committed, or
+// had begun to free.
 func (c *core) resolveEntries(dead ParticipantID) {
 	whole := false
 	c.eachTouched(dead.Slot(), func(chunk uint64) {
@@ -240,14 +237,15 @@ func (c *core) resolveEntries(dead ParticipantID) {
 }
 
 // resolveNameOf is resolveEntries for the block at off, which dead had claimed or was freeing. It
-// reports false if the bytes do not say which name the block has, if any: they may be of
-// another use of it.
+// reports false if the bytes do not tell whether the block has a name: they may be from an
+// earlier use of the block.
 func (c *core) resolveNameOf(off Offset, dead ParticipantID) bool {
 	b, ok := c.locate(off)
 	if !ok || b.class == classNode {
 		return true
 	}
-	// The name and its hash are there before the entry, and until the block is free.
+	// A maker writes the name and its hash before the entry, and they stay until the block is
+	// free.
 	if c.u32(off+objKind).Load() == 0 && c.u64(off+objHash).Load() == 0 {
 		return true
 	}
@@ -268,8 +266,8 @@ func (c *core) resolveNameOf(off Offset, dead ParticipantID) bool {
 func (c *core) resolveGuarded(pos uint64, e entry, dead ParticipantID) {
 	c.guard(e.offset())
 	defer c.unguard()
-	// Guarded, the block is not reused, so the entry cannot come back
-	// for another object.
+	// While the block is guarded it is not reused, so the entry cannot come back for another
+	// object.
 	if c.loadEntry(pos) == e {
 		c.resolveEntry(pos, e, dead)
 	}

@@ -1,9 +1,9 @@
 package arenakernel
 
-// lowering is the word at hdrDirLowering. It tells searches that a participant lowers the
-// reach. It is also a sequence, so that a search notices that the reach was lowered meanwhile.
+// lowering is the word at hdrDirLowering. It tells searches that a participant lowers the reach.
+// It is also a sequence, so that a search notices that the reach was lowered in the meantime.
 //
-//	bits 0..31   the reach before, while a participant lowers it
+//	bits 0..31   the previous reach, while a participant lowers it
 //	bits 32..63  a sequence, odd while a participant lowers it
 //
 //	lowerer                               maker that places an entry  search
@@ -14,8 +14,8 @@ package arenakernel
 //	reach: up to the furthest
 //	sequence even
 //
-// An entry that is placed before the reach goes down is seen by the second check; one that is
-// placed later raises the reach. Before the sequence is even, searches go as far as before.
+// The second check sees an entry that was placed before the reach went down. An entry that is
+// placed later raises the reach. Until the sequence is even, searches go as far as before.
 //
 //	writers: the lowerer, whose name is in hdrDirLowerer
 //	readers: searches
@@ -31,8 +31,8 @@ func (w lowering) before() uint64 { return uint64(w) & (1<<32 - 1) }
 func (w lowering) begun(before uint32) lowering { return (w>>32+1)<<32 | lowering(before) }
 func (w lowering) over() lowering               { return (w>>32 + 1) << 32 }
 
-// lowerReachIfDue lowers the reach when searches of this process have passed more entries that
-// are gone than the looks at all entries cost. The caller holds handles.
+// lowerReachIfDue lowers the reach when the searches of this process have passed so many removed
+// entries that looking at all entries would have cost less. The caller holds handles.
 func (c *core) lowerReachIfDue() {
 	l := &c.handles
 	if l.passed <= l.lowerAfter+lowerRatio*c.geo.dirCount {
@@ -42,22 +42,23 @@ func (c *core) lowerReachIfDue() {
 	before := c.reach()
 	c.lowerReach()
 	if c.reach() > before/2 {
-		// Some name is that far. It may go soon: the delay has a bound.
+		// Some name is that far away. It may be removed soon, so the delay has a bound.
 		l.lowerAfter = min(max(2*l.lowerAfter, lowerRatio*c.geo.dirCount), lowerDelay*c.geo.dirCount)
 		return
 	}
 	l.lowerAfter = 0
 }
 
-// lowerRatio is how many entries that are gone are passed for each entry of the directory
-// before a search examines all of them.
+// lowerRatio is how many removed entries searches pass, for each entry of the directory, before
+// one of them examines all entries.
 const lowerRatio = 2
 
-// lowerDelay bounds how many more entries are passed after tries that found a distant name.
+// lowerDelay bounds how many more removed entries are passed after tries that found a distant
+// name.
 const lowerDelay = 16
 
-// lowerReach makes the reach as small as the entries allow, unless another participant does
-// that already. The caller holds handles.
+// lowerReach makes the reach as small as the entries allow, unless another participant is doing
+// so. The caller holds handles.
 func (c *core) lowerReach() {
 	owner := c.u32(hdrDirLowerer)
 	if u := ParticipantID(owner.Load()); u != c.self && c.current(u) || !takeFrom(c, u, owner, uint32(u), uint32(c.self), false) {
@@ -78,7 +79,7 @@ func (c *core) lowerReach() {
 	owner.CompareAndSwap(uint32(c.self), 0)
 }
 
-// furthest is how far from the place of its hash the furthest entry is.
+// furthest returns the greatest distance of an entry from the place of its hash.
 func (c *core) furthest() (far uint64) {
 	defer c.unguard()
 	c.work.Add(c.geo.dirCount)
@@ -90,10 +91,10 @@ func (c *core) furthest() (far uint64) {
 	return far
 }
 
-// distance is how far the entry e is from the place of its hash: as far as can be if that cannot
-// be told, and 0 if the entry has changed.
+// distance is how far the entry e is from the place of its hash. It is the greatest possible
+// distance if the hash is not known, and 0 if the entry has changed.
 func (c *core) distance(pos uint64, e entry) uint64 {
-	// Guarded, the block is not reused, so its hash is that of the entry.
+	// While the block is guarded it is not reused, so its hash is that of the entry.
 	c.guard(e.offset())
 	if c.loadEntry(pos) != e {
 		return 0

@@ -25,10 +25,10 @@ var (
 	_ = crashpoint.Register("arena.inherit.reclaimed")
 )
 
-// enter takes a slot and makes this process live in it. The byte lock comes first, then the
-// state word, then the robust list, then the alive words. So a slot in any phase but free
-// whose byte is not locked is that of a dead participant, and an alive word never claims
-// what the kernel does not know yet.
+// enter takes a slot and makes this process live in it. The byte lock comes first, then the state
+// word, then the robust list, then the alive words. So a slot that is not free and whose byte is
+// not locked belongs to a dead participant. And an alive word never claims something that the
+// kernel does not know yet.
 func (a *Arena) enter(label string, watcher *watcherThread) error {
 	if f, err := a.seg.Reopen(); err == nil {
 		a.lock = f
@@ -52,7 +52,8 @@ func (a *Arena) enter(label string, watcher *watcherThread) error {
 		}
 	}
 	i, name := a.mySlot, a.self
-	// Rung before it is live, so that a death watcher knows of it from the first moment on.
+	// The doorbell is rung before this participant is live, so that a death watcher watches it
+	// from the first moment on.
 	a.ringBefore(i, 1)
 
 	watcher.hire(a)
@@ -67,10 +68,10 @@ func (a *Arena) enter(label string, watcher *watcherThread) error {
 	return nil
 }
 
-// settleIn cleans up after the dead participant that had this joiner's slot before, 0 for none, and
-// fills the slot in. It is false if it gave the slot back instead, which another joiner may take.
+// settleIn cleans up after before, the dead participant that had this joiner's slot (0 for none),
+// and fills the slot in. It returns false if it gave the slot back for another joiner.
 func (a *Arena) settleIn(before ParticipantID, label string) bool {
-	// A participant that we meet dead is reaped by a goroutine, which uses the slot's words, too.
+	// A goroutine reaps a participant that we find dead, and uses the slot's words, too.
 	a.reapMu.Lock()
 	defer a.reapMu.Unlock()
 	i := a.mySlot
@@ -95,12 +96,12 @@ func (a *Arena) dropLock() {
 	a.caps &^= capOFD
 }
 
-// takeTimeout is how long a joiner waits for a slot whose owner has died or is
-// leaving, and which the kernel or a reaper has not finished with, ns.
+// takeTimeout is how long, in ns, a joiner waits for a slot whose owner has died or is leaving
+// while the kernel or a reaper has not finished with it.
 const takeTimeout = 1e9
 
-// takeSlot makes a free slot joining, or, where there is none, that of a dead
-// participant, whose name is then before: it is for us to clean up after it.
+// takeSlot moves a free slot to the phase joining. If no slot is free, it takes the slot of a
+// dead participant. before names that participant, and we have to clean up after it.
 func (a *Arena) takeSlot() (name, before ParticipantID, err error) {
 	for end := shmsync.Monotonic() + takeTimeout; ; time.Sleep(time.Millisecond) {
 		if name, before = a.trySlots(); name != 0 {
@@ -115,7 +116,7 @@ func (a *Arena) takeSlot() (name, before ParticipantID, err error) {
 	}
 }
 
-// whyFull says why no slot can be taken.
+// whyFull says why no slot could be taken.
 func (a *Arena) whyFull() string {
 	usedUp, unclean := 0, 0
 	for i := 1; i <= a.geo.slots; i++ {
@@ -146,8 +147,8 @@ func (a *Arena) whyFull() string {
 	return s
 }
 
-// isStuck reports whether the participant in slot i, in state w, is dead, and there is no
-// generation for a joiner to clean up after it.
+// isStuck reports whether the participant in slot i, in state w, is dead while no generation is
+// left with which a joiner could clean up after it.
 func (a *Arena) isStuck(i int, w slotWord) bool {
 	next, _ := a.nextGeneration(i, w, true)
 	return next == 0 && (w.phase() == phaseDead || a.surveyDead(i, w))
@@ -204,18 +205,20 @@ func (a *Arena) unlockSlot(i int) {
 	}
 }
 
-// take makes slot i, free or dead in state w, joining with a generation of the window raw.
+// take moves slot i, which is free or dead in state w, to the phase joining, with a generation of
+// the window raw.
 func (a *Arena) take(i int, w slotWord, next uint32, raw uint64) bool {
 	caps := a.u32(a.slot(i) + slotCaps)
 	if a.lock != nil {
-		// A peer that examines a joining slot reads here whether to ask for its byte. As
-		// long as we hold that, no other process is here.
+		// A peer that examines a joining slot reads here whether to ask for its byte lock. While
+		// we hold the byte lock, no other process is in the slot.
 		caps.Store(a.caps)
 	}
 	reclaimed := a.u32(a.slot(i) + slotReclaimed)
 	enters := w.phase() == phaseFree && next != w.generation()+1
-	// The first of a window: all before are cleaned up after, and their generations say nothing about
-	// those of this window. It fails if others have entered the window since w was read.
+	// The first generation of a window: all participants before it are cleaned up, and their
+	// generations have no meaning in this window. The CAS fails if others have entered the window
+	// since w was read.
 	if enters && !reclaimed.CompareAndSwap(w.generation(), next-1) && reclaimed.Load() != next-1 {
 		return false
 	}
@@ -224,8 +227,8 @@ func (a *Arena) take(i int, w slotWord, next uint32, raw uint64) bool {
 		return false
 	}
 	if _, now := a.windowOf(i); now != raw {
-		// Without a byte lock this process may have been stopped while the slot was used up and
-		// came back to the same state.
+		// Without a byte lock, this process may have been stopped while other participants used
+		// the slot up and it came back to the same state.
 		if enters {
 			reclaimed.CompareAndSwap(next-1, w.generation())
 		}
@@ -233,15 +236,15 @@ func (a *Arena) take(i int, w slotWord, next uint32, raw uint64) bool {
 		return false
 	}
 	caps.Store(a.caps)
-	if w.phase() == phaseFree { // else it is that of the dead participant, until its death is recorded
+	if w.phase() == phaseFree { // otherwise the identity is that of the dead participant, until its death is recorded
 		a.u32(a.slot(i) + slotAdmission).Store(admissionPending)
 	}
 	crashpoint.Hit("arena.enter.joining")
 	return true
 }
 
-// inherit takes slot i over from a dead participant that no living process is cleaning up
-// after, and gives our generation, or 0 if it did not. We hold the slot's byte.
+// inherit takes slot i over from a dead participant that no living process is cleaning up after.
+// It returns our generation, or 0 if it did not take the slot. We hold the slot's byte lock.
 func (a *Arena) inherit(i int, w slotWord) uint32 {
 	next, raw := a.nextGeneration(i, w, true)
 	if next == 0 {
@@ -255,8 +258,8 @@ func (a *Arena) inherit(i int, w slotWord) uint32 {
 		a.mark(i, w)
 	}
 	w = w.with(phaseDead)
-	// Its system calls may write still, and its ID is what says so. A participant without either
-	// bit never became live, so it has made none.
+	// The system calls of the dead participant may still write, and peers know so by its ID. A
+	// participant that has neither bit never became live, so it has made no such call.
 	if a.slotCaps(i)&(capOFD|capRobust) != 0 && !a.ended(i) {
 		return 0
 	}
@@ -267,15 +270,16 @@ func (a *Arena) inherit(i int, w slotWord) uint32 {
 	}
 	crashpoint.Hit("arena.inherit.reaper")
 	if a.lock == nil {
-		// Not those of the dead: a survey would believe us dead without a byte.
+		// The bits of the dead participant must go: a survey would find our byte unlocked and
+		// believe us dead.
 		a.u32(a.slot(i) + slotCaps).Store(0)
 	}
 	if !a.take(i, w, next, raw) {
 		return 0
 	}
 	crashpoint.Hit("arena.inherit.taken")
-	// From now on our name is current. A process that became reaper in between
-	// finishes first; a stopped reaper may have the slot.
+	// From now on our ID is current. A process that became reaper in between finishes first. The
+	// slot may also belong to a reaper that is stopped.
 	end := shmsync.Monotonic() + takeTimeout
 	for u := ParticipantID(reaper.Load()); u.Slot() != i && a.isCurrent(u); u = ParticipantID(reaper.Load()) {
 		if shmsync.Monotonic() > end {
@@ -291,16 +295,16 @@ func (a *Arena) inherit(i int, w slotWord) uint32 {
 	return next
 }
 
-// succeed cleans up after dead, whose slot we have. If dead may owe a wake to anybody, this
-// participant says so of itself, until it has made up for that: if it dies meanwhile, whoever
-// reaps it looks at everything. It reports whether dead may hold objects whose kind this process
-// cannot repair.
+// succeed cleans up after dead, whose slot we have. dead may owe wakes. Until succeed has made up
+// for them, this participant records that it owes them itself: if it dies first, its reaper looks
+// at every object. The result says whether dead may hold objects whose kind this process cannot
+// repair.
 func (a *Arena) succeed(dead ParticipantID) (unknown bool) {
 	all := a.owesAnybody(dead)
 	if all {
 		a.restGuard(walkOwed)
 	}
-	// Or what the dead one was telling would count as ours.
+	// Otherwise the wakes that dead was about to send would count as ours.
 	a.u32(a.slot(a.mySlot) + slotTelling).Store(0)
 	unknown = a.reclaimMemoryFor(dead, all)
 	a.restGuard(0)
@@ -314,15 +318,15 @@ func (a *Arena) reclaimMemoryFor(dead ParticipantID, all bool) (unknown bool) {
 	crashpoint.Hit("arena.inherit.repaired")
 	a.wakeAll(dead, concerned)
 	crashpoint.Hit("arena.inherit.woken")
-	if !concerned.undoing { // else it is done with what this participant leaves
+	if !concerned.undoing { // if undoing, it is done together with what this participant leaves
 		a.reclaimMemory(dead)
 	}
 	crashpoint.Hit("arena.inherit.reclaimed")
 	return concerned.unknown || concerned.undoing
 }
 
-// lockByte is the byte of the file whose lock says that a living process has taken slot i:
-// the first of its record.
+// lockByte is the byte of the file whose lock shows that a living process has taken slot i. It is
+// the first byte of the slot's record.
 func (a *Arena) lockByte(i int) int64 { return int64(a.slot(i)) }
 
 func (a *Arena) fillSlot(i int, label string) {
@@ -348,11 +352,11 @@ func (a *Arena) fillSlot(i int, label string) {
 	}
 }
 
-// fillIdentity writes what is read from /proc. It takes as long as the rest of joining, so Open does
-// not wait for it. Until then only the byte lock tells that this participant is gone.
+// fillIdentity writes what it reads from /proc. That takes as long as the rest of joining, so Open
+// does not wait for it. Until it is done, only the byte lock shows whether this participant is gone.
 func (a *Arena) fillIdentity() {
 	id, s := selfIdentity(), a.slot(a.mySlot)
-	shmsync.FeatureThreads.Have() // the first probe takes long, and a death is no time for it
+	shmsync.FeatureThreads.Have() // the first probe takes long, so it must not happen during a death
 	a.u64(s + slotStart).Store(id.startTime)
 	a.u64(s + slotPIDNS).Store(id.pidNS)
 	copyBytes(a.slice(s+slotBootID, 16), id.bootID[:])
@@ -381,7 +385,8 @@ func (a *Arena) becomeLive(list *shmsync.RobustList) error {
 	a.u32(s + slotTID).Store(tid)
 	a.u32(s + slotCaps).Store(a.caps)
 	for k := range aliveWords {
-		// FUTEX_WAITERS always: without it the kernel marks but does not wake.
+		// FUTEX_WAITERS is always set: without the bit the kernel marks the word but does not
+		// wake.
 		a.u32(a.aliveWord(i, k)).Store(tid&shmsync.RobustTIDMask | shmsync.RobustWaiters)
 	}
 	crashpoint.Hit("arena.enter.before_live")
@@ -393,9 +398,9 @@ func (a *Arena) becomeLive(list *shmsync.RobustList) error {
 	return nil
 }
 
-// fenceAfter is how old a participant becomes before its process registers for fences. The
-// registration takes milliseconds, and a process that is killed meanwhile ends only after
-// them. A participant with a shorter life does without.
+// fenceAfter is how old a participant is when its process registers for fences. The registration
+// takes milliseconds, and a process that is killed meanwhile ends only after them. A participant
+// with a shorter life does not register.
 const fenceAfter = 50 * time.Millisecond
 
 // fenceRegistered registers this process once.
@@ -415,17 +420,17 @@ func (a *Arena) becomeFenceTarget() {
 	}()
 }
 
-// identifyAfter is how old a participant becomes before it reads from /proc who it is.
+// identifyAfter is how old a participant is when it reads its identity from /proc.
 const identifyAfter = time.Millisecond
 
-// postponed is what a participant does only after it has lived for a while.
+// postponed is work that a participant does after it has lived for a while.
 type postponed struct {
 	at int64 // CLOCK_MONOTONIC ns
 	do func()
 }
 
-// afterJoining gives the work that is done later, in order. The death watcher does it: the first timer
-// of a Go program sets up the poller of the runtime, and Open does not wait for that.
+// afterJoining returns the work that is done later, in order. The death watcher does it: the first
+// timer of a Go program sets up the poller of the runtime, which Open would otherwise wait for.
 func (a *Arena) afterJoining() []postponed {
 	now := shmsync.Monotonic()
 	return []postponed{

@@ -6,15 +6,15 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// Epoch describes the epoch that a participant begins: the time from a join while no
-// participant is in the arena until none is in again.
+// Epoch describes an epoch of an arena to the participant that begins it. An epoch lasts from a
+// join while no participant is in the arena until none is in again.
 type Epoch struct {
 	// Number counts the epochs of the arena from 1. An epoch whose OnFirst failed has the same
 	// number as the next one.
 	Number uint64
-	// Clean reports that every participant of the last epoch left by Close, and that the file
-	// is as they left it. It is true for a new arena. A process that died before its Open had
-	// returned counts only if it had begun an epoch.
+	// Clean reports that every participant of the last epoch left by Close, and that the file is
+	// as they left it. It is true for a new arena. A process that died before its Open returned
+	// matters only if it had begun an epoch.
 	Clean bool
 	// Reboot reports that the computer was started again since the last epoch began. It is
 	// false for an arena on a tmpfs, whose files a reboot removes.
@@ -23,15 +23,15 @@ type Epoch struct {
 	Dead []Participant
 }
 
-// beginning is what a first has found besides the Epoch.
+// beginning is what the first participant of an epoch finds out in addition to the Epoch.
 type beginning struct {
-	// torn: pages of the file may be of different times. The computer was started again, and the file
-	// was not written back after the last epoch. A death alone leaves all pages of one time.
+	// torn says that pages of the file may be from different times: the computer was started again,
+	// and the file was not written back after the last epoch. A death alone never tears the file.
 	torn   bool
-	deaths uint64 // hdrDeathRecordsTotal: the Epoch tells of the deaths before
+	deaths uint64 // the value of hdrDeathRecordsTotal up to which the Epoch lists deaths
 }
 
-// beginEpoch repairs what the dead have left, and describes the epoch. Nobody is in.
+// beginEpoch repairs what the dead have left, and describes the epoch. No participant is in.
 func (a *Arena) beginEpoch(ctx context.Context, w epochWord) (e Epoch, b beginning, err error) {
 	e.Number = uint64(w.number())
 	dead, err := a.reapAll(ctx)
@@ -68,8 +68,8 @@ func (a *Arena) beginEpoch(ctx context.Context, w epochWord) (e Epoch, b beginni
 	return e, b, nil
 }
 
-// nobodyBegan reports whether no participant that began an epoch has died or left, as far as the records go.
-// If two claimants die one after the other, the epoch word does not say what the first of them did.
+// nobodyBegan reports whether the records show that no participant that began an epoch has died or left. If
+// two claimants die one after the other, the epoch word does not say what the first of them did.
 func (a *Arena) nobodyBegan() bool {
 	for _, r := range []deathRecordRing{deathRecordsOfDead, deathRecordsOfLeft} {
 		total := a.u64(r.total).Load()
@@ -85,8 +85,8 @@ func (a *Arena) nobodyBegan() bool {
 	return true
 }
 
-// reapAll reaps all dead participants, and waits until their data has been handed over. It gives
-// those that it found.
+// reapAll reaps all dead participants, and waits until their data has been handed over. It
+// returns the participants that it found dead.
 func (a *Arena) reapAll(ctx context.Context) (dead []Participant, err error) {
 	seen := map[ParticipantID]bool{}
 	end := shmsync.Monotonic() + takeTimeout
@@ -105,7 +105,7 @@ func (a *Arena) reapAll(ctx context.Context) (dead []Participant, err error) {
 				}
 			}
 			a.reap(i, w)
-			// A participant that is stopped may have the rest of a reap; its data is repaired.
+			// A stopped participant may hold the rest of the reap; the data is repaired already.
 			if s := a.slotState(i); (s == w || s == w.with(phaseDead)) && (!a.Gone(participantIn(i, w)) || shmsync.Monotonic() < end) {
 				left = true
 			}
@@ -123,9 +123,10 @@ func (a *Arena) reapAll(ctx context.Context) (dead []Participant, err error) {
 }
 
 // repairEarlier repairs what earlier participants of slot i have left. A joiner that takes over the slot of a
-// dead participant does so, too, but it may be stopped. If it has not recorded the death, this process does.
+// dead participant repairs it, too, but the joiner may be stopped. If it has not recorded the death yet, this
+// process does so.
 //
-// The joiner has found that the dead participant is gone. When it goes on it repairs what is left then, if anything.
+// The joiner has found that the dead participant is gone. When it goes on, it repairs what is left then.
 func (a *Arena) repairEarlier(i int) {
 	w, s := a.slotState(i), a.slot(i)
 	last := w.with(phaseDead)
@@ -144,7 +145,7 @@ func (a *Arena) repairEarlier(i int) {
 	if a.wasPending(i) {
 		flags = deathRecordPending
 	}
-	// The joiner writes the record before it writes its own words over these.
+	// The joiner writes the record before it overwrites these words with its own.
 	if joining && pid != 0 && !a.hasDeathRecord(dead) && a.slotState(i) == w {
 		a.putDeathRecord(deathRecordsOfDead, dead, flags, pid, died, label)
 	}

@@ -4,7 +4,7 @@ import "fmt"
 
 // epochWord says whether an epoch of the arena has begun, and which participant begins one.
 //
-//	bits 0..31   number of the epoch; 0 while there was none
+//	bits 0..31   number of the epoch; 0 before the first
 //	bits 32..60  claimant: the ParticipantID of the process that has the gate; 0 for a
 //	             process that is no participant, and while there is no claimant
 //	bits 61..63  phase
@@ -24,14 +24,14 @@ import "fmt"
 // The gate is an OFD lock for writing on byte [gateByte]. A process takes it only after it
 // found no participant that is in; an ordinary joiner does not take it.
 //
-// claiming and claimed may be left by a dead claimant. They must be there while a claimant
-// visits the slots, and while it is alone.
+// A dead claimant may leave claiming or claimed behind. The word must be claiming while a
+// claimant visits the slots, and claimed while the claimant is alone.
 //
 //	writers: the process that has the gate; a joiner that ends a claim
 //	readers: joiners, after their slot is live; tools
 //	order:   seq-cst; a claimant stores claiming before it reads the slots
 //	futex:   none
-//	crash:   the kernel gives the gate back, and the next process that has it claims anew
+//	crash:   the kernel releases the gate, and the next process that gets it claims anew
 type epochWord uint64
 
 type epochPhase uint32
@@ -71,12 +71,12 @@ func (w epochWord) String() string {
 	return fmt.Sprintf("%s %d by %s", w.phase(), w.number(), w.claimant())
 }
 
-// claim is the word of a claim after w, of the process that has the gate. The next number
-// is that of w unless the epoch of w was open.
+// claim is the word of a claim that follows w, by the process that has the gate. Its number is
+// the next one if the epoch of w was open, and otherwise that of w.
 func (w epochWord) claim(claimant ParticipantID) epochWord {
 	n := w.number()
 	if w.phase() == epochOpen || n == 0 {
-		n = max(n+1, 1) // the number begins again at 1
+		n = max(n+1, 1) // after the largest number the count begins again at 1
 	}
 	return makeEpochWord(epochClaiming, n, claimant)
 }
@@ -86,7 +86,8 @@ func (w epochWord) untouched() bool {
 	return w.number() == 0 || w.number() == 1 && w.phase() == epochClaiming
 }
 
-// end is the word after a claim that found a participant that is in: the epoch before.
+// end is the word after a claim that found a participant that is in: the word of the previous
+// epoch.
 func (w epochWord) end() epochWord {
 	if w.number() <= 1 {
 		return 0
@@ -111,8 +112,8 @@ func (w epochWord) opened() epochWord { return makeEpochWord(epochOpen, w.number
 //	first      it has claimed an epoch, and may change   in, by the participant; pending, by the next joiner of
 //	           the arena                                 the slot
 //
-// A joiner stores pending before its slot is live. So the word of a live slot is that of its
-// participant.
+// A joiner stores pending before its slot is live. So the admission word of a live slot was
+// written for the participant in it.
 //
 //	writers: the participant; the process that has the gate, from pending to refused only
 //	readers: joiners, claimants, tools

@@ -11,8 +11,8 @@ import (
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
-// gateByte is the byte of the file whose lock is the gate. It means the same in every later
-// layout, as the bytes before it do, whose locks are those of slots.
+// gateByte is the byte of the file whose lock is the gate. Every later layout must give this byte
+// the same meaning, and also the bytes before it, whose locks belong to slots.
 const gateByte = 1 << 62
 
 var (
@@ -25,7 +25,7 @@ var (
 	_ = crashpoint.Register("arena.gate.opened")
 )
 
-// errMoved says that the arena's name does not lead to its file any more.
+// errMoved says that the arena's name no longer leads to its file.
 var errMoved = errors.New("the name leads elsewhere")
 
 func (a *Arena) epochWord() epochWord { return epochWord(a.u64(hdrEpoch).Load()) }
@@ -43,17 +43,17 @@ type presence int
 
 const (
 	isOut   presence = iota
-	isDying          // it is dead, but may execute stores still
+	isDying          // the participant is dead, but its threads may still execute stores
 	isIn
 )
 
-// presenceOf tells whether the participant in slot i is in, which is not this one.
+// presenceOf reports whether the participant in slot i, another than this one, is in.
 func (a *Arena) presenceOf(i int) presence {
-	for range 8 { // each round but the first means that the slot changed
+	for range 8 { // after the first round, each further round means that the slot changed
 		w := a.slotState(i)
 		switch {
 		case a.self == 0 && w.phase() == phaseDead && !a.ended(i):
-			return isDying // a participant waits for its end before it runs OnFirst
+			return isDying // a participant waits for the end of a dying one before it runs OnFirst
 		case i == a.mySlot, w.phase() != phaseLive && w.phase() != phaseLeaving:
 			return isOut
 		case a.u32(a.slot(i)+slotAdmission).Load() != admissionIn:
@@ -79,8 +79,8 @@ func (a *Arena) presenceOf(i int) presence {
 	return isDying
 }
 
-// anyIn gives a participant that is in, or 0. dying reports that there is one whose death is
-// not finished, if none is in.
+// anyIn returns the slot of a participant that is in, or 0. If none is in, dying reports whether
+// there is a participant whose death is not finished.
 func (a *Arena) anyIn() (slot int, dying bool) {
 	for i := 1; i <= a.geo.slots; i++ {
 		switch a.presenceOf(i) {
@@ -101,18 +101,18 @@ func (a *Arena) lockGate() bool {
 
 func (a *Arena) unlockGate() { shmsync.UnlockByte(a.lock, gateByte) }
 
-// claimEpoch asks for an arena in which no participant is, and in which none will be until this
-// process ends the claim. The caller has the gate.
+// claimEpoch tries to claim the arena while no participant is in. If it succeeds, none comes in
+// until this process ends the claim. The caller has the gate.
 //
 //	claimant                          joiner, whose slot is live
 //	stores claiming                   reads the epoch word
-//	refuses those that are pending    finds a participant that is in
+//	refuses those that are pending    finds that its word says in
 //	looks for one that is in          becomes in, if it is not refused
 //
-// Let the first joiner that becomes in after its slot was visited be Y. Y was refused, or its
-// slot became live after the visit; so it reads the epoch word after the visit. It finds
-// claiming, and goes on only if it ends the claim, which the last CAS notices. A participant
-// that is in during the visit was in before, and the visit finds it.
+// Let Y be the first joiner that becomes in after the claimant visited its slot. Y was refused,
+// or its slot became live after the visit. So Y reads the epoch word after the visit, and finds
+// claiming. Y goes on only if it ends the claim, and the claimant's last CAS notices that. A
+// participant that is in at the time of the visit was in before, and the visit finds it.
 func (a *Arena) claimEpoch() (w epochWord, in int, dying bool) {
 	old := a.epochWord()
 	w = old.claim(a.self)
@@ -133,7 +133,7 @@ func (a *Arena) claimEpoch() (w epochWord, in int, dying bool) {
 	}
 	if dying {
 		if old.phase() == epochClaimed {
-			a.casEpoch(w, old) // its claimant is dead, and may have changed the arena in OnFirst
+			a.casEpoch(w, old) // the previous claimant is dead, and may have changed the arena in OnFirst
 		} else {
 			a.casEpoch(w, w.end())
 		}
@@ -148,12 +148,13 @@ func (a *Arena) claimEpoch() (w epochWord, in int, dying bool) {
 }
 
 // admit makes this process, whose slot is live, one that is in: beside others, or as the first of
-// a new epoch. named says that it was opened by a name. The error Is errMoved if the name leads
-// elsewhere; it is that of ctx if another process is not done with its OnFirst before.
+// a new epoch. named says that the arena was opened by a name. The error Is errMoved if the name
+// leads to another file. It is that of ctx if ctx ends before another process has finished its
+// OnFirst.
 //
-// A stop of this process delays nobody unless it has the gate, and it has that only if
-// it found no participant that is in. While it has the gate and one comes in before the claim,
-// joiners end the claim and need no gate.
+// A stop of this process delays nobody unless it has the gate, and it takes the gate only when it
+// found no participant that is in. If one comes in before this process has claimed, later joiners
+// end the claim and need no gate.
 func (a *Arena) admit(ctx context.Context, o *Options, named bool) error {
 	if a.lock == nil {
 		return a.admitUngated(ctx, o, named)
@@ -161,7 +162,7 @@ func (a *Arena) admit(ctx context.Context, o *Options, named bool) error {
 	mine := a.u32(a.slot(a.mySlot) + slotAdmission)
 	for pause := minGatePause; ; {
 		mine.CompareAndSwap(admissionRefused, admissionPending)
-		// After that, or a refusal could be overlooked.
+		// The flag is read after the step above; otherwise a refusal could be overlooked.
 		// sync(arena.epoch): acquire
 		w := a.epochWord()
 		if w.phase() == epochRemoved {
@@ -190,8 +191,8 @@ func (a *Arena) admit(ctx context.Context, o *Options, named bool) error {
 			crashpoint.Hit("arena.gate.taken")
 			done, err := a.first(ctx, o, named)
 			if err != nil {
-				// leave gives the gate back, with the byte lock: what this process changed may
-				// stay until then, and the next first is to be alone.
+				// leave releases the gate, together with the byte lock: what this process changed
+				// may stay until then, and the next first participant must be alone.
 				return err
 			}
 			a.unlockGate()
@@ -219,13 +220,14 @@ const (
 	maxGatePause = 10 * time.Millisecond
 )
 
-// moved reports whether the path of the arena leads elsewhere.
+// moved reports whether the path of the arena leads to another file.
 func (a *Arena) moved() bool {
 	s := pathState(a.seg.File(), a.label)
 	return s == PathRemoved || s == PathReplaced
 }
 
-// first makes this process, which has the gate, the first of an epoch, if no participant is in.
+// first makes this process, which has the gate, the first participant of an epoch, if no
+// participant is in.
 func (a *Arena) first(ctx context.Context, o *Options, named bool) (done bool, err error) {
 	if a.epochWord().phase() == epochRemoved || named && a.moved() {
 		return false, errMoved
@@ -273,7 +275,8 @@ func (a *Arena) first(ctx context.Context, o *Options, named bool) (done bool, e
 	if !a.casEpoch(w, w.opened()) {
 		return false, a.fail("arena.open", shmsync.ErrCorrupt, "a peer changed the epoch of the arena")
 	}
-	// After that, or the next first would not be told of the deaths if this one dies in between.
+	// This store comes after the epoch is open. If it came before and this process died in
+	// between, the next first participant would not be told of the deaths.
 	a.u64(hdrEpochDeaths).Store(began.deaths)
 	crashpoint.Hit("arena.gate.opened")
 	return true, nil
@@ -281,9 +284,9 @@ func (a *Arena) first(ctx context.Context, o *Options, named bool) (done bool, e
 
 // admitUngated is admit for a process that has no byte locks. It begins no epoch.
 //
-// A removal is a claim of a process without a slot. Without byte locks nobody can tell whether that
-// process lives. So this one waits for its end for a bounded time, and then ends the claim, which the
-// remover notices before it removes the file.
+// A process that removes the arena claims it without a slot. Without byte locks nobody can tell
+// whether the remover lives. So admitUngated waits for the end of the claim for a bounded time, and
+// then ends the claim itself. The remover notices that before it removes the file.
 func (a *Arena) admitUngated(ctx context.Context, o *Options, named bool) error {
 	if o.OnFirst != nil || o.Recreate != 0 || o.Lifetime != LifetimeDurable {
 		return a.fail("arena.open", shmsync.ErrNotSupported, "OnFirst, Recreate and Lifetime need byte locks (F_OFD_SETLK), which do not work here")
@@ -319,7 +322,7 @@ func (a *Arena) admitUngated(ctx context.Context, o *Options, named bool) error 
 	}
 }
 
-// whoClaims says which process a joiner waits for.
+// whoClaims describes the process for which a joiner waits.
 func (a *Arena) whoClaims() string {
 	w := a.epochWord()
 	if w.phase() != epochClaiming && w.phase() != epochClaimed {
@@ -347,7 +350,7 @@ func sleepContext(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// insiders names the participants that are in, for an error.
+// insiders lists the participants that are in, for an error.
 func (a *Arena) insiders() string {
 	s, more := "", 0
 	for i := 1; i <= a.geo.slots; i++ {
@@ -369,7 +372,7 @@ func (a *Arena) insiders() string {
 	return s
 }
 
-// busy is the error of what no process may do while a participant is in.
+// busy is the error for an operation that is impossible while a participant is in.
 func (a *Arena) busy(op string) error {
 	who := a.insiders()
 	if _, dying := a.anyIn(); who != "" {

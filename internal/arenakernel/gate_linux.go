@@ -22,7 +22,7 @@ func anyByteLocked(f *os.File, off, n int64) (bool, error) {
 	return lock.Type != unix.F_UNLCK, nil
 }
 
-// anyOwner is the owner of a file that this process may write, as one to trust.
+// anyOwner returns the owner of a file that this process may write, as an owner to trust.
 func anyOwner(st os.FileInfo) []uint32 {
 	if sys, ok := st.Sys().(*syscall.Stat_t); ok {
 		return []uint32{sys.Uid}
@@ -38,7 +38,7 @@ func inode(st os.FileInfo) uint64 {
 	return 0
 }
 
-// renameNoReplace gives a file another path, at which there is none.
+// renameNoReplace gives a file another path. It fails if a file has that path already.
 func renameNoReplace(from, to string) error {
 	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
 	if err != unix.ENOSYS && err != unix.EINVAL && err != unix.EOPNOTSUPP {
@@ -81,9 +81,9 @@ func (a *Arena) rememberBoot() {
 	}
 }
 
-// epochOfWriteBack gives what writeBack needs, of this participant that leaves: the number of the epoch
-// that it is in, and of the one after which the file was last written back. in is false if it was
-// never in: such a participant does not know whether the last one wrote the file back.
+// epochOfWriteBack returns what writeBack needs about this participant, which leaves: the number of its
+// epoch, and of the epoch after which the file was last written back. in is false if this participant
+// was never in. Such a participant does not know whether the last one wrote the file back.
 //
 // Preconditions: the slot is not free yet, so the epoch cannot end.
 func (a *Arena) epochOfWriteBack() (number, synced uint32, in bool) {
@@ -95,9 +95,9 @@ func (a *Arena) epochOfWriteBack() (number, synced uint32, in bool) {
 }
 
 // writeBack writes a file on a disk back if this participant, which has left epoch number, was the
-// last. A reboot before the next epoch then leaves the file clean. The slot words are read before and
-// after: if none has changed, no process was in the file meanwhile. It stores nothing if another
-// participant has recorded a write-back since synced was read.
+// last one in. The file then stays clean through a reboot before the next epoch. writeBack reads the
+// slot words before and after: if none has changed, no process used the file meanwhile. It stores
+// nothing if another participant has recorded a write-back since synced was read.
 func (a *Arena) writeBack(number, synced uint32) {
 	if !outlivesBoot(a.seg.File()) {
 		return

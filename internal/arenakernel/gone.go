@@ -6,14 +6,13 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// Gone reports whether nothing can write into the arena for n any more, not even a system
-// call of n. n need not be current. Once the answer is true it stays true. While n's process
-// ends it costs system calls.
+// Gone reports whether nothing can write into the arena for n any more, not even a system call of
+// n. Gone accepts an n that is not current. Once the answer is true, it stays true. While n's
+// process is ending, each call of Gone makes system calls.
 //
-// What Gone waits for depends on the [KernelIO] that n has declared. It does not
-// cover stores that a device makes by itself: RDMA, and a read through io_uring with
-// O_DIRECT, which the kernel does not wait for when a process ends.
-// docs/memory-model.md lists what is covered.
+// What Gone waits for depends on the [KernelIO] that n has declared. Gone does not cover stores
+// that a device makes by itself: RDMA, and a read through io_uring with O_DIRECT, for which the
+// kernel does not wait when a process ends. docs/memory-model.md lists what is covered.
 //
 // A true answer synchronizes with the last store of n to the arena.
 func (a *Arena) Gone(n ParticipantID) bool {
@@ -24,7 +23,7 @@ func (a *Arena) Gone(n ParticipantID) bool {
 	w := a.slotState(i)
 	switch {
 	case participantIn(i, w) != n || !w.taken():
-		return true // a slot is freed when its dead one is gone
+		return true // a slot is freed only when its dead participant is gone
 	case w.phase() != phaseDead:
 		return n == a.self && a.closing.Load()
 	case a.slotCaps(i)&capNoKernelIO != 0 || a.foundGone(i, w) || a.ended(i) || a.findGone(i, w) || a.slotState(i) != w:
@@ -36,10 +35,10 @@ func (a *Arena) Gone(n ParticipantID) bool {
 	return false
 }
 
-// foundGone reports whether a participant has found that the one that is dead in slot i,
-// in state w, is gone by the end of its threads.
+// foundGone reports whether any participant has recorded that the dead participant in slot i, in
+// state w, is gone because its threads have ended.
 //
-// slotGone says for which participant of the slot that was found, 0 for none.
+// slotGone names the participant of the slot that was found to be gone, 0 for none.
 //
 //	bits 0..17   generation, never 0
 //	bits 18..31  number of the window of the slot, its low 14 bits
@@ -48,12 +47,12 @@ func (a *Arena) Gone(n ParticipantID) bool {
 //	readers: every process that asks whether a dead one is gone
 //	order:   acq_rel
 //	futex:   none
-//	crash:   any value is consistent: without it the next process finds out by itself
+//	crash:   any value is consistent: without the record the next process finds out by itself
 //
-// A participant that is stopped before it writes may write what it found of an earlier participant.
-// That one had another generation, or another window, and the next participant that looks writes the
-// right value. The number of a window comes again after 16,384 windows, each of which serves
-// 16 joins or more, and usually 262,143.
+// A participant that is stopped before it writes may later write what it found about an earlier
+// participant. That earlier one had another generation, or another window, and the next participant
+// that looks writes the right value. The number of a window comes again after 16,384 windows. Each
+// window serves 16 joins or more, and usually 262,143.
 func (a *Arena) foundGone(i int, w slotWord) bool {
 	return a.u32(a.slot(i)+slotGone).Load() == a.goneMark(i, w)
 }
@@ -64,10 +63,10 @@ func (c *core) goneMark(i int, w slotWord) uint32 {
 	return w.generation() | uint32(window>>windowNumberShift)<<generationBits
 }
 
-// findGone finds out whether the threads of the participant that is dead in slot i, in state w,
-// have given up its memory. Then no system call of the process goes on, if it has made none that
-// the kernel continues without its threads. That is so long before its byte lock is free,
-// if it has much memory.
+// findGone finds out whether the threads of the dead participant in slot i, in state w, have
+// given up its memory. If so, no system call of the process goes on, unless the process declared
+// calls that the kernel continues without its threads. If the process had much memory, this is
+// true long before its byte lock is free.
 func (a *Arena) findGone(i int, w slotWord) bool {
 	word, mark := a.u32(a.slot(i)+slotGone), a.goneMark(i, w)
 	before := word.Load()
@@ -78,9 +77,9 @@ func (a *Arena) findGone(i int, w slotWord) bool {
 	return true
 }
 
-// detached reports whether all threads of the process in slot i, in state w, have given up
-// its memory. It is false if the slot does not say which process that is, and when another
-// goroutine has just looked.
+// detached reports whether all threads of the process in slot i, in state w, have given up its
+// memory. It is false if the slot does not identify the process, and if another goroutine has
+// just looked.
 func (a *Arena) detached(i int, w slotWord) bool {
 	if a.copied {
 		return false
@@ -93,7 +92,7 @@ func (a *Arena) detached(i int, w slotWord) bool {
 	pid := int32(a.u32(s + slotPID).Load())
 	id := identity{startTime: a.u64(s + slotStart).Load(), pidNS: a.u64(s + slotPIDNS).Load()}
 	copyBytes(id.bootID[:], a.slice(s+slotBootID, 16))
-	// A pid means something only in its own namespace, and before the next boot. A participant
+	// A pid has a meaning only in its own namespace, and until the next boot. A participant
 	// writes its identity a moment after it has joined.
 	if id.startTime == 0 || id.pidNS == 0 || id.pidNS != self.pidNS || id.bootID != self.bootID || id.bootID == [16]byte{} {
 		return false
@@ -115,8 +114,8 @@ func (a *Arena) AllGone() bool {
 	return true
 }
 
-// follow makes this process's death watcher ask again until a reap is finished, even if
-// other processes work on it too.
+// follow makes this process's death watcher look again until a reap is finished, even if other
+// processes work on the reap, too.
 func (a *Arena) follow() {
 	a.unfinished.Store(true)
 	a.ring(a.slot(a.mySlot) + slotWatchDoorbell)
@@ -128,8 +127,8 @@ type endings struct {
 	since map[int]*notice // guarded by: mu; when this process first met the death, by slot
 }
 
-// begin notes the death of the participant in slot i in state w of a window, and reports
-// whether it was not known.
+// begin records the death of the participant in slot i, in state w of a window, and reports
+// whether the death is new to this process.
 func (e *endings) begin(i int, w slotWord, window uint64) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -137,7 +136,7 @@ func (e *endings) begin(i int, w slotWord, window uint64) bool {
 	return !known
 }
 
-// find gives the notice of that death, and reports whether it is not new.
+// find returns the notice of that death, and reports whether the death was known.
 //
 // Preconditions: e.mu is held.
 func (e *endings) find(i int, w slotWord, window uint64) (*notice, bool) {
@@ -152,9 +151,9 @@ func (e *endings) find(i int, w slotWord, window uint64) (*notice, bool) {
 	return n, false
 }
 
-// turn reports whether the participant in slot i, in state w, is known to be detached, or
-// else whether it is time for this process to look. All goroutines that wait for its end ask,
-// and a look costs 10 us and more: they look in turns.
+// turn reports whether the participant in slot i, in state w, is known to be detached, or else
+// whether it is time for this process to look. All goroutines that wait for its end ask. A look
+// costs 10 us or more, so they look in turns.
 func (e *endings) turn(i int, w slotWord, window uint64) (known, turn bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -174,8 +173,8 @@ func (e *endings) noteDetached(i int, w slotWord, window uint64) {
 	n.detached = true
 }
 
-// noteHanded notes that all data of that participant is handed over, and when its slot may be freed
-// at the earliest. Nobody waits for that, so it is looked at less often.
+// noteHanded records that all data of that participant is handed over, and when its slot may be
+// freed at the earliest. Nobody waits for that, so the later looks are less frequent.
 func (e *endings) noteHanded(i int, w slotWord, window uint64, free int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -184,12 +183,12 @@ func (e *endings) noteHanded(i int, w slotWord, window uint64, free int64) {
 }
 
 const (
-	// askFirst and askMost bound the time between two questions whether a dead process is
-	// gone. In between it is an askPart of the time since the death: the end of a large
-	// process takes long, and is noticed that much later.
+	// askFirst and askMost bound the time between two questions whether a dead process is gone.
+	// Between these bounds the pause is one askPart-th of the time since the death. The end of a
+	// large process takes long, and is noticed late in proportion.
 	askFirst, askMost = 5e4, 50e6 // ns
 	askPart           = 8
-	// freePart is askPart for a process whose data is handed over.
+	// freePart replaces askPart for a process whose data is handed over.
 	freePart = 2
 	// lookFirst and lookPart bound the time between two looks at the threads of a dead
 	// process. Both are shorter than the pauses of a single asker, so each of its questions is
@@ -198,7 +197,7 @@ const (
 	lookPart  = 16
 )
 
-// nextCheck is in how many nanoseconds to look again at what is unfinished.
+// nextCheck returns after how many nanoseconds to look again at what is unfinished.
 func (a *Arena) nextCheck() int64 {
 	e := &a.endings
 	e.mu.Lock()

@@ -11,8 +11,8 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// Offsets of the header's fields; the table is in docs/abi.md. All up to
-// hdrChecksum are immutable and covered by it.
+// Offsets of the header's fields; the table is in docs/abi.md. The fields before hdrChecksum are
+// immutable, and the checksum covers them.
 const (
 	hdrMagic             = 0
 	hdrOrder             = 8
@@ -40,8 +40,8 @@ const (
 	hdrBlockWords        = 156
 	hdrChunkCount        = 160
 	hdrChecksum          = 168
-	hdrDeathRecordsTotal = 256 // death records of the dead written
-	hdrDeaths            = 264 // a sequence: reaps that others have to look for traces of
+	hdrDeathRecordsTotal = 256 // number of death records of deaths
+	hdrDeaths            = 264 // a sequence: counts reaps whose traces others have to look for
 	hdrDirReach          = 268 // see core.reach
 	hdrLeftTotal         = 272 // death records of orderly leaves written
 	hdrDirLowering       = 288 // see lowering
@@ -113,12 +113,11 @@ func checksum(b []byte) uint64 {
 	return h.Sum64()
 }
 
-// validate is the gate to the bytes of a segment: it checks the header and
-// gives the geometry that everything else is reached through. It reads each
-// byte once, so a peer that writes the header while it is being read can make
-// it fail but not lie. The header is given as it was read from the file: reading
-// it through the mapping would take memory for a page that may be a hole, and
-// end the process where there is none. name is for the error.
+// validate checks the header of a segment and returns the geometry through which everything else
+// is reached. It reads each byte once: a peer that writes the header meanwhile can make validate
+// fail, but cannot deceive it. The caller has read the header from the file. A read through the
+// mapping could need memory for a page that is a hole, and would end the process where there is
+// none. name is for the error.
 func validate(b []byte, length uint64, name string) (geometry, error) {
 	bad := func(err error, format string, args ...any) (geometry, error) {
 		return geometry{}, &shmsync.Error{Op: "arena.open", Object: name, Err: err, Detail: fmt.Sprintf(format, args...)}
@@ -161,7 +160,7 @@ func validate(b []byte, length uint64, name string) (geometry, error) {
 	if slots == 0 || slots > MaxSlots {
 		return bad(shmsync.ErrCorrupt, "it claims %d participants", slots)
 	}
-	// The layout is a function of size and participants; any other is a forgery.
+	// The layout is a function of the size and the number of slots; any other layout is forged.
 	g := plan(size, int(slots))
 	got := geometry{
 		size: size, slots: int(slots),

@@ -19,9 +19,9 @@ var (
 )
 
 const (
-	// nearChunks is how many chunks an allocation looks at for a free block
-	// before it takes a fresh chunk: enough to come past what other
-	// participants freed, little enough to cost nothing per block.
+	// nearChunks is how many chunks an allocation searches for a free block before it takes a
+	// fresh chunk. It is large enough to reach blocks that other participants freed, and small
+	// enough that its cost per block does not matter.
 	nearChunks = 16
 
 	// claimTries bounds how often an allocation starts over because others
@@ -29,8 +29,8 @@ const (
 	claimTries = 64
 )
 
-// heapLocal is what this process remembers about the heap. All of it are
-// hints: any value is right.
+// heapLocal is what this process remembers about the heap. All fields are hints: any value is
+// right.
 type heapLocal struct {
 	next [classes]atomic.Uint64 // chunk<<10 | index of the block to try first
 	look [classes]atomic.Uint64 // chunk at which to look for free blocks next
@@ -67,8 +67,8 @@ func (c *core) blockWordOf(chunk, index uint64) *atomic.Uint32 {
 	return c.u32(Offset(c.geo.blocksOff + (chunk*blockWords+index)*blockWordSize))
 }
 
-// claim finds a block of at least size bytes at that alignment and makes it ours, zeroed.
-// No peer learns of it before publish; if this process dies first, it goes back.
+// claim finds a block of at least size bytes at that alignment and makes it ours, zeroed. No peer
+// learns of the block before publish. If this process dies first, the block is freed.
 func (c *core) claim(size, align uint64) (Offset, error) {
 	class, ok := classFor(size, align)
 	if !ok {
@@ -83,7 +83,7 @@ func (c *core) claim(size, align uint64) (Offset, error) {
 	return off, nil
 }
 
-// claimBlock claims a block of the class, as it is.
+// claimBlock claims a block of the class. It does not zero the block.
 func (c *core) claimBlock(class int) (Offset, error) {
 	var failed error
 	for range claimTries {
@@ -100,7 +100,7 @@ func (c *core) claimBlock(class int) (Offset, error) {
 				return off, nil
 			}
 		}
-		if c.sweep(1) > 0 { // its memory is reserved, should there be no other
+		if c.sweep(1) > 0 { // the memory of a swept chunk is reserved, in case there is no other
 			continue
 		}
 		if !busy {
@@ -115,8 +115,8 @@ func (c *core) claimBlock(class int) (Offset, error) {
 	return 0, c.noSpace(uint64(classSizes[class]))
 }
 
-// claimNear looks where a free block of the class is likely: where the last
-// one was, and in a few other chunks, which change from call to call.
+// claimNear searches where a free block of the class is likely: where the last one was, and in a
+// few other chunks, which change from call to call.
 func (c *core) claimNear(class int) (Offset, bool) {
 	next := c.heap.next[class].Load()
 	if chunk := next / blockWords; chunk < c.geo.chunkCount {
@@ -134,8 +134,8 @@ func (c *core) claimNear(class int) (Offset, bool) {
 	return 0, false
 }
 
-// claimIn claims a block of a chunk if that is a slab of the class and has one
-// free, looking from block number start on.
+// claimIn claims a free block of a chunk, if the chunk is a slab of the class. It begins at block
+// number start.
 func (c *core) claimIn(chunk uint64, class int, start uint64) (Offset, bool) {
 	if !c.loadChunk(chunk).slabOf(class) {
 		return 0, false
@@ -159,8 +159,9 @@ func (c *core) claimIn(chunk uint64, class int, start uint64) (Offset, bool) {
 			continue
 		}
 		crashpoint.Hit("arena.block.claimed")
-		// The chunk may have been taken back, and may be anything by now. If
-		// it is a slab of our class, it stays one: a sweeper needs every block.
+		// The chunk may have been taken back, and may be anything by now. But if it is a slab of
+		// our class now, it stays one: a sweeper would need every block of it, and this block is
+		// ours.
 		if !c.loadChunk(chunk).slabOf(class) {
 			word.CompareAndSwap(claimed, blockFree)
 			return 0, false
@@ -171,10 +172,9 @@ func (c *core) claimIn(chunk uint64, class int, start uint64) (Offset, bool) {
 	return 0, false
 }
 
-// claimFresh makes a slab of a free chunk and claims a block of it before
-// anybody else can. With no chunk free the offset is 0, and busy says whether
-// some were in the hands of others. Where there is no more memory it takes a
-// chunk that has some.
+// claimFresh makes a slab of a free chunk and claims a block of it before anybody else can. If no
+// chunk is free, the offset is 0, and busy says whether other participants are working on some
+// chunks. If there is no more memory, it takes a chunk that has memory behind it.
 func (c *core) claimFresh(class int) (off Offset, busy bool, err error) {
 	chunk, ok, busy := c.claimChunk(0)
 	if !ok {
@@ -204,8 +204,8 @@ func (c *core) claimFresh(class int) (off Offset, busy bool, err error) {
 	return off, true, nil
 }
 
-// claimChunk claims a free chunk that has those bits, from the hint of the header
-// on.
+// claimChunk claims a free chunk whose word has those bits. It searches from the hint in the
+// header on.
 func (c *core) claimChunk(bits chunkWord) (chunk uint64, ok, busy bool) {
 	count := c.geo.chunkCount
 	if count == 0 {

@@ -66,8 +66,7 @@ func (c *core) blockAt(off Offset) (w blockWord, size uint64, ok bool) {
 	return b.load(), b.size, true
 }
 
-// publish makes a block that we have claimed what it is going to be: raw,
-// object or node.
+// publish makes a block that we have claimed a raw block, an object or a node.
 func (c *core) publish(off Offset, kind int) error {
 	b, ok := c.locate(off)
 	// sync(arena.publish): release
@@ -102,11 +101,11 @@ func (c *core) release(b block, w blockWord) {
 	}
 }
 
-// Alloc returns size bytes of the arena, zeroed, at an offset that is a multiple of align
-// and of 64. align is 0 or a power of two up to [MaxAlign]; any other value is the caller's
-// mistake and panics. The block stays allocated until a process calls Free, also after the
-// death of this process: its offset may have been given to others. If this process dies
-// inside Alloc, the block goes back.
+// Alloc returns size bytes of the arena, zeroed, at an offset that is a multiple of align and of
+// 64. align is 0 or a power of two up to [MaxAlign]; any other value is the caller's mistake and
+// panics. The block stays allocated until a process calls Free, even after the death of this
+// process: other processes may know its offset. If this process dies inside Alloc, the block is
+// freed.
 //
 // Without enough room the error Is [shmsync.ErrNoSpace].
 func (a *Arena) Alloc(size, align uint64) (Offset, error) {
@@ -128,9 +127,9 @@ func (a *Arena) Alloc(size, align uint64) (Offset, error) {
 	return off, nil
 }
 
-// Free gives back what Alloc gave, in any process. An offset that is not that
-// of an allocated block, because it was never one or has been freed, is the
-// caller's mistake and panics.
+// Free frees a block that Alloc returned, in this or any other process. An offset that is not
+// that of an allocated block, because it was never one or has been freed, is the caller's mistake
+// and panics.
 //
 // Free synchronizes with the Alloc that hands the block out next.
 func (a *Arena) Free(off Offset) {

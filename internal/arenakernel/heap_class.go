@@ -9,8 +9,8 @@ var classSizes = [classes]uint32{
 }
 
 const (
-	// classNode is the class of wait nodes. Its chunks never become anything
-	// else, so that a late look at a node that was given back sees a node.
+	// classNode is the class of wait nodes. Its chunks are never used for anything else, so a
+	// late look at a freed node still sees a node.
 	classNode = 17
 	classes   = 18
 

@@ -1,15 +1,17 @@
 package arenakernel
 
-// The blocks of transactions. A block that a transaction allocates or frees is logged, in the
-// name of its process, from the record in the undo log until the transaction has ended. Only
-// the process that has the lock with the log changes it then. So a reaper and another allocator
-// cannot give it to others while a rollback still writes into it. See docs/design/0039.
+// The blocks of transactions. A block that a transaction allocates or frees is logged: its block
+// word names the transaction's process, from the record in the undo log until the end of the
+// transaction. During that time only the process that has the lock with the log changes the word.
+// So neither a reaper nor an allocator can give the block to others while a rollback still writes
+// into it. See docs/design/0039.
 
 // HasByteLock reports whether this process holds the byte lock of its slot. Without one, nobody
 // could prove that the process is gone.
 func (a *Arena) HasByteLock() bool { return a.slotCaps(a.mySlot)&capOFD != 0 }
 
-// Heap gives the part of the arena in which blocks are: its offset and its length in bytes.
+// Heap returns the part of the arena that contains the blocks: its offset and its length in
+// bytes.
 func (a *Arena) Heap() (off Offset, n uint64) {
 	return Offset(a.geo.heapOff), a.geo.chunkCount * chunkSize
 }
@@ -33,11 +35,11 @@ func (a *Arena) Backed(off Offset, n uint64) bool {
 	return true
 }
 
-// Bytes is n bytes at off, for which Backed is true.
+// Bytes returns n bytes at off, for which Backed is true.
 func (a *Arena) Bytes(off Offset, n uint64) []byte { return a.slice(off, n) }
 
 // ClaimAligned is ClaimBlock for a block of a transaction, at a multiple of align, which is a
-// power of two up to MaxAlign. LogBlock is the next step.
+// power of two up to MaxAlign. The caller calls LogBlock next.
 func (a *Arena) ClaimAligned(size, align uint64) (Offset, error) {
 	if err := a.use("arena.alloc"); err != nil {
 		return 0, err
@@ -45,8 +47,8 @@ func (a *Arena) ClaimAligned(size, align uint64) (Offset, error) {
 	return a.claim(size, max(align, 1))
 }
 
-// LogBlock makes a block that this process has claimed one of its transactions'. The log has
-// the block's offset already.
+// LogBlock turns a block that this process has claimed into a logged block of one of its
+// transactions. The log has the block's offset already.
 func (a *Arena) LogBlock(off Offset) error {
 	b, ok := a.locate(off)
 	if !ok || !b.swap(makeBlock(blockClaimed, a.self), makeBlock(blockLogged, a.self)) {
@@ -55,8 +57,8 @@ func (a *Arena) LogBlock(off Offset) error {
 	return nil
 }
 
-// CanLogFreed says why the block at off cannot be freed by a transaction; it is "" if it can, or
-// if a transaction of this process has the block: then logged is true.
+// CanLogFreed says why a transaction cannot free the block at off; it is "" if nothing prevents
+// that. logged reports that a transaction of this process has the block already.
 func (a *Arena) CanLogFreed(off Offset) (why string, logged bool) {
 	b, ok := a.locate(off)
 	if !ok {
@@ -71,7 +73,7 @@ func (a *Arena) CanLogFreed(off Offset) (why string, logged bool) {
 	return "", false
 }
 
-// LogFreed makes a raw block one that a transaction of this process frees. The log has the
+// LogFreed turns a raw block into one that a transaction of this process frees. The log has the
 // block's offset already. It reports false if the block is not raw.
 func (a *Arena) LogFreed(off Offset) bool {
 	b, ok := a.locate(off)
@@ -82,16 +84,17 @@ func (a *Arena) LogFreed(off Offset) bool {
 	return b.swap(blockRaw, makeBlock(blockLogged, a.self))
 }
 
-// KeepLogged makes a block of a transaction of n raw. It reports false if there is no such
-// block: then there is nothing to be done.
+// KeepLogged turns a logged block of a transaction of n into a raw one. It reports false if there
+// is no such block: then there is nothing to do.
 func (a *Arena) KeepLogged(n ParticipantID, off Offset) bool {
 	b, ok := a.locate(off)
 	// sync(arena.publish): release
 	return ok && b.swap(makeBlock(blockLogged, n), makeBlock(blockRaw, 0))
 }
 
-// TakeLogged makes a block of a transaction of n one that this process frees; ReleaseTaken is the
-// last step. It reports false if there is no such block: then there is nothing to be done.
+// TakeLogged takes a logged block of a transaction of n, so that this process frees it.
+// ReleaseTaken is the last step. TakeLogged reports false if there is no such block: then there
+// is nothing to do.
 func (a *Arena) TakeLogged(n ParticipantID, off Offset) bool {
 	b, ok := a.locate(off)
 	if !ok {
@@ -101,8 +104,8 @@ func (a *Arena) TakeLogged(n ParticipantID, off Offset) bool {
 	return b.swap(makeBlock(blockLogged, n), makeBlock(blockFreeing, a.self))
 }
 
-// ReleaseTaken gives back what TakeLogged has taken. The caller knows that no other thread of
-// this process gives it back.
+// ReleaseTaken frees a block that TakeLogged has taken. The caller knows that no other thread of
+// this process frees it.
 func (a *Arena) ReleaseTaken(off Offset) {
 	freeing := makeBlock(blockFreeing, a.self)
 	if b, ok := a.locate(off); ok && b.load() == freeing {

@@ -1,15 +1,15 @@
 package arenakernel
 
-// reclaimBlocks takes back what dead was in the middle of: the blocks, chunks and names
-// that it had claimed and no other process knows of, the blocks that it was freeing, and
-// the slabs that it was sweeping. Blocks that Alloc returned to it stay: their offsets may
-// have been given to others. An object that it had committed stays too. Blocks of its
-// transactions stay logged until the transactions are undone.
+// reclaimBlocks takes back what dead was working on: the blocks, chunks and names that it had
+// claimed and no other process knows of, the blocks that it was freeing, and the slabs that it
+// was sweeping. Blocks that Alloc returned to dead stay: other processes may know their offsets.
+// Objects that dead had committed stay, too. Blocks of its transactions stay logged until the
+// transactions are undone.
 //
-// Preconditions: dead has passed the fence, or is this process and does nothing else in the
-// arena any more; and this process is the reaper of its slot, so that no other process does
-// this for dead at the same time. After a death in the middle of a call, another process
-// may repeat the call.
+// Preconditions: dead has passed the fence, or dead is this process and does nothing else in the
+// arena any more. This process is the reaper of dead's slot, so no other process reclaims for
+// dead at the same time. If this process dies in the middle of the call, another process may
+// repeat it.
 func (c *core) reclaimBlocks(dead ParticipantID) {
 	c.handles.Lock()
 	defer c.handles.Unlock()
@@ -20,16 +20,15 @@ func (c *core) reclaimBlocks(dead ParticipantID) {
 		if w.reserved() {
 			c.reclaimChunk(i, w, dead)
 		}
-		// The chunk itself comes last: its blocks are looked at only here.
+		// The chunk itself comes last: the blocks of a chunk are examined only here.
 		if w = c.loadChunk(i); w.kind() == chunkClaimed && w.participant() == dead {
 			c.swapChunk(i, w, w.freed())
 		}
 	})
 }
 
-// reclaimChunk is reclaimBlocks for the block words of one chunk. All of them
-// are looked at, whatever the chunk is: see chunkWord for how a claim may be
-// where no block is.
+// reclaimChunk is reclaimBlocks for the block words of one chunk. It looks at all of them,
+// whatever the chunk is: chunkWord says how a word can be claimed where there is no block.
 func (c *core) reclaimChunk(i uint64, w chunkWord, dead ParticipantID) {
 	if w.kind() == chunkSweeping && w.participant() == dead {
 		c.unblock(i, dead)
@@ -83,9 +82,9 @@ func (c *core) reclaimBlock(i, k uint64, w blockWord) {
 	c.releaseUnseen(b, w)
 }
 
-// eachBlock calls f for every block and span that is not free, until f returns false. It
-// may miss a block that is claimed or freed meanwhile, and may call f for one that is gone
-// already: f examines a block again before it uses it.
+// eachBlock calls f for every block and span that is not free, until f returns false. It may miss
+// a block that is claimed or freed in the meantime, and may call f for a block that is free by
+// now. So f examines a block again before it uses it.
 func (c *core) eachBlock(f func(off Offset, size uint64, w blockWord) bool) {
 	for i := range c.geo.chunkCount {
 		if !c.eachBlockOf(i, f) {
@@ -94,7 +93,7 @@ func (c *core) eachBlock(f func(off Offset, size uint64, w blockWord) bool) {
 	}
 }
 
-// eachBlockOf is eachBlock for one chunk. It reports false if f did.
+// eachBlockOf is eachBlock for one chunk. It reports false if f returned false.
 func (c *core) eachBlockOf(i uint64, f func(off Offset, size uint64, w blockWord) bool) bool {
 	w := c.loadChunk(i)
 	if !w.legal(i, c.geo.chunkCount) {
@@ -120,19 +119,19 @@ func (c *core) eachBlockOf(i uint64, f func(off Offset, size uint64, w blockWord
 // AllocStats counts what is in the heap of an arena.
 type AllocStats struct {
 	Chunks      uint64 // of 64 KiB, in all
-	FreeChunks  uint64 // in no use
+	FreeChunks  uint64 // chunks that are not in use
 	Reserved    uint64 // chunks that have memory behind them
 	Raw         uint64 // blocks that Alloc returned and no process has freed
 	Objects     uint64
 	Nodes       uint64 // wait nodes in use, or on the list of an object
-	PollerNodes uint64 // of those, the ones on the list of an object, which go with it
+	PollerNodes uint64 // of those, the ones on the list of an object, which are freed with it
 	Claimed     uint64 // blocks that are being made or taken apart
-	BytesUsed   uint64 // size of all those blocks, rounded up as they are
+	BytesUsed   uint64 // size of all those blocks, each rounded up to its class or span
 	Bytes       uint64 // size of the heap
 }
 
-// Stats counts what is in the heap. While other processes use the arena, the numbers may be
-// of different moments.
+// Stats counts what is in the heap. While other processes use the arena, the numbers may be from
+// different moments.
 func (a *Arena) Stats() AllocStats {
 	a.mustUse("arena.stats")
 	s := AllocStats{Chunks: a.geo.chunkCount, Bytes: a.geo.chunkCount * chunkSize}

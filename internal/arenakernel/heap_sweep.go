@@ -24,9 +24,9 @@ func (c *core) sweep(want uint64) (swept uint64) {
 
 // sweepChunk makes chunk i free if it is a slab without a block in use.
 //
-// An allocator that has looked at the chunk before may claim a block at any
-// time. So each free block is blocked by CAS, which either comes before the
-// claim or fails; and the allocator looks at the chunk again after its claim:
+// An allocator that looked at the chunk before may claim a block at any time. So the sweeper
+// blocks each free block by a CAS, which comes before the claim or fails. And the allocator looks
+// at the chunk again after its claim:
 //
 //	allocator                         sweeper
 //	chunk is a slab

@@ -19,15 +19,15 @@ package arenakernel
 // Block words are looked at only where the reserved bit is set: elsewhere the
 // page may have no memory behind it.
 //
-// A block word of a chunk that is not a slab may be claimed for a moment, by a
-// participant that read the word of a slab that was taken back under it. It
-// sees so at its second check at the chunk and gives up; all changes of block
-// words from 0 are by CAS, so this disturbs no other participant.
+// A block word of a chunk that is not a slab may be claimed for a moment. Its claimant read the
+// word while the chunk was a slab, which was then taken back. The claimant notices at its second
+// look at the chunk, and gives up. All changes of block words from 0 are by CAS, so this disturbs
+// no other participant.
 //
-// crash: a claimed chunk of the dead becomes free again; a sweep is rolled
-// back: blocked words become 0, the chunk the slab that it was. A span without
-// all its tails has a claimed or freeing block word, and goes back with it.
-// [core.reclaimBlocks] does all three.
+// crash: a claimed chunk of the dead becomes free again. A sweep is rolled back: blocked words
+// become 0, and the chunk becomes the slab that it was. A span without all its tails has a
+// claimed or freeing block word, and is freed with that block. [core.reclaimBlocks] does all
+// three.
 type chunkWord uint64
 
 const (
@@ -57,16 +57,16 @@ func (w chunkWord) reserved() bool             { return w&chunkReserved != 0 }
 func (w chunkWord) number() uint64             { return uint64(w>>chunkNumberShift) & chunkNumberMask }
 func (w chunkWord) participant() ParticipantID { return ParticipantID(w >> chunkNameShift) }
 
-// freed is the chunk when it is in no use.
+// freed is the word of the chunk when it is not in use.
 func (w chunkWord) freed() chunkWord { return w & chunkReserved }
 
-// claimedBy is the free chunk w in the hands of n.
+// claimedBy is the word of the free chunk w when n has claimed it.
 func (w chunkWord) claimedBy(n ParticipantID) chunkWord {
 	return w&chunkReserved | chunkClaimed | chunkWord(n)<<chunkNameShift
 }
 
-// slabOf reports whether the chunk is a slab of that class that blocks may be
-// claimed from.
+// slabOf reports whether the chunk is a slab of that class, so that blocks can be claimed from
+// it.
 func (w chunkWord) slabOf(class int) bool { return w == makeChunk(chunkSlab, uint64(class), 0) }
 
 // legal reports whether a correct participant may have written w as the word of
@@ -108,10 +108,9 @@ func (w chunkWord) legal(i, count uint64) bool {
 //	logged   n     allocated or freed by a transaction of n that LogBlock
 //	               has not ended; an undo log has its offset
 //
-// crash: claimed blocks of the dead become free, or an object if the object had
-// been committed; freeing ones are taken apart to the end; blocked ones become
-// free. [core.reclaimBlocks] does it. It leaves logged blocks alone: the next holder of
-// the lock with the log makes them raw or free.
+// crash: claimed blocks of the dead become free, or an object if the object had been committed;
+// freeing blocks are freed; blocked ones become free. [core.reclaimBlocks] does it. It leaves
+// logged blocks alone: the next holder of the lock with the log makes them raw or free.
 type blockWord uint32
 
 const (
@@ -151,5 +150,5 @@ func (w blockWord) String() string {
 	return s
 }
 
-// valid reports whether a participant may have this name.
+// valid reports whether a participant may have this ID.
 func (n ParticipantID) valid() bool { return n.Slot() != 0 && n.Generation() != 0 }

@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// identity says which process a participant is: pids are reused, and mean something
-// else in another namespace. It decides nothing but where to look for the threads of a
-// dead process; see [Arena.Gone].
+// identity identifies the process of a participant: pids are reused, and have other meanings in
+// other namespaces. It decides only where to look for the threads of a dead process; see
+// [Arena.Gone].
 type identity struct {
 	startTime uint64 // clock ticks since boot, field 22 of /proc/self/stat
 	pidNS     uint64 // inode of the pid namespace
@@ -28,8 +28,8 @@ var selfIdentity = sync.OnceValue(func() identity {
 	return id
 })
 
-// startTimeOf reads when the process was started. Its name, in parentheses,
-// may hold anything, so the fields are counted from the last parenthesis.
+// startTimeOf reads when the process was started. The process name in parentheses may contain
+// anything, so the fields are counted from the last parenthesis.
 func startTimeOf(pid string) (uint64, bool) {
 	b, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {

@@ -38,8 +38,8 @@ func Inspect(name string) (*Inspector, error) {
 	return inspect(img)
 }
 
-// InspectFile is Inspect for an open file, which belongs to the Inspector from then
-// on, also when an error is returned.
+// InspectFile is Inspect for an open file. The file belongs to the Inspector from then on, even
+// if an error is returned.
 func InspectFile(f *os.File) (*Inspector, error) {
 	img, err := shm.ImageOf(f)
 	if err != nil {
@@ -79,7 +79,7 @@ func (i *Inspector) read() error {
 	a.fetch = img.Fetch
 	a.geo = geo
 	a.label = img.Name()
-	// A slot to keep guards in, and a name that no participant has.
+	// A slot in which the copy keeps its guards, and an ID that no participant has.
 	a.mySlot, a.self = 1, makeParticipantID(1, 0)
 	a.current, a.gone = a.isCurrent, a.Gone
 	a.reserve = func(_, _ uint64) error { return nil }
@@ -102,7 +102,7 @@ func guess(header []byte, length uint64, damage error) (geometry, error) {
 	return geo, nil
 }
 
-// Refresh looks again. The error is that of Inspect, or of reading the file.
+// Refresh reads the file again. It returns the errors of Inspect, or of reading the file.
 func (i *Inspector) Refresh() error {
 	i.img.Refresh()
 	return i.read()
@@ -111,10 +111,10 @@ func (i *Inspector) Refresh() error {
 // Close frees the copy.
 func (i *Inspector) Close() error { return i.img.Close() }
 
-// Path is the file that is looked at.
+// Path is the path of the inspected file.
 func (i *Inspector) Path() string { return i.a.label }
 
-// Removed reports whether the file has no name any more. Its participants go on with it, and
+// Removed reports whether the file has lost its name. Its participants go on with the file, but
 // no process can join them by its path. It is false for a memfd, which never had a name.
 func (i *Inspector) Removed() bool {
 	link, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", i.File().Fd()))
@@ -146,7 +146,7 @@ func (i *Inspector) IsIn(slot int) bool {
 	return i.a.u32(i.a.slot(slot)+slotAdmission).Load() == admissionIn
 }
 
-// Counted reports whether the arena's objects count what is done with them.
+// Counted reports whether the arena's objects keep counters of their operations.
 func (i *Inspector) Counted() bool { return i.a.geo.counted }
 
 // Created is when the arena was made.
@@ -155,8 +155,7 @@ func (i *Inspector) Created() time.Time { return i.created }
 // Stats counts what is in the heap.
 func (i *Inspector) Stats() AllocStats { return i.a.Stats() }
 
-// Damage is what is wrong with the arena's header, or with reading its file; nil if
-// nothing is.
+// Damage is the error of the arena's header, or of reading its file; nil if both are fine.
 func (i *Inspector) Damage() error {
 	if i.damage != nil {
 		return i.damage
@@ -170,7 +169,7 @@ func (i *Inspector) Who(n ParticipantID) *shmsync.Identity { return i.a.Who(n) }
 // Current reports whether n is a participant that no process has reaped.
 func (i *Inspector) Current(n ParticipantID) bool { return i.a.Current(n) }
 
-// Witness is a participant as it is seen from outside.
+// Witness is a participant as an Inspector sees it.
 type Witness struct {
 	Participant
 	// Life is "alive", "dead" or "unknown". A dead participant that has not been reaped yet
@@ -199,8 +198,8 @@ func (i *Inspector) Participants() (all []Witness) {
 	return all
 }
 
-// life tells whether the participant in a slot lives. It asks the kernel for the byte lock,
-// which a process has as long as it exists.
+// life says whether the participant in a slot lives. It asks the kernel for the byte lock, which
+// a process has as long as it exists.
 func (i *Inspector) life(slot int) string {
 	a := i.a
 	caps := a.slotCaps(slot)
@@ -231,13 +230,13 @@ func (i *Inspector) life(slot int) string {
 // DeathRecord describes a participant that died or left.
 type DeathRecord struct {
 	shmsync.Identity
-	Left bool // it left by closing, and did not die
+	Left bool // it left by Close
 }
 
-// Name is the name that it had.
+// Name is the ID of the participant.
 func (o DeathRecord) Name() ParticipantID { return makeParticipantID(o.Slot, o.Generation) }
 
-// DeathRecords returns the records of the participants that left or died, the latest first.
+// DeathRecords returns the records of the participants that left or died, latest first.
 func (i *Inspector) DeathRecords() (all []DeathRecord) {
 	for left, r := range map[bool]deathRecordRing{false: deathRecordsOfDead, true: deathRecordsOfLeft} {
 		total := i.a.u64(r.total).Load()
@@ -254,7 +253,7 @@ func (i *Inspector) DeathRecords() (all []DeathRecord) {
 // Deaths is how many reaps there were.
 func (i *Inspector) Deaths() uint32 { return i.a.reaped() }
 
-// ObjectInfo is an object with what only the arena knows of it.
+// ObjectInfo is an object with the facts that the arena keeps about it.
 type ObjectInfo struct {
 	Object
 	Created time.Time       // when it was made
@@ -262,8 +261,8 @@ type ObjectInfo struct {
 	Known   bool            // this program knows its kind
 }
 
-// Objects are the objects of the arena, by their offsets. Those with impossible
-// headers are passed over; Check tells of them.
+// Objects returns the objects of the arena in the order of their offsets. It skips objects with
+// impossible headers; Check reports those.
 func (i *Inspector) Objects() (all []ObjectInfo) {
 	a := i.a
 	a.eachBlock(func(off Offset, _ uint64, w blockWord) bool {
@@ -283,13 +282,13 @@ func (i *Inspector) Objects() (all []ObjectInfo) {
 	return all
 }
 
-// Look gives the state of an object, as its kind tells it.
+// Look returns the state of an object, as the Inspect function of its kind reports it.
 func (i *Inspector) Look(o Object) Inspection {
 	i.fetchBody(o)
 	return i.a.Inspect(o)
 }
 
-// fetchBody reads the whole body of an object whose kind looks into it.
+// fetchBody reads the whole body of an object of a kind that has an Inspect function.
 func (i *Inspector) fetchBody(o Object) {
 	if ops, ok := kindOps(o.Kind); ok && (ops.Inspect != nil || ops.Check != nil) {
 		i.img.Fetch(uint64(o.Body), o.Size)
@@ -302,7 +301,7 @@ func (i *Inspector) Describe(o Object) string {
 	return i.a.Describe(o)
 }
 
-// Check is Arena.Check from outside. It checks the slots and the header, too.
+// Check is Arena.Check of the copy. It checks the slots and the header, too.
 func (i *Inspector) Check() error {
 	errs := []error{i.Damage()}
 	for _, o := range i.Objects() {

@@ -28,8 +28,8 @@ func (i *Inspector) EachPart(data bool, f func(off uint64, b []byte) error) erro
 	return nil
 }
 
-// part gives size bytes at off, piece by piece and without those pieces that are
-// zero. keep, if it is not nil, clears what is not to be told.
+// part passes size bytes at off to f, in pieces. It skips pieces that are zero. keep, if it is
+// not nil, clears the bytes that the report must not contain.
 func (i *Inspector) part(off, size uint64, keep func(off uint64, b []byte), f func(off uint64, b []byte) error) error {
 	for size > 0 {
 		n := min(size, chunkSize-off%chunkSize)
@@ -56,11 +56,10 @@ func zero(b []byte) bool {
 	return true
 }
 
-// objectsOnly clears in b, the bytes at off, all that is not an object, or is data of
-// its user.
+// objectsOnly clears in b, the bytes at off, everything that is no object or is user data of one.
 func (i *Inspector) objectsOnly(off uint64, b []byte) {
 	a, kept := i.a, make([]byte, len(b))
-	// each calls do for what lies in b of n bytes at from.
+	// each calls do for the part of b that lies in the n bytes at from.
 	each := func(from, n uint64, do func(dst, src []byte)) {
 		lo, hi := max(from, off), min(from+n, off+uint64(len(b)))
 		if lo < hi {

@@ -9,8 +9,8 @@ import (
 // can be.
 const mostWaits = 1 << 17
 
-// findWaits gives all waits that the arena records, by object. Waits on a queue come first,
-// in order, and then the rest, the oldest first.
+// findWaits returns all waits that the arena records, by object. Waits on a queue come first, in
+// their order; then the others, the oldest first.
 func (a *Arena) findWaits() map[Offset][]Wait {
 	found, left := map[Offset][]Wait{}, mostWaits
 	asleep := a.sleepers()
@@ -32,7 +32,7 @@ func (a *Arena) findWaits() map[Offset][]Wait {
 	})
 	for _, s := range asleep {
 		if b, ok := a.locate(s.word); ok && b.class == classNode {
-			continue // the node tells more
+			continue // the wait node says more about this wait
 		}
 		found[s.object] = append(found[s.object], Wait{
 			Owner: s.owner, Since: s.since, How: WaitAsleep, Count: 1, At: s.word - s.object - objectHeader,
@@ -40,14 +40,14 @@ func (a *Arena) findWaits() map[Offset][]Wait {
 	}
 	for _, waits := range found {
 		slices.SortStableFunc(waits, func(a, b Wait) int {
-			return cmp.Or(cmp.Compare(a.Stamp-1, b.Stamp-1), // 0 comes last
+			return cmp.Or(cmp.Compare(a.Stamp-1, b.Stamp-1), // the stamp 0 comes last
 				cmp.Compare(uint64(a.Since)-1, uint64(b.Since)-1), cmp.Compare(a.Owner.Slot(), b.Owner.Slot()))
 		})
 	}
 	return found
 }
 
-// waitIn is the wait of a node, if a goroutine or thread waits in it.
+// waitIn returns the wait of a node, and whether a goroutine or thread waits in it.
 func (a *Arena) waitIn(off Offset, n *Node) (w Wait, ok bool) {
 	list, stamp, object := Offset(n.list.Load()), n.stamp.Load(), n.Object()
 	w = Wait{Owner: n.Owner(), Node: off}
@@ -63,7 +63,7 @@ func (a *Arena) waitIn(off Offset, n *Node) (w Wait, ok bool) {
 		return w, false
 	case s == NodeQueued:
 		if w.How, w.Since = WaitAwake, int64(n.readyNext.Load()); w.Since != 0 {
-			w.How = WaitParked // for its turn in its process
+			w.How = WaitParked // for its turn within its process
 		}
 	case s == NodeAsleep:
 		w.How = WaitAsleep

@@ -1,13 +1,13 @@
 package arenakernel
 
-// Inspection is the state of an object for people and tools: what [KindOps].Inspect tells.
-// Its parts may be of different moments.
+// Inspection is the state of an object for people and tools, as [KindOps].Inspect reports it. Its
+// parts may be from different moments.
 type Inspection struct {
 	State  string        // in a few words
-	Policy string        // "report" or "release"; empty where there is none
-	Spin   string        // the spin budget; empty where there is none
-	Err    error         // why it cannot be taken: ErrOwnerDead, ErrNotRecoverable, ErrCorrupt; nil otherwise
-	Died   ParticipantID // whose death that is, or 0
+	Policy string        // "report" or "release"; empty if the object has no policy
+	Spin   string        // the spin budget; empty if the object has none
+	Err    error         // why the object cannot be taken: ErrOwnerDead, ErrNotRecoverable, ErrCorrupt; nil otherwise
+	Died   ParticipantID // the participant whose death caused Err, or 0
 	Key    *uint64       // the key that Err is about, for an object that has several; nil otherwise
 	Holds  []Hold
 	Waits  []Wait
@@ -18,14 +18,14 @@ type Inspection struct {
 
 // Values of Hold.Mode.
 const (
-	HoldExclusive  = "exclusive"  // one process alone has it
-	HoldShared     = "shared"     // for reading
-	HoldUpgradable = "upgradable" // for reading, and for writing next
+	HoldExclusive  = "exclusive"  // exclusive
+	HoldShared     = "shared"     // shared, for reading
+	HoldUpgradable = "upgradable" // shared, and may become exclusive
 	HoldClosing    = "closing"    // has shut others out, and waits for readers to leave
 	HoldRecovering = "recovering" // repairs what a death left
-	HoldReserved   = "reserved"   // it is on its way to a waiter of this participant
+	HoldReserved   = "reserved"   // on its way to a waiter of this participant
 	HoldQueueLock  = "queue lock" // the queue lock that guards the object's own state
-	HoldPermits    = "permits"    // of a semaphore
+	HoldPermits    = "permits"    // permits of a semaphore
 	HoldOwes       = "owes"       // has claimed work that others wait for
 	HoldParty      = "party"      // has yet to arrive
 	HoldRunner     = "runner"     // runs the function that others wait for
@@ -35,34 +35,34 @@ const (
 	HoldExecutor   = "executor"   // looks at a queue of a waker
 )
 
-// Hold is a hold of a participant on an object, or a part of one.
+// Hold is a hold of a participant on an object, or on a part of it.
 type Hold struct {
-	Owner ParticipantID // whose it is
+	Owner ParticipantID // the participant that holds it
 	Mode  string        // one of the constants
-	Count uint64        // how many, where that says something
-	Key   *uint64       // which one, where there are several
-	Since int64         // CLOCK_MONOTONIC, ns; 0 where it is unknown
+	Count uint64        // how many, where a number makes sense
+	Key   *uint64       // which one, if the object has several
+	Since int64         // CLOCK_MONOTONIC, ns; 0 if it is not known
 	Note  string        // more, in words
 }
 
 // Wait is a wait of a participant's goroutines for an object.
 type Wait struct {
-	Owner ParticipantID // whose goroutines
-	For   string        // what for: "lock", "read", "permits" and the like
-	Want  *uint64       // how many, which key, which token; nil where that says nothing
-	Stamp uint64        // waits of an object with a lower one came before; 0 where there is no order
-	Since int64         // CLOCK_MONOTONIC, ns; 0 where it is unknown
+	Owner ParticipantID // the participant whose goroutines wait
+	For   string        // "lock", "read", "permits" and the like
+	Want  *uint64       // the number, key or token that is waited for; nil if there is none
+	Stamp uint64        // a wait with a lower stamp came before; 0 if the object has no order
+	Since int64         // CLOCK_MONOTONIC, ns; 0 if it is not known
 	How   string        // asleep in the kernel, parked in its process, or awake
-	Count uint64        // goroutines, as far as can be told; 0 where that is not known
-	// On are the holds that have to end before this wait can, as indices of
-	// Inspection.Holds: all of them or, if Any is set, enough of them.
+	Count uint64        // number of goroutines, as far as the arena records it; 0 if it is not known
+	// On lists the holds that must end before this wait can end, as indices of Inspection.Holds:
+	// all of them or, if Any is set, enough of them.
 	On  []int
 	Any bool
 
-	// Class is what a wait node says that it waits for, by the kind.
+	// Class says what the wait node waits for, in the numbers of its kind.
 	Class uint16
-	// At tells waits apart that are not in a queue: the offset within the object's
-	// body of the word slept on, or of the head of the list of poller nodes.
+	// At tells waits apart that are not in a queue. It is the offset within the object's body of
+	// the word slept on, or of the head of the list of poller nodes.
 	At Offset
 	// Node is the wait node, or 0.
 	Node Offset
@@ -71,11 +71,11 @@ type Wait struct {
 // How a wait waits.
 const (
 	WaitAsleep = "asleep" // a thread sleeps in the kernel
-	WaitParked = "parked" // the goroutine is parked, its process is told
-	WaitAwake  = "awake"  // it is in a queue, and on its way to sleep or away
+	WaitParked = "parked" // the goroutine is parked; a wake goes to its process
+	WaitAwake  = "awake"  // in a queue, and about to sleep or to leave
 )
 
-// Word is a word of an object: its bits by their names.
+// Word is a word of an object, with its bits explained.
 type Word struct {
 	Name string // what it is for
 	Bits uint64 // the word itself
@@ -92,11 +92,10 @@ type Counts struct {
 	Recovered uint64 // holds of the dead that were taken back
 }
 
-// WaitsOf gives what is known of the waits for o from outside of its kind: the wait
-// nodes in its queues, the threads that have recorded that they sleep on a word of
-// it, and the poller nodes behind which goroutines are parked. Kinds that define
-// Inspect add what each waits for. Those in queues come first, in the order of their
-// arrival.
+// WaitsOf returns the waits for o that can be found without knowing its kind: the wait nodes in
+// its queues, the threads that have recorded that they sleep on a word of it, and the poller
+// nodes behind which goroutines are parked. Kinds that define Inspect add what each waits for.
+// Waits in queues come first, in the order of their arrival.
 func (a *Arena) WaitsOf(o Object) []Wait {
 	if a.waits != nil {
 		return a.waits[o.Offset]

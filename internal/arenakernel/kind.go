@@ -35,22 +35,22 @@ func (k Kind) String() string {
 type KindOps struct {
 	// Kind is the kind that the functions serve.
 	Kind Kind
-	// Repair takes back whatever dead covers of the object's names: holds,
-	// requests, reservations. No thread of dead executes code any more. It is called a
-	// second time when dead is gone: what stands for the use of data, such as a lock
-	// that passes on, it gives to others only if [Arena.Gone] says so.
+	// Repair takes back whatever the reap of dead covers among the IDs in the object: holds,
+	// requests, reservations. No thread of dead executes code any more. Repair is called a second
+	// time when dead is gone. What stands for the use of data, such as a lock that passes on,
+	// Repair gives to others only if [Arena.Gone] is true.
 	Repair func(a *Arena, o Object, dead ParticipantID)
-	// Wake wakes, once, the waiters for a wake that a death may have swallowed.
+	// Wake wakes once all waiters whose wake the death may have swallowed.
 	Wake func(a *Arena, o Object, owed Owed)
-	// Check reports what is impossible about the object's bytes.
+	// Check reports impossible states of the object's bytes.
 	Check func(a *Arena, o Object) error
-	// Inspect tells the object's state: its holds, its waits, and which holds they wait for. a may
-	// be the copy of an [Inspector], so a write to it has no effect and a wake reaches
-	// nobody. For a kind without Inspect, the waits that [Arena.WaitsOf] finds are shown.
+	// Inspect returns the object's state: its holds, its waits, and which holds they wait for. a
+	// may be the copy of an [Inspector], in which a write has no effect and a wake reaches nobody.
+	// For a kind without Inspect, tools show the waits that [Arena.WaitsOf] finds.
 	Inspect func(a *Arena, o Object) Inspection
-	// UserData calls hide for the bytes of the body that are its users' data and not the
-	// kind's, n bytes from an offset in the body on: a report leaves them out. For a kind
-	// without Inspect the whole body is users' data.
+	// UserData calls hide for each range of the body that holds data of the users, with its
+	// offset in the body and its length: a report leaves these bytes out. For a kind without
+	// Inspect the whole body is user data.
 	UserData func(a *Arena, o Object, hide func(from Offset, n uint64))
 }
 
@@ -64,15 +64,15 @@ const (
 	// OwedOne: a participant has recorded that it sleeps, although the object
 	// may not say so.
 	OwedOne
-	// OwedAll: so had the dead. Its threads may be in the kernel's queue still,
-	// where a wake for one would be lost on them.
+	// OwedAll: the dead participant had recorded a sleep, too. Its threads may still be in the
+	// kernel's queue, and a wake for one could go to them and be lost.
 	OwedAll
 )
 
 var kinds sync.Map // Kind to KindOps
 
-// RegisterKind makes the reaper and the tools know a kind of object. It is
-// called from init functions; registering a kind twice panics.
+// RegisterKind makes a kind of object known to the reaper and the tools. Call it from init
+// functions; registering a kind twice panics.
 func RegisterKind(ops KindOps) {
 	if _, twice := kinds.LoadOrStore(ops.Kind, ops); twice {
 		panic("shmsync: kind registered twice: " + ops.Kind.String())
@@ -87,7 +87,7 @@ func kindOps(k Kind) (KindOps, bool) {
 	return v.(KindOps), true
 }
 
-// Inspect tells the state of an object, by its kind.
+// Inspect returns the state of an object, as its kind reports it.
 func (a *Arena) Inspect(o Object) Inspection {
 	if a.copied && a.waits == nil {
 		a.waits = a.findWaits()

@@ -15,9 +15,9 @@ func (a *Arena) getLabel(off Offset) string {
 	return string(b[1 : 1+min(int(b[0]), labelBytes)])
 }
 
-// copyBytes copies bytes of a slot, a death record or a header, which another participant may
-// change meanwhile: the caller bears a mixture, or finds out. So it is no race for the race detector, which sees
-// an arena of package arenatest.
+// copyBytes copies bytes of a slot, a death record or a header, which another participant may change at the
+// same time. The caller tolerates a mixture, or detects it. A loop copies the bytes, so that the race detector,
+// which watches the arenas of package arenatest, reports no race.
 //
 //go:norace
 func copyBytes(to, from []byte) {
@@ -25,7 +25,7 @@ func copyBytes(to, from []byte) {
 		copy(to, from)
 		return
 	}
-	for i, b := range from { // copy would tell the detector
+	for i, b := range from { // the builtin copy would report to the race detector
 		to[i] = b
 	}
 }

@@ -1,15 +1,14 @@
 package arenakernel
 
-// The layout of a segment, version 4. All integers are little-endian, all
-// regions are fixed for life when the arena is created:
+// The layout of a segment, version 4. All integers are little-endian. All regions are fixed when
+// the arena is created:
 //
 //	header | slots | death records | directory | chunk words | block words | heap
 //
 // docs/abi.md has the byte tables; a test compares them.
 const (
-	// LayoutVersion is the version of the layout that this package reads and
-	// writes. A change of any byte's meaning bumps it, unless a feature bit
-	// covers it.
+	// LayoutVersion is the version of the layout that this package reads and writes. A change of
+	// the meaning of any byte increments it, unless a feature bit covers the change.
 	LayoutVersion = 4
 
 	magic     = "shmsync\x00"
@@ -18,8 +17,8 @@ const (
 
 	headerSize = 4096
 
-	// MaxSlots is the most participants that an arena can have: an owner word
-	// spares 11 bits for the slot, and slot 0 stands for no participant.
+	// MaxSlots is the most participants that an arena can have: an owner word has 11 bits for the
+	// slot, and slot 0 stands for no participant.
 	MaxSlots = 1<<slotBits - 1
 
 	slotStride        = 2048
@@ -40,12 +39,12 @@ const (
 	nodeSize = 64
 )
 
-// Feature bits. An arena whose incompatible bits this package does not know is
-// refused; one whose read-only-compatible bits it does not know can only be
-// looked at; unknown compatible bits are ignored.
+// Feature bits. A process refuses an arena with an incompatible bit that it does not know. It can
+// only inspect an arena with an unknown read-only-compatible bit. It ignores unknown compatible
+// bits.
 const (
-	// compatCounted: objects count operations and date their holds. A participant that
-	// does not know this bit leaves its own operations out.
+	// compatCounted: objects count operations and date their holds. The operations of a
+	// participant that does not know this bit are not counted.
 	compatCounted = 1
 
 	knownCompat   = compatCounted
@@ -53,26 +52,26 @@ const (
 	knownIncompat = 0
 )
 
-// geometry is the validated copy of the immutable part of the header. Nothing
-// of it is read from shared memory again.
+// geometry is the validated copy of the immutable part of the header. It is never read from
+// shared memory again.
 type geometry struct {
-	size           uint64 // of the segment
+	size           uint64 // size of the segment
 	slots          int    // participants, from slot 1
 	slotsOff       uint64
 	deathRecordOff uint64
 	dirOff         uint64
 	dirCount       uint64 // a power of two
-	chunksOff      uint64 // one uint64 a chunk
-	blocksOff      uint64 // blockWords uint32 a chunk
+	chunksOff      uint64 // one uint64 for each chunk
+	blocksOff      uint64 // blockWords uint32s for each chunk
 	heapOff        uint64 // a multiple of chunkSize
 	chunkCount     uint64
-	counted        bool // compatCounted
+	counted        bool // the bit compatCounted
 }
 
 func alignUp(v, to uint64) uint64 { return (v + to - 1) &^ (to - 1) }
 
-// plan lays out a segment of size bytes for that many participants. It is
-// total: what does not fit has a chunkCount of 0.
+// plan lays out a segment of size bytes for that many participants. It accepts any arguments: if
+// they do not fit, chunkCount is 0.
 func plan(size uint64, slots int) geometry {
 	g := geometry{size: size, slots: slots, slotsOff: headerSize}
 	g.deathRecordOff = g.slotsOff + uint64(slots)*slotStride
@@ -91,6 +90,6 @@ func plan(size uint64, slots int) geometry {
 	return g
 }
 
-// fixedEnd is where the regions end that are reserved when the arena is
-// created; block words and heap are reserved chunk by chunk.
+// fixedEnd is the end of the regions that are reserved when the arena is created. Block words and
+// heap are reserved chunk by chunk.
 func (g *geometry) fixedEnd() uint64 { return g.blocksOff }

@@ -6,16 +6,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pinLock keeps the byte locks of f's open file description until this process is gone, even
-// if a mistake elsewhere in the program closes the descriptor: it maps a page of the file
-// through the description, and a mapping refers to the description as a descriptor does. The
-// mapping is not inherited by a fork, whose child is no participant.
+// pinLock keeps the byte locks of f's open file description until this process is gone, even if
+// other code in the program closes the descriptor by mistake. It maps a page of the file through
+// the description, and a mapping refers to the description as a descriptor does. A fork does not
+// inherit the mapping, because the child is no participant.
 func pinLock(f *os.File) ([]byte, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return nil, os.NewSyscallError("fstat", err)
 	}
-	n := max(os.Getpagesize(), int(st.Blksize)) // the size of a huge page where the file has those
+	n := max(os.Getpagesize(), int(st.Blksize)) // the size of a huge page if the file has huge pages
 	page, err := unix.Mmap(int(f.Fd()), 0, n, unix.PROT_NONE, unix.MAP_SHARED|unix.MAP_NORESERVE)
 	if err != nil {
 		return nil, os.NewSyscallError("mmap", err)
@@ -33,7 +33,7 @@ func unpinLock(page []byte) {
 	}
 }
 
-// isFile reports whether f is still a descriptor of that file.
+// isFile reports whether f is still a descriptor of the file with that identity.
 func isFile(f *os.File, id segmentID) bool {
 	var st unix.Stat_t
 	return unix.Fstat(int(f.Fd()), &st) == nil && uint64(st.Dev) == id.dev && st.Ino == id.ino

@@ -8,8 +8,8 @@ import (
 )
 
 // meeting is an event in this process that one goroutine waits for and another brings about: a
-// step of joining or leaving that the death watcher does, or waits for. It takes as long to wake a
-// thread as to do such a step, so the one that waits stays awake for a moment first.
+// step of joining or leaving that the death watcher takes, or waits for. Waking a thread takes as
+// long as such a step, so the waiting goroutine stays awake for a moment first.
 type meeting struct {
 	done atomic.Bool
 	late chan struct{} // closed after done is set
@@ -26,9 +26,9 @@ func (m *meeting) arrive() {
 	close(m.late)
 }
 
-// await waits for the event. locked says that the calling goroutine is locked to its thread: for
-// such a goroutine runtime.Gosched is a switch of threads, so it keeps its P and yields the CPU. It
-// sleeps at once if there is no P for the other goroutine.
+// await waits for the event. locked says that the calling goroutine is locked to its thread. For
+// such a goroutine runtime.Gosched is a switch of threads, so await keeps the P and yields the CPU.
+// It sleeps at once if there is no P for the other goroutine.
 func (m *meeting) await(locked bool) {
 	if !locked || runtime.GOMAXPROCS(0) > 1 {
 		for end := shmsync.Monotonic() + awake; !m.done.Load() && shmsync.Monotonic() < end; {

@@ -12,7 +12,7 @@ type memory struct {
 	bytes []byte
 	base  unsafe.Pointer
 	size  uint64
-	// fetch, of an Inspector, makes sure that the bytes are there.
+	// fetch, of an Inspector, reads the bytes from the file if the copy does not have them yet.
 	fetch func(off, n uint64)
 }
 
@@ -26,8 +26,8 @@ func (m *memory) within(off Offset, n, align uint64) bool {
 	return uint64(off) <= m.size && n <= m.size-uint64(off) && uint64(off)&(align-1) == 0
 }
 
-// at gives the address of n bytes at off. The caller has validated off; a
-// mistake is a bug of this package and panics.
+// at returns the address of n bytes at off. The caller has validated off; an invalid one is a bug
+// of this package and panics.
 func (m *memory) at(off Offset, n, align uint64) unsafe.Pointer {
 	if !m.within(off, n, align) {
 		panic("shmsync: offset " + off.String() + " out of the arena")
@@ -50,9 +50,9 @@ func (m *memory) u64(off Offset) *atomic.Uint64 {
 	return (*atomic.Uint64)(m.at(off, 8, 8))
 }
 
-// peek32 loads the word at off, which its owner may write as plain bytes meanwhile: the caller
-// finds out by other means whether the value counts. The race detector sees an arena of package
-// arenatest, and would report the two.
+// peek32 loads the word at off, which its owner may write as plain bytes at the same time. The
+// caller finds out by other means whether the value counts. For the race detector, which sees an
+// arena of package arenatest, such a load and such a store would be a race.
 //
 //go:norace
 func (m *memory) peek32(off Offset) uint32 {
@@ -77,5 +77,5 @@ func (m *memory) slice(off Offset, n uint64) []byte {
 	return unsafe.Slice((*byte)(m.at(off, n, 1)), n)
 }
 
-// raw gives the address that the futex calls take.
+// wordPtr returns the address that the futex calls take.
 func wordPtr(w *atomic.Uint32) *uint32 { return (*uint32)(unsafe.Pointer(w)) }

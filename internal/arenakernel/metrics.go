@@ -3,11 +3,11 @@ package arenakernel
 // Metrics is the state of an arena in numbers, for a monitoring system. Its JSON form has
 // one member for each field.
 type Metrics struct {
-	Participants int                      // that are there
-	Deaths       uint32                   // deaths and leaves that were recorded since the arena was made
-	Path         PathState                // whether the arena's path still leads to it
+	Participants int                      // how many are in the arena
+	Deaths       uint32                   // deaths and leaves recorded since the arena was made
+	Path         PathState                // whether the arena's path still leads to its file
 	Size         int64                    // bytes
-	Used         uint64                   // bytes of the heap that have memory
+	Used         uint64                   // bytes of the heap that have memory behind them
 	Objects      map[string]ObjectMetrics // by name, or by offset where an object has none
 }
 
@@ -15,13 +15,13 @@ type Metrics struct {
 type ObjectMetrics struct {
 	Kind    string  // four letters
 	Holds   int     // how many participants hold it, or a part of it
-	Waiters uint64  // goroutines, as far as can be told
-	Lost    bool    // it cannot be taken any more
-	Counts  *Counts // nil in an arena that does not count
+	Waiters uint64  // number of goroutines, as far as the arena records it
+	Lost    bool    // the object cannot be taken any more
+	Counts  *Counts // nil in an arena that does not keep counters
 }
 
-// Metrics gives the numbers of the arena and of its objects without values and blocks. The
-// call takes longer the more objects there are. To publish it in package expvar:
+// Metrics returns the numbers of the arena and of its objects except values and blocks. The call
+// takes longer the more objects there are. To publish them in package expvar:
 //
 //	expvar.Publish("jobs", expvar.Func(func() any { return a.Metrics() }))
 func (a *Arena) Metrics() Metrics {

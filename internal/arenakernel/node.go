@@ -18,20 +18,20 @@ var (
 	_ = crashpoint.Register("arena.node.reclaimed")
 )
 
-// nodeLocal serialises how this process gets and gives back poller nodes.
+// nodeLocal makes the goroutines of this process take and give back poller nodes one at a time.
 type nodeLocal struct{ sync.Mutex }
 
-// ClaimNode gives a wait node that is in no use. It is idle, belongs to this
-// participant and to no object, and goes back when this process dies; once it
-// belongs to an object, the Repair of the object's kind gives it back.
+// ClaimNode returns an unused wait node. The node is idle and belongs to this participant and to
+// no object. It is freed when this process dies; once it belongs to an object, the Repair of the
+// object's kind frees it.
 func (a *Arena) ClaimNode() (Offset, error) { return a.claimNode() }
 
-// FreeNode gives back a node from ClaimNode. The caller makes sure that the node is on no
-// list and that no participant is about to wake it.
+// FreeNode frees a node from ClaimNode. The caller makes sure that the node is on no list and
+// that no participant is about to wake it.
 func (a *Arena) FreeNode(off Offset) error { return a.freeNode(off) }
 
-// NodeAt gives the node at off, an offset that may have come from a peer: where
-// no node is, the error Is [shmsync.ErrCorrupt]. The node may be in no use.
+// NodeAt returns the node at off, which may have come from a peer. If there is no node, the error
+// Is [shmsync.ErrCorrupt]. The node may be unused.
 func (a *Arena) NodeAt(off Offset) (*Node, error) { return a.nodeAt(off) }
 
 func (c *core) nodeAt(off Offset) (*Node, error) {
@@ -88,27 +88,26 @@ func (c *core) freeNode(off Offset) error {
 	return nil
 }
 
-// ReapNode gives back a node of a dead participant that has just been taken off the queue
-// it was on, in the use that it had when its word was w. If several participants try, only the
-// first does it.
+// ReapNode frees a node of a dead participant that the caller has just taken off its queue. w is
+// the word that the node had in that use. If several participants try, only the first frees it.
 func (a *Arena) ReapNode(off Offset, dead ParticipantID, w NodeWord) {
 	if n, err := a.nodeAt(off); err == nil {
 		a.reapNode(off, n, dead, func() bool { return n.sameUse(w) && n.stamp.Load() == 0 && !a.current(dead) })
 	}
 }
 
-// FreeEntryNode gives back a node in which an object keeps some of its state, whatever
-// participant owns it. The caller holds the lock of that state, so that no other does.
+// FreeEntryNode frees a node in which an object keeps some of its state, whatever participant
+// owns it. The caller holds the lock of that state, so no other participant frees the node.
 func (a *Arena) FreeEntryNode(off Offset, owner ParticipantID) {
 	if n, err := a.nodeAt(off); err == nil {
 		a.reapNode(off, n, owner, nil)
 	}
 }
 
-// reapNode frees a node that is on no list and whose owner has no use for it any more. The
-// participant that makes itself the owner by CAS may free it; if it dies over that, its own
-// reaper frees the node. still is called when no participant can get the owner's ID; nil says
-// that nothing else can happen to the node.
+// reapNode frees a node that is on no list and whose owner does not use it any more. The
+// participant that makes itself the owner by CAS may free the node; if it dies before it has, its
+// own reaper frees the node. still checks the node once more, at a moment when no participant can
+// get the owner's ID. A nil still says that nothing else can happen to the node.
 func (c *core) reapNode(off Offset, n *Node, owner ParticipantID, still func() bool) {
 	if still != nil && owner != c.self {
 		defer c.beginAct(owner).end()
@@ -117,7 +116,7 @@ func (c *core) reapNode(off Offset, n *Node, owner ParticipantID, still func() b
 		}
 	}
 	if b, ok := c.locate(off); ok {
-		c.touch(b.chunk) // or the reaper of this participant would not look for the node
+		c.touch(b.chunk) // without this, the reaper of this participant would not look for the node
 	}
 	if n.Owner() == owner && n.owner.CompareAndSwap(uint32(owner), uint32(c.self)) {
 		crashpoint.Hit("arena.node.inherited")
@@ -128,8 +127,8 @@ func (c *core) reapNode(off Offset, n *Node, owner ParticipantID, still func() b
 // sameUse reports whether the node has not been freed since its word was w.
 func (n *Node) sameUse(w NodeWord) bool { return n.Load().Generation() == w.Generation() }
 
-// TakeNode makes this participant the owner of a node whose owner has done with it.
-// It goes with this participant's death from then on.
+// TakeNode makes this participant the owner of a node whose owner has done with it. From then on
+// the death of this participant frees the node.
 func (a *Arena) TakeNode(off Offset, owner ParticipantID) bool {
 	n, err := a.nodeAt(off)
 	return err == nil && a.takeNode(n, owner)
@@ -143,28 +142,27 @@ func (c *core) takeNode(n *Node, owner ParticipantID) bool {
 	return true
 }
 
-// ReclaimNode gives back a node that its owner has done with, in the use that it had when
-// its word was w. The owner, and the participant that takes the node off its queue, both
-// try when they have done their part.
+// ReclaimNode frees a node that its owner has done with, in the use in which its word was w. Both
+// the owner and the participant that takes the node off its queue try this when they have done
+// their part.
 func (a *Arena) ReclaimNode(off Offset, w NodeWord) {
 	n, err := a.nodeAt(off)
 	if err != nil {
 		return
 	}
 	if n.Owner() != a.self {
-		// The node may be freed meanwhile, but no participant gets its owner's ID.
+		// The node may be freed in the meantime, but no participant gets its owner's ID.
 		a.beginTell()
 		defer a.endTell()
 	}
 	owner := n.Owner()
-	// Or the owner has died meanwhile, and its reaper does it.
+	// If the CAS fails because the owner has died, the owner's reaper frees the node.
 	if n.Swap(w.With(NodeSpent), w.Freed()) && a.TakeNode(off, owner) {
 		a.freeNode(off)
 	}
 }
 
-// EachNode calls f for every wait node in use that belongs to an object and is on
-// one of its queues.
+// EachNode calls f for every used wait node of an object that is on one of the object's queues.
 func (a *Arena) EachNode(object Offset, f func(Offset, *Node)) {
 	a.eachNode(func(off Offset, n *Node) {
 		if n.Object() == object && n.list.Load() == 0 && n.stamp.Load() != 0 {
@@ -174,7 +172,7 @@ func (a *Arena) EachNode(object Offset, f func(Offset, *Node)) {
 }
 
 // wakeResolved wakes the sleepers on nodes whose wait is over: a dead participant may have
-// decided the wait and not woken its owner.
+// resolved the wait without waking its owner.
 func (c *core) wakeResolved() {
 	c.eachNode(func(_ Offset, n *Node) {
 		if n.State() == NodeResolved {
@@ -183,7 +181,7 @@ func (c *core) wakeResolved() {
 	})
 }
 
-// resetNode makes the node's bytes those of a node in no use.
+// resetNode makes the node's bytes those of an unused node.
 func (c *core) resetNode(off Offset) {
 	n := c.node(off)
 	n.owner.Store(0)
@@ -192,8 +190,8 @@ func (c *core) resetNode(off Offset) {
 	n.retire()
 }
 
-// retire moves the word to free, with the next generation. It reports false if
-// that had been done. Others can move the word from waiting only.
+// retire moves the word to free, with the next generation. It reports false if the word was free
+// already. The loop ends: another participant can only move the word from waiting to ready.
 func (n *Node) retire() bool {
 	for {
 		w := n.Load()
@@ -221,12 +219,11 @@ func (c *core) eachNode(f func(off Offset, n *Node)) {
 	}
 }
 
-// freeNodesOf gives back the nodes of a dead participant. Poller nodes stay on the lists of
-// their objects, for the next participant that needs one. Nodes that are on a queue are
-// left to the kind of the object; if a participant dies after it has taken one off, the
-// reap of that participant gives the node back here. A node that some participant may be
-// about to put on the dead one's stack is left until the next death, or leave, of any participant
-// that has touched anything.
+// freeNodesOf frees the nodes of a dead participant. Poller nodes stay on the lists of their
+// objects, for the next participant that needs one. Nodes on a queue are left to the kind of the
+// object. If a participant took such a node off and then died, freeNodesOf for that participant
+// frees the node. A node that some participant may still push on the dead one's stack is left
+// until the next death, or leave, of a participant that has touched anything.
 //
 // Preconditions: as for reclaimBlocks.
 func (c *core) freeNodesOf(dead ParticipantID) {
@@ -234,7 +231,8 @@ func (c *core) freeNodesOf(dead ParticipantID) {
 	defer c.handles.Unlock()
 	defer c.unguard()
 	told := c.awaitTold()
-	// Nodes that were resolved after that: a participant that is leaving is told still.
+	// Nodes that were resolved after the line above: a granter may still be telling a participant
+	// that is leaving.
 	untold := func(n *Node) bool { return n.State() == NodeResolved && !(told && c.allTold()) }
 	stacked, lists := c.readyOf(dead), c.newNodeLists()
 	var orphans []orphan
@@ -245,14 +243,15 @@ func (c *core) freeNodesOf(dead ParticipantID) {
 			case owner == 0 && list != 0 && w.State() != NodeFree && n.Owner() == 0:
 				orphans = append(orphans, orphan{off, n, w})
 			case owner != 0 && list == 0 && n.stamp.Load() == 0 && !c.current(owner) && !untold(n):
-				// The participant that took it off its queue as its owner was reaped
-				// has died before it could give it back, or is about to give it back.
+				// The node was taken off its queue when its owner was reaped. The participant
+				// that took it off has died before it could free the node, or is about to free
+				// it.
 				c.reapNode(off, n, owner, func() bool { return n.sameUse(w) && n.stamp.Load() == 0 && !c.current(owner) })
 			}
 			return
 		}
-		// Guarded, the object is not taken apart, so its nodes stay what they
-		// are: others free them only with it.
+		// While the object is guarded it is not taken apart. So its nodes stay what they are:
+		// others free them only together with the object.
 		object := n.Object()
 		c.guard(object)
 		w := n.Load()
@@ -262,17 +261,17 @@ func (c *core) freeNodesOf(dead ParticipantID) {
 		there, list := object != 0 && c.isObject(object), Offset(n.list.Load())
 		switch {
 		case list == 0 && there && n.stamp.Load() != 0:
-			// It is on a queue. The object's kind takes it off and gives it back.
+			// The node is on a queue. The object's kind takes it off and frees it.
 		case list == 0 && untold(n):
-			// Its stack would be that of the slot's next participant.
+			// The granter would push the node on the stack of the slot's next participant.
 		case list == 0:
 			c.reapNode(off, n, dead, nil)
 		case there && !lists.has(list, off):
 			c.freeNode(off)
 		case there:
-			// Also a node that is not ready: the dead one may have taken it loose. If its
-			// word has changed, its owner is being told: then a participant that is leaving
-			// is told still.
+			// A node that is not ready is freed, too: the dead participant may have taken it
+			// loose. If the node's word has changed, a granter is telling its owner. That granter
+			// may still tell a participant that is leaving.
 			if w.State() != NodeFree && (stacked[off] || told && (!c.current(dead) || c.awaitTold())) {
 				n.Swap(w, w.Freed())
 			}
@@ -282,16 +281,16 @@ func (c *core) freeNodesOf(dead ParticipantID) {
 	c.takeOrphans(orphans)
 }
 
-// orphan is a poller node without an owner that is ready, or was: its owner died when it
-// was not on the stack, and a releaser may have been about to put it there.
+// orphan is a poller node without an owner that is ready, or was. Its owner died while the node
+// was not on the stack, and a releaser may still be about to push it.
 type orphan struct {
 	off  Offset
 	node *Node
 	word NodeWord
 }
 
-// takeOrphans makes orphaned nodes free that have no way left to get on a stack, and are on
-// none.
+// takeOrphans frees those orphaned nodes that are on no stack and that no releaser can push any
+// more.
 func (c *core) takeOrphans(orphans []orphan) {
 	if len(orphans) == 0 || !c.awaitTold() {
 		return
@@ -304,7 +303,7 @@ func (c *core) takeOrphans(orphans []orphan) {
 		}
 	}
 	if !c.allTold() {
-		return // a releaser may be on its way down a stack that was emptied meanwhile
+		return // a releaser may still hold a node of a stack that was emptied in the meantime
 	}
 	for _, s := range orphans {
 		if !on[s.off] {
@@ -313,7 +312,7 @@ func (c *core) takeOrphans(orphans []orphan) {
 	}
 }
 
-// awaitTold is allTold with some timeout.
+// awaitTold waits for allTold for a bounded time.
 func (c *core) awaitTold() bool {
 	for range toldYields {
 		if c.allTold() {
@@ -328,10 +327,9 @@ func (c *core) awaitTold() bool {
 // between beginTell and endTell.
 const toldYields = 50
 
-// freeNodesAt gives back the nodes of an object that no process has open: poller nodes;
-// idle nodes with a stamp, in which the object keeps some of its state; and waits of the
-// dead that were left to the object's kind, if no process that knows the kind has examined
-// them since.
+// freeNodesAt frees the nodes of an object that no process has open: poller nodes, idle nodes
+// with a stamp, in which the object keeps some of its state, and waits of the dead. Such waits
+// are left if no process that knows the object's kind has examined them since the death.
 func (c *core) freeNodesAt(object Offset) {
 	c.eachNode(func(off Offset, n *Node) {
 		switch {
@@ -339,7 +337,7 @@ func (c *core) freeNodesAt(object Offset) {
 		case n.list.Load() != 0:
 			c.freeNode(off)
 		case n.stamp.Load() != 0 && (n.State() == NodeIdle || c.orphaned(n)):
-			// The reaper of its owner may be about to.
+			// The reaper of the node's owner may be about to free it, too.
 			c.reapNode(off, n, n.Owner(), func() bool { return n.Object() == object })
 		case n.stamp.Load() != 0:
 			c.forgetWait(off, n)
@@ -347,10 +345,10 @@ func (c *core) freeNodesAt(object Offset) {
 	})
 }
 
-// forgetWait is for a node whose object is deleted. The node was on a queue of the object when
-// its wait was over or its owner gave up, and the participant that was to take it off died over
-// that. It is on no queue now. With its stamp it would be taken for a wait of the next object
-// at that offset, which would account for it.
+// forgetWait clears the stamp of a node whose object is deleted. The node was on a queue of the
+// object when its wait was over or its owner gave up. The participant that was to take it off
+// died before it had. Now the node is on no queue. With its stamp it would be taken for a wait of
+// the next object at that offset, which would then account for it.
 func (c *core) forgetWait(off Offset, n *Node) {
 	c.beginTell() // no participant gets the owner's ID
 	defer c.endTell()
@@ -358,18 +356,19 @@ func (c *core) forgetWait(off Offset, n *Node) {
 	if !w.Over() && w.State() != NodeLeft {
 		return
 	}
-	// It is ours before the stamp is gone: a death in between takes it along.
+	// The node is ours before the stamp is cleared: if this process dies in between, its reaper
+	// frees the node.
 	ours := w.State() == NodeLeft && c.takeNode(n, owner)
 	// sync(waitnode.unqueue): release
 	n.stamp.Store(0)
-	// Or its owner gives it back, which sees that the stamp is gone.
+	// Otherwise the owner frees the node, as it sees that the stamp is gone.
 	if ours || n.Swap(w.With(NodeSpent), w.Freed()) && c.takeNode(n, owner) {
 		c.freeNode(off)
 	}
 }
 
-// orphaned reports whether the owner of a node is dead and no participant is about to tell
-// it that its wait is over.
+// orphaned reports whether the owner of a node is dead and no participant is about to tell the
+// owner that its wait is over.
 func (c *core) orphaned(n *Node) bool {
 	owner := n.Owner()
 	return owner != 0 && !c.current(owner) && (n.State() != NodeResolved || c.allTold())

@@ -6,8 +6,8 @@ import (
 	"unsafe"
 )
 
-// Node is a wait node: 64 bytes that are a node for as long as the arena is
-// there, in use or not, so that looking at one too late does no harm.
+// Node is a wait node. Its 64 bytes are a node for as long as the arena exists, used or not, so a
+// late look at one does no harm.
 type Node struct {
 	_ structs.HostLayout
 
@@ -32,25 +32,25 @@ type Node struct {
 	//   futex:   none
 	//   crash:   goes with the node
 	object atomic.Uint64
-	// next is the offset of the next node of the same object. In a queue it has the
-	// links to both neighbours; see prims.
+	// next is the offset of the next node of the same object. In a queue it holds the links to
+	// both neighbours; see prims.
 	//   writers: the participant that links the node
 	//   readers: all participants
 	//   order:   relaxed before the push, acquire in walks
 	//   futex:   none
 	//   crash:   of a poller node: immutable once pushed
 	next atomic.Uint64
-	// readyNext is the offset of the next node of the same ready stack. In a parked or queued
-	// node it is when the wait began, CLOCK_MONOTONIC ns, for people; 0 of an owner that is awake.
+	// readyNext is the offset of the next node of the same ready stack. In a parked or queued node
+	// it is the time when the wait began, CLOCK_MONOTONIC ns, for tools; 0 while the owner is
+	// awake.
 	//   writers: the releaser that made the node ready, until it is popped; the owner before it queues or parks
 	//   readers: the owner
 	//   order:   relaxed, the push carries the edge
 	//   futex:   none
 	//   crash:   any value is consistent, a stack is read with bounds
 	readyNext atomic.Uint64
-	// wanted is the token, the key or the number of permits that the owner waits for. In a
-	// poller node it is when the first waiter behind it came, CLOCK_MONOTONIC ns, for
-	// people.
+	// wanted is the token, the key or the number of permits that the owner waits for. In a poller
+	// node it is the time when the first waiter behind it came, CLOCK_MONOTONIC ns, for tools.
 	//   writers: the owner before it waits
 	//   readers: all participants
 	//   order:   relaxed, the word carries the edge
@@ -63,18 +63,18 @@ type Node struct {
 	//   readers: the owner, freeNodesOf
 	//   order:   release when it becomes 0
 	//   futex:   none
-	//   crash:   the queue is rebuilt from the nodes that have one
+	//   crash:   the queue is rebuilt from the nodes that have a stamp
 	stamp atomic.Uint64
-	// list is the offset of the head of the list that a poller node is on, or is
-	// about to be pushed on; 0 in other nodes.
+	// list is the offset of the head of the list that a poller node is on, or is about to be
+	// pushed on; 0 in other nodes.
 	//   writers: the owner, before the push
 	//   readers: freeNodesOf
 	//   order:   relaxed, the owner's death carries the edge
 	//   futex:   none
 	//   crash:   tells a node that was never pushed from one that was
 	list atomic.Uint64
-	// extra is for the primitive that uses the node: what kind of wait it is, and
-	// how it ended. In a poller node it is how many goroutines wait behind it, for people.
+	// extra belongs to the primitive that uses the node: the kind of wait, and how it ended. In a
+	// poller node it is the number of goroutines that wait behind it, for tools.
 	//   writers: the owner before it waits, then the holder of the queue's lock
 	//   readers: the owner, the holder of the queue's lock
 	//   order:   relaxed, the word carries the edge
@@ -109,42 +109,41 @@ func (n *Node) Swap(old, to NodeWord) bool {
 // State is the state of the node's word.
 func (n *Node) State() NodeState { return n.Load().State() }
 
-// swapState moves the word from one state to another of the same generation.
-// It reports false when the node is in another state, or has been moved meanwhile.
+// swapState moves the word from one state to another of the same generation. It reports false if
+// the node is in another state, or if another thread has moved it.
 func (n *Node) swapState(from, to NodeState) bool {
 	w := n.Load()
 	return w.State() == from && n.Swap(w, w.With(to))
 }
 
-// Owner is the participant that has the node, or 0.
+// Owner is the participant that owns the node, or 0.
 func (n *Node) Owner() ParticipantID { return ParticipantID(n.owner.Load()) }
 
 // Object is the object that the node belongs to, or 0.
 func (n *Node) Object() Offset { return Offset(n.object.Load()) }
 
-// SetObject makes the node belong to an object, whose kind's Repair then has to
-// give it back when the owner is dead. Only the owner of a node from ClaimNode
-// does that.
+// SetObject makes the node belong to an object. From then on the Repair of the object's kind has
+// to free the node when the owner is dead. Only the owner of a node from ClaimNode calls it.
 func (n *Node) SetObject(off Offset) { n.object.Store(uint64(off)) }
 
 // Next is the link to the next node of the same object, an offset.
 func (n *Node) Next() *atomic.Uint64 { return &n.next }
 
-// Wanted is what is waited for: a token, a key, permits.
+// Wanted is the token, the key or the number of permits that the owner waits for.
 func (n *Node) Wanted() *atomic.Uint64 { return &n.wanted }
 
 // Stamp is the arrival stamp.
 func (n *Node) Stamp() *atomic.Uint64 { return &n.stamp }
 
-// Extra is for the primitive that uses the node.
+// Extra belongs to the primitive that uses the node.
 func (n *Node) Extra() *atomic.Uint64 { return &n.extra }
 
-// SetParkedSince dates the wait of a node that is about to be parked, or of one that stays
-// queued while its goroutine waits for its turn; 0 of a queued node says that its owner is awake.
+// SetParkedSince dates the wait of a node that is about to be parked, or that stays queued while
+// its goroutine waits for its turn. In a queued node 0 says that the owner is awake.
 func (n *Node) SetParkedSince(ns int64) { n.readyNext.Store(uint64(ns)) }
 
-// SetBehind notes for people how many goroutines wait behind a poller node, and since
-// when, CLOCK_MONOTONIC ns.
+// SetBehind records for tools how many goroutines wait behind a poller node, and since when,
+// CLOCK_MONOTONIC ns.
 func (n *Node) SetBehind(count int, since int64) {
 	n.wanted.Store(uint64(since))
 	n.extra.Store(uint64(count))
@@ -152,8 +151,8 @@ func (n *Node) SetBehind(count int, since int64) {
 
 // node gives the node at off, which the caller has validated.
 func (c *core) node(off Offset) *Node {
-	// SAFETY: a Node has no pointers and the layout of the host; at has checked
-	// that its 64 bytes are in the arena and aligned.
+	// SAFETY: a Node has no pointers and has the layout of the host; at has checked that its 64
+	// bytes are in the arena and aligned.
 	return (*Node)(c.at(off, nodeSize, nodeSize))
 }
 

@@ -2,14 +2,14 @@ package arenakernel
 
 import "fmt"
 
-// NodeWord is the futex word of a wait node: a state and a generation, so that
-// one CAS decides what becomes of one wait and cannot be mistaken for another's.
+// NodeWord is the futex word of a wait node: a state and a generation. One CAS resolves one wait,
+// and the generation keeps it from resolving another.
 //
 //	bits 0..3   state
 //	bits 4..31  generation: how many uses of the node are over
 //
 //	state    meaning                                          left by
-//	free     in no use                          freeNode, ReleasePollerNode
+//	free     unused                                           freeNode, ReleasePollerNode
 //	idle     its owner has it and does not wait               claimNode, PollerNode, the owner's poller
 //	waiting  its owner waits                                  the owner
 //	ready    woken, and the owner has not seen it yet         a releaser, by CAS from waiting
@@ -22,12 +22,11 @@ import "fmt"
 //	spent    resolved, but not yet off the queue; its owner   the participant that takes it off, or the owner that sees
 //	         has done with it                                 that this has happened: to free
 //
-// Waiting and ready are for poller nodes, those after them for waits in a queue. The
-// CAS to resolved decides a wait, against the owner's to left.
+// Waiting and ready are for poller nodes; the states after them are for waits in a queue. The CAS
+// to resolved decides a wait. It competes with the owner's CAS to left.
 //
-// Generation changes with every step to free, and when the owner of a resolved
-// node keeps it, so that a releaser that read the word before cannot touch the next
-// wait. It wraps.
+// The generation changes with every step to free, and when the owner of a resolved node keeps the
+// node. So a releaser that read the word before cannot touch the next wait. The generation wraps.
 //
 //	crash: freeNodesOf gives back the nodes of the dead. A poller node that is not on its
 //	owner's stack stays as it is, without an owner, until a later death, while a releaser
@@ -68,10 +67,10 @@ func (w NodeWord) With(s NodeState) NodeWord {
 	return w&^nodeStateMask | NodeWord(s)&nodeStateMask
 }
 
-// Freed is the word after the node has been given back.
+// Freed is the word after the node has been freed.
 func (w NodeWord) Freed() NodeWord { return (w + generationUnit).With(NodeFree) }
 
-// Kept is the word after a wait whose owner keeps the node for another.
+// Kept is the word after a wait whose owner keeps the node for another wait.
 func (w NodeWord) Kept() NodeWord { return (w + generationUnit).With(NodeIdle) }
 
 // Over reports whether the wait has been resolved.

@@ -10,16 +10,16 @@ import (
 // Object is an object of the arena: an immutable header and a body that
 // belongs to the object's kind.
 type Object struct {
-	Offset  Offset // of the header; what Offset methods hand out
-	Body    Offset // of the body, a multiple of 64
-	Size    uint64 // of the body
+	Offset  Offset // offset of the header; the Offset methods return it
+	Body    Offset // offset of the body, a multiple of 64
+	Size    uint64 // size of the body
 	Kind    Kind
 	Version uint16 // layout version of the kind
-	Layout  uint64 // fingerprint of the type in the body; 0 where the kind needs none
+	Layout  uint64 // fingerprint of the type in the body; 0 if the kind uses none
 	Name    string // empty when anonymous
 }
 
-// String names the object to people: by name, or by offset when it has none.
+// String names the object for messages: by its name, or by its offset if it has none.
 func (o Object) String() string {
 	if o.Name == "" {
 		return o.Offset.String()
@@ -27,11 +27,11 @@ func (o Object) String() string {
 	return o.Name
 }
 
-// Offsets within an object header; the table is in docs/abi.md. All but the
-// state is immutable from before the object can be found.
+// Offsets within an object header; the table is in docs/abi.md. All fields but the state are
+// immutable before the object can be found.
 const (
 	objKind    = 0
-	objVersion = 4 // the version in the lower, the length of the name in the upper half
+	objVersion = 4 // the version in the lower half, the length of the name in the upper half
 	objState   = 8
 	objNameOff = 12
 	objSize    = 16
@@ -63,9 +63,9 @@ const (
 //	pending -> committed | aborted        by one CAS, which decides who gets the name
 //	committed <-> deleting -> aborted     by one CAS, which decides whether it stays
 //
-// crash: a pending object of the dead has a claimed block and goes with it; a
-// deleting one becomes committed again; an aborted one that was committed before
-// is deleted to the end. [core.reclaimBlocks] does all three.
+// crash: a pending object of the dead has a claimed block and is freed with the block. A deleting
+// object becomes committed again. An aborted object that was committed before is deleted to the
+// end. [core.reclaimBlocks] does all three.
 type objectWord uint32
 
 const (
@@ -94,12 +94,12 @@ func (w objectWord) legal() bool {
 	return w.phase() < objectPhases && w.participant().valid()
 }
 
-// header is an object's header, read once and validated.
+// header is an object's header, which was read once and validated.
 type header struct {
 	Object
 	block block
 	hash  uint64
-	open  Offset         // of the open bits
+	open  Offset         // offset of the open bits
 	state *atomic.Uint32 // an objectWord
 }
 
@@ -113,17 +113,16 @@ func (h *header) swap(old, to objectWord) bool {
 // 0, which stands for no participant.
 func (c *core) openBytes() uint64 { return (uint64(c.geo.slots)/32 + 1) * 4 }
 
-// layOut gives the places of the open bits and of the name, and the size of an
-// object whose body has size bytes.
+// layOut returns the places of the open bits and of the name, and the size of an object whose
+// body has size bytes.
 func (c *core) layOut(size uint64, name string) (open, nameOff, total uint64) {
 	open = alignUp(objectHeader+size, 8)
 	nameOff = open + c.openBytes()
 	return open, nameOff, nameOff + uint64(len(name))
 }
 
-// readHeader reads the header of the object in b. The caller guards the block,
-// or has the object open, so that it is a header, or was written by a peer that
-// is not correct.
+// readHeader reads the header of the object in b. The caller guards the block, or has the object
+// open: so the bytes are a header, or a faulty peer has overwritten them.
 func (c *core) readHeader(b block) (header, error) {
 	h := header{block: b, state: c.u32(b.off + objState)}
 	wild := func(what string) (header, error) {

@@ -21,10 +21,10 @@ var (
 	_ = crashpoint.Register("arena.delete.nodes_freed")
 )
 
-// Delete removes the object of that name, and its name, for good. If there is no such
-// object the error Is [fs.ErrNotExist]. The object stays while a living participant, this
-// one included, has it open, or holds something of it although its handle is closed. Then
-// the error Is [syscall.EBUSY] and names those participants.
+// Delete removes the object of that name, and its name, for good. If there is no such object the
+// error Is [fs.ErrNotExist]. The object stays while a living participant, this one included, has
+// it open, or has a hold on it although its handle is closed. Then the error Is [syscall.EBUSY]
+// and names those participants.
 func (a *Arena) Delete(name string) error {
 	if err := a.use("arena.delete"); err != nil {
 		return err
@@ -44,7 +44,7 @@ func (a *Arena) Delete(name string) error {
 	return a.erase(h.Offset)
 }
 
-// DeleteObject removes an object, as Delete does one that has a name.
+// DeleteObject removes an object as Delete does. The object need not have a name.
 func (a *Arena) DeleteObject(o Object) error {
 	if err := a.use("arena.delete"); err != nil {
 		return err
@@ -58,8 +58,8 @@ func (a *Arena) DeleteObject(o Object) error {
 	return a.erase(o.Offset)
 }
 
-// erase deletes an object that we have just opened for that, or closes it again.
-// The caller holds handles.
+// erase deletes an object that we have just opened for that purpose, or closes it again. The
+// caller holds handles.
 func (a *Arena) erase(off Offset) error {
 	c := &a.core
 	ref := c.handles.refs[off]
@@ -68,7 +68,8 @@ func (a *Arena) erase(off Offset) error {
 		a.forget(off)
 		return c.busy(h, fmt.Sprintf("participants %v have it open", []ParticipantID{c.self}))
 	}
-	// The guard takes over from the open bit, which would be in the way.
+	// From here on the guard protects the object instead of the open bit, which would stop the
+	// deletion.
 	c.guard(off)
 	a.forget(off)
 	err := c.decide(h, func() []string { return append(a.undoneFor(h), a.holders(h.Object)...) })
@@ -81,8 +82,8 @@ func (a *Arena) erase(off Offset) error {
 	return nil
 }
 
-// decide brings h from committed to aborted unless a participant has it open. It waits a
-// little for participants that open it for a moment.
+// decide moves h from committed to aborted unless a participant has it open. It waits a little
+// for participants that have it open for a moment only.
 //
 //	opener                            deleter
 //	open bit := 1                     phase: committed -> deleting
@@ -93,9 +94,9 @@ func (a *Arena) erase(off Offset) error {
 // Each writes before it reads, so either the deleter sees the bit or the opener
 // sees the phase; and then one CAS of the phase decides.
 //
-// A participant must open the object before it can take hold of it, so the holds that
-// remain then belong to handles that were closed: holders names them. The object stays for
-// those, too.
+// A participant must open the object before it can hold it. So if no open bit is set, the
+// remaining holds belong to handles that were closed, and holders names them. The object stays
+// for those holds, too.
 func (c *core) decide(h *header, holders func() []string) error {
 	ours := makeObject(objectDeleting, c.self)
 	var why string
@@ -142,15 +143,16 @@ func (c *core) busy(h *header, why string) error {
 	return c.failObject("arena.delete", h.Object.String(), syscall.EBUSY, why)
 }
 
-// holders tells which living participants hold what of an object, as far as its kind is
-// known here. A duty is no hold: what a participant has undertaken, as to arrive or to give
-// a result, concerns only participants that have the object open.
+// holders says which living participants hold what of an object, as far as this process knows the
+// kind. A duty, such as to arrive or to produce a result, is no hold: it concerns only
+// participants that have the object open.
 func (a *Arena) holders(o Object) (who []string) {
 	ops, ok := kindOps(o.Kind)
 	if !ok || ops.Inspect == nil {
 		return nil
 	}
-	// Only participants with an open handle wait: an empty map saves looking for the waits.
+	// Only participants with an open handle wait, so there are no waits: an empty map saves the
+	// search.
 	look := &Arena{membership: a.membership, waits: map[Offset][]Wait{}}
 	for _, h := range ops.Inspect(look, o).Holds {
 		switch h.Mode {
@@ -164,7 +166,7 @@ func (a *Arena) holders(o Object) (who []string) {
 	return who
 }
 
-// finishErase gives back what is left of an object whose deletion is decided.
+// finishErase frees what is left of an object whose deletion is decided.
 func (c *core) finishErase(h *header) {
 	freeing := makeBlock(blockFreeing, c.self)
 	c.touch(h.block.chunk)
@@ -179,8 +181,8 @@ func (c *core) finishErase(h *header) {
 	c.releaseUnseen(h.block, freeing)
 }
 
-// resolveDelete ends what dead had begun with the object in b: a deletion that
-// was decided is done, another cancelled. The caller is the reaper of dead.
+// resolveDelete ends what dead had begun with the object in b: it finishes a deletion that was
+// decided, and cancels another one. The caller is the reaper of dead.
 func (c *core) resolveDelete(b block, dead ParticipantID) {
 	c.guard(b.off)
 	defer c.unguard()
@@ -223,8 +225,8 @@ func (c *core) openAt(off Offset) (header, error) {
 func (c *core) headerAt(off Offset) (header, error) {
 	// sync(arena.publish): acquire
 	if b, ok := c.locate(off); ok && b.load() == makeBlock(blockObject, 0) {
-		// The slab may have been taken back and made anew between the two
-		// looks; from now on it cannot.
+		// The slab may have been taken back and made anew between the two lookups. From now on
+		// that is impossible, because the guard is set.
 		if now, ok := c.locate(off); ok && now == b {
 			return c.readHeader(b)
 		}

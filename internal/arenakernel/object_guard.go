@@ -16,21 +16,22 @@ var (
 	_ = crashpoint.Register("arena.object.cancelling")
 )
 
-// slotOpening is the field of a slot that says at which object header its
-// participant is about to look, 0 if at none: that block is not reused
-// meanwhile. An object that is open needs no such guard.
+// slotOpening is the field of a slot that names the object header at which its participant is
+// about to look; it is 0 if there is none. The block of that object is not reused while the field
+// names it. An open object needs no such guard.
 //
 //	writers: the owner
 //	readers: a participant that frees the block of an object
-//	order:   seq_cst: the guard is set before the object is looked up again,
-//	         the object made unfindable before the guards are looked at
+//	order:   seq_cst: the guard is set before the object is looked up again, and the
+//	         object is made unfindable before the guards are read
 //	futex:   none
-//	crash:   that of the dead does not count, clearOpenBits clears it
+//	crash:   the guard of a dead participant does not count; clearOpenBits clears it
 const slotOpening Offset = 224
 
-// slotWalking is such a guard for walks, of a reap or a check, which read the body too. It
-// is no open bit: it does not keep an object from being deleted. A participant with any value
-// but 0 may owe wakes to anybody; walkOwed says that, and guards nothing.
+// slotWalking is a second such guard, for the walks of reaps and checks, which read the body,
+// too. Unlike an open bit, it does not keep an object from being deleted. A participant whose
+// guard is not 0 may owe wakes to any participant. The value walkOwed says only that, and guards
+// nothing.
 //
 // Its tags are those of slotOpening.
 const slotWalking Offset = 232
@@ -38,25 +39,25 @@ const slotWalking Offset = 232
 // walkOwed is no offset of an object.
 const walkOwed Offset = 1
 
-// openLocal is what this process knows about the objects it has open. The mutex
-// serialises its lookups, since it has one guard.
+// openLocal is what this process knows about the objects that it has open. The process has one
+// guard, so the mutex makes its lookups take turns.
 type openLocal struct {
 	sync.Mutex
 	walking  sync.Mutex          // held by a walk, with its own guard
-	rest     Offset              // guarded by: walking; its guard while no walk is under way
+	rest     Offset              // guarded by: walking; the value of the guard while no walk is under way
 	refs     map[Offset]*openRef // guarded by: Mutex
-	deferred []Offset            // guarded by: Mutex; blocks freeing by us that a peer guarded
-	passed   uint64              // guarded by: Mutex; entries that are gone, by searches since the reach was lowered
-	// lowerAfter is how many more have to be passed than lowerRatio says.
+	deferred []Offset            // guarded by: Mutex; blocks that we are freeing and that a peer guarded
+	passed   uint64              // guarded by: Mutex; removed entries that searches have passed since the reach was lowered
+	// lowerAfter is how many more entries have to be passed than lowerRatio says.
 	lowerAfter uint64 // guarded by: Mutex
 }
 
 // openRef is an object that this process has open.
 type openRef struct {
 	header
-	count int // of opens that have not been closed
-	// kept: the bit was set before. A dead participant of this slot had the object open, and its
-	// transaction may not be undone yet.
+	count int // number of opens that have not been closed
+	// kept: the open bit was set before. A dead participant of this slot had the object open, and
+	// its transaction may not be undone yet.
 	kept bool
 }
 
@@ -69,7 +70,7 @@ func (c *core) guard(off Offset) {
 
 func (c *core) unguard() { c.guard(0) }
 
-// guarded reports whether a participant looks at the block at off.
+// guarded reports whether a participant guards the block at off.
 func (c *core) guarded(off Offset) bool {
 	for i := 1; i <= c.geo.slots; i++ {
 		s := c.slot(i)
@@ -82,11 +83,11 @@ func (c *core) guarded(off Offset) bool {
 	return false
 }
 
-// releaseUnseen is release for a block that was in the directory, or was an object: it
-// waits, as freeing by this process, until no participant guards it.
+// releaseUnseen is release for a block that was in the directory, or was an object. The block
+// waits, marked as freeing by this process, until no participant guards it.
 func (c *core) releaseUnseen(b block, w blockWord) {
 	if !c.guarded(b.off) {
-		// The nodes go last, when no reaper looks at them any more.
+		// The nodes are freed last, when no reaper looks at them any more.
 		c.freeNodesAt(b.off)
 		crashpoint.Hit("arena.delete.nodes_freed")
 		c.release(b, w)
@@ -106,7 +107,7 @@ func (c *core) flushDeferred() {
 	c.releaseDeferred()
 }
 
-// releaseDeferred releases what had to wait. The caller holds handles.
+// releaseDeferred releases the blocks that had to wait. The caller holds handles.
 func (c *core) releaseDeferred() {
 	waiting := c.handles.deferred
 	c.handles.deferred = nil
@@ -130,8 +131,8 @@ func (c *core) openBit(h *header, slot int) (word *atomic.Uint32, mask uint32) {
 	return c.u32(h.open + Offset(slot/32*4)), 1 << (slot % 32)
 }
 
-// openers lists the participants that have h open. A dead one counts until it is
-// gone: a system call of it may still write there.
+// openers lists the participants that have h open. A dead one counts until it is gone: a system
+// call of it may still write into the object.
 func (c *core) openers(h *header) (who []ParticipantID) {
 	for i := 1; i <= c.geo.slots; i++ {
 		word, mask := c.openBit(h, i)
@@ -145,8 +146,8 @@ func (c *core) openers(h *header) (who []ParticipantID) {
 	return who
 }
 
-// undoneFor lists the dead participants that had h open, and whose transactions are still in an
-// undo log: a process that undoes one may write into h.
+// undoneFor lists the dead participants that had h open and whose transactions are still in an
+// undo log. A process that undoes such a transaction may write into h.
 func (a *Arena) undoneFor(h *header) (who []string) {
 	for i := 1; i <= a.geo.slots; i++ {
 		word, mask := a.openBit(h, i)
@@ -157,8 +158,8 @@ func (a *Arena) undoneFor(h *header) (who []string) {
 	return who
 }
 
-// adopt opens the object h, which the caller guards. It reports false when the
-// object is not there, or not any more.
+// adopt opens the object h, which the caller guards. It reports false if the object is not
+// committed.
 func (c *core) adopt(h *header) (bool, error) {
 	if ref := c.handles.refs[h.Offset]; ref != nil {
 		ref.count++
@@ -171,13 +172,13 @@ func (c *core) adopt(h *header) (bool, error) {
 	crashpoint.Hit("arena.object.bit_set")
 	for try := range claimTries * timeout {
 		if try >= claimTries {
-			runtime.Gosched() // that many deleters are at work
+			runtime.Gosched() // each further round means that another deleter is at work
 		}
 		// sync(arena.commit): acquire
 		s := h.load()
 		switch {
 		case s.legal() && s.phase() == objectDeleting:
-			// lin: the deletion is cancelled, and with our bit set no other is
+			// lin: the deletion is cancelled. While our bit is set, no further deletion is
 			// decided.
 			crashpoint.Hit("arena.object.cancelling")
 			if h.swap(s, makeObject(objectCommitted, 0)) {
@@ -188,21 +189,21 @@ func (c *core) adopt(h *header) (bool, error) {
 			word.And(^mask)
 			return false, c.corrupt(h.Offset, "phase")
 		case s.phase() == objectCommitted:
-			// The maker may be dead before it could publish.
+			// The maker may have died before it published the object.
 			if w := h.block.load(); w.kind() == blockClaimed {
 				h.block.swap(w, makeBlock(blockObject, 0))
 			}
 			c.remember(h, kept)
 			return true, nil
 		default:
-			return false, nil // the bit goes with the object
+			return false, nil // the deletion frees the bit together with the object
 		}
 	}
 	word.And(^mask)
 	return false, c.corrupt(h.Offset, "phase that does not settle")
 }
 
-// remember notes that this process has h open. kept is that of openRef.
+// remember records that this process has h open. kept is the field of openRef.
 func (c *core) remember(h *header, kept bool) {
 	if c.handles.refs == nil {
 		c.handles.refs = map[Offset]*openRef{}
@@ -219,7 +220,7 @@ func (a *Arena) forget(off Offset) bool {
 	}
 	if ref.count--; ref.count == 0 {
 		delete(a.handles.refs, off)
-		if !ref.kept || !a.undoing(a.self) { // else the undo will write into the object
+		if !ref.kept || !a.undoing(a.self) { // if undoing, the undo will still write into the object
 			word, mask := a.openBit(&ref.header, a.self.Slot())
 			word.And(^mask)
 		}
@@ -245,7 +246,8 @@ func (c *core) clearOpenBits(dead ParticipantID) {
 			case blockObject:
 				c.withObject(off, clearBit)
 			case blockClaimed:
-				// A committed object that its maker has not published is found by name only.
+				// An object that is committed and that its maker has not published is found by
+				// name only.
 				c.withUnpublished(off, clearBit)
 			}
 			return true
@@ -265,9 +267,9 @@ func (c *core) withObject(off Offset, f func(h *header)) {
 	}
 }
 
-// withUnpublished is withObject for an object that is committed and whose block is still
-// claimed by its maker. The bytes of a claimed block may be anything: the directory tells
-// whether there is an object.
+// withUnpublished is withObject for an object that is committed and whose block its maker has
+// still claimed. The bytes of a claimed block may be anything: only the directory says whether
+// there is an object.
 func (c *core) withUnpublished(off Offset, f func(h *header)) {
 	b, ok := c.locate(off)
 	if !ok || b.class == classNode {
@@ -289,7 +291,7 @@ func (c *core) withUnpublished(off Offset, f func(h *header)) {
 	})
 }
 
-// corrupt is the error for an object that has something impossible.
+// corrupt is the error for an object in an impossible state.
 func (c *core) corrupt(off Offset, what string) error {
 	return c.fail("arena.object", shmsync.ErrCorrupt, "the object at "+off.String()+" has an impossible "+what)
 }

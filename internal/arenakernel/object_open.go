@@ -25,30 +25,31 @@ var (
 
 // ObjectSpec says which object to open, and how to make it.
 type ObjectSpec struct {
-	Kind    Kind   // what it is
+	Kind    Kind   // the kind of object
 	Version uint16 // layout version of the kind
 	Name    string // 1 to 255 bytes of UTF-8; empty for a fresh anonymous object
-	Size    uint64 // of the body, up to MaxObject
-	Layout  uint64 // fingerprint of the type in the body, where the kind needs one
-	AnySize bool   // an existing object of another size will do
-	// Existing makes a missing object an error that Is [fs.ErrNotExist].
+	Size    uint64 // size of the body, up to MaxObject
+	Layout  uint64 // fingerprint of the type in the body, if the kind uses one
+	AnySize bool   // an existing object of another size is accepted
+	// Existing makes OpenObject create nothing: if the object does not exist, the error Is
+	// [fs.ErrNotExist].
 	Existing bool
 
-	// Init fills in the body of a new object, which is zero; nil leaves it so.
-	// It may be called for an object that is thrown away, because another
-	// participant has created one of the name first.
+	// Init fills in the body of a new object, which is zero before; a nil Init leaves it zero. It
+	// may run for an object that is then thrown away, because another participant has created one
+	// of the name first.
 	Init func(body []byte)
 }
 
 var errOutvoted = errors.New("outvoted")
 
-// OpenObject finds the object of that name or creates it. If several participants race to
-// create it, one of them does, and all open the same. The object stays there for this
-// process until CloseObject has been called as often as OpenObject.
+// OpenObject finds the object of that name or creates it. If several participants race to create
+// it, one of them creates it and all open it. The object stays open in this process until
+// CloseObject has been called as often as OpenObject.
 //
 // An object of another kind, version, size or layout is an error that Is
-// [shmsync.ErrIncompatible] and says both sides. Whatever the maker wrote in
-// Init synchronizes before the return of every OpenObject that finds the object.
+// [shmsync.ErrIncompatible] and says what was found and what was asked for. Whatever the maker
+// wrote in Init synchronizes before the return of every OpenObject that finds the object.
 func (a *Arena) OpenObject(spec ObjectSpec) (o Object, created bool, err error) {
 	if err := a.use("arena.open_object"); err != nil {
 		return o, false, err
@@ -107,7 +108,7 @@ func (c *core) openNamed(name string, hash uint64) (header, bool, error) {
 	return c.seek(name, hash, 0)
 }
 
-// compatible compares what is there with what was asked for.
+// compatible compares the object that was found with the one that was asked for.
 func (c *core) compatible(h *header, spec ObjectSpec) error {
 	var what string
 	switch {
@@ -126,8 +127,8 @@ func (c *core) compatible(h *header, spec ObjectSpec) error {
 	return c.failObject("arena.open_object", h.Object.String(), shmsync.ErrIncompatible, what)
 }
 
-// build claims a block and makes a whole object of it, which no peer can find yet. This
-// process has it open already.
+// build claims a block and makes a whole object of it, which no peer can find yet. From then on
+// this process has the object open.
 func (c *core) build(spec ObjectSpec, hash uint64, state objectWord) (header, error) {
 	open, nameOff, total := c.layOut(spec.Size, spec.Name)
 	off, err := c.claim(total, 1)
@@ -182,9 +183,8 @@ func (c *core) createAnonymous(spec ObjectSpec) (Object, error) {
 	return h.Object, nil
 }
 
-// createNamed makes the object, or opens the one that another participant has
-// made meanwhile; then found is true. errOutvoted says that the caller should
-// look again.
+// createNamed makes the object, or opens the one that another participant has made in the
+// meantime; then found is true. errOutvoted tells the caller to look again.
 func (c *core) createNamed(spec ObjectSpec, hash uint64) (h header, found bool, err error) {
 	pending := makeObject(objectPending, c.self)
 	mine, err := c.build(spec, hash, pending)
@@ -207,7 +207,7 @@ func (c *core) createNamed(spec ObjectSpec, hash uint64) (h header, found bool, 
 		return theirs, found, err
 	}
 	crashpoint.Hit("arena.object.before_commit")
-	// lin: the object is there from here on.
+	// lin: the object exists from here on.
 	// sync(arena.commit): release
 	if !mine.swap(pending, makeObject(objectCommitted, 0)) {
 		c.withdraw(&mine)
@@ -215,15 +215,15 @@ func (c *core) createNamed(spec ObjectSpec, hash uint64) (h header, found bool, 
 	}
 	c.remember(&mine, false)
 	crashpoint.Hit("arena.object.committed")
-	// An opener may have published it before us.
+	// A process that opened the object may have published it before us.
 	if err := c.publish(mine.Offset, blockObject); err != nil && mine.block.load().kind() != blockObject {
 		return mine, false, err
 	}
 	return mine, false, nil
 }
 
-// withdraw takes back an object of ours that has not been committed. Others may
-// be looking at it.
+// withdraw takes back an object of ours that has not been committed. Other participants may be
+// looking at it.
 func (c *core) withdraw(h *header) {
 	h.swap(makeObject(objectPending, c.self), makeObject(objectAborted, c.self))
 	c.unlist(h.Offset, h.hash)

@@ -5,10 +5,9 @@ import (
 	"strconv"
 )
 
-// ObjectAt opens the object whose header is at off, an offset that may have come
-// from a peer: one that is no object's is an error that Is
-// [shmsync.ErrIncompatible], an object with an impossible header one that Is
-// [shmsync.ErrCorrupt].
+// ObjectAt opens the object whose header is at off, which may have come from a peer. If there is
+// no object at off, the error Is [shmsync.ErrIncompatible]. If its header is impossible, the
+// error Is [shmsync.ErrCorrupt].
 func (a *Arena) ObjectAt(off Offset) (Object, error) {
 	if err := a.use("arena.object"); err != nil {
 		return Object{}, err
@@ -22,7 +21,7 @@ func (a *Arena) ObjectAt(off Offset) (Object, error) {
 	return h.Object, nil
 }
 
-// CloseObject gives back one open of o. Closing what is not open is the caller's
+// CloseObject undoes one OpenObject of o. Closing an object that is not open is the caller's
 // mistake and panics.
 func (a *Arena) CloseObject(o Object) {
 	a.handles.Lock()
@@ -33,10 +32,9 @@ func (a *Arena) CloseObject(o Object) {
 	}
 }
 
-// Objects goes through the objects of the arena, the anonymous ones included.
-// Each is open while the loop has it, so it cannot be deleted. Objects that
-// come or go meanwhile may be seen or not; objects with impossible headers are
-// passed over.
+// Objects iterates over the objects of the arena, including anonymous ones. Each object is open
+// while the loop body has it, so it cannot be deleted. Objects that are created or deleted during
+// the loop may be missing. Objects with impossible headers are skipped.
 func (a *Arena) Objects() iter.Seq[Object] {
 	return func(yield func(Object) bool) {
 		a.mustUse("arena.objects")
@@ -54,13 +52,13 @@ func (a *Arena) Objects() iter.Seq[Object] {
 	}
 }
 
-// visit calls f for the objects of the arena, without opening them. An object may be
-// deleted meanwhile; then f reads bytes that belong to no object any more, but never those
-// of another object. f does not walk itself.
+// visit calls f for the objects of the arena, without opening them. An object may be deleted in
+// the meantime. Then f reads bytes that belong to no object any more, but never those of another
+// object. f must not walk the arena itself.
 func (a *Arena) visit(f func(Object)) { a.visitIn(a.eachBlock, f) }
 
-// visitTouched is visit for the objects that the participant in a slot may have touched, and
-// those beside them.
+// visitTouched is visit for the objects in the chunks that the participant in a slot may have
+// touched.
 func (a *Arena) visitTouched(slot int, f func(Object)) {
 	a.visitIn(func(f func(Offset, uint64, blockWord) bool) {
 		a.eachTouched(slot, func(chunk uint64) { a.eachBlockOf(chunk, f) })
@@ -84,7 +82,7 @@ func (a *Arena) visitIn(each func(func(Offset, uint64, blockWord) bool), f func(
 	})
 }
 
-// restGuard sets the guard of walks to what it is while no walk is under way.
+// restGuard sets the value of the walk guard while no walk is under way.
 func (a *Arena) restGuard(rest Offset) {
 	a.handles.walking.Lock()
 	defer a.handles.walking.Unlock()
@@ -92,8 +90,8 @@ func (a *Arena) restGuard(rest Offset) {
 	a.u64(a.slot(a.mySlot) + slotWalking).Store(uint64(rest))
 }
 
-// lookAt reads what object is at off, without opening it: it may be gone by the
-// time this returns.
+// lookAt reads the header of the object at off without opening it: the object may be deleted
+// before lookAt returns.
 func (c *core) lookAt(off Offset) (Object, error) {
 	c.handles.Lock()
 	defer c.handles.Unlock()

@@ -19,8 +19,8 @@ import (
 
 var _ = crashpoint.Register("arena.remove.judged")
 
-// attached are the arenas that this process has joined, by identity of their
-// file: joining one again gives the same membership.
+// attached are the arenas that this process has joined, by the identity of their file. Joining
+// one of them again returns the same membership.
 var attached struct {
 	sync.Mutex
 	arenas map[segmentID]*membership // guarded by: Mutex
@@ -28,16 +28,16 @@ var attached struct {
 
 type segmentID struct{ dev, ino uint64 }
 
-// Open joins the arena of that name under /dev/shm, or at a path if name has a slash, and
-// creates it first if there is none. If several processes race to create it, one of them does,
-// and all join the same arena. A nil opts means the defaults. If the arena exists, Size and
-// MaxParticipants that are set are compared with those of the arena, and a difference is an
+// Open joins the arena of that name under /dev/shm, or at a path if name has a slash. It creates
+// the arena first if there is none. If several processes race to create it, one of them creates
+// it and all join it. A nil opts means the defaults. If the arena exists, Size and
+// MaxParticipants, if they are set, are compared with those of the arena, and a difference is an
 // error that Is [shmsync.ErrIncompatible].
 //
-// A file that is no arena, or one of another layout, is ErrIncompatible or
-// ErrCorrupt and is left as it was, unless Recreate says otherwise. No free slot is
-// ErrNoSpace. In a program for a 32-bit or big-endian machine, and on another system than
-// Linux, every call that joins an arena is an error that Is [shmsync.ErrNotSupported].
+// A file that is no arena, or one of another layout, is ErrIncompatible or ErrCorrupt, and Open
+// leaves the file unchanged unless Recreate says otherwise. If no slot is free, the error Is
+// ErrNoSpace. In a program for a 32-bit or big-endian machine, and on systems other than Linux,
+// every call that joins an arena returns an error that Is [shmsync.ErrNotSupported].
 //
 // Joining the same arena again in one process, by whatever name, gives another
 // opening of the same membership, which is closed separately.
@@ -61,8 +61,8 @@ func OpenContext(ctx context.Context, name string, opts *Options) (*Arena, error
 	})
 }
 
-// Create makes a new arena under /dev/shm, or at a path if name has a slash, and joins it.
-// Where the name is taken the error Is [fs.ErrExist].
+// Create makes a new arena under /dev/shm, or at a path if name has a slash, and joins it. If the
+// name is taken, the error Is [fs.ErrExist].
 func Create(name string, opts *Options) (*Arena, error) {
 	o := opts.orDefault()
 	if err := o.check("arena.create", name); err != nil {
@@ -79,8 +79,8 @@ func Create(name string, opts *Options) (*Arena, error) {
 	})
 }
 
-// Attach joins an existing arena under /dev/shm, or at a path if name has a slash. Where there
-// is none the error Is [fs.ErrNotExist].
+// Attach joins an existing arena under /dev/shm, or at a path if name has a slash. If there is
+// none, the error Is [fs.ErrNotExist].
 func Attach(name string, opts *Options) (*Arena, error) {
 	return AttachContext(context.Background(), name, opts)
 }
@@ -104,10 +104,10 @@ func AttachContext(ctx context.Context, name string, opts *Options) (*Arena, err
 // isPath reports whether the name of an arena is the path of a file.
 func isPath(name string) bool { return strings.Contains(name, "/") }
 
-// maxMoves is how often an opener follows a name that leads to another file each time.
+// maxMoves bounds how often an opener starts over because the name leads to another file by then.
 const maxMoves = 1000
 
-// enterNamed joins the arena that find gives. It starts over if the name leads to another file
+// enterNamed joins the arena that find returns. It starts over if the name leads to another file
 // by then, or if the arena was replaced.
 func enterNamed(ctx context.Context, op, name string, opts *Options, find func() (*shm.Segment, bool, error)) (*Arena, error) {
 	o := opts.orDefault()
@@ -121,7 +121,7 @@ func enterNamed(ctx context.Context, op, name string, opts *Options, find func()
 			sweepRemoved(seg.Name())
 		}
 		if err == nil && o.Recreate != 0 && !created {
-			judged, _ = seg.Reopen() // as long as it is open, no other file has its inode number
+			judged, _ = seg.Reopen() // as long as this descriptor is open, no other file has its inode number
 		}
 		if err == nil {
 			a, joined, err = join(ctx, seg, opts, created, true, watcher)
@@ -151,14 +151,14 @@ func enterNamed(ctx context.Context, op, name string, opts *Options, find func()
 		Detail: "the arena was removed, but the name still leads to it, or leads to another file each time"}
 }
 
-// mayReplace reports whether the arena of which err tells may be replaced because of that.
+// mayReplace reports whether the options allow to replace an arena for the reason in err.
 func (o *Options) mayReplace(err error) bool {
 	return o.Recreate&RecreateIncompatible != 0 && errors.Is(err, errOtherArena) ||
 		o.Recreate&RecreateCorrupt != 0 && errors.Is(err, shmsync.ErrCorrupt)
 }
 
-// Format makes an arena of a segment that no other process has yet. Call it in the init
-// function of a constructor of package shm to create an arena at a path, or in a memfd:
+// Format makes an arena in a segment that no other process has yet. Call it in the init function
+// of a constructor of package shm to create an arena at a path, or in a memfd:
 //
 //	seg, err := shm.CreateMemfd("jobs", size, func(s *shm.Segment) error { return arena.Format(s, nil) }, nil)
 //	a, err := arena.FromSegment(seg, nil)
@@ -204,9 +204,9 @@ func (o *Options) size() int64 { return int64(alignUp(uint64(o.Size), chunkSize)
 
 func (o *Options) format(seg *shm.Segment) error { return format(seg, o.MaxParticipants, o.Counted) }
 
-// join makes this process a participant of the arena in seg. named says that seg was found
-// by its name. watcher may be nil. joined says that the arena is what was asked for, also if
-// there is an error: of OnFirst, for example.
+// join makes this process a participant of the arena in seg. named says that seg was found by its
+// name. watcher may be nil. joined says that the arena is the one that was asked for. It may be
+// true together with an error, of OnFirst for example.
 func join(ctx context.Context, seg *shm.Segment, opts *Options, created, named bool, watcher *watcherThread) (_ *Arena, joined bool, _ error) {
 	dev, ino := seg.ID()
 	id := segmentID{dev, ino}
@@ -249,10 +249,10 @@ func join(ctx context.Context, seg *shm.Segment, opts *Options, created, named b
 	}
 	attached.arenas[id] = a.membership
 	attached.Unlock()
-	// The first is the library's own, for what this process does for all openings.
+	// The first opening belongs to the library, for what this process does for all openings.
 	a = &Arena{membership: a.membership}
 	admitted := false
-	defer func() { // also after a panic of OnFirst
+	defer func() { // deferred, so that it also runs after a panic of OnFirst
 		if !admitted {
 			a.Close()
 		}
@@ -269,7 +269,7 @@ func join(ctx context.Context, seg *shm.Segment, opts *Options, created, named b
 	return a, true, nil
 }
 
-// keep does what an opening with these options needs while it lasts.
+// keep starts what an opening with these options needs while it lasts.
 func (a *Arena) keep(o *Options) {
 	if o.Lifetime == LifetimeEphemeral {
 		a.ephemeral.Store(true)

@@ -9,50 +9,48 @@ import (
 // Options says how an arena is created and joined. A nil *Options means the
 // zero value.
 type Options struct {
-	// Size of a new arena in bytes, rounded up to 64 KiB; 0 means 64 MiB. The
-	// size is fixed for life. The file is sparse: memory is taken as the arena
-	// fills.
+	// Size of a new arena in bytes, rounded up to 64 KiB; 0 means 64 MiB. The size never changes.
+	// The file is sparse: memory is taken as the arena fills.
 	Size int64
-	// MaxParticipants of a new arena, at most 2047; 0 means 128. Fixed for life.
+	// MaxParticipants of a new arena, at most 2047; 0 means 128. It never changes.
 	MaxParticipants int
-	// Counted makes the objects of a new arena count what is done with them, and date
-	// their holds, for tools; see [Counts]. It costs the fast paths: a lock and unlock
-	// takes several times as long. It is ignored for an arena that exists; [Arena.Counted]
-	// tells.
+	// Counted makes the objects of a new arena count their operations, and date their holds, for
+	// tools; see [Counts]. It slows the fast paths down: a lock and unlock takes several times as
+	// long. It is ignored if the arena exists; see [Arena.Counted].
 	Counted bool
 	// Mode is the permission of a new arena's file; 0 means 0600.
 	Mode fs.FileMode
-	// TrustUIDs are users whose arenas may be joined, besides those of this
-	// process's effective user and of root.
+	// TrustUIDs are users whose arenas may be joined, in addition to those of this process's
+	// effective user and of root.
 	TrustUIDs []uint32
-	// Label names this process to people: in errors about its death, and in
-	// tools. At most 63 bytes are kept. Empty means the program's name.
+	// Label names this process in errors about its death and in tools. At most 63 bytes are kept.
+	// Empty means the program's name.
 	Label string
-	// KernelIO declares which system calls of this process write into the arena. If it is
-	// opened several times, the most general declaration holds.
+	// KernelIO declares which system calls of this process write into the arena. If the process
+	// opens the arena several times, the most general declaration holds.
 	KernelIO KernelIO
-	// NUMA places the pages of a new arena. It is ignored for an arena that exists.
-	// Segment().Degraded and Where tell the result; see Place for parts of an arena.
+	// NUMA places the pages of a new arena. It is ignored if the arena exists. Segment().Degraded
+	// and Where report the result; see Place for parts of an arena.
 	NUMA shm.Policy
-	// HugePages, Populate and Lock are as in shm.Options. An arena under a name
-	// takes HugeTransparent; one of Huge2M or Huge1G is formatted into a segment
-	// of shm.CreateMemfd.
+	// HugePages, Populate and Lock are as in shm.Options. An arena under a name can use
+	// HugeTransparent. For Huge2M or Huge1G, format the arena into a segment of shm.CreateMemfd.
 	HugePages shm.HugePages
 	Populate  bool
 	Lock      bool
 	// OnFirst runs in the participant that begins an epoch, before its Open returns. No other
-	// process is in, and none gets in meanwhile, so OnFirst may delete and repair anything. If it
-	// fails, or its process dies, the next participant is the first. OnFirst must not open
-	// the same arena.
+	// process is in, and none gets in during the call, so OnFirst may delete and repair anything.
+	// If OnFirst fails, or its process dies, the next participant is the first. OnFirst must not
+	// open the same arena.
 	OnFirst func(a *Arena, e Epoch) error `json:"-"`
-	// Recreate says when an arena that no process is in is replaced by a new one; 0 means never.
+	// Recreate says for which reasons an arena that no process is in is replaced by a new one; 0
+	// means never.
 	Recreate Recreate
-	// Lifetime says what becomes of the arena when no process is in. Processes that open one
+	// Lifetime says what happens to the arena when no process is in. Processes that open one
 	// arena should agree on it.
 	Lifetime Lifetime
 	// OnDetached is called once, on a goroutine of its own, when the file of the arena was removed
-	// or replaced while this opening is in use. Processes that open the name afterwards do
-	// not meet this one.
+	// or replaced while this opening is in use. From then on, processes that open the name join
+	// another arena.
 	OnDetached func() `json:"-"`
 }
 
@@ -69,7 +67,7 @@ const (
 	RecreateUnclean
 )
 
-// Lifetime is what becomes of an arena when no process is in.
+// Lifetime says what happens to an arena when no process is in.
 type Lifetime uint8
 
 const (
@@ -87,21 +85,21 @@ func (o *Options) replaces(a *Arena, e Epoch, untouched bool) bool {
 		o.Recreate&RecreateCorrupt != 0 && a.Check() != nil
 }
 
-// KernelIO is which system calls of a process write into an arena. After the death of
-// the process its data is not handed over before they are finished; see [Arena.Gone]. A
+// KernelIO says which system calls of a process write into an arena. After the death of the
+// process its data is not handed over before these calls are finished; see [Arena.Gone]. A
 // declaration that is too narrow corrupts data.
 type KernelIO uint8
 
 const (
-	// KernelIOSynchronous is the default: each such call is finished when its thread
-	// leaves it. That is read(2), recv(2) and all their like, also with O_DIRECT, and
-	// io_uring without it. The data is handed over when no thread of the process has
-	// memory any more, usually less than a millisecond after the death is known.
+	// KernelIOSynchronous is the default: each such call is finished when its thread leaves it.
+	// That holds for read(2), recv(2) and similar calls, also with O_DIRECT, and for io_uring
+	// without O_DIRECT. The data is handed over when no thread of the process has memory any
+	// more, usually less than a millisecond after the death is known.
 	KernelIOSynchronous KernelIO = iota
-	// KernelIOAsynchronous adds io_submit(2), and the calls of other processes
-	// that share the memory of this one: a child of clone(CLONE_VM) that is no thread.
-	// The data is handed over when the memory of the process has been taken apart, which
-	// takes 30 ms and more for each GiB.
+	// KernelIOAsynchronous adds io_submit(2), and the calls of other processes that share the
+	// memory of this one, such as a child of clone(CLONE_VM) that is no thread. The data is
+	// handed over when the kernel has taken the memory of the process apart, which takes 30 ms
+	// and more for each GiB.
 	KernelIOAsynchronous
 	// KernelIONone says that this process passes no memory of the arena to a system
 	// call that writes there. The data is handed over as soon as the death is known.
@@ -119,7 +117,7 @@ func (k KernelIO) caps() uint32 {
 	return 0
 }
 
-// widen makes the declaration of this participant hold for an opening with k, too.
+// widen extends the declaration of this participant so that it covers an opening with k, too.
 func (a *membership) widen(k KernelIO) {
 	caps := a.u32(a.slot(a.mySlot) + slotCaps)
 	for {

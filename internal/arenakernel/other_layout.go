@@ -8,17 +8,17 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// OtherLayout is what can be told of an arena with a layout that this program does not know.
+// OtherLayout is what this program can tell about an arena with a layout that it does not know.
 type OtherLayout struct {
 	Path    string
 	Size    int64
-	Version uint32 // of the layout
+	Version uint32 // version of the layout
 	InUse   bool   // a process has the arena open
 }
 
-// InspectOtherLayout tells of an arena for which Inspect fails because of its layout. ok is
-// false if the file is no arena, or one that Inspect can read. The magic number, the version
-// and the byte locks of participants are the same in every layout.
+// InspectOtherLayout examines an arena for which Inspect fails because of its layout. ok is false
+// if the file is no arena, or one that Inspect can read. The magic number, the version and the
+// byte locks of participants are the same in every layout.
 func InspectOtherLayout(name string) (l OtherLayout, ok bool) {
 	l.Path = name
 	if !isPath(name) {
@@ -42,6 +42,6 @@ func InspectOtherLayout(name string) (l OtherLayout, ok bool) {
 		return l, false
 	}
 	locked, err := anyByteLocked(f, 0, gateByte)
-	l.InUse = locked || err != nil // a process that may be in is not to be harmed
+	l.InUse = locked || err != nil // if the locks cannot be read, a process may be in
 	return l, true
 }

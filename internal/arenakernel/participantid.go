@@ -2,15 +2,15 @@ package arenakernel
 
 import "fmt"
 
-// ParticipantID is a participant as a shared word names it: the slot and the generation of
-// the slot. It fits into 29 bits, so that a 32-bit owner word has three to spare.
-// A generation is used again only when no word has it; see [window].
+// ParticipantID is a participant as a shared word names it: the slot and the generation of the
+// slot. It fits into 29 bits, so a 32-bit owner word has three bits left. A generation is used
+// again only when no word names it; see [window].
 //
 //	bits 0..10   slot        1..2047; 0 in a ParticipantID that stands for no participant
 //	bits 11..28  generation  1..262143; 0 is never used by a participant
 //
-// A ParticipantID is not current if its slot is free, is dead, or was taken again. Wherever
-// such a ParticipantID is found, it is that of a dead participant.
+// A ParticipantID is not current if its slot is free or dead, or was taken again. A word that
+// holds such a ParticipantID names a dead participant.
 type ParticipantID uint32
 
 const (
@@ -31,12 +31,12 @@ func makeParticipantID(slot int, generation uint32) ParticipantID {
 // Slot is the index of the participant's slot, or 0.
 func (n ParticipantID) Slot() int { return int(n & MaxSlots) }
 
-// Generation tells the participants of one slot apart. Each has a greater one than the one before,
-// until the slot begins another [window].
+// Generation tells the participants of one slot apart. Each has a greater generation than the one
+// before, until the slot begins another [window].
 func (n ParticipantID) Generation() uint32 { return uint32(n>>slotBits) & maxGeneration }
 
-// Covers reports whether o names the same slot at the same or an earlier generation. The
-// reaper of n then cleans up after o, too, since the reaper of o may have died over it.
+// Covers reports whether o names the same slot at the same or an earlier generation. The reaper
+// of n then cleans up after o, too, since the reaper of o may have died before it had finished.
 func (n ParticipantID) Covers(o ParticipantID) bool {
 	return o != 0 && o.Slot() == n.Slot() && o.Generation() <= n.Generation()
 }
@@ -51,5 +51,5 @@ func ParseParticipantID(text string) (ParticipantID, error) {
 	return makeParticipantID(slot, generation), nil
 }
 
-// String renders the name as slot.generation.
+// String renders the ID as slot.generation.
 func (n ParticipantID) String() string { return fmt.Sprintf("%d.%d", n.Slot(), n.Generation()) }

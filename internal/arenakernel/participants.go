@@ -14,26 +14,26 @@ type Participant struct {
 	State     string    // joining, live, leaving or dead
 	Self      bool      // this process
 	UID       int       // effective user
-	TID       int       // the thread whose end tells the death, in its own pid namespace
+	TID       int       // the thread whose end shows the death, in its own pid namespace
 	StartTime uint64    // of the process, in clock ticks since boot; like PIDNS and BootID, 0 until 1 ms after it joined
 	PIDNS     uint64    // inode of its pid namespace
-	BootID    [16]byte  // of the boot it runs under
+	BootID    [16]byte  // the boot that it runs under
 	Joined    time.Time // when it joined
-	// Notice says how its death is noticed: "robust" by the kernel's mark at
-	// once, "ofd" by asking for its byte lock.
+	// Notice says how its death is noticed: "robust" means at once, by the kernel's mark; "ofd"
+	// means by asking for its byte lock.
 	Notice string
 	Fenced bool // it may release locks by a plain store
-	// Missed is set for OnDeath only: how many records of deaths were overwritten before
-	// this process could read them, since the last death that was told. A death has two
-	// records if the process that recorded it died over that.
+	// Missed is set for OnDeath only. It counts the death records that were overwritten before
+	// this process could read them, since the last death that was reported. A death has two
+	// records if the process that recorded it died while it did so.
 	Missed uint64
 }
 
 // Name is the ID of the participant, as words of the arena store it.
 func (p Participant) Name() ParticipantID { return makeParticipantID(p.Slot, p.Generation) }
 
-// Participants goes through the participants of the arena, including the dead that have not
-// been reaped.
+// Participants iterates over the participants of the arena, including the dead that have not been
+// reaped.
 func (a *Arena) Participants() iter.Seq[Participant] {
 	return func(yield func(Participant) bool) {
 		a.mustUse("arena.participants")
@@ -73,6 +73,6 @@ func (a *Arena) participant(i int) (p Participant, ok bool) {
 	if caps&capRobust != 0 {
 		p.Notice = "robust"
 	}
-	// Only if the slot did not change hands under the reading.
+	// The result counts only if the slot did not change hands while it was read.
 	return p, a.slotState(i).generation() == w.generation()
 }

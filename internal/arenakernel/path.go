@@ -22,7 +22,7 @@ const (
 // PathState reports whether the path of the arena still leads to it. If the file of an arena was
 // removed, its participants go on with it, as [shm.Remove] intends, but no process can join them
 // by the path. systemd's RemoveIPC and clean-up jobs remove files that are in use, too. The call
-// costs two system calls. [Arena.Metrics] reports the state.
+// makes two system calls. [Arena.Metrics] reports the state, too.
 func (a *Arena) PathState() PathState {
 	a.mustUse("arena.path_state")
 	return pathState(a.seg.File(), a.label)
@@ -41,7 +41,7 @@ func pathState(f *os.File, path string) PathState {
 	case errors.Is(err, fs.ErrNotExist):
 		return PathRemoved
 	case err != nil:
-		// The path cannot be looked at, but a file without a name is at no path.
+		// The path cannot be examined. But a file without a name is at no path.
 		if unlinked(own) {
 			return PathRemoved
 		}

@@ -9,15 +9,16 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// The layout has 64-bit words in the order of little-endian machines. A program with words of
-// 32 bits could neither map a large arena nor share 64-bit atomics with its peers' robust
-// lists, so such a program builds, and cannot join.
+// The layout has 64-bit words in little-endian order. A program with 32-bit words could neither
+// map a large arena nor share 64-bit atomics and robust lists with its peers. Such a program
+// builds, but cannot join.
 var (
 	programBits         = bits.UintSize
 	programLittleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
 )
 
-// checkPlatform is an error that Is [shmsync.ErrNotSupported] in a program that cannot join arenas.
+// checkPlatform returns an error that Is [shmsync.ErrNotSupported] in a program that cannot join
+// arenas.
 func checkPlatform(op, name string) error {
 	if programBits == 64 && programLittleEndian {
 		return nil

@@ -11,9 +11,8 @@ var (
 	_ = crashpoint.Register("arena.ready.pushed")
 )
 
-// ReadyOne makes one of the waiting poller nodes of a list ready and tells its
-// owner, and reports whether there was one. turn spreads the choice over the
-// processes that wait.
+// ReadyOne makes one of the waiting poller nodes of a list ready, and rings its owner. It reports
+// whether there was one. turn spreads the choice over the processes that wait.
 func (a *Arena) ReadyOne(head *atomic.Uint64, turn uint32) bool {
 	for range 3 {
 		count := uint32(0)
@@ -65,9 +64,9 @@ func (a *Arena) ReadyOf(head *atomic.Uint64, who ParticipantID) (done bool) {
 	return done
 }
 
-// ready moves a node from waiting to ready, puts it on its owner's stack and
-// rings. A death in between leaves a ready node that is on no stack, which its
-// owner finds when it looks.
+// ready moves a node from waiting to ready, pushes it on its owner's stack and rings the owner. A
+// death in between leaves a ready node that is on no stack. The owner finds such a node in its
+// periodic checks.
 func (a *Arena) ready(off Offset, n *Node) bool {
 	if n.State() != NodeWaiting {
 		return false
@@ -77,7 +76,7 @@ func (a *Arena) ready(off Offset, n *Node) bool {
 	if !a.isCurrent(n.Owner()) || !n.swapState(NodeWaiting, NodeReady) {
 		return false
 	}
-	// The node may have got another owner before the swap. It gets none while it is ready.
+	// The node may have got another owner before the swap. While it is ready it gets none.
 	owner := n.Owner()
 	if !a.isCurrent(owner) {
 		return false
@@ -87,11 +86,11 @@ func (a *Arena) ready(off Offset, n *Node) bool {
 	return true
 }
 
-// Tell puts a node that was parked and is resolved on the stack of the owner that it had
-// then, and rings. Only the granter that resolved the node calls it, once, between
-// BeginTell, which it has called before it resolved the node, and EndTell. Until the node
-// is off the stack the owner does not use it again. If the owner has died, the node may
-// have a new owner by now, and nobody is told.
+// Tell pushes a node that was parked and is resolved now on the stack of the owner that it had at
+// that time, and rings the owner. Only the granter that resolved the node calls Tell, once. It
+// has called BeginTell before it resolved the node, and calls EndTell afterwards. Until the node
+// is off the stack the owner does not reuse it. If the owner has died, the node may have a new
+// owner by now, and Tell does nothing.
 func (a *Arena) Tell(off Offset, n *Node, owner ParticipantID) {
 	if a.isCurrent(owner) {
 		a.pushReady(off, n, owner)
@@ -102,8 +101,8 @@ func (a *Arena) pushReady(off Offset, n *Node, owner ParticipantID) {
 	s := a.slot(owner.Slot())
 	head := a.u64(s + slotReady)
 	for {
-		// The loop ends: each failure of the CAS is another push's success,
-		// or the owner's emptying.
+		// The loop ends: whenever the CAS fails, another push has succeeded, or the owner has
+		// emptied the stack.
 		next := head.Load()
 		n.readyNext.Store(next)
 		// sync(poller.ready): release
@@ -115,19 +114,19 @@ func (a *Arena) pushReady(off Offset, n *Node, owner ParticipantID) {
 	a.ring(s + slotDoorbell)
 }
 
-// TakeReady empties this participant's stack and calls f for each node: a poller
-// node, which is idle by then, or one whose wait is over. orphaned nodes says that
-// something else was on the stack: then a node may have fallen off it, and has to
-// be looked for.
+// TakeReady empties this participant's stack and calls f for each node: a poller node, which is
+// idle by then, or one whose wait is over. orphans reports that something else was on the stack:
+// then a node may have fallen off it, and the caller has to search for that.
 func (a *Arena) TakeReady(f func(node Offset)) (orphans bool) {
-	// Or a node could be taken over from the dead that is yet to be passed here.
+	// Without this, a participant could take over a dead one's node that this loop has yet to
+	// reach.
 	a.beginTell()
 	defer a.endTell()
 	// sync(poller.ready): acquire
 	off := Offset(a.u64(a.slot(a.mySlot) + slotReady).Swap(0))
-	// A node that was taken without its stack (TakeReadyNode) may be on it a
-	// second time, and its second push cuts off what was under it. There is one
-	// push too many then, so sooner or later one is met that is not ready.
+	// A node that was taken loose (TakeReadyNode) may be pushed a second time, and its second
+	// push cuts off the nodes below it. The stack then has one entry too many, so sooner or later
+	// the loop meets a node that is not ready.
 	stale := 0
 	for off != 0 && stale < staleMax {
 		n, err := a.nodeAt(off)
@@ -145,19 +144,19 @@ func (a *Arena) TakeReady(f func(node Offset)) (orphans bool) {
 	return stale > 0
 }
 
-// staleMax bounds the walk of a stack that a peer may have made endless.
+// staleMax bounds the walk of a stack that a peer has made endless.
 const staleMax = 1000
 
-// SetWaiting says on this participant's poller node that goroutines wait. The
-// caller then looks at the state that they wait for once more.
+// SetWaiting marks this participant's poller node as waiting. The caller then looks once more at
+// the state for which its goroutines wait.
 func (a *Arena) SetWaiting(node Offset) {
 	if n, err := a.nodeAt(node); err == nil {
 		n.swapState(NodeIdle, NodeWaiting)
 	}
 }
 
-// SetIdle says on this participant's poller node that no goroutine waits, unless a wake has
-// been given to the node already.
+// SetIdle marks this participant's poller node as idle, unless a releaser has made it ready
+// already.
 func (a *Arena) SetIdle(node Offset) {
 	if n, err := a.nodeAt(node); err == nil {
 		n.swapState(NodeWaiting, NodeIdle)
@@ -170,16 +169,17 @@ func (a *Arena) NodeReady(node Offset) bool {
 	return err == nil && n.State() == NodeReady
 }
 
-// TakeReadyNode makes a ready node idle, and reports whether it was ready. A slow releaser
-// may push the node on the stack after that. So the participant that took it keeps it: that
-// push would cut off the stack of another participant.
+// TakeReadyNode makes a ready node idle, and reports whether it was ready. A slow releaser may
+// still push the node on the stack. So the participant that took the node keeps it: with a new
+// owner, that push would cut off the new owner's stack.
 func (a *Arena) TakeReadyNode(node Offset) bool {
 	n, err := a.nodeAt(node)
 	return err == nil && n.swapState(NodeReady, NodeIdle)
 }
 
-// Doorbell is the word that tells this participant's poller of ready nodes, and
-// its value: the poller looks at the nodes and then sleeps while it is unchanged.
+// Doorbell returns the word that a releaser rings to tell this participant's poller of ready
+// nodes, and its value. The poller looks at the nodes and then sleeps while the word has that
+// value.
 func (a *Arena) Doorbell() (doorbell *uint32, rung uint32) {
 	w := a.u32(a.slot(a.mySlot) + slotDoorbell)
 	return wordPtr(w), w.Load()
@@ -188,6 +188,6 @@ func (a *Arena) Doorbell() (doorbell *uint32, rung uint32) {
 // RingSelf rings this participant's doorbell.
 func (a *Arena) RingSelf() { a.ring(a.slot(a.mySlot) + slotDoorbell) }
 
-// Deaths counts the reaps of participants that may have left something in an object or wait, as a
-// sequence that wraps.
+// Deaths counts the reaps of participants that may have left something in an object or wait. The
+// count wraps.
 func (a *Arena) Deaths() uint32 { return a.u32(hdrDeaths).Load() }

@@ -2,11 +2,11 @@
 
 package arenakernel
 
-// quietBuild says that a watcher can watch quietly.
+// quietBuild says that a death watcher can watch quietly.
 const quietBuild = false
 
-// quietWatch is a sleep of the death watcher that events do not end which leave it nothing to
-// do. There is none here: the watcher is awake for every event. See quiet_unsafe.go.
+// quietWatch is a sleep of the death watcher that ends only when there is something to do. This
+// build has none: the watcher wakes for every event. See quiet_unsafe.go.
 type quietWatch struct{}
 
 func (a *Arena) newQuietWatch() *quietWatch { return nil }

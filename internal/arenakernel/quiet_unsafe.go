@@ -11,22 +11,21 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// A quiet watch is the sleep of a death watcher for which there is nothing to do. A join, a
+// A quiet watch is the sleep of a death watcher for as long as there is nothing to do. A join, a
 // leave or a death wakes it. It reads the ring of slots, finds out what to sleep on now, and
 // sleeps again. It returns when the watcher may have to act.
 //
-// All of this happens inside one system call, as the Go scheduler sees it: the thread has no P.
-// A return from a system call that lasted long wakes threads of the Go runtime: the one that
-// supervises system calls, and one that looks for work. With them a wake costs three to four times
-// as much CPU. Two of the three watchers of a dead participant have nothing to do but to see
-// that the first one reaps.
+// For the Go scheduler all of this happens inside one system call: the thread has no P. A return
+// from a long system call wakes two threads of the Go runtime: the one that supervises system
+// calls, and one that looks for work. With them a wake costs three to four times as much CPU. Of
+// the three watchers of a dead participant, two only have to see that the first one reaps.
 //
-// Code that runs so must not grow its stack, allocate, or call anything that may. So every
-// function below is nosplit and calls only such functions. It decides nothing: it compares what it
-// reads with what watchEntries would do nothing about. Whatever else it finds, it leaves to the watcher.
-// Builds with the race detector, and other processors, have quiet_none.go.
+// Code that runs this way must not grow its stack, allocate, or call anything that may. So every
+// function below is nosplit and calls only such functions. The code decides nothing: it recognizes the
+// states in which watchEntries would do nothing, and leaves every other state to the watcher. Builds
+// with the race detector, and other processors, have quiet_none.go.
 
-// quietBuild says that a watcher can watch quietly.
+// quietBuild says that a death watcher can watch quietly.
 const quietBuild = true
 
 //go:linkname entersyscall runtime.entersyscall
@@ -41,7 +40,7 @@ type quietWatch struct {
 	lockByte1   int64          // the lock byte of slot 1
 	lock        uintptr        // the descriptor of the byte lock
 	slots, mine int
-	own         slotWord // the state of this participant's slot
+	own         slotWord // the state word of this participant's slot
 	closing     *atomic.Bool
 	unfinished  *atomic.Bool
 	announceMap *atomic.Uint32
@@ -51,7 +50,7 @@ type quietWatch struct {
 	told uint64 // the number of death records when the watcher last told deaths
 
 	asked   [watchTargets]ask
-	round   uint64 // grows with each sleep
+	round   uint64 // incremented before each sleep
 	turns   [quietTurns]turn
 	turnsN  uint
 	entries [1 + watchTargets]shmsync.WaitVEntry
@@ -59,23 +58,24 @@ type quietWatch struct {
 	now     int64 // CLOCK_MONOTONIC ns
 	until   int64 // the same; 0 for no bound
 
-	time  unix.Timespec // what the clock says, and then until
-	byte  unix.Flock_t  // the byte lock to ask for
+	time  unix.Timespec // the time from the clock, and later the value of until
+	byte  unix.Flock_t  // the byte lock to ask about
 	slept bool
 }
 
 // quietTurns is how many deaths at once a quiet watch leaves to other watchers.
 const quietTurns = 4
 
-// ask is a participant whose byte lock was held when this watcher asked for it: a live one once,
-// another one in each round.
+// ask is a participant whose byte lock was held when this watcher asked. It asks once about a
+// live participant, and in each round about any other.
 type ask struct {
 	slot  int
 	of    slotWord
 	round uint64
 }
 
-// turn says when this watcher first saw a death that another watcher is to deal with first.
+// turn is the time when this watcher first saw a death that another watcher has to deal with
+// first.
 type turn struct {
 	slot   int
 	of     slotWord
@@ -83,7 +83,7 @@ type turn struct {
 	when   int64 // CLOCK_MONOTONIC ns
 }
 
-// newQuietWatch is nil where the watcher has to be awake for every event.
+// newQuietWatch returns nil if the watcher has to wake for every event.
 func (a *Arena) newQuietWatch() *quietWatch {
 	if a.caps&capRobust == 0 || a.caps&capWaitV == 0 || a.lock == nil {
 		return nil
@@ -103,14 +103,14 @@ func (a *Arena) newQuietWatch() *quietWatch {
 	}
 }
 
-// mayTell notes which death records there are. The watcher tells those next.
+// mayTell records how many death records there are. The watcher reports those next.
 func (q *quietWatch) mayTell(a *Arena) {
 	if q != nil {
 		q.told = a.u64(hdrDeathRecordsTotal).Load()
 	}
 }
 
-// watch sleeps until the watcher may have to act, and adds the deaths that it has left to others to
+// watch sleeps until the watcher may have to act. It adds the deaths that it has left to others to
 // seen. It reports false if it did not sleep.
 func (q *quietWatch) watch(seen notices) (slept bool) {
 	if q == nil {
@@ -126,8 +126,8 @@ func (q *quietWatch) watch(seen notices) (slept bool) {
 	return q.slept
 }
 
-// sleep is a system call, as the Go scheduler sees it. The collector reads the frame of this
-// function meanwhile, as it was at entersyscall, so nothing else is in that frame.
+// sleep is a system call for the Go scheduler. Until it returns, the collector reads the frame of
+// this function as it was at entersyscall, so the frame contains nothing else.
 //
 //go:nosplit
 //go:noinline
@@ -137,14 +137,15 @@ func (q *quietWatch) sleep() {
 	exitsyscall()
 }
 
-// loop sleeps for as long as there is nothing to do. It ends: the watcher has to act for its
-// participant to leave. The system calls are made here, where the stack has room for them.
+// loop sleeps as long as there is nothing to do. It ends, because the watcher has to act when its
+// participant leaves. The system calls are made here, where the stack has room for them.
 //
 //go:nosplit
 //go:noinline
 func (q *quietWatch) loop() {
 	for {
-		// SAFETY: the kernel uses what the addresses below name during the calls only, and q does not move.
+		// SAFETY: the kernel uses the memory at the addresses below during the calls only, and q does not
+		// move.
 		unix.RawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_MONOTONIC, uintptr(unsafe.Pointer(&q.time)), 0)
 		switch q.look() {
 		case quietAct:
@@ -181,19 +182,19 @@ func (q *quietWatch) word(i int, off Offset) *uint32 {
 	return (*uint32)(unsafe.Add(q.slot1, uintptr(i-1)*slotStride+uintptr(off)))
 }
 
-// What there is to do, as look finds.
+// The results of look: what there is to do.
 const (
 	quietAct   = iota // perhaps something for the watcher
-	quietAsk          // ask for a byte lock, and look again if it is held
+	quietAsk          // ask for a byte lock, and look again if the lock is held
 	quietSleep        // nothing
 )
 
-// look finds out what there is to do, and what to sleep on.
+// look finds out what there is to do, and on what to sleep.
 //
 //go:nosplit
 //go:nocheckptr
 func (q *quietWatch) look() int {
-	// The doorbell is read before everything else that it may be rung for.
+	// The doorbell is read before everything for which it may be rung.
 	q.add(0, q.word(q.mine, slotWatchDoorbell))
 	q.n, q.until, q.now = 1, 0, q.time.Sec*1e9+q.time.Nsec
 	if isSet(q.closing) || isSet(q.unfinished) {
@@ -263,7 +264,7 @@ func (q *quietWatch) look() int {
 	return quietSleep
 }
 
-// isSet is b.Load.
+// isSet does what b.Load does.
 //
 //go:nosplit
 func isSet(b *atomic.Bool) bool {
@@ -271,7 +272,7 @@ func isSet(b *atomic.Bool) bool {
 	return atomic.LoadUint32((*uint32)(unsafe.Pointer(b))) != 0
 }
 
-// add makes entry n that of a word.
+// add makes the word entry n of the wait.
 //
 //go:nosplit
 //go:nocheckptr
@@ -279,7 +280,7 @@ func (q *quietWatch) add(n uint, word *uint32) {
 	q.entries[n%(1+watchTargets)] = shmsync.NewWaitVEntry(word, atomic.LoadUint32(word))
 }
 
-// by bounds the sleep.
+// by makes the sleep end at the given time at the latest.
 //
 //go:nosplit
 //go:nocheckptr
@@ -317,8 +318,8 @@ func (q *quietWatch) reaping(i int) bool {
 	return uint32(w>>3)&maxGeneration == uint32(u)>>slotBits&maxGeneration && p >= phaseJoining && p <= phaseLeaving
 }
 
-// leave leaves the death in slot i, in state w, to other watchers for delay nanoseconds after this
-// watcher first saw it. It reports false if it is the turn of this one.
+// leave leaves the death in slot i, in state w, to other watchers until delay nanoseconds after
+// this watcher first saw it. It reports false if this watcher has to act now.
 //
 //go:nosplit
 //go:nocheckptr

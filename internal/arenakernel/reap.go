@@ -15,32 +15,32 @@ var (
 	_ = crashpoint.Register("arena.finish.freed")
 )
 
-// reap does all that a death asks for: the mark, the repair of what the dead
-// one held, the wakes that it may have owed, and the return of its memory and
-// its slot. Every step may be done by several processes at once and by one
-// after another that died over it.
+// reap does everything that a death requires: it marks the slot, repairs what the dead
+// participant held, sends the wakes that it may have owed, and gives back its memory and its
+// slot. Several processes may do each step at once. If one of them dies during a step, another
+// repeats it.
 func (a *Arena) reap(i int, w slotWord) {
 	if w.present() && !a.mark(i, w) {
-		return // another participant did, or it cannot be done yet
+		return // another participant has marked the slot, or it cannot be marked yet
 	}
 	a.reapMarked(i, w.with(phaseDead))
 }
 
-// reapProgress is how far this process has come with a death. Every process that
-// reaps does all of it, and does it once.
+// reapProgress is how far this process has come with a death. Every process that reaps takes all
+// steps, each once.
 type reapProgress struct {
 	of        slotWord
-	window    uint64 // bytes of the slot's window: in another one, another participant can be so
-	words     bool   // what needs no more than the death is repaired, and wakes are done
-	data      bool   // so is what needs the dead one to be gone
-	written   int64  // when the death record was, CLOCK_MONOTONIC ns; 0 before
-	reclaimed bool   // its memory went back
-	unknown   bool   // it may hold objects whose kind this process cannot repair
-	undoing   bool   // an undo log has a transaction of it
+	window    uint64 // bytes of the slot's window: in another window, another participant can have the same state word
+	words     bool   // repairs that need only the death are done, and the wakes are sent
+	data      bool   // repairs that need the dead participant to be gone are done
+	written   int64  // when the death record was written, CLOCK_MONOTONIC ns; 0 before
+	reclaimed bool   // its memory was given back
+	unknown   bool   // the dead participant may hold objects whose kind this process cannot repair
+	undoing   bool   // an undo log has a transaction of the dead participant
 }
 
-// leaveToOthersFor is how long a process that does not know all kinds of objects leaves the
-// end of a reap to others. A process that knows the kinds repairs the objects meanwhile.
+// leaveToOthersFor is how long a process that does not know all kinds of objects leaves the end
+// of a reap to others. During that time, a process that knows the kinds repairs the objects.
 const leaveToOthersFor = 200e6 // ns
 
 // leaveToOthers reports whether this process leaves a reap that it cannot complete to other
@@ -57,8 +57,8 @@ func (a *Arena) leaveToOthers(b *reapProgress, now int64) bool {
 	return false
 }
 
-// reclaimAfter is how long the memory of the dead waits: those that the death
-// has woken want the CPU first.
+// reclaimAfter is how long the memory of a dead participant is kept: the waiters that its death
+// has woken need the CPU first.
 const reclaimAfter = 1e6 // ns
 
 func (a *Arena) reapMarked(i int, w slotWord) {
@@ -75,11 +75,12 @@ func (a *Arena) reapMarked(i int, w slotWord) {
 		a.reaps[i] = b
 	}
 	dead := participantIn(i, w)
-	// A participant that touched nothing of the heap has no data, so nobody waits for its end.
+	// A participant that touched nothing of the heap has no data, so the reap need not wait until
+	// it is gone.
 	gone := a.leftNothing(dead) || a.Gone(dead)
 	had := b.data
 	if !b.words {
-		// Others sleep on these words too, and the kernel woke one of each.
+		// Other threads sleep on these words, too, and the kernel woke one on each.
 		a.wakeAlive(i)
 		concerned := a.repairAll(dead, a.owesAnybody(dead))
 		crashpoint.Hit("arena.reap.repaired")
@@ -106,33 +107,34 @@ func (a *Arena) wakeAlive(i int) {
 }
 
 // concern is the set of participants that a death, or a leave, concerns: those that have an
-// object open that the dead participant had open. A participant owes wakes to them only,
-// unless it dies while it tells others how their waits ended, or while it reaps: then it may
-// owe one to any participant.
+// object open that the dead participant had open. The dead participant owes wakes to them only.
+// But if it died while it told others how their waits ended, or while it reaped, it may owe a
+// wake to any participant.
 type concern struct {
 	slots    slotSet
-	anything bool // there is such an object
+	anything bool // at least one such object exists
 	nobody   bool // the dead participant can have left nothing in any object
-	all      bool // anybody is concerned
-	unknown  bool // there is an object whose kind this process cannot repair
+	all      bool // every participant is concerned
+	unknown  bool // an object exists whose kind this process cannot repair
 	undoing  bool // an undo log has a transaction of the dead participant
 }
 
-// owesAnybody reports whether dead, which is not this process, may owe a wake to any
-// participant, and hold any object: it died while it told others, or while it reaped.
+// owesAnybody reports whether dead, which is not this process, may owe a wake to any participant,
+// and may hold any object. That is so if it died while it told others how their waits ended, or
+// while it reaped.
 func (a *Arena) owesAnybody(dead ParticipantID) bool {
 	s := a.slot(dead.Slot())
 	return a.u32(s+slotTelling).Load() != 0 || a.u64(s+slotWalking).Load() != 0
 }
 
-// leftNothing reports whether dead, which is not this process, can have left nothing in any object or
-// wait node: it had no object open, and nothing of the heap.
+// leftNothing reports whether dead, which is not this process, cannot have left anything in an object
+// or wait node: it had no object open, and nothing of the heap.
 func (a *Arena) leftNothing(dead ParticipantID) bool {
 	return !a.owesAnybody(dead) && a.touchedNothing(dead.Slot())
 }
 
-// repairAll takes back what dead holds of any object, and finds out which participants that concerns. all
-// says that it may be any object: else dead has touched those that it holds.
+// repairAll takes back what dead holds in objects, and finds out which participants that concerns. all
+// says that dead may hold any object. Otherwise it holds only objects that it has touched.
 func (a *Arena) repairAll(dead ParticipantID, all bool) *concern {
 	c := &concern{all: all, nobody: !all && a.touchedNothing(dead.Slot())}
 	a.visitFor(dead, c, func(o Object) {
@@ -151,9 +153,9 @@ func (a *Arena) repairAll(dead ParticipantID, all bool) *concern {
 	return c
 }
 
-// undoing reports whether an undo log has a transaction of dead, in an object that the
-// participants of its slot may have touched. The objects are not guarded: the bytes of one that is
-// being deleted may be anything, and then the answer is a yes too many.
+// undoing reports whether an undo log has a transaction of dead. It looks at the objects that the
+// participants of the slot may have touched. The objects are not guarded, and the bytes of an
+// object that is being deleted may be anything. So the answer may be a wrong true.
 func (a *Arena) undoing(dead ParticipantID) (is bool) {
 	a.eachTouched(dead.Slot(), func(chunk uint64) {
 		a.eachBlockOf(chunk, func(off Offset, _ uint64, w blockWord) bool {
@@ -168,7 +170,7 @@ func (a *Arena) undoing(dead ParticipantID) (is bool) {
 	return is
 }
 
-// visitFor visits the objects in which dead may have left something.
+// visitFor calls f for the objects in which dead may have left something.
 func (a *Arena) visitFor(dead ParticipantID, c *concern, f func(Object)) {
 	if c.all {
 		a.visit(f)
@@ -193,9 +195,9 @@ func (a *Arena) addOpeners(c *concern, o Object, dead ParticipantID) {
 	}
 }
 
-// wakeAll wakes, once, every waiter for a wake that the death may have swallowed: sleepers
-// that are recorded in a slot, waiters about to sleep that have announced themselves in an
-// object, and through their pollers the waiters that park in their own process.
+// wakeAll wakes, once, every waiter for a wake that the death may have swallowed: sleepers that a
+// slot records, waiters that have announced themselves in an object and are about to sleep, and
+// waiters that park in their own process, whose pollers it wakes.
 func (a *Arena) wakeAll(dead ParticipantID, c *concern) {
 	if c.anything || c.all {
 		owed := a.owed(dead)
@@ -210,8 +212,8 @@ func (a *Arena) wakeAll(dead ParticipantID, c *concern) {
 }
 
 // countDeath makes the participants that a death or a leave concerns look at their objects. Each
-// participant with waiting goroutines looks at all of its objects and waits then, so a participant that
-// can have left nothing there is not counted.
+// participant with waiting goroutines then looks at all of its objects and waits. So a participant that
+// cannot have left anything there is not counted.
 func (a *Arena) countDeath(c *concern) {
 	if c.nobody {
 		return
@@ -227,10 +229,10 @@ func (a *Arena) countDeath(c *concern) {
 	}
 }
 
-// finish writes the death record. When the dead participant is gone and a moment has
-// passed, it gives back its memory and frees its slot, which only one participant may do:
-// the reaper in the slot. That name may be replaced when it is not current. The slot has no
-// reaper while finish waits for the dead one to be gone: that may take long, and the
+// finish writes the death record. Later, when the dead participant is gone and a moment has
+// passed, it gives back the memory and frees the slot. Only the participant that the slot names
+// as reaper may do that. Another one may replace that name when it is not current. The slot has
+// no reaper while finish waits for the dead participant to be gone: that may take long, and the
 // waiting process may be stopped.
 func (a *Arena) finish(i int, b *reapProgress) {
 	word := a.u32(a.slot(i) + slotReaper)
@@ -239,14 +241,14 @@ func (a *Arena) finish(i int, b *reapProgress) {
 		if !b.data {
 			a.leaveFor(i)
 		}
-		return // if it dies over this, the watchers of the slot go on
+		return // if that reaper dies before it has finished, the watchers of the slot go on
 	}
 	if !takeFrom(&a.core, u, word, uint32(u), uint32(a.self), false) {
 		a.leaveFor(i)
 		return
 	}
 	crashpoint.Hit("arena.finish.taken")
-	// From here on the slot stays dead, until this process frees it.
+	// From here on the slot stays dead until this process frees it.
 	if _, window := a.windowOf(i); a.slotState(i) != b.of || window != b.window {
 		word.CompareAndSwap(uint32(a.self), 0)
 		return
@@ -256,8 +258,9 @@ func (a *Arena) finish(i int, b *reapProgress) {
 	if b.written == 0 {
 		b.written = now
 		if a.hasDeathRecord(dead) {
-			// Another participant was here before, and those that the death woke have had their turn. The
-			// wait begins once for each death: participants with short lives would never end it.
+			// Another participant was here before, so those that the death woke have had their turn. The
+			// wait begins only once for each death: with a series of short-lived reapers it would never
+			// end otherwise.
 			b.written -= reclaimAfter
 		} else {
 			a.writeDeathRecord(i, dead, false)
@@ -266,14 +269,14 @@ func (a *Arena) finish(i int, b *reapProgress) {
 		a.leaveFor(i)
 		a.ringTold()
 	}
-	if b.data && b.undoing { // by another process, which may be stopped
+	if b.data && b.undoing { // another process undoes it, and may be stopped
 		b.undoing = a.undoing(dead)
 	}
 	if b.data {
 		a.endings.noteHanded(i, b.of, b.window, b.written+reclaimAfter)
 	}
-	// The kernel may not have finished with the alive words of one that is gone by
-	// its own declaration: a slot taken again now could be marked for its death.
+	// A participant may be gone by its own declaration while the kernel still has to mark its
+	// alive words. If the slot were taken again now, the mark would hit its next participant.
 	if !b.data || b.undoing || !a.ended(i) || a.leaveToOthers(b, now) {
 		a.leaveFor(i)
 		word.CompareAndSwap(uint32(a.self), 0)
@@ -281,7 +284,7 @@ func (a *Arena) finish(i int, b *reapProgress) {
 	}
 	if now-b.written < reclaimAfter {
 		a.leaveFor(i)
-		// As above: a process that is stopped here must not keep others from going on.
+		// As above: a process that is stopped here must not block the reap for others.
 		word.CompareAndSwap(uint32(a.self), 0)
 		return
 	}
@@ -296,24 +299,24 @@ func (a *Arena) finish(i int, b *reapProgress) {
 	a.ringWatchersOf(i)
 }
 
-// reclaimMemory gives back what memory dead had not handed to anybody, and what those
-// had in its slot before it whose successors died over doing that.
+// reclaimMemory gives back the memory that dead had not handed to anybody. It does the same for
+// earlier participants of the slot whose reapers died before they had done so.
 //
 // Preconditions: this process is the reaper of the slot, or has it.
 func (a *Arena) reclaimMemory(dead ParticipantID) {
 	reclaimed := a.u32(a.slot(dead.Slot()) + slotReclaimed)
 	if reclaimed.Load() == dead.Generation() {
-		a.clearOpenBits(dead) // it may have looked at objects after that, leaving
+		a.clearOpenBits(dead) // a participant that is leaving may have looked at objects after the mark
 		return
 	}
-	const most = 256 // generations that died one over the other; a peer's bytes may claim more
+	const most = 256 // most bounds the generations that died one after the other; a peer's bytes may claim more
 	first := reclaimed.Load() + 1
 	if last := dead.Generation(); first > last || last-first >= most {
 		first = last - min(last, most) + 1
 	}
 	for g := first; g <= dead.Generation(); g++ {
 		n := makeParticipantID(dead.Slot(), g)
-		if !a.touchedNothing(dead.Slot()) { // else they have claimed no node
+		if !a.touchedNothing(dead.Slot()) { // a participant that touched nothing has claimed no node
 			a.freeNodesOf(n)
 		}
 		a.reclaimBlocks(n)
@@ -322,14 +325,14 @@ func (a *Arena) reclaimMemory(dead ParticipantID) {
 	a.handles.Lock()
 	left := dead == a.self && len(a.handles.deferred) > 0
 	a.handles.Unlock()
-	if !left { // else the slot's next participant takes the blocks that a peer guards
+	if !left { // after a death, the slot's next participant frees the blocks that a peer guards
 		reclaimed.Store(dead.Generation())
 	}
 }
 
-// freeSlot makes slot i, dead or leaving in state w, available again. Its last participant
-// stands in the death records. keep leaves the set of touched chunks to the next
-// participant of the slot: the reaper of that one repairs what this process could not.
+// freeSlot makes slot i, dead or leaving in state w, available again. The death records name its
+// last participant. keep leaves the set of touched chunks to the next participant of the slot:
+// the reaper of that participant repairs what this process could not.
 func (a *Arena) freeSlot(i int, w slotWord, keep bool) {
 	s := a.slot(i)
 	if !keep && a.u32(s+slotReclaimed).Load() == w.generation() {
@@ -342,13 +345,13 @@ func (a *Arena) freeSlot(i int, w slotWord, keep bool) {
 	a.casSlot(i, w, w.with(phaseFree))
 }
 
-// leaveFor leaves a death, or the rest of a reap, for later. The death watcher goes on with it.
+// leaveFor postpones a death, or the rest of a reap. The death watcher goes on with it.
 func (a *Arena) leaveFor(i int) {
 	a.leftover.add(i)
 	a.unfinished.Store(true)
 }
 
-// continueReaps goes on with the reaps that are unfinished.
+// continueReaps goes on with unfinished reaps.
 func (a *Arena) continueReaps() {
 	a.unfinished.Store(false)
 	a.forgetReaps()
@@ -361,11 +364,11 @@ func (a *Arena) continueReaps() {
 	}
 }
 
-// surveyAhead asks for the byte locks of the participants that this process is to watch, and
-// reaps those that have none, until it watches as many living ones as it should, or none are
-// left. Each living participant did so when it joined, and asks again about each participant
-// that it begins to watch. So after a file was copied, or outlived the computer's crash,
-// every participant in the ring has been asked about.
+// surveyAhead asks for the byte locks of the participants that this process has to watch, and
+// reaps those that have none. It ends when this process watches as many living participants as it
+// should, or when none are left. Each living participant asked when it joined, and asks again
+// about each participant that it begins to watch. So in a file that was copied, or that outlived
+// a crash of the computer, every participant in the ring has been asked about.
 func (a *Arena) surveyAhead() {
 	for again := true; again; {
 		again = false
@@ -391,7 +394,7 @@ func (a *Arena) forgetReaps() {
 	}
 }
 
-// goOn makes the death watcher finish what a reap outside it has left to do.
+// goOn makes the death watcher finish a reap that another goroutine has begun.
 func (a *Arena) goOn() {
 	if a.unfinished.Load() {
 		a.ring(a.slot(a.mySlot) + slotWatchDoorbell)

@@ -18,8 +18,8 @@ var (
 	_ = crashpoint.Register("arena.remove.marked")
 )
 
-// errOtherArena is in the chain of an error about an arena that is whole, but not what was asked
-// for.
+// errOtherArena is in the chain of an error about an arena that is intact, but is not the one
+// that was asked for.
 var errOtherArena = errors.New("another arena")
 
 type otherArenaError struct{ error }
@@ -29,9 +29,9 @@ func (e otherArenaError) Unwrap() []error { return []error{e.error, errOtherAren
 func otherArena(err error) error { return otherArenaError{err} }
 
 // Remove removes the file of the arena of that name under /dev/shm, or at a path if name has a
-// slash. While a participant is in, the error Is [syscall.EBUSY] and names those that are, and
-// the file stays. If there is no file the error Is [fs.ErrNotExist]. A file that is no arena is
-// an error that Is [shmsync.ErrIncompatible]; [shm.Remove] removes any file.
+// slash. While participants are in, the error Is [syscall.EBUSY] and names them, and the file
+// stays. If there is no file, the error Is [fs.ErrNotExist]. A file that is no arena is an error
+// that Is [shmsync.ErrIncompatible]; [shm.Remove] removes any file.
 //
 // Where byte locks do not work the error Is [shmsync.ErrNotSupported].
 func Remove(name string) error {
@@ -42,11 +42,11 @@ func Remove(name string) error {
 }
 
 // gateTimeout is how long a removal waits for the gate. A process that only asks whether any
-// participant is in has it for a moment.
+// participant is in holds the gate for a moment.
 const gateTimeout = time.Second
 
-// removeUnused removes the file of an arena in which no participant is. If judged is not nil, it leaves any
-// other file alone.
+// removeUnused removes the file of an arena that no participant is in. If judged is not nil, it removes no
+// file but that one.
 func removeUnused(name string, judged *os.File) error {
 	end := time.Now().Add(gateTimeout)
 	for {
@@ -58,7 +58,7 @@ func removeUnused(name string, judged *os.File) error {
 	}
 }
 
-// tryRemove is removeUnused, once. again says that another try may have another result.
+// tryRemove is one try of removeUnused. again says that another try may have another result.
 func tryRemove(name string, judged *os.File) (again bool, err error) {
 	path := name
 	if !isPath(name) {
@@ -90,7 +90,7 @@ func tryRemove(name string, judged *os.File) (again bool, err error) {
 	if err != nil {
 		return false, fail(err, "")
 	}
-	if locked { // also if a child that was forked has the description
+	if locked { // the lock may also belong to a forked child that has the description
 		defer shmsync.UnlockByte(f, gateByte)
 	}
 	st, err := f.Stat()
@@ -129,7 +129,7 @@ func tryRemove(name string, judged *os.File) (again bool, err error) {
 		return true, nil
 	}
 	if a.epochWord().phase() == epochRemoved {
-		return removeIt(f, path) // another name of the file
+		return removeIt(f, path) // the path is another name of the file
 	}
 	if in, _ := a.anyIn(); in != 0 {
 		return false, a.busy("arena.remove")
@@ -145,7 +145,7 @@ func tryRemove(name string, judged *os.File) (again bool, err error) {
 }
 
 // unlinkClaimed removes the file of an arena in which this process is alone. moved reports that it did not: the
-// path leads to another file by now, or this process is not alone any more.
+// path leads to another file by now, or this process is no longer alone.
 func (a *Arena) unlinkClaimed(w epochWord) (moved bool, err error) {
 	if a.epochWord() != w {
 		return true, nil // a joiner without byte locks has ended the claim
@@ -154,13 +154,14 @@ func (a *Arena) unlinkClaimed(w epochWord) (moved bool, err error) {
 		return false, err
 	}
 	crashpoint.Hit("arena.remove.unlinked")
-	// Joiners that have the file open start over. If it was moved, it is at no path that they know.
+	// Joiners that have the file open see this and start over. If the file was moved, it is at no
+	// path that they know.
 	a.casEpoch(w, w.with(epochRemoved))
 	crashpoint.Hit("arena.remove.marked")
 	return moved, nil
 }
 
-// removeIt is removeFile with an error that says what was done.
+// removeIt is removeFile with an error that says which step failed.
 func removeIt(f *os.File, path string) (moved bool, err error) {
 	if moved, err = removeFile(f, path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, &shmsync.Error{Op: "arena.remove", Object: path, Err: err}
@@ -179,14 +180,16 @@ func sameFile(f, g *os.File) bool {
 }
 
 // removeLast removes the file of an ephemeral arena that this process has left, if it was the
-// last. The next first participant makes it anew if this process does not get so far.
+// last participant. If this process does not get that far, the next first participant replaces
+// the arena.
 func (a *Arena) removeLast() {
 	if strings.Contains(a.label, "/") && !a.moved() {
 		tryRemove(a.label, a.seg.File())
 	}
 }
 
-// watchName calls f once when the name of the arena leads elsewhere, while this opening lasts.
+// watchName calls f once when the name of the arena leads to another file or to none, while this
+// opening lasts.
 func (a *Arena) watchName(f func()) {
 	stop := make(chan struct{})
 	a.OnEnd(stop, func() { close(stop) })
@@ -208,5 +211,5 @@ func (a *Arena) watchName(f func()) {
 	}()
 }
 
-// watchNameEvery is how often the path of an arena is looked at for OnDetached.
+// watchNameEvery is how often the path of an arena is checked for OnDetached.
 const watchNameEvery = time.Second

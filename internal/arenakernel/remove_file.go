@@ -21,16 +21,17 @@ var (
 // directory. No segment may have such a name.
 const removedSuffix = ".removed~"
 
-// removedPrefix is what the private names of files that were at path begin with.
+// removedPrefix is the beginning of the private names that files at path get.
 func removedPrefix(path string) string {
 	return fmt.Sprintf(".%.200s.", filepath.Base(path))
 }
 
 // removeFile removes the file f, whose gate the caller has, from path. moved reports that path led to another
-// file, which is there still.
+// file, which is still there.
 //
-// The kernel has no call that removes a name only if it leads to a certain file. So the file gets a private
-// name first, which no other program replaces, and loses that one if it is the right file.
+// The kernel has no call that removes a name only if it leads to a certain file. So the file first gets a
+// private name, which no other program replaces. removeFile then removes the private name if it leads to
+// the right file.
 func removeFile(f *os.File, path string) (moved bool, err error) {
 	own, err := f.Stat()
 	if err != nil {
@@ -57,8 +58,8 @@ func removeFile(f *os.File, path string) (moved bool, err error) {
 	return true, nil
 }
 
-// sweepRemoved removes files that were at path and whose remover died before they lost their private name.
-// It leaves what it cannot remove.
+// sweepRemoved removes files that were at path and whose remover died before it removed their private
+// name. It leaves files that it cannot remove.
 func sweepRemoved(path string) {
 	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {
@@ -79,8 +80,8 @@ func sweepRemoved(path string) {
 	}
 }
 
-// sweepRemovedFile removes the file at a private name if it has that inode number, and if no remover has
-// its gate.
+// sweepRemovedFile removes the file at a private name if the file has that inode number and no remover
+// holds its gate.
 func sweepRemovedFile(private, number string) {
 	f, err := os.OpenFile(private, os.O_RDWR|openFlags, 0)
 	if err != nil {

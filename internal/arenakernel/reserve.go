@@ -2,13 +2,14 @@ package arenakernel
 
 import "encoding/binary"
 
-// restoreReservations makes sure that all that the arena believes to have memory
-// behind it has. In a copy of the file, pages of zeros may be holes, and touching
-// one when memory is full ends the process.
+// restoreReservations makes sure that every part that the arena believes to have memory behind it
+// has. In a copy of the file, pages of zeros may be holes. Touching a hole when memory is full
+// ends the process.
 //
-// A file that has as much memory as the arena believes is no such copy: what the arena does not
-// believe in holds only zeros, so a copy with holes has no more pages than the arena believes in,
-// less the holes. That count is exact where every page and nothing else is counted.
+// The check compares counts of pages. Outside the parts that the arena believes to be backed, the
+// file holds only zeros. So a copy with holes has fewer pages than the arena believes. A file
+// with as many pages is no such copy. The count is exact where every page and nothing else is
+// counted.
 func (a *Arena) restoreReservations() error {
 	reserved, err := a.reservedInFile()
 	if err != nil {
@@ -40,8 +41,8 @@ func (a *Arena) restoreReservations() error {
 	return nil
 }
 
-// reservedInFile counts the chunks that are marked reserved. It reads them from the file: through
-// the mapping, a look at a hole takes memory.
+// reservedInFile counts the chunks that are marked reserved. It reads the words from the file: a
+// read of a hole through the mapping takes memory.
 func (a *Arena) reservedInFile() (count uint64, err error) {
 	words := make([]byte, min(a.geo.chunkCount*8, 64<<10))
 	for i := uint64(0); i < a.geo.chunkCount; {

@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// backedBytes is how much of the file has memory, or blocks, behind it. It is exact for a tmpfs
-// with pages of 4096 bytes: a disk counts blocks of its own, and larger pages hold more than was
-// asked for.
+// backedBytes is how many bytes of the file have memory, or disk blocks, behind them. It is exact
+// for a tmpfs with pages of 4096 bytes: a disk also counts blocks of its own, and larger pages
+// hold more than was asked for.
 func backedBytes(f *os.File) (n uint64, exact bool) {
 	var st unix.Stat_t
 	if unix.Fstat(int(f.Fd()), &st) != nil {

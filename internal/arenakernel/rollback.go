@@ -2,11 +2,11 @@ package arenakernel
 
 import "sync/atomic"
 
-// rollbackMutex is what a Mutex of prims with an undo log has in its body; see docs/abi.md. The
-// kernel reads it, because also a process that does not use prims must keep what the log will be
-// undone into.
+// rollbackMutex is the body of a Mutex of prims with an undo log; see docs/abi.md. The kernel
+// reads it because even a process that does not use prims must keep the memory that a rollback
+// will write.
 //
-// The fields have the tags of package prims. This package reads them only.
+// The fields have their tags in package prims. This package only reads them.
 type rollbackMutex struct {
 	owner  atomic.Uint32
 	_      [72]byte
@@ -19,9 +19,9 @@ var rollbackMutexKind = KindOf("MUTX")
 
 const rollbackPolicy = 2
 
-// hasTransactionOf reports whether an undo log of the object has a transaction of dead, which a process
-// will undo or is undoing. What dead had open is not deleted and its memory is not used again
-// before that: its bytes will be written.
+// hasTransactionOf reports whether an undo log of the object has a transaction of dead that some
+// process will undo or is undoing. Until then the objects that dead had open are not deleted, and its
+// memory is not reused: the rollback will write into their bytes.
 func (a *Arena) hasTransactionOf(o Object, dead ParticipantID) bool {
 	if o.Kind != rollbackMutexKind {
 		return false

@@ -33,11 +33,11 @@ const (
 // The capabilities of a participant, for peers and tools.
 const (
 	capRobust     = 1 << iota // its alive words are marked by the kernel
-	capOFD                    // it holds the byte lock of its slot
+	capOFD                    // the participant holds the byte lock of its slot
 	capNoKernelIO             // it passes no memory of the arena to a system call
 	capFence                  // it is a target of shmsync.Fence
 	capWaitV                  // it can sleep on several words
-	capTold                   // it wants to be told of deaths
+	capTold                   // it wants to hear of deaths
 	capAsyncIO                // the kernel may write into the arena for it when it has no threads
 )
 
@@ -60,11 +60,11 @@ const (
 // Every transition is one CAS of the whole word, so it is bound to the generation.
 //
 //	writers: joiner, owner, reaper (any process)
-//	readers: every process that meets a name
+//	readers: every process that finds a ParticipantID
 //	order:   acq_rel on transitions, acquire on loads
 //	futex:   none
-//	crash:   any phase may be left for ever by a death; a free byte lock or a
-//	         marked alive word proves it and any process moves it on to dead
+//	crash:   a death may leave any phase; a free byte lock or a marked alive
+//	         word proves the death, and any process then moves the word to dead
 type slotWord uint32
 
 type phase uint32
@@ -109,7 +109,7 @@ func (w slotWord) present() bool {
 	return p == phaseJoining || p == phaseLive || p == phaseLeaving
 }
 
-// taken reports whether a death may still have to be dealt with in the slot.
+// taken reports whether the slot may hold a death that still has to be dealt with.
 func (w slotWord) taken() bool { return w.present() || w.phase() == phaseDead }
 
 // slot gives the offset of a slot's record. Slots count from 1.
@@ -132,7 +132,7 @@ func (c *core) casSlot(i int, from, to slotWord) bool {
 // participant in slot i is gone.
 //
 //	writers: the owner once, while joining; the kernel
-//	readers: watchers, every process that meets the participant's name
+//	readers: watchers, every process that finds the participant's ID
 //	order:   acquire
 //	futex:   WAIT by watchers (words 0..2) and by lock waiters (word 3), WAKE 1 by the kernel, WAKE all by the reaper
 //	crash:   set by the kernel with FUTEX_OWNER_DIED; sticky until the slot is taken again
@@ -140,7 +140,7 @@ func (c *core) aliveWord(i, word int) Offset {
 	return c.slot(i) + slotAlive + Offset(word*aliveStride)
 }
 
-// participantIn is the name of the participant in slot i in that state.
+// participantIn is the ID of the participant in slot i in that state.
 func participantIn(i int, w slotWord) ParticipantID { return makeParticipantID(i, w.generation()) }
 
 // isCurrent reports whether n is a participant that has not been reaped.

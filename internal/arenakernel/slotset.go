@@ -12,7 +12,7 @@ type sharedSlotSet [MaxSlots/32 + 1]atomic.Uint32
 
 func (s *sharedSlotSet) add(i int) { s[i/32].Or(1 << (i % 32)) }
 
-// takeAll empties the set, and gives what was in it.
+// takeAll empties the set, and returns its previous contents.
 func (s *sharedSlotSet) takeAll() (all slotSet) {
 	for k := range s {
 		all[k] = s[k].Swap(0)

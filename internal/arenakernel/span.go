@@ -15,8 +15,8 @@ var (
 	_ = crashpoint.Register("arena.span.dismantling")
 )
 
-// claimSpan claims whole chunks, as many as size bytes need, zeroed. Spans are
-// looked for from the top of the heap downwards, where slabs come last.
+// claimSpan claims as many whole chunks as size bytes need, zeroed. It searches from the top of
+// the heap downwards, where slabs are made last.
 func (c *core) claimSpan(size uint64) (Offset, error) {
 	n := size/chunkSize + min(size%chunkSize, 1)
 	if n > c.geo.chunkCount {
@@ -29,7 +29,8 @@ func (c *core) claimSpan(size uint64) (Offset, error) {
 		if off == 0 && err == nil {
 			off, busy, err = c.spanBelow(c.geo.chunkCount, n, 0)
 		}
-		// Where there is no memory for a row, one that has more of it may do.
+		// If there is no memory for this row of chunks, another row in which more chunks have
+		// memory may do.
 		for least := uint64(1); err != nil && isNoSpace(err) && least <= n; least++ {
 			failed = err
 			off, busy, err = c.spanBelow(c.geo.chunkCount, n, least)
@@ -53,9 +54,9 @@ func (c *core) claimSpan(size uint64) (Offset, error) {
 
 func isNoSpace(err error) bool { return errors.Is(err, shmsync.ErrNoSpace) }
 
-// spanBelow claims the first n free chunks in a row, downwards from top, of which
-// at least that many have memory. Without such a row the offset is 0, and busy
-// says whether some chunks were in the hands of others.
+// spanBelow claims the first n free chunks in a row, downwards from top, of which at least least
+// chunks have memory. If there is no such row, the offset is 0, and busy says whether other
+// participants are working on some chunks.
 func (c *core) spanBelow(top, n, least uint64) (off Offset, busy bool, err error) {
 	run := uint64(0)
 	for i := top; i > 0; i-- {
@@ -109,14 +110,14 @@ func (c *core) freeRun(head, n uint64) {
 	}
 }
 
-// makeSpan makes a span of n claimed chunks and claims its block word. It
-// reports false, with the chunks free again, when that word is not free: a
-// participant may be about to see that the slab it claims from is gone.
+// makeSpan makes a span of n claimed chunks and claims its block word. If that word is not free,
+// it makes the chunks free again and reports false: an allocator that tried to claim from a slab
+// in this chunk may not have noticed yet that the slab is gone.
 //
-// The block word comes before the head, so that a span always has an owner,
-// and the tails come last: what the owner's death leaves is found from the head.
+// The block word is claimed before the head is written, so that a span always has an owner. The
+// tails are written last: whatever the owner's death leaves is found from the head.
 func (c *core) makeSpan(head, n uint64) (bool, error) {
-	used := make([]bool, n) // a chunk that was never reserved is zero
+	used := make([]bool, n) // the memory of a chunk that was never reserved is zero
 	for i := range used {
 		used[i] = c.loadChunk(head + uint64(i)).reserved()
 	}
@@ -146,10 +147,10 @@ func (c *core) makeSpan(head, n uint64) (bool, error) {
 	return true, nil
 }
 
-// dismantle makes the chunks of a span free, the head last. The block word of
-// the span, claimed or freeing, keeps it ours until then. It finds what an
-// earlier try left and does no more than is left to do; what had not become a
-// tail yet is still a claimed chunk, and goes back as such.
+// dismantle makes the chunks of a span free, the head last. Until then the block word of the
+// span, claimed or freeing, keeps it ours. dismantle may continue an earlier try, and does only
+// what is left to do. A chunk that had not become a tail yet is still a claimed chunk, and is
+// freed as such.
 func (c *core) dismantle(head uint64) {
 	w := c.loadChunk(head)
 	if w.kind() != chunkHead || !w.legal(head, c.geo.chunkCount) {

@@ -1,20 +1,20 @@
 package arenakernel
 
-// slotTelling is the field of a slot that counts what its participant is in the
-// middle of: the end of waits of others, from before it is decided until their owners
-// have been told, and the emptying of its own ready stack. While it is 0 the
-// participant puts no node on a stack that is resolved, or ready, already.
+// slotTelling is the field of a slot that counts what its participant is in the middle of: ending
+// waits of others, from before a wait is decided until its owner has been told, and emptying its
+// own ready stack. While the count is 0, the participant pushes no node that is already resolved
+// or ready.
 //
 //	writers: the owner
-//	readers: a participant that takes back nodes that a death has left behind
-//	order:   seq_cst: up before a wait is decided, and down after its node is on
-//	         the stack
+//	readers: a participant that frees nodes that a death has left behind
+//	order:   seq_cst: incremented before a wait is decided, and decremented after its node
+//	         is on the stack
 //	futex:   none
-//	crash:   that of the dead does not count; set to 0 by the joiner that takes the slot
+//	crash:   the count of a dead participant is ignored; the joiner that takes the slot sets it to 0
 //
-// A node that was decided about may be put on its owner's stack at any time after that, and
-// must not be on two. So a node that is not on a stack can be used again when each
-// participant's count has been seen to be 0 since it was decided about.
+// A node whose wait was decided may be pushed on its owner's stack at any later time, and must
+// not be on two stacks. A node that is on no stack can be used again when each participant's
+// count was 0 at some moment after the decision.
 //
 //	granter                         participant that takes the node back
 //	telling + 1                     the node is resolved, or ready
@@ -22,18 +22,19 @@ package arenakernel
 //	node on its owner's stack       will put it on a stack any more
 //	telling - 1                     it is on no stack
 
-// BeginTell begins what ends a wait of another participant, and EndTell ends it.
+// BeginTell begins a section in which the caller ends waits of other participants. EndTell ends
+// the section.
 func (a *Arena) BeginTell() { a.beginTell() }
 
-// EndTell ends what BeginTell began: all that has been decided has been told.
+// EndTell ends what BeginTell began: the owners of all waits that were decided have been told.
 func (a *Arena) EndTell() { a.endTell() }
 
 // AllTold reports whether every participant that had decided about a node before this call
 // has told its owner, or is dead.
 func (a *Arena) AllTold() bool { return a.allTold() }
 
-// The methods of core are not exported: a defined type keeps the methods of embedded fields,
-// so they would be methods of the type of package arena, too.
+// The methods of core are not exported. A defined type keeps the methods of embedded fields, so
+// an exported one would be a method of the type of package arena, too.
 
 func (c *core) beginTell() { c.u32(c.slot(c.self.Slot()) + slotTelling).Add(1) }
 

@@ -3,19 +3,19 @@ package arenakernel
 import "math/bits"
 
 // slotTouched is the field of a slot that says in which chunks of the heap its participant may
-// have left something that its death, or its leave, has to take back: a claim of the chunk or of
-// a block in it, a block that it takes apart, an object that it has opened, and with the object
-// whatever it holds there. The reaper examines no other chunk, so a death costs what the dead
-// participant touched, and not what the arena has.
+// have left something that its death, or its leave, has to take back: a claimed chunk or block, a
+// block that it is freeing, an object that it has opened, and whatever it holds in that object.
+// The reaper examines no other chunk. So a death costs what the dead participant touched, and not
+// what the arena contains.
 //
 //	bit k  the participant has touched one of the chunks k, k+touchedBits, k+2*touchedBits, ...
 //
-//	writers: the owner sets a bit, once; the participant that frees the slot clears all
+//	writers: the owner sets each bit once; the participant that frees the slot clears all
 //	readers: the owner's reaper; the owner as it leaves
 //	order:   acq_rel: the bit is set before the first word that names the owner in the chunk
 //	futex:   none
-//	crash:   bits may be set for nothing: they stay until the slot's traces are removed, so a
-//	         joiner that takes the slot of a dead one keeps those of both
+//	crash:   bits may be set needlessly; they stay until the traces of the slot's participants are
+//	         removed, so a joiner that takes the slot of a dead one keeps its bits as well
 const slotTouched Offset = 1280
 
 const (
@@ -27,7 +27,7 @@ func (c *core) touchedWord(slot int, k uint64) Offset {
 	return c.slot(slot) + slotTouched + Offset(k*8)
 }
 
-// touch notes that this participant is about to leave something in a chunk.
+// touch records that this participant is about to leave something in a chunk.
 func (c *core) touch(chunk uint64) {
 	bit := chunk % touchedBits
 	word, mask := c.u64(c.touchedWord(c.self.Slot(), bit/64)), uint64(1)<<(bit%64)

@@ -18,7 +18,7 @@ var (
 )
 
 // An upgrade gives a named object another layout. It is a step of OnFirst, so no other process has
-// the object open or opens it. A *successor* holds the new body, under a name of its own:
+// the object open or opens it. A *successor* holds the new body, under its own name:
 //
 //	object  successor              meaning                                          the next upgrade
 //	old     none                   nothing was done                                 begins
@@ -28,21 +28,21 @@ var (
 //	new     of the layout of new   the upgrade is done                              deletes the successor
 //	old     made from another old  an older program has made the object again       fails: both have data
 //
-// crash: every line is what a death leaves, and says what the next process does.
+// crash: each row is a state that a death can leave, and says what the next process does.
 
-// successorSuffix follows the name of an object in that of its successor.
+// successorSuffix is appended to the name of an object to name its successor.
 const successorSuffix = " (upgrade)"
 
 // successorTrailer is what follows the new body in a successor: the offset and the time of the
 // creation of the old object, 8 bytes each; kind and version of the new object, 4 bytes each.
 const successorTrailer = 24
 
-// UpgradeObject gives the object of the name in spec the kind, version, size and layout of spec.
-// If there is none, or if it has them already, nothing happens. migrate gets the old object, which is
-// open while it runs, and returns a function that fills in the new body. After an error of migrate the
-// old object is as it was.
+// UpgradeObject gives the object that spec names the kind, version, size and layout of spec. It does
+// nothing if there is no such object, or if the object has them already. migrate gets the old object,
+// which is open during the call, and returns a function that fills in the new body. After an error of
+// migrate the old object is unchanged.
 //
-// Preconditions: this process runs OnFirst of this arena; else UpgradeObject panics.
+// Preconditions: this process runs OnFirst of this arena; otherwise UpgradeObject panics.
 func (a *Arena) UpgradeObject(spec ObjectSpec, migrate func(old Object) (fill func(body []byte), err error)) error {
 	if err := a.use("arena.upgrade"); err != nil {
 		return err
@@ -84,13 +84,14 @@ func (a *Arena) UpgradeObject(spec ObjectSpec, migrate func(old Object) (fill fu
 	return a.finishUpgrade(spec.Name, next)
 }
 
-// migrated calls migrate, and closes the old object, also after a panic.
+// migrated calls migrate. It closes the old object afterwards, even after a panic.
 func (a *Arena) migrated(old Object, migrate func(old Object) (func(body []byte), error)) (func(body []byte), error) {
 	defer a.CloseObject(old)
 	return migrate(old)
 }
 
-// openExisting opens the object of that name, whatever it is, and says when it was created.
+// openExisting opens the object of that name, of whatever kind, and returns the time of its
+// creation.
 func (a *Arena) openExisting(name string) (h header, created uint64, err error) {
 	h, found, err := a.openNamed(name, hashName(name))
 	if err == nil && !found {
@@ -102,7 +103,7 @@ func (a *Arena) openExisting(name string) (h header, created uint64, err error) 
 	return h, a.u64(h.Offset + objCreated).Load(), nil
 }
 
-// buildSuccessor makes the successor of old, which appears as a whole.
+// buildSuccessor makes the successor of old. It becomes visible only when it is whole.
 func (a *Arena) buildSuccessor(spec ObjectSpec, next string, old Object, created uint64, fill func(body []byte)) error {
 	o, made, err := a.OpenObject(ObjectSpec{
 		Kind: KindBlock, Version: 1, Name: next, Size: spec.Size + successorTrailer, Layout: spec.Layout,
@@ -125,7 +126,8 @@ func (a *Arena) buildSuccessor(spec ObjectSpec, next string, old Object, created
 	return nil
 }
 
-// finishUpgrade ends an upgrade of the object that has begun, if there is one.
+// finishUpgrade finishes an upgrade of the object that an earlier process has begun, if there is
+// one.
 func (a *Arena) finishUpgrade(name, next string) error {
 	s, _, err := a.openExisting(next)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -154,7 +156,7 @@ func (a *Arena) finishUpgrade(name, next string) error {
 		a.CloseObject(s.Object)
 		return err
 	}
-	// The successor does not change any more: it may be read while the object is made.
+	// The successor does not change any more, so Init may read it.
 	o, _, err := a.OpenObject(spec)
 	a.CloseObject(s.Object)
 	if err != nil {
@@ -165,7 +167,7 @@ func (a *Arena) finishUpgrade(name, next string) error {
 	return a.Delete(next)
 }
 
-// successorOf says which object a successor becomes, and from which it was made.
+// successorOf says which object a successor will become, and from which object it was made.
 func (a *Arena) successorOf(name string, s *header) (spec ObjectSpec, from Offset, created uint64, err error) {
 	bad := func(what string) error {
 		return a.failObject("arena.upgrade", s.Name, shmsync.ErrCorrupt, what)
@@ -186,7 +188,7 @@ func (a *Arena) successorOf(name string, s *header) (spec ObjectSpec, from Offse
 	}, Offset(binary.LittleEndian.Uint64(t)), binary.LittleEndian.Uint64(t[8:]), nil
 }
 
-// Stored is a value as an earlier version of a program has left it; see [StoredAs].
+// Stored is a value that an earlier version of a program has left; see [StoredAs].
 type Stored struct {
 	a      *Arena
 	off    Offset
@@ -194,12 +196,12 @@ type Stored struct {
 	name   string
 }
 
-// StoredAt makes a Stored of the value of that layout in object o, at an offset.
+// StoredAt returns the Stored for the value of that layout at an offset of object o.
 func StoredAt(a *Arena, o Object, off Offset) Stored {
 	return Stored{a: a, off: off, layout: o.Layout, name: o.String()}
 }
 
-// StoredAs gives a copy of the value, if T has its layout. Otherwise the error Is
+// StoredAs returns a copy of the value if T has its layout. Otherwise the error Is
 // [shmsync.ErrIncompatible].
 func StoredAs[T any](s Stored) (*T, error) {
 	layout, err := LayoutOf[T]()

@@ -16,21 +16,20 @@ func init() {
 	RegisterKind(KindOps{Kind: KindBlock})
 }
 
-// Value finds the T of that name, or creates one that is zero. T has no pointers in it; a T
-// with pointers is the caller's mistake and panics. A value that exists must have been
-// created with a T whose parts have the same sizes, kinds and places; otherwise the error
-// Is [shmsync.ErrIncompatible].
+// Value finds the T of that name, or creates a zero one. T must have no pointers in it; otherwise
+// Value panics. If the value exists, it must have been created with a T whose parts have the same
+// sizes, kinds and places; otherwise the error Is [shmsync.ErrIncompatible].
 //
 // The value stays open, and cannot be deleted, until this process leaves the
 // arena. Concurrent use of it is up to the caller, as of any variable: use
 // atomic fields or a lock of package prims.
 func Value[T any](a *Arena, name string) (*T, error) { return value[T](a, name, false) }
 
-// AttachValue is Value that creates nothing: if there is no value of that name, the
-// error Is [fs.ErrNotExist].
+// AttachValue is Value, but creates nothing: if there is no value of that name, the error Is
+// [fs.ErrNotExist].
 func AttachValue[T any](a *Arena, name string) (*T, error) { return value[T](a, name, true) }
 
-// valueSpec says what the value of that name is. It panics if T has pointers.
+// valueSpec is the ObjectSpec of the value of that name. It panics if T has pointers.
 func valueSpec[T any](name string) ObjectSpec {
 	t := reflect.TypeFor[T]()
 	l := layoutOf(t)
@@ -50,10 +49,9 @@ func value[T any](a *Arena, name string, attach bool) (*T, error) {
 	return bodyOf[T](&a.core, o), nil
 }
 
-// Block finds the bytes of that name, or creates size bytes that are zero. A
-// block of another size is an error that Is [shmsync.ErrIncompatible], and a size of 0
-// one that Is [fs.ErrInvalid]. Like a Value it stays open until this process leaves the
-// arena.
+// Block finds the bytes of that name, or creates size zero bytes. If the block exists with
+// another size, the error Is [shmsync.ErrIncompatible]. A size of 0 is an error that Is
+// [fs.ErrInvalid]. Like a Value, a block stays open until this process leaves the arena.
 func (a *Arena) Block(name string, size uint64) ([]byte, error) {
 	if size == 0 {
 		return nil, a.failObject("arena.block", name, fs.ErrInvalid, "a block has at least 1 byte; AttachBlock opens one that exists")
@@ -61,8 +59,8 @@ func (a *Arena) Block(name string, size uint64) ([]byte, error) {
 	return a.block(ObjectSpec{Kind: KindBlock, Version: 1, Name: name, Size: size})
 }
 
-// AttachBlock gives the bytes of that name, whatever their number. If there is no block
-// of that name, the error Is [fs.ErrNotExist].
+// AttachBlock returns the bytes of that name, whatever their number. If there is no block of that
+// name, the error Is [fs.ErrNotExist].
 func (a *Arena) AttachBlock(name string) ([]byte, error) {
 	return a.block(ObjectSpec{Kind: KindBlock, Version: 1, Name: name, AnySize: true, Existing: true})
 }

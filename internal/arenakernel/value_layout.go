@@ -8,18 +8,17 @@ import (
 	"sync"
 )
 
-// typeLayout is what is known of a type that is to live in shared memory.
+// typeLayout is what this package knows about a type whose values may live in shared memory.
 type typeLayout struct {
-	fingerprint uint64 // of the sizes, offsets and kinds of its parts, never 0
-	err         error  // why it cannot live there, or nil
+	fingerprint uint64 // of the sizes, offsets and kinds of its parts; never 0
+	err         error  // why values of the type cannot live there, or nil
 }
 
 var layouts sync.Map // reflect.Type to typeLayout
 
-// LayoutOf gives a fingerprint of T, the same for all types whose values have
-// the same numbers at the same places, whatever these are called; it goes into
-// [ObjectSpec]. A T that cannot live in shared memory, since it has pointers in
-// it, is an error.
+// LayoutOf returns a fingerprint of T. It is the same for all types whose values have the same
+// numbers at the same places, whatever the types and fields are called. It goes into
+// [ObjectSpec]. A T that has pointers, so that it cannot live in shared memory, is an error.
 func LayoutOf[T any]() (fingerprint uint64, err error) {
 	l := layoutOf(reflect.TypeFor[T]())
 	return l.fingerprint, l.err
@@ -39,7 +38,7 @@ func layoutOf(t reflect.Type) typeLayout {
 	return l
 }
 
-// describe writes what a value of type t is made of.
+// describe writes the parts of a value of type t to w.
 func describe(w io.Writer, t reflect.Type) error {
 	switch t.Kind() {
 	case reflect.Struct:
@@ -77,7 +76,8 @@ func describe(w io.Writer, t reflect.Type) error {
 	return fmt.Errorf("a %v refers to the memory of one process; take %s", t.Kind(), instead)
 }
 
-// class tells kinds apart that a C program would: int and int64 are the same.
+// class returns the same text for kinds that a C program could not tell apart, such as int and
+// int64.
 func class(k reflect.Kind) string {
 	switch {
 	case k == reflect.Bool:

@@ -16,9 +16,9 @@ var (
 // slotWindow is the field of a slot with its [window].
 const slotWindow = 248
 
-// window is the run of generations that a slot goes through, from the first to the last. A slot
-// whose window is used up gets another one, with generations that no word of the arena names,
-// by a joiner. See docs/design/0030-generations.md.
+// window is the run of generations that a slot goes through, from the first to the last. When a
+// slot has used up its window, a joiner gives it another one, with generations that no word of
+// the arena names. See docs/design/0030-generations.md.
 //
 //	bits 0..17   first   generation
 //	bits 18..35  last    generation, not less than the first
@@ -28,35 +28,36 @@ const slotWindow = 248
 //	0         all generations, number 0 (also all-zero memory)       renewSlots
 //	any other the generations from first to last                     renewSlots
 //
-// A slot whose generation is not in its window has not entered the window: whoever takes it next
-// has the first generation.
+// A slot whose generation is not in its window has not entered the window yet: the next joiner
+// that takes the slot gets the first generation.
 //
 //	writers: a joiner, by CAS, while the slot is free and used up
 //	readers: joiners, tools
 //	order:   acq_rel: a joiner searches the words, and then records the window
 //	futex:   none
-//	crash:   whole, or not there; a window that nobody has entered is used by the next joiner
+//	crash:   the word is written whole or not at all; the next joiner uses a window that nobody has entered
 type window uint64
 
 const (
 	windowLastShift   = generationBits
 	windowNumberShift = 2 * generationBits
 
-	// heirsLeft is how many generations at the end of a window are left to joiners that clean up
-	// after somebody: a slot gets another window only when nothing of its participants is left.
+	// heirsLeft is how many generations at the end of a window are reserved for joiners that
+	// clean up after a dead participant. They are needed because a slot gets another window only
+	// when nothing of its participants is left.
 	heirsLeft = 256
 
-	// renewMost is for how many slots one search looks, which bounds its memory to 2 MiB.
+	// renewMost is how many slots one search covers. It bounds the memory of the search to 2 MiB.
 	renewMost = 64
 )
 
-// Tests make both smaller, so that generations are used again soon.
+// Tests make both variables smaller, so that generations are reused soon.
 var (
 	generationsMost = uint32(maxGeneration)
-	windowLeast     = uint32(32) // half of it is for heirs, and 16 joins are worth three walks
+	windowLeast     = uint32(32) // half of the window is for heirs, and 16 joins are worth three walks
 )
 
-var renewSearched = func() {} // a test's turn between the search and what comes of it
+var renewSearched = func() {} // a test acts here, between the search and the use of its result
 
 func makeWindow(first, last, number uint32) window {
 	return window(first) | window(last)<<windowLastShift | window(number)<<windowNumberShift
@@ -70,7 +71,7 @@ func (w window) legal() bool    { return w.first() != 0 && w.first() <= w.last()
 // has reports whether g is a generation of the window.
 func (w window) has(g uint32) bool { return w.first() <= g && g <= w.last() }
 
-// heirs is how many generations at the end of a window are kept for joiners that reap a dead
+// heirs is how many generations at the end of a window are reserved for joiners that reap a dead
 // participant.
 func (w window) heirs() uint32 { return min(heirsLeft, (w.last()-w.first()+1)/2) }
 
@@ -81,7 +82,7 @@ func (w window) String() string {
 
 func (c *core) windowWord(slot int) Offset { return c.slot(slot) + slotWindow }
 
-// windowOf gives the window of a slot, and the bytes of it. It is not legal if a peer has
+// windowOf returns the window of a slot, and its bytes. The window is not legal if a peer has
 // overwritten it.
 func (c *core) windowOf(slot int) (w window, raw uint64) {
 	// sync(arena.window): acquire
@@ -92,9 +93,9 @@ func (c *core) windowOf(slot int) (w window, raw uint64) {
 	return window(raw), raw
 }
 
-// nextGeneration gives the generation of whoever takes slot i, free or dead in state w, and the
-// bytes of the window that it is of; 0 if its generations are used up. inherit says that the slot's
-// participant is dead.
+// nextGeneration returns the generation for the process that takes slot i, free or dead in state w,
+// and the bytes of the window that it belongs to. It returns 0 if the generations are used up.
+// inherit says that the slot's participant is dead.
 func (c *core) nextGeneration(i int, w slotWord, inherit bool) (next uint32, raw uint64) {
 	win, raw := c.windowOf(i)
 	g := w.generation()
@@ -102,7 +103,7 @@ func (c *core) nextGeneration(i int, w slotWord, inherit bool) (next uint32, raw
 	case !win.legal():
 		return 0, raw
 	case !win.has(g) && inherit:
-		return 0, raw // a peer's bytes: a window is recorded for a free slot only
+		return 0, raw // a peer has written these bytes: a correct window is recorded for a free slot only
 	case !win.has(g):
 		if !c.mayEnter(i, w, win) {
 			return 0, raw
@@ -114,22 +115,23 @@ func (c *core) nextGeneration(i int, w slotWord, inherit bool) (next uint32, raw
 	return 0, raw
 }
 
-// cleaned reports whether nothing is left of those who were in slot i, which is free in state w.
-// What a program that did not know a kind of objects left there counts as something: such a
-// kind may name a participant by its generation alone, which no search finds.
+// cleaned reports whether nothing is left of the participants that were in slot i, which is free
+// in state w. If the program that reaped one of them did not know a kind of objects, its traces
+// may be left. Such a kind may name a participant by its generation alone, which no search finds.
 func (c *core) cleaned(i int, w slotWord) bool {
 	return c.u32(c.slot(i)+slotReclaimed).Load() == w.generation() && c.untouched(i)
 }
 
-// mayEnter reports whether the first of window win may take slot i, free in state w of an earlier
-// window. It may not if w is no longer the state: a joiner may have been stopped since it read w.
-// A joiner that died over entering has left slotReclaimed as that of the window.
+// mayEnter reports whether the first participant of window win may take slot i, free in state w
+// of an earlier window. It may not if the state has changed: a joiner may have been stopped since
+// it read w. If a joiner died while it entered the window, slotReclaimed already has the value
+// for win.
 func (c *core) mayEnter(i int, w slotWord, win window) bool {
 	r := c.u32(c.slot(i) + slotReclaimed).Load()
 	return (r == w.generation() || r == win.first()-1) && c.untouched(i)
 }
 
-// untouched reports whether the participants that were in slot i have left no chunk that they touched.
+// untouched reports whether the participants that were in slot i have left no touched chunk.
 func (c *core) untouched(i int) bool {
 	for k := range uint64(touchedWords) {
 		if c.u64(c.touchedWord(i, k)).Load() != 0 {
@@ -159,26 +161,26 @@ func (c *core) alone(mySlot int) bool {
 }
 
 // searches is how often a joiner searches before it renews slots. An ID of a dead participant that
-// others hold under a lock may pass from one word to another that the search has been at: from a
-// wait node to a redo log, and from there to the state of an object. So three find it.
+// others handle under a lock may move to a word that the search has already passed: from a wait
+// node to a redo log, and from there to the state of an object. So three searches find it.
 const searches = 3
 
-// renewSlots gives those slots another window that are used up, with generations that no word of
-// the arena names and on whose IDs no thread is about to act. It reports whether it is worth to look
-// at the slots again: it has renewed some, or has to try again.
+// renewSlots gives used-up slots another window, with generations that no word of the arena names
+// and on whose IDs no thread is about to act. It reports whether the caller should look at the slots
+// again, because it has renewed some or has to try again.
 //
 //  1. It reads the states and windows of all slots. No participant is dead.
 //  2. It searches the words of the arena for IDs of those slots.
-//  3. It sees each participant once when that does not end a wait of another, and searches twice
-//     more.
+//  3. It waits until each participant was seen once while it was ending no wait of another, and
+//     searches twice more.
 //  4. It reads the act words, whose IDs count as found, and the states again. No participant is dead.
 //
-// It picks the longest run of generations that it did not find. A thread that read an ID of the run
-// before, and is going to act on it, publishes it first, and then reads the word again: see
-// slotActs. So the participants that are in the arena may stay, and may be stopped.
+// It picks the longest run of generations that it did not find. A thread that read an ID of an
+// earlier window and is about to act on it first publishes the ID, and then reads the word again:
+// see slotActs. So the participants that are in the arena may stay, and may be stopped.
 //
-// Then it records the windows, each by one CAS. It may be stopped before that for as long as it
-// likes: the CAS fails if another has renewed the slot, and nothing else brings an ID back.
+// Then it records the windows, each by one CAS. It may be stopped before that for any time: the
+// CAS fails if another joiner has renewed the slot, and nothing else brings an ID back.
 func (a *Arena) renewSlots() (again bool) {
 	a.postponed = ""
 	if !a.anyUsedUp() {
@@ -186,7 +188,7 @@ func (a *Arena) renewSlots() (again bool) {
 	}
 	type snapshot struct {
 		state slotWord
-		raw   uint64 // of the window
+		raw   uint64 // bytes of the window
 	}
 	before := make([]snapshot, a.geo.slots+1)
 	var search idSearch
@@ -210,7 +212,7 @@ func (a *Arena) renewSlots() (again bool) {
 		if k > 1 {
 			continue
 		}
-		// Before the first search, too: a walk takes long, and may be for nothing.
+		// Also before the first search: a walk takes long, and may be in vain.
 		if n, ok := a.eachTold(); !ok {
 			return a.postpone(true, "%v is in the middle of ending a wait of another, or is stopped there", n)
 		}
@@ -244,12 +246,13 @@ func (a *Arena) renewSlots() (again bool) {
 	return again
 }
 
-// renewEvery is in how many joins of a slot a joiner renews the other slots.
+// renewEvery: a joiner renews the other slots once in so many joins of its own slot.
 const renewEvery = 64
 
-// renewOthers renews the slots other than this joiner's: later joiners may find all used up. A slot
-// that cannot be renewed would cost every joiner three walks through the arena, so as long as other
-// slots are free, most joiners leave it to others. None waits here for a participant.
+// renewOthers renews the slots other than this joiner's, before later joiners find all of them used
+// up. A slot that cannot be renewed costs three walks through the arena for each try. So while
+// other slots are free, only one joiner in renewEvery tries. renewOthers does not wait for other
+// participants.
 func (a *Arena) renewOthers() {
 	if a.self.Generation()%renewEvery != 0 && a.otherIsFree() {
 		return
@@ -268,8 +271,8 @@ func (a *Arena) otherIsFree() bool {
 	return false
 }
 
-// deadSlot gives a slot whose participant is dead and not reaped, or 0. A joiner that takes such a
-// slot has no act words yet.
+// deadSlot returns a slot whose participant is dead and not reaped, or 0. A joiner that takes such
+// a slot has no act words yet.
 func (a *Arena) deadSlot() int {
 	for i := 1; i <= a.geo.slots; i++ {
 		if i != a.mySlot && a.slotState(i).phase() == phaseDead {
@@ -279,8 +282,8 @@ func (a *Arena) deadSlot() int {
 	return 0
 }
 
-// eachTold waits until each participant was seen once when it did not end a wait of another, or
-// gives one that does so for long.
+// eachTold waits until each participant was seen once while it was ending no wait of another. If
+// a participant does so for too long, eachTold returns that participant.
 func (c *core) eachTold() (teller ParticipantID, ok bool) {
 	for i := 1; i <= c.geo.slots; i++ {
 		for try := 0; ; try++ {
@@ -301,7 +304,7 @@ func (c *core) eachTold() (teller ParticipantID, ok bool) {
 	return 0, true
 }
 
-// postpone ends a renewal that cannot be finished now, and notes why.
+// postpone ends a renewal that cannot be finished now, and records why.
 func (a *Arena) postpone(again bool, format string, args ...any) bool {
 	a.postponed = fmt.Sprintf(format, args...)
 	return again
@@ -316,9 +319,9 @@ func (a *Arena) anyUsedUp() bool {
 	return false
 }
 
-// stepBack gives this joiner's slot back, whose dead participant it has cleaned up after, if the
-// slot is at the end of its window and nobody else is in the arena. Then the slot can be
-// renewed, which it cannot be while there is something to clean up.
+// stepBack gives this joiner's slot back if the slot is at the end of its window and nobody else
+// is in the arena. The joiner has cleaned up after the slot's dead participant. The slot can then
+// be renewed, which is impossible while there is something to clean up.
 func (a *Arena) stepBack() bool {
 	i, w := a.mySlot, makeSlotWord(phaseJoining, a.self.Generation())
 	if win, _ := a.windowOf(i); !win.has(w.generation()) || win.last()-w.generation() > win.heirs() || !a.alone(i) {

@@ -10,10 +10,11 @@ type generations [(maxGeneration + 1) / 64]uint64
 
 func (s *generations) add(g uint32) { s[g/64] |= 1 << (g % 64) }
 
-// longestGap gives the longest run of generations that are not in the set; first is 0 if there is none.
+// longestGap returns the longest run of generations that are not in the set. first is 0 if there is
+// none.
 func (s *generations) longestGap() (first, last uint32) {
 	begin, longest := uint32(1), uint32(0)
-	end := func(at uint32) { // of a gap
+	end := func(at uint32) { // end ends a gap
 		if at > begin && at-begin > longest {
 			first, longest = begin, at-begin
 		}
@@ -30,15 +31,15 @@ func (s *generations) longestGap() (first, last uint32) {
 	return first, first + longest - 1
 }
 
-// idSearch looks for IDs of slots in the words of an arena. It needs to know nothing of the
-// objects' kinds, and takes bytes for IDs that are none: that costs generations, and does no harm.
-// It does not look at what is the users'.
+// idSearch searches the words of an arena for IDs of slots. It knows nothing of the kinds of
+// objects, so it may take other bytes for IDs: that costs generations, and does no harm. It does
+// not read user data.
 type idSearch struct {
 	slots []int
 	found [MaxSlots + 1]*generations
 }
 
-// add makes it look for a slot. It has found the present generation of that slot.
+// add includes a slot in the search. The slot's present generation counts as found.
 func (s *idSearch) add(slot int, now uint32) {
 	s.slots = append(s.slots, slot)
 	s.found[slot] = &generations{}
@@ -51,7 +52,7 @@ func (s *idSearch) id(n ParticipantID) {
 	}
 }
 
-// word looks at a word that may have an ID in bits 0..28 or 3..31.
+// word examines a word that may have an ID in bits 0..28 or 3..31.
 func (s *idSearch) word(w uint32) {
 	if w != 0 {
 		s.id(ParticipantID(w & ParticipantIDMask))
@@ -69,7 +70,7 @@ func (s *idSearch) run(a *Arena) {
 		s.word(a.u32(a.slot(i) + slotReaper).Load())
 	}
 	s.word(a.u32(hdrDirLowerer).Load())
-	// A death record is about one participant, and [Arena.Who] finds it by the ID.
+	// A death record names a participant, and [Arena.Who] finds the record by that ID.
 	for k := range uint64(deathRecordCount) {
 		s.word(a.u32(Offset(a.geo.deathRecordOff+k*deathRecordStride) + deathRecordID).Load())
 	}
@@ -77,7 +78,7 @@ func (s *idSearch) run(a *Arena) {
 		w := a.loadChunk(k)
 		s.id(w.participant())
 		if w.slabOf(classNode) {
-			// The words of a free node stay as they were, and somebody may look at them.
+			// The words of a free node keep their old values, and a thread may still read them.
 			words(a.chunkOff(k), a.chunkOff(k)+chunkSize)
 		}
 	}

@@ -26,7 +26,7 @@ type lot struct {
 	mu       sync.Mutex
 	all      map[*Queue]struct{}           // guarded by: mu
 	queues   map[arenakernel.Offset]*Queue // guarded by: mu; the queue of each poller node
-	loose    map[arenakernel.Offset]uint64 // guarded by: mu; nodes that may be pushed though they are not ready, with the value of loosed when each was taken loose
+	loose    map[arenakernel.Offset]uint64 // guarded by: mu; nodes that may be pushed though they are not ready, with their number in loosed
 	loosed   uint64                        // guarded by: mu; how many nodes were ever taken loose
 	checked  []*Queue                      // guarded by: mu; queues that have waiters
 	checking bool                          // guarded by: mu; the periodic checker runs
