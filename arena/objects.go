@@ -57,9 +57,13 @@ func (a *Arena) Object(off Offset) (Object, error) {
 // object the error Is [fs.ErrNotExist]. The object stays while a living participant, this
 // one included, has it open, or holds something of it although its handle is closed. Then
 // the error Is [syscall.EBUSY] and names those participants.
+//
+// A process that died in an [Upgrade] may have left the contents of the object in a successor, which has another name.
+// Delete removes the successor first, also if there is nothing else: the next Upgrade brings nothing back.
 func (a *Arena) Delete(name string) error { return a.kernel().Delete(name) }
 
-// DeleteObject removes an object that may have no name, as Delete does one that has a name.
+// DeleteObject removes an object that may have no name, as Delete does one that has a name. If an older program made
+// the object while an interrupted [Upgrade] had the contents of the one before, these stay for the next Upgrade.
 func (a *Arena) DeleteObject(o Object) error {
 	return a.kernel().DeleteObject(arenakernel.Object(o))
 }

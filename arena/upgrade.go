@@ -25,6 +25,10 @@ func As[T any](old Stored) (*T, error) { return arenakernel.StoredAs[T](old) }
 // afterwards. If this process dies, the next Upgrade begins again, or ends what was begun; migrate
 // may be called again for the same old value.
 //
+// If another process has made the value again after such a death, both have contents. Then the error Is
+// [shmsync.ErrIncompatible], and says how to drop either. It Is ErrIncompatible, too, if the upgrade that was begun
+// leads to a kind of object that this program does not import.
+//
 // The value must not be open in this process: a Value that OnFirst has opened stays open. Then the
 // error Is [syscall.EBUSY].
 func Upgrade[T any](a *Arena, name string, migrate func(old Stored, v *T) error) error {

@@ -212,7 +212,9 @@ int shmsync_block_attach(shmsync_arena *a, const char *name, void **out, uint64_
  * gives for its type, or 0 for whatever an existing one has. */
 int shmsync_value_open(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out);
 int shmsync_value_attach(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out);
-/* Removes an object that nobody has open: ENOENT, EBUSY. */
+/* Removes an object that no process has open, and its name. If a Go program died while it upgraded the object, it may
+ * have left the contents under another name: these go, too, also if there is nothing else. ENOENT. EBUSY: a process has
+ * it open. */
 int shmsync_delete(shmsync_arena *a, const char *name);
 
 /* The last failure of the calling thread in words; never NULL, good until its next. */
@@ -5103,9 +5105,10 @@ SHMI_FN int shmi_object_at(shmsync_arena *a, shmi_off off, const char *op, uint3
 
 /* ---- Deleting ---- */
 
-/* Whether a log has a transaction of dead, in an object that the participants of its slot may have touched. Until that is
- * undone, nobody may use what dead had open for anything else: the undo writes into it. What is read of an object that is
- * being deleted may be anything, which only makes the answer a yes. */
+/* Whether an undo log has a transaction of dead, in an object that the participants of its slot may have touched. Until
+ * that is undone, no other process may use for anything else what dead had open: the undo writes into it. The objects are
+ * not guarded, so another process may delete one while this function reads it. Then the function may find any bytes.
+ * At worst it answers yes although there is no transaction. */
 SHMI_FN int shmi_unfinished_one(shmsync_arena *a, shmi_off off, void *arg)
 {
     shmi_participant_id *dead = (shmi_participant_id *)arg;
@@ -5182,37 +5185,113 @@ SHMI_FN int shmi_decide(shmsync_arena *a, const shmi_header *h)
     return shmi_fail(EBUSY, "arena.delete", shmi_called(&h->o), "%u participants have it open", who);
 }
 
+/* Deletes the object h, which this process has just opened for that, or closes it again. The caller holds handles. */
+SHMI_FN int shmi_erase(shmsync_arena *a, shmi_header *h)
+{
+    shmi_ref *ref = shmi_ref_of(a, h->o.off);
+    int err;
+    if (ref->count > 1) {
+        shmi_forget(a, h->o.off);
+        return shmi_fail(EBUSY, "arena.delete", shmi_called(&h->o), "this process has it open");
+    }
+    /* The guard takes over from the open bit, which would be in the way. */
+    shmi_guard(a, h->o.off);
+    *h = ref->h;
+    shmi_forget(a, h->o.off);
+    err = shmi_decide(a, h);
+    shmi_unguard(a);
+    if (err == 0) {
+        SHMSYNC_CRASHPOINT("arena.delete.decided");
+        shmi_finish_erase(a, h);
+    }
+    return err;
+}
+/* Removes the object of that name alone. The caller holds handles. */
+SHMI_FN int shmi_delete_alone(shmsync_arena *a, const char *name, size_t len)
+{
+    shmi_header h;
+    int found = 0, err = shmi_seek(a, name, len, shmi_fnv(name, len), 0, &h, &found);
+    if (err == 0 && !found)
+        err = shmi_fail(ENOENT, "arena.delete", name, "no object has this name");
+    return err != 0 ? err : shmi_erase(a, &h);
+}
+
+/* ---- What an upgrade in Go has left: internal/arenakernel/upgrade.go ---- */
+
+#define SHMI_SUCCESSOR_SUFFIX " (upgrade)"
+/* What follows the new body in a successor: offset and time of creation of the old object, 8 bytes each; kind and
+ * version of the new one, 4 bytes each. */
+#define SHMI_SUCCESSOR_TRAILER 24
+
+/* Deletes what an interrupted upgrade of the object of that name has left, before the object is deleted: see
+ * deleteSuccessor. Without it the object is as it was, so a death between the two deletions is one before both. A
+ * successor that does not belong to the object has data of its own, so it stays while a process keeps the object from
+ * being deleted. The caller holds handles. */
+SHMI_FN int shmi_delete_successor(shmsync_arena *a, const char *name, size_t len, int *deleted)
+{
+    char next[SHMI_maxObjectName + 1];
+    size_t n = len + sizeof SHMI_SUCCESSOR_SUFFIX - 1;
+    shmi_header s, h;
+    uint64_t size = 0;
+    unsigned char *t;
+    uint64_t from[2];
+    uint32_t to[2];
+    int is, found = 0, tries, err;
+    *deleted = 0;
+    if (len == 0 || n > SHMI_maxObjectName)
+        return 0;
+    snprintf(next, sizeof next, "%s%s", name, SHMI_SUCCESSOR_SUFFIX);
+    err = shmi_seek(a, next, n, shmi_fnv(next, n), 0, &s, &found);
+    if (err != 0 || !found)
+        return err;
+    is = s.o.kind == SHMI_KIND('B', 'L', 'O', 'K') && s.o.layout != 0 && s.o.size >= SHMI_SUCCESSOR_TRAILER; /* a block of a program has no layout */
+    if (is) {
+        size = s.o.size - SHMI_SUCCESSOR_TRAILER;
+        t = shmi_bytes(a, s.o.body + size, SHMI_SUCCESSOR_TRAILER);
+        memcpy(from, t, sizeof from);
+        memcpy(to, t + sizeof from, sizeof to);
+    }
+    shmi_forget(a, s.o.off);
+    for (tries = 0; is; tries++) {
+        uint32_t who = 0;
+        int redundant = 0;
+        err = shmi_seek(a, name, len, shmi_fnv(name, len), 0, &h, &found);
+        if (err != 0)
+            return err;
+        if (found) {
+            int undecided = h.o.off == from[0] && shmi_ld64(shmi_u64(a, h.o.off + SHMI_objCreated)) == from[1];
+            int done = h.o.kind == to[0] && h.o.version == to[1] && h.o.layout == s.o.layout && h.o.size == size;
+            redundant = undecided || done;
+            who = shmi_openers(a, &h) - 1; /* not this process, unless it has it open besides */
+            who += shmi_ref_of(a, h.o.off)->count > 1;
+            shmi_forget(a, h.o.off);
+        }
+        if (redundant || who == 0) {
+            err = shmi_delete_alone(a, next, n);
+            *deleted = err == 0;
+            return err == ENOENT ? 0 : err; /* else another process has deleted it */
+        }
+        if (tries >= SHMI_timeout)
+            return shmi_fail(EBUSY, "arena.delete", name, "%u participants have it open", who);
+        sched_yield(); /* a participant may have it open for a moment */
+    }
+    return 0;
+}
+
 int shmsync_delete(shmsync_arena *a, const char *name)
 {
     size_t len = strlen(name);
-    shmi_header h;
-    shmi_ref *ref;
-    int found = 0, err;
+    int deleted, err;
     if (shmi_self(a) == 0)
         return shmi_fail(ENOTCONN, "arena.delete", name, "%s", "");
     pthread_mutex_lock(&a->handles);
     shmi_release_deferred(a);
     shmi_lower_reach_if_due(a);
-    err = shmi_seek(a, name, len, shmi_fnv(name, len), 0, &h, &found);
-    if (err == 0 && !found)
-        err = shmi_fail(ENOENT, "arena.delete", name, "no object has this name");
+    err = shmi_delete_successor(a, name, len, &deleted);
     if (err == 0) {
-        ref = shmi_ref_of(a, h.o.off);
-        if (ref->count > 1) {
-            shmi_forget(a, h.o.off);
-            err = shmi_fail(EBUSY, "arena.delete", name, "this process has it open");
-        } else {
-            /* The guard takes over from the open bit, which would be in the way. */
-            shmi_guard(a, h.o.off);
-            h = ref->h;
-            shmi_forget(a, h.o.off);
-            err = shmi_decide(a, &h);
-            shmi_unguard(a);
-            if (err == 0) {
-                SHMSYNC_CRASHPOINT("arena.delete.decided");
-                shmi_finish_erase(a, &h);
-            }
-        }
+        err = shmi_delete_alone(a, name, len);
+        if (err == ENOENT && deleted)
+            err = 0;
     }
     pthread_mutex_unlock(&a->handles);
     return err;

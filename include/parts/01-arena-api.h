@@ -122,7 +122,9 @@ int shmsync_block_attach(shmsync_arena *a, const char *name, void **out, uint64_
  * gives for its type, or 0 for whatever an existing one has. */
 int shmsync_value_open(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out);
 int shmsync_value_attach(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out);
-/* Removes an object that nobody has open: ENOENT, EBUSY. */
+/* Removes an object that no process has open, and its name. If a Go program died while it upgraded the object, it may
+ * have left the contents under another name: these go, too, also if there is nothing else. ENOENT. EBUSY: a process has
+ * it open. */
 int shmsync_delete(shmsync_arena *a, const char *name);
 
 /* The last failure of the calling thread in words; never NULL, good until its next. */

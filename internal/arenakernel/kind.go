@@ -16,15 +16,25 @@ func KindOf(s string) Kind {
 	return Kind(s[0]) | Kind(s[1])<<8 | Kind(s[2])<<16 | Kind(s[3])<<24
 }
 
-// String gives the four letters, or the number when they are not letters.
-func (k Kind) String() string {
-	b := []byte{byte(k), byte(k >> 8), byte(k >> 16), byte(k >> 24)}
-	for _, c := range b {
+func (k Kind) letters() [4]byte { return [4]byte{byte(k), byte(k >> 8), byte(k >> 16), byte(k >> 24)} }
+
+// hasLetters reports whether k can be a kind: other numbers are no letters.
+func (k Kind) hasLetters() bool {
+	for _, c := range k.letters() {
 		if c < ' ' || c > '~' {
-			return fmt.Sprintf("kind %#x", uint32(k))
+			return false
 		}
 	}
-	return string(b)
+	return true
+}
+
+// String gives the four letters, or the number when they are not letters.
+func (k Kind) String() string {
+	if !k.hasLetters() {
+		return fmt.Sprintf("kind %#x", uint32(k))
+	}
+	b := k.letters()
+	return string(b[:])
 }
 
 // KindOps is what a package that defines a kind of object gives the reaper.

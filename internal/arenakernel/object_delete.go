@@ -1,6 +1,7 @@
 package arenakernel
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"runtime"
@@ -25,10 +26,25 @@ var (
 // error Is [fs.ErrNotExist]. The object stays while a living participant, this one included, has
 // it open, or has a hold on it although its handle is closed. Then the error Is [syscall.EBUSY]
 // and names those participants.
+//
+// An interrupted [Arena.UpgradeObject] may have left the contents of the object under another name.
+// Delete removes them, too, also if there is nothing else.
 func (a *Arena) Delete(name string) error {
 	if err := a.use("arena.delete"); err != nil {
 		return err
 	}
+	deleted, err := a.deleteSuccessor(name, 0)
+	if err != nil {
+		return err
+	}
+	if err := a.deleteAlone(name); !deleted || !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// deleteAlone is Delete for the object alone.
+func (a *Arena) deleteAlone(name string) error {
 	hash := hashName(name)
 	a.handles.Lock()
 	defer a.handles.Unlock()
@@ -45,9 +61,16 @@ func (a *Arena) Delete(name string) error {
 }
 
 // DeleteObject removes an object as Delete does. The object need not have a name.
+// If an older program made the object while an interrupted upgrade had the contents of the one before,
+// these contents stay.
 func (a *Arena) DeleteObject(o Object) error {
 	if err := a.use("arena.delete"); err != nil {
 		return err
+	}
+	if o.Name != "" {
+		if _, err := a.deleteSuccessor(o.Name, o.Offset); err != nil {
+			return err
+		}
 	}
 	a.handles.Lock()
 	defer a.handles.Unlock()

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"runtime"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/crashpoint"
@@ -29,6 +32,9 @@ var (
 //	old     made from another old  an older program has made the object again       fails: both have data
 //
 // crash: each row is a state that a death can leave, and says what the next process does.
+//
+// Only [Arena.UpgradeObject] may decide by deleting an object. [Arena.Delete] deletes the successor first:
+// without it the object is as it was, so a death between the two deletions is one before both.
 
 // successorSuffix is appended to the name of an object to name its successor.
 const successorSuffix = " (upgrade)"
@@ -77,8 +83,8 @@ func (a *Arena) UpgradeObject(spec ObjectSpec, migrate func(old Object) (fill fu
 		return err
 	}
 	crashpoint.Hit("arena.upgrade.built")
-	if err := a.Delete(spec.Name); err != nil { // this process may have it open
-		return errors.Join(err, a.Delete(next))
+	if err := a.deleteAlone(spec.Name); err != nil { // this process may have it open
+		return errors.Join(err, a.deleteAlone(next))
 	}
 	crashpoint.Hit("arena.upgrade.deleted")
 	return a.finishUpgrade(spec.Name, next)
@@ -149,9 +155,10 @@ func (a *Arena) finishUpgrade(name, next string) error {
 		undecided := h.Offset == from && when == created
 		if !undecided && a.compatible(&h, spec) != nil {
 			return a.failObject("arena.upgrade", name, shmsync.ErrIncompatible, fmt.Sprintf(
-				"an upgrade of it was interrupted, and then an older program made it again; %q has the data of before: delete the one that is to go", next))
+				"an upgrade of it was interrupted, and then an older program made it again; %q has the data of before: "+
+					"Delete of that name drops these data, DeleteObject drops those of the older program, and Delete of %q drops both", next, name))
 		}
-		return a.Delete(next)
+		return a.deleteAlone(next)
 	case !errors.Is(err, fs.ErrNotExist):
 		a.CloseObject(s.Object)
 		return err
@@ -164,28 +171,133 @@ func (a *Arena) finishUpgrade(name, next string) error {
 	}
 	a.CloseObject(o)
 	crashpoint.Hit("arena.upgrade.made")
-	return a.Delete(next)
+	return a.deleteAlone(next)
+}
+
+// successor is what a successor says about itself.
+type successor struct {
+	body    []byte // of the object that it becomes
+	kind    Kind   // of that object
+	version uint32
+	from    Offset // the object that it was made from
+	created uint64 // the time when that was created
+}
+
+// readSuccessor reads s, which isSuccessor.
+func (a *Arena) readSuccessor(s *header) successor {
+	body := a.slice(s.Body, s.Size)
+	size := s.Size - successorTrailer
+	t := body[size:]
+	return successor{
+		body: body[:size:size], from: Offset(binary.LittleEndian.Uint64(t)), created: binary.LittleEndian.Uint64(t[8:]),
+		kind: Kind(binary.LittleEndian.Uint32(t[16:])), version: binary.LittleEndian.Uint32(t[20:]),
+	}
+}
+
+// deleteSuccessor deletes what an interrupted upgrade of the object of that name has left, before the object is
+// deleted. If of is not 0, it does so only if the successor belongs to the object at that offset.
+//
+// A successor that does not belong to the object has data of its own, so it stays while a process
+// keeps the object from being deleted.
+func (a *Arena) deleteSuccessor(name string, of Offset) (deleted bool, err error) {
+	next := name + successorSuffix
+	if name == "" || len(next) > maxObjectName {
+		return false, nil
+	}
+	s, _, err := a.openExisting(next)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	is := s.isSuccessor()
+	n := successor{}
+	if is {
+		n = a.readSuccessor(&s)
+	}
+	a.CloseObject(s.Object)
+	if !is {
+		return false, nil
+	}
+	for try := 0; ; try++ {
+		h, created, err := a.openExisting(name)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return false, err
+		}
+		there := err == nil
+		var busy error
+		if there {
+			busy = a.checkUnused(&h)
+			a.CloseObject(h.Object)
+		}
+		undecided := there && h.Offset == n.from && created == n.created
+		done := there && h.Kind == n.kind && uint32(h.Version) == n.version && h.Layout == s.Layout && h.Size == uint64(len(n.body))
+		switch {
+		case of != 0 && (!there || h.Offset != of || !undecided && !done):
+			return false, nil
+		case undecided, done, busy == nil:
+			err := a.deleteAlone(next)
+			return err == nil, ignoreMissing(err)
+		case try >= timeout:
+			return false, busy
+		}
+		runtime.Gosched() // a participant may have it open for a moment
+	}
+}
+
+// ignoreMissing is err, or nil if that says that there is no object: another process has deleted it.
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// checkUnused gives the error of a deletion of h, which openExisting has opened, if that would fail now.
+func (a *Arena) checkUnused(h *header) error {
+	who := slices.DeleteFunc(a.openers(h), func(n ParticipantID) bool { return n == a.self })
+	a.handles.Lock()
+	if a.handles.refs[h.Offset].count > 1 {
+		who = append(who, a.self)
+	}
+	a.handles.Unlock()
+	if len(who) > 0 {
+		return a.core.busy(h, fmt.Sprintf("participants %v have it open", who))
+	}
+	if holds := append(a.undoneFor(h), a.holders(h.Object)...); len(holds) > 0 {
+		return a.core.busy(h, strings.Join(holds, ", "))
+	}
+	return nil
 }
 
 // successorOf says which object a successor will become, and from which object it was made.
 func (a *Arena) successorOf(name string, s *header) (spec ObjectSpec, from Offset, created uint64, err error) {
-	bad := func(what string) error {
-		return a.failObject("arena.upgrade", s.Name, shmsync.ErrCorrupt, what)
+	bad := func(err error, what string) error {
+		return a.failObject("arena.upgrade", s.Name, err, what)
 	}
-	if s.Kind != KindBlock || s.Size < successorTrailer {
-		return spec, 0, 0, bad(fmt.Sprintf("it is a %v of %d bytes, which is no successor of an object", s.Kind, s.Size))
+	if !s.isSuccessor() {
+		return spec, 0, 0, bad(shmsync.ErrCorrupt, fmt.Sprintf("it is a %v of %d bytes, which is no successor of an object", s.Kind, s.Size))
 	}
-	body := a.slice(s.Body, s.Size)
-	size := s.Size - successorTrailer
-	t := body[size:]
-	kind, version := Kind(binary.LittleEndian.Uint32(t[16:])), binary.LittleEndian.Uint32(t[20:])
-	if _, known := kindOps(kind); !known || version == 0 || version > 1<<16-1 {
-		return spec, 0, 0, bad(fmt.Sprintf("it says that it becomes a %v of version %d", kind, version))
+	n := a.readSuccessor(s)
+	kind, version := n.kind, n.version
+	if !kind.hasLetters() || version == 0 || version > 1<<16-1 {
+		return spec, 0, 0, bad(shmsync.ErrCorrupt, fmt.Sprintf("it says that it becomes a %v of version %d", kind, version))
+	}
+	if _, known := kindOps(kind); !known {
+		return spec, 0, 0, bad(shmsync.ErrIncompatible, fmt.Sprintf(
+			"it becomes a %v, a kind that this program does not know: import the package that defines it, such as prims", kind))
 	}
 	return ObjectSpec{
-		Kind: kind, Version: uint16(version), Name: name, Size: size, Layout: s.Layout,
-		Init: func(to []byte) { copy(to, body[:size]) },
-	}, Offset(binary.LittleEndian.Uint64(t)), binary.LittleEndian.Uint64(t[8:]), nil
+		Kind: kind, Version: uint16(version), Name: name, Size: uint64(len(n.body)), Layout: s.Layout,
+		Init: func(to []byte) { copy(to, n.body) },
+	}, n.from, n.created, nil
+}
+
+// isSuccessor reports whether the object can be a successor. A block that a program has made by [Arena.Block]
+// is none: it has no layout.
+func (h *header) isSuccessor() bool {
+	return h.Kind == KindBlock && h.Layout != 0 && h.Size >= successorTrailer
 }
 
 // Stored is a value that an earlier version of a program has left; see [StoredAs].

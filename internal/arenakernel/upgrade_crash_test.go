@@ -3,14 +3,29 @@
 package arenakernel
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/shmsync/shmsync"
 )
 
 func init() {
+	agentOrders["delete and exit"] = func(s *agent, o order, a *answer) error {
+		err := s.arena.Delete(o.Text)
+		if err == nil {
+			err = s.arena.Close()
+		}
+		if err != nil {
+			s.child.Fatal(err)
+		}
+		os.Exit(0)
+		return nil
+	}
 	agentOrders["upgrade as first"] = func(s *agent, o order, a *answer) error {
 		o.Opts.OnFirst = func(a *Arena, _ Epoch) error { return upgradeStats(a) }
 		b, err := Open(o.Arena, o.Opts)
@@ -70,4 +85,70 @@ func TestDeathInAnUpgrade(t *testing.T) {
 			require.Greater(t, n, 1, "the point was not passed")
 		})
 	}
+}
+
+// A process dies at each point that it passes while it deletes an object of which an upgrade has left something, each
+// time that it passes it. If the object is gone the next upgrade does not bring it back. Else nothing is deleted but
+// what the object makes superfluous.
+func TestDeathInADeletionAfterAnUpgrade(t *testing.T) {
+	for _, state := range []string{"undecided", "decided", "both", "done"} {
+		for _, point := range []string{
+			"arena.object.bit_set", "arena.delete.before_mark", "arena.delete.marked", "arena.delete.before_decide",
+			"arena.delete.decided", "arena.delete.freeing", "arena.delete.unlisted", "arena.delete.nodes_freed",
+		} {
+			t.Run(state+"/"+point, func(t *testing.T) {
+				n := 1
+				for deleterDies(t, state, point, n) {
+					n++
+				}
+				require.Greater(t, n, 1, "the point was not passed")
+			})
+		}
+	}
+}
+
+func deleterDies(t *testing.T, state, point string, n int) (died bool) {
+	ta := leftover(t, state)
+	v := ta.join(t, "deleter")
+	v.must(t, order{Do: "arm", Text: point, N: n})
+	v.Send(order{Do: "delete and exit", Text: "stats"})
+	end := v.Wait(t)
+	died = end.Signal == unix.SIGKILL
+	require.True(t, died || end.OK(), "%v", end)
+	asFirst(t, ta, func(a *Arena) {
+		object, err := has(a, "stats")
+		require.NoError(t, err)
+		successor, err := has(a, "stats"+successorSuffix)
+		require.NoError(t, err)
+		require.False(t, !died && (object || successor))
+		err = upgradeStats(a)
+		switch {
+		case state == "both" && object && successor:
+			require.ErrorIs(t, err, shmsync.ErrIncompatible)
+			return
+		case !object && !(state == "decided" && successor):
+			require.NoError(t, err)
+			require.Zero(t, a.Stats().Objects)
+			return
+		}
+		require.NoError(t, err)
+		hits := uint64(7)
+		if state == "both" {
+			hits = 8
+		}
+		requireUpgraded(t, a, hits)
+	})
+	return died
+}
+
+// has reports whether there is an object of that name.
+func has(a *Arena, name string) (bool, error) {
+	h, _, err := a.openExisting(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err == nil {
+		a.CloseObject(h.Object)
+	}
+	return err == nil, err
 }

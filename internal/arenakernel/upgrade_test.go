@@ -137,14 +137,14 @@ func TestUpgradeAfterAnOlderProgram(t *testing.T) {
 	t.Run("after the decision", func(t *testing.T) {
 		ta := newTestArena(t, 4)
 		asFirst(t, ta, func(a *Arena) { makeStats(t, a, 7) })
-		asFirst(t, ta, func(a *Arena) { makeSuccessor(t, a); require.NoError(t, a.Delete("stats")) })
+		asFirst(t, ta, func(a *Arena) { makeSuccessor(t, a); require.NoError(t, a.deleteAlone("stats")) })
 		asFirst(t, ta, func(a *Arena) { makeStats(t, a, 8) })
 		asFirst(t, ta, func(a *Arena) {
 			require.ErrorContains(t, upgradeStats(a), "\"stats (upgrade)\" has the data of before")
 			require.EqualValues(t, 2, a.Stats().Objects)
-			require.NoError(t, a.Delete("stats"))
+			require.NoError(t, a.Delete("stats"+successorSuffix))
 			require.NoError(t, upgradeStats(a))
-			requireUpgraded(t, a, 7)
+			requireUpgraded(t, a, 8)
 		})
 	})
 }
@@ -153,7 +153,7 @@ func TestUpgradeAfterAnOlderProgram(t *testing.T) {
 func TestUpgradeOfAnInterruptedUpgrade(t *testing.T) {
 	ta := newTestArena(t, 4)
 	asFirst(t, ta, func(a *Arena) { makeStats(t, a, 7) })
-	asFirst(t, ta, func(a *Arena) { makeSuccessor(t, a); require.NoError(t, a.Delete("stats")) })
+	asFirst(t, ta, func(a *Arena) { makeSuccessor(t, a); require.NoError(t, a.deleteAlone("stats")) })
 	asFirst(t, ta, func(a *Arena) {
 		require.NoError(t, UpgradeValue(a, "stats", func(old Stored, v *statsV3) error {
 			v2, err := StoredAs[statsV2](old)
@@ -171,7 +171,7 @@ func TestUpgradeOfAnInterruptedUpgrade(t *testing.T) {
 
 func TestHostileSuccessor(t *testing.T) {
 	for name, spoil := range map[string]func(body []byte){
-		"kind":    func(b []byte) { binary.LittleEndian.PutUint32(b[32:], uint32(KindOf("none"))) },
+		"kind":    func(b []byte) { binary.LittleEndian.PutUint32(b[32:], 7) },
 		"version": func(b []byte) { binary.LittleEndian.PutUint32(b[36:], 1<<20) },
 		"size":    nil,
 	} {

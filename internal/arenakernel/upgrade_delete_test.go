@@ -1,0 +1,155 @@
+//go:build linux
+
+package arenakernel
+
+import (
+	"encoding/binary"
+	"io/fs"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+)
+
+func init() {
+	agentOrders["open stats"] = func(s *agent, o order, a *answer) error {
+		_, err := Value[statsV1](s.arena, "stats")
+		return err
+	}
+}
+
+// leftover makes one of the states that a death in an upgrade leaves: see the table in upgrade.go.
+func leftover(t *testing.T, state string) *testArena {
+	ta := newTestArena(t, 4)
+	asFirst(t, ta, func(a *Arena) { makeStats(t, a, 7) })
+	asFirst(t, ta, func(a *Arena) { makeSuccessor(t, a) })
+	if state == "undecided" {
+		return ta
+	}
+	asFirst(t, ta, func(a *Arena) { require.NoError(t, a.deleteAlone("stats")) })
+	switch state {
+	case "both":
+		asFirst(t, ta, func(a *Arena) { makeStats(t, a, 8) })
+	case "done":
+		asFirst(t, ta, func(a *Arena) {
+			v, err := Value[statsV2](a, "stats")
+			require.NoError(t, err)
+			*v = statsV2{7, 1}
+		})
+	}
+	return ta
+}
+
+// A program that deletes an object deletes what an upgrade of it has left: the next upgrade does not bring it back.
+func TestDeleteAfterAnInterruptedUpgrade(t *testing.T) {
+	for _, state := range []string{"undecided", "decided", "both", "done"} {
+		t.Run(state, func(t *testing.T) {
+			ta := leftover(t, state)
+			asFirst(t, ta, func(a *Arena) {
+				require.NoError(t, a.Delete("stats"))
+				require.Zero(t, a.Stats().Objects)
+				require.ErrorIs(t, a.Delete("stats"), fs.ErrNotExist)
+			})
+			asFirst(t, ta, func(a *Arena) {
+				require.NoError(t, upgradeStats(a))
+				require.Zero(t, a.Stats().Objects, "the upgrade has brought the old contents back")
+				makeStats(t, a, 9)
+			})
+			asFirst(t, ta, func(a *Arena) {
+				require.NoError(t, upgradeStats(a))
+				requireUpgraded(t, a, 9)
+			})
+		})
+	}
+}
+
+// An older program that replaces an object does not keep the next upgrade from working.
+func TestReplaceAfterAnInterruptedUpgrade(t *testing.T) {
+	ta := leftover(t, "undecided")
+	asFirst(t, ta, func(a *Arena) { require.NoError(t, a.Delete("stats")); makeStats(t, a, 9) })
+	asFirst(t, ta, func(a *Arena) {
+		require.NoError(t, upgradeStats(a))
+		requireUpgraded(t, a, 9)
+	})
+}
+
+// DeleteObject removes with an object what an upgrade has left of it, and keeps what an upgrade has left of the object
+// that had the name before.
+func TestDeleteObjectAfterAnInterruptedUpgrade(t *testing.T) {
+	for state, left := range map[string]uint64{"undecided": 0, "done": 0, "both": 1} {
+		t.Run(state, func(t *testing.T) {
+			ta := leftover(t, state)
+			asFirst(t, ta, func(a *Arena) {
+				h, _, err := a.openExisting("stats")
+				require.NoError(t, err)
+				a.CloseObject(h.Object)
+				require.NoError(t, a.DeleteObject(h.Object))
+				require.Equal(t, left, a.Stats().Objects)
+			})
+			asFirst(t, ta, func(a *Arena) {
+				require.NoError(t, upgradeStats(a))
+				if left == 0 {
+					require.Zero(t, a.Stats().Objects)
+				} else {
+					requireUpgraded(t, a, 7)
+				}
+			})
+		})
+	}
+}
+
+// While a process has the object open, a deletion is refused, and what an upgrade has left of another object of
+// the name stays.
+func TestRefusedDeleteKeepsASuccessorWithData(t *testing.T) {
+	ta := leftover(t, "both")
+	other := ta.join(t, "other")
+	other.must(t, order{Do: "open stats"})
+	a, err := Open(ta.name, &ta.opts)
+	require.NoError(t, err)
+	require.ErrorIs(t, a.Delete("stats"), syscall.EBUSY)
+	require.EqualValues(t, 2, a.Stats().Objects)
+	other.close(t)
+	makeStats(t, a, 8) // this process has it open
+	require.ErrorIs(t, a.Delete("stats"), syscall.EBUSY)
+	require.EqualValues(t, 2, a.Stats().Objects)
+	require.NoError(t, a.Close())
+	asFirst(t, ta, func(a *Arena) {
+		require.NoError(t, a.Delete("stats"))
+		require.Zero(t, a.Stats().Objects)
+	})
+}
+
+// A block of a program, whose name is that of a successor by chance, stays.
+func TestDeleteKeepsABlockThatIsNoSuccessor(t *testing.T) {
+	ta := newTestArena(t, 4)
+	asFirst(t, ta, func(a *Arena) {
+		makeStats(t, a, 7)
+		_, err := a.Block("stats"+successorSuffix, 64)
+		require.NoError(t, err)
+	})
+	asFirst(t, ta, func(a *Arena) {
+		require.NoError(t, a.Delete("stats"))
+		require.EqualValues(t, 1, a.Stats().Objects)
+		require.ErrorIs(t, a.Delete("stats"), fs.ErrNotExist)
+	})
+}
+
+// The successor of an object whose kind this program does not know is no damage. Delete removes it.
+func TestSuccessorOfAnUnknownKind(t *testing.T) {
+	ta := leftover(t, "decided")
+	asFirst(t, ta, func(a *Arena) {
+		h, _, err := a.openExisting("stats" + successorSuffix)
+		require.NoError(t, err)
+		binary.LittleEndian.PutUint32(a.slice(h.Body, h.Size)[32:], uint32(KindOf("none")))
+	})
+	asFirst(t, ta, func(a *Arena) {
+		err := upgradeStats(a)
+		require.ErrorIs(t, err, shmsync.ErrIncompatible)
+		require.NotErrorIs(t, err, shmsync.ErrCorrupt)
+		require.ErrorContains(t, err, "it becomes a none, a kind that this program does not know")
+		require.NoError(t, a.Delete("stats"))
+		require.Zero(t, a.Stats().Objects)
+	})
+}
