@@ -550,6 +550,15 @@ func firstWatcherIsStopped(t *testing.T, place int) (took time.Duration) {
 
 // A process that joins a full arena while a slot is being made free waits a little.
 func TestJoinerWaitsForASlot(t *testing.T) {
+	// On a busy machine the reaper, which goes on when the joiner has begun, may need longer than a
+	// joiner waits.
+	for begun := time.Now(); !joinerWaits(t); {
+		require.Less(t, time.Since(begun), bound(), "no joiner gets the slot")
+	}
+}
+
+// joinerWaits reports whether a joiner got the slot that a reaper gave back meanwhile.
+func joinerWaits(t *testing.T) bool {
 	ta := newTestArena(t, 2)
 	r, v := ta.join(t, "reaper"), ta.join(t, "victim")
 	r.must(t, order{Do: "arm to stop", Text: "arena.finish.taken"})
@@ -563,8 +572,12 @@ func TestJoinerWaitsForASlot(t *testing.T) {
 	n.Send(order{Do: "open", Arena: ta.name})
 	r.Cont(t)
 	n.Recv(t, &a)
+	if slices.Contains(a.Is, "no space") {
+		return false
+	}
 	require.Empty(t, a.Err)
 	require.Equal(t, makeParticipantID(2, 2), a.Self)
+	return true
 }
 
 // A participant deletes an object and leaves while a stopped process guards the object's

@@ -41,7 +41,7 @@ func sleeper(t *testing.T, l *WaitList, bits uint32, woken chan<- uint32) {
 // takes the CPU from sleeps in another system call.
 func waitsForBits(t *testing.T, task string) bool {
 	if b, err := os.ReadFile(task + "/syscall"); err == nil {
-		f := strings.Fields(string(b)) // the number and the arguments
+		f := strings.Fields(string(b))     // the number and the arguments
 		return len(f) > 2 && f[2] == "0x9" // the operation is FUTEX_WAIT_BITSET
 	}
 	b, err := os.ReadFile(task + "/stat") // a machine that does not show system calls
