@@ -230,6 +230,7 @@ int shmsync_who_died(shmsync_participant *out);
 /* A handle on a mutex of an arena; a copy is the same handle. */
 typedef struct shmsync_mutex {
     struct shmi_mutex *impl;
+    uint64_t serial;
 } shmsync_mutex;
 
 typedef struct shmsync_mutex_options {
@@ -269,6 +270,7 @@ int shmsync_mutex_state(shmsync_mutex *m);
 
 typedef struct shmsync_futex {
     struct shmi_futex *impl;
+    uint64_t serial;
 } shmsync_futex;
 
 typedef struct shmsync_futex_options {
@@ -351,6 +353,7 @@ int shmsync_tx_abort(shmsync_tx *tx);
 
 typedef struct shmsync_sequencer {
     struct shmi_sequence *impl;
+    uint64_t serial;
 } shmsync_sequencer;
 
 typedef struct shmsync_sequencer_options {
@@ -385,6 +388,7 @@ int shmsync_sequencer_reset(shmsync_sequencer *s, uint64_t v);
 
 typedef struct shmsync_event {
     struct shmi_event *impl;
+    uint64_t serial;
 } shmsync_event;
 
 typedef struct shmsync_event_options {
@@ -416,6 +420,7 @@ int shmsync_event_timedwait_reset(shmsync_event *e, const struct timespec *abs_m
 
 typedef struct shmsync_queue {
     struct shmi_queue *impl;
+    uint64_t serial;
 } shmsync_queue;
 
 typedef struct shmsync_queue_options {
@@ -427,6 +432,7 @@ typedef struct shmsync_queue_options {
 /* An item on lease. One call for one of its copies ends it. */
 typedef struct shmsync_lease {
     struct shmi_queue *impl;
+    uint64_t serial;
     uint64_t seq, state;
     uint32_t at;
     uint32_t attempts; /* how often the item was leased before, and not acknowledged */
@@ -481,6 +487,7 @@ uint32_t shmsync_queue_cap(const shmsync_queue *q);
 
 typedef struct shmsync_waitgroup {
     struct shmi_counter *impl;
+    uint64_t serial;
 } shmsync_waitgroup;
 
 typedef struct shmsync_waitgroup_options {
@@ -509,6 +516,7 @@ int64_t shmsync_waitgroup_count(const shmsync_waitgroup *g);
 
 typedef struct shmsync_latch {
     struct shmi_counter *impl;
+    uint64_t serial;
 } shmsync_latch;
 
 typedef struct shmsync_latch_options {
@@ -538,6 +546,7 @@ int64_t shmsync_latch_count(const shmsync_latch *l);
 
 typedef struct shmsync_once {
     struct shmi_once *impl;
+    uint64_t serial;
 } shmsync_once;
 
 typedef struct shmsync_once_options {
@@ -559,6 +568,7 @@ int shmsync_once_done(const shmsync_once *o);
 
 typedef struct shmsync_barrier {
     struct shmi_barrier *impl;
+    uint64_t serial;
 } shmsync_barrier;
 
 typedef struct shmsync_barrier_options {
@@ -602,6 +612,7 @@ int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did);
 
 typedef struct shmsync_fairmutex {
     struct shmi_fairmutex *impl;
+    uint64_t serial;
 } shmsync_fairmutex;
 
 typedef struct shmsync_fairmutex_options {
@@ -628,6 +639,7 @@ int shmsync_fairmutex_state(shmsync_fairmutex *f);
 
 typedef struct shmsync_future {
     struct shmi_future *impl;
+    uint64_t serial;
 } shmsync_future;
 
 typedef struct shmsync_future_options {
@@ -655,6 +667,7 @@ int shmsync_future_reset(shmsync_future *f);
 
 typedef struct shmsync_cond {
     struct shmi_cond *impl;
+    uint64_t serial;
 } shmsync_cond;
 
 typedef struct shmsync_cond_options {
@@ -685,6 +698,7 @@ int shmsync_cond_broadcast(shmsync_cond *c);
 
 typedef struct shmsync_semaphore {
     struct shmi_semaphore *impl;
+    uint64_t serial;
 } shmsync_semaphore;
 
 typedef struct shmsync_semaphore_options {
@@ -714,6 +728,7 @@ int64_t shmsync_semaphore_free(const shmsync_semaphore *s);
 
 typedef struct shmsync_rwmutex {
     struct shmi_rwmutex *impl;
+    uint64_t serial;
 } shmsync_rwmutex;
 
 typedef struct shmsync_rwmutex_options {
@@ -759,9 +774,11 @@ int shmsync_rwmutex_state(shmsync_rwmutex *m);
 
 typedef struct shmsync_spinlock {
     struct shmi_spinlock *impl;
+    uint64_t serial;
 } shmsync_spinlock;
 typedef struct shmsync_rwspinlock {
     struct shmi_spinlock *impl;
+    uint64_t serial;
 } shmsync_rwspinlock;
 
 typedef struct shmsync_spinlock_options {
@@ -847,6 +864,7 @@ int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct times
 
 typedef struct shmsync_multilock {
     struct shmi_multilock *impl;
+    uint64_t serial;
 } shmsync_multilock;
 
 typedef struct shmsync_multilock_options {
@@ -859,6 +877,7 @@ typedef struct shmsync_multilock_options {
  * any thread of the process may use until the MultiLock is closed. All zero holds nothing. */
 typedef struct shmsync_hold {
     struct shmi_key_bucket *in;
+    uint64_t serial;
     uint64_t *at;
     uint64_t key; /* which one */
     uint64_t hold;
@@ -902,6 +921,7 @@ int shmsync_multilock_state(shmsync_multilock *m, uint64_t key);
 
 typedef struct shmsync_signalwaker {
     struct shmi_signalwaker *impl;
+    uint64_t serial;
 } shmsync_signalwaker;
 
 typedef struct shmsync_signalwaker_options {
@@ -914,6 +934,7 @@ typedef struct shmsync_signalwaker_options {
  * the one to finish it, or a copy that is used instead. */
 typedef struct shmsync_gate {
     struct shmi_signalwaker *impl;
+    uint64_t serial;
     uint32_t queue;   /* which one */
     uint64_t running; /* the execution that it began, or 0 */
 } shmsync_gate;
@@ -929,6 +950,7 @@ typedef struct shmsync_gate_info {
  * next see to the bits; this is for programs that choose among queues in a way of their own. */
 typedef struct shmsync_signal {
     struct shmi_signalwaker *impl;
+    uint64_t serial;
     uint32_t index;
 } shmsync_signal;
 
@@ -1074,6 +1096,7 @@ int shmsync_recover_all(shmsync_arena *a, int (*repair)(shmsync_arena *a, const 
 
 typedef struct shmsync_synchronized {
     struct shmi_synchronized *impl;
+    uint64_t serial;
 } shmsync_synchronized;
 
 typedef struct shmsync_synchronized_options {
@@ -2461,6 +2484,7 @@ SHMI_ASSERT(sizeof(shmi_signal_row) == 256, "signal_row");
 
 typedef struct shmi_failure {
     char text[512];
+    int err;
     int who_known;
     shmsync_participant who;
 } shmi_failure;
@@ -2472,6 +2496,7 @@ __attribute__((format(printf, 4, 5), unused, noinline, cold)) static int shmi_fa
 {
     int n = snprintf(shmi_last.text, sizeof shmi_last.text, "shmsync: %s%s%s%s: %s%s", op, object != NULL ? " \"" : "",
                      object != NULL ? object : "", object != NULL ? "\"" : "", shmsync_strerror(err), *format != 0 ? ": " : "");
+    shmi_last.err = err;
     shmi_last.who_known = 0;
     if (n > 0 && (size_t)n < sizeof shmi_last.text) {
         va_list args;
@@ -2644,6 +2669,7 @@ struct shmsync_arena {
     uint32_t caps;
     int fenced;  /* this process is a target of fences. Atomic. */
     int closing; /* set once; then calls that wait end */
+    int retired; /* it was closed: what lies at base is of this process alone. Atomic. */
     uint32_t calls; /* threads in a call that may sleep */
     uint32_t acting; /* act words in use, a bit each; only this process knows them: a peer's bytes must not make it wait */
 
@@ -2663,7 +2689,9 @@ struct shmsync_arena {
     pthread_mutex_t handles; /* serialises lookups, since this process has one guard */
     pthread_mutex_t walking; /* held by a walk, with its own guard */
     shmi_off rest;           /* guarded by: walking; its guard while no walk is under way */
-    shmi_ref *refs;          /* guarded by: handles */
+    shmi_ref **refs;         /* guarded by: handles; 1 << refs_log lists, by offset; NULL: none yet */
+    uint32_t refs_log, n_refs;
+    uint64_t refs_passed;    /* guarded by: handles; the references that lookups have passed: a test bounds it */
     shmi_off *deferred;      /* guarded by: handles; blocks freeing by us that a peer guarded */
     size_t n_deferred, cap_deferred;
     pthread_mutex_t handles_of; /* guards the handles in refs; taken before handles */
@@ -2801,6 +2829,8 @@ SHMI_FN int shmi_current(const shmsync_arena *a, shmi_participant_id n)
 
 /* This process's name, or 0 in a child of fork. */
 SHMI_FN shmi_participant_id shmi_self(const shmsync_arena *a) { return __atomic_load_n(&a->me->name, __ATOMIC_RELAXED); }
+/* Why this process has no name: it closed the arena, or it is a child of fork. */
+SHMI_FN int shmi_nameless(const shmsync_arena *a) { return __atomic_load_n(&a->closing, __ATOMIC_SEQ_CST) ? EBADF : ENOTCONN; }
 
 /* How many reaps there have been, as a sequence. */
 SHMI_FN uint32_t shmi_deaths(const shmsync_arena *a) { return shmi_ld32(shmi_u32(a, SHMI_hdrDeaths)); }
@@ -2919,7 +2949,7 @@ SHMI_FN void shmi_regain_signals(unsigned held)
 SHMI_FN int shmi_enter(shmsync_arena *a, const char *op)
 {
     if (shmi_self(a) == 0)
-        return shmi_fail(ENOTCONN, op, a->label, "%s", "");
+        return shmi_fail(shmi_nameless(a), op, a->label, "%s", "");
     shmi_hold_cancel();
     shmi_add32(&a->calls, 1);
     if (SHMI_UNLIKELY(__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST))) {
@@ -4330,6 +4360,128 @@ SHMI_FN void shmi_wake_resolved_one(shmsync_arena *a, shmi_off off, shmi_node *n
  * and not woken them. */
 SHMI_FN void shmi_wake_resolved(shmsync_arena *a) { shmi_each_node(a, shmi_wake_resolved_one, NULL); }
 
+/* ---- Handles of the user, and what is left of those that are closed ----
+ *
+ * What a process knows of an object that it has open lies behind a head with a serial number, and a
+ * handle of the user has that number, too. The last close changes the number in the head, so a call
+ * with any copy of the handle finds that it is closed. The memory is used again, for the same kind of
+ * thing, but never given back: such a call may read it whenever it comes. */
+
+typedef struct shmi_head {
+    struct shmi_head *next; /* guarded by: shmi_spares_lock */
+    uint64_t serial;        /* of what follows; 0 while nothing is there. Atomic. */
+    size_t size;
+    uint64_t pad_;
+} shmi_head;
+
+/* What is closed lies still for as many closes of its size, for calls of other threads that are under way. */
+enum { SHMI_SPARES = 64, SHMI_SPARE_SIZES = 48 };
+
+typedef struct shmi_spares {
+    size_t size, n;
+    shmi_head *first, *last;
+} shmi_spares;
+
+static pthread_mutex_t shmi_spares_lock = PTHREAD_MUTEX_INITIALIZER; /* forks take it */
+static shmi_spares shmi_spare[SHMI_SPARE_SIZES];                      /* guarded by: shmi_spares_lock */
+static uint64_t shmi_serials;                                        /* atomic */
+
+SHMI_FN shmi_head *shmi_head_of(const void *thing) { return (shmi_head *)(uintptr_t)thing - 1; }
+
+/* The spare things of that size; NULL where there are more sizes than this header has kinds. */
+SHMI_FN shmi_spares *shmi_spares_of(size_t size)
+{
+    int i;
+    for (i = 0; i < SHMI_SPARE_SIZES; i++) {
+        if (shmi_spare[i].size == 0)
+            shmi_spare[i].size = size;
+        if (shmi_spare[i].size == size)
+            return &shmi_spare[i];
+    }
+    return NULL;
+}
+
+/* Memory for size bytes behind a head; NULL: there is none. The bytes are zero. */
+SHMI_FN void *shmi_new_thing(size_t size)
+{
+    shmi_head *h = NULL;
+    shmi_spares *s;
+    pthread_mutex_lock(&shmi_spares_lock);
+    s = shmi_spares_of(size);
+    if (s != NULL && s->n > SHMI_SPARES) {
+        h = s->first;
+        s->first = h->next;
+        s->n--;
+    }
+    pthread_mutex_unlock(&shmi_spares_lock);
+    if (h != NULL)
+        memset(h + 1, 0, size);
+    else if ((h = (shmi_head *)calloc(1, sizeof *h + size)) == NULL)
+        return NULL;
+    h->next = NULL;
+    h->size = size;
+    __atomic_store_n(&h->serial, shmi_add64(&shmi_serials, 1) + 1, __ATOMIC_RELEASE);
+    return h + 1;
+}
+
+/* From now on a call with a handle on it fails with EBADF. */
+SHMI_FN void shmi_close_thing(void *thing) { __atomic_store_n(&shmi_head_of(thing)->serial, 0, __ATOMIC_RELEASE); }
+
+SHMI_FN void shmi_free_thing(void *thing)
+{
+    shmi_head *h = shmi_head_of(thing);
+    shmi_spares *s;
+    shmi_close_thing(thing);
+    h->next = NULL;
+    pthread_mutex_lock(&shmi_spares_lock);
+    s = shmi_spares_of(h->size);
+    if (s != NULL) {
+        if (s->n++ == 0)
+            s->first = h;
+        else
+            s->last->next = h;
+        s->last = h;
+    }
+    pthread_mutex_unlock(&shmi_spares_lock);
+}
+
+SHMI_FN uint64_t shmi_serial_of(const void *thing) { return thing != NULL ? __atomic_load_n(&shmi_head_of(thing)->serial, __ATOMIC_RELAXED) : 0; }
+
+/* Whether a handle with this number is open. */
+SHMI_FN int shmi_is_open(const void *thing, uint64_t serial)
+{
+    return SHMI_LIKELY(thing != NULL) && SHMI_LIKELY(__atomic_load_n(&shmi_head_of(thing)->serial, __ATOMIC_ACQUIRE) == serial) && SHMI_LIKELY(serial != 0);
+}
+
+/* The failure of a call with a closed handle; function is its name. */
+SHMI_COLD int shmi_closed(const char *function)
+{
+    char op[64], *p;
+    snprintf(op, sizeof op, "%s", strncmp(function, "shmsync_", 8) == 0 ? function + 8 : function);
+    p = strchr(op, '_');
+    if (p != NULL)
+        *p = '.';
+    return shmi_fail(EBADF, op, NULL, "the handle was closed, or was never opened");
+}
+
+/* At the head of each function with a handle: it returns EBADF, or value, if the handle is closed. */
+#define SHMI_OPENED(handle)                                      \
+    do {                                                         \
+        if (!shmi_is_open((handle)->impl, (handle)->serial))     \
+            return shmi_closed(__func__);                        \
+    } while (0)
+#define SHMI_OPENED_OR(handle, value)                            \
+    do {                                                         \
+        if (!shmi_is_open((handle)->impl, (handle)->serial)) {   \
+            shmi_closed(__func__);                               \
+            return value;                                        \
+        }                                                        \
+    } while (0)
+
+/* Makes handle one on thing. 0, or why there is none: shmi_share has told. */
+#define SHMI_HAND_OUT(handle, type, thing) \
+    ((handle)->impl = (type)(thing), (handle)->serial = shmi_serial_of((handle)->impl), (handle)->impl != NULL ? 0 : shmi_last.err)
+
 /* ---- Objects and the directory of their names ---- */
 
 #define SHMI_GONE UINT64_MAX /* a tombstone */
@@ -4646,25 +4798,62 @@ SHMI_FN int shmi_enter_entry(shmsync_arena *a, uint64_t *word, uint64_t e, shmi_
     return shmi_fail(EPROTO, "arena.object", a->label, "a name leads to 0x%llx, where there is no object", (unsigned long long)off);
 }
 
+SHMI_FN shmi_ref **shmi_refs_at(shmsync_arena *a, shmi_off off) /* guarded by: handles */
+{
+    /* Fibonacci hashing: blocks of one size class differ in few bits. */
+    return &a->refs[off * UINT64_C(0x9e3779b97f4a7c15) >> (64 - a->refs_log)];
+}
+/* The place of the reference to the object at off, or where one is added; NULL if there is no table. */
+SHMI_FN shmi_ref **shmi_ref_place(shmsync_arena *a, shmi_off off) /* guarded by: handles */
+{
+    shmi_ref **p;
+    if (a->refs == NULL)
+        return NULL;
+    for (p = shmi_refs_at(a, off); *p != NULL && (*p)->h.o.off != off; p = &(*p)->next)
+        a->refs_passed++;
+    return p;
+}
 SHMI_FN shmi_ref *shmi_ref_of(shmsync_arena *a, shmi_off off) /* guarded by: handles */
 {
-    shmi_ref *r;
-    for (r = a->refs; r != NULL && r->h.o.off != off; r = r->next) {
-    }
-    return r;
+    shmi_ref **p = shmi_ref_place(a, off);
+    return p != NULL ? *p : NULL;
+}
+/* Makes room for one more reference, with a table of at least as many lists; 0 when there is no memory. */
+SHMI_FN int shmi_grow_refs(shmsync_arena *a) /* guarded by: handles */
+{
+    uint32_t log = a->refs != NULL ? a->refs_log : 0, i;
+    shmi_ref **before = a->refs, **more, *r, *next, **p;
+    if (before != NULL && a->n_refs >> log == 0)
+        return 1;
+    more = (shmi_ref **)calloc((size_t)1 << (before != NULL ? log + 1 : 4), sizeof *more);
+    if (more == NULL)
+        return before != NULL;
+    a->refs = more;
+    a->refs_log = before != NULL ? log + 1 : 4;
+    for (i = 0; before != NULL && i < UINT32_C(1) << log; i++)
+        for (r = before[i]; r != NULL; r = next) {
+            next = r->next;
+            p = shmi_refs_at(a, r->h.o.off);
+            r->next = *p;
+            *p = r;
+        }
+    free(before);
+    return 1;
 }
 
 /* Notes that this process has h open. */
 SHMI_FN int shmi_remember(shmsync_arena *a, const shmi_header *h, int kept)
 {
-    shmi_ref *r = (shmi_ref *)calloc(1, sizeof *r);
+    shmi_ref *r = shmi_grow_refs(a) ? (shmi_ref *)calloc(1, sizeof *r) : NULL, **p;
     if (r == NULL)
         return shmi_fail(ENOMEM, "arena.open_object", shmi_called(&h->o), "%s", "");
     r->h = *h;
     r->count = 1;
     r->kept = kept;
-    r->next = a->refs;
-    a->refs = r;
+    p = shmi_refs_at(a, h->o.off);
+    r->next = *p;
+    *p = r;
+    a->n_refs++;
     return 0;
 }
 
@@ -4673,9 +4862,7 @@ SHMI_FN int shmi_unfinished(shmsync_arena *a, shmi_participant_id dead);
 /* Closes the object at off once; 0 if this process has not opened it. */
 SHMI_FN int shmi_forget(shmsync_arena *a, shmi_off off) /* guarded by: handles */
 {
-    shmi_ref **p, *r;
-    for (p = &a->refs; (r = *p) != NULL && r->h.o.off != off; p = &r->next) {
-    }
+    shmi_ref **p = shmi_ref_place(a, off), *r = p != NULL ? *p : NULL;
     if (r == NULL)
         return 0;
     if (--r->count == 0) {
@@ -4683,6 +4870,7 @@ SHMI_FN int shmi_forget(shmsync_arena *a, shmi_off off) /* guarded by: handles *
         if (!r->kept || !shmi_unfinished(a, a->self)) /* else the undo will write into the object */
             shmi_and32(word, ~mask);
         *p = r->next;
+        a->n_refs--;
         free(r);
     }
     return 1;
@@ -5007,17 +5195,13 @@ SHMI_FN int shmi_compatible(const shmi_object *o, const shmi_spec *spec)
     return 0;
 }
 
-/* Finds the object of that name or creates it. It stays there for this process until
- * shmi_close_object. */
-SHMI_FN int shmi_open_object(shmsync_arena *a, const shmi_spec *spec, shmi_object *o, int *created)
+SHMI_FN int shmi_open_entered(shmsync_arena *a, const shmi_spec *spec, shmi_object *o, int *created)
 {
     size_t len = spec->name != NULL ? strlen(spec->name) : 0;
     uint64_t hash = shmi_fnv(spec->name, len);
     shmi_header h;
     int tries, err, found;
     *created = 0;
-    if (shmi_self(a) == 0)
-        return shmi_fail(ENOTCONN, "arena.open_object", spec->name, "%s", "");
     if (len > SHMI_maxObjectName || !shmi_utf8(spec->name, len))
         return shmi_fail(EINVAL, "arena.open_object", NULL, "a name is 1 to 255 bytes of UTF-8");
     if (spec->size > SHMI_MaxObject)
@@ -5068,6 +5252,18 @@ SHMI_FN int shmi_open_object(shmsync_arena *a, const shmi_spec *spec, shmi_objec
     }
     return shmi_fail(EPROTO, "arena.open_object", spec->name, "others keep making and taking away this name");
 }
+/* Finds the object of that name or creates it. It stays there for this process until
+ * shmi_close_object. */
+SHMI_FN int shmi_open_object(shmsync_arena *a, const shmi_spec *spec, shmi_object *o, int *created)
+{
+    int err = shmi_enter(a, "arena.open_object");
+    *created = 0;
+    if (err != 0)
+        return err;
+    err = shmi_open_entered(a, spec, o, created);
+    shmi_exit(a);
+    return err;
+}
 
 /* Opens the object at off. The caller holds handles. */
 SHMI_FN int shmi_open_at(shmsync_arena *a, shmi_off off, shmi_header *h)
@@ -5088,11 +5284,13 @@ SHMI_FN int shmi_object_at(shmsync_arena *a, shmi_off off, const char *op, uint3
     shmi_header h;
     char is[5];
     int err;
-    if (shmi_self(a) == 0)
-        return shmi_fail(ENOTCONN, op, NULL, "%s", "");
+    err = shmi_enter(a, op);
+    if (err != 0)
+        return err;
     pthread_mutex_lock(&a->handles);
     err = shmi_open_at(a, off, &h);
     pthread_mutex_unlock(&a->handles);
+    shmi_exit(a);
     if (err != 0)
         return err;
     *o = h.o;
@@ -5281,9 +5479,9 @@ SHMI_FN int shmi_delete_successor(shmsync_arena *a, const char *name, size_t len
 int shmsync_delete(shmsync_arena *a, const char *name)
 {
     size_t len = strlen(name);
-    int deleted, err;
-    if (shmi_self(a) == 0)
-        return shmi_fail(ENOTCONN, "arena.delete", name, "%s", "");
+    int deleted, err = shmi_enter(a, "arena.delete");
+    if (err != 0)
+        return err;
     pthread_mutex_lock(&a->handles);
     shmi_release_deferred(a);
     shmi_lower_reach_if_due(a);
@@ -5294,6 +5492,7 @@ int shmsync_delete(shmsync_arena *a, const char *name)
             err = 0;
     }
     pthread_mutex_unlock(&a->handles);
+    shmi_exit(a);
     return err;
 }
 
@@ -5452,8 +5651,9 @@ SHMI_FN int shmi_unshare(shmsync_arena *a, shmi_off off, void (*end)(void *handl
 {
     shmi_ref *r;
     int open_ = 0;
-    if (shmi_self(a) == 0)
-        return ENOTCONN;
+    int err = shmi_enter(a, "close");
+    if (err != 0)
+        return err;
     pthread_mutex_lock(&a->handles_of);
     pthread_mutex_lock(&a->handles);
     r = shmi_ref_of(a, off);
@@ -5467,7 +5667,8 @@ SHMI_FN int shmi_unshare(shmsync_arena *a, shmi_off off, void (*end)(void *handl
         shmi_close_object(a, off);
     }
     pthread_mutex_unlock(&a->handles_of);
-    return open_ ? 0 : EBADF;
+    shmi_exit(a);
+    return open_ ? 0 : shmi_fail(EBADF, "close", NULL, "it is not open");
 }
 
 /* ---- The threads of a process that ends: threads_linux.go has the reasons ---- */
@@ -6174,7 +6375,7 @@ SHMI_FN int shmi_deliver_deaths(shmsync_arena *a)
 int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant *, void *), void *arg)
 {
     if (shmi_self(a) == 0)
-        return shmi_fail(ENOTCONN, "arena.on_death", a->label, "%s", "");
+        return shmi_fail(shmi_nameless(a), "arena.on_death", a->label, "%s", "");
     pthread_mutex_lock(&a->death_lock);
     if (a->told == NULL)
         a->told = (shmi_told *)calloc((size_t)a->geo.slots + 1, sizeof *a->told);
@@ -8217,9 +8418,11 @@ SHMI_FN void shmi_before_fork(void)
 {
     pthread_mutex_lock(&shmi_attached_lock);
     pthread_mutex_lock(&shmi_have_lock);
+    pthread_mutex_lock(&shmi_spares_lock);
 }
 SHMI_FN void shmi_after_fork(void)
 {
+    pthread_mutex_unlock(&shmi_spares_lock);
     pthread_mutex_unlock(&shmi_have_lock);
     pthread_mutex_unlock(&shmi_attached_lock);
 }
@@ -8642,25 +8845,18 @@ SHMI_FN int shmi_restore_reservations(shmsync_arena *a)
 
 SHMI_FN void shmi_destroy(shmsync_arena *a)
 {
-    shmi_ref *r, *next;
     shmi_wait_node *s, *after;
     shmi_chore *l, *more;
-    for (r = a->refs; r != NULL; r = next) {
-        next = r->next;
-        if (r->handle != NULL && r->end != NULL)
-            r->end(r->handle);
-        else
-            free(r->handle);
-        free(r);
+    for (l = a->chores; l != NULL; l = more) {
+        more = l->next;
+        free(l);
     }
     for (s = a->wait_nodes; s != NULL; s = after) {
         after = s->next;
         free(s);
     }
-    for (l = a->chores; l != NULL; l = more) {
-        more = l->next;
-        free(l);
-    }
+    if (a->retired)
+        munmap(a->base, (size_t)a->size);
     free(a->path);
     free(a->deferred);
     free(a->reaps);
@@ -8681,6 +8877,78 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
     if (a->me != NULL)
         munmap(a->me, (size_t)a->page);
     free(a);
+}
+
+/* Frees what this process has open, when nobody closes it any more. */
+SHMI_FN void shmi_destroy_refs(shmsync_arena *a)
+{
+    shmi_ref *r, *next, **lists;
+    uint32_t i;
+    pthread_mutex_lock(&a->handles_of);
+    pthread_mutex_lock(&a->handles);
+    lists = a->refs;
+    a->refs = NULL;
+    for (i = 0; lists != NULL && i < UINT32_C(1) << a->refs_log; i++)
+        for (r = lists[i]; r != NULL; r = next) {
+            next = r->next;
+            if (r->handle != NULL && r->end != NULL)
+                r->end(r->handle);
+            else if (r->handle != NULL)
+                shmi_free_thing(r->handle);
+            free(r);
+        }
+    free(lists);
+    pthread_mutex_unlock(&a->handles);
+    pthread_mutex_unlock(&a->handles_of);
+}
+/* From now on a call with a handle of the arena fails with EBADF. */
+SHMI_FN void shmi_close_handles(shmsync_arena *a)
+{
+    shmi_ref *r;
+    uint32_t i;
+    pthread_mutex_lock(&a->handles_of);
+    pthread_mutex_lock(&a->handles);
+    for (i = 0; a->refs != NULL && i < UINT32_C(1) << a->refs_log; i++)
+        for (r = a->refs[i]; r != NULL; r = r->next)
+            if (r->handle != NULL)
+                shmi_close_thing(r->handle);
+    pthread_mutex_unlock(&a->handles);
+    pthread_mutex_unlock(&a->handles_of);
+}
+
+/* An arena that is closed stays what it is until as many more are closed, for calls that come too late, and for
+ * those that do not wait and are under way. Where its file was, there is memory of this process alone. */
+enum { SHMI_RETIRED = 64 };
+static shmsync_arena *shmi_retired[SHMI_RETIRED]; /* guarded by: shmi_attached_lock */
+static unsigned shmi_retired_at;                  /* guarded by: shmi_attached_lock */
+
+SHMI_FN void shmi_retire(shmsync_arena *a)
+{
+    shmsync_arena *old;
+    shmi_destroy_refs(a);
+    pthread_mutex_lock(&shmi_attached_lock);
+    old = shmi_retired[shmi_retired_at];
+    shmi_retired[shmi_retired_at] = a;
+    shmi_retired_at = (shmi_retired_at + 1) % SHMI_RETIRED;
+    pthread_mutex_unlock(&shmi_attached_lock);
+    if (old != NULL)
+        shmi_destroy(old);
+}
+/* Puts memory of this process alone where the arena is, in one step; 0 if it cannot, and then nothing is there. Under
+ * mlockall memory that may be read is taken in full when it is mapped, so this is made accessible later. */
+SHMI_FN int shmi_unmap_file(shmsync_arena *a)
+{
+    const size_t size = (size_t)a->size;
+    void *p = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p != MAP_FAILED) {
+        munlock(p, size);
+        madvise(p, size, MADV_DONTDUMP);
+        if (mprotect(p, size, PROT_READ | PROT_WRITE) == 0 && mremap(p, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, a->base) != MAP_FAILED)
+            return 1;
+        munmap(p, size);
+    }
+    munmap(a->base, size);
+    return 0;
 }
 
 SHMI_FN int shmi_compare(shmsync_arena *a, const shmsync_arena_options *o, int created)
@@ -8879,7 +9147,9 @@ SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_o
     pthread_cond_broadcast(&shmi_attached_changed);
     if (err != 0) {
         shmi_unmap(s);
-        shmi_destroy(a);
+        pthread_mutex_unlock(&shmi_attached_lock);
+        shmi_retire(a); /* on_first may have kept it */
+        pthread_mutex_lock(&shmi_attached_lock);
     }
     return err;
 }
@@ -9136,6 +9406,7 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
         }
         shmi_nap(1000000);
     }
+    shmi_close_handles(a);
     shmi_do_chores(a);
     pthread_mutex_lock(&a->reaping);
     unknown = shmi_repair_all(a, a->self, 0, &concern);
@@ -9160,8 +9431,20 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
     shmi_ring_watchers_of(a, i);
     shmi_count_death(a, &concern); /* a peer that looked when it was woken found us current still */
     shmi_drop_lock(a);
-    munmap(a->base, (size_t)a->size);
+    __atomic_store_n(&a->retired, shmi_unmap_file(a), __ATOMIC_RELEASE);
     close(a->fd);
+}
+
+/* Whether a is one of the arenas that this process closed last. */
+SHMI_FN int shmi_was_closed(const shmsync_arena *a)
+{
+    int found = 0;
+    unsigned i;
+    pthread_mutex_lock(&shmi_attached_lock);
+    for (i = 0; i < SHMI_RETIRED; i++)
+        found = found || shmi_retired[i] == a;
+    pthread_mutex_unlock(&shmi_attached_lock);
+    return found;
 }
 
 int shmsync_arena_close(shmsync_arena *a)
@@ -9188,20 +9471,20 @@ int shmsync_arena_close(shmsync_arena *a)
         }
         shmi_detach(a);
         pthread_mutex_unlock(&shmi_attached_lock);
-        shmi_destroy(a);
+        shmi_retire(a);
     }
     shmi_let_cancel();
-    /* Closed already, or inherited over a fork. */
-    return open_ != NULL ? 0 : shmi_fail(ENOTCONN, "arena.close", NULL, "%s", "");
+    /* Inherited over a fork, or closed already: that was lately, or the address means nothing any more. */
+    return open_ != NULL ? 0 : shmi_fail(shmi_was_closed(a) ? EBADF : ENOTCONN, "arena.close", NULL, "%s", "");
 }
 
 uint64_t shmsync_arena_size(const shmsync_arena *a) { return a->geo.size; }
-void *shmsync_arena_base(const shmsync_arena *a) { return a->base; }
+void *shmsync_arena_base(const shmsync_arena *a) { return __atomic_load_n(&a->retired, __ATOMIC_ACQUIRE) ? NULL : a->base; }
 
 int shmsync_arena_self(shmsync_arena *a, shmsync_participant *out)
 {
     if (shmi_self(a) == 0)
-        return shmi_fail(ENOTCONN, "arena.self", a->label, "%s", "");
+        return shmi_fail(shmi_nameless(a), "arena.self", a->label, "%s", "");
     shmi_read_slot(a, a->my_slot, shmi_slot_state(a, a->my_slot), out);
     return 0;
 }
@@ -9210,7 +9493,7 @@ int shmsync_arena_participants(shmsync_arena *a, int (*f)(const shmsync_particip
 {
     uint32_t i;
     if (shmi_self(a) == 0)
-        return shmi_fail(ENOTCONN, "arena.participants", a->label, "%s", "");
+        return shmi_fail(shmi_nameless(a), "arena.participants", a->label, "%s", "");
     for (i = 1; i <= a->geo.slots; i++) {
         shmsync_participant p;
         uint32_t w = shmi_slot_state(a, i);
@@ -9230,15 +9513,17 @@ int shmsync_alloc(shmsync_arena *a, uint64_t size, shmsync_offset *out)
     shmi_off off = 0;
     int err;
     *out = 0;
-    if (shmi_self(a) == 0)
-        return shmi_fail(ENOTCONN, "arena.alloc", a->label, "%s", "");
-    err = shmi_claim(a, size, &off);
+    err = shmi_enter(a, "arena.alloc");
     if (err != 0)
         return err;
-    SHMSYNC_CRASHPOINT("arena.alloc.before_publish");
-    err = shmi_publish(a, off, SHMI_blockRaw);
+    err = shmi_claim(a, size, &off);
+    if (err == 0) {
+        SHMSYNC_CRASHPOINT("arena.alloc.before_publish");
+        err = shmi_publish(a, off, SHMI_blockRaw);
+    }
     if (err == 0)
         *out = off;
+    shmi_exit(a);
     return err;
 }
 
@@ -9246,18 +9531,29 @@ int shmsync_free(shmsync_arena *a, shmsync_offset off)
 {
     shmi_block b;
     uint32_t freeing = shmi_make_block(SHMI_blockFreeing, a->self);
-    if (shmi_self(a) == 0)
-        return shmi_fail(ENOTCONN, "arena.free", a->label, "%s", "");
+    int err = shmi_enter(a, "arena.free");
+    if (err != 0)
+        return err;
     if (shmi_locate(a, off, &b))
         shmi_touch(a, b.chunk);
-    if (!shmi_locate(a, off, &b) || !shmi_block_swap(&b, SHMI_blockRaw, freeing))
-        return shmi_fail(EINVAL, "arena.free", a->label, "nothing that was allocated begins at 0x%llx", (unsigned long long)off);
-    SHMSYNC_CRASHPOINT("arena.free.before_clear");
-    shmi_release(a, &b, freeing);
-    return 0;
+    if (!shmi_locate(a, off, &b) || !shmi_block_swap(&b, SHMI_blockRaw, freeing)) {
+        err = shmi_fail(EINVAL, "arena.free", a->label, "nothing that was allocated begins at 0x%llx", (unsigned long long)off);
+    } else {
+        SHMSYNC_CRASHPOINT("arena.free.before_clear");
+        shmi_release(a, &b, freeing);
+    }
+    shmi_exit(a);
+    return err;
 }
 
-void *shmsync_at(shmsync_arena *a, shmsync_offset off, uint64_t size) { return shmi_try_at(a, off, size, 1); }
+void *shmsync_at(shmsync_arena *a, shmsync_offset off, uint64_t size)
+{
+    if (__atomic_load_n(&a->retired, __ATOMIC_ACQUIRE)) {
+        shmi_fail(EBADF, "arena.at", a->label, "this process closed the arena");
+        return NULL;
+    }
+    return shmi_try_at(a, off, size, 1);
+}
 
 SHMI_FN int shmi_plain_open(shmsync_arena *a, int existing, uint32_t kind, const char *name, uint64_t size, uint64_t layout, void **out, uint64_t *has)
 {
@@ -10480,7 +10776,7 @@ SHMI_COLD int shmi_mutex_trylock_slow(shmi_mutex *m)
 {
     int tries, err;
     if (shmi_self(m->a) == 0)
-        return shmi_fail(ENOTCONN, "mutex.trylock", m->called, "%s", "");
+        return shmi_fail(shmi_nameless(m->a), "mutex.trylock", m->called, "%s", "");
     for (tries = 0; tries < 1000; tries++) { /* each turn is another's step; a peer may make them up */
         uint32_t o = shmi_ld32(m->own);
         switch (shmi_mutex_step(m, o, 0, &err)) {
@@ -10840,7 +11136,7 @@ SHMI_COLD int shmi_mutex_unlock_slow(shmi_mutex *m, uint32_t o)
 {
     shmi_participant_id self = shmi_self(m->a);
     if (self == 0)
-        return shmi_fail(ENOTCONN, "mutex.unlock", m->called, "%s", "");
+        return shmi_fail(shmi_nameless(m->a), "mutex.unlock", m->called, "%s", "");
     if (o != self)
         return shmi_mutex_bad_unlock(m, o);
     SHMSYNC_CRASHPOINT("mutex.unlock.before_release");
@@ -10881,7 +11177,7 @@ SHMI_FN void shmi_mutex_init_body(unsigned char *body, const void *arg)
 SHMI_FN void *shmi_mutex_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
     const shmsync_mutex_options *opt = (const shmsync_mutex_options *)arg;
-    shmi_mutex *m = (shmi_mutex *)calloc(1, sizeof *m);
+    shmi_mutex *m = (shmi_mutex *)shmi_new_thing(sizeof *m);
     if (m == NULL)
         return NULL;
     shmi_mutex_init(m, a, (shmi_mutex_words *)shmi_ptr(a, o->body, sizeof(shmi_mutex_words), 64), o->off, "", 0);
@@ -10932,10 +11228,7 @@ SHMI_FN int shmi_open_mutex(int existing, shmsync_arena *a, const char *name, co
         shmi_close_object(a, o.off);
         return err;
     }
-    out->impl = (shmi_mutex *)shmi_share(a, &o, shmi_mutex_build, opts);
-    if (out->impl == NULL)
-        return ENOMEM;
-    return 0;
+    return SHMI_HAND_OUT(out, shmi_mutex *, shmi_share(a, &o, shmi_mutex_build, opts));
 }
 int shmsync_mutex_open(shmsync_arena *a, const char *name, const shmsync_mutex_options *opts, shmsync_mutex *out) { return shmi_open_mutex(0, a, name, opts, out); }
 int shmsync_mutex_attach(shmsync_arena *a, const char *name, const shmsync_mutex_options *opts, shmsync_mutex *out) { return shmi_open_mutex(1, a, name, opts, out); }
@@ -10950,15 +11243,19 @@ int shmsync_mutex_at(shmsync_arena *a, shmsync_offset off, shmsync_mutex *out)
         shmi_close_object(a, o.off);
     if (err != 0)
         return err;
-    out->impl = (shmi_mutex *)shmi_share(a, &o, shmi_mutex_build, NULL);
-    return out->impl != NULL ? 0 : ENOMEM;
+    return SHMI_HAND_OUT(out, shmi_mutex *, shmi_share(a, &o, shmi_mutex_build, NULL));
 }
 
-shmsync_offset shmsync_mutex_offset(const shmsync_mutex *m) { return m->impl->o.off; }
+shmsync_offset shmsync_mutex_offset(const shmsync_mutex *m)
+{
+    SHMI_OPENED_OR(m, 0);
+    return m->impl->o.off;
+}
 
-SHMI_FN void shmi_mutex_end(void *handle) { free(handle); }
+SHMI_FN void shmi_mutex_end(void *handle) { shmi_free_thing(handle); }
 int shmsync_mutex_close(shmsync_mutex *m)
 {
+    SHMI_OPENED(m);
     int err;
     if (m->impl == NULL)
         return EBADF;
@@ -10968,11 +11265,24 @@ int shmsync_mutex_close(shmsync_mutex *m)
     return err;
 }
 
-int shmsync_mutex_lock(shmsync_mutex *m) { return shmi_mutex_lock(m->impl, 0); }
-int shmsync_mutex_trylock(shmsync_mutex *m) { return shmi_mutex_trylock(m->impl); }
-int shmsync_mutex_unlock(shmsync_mutex *m) { return shmi_mutex_unlock(m->impl); }
+int shmsync_mutex_lock(shmsync_mutex *m)
+{
+    SHMI_OPENED(m);
+    return shmi_mutex_lock(m->impl, 0);
+}
+int shmsync_mutex_trylock(shmsync_mutex *m)
+{
+    SHMI_OPENED(m);
+    return shmi_mutex_trylock(m->impl);
+}
+int shmsync_mutex_unlock(shmsync_mutex *m)
+{
+    SHMI_OPENED(m);
+    return shmi_mutex_unlock(m->impl);
+}
 int shmsync_mutex_timedlock(shmsync_mutex *m, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(m);
     int64_t deadline;
     if (shmi_mutex_at_once(m->impl))
         return 0;
@@ -10983,6 +11293,7 @@ int shmsync_mutex_timedlock(shmsync_mutex *m, const struct timespec *abs_monoton
 
 int shmsync_mutex_state(shmsync_mutex *m)
 {
+    SHMI_OPENED(m);
     uint32_t o = shmi_ld32(m->impl->own);
     if (!shmi_owner_valid(o))
         return EPROTO;
@@ -11035,6 +11346,7 @@ SHMI_FN int shmi_mutex_recover_entered(shmi_mutex *m, int (*repair)(void *), voi
 }
 int shmsync_mutex_recover(shmsync_mutex *m, int (*repair)(void *), void *arg)
 {
+    SHMI_OPENED(m);
     shmsync_arena *a = m->impl->a;
     int err;
     if (repair == NULL)
@@ -11102,7 +11414,7 @@ SHMI_FN void shmi_futex_init_body(unsigned char *body, const void *arg)
 }
 SHMI_FN void *shmi_futex_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
-    shmi_futex *f = (shmi_futex *)calloc(1, sizeof *f);
+    shmi_futex *f = (shmi_futex *)shmi_new_thing(sizeof *f);
     (void)arg;
     if (f == NULL)
         return NULL;
@@ -11130,8 +11442,7 @@ SHMI_FN int shmi_open_futex(int existing, shmsync_arena *a, const char *name, co
     err = shmi_open_object(a, &spec, &o, &created);
     if (err != 0)
         return err;
-    out->impl = (shmi_futex *)shmi_share(a, &o, shmi_futex_build, NULL);
-    return out->impl != NULL ? 0 : ENOMEM;
+    return SHMI_HAND_OUT(out, shmi_futex *, shmi_share(a, &o, shmi_futex_build, NULL));
 }
 int shmsync_futex_open(shmsync_arena *a, const char *name, const shmsync_futex_options *opts, shmsync_futex *out) { return shmi_open_futex(0, a, name, opts, out); }
 int shmsync_futex_attach(shmsync_arena *a, const char *name, const shmsync_futex_options *opts, shmsync_futex *out) { return shmi_open_futex(1, a, name, opts, out); }
@@ -11144,14 +11455,18 @@ int shmsync_futex_at(shmsync_arena *a, shmsync_offset off, shmsync_futex *out)
     err = shmi_object_at(a, off, "futex.open", SHMI_FUTEX_KIND, SHMI_futexVersion, sizeof(shmi_futex_words), &o);
     if (err != 0)
         return err;
-    out->impl = (shmi_futex *)shmi_share(a, &o, shmi_futex_build, NULL);
-    return out->impl != NULL ? 0 : ENOMEM;
+    return SHMI_HAND_OUT(out, shmi_futex *, shmi_share(a, &o, shmi_futex_build, NULL));
 }
 
-shmsync_offset shmsync_futex_offset(const shmsync_futex *f) { return f->impl->o.off; }
+shmsync_offset shmsync_futex_offset(const shmsync_futex *f)
+{
+    SHMI_OPENED_OR(f, 0);
+    return f->impl->o.off;
+}
 
 int shmsync_futex_close(shmsync_futex *f)
 {
+    SHMI_OPENED(f);
     int err;
     if (f->impl == NULL)
         return EBADF;
@@ -11161,12 +11476,16 @@ int shmsync_futex_close(shmsync_futex *f)
     return err;
 }
 
-uint64_t shmsync_futex_get(const shmsync_futex *f) { return shmi_futex_counter(shmi_ld64(&f->impl->w->state)); }
+uint64_t shmsync_futex_get(const shmsync_futex *f)
+{
+    SHMI_OPENED_OR(f, 0);
+    return shmi_futex_counter(shmi_ld64(&f->impl->w->state));
+}
 
 SHMI_FN int shmi_futex_change(shmi_futex *f, int stop, const char *op)
 {
     if (shmi_self(f->a) == 0)
-        return shmi_fail(ENOTCONN, op, shmi_called(&f->o), "%s", "");
+        return shmi_fail(shmi_nameless(f->a), op, shmi_called(&f->o), "%s", "");
     if (!stop) { /* the CPU's number goes first: a waiter that sees the post may look for it */
         shmi_tuning t = shmi_futex_tuning(f);
         shmi_note_cpu(&t);
@@ -11188,9 +11507,21 @@ SHMI_FN int shmi_futex_change(shmi_futex *f, int stop, const char *op)
         return 0;
     }
 }
-int shmsync_futex_post(shmsync_futex *f) { return shmi_futex_change(f->impl, 0, "futex.post"); }
-int shmsync_futex_stopped(const shmsync_futex *f) { return (shmi_ld64(&f->impl->w->state) & SHMI_FUTEX_STOPPED) != 0; }
-int shmsync_futex_stop(shmsync_futex *f) { return shmi_futex_change(f->impl, 1, "futex.stop"); }
+int shmsync_futex_post(shmsync_futex *f)
+{
+    SHMI_OPENED(f);
+    return shmi_futex_change(f->impl, 0, "futex.post");
+}
+int shmsync_futex_stopped(const shmsync_futex *f)
+{
+    SHMI_OPENED_OR(f, 0);
+    return (shmi_ld64(&f->impl->w->state) & SHMI_FUTEX_STOPPED) != 0;
+}
+int shmsync_futex_stop(shmsync_futex *f)
+{
+    SHMI_OPENED(f);
+    return shmi_futex_change(f->impl, 1, "futex.stop");
+}
 
 typedef struct shmi_futex_spin {
     uint64_t *state, token;
@@ -11268,7 +11599,7 @@ SHMI_FN int shmi_futex_wait_until(shmi_futex *f, uint64_t token, int64_t deadlin
     shmsync_arena *a = f->a;
     int err;
     if (shmi_self(a) == 0)
-        return shmi_fail(ENOTCONN, "futex.wait", shmi_called(&f->o), "%s", "");
+        return shmi_fail(shmi_nameless(a), "futex.wait", shmi_called(&f->o), "%s", "");
     if (shmi_futex_counter(shmi_ld64(&f->w->state)) >= token)
         return 0;
     if (token > UINT64_MAX >> 2)
@@ -11280,9 +11611,14 @@ SHMI_FN int shmi_futex_wait_until(shmi_futex *f, uint64_t token, int64_t deadlin
     shmi_exit(a);
     return err;
 }
-int shmsync_futex_wait(shmsync_futex *f, uint64_t token) { return shmi_futex_wait_until(f->impl, token, 0); }
+int shmsync_futex_wait(shmsync_futex *f, uint64_t token)
+{
+    SHMI_OPENED(f);
+    return shmi_futex_wait_until(f->impl, token, 0);
+}
 int shmsync_futex_timedwait(shmsync_futex *f, uint64_t token, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(f);
     int64_t deadline;
     if (shmi_deadline(abs_monotonic, &deadline) != 0)
         return shmi_fail(EINVAL, "futex.timedwait", shmi_called(&f->impl->o), "not a time");
@@ -11312,7 +11648,7 @@ SHMI_FN int shmi_tx_check(shmsync_arena *a, int rollback, const char *op, const 
 {
     tx->mutex = NULL;
     if (SHMI_UNLIKELY(shmi_self(a) == 0))
-        return shmi_fail(ENOTCONN, op, called, "%s", "");
+        return shmi_fail(shmi_nameless(a), op, called, "%s", "");
     if (SHMI_UNLIKELY(!rollback))
         return shmi_fail(EINVAL, op, called, "it has no undo log; a lock of SHMSYNC_POLICY_ROLLBACK has one");
     if (SHMI_UNLIKELY(a->lock_fd < 0))
@@ -11346,16 +11682,19 @@ SHMI_FN int shmi_mutex_begun(shmi_mutex *m, const char *op, int err, shmsync_tx 
 }
 int shmsync_mutex_begin(shmsync_mutex *m, shmsync_tx *tx)
 {
+    SHMI_OPENED(m);
     int err = shmi_tx_check(m->impl->a, m->impl->rollback, "mutex.begin", m->impl->called, tx);
     return err != 0 ? err : shmi_mutex_begun(m->impl, "mutex.begin", shmi_mutex_lock(m->impl, 0), tx);
 }
 int shmsync_mutex_trybegin(shmsync_mutex *m, shmsync_tx *tx)
 {
+    SHMI_OPENED(m);
     int err = shmi_tx_check(m->impl->a, m->impl->rollback, "mutex.trybegin", m->impl->called, tx);
     return err != 0 ? err : shmi_mutex_begun(m->impl, "mutex.trybegin", shmi_mutex_trylock(m->impl), tx);
 }
 int shmsync_mutex_timedbegin(shmsync_mutex *m, shmsync_tx *tx, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(m);
     int err = shmi_tx_check(m->impl->a, m->impl->rollback, "mutex.timedbegin", m->impl->called, tx);
     return err != 0 ? err : shmi_mutex_begun(m->impl, "mutex.timedbegin", shmsync_mutex_timedlock(m, abs_monotonic), tx);
 }
@@ -11371,7 +11710,7 @@ SHMI_FN int shmi_tx_going(const shmsync_tx *tx, const char *op)
     if (SHMI_UNLIKELY(tx->mutex == NULL))
         return shmi_fail(EPERM, op, NULL, "the transaction has ended");
     if (SHMI_UNLIKELY(shmi_self(tx->arena) == 0))
-        return shmi_fail(ENOTCONN, op, shmi_tx_called(tx), "%s", "");
+        return shmi_fail(shmi_nameless(tx->arena), op, shmi_tx_called(tx), "%s", "");
     return 0;
 }
 
@@ -12446,7 +12785,7 @@ SHMI_FN void shmi_mon_init(struct shmi_monitor *m, shmsync_arena *a, const shmi_
 }
 
 /* The end of a handle: objects have their monitor at their head. */
-SHMI_FN void shmi_mon_free(void *handle) { free(handle); }
+SHMI_FN void shmi_mon_free(void *handle) { shmi_free_thing(handle); }
 
 /* The reaper's work on an object whose monitor has been made. */
 SHMI_FN void shmi_mon_repair(struct shmi_monitor *m, shmi_participant_id dead)
@@ -12471,7 +12810,7 @@ SHMI_FN void shmi_mon_wake_object(shmsync_arena *a, const shmi_object *o, int ow
 }
 
 /* 0, or ENOTCONN in a child of fork. */
-SHMI_FN int shmi_use(shmsync_arena *a, const char *op) { return SHMI_LIKELY(shmi_self(a) != 0) ? 0 : shmi_fail(ENOTCONN, op, NULL, "%s", ""); }
+SHMI_FN int shmi_use(shmsync_arena *a, const char *op) { return SHMI_LIKELY(shmi_self(a) != 0) ? 0 : shmi_fail(shmi_nameless(a), op, NULL, "%s", ""); }
 
 /* ---- What objects share that are let go together, or are opened alike ---- */
 
@@ -12552,7 +12891,7 @@ SHMI_FN int shmi_mon_open(shmsync_arena *a, const shmi_spec *spec, void *(*build
     if (err != 0)
         return err;
     *impl = shmi_share(a, &o, build, arg);
-    return *impl != NULL ? 0 : ENOMEM;
+    return *impl != NULL ? 0 : shmi_last.err;
 }
 SHMI_FN int shmi_mon_at(shmsync_arena *a, shmi_off off, const char *op, uint32_t kind, uint16_t version, uint64_t size, void *(*build)(shmsync_arena *, const shmi_object *, const void *), const void *arg, void **impl)
 {
@@ -12562,7 +12901,7 @@ SHMI_FN int shmi_mon_at(shmsync_arena *a, shmi_off off, const char *op, uint32_t
     if (err != 0)
         return err;
     *impl = shmi_share(a, &o, build, arg);
-    return *impl != NULL ? 0 : ENOMEM;
+    return *impl != NULL ? 0 : shmi_last.err;
 }
 SHMI_FN int shmi_mon_close(struct shmi_monitor *m) { return shmi_unshare(m->a, m->o.off, shmi_mon_free); }
 
@@ -13055,7 +13394,7 @@ SHMI_FN void shmi_sequencer_fill(unsigned char *body, const void *arg)
 
 SHMI_FN void *shmi_sequencer_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
-    struct shmi_sequence *q = (struct shmi_sequence *)malloc(sizeof *q);
+    struct shmi_sequence *q = (struct shmi_sequence *)shmi_new_thing(sizeof *q);
     (void)arg;
     if (q != NULL)
         shmi_seq_init(q, a, o);
@@ -13064,8 +13403,7 @@ SHMI_FN void *shmi_sequencer_build(shmsync_arena *a, const shmi_object *o, const
 
 SHMI_FN int shmi_sequencer_handle(shmsync_arena *a, const shmi_object *o, shmsync_sequencer *out)
 {
-    out->impl = (struct shmi_sequence *)shmi_share(a, o, shmi_sequencer_build, NULL);
-    return out->impl != NULL ? 0 : ENOMEM;
+    return SHMI_HAND_OUT(out, struct shmi_sequence *, shmi_share(a, o, shmi_sequencer_build, NULL));
 }
 
 SHMI_FN int shmi_open_sequencer(int existing, shmsync_arena *a, const char *name, const shmsync_sequencer_options *opts, shmsync_sequencer *out)
@@ -13101,6 +13439,7 @@ int shmsync_sequencer_at(shmsync_arena *a, shmsync_offset off, shmsync_sequencer
 
 int shmsync_sequencer_close(shmsync_sequencer *s)
 {
+    SHMI_OPENED(s);
     int err;
     if (s->impl == NULL)
         return EBADF;
@@ -13110,12 +13449,25 @@ int shmsync_sequencer_close(shmsync_sequencer *s)
     return err;
 }
 
-shmsync_offset shmsync_sequencer_offset(const shmsync_sequencer *s) { return s->impl->m.o.off; }
-uint64_t shmsync_sequencer_value(const shmsync_sequencer *s) { return shmi_ld64(&s->impl->w->value); }
-int shmsync_sequencer_stopped(const shmsync_sequencer *s) { return shmi_ld32(&s->impl->w->stopped) != 0; }
+shmsync_offset shmsync_sequencer_offset(const shmsync_sequencer *s)
+{
+    SHMI_OPENED_OR(s, 0);
+    return s->impl->m.o.off;
+}
+uint64_t shmsync_sequencer_value(const shmsync_sequencer *s)
+{
+    SHMI_OPENED_OR(s, 0);
+    return shmi_ld64(&s->impl->w->value);
+}
+int shmsync_sequencer_stopped(const shmsync_sequencer *s)
+{
+    SHMI_OPENED_OR(s, 0);
+    return shmi_ld32(&s->impl->w->stopped) != 0;
+}
 
 int shmsync_sequencer_increment(shmsync_sequencer *s, uint64_t *value)
 {
+    SHMI_OPENED(s);
     uint64_t v;
     int err = shmi_use(s->impl->m.a, "sequencer.increment");
     if (SHMI_UNLIKELY(err != 0))
@@ -13128,6 +13480,7 @@ int shmsync_sequencer_increment(shmsync_sequencer *s, uint64_t *value)
 
 int shmsync_sequencer_advance(shmsync_sequencer *s, uint64_t v, int *advanced)
 {
+    SHMI_OPENED(s);
     int err = shmi_use(s->impl->m.a, "sequencer.advance");
     uint64_t now;
     if (advanced != NULL)
@@ -13143,16 +13496,26 @@ int shmsync_sequencer_advance(shmsync_sequencer *s, uint64_t v, int *advanced)
     return 0;
 }
 
-int shmsync_sequencer_wait(shmsync_sequencer *s, uint64_t token) { return shmi_seq_wait(s->impl, token, 0); }
+int shmsync_sequencer_wait(shmsync_sequencer *s, uint64_t token)
+{
+    SHMI_OPENED(s);
+    return shmi_seq_wait(s->impl, token, 0);
+}
 int shmsync_sequencer_timedwait(shmsync_sequencer *s, uint64_t token, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(s);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     return err != 0 ? err : shmi_seq_wait(s->impl, token, ns);
 }
-int shmsync_sequencer_cancel_waiters(shmsync_sequencer *s) { return shmi_seq_cancel_all(s->impl, 0); }
+int shmsync_sequencer_cancel_waiters(shmsync_sequencer *s)
+{
+    SHMI_OPENED(s);
+    return shmi_seq_cancel_all(s->impl, 0);
+}
 int shmsync_sequencer_stop(shmsync_sequencer *s)
 {
+    SHMI_OPENED(s);
     if (shmsync_sequencer_stopped(s) && !shmi_seq_overdue(s->impl))
         return 0;
     return shmi_seq_cancel_all(s->impl, 1);
@@ -13160,6 +13523,7 @@ int shmsync_sequencer_stop(shmsync_sequencer *s)
 
 int shmsync_sequencer_reset(shmsync_sequencer *s, uint64_t v)
 {
+    SHMI_OPENED(s);
     struct shmi_sequence *q = s->impl;
     struct shmi_wakes b;
     int idle, err = shmi_mon_enter(&q->m, 0);
@@ -13603,7 +13967,7 @@ SHMI_FN void shmi_event_fill(unsigned char *body, const void *arg)
 
 SHMI_FN void *shmi_event_new(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
-    struct shmi_event *e = (struct shmi_event *)malloc(sizeof *e);
+    struct shmi_event *e = (struct shmi_event *)shmi_new_thing(sizeof *e);
     if (e != NULL)
         shmi_event_build(e, a, o, *(const uint32_t *)arg);
     return e;
@@ -13617,8 +13981,7 @@ SHMI_FN int shmi_event_handle(shmsync_arena *a, const shmi_object *o, shmsync_ev
         shmi_close_object(a, o->off);
         return shmi_fail(EPROTO, "event.open", shmi_called(o), "its mode does not go with its size");
     }
-    out->impl = (struct shmi_event *)shmi_share(a, o, shmi_event_new, &mode);
-    return out->impl != NULL ? 0 : ENOMEM;
+    return SHMI_HAND_OUT(out, struct shmi_event *, shmi_share(a, o, shmi_event_new, &mode));
 }
 
 SHMI_FN int shmi_open_event(int existing, shmsync_arena *a, const char *name, const shmsync_event_options *opts, shmsync_event *out)
@@ -13667,6 +14030,7 @@ int shmsync_event_at(shmsync_arena *a, shmsync_offset off, shmsync_event *out)
 
 int shmsync_event_close(shmsync_event *e)
 {
+    SHMI_OPENED(e);
     int err;
     if (e->impl == NULL)
         return EBADF;
@@ -13676,10 +14040,15 @@ int shmsync_event_close(shmsync_event *e)
     return err;
 }
 
-shmsync_offset shmsync_event_offset(const shmsync_event *e) { return e->impl->q.m.o.off; }
+shmsync_offset shmsync_event_offset(const shmsync_event *e)
+{
+    SHMI_OPENED_OR(e, 0);
+    return e->impl->q.m.o.off;
+}
 
 int shmsync_event_set(shmsync_event *e)
 {
+    SHMI_OPENED(e);
     int err = shmi_use(e->impl->q.m.a, "event");
     if (err != 0)
         return err;
@@ -13687,6 +14056,7 @@ int shmsync_event_set(shmsync_event *e)
 }
 int shmsync_event_reset(shmsync_event *e)
 {
+    SHMI_OPENED(e);
     int err = shmi_use(e->impl->q.m.a, "event");
     if (err != 0)
         return err;
@@ -13694,6 +14064,7 @@ int shmsync_event_reset(shmsync_event *e)
 }
 int shmsync_event_is_set(const shmsync_event *e)
 {
+    SHMI_OPENED_OR(e, 0);
     if (shmi_use(e->impl->q.m.a, "event") != 0)
         return 0;
     return e->impl->mode & SHMI_eventAuto ? shmi_event_is_set_auto(e->impl) : (shmi_event_load(e->impl) & 1) != 0;
@@ -13706,15 +14077,21 @@ SHMI_FN int shmi_event_await(shmsync_event *e, int64_t abs)
         return err;
     return e->impl->mode & SHMI_eventAuto ? shmi_event_wait_auto(e->impl, abs) : shmi_event_until(e->impl, 1, abs);
 }
-int shmsync_event_wait(shmsync_event *e) { return shmi_event_await(e, 0); }
+int shmsync_event_wait(shmsync_event *e)
+{
+    SHMI_OPENED(e);
+    return shmi_event_await(e, 0);
+}
 int shmsync_event_timedwait(shmsync_event *e, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(e);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     return err != 0 ? err : shmi_event_await(e, ns);
 }
 int shmsync_event_trywait(shmsync_event *e)
 {
+    SHMI_OPENED(e);
     int err = shmi_use(e->impl->q.m.a, "event");
     if (err != 0)
         return err;
@@ -13731,9 +14108,14 @@ SHMI_FN int shmi_event_await_reset(shmsync_event *e, int64_t abs)
         return shmi_fail(EINVAL, "event.wait_reset", e->impl->q.m.queueLock.called, "it is not bidirectional");
     return shmi_event_until(e->impl, 0, abs);
 }
-int shmsync_event_wait_reset(shmsync_event *e) { return shmi_event_await_reset(e, 0); }
+int shmsync_event_wait_reset(shmsync_event *e)
+{
+    SHMI_OPENED(e);
+    return shmi_event_await_reset(e, 0);
+}
 int shmsync_event_timedwait_reset(shmsync_event *e, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(e);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     return err != 0 ? err : shmi_event_await_reset(e, ns);
@@ -14450,6 +14832,7 @@ SHMI_FN void shmi_queue_got(struct shmi_queue *x, uint32_t i, shmi_queue_slot *s
     if (in_queue)
         shmi_queue_take(x, i, s, cls);
     lease->impl = x;
+    lease->serial = shmi_serial_of(x);
     lease->at = i;
     lease->state = shmi_get(&s->state);
     lease->seq = shmi_get(&s->seq);
@@ -14563,7 +14946,7 @@ SHMI_FN void shmi_queue_fill(unsigned char *body, const void *arg)
 
 SHMI_FN void *shmi_queue_new(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
-    struct shmi_queue *x = (struct shmi_queue *)malloc(sizeof *x);
+    struct shmi_queue *x = (struct shmi_queue *)shmi_new_thing(sizeof *x);
     (void)arg;
     if (x != NULL)
         shmi_queue_build(x, a, o); /* shmi_queue_handle has seen that it can be */
@@ -14576,7 +14959,7 @@ SHMI_FN void shmi_queue_end(void *handle)
     uint64_t stage = shmi_xchg64(&x->stage, 0);
     if (stage != 0)
         shmi_unclaim(x->m.a, stage);
-    free(x);
+    shmi_free_thing(x);
 }
 
 SHMI_FN int shmi_queue_handle(shmsync_arena *a, const shmi_object *o, uint64_t item, uint32_t capacity, shmsync_queue *out)
@@ -14591,8 +14974,7 @@ SHMI_FN int shmi_queue_handle(shmsync_arena *a, const shmi_object *o, uint64_t i
         shmi_close_object(a, o->off);
         return err;
     }
-    out->impl = (struct shmi_queue *)shmi_share(a, o, shmi_queue_new, NULL);
-    return out->impl != NULL ? 0 : ENOMEM;
+    return SHMI_HAND_OUT(out, struct shmi_queue *, shmi_share(a, o, shmi_queue_new, NULL));
 }
 
 SHMI_FN int shmi_open_queue(int existing, shmsync_arena *a, const char *name, size_t item_size, const shmsync_queue_options *opts, shmsync_queue *out)
@@ -14638,6 +15020,7 @@ int shmsync_queue_at(shmsync_arena *a, shmsync_offset off, size_t item_size, shm
 
 int shmsync_queue_close(shmsync_queue *q)
 {
+    SHMI_OPENED(q);
     int err;
     if (q->impl == NULL)
         return EBADF;
@@ -14647,19 +15030,41 @@ int shmsync_queue_close(shmsync_queue *q)
     return err;
 }
 
-shmsync_offset shmsync_queue_offset(const shmsync_queue *q) { return q->impl->m.o.off; }
-int shmsync_queue_put(shmsync_queue *q, const void *item) { return shmi_queue_put(q, item, 0, 0); }
-int shmsync_queue_tryput(shmsync_queue *q, const void *item) { return shmi_queue_put(q, item, 0, 1); }
+shmsync_offset shmsync_queue_offset(const shmsync_queue *q)
+{
+    SHMI_OPENED_OR(q, 0);
+    return q->impl->m.o.off;
+}
+int shmsync_queue_put(shmsync_queue *q, const void *item)
+{
+    SHMI_OPENED(q);
+    return shmi_queue_put(q, item, 0, 0);
+}
+int shmsync_queue_tryput(shmsync_queue *q, const void *item)
+{
+    SHMI_OPENED(q);
+    return shmi_queue_put(q, item, 0, 1);
+}
 int shmsync_queue_timedput(shmsync_queue *q, const void *item, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(q);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     return err != 0 ? err : shmi_queue_put(q, item, ns, 0);
 }
-int shmsync_queue_get(shmsync_queue *q, void *item) { return shmi_queue_get(q, item, NULL, 0, 0); }
-int shmsync_queue_tryget(shmsync_queue *q, void *item) { return shmi_queue_get(q, item, NULL, 0, 1); }
+int shmsync_queue_get(shmsync_queue *q, void *item)
+{
+    SHMI_OPENED(q);
+    return shmi_queue_get(q, item, NULL, 0, 0);
+}
+int shmsync_queue_tryget(shmsync_queue *q, void *item)
+{
+    SHMI_OPENED(q);
+    return shmi_queue_get(q, item, NULL, 0, 1);
+}
 int shmsync_queue_timedget(shmsync_queue *q, void *item, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(q);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     return err != 0 ? err : shmi_queue_get(q, item, NULL, ns, 0);
@@ -14673,6 +15078,7 @@ SHMI_FN int shmi_queue_until(const struct timespec *abs_monotonic, int64_t *abs)
 }
 int shmsync_queue_put_batch(shmsync_queue *q, const void *items, size_t n, const struct timespec *abs_monotonic, size_t *done)
 {
+    SHMI_OPENED(q);
     struct shmi_queue *x = q->impl;
     const unsigned char *from = (const unsigned char *)items;
     int64_t abs;
@@ -14705,6 +15111,7 @@ int shmsync_queue_put_batch(shmsync_queue *q, const void *items, size_t n, const
 }
 int shmsync_queue_get_batch(shmsync_queue *q, void *items, size_t n, const struct timespec *abs_monotonic, size_t *done)
 {
+    SHMI_OPENED(q);
     struct shmi_queue *x = q->impl;
     unsigned char *to = (unsigned char *)items;
     shmi_queue_slot *s;
@@ -14737,21 +15144,49 @@ int shmsync_queue_get_batch(shmsync_queue *q, void *items, size_t n, const struc
     shmi_queue_leave(x, &x->w->putters);
     return 0;
 }
-int shmsync_queue_lease(shmsync_queue *q, void *item, shmsync_lease *out) { return shmi_queue_get(q, item, out, 0, 0); }
-int shmsync_queue_trylease(shmsync_queue *q, void *item, shmsync_lease *out) { return shmi_queue_get(q, item, out, 0, 1); }
+int shmsync_queue_lease(shmsync_queue *q, void *item, shmsync_lease *out)
+{
+    SHMI_OPENED(q);
+    return shmi_queue_get(q, item, out, 0, 0);
+}
+int shmsync_queue_trylease(shmsync_queue *q, void *item, shmsync_lease *out)
+{
+    SHMI_OPENED(q);
+    return shmi_queue_get(q, item, out, 0, 1);
+}
 int shmsync_queue_timedlease(shmsync_queue *q, void *item, shmsync_lease *out, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(q);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     return err != 0 ? err : shmi_queue_get(q, item, out, ns, 0);
 }
-int shmsync_lease_ack(shmsync_lease *l) { return shmi_queue_end_lease(l, 0); }
-int shmsync_lease_nack(shmsync_lease *l) { return shmi_queue_end_lease(l, 1); }
-uint32_t shmsync_queue_len(const shmsync_queue *q) { return shmi_high(shmi_ld64(&q->impl->w->free)); }
-uint32_t shmsync_queue_cap(const shmsync_queue *q) { return q->impl->capacity; }
+int shmsync_lease_ack(shmsync_lease *l)
+{
+    if (l->impl != NULL) /* else it was given back */
+        SHMI_OPENED(l);
+    return shmi_queue_end_lease(l, 0);
+}
+int shmsync_lease_nack(shmsync_lease *l)
+{
+    if (l->impl != NULL) /* else it was given back */
+        SHMI_OPENED(l);
+    return shmi_queue_end_lease(l, 1);
+}
+uint32_t shmsync_queue_len(const shmsync_queue *q)
+{
+    SHMI_OPENED_OR(q, 0);
+    return shmi_high(shmi_ld64(&q->impl->w->free));
+}
+uint32_t shmsync_queue_cap(const shmsync_queue *q)
+{
+    SHMI_OPENED_OR(q, 0);
+    return q->impl->capacity;
+}
 
 int shmsync_queue_shutdown(shmsync_queue *q)
 {
+    SHMI_OPENED(q);
     struct shmi_wakes b;
     int err = shmi_use(q->impl->m.a, "queue");
     if (err == 0)
@@ -15443,7 +15878,7 @@ SHMI_FN void shmi_counter_init(struct shmi_counter *t, shmsync_arena *a, const s
 }
 SHMI_FN void *shmi_counter_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
-    struct shmi_counter *t = (struct shmi_counter *)malloc(sizeof *t);
+    struct shmi_counter *t = (struct shmi_counter *)shmi_new_thing(sizeof *t);
     (void)arg;
     if (t != NULL)
         shmi_counter_init(t, a, o);
@@ -15678,6 +16113,7 @@ SHMI_FN int shmi_open_waitgroup(int existing, shmsync_arena *a, const char *name
     spec.existing = existing;
     err = shmi_mon_open(a, &spec, shmi_counter_build, NULL, &created, &impl);
     out->impl = (struct shmi_counter *)impl;
+    out->serial = shmi_serial_of(impl);
     return err;
 }
 int shmsync_waitgroup_open(shmsync_arena *a, const char *name, const shmsync_waitgroup_options *opts, shmsync_waitgroup *out) { return shmi_open_waitgroup(0, a, name, opts, out); }
@@ -15687,11 +16123,17 @@ int shmsync_waitgroup_at(shmsync_arena *a, shmsync_offset off, shmsync_waitgroup
     void *impl;
     int err = shmi_mon_at(a, off, "waitgroup.open", SHMI_KIND_WAIT_GROUP, SHMI_VERSION_WAIT_GROUP, shmi_counter_bytes(a->geo.slots), shmi_counter_build, NULL, &impl);
     out->impl = (struct shmi_counter *)impl;
+    out->serial = shmi_serial_of(impl);
     return err;
 }
-shmsync_offset shmsync_waitgroup_offset(const shmsync_waitgroup *g) { return g->impl->o.off; }
+shmsync_offset shmsync_waitgroup_offset(const shmsync_waitgroup *g)
+{
+    SHMI_OPENED_OR(g, 0);
+    return g->impl->o.off;
+}
 int shmsync_waitgroup_close(shmsync_waitgroup *g)
 {
+    SHMI_OPENED(g);
     int err;
     if (g->impl == NULL)
         return EBADF;
@@ -15702,21 +16144,43 @@ int shmsync_waitgroup_close(shmsync_waitgroup *g)
 }
 int shmsync_waitgroup_add(shmsync_waitgroup *g, int64_t delta)
 {
+    SHMI_OPENED(g);
     if (delta == INT64_MIN)
         return shmi_fail(EINVAL, "waitgroup.add", shmi_called(&g->impl->o), "%s", "");
     return delta <= 0 ? shmi_counter_finish(g->impl, -delta, "waitgroup.add") : shmi_counter_add(g->impl, (uint64_t)delta);
 }
-int shmsync_waitgroup_claim(shmsync_waitgroup *g, int64_t n) { return shmi_counter_claim(g->impl, n, 1, "waitgroup.claim"); }
-int shmsync_waitgroup_done(shmsync_waitgroup *g) { return shmi_counter_finish(g->impl, 1, "waitgroup.done"); }
-int shmsync_waitgroup_wait(shmsync_waitgroup *g) { return shmi_counter_wait(g->impl, 0); }
+int shmsync_waitgroup_claim(shmsync_waitgroup *g, int64_t n)
+{
+    SHMI_OPENED(g);
+    return shmi_counter_claim(g->impl, n, 1, "waitgroup.claim");
+}
+int shmsync_waitgroup_done(shmsync_waitgroup *g)
+{
+    SHMI_OPENED(g);
+    return shmi_counter_finish(g->impl, 1, "waitgroup.done");
+}
+int shmsync_waitgroup_wait(shmsync_waitgroup *g)
+{
+    SHMI_OPENED(g);
+    return shmi_counter_wait(g->impl, 0);
+}
 int shmsync_waitgroup_timedwait(shmsync_waitgroup *g, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(g);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     return err != 0 ? err : shmi_counter_wait(g->impl, ns);
 }
-int shmsync_waitgroup_reset(shmsync_waitgroup *g) { return shmi_counter_reset(g->impl); }
-int64_t shmsync_waitgroup_count(const shmsync_waitgroup *g) { return shmi_counter_count(g->impl); }
+int shmsync_waitgroup_reset(shmsync_waitgroup *g)
+{
+    SHMI_OPENED(g);
+    return shmi_counter_reset(g->impl);
+}
+int64_t shmsync_waitgroup_count(const shmsync_waitgroup *g)
+{
+    SHMI_OPENED_OR(g, 0);
+    return shmi_counter_count(g->impl);
+}
 
 SHMI_FN int shmi_open_latch(int existing, shmsync_arena *a, const char *name, int64_t n, const shmsync_latch_options *opts, shmsync_latch *out)
 {
@@ -15737,6 +16201,7 @@ SHMI_FN int shmi_open_latch(int existing, shmsync_arena *a, const char *name, in
     spec.existing = existing;
     err = shmi_mon_open(a, &spec, shmi_counter_build, NULL, &created, &impl);
     out->impl = (struct shmi_counter *)impl;
+    out->serial = shmi_serial_of(impl);
     if (err == 0 && !created && !existing && shmi_ld64(&out->impl->w->size) != (uint64_t)n) {
         shmsync_latch_close(out);
         err = shmi_fail(EINVAL, "latch.open", name, "it began with another number than %lld", (long long)n);
@@ -15750,11 +16215,17 @@ int shmsync_latch_at(shmsync_arena *a, shmsync_offset off, shmsync_latch *out)
     void *impl;
     int err = shmi_mon_at(a, off, "latch.open", SHMI_KIND_LATCH, SHMI_VERSION_LATCH, shmi_counter_bytes(a->geo.slots), shmi_counter_build, NULL, &impl);
     out->impl = (struct shmi_counter *)impl;
+    out->serial = shmi_serial_of(impl);
     return err;
 }
-shmsync_offset shmsync_latch_offset(const shmsync_latch *l) { return l->impl->o.off; }
+shmsync_offset shmsync_latch_offset(const shmsync_latch *l)
+{
+    SHMI_OPENED_OR(l, 0);
+    return l->impl->o.off;
+}
 int shmsync_latch_close(shmsync_latch *l)
 {
+    SHMI_OPENED(l);
     int err;
     if (l->impl == NULL)
         return EBADF;
@@ -15763,23 +16234,49 @@ int shmsync_latch_close(shmsync_latch *l)
         l->impl = NULL;
     return err;
 }
-int shmsync_latch_claim(shmsync_latch *l, int64_t n) { return shmi_counter_claim(l->impl, n, 0, "latch.claim"); }
-int shmsync_latch_count_down(shmsync_latch *l, int64_t n) { return shmi_counter_finish(l->impl, n, "latch.count_down"); }
-int shmsync_latch_trywait(shmsync_latch *l) { return shmi_counter_is_zero(shmi_counter_load(l->impl)) ? 0 : EBUSY; }
-int shmsync_latch_wait(shmsync_latch *l) { return shmi_counter_wait(l->impl, 0); }
+int shmsync_latch_claim(shmsync_latch *l, int64_t n)
+{
+    SHMI_OPENED(l);
+    return shmi_counter_claim(l->impl, n, 0, "latch.claim");
+}
+int shmsync_latch_count_down(shmsync_latch *l, int64_t n)
+{
+    SHMI_OPENED(l);
+    return shmi_counter_finish(l->impl, n, "latch.count_down");
+}
+int shmsync_latch_trywait(shmsync_latch *l)
+{
+    SHMI_OPENED(l);
+    return shmi_counter_is_zero(shmi_counter_load(l->impl)) ? 0 : EBUSY;
+}
+int shmsync_latch_wait(shmsync_latch *l)
+{
+    SHMI_OPENED(l);
+    return shmi_counter_wait(l->impl, 0);
+}
 int shmsync_latch_timedwait(shmsync_latch *l, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(l);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     return err != 0 ? err : shmi_counter_wait(l->impl, ns);
 }
 int shmsync_latch_arrive_and_wait(shmsync_latch *l, int64_t n)
 {
+    SHMI_OPENED(l);
     int err = shmsync_latch_count_down(l, n);
     return err != 0 ? err : shmi_counter_wait(l->impl, 0);
 }
-int shmsync_latch_reset(shmsync_latch *l) { return shmi_counter_reset(l->impl); }
-int64_t shmsync_latch_count(const shmsync_latch *l) { return shmi_counter_count(l->impl); }
+int shmsync_latch_reset(shmsync_latch *l)
+{
+    SHMI_OPENED(l);
+    return shmi_counter_reset(l->impl);
+}
+int64_t shmsync_latch_count(const shmsync_latch *l)
+{
+    SHMI_OPENED_OR(l, 0);
+    return shmi_counter_count(l->impl);
+}
 
 SHMI_FN void shmi_repair_counter(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
@@ -15858,7 +16355,7 @@ SHMI_FN void shmi_once_init(struct shmi_once *x, shmsync_arena *a, const shmi_ob
 }
 SHMI_FN void *shmi_once_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
-    struct shmi_once *x = (struct shmi_once *)malloc(sizeof *x);
+    struct shmi_once *x = (struct shmi_once *)shmi_new_thing(sizeof *x);
     (void)arg;
     if (x != NULL)
         shmi_once_init(x, a, o);
@@ -15876,6 +16373,7 @@ SHMI_FN int shmi_open_once(int existing, shmsync_arena *a, const char *name, con
     spec.existing = existing;
     err = shmi_mon_open(a, &spec, shmi_once_build, NULL, &created, &impl);
     out->impl = (struct shmi_once *)impl;
+    out->serial = shmi_serial_of(impl);
     return err;
 }
 int shmsync_once_open(shmsync_arena *a, const char *name, const shmsync_once_options *opts, shmsync_once *out) { return shmi_open_once(0, a, name, opts, out); }
@@ -15885,11 +16383,17 @@ int shmsync_once_at(shmsync_arena *a, shmsync_offset off, shmsync_once *out)
     void *impl;
     int err = shmi_mon_at(a, off, "once.open", SHMI_KIND_ONCE, SHMI_VERSION_ONCE, sizeof(shmi_once_words), shmi_once_build, NULL, &impl);
     out->impl = (struct shmi_once *)impl;
+    out->serial = shmi_serial_of(impl);
     return err;
 }
-shmsync_offset shmsync_once_offset(const shmsync_once *o) { return o->impl->m.o.off; }
+shmsync_offset shmsync_once_offset(const shmsync_once *o)
+{
+    SHMI_OPENED_OR(o, 0);
+    return o->impl->m.o.off;
+}
 int shmsync_once_close(shmsync_once *o)
 {
+    SHMI_OPENED(o);
     int err;
     if (o->impl == NULL)
         return EBADF;
@@ -15898,7 +16402,11 @@ int shmsync_once_close(shmsync_once *o)
         o->impl = NULL;
     return err;
 }
-int shmsync_once_done(const shmsync_once *o) { return shmi_ld32(&o->impl->w->done) != 0; }
+int shmsync_once_done(const shmsync_once *o)
+{
+    SHMI_OPENED_OR(o, 0);
+    return shmi_ld32(&o->impl->w->done) != 0;
+}
 
 SHMI_FN int shmi_once_over(struct shmi_monitor *m, void *mine)
 {
@@ -15956,9 +16464,14 @@ SHMI_FN int shmi_once_do(struct shmi_once *o, void (*f)(void *), void *arg, int6
     shmi_mon_finish(&o->m);
     return err;
 }
-int shmsync_once_do(shmsync_once *o, void (*f)(void *), void *arg) { return shmi_once_do(o->impl, f, arg, 0); }
+int shmsync_once_do(shmsync_once *o, void (*f)(void *), void *arg)
+{
+    SHMI_OPENED(o);
+    return shmi_once_do(o->impl, f, arg, 0);
+}
 int shmsync_once_timeddo(shmsync_once *o, void (*f)(void *), void *arg, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(o);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     return err != 0 ? err : shmi_once_do(o->impl, f, arg, ns);
@@ -16158,7 +16671,7 @@ SHMI_FN void shmi_barrier_init(struct shmi_barrier *x, shmsync_arena *a, const s
 }
 SHMI_FN void *shmi_barrier_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
-    struct shmi_barrier *x = (struct shmi_barrier *)malloc(sizeof *x);
+    struct shmi_barrier *x = (struct shmi_barrier *)shmi_new_thing(sizeof *x);
     if (x != NULL)
         shmi_barrier_init(x, a, o, (const shmsync_barrier_options *)arg);
     return x;
@@ -16192,6 +16705,7 @@ SHMI_FN int shmi_open_barrier(int existing, shmsync_arena *a, const char *name, 
     spec.existing = existing;
     err = shmi_mon_open(a, &spec, shmi_barrier_build, opts, &created, &impl);
     out->impl = (struct shmi_barrier *)impl;
+    out->serial = shmi_serial_of(impl);
     if (err == 0 && !created && !existing && shmi_ld64(&out->impl->w->size) != (uint64_t)parties) {
         shmsync_barrier_close(out);
         err = shmi_fail(EINVAL, "barrier.open", name, "it began with another number of parties than %lld", (long long)parties);
@@ -16205,11 +16719,17 @@ int shmsync_barrier_at(shmsync_arena *a, shmsync_offset off, shmsync_barrier *ou
     void *impl;
     int err = shmi_mon_at(a, off, "barrier.open", SHMI_KIND_BARRIER, SHMI_VERSION_BARRIER, shmi_barrier_bytes(a->geo.slots), shmi_barrier_build, NULL, &impl);
     out->impl = (struct shmi_barrier *)impl;
+    out->serial = shmi_serial_of(impl);
     return err;
 }
-shmsync_offset shmsync_barrier_offset(const shmsync_barrier *b) { return b->impl->m.o.off; }
+shmsync_offset shmsync_barrier_offset(const shmsync_barrier *b)
+{
+    SHMI_OPENED_OR(b, 0);
+    return b->impl->m.o.off;
+}
 int shmsync_barrier_close(shmsync_barrier *b)
 {
+    SHMI_OPENED(b);
     int err;
     if (b->impl == NULL)
         return EBADF;
@@ -16372,6 +16892,7 @@ SHMI_FN int shmi_barrier_arrive_only(struct shmi_barrier *x, int64_t n, uint64_t
 }
 int shmsync_barrier_arrive(shmsync_barrier *b, int64_t n, uint64_t *phase)
 {
+    SHMI_OPENED(b);
     uint64_t p;
     int err = shmi_barrier_arrive_only(b->impl, n, 0, &p);
     if (err == 0 && phase != NULL)
@@ -16398,9 +16919,14 @@ SHMI_FN int shmi_barrier_await(struct shmi_barrier *x, uint64_t phase, int64_t a
     shmi_mon_finish(&x->m);
     return err;
 }
-int shmsync_barrier_wait(shmsync_barrier *b, uint64_t phase) { return shmi_barrier_await(b->impl, phase, 0); }
+int shmsync_barrier_wait(shmsync_barrier *b, uint64_t phase)
+{
+    SHMI_OPENED(b);
+    return shmi_barrier_await(b->impl, phase, 0);
+}
 int shmsync_barrier_timedwait(shmsync_barrier *b, uint64_t phase, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(b);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     return err != 0 ? err : shmi_barrier_await(b->impl, phase, ns);
@@ -16417,15 +16943,21 @@ SHMI_FN int shmi_barrier_arrive_and_wait(struct shmi_barrier *x, int64_t abs)
     shmi_mon_finish(&x->m);
     return err;
 }
-int shmsync_barrier_arrive_and_wait(shmsync_barrier *b) { return shmi_barrier_arrive_and_wait(b->impl, 0); }
+int shmsync_barrier_arrive_and_wait(shmsync_barrier *b)
+{
+    SHMI_OPENED(b);
+    return shmi_barrier_arrive_and_wait(b->impl, 0);
+}
 int shmsync_barrier_timedarrive_and_wait(shmsync_barrier *b, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(b);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     return err != 0 ? err : shmi_barrier_arrive_and_wait(b->impl, ns);
 }
 int shmsync_barrier_arrive_and_drop(shmsync_barrier *b)
 {
+    SHMI_OPENED(b);
     uint64_t p;
     return shmi_barrier_arrive_only(b->impl, 1, 1, &p);
 }
@@ -16450,13 +16982,19 @@ SHMI_FN int shmi_barrier_be(struct shmi_barrier *x, uint64_t n, int none)
 }
 int shmsync_barrier_register(shmsync_barrier *b, int64_t n)
 {
+    SHMI_OPENED(b);
     if (n <= 0)
         return shmi_fail(EINVAL, "barrier.join", b->impl->m.queueLock.called, "of %lld", (long long)n);
     return shmi_barrier_be(b->impl, (uint64_t)n, 0);
 }
-int shmsync_barrier_deregister(shmsync_barrier *b) { return shmi_barrier_be(b->impl, 0, 1); }
+int shmsync_barrier_deregister(shmsync_barrier *b)
+{
+    SHMI_OPENED(b);
+    return shmi_barrier_be(b->impl, 0, 1);
+}
 int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did)
 {
+    SHMI_OPENED(b);
     struct shmi_barrier *x = b->impl;
     struct shmi_change c;
     uint64_t phase, n, left;
@@ -16517,7 +17055,11 @@ int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did)
     return 0;
 }
 
-int64_t shmsync_barrier_lost(const shmsync_barrier *b) { return (int64_t)shmi_ld64(&b->impl->w->lost); }
+int64_t shmsync_barrier_lost(const shmsync_barrier *b)
+{
+    SHMI_OPENED_OR(b, 0);
+    return (int64_t)shmi_ld64(&b->impl->w->lost);
+}
 
 SHMI_FN void shmi_repair_barrier(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
@@ -16677,7 +17219,7 @@ SHMI_FN void shmi_fair_init(struct shmi_fairmutex *f, shmsync_arena *a, const sh
 }
 SHMI_FN void *shmi_fair_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
-    struct shmi_fairmutex *f = (struct shmi_fairmutex *)malloc(sizeof *f);
+    struct shmi_fairmutex *f = (struct shmi_fairmutex *)shmi_new_thing(sizeof *f);
     if (f != NULL)
         shmi_fair_init(f, a, o, (const shmsync_fairmutex_options *)arg);
     return f;
@@ -16712,6 +17254,7 @@ SHMI_FN int shmi_open_fairmutex(int existing, shmsync_arena *a, const char *name
     spec.existing = existing;
     err = shmi_mon_open(a, &spec, shmi_fair_build, opts, &created, &impl);
     out->impl = (struct shmi_fairmutex *)impl;
+    out->serial = shmi_serial_of(impl);
     if (err == 0 && !created && policy != SHMSYNC_POLICY_DEFAULT && (policy == SHMSYNC_POLICY_RELEASE) != out->impl->release) {
         shmsync_fairmutex_close(out);
         err = shmi_fail(EINVAL, "fairmutex.open", name, "it has another policy");
@@ -16725,11 +17268,17 @@ int shmsync_fairmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_fairmutex
     void *impl;
     int err = shmi_mon_at(a, off, "fairmutex.open", SHMI_KIND_FAIR_MUTEX, SHMI_VERSION_FAIR_MUTEX, sizeof(shmi_fairmutex_words), shmi_fair_build, NULL, &impl);
     out->impl = (struct shmi_fairmutex *)impl;
+    out->serial = shmi_serial_of(impl);
     return err;
 }
-shmsync_offset shmsync_fairmutex_offset(const shmsync_fairmutex *f) { return f->impl->m.o.off; }
+shmsync_offset shmsync_fairmutex_offset(const shmsync_fairmutex *f)
+{
+    SHMI_OPENED_OR(f, 0);
+    return f->impl->m.o.off;
+}
 int shmsync_fairmutex_close(shmsync_fairmutex *f)
 {
+    SHMI_OPENED(f);
     int err;
     if (f->impl == NULL)
         return EBADF;
@@ -16887,15 +17436,21 @@ SHMI_FN int shmi_fair_lock(struct shmi_fairmutex *f, int64_t abs, int may_repair
     }
     return err;
 }
-int shmsync_fairmutex_lock(shmsync_fairmutex *f) { return shmi_fair_lock(f->impl, 0, 1); }
+int shmsync_fairmutex_lock(shmsync_fairmutex *f)
+{
+    SHMI_OPENED(f);
+    return shmi_fair_lock(f->impl, 0, 1);
+}
 int shmsync_fairmutex_timedlock(shmsync_fairmutex *f, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(f);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     return err != 0 ? err : shmi_fair_lock(f->impl, ns, 1);
 }
 int shmsync_fairmutex_trylock(shmsync_fairmutex *f)
 {
+    SHMI_OPENED(f);
     struct shmi_fairmutex *x = f->impl;
     struct shmi_wakes b;
     int err = shmi_use(x->m.a, "fairmutex.trylock");
@@ -16918,6 +17473,7 @@ int shmsync_fairmutex_trylock(shmsync_fairmutex *f)
 }
 int shmsync_fairmutex_unlock(shmsync_fairmutex *f)
 {
+    SHMI_OPENED(f);
     struct shmi_fairmutex *x = f->impl;
     struct shmi_wakes b;
     uint32_t o;
@@ -16940,6 +17496,7 @@ int shmsync_fairmutex_unlock(shmsync_fairmutex *f)
 }
 int shmsync_fairmutex_recover(shmsync_fairmutex *f, int (*repair)(void *), void *arg)
 {
+    SHMI_OPENED(f);
     struct shmi_fairmutex *x = f->impl;
     if (repair == NULL)
         return shmi_fail(EINVAL, "fairmutex.recover", x->m.queueLock.called, "without a repair");
@@ -16958,6 +17515,7 @@ int shmsync_fairmutex_recover(shmsync_fairmutex *f, int (*repair)(void *), void 
 }
 int shmsync_fairmutex_state(shmsync_fairmutex *f)
 {
+    SHMI_OPENED(f);
     return shmi_lock_refusal(&f->impl->m, "fairmutex.state", shmi_fair_owner(f->impl), shmi_fair_died(f->impl));
 }
 
@@ -17033,7 +17591,7 @@ SHMI_FN void shmi_future_init(struct shmi_future *f, shmsync_arena *a, const shm
 }
 SHMI_FN void *shmi_future_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
-    struct shmi_future *f = (struct shmi_future *)malloc(sizeof *f);
+    struct shmi_future *f = (struct shmi_future *)shmi_new_thing(sizeof *f);
     (void)arg;
     if (f != NULL)
         shmi_future_init(f, a, o);
@@ -17051,6 +17609,7 @@ SHMI_FN int shmi_open_future(int existing, shmsync_arena *a, const char *name, c
     spec.existing = existing;
     err = shmi_mon_open(a, &spec, shmi_future_build, NULL, &created, &impl);
     out->impl = (struct shmi_future *)impl;
+    out->serial = shmi_serial_of(impl);
     return err;
 }
 int shmsync_future_open(shmsync_arena *a, const char *name, const shmsync_future_options *opts, shmsync_future *out) { return shmi_open_future(0, a, name, opts, out); }
@@ -17060,11 +17619,17 @@ int shmsync_future_at(shmsync_arena *a, shmsync_offset off, shmsync_future *out)
     void *impl;
     int err = shmi_mon_at(a, off, "future.open", SHMI_KIND_FUTURE, SHMI_VERSION_FUTURE, sizeof(shmi_future_words), shmi_future_build, NULL, &impl);
     out->impl = (struct shmi_future *)impl;
+    out->serial = shmi_serial_of(impl);
     return err;
 }
-shmsync_offset shmsync_future_offset(const shmsync_future *f) { return f->impl->m.o.off; }
+shmsync_offset shmsync_future_offset(const shmsync_future *f)
+{
+    SHMI_OPENED_OR(f, 0);
+    return f->impl->m.o.off;
+}
 int shmsync_future_close(shmsync_future *f)
 {
+    SHMI_OPENED(f);
     int err;
     if (f->impl == NULL)
         return EBADF;
@@ -17089,6 +17654,7 @@ SHMI_FN uint64_t shmi_future_reaped(struct shmi_future *f, struct shmi_wakes *b)
 
 int shmsync_future_claim(shmsync_future *f)
 {
+    SHMI_OPENED(f);
     struct shmi_future *x = f->impl;
     struct shmi_wakes b;
     uint64_t s;
@@ -17108,6 +17674,7 @@ int shmsync_future_claim(shmsync_future *f)
 }
 int shmsync_future_set(shmsync_future *f, int result)
 {
+    SHMI_OPENED(f);
     struct shmi_future *x = f->impl;
     struct shmi_wakes b;
     uint64_t s;
@@ -17128,6 +17695,7 @@ int shmsync_future_set(shmsync_future *f, int result)
 }
 int shmsync_future_is_set(const shmsync_future *f, int *result)
 {
+    SHMI_OPENED_OR(f, 0);
     uint64_t s = shmi_future_load(f->impl);
     if ((s & SHMI_FUTURE_SET_MASK) == 0)
         return 0;
@@ -17185,15 +17753,21 @@ SHMI_FN int shmi_future_wait(struct shmi_future *f, int *result, int64_t abs)
     }
     return shmi_fail(EPROTO, "future.wait", m->queueLock.called, "%s", "");
 }
-int shmsync_future_wait(shmsync_future *f, int *result) { return shmi_future_wait(f->impl, result, 0); }
+int shmsync_future_wait(shmsync_future *f, int *result)
+{
+    SHMI_OPENED(f);
+    return shmi_future_wait(f->impl, result, 0);
+}
 int shmsync_future_timedwait(shmsync_future *f, int *result, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(f);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     return err != 0 ? err : shmi_future_wait(f->impl, result, ns);
 }
 int shmsync_future_reset(shmsync_future *f)
 {
+    SHMI_OPENED(f);
     struct shmi_future *x = f->impl;
     struct shmi_wakes b;
     uint64_t s;
@@ -17415,7 +17989,7 @@ SHMI_FN void shmi_cond_init(struct shmi_cond *k, shmsync_arena *a, const shmi_ob
 }
 SHMI_FN void *shmi_cond_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
-    struct shmi_cond *k = (struct shmi_cond *)malloc(sizeof *k);
+    struct shmi_cond *k = (struct shmi_cond *)shmi_new_thing(sizeof *k);
     (void)arg;
     if (k != NULL)
         shmi_cond_init(k, a, o);
@@ -17447,6 +18021,7 @@ SHMI_FN int shmi_open_cond(int existing, shmsync_arena *a, const char *name, con
     spec.existing = existing;
     err = shmi_mon_open(a, &spec, shmi_cond_build, NULL, &created, &impl);
     out->impl = (struct shmi_cond *)impl;
+    out->serial = shmi_serial_of(impl);
     if (err == 0 && !created && batch != 0 && shmi_ld64(&out->impl->w->batch) != init.batch) {
         shmsync_cond_close(out);
         err = shmi_fail(EINVAL, "cond.open", name, "its batch is another than %d", batch);
@@ -17460,11 +18035,17 @@ int shmsync_cond_at(shmsync_arena *a, shmsync_offset off, shmsync_cond *out)
     void *impl;
     int err = shmi_mon_at(a, off, "cond.open", SHMI_KIND_COND, SHMI_VERSION_COND, sizeof(shmi_cond_words), shmi_cond_build, NULL, &impl);
     out->impl = (struct shmi_cond *)impl;
+    out->serial = shmi_serial_of(impl);
     return err;
 }
-shmsync_offset shmsync_cond_offset(const shmsync_cond *c) { return c->impl->m.o.off; }
+shmsync_offset shmsync_cond_offset(const shmsync_cond *c)
+{
+    SHMI_OPENED_OR(c, 0);
+    return c->impl->m.o.off;
+}
 int shmsync_cond_close(shmsync_cond *c)
 {
+    SHMI_OPENED(c);
     int err;
     if (c->impl == NULL)
         return EBADF;
@@ -17562,21 +18143,30 @@ SHMI_FN int shmi_cond_wait_mutex(shmsync_cond *c, shmsync_mutex *m, int64_t abs)
         return shmi_fail(EINVAL, "cond.wait", m->impl->called, "a transaction of the mutex is under way, and the wait would unlock it");
     return shmi_cond_wait(c->impl, shmi_cond_unlock_mutex, shmi_cond_lock_mutex, m, abs);
 }
-int shmsync_cond_wait(shmsync_cond *c, shmsync_mutex *m) { return shmi_cond_wait_mutex(c, m, 0); }
+int shmsync_cond_wait(shmsync_cond *c, shmsync_mutex *m)
+{
+    SHMI_OPENED(c);
+    SHMI_OPENED(m);
+    return shmi_cond_wait_mutex(c, m, 0);
+}
 int shmsync_cond_timedwait(shmsync_cond *c, shmsync_mutex *m, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(c);
+    SHMI_OPENED(m);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     return err != 0 ? err : shmi_cond_wait_mutex(c, m, ns);
 }
 int shmsync_cond_wait_with(shmsync_cond *c, int (*unlock)(void *), int (*lock)(void *), void *arg, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(c);
     int64_t ns = 0;
     int err = abs_monotonic != NULL ? shmi_deadline(abs_monotonic, &ns) : 0;
     return err != 0 ? err : shmi_cond_wait(c->impl, unlock, lock, arg, ns);
 }
 int shmsync_cond_signal(shmsync_cond *c)
 {
+    SHMI_OPENED(c);
     struct shmi_cond *k = c->impl;
     struct shmi_wakes b;
     int err = shmi_mon_enter(&k->m, 0);
@@ -17590,6 +18180,7 @@ int shmsync_cond_signal(shmsync_cond *c)
 }
 int shmsync_cond_broadcast(shmsync_cond *c)
 {
+    SHMI_OPENED(c);
     struct shmi_cond *k = c->impl;
     struct shmi_monitor *m = &k->m;
     struct shmi_wakes b;
@@ -17963,7 +18554,7 @@ SHMI_FN void shmi_sem_init(struct shmi_semaphore *s, shmsync_arena *a, const shm
 }
 SHMI_FN void *shmi_sem_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
-    struct shmi_semaphore *s = (struct shmi_semaphore *)malloc(sizeof *s);
+    struct shmi_semaphore *s = (struct shmi_semaphore *)shmi_new_thing(sizeof *s);
     (void)arg;
     if (s != NULL)
         shmi_sem_init(s, a, o);
@@ -18005,6 +18596,7 @@ SHMI_FN int shmi_open_semaphore(int existing, shmsync_arena *a, const char *name
     spec.existing = existing;
     err = shmi_mon_open(a, &spec, shmi_sem_build, NULL, &created, &impl);
     out->impl = (struct shmi_semaphore *)impl;
+    out->serial = shmi_serial_of(impl);
     if (err == 0 && !created && ((!existing && (uint64_t)n != out->impl->size) || (moves && !out->impl->moves))) {
         shmsync_semaphore_close(out);
         err = shmi_fail(EINVAL, "semaphore.open", name, "it has another number of permits than %lld, or is not transferable", (long long)n);
@@ -18018,11 +18610,17 @@ int shmsync_semaphore_at(shmsync_arena *a, shmsync_offset off, shmsync_semaphore
     void *impl;
     int err = shmi_mon_at(a, off, "semaphore.open", SHMI_KIND_SEMAPHORE, SHMI_VERSION_SEMAPHORE, shmi_semaphore_bytes(a->geo.slots), shmi_sem_build, NULL, &impl);
     out->impl = (struct shmi_semaphore *)impl;
+    out->serial = shmi_serial_of(impl);
     return err;
 }
-shmsync_offset shmsync_semaphore_offset(const shmsync_semaphore *s) { return s->impl->m.o.off; }
+shmsync_offset shmsync_semaphore_offset(const shmsync_semaphore *s)
+{
+    SHMI_OPENED_OR(s, 0);
+    return s->impl->m.o.off;
+}
 int shmsync_semaphore_close(shmsync_semaphore *s)
 {
+    SHMI_OPENED(s);
     int err;
     if (s->impl == NULL)
         return EBADF;
@@ -18109,16 +18707,26 @@ SHMI_FN int shmi_sem_acquire(struct shmi_semaphore *s, int64_t want, int64_t abs
     shmi_mon_finish(m);
     return err;
 }
-int shmsync_semaphore_acquire(shmsync_semaphore *s, int64_t n) { return shmi_sem_acquire(s->impl, n, 0, 1, 0); }
-int shmsync_semaphore_tryacquire(shmsync_semaphore *s, int64_t n) { return shmi_sem_acquire(s->impl, n, 0, 0, 1); }
+int shmsync_semaphore_acquire(shmsync_semaphore *s, int64_t n)
+{
+    SHMI_OPENED(s);
+    return shmi_sem_acquire(s->impl, n, 0, 1, 0);
+}
+int shmsync_semaphore_tryacquire(shmsync_semaphore *s, int64_t n)
+{
+    SHMI_OPENED(s);
+    return shmi_sem_acquire(s->impl, n, 0, 0, 1);
+}
 int shmsync_semaphore_timedacquire(shmsync_semaphore *s, int64_t n, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(s);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     return err != 0 ? err : shmi_sem_acquire(s->impl, n, ns, 0, 0);
 }
 int shmsync_semaphore_release(shmsync_semaphore *sem, int64_t n)
 {
+    SHMI_OPENED(sem);
     struct shmi_semaphore *s = sem->impl;
     struct shmi_wakes b;
     int err = shmi_use(s->m.a, "semaphore.release");
@@ -18147,6 +18755,7 @@ int shmsync_semaphore_release(shmsync_semaphore *sem, int64_t n)
 }
 int64_t shmsync_semaphore_free(const shmsync_semaphore *sem)
 {
+    SHMI_OPENED_OR(sem, 0);
     struct shmi_semaphore *s = sem->impl;
     uint64_t n = shmi_ld64(&s->w->free) & ~SHMI_POOL_OPEN, marks = shmi_ld64(&s->w->opened);
     uint32_t i;
@@ -18955,7 +19564,7 @@ SHMI_FN void shmi_rw_view(struct shmi_rwmutex *m, shmsync_arena *a, const shmi_o
 SHMI_FN void *shmi_rw_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
     const shmsync_rwmutex_options *opts = (const shmsync_rwmutex_options *)arg;
-    struct shmi_rwmutex *m = (struct shmi_rwmutex *)malloc(sizeof *m);
+    struct shmi_rwmutex *m = (struct shmi_rwmutex *)shmi_new_thing(sizeof *m);
     uint32_t gen = shmi_id_gen(a->self), high;
     uint64_t w;
     if (m == NULL)
@@ -18987,7 +19596,7 @@ SHMI_FN void shmi_rw_end(void *handle)
 {
     struct shmi_rwmutex *m = (struct shmi_rwmutex *)handle;
     pthread_mutex_destroy(&m->registry);
-    free(m);
+    shmi_free_thing(m);
 }
 
 SHMI_FN void shmi_rw_fill(unsigned char *body, const void *arg)
@@ -19017,6 +19626,7 @@ SHMI_FN int shmi_open_rwmutex(int existing, shmsync_arena *a, const char *name, 
     spec.existing = existing;
     err = shmi_mon_open(a, &spec, shmi_rw_build, opts, &created, &impl);
     out->impl = (struct shmi_rwmutex *)impl;
+    out->serial = shmi_serial_of(impl);
     if (err == 0 && !created && policy != SHMSYNC_POLICY_DEFAULT && (policy == SHMSYNC_POLICY_RELEASE) != out->impl->release) {
         shmsync_rwmutex_close(out);
         err = shmi_fail(EINVAL, "rwmutex.open", name, "it has another policy");
@@ -19030,11 +19640,17 @@ int shmsync_rwmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_rwmutex *ou
     void *impl;
     int err = shmi_mon_at(a, off, "rwmutex.open", SHMI_KIND_RWMUTEX, SHMI_VERSION_RWMUTEX, shmi_rw_bytes(a->geo.slots), shmi_rw_build, NULL, &impl);
     out->impl = (struct shmi_rwmutex *)impl;
+    out->serial = shmi_serial_of(impl);
     return err;
 }
-shmsync_offset shmsync_rwmutex_offset(const shmsync_rwmutex *m) { return m->impl->o.off; }
+shmsync_offset shmsync_rwmutex_offset(const shmsync_rwmutex *m)
+{
+    SHMI_OPENED_OR(m, 0);
+    return m->impl->o.off;
+}
 int shmsync_rwmutex_close(shmsync_rwmutex *m)
 {
+    SHMI_OPENED(m);
     int err;
     if (m->impl == NULL)
         return EBADF;
@@ -19043,15 +19659,21 @@ int shmsync_rwmutex_close(shmsync_rwmutex *m)
         m->impl = NULL;
     return err;
 }
-int shmsync_rwmutex_lock(shmsync_rwmutex *m) { return shmi_rw_lock(m->impl, 0); }
+int shmsync_rwmutex_lock(shmsync_rwmutex *m)
+{
+    SHMI_OPENED(m);
+    return shmi_rw_lock(m->impl, 0);
+}
 int shmsync_rwmutex_timedlock(shmsync_rwmutex *m, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(m);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     return err != 0 ? err : shmi_rw_lock(m->impl, ns);
 }
 int shmsync_rwmutex_trylock(shmsync_rwmutex *lock)
 {
+    SHMI_OPENED(lock);
     struct shmi_rwmutex *m = lock->impl;
     int err = shmi_mutex_trylock(&m->writers);
     if (err != 0)
@@ -19061,16 +19683,26 @@ int shmsync_rwmutex_trylock(shmsync_rwmutex *lock)
         shmi_mutex_unlock(&m->writers);
     return err;
 }
-int shmsync_rwmutex_unlock(shmsync_rwmutex *m) { return shmi_rw_open(m->impl, "rwmutex.unlock"); }
-int shmsync_rwmutex_rdlock(shmsync_rwmutex *m) { return shmi_rw_rlock(m->impl, 0); }
+int shmsync_rwmutex_unlock(shmsync_rwmutex *m)
+{
+    SHMI_OPENED(m);
+    return shmi_rw_open(m->impl, "rwmutex.unlock");
+}
+int shmsync_rwmutex_rdlock(shmsync_rwmutex *m)
+{
+    SHMI_OPENED(m);
+    return shmi_rw_rlock(m->impl, 0);
+}
 int shmsync_rwmutex_timedrdlock(shmsync_rwmutex *m, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(m);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     return err != 0 ? err : shmi_rw_rlock(m->impl, ns);
 }
 int shmsync_rwmutex_tryrdlock(shmsync_rwmutex *lock)
 {
+    SHMI_OPENED(lock);
     struct shmi_rwmutex *m = lock->impl;
     int err = shmi_use(m->a, "rwmutex.tryrdlock");
     while (err == 0) {
@@ -19091,6 +19723,7 @@ int shmsync_rwmutex_tryrdlock(shmsync_rwmutex *lock)
 }
 int shmsync_rwmutex_rdunlock(shmsync_rwmutex *lock)
 {
+    SHMI_OPENED(lock);
     struct shmi_rwmutex *m = lock->impl;
     uint64_t w;
     int err = shmi_use(m->a, "rwmutex.rdunlock");
@@ -19103,6 +19736,7 @@ int shmsync_rwmutex_rdunlock(shmsync_rwmutex *lock)
 }
 int shmsync_rwmutex_downgrade(shmsync_rwmutex *lock)
 {
+    SHMI_OPENED(lock);
     struct shmi_rwmutex *m = lock->impl;
     uint32_t g = shmi_rw_gate(m);
     int err = shmi_use(m->a, "rwmutex.downgrade");
@@ -19117,15 +19751,21 @@ int shmsync_rwmutex_downgrade(shmsync_rwmutex *lock)
         shmi_rw_take_back(m);
     return err;
 }
-int shmsync_rwmutex_lock_upgradable(shmsync_rwmutex *m) { return shmi_rw_lock_upgradable(m->impl, 0); }
+int shmsync_rwmutex_lock_upgradable(shmsync_rwmutex *m)
+{
+    SHMI_OPENED(m);
+    return shmi_rw_lock_upgradable(m->impl, 0);
+}
 int shmsync_rwmutex_timed_lock_upgradable(shmsync_rwmutex *m, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(m);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     return err != 0 ? err : shmi_rw_lock_upgradable(m->impl, ns);
 }
 int shmsync_rwmutex_try_lock_upgradable(shmsync_rwmutex *lock)
 {
+    SHMI_OPENED(lock);
     struct shmi_rwmutex *m = lock->impl;
     int err = shmi_mutex_trylock(&m->writers);
     if (err != 0)
@@ -19139,18 +19779,25 @@ int shmsync_rwmutex_try_lock_upgradable(shmsync_rwmutex *lock)
 }
 int shmsync_rwmutex_unlock_upgradable(shmsync_rwmutex *m)
 {
+    SHMI_OPENED(m);
     int err = shmi_rw_end_upgradable(m->impl, "rwmutex.unlock_upgradable", SHMI_upNot);
     return err != 0 ? err : shmi_mutex_unlock(&m->impl->writers);
 }
-int shmsync_rwmutex_upgrade(shmsync_rwmutex *m) { return shmi_rw_upgrade(m->impl, 0); }
+int shmsync_rwmutex_upgrade(shmsync_rwmutex *m)
+{
+    SHMI_OPENED(m);
+    return shmi_rw_upgrade(m->impl, 0);
+}
 int shmsync_rwmutex_timed_upgrade(shmsync_rwmutex *m, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(m);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     return err != 0 ? err : shmi_rw_upgrade(m->impl, ns);
 }
 int shmsync_rwmutex_try_upgrade(shmsync_rwmutex *lock)
 {
+    SHMI_OPENED(lock);
     struct shmi_rwmutex *m = lock->impl;
     int err = shmi_rw_end_upgradable(m, "rwmutex.try_upgrade", SHMI_upUpgrading);
     if (err != 0)
@@ -19161,6 +19808,7 @@ int shmsync_rwmutex_try_upgrade(shmsync_rwmutex *lock)
 }
 int shmsync_rwmutex_downgrade_to_upgradable(shmsync_rwmutex *m)
 {
+    SHMI_OPENED(m);
     int err = shmi_rw_open_gate(m->impl, "rwmutex.downgrade_to_upgradable");
     if (err == 0)
         shmi_rw_become_upgradable(m->impl);
@@ -19168,6 +19816,7 @@ int shmsync_rwmutex_downgrade_to_upgradable(shmsync_rwmutex *m)
 }
 int shmsync_rwmutex_downgrade_to_read(shmsync_rwmutex *m)
 {
+    SHMI_OPENED(m);
     int err = shmi_rw_end_upgradable(m->impl, "rwmutex.downgrade_to_read", SHMI_upNot);
     if (err != 0)
         return err;
@@ -19178,6 +19827,7 @@ int shmsync_rwmutex_downgrade_to_read(shmsync_rwmutex *m)
 }
 int shmsync_rwmutex_recover(shmsync_rwmutex *m, int (*repair)(void *), void *arg)
 {
+    SHMI_OPENED(m);
     int err;
     if (repair == NULL)
         return shmi_fail(EINVAL, "rwmutex.recover", m->impl->called, "without a repair");
@@ -19188,7 +19838,11 @@ int shmsync_rwmutex_recover(shmsync_rwmutex *m, int (*repair)(void *), void *arg
     shmi_exit(m->impl->a);
     return err;
 }
-int shmsync_rwmutex_state(shmsync_rwmutex *m) { return shmi_rw_trouble(m->impl, "rwmutex.state", shmi_rw_gate(m->impl)); }
+int shmsync_rwmutex_state(shmsync_rwmutex *m)
+{
+    SHMI_OPENED(m);
+    return shmi_rw_trouble(m->impl, "rwmutex.state", shmi_rw_gate(m->impl));
+}
 
 /* The reaper's side. */
 SHMI_FN void shmi_repair_rwmutex(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
@@ -19817,7 +20471,7 @@ SHMI_FN void shmi_spin_view(struct shmi_spinlock *l, shmsync_arena *a, const shm
 SHMI_FN void *shmi_spin_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
     const shmsync_spinlock_options *opts = (const shmsync_spinlock_options *)arg;
-    struct shmi_spinlock *l = (struct shmi_spinlock *)malloc(sizeof *l);
+    struct shmi_spinlock *l = (struct shmi_spinlock *)shmi_new_thing(sizeof *l);
     if (l == NULL)
         return NULL;
     shmi_spin_view(l, a, o);
@@ -19834,7 +20488,7 @@ SHMI_FN void shmi_spin_fill(unsigned char *body, const void *arg)
     w->policy = s->policy;
     w->spin = s->spin;
 }
-SHMI_FN int shmi_spin_open(int existing, shmsync_arena *a, const char *op, uint32_t kind, uint16_t version, uint64_t size, const char *name, const shmsync_spinlock_options *opts, struct shmi_spinlock **out)
+SHMI_FN int shmi_spin_open(int existing, shmsync_arena *a, const char *op, uint32_t kind, uint16_t version, uint64_t size, const char *name, const shmsync_spinlock_options *opts, struct shmi_spinlock **out, uint64_t *serial)
 {
     int policy = opts != NULL ? opts->policy : SHMSYNC_POLICY_DEFAULT;
     shmi_fair_spec init;
@@ -19853,6 +20507,7 @@ SHMI_FN int shmi_spin_open(int existing, shmsync_arena *a, const char *op, uint3
     spec.existing = existing;
     err = shmi_mon_open(a, &spec, shmi_spin_build, opts, &created, &impl);
     *out = (struct shmi_spinlock *)impl;
+    *serial = shmi_serial_of(impl);
     if (err == 0 && !created && policy != SHMSYNC_POLICY_DEFAULT && (policy == SHMSYNC_POLICY_RELEASE) != (*out)->release) {
         shmi_unshare(a, (*out)->o.off, shmi_mon_free);
         *out = NULL;
@@ -19862,25 +20517,26 @@ SHMI_FN int shmi_spin_open(int existing, shmsync_arena *a, const char *op, uint3
 }
 int shmsync_spinlock_open(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_spinlock *out)
 {
-    return shmi_spin_open(0, a, "spinlock.open", SHMI_KIND_SPIN_LOCK, SHMI_VERSION_SPIN_LOCK, sizeof(shmi_spin_words), name, opts, &out->impl);
+    return shmi_spin_open(0, a, "spinlock.open", SHMI_KIND_SPIN_LOCK, SHMI_VERSION_SPIN_LOCK, sizeof(shmi_spin_words), name, opts, &out->impl, &out->serial);
 }
 int shmsync_spinlock_attach(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_spinlock *out)
 {
-    return shmi_spin_open(1, a, "spinlock.open", SHMI_KIND_SPIN_LOCK, SHMI_VERSION_SPIN_LOCK, sizeof(shmi_spin_words), name, opts, &out->impl);
+    return shmi_spin_open(1, a, "spinlock.open", SHMI_KIND_SPIN_LOCK, SHMI_VERSION_SPIN_LOCK, sizeof(shmi_spin_words), name, opts, &out->impl, &out->serial);
 }
 int shmsync_rwspinlock_open(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_rwspinlock *out)
 {
-    return shmi_spin_open(0, a, "rwspinlock.open", SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, shmi_rwspin_bytes(a->geo.slots), name, opts, &out->impl);
+    return shmi_spin_open(0, a, "rwspinlock.open", SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, shmi_rwspin_bytes(a->geo.slots), name, opts, &out->impl, &out->serial);
 }
 int shmsync_rwspinlock_attach(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_rwspinlock *out)
 {
-    return shmi_spin_open(1, a, "rwspinlock.open", SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, shmi_rwspin_bytes(a->geo.slots), name, opts, &out->impl);
+    return shmi_spin_open(1, a, "rwspinlock.open", SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, shmi_rwspin_bytes(a->geo.slots), name, opts, &out->impl, &out->serial);
 }
 int shmsync_spinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_spinlock *out)
 {
     void *impl;
     int err = shmi_mon_at(a, off, "spinlock.open", SHMI_KIND_SPIN_LOCK, SHMI_VERSION_SPIN_LOCK, sizeof(shmi_spin_words), shmi_spin_build, NULL, &impl);
     out->impl = (struct shmi_spinlock *)impl;
+    out->serial = shmi_serial_of(impl);
     return err;
 }
 int shmsync_rwspinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_rwspinlock *out)
@@ -19888,12 +20544,22 @@ int shmsync_rwspinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_rwspinlo
     void *impl;
     int err = shmi_mon_at(a, off, "rwspinlock.open", SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, shmi_rwspin_bytes(a->geo.slots), shmi_spin_build, NULL, &impl);
     out->impl = (struct shmi_spinlock *)impl;
+    out->serial = shmi_serial_of(impl);
     return err;
 }
-shmsync_offset shmsync_spinlock_offset(const shmsync_spinlock *l) { return l->impl->o.off; }
-shmsync_offset shmsync_rwspinlock_offset(const shmsync_rwspinlock *l) { return l->impl->o.off; }
+shmsync_offset shmsync_spinlock_offset(const shmsync_spinlock *l)
+{
+    SHMI_OPENED_OR(l, 0);
+    return l->impl->o.off;
+}
+shmsync_offset shmsync_rwspinlock_offset(const shmsync_rwspinlock *l)
+{
+    SHMI_OPENED_OR(l, 0);
+    return l->impl->o.off;
+}
 int shmsync_spinlock_close(shmsync_spinlock *l)
 {
+    SHMI_OPENED(l);
     int err;
     if (l->impl == NULL)
         return EBADF;
@@ -19904,6 +20570,7 @@ int shmsync_spinlock_close(shmsync_spinlock *l)
 }
 int shmsync_rwspinlock_close(shmsync_rwspinlock *l)
 {
+    SHMI_OPENED(l);
     int err;
     if (l->impl == NULL)
         return EBADF;
@@ -19913,31 +20580,55 @@ int shmsync_rwspinlock_close(shmsync_rwspinlock *l)
     return err;
 }
 
-int shmsync_spinlock_lock(shmsync_spinlock *l) { return shmi_spin_lock(l->impl, 0); }
+int shmsync_spinlock_lock(shmsync_spinlock *l)
+{
+    SHMI_OPENED(l);
+    return shmi_spin_lock(l->impl, 0);
+}
 int shmsync_spinlock_timedlock(shmsync_spinlock *l, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(l);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     return err != 0 ? err : shmi_spin_lock(l->impl, ns);
 }
 int shmsync_spinlock_trylock(shmsync_spinlock *l)
 {
+    SHMI_OPENED(l);
     int err = shmi_use(l->impl->a, "spinlock.trylock");
     return err != 0 ? err : shmi_spin_try(l->impl, SHMI_SPIN_HELD);
 }
-int shmsync_spinlock_unlock(shmsync_spinlock *l) { return shmi_spin_release(l->impl, "spinlock.unlock", SHMI_SPIN_HELD, 0); }
-int shmsync_spinlock_recover(shmsync_spinlock *l, int (*repair)(void *), void *arg) { return shmi_spin_recover(l->impl, 0, repair, arg); }
-int shmsync_spinlock_state(shmsync_spinlock *l) { return shmi_spin_trouble(l->impl, "spinlock.state", shmi_spin_state(l->impl)); }
+int shmsync_spinlock_unlock(shmsync_spinlock *l)
+{
+    SHMI_OPENED(l);
+    return shmi_spin_release(l->impl, "spinlock.unlock", SHMI_SPIN_HELD, 0);
+}
+int shmsync_spinlock_recover(shmsync_spinlock *l, int (*repair)(void *), void *arg)
+{
+    SHMI_OPENED(l);
+    return shmi_spin_recover(l->impl, 0, repair, arg);
+}
+int shmsync_spinlock_state(shmsync_spinlock *l)
+{
+    SHMI_OPENED(l);
+    return shmi_spin_trouble(l->impl, "spinlock.state", shmi_spin_state(l->impl));
+}
 
-int shmsync_rwspinlock_lock(shmsync_rwspinlock *l) { return shmi_spin_lock(l->impl, 0); }
+int shmsync_rwspinlock_lock(shmsync_rwspinlock *l)
+{
+    SHMI_OPENED(l);
+    return shmi_spin_lock(l->impl, 0);
+}
 int shmsync_rwspinlock_timedlock(shmsync_rwspinlock *l, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(l);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     return err != 0 ? err : shmi_spin_lock(l->impl, ns);
 }
 int shmsync_rwspinlock_trylock(shmsync_rwspinlock *lock)
 {
+    SHMI_OPENED(lock);
     struct shmi_spinlock *l = lock->impl;
     shmi_rwspin_drain d = shmi_drain_lock(l);
     shmi_participant_id who = 0;
@@ -19956,7 +20647,11 @@ int shmsync_rwspinlock_trylock(shmsync_rwspinlock *lock)
     shmi_rwspin_give_up(l, &d);
     return err != 0 ? err : EBUSY;
 }
-int shmsync_rwspinlock_unlock(shmsync_rwspinlock *l) { return shmi_spin_release(l->impl, "rwspinlock.unlock", SHMI_SPIN_HELD, 0); }
+int shmsync_rwspinlock_unlock(shmsync_rwspinlock *l)
+{
+    SHMI_OPENED(l);
+    return shmi_spin_release(l->impl, "rwspinlock.unlock", SHMI_SPIN_HELD, 0);
+}
 SHMI_FN int shmi_rwspin_rdlock(struct shmi_spinlock *l, int64_t abs)
 {
     int in = 0, err = shmi_use(l->a, "rwspinlock.rdlock");
@@ -19968,20 +20663,27 @@ SHMI_FN int shmi_rwspin_rdlock(struct shmi_spinlock *l, int64_t abs)
         SHMSYNC_CRASHPOINT("rwspinlock.rlock.acquired");
     return err;
 }
-int shmsync_rwspinlock_rdlock(shmsync_rwspinlock *l) { return shmi_rwspin_rdlock(l->impl, 0); }
+int shmsync_rwspinlock_rdlock(shmsync_rwspinlock *l)
+{
+    SHMI_OPENED(l);
+    return shmi_rwspin_rdlock(l->impl, 0);
+}
 int shmsync_rwspinlock_timedrdlock(shmsync_rwspinlock *l, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(l);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     return err != 0 ? err : shmi_rwspin_rdlock(l->impl, ns);
 }
 int shmsync_rwspinlock_tryrdlock(shmsync_rwspinlock *l)
 {
+    SHMI_OPENED(l);
     int err = shmi_use(l->impl->a, "rwspinlock.tryrdlock");
     return err != 0 ? err : shmi_spin_try(l->impl, SHMI_SPIN_READ);
 }
 int shmsync_rwspinlock_rdunlock(shmsync_rwspinlock *l)
 {
+    SHMI_OPENED(l);
     int err = shmi_use(l->impl->a, "rwspinlock.rdunlock");
     if (err != 0)
         return err;
@@ -19995,19 +20697,29 @@ SHMI_FN int shmi_rwspin_uplock(struct shmi_spinlock *l, int64_t abs)
         return err;
     return shmi_spin_wait(l, SHMI_SPIN_UPGRADE, abs, 1);
 }
-int shmsync_rwspinlock_uplock(shmsync_rwspinlock *l) { return shmi_rwspin_uplock(l->impl, 0); }
+int shmsync_rwspinlock_uplock(shmsync_rwspinlock *l)
+{
+    SHMI_OPENED(l);
+    return shmi_rwspin_uplock(l->impl, 0);
+}
 int shmsync_rwspinlock_timeduplock(shmsync_rwspinlock *l, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(l);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     return err != 0 ? err : shmi_rwspin_uplock(l->impl, ns);
 }
 int shmsync_rwspinlock_tryuplock(shmsync_rwspinlock *l)
 {
+    SHMI_OPENED(l);
     int err = shmi_use(l->impl->a, "rwspinlock.tryuplock");
     return err != 0 ? err : shmi_spin_try(l->impl, SHMI_SPIN_UPGRADE);
 }
-int shmsync_rwspinlock_upunlock(shmsync_rwspinlock *l) { return shmi_spin_release(l->impl, "rwspinlock.upunlock", SHMI_SPIN_UPGRADE, 0); }
+int shmsync_rwspinlock_upunlock(shmsync_rwspinlock *l)
+{
+    SHMI_OPENED(l);
+    return shmi_spin_release(l->impl, "rwspinlock.upunlock", SHMI_SPIN_UPGRADE, 0);
+}
 /* EPERM unless this process holds l as kind says. */
 SHMI_FN int shmi_rwspin_has(struct shmi_spinlock *l, const char *op, uint32_t kind)
 {
@@ -20022,15 +20734,21 @@ SHMI_FN int shmi_rwspin_upgrade(struct shmi_spinlock *l, int64_t abs)
     int err = shmi_rwspin_has(l, "rwspinlock.upgrade", SHMI_SPIN_UPGRADE);
     return err != 0 ? err : shmi_rwspin_drained(l, shmi_drain_upgrade(l), abs);
 }
-int shmsync_rwspinlock_upgrade(shmsync_rwspinlock *l) { return shmi_rwspin_upgrade(l->impl, 0); }
+int shmsync_rwspinlock_upgrade(shmsync_rwspinlock *l)
+{
+    SHMI_OPENED(l);
+    return shmi_rwspin_upgrade(l->impl, 0);
+}
 int shmsync_rwspinlock_timedupgrade(shmsync_rwspinlock *l, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(l);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     return err != 0 ? err : shmi_rwspin_upgrade(l->impl, ns);
 }
 int shmsync_rwspinlock_tryupgrade(shmsync_rwspinlock *lock)
 {
+    SHMI_OPENED(lock);
     struct shmi_spinlock *l = lock->impl;
     shmi_rwspin_drain d = shmi_drain_upgrade(l);
     shmi_participant_id who = 0;
@@ -20052,14 +20770,31 @@ SHMI_FN int shmi_rwspin_become_reader(struct shmi_spinlock *l, const char *op, u
     SHMSYNC_CRASHPOINT("rwspinlock.downgrade.counted");
     return shmi_spin_release(l, op, from, 0);
 }
-int shmsync_rwspinlock_downgrade(shmsync_rwspinlock *l) { return shmi_rwspin_become_reader(l->impl, "rwspinlock.downgrade", SHMI_SPIN_HELD); }
-int shmsync_rwspinlock_downgrade_to_read(shmsync_rwspinlock *l) { return shmi_rwspin_become_reader(l->impl, "rwspinlock.downgrade_to_read", SHMI_SPIN_UPGRADE); }
+int shmsync_rwspinlock_downgrade(shmsync_rwspinlock *l)
+{
+    SHMI_OPENED(l);
+    return shmi_rwspin_become_reader(l->impl, "rwspinlock.downgrade", SHMI_SPIN_HELD);
+}
+int shmsync_rwspinlock_downgrade_to_read(shmsync_rwspinlock *l)
+{
+    SHMI_OPENED(l);
+    return shmi_rwspin_become_reader(l->impl, "rwspinlock.downgrade_to_read", SHMI_SPIN_UPGRADE);
+}
 int shmsync_rwspinlock_downgrade_to_upgradable(shmsync_rwspinlock *l)
 {
+    SHMI_OPENED(l);
     return shmi_spin_release(l->impl, "rwspinlock.downgrade_to_upgradable", SHMI_SPIN_HELD, shmi_spin_ours(l->impl, SHMI_SPIN_UPGRADE));
 }
-int shmsync_rwspinlock_recover(shmsync_rwspinlock *l, int (*repair)(void *), void *arg) { return shmi_spin_recover(l->impl, 0, repair, arg); }
-int shmsync_rwspinlock_state(shmsync_rwspinlock *l) { return shmi_spin_trouble(l->impl, "rwspinlock.state", shmi_spin_state(l->impl)); }
+int shmsync_rwspinlock_recover(shmsync_rwspinlock *l, int (*repair)(void *), void *arg)
+{
+    SHMI_OPENED(l);
+    return shmi_spin_recover(l->impl, 0, repair, arg);
+}
+int shmsync_rwspinlock_state(shmsync_rwspinlock *l)
+{
+    SHMI_OPENED(l);
+    return shmi_spin_trouble(l->impl, "rwspinlock.state", shmi_spin_state(l->impl));
+}
 
 /* The reaper's side. */
 SHMI_FN int shmi_spin_whole(shmsync_arena *a, const shmi_object *o)
@@ -20230,6 +20965,12 @@ SHMI_FN int shmi_await_check(const char *op, const shmsync_awaitable *list, size
         int err;
         if (x->kind < SHMSYNC_AWAIT_SEQUENCER || x->kind > SHMSYNC_AWAIT_EVENT_RESET)
             return shmi_fail(EINVAL, op, NULL, "kind %d", x->kind);
+        if (x->kind == SHMSYNC_AWAIT_SEQUENCER)
+            SHMI_OPENED(x->sequencer);
+        else if (x->kind == SHMSYNC_AWAIT_FUTURE)
+            SHMI_OPENED(x->future);
+        else
+            SHMI_OPENED(x->event);
         *a = x->kind == SHMSYNC_AWAIT_SEQUENCER ? x->sequencer->impl->m.a : x->kind == SHMSYNC_AWAIT_FUTURE ? x->future->impl->m.a : x->event->impl->q.m.a;
         err = shmi_use(*a, op);
         if (err != 0)
@@ -20732,6 +21473,7 @@ SHMI_FN void shmi_key_take(struct shmi_key_bucket *k, struct shmi_key_entry e, u
         __atomic_store_n(&k->biased, 1, __ATOMIC_RELAXED);
     }
     out->in = k;
+    out->serial = shmi_serial_of(k);
     out->at = e.hold;
     out->key = key;
     out->hold = shmi_key_new_hold(k, kind);
@@ -20919,7 +21661,7 @@ SHMI_COLD int shmi_multi_make_bucket(struct shmi_multilock *x, uint32_t i, struc
     pthread_mutex_lock(&x->making);
     k = __atomic_load_n(&x->all[i], __ATOMIC_RELAXED);
     if (k == NULL) {
-        k = (struct shmi_key_bucket *)malloc(sizeof *k);
+        k = (struct shmi_key_bucket *)shmi_new_thing(sizeof *k);
         if (k != NULL)
             shmi_bucket_init(k, x, i);
         else
@@ -20956,14 +21698,14 @@ SHMI_FN int shmi_multi_shape(struct shmi_multilock *x, shmsync_arena *a, const s
 }
 SHMI_FN void *shmi_multi_new(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
-    struct shmi_multilock *x = (struct shmi_multilock *)malloc(sizeof *x);
+    struct shmi_multilock *x = (struct shmi_multilock *)shmi_new_thing(sizeof *x);
     (void)arg;
     if (x == NULL)
         return NULL;
     shmi_multi_shape(x, a, o); /* shmi_multi_handle has seen that it can be */
-    x->all = (struct shmi_key_bucket **)calloc((size_t)1 << x->log, sizeof *x->all);
+    x->all = (struct shmi_key_bucket **)shmi_new_thing(sizeof *x->all << x->log);
     if (x->all == NULL) {
-        free(x);
+        shmi_free_thing(x);
         return NULL;
     }
     pthread_mutex_init(&x->making, NULL);
@@ -20974,10 +21716,11 @@ SHMI_FN void shmi_multi_end(void *handle)
     struct shmi_multilock *x = (struct shmi_multilock *)handle;
     uint32_t i;
     for (i = 0; i < UINT32_C(1) << x->log; i++)
-        free(x->all[i]);
-    free(x->all);
+        if (x->all[i] != NULL)
+            shmi_free_thing(x->all[i]);
+    shmi_free_thing(x->all);
     pthread_mutex_destroy(&x->making);
-    free(x);
+    shmi_free_thing(x);
 }
 /* Gives this process's handle on an object that has been opened. policy and log are those asked for; log -1: whatever it has. */
 SHMI_FN int shmi_multi_handle(shmsync_arena *a, const shmi_object *o, int policy, int log, shmsync_multilock *out)
@@ -20992,11 +21735,10 @@ SHMI_FN int shmi_multi_handle(shmsync_arena *a, const shmi_object *o, int policy
         shmi_close_object(a, o->off);
         return err;
     }
-    out->impl = (struct shmi_multilock *)shmi_share(a, o, shmi_multi_new, NULL);
-    if (out->impl == NULL)
-        return ENOMEM;
-    shmi_ends_with(a, o->off, shmi_multi_end);
-    return 0;
+    err = SHMI_HAND_OUT(out, struct shmi_multilock *, shmi_share(a, o, shmi_multi_new, NULL));
+    if (err == 0)
+        shmi_ends_with(a, o->off, shmi_multi_end);
+    return err;
 }
 
 typedef struct shmi_multi_spec {
@@ -21049,9 +21791,14 @@ int shmsync_multilock_at(shmsync_arena *a, shmsync_offset off, shmsync_multilock
     out->impl = NULL;
     return err != 0 ? err : shmi_multi_handle(a, &o, SHMSYNC_POLICY_DEFAULT, -1, out);
 }
-shmsync_offset shmsync_multilock_offset(const shmsync_multilock *m) { return m->impl->o.off; }
+shmsync_offset shmsync_multilock_offset(const shmsync_multilock *m)
+{
+    SHMI_OPENED_OR(m, 0);
+    return m->impl->o.off;
+}
 int shmsync_multilock_close(shmsync_multilock *m)
 {
+    SHMI_OPENED(m);
     int err;
     if (m->impl == NULL)
         return EBADF;
@@ -21079,6 +21826,7 @@ SHMI_FN int shmi_key_biased(struct shmi_key_bucket *k, uint64_t key, shmsync_hol
         if (shmi_cas64(e.hold, h, h + SHMI_HOLD_LOCK)) {
             SHMSYNC_CRASHPOINT("multilock.lock.biased");
             out->in = k;
+            out->serial = shmi_serial_of(k);
             out->at = e.hold;
             out->key = key;
             out->hold = h + SHMI_HOLD_LOCK;
@@ -21155,6 +21903,7 @@ SHMI_FN int shmi_key_queue_up(struct shmi_key_bucket *k, int64_t abs, uint64_t k
     int err;
     shmi_mon_join(m, wait_node, 0, key);
     out->in = k;
+    out->serial = shmi_serial_of(k);
     out->at = NULL;
     out->key = key;
     out->hold = shmi_make_hold(SHMI_kindHeld, m->a->self, (uint32_t)shmi_get(&wait_node->node->stamp));
@@ -21205,6 +21954,7 @@ SHMI_FN int shmi_key_lock_slow(struct shmi_key_bucket *k, int64_t abs, uint64_t 
         }
         if (spare != 0) {
             out->in = k;
+            out->serial = shmi_serial_of(k);
             out->at = NULL;
             out->key = key;
             out->hold = shmi_key_new_hold(k, SHMI_kindHeld);
@@ -21258,9 +22008,14 @@ SHMI_FN int shmi_key_lock(struct shmi_multilock *x, uint64_t key, int64_t abs, s
         memset(out, 0, sizeof *out);
     return err;
 }
-int shmsync_multilock_lock(shmsync_multilock *m, uint64_t key, shmsync_hold *out) { return shmi_key_lock(m->impl, key, 0, out); }
+int shmsync_multilock_lock(shmsync_multilock *m, uint64_t key, shmsync_hold *out)
+{
+    SHMI_OPENED(m);
+    return shmi_key_lock(m->impl, key, 0, out);
+}
 int shmsync_multilock_timedlock(shmsync_multilock *m, uint64_t key, shmsync_hold *out, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(m);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     memset(out, 0, sizeof *out);
@@ -21294,6 +22049,7 @@ SHMI_FN int shmi_key_trylock_slow(struct shmi_key_bucket *k, uint64_t key, shmsy
             err = shmi_claim_node(m->a, &off, &n);
             if (err == 0) {
                 out->in = k;
+                out->serial = shmi_serial_of(k);
                 out->key = key;
                 out->hold = shmi_key_new_hold(k, SHMI_kindHeld);
                 shmi_key_spill(k, off, n, key, out->hold);
@@ -21305,6 +22061,7 @@ SHMI_FN int shmi_key_trylock_slow(struct shmi_key_bucket *k, uint64_t key, shmsy
 }
 int shmsync_multilock_trylock(shmsync_multilock *m, uint64_t key, shmsync_hold *out)
 {
+    SHMI_OPENED(m);
     struct shmi_key_bucket *k = NULL;
     struct shmi_key_entry e;
     int err;
@@ -21335,6 +22092,8 @@ int shmsync_multilock_unlock(const shmsync_hold *hold)
     int err;
     if (k == NULL)
         return shmi_fail(EPERM, "multilock.unlock", NULL, "the hold holds nothing");
+    if (!shmi_is_open(k, hold->serial))
+        return shmi_closed(__func__);
     if (shmi_hold_kind(h) == SHMI_keyBiased) {
         if (shmi_self(k->m.a) == shmi_hold_name(h) && shmi_cas64(hold->at, h, h + SHMI_HOLD_UNLOCK)) {
             SHMSYNC_CRASHPOINT("multilock.unlock.biased");
@@ -21409,10 +22168,12 @@ SHMI_FN int shmi_key_lockall(struct shmi_multilock *x, const uint64_t *keys, siz
 }
 int shmsync_multilock_lockall(shmsync_multilock *m, const uint64_t *keys, size_t n, shmsync_hold *out, size_t *held)
 {
+    SHMI_OPENED(m);
     return shmi_key_lockall(m->impl, keys, n, out, held, 0);
 }
 int shmsync_multilock_timedlockall(shmsync_multilock *m, const uint64_t *keys, size_t n, shmsync_hold *out, size_t *held, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(m);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     *held = 0;
@@ -21452,6 +22213,7 @@ SHMI_FN int shmi_key_end_recover(struct shmi_key_bucket *k, uint64_t key, uint64
 }
 int shmsync_multilock_recover(shmsync_multilock *m, uint64_t key, int (*repair)(void *), void *arg)
 {
+    SHMI_OPENED(m);
     struct shmi_key_bucket *k = NULL;
     shmsync_hold hold;
     int err = shmi_multi_bucket(m->impl, key, &k);
@@ -21496,6 +22258,7 @@ int shmsync_multilock_recover(shmsync_multilock *m, uint64_t key, int (*repair)(
 }
 int shmsync_multilock_state(shmsync_multilock *m, uint64_t key)
 {
+    SHMI_OPENED(m);
     struct shmi_key_bucket *k = NULL;
     struct shmi_key_walk v;
     struct shmi_key_entry e;
@@ -21957,10 +22720,10 @@ SHMI_FN void shmi_signal_fill(unsigned char *body, const void *arg)
 }
 SHMI_FN void *shmi_signal_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
-    struct shmi_signalwaker *w = (struct shmi_signalwaker *)malloc(sizeof *w);
+    struct shmi_signalwaker *w = (struct shmi_signalwaker *)shmi_new_thing(sizeof *w);
     (void)arg;
     if (w != NULL && !shmi_signal_view(w, a, o)) {
-        free(w);
+        shmi_free_thing(w);
         w = NULL;
     }
     return w;
@@ -21978,8 +22741,7 @@ SHMI_FN int shmi_signal_handle(shmsync_arena *a, const shmi_object *o, uint32_t 
         shmi_close_object(a, o->off);
         return err;
     }
-    out->impl = (struct shmi_signalwaker *)shmi_share(a, o, shmi_signal_build, NULL);
-    return out->impl != NULL ? 0 : ENOMEM;
+    return SHMI_HAND_OUT(out, struct shmi_signalwaker *, shmi_share(a, o, shmi_signal_build, NULL));
 }
 SHMI_FN int shmi_open_signalwaker(int existing, shmsync_arena *a, const char *name, const shmsync_signalwaker_options *opts, shmsync_signalwaker *out)
 {
@@ -22011,9 +22773,14 @@ int shmsync_signalwaker_at(shmsync_arena *a, shmsync_offset off, shmsync_signalw
     out->impl = NULL;
     return err != 0 ? err : shmi_signal_handle(a, &o, 0, out);
 }
-shmsync_offset shmsync_signalwaker_offset(const shmsync_signalwaker *w) { return w->impl->o.off; }
+shmsync_offset shmsync_signalwaker_offset(const shmsync_signalwaker *w)
+{
+    SHMI_OPENED_OR(w, 0);
+    return w->impl->o.off;
+}
 int shmsync_signalwaker_close(shmsync_signalwaker *w)
 {
+    SHMI_OPENED(w);
     int err;
     if (w->impl == NULL)
         return EBADF;
@@ -22022,8 +22789,16 @@ int shmsync_signalwaker_close(shmsync_signalwaker *w)
         w->impl = NULL;
     return err;
 }
-int shmsync_signalwaker_signals(const shmsync_signalwaker *w) { return (int)w->impl->n_lines; }
-int shmsync_signalwaker_queues(const shmsync_signalwaker *w) { return (int)w->impl->n_gates; }
+int shmsync_signalwaker_signals(const shmsync_signalwaker *w)
+{
+    SHMI_OPENED_OR(w, 0);
+    return (int)w->impl->n_lines;
+}
+int shmsync_signalwaker_queues(const shmsync_signalwaker *w)
+{
+    SHMI_OPENED_OR(w, 0);
+    return (int)w->impl->n_gates;
+}
 
 /* 0, or ENOTCONN, or EINVAL for what is not one of n. */
 SHMI_FN int shmi_signal_use(const struct shmi_signalwaker *w, const char *op, const char *what, int i, uint32_t n)
@@ -22038,10 +22813,12 @@ SHMI_FN int shmi_signal_use(const struct shmi_signalwaker *w, const char *op, co
 
 int shmsync_signalwaker_gate(const shmsync_signalwaker *w, int queue, shmsync_gate *out)
 {
+    SHMI_OPENED(w);
     int err = shmi_signal_use(w->impl, "signalwaker.gate", "queue", queue, w->impl->n_gates);
     if (err != 0)
         return err;
     out->impl = w->impl;
+    out->serial = w->serial;
     out->queue = (uint32_t)queue;
     out->running = 0;
     return 0;
@@ -22049,6 +22826,7 @@ int shmsync_signalwaker_gate(const shmsync_signalwaker *w, int queue, shmsync_ga
 
 int shmsync_gate_schedule(shmsync_gate *g, int *scheduled)
 {
+    SHMI_OPENED(g);
     struct shmi_signalwaker *w = g->impl;
     uint64_t *word = &w->gates[g->queue].word;
     int err = shmi_use(w->a, "gate.schedule");
@@ -22099,11 +22877,13 @@ SHMI_FN int shmi_gate_begin(shmsync_gate *g)
 }
 int shmsync_gate_begin(shmsync_gate *g)
 {
+    SHMI_OPENED(g);
     int err = shmi_use(g->impl->a, "gate.begin");
     return err != 0 ? err : shmi_gate_begin(g) ? 0 : EBUSY;
 }
 int shmsync_gate_trybegin_inline(shmsync_gate *g)
 {
+    SHMI_OPENED(g);
     struct shmi_signalwaker *w = g->impl;
     uint64_t *word = &w->gates[g->queue].word, s, next;
     int err = shmi_use(w->a, "gate.trybegin_inline");
@@ -22154,6 +22934,7 @@ SHMI_FN int shmi_gate_finish(shmsync_gate *g, const char *op, int again, int *sc
 }
 int shmsync_gate_finish(shmsync_gate *g, int *again)
 {
+    SHMI_OPENED(g);
     int scheduled, err = shmi_gate_finish(g, "gate.finish", 0, &scheduled);
     if (again != NULL)
         *again = scheduled;
@@ -22161,11 +22942,13 @@ int shmsync_gate_finish(shmsync_gate *g, int *again)
 }
 int shmsync_gate_finish_and_schedule(shmsync_gate *g)
 {
+    SHMI_OPENED(g);
     int scheduled;
     return shmi_gate_finish(g, "gate.finish_and_schedule", 1, &scheduled);
 }
 int shmsync_gate_state(const shmsync_gate *g, shmsync_gate_info *out)
 {
+    SHMI_OPENED(g);
     uint64_t s;
     int err = shmi_use(g->impl->a, "gate.state");
     memset(out, 0, sizeof *out);
@@ -22203,12 +22986,14 @@ SHMI_FN int shmi_signal_pass(struct shmi_signalwaker *w, uint64_t active, uint32
 }
 int shmsync_signalwaker_next(shmsync_signalwaker *waker, int near_queue, shmsync_gate *out)
 {
+    SHMI_OPENED(waker);
     struct shmi_signalwaker *w = waker->impl;
     shmsync_gate g;
     int passes, err = shmi_signal_use(w, "signalwaker.next", "queue", near_queue, w->n_gates);
     if (err != 0)
         return err;
     g.impl = w;
+    g.serial = waker->serial;
     g.queue = 0;
     g.running = 0;
     for (passes = 0; passes < SHMI_SIGNAL_PASSES; passes++) {
@@ -22303,20 +23088,27 @@ SHMI_FN int shmi_signal_acquire(struct shmi_signalwaker *w, int64_t abs)
     shmi_exit(w->a);
     return err;
 }
-int shmsync_signalwaker_acquire(shmsync_signalwaker *w) { return shmi_signal_acquire(w->impl, 0); }
+int shmsync_signalwaker_acquire(shmsync_signalwaker *w)
+{
+    SHMI_OPENED(w);
+    return shmi_signal_acquire(w->impl, 0);
+}
 int shmsync_signalwaker_timedacquire(shmsync_signalwaker *w, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(w);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     return err != 0 ? err : shmi_signal_acquire(w->impl, ns);
 }
 int shmsync_signalwaker_tryacquire(shmsync_signalwaker *w)
 {
+    SHMI_OPENED(w);
     int err = shmi_use(w->impl->a, "signalwaker.tryacquire");
     return err != 0 ? err : shmi_signal_take(w->impl) ? 0 : EBUSY;
 }
 int shmsync_signalwaker_release(shmsync_signalwaker *w, int64_t n)
 {
+    SHMI_OPENED(w);
     int err = shmi_use(w->impl->a, "signalwaker.release");
     if (err == 0 && n < 0)
         err = shmi_fail(EINVAL, "signalwaker.release", w->impl->called, "%lld permits", (long long)n);
@@ -22324,10 +23116,19 @@ int shmsync_signalwaker_release(shmsync_signalwaker *w, int64_t n)
         shmi_signal_release(w->impl, (uint64_t)n);
     return err;
 }
-uint64_t shmsync_signalwaker_permits(const shmsync_signalwaker *w) { return shmi_ld64(&w->impl->w->permits); }
-int shmsync_signalwaker_sleepers(const shmsync_signalwaker *w) { return (int)shmi_signal_sleepers(w->impl); }
+uint64_t shmsync_signalwaker_permits(const shmsync_signalwaker *w)
+{
+    SHMI_OPENED_OR(w, 0);
+    return shmi_ld64(&w->impl->w->permits);
+}
+int shmsync_signalwaker_sleepers(const shmsync_signalwaker *w)
+{
+    SHMI_OPENED_OR(w, 0);
+    return (int)shmi_signal_sleepers(w->impl);
+}
 int shmsync_signalwaker_workers(const shmsync_signalwaker *waker)
 {
+    SHMI_OPENED_OR(waker, 0);
     struct shmi_signalwaker *w = waker->impl;
     uint64_t n = 0;
     uint32_t i;
@@ -22345,10 +23146,26 @@ SHMI_FN int shmi_signal_register(struct shmi_signalwaker *w, const char *op, int
         err = shmi_fail(up ? ENOSPC : EPERM, op, w->called, "%s", up ? "too many" : "none is registered");
     return err;
 }
-int shmsync_signalwaker_register_sleeper(shmsync_signalwaker *w) { return shmi_signal_register(w->impl, "signalwaker.register_sleeper", 1, 1); }
-int shmsync_signalwaker_unregister_sleeper(shmsync_signalwaker *w) { return shmi_signal_register(w->impl, "signalwaker.unregister_sleeper", 1, 0); }
-int shmsync_signalwaker_register_worker(shmsync_signalwaker *w) { return shmi_signal_register(w->impl, "signalwaker.register_worker", 0, 1); }
-int shmsync_signalwaker_unregister_worker(shmsync_signalwaker *w) { return shmi_signal_register(w->impl, "signalwaker.unregister_worker", 0, 0); }
+int shmsync_signalwaker_register_sleeper(shmsync_signalwaker *w)
+{
+    SHMI_OPENED(w);
+    return shmi_signal_register(w->impl, "signalwaker.register_sleeper", 1, 1);
+}
+int shmsync_signalwaker_unregister_sleeper(shmsync_signalwaker *w)
+{
+    SHMI_OPENED(w);
+    return shmi_signal_register(w->impl, "signalwaker.unregister_sleeper", 1, 0);
+}
+int shmsync_signalwaker_register_worker(shmsync_signalwaker *w)
+{
+    SHMI_OPENED(w);
+    return shmi_signal_register(w->impl, "signalwaker.register_worker", 0, 1);
+}
+int shmsync_signalwaker_unregister_worker(shmsync_signalwaker *w)
+{
+    SHMI_OPENED(w);
+    return shmi_signal_register(w->impl, "signalwaker.unregister_worker", 0, 0);
+}
 
 /* What users of a SignalWaker do with its index themselves: signals, summary, status, partitions,
  * reservations, counters. prims/signal_bits.go, signal_summary.go, signal_partition.go, signal_tasks.go. */
@@ -22357,16 +23174,19 @@ int shmsync_signalwaker_unregister_worker(shmsync_signalwaker *w) { return shmi_
 
 int shmsync_signalwaker_signal(const shmsync_signalwaker *w, int i, shmsync_signal *out)
 {
+    SHMI_OPENED(w);
     int err = shmi_signal_use(w->impl, "signalwaker.signal", "signal", i, w->impl->n_lines);
     if (err != 0)
         return err;
     out->impl = w->impl;
+    out->serial = w->serial;
     out->index = (uint32_t)i;
     return 0;
 }
 SHMI_FN uint64_t *shmi_signal_of(const shmsync_signal *s) { return &s->impl->lines[s->index].bits; }
 int shmsync_signal_set_mask(const shmsync_signal *s, uint64_t mask, int *was_empty, uint64_t *set)
 {
+    SHMI_OPENED(s);
     int err = shmi_use(s->impl->a, "signal.set");
     uint64_t old;
     if (err != 0)
@@ -22380,6 +23200,7 @@ int shmsync_signal_set_mask(const shmsync_signal *s, uint64_t mask, int *was_emp
 }
 int shmsync_signal_set(const shmsync_signal *s, int bit, int *was_empty, int *was_set)
 {
+    SHMI_OPENED(s);
     uint64_t set = 0;
     int err = shmi_signal_use(s->impl, "signal.set", "bit", bit, SHMI_SIGNAL_BITS);
     if (err == 0)
@@ -22390,6 +23211,7 @@ int shmsync_signal_set(const shmsync_signal *s, int bit, int *was_empty, int *wa
 }
 int shmsync_signal_acquire(const shmsync_signal *s, int bit, uint64_t *before)
 {
+    SHMI_OPENED(s);
     uint64_t m, old;
     int err = shmi_signal_use(s->impl, "signal.acquire", "bit", bit, SHMI_SIGNAL_BITS);
     if (err != 0)
@@ -22405,12 +23227,17 @@ int shmsync_signal_acquire(const shmsync_signal *s, int bit, uint64_t *before)
     SHMSYNC_CRASHPOINT("signal.bit.acquired");
     return 0;
 }
-uint64_t shmsync_signal_load(const shmsync_signal *s) { return shmi_ld64(shmi_signal_of(s)); }
+uint64_t shmsync_signal_load(const shmsync_signal *s)
+{
+    SHMI_OPENED_OR(s, 0);
+    return shmi_ld64(shmi_signal_of(s));
+}
 
 /* ---- Summary and status ---- */
 
 int shmsync_signalwaker_mark(shmsync_signalwaker *w, int i, int *marked)
 {
+    SHMI_OPENED(w);
     int err = shmi_signal_use(w->impl, "signalwaker.mark", "signal", i, w->impl->n_lines);
     int did = err == 0 && shmi_signal_mark(w->impl, (uint32_t)i);
     if (marked != NULL)
@@ -22419,6 +23246,7 @@ int shmsync_signalwaker_mark(shmsync_signalwaker *w, int i, int *marked)
 }
 int shmsync_signalwaker_mark_mask(shmsync_signalwaker *waker, uint64_t mask, uint64_t *marked)
 {
+    SHMI_OPENED(waker);
     struct shmi_signalwaker *w = waker->impl;
     uint64_t fresh = 0;
     int err = shmi_use(w->a, "signalwaker.mark_mask");
@@ -22436,11 +23264,13 @@ int shmsync_signalwaker_mark_mask(shmsync_signalwaker *waker, uint64_t mask, uin
 }
 int shmsync_signalwaker_tryunmark_empty(shmsync_signalwaker *w, int i)
 {
+    SHMI_OPENED(w);
     int err = shmi_signal_use(w->impl, "signalwaker.tryunmark_empty", "signal", i, w->impl->n_lines);
     return err != 0 ? err : shmi_signal_unmark_empty(w->impl, (uint32_t)i) ? 0 : EBUSY;
 }
 int shmsync_signalwaker_tryunmark(shmsync_signalwaker *w, int i)
 {
+    SHMI_OPENED(w);
     uint64_t *summary = &w->impl->w->summary, m;
     int err = shmi_signal_use(w->impl, "signalwaker.tryunmark", "signal", i, w->impl->n_lines);
     if (err != 0)
@@ -22448,7 +23278,11 @@ int shmsync_signalwaker_tryunmark(shmsync_signalwaker *w, int i)
     m = UINT64_C(1) << i;
     return (shmi_ld64(summary) & m) != 0 && (shmi_and64(summary, ~m) & m) != 0 ? 0 : EBUSY;
 }
-uint64_t shmsync_signalwaker_summary(const shmsync_signalwaker *w) { return shmi_ld64(&w->impl->w->summary) & w->impl->mask; }
+uint64_t shmsync_signalwaker_summary(const shmsync_signalwaker *w)
+{
+    SHMI_OPENED_OR(w, 0);
+    return shmi_ld64(&w->impl->w->summary) & w->impl->mask;
+}
 
 SHMI_FN int shmi_signal_status(struct shmi_signalwaker *w, const char *op, uint64_t m, int *marked)
 {
@@ -22470,25 +23304,29 @@ SHMI_FN int shmi_signal_unmark_tasks(struct shmi_signalwaker *w)
 }
 int shmsync_signalwaker_mark_yield(shmsync_signalwaker *w, int *marked)
 {
+    SHMI_OPENED(w);
     return shmi_signal_status(w->impl, "signalwaker.mark_yield", SHMI_SIGNAL_STATUS_YIELD_MASK, marked);
 }
 int shmsync_signalwaker_mark_tasks(shmsync_signalwaker *w, int *marked)
 {
+    SHMI_OPENED(w);
     return shmi_signal_status(w->impl, "signalwaker.mark_tasks", SHMI_SIGNAL_STATUS_TASKS_MASK, marked);
 }
 int shmsync_signalwaker_tryunmark_yield(shmsync_signalwaker *w)
 {
+    SHMI_OPENED(w);
     int err = shmi_use(w->impl->a, "signalwaker.tryunmark_yield");
     return err != 0 ? err : shmi_signal_unmark_status(w->impl, SHMI_SIGNAL_STATUS_YIELD_MASK) ? 0 : EBUSY;
 }
 int shmsync_signalwaker_tryunmark_tasks(shmsync_signalwaker *w)
 {
+    SHMI_OPENED(w);
     int err = shmi_use(w->impl->a, "signalwaker.tryunmark_tasks");
     return err != 0 ? err : shmi_signal_unmark_tasks(w->impl) ? 0 : EBUSY;
 }
 void shmsync_signalwaker_status(const shmsync_signalwaker *w, int *yield, int *tasks)
 {
-    uint64_t s = shmi_ld64(&w->impl->w->status);
+    uint64_t s = shmi_is_open(w->impl, w->serial) ? shmi_ld64(&w->impl->w->status) : 0;
     *yield = (s & SHMI_SIGNAL_STATUS_YIELD_MASK) != 0;
     *tasks = (s & SHMI_SIGNAL_STATUS_TASKS_MASK) != 0;
 }
@@ -22497,6 +23335,9 @@ void shmsync_signalwaker_status(const shmsync_signalwaker *w, int *yield, int *t
 
 int shmsync_signalwaker_sync_partition(shmsync_signalwaker *waker, int start, int end, const shmsync_signalwaker *tree, int *work)
 {
+    SHMI_OPENED(waker);
+    if (tree != NULL)
+        SHMI_OPENED(tree);
     struct shmi_signalwaker *w = waker->impl, *t = tree != NULL ? tree->impl : w;
     uint64_t now = 0, old, gone;
     int k, err = shmi_use(w->a, "signalwaker.sync_partition");
@@ -22535,6 +23376,7 @@ int shmsync_signalwaker_sync_partition(shmsync_signalwaker *waker, int start, in
 }
 int shmsync_signalwaker_mark_leaf(shmsync_signalwaker *w, int k, int *was_empty)
 {
+    SHMI_OPENED(w);
     uint64_t old;
     int err = shmi_signal_use(w->impl, "signalwaker.mark_leaf", "leaf", k, SHMI_SIGNAL_BITS);
     if (err != 0)
@@ -22548,6 +23390,7 @@ int shmsync_signalwaker_mark_leaf(shmsync_signalwaker *w, int k, int *was_empty)
 }
 int shmsync_signalwaker_clear_leaf(shmsync_signalwaker *w, int k)
 {
+    SHMI_OPENED(w);
     int err = shmi_signal_use(w->impl, "signalwaker.clear_leaf", "leaf", k, SHMI_SIGNAL_BITS);
     uint64_t m;
     if (err != 0)
@@ -22559,12 +23402,17 @@ int shmsync_signalwaker_clear_leaf(shmsync_signalwaker *w, int k)
 }
 int shmsync_signalwaker_leaf_has_work(const shmsync_signalwaker *w, int k)
 {
+    SHMI_OPENED_OR(w, 0);
     if (shmi_use(w->impl->a, "signalwaker.leaf_has_work") != 0 || k < 0 || k >= (int)SHMI_SIGNAL_BITS)
         return 0;
     shmi_signal_add(w->impl, SHMSYNC_STAT_LEAF_SUMMARY_CHECKS, 1);
     return (shmi_ld64(&w->impl->w->partition) >> k & 1) != 0;
 }
-uint64_t shmsync_signalwaker_partition(const shmsync_signalwaker *w) { return shmi_ld64(&w->impl->w->partition); }
+uint64_t shmsync_signalwaker_partition(const shmsync_signalwaker *w)
+{
+    SHMI_OPENED_OR(w, 0);
+    return shmi_ld64(&w->impl->w->partition);
+}
 
 /* ---- Reservations ---- */
 
@@ -22602,6 +23450,7 @@ SHMI_FN int shmi_signal_reserve_in(struct shmi_signalwaker *w, uint32_t i, uint3
 }
 int shmsync_signalwaker_reserve(shmsync_signalwaker *waker, int start, int end, int *queue)
 {
+    SHMI_OPENED(waker);
     struct shmi_signalwaker *w = waker->impl;
     uint32_t k, n, first, turn;
     uint64_t r;
@@ -22626,6 +23475,7 @@ int shmsync_signalwaker_reserve(shmsync_signalwaker *waker, int start, int end, 
 }
 int shmsync_signalwaker_unreserve(shmsync_signalwaker *waker, int queue)
 {
+    SHMI_OPENED(waker);
     struct shmi_signalwaker *w = waker->impl;
     int err = shmi_signal_use(w, "signalwaker.unreserve", "queue", queue, w->n_gates);
     if (err != 0)
@@ -22638,6 +23488,7 @@ int shmsync_signalwaker_unreserve(shmsync_signalwaker *waker, int queue)
 }
 int shmsync_signalwaker_reserved(const shmsync_signalwaker *w)
 {
+    SHMI_OPENED_OR(w, 0);
     uint32_t i;
     int n = 0;
     for (i = 0; i < w->impl->n_lines; i++)
@@ -22651,6 +23502,7 @@ SHMI_ASSERT(SHMSYNC_STATS == sizeof(((shmi_signal_row *)0)->stats) / sizeof(uint
 
 int shmsync_signalwaker_count(shmsync_signalwaker *w, int stat, uint64_t n)
 {
+    SHMI_OPENED(w);
     int err = shmi_signal_use(w->impl, "signalwaker.count", "counter", stat, SHMSYNC_STATS);
     if (err == 0)
         shmi_add64(&shmi_signal_own_row(w->impl)->stats[stat], n);
@@ -22662,6 +23514,8 @@ void shmsync_signalwaker_stats(const shmsync_signalwaker *w, uint64_t stats[SHMS
     int s;
     for (s = 0; s < SHMSYNC_STATS; s++)
         stats[s] = 0;
+    if (!shmi_is_open(w->impl, w->serial))
+        return;
     for (i = 0; i < w->impl->n_rows; i++)
         for (s = 0; s < SHMSYNC_STATS; s++)
             stats[s] += shmi_ld64(&w->impl->rows[i].stats[s]);
@@ -22671,6 +23525,8 @@ void shmsync_signalwaker_health(const shmsync_signalwaker *waker, shmsync_signal
     struct shmi_signalwaker *w = waker->impl;
     uint32_t i;
     memset(out, 0, sizeof *out);
+    if (!shmi_is_open(waker->impl, waker->serial))
+        return;
     out->summary = shmsync_signalwaker_summary(waker);
     out->permits = shmsync_signalwaker_permits(waker);
     out->partition = shmsync_signalwaker_partition(waker);
@@ -22747,7 +23603,7 @@ SHMI_FN int shmi_synchronized_repaired(void *arg)
 SHMI_FN void *shmi_synchronized_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
     size_t size = *(const size_t *)arg;
-    struct shmi_synchronized *x = (struct shmi_synchronized *)calloc(1, sizeof *x);
+    struct shmi_synchronized *x = (struct shmi_synchronized *)shmi_new_thing(sizeof *x);
     int i;
     if (x == NULL)
         return NULL;
@@ -22764,8 +23620,7 @@ SHMI_FN void *shmi_synchronized_build(shmsync_arena *a, const shmi_object *o, co
 
 SHMI_FN int shmi_synchronized_handle(shmsync_arena *a, const shmi_object *o, size_t size, shmsync_synchronized *out)
 {
-    out->impl = (struct shmi_synchronized *)shmi_share(a, o, shmi_synchronized_build, &size);
-    return out->impl != NULL ? 0 : ENOMEM;
+    return SHMI_HAND_OUT(out, struct shmi_synchronized *, shmi_share(a, o, shmi_synchronized_build, &size));
 }
 
 SHMI_FN int shmi_open_synchronized(int existing, shmsync_arena *a, const char *name, size_t size, const shmsync_synchronized_options *opts, shmsync_synchronized *out)
@@ -22816,11 +23671,16 @@ int shmsync_synchronized_at(shmsync_arena *a, shmsync_offset off, size_t size, s
     }
     return shmi_synchronized_handle(a, &o, size, out);
 }
-shmsync_offset shmsync_synchronized_offset(const shmsync_synchronized *s) { return s->impl->m.o.off; }
+shmsync_offset shmsync_synchronized_offset(const shmsync_synchronized *s)
+{
+    SHMI_OPENED_OR(s, 0);
+    return s->impl->m.o.off;
+}
 
-SHMI_FN void shmi_synchronized_end(void *handle) { free(handle); }
+SHMI_FN void shmi_synchronized_end(void *handle) { shmi_free_thing(handle); }
 int shmsync_synchronized_close(shmsync_synchronized *s)
 {
+    SHMI_OPENED(s);
     int err;
     if (s->impl == NULL)
         return EBADF;
@@ -22852,9 +23712,14 @@ SHMI_FN int shmi_synchronized_begin(struct shmi_synchronized *x, void **copy, in
     *copy = x->copies[(c + 1) & 1];
     return 0;
 }
-int shmsync_synchronized_begin(shmsync_synchronized *s, void **copy) { return shmi_synchronized_begin(s->impl, copy, 0); }
+int shmsync_synchronized_begin(shmsync_synchronized *s, void **copy)
+{
+    SHMI_OPENED(s);
+    return shmi_synchronized_begin(s->impl, copy, 0);
+}
 int shmsync_synchronized_timedbegin(shmsync_synchronized *s, void **copy, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(s);
     int64_t deadline;
     *copy = NULL;
     if (shmi_deadline(abs_monotonic, &deadline) != 0)
@@ -22870,12 +23735,13 @@ SHMI_FN int shmi_synchronized_holds(struct shmi_synchronized *x, const char *op)
     if (SHMI_LIKELY(self != 0 && shmi_owner_held(o) && shmi_owner_name(o) == self))
         return 0;
     if (self == 0)
-        return shmi_fail(ENOTCONN, op, x->m.called, "%s", "");
+        return shmi_fail(shmi_nameless(x->m.a), op, x->m.called, "%s", "");
     return shmi_fail(EPERM, op, x->m.called, "this process does not hold it (owner word %#010x)", o);
 }
 
 int shmsync_synchronized_commit(shmsync_synchronized *s)
 {
+    SHMI_OPENED(s);
     struct shmi_synchronized *x = s->impl;
     int err = shmi_synchronized_holds(x, "synchronized.commit");
     if (err != 0)
@@ -22888,12 +23754,14 @@ int shmsync_synchronized_commit(shmsync_synchronized *s)
 
 int shmsync_synchronized_abort(shmsync_synchronized *s)
 {
+    SHMI_OPENED(s);
     int err = shmi_synchronized_holds(s->impl, "synchronized.abort");
     return err != 0 ? err : shmi_mutex_unlock(&s->impl->m);
 }
 
 int shmsync_synchronized_store(shmsync_synchronized *s, const void *src)
 {
+    SHMI_OPENED(s);
     struct shmi_synchronized *x = s->impl;
     int err = shmi_synchronized_lock(x, 0);
     if (err != 0)
@@ -22934,9 +23802,10 @@ SHMI_COLD int shmi_synchronized_load_slow(struct shmi_synchronized *x, void *dst
 
 int shmsync_synchronized_load(const shmsync_synchronized *s, void *dst)
 {
+    SHMI_OPENED(s);
     struct shmi_synchronized *x = s->impl;
     if (SHMI_UNLIKELY(shmi_self(x->m.a) == 0))
-        return shmi_fail(ENOTCONN, "synchronized.load", x->m.called, "%s", "");
+        return shmi_fail(shmi_nameless(x->m.a), "synchronized.load", x->m.called, "%s", "");
     if (x->size == 0)
         return 0;
 #ifndef SHMI_NO_FENCES /* the thread sanitizer sees what the lock orders, and nothing else */
@@ -22950,7 +23819,11 @@ int shmsync_synchronized_load(const shmsync_synchronized *s, void *dst)
     return shmi_synchronized_load_slow(x, dst);
 }
 
-uint64_t shmsync_synchronized_commits(const shmsync_synchronized *s) { return shmi_ld64(&s->impl->w->current); }
+uint64_t shmsync_synchronized_commits(const shmsync_synchronized *s)
+{
+    SHMI_OPENED_OR(s, 0);
+    return shmi_ld64(&s->impl->w->current);
+}
 
 /* ---- Recovery of all objects: RecoverAll in package prims ---- */
 
@@ -23125,7 +23998,7 @@ int shmsync_recover_all(shmsync_arena *a, int (*repair)(shmsync_arena *a, const 
     if (repair == NULL)
         return shmi_fail(EINVAL, "recover_all", a->label, "it needs a repair");
     if (shmi_self(a) == 0)
-        return shmi_fail(ENOTCONN, "recover_all", a->label, "%s", "");
+        return shmi_fail(shmi_nameless(a), "recover_all", a->label, "%s", "");
     memset(&r, 0, sizeof r);
     memset(&l, 0, sizeof l);
     r.a = a;

@@ -3,6 +3,7 @@
 /* A handle on a mutex of an arena; a copy is the same handle. */
 typedef struct shmsync_mutex {
     struct shmi_mutex *impl;
+    uint64_t serial;
 } shmsync_mutex;
 
 typedef struct shmsync_mutex_options {

@@ -2,6 +2,7 @@
 
 typedef struct shmsync_futex {
     struct shmi_futex *impl;
+    uint64_t serial;
 } shmsync_futex;
 
 typedef struct shmsync_futex_options {

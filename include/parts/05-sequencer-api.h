@@ -3,6 +3,7 @@
 
 typedef struct shmsync_sequencer {
     struct shmi_sequence *impl;
+    uint64_t serial;
 } shmsync_sequencer;
 
 typedef struct shmsync_sequencer_options {

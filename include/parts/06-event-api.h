@@ -3,6 +3,7 @@
 
 typedef struct shmsync_event {
     struct shmi_event *impl;
+    uint64_t serial;
 } shmsync_event;
 
 typedef struct shmsync_event_options {

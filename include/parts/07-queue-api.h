@@ -3,6 +3,7 @@
 
 typedef struct shmsync_queue {
     struct shmi_queue *impl;
+    uint64_t serial;
 } shmsync_queue;
 
 typedef struct shmsync_queue_options {
@@ -14,6 +15,7 @@ typedef struct shmsync_queue_options {
 /* An item on lease. One call for one of its copies ends it. */
 typedef struct shmsync_lease {
     struct shmi_queue *impl;
+    uint64_t serial;
     uint64_t seq, state;
     uint32_t at;
     uint32_t attempts; /* how often the item was leased before, and not acknowledged */

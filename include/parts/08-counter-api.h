@@ -3,6 +3,7 @@
 
 typedef struct shmsync_waitgroup {
     struct shmi_counter *impl;
+    uint64_t serial;
 } shmsync_waitgroup;
 
 typedef struct shmsync_waitgroup_options {
@@ -31,6 +32,7 @@ int64_t shmsync_waitgroup_count(const shmsync_waitgroup *g);
 
 typedef struct shmsync_latch {
     struct shmi_counter *impl;
+    uint64_t serial;
 } shmsync_latch;
 
 typedef struct shmsync_latch_options {

@@ -3,6 +3,7 @@
 
 typedef struct shmsync_once {
     struct shmi_once *impl;
+    uint64_t serial;
 } shmsync_once;
 
 typedef struct shmsync_once_options {
@@ -24,6 +25,7 @@ int shmsync_once_done(const shmsync_once *o);
 
 typedef struct shmsync_barrier {
     struct shmi_barrier *impl;
+    uint64_t serial;
 } shmsync_barrier;
 
 typedef struct shmsync_barrier_options {

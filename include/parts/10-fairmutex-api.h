@@ -3,6 +3,7 @@
 
 typedef struct shmsync_fairmutex {
     struct shmi_fairmutex *impl;
+    uint64_t serial;
 } shmsync_fairmutex;
 
 typedef struct shmsync_fairmutex_options {

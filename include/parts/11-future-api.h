@@ -3,6 +3,7 @@
 
 typedef struct shmsync_future {
     struct shmi_future *impl;
+    uint64_t serial;
 } shmsync_future;
 
 typedef struct shmsync_future_options {

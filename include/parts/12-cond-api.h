@@ -3,6 +3,7 @@
 
 typedef struct shmsync_cond {
     struct shmi_cond *impl;
+    uint64_t serial;
 } shmsync_cond;
 
 typedef struct shmsync_cond_options {

@@ -4,6 +4,7 @@
 
 typedef struct shmsync_semaphore {
     struct shmi_semaphore *impl;
+    uint64_t serial;
 } shmsync_semaphore;
 
 typedef struct shmsync_semaphore_options {

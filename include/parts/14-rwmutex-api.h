@@ -3,6 +3,7 @@
 
 typedef struct shmsync_rwmutex {
     struct shmi_rwmutex *impl;
+    uint64_t serial;
 } shmsync_rwmutex;
 
 typedef struct shmsync_rwmutex_options {

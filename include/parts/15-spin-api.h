@@ -3,9 +3,11 @@
 
 typedef struct shmsync_spinlock {
     struct shmi_spinlock *impl;
+    uint64_t serial;
 } shmsync_spinlock;
 typedef struct shmsync_rwspinlock {
     struct shmi_spinlock *impl;
+    uint64_t serial;
 } shmsync_rwspinlock;
 
 typedef struct shmsync_spinlock_options {

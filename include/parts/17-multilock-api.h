@@ -3,6 +3,7 @@
 
 typedef struct shmsync_multilock {
     struct shmi_multilock *impl;
+    uint64_t serial;
 } shmsync_multilock;
 
 typedef struct shmsync_multilock_options {
@@ -15,6 +16,7 @@ typedef struct shmsync_multilock_options {
  * any thread of the process may use until the MultiLock is closed. All zero holds nothing. */
 typedef struct shmsync_hold {
     struct shmi_key_bucket *in;
+    uint64_t serial;
     uint64_t *at;
     uint64_t key; /* which one */
     uint64_t hold;

@@ -17,6 +17,7 @@
 
 typedef struct shmsync_signalwaker {
     struct shmi_signalwaker *impl;
+    uint64_t serial;
 } shmsync_signalwaker;
 
 typedef struct shmsync_signalwaker_options {
@@ -29,6 +30,7 @@ typedef struct shmsync_signalwaker_options {
  * the one to finish it, or a copy that is used instead. */
 typedef struct shmsync_gate {
     struct shmi_signalwaker *impl;
+    uint64_t serial;
     uint32_t queue;   /* which one */
     uint64_t running; /* the execution that it began, or 0 */
 } shmsync_gate;
@@ -44,6 +46,7 @@ typedef struct shmsync_gate_info {
  * next see to the bits; this is for programs that choose among queues in a way of their own. */
 typedef struct shmsync_signal {
     struct shmi_signalwaker *impl;
+    uint64_t serial;
     uint32_t index;
 } shmsync_signal;
 

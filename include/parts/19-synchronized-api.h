@@ -2,6 +2,7 @@
 
 typedef struct shmsync_synchronized {
     struct shmi_synchronized *impl;
+    uint64_t serial;
 } shmsync_synchronized;
 
 typedef struct shmsync_synchronized_options {

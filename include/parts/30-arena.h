@@ -2,6 +2,7 @@
 
 typedef struct shmi_failure {
     char text[512];
+    int err;
     int who_known;
     shmsync_participant who;
 } shmi_failure;
@@ -13,6 +14,7 @@ __attribute__((format(printf, 4, 5), unused, noinline, cold)) static int shmi_fa
 {
     int n = snprintf(shmi_last.text, sizeof shmi_last.text, "shmsync: %s%s%s%s: %s%s", op, object != NULL ? " \"" : "",
                      object != NULL ? object : "", object != NULL ? "\"" : "", shmsync_strerror(err), *format != 0 ? ": " : "");
+    shmi_last.err = err;
     shmi_last.who_known = 0;
     if (n > 0 && (size_t)n < sizeof shmi_last.text) {
         va_list args;
@@ -185,6 +187,7 @@ struct shmsync_arena {
     uint32_t caps;
     int fenced;  /* this process is a target of fences. Atomic. */
     int closing; /* set once; then calls that wait end */
+    int retired; /* it was closed: what lies at base is of this process alone. Atomic. */
     uint32_t calls; /* threads in a call that may sleep */
     uint32_t acting; /* act words in use, a bit each; only this process knows them: a peer's bytes must not make it wait */
 
@@ -204,7 +207,9 @@ struct shmsync_arena {
     pthread_mutex_t handles; /* serialises lookups, since this process has one guard */
     pthread_mutex_t walking; /* held by a walk, with its own guard */
     shmi_off rest;           /* guarded by: walking; its guard while no walk is under way */
-    shmi_ref *refs;          /* guarded by: handles */
+    shmi_ref **refs;         /* guarded by: handles; 1 << refs_log lists, by offset; NULL: none yet */
+    uint32_t refs_log, n_refs;
+    uint64_t refs_passed;    /* guarded by: handles; the references that lookups have passed: a test bounds it */
     shmi_off *deferred;      /* guarded by: handles; blocks freeing by us that a peer guarded */
     size_t n_deferred, cap_deferred;
     pthread_mutex_t handles_of; /* guards the handles in refs; taken before handles */
@@ -342,6 +347,8 @@ SHMI_FN int shmi_current(const shmsync_arena *a, shmi_participant_id n)
 
 /* This process's name, or 0 in a child of fork. */
 SHMI_FN shmi_participant_id shmi_self(const shmsync_arena *a) { return __atomic_load_n(&a->me->name, __ATOMIC_RELAXED); }
+/* Why this process has no name: it closed the arena, or it is a child of fork. */
+SHMI_FN int shmi_nameless(const shmsync_arena *a) { return __atomic_load_n(&a->closing, __ATOMIC_SEQ_CST) ? EBADF : ENOTCONN; }
 
 /* How many reaps there have been, as a sequence. */
 SHMI_FN uint32_t shmi_deaths(const shmsync_arena *a) { return shmi_ld32(shmi_u32(a, SHMI_hdrDeaths)); }
@@ -460,7 +467,7 @@ SHMI_FN void shmi_regain_signals(unsigned held)
 SHMI_FN int shmi_enter(shmsync_arena *a, const char *op)
 {
     if (shmi_self(a) == 0)
-        return shmi_fail(ENOTCONN, op, a->label, "%s", "");
+        return shmi_fail(shmi_nameless(a), op, a->label, "%s", "");
     shmi_hold_cancel();
     shmi_add32(&a->calls, 1);
     if (SHMI_UNLIKELY(__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST))) {

@@ -314,25 +314,62 @@ SHMI_FN int shmi_enter_entry(shmsync_arena *a, uint64_t *word, uint64_t e, shmi_
     return shmi_fail(EPROTO, "arena.object", a->label, "a name leads to 0x%llx, where there is no object", (unsigned long long)off);
 }
 
+SHMI_FN shmi_ref **shmi_refs_at(shmsync_arena *a, shmi_off off) /* guarded by: handles */
+{
+    /* Fibonacci hashing: blocks of one size class differ in few bits. */
+    return &a->refs[off * UINT64_C(0x9e3779b97f4a7c15) >> (64 - a->refs_log)];
+}
+/* The place of the reference to the object at off, or where one is added; NULL if there is no table. */
+SHMI_FN shmi_ref **shmi_ref_place(shmsync_arena *a, shmi_off off) /* guarded by: handles */
+{
+    shmi_ref **p;
+    if (a->refs == NULL)
+        return NULL;
+    for (p = shmi_refs_at(a, off); *p != NULL && (*p)->h.o.off != off; p = &(*p)->next)
+        a->refs_passed++;
+    return p;
+}
 SHMI_FN shmi_ref *shmi_ref_of(shmsync_arena *a, shmi_off off) /* guarded by: handles */
 {
-    shmi_ref *r;
-    for (r = a->refs; r != NULL && r->h.o.off != off; r = r->next) {
-    }
-    return r;
+    shmi_ref **p = shmi_ref_place(a, off);
+    return p != NULL ? *p : NULL;
+}
+/* Makes room for one more reference, with a table of at least as many lists; 0 when there is no memory. */
+SHMI_FN int shmi_grow_refs(shmsync_arena *a) /* guarded by: handles */
+{
+    uint32_t log = a->refs != NULL ? a->refs_log : 0, i;
+    shmi_ref **before = a->refs, **more, *r, *next, **p;
+    if (before != NULL && a->n_refs >> log == 0)
+        return 1;
+    more = (shmi_ref **)calloc((size_t)1 << (before != NULL ? log + 1 : 4), sizeof *more);
+    if (more == NULL)
+        return before != NULL;
+    a->refs = more;
+    a->refs_log = before != NULL ? log + 1 : 4;
+    for (i = 0; before != NULL && i < UINT32_C(1) << log; i++)
+        for (r = before[i]; r != NULL; r = next) {
+            next = r->next;
+            p = shmi_refs_at(a, r->h.o.off);
+            r->next = *p;
+            *p = r;
+        }
+    free(before);
+    return 1;
 }
 
 /* Notes that this process has h open. */
 SHMI_FN int shmi_remember(shmsync_arena *a, const shmi_header *h, int kept)
 {
-    shmi_ref *r = (shmi_ref *)calloc(1, sizeof *r);
+    shmi_ref *r = shmi_grow_refs(a) ? (shmi_ref *)calloc(1, sizeof *r) : NULL, **p;
     if (r == NULL)
         return shmi_fail(ENOMEM, "arena.open_object", shmi_called(&h->o), "%s", "");
     r->h = *h;
     r->count = 1;
     r->kept = kept;
-    r->next = a->refs;
-    a->refs = r;
+    p = shmi_refs_at(a, h->o.off);
+    r->next = *p;
+    *p = r;
+    a->n_refs++;
     return 0;
 }
 
@@ -341,9 +378,7 @@ SHMI_FN int shmi_unfinished(shmsync_arena *a, shmi_participant_id dead);
 /* Closes the object at off once; 0 if this process has not opened it. */
 SHMI_FN int shmi_forget(shmsync_arena *a, shmi_off off) /* guarded by: handles */
 {
-    shmi_ref **p, *r;
-    for (p = &a->refs; (r = *p) != NULL && r->h.o.off != off; p = &r->next) {
-    }
+    shmi_ref **p = shmi_ref_place(a, off), *r = p != NULL ? *p : NULL;
     if (r == NULL)
         return 0;
     if (--r->count == 0) {
@@ -351,6 +386,7 @@ SHMI_FN int shmi_forget(shmsync_arena *a, shmi_off off) /* guarded by: handles *
         if (!r->kept || !shmi_unfinished(a, a->self)) /* else the undo will write into the object */
             shmi_and32(word, ~mask);
         *p = r->next;
+        a->n_refs--;
         free(r);
     }
     return 1;
@@ -675,17 +711,13 @@ SHMI_FN int shmi_compatible(const shmi_object *o, const shmi_spec *spec)
     return 0;
 }
 
-/* Finds the object of that name or creates it. It stays there for this process until
- * shmi_close_object. */
-SHMI_FN int shmi_open_object(shmsync_arena *a, const shmi_spec *spec, shmi_object *o, int *created)
+SHMI_FN int shmi_open_entered(shmsync_arena *a, const shmi_spec *spec, shmi_object *o, int *created)
 {
     size_t len = spec->name != NULL ? strlen(spec->name) : 0;
     uint64_t hash = shmi_fnv(spec->name, len);
     shmi_header h;
     int tries, err, found;
     *created = 0;
-    if (shmi_self(a) == 0)
-        return shmi_fail(ENOTCONN, "arena.open_object", spec->name, "%s", "");
     if (len > SHMI_maxObjectName || !shmi_utf8(spec->name, len))
         return shmi_fail(EINVAL, "arena.open_object", NULL, "a name is 1 to 255 bytes of UTF-8");
     if (spec->size > SHMI_MaxObject)
@@ -736,6 +768,18 @@ SHMI_FN int shmi_open_object(shmsync_arena *a, const shmi_spec *spec, shmi_objec
     }
     return shmi_fail(EPROTO, "arena.open_object", spec->name, "others keep making and taking away this name");
 }
+/* Finds the object of that name or creates it. It stays there for this process until
+ * shmi_close_object. */
+SHMI_FN int shmi_open_object(shmsync_arena *a, const shmi_spec *spec, shmi_object *o, int *created)
+{
+    int err = shmi_enter(a, "arena.open_object");
+    *created = 0;
+    if (err != 0)
+        return err;
+    err = shmi_open_entered(a, spec, o, created);
+    shmi_exit(a);
+    return err;
+}
 
 /* Opens the object at off. The caller holds handles. */
 SHMI_FN int shmi_open_at(shmsync_arena *a, shmi_off off, shmi_header *h)
@@ -756,11 +800,13 @@ SHMI_FN int shmi_object_at(shmsync_arena *a, shmi_off off, const char *op, uint3
     shmi_header h;
     char is[5];
     int err;
-    if (shmi_self(a) == 0)
-        return shmi_fail(ENOTCONN, op, NULL, "%s", "");
+    err = shmi_enter(a, op);
+    if (err != 0)
+        return err;
     pthread_mutex_lock(&a->handles);
     err = shmi_open_at(a, off, &h);
     pthread_mutex_unlock(&a->handles);
+    shmi_exit(a);
     if (err != 0)
         return err;
     *o = h.o;
@@ -949,9 +995,9 @@ SHMI_FN int shmi_delete_successor(shmsync_arena *a, const char *name, size_t len
 int shmsync_delete(shmsync_arena *a, const char *name)
 {
     size_t len = strlen(name);
-    int deleted, err;
-    if (shmi_self(a) == 0)
-        return shmi_fail(ENOTCONN, "arena.delete", name, "%s", "");
+    int deleted, err = shmi_enter(a, "arena.delete");
+    if (err != 0)
+        return err;
     pthread_mutex_lock(&a->handles);
     shmi_release_deferred(a);
     shmi_lower_reach_if_due(a);
@@ -962,6 +1008,7 @@ int shmsync_delete(shmsync_arena *a, const char *name)
             err = 0;
     }
     pthread_mutex_unlock(&a->handles);
+    shmi_exit(a);
     return err;
 }
 
@@ -1120,8 +1167,9 @@ SHMI_FN int shmi_unshare(shmsync_arena *a, shmi_off off, void (*end)(void *handl
 {
     shmi_ref *r;
     int open_ = 0;
-    if (shmi_self(a) == 0)
-        return ENOTCONN;
+    int err = shmi_enter(a, "close");
+    if (err != 0)
+        return err;
     pthread_mutex_lock(&a->handles_of);
     pthread_mutex_lock(&a->handles);
     r = shmi_ref_of(a, off);
@@ -1135,6 +1183,7 @@ SHMI_FN int shmi_unshare(shmsync_arena *a, shmi_off off, void (*end)(void *handl
         shmi_close_object(a, off);
     }
     pthread_mutex_unlock(&a->handles_of);
-    return open_ ? 0 : EBADF;
+    shmi_exit(a);
+    return open_ ? 0 : shmi_fail(EBADF, "close", NULL, "it is not open");
 }
 

@@ -505,7 +505,7 @@ SHMI_FN int shmi_deliver_deaths(shmsync_arena *a)
 int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant *, void *), void *arg)
 {
     if (shmi_self(a) == 0)
-        return shmi_fail(ENOTCONN, "arena.on_death", a->label, "%s", "");
+        return shmi_fail(shmi_nameless(a), "arena.on_death", a->label, "%s", "");
     pthread_mutex_lock(&a->death_lock);
     if (a->told == NULL)
         a->told = (shmi_told *)calloc((size_t)a->geo.slots + 1, sizeof *a->told);

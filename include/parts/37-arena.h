@@ -350,9 +350,11 @@ SHMI_FN void shmi_before_fork(void)
 {
     pthread_mutex_lock(&shmi_attached_lock);
     pthread_mutex_lock(&shmi_have_lock);
+    pthread_mutex_lock(&shmi_spares_lock);
 }
 SHMI_FN void shmi_after_fork(void)
 {
+    pthread_mutex_unlock(&shmi_spares_lock);
     pthread_mutex_unlock(&shmi_have_lock);
     pthread_mutex_unlock(&shmi_attached_lock);
 }
@@ -775,25 +777,18 @@ SHMI_FN int shmi_restore_reservations(shmsync_arena *a)
 
 SHMI_FN void shmi_destroy(shmsync_arena *a)
 {
-    shmi_ref *r, *next;
     shmi_wait_node *s, *after;
     shmi_chore *l, *more;
-    for (r = a->refs; r != NULL; r = next) {
-        next = r->next;
-        if (r->handle != NULL && r->end != NULL)
-            r->end(r->handle);
-        else
-            free(r->handle);
-        free(r);
+    for (l = a->chores; l != NULL; l = more) {
+        more = l->next;
+        free(l);
     }
     for (s = a->wait_nodes; s != NULL; s = after) {
         after = s->next;
         free(s);
     }
-    for (l = a->chores; l != NULL; l = more) {
-        more = l->next;
-        free(l);
-    }
+    if (a->retired)
+        munmap(a->base, (size_t)a->size);
     free(a->path);
     free(a->deferred);
     free(a->reaps);
@@ -814,6 +809,78 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
     if (a->me != NULL)
         munmap(a->me, (size_t)a->page);
     free(a);
+}
+
+/* Frees what this process has open, when nobody closes it any more. */
+SHMI_FN void shmi_destroy_refs(shmsync_arena *a)
+{
+    shmi_ref *r, *next, **lists;
+    uint32_t i;
+    pthread_mutex_lock(&a->handles_of);
+    pthread_mutex_lock(&a->handles);
+    lists = a->refs;
+    a->refs = NULL;
+    for (i = 0; lists != NULL && i < UINT32_C(1) << a->refs_log; i++)
+        for (r = lists[i]; r != NULL; r = next) {
+            next = r->next;
+            if (r->handle != NULL && r->end != NULL)
+                r->end(r->handle);
+            else if (r->handle != NULL)
+                shmi_free_thing(r->handle);
+            free(r);
+        }
+    free(lists);
+    pthread_mutex_unlock(&a->handles);
+    pthread_mutex_unlock(&a->handles_of);
+}
+/* From now on a call with a handle of the arena fails with EBADF. */
+SHMI_FN void shmi_close_handles(shmsync_arena *a)
+{
+    shmi_ref *r;
+    uint32_t i;
+    pthread_mutex_lock(&a->handles_of);
+    pthread_mutex_lock(&a->handles);
+    for (i = 0; a->refs != NULL && i < UINT32_C(1) << a->refs_log; i++)
+        for (r = a->refs[i]; r != NULL; r = r->next)
+            if (r->handle != NULL)
+                shmi_close_thing(r->handle);
+    pthread_mutex_unlock(&a->handles);
+    pthread_mutex_unlock(&a->handles_of);
+}
+
+/* An arena that is closed stays what it is until as many more are closed, for calls that come too late, and for
+ * those that do not wait and are under way. Where its file was, there is memory of this process alone. */
+enum { SHMI_RETIRED = 64 };
+static shmsync_arena *shmi_retired[SHMI_RETIRED]; /* guarded by: shmi_attached_lock */
+static unsigned shmi_retired_at;                  /* guarded by: shmi_attached_lock */
+
+SHMI_FN void shmi_retire(shmsync_arena *a)
+{
+    shmsync_arena *old;
+    shmi_destroy_refs(a);
+    pthread_mutex_lock(&shmi_attached_lock);
+    old = shmi_retired[shmi_retired_at];
+    shmi_retired[shmi_retired_at] = a;
+    shmi_retired_at = (shmi_retired_at + 1) % SHMI_RETIRED;
+    pthread_mutex_unlock(&shmi_attached_lock);
+    if (old != NULL)
+        shmi_destroy(old);
+}
+/* Puts memory of this process alone where the arena is, in one step; 0 if it cannot, and then nothing is there. Under
+ * mlockall memory that may be read is taken in full when it is mapped, so this is made accessible later. */
+SHMI_FN int shmi_unmap_file(shmsync_arena *a)
+{
+    const size_t size = (size_t)a->size;
+    void *p = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p != MAP_FAILED) {
+        munlock(p, size);
+        madvise(p, size, MADV_DONTDUMP);
+        if (mprotect(p, size, PROT_READ | PROT_WRITE) == 0 && mremap(p, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, a->base) != MAP_FAILED)
+            return 1;
+        munmap(p, size);
+    }
+    munmap(a->base, size);
+    return 0;
 }
 
 SHMI_FN int shmi_compare(shmsync_arena *a, const shmsync_arena_options *o, int created)
@@ -1012,7 +1079,9 @@ SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_o
     pthread_cond_broadcast(&shmi_attached_changed);
     if (err != 0) {
         shmi_unmap(s);
-        shmi_destroy(a);
+        pthread_mutex_unlock(&shmi_attached_lock);
+        shmi_retire(a); /* on_first may have kept it */
+        pthread_mutex_lock(&shmi_attached_lock);
     }
     return err;
 }
@@ -1269,6 +1338,7 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
         }
         shmi_nap(1000000);
     }
+    shmi_close_handles(a);
     shmi_do_chores(a);
     pthread_mutex_lock(&a->reaping);
     unknown = shmi_repair_all(a, a->self, 0, &concern);
@@ -1293,8 +1363,20 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
     shmi_ring_watchers_of(a, i);
     shmi_count_death(a, &concern); /* a peer that looked when it was woken found us current still */
     shmi_drop_lock(a);
-    munmap(a->base, (size_t)a->size);
+    __atomic_store_n(&a->retired, shmi_unmap_file(a), __ATOMIC_RELEASE);
     close(a->fd);
+}
+
+/* Whether a is one of the arenas that this process closed last. */
+SHMI_FN int shmi_was_closed(const shmsync_arena *a)
+{
+    int found = 0;
+    unsigned i;
+    pthread_mutex_lock(&shmi_attached_lock);
+    for (i = 0; i < SHMI_RETIRED; i++)
+        found = found || shmi_retired[i] == a;
+    pthread_mutex_unlock(&shmi_attached_lock);
+    return found;
 }
 
 int shmsync_arena_close(shmsync_arena *a)
@@ -1321,20 +1403,20 @@ int shmsync_arena_close(shmsync_arena *a)
         }
         shmi_detach(a);
         pthread_mutex_unlock(&shmi_attached_lock);
-        shmi_destroy(a);
+        shmi_retire(a);
     }
     shmi_let_cancel();
-    /* Closed already, or inherited over a fork. */
-    return open_ != NULL ? 0 : shmi_fail(ENOTCONN, "arena.close", NULL, "%s", "");
+    /* Inherited over a fork, or closed already: that was lately, or the address means nothing any more. */
+    return open_ != NULL ? 0 : shmi_fail(shmi_was_closed(a) ? EBADF : ENOTCONN, "arena.close", NULL, "%s", "");
 }
 
 uint64_t shmsync_arena_size(const shmsync_arena *a) { return a->geo.size; }
-void *shmsync_arena_base(const shmsync_arena *a) { return a->base; }
+void *shmsync_arena_base(const shmsync_arena *a) { return __atomic_load_n(&a->retired, __ATOMIC_ACQUIRE) ? NULL : a->base; }
 
 int shmsync_arena_self(shmsync_arena *a, shmsync_participant *out)
 {
     if (shmi_self(a) == 0)
-        return shmi_fail(ENOTCONN, "arena.self", a->label, "%s", "");
+        return shmi_fail(shmi_nameless(a), "arena.self", a->label, "%s", "");
     shmi_read_slot(a, a->my_slot, shmi_slot_state(a, a->my_slot), out);
     return 0;
 }
@@ -1343,7 +1425,7 @@ int shmsync_arena_participants(shmsync_arena *a, int (*f)(const shmsync_particip
 {
     uint32_t i;
     if (shmi_self(a) == 0)
-        return shmi_fail(ENOTCONN, "arena.participants", a->label, "%s", "");
+        return shmi_fail(shmi_nameless(a), "arena.participants", a->label, "%s", "");
     for (i = 1; i <= a->geo.slots; i++) {
         shmsync_participant p;
         uint32_t w = shmi_slot_state(a, i);
@@ -1363,15 +1445,17 @@ int shmsync_alloc(shmsync_arena *a, uint64_t size, shmsync_offset *out)
     shmi_off off = 0;
     int err;
     *out = 0;
-    if (shmi_self(a) == 0)
-        return shmi_fail(ENOTCONN, "arena.alloc", a->label, "%s", "");
-    err = shmi_claim(a, size, &off);
+    err = shmi_enter(a, "arena.alloc");
     if (err != 0)
         return err;
-    SHMSYNC_CRASHPOINT("arena.alloc.before_publish");
-    err = shmi_publish(a, off, SHMI_blockRaw);
+    err = shmi_claim(a, size, &off);
+    if (err == 0) {
+        SHMSYNC_CRASHPOINT("arena.alloc.before_publish");
+        err = shmi_publish(a, off, SHMI_blockRaw);
+    }
     if (err == 0)
         *out = off;
+    shmi_exit(a);
     return err;
 }
 
@@ -1379,18 +1463,29 @@ int shmsync_free(shmsync_arena *a, shmsync_offset off)
 {
     shmi_block b;
     uint32_t freeing = shmi_make_block(SHMI_blockFreeing, a->self);
-    if (shmi_self(a) == 0)
-        return shmi_fail(ENOTCONN, "arena.free", a->label, "%s", "");
+    int err = shmi_enter(a, "arena.free");
+    if (err != 0)
+        return err;
     if (shmi_locate(a, off, &b))
         shmi_touch(a, b.chunk);
-    if (!shmi_locate(a, off, &b) || !shmi_block_swap(&b, SHMI_blockRaw, freeing))
-        return shmi_fail(EINVAL, "arena.free", a->label, "nothing that was allocated begins at 0x%llx", (unsigned long long)off);
-    SHMSYNC_CRASHPOINT("arena.free.before_clear");
-    shmi_release(a, &b, freeing);
-    return 0;
+    if (!shmi_locate(a, off, &b) || !shmi_block_swap(&b, SHMI_blockRaw, freeing)) {
+        err = shmi_fail(EINVAL, "arena.free", a->label, "nothing that was allocated begins at 0x%llx", (unsigned long long)off);
+    } else {
+        SHMSYNC_CRASHPOINT("arena.free.before_clear");
+        shmi_release(a, &b, freeing);
+    }
+    shmi_exit(a);
+    return err;
 }
 
-void *shmsync_at(shmsync_arena *a, shmsync_offset off, uint64_t size) { return shmi_try_at(a, off, size, 1); }
+void *shmsync_at(shmsync_arena *a, shmsync_offset off, uint64_t size)
+{
+    if (__atomic_load_n(&a->retired, __ATOMIC_ACQUIRE)) {
+        shmi_fail(EBADF, "arena.at", a->label, "this process closed the arena");
+        return NULL;
+    }
+    return shmi_try_at(a, off, size, 1);
+}
 
 SHMI_FN int shmi_plain_open(shmsync_arena *a, int existing, uint32_t kind, const char *name, uint64_t size, uint64_t layout, void **out, uint64_t *has)
 {

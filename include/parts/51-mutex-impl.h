@@ -208,7 +208,7 @@ SHMI_COLD int shmi_mutex_trylock_slow(shmi_mutex *m)
 {
     int tries, err;
     if (shmi_self(m->a) == 0)
-        return shmi_fail(ENOTCONN, "mutex.trylock", m->called, "%s", "");
+        return shmi_fail(shmi_nameless(m->a), "mutex.trylock", m->called, "%s", "");
     for (tries = 0; tries < 1000; tries++) { /* each turn is another's step; a peer may make them up */
         uint32_t o = shmi_ld32(m->own);
         switch (shmi_mutex_step(m, o, 0, &err)) {
@@ -568,7 +568,7 @@ SHMI_COLD int shmi_mutex_unlock_slow(shmi_mutex *m, uint32_t o)
 {
     shmi_participant_id self = shmi_self(m->a);
     if (self == 0)
-        return shmi_fail(ENOTCONN, "mutex.unlock", m->called, "%s", "");
+        return shmi_fail(shmi_nameless(m->a), "mutex.unlock", m->called, "%s", "");
     if (o != self)
         return shmi_mutex_bad_unlock(m, o);
     SHMSYNC_CRASHPOINT("mutex.unlock.before_release");
@@ -609,7 +609,7 @@ SHMI_FN void shmi_mutex_init_body(unsigned char *body, const void *arg)
 SHMI_FN void *shmi_mutex_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
     const shmsync_mutex_options *opt = (const shmsync_mutex_options *)arg;
-    shmi_mutex *m = (shmi_mutex *)calloc(1, sizeof *m);
+    shmi_mutex *m = (shmi_mutex *)shmi_new_thing(sizeof *m);
     if (m == NULL)
         return NULL;
     shmi_mutex_init(m, a, (shmi_mutex_words *)shmi_ptr(a, o->body, sizeof(shmi_mutex_words), 64), o->off, "", 0);
@@ -660,10 +660,7 @@ SHMI_FN int shmi_open_mutex(int existing, shmsync_arena *a, const char *name, co
         shmi_close_object(a, o.off);
         return err;
     }
-    out->impl = (shmi_mutex *)shmi_share(a, &o, shmi_mutex_build, opts);
-    if (out->impl == NULL)
-        return ENOMEM;
-    return 0;
+    return SHMI_HAND_OUT(out, shmi_mutex *, shmi_share(a, &o, shmi_mutex_build, opts));
 }
 int shmsync_mutex_open(shmsync_arena *a, const char *name, const shmsync_mutex_options *opts, shmsync_mutex *out) { return shmi_open_mutex(0, a, name, opts, out); }
 int shmsync_mutex_attach(shmsync_arena *a, const char *name, const shmsync_mutex_options *opts, shmsync_mutex *out) { return shmi_open_mutex(1, a, name, opts, out); }
@@ -678,15 +675,19 @@ int shmsync_mutex_at(shmsync_arena *a, shmsync_offset off, shmsync_mutex *out)
         shmi_close_object(a, o.off);
     if (err != 0)
         return err;
-    out->impl = (shmi_mutex *)shmi_share(a, &o, shmi_mutex_build, NULL);
-    return out->impl != NULL ? 0 : ENOMEM;
+    return SHMI_HAND_OUT(out, shmi_mutex *, shmi_share(a, &o, shmi_mutex_build, NULL));
 }
 
-shmsync_offset shmsync_mutex_offset(const shmsync_mutex *m) { return m->impl->o.off; }
+shmsync_offset shmsync_mutex_offset(const shmsync_mutex *m)
+{
+    SHMI_OPENED_OR(m, 0);
+    return m->impl->o.off;
+}
 
-SHMI_FN void shmi_mutex_end(void *handle) { free(handle); }
+SHMI_FN void shmi_mutex_end(void *handle) { shmi_free_thing(handle); }
 int shmsync_mutex_close(shmsync_mutex *m)
 {
+    SHMI_OPENED(m);
     int err;
     if (m->impl == NULL)
         return EBADF;
@@ -696,11 +697,24 @@ int shmsync_mutex_close(shmsync_mutex *m)
     return err;
 }
 
-int shmsync_mutex_lock(shmsync_mutex *m) { return shmi_mutex_lock(m->impl, 0); }
-int shmsync_mutex_trylock(shmsync_mutex *m) { return shmi_mutex_trylock(m->impl); }
-int shmsync_mutex_unlock(shmsync_mutex *m) { return shmi_mutex_unlock(m->impl); }
+int shmsync_mutex_lock(shmsync_mutex *m)
+{
+    SHMI_OPENED(m);
+    return shmi_mutex_lock(m->impl, 0);
+}
+int shmsync_mutex_trylock(shmsync_mutex *m)
+{
+    SHMI_OPENED(m);
+    return shmi_mutex_trylock(m->impl);
+}
+int shmsync_mutex_unlock(shmsync_mutex *m)
+{
+    SHMI_OPENED(m);
+    return shmi_mutex_unlock(m->impl);
+}
 int shmsync_mutex_timedlock(shmsync_mutex *m, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(m);
     int64_t deadline;
     if (shmi_mutex_at_once(m->impl))
         return 0;
@@ -711,6 +725,7 @@ int shmsync_mutex_timedlock(shmsync_mutex *m, const struct timespec *abs_monoton
 
 int shmsync_mutex_state(shmsync_mutex *m)
 {
+    SHMI_OPENED(m);
     uint32_t o = shmi_ld32(m->impl->own);
     if (!shmi_owner_valid(o))
         return EPROTO;
@@ -763,6 +778,7 @@ SHMI_FN int shmi_mutex_recover_entered(shmi_mutex *m, int (*repair)(void *), voi
 }
 int shmsync_mutex_recover(shmsync_mutex *m, int (*repair)(void *), void *arg)
 {
+    SHMI_OPENED(m);
     shmsync_arena *a = m->impl->a;
     int err;
     if (repair == NULL)

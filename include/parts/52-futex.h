@@ -53,7 +53,7 @@ SHMI_FN void shmi_futex_init_body(unsigned char *body, const void *arg)
 }
 SHMI_FN void *shmi_futex_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
-    shmi_futex *f = (shmi_futex *)calloc(1, sizeof *f);
+    shmi_futex *f = (shmi_futex *)shmi_new_thing(sizeof *f);
     (void)arg;
     if (f == NULL)
         return NULL;
@@ -81,8 +81,7 @@ SHMI_FN int shmi_open_futex(int existing, shmsync_arena *a, const char *name, co
     err = shmi_open_object(a, &spec, &o, &created);
     if (err != 0)
         return err;
-    out->impl = (shmi_futex *)shmi_share(a, &o, shmi_futex_build, NULL);
-    return out->impl != NULL ? 0 : ENOMEM;
+    return SHMI_HAND_OUT(out, shmi_futex *, shmi_share(a, &o, shmi_futex_build, NULL));
 }
 int shmsync_futex_open(shmsync_arena *a, const char *name, const shmsync_futex_options *opts, shmsync_futex *out) { return shmi_open_futex(0, a, name, opts, out); }
 int shmsync_futex_attach(shmsync_arena *a, const char *name, const shmsync_futex_options *opts, shmsync_futex *out) { return shmi_open_futex(1, a, name, opts, out); }
@@ -95,14 +94,18 @@ int shmsync_futex_at(shmsync_arena *a, shmsync_offset off, shmsync_futex *out)
     err = shmi_object_at(a, off, "futex.open", SHMI_FUTEX_KIND, SHMI_futexVersion, sizeof(shmi_futex_words), &o);
     if (err != 0)
         return err;
-    out->impl = (shmi_futex *)shmi_share(a, &o, shmi_futex_build, NULL);
-    return out->impl != NULL ? 0 : ENOMEM;
+    return SHMI_HAND_OUT(out, shmi_futex *, shmi_share(a, &o, shmi_futex_build, NULL));
 }
 
-shmsync_offset shmsync_futex_offset(const shmsync_futex *f) { return f->impl->o.off; }
+shmsync_offset shmsync_futex_offset(const shmsync_futex *f)
+{
+    SHMI_OPENED_OR(f, 0);
+    return f->impl->o.off;
+}
 
 int shmsync_futex_close(shmsync_futex *f)
 {
+    SHMI_OPENED(f);
     int err;
     if (f->impl == NULL)
         return EBADF;
@@ -112,12 +115,16 @@ int shmsync_futex_close(shmsync_futex *f)
     return err;
 }
 
-uint64_t shmsync_futex_get(const shmsync_futex *f) { return shmi_futex_counter(shmi_ld64(&f->impl->w->state)); }
+uint64_t shmsync_futex_get(const shmsync_futex *f)
+{
+    SHMI_OPENED_OR(f, 0);
+    return shmi_futex_counter(shmi_ld64(&f->impl->w->state));
+}
 
 SHMI_FN int shmi_futex_change(shmi_futex *f, int stop, const char *op)
 {
     if (shmi_self(f->a) == 0)
-        return shmi_fail(ENOTCONN, op, shmi_called(&f->o), "%s", "");
+        return shmi_fail(shmi_nameless(f->a), op, shmi_called(&f->o), "%s", "");
     if (!stop) { /* the CPU's number goes first: a waiter that sees the post may look for it */
         shmi_tuning t = shmi_futex_tuning(f);
         shmi_note_cpu(&t);
@@ -139,9 +146,21 @@ SHMI_FN int shmi_futex_change(shmi_futex *f, int stop, const char *op)
         return 0;
     }
 }
-int shmsync_futex_post(shmsync_futex *f) { return shmi_futex_change(f->impl, 0, "futex.post"); }
-int shmsync_futex_stopped(const shmsync_futex *f) { return (shmi_ld64(&f->impl->w->state) & SHMI_FUTEX_STOPPED) != 0; }
-int shmsync_futex_stop(shmsync_futex *f) { return shmi_futex_change(f->impl, 1, "futex.stop"); }
+int shmsync_futex_post(shmsync_futex *f)
+{
+    SHMI_OPENED(f);
+    return shmi_futex_change(f->impl, 0, "futex.post");
+}
+int shmsync_futex_stopped(const shmsync_futex *f)
+{
+    SHMI_OPENED_OR(f, 0);
+    return (shmi_ld64(&f->impl->w->state) & SHMI_FUTEX_STOPPED) != 0;
+}
+int shmsync_futex_stop(shmsync_futex *f)
+{
+    SHMI_OPENED(f);
+    return shmi_futex_change(f->impl, 1, "futex.stop");
+}
 
 typedef struct shmi_futex_spin {
     uint64_t *state, token;
@@ -219,7 +238,7 @@ SHMI_FN int shmi_futex_wait_until(shmi_futex *f, uint64_t token, int64_t deadlin
     shmsync_arena *a = f->a;
     int err;
     if (shmi_self(a) == 0)
-        return shmi_fail(ENOTCONN, "futex.wait", shmi_called(&f->o), "%s", "");
+        return shmi_fail(shmi_nameless(a), "futex.wait", shmi_called(&f->o), "%s", "");
     if (shmi_futex_counter(shmi_ld64(&f->w->state)) >= token)
         return 0;
     if (token > UINT64_MAX >> 2)
@@ -231,9 +250,14 @@ SHMI_FN int shmi_futex_wait_until(shmi_futex *f, uint64_t token, int64_t deadlin
     shmi_exit(a);
     return err;
 }
-int shmsync_futex_wait(shmsync_futex *f, uint64_t token) { return shmi_futex_wait_until(f->impl, token, 0); }
+int shmsync_futex_wait(shmsync_futex *f, uint64_t token)
+{
+    SHMI_OPENED(f);
+    return shmi_futex_wait_until(f->impl, token, 0);
+}
 int shmsync_futex_timedwait(shmsync_futex *f, uint64_t token, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(f);
     int64_t deadline;
     if (shmi_deadline(abs_monotonic, &deadline) != 0)
         return shmi_fail(EINVAL, "futex.timedwait", shmi_called(&f->impl->o), "not a time");

@@ -21,7 +21,7 @@ SHMI_FN int shmi_tx_check(shmsync_arena *a, int rollback, const char *op, const 
 {
     tx->mutex = NULL;
     if (SHMI_UNLIKELY(shmi_self(a) == 0))
-        return shmi_fail(ENOTCONN, op, called, "%s", "");
+        return shmi_fail(shmi_nameless(a), op, called, "%s", "");
     if (SHMI_UNLIKELY(!rollback))
         return shmi_fail(EINVAL, op, called, "it has no undo log; a lock of SHMSYNC_POLICY_ROLLBACK has one");
     if (SHMI_UNLIKELY(a->lock_fd < 0))
@@ -55,16 +55,19 @@ SHMI_FN int shmi_mutex_begun(shmi_mutex *m, const char *op, int err, shmsync_tx 
 }
 int shmsync_mutex_begin(shmsync_mutex *m, shmsync_tx *tx)
 {
+    SHMI_OPENED(m);
     int err = shmi_tx_check(m->impl->a, m->impl->rollback, "mutex.begin", m->impl->called, tx);
     return err != 0 ? err : shmi_mutex_begun(m->impl, "mutex.begin", shmi_mutex_lock(m->impl, 0), tx);
 }
 int shmsync_mutex_trybegin(shmsync_mutex *m, shmsync_tx *tx)
 {
+    SHMI_OPENED(m);
     int err = shmi_tx_check(m->impl->a, m->impl->rollback, "mutex.trybegin", m->impl->called, tx);
     return err != 0 ? err : shmi_mutex_begun(m->impl, "mutex.trybegin", shmi_mutex_trylock(m->impl), tx);
 }
 int shmsync_mutex_timedbegin(shmsync_mutex *m, shmsync_tx *tx, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(m);
     int err = shmi_tx_check(m->impl->a, m->impl->rollback, "mutex.timedbegin", m->impl->called, tx);
     return err != 0 ? err : shmi_mutex_begun(m->impl, "mutex.timedbegin", shmsync_mutex_timedlock(m, abs_monotonic), tx);
 }
@@ -80,7 +83,7 @@ SHMI_FN int shmi_tx_going(const shmsync_tx *tx, const char *op)
     if (SHMI_UNLIKELY(tx->mutex == NULL))
         return shmi_fail(EPERM, op, NULL, "the transaction has ended");
     if (SHMI_UNLIKELY(shmi_self(tx->arena) == 0))
-        return shmi_fail(ENOTCONN, op, shmi_tx_called(tx), "%s", "");
+        return shmi_fail(shmi_nameless(tx->arena), op, shmi_tx_called(tx), "%s", "");
     return 0;
 }
 

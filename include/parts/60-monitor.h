@@ -856,7 +856,7 @@ SHMI_FN void shmi_mon_init(struct shmi_monitor *m, shmsync_arena *a, const shmi_
 }
 
 /* The end of a handle: objects have their monitor at their head. */
-SHMI_FN void shmi_mon_free(void *handle) { free(handle); }
+SHMI_FN void shmi_mon_free(void *handle) { shmi_free_thing(handle); }
 
 /* The reaper's work on an object whose monitor has been made. */
 SHMI_FN void shmi_mon_repair(struct shmi_monitor *m, shmi_participant_id dead)
@@ -881,7 +881,7 @@ SHMI_FN void shmi_mon_wake_object(shmsync_arena *a, const shmi_object *o, int ow
 }
 
 /* 0, or ENOTCONN in a child of fork. */
-SHMI_FN int shmi_use(shmsync_arena *a, const char *op) { return SHMI_LIKELY(shmi_self(a) != 0) ? 0 : shmi_fail(ENOTCONN, op, NULL, "%s", ""); }
+SHMI_FN int shmi_use(shmsync_arena *a, const char *op) { return SHMI_LIKELY(shmi_self(a) != 0) ? 0 : shmi_fail(shmi_nameless(a), op, NULL, "%s", ""); }
 
 /* ---- What objects share that are let go together, or are opened alike ---- */
 
@@ -962,7 +962,7 @@ SHMI_FN int shmi_mon_open(shmsync_arena *a, const shmi_spec *spec, void *(*build
     if (err != 0)
         return err;
     *impl = shmi_share(a, &o, build, arg);
-    return *impl != NULL ? 0 : ENOMEM;
+    return *impl != NULL ? 0 : shmi_last.err;
 }
 SHMI_FN int shmi_mon_at(shmsync_arena *a, shmi_off off, const char *op, uint32_t kind, uint16_t version, uint64_t size, void *(*build)(shmsync_arena *, const shmi_object *, const void *), const void *arg, void **impl)
 {
@@ -972,7 +972,7 @@ SHMI_FN int shmi_mon_at(shmsync_arena *a, shmi_off off, const char *op, uint32_t
     if (err != 0)
         return err;
     *impl = shmi_share(a, &o, build, arg);
-    return *impl != NULL ? 0 : ENOMEM;
+    return *impl != NULL ? 0 : shmi_last.err;
 }
 SHMI_FN int shmi_mon_close(struct shmi_monitor *m) { return shmi_unshare(m->a, m->o.off, shmi_mon_free); }
 

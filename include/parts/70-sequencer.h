@@ -476,7 +476,7 @@ SHMI_FN void shmi_sequencer_fill(unsigned char *body, const void *arg)
 
 SHMI_FN void *shmi_sequencer_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
-    struct shmi_sequence *q = (struct shmi_sequence *)malloc(sizeof *q);
+    struct shmi_sequence *q = (struct shmi_sequence *)shmi_new_thing(sizeof *q);
     (void)arg;
     if (q != NULL)
         shmi_seq_init(q, a, o);
@@ -485,8 +485,7 @@ SHMI_FN void *shmi_sequencer_build(shmsync_arena *a, const shmi_object *o, const
 
 SHMI_FN int shmi_sequencer_handle(shmsync_arena *a, const shmi_object *o, shmsync_sequencer *out)
 {
-    out->impl = (struct shmi_sequence *)shmi_share(a, o, shmi_sequencer_build, NULL);
-    return out->impl != NULL ? 0 : ENOMEM;
+    return SHMI_HAND_OUT(out, struct shmi_sequence *, shmi_share(a, o, shmi_sequencer_build, NULL));
 }
 
 SHMI_FN int shmi_open_sequencer(int existing, shmsync_arena *a, const char *name, const shmsync_sequencer_options *opts, shmsync_sequencer *out)
@@ -522,6 +521,7 @@ int shmsync_sequencer_at(shmsync_arena *a, shmsync_offset off, shmsync_sequencer
 
 int shmsync_sequencer_close(shmsync_sequencer *s)
 {
+    SHMI_OPENED(s);
     int err;
     if (s->impl == NULL)
         return EBADF;
@@ -531,12 +531,25 @@ int shmsync_sequencer_close(shmsync_sequencer *s)
     return err;
 }
 
-shmsync_offset shmsync_sequencer_offset(const shmsync_sequencer *s) { return s->impl->m.o.off; }
-uint64_t shmsync_sequencer_value(const shmsync_sequencer *s) { return shmi_ld64(&s->impl->w->value); }
-int shmsync_sequencer_stopped(const shmsync_sequencer *s) { return shmi_ld32(&s->impl->w->stopped) != 0; }
+shmsync_offset shmsync_sequencer_offset(const shmsync_sequencer *s)
+{
+    SHMI_OPENED_OR(s, 0);
+    return s->impl->m.o.off;
+}
+uint64_t shmsync_sequencer_value(const shmsync_sequencer *s)
+{
+    SHMI_OPENED_OR(s, 0);
+    return shmi_ld64(&s->impl->w->value);
+}
+int shmsync_sequencer_stopped(const shmsync_sequencer *s)
+{
+    SHMI_OPENED_OR(s, 0);
+    return shmi_ld32(&s->impl->w->stopped) != 0;
+}
 
 int shmsync_sequencer_increment(shmsync_sequencer *s, uint64_t *value)
 {
+    SHMI_OPENED(s);
     uint64_t v;
     int err = shmi_use(s->impl->m.a, "sequencer.increment");
     if (SHMI_UNLIKELY(err != 0))
@@ -549,6 +562,7 @@ int shmsync_sequencer_increment(shmsync_sequencer *s, uint64_t *value)
 
 int shmsync_sequencer_advance(shmsync_sequencer *s, uint64_t v, int *advanced)
 {
+    SHMI_OPENED(s);
     int err = shmi_use(s->impl->m.a, "sequencer.advance");
     uint64_t now;
     if (advanced != NULL)
@@ -564,16 +578,26 @@ int shmsync_sequencer_advance(shmsync_sequencer *s, uint64_t v, int *advanced)
     return 0;
 }
 
-int shmsync_sequencer_wait(shmsync_sequencer *s, uint64_t token) { return shmi_seq_wait(s->impl, token, 0); }
+int shmsync_sequencer_wait(shmsync_sequencer *s, uint64_t token)
+{
+    SHMI_OPENED(s);
+    return shmi_seq_wait(s->impl, token, 0);
+}
 int shmsync_sequencer_timedwait(shmsync_sequencer *s, uint64_t token, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(s);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     return err != 0 ? err : shmi_seq_wait(s->impl, token, ns);
 }
-int shmsync_sequencer_cancel_waiters(shmsync_sequencer *s) { return shmi_seq_cancel_all(s->impl, 0); }
+int shmsync_sequencer_cancel_waiters(shmsync_sequencer *s)
+{
+    SHMI_OPENED(s);
+    return shmi_seq_cancel_all(s->impl, 0);
+}
 int shmsync_sequencer_stop(shmsync_sequencer *s)
 {
+    SHMI_OPENED(s);
     if (shmsync_sequencer_stopped(s) && !shmi_seq_overdue(s->impl))
         return 0;
     return shmi_seq_cancel_all(s->impl, 1);
@@ -581,6 +605,7 @@ int shmsync_sequencer_stop(shmsync_sequencer *s)
 
 int shmsync_sequencer_reset(shmsync_sequencer *s, uint64_t v)
 {
+    SHMI_OPENED(s);
     struct shmi_sequence *q = s->impl;
     struct shmi_wakes b;
     int idle, err = shmi_mon_enter(&q->m, 0);

@@ -417,7 +417,7 @@ SHMI_FN void shmi_event_fill(unsigned char *body, const void *arg)
 
 SHMI_FN void *shmi_event_new(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
-    struct shmi_event *e = (struct shmi_event *)malloc(sizeof *e);
+    struct shmi_event *e = (struct shmi_event *)shmi_new_thing(sizeof *e);
     if (e != NULL)
         shmi_event_build(e, a, o, *(const uint32_t *)arg);
     return e;
@@ -431,8 +431,7 @@ SHMI_FN int shmi_event_handle(shmsync_arena *a, const shmi_object *o, shmsync_ev
         shmi_close_object(a, o->off);
         return shmi_fail(EPROTO, "event.open", shmi_called(o), "its mode does not go with its size");
     }
-    out->impl = (struct shmi_event *)shmi_share(a, o, shmi_event_new, &mode);
-    return out->impl != NULL ? 0 : ENOMEM;
+    return SHMI_HAND_OUT(out, struct shmi_event *, shmi_share(a, o, shmi_event_new, &mode));
 }
 
 SHMI_FN int shmi_open_event(int existing, shmsync_arena *a, const char *name, const shmsync_event_options *opts, shmsync_event *out)
@@ -481,6 +480,7 @@ int shmsync_event_at(shmsync_arena *a, shmsync_offset off, shmsync_event *out)
 
 int shmsync_event_close(shmsync_event *e)
 {
+    SHMI_OPENED(e);
     int err;
     if (e->impl == NULL)
         return EBADF;
@@ -490,10 +490,15 @@ int shmsync_event_close(shmsync_event *e)
     return err;
 }
 
-shmsync_offset shmsync_event_offset(const shmsync_event *e) { return e->impl->q.m.o.off; }
+shmsync_offset shmsync_event_offset(const shmsync_event *e)
+{
+    SHMI_OPENED_OR(e, 0);
+    return e->impl->q.m.o.off;
+}
 
 int shmsync_event_set(shmsync_event *e)
 {
+    SHMI_OPENED(e);
     int err = shmi_use(e->impl->q.m.a, "event");
     if (err != 0)
         return err;
@@ -501,6 +506,7 @@ int shmsync_event_set(shmsync_event *e)
 }
 int shmsync_event_reset(shmsync_event *e)
 {
+    SHMI_OPENED(e);
     int err = shmi_use(e->impl->q.m.a, "event");
     if (err != 0)
         return err;
@@ -508,6 +514,7 @@ int shmsync_event_reset(shmsync_event *e)
 }
 int shmsync_event_is_set(const shmsync_event *e)
 {
+    SHMI_OPENED_OR(e, 0);
     if (shmi_use(e->impl->q.m.a, "event") != 0)
         return 0;
     return e->impl->mode & SHMI_eventAuto ? shmi_event_is_set_auto(e->impl) : (shmi_event_load(e->impl) & 1) != 0;
@@ -520,15 +527,21 @@ SHMI_FN int shmi_event_await(shmsync_event *e, int64_t abs)
         return err;
     return e->impl->mode & SHMI_eventAuto ? shmi_event_wait_auto(e->impl, abs) : shmi_event_until(e->impl, 1, abs);
 }
-int shmsync_event_wait(shmsync_event *e) { return shmi_event_await(e, 0); }
+int shmsync_event_wait(shmsync_event *e)
+{
+    SHMI_OPENED(e);
+    return shmi_event_await(e, 0);
+}
 int shmsync_event_timedwait(shmsync_event *e, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(e);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     return err != 0 ? err : shmi_event_await(e, ns);
 }
 int shmsync_event_trywait(shmsync_event *e)
 {
+    SHMI_OPENED(e);
     int err = shmi_use(e->impl->q.m.a, "event");
     if (err != 0)
         return err;
@@ -545,9 +558,14 @@ SHMI_FN int shmi_event_await_reset(shmsync_event *e, int64_t abs)
         return shmi_fail(EINVAL, "event.wait_reset", e->impl->q.m.queueLock.called, "it is not bidirectional");
     return shmi_event_until(e->impl, 0, abs);
 }
-int shmsync_event_wait_reset(shmsync_event *e) { return shmi_event_await_reset(e, 0); }
+int shmsync_event_wait_reset(shmsync_event *e)
+{
+    SHMI_OPENED(e);
+    return shmi_event_await_reset(e, 0);
+}
 int shmsync_event_timedwait_reset(shmsync_event *e, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(e);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     return err != 0 ? err : shmi_event_await_reset(e, ns);

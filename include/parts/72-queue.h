@@ -699,6 +699,7 @@ SHMI_FN void shmi_queue_got(struct shmi_queue *x, uint32_t i, shmi_queue_slot *s
     if (in_queue)
         shmi_queue_take(x, i, s, cls);
     lease->impl = x;
+    lease->serial = shmi_serial_of(x);
     lease->at = i;
     lease->state = shmi_get(&s->state);
     lease->seq = shmi_get(&s->seq);
@@ -812,7 +813,7 @@ SHMI_FN void shmi_queue_fill(unsigned char *body, const void *arg)
 
 SHMI_FN void *shmi_queue_new(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
-    struct shmi_queue *x = (struct shmi_queue *)malloc(sizeof *x);
+    struct shmi_queue *x = (struct shmi_queue *)shmi_new_thing(sizeof *x);
     (void)arg;
     if (x != NULL)
         shmi_queue_build(x, a, o); /* shmi_queue_handle has seen that it can be */
@@ -825,7 +826,7 @@ SHMI_FN void shmi_queue_end(void *handle)
     uint64_t stage = shmi_xchg64(&x->stage, 0);
     if (stage != 0)
         shmi_unclaim(x->m.a, stage);
-    free(x);
+    shmi_free_thing(x);
 }
 
 SHMI_FN int shmi_queue_handle(shmsync_arena *a, const shmi_object *o, uint64_t item, uint32_t capacity, shmsync_queue *out)
@@ -840,8 +841,7 @@ SHMI_FN int shmi_queue_handle(shmsync_arena *a, const shmi_object *o, uint64_t i
         shmi_close_object(a, o->off);
         return err;
     }
-    out->impl = (struct shmi_queue *)shmi_share(a, o, shmi_queue_new, NULL);
-    return out->impl != NULL ? 0 : ENOMEM;
+    return SHMI_HAND_OUT(out, struct shmi_queue *, shmi_share(a, o, shmi_queue_new, NULL));
 }
 
 SHMI_FN int shmi_open_queue(int existing, shmsync_arena *a, const char *name, size_t item_size, const shmsync_queue_options *opts, shmsync_queue *out)
@@ -887,6 +887,7 @@ int shmsync_queue_at(shmsync_arena *a, shmsync_offset off, size_t item_size, shm
 
 int shmsync_queue_close(shmsync_queue *q)
 {
+    SHMI_OPENED(q);
     int err;
     if (q->impl == NULL)
         return EBADF;
@@ -896,19 +897,41 @@ int shmsync_queue_close(shmsync_queue *q)
     return err;
 }
 
-shmsync_offset shmsync_queue_offset(const shmsync_queue *q) { return q->impl->m.o.off; }
-int shmsync_queue_put(shmsync_queue *q, const void *item) { return shmi_queue_put(q, item, 0, 0); }
-int shmsync_queue_tryput(shmsync_queue *q, const void *item) { return shmi_queue_put(q, item, 0, 1); }
+shmsync_offset shmsync_queue_offset(const shmsync_queue *q)
+{
+    SHMI_OPENED_OR(q, 0);
+    return q->impl->m.o.off;
+}
+int shmsync_queue_put(shmsync_queue *q, const void *item)
+{
+    SHMI_OPENED(q);
+    return shmi_queue_put(q, item, 0, 0);
+}
+int shmsync_queue_tryput(shmsync_queue *q, const void *item)
+{
+    SHMI_OPENED(q);
+    return shmi_queue_put(q, item, 0, 1);
+}
 int shmsync_queue_timedput(shmsync_queue *q, const void *item, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(q);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     return err != 0 ? err : shmi_queue_put(q, item, ns, 0);
 }
-int shmsync_queue_get(shmsync_queue *q, void *item) { return shmi_queue_get(q, item, NULL, 0, 0); }
-int shmsync_queue_tryget(shmsync_queue *q, void *item) { return shmi_queue_get(q, item, NULL, 0, 1); }
+int shmsync_queue_get(shmsync_queue *q, void *item)
+{
+    SHMI_OPENED(q);
+    return shmi_queue_get(q, item, NULL, 0, 0);
+}
+int shmsync_queue_tryget(shmsync_queue *q, void *item)
+{
+    SHMI_OPENED(q);
+    return shmi_queue_get(q, item, NULL, 0, 1);
+}
 int shmsync_queue_timedget(shmsync_queue *q, void *item, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(q);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     return err != 0 ? err : shmi_queue_get(q, item, NULL, ns, 0);
@@ -922,6 +945,7 @@ SHMI_FN int shmi_queue_until(const struct timespec *abs_monotonic, int64_t *abs)
 }
 int shmsync_queue_put_batch(shmsync_queue *q, const void *items, size_t n, const struct timespec *abs_monotonic, size_t *done)
 {
+    SHMI_OPENED(q);
     struct shmi_queue *x = q->impl;
     const unsigned char *from = (const unsigned char *)items;
     int64_t abs;
@@ -954,6 +978,7 @@ int shmsync_queue_put_batch(shmsync_queue *q, const void *items, size_t n, const
 }
 int shmsync_queue_get_batch(shmsync_queue *q, void *items, size_t n, const struct timespec *abs_monotonic, size_t *done)
 {
+    SHMI_OPENED(q);
     struct shmi_queue *x = q->impl;
     unsigned char *to = (unsigned char *)items;
     shmi_queue_slot *s;
@@ -986,21 +1011,49 @@ int shmsync_queue_get_batch(shmsync_queue *q, void *items, size_t n, const struc
     shmi_queue_leave(x, &x->w->putters);
     return 0;
 }
-int shmsync_queue_lease(shmsync_queue *q, void *item, shmsync_lease *out) { return shmi_queue_get(q, item, out, 0, 0); }
-int shmsync_queue_trylease(shmsync_queue *q, void *item, shmsync_lease *out) { return shmi_queue_get(q, item, out, 0, 1); }
+int shmsync_queue_lease(shmsync_queue *q, void *item, shmsync_lease *out)
+{
+    SHMI_OPENED(q);
+    return shmi_queue_get(q, item, out, 0, 0);
+}
+int shmsync_queue_trylease(shmsync_queue *q, void *item, shmsync_lease *out)
+{
+    SHMI_OPENED(q);
+    return shmi_queue_get(q, item, out, 0, 1);
+}
 int shmsync_queue_timedlease(shmsync_queue *q, void *item, shmsync_lease *out, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(q);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     return err != 0 ? err : shmi_queue_get(q, item, out, ns, 0);
 }
-int shmsync_lease_ack(shmsync_lease *l) { return shmi_queue_end_lease(l, 0); }
-int shmsync_lease_nack(shmsync_lease *l) { return shmi_queue_end_lease(l, 1); }
-uint32_t shmsync_queue_len(const shmsync_queue *q) { return shmi_high(shmi_ld64(&q->impl->w->free)); }
-uint32_t shmsync_queue_cap(const shmsync_queue *q) { return q->impl->capacity; }
+int shmsync_lease_ack(shmsync_lease *l)
+{
+    if (l->impl != NULL) /* else it was given back */
+        SHMI_OPENED(l);
+    return shmi_queue_end_lease(l, 0);
+}
+int shmsync_lease_nack(shmsync_lease *l)
+{
+    if (l->impl != NULL) /* else it was given back */
+        SHMI_OPENED(l);
+    return shmi_queue_end_lease(l, 1);
+}
+uint32_t shmsync_queue_len(const shmsync_queue *q)
+{
+    SHMI_OPENED_OR(q, 0);
+    return shmi_high(shmi_ld64(&q->impl->w->free));
+}
+uint32_t shmsync_queue_cap(const shmsync_queue *q)
+{
+    SHMI_OPENED_OR(q, 0);
+    return q->impl->capacity;
+}
 
 int shmsync_queue_shutdown(shmsync_queue *q)
 {
+    SHMI_OPENED(q);
     struct shmi_wakes b;
     int err = shmi_use(q->impl->m.a, "queue");
     if (err == 0)

@@ -663,7 +663,7 @@ SHMI_FN void shmi_counter_init(struct shmi_counter *t, shmsync_arena *a, const s
 }
 SHMI_FN void *shmi_counter_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
-    struct shmi_counter *t = (struct shmi_counter *)malloc(sizeof *t);
+    struct shmi_counter *t = (struct shmi_counter *)shmi_new_thing(sizeof *t);
     (void)arg;
     if (t != NULL)
         shmi_counter_init(t, a, o);
@@ -898,6 +898,7 @@ SHMI_FN int shmi_open_waitgroup(int existing, shmsync_arena *a, const char *name
     spec.existing = existing;
     err = shmi_mon_open(a, &spec, shmi_counter_build, NULL, &created, &impl);
     out->impl = (struct shmi_counter *)impl;
+    out->serial = shmi_serial_of(impl);
     return err;
 }
 int shmsync_waitgroup_open(shmsync_arena *a, const char *name, const shmsync_waitgroup_options *opts, shmsync_waitgroup *out) { return shmi_open_waitgroup(0, a, name, opts, out); }
@@ -907,11 +908,17 @@ int shmsync_waitgroup_at(shmsync_arena *a, shmsync_offset off, shmsync_waitgroup
     void *impl;
     int err = shmi_mon_at(a, off, "waitgroup.open", SHMI_KIND_WAIT_GROUP, SHMI_VERSION_WAIT_GROUP, shmi_counter_bytes(a->geo.slots), shmi_counter_build, NULL, &impl);
     out->impl = (struct shmi_counter *)impl;
+    out->serial = shmi_serial_of(impl);
     return err;
 }
-shmsync_offset shmsync_waitgroup_offset(const shmsync_waitgroup *g) { return g->impl->o.off; }
+shmsync_offset shmsync_waitgroup_offset(const shmsync_waitgroup *g)
+{
+    SHMI_OPENED_OR(g, 0);
+    return g->impl->o.off;
+}
 int shmsync_waitgroup_close(shmsync_waitgroup *g)
 {
+    SHMI_OPENED(g);
     int err;
     if (g->impl == NULL)
         return EBADF;
@@ -922,21 +929,43 @@ int shmsync_waitgroup_close(shmsync_waitgroup *g)
 }
 int shmsync_waitgroup_add(shmsync_waitgroup *g, int64_t delta)
 {
+    SHMI_OPENED(g);
     if (delta == INT64_MIN)
         return shmi_fail(EINVAL, "waitgroup.add", shmi_called(&g->impl->o), "%s", "");
     return delta <= 0 ? shmi_counter_finish(g->impl, -delta, "waitgroup.add") : shmi_counter_add(g->impl, (uint64_t)delta);
 }
-int shmsync_waitgroup_claim(shmsync_waitgroup *g, int64_t n) { return shmi_counter_claim(g->impl, n, 1, "waitgroup.claim"); }
-int shmsync_waitgroup_done(shmsync_waitgroup *g) { return shmi_counter_finish(g->impl, 1, "waitgroup.done"); }
-int shmsync_waitgroup_wait(shmsync_waitgroup *g) { return shmi_counter_wait(g->impl, 0); }
+int shmsync_waitgroup_claim(shmsync_waitgroup *g, int64_t n)
+{
+    SHMI_OPENED(g);
+    return shmi_counter_claim(g->impl, n, 1, "waitgroup.claim");
+}
+int shmsync_waitgroup_done(shmsync_waitgroup *g)
+{
+    SHMI_OPENED(g);
+    return shmi_counter_finish(g->impl, 1, "waitgroup.done");
+}
+int shmsync_waitgroup_wait(shmsync_waitgroup *g)
+{
+    SHMI_OPENED(g);
+    return shmi_counter_wait(g->impl, 0);
+}
 int shmsync_waitgroup_timedwait(shmsync_waitgroup *g, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(g);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     return err != 0 ? err : shmi_counter_wait(g->impl, ns);
 }
-int shmsync_waitgroup_reset(shmsync_waitgroup *g) { return shmi_counter_reset(g->impl); }
-int64_t shmsync_waitgroup_count(const shmsync_waitgroup *g) { return shmi_counter_count(g->impl); }
+int shmsync_waitgroup_reset(shmsync_waitgroup *g)
+{
+    SHMI_OPENED(g);
+    return shmi_counter_reset(g->impl);
+}
+int64_t shmsync_waitgroup_count(const shmsync_waitgroup *g)
+{
+    SHMI_OPENED_OR(g, 0);
+    return shmi_counter_count(g->impl);
+}
 
 SHMI_FN int shmi_open_latch(int existing, shmsync_arena *a, const char *name, int64_t n, const shmsync_latch_options *opts, shmsync_latch *out)
 {
@@ -957,6 +986,7 @@ SHMI_FN int shmi_open_latch(int existing, shmsync_arena *a, const char *name, in
     spec.existing = existing;
     err = shmi_mon_open(a, &spec, shmi_counter_build, NULL, &created, &impl);
     out->impl = (struct shmi_counter *)impl;
+    out->serial = shmi_serial_of(impl);
     if (err == 0 && !created && !existing && shmi_ld64(&out->impl->w->size) != (uint64_t)n) {
         shmsync_latch_close(out);
         err = shmi_fail(EINVAL, "latch.open", name, "it began with another number than %lld", (long long)n);
@@ -970,11 +1000,17 @@ int shmsync_latch_at(shmsync_arena *a, shmsync_offset off, shmsync_latch *out)
     void *impl;
     int err = shmi_mon_at(a, off, "latch.open", SHMI_KIND_LATCH, SHMI_VERSION_LATCH, shmi_counter_bytes(a->geo.slots), shmi_counter_build, NULL, &impl);
     out->impl = (struct shmi_counter *)impl;
+    out->serial = shmi_serial_of(impl);
     return err;
 }
-shmsync_offset shmsync_latch_offset(const shmsync_latch *l) { return l->impl->o.off; }
+shmsync_offset shmsync_latch_offset(const shmsync_latch *l)
+{
+    SHMI_OPENED_OR(l, 0);
+    return l->impl->o.off;
+}
 int shmsync_latch_close(shmsync_latch *l)
 {
+    SHMI_OPENED(l);
     int err;
     if (l->impl == NULL)
         return EBADF;
@@ -983,23 +1019,49 @@ int shmsync_latch_close(shmsync_latch *l)
         l->impl = NULL;
     return err;
 }
-int shmsync_latch_claim(shmsync_latch *l, int64_t n) { return shmi_counter_claim(l->impl, n, 0, "latch.claim"); }
-int shmsync_latch_count_down(shmsync_latch *l, int64_t n) { return shmi_counter_finish(l->impl, n, "latch.count_down"); }
-int shmsync_latch_trywait(shmsync_latch *l) { return shmi_counter_is_zero(shmi_counter_load(l->impl)) ? 0 : EBUSY; }
-int shmsync_latch_wait(shmsync_latch *l) { return shmi_counter_wait(l->impl, 0); }
+int shmsync_latch_claim(shmsync_latch *l, int64_t n)
+{
+    SHMI_OPENED(l);
+    return shmi_counter_claim(l->impl, n, 0, "latch.claim");
+}
+int shmsync_latch_count_down(shmsync_latch *l, int64_t n)
+{
+    SHMI_OPENED(l);
+    return shmi_counter_finish(l->impl, n, "latch.count_down");
+}
+int shmsync_latch_trywait(shmsync_latch *l)
+{
+    SHMI_OPENED(l);
+    return shmi_counter_is_zero(shmi_counter_load(l->impl)) ? 0 : EBUSY;
+}
+int shmsync_latch_wait(shmsync_latch *l)
+{
+    SHMI_OPENED(l);
+    return shmi_counter_wait(l->impl, 0);
+}
 int shmsync_latch_timedwait(shmsync_latch *l, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(l);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     return err != 0 ? err : shmi_counter_wait(l->impl, ns);
 }
 int shmsync_latch_arrive_and_wait(shmsync_latch *l, int64_t n)
 {
+    SHMI_OPENED(l);
     int err = shmsync_latch_count_down(l, n);
     return err != 0 ? err : shmi_counter_wait(l->impl, 0);
 }
-int shmsync_latch_reset(shmsync_latch *l) { return shmi_counter_reset(l->impl); }
-int64_t shmsync_latch_count(const shmsync_latch *l) { return shmi_counter_count(l->impl); }
+int shmsync_latch_reset(shmsync_latch *l)
+{
+    SHMI_OPENED(l);
+    return shmi_counter_reset(l->impl);
+}
+int64_t shmsync_latch_count(const shmsync_latch *l)
+{
+    SHMI_OPENED_OR(l, 0);
+    return shmi_counter_count(l->impl);
+}
 
 SHMI_FN void shmi_repair_counter(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {

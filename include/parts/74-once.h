@@ -54,7 +54,7 @@ SHMI_FN void shmi_once_init(struct shmi_once *x, shmsync_arena *a, const shmi_ob
 }
 SHMI_FN void *shmi_once_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
-    struct shmi_once *x = (struct shmi_once *)malloc(sizeof *x);
+    struct shmi_once *x = (struct shmi_once *)shmi_new_thing(sizeof *x);
     (void)arg;
     if (x != NULL)
         shmi_once_init(x, a, o);
@@ -72,6 +72,7 @@ SHMI_FN int shmi_open_once(int existing, shmsync_arena *a, const char *name, con
     spec.existing = existing;
     err = shmi_mon_open(a, &spec, shmi_once_build, NULL, &created, &impl);
     out->impl = (struct shmi_once *)impl;
+    out->serial = shmi_serial_of(impl);
     return err;
 }
 int shmsync_once_open(shmsync_arena *a, const char *name, const shmsync_once_options *opts, shmsync_once *out) { return shmi_open_once(0, a, name, opts, out); }
@@ -81,11 +82,17 @@ int shmsync_once_at(shmsync_arena *a, shmsync_offset off, shmsync_once *out)
     void *impl;
     int err = shmi_mon_at(a, off, "once.open", SHMI_KIND_ONCE, SHMI_VERSION_ONCE, sizeof(shmi_once_words), shmi_once_build, NULL, &impl);
     out->impl = (struct shmi_once *)impl;
+    out->serial = shmi_serial_of(impl);
     return err;
 }
-shmsync_offset shmsync_once_offset(const shmsync_once *o) { return o->impl->m.o.off; }
+shmsync_offset shmsync_once_offset(const shmsync_once *o)
+{
+    SHMI_OPENED_OR(o, 0);
+    return o->impl->m.o.off;
+}
 int shmsync_once_close(shmsync_once *o)
 {
+    SHMI_OPENED(o);
     int err;
     if (o->impl == NULL)
         return EBADF;
@@ -94,7 +101,11 @@ int shmsync_once_close(shmsync_once *o)
         o->impl = NULL;
     return err;
 }
-int shmsync_once_done(const shmsync_once *o) { return shmi_ld32(&o->impl->w->done) != 0; }
+int shmsync_once_done(const shmsync_once *o)
+{
+    SHMI_OPENED_OR(o, 0);
+    return shmi_ld32(&o->impl->w->done) != 0;
+}
 
 SHMI_FN int shmi_once_over(struct shmi_monitor *m, void *mine)
 {
@@ -152,9 +163,14 @@ SHMI_FN int shmi_once_do(struct shmi_once *o, void (*f)(void *), void *arg, int6
     shmi_mon_finish(&o->m);
     return err;
 }
-int shmsync_once_do(shmsync_once *o, void (*f)(void *), void *arg) { return shmi_once_do(o->impl, f, arg, 0); }
+int shmsync_once_do(shmsync_once *o, void (*f)(void *), void *arg)
+{
+    SHMI_OPENED(o);
+    return shmi_once_do(o->impl, f, arg, 0);
+}
 int shmsync_once_timeddo(shmsync_once *o, void (*f)(void *), void *arg, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(o);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     return err != 0 ? err : shmi_once_do(o->impl, f, arg, ns);

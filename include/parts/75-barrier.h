@@ -184,7 +184,7 @@ SHMI_FN void shmi_barrier_init(struct shmi_barrier *x, shmsync_arena *a, const s
 }
 SHMI_FN void *shmi_barrier_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
-    struct shmi_barrier *x = (struct shmi_barrier *)malloc(sizeof *x);
+    struct shmi_barrier *x = (struct shmi_barrier *)shmi_new_thing(sizeof *x);
     if (x != NULL)
         shmi_barrier_init(x, a, o, (const shmsync_barrier_options *)arg);
     return x;
@@ -218,6 +218,7 @@ SHMI_FN int shmi_open_barrier(int existing, shmsync_arena *a, const char *name, 
     spec.existing = existing;
     err = shmi_mon_open(a, &spec, shmi_barrier_build, opts, &created, &impl);
     out->impl = (struct shmi_barrier *)impl;
+    out->serial = shmi_serial_of(impl);
     if (err == 0 && !created && !existing && shmi_ld64(&out->impl->w->size) != (uint64_t)parties) {
         shmsync_barrier_close(out);
         err = shmi_fail(EINVAL, "barrier.open", name, "it began with another number of parties than %lld", (long long)parties);
@@ -231,11 +232,17 @@ int shmsync_barrier_at(shmsync_arena *a, shmsync_offset off, shmsync_barrier *ou
     void *impl;
     int err = shmi_mon_at(a, off, "barrier.open", SHMI_KIND_BARRIER, SHMI_VERSION_BARRIER, shmi_barrier_bytes(a->geo.slots), shmi_barrier_build, NULL, &impl);
     out->impl = (struct shmi_barrier *)impl;
+    out->serial = shmi_serial_of(impl);
     return err;
 }
-shmsync_offset shmsync_barrier_offset(const shmsync_barrier *b) { return b->impl->m.o.off; }
+shmsync_offset shmsync_barrier_offset(const shmsync_barrier *b)
+{
+    SHMI_OPENED_OR(b, 0);
+    return b->impl->m.o.off;
+}
 int shmsync_barrier_close(shmsync_barrier *b)
 {
+    SHMI_OPENED(b);
     int err;
     if (b->impl == NULL)
         return EBADF;
@@ -398,6 +405,7 @@ SHMI_FN int shmi_barrier_arrive_only(struct shmi_barrier *x, int64_t n, uint64_t
 }
 int shmsync_barrier_arrive(shmsync_barrier *b, int64_t n, uint64_t *phase)
 {
+    SHMI_OPENED(b);
     uint64_t p;
     int err = shmi_barrier_arrive_only(b->impl, n, 0, &p);
     if (err == 0 && phase != NULL)
@@ -424,9 +432,14 @@ SHMI_FN int shmi_barrier_await(struct shmi_barrier *x, uint64_t phase, int64_t a
     shmi_mon_finish(&x->m);
     return err;
 }
-int shmsync_barrier_wait(shmsync_barrier *b, uint64_t phase) { return shmi_barrier_await(b->impl, phase, 0); }
+int shmsync_barrier_wait(shmsync_barrier *b, uint64_t phase)
+{
+    SHMI_OPENED(b);
+    return shmi_barrier_await(b->impl, phase, 0);
+}
 int shmsync_barrier_timedwait(shmsync_barrier *b, uint64_t phase, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(b);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     return err != 0 ? err : shmi_barrier_await(b->impl, phase, ns);
@@ -443,15 +456,21 @@ SHMI_FN int shmi_barrier_arrive_and_wait(struct shmi_barrier *x, int64_t abs)
     shmi_mon_finish(&x->m);
     return err;
 }
-int shmsync_barrier_arrive_and_wait(shmsync_barrier *b) { return shmi_barrier_arrive_and_wait(b->impl, 0); }
+int shmsync_barrier_arrive_and_wait(shmsync_barrier *b)
+{
+    SHMI_OPENED(b);
+    return shmi_barrier_arrive_and_wait(b->impl, 0);
+}
 int shmsync_barrier_timedarrive_and_wait(shmsync_barrier *b, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(b);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     return err != 0 ? err : shmi_barrier_arrive_and_wait(b->impl, ns);
 }
 int shmsync_barrier_arrive_and_drop(shmsync_barrier *b)
 {
+    SHMI_OPENED(b);
     uint64_t p;
     return shmi_barrier_arrive_only(b->impl, 1, 1, &p);
 }
@@ -476,13 +495,19 @@ SHMI_FN int shmi_barrier_be(struct shmi_barrier *x, uint64_t n, int none)
 }
 int shmsync_barrier_register(shmsync_barrier *b, int64_t n)
 {
+    SHMI_OPENED(b);
     if (n <= 0)
         return shmi_fail(EINVAL, "barrier.join", b->impl->m.queueLock.called, "of %lld", (long long)n);
     return shmi_barrier_be(b->impl, (uint64_t)n, 0);
 }
-int shmsync_barrier_deregister(shmsync_barrier *b) { return shmi_barrier_be(b->impl, 0, 1); }
+int shmsync_barrier_deregister(shmsync_barrier *b)
+{
+    SHMI_OPENED(b);
+    return shmi_barrier_be(b->impl, 0, 1);
+}
 int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did)
 {
+    SHMI_OPENED(b);
     struct shmi_barrier *x = b->impl;
     struct shmi_change c;
     uint64_t phase, n, left;
@@ -543,7 +568,11 @@ int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did)
     return 0;
 }
 
-int64_t shmsync_barrier_lost(const shmsync_barrier *b) { return (int64_t)shmi_ld64(&b->impl->w->lost); }
+int64_t shmsync_barrier_lost(const shmsync_barrier *b)
+{
+    SHMI_OPENED_OR(b, 0);
+    return (int64_t)shmi_ld64(&b->impl->w->lost);
+}
 
 SHMI_FN void shmi_repair_barrier(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {

@@ -148,7 +148,7 @@ SHMI_FN void shmi_fair_init(struct shmi_fairmutex *f, shmsync_arena *a, const sh
 }
 SHMI_FN void *shmi_fair_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
-    struct shmi_fairmutex *f = (struct shmi_fairmutex *)malloc(sizeof *f);
+    struct shmi_fairmutex *f = (struct shmi_fairmutex *)shmi_new_thing(sizeof *f);
     if (f != NULL)
         shmi_fair_init(f, a, o, (const shmsync_fairmutex_options *)arg);
     return f;
@@ -183,6 +183,7 @@ SHMI_FN int shmi_open_fairmutex(int existing, shmsync_arena *a, const char *name
     spec.existing = existing;
     err = shmi_mon_open(a, &spec, shmi_fair_build, opts, &created, &impl);
     out->impl = (struct shmi_fairmutex *)impl;
+    out->serial = shmi_serial_of(impl);
     if (err == 0 && !created && policy != SHMSYNC_POLICY_DEFAULT && (policy == SHMSYNC_POLICY_RELEASE) != out->impl->release) {
         shmsync_fairmutex_close(out);
         err = shmi_fail(EINVAL, "fairmutex.open", name, "it has another policy");
@@ -196,11 +197,17 @@ int shmsync_fairmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_fairmutex
     void *impl;
     int err = shmi_mon_at(a, off, "fairmutex.open", SHMI_KIND_FAIR_MUTEX, SHMI_VERSION_FAIR_MUTEX, sizeof(shmi_fairmutex_words), shmi_fair_build, NULL, &impl);
     out->impl = (struct shmi_fairmutex *)impl;
+    out->serial = shmi_serial_of(impl);
     return err;
 }
-shmsync_offset shmsync_fairmutex_offset(const shmsync_fairmutex *f) { return f->impl->m.o.off; }
+shmsync_offset shmsync_fairmutex_offset(const shmsync_fairmutex *f)
+{
+    SHMI_OPENED_OR(f, 0);
+    return f->impl->m.o.off;
+}
 int shmsync_fairmutex_close(shmsync_fairmutex *f)
 {
+    SHMI_OPENED(f);
     int err;
     if (f->impl == NULL)
         return EBADF;
@@ -358,15 +365,21 @@ SHMI_FN int shmi_fair_lock(struct shmi_fairmutex *f, int64_t abs, int may_repair
     }
     return err;
 }
-int shmsync_fairmutex_lock(shmsync_fairmutex *f) { return shmi_fair_lock(f->impl, 0, 1); }
+int shmsync_fairmutex_lock(shmsync_fairmutex *f)
+{
+    SHMI_OPENED(f);
+    return shmi_fair_lock(f->impl, 0, 1);
+}
 int shmsync_fairmutex_timedlock(shmsync_fairmutex *f, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(f);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     return err != 0 ? err : shmi_fair_lock(f->impl, ns, 1);
 }
 int shmsync_fairmutex_trylock(shmsync_fairmutex *f)
 {
+    SHMI_OPENED(f);
     struct shmi_fairmutex *x = f->impl;
     struct shmi_wakes b;
     int err = shmi_use(x->m.a, "fairmutex.trylock");
@@ -389,6 +402,7 @@ int shmsync_fairmutex_trylock(shmsync_fairmutex *f)
 }
 int shmsync_fairmutex_unlock(shmsync_fairmutex *f)
 {
+    SHMI_OPENED(f);
     struct shmi_fairmutex *x = f->impl;
     struct shmi_wakes b;
     uint32_t o;
@@ -411,6 +425,7 @@ int shmsync_fairmutex_unlock(shmsync_fairmutex *f)
 }
 int shmsync_fairmutex_recover(shmsync_fairmutex *f, int (*repair)(void *), void *arg)
 {
+    SHMI_OPENED(f);
     struct shmi_fairmutex *x = f->impl;
     if (repair == NULL)
         return shmi_fail(EINVAL, "fairmutex.recover", x->m.queueLock.called, "without a repair");
@@ -429,6 +444,7 @@ int shmsync_fairmutex_recover(shmsync_fairmutex *f, int (*repair)(void *), void 
 }
 int shmsync_fairmutex_state(shmsync_fairmutex *f)
 {
+    SHMI_OPENED(f);
     return shmi_lock_refusal(&f->impl->m, "fairmutex.state", shmi_fair_owner(f->impl), shmi_fair_died(f->impl));
 }
 

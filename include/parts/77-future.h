@@ -62,7 +62,7 @@ SHMI_FN void shmi_future_init(struct shmi_future *f, shmsync_arena *a, const shm
 }
 SHMI_FN void *shmi_future_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
-    struct shmi_future *f = (struct shmi_future *)malloc(sizeof *f);
+    struct shmi_future *f = (struct shmi_future *)shmi_new_thing(sizeof *f);
     (void)arg;
     if (f != NULL)
         shmi_future_init(f, a, o);
@@ -80,6 +80,7 @@ SHMI_FN int shmi_open_future(int existing, shmsync_arena *a, const char *name, c
     spec.existing = existing;
     err = shmi_mon_open(a, &spec, shmi_future_build, NULL, &created, &impl);
     out->impl = (struct shmi_future *)impl;
+    out->serial = shmi_serial_of(impl);
     return err;
 }
 int shmsync_future_open(shmsync_arena *a, const char *name, const shmsync_future_options *opts, shmsync_future *out) { return shmi_open_future(0, a, name, opts, out); }
@@ -89,11 +90,17 @@ int shmsync_future_at(shmsync_arena *a, shmsync_offset off, shmsync_future *out)
     void *impl;
     int err = shmi_mon_at(a, off, "future.open", SHMI_KIND_FUTURE, SHMI_VERSION_FUTURE, sizeof(shmi_future_words), shmi_future_build, NULL, &impl);
     out->impl = (struct shmi_future *)impl;
+    out->serial = shmi_serial_of(impl);
     return err;
 }
-shmsync_offset shmsync_future_offset(const shmsync_future *f) { return f->impl->m.o.off; }
+shmsync_offset shmsync_future_offset(const shmsync_future *f)
+{
+    SHMI_OPENED_OR(f, 0);
+    return f->impl->m.o.off;
+}
 int shmsync_future_close(shmsync_future *f)
 {
+    SHMI_OPENED(f);
     int err;
     if (f->impl == NULL)
         return EBADF;
@@ -118,6 +125,7 @@ SHMI_FN uint64_t shmi_future_reaped(struct shmi_future *f, struct shmi_wakes *b)
 
 int shmsync_future_claim(shmsync_future *f)
 {
+    SHMI_OPENED(f);
     struct shmi_future *x = f->impl;
     struct shmi_wakes b;
     uint64_t s;
@@ -137,6 +145,7 @@ int shmsync_future_claim(shmsync_future *f)
 }
 int shmsync_future_set(shmsync_future *f, int result)
 {
+    SHMI_OPENED(f);
     struct shmi_future *x = f->impl;
     struct shmi_wakes b;
     uint64_t s;
@@ -157,6 +166,7 @@ int shmsync_future_set(shmsync_future *f, int result)
 }
 int shmsync_future_is_set(const shmsync_future *f, int *result)
 {
+    SHMI_OPENED_OR(f, 0);
     uint64_t s = shmi_future_load(f->impl);
     if ((s & SHMI_FUTURE_SET_MASK) == 0)
         return 0;
@@ -214,15 +224,21 @@ SHMI_FN int shmi_future_wait(struct shmi_future *f, int *result, int64_t abs)
     }
     return shmi_fail(EPROTO, "future.wait", m->queueLock.called, "%s", "");
 }
-int shmsync_future_wait(shmsync_future *f, int *result) { return shmi_future_wait(f->impl, result, 0); }
+int shmsync_future_wait(shmsync_future *f, int *result)
+{
+    SHMI_OPENED(f);
+    return shmi_future_wait(f->impl, result, 0);
+}
 int shmsync_future_timedwait(shmsync_future *f, int *result, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(f);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     return err != 0 ? err : shmi_future_wait(f->impl, result, ns);
 }
 int shmsync_future_reset(shmsync_future *f)
 {
+    SHMI_OPENED(f);
     struct shmi_future *x = f->impl;
     struct shmi_wakes b;
     uint64_t s;

@@ -187,7 +187,7 @@ SHMI_FN void shmi_cond_init(struct shmi_cond *k, shmsync_arena *a, const shmi_ob
 }
 SHMI_FN void *shmi_cond_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
-    struct shmi_cond *k = (struct shmi_cond *)malloc(sizeof *k);
+    struct shmi_cond *k = (struct shmi_cond *)shmi_new_thing(sizeof *k);
     (void)arg;
     if (k != NULL)
         shmi_cond_init(k, a, o);
@@ -219,6 +219,7 @@ SHMI_FN int shmi_open_cond(int existing, shmsync_arena *a, const char *name, con
     spec.existing = existing;
     err = shmi_mon_open(a, &spec, shmi_cond_build, NULL, &created, &impl);
     out->impl = (struct shmi_cond *)impl;
+    out->serial = shmi_serial_of(impl);
     if (err == 0 && !created && batch != 0 && shmi_ld64(&out->impl->w->batch) != init.batch) {
         shmsync_cond_close(out);
         err = shmi_fail(EINVAL, "cond.open", name, "its batch is another than %d", batch);
@@ -232,11 +233,17 @@ int shmsync_cond_at(shmsync_arena *a, shmsync_offset off, shmsync_cond *out)
     void *impl;
     int err = shmi_mon_at(a, off, "cond.open", SHMI_KIND_COND, SHMI_VERSION_COND, sizeof(shmi_cond_words), shmi_cond_build, NULL, &impl);
     out->impl = (struct shmi_cond *)impl;
+    out->serial = shmi_serial_of(impl);
     return err;
 }
-shmsync_offset shmsync_cond_offset(const shmsync_cond *c) { return c->impl->m.o.off; }
+shmsync_offset shmsync_cond_offset(const shmsync_cond *c)
+{
+    SHMI_OPENED_OR(c, 0);
+    return c->impl->m.o.off;
+}
 int shmsync_cond_close(shmsync_cond *c)
 {
+    SHMI_OPENED(c);
     int err;
     if (c->impl == NULL)
         return EBADF;
@@ -334,21 +341,30 @@ SHMI_FN int shmi_cond_wait_mutex(shmsync_cond *c, shmsync_mutex *m, int64_t abs)
         return shmi_fail(EINVAL, "cond.wait", m->impl->called, "a transaction of the mutex is under way, and the wait would unlock it");
     return shmi_cond_wait(c->impl, shmi_cond_unlock_mutex, shmi_cond_lock_mutex, m, abs);
 }
-int shmsync_cond_wait(shmsync_cond *c, shmsync_mutex *m) { return shmi_cond_wait_mutex(c, m, 0); }
+int shmsync_cond_wait(shmsync_cond *c, shmsync_mutex *m)
+{
+    SHMI_OPENED(c);
+    SHMI_OPENED(m);
+    return shmi_cond_wait_mutex(c, m, 0);
+}
 int shmsync_cond_timedwait(shmsync_cond *c, shmsync_mutex *m, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(c);
+    SHMI_OPENED(m);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     return err != 0 ? err : shmi_cond_wait_mutex(c, m, ns);
 }
 int shmsync_cond_wait_with(shmsync_cond *c, int (*unlock)(void *), int (*lock)(void *), void *arg, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(c);
     int64_t ns = 0;
     int err = abs_monotonic != NULL ? shmi_deadline(abs_monotonic, &ns) : 0;
     return err != 0 ? err : shmi_cond_wait(c->impl, unlock, lock, arg, ns);
 }
 int shmsync_cond_signal(shmsync_cond *c)
 {
+    SHMI_OPENED(c);
     struct shmi_cond *k = c->impl;
     struct shmi_wakes b;
     int err = shmi_mon_enter(&k->m, 0);
@@ -362,6 +378,7 @@ int shmsync_cond_signal(shmsync_cond *c)
 }
 int shmsync_cond_broadcast(shmsync_cond *c)
 {
+    SHMI_OPENED(c);
     struct shmi_cond *k = c->impl;
     struct shmi_monitor *m = &k->m;
     struct shmi_wakes b;

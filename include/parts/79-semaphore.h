@@ -332,7 +332,7 @@ SHMI_FN void shmi_sem_init(struct shmi_semaphore *s, shmsync_arena *a, const shm
 }
 SHMI_FN void *shmi_sem_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
-    struct shmi_semaphore *s = (struct shmi_semaphore *)malloc(sizeof *s);
+    struct shmi_semaphore *s = (struct shmi_semaphore *)shmi_new_thing(sizeof *s);
     (void)arg;
     if (s != NULL)
         shmi_sem_init(s, a, o);
@@ -374,6 +374,7 @@ SHMI_FN int shmi_open_semaphore(int existing, shmsync_arena *a, const char *name
     spec.existing = existing;
     err = shmi_mon_open(a, &spec, shmi_sem_build, NULL, &created, &impl);
     out->impl = (struct shmi_semaphore *)impl;
+    out->serial = shmi_serial_of(impl);
     if (err == 0 && !created && ((!existing && (uint64_t)n != out->impl->size) || (moves && !out->impl->moves))) {
         shmsync_semaphore_close(out);
         err = shmi_fail(EINVAL, "semaphore.open", name, "it has another number of permits than %lld, or is not transferable", (long long)n);
@@ -387,11 +388,17 @@ int shmsync_semaphore_at(shmsync_arena *a, shmsync_offset off, shmsync_semaphore
     void *impl;
     int err = shmi_mon_at(a, off, "semaphore.open", SHMI_KIND_SEMAPHORE, SHMI_VERSION_SEMAPHORE, shmi_semaphore_bytes(a->geo.slots), shmi_sem_build, NULL, &impl);
     out->impl = (struct shmi_semaphore *)impl;
+    out->serial = shmi_serial_of(impl);
     return err;
 }
-shmsync_offset shmsync_semaphore_offset(const shmsync_semaphore *s) { return s->impl->m.o.off; }
+shmsync_offset shmsync_semaphore_offset(const shmsync_semaphore *s)
+{
+    SHMI_OPENED_OR(s, 0);
+    return s->impl->m.o.off;
+}
 int shmsync_semaphore_close(shmsync_semaphore *s)
 {
+    SHMI_OPENED(s);
     int err;
     if (s->impl == NULL)
         return EBADF;
@@ -478,16 +485,26 @@ SHMI_FN int shmi_sem_acquire(struct shmi_semaphore *s, int64_t want, int64_t abs
     shmi_mon_finish(m);
     return err;
 }
-int shmsync_semaphore_acquire(shmsync_semaphore *s, int64_t n) { return shmi_sem_acquire(s->impl, n, 0, 1, 0); }
-int shmsync_semaphore_tryacquire(shmsync_semaphore *s, int64_t n) { return shmi_sem_acquire(s->impl, n, 0, 0, 1); }
+int shmsync_semaphore_acquire(shmsync_semaphore *s, int64_t n)
+{
+    SHMI_OPENED(s);
+    return shmi_sem_acquire(s->impl, n, 0, 1, 0);
+}
+int shmsync_semaphore_tryacquire(shmsync_semaphore *s, int64_t n)
+{
+    SHMI_OPENED(s);
+    return shmi_sem_acquire(s->impl, n, 0, 0, 1);
+}
 int shmsync_semaphore_timedacquire(shmsync_semaphore *s, int64_t n, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(s);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     return err != 0 ? err : shmi_sem_acquire(s->impl, n, ns, 0, 0);
 }
 int shmsync_semaphore_release(shmsync_semaphore *sem, int64_t n)
 {
+    SHMI_OPENED(sem);
     struct shmi_semaphore *s = sem->impl;
     struct shmi_wakes b;
     int err = shmi_use(s->m.a, "semaphore.release");
@@ -516,6 +533,7 @@ int shmsync_semaphore_release(shmsync_semaphore *sem, int64_t n)
 }
 int64_t shmsync_semaphore_free(const shmsync_semaphore *sem)
 {
+    SHMI_OPENED_OR(sem, 0);
     struct shmi_semaphore *s = sem->impl;
     uint64_t n = shmi_ld64(&s->w->free) & ~SHMI_POOL_OPEN, marks = shmi_ld64(&s->w->opened);
     uint32_t i;

@@ -788,7 +788,7 @@ SHMI_FN void shmi_rw_view(struct shmi_rwmutex *m, shmsync_arena *a, const shmi_o
 SHMI_FN void *shmi_rw_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
     const shmsync_rwmutex_options *opts = (const shmsync_rwmutex_options *)arg;
-    struct shmi_rwmutex *m = (struct shmi_rwmutex *)malloc(sizeof *m);
+    struct shmi_rwmutex *m = (struct shmi_rwmutex *)shmi_new_thing(sizeof *m);
     uint32_t gen = shmi_id_gen(a->self), high;
     uint64_t w;
     if (m == NULL)
@@ -820,7 +820,7 @@ SHMI_FN void shmi_rw_end(void *handle)
 {
     struct shmi_rwmutex *m = (struct shmi_rwmutex *)handle;
     pthread_mutex_destroy(&m->registry);
-    free(m);
+    shmi_free_thing(m);
 }
 
 SHMI_FN void shmi_rw_fill(unsigned char *body, const void *arg)
@@ -850,6 +850,7 @@ SHMI_FN int shmi_open_rwmutex(int existing, shmsync_arena *a, const char *name, 
     spec.existing = existing;
     err = shmi_mon_open(a, &spec, shmi_rw_build, opts, &created, &impl);
     out->impl = (struct shmi_rwmutex *)impl;
+    out->serial = shmi_serial_of(impl);
     if (err == 0 && !created && policy != SHMSYNC_POLICY_DEFAULT && (policy == SHMSYNC_POLICY_RELEASE) != out->impl->release) {
         shmsync_rwmutex_close(out);
         err = shmi_fail(EINVAL, "rwmutex.open", name, "it has another policy");
@@ -863,11 +864,17 @@ int shmsync_rwmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_rwmutex *ou
     void *impl;
     int err = shmi_mon_at(a, off, "rwmutex.open", SHMI_KIND_RWMUTEX, SHMI_VERSION_RWMUTEX, shmi_rw_bytes(a->geo.slots), shmi_rw_build, NULL, &impl);
     out->impl = (struct shmi_rwmutex *)impl;
+    out->serial = shmi_serial_of(impl);
     return err;
 }
-shmsync_offset shmsync_rwmutex_offset(const shmsync_rwmutex *m) { return m->impl->o.off; }
+shmsync_offset shmsync_rwmutex_offset(const shmsync_rwmutex *m)
+{
+    SHMI_OPENED_OR(m, 0);
+    return m->impl->o.off;
+}
 int shmsync_rwmutex_close(shmsync_rwmutex *m)
 {
+    SHMI_OPENED(m);
     int err;
     if (m->impl == NULL)
         return EBADF;
@@ -876,15 +883,21 @@ int shmsync_rwmutex_close(shmsync_rwmutex *m)
         m->impl = NULL;
     return err;
 }
-int shmsync_rwmutex_lock(shmsync_rwmutex *m) { return shmi_rw_lock(m->impl, 0); }
+int shmsync_rwmutex_lock(shmsync_rwmutex *m)
+{
+    SHMI_OPENED(m);
+    return shmi_rw_lock(m->impl, 0);
+}
 int shmsync_rwmutex_timedlock(shmsync_rwmutex *m, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(m);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     return err != 0 ? err : shmi_rw_lock(m->impl, ns);
 }
 int shmsync_rwmutex_trylock(shmsync_rwmutex *lock)
 {
+    SHMI_OPENED(lock);
     struct shmi_rwmutex *m = lock->impl;
     int err = shmi_mutex_trylock(&m->writers);
     if (err != 0)
@@ -894,16 +907,26 @@ int shmsync_rwmutex_trylock(shmsync_rwmutex *lock)
         shmi_mutex_unlock(&m->writers);
     return err;
 }
-int shmsync_rwmutex_unlock(shmsync_rwmutex *m) { return shmi_rw_open(m->impl, "rwmutex.unlock"); }
-int shmsync_rwmutex_rdlock(shmsync_rwmutex *m) { return shmi_rw_rlock(m->impl, 0); }
+int shmsync_rwmutex_unlock(shmsync_rwmutex *m)
+{
+    SHMI_OPENED(m);
+    return shmi_rw_open(m->impl, "rwmutex.unlock");
+}
+int shmsync_rwmutex_rdlock(shmsync_rwmutex *m)
+{
+    SHMI_OPENED(m);
+    return shmi_rw_rlock(m->impl, 0);
+}
 int shmsync_rwmutex_timedrdlock(shmsync_rwmutex *m, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(m);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     return err != 0 ? err : shmi_rw_rlock(m->impl, ns);
 }
 int shmsync_rwmutex_tryrdlock(shmsync_rwmutex *lock)
 {
+    SHMI_OPENED(lock);
     struct shmi_rwmutex *m = lock->impl;
     int err = shmi_use(m->a, "rwmutex.tryrdlock");
     while (err == 0) {
@@ -924,6 +947,7 @@ int shmsync_rwmutex_tryrdlock(shmsync_rwmutex *lock)
 }
 int shmsync_rwmutex_rdunlock(shmsync_rwmutex *lock)
 {
+    SHMI_OPENED(lock);
     struct shmi_rwmutex *m = lock->impl;
     uint64_t w;
     int err = shmi_use(m->a, "rwmutex.rdunlock");
@@ -936,6 +960,7 @@ int shmsync_rwmutex_rdunlock(shmsync_rwmutex *lock)
 }
 int shmsync_rwmutex_downgrade(shmsync_rwmutex *lock)
 {
+    SHMI_OPENED(lock);
     struct shmi_rwmutex *m = lock->impl;
     uint32_t g = shmi_rw_gate(m);
     int err = shmi_use(m->a, "rwmutex.downgrade");
@@ -950,15 +975,21 @@ int shmsync_rwmutex_downgrade(shmsync_rwmutex *lock)
         shmi_rw_take_back(m);
     return err;
 }
-int shmsync_rwmutex_lock_upgradable(shmsync_rwmutex *m) { return shmi_rw_lock_upgradable(m->impl, 0); }
+int shmsync_rwmutex_lock_upgradable(shmsync_rwmutex *m)
+{
+    SHMI_OPENED(m);
+    return shmi_rw_lock_upgradable(m->impl, 0);
+}
 int shmsync_rwmutex_timed_lock_upgradable(shmsync_rwmutex *m, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(m);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     return err != 0 ? err : shmi_rw_lock_upgradable(m->impl, ns);
 }
 int shmsync_rwmutex_try_lock_upgradable(shmsync_rwmutex *lock)
 {
+    SHMI_OPENED(lock);
     struct shmi_rwmutex *m = lock->impl;
     int err = shmi_mutex_trylock(&m->writers);
     if (err != 0)
@@ -972,18 +1003,25 @@ int shmsync_rwmutex_try_lock_upgradable(shmsync_rwmutex *lock)
 }
 int shmsync_rwmutex_unlock_upgradable(shmsync_rwmutex *m)
 {
+    SHMI_OPENED(m);
     int err = shmi_rw_end_upgradable(m->impl, "rwmutex.unlock_upgradable", SHMI_upNot);
     return err != 0 ? err : shmi_mutex_unlock(&m->impl->writers);
 }
-int shmsync_rwmutex_upgrade(shmsync_rwmutex *m) { return shmi_rw_upgrade(m->impl, 0); }
+int shmsync_rwmutex_upgrade(shmsync_rwmutex *m)
+{
+    SHMI_OPENED(m);
+    return shmi_rw_upgrade(m->impl, 0);
+}
 int shmsync_rwmutex_timed_upgrade(shmsync_rwmutex *m, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(m);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     return err != 0 ? err : shmi_rw_upgrade(m->impl, ns);
 }
 int shmsync_rwmutex_try_upgrade(shmsync_rwmutex *lock)
 {
+    SHMI_OPENED(lock);
     struct shmi_rwmutex *m = lock->impl;
     int err = shmi_rw_end_upgradable(m, "rwmutex.try_upgrade", SHMI_upUpgrading);
     if (err != 0)
@@ -994,6 +1032,7 @@ int shmsync_rwmutex_try_upgrade(shmsync_rwmutex *lock)
 }
 int shmsync_rwmutex_downgrade_to_upgradable(shmsync_rwmutex *m)
 {
+    SHMI_OPENED(m);
     int err = shmi_rw_open_gate(m->impl, "rwmutex.downgrade_to_upgradable");
     if (err == 0)
         shmi_rw_become_upgradable(m->impl);
@@ -1001,6 +1040,7 @@ int shmsync_rwmutex_downgrade_to_upgradable(shmsync_rwmutex *m)
 }
 int shmsync_rwmutex_downgrade_to_read(shmsync_rwmutex *m)
 {
+    SHMI_OPENED(m);
     int err = shmi_rw_end_upgradable(m->impl, "rwmutex.downgrade_to_read", SHMI_upNot);
     if (err != 0)
         return err;
@@ -1011,6 +1051,7 @@ int shmsync_rwmutex_downgrade_to_read(shmsync_rwmutex *m)
 }
 int shmsync_rwmutex_recover(shmsync_rwmutex *m, int (*repair)(void *), void *arg)
 {
+    SHMI_OPENED(m);
     int err;
     if (repair == NULL)
         return shmi_fail(EINVAL, "rwmutex.recover", m->impl->called, "without a repair");
@@ -1021,7 +1062,11 @@ int shmsync_rwmutex_recover(shmsync_rwmutex *m, int (*repair)(void *), void *arg
     shmi_exit(m->impl->a);
     return err;
 }
-int shmsync_rwmutex_state(shmsync_rwmutex *m) { return shmi_rw_trouble(m->impl, "rwmutex.state", shmi_rw_gate(m->impl)); }
+int shmsync_rwmutex_state(shmsync_rwmutex *m)
+{
+    SHMI_OPENED(m);
+    return shmi_rw_trouble(m->impl, "rwmutex.state", shmi_rw_gate(m->impl));
+}
 
 /* The reaper's side. */
 SHMI_FN void shmi_repair_rwmutex(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)

@@ -592,7 +592,7 @@ SHMI_FN void shmi_spin_view(struct shmi_spinlock *l, shmsync_arena *a, const shm
 SHMI_FN void *shmi_spin_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
     const shmsync_spinlock_options *opts = (const shmsync_spinlock_options *)arg;
-    struct shmi_spinlock *l = (struct shmi_spinlock *)malloc(sizeof *l);
+    struct shmi_spinlock *l = (struct shmi_spinlock *)shmi_new_thing(sizeof *l);
     if (l == NULL)
         return NULL;
     shmi_spin_view(l, a, o);
@@ -609,7 +609,7 @@ SHMI_FN void shmi_spin_fill(unsigned char *body, const void *arg)
     w->policy = s->policy;
     w->spin = s->spin;
 }
-SHMI_FN int shmi_spin_open(int existing, shmsync_arena *a, const char *op, uint32_t kind, uint16_t version, uint64_t size, const char *name, const shmsync_spinlock_options *opts, struct shmi_spinlock **out)
+SHMI_FN int shmi_spin_open(int existing, shmsync_arena *a, const char *op, uint32_t kind, uint16_t version, uint64_t size, const char *name, const shmsync_spinlock_options *opts, struct shmi_spinlock **out, uint64_t *serial)
 {
     int policy = opts != NULL ? opts->policy : SHMSYNC_POLICY_DEFAULT;
     shmi_fair_spec init;
@@ -628,6 +628,7 @@ SHMI_FN int shmi_spin_open(int existing, shmsync_arena *a, const char *op, uint3
     spec.existing = existing;
     err = shmi_mon_open(a, &spec, shmi_spin_build, opts, &created, &impl);
     *out = (struct shmi_spinlock *)impl;
+    *serial = shmi_serial_of(impl);
     if (err == 0 && !created && policy != SHMSYNC_POLICY_DEFAULT && (policy == SHMSYNC_POLICY_RELEASE) != (*out)->release) {
         shmi_unshare(a, (*out)->o.off, shmi_mon_free);
         *out = NULL;
@@ -637,25 +638,26 @@ SHMI_FN int shmi_spin_open(int existing, shmsync_arena *a, const char *op, uint3
 }
 int shmsync_spinlock_open(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_spinlock *out)
 {
-    return shmi_spin_open(0, a, "spinlock.open", SHMI_KIND_SPIN_LOCK, SHMI_VERSION_SPIN_LOCK, sizeof(shmi_spin_words), name, opts, &out->impl);
+    return shmi_spin_open(0, a, "spinlock.open", SHMI_KIND_SPIN_LOCK, SHMI_VERSION_SPIN_LOCK, sizeof(shmi_spin_words), name, opts, &out->impl, &out->serial);
 }
 int shmsync_spinlock_attach(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_spinlock *out)
 {
-    return shmi_spin_open(1, a, "spinlock.open", SHMI_KIND_SPIN_LOCK, SHMI_VERSION_SPIN_LOCK, sizeof(shmi_spin_words), name, opts, &out->impl);
+    return shmi_spin_open(1, a, "spinlock.open", SHMI_KIND_SPIN_LOCK, SHMI_VERSION_SPIN_LOCK, sizeof(shmi_spin_words), name, opts, &out->impl, &out->serial);
 }
 int shmsync_rwspinlock_open(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_rwspinlock *out)
 {
-    return shmi_spin_open(0, a, "rwspinlock.open", SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, shmi_rwspin_bytes(a->geo.slots), name, opts, &out->impl);
+    return shmi_spin_open(0, a, "rwspinlock.open", SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, shmi_rwspin_bytes(a->geo.slots), name, opts, &out->impl, &out->serial);
 }
 int shmsync_rwspinlock_attach(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_rwspinlock *out)
 {
-    return shmi_spin_open(1, a, "rwspinlock.open", SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, shmi_rwspin_bytes(a->geo.slots), name, opts, &out->impl);
+    return shmi_spin_open(1, a, "rwspinlock.open", SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, shmi_rwspin_bytes(a->geo.slots), name, opts, &out->impl, &out->serial);
 }
 int shmsync_spinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_spinlock *out)
 {
     void *impl;
     int err = shmi_mon_at(a, off, "spinlock.open", SHMI_KIND_SPIN_LOCK, SHMI_VERSION_SPIN_LOCK, sizeof(shmi_spin_words), shmi_spin_build, NULL, &impl);
     out->impl = (struct shmi_spinlock *)impl;
+    out->serial = shmi_serial_of(impl);
     return err;
 }
 int shmsync_rwspinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_rwspinlock *out)
@@ -663,12 +665,22 @@ int shmsync_rwspinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_rwspinlo
     void *impl;
     int err = shmi_mon_at(a, off, "rwspinlock.open", SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, shmi_rwspin_bytes(a->geo.slots), shmi_spin_build, NULL, &impl);
     out->impl = (struct shmi_spinlock *)impl;
+    out->serial = shmi_serial_of(impl);
     return err;
 }
-shmsync_offset shmsync_spinlock_offset(const shmsync_spinlock *l) { return l->impl->o.off; }
-shmsync_offset shmsync_rwspinlock_offset(const shmsync_rwspinlock *l) { return l->impl->o.off; }
+shmsync_offset shmsync_spinlock_offset(const shmsync_spinlock *l)
+{
+    SHMI_OPENED_OR(l, 0);
+    return l->impl->o.off;
+}
+shmsync_offset shmsync_rwspinlock_offset(const shmsync_rwspinlock *l)
+{
+    SHMI_OPENED_OR(l, 0);
+    return l->impl->o.off;
+}
 int shmsync_spinlock_close(shmsync_spinlock *l)
 {
+    SHMI_OPENED(l);
     int err;
     if (l->impl == NULL)
         return EBADF;
@@ -679,6 +691,7 @@ int shmsync_spinlock_close(shmsync_spinlock *l)
 }
 int shmsync_rwspinlock_close(shmsync_rwspinlock *l)
 {
+    SHMI_OPENED(l);
     int err;
     if (l->impl == NULL)
         return EBADF;
@@ -688,31 +701,55 @@ int shmsync_rwspinlock_close(shmsync_rwspinlock *l)
     return err;
 }
 
-int shmsync_spinlock_lock(shmsync_spinlock *l) { return shmi_spin_lock(l->impl, 0); }
+int shmsync_spinlock_lock(shmsync_spinlock *l)
+{
+    SHMI_OPENED(l);
+    return shmi_spin_lock(l->impl, 0);
+}
 int shmsync_spinlock_timedlock(shmsync_spinlock *l, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(l);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     return err != 0 ? err : shmi_spin_lock(l->impl, ns);
 }
 int shmsync_spinlock_trylock(shmsync_spinlock *l)
 {
+    SHMI_OPENED(l);
     int err = shmi_use(l->impl->a, "spinlock.trylock");
     return err != 0 ? err : shmi_spin_try(l->impl, SHMI_SPIN_HELD);
 }
-int shmsync_spinlock_unlock(shmsync_spinlock *l) { return shmi_spin_release(l->impl, "spinlock.unlock", SHMI_SPIN_HELD, 0); }
-int shmsync_spinlock_recover(shmsync_spinlock *l, int (*repair)(void *), void *arg) { return shmi_spin_recover(l->impl, 0, repair, arg); }
-int shmsync_spinlock_state(shmsync_spinlock *l) { return shmi_spin_trouble(l->impl, "spinlock.state", shmi_spin_state(l->impl)); }
+int shmsync_spinlock_unlock(shmsync_spinlock *l)
+{
+    SHMI_OPENED(l);
+    return shmi_spin_release(l->impl, "spinlock.unlock", SHMI_SPIN_HELD, 0);
+}
+int shmsync_spinlock_recover(shmsync_spinlock *l, int (*repair)(void *), void *arg)
+{
+    SHMI_OPENED(l);
+    return shmi_spin_recover(l->impl, 0, repair, arg);
+}
+int shmsync_spinlock_state(shmsync_spinlock *l)
+{
+    SHMI_OPENED(l);
+    return shmi_spin_trouble(l->impl, "spinlock.state", shmi_spin_state(l->impl));
+}
 
-int shmsync_rwspinlock_lock(shmsync_rwspinlock *l) { return shmi_spin_lock(l->impl, 0); }
+int shmsync_rwspinlock_lock(shmsync_rwspinlock *l)
+{
+    SHMI_OPENED(l);
+    return shmi_spin_lock(l->impl, 0);
+}
 int shmsync_rwspinlock_timedlock(shmsync_rwspinlock *l, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(l);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     return err != 0 ? err : shmi_spin_lock(l->impl, ns);
 }
 int shmsync_rwspinlock_trylock(shmsync_rwspinlock *lock)
 {
+    SHMI_OPENED(lock);
     struct shmi_spinlock *l = lock->impl;
     shmi_rwspin_drain d = shmi_drain_lock(l);
     shmi_participant_id who = 0;
@@ -731,7 +768,11 @@ int shmsync_rwspinlock_trylock(shmsync_rwspinlock *lock)
     shmi_rwspin_give_up(l, &d);
     return err != 0 ? err : EBUSY;
 }
-int shmsync_rwspinlock_unlock(shmsync_rwspinlock *l) { return shmi_spin_release(l->impl, "rwspinlock.unlock", SHMI_SPIN_HELD, 0); }
+int shmsync_rwspinlock_unlock(shmsync_rwspinlock *l)
+{
+    SHMI_OPENED(l);
+    return shmi_spin_release(l->impl, "rwspinlock.unlock", SHMI_SPIN_HELD, 0);
+}
 SHMI_FN int shmi_rwspin_rdlock(struct shmi_spinlock *l, int64_t abs)
 {
     int in = 0, err = shmi_use(l->a, "rwspinlock.rdlock");
@@ -743,20 +784,27 @@ SHMI_FN int shmi_rwspin_rdlock(struct shmi_spinlock *l, int64_t abs)
         SHMSYNC_CRASHPOINT("rwspinlock.rlock.acquired");
     return err;
 }
-int shmsync_rwspinlock_rdlock(shmsync_rwspinlock *l) { return shmi_rwspin_rdlock(l->impl, 0); }
+int shmsync_rwspinlock_rdlock(shmsync_rwspinlock *l)
+{
+    SHMI_OPENED(l);
+    return shmi_rwspin_rdlock(l->impl, 0);
+}
 int shmsync_rwspinlock_timedrdlock(shmsync_rwspinlock *l, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(l);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     return err != 0 ? err : shmi_rwspin_rdlock(l->impl, ns);
 }
 int shmsync_rwspinlock_tryrdlock(shmsync_rwspinlock *l)
 {
+    SHMI_OPENED(l);
     int err = shmi_use(l->impl->a, "rwspinlock.tryrdlock");
     return err != 0 ? err : shmi_spin_try(l->impl, SHMI_SPIN_READ);
 }
 int shmsync_rwspinlock_rdunlock(shmsync_rwspinlock *l)
 {
+    SHMI_OPENED(l);
     int err = shmi_use(l->impl->a, "rwspinlock.rdunlock");
     if (err != 0)
         return err;
@@ -770,19 +818,29 @@ SHMI_FN int shmi_rwspin_uplock(struct shmi_spinlock *l, int64_t abs)
         return err;
     return shmi_spin_wait(l, SHMI_SPIN_UPGRADE, abs, 1);
 }
-int shmsync_rwspinlock_uplock(shmsync_rwspinlock *l) { return shmi_rwspin_uplock(l->impl, 0); }
+int shmsync_rwspinlock_uplock(shmsync_rwspinlock *l)
+{
+    SHMI_OPENED(l);
+    return shmi_rwspin_uplock(l->impl, 0);
+}
 int shmsync_rwspinlock_timeduplock(shmsync_rwspinlock *l, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(l);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     return err != 0 ? err : shmi_rwspin_uplock(l->impl, ns);
 }
 int shmsync_rwspinlock_tryuplock(shmsync_rwspinlock *l)
 {
+    SHMI_OPENED(l);
     int err = shmi_use(l->impl->a, "rwspinlock.tryuplock");
     return err != 0 ? err : shmi_spin_try(l->impl, SHMI_SPIN_UPGRADE);
 }
-int shmsync_rwspinlock_upunlock(shmsync_rwspinlock *l) { return shmi_spin_release(l->impl, "rwspinlock.upunlock", SHMI_SPIN_UPGRADE, 0); }
+int shmsync_rwspinlock_upunlock(shmsync_rwspinlock *l)
+{
+    SHMI_OPENED(l);
+    return shmi_spin_release(l->impl, "rwspinlock.upunlock", SHMI_SPIN_UPGRADE, 0);
+}
 /* EPERM unless this process holds l as kind says. */
 SHMI_FN int shmi_rwspin_has(struct shmi_spinlock *l, const char *op, uint32_t kind)
 {
@@ -797,15 +855,21 @@ SHMI_FN int shmi_rwspin_upgrade(struct shmi_spinlock *l, int64_t abs)
     int err = shmi_rwspin_has(l, "rwspinlock.upgrade", SHMI_SPIN_UPGRADE);
     return err != 0 ? err : shmi_rwspin_drained(l, shmi_drain_upgrade(l), abs);
 }
-int shmsync_rwspinlock_upgrade(shmsync_rwspinlock *l) { return shmi_rwspin_upgrade(l->impl, 0); }
+int shmsync_rwspinlock_upgrade(shmsync_rwspinlock *l)
+{
+    SHMI_OPENED(l);
+    return shmi_rwspin_upgrade(l->impl, 0);
+}
 int shmsync_rwspinlock_timedupgrade(shmsync_rwspinlock *l, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(l);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     return err != 0 ? err : shmi_rwspin_upgrade(l->impl, ns);
 }
 int shmsync_rwspinlock_tryupgrade(shmsync_rwspinlock *lock)
 {
+    SHMI_OPENED(lock);
     struct shmi_spinlock *l = lock->impl;
     shmi_rwspin_drain d = shmi_drain_upgrade(l);
     shmi_participant_id who = 0;
@@ -827,14 +891,31 @@ SHMI_FN int shmi_rwspin_become_reader(struct shmi_spinlock *l, const char *op, u
     SHMSYNC_CRASHPOINT("rwspinlock.downgrade.counted");
     return shmi_spin_release(l, op, from, 0);
 }
-int shmsync_rwspinlock_downgrade(shmsync_rwspinlock *l) { return shmi_rwspin_become_reader(l->impl, "rwspinlock.downgrade", SHMI_SPIN_HELD); }
-int shmsync_rwspinlock_downgrade_to_read(shmsync_rwspinlock *l) { return shmi_rwspin_become_reader(l->impl, "rwspinlock.downgrade_to_read", SHMI_SPIN_UPGRADE); }
+int shmsync_rwspinlock_downgrade(shmsync_rwspinlock *l)
+{
+    SHMI_OPENED(l);
+    return shmi_rwspin_become_reader(l->impl, "rwspinlock.downgrade", SHMI_SPIN_HELD);
+}
+int shmsync_rwspinlock_downgrade_to_read(shmsync_rwspinlock *l)
+{
+    SHMI_OPENED(l);
+    return shmi_rwspin_become_reader(l->impl, "rwspinlock.downgrade_to_read", SHMI_SPIN_UPGRADE);
+}
 int shmsync_rwspinlock_downgrade_to_upgradable(shmsync_rwspinlock *l)
 {
+    SHMI_OPENED(l);
     return shmi_spin_release(l->impl, "rwspinlock.downgrade_to_upgradable", SHMI_SPIN_HELD, shmi_spin_ours(l->impl, SHMI_SPIN_UPGRADE));
 }
-int shmsync_rwspinlock_recover(shmsync_rwspinlock *l, int (*repair)(void *), void *arg) { return shmi_spin_recover(l->impl, 0, repair, arg); }
-int shmsync_rwspinlock_state(shmsync_rwspinlock *l) { return shmi_spin_trouble(l->impl, "rwspinlock.state", shmi_spin_state(l->impl)); }
+int shmsync_rwspinlock_recover(shmsync_rwspinlock *l, int (*repair)(void *), void *arg)
+{
+    SHMI_OPENED(l);
+    return shmi_spin_recover(l->impl, 0, repair, arg);
+}
+int shmsync_rwspinlock_state(shmsync_rwspinlock *l)
+{
+    SHMI_OPENED(l);
+    return shmi_spin_trouble(l->impl, "rwspinlock.state", shmi_spin_state(l->impl));
+}
 
 /* The reaper's side. */
 SHMI_FN int shmi_spin_whole(shmsync_arena *a, const shmi_object *o)

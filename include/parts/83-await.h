@@ -126,6 +126,12 @@ SHMI_FN int shmi_await_check(const char *op, const shmsync_awaitable *list, size
         int err;
         if (x->kind < SHMSYNC_AWAIT_SEQUENCER || x->kind > SHMSYNC_AWAIT_EVENT_RESET)
             return shmi_fail(EINVAL, op, NULL, "kind %d", x->kind);
+        if (x->kind == SHMSYNC_AWAIT_SEQUENCER)
+            SHMI_OPENED(x->sequencer);
+        else if (x->kind == SHMSYNC_AWAIT_FUTURE)
+            SHMI_OPENED(x->future);
+        else
+            SHMI_OPENED(x->event);
         *a = x->kind == SHMSYNC_AWAIT_SEQUENCER ? x->sequencer->impl->m.a : x->kind == SHMSYNC_AWAIT_FUTURE ? x->future->impl->m.a : x->event->impl->q.m.a;
         err = shmi_use(*a, op);
         if (err != 0)

@@ -374,6 +374,7 @@ SHMI_FN void shmi_key_take(struct shmi_key_bucket *k, struct shmi_key_entry e, u
         __atomic_store_n(&k->biased, 1, __ATOMIC_RELAXED);
     }
     out->in = k;
+    out->serial = shmi_serial_of(k);
     out->at = e.hold;
     out->key = key;
     out->hold = shmi_key_new_hold(k, kind);
@@ -561,7 +562,7 @@ SHMI_COLD int shmi_multi_make_bucket(struct shmi_multilock *x, uint32_t i, struc
     pthread_mutex_lock(&x->making);
     k = __atomic_load_n(&x->all[i], __ATOMIC_RELAXED);
     if (k == NULL) {
-        k = (struct shmi_key_bucket *)malloc(sizeof *k);
+        k = (struct shmi_key_bucket *)shmi_new_thing(sizeof *k);
         if (k != NULL)
             shmi_bucket_init(k, x, i);
         else
@@ -598,14 +599,14 @@ SHMI_FN int shmi_multi_shape(struct shmi_multilock *x, shmsync_arena *a, const s
 }
 SHMI_FN void *shmi_multi_new(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
-    struct shmi_multilock *x = (struct shmi_multilock *)malloc(sizeof *x);
+    struct shmi_multilock *x = (struct shmi_multilock *)shmi_new_thing(sizeof *x);
     (void)arg;
     if (x == NULL)
         return NULL;
     shmi_multi_shape(x, a, o); /* shmi_multi_handle has seen that it can be */
-    x->all = (struct shmi_key_bucket **)calloc((size_t)1 << x->log, sizeof *x->all);
+    x->all = (struct shmi_key_bucket **)shmi_new_thing(sizeof *x->all << x->log);
     if (x->all == NULL) {
-        free(x);
+        shmi_free_thing(x);
         return NULL;
     }
     pthread_mutex_init(&x->making, NULL);
@@ -616,10 +617,11 @@ SHMI_FN void shmi_multi_end(void *handle)
     struct shmi_multilock *x = (struct shmi_multilock *)handle;
     uint32_t i;
     for (i = 0; i < UINT32_C(1) << x->log; i++)
-        free(x->all[i]);
-    free(x->all);
+        if (x->all[i] != NULL)
+            shmi_free_thing(x->all[i]);
+    shmi_free_thing(x->all);
     pthread_mutex_destroy(&x->making);
-    free(x);
+    shmi_free_thing(x);
 }
 /* Gives this process's handle on an object that has been opened. policy and log are those asked for; log -1: whatever it has. */
 SHMI_FN int shmi_multi_handle(shmsync_arena *a, const shmi_object *o, int policy, int log, shmsync_multilock *out)
@@ -634,11 +636,10 @@ SHMI_FN int shmi_multi_handle(shmsync_arena *a, const shmi_object *o, int policy
         shmi_close_object(a, o->off);
         return err;
     }
-    out->impl = (struct shmi_multilock *)shmi_share(a, o, shmi_multi_new, NULL);
-    if (out->impl == NULL)
-        return ENOMEM;
-    shmi_ends_with(a, o->off, shmi_multi_end);
-    return 0;
+    err = SHMI_HAND_OUT(out, struct shmi_multilock *, shmi_share(a, o, shmi_multi_new, NULL));
+    if (err == 0)
+        shmi_ends_with(a, o->off, shmi_multi_end);
+    return err;
 }
 
 typedef struct shmi_multi_spec {
@@ -691,9 +692,14 @@ int shmsync_multilock_at(shmsync_arena *a, shmsync_offset off, shmsync_multilock
     out->impl = NULL;
     return err != 0 ? err : shmi_multi_handle(a, &o, SHMSYNC_POLICY_DEFAULT, -1, out);
 }
-shmsync_offset shmsync_multilock_offset(const shmsync_multilock *m) { return m->impl->o.off; }
+shmsync_offset shmsync_multilock_offset(const shmsync_multilock *m)
+{
+    SHMI_OPENED_OR(m, 0);
+    return m->impl->o.off;
+}
 int shmsync_multilock_close(shmsync_multilock *m)
 {
+    SHMI_OPENED(m);
     int err;
     if (m->impl == NULL)
         return EBADF;
@@ -721,6 +727,7 @@ SHMI_FN int shmi_key_biased(struct shmi_key_bucket *k, uint64_t key, shmsync_hol
         if (shmi_cas64(e.hold, h, h + SHMI_HOLD_LOCK)) {
             SHMSYNC_CRASHPOINT("multilock.lock.biased");
             out->in = k;
+            out->serial = shmi_serial_of(k);
             out->at = e.hold;
             out->key = key;
             out->hold = h + SHMI_HOLD_LOCK;
@@ -797,6 +804,7 @@ SHMI_FN int shmi_key_queue_up(struct shmi_key_bucket *k, int64_t abs, uint64_t k
     int err;
     shmi_mon_join(m, wait_node, 0, key);
     out->in = k;
+    out->serial = shmi_serial_of(k);
     out->at = NULL;
     out->key = key;
     out->hold = shmi_make_hold(SHMI_kindHeld, m->a->self, (uint32_t)shmi_get(&wait_node->node->stamp));
@@ -847,6 +855,7 @@ SHMI_FN int shmi_key_lock_slow(struct shmi_key_bucket *k, int64_t abs, uint64_t 
         }
         if (spare != 0) {
             out->in = k;
+            out->serial = shmi_serial_of(k);
             out->at = NULL;
             out->key = key;
             out->hold = shmi_key_new_hold(k, SHMI_kindHeld);
@@ -900,9 +909,14 @@ SHMI_FN int shmi_key_lock(struct shmi_multilock *x, uint64_t key, int64_t abs, s
         memset(out, 0, sizeof *out);
     return err;
 }
-int shmsync_multilock_lock(shmsync_multilock *m, uint64_t key, shmsync_hold *out) { return shmi_key_lock(m->impl, key, 0, out); }
+int shmsync_multilock_lock(shmsync_multilock *m, uint64_t key, shmsync_hold *out)
+{
+    SHMI_OPENED(m);
+    return shmi_key_lock(m->impl, key, 0, out);
+}
 int shmsync_multilock_timedlock(shmsync_multilock *m, uint64_t key, shmsync_hold *out, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(m);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     memset(out, 0, sizeof *out);
@@ -936,6 +950,7 @@ SHMI_FN int shmi_key_trylock_slow(struct shmi_key_bucket *k, uint64_t key, shmsy
             err = shmi_claim_node(m->a, &off, &n);
             if (err == 0) {
                 out->in = k;
+                out->serial = shmi_serial_of(k);
                 out->key = key;
                 out->hold = shmi_key_new_hold(k, SHMI_kindHeld);
                 shmi_key_spill(k, off, n, key, out->hold);
@@ -947,6 +962,7 @@ SHMI_FN int shmi_key_trylock_slow(struct shmi_key_bucket *k, uint64_t key, shmsy
 }
 int shmsync_multilock_trylock(shmsync_multilock *m, uint64_t key, shmsync_hold *out)
 {
+    SHMI_OPENED(m);
     struct shmi_key_bucket *k = NULL;
     struct shmi_key_entry e;
     int err;
@@ -977,6 +993,8 @@ int shmsync_multilock_unlock(const shmsync_hold *hold)
     int err;
     if (k == NULL)
         return shmi_fail(EPERM, "multilock.unlock", NULL, "the hold holds nothing");
+    if (!shmi_is_open(k, hold->serial))
+        return shmi_closed(__func__);
     if (shmi_hold_kind(h) == SHMI_keyBiased) {
         if (shmi_self(k->m.a) == shmi_hold_name(h) && shmi_cas64(hold->at, h, h + SHMI_HOLD_UNLOCK)) {
             SHMSYNC_CRASHPOINT("multilock.unlock.biased");
@@ -1051,10 +1069,12 @@ SHMI_FN int shmi_key_lockall(struct shmi_multilock *x, const uint64_t *keys, siz
 }
 int shmsync_multilock_lockall(shmsync_multilock *m, const uint64_t *keys, size_t n, shmsync_hold *out, size_t *held)
 {
+    SHMI_OPENED(m);
     return shmi_key_lockall(m->impl, keys, n, out, held, 0);
 }
 int shmsync_multilock_timedlockall(shmsync_multilock *m, const uint64_t *keys, size_t n, shmsync_hold *out, size_t *held, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(m);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     *held = 0;
@@ -1094,6 +1114,7 @@ SHMI_FN int shmi_key_end_recover(struct shmi_key_bucket *k, uint64_t key, uint64
 }
 int shmsync_multilock_recover(shmsync_multilock *m, uint64_t key, int (*repair)(void *), void *arg)
 {
+    SHMI_OPENED(m);
     struct shmi_key_bucket *k = NULL;
     shmsync_hold hold;
     int err = shmi_multi_bucket(m->impl, key, &k);
@@ -1138,6 +1159,7 @@ int shmsync_multilock_recover(shmsync_multilock *m, uint64_t key, int (*repair)(
 }
 int shmsync_multilock_state(shmsync_multilock *m, uint64_t key)
 {
+    SHMI_OPENED(m);
     struct shmi_key_bucket *k = NULL;
     struct shmi_key_walk v;
     struct shmi_key_entry e;

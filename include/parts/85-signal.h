@@ -402,10 +402,10 @@ SHMI_FN void shmi_signal_fill(unsigned char *body, const void *arg)
 }
 SHMI_FN void *shmi_signal_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
-    struct shmi_signalwaker *w = (struct shmi_signalwaker *)malloc(sizeof *w);
+    struct shmi_signalwaker *w = (struct shmi_signalwaker *)shmi_new_thing(sizeof *w);
     (void)arg;
     if (w != NULL && !shmi_signal_view(w, a, o)) {
-        free(w);
+        shmi_free_thing(w);
         w = NULL;
     }
     return w;
@@ -423,8 +423,7 @@ SHMI_FN int shmi_signal_handle(shmsync_arena *a, const shmi_object *o, uint32_t 
         shmi_close_object(a, o->off);
         return err;
     }
-    out->impl = (struct shmi_signalwaker *)shmi_share(a, o, shmi_signal_build, NULL);
-    return out->impl != NULL ? 0 : ENOMEM;
+    return SHMI_HAND_OUT(out, struct shmi_signalwaker *, shmi_share(a, o, shmi_signal_build, NULL));
 }
 SHMI_FN int shmi_open_signalwaker(int existing, shmsync_arena *a, const char *name, const shmsync_signalwaker_options *opts, shmsync_signalwaker *out)
 {
@@ -456,9 +455,14 @@ int shmsync_signalwaker_at(shmsync_arena *a, shmsync_offset off, shmsync_signalw
     out->impl = NULL;
     return err != 0 ? err : shmi_signal_handle(a, &o, 0, out);
 }
-shmsync_offset shmsync_signalwaker_offset(const shmsync_signalwaker *w) { return w->impl->o.off; }
+shmsync_offset shmsync_signalwaker_offset(const shmsync_signalwaker *w)
+{
+    SHMI_OPENED_OR(w, 0);
+    return w->impl->o.off;
+}
 int shmsync_signalwaker_close(shmsync_signalwaker *w)
 {
+    SHMI_OPENED(w);
     int err;
     if (w->impl == NULL)
         return EBADF;
@@ -467,8 +471,16 @@ int shmsync_signalwaker_close(shmsync_signalwaker *w)
         w->impl = NULL;
     return err;
 }
-int shmsync_signalwaker_signals(const shmsync_signalwaker *w) { return (int)w->impl->n_lines; }
-int shmsync_signalwaker_queues(const shmsync_signalwaker *w) { return (int)w->impl->n_gates; }
+int shmsync_signalwaker_signals(const shmsync_signalwaker *w)
+{
+    SHMI_OPENED_OR(w, 0);
+    return (int)w->impl->n_lines;
+}
+int shmsync_signalwaker_queues(const shmsync_signalwaker *w)
+{
+    SHMI_OPENED_OR(w, 0);
+    return (int)w->impl->n_gates;
+}
 
 /* 0, or ENOTCONN, or EINVAL for what is not one of n. */
 SHMI_FN int shmi_signal_use(const struct shmi_signalwaker *w, const char *op, const char *what, int i, uint32_t n)
@@ -483,10 +495,12 @@ SHMI_FN int shmi_signal_use(const struct shmi_signalwaker *w, const char *op, co
 
 int shmsync_signalwaker_gate(const shmsync_signalwaker *w, int queue, shmsync_gate *out)
 {
+    SHMI_OPENED(w);
     int err = shmi_signal_use(w->impl, "signalwaker.gate", "queue", queue, w->impl->n_gates);
     if (err != 0)
         return err;
     out->impl = w->impl;
+    out->serial = w->serial;
     out->queue = (uint32_t)queue;
     out->running = 0;
     return 0;
@@ -494,6 +508,7 @@ int shmsync_signalwaker_gate(const shmsync_signalwaker *w, int queue, shmsync_ga
 
 int shmsync_gate_schedule(shmsync_gate *g, int *scheduled)
 {
+    SHMI_OPENED(g);
     struct shmi_signalwaker *w = g->impl;
     uint64_t *word = &w->gates[g->queue].word;
     int err = shmi_use(w->a, "gate.schedule");
@@ -544,11 +559,13 @@ SHMI_FN int shmi_gate_begin(shmsync_gate *g)
 }
 int shmsync_gate_begin(shmsync_gate *g)
 {
+    SHMI_OPENED(g);
     int err = shmi_use(g->impl->a, "gate.begin");
     return err != 0 ? err : shmi_gate_begin(g) ? 0 : EBUSY;
 }
 int shmsync_gate_trybegin_inline(shmsync_gate *g)
 {
+    SHMI_OPENED(g);
     struct shmi_signalwaker *w = g->impl;
     uint64_t *word = &w->gates[g->queue].word, s, next;
     int err = shmi_use(w->a, "gate.trybegin_inline");
@@ -599,6 +616,7 @@ SHMI_FN int shmi_gate_finish(shmsync_gate *g, const char *op, int again, int *sc
 }
 int shmsync_gate_finish(shmsync_gate *g, int *again)
 {
+    SHMI_OPENED(g);
     int scheduled, err = shmi_gate_finish(g, "gate.finish", 0, &scheduled);
     if (again != NULL)
         *again = scheduled;
@@ -606,11 +624,13 @@ int shmsync_gate_finish(shmsync_gate *g, int *again)
 }
 int shmsync_gate_finish_and_schedule(shmsync_gate *g)
 {
+    SHMI_OPENED(g);
     int scheduled;
     return shmi_gate_finish(g, "gate.finish_and_schedule", 1, &scheduled);
 }
 int shmsync_gate_state(const shmsync_gate *g, shmsync_gate_info *out)
 {
+    SHMI_OPENED(g);
     uint64_t s;
     int err = shmi_use(g->impl->a, "gate.state");
     memset(out, 0, sizeof *out);
@@ -648,12 +668,14 @@ SHMI_FN int shmi_signal_pass(struct shmi_signalwaker *w, uint64_t active, uint32
 }
 int shmsync_signalwaker_next(shmsync_signalwaker *waker, int near_queue, shmsync_gate *out)
 {
+    SHMI_OPENED(waker);
     struct shmi_signalwaker *w = waker->impl;
     shmsync_gate g;
     int passes, err = shmi_signal_use(w, "signalwaker.next", "queue", near_queue, w->n_gates);
     if (err != 0)
         return err;
     g.impl = w;
+    g.serial = waker->serial;
     g.queue = 0;
     g.running = 0;
     for (passes = 0; passes < SHMI_SIGNAL_PASSES; passes++) {
@@ -748,20 +770,27 @@ SHMI_FN int shmi_signal_acquire(struct shmi_signalwaker *w, int64_t abs)
     shmi_exit(w->a);
     return err;
 }
-int shmsync_signalwaker_acquire(shmsync_signalwaker *w) { return shmi_signal_acquire(w->impl, 0); }
+int shmsync_signalwaker_acquire(shmsync_signalwaker *w)
+{
+    SHMI_OPENED(w);
+    return shmi_signal_acquire(w->impl, 0);
+}
 int shmsync_signalwaker_timedacquire(shmsync_signalwaker *w, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(w);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     return err != 0 ? err : shmi_signal_acquire(w->impl, ns);
 }
 int shmsync_signalwaker_tryacquire(shmsync_signalwaker *w)
 {
+    SHMI_OPENED(w);
     int err = shmi_use(w->impl->a, "signalwaker.tryacquire");
     return err != 0 ? err : shmi_signal_take(w->impl) ? 0 : EBUSY;
 }
 int shmsync_signalwaker_release(shmsync_signalwaker *w, int64_t n)
 {
+    SHMI_OPENED(w);
     int err = shmi_use(w->impl->a, "signalwaker.release");
     if (err == 0 && n < 0)
         err = shmi_fail(EINVAL, "signalwaker.release", w->impl->called, "%lld permits", (long long)n);
@@ -769,10 +798,19 @@ int shmsync_signalwaker_release(shmsync_signalwaker *w, int64_t n)
         shmi_signal_release(w->impl, (uint64_t)n);
     return err;
 }
-uint64_t shmsync_signalwaker_permits(const shmsync_signalwaker *w) { return shmi_ld64(&w->impl->w->permits); }
-int shmsync_signalwaker_sleepers(const shmsync_signalwaker *w) { return (int)shmi_signal_sleepers(w->impl); }
+uint64_t shmsync_signalwaker_permits(const shmsync_signalwaker *w)
+{
+    SHMI_OPENED_OR(w, 0);
+    return shmi_ld64(&w->impl->w->permits);
+}
+int shmsync_signalwaker_sleepers(const shmsync_signalwaker *w)
+{
+    SHMI_OPENED_OR(w, 0);
+    return (int)shmi_signal_sleepers(w->impl);
+}
 int shmsync_signalwaker_workers(const shmsync_signalwaker *waker)
 {
+    SHMI_OPENED_OR(waker, 0);
     struct shmi_signalwaker *w = waker->impl;
     uint64_t n = 0;
     uint32_t i;
@@ -790,7 +828,23 @@ SHMI_FN int shmi_signal_register(struct shmi_signalwaker *w, const char *op, int
         err = shmi_fail(up ? ENOSPC : EPERM, op, w->called, "%s", up ? "too many" : "none is registered");
     return err;
 }
-int shmsync_signalwaker_register_sleeper(shmsync_signalwaker *w) { return shmi_signal_register(w->impl, "signalwaker.register_sleeper", 1, 1); }
-int shmsync_signalwaker_unregister_sleeper(shmsync_signalwaker *w) { return shmi_signal_register(w->impl, "signalwaker.unregister_sleeper", 1, 0); }
-int shmsync_signalwaker_register_worker(shmsync_signalwaker *w) { return shmi_signal_register(w->impl, "signalwaker.register_worker", 0, 1); }
-int shmsync_signalwaker_unregister_worker(shmsync_signalwaker *w) { return shmi_signal_register(w->impl, "signalwaker.unregister_worker", 0, 0); }
+int shmsync_signalwaker_register_sleeper(shmsync_signalwaker *w)
+{
+    SHMI_OPENED(w);
+    return shmi_signal_register(w->impl, "signalwaker.register_sleeper", 1, 1);
+}
+int shmsync_signalwaker_unregister_sleeper(shmsync_signalwaker *w)
+{
+    SHMI_OPENED(w);
+    return shmi_signal_register(w->impl, "signalwaker.unregister_sleeper", 1, 0);
+}
+int shmsync_signalwaker_register_worker(shmsync_signalwaker *w)
+{
+    SHMI_OPENED(w);
+    return shmi_signal_register(w->impl, "signalwaker.register_worker", 0, 1);
+}
+int shmsync_signalwaker_unregister_worker(shmsync_signalwaker *w)
+{
+    SHMI_OPENED(w);
+    return shmi_signal_register(w->impl, "signalwaker.unregister_worker", 0, 0);
+}

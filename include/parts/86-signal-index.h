@@ -6,16 +6,19 @@
 
 int shmsync_signalwaker_signal(const shmsync_signalwaker *w, int i, shmsync_signal *out)
 {
+    SHMI_OPENED(w);
     int err = shmi_signal_use(w->impl, "signalwaker.signal", "signal", i, w->impl->n_lines);
     if (err != 0)
         return err;
     out->impl = w->impl;
+    out->serial = w->serial;
     out->index = (uint32_t)i;
     return 0;
 }
 SHMI_FN uint64_t *shmi_signal_of(const shmsync_signal *s) { return &s->impl->lines[s->index].bits; }
 int shmsync_signal_set_mask(const shmsync_signal *s, uint64_t mask, int *was_empty, uint64_t *set)
 {
+    SHMI_OPENED(s);
     int err = shmi_use(s->impl->a, "signal.set");
     uint64_t old;
     if (err != 0)
@@ -29,6 +32,7 @@ int shmsync_signal_set_mask(const shmsync_signal *s, uint64_t mask, int *was_emp
 }
 int shmsync_signal_set(const shmsync_signal *s, int bit, int *was_empty, int *was_set)
 {
+    SHMI_OPENED(s);
     uint64_t set = 0;
     int err = shmi_signal_use(s->impl, "signal.set", "bit", bit, SHMI_SIGNAL_BITS);
     if (err == 0)
@@ -39,6 +43,7 @@ int shmsync_signal_set(const shmsync_signal *s, int bit, int *was_empty, int *wa
 }
 int shmsync_signal_acquire(const shmsync_signal *s, int bit, uint64_t *before)
 {
+    SHMI_OPENED(s);
     uint64_t m, old;
     int err = shmi_signal_use(s->impl, "signal.acquire", "bit", bit, SHMI_SIGNAL_BITS);
     if (err != 0)
@@ -54,12 +59,17 @@ int shmsync_signal_acquire(const shmsync_signal *s, int bit, uint64_t *before)
     SHMSYNC_CRASHPOINT("signal.bit.acquired");
     return 0;
 }
-uint64_t shmsync_signal_load(const shmsync_signal *s) { return shmi_ld64(shmi_signal_of(s)); }
+uint64_t shmsync_signal_load(const shmsync_signal *s)
+{
+    SHMI_OPENED_OR(s, 0);
+    return shmi_ld64(shmi_signal_of(s));
+}
 
 /* ---- Summary and status ---- */
 
 int shmsync_signalwaker_mark(shmsync_signalwaker *w, int i, int *marked)
 {
+    SHMI_OPENED(w);
     int err = shmi_signal_use(w->impl, "signalwaker.mark", "signal", i, w->impl->n_lines);
     int did = err == 0 && shmi_signal_mark(w->impl, (uint32_t)i);
     if (marked != NULL)
@@ -68,6 +78,7 @@ int shmsync_signalwaker_mark(shmsync_signalwaker *w, int i, int *marked)
 }
 int shmsync_signalwaker_mark_mask(shmsync_signalwaker *waker, uint64_t mask, uint64_t *marked)
 {
+    SHMI_OPENED(waker);
     struct shmi_signalwaker *w = waker->impl;
     uint64_t fresh = 0;
     int err = shmi_use(w->a, "signalwaker.mark_mask");
@@ -85,11 +96,13 @@ int shmsync_signalwaker_mark_mask(shmsync_signalwaker *waker, uint64_t mask, uin
 }
 int shmsync_signalwaker_tryunmark_empty(shmsync_signalwaker *w, int i)
 {
+    SHMI_OPENED(w);
     int err = shmi_signal_use(w->impl, "signalwaker.tryunmark_empty", "signal", i, w->impl->n_lines);
     return err != 0 ? err : shmi_signal_unmark_empty(w->impl, (uint32_t)i) ? 0 : EBUSY;
 }
 int shmsync_signalwaker_tryunmark(shmsync_signalwaker *w, int i)
 {
+    SHMI_OPENED(w);
     uint64_t *summary = &w->impl->w->summary, m;
     int err = shmi_signal_use(w->impl, "signalwaker.tryunmark", "signal", i, w->impl->n_lines);
     if (err != 0)
@@ -97,7 +110,11 @@ int shmsync_signalwaker_tryunmark(shmsync_signalwaker *w, int i)
     m = UINT64_C(1) << i;
     return (shmi_ld64(summary) & m) != 0 && (shmi_and64(summary, ~m) & m) != 0 ? 0 : EBUSY;
 }
-uint64_t shmsync_signalwaker_summary(const shmsync_signalwaker *w) { return shmi_ld64(&w->impl->w->summary) & w->impl->mask; }
+uint64_t shmsync_signalwaker_summary(const shmsync_signalwaker *w)
+{
+    SHMI_OPENED_OR(w, 0);
+    return shmi_ld64(&w->impl->w->summary) & w->impl->mask;
+}
 
 SHMI_FN int shmi_signal_status(struct shmi_signalwaker *w, const char *op, uint64_t m, int *marked)
 {
@@ -119,25 +136,29 @@ SHMI_FN int shmi_signal_unmark_tasks(struct shmi_signalwaker *w)
 }
 int shmsync_signalwaker_mark_yield(shmsync_signalwaker *w, int *marked)
 {
+    SHMI_OPENED(w);
     return shmi_signal_status(w->impl, "signalwaker.mark_yield", SHMI_SIGNAL_STATUS_YIELD_MASK, marked);
 }
 int shmsync_signalwaker_mark_tasks(shmsync_signalwaker *w, int *marked)
 {
+    SHMI_OPENED(w);
     return shmi_signal_status(w->impl, "signalwaker.mark_tasks", SHMI_SIGNAL_STATUS_TASKS_MASK, marked);
 }
 int shmsync_signalwaker_tryunmark_yield(shmsync_signalwaker *w)
 {
+    SHMI_OPENED(w);
     int err = shmi_use(w->impl->a, "signalwaker.tryunmark_yield");
     return err != 0 ? err : shmi_signal_unmark_status(w->impl, SHMI_SIGNAL_STATUS_YIELD_MASK) ? 0 : EBUSY;
 }
 int shmsync_signalwaker_tryunmark_tasks(shmsync_signalwaker *w)
 {
+    SHMI_OPENED(w);
     int err = shmi_use(w->impl->a, "signalwaker.tryunmark_tasks");
     return err != 0 ? err : shmi_signal_unmark_tasks(w->impl) ? 0 : EBUSY;
 }
 void shmsync_signalwaker_status(const shmsync_signalwaker *w, int *yield, int *tasks)
 {
-    uint64_t s = shmi_ld64(&w->impl->w->status);
+    uint64_t s = shmi_is_open(w->impl, w->serial) ? shmi_ld64(&w->impl->w->status) : 0;
     *yield = (s & SHMI_SIGNAL_STATUS_YIELD_MASK) != 0;
     *tasks = (s & SHMI_SIGNAL_STATUS_TASKS_MASK) != 0;
 }
@@ -146,6 +167,9 @@ void shmsync_signalwaker_status(const shmsync_signalwaker *w, int *yield, int *t
 
 int shmsync_signalwaker_sync_partition(shmsync_signalwaker *waker, int start, int end, const shmsync_signalwaker *tree, int *work)
 {
+    SHMI_OPENED(waker);
+    if (tree != NULL)
+        SHMI_OPENED(tree);
     struct shmi_signalwaker *w = waker->impl, *t = tree != NULL ? tree->impl : w;
     uint64_t now = 0, old, gone;
     int k, err = shmi_use(w->a, "signalwaker.sync_partition");
@@ -184,6 +208,7 @@ int shmsync_signalwaker_sync_partition(shmsync_signalwaker *waker, int start, in
 }
 int shmsync_signalwaker_mark_leaf(shmsync_signalwaker *w, int k, int *was_empty)
 {
+    SHMI_OPENED(w);
     uint64_t old;
     int err = shmi_signal_use(w->impl, "signalwaker.mark_leaf", "leaf", k, SHMI_SIGNAL_BITS);
     if (err != 0)
@@ -197,6 +222,7 @@ int shmsync_signalwaker_mark_leaf(shmsync_signalwaker *w, int k, int *was_empty)
 }
 int shmsync_signalwaker_clear_leaf(shmsync_signalwaker *w, int k)
 {
+    SHMI_OPENED(w);
     int err = shmi_signal_use(w->impl, "signalwaker.clear_leaf", "leaf", k, SHMI_SIGNAL_BITS);
     uint64_t m;
     if (err != 0)
@@ -208,12 +234,17 @@ int shmsync_signalwaker_clear_leaf(shmsync_signalwaker *w, int k)
 }
 int shmsync_signalwaker_leaf_has_work(const shmsync_signalwaker *w, int k)
 {
+    SHMI_OPENED_OR(w, 0);
     if (shmi_use(w->impl->a, "signalwaker.leaf_has_work") != 0 || k < 0 || k >= (int)SHMI_SIGNAL_BITS)
         return 0;
     shmi_signal_add(w->impl, SHMSYNC_STAT_LEAF_SUMMARY_CHECKS, 1);
     return (shmi_ld64(&w->impl->w->partition) >> k & 1) != 0;
 }
-uint64_t shmsync_signalwaker_partition(const shmsync_signalwaker *w) { return shmi_ld64(&w->impl->w->partition); }
+uint64_t shmsync_signalwaker_partition(const shmsync_signalwaker *w)
+{
+    SHMI_OPENED_OR(w, 0);
+    return shmi_ld64(&w->impl->w->partition);
+}
 
 /* ---- Reservations ---- */
 
@@ -251,6 +282,7 @@ SHMI_FN int shmi_signal_reserve_in(struct shmi_signalwaker *w, uint32_t i, uint3
 }
 int shmsync_signalwaker_reserve(shmsync_signalwaker *waker, int start, int end, int *queue)
 {
+    SHMI_OPENED(waker);
     struct shmi_signalwaker *w = waker->impl;
     uint32_t k, n, first, turn;
     uint64_t r;
@@ -275,6 +307,7 @@ int shmsync_signalwaker_reserve(shmsync_signalwaker *waker, int start, int end, 
 }
 int shmsync_signalwaker_unreserve(shmsync_signalwaker *waker, int queue)
 {
+    SHMI_OPENED(waker);
     struct shmi_signalwaker *w = waker->impl;
     int err = shmi_signal_use(w, "signalwaker.unreserve", "queue", queue, w->n_gates);
     if (err != 0)
@@ -287,6 +320,7 @@ int shmsync_signalwaker_unreserve(shmsync_signalwaker *waker, int queue)
 }
 int shmsync_signalwaker_reserved(const shmsync_signalwaker *w)
 {
+    SHMI_OPENED_OR(w, 0);
     uint32_t i;
     int n = 0;
     for (i = 0; i < w->impl->n_lines; i++)
@@ -300,6 +334,7 @@ SHMI_ASSERT(SHMSYNC_STATS == sizeof(((shmi_signal_row *)0)->stats) / sizeof(uint
 
 int shmsync_signalwaker_count(shmsync_signalwaker *w, int stat, uint64_t n)
 {
+    SHMI_OPENED(w);
     int err = shmi_signal_use(w->impl, "signalwaker.count", "counter", stat, SHMSYNC_STATS);
     if (err == 0)
         shmi_add64(&shmi_signal_own_row(w->impl)->stats[stat], n);
@@ -311,6 +346,8 @@ void shmsync_signalwaker_stats(const shmsync_signalwaker *w, uint64_t stats[SHMS
     int s;
     for (s = 0; s < SHMSYNC_STATS; s++)
         stats[s] = 0;
+    if (!shmi_is_open(w->impl, w->serial))
+        return;
     for (i = 0; i < w->impl->n_rows; i++)
         for (s = 0; s < SHMSYNC_STATS; s++)
             stats[s] += shmi_ld64(&w->impl->rows[i].stats[s]);
@@ -320,6 +357,8 @@ void shmsync_signalwaker_health(const shmsync_signalwaker *waker, shmsync_signal
     struct shmi_signalwaker *w = waker->impl;
     uint32_t i;
     memset(out, 0, sizeof *out);
+    if (!shmi_is_open(waker->impl, waker->serial))
+        return;
     out->summary = shmsync_signalwaker_summary(waker);
     out->permits = shmsync_signalwaker_permits(waker);
     out->partition = shmsync_signalwaker_partition(waker);

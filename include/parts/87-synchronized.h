@@ -57,7 +57,7 @@ SHMI_FN int shmi_synchronized_repaired(void *arg)
 SHMI_FN void *shmi_synchronized_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
     size_t size = *(const size_t *)arg;
-    struct shmi_synchronized *x = (struct shmi_synchronized *)calloc(1, sizeof *x);
+    struct shmi_synchronized *x = (struct shmi_synchronized *)shmi_new_thing(sizeof *x);
     int i;
     if (x == NULL)
         return NULL;
@@ -74,8 +74,7 @@ SHMI_FN void *shmi_synchronized_build(shmsync_arena *a, const shmi_object *o, co
 
 SHMI_FN int shmi_synchronized_handle(shmsync_arena *a, const shmi_object *o, size_t size, shmsync_synchronized *out)
 {
-    out->impl = (struct shmi_synchronized *)shmi_share(a, o, shmi_synchronized_build, &size);
-    return out->impl != NULL ? 0 : ENOMEM;
+    return SHMI_HAND_OUT(out, struct shmi_synchronized *, shmi_share(a, o, shmi_synchronized_build, &size));
 }
 
 SHMI_FN int shmi_open_synchronized(int existing, shmsync_arena *a, const char *name, size_t size, const shmsync_synchronized_options *opts, shmsync_synchronized *out)
@@ -126,11 +125,16 @@ int shmsync_synchronized_at(shmsync_arena *a, shmsync_offset off, size_t size, s
     }
     return shmi_synchronized_handle(a, &o, size, out);
 }
-shmsync_offset shmsync_synchronized_offset(const shmsync_synchronized *s) { return s->impl->m.o.off; }
+shmsync_offset shmsync_synchronized_offset(const shmsync_synchronized *s)
+{
+    SHMI_OPENED_OR(s, 0);
+    return s->impl->m.o.off;
+}
 
-SHMI_FN void shmi_synchronized_end(void *handle) { free(handle); }
+SHMI_FN void shmi_synchronized_end(void *handle) { shmi_free_thing(handle); }
 int shmsync_synchronized_close(shmsync_synchronized *s)
 {
+    SHMI_OPENED(s);
     int err;
     if (s->impl == NULL)
         return EBADF;
@@ -162,9 +166,14 @@ SHMI_FN int shmi_synchronized_begin(struct shmi_synchronized *x, void **copy, in
     *copy = x->copies[(c + 1) & 1];
     return 0;
 }
-int shmsync_synchronized_begin(shmsync_synchronized *s, void **copy) { return shmi_synchronized_begin(s->impl, copy, 0); }
+int shmsync_synchronized_begin(shmsync_synchronized *s, void **copy)
+{
+    SHMI_OPENED(s);
+    return shmi_synchronized_begin(s->impl, copy, 0);
+}
 int shmsync_synchronized_timedbegin(shmsync_synchronized *s, void **copy, const struct timespec *abs_monotonic)
 {
+    SHMI_OPENED(s);
     int64_t deadline;
     *copy = NULL;
     if (shmi_deadline(abs_monotonic, &deadline) != 0)
@@ -180,12 +189,13 @@ SHMI_FN int shmi_synchronized_holds(struct shmi_synchronized *x, const char *op)
     if (SHMI_LIKELY(self != 0 && shmi_owner_held(o) && shmi_owner_name(o) == self))
         return 0;
     if (self == 0)
-        return shmi_fail(ENOTCONN, op, x->m.called, "%s", "");
+        return shmi_fail(shmi_nameless(x->m.a), op, x->m.called, "%s", "");
     return shmi_fail(EPERM, op, x->m.called, "this process does not hold it (owner word %#010x)", o);
 }
 
 int shmsync_synchronized_commit(shmsync_synchronized *s)
 {
+    SHMI_OPENED(s);
     struct shmi_synchronized *x = s->impl;
     int err = shmi_synchronized_holds(x, "synchronized.commit");
     if (err != 0)
@@ -198,12 +208,14 @@ int shmsync_synchronized_commit(shmsync_synchronized *s)
 
 int shmsync_synchronized_abort(shmsync_synchronized *s)
 {
+    SHMI_OPENED(s);
     int err = shmi_synchronized_holds(s->impl, "synchronized.abort");
     return err != 0 ? err : shmi_mutex_unlock(&s->impl->m);
 }
 
 int shmsync_synchronized_store(shmsync_synchronized *s, const void *src)
 {
+    SHMI_OPENED(s);
     struct shmi_synchronized *x = s->impl;
     int err = shmi_synchronized_lock(x, 0);
     if (err != 0)
@@ -244,9 +256,10 @@ SHMI_COLD int shmi_synchronized_load_slow(struct shmi_synchronized *x, void *dst
 
 int shmsync_synchronized_load(const shmsync_synchronized *s, void *dst)
 {
+    SHMI_OPENED(s);
     struct shmi_synchronized *x = s->impl;
     if (SHMI_UNLIKELY(shmi_self(x->m.a) == 0))
-        return shmi_fail(ENOTCONN, "synchronized.load", x->m.called, "%s", "");
+        return shmi_fail(shmi_nameless(x->m.a), "synchronized.load", x->m.called, "%s", "");
     if (x->size == 0)
         return 0;
 #ifndef SHMI_NO_FENCES /* the thread sanitizer sees what the lock orders, and nothing else */
@@ -260,5 +273,9 @@ int shmsync_synchronized_load(const shmsync_synchronized *s, void *dst)
     return shmi_synchronized_load_slow(x, dst);
 }
 
-uint64_t shmsync_synchronized_commits(const shmsync_synchronized *s) { return shmi_ld64(&s->impl->w->current); }
+uint64_t shmsync_synchronized_commits(const shmsync_synchronized *s)
+{
+    SHMI_OPENED_OR(s, 0);
+    return shmi_ld64(&s->impl->w->current);
+}
 

@@ -171,7 +171,7 @@ int shmsync_recover_all(shmsync_arena *a, int (*repair)(shmsync_arena *a, const 
     if (repair == NULL)
         return shmi_fail(EINVAL, "recover_all", a->label, "it needs a repair");
     if (shmi_self(a) == 0)
-        return shmi_fail(ENOTCONN, "recover_all", a->label, "%s", "");
+        return shmi_fail(shmi_nameless(a), "recover_all", a->label, "%s", "");
     memset(&r, 0, sizeof r);
     memset(&l, 0, sizeof l);
     r.a = a;

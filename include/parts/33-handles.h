@@ -1,0 +1,122 @@
+/* ---- Handles of the user, and what is left of those that are closed ----
+ *
+ * What a process knows of an object that it has open lies behind a head with a serial number, and a
+ * handle of the user has that number, too. The last close changes the number in the head, so a call
+ * with any copy of the handle finds that it is closed. The memory is used again, for the same kind of
+ * thing, but never given back: such a call may read it whenever it comes. */
+
+typedef struct shmi_head {
+    struct shmi_head *next; /* guarded by: shmi_spares_lock */
+    uint64_t serial;        /* of what follows; 0 while nothing is there. Atomic. */
+    size_t size;
+    uint64_t pad_;
+} shmi_head;
+
+/* What is closed lies still for as many closes of its size, for calls of other threads that are under way. */
+enum { SHMI_SPARES = 64, SHMI_SPARE_SIZES = 48 };
+
+typedef struct shmi_spares {
+    size_t size, n;
+    shmi_head *first, *last;
+} shmi_spares;
+
+static pthread_mutex_t shmi_spares_lock = PTHREAD_MUTEX_INITIALIZER; /* forks take it */
+static shmi_spares shmi_spare[SHMI_SPARE_SIZES];                      /* guarded by: shmi_spares_lock */
+static uint64_t shmi_serials;                                        /* atomic */
+
+SHMI_FN shmi_head *shmi_head_of(const void *thing) { return (shmi_head *)(uintptr_t)thing - 1; }
+
+/* The spare things of that size; NULL where there are more sizes than this header has kinds. */
+SHMI_FN shmi_spares *shmi_spares_of(size_t size)
+{
+    int i;
+    for (i = 0; i < SHMI_SPARE_SIZES; i++) {
+        if (shmi_spare[i].size == 0)
+            shmi_spare[i].size = size;
+        if (shmi_spare[i].size == size)
+            return &shmi_spare[i];
+    }
+    return NULL;
+}
+
+/* Memory for size bytes behind a head; NULL: there is none. The bytes are zero. */
+SHMI_FN void *shmi_new_thing(size_t size)
+{
+    shmi_head *h = NULL;
+    shmi_spares *s;
+    pthread_mutex_lock(&shmi_spares_lock);
+    s = shmi_spares_of(size);
+    if (s != NULL && s->n > SHMI_SPARES) {
+        h = s->first;
+        s->first = h->next;
+        s->n--;
+    }
+    pthread_mutex_unlock(&shmi_spares_lock);
+    if (h != NULL)
+        memset(h + 1, 0, size);
+    else if ((h = (shmi_head *)calloc(1, sizeof *h + size)) == NULL)
+        return NULL;
+    h->next = NULL;
+    h->size = size;
+    __atomic_store_n(&h->serial, shmi_add64(&shmi_serials, 1) + 1, __ATOMIC_RELEASE);
+    return h + 1;
+}
+
+/* From now on a call with a handle on it fails with EBADF. */
+SHMI_FN void shmi_close_thing(void *thing) { __atomic_store_n(&shmi_head_of(thing)->serial, 0, __ATOMIC_RELEASE); }
+
+SHMI_FN void shmi_free_thing(void *thing)
+{
+    shmi_head *h = shmi_head_of(thing);
+    shmi_spares *s;
+    shmi_close_thing(thing);
+    h->next = NULL;
+    pthread_mutex_lock(&shmi_spares_lock);
+    s = shmi_spares_of(h->size);
+    if (s != NULL) {
+        if (s->n++ == 0)
+            s->first = h;
+        else
+            s->last->next = h;
+        s->last = h;
+    }
+    pthread_mutex_unlock(&shmi_spares_lock);
+}
+
+SHMI_FN uint64_t shmi_serial_of(const void *thing) { return thing != NULL ? __atomic_load_n(&shmi_head_of(thing)->serial, __ATOMIC_RELAXED) : 0; }
+
+/* Whether a handle with this number is open. */
+SHMI_FN int shmi_is_open(const void *thing, uint64_t serial)
+{
+    return SHMI_LIKELY(thing != NULL) && SHMI_LIKELY(__atomic_load_n(&shmi_head_of(thing)->serial, __ATOMIC_ACQUIRE) == serial) && SHMI_LIKELY(serial != 0);
+}
+
+/* The failure of a call with a closed handle; function is its name. */
+SHMI_COLD int shmi_closed(const char *function)
+{
+    char op[64], *p;
+    snprintf(op, sizeof op, "%s", strncmp(function, "shmsync_", 8) == 0 ? function + 8 : function);
+    p = strchr(op, '_');
+    if (p != NULL)
+        *p = '.';
+    return shmi_fail(EBADF, op, NULL, "the handle was closed, or was never opened");
+}
+
+/* At the head of each function with a handle: it returns EBADF, or value, if the handle is closed. */
+#define SHMI_OPENED(handle)                                      \
+    do {                                                         \
+        if (!shmi_is_open((handle)->impl, (handle)->serial))     \
+            return shmi_closed(__func__);                        \
+    } while (0)
+#define SHMI_OPENED_OR(handle, value)                            \
+    do {                                                         \
+        if (!shmi_is_open((handle)->impl, (handle)->serial)) {   \
+            shmi_closed(__func__);                               \
+            return value;                                        \
+        }                                                        \
+    } while (0)
+
+/* Makes handle one on thing. 0, or why there is none: shmi_share has told. */
+#define SHMI_HAND_OUT(handle, type, thing) \
+    ((handle)->impl = (type)(thing), (handle)->serial = shmi_serial_of((handle)->impl), (handle)->impl != NULL ? 0 : shmi_last.err)
+

@@ -1,0 +1,349 @@
+/* What docs/c-contract.md promises: contract VERB NAME uses the arena NAME. Exit status 0: it is so. */
+#define SHMSYNC_IMPLEMENTATION
+#include "shmsync.h"
+
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#define CHECK(got, want)                                                                                             \
+    do {                                                                                                             \
+        long long got_ = (long long)(got), want_ = (long long)(want);                                               \
+        if (got_ != want_) {                                                                                         \
+            fprintf(stderr, "line %d: %s is %lld, not %lld: %s\n", __LINE__, #got, got_, want_, shmsync_error()); \
+            _exit(1);                                                                                                \
+        }                                                                                                            \
+    } while (0)
+
+static const char *arena_name;
+static const struct timespec soon = {1, 0}; /* it has passed */
+
+static shmsync_arena *open_arena(void)
+{
+    shmsync_arena *a;
+    CHECK(shmsync_arena_open(arena_name, NULL, &a), 0);
+    return a;
+}
+
+struct handles {
+    shmsync_mutex mutex;
+    shmsync_futex futex;
+    shmsync_sequencer sequencer;
+    shmsync_event event;
+    shmsync_queue queue;
+    shmsync_lease lease;
+    shmsync_waitgroup waitgroup;
+    shmsync_latch latch;
+    shmsync_once once;
+    shmsync_barrier barrier;
+    shmsync_fairmutex fairmutex;
+    shmsync_future future;
+    shmsync_cond cond;
+    shmsync_semaphore semaphore;
+    shmsync_rwmutex rwmutex;
+    shmsync_spinlock spinlock;
+    shmsync_rwspinlock rwspinlock;
+    shmsync_multilock multilock;
+    shmsync_signalwaker signalwaker;
+    shmsync_gate gate;
+    shmsync_signal signal;
+    shmsync_synchronized synchronized;
+    shmsync_hold hold;
+};
+
+static void open_all(shmsync_arena *a, struct handles *h)
+{
+    shmsync_queue_options one;
+    uint64_t item = 1;
+    memset(h, 0, sizeof *h);
+    memset(&one, 0, sizeof one);
+    one.capacity = 4;
+    CHECK(shmsync_mutex_open(a, "mutex", NULL, &h->mutex), 0);
+    CHECK(shmsync_futex_open(a, "futex", NULL, &h->futex), 0);
+    CHECK(shmsync_sequencer_open(a, "sequencer", NULL, &h->sequencer), 0);
+    CHECK(shmsync_event_open(a, "event", NULL, &h->event), 0);
+    CHECK(shmsync_queue_open(a, "queue", sizeof item, &one, &h->queue), 0);
+    CHECK(shmsync_waitgroup_open(a, "waitgroup", NULL, &h->waitgroup), 0);
+    CHECK(shmsync_latch_open(a, "latch", 1, NULL, &h->latch), 0);
+    CHECK(shmsync_once_open(a, "once", NULL, &h->once), 0);
+    CHECK(shmsync_barrier_open(a, "barrier", 2, NULL, &h->barrier), 0);
+    CHECK(shmsync_fairmutex_open(a, "fairmutex", NULL, &h->fairmutex), 0);
+    CHECK(shmsync_future_open(a, "future", NULL, &h->future), 0);
+    CHECK(shmsync_cond_open(a, "cond", NULL, &h->cond), 0);
+    CHECK(shmsync_semaphore_open(a, "semaphore", 1, NULL, &h->semaphore), 0);
+    CHECK(shmsync_rwmutex_open(a, "rwmutex", NULL, &h->rwmutex), 0);
+    CHECK(shmsync_spinlock_open(a, "spinlock", NULL, &h->spinlock), 0);
+    CHECK(shmsync_rwspinlock_open(a, "rwspinlock", NULL, &h->rwspinlock), 0);
+    CHECK(shmsync_multilock_open(a, "multilock", NULL, &h->multilock), 0);
+    CHECK(shmsync_signalwaker_open(a, "signalwaker", NULL, &h->signalwaker), 0);
+    CHECK(shmsync_synchronized_open(a, "synchronized", sizeof item, NULL, &h->synchronized), 0);
+    CHECK(shmsync_queue_put(&h->queue, &item), 0);
+    CHECK(shmsync_queue_lease(&h->queue, &item, &h->lease), 0);
+    CHECK(shmsync_signalwaker_gate(&h->signalwaker, 1, &h->gate), 0);
+    CHECK(shmsync_signalwaker_signal(&h->signalwaker, 1, &h->signal), 0);
+    CHECK(shmsync_multilock_lock(&h->multilock, 7, &h->hold), 0);
+}
+
+static int close_all(struct handles *h, int want)
+{
+    CHECK(shmsync_mutex_close(&h->mutex), want);
+    CHECK(shmsync_futex_close(&h->futex), want);
+    CHECK(shmsync_sequencer_close(&h->sequencer), want);
+    CHECK(shmsync_event_close(&h->event), want);
+    CHECK(shmsync_queue_close(&h->queue), want);
+    CHECK(shmsync_waitgroup_close(&h->waitgroup), want);
+    CHECK(shmsync_latch_close(&h->latch), want);
+    CHECK(shmsync_once_close(&h->once), want);
+    CHECK(shmsync_barrier_close(&h->barrier), want);
+    CHECK(shmsync_fairmutex_close(&h->fairmutex), want);
+    CHECK(shmsync_future_close(&h->future), want);
+    CHECK(shmsync_cond_close(&h->cond), want);
+    CHECK(shmsync_semaphore_close(&h->semaphore), want);
+    CHECK(shmsync_rwmutex_close(&h->rwmutex), want);
+    CHECK(shmsync_spinlock_close(&h->spinlock), want);
+    CHECK(shmsync_rwspinlock_close(&h->rwspinlock), want);
+    CHECK(shmsync_multilock_close(&h->multilock), want);
+    CHECK(shmsync_signalwaker_close(&h->signalwaker), want);
+    CHECK(shmsync_synchronized_close(&h->synchronized), want);
+    return 0;
+}
+
+static int give0(void *arg)
+{
+    (void)arg;
+    return 0;
+}
+static void nothing(void *arg) { (void)arg; }
+static int visit(const shmsync_participant *p, void *arg)
+{
+    (void)p;
+    (void)arg;
+    return 0;
+}
+static void told(const shmsync_participant *p, void *arg) { visit(p, arg); }
+static int repair_lost(shmsync_arena *a, const shmsync_lost *l, void *arg)
+{
+    (void)a;
+    (void)l;
+    (void)arg;
+    return 0;
+}
+
+/* Calls everything with handles that are closed: each call fails with EBADF, and says that it has failed. */
+static void call_all(struct handles *h)
+{
+    union {
+        uint64_t bytes[64], u, stats[SHMSYNC_STATS];
+        int i;
+        size_t size;
+        void *p;
+        shmsync_tx tx;
+        shmsync_lease lease;
+        shmsync_hold hold;
+        shmsync_gate gate;
+        shmsync_gate_info gate_info;
+        shmsync_signal signal;
+        shmsync_signal_health signal_health;
+    } out;
+    shmsync_awaitable wait;
+    size_t index;
+    memset(&out, 0, sizeof out);
+#define CALL(name, call)                                                                                   \
+    shmi_fail(EINVAL, "earlier", NULL, "%s", "");                                                          \
+    {                                                                                                      \
+        int got = (call);                                                                                  \
+        if (got != EBADF || strstr(shmsync_error(), shmsync_strerror(EBADF)) == NULL) {                    \
+            fprintf(stderr, "%s: %s, and shmsync_error() is %s\n", name, strerror(got), shmsync_error()); \
+            _exit(1);                                                                                      \
+        }                                                                                                  \
+    }
+#define VALUE(name, call) CHECK(call, 0);
+#include "contract_calls.h"
+    memset(&wait, 0, sizeof wait);
+    wait.kind = SHMSYNC_AWAIT_SEQUENCER;
+    wait.sequencer = &h->sequencer;
+    wait.event = &h->event;
+    wait.future = &h->future;
+    for (; wait.kind <= SHMSYNC_AWAIT_EVENT_RESET; wait.kind++) {
+        CALL("wait_any", shmsync_wait_any(&wait, 1, &soon, &index))
+        CALL("wait_all", shmsync_wait_all(&wait, 1, &soon))
+    }
+}
+
+/* Handles that were closed, copies of them, and zeroes. */
+static int closed_handles(void)
+{
+    shmsync_arena *a = open_arena();
+    struct handles h, copy, none;
+    open_all(a, &h);
+    CHECK(shmsync_multilock_unlock(&h.hold), 0);
+    copy = h;
+    close_all(&h, 0);
+    call_all(&copy);
+    close_all(&copy, EBADF);
+    h.lease = copy.lease; /* a hold and a lease of zeroes are not there rather than closed */
+    h.hold = copy.hold;
+    h.gate = copy.gate;
+    h.signal = copy.signal;
+    call_all(&h);
+    close_all(&h, EBADF);
+    memset(&none, 0, sizeof none);
+    close_all(&none, EBADF);
+    open_all(a, &h); /* others of the same kind do not bring them back */
+    call_all(&copy);
+    return shmsync_arena_close(a);
+}
+
+/* Handles of an arena that was closed, and the arena. */
+static int closed_arena(void)
+{
+    shmsync_arena *a = open_arena();
+    shmsync_participant p;
+    shmsync_offset off;
+    shmsync_mutex m;
+    struct handles h;
+    void *block;
+    uint64_t *bytes;
+    CHECK(shmsync_alloc(a, 64, &off), 0);
+    bytes = (uint64_t *)shmsync_at(a, off, 64);
+    open_all(a, &h);
+    CHECK(shmsync_arena_close(a), 0);
+    call_all(&h);
+    close_all(&h, EBADF);
+    CHECK(shmsync_arena_close(a), EBADF);
+    CHECK(shmsync_arena_self(a, &p), EBADF);
+    CHECK(shmsync_arena_on_death(a, told, NULL), EBADF);
+    CHECK(shmsync_arena_participants(a, visit, NULL), EBADF);
+    CHECK(shmsync_arena_base(a) == NULL, 1);
+    CHECK(shmsync_free(a, off), EBADF);
+    CHECK(shmsync_alloc(a, 64, &off), EBADF);
+    CHECK(shmsync_at(a, off, 64) == NULL, 1);
+    CHECK(shmsync_block_open(a, "block", 64, &block), EBADF);
+    CHECK(shmsync_block_attach(a, "block", &block, NULL), EBADF);
+    CHECK(shmsync_value_open(a, "value", 64, 0, &block), EBADF);
+    CHECK(shmsync_value_attach(a, "value", 64, 0, &block), EBADF);
+    CHECK(shmsync_delete(a, "mutex"), EBADF);
+    CHECK(shmsync_recover_all(a, repair_lost, NULL, NULL), EBADF);
+    CHECK(shmsync_mutex_open(a, "mutex", NULL, &m), EBADF);
+    CHECK(shmsync_mutex_attach(a, "mutex", NULL, &m), EBADF);
+    CHECK(shmsync_mutex_at(a, off, &m), EBADF);
+    *bytes = 1; /* it reaches nobody, and ends nobody */
+    return 0;
+}
+
+static shmsync_arena *shared;
+static struct handles in_use;
+static int started;
+
+static void *use_until_closed(void *arg)
+{
+    struct handles h = in_use;
+    shmsync_offset off;
+    shmsync_mutex mine;
+    uint64_t i, u;
+    int err;
+    (void)arg;
+    for (i = 0;; i++) {
+        if (i == 100)
+            __atomic_fetch_add(&started, 1, __ATOMIC_SEQ_CST);
+        err = shmsync_mutex_lock(&h.mutex);
+        if (err == 0)
+            err = shmsync_mutex_unlock(&h.mutex);
+        if (err == 0)
+            err = shmsync_semaphore_acquire(&h.semaphore, 1);
+        if (err == 0)
+            err = shmsync_semaphore_release(&h.semaphore, 1);
+        if (err == 0)
+            err = shmsync_sequencer_increment(&h.sequencer, &u);
+        if (err == 0)
+            err = shmsync_event_set(&h.event);
+        if (err == 0)
+            err = shmsync_futex_post(&h.futex);
+        if (err == 0)
+            err = shmsync_queue_put(&h.queue, &u);
+        if (err == 0)
+            err = shmsync_queue_get(&h.queue, &u);
+        if (err == 0)
+            err = shmsync_rwmutex_rdlock(&h.rwmutex);
+        if (err == 0)
+            err = shmsync_rwmutex_rdunlock(&h.rwmutex);
+        if (err == 0)
+            err = shmsync_alloc(shared, 64, &off);
+        if (err == 0)
+            err = shmsync_free(shared, off);
+        if (err == 0)
+            err = shmsync_mutex_open(shared, "mine", NULL, &mine);
+        if (err == 0)
+            err = shmsync_mutex_close(&mine);
+        if (err != 0)
+            break;
+    }
+    /* What was taken at the last moment is as after a death. */
+    if (err != EOWNERDEAD)
+        CHECK(err, EBADF);
+    while (shmsync_mutex_trylock(&h.mutex) != EBADF)
+        sched_yield();
+    return NULL;
+}
+/* Threads use an arena while it is closed. */
+static int closed_in_use(void)
+{
+    enum { THREADS = 4 };
+    pthread_t t[THREADS];
+    int round, i;
+    for (round = 0; round < 10; round++) {
+        CHECK(shmsync_arena_remove(arena_name), 0); /* what a round leaves is not in the way of the next */
+        shared = open_arena();
+        open_all(shared, &in_use);
+        CHECK(shmsync_multilock_unlock(&in_use.hold), 0);
+        CHECK(shmsync_lease_nack(&in_use.lease), 0);
+        started = 0;
+        for (i = 0; i < THREADS; i++)
+            CHECK(pthread_create(&t[i], NULL, use_until_closed, NULL), 0);
+        while (__atomic_load_n(&started, __ATOMIC_SEQ_CST) < THREADS)
+            sched_yield();
+        CHECK(shmsync_arena_close(shared), 0);
+        for (i = 0; i < THREADS; i++)
+            CHECK(pthread_join(t[i], NULL), 0);
+    }
+    return 0;
+}
+
+/* Closing many handles looks at few others. */
+static int close_many(void)
+{
+    enum { MANY = 4000 };
+    static shmsync_mutex m[MANY];
+    shmsync_arena *a = open_arena();
+    int i;
+    for (i = 0; i < MANY; i++)
+        CHECK(shmsync_mutex_open(a, NULL, NULL, &m[i]), 0);
+    for (i = 0; i < MANY; i++)
+        CHECK(shmsync_mutex_close(&m[i]), 0);
+    if (a->refs_passed > 16 * MANY) {
+        fprintf(stderr, "%llu references were looked at to open and close %d\n", (unsigned long long)a->refs_passed, MANY);
+        return 1;
+    }
+    return shmsync_arena_close(a);
+}
+
+int main(int argc, char **argv)
+{
+    const struct {
+        const char *name;
+        int (*f)(void);
+    } verbs[] = {
+        {"closed-handles", closed_handles},
+        {"closed-arena", closed_arena},
+        {"closed-in-use", closed_in_use},
+        {"close-many", close_many},
+    };
+    size_t i;
+    if (argc != 3)
+        return 2;
+    arena_name = argv[2];
+    alarm(300);
+    for (i = 0; i < sizeof verbs / sizeof *verbs; i++)
+        if (strcmp(argv[1], verbs[i].name) == 0)
+            return verbs[i].f();
+    return 2;
+}
