@@ -6,13 +6,12 @@ import (
 	"io/fs"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 )
 
 // The sentinel errors of the module. errors.Is matches an error that the
 // module returns against its sentinel and, where POSIX has a name for the
-// condition, against the [syscall.Errno] as well.
+// condition, against the [Errno] as well.
 var (
 	// ErrOwnerDead says that the process which held the object died while
 	// holding it. The caller does not hold the object. Matches EOWNERDEAD.
@@ -44,28 +43,28 @@ var (
 )
 
 // errnoOf gives the errno that stands for a sentinel.
-func errnoOf(deathWatcher error) syscall.Errno {
-	switch deathWatcher {
+func errnoOf(sentinel error) Errno {
+	switch sentinel {
 	case ErrOwnerDead:
 		return eOWNERDEAD
 	case ErrNotRecoverable:
 		return eNOTRECOVERABLE
 	case ErrCorrupt:
-		return syscall.EPROTO
+		return ePROTO
 	case ErrIncompatible:
-		return syscall.EINVAL
+		return eINVAL
 	case ErrCanceled:
-		return syscall.ECANCELED
+		return eCANCELED
 	case ErrClosed:
-		return syscall.EBADF
+		return eBADF
 	case ErrNoSpace:
-		return syscall.ENOSPC
+		return eNOSPC
 	case ErrNotSupported:
-		return syscall.ENOTSUP
+		return eNOTSUP
 	case fs.ErrInvalid:
-		return syscall.EINVAL
+		return eINVAL
 	case fs.ErrNotExist:
-		return syscall.ENOENT
+		return eNOENT
 	}
 	return 0
 }
@@ -130,6 +129,6 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Is reports whether target is the errno that stands for the sentinel.
 func (e *Error) Is(target error) bool {
-	errno, ok := target.(syscall.Errno)
+	errno, ok := target.(Errno)
 	return ok && errno != 0 && errnoOf(e.Err) == errno
 }

@@ -3,7 +3,6 @@ package prims
 import (
 	"context"
 	"fmt"
-	"syscall"
 	"time"
 
 	"github.com/shmsync/shmsync"
@@ -148,7 +147,7 @@ func (f *Future) reaped(b *wakes) futureState {
 // Set sets the Future, wakes all waiters, and reports whether it did: it does nothing when
 // the Future is set, or when its producer has died. Any process may set it, also one that
 // has not claimed it. Set waits only while another process is in the middle of a call.
-func (f *Future) Set(errno syscall.Errno) bool {
+func (f *Future) Set(errno shmsync.Errno) bool {
 	b := takeWakes()
 	done := f.setTo(errno, b)
 	f.mon.wake(b)
@@ -156,7 +155,7 @@ func (f *Future) Set(errno syscall.Errno) bool {
 }
 
 // setTo is Set without the wakes.
-func (f *Future) setTo(errno syscall.Errno, b *wakes) bool {
+func (f *Future) setTo(errno shmsync.Errno, b *wakes) bool {
 	s := f.begin(b)
 	if s.over() {
 		f.mon.leave(nil)
@@ -173,7 +172,7 @@ func (f *Future) setTo(errno syscall.Errno, b *wakes) bool {
 
 // SetAll is Set for many futures: it sets each, and then wakes the waiters of all. It
 // returns how many it has set.
-func SetAll(errno syscall.Errno, futures ...*Future) (set int) {
+func SetAll(errno shmsync.Errno, futures ...*Future) (set int) {
 	owed := make([]*wakes, 0, len(futures))
 	defer func() { // also if one of them panics
 		crashpoint.Hit("future.setall.before_wake")
@@ -191,7 +190,7 @@ func SetAll(errno syscall.Errno, futures ...*Future) (set int) {
 }
 
 // IsSet reports whether the Future is set, and to what.
-func (f *Future) IsSet() (syscall.Errno, bool) {
+func (f *Future) IsSet() (shmsync.Errno, bool) {
 	f.mon.opening.use()
 	s := f.load()
 	if !s.set() {
@@ -204,11 +203,11 @@ func (f *Future) IsSet() (syscall.Errno, bool) {
 // Wait waits until the Future is set, and returns its result. An error means that
 // there is none: one that Is ErrOwnerDead when the producer died, or ErrNoSpace,
 // ErrCorrupt or ErrClosed.
-func (f *Future) Wait() (syscall.Errno, error) { return f.WaitContext(nil) }
+func (f *Future) Wait() (shmsync.Errno, error) { return f.WaitContext(nil) }
 
 // WaitContext is Wait that ends with ctx.Err() when ctx ends before. A Future that is
 // set beats a context that has ended.
-func (f *Future) WaitContext(ctx context.Context) (syscall.Errno, error) {
+func (f *Future) WaitContext(ctx context.Context) (shmsync.Errno, error) {
 	if err := f.mon.opening.error("future.wait"); err != nil {
 		return 0, err
 	}
@@ -274,10 +273,10 @@ func (s futureState) outcome() outcome {
 }
 
 // resultOf is what a wait returns that ended so.
-func (f *Future) resultOf(end outcome) (syscall.Errno, error) {
+func (f *Future) resultOf(end outcome) (shmsync.Errno, error) {
 	switch end.result() {
 	case futureIsSet:
-		return syscall.Errno(end.aux()), nil
+		return shmsync.Errno(end.aux()), nil
 	case futureIsAbandoned:
 		return 0, f.mon.fail("future.wait", shmsync.ErrOwnerDead, f.a.Who(arenakernel.ParticipantID(end.aux()&arenakernel.ParticipantIDMask)), "its producer has not set it")
 	}
@@ -288,8 +287,8 @@ func (f *Future) resultOf(end outcome) (syscall.Errno, error) {
 // Future is set, or at once if it is set already. The Pending ends just before fn is called.
 // If the Pending is cancelled, or this process closes the arena, fn gets an error that Is
 // ErrCanceled or ErrClosed. So fn is called in any case, unless the process ends first.
-func (f *Future) Subscribe(fn func(syscall.Errno, error)) *Pending {
-	var errno syscall.Errno
+func (f *Future) Subscribe(fn func(shmsync.Errno, error)) *Pending {
+	var errno shmsync.Errno
 	if err := f.mon.begin(); err != nil {
 		go fn(errno, err)
 		return resolved(err)
@@ -346,7 +345,7 @@ func (f *Future) Close() error { return f.mon.opening.close("future.close") }
 // FutureState is what State tells.
 type FutureState struct {
 	Set      bool              // the result is there
-	Errno    syscall.Errno     // what it is set to
+	Errno    shmsync.Errno     // what it is set to
 	Producer *shmsync.Identity // the process that has claimed it, or nil
 	Waiting  bool              // there are waiters
 	Err      error             // ErrOwnerDead when the producer died before it was set

@@ -2,8 +2,8 @@ package prims
 
 import (
 	"fmt"
-	"syscall"
 
+	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
@@ -43,14 +43,14 @@ func (s futureState) producer() arenakernel.ParticipantID {
 func (s futureState) set() bool            { return s&futureSet != 0 }
 func (s futureState) abandoned() bool      { return s&(futureSet|futureAbandoned) == futureAbandoned }
 func (s futureState) over() bool           { return s&(futureSet|futureAbandoned) != 0 }
-func (s futureState) errno() syscall.Errno { return syscall.Errno(uint32(s >> futureShift)) }
+func (s futureState) errno() shmsync.Errno { return shmsync.Errno(uint32(s >> futureShift)) }
 
 // claimed reports whether a participant has claimed it and has not set it.
 func (s futureState) claimed() bool { return !s.over() && s.producer() != 0 }
 
 func (s futureState) claimedBy(n arenakernel.ParticipantID) futureState { return s | futureState(n) }
 
-func (s futureState) setTo(e syscall.Errno) futureState {
+func (s futureState) setTo(e shmsync.Errno) futureState {
 	return s.producerOnly() | futureSet | futureState(uint32(e))<<futureShift
 }
 

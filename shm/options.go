@@ -121,7 +121,7 @@ func roundSize(size, page int64) (int64, error) {
 	}
 	rounded := (size + page - 1) / page * page
 	if rounded < size || int64(int(rounded)) != rounded {
-		return 0, fmt.Errorf("size %d is too large: %w", size, syscall.EFBIG)
+		return 0, fmt.Errorf("size %d is too large: %w", size, eFBIG)
 	}
 	return rounded, nil
 }

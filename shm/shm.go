@@ -77,7 +77,7 @@ func OpenOrCreateAt(path string, size int64, init func(*Segment) error, opts *Op
 			return seg, err == nil, err
 		}
 	}
-	return nil, false, &opError{op: "open or create", name: path, why: "the file keeps appearing and disappearing", err: syscall.EAGAIN}
+	return nil, false, &opError{op: "open or create", name: path, why: "the file keeps appearing and disappearing", err: eAGAIN}
 }
 
 // CreateMemfd makes a segment without a name, and runs init on it as [Create]

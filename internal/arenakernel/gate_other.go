@@ -9,10 +9,9 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-const (
-	errBusy   = syscall.EBUSY
-	openFlags = 0
-)
+const openFlags = 0
+
+var errBusy error = syscall.EBUSY
 
 func anyByteLocked(*os.File, int64, int64) (bool, error) { return false, shmsync.ErrNotSupported }
 func anyOwner(os.FileInfo) []uint32                      { return nil }

@@ -1,0 +1,183 @@
+package tidy
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestTargetsTypeCheck reads the library packages, and what they import, as the compiler does
+// for each pair of GOOS and GOARCH that Go knows. It finds constants that overflow, names that
+// one system lacks, and functions that one architecture has no assembly for. Nothing is
+// compiled: .ci/targets does that, in a quarter of an hour.
+func TestTargetsTypeCheck(t *testing.T) {
+	if _, err := exec.LookPath("go"); err != nil {
+		t.Skip("needs the go command, which knows the targets and the files of each")
+	}
+	if testing.Short() {
+		t.Skip("reads the library 47 times: needs a run without -short")
+	}
+	var targets []struct{ GOOS, GOARCH string }
+	out, err := exec.Command("go", "tool", "dist", "list", "-json").Output()
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(out, &targets))
+	require.Greater(t, len(targets), 30)
+	read := &sourceReader{fset: token.NewFileSet()}
+	for _, target := range targets {
+		t.Run(target.GOOS+"/"+target.GOARCH, func(t *testing.T) {
+			t.Parallel()
+			listed, err := listTarget(target.GOOS, target.GOARCH, libraryPaths()...)
+			require.NoError(t, err)
+			require.NoError(t, checkTarget(read, listed, target.GOARCH))
+		})
+	}
+}
+
+// A check that lets everything pass would say nothing.
+func TestTargetsTypeCheckFinds(t *testing.T) {
+	for name, c := range map[string]struct{ src, want string }{
+		"overflow":  {"package a\n\nvar size int = 1 << 40\n", "overflows"},
+		"assembly":  {"package a\n\nfunc pause()\n", "pause has no body"},
+		"undefined": {"package a\n\nvar x = notHere\n", "undefined: notHere"},
+		"good":      {"package a\n\nvar size int64 = 1 << 40\n", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "a.go"), []byte(c.src), 0o666))
+			err := checkTarget(&sourceReader{fset: token.NewFileSet()}, []listedPackage{{ImportPath: "a", Dir: dir, GoFiles: []string{"a.go"}}}, "386")
+			if c.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, c.want)
+		})
+	}
+}
+
+// libraryPaths are the packages that users import. The commands and examples are for Linux.
+func libraryPaths() (paths []string) {
+	for _, dir := range apiPackages {
+		paths = append(paths, "./"+dir)
+	}
+	return paths
+}
+
+// listedPackage is what go list says of a package.
+type listedPackage struct {
+	ImportPath, Dir string
+	GoFiles, SFiles []string
+	ImportMap       map[string]string
+	Standard        bool
+}
+
+// listTarget gives the packages, and what they import, each after what it imports.
+func listTarget(goos, goarch string, patterns ...string) (listed []listedPackage, err error) {
+	args := append([]string{"list", "-deps", "-json=ImportPath,Dir,GoFiles,SFiles,ImportMap,Standard"}, patterns...)
+	cmd := exec.Command("go", args...)
+	cmd.Dir = filepath.Join("..", "..")
+	cmd.Env = append(os.Environ(), "GOOS="+goos, "GOARCH="+goarch, "CGO_ENABLED=0")
+	var trouble bytes.Buffer
+	cmd.Stderr = &trouble
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list: %w: %s", err, trouble.Bytes())
+	}
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p listedPackage
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return listed, nil
+		} else if err != nil {
+			return nil, err
+		}
+		listed = append(listed, p)
+	}
+}
+
+// sourceReader parses each file once for all targets.
+type sourceReader struct {
+	fset  *token.FileSet
+	files sync.Map // path to func() (*ast.File, error)
+}
+
+func (r *sourceReader) parse(name string) (*ast.File, error) {
+	once, _ := r.files.LoadOrStore(name, sync.OnceValues(func() (*ast.File, error) {
+		return parser.ParseFile(r.fset, name, nil, parser.SkipObjectResolution)
+	}))
+	return once.(func() (*ast.File, error))()
+}
+
+// checkedPackages imports what was checked before. A package finds its imports by the paths
+// of its ImportMap, as the standard library does for what it has copies of.
+type checkedPackages struct {
+	done map[string]*types.Package
+	of   listedPackage
+}
+
+func (c checkedPackages) Import(name string) (*types.Package, error) {
+	if name == "unsafe" {
+		return types.Unsafe, nil
+	}
+	if mapped, ok := c.of.ImportMap[name]; ok {
+		name = mapped
+	}
+	if p, ok := c.done[name]; ok {
+		return p, nil
+	}
+	return nil, fmt.Errorf("go list does not name %s", name)
+}
+
+// checkTarget type-checks packages in the order of the list: those of this module with the
+// bodies of their functions, others without.
+func checkTarget(read *sourceReader, listed []listedPackage, goarch string) error {
+	done := make(map[string]*types.Package)
+	for _, p := range listed {
+		if p.ImportPath == "unsafe" {
+			continue
+		}
+		own := !p.Standard && (p.ImportPath == module || strings.HasPrefix(p.ImportPath, module+"/") || p.ImportPath == "a")
+		var files []*ast.File
+		var found []error
+		for _, name := range p.GoFiles {
+			f, err := read.parse(filepath.Join(p.Dir, name))
+			if err != nil {
+				return err
+			}
+			files = append(files, f)
+			for _, d := range f.Decls {
+				if fn, ok := d.(*ast.FuncDecl); ok && own && fn.Body == nil && len(p.SFiles) == 0 {
+					found = append(found, fmt.Errorf("%s: %s has no body, and the package no assembly", read.fset.Position(fn.Pos()), fn.Name.Name))
+				}
+			}
+		}
+		config := &types.Config{
+			Importer:         checkedPackages{done, p},
+			Sizes:            types.SizesFor("gc", goarch),
+			IgnoreFuncBodies: !own,
+			FakeImportC:      true,
+			Error: func(err error) {
+				if own {
+					found = append(found, err)
+				}
+			},
+		}
+		done[p.ImportPath], _ = config.Check(p.ImportPath, read.fset, files, nil)
+		if len(found) > 0 {
+			return errors.Join(found...)
+		}
+	}
+	return nil
+}
