@@ -262,6 +262,7 @@ func TestSlotOfADyingProcess(t *testing.T) {
 	require.Len(t, s.deaths(t, 1), 1)
 
 	require.NoError(t, unix.Kill(sleeper, unix.SIGKILL))
+	pollFor(t, ta.peek(t), func() bool { return hasEnded(sleeper) }) // or the joiner waits for a second only
 	late.open(t, ta, "late")
 	require.Equal(t, makeParticipantID(2, 2), late.self)
 	require.Len(t, s.deaths(t, 1), 1)

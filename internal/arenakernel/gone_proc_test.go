@@ -217,6 +217,9 @@ func TestWrongIdentityIsNotGone(t *testing.T) {
 	v.Wait(t)
 }
 
+// hasEnded reports whether a process that is no child of this one is a zombie, or has been collected.
+func hasEnded(pid int) bool { return unix.Kill(pid, 0) != nil || isZombie(pid) }
+
 func isZombie(pid int) bool {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
