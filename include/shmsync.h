@@ -1085,10 +1085,12 @@ typedef struct shmsync_lost {
 /* shmsync_recover_all makes the objects of the arena usable again that deaths have made unusable. It is for on_first:
  * there no other process is in, and every death has been dealt with. For each such object, and for each such key of
  * a multilock, it calls repair, which makes the data whole that the object guards; of a lock it is called while the
- * lock is held. A waitgroup, latch, barrier or future is reset after that.
+ * lock is held. A waitgroup, latch, barrier or future is reset after that, unless repair has made it usable: a future
+ * that repair has set keeps its result. Healthy objects are only read.
  *
  * If repair gives an errno, that object is not usable, and the others follow; the result is the first error:
- * ENOTRECOVERABLE for a lock, what repair gave for another object, EPROTO for one that a peer has overwritten. *recovered, if it is not NULL, is how many were recovered.
+ * ENOTRECOVERABLE for a lock, what repair gave for another object, EPROTO for one that a peer has overwritten, ENOMEM if
+ * objects or keys may have been left out. *recovered, if it is not NULL, is how many were recovered.
  * Kinds that this header does not have, such as CohortMutex and Waitable of the Go side, are left alone. */
 int shmsync_recover_all(shmsync_arena *a, int (*repair)(shmsync_arena *a, const shmsync_lost *lost, void *arg), void *arg, size_t *recovered);
 
@@ -5525,29 +5527,37 @@ typedef struct shmi_visit_arg {
     void (*f)(shmsync_arena *a, const shmi_object *o, void *arg);
     void *arg;
     uint64_t *guard;
+    int err; /* EPROTO: the header of an object is impossible */
 } shmi_visit_arg;
 SHMI_FN int shmi_visit_one(shmsync_arena *a, shmi_off off, void *arg)
 {
     shmi_visit_arg *v = (shmi_visit_arg *)arg;
     shmi_header h;
+    int err;
     shmi_st64(v->guard, off);
-    if (shmi_header_at(a, off, &h) == 0 && shmi_object_there(shmi_ld32(h.state)))
+    err = shmi_header_at(a, off, &h);
+    if (err == 0 && shmi_object_there(shmi_ld32(h.state)))
         v->f(a, &h.o, v->arg);
+    else if (err == EPROTO)
+        v->err = EPROTO;
     return 1;
 }
 /* Calls f for the objects that the participant in a slot may have touched, and those beside
  * them, or for all objects of the arena: slot 0. They are not opened: they may be deleted
- * meanwhile, but the bytes are not used again before f returns. f does not walk. */
-SHMI_FN void shmi_visit(shmsync_arena *a, uint32_t slot, void (*f)(shmsync_arena *a, const shmi_object *o, void *arg), void *arg)
+ * meanwhile, but the bytes are not used again before f returns. f does not walk. EPROTO: an object
+ * was passed over, since its header is impossible. */
+SHMI_FN int shmi_visit(shmsync_arena *a, uint32_t slot, void (*f)(shmsync_arena *a, const shmi_object *o, void *arg), void *arg)
 {
     shmi_visit_arg v;
     pthread_mutex_lock(&a->walking);
     v.f = f;
     v.arg = arg;
+    v.err = 0;
     v.guard = shmi_slot64(a, a->my_slot, SHMI_slotWalking);
     shmi_each_block(a, slot, SHMI_blockObject, shmi_visit_one, &v);
     shmi_st64(v.guard, a->rest);
     pthread_mutex_unlock(&a->walking);
+    return v.err;
 }
 /* Sets the guard of walks to what it is while no walk is under way. */
 SHMI_FN void shmi_rest_guard(shmsync_arena *a, shmi_off rest)
@@ -11296,10 +11306,10 @@ int shmsync_mutex_state(shmsync_mutex *m)
     SHMI_OPENED(m);
     uint32_t o = shmi_ld32(m->impl->own);
     if (!shmi_owner_valid(o))
-        return EPROTO;
+        return shmi_mutex_report(m->impl, EPROTO, o);
     if (shmi_owner_kind(o) == SHMI_kindOwnerDead)
-        return EOWNERDEAD;
-    return o == SHMI_OWNER_NOT_RECOVERABLE ? ENOTRECOVERABLE : 0;
+        return shmi_mutex_report(m->impl, EOWNERDEAD, o);
+    return o == SHMI_OWNER_NOT_RECOVERABLE ? shmi_mutex_report(m->impl, ENOTRECOVERABLE, o) : 0;
 }
 
 SHMI_FN int shmi_mutex_recover_entered(shmi_mutex *m, int (*repair)(void *), void *arg)
@@ -23860,34 +23870,48 @@ SHMI_FN void shmi_recovery_ended(shmi_recovery *r, int err)
     if (r->err == 0)
         r->err = err;
 }
+/* Whether an object was opened, by an _at that gave err. EINVAL: it was deleted, or is of a version that this header does
+ * not have. */
+SHMI_FN int shmi_recovery_opened(shmi_recovery *r, int err)
+{
+    if (err != 0 && err != EINVAL)
+        shmi_recovery_ended(r, err);
+    return err == 0;
+}
 
-#define SHMI_RECOVER_LOCK(type)                                                                     \
+/* A lock whose holder has died, which nobody has met since then, is lost when somebody has: trylock meets it. A healthy
+ * lock is only read: a death with it held would make it owner-dead. */
+#define SHMI_RECOVER_LOCK(type, holder)                                                             \
     SHMI_FN void shmi_recover_##type(shmi_recovery *r)                                              \
     {                                                                                               \
         shmsync_##type x;                                                                           \
-        int err = shmsync_##type##_at(r->a, r->lost.offset, &x);                                    \
-        if (err != 0)                                                                               \
-            return; /* it was deleted */                                                            \
-        err = shmsync_##type##_trylock(&x);                                                         \
-        if (err == 0)                                                                               \
+        shmi_participant_id n;                                                                      \
+        int err;                                                                                    \
+        if (!shmi_recovery_opened(r, shmsync_##type##_at(r->a, r->lost.offset, &x)))                \
+            return;                                                                                 \
+        err = shmsync_##type##_state(&x);                                                           \
+        n = holder;                                                                                 \
+        if (err == 0 && n != 0 && shmi_dead(r->a, n) && (err = shmsync_##type##_trylock(&x)) == 0)  \
             shmsync_##type##_unlock(&x);                                                            \
-        else if (shmi_recovery_found(r, err))                                                       \
+        if (shmi_recovery_found(r, err))                                                            \
             shmi_recovery_ended(r, shmsync_##type##_recover(&x, shmi_recovery_repair, r));          \
         shmsync_##type##_close(&x);                                                                 \
     }
-SHMI_RECOVER_LOCK(mutex)
-SHMI_RECOVER_LOCK(rwmutex)
-SHMI_RECOVER_LOCK(fairmutex)
-SHMI_RECOVER_LOCK(spinlock)
-SHMI_RECOVER_LOCK(rwspinlock)
+SHMI_RECOVER_LOCK(mutex, shmi_owner_name(shmi_ld32(x.impl->own)))
+SHMI_RECOVER_LOCK(rwmutex, shmi_rw_who(shmi_rw_gate(x.impl)))
+SHMI_RECOVER_LOCK(fairmutex, shmi_owner_name(shmi_fair_owner(x.impl)))
+SHMI_RECOVER_LOCK(spinlock, shmi_owner_name(shmi_spin_state(x.impl)))
+SHMI_RECOVER_LOCK(rwspinlock, shmi_owner_name(shmi_spin_state(x.impl)))
 #undef SHMI_RECOVER_LOCK
 
-/* The keys that are not free, as they are now; *keys is to be freed. */
-SHMI_FN size_t shmi_keys_in_use(struct shmi_multilock *x, uint64_t **keys)
+/* The keys that are lost, or whose holder has died, as they are now: *n of them in *keys, which is to be freed. ENOMEM:
+ * there are more. */
+SHMI_FN int shmi_keys_left(struct shmi_multilock *x, uint64_t **keys, size_t *n)
 {
-    size_t n = 0, cap = 0;
+    size_t cap = 0;
     uint32_t i;
     *keys = NULL;
+    *n = 0;
     for (i = 0; i < UINT32_C(1) << x->log; i++) {
         struct shmi_key_bucket k;
         struct shmi_key_walk v;
@@ -23896,28 +23920,29 @@ SHMI_FN size_t shmi_keys_in_use(struct shmi_multilock *x, uint64_t **keys)
             continue;
         shmi_bucket_init(&k, x, i);
         for (v = shmi_walk_keys(&k, 1); shmi_next_key(&k, &v, &e);) {
-            if (shmi_hold_free(shmi_get(e.hold)))
+            uint64_t h = shmi_get(e.hold);
+            if (shmi_hold_free(h) || (shmi_hold_valid(h) && (shmi_hold_kind(h) == SHMI_kindReserved || (shmi_hold_taken(h) && !shmi_dead(x->a, shmi_hold_name(h))))))
                 continue;
-            if (n == cap) {
+            if (*n == cap) {
                 uint64_t *more = (uint64_t *)realloc(*keys, (cap = 2 * cap + 16) * sizeof **keys);
                 if (more == NULL)
-                    return n;
+                    return ENOMEM;
                 *keys = more;
             }
-            (*keys)[n++] = shmi_get(e.key);
+            (*keys)[(*n)++] = shmi_get(e.key);
         }
     }
-    return n;
+    return 0;
 }
 SHMI_FN void shmi_recover_multilock(shmi_recovery *r)
 {
     shmsync_multilock x;
     uint64_t *keys;
     size_t n, i;
-    if (shmsync_multilock_at(r->a, r->lost.offset, &x) != 0)
-        return; /* it was deleted */
+    if (!shmi_recovery_opened(r, shmsync_multilock_at(r->a, r->lost.offset, &x)))
+        return;
     r->lost.has_key = 1;
-    n = shmi_keys_in_use(x.impl, &keys);
+    shmi_recovery_ended(r, shmi_keys_left(x.impl, &keys, &n));
     for (i = 0; i < n; i++) {
         shmsync_hold h;
         int err = shmsync_multilock_trylock(&x, keys[i], &h);
@@ -23931,20 +23956,22 @@ SHMI_FN void shmi_recover_multilock(shmi_recovery *r)
     shmsync_multilock_close(&x);
 }
 
-/* What follows has nothing to hold: repair comes first, and then the reset. */
-#define SHMI_RECOVER_COUNT(type, look, reset)                                    \
-    SHMI_FN void shmi_recover_##type(shmi_recovery *r)                           \
-    {                                                                            \
-        static const struct timespec past = {0, 1};                              \
-        shmsync_##type x;                                                        \
-        (void)past;                                                              \
-        if (shmsync_##type##_at(r->a, r->lost.offset, &x) != 0)                  \
-            return; /* it was deleted */                                         \
-        if (shmi_recovery_found(r, look)) {                                      \
-            int err = shmi_recovery_repair(r);                                   \
-            shmi_recovery_ended(r, err != 0 ? err : reset);                      \
-        }                                                                        \
-        shmsync_##type##_close(&x);                                              \
+/* What follows has nothing to hold: repair comes first, and then the reset, unless repair has made it usable. */
+#define SHMI_RECOVER_COUNT(type, look, reset)                                                    \
+    SHMI_FN void shmi_recover_##type(shmi_recovery *r)                                           \
+    {                                                                                            \
+        static const struct timespec past = {0, 1};                                              \
+        shmsync_##type x;                                                                        \
+        (void)past;                                                                              \
+        if (!shmi_recovery_opened(r, shmsync_##type##_at(r->a, r->lost.offset, &x)))             \
+            return;                                                                              \
+        if (shmi_recovery_found(r, look)) {                                                      \
+            int err = shmi_recovery_repair(r);                                                   \
+            if (err == 0 && shmi_recovery_found(r, look) && (err = reset) != 0)                  \
+                r->recovered--;                                                                  \
+            shmi_recovery_ended(r, err);                                                         \
+        }                                                                                        \
+        shmsync_##type##_close(&x);                                                              \
     }
 SHMI_RECOVER_COUNT(waitgroup, shmsync_waitgroup_timedwait(&x, &past), shmsync_waitgroup_reset(&x))
 SHMI_RECOVER_COUNT(latch, shmsync_latch_timedwait(&x, &past), shmsync_latch_reset(&x))
@@ -24004,8 +24031,8 @@ int shmsync_recover_all(shmsync_arena *a, int (*repair)(shmsync_arena *a, const 
     r.a = a;
     r.repair = repair;
     r.arg = arg;
-    shmi_visit(a, 0, shmi_note_object, &l); /* repair may delete some */
-    r.err = l.err;
+    r.err = shmi_visit(a, 0, shmi_note_object, &l); /* repair may delete some */
+    shmi_recovery_ended(&r, l.err);
     for (i = 0; i < l.n; i++) {
         memset(&r.lost, 0, sizeof r.lost);
         r.lost.offset = l.v[i].off;

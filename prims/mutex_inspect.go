@@ -15,7 +15,10 @@ func inspectMutex(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspec
 	on := i.owner(word, arenakernel.ParticipantID(w.died.Load()&arenakernel.ParticipantIDMask))
 	i.date(on, countsOf(a, &w.counts))
 	i.mutexRest(w)
-	if l, err := mutexLog(a, o, w); err == nil && l != nil {
+	switch l, err := mutexLog(a, o, w); {
+	case err != nil:
+		i.lost(err, 0) // nobody can open it
+	case l != nil:
 		i.undoLog(l)
 	}
 	i.waits(waitsOn(mutexWakeOff, mutexPollerOff), "lock", on)

@@ -44,8 +44,8 @@ func (l Lost) String() string {
 //	Waitable                            repair, which opens it with its rules and calls its Recover
 //
 // If repair returns an error, that object is not usable, and RecoverAll goes on with the others. The error
-// joins those of all such objects. It also names those that a peer has overwritten, with ErrCorrupt: Delete
-// removes them. repair must not be nil.
+// joins those of all such objects. It also names those that a peer has overwritten, with ErrCorrupt, and
+// those with impossible headers by their offset: Delete removes them. repair must not be nil.
 func RecoverAll(a *arena.Arena, repair func(Lost) error) ([]Lost, error) {
 	return RecoverAllContext(context.Background(), a, repair)
 }
@@ -54,12 +54,20 @@ func RecoverAll(a *arena.Arena, repair func(Lost) error) ([]Lost, error) {
 func RecoverAllContext(ctx context.Context, a *arena.Arena, repair func(Lost) error) (recovered []Lost, err error) {
 	mustHaveRepair(repair != nil, "all objects")
 	var objects []arena.Object // repair may delete some
-	for o := range a.Objects() {
-		objects = append(objects, o)
-	}
 	var failed []error
+	for o, err := range (*arenakernel.Arena)(a).ObjectsAndErrors() {
+		if err != nil {
+			failed = append(failed, err)
+			continue
+		}
+		objects = append(objects, arena.Object(o))
+	}
 	for _, o := range objects {
-		for _, l := range lostOf(a, o) {
+		lost, err := lostOf(a, o)
+		if err != nil {
+			failed = append(failed, err)
+		}
+		for _, l := range lost {
 			if err := ctx.Err(); err != nil {
 				return recovered, errors.Join(append(failed, err)...)
 			}
@@ -74,27 +82,31 @@ func RecoverAllContext(ctx context.Context, a *arena.Arena, repair func(Lost) er
 	return recovered, errors.Join(failed...)
 }
 
-// lostOf tells what of o is lost.
-func lostOf(a *arena.Arena, o arena.Object) (lost []Lost) {
+// lostOf tells what of o is lost. Nothing of an object that was deleted is; any other object that cannot be
+// opened is an error.
+func lostOf(a *arena.Arena, o arena.Object) (lost []Lost, err error) {
 	k := (*arenakernel.Arena)(a)
 	is, err := k.ObjectAt(o.Offset)
-	if err != nil || is != arenakernel.Object(o) {
-		if err == nil {
-			k.CloseObject(is)
-		}
-		return nil // it was deleted
+	switch {
+	case errors.Is(err, shmsync.ErrIncompatible):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case is != arenakernel.Object(o):
+		k.CloseObject(is)
+		return nil, nil
 	}
 	defer k.CloseObject(is)
 	i := k.Inspect(is)
 	switch {
 	case i.Err == nil, o.Kind == synchronizedKind && !errors.Is(i.Err, shmsync.ErrCorrupt):
-		return nil
+		return nil, nil
 	case o.Kind != multiLockKind || i.Key == nil:
-		return []Lost{{Object: o, Err: i.Err, Who: k.Who(i.Died)}}
+		return []Lost{{Object: o, Err: i.Err, Who: k.Who(i.Died)}}, nil
 	}
 	x, err := buildMultiLock(k, is, true)
 	if err != nil {
-		return []Lost{{Object: o, Err: err}}
+		return nil, err
 	}
 	x.eachEntry(func(e keyEntry) {
 		if err, died := e.lost(); err != nil {
@@ -102,7 +114,7 @@ func lostOf(a *arena.Arena, o arena.Object) (lost []Lost) {
 			lost = append(lost, Lost{Object: o, Key: &key, Err: err, Who: k.Who(died)})
 		}
 	})
-	return lost
+	return lost, nil
 }
 
 // recover makes l usable again, and reports whether it was lost until then.
@@ -127,10 +139,11 @@ func (l Lost) recover(ctx context.Context, a *arena.Arena, repair func(Lost) err
 		if err := repair(l); err != nil {
 			return false, l.fail(shmsync.ErrNotRecoverable, "the repair failed: "+err.Error())
 		}
-		if len(lostOf(a, l.Object)) > 0 {
-			return false, l.fail(shmsync.ErrNotRecoverable, "the repair did not call its Recover")
+		still, err := lostOf(a, l.Object)
+		if len(still) > 0 {
+			err = l.fail(shmsync.ErrNotRecoverable, "the repair did not call its Recover")
 		}
-		return true, nil
+		return err == nil, err
 	default:
 		var key uint64
 		if l.Key != nil {
@@ -149,8 +162,15 @@ func (l Lost) recover(ctx context.Context, a *arena.Arena, repair func(Lost) err
 	if err := repair(l); err != nil {
 		return false, l.fail(l.Err, "the repair failed: "+err.Error())
 	}
-	x.Reset()
-	return true, nil
+	still, err := lostOf(a, l.Object)
+	if len(still) > 0 { // else repair has made it usable, and a Reset would erase what it has set
+		x.Reset()
+		still, err = lostOf(a, l.Object)
+	}
+	if len(still) > 0 {
+		err = l.fail(still[0].Err, "it is lost again")
+	}
+	return err == nil, err
 }
 
 func (l Lost) fail(err error, detail string) error {

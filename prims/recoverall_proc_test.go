@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 )
@@ -158,6 +160,67 @@ func TestRecoverAllInOnFirst(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, future.Claim())
 	require.NoError(t, a.Check())
+}
+
+// repair sets the Future whose producer has died: its result stays.
+func TestRecoverAllKeepsWhatRepairHasSet(t *testing.T) {
+	name := arenaName(t)
+	p := proctest.Start(t, "recoverall/holder", proctest.Params(name))
+	p.Await(t)
+	p.Kill(t)
+	a, err := arena.Open(name, nil)
+	require.NoError(t, err)
+	defer a.Close()
+	lost, err := prims.RecoverAll(a, func(l prims.Lost) error {
+		if l.Object.Name == "future" {
+			f, err := prims.AttachFuture(a, "future", nil)
+			require.NoError(t, err)
+			require.True(t, f.Reset())
+			require.True(t, f.Set(7))
+			require.NoError(t, f.Close())
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, lostByHolder, namesOf(lost))
+	f, err := prims.AttachFuture(a, "future", nil)
+	require.NoError(t, err)
+	require.True(t, f.State().Set, "the result that repair has set")
+	errno, err := f.WaitContext(canceled(t))
+	require.NoError(t, err)
+	require.EqualValues(t, 7, errno)
+}
+
+// RecoverAll names what a peer has overwritten: a header, and a Mutex whose undo log is not there. It goes on with
+// the others.
+func TestRecoverAllReportsDamage(t *testing.T) {
+	for what, spoil := range map[string]func(a *arenakernel.Arena, o arenakernel.Object){
+		"the size of an object": func(a *arenakernel.Arena, o arenakernel.Object) {
+			arenakernel.At[atomic.Uint64](a, o.Offset+16).Store(1 << 40)
+		},
+		"the policy of a mutex": func(a *arenakernel.Arena, o arenakernel.Object) {
+			arenakernel.At[atomic.Uint32](a, o.Body+76).Store(2)
+		},
+		"the owner word of a mutex": func(a *arenakernel.Arena, o arenakernel.Object) {
+			arenakernel.At[atomic.Uint32](a, o.Body).Store(7 << 29)
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			name := arenaName(t)
+			p := proctest.Start(t, "recoverall/holder", proctest.Params(name))
+			p.Await(t)
+			p.Kill(t)
+			a, err := arena.Open(name, nil)
+			require.NoError(t, err)
+			defer a.Close()
+			o, err := objectNamed(a, "healthy")
+			require.NoError(t, err)
+			spoil((*arenakernel.Arena)(a), o)
+			lost, err := prims.RecoverAll(a, func(prims.Lost) error { return nil })
+			require.ErrorIs(t, err, shmsync.ErrCorrupt)
+			require.Equal(t, lostByHolder, namesOf(lost))
+		})
+	}
 }
 
 // A Waitable is recovered by repair, which knows its types; what repair leaves alone stays lost.

@@ -1041,29 +1041,37 @@ typedef struct shmi_visit_arg {
     void (*f)(shmsync_arena *a, const shmi_object *o, void *arg);
     void *arg;
     uint64_t *guard;
+    int err; /* EPROTO: the header of an object is impossible */
 } shmi_visit_arg;
 SHMI_FN int shmi_visit_one(shmsync_arena *a, shmi_off off, void *arg)
 {
     shmi_visit_arg *v = (shmi_visit_arg *)arg;
     shmi_header h;
+    int err;
     shmi_st64(v->guard, off);
-    if (shmi_header_at(a, off, &h) == 0 && shmi_object_there(shmi_ld32(h.state)))
+    err = shmi_header_at(a, off, &h);
+    if (err == 0 && shmi_object_there(shmi_ld32(h.state)))
         v->f(a, &h.o, v->arg);
+    else if (err == EPROTO)
+        v->err = EPROTO;
     return 1;
 }
 /* Calls f for the objects that the participant in a slot may have touched, and those beside
  * them, or for all objects of the arena: slot 0. They are not opened: they may be deleted
- * meanwhile, but the bytes are not used again before f returns. f does not walk. */
-SHMI_FN void shmi_visit(shmsync_arena *a, uint32_t slot, void (*f)(shmsync_arena *a, const shmi_object *o, void *arg), void *arg)
+ * meanwhile, but the bytes are not used again before f returns. f does not walk. EPROTO: an object
+ * was passed over, since its header is impossible. */
+SHMI_FN int shmi_visit(shmsync_arena *a, uint32_t slot, void (*f)(shmsync_arena *a, const shmi_object *o, void *arg), void *arg)
 {
     shmi_visit_arg v;
     pthread_mutex_lock(&a->walking);
     v.f = f;
     v.arg = arg;
+    v.err = 0;
     v.guard = shmi_slot64(a, a->my_slot, SHMI_slotWalking);
     shmi_each_block(a, slot, SHMI_blockObject, shmi_visit_one, &v);
     shmi_st64(v.guard, a->rest);
     pthread_mutex_unlock(&a->walking);
+    return v.err;
 }
 /* Sets the guard of walks to what it is while no walk is under way. */
 SHMI_FN void shmi_rest_guard(shmsync_arena *a, shmi_off rest)

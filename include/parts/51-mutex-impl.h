@@ -728,10 +728,10 @@ int shmsync_mutex_state(shmsync_mutex *m)
     SHMI_OPENED(m);
     uint32_t o = shmi_ld32(m->impl->own);
     if (!shmi_owner_valid(o))
-        return EPROTO;
+        return shmi_mutex_report(m->impl, EPROTO, o);
     if (shmi_owner_kind(o) == SHMI_kindOwnerDead)
-        return EOWNERDEAD;
-    return o == SHMI_OWNER_NOT_RECOVERABLE ? ENOTRECOVERABLE : 0;
+        return shmi_mutex_report(m->impl, EOWNERDEAD, o);
+    return o == SHMI_OWNER_NOT_RECOVERABLE ? shmi_mutex_report(m->impl, ENOTRECOVERABLE, o) : 0;
 }
 
 SHMI_FN int shmi_mutex_recover_entered(shmi_mutex *m, int (*repair)(void *), void *arg)

@@ -1,8 +1,11 @@
 package arenakernel
 
 import (
+	"errors"
 	"iter"
 	"strconv"
+
+	"github.com/shmsync/shmsync"
 )
 
 // ObjectAt opens the object whose header is at off, which may have come from a peer. If there is
@@ -37,17 +40,31 @@ func (a *Arena) CloseObject(o Object) {
 // the loop may be missing. Objects with impossible headers are skipped.
 func (a *Arena) Objects() iter.Seq[Object] {
 	return func(yield func(Object) bool) {
+		for o, err := range a.ObjectsAndErrors() {
+			if err == nil && !yield(o) {
+				return
+			}
+		}
+	}
+}
+
+// ObjectsAndErrors is Objects that also gives an error for each object that cannot be opened: it Is
+// [shmsync.ErrCorrupt] if the header is impossible.
+func (a *Arena) ObjectsAndErrors() iter.Seq2[Object, error] {
+	return func(yield func(Object, error) bool) {
 		a.mustUse("arena.objects")
 		a.eachBlock(func(off Offset, _ uint64, w blockWord) bool {
 			if w.kind() != blockObject {
 				return true
 			}
 			o, err := a.ObjectAt(off)
-			if err != nil {
-				return true
+			if errors.Is(err, shmsync.ErrIncompatible) {
+				return true // it was deleted
 			}
-			defer a.CloseObject(o)
-			return yield(o)
+			if err == nil {
+				defer a.CloseObject(o)
+			}
+			return yield(o, err)
 		})
 	}
 }

@@ -41,6 +41,26 @@ func TestOnDetachedInC(t *testing.T) { runFirsts(t, "detached", emptyArena(t)) }
 // The first of an epoch in C makes everything usable that a death has made unusable.
 func TestRecoverAllInC(t *testing.T) { runFirsts(t, "recover", emptyArena(t)) }
 
+// runRecover runs a verb of recover.c, which ends by SIGALRM where it hangs.
+func runRecover(t *testing.T, verb string) {
+	t.Helper()
+	name := unusedName(t)
+	a, err := arena.Create(name, &arena.Options{Size: 8 << 20, MaxParticipants: 8})
+	require.NoError(t, err)
+	require.NoError(t, a.Close())
+	out, err := exec.Command(program(t, "recover.c"), verb, name).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
+
+// A shmsync_recover_all that dies at any point leaves healthy objects healthy: it locks none of them.
+func TestRecoverAllInCLocksNothingThatIsHealthy(t *testing.T) { runRecover(t, "healthy") }
+
+// The result stays that repair gives to a future whose producer has died.
+func TestRecoverAllInCKeepsWhatRepairHasSet(t *testing.T) { runRecover(t, "kept") }
+
+// shmsync_recover_all hides neither what a peer has overwritten nor that it had no memory.
+func TestRecoverAllInCReportsDamage(t *testing.T) { runRecover(t, "damage") }
+
 // A process in C removes only the file that it looked at, and leaves nothing behind when it dies.
 func TestRemovalInC(t *testing.T) {
 	for _, verb := range []string{"judged", "taken", "removed", "without bytes", "not new"} {
