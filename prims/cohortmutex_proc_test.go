@@ -618,14 +618,10 @@ func TestCohortMutexAllocations(t *testing.T) {
 		}
 		hammer(300)
 		const turns = 3000
-		var before, after runtime.MemStats
-		waited = 0
-		runtime.ReadMemStats(&before)
-		hammer(turns)
-		runtime.ReadMemStats(&after)
-		perTurn := float64(after.Mallocs-before.Mallocs) / (8 * turns)
-		t.Logf("%d of %d turns had a waiter, %.4f allocations a turn", waited, 8*turns, perTurn)
-		require.Greater(t, waited, turns)
-		require.Less(t, perTurn, 0.01)
+		waitsAllocateNothing(t, 8*turns, 0.01, c.String, func() int {
+			waited = 0
+			hammer(turns)
+			return waited
+		})
 	}
 }

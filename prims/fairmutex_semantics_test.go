@@ -339,10 +339,11 @@ func TestFairMutexCancelVersusGrant(t *testing.T) {
 }
 
 // duelBoard is where two processes meet, round after round.
-type duelBoard struct{ Held, Go, Past atomic.Uint64 }
+type duelBoard struct{ Held, Go, Free, Past atomic.Uint64 }
 
 // duel has another process hold a lock and let it go, in each round, while a wait
-// for it that is in the queue already is given up. It counts how those ended.
+// for it that is in the queue already is given up. It counts how those ended. On one CPU the kernel
+// decides which of the two comes first, so in a few rounds one waits for the other.
 func duel(t *testing.T, a *arena.Arena, o order, begin func(i int, queued func()) func(r *rand.Rand) error, unlock func()) (held, gave int) {
 	t.Helper()
 	board, err := arena.Value[duelBoard](a, "duel")
@@ -352,8 +353,19 @@ func duel(t *testing.T, a *arena.Arena, o order, begin func(i int, queued func()
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range o.N {
 		meet(&board.Held, i)
-		end := begin(i, func() { board.Go.Store(uint64(i + 1)) })
-		switch err := end(r); {
+		release := func() { board.Go.Store(uint64(i + 1)) }
+		const granted, givenUp = 0, 1
+		end := begin(i, func() {
+			if i%100 != givenUp {
+				release()
+			}
+		})
+		if i%100 == granted {
+			meet(&board.Free, i)
+		}
+		err := end(r)
+		release()
+		switch {
 		case err == nil:
 			unlock()
 			held++
@@ -384,6 +396,7 @@ func duelPartner(a *arena.Arena, rounds int, lock func() (unlock func())) error 
 		meet(&board.Go, i)
 		dawdle(r)
 		unlock()
+		board.Free.Store(uint64(i + 1))
 		meet(&board.Past, i)
 	}
 	return nil

@@ -482,8 +482,11 @@ func TestQueueCancelAgainstHandOver(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			a := newArena(t, nil)
 			q := newQueue[queueTicket](t, a, "q", 1)
-			nodes, won := a.Stats().Nodes, 0
-			for i := range rounds {
+			nodes, won, i := a.Stats().Nodes, 0, 0
+			begun := time.Now()
+			// On one CPU the same of the two wins nearly always, so there are as many rounds as it takes.
+			for ; i < rounds || won == 0 || won == i; i++ {
+				require.False(t, i > rounds && time.Since(begun) > 3*timeout(), "%d of %d granted", won, i)
 				ctx, cancel := context.WithCancel(context.Background())
 				done := make(chan error, 1)
 				act := func() {
@@ -551,9 +554,7 @@ func TestQueueCancelAgainstHandOver(t *testing.T) {
 					require.Empty(t, left)
 				}
 			}
-			t.Logf("%d of %d granted", won, rounds)
-			require.NotZero(t, won)
-			require.Less(t, won, rounds)
+			t.Logf("%d of %d granted", won, i)
 			queueWaits(t, a, q, 0, 0)
 			require.True(t, q.Consistent())
 			require.LessOrEqual(t, a.Stats().Nodes, nodes+8)

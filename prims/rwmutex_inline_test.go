@@ -83,15 +83,10 @@ func TestRWMutexAllocations(t *testing.T) {
 		}
 		hammer(200) // fills the pools
 		const turns = 2000
-		var before, after runtime.MemStats
-		slept = 0
-		runtime.ReadMemStats(&before)
-		hammer(turns)
-		runtime.ReadMemStats(&after)
-		perTurn := float64(after.Mallocs-before.Mallocs) / (6 * turns)
-		t.Logf("%d of %d turns had a waiter, %.4f allocations a turn", slept, 3*turns, perTurn)
-		require.Greater(t, slept, turns)
-		// The goroutines themselves, and what the collector does to pools.
-		require.Less(t, perTurn, 0.02)
+		waitsAllocateNothing(t, 6*turns, 0.02, m.String, func() (waited int) {
+			slept = 0
+			hammer(turns)
+			return slept
+		})
 	}
 }

@@ -404,8 +404,11 @@ func TestSemaphoreCancelAgainstGrant(t *testing.T) {
 	a := newArena(t, nil)
 	s := newSemaphore(t, a, "s", 1, nil)
 	nodes := a.Stats().Nodes
-	granted := 0
-	for i := range rounds {
+	granted, i := 0, 0
+	begun := time.Now()
+	// On one CPU the same of the two wins nearly always, so there are as many rounds as it takes.
+	for ; i < rounds || granted == 0 || granted == i; i++ {
+		require.False(t, i > rounds && time.Since(begun) > 3*timeout(), "%d of %d granted", granted, i)
 		require.True(t, s.TryAcquire(1))
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 1)
@@ -433,9 +436,7 @@ func TestSemaphoreCancelAgainstGrant(t *testing.T) {
 		}
 		<-over
 	}
-	t.Logf("%d of %d granted", granted, rounds)
-	require.NotZero(t, granted)
-	require.Less(t, granted, rounds)
+	t.Logf("%d of %d granted", granted, i)
 	eventually(t, "queue empty", func() string { return words(a) }, func() bool { return s.Queued() == 0 })
 	require.Equal(t, int64(1), s.State().Free)
 	require.LessOrEqual(t, a.Stats().Nodes, nodes+8)

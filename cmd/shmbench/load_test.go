@@ -4,6 +4,7 @@ package main
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,17 +18,16 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/report"
 	"github.com/shmsync/shmsync/internal/bench/stats"
 	"github.com/shmsync/shmsync/internal/bench/subjects"
+	"github.com/shmsync/shmsync/internal/proctest"
 )
 
 // Every one of them runs in each of its scenarios, or says why not.
 func TestPeersRun(t *testing.T) {
 	requireCC(t)
-	code, out, errs := shmbench(t, "peers", "--prim", "c:pi,c:robust-pi,c:pthread-spin,c:sysv,c:mq,go:ofd,go:futex*,in-process:chan",
-		"--time=10ms", "--warmup=2ms", "--count=1", "--threads=1", "--place=any", "--kills=2", "--gap=100us", "--permits=2", "--capacity=16",
-		"--cs=0", "--think=0", "--format=json")
-	require.Equal(t, exitOK, code, errs)
+	d := measured(t, hasSummary, "peers", "--prim", "c:pi,c:robust-pi,c:pthread-spin,c:sysv,c:mq,go:ofd,go:futex*,in-process:chan",
+		"--warmup=2ms", "--count=1", "--threads=1", "--place=any", "--kills=2", "--gap=100us", "--permits=2", "--capacity=16", "--cs=0", "--think=0")
 	seen := map[string]bool{}
-	for _, c := range parseDocument(t, out).Cells {
+	for _, c := range d.Cells {
 		if c.Status == bench.StatusSkipped {
 			require.NotEmpty(t, c.Reason, c.Key)
 		} else {
@@ -49,19 +49,29 @@ func TestSysVSemaphoresAreTakenAway(t *testing.T) {
 	if err := s.Check(); err != nil {
 		t.Skipf("needs System V semaphores: %v", err)
 	}
-	count := func() int {
+	ids := func() (list []string) {
 		b, err := os.ReadFile("/proc/sysvipc/sem")
 		if err != nil {
-			t.Skipf("needs /proc/sysvipc, to count System V semaphores: %v", err)
+			t.Skipf("needs /proc/sysvipc, to list System V semaphores: %v", err)
 		}
-		return strings.Count(string(b), "\n")
+		for line := range strings.Lines(string(b)) {
+			if f := strings.Fields(line); len(f) > 1 {
+				list = append(list, f[1])
+			}
+		}
+		return list
 	}
-	before := count()
+	before := ids()
 	code, _, errs := shmbench(t, "crash", "--prim=c:sysv", "--kills=2", "--count=1", "--place=any", "--strict")
 	require.Zero(t, code, errs)
 	code, _, errs = shmbench(t, "lock", "--prim=c:sysv", "--time=5ms", "--count=2", "--place=any", "--threads=1", "--strict")
 	require.Zero(t, code, errs)
-	require.Equal(t, before, count())
+	// Other programs of this host make and remove some meanwhile. What the kernel keeps stays.
+	var left []string
+	require.Eventually(t, func() bool {
+		left = slices.DeleteFunc(ids(), func(id string) bool { return slices.Contains(before, id) })
+		return len(left) == 0
+	}, proctest.Scale(time.Minute), 10*time.Millisecond, "semaphores %v", &left)
 }
 
 func TestWakeCurveRuns(t *testing.T) {
@@ -106,7 +116,7 @@ func TestWakeWithoutAGap(t *testing.T) {
 	requireCC(t)
 	for _, prim := range []string{"c:futex", "go:futex"} {
 		n := 0.0
-		for attempt := 0; n == 0 && attempt < 10; attempt++ {
+		for a := new(attempts); n == 0 && a.another(); {
 			code, out, errs := shmbench(t, "handoff", "--prim="+prim, "--gap=0", "--place=any", "--time=50ms", "--warmup=1ms", "--count=1", "--format=json")
 			require.Equal(t, exitOK, code, errs)
 			for _, c := range parseDocument(t, out).Cells {
@@ -156,11 +166,12 @@ func TestQuota(t *testing.T) {
 			require.Contains(t, c.Reason, "cgroup")
 			t.Skip("needs a cgroup of its own, for a quota of CPU time: " + c.Reason)
 		case c.Params["quota"] == "20":
-			cpu := 0.0
+			cpu, length := 0.0, 0.0
 			for _, w := range c.Reps[0].Workers {
 				cpu += float64(w.UserNs + w.SystemNs)
+				length = max(length, w.Seconds)
 			}
-			require.Less(t, cpu/1e9, 0.25, "20 % of 400 ms, and a period more")
+			require.Less(t, cpu/1e9, 0.2*length+0.17, "20 %% of %v s, and a period more", length)
 		}
 	}
 }

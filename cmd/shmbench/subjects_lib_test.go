@@ -41,11 +41,9 @@ func TestLibrarySubjects(t *testing.T) {
 		{"seq", "--waiters=60", "--wake=0,3", "--gap=200us", "--place=any"},
 		{"sem", "--permits=3", "--threads=3", "--place=any"},
 	} {
-		args = append(args, "--prim=shmsync:*", "--time=20ms", "--warmup=5ms", fmt.Sprint("--count=", count), "--format=json", "--cc=none")
+		args = append(args, "--prim=shmsync:*", "--warmup=5ms", fmt.Sprint("--count=", count), "--cc=none")
 		t.Run(args[0], func(t *testing.T) {
-			code, out, errs := shmbench(t, args...)
-			require.Equal(t, exitOK, code, errs)
-			for _, c := range parseDocument(t, out).Cells {
+			for _, c := range measured(t, hasSummary, args...).Cells {
 				if c.Status == bench.StatusSkipped {
 					require.Equal(t, "shmsync:mutex", c.Subject, c.Reason)
 					continue

@@ -42,7 +42,7 @@ func TestTorture(t *testing.T) {
 		return names
 	}
 	jobs := idle(r)
-	for attempt := 0; len(jobs) > 0 && attempt < 10; attempt++ {
+	for a := new(attempts); len(jobs) > 0 && a.another(); {
 		code, r, errs = runTorture(t, "--seed=0", "--duration=3s", "--only="+strings.Join(jobs, ","))
 		require.Equal(t, exitOK, code, errs)
 		jobs = idle(r)
