@@ -93,6 +93,21 @@ func (c *crowd) dieAmong(t testing.TB) {
 	c.await(t, v.self)
 }
 
+// When Open returns, each participant that has to watch the new one has been rung: the new one may
+// die at once, with a lock held, beside one that is stopped.
+func TestWatchersAreRungBeforeOpenReturns(t *testing.T) {
+	c := newCrowd(t, watchTargets)
+	first := c.peek(t).u32(c.peek(t).slot(1) + slotWatchDoorbell)
+	for range proctest.Rounds(100, 1000) {
+		before := first.Load()
+		a, err := Open(c.name, &c.opts)
+		require.NoError(t, err)
+		rung := first.Load() != before
+		require.NoError(t, a.Close())
+		require.True(t, rung, "the first of %d watchers", watchTargets)
+	}
+}
+
 // A join, a leave and a death wake no more participants in a large crowd than in a small one.
 func TestFewAreWokenByAnEvent(t *testing.T) {
 	const few, many, ringsMore = 4, 16, 4

@@ -69,7 +69,6 @@ func (a *Arena) deathWatcher(list *shmsync.RobustList) {
 	defer a.watcherEnded.arrive()
 	if a.notLive = a.becomeLive(list); a.notLive == nil {
 		a.live.arrive()
-		a.ringWatchersOf(a.mySlot)
 		a.surveyAhead()
 		a.watch()
 		a.repaired.await(true)

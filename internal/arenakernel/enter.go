@@ -64,6 +64,9 @@ func (a *Arena) enter(label string, watcher *watcherThread) error {
 		a.dropLock()
 		return err
 	}
+	// Before Open returns: from then on this participant may hold a lock, and the one that was rung
+	// above may be stopped.
+	a.ringWatchersOf(i)
 	a.goOn()
 	return nil
 }
