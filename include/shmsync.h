@@ -2485,8 +2485,11 @@ SHMI_ASSERT(sizeof(shmi_signal_row) == 256, "signal_row");
 /* ---- Failures in words ---- */
 
 typedef struct shmi_failure {
-    char text[512];
-    int err;
+    char text[512];  /* unless brief */
+    int err;         /* of the call that the thread is in, or of its last failure; 0: the call has noted none */
+    int brief;       /* the text has yet to be made, of err and these */
+    char op[64];
+    char object[64];
     int who_known;
     shmsync_participant who;
 } shmi_failure;
@@ -2499,6 +2502,7 @@ __attribute__((format(printf, 4, 5), unused, noinline, cold)) static int shmi_fa
     int n = snprintf(shmi_last.text, sizeof shmi_last.text, "shmsync: %s%s%s%s: %s%s", op, object != NULL ? " \"" : "",
                      object != NULL ? object : "", object != NULL ? "\"" : "", shmsync_strerror(err), *format != 0 ? ": " : "");
     shmi_last.err = err;
+    shmi_last.brief = 0;
     shmi_last.who_known = 0;
     if (n > 0 && (size_t)n < sizeof shmi_last.text) {
         va_list args;
@@ -2509,7 +2513,56 @@ __attribute__((format(printf, 4, 5), unused, noinline, cold)) static int shmi_fa
     return err;
 }
 
-const char *shmsync_error(void) { return shmi_last.text; }
+SHMI_FN void shmi_note_word(char *to, size_t cap, const char *from)
+{
+    size_t n = from != NULL ? strnlen(from, cap - 1) : 0;
+    memcpy(to, from != NULL ? from : "", n);
+    to[n] = 0;
+}
+/* shmi_fail for a result that is no news, such as ETIMEDOUT: the text is made when somebody asks for it. */
+SHMI_FN int shmi_brief(int err, const char *op, const char *object)
+{
+    shmi_last.err = err;
+    shmi_last.brief = 1;
+    shmi_last.who_known = 0;
+    shmi_note_word(shmi_last.op, sizeof shmi_last.op, op);
+    shmi_note_word(shmi_last.object, sizeof shmi_last.object, object);
+    return err;
+}
+/* Notes that no failure is known, for calls that look whether one is. */
+SHMI_FN void shmi_no_failure(void)
+{
+    shmi_last.text[0] = 0;
+    shmi_last.err = shmi_last.brief = shmi_last.who_known = 0;
+}
+
+/* Notes the failure of a function of the user's that noted none. */
+SHMI_COLD int shmi_note_result(int err, const char *function)
+{
+    char *p;
+    if (shmi_last.err == err)
+        return err;
+    shmi_brief(err, strncmp(function, "shmsync_", 8) == 0 ? function + 8 : function, NULL);
+    p = strchr(shmi_last.op, '_');
+    if (p != NULL)
+        *p = '.';
+    return err;
+}
+SHMI_FN int shmi_result(int err, const char *function) { return SHMI_LIKELY(err == 0) ? 0 : shmi_note_result(err, function); }
+/* A function of the user's begins, and gives its result: shmsync_error is about this call if it fails. */
+#define SHMI_BEGIN() (shmi_last.err = 0)
+#define SHMI_TELL(err) shmi_result((err), __func__)
+
+const char *shmsync_error(void)
+{
+    if (shmi_last.brief) {
+        char op[sizeof shmi_last.op], object[sizeof shmi_last.object];
+        memcpy(op, shmi_last.op, sizeof op);
+        memcpy(object, shmi_last.object, sizeof object);
+        shmi_fail(shmi_last.err, op, object[0] != 0 ? object : NULL, "%s", "");
+    }
+    return shmi_last.text;
+}
 
 int shmsync_who_died(shmsync_participant *out)
 {
@@ -4469,6 +4522,7 @@ SHMI_COLD int shmi_closed(const char *function)
 /* At the head of each function with a handle: it returns EBADF, or value, if the handle is closed. */
 #define SHMI_OPENED(handle)                                      \
     do {                                                         \
+        SHMI_BEGIN();                                            \
         if (!shmi_is_open((handle)->impl, (handle)->serial))     \
             return shmi_closed(__func__);                        \
     } while (0)
@@ -5480,10 +5534,11 @@ SHMI_FN int shmi_delete_successor(shmsync_arena *a, const char *name, size_t len
 
 int shmsync_delete(shmsync_arena *a, const char *name)
 {
+    SHMI_BEGIN();
     size_t len = strlen(name);
     int deleted, err = shmi_enter(a, "arena.delete");
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     pthread_mutex_lock(&a->handles);
     shmi_release_deferred(a);
     shmi_lower_reach_if_due(a);
@@ -5495,7 +5550,7 @@ int shmsync_delete(shmsync_arena *a, const char *name)
     }
     pthread_mutex_unlock(&a->handles);
     shmi_exit(a);
-    return err;
+    return SHMI_TELL(err);
 }
 
 /* Ends what dead had begun with the object in b: a deletion that was decided is done,
@@ -6384,6 +6439,7 @@ SHMI_FN int shmi_deliver_deaths(shmsync_arena *a)
 
 int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant *, void *), void *arg)
 {
+    SHMI_BEGIN();
     if (shmi_self(a) == 0)
         return shmi_fail(shmi_nameless(a), "arena.on_death", a->label, "%s", "");
     pthread_mutex_lock(&a->death_lock);
@@ -6397,7 +6453,7 @@ int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant
         a->on_death_arg = arg;
     }
     pthread_mutex_unlock(&a->death_lock);
-    return a->told != NULL ? 0 : shmi_fail(ENOMEM, "arena.on_death", a->label, "%s", "");
+    return SHMI_TELL(a->told != NULL ? 0 : shmi_fail(ENOMEM, "arena.on_death", a->label, "%s", ""));
 }
 
 /* ---- Reap: every step may be done by several processes at once, and by one after
@@ -8070,6 +8126,8 @@ SHMI_FN int shmi_start_watcher(shmsync_arena *a)
     if (err != 0) {
         pthread_join(a->watcher, NULL);
         memcpy(shmi_last.text, a->start_text, sizeof a->start_text);
+        shmi_last.err = err;
+        shmi_last.brief = 0;
         return err;
     }
     a->watching = 1;
@@ -8399,7 +8457,7 @@ SHMI_FN int shmi_open_segment(shmi_segment *s, const char *path, const shmsync_a
         err = shmi_create(s, path, o);
         if (err == EEXIST)
             continue;
-        if (err != 0 && shmi_last.text[0] == 0)
+        if (err != 0 && shmi_last.err == 0)
             shmi_fail(err, "arena.create", path, "%s", "");
         return err;
     }
@@ -9166,8 +9224,7 @@ SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_o
 
 SHMI_FN int shmi_check_abi(const char *name, uint32_t abi)
 {
-    shmi_last.text[0] = 0;
-    shmi_last.who_known = 0;
+    shmi_no_failure();
     if (abi != SHMSYNC_ABI)
         return shmi_fail(EPROTONOSUPPORT, "arena.open", name, "the program was compiled for layout version %u and machine words of %u bytes, the implementation for version %u and %u bytes",
                          (unsigned)(abi >> 8), (unsigned)(abi & 0xff), (unsigned)(SHMSYNC_ABI >> 8), (unsigned)(SHMSYNC_ABI & 0xff));
@@ -9217,7 +9274,7 @@ SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
         err = shmi_have.ofd ? shmi_lock_byte(fd, SHMI_GATE_BYTE) : ENOTSUP;
     locked = err == 0;
     if (err != 0 && err != EAGAIN) {
-        if (shmi_last.text[0] == 0)
+        if (shmi_last.err == 0)
             shmi_fail(err, op, path, "%s", "");
         goto out;
     }
@@ -9227,7 +9284,7 @@ SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
     a->path = (char *)(uintptr_t)path;
     snprintf(a->label, sizeof a->label, "%s", path);
     readable = shmi_validate(header, (size_t)n, (uint64_t)st.st_size, path, &a->geo) == 0;
-    shmi_last.text[0] = 0;
+    shmi_no_failure();
     if (readable) {
         void *p = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         if (p == MAP_FAILED) {
@@ -9277,7 +9334,7 @@ SHMI_FN int shmi_remove_unused(const char *path, int judged)
     int64_t end = shmi_now() + SHMI_GATE_TIMEOUT;
     for (;;) {
         int again, err;
-        shmi_last.text[0] = 0;
+        shmi_no_failure();
         pthread_mutex_lock(&shmi_attached_lock);
         err = shmi_try_remove(path, judged, &again);
         pthread_mutex_unlock(&shmi_attached_lock);
@@ -9288,16 +9345,17 @@ SHMI_FN int shmi_remove_unused(const char *path, int judged)
 }
 int shmsync_arena_remove(const char *name)
 {
+    SHMI_BEGIN();
     char path[PATH_MAX];
     int err = shmi_path(name, path, sizeof path);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     pthread_once(&shmi_atfork_once, shmi_watch_forks);
     shmi_probe();
     shmi_hold_cancel();
     err = shmi_remove_unused(path, -1);
     shmi_let_cancel();
-    return err;
+    return SHMI_TELL(err);
 }
 
 #define SHMI_MAX_MOVES 1000
@@ -9347,12 +9405,13 @@ SHMI_FN int shmi_open_named(const char *name, const shmsync_arena_options *opts,
 }
 int shmsync_arena_open_abi(const char *name, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
 {
+    SHMI_BEGIN();
     int err;
     *out = NULL;
     shmi_hold_cancel();
     err = shmi_open_named(name, opts, out, abi);
     shmi_let_cancel();
-    return err;
+    return SHMI_TELL(err);
 }
 
 SHMI_FN int shmi_open_fd(int fd, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
@@ -9384,12 +9443,13 @@ SHMI_FN int shmi_open_fd(int fd, const shmsync_arena_options *opts, shmsync_aren
 }
 int shmsync_arena_from_fd_abi(int fd, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
 {
+    SHMI_BEGIN();
     int err;
     *out = NULL;
     shmi_hold_cancel();
     err = shmi_open_fd(fd, opts, out, abi);
     shmi_let_cancel();
-    return err;
+    return SHMI_TELL(err);
 }
 
 /* ---- Leaving: what this process still holds or waits for is treated as its death
@@ -9459,10 +9519,11 @@ SHMI_FN int shmi_was_closed(const shmsync_arena *a)
 
 int shmsync_arena_close(shmsync_arena *a)
 {
+    SHMI_BEGIN();
     shmsync_arena *open_;
     int last;
     if (a == NULL)
-        return EINVAL;
+        return SHMI_TELL(EINVAL);
     shmi_hold_cancel();
     pthread_mutex_lock(&shmi_attached_lock);
     for (open_ = shmi_attached; open_ != NULL && (open_ != a || a->stage != SHMI_attached); open_ = open_->next) {
@@ -9485,7 +9546,7 @@ int shmsync_arena_close(shmsync_arena *a)
     }
     shmi_let_cancel();
     /* Inherited over a fork, or closed already: that was lately, or the address means nothing any more. */
-    return open_ != NULL ? 0 : shmi_fail(shmi_was_closed(a) ? EBADF : ENOTCONN, "arena.close", NULL, "%s", "");
+    return SHMI_TELL(open_ != NULL ? 0 : shmi_fail(shmi_was_closed(a) ? EBADF : ENOTCONN, "arena.close", NULL, "%s", ""));
 }
 
 uint64_t shmsync_arena_size(const shmsync_arena *a) { return a->geo.size; }
@@ -9493,6 +9554,7 @@ void *shmsync_arena_base(const shmsync_arena *a) { return __atomic_load_n(&a->re
 
 int shmsync_arena_self(shmsync_arena *a, shmsync_participant *out)
 {
+    SHMI_BEGIN();
     if (shmi_self(a) == 0)
         return shmi_fail(shmi_nameless(a), "arena.self", a->label, "%s", "");
     shmi_read_slot(a, a->my_slot, shmi_slot_state(a, a->my_slot), out);
@@ -9501,6 +9563,7 @@ int shmsync_arena_self(shmsync_arena *a, shmsync_participant *out)
 
 int shmsync_arena_participants(shmsync_arena *a, int (*f)(const shmsync_participant *, void *), void *arg)
 {
+    SHMI_BEGIN();
     uint32_t i;
     if (shmi_self(a) == 0)
         return shmi_fail(shmi_nameless(a), "arena.participants", a->label, "%s", "");
@@ -9520,12 +9583,13 @@ int shmsync_arena_participants(shmsync_arena *a, int (*f)(const shmsync_particip
 
 int shmsync_alloc(shmsync_arena *a, uint64_t size, shmsync_offset *out)
 {
+    SHMI_BEGIN();
     shmi_off off = 0;
     int err;
     *out = 0;
     err = shmi_enter(a, "arena.alloc");
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     err = shmi_claim(a, size, &off);
     if (err == 0) {
         SHMSYNC_CRASHPOINT("arena.alloc.before_publish");
@@ -9534,16 +9598,17 @@ int shmsync_alloc(shmsync_arena *a, uint64_t size, shmsync_offset *out)
     if (err == 0)
         *out = off;
     shmi_exit(a);
-    return err;
+    return SHMI_TELL(err);
 }
 
 int shmsync_free(shmsync_arena *a, shmsync_offset off)
 {
+    SHMI_BEGIN();
     shmi_block b;
     uint32_t freeing = shmi_make_block(SHMI_blockFreeing, a->self);
     int err = shmi_enter(a, "arena.free");
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     if (shmi_locate(a, off, &b))
         shmi_touch(a, b.chunk);
     if (!shmi_locate(a, off, &b) || !shmi_block_swap(&b, SHMI_blockRaw, freeing)) {
@@ -9553,7 +9618,7 @@ int shmsync_free(shmsync_arena *a, shmsync_offset off)
         shmi_release(a, &b, freeing);
     }
     shmi_exit(a);
-    return err;
+    return SHMI_TELL(err);
 }
 
 void *shmsync_at(shmsync_arena *a, shmsync_offset off, uint64_t size)
@@ -9589,21 +9654,25 @@ SHMI_FN int shmi_plain_open(shmsync_arena *a, int existing, uint32_t kind, const
 }
 int shmsync_block_open(shmsync_arena *a, const char *name, uint64_t size, void **out)
 {
+    SHMI_BEGIN();
     if (size == 0)
         return shmi_fail(EINVAL, "arena.block", name, "a block has at least 1 byte; shmsync_block_attach opens one that exists");
-    return shmi_plain_open(a, 0, SHMI_KIND('B', 'L', 'O', 'K'), name, size, 0, out, NULL);
+    return SHMI_TELL(shmi_plain_open(a, 0, SHMI_KIND('B', 'L', 'O', 'K'), name, size, 0, out, NULL));
 }
 int shmsync_block_attach(shmsync_arena *a, const char *name, void **out, uint64_t *size)
 {
-    return shmi_plain_open(a, 1, SHMI_KIND('B', 'L', 'O', 'K'), name, 0, 0, out, size);
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_plain_open(a, 1, SHMI_KIND('B', 'L', 'O', 'K'), name, 0, 0, out, size));
 }
 int shmsync_value_open(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out)
 {
-    return shmi_plain_open(a, 0, SHMI_KIND('V', 'A', 'L', 'U'), name, size, layout, out, NULL);
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_plain_open(a, 0, SHMI_KIND('V', 'A', 'L', 'U'), name, size, layout, out, NULL));
 }
 int shmsync_value_attach(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out)
 {
-    return shmi_plain_open(a, 1, SHMI_KIND('V', 'A', 'L', 'U'), name, size, layout, out, NULL);
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_plain_open(a, 1, SHMI_KIND('V', 'A', 'L', 'U'), name, size, layout, out, NULL));
 }
 
 /* ---- Waiting ----
@@ -11054,7 +11123,7 @@ SHMI_FN int shmi_mutex_acquire(shmi_mutex_wait *w, int may_repair)
                     break;
             }
             shmi_mutex_leave_wait(w);
-            return shmi_fail(ETIMEDOUT, "mutex.lock", m->called, "%s", "");
+            return shmi_brief(ETIMEDOUT, "mutex.lock", m->called);
         case SHMI_CLOSED:
             shmi_mutex_leave_wait(w);
             return shmi_fail(EBADF, "mutex.lock", m->called, "this process closed the arena");
@@ -11240,11 +11309,20 @@ SHMI_FN int shmi_open_mutex(int existing, shmsync_arena *a, const char *name, co
     }
     return SHMI_HAND_OUT(out, shmi_mutex *, shmi_share(a, &o, shmi_mutex_build, opts));
 }
-int shmsync_mutex_open(shmsync_arena *a, const char *name, const shmsync_mutex_options *opts, shmsync_mutex *out) { return shmi_open_mutex(0, a, name, opts, out); }
-int shmsync_mutex_attach(shmsync_arena *a, const char *name, const shmsync_mutex_options *opts, shmsync_mutex *out) { return shmi_open_mutex(1, a, name, opts, out); }
+int shmsync_mutex_open(shmsync_arena *a, const char *name, const shmsync_mutex_options *opts, shmsync_mutex *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_mutex(0, a, name, opts, out));
+}
+int shmsync_mutex_attach(shmsync_arena *a, const char *name, const shmsync_mutex_options *opts, shmsync_mutex *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_mutex(1, a, name, opts, out));
+}
 
 int shmsync_mutex_at(shmsync_arena *a, shmsync_offset off, shmsync_mutex *out)
 {
+    SHMI_BEGIN();
     shmi_object o;
     int err;
     out->impl = NULL;
@@ -11252,8 +11330,8 @@ int shmsync_mutex_at(shmsync_arena *a, shmsync_offset off, shmsync_mutex *out)
     if (err == 0 && (err = shmi_check_lock(a, &o, "mutex.open", sizeof(shmi_mutex_words), offsetof(shmi_mutex_words, policy), 0, 0)) != 0)
         shmi_close_object(a, o.off);
     if (err != 0)
-        return err;
-    return SHMI_HAND_OUT(out, shmi_mutex *, shmi_share(a, &o, shmi_mutex_build, NULL));
+        return SHMI_TELL(err);
+    return SHMI_TELL(SHMI_HAND_OUT(out, shmi_mutex *, shmi_share(a, &o, shmi_mutex_build, NULL)));
 }
 
 shmsync_offset shmsync_mutex_offset(const shmsync_mutex *m)
@@ -11268,27 +11346,27 @@ int shmsync_mutex_close(shmsync_mutex *m)
     SHMI_OPENED(m);
     int err;
     if (m->impl == NULL)
-        return EBADF;
+        return SHMI_TELL(EBADF);
     err = shmi_unshare(m->impl->a, m->impl->o.off, shmi_mutex_end);
     if (err == 0)
         m->impl = NULL;
-    return err;
+    return SHMI_TELL(err);
 }
 
 int shmsync_mutex_lock(shmsync_mutex *m)
 {
     SHMI_OPENED(m);
-    return shmi_mutex_lock(m->impl, 0);
+    return SHMI_TELL(shmi_mutex_lock(m->impl, 0));
 }
 int shmsync_mutex_trylock(shmsync_mutex *m)
 {
     SHMI_OPENED(m);
-    return shmi_mutex_trylock(m->impl);
+    return SHMI_TELL(shmi_mutex_trylock(m->impl));
 }
 int shmsync_mutex_unlock(shmsync_mutex *m)
 {
     SHMI_OPENED(m);
-    return shmi_mutex_unlock(m->impl);
+    return SHMI_TELL(shmi_mutex_unlock(m->impl));
 }
 int shmsync_mutex_timedlock(shmsync_mutex *m, const struct timespec *abs_monotonic)
 {
@@ -11298,7 +11376,7 @@ int shmsync_mutex_timedlock(shmsync_mutex *m, const struct timespec *abs_monoton
         return 0;
     if (shmi_deadline(abs_monotonic, &deadline) != 0)
         return shmi_fail(EINVAL, "mutex.timedlock", m->impl->called, "not a time");
-    return shmi_mutex_lock_slow(m->impl, deadline);
+    return SHMI_TELL(shmi_mutex_lock_slow(m->impl, deadline));
 }
 
 int shmsync_mutex_state(shmsync_mutex *m)
@@ -11363,10 +11441,10 @@ int shmsync_mutex_recover(shmsync_mutex *m, int (*repair)(void *), void *arg)
         return shmi_fail(EINVAL, "mutex.recover", m->impl->called, "without a repair");
     err = shmi_enter(a, "mutex.recover");
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     err = shmi_mutex_recover_entered(m->impl, repair, arg);
     shmi_exit(a);
-    return err;
+    return SHMI_TELL(err);
 }
 
 /* ---- Futex ---- */
@@ -11454,18 +11532,27 @@ SHMI_FN int shmi_open_futex(int existing, shmsync_arena *a, const char *name, co
         return err;
     return SHMI_HAND_OUT(out, shmi_futex *, shmi_share(a, &o, shmi_futex_build, NULL));
 }
-int shmsync_futex_open(shmsync_arena *a, const char *name, const shmsync_futex_options *opts, shmsync_futex *out) { return shmi_open_futex(0, a, name, opts, out); }
-int shmsync_futex_attach(shmsync_arena *a, const char *name, const shmsync_futex_options *opts, shmsync_futex *out) { return shmi_open_futex(1, a, name, opts, out); }
+int shmsync_futex_open(shmsync_arena *a, const char *name, const shmsync_futex_options *opts, shmsync_futex *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_futex(0, a, name, opts, out));
+}
+int shmsync_futex_attach(shmsync_arena *a, const char *name, const shmsync_futex_options *opts, shmsync_futex *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_futex(1, a, name, opts, out));
+}
 
 int shmsync_futex_at(shmsync_arena *a, shmsync_offset off, shmsync_futex *out)
 {
+    SHMI_BEGIN();
     shmi_object o;
     int err;
     out->impl = NULL;
     err = shmi_object_at(a, off, "futex.open", SHMI_FUTEX_KIND, SHMI_futexVersion, sizeof(shmi_futex_words), &o);
     if (err != 0)
-        return err;
-    return SHMI_HAND_OUT(out, shmi_futex *, shmi_share(a, &o, shmi_futex_build, NULL));
+        return SHMI_TELL(err);
+    return SHMI_TELL(SHMI_HAND_OUT(out, shmi_futex *, shmi_share(a, &o, shmi_futex_build, NULL)));
 }
 
 shmsync_offset shmsync_futex_offset(const shmsync_futex *f)
@@ -11479,11 +11566,11 @@ int shmsync_futex_close(shmsync_futex *f)
     SHMI_OPENED(f);
     int err;
     if (f->impl == NULL)
-        return EBADF;
+        return SHMI_TELL(EBADF);
     err = shmi_unshare(f->impl->a, f->impl->o.off, shmi_mutex_end);
     if (err == 0)
         f->impl = NULL;
-    return err;
+    return SHMI_TELL(err);
 }
 
 uint64_t shmsync_futex_get(const shmsync_futex *f)
@@ -11520,7 +11607,7 @@ SHMI_FN int shmi_futex_change(shmi_futex *f, int stop, const char *op)
 int shmsync_futex_post(shmsync_futex *f)
 {
     SHMI_OPENED(f);
-    return shmi_futex_change(f->impl, 0, "futex.post");
+    return SHMI_TELL(shmi_futex_change(f->impl, 0, "futex.post"));
 }
 int shmsync_futex_stopped(const shmsync_futex *f)
 {
@@ -11530,7 +11617,7 @@ int shmsync_futex_stopped(const shmsync_futex *f)
 int shmsync_futex_stop(shmsync_futex *f)
 {
     SHMI_OPENED(f);
-    return shmi_futex_change(f->impl, 1, "futex.stop");
+    return SHMI_TELL(shmi_futex_change(f->impl, 1, "futex.stop"));
 }
 
 typedef struct shmi_futex_spin {
@@ -11598,7 +11685,7 @@ SHMI_FN int shmi_futex_wait_entered(shmi_futex *f, uint64_t token, int64_t deadl
         case SHMI_LATE:
             if (shmi_futex_counter(shmi_ld64(&f->w->state)) >= token)
                 return 0;
-            return shmi_fail(ETIMEDOUT, "futex.wait", shmi_called(&f->o), "%s", "");
+            return shmi_brief(ETIMEDOUT, "futex.wait", shmi_called(&f->o));
         case SHMI_CLOSED:
             return shmi_fail(EBADF, "futex.wait", shmi_called(&f->o), "this process closed the arena");
         }
@@ -11624,7 +11711,7 @@ SHMI_FN int shmi_futex_wait_until(shmi_futex *f, uint64_t token, int64_t deadlin
 int shmsync_futex_wait(shmsync_futex *f, uint64_t token)
 {
     SHMI_OPENED(f);
-    return shmi_futex_wait_until(f->impl, token, 0);
+    return SHMI_TELL(shmi_futex_wait_until(f->impl, token, 0));
 }
 int shmsync_futex_timedwait(shmsync_futex *f, uint64_t token, const struct timespec *abs_monotonic)
 {
@@ -11632,7 +11719,7 @@ int shmsync_futex_timedwait(shmsync_futex *f, uint64_t token, const struct times
     int64_t deadline;
     if (shmi_deadline(abs_monotonic, &deadline) != 0)
         return shmi_fail(EINVAL, "futex.timedwait", shmi_called(&f->impl->o), "not a time");
-    return shmi_futex_wait_until(f->impl, token, deadline);
+    return SHMI_TELL(shmi_futex_wait_until(f->impl, token, deadline));
 }
 
 /* ---- Transactions: a hold of a lock with an undo log ---- */
@@ -11694,19 +11781,19 @@ int shmsync_mutex_begin(shmsync_mutex *m, shmsync_tx *tx)
 {
     SHMI_OPENED(m);
     int err = shmi_tx_check(m->impl->a, m->impl->rollback, "mutex.begin", m->impl->called, tx);
-    return err != 0 ? err : shmi_mutex_begun(m->impl, "mutex.begin", shmi_mutex_lock(m->impl, 0), tx);
+    return SHMI_TELL(err != 0 ? err : shmi_mutex_begun(m->impl, "mutex.begin", shmi_mutex_lock(m->impl, 0), tx));
 }
 int shmsync_mutex_trybegin(shmsync_mutex *m, shmsync_tx *tx)
 {
     SHMI_OPENED(m);
     int err = shmi_tx_check(m->impl->a, m->impl->rollback, "mutex.trybegin", m->impl->called, tx);
-    return err != 0 ? err : shmi_mutex_begun(m->impl, "mutex.trybegin", shmi_mutex_trylock(m->impl), tx);
+    return SHMI_TELL(err != 0 ? err : shmi_mutex_begun(m->impl, "mutex.trybegin", shmi_mutex_trylock(m->impl), tx));
 }
 int shmsync_mutex_timedbegin(shmsync_mutex *m, shmsync_tx *tx, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(m);
     int err = shmi_tx_check(m->impl->a, m->impl->rollback, "mutex.timedbegin", m->impl->called, tx);
-    return err != 0 ? err : shmi_mutex_begun(m->impl, "mutex.timedbegin", shmsync_mutex_timedlock(m, abs_monotonic), tx);
+    return SHMI_TELL(err != 0 ? err : shmi_mutex_begun(m->impl, "mutex.timedbegin", shmsync_mutex_timedlock(m, abs_monotonic), tx));
 }
 
 /* ---- Saving ---- */
@@ -11757,24 +11844,25 @@ SHMI_COLD int shmi_tx_bad_range(shmsync_tx *tx, const void *p, size_t n)
 
 int shmsync_tx_save(shmsync_tx *tx, const void *p, size_t n)
 {
+    SHMI_BEGIN();
     shmi_off off, end;
     unsigned k;
     int err = shmi_tx_going(tx, "tx.save");
     if (SHMI_UNLIKELY(err != 0))
-        return err;
+        return SHMI_TELL(err);
     if (SHMI_UNLIKELY(tx->failed != 0))
-        return tx->failed;
+        return SHMI_TELL(tx->failed);
     if (SHMI_UNLIKELY(n == 0))
         return 0;
     off = (shmi_off)((uintptr_t)p - (uintptr_t)tx->arena->base);
     if (SHMI_UNLIKELY(!shmi_log_covers(tx->arena, tx->log, off, n)))
-        return shmi_tx_bad_range(tx, p, n);
+        return SHMI_TELL(shmi_tx_bad_range(tx, p, n));
     end = off + n;
     for (k = 0; k < SHMI_txSaved && k < tx->n_saved; k++)
         if (off >= tx->saved[k].begin && end <= tx->saved[k].end)
             return 0;
     if (SHMI_UNLIKELY(n > tx->log->room || shmi_log_padded(n) + SHMI_recordFooter > tx->log->room - tx->tail))
-        return shmi_tx_full(tx, "tx.save", n);
+        return SHMI_TELL(shmi_tx_full(tx, "tx.save", n));
     shmi_tx_append(tx, p, off, (uint32_t)n, SHMI_recordBytes);
     k = tx->n_saved++ % SHMI_txSaved;
     tx->saved[k].begin = off;
@@ -11793,28 +11881,29 @@ SHMI_FN void shmi_tx_take_back(shmsync_tx *tx)
 
 int shmsync_tx_alloc(shmsync_tx *tx, uint64_t size, uint64_t align, shmsync_offset *out)
 {
+    SHMI_BEGIN();
     shmsync_arena *a = tx->arena;
     shmi_block b;
     shmi_off off = 0;
     int err = shmi_tx_going(tx, "tx.alloc");
     *out = 0;
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     if (tx->failed != 0)
-        return tx->failed;
+        return SHMI_TELL(tx->failed);
     if (align > SHMI_maxAlign || (align & (align - 1)) != 0)
-        return tx->failed = shmi_fail(EINVAL, "tx.alloc", shmi_tx_called(tx), "alignment %llu is not a power of two up to 4096", (unsigned long long)align);
+        return SHMI_TELL(tx->failed = shmi_fail(EINVAL, "tx.alloc", shmi_tx_called(tx), "alignment %llu is not a power of two up to 4096", (unsigned long long)align));
     if (SHMI_recordFooter > tx->log->room - tx->tail)
-        return shmi_tx_full(tx, "tx.alloc", 0);
+        return SHMI_TELL(shmi_tx_full(tx, "tx.alloc", 0));
     err = shmi_claim_aligned(a, size, align != 0 ? align : 1, &off);
     if (err != 0)
-        return tx->failed = err;
+        return SHMI_TELL(tx->failed = err);
     SHMSYNC_CRASHPOINT("tx.alloc.claimed");
     tx->blocks = 1;
     shmi_tx_append(tx, NULL, off, 0, SHMI_recordAlloc);
     SHMSYNC_CRASHPOINT("tx.alloc.recorded");
     if (!shmi_locate(a, off, &b) || !shmi_block_swap(&b, shmi_make_block(SHMI_blockClaimed, a->self), shmi_make_block(SHMI_blockLogged, a->self)))
-        return tx->failed = shmi_meddled(a, off);
+        return SHMI_TELL(tx->failed = shmi_meddled(a, off));
     SHMSYNC_CRASHPOINT("tx.alloc.logged");
     *out = off;
     return 0;
@@ -11840,21 +11929,22 @@ SHMI_FN int shmi_tx_free_own(shmsync_tx *tx, shmi_off off)
 
 int shmsync_tx_free(shmsync_tx *tx, shmsync_offset off)
 {
+    SHMI_BEGIN();
     shmsync_arena *a = tx->arena;
     uint32_t logged;
     shmi_block b;
     int err = shmi_tx_going(tx, "tx.free"), found;
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     if (tx->failed != 0)
-        return tx->failed;
+        return SHMI_TELL(tx->failed);
     logged = shmi_make_block(SHMI_blockLogged, a->self);
     found = shmi_locate(a, off, &b);
     if (found && shmi_ld32(b.word) == logged)
-        return tx->failed = shmi_tx_free_own(tx, off);
+        return SHMI_TELL(tx->failed = shmi_tx_free_own(tx, off));
     if (found && shmi_ld32(b.word) == SHMI_blockRaw) {
         if (SHMI_recordFooter > tx->log->room - tx->tail)
-            return shmi_tx_full(tx, "tx.free", 0);
+            return SHMI_TELL(shmi_tx_full(tx, "tx.free", 0));
         shmi_touch(a, b.chunk);
         tx->blocks = 1;
         shmi_tx_append(tx, NULL, off, 0, SHMI_recordFree);
@@ -11865,7 +11955,7 @@ int shmsync_tx_free(shmsync_tx *tx, shmsync_offset off)
         }
         shmi_tx_take_back(tx); /* or the undo would take the block from the transaction that has it */
     }
-    return tx->failed = shmi_fail(EINVAL, "tx.free", shmi_tx_called(tx), "nothing that was allocated begins at 0x%llx", (unsigned long long)off);
+    return SHMI_TELL(tx->failed = shmi_fail(EINVAL, "tx.free", shmi_tx_called(tx), "nothing that was allocated begins at 0x%llx", (unsigned long long)off));
 }
 
 /* ---- Ending ---- */
@@ -11908,13 +11998,14 @@ SHMI_FN int shmi_tx_undo(shmsync_tx *tx, const char *op)
 
 int shmsync_tx_commit(shmsync_tx *tx)
 {
+    SHMI_BEGIN();
     shmi_mutex *m = tx->mutex;
     int err = shmi_tx_ends(tx, "tx.commit");
     if (SHMI_UNLIKELY(err != 0))
-        return err;
+        return SHMI_TELL(err);
     if (SHMI_UNLIKELY(tx->failed != 0)) {
         err = shmi_tx_undo(tx, "tx.commit");
-        return err != 0 ? err : tx->failed;
+        return SHMI_TELL(err != 0 ? err : tx->failed);
     }
     tx->mutex = NULL;
     if (SHMI_UNLIKELY(tx->blocks)) {
@@ -11923,19 +12014,20 @@ int shmsync_tx_commit(shmsync_tx *tx)
             shmi_log_store(tx->log->head, shmi_make_log(SHMI_logCommitted, tx->arena->self, tx->tail));
         SHMSYNC_CRASHPOINT("tx.commit.decided");
         if (tx->tail != 0 && shmi_log_end(m->a, tx->log, shmi_make_log(SHMI_logCommitted, tx->arena->self, tx->tail)) != 0)
-            return shmi_mutex_bad_log(m, "tx.commit");
+            return SHMI_TELL(shmi_mutex_bad_log(m, "tx.commit"));
     } else if (tx->tail != 0) {
         shmi_tx_highest(tx);
         shmi_log_store(tx->log->head, 0);
         SHMSYNC_CRASHPOINT("tx.commit.idle");
     }
-    return shmi_mutex_unlock(m);
+    return SHMI_TELL(shmi_mutex_unlock(m));
 }
 
 int shmsync_tx_abort(shmsync_tx *tx)
 {
+    SHMI_BEGIN();
     int err = shmi_tx_ends(tx, "tx.abort");
-    return err != 0 ? err : shmi_tx_undo(tx, "tx.abort");
+    return SHMI_TELL(err != 0 ? err : shmi_tx_undo(tx, "tx.abort"));
 }
 /*
  * Monitors: the common part of objects whose waiters queue. A queue lock guards the state, a redo
@@ -13436,15 +13528,24 @@ SHMI_FN int shmi_open_sequencer(int existing, shmsync_arena *a, const char *name
     err = shmi_open_object(a, &spec, &o, &created);
     return err != 0 ? err : shmi_sequencer_handle(a, &o, out);
 }
-int shmsync_sequencer_open(shmsync_arena *a, const char *name, const shmsync_sequencer_options *opts, shmsync_sequencer *out) { return shmi_open_sequencer(0, a, name, opts, out); }
-int shmsync_sequencer_attach(shmsync_arena *a, const char *name, const shmsync_sequencer_options *opts, shmsync_sequencer *out) { return shmi_open_sequencer(1, a, name, opts, out); }
+int shmsync_sequencer_open(shmsync_arena *a, const char *name, const shmsync_sequencer_options *opts, shmsync_sequencer *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_sequencer(0, a, name, opts, out));
+}
+int shmsync_sequencer_attach(shmsync_arena *a, const char *name, const shmsync_sequencer_options *opts, shmsync_sequencer *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_sequencer(1, a, name, opts, out));
+}
 
 int shmsync_sequencer_at(shmsync_arena *a, shmsync_offset off, shmsync_sequencer *out)
 {
+    SHMI_BEGIN();
     shmi_object o;
     int err = shmi_object_at(a, off, "sequencer.open", SHMI_KIND_SEQUENCER, SHMI_VERSION_SEQUENCER, sizeof(shmi_sequence_words), &o);
     out->impl = NULL;
-    return err != 0 ? err : shmi_sequencer_handle(a, &o, out);
+    return SHMI_TELL(err != 0 ? err : shmi_sequencer_handle(a, &o, out));
 }
 
 int shmsync_sequencer_close(shmsync_sequencer *s)
@@ -13452,11 +13553,11 @@ int shmsync_sequencer_close(shmsync_sequencer *s)
     SHMI_OPENED(s);
     int err;
     if (s->impl == NULL)
-        return EBADF;
+        return SHMI_TELL(EBADF);
     err = shmi_unshare(s->impl->m.a, s->impl->m.o.off, shmi_mon_free);
     if (err == 0)
         s->impl = NULL;
-    return err;
+    return SHMI_TELL(err);
 }
 
 shmsync_offset shmsync_sequencer_offset(const shmsync_sequencer *s)
@@ -13481,11 +13582,11 @@ int shmsync_sequencer_increment(shmsync_sequencer *s, uint64_t *value)
     uint64_t v;
     int err = shmi_use(s->impl->m.a, "sequencer.increment");
     if (SHMI_UNLIKELY(err != 0))
-        return err;
+        return SHMI_TELL(err);
     v = shmi_add64(&s->impl->w->value, 1) + 1;
     if (value != NULL)
         *value = v;
-    return shmi_seq_counted(s->impl, v);
+    return SHMI_TELL(shmi_seq_counted(s->impl, v));
 }
 
 int shmsync_sequencer_advance(shmsync_sequencer *s, uint64_t v, int *advanced)
@@ -13496,12 +13597,12 @@ int shmsync_sequencer_advance(shmsync_sequencer *s, uint64_t v, int *advanced)
     if (advanced != NULL)
         *advanced = 0;
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     for (now = shmi_ld64(&s->impl->w->value); now < v; now = shmi_ld64(&s->impl->w->value))
         if (shmi_cas64(&s->impl->w->value, now, v)) {
             if (advanced != NULL)
                 *advanced = 1;
-            return shmi_seq_counted(s->impl, v);
+            return SHMI_TELL(shmi_seq_counted(s->impl, v));
         }
     return 0;
 }
@@ -13509,26 +13610,26 @@ int shmsync_sequencer_advance(shmsync_sequencer *s, uint64_t v, int *advanced)
 int shmsync_sequencer_wait(shmsync_sequencer *s, uint64_t token)
 {
     SHMI_OPENED(s);
-    return shmi_seq_wait(s->impl, token, 0);
+    return SHMI_TELL(shmi_seq_wait(s->impl, token, 0));
 }
 int shmsync_sequencer_timedwait(shmsync_sequencer *s, uint64_t token, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(s);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_seq_wait(s->impl, token, ns);
+    return SHMI_TELL(err != 0 ? err : shmi_seq_wait(s->impl, token, ns));
 }
 int shmsync_sequencer_cancel_waiters(shmsync_sequencer *s)
 {
     SHMI_OPENED(s);
-    return shmi_seq_cancel_all(s->impl, 0);
+    return SHMI_TELL(shmi_seq_cancel_all(s->impl, 0));
 }
 int shmsync_sequencer_stop(shmsync_sequencer *s)
 {
     SHMI_OPENED(s);
     if (shmsync_sequencer_stopped(s) && !shmi_seq_overdue(s->impl))
         return 0;
-    return shmi_seq_cancel_all(s->impl, 1);
+    return SHMI_TELL(shmi_seq_cancel_all(s->impl, 1));
 }
 
 int shmsync_sequencer_reset(shmsync_sequencer *s, uint64_t v)
@@ -13538,14 +13639,14 @@ int shmsync_sequencer_reset(shmsync_sequencer *s, uint64_t v)
     struct shmi_wakes b;
     int idle, err = shmi_mon_enter(&q->m, 0);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     shmi_wakes_init(&b);
     shmi_mon_reap(&q->m, &b);
     idle = (shmi_get(&q->w->root) | shmi_get(&q->w->doomed)) == 0;
     if (idle)
         shmi_st64(&q->w->value, v);
     shmi_mon_leave(&q->m, &b);
-    return idle ? 0 : shmi_fail(EBUSY, "sequencer.reset", q->m.queueLock.called, "somebody waits");
+    return SHMI_TELL(idle ? 0 : shmi_fail(EBUSY, "sequencer.reset", q->m.queueLock.called, "somebody waits"));
 }
 
 /* The reaper's side. */
@@ -14027,15 +14128,24 @@ SHMI_FN int shmi_open_event(int existing, shmsync_arena *a, const char *name, co
     }
     return err;
 }
-int shmsync_event_open(shmsync_arena *a, const char *name, const shmsync_event_options *opts, shmsync_event *out) { return shmi_open_event(0, a, name, opts, out); }
-int shmsync_event_attach(shmsync_arena *a, const char *name, const shmsync_event_options *opts, shmsync_event *out) { return shmi_open_event(1, a, name, opts, out); }
+int shmsync_event_open(shmsync_arena *a, const char *name, const shmsync_event_options *opts, shmsync_event *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_event(0, a, name, opts, out));
+}
+int shmsync_event_attach(shmsync_arena *a, const char *name, const shmsync_event_options *opts, shmsync_event *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_event(1, a, name, opts, out));
+}
 
 int shmsync_event_at(shmsync_arena *a, shmsync_offset off, shmsync_event *out)
 {
+    SHMI_BEGIN();
     shmi_object o;
     int err = shmi_object_at(a, off, "event.open", SHMI_KIND_EVENT, SHMI_VERSION_EVENT, shmi_event_bytes(0, a->geo.slots), &o);
     out->impl = NULL;
-    return err != 0 ? err : shmi_event_handle(a, &o, out);
+    return SHMI_TELL(err != 0 ? err : shmi_event_handle(a, &o, out));
 }
 
 int shmsync_event_close(shmsync_event *e)
@@ -14043,11 +14153,11 @@ int shmsync_event_close(shmsync_event *e)
     SHMI_OPENED(e);
     int err;
     if (e->impl == NULL)
-        return EBADF;
+        return SHMI_TELL(EBADF);
     err = shmi_unshare(e->impl->q.m.a, e->impl->q.m.o.off, shmi_mon_free);
     if (err == 0)
         e->impl = NULL;
-    return err;
+    return SHMI_TELL(err);
 }
 
 shmsync_offset shmsync_event_offset(const shmsync_event *e)
@@ -14061,16 +14171,16 @@ int shmsync_event_set(shmsync_event *e)
     SHMI_OPENED(e);
     int err = shmi_use(e->impl->q.m.a, "event");
     if (err != 0)
-        return err;
-    return e->impl->mode & SHMI_eventAuto ? shmi_event_set_auto(e->impl) : shmi_event_turn(e->impl, 1);
+        return SHMI_TELL(err);
+    return SHMI_TELL(e->impl->mode & SHMI_eventAuto ? shmi_event_set_auto(e->impl) : shmi_event_turn(e->impl, 1));
 }
 int shmsync_event_reset(shmsync_event *e)
 {
     SHMI_OPENED(e);
     int err = shmi_use(e->impl->q.m.a, "event");
     if (err != 0)
-        return err;
-    return e->impl->mode & SHMI_eventAuto ? shmi_event_reset_auto(e->impl) : shmi_event_turn(e->impl, 0);
+        return SHMI_TELL(err);
+    return SHMI_TELL(e->impl->mode & SHMI_eventAuto ? shmi_event_reset_auto(e->impl) : shmi_event_turn(e->impl, 0));
 }
 int shmsync_event_is_set(const shmsync_event *e)
 {
@@ -14090,24 +14200,24 @@ SHMI_FN int shmi_event_await(shmsync_event *e, int64_t abs)
 int shmsync_event_wait(shmsync_event *e)
 {
     SHMI_OPENED(e);
-    return shmi_event_await(e, 0);
+    return SHMI_TELL(shmi_event_await(e, 0));
 }
 int shmsync_event_timedwait(shmsync_event *e, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(e);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_event_await(e, ns);
+    return SHMI_TELL(err != 0 ? err : shmi_event_await(e, ns));
 }
 int shmsync_event_trywait(shmsync_event *e)
 {
     SHMI_OPENED(e);
     int err = shmi_use(e->impl->q.m.a, "event");
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     if (e->impl->mode & SHMI_eventAuto)
-        return shmi_event_try_auto(e->impl);
-    return shmi_event_load(e->impl) & 1 ? 0 : EBUSY;
+        return SHMI_TELL(shmi_event_try_auto(e->impl));
+    return SHMI_TELL(shmi_event_load(e->impl) & 1 ? 0 : EBUSY);
 }
 SHMI_FN int shmi_event_await_reset(shmsync_event *e, int64_t abs)
 {
@@ -14121,14 +14231,14 @@ SHMI_FN int shmi_event_await_reset(shmsync_event *e, int64_t abs)
 int shmsync_event_wait_reset(shmsync_event *e)
 {
     SHMI_OPENED(e);
-    return shmi_event_await_reset(e, 0);
+    return SHMI_TELL(shmi_event_await_reset(e, 0));
 }
 int shmsync_event_timedwait_reset(shmsync_event *e, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(e);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_event_await_reset(e, ns);
+    return SHMI_TELL(err != 0 ? err : shmi_event_await_reset(e, ns));
 }
 
 /* The reaper's side. */
@@ -15017,15 +15127,24 @@ SHMI_FN int shmi_open_queue(int existing, shmsync_arena *a, const char *name, si
     err = shmi_open_object(a, &spec, &o, &created);
     return err != 0 ? err : shmi_queue_handle(a, &o, item_size, capacity, out);
 }
-int shmsync_queue_open(shmsync_arena *a, const char *name, size_t item_size, const shmsync_queue_options *opts, shmsync_queue *out) { return shmi_open_queue(0, a, name, item_size, opts, out); }
-int shmsync_queue_attach(shmsync_arena *a, const char *name, size_t item_size, const shmsync_queue_options *opts, shmsync_queue *out) { return shmi_open_queue(1, a, name, item_size, opts, out); }
+int shmsync_queue_open(shmsync_arena *a, const char *name, size_t item_size, const shmsync_queue_options *opts, shmsync_queue *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_queue(0, a, name, item_size, opts, out));
+}
+int shmsync_queue_attach(shmsync_arena *a, const char *name, size_t item_size, const shmsync_queue_options *opts, shmsync_queue *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_queue(1, a, name, item_size, opts, out));
+}
 
 int shmsync_queue_at(shmsync_arena *a, shmsync_offset off, size_t item_size, shmsync_queue *out)
 {
+    SHMI_BEGIN();
     shmi_object o;
     int err = shmi_object_at(a, off, "queue.open", SHMI_KIND_QUEUE, SHMI_VERSION_QUEUE, sizeof(shmi_queue_words), &o);
     out->impl = NULL;
-    return err != 0 ? err : shmi_queue_handle(a, &o, item_size, 0, out);
+    return SHMI_TELL(err != 0 ? err : shmi_queue_handle(a, &o, item_size, 0, out));
 }
 
 int shmsync_queue_close(shmsync_queue *q)
@@ -15033,11 +15152,11 @@ int shmsync_queue_close(shmsync_queue *q)
     SHMI_OPENED(q);
     int err;
     if (q->impl == NULL)
-        return EBADF;
+        return SHMI_TELL(EBADF);
     err = shmi_unshare(q->impl->m.a, q->impl->m.o.off, shmi_queue_end);
     if (err == 0)
         q->impl = NULL;
-    return err;
+    return SHMI_TELL(err);
 }
 
 shmsync_offset shmsync_queue_offset(const shmsync_queue *q)
@@ -15048,36 +15167,36 @@ shmsync_offset shmsync_queue_offset(const shmsync_queue *q)
 int shmsync_queue_put(shmsync_queue *q, const void *item)
 {
     SHMI_OPENED(q);
-    return shmi_queue_put(q, item, 0, 0);
+    return SHMI_TELL(shmi_queue_put(q, item, 0, 0));
 }
 int shmsync_queue_tryput(shmsync_queue *q, const void *item)
 {
     SHMI_OPENED(q);
-    return shmi_queue_put(q, item, 0, 1);
+    return SHMI_TELL(shmi_queue_put(q, item, 0, 1));
 }
 int shmsync_queue_timedput(shmsync_queue *q, const void *item, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(q);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_queue_put(q, item, ns, 0);
+    return SHMI_TELL(err != 0 ? err : shmi_queue_put(q, item, ns, 0));
 }
 int shmsync_queue_get(shmsync_queue *q, void *item)
 {
     SHMI_OPENED(q);
-    return shmi_queue_get(q, item, NULL, 0, 0);
+    return SHMI_TELL(shmi_queue_get(q, item, NULL, 0, 0));
 }
 int shmsync_queue_tryget(shmsync_queue *q, void *item)
 {
     SHMI_OPENED(q);
-    return shmi_queue_get(q, item, NULL, 0, 1);
+    return SHMI_TELL(shmi_queue_get(q, item, NULL, 0, 1));
 }
 int shmsync_queue_timedget(shmsync_queue *q, void *item, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(q);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_queue_get(q, item, NULL, ns, 0);
+    return SHMI_TELL(err != 0 ? err : shmi_queue_get(q, item, NULL, ns, 0));
 }
 
 /* A deadline that may be NULL: 0 for none. */
@@ -15117,7 +15236,7 @@ int shmsync_queue_put_batch(shmsync_queue *q, const void *items, size_t n, const
                 ++*done;
         }
     }
-    return err;
+    return SHMI_TELL(err);
 }
 int shmsync_queue_get_batch(shmsync_queue *q, void *items, size_t n, const struct timespec *abs_monotonic, size_t *done)
 {
@@ -15132,16 +15251,16 @@ int shmsync_queue_get_batch(shmsync_queue *q, void *items, size_t n, const struc
     if (err == 0)
         err = shmi_use(x->m.a, "queue");
     if (err != 0 || n == 0)
-        return err;
+        return SHMI_TELL(err);
     err = shmi_mon_enter(&x->m, abs);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     s = shmi_queue_ready(x, &i);
     in_queue = s != NULL;
     if (s == NULL) {
         s = shmi_queue_wait_item(x, SHMI_queueGet, abs, &i, &err);
         if (s == NULL)
-            return err;
+            return SHMI_TELL(err);
     }
     while (s != NULL) {
         memcpy(to + *done * x->item, shmi_queue_item(s), x->item);
@@ -15157,31 +15276,31 @@ int shmsync_queue_get_batch(shmsync_queue *q, void *items, size_t n, const struc
 int shmsync_queue_lease(shmsync_queue *q, void *item, shmsync_lease *out)
 {
     SHMI_OPENED(q);
-    return shmi_queue_get(q, item, out, 0, 0);
+    return SHMI_TELL(shmi_queue_get(q, item, out, 0, 0));
 }
 int shmsync_queue_trylease(shmsync_queue *q, void *item, shmsync_lease *out)
 {
     SHMI_OPENED(q);
-    return shmi_queue_get(q, item, out, 0, 1);
+    return SHMI_TELL(shmi_queue_get(q, item, out, 0, 1));
 }
 int shmsync_queue_timedlease(shmsync_queue *q, void *item, shmsync_lease *out, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(q);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_queue_get(q, item, out, ns, 0);
+    return SHMI_TELL(err != 0 ? err : shmi_queue_get(q, item, out, ns, 0));
 }
 int shmsync_lease_ack(shmsync_lease *l)
 {
     if (l->impl != NULL) /* else it was given back */
         SHMI_OPENED(l);
-    return shmi_queue_end_lease(l, 0);
+    return SHMI_TELL(shmi_queue_end_lease(l, 0));
 }
 int shmsync_lease_nack(shmsync_lease *l)
 {
     if (l->impl != NULL) /* else it was given back */
         SHMI_OPENED(l);
-    return shmi_queue_end_lease(l, 1);
+    return SHMI_TELL(shmi_queue_end_lease(l, 1));
 }
 uint32_t shmsync_queue_len(const shmsync_queue *q)
 {
@@ -15202,7 +15321,7 @@ int shmsync_queue_shutdown(shmsync_queue *q)
     if (err == 0)
         err = shmi_mon_enter(&q->impl->m, 0);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     shmi_wakes_init(&b);
     shmi_st64(&q->impl->w->stopped, 1);
     shmi_queue_resolve(&q->impl->m, &b);
@@ -15795,7 +15914,7 @@ SHMI_FN void shmi_counter_check(struct shmi_counter *t)
 }
 SHMI_FN int shmi_counter_gives_up(struct shmi_counter *t, int ended)
 {
-    return ended == SHMI_LATE ? shmi_fail(ETIMEDOUT, t->op, shmi_called(&t->o), "%s", "")
+    return ended == SHMI_LATE ? shmi_brief(ETIMEDOUT, t->op, shmi_called(&t->o))
                               : shmi_fail(EBADF, t->op, shmi_called(&t->o), "this process closed the arena");
 }
 /* How often a waiter looks at a counter that changes all the time, to read who died. Then it sleeps until the next periodic check. */
@@ -16126,15 +16245,24 @@ SHMI_FN int shmi_open_waitgroup(int existing, shmsync_arena *a, const char *name
     out->serial = shmi_serial_of(impl);
     return err;
 }
-int shmsync_waitgroup_open(shmsync_arena *a, const char *name, const shmsync_waitgroup_options *opts, shmsync_waitgroup *out) { return shmi_open_waitgroup(0, a, name, opts, out); }
-int shmsync_waitgroup_attach(shmsync_arena *a, const char *name, const shmsync_waitgroup_options *opts, shmsync_waitgroup *out) { return shmi_open_waitgroup(1, a, name, opts, out); }
+int shmsync_waitgroup_open(shmsync_arena *a, const char *name, const shmsync_waitgroup_options *opts, shmsync_waitgroup *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_waitgroup(0, a, name, opts, out));
+}
+int shmsync_waitgroup_attach(shmsync_arena *a, const char *name, const shmsync_waitgroup_options *opts, shmsync_waitgroup *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_waitgroup(1, a, name, opts, out));
+}
 int shmsync_waitgroup_at(shmsync_arena *a, shmsync_offset off, shmsync_waitgroup *out)
 {
+    SHMI_BEGIN();
     void *impl;
     int err = shmi_mon_at(a, off, "waitgroup.open", SHMI_KIND_WAIT_GROUP, SHMI_VERSION_WAIT_GROUP, shmi_counter_bytes(a->geo.slots), shmi_counter_build, NULL, &impl);
     out->impl = (struct shmi_counter *)impl;
     out->serial = shmi_serial_of(impl);
-    return err;
+    return SHMI_TELL(err);
 }
 shmsync_offset shmsync_waitgroup_offset(const shmsync_waitgroup *g)
 {
@@ -16146,45 +16274,45 @@ int shmsync_waitgroup_close(shmsync_waitgroup *g)
     SHMI_OPENED(g);
     int err;
     if (g->impl == NULL)
-        return EBADF;
+        return SHMI_TELL(EBADF);
     err = shmi_counter_close(g->impl);
     if (err == 0)
         g->impl = NULL;
-    return err;
+    return SHMI_TELL(err);
 }
 int shmsync_waitgroup_add(shmsync_waitgroup *g, int64_t delta)
 {
     SHMI_OPENED(g);
     if (delta == INT64_MIN)
         return shmi_fail(EINVAL, "waitgroup.add", shmi_called(&g->impl->o), "%s", "");
-    return delta <= 0 ? shmi_counter_finish(g->impl, -delta, "waitgroup.add") : shmi_counter_add(g->impl, (uint64_t)delta);
+    return SHMI_TELL(delta <= 0 ? shmi_counter_finish(g->impl, -delta, "waitgroup.add") : shmi_counter_add(g->impl, (uint64_t)delta));
 }
 int shmsync_waitgroup_claim(shmsync_waitgroup *g, int64_t n)
 {
     SHMI_OPENED(g);
-    return shmi_counter_claim(g->impl, n, 1, "waitgroup.claim");
+    return SHMI_TELL(shmi_counter_claim(g->impl, n, 1, "waitgroup.claim"));
 }
 int shmsync_waitgroup_done(shmsync_waitgroup *g)
 {
     SHMI_OPENED(g);
-    return shmi_counter_finish(g->impl, 1, "waitgroup.done");
+    return SHMI_TELL(shmi_counter_finish(g->impl, 1, "waitgroup.done"));
 }
 int shmsync_waitgroup_wait(shmsync_waitgroup *g)
 {
     SHMI_OPENED(g);
-    return shmi_counter_wait(g->impl, 0);
+    return SHMI_TELL(shmi_counter_wait(g->impl, 0));
 }
 int shmsync_waitgroup_timedwait(shmsync_waitgroup *g, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(g);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_counter_wait(g->impl, ns);
+    return SHMI_TELL(err != 0 ? err : shmi_counter_wait(g->impl, ns));
 }
 int shmsync_waitgroup_reset(shmsync_waitgroup *g)
 {
     SHMI_OPENED(g);
-    return shmi_counter_reset(g->impl);
+    return SHMI_TELL(shmi_counter_reset(g->impl));
 }
 int64_t shmsync_waitgroup_count(const shmsync_waitgroup *g)
 {
@@ -16218,15 +16346,24 @@ SHMI_FN int shmi_open_latch(int existing, shmsync_arena *a, const char *name, in
     }
     return err;
 }
-int shmsync_latch_open(shmsync_arena *a, const char *name, int64_t n, const shmsync_latch_options *opts, shmsync_latch *out) { return shmi_open_latch(0, a, name, n, opts, out); }
-int shmsync_latch_attach(shmsync_arena *a, const char *name, const shmsync_latch_options *opts, shmsync_latch *out) { return shmi_open_latch(1, a, name, 0, opts, out); }
+int shmsync_latch_open(shmsync_arena *a, const char *name, int64_t n, const shmsync_latch_options *opts, shmsync_latch *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_latch(0, a, name, n, opts, out));
+}
+int shmsync_latch_attach(shmsync_arena *a, const char *name, const shmsync_latch_options *opts, shmsync_latch *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_latch(1, a, name, 0, opts, out));
+}
 int shmsync_latch_at(shmsync_arena *a, shmsync_offset off, shmsync_latch *out)
 {
+    SHMI_BEGIN();
     void *impl;
     int err = shmi_mon_at(a, off, "latch.open", SHMI_KIND_LATCH, SHMI_VERSION_LATCH, shmi_counter_bytes(a->geo.slots), shmi_counter_build, NULL, &impl);
     out->impl = (struct shmi_counter *)impl;
     out->serial = shmi_serial_of(impl);
-    return err;
+    return SHMI_TELL(err);
 }
 shmsync_offset shmsync_latch_offset(const shmsync_latch *l)
 {
@@ -16238,49 +16375,49 @@ int shmsync_latch_close(shmsync_latch *l)
     SHMI_OPENED(l);
     int err;
     if (l->impl == NULL)
-        return EBADF;
+        return SHMI_TELL(EBADF);
     err = shmi_counter_close(l->impl);
     if (err == 0)
         l->impl = NULL;
-    return err;
+    return SHMI_TELL(err);
 }
 int shmsync_latch_claim(shmsync_latch *l, int64_t n)
 {
     SHMI_OPENED(l);
-    return shmi_counter_claim(l->impl, n, 0, "latch.claim");
+    return SHMI_TELL(shmi_counter_claim(l->impl, n, 0, "latch.claim"));
 }
 int shmsync_latch_count_down(shmsync_latch *l, int64_t n)
 {
     SHMI_OPENED(l);
-    return shmi_counter_finish(l->impl, n, "latch.count_down");
+    return SHMI_TELL(shmi_counter_finish(l->impl, n, "latch.count_down"));
 }
 int shmsync_latch_trywait(shmsync_latch *l)
 {
     SHMI_OPENED(l);
-    return shmi_counter_is_zero(shmi_counter_load(l->impl)) ? 0 : EBUSY;
+    return SHMI_TELL(shmi_counter_is_zero(shmi_counter_load(l->impl)) ? 0 : EBUSY);
 }
 int shmsync_latch_wait(shmsync_latch *l)
 {
     SHMI_OPENED(l);
-    return shmi_counter_wait(l->impl, 0);
+    return SHMI_TELL(shmi_counter_wait(l->impl, 0));
 }
 int shmsync_latch_timedwait(shmsync_latch *l, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(l);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_counter_wait(l->impl, ns);
+    return SHMI_TELL(err != 0 ? err : shmi_counter_wait(l->impl, ns));
 }
 int shmsync_latch_arrive_and_wait(shmsync_latch *l, int64_t n)
 {
     SHMI_OPENED(l);
     int err = shmsync_latch_count_down(l, n);
-    return err != 0 ? err : shmi_counter_wait(l->impl, 0);
+    return SHMI_TELL(err != 0 ? err : shmi_counter_wait(l->impl, 0));
 }
 int shmsync_latch_reset(shmsync_latch *l)
 {
     SHMI_OPENED(l);
-    return shmi_counter_reset(l->impl);
+    return SHMI_TELL(shmi_counter_reset(l->impl));
 }
 int64_t shmsync_latch_count(const shmsync_latch *l)
 {
@@ -16386,15 +16523,24 @@ SHMI_FN int shmi_open_once(int existing, shmsync_arena *a, const char *name, con
     out->serial = shmi_serial_of(impl);
     return err;
 }
-int shmsync_once_open(shmsync_arena *a, const char *name, const shmsync_once_options *opts, shmsync_once *out) { return shmi_open_once(0, a, name, opts, out); }
-int shmsync_once_attach(shmsync_arena *a, const char *name, const shmsync_once_options *opts, shmsync_once *out) { return shmi_open_once(1, a, name, opts, out); }
+int shmsync_once_open(shmsync_arena *a, const char *name, const shmsync_once_options *opts, shmsync_once *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_once(0, a, name, opts, out));
+}
+int shmsync_once_attach(shmsync_arena *a, const char *name, const shmsync_once_options *opts, shmsync_once *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_once(1, a, name, opts, out));
+}
 int shmsync_once_at(shmsync_arena *a, shmsync_offset off, shmsync_once *out)
 {
+    SHMI_BEGIN();
     void *impl;
     int err = shmi_mon_at(a, off, "once.open", SHMI_KIND_ONCE, SHMI_VERSION_ONCE, sizeof(shmi_once_words), shmi_once_build, NULL, &impl);
     out->impl = (struct shmi_once *)impl;
     out->serial = shmi_serial_of(impl);
-    return err;
+    return SHMI_TELL(err);
 }
 shmsync_offset shmsync_once_offset(const shmsync_once *o)
 {
@@ -16406,11 +16552,11 @@ int shmsync_once_close(shmsync_once *o)
     SHMI_OPENED(o);
     int err;
     if (o->impl == NULL)
-        return EBADF;
+        return SHMI_TELL(EBADF);
     err = shmi_mon_close(&o->impl->m);
     if (err == 0)
         o->impl = NULL;
-    return err;
+    return SHMI_TELL(err);
 }
 int shmsync_once_done(const shmsync_once *o)
 {
@@ -16477,14 +16623,14 @@ SHMI_FN int shmi_once_do(struct shmi_once *o, void (*f)(void *), void *arg, int6
 int shmsync_once_do(shmsync_once *o, void (*f)(void *), void *arg)
 {
     SHMI_OPENED(o);
-    return shmi_once_do(o->impl, f, arg, 0);
+    return SHMI_TELL(shmi_once_do(o->impl, f, arg, 0));
 }
 int shmsync_once_timeddo(shmsync_once *o, void (*f)(void *), void *arg, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(o);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_once_do(o->impl, f, arg, ns);
+    return SHMI_TELL(err != 0 ? err : shmi_once_do(o->impl, f, arg, ns));
 }
 
 SHMI_FN void shmi_repair_once(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
@@ -16722,15 +16868,24 @@ SHMI_FN int shmi_open_barrier(int existing, shmsync_arena *a, const char *name, 
     }
     return err;
 }
-int shmsync_barrier_open(shmsync_arena *a, const char *name, int64_t parties, const shmsync_barrier_options *opts, shmsync_barrier *out) { return shmi_open_barrier(0, a, name, parties, opts, out); }
-int shmsync_barrier_attach(shmsync_arena *a, const char *name, const shmsync_barrier_options *opts, shmsync_barrier *out) { return shmi_open_barrier(1, a, name, 0, opts, out); }
+int shmsync_barrier_open(shmsync_arena *a, const char *name, int64_t parties, const shmsync_barrier_options *opts, shmsync_barrier *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_barrier(0, a, name, parties, opts, out));
+}
+int shmsync_barrier_attach(shmsync_arena *a, const char *name, const shmsync_barrier_options *opts, shmsync_barrier *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_barrier(1, a, name, 0, opts, out));
+}
 int shmsync_barrier_at(shmsync_arena *a, shmsync_offset off, shmsync_barrier *out)
 {
+    SHMI_BEGIN();
     void *impl;
     int err = shmi_mon_at(a, off, "barrier.open", SHMI_KIND_BARRIER, SHMI_VERSION_BARRIER, shmi_barrier_bytes(a->geo.slots), shmi_barrier_build, NULL, &impl);
     out->impl = (struct shmi_barrier *)impl;
     out->serial = shmi_serial_of(impl);
-    return err;
+    return SHMI_TELL(err);
 }
 shmsync_offset shmsync_barrier_offset(const shmsync_barrier *b)
 {
@@ -16742,11 +16897,11 @@ int shmsync_barrier_close(shmsync_barrier *b)
     SHMI_OPENED(b);
     int err;
     if (b->impl == NULL)
-        return EBADF;
+        return SHMI_TELL(EBADF);
     err = shmi_mon_close(&b->impl->m);
     if (err == 0)
         b->impl = NULL;
-    return err;
+    return SHMI_TELL(err);
 }
 
 typedef struct shmi_barrier_wanted {
@@ -16907,7 +17062,7 @@ int shmsync_barrier_arrive(shmsync_barrier *b, int64_t n, uint64_t *phase)
     int err = shmi_barrier_arrive_only(b->impl, n, 0, &p);
     if (err == 0 && phase != NULL)
         *phase = p;
-    return err;
+    return SHMI_TELL(err);
 }
 SHMI_FN int shmi_barrier_await(struct shmi_barrier *x, uint64_t phase, int64_t abs)
 {
@@ -16932,14 +17087,14 @@ SHMI_FN int shmi_barrier_await(struct shmi_barrier *x, uint64_t phase, int64_t a
 int shmsync_barrier_wait(shmsync_barrier *b, uint64_t phase)
 {
     SHMI_OPENED(b);
-    return shmi_barrier_await(b->impl, phase, 0);
+    return SHMI_TELL(shmi_barrier_await(b->impl, phase, 0));
 }
 int shmsync_barrier_timedwait(shmsync_barrier *b, uint64_t phase, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(b);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_barrier_await(b->impl, phase, ns);
+    return SHMI_TELL(err != 0 ? err : shmi_barrier_await(b->impl, phase, ns));
 }
 SHMI_FN int shmi_barrier_arrive_and_wait(struct shmi_barrier *x, int64_t abs)
 {
@@ -16956,20 +17111,20 @@ SHMI_FN int shmi_barrier_arrive_and_wait(struct shmi_barrier *x, int64_t abs)
 int shmsync_barrier_arrive_and_wait(shmsync_barrier *b)
 {
     SHMI_OPENED(b);
-    return shmi_barrier_arrive_and_wait(b->impl, 0);
+    return SHMI_TELL(shmi_barrier_arrive_and_wait(b->impl, 0));
 }
 int shmsync_barrier_timedarrive_and_wait(shmsync_barrier *b, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(b);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_barrier_arrive_and_wait(b->impl, ns);
+    return SHMI_TELL(err != 0 ? err : shmi_barrier_arrive_and_wait(b->impl, ns));
 }
 int shmsync_barrier_arrive_and_drop(shmsync_barrier *b)
 {
     SHMI_OPENED(b);
     uint64_t p;
-    return shmi_barrier_arrive_only(b->impl, 1, 1, &p);
+    return SHMI_TELL(shmi_barrier_arrive_only(b->impl, 1, 1, &p));
 }
 SHMI_FN int shmi_barrier_be(struct shmi_barrier *x, uint64_t n, int none)
 {
@@ -16995,12 +17150,12 @@ int shmsync_barrier_register(shmsync_barrier *b, int64_t n)
     SHMI_OPENED(b);
     if (n <= 0)
         return shmi_fail(EINVAL, "barrier.join", b->impl->m.queueLock.called, "of %lld", (long long)n);
-    return shmi_barrier_be(b->impl, (uint64_t)n, 0);
+    return SHMI_TELL(shmi_barrier_be(b->impl, (uint64_t)n, 0));
 }
 int shmsync_barrier_deregister(shmsync_barrier *b)
 {
     SHMI_OPENED(b);
-    return shmi_barrier_be(b->impl, 0, 1);
+    return SHMI_TELL(shmi_barrier_be(b->impl, 0, 1));
 }
 int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did)
 {
@@ -17018,7 +17173,7 @@ int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did)
     if (err == 0 && __atomic_load_n(&x->m.deaths, __ATOMIC_SEQ_CST) != shmi_deaths(x->m.a))
         err = shmi_mon_reap_and_enter(&x->m, 0);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     if (!shmi_barrier_broken(x)) {
         shmi_mon_leave(&x->m, NULL);
         return 0;
@@ -17026,7 +17181,7 @@ int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did)
     if (!shmi_all_gone(x->m.a)) {
         shmi_mon_leave(&x->m, NULL);
         err = shmi_await_gone(x->m.a, 0, "barrier.reset", x->m.queueLock.called, 0);
-        return err != 0 ? err : shmsync_barrier_reset(b, parties, did);
+        return SHMI_TELL(err != 0 ? err : shmsync_barrier_reset(b, parties, did));
     }
     phase = shmi_get(&x->w->phase);
     n = (uint64_t)parties;
@@ -17271,15 +17426,24 @@ SHMI_FN int shmi_open_fairmutex(int existing, shmsync_arena *a, const char *name
     }
     return err;
 }
-int shmsync_fairmutex_open(shmsync_arena *a, const char *name, const shmsync_fairmutex_options *opts, shmsync_fairmutex *out) { return shmi_open_fairmutex(0, a, name, opts, out); }
-int shmsync_fairmutex_attach(shmsync_arena *a, const char *name, const shmsync_fairmutex_options *opts, shmsync_fairmutex *out) { return shmi_open_fairmutex(1, a, name, opts, out); }
+int shmsync_fairmutex_open(shmsync_arena *a, const char *name, const shmsync_fairmutex_options *opts, shmsync_fairmutex *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_fairmutex(0, a, name, opts, out));
+}
+int shmsync_fairmutex_attach(shmsync_arena *a, const char *name, const shmsync_fairmutex_options *opts, shmsync_fairmutex *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_fairmutex(1, a, name, opts, out));
+}
 int shmsync_fairmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_fairmutex *out)
 {
+    SHMI_BEGIN();
     void *impl;
     int err = shmi_mon_at(a, off, "fairmutex.open", SHMI_KIND_FAIR_MUTEX, SHMI_VERSION_FAIR_MUTEX, sizeof(shmi_fairmutex_words), shmi_fair_build, NULL, &impl);
     out->impl = (struct shmi_fairmutex *)impl;
     out->serial = shmi_serial_of(impl);
-    return err;
+    return SHMI_TELL(err);
 }
 shmsync_offset shmsync_fairmutex_offset(const shmsync_fairmutex *f)
 {
@@ -17291,11 +17455,11 @@ int shmsync_fairmutex_close(shmsync_fairmutex *f)
     SHMI_OPENED(f);
     int err;
     if (f->impl == NULL)
-        return EBADF;
+        return SHMI_TELL(EBADF);
     err = shmi_mon_close(&f->impl->m);
     if (err == 0)
         f->impl = NULL;
-    return err;
+    return SHMI_TELL(err);
 }
 
 /* Why nobody can wait for owner word o, or 0. */
@@ -17449,14 +17613,14 @@ SHMI_FN int shmi_fair_lock(struct shmi_fairmutex *f, int64_t abs, int may_repair
 int shmsync_fairmutex_lock(shmsync_fairmutex *f)
 {
     SHMI_OPENED(f);
-    return shmi_fair_lock(f->impl, 0, 1);
+    return SHMI_TELL(shmi_fair_lock(f->impl, 0, 1));
 }
 int shmsync_fairmutex_timedlock(shmsync_fairmutex *f, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(f);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_fair_lock(f->impl, ns, 1);
+    return SHMI_TELL(err != 0 ? err : shmi_fair_lock(f->impl, ns, 1));
 }
 int shmsync_fairmutex_trylock(shmsync_fairmutex *f)
 {
@@ -17465,9 +17629,9 @@ int shmsync_fairmutex_trylock(shmsync_fairmutex *f)
     struct shmi_wakes b;
     int err = shmi_use(x->m.a, "fairmutex.trylock");
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     if (!shmi_mon_try_enter(&x->m))
-        return EBUSY;
+        return SHMI_TELL(EBUSY);
     shmi_wakes_init(&b);
     if (!shmi_fair_free(x))
         shmi_fair_look_at_owner(x, &b);
@@ -17479,7 +17643,7 @@ int shmsync_fairmutex_trylock(shmsync_fairmutex *f)
             err = EBUSY;
     }
     shmi_mon_leave(&x->m, &b);
-    return err;
+    return SHMI_TELL(err);
 }
 int shmsync_fairmutex_unlock(shmsync_fairmutex *f)
 {
@@ -17489,7 +17653,7 @@ int shmsync_fairmutex_unlock(shmsync_fairmutex *f)
     uint32_t o;
     int err = shmi_mon_enter(&x->m, 0);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     o = shmi_fair_owner(x);
     if (o != x->m.a->self) {
         shmi_mon_leave(&x->m, NULL);
@@ -17513,20 +17677,20 @@ int shmsync_fairmutex_recover(shmsync_fairmutex *f, int (*repair)(void *), void 
     for (;;) {
         int took, err = shmi_fair_begin_recover(x, 0, 1, &took);
         if (err != 0)
-            return err;
+            return SHMI_TELL(err);
         if (took)
-            return shmi_fair_run_repair(x, repair, arg, 0);
+            return SHMI_TELL(shmi_fair_run_repair(x, repair, arg, 0));
         err = shmi_fair_lock(x, 0, 0);
         if (err == 0)
-            return shmsync_fairmutex_unlock(f);
+            return SHMI_TELL(shmsync_fairmutex_unlock(f));
         if (err != EOWNERDEAD && err != ENOTRECOVERABLE)
-            return err;
+            return SHMI_TELL(err);
     }
 }
 int shmsync_fairmutex_state(shmsync_fairmutex *f)
 {
     SHMI_OPENED(f);
-    return shmi_lock_refusal(&f->impl->m, "fairmutex.state", shmi_fair_owner(f->impl), shmi_fair_died(f->impl));
+    return SHMI_TELL(shmi_lock_refusal(&f->impl->m, "fairmutex.state", shmi_fair_owner(f->impl), shmi_fair_died(f->impl)));
 }
 
 SHMI_FN void shmi_repair_fairmutex(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
@@ -17622,15 +17786,24 @@ SHMI_FN int shmi_open_future(int existing, shmsync_arena *a, const char *name, c
     out->serial = shmi_serial_of(impl);
     return err;
 }
-int shmsync_future_open(shmsync_arena *a, const char *name, const shmsync_future_options *opts, shmsync_future *out) { return shmi_open_future(0, a, name, opts, out); }
-int shmsync_future_attach(shmsync_arena *a, const char *name, const shmsync_future_options *opts, shmsync_future *out) { return shmi_open_future(1, a, name, opts, out); }
+int shmsync_future_open(shmsync_arena *a, const char *name, const shmsync_future_options *opts, shmsync_future *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_future(0, a, name, opts, out));
+}
+int shmsync_future_attach(shmsync_arena *a, const char *name, const shmsync_future_options *opts, shmsync_future *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_future(1, a, name, opts, out));
+}
 int shmsync_future_at(shmsync_arena *a, shmsync_offset off, shmsync_future *out)
 {
+    SHMI_BEGIN();
     void *impl;
     int err = shmi_mon_at(a, off, "future.open", SHMI_KIND_FUTURE, SHMI_VERSION_FUTURE, sizeof(shmi_future_words), shmi_future_build, NULL, &impl);
     out->impl = (struct shmi_future *)impl;
     out->serial = shmi_serial_of(impl);
-    return err;
+    return SHMI_TELL(err);
 }
 shmsync_offset shmsync_future_offset(const shmsync_future *f)
 {
@@ -17642,11 +17815,11 @@ int shmsync_future_close(shmsync_future *f)
     SHMI_OPENED(f);
     int err;
     if (f->impl == NULL)
-        return EBADF;
+        return SHMI_TELL(EBADF);
     err = shmi_mon_close(&f->impl->m);
     if (err == 0)
         f->impl = NULL;
-    return err;
+    return SHMI_TELL(err);
 }
 
 /* The state, with the queue lock held, after the death of its producer has been noticed. */
@@ -17670,7 +17843,7 @@ int shmsync_future_claim(shmsync_future *f)
     uint64_t s;
     int err = shmi_mon_enter(&x->m, 0);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     shmi_wakes_init(&b);
     s = shmi_future_reaped(x, &b);
     if (!shmi_future_over(s) && shmi_future_producer(s) == 0) {
@@ -17680,7 +17853,7 @@ int shmsync_future_claim(shmsync_future *f)
         err = EBUSY;
     }
     shmi_mon_leave(&x->m, &b);
-    return err;
+    return SHMI_TELL(err);
 }
 int shmsync_future_set(shmsync_future *f, int result)
 {
@@ -17690,7 +17863,7 @@ int shmsync_future_set(shmsync_future *f, int result)
     uint64_t s;
     int err = shmi_mon_enter(&x->m, 0);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     shmi_wakes_init(&b);
     s = shmi_future_reaped(x, &b);
     if (shmi_future_over(s)) {
@@ -17701,7 +17874,7 @@ int shmsync_future_set(shmsync_future *f, int result)
         shmi_future_resolve(&x->m, &b);
     }
     shmi_mon_leave(&x->m, &b);
-    return err;
+    return SHMI_TELL(err);
 }
 int shmsync_future_is_set(const shmsync_future *f, int *result)
 {
@@ -17766,14 +17939,14 @@ SHMI_FN int shmi_future_wait(struct shmi_future *f, int *result, int64_t abs)
 int shmsync_future_wait(shmsync_future *f, int *result)
 {
     SHMI_OPENED(f);
-    return shmi_future_wait(f->impl, result, 0);
+    return SHMI_TELL(shmi_future_wait(f->impl, result, 0));
 }
 int shmsync_future_timedwait(shmsync_future *f, int *result, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(f);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_future_wait(f->impl, result, ns);
+    return SHMI_TELL(err != 0 ? err : shmi_future_wait(f->impl, result, ns));
 }
 int shmsync_future_reset(shmsync_future *f)
 {
@@ -17783,13 +17956,13 @@ int shmsync_future_reset(shmsync_future *f)
     uint64_t s;
     int err = shmi_mon_enter(&x->m, 0);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     shmi_wakes_init(&b);
     s = shmi_future_reaped(x, &b);
     if ((s & SHMI_FUTURE_ABANDONED_MASK) != 0 && !shmi_gone(x->m.a, shmi_future_producer(s))) {
         shmi_mon_leave(&x->m, &b);
         err = shmi_await_gone(x->m.a, shmi_future_producer(s), "future.reset", x->m.queueLock.called, 0);
-        return err != 0 ? err : shmsync_future_reset(f);
+        return SHMI_TELL(err != 0 ? err : shmsync_future_reset(f));
     }
     if (shmi_future_over(s)) {
         shmi_future_resolve(&x->m, &b);
@@ -17799,7 +17972,7 @@ int shmsync_future_reset(shmsync_future *f)
         err = EBUSY;
     }
     shmi_mon_leave(&x->m, &b);
-    return err;
+    return SHMI_TELL(err);
 }
 
 SHMI_FN void shmi_repair_future(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
@@ -18038,15 +18211,24 @@ SHMI_FN int shmi_open_cond(int existing, shmsync_arena *a, const char *name, con
     }
     return err;
 }
-int shmsync_cond_open(shmsync_arena *a, const char *name, const shmsync_cond_options *opts, shmsync_cond *out) { return shmi_open_cond(0, a, name, opts, out); }
-int shmsync_cond_attach(shmsync_arena *a, const char *name, const shmsync_cond_options *opts, shmsync_cond *out) { return shmi_open_cond(1, a, name, opts, out); }
+int shmsync_cond_open(shmsync_arena *a, const char *name, const shmsync_cond_options *opts, shmsync_cond *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_cond(0, a, name, opts, out));
+}
+int shmsync_cond_attach(shmsync_arena *a, const char *name, const shmsync_cond_options *opts, shmsync_cond *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_cond(1, a, name, opts, out));
+}
 int shmsync_cond_at(shmsync_arena *a, shmsync_offset off, shmsync_cond *out)
 {
+    SHMI_BEGIN();
     void *impl;
     int err = shmi_mon_at(a, off, "cond.open", SHMI_KIND_COND, SHMI_VERSION_COND, sizeof(shmi_cond_words), shmi_cond_build, NULL, &impl);
     out->impl = (struct shmi_cond *)impl;
     out->serial = shmi_serial_of(impl);
-    return err;
+    return SHMI_TELL(err);
 }
 shmsync_offset shmsync_cond_offset(const shmsync_cond *c)
 {
@@ -18058,11 +18240,11 @@ int shmsync_cond_close(shmsync_cond *c)
     SHMI_OPENED(c);
     int err;
     if (c->impl == NULL)
-        return EBADF;
+        return SHMI_TELL(EBADF);
     err = shmi_mon_close(&c->impl->m);
     if (err == 0)
         c->impl = NULL;
-    return err;
+    return SHMI_TELL(err);
 }
 
 /* Ends a wait whose owner has the lock again, or could not get it: then the signal passes on. */
@@ -18157,7 +18339,7 @@ int shmsync_cond_wait(shmsync_cond *c, shmsync_mutex *m)
 {
     SHMI_OPENED(c);
     SHMI_OPENED(m);
-    return shmi_cond_wait_mutex(c, m, 0);
+    return SHMI_TELL(shmi_cond_wait_mutex(c, m, 0));
 }
 int shmsync_cond_timedwait(shmsync_cond *c, shmsync_mutex *m, const struct timespec *abs_monotonic)
 {
@@ -18165,14 +18347,14 @@ int shmsync_cond_timedwait(shmsync_cond *c, shmsync_mutex *m, const struct times
     SHMI_OPENED(m);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_cond_wait_mutex(c, m, ns);
+    return SHMI_TELL(err != 0 ? err : shmi_cond_wait_mutex(c, m, ns));
 }
 int shmsync_cond_wait_with(shmsync_cond *c, int (*unlock)(void *), int (*lock)(void *), void *arg, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(c);
     int64_t ns = 0;
     int err = abs_monotonic != NULL ? shmi_deadline(abs_monotonic, &ns) : 0;
-    return err != 0 ? err : shmi_cond_wait(c->impl, unlock, lock, arg, ns);
+    return SHMI_TELL(err != 0 ? err : shmi_cond_wait(c->impl, unlock, lock, arg, ns));
 }
 int shmsync_cond_signal(shmsync_cond *c)
 {
@@ -18181,7 +18363,7 @@ int shmsync_cond_signal(shmsync_cond *c)
     struct shmi_wakes b;
     int err = shmi_mon_enter(&k->m, 0);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     shmi_wakes_init(&b);
     shmi_mon_reap_if_due(&k->m, &b);
     shmi_cond_wake(k, &b, shmi_get(&k->m.w->arrivals), 0);
@@ -18196,7 +18378,7 @@ int shmsync_cond_broadcast(shmsync_cond *c)
     struct shmi_wakes b;
     int err = shmi_mon_enter(m, 0);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     shmi_wakes_init(&b);
     shmi_mon_reap_if_due(m, &b);
     if (!shmi_fifo_empty(&k->w->waiting)) {
@@ -18613,15 +18795,24 @@ SHMI_FN int shmi_open_semaphore(int existing, shmsync_arena *a, const char *name
     }
     return err;
 }
-int shmsync_semaphore_open(shmsync_arena *a, const char *name, int64_t n, const shmsync_semaphore_options *opts, shmsync_semaphore *out) { return shmi_open_semaphore(0, a, name, n, opts, out); }
-int shmsync_semaphore_attach(shmsync_arena *a, const char *name, const shmsync_semaphore_options *opts, shmsync_semaphore *out) { return shmi_open_semaphore(1, a, name, 0, opts, out); }
+int shmsync_semaphore_open(shmsync_arena *a, const char *name, int64_t n, const shmsync_semaphore_options *opts, shmsync_semaphore *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_semaphore(0, a, name, n, opts, out));
+}
+int shmsync_semaphore_attach(shmsync_arena *a, const char *name, const shmsync_semaphore_options *opts, shmsync_semaphore *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_semaphore(1, a, name, 0, opts, out));
+}
 int shmsync_semaphore_at(shmsync_arena *a, shmsync_offset off, shmsync_semaphore *out)
 {
+    SHMI_BEGIN();
     void *impl;
     int err = shmi_mon_at(a, off, "semaphore.open", SHMI_KIND_SEMAPHORE, SHMI_VERSION_SEMAPHORE, shmi_semaphore_bytes(a->geo.slots), shmi_sem_build, NULL, &impl);
     out->impl = (struct shmi_semaphore *)impl;
     out->serial = shmi_serial_of(impl);
-    return err;
+    return SHMI_TELL(err);
 }
 shmsync_offset shmsync_semaphore_offset(const shmsync_semaphore *s)
 {
@@ -18633,11 +18824,11 @@ int shmsync_semaphore_close(shmsync_semaphore *s)
     SHMI_OPENED(s);
     int err;
     if (s->impl == NULL)
-        return EBADF;
+        return SHMI_TELL(EBADF);
     err = shmi_mon_close(&s->impl->m);
     if (err == 0)
         s->impl = NULL;
-    return err;
+    return SHMI_TELL(err);
 }
 
 /* The rest of acquire, in a call that counts unless it only tries. */
@@ -18720,19 +18911,19 @@ SHMI_FN int shmi_sem_acquire(struct shmi_semaphore *s, int64_t want, int64_t abs
 int shmsync_semaphore_acquire(shmsync_semaphore *s, int64_t n)
 {
     SHMI_OPENED(s);
-    return shmi_sem_acquire(s->impl, n, 0, 1, 0);
+    return SHMI_TELL(shmi_sem_acquire(s->impl, n, 0, 1, 0));
 }
 int shmsync_semaphore_tryacquire(shmsync_semaphore *s, int64_t n)
 {
     SHMI_OPENED(s);
-    return shmi_sem_acquire(s->impl, n, 0, 0, 1);
+    return SHMI_TELL(shmi_sem_acquire(s->impl, n, 0, 0, 1));
 }
 int shmsync_semaphore_timedacquire(shmsync_semaphore *s, int64_t n, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(s);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_sem_acquire(s->impl, n, ns, 0, 0);
+    return SHMI_TELL(err != 0 ? err : shmi_sem_acquire(s->impl, n, ns, 0, 0));
 }
 int shmsync_semaphore_release(shmsync_semaphore *sem, int64_t n)
 {
@@ -18741,14 +18932,14 @@ int shmsync_semaphore_release(shmsync_semaphore *sem, int64_t n)
     struct shmi_wakes b;
     int err = shmi_use(s->m.a, "semaphore.release");
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     if (n < 0)
         return shmi_fail(EINVAL, "semaphore.release", s->m.queueLock.called, "%lld permits", (long long)n);
     if (shmi_sem_release_fast(s, (uint64_t)n))
         return 0;
     err = shmi_mon_enter(&s->m, 0);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     if (!shmi_sem_give(s, (uint64_t)n)) {
         shmi_sem_reopen(s);
         shmi_mon_leave(&s->m, NULL);
@@ -19643,15 +19834,24 @@ SHMI_FN int shmi_open_rwmutex(int existing, shmsync_arena *a, const char *name, 
     }
     return err;
 }
-int shmsync_rwmutex_open(shmsync_arena *a, const char *name, const shmsync_rwmutex_options *opts, shmsync_rwmutex *out) { return shmi_open_rwmutex(0, a, name, opts, out); }
-int shmsync_rwmutex_attach(shmsync_arena *a, const char *name, const shmsync_rwmutex_options *opts, shmsync_rwmutex *out) { return shmi_open_rwmutex(1, a, name, opts, out); }
+int shmsync_rwmutex_open(shmsync_arena *a, const char *name, const shmsync_rwmutex_options *opts, shmsync_rwmutex *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_rwmutex(0, a, name, opts, out));
+}
+int shmsync_rwmutex_attach(shmsync_arena *a, const char *name, const shmsync_rwmutex_options *opts, shmsync_rwmutex *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_rwmutex(1, a, name, opts, out));
+}
 int shmsync_rwmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_rwmutex *out)
 {
+    SHMI_BEGIN();
     void *impl;
     int err = shmi_mon_at(a, off, "rwmutex.open", SHMI_KIND_RWMUTEX, SHMI_VERSION_RWMUTEX, shmi_rw_bytes(a->geo.slots), shmi_rw_build, NULL, &impl);
     out->impl = (struct shmi_rwmutex *)impl;
     out->serial = shmi_serial_of(impl);
-    return err;
+    return SHMI_TELL(err);
 }
 shmsync_offset shmsync_rwmutex_offset(const shmsync_rwmutex *m)
 {
@@ -19663,23 +19863,23 @@ int shmsync_rwmutex_close(shmsync_rwmutex *m)
     SHMI_OPENED(m);
     int err;
     if (m->impl == NULL)
-        return EBADF;
+        return SHMI_TELL(EBADF);
     err = shmi_unshare(m->impl->a, m->impl->o.off, shmi_rw_end);
     if (err == 0)
         m->impl = NULL;
-    return err;
+    return SHMI_TELL(err);
 }
 int shmsync_rwmutex_lock(shmsync_rwmutex *m)
 {
     SHMI_OPENED(m);
-    return shmi_rw_lock(m->impl, 0);
+    return SHMI_TELL(shmi_rw_lock(m->impl, 0));
 }
 int shmsync_rwmutex_timedlock(shmsync_rwmutex *m, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(m);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_rw_lock(m->impl, ns);
+    return SHMI_TELL(err != 0 ? err : shmi_rw_lock(m->impl, ns));
 }
 int shmsync_rwmutex_trylock(shmsync_rwmutex *lock)
 {
@@ -19687,28 +19887,28 @@ int shmsync_rwmutex_trylock(shmsync_rwmutex *lock)
     struct shmi_rwmutex *m = lock->impl;
     int err = shmi_mutex_trylock(&m->writers);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     err = shmi_rw_try_drained(m, "rwmutex.trylock");
     if (err != 0)
         shmi_mutex_unlock(&m->writers);
-    return err;
+    return SHMI_TELL(err);
 }
 int shmsync_rwmutex_unlock(shmsync_rwmutex *m)
 {
     SHMI_OPENED(m);
-    return shmi_rw_open(m->impl, "rwmutex.unlock");
+    return SHMI_TELL(shmi_rw_open(m->impl, "rwmutex.unlock"));
 }
 int shmsync_rwmutex_rdlock(shmsync_rwmutex *m)
 {
     SHMI_OPENED(m);
-    return shmi_rw_rlock(m->impl, 0);
+    return SHMI_TELL(shmi_rw_rlock(m->impl, 0));
 }
 int shmsync_rwmutex_timedrdlock(shmsync_rwmutex *m, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(m);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_rw_rlock(m->impl, ns);
+    return SHMI_TELL(err != 0 ? err : shmi_rw_rlock(m->impl, ns));
 }
 int shmsync_rwmutex_tryrdlock(shmsync_rwmutex *lock)
 {
@@ -19729,7 +19929,7 @@ int shmsync_rwmutex_tryrdlock(shmsync_rwmutex *lock)
             return 0;
         shmi_rw_take_back(m);
     }
-    return err;
+    return SHMI_TELL(err);
 }
 int shmsync_rwmutex_rdunlock(shmsync_rwmutex *lock)
 {
@@ -19738,10 +19938,10 @@ int shmsync_rwmutex_rdunlock(shmsync_rwmutex *lock)
     uint64_t w;
     int err = shmi_use(m->a, "rwmutex.rdunlock");
     if (SHMI_UNLIKELY(err != 0))
-        return err;
+        return SHMI_TELL(err);
     w = shmi_add64(m->mine, 0 - SHMI_READER_ONE) - SHMI_READER_ONE;
     if (SHMI_UNLIKELY(shmi_rw_gate(m) != 0 || shmi_rw_reading(w) == SHMI_READER_MOST))
-        return shmi_rw_runlock_slow(m, w);
+        return SHMI_TELL(shmi_rw_runlock_slow(m, w));
     return 0;
 }
 int shmsync_rwmutex_downgrade(shmsync_rwmutex *lock)
@@ -19751,7 +19951,7 @@ int shmsync_rwmutex_downgrade(shmsync_rwmutex *lock)
     uint32_t g = shmi_rw_gate(m);
     int err = shmi_use(m->a, "rwmutex.downgrade");
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     if (g != m->a->self)
         return shmi_fail(shmi_rw_valid(g) ? EPERM : EPROTO, "rwmutex.downgrade", m->called, "gate %#x", g);
     shmi_add64(m->mine, SHMI_READER_ONE);
@@ -19759,19 +19959,19 @@ int shmsync_rwmutex_downgrade(shmsync_rwmutex *lock)
     err = shmi_rw_open(m, "rwmutex.downgrade");
     if (err != 0)
         shmi_rw_take_back(m);
-    return err;
+    return SHMI_TELL(err);
 }
 int shmsync_rwmutex_lock_upgradable(shmsync_rwmutex *m)
 {
     SHMI_OPENED(m);
-    return shmi_rw_lock_upgradable(m->impl, 0);
+    return SHMI_TELL(shmi_rw_lock_upgradable(m->impl, 0));
 }
 int shmsync_rwmutex_timed_lock_upgradable(shmsync_rwmutex *m, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(m);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_rw_lock_upgradable(m->impl, ns);
+    return SHMI_TELL(err != 0 ? err : shmi_rw_lock_upgradable(m->impl, ns));
 }
 int shmsync_rwmutex_try_lock_upgradable(shmsync_rwmutex *lock)
 {
@@ -19779,31 +19979,31 @@ int shmsync_rwmutex_try_lock_upgradable(shmsync_rwmutex *lock)
     struct shmi_rwmutex *m = lock->impl;
     int err = shmi_mutex_trylock(&m->writers);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     err = shmi_rw_resolve_gate(m, "rwmutex.try_lock_upgradable");
     if (err == 0)
         shmi_rw_become_upgradable(m);
     else
         shmi_mutex_unlock(&m->writers);
-    return err;
+    return SHMI_TELL(err);
 }
 int shmsync_rwmutex_unlock_upgradable(shmsync_rwmutex *m)
 {
     SHMI_OPENED(m);
     int err = shmi_rw_end_upgradable(m->impl, "rwmutex.unlock_upgradable", SHMI_upNot);
-    return err != 0 ? err : shmi_mutex_unlock(&m->impl->writers);
+    return SHMI_TELL(err != 0 ? err : shmi_mutex_unlock(&m->impl->writers));
 }
 int shmsync_rwmutex_upgrade(shmsync_rwmutex *m)
 {
     SHMI_OPENED(m);
-    return shmi_rw_upgrade(m->impl, 0);
+    return SHMI_TELL(shmi_rw_upgrade(m->impl, 0));
 }
 int shmsync_rwmutex_timed_upgrade(shmsync_rwmutex *m, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(m);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_rw_upgrade(m->impl, ns);
+    return SHMI_TELL(err != 0 ? err : shmi_rw_upgrade(m->impl, ns));
 }
 int shmsync_rwmutex_try_upgrade(shmsync_rwmutex *lock)
 {
@@ -19811,10 +20011,10 @@ int shmsync_rwmutex_try_upgrade(shmsync_rwmutex *lock)
     struct shmi_rwmutex *m = lock->impl;
     int err = shmi_rw_end_upgradable(m, "rwmutex.try_upgrade", SHMI_upUpgrading);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     err = shmi_rw_try_drained(m, "rwmutex.try_upgrade");
     shmi_st32(&m->upgradable, err == 0 ? SHMI_upNot : SHMI_upHeld);
-    return err;
+    return SHMI_TELL(err);
 }
 int shmsync_rwmutex_downgrade_to_upgradable(shmsync_rwmutex *m)
 {
@@ -19822,18 +20022,18 @@ int shmsync_rwmutex_downgrade_to_upgradable(shmsync_rwmutex *m)
     int err = shmi_rw_open_gate(m->impl, "rwmutex.downgrade_to_upgradable");
     if (err == 0)
         shmi_rw_become_upgradable(m->impl);
-    return err;
+    return SHMI_TELL(err);
 }
 int shmsync_rwmutex_downgrade_to_read(shmsync_rwmutex *m)
 {
     SHMI_OPENED(m);
     int err = shmi_rw_end_upgradable(m->impl, "rwmutex.downgrade_to_read", SHMI_upNot);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     /* The reader is counted first: the next writer, which takes the mutex after that, sees it. */
     shmi_add64(m->impl->mine, SHMI_READER_ONE);
     SHMSYNC_CRASHPOINT("rwmutex.upgradable.reader_added");
-    return shmi_mutex_unlock(&m->impl->writers);
+    return SHMI_TELL(shmi_mutex_unlock(&m->impl->writers));
 }
 int shmsync_rwmutex_recover(shmsync_rwmutex *m, int (*repair)(void *), void *arg)
 {
@@ -19843,15 +20043,15 @@ int shmsync_rwmutex_recover(shmsync_rwmutex *m, int (*repair)(void *), void *arg
         return shmi_fail(EINVAL, "rwmutex.recover", m->impl->called, "without a repair");
     err = shmi_enter(m->impl->a, "rwmutex.recover");
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     err = shmi_rw_recover(m->impl, "rwmutex.recover", 0, repair, arg);
     shmi_exit(m->impl->a);
-    return err;
+    return SHMI_TELL(err);
 }
 int shmsync_rwmutex_state(shmsync_rwmutex *m)
 {
     SHMI_OPENED(m);
-    return shmi_rw_trouble(m->impl, "rwmutex.state", shmi_rw_gate(m->impl));
+    return SHMI_TELL(shmi_rw_trouble(m->impl, "rwmutex.state", shmi_rw_gate(m->impl)));
 }
 
 /* The reaper's side. */
@@ -20527,35 +20727,41 @@ SHMI_FN int shmi_spin_open(int existing, shmsync_arena *a, const char *op, uint3
 }
 int shmsync_spinlock_open(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_spinlock *out)
 {
-    return shmi_spin_open(0, a, "spinlock.open", SHMI_KIND_SPIN_LOCK, SHMI_VERSION_SPIN_LOCK, sizeof(shmi_spin_words), name, opts, &out->impl, &out->serial);
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_spin_open(0, a, "spinlock.open", SHMI_KIND_SPIN_LOCK, SHMI_VERSION_SPIN_LOCK, sizeof(shmi_spin_words), name, opts, &out->impl, &out->serial));
 }
 int shmsync_spinlock_attach(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_spinlock *out)
 {
-    return shmi_spin_open(1, a, "spinlock.open", SHMI_KIND_SPIN_LOCK, SHMI_VERSION_SPIN_LOCK, sizeof(shmi_spin_words), name, opts, &out->impl, &out->serial);
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_spin_open(1, a, "spinlock.open", SHMI_KIND_SPIN_LOCK, SHMI_VERSION_SPIN_LOCK, sizeof(shmi_spin_words), name, opts, &out->impl, &out->serial));
 }
 int shmsync_rwspinlock_open(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_rwspinlock *out)
 {
-    return shmi_spin_open(0, a, "rwspinlock.open", SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, shmi_rwspin_bytes(a->geo.slots), name, opts, &out->impl, &out->serial);
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_spin_open(0, a, "rwspinlock.open", SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, shmi_rwspin_bytes(a->geo.slots), name, opts, &out->impl, &out->serial));
 }
 int shmsync_rwspinlock_attach(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_rwspinlock *out)
 {
-    return shmi_spin_open(1, a, "rwspinlock.open", SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, shmi_rwspin_bytes(a->geo.slots), name, opts, &out->impl, &out->serial);
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_spin_open(1, a, "rwspinlock.open", SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, shmi_rwspin_bytes(a->geo.slots), name, opts, &out->impl, &out->serial));
 }
 int shmsync_spinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_spinlock *out)
 {
+    SHMI_BEGIN();
     void *impl;
     int err = shmi_mon_at(a, off, "spinlock.open", SHMI_KIND_SPIN_LOCK, SHMI_VERSION_SPIN_LOCK, sizeof(shmi_spin_words), shmi_spin_build, NULL, &impl);
     out->impl = (struct shmi_spinlock *)impl;
     out->serial = shmi_serial_of(impl);
-    return err;
+    return SHMI_TELL(err);
 }
 int shmsync_rwspinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_rwspinlock *out)
 {
+    SHMI_BEGIN();
     void *impl;
     int err = shmi_mon_at(a, off, "rwspinlock.open", SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, shmi_rwspin_bytes(a->geo.slots), shmi_spin_build, NULL, &impl);
     out->impl = (struct shmi_spinlock *)impl;
     out->serial = shmi_serial_of(impl);
-    return err;
+    return SHMI_TELL(err);
 }
 shmsync_offset shmsync_spinlock_offset(const shmsync_spinlock *l)
 {
@@ -20572,69 +20778,69 @@ int shmsync_spinlock_close(shmsync_spinlock *l)
     SHMI_OPENED(l);
     int err;
     if (l->impl == NULL)
-        return EBADF;
+        return SHMI_TELL(EBADF);
     err = shmi_unshare(l->impl->a, l->impl->o.off, shmi_mon_free);
     if (err == 0)
         l->impl = NULL;
-    return err;
+    return SHMI_TELL(err);
 }
 int shmsync_rwspinlock_close(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
     int err;
     if (l->impl == NULL)
-        return EBADF;
+        return SHMI_TELL(EBADF);
     err = shmi_unshare(l->impl->a, l->impl->o.off, shmi_mon_free);
     if (err == 0)
         l->impl = NULL;
-    return err;
+    return SHMI_TELL(err);
 }
 
 int shmsync_spinlock_lock(shmsync_spinlock *l)
 {
     SHMI_OPENED(l);
-    return shmi_spin_lock(l->impl, 0);
+    return SHMI_TELL(shmi_spin_lock(l->impl, 0));
 }
 int shmsync_spinlock_timedlock(shmsync_spinlock *l, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(l);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_spin_lock(l->impl, ns);
+    return SHMI_TELL(err != 0 ? err : shmi_spin_lock(l->impl, ns));
 }
 int shmsync_spinlock_trylock(shmsync_spinlock *l)
 {
     SHMI_OPENED(l);
     int err = shmi_use(l->impl->a, "spinlock.trylock");
-    return err != 0 ? err : shmi_spin_try(l->impl, SHMI_SPIN_HELD);
+    return SHMI_TELL(err != 0 ? err : shmi_spin_try(l->impl, SHMI_SPIN_HELD));
 }
 int shmsync_spinlock_unlock(shmsync_spinlock *l)
 {
     SHMI_OPENED(l);
-    return shmi_spin_release(l->impl, "spinlock.unlock", SHMI_SPIN_HELD, 0);
+    return SHMI_TELL(shmi_spin_release(l->impl, "spinlock.unlock", SHMI_SPIN_HELD, 0));
 }
 int shmsync_spinlock_recover(shmsync_spinlock *l, int (*repair)(void *), void *arg)
 {
     SHMI_OPENED(l);
-    return shmi_spin_recover(l->impl, 0, repair, arg);
+    return SHMI_TELL(shmi_spin_recover(l->impl, 0, repair, arg));
 }
 int shmsync_spinlock_state(shmsync_spinlock *l)
 {
     SHMI_OPENED(l);
-    return shmi_spin_trouble(l->impl, "spinlock.state", shmi_spin_state(l->impl));
+    return SHMI_TELL(shmi_spin_trouble(l->impl, "spinlock.state", shmi_spin_state(l->impl)));
 }
 
 int shmsync_rwspinlock_lock(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
-    return shmi_spin_lock(l->impl, 0);
+    return SHMI_TELL(shmi_spin_lock(l->impl, 0));
 }
 int shmsync_rwspinlock_timedlock(shmsync_rwspinlock *l, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(l);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_spin_lock(l->impl, ns);
+    return SHMI_TELL(err != 0 ? err : shmi_spin_lock(l->impl, ns));
 }
 int shmsync_rwspinlock_trylock(shmsync_rwspinlock *lock)
 {
@@ -20650,17 +20856,17 @@ int shmsync_rwspinlock_trylock(shmsync_rwspinlock *lock)
     if (err == 0)
         err = shmi_spin_try(l, SHMI_SPIN_DRAINING);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     err = shmi_rwspin_reader(l, &who);
     if (err == 0 && who == 0)
-        return shmi_rwspin_turn(l, d.from, d.to);
+        return SHMI_TELL(shmi_rwspin_turn(l, d.from, d.to));
     shmi_rwspin_give_up(l, &d);
-    return err != 0 ? err : EBUSY;
+    return SHMI_TELL(err != 0 ? err : EBUSY);
 }
 int shmsync_rwspinlock_unlock(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
-    return shmi_spin_release(l->impl, "rwspinlock.unlock", SHMI_SPIN_HELD, 0);
+    return SHMI_TELL(shmi_spin_release(l->impl, "rwspinlock.unlock", SHMI_SPIN_HELD, 0));
 }
 SHMI_FN int shmi_rwspin_rdlock(struct shmi_spinlock *l, int64_t abs)
 {
@@ -20676,29 +20882,29 @@ SHMI_FN int shmi_rwspin_rdlock(struct shmi_spinlock *l, int64_t abs)
 int shmsync_rwspinlock_rdlock(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
-    return shmi_rwspin_rdlock(l->impl, 0);
+    return SHMI_TELL(shmi_rwspin_rdlock(l->impl, 0));
 }
 int shmsync_rwspinlock_timedrdlock(shmsync_rwspinlock *l, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(l);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_rwspin_rdlock(l->impl, ns);
+    return SHMI_TELL(err != 0 ? err : shmi_rwspin_rdlock(l->impl, ns));
 }
 int shmsync_rwspinlock_tryrdlock(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
     int err = shmi_use(l->impl->a, "rwspinlock.tryrdlock");
-    return err != 0 ? err : shmi_spin_try(l->impl, SHMI_SPIN_READ);
+    return SHMI_TELL(err != 0 ? err : shmi_spin_try(l->impl, SHMI_SPIN_READ));
 }
 int shmsync_rwspinlock_rdunlock(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
     int err = shmi_use(l->impl->a, "rwspinlock.rdunlock");
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     SHMSYNC_CRASHPOINT("rwspinlock.runlock.before_release");
-    return shmi_rwspin_exit(l->impl) ? 0 : shmi_fail(EPERM, "rwspinlock.rdunlock", l->impl->called, "%s", "");
+    return SHMI_TELL(shmi_rwspin_exit(l->impl) ? 0 : shmi_fail(EPERM, "rwspinlock.rdunlock", l->impl->called, "%s", ""));
 }
 SHMI_FN int shmi_rwspin_uplock(struct shmi_spinlock *l, int64_t abs)
 {
@@ -20710,25 +20916,25 @@ SHMI_FN int shmi_rwspin_uplock(struct shmi_spinlock *l, int64_t abs)
 int shmsync_rwspinlock_uplock(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
-    return shmi_rwspin_uplock(l->impl, 0);
+    return SHMI_TELL(shmi_rwspin_uplock(l->impl, 0));
 }
 int shmsync_rwspinlock_timeduplock(shmsync_rwspinlock *l, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(l);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_rwspin_uplock(l->impl, ns);
+    return SHMI_TELL(err != 0 ? err : shmi_rwspin_uplock(l->impl, ns));
 }
 int shmsync_rwspinlock_tryuplock(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
     int err = shmi_use(l->impl->a, "rwspinlock.tryuplock");
-    return err != 0 ? err : shmi_spin_try(l->impl, SHMI_SPIN_UPGRADE);
+    return SHMI_TELL(err != 0 ? err : shmi_spin_try(l->impl, SHMI_SPIN_UPGRADE));
 }
 int shmsync_rwspinlock_upunlock(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
-    return shmi_spin_release(l->impl, "rwspinlock.upunlock", SHMI_SPIN_UPGRADE, 0);
+    return SHMI_TELL(shmi_spin_release(l->impl, "rwspinlock.upunlock", SHMI_SPIN_UPGRADE, 0));
 }
 /* EPERM unless this process holds l as kind says. */
 SHMI_FN int shmi_rwspin_has(struct shmi_spinlock *l, const char *op, uint32_t kind)
@@ -20747,14 +20953,14 @@ SHMI_FN int shmi_rwspin_upgrade(struct shmi_spinlock *l, int64_t abs)
 int shmsync_rwspinlock_upgrade(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
-    return shmi_rwspin_upgrade(l->impl, 0);
+    return SHMI_TELL(shmi_rwspin_upgrade(l->impl, 0));
 }
 int shmsync_rwspinlock_timedupgrade(shmsync_rwspinlock *l, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(l);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_rwspin_upgrade(l->impl, ns);
+    return SHMI_TELL(err != 0 ? err : shmi_rwspin_upgrade(l->impl, ns));
 }
 int shmsync_rwspinlock_tryupgrade(shmsync_rwspinlock *lock)
 {
@@ -20767,7 +20973,7 @@ int shmsync_rwspinlock_tryupgrade(shmsync_rwspinlock *lock)
         err = shmi_rwspin_reader(l, &who);
     if (err == 0)
         err = who != 0 ? EBUSY : shmi_rwspin_turn(l, d.from, d.to);
-    return err;
+    return SHMI_TELL(err);
 }
 /* Counts a hold for reading before the other one is given back, so that no writer comes in between. */
 SHMI_FN int shmi_rwspin_become_reader(struct shmi_spinlock *l, const char *op, uint32_t from)
@@ -20783,27 +20989,27 @@ SHMI_FN int shmi_rwspin_become_reader(struct shmi_spinlock *l, const char *op, u
 int shmsync_rwspinlock_downgrade(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
-    return shmi_rwspin_become_reader(l->impl, "rwspinlock.downgrade", SHMI_SPIN_HELD);
+    return SHMI_TELL(shmi_rwspin_become_reader(l->impl, "rwspinlock.downgrade", SHMI_SPIN_HELD));
 }
 int shmsync_rwspinlock_downgrade_to_read(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
-    return shmi_rwspin_become_reader(l->impl, "rwspinlock.downgrade_to_read", SHMI_SPIN_UPGRADE);
+    return SHMI_TELL(shmi_rwspin_become_reader(l->impl, "rwspinlock.downgrade_to_read", SHMI_SPIN_UPGRADE));
 }
 int shmsync_rwspinlock_downgrade_to_upgradable(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
-    return shmi_spin_release(l->impl, "rwspinlock.downgrade_to_upgradable", SHMI_SPIN_HELD, shmi_spin_ours(l->impl, SHMI_SPIN_UPGRADE));
+    return SHMI_TELL(shmi_spin_release(l->impl, "rwspinlock.downgrade_to_upgradable", SHMI_SPIN_HELD, shmi_spin_ours(l->impl, SHMI_SPIN_UPGRADE)));
 }
 int shmsync_rwspinlock_recover(shmsync_rwspinlock *l, int (*repair)(void *), void *arg)
 {
     SHMI_OPENED(l);
-    return shmi_spin_recover(l->impl, 0, repair, arg);
+    return SHMI_TELL(shmi_spin_recover(l->impl, 0, repair, arg));
 }
 int shmsync_rwspinlock_state(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
-    return shmi_spin_trouble(l->impl, "rwspinlock.state", shmi_spin_state(l->impl));
+    return SHMI_TELL(shmi_spin_trouble(l->impl, "rwspinlock.state", shmi_spin_state(l->impl)));
 }
 
 /* The reaper's side. */
@@ -21007,6 +21213,7 @@ SHMI_FN int shmi_await_turn(shmsync_arena *a, const char *op, shmi_awaited *at, 
 
 int shmsync_wait_any(const shmsync_awaitable *list, size_t n, const struct timespec *abs_monotonic, size_t *index)
 {
+    SHMI_BEGIN();
     shmi_awaited at[SHMSYNC_AWAIT_MOST];
     shmsync_arena *a = NULL;
     size_t i, begun, chosen = SIZE_MAX;
@@ -21014,20 +21221,20 @@ int shmsync_wait_any(const shmsync_awaitable *list, size_t n, const struct times
     int err = abs_monotonic != NULL ? shmi_deadline(abs_monotonic, &abs) : 0, result = 0;
     *index = SIZE_MAX;
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     if (n == 0)
         return shmi_fail(EINVAL, "wait_any", NULL, "nothing to wait for");
     err = shmi_await_check("wait_any", list, n, &a);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     for (i = 0; i < n; i++)
         if (shmi_await_reached(&list[i], &err)) {
             *index = i;
-            return err;
+            return SHMI_TELL(err);
         }
     err = shmi_enter(a, "wait_any");
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     since = shmi_now();
     for (begun = 0; begun < n && chosen == SIZE_MAX && err == 0; begun++) {
         err = shmi_await_begin(&list[begun], abs, &at[begun], &result);
@@ -21051,11 +21258,12 @@ int shmsync_wait_any(const shmsync_awaitable *list, size_t n, const struct times
             shmi_await_leave(&at[i]);
     shmi_exit(a);
     *index = chosen;
-    return chosen != SIZE_MAX ? result : err;
+    return SHMI_TELL(chosen != SIZE_MAX ? result : err);
 }
 
 int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct timespec *abs_monotonic)
 {
+    SHMI_BEGIN();
     shmi_awaited at[SHMSYNC_AWAIT_MOST];
     size_t of[SHMSYNC_AWAIT_MOST]; /* where in the list the waits are that are not over */
     int errs[SHMSYNC_AWAIT_MOST];
@@ -21066,7 +21274,7 @@ int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct times
     if (err == 0)
         err = shmi_await_check("wait_all", list, n, &a);
     if (err != 0 || n == 0)
-        return err;
+        return SHMI_TELL(err);
     for (i = 0; i < n; i++)
         if (!shmi_await_reached(&list[i], &errs[i]))
             of[left++] = i;
@@ -21075,7 +21283,7 @@ int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct times
         int64_t since = shmi_now();
         err = shmi_enter(a, "wait_all");
         if (err != 0)
-            return err;
+            return SHMI_TELL(err);
         for (i = 0; i < todo && err == 0; i++) {
             err = shmi_await_begin(&list[of[i]], abs, &at[begun], &errs[of[i]]);
             if (err == 0 && at[begun].wait_node != NULL)
@@ -21100,11 +21308,11 @@ int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct times
             shmi_await_leave(&at[i]);
         shmi_exit(a);
         if (err != 0)
-            return err;
+            return SHMI_TELL(err);
     }
     for (i = 0; i < n; i++)
         if (errs[i] != 0)
-            return errs[i];
+            return SHMI_TELL(errs[i]);
     return 0;
 }
 
@@ -21792,14 +22000,23 @@ SHMI_FN int shmi_open_multilock(int existing, shmsync_arena *a, const char *name
     err = shmi_open_object(a, &spec, &o, &created);
     return err != 0 ? err : shmi_multi_handle(a, &o, policy, buckets != 0 ? (int)init.log : -1, out);
 }
-int shmsync_multilock_open(shmsync_arena *a, const char *name, const shmsync_multilock_options *opts, shmsync_multilock *out) { return shmi_open_multilock(0, a, name, opts, out); }
-int shmsync_multilock_attach(shmsync_arena *a, const char *name, const shmsync_multilock_options *opts, shmsync_multilock *out) { return shmi_open_multilock(1, a, name, opts, out); }
+int shmsync_multilock_open(shmsync_arena *a, const char *name, const shmsync_multilock_options *opts, shmsync_multilock *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_multilock(0, a, name, opts, out));
+}
+int shmsync_multilock_attach(shmsync_arena *a, const char *name, const shmsync_multilock_options *opts, shmsync_multilock *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_multilock(1, a, name, opts, out));
+}
 int shmsync_multilock_at(shmsync_arena *a, shmsync_offset off, shmsync_multilock *out)
 {
+    SHMI_BEGIN();
     shmi_object o;
     int err = shmi_object_at(a, off, "multilock.open", SHMI_KIND_MULTI_LOCK, SHMI_VERSION_MULTI_LOCK, shmi_multi_bytes(0), &o);
     out->impl = NULL;
-    return err != 0 ? err : shmi_multi_handle(a, &o, SHMSYNC_POLICY_DEFAULT, -1, out);
+    return SHMI_TELL(err != 0 ? err : shmi_multi_handle(a, &o, SHMSYNC_POLICY_DEFAULT, -1, out));
 }
 shmsync_offset shmsync_multilock_offset(const shmsync_multilock *m)
 {
@@ -21811,11 +22028,11 @@ int shmsync_multilock_close(shmsync_multilock *m)
     SHMI_OPENED(m);
     int err;
     if (m->impl == NULL)
-        return EBADF;
+        return SHMI_TELL(EBADF);
     err = shmi_unshare(m->impl->a, m->impl->o.off, shmi_multi_end);
     if (err == 0)
         m->impl = NULL;
-    return err;
+    return SHMI_TELL(err);
 }
 
 /* ---- locking ---- */
@@ -22021,7 +22238,7 @@ SHMI_FN int shmi_key_lock(struct shmi_multilock *x, uint64_t key, int64_t abs, s
 int shmsync_multilock_lock(shmsync_multilock *m, uint64_t key, shmsync_hold *out)
 {
     SHMI_OPENED(m);
-    return shmi_key_lock(m->impl, key, 0, out);
+    return SHMI_TELL(shmi_key_lock(m->impl, key, 0, out));
 }
 int shmsync_multilock_timedlock(shmsync_multilock *m, uint64_t key, shmsync_hold *out, const struct timespec *abs_monotonic)
 {
@@ -22029,7 +22246,7 @@ int shmsync_multilock_timedlock(shmsync_multilock *m, uint64_t key, shmsync_hold
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     memset(out, 0, sizeof *out);
-    return err != 0 ? err : shmi_key_lock(m->impl, key, ns, out);
+    return SHMI_TELL(err != 0 ? err : shmi_key_lock(m->impl, key, ns, out));
 }
 /* The rest of trylock, with the queue lock held, which it leaves. */
 SHMI_FN int shmi_key_trylock_slow(struct shmi_key_bucket *k, uint64_t key, shmsync_hold *out)
@@ -22080,14 +22297,14 @@ int shmsync_multilock_trylock(shmsync_multilock *m, uint64_t key, shmsync_hold *
     if (err == 0)
         err = shmi_multi_bucket(m->impl, key, &k);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     if (shmi_key_biased(k, key, out))
         return 0;
     if (shmi_key_is_biased(k, key) || !shmi_mon_try_enter(&k->m))
-        return EBUSY;
+        return SHMI_TELL(EBUSY);
     e = shmi_key_vacant(k, key);
     if (e.hold == NULL)
-        return shmi_key_trylock_slow(k, key, out);
+        return SHMI_TELL(shmi_key_trylock_slow(k, key, out));
     shmi_key_take(k, e, key, out);
     shmi_mon_leave(&k->m, NULL);
     return 0;
@@ -22095,6 +22312,7 @@ int shmsync_multilock_trylock(shmsync_multilock *m, uint64_t key, shmsync_hold *
 
 int shmsync_multilock_unlock(const shmsync_hold *hold)
 {
+    SHMI_BEGIN();
     struct shmi_key_bucket *k = hold->in;
     uint64_t h = hold->hold;
     struct shmi_key_entry e;
@@ -22103,7 +22321,7 @@ int shmsync_multilock_unlock(const shmsync_hold *hold)
     if (k == NULL)
         return shmi_fail(EPERM, "multilock.unlock", NULL, "the hold holds nothing");
     if (!shmi_is_open(k, hold->serial))
-        return shmi_closed(__func__);
+        return SHMI_TELL(shmi_closed(__func__));
     if (shmi_hold_kind(h) == SHMI_keyBiased) {
         if (shmi_self(k->m.a) == shmi_hold_name(h) && shmi_cas64(hold->at, h, h + SHMI_HOLD_UNLOCK)) {
             SHMSYNC_CRASHPOINT("multilock.unlock.biased");
@@ -22113,7 +22331,7 @@ int shmsync_multilock_unlock(const shmsync_hold *hold)
     }
     err = shmi_mon_enter(&k->m, 0);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     /* The hold is of this key, since its stamp is of this hold alone. */
     if (hold->at != NULL && shmi_get(hold->at) == h && shmi_get(hold->at + 1) == 0) {
         shmi_put(hold->at, h + SHMI_HOLD_FREE);
@@ -22179,7 +22397,7 @@ SHMI_FN int shmi_key_lockall(struct shmi_multilock *x, const uint64_t *keys, siz
 int shmsync_multilock_lockall(shmsync_multilock *m, const uint64_t *keys, size_t n, shmsync_hold *out, size_t *held)
 {
     SHMI_OPENED(m);
-    return shmi_key_lockall(m->impl, keys, n, out, held, 0);
+    return SHMI_TELL(shmi_key_lockall(m->impl, keys, n, out, held, 0));
 }
 int shmsync_multilock_timedlockall(shmsync_multilock *m, const uint64_t *keys, size_t n, shmsync_hold *out, size_t *held, const struct timespec *abs_monotonic)
 {
@@ -22187,17 +22405,18 @@ int shmsync_multilock_timedlockall(shmsync_multilock *m, const uint64_t *keys, s
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     *held = 0;
-    return err != 0 ? err : shmi_key_lockall(m->impl, keys, n, out, held, ns);
+    return SHMI_TELL(err != 0 ? err : shmi_key_lockall(m->impl, keys, n, out, held, ns));
 }
 int shmsync_multilock_unlockall(const shmsync_hold *h, size_t n)
 {
+    SHMI_BEGIN();
     int first = 0, err;
     while (n > 0) {
         err = shmsync_multilock_unlock(&h[--n]);
         if (first == 0)
             first = err;
     }
-    return first;
+    return SHMI_TELL(first);
 }
 
 /* ---- after a death ---- */
@@ -22256,15 +22475,15 @@ int shmsync_multilock_recover(shmsync_multilock *m, uint64_t key, int (*repair)(
                 next = shmi_hold_passing(h);
             }
             err = shmi_key_end_recover(k, key, h, next);
-            return err != 0 || failed == 0 ? err : shmi_fail_who(k->m.a, ENOTRECOVERABLE, "multilock.recover", k->m.queueLock.called, died);
+            return SHMI_TELL(err != 0 || failed == 0 ? err : shmi_fail_who(k->m.a, ENOTRECOVERABLE, "multilock.recover", k->m.queueLock.called, died));
         }
         err = shmi_key_lock_slow(k, 0, key, &hold);
         if (err == 0)
-            return shmsync_multilock_unlock(&hold);
+            return SHMI_TELL(shmsync_multilock_unlock(&hold));
         if (err == EOWNERDEAD || err == ENOTRECOVERABLE)
             err = 0;
     }
-    return err;
+    return SHMI_TELL(err);
 }
 int shmsync_multilock_state(shmsync_multilock *m, uint64_t key)
 {
@@ -22277,7 +22496,7 @@ int shmsync_multilock_state(shmsync_multilock *m, uint64_t key)
     if (err == 0)
         err = shmi_multi_bucket(m->impl, key, &k);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     for (v = shmi_walk_keys(k, 1); shmi_next_key(k, &v, &e);) {
         now = shmi_get(e.hold);
         if (!shmi_hold_free(now) && shmi_get(e.key) == key)
@@ -22285,7 +22504,7 @@ int shmsync_multilock_state(shmsync_multilock *m, uint64_t key)
     }
     if (h == 0 || shmi_hold_kind(h) == SHMI_keyBiased)
         return 0;
-    return shmi_key_fail(&k->m, "multilock.state", key, shmi_hold_result(h), shmi_hold_died(h));
+    return SHMI_TELL(shmi_key_fail(&k->m, "multilock.state", key, shmi_hold_result(h), shmi_hold_died(h)));
 }
 
 /* Whether a bucket has nothing that a death could have left. */
@@ -22774,14 +22993,23 @@ SHMI_FN int shmi_open_signalwaker(int existing, shmsync_arena *a, const char *na
     err = shmi_open_object(a, &spec, &o, &created);
     return err != 0 ? err : shmi_signal_handle(a, &o, signals, out);
 }
-int shmsync_signalwaker_open(shmsync_arena *a, const char *name, const shmsync_signalwaker_options *opts, shmsync_signalwaker *out) { return shmi_open_signalwaker(0, a, name, opts, out); }
-int shmsync_signalwaker_attach(shmsync_arena *a, const char *name, const shmsync_signalwaker_options *opts, shmsync_signalwaker *out) { return shmi_open_signalwaker(1, a, name, opts, out); }
+int shmsync_signalwaker_open(shmsync_arena *a, const char *name, const shmsync_signalwaker_options *opts, shmsync_signalwaker *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_signalwaker(0, a, name, opts, out));
+}
+int shmsync_signalwaker_attach(shmsync_arena *a, const char *name, const shmsync_signalwaker_options *opts, shmsync_signalwaker *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_signalwaker(1, a, name, opts, out));
+}
 int shmsync_signalwaker_at(shmsync_arena *a, shmsync_offset off, shmsync_signalwaker *out)
 {
+    SHMI_BEGIN();
     shmi_object o;
     int err = shmi_object_at(a, off, "signalwaker.open", SHMI_KIND_SIGNAL_WAKER, SHMI_VERSION_SIGNAL_WAKER, sizeof(shmi_signal_words), &o);
     out->impl = NULL;
-    return err != 0 ? err : shmi_signal_handle(a, &o, 0, out);
+    return SHMI_TELL(err != 0 ? err : shmi_signal_handle(a, &o, 0, out));
 }
 shmsync_offset shmsync_signalwaker_offset(const shmsync_signalwaker *w)
 {
@@ -22793,11 +23021,11 @@ int shmsync_signalwaker_close(shmsync_signalwaker *w)
     SHMI_OPENED(w);
     int err;
     if (w->impl == NULL)
-        return EBADF;
+        return SHMI_TELL(EBADF);
     err = shmi_unshare(w->impl->a, w->impl->o.off, shmi_mon_free);
     if (err == 0)
         w->impl = NULL;
-    return err;
+    return SHMI_TELL(err);
 }
 int shmsync_signalwaker_signals(const shmsync_signalwaker *w)
 {
@@ -22826,7 +23054,7 @@ int shmsync_signalwaker_gate(const shmsync_signalwaker *w, int queue, shmsync_ga
     SHMI_OPENED(w);
     int err = shmi_signal_use(w->impl, "signalwaker.gate", "queue", queue, w->impl->n_gates);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     out->impl = w->impl;
     out->serial = w->serial;
     out->queue = (uint32_t)queue;
@@ -22860,7 +23088,7 @@ int shmsync_gate_schedule(shmsync_gate *g, int *scheduled)
         }
         shmi_signal_add(w, SHMSYNC_STAT_CAS_FAILURES, 1);
     }
-    return err;
+    return SHMI_TELL(err);
 }
 
 /* Begins the execution of a scheduled queue. The name goes in with the flag, and before the bit is
@@ -22889,7 +23117,7 @@ int shmsync_gate_begin(shmsync_gate *g)
 {
     SHMI_OPENED(g);
     int err = shmi_use(g->impl->a, "gate.begin");
-    return err != 0 ? err : shmi_gate_begin(g) ? 0 : EBUSY;
+    return SHMI_TELL(err != 0 ? err : shmi_gate_begin(g) ? 0 : EBUSY);
 }
 int shmsync_gate_trybegin_inline(shmsync_gate *g)
 {
@@ -22898,14 +23126,14 @@ int shmsync_gate_trybegin_inline(shmsync_gate *g)
     uint64_t *word = &w->gates[g->queue].word, s, next;
     int err = shmi_use(w->a, "gate.trybegin_inline");
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     s = shmi_ld64(word);
     if (!shmi_gate_idle(s))
-        return EBUSY;
+        return SHMI_TELL(EBUSY);
     next = shmi_gate_begun(s, w->a->self);
     if (!shmi_cas64(word, s, next)) {
         shmi_signal_add(w, SHMSYNC_STAT_CAS_FAILURES, 1);
-        return EBUSY;
+        return SHMI_TELL(EBUSY);
     }
     g->running = next;
     shmi_signal_add(w, SHMSYNC_STAT_TASKS_POLLED, 1);
@@ -22948,13 +23176,13 @@ int shmsync_gate_finish(shmsync_gate *g, int *again)
     int scheduled, err = shmi_gate_finish(g, "gate.finish", 0, &scheduled);
     if (again != NULL)
         *again = scheduled;
-    return err;
+    return SHMI_TELL(err);
 }
 int shmsync_gate_finish_and_schedule(shmsync_gate *g)
 {
     SHMI_OPENED(g);
     int scheduled;
-    return shmi_gate_finish(g, "gate.finish_and_schedule", 1, &scheduled);
+    return SHMI_TELL(shmi_gate_finish(g, "gate.finish_and_schedule", 1, &scheduled));
 }
 int shmsync_gate_state(const shmsync_gate *g, shmsync_gate_info *out)
 {
@@ -22963,7 +23191,7 @@ int shmsync_gate_state(const shmsync_gate *g, shmsync_gate_info *out)
     int err = shmi_use(g->impl->a, "gate.state");
     memset(out, 0, sizeof *out);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     s = shmi_ld64(&g->impl->gates[g->queue].word);
     out->scheduled = shmi_gate_scheduled(s);
     out->executing = shmi_gate_executing(s);
@@ -23001,7 +23229,7 @@ int shmsync_signalwaker_next(shmsync_signalwaker *waker, int near_queue, shmsync
     shmsync_gate g;
     int passes, err = shmi_signal_use(w, "signalwaker.next", "queue", near_queue, w->n_gates);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     g.impl = w;
     g.serial = waker->serial;
     g.queue = 0;
@@ -23010,7 +23238,7 @@ int shmsync_signalwaker_next(shmsync_signalwaker *waker, int near_queue, shmsync
         uint64_t active = shmi_ld64(&w->w->summary) & w->mask;
         if (active == 0) {
             shmi_signal_add(w, SHMSYNC_STAT_EMPTY_SCANS, 1);
-            return EBUSY;
+            return SHMI_TELL(EBUSY);
         }
         if (shmi_signal_pass(w, active, (uint32_t)near_queue, &g)) {
             /* For other scheduled queues, if a worker sleeps and there is no permit: this
@@ -23025,7 +23253,7 @@ int shmsync_signalwaker_next(shmsync_signalwaker *waker, int near_queue, shmsync
     }
     shmi_signal_release(w, 1); /* the worker that takes it looks on */
     shmi_signal_add(w, SHMSYNC_STAT_EMPTY_SCANS, 1);
-    return EBUSY;
+    return SHMI_TELL(EBUSY);
 }
 
 /* ---- Waiting for permits ---- */
@@ -23101,20 +23329,20 @@ SHMI_FN int shmi_signal_acquire(struct shmi_signalwaker *w, int64_t abs)
 int shmsync_signalwaker_acquire(shmsync_signalwaker *w)
 {
     SHMI_OPENED(w);
-    return shmi_signal_acquire(w->impl, 0);
+    return SHMI_TELL(shmi_signal_acquire(w->impl, 0));
 }
 int shmsync_signalwaker_timedacquire(shmsync_signalwaker *w, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(w);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_signal_acquire(w->impl, ns);
+    return SHMI_TELL(err != 0 ? err : shmi_signal_acquire(w->impl, ns));
 }
 int shmsync_signalwaker_tryacquire(shmsync_signalwaker *w)
 {
     SHMI_OPENED(w);
     int err = shmi_use(w->impl->a, "signalwaker.tryacquire");
-    return err != 0 ? err : shmi_signal_take(w->impl) ? 0 : EBUSY;
+    return SHMI_TELL(err != 0 ? err : shmi_signal_take(w->impl) ? 0 : EBUSY);
 }
 int shmsync_signalwaker_release(shmsync_signalwaker *w, int64_t n)
 {
@@ -23124,7 +23352,7 @@ int shmsync_signalwaker_release(shmsync_signalwaker *w, int64_t n)
         err = shmi_fail(EINVAL, "signalwaker.release", w->impl->called, "%lld permits", (long long)n);
     if (err == 0 && n > 0)
         shmi_signal_release(w->impl, (uint64_t)n);
-    return err;
+    return SHMI_TELL(err);
 }
 uint64_t shmsync_signalwaker_permits(const shmsync_signalwaker *w)
 {
@@ -23159,22 +23387,22 @@ SHMI_FN int shmi_signal_register(struct shmi_signalwaker *w, const char *op, int
 int shmsync_signalwaker_register_sleeper(shmsync_signalwaker *w)
 {
     SHMI_OPENED(w);
-    return shmi_signal_register(w->impl, "signalwaker.register_sleeper", 1, 1);
+    return SHMI_TELL(shmi_signal_register(w->impl, "signalwaker.register_sleeper", 1, 1));
 }
 int shmsync_signalwaker_unregister_sleeper(shmsync_signalwaker *w)
 {
     SHMI_OPENED(w);
-    return shmi_signal_register(w->impl, "signalwaker.unregister_sleeper", 1, 0);
+    return SHMI_TELL(shmi_signal_register(w->impl, "signalwaker.unregister_sleeper", 1, 0));
 }
 int shmsync_signalwaker_register_worker(shmsync_signalwaker *w)
 {
     SHMI_OPENED(w);
-    return shmi_signal_register(w->impl, "signalwaker.register_worker", 0, 1);
+    return SHMI_TELL(shmi_signal_register(w->impl, "signalwaker.register_worker", 0, 1));
 }
 int shmsync_signalwaker_unregister_worker(shmsync_signalwaker *w)
 {
     SHMI_OPENED(w);
-    return shmi_signal_register(w->impl, "signalwaker.unregister_worker", 0, 0);
+    return SHMI_TELL(shmi_signal_register(w->impl, "signalwaker.unregister_worker", 0, 0));
 }
 
 /* What users of a SignalWaker do with its index themselves: signals, summary, status, partitions,
@@ -23187,7 +23415,7 @@ int shmsync_signalwaker_signal(const shmsync_signalwaker *w, int i, shmsync_sign
     SHMI_OPENED(w);
     int err = shmi_signal_use(w->impl, "signalwaker.signal", "signal", i, w->impl->n_lines);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     out->impl = w->impl;
     out->serial = w->serial;
     out->index = (uint32_t)i;
@@ -23200,7 +23428,7 @@ int shmsync_signal_set_mask(const shmsync_signal *s, uint64_t mask, int *was_emp
     int err = shmi_use(s->impl->a, "signal.set");
     uint64_t old;
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     old = shmi_or64(shmi_signal_of(s), mask);
     if (was_empty != NULL)
         *was_empty = old == 0;
@@ -23217,7 +23445,7 @@ int shmsync_signal_set(const shmsync_signal *s, int bit, int *was_empty, int *wa
         err = shmsync_signal_set_mask(s, UINT64_C(1) << bit, was_empty, &set);
     if (err == 0 && was_set != NULL)
         *was_set = set != 0;
-    return err;
+    return SHMI_TELL(err);
 }
 int shmsync_signal_acquire(const shmsync_signal *s, int bit, uint64_t *before)
 {
@@ -23225,7 +23453,7 @@ int shmsync_signal_acquire(const shmsync_signal *s, int bit, uint64_t *before)
     uint64_t m, old;
     int err = shmi_signal_use(s->impl, "signal.acquire", "bit", bit, SHMI_SIGNAL_BITS);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     m = UINT64_C(1) << bit;
     old = shmi_ld64(shmi_signal_of(s));
     if ((old & m) != 0)
@@ -23233,7 +23461,7 @@ int shmsync_signal_acquire(const shmsync_signal *s, int bit, uint64_t *before)
     if (before != NULL)
         *before = old;
     if ((old & m) == 0)
-        return EBUSY;
+        return SHMI_TELL(EBUSY);
     SHMSYNC_CRASHPOINT("signal.bit.acquired");
     return 0;
 }
@@ -23252,7 +23480,7 @@ int shmsync_signalwaker_mark(shmsync_signalwaker *w, int i, int *marked)
     int did = err == 0 && shmi_signal_mark(w->impl, (uint32_t)i);
     if (marked != NULL)
         *marked = did;
-    return err;
+    return SHMI_TELL(err);
 }
 int shmsync_signalwaker_mark_mask(shmsync_signalwaker *waker, uint64_t mask, uint64_t *marked)
 {
@@ -23270,13 +23498,13 @@ int shmsync_signalwaker_mark_mask(shmsync_signalwaker *waker, uint64_t mask, uin
     }
     if (marked != NULL)
         *marked = fresh;
-    return err;
+    return SHMI_TELL(err);
 }
 int shmsync_signalwaker_tryunmark_empty(shmsync_signalwaker *w, int i)
 {
     SHMI_OPENED(w);
     int err = shmi_signal_use(w->impl, "signalwaker.tryunmark_empty", "signal", i, w->impl->n_lines);
-    return err != 0 ? err : shmi_signal_unmark_empty(w->impl, (uint32_t)i) ? 0 : EBUSY;
+    return SHMI_TELL(err != 0 ? err : shmi_signal_unmark_empty(w->impl, (uint32_t)i) ? 0 : EBUSY);
 }
 int shmsync_signalwaker_tryunmark(shmsync_signalwaker *w, int i)
 {
@@ -23284,9 +23512,9 @@ int shmsync_signalwaker_tryunmark(shmsync_signalwaker *w, int i)
     uint64_t *summary = &w->impl->w->summary, m;
     int err = shmi_signal_use(w->impl, "signalwaker.tryunmark", "signal", i, w->impl->n_lines);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     m = UINT64_C(1) << i;
-    return (shmi_ld64(summary) & m) != 0 && (shmi_and64(summary, ~m) & m) != 0 ? 0 : EBUSY;
+    return SHMI_TELL((shmi_ld64(summary) & m) != 0 && (shmi_and64(summary, ~m) & m) != 0 ? 0 : EBUSY);
 }
 uint64_t shmsync_signalwaker_summary(const shmsync_signalwaker *w)
 {
@@ -23315,24 +23543,24 @@ SHMI_FN int shmi_signal_unmark_tasks(struct shmi_signalwaker *w)
 int shmsync_signalwaker_mark_yield(shmsync_signalwaker *w, int *marked)
 {
     SHMI_OPENED(w);
-    return shmi_signal_status(w->impl, "signalwaker.mark_yield", SHMI_SIGNAL_STATUS_YIELD_MASK, marked);
+    return SHMI_TELL(shmi_signal_status(w->impl, "signalwaker.mark_yield", SHMI_SIGNAL_STATUS_YIELD_MASK, marked));
 }
 int shmsync_signalwaker_mark_tasks(shmsync_signalwaker *w, int *marked)
 {
     SHMI_OPENED(w);
-    return shmi_signal_status(w->impl, "signalwaker.mark_tasks", SHMI_SIGNAL_STATUS_TASKS_MASK, marked);
+    return SHMI_TELL(shmi_signal_status(w->impl, "signalwaker.mark_tasks", SHMI_SIGNAL_STATUS_TASKS_MASK, marked));
 }
 int shmsync_signalwaker_tryunmark_yield(shmsync_signalwaker *w)
 {
     SHMI_OPENED(w);
     int err = shmi_use(w->impl->a, "signalwaker.tryunmark_yield");
-    return err != 0 ? err : shmi_signal_unmark_status(w->impl, SHMI_SIGNAL_STATUS_YIELD_MASK) ? 0 : EBUSY;
+    return SHMI_TELL(err != 0 ? err : shmi_signal_unmark_status(w->impl, SHMI_SIGNAL_STATUS_YIELD_MASK) ? 0 : EBUSY);
 }
 int shmsync_signalwaker_tryunmark_tasks(shmsync_signalwaker *w)
 {
     SHMI_OPENED(w);
     int err = shmi_use(w->impl->a, "signalwaker.tryunmark_tasks");
-    return err != 0 ? err : shmi_signal_unmark_tasks(w->impl) ? 0 : EBUSY;
+    return SHMI_TELL(err != 0 ? err : shmi_signal_unmark_tasks(w->impl) ? 0 : EBUSY);
 }
 void shmsync_signalwaker_status(const shmsync_signalwaker *w, int *yield, int *tasks)
 {
@@ -23354,7 +23582,7 @@ int shmsync_signalwaker_sync_partition(shmsync_signalwaker *waker, int start, in
     if (work != NULL)
         *work = 0;
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     if (start < 0 || end < start || end - start > (int)SHMI_SIGNAL_BITS || end > (int)t->n_lines)
         return shmi_fail(EINVAL, "signalwaker.sync_partition", w->called, "partition %d..%d of %u signals", start, end, t->n_lines);
     shmi_signal_add(w, SHMSYNC_STAT_LEAF_SUMMARY_CHECKS, 1);
@@ -23390,7 +23618,7 @@ int shmsync_signalwaker_mark_leaf(shmsync_signalwaker *w, int k, int *was_empty)
     uint64_t old;
     int err = shmi_signal_use(w->impl, "signalwaker.mark_leaf", "leaf", k, SHMI_SIGNAL_BITS);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     old = shmi_or64(&w->impl->w->partition, UINT64_C(1) << k);
     SHMSYNC_CRASHPOINT("signal.partition.marked");
     shmi_signal_mark_status(w->impl, SHMI_SIGNAL_STATUS_TASKS_MASK);
@@ -23404,7 +23632,7 @@ int shmsync_signalwaker_clear_leaf(shmsync_signalwaker *w, int k)
     int err = shmi_signal_use(w->impl, "signalwaker.clear_leaf", "leaf", k, SHMI_SIGNAL_BITS);
     uint64_t m;
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     m = UINT64_C(1) << k;
     if ((shmi_and64(&w->impl->w->partition, ~m) & ~m) == 0)
         shmi_signal_unmark_tasks(w->impl);
@@ -23466,7 +23694,7 @@ int shmsync_signalwaker_reserve(shmsync_signalwaker *waker, int start, int end, 
     uint64_t r;
     int err = shmi_use(w->a, "signalwaker.reserve");
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     if (start < 0 || end < start || end > (int)w->n_lines)
         return shmi_fail(EINVAL, "signalwaker.reserve", w->called, "signals %d..%d of %u", start, end, w->n_lines);
     n = (uint32_t)(end - start);
@@ -23481,7 +23709,7 @@ int shmsync_signalwaker_reserve(shmsync_signalwaker *waker, int start, int end, 
             return 0;
         }
     }
-    return EBUSY;
+    return SHMI_TELL(EBUSY);
 }
 int shmsync_signalwaker_unreserve(shmsync_signalwaker *waker, int queue)
 {
@@ -23489,7 +23717,7 @@ int shmsync_signalwaker_unreserve(shmsync_signalwaker *waker, int queue)
     struct shmi_signalwaker *w = waker->impl;
     int err = shmi_signal_use(w, "signalwaker.unreserve", "queue", queue, w->n_gates);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     if (!shmi_cas32(&w->gates[queue].task, w->a->self, 0))
         return shmi_fail(EPERM, "signalwaker.unreserve", w->called, "queue %d, which this process has not reserved", queue);
     SHMSYNC_CRASHPOINT("signal.unreserve.freed");
@@ -23516,7 +23744,7 @@ int shmsync_signalwaker_count(shmsync_signalwaker *w, int stat, uint64_t n)
     int err = shmi_signal_use(w->impl, "signalwaker.count", "counter", stat, SHMSYNC_STATS);
     if (err == 0)
         shmi_add64(&shmi_signal_own_row(w->impl)->stats[stat], n);
-    return err;
+    return SHMI_TELL(err);
 }
 void shmsync_signalwaker_stats(const shmsync_signalwaker *w, uint64_t stats[SHMSYNC_STATS])
 {
@@ -23661,11 +23889,20 @@ SHMI_FN int shmi_open_synchronized(int existing, shmsync_arena *a, const char *n
     err = shmi_open_object(a, &spec, &o, &created);
     return err != 0 ? err : shmi_synchronized_handle(a, &o, size, out);
 }
-int shmsync_synchronized_open(shmsync_arena *a, const char *name, size_t size, const shmsync_synchronized_options *opts, shmsync_synchronized *out) { return shmi_open_synchronized(0, a, name, size, opts, out); }
-int shmsync_synchronized_attach(shmsync_arena *a, const char *name, size_t size, const shmsync_synchronized_options *opts, shmsync_synchronized *out) { return shmi_open_synchronized(1, a, name, size, opts, out); }
+int shmsync_synchronized_open(shmsync_arena *a, const char *name, size_t size, const shmsync_synchronized_options *opts, shmsync_synchronized *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_synchronized(0, a, name, size, opts, out));
+}
+int shmsync_synchronized_attach(shmsync_arena *a, const char *name, size_t size, const shmsync_synchronized_options *opts, shmsync_synchronized *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_synchronized(1, a, name, size, opts, out));
+}
 
 int shmsync_synchronized_at(shmsync_arena *a, shmsync_offset off, size_t size, shmsync_synchronized *out)
 {
+    SHMI_BEGIN();
     shmi_object o;
     int err;
     out->impl = NULL;
@@ -23673,13 +23910,13 @@ int shmsync_synchronized_at(shmsync_arena *a, shmsync_offset off, size_t size, s
         return shmi_fail(EINVAL, "synchronized.open", NULL, "a value of %zu bytes; the most is %u", size, SHMI_SYNCHRONIZED_MOST);
     err = shmi_object_at(a, off, "synchronized.open", SHMI_KIND_SYNCHRONIZED, SHMI_VERSION_SYNCHRONIZED, sizeof(shmi_synchronized_words), &o);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     if (o.size != shmi_synchronized_copy_at(size, 1) + size) {
         shmi_close_object(a, off);
         return shmi_fail(EINVAL, "synchronized.open", shmi_called(&o), "it has %llu bytes; with a value of %zu bytes it has %llu",
                          (unsigned long long)o.size, size, (unsigned long long)(shmi_synchronized_copy_at(size, 1) + size));
     }
-    return shmi_synchronized_handle(a, &o, size, out);
+    return SHMI_TELL(shmi_synchronized_handle(a, &o, size, out));
 }
 shmsync_offset shmsync_synchronized_offset(const shmsync_synchronized *s)
 {
@@ -23693,11 +23930,11 @@ int shmsync_synchronized_close(shmsync_synchronized *s)
     SHMI_OPENED(s);
     int err;
     if (s->impl == NULL)
-        return EBADF;
+        return SHMI_TELL(EBADF);
     err = shmi_unshare(s->impl->m.a, s->impl->m.o.off, shmi_synchronized_end);
     if (err == 0)
         s->impl = NULL;
-    return err;
+    return SHMI_TELL(err);
 }
 
 /* A lock that is not recoverable was overwritten by a peer: nobody makes it so. */
@@ -23725,7 +23962,7 @@ SHMI_FN int shmi_synchronized_begin(struct shmi_synchronized *x, void **copy, in
 int shmsync_synchronized_begin(shmsync_synchronized *s, void **copy)
 {
     SHMI_OPENED(s);
-    return shmi_synchronized_begin(s->impl, copy, 0);
+    return SHMI_TELL(shmi_synchronized_begin(s->impl, copy, 0));
 }
 int shmsync_synchronized_timedbegin(shmsync_synchronized *s, void **copy, const struct timespec *abs_monotonic)
 {
@@ -23734,7 +23971,7 @@ int shmsync_synchronized_timedbegin(shmsync_synchronized *s, void **copy, const 
     *copy = NULL;
     if (shmi_deadline(abs_monotonic, &deadline) != 0)
         return shmi_fail(EINVAL, "synchronized.timedbegin", s->impl->m.called, "not a time");
-    return shmi_synchronized_begin(s->impl, copy, deadline);
+    return SHMI_TELL(shmi_synchronized_begin(s->impl, copy, deadline));
 }
 
 /* Whether this process holds the lock: 0, or why not. */
@@ -23755,18 +23992,18 @@ int shmsync_synchronized_commit(shmsync_synchronized *s)
     struct shmi_synchronized *x = s->impl;
     int err = shmi_synchronized_holds(x, "synchronized.commit");
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     SHMSYNC_CRASHPOINT("synchronized.update.written");
     shmi_commit_store(&x->w->current, __atomic_load_n(&x->w->current, __ATOMIC_RELAXED) + 1);
     SHMSYNC_CRASHPOINT("synchronized.update.committed");
-    return shmi_mutex_unlock(&x->m);
+    return SHMI_TELL(shmi_mutex_unlock(&x->m));
 }
 
 int shmsync_synchronized_abort(shmsync_synchronized *s)
 {
     SHMI_OPENED(s);
     int err = shmi_synchronized_holds(s->impl, "synchronized.abort");
-    return err != 0 ? err : shmi_mutex_unlock(&s->impl->m);
+    return SHMI_TELL(err != 0 ? err : shmi_mutex_unlock(&s->impl->m));
 }
 
 int shmsync_synchronized_store(shmsync_synchronized *s, const void *src)
@@ -23775,11 +24012,11 @@ int shmsync_synchronized_store(shmsync_synchronized *s, const void *src)
     struct shmi_synchronized *x = s->impl;
     int err = shmi_synchronized_lock(x, 0);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     if (x->size != 0)
         memcpy(x->copies[(__atomic_load_n(&x->w->current, __ATOMIC_RELAXED) + 1) & 1], src, x->size);
     SHMSYNC_CRASHPOINT("synchronized.update.copied");
-    return shmsync_synchronized_commit(s);
+    return SHMI_TELL(shmsync_synchronized_commit(s));
 }
 
 /* Reads without the lock: whether dst is one value. */
@@ -23826,7 +24063,7 @@ int shmsync_synchronized_load(const shmsync_synchronized *s, void *dst)
                 return 0;
     }
 #endif
-    return shmi_synchronized_load_slow(x, dst);
+    return SHMI_TELL(shmi_synchronized_load_slow(x, dst));
 }
 
 uint64_t shmsync_synchronized_commits(const shmsync_synchronized *s)
@@ -24002,6 +24239,7 @@ SHMI_FN void shmi_note_object(shmsync_arena *a, const shmi_object *o, void *arg)
 
 int shmsync_recover_all(shmsync_arena *a, int (*repair)(shmsync_arena *a, const shmsync_lost *lost, void *arg), void *arg, size_t *recovered)
 {
+    SHMI_BEGIN();
     static const struct {
         uint32_t kind;
         void (*recover)(shmi_recovery *r);
@@ -24045,7 +24283,7 @@ int shmsync_recover_all(shmsync_arena *a, int (*repair)(shmsync_arena *a, const 
     free(l.v);
     if (recovered != NULL)
         *recovered = r.recovered;
-    return r.err;
+    return SHMI_TELL(r.err);
 }
 
 /* ---- What the reaper knows of the kinds of objects ---- */

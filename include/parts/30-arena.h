@@ -1,8 +1,11 @@
 /* ---- Failures in words ---- */
 
 typedef struct shmi_failure {
-    char text[512];
-    int err;
+    char text[512];  /* unless brief */
+    int err;         /* of the call that the thread is in, or of its last failure; 0: the call has noted none */
+    int brief;       /* the text has yet to be made, of err and these */
+    char op[64];
+    char object[64];
     int who_known;
     shmsync_participant who;
 } shmi_failure;
@@ -15,6 +18,7 @@ __attribute__((format(printf, 4, 5), unused, noinline, cold)) static int shmi_fa
     int n = snprintf(shmi_last.text, sizeof shmi_last.text, "shmsync: %s%s%s%s: %s%s", op, object != NULL ? " \"" : "",
                      object != NULL ? object : "", object != NULL ? "\"" : "", shmsync_strerror(err), *format != 0 ? ": " : "");
     shmi_last.err = err;
+    shmi_last.brief = 0;
     shmi_last.who_known = 0;
     if (n > 0 && (size_t)n < sizeof shmi_last.text) {
         va_list args;
@@ -25,7 +29,56 @@ __attribute__((format(printf, 4, 5), unused, noinline, cold)) static int shmi_fa
     return err;
 }
 
-const char *shmsync_error(void) { return shmi_last.text; }
+SHMI_FN void shmi_note_word(char *to, size_t cap, const char *from)
+{
+    size_t n = from != NULL ? strnlen(from, cap - 1) : 0;
+    memcpy(to, from != NULL ? from : "", n);
+    to[n] = 0;
+}
+/* shmi_fail for a result that is no news, such as ETIMEDOUT: the text is made when somebody asks for it. */
+SHMI_FN int shmi_brief(int err, const char *op, const char *object)
+{
+    shmi_last.err = err;
+    shmi_last.brief = 1;
+    shmi_last.who_known = 0;
+    shmi_note_word(shmi_last.op, sizeof shmi_last.op, op);
+    shmi_note_word(shmi_last.object, sizeof shmi_last.object, object);
+    return err;
+}
+/* Notes that no failure is known, for calls that look whether one is. */
+SHMI_FN void shmi_no_failure(void)
+{
+    shmi_last.text[0] = 0;
+    shmi_last.err = shmi_last.brief = shmi_last.who_known = 0;
+}
+
+/* Notes the failure of a function of the user's that noted none. */
+SHMI_COLD int shmi_note_result(int err, const char *function)
+{
+    char *p;
+    if (shmi_last.err == err)
+        return err;
+    shmi_brief(err, strncmp(function, "shmsync_", 8) == 0 ? function + 8 : function, NULL);
+    p = strchr(shmi_last.op, '_');
+    if (p != NULL)
+        *p = '.';
+    return err;
+}
+SHMI_FN int shmi_result(int err, const char *function) { return SHMI_LIKELY(err == 0) ? 0 : shmi_note_result(err, function); }
+/* A function of the user's begins, and gives its result: shmsync_error is about this call if it fails. */
+#define SHMI_BEGIN() (shmi_last.err = 0)
+#define SHMI_TELL(err) shmi_result((err), __func__)
+
+const char *shmsync_error(void)
+{
+    if (shmi_last.brief) {
+        char op[sizeof shmi_last.op], object[sizeof shmi_last.object];
+        memcpy(op, shmi_last.op, sizeof op);
+        memcpy(object, shmi_last.object, sizeof object);
+        shmi_fail(shmi_last.err, op, object[0] != 0 ? object : NULL, "%s", "");
+    }
+    return shmi_last.text;
+}
 
 int shmsync_who_died(shmsync_participant *out)
 {

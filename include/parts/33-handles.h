@@ -105,6 +105,7 @@ SHMI_COLD int shmi_closed(const char *function)
 /* At the head of each function with a handle: it returns EBADF, or value, if the handle is closed. */
 #define SHMI_OPENED(handle)                                      \
     do {                                                         \
+        SHMI_BEGIN();                                            \
         if (!shmi_is_open((handle)->impl, (handle)->serial))     \
             return shmi_closed(__func__);                        \
     } while (0)

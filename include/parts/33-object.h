@@ -994,10 +994,11 @@ SHMI_FN int shmi_delete_successor(shmsync_arena *a, const char *name, size_t len
 
 int shmsync_delete(shmsync_arena *a, const char *name)
 {
+    SHMI_BEGIN();
     size_t len = strlen(name);
     int deleted, err = shmi_enter(a, "arena.delete");
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     pthread_mutex_lock(&a->handles);
     shmi_release_deferred(a);
     shmi_lower_reach_if_due(a);
@@ -1009,7 +1010,7 @@ int shmsync_delete(shmsync_arena *a, const char *name)
     }
     pthread_mutex_unlock(&a->handles);
     shmi_exit(a);
-    return err;
+    return SHMI_TELL(err);
 }
 
 /* Ends what dead had begun with the object in b: a deletion that was decided is done,

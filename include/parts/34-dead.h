@@ -504,6 +504,7 @@ SHMI_FN int shmi_deliver_deaths(shmsync_arena *a)
 
 int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant *, void *), void *arg)
 {
+    SHMI_BEGIN();
     if (shmi_self(a) == 0)
         return shmi_fail(shmi_nameless(a), "arena.on_death", a->label, "%s", "");
     pthread_mutex_lock(&a->death_lock);
@@ -517,6 +518,6 @@ int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant
         a->on_death_arg = arg;
     }
     pthread_mutex_unlock(&a->death_lock);
-    return a->told != NULL ? 0 : shmi_fail(ENOMEM, "arena.on_death", a->label, "%s", "");
+    return SHMI_TELL(a->told != NULL ? 0 : shmi_fail(ENOMEM, "arena.on_death", a->label, "%s", ""));
 }
 

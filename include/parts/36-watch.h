@@ -379,6 +379,8 @@ SHMI_FN int shmi_start_watcher(shmsync_arena *a)
     if (err != 0) {
         pthread_join(a->watcher, NULL);
         memcpy(shmi_last.text, a->start_text, sizeof a->start_text);
+        shmi_last.err = err;
+        shmi_last.brief = 0;
         return err;
     }
     a->watching = 1;

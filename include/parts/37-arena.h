@@ -321,7 +321,7 @@ SHMI_FN int shmi_open_segment(shmi_segment *s, const char *path, const shmsync_a
         err = shmi_create(s, path, o);
         if (err == EEXIST)
             continue;
-        if (err != 0 && shmi_last.text[0] == 0)
+        if (err != 0 && shmi_last.err == 0)
             shmi_fail(err, "arena.create", path, "%s", "");
         return err;
     }
@@ -1088,8 +1088,7 @@ SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_o
 
 SHMI_FN int shmi_check_abi(const char *name, uint32_t abi)
 {
-    shmi_last.text[0] = 0;
-    shmi_last.who_known = 0;
+    shmi_no_failure();
     if (abi != SHMSYNC_ABI)
         return shmi_fail(EPROTONOSUPPORT, "arena.open", name, "the program was compiled for layout version %u and machine words of %u bytes, the implementation for version %u and %u bytes",
                          (unsigned)(abi >> 8), (unsigned)(abi & 0xff), (unsigned)(SHMSYNC_ABI >> 8), (unsigned)(SHMSYNC_ABI & 0xff));
@@ -1139,7 +1138,7 @@ SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
         err = shmi_have.ofd ? shmi_lock_byte(fd, SHMI_GATE_BYTE) : ENOTSUP;
     locked = err == 0;
     if (err != 0 && err != EAGAIN) {
-        if (shmi_last.text[0] == 0)
+        if (shmi_last.err == 0)
             shmi_fail(err, op, path, "%s", "");
         goto out;
     }
@@ -1149,7 +1148,7 @@ SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
     a->path = (char *)(uintptr_t)path;
     snprintf(a->label, sizeof a->label, "%s", path);
     readable = shmi_validate(header, (size_t)n, (uint64_t)st.st_size, path, &a->geo) == 0;
-    shmi_last.text[0] = 0;
+    shmi_no_failure();
     if (readable) {
         void *p = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         if (p == MAP_FAILED) {
@@ -1199,7 +1198,7 @@ SHMI_FN int shmi_remove_unused(const char *path, int judged)
     int64_t end = shmi_now() + SHMI_GATE_TIMEOUT;
     for (;;) {
         int again, err;
-        shmi_last.text[0] = 0;
+        shmi_no_failure();
         pthread_mutex_lock(&shmi_attached_lock);
         err = shmi_try_remove(path, judged, &again);
         pthread_mutex_unlock(&shmi_attached_lock);
@@ -1210,16 +1209,17 @@ SHMI_FN int shmi_remove_unused(const char *path, int judged)
 }
 int shmsync_arena_remove(const char *name)
 {
+    SHMI_BEGIN();
     char path[PATH_MAX];
     int err = shmi_path(name, path, sizeof path);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     pthread_once(&shmi_atfork_once, shmi_watch_forks);
     shmi_probe();
     shmi_hold_cancel();
     err = shmi_remove_unused(path, -1);
     shmi_let_cancel();
-    return err;
+    return SHMI_TELL(err);
 }
 
 #define SHMI_MAX_MOVES 1000
@@ -1269,12 +1269,13 @@ SHMI_FN int shmi_open_named(const char *name, const shmsync_arena_options *opts,
 }
 int shmsync_arena_open_abi(const char *name, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
 {
+    SHMI_BEGIN();
     int err;
     *out = NULL;
     shmi_hold_cancel();
     err = shmi_open_named(name, opts, out, abi);
     shmi_let_cancel();
-    return err;
+    return SHMI_TELL(err);
 }
 
 SHMI_FN int shmi_open_fd(int fd, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
@@ -1306,12 +1307,13 @@ SHMI_FN int shmi_open_fd(int fd, const shmsync_arena_options *opts, shmsync_aren
 }
 int shmsync_arena_from_fd_abi(int fd, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
 {
+    SHMI_BEGIN();
     int err;
     *out = NULL;
     shmi_hold_cancel();
     err = shmi_open_fd(fd, opts, out, abi);
     shmi_let_cancel();
-    return err;
+    return SHMI_TELL(err);
 }
 
 /* ---- Leaving: what this process still holds or waits for is treated as its death
@@ -1381,10 +1383,11 @@ SHMI_FN int shmi_was_closed(const shmsync_arena *a)
 
 int shmsync_arena_close(shmsync_arena *a)
 {
+    SHMI_BEGIN();
     shmsync_arena *open_;
     int last;
     if (a == NULL)
-        return EINVAL;
+        return SHMI_TELL(EINVAL);
     shmi_hold_cancel();
     pthread_mutex_lock(&shmi_attached_lock);
     for (open_ = shmi_attached; open_ != NULL && (open_ != a || a->stage != SHMI_attached); open_ = open_->next) {
@@ -1407,7 +1410,7 @@ int shmsync_arena_close(shmsync_arena *a)
     }
     shmi_let_cancel();
     /* Inherited over a fork, or closed already: that was lately, or the address means nothing any more. */
-    return open_ != NULL ? 0 : shmi_fail(shmi_was_closed(a) ? EBADF : ENOTCONN, "arena.close", NULL, "%s", "");
+    return SHMI_TELL(open_ != NULL ? 0 : shmi_fail(shmi_was_closed(a) ? EBADF : ENOTCONN, "arena.close", NULL, "%s", ""));
 }
 
 uint64_t shmsync_arena_size(const shmsync_arena *a) { return a->geo.size; }
@@ -1415,6 +1418,7 @@ void *shmsync_arena_base(const shmsync_arena *a) { return __atomic_load_n(&a->re
 
 int shmsync_arena_self(shmsync_arena *a, shmsync_participant *out)
 {
+    SHMI_BEGIN();
     if (shmi_self(a) == 0)
         return shmi_fail(shmi_nameless(a), "arena.self", a->label, "%s", "");
     shmi_read_slot(a, a->my_slot, shmi_slot_state(a, a->my_slot), out);
@@ -1423,6 +1427,7 @@ int shmsync_arena_self(shmsync_arena *a, shmsync_participant *out)
 
 int shmsync_arena_participants(shmsync_arena *a, int (*f)(const shmsync_participant *, void *), void *arg)
 {
+    SHMI_BEGIN();
     uint32_t i;
     if (shmi_self(a) == 0)
         return shmi_fail(shmi_nameless(a), "arena.participants", a->label, "%s", "");
@@ -1442,12 +1447,13 @@ int shmsync_arena_participants(shmsync_arena *a, int (*f)(const shmsync_particip
 
 int shmsync_alloc(shmsync_arena *a, uint64_t size, shmsync_offset *out)
 {
+    SHMI_BEGIN();
     shmi_off off = 0;
     int err;
     *out = 0;
     err = shmi_enter(a, "arena.alloc");
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     err = shmi_claim(a, size, &off);
     if (err == 0) {
         SHMSYNC_CRASHPOINT("arena.alloc.before_publish");
@@ -1456,16 +1462,17 @@ int shmsync_alloc(shmsync_arena *a, uint64_t size, shmsync_offset *out)
     if (err == 0)
         *out = off;
     shmi_exit(a);
-    return err;
+    return SHMI_TELL(err);
 }
 
 int shmsync_free(shmsync_arena *a, shmsync_offset off)
 {
+    SHMI_BEGIN();
     shmi_block b;
     uint32_t freeing = shmi_make_block(SHMI_blockFreeing, a->self);
     int err = shmi_enter(a, "arena.free");
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     if (shmi_locate(a, off, &b))
         shmi_touch(a, b.chunk);
     if (!shmi_locate(a, off, &b) || !shmi_block_swap(&b, SHMI_blockRaw, freeing)) {
@@ -1475,7 +1482,7 @@ int shmsync_free(shmsync_arena *a, shmsync_offset off)
         shmi_release(a, &b, freeing);
     }
     shmi_exit(a);
-    return err;
+    return SHMI_TELL(err);
 }
 
 void *shmsync_at(shmsync_arena *a, shmsync_offset off, uint64_t size)
@@ -1511,20 +1518,24 @@ SHMI_FN int shmi_plain_open(shmsync_arena *a, int existing, uint32_t kind, const
 }
 int shmsync_block_open(shmsync_arena *a, const char *name, uint64_t size, void **out)
 {
+    SHMI_BEGIN();
     if (size == 0)
         return shmi_fail(EINVAL, "arena.block", name, "a block has at least 1 byte; shmsync_block_attach opens one that exists");
-    return shmi_plain_open(a, 0, SHMI_KIND('B', 'L', 'O', 'K'), name, size, 0, out, NULL);
+    return SHMI_TELL(shmi_plain_open(a, 0, SHMI_KIND('B', 'L', 'O', 'K'), name, size, 0, out, NULL));
 }
 int shmsync_block_attach(shmsync_arena *a, const char *name, void **out, uint64_t *size)
 {
-    return shmi_plain_open(a, 1, SHMI_KIND('B', 'L', 'O', 'K'), name, 0, 0, out, size);
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_plain_open(a, 1, SHMI_KIND('B', 'L', 'O', 'K'), name, 0, 0, out, size));
 }
 int shmsync_value_open(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out)
 {
-    return shmi_plain_open(a, 0, SHMI_KIND('V', 'A', 'L', 'U'), name, size, layout, out, NULL);
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_plain_open(a, 0, SHMI_KIND('V', 'A', 'L', 'U'), name, size, layout, out, NULL));
 }
 int shmsync_value_attach(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out)
 {
-    return shmi_plain_open(a, 1, SHMI_KIND('V', 'A', 'L', 'U'), name, size, layout, out, NULL);
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_plain_open(a, 1, SHMI_KIND('V', 'A', 'L', 'U'), name, size, layout, out, NULL));
 }
 

@@ -476,7 +476,7 @@ SHMI_FN int shmi_mutex_acquire(shmi_mutex_wait *w, int may_repair)
                     break;
             }
             shmi_mutex_leave_wait(w);
-            return shmi_fail(ETIMEDOUT, "mutex.lock", m->called, "%s", "");
+            return shmi_brief(ETIMEDOUT, "mutex.lock", m->called);
         case SHMI_CLOSED:
             shmi_mutex_leave_wait(w);
             return shmi_fail(EBADF, "mutex.lock", m->called, "this process closed the arena");
@@ -662,11 +662,20 @@ SHMI_FN int shmi_open_mutex(int existing, shmsync_arena *a, const char *name, co
     }
     return SHMI_HAND_OUT(out, shmi_mutex *, shmi_share(a, &o, shmi_mutex_build, opts));
 }
-int shmsync_mutex_open(shmsync_arena *a, const char *name, const shmsync_mutex_options *opts, shmsync_mutex *out) { return shmi_open_mutex(0, a, name, opts, out); }
-int shmsync_mutex_attach(shmsync_arena *a, const char *name, const shmsync_mutex_options *opts, shmsync_mutex *out) { return shmi_open_mutex(1, a, name, opts, out); }
+int shmsync_mutex_open(shmsync_arena *a, const char *name, const shmsync_mutex_options *opts, shmsync_mutex *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_mutex(0, a, name, opts, out));
+}
+int shmsync_mutex_attach(shmsync_arena *a, const char *name, const shmsync_mutex_options *opts, shmsync_mutex *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_mutex(1, a, name, opts, out));
+}
 
 int shmsync_mutex_at(shmsync_arena *a, shmsync_offset off, shmsync_mutex *out)
 {
+    SHMI_BEGIN();
     shmi_object o;
     int err;
     out->impl = NULL;
@@ -674,8 +683,8 @@ int shmsync_mutex_at(shmsync_arena *a, shmsync_offset off, shmsync_mutex *out)
     if (err == 0 && (err = shmi_check_lock(a, &o, "mutex.open", sizeof(shmi_mutex_words), offsetof(shmi_mutex_words, policy), 0, 0)) != 0)
         shmi_close_object(a, o.off);
     if (err != 0)
-        return err;
-    return SHMI_HAND_OUT(out, shmi_mutex *, shmi_share(a, &o, shmi_mutex_build, NULL));
+        return SHMI_TELL(err);
+    return SHMI_TELL(SHMI_HAND_OUT(out, shmi_mutex *, shmi_share(a, &o, shmi_mutex_build, NULL)));
 }
 
 shmsync_offset shmsync_mutex_offset(const shmsync_mutex *m)
@@ -690,27 +699,27 @@ int shmsync_mutex_close(shmsync_mutex *m)
     SHMI_OPENED(m);
     int err;
     if (m->impl == NULL)
-        return EBADF;
+        return SHMI_TELL(EBADF);
     err = shmi_unshare(m->impl->a, m->impl->o.off, shmi_mutex_end);
     if (err == 0)
         m->impl = NULL;
-    return err;
+    return SHMI_TELL(err);
 }
 
 int shmsync_mutex_lock(shmsync_mutex *m)
 {
     SHMI_OPENED(m);
-    return shmi_mutex_lock(m->impl, 0);
+    return SHMI_TELL(shmi_mutex_lock(m->impl, 0));
 }
 int shmsync_mutex_trylock(shmsync_mutex *m)
 {
     SHMI_OPENED(m);
-    return shmi_mutex_trylock(m->impl);
+    return SHMI_TELL(shmi_mutex_trylock(m->impl));
 }
 int shmsync_mutex_unlock(shmsync_mutex *m)
 {
     SHMI_OPENED(m);
-    return shmi_mutex_unlock(m->impl);
+    return SHMI_TELL(shmi_mutex_unlock(m->impl));
 }
 int shmsync_mutex_timedlock(shmsync_mutex *m, const struct timespec *abs_monotonic)
 {
@@ -720,7 +729,7 @@ int shmsync_mutex_timedlock(shmsync_mutex *m, const struct timespec *abs_monoton
         return 0;
     if (shmi_deadline(abs_monotonic, &deadline) != 0)
         return shmi_fail(EINVAL, "mutex.timedlock", m->impl->called, "not a time");
-    return shmi_mutex_lock_slow(m->impl, deadline);
+    return SHMI_TELL(shmi_mutex_lock_slow(m->impl, deadline));
 }
 
 int shmsync_mutex_state(shmsync_mutex *m)
@@ -785,9 +794,9 @@ int shmsync_mutex_recover(shmsync_mutex *m, int (*repair)(void *), void *arg)
         return shmi_fail(EINVAL, "mutex.recover", m->impl->called, "without a repair");
     err = shmi_enter(a, "mutex.recover");
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     err = shmi_mutex_recover_entered(m->impl, repair, arg);
     shmi_exit(a);
-    return err;
+    return SHMI_TELL(err);
 }
 

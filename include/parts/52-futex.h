@@ -83,18 +83,27 @@ SHMI_FN int shmi_open_futex(int existing, shmsync_arena *a, const char *name, co
         return err;
     return SHMI_HAND_OUT(out, shmi_futex *, shmi_share(a, &o, shmi_futex_build, NULL));
 }
-int shmsync_futex_open(shmsync_arena *a, const char *name, const shmsync_futex_options *opts, shmsync_futex *out) { return shmi_open_futex(0, a, name, opts, out); }
-int shmsync_futex_attach(shmsync_arena *a, const char *name, const shmsync_futex_options *opts, shmsync_futex *out) { return shmi_open_futex(1, a, name, opts, out); }
+int shmsync_futex_open(shmsync_arena *a, const char *name, const shmsync_futex_options *opts, shmsync_futex *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_futex(0, a, name, opts, out));
+}
+int shmsync_futex_attach(shmsync_arena *a, const char *name, const shmsync_futex_options *opts, shmsync_futex *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_futex(1, a, name, opts, out));
+}
 
 int shmsync_futex_at(shmsync_arena *a, shmsync_offset off, shmsync_futex *out)
 {
+    SHMI_BEGIN();
     shmi_object o;
     int err;
     out->impl = NULL;
     err = shmi_object_at(a, off, "futex.open", SHMI_FUTEX_KIND, SHMI_futexVersion, sizeof(shmi_futex_words), &o);
     if (err != 0)
-        return err;
-    return SHMI_HAND_OUT(out, shmi_futex *, shmi_share(a, &o, shmi_futex_build, NULL));
+        return SHMI_TELL(err);
+    return SHMI_TELL(SHMI_HAND_OUT(out, shmi_futex *, shmi_share(a, &o, shmi_futex_build, NULL)));
 }
 
 shmsync_offset shmsync_futex_offset(const shmsync_futex *f)
@@ -108,11 +117,11 @@ int shmsync_futex_close(shmsync_futex *f)
     SHMI_OPENED(f);
     int err;
     if (f->impl == NULL)
-        return EBADF;
+        return SHMI_TELL(EBADF);
     err = shmi_unshare(f->impl->a, f->impl->o.off, shmi_mutex_end);
     if (err == 0)
         f->impl = NULL;
-    return err;
+    return SHMI_TELL(err);
 }
 
 uint64_t shmsync_futex_get(const shmsync_futex *f)
@@ -149,7 +158,7 @@ SHMI_FN int shmi_futex_change(shmi_futex *f, int stop, const char *op)
 int shmsync_futex_post(shmsync_futex *f)
 {
     SHMI_OPENED(f);
-    return shmi_futex_change(f->impl, 0, "futex.post");
+    return SHMI_TELL(shmi_futex_change(f->impl, 0, "futex.post"));
 }
 int shmsync_futex_stopped(const shmsync_futex *f)
 {
@@ -159,7 +168,7 @@ int shmsync_futex_stopped(const shmsync_futex *f)
 int shmsync_futex_stop(shmsync_futex *f)
 {
     SHMI_OPENED(f);
-    return shmi_futex_change(f->impl, 1, "futex.stop");
+    return SHMI_TELL(shmi_futex_change(f->impl, 1, "futex.stop"));
 }
 
 typedef struct shmi_futex_spin {
@@ -227,7 +236,7 @@ SHMI_FN int shmi_futex_wait_entered(shmi_futex *f, uint64_t token, int64_t deadl
         case SHMI_LATE:
             if (shmi_futex_counter(shmi_ld64(&f->w->state)) >= token)
                 return 0;
-            return shmi_fail(ETIMEDOUT, "futex.wait", shmi_called(&f->o), "%s", "");
+            return shmi_brief(ETIMEDOUT, "futex.wait", shmi_called(&f->o));
         case SHMI_CLOSED:
             return shmi_fail(EBADF, "futex.wait", shmi_called(&f->o), "this process closed the arena");
         }
@@ -253,7 +262,7 @@ SHMI_FN int shmi_futex_wait_until(shmi_futex *f, uint64_t token, int64_t deadlin
 int shmsync_futex_wait(shmsync_futex *f, uint64_t token)
 {
     SHMI_OPENED(f);
-    return shmi_futex_wait_until(f->impl, token, 0);
+    return SHMI_TELL(shmi_futex_wait_until(f->impl, token, 0));
 }
 int shmsync_futex_timedwait(shmsync_futex *f, uint64_t token, const struct timespec *abs_monotonic)
 {
@@ -261,6 +270,6 @@ int shmsync_futex_timedwait(shmsync_futex *f, uint64_t token, const struct times
     int64_t deadline;
     if (shmi_deadline(abs_monotonic, &deadline) != 0)
         return shmi_fail(EINVAL, "futex.timedwait", shmi_called(&f->impl->o), "not a time");
-    return shmi_futex_wait_until(f->impl, token, deadline);
+    return SHMI_TELL(shmi_futex_wait_until(f->impl, token, deadline));
 }
 

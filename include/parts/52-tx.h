@@ -57,19 +57,19 @@ int shmsync_mutex_begin(shmsync_mutex *m, shmsync_tx *tx)
 {
     SHMI_OPENED(m);
     int err = shmi_tx_check(m->impl->a, m->impl->rollback, "mutex.begin", m->impl->called, tx);
-    return err != 0 ? err : shmi_mutex_begun(m->impl, "mutex.begin", shmi_mutex_lock(m->impl, 0), tx);
+    return SHMI_TELL(err != 0 ? err : shmi_mutex_begun(m->impl, "mutex.begin", shmi_mutex_lock(m->impl, 0), tx));
 }
 int shmsync_mutex_trybegin(shmsync_mutex *m, shmsync_tx *tx)
 {
     SHMI_OPENED(m);
     int err = shmi_tx_check(m->impl->a, m->impl->rollback, "mutex.trybegin", m->impl->called, tx);
-    return err != 0 ? err : shmi_mutex_begun(m->impl, "mutex.trybegin", shmi_mutex_trylock(m->impl), tx);
+    return SHMI_TELL(err != 0 ? err : shmi_mutex_begun(m->impl, "mutex.trybegin", shmi_mutex_trylock(m->impl), tx));
 }
 int shmsync_mutex_timedbegin(shmsync_mutex *m, shmsync_tx *tx, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(m);
     int err = shmi_tx_check(m->impl->a, m->impl->rollback, "mutex.timedbegin", m->impl->called, tx);
-    return err != 0 ? err : shmi_mutex_begun(m->impl, "mutex.timedbegin", shmsync_mutex_timedlock(m, abs_monotonic), tx);
+    return SHMI_TELL(err != 0 ? err : shmi_mutex_begun(m->impl, "mutex.timedbegin", shmsync_mutex_timedlock(m, abs_monotonic), tx));
 }
 
 /* ---- Saving ---- */
@@ -120,24 +120,25 @@ SHMI_COLD int shmi_tx_bad_range(shmsync_tx *tx, const void *p, size_t n)
 
 int shmsync_tx_save(shmsync_tx *tx, const void *p, size_t n)
 {
+    SHMI_BEGIN();
     shmi_off off, end;
     unsigned k;
     int err = shmi_tx_going(tx, "tx.save");
     if (SHMI_UNLIKELY(err != 0))
-        return err;
+        return SHMI_TELL(err);
     if (SHMI_UNLIKELY(tx->failed != 0))
-        return tx->failed;
+        return SHMI_TELL(tx->failed);
     if (SHMI_UNLIKELY(n == 0))
         return 0;
     off = (shmi_off)((uintptr_t)p - (uintptr_t)tx->arena->base);
     if (SHMI_UNLIKELY(!shmi_log_covers(tx->arena, tx->log, off, n)))
-        return shmi_tx_bad_range(tx, p, n);
+        return SHMI_TELL(shmi_tx_bad_range(tx, p, n));
     end = off + n;
     for (k = 0; k < SHMI_txSaved && k < tx->n_saved; k++)
         if (off >= tx->saved[k].begin && end <= tx->saved[k].end)
             return 0;
     if (SHMI_UNLIKELY(n > tx->log->room || shmi_log_padded(n) + SHMI_recordFooter > tx->log->room - tx->tail))
-        return shmi_tx_full(tx, "tx.save", n);
+        return SHMI_TELL(shmi_tx_full(tx, "tx.save", n));
     shmi_tx_append(tx, p, off, (uint32_t)n, SHMI_recordBytes);
     k = tx->n_saved++ % SHMI_txSaved;
     tx->saved[k].begin = off;
@@ -156,28 +157,29 @@ SHMI_FN void shmi_tx_take_back(shmsync_tx *tx)
 
 int shmsync_tx_alloc(shmsync_tx *tx, uint64_t size, uint64_t align, shmsync_offset *out)
 {
+    SHMI_BEGIN();
     shmsync_arena *a = tx->arena;
     shmi_block b;
     shmi_off off = 0;
     int err = shmi_tx_going(tx, "tx.alloc");
     *out = 0;
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     if (tx->failed != 0)
-        return tx->failed;
+        return SHMI_TELL(tx->failed);
     if (align > SHMI_maxAlign || (align & (align - 1)) != 0)
-        return tx->failed = shmi_fail(EINVAL, "tx.alloc", shmi_tx_called(tx), "alignment %llu is not a power of two up to 4096", (unsigned long long)align);
+        return SHMI_TELL(tx->failed = shmi_fail(EINVAL, "tx.alloc", shmi_tx_called(tx), "alignment %llu is not a power of two up to 4096", (unsigned long long)align));
     if (SHMI_recordFooter > tx->log->room - tx->tail)
-        return shmi_tx_full(tx, "tx.alloc", 0);
+        return SHMI_TELL(shmi_tx_full(tx, "tx.alloc", 0));
     err = shmi_claim_aligned(a, size, align != 0 ? align : 1, &off);
     if (err != 0)
-        return tx->failed = err;
+        return SHMI_TELL(tx->failed = err);
     SHMSYNC_CRASHPOINT("tx.alloc.claimed");
     tx->blocks = 1;
     shmi_tx_append(tx, NULL, off, 0, SHMI_recordAlloc);
     SHMSYNC_CRASHPOINT("tx.alloc.recorded");
     if (!shmi_locate(a, off, &b) || !shmi_block_swap(&b, shmi_make_block(SHMI_blockClaimed, a->self), shmi_make_block(SHMI_blockLogged, a->self)))
-        return tx->failed = shmi_meddled(a, off);
+        return SHMI_TELL(tx->failed = shmi_meddled(a, off));
     SHMSYNC_CRASHPOINT("tx.alloc.logged");
     *out = off;
     return 0;
@@ -203,21 +205,22 @@ SHMI_FN int shmi_tx_free_own(shmsync_tx *tx, shmi_off off)
 
 int shmsync_tx_free(shmsync_tx *tx, shmsync_offset off)
 {
+    SHMI_BEGIN();
     shmsync_arena *a = tx->arena;
     uint32_t logged;
     shmi_block b;
     int err = shmi_tx_going(tx, "tx.free"), found;
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     if (tx->failed != 0)
-        return tx->failed;
+        return SHMI_TELL(tx->failed);
     logged = shmi_make_block(SHMI_blockLogged, a->self);
     found = shmi_locate(a, off, &b);
     if (found && shmi_ld32(b.word) == logged)
-        return tx->failed = shmi_tx_free_own(tx, off);
+        return SHMI_TELL(tx->failed = shmi_tx_free_own(tx, off));
     if (found && shmi_ld32(b.word) == SHMI_blockRaw) {
         if (SHMI_recordFooter > tx->log->room - tx->tail)
-            return shmi_tx_full(tx, "tx.free", 0);
+            return SHMI_TELL(shmi_tx_full(tx, "tx.free", 0));
         shmi_touch(a, b.chunk);
         tx->blocks = 1;
         shmi_tx_append(tx, NULL, off, 0, SHMI_recordFree);
@@ -228,7 +231,7 @@ int shmsync_tx_free(shmsync_tx *tx, shmsync_offset off)
         }
         shmi_tx_take_back(tx); /* or the undo would take the block from the transaction that has it */
     }
-    return tx->failed = shmi_fail(EINVAL, "tx.free", shmi_tx_called(tx), "nothing that was allocated begins at 0x%llx", (unsigned long long)off);
+    return SHMI_TELL(tx->failed = shmi_fail(EINVAL, "tx.free", shmi_tx_called(tx), "nothing that was allocated begins at 0x%llx", (unsigned long long)off));
 }
 
 /* ---- Ending ---- */
@@ -271,13 +274,14 @@ SHMI_FN int shmi_tx_undo(shmsync_tx *tx, const char *op)
 
 int shmsync_tx_commit(shmsync_tx *tx)
 {
+    SHMI_BEGIN();
     shmi_mutex *m = tx->mutex;
     int err = shmi_tx_ends(tx, "tx.commit");
     if (SHMI_UNLIKELY(err != 0))
-        return err;
+        return SHMI_TELL(err);
     if (SHMI_UNLIKELY(tx->failed != 0)) {
         err = shmi_tx_undo(tx, "tx.commit");
-        return err != 0 ? err : tx->failed;
+        return SHMI_TELL(err != 0 ? err : tx->failed);
     }
     tx->mutex = NULL;
     if (SHMI_UNLIKELY(tx->blocks)) {
@@ -286,17 +290,18 @@ int shmsync_tx_commit(shmsync_tx *tx)
             shmi_log_store(tx->log->head, shmi_make_log(SHMI_logCommitted, tx->arena->self, tx->tail));
         SHMSYNC_CRASHPOINT("tx.commit.decided");
         if (tx->tail != 0 && shmi_log_end(m->a, tx->log, shmi_make_log(SHMI_logCommitted, tx->arena->self, tx->tail)) != 0)
-            return shmi_mutex_bad_log(m, "tx.commit");
+            return SHMI_TELL(shmi_mutex_bad_log(m, "tx.commit"));
     } else if (tx->tail != 0) {
         shmi_tx_highest(tx);
         shmi_log_store(tx->log->head, 0);
         SHMSYNC_CRASHPOINT("tx.commit.idle");
     }
-    return shmi_mutex_unlock(m);
+    return SHMI_TELL(shmi_mutex_unlock(m));
 }
 
 int shmsync_tx_abort(shmsync_tx *tx)
 {
+    SHMI_BEGIN();
     int err = shmi_tx_ends(tx, "tx.abort");
-    return err != 0 ? err : shmi_tx_undo(tx, "tx.abort");
+    return SHMI_TELL(err != 0 ? err : shmi_tx_undo(tx, "tx.abort"));
 }

@@ -508,15 +508,24 @@ SHMI_FN int shmi_open_sequencer(int existing, shmsync_arena *a, const char *name
     err = shmi_open_object(a, &spec, &o, &created);
     return err != 0 ? err : shmi_sequencer_handle(a, &o, out);
 }
-int shmsync_sequencer_open(shmsync_arena *a, const char *name, const shmsync_sequencer_options *opts, shmsync_sequencer *out) { return shmi_open_sequencer(0, a, name, opts, out); }
-int shmsync_sequencer_attach(shmsync_arena *a, const char *name, const shmsync_sequencer_options *opts, shmsync_sequencer *out) { return shmi_open_sequencer(1, a, name, opts, out); }
+int shmsync_sequencer_open(shmsync_arena *a, const char *name, const shmsync_sequencer_options *opts, shmsync_sequencer *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_sequencer(0, a, name, opts, out));
+}
+int shmsync_sequencer_attach(shmsync_arena *a, const char *name, const shmsync_sequencer_options *opts, shmsync_sequencer *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_sequencer(1, a, name, opts, out));
+}
 
 int shmsync_sequencer_at(shmsync_arena *a, shmsync_offset off, shmsync_sequencer *out)
 {
+    SHMI_BEGIN();
     shmi_object o;
     int err = shmi_object_at(a, off, "sequencer.open", SHMI_KIND_SEQUENCER, SHMI_VERSION_SEQUENCER, sizeof(shmi_sequence_words), &o);
     out->impl = NULL;
-    return err != 0 ? err : shmi_sequencer_handle(a, &o, out);
+    return SHMI_TELL(err != 0 ? err : shmi_sequencer_handle(a, &o, out));
 }
 
 int shmsync_sequencer_close(shmsync_sequencer *s)
@@ -524,11 +533,11 @@ int shmsync_sequencer_close(shmsync_sequencer *s)
     SHMI_OPENED(s);
     int err;
     if (s->impl == NULL)
-        return EBADF;
+        return SHMI_TELL(EBADF);
     err = shmi_unshare(s->impl->m.a, s->impl->m.o.off, shmi_mon_free);
     if (err == 0)
         s->impl = NULL;
-    return err;
+    return SHMI_TELL(err);
 }
 
 shmsync_offset shmsync_sequencer_offset(const shmsync_sequencer *s)
@@ -553,11 +562,11 @@ int shmsync_sequencer_increment(shmsync_sequencer *s, uint64_t *value)
     uint64_t v;
     int err = shmi_use(s->impl->m.a, "sequencer.increment");
     if (SHMI_UNLIKELY(err != 0))
-        return err;
+        return SHMI_TELL(err);
     v = shmi_add64(&s->impl->w->value, 1) + 1;
     if (value != NULL)
         *value = v;
-    return shmi_seq_counted(s->impl, v);
+    return SHMI_TELL(shmi_seq_counted(s->impl, v));
 }
 
 int shmsync_sequencer_advance(shmsync_sequencer *s, uint64_t v, int *advanced)
@@ -568,12 +577,12 @@ int shmsync_sequencer_advance(shmsync_sequencer *s, uint64_t v, int *advanced)
     if (advanced != NULL)
         *advanced = 0;
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     for (now = shmi_ld64(&s->impl->w->value); now < v; now = shmi_ld64(&s->impl->w->value))
         if (shmi_cas64(&s->impl->w->value, now, v)) {
             if (advanced != NULL)
                 *advanced = 1;
-            return shmi_seq_counted(s->impl, v);
+            return SHMI_TELL(shmi_seq_counted(s->impl, v));
         }
     return 0;
 }
@@ -581,26 +590,26 @@ int shmsync_sequencer_advance(shmsync_sequencer *s, uint64_t v, int *advanced)
 int shmsync_sequencer_wait(shmsync_sequencer *s, uint64_t token)
 {
     SHMI_OPENED(s);
-    return shmi_seq_wait(s->impl, token, 0);
+    return SHMI_TELL(shmi_seq_wait(s->impl, token, 0));
 }
 int shmsync_sequencer_timedwait(shmsync_sequencer *s, uint64_t token, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(s);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_seq_wait(s->impl, token, ns);
+    return SHMI_TELL(err != 0 ? err : shmi_seq_wait(s->impl, token, ns));
 }
 int shmsync_sequencer_cancel_waiters(shmsync_sequencer *s)
 {
     SHMI_OPENED(s);
-    return shmi_seq_cancel_all(s->impl, 0);
+    return SHMI_TELL(shmi_seq_cancel_all(s->impl, 0));
 }
 int shmsync_sequencer_stop(shmsync_sequencer *s)
 {
     SHMI_OPENED(s);
     if (shmsync_sequencer_stopped(s) && !shmi_seq_overdue(s->impl))
         return 0;
-    return shmi_seq_cancel_all(s->impl, 1);
+    return SHMI_TELL(shmi_seq_cancel_all(s->impl, 1));
 }
 
 int shmsync_sequencer_reset(shmsync_sequencer *s, uint64_t v)
@@ -610,14 +619,14 @@ int shmsync_sequencer_reset(shmsync_sequencer *s, uint64_t v)
     struct shmi_wakes b;
     int idle, err = shmi_mon_enter(&q->m, 0);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     shmi_wakes_init(&b);
     shmi_mon_reap(&q->m, &b);
     idle = (shmi_get(&q->w->root) | shmi_get(&q->w->doomed)) == 0;
     if (idle)
         shmi_st64(&q->w->value, v);
     shmi_mon_leave(&q->m, &b);
-    return idle ? 0 : shmi_fail(EBUSY, "sequencer.reset", q->m.queueLock.called, "somebody waits");
+    return SHMI_TELL(idle ? 0 : shmi_fail(EBUSY, "sequencer.reset", q->m.queueLock.called, "somebody waits"));
 }
 
 /* The reaper's side. */

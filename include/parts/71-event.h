@@ -467,15 +467,24 @@ SHMI_FN int shmi_open_event(int existing, shmsync_arena *a, const char *name, co
     }
     return err;
 }
-int shmsync_event_open(shmsync_arena *a, const char *name, const shmsync_event_options *opts, shmsync_event *out) { return shmi_open_event(0, a, name, opts, out); }
-int shmsync_event_attach(shmsync_arena *a, const char *name, const shmsync_event_options *opts, shmsync_event *out) { return shmi_open_event(1, a, name, opts, out); }
+int shmsync_event_open(shmsync_arena *a, const char *name, const shmsync_event_options *opts, shmsync_event *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_event(0, a, name, opts, out));
+}
+int shmsync_event_attach(shmsync_arena *a, const char *name, const shmsync_event_options *opts, shmsync_event *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_event(1, a, name, opts, out));
+}
 
 int shmsync_event_at(shmsync_arena *a, shmsync_offset off, shmsync_event *out)
 {
+    SHMI_BEGIN();
     shmi_object o;
     int err = shmi_object_at(a, off, "event.open", SHMI_KIND_EVENT, SHMI_VERSION_EVENT, shmi_event_bytes(0, a->geo.slots), &o);
     out->impl = NULL;
-    return err != 0 ? err : shmi_event_handle(a, &o, out);
+    return SHMI_TELL(err != 0 ? err : shmi_event_handle(a, &o, out));
 }
 
 int shmsync_event_close(shmsync_event *e)
@@ -483,11 +492,11 @@ int shmsync_event_close(shmsync_event *e)
     SHMI_OPENED(e);
     int err;
     if (e->impl == NULL)
-        return EBADF;
+        return SHMI_TELL(EBADF);
     err = shmi_unshare(e->impl->q.m.a, e->impl->q.m.o.off, shmi_mon_free);
     if (err == 0)
         e->impl = NULL;
-    return err;
+    return SHMI_TELL(err);
 }
 
 shmsync_offset shmsync_event_offset(const shmsync_event *e)
@@ -501,16 +510,16 @@ int shmsync_event_set(shmsync_event *e)
     SHMI_OPENED(e);
     int err = shmi_use(e->impl->q.m.a, "event");
     if (err != 0)
-        return err;
-    return e->impl->mode & SHMI_eventAuto ? shmi_event_set_auto(e->impl) : shmi_event_turn(e->impl, 1);
+        return SHMI_TELL(err);
+    return SHMI_TELL(e->impl->mode & SHMI_eventAuto ? shmi_event_set_auto(e->impl) : shmi_event_turn(e->impl, 1));
 }
 int shmsync_event_reset(shmsync_event *e)
 {
     SHMI_OPENED(e);
     int err = shmi_use(e->impl->q.m.a, "event");
     if (err != 0)
-        return err;
-    return e->impl->mode & SHMI_eventAuto ? shmi_event_reset_auto(e->impl) : shmi_event_turn(e->impl, 0);
+        return SHMI_TELL(err);
+    return SHMI_TELL(e->impl->mode & SHMI_eventAuto ? shmi_event_reset_auto(e->impl) : shmi_event_turn(e->impl, 0));
 }
 int shmsync_event_is_set(const shmsync_event *e)
 {
@@ -530,24 +539,24 @@ SHMI_FN int shmi_event_await(shmsync_event *e, int64_t abs)
 int shmsync_event_wait(shmsync_event *e)
 {
     SHMI_OPENED(e);
-    return shmi_event_await(e, 0);
+    return SHMI_TELL(shmi_event_await(e, 0));
 }
 int shmsync_event_timedwait(shmsync_event *e, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(e);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_event_await(e, ns);
+    return SHMI_TELL(err != 0 ? err : shmi_event_await(e, ns));
 }
 int shmsync_event_trywait(shmsync_event *e)
 {
     SHMI_OPENED(e);
     int err = shmi_use(e->impl->q.m.a, "event");
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     if (e->impl->mode & SHMI_eventAuto)
-        return shmi_event_try_auto(e->impl);
-    return shmi_event_load(e->impl) & 1 ? 0 : EBUSY;
+        return SHMI_TELL(shmi_event_try_auto(e->impl));
+    return SHMI_TELL(shmi_event_load(e->impl) & 1 ? 0 : EBUSY);
 }
 SHMI_FN int shmi_event_await_reset(shmsync_event *e, int64_t abs)
 {
@@ -561,14 +570,14 @@ SHMI_FN int shmi_event_await_reset(shmsync_event *e, int64_t abs)
 int shmsync_event_wait_reset(shmsync_event *e)
 {
     SHMI_OPENED(e);
-    return shmi_event_await_reset(e, 0);
+    return SHMI_TELL(shmi_event_await_reset(e, 0));
 }
 int shmsync_event_timedwait_reset(shmsync_event *e, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(e);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_event_await_reset(e, ns);
+    return SHMI_TELL(err != 0 ? err : shmi_event_await_reset(e, ns));
 }
 
 /* The reaper's side. */

@@ -874,15 +874,24 @@ SHMI_FN int shmi_open_queue(int existing, shmsync_arena *a, const char *name, si
     err = shmi_open_object(a, &spec, &o, &created);
     return err != 0 ? err : shmi_queue_handle(a, &o, item_size, capacity, out);
 }
-int shmsync_queue_open(shmsync_arena *a, const char *name, size_t item_size, const shmsync_queue_options *opts, shmsync_queue *out) { return shmi_open_queue(0, a, name, item_size, opts, out); }
-int shmsync_queue_attach(shmsync_arena *a, const char *name, size_t item_size, const shmsync_queue_options *opts, shmsync_queue *out) { return shmi_open_queue(1, a, name, item_size, opts, out); }
+int shmsync_queue_open(shmsync_arena *a, const char *name, size_t item_size, const shmsync_queue_options *opts, shmsync_queue *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_queue(0, a, name, item_size, opts, out));
+}
+int shmsync_queue_attach(shmsync_arena *a, const char *name, size_t item_size, const shmsync_queue_options *opts, shmsync_queue *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_queue(1, a, name, item_size, opts, out));
+}
 
 int shmsync_queue_at(shmsync_arena *a, shmsync_offset off, size_t item_size, shmsync_queue *out)
 {
+    SHMI_BEGIN();
     shmi_object o;
     int err = shmi_object_at(a, off, "queue.open", SHMI_KIND_QUEUE, SHMI_VERSION_QUEUE, sizeof(shmi_queue_words), &o);
     out->impl = NULL;
-    return err != 0 ? err : shmi_queue_handle(a, &o, item_size, 0, out);
+    return SHMI_TELL(err != 0 ? err : shmi_queue_handle(a, &o, item_size, 0, out));
 }
 
 int shmsync_queue_close(shmsync_queue *q)
@@ -890,11 +899,11 @@ int shmsync_queue_close(shmsync_queue *q)
     SHMI_OPENED(q);
     int err;
     if (q->impl == NULL)
-        return EBADF;
+        return SHMI_TELL(EBADF);
     err = shmi_unshare(q->impl->m.a, q->impl->m.o.off, shmi_queue_end);
     if (err == 0)
         q->impl = NULL;
-    return err;
+    return SHMI_TELL(err);
 }
 
 shmsync_offset shmsync_queue_offset(const shmsync_queue *q)
@@ -905,36 +914,36 @@ shmsync_offset shmsync_queue_offset(const shmsync_queue *q)
 int shmsync_queue_put(shmsync_queue *q, const void *item)
 {
     SHMI_OPENED(q);
-    return shmi_queue_put(q, item, 0, 0);
+    return SHMI_TELL(shmi_queue_put(q, item, 0, 0));
 }
 int shmsync_queue_tryput(shmsync_queue *q, const void *item)
 {
     SHMI_OPENED(q);
-    return shmi_queue_put(q, item, 0, 1);
+    return SHMI_TELL(shmi_queue_put(q, item, 0, 1));
 }
 int shmsync_queue_timedput(shmsync_queue *q, const void *item, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(q);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_queue_put(q, item, ns, 0);
+    return SHMI_TELL(err != 0 ? err : shmi_queue_put(q, item, ns, 0));
 }
 int shmsync_queue_get(shmsync_queue *q, void *item)
 {
     SHMI_OPENED(q);
-    return shmi_queue_get(q, item, NULL, 0, 0);
+    return SHMI_TELL(shmi_queue_get(q, item, NULL, 0, 0));
 }
 int shmsync_queue_tryget(shmsync_queue *q, void *item)
 {
     SHMI_OPENED(q);
-    return shmi_queue_get(q, item, NULL, 0, 1);
+    return SHMI_TELL(shmi_queue_get(q, item, NULL, 0, 1));
 }
 int shmsync_queue_timedget(shmsync_queue *q, void *item, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(q);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_queue_get(q, item, NULL, ns, 0);
+    return SHMI_TELL(err != 0 ? err : shmi_queue_get(q, item, NULL, ns, 0));
 }
 
 /* A deadline that may be NULL: 0 for none. */
@@ -974,7 +983,7 @@ int shmsync_queue_put_batch(shmsync_queue *q, const void *items, size_t n, const
                 ++*done;
         }
     }
-    return err;
+    return SHMI_TELL(err);
 }
 int shmsync_queue_get_batch(shmsync_queue *q, void *items, size_t n, const struct timespec *abs_monotonic, size_t *done)
 {
@@ -989,16 +998,16 @@ int shmsync_queue_get_batch(shmsync_queue *q, void *items, size_t n, const struc
     if (err == 0)
         err = shmi_use(x->m.a, "queue");
     if (err != 0 || n == 0)
-        return err;
+        return SHMI_TELL(err);
     err = shmi_mon_enter(&x->m, abs);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     s = shmi_queue_ready(x, &i);
     in_queue = s != NULL;
     if (s == NULL) {
         s = shmi_queue_wait_item(x, SHMI_queueGet, abs, &i, &err);
         if (s == NULL)
-            return err;
+            return SHMI_TELL(err);
     }
     while (s != NULL) {
         memcpy(to + *done * x->item, shmi_queue_item(s), x->item);
@@ -1014,31 +1023,31 @@ int shmsync_queue_get_batch(shmsync_queue *q, void *items, size_t n, const struc
 int shmsync_queue_lease(shmsync_queue *q, void *item, shmsync_lease *out)
 {
     SHMI_OPENED(q);
-    return shmi_queue_get(q, item, out, 0, 0);
+    return SHMI_TELL(shmi_queue_get(q, item, out, 0, 0));
 }
 int shmsync_queue_trylease(shmsync_queue *q, void *item, shmsync_lease *out)
 {
     SHMI_OPENED(q);
-    return shmi_queue_get(q, item, out, 0, 1);
+    return SHMI_TELL(shmi_queue_get(q, item, out, 0, 1));
 }
 int shmsync_queue_timedlease(shmsync_queue *q, void *item, shmsync_lease *out, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(q);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_queue_get(q, item, out, ns, 0);
+    return SHMI_TELL(err != 0 ? err : shmi_queue_get(q, item, out, ns, 0));
 }
 int shmsync_lease_ack(shmsync_lease *l)
 {
     if (l->impl != NULL) /* else it was given back */
         SHMI_OPENED(l);
-    return shmi_queue_end_lease(l, 0);
+    return SHMI_TELL(shmi_queue_end_lease(l, 0));
 }
 int shmsync_lease_nack(shmsync_lease *l)
 {
     if (l->impl != NULL) /* else it was given back */
         SHMI_OPENED(l);
-    return shmi_queue_end_lease(l, 1);
+    return SHMI_TELL(shmi_queue_end_lease(l, 1));
 }
 uint32_t shmsync_queue_len(const shmsync_queue *q)
 {
@@ -1059,7 +1068,7 @@ int shmsync_queue_shutdown(shmsync_queue *q)
     if (err == 0)
         err = shmi_mon_enter(&q->impl->m, 0);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     shmi_wakes_init(&b);
     shmi_st64(&q->impl->w->stopped, 1);
     shmi_queue_resolve(&q->impl->m, &b);

@@ -570,7 +570,7 @@ SHMI_FN void shmi_counter_check(struct shmi_counter *t)
 }
 SHMI_FN int shmi_counter_gives_up(struct shmi_counter *t, int ended)
 {
-    return ended == SHMI_LATE ? shmi_fail(ETIMEDOUT, t->op, shmi_called(&t->o), "%s", "")
+    return ended == SHMI_LATE ? shmi_brief(ETIMEDOUT, t->op, shmi_called(&t->o))
                               : shmi_fail(EBADF, t->op, shmi_called(&t->o), "this process closed the arena");
 }
 /* How often a waiter looks at a counter that changes all the time, to read who died. Then it sleeps until the next periodic check. */
@@ -901,15 +901,24 @@ SHMI_FN int shmi_open_waitgroup(int existing, shmsync_arena *a, const char *name
     out->serial = shmi_serial_of(impl);
     return err;
 }
-int shmsync_waitgroup_open(shmsync_arena *a, const char *name, const shmsync_waitgroup_options *opts, shmsync_waitgroup *out) { return shmi_open_waitgroup(0, a, name, opts, out); }
-int shmsync_waitgroup_attach(shmsync_arena *a, const char *name, const shmsync_waitgroup_options *opts, shmsync_waitgroup *out) { return shmi_open_waitgroup(1, a, name, opts, out); }
+int shmsync_waitgroup_open(shmsync_arena *a, const char *name, const shmsync_waitgroup_options *opts, shmsync_waitgroup *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_waitgroup(0, a, name, opts, out));
+}
+int shmsync_waitgroup_attach(shmsync_arena *a, const char *name, const shmsync_waitgroup_options *opts, shmsync_waitgroup *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_waitgroup(1, a, name, opts, out));
+}
 int shmsync_waitgroup_at(shmsync_arena *a, shmsync_offset off, shmsync_waitgroup *out)
 {
+    SHMI_BEGIN();
     void *impl;
     int err = shmi_mon_at(a, off, "waitgroup.open", SHMI_KIND_WAIT_GROUP, SHMI_VERSION_WAIT_GROUP, shmi_counter_bytes(a->geo.slots), shmi_counter_build, NULL, &impl);
     out->impl = (struct shmi_counter *)impl;
     out->serial = shmi_serial_of(impl);
-    return err;
+    return SHMI_TELL(err);
 }
 shmsync_offset shmsync_waitgroup_offset(const shmsync_waitgroup *g)
 {
@@ -921,45 +930,45 @@ int shmsync_waitgroup_close(shmsync_waitgroup *g)
     SHMI_OPENED(g);
     int err;
     if (g->impl == NULL)
-        return EBADF;
+        return SHMI_TELL(EBADF);
     err = shmi_counter_close(g->impl);
     if (err == 0)
         g->impl = NULL;
-    return err;
+    return SHMI_TELL(err);
 }
 int shmsync_waitgroup_add(shmsync_waitgroup *g, int64_t delta)
 {
     SHMI_OPENED(g);
     if (delta == INT64_MIN)
         return shmi_fail(EINVAL, "waitgroup.add", shmi_called(&g->impl->o), "%s", "");
-    return delta <= 0 ? shmi_counter_finish(g->impl, -delta, "waitgroup.add") : shmi_counter_add(g->impl, (uint64_t)delta);
+    return SHMI_TELL(delta <= 0 ? shmi_counter_finish(g->impl, -delta, "waitgroup.add") : shmi_counter_add(g->impl, (uint64_t)delta));
 }
 int shmsync_waitgroup_claim(shmsync_waitgroup *g, int64_t n)
 {
     SHMI_OPENED(g);
-    return shmi_counter_claim(g->impl, n, 1, "waitgroup.claim");
+    return SHMI_TELL(shmi_counter_claim(g->impl, n, 1, "waitgroup.claim"));
 }
 int shmsync_waitgroup_done(shmsync_waitgroup *g)
 {
     SHMI_OPENED(g);
-    return shmi_counter_finish(g->impl, 1, "waitgroup.done");
+    return SHMI_TELL(shmi_counter_finish(g->impl, 1, "waitgroup.done"));
 }
 int shmsync_waitgroup_wait(shmsync_waitgroup *g)
 {
     SHMI_OPENED(g);
-    return shmi_counter_wait(g->impl, 0);
+    return SHMI_TELL(shmi_counter_wait(g->impl, 0));
 }
 int shmsync_waitgroup_timedwait(shmsync_waitgroup *g, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(g);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_counter_wait(g->impl, ns);
+    return SHMI_TELL(err != 0 ? err : shmi_counter_wait(g->impl, ns));
 }
 int shmsync_waitgroup_reset(shmsync_waitgroup *g)
 {
     SHMI_OPENED(g);
-    return shmi_counter_reset(g->impl);
+    return SHMI_TELL(shmi_counter_reset(g->impl));
 }
 int64_t shmsync_waitgroup_count(const shmsync_waitgroup *g)
 {
@@ -993,15 +1002,24 @@ SHMI_FN int shmi_open_latch(int existing, shmsync_arena *a, const char *name, in
     }
     return err;
 }
-int shmsync_latch_open(shmsync_arena *a, const char *name, int64_t n, const shmsync_latch_options *opts, shmsync_latch *out) { return shmi_open_latch(0, a, name, n, opts, out); }
-int shmsync_latch_attach(shmsync_arena *a, const char *name, const shmsync_latch_options *opts, shmsync_latch *out) { return shmi_open_latch(1, a, name, 0, opts, out); }
+int shmsync_latch_open(shmsync_arena *a, const char *name, int64_t n, const shmsync_latch_options *opts, shmsync_latch *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_latch(0, a, name, n, opts, out));
+}
+int shmsync_latch_attach(shmsync_arena *a, const char *name, const shmsync_latch_options *opts, shmsync_latch *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_latch(1, a, name, 0, opts, out));
+}
 int shmsync_latch_at(shmsync_arena *a, shmsync_offset off, shmsync_latch *out)
 {
+    SHMI_BEGIN();
     void *impl;
     int err = shmi_mon_at(a, off, "latch.open", SHMI_KIND_LATCH, SHMI_VERSION_LATCH, shmi_counter_bytes(a->geo.slots), shmi_counter_build, NULL, &impl);
     out->impl = (struct shmi_counter *)impl;
     out->serial = shmi_serial_of(impl);
-    return err;
+    return SHMI_TELL(err);
 }
 shmsync_offset shmsync_latch_offset(const shmsync_latch *l)
 {
@@ -1013,49 +1031,49 @@ int shmsync_latch_close(shmsync_latch *l)
     SHMI_OPENED(l);
     int err;
     if (l->impl == NULL)
-        return EBADF;
+        return SHMI_TELL(EBADF);
     err = shmi_counter_close(l->impl);
     if (err == 0)
         l->impl = NULL;
-    return err;
+    return SHMI_TELL(err);
 }
 int shmsync_latch_claim(shmsync_latch *l, int64_t n)
 {
     SHMI_OPENED(l);
-    return shmi_counter_claim(l->impl, n, 0, "latch.claim");
+    return SHMI_TELL(shmi_counter_claim(l->impl, n, 0, "latch.claim"));
 }
 int shmsync_latch_count_down(shmsync_latch *l, int64_t n)
 {
     SHMI_OPENED(l);
-    return shmi_counter_finish(l->impl, n, "latch.count_down");
+    return SHMI_TELL(shmi_counter_finish(l->impl, n, "latch.count_down"));
 }
 int shmsync_latch_trywait(shmsync_latch *l)
 {
     SHMI_OPENED(l);
-    return shmi_counter_is_zero(shmi_counter_load(l->impl)) ? 0 : EBUSY;
+    return SHMI_TELL(shmi_counter_is_zero(shmi_counter_load(l->impl)) ? 0 : EBUSY);
 }
 int shmsync_latch_wait(shmsync_latch *l)
 {
     SHMI_OPENED(l);
-    return shmi_counter_wait(l->impl, 0);
+    return SHMI_TELL(shmi_counter_wait(l->impl, 0));
 }
 int shmsync_latch_timedwait(shmsync_latch *l, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(l);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_counter_wait(l->impl, ns);
+    return SHMI_TELL(err != 0 ? err : shmi_counter_wait(l->impl, ns));
 }
 int shmsync_latch_arrive_and_wait(shmsync_latch *l, int64_t n)
 {
     SHMI_OPENED(l);
     int err = shmsync_latch_count_down(l, n);
-    return err != 0 ? err : shmi_counter_wait(l->impl, 0);
+    return SHMI_TELL(err != 0 ? err : shmi_counter_wait(l->impl, 0));
 }
 int shmsync_latch_reset(shmsync_latch *l)
 {
     SHMI_OPENED(l);
-    return shmi_counter_reset(l->impl);
+    return SHMI_TELL(shmi_counter_reset(l->impl));
 }
 int64_t shmsync_latch_count(const shmsync_latch *l)
 {

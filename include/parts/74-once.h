@@ -75,15 +75,24 @@ SHMI_FN int shmi_open_once(int existing, shmsync_arena *a, const char *name, con
     out->serial = shmi_serial_of(impl);
     return err;
 }
-int shmsync_once_open(shmsync_arena *a, const char *name, const shmsync_once_options *opts, shmsync_once *out) { return shmi_open_once(0, a, name, opts, out); }
-int shmsync_once_attach(shmsync_arena *a, const char *name, const shmsync_once_options *opts, shmsync_once *out) { return shmi_open_once(1, a, name, opts, out); }
+int shmsync_once_open(shmsync_arena *a, const char *name, const shmsync_once_options *opts, shmsync_once *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_once(0, a, name, opts, out));
+}
+int shmsync_once_attach(shmsync_arena *a, const char *name, const shmsync_once_options *opts, shmsync_once *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_once(1, a, name, opts, out));
+}
 int shmsync_once_at(shmsync_arena *a, shmsync_offset off, shmsync_once *out)
 {
+    SHMI_BEGIN();
     void *impl;
     int err = shmi_mon_at(a, off, "once.open", SHMI_KIND_ONCE, SHMI_VERSION_ONCE, sizeof(shmi_once_words), shmi_once_build, NULL, &impl);
     out->impl = (struct shmi_once *)impl;
     out->serial = shmi_serial_of(impl);
-    return err;
+    return SHMI_TELL(err);
 }
 shmsync_offset shmsync_once_offset(const shmsync_once *o)
 {
@@ -95,11 +104,11 @@ int shmsync_once_close(shmsync_once *o)
     SHMI_OPENED(o);
     int err;
     if (o->impl == NULL)
-        return EBADF;
+        return SHMI_TELL(EBADF);
     err = shmi_mon_close(&o->impl->m);
     if (err == 0)
         o->impl = NULL;
-    return err;
+    return SHMI_TELL(err);
 }
 int shmsync_once_done(const shmsync_once *o)
 {
@@ -166,14 +175,14 @@ SHMI_FN int shmi_once_do(struct shmi_once *o, void (*f)(void *), void *arg, int6
 int shmsync_once_do(shmsync_once *o, void (*f)(void *), void *arg)
 {
     SHMI_OPENED(o);
-    return shmi_once_do(o->impl, f, arg, 0);
+    return SHMI_TELL(shmi_once_do(o->impl, f, arg, 0));
 }
 int shmsync_once_timeddo(shmsync_once *o, void (*f)(void *), void *arg, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(o);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_once_do(o->impl, f, arg, ns);
+    return SHMI_TELL(err != 0 ? err : shmi_once_do(o->impl, f, arg, ns));
 }
 
 SHMI_FN void shmi_repair_once(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)

@@ -225,15 +225,24 @@ SHMI_FN int shmi_open_barrier(int existing, shmsync_arena *a, const char *name, 
     }
     return err;
 }
-int shmsync_barrier_open(shmsync_arena *a, const char *name, int64_t parties, const shmsync_barrier_options *opts, shmsync_barrier *out) { return shmi_open_barrier(0, a, name, parties, opts, out); }
-int shmsync_barrier_attach(shmsync_arena *a, const char *name, const shmsync_barrier_options *opts, shmsync_barrier *out) { return shmi_open_barrier(1, a, name, 0, opts, out); }
+int shmsync_barrier_open(shmsync_arena *a, const char *name, int64_t parties, const shmsync_barrier_options *opts, shmsync_barrier *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_barrier(0, a, name, parties, opts, out));
+}
+int shmsync_barrier_attach(shmsync_arena *a, const char *name, const shmsync_barrier_options *opts, shmsync_barrier *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_barrier(1, a, name, 0, opts, out));
+}
 int shmsync_barrier_at(shmsync_arena *a, shmsync_offset off, shmsync_barrier *out)
 {
+    SHMI_BEGIN();
     void *impl;
     int err = shmi_mon_at(a, off, "barrier.open", SHMI_KIND_BARRIER, SHMI_VERSION_BARRIER, shmi_barrier_bytes(a->geo.slots), shmi_barrier_build, NULL, &impl);
     out->impl = (struct shmi_barrier *)impl;
     out->serial = shmi_serial_of(impl);
-    return err;
+    return SHMI_TELL(err);
 }
 shmsync_offset shmsync_barrier_offset(const shmsync_barrier *b)
 {
@@ -245,11 +254,11 @@ int shmsync_barrier_close(shmsync_barrier *b)
     SHMI_OPENED(b);
     int err;
     if (b->impl == NULL)
-        return EBADF;
+        return SHMI_TELL(EBADF);
     err = shmi_mon_close(&b->impl->m);
     if (err == 0)
         b->impl = NULL;
-    return err;
+    return SHMI_TELL(err);
 }
 
 typedef struct shmi_barrier_wanted {
@@ -410,7 +419,7 @@ int shmsync_barrier_arrive(shmsync_barrier *b, int64_t n, uint64_t *phase)
     int err = shmi_barrier_arrive_only(b->impl, n, 0, &p);
     if (err == 0 && phase != NULL)
         *phase = p;
-    return err;
+    return SHMI_TELL(err);
 }
 SHMI_FN int shmi_barrier_await(struct shmi_barrier *x, uint64_t phase, int64_t abs)
 {
@@ -435,14 +444,14 @@ SHMI_FN int shmi_barrier_await(struct shmi_barrier *x, uint64_t phase, int64_t a
 int shmsync_barrier_wait(shmsync_barrier *b, uint64_t phase)
 {
     SHMI_OPENED(b);
-    return shmi_barrier_await(b->impl, phase, 0);
+    return SHMI_TELL(shmi_barrier_await(b->impl, phase, 0));
 }
 int shmsync_barrier_timedwait(shmsync_barrier *b, uint64_t phase, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(b);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_barrier_await(b->impl, phase, ns);
+    return SHMI_TELL(err != 0 ? err : shmi_barrier_await(b->impl, phase, ns));
 }
 SHMI_FN int shmi_barrier_arrive_and_wait(struct shmi_barrier *x, int64_t abs)
 {
@@ -459,20 +468,20 @@ SHMI_FN int shmi_barrier_arrive_and_wait(struct shmi_barrier *x, int64_t abs)
 int shmsync_barrier_arrive_and_wait(shmsync_barrier *b)
 {
     SHMI_OPENED(b);
-    return shmi_barrier_arrive_and_wait(b->impl, 0);
+    return SHMI_TELL(shmi_barrier_arrive_and_wait(b->impl, 0));
 }
 int shmsync_barrier_timedarrive_and_wait(shmsync_barrier *b, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(b);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_barrier_arrive_and_wait(b->impl, ns);
+    return SHMI_TELL(err != 0 ? err : shmi_barrier_arrive_and_wait(b->impl, ns));
 }
 int shmsync_barrier_arrive_and_drop(shmsync_barrier *b)
 {
     SHMI_OPENED(b);
     uint64_t p;
-    return shmi_barrier_arrive_only(b->impl, 1, 1, &p);
+    return SHMI_TELL(shmi_barrier_arrive_only(b->impl, 1, 1, &p));
 }
 SHMI_FN int shmi_barrier_be(struct shmi_barrier *x, uint64_t n, int none)
 {
@@ -498,12 +507,12 @@ int shmsync_barrier_register(shmsync_barrier *b, int64_t n)
     SHMI_OPENED(b);
     if (n <= 0)
         return shmi_fail(EINVAL, "barrier.join", b->impl->m.queueLock.called, "of %lld", (long long)n);
-    return shmi_barrier_be(b->impl, (uint64_t)n, 0);
+    return SHMI_TELL(shmi_barrier_be(b->impl, (uint64_t)n, 0));
 }
 int shmsync_barrier_deregister(shmsync_barrier *b)
 {
     SHMI_OPENED(b);
-    return shmi_barrier_be(b->impl, 0, 1);
+    return SHMI_TELL(shmi_barrier_be(b->impl, 0, 1));
 }
 int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did)
 {
@@ -521,7 +530,7 @@ int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did)
     if (err == 0 && __atomic_load_n(&x->m.deaths, __ATOMIC_SEQ_CST) != shmi_deaths(x->m.a))
         err = shmi_mon_reap_and_enter(&x->m, 0);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     if (!shmi_barrier_broken(x)) {
         shmi_mon_leave(&x->m, NULL);
         return 0;
@@ -529,7 +538,7 @@ int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did)
     if (!shmi_all_gone(x->m.a)) {
         shmi_mon_leave(&x->m, NULL);
         err = shmi_await_gone(x->m.a, 0, "barrier.reset", x->m.queueLock.called, 0);
-        return err != 0 ? err : shmsync_barrier_reset(b, parties, did);
+        return SHMI_TELL(err != 0 ? err : shmsync_barrier_reset(b, parties, did));
     }
     phase = shmi_get(&x->w->phase);
     n = (uint64_t)parties;

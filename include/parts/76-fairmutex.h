@@ -190,15 +190,24 @@ SHMI_FN int shmi_open_fairmutex(int existing, shmsync_arena *a, const char *name
     }
     return err;
 }
-int shmsync_fairmutex_open(shmsync_arena *a, const char *name, const shmsync_fairmutex_options *opts, shmsync_fairmutex *out) { return shmi_open_fairmutex(0, a, name, opts, out); }
-int shmsync_fairmutex_attach(shmsync_arena *a, const char *name, const shmsync_fairmutex_options *opts, shmsync_fairmutex *out) { return shmi_open_fairmutex(1, a, name, opts, out); }
+int shmsync_fairmutex_open(shmsync_arena *a, const char *name, const shmsync_fairmutex_options *opts, shmsync_fairmutex *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_fairmutex(0, a, name, opts, out));
+}
+int shmsync_fairmutex_attach(shmsync_arena *a, const char *name, const shmsync_fairmutex_options *opts, shmsync_fairmutex *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_fairmutex(1, a, name, opts, out));
+}
 int shmsync_fairmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_fairmutex *out)
 {
+    SHMI_BEGIN();
     void *impl;
     int err = shmi_mon_at(a, off, "fairmutex.open", SHMI_KIND_FAIR_MUTEX, SHMI_VERSION_FAIR_MUTEX, sizeof(shmi_fairmutex_words), shmi_fair_build, NULL, &impl);
     out->impl = (struct shmi_fairmutex *)impl;
     out->serial = shmi_serial_of(impl);
-    return err;
+    return SHMI_TELL(err);
 }
 shmsync_offset shmsync_fairmutex_offset(const shmsync_fairmutex *f)
 {
@@ -210,11 +219,11 @@ int shmsync_fairmutex_close(shmsync_fairmutex *f)
     SHMI_OPENED(f);
     int err;
     if (f->impl == NULL)
-        return EBADF;
+        return SHMI_TELL(EBADF);
     err = shmi_mon_close(&f->impl->m);
     if (err == 0)
         f->impl = NULL;
-    return err;
+    return SHMI_TELL(err);
 }
 
 /* Why nobody can wait for owner word o, or 0. */
@@ -368,14 +377,14 @@ SHMI_FN int shmi_fair_lock(struct shmi_fairmutex *f, int64_t abs, int may_repair
 int shmsync_fairmutex_lock(shmsync_fairmutex *f)
 {
     SHMI_OPENED(f);
-    return shmi_fair_lock(f->impl, 0, 1);
+    return SHMI_TELL(shmi_fair_lock(f->impl, 0, 1));
 }
 int shmsync_fairmutex_timedlock(shmsync_fairmutex *f, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(f);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_fair_lock(f->impl, ns, 1);
+    return SHMI_TELL(err != 0 ? err : shmi_fair_lock(f->impl, ns, 1));
 }
 int shmsync_fairmutex_trylock(shmsync_fairmutex *f)
 {
@@ -384,9 +393,9 @@ int shmsync_fairmutex_trylock(shmsync_fairmutex *f)
     struct shmi_wakes b;
     int err = shmi_use(x->m.a, "fairmutex.trylock");
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     if (!shmi_mon_try_enter(&x->m))
-        return EBUSY;
+        return SHMI_TELL(EBUSY);
     shmi_wakes_init(&b);
     if (!shmi_fair_free(x))
         shmi_fair_look_at_owner(x, &b);
@@ -398,7 +407,7 @@ int shmsync_fairmutex_trylock(shmsync_fairmutex *f)
             err = EBUSY;
     }
     shmi_mon_leave(&x->m, &b);
-    return err;
+    return SHMI_TELL(err);
 }
 int shmsync_fairmutex_unlock(shmsync_fairmutex *f)
 {
@@ -408,7 +417,7 @@ int shmsync_fairmutex_unlock(shmsync_fairmutex *f)
     uint32_t o;
     int err = shmi_mon_enter(&x->m, 0);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     o = shmi_fair_owner(x);
     if (o != x->m.a->self) {
         shmi_mon_leave(&x->m, NULL);
@@ -432,20 +441,20 @@ int shmsync_fairmutex_recover(shmsync_fairmutex *f, int (*repair)(void *), void 
     for (;;) {
         int took, err = shmi_fair_begin_recover(x, 0, 1, &took);
         if (err != 0)
-            return err;
+            return SHMI_TELL(err);
         if (took)
-            return shmi_fair_run_repair(x, repair, arg, 0);
+            return SHMI_TELL(shmi_fair_run_repair(x, repair, arg, 0));
         err = shmi_fair_lock(x, 0, 0);
         if (err == 0)
-            return shmsync_fairmutex_unlock(f);
+            return SHMI_TELL(shmsync_fairmutex_unlock(f));
         if (err != EOWNERDEAD && err != ENOTRECOVERABLE)
-            return err;
+            return SHMI_TELL(err);
     }
 }
 int shmsync_fairmutex_state(shmsync_fairmutex *f)
 {
     SHMI_OPENED(f);
-    return shmi_lock_refusal(&f->impl->m, "fairmutex.state", shmi_fair_owner(f->impl), shmi_fair_died(f->impl));
+    return SHMI_TELL(shmi_lock_refusal(&f->impl->m, "fairmutex.state", shmi_fair_owner(f->impl), shmi_fair_died(f->impl)));
 }
 
 SHMI_FN void shmi_repair_fairmutex(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)

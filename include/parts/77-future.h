@@ -83,15 +83,24 @@ SHMI_FN int shmi_open_future(int existing, shmsync_arena *a, const char *name, c
     out->serial = shmi_serial_of(impl);
     return err;
 }
-int shmsync_future_open(shmsync_arena *a, const char *name, const shmsync_future_options *opts, shmsync_future *out) { return shmi_open_future(0, a, name, opts, out); }
-int shmsync_future_attach(shmsync_arena *a, const char *name, const shmsync_future_options *opts, shmsync_future *out) { return shmi_open_future(1, a, name, opts, out); }
+int shmsync_future_open(shmsync_arena *a, const char *name, const shmsync_future_options *opts, shmsync_future *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_future(0, a, name, opts, out));
+}
+int shmsync_future_attach(shmsync_arena *a, const char *name, const shmsync_future_options *opts, shmsync_future *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_future(1, a, name, opts, out));
+}
 int shmsync_future_at(shmsync_arena *a, shmsync_offset off, shmsync_future *out)
 {
+    SHMI_BEGIN();
     void *impl;
     int err = shmi_mon_at(a, off, "future.open", SHMI_KIND_FUTURE, SHMI_VERSION_FUTURE, sizeof(shmi_future_words), shmi_future_build, NULL, &impl);
     out->impl = (struct shmi_future *)impl;
     out->serial = shmi_serial_of(impl);
-    return err;
+    return SHMI_TELL(err);
 }
 shmsync_offset shmsync_future_offset(const shmsync_future *f)
 {
@@ -103,11 +112,11 @@ int shmsync_future_close(shmsync_future *f)
     SHMI_OPENED(f);
     int err;
     if (f->impl == NULL)
-        return EBADF;
+        return SHMI_TELL(EBADF);
     err = shmi_mon_close(&f->impl->m);
     if (err == 0)
         f->impl = NULL;
-    return err;
+    return SHMI_TELL(err);
 }
 
 /* The state, with the queue lock held, after the death of its producer has been noticed. */
@@ -131,7 +140,7 @@ int shmsync_future_claim(shmsync_future *f)
     uint64_t s;
     int err = shmi_mon_enter(&x->m, 0);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     shmi_wakes_init(&b);
     s = shmi_future_reaped(x, &b);
     if (!shmi_future_over(s) && shmi_future_producer(s) == 0) {
@@ -141,7 +150,7 @@ int shmsync_future_claim(shmsync_future *f)
         err = EBUSY;
     }
     shmi_mon_leave(&x->m, &b);
-    return err;
+    return SHMI_TELL(err);
 }
 int shmsync_future_set(shmsync_future *f, int result)
 {
@@ -151,7 +160,7 @@ int shmsync_future_set(shmsync_future *f, int result)
     uint64_t s;
     int err = shmi_mon_enter(&x->m, 0);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     shmi_wakes_init(&b);
     s = shmi_future_reaped(x, &b);
     if (shmi_future_over(s)) {
@@ -162,7 +171,7 @@ int shmsync_future_set(shmsync_future *f, int result)
         shmi_future_resolve(&x->m, &b);
     }
     shmi_mon_leave(&x->m, &b);
-    return err;
+    return SHMI_TELL(err);
 }
 int shmsync_future_is_set(const shmsync_future *f, int *result)
 {
@@ -227,14 +236,14 @@ SHMI_FN int shmi_future_wait(struct shmi_future *f, int *result, int64_t abs)
 int shmsync_future_wait(shmsync_future *f, int *result)
 {
     SHMI_OPENED(f);
-    return shmi_future_wait(f->impl, result, 0);
+    return SHMI_TELL(shmi_future_wait(f->impl, result, 0));
 }
 int shmsync_future_timedwait(shmsync_future *f, int *result, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(f);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_future_wait(f->impl, result, ns);
+    return SHMI_TELL(err != 0 ? err : shmi_future_wait(f->impl, result, ns));
 }
 int shmsync_future_reset(shmsync_future *f)
 {
@@ -244,13 +253,13 @@ int shmsync_future_reset(shmsync_future *f)
     uint64_t s;
     int err = shmi_mon_enter(&x->m, 0);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     shmi_wakes_init(&b);
     s = shmi_future_reaped(x, &b);
     if ((s & SHMI_FUTURE_ABANDONED_MASK) != 0 && !shmi_gone(x->m.a, shmi_future_producer(s))) {
         shmi_mon_leave(&x->m, &b);
         err = shmi_await_gone(x->m.a, shmi_future_producer(s), "future.reset", x->m.queueLock.called, 0);
-        return err != 0 ? err : shmsync_future_reset(f);
+        return SHMI_TELL(err != 0 ? err : shmsync_future_reset(f));
     }
     if (shmi_future_over(s)) {
         shmi_future_resolve(&x->m, &b);
@@ -260,7 +269,7 @@ int shmsync_future_reset(shmsync_future *f)
         err = EBUSY;
     }
     shmi_mon_leave(&x->m, &b);
-    return err;
+    return SHMI_TELL(err);
 }
 
 SHMI_FN void shmi_repair_future(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)

@@ -226,15 +226,24 @@ SHMI_FN int shmi_open_cond(int existing, shmsync_arena *a, const char *name, con
     }
     return err;
 }
-int shmsync_cond_open(shmsync_arena *a, const char *name, const shmsync_cond_options *opts, shmsync_cond *out) { return shmi_open_cond(0, a, name, opts, out); }
-int shmsync_cond_attach(shmsync_arena *a, const char *name, const shmsync_cond_options *opts, shmsync_cond *out) { return shmi_open_cond(1, a, name, opts, out); }
+int shmsync_cond_open(shmsync_arena *a, const char *name, const shmsync_cond_options *opts, shmsync_cond *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_cond(0, a, name, opts, out));
+}
+int shmsync_cond_attach(shmsync_arena *a, const char *name, const shmsync_cond_options *opts, shmsync_cond *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_cond(1, a, name, opts, out));
+}
 int shmsync_cond_at(shmsync_arena *a, shmsync_offset off, shmsync_cond *out)
 {
+    SHMI_BEGIN();
     void *impl;
     int err = shmi_mon_at(a, off, "cond.open", SHMI_KIND_COND, SHMI_VERSION_COND, sizeof(shmi_cond_words), shmi_cond_build, NULL, &impl);
     out->impl = (struct shmi_cond *)impl;
     out->serial = shmi_serial_of(impl);
-    return err;
+    return SHMI_TELL(err);
 }
 shmsync_offset shmsync_cond_offset(const shmsync_cond *c)
 {
@@ -246,11 +255,11 @@ int shmsync_cond_close(shmsync_cond *c)
     SHMI_OPENED(c);
     int err;
     if (c->impl == NULL)
-        return EBADF;
+        return SHMI_TELL(EBADF);
     err = shmi_mon_close(&c->impl->m);
     if (err == 0)
         c->impl = NULL;
-    return err;
+    return SHMI_TELL(err);
 }
 
 /* Ends a wait whose owner has the lock again, or could not get it: then the signal passes on. */
@@ -345,7 +354,7 @@ int shmsync_cond_wait(shmsync_cond *c, shmsync_mutex *m)
 {
     SHMI_OPENED(c);
     SHMI_OPENED(m);
-    return shmi_cond_wait_mutex(c, m, 0);
+    return SHMI_TELL(shmi_cond_wait_mutex(c, m, 0));
 }
 int shmsync_cond_timedwait(shmsync_cond *c, shmsync_mutex *m, const struct timespec *abs_monotonic)
 {
@@ -353,14 +362,14 @@ int shmsync_cond_timedwait(shmsync_cond *c, shmsync_mutex *m, const struct times
     SHMI_OPENED(m);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_cond_wait_mutex(c, m, ns);
+    return SHMI_TELL(err != 0 ? err : shmi_cond_wait_mutex(c, m, ns));
 }
 int shmsync_cond_wait_with(shmsync_cond *c, int (*unlock)(void *), int (*lock)(void *), void *arg, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(c);
     int64_t ns = 0;
     int err = abs_monotonic != NULL ? shmi_deadline(abs_monotonic, &ns) : 0;
-    return err != 0 ? err : shmi_cond_wait(c->impl, unlock, lock, arg, ns);
+    return SHMI_TELL(err != 0 ? err : shmi_cond_wait(c->impl, unlock, lock, arg, ns));
 }
 int shmsync_cond_signal(shmsync_cond *c)
 {
@@ -369,7 +378,7 @@ int shmsync_cond_signal(shmsync_cond *c)
     struct shmi_wakes b;
     int err = shmi_mon_enter(&k->m, 0);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     shmi_wakes_init(&b);
     shmi_mon_reap_if_due(&k->m, &b);
     shmi_cond_wake(k, &b, shmi_get(&k->m.w->arrivals), 0);
@@ -384,7 +393,7 @@ int shmsync_cond_broadcast(shmsync_cond *c)
     struct shmi_wakes b;
     int err = shmi_mon_enter(m, 0);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     shmi_wakes_init(&b);
     shmi_mon_reap_if_due(m, &b);
     if (!shmi_fifo_empty(&k->w->waiting)) {

@@ -381,15 +381,24 @@ SHMI_FN int shmi_open_semaphore(int existing, shmsync_arena *a, const char *name
     }
     return err;
 }
-int shmsync_semaphore_open(shmsync_arena *a, const char *name, int64_t n, const shmsync_semaphore_options *opts, shmsync_semaphore *out) { return shmi_open_semaphore(0, a, name, n, opts, out); }
-int shmsync_semaphore_attach(shmsync_arena *a, const char *name, const shmsync_semaphore_options *opts, shmsync_semaphore *out) { return shmi_open_semaphore(1, a, name, 0, opts, out); }
+int shmsync_semaphore_open(shmsync_arena *a, const char *name, int64_t n, const shmsync_semaphore_options *opts, shmsync_semaphore *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_semaphore(0, a, name, n, opts, out));
+}
+int shmsync_semaphore_attach(shmsync_arena *a, const char *name, const shmsync_semaphore_options *opts, shmsync_semaphore *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_semaphore(1, a, name, 0, opts, out));
+}
 int shmsync_semaphore_at(shmsync_arena *a, shmsync_offset off, shmsync_semaphore *out)
 {
+    SHMI_BEGIN();
     void *impl;
     int err = shmi_mon_at(a, off, "semaphore.open", SHMI_KIND_SEMAPHORE, SHMI_VERSION_SEMAPHORE, shmi_semaphore_bytes(a->geo.slots), shmi_sem_build, NULL, &impl);
     out->impl = (struct shmi_semaphore *)impl;
     out->serial = shmi_serial_of(impl);
-    return err;
+    return SHMI_TELL(err);
 }
 shmsync_offset shmsync_semaphore_offset(const shmsync_semaphore *s)
 {
@@ -401,11 +410,11 @@ int shmsync_semaphore_close(shmsync_semaphore *s)
     SHMI_OPENED(s);
     int err;
     if (s->impl == NULL)
-        return EBADF;
+        return SHMI_TELL(EBADF);
     err = shmi_mon_close(&s->impl->m);
     if (err == 0)
         s->impl = NULL;
-    return err;
+    return SHMI_TELL(err);
 }
 
 /* The rest of acquire, in a call that counts unless it only tries. */
@@ -488,19 +497,19 @@ SHMI_FN int shmi_sem_acquire(struct shmi_semaphore *s, int64_t want, int64_t abs
 int shmsync_semaphore_acquire(shmsync_semaphore *s, int64_t n)
 {
     SHMI_OPENED(s);
-    return shmi_sem_acquire(s->impl, n, 0, 1, 0);
+    return SHMI_TELL(shmi_sem_acquire(s->impl, n, 0, 1, 0));
 }
 int shmsync_semaphore_tryacquire(shmsync_semaphore *s, int64_t n)
 {
     SHMI_OPENED(s);
-    return shmi_sem_acquire(s->impl, n, 0, 0, 1);
+    return SHMI_TELL(shmi_sem_acquire(s->impl, n, 0, 0, 1));
 }
 int shmsync_semaphore_timedacquire(shmsync_semaphore *s, int64_t n, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(s);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_sem_acquire(s->impl, n, ns, 0, 0);
+    return SHMI_TELL(err != 0 ? err : shmi_sem_acquire(s->impl, n, ns, 0, 0));
 }
 int shmsync_semaphore_release(shmsync_semaphore *sem, int64_t n)
 {
@@ -509,14 +518,14 @@ int shmsync_semaphore_release(shmsync_semaphore *sem, int64_t n)
     struct shmi_wakes b;
     int err = shmi_use(s->m.a, "semaphore.release");
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     if (n < 0)
         return shmi_fail(EINVAL, "semaphore.release", s->m.queueLock.called, "%lld permits", (long long)n);
     if (shmi_sem_release_fast(s, (uint64_t)n))
         return 0;
     err = shmi_mon_enter(&s->m, 0);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     if (!shmi_sem_give(s, (uint64_t)n)) {
         shmi_sem_reopen(s);
         shmi_mon_leave(&s->m, NULL);

@@ -857,15 +857,24 @@ SHMI_FN int shmi_open_rwmutex(int existing, shmsync_arena *a, const char *name, 
     }
     return err;
 }
-int shmsync_rwmutex_open(shmsync_arena *a, const char *name, const shmsync_rwmutex_options *opts, shmsync_rwmutex *out) { return shmi_open_rwmutex(0, a, name, opts, out); }
-int shmsync_rwmutex_attach(shmsync_arena *a, const char *name, const shmsync_rwmutex_options *opts, shmsync_rwmutex *out) { return shmi_open_rwmutex(1, a, name, opts, out); }
+int shmsync_rwmutex_open(shmsync_arena *a, const char *name, const shmsync_rwmutex_options *opts, shmsync_rwmutex *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_rwmutex(0, a, name, opts, out));
+}
+int shmsync_rwmutex_attach(shmsync_arena *a, const char *name, const shmsync_rwmutex_options *opts, shmsync_rwmutex *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_rwmutex(1, a, name, opts, out));
+}
 int shmsync_rwmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_rwmutex *out)
 {
+    SHMI_BEGIN();
     void *impl;
     int err = shmi_mon_at(a, off, "rwmutex.open", SHMI_KIND_RWMUTEX, SHMI_VERSION_RWMUTEX, shmi_rw_bytes(a->geo.slots), shmi_rw_build, NULL, &impl);
     out->impl = (struct shmi_rwmutex *)impl;
     out->serial = shmi_serial_of(impl);
-    return err;
+    return SHMI_TELL(err);
 }
 shmsync_offset shmsync_rwmutex_offset(const shmsync_rwmutex *m)
 {
@@ -877,23 +886,23 @@ int shmsync_rwmutex_close(shmsync_rwmutex *m)
     SHMI_OPENED(m);
     int err;
     if (m->impl == NULL)
-        return EBADF;
+        return SHMI_TELL(EBADF);
     err = shmi_unshare(m->impl->a, m->impl->o.off, shmi_rw_end);
     if (err == 0)
         m->impl = NULL;
-    return err;
+    return SHMI_TELL(err);
 }
 int shmsync_rwmutex_lock(shmsync_rwmutex *m)
 {
     SHMI_OPENED(m);
-    return shmi_rw_lock(m->impl, 0);
+    return SHMI_TELL(shmi_rw_lock(m->impl, 0));
 }
 int shmsync_rwmutex_timedlock(shmsync_rwmutex *m, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(m);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_rw_lock(m->impl, ns);
+    return SHMI_TELL(err != 0 ? err : shmi_rw_lock(m->impl, ns));
 }
 int shmsync_rwmutex_trylock(shmsync_rwmutex *lock)
 {
@@ -901,28 +910,28 @@ int shmsync_rwmutex_trylock(shmsync_rwmutex *lock)
     struct shmi_rwmutex *m = lock->impl;
     int err = shmi_mutex_trylock(&m->writers);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     err = shmi_rw_try_drained(m, "rwmutex.trylock");
     if (err != 0)
         shmi_mutex_unlock(&m->writers);
-    return err;
+    return SHMI_TELL(err);
 }
 int shmsync_rwmutex_unlock(shmsync_rwmutex *m)
 {
     SHMI_OPENED(m);
-    return shmi_rw_open(m->impl, "rwmutex.unlock");
+    return SHMI_TELL(shmi_rw_open(m->impl, "rwmutex.unlock"));
 }
 int shmsync_rwmutex_rdlock(shmsync_rwmutex *m)
 {
     SHMI_OPENED(m);
-    return shmi_rw_rlock(m->impl, 0);
+    return SHMI_TELL(shmi_rw_rlock(m->impl, 0));
 }
 int shmsync_rwmutex_timedrdlock(shmsync_rwmutex *m, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(m);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_rw_rlock(m->impl, ns);
+    return SHMI_TELL(err != 0 ? err : shmi_rw_rlock(m->impl, ns));
 }
 int shmsync_rwmutex_tryrdlock(shmsync_rwmutex *lock)
 {
@@ -943,7 +952,7 @@ int shmsync_rwmutex_tryrdlock(shmsync_rwmutex *lock)
             return 0;
         shmi_rw_take_back(m);
     }
-    return err;
+    return SHMI_TELL(err);
 }
 int shmsync_rwmutex_rdunlock(shmsync_rwmutex *lock)
 {
@@ -952,10 +961,10 @@ int shmsync_rwmutex_rdunlock(shmsync_rwmutex *lock)
     uint64_t w;
     int err = shmi_use(m->a, "rwmutex.rdunlock");
     if (SHMI_UNLIKELY(err != 0))
-        return err;
+        return SHMI_TELL(err);
     w = shmi_add64(m->mine, 0 - SHMI_READER_ONE) - SHMI_READER_ONE;
     if (SHMI_UNLIKELY(shmi_rw_gate(m) != 0 || shmi_rw_reading(w) == SHMI_READER_MOST))
-        return shmi_rw_runlock_slow(m, w);
+        return SHMI_TELL(shmi_rw_runlock_slow(m, w));
     return 0;
 }
 int shmsync_rwmutex_downgrade(shmsync_rwmutex *lock)
@@ -965,7 +974,7 @@ int shmsync_rwmutex_downgrade(shmsync_rwmutex *lock)
     uint32_t g = shmi_rw_gate(m);
     int err = shmi_use(m->a, "rwmutex.downgrade");
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     if (g != m->a->self)
         return shmi_fail(shmi_rw_valid(g) ? EPERM : EPROTO, "rwmutex.downgrade", m->called, "gate %#x", g);
     shmi_add64(m->mine, SHMI_READER_ONE);
@@ -973,19 +982,19 @@ int shmsync_rwmutex_downgrade(shmsync_rwmutex *lock)
     err = shmi_rw_open(m, "rwmutex.downgrade");
     if (err != 0)
         shmi_rw_take_back(m);
-    return err;
+    return SHMI_TELL(err);
 }
 int shmsync_rwmutex_lock_upgradable(shmsync_rwmutex *m)
 {
     SHMI_OPENED(m);
-    return shmi_rw_lock_upgradable(m->impl, 0);
+    return SHMI_TELL(shmi_rw_lock_upgradable(m->impl, 0));
 }
 int shmsync_rwmutex_timed_lock_upgradable(shmsync_rwmutex *m, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(m);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_rw_lock_upgradable(m->impl, ns);
+    return SHMI_TELL(err != 0 ? err : shmi_rw_lock_upgradable(m->impl, ns));
 }
 int shmsync_rwmutex_try_lock_upgradable(shmsync_rwmutex *lock)
 {
@@ -993,31 +1002,31 @@ int shmsync_rwmutex_try_lock_upgradable(shmsync_rwmutex *lock)
     struct shmi_rwmutex *m = lock->impl;
     int err = shmi_mutex_trylock(&m->writers);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     err = shmi_rw_resolve_gate(m, "rwmutex.try_lock_upgradable");
     if (err == 0)
         shmi_rw_become_upgradable(m);
     else
         shmi_mutex_unlock(&m->writers);
-    return err;
+    return SHMI_TELL(err);
 }
 int shmsync_rwmutex_unlock_upgradable(shmsync_rwmutex *m)
 {
     SHMI_OPENED(m);
     int err = shmi_rw_end_upgradable(m->impl, "rwmutex.unlock_upgradable", SHMI_upNot);
-    return err != 0 ? err : shmi_mutex_unlock(&m->impl->writers);
+    return SHMI_TELL(err != 0 ? err : shmi_mutex_unlock(&m->impl->writers));
 }
 int shmsync_rwmutex_upgrade(shmsync_rwmutex *m)
 {
     SHMI_OPENED(m);
-    return shmi_rw_upgrade(m->impl, 0);
+    return SHMI_TELL(shmi_rw_upgrade(m->impl, 0));
 }
 int shmsync_rwmutex_timed_upgrade(shmsync_rwmutex *m, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(m);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_rw_upgrade(m->impl, ns);
+    return SHMI_TELL(err != 0 ? err : shmi_rw_upgrade(m->impl, ns));
 }
 int shmsync_rwmutex_try_upgrade(shmsync_rwmutex *lock)
 {
@@ -1025,10 +1034,10 @@ int shmsync_rwmutex_try_upgrade(shmsync_rwmutex *lock)
     struct shmi_rwmutex *m = lock->impl;
     int err = shmi_rw_end_upgradable(m, "rwmutex.try_upgrade", SHMI_upUpgrading);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     err = shmi_rw_try_drained(m, "rwmutex.try_upgrade");
     shmi_st32(&m->upgradable, err == 0 ? SHMI_upNot : SHMI_upHeld);
-    return err;
+    return SHMI_TELL(err);
 }
 int shmsync_rwmutex_downgrade_to_upgradable(shmsync_rwmutex *m)
 {
@@ -1036,18 +1045,18 @@ int shmsync_rwmutex_downgrade_to_upgradable(shmsync_rwmutex *m)
     int err = shmi_rw_open_gate(m->impl, "rwmutex.downgrade_to_upgradable");
     if (err == 0)
         shmi_rw_become_upgradable(m->impl);
-    return err;
+    return SHMI_TELL(err);
 }
 int shmsync_rwmutex_downgrade_to_read(shmsync_rwmutex *m)
 {
     SHMI_OPENED(m);
     int err = shmi_rw_end_upgradable(m->impl, "rwmutex.downgrade_to_read", SHMI_upNot);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     /* The reader is counted first: the next writer, which takes the mutex after that, sees it. */
     shmi_add64(m->impl->mine, SHMI_READER_ONE);
     SHMSYNC_CRASHPOINT("rwmutex.upgradable.reader_added");
-    return shmi_mutex_unlock(&m->impl->writers);
+    return SHMI_TELL(shmi_mutex_unlock(&m->impl->writers));
 }
 int shmsync_rwmutex_recover(shmsync_rwmutex *m, int (*repair)(void *), void *arg)
 {
@@ -1057,15 +1066,15 @@ int shmsync_rwmutex_recover(shmsync_rwmutex *m, int (*repair)(void *), void *arg
         return shmi_fail(EINVAL, "rwmutex.recover", m->impl->called, "without a repair");
     err = shmi_enter(m->impl->a, "rwmutex.recover");
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     err = shmi_rw_recover(m->impl, "rwmutex.recover", 0, repair, arg);
     shmi_exit(m->impl->a);
-    return err;
+    return SHMI_TELL(err);
 }
 int shmsync_rwmutex_state(shmsync_rwmutex *m)
 {
     SHMI_OPENED(m);
-    return shmi_rw_trouble(m->impl, "rwmutex.state", shmi_rw_gate(m->impl));
+    return SHMI_TELL(shmi_rw_trouble(m->impl, "rwmutex.state", shmi_rw_gate(m->impl)));
 }
 
 /* The reaper's side. */

@@ -638,35 +638,41 @@ SHMI_FN int shmi_spin_open(int existing, shmsync_arena *a, const char *op, uint3
 }
 int shmsync_spinlock_open(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_spinlock *out)
 {
-    return shmi_spin_open(0, a, "spinlock.open", SHMI_KIND_SPIN_LOCK, SHMI_VERSION_SPIN_LOCK, sizeof(shmi_spin_words), name, opts, &out->impl, &out->serial);
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_spin_open(0, a, "spinlock.open", SHMI_KIND_SPIN_LOCK, SHMI_VERSION_SPIN_LOCK, sizeof(shmi_spin_words), name, opts, &out->impl, &out->serial));
 }
 int shmsync_spinlock_attach(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_spinlock *out)
 {
-    return shmi_spin_open(1, a, "spinlock.open", SHMI_KIND_SPIN_LOCK, SHMI_VERSION_SPIN_LOCK, sizeof(shmi_spin_words), name, opts, &out->impl, &out->serial);
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_spin_open(1, a, "spinlock.open", SHMI_KIND_SPIN_LOCK, SHMI_VERSION_SPIN_LOCK, sizeof(shmi_spin_words), name, opts, &out->impl, &out->serial));
 }
 int shmsync_rwspinlock_open(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_rwspinlock *out)
 {
-    return shmi_spin_open(0, a, "rwspinlock.open", SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, shmi_rwspin_bytes(a->geo.slots), name, opts, &out->impl, &out->serial);
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_spin_open(0, a, "rwspinlock.open", SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, shmi_rwspin_bytes(a->geo.slots), name, opts, &out->impl, &out->serial));
 }
 int shmsync_rwspinlock_attach(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_rwspinlock *out)
 {
-    return shmi_spin_open(1, a, "rwspinlock.open", SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, shmi_rwspin_bytes(a->geo.slots), name, opts, &out->impl, &out->serial);
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_spin_open(1, a, "rwspinlock.open", SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, shmi_rwspin_bytes(a->geo.slots), name, opts, &out->impl, &out->serial));
 }
 int shmsync_spinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_spinlock *out)
 {
+    SHMI_BEGIN();
     void *impl;
     int err = shmi_mon_at(a, off, "spinlock.open", SHMI_KIND_SPIN_LOCK, SHMI_VERSION_SPIN_LOCK, sizeof(shmi_spin_words), shmi_spin_build, NULL, &impl);
     out->impl = (struct shmi_spinlock *)impl;
     out->serial = shmi_serial_of(impl);
-    return err;
+    return SHMI_TELL(err);
 }
 int shmsync_rwspinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_rwspinlock *out)
 {
+    SHMI_BEGIN();
     void *impl;
     int err = shmi_mon_at(a, off, "rwspinlock.open", SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, shmi_rwspin_bytes(a->geo.slots), shmi_spin_build, NULL, &impl);
     out->impl = (struct shmi_spinlock *)impl;
     out->serial = shmi_serial_of(impl);
-    return err;
+    return SHMI_TELL(err);
 }
 shmsync_offset shmsync_spinlock_offset(const shmsync_spinlock *l)
 {
@@ -683,69 +689,69 @@ int shmsync_spinlock_close(shmsync_spinlock *l)
     SHMI_OPENED(l);
     int err;
     if (l->impl == NULL)
-        return EBADF;
+        return SHMI_TELL(EBADF);
     err = shmi_unshare(l->impl->a, l->impl->o.off, shmi_mon_free);
     if (err == 0)
         l->impl = NULL;
-    return err;
+    return SHMI_TELL(err);
 }
 int shmsync_rwspinlock_close(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
     int err;
     if (l->impl == NULL)
-        return EBADF;
+        return SHMI_TELL(EBADF);
     err = shmi_unshare(l->impl->a, l->impl->o.off, shmi_mon_free);
     if (err == 0)
         l->impl = NULL;
-    return err;
+    return SHMI_TELL(err);
 }
 
 int shmsync_spinlock_lock(shmsync_spinlock *l)
 {
     SHMI_OPENED(l);
-    return shmi_spin_lock(l->impl, 0);
+    return SHMI_TELL(shmi_spin_lock(l->impl, 0));
 }
 int shmsync_spinlock_timedlock(shmsync_spinlock *l, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(l);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_spin_lock(l->impl, ns);
+    return SHMI_TELL(err != 0 ? err : shmi_spin_lock(l->impl, ns));
 }
 int shmsync_spinlock_trylock(shmsync_spinlock *l)
 {
     SHMI_OPENED(l);
     int err = shmi_use(l->impl->a, "spinlock.trylock");
-    return err != 0 ? err : shmi_spin_try(l->impl, SHMI_SPIN_HELD);
+    return SHMI_TELL(err != 0 ? err : shmi_spin_try(l->impl, SHMI_SPIN_HELD));
 }
 int shmsync_spinlock_unlock(shmsync_spinlock *l)
 {
     SHMI_OPENED(l);
-    return shmi_spin_release(l->impl, "spinlock.unlock", SHMI_SPIN_HELD, 0);
+    return SHMI_TELL(shmi_spin_release(l->impl, "spinlock.unlock", SHMI_SPIN_HELD, 0));
 }
 int shmsync_spinlock_recover(shmsync_spinlock *l, int (*repair)(void *), void *arg)
 {
     SHMI_OPENED(l);
-    return shmi_spin_recover(l->impl, 0, repair, arg);
+    return SHMI_TELL(shmi_spin_recover(l->impl, 0, repair, arg));
 }
 int shmsync_spinlock_state(shmsync_spinlock *l)
 {
     SHMI_OPENED(l);
-    return shmi_spin_trouble(l->impl, "spinlock.state", shmi_spin_state(l->impl));
+    return SHMI_TELL(shmi_spin_trouble(l->impl, "spinlock.state", shmi_spin_state(l->impl)));
 }
 
 int shmsync_rwspinlock_lock(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
-    return shmi_spin_lock(l->impl, 0);
+    return SHMI_TELL(shmi_spin_lock(l->impl, 0));
 }
 int shmsync_rwspinlock_timedlock(shmsync_rwspinlock *l, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(l);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_spin_lock(l->impl, ns);
+    return SHMI_TELL(err != 0 ? err : shmi_spin_lock(l->impl, ns));
 }
 int shmsync_rwspinlock_trylock(shmsync_rwspinlock *lock)
 {
@@ -761,17 +767,17 @@ int shmsync_rwspinlock_trylock(shmsync_rwspinlock *lock)
     if (err == 0)
         err = shmi_spin_try(l, SHMI_SPIN_DRAINING);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     err = shmi_rwspin_reader(l, &who);
     if (err == 0 && who == 0)
-        return shmi_rwspin_turn(l, d.from, d.to);
+        return SHMI_TELL(shmi_rwspin_turn(l, d.from, d.to));
     shmi_rwspin_give_up(l, &d);
-    return err != 0 ? err : EBUSY;
+    return SHMI_TELL(err != 0 ? err : EBUSY);
 }
 int shmsync_rwspinlock_unlock(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
-    return shmi_spin_release(l->impl, "rwspinlock.unlock", SHMI_SPIN_HELD, 0);
+    return SHMI_TELL(shmi_spin_release(l->impl, "rwspinlock.unlock", SHMI_SPIN_HELD, 0));
 }
 SHMI_FN int shmi_rwspin_rdlock(struct shmi_spinlock *l, int64_t abs)
 {
@@ -787,29 +793,29 @@ SHMI_FN int shmi_rwspin_rdlock(struct shmi_spinlock *l, int64_t abs)
 int shmsync_rwspinlock_rdlock(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
-    return shmi_rwspin_rdlock(l->impl, 0);
+    return SHMI_TELL(shmi_rwspin_rdlock(l->impl, 0));
 }
 int shmsync_rwspinlock_timedrdlock(shmsync_rwspinlock *l, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(l);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_rwspin_rdlock(l->impl, ns);
+    return SHMI_TELL(err != 0 ? err : shmi_rwspin_rdlock(l->impl, ns));
 }
 int shmsync_rwspinlock_tryrdlock(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
     int err = shmi_use(l->impl->a, "rwspinlock.tryrdlock");
-    return err != 0 ? err : shmi_spin_try(l->impl, SHMI_SPIN_READ);
+    return SHMI_TELL(err != 0 ? err : shmi_spin_try(l->impl, SHMI_SPIN_READ));
 }
 int shmsync_rwspinlock_rdunlock(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
     int err = shmi_use(l->impl->a, "rwspinlock.rdunlock");
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     SHMSYNC_CRASHPOINT("rwspinlock.runlock.before_release");
-    return shmi_rwspin_exit(l->impl) ? 0 : shmi_fail(EPERM, "rwspinlock.rdunlock", l->impl->called, "%s", "");
+    return SHMI_TELL(shmi_rwspin_exit(l->impl) ? 0 : shmi_fail(EPERM, "rwspinlock.rdunlock", l->impl->called, "%s", ""));
 }
 SHMI_FN int shmi_rwspin_uplock(struct shmi_spinlock *l, int64_t abs)
 {
@@ -821,25 +827,25 @@ SHMI_FN int shmi_rwspin_uplock(struct shmi_spinlock *l, int64_t abs)
 int shmsync_rwspinlock_uplock(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
-    return shmi_rwspin_uplock(l->impl, 0);
+    return SHMI_TELL(shmi_rwspin_uplock(l->impl, 0));
 }
 int shmsync_rwspinlock_timeduplock(shmsync_rwspinlock *l, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(l);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_rwspin_uplock(l->impl, ns);
+    return SHMI_TELL(err != 0 ? err : shmi_rwspin_uplock(l->impl, ns));
 }
 int shmsync_rwspinlock_tryuplock(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
     int err = shmi_use(l->impl->a, "rwspinlock.tryuplock");
-    return err != 0 ? err : shmi_spin_try(l->impl, SHMI_SPIN_UPGRADE);
+    return SHMI_TELL(err != 0 ? err : shmi_spin_try(l->impl, SHMI_SPIN_UPGRADE));
 }
 int shmsync_rwspinlock_upunlock(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
-    return shmi_spin_release(l->impl, "rwspinlock.upunlock", SHMI_SPIN_UPGRADE, 0);
+    return SHMI_TELL(shmi_spin_release(l->impl, "rwspinlock.upunlock", SHMI_SPIN_UPGRADE, 0));
 }
 /* EPERM unless this process holds l as kind says. */
 SHMI_FN int shmi_rwspin_has(struct shmi_spinlock *l, const char *op, uint32_t kind)
@@ -858,14 +864,14 @@ SHMI_FN int shmi_rwspin_upgrade(struct shmi_spinlock *l, int64_t abs)
 int shmsync_rwspinlock_upgrade(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
-    return shmi_rwspin_upgrade(l->impl, 0);
+    return SHMI_TELL(shmi_rwspin_upgrade(l->impl, 0));
 }
 int shmsync_rwspinlock_timedupgrade(shmsync_rwspinlock *l, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(l);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_rwspin_upgrade(l->impl, ns);
+    return SHMI_TELL(err != 0 ? err : shmi_rwspin_upgrade(l->impl, ns));
 }
 int shmsync_rwspinlock_tryupgrade(shmsync_rwspinlock *lock)
 {
@@ -878,7 +884,7 @@ int shmsync_rwspinlock_tryupgrade(shmsync_rwspinlock *lock)
         err = shmi_rwspin_reader(l, &who);
     if (err == 0)
         err = who != 0 ? EBUSY : shmi_rwspin_turn(l, d.from, d.to);
-    return err;
+    return SHMI_TELL(err);
 }
 /* Counts a hold for reading before the other one is given back, so that no writer comes in between. */
 SHMI_FN int shmi_rwspin_become_reader(struct shmi_spinlock *l, const char *op, uint32_t from)
@@ -894,27 +900,27 @@ SHMI_FN int shmi_rwspin_become_reader(struct shmi_spinlock *l, const char *op, u
 int shmsync_rwspinlock_downgrade(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
-    return shmi_rwspin_become_reader(l->impl, "rwspinlock.downgrade", SHMI_SPIN_HELD);
+    return SHMI_TELL(shmi_rwspin_become_reader(l->impl, "rwspinlock.downgrade", SHMI_SPIN_HELD));
 }
 int shmsync_rwspinlock_downgrade_to_read(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
-    return shmi_rwspin_become_reader(l->impl, "rwspinlock.downgrade_to_read", SHMI_SPIN_UPGRADE);
+    return SHMI_TELL(shmi_rwspin_become_reader(l->impl, "rwspinlock.downgrade_to_read", SHMI_SPIN_UPGRADE));
 }
 int shmsync_rwspinlock_downgrade_to_upgradable(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
-    return shmi_spin_release(l->impl, "rwspinlock.downgrade_to_upgradable", SHMI_SPIN_HELD, shmi_spin_ours(l->impl, SHMI_SPIN_UPGRADE));
+    return SHMI_TELL(shmi_spin_release(l->impl, "rwspinlock.downgrade_to_upgradable", SHMI_SPIN_HELD, shmi_spin_ours(l->impl, SHMI_SPIN_UPGRADE)));
 }
 int shmsync_rwspinlock_recover(shmsync_rwspinlock *l, int (*repair)(void *), void *arg)
 {
     SHMI_OPENED(l);
-    return shmi_spin_recover(l->impl, 0, repair, arg);
+    return SHMI_TELL(shmi_spin_recover(l->impl, 0, repair, arg));
 }
 int shmsync_rwspinlock_state(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
-    return shmi_spin_trouble(l->impl, "rwspinlock.state", shmi_spin_state(l->impl));
+    return SHMI_TELL(shmi_spin_trouble(l->impl, "rwspinlock.state", shmi_spin_state(l->impl)));
 }
 
 /* The reaper's side. */

@@ -158,6 +158,7 @@ SHMI_FN int shmi_await_turn(shmsync_arena *a, const char *op, shmi_awaited *at, 
 
 int shmsync_wait_any(const shmsync_awaitable *list, size_t n, const struct timespec *abs_monotonic, size_t *index)
 {
+    SHMI_BEGIN();
     shmi_awaited at[SHMSYNC_AWAIT_MOST];
     shmsync_arena *a = NULL;
     size_t i, begun, chosen = SIZE_MAX;
@@ -165,20 +166,20 @@ int shmsync_wait_any(const shmsync_awaitable *list, size_t n, const struct times
     int err = abs_monotonic != NULL ? shmi_deadline(abs_monotonic, &abs) : 0, result = 0;
     *index = SIZE_MAX;
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     if (n == 0)
         return shmi_fail(EINVAL, "wait_any", NULL, "nothing to wait for");
     err = shmi_await_check("wait_any", list, n, &a);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     for (i = 0; i < n; i++)
         if (shmi_await_reached(&list[i], &err)) {
             *index = i;
-            return err;
+            return SHMI_TELL(err);
         }
     err = shmi_enter(a, "wait_any");
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     since = shmi_now();
     for (begun = 0; begun < n && chosen == SIZE_MAX && err == 0; begun++) {
         err = shmi_await_begin(&list[begun], abs, &at[begun], &result);
@@ -202,11 +203,12 @@ int shmsync_wait_any(const shmsync_awaitable *list, size_t n, const struct times
             shmi_await_leave(&at[i]);
     shmi_exit(a);
     *index = chosen;
-    return chosen != SIZE_MAX ? result : err;
+    return SHMI_TELL(chosen != SIZE_MAX ? result : err);
 }
 
 int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct timespec *abs_monotonic)
 {
+    SHMI_BEGIN();
     shmi_awaited at[SHMSYNC_AWAIT_MOST];
     size_t of[SHMSYNC_AWAIT_MOST]; /* where in the list the waits are that are not over */
     int errs[SHMSYNC_AWAIT_MOST];
@@ -217,7 +219,7 @@ int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct times
     if (err == 0)
         err = shmi_await_check("wait_all", list, n, &a);
     if (err != 0 || n == 0)
-        return err;
+        return SHMI_TELL(err);
     for (i = 0; i < n; i++)
         if (!shmi_await_reached(&list[i], &errs[i]))
             of[left++] = i;
@@ -226,7 +228,7 @@ int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct times
         int64_t since = shmi_now();
         err = shmi_enter(a, "wait_all");
         if (err != 0)
-            return err;
+            return SHMI_TELL(err);
         for (i = 0; i < todo && err == 0; i++) {
             err = shmi_await_begin(&list[of[i]], abs, &at[begun], &errs[of[i]]);
             if (err == 0 && at[begun].wait_node != NULL)
@@ -251,10 +253,10 @@ int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct times
             shmi_await_leave(&at[i]);
         shmi_exit(a);
         if (err != 0)
-            return err;
+            return SHMI_TELL(err);
     }
     for (i = 0; i < n; i++)
         if (errs[i] != 0)
-            return errs[i];
+            return SHMI_TELL(errs[i]);
     return 0;
 }

@@ -683,14 +683,23 @@ SHMI_FN int shmi_open_multilock(int existing, shmsync_arena *a, const char *name
     err = shmi_open_object(a, &spec, &o, &created);
     return err != 0 ? err : shmi_multi_handle(a, &o, policy, buckets != 0 ? (int)init.log : -1, out);
 }
-int shmsync_multilock_open(shmsync_arena *a, const char *name, const shmsync_multilock_options *opts, shmsync_multilock *out) { return shmi_open_multilock(0, a, name, opts, out); }
-int shmsync_multilock_attach(shmsync_arena *a, const char *name, const shmsync_multilock_options *opts, shmsync_multilock *out) { return shmi_open_multilock(1, a, name, opts, out); }
+int shmsync_multilock_open(shmsync_arena *a, const char *name, const shmsync_multilock_options *opts, shmsync_multilock *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_multilock(0, a, name, opts, out));
+}
+int shmsync_multilock_attach(shmsync_arena *a, const char *name, const shmsync_multilock_options *opts, shmsync_multilock *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_multilock(1, a, name, opts, out));
+}
 int shmsync_multilock_at(shmsync_arena *a, shmsync_offset off, shmsync_multilock *out)
 {
+    SHMI_BEGIN();
     shmi_object o;
     int err = shmi_object_at(a, off, "multilock.open", SHMI_KIND_MULTI_LOCK, SHMI_VERSION_MULTI_LOCK, shmi_multi_bytes(0), &o);
     out->impl = NULL;
-    return err != 0 ? err : shmi_multi_handle(a, &o, SHMSYNC_POLICY_DEFAULT, -1, out);
+    return SHMI_TELL(err != 0 ? err : shmi_multi_handle(a, &o, SHMSYNC_POLICY_DEFAULT, -1, out));
 }
 shmsync_offset shmsync_multilock_offset(const shmsync_multilock *m)
 {
@@ -702,11 +711,11 @@ int shmsync_multilock_close(shmsync_multilock *m)
     SHMI_OPENED(m);
     int err;
     if (m->impl == NULL)
-        return EBADF;
+        return SHMI_TELL(EBADF);
     err = shmi_unshare(m->impl->a, m->impl->o.off, shmi_multi_end);
     if (err == 0)
         m->impl = NULL;
-    return err;
+    return SHMI_TELL(err);
 }
 
 /* ---- locking ---- */
@@ -912,7 +921,7 @@ SHMI_FN int shmi_key_lock(struct shmi_multilock *x, uint64_t key, int64_t abs, s
 int shmsync_multilock_lock(shmsync_multilock *m, uint64_t key, shmsync_hold *out)
 {
     SHMI_OPENED(m);
-    return shmi_key_lock(m->impl, key, 0, out);
+    return SHMI_TELL(shmi_key_lock(m->impl, key, 0, out));
 }
 int shmsync_multilock_timedlock(shmsync_multilock *m, uint64_t key, shmsync_hold *out, const struct timespec *abs_monotonic)
 {
@@ -920,7 +929,7 @@ int shmsync_multilock_timedlock(shmsync_multilock *m, uint64_t key, shmsync_hold
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     memset(out, 0, sizeof *out);
-    return err != 0 ? err : shmi_key_lock(m->impl, key, ns, out);
+    return SHMI_TELL(err != 0 ? err : shmi_key_lock(m->impl, key, ns, out));
 }
 /* The rest of trylock, with the queue lock held, which it leaves. */
 SHMI_FN int shmi_key_trylock_slow(struct shmi_key_bucket *k, uint64_t key, shmsync_hold *out)
@@ -971,14 +980,14 @@ int shmsync_multilock_trylock(shmsync_multilock *m, uint64_t key, shmsync_hold *
     if (err == 0)
         err = shmi_multi_bucket(m->impl, key, &k);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     if (shmi_key_biased(k, key, out))
         return 0;
     if (shmi_key_is_biased(k, key) || !shmi_mon_try_enter(&k->m))
-        return EBUSY;
+        return SHMI_TELL(EBUSY);
     e = shmi_key_vacant(k, key);
     if (e.hold == NULL)
-        return shmi_key_trylock_slow(k, key, out);
+        return SHMI_TELL(shmi_key_trylock_slow(k, key, out));
     shmi_key_take(k, e, key, out);
     shmi_mon_leave(&k->m, NULL);
     return 0;
@@ -986,6 +995,7 @@ int shmsync_multilock_trylock(shmsync_multilock *m, uint64_t key, shmsync_hold *
 
 int shmsync_multilock_unlock(const shmsync_hold *hold)
 {
+    SHMI_BEGIN();
     struct shmi_key_bucket *k = hold->in;
     uint64_t h = hold->hold;
     struct shmi_key_entry e;
@@ -994,7 +1004,7 @@ int shmsync_multilock_unlock(const shmsync_hold *hold)
     if (k == NULL)
         return shmi_fail(EPERM, "multilock.unlock", NULL, "the hold holds nothing");
     if (!shmi_is_open(k, hold->serial))
-        return shmi_closed(__func__);
+        return SHMI_TELL(shmi_closed(__func__));
     if (shmi_hold_kind(h) == SHMI_keyBiased) {
         if (shmi_self(k->m.a) == shmi_hold_name(h) && shmi_cas64(hold->at, h, h + SHMI_HOLD_UNLOCK)) {
             SHMSYNC_CRASHPOINT("multilock.unlock.biased");
@@ -1004,7 +1014,7 @@ int shmsync_multilock_unlock(const shmsync_hold *hold)
     }
     err = shmi_mon_enter(&k->m, 0);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     /* The hold is of this key, since its stamp is of this hold alone. */
     if (hold->at != NULL && shmi_get(hold->at) == h && shmi_get(hold->at + 1) == 0) {
         shmi_put(hold->at, h + SHMI_HOLD_FREE);
@@ -1070,7 +1080,7 @@ SHMI_FN int shmi_key_lockall(struct shmi_multilock *x, const uint64_t *keys, siz
 int shmsync_multilock_lockall(shmsync_multilock *m, const uint64_t *keys, size_t n, shmsync_hold *out, size_t *held)
 {
     SHMI_OPENED(m);
-    return shmi_key_lockall(m->impl, keys, n, out, held, 0);
+    return SHMI_TELL(shmi_key_lockall(m->impl, keys, n, out, held, 0));
 }
 int shmsync_multilock_timedlockall(shmsync_multilock *m, const uint64_t *keys, size_t n, shmsync_hold *out, size_t *held, const struct timespec *abs_monotonic)
 {
@@ -1078,17 +1088,18 @@ int shmsync_multilock_timedlockall(shmsync_multilock *m, const uint64_t *keys, s
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     *held = 0;
-    return err != 0 ? err : shmi_key_lockall(m->impl, keys, n, out, held, ns);
+    return SHMI_TELL(err != 0 ? err : shmi_key_lockall(m->impl, keys, n, out, held, ns));
 }
 int shmsync_multilock_unlockall(const shmsync_hold *h, size_t n)
 {
+    SHMI_BEGIN();
     int first = 0, err;
     while (n > 0) {
         err = shmsync_multilock_unlock(&h[--n]);
         if (first == 0)
             first = err;
     }
-    return first;
+    return SHMI_TELL(first);
 }
 
 /* ---- after a death ---- */
@@ -1147,15 +1158,15 @@ int shmsync_multilock_recover(shmsync_multilock *m, uint64_t key, int (*repair)(
                 next = shmi_hold_passing(h);
             }
             err = shmi_key_end_recover(k, key, h, next);
-            return err != 0 || failed == 0 ? err : shmi_fail_who(k->m.a, ENOTRECOVERABLE, "multilock.recover", k->m.queueLock.called, died);
+            return SHMI_TELL(err != 0 || failed == 0 ? err : shmi_fail_who(k->m.a, ENOTRECOVERABLE, "multilock.recover", k->m.queueLock.called, died));
         }
         err = shmi_key_lock_slow(k, 0, key, &hold);
         if (err == 0)
-            return shmsync_multilock_unlock(&hold);
+            return SHMI_TELL(shmsync_multilock_unlock(&hold));
         if (err == EOWNERDEAD || err == ENOTRECOVERABLE)
             err = 0;
     }
-    return err;
+    return SHMI_TELL(err);
 }
 int shmsync_multilock_state(shmsync_multilock *m, uint64_t key)
 {
@@ -1168,7 +1179,7 @@ int shmsync_multilock_state(shmsync_multilock *m, uint64_t key)
     if (err == 0)
         err = shmi_multi_bucket(m->impl, key, &k);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     for (v = shmi_walk_keys(k, 1); shmi_next_key(k, &v, &e);) {
         now = shmi_get(e.hold);
         if (!shmi_hold_free(now) && shmi_get(e.key) == key)
@@ -1176,7 +1187,7 @@ int shmsync_multilock_state(shmsync_multilock *m, uint64_t key)
     }
     if (h == 0 || shmi_hold_kind(h) == SHMI_keyBiased)
         return 0;
-    return shmi_key_fail(&k->m, "multilock.state", key, shmi_hold_result(h), shmi_hold_died(h));
+    return SHMI_TELL(shmi_key_fail(&k->m, "multilock.state", key, shmi_hold_result(h), shmi_hold_died(h)));
 }
 
 /* Whether a bucket has nothing that a death could have left. */

@@ -446,14 +446,23 @@ SHMI_FN int shmi_open_signalwaker(int existing, shmsync_arena *a, const char *na
     err = shmi_open_object(a, &spec, &o, &created);
     return err != 0 ? err : shmi_signal_handle(a, &o, signals, out);
 }
-int shmsync_signalwaker_open(shmsync_arena *a, const char *name, const shmsync_signalwaker_options *opts, shmsync_signalwaker *out) { return shmi_open_signalwaker(0, a, name, opts, out); }
-int shmsync_signalwaker_attach(shmsync_arena *a, const char *name, const shmsync_signalwaker_options *opts, shmsync_signalwaker *out) { return shmi_open_signalwaker(1, a, name, opts, out); }
+int shmsync_signalwaker_open(shmsync_arena *a, const char *name, const shmsync_signalwaker_options *opts, shmsync_signalwaker *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_signalwaker(0, a, name, opts, out));
+}
+int shmsync_signalwaker_attach(shmsync_arena *a, const char *name, const shmsync_signalwaker_options *opts, shmsync_signalwaker *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_signalwaker(1, a, name, opts, out));
+}
 int shmsync_signalwaker_at(shmsync_arena *a, shmsync_offset off, shmsync_signalwaker *out)
 {
+    SHMI_BEGIN();
     shmi_object o;
     int err = shmi_object_at(a, off, "signalwaker.open", SHMI_KIND_SIGNAL_WAKER, SHMI_VERSION_SIGNAL_WAKER, sizeof(shmi_signal_words), &o);
     out->impl = NULL;
-    return err != 0 ? err : shmi_signal_handle(a, &o, 0, out);
+    return SHMI_TELL(err != 0 ? err : shmi_signal_handle(a, &o, 0, out));
 }
 shmsync_offset shmsync_signalwaker_offset(const shmsync_signalwaker *w)
 {
@@ -465,11 +474,11 @@ int shmsync_signalwaker_close(shmsync_signalwaker *w)
     SHMI_OPENED(w);
     int err;
     if (w->impl == NULL)
-        return EBADF;
+        return SHMI_TELL(EBADF);
     err = shmi_unshare(w->impl->a, w->impl->o.off, shmi_mon_free);
     if (err == 0)
         w->impl = NULL;
-    return err;
+    return SHMI_TELL(err);
 }
 int shmsync_signalwaker_signals(const shmsync_signalwaker *w)
 {
@@ -498,7 +507,7 @@ int shmsync_signalwaker_gate(const shmsync_signalwaker *w, int queue, shmsync_ga
     SHMI_OPENED(w);
     int err = shmi_signal_use(w->impl, "signalwaker.gate", "queue", queue, w->impl->n_gates);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     out->impl = w->impl;
     out->serial = w->serial;
     out->queue = (uint32_t)queue;
@@ -532,7 +541,7 @@ int shmsync_gate_schedule(shmsync_gate *g, int *scheduled)
         }
         shmi_signal_add(w, SHMSYNC_STAT_CAS_FAILURES, 1);
     }
-    return err;
+    return SHMI_TELL(err);
 }
 
 /* Begins the execution of a scheduled queue. The name goes in with the flag, and before the bit is
@@ -561,7 +570,7 @@ int shmsync_gate_begin(shmsync_gate *g)
 {
     SHMI_OPENED(g);
     int err = shmi_use(g->impl->a, "gate.begin");
-    return err != 0 ? err : shmi_gate_begin(g) ? 0 : EBUSY;
+    return SHMI_TELL(err != 0 ? err : shmi_gate_begin(g) ? 0 : EBUSY);
 }
 int shmsync_gate_trybegin_inline(shmsync_gate *g)
 {
@@ -570,14 +579,14 @@ int shmsync_gate_trybegin_inline(shmsync_gate *g)
     uint64_t *word = &w->gates[g->queue].word, s, next;
     int err = shmi_use(w->a, "gate.trybegin_inline");
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     s = shmi_ld64(word);
     if (!shmi_gate_idle(s))
-        return EBUSY;
+        return SHMI_TELL(EBUSY);
     next = shmi_gate_begun(s, w->a->self);
     if (!shmi_cas64(word, s, next)) {
         shmi_signal_add(w, SHMSYNC_STAT_CAS_FAILURES, 1);
-        return EBUSY;
+        return SHMI_TELL(EBUSY);
     }
     g->running = next;
     shmi_signal_add(w, SHMSYNC_STAT_TASKS_POLLED, 1);
@@ -620,13 +629,13 @@ int shmsync_gate_finish(shmsync_gate *g, int *again)
     int scheduled, err = shmi_gate_finish(g, "gate.finish", 0, &scheduled);
     if (again != NULL)
         *again = scheduled;
-    return err;
+    return SHMI_TELL(err);
 }
 int shmsync_gate_finish_and_schedule(shmsync_gate *g)
 {
     SHMI_OPENED(g);
     int scheduled;
-    return shmi_gate_finish(g, "gate.finish_and_schedule", 1, &scheduled);
+    return SHMI_TELL(shmi_gate_finish(g, "gate.finish_and_schedule", 1, &scheduled));
 }
 int shmsync_gate_state(const shmsync_gate *g, shmsync_gate_info *out)
 {
@@ -635,7 +644,7 @@ int shmsync_gate_state(const shmsync_gate *g, shmsync_gate_info *out)
     int err = shmi_use(g->impl->a, "gate.state");
     memset(out, 0, sizeof *out);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     s = shmi_ld64(&g->impl->gates[g->queue].word);
     out->scheduled = shmi_gate_scheduled(s);
     out->executing = shmi_gate_executing(s);
@@ -673,7 +682,7 @@ int shmsync_signalwaker_next(shmsync_signalwaker *waker, int near_queue, shmsync
     shmsync_gate g;
     int passes, err = shmi_signal_use(w, "signalwaker.next", "queue", near_queue, w->n_gates);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     g.impl = w;
     g.serial = waker->serial;
     g.queue = 0;
@@ -682,7 +691,7 @@ int shmsync_signalwaker_next(shmsync_signalwaker *waker, int near_queue, shmsync
         uint64_t active = shmi_ld64(&w->w->summary) & w->mask;
         if (active == 0) {
             shmi_signal_add(w, SHMSYNC_STAT_EMPTY_SCANS, 1);
-            return EBUSY;
+            return SHMI_TELL(EBUSY);
         }
         if (shmi_signal_pass(w, active, (uint32_t)near_queue, &g)) {
             /* For other scheduled queues, if a worker sleeps and there is no permit: this
@@ -697,7 +706,7 @@ int shmsync_signalwaker_next(shmsync_signalwaker *waker, int near_queue, shmsync
     }
     shmi_signal_release(w, 1); /* the worker that takes it looks on */
     shmi_signal_add(w, SHMSYNC_STAT_EMPTY_SCANS, 1);
-    return EBUSY;
+    return SHMI_TELL(EBUSY);
 }
 
 /* ---- Waiting for permits ---- */
@@ -773,20 +782,20 @@ SHMI_FN int shmi_signal_acquire(struct shmi_signalwaker *w, int64_t abs)
 int shmsync_signalwaker_acquire(shmsync_signalwaker *w)
 {
     SHMI_OPENED(w);
-    return shmi_signal_acquire(w->impl, 0);
+    return SHMI_TELL(shmi_signal_acquire(w->impl, 0));
 }
 int shmsync_signalwaker_timedacquire(shmsync_signalwaker *w, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(w);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return err != 0 ? err : shmi_signal_acquire(w->impl, ns);
+    return SHMI_TELL(err != 0 ? err : shmi_signal_acquire(w->impl, ns));
 }
 int shmsync_signalwaker_tryacquire(shmsync_signalwaker *w)
 {
     SHMI_OPENED(w);
     int err = shmi_use(w->impl->a, "signalwaker.tryacquire");
-    return err != 0 ? err : shmi_signal_take(w->impl) ? 0 : EBUSY;
+    return SHMI_TELL(err != 0 ? err : shmi_signal_take(w->impl) ? 0 : EBUSY);
 }
 int shmsync_signalwaker_release(shmsync_signalwaker *w, int64_t n)
 {
@@ -796,7 +805,7 @@ int shmsync_signalwaker_release(shmsync_signalwaker *w, int64_t n)
         err = shmi_fail(EINVAL, "signalwaker.release", w->impl->called, "%lld permits", (long long)n);
     if (err == 0 && n > 0)
         shmi_signal_release(w->impl, (uint64_t)n);
-    return err;
+    return SHMI_TELL(err);
 }
 uint64_t shmsync_signalwaker_permits(const shmsync_signalwaker *w)
 {
@@ -831,20 +840,20 @@ SHMI_FN int shmi_signal_register(struct shmi_signalwaker *w, const char *op, int
 int shmsync_signalwaker_register_sleeper(shmsync_signalwaker *w)
 {
     SHMI_OPENED(w);
-    return shmi_signal_register(w->impl, "signalwaker.register_sleeper", 1, 1);
+    return SHMI_TELL(shmi_signal_register(w->impl, "signalwaker.register_sleeper", 1, 1));
 }
 int shmsync_signalwaker_unregister_sleeper(shmsync_signalwaker *w)
 {
     SHMI_OPENED(w);
-    return shmi_signal_register(w->impl, "signalwaker.unregister_sleeper", 1, 0);
+    return SHMI_TELL(shmi_signal_register(w->impl, "signalwaker.unregister_sleeper", 1, 0));
 }
 int shmsync_signalwaker_register_worker(shmsync_signalwaker *w)
 {
     SHMI_OPENED(w);
-    return shmi_signal_register(w->impl, "signalwaker.register_worker", 0, 1);
+    return SHMI_TELL(shmi_signal_register(w->impl, "signalwaker.register_worker", 0, 1));
 }
 int shmsync_signalwaker_unregister_worker(shmsync_signalwaker *w)
 {
     SHMI_OPENED(w);
-    return shmi_signal_register(w->impl, "signalwaker.unregister_worker", 0, 0);
+    return SHMI_TELL(shmi_signal_register(w->impl, "signalwaker.unregister_worker", 0, 0));
 }

@@ -105,11 +105,20 @@ SHMI_FN int shmi_open_synchronized(int existing, shmsync_arena *a, const char *n
     err = shmi_open_object(a, &spec, &o, &created);
     return err != 0 ? err : shmi_synchronized_handle(a, &o, size, out);
 }
-int shmsync_synchronized_open(shmsync_arena *a, const char *name, size_t size, const shmsync_synchronized_options *opts, shmsync_synchronized *out) { return shmi_open_synchronized(0, a, name, size, opts, out); }
-int shmsync_synchronized_attach(shmsync_arena *a, const char *name, size_t size, const shmsync_synchronized_options *opts, shmsync_synchronized *out) { return shmi_open_synchronized(1, a, name, size, opts, out); }
+int shmsync_synchronized_open(shmsync_arena *a, const char *name, size_t size, const shmsync_synchronized_options *opts, shmsync_synchronized *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_synchronized(0, a, name, size, opts, out));
+}
+int shmsync_synchronized_attach(shmsync_arena *a, const char *name, size_t size, const shmsync_synchronized_options *opts, shmsync_synchronized *out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_open_synchronized(1, a, name, size, opts, out));
+}
 
 int shmsync_synchronized_at(shmsync_arena *a, shmsync_offset off, size_t size, shmsync_synchronized *out)
 {
+    SHMI_BEGIN();
     shmi_object o;
     int err;
     out->impl = NULL;
@@ -117,13 +126,13 @@ int shmsync_synchronized_at(shmsync_arena *a, shmsync_offset off, size_t size, s
         return shmi_fail(EINVAL, "synchronized.open", NULL, "a value of %zu bytes; the most is %u", size, SHMI_SYNCHRONIZED_MOST);
     err = shmi_object_at(a, off, "synchronized.open", SHMI_KIND_SYNCHRONIZED, SHMI_VERSION_SYNCHRONIZED, sizeof(shmi_synchronized_words), &o);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     if (o.size != shmi_synchronized_copy_at(size, 1) + size) {
         shmi_close_object(a, off);
         return shmi_fail(EINVAL, "synchronized.open", shmi_called(&o), "it has %llu bytes; with a value of %zu bytes it has %llu",
                          (unsigned long long)o.size, size, (unsigned long long)(shmi_synchronized_copy_at(size, 1) + size));
     }
-    return shmi_synchronized_handle(a, &o, size, out);
+    return SHMI_TELL(shmi_synchronized_handle(a, &o, size, out));
 }
 shmsync_offset shmsync_synchronized_offset(const shmsync_synchronized *s)
 {
@@ -137,11 +146,11 @@ int shmsync_synchronized_close(shmsync_synchronized *s)
     SHMI_OPENED(s);
     int err;
     if (s->impl == NULL)
-        return EBADF;
+        return SHMI_TELL(EBADF);
     err = shmi_unshare(s->impl->m.a, s->impl->m.o.off, shmi_synchronized_end);
     if (err == 0)
         s->impl = NULL;
-    return err;
+    return SHMI_TELL(err);
 }
 
 /* A lock that is not recoverable was overwritten by a peer: nobody makes it so. */
@@ -169,7 +178,7 @@ SHMI_FN int shmi_synchronized_begin(struct shmi_synchronized *x, void **copy, in
 int shmsync_synchronized_begin(shmsync_synchronized *s, void **copy)
 {
     SHMI_OPENED(s);
-    return shmi_synchronized_begin(s->impl, copy, 0);
+    return SHMI_TELL(shmi_synchronized_begin(s->impl, copy, 0));
 }
 int shmsync_synchronized_timedbegin(shmsync_synchronized *s, void **copy, const struct timespec *abs_monotonic)
 {
@@ -178,7 +187,7 @@ int shmsync_synchronized_timedbegin(shmsync_synchronized *s, void **copy, const 
     *copy = NULL;
     if (shmi_deadline(abs_monotonic, &deadline) != 0)
         return shmi_fail(EINVAL, "synchronized.timedbegin", s->impl->m.called, "not a time");
-    return shmi_synchronized_begin(s->impl, copy, deadline);
+    return SHMI_TELL(shmi_synchronized_begin(s->impl, copy, deadline));
 }
 
 /* Whether this process holds the lock: 0, or why not. */
@@ -199,18 +208,18 @@ int shmsync_synchronized_commit(shmsync_synchronized *s)
     struct shmi_synchronized *x = s->impl;
     int err = shmi_synchronized_holds(x, "synchronized.commit");
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     SHMSYNC_CRASHPOINT("synchronized.update.written");
     shmi_commit_store(&x->w->current, __atomic_load_n(&x->w->current, __ATOMIC_RELAXED) + 1);
     SHMSYNC_CRASHPOINT("synchronized.update.committed");
-    return shmi_mutex_unlock(&x->m);
+    return SHMI_TELL(shmi_mutex_unlock(&x->m));
 }
 
 int shmsync_synchronized_abort(shmsync_synchronized *s)
 {
     SHMI_OPENED(s);
     int err = shmi_synchronized_holds(s->impl, "synchronized.abort");
-    return err != 0 ? err : shmi_mutex_unlock(&s->impl->m);
+    return SHMI_TELL(err != 0 ? err : shmi_mutex_unlock(&s->impl->m));
 }
 
 int shmsync_synchronized_store(shmsync_synchronized *s, const void *src)
@@ -219,11 +228,11 @@ int shmsync_synchronized_store(shmsync_synchronized *s, const void *src)
     struct shmi_synchronized *x = s->impl;
     int err = shmi_synchronized_lock(x, 0);
     if (err != 0)
-        return err;
+        return SHMI_TELL(err);
     if (x->size != 0)
         memcpy(x->copies[(__atomic_load_n(&x->w->current, __ATOMIC_RELAXED) + 1) & 1], src, x->size);
     SHMSYNC_CRASHPOINT("synchronized.update.copied");
-    return shmsync_synchronized_commit(s);
+    return SHMI_TELL(shmsync_synchronized_commit(s));
 }
 
 /* Reads without the lock: whether dst is one value. */
@@ -270,7 +279,7 @@ int shmsync_synchronized_load(const shmsync_synchronized *s, void *dst)
                 return 0;
     }
 #endif
-    return shmi_synchronized_load_slow(x, dst);
+    return SHMI_TELL(shmi_synchronized_load_slow(x, dst));
 }
 
 uint64_t shmsync_synchronized_commits(const shmsync_synchronized *s)

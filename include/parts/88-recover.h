@@ -165,6 +165,7 @@ SHMI_FN void shmi_note_object(shmsync_arena *a, const shmi_object *o, void *arg)
 
 int shmsync_recover_all(shmsync_arena *a, int (*repair)(shmsync_arena *a, const shmsync_lost *lost, void *arg), void *arg, size_t *recovered)
 {
+    SHMI_BEGIN();
     static const struct {
         uint32_t kind;
         void (*recover)(shmi_recovery *r);
@@ -208,6 +209,6 @@ int shmsync_recover_all(shmsync_arena *a, int (*repair)(shmsync_arena *a, const 
     free(l.v);
     if (recovered != NULL)
         *recovered = r.recovered;
-    return r.err;
+    return SHMI_TELL(r.err);
 }
 

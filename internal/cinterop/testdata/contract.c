@@ -326,6 +326,98 @@ static int close_many(void)
     return shmsync_arena_close(a);
 }
 
+/* Each failure has a text of its own, and one that is no news is not put into words before somebody asks. */
+static int errors(void)
+{
+    shmsync_arena *a = open_arena();
+    struct timespec no_time = {0, 2000000000};
+    shmsync_awaitable wait;
+    struct handles h;
+    uint64_t item = 1;
+    size_t index;
+    int i, n = 0;
+    void *p;
+    open_all(a, &h);
+    memset(&wait, 0, sizeof wait);
+    wait.kind = SHMSYNC_AWAIT_SEQUENCER;
+    wait.sequencer = &h.sequencer;
+    wait.token = 1;
+    CHECK(shmsync_mutex_lock(&h.mutex), 0);
+    CHECK(shmsync_fairmutex_lock(&h.fairmutex), 0);
+    CHECK(shmsync_rwmutex_lock(&h.rwmutex), 0);
+    CHECK(shmsync_spinlock_lock(&h.spinlock), 0);
+    CHECK(shmsync_rwspinlock_lock(&h.rwspinlock), 0);
+    CHECK(shmsync_semaphore_acquire(&h.semaphore, 1), 0);
+    CHECK(shmsync_waitgroup_add(&h.waitgroup, 1), 0);
+    CHECK(shmsync_synchronized_begin(&h.synchronized, &p), 0);
+    CHECK(shmsync_lease_nack(&h.lease), 0);
+    CHECK(shmsync_queue_get(&h.queue, &item), 0);
+    CHECK(shmsync_future_claim(&h.future), 0);
+#define FAILS(want, call)                                                                                               \
+    do {                                                                                                                \
+        int got;                                                                                                        \
+        shmi_fail(ENOSPC, "earlier", NULL, "%s", "");                                                                   \
+        shmi_fail(want, "earlier", NULL, "%s", "");                                                                     \
+        got = (call);                                                                                                   \
+        if (((want) == EBUSY || (want) == ETIMEDOUT) && !shmi_last.brief) {                                             \
+            fprintf(stderr, "line %d: %s was put into words: %s\n", __LINE__, #call, shmsync_error());                  \
+            _exit(1);                                                                                                   \
+        }                                                                                                               \
+        if (got != (want) || strstr(shmsync_error(), shmsync_strerror(want)) == NULL || strstr(shmsync_error(), "earlier") != NULL) { \
+            fprintf(stderr, "line %d: %s is %d, and shmsync_error() is %s\n", __LINE__, #call, got, shmsync_error());   \
+            _exit(1);                                                                                                   \
+        }                                                                                                               \
+        n++;                                                                                                            \
+    } while (0)
+    FAILS(EBUSY, shmsync_mutex_trylock(&h.mutex));
+    FAILS(EBUSY, shmsync_fairmutex_trylock(&h.fairmutex));
+    FAILS(EBUSY, shmsync_rwmutex_trylock(&h.rwmutex));
+    FAILS(EBUSY, shmsync_rwmutex_tryrdlock(&h.rwmutex));
+    FAILS(EBUSY, shmsync_spinlock_trylock(&h.spinlock));
+    FAILS(EBUSY, shmsync_rwspinlock_trylock(&h.rwspinlock));
+    FAILS(EBUSY, shmsync_rwspinlock_tryrdlock(&h.rwspinlock));
+    FAILS(EBUSY, shmsync_multilock_trylock(&h.multilock, 7, &h.hold));
+    FAILS(EBUSY, shmsync_semaphore_tryacquire(&h.semaphore, 1));
+    FAILS(EBUSY, shmsync_queue_tryget(&h.queue, &item));
+    FAILS(EBUSY, shmsync_event_trywait(&h.event));
+    FAILS(EBUSY, shmsync_latch_trywait(&h.latch));
+    FAILS(EBUSY, shmsync_gate_begin(&h.gate));
+    FAILS(EBUSY, shmsync_signalwaker_tryacquire(&h.signalwaker));
+    FAILS(EBUSY, shmsync_signalwaker_next(&h.signalwaker, 0, &h.gate));
+    FAILS(EBUSY, shmsync_signal_acquire(&h.signal, 1, NULL));
+    FAILS(EBUSY, shmsync_signalwaker_tryunmark(&h.signalwaker, 1));
+    FAILS(ETIMEDOUT, shmsync_mutex_timedlock(&h.mutex, &soon));
+    FAILS(ETIMEDOUT, shmsync_fairmutex_timedlock(&h.fairmutex, &soon));
+    FAILS(ETIMEDOUT, shmsync_rwmutex_timedlock(&h.rwmutex, &soon));
+    FAILS(ETIMEDOUT, shmsync_rwmutex_timedrdlock(&h.rwmutex, &soon));
+    FAILS(ETIMEDOUT, shmsync_spinlock_timedlock(&h.spinlock, &soon));
+    FAILS(ETIMEDOUT, shmsync_rwspinlock_timedlock(&h.rwspinlock, &soon));
+    FAILS(ETIMEDOUT, shmsync_rwspinlock_timedrdlock(&h.rwspinlock, &soon));
+    FAILS(ETIMEDOUT, shmsync_multilock_timedlock(&h.multilock, 7, &h.hold, &soon));
+    FAILS(ETIMEDOUT, shmsync_semaphore_timedacquire(&h.semaphore, 1, &soon));
+    FAILS(ETIMEDOUT, shmsync_queue_timedget(&h.queue, &item, &soon));
+    FAILS(ETIMEDOUT, shmsync_event_timedwait(&h.event, &soon));
+    FAILS(ETIMEDOUT, shmsync_latch_timedwait(&h.latch, &soon));
+    FAILS(ETIMEDOUT, shmsync_future_timedwait(&h.future, &i, &soon));
+    FAILS(ETIMEDOUT, shmsync_futex_timedwait(&h.futex, 1, &soon));
+    FAILS(ETIMEDOUT, shmsync_sequencer_timedwait(&h.sequencer, 1, &soon));
+    FAILS(ETIMEDOUT, shmsync_waitgroup_timedwait(&h.waitgroup, &soon));
+    FAILS(ETIMEDOUT, shmsync_barrier_timedwait(&h.barrier, 0, &soon));
+    FAILS(ETIMEDOUT, shmsync_cond_timedwait(&h.cond, &h.mutex, &soon));
+    FAILS(ETIMEDOUT, shmsync_signalwaker_timedacquire(&h.signalwaker, &soon));
+    FAILS(ETIMEDOUT, shmsync_wait_any(&wait, 1, &soon, &index));
+    FAILS(ETIMEDOUT, shmsync_synchronized_timedbegin(&h.synchronized, &p, &soon));
+    FAILS(EINVAL, shmsync_queue_timedget(&h.queue, &item, &no_time));
+    FAILS(EINVAL, shmsync_event_timedwait(&h.event, &no_time));
+    FAILS(EINVAL, shmsync_arena_close(NULL));
+    FAILS(EINVAL, shmsync_queue_attach(a, "mutex", 8, NULL, &h.queue));
+    FAILS(ENOENT, shmsync_mutex_attach(a, "none", NULL, &h.mutex));
+    CHECK(shmsync_sequencer_stop(&h.sequencer), 0);
+    FAILS(ECANCELED, shmsync_sequencer_wait(&h.sequencer, 1));
+    CHECK(n > 40, 1);
+    return shmsync_arena_close(a);
+}
+
 int main(int argc, char **argv)
 {
     const struct {
@@ -336,6 +428,7 @@ int main(int argc, char **argv)
         {"closed-arena", closed_arena},
         {"closed-in-use", closed_in_use},
         {"close-many", close_many},
+        {"errors", errors},
     };
     size_t i;
     if (argc != 3)
