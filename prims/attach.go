@@ -11,12 +11,13 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// Each OpenX finds an object or creates it. Each AttachX only finds it: where there is no
-// object of that name, the error Is [fs.ErrNotExist], and nothing is created. Options mean
-// what they mean for OpenX and an object that exists.
+// Each OpenX finds an object or creates it. Each AttachX only finds an object: if there is no
+// object of that name, the error Is [fs.ErrNotExist]. Options mean what they mean for OpenX and
+// an object that exists.
 
-// needs is the error of an OpenX without the number that a new object needs. It is the
-// error for an object that exists, too: whether this process is the first is a race.
+// needs returns the error of an OpenX that lacks the number that a new object needs. OpenX
+// returns it even if the object exists: otherwise a race between processes would decide whether
+// the call succeeds.
 func needs(kind, name, what string, n int64) error {
 	if n > 0 {
 		return nil

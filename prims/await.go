@@ -4,57 +4,57 @@ import "context"
 
 // Awaitable is a wait that WaitAny and WaitAll can combine with others:
 //
-//   - a Future: that it is set, or that its producer has died;
-//   - a Pending: that it has ended;
-//   - Futex.At: that a Futex has reached a token;
-//   - Sequencer.At: that a Sequencer has reached a token;
-//   - an Event: that it is set; Event.ResetAwaitable: that a bidirectional one is not.
+//   - a Future, for its result or the death of its producer;
+//   - a Pending, for its end;
+//   - Futex.At, for a Futex to reach a token;
+//   - Sequencer.At, for a Sequencer to reach a token;
+//   - an Event, for its set; Event.ResetAwaitable, for the reset of a bidirectional Event.
 //
 // A wait for an auto-reset Event takes its token, as Wait does. All other waits change
 // nothing, and any number of waiters can see the same event.
 //
 // Its methods are not exported: only this package can make a wait that takes nothing.
 type Awaitable interface {
-	// reached reports, without waiting, whether a wait would end now, and by what
-	// error. It takes what such a wait takes.
+	// reached reports, without waiting, whether a wait would end now, and with which error. It
+	// takes what such a wait takes.
 	reached() (done bool, err error)
-	// watch begins a wait that takes nothing. It calls notify, which never blocks,
-	// when the wait may be over: before watch returns, or later on any goroutine,
-	// and after the watcher was left, perhaps. An error means that it has not begun.
+	// watch begins a wait that takes nothing. It calls notify when the wait may be over: before
+	// watch returns, or later on any goroutine, possibly even after the watcher was left. notify
+	// never blocks. An error means that the wait has not begun.
 	watch(notify func()) (watcher, error)
 }
 
 // watcher is a wait of an Awaitable. Its methods are called by one goroutine.
 type watcher interface {
-	// reached is as Awaitable's, for a wait that began when the watcher was made:
-	// what was there meanwhile counts, unless it is of the kind that is taken.
+	// reached is as Awaitable's, for a wait that began when the watcher was made. An event that
+	// has come since then counts, even if it is gone by now, unless waits take such events.
 	reached() (done bool, err error)
-	// spent reports whether notify has been called, or is about to be, for the last
-	// time: the watcher has to be replaced if it is not reached.
+	// spent reports whether notify has been called, or is about to be called, for the last time.
+	// A spent watcher that has not reached its event has to be replaced.
 	spent() bool
-	// leave ends the wait. It is called once, also when it is over.
+	// leave ends the wait. It is called once, even if the wait is over.
 	leave()
 }
 
-// WaitAny waits until one of the list has come, and returns its index, the lowest if
-// several have come. The error is the one that its own wait would return: nil, or
-// ErrOwnerDead from a Future whose producer died, for example. WaitAny takes nothing from
-// the others. The list may have the same one more than once.
+// WaitAny waits until one of the list has come, and returns its index: the lowest index if
+// several have come. The error is the one that the wait for that element alone would return: nil,
+// or ErrOwnerDead from a Future whose producer died, for example. WaitAny takes nothing from the
+// others. The list may have the same element more than once.
 //
-// For an auto-reset Event it waits in the queue like Wait. A token that is handed to it
-// when another has come, too, goes to the next in the queue, or back. Until WaitAny has
-// looked, that token is on its way: IsSet does not see it, and another Set makes one
-// more. If this process dies before WaitAny has chosen it, it passes to the next.
+// For an auto-reset Event it waits in the queue like Wait. If it was handed a token and chooses
+// another element, the token goes to the next waiter in the queue, or back to the Event. Until
+// WaitAny has chosen, the token is on its way: IsSet does not see it, and another Set makes one
+// more. If this process dies before WaitAny has chosen, the token passes to the next waiter.
 //
-// ErrNoSpace, ErrCorrupt and ErrClosed of the waiting itself come with an index of -1.
+// An index of -1 comes with an error of the waiting itself: ErrNoSpace, ErrCorrupt or ErrClosed.
 // WaitAny of an empty list returns -1 and nil at once.
 //
-// The return of WaitAny synchronizes with the same events as the wait for the one that it
+// The return of WaitAny synchronizes with the same events as the wait for the element that it
 // returns.
 func WaitAny(list ...Awaitable) (int, error) { return WaitAnyContext(context.Background(), list...) }
 
-// WaitAnyContext is WaitAny that ends with -1 and ctx.Err() when ctx ends before. One that
-// has come beats a context that has ended.
+// WaitAnyContext is WaitAny that ends with -1 and ctx.Err() when ctx ends first. An element that
+// has come takes precedence over a context that has ended.
 func WaitAnyContext(ctx context.Context, list ...Awaitable) (int, error) {
 	for i, x := range list {
 		if done, err := x.reached(); done {
@@ -77,12 +77,12 @@ func WaitAnyContext(ctx context.Context, list ...Awaitable) (int, error) {
 	panic("unreachable: one has ended")
 }
 
-// WaitAll waits until each of them has come, at whatever time, and returns the error
-// of the first in the list whose own wait ends with one. It waits for the others all
-// the same. WaitAll of none returns nil at once.
+// WaitAll waits until each element of the list has come, at whatever time. If waits for some
+// elements end with an error, WaitAll still waits for the others, and then returns the error of
+// the first of them in the list. WaitAll of an empty list returns nil at once.
 func WaitAll(list ...Awaitable) error { return WaitAllContext(context.Background(), list...) }
 
-// WaitAllContext is WaitAll that ends with ctx.Err() when ctx ends before. Tokens of auto-reset
+// WaitAllContext is WaitAll that ends with ctx.Err() when ctx ends first. Tokens of auto-reset
 // Events that it has taken by then stay taken.
 func WaitAllContext(ctx context.Context, list ...Awaitable) error {
 	t := newTogether(ctx, list, len(list))
@@ -102,12 +102,12 @@ func WaitAllContext(ctx context.Context, list ...Awaitable) error {
 type together struct {
 	ctx   context.Context
 	list  []Awaitable
-	want  int // how many have to end
-	ends  int // how many have
+	want  int // how many elements have to come
+	ends  int // how many have come
 	ended []bool
 	errs  []error
 	at    []watcher
-	told  chan struct{} // capacity 1: something may have ended
+	told  chan struct{} // capacity 1: an element may have come
 }
 
 func newTogether(ctx context.Context, list []Awaitable, want int) *together {
@@ -124,7 +124,7 @@ func (t *together) notify() {
 	}
 }
 
-// wait waits until as many as are wanted have ended.
+// wait waits until as many elements as wanted have come.
 func (t *together) wait() error {
 	if t.scan() {
 		return nil
@@ -154,7 +154,8 @@ func (t *together) wait() error {
 	}
 }
 
-// watch makes a watcher of each that has not ended and has none that will tell.
+// watch makes a watcher for each element that has not come and has no watcher that will still
+// notify.
 func (t *together) watch() error {
 	for i, x := range t.list {
 		switch {
@@ -173,8 +174,8 @@ func (t *together) watch() error {
 	return nil
 }
 
-// scan notes which have ended, in order, and reports whether that is enough. It looks
-// no further then, so as not to take more than is wanted.
+// scan records which elements have come, in order, and reports whether enough have. It stops
+// then, so that it takes no more than is wanted.
 func (t *together) scan() bool {
 	for i, x := range t.list {
 		if t.ends == t.want {

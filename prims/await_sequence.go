@@ -12,7 +12,7 @@ func (q *sequence) watch(token uint64, notify func()) (watcher, error) {
 	if err := q.mon.begin(); err != nil {
 		return nil, err
 	}
-	defer q.mon.finish() // by then the wait counts itself
+	defer q.mon.finish() // by then the wait node keeps the handle open
 	waitNode, err := q.register(nil, token)
 	switch {
 	case waitNode != nil:
@@ -31,8 +31,8 @@ func (q *sequence) watch(token uint64, notify func()) (watcher, error) {
 	return &sequenceWatch{w, q, token}, nil
 }
 
-// sequenceWatch is a watcher on a token in a sequence. The token may be reached before a
-// resolve ends the wait: the process that counted may be dead, or stopped.
+// sequenceWatch is a watcher on a token in a sequence. The token may be reached before any
+// process has ended the wait: the process that counted may be dead, or stopped.
 type sequenceWatch struct {
 	*waitNodeWatch
 	q     *sequence
@@ -47,8 +47,8 @@ func (w *sequenceWatch) reached() (bool, error) {
 	return w.waitNodeWatch.reached()
 }
 
-// At gives the wait for a token as an Awaitable; see Wait. CancelWaiters and Stop end it, as
-// they end Wait.
+// At returns the wait for a token as an Awaitable; see Wait. CancelWaiters and Stop end that
+// wait, as they end Wait.
 func (s *Sequencer) At(token uint64) Awaitable { return sequencerToken{s, token} }
 
 // sequencerToken is a token of a Sequencer as an Awaitable.
@@ -99,7 +99,7 @@ func (e *Event) watchUntil(set bool, notify func()) (watcher, error) {
 	return e.manual.watch(v+1, notify)
 }
 
-// ResetAwaitable gives the wait of WaitReset as an Awaitable. e must be bidirectional.
+// ResetAwaitable returns the wait of WaitReset as an Awaitable. e must be bidirectional.
 func (e *Event) ResetAwaitable() Awaitable {
 	e.needBidirectional("ResetAwaitable")
 	return eventReset{e}

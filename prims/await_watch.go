@@ -13,19 +13,19 @@ type waitNodeWatch struct {
 	m        *monitor
 	waitNode *park.WaitNode // nil once the wait has ended
 	what     abandoned
-	judge    func(outcome) (bool, error) // what a resolved wait means
-	pass     func()                      // gives back what a wait was given that is not chosen; may be nil
+	judge    func(outcome) (bool, error) // judge says how a resolved wait ended
+	pass     func()                      // gives back what the wait was granted if it is not chosen; may be nil
 	done     bool
 	err      error
 }
 
-// watch makes a watcher of a wait node that has joined; the queue lock has been left. judge
-// tells, when the wait was resolved and is chosen, what it ended with. pass is called
-// for one that was resolved and is not chosen, where the grant has taken something.
+// watch makes a watcher of a wait node that has joined a queue. The caller has left the queue
+// lock. If the wait is resolved and chosen, judge says how it ended. If it is resolved and not
+// chosen, pass gives back what the grant has taken.
 func (m *monitor) watch(s *park.WaitNode, notify func(), judge func(outcome) (bool, error), pass func()) (*waitNodeWatch, error) {
 	w := &waitNodeWatch{m: m, waitNode: s, what: waitOf(s), judge: judge, pass: pass}
 	if err := m.begin(); err != nil {
-		if m.refuse(s) == nil { // what it was given goes back
+		if m.refuse(s) == nil { // what the wait was granted goes back
 			m.collect(s)
 			if pass != nil {
 				pass()
@@ -37,7 +37,7 @@ func (m *monitor) watch(s *park.WaitNode, notify func(), judge func(outcome) (bo
 	return w, nil
 }
 
-// ended is a watcher of a wait that has ended at once.
+// ended is a watcher of a wait that is over at once.
 func ended(err error, notify func()) *waitNodeWatch {
 	notify()
 	return &waitNodeWatch{done: true, err: err}
@@ -103,7 +103,7 @@ func (f *Future) watch(notify func()) (watcher, error) {
 	if err := f.mon.begin(); err != nil {
 		return nil, err
 	}
-	defer f.mon.finish() // by then the wait counts itself
+	defer f.mon.finish() // by then the wait node keeps the handle open
 	s, end, err := f.join(nil)
 	if err != nil {
 		return nil, err
@@ -146,7 +146,7 @@ func (p *Pending) watch(notify func()) (watcher, error) {
 }
 
 func (w *pendingWatch) reached() (bool, error) { return w.p.reached() }
-func (w *pendingWatch) spent() bool            { return false } // a Pending ends once
+func (w *pendingWatch) spent() bool            { return false } // a Pending ends only once
 
 func (w *pendingWatch) leave() {
 	w.p.mu.Lock()
@@ -154,7 +154,7 @@ func (w *pendingWatch) leave() {
 	delete(w.p.watchers, w)
 }
 
-// At gives the wait for a token as an Awaitable; see Wait.
+// At returns the wait for a token as an Awaitable; see Wait.
 func (f *Futex) At(token uint64) Awaitable {
 	if token > maxToken {
 		panic(fmt.Sprintf("shmsync: At of futex %s for token %d: no counter gets there", objectName(f.object), token))
@@ -184,7 +184,8 @@ func (x futexToken) reached() (bool, error) {
 	return false, nil
 }
 
-// futexWatch is a watcher on a token of a Futex. Each post ends it, for whatever token.
+// futexWatch is a watcher on a token of a Futex. Any post ends it, even one that does not reach
+// the token.
 type futexWatch struct {
 	futexToken
 	w *park.Watch
@@ -197,7 +198,7 @@ func (x futexToken) watch(notify func()) (watcher, error) {
 	}
 	w := &futexWatch{futexToken: x}
 	for {
-		// The loop ends as that of waitSlow does.
+		// The loop ends for the same reason as the loop of waitSlow.
 		if done, _ := x.reached(); done {
 			notify()
 			return w, nil

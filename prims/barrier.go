@@ -18,28 +18,27 @@ var (
 	_ = crashpoint.Register("barrier.reset.remembered")
 )
 
-// Barrier is where a number of parties, in any number of processes, wait for each other,
-// phase after phase: a phase ends when all parties have arrived. Its methods are those of
-// C++'s std::barrier, and Register, Deregister and Reset. A process that will be a party
-// calls Register after it opened the Barrier. If it does not, and dies before its first
-// arrival, the other parties wait for it for ever.
+// Barrier makes a number of parties, in any number of processes, wait for each other, phase after
+// phase: a phase ends when all parties have arrived. Its methods are those of C++'s std::barrier,
+// and Register, Deregister and Reset. A process that will be a party calls Register after it has
+// opened the Barrier. If it does not, and dies before its first arrival, the other parties wait
+// for it for ever.
 //
-// Each arrival of a process in a phase makes the process one of the parties, and
-// ArriveAndDrop takes one party away. If a phase ends with fewer arrivals of a process than
-// before, because other processes arrived instead, the process is fewer parties from then
-// on. Register makes a process a party before its first arrival, and Deregister takes that
-// back.
+// Each arrival of a process in a phase counts as one party of that process. ArriveAndDrop removes
+// one party. If a process arrives fewer times in a phase than before, because other processes
+// arrived instead, it has fewer parties from then on. Register gives a process a party before its
+// first arrival, and Deregister undoes that.
 //
-// When a process dies, its arrivals in the phase stay done. If others of its parties have
-// not arrived, the phase is broken; otherwise the next phase is broken as soon as it begins.
-// Every wait for a broken phase ends with an error that Is ErrOwnerDead and names the dead
-// process, however late it begins. Arrivals do not count until Reset begins another phase. A
-// Barrier remembers the last 32 broken phases at least. A wait for an older phase fails too
-// if it is not known any more how that phase ended.
+// When a process dies, its arrivals in the phase stay done. If others of its parties have not
+// arrived, the phase is broken; otherwise the next phase is broken as soon as it begins. Every
+// wait for a broken phase, however late it begins, ends with an error that Is ErrOwnerDead and
+// names the dead process. Arrivals do not count until Reset begins another phase. A Barrier
+// remembers at least the last 32 broken phases. A wait for an older phase also fails if the
+// Barrier no longer knows how that phase ended.
 //
-// In the terminology of the Go memory model, and across processes: every arrival of a
-// phase synchronizes before its completion, and that before the return of every Wait
-// for that phase that returns without an error.
+// In the terminology of the Go memory model, and across processes: every arrival of a phase
+// synchronizes before the completion of the phase, and the completion synchronizes before the
+// return of every Wait for that phase that returns without an error.
 type Barrier struct {
 	mon        *monitor
 	fifo       fifo
@@ -51,18 +50,17 @@ type Barrier struct {
 	completion func()
 }
 
-// BarrierPhase is the number of a phase of a Barrier, which an arrival gives and Wait
-// takes.
+// BarrierPhase is the number of a phase of a Barrier. An arrival returns it, and Wait takes it.
 type BarrierPhase uint64
 
 // BarrierOptions says how a Barrier is created, and what this process does with it. A
 // nil *BarrierOptions means the zero value.
 type BarrierOptions struct {
 	// Completion, if set, is called when an arrival of this process is the last of a phase,
-	// before any waiter goes on. If it panics, or the process dies before it returns, the
-	// phase is broken. It must not arrive at the Barrier, wait there, or close the handle:
-	// Close waits until it has returned. It belongs to this handle and is not stored: all
-	// handles on the Barrier should have the same one.
+	// before any waiter goes on. If Completion panics, or the process dies before it returns, the
+	// phase is broken. Completion must not arrive at the Barrier, wait there, or close the
+	// handle: Close waits until it has returned. Completion belongs to this handle and is not
+	// stored: all handles on the Barrier should have the same one.
 	Completion func()
 	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
 	// waiters learn the bound from what has paid off; if it is negative, they never spin.
@@ -79,10 +77,10 @@ func init() {
 	})
 }
 
-// OpenBarrier finds the Barrier of that name in the arena or creates it, for that many
-// parties. An empty name makes a fresh anonymous one. If an existing Barrier began with
-// another number, the error Is ErrIncompatible. For a number below 1 it Is [fs.ErrInvalid].
-// A process that does not know the number calls AttachBarrier.
+// OpenBarrier finds the Barrier of that name in the arena or creates it, for that many parties.
+// An empty name makes a fresh anonymous one. If an existing Barrier began with another number,
+// the error Is ErrIncompatible. If parties is below 1, the error Is [fs.ErrInvalid]. A process
+// that does not know the number calls AttachBarrier.
 func OpenBarrier(a *arena.Arena, name string, parties int64, opts *BarrierOptions) (*Barrier, error) {
 	if err := needs("Barrier", name, "a number of parties", parties); err != nil {
 		return nil, err
@@ -112,8 +110,8 @@ func openBarrier(a *arenakernel.Arena, name string, parties int64, opts *Barrier
 	})
 }
 
-// BarrierAt opens the Barrier at an offset. Another process got the offset from the method
-// Offset. It has no Completion.
+// BarrierAt opens the Barrier at an offset that another process got from the method Offset. The
+// handle has no Completion.
 func BarrierAt(a *arena.Arena, off arena.Offset) (*Barrier, error) {
 	return handleAt(a, off, "barrier.open", barrierKind, barrierVersion, barrierBytes((*arenakernel.Arena)(a).MaxParticipants()), newBarrier(nil))
 }
@@ -132,11 +130,12 @@ func buildBarrier(a *arenakernel.Arena, o arenakernel.Object, completion func(),
 	return x
 }
 
-// Arrive counts n arrivals in this phase and gives its number, for Wait. If they are the
-// last it runs the completion. While another process runs that, Arrive waits for the next
-// phase; otherwise it does not block. It panics if n is not positive, if n is more than the
-// arrivals that the phase still takes, and with an error that Is ErrCorrupt or ErrClosed. At
-// a broken Barrier it counts nothing, and the number is that of the broken phase.
+// Arrive counts n arrivals in this phase and returns the phase's number, for Wait. If these
+// arrivals are the last, it runs the completion. While another process runs the completion,
+// Arrive waits for the next phase; otherwise it does not block. It panics if n is not positive,
+// if n is more than the arrivals that the phase still takes, and with an error that Is ErrCorrupt
+// or ErrClosed. At a broken Barrier it counts nothing, and returns the number of the broken
+// phase.
 func (x *Barrier) Arrive(n int64) BarrierPhase {
 	x.mustBegin()
 	defer x.mon.finish()
@@ -148,17 +147,17 @@ func (x *Barrier) Arrive(n int64) BarrierPhase {
 	return p
 }
 
-// Wait waits until a phase is over. It panics with an *[shmsync.Error] where
-// WaitContext returns one, and when no phase can have that number yet.
+// Wait waits until phase p is over. It panics with an *[shmsync.Error] where WaitContext returns
+// one, and if no phase can have the number p yet.
 func (x *Barrier) Wait(p BarrierPhase) {
 	if err := x.WaitContext(nil, p); err != nil {
 		panic(err)
 	}
 }
 
-// WaitContext is Wait that ends with ctx.Err() when ctx ends before, or with an error
-// that Is ErrOwnerDead, ErrNoSpace, ErrCorrupt or ErrClosed. A phase that is over
-// beats all of these. An arrival that has been made stays so.
+// WaitContext is Wait that ends with ctx.Err() when ctx ends first, or with an error that Is
+// ErrOwnerDead, ErrNoSpace, ErrCorrupt or ErrClosed. A phase that is over takes precedence over
+// all of these. An arrival that has been made stays counted.
 func (x *Barrier) WaitContext(ctx context.Context, p BarrierPhase) error {
 	if err := x.mon.begin(); err != nil {
 		return err
@@ -182,9 +181,9 @@ func (x *Barrier) ArriveAndWait() {
 	}
 }
 
-// ArriveAndWaitContext is ArriveAndWait that returns the errors of WaitContext. Even if it
-// returns an error, it has arrived, with two exceptions: the Barrier is broken, or ctx ended
-// while another process ran the completion of the phase before.
+// ArriveAndWaitContext is ArriveAndWait that returns the errors of WaitContext. Its arrival
+// counts even if it returns an error, with two exceptions: the Barrier is broken, or ctx ended
+// while another process ran the completion of the previous phase.
 func (x *Barrier) ArriveAndWaitContext(ctx context.Context) error {
 	if err := x.mon.begin(); err != nil {
 		return err
@@ -197,8 +196,8 @@ func (x *Barrier) ArriveAndWaitContext(ctx context.Context) error {
 	return x.wait(ctx, p)
 }
 
-// ArriveAndDrop arrives once and takes one party away from all later phases, also at a
-// broken Barrier. It blocks no longer than Arrive, and panics as Arrive does.
+// ArriveAndDrop arrives once and removes one party from all later phases, even at a broken
+// Barrier. It blocks no longer than Arrive, and panics as Arrive does.
 func (x *Barrier) ArriveAndDrop() {
 	x.mustBegin()
 	defer x.mon.finish()
@@ -208,7 +207,7 @@ func (x *Barrier) ArriveAndDrop() {
 	x.mon.leave(nil)
 }
 
-// wait waits for the end of phase p; it begins with the queue lock held.
+// wait waits for the end of phase p. The caller holds the queue lock, and wait releases it.
 func (x *Barrier) wait(ctx context.Context, p BarrierPhase) error {
 	const op = "barrier.wait"
 	var end int
@@ -233,8 +232,8 @@ func (x *Barrier) wait(ctx context.Context, p BarrierPhase) error {
 	return nil
 }
 
-// arrive counts n arrivals, and drop parties less, and gives the phase, in a call that has
-// counted. It ends with the queue lock held unless it returns an error.
+// arrive counts n arrivals, removes drop parties, and returns the phase. The call keeps the
+// handle open already. On return the caller holds the queue lock, unless there is an error.
 func (x *Barrier) arrive(ctx context.Context, verb string, n int64, drop uint64) (BarrierPhase, error) {
 	if n <= 0 {
 		panic(fmt.Sprintf("shmsync: %s of %d at barrier %s", verb, n, objectName(x.object)))
@@ -244,7 +243,7 @@ func (x *Barrier) arrive(ctx context.Context, verb string, n int64, drop uint64)
 		return 0, err
 	}
 	for x.words.completer.Load() != 0 && !x.isBroken() {
-		// The loop ends: each turn is a completion.
+		// The loop ends: each turn waits for the end of one completion.
 		if err := x.wait(ctx, BarrierPhase(x.words.phase.Load())); err != nil && !isOwnerDead(err) {
 			return 0, err
 		}
@@ -303,8 +302,8 @@ func (x *Barrier) count(n, drop uint64) (last bool) {
 	return pending == 0
 }
 
-// complete runs the completion, and ends the phase. It ends with the queue lock held
-// unless it returns an error.
+// complete runs the completion, and ends the phase. On return the caller holds the queue lock,
+// unless there is an error.
 func (x *Barrier) complete() error {
 	crashpoint.Hit("barrier.complete.taken")
 	returned := false
@@ -321,7 +320,7 @@ func (x *Barrier) complete() error {
 		return err
 	}
 	if w.completer.Load() != uint64(x.name) {
-		return nil // a peer overwrote it
+		return nil // a peer overwrote the phase
 	}
 	var c change
 	c.set(&w.completer, 0)
@@ -333,7 +332,7 @@ func (x *Barrier) complete() error {
 	return m.enter(nil)
 }
 
-// giveUp breaks the phase whose completion has panicked.
+// giveUp breaks the phase after its completion has panicked.
 func (x *Barrier) giveUp() {
 	if x.mon.enter(nil) != nil {
 		return
@@ -344,9 +343,9 @@ func (x *Barrier) giveUp() {
 	x.mon.resolveAndLeave()
 }
 
-// Register makes this process n of the parties, from this phase on: if it dies before it
-// arrives n times, the phase is broken. A process that only arrives need not register.
-// Register panics if n is not positive.
+// Register gives this process n of the parties, from this phase on: if it dies before it arrives
+// n times, the phase is broken. A process that only arrives need not register. Register panics if
+// n is not positive.
 func (x *Barrier) Register(n int64) {
 	if n <= 0 {
 		panic(fmt.Sprintf("shmsync: Register of %d of barrier %s", n, objectName(x.object)))
@@ -355,7 +354,7 @@ func (x *Barrier) Register(n int64) {
 	h, phase := x.mine(), x.words.phase.Load()
 	parties, left := h.in(phase)
 	if x.words.completer.Load() == 0 {
-		left += uint64(n) // else the phase takes no more arrivals: these parties arrive in the next one
+		left += uint64(n) // otherwise the phase takes no more arrivals, and these parties arrive in the next one
 	}
 	var c change
 	h.set(&c, phase, parties+uint64(n), left)
@@ -363,9 +362,8 @@ func (x *Barrier) Register(n int64) {
 	x.mon.leave(nil)
 }
 
-// Deregister says that this process is no party any more, and that other processes arrive in
-// its place: the Barrier expects as many arrivals as before. ArriveAndDrop reduces the
-// number.
+// Deregister says that this process no longer has parties, and that other processes arrive in its
+// place: the Barrier expects as many arrivals as before. ArriveAndDrop reduces the number.
 func (x *Barrier) Deregister() {
 	x.enter()
 	h := x.mine()
@@ -375,15 +373,15 @@ func (x *Barrier) Deregister() {
 	x.mon.leave(nil)
 }
 
-// Reset begins another phase of a broken Barrier, and reports whether it did. The parties
-// are those that were expected before, less those that died. That number is right however
-// many died, even while Reset runs. Waits for the broken phase report that it broke, before
-// and after Reset. If the Barrier is not broken, Reset does nothing and returns false, so
-// every process that is told of a death may call it.
+// Reset begins another phase of a broken Barrier, and reports whether it did. The new number of
+// parties is the number that was expected before, less the parties that died. That number is
+// right however many died, even during Reset. Waits for the broken phase report that it broke,
+// before and after Reset. If the Barrier is not broken, Reset does nothing and returns false. So
+// every process that learns of a death may call it.
 func (x *Barrier) Reset() bool { return x.reset(0) }
 
-// ResetTo is Reset for that many parties from then on: for a program that starts other
-// processes in place of the dead. It panics if parties is not positive.
+// ResetTo is Reset with a new number of parties, for a program that starts other processes in
+// place of the dead ones. It panics if parties is not positive.
 func (x *Barrier) ResetTo(parties int64) bool {
 	if parties <= 0 {
 		panic(fmt.Sprintf("shmsync: ResetTo of barrier %s to %d parties", objectName(x.object), parties))
@@ -404,7 +402,7 @@ func (x *Barrier) reset(parties int64) bool {
 		return false
 	}
 	if !x.a.AllGone() {
-		// In the next phase others write where the dead may still write.
+		// In the next phase other processes write data into which the dead may still write.
 		x.mon.leave(nil)
 		if err := x.mon.awaitAllGone(); err != nil {
 			panic(err)
@@ -416,7 +414,7 @@ func (x *Barrier) reset(parties int64) bool {
 	return true
 }
 
-// mustBegin is monitor.begin for a call that has no way to return an error.
+// mustBegin is monitor.begin for a call that cannot return an error.
 func (x *Barrier) mustBegin() {
 	if err := x.mon.begin(); err != nil {
 		panic(err)
@@ -429,11 +427,10 @@ func (x *Barrier) enter() {
 	}
 }
 
-// Offset is where the Barrier lies in its arena, for BarrierAt in another process.
+// Offset is the place of the Barrier in its arena, for BarrierAt in another process.
 func (x *Barrier) Offset() arena.Offset { return x.object.Offset }
 
-// Close closes the handle, and no other handle on the Barrier. Calls that wait by it end
-// with an error that Is ErrClosed, and Close waits for a completion that one of them runs.
-// This process remains as many of the parties as before. A second Close is an error that Is
-// ErrClosed.
+// Close closes this handle on the Barrier, and no other. Calls that wait through it end with an
+// error that Is ErrClosed, and Close waits for a completion that one of them runs. This process
+// keeps its parties. A second Close is an error that Is ErrClosed.
 func (x *Barrier) Close() error { return x.mon.opening.close("barrier.close") }

@@ -8,7 +8,7 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// lostParties packs the name of a dead process and a number of parties.
+// lostParties packs the ID of a dead process and a number of parties.
 func lostParties(name, parties uint64) uint64 {
 	return name&uint64(arenakernel.ParticipantIDMask) | min(parties, math.MaxUint32)<<32
 }
@@ -19,15 +19,15 @@ func nameLost(v uint64) arenakernel.ParticipantID {
 }
 func partiesLost(v uint64) uint64 { return v >> 32 }
 
-// verdict tells how a wait for the end of phase p ends, if it is over: outcomeOpen, or
-// outcomeDead with the name of the first party that died. The name is 0 for a phase whose
-// record a later broken phase has replaced: nobody knows how it ended.
+// verdict says how a wait for the end of phase p ends, if the phase is over: with outcomeOpen, or
+// with outcomeDead and the ID of the first party that died. The ID is 0 for a phase whose record
+// a later broken phase has replaced: nobody knows how such a phase ended.
 func (x *Barrier) verdict(p uint64) (end int, name uint32, over bool) {
 	if x.words.phase.Load() <= p {
 		if !x.isBroken() {
 			return 0, 0, false
 		}
-		// A peer wrote a broken phase without a name; the phase still counts as broken.
+		// A peer recorded a broken phase without an ID. The phase still counts as broken.
 		return outcomeDead, max(uint32(x.words.dead.Load()), 1), true
 	}
 	r := &x.words.breaks[p%barrierBreaks]
@@ -40,8 +40,8 @@ func (x *Barrier) verdict(p uint64) (end int, name uint32, over bool) {
 	return outcomeDead, 0, true
 }
 
-// lostIn is how many parties died in phase p, which is broken, as far as known. It needs
-// no queue lock: what it reads may be newer than the caller's verdict.
+// lostIn is how many parties died in the broken phase p, as far as known. It needs no queue lock:
+// what it reads may be newer than the caller's verdict.
 func (x *Barrier) lostIn(p uint64) uint64 {
 	r := &x.words.breaks[p%barrierBreaks]
 	if v := r.dead.Load(); r.phase.Load() == p+1 {
@@ -50,8 +50,7 @@ func (x *Barrier) lostIn(p uint64) uint64 {
 	return x.words.lost.Load()
 }
 
-// remember records that phase p, which is broken, has been given up. Doing it twice does
-// no harm.
+// remember records that the broken phase p is over. Doing it twice does no harm.
 func (x *Barrier) remember(p uint64) {
 	w := x.words
 	r := &w.breaks[p%barrierBreaks]
@@ -61,14 +60,14 @@ func (x *Barrier) remember(p uint64) {
 	x.mon.commit(&c)
 }
 
-// left is how many parties remain of those that are expected: one at least, since the
-// process that asks is there.
+// left is how many of the expected parties are alive. It is at least one, for the process that
+// asks.
 func (x *Barrier) left() uint64 {
 	expected, lost := x.words.expected.Load(), x.words.lost.Load()
 	return max(expected-min(lost, expected), 1)
 }
 
-// ownerDead is the error of a wait for phase p, whose verdict has that name.
+// ownerDead is the error of a wait for phase p. name is the ID in the verdict.
 func (x *Barrier) ownerDead(op string, p uint64, name uint32) error {
 	n := arenakernel.ParticipantID(name & arenakernel.ParticipantIDMask)
 	lost := x.lostIn(p)

@@ -9,20 +9,19 @@ import (
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
-// mine is this participant's share, with the queue lock held.
+// mine returns this participant's share. The queue lock is held.
 func (x *Barrier) mine() *barrierShare {
 	h := x.shares[x.name.Slot()-1]
 	if h.name.Load() != uint64(x.name) {
 		x.lose(h)
-		storeWord(&h.parties, 0) // nothing is left of it
+		storeWord(&h.parties, 0) // nothing is left of the slot's previous participant
 		storeWord(&h.left, 0)
 		storeWord(&h.name, uint64(x.name))
 	}
 	return h
 }
 
-// in is how many of the parties a share is in a phase, and how many of their arrivals
-// are to come.
+// in is how many parties a share has in a phase, and how many of their arrivals are to come.
 func (h *barrierShare) in(phase uint64) (parties, left uint64) {
 	parties, left = h.parties.Load(), h.left.Load()
 	switch h.phase.Load() {
@@ -35,7 +34,7 @@ func (h *barrierShare) in(phase uint64) (parties, left uint64) {
 	return 0, 0
 }
 
-// set adds to a change what a share is in this phase.
+// set adds the state of a share in this phase to a change.
 func (h *barrierShare) set(c *change, phase, parties, left uint64) {
 	c.set(&h.phase, phase)
 	c.set(&h.parties, parties)
@@ -48,8 +47,8 @@ func (x *Barrier) isBroken() bool {
 	return b != 0 && b-1 <= x.words.phase.Load()
 }
 
-// lose breaks the phase that the dead participant of a share leaves incomplete: this one,
-// or the next.
+// lose breaks the phase that the dead participant of a share leaves incomplete: this phase, or
+// the next.
 func (x *Barrier) lose(h *barrierShare) {
 	phase := x.words.phase.Load()
 	parties, left := h.in(phase)
@@ -63,8 +62,9 @@ func (x *Barrier) lose(h *barrierShare) {
 	x.breakPhase(phase, h.name.Load(), h)
 }
 
-// breakPhase makes a phase, and all later ones, broken by a death: that of the
-// participant of h, whose parties are lost, or, where h is nil, that of the completer.
+// breakPhase marks a phase, and all later ones, as broken by a death. If h is not nil, its
+// participant died and its parties are lost. If h is nil, the process that ran the completion
+// died.
 func (x *Barrier) breakPhase(phase, name uint64, h *barrierShare) {
 	w := x.words
 	var c change
@@ -90,8 +90,8 @@ func (x *Barrier) breakPhase(phase, name uint64, h *barrierShare) {
 	x.mon.commit(&c)
 }
 
-// begin gives a broken phase up and begins another one. A death on the way leaves the
-// Barrier broken, until the last change.
+// begin ends a broken phase and begins another one. If this process dies during begin, the
+// Barrier stays broken until the last change is made.
 func (x *Barrier) begin(parties uint64) {
 	w := x.words
 	phase := w.phase.Load()
@@ -103,7 +103,7 @@ func (x *Barrier) begin(parties uint64) {
 	for _, h := range x.shares {
 		if n, _ := h.in(phase); n > 0 {
 			var c change
-			h.set(&c, phase, n, 0) // as if it had arrived: it is a party of the next phase
+			h.set(&c, phase, n, 0) // as if this process had arrived: it is a party of the next phase
 			x.mon.commit(&c)
 		}
 	}
@@ -120,7 +120,7 @@ func (x *Barrier) begin(parties uint64) {
 	x.mon.commit(&c)
 }
 
-// leave makes this process, and the Barrier, have so many parties less.
+// leave removes n parties from this process and from the Barrier.
 func (x *Barrier) leave(n uint64) {
 	w, h := x.words, x.mine()
 	phase := w.phase.Load()
@@ -132,7 +132,7 @@ func (x *Barrier) leave(n uint64) {
 	x.mon.commit(&c)
 }
 
-// resolve lets those go whose phase is over or broken. All wait for the same one.
+// resolve ends the waits whose phase is over or broken. All waits are for the same phase.
 func (x *Barrier) resolve(b *wakes) {
 	for w, ok := x.fifo.head(); ok; w, ok = x.fifo.head() {
 		end, name, over := x.verdict(w.Wanted().Load())
@@ -177,16 +177,16 @@ func (x *Barrier) holders(f func(arenakernel.ParticipantID)) {
 	}
 }
 
-// BarrierState is what State tells.
+// BarrierState is the result of State.
 type BarrierState struct {
 	Phase     BarrierPhase      // the number of this phase
-	Pending   int64             // arrivals that it still takes
+	Pending   int64             // arrivals that this phase still takes
 	Expected  int64             // arrivals that the next one takes
-	Own       int64             // how many of the parties this process is
+	Own       int64             // how many of the parties belong to this process
 	Waiting   bool              // there are waiters
 	Completer *shmsync.Identity // the process that runs the completion, or nil
 	Err       error             // why waits fail: nil or ErrOwnerDead
-	Who       *shmsync.Identity // the process whose death that is; nil when not known any more
+	Who       *shmsync.Identity // the process whose death that is; nil if it is not known any more
 	// Lost is how many of the parties died since the Barrier was created or reset. It may
 	// be positive while Err is nil: then the next phase is broken.
 	Lost int64

@@ -9,39 +9,39 @@ import (
 )
 
 const (
-	barrierBreaks = 32 // broken phases that a Barrier remembers
-	barrierNames  = 8  // dead parties of one broken phase whose names it remembers
+	barrierBreaks = 32 // number of broken phases that a Barrier remembers
+	barrierNames  = 8  // number of dead parties of one broken phase whose IDs it remembers
 )
 
-// barrierWords is the head of the body of a Barrier, 1088 bytes; a barrierShare for
-// each slot of the arena follows, from slot 1. All words but the first change through
-// the redo log, with the queue lock held; other readers are State and tools.
+// barrierWords is the head of the body of a Barrier, 1088 bytes. A barrierShare for each slot of
+// the arena follows, from slot 1. All words but the first change through the redo log, under the
+// queue lock. Without the lock, State and tools read them.
 type barrierWords struct {
 	_    structs.HostLayout
 	mon  monitorWords
-	size atomic.Uint64 // parties that it began with. Immutable after init.
+	size atomic.Uint64 // number of parties at the creation. Immutable after init.
 	// expected is how many arrivals the next phase takes.
 	expected atomic.Uint64
 	// pending is how many arrivals this phase still takes.
 	pending atomic.Uint64
 	// phase is the number of this phase.
 	phase atomic.Uint64
-	// completer is the participant that runs the completion of this phase, or 0. It is set
-	// only when pending is 0; a name that is not current breaks the phase.
+	// completer is the participant that runs the completion of this phase, or 0. It is set only
+	// when pending is 0. If it is not current, the phase is broken.
 	completer atomic.Uint64
 	// broken is the first phase that a death leaves incomplete, plus 1; 0 for none.
 	broken atomic.Uint64
-	// dead is the name of whose death that is.
+	// dead is the ID of the participant whose death that is.
 	dead atomic.Uint64
 	// lost is how many parties died since the last Reset.
 	lost  atomic.Uint64
 	queue listWords
 	_     [48]byte
-	// gone are the names of the first of those parties, a name for each process: name |
-	// parties<<32. A death between the steps of a Reset may leave a part of them.
+	// gone are the IDs of the first of those parties, one entry for each process: ID |
+	// parties<<32. A death during a Reset may leave only some of the entries.
 	gone [barrierNames]atomic.Uint64
-	// breaks are the phases that broke and that a Reset has ended. The record of phase p
-	// is at p modulo their number, so a later phase may take its place.
+	// breaks are the broken phases that a Reset has ended. The record of phase p is at p modulo
+	// their number, so a later phase may replace it.
 	breaks [barrierBreaks]barrierBreak
 }
 
@@ -53,21 +53,21 @@ type barrierBreak struct {
 	dead  atomic.Uint64 // the first party that died, as in gone, but with all parties that were lost
 }
 
-// barrierShare is how many of the parties a participant is.
+// barrierShare is how many of the parties belong to a participant.
 //
 //	phase           parties  left
-//	this one        p        of its p arrivals of this phase so many are to come
-//	the one before  p        so many did not come, although the phase is over: it is p - left now
-//	earlier         void     void: a whole phase went by without it
+//	this one        p        left of its p arrivals of this phase are to come
+//	the one before  p        left of its p arrivals did not come, although the phase is over: it has p - left now
+//	earlier         void     void: a whole phase passed without it
 //
 //	writers: the holder of the queue lock, through the redo log
 //	readers: the same, tools, periodic checks
 //	order:   the queue lock's
 //	futex:   none
-//	crash:   what is left of a name that is not current will not come
+//	crash:   if name is not current, the arrivals in left will not come
 type barrierShare struct {
 	_       structs.HostLayout
-	name    atomic.Uint64 // of the participant
+	name    atomic.Uint64 // ID of the participant
 	phase   atomic.Uint64
 	parties atomic.Uint64
 	left    atomic.Uint64
@@ -94,7 +94,7 @@ var (
 	_ = [1]struct{}{}[unsafe.Sizeof(barrierShare{})-32]
 )
 
-// barrierBytes is how long the body is in an arena with that many slots.
+// barrierBytes is the length of the body in an arena with that many slots.
 func barrierBytes(slots int) uint64 {
 	return uint64(unsafe.Sizeof(barrierWords{})) + uint64(slots)*uint64(unsafe.Sizeof(barrierShare{}))
 }

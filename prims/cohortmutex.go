@@ -17,25 +17,24 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// CohortMutex is a [Mutex] for hosts of several NUMA nodes. While many goroutines compete
-// for it, holders of one node follow each other for a while, so that its cache line and the
-// data that it guards stay on that node. It is for locks that many CPUs of several nodes
-// want at the same time. Elsewhere a Mutex is as good, and on a host of one node a
-// CohortMutex works as a Mutex.
+// CohortMutex is a [Mutex] for hosts with several NUMA nodes. While many goroutines compete for
+// it, holders on one node follow each other for a while, so that its cache line and the data that
+// it guards stay on that node. Use it for a lock that many CPUs of several nodes want at the same
+// time. Elsewhere a Mutex is as good, and on a host with one node a CohortMutex works as a Mutex.
 //
 // A goroutine that finds it held waits with the others of its own node for that node's local
-// lock. The holder of a local lock waits for the CohortMutex itself. As long as waiters of
-// the node that has the lock remain, waiters of other nodes let them go first, 64 times in a
-// row and for a bounded time each. As with a Mutex, a new caller may lock it before a
-// goroutine that was woken. A goroutine that has lost for some milliseconds (three, and one
-// more for each node) is handed the next release.
+// lock. The holder of a local lock waits for the CohortMutex itself. While one node has the lock
+// and has waiters, waiters of other nodes let those go first, up to 64 times in a row and for a
+// bounded time each. As with a Mutex, a new caller may lock it before a goroutine that was woken.
+// A goroutine that has lost for some milliseconds (three, and one more for each node) is handed
+// the next release.
 //
-// Which node a caller runs on is asked of the CPU, without a system call. Where that
-// is not possible, as on arm64, a CohortMutex is a Mutex.
+// The CPU tells a caller, without a system call, on which node it runs. Where that is not
+// possible, as on arm64, a CohortMutex is a Mutex.
 //
-// It is held by a process: a goroutine may lock it and another of the same process unlock
-// it. A process that dies while it waits leaves its place to the next waiter. The policy
-// says what becomes of the hold of a dead holder, as with a Mutex.
+// A process holds it: a goroutine may lock it and another goroutine of the same process unlock
+// it. If a process dies while it waits, its place passes to the next waiter. The policy says what
+// happens to the hold of a dead holder, as with a Mutex.
 //
 // In the terminology of the Go memory model, and across processes: for n < m the n'th call
 // of Unlock synchronizes before the m'th call of Lock returns. A release by the death of its
@@ -45,15 +44,15 @@ import (
 // It is a cohort lock (Dice, Marathe and Shavit, PPoPP 2012) whose global lock is never
 // handed over: it is unlocked and locked again.
 type CohortMutex struct {
-	// The compiler must inline the fast paths; see Mutex.
+	// The compiler must inline the fast paths. See Mutex.
 
 	own  *uint32 // the owner word of global
-	self *uint32 // what Lock puts there; global's
+	self *uint32 // what Lock stores there; global's word
 	turn *uint32 // a cohortTurn
 
 	global     *Mutex
-	localLocks []cohortLocalLock // one a node; none where there is but one node
-	// prefers is false where this process goes to the lock at once: there are no local locks,
+	localLocks []cohortLocalLock // one for each node; none if there is only one node
+	// prefers is false if this process always goes to the lock at once: there are no local locks,
 	// or its callers cannot learn their node.
 	prefers      bool
 	unresponsive atomic.Int64 // see isUnresponsive; CLOCK_MONOTONIC ns
@@ -74,16 +73,16 @@ type CohortMutexOptions struct {
 	Policy Policy
 	Repair func() error
 	Spin   time.Duration
-	// Checked is of this process, as that of MutexOptions.
+	// Checked concerns this process only, as in MutexOptions.
 	Checked    bool
 	Contention Contention
-	// Nodes is for how many nodes there is a place to wait, 1 to 32, for a new object; 0
-	// means as many as this host has, at most 32. A node with a higher number shares the
-	// place of another. If it is set and the object has another number, opening fails.
+	// Nodes is the number of nodes with a local lock of their own, 1 to 32, for a new object; 0
+	// means as many as this host has, at most 32. A node with a higher number shares the local
+	// lock of another node. If Nodes is set and the object has another number, opening fails.
 	Nodes int
 }
 
-// cohortMostNodes bounds the local locks.
+// cohortMostNodes bounds the number of local locks.
 const cohortMostNodes = 32
 
 var cohortKind = arenakernel.KindOf("COHM")
@@ -126,8 +125,8 @@ func openCohortMutex(a *arenakernel.Arena, name string, opts *CohortMutexOptions
 	})
 }
 
-// CohortMutexAt opens the CohortMutex at an offset. Another process got the offset from the
-// method Offset.
+// CohortMutexAt opens the CohortMutex at an offset that another process got from the method
+// Offset.
 func CohortMutexAt(a *arena.Arena, off arena.Offset) (*CohortMutex, error) {
 	return handleAt(a, off, "cohortmutex.open", cohortKind, cohortVersion, cohortHeadBytes, newCohortMutex(&CohortMutexOptions{}))
 }
@@ -155,7 +154,7 @@ func cohortAt(a *arenakernel.Arena, o arenakernel.Object) (w *cohortWords, nodes
 	if w, err = arenakernel.TryAt[cohortWords](a, o.Body); err != nil {
 		return nil, 0, err
 	}
-	n := atomic.LoadUint32(&w.nodes) // once: a peer may write it
+	n := atomic.LoadUint32(&w.nodes) // loaded once: a peer may write it
 	if n > cohortMostNodes || cohortBytes(int(n)) > o.Size {
 		return w, 0, &shmsync.Error{Op: "cohortmutex.open", Object: objectName(o), Err: shmsync.ErrCorrupt,
 			Detail: fmt.Sprintf("it is for %d nodes, in %d bytes", n, o.Size)}
@@ -180,13 +179,13 @@ func buildCohortMutex(a *arenakernel.Arena, o arenakernel.Object, opt *CohortMut
 		nodes = 0
 	}
 	if c.prefers = nodes > 0 && knowsNodes(); !c.prefers {
-		c.turn = new(uint32) // never anybody's
+		c.turn = new(uint32) // a private word that nobody else uses
 	}
 	c.localLocks = make([]cohortLocalLock, nodes)
 	for k := range c.localLocks {
 		c.localLocks[k].mutex = buildLocalLock(a, o, k)
 		c.localLocks[k].mutex.opening = g.opening
-		c.localLocks[k].mutex.counts = g.counts // a sleeper there waits for the lock
+		c.localLocks[k].mutex.counts = g.counts // a waiter that sleeps at a local lock waits for the lock
 	}
 	return c, nil
 }
@@ -201,10 +200,9 @@ func (c *CohortMutex) Lock() {
 	c.lockOrPanic()
 }
 
-// LockContext locks c, and waits until it can or ctx ends. An error means that c is
-// not held: ctx.Err(), or an error that Is ErrOwnerDead or ErrNotRecoverable by the
-// policy of c, ErrCorrupt, or ErrClosed. A lock that is free is taken although ctx has
-// ended.
+// LockContext locks c, and waits until it can or ctx ends. An error means that c is not held:
+// ctx.Err(), or an error that Is ErrOwnerDead or ErrNotRecoverable by the policy of c,
+// ErrCorrupt, or ErrClosed. If the lock is free, the call takes it even though ctx has ended.
 func (c *CohortMutex) LockContext(ctx context.Context) error {
 	if !race.Enabled && atomic.LoadUint32(c.turn) == 0 && atomic.CompareAndSwapUint32(c.own, 0, atomic.LoadUint32(c.self)) {
 		return nil
@@ -212,8 +210,8 @@ func (c *CohortMutex) LockContext(ctx context.Context) error {
 	return c.lockSlow(ctx)
 }
 
-// TryLock locks c if that is possible without waiting, and reports whether it did. Waiters
-// of other nodes do not go first. State tells why not.
+// TryLock locks c if that is possible without waiting, and reports whether it did. It does not
+// let waiters of other nodes go first. State tells why it failed.
 func (c *CohortMutex) TryLock() bool {
 	if !race.Enabled && atomic.LoadUint32(c.turn) == 0 && atomic.CompareAndSwapUint32(c.own, 0, atomic.LoadUint32(c.self)) {
 		return true
@@ -221,11 +219,11 @@ func (c *CohortMutex) TryLock() bool {
 	return c.tryLockSlow()
 }
 
-// Unlock unlocks c. It panics when this process does not hold c, and with an error
-// that Is ErrCorrupt when a peer overwrote the lock.
+// Unlock unlocks c. It panics if this process does not hold c, and with an error that Is
+// ErrCorrupt if a peer overwrote the lock.
 //
-// Two goroutines that race to unlock the same hold may between them release the hold of
-// another process, unless the handle was opened Checked.
+// If two goroutines race to unlock the same hold, they may release the hold of another process,
+// unless the handle was opened Checked.
 func (c *CohortMutex) Unlock() { c.global.Unlock() }
 
 // Recover makes an owner-dead or not recoverable c usable again, as [Mutex.Recover]
@@ -239,13 +237,12 @@ func (c *CohortMutex) RecoverContext(ctx context.Context, repair func() error) e
 	return c.global.RecoverContext(ctx, repair)
 }
 
-// Offset is where the CohortMutex lies in its arena, for CohortMutexAt in another
-// process.
+// Offset is the place of the CohortMutex in its arena, for CohortMutexAt in another process.
 func (c *CohortMutex) Offset() arena.Offset { return c.object.Offset }
 
-// Close closes the handle, and no other handle on the CohortMutex. Calls that wait by
-// it end with an error that Is ErrClosed. A hold of this process stays, and is given
-// back through another handle. A second Close is an error that Is ErrClosed.
+// Close closes this handle on the CohortMutex, and no other. Calls that wait through it end with
+// an error that Is ErrClosed. A hold of this process stays; release it through another handle. A
+// second Close is an error that Is ErrClosed.
 func (c *CohortMutex) Close() error { return c.opening.close("cohortmutex.close") }
 
 func (c *CohortMutex) shut() {
@@ -265,14 +262,14 @@ func (c *CohortMutex) end() {
 	takeWords(&c.own, &c.turn)
 }
 
-// Policy is what becomes of c when its holder dies.
+// Policy says what happens to c when its holder dies.
 func (c *CohortMutex) Policy() Policy { return c.global.policy }
 
-// Nodes is the number of places to wait that c has, one for each NUMA node.
+// Nodes is the number of local locks that c has.
 func (c *CohortMutex) Nodes() int { return c.nodes }
 
-// SetSpin bounds how long waiters of all processes spin before they sleep. If d is 0, they
-// learn the bound; if d is negative, they never spin.
+// SetSpin bounds how long waiters of all processes spin before they sleep. If d is 0, waiters
+// learn the bound from experience; if d is negative, they never spin.
 func (c *CohortMutex) SetSpin(d time.Duration) {
 	c.opening.use()
 	c.global.SetSpin(d)
@@ -281,13 +278,13 @@ func (c *CohortMutex) SetSpin(d time.Duration) {
 	}
 }
 
-// Spin is what SetSpin set.
+// Spin is the value of the last SetSpin.
 func (c *CohortMutex) Spin() time.Duration { return c.global.Spin() }
 
-// CohortMutexState is what State tells.
+// CohortMutexState is the result of State.
 type CohortMutexState struct {
-	MutexState     // Waiting is true for those at the local locks, too
-	Node       int // whose turn it is while many compete; -1: nobody's
+	MutexState     // Waiting is true if goroutines wait at a local lock, too
+	Node       int // the node whose turn it is while many compete; -1: none
 	Passes     int // how often in a row that node has kept the lock
 }
 
@@ -313,12 +310,12 @@ func (c *CohortMutex) String() string {
 	return fmt.Sprintf("cohort mutex %s: %s", objectName(c.object), c.State().Word)
 }
 
-// cohortHostNodes is how many local locks a new object gets here: one for each node up to
-// the last that has CPUs, so that no two of them share one.
+// cohortHostNodes is how many local locks a new object gets on this host: one for each node up to
+// the last node that has CPUs, so that no two nodes share one.
 var cohortHostNodes = sync.OnceValue(func() int {
 	text, err := os.ReadFile("/sys/devices/system/node/has_cpu")
 	if err != nil {
-		return 1 // no such thing as nodes
+		return 1 // this system has no nodes
 	}
 	nodes, err := topology.ParseList(string(text))
 	if err != nil || len(nodes) == 0 {
@@ -327,8 +324,7 @@ var cohortHostNodes = sync.OnceValue(func() int {
 	return min(nodes[len(nodes)-1]+1, cohortMostNodes)
 })
 
-// knowsNodes reports whether callers can learn which node they run on. Tests say
-// otherwise.
+// knowsNodes reports whether callers can learn on which node they run. Tests replace it.
 var knowsNodes = func() bool {
 	_, ok := park.NodeNow()
 	return ok

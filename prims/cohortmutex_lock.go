@@ -19,44 +19,44 @@ var (
 )
 
 const (
-	// cohortShut is for how many timeouts a process passes a local lock by after a waiter
-	// of it has waited there in vain.
+	// cohortShut is for how many timeouts a process bypasses a local lock after one of its
+	// waiters has waited there in vain.
 	cohortShut = 10
-	// cohortUnresponsive is how long a process does without letting those of other nodes go first
-	// after a turn of its own, once they did not come.
+	// cohortUnresponsive is for how long a process lets no waiters of other nodes go first after
+	// it did so and they did not come.
 	cohortUnresponsive = starveAfter
-	// cohortDefer is how long a waiter lets other waiters go first, while the lock is held
-	// and then while it is free. It is about the cost of a sleep and a wake.
+	// cohortDefer is how long a waiter lets other waiters go first, while the lock is held and
+	// then while it is free. It is about the cost of a sleep and a wake.
 	cohortDefer = 40_000 // ns
-	// cohortIdle is for how long a lock stays free for a waiter near its last holder: much
-	// longer than a spinning waiter needs to take it.
+	// cohortIdle is how long a lock stays free for a waiter near its last holder. It is much
+	// longer than a spinning waiter needs to take the lock.
 	cohortIdle = 1_000 // ns
 )
 
-// cohortDefers, cohortIdles, cohortUnresponsiveFor and cohortStarves are the constants, unless a
-// test says otherwise.
+// cohortDefers, cohortIdles, cohortUnresponsiveFor and cohortStarves have the values of the
+// constants. Tests change them.
 var cohortDefers, cohortIdles, cohortUnresponsiveFor, cohortStarves int64 = cohortDefer, cohortIdle, cohortUnresponsive, starveAfter
 
-// cohortLocalLock is where the waiters of a node wait: its holder may go for the lock, and
-// gives the local lock back as soon as it has the lock.
+// cohortLocalLock is where the waiters of a node wait. Its holder may compete for the lock, and
+// releases the local lock as soon as it has the lock.
 type cohortLocalLock struct {
 	mutex *Mutex
-	shut  atomic.Int64 // until when this process passes it by, CLOCK_MONOTONIC ns
+	shut  atomic.Int64 // until when this process bypasses the local lock, CLOCK_MONOTONIC ns
 }
 
-// buildLocalLock makes a handle on local lock k of o. Its holds are never biased: local locks are
-// there to be competed for. A Repair is there for bytes that a peer wrote, which may say
-// another policy than PolicyRelease.
+// buildLocalLock makes a handle on local lock k of o. Its holds are never biased, because many
+// threads compete for a local lock. Its Repair is needed only if a peer has overwritten the
+// policy, which should be PolicyRelease.
 func buildLocalLock(a *arenakernel.Arena, o arenakernel.Object, k int) *Mutex {
 	m := buildMutexAt(a, o, o.Body+cohortLocalLockOff(k), &MutexOptions{Checked: true, Repair: func() error { return nil }})
 	m.queueLock, m.internal = true, true
 	return m
 }
 
-// taken reports whether the local lock is held: its holder waits before the lock.
+// taken reports whether the local lock is held: its holder waits for the lock.
 func (d *cohortLocalLock) taken() bool { return ownerWord(d.mutex.owner.Load()).held() }
 
-// lockOrPanic is the slow path of Lock, out of line as Mutex's.
+// lockOrPanic is the slow path of Lock. It is not inlined, like that of Mutex.
 //
 //go:noinline
 func (c *CohortMutex) lockOrPanic() {
@@ -65,7 +65,7 @@ func (c *CohortMutex) lockOrPanic() {
 	}
 }
 
-// lockSlow is Lock without its first try. ctx may be nil.
+// lockSlow is Lock after its first try has failed. ctx may be nil.
 func (c *CohortMutex) lockSlow(ctx context.Context) error {
 	g := c.global
 	if !c.prefers {
@@ -76,14 +76,14 @@ func (c *CohortMutex) lockSlow(ctx context.Context) error {
 	}
 	defer g.queue.Exit()
 	node := c.node()
-	// A lock that is free is taken although ctx has ended, whichever node's turn it is.
+	// If the lock is free, it is taken even though ctx has ended, whichever node's turn it is.
 	if (!c.yields(node) || ctx != nil && ctx.Err() != nil) && g.tryLockSlow() {
 		c.took(node, false, false)
 		return nil
 	}
 	err := c.lockByLocalLock(ctx, node)
 	if err != nil && g.repair != nil && isOwnerDead(err) {
-		// Not with a local lock: a repair may take long.
+		// Without a local lock, because a repair may take long.
 		if err = g.lockSlow(ctx); err == nil {
 			c.took(node, false, false)
 		}
@@ -91,7 +91,7 @@ func (c *CohortMutex) lockSlow(ctx context.Context) error {
 	return err
 }
 
-// tryLockSlow is TryLock without its first try.
+// tryLockSlow is TryLock after its first try has failed.
 func (c *CohortMutex) tryLockSlow() bool {
 	if !c.global.tryLockSlow() {
 		return false
@@ -102,7 +102,7 @@ func (c *CohortMutex) tryLockSlow() bool {
 	return true
 }
 
-// node is the index of the local lock where the caller waits.
+// node is the index of the local lock at which the caller waits.
 func (c *CohortMutex) node() int {
 	node, ok := park.NodeNow()
 	if !ok {
@@ -111,8 +111,8 @@ func (c *CohortMutex) node() int {
 	return int(node % uint32(len(c.localLocks)))
 }
 
-// lockByLocalLock takes the lock as a waiter of its node. It does without the local lock where
-// that cannot be had.
+// lockByLocalLock takes the lock as a waiter of its node. It goes on without the local lock if it
+// cannot get that.
 func (c *CohortMutex) lockByLocalLock(ctx context.Context, node int) error {
 	d := &c.localLocks[node]
 	has, met := d.enter(ctx, c)
@@ -124,9 +124,9 @@ func (c *CohortMutex) lockByLocalLock(ctx context.Context, node int) error {
 		variant: waitVariant{turn: &c.words.turn, cohort: c, node: node, localLock: has}}
 	w.variant.inVain = c.giveWay(node, has)
 	if c.global.queue.Closing() {
-		return c.global.closed() // a Mutex has no such time before its first check
+		return c.global.closed() // a Mutex does not reach this point before its first check for a close
 	}
-	// A repair is run without a local lock.
+	// A repair runs without a local lock held.
 	err := w.acquire(false)
 	w.cancel.Stop()
 	if err != nil {
@@ -138,8 +138,8 @@ func (c *CohortMutex) lockByLocalLock(ctx context.Context, node int) error {
 	return nil
 }
 
-// took is called after the lock was got: it says which node's turn it is. met says that the
-// caller had to wait for its local lock, inVain what giveWay returned.
+// took is called after the caller got the lock. It decides which node's turn it is. met says that
+// the caller had to wait for its local lock. inVain is the result of giveWay.
 func (c *CohortMutex) took(node int, met, inVain bool) {
 	crashpoint.Hit("cohortmutex.lock.global")
 	t := cohortTurn(c.words.turn.Load())
@@ -154,7 +154,7 @@ func (c *CohortMutex) took(node int, met, inVain bool) {
 // crowdedAt reports whether a waiter sleeps at a local lock.
 func (c *CohortMutex) crowdedAt(node int) bool { return c.localLocks[node].mutex.wakeWord.Announced() }
 
-// others reports whether a waiter of another node waits before the lock.
+// others reports whether a waiter of another node waits for the lock itself.
 func (c *CohortMutex) others(node int) bool {
 	for k := range c.localLocks {
 		if k != node && c.localLocks[k].taken() {
@@ -164,8 +164,9 @@ func (c *CohortMutex) others(node int) bool {
 	return false
 }
 
-// yields reports whether one of a node is to let others have a free lock: those of the
-// node whose turn it is, if there are any, or those of other nodes when that is over.
+// yields reports whether a waiter of this node has to let others take a free lock. During the
+// turn of another node it yields to waiters of that node, if there are any. After the turn of its
+// own node it yields to waiters of other nodes.
 func (c *CohortMutex) yields(node int) bool {
 	switch t := cohortTurn(c.words.turn.Load()); {
 	case t.node() < 0 || t.node() >= len(c.localLocks):
@@ -177,15 +178,15 @@ func (c *CohortMutex) yields(node int) bool {
 	}
 }
 
-// favours reports whether one of a node goes before those of others.
+// favours reports whether a waiter of this node goes before waiters of other nodes.
 func (c *CohortMutex) favours(node int) bool {
 	t := cohortTurn(c.words.turn.Load())
 	return t.node() == node && !t.over()
 }
 
-// isUnresponsive reports whether waiters of other nodes did not come lately when they were let
-// go first: the holder of their local lock is stopped, or sleeps and is not woken by a lock
-// that stays free. The hand-off is for those.
+// isUnresponsive reports whether waiters of other nodes were let go first lately and did not
+// come. The holder of their local lock may be stopped, or may sleep: a lock that just stays free
+// does not wake it. Such waiters get the lock by the handoff.
 func (c *CohortMutex) isUnresponsive() bool {
 	until := c.unresponsive.Load()
 	if until == 0 {
@@ -198,9 +199,10 @@ func (c *CohortMutex) isUnresponsive() bool {
 	return false
 }
 
-// giveWay lets others go first, for a bounded time. inVain is true where the turn of its own node
-// is over, and others have not come though the lock was free for them. A waiter without a local
-// lock may be one of many, and sleeps where all of them would.
+// giveWay lets waiters of other nodes go first, for a bounded time. inVain reports that the turn
+// of its own node is over and others have not come although the lock was free for them. A waiter
+// without a local lock does not spin here for long: it may be one of many, and sleeps where all
+// of them sleep.
 func (c *CohortMutex) giveWay(node int, localLock bool) (inVain bool) {
 	if !c.yields(node) {
 		return false
@@ -212,7 +214,7 @@ func (c *CohortMutex) giveWay(node int, localLock bool) (inVain bool) {
 	} else {
 		spins = false
 	}
-	inVain = true // where nobody spins nobody is let go first
+	inVain = true // where nobody spins, nobody is let go first
 	waited := false
 	if spins {
 		free := int64(-1) // since when the lock is free
@@ -223,7 +225,7 @@ func (c *CohortMutex) giveWay(node int, localLock bool) (inVain bool) {
 			case !c.yields(node):
 				return true
 			case o == makeOwner(kindReserved, g.name):
-				return true // for this process, which sleeps or waits here
+				return true // the lock is reserved for this process, which sleeps or waits here
 			case !o.free():
 				free = -1
 				return spent >= cohortDefers || !localLock && g.wakeWord.Announced()
@@ -233,7 +235,8 @@ func (c *CohortMutex) giveWay(node int, localLock bool) (inVain bool) {
 			if cohortTurn(c.words.turn.Load()).node() != node {
 				return spent >= cohortDefers || spent-free >= cohortIdles
 			}
-			// Those of other nodes may have to wake up first, since it is free.
+			// The waiters of other nodes sleep, perhaps, and need time to wake up when the lock
+			// becomes free.
 			inVain = spent-free >= cohortDefers
 			return inVain
 		})
@@ -245,9 +248,9 @@ func (c *CohortMutex) giveWay(node int, localLock bool) (inVain bool) {
 	return inVain
 }
 
-// enter takes the local lock. has says whether it got it, met whether it was held before.
-// It does not get it if a timeout passes, ctx ends, or a peer has spoilt it: the caller
-// then goes to the lock without.
+// enter takes the local lock. has says whether it got the local lock, met whether that was held
+// before. It fails if the timeout passes, if ctx ends, or if a peer has damaged the local lock.
+// The caller then goes on without the local lock.
 func (d *cohortLocalLock) enter(ctx context.Context, c *CohortMutex) (has, met bool) {
 	m := d.mutex
 	if m.owner.CompareAndSwap(0, uint32(m.name)) {
@@ -262,35 +265,35 @@ func (d *cohortLocalLock) enter(ctx context.Context, c *CohortMutex) (has, met b
 	err := w.lock()
 	w.cancel.Stop()
 	if err == errTimedOut && m.wakes() == before && c.hold() != hold {
-		// The lock went from one process to another, and no holder of the local lock left. That holder
-		// may be stopped.
+		// The lock has changed hands, and yet no holder of the local lock has left. The holder of the
+		// local lock may be stopped.
 		d.shut.Store(shmsync.Monotonic() + cohortShut*w.variant.timeout)
 	}
 	return err == nil, true
 }
 
-// timeout is how long a waiter sleeps at its local lock before it goes to the lock itself:
-// the holder of the local lock may be stopped. A holder that runs may lose for starveAfter.
-// After that it may lose to hand-offs to other waiters, one in each starveAfter.
+// timeout is how long a waiter sleeps at its local lock before it goes to the lock itself,
+// because the holder of the local lock may be stopped. A holder that runs may lose for
+// starveAfter. After that it may lose to handoffs to other waiters, one in each starveAfter.
 func (c *CohortMutex) timeout() int64 { return int64(2+len(c.localLocks)) * cohortStarves }
 
-// leave gives the local lock back.
+// leave releases the local lock.
 func (d *cohortLocalLock) leave() {
 	d.mutex.Unlock()
 	crashpoint.Hit("cohortmutex.lock.left")
 }
 
-// cohortHold is one hold of the lock, as far as its words tell.
+// cohortHold identifies one hold of the lock by the values of its words.
 type cohortHold struct{ owner, wakes, turn uint32 }
 
 // hold is the present hold.
 func (c *CohortMutex) hold() cohortHold {
 	turn := c.words.turn.Load()
 	if turn == uint32(cohortContended) {
-		turn = 0 // a sleeper has no hold
+		turn = 0 // a waiter that goes to sleep changes the turn, and has no hold
 	}
 	return cohortHold{c.global.owner.Load(), c.global.wakes(), turn}
 }
 
-// wakes counts the wakes of m's waiters.
+// wakes is the wake word of m, which counts the wakes of m's waiters.
 func (m *Mutex) wakes() uint32 { return m.words.wake.Load() >> 1 }

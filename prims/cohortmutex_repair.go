@@ -13,8 +13,8 @@ func init() {
 	})
 }
 
-// cohortParts calls f for the mutexes of the object whose words can be had: the global
-// one first, as -1, and then the local locks.
+// cohortParts calls f for each mutex of the object whose words lie within the body: for the
+// global one first, as -1, and then for the local locks.
 func cohortParts(a *arenakernel.Arena, o arenakernel.Object, f func(localLock int, w *mutexWords)) error {
 	w, nodes, err := cohortAt(a, o)
 	if w == nil {
@@ -31,7 +31,7 @@ func cohortParts(a *arenakernel.Arena, o arenakernel.Object, f func(localLock in
 	return err
 }
 
-// repairCohort takes back what dead has of the object: the lock, and local locks.
+// repairCohort takes back what dead holds of the object: the lock, and local locks.
 func repairCohort(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	cohortParts(a, o, func(localLock int, w *mutexWords) { repairMutexWords(a, w, dead, localLock >= 0) })
 }
@@ -76,8 +76,8 @@ func inspectCohort(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspe
 	return i.Inspection
 }
 
-// cohortLocalLocks tells of the local locks. A waiter at a local lock waits for the holder of the
-// lock: on holds.
+// cohortLocalLocks adds the local locks. A waiter at a local lock waits for the holder of the
+// lock: on holds its index.
 func (i *inspection) cohortLocalLocks(nodes int, on []int) {
 	for k := range nodes {
 		off := cohortLocalLockOff(k)

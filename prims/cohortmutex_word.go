@@ -2,56 +2,56 @@ package prims
 
 import "fmt"
 
-// cohortTurn says which node's turn it is at a CohortMutex, while many compete for it.
+// cohortTurn says which node's turn it is at a CohortMutex while many compete for it.
 //
 //	bits 0..7    node    index of the local lock of the last holder, + 1; 0: few compete
-//	bits 8..15   quiet   how many in a row have got the lock and seen no competitor
+//	bits 8..15   quiet   how many holders in a row have seen no competitor
 //	bits 16..31  passes  how often in a row the lock went from that node to that node
 //
 //	node  quiet  passes  meaning                                        left by
-//	0     0      0       few compete: a comer takes a free lock         cohortQuiet in a row; all-zero memory
+//	0     0      0       few compete: a newcomer takes a free lock      cohortQuiet in a row; all-zero memory
 //	k+1   q      p       the turn of node k                             the process that got the lock
 //	255   0      0       a waiter sleeps; the next holder says whose    the waiter that went to sleep
 //	                     turn it is
 //
-// Every other value is one that a peer has made. All of them are right: the word decides
-// only which node lets which go first, and for how long is bounded.
+// A peer has written any other value. Every value is safe: the word only decides which node lets
+// which go first, and that lasts a bounded time.
 type cohortTurn uint32
 
 const (
-	// cohortPasses is how often in a row a node keeps the lock while others wait. 64 is
-	// what the literature has; see docs/design/0017-cohort.md.
+	// cohortPasses is how often in a row a node keeps the lock while others wait. The literature
+	// uses 64; see docs/design/0017-cohort.md.
 	cohortPasses = 64
-	// cohortQuiet is after how many holders in a row without a competitor the lock is taken
-	// as a Mutex is.
+	// cohortQuiet is the number of holders in a row without a competitor after which the lock is
+	// taken like a Mutex.
 	cohortQuiet = 8
 )
 
-// cohortContended is the turn of nobody, while many compete.
+// cohortContended says that many compete and that it is no node's turn.
 const cohortContended cohortTurn = 255
 
 func makeCohortTurn(node, quiet, passes int) cohortTurn {
 	return cohortTurn(node+1) | cohortTurn(quiet)<<8 | cohortTurn(passes)<<16
 }
 
-// node is whose turn it is; -1: nobody's.
+// node is the node whose turn it is; -1: none.
 func (t cohortTurn) node() int   { return int(t&0xff) - 1 }
 func (t cohortTurn) quiet() int  { return int(t >> 8 & 0xff) }
 func (t cohortTurn) passes() int { return int(t >> 16) }
 
-// over reports whether others come first now.
+// over reports whether waiters of other nodes come first now.
 func (t cohortTurn) over() bool { return t.passes() >= cohortPasses }
 
-// after is the word once a process of a node has got the lock. crowded says that it has
-// seen others compete for the lock. anew says that it may begin a new turn of its node when
-// one is over: others were let go first, and did not come, or there are none.
+// after is the word after a process of a node has got the lock. crowded says that the process has
+// seen others compete for the lock. anew says that the node may begin a new turn when one is
+// over: waiters of other nodes were let go first and did not come, or there are none.
 func (t cohortTurn) after(node int, crowded, anew bool) cohortTurn {
 	passes := 0
 	switch {
 	case t.node() == node && !t.over():
 		passes = t.passes() + 1
 	case t.node() == node && !anew:
-		passes = cohortPasses // it had decided to take it before
+		passes = cohortPasses // the process had decided to take the lock before it saw that the turn was over
 	}
 	switch {
 	case crowded:

@@ -8,26 +8,26 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// cohortWords is what the body of a CohortMutex begins with, 320 bytes. A body lies
-// 64 bytes after a multiple of 128, so from 192 on each part has two lines to itself.
+// cohortWords is the head of the body of a CohortMutex, 320 bytes. A body lies 64 bytes after a
+// multiple of 128, so each part from offset 192 on has two cache lines to itself.
 type cohortWords struct {
 	_ structs.HostLayout
-	// global is the lock: the only word that lets anybody in is its owner word.
+	// global is the lock. Only its owner word says who holds the CohortMutex.
 	global mutexWords
-	// turn says which node has had the lock lately; see cohortTurn. Where it is 0, a
-	// comer takes a free lock at once.
+	// turn says which node has had the lock lately; see cohortTurn. While it is 0, a newcomer
+	// takes a free lock at once.
 	//   writers: the holder of global; a waiter that goes to sleep, from 0 by CAS
-	//   readers: comers, and waiters before global
+	//   readers: newcomers, and waiters for global
 	//   order:   relaxed is enough: a hint
 	//   futex:   none
 	//   crash:   any value is right
 	turn  atomic.Uint32
-	nodes uint32 // how many local locks follow. Immutable after init.
+	nodes uint32 // the number of local locks that follow. Immutable after init.
 	_     [120]byte
 }
 
-// cohortLocalLockWords is a local lock, 256 bytes: a mutex of the policy PolicyRelease. If its
-// holder dies, it becomes free, as any such mutex, and no waiter is told.
+// cohortLocalLockWords is a local lock, 256 bytes: a mutex with the policy PolicyRelease. If its
+// holder dies, it becomes free like any such mutex, and its waiters get no error.
 type cohortLocalLockWords struct {
 	_     structs.HostLayout
 	mutex mutexWords
@@ -50,7 +50,7 @@ const (
 
 func cohortBytes(nodes int) uint64 { return cohortHeadBytes + uint64(nodes)*cohortLocalLockBytes }
 
-// cohortLocalLockOff is where local lock k is in a body.
+// cohortLocalLockOff is the offset of local lock k in a body.
 func cohortLocalLockOff(k int) arenakernel.Offset { return arenakernel.Offset(cohortBytes(k)) }
 
 // cohortBody views the private body of a CohortMutex that is being made.

@@ -31,24 +31,24 @@ var (
 //	... // the condition holds, and l is held
 //	l.Unlock()
 //
-// The lock is any sync.Locker: a Mutex, a FairMutex, the RLocker of a RWMutex, or
-// even a sync.Mutex where only goroutines of one process take part in what it
-// guards. A Cond does not know the lock of other processes.
+// The lock is any sync.Locker: a Mutex, a FairMutex, the RLocker of an RWMutex, or even a
+// sync.Mutex if only goroutines of one process use what it guards. A Cond does not know which
+// lock other processes use.
 //
-// A wait ends by a Signal, a Broadcast, or the end of its context, and by nothing else:
-// there are no spurious wakeups. The condition has to be tested in a loop all the same,
-// since others may get the lock before the goroutine that was woken.
+// A wait ends by a Signal, a Broadcast, or the end of its context, and by nothing else: there are
+// no spurious wakeups. Test the condition in a loop all the same, since others may get the lock
+// before the goroutine that was woken.
 //
-// A Signal is used up by the one Wait that returns without an error. A woken process that
-// dies before its Wait returns with the lock held, or cannot get the lock because its owner
-// died, does not use the Signal up: it passes to the next goroutine that was waiting when
-// Signal was called. If a process dies while it holds the lock, the lock reports the death.
+// A Signal is used up by the one Wait that returns without an error. If a woken process dies
+// before its Wait returns with the lock held, or cannot get the lock because the lock's owner
+// died, the Signal is not used up: it passes to the next goroutine that was waiting when Signal
+// was called. If a process dies while it holds the lock, the lock reports the death.
 //
 // In the terminology of the Go memory model, and across processes: a call of Signal
 // or Broadcast synchronizes before the return of each Wait that it ends.
 type Cond struct {
-	// L is the lock, held while the condition is looked at or changed. It must not
-	// be changed after the first use.
+	// L is the lock. Hold it while you test or change the condition. L must not be changed after
+	// the first use.
 	L sync.Locker
 
 	core *condCore
@@ -56,9 +56,9 @@ type Cond struct {
 
 // CondOptions says how a Cond is created. A nil *CondOptions means the zero value.
 type CondOptions struct {
-	// Batch bounds, for a new object, how many waiters that a Broadcast wakes compete for
-	// the lock at a time. Each waiter that has locked it wakes another one. 0 means a few. A
-	// negative number means all, which suits locks that many goroutines can hold at once.
+	// Batch bounds, for a new object, how many waiters that a Broadcast wakes compete for the
+	// lock at a time. Each waiter that has locked it wakes another one. 0 means 16. A negative
+	// number means all, which suits locks that many goroutines can hold at once.
 	Batch int
 	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
 	// waiters learn the bound from what has paid off; if it is negative, they never spin.
@@ -69,10 +69,10 @@ var condKind = arenakernel.KindOf("COND")
 
 const (
 	condVersion = 1
-	condAll     = math.MaxUint32 // a batch of all
+	condAll     = math.MaxUint32 // a batch without a bound
 )
 
-// condBatch is how many of a Broadcast are on their way to the lock at a time.
+// condBatch is how many waiters of a Broadcast compete for the lock at a time.
 const condBatch = 16
 
 // OpenCond finds the Cond of that name in the arena or creates it, for use with l in
@@ -113,8 +113,8 @@ func openCond(a *arenakernel.Arena, name string, l sync.Locker, opts *CondOption
 	return c, nil
 }
 
-// CondAt gives a handle on the Cond at an offset, which Offset of another process
-// gave, for use with l in this process.
+// CondAt opens the Cond at an offset that another process got from the method Offset, for use
+// with l in this process.
 func CondAt(a *arena.Arena, off arena.Offset, l sync.Locker) (*Cond, error) {
 	k := (*arenakernel.Arena)(a)
 	if l == nil {
@@ -149,23 +149,22 @@ func batchOf(field uint64) int {
 	return int(field)
 }
 
-// Wait unlocks c.L, waits until Signal or Broadcast wakes it, and locks c.L again. It
-// panics with an *[shmsync.Error] when that cannot be done: when the owner of the
-// lock died, for example, and c.L is not held then; see WaitContext. It panics within an Update of
-// c.L, too.
+// Wait unlocks c.L, waits until Signal or Broadcast wakes it, and locks c.L again. It panics with
+// an *[shmsync.Error] if that fails: for example, if the owner of the lock died. Then c.L is not
+// held; see WaitContext. Wait also panics within an Update of c.L.
 func (c *Cond) Wait() {
 	if err := c.wait(nil); err != nil {
 		panic(err)
 	}
 }
 
-// WaitContext is Wait that ends with ctx.Err() when ctx ends before. A Signal or a
-// Broadcast that came first beats it.
+// WaitContext is Wait that ends with ctx.Err() when ctx ends first. A Signal or a Broadcast that
+// came before takes precedence.
 //
-// If it returns nil, c.L is held again and a Signal or Broadcast was used. If c.L cannot be
-// locked again, the error is that of the lock, such as ErrOwnerDead, and c.L is not held.
-// Other errors are ErrNoSpace, ErrCorrupt and ErrClosed; then c.L is held. A Wait that
-// returns an error has used no Signal up. If ctx had ended before, c.L is not unlocked at
+// If it returns nil, c.L is held again, and a Signal or Broadcast was used. If c.L cannot be
+// locked again, the error is that of the lock, such as ErrOwnerDead, and c.L is not held. Other
+// errors are ErrNoSpace, ErrCorrupt and ErrClosed; then c.L is held. A WaitContext that returns
+// an error has used up no Signal. If ctx has already ended at the call, c.L is not unlocked at
 // all.
 func (c *Cond) WaitContext(ctx context.Context) error { return c.wait(ctx) }
 
@@ -177,8 +176,8 @@ func (c *Cond) wait(ctx context.Context) error {
 	}
 	c.mustNotTearUpdate()
 	k := c.core
-	// The wait is not over before L is locked again, for which Close does not wait. It
-	// begins here: a Close that comes beside it leaves the words in place.
+	// The wait is over only when L is locked again, and Close does not wait for that. The stay
+	// begins here, so that a concurrent Close leaves the words in place.
 	if !k.mon.opening.stayIfOpen() {
 		return k.mon.closed()
 	}
@@ -198,15 +197,15 @@ func (c *Cond) wait(ctx context.Context) error {
 	return err
 }
 
-// mustNotTearUpdate panics if L is held by an Update: to unlock it would let others see, and change,
-// what the Update has not finished.
+// mustNotTearUpdate panics if an Update holds L. Unlocking L would let others see, and change, what
+// the Update has not finished.
 func (c *Cond) mustNotTearUpdate() {
 	if m, ok := c.L.(*Mutex); ok && m.tx != nil && m.tx.open {
 		panic("shmsync: Cond.Wait in an Update of " + m.named("mutex ") + ", which would unlock it")
 	}
 }
 
-// sleep unlocks L and waits to be woken. It returns the wait node if a Signal or a Broadcast has
+// sleep unlocks L and waits for a wake. It returns the wait node if a Signal or a Broadcast has
 // woken it, and no node if the wait ended otherwise. Close waits for this part of a wait.
 func (c *Cond) sleep(ctx context.Context) (s *park.WaitNode, unlocked bool, err error) {
 	k := c.core
@@ -222,15 +221,15 @@ func (c *Cond) sleep(ctx context.Context) (s *park.WaitNode, unlocked bool, err 
 	c.unlock(s)
 	crashpoint.Hit("cond.wait.unlocked")
 	if err = k.mon.sleep(ctx, s); err != nil {
-		s = nil // it is the queue's now
+		s = nil // the node belongs to the queue now
 		if ctx != nil && err == ctx.Err() && k.words.upTo.Load() >= stamp {
-			err = nil // a Broadcast came first
+			err = nil // a Broadcast came before the end of the context
 		}
 	}
 	return s, true, err
 }
 
-// unlock unlocks L. If that panics, the wait is taken back.
+// unlock unlocks L. If that panics, unlock takes the wait back.
 func (c *Cond) unlock(s *park.WaitNode) {
 	done := false
 	defer func() {
@@ -242,12 +241,12 @@ func (c *Cond) unlock(s *park.WaitNode) {
 	done = true
 }
 
-// contextLocker is a lock that can tell why it cannot be had.
+// contextLocker is a lock that returns an error if it cannot be locked.
 type contextLocker interface {
 	LockContext(ctx context.Context) error
 }
 
-// relock locks L again. If it cannot, what has woken s, if s is not nil, passes on.
+// relock locks L again. If it cannot, and s is not nil, the signal that has woken s passes on.
 func (c *Cond) relock(s *park.WaitNode) (err error) {
 	done := false
 	defer func() {
@@ -257,7 +256,7 @@ func (c *Cond) relock(s *park.WaitNode) (err error) {
 		if s != nil {
 			c.core.passOn(s)
 		}
-		if err == nil { // else Lock panics, or ends the goroutine
+		if err == nil { // otherwise Lock has panicked or ended the goroutine
 			switch r := recover().(type) {
 			case nil:
 			case *shmsync.Error:
@@ -276,8 +275,7 @@ func (c *Cond) relock(s *park.WaitNode) (err error) {
 	return err
 }
 
-// Signal wakes the goroutine that has waited longest, if there is one. The caller need not
-// hold c.L.
+// Signal wakes the goroutine that has waited longest, if any waits. The caller need not hold c.L.
 func (c *Cond) Signal() {
 	k := c.core
 	if err := k.mon.enter(nil); err != nil {
@@ -289,9 +287,9 @@ func (c *Cond) Signal() {
 	k.mon.leave(b)
 }
 
-// Broadcast wakes all goroutines that wait now, and none that come later. The caller need
-// not hold c.L. They come back a few at a time: each one that has the lock again wakes the
-// next, so that they do not all queue for the lock.
+// Broadcast wakes all goroutines that wait now, and none that come later. The caller need not
+// hold c.L. The goroutines come back a few at a time: each one that has locked c.L again wakes
+// the next, so that they do not all compete for the lock.
 func (c *Cond) Broadcast() {
 	k := c.core
 	if err := k.mon.enter(nil); err != nil {
@@ -303,20 +301,20 @@ func (c *Cond) Broadcast() {
 	k.mon.leave(b)
 }
 
-// Offset is where the Cond lies in its arena, for CondAt in another process.
+// Offset is the place of the Cond in its arena, for CondAt in another process.
 func (c *Cond) Offset() arena.Offset { return c.core.object.Offset }
 
-// Close closes the handle, and no other handle on the Cond. Calls that wait by it end
-// with an error that Is ErrClosed, after they have locked c.L again: Close does not
-// wait for that. A second Close is an error that Is ErrClosed.
+// Close closes this handle on the Cond, and no other. Calls that wait through it end with an
+// error that Is ErrClosed after they have locked c.L again. Close does not wait for that. A
+// second Close is an error that Is ErrClosed.
 func (c *Cond) Close() error {
 	return c.core.mon.opening.close("cond.close")
 }
 
-// CondState is what State tells.
+// CondState is the result of State.
 type CondState struct {
-	Waiting int // nobody has woken them
-	Woken   int // woken without the lock yet, and those that a Broadcast will wake
+	Waiting int // goroutines that nobody has woken
+	Woken   int // goroutines that were woken and do not have the lock yet, and those that a Broadcast will wake
 }
 
 // State reads c without locking it. The answer may be out of date when it returns.

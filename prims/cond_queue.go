@@ -16,23 +16,23 @@ var (
 	_ = crashpoint.Register("cond.broadcast.spliced")
 )
 
-// How the wait of a Cond ended. With a signal, the node's wanted word is the last
-// stamp given when Signal was called, and aux is the stamp, or what fits, of the wait
-// from which the signal was passed on.
+// How the wait of a Cond ended. After a signal, the node's wanted word is the last stamp that was
+// given before the call of Signal, and aux is the stamp, truncated, of the wait from which the
+// signal was passed on.
 const (
 	condSignalled = iota + 1
 	condBroadcast
 )
 
-// condSuccessor is set in the aux of a wait that got a signal passed on.
+// condSuccessor is set in the aux of a wait that got a signal passed on to it.
 const condSuccessor = 1 << 31
 
-// condCore is what a process knows of a Cond.
+// condCore is a process's side of a Cond.
 //
-// A Signal that has no owner any more passes on in two steps, the resolution of the next
-// wait and the end of the old one. The next one names the old one, so that a replay in
-// between does not pass the Signal on again; and it is still there then, since a wait ends
-// under the queue lock.
+// A Signal whose owner is dead passes on in two steps: the resolution of the next wait, and the
+// end of the old one. The next wait names the old one, so a replay in between does not pass the
+// Signal on again. The next wait is still there at the replay, since a wait ends under the queue
+// lock.
 type condCore struct {
 	mon     *monitor
 	waiting fifo
@@ -41,11 +41,11 @@ type condCore struct {
 	words   *condWords
 	a       *arenakernel.Arena
 	object  arenakernel.Object
-	limit   uint64 // how many of a Broadcast are on their way at a time
-	// reapWoken says that some of the woken may be dead. It is guarded by the queue lock, but a
-	// peer that overwrites that one lets in several.
+	limit   uint64 // how many waiters of a Broadcast compete for the lock at a time
+	// reapWoken says that some of the woken waiters may be dead. The queue lock guards it. It is
+	// atomic because a peer that overwrites that lock lets in several processes.
 	reapWoken atomic.Bool
-	before    atomic.Uint64 // landed at the last check; see condNoCheck
+	before    atomic.Uint64 // the value of landed at the last check; see condNoCheck
 }
 
 // condNoCheck says that the last check found no wait that a Broadcast still has to wake.
@@ -66,7 +66,7 @@ func buildCond(a *arenakernel.Arena, o arenakernel.Object, bare bool) *condCore 
 	return k
 }
 
-// queue begins a wait, in a call that has counted.
+// queue begins a wait. The call keeps the handle open already.
 func (k *condCore) queue(ctx context.Context) (*park.WaitNode, error) {
 	m := k.mon
 	s, err := m.queueLock.queue.TakeNode()
@@ -121,8 +121,8 @@ func (k *condCore) takeBack(s *park.WaitNode) {
 	k.passOn(s)
 }
 
-// signal wakes the first of those with stamps up to bound, and reports whether there
-// was one. from is the wait from which the signal passes on, or 0.
+// signal wakes the first of the waits with stamps up to bound, and reports whether there was one.
+// from is the wait from which the signal passes on, or 0.
 func (k *condCore) signal(b *wakes, bound uint64, from uint32) bool {
 	m := k.mon
 	for w, ok := k.waiting.head(); ok && w.Stamp().Load() <= bound; w, ok = k.waiting.head() {
@@ -141,7 +141,7 @@ func (k *condCore) signal(b *wakes, bound uint64, from uint32) bool {
 	return false
 }
 
-// broadcast makes all that wait covered, and wakes the first.
+// broadcast moves all waits that are queued to covered, and wakes the first of them.
 func (k *condCore) broadcast(b *wakes) {
 	if k.waiting.empty() {
 		return
@@ -153,7 +153,7 @@ func (k *condCore) broadcast(b *wakes) {
 	k.resolve(b)
 }
 
-// take puts all of another queue at the end of q.
+// take moves all waits of another queue to the end of q.
 func (q *fifo) take(from *fifo) {
 	first, ok := from.head()
 	if !ok {
@@ -169,7 +169,8 @@ func (q *fifo) take(from *fifo) {
 	from.clear()
 }
 
-// resolve passes on what the dead had, and wakes those of a Broadcast whose turn it is.
+// resolve passes on the signals of dead waiters, and wakes the waiters of a Broadcast whose turn
+// it is.
 func (k *condCore) resolve(b *wakes) {
 	if k.reapWoken.CompareAndSwap(true, false) {
 		k.woken.each(func(w wait) bool {
@@ -183,7 +184,7 @@ func (k *condCore) resolve(b *wakes) {
 	k.wakeCovered(b, k.limit)
 }
 
-// wakeCovered wakes those of a Broadcast until that many are on their way.
+// wakeCovered wakes waiters of a Broadcast until limit of them are on their way.
 func (k *condCore) wakeCovered(b *wakes, limit uint64) {
 	m := k.mon
 	for k.words.flying.Load() < limit {
@@ -203,8 +204,8 @@ func (k *condCore) wakeCovered(b *wakes, limit uint64) {
 	}
 }
 
-// pass gives the signal that has ended w to the next, unless that has been done. Those
-// whom a Broadcast was for have all been woken, or will be.
+// pass gives the signal that has ended w to the next waiter, unless that has been done. A
+// Broadcast needs no pass: all its waiters have been woken, or will be.
 func (k *condCore) pass(b *wakes, w wait) {
 	if outcome(w.Extra().Load()).result() != condSignalled {
 		return
@@ -219,7 +220,7 @@ func (k *condCore) pass(b *wakes, w wait) {
 	}
 }
 
-// land takes a wait that was woken out of the truth.
+// land removes a wait that was woken from the woken ones, and frees its node.
 func (k *condCore) land(w wait) {
 	if outcome(w.Extra().Load()).result() == condBroadcast {
 		storeWord(&k.words.flying, max(k.words.flying.Load(), 1)-1)
@@ -229,7 +230,7 @@ func (k *condCore) land(w wait) {
 	k.mon.releaseNode(w)
 }
 
-// account notes a wait that was resolved. It keeps its stamp.
+// account records that a wait was resolved. The wait keeps its stamp.
 func (k *condCore) account(w wait) {
 	if outcome(w.Extra().Load()).result() == condBroadcast {
 		storeWord(&k.words.flying, k.words.flying.Load()+1)
@@ -237,7 +238,7 @@ func (k *condCore) account(w wait) {
 	k.woken.requeue(w)
 }
 
-// queueOf is the queue where a wait belongs that is not over.
+// queueOf is the queue of a wait that is not over.
 func (k *condCore) queueOf(w wait) *fifo {
 	if w.Stamp().Load() <= k.words.upTo.Load() {
 		return &k.covered
@@ -253,8 +254,7 @@ func (k *condCore) each(f func(wait) bool) {
 	k.waiting.each(f)
 }
 
-// clear empties the queues. The rebuild after a death passes on the signals that were not
-// passed on.
+// clear empties the queues. The rebuild after a death then passes on the signals of dead waiters.
 func (k *condCore) clear() {
 	k.waiting.clear()
 	k.covered.clear()
@@ -263,15 +263,15 @@ func (k *condCore) clear() {
 	k.reapWoken.Store(true)
 }
 
-// reap has the next resolve look for the dead.
+// reap makes the next resolve look for dead waiters.
 func (k *condCore) reap(func(arenakernel.ParticipantID) bool) { k.reapWoken.Store(true) }
 
-// holders has nobody: the reap of a woken process that dies finds its waits.
+// holders names nobody: the reap of a woken process that dies finds its waits in the queues.
 func (k *condCore) holders(f func(arenakernel.ParticipantID)) {}
 
-// check is called ten times a second while a goroutine of this process waits. If no waiter
-// has come back from a Broadcast since the last time, the woken ones are stopped, or their
-// lock is held for long and is not ours: all go.
+// check is called ten times a second while a goroutine of this process waits. If no waiter of a
+// Broadcast has come back since the last check, the woken ones may be stopped, or another process
+// may hold their lock for long. Then check wakes all waiters of the Broadcast.
 func (k *condCore) check() {
 	k.mon.check()
 	if k.covered.empty() {

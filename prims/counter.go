@@ -20,24 +20,24 @@ var (
 	_ = crashpoint.Register("counter.reap.lost")
 )
 
-// counter is what a WaitGroup and a Latch are: a counter of what is still to be done,
+// counter is what WaitGroup and Latch have in common: a counter of what is still to be done,
 // waiters for its 0, and a record of how much of it each participant has undertaken.
 //
-// A decrement by a participant counts for what it has undertaken itself, as long as there
-// is some, and then for others. So its share is never negative, and the work that it
-// undertook last is there when it dies. When the counter becomes 0 no participant owes
-// anything: all shares are void.
+// A decrement by a participant first counts for what the participant has undertaken itself, and
+// then for others. So its share is never negative, and if it dies, the share contains the work
+// that it undertook last. When the counter becomes 0 no participant owes anything: all shares are
+// void.
 //
-// The work of a dead participant is owed for ever, unless others do it all, another process
-// takes it over, or Reset forgets it. While work is owed all waits end with ErrOwnerDead.
+// The work of a dead participant is owed until others have done all of it, another process takes
+// it over, or Reset forgets it. While work is owed, all waits end with ErrOwnerDead.
 //
-// There is no lock that a process could be stopped in. While all of the work is one
-// participant's, a call is a compare-and-swap of the commit word. Other changes go
-// through a record that any process completes; see counter_log.go. Waiters sleep on a word
-// that counts events, as those of a Futex do.
+// No call holds a lock, so a stopped process blocks nobody. While all of the work is one
+// participant's, a call is a compare-and-swap of the commit word. Other changes go through a
+// record that any process can complete; see counter_log.go. Waiters sleep on a word that counts
+// events, as those of a Futex do.
 type counter struct {
-	left   *atomic.Uint64 // the commit word, for fast paths; a logged form for a closed handle
-	me     uint64         // this participant, where the commit word has its owner
+	left   *atomic.Uint64 // the commit word, for fast paths; for a closed handle, a word in the logged form
+	me     uint64         // this participant, in the place of the owner in the commit word
 	words  *counterWords
 	slots  []counterSlot
 	list   park.WaitList
@@ -46,17 +46,17 @@ type counter struct {
 	object arenakernel.Object
 	name   arenakernel.ParticipantID
 	key    race.Key
-	op     string        // of waits, in errors
-	looked atomic.Uint64 // the events at the last check
+	op     string        // name of the operation, for the errors of waits
+	looked atomic.Uint64 // the value of events at the last check
 	// private is held by the goroutine that writes the record of this process.
 	private *sync.Mutex
 	counts  *countWords
 	opening *opening
 }
 
-// counterPrivate are the private locks of all counters of this process, by the offset of the
-// object: handles on an object share one. A goroutine holds one for a few stores, and waits
-// for nothing meanwhile.
+// counterPrivate are the private locks of all counters of this process, chosen by the offset of
+// the object: all handles on an object share one. A goroutine holds such a lock for a few stores,
+// and waits for nothing meanwhile.
 var counterPrivate [64]sync.Mutex
 
 func buildCounter(a *arenakernel.Arena, o arenakernel.Object, op string, bare bool) *counter {
@@ -97,17 +97,17 @@ func (t *counter) swap(from, to counterWord) bool {
 	return t.words.commit.CompareAndSwap(uint64(from), uint64(to))
 }
 
-// addAtOnce adds n, more than 0, if that takes one instruction. The compiler inlines it.
+// addAtOnce adds n, which is positive, if one instruction is enough. The compiler inlines it.
 func (t *counter) addAtOnce(n int64) bool {
 	w := t.left
 	c := w.Load()
-	// A logged form is negative here, so n is too much.
+	// A logged form is negative here, so its count seems too high for n.
 	return (c == 0 || c>>32 != 0 && uint64(uint32(c)&^1) == t.me) && n <= counterMax-int64(int32(c>>32)) && int64(c) >= 0 &&
 		!race.Enabled && !crashpoint.Enabled && w.CompareAndSwap(c, c|t.me+uint64(n)<<32)
 }
 
-// doneAtOnce takes n, more than 0, off if that takes one instruction and leaves nothing to
-// tell. The compiler inlines it.
+// doneAtOnce subtracts n, which is positive, if one instruction is enough and the waiters need
+// not be told. The compiler inlines it.
 func (t *counter) doneAtOnce(n uint64) bool {
 	w := t.left
 	c := w.Load()
@@ -131,7 +131,7 @@ func (t *counter) countAtOnce(n uint64) bool {
 	return uint32(c)&^1 == 0 && int64(c) >= 0 && n < c>>32 && !race.Enabled && !crashpoint.Enabled && w.CompareAndSwap(c, c-n<<32)
 }
 
-// enter begins a call that is not at its end at once. It panics if the handle is closed.
+// enter begins a call that the fast path could not do. It panics if the handle is closed.
 func (t *counter) enter() {
 	if err := t.tryEnter(); err != nil {
 		panic(err)
@@ -147,8 +147,8 @@ func (t *counter) tryEnter() error {
 
 func (t *counter) leave() { t.queue.Exit() }
 
-// add adds n to the counter, as work of this participant. It reports false if the counter
-// cannot be so high.
+// add adds n to the counter, as work of this participant. It reports false if the counter would
+// overflow.
 //
 //go:noinline
 func (t *counter) add(n uint64) bool {
@@ -156,8 +156,8 @@ func (t *counter) add(n uint64) bool {
 	defer t.leave()
 	race.ReleaseMerge(t.key)
 	for {
-		// The loop ends: each turn that fails has met a change by another goroutine, or has
-		// made one that a later turn does not have to make.
+		// The loop ends: whenever a turn fails, another goroutine has changed the counter, or
+		// this turn has made a change that a later turn need not make.
 		c := t.load()
 		switch to, sole := c.added(n, t.me); {
 		case c.untold():
@@ -182,7 +182,7 @@ func (t *counter) add(n uint64) bool {
 	}
 }
 
-// finish takes n off the counter; it reports false if there is not so much.
+// finish subtracts n from the counter. It reports false if the counter is less than n.
 //
 //go:noinline
 func (t *counter) finish(n uint64) bool {
@@ -202,7 +202,7 @@ func (t *counter) tryFinish(n uint64) (ok bool, err error) {
 	}
 	race.ReleaseMerge(t.key)
 	for {
-		// The loop ends as that of add does.
+		// The loop ends for the same reason as the loop of add.
 		c := t.load()
 		switch to, sole := c.done(n, t.me); {
 		case c.logged():
@@ -232,14 +232,14 @@ func (t *counter) tryFinish(n uint64) (ok bool, err error) {
 	}
 }
 
-// becomeZero makes the counter 0, unless the commit word is not c any more. The caller pays
-// what is due.
+// becomeZero makes the counter 0, unless the commit word has changed from c. The caller pays what
+// is due.
 func (t *counter) becomeZero(c counterWord) (ok bool, due counterDue) {
 	if !c.watched() {
 		return t.swap(c, 0), 0
 	}
 	to := counterZero(t.zeroTicket())
-	t.tuning().NoteCPU() // a waiter that sees the zero may look for it
+	t.tuning().NoteCPU() // a waiter that sees the zero may use the number
 	if !t.swap(c, to) {
 		return false, 0
 	}
@@ -247,10 +247,10 @@ func (t *counter) becomeZero(c counterWord) (ok bool, due counterDue) {
 	return true, counterDue(to)
 }
 
-// zeroTicket is a number of a zero that waiters have not been told of.
+// zeroTicket is a number for a zero that waiters have not been told of.
 func (t *counter) zeroTicket() uint32 {
 	for {
-		// The loop ends: the tickets of two turns differ.
+		// The loop ends: two turns get different tickets.
 		n := uint32(t.words.tickets.Add(1) & counterTickets)
 		if n != 0 && n != counterEvents(t.words.events.Load()).ticket() {
 			return n
@@ -258,27 +258,27 @@ func (t *counter) zeroTicket() uint32 {
 	}
 }
 
-// tellZero tells the waiters of the zero c, if that is still to be done. The next process that
-// changes the counter does it, too: a process that is stopped here leaves no waiter behind.
+// tellZero tells the waiters of the zero c, if no process has done so. The next process that
+// changes the counter tells them, too, so a process that stops here leaves no waiter behind.
 //
 //	the zero                           a waiter
-//	commit: 0, ticket                  ticket of the events: is it another one?
+//	commit: 0, ticket                  ticket of the events: has it changed?
 //	events: ticket, sequence+1         events
-//	commit: 0                          commit: is it 0? if not, make it watched
+//	commit: 0                          commit: is it 0? If not, make it watched
 //	wake                               sleep while events has this sequence
 //
-// The counter does not rise before the events have the ticket, so a waiter that finds it
-// risen finds the ticket.
+// The counter does not rise before the events have the ticket. So a waiter that finds the counter
+// risen finds the new ticket.
 func (t *counter) tellZero(c counterWord) {
 	for {
-		// The loop ends: another process told of this zero, or of a death, and of the latter
-		// there are only so many.
+		// The loop ends: when the CAS fails, another process has told the waiters of this zero or
+		// of a death, and the number of deaths is bounded.
 		e := counterEvents(t.words.events.Load())
 		if e.ticket() == c.ticket() {
 			break
 		}
 		if t.load() != c {
-			return // it was told
+			return // another process has told them
 		}
 		if t.words.events.CompareAndSwap(uint64(e), uint64(e.next(c.ticket()))) {
 			break
@@ -291,11 +291,11 @@ func (t *counter) tellZero(c counterWord) {
 	}
 }
 
-// tell makes the waiters look at what a death has changed.
+// tell makes the waiters look, because a death has changed something.
 func (t *counter) tell() {
 	crashpoint.Hit("counter.reap.lost")
 	for {
-		// The loop ends as that of tellZero does.
+		// The loop ends for the same reason as the loop of tellZero.
 		e := counterEvents(t.words.events.Load())
 		if t.words.events.CompareAndSwap(uint64(e), uint64(e.next(e.ticket()))) {
 			break
@@ -323,7 +323,7 @@ func (t *counter) zero() bool {
 	return true
 }
 
-// must panics with the error of a call that cannot return it.
+// must panics with the error of a call that cannot return one.
 func (t *counter) must(err error) {
 	if err != nil {
 		panic(err)

@@ -1,20 +1,20 @@
 package prims
 
-// claim makes n of what is expected this participant's own: of what the dead owe
-// first, then of what nobody has, and then, if fromOthers, of what other participants
-// have. It reports false if there is not so much. If others did some of the work between two
-// of its changes, this participant keeps what it took by then, so its death is reported.
+// claim takes over n of the outstanding work for this participant: first what the dead owe, then
+// what is nobody's, and then, if fromOthers is set, what other participants have. It reports
+// false if there is less than n. If others did some of the work between two of its changes, this
+// participant keeps what it has claimed by then, so that its death is reported.
 func (t *counter) claim(n uint64, fromOthers bool) bool {
 	t.enter()
 	defer t.leave()
 	k := claiming{n: n, rest: n, fromOthers: fromOthers}
 	if fromOthers {
-		// The process that had the claim may be dead, and this process may have replaced it.
+		// The process that had the claim may be dead, and this process may replace it.
 		t.reapDead()
 		k.reaped = true
 	}
 	for {
-		// The loop ends as that of add does.
+		// The loop ends for the same reason as the loop of add.
 		c := t.load()
 		switch {
 		case c.untold():
@@ -49,22 +49,22 @@ func (t *counter) claim(n uint64, fromOthers bool) bool {
 	}
 }
 
-// claiming is a Claim on its way.
+// claiming is the state of a Claim.
 type claiming struct {
 	n          uint64 // what is to be claimed
-	rest       uint64 // what is left of that
-	period     uint64 // of the shares when rest was counted
+	rest       uint64 // how much of n is left to claim
+	period     uint64 // period of the shares when rest was computed
 	fromOthers bool
-	reaped     bool // the dead were looked for
+	reaped     bool // dead participants were looked for
 }
 
-// claimStep says what a claim does next.
+// claimStep says what a claim has to do next.
 type claimStep int
 
 const (
 	claimAgain claimStep = iota
-	claimReap            // looks for the dead
-	claimAwait           // waits until the dead are gone
+	claimReap            // look for dead participants
+	claimAwait           // wait until the dead are gone
 	claimFails
 )
 
@@ -77,7 +77,7 @@ func (t *counter) claimLogged(c counterWord, k *claiming) (next claimStep, due c
 		return 0, 0, err
 	}
 	if p := valueOf(&t.words.period); p != k.period {
-		k.rest, k.period = k.n, p // the counter was 0: what was claimed before is void
+		k.rest, k.period = k.n, p // the counter was 0 in between, so what was claimed before is void
 	}
 	count, owed := valueOf(&t.words.count), valueOf(&t.words.owed)
 	h, ok := t.mine(count)
@@ -106,7 +106,7 @@ func (t *counter) claimLogged(c counterWord, k *claiming) (next claimStep, due c
 	}
 	free += others + owed
 	if k.fromOthers {
-		free = min(free, count-h.own) // if less than nothing is nobody's
+		free = min(free, count-h.own) // if free is negative, nothing is nobody's
 	}
 	switch {
 	case t.load() != c:
@@ -135,7 +135,7 @@ func (t *counter) claimLogged(c counterWord, k *claiming) (next claimStep, due c
 		if t.load() != c {
 			return claimAgain, 0, nil // a share changed after it was read
 		}
-		return claimFails, 0, nil // a peer overwrote the shares
+		return claimFails, 0, nil // a peer has overwritten the shares
 	}
 	t.put(&ch, h, h.own+n, h.claimed+n)
 	ok, err = t.commit(c, &ch)
@@ -145,13 +145,13 @@ func (t *counter) claimLogged(c counterWord, k *claiming) (next claimStep, due c
 	return claimAgain, 0, err
 }
 
-// reset forgets what the dead owe, and reports whether that was anything.
+// reset forgets what the dead owe, and reports whether they owed anything.
 func (t *counter) reset() bool {
 	t.enter()
 	defer t.leave()
 	t.reapDead()
 	for {
-		// The loop ends as that of add does.
+		// The loop ends for the same reason as the loop of add.
 		c := t.load()
 		died, current, err := t.lostAt(c)
 		switch {
@@ -186,7 +186,7 @@ func (t *counter) resetLogged(c counterWord) (r attempt, err error) {
 		return r, err
 	}
 	count, owed := valueOf(&t.words.count), valueOf(&t.words.owed)
-	if owed >= count { // others have done some of it
+	if owed >= count { // others have done some of the owed work
 		r.made, r.due = t.becomeZero(c)
 		return r, nil
 	}

@@ -16,28 +16,26 @@ var (
 	_ = crashpoint.Register("counter.commit.completed")
 )
 
-// A change that the sole form of the commit word cannot tell goes through a record:
+// A change that the sole form of the commit word cannot express goes through a record:
 //
 //	its author                          the next process
-//	completes the record of the word    sees the record of the author
-//	writes a record of its own          changes each word of it, if its tag is not the version
-//	CAS of the commit word: names it    CAS of the commit word
+//	completes the record of the word    finds the record of the author
+//	writes a record of its own          changes each of its words whose tag is not the version
+//	CAS: the commit word names it       CAS of the commit word
 //	completes it
 //
-// A process that is stopped or dies before the CAS of the commit word has changed nothing.
-// After it, the next process completes the record. The author writes its next record only
-// when this one is complete, so a process that finds another version in the record has
-// nothing to do.
+// A process that stops or dies before the CAS of the commit word has changed nothing. After the
+// CAS, the next process completes the record. The author writes its next record only when this
+// one is complete. So a process that finds another version in the record has nothing left to do.
 //
-// A process that was stopped while it completed a record may resume at any time. It changes
-// a word only if that still has the value and the tag from before the record, and no word
-// has those again within 2^32 tickets.
+// A process that was stopped while it completed a record may resume at any time. It changes a
+// word only if the word still has the value and the tag from before the record. No word has both
+// again before 2^32 further tickets.
 //
-// The shares are in the slots. Work that nobody has undertaken in particular is the
-// counter less what the dead owe and less the shares; if participants did more than their
-// shares, that is negative.
+// The shares are in the slots. The work that is nobody's is the count minus what the dead owe and
+// minus the shares. It is negative if participants did more than their shares.
 
-// counterChange is a change on its way to a record.
+// counterChange is a change that will go into a record.
 type counterChange struct {
 	n     int
 	index [counterEntries]uint32
@@ -49,8 +47,8 @@ func (ch *counterChange) set(index uint32, value uint64) {
 	ch.n++
 }
 
-// commit makes a change of the counter over c. The caller has the private lock, and has
-// completed the record of c. ok is false if the commit word is not c any more.
+// commit makes a change of the counter over c. The caller has the private lock, and has completed
+// the record of c. ok is false if the commit word has changed from c.
 func (t *counter) commit(c counterWord, ch *counterChange) (ok bool, err error) {
 	version, err := t.version(ch)
 	if err != nil {
@@ -76,7 +74,7 @@ func (t *counter) commit(c counterWord, ch *counterChange) (ok bool, err error) 
 	return err == nil, err
 }
 
-// version is a ticket that is the tag of none of the words of a change.
+// version returns a ticket that none of the words of a change has as its tag.
 func (t *counter) version(ch *counterChange) (uint64, error) {
 	for range 2 * counterEntries {
 		v := t.words.tickets.Add(1) & counterVersions
@@ -95,7 +93,7 @@ func (t *counter) version(ch *counterChange) (uint64, error) {
 	return 0, t.corrupt("its tickets do not advance")
 }
 
-// complete carries the record that c names out, unless that was done.
+// complete carries out the record that c names, unless that was done.
 func (t *counter) complete(c counterWord) error {
 	if slot := c.slot(); slot < 1 || slot > len(t.slots) {
 		return t.corrupt("its record is that of a slot that there is not")
@@ -103,7 +101,7 @@ func (t *counter) complete(c counterWord) error {
 	s, version := &t.slots[c.slot()-1], c.version()
 	for i := range s.entries {
 		entry := s.entries[i].Load()
-		// The head changes before the entries do.
+		// An author changes the head before the entries.
 		if s.head.Load() != version {
 			return nil
 		}
@@ -115,14 +113,14 @@ func (t *counter) complete(c counterWord) error {
 			return t.corrupt("a record changes a word that there is not")
 		}
 		for {
-			// The loop ends: another process that changes the word between the load and the
-			// CAS completes the same record.
+			// The loop ends: another process that changes the word between the load and the CAS
+			// completes the same record.
 			was := taggedWord(w.Load())
 			if was.tag() == uint32(version) {
 				break
 			}
-			// Nobody commits over c before the word has the tag. If c is still there, was is
-			// from before the record.
+			// Nobody commits over c before the word has the tag. So if c is still there, was is
+			// the value from before the record.
 			if t.load().bare() != c.bare() {
 				return nil
 			}
@@ -161,8 +159,8 @@ func (t *counter) convert(c counterWord) error {
 	return err
 }
 
-// newPeriod is a period that no share has. It is the low half of a ticket, and tickets whose
-// low halves are the same exist after 2^32 others.
+// newPeriod returns a period that no share has. It is the low half of a ticket. A later ticket
+// has the same low half only after 2^32 others.
 func (t *counter) newPeriod() uint64 {
 	var period uint64
 	for range len(t.slots) + 1 {
@@ -187,7 +185,7 @@ func (t *counter) hasPeriod(period uint64) bool {
 // valueOf is the value of a tagged word.
 func valueOf(w *atomic.Uint64) uint64 { return uint64(taggedWord(w.Load()).value()) }
 
-// has is what the share of a slot is worth, in a logged form that is complete.
+// has is how much work the share of a slot stands for, in a logged form that is complete.
 func (t *counter) has(s *counterSlot) uint64 {
 	if valueOf(&s.period) != valueOf(&t.words.period) {
 		return 0
@@ -195,7 +193,7 @@ func (t *counter) has(s *counterSlot) uint64 {
 	return valueOf(&s.own)
 }
 
-// holder is whose share that of a slot is.
+// holder is the participant whose share the slot has.
 func (s *counterSlot) holder() arenakernel.ParticipantID {
 	return arenakernel.ParticipantID(valueOf(&s.name) & arenakernel.ParticipantIDMask)
 }
@@ -206,17 +204,16 @@ func (t *counter) claimable(s *counterSlot) uint64 {
 	return own - min(valueOf(&s.claimed), own)
 }
 
-// ownShare is the share of this participant, as a change needs it. Others also do work of
-// this share, so the word may exceed the count. What the participant has left undone is in
-// the count, so own is the count at most. Without this limit the share of a producer would
-// grow for ever.
+// ownShare is the share of this participant, as a change needs it. Others also do work of this
+// share, so the word may exceed the count. The participant's undone work is part of the count, so
+// own is the count at most. Without this limit the share of a producer would grow for ever.
 type ownShare struct {
 	own, claimed uint64
 	void         bool // the slot has no share of this period
 }
 
-// mine reads the share of this participant while the count is that. ok is false if the slot
-// has the share of a dead one, which is to be folded.
+// mine reads the share of this participant while the counter is count. ok is false if the slot
+// has the share of a dead participant, which must be folded first.
 func (t *counter) mine(count uint64) (h ownShare, ok bool) {
 	s := &t.slots[t.name.Slot()-1]
 	own := min(t.has(s), count)
@@ -245,15 +242,15 @@ func (t *counter) put(ch *counterChange, h ownShare, own, claimed uint64) {
 	}
 }
 
-// attempt is what one attempt to make a change in a logged form came to.
+// attempt is the result of one attempt to make a change in a logged form.
 type attempt struct {
-	over bool       // there is no more to try
+	over bool       // there is nothing more to try
 	made bool       // the change is made
 	due  counterDue // what the caller does after it has unlocked the private lock
 }
 
-// addLogged makes one attempt to add n in a logged form. If the change is not made and there is
-// no more to try, the counter cannot be so high.
+// addLogged makes one attempt to add n in a logged form. If the result is over and not made, the
+// counter would overflow.
 func (t *counter) addLogged(c counterWord, n uint64) (r attempt, err error) {
 	t.private.Lock()
 	defer t.private.Unlock()
@@ -280,8 +277,8 @@ func (t *counter) addLogged(c counterWord, n uint64) (r attempt, err error) {
 	return r, err
 }
 
-// doneLogged makes one attempt to take n off in a logged form. If the change is not made and
-// there is no more to try, there is not so much.
+// doneLogged makes one attempt to subtract n in a logged form. If the result is over and not
+// made, the counter is less than n.
 func (t *counter) doneLogged(c counterWord, n uint64) (r attempt, err error) {
 	t.private.Lock()
 	defer t.private.Unlock()
@@ -316,8 +313,8 @@ func (t *counter) doneLogged(c counterWord, n uint64) (r attempt, err error) {
 	return r, err
 }
 
-// fold makes one attempt to make the share of a slot what the dead owe. The caller has the
-// private lock, and has completed c. If due is not 0, the share is folded.
+// fold makes one attempt to turn the share of a slot into work that the dead owe. The caller has
+// the private lock, and has completed c. If due is not 0, the share is folded.
 func (t *counter) fold(c counterWord, slot int) (due counterDue, err error) {
 	s := &t.slots[slot-1]
 	var ch counterChange
@@ -331,9 +328,9 @@ func (t *counter) fold(c counterWord, slot int) (due counterDue, err error) {
 	return due, err
 }
 
-// counterDue is what a process does for the waiters after a change: 0 is nothing, dueDeath is
-// to make them look, and another value is an untold zero to tell of. A wake is a system call
-// for each waiter, so no process does it while it holds its private lock.
+// counterDue is what a process has to do for the waiters after a change: 0 means nothing,
+// dueDeath to make them look, and any other value is an untold zero to tell them of. A wake is a
+// system call for each waiter, so no process wakes while it holds its private lock.
 type counterDue counterWord
 
 const dueDeath = counterDue(counterLogged)
@@ -351,9 +348,9 @@ func (t *counter) pay(due counterDue) {
 
 const counterDeadNobody = "it does not say which dead participant owes work"
 
-// lostAt is the dead participant that leaves work undone, or 0. A 0 is right for a moment
-// after c was read. current is false if died may be another dead participant, because the
-// commit word, less watched, is not c any more.
+// lostAt is the dead participant that leaves work undone, or 0. A 0 was right at some moment
+// after c was read. current is false if died may be another dead participant, because the commit
+// word has changed from c in more than the watched bit.
 func (t *counter) lostAt(c counterWord) (died arenakernel.ParticipantID, current bool, err error) {
 	switch {
 	case c.lost() && c.owner() == 0:
@@ -372,7 +369,7 @@ func (t *counter) lostAt(c counterWord) (died arenakernel.ParticipantID, current
 	died = arenakernel.ParticipantID(valueOf(&t.words.dead) & arenakernel.ParticipantIDMask)
 	switch {
 	case t.load().bare() != c.bare():
-		return died, false, nil // owed may belong to a later record, which is half carried out
+		return died, false, nil // owed may belong to a later record that is only partly carried out
 	case died == 0:
 		return 0, false, t.corrupt(counterDeadNobody)
 	}
@@ -387,8 +384,8 @@ type counterView struct {
 	dead       arenakernel.ParticipantID
 }
 
-// view reads the state. It gives up to have it of one moment when the counter changes all
-// the time.
+// view reads the state. If the counter changes all the time, view gives up reading all parts at
+// one moment.
 func (t *counter) view() (v counterView) {
 	for range 1000 {
 		c := t.load()
@@ -418,7 +415,7 @@ func (t *counter) view() (v counterView) {
 	return v
 }
 
-// trouble is why waits fail, and the participant whose death is the cause.
+// trouble is the reason why waits fail, and the participant whose death caused it.
 func (t *counter) trouble(v counterView) (error, *shmsync.Identity) {
 	if v.owed == 0 {
 		return nil, nil
@@ -426,7 +423,7 @@ func (t *counter) trouble(v counterView) (error, *shmsync.Identity) {
 	return shmsync.ErrOwnerDead, t.a.Who(v.dead)
 }
 
-// waiting reports whether anybody waits, as far as the arena knows.
+// waiting reports whether anybody waits, as far as the arena records it.
 func (t *counter) waiting(v counterView) bool {
 	return v.word.watched() && len(t.a.WaitsOf(t.object)) > 0
 }

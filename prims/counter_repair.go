@@ -25,7 +25,7 @@ func (t *counter) holders(f func(arenakernel.ParticipantID)) {
 	}
 }
 
-// reapDead makes what participants have that died the dead's.
+// reapDead turns the shares of participants that died into work that the dead owe.
 func (t *counter) reapDead() {
 	dead := false
 	t.holders(func(n arenakernel.ParticipantID) {
@@ -38,11 +38,11 @@ func (t *counter) reapDead() {
 	}
 }
 
-// reap makes the shares of dead participants what the dead owe, and tells waiters.
+// reap turns the shares of dead participants into work that the dead owe, and tells waiters.
 func (t *counter) reap(dead func(arenakernel.ParticipantID) bool) {
 	for {
-		// The loop ends: each turn that goes on has met a change by another goroutine, and
-		// makes the share of the dead the dead's or finds that a living one did.
+		// The loop ends: each turn that goes on has met a change by another goroutine. Then it
+		// folds the share of the dead owner, or finds that the new owner is alive.
 		c := t.load()
 		if !c.logged() {
 			if c.owner() == 0 || c.lost() || !dead(c.owner()) {
@@ -59,14 +59,14 @@ func (t *counter) reap(dead func(arenakernel.ParticipantID) bool) {
 	}
 }
 
-// reapShares folds the shares of dead participants, slot by slot. The commit word was of the
-// logged form after those deaths.
+// reapShares folds the shares of dead participants, slot by slot. After those deaths the commit
+// word was in the logged form.
 //
-// One look at each slot is enough, although the commit word may change all the time. The
-// first turn completes a record that the commit word names after the death. From then on
-// only a living participant changes the share of the dead one: it claims from it, folds it,
-// makes it void by a zero, or takes the slot when the share is void. So a share that is
-// void, 0, or another participant's stays so for the dead one.
+// One look at each slot is enough, although the commit word may change all the time. The first
+// turn completes a record that the commit word may have named at the death. From then on only a
+// living participant changes the share of the dead one: it claims from the share, folds it, makes
+// it void by a zero, or takes the slot when the share is void. So a share that is void or 0, or
+// that is another participant's, never becomes the dead one's again.
 func (t *counter) reapShares(dead func(arenakernel.ParticipantID) bool) {
 	for slot := 1; slot <= len(t.slots); {
 		c := t.load()
@@ -84,8 +84,8 @@ func (t *counter) reapShares(dead func(arenakernel.ParticipantID) bool) {
 	}
 }
 
-// reapShare makes one attempt to fold the share of a slot, if that is a dead participant's. ok
-// is true if the slot has no such share now.
+// reapShare makes one attempt to fold the share of a slot, if the share is a dead participant's.
+// ok is true if the slot has no such share now.
 func (t *counter) reapShare(c counterWord, slot int, dead func(arenakernel.ParticipantID) bool) (ok bool, due counterDue, err error) {
 	t.private.Lock()
 	defer t.private.Unlock()
@@ -105,7 +105,7 @@ func repairCounter(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.
 	}
 	t := buildCounter(a, o, "", true)
 	t.reap(func(n arenakernel.ParticipantID) bool {
-		// If dead is this participant, which leaves, it is current still.
+		// If dead is this participant, which leaves, its ID is still current.
 		return !a.Current(n) || n == dead && dead == a.Self()
 	})
 }

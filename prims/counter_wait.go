@@ -22,11 +22,11 @@ func (t *counter) waitOrPanic() {
 	}
 }
 
-// counterLooks is how often a waiter looks at a counter that changes all the time, to read
-// who died. Then it sleeps until the next periodic check.
+// counterLooks is how often a waiter looks at a counter that changes all the time, to find out
+// which participant died. Then it sleeps until the next periodic check.
 const counterLooks = 16
 
-// wait waits until the counter is 0, or has been.
+// wait waits until the counter is 0, or has been 0 since the call began.
 func (t *counter) wait(ctx context.Context) error {
 	if err := t.opening.error(t.op); err != nil {
 		return err
@@ -38,13 +38,13 @@ func (t *counter) wait(ctx context.Context) error {
 		return err
 	}
 	defer t.leave()
-	// The zeros that come from here on end the wait.
+	// Any zero from here on ends the wait.
 	began := counterEvents(t.words.events.Load()).ticket()
 	cancel := park.CancelBy(ctx)
 	defer cancel.Stop()
 	t.counts.add(countContended)
-	// The number of looks since the last sleep. A call that looks again without a sleep examines
-	// its context, and does not spin.
+	// looks is the number of looks since the last sleep. A call that looks again without a sleep
+	// checks its context, and does not spin.
 	looks := 0
 	for ; ; looks++ {
 		e := counterEvents(t.words.events.Load())
@@ -78,7 +78,7 @@ func (t *counter) wait(ctx context.Context) error {
 			if c = t.load(); c.zero() || c.watched() || !t.words.commit.CompareAndSwap(uint64(c), uint64(c|counterWatched)) {
 				continue
 			}
-			// The events that were read before c was watched: one since then ends the sleep at once.
+			// The events were read before c was watched: an event since then ends the sleep at once.
 		}
 		crashpoint.Hit("counter.wait.watched")
 		t.counts.add(countSleep)
@@ -86,7 +86,7 @@ func (t *counter) wait(ctx context.Context) error {
 		switch ended := t.queue.Sleep(uint32(e), park.SleepSpec{}, &cancel); ended {
 		case park.Again:
 			crashpoint.Hit("counter.wait.woken")
-		case park.Canceled, park.Closed: // a zero that has come beats the end of the wait
+		case park.Canceled, park.Closed: // a zero that has come takes precedence over the end of the wait
 			if t.load().zero() || counterEvents(t.words.events.Load()).ticket() != began {
 				race.Acquire(t.key)
 				return nil
@@ -112,8 +112,8 @@ func (t *counter) tuning() park.Tuning {
 	return park.Tuning{Budget: &w.spin, Pays: &w.pays, LastCPU: &w.lastCPU, Slot: t.a.Self().Slot()}
 }
 
-// check is called ten times a second while a goroutine of this process waits: it makes up
-// for what a stopped or dead process owes, and finds holders that died.
+// check is called ten times a second while a goroutine of this process waits. It makes up for
+// what a stopped or dead process owes, and finds participants that died.
 func (t *counter) check() {
 	e := t.words.events.Load()
 	moved := t.looked.Swap(e) != e

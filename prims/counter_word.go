@@ -42,14 +42,14 @@ import (
 // watched may be set with nobody asleep, which costs one wake; it must be set while a waiter
 // sleeps and the counter is not 0.
 //
-// A value of the sole form may come back, and does no harm: a step from it depends on
-// nothing else. A zero ticket and a version do not come back before 2^29 and 2^51 others.
+// A value of the sole form may come back, and that does no harm: a step from a value depends on
+// nothing else. A zero ticket comes back only after 2^29 others, and a version after 2^51.
 //
 //	writers: every call, of any process, by CAS
 //	readers: every call
 //	order:   seq-cst
 //	futex:   none; waiters sleep on counterWords.events
-//	crash:   each value is a whole state. The next call completes the record that the word
+//	crash:   each value describes a whole state. The next call completes the record that the word
 //	         names, and tells waiters of a zero that they have not been told of
 type counterWord uint64
 
@@ -63,15 +63,15 @@ const (
 	counterSlotMask             = 1<<11 - 1
 	counterVerShift             = 12
 	counterVersions             = 1<<51 - 1
-	counterTickets              = 1<<29 - 1 // of a zero
+	counterTickets              = 1<<29 - 1 // the greatest ticket of a zero
 )
 
-// counterOf is the sole form with a count that is the share of owner.
+// counterOf is the sole form of a count that is the share of owner.
 func counterOf(count uint64, owner arenakernel.ParticipantID) counterWord {
 	return counterWord(count)<<32 | counterWord(owner)<<counterIDShift
 }
 
-// counterZero is the word of a zero that waiters are to be told of.
+// counterZero is the word of a zero that waiters have to be told of.
 func counterZero(ticket uint32) counterWord {
 	return counterWord(ticket)<<counterIDShift | counterWatched
 }
@@ -95,7 +95,7 @@ func (c counterWord) ownedBy(me uint64) bool {
 	return !c.logged() && !c.zero() && uint64(uint32(c.bare())) == me
 }
 
-// owner is whose share the count of a sole form is; 0 if the count is 0.
+// owner is the participant whose share the count of a sole form is; 0 if the count is 0.
 func (c counterWord) owner() arenakernel.ParticipantID {
 	if c.logged() || c.zero() {
 		return 0
@@ -103,8 +103,8 @@ func (c counterWord) owner() arenakernel.ParticipantID {
 	return arenakernel.ParticipantID(uint32(c) >> counterIDShift)
 }
 
-// added is the word after the participant whose bits are me has added n; ok is false if that
-// takes the logged form.
+// added is the word after the participant whose bits are me has added n. ok is false if that
+// needs the logged form.
 func (c counterWord) added(n, me uint64) (to counterWord, ok bool) {
 	if c == 0 {
 		return counterWord(n)<<32 | counterWord(me), true
@@ -112,8 +112,8 @@ func (c counterWord) added(n, me uint64) (to counterWord, ok bool) {
 	return c + counterWord(n)<<32, c.ownedBy(me)
 }
 
-// done is the word after the participant whose bits are me has done n, which is less than
-// the count; ok is false if that takes the logged form.
+// done is the word after the participant whose bits are me has done n, which is less than the
+// count. ok is false if that needs the logged form.
 func (c counterWord) done(n, me uint64) (to counterWord, ok bool) {
 	return c - counterWord(n)<<32, c.ownedBy(me) || c.ownedBy(0)
 }
@@ -160,7 +160,7 @@ func makeTagged(value, tag uint32) taggedWord { return taggedWord(value)<<32 | t
 //	bits 0..31   sequence  counts what waiters have to look at; the futex word
 //	bits 32..63  ticket    of the last zero that they were told of
 //
-// A waiter whose ticket is not there any more has missed a zero: its wait ends.
+// A waiter whose ticket has been replaced has missed a zero: its wait ends.
 //
 //	writers: a process that tells of a zero or of a death, by CAS
 //	readers: waiters, Done at a zero, tools

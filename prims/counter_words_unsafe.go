@@ -13,15 +13,15 @@ import (
 type counterWords struct {
 	_      structs.HostLayout
 	commit atomic.Uint64 // see counterWord
-	size   atomic.Uint64 // what a Latch began with. Immutable after init.
+	size   atomic.Uint64 // the initial count of a Latch. Immutable after init.
 	_      [48]byte
 
-	// tickets gives numbers that are used once: versions of records and tickets of zeros.
+	// tickets hands out numbers that are used once: versions of records and tickets of zeros.
 	//   writers: every process that needs a number, by atomic addition
 	//   readers: the same
 	//   order:   relaxed
 	//   futex:   none
-	//   crash:   a number that nobody used is lost
+	//   crash:   a number may stay unused
 	tickets atomic.Uint64
 	// count is the counter, in the logged form. count, period, owed and dead are tagged words.
 	//   writers: every process that completes the record that the commit word names, by CAS
@@ -30,12 +30,12 @@ type counterWords struct {
 	//   futex:   none
 	//   crash:   the next process completes the record
 	count atomic.Uint64
-	// period tells the shares that count: those with the same period. A conversion to the
-	// logged form takes one that no share has. As count.
+	// period says which shares count: those with the same period. A conversion to the logged form
+	// takes a period that no share has. Tags as count.
 	period atomic.Uint64
-	// owed is what the dead had undertaken and not done. As count.
+	// owed is the work that the dead had undertaken and not done. Tags as count.
 	owed atomic.Uint64
-	// dead is the last participant that left such work, while owed is not 0. As count.
+	// dead is the last participant that left such work, while owed is not 0. Tags as count.
 	dead atomic.Uint64
 	_    [24]byte
 
@@ -55,11 +55,11 @@ type counterWords struct {
 // counterWords.count.
 type counterSlot struct {
 	_      structs.HostLayout
-	name   atomic.Uint64 // of the participant
-	period atomic.Uint64 // the share is void unless it is that of the object
-	own    atomic.Uint64 // what the participant has undertaken and not done
-	// claimed is how much of own the participant claimed: other participants cannot claim
-	// that. More than own counts as own.
+	name   atomic.Uint64 // ID of the participant
+	period atomic.Uint64 // the share is void unless the object has the same period
+	own    atomic.Uint64 // work that the participant has undertaken and not done
+	// claimed is how much of own the participant got by Claim: other participants cannot claim
+	// that. A value greater than own counts as own.
 	claimed atomic.Uint64
 	// head is the version of the record.
 	//   writers: the participant of the slot, under its private lock, before the entries
@@ -68,8 +68,8 @@ type counterSlot struct {
 	//   futex:   none
 	//   crash:   a record that the commit word does not name means nothing
 	head atomic.Uint64
-	// entries are changes of tagged words: the index of the word in the upper half and the
-	// new value in the lower. A 0 ends them. As head.
+	// entries are changes of tagged words: the index of the word in the upper half and the new
+	// value in the lower half. A 0 ends them. Tags as head.
 	entries [counterEntries]atomic.Uint64
 }
 
@@ -84,7 +84,7 @@ const (
 )
 
 const (
-	counterFirstShare = 8 // the name of slot 1; each slot has four
+	counterFirstShare = 8 // the name word of slot 1; each slot has four words
 	shareName         = 0
 	sharePeriod       = 1
 	shareOwn          = 2
@@ -152,7 +152,7 @@ const (
 	counterPollerOff = arenakernel.Offset(unsafe.Offsetof(counterWords{}.poller))
 )
 
-// counterBytes is how long the body is in an arena with that many slots.
+// counterBytes is the length of the body in an arena with that many slots.
 func counterBytes(slots int) uint64 {
 	return uint64(unsafe.Sizeof(counterWords{})) + uint64(slots)*uint64(unsafe.Sizeof(counterSlot{}))
 }
@@ -166,6 +166,7 @@ func counterBody(b []byte) *counterWords {
 // counterSlots are the slots of an object, from slot 1.
 func counterSlots(a *arenakernel.Arena, body arenakernel.Offset) []counterSlot {
 	first := arenakernel.At[counterSlot](a, body+arenakernel.Offset(unsafe.Sizeof(counterWords{})))
-	// SAFETY: the body has counterBytes(a.MaxParticipants()) bytes: openings and tools look.
+	// SAFETY: the body has counterBytes(a.MaxParticipants()) bytes: openings and tools check
+	// that.
 	return unsafe.Slice(first, a.MaxParticipants())
 }

@@ -7,12 +7,12 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// A counter of an object is reached through a pointer that is nil in an arena that
-// does not count, so that all that this costs there is a look at the pointer, and
-// nothing at all on the fast paths of a Mutex: in a counted arena those are led to a
-// word that is never free, and so to the slow paths.
+// A counter of an object is reached through a pointer that is nil in an arena that does not
+// count. So counting costs one test of the pointer there. The fast paths of a Mutex do not even
+// make that test: in a counted arena they use a word that is never free, and so go to the slow
+// paths.
 
-// countsOf gives the counters in words, or nil.
+// countsOf returns the counters in w, or nil.
 func countsOf(a *arenakernel.Arena, w *countWords) *countWords {
 	if a.Counted() {
 		return w
@@ -20,14 +20,14 @@ func countsOf(a *arenakernel.Arena, w *countWords) *countWords {
 	return nil
 }
 
-// took counts that the object was taken.
+// took counts one acquisition of the object.
 func (c *countWords) took() {
 	if c != nil {
 		c.acquired.Add(1)
 	}
 }
 
-// holds counts that the object was taken exclusively, and dates that.
+// holds counts one exclusive acquisition of the object, and dates the hold.
 func (c *countWords) holds(contended bool) {
 	if c == nil {
 		return
@@ -46,7 +46,7 @@ func (c *countWords) dates() {
 	}
 }
 
-// add adds to the counter that the function which chooses.
+// add increments the counter that which chooses.
 func (c *countWords) add(which func(c *countWords) *atomic.Uint64) {
 	if c != nil {
 		which(c).Add(1)
@@ -59,7 +59,7 @@ func countSleep(c *countWords) *atomic.Uint64     { return &c.slept }
 func countWake(c *countWords) *atomic.Uint64      { return &c.woken }
 func countRecovery(c *countWords) *atomic.Uint64  { return &c.recovered }
 
-// tell gives the counters for people, or nil.
+// tell returns the counters for tools, or nil.
 func (c *countWords) tell() *arenakernel.Counts {
 	if c == nil {
 		return nil
@@ -70,7 +70,7 @@ func (c *countWords) tell() *arenakernel.Counts {
 	}
 }
 
-// began is when the present hold began, as far as known.
+// began is when the present hold began, as far as it is known.
 func (c *countWords) began() int64 {
 	if c == nil {
 		return 0
@@ -78,9 +78,8 @@ func (c *countWords) began() int64 {
 	return int64(c.since.Load())
 }
 
-// counted makes a handle on a Mutex count, if the arena does. The fast paths work on a
-// word that is nobody's, fail, and leave everything to the slow paths, which know the
-// owner word.
+// counted makes a handle on a Mutex count, if the arena counts. The fast paths then work on a
+// word that is nobody's, and fail. The slow paths use the owner word, and do all the work.
 func (m *Mutex) counted() {
 	if m.counts = countsOf(m.a, &m.words.counts); m.counts == nil {
 		return

@@ -6,14 +6,14 @@ import (
 	"unsafe"
 )
 
-// countWords is what an object of a counted arena has counted, 64 bytes. In other arenas no
+// countWords holds the counters of an object of a counted arena, 64 bytes. In other arenas no
 // process touches this cache line.
 //
 //	writers: every participant that does a counted operation, by atomic addition
 //	readers: tools
 //	order:   relaxed
 //	futex:   none
-//	crash:   a deed may be left out
+//	crash:   an operation may not be counted
 type countWords struct {
 	_         structs.HostLayout
 	acquired  atomic.Uint64
@@ -22,8 +22,8 @@ type countWords struct {
 	slept     atomic.Uint64
 	woken     atomic.Uint64
 	recovered atomic.Uint64
-	// since is when the present hold began, CLOCK_MONOTONIC ns, and 0 if nobody knows.
-	// It means nothing while nobody holds the object.
+	// since is when the present hold began, CLOCK_MONOTONIC ns, and 0 if it is not known. It has
+	// no meaning while nobody holds the object.
 	since atomic.Uint64
 	_     [8]byte
 }

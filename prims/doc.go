@@ -1,12 +1,11 @@
 // Package prims has the synchronization primitives: handles of this process on words in an
 // arena that any number of processes share.
 //
-// OpenX finds or creates each primitive X by the name of an object. Two processes that open
-// the same name in the same arena share the object. AttachX only finds it, and returns an
-// error that Is [fs.ErrNotExist] if there is none. An empty name creates a fresh anonymous
-// object, which another process reaches by its Offset and XAt. Any goroutine of the process
-// may call operations on a handle: a hold belongs to the process, as a sync.Mutex is not
-// held by a goroutine either.
+// OpenX finds or creates each primitive X by the name of an object. Two processes that open the
+// same name in the same arena share the object. AttachX only finds it, and returns an error that
+// Is [fs.ErrNotExist] if there is none. An empty name creates a fresh anonymous object, which
+// another process reaches by its Offset and XAt. Any goroutine of the process may use a handle. A
+// hold belongs to the process: as with a sync.Mutex, another goroutine may release it.
 //
 // # A first program
 //
@@ -30,15 +29,14 @@
 //
 // # When a process dies
 //
-// The other processes of the arena notice a death in whatever way and at whatever
-// instruction a process dies. The policy of an object decides what becomes of the holds of
-// the dead process: see [Policy]. A [Synchronized] needs none. What the dead process waited for goes to the next waiter.
+// The other processes of the arena notice a death in whatever way and at whatever instruction a process dies.
+// The policy of an object decides what happens to the holds of the dead process: see [Policy]. A [Synchronized]
+// needs no policy. What the dead process waited for goes to the next waiter.
 //
 // # Errors
 //
-// Mistakes of the caller panic. The death or the misbehaviour of a peer is an error. Forms
-// that return no error, such as Lock, panic with that error. The errors are those of
-// package shmsync.
+// Mistakes of the caller panic. The death or the misbehaviour of a peer is an error. Methods that
+// return no error, such as Lock, panic with that error. The errors are those of package shmsync.
 //
 // # Which primitive
 //

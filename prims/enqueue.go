@@ -6,25 +6,25 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// This file has what WaitGroup, Latch, Barrier and Once share: their waiters are let go
+// This file has what WaitGroup, Latch, Barrier and Once share: all their waiters are released
 // together.
 
 // Values of the outcome of such a wait.
 const (
 	outcomeOpen = iota // what was waited for has come
-	outcomeDead        // it cannot come: aux is the name of whose death that is
+	outcomeDead        // it cannot come: aux is the ID of the participant whose death prevents it
 	outcomeTurn        // it is the waiter's turn to do it
 )
 
-// enqueue queues a wait unless over says, with the queue lock held, that there is nothing
-// to wait for. It begins with the queue lock held and ends without it. A nil wait node without
-// an error means that over was true; otherwise the caller awaits the wait node.
+// enqueue queues a wait, unless over reports under the queue lock that there is nothing to wait
+// for. The caller holds the queue lock, and enqueue releases it. A nil wait node without an error
+// means that over was true; otherwise the caller awaits the wait node.
 //
-// It sees the deaths that are known, before it queues.
+// Before it queues the wait, it takes into account the deaths that are known.
 func (m *monitor) enqueue(ctx context.Context, class uint16, wanted uint64, over func() bool) (*park.WaitNode, error) {
 	var waitNode *park.WaitNode
 	for {
-		// The loop ends: it goes round once for the wait node, and once for each reap.
+		// The loop ends: it is repeated once for the wait node, and once for each reap.
 		if over() {
 			m.leave(nil)
 			if waitNode != nil {
@@ -55,7 +55,7 @@ func (m *monitor) enqueue(ctx context.Context, class uint16, wanted uint64, over
 	return waitNode, nil
 }
 
-// reapAndEnter reaps, with the queue lock held, wakes the waiters that this lets go, and takes the
+// reapAndEnter reaps under the queue lock, wakes the waiters that this releases, and takes the
 // queue lock again.
 func (m *monitor) reapAndEnter(ctx context.Context) error {
 	b := takeWakes()
@@ -64,7 +64,7 @@ func (m *monitor) reapAndEnter(ctx context.Context) error {
 	return m.enter(ctx)
 }
 
-// resolveAndLeave is the end of a call that may have let waiters go.
+// resolveAndLeave ends a call that may have ended waits.
 func (m *monitor) resolveAndLeave() {
 	b := takeWakes()
 	m.rules.resolve(b)
@@ -74,7 +74,7 @@ func (m *monitor) resolveAndLeave() {
 // endAll ends every wait of a queue with one result.
 func (m *monitor) endAll(b *wakes, q *fifo, result, aux uint32) {
 	for w, ok := q.head(); ok; w, ok = q.head() {
-		// The loop ends: each turn takes a wait off.
+		// The loop ends: each turn takes one wait off the queue.
 		if !m.waiting(w) {
 			q.detach(w)
 			m.releaseNode(w)

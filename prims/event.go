@@ -13,8 +13,8 @@ import (
 
 // Event is a condition between processes that is set or not, and that goroutines wait for.
 //
-// An Event that is not auto-reset stays set until Reset. A Set ends every wait that began
-// before it, even if a Reset follows at once: no pulse is missed. In a bidirectional Event
+// An Event that is not auto-reset stays set until Reset. A Set ends every wait that began before
+// it, even if a Reset follows at once: no waiter misses a pulse. In a bidirectional Event
 // goroutines can also wait for the reset, by the same rule.
 //
 // An auto-reset Event has a token instead. A Set hands the token to the goroutine that has
@@ -30,7 +30,7 @@ import (
 // WaitAsync ends, the token passes to the next waiter. A token that Wait took without
 // waiting does not come back.
 type Event struct {
-	manual *sequence  // one of the two
+	manual *sequence  // one of manual and auto is set
 	auto   *autoEvent // is set
 	mon    *monitor
 	mode   eventMode
@@ -40,10 +40,10 @@ type Event struct {
 
 // EventOptions says how an Event is created. A nil *EventOptions means the zero value.
 type EventOptions struct {
-	// Mode is what a Set lets go; 0 means EventManualReset for a new object and the mode of
-	// one that exists. If it is set and the object has another mode, opening fails.
+	// Mode says which waiters a Set releases; 0 means EventManualReset for a new object, and the
+	// mode of an existing one. If it is set and the object has another mode, opening fails.
 	Mode EventMode
-	// InitiallySet makes a new Event that is set.
+	// InitiallySet sets a new Event.
 	InitiallySet bool
 	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
 	// waiters learn the bound from what has paid off; if it is negative, they never spin.
@@ -75,7 +75,7 @@ func openEvent(a *arenakernel.Arena, name string, opts *EventOptions, attach boo
 			w := eventBody(body)
 			w.mode.Store(uint32(mode))
 			if opt.InitiallySet {
-				w.sequence.value.Store(1) // set, in either mode
+				w.sequence.value.Store(1) // the initial value is set in either mode
 			}
 			w.sequence.mon.spin.Store(spinField(opt.Spin))
 		},
@@ -87,8 +87,7 @@ func openEvent(a *arenakernel.Arena, name string, opts *EventOptions, attach boo
 	})
 }
 
-// EventAt opens the Event at an offset. Another process got the offset from the method
-// Offset.
+// EventAt opens the Event at an offset that another process got from the method Offset.
 func EventAt(a *arena.Arena, off arena.Offset) (*Event, error) {
 	return handleAt(a, off, "event.open", eventKind, eventVersion, eventBytes(0, (*arenakernel.Arena)(a).MaxParticipants()), newEvent)
 }
@@ -101,7 +100,7 @@ func newEvent(a *arenakernel.Arena, o arenakernel.Object) (*Event, error) {
 	return buildEvent(a, o, mode, false), nil
 }
 
-// eventModeOf is the mode of an Event, if its body is long enough for that.
+// eventModeOf is the mode of an Event, if its body is long enough for one.
 func eventModeOf(a *arenakernel.Arena, o arenakernel.Object) (eventMode, error) {
 	if o.Size >= eventBytes(0, a.MaxParticipants()) {
 		mode := eventMode(arenakernel.At[eventWords](a, o.Body).mode.Load())
@@ -124,9 +123,9 @@ func buildEvent(a *arenakernel.Arena, o arenakernel.Object, mode eventMode, bare
 	return e
 }
 
-// Set sets e and ends the waits for that: all of them, or one if e is auto-reset. If e is
-// set already, Set costs only a load. Like all forms without an error it panics with an
-// *[shmsync.Error] when a peer wrote an impossible value.
+// Set sets e and ends the waits for the set: all of them, or one if e is auto-reset. If e is set
+// already, Set costs only a load. Like all methods that return no error, it panics with an
+// *[shmsync.Error] if a peer wrote an impossible value.
 func (e *Event) Set() {
 	e.mon.opening.use()
 	if e.auto != nil {
@@ -152,11 +151,11 @@ func (e *Event) Reset() bool {
 	return e.turn(false)
 }
 
-// turn makes the counter odd or even, and reports whether it was not.
+// turn makes the counter odd or even, and reports whether that was a change.
 func (e *Event) turn(set bool) bool {
 	q := e.manual
 	for {
-		// The loop ends: each failure of the CAS is another's set or reset.
+		// The loop ends: whenever the CAS fails, another process has set or reset the Event.
 		v := q.words.value.Load()
 		if eventIsSet(v) == set {
 			return false
@@ -193,8 +192,9 @@ func (e *Event) Wait() {
 	}
 }
 
-// WaitContext is Wait that ends with ctx.Err() when ctx ends before, or with an error that Is
-// ErrNoSpace, ErrCorrupt or ErrClosed. An Event that is set beats a context that has ended.
+// WaitContext is Wait that ends with ctx.Err() when ctx ends first, or with an error that Is
+// ErrNoSpace, ErrCorrupt or ErrClosed. An Event that is set takes precedence over a context that
+// has ended.
 func (e *Event) WaitContext(ctx context.Context) error {
 	if err := e.mon.opening.error("event.wait"); err != nil {
 		return err
@@ -234,8 +234,8 @@ func (e *Event) WaitReset() {
 	}
 }
 
-// WaitResetContext is WaitReset that ends with ctx.Err() when ctx ends before, or with an
-// error of WaitContext. An Event that is not set beats a context that has ended.
+// WaitResetContext is WaitReset that ends with ctx.Err() when ctx ends first, or with an error of
+// WaitContext. An Event that is not set takes precedence over a context that has ended.
 func (e *Event) WaitResetContext(ctx context.Context) error {
 	if err := e.mon.opening.error("event.wait"); err != nil {
 		return err
@@ -277,14 +277,14 @@ func (e *Event) async(set bool) *Pending {
 	return e.manual.async(v + 1)
 }
 
-// EventState is what State tells.
+// EventState is the result of State.
 type EventState struct {
 	Set     bool      // a wait does not block
 	Mode    EventMode // as it was created
 	Waiting bool      // there are waiters
 }
 
-// State looks at e. The answer may be out of date when it returns.
+// State reads e without locking it. The answer may be out of date when it returns.
 func (e *Event) State() EventState {
 	e.mon.opening.use()
 	st := EventState{Mode: e.mode.public()}
@@ -305,22 +305,22 @@ func (e *Event) String() string {
 	return fmt.Sprintf("event %s: %v, %s, waiting %v", objectName(e.object), e.mode, set, st.Waiting)
 }
 
-// SetSpin bounds how long waiters of all processes spin before they sleep. If d is 0, they
-// learn the bound; if d is negative, they never spin.
+// SetSpin bounds how long waiters of all processes spin before they sleep. If d is 0, waiters
+// learn the bound from experience; if d is negative, they never spin.
 func (e *Event) SetSpin(d time.Duration) {
 	e.mon.opening.use()
 	e.mon.words.spin.Store(spinField(d))
 }
 
-// Spin is what SetSpin set.
+// Spin is the value of the last SetSpin.
 func (e *Event) Spin() time.Duration {
 	e.mon.opening.use()
 	return spinOf(e.mon.words.spin.Load())
 }
 
-// Offset is where the Event lies in its arena, for EventAt in another process.
+// Offset is the place of the Event in its arena, for EventAt in another process.
 func (e *Event) Offset() arena.Offset { return e.object.Offset }
 
-// Close closes the handle, and no other handle on the Event. Calls that wait by it end
-// with an error that Is ErrClosed. A second Close is an error that Is ErrClosed.
+// Close closes this handle on the Event, and no other. Calls that wait through it end with an
+// error that Is ErrClosed. A second Close is an error that Is ErrClosed.
 func (e *Event) Close() error { return e.mon.opening.close("event.close") }

@@ -20,11 +20,11 @@ var (
 	_ = crashpoint.Register("event.pass.passed")
 )
 
-// autoEvent is an Event with automatic reset: a token that a set makes, unless there is
-// one, and that goes to one wait.
+// autoEvent is an Event with automatic reset. A Set makes a token, unless there is one, and one
+// wait takes the token.
 //
-// A set and a waiter that begins to wait meet in a store-load pair (Dekker), as in a sequence:
-// next is not 0 while a wait is queued.
+// A Set and a waiter that begins to wait form a store-load pair (Dekker), as in a sequence: next
+// is not 0 while a wait is queued.
 type autoEvent struct {
 	mon    *monitor
 	words  *eventWords
@@ -61,7 +61,7 @@ func (x *autoEvent) swap(s eventState, place eventState) bool {
 	return x.state.CompareAndSwap(uint64(s), uint64(s.to(place)))
 }
 
-// alone reports whether the state is s and was so while nobody was queued.
+// alone reports whether the state was s at a moment when no wait was queued.
 func (x *autoEvent) alone(s eventState) bool {
 	// sync(event.announce): acquire
 	return x.next.Load() == nobody && x.load() == s
@@ -74,7 +74,7 @@ func (x *autoEvent) set() error {
 	switch s := x.load(); s.place() {
 	case eventSet:
 		if x.alone(s) {
-			return nil // lin: at the look for others; it was set before and after
+			return nil // lin: at the check for queued waits; the Event was set before and after it
 		}
 	case eventUnset:
 		// sync(event.set): release
@@ -89,8 +89,8 @@ func (x *autoEvent) set() error {
 	return x.setSlow(done)
 }
 
-// setSlow is set where a wait is queued or the token is on its way; done says that it is
-// set already, and only to be handed out.
+// setSlow is set while a wait is queued or the token is on its way. done says that the Event is
+// set already and the token only has to be handed out.
 func (x *autoEvent) setSlow(done bool) error {
 	if err := x.mon.enter(nil); err != nil {
 		return err
@@ -98,7 +98,7 @@ func (x *autoEvent) setSlow(done bool) error {
 	b := takeWakes()
 	for {
 		x.resolve(b)
-		// Now there is no token, or nobody is queued.
+		// Now there is no token, or no wait is queued.
 		s := x.load()
 		if done || s.place() == eventSet || x.mon.broken.Load() {
 			break
@@ -134,7 +134,7 @@ func (x *autoEvent) reset() (did bool, err error) {
 func (x *autoEvent) isSet() bool {
 	s := x.load()
 	if s.place() == eventSet && !x.alone(s) && x.mon.tryEnter() {
-		// The token may be handed to a waiter; or no waiter is there for it any more.
+		// The token may be on its way to a waiter, or the last waiter for it may have left.
 		b := takeWakes()
 		x.resolve(b)
 		s = x.load()
@@ -143,7 +143,7 @@ func (x *autoEvent) isSet() bool {
 	return s.place() == eventSet
 }
 
-// claim takes the token if it is there and nobody is queued for it.
+// claim takes the token if it is there and no wait is queued for it.
 func (x *autoEvent) claim() bool {
 	s := x.load()
 	// sync(event.set): acquire
@@ -170,9 +170,9 @@ func (x *autoEvent) tryWait() bool {
 	return ok
 }
 
-// register begins a wait, in a call that has counted. Without a wait node there is nothing to wait for, and err says why.
-// If take is not set, a token that is there is not claimed but handed to the wait, which
-// can pass it on.
+// register begins a wait. The call keeps the handle open already. If it returns no wait node, there is nothing
+// to wait for, and err says why. If take is false, register does not claim a token that is there: the wait is
+// handed the token, and can pass it on.
 func (x *autoEvent) register(ctx context.Context, take bool) (waitNode *park.WaitNode, err error) {
 	if ctx != nil && ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -204,7 +204,7 @@ func (x *autoEvent) register(ctx context.Context, take bool) (waitNode *park.Wai
 	x.inherit(x.name)
 	m.join(waitNode, 0, 0)
 	crashpoint.Hit("event.wait.announced")
-	// The second check: a set before it has not seen that this wait is queued.
+	// Check a second time: a Set before this has not seen that the wait is queued.
 	x.resolve(b)
 	m.leave(b)
 	return waitNode, nil
@@ -234,7 +234,7 @@ func (x *autoEvent) async() *Pending {
 	if err := x.mon.begin(); err != nil {
 		return resolved(err)
 	}
-	defer x.mon.finish() // by then the wait counts itself
+	defer x.mon.finish() // by then the wait node keeps the handle open
 	waitNode, err := x.register(nil, true)
 	if waitNode == nil {
 		return resolved(err)
@@ -245,19 +245,19 @@ func (x *autoEvent) async() *Pending {
 	})
 }
 
-// ack says that this process knows of a token that was handed to it.
+// ack records that this process has seen a token that was handed to it.
 func (x *autoEvent) ack() {
 	x.shares[x.name.Slot()-1].acked.Add(1)
 	crashpoint.Hit("event.wait.acked")
 }
 
-// watch begins a wait for WaitAny and the like: one in the queue, whose token is passed on
+// watch begins a wait for WaitAny and the like. The wait is in the queue, and passes its token on
 // unless it is chosen.
 func (x *autoEvent) watch(notify func()) (watcher, error) {
 	if err := x.mon.begin(); err != nil {
 		return nil, err
 	}
-	defer x.mon.finish() // by then the wait counts itself
+	defer x.mon.finish() // by then the wait node keeps the handle open
 	waitNode, err := x.register(nil, false)
 	if err != nil {
 		return nil, err
@@ -272,14 +272,14 @@ func (x *autoEvent) watch(notify func()) (watcher, error) {
 	return w, nil
 }
 
-// pass gives a token back that was handed to a wait of this process, which has collected
-// it and not acked. A death before that leaves it to the reap, which does the same.
+// pass gives back a token that was handed to a wait of this process. The wait has ended, and the
+// token was not acked. If this process dies before pass, the reap gives the token back.
 func (x *autoEvent) pass() {
 	if x.mon.enter(nil) != nil {
-		return // this process leaves, and is reaped; or all is corrupt
+		return // this process leaves, and will be reaped, or the Event is corrupt
 	}
 	b := takeWakes()
-	x.resolve(b) // what is spare in state taken is void, so that has to be over
+	x.resolve(b) // in state taken spare has no meaning, so that state must end first
 	if h := x.shares[x.name.Slot()-1]; h.unknown() > 0 && h.name.Load() == uint64(x.name) {
 		var c change
 		c.set(&h.handed, h.handed.Load()-1)
@@ -291,8 +291,8 @@ func (x *autoEvent) pass() {
 	x.mon.leave(b)
 }
 
-// resolve hands tokens out while there are any and a wait is queued, and otherwise leaves
-// one, at most, where it can be claimed.
+// resolve hands out tokens while there are tokens and queued waits. If tokens are left, it leaves
+// one where it can be claimed.
 func (x *autoEvent) resolve(b *wakes) {
 	for !x.mon.broken.Load() {
 		w, queued := x.fifo.head()
@@ -335,9 +335,9 @@ func (x *autoEvent) grant(b *wakes, w wait, from uint32) {
 	}
 }
 
-// account takes the token of a wait that has ended from where it was, and notes that it was
-// handed to a participant. A token in hand is there no more if the death that makes this
-// necessary came in between.
+// account records that the token was handed to the participant of a wait that has ended, and
+// removes the token from its place. If this is a replay after a death, the token in hand may
+// already be removed.
 func (x *autoEvent) account(w wait) {
 	owner := w.Owner()
 	slot := owner.Slot()
@@ -351,12 +351,12 @@ func (x *autoEvent) account(w wait) {
 		spare--
 	}
 	if slot < 1 || slot > len(x.shares) {
-		x.mon.account(w, nil) // a peer wrote that
+		x.mon.account(w, nil) // a peer wrote the owner of the wait
 		return
 	}
 	h := x.shares[slot-1]
 	if h.name.Load() != uint64(owner) {
-		x.mon.account(w, nil) // a peer wrote that: whose wait is queued has inherited
+		x.mon.account(w, nil) // a peer wrote the name: a participant whose wait is queued has called inherit
 		return
 	}
 	var c change
@@ -367,8 +367,8 @@ func (x *autoEvent) account(w wait) {
 	x.mon.account(w, &c)
 }
 
-// inherit makes the share of a slot that of a participant, with the queue lock held, before it
-// waits: it may ack a token before that is accounted for.
+// inherit gives the share of a slot to a participant before it waits, because it may ack a token
+// before account has counted the token. The queue lock is held.
 func (x *autoEvent) inherit(n arenakernel.ParticipantID) {
 	h := x.shares[n.Slot()-1]
 	if h.name.Load() == uint64(n) {
@@ -381,18 +381,18 @@ func (x *autoEvent) inherit(n arenakernel.ParticipantID) {
 	x.mon.commit(&c)
 }
 
-// unknown is how many tokens were handed to the participant and not seen by it.
+// unknown is how many tokens were handed to the participant and not acked by it.
 func (h *eventShare) unknown() uint64 {
 	if n := int64(h.handed.Load() - h.acked.Load()); n > 0 {
 		return min(uint64(n), unknownMost)
 	}
-	return 0 // a peer wrote that
+	return 0 // a peer wrote the counters
 }
 
-// unknownMost bounds what a peer's bytes can claim.
+// unknownMost bounds the number, which a peer may have written.
 const unknownMost = 1 << 32
 
-// clear empties the queue. Until the next resolve every set looks for waits.
+// clear empties the queue. Until the next resolve every Set looks for queued waits.
 func (x *autoEvent) clear() {
 	x.fifo.clear()
 	x.next.Store(anybody)
@@ -409,7 +409,7 @@ func (x *autoEvent) requeue(w wait) {
 func (x *autoEvent) detach(w wait)          { x.fifo.detach(w) }
 func (x *autoEvent) each(f func(wait) bool) { x.fifo.each(f) }
 
-// reap takes back the tokens that the gone did not get to know of.
+// reap takes back the tokens that participants did not ack before they were gone.
 func (x *autoEvent) reap(dead func(arenakernel.ParticipantID) bool) {
 	for _, h := range x.shares {
 		n, of := h.unknown(), arenakernel.ParticipantID(h.name.Load()&arenakernel.ParticipantIDMask)

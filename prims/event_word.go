@@ -2,21 +2,21 @@ package prims
 
 import "fmt"
 
-// EventMode says what a Set of an Event lets go, and what can be waited for. It is stored in
-// the object when it is created.
+// EventMode says which waiters a Set of an Event releases, and whether goroutines can wait for a
+// Reset. It is stored in the object when it is created.
 type EventMode uint32
 
 const (
-	// EventManualReset: a Set lets all waiters go, and the Event stays set until Reset. It is
-	// the mode of an Event that is created without one.
+	// EventManualReset: a Set releases all waiters, and the Event stays set until Reset. It is
+	// the default mode.
 	EventManualReset EventMode = iota + 1
-	// EventAutoReset: each Set lets one waiter go.
+	// EventAutoReset: each Set releases one waiter.
 	EventAutoReset
 	// EventBidirectional is EventManualReset, and goroutines can wait for a Reset, too.
 	EventBidirectional
 )
 
-// stored is the mode as the bytes of an object have it.
+// stored is the mode in the form that the bytes of an object have.
 func (m EventMode) stored() eventMode {
 	if m == 0 {
 		return eventManual
@@ -24,7 +24,7 @@ func (m EventMode) stored() eventMode {
 	return eventMode(m - 1)
 }
 
-// String names the mode.
+// String returns the name of the mode.
 func (m EventMode) String() string {
 	switch m {
 	case 0:
@@ -39,7 +39,7 @@ func (m EventMode) String() string {
 	return "invalid"
 }
 
-// eventMode is the stored mode of an Event. All-zero bytes are an Event with the default.
+// eventMode is the stored mode of an Event. All-zero bytes mean the default mode.
 type eventMode uint32
 
 const (
@@ -52,33 +52,35 @@ func (m eventMode) valid() bool       { return m <= eventBidirectional }
 func (m eventMode) public() EventMode { return EventMode(m) + 1 }
 func (m eventMode) String() string    { return m.public().String() }
 
-// The counter of an Event that is reset by hand is odd while it is set: a wait for a
-// set, or a reset, is one for the next count, which does not go away again.
+// The counter of an Event that is reset by hand is odd while the Event is set. A wait for a set,
+// or for a reset, is a wait for the next count. The count never goes back, so no waiter misses a
+// change.
 func eventIsSet(counter uint64) bool { return counter&1 != 0 }
 
-// eventState is the word of an Event with automatic reset: where its token is. There is
-// one at most, besides spare ones.
+// eventState is the word of an Event with automatic reset. It says where the token is. There is
+// at most one token, apart from spare ones.
 //
 //	bits 0..1   place
 //	bits 2..63  changes, so that no value comes back
 //
 //	place  meaning                                          left by
-//	unset  there is none (also all-zero memory)             a waiter, or the granter that handed it out; Reset
-//	set    it is there for the next comer                   Set
+//	unset  there is no token (also all-zero memory)         a waiter, or the granter that handed it out; Reset
+//	set    it is there for the next caller of Wait          Set
 //	hand   the holder of the queue lock hands it out        the holder of the queue lock
-//	taken  set, and the spare ones are to be forgotten      the holder of the queue lock
+//	taken  set, and the spare tokens will be forgotten      the holder of the queue lock
 //
-// unset and set change without the queue lock. Set changes unset to set. A comer that waits, or
-// Reset, changes it back, and both check first that no wait is queued, so that no waiter is
-// overtaken. A token that the holder of the queue lock has taken in hand changes only with the
-// queue lock: so the replay after a death knows that the token was not given to any waiter yet.
+// unset and set change without the queue lock. Set changes unset to set. A caller of Wait, or
+// Reset, changes it back. Both check first that no wait is queued, so that no waiter is
+// overtaken. When the holder of the queue lock has taken the token in hand, the word changes only
+// under the queue lock. So the replay after a death knows that the token was not given to any
+// waiter yet.
 //
 //	writers: Set, Reset, Wait by CAS; the holder of the queue lock
 //	readers: the same, IsSet
 //	order:   seq-cst, against next
 //	futex:   none
-//	crash:   set while a wait is queued: the setter owes the handing out, as
-//	         reaps and periodic checks do; hand, taken: the next holder of the queue lock
+//	crash:   set while a wait is queued: the dead setter did not hand the token out, and
+//	         reaps and periodic checks do so; hand, taken: the next holder of the queue lock
 //	         goes on
 type eventState uint64
 
@@ -94,12 +96,12 @@ const (
 
 func (s eventState) place() eventState { return s & eventPlaceMask }
 
-// to is the word with the token in another place.
+// to is the word after the token has moved to another place.
 func (s eventState) to(place eventState) eventState {
 	return (s+eventChange)&^eventPlaceMask | place
 }
 
-// String renders the state for people.
+// String renders the state for messages.
 func (s eventState) String() string {
 	return fmt.Sprintf("%s, %d changes", [...]string{"unset", "set", "in hand", "taken"}[s.place()], uint64(s)/uint64(eventChange))
 }

@@ -15,27 +15,27 @@ type eventWords struct {
 	sequence sequenceWords
 	mode     atomic.Uint32 // eventMode; immutable after init
 	_        [4]byte
-	// spare is how many tokens came back from the dead and are to be handed out.
+	// spare is how many tokens came back from the dead and have to be handed out.
 	//   writers: the holder of the queue lock
 	//   readers: the same, tools
 	//   order:   the queue lock's
 	//   futex:   none
-	//   crash:   changes with what it came from, or goes to, by the redo log; void in state taken
+	//   crash:   changes together with the token's source or target, by the redo log; void in state taken
 	spare atomic.Uint64
 	queue listWords // waits for the token
 	_     [96]byte
 }
 
-// eventShare says how many tokens were handed to waits of a participant, and of how
-// many of those it knows: the others come back with its death.
+// eventShare says how many tokens were handed to waits of a participant, and how many of those it
+// has acked. The others come back when it dies.
 //
 //	writers: the holder of the queue lock; acked: the participant, without it
 //	readers: the holder of the queue lock, periodic checks, tools
 //	order:   the queue lock's; acked: release and acquire, or the reap's fence
 //	futex:   none
-//	crash:   handed - acked of a name that is not current are free
+//	crash:   the handed - acked tokens of a name that is not current are free
 type eventShare struct {
-	name   atomic.Uint64 // of the participant
+	name   atomic.Uint64 // ID of the participant
 	handed atomic.Uint64
 	acked  atomic.Uint64
 	_      [8]byte
@@ -49,7 +49,7 @@ var (
 	_ = [1]struct{}{}[unsafe.Sizeof(eventShare{})-32]
 )
 
-// eventBytes is how long the body is in an arena with that many slots.
+// eventBytes is the length of the body in an arena with that many slots.
 func eventBytes(mode eventMode, slots int) uint64 {
 	n := uint64(unsafe.Sizeof(eventWords{}))
 	if mode&eventAuto != 0 {

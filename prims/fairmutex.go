@@ -20,27 +20,27 @@ var (
 	_ = crashpoint.Register("fairmutex.grant.granted")
 )
 
-// FairMutex is a mutual exclusion lock between processes that goroutines lock in the order
-// of arrival: no new caller overtakes a waiter, and Unlock hands the lock to the first
-// waiter in the queue. A wait that is given up, or whose process dies, leaves the queue and
-// delays no other waiter.
+// FairMutex is a mutual exclusion lock between processes that goroutines lock in the order of
+// arrival: no new caller overtakes a waiter, and Unlock hands the lock to the first waiter in the
+// queue. A wait that is given up, or whose process dies, leaves the queue and delays no other
+// waiter.
 //
-// It is held by a process: a goroutine may lock it and another of the same process unlock
-// it. A process that was handed the lock holds it as soon as it runs again. If it dies
-// before that, the next waiter gets it. Under contention each hand-over costs a wake. A
-// Mutex saves that by letting running goroutines overtake sleeping ones.
+// A process holds it: a goroutine may lock it and another goroutine of the same process unlock
+// it. A process that was handed the lock holds it as soon as its waiter runs again. If the
+// process dies before that, the next waiter gets the lock. Under contention each hand-over costs
+// a wake. A Mutex saves that by letting running goroutines overtake sleeping ones.
 //
 // In the terminology of the Go memory model, and across processes: for n < m the n'th call
 // of Unlock synchronizes before the m'th call of Lock returns, or its Pending ends. A
 // release by the death of its holder synchronizes before the call that reports it, and
 // before the call that gets the lock because of it.
 //
-// Waiters get the lock in the order of Reed and Kanodia's sequencer. They stand in a queue
-// and not in a count of tickets, so that a waiter can leave.
+// Waiters get the lock in the order of Reed and Kanodia's sequencer. They wait in a queue instead
+// of taking numbered tickets, so that a waiter can leave.
 type FairMutex struct {
 	mon    *monitor
 	fifo   fifo
-	turns  *park.Turns // nil for a reaper
+	turns  *park.Turns // nil in a reaper's handle
 	words  *fairMutexWords
 	a      *arenakernel.Arena
 	object arenakernel.Object
@@ -52,9 +52,9 @@ type FairMutex struct {
 // FairMutexOptions says how a FairMutex is created, and what this process does
 // with it. A nil *FairMutexOptions means the zero value.
 type FairMutexOptions struct {
-	// Policy is what becomes of the lock when its holder dies; 0 means PolicyReport for a
-	// new object, and any policy for one that exists. If it is set and the object has
-	// another policy, opening fails.
+	// Policy says what happens to the lock when its holder dies; 0 means PolicyReport for a new
+	// object, and any policy for an existing one. If it is set and the object has another policy,
+	// opening fails.
 	Policy Policy
 	// Repair, if set, is called by this process's Lock and LockContext when they find that a
 	// holder died. They hold the lock while it runs. If it returns nil, they return with the
@@ -105,8 +105,7 @@ func openFairMutex(a *arenakernel.Arena, name string, opts *FairMutexOptions, at
 	return nil, err
 }
 
-// FairMutexAt opens the FairMutex at an offset. Another process got the offset from the
-// method Offset.
+// FairMutexAt opens the FairMutex at an offset that another process got from the method Offset.
 func FairMutexAt(a *arena.Arena, off arena.Offset) (*FairMutex, error) {
 	k := (*arenakernel.Arena)(a)
 	o, err := objectAt(k, off, "fairmutex.open", fairMutexKind, fairMutexVersion, uint64(fairMutexBytes))
@@ -140,10 +139,10 @@ func (f *FairMutex) Lock() {
 	}
 }
 
-// LockContext locks f, and waits until it can or ctx ends. An error means that f
-// is not held: ctx.Err(), or an error that Is ErrOwnerDead or ErrNotRecoverable by
-// the policy of f, ErrNoSpace, ErrCorrupt, or ErrClosed. A lock that is free is
-// taken without a look at ctx.
+// LockContext locks f, and waits until it can or ctx ends. An error means that f is not held:
+// ctx.Err(), or an error that Is ErrOwnerDead or ErrNotRecoverable by the policy of f,
+// ErrNoSpace, ErrCorrupt, or ErrClosed. If the lock is free, the call takes it even though ctx
+// has ended.
 func (f *FairMutex) LockContext(ctx context.Context) error { return f.lock(ctx) }
 
 // lock is LockContext; ctx may be nil.
@@ -159,8 +158,8 @@ func (f *FairMutex) lock(ctx context.Context) error {
 	return f.lockSlow(ctx, true)
 }
 
-// TryLock locks f if that is possible without waiting, and reports whether it did.
-// It is false while there are waiters. State tells why.
+// TryLock locks f if that is possible without waiting, and reports whether it did. It fails while
+// there are waiters. State tells why it failed.
 func (f *FairMutex) TryLock() bool {
 	f.mon.opening.use()
 	if !f.mon.tryEnter() {
@@ -207,14 +206,13 @@ func (f *FairMutex) badUnlock(o ownerWord) {
 	panic("shmsync: Unlock of fair mutex " + objectName(f.object) + ", which this process does not hold: it is " + o.String())
 }
 
-// LockAsync takes a place in the queue now. The Pending ends with nil when f is held by
-// this process, which has to Unlock it, and otherwise with the errors of
-// LockContext.
+// LockAsync takes a place in the queue now. The Pending ends with nil when this process holds f
+// and has to Unlock it, and otherwise with an error of LockContext.
 func (f *FairMutex) LockAsync() *Pending {
 	if err := f.mon.begin(); err != nil {
 		return resolved(err)
 	}
-	defer f.mon.finish() // by then the wait counts itself
+	defer f.mon.finish() // by then the wait node keeps the handle open
 	if err := f.mon.enter(nil); err != nil {
 		return resolved(err)
 	}
@@ -228,27 +226,26 @@ func (f *FairMutex) LockAsync() *Pending {
 	return p
 }
 
-// Offset is where the FairMutex lies in its arena, for FairMutexAt in another
-// process.
+// Offset is the place of the FairMutex in its arena, for FairMutexAt in another process.
 func (f *FairMutex) Offset() arena.Offset { return f.object.Offset }
 
-// Close closes the handle, and no other handle on the FairMutex. Calls that wait by it
-// end with an error that Is ErrClosed. A hold of this process stays, and is given back
-// through another handle. A second Close is an error that Is ErrClosed.
+// Close closes this handle on the FairMutex, and no other. Calls that wait through it end with an
+// error that Is ErrClosed. A hold of this process stays; release it through another handle. A
+// second Close is an error that Is ErrClosed.
 func (f *FairMutex) Close() error {
 	return f.mon.opening.close("fairmutex.close")
 }
 
-// Policy is what becomes of f when its holder dies.
+// Policy says what happens to f when its holder dies.
 func (f *FairMutex) Policy() Policy { return f.policy }
 
-// FairMutexState is what State tells.
+// FairMutexState is the result of State.
 type FairMutexState struct {
-	Held    bool              // it is held, also by a recoverer or by a waiter that it was handed to
-	Owner   *shmsync.Identity // its holder, or the process whose death left it; nil when free or unknown
+	Held    bool              // it is held, perhaps by a process that recovers it or by a waiter that it was handed to
+	Owner   *shmsync.Identity // its holder, or the process whose death left it behind; nil if it is free or the holder is not known
 	Waiting bool              // there are waiters
 	Err     error             // why it cannot be locked: nil, ErrOwnerDead, ErrNotRecoverable or ErrCorrupt
-	Word    string            // the owner word in words
+	Word    string            // the owner word, rendered for people
 }
 
 // State reads f without locking it. The answer may be out of date when it returns.

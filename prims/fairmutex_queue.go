@@ -29,7 +29,7 @@ func (w ownerWord) granted() bool { return w.kind() == kindReserved && w.partici
 func (f *FairMutex) ownerWord() ownerWord {
 	v := f.words.owner.Load()
 	if v>>32 != 0 {
-		return ^ownerWord(0) // a peer wrote that
+		return ^ownerWord(0) // a peer wrote the word
 	}
 	return ownerWord(v)
 }
@@ -38,10 +38,10 @@ func (f *FairMutex) diedName() arenakernel.ParticipantID {
 	return arenakernel.ParticipantID(f.words.died.Load() & arenakernel.ParticipantIDMask)
 }
 
-// free reports whether a comer may have the lock now. The queue lock is held.
+// free reports whether a caller that is not queued may have the lock now. The queue lock is held.
 func (f *FairMutex) free() bool { return f.words.owner.Load() == 0 && f.fifo.empty() }
 
-// take makes this process the holder of a lock that is free.
+// take makes this process the holder of a free lock.
 func (f *FairMutex) take() {
 	if c := f.mon.counts; c != nil {
 		c.holds(false)
@@ -51,11 +51,11 @@ func (f *FairMutex) take() {
 	crashpoint.Hit("fairmutex.lock.taken")
 }
 
-// lockSlow is the rest of lock, with the queue lock held. A caller that has been told of a
-// death and may repair, but finds others at it, gets in the queue again.
+// lockSlow is the rest of lock. The queue lock is held. If a caller has learned of a death and
+// may repair, but finds that others are repairing, it gets in the queue again.
 func (f *FairMutex) lockSlow(ctx context.Context, mayRepair bool) error {
 	mayRepair = mayRepair && f.repair != nil
-	// Close waits for a call that may be granted the lock, until it has accepted it.
+	// Close waits for a call that may be granted the lock until that call has accepted it.
 	if err := f.mon.begin(); err != nil {
 		f.mon.leave(nil)
 		return err
@@ -86,9 +86,9 @@ func (f *FairMutex) lockSlow(ctx context.Context, mayRepair bool) error {
 	}
 }
 
-// arrive takes the lock or a place in the queue, with the queue lock held, which it leaves.
-// It gives the wait node to wait in, or nil with what came of it without waiting. turns is nil
-// for a wait that no goroutine blocks in.
+// arrive takes the lock or a place in the queue. The caller holds the queue lock, and arrive
+// releases it. It returns the wait node to wait in, or nil and the result if there is no need to
+// wait. turns is nil for a wait in which no goroutine blocks.
 func (f *FairMutex) arrive(ctx context.Context, turns *park.Turns) (waitNode *park.WaitNode, err error) {
 	m := f.mon
 	b := takeWakes()
@@ -125,7 +125,7 @@ func (f *FairMutex) arrive(ctx context.Context, turns *park.Turns) (waitNode *pa
 	return waitNode, nil
 }
 
-// tryLockSlow is the rest of TryLock, with the queue lock held.
+// tryLockSlow is the rest of TryLock. The queue lock is held.
 func (f *FairMutex) tryLockSlow() bool {
 	b := takeWakes()
 	f.lookAtOwner(b)
@@ -137,7 +137,7 @@ func (f *FairMutex) tryLockSlow() bool {
 	return ok
 }
 
-// lookAtOwner takes back what the dead have, with the queue lock held.
+// lookAtOwner takes back what the dead hold. The queue lock is held.
 func (f *FairMutex) lookAtOwner(b *wakes) {
 	o := f.ownerWord()
 	if (o.held() || o.granted()) && f.a.Dead(o.participant()) {
@@ -150,7 +150,7 @@ func (f *FairMutex) lookAtOwner(b *wakes) {
 	}
 }
 
-// refusal is why nobody can wait for owner word o, or nil.
+// refusal is the reason why nobody can wait while the owner word is o, or nil.
 func (f *FairMutex) refusal(op string, o ownerWord, died arenakernel.ParticipantID) error {
 	switch {
 	case !fairOwner(o):
@@ -167,7 +167,7 @@ func (f *FairMutex) corrupt(op string, o ownerWord) error {
 	return f.fail(op, shmsync.ErrCorrupt, nil, o.String())
 }
 
-// judge is what the end of a wait means.
+// judge turns the outcome of a wait into an error.
 func (f *FairMutex) judge(end outcome) error {
 	who := arenakernel.ParticipantID(end.aux() & arenakernel.ParticipantIDMask)
 	switch end.result() {
@@ -181,13 +181,13 @@ func (f *FairMutex) judge(end outcome) error {
 	return f.corrupt("fairmutex.lock", f.ownerWord())
 }
 
-// resolve hands a free lock to the first in the queue, and tells all when nobody can
-// have it.
+// resolve hands a free lock to the first in the queue, and ends all waits when nobody can have
+// the lock.
 func (f *FairMutex) resolve(b *wakes) {
 	for w, ok := f.fifo.head(); ok; w, ok = f.fifo.head() {
 		o, result, aux := f.ownerWord(), lockGranted, uint32(0)
-		// Nobody may have noticed its death yet: it would have the lock, and die
-		// as its holder.
+		// The waiter's process may be dead although nobody has noticed yet. If it were granted
+		// the lock, it would count as a holder that died.
 		if !f.mon.waiting(w) || o.free() && f.a.Dead(w.Owner()) {
 			f.detach(w)
 			f.mon.releaseNode(w)
@@ -210,9 +210,9 @@ func (f *FairMutex) resolve(b *wakes) {
 	}
 }
 
-// account grants the lock to the process of a wait that was resolved so. The lock was
-// free when the wait was resolved, so a word that is not free says that this was done:
-// the waiter may have accepted the lock since.
+// account grants the lock to the process of a wait that was resolved with a grant. The lock was
+// free when the wait was resolved. So a word that is not free says that the grant is done
+// already, and the waiter may even have accepted the lock.
 func (f *FairMutex) account(w wait) {
 	if outcome(w.Extra().Load()).result() == lockGranted && f.words.owner.Load() == 0 {
 		f.mon.counts.dates()
@@ -222,14 +222,13 @@ func (f *FairMutex) account(w wait) {
 	f.mon.account(w, nil)
 }
 
-// accept makes this process the holder of the lock that one of its waits was granted.
-// A process that dies before this step has not held the lock.
+// accept makes this process the holder of the lock that one of its waits was granted. A process
+// that dies before this step has never held the lock.
 func (f *FairMutex) accept() error {
 	if f.acceptAtOnce() {
 		return nil
 	}
-	// The granter has resolved the wait and is not through: it runs, or it is stopped
-	// or dead.
+	// The granter has resolved the wait and has not finished: it is running, stopped or dead.
 	if err := f.mon.enter(nil); err != nil {
 		return err
 	}
@@ -241,8 +240,8 @@ func (f *FairMutex) accept() error {
 	return nil
 }
 
-// acceptAtOnce is accept without the queue lock. The wait of one goroutine of this process
-// has been granted the lock, and no other wait can be before that one unlocks.
+// acceptAtOnce is accept without the queue lock. It is possible because a wait of this process
+// has been granted the lock, and no other wait can be granted it before this process unlocks.
 func (f *FairMutex) acceptAtOnce() bool {
 	granted := uint64(makeOwner(kindReserved, f.name))
 	for range acceptTries {
@@ -257,8 +256,8 @@ func (f *FairMutex) acceptAtOnce() bool {
 }
 
 const (
-	// acceptTries bounds how often a waiter looks for the grant that follows the end
-	// of its wait by a few instructions.
+	// acceptTries bounds how often a waiter looks for the grant in the owner word. The granter
+	// writes it a few instructions after it has ended the wait.
 	acceptTries = 100
 	acceptPause = 2
 )
@@ -268,7 +267,7 @@ func (f *FairMutex) requeue(w wait)         { f.fifo.requeue(w) }
 func (f *FairMutex) each(g func(wait) bool) { f.fifo.each(g) }
 func (f *FairMutex) clear()                 { f.fifo.clear() }
 
-// reap takes the hold of the dead back, by the policy.
+// reap takes back the hold of a dead participant, as the policy says.
 func (f *FairMutex) reap(dead func(arenakernel.ParticipantID) bool) {
 	o := f.ownerWord()
 	switch {

@@ -23,15 +23,15 @@ func init() {
 
 func isOwnerDead(err error) bool { return errors.Is(err, shmsync.ErrOwnerDead) }
 
-// Recover makes an owner-dead or not recoverable f usable again: it takes the lock, runs
-// repair, and releases the lock. If repair returns an error or panics, f becomes not
-// recoverable until a later Recover succeeds, and Recover returns the error. Other callers
-// wait while repair runs. If this process dies before repair returns, f is owner-dead again.
-// repair is called when no system call of the dead process can write to its data any more.
+// Recover makes an owner-dead or not recoverable f usable again: it takes the lock, runs repair,
+// and releases the lock. If repair returns an error or panics, f becomes not recoverable until a
+// later Recover succeeds, and Recover returns the error. Other callers wait while repair runs. If
+// this process dies before repair returns, f is owner-dead again. When repair is called, no
+// system call of the dead process can still write to its data.
 //
-// Recover of a healthy lock waits for it, releases it and does not run repair.
-// Its own errors are those of LockContext, ErrOwnerDead excepted. It panics when
-// repair is nil, and leaves the lock as it is.
+// If the lock is healthy, Recover waits for it, releases it and does not run repair. Its own
+// errors are those of LockContext except ErrOwnerDead. It panics if repair is nil, and leaves the
+// lock as it is.
 func (f *FairMutex) Recover(repair func() error) error {
 	return f.RecoverContext(context.Background(), repair)
 }
@@ -39,8 +39,8 @@ func (f *FairMutex) Recover(repair func() error) error {
 // RecoverContext is Recover that ends with ctx.Err() when ctx ends before repair is called.
 func (f *FairMutex) RecoverContext(ctx context.Context, repair func() error) error {
 	mustHaveRepair(repair != nil, "fair mutex "+objectName(f.object))
-	// The words stay in place until the end of the repair is noted there. Close does not wait
-	// for it.
+	// The words stay in place until the end of the repair is recorded there. Close does not wait
+	// for that.
 	if !f.mon.opening.stayIfOpen() {
 		return f.mon.closed()
 	}
@@ -64,7 +64,7 @@ func (f *FairMutex) RecoverContext(ctx context.Context, repair func() error) err
 	}
 }
 
-// inherit takes an owner-dead lock by the Repair of this process's options.
+// inherit takes an owner-dead lock and runs the Repair of this process's options.
 func (f *FairMutex) inherit(ctx context.Context) (took bool, err error) {
 	if took, err = f.beginRecover(ctx, false); took {
 		err = f.runRepair(f.repair, true)
@@ -72,8 +72,8 @@ func (f *FairMutex) inherit(ctx context.Context) (took bool, err error) {
 	return took && err == nil, err
 }
 
-// beginRecover makes this process the recoverer, if the lock is owner-dead or, if
-// ruined says so, not recoverable. It waits until the dead owner is gone.
+// beginRecover marks the lock as being recovered by this process, if it is owner-dead or, with
+// ruined set, not recoverable. It waits until the dead owner is gone.
 func (f *FairMutex) beginRecover(ctx context.Context, ruined bool) (took bool, err error) {
 	if err := f.mon.enter(ctx); err != nil {
 		return false, err
@@ -98,8 +98,8 @@ func (f *FairMutex) beginRecover(ctx context.Context, ruined bool) (took bool, e
 	return took, nil
 }
 
-// runRepair runs repair while f is being recovered by this process, which holds it
-// afterwards or not. On failure it leaves f not recoverable.
+// runRepair runs repair while this process recovers f. Afterwards this process holds f if hold is
+// set, and otherwise f is free. If repair fails, f becomes not recoverable.
 func (f *FairMutex) runRepair(repair func() error, hold bool) (err error) {
 	next := ownerNotRecoverable
 	defer func() {
@@ -117,7 +117,7 @@ func (f *FairMutex) runRepair(repair func() error, hold bool) (err error) {
 	return nil
 }
 
-// endRecover makes next of a lock that this process recovers.
+// endRecover sets the owner word of a lock that this process recovers to next.
 func (f *FairMutex) endRecover(next ownerWord) error {
 	m := f.mon
 	if err := m.enter(nil); err != nil {

@@ -18,10 +18,10 @@ type fairMutexWords struct {
 	//   readers: the same, tools, periodic checks
 	//   order:   the queue lock's
 	//   futex:   none
-	//   crash:   names the dead until a reap; every change is one store
+	//   crash:   names a dead participant until a reap; every change is one store
 	owner  atomic.Uint64
-	policy uint32        // what Policy.stored gave. Immutable after init.
-	died   atomic.Uint32 // the participant whose death left the state inconsistent; for people
+	policy uint32        // the result of Policy.stored. Immutable after init.
+	died   atomic.Uint32 // the participant whose death left the state inconsistent; for tools
 	queue  listWords
 	_      [96]byte
 }

@@ -21,9 +21,9 @@ var (
 	_ = crashpoint.Register("futex.wait.woken")
 )
 
-// Futex is an eventcount between processes: a counter that goes up, and waiters
-// that sleep until it has. It lets a condition that is tested without a lock be
-// waited for:
+// Futex is an eventcount between processes: a counter that goes up, and waiters that sleep until
+// it has reached a value. With it goroutines can wait for a condition that is tested without a
+// lock:
 //
 //	for {
 //		token := f.Get() + 1
@@ -33,15 +33,15 @@ var (
 //		f.Wait(token)
 //	}
 //
-// and, on the other side, make the condition true and Post. The token is taken
-// before the condition is tested, so a post in between is not missed.
+// The other side makes the condition true and calls Post. The waiter takes its token before it
+// tests the condition, so it does not miss a post in between.
 //
-// In the terminology of the Go memory model, and across processes: the Post
-// that takes the counter to n, and all before it, synchronize before every Get
-// that returns n or more and every Wait for n or less that returns nil.
+// In the terminology of the Go memory model, and across processes: the Post that takes the
+// counter to n, and every Post before it, synchronize before every Get that returns n or more and
+// every Wait for n or less that returns nil.
 //
-// No process holds a Futex, so a death leaves nothing to recover: a post has
-// happened or has not.
+// No process holds a Futex, so a death leaves nothing to recover: a post has happened or it has
+// not.
 type Futex struct {
 	state  *atomic.Uint64
 	words  *futexWords
@@ -49,7 +49,7 @@ type Futex struct {
 	a      *arenakernel.Arena
 	object arenakernel.Object
 	key    race.Key
-	looked atomic.Uint64 // the counter at the last check
+	looked atomic.Uint64 // the value of the counter at the last check
 
 	opening *opening
 }
@@ -87,8 +87,7 @@ func openFutex(a *arenakernel.Arena, name string, opts *FutexOptions, attach boo
 	}, "futex.open", newFutex, nil)
 }
 
-// FutexAt opens the Futex at an offset. Another process got the offset from the method
-// Offset.
+// FutexAt opens the Futex at an offset that another process got from the method Offset.
 func FutexAt(a *arena.Arena, off arena.Offset) (*Futex, error) {
 	return handleAt(a, off, "futex.open", futexKind, futexVersion, uint64(futexBytes), newFutex)
 }
@@ -124,11 +123,11 @@ func (f *Futex) Get() uint64 {
 func (f *Futex) Post() {
 	f.opening.use()
 	race.ReleaseMerge(f.key)
-	// The CPU's number goes first: a waiter that sees the post may look for it.
+	// The number of the CPU is stored first: a waiter that sees the post may use it.
 	f.tuning().NoteCPU()
 	for {
-		// The loop ends: each failure of the CAS is another process's post,
-		// stop or announcement, and there are only so many of the latter two.
+		// The loop ends: whenever the CAS fails, another process has posted, stopped or
+		// announced, and the number of stops and announcements is bounded.
 		s := futexState(f.state.Load())
 		if s.stopped() {
 			return
@@ -145,7 +144,7 @@ func (f *Futex) Post() {
 	}
 }
 
-// Stop wakes all waiters, now and from now on, with ErrCanceled unless their tokens were
+// Stop ends all waits, now and from now on, with ErrCanceled, unless their tokens have been
 // reached. Stop cannot be undone; a second Stop does nothing.
 func (f *Futex) Stop() {
 	f.opening.use()
@@ -170,14 +169,13 @@ func (f *Futex) Stopped() bool {
 	return futexState(f.state.Load()).stopped()
 }
 
-// Wait waits until the counter has reached token. It returns nil then, also
-// after Stop, and an error that Is ErrCanceled when the Futex is stopped
-// before. It is an ErrClosed when this process closes the arena meanwhile.
-// A token is what Get returned plus the number of posts to wait for.
+// Wait waits until the counter has reached token. It then returns nil, even after Stop. If the
+// Futex is stopped first, the error Is ErrCanceled. If this process closes the arena first, the
+// error Is ErrClosed. A token is the result of Get plus the number of posts to wait for.
 func (f *Futex) Wait(token uint64) error { return f.WaitContext(nil, token) }
 
-// WaitContext is Wait that ends with ctx.Err() when ctx ends before. A token
-// that is reached beats a context that has ended.
+// WaitContext is Wait that ends with ctx.Err() when ctx ends first. A token that is reached takes
+// precedence over a context that has ended.
 func (f *Futex) WaitContext(ctx context.Context, token uint64) error {
 	if err := f.opening.error("futex.wait"); err != nil {
 		return err
@@ -211,8 +209,8 @@ func (f *Futex) waitSlow(ctx context.Context, token uint64) error {
 			if f.spin(token) {
 				continue
 			}
-			// Announced anew for each value of the counter: a post takes the
-			// announcement down, for those as well that wait for a later one.
+			// The waiter announces itself anew for each value of the counter: a post clears the
+			// announcement, even for waiters that wait for a later value.
 			s = futexState(f.state.Load())
 			if s.reached(token) || s.stopped() || !f.state.CompareAndSwap(uint64(s), uint64(s|futexAnnounced)) {
 				continue
@@ -253,9 +251,9 @@ func (f *Futex) tuning() park.Tuning {
 	return park.Tuning{Budget: &f.words.spin, Pays: &f.words.pays, LastCPU: &f.words.lastCPU, Slot: f.a.Self().Slot()}
 }
 
-// check is called ten times a second while a goroutine of this process waits: it makes up
-// for a wake that a stopped or dead poster owes. An announcement proves nothing once there
-// was a post: a waiter may have made it since, for a later token.
+// check is called ten times a second while a goroutine of this process waits. It makes up for a
+// wake that a stopped or dead process owes. After a post an announcement proves nothing: a waiter
+// may have made it since, for a later token.
 func (f *Futex) check() {
 	s := futexState(f.state.Load())
 	posted := f.looked.Swap(s.counter()) != s.counter()
@@ -264,8 +262,8 @@ func (f *Futex) check() {
 	}
 }
 
-// wakeFutex makes up for a wake that a death swallowed. The word need not
-// change: if a post was made it has, and if none was nobody is owed a wake.
+// wakeFutex makes up for a wake that a death swallowed. It need not change the word: a post has
+// changed it, and without a post nobody is owed a wake.
 func wakeFutex(a *arenakernel.Arena, obj arenakernel.Object, owed arenakernel.Owed) {
 	w, err := arenakernel.TryAt[futexWords](a, obj.Body)
 	if err == nil && (owed != arenakernel.OwedAnnounced || futexState(w.state.Load()).announced()) {
@@ -274,27 +272,28 @@ func wakeFutex(a *arenakernel.Arena, obj arenakernel.Object, owed arenakernel.Ow
 	}
 }
 
-// Offset is where the Futex lies in its arena, for FutexAt in another process.
+// Offset is the place of the Futex in its arena, for FutexAt in another process.
 func (f *Futex) Offset() arena.Offset { return f.object.Offset }
 
-// SetSpin bounds how long waiters of all processes spin before they sleep. If d is 0, they
-// learn the bound; if d is negative, they never spin.
+// SetSpin bounds how long waiters of all processes spin before they sleep. If d is 0, waiters
+// learn the bound from experience; if d is negative, they never spin.
 func (f *Futex) SetSpin(d time.Duration) {
 	f.opening.use()
 	f.words.spin.Store(spinField(d))
 }
 
-// Spin is what SetSpin set.
+// Spin is the value of the last SetSpin.
 func (f *Futex) Spin() time.Duration {
 	f.opening.use()
 	return spinOf(f.words.spin.Load())
 }
 
-// Close closes the handle, and no other handle on the Futex. Calls that wait by it end
-// with an error that Is ErrClosed. A second Close is an error that Is ErrClosed.
+// Close closes this handle on the Futex, and no other. Calls that wait through it end with an
+// error that Is ErrClosed. A second Close is an error that Is ErrClosed.
 func (f *Futex) Close() error { return f.opening.close("futex.close") }
 
-// end takes the counter away from Get and Wait: theirs is never reached.
+// end takes the counter away from Get and Wait: it gives them a counter that never reaches a
+// token.
 func (f *Futex) end() {
 	f.queue.Close()
 	redirect(&f.state, &closedFutex)

@@ -12,12 +12,11 @@ import "fmt"
 //	0          0        nobody sleeps (also all-zero memory) Post, or nobody came yet
 //	1          0        a Post must wake                     Wait
 //	0          1        stopped, everybody was woken         Stop
-//	1          1        a waiter announced itself beside     Wait; harmless, it sees
+//	1          1        a waiter announced itself beside     Wait; harmless, the waiter sees
 //	                    Stop                                 stopped when it looks again
 //
-// Waiters sleep on the low half, which a post always changes: 30 bits of the
-// counter, and what it clears. A value cannot come back between a waiter's look
-// and its sleep, short of 2^30 posts.
+// Waiters sleep on the low half, which every post changes: it has 30 bits of the counter and the
+// announcement. A value cannot come back between a waiter's look and its sleep before 2^30 posts.
 //
 // announced may be 1 when no waiter sleeps (costs one wake), and must not be 0 while a
 // waiter sleeps for a token that is not reached yet, except between a post and its wake.
