@@ -21,20 +21,18 @@ var (
 	_ = crashpoint.Register("future.setall.before_wake")
 )
 
-// Future is a result between processes that is not there yet: an errno, 0 for
-// success, that is set once and waited for by any number of goroutines of any
-// process. A result that is more than a number lies in the arena, in an
-// [arena.Value] for example: the producer writes it first and then calls Set, and a
-// process that has seen the Future set may read it. The producer calls Claim before it
-// begins: if it dies without that, waits go on, for ever if they have no context.
+// Future is the result of an operation of some process: an errno, 0 for success. It is set once,
+// and any number of goroutines of any process wait for it. A result that is more than a number
+// lies in the arena, for example in an [arena.Value]: the producer writes the value first and
+// then calls Set, and a process that has seen the Future set may read the value. The producer
+// calls Claim before it begins. If it dies without a Claim, waits go on, for ever if they have no
+// context.
 //
-// If a producer that has called Claim dies before it called Set, every wait ends with an
-// error that Is ErrOwnerDead and names the producer, now and later, until a process calls
-// Reset.
+// If a producer that has called Claim dies before Set, every wait, now and later, ends with an
+// error that Is ErrOwnerDead and names the producer, until a process calls Reset.
 //
-// In the terminology of the Go memory model, and across processes: the Set that sets
-// a Future synchronizes before every return of IsSet, Wait and the like that tells
-// its result.
+// In the terminology of the Go memory model, and across processes: the Set that sets a Future
+// synchronizes before every return of IsSet, Wait and the like that reports its result.
 type Future struct {
 	mon    *monitor
 	fifo   fifo
@@ -56,7 +54,7 @@ var futureKind = arenakernel.KindOf("FUTR")
 
 const futureVersion = 1
 
-// How a wait for a Future ended; aux has the errno or the name.
+// How a wait for a Future ended; aux has the errno or the producer's ID.
 const (
 	futureIsSet = iota + 1
 	futureIsAbandoned
@@ -79,8 +77,7 @@ func openFuture(a *arenakernel.Arena, name string, opts *FutureOptions, attach b
 	}, "future.open", newFuture, nil)
 }
 
-// FutureAt opens the Future at an offset. Another process got the offset from the method
-// Offset.
+// FutureAt opens the Future at an offset that another process got from the method Offset.
 func FutureAt(a *arena.Arena, off arena.Offset) (*Future, error) {
 	return handleAt(a, off, "future.open", futureKind, futureVersion, uint64(futureBytes), newFuture)
 }
@@ -124,7 +121,7 @@ func (f *Future) Claim() bool {
 	return true
 }
 
-// begin takes the queue lock and gives the state as it is, after deaths.
+// begin takes the queue lock and returns the state after deaths are taken into account.
 func (f *Future) begin(b *wakes) futureState {
 	if err := f.mon.enter(nil); err != nil {
 		panic(err)
@@ -132,8 +129,8 @@ func (f *Future) begin(b *wakes) futureState {
 	return f.reaped(b)
 }
 
-// reaped is the state, with the queue lock held, after the death of its producer has been
-// noticed.
+// reaped returns the state after it has recorded the death of the producer, if the producer died.
+// The queue lock is held.
 func (f *Future) reaped(b *wakes) futureState {
 	f.mon.reapIfDue(b)
 	s := f.load()
@@ -144,9 +141,9 @@ func (f *Future) reaped(b *wakes) futureState {
 	return f.load()
 }
 
-// Set sets the Future, wakes all waiters, and reports whether it did: it does nothing when
-// the Future is set, or when its producer has died. Any process may set it, also one that
-// has not claimed it. Set waits only while another process is in the middle of a call.
+// Set sets the Future, wakes all waiters, and reports whether it did. It does nothing if the
+// Future is set already, or if its producer has died. Any process may set it, even one that has
+// not claimed it. Set waits only while another process is in the middle of a call.
 func (f *Future) Set(errno shmsync.Errno) bool {
 	b := takeWakes()
 	done := f.setTo(errno, b)
@@ -170,11 +167,11 @@ func (f *Future) setTo(errno shmsync.Errno, b *wakes) bool {
 	return true
 }
 
-// SetAll is Set for many futures: it sets each, and then wakes the waiters of all. It
-// returns how many it has set.
+// SetAll sets each of the futures, and then wakes the waiters of all. It returns how many it has
+// set.
 func SetAll(errno shmsync.Errno, futures ...*Future) (set int) {
 	owed := make([]*wakes, 0, len(futures))
-	defer func() { // also if one of them panics
+	defer func() { // deferred, so that it also runs if one of them panics
 		crashpoint.Hit("future.setall.before_wake")
 		for i, b := range owed {
 			futures[i].mon.wake(b)
@@ -189,7 +186,7 @@ func SetAll(errno shmsync.Errno, futures ...*Future) (set int) {
 	return set
 }
 
-// IsSet reports whether the Future is set, and to what.
+// IsSet reports whether the Future is set, and its result.
 func (f *Future) IsSet() (shmsync.Errno, bool) {
 	f.mon.opening.use()
 	s := f.load()
@@ -200,13 +197,12 @@ func (f *Future) IsSet() (shmsync.Errno, bool) {
 	return s.errno(), true
 }
 
-// Wait waits until the Future is set, and returns its result. An error means that
-// there is none: one that Is ErrOwnerDead when the producer died, or ErrNoSpace,
-// ErrCorrupt or ErrClosed.
+// Wait waits until the Future is set, and returns its result. An error means that there is no
+// result: it Is ErrOwnerDead if the producer died, or ErrNoSpace, ErrCorrupt or ErrClosed.
 func (f *Future) Wait() (shmsync.Errno, error) { return f.WaitContext(nil) }
 
-// WaitContext is Wait that ends with ctx.Err() when ctx ends before. A Future that is
-// set beats a context that has ended.
+// WaitContext is Wait that ends with ctx.Err() when ctx ends first. A Future that is set takes
+// precedence over a context that has ended.
 func (f *Future) WaitContext(ctx context.Context) (shmsync.Errno, error) {
 	if err := f.mon.opening.error("future.wait"); err != nil {
 		return 0, err
@@ -231,8 +227,8 @@ func (f *Future) WaitContext(ctx context.Context) (shmsync.Errno, error) {
 	return f.resultOf(end)
 }
 
-// join queues a wait, in a call that has counted. Without a wait node, the wait has ended: by the error or as the outcome
-// says.
+// join queues a wait. The call keeps the handle open already. If it returns no wait node, the wait has ended
+// with the error or the outcome.
 func (f *Future) join(ctx context.Context) (*park.WaitNode, outcome, error) {
 	m := f.mon
 	if err := m.enter(ctx); err != nil {
@@ -272,7 +268,7 @@ func (s futureState) outcome() outcome {
 	return outcome(makeOutcome(0, futureIsAbandoned, uint32(s.producer())))
 }
 
-// resultOf is what a wait returns that ended so.
+// resultOf is the result of a wait that ended with that outcome.
 func (f *Future) resultOf(end outcome) (shmsync.Errno, error) {
 	switch end.result() {
 	case futureIsSet:
@@ -283,17 +279,17 @@ func (f *Future) resultOf(end outcome) (shmsync.Errno, error) {
 	return 0, f.mon.fail("future.wait", shmsync.ErrCorrupt, nil, fmt.Sprintf("a wait ended as %#x", uint64(end)))
 }
 
-// Subscribe calls fn once with the results of Wait, on a goroutine of its own: when the
-// Future is set, or at once if it is set already. The Pending ends just before fn is called.
-// If the Pending is cancelled, or this process closes the arena, fn gets an error that Is
-// ErrCanceled or ErrClosed. So fn is called in any case, unless the process ends first.
+// Subscribe calls fn once with the results of Wait, on a goroutine of its own: when the Future is
+// set, or at once if it is set already. The Pending ends just before the call. If the Pending is
+// cancelled, or this process closes the arena, fn gets an error that Is ErrCanceled or ErrClosed.
+// So fn is called in any case, unless the process ends first.
 func (f *Future) Subscribe(fn func(shmsync.Errno, error)) *Pending {
 	var errno shmsync.Errno
 	if err := f.mon.begin(); err != nil {
 		go fn(errno, err)
 		return resolved(err)
 	}
-	defer f.mon.finish() // by then the wait counts itself
+	defer f.mon.finish() // by then the wait node keeps the handle open
 	s, end, err := f.join(nil)
 	if s == nil {
 		if err == nil {
@@ -310,10 +306,10 @@ func (f *Future) Subscribe(fn func(shmsync.Errno, error)) *Pending {
 		func(err error) { fn(errno, err) })
 }
 
-// Reset makes a Future that is set, or whose producer died, unset and unclaimed, and reports
-// whether it did. Waiters from before get the result that it was set to. It returns false
-// for a Future that is not set, since there may be waiters for that. After the death of its
-// producer it waits until no system call of the dead process can write any more.
+// Reset makes a Future unset and unclaimed if it is set or if its producer died, and reports
+// whether it did. Waiters that began before get the old result. It returns false for a Future
+// that is not set, since waiters may still wait for that result. After the death of a producer,
+// Reset waits until no system call of the dead process can write any more.
 func (f *Future) Reset() bool {
 	b := takeWakes()
 	s := f.begin(b)
@@ -334,21 +330,21 @@ func (f *Future) Reset() bool {
 	return s.over()
 }
 
-// Offset is where the Future lies in its arena, for FutureAt in another process.
+// Offset is the place of the Future in its arena, for FutureAt in another process.
 func (f *Future) Offset() arena.Offset { return f.object.Offset }
 
-// Close closes the handle, and no other handle on the Future. Calls that wait by it end
-// with an error that Is ErrClosed. Its producer stays. A second Close is an error that
-// Is ErrClosed.
+// Close closes this handle on the Future, and no other. Calls that wait through it end with an
+// error that Is ErrClosed. A claim of this process stays. A second Close is an error that Is
+// ErrClosed.
 func (f *Future) Close() error { return f.mon.opening.close("future.close") }
 
-// FutureState is what State tells.
+// FutureState is the result of State.
 type FutureState struct {
 	Set      bool              // the result is there
 	Errno    shmsync.Errno     // what it is set to
 	Producer *shmsync.Identity // the process that has claimed it, or nil
 	Waiting  bool              // there are waiters
-	Err      error             // ErrOwnerDead when the producer died before it was set
+	Err      error             // ErrOwnerDead if the producer died before it set the Future
 }
 
 // State reads f without locking it. The answer may be out of date when it returns.

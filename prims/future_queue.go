@@ -5,7 +5,7 @@ import (
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
-// The rules of a Future: a wait ends when the state is over, and changes nothing.
+// The rules of a Future: all waits end when the state is over, and they change nothing.
 
 func (f *Future) resolve(b *wakes) {
 	s := f.load()
@@ -31,7 +31,7 @@ func (f *Future) requeue(w wait)          { f.fifo.requeue(w) }
 func (f *Future) each(do func(wait) bool) { f.fifo.each(do) }
 func (f *Future) clear()                  { f.fifo.clear() }
 
-// reap notes the death of a producer.
+// reap records the death of a producer.
 func (f *Future) reap(gone func(arenakernel.ParticipantID) bool) {
 	if s := f.load(); s.claimed() && gone(s.producer()) {
 		f.abandon(s)

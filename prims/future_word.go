@@ -9,7 +9,7 @@ import (
 
 // futureState is the one word of a Future.
 //
-//	bits 0..28   producer   name of the participant that claimed it, or 0
+//	bits 0..28   producer   ID of the participant that claimed it, or 0
 //	bit  29      set        it has its result
 //	bit  30      abandoned  its producer died before it was set
 //	bit  31      reserved
@@ -21,14 +21,14 @@ import (
 //	0    1          n         n died: it cannot be set            a process that found that, with the queue lock
 //	1    0          any       it is set                           Set
 //
-// Both bits at once are not written by a correct peer; the result counts then.
+// A correct peer never writes both bits. If both are set, the result counts.
 //
 //	writers: the holder of the queue lock
 //	readers: all participants
 //	order:   release by Set, acquire by a reader of set
 //	futex:   none
-//	crash:   each change is one store, and stands; a producer that is not current
-//	         is dead, and reap marks that
+//	crash:   each change is one store and takes effect; a producer that is not
+//	         current is dead, and reap records that
 type futureState uint64
 
 const (

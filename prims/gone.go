@@ -9,14 +9,13 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// A dead process leaves words and data. Other processes repair the words, such as an owner
-// word or the state of a queue, as soon as they know of the death. They get the data that
-// the object guards when the process is gone: until then its system calls may write there.
-// See docs/design/0018.
+// A dead process leaves words and data. Other processes repair the words, such as an owner word
+// or the state of a queue, as soon as they know of the death. They get the data that the object
+// guards only when the process is gone: until then its system calls may still write the data. See
+// docs/design/0018.
 
 const (
-	// goneFirst and goneMost bound the time from one question whether a dead process is
-	// gone to the next.
+	// goneFirst and goneMost bound the time between two questions whether a dead process is gone.
 	goneFirst = 50e3 // ns
 	goneMost  = 5e6  // ns
 )
@@ -24,7 +23,7 @@ const (
 // errClosing says that this process leaves the arena.
 var errClosing = errors.New("this process closes the arena")
 
-// goneWait paces the questions of one caller.
+// goneWait spaces out the questions of one caller.
 type goneWait struct{ last int64 }
 
 // next is how many nanoseconds to wait before the next question.
@@ -33,11 +32,12 @@ func (g *goneWait) next() int64 {
 	return g.last
 }
 
-// awaitGone waits until n, which is dead, is gone. q is a queue of the object. Its errors
-// are ctx.Err(), and errClosing.
+// awaitGone waits until the dead participant n is gone. q is a queue of the object. Its errors
+// are ctx.Err() and errClosing.
 func awaitGone(ctx context.Context, a *arenakernel.Arena, q *park.Queue, n arenakernel.ParticipantID) error {
-	was := a.Current(n) // by a peer's bytes
-	// If it becomes current, it is another one with this ID: the caller reads the word again.
+	was := a.Current(n) // n may be current if a peer has written its ID
+	// If the ID becomes current, another participant has got it, and the caller has to read the
+	// word again.
 	return awaitUntil(ctx, q, func() bool { return a.Gone(n) || !was && a.Current(n) })
 }
 

@@ -10,19 +10,19 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// opening is what makes a handle one opening of an object: each has its own, and its
+// opening belongs to a handle, and is one opening of an object. Each handle has its own, and its
 // Close ends this opening and no other of the process.
 //
-// Close goes through two steps. First it ends the waits of the handle, whose calls
-// clean up with the words still there. Then it takes the words away from the fast
-// paths, which have no room for a test: they find words that are never free, and so get
-// to their slow paths, which look at ended.
+// Close takes two steps. First it ends the waits of the handle; their calls clean up while the
+// words are still in place. Then it takes the words away from the fast paths. A fast path has no
+// room for a test, so it gets words that are never free. So it falls through to its slow path,
+// which checks ended.
 type opening struct {
 	a      *arenakernel.Arena
 	object arenakernel.Object
-	what   string // for people, such as "semaphore"
+	what   string // the kind as people call it, such as "semaphore"
 
-	refusal *shmsync.Error // what use panics with
+	refusal *shmsync.Error // the error with which use panics
 
 	shut func() // ends the waits of the handle, and returns when their calls have left
 	end  func() // takes the words away
@@ -31,21 +31,21 @@ type opening struct {
 	ended   atomic.Bool
 
 	mu     sync.Mutex
-	needed int  // guarded by: mu; by how many the words are needed, the handle included
-	polls  int  // guarded by: mu; how often its end looked for calls
+	needed int  // guarded by: mu; how many users need the words, the handle included
+	polls  int  // guarded by: mu; how often the end of the opening has looked for calls
 	lost   bool // guarded by: mu; the arena may be unmapped by now
-	shares bool // guarded by: handles; it uses what common gave
+	shares bool // guarded by: handles; it uses a part that common returned
 }
 
-// newOpening makes the opening of a handle. Until its maker says otherwise, there is
-// nothing to be ended.
+// newOpening makes the opening of a handle. Until its maker sets shut and end, its Close has
+// nothing to end.
 func newOpening(a *arenakernel.Arena, o arenakernel.Object) *opening {
 	what := kindNames[o.Kind]
 	refusal := &shmsync.Error{Op: what + ".use", Object: objectName(o), Err: shmsync.ErrClosed, Detail: closedHandle}
 	return &opening{a: a, object: o, what: what, refusal: refusal, shut: func() {}, end: func() {}, needed: 1}
 }
 
-// kindNames is what people call the kinds.
+// kindNames are the names of the kinds for people.
 var kindNames = map[arenakernel.Kind]string{
 	mutexKind: "mutex", cohortKind: "cohort mutex", rwmutexKind: "rwmutex", spinKindID: "spin lock",
 	rwSpinKindID: "reader/writer spin lock", multiLockKind: "multilock", fairMutexKind: "fair mutex",
@@ -93,26 +93,26 @@ type objectHandles struct {
 	open map[*opening]handle // guarded by: handles
 }
 
-// commonKey names an object while it is open. The kind keeps a peer that overwrites the
-// arena from having one part used as another.
+// commonKey identifies an object while it is open. It includes the kind, so that a peer that
+// overwrites the arena cannot make one kind's part pass for another's.
 type commonKey struct {
 	segment any
 	at      arenakernel.Offset
 	kind    arenakernel.Kind
 }
 
-// commonPart is what the openings of an object share.
+// commonPart is what the handles of this process on an object share.
 type commonPart struct {
 	part any
-	uses int // guarded by: handles; by openings
+	uses int // guarded by: handles; how many openings use it
 }
 
 func (p *opening) commonKey() commonKey {
 	return commonKey{p.a.Segment(), p.object.Offset, p.object.Kind}
 }
 
-// share makes a handle of an object that the caller has opened, and notes it. The
-// handle is closed with the opening of the arena that it was opened through. After an
+// share makes a handle of an object that the caller has opened, and registers the handle. The
+// handle is closed together with the opening of the arena through which it was opened. After an
 // error the object is closed.
 func share[H handle](a *arenakernel.Arena, o arenakernel.Object, build func() (H, error)) (H, error) {
 	h, err := build()
@@ -129,8 +129,8 @@ func share[H handle](a *arenakernel.Arena, o arenakernel.Object, build func() (H
 	return h, nil
 }
 
-// openAs finds the object of spec or creates it, and gives a handle that build makes. If the
-// object was there before, differs says in what it is not what the caller asked for.
+// openAs finds the object of spec or creates it, and returns a handle that build makes. If the
+// object existed before, differs says how it differs from what the caller asked for.
 func openAs[H handle](
 	a *arenakernel.Arena, spec arenakernel.ObjectSpec, op string,
 	build func(*arenakernel.Arena, arenakernel.Object) (H, error), differs func(H) string,
@@ -154,8 +154,8 @@ func openAs[H handle](
 	return h, nil
 }
 
-// handleAt gives a handle on the object at an offset, which has to be of the kind and the
-// version and of that many bytes at least.
+// handleAt returns a handle on the object at an offset. The object must have that kind and
+// version and at least that size.
 func handleAt[H handle](
 	a *arena.Arena, off arena.Offset, op string, kind arenakernel.Kind, version uint16, size uint64,
 	build func(*arenakernel.Arena, arenakernel.Object) (H, error),
@@ -169,7 +169,7 @@ func handleAt[H handle](
 	return share(k, o, func() (H, error) { return build(k, o) })
 }
 
-// handlesOn are the handles on an object, for a new one if there are none.
+// handlesOn returns the record of the handles on an object, a new one if there is none.
 func handlesOn(a *arenakernel.Arena, o arenakernel.Object) *objectHandles { // guarded by: handles
 	if handles.of == nil {
 		handles.of = map[any]map[arenakernel.Offset]*objectHandles{}
@@ -187,9 +187,9 @@ func handlesOn(a *arenakernel.Arena, o arenakernel.Object) *objectHandles { // g
 	return on
 }
 
-// common gives what all handles of this process on an object share, and makes it if
-// there is none. The opening uses it until the opening ends. A build function calls common
-// once, and succeeds then: only an opening that share has noted is ended.
+// common returns the part that all handles of this process on an object share, and makes it if
+// there is none. The opening uses the part until it ends. A build function calls common once, and
+// cannot fail after that: only an opening that share has registered ever ends.
 func common[C any](p *opening) *C {
 	handles.Lock()
 	defer handles.Unlock()
@@ -207,8 +207,8 @@ func common[C any](p *opening) *C {
 	return c.part.(*C)
 }
 
-// leaveCommon ends the use of what common gave. The object is still open, so no other object
-// lies where it lies.
+// leaveCommon ends the opening's use of the common part. The object is still open, so no other
+// object can be at its offset.
 func (p *opening) leaveCommon() {
 	handles.Lock()
 	defer handles.Unlock()
@@ -224,7 +224,7 @@ func (p *opening) leaveCommon() {
 	}
 }
 
-// forget takes a handle out of those that are open.
+// forget removes a handle from the open ones.
 func (p *opening) forget() {
 	handles.Lock()
 	defer handles.Unlock()
@@ -258,8 +258,8 @@ func closeHandles(a *arenakernel.Arena) {
 	}
 }
 
-// loseHandles is called before an arena is unmapped, for handles whose Close did not
-// wait for a call that needs the words still.
+// loseHandles is called before an arena is unmapped. It is for handles whose Close did not wait
+// for a call that still needs the words.
 func loseHandles(a *arenakernel.Arena) {
 	handles.Lock()
 	objects := handles.of[a.Segment()]
@@ -283,9 +283,9 @@ func (p *opening) close(op string) error {
 	return nil
 }
 
-// stayIfOpen keeps the object open, and the words in place, until leave: for a call that
-// has to clean up, and that Close does not wait for. It reports false if the opening has
-// ended: then there is nothing to be kept, and leave would end it once more.
+// stayIfOpen keeps the object open, and the words in place, until leave. It is for a call that
+// has to clean up and for which Close does not wait. It reports false if the opening has ended.
+// Then the caller must not call leave, which would end the opening twice.
 func (p *opening) stayIfOpen() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -296,20 +296,20 @@ func (p *opening) stayIfOpen() bool {
 	return true
 }
 
-// leave ends what stayIfOpen has begun, or the handle itself.
+// leave ends what stayIfOpen has begun, or ends the handle itself.
 func (p *opening) leave() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.needed--; p.needed == 0 && !p.lost {
 		p.ended.Store(true)
 		p.end()
-		p.leaveCommon() // before the object is closed: a peer may delete it then
+		p.leaveCommon() // before the object is closed: after that a peer may delete it
 		p.a.CloseObject(p.object)
-		p.forget() // last: the arena is not unmapped before
+		p.forget() // as the last step: the arena is not unmapped before
 	}
 }
 
-// lose says that the arena is about to be unmapped, also if calls are still in it.
+// lose records that the arena is about to be unmapped, even if calls are still in it.
 func (p *opening) lose() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -319,7 +319,7 @@ func (p *opening) lose() {
 
 const closedHandle = "this handle is closed"
 
-// error is what a call of a closed handle returns. It is nil while the handle is open.
+// error is the error that a call of a closed handle returns. It is nil while the handle is open.
 func (p *opening) error(op string) error {
 	if !p.ended.Load() {
 		return nil
@@ -330,7 +330,7 @@ func (p *opening) error(op string) error {
 // use panics if the handle is closed.
 func (p *opening) use() {
 	if p.ended.Load() {
-		panic(p.refusal) // not a call, which costs more of the budget for inlining
+		panic(p.refusal) // a value and no call, which would cost more of the budget for inlining
 	}
 }
 
@@ -338,8 +338,8 @@ func (p *opening) misused(verb string) {
 	panic("shmsync: " + verb + " of " + p.what + " " + objectName(p.object) + ", whose handle is closed")
 }
 
-// objectAt opens the object at off, an offset that may have come from a peer, if it
-// is of that kind.
+// objectAt opens the object at off, which may have come from a peer, if the object is of that
+// kind.
 func objectAt(a *arenakernel.Arena, off arenakernel.Offset, op string, kind arenakernel.Kind, version uint16, size uint64) (arenakernel.Object, error) {
 	o, err := a.ObjectAt(off)
 	if err != nil {

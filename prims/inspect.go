@@ -8,21 +8,21 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// inspection is what the Inspect of a kind makes.
+// inspection is what an Inspect function builds.
 type inspection struct {
 	arenakernel.Inspection
 	a *arenakernel.Arena
 	o arenakernel.Object
 }
 
-// inspect begins an Inspect, with the waits that the arena knows of.
+// inspect begins an Inspect with the waits that the arena knows.
 func inspect(a *arenakernel.Arena, o arenakernel.Object) *inspection {
 	i := &inspection{a: a, o: o}
 	i.Waits = slices.Clone(a.WaitsOf(o))
 	return i
 }
 
-// unreadable is the inspection of an object whose body cannot be one of its kind.
+// unreadable is the inspection of an object whose body cannot belong to its kind.
 func unreadable(a *arenakernel.Arena, o arenakernel.Object, err error) arenakernel.Inspection {
 	i := inspect(a, o)
 	i.State, i.Err = "unreadable", err
@@ -32,12 +32,12 @@ func unreadable(a *arenakernel.Arena, o arenakernel.Object, err error) arenakern
 	return i.Inspection
 }
 
-// word adds a word to what is told.
+// word adds a word of the object.
 func (i *inspection) word(name string, bits uint64, format string, args ...any) {
 	i.Words = append(i.Words, arenakernel.Word{Name: name, Bits: bits, Text: fmt.Sprintf(format, args...)})
 }
 
-// hold adds a hold, if it is anybody's, and gives its index.
+// hold adds a hold and returns its index, unless the hold is nobody's.
 func (i *inspection) hold(h arenakernel.Hold) (index []int) {
 	if h.Owner == 0 {
 		return nil
@@ -46,7 +46,7 @@ func (i *inspection) hold(h arenakernel.Hold) (index []int) {
 	return []int{len(i.Holds) - 1}
 }
 
-// waits tells of the waits that are chosen what they wait for, and for which holds.
+// waits adds to the chosen waits what they wait for, and for which holds.
 func (i *inspection) waits(chosen func(w *arenakernel.Wait) bool, what string, on []int) {
 	for k := range i.Waits {
 		if w := &i.Waits[k]; w.For == "" && chosen(w) {
@@ -55,7 +55,7 @@ func (i *inspection) waits(chosen func(w *arenakernel.Wait) bool, what string, o
 	}
 }
 
-// waitsFor gives waits the number that they want: an amount, or the number of a thing.
+// waitsFor sets what waits want: an amount, or the number of a thing.
 func (i *inspection) waitsFor(what string, on []int) {
 	for k := range i.Waits {
 		if w := &i.Waits[k]; w.For == "" && inQueue(w) {
@@ -64,7 +64,7 @@ func (i *inspection) waitsFor(what string, on []int) {
 	}
 }
 
-// at chooses the waits at a futex word or behind a list of poller nodes.
+// waitsOn chooses the waits at a futex word or behind a list of poller nodes.
 func waitsOn(word, poller arenakernel.Offset) func(w *arenakernel.Wait) bool {
 	return func(w *arenakernel.Wait) bool {
 		return w.Node == 0 && w.At == word || w.Node != 0 && w.Want == nil && w.At == poller
@@ -74,10 +74,10 @@ func waitsOn(word, poller arenakernel.Offset) func(w *arenakernel.Wait) bool {
 // inQueue chooses the waits in the queues of a monitor.
 func inQueue(w *arenakernel.Wait) bool { return w.Want != nil }
 
-// lost tells that nobody can have the object.
+// lost records that nobody can have the object.
 func (i *inspection) lost(err error, died arenakernel.ParticipantID) { i.Err, i.Died = err, died }
 
-// owner tells an owner word, and gives what it holds.
+// owner adds an owner word, and returns the index of its hold.
 func (i *inspection) owner(w ownerWord, died arenakernel.ParticipantID) (on []int) {
 	i.word("owner", uint64(w), "%v", w)
 	switch {
@@ -93,14 +93,14 @@ func (i *inspection) owner(w ownerWord, died arenakernel.ParticipantID) (on []in
 	return nil
 }
 
-// date says since when the holds are held that are to be dated, if that is known.
+// date adds to the given holds when they began, if that is known.
 func (i *inspection) date(holds []int, c *countWords) {
 	for _, h := range holds {
 		i.Holds[h].Since = c.began()
 	}
 }
 
-// ownerHold is the hold of an owner word; that of nobody if there is none.
+// ownerHold is the hold of an owner word, and a hold of nobody if the lock is not held.
 func ownerHold(w ownerWord) arenakernel.Hold {
 	h := arenakernel.Hold{Owner: w.participant(), Mode: arenakernel.HoldExclusive}
 	switch w.kind() {
@@ -117,7 +117,7 @@ func ownerHold(w ownerWord) arenakernel.Hold {
 	return h
 }
 
-// wakeWord tells the word of a wake word.
+// wakeWord adds a wake word.
 func (i *inspection) wakeWord(name string, v uint32) {
 	text := "nobody announced"
 	if v&1 != 0 {
@@ -126,7 +126,7 @@ func (i *inspection) wakeWord(name string, v uint32) {
 	i.word(name, uint64(v), "%s, sequence %d", text, v>>1)
 }
 
-// queueLock tells of the queue lock of a monitor, whose words are at off in the body.
+// queueLock adds the queue lock of a monitor, whose words are at off in the body.
 func (i *inspection) queueLock(off arenakernel.Offset, w *monitorWords) {
 	o := ownerWord(w.queueLock.owner.Load())
 	if h := ownerHold(o); h.Owner != 0 && h.Mode != arenakernel.HoldReserved {
@@ -147,7 +147,7 @@ func (i *inspection) queueLock(off arenakernel.Offset, w *monitorWords) {
 	}
 }
 
-// monitor tells of the monitor that a body begins with.
+// monitor adds the monitor at the head of a body.
 func (i *inspection) monitor(w *monitorWords) {
 	i.Counts = countsOf(i.a, &w.queueLock.counts).tell()
 	i.Spin = spinText(w.spin.Load())
@@ -165,7 +165,7 @@ func spinText(field uint32) string {
 	}
 }
 
-// enough makes the waits of a sort wait for enough of their holds, not for all.
+// enough says that waits of one sort need only enough of their holds to end, not all.
 func (i *inspection) enough(what string) {
 	for k := range i.Waits {
 		if i.Waits[k].For == what {

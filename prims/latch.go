@@ -12,15 +12,15 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// Latch is a counter that goes down to 0 once, and waiters for that, in any number of
-// processes. Its methods are those of C++'s std::latch, and Claim. A Latch does not know
-// which processes are to count down: if a process dies before it counted down, and had not
-// called Claim, waits go on, without a context for ever.
+// Latch is a counter that goes down to 0 once. Goroutines of any number of processes wait for the
+// 0. Its methods are those of C++'s std::latch, and Claim. A Latch does not know which processes
+// have to count down. If a process dies before it has counted down, and has not called Claim,
+// waits go on, for ever if they have no context.
 //
-// If a process that has called Claim dies before it counted down what it claimed, waits end
-// with an error that Is ErrOwnerDead and names that process. That lasts until another
-// process claims or counts down what it left, or Reset forgets it. What a process counted
-// down before it died stays counted.
+// If a process that has called Claim dies before it has counted down what it claimed, waits end
+// with an error that Is ErrOwnerDead and names that process. That lasts until another process
+// claims or counts down what is left, or Reset forgets it. What a process counted down before it
+// died stays counted.
 //
 // In the terminology of the Go memory model, and across processes: every CountDown
 // synchronizes before the return of every Wait, and every TryWait that is true.
@@ -38,10 +38,10 @@ type LatchOptions struct {
 
 var latchKind = arenakernel.KindOf("LTCH")
 
-// OpenLatch finds the Latch of that name in the arena or creates it, with its counter
-// at n. An empty name makes a fresh anonymous one. If an existing Latch began with
-// another number, the error Is ErrIncompatible. An n below 1 or above 2^31-1 is an error that
-// Is [fs.ErrInvalid]; a process that does not know the number calls AttachLatch.
+// OpenLatch finds the Latch of that name in the arena or creates it, with its counter at n. An
+// empty name makes a fresh anonymous one. If an existing Latch began with another number, the
+// error Is ErrIncompatible. If n is below 1 or above 2^31-1, the error Is [fs.ErrInvalid]. A
+// process that does not know the number calls AttachLatch.
 func OpenLatch(a *arena.Arena, name string, n int64, opts *LatchOptions) (*Latch, error) {
 	if err := needs("Latch", name, "a count", n); err != nil {
 		return nil, err
@@ -71,8 +71,7 @@ func openLatch(a *arenakernel.Arena, name string, n int64, opts *LatchOptions, a
 	})
 }
 
-// LatchAt opens the Latch at an offset. Another process got the offset from the method
-// Offset.
+// LatchAt opens the Latch at an offset that another process got from the method Offset.
 func LatchAt(a *arena.Arena, off arena.Offset) (*Latch, error) {
 	return handleAt(a, off, "latch.open", latchKind, counterVersion, counterBytes((*arenakernel.Arena)(a).MaxParticipants()), newLatch)
 }
@@ -82,14 +81,14 @@ func newLatch(a *arenakernel.Arena, o arenakernel.Object) (*Latch, error) {
 	return &Latch{t, t.words.size.Load()}, nil
 }
 
-// Claim says that this process will count down n: if it dies before, waits fail. Its
-// CountDown counts for its own claim first, as long as there is some. Claim takes over the
-// claims of dead processes first. It panics when n is negative or more than the part of the
-// counter that no living process has claimed.
+// Claim says that this process will count down n: if it dies first, waits fail. CountDown of this
+// process then reduces its own claim first. Claim takes over the claims of dead processes before
+// others. It panics if n is negative or more than the part of the counter that no living process
+// has claimed.
 //
 // A Claim that takes over the claims of dead processes may take effect in several steps. If
-// others count down between them, so that less than n is left, Claim panics, and this process
-// keeps what it took by then; State tells how much that is in Own.
+// others count down between the steps, so that less than n is left, Claim panics, and this
+// process keeps what it has claimed by then; Own of State tells how much that is.
 func (l *Latch) Claim(n int64) {
 	l.positive("Claim", n)
 	if !l.counter.claim(uint64(n), false) {
@@ -97,9 +96,9 @@ func (l *Latch) Claim(n int64) {
 	}
 }
 
-// CountDown takes n off the counter, and ends all waits when the counter is 0. It does not
-// block. It panics without a change if n is negative or more than the counter, and with an
-// error that Is ErrCorrupt or ErrClosed.
+// CountDown subtracts n from the counter, and ends all waits when the counter is 0. It does not
+// block. It panics and changes nothing if n is negative or more than the counter, and it panics
+// with an error that Is ErrCorrupt or ErrClosed.
 func (l *Latch) CountDown(n int64) {
 	if err := l.countDown(n); err != nil {
 		panic(err)
@@ -138,9 +137,8 @@ func (l *Latch) Wait() {
 	}
 }
 
-// WaitContext is Wait that ends with ctx.Err() when ctx ends before, or with an error
-// that Is ErrOwnerDead, ErrCorrupt or ErrClosed. A counter of 0 beats all
-// of these.
+// WaitContext is Wait that ends with ctx.Err() when ctx ends first, or with an error that Is
+// ErrOwnerDead, ErrCorrupt or ErrClosed. A counter of 0 takes precedence over all of these.
 func (l *Latch) WaitContext(ctx context.Context) error {
 	if l.counter.left.Load()>>32 == 0 && !race.Enabled {
 		return nil
@@ -154,8 +152,8 @@ func (l *Latch) ArriveAndWait(n int64) {
 	l.Wait()
 }
 
-// ArriveAndWaitContext is CountDown and then WaitContext. Even if it returns an error, it
-// has counted down, except with ErrCorrupt and ErrClosed.
+// ArriveAndWaitContext is CountDown and then WaitContext. It has counted down even if it returns
+// an error, except ErrCorrupt and ErrClosed.
 func (l *Latch) ArriveAndWaitContext(ctx context.Context, n int64) error {
 	if err := l.countDown(n); err != nil {
 		return err
@@ -163,29 +161,29 @@ func (l *Latch) ArriveAndWaitContext(ctx context.Context, n int64) error {
 	return l.WaitContext(ctx)
 }
 
-// Reset forgets what the dead had claimed and not counted down, and reports whether that was
-// anything. It does not start a Latch again: a Latch is not used twice.
+// Reset forgets what the dead had claimed and not counted down, and reports whether there was
+// anything. It does not start a Latch again: a Latch is used once.
 func (l *Latch) Reset() bool { return l.counter.reset() }
 
-// Offset is where the Latch lies in its arena, for LatchAt in another process.
+// Offset is the place of the Latch in its arena, for LatchAt in another process.
 func (l *Latch) Offset() arena.Offset { return l.counter.object.Offset }
 
-// Close closes the handle, and no other handle on the Latch. Calls that wait by it end
-// with an error that Is ErrClosed. What this process has claimed stays so. A second
-// Close is an error that Is ErrClosed.
+// Close closes this handle on the Latch, and no other. Calls that wait through it end with an
+// error that Is ErrClosed. Claims of this process stay. A second Close is an error that Is
+// ErrClosed.
 func (l *Latch) Close() error {
 	t := l.counter
 	return t.opening.close("latch.close")
 }
 
-// LatchState is what State tells.
+// LatchState is the result of State.
 type LatchState struct {
-	Size    int64             // what it began with
+	Size    int64             // the number that it began with
 	Count   int64             // the counter
 	Own     int64             // what this process has claimed and not counted down
 	Waiting bool              // there are waiters
 	Err     error             // why waits fail: nil or ErrOwnerDead
-	Who     *shmsync.Identity // the process that died; nil when not known any more
+	Who     *shmsync.Identity // the process that died; nil if it is not known any more
 }
 
 // State reads l without locking it. The answer may be out of date when it returns.

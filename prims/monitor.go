@@ -23,76 +23,76 @@ var (
 	_ = crashpoint.Register("monitor.await.given_up")
 )
 
-// monitor is what primitives with a queue of waiters share: a queue lock that guards their
-// state, a redo log that makes a change of several words one step, queues of wait nodes,
-// and the way to wait in them.
+// monitor is what primitives with a queue of waiters share: a queue lock that guards their state,
+// a redo log that makes a change of several words one step, queues of wait nodes, and the way to
+// wait in them.
 //
-// The queue lock is a Mutex, so that it survives its holder: the next holder after a death
-// carries the redo log out, rebuilds the queues from the nodes, and goes on. The state
-// itself and the nodes are the truth; the queues are an index over them.
+// The queue lock is a Mutex, so it survives the death of its holder: the next holder carries out
+// the redo log, rebuilds the queues from the nodes, and goes on. The state and the nodes are the
+// truth; the queues are an index of the nodes.
 //
-// A wait ends by a compare-and-swap on its node: to resolved by the holder of the queue
-// lock, or to idle by its owner, which gives up and need not have the queue lock. The order
-// of a grant is: off the queue, resolve, commit the change of state, drop the node's stamp.
-// A death in between leaves a resolved node with a stamp. The next holder of the queue lock
-// accounts for it, once.
+// A wait ends by a compare-and-swap on its node: the holder of the queue lock makes it resolved,
+// or its owner, which gives up and need not have the queue lock, makes it left. A grant takes
+// these steps: take the wait off the queue, resolve it, commit the change of state, clear the
+// node's stamp. A death in between leaves a resolved node with a stamp. The next holder of the
+// queue lock accounts for that node, once.
 //
-// The scheme is that of a monitor after Hoare and Brinch Hansen, with the redo log
-// of a database.
+// The scheme is that of a monitor after Hoare and Brinch Hansen, with the redo log of a database.
 type monitor struct {
 	queueLock *Mutex
 	a         *arenakernel.Arena
 	object    arenakernel.Object
 	words     *monitorWords
-	at        arenakernel.Offset // of words
+	at        arenakernel.Offset // offset of words
 	rules     rules
 	key       race.Key
-	counts    *countWords // of the object; nil where nothing is counted
-	// mine tells the waits of this monitor from those of others in the same object;
-	// nil if it is the only one.
+	counts    *countWords // the counters of the object; nil if the arena does not count
+	// mine tells whether a wait belongs to this monitor, if the object has several monitors; nil
+	// if this monitor is the only one.
 	mine    func(wait) bool
 	opening *opening
-	// without is this participant while it leaves, or 0.
+	// without is this participant while it leaves, and 0 before.
 	without arenakernel.ParticipantID
 
-	broken atomic.Bool   // a link was wrong: the queues are rebuilt before the queue lock is left
-	deaths atomic.Uint32 // how many reaps the last reap knew of
-	// unreaped says that the last reap has left what a dead one had that is not gone.
+	broken atomic.Bool   // a link was wrong: the queues must be rebuilt before the queue lock is released
+	deaths atomic.Uint32 // the number of deaths at the last reap
+	// unreaped says that a dead participant was not gone at the last reap, which has left what
+	// that participant had.
 	unreaped   atomic.Bool
-	cleaningUp atomic.Bool   // a goroutine is on its way to reap
-	checks     atomic.Uint32 // how often look was called
+	cleaningUp atomic.Bool   // a goroutine is waiting to reap
+	checks     atomic.Uint32 // how often check was called
 }
 
-// rules is what a primitive tells its monitor. They are called with the queue lock held.
+// rules is how a primitive defines the behaviour of its monitor. The monitor calls the methods
+// with the queue lock held.
 type rules interface {
-	// resolve resolves those waits that the state allows to end.
+	// resolve ends the waits that the state allows to end.
 	resolve(b *wakes)
-	// account makes the change of state that a resolved wait stands for, through
-	// monitor.account. It is also called for waits whose granter died before it could do
-	// that.
+	// account makes the change of state for a resolved wait, through monitor.account. The monitor
+	// also calls it for waits whose granter died before it had done so.
 	account(w wait)
-	// clear empties the queues; requeue puts a wait at the end of the one where
-	// it belongs. Together they rebuild the queues, in order of arrival.
+	// clear empties the queues. requeue puts a wait at the end of the queue where it belongs.
+	// Together they rebuild the queues, in the order of arrival.
 	clear()
 	requeue(w wait)
 	// detach takes a wait off its queue.
 	detach(w wait)
-	// each calls f for the waits in the queues until it returns false. f may take
-	// the wait off.
+	// each calls f for the waits in the queues until f returns false. f may take the wait off its
+	// queue.
 	each(f func(w wait) bool)
-	// reap takes back the parts of the state that dead participants have. A part that gives
-	// access to data is taken back only from a participant that is gone.
+	// reap takes back the parts of the state that dead participants have. It takes back a part
+	// that gives access to data only if the participant is gone.
 	reap(dead func(arenakernel.ParticipantID) bool)
-	// holders calls f for the participants on whose life others wait. It is called
-	// without the queue lock.
+	// holders calls f for the participants for which others wait. It is called without the queue
+	// lock.
 	holders(f func(arenakernel.ParticipantID))
 }
 
-// buildMonitor makes this process's handle on the monitor at off in the body of o.
-// A reaper's handle is bare: it cannot wait.
+// buildMonitor makes this process's handle on the monitor at off in the body of o. A reaper's
+// handle is bare: it cannot wait.
 func buildMonitor(a *arenakernel.Arena, o arenakernel.Object, off arenakernel.Offset, r rules, bare bool) *monitor {
 	m := &monitor{a: a, object: o, words: arenakernel.At[monitorWords](a, off), at: off, rules: r}
-	m.deaths.Store(a.Deaths() - 1) // the first check reaps
+	m.deaths.Store(a.Deaths() - 1) // so that the first check reaps
 	opt := &MutexOptions{Repair: m.replay}
 	if bare {
 		m.queueLock = buildBareMutex(a, o, off, opt)
@@ -108,19 +108,19 @@ func buildMonitor(a *arenakernel.Arena, o arenakernel.Object, off arenakernel.Of
 	return m
 }
 
-// setOpening says which opening the monitor belongs to. The maker of an object with
-// more parts says how those end.
+// setOpening says to which opening the monitor belongs. If the object has more parts, its maker
+// also says how those end.
 func (m *monitor) setOpening(p *opening) {
 	m.opening, m.queueLock.opening = p, p
 	p.shut, p.end = m.queueLock.shut, m.queueLock.end
 }
 
-// enterAtOnce takes the queue lock if that takes one instruction. The compiler inlines it.
+// enterAtOnce takes the queue lock if one instruction is enough. The compiler inlines it.
 func (m *monitor) enterAtOnce() bool {
 	return !race.Enabled && atomic.CompareAndSwapUint32(m.queueLock.own, 0, atomic.LoadUint32(&m.queueLock.self))
 }
 
-// leaveQuiet is leave for a caller that has let no waiter go.
+// leaveQuiet is leave for a caller that has ended no wait.
 func (m *monitor) leaveQuiet() {
 	if m.broken.Load() {
 		m.leave(nil)
@@ -130,8 +130,8 @@ func (m *monitor) leaveQuiet() {
 	m.queueLock.yield()
 }
 
-// enter takes the queue lock. ctx may be nil. Its errors are those of a call that could
-// not begin: ctx.Err(), ErrCorrupt, ErrClosed.
+// enter takes the queue lock. ctx may be nil. Its errors are those of a call that cannot begin:
+// ctx.Err(), ErrCorrupt, ErrClosed.
 func (m *monitor) enter(ctx context.Context) error {
 	if m.enterAtOnce() {
 		return nil
@@ -147,7 +147,7 @@ func (m *monitor) enterSlow(ctx context.Context) error {
 		return m.closed()
 	}
 	if ctx != nil && ctx.Err() != nil {
-		// The caller may be able to go on by now: that beats the context.
+		// The queue lock may be free by now, and then the caller goes on although ctx has ended.
 		if m.tryEnter() {
 			return nil
 		}
@@ -159,7 +159,7 @@ func (m *monitor) enterSlow(ctx context.Context) error {
 	return err
 }
 
-// leave gives the queue lock back and then wakes those whose wait has ended.
+// leave releases the queue lock and then wakes the owners of the waits that have ended.
 func (m *monitor) leave(b *wakes) {
 	if m.broken.Load() {
 		m.rebuild()
@@ -175,9 +175,9 @@ func (m *monitor) fail(op string, err error, who *shmsync.Identity, detail strin
 	return &shmsync.Error{Op: op, Object: objectName(m.object), Err: err, Who: who, Detail: detail}
 }
 
-// begin counts a call that may wait. Until finish, Close waits for it, so that the words
-// stay in place for what the call does before, in and after its wait. Each waiter in the
-// monitor is in such a call, but for a [Pending] and a watch, which count themselves.
+// begin makes Close wait for this call until finish. So the words stay in place for the call
+// before, during and after its wait. Every waiter in the monitor is in such a call. A [Pending]
+// and a watch have no call: their wait nodes keep the handle open.
 func (m *monitor) begin() error {
 	if !m.queueLock.queue.EnterNode() {
 		return m.closed()
@@ -187,7 +187,7 @@ func (m *monitor) begin() error {
 
 func (m *monitor) finish() { m.queueLock.queue.Exit() }
 
-// leaveStay ends a stay for which Close does not wait, and neither does the end of the arena.
+// leaveStay ends a stay, for which neither Close nor the end of the arena waits.
 func (m *monitor) leaveStay() {
 	q := m.queueLock.queue
 	if q.EnterLasting() {
@@ -196,9 +196,9 @@ func (m *monitor) leaveStay() {
 	}
 }
 
-// waitNode gives a wait node, with the queue lock held. If again is true, it had to unlock
-// the queue lock for a moment: the caller looks at the state once more, and passes the wait
-// node in. If it returns an error, it has unlocked the queue lock.
+// waitNode returns a wait node. The queue lock is held. If again is true, waitNode had to release
+// the queue lock for a moment: the caller checks the state once more, and passes the wait node
+// in. If it returns an error, it has released the queue lock.
 func (m *monitor) waitNode(ctx context.Context, has *park.WaitNode) (s *park.WaitNode, again bool, err error) {
 	if has != nil {
 		return has, false, nil
@@ -217,9 +217,9 @@ func (m *monitor) waitNode(ctx context.Context, has *park.WaitNode) (s *park.Wai
 	return s, true, nil
 }
 
-// join queues a wait node's node, with the queue lock held: wanted and class are what the
-// primitive wants to find there. The caller leaves the queue lock and then awaits. It has
-// counted by begin.
+// join queues the node of a wait node. wanted and class are what the primitive wants to find in
+// the node. The queue lock is held; the caller then releases it and awaits. The caller has called
+// begin.
 func (m *monitor) join(s *park.WaitNode, class uint16, wanted uint64) {
 	n := s.Node
 	n.SetObject(m.object.Offset)
@@ -237,8 +237,8 @@ func (m *monitor) join(s *park.WaitNode, class uint16, wanted uint64) {
 	m.counts.add(countContended)
 }
 
-// await waits until the wait of a wait node that has joined is resolved. An error means
-// that it is not and never will be.
+// await waits until the wait of a wait node that has joined is resolved. An error means that the
+// wait is not resolved and never will be.
 func (m *monitor) await(ctx context.Context, s *park.WaitNode) (outcome, error) {
 	if err := m.sleep(ctx, s); err != nil {
 		return 0, err
@@ -246,8 +246,8 @@ func (m *monitor) await(ctx context.Context, s *park.WaitNode) (outcome, error) 
 	return m.collect(s), nil
 }
 
-// refuse ends a wait that nobody sleeps in and that comes when the handle is being closed. It
-// gives its error, or nil if it has been resolved.
+// refuse ends a wait in which nobody sleeps and which was queued while the handle is being
+// closed. It returns the error of the wait, or nil if the wait has been resolved.
 func (m *monitor) refuse(s *park.WaitNode) error {
 	if s.Resolved() {
 		return nil
@@ -260,15 +260,16 @@ func (m *monitor) refuse(s *park.WaitNode) error {
 	return m.closed()
 }
 
-// sleep is await that leaves the wait node, which the caller collects. After an error
-// there is none.
+// sleep is await, but leaves it to the caller to collect the wait node. After an error there is
+// no wait node.
 func (m *monitor) sleep(ctx context.Context, s *park.WaitNode) error {
 	w := waitOf(s)
 	q := m.queueLock.queue
 	if s.OnLine() {
 		return m.sleepOnLine(ctx, s, w)
 	}
-	// Where others of this process sleep already it would only keep them from running.
+	// If other goroutines of this process sleep already, spinning would only keep them from
+	// running.
 	if q.Seated() == 0 && m.tuning().Spin(s.Resolved) {
 		m.counts.add(countSpin)
 		return nil
@@ -280,7 +281,7 @@ func (m *monitor) sleep(ctx context.Context, s *park.WaitNode) error {
 	return m.slept(r, w, &c)
 }
 
-// sleepOnLine is sleep for a wait that is on a line of this process. If it is granted, the
+// sleepOnLine is sleep for a wait that is on a line of this process. If the wait is granted, the
 // end of the hold passes the turn on.
 func (m *monitor) sleepOnLine(ctx context.Context, s *park.WaitNode, w abandoned) error {
 	granted := false
@@ -298,7 +299,8 @@ func (m *monitor) sleepOnLine(ctx context.Context, s *park.WaitNode, w abandoned
 	return err
 }
 
-// slept gives the error of a sleep with that result, and cleans up after one.
+// slept returns the error of a sleep that ended with r, and cleans up after a wait that was given
+// up.
 func (m *monitor) slept(r park.Result, w abandoned, c *park.Cancel) error {
 	switch r {
 	case park.Canceled:
@@ -312,7 +314,7 @@ func (m *monitor) slept(r park.Result, w abandoned, c *park.Cancel) error {
 	return nil
 }
 
-// collect takes the result of a wait that was resolved, and gives the wait node back.
+// collect reads the result of a resolved wait, and gives the wait node back.
 func (m *monitor) collect(s *park.WaitNode) outcome {
 	crashpoint.Hit("monitor.await.resolved")
 	f := outcome(s.Node.Extra().Load())
@@ -331,8 +333,8 @@ func (m *monitor) tuning() park.Tuning {
 	return park.Tuning{Budget: &w.spin, Pays: &w.pays, LastCPU: &w.lastCPU, Slot: m.a.Self().Slot()}
 }
 
-// end takes a wait off its queue and resolves it, and reports whether it did: its
-// owner may have given up. If so the caller calls account with the change of state.
+// end takes a wait off its queue and resolves it, and reports whether it did, because the owner
+// may have given up. After true the caller calls account with the change of state.
 func (m *monitor) end(b *wakes, w wait, result, aux uint32) bool {
 	m.rules.detach(w)
 	w.Extra().Store(makeOutcome(w.class(), result, aux))
@@ -349,18 +351,18 @@ func (m *monitor) end(b *wakes, w wait, result, aux uint32) bool {
 			return false
 		}
 		if !telling && n.State() == arenakernel.NodeParked {
-			m.a.BeginTell() // it ends with the wake
+			m.a.BeginTell() // the section ends with the wake
 			telling = true
 		}
 		// sync(waitnode.resolve): release
 		// lin: the wait ends here.
 		if w.Swap(n, n.With(arenakernel.NodeResolved)) {
 			if telling && n.State() != arenakernel.NodeParked {
-				m.a.EndTell() // a peer overwrote the state: nobody is to be told
+				m.a.EndTell() // a peer overwrote the state: there is nobody to tell
 			}
 			crashpoint.Hit("monitor.resolve.resolved")
 			if n.State() == arenakernel.NodeQueued && owner != m.a.Self() {
-				m.tuning().NoteCPU() // it spins; the wakes note the CPU for those that sleep
+				m.tuning().NoteCPU() // the owner spins; a sleeping owner's wake records the CPU
 			}
 			b.add(w, n.State(), owner)
 			return true
@@ -368,8 +370,7 @@ func (m *monitor) end(b *wakes, w wait, result, aux uint32) bool {
 	}
 }
 
-// account commits the change of state that a resolved wait stands for, and gives
-// its node free. c may be nil.
+// account commits the change of state for a resolved wait, and frees its node. c may be nil.
 func (m *monitor) account(w wait, c *change) {
 	if c != nil && c.n > 0 {
 		c.set(&m.words.accounted, w.Stamp().Load())
@@ -379,11 +380,12 @@ func (m *monitor) account(w wait, c *change) {
 	m.releaseNode(w)
 }
 
-// drop takes a wait that is over, or that nobody is there for, out of the truth,
-// after it was taken off its queue, and gives its node back unless the owner does.
+// releaseNode clears the stamp of a wait that is over, or that has no owner any more, after it
+// was taken off its queue. It frees the node unless the owner does.
 func (m *monitor) releaseNode(w wait) {
 	n, owner := w.Load(), w.Owner()
-	// It is ours before it is off: if we die in between it goes with us.
+	// The node becomes ours before it is off the queue: if this process dies in between, its
+	// reaper frees the node.
 	// sync(waitnode.abandon): acquire
 	ours := n.State() == arenakernel.NodeLeft && m.a.TakeNode(w.off, owner)
 	// sync(waitnode.unqueue): release
@@ -398,12 +400,13 @@ func (m *monitor) releaseNode(w wait) {
 	case w.Load().Generation() == n.Generation():
 		m.a.ReapNode(w.off, owner, n)
 	default:
-		// It kept the node and died in another queue, whose kind does this.
+		// The owner has kept the node, used it in another queue and died. The kind of that queue
+		// frees the node.
 	}
 }
 
-// ended reports whether a participant that is not current is gone, so that what it had
-// of the data may be given to others. If it is not, the next reap asks again.
+// ended reports whether a participant that is not current is gone, so that its data may be given
+// to others. If it is not gone, the next reap asks again.
 func (m *monitor) ended(n arenakernel.ParticipantID) bool {
 	if !m.a.Gone(n) {
 		m.unreaped.Store(true)
@@ -412,7 +415,7 @@ func (m *monitor) ended(n arenakernel.ParticipantID) bool {
 	return true
 }
 
-// awaitGone waits until n, which is dead, is gone. The queue lock is not held.
+// awaitGone waits until the dead participant n is gone. The queue lock is not held.
 func (m *monitor) awaitGone(ctx context.Context, n arenakernel.ParticipantID) error {
 	if err := awaitGone(ctx, m.a, m.queueLock.queue, n); err != errClosing {
 		return err
@@ -428,7 +431,7 @@ func (m *monitor) awaitAllGone() error {
 	return m.closed()
 }
 
-// current reports whether a participant is there, as far as this call goes.
+// current reports whether a participant is alive, from the point of view of this call.
 func (m *monitor) current(n arenakernel.ParticipantID) bool { return n != m.without && m.a.Current(n) }
 
 // queued reports whether the owner of a node on a queue still waits.
@@ -440,8 +443,9 @@ func queued(n arenakernel.NodeWord) bool {
 	return false
 }
 
-// waiting reports whether the owner of a wait is there for it. It looks for marks of death
-// itself: a grant to a dead participant comes back only with its reap.
+// waiting reports whether the owner of a wait is alive and still waits. It checks the marks of
+// death itself, because a grant to a dead participant comes back only when that participant is
+// reaped.
 func (m *monitor) waiting(w wait) bool {
 	owner := w.Owner()
 	return queued(w.Load()) && m.current(owner) && !m.a.Dead(owner)

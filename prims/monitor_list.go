@@ -8,7 +8,7 @@ import (
 // its size, 0 for none.
 //
 //	bits 0..31   the next node
-//	bits 32..63  the node before
+//	bits 32..63  the previous node
 type links uint64
 
 const linkUnit = 64
@@ -20,8 +20,8 @@ func makeLinks(next, prev arenakernel.Offset) links {
 func (l links) next() arenakernel.Offset { return arenakernel.Offset(l&(1<<32-1)) * linkUnit }
 func (l links) prev() arenakernel.Offset { return arenakernel.Offset(l>>32) * linkUnit }
 
-// fifo is a queue in order of arrival, and the part of the rules that is about the
-// queue for primitives that have one.
+// fifo is a queue in the order of arrival. It implements the part of the rules that concerns the
+// queue, for primitives that have one queue.
 type fifo struct {
 	m     *monitor
 	words *listWords
@@ -29,14 +29,14 @@ type fifo struct {
 
 func (q *fifo) empty() bool { return q.words.first.Load() == 0 }
 
-// head is the first wait. ok is false when there is none.
+// head is the first wait. ok is false if the queue is empty.
 func (q *fifo) head() (w wait, ok bool) { return q.m.node(arenakernel.Offset(q.words.first.Load())) }
 
 // after is the wait behind w.
 func (q *fifo) after(w wait) (wait, bool) { return q.m.node(links(w.Next().Load()).next()) }
 
-// node gives the wait at off, read from a link. If there is no wait, or it is on no queue
-// of this object, the monitor rebuilds its queues.
+// node returns the wait at off, which was read from a link. If there is no wait at off, or one
+// that is on no queue of this object, the queues have to be rebuilt.
 func (m *monitor) node(off arenakernel.Offset) (w wait, ok bool) {
 	if off == 0 {
 		return wait{}, false
@@ -49,7 +49,7 @@ func (m *monitor) node(off arenakernel.Offset) (w wait, ok bool) {
 	return wait{off, n}, true
 }
 
-// requeue puts w at the end.
+// requeue puts w at the end of the queue.
 func (q *fifo) requeue(w wait) {
 	last, ok := q.m.node(arenakernel.Offset(q.words.last.Load()))
 	storeWord(w.Next(), uint64(makeLinks(0, last.off)))
@@ -61,7 +61,7 @@ func (q *fifo) requeue(w wait) {
 	storeWord(&q.words.last, uint64(w.off))
 }
 
-// detach takes w off.
+// detach takes w off the queue.
 func (q *fifo) detach(w wait) {
 	l := links(w.Next().Load())
 	prev, havePrev := q.m.node(l.prev())
@@ -83,7 +83,7 @@ func (q *fifo) clear() {
 	storeWord(&q.words.last, 0)
 }
 
-// each calls f for the waits in order. A list that bites its own tail is rebuilt.
+// each calls f for the waits in order. If the list has a cycle, the queues are rebuilt.
 func (q *fifo) each(f func(w wait) bool) {
 	before := uint64(0)
 	for w, ok := q.head(); ok; {

@@ -17,21 +17,21 @@ var (
 	_ = crashpoint.Register("monitor.replay.rebuilt")
 )
 
-// change is a change of several words of a monitor's state that is made as one.
+// change is a change of several words of a monitor's state that takes effect as a whole.
 type change struct {
 	n int
 	w [redoMost]*atomic.Uint64
 	v [redoMost]uint64
 }
 
-// set adds the word w, one of the object's own, to the change.
+// set adds to the change that the word w, one of the object's own, becomes v.
 func (c *change) set(w *atomic.Uint64, v uint64) {
 	c.w[c.n], c.v[c.n] = w, v
 	c.n++
 }
 
-// commit makes a change, with the queue lock held. After a death either all of it happens,
-// once a process takes the queue lock, or nothing.
+// commit makes a change. The queue lock is held. If this process dies, either all of the change
+// happens, as soon as a process takes the queue lock, or nothing.
 func (m *monitor) commit(c *change) {
 	if c.n > 1 {
 		r := m.words
@@ -51,7 +51,7 @@ func (m *monitor) commit(c *change) {
 	}
 }
 
-// replay is run by the next holder of the queue lock after the death of a holder.
+// replay repairs the monitor. The next holder of the queue lock runs it after a holder's death.
 func (m *monitor) replay() error {
 	if err := m.redoLog(); err != nil {
 		return err
@@ -60,12 +60,12 @@ func (m *monitor) replay() error {
 	m.rebuild()
 	crashpoint.Hit("monitor.replay.rebuilt")
 	b := takeWakes()
-	defer m.wake(b) // also if a rule of a Waitable ends the goroutine
+	defer m.wake(b) // deferred, so that it runs even if a rule of a Waitable ends the goroutine
 	m.rules.resolve(b)
 	return nil
 }
 
-// redoLog carries out what the dead one had committed.
+// redoLog carries out a change that the dead holder had committed.
 func (m *monitor) redoLog() error {
 	n := m.words.redone.Load()
 	if n > redoMost {
@@ -83,7 +83,8 @@ func (m *monitor) redoLog() error {
 	return nil
 }
 
-// redoTarget is the word at off if the log may name it: one of the object's own.
+// redoTarget is the word at off. It is nil unless the log may name that word, as one of the
+// object's own.
 func (m *monitor) redoTarget(off arenakernel.Offset) (*atomic.Uint64, error) {
 	if body := m.object.Body; off >= body && off-body <= arenakernel.Offset(m.object.Size) {
 		if w, err := arenakernel.TryAt[atomic.Uint64](m.a, off); err == nil {
@@ -97,8 +98,8 @@ func (m *monitor) corrupt(what string) error {
 	return m.fail("monitor.replay", shmsync.ErrCorrupt, nil, "it has an impossible "+what)
 }
 
-// rebuild makes the queues anew from the nodes, which are the truth, and accounts for waits
-// whose granter died over that.
+// rebuild makes the queues anew from the nodes, which are the truth. It accounts for waits whose
+// granter died before it had done so.
 func (m *monitor) rebuild() {
 	m.broken.Store(false)
 	var all []wait
@@ -128,5 +129,5 @@ func (m *monitor) rebuild() {
 			m.releaseNode(w)
 		}
 	}
-	m.broken.Store(false) // or a peer overwrites the nodes
+	m.broken.Store(false) // if the queues are still broken, a peer overwrites the nodes
 }

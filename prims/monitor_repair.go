@@ -13,11 +13,11 @@ var (
 	_ = crashpoint.Register("monitor.cleanup.entered")
 )
 
-// enterYields is how often a process that only cleans up yields before it gives up on the
-// queue lock: the lock's holder may be preempted or stopped.
+// enterYields is how often a process that only cleans up yields before it gives up taking the
+// queue lock: the holder may be preempted or stopped.
 const enterYields = 20
 
-// tryEnter takes the queue lock if that does not take long. It deals with a dead holder.
+// tryEnter takes the queue lock unless that takes long. It deals with a dead holder.
 func (m *monitor) tryEnter() bool {
 	for tries := 0; ; tries++ {
 		if m.queueLock.TryLock() {
@@ -39,8 +39,8 @@ func (m *monitor) tryEnter() bool {
 	}
 }
 
-// sweep takes back what the dead have, and the waits that nobody is there for, with
-// the queue lock held.
+// sweep takes back what the dead have, and takes off the waits whose owners are dead or have
+// given up. The queue lock is held.
 func (m *monitor) sweep(b *wakes) {
 	crashpoint.Hit("monitor.reap.entered")
 	m.deaths.Store(m.a.Deaths())
@@ -60,8 +60,8 @@ func (m *monitor) sweep(b *wakes) {
 // absent reports whether a participant is dead, or has left.
 func (m *monitor) absent(n arenakernel.ParticipantID) bool { return n != 0 && !m.current(n) }
 
-// leaveAfter calls f with the queue lock held and then leaves, even if a rule of a Waitable
-// that f runs ends the goroutine.
+// leaveAfter calls f with the queue lock held and then releases the lock, even if a rule of a
+// Waitable that f runs ends the goroutine.
 func (m *monitor) leaveAfter(f func(b *wakes)) {
 	b, done := takeWakes(), false
 	defer func() {
@@ -74,8 +74,8 @@ func (m *monitor) leaveAfter(f func(b *wakes)) {
 	done = true
 }
 
-// cleanUp takes a wait off that this process has given up, unless another process has done
-// that. It does not wait for the queue lock.
+// cleanUp takes a wait that this process has given up off its queue, unless another process has
+// done so. It does not wait for the queue lock.
 func (m *monitor) cleanUp(w abandoned) {
 	if !m.tryEnter() {
 		m.cleanUpLater()
@@ -91,8 +91,8 @@ func (m *monitor) cleanUp(w abandoned) {
 	})
 }
 
-// cleanUpLater has a goroutine wait for the queue lock, and reap. The handle may be closed
-// meanwhile; the object stays open.
+// cleanUpLater starts a goroutine that waits for the queue lock and then reaps. The handle may be
+// closed in the meantime; the object stays open.
 func (m *monitor) cleanUpLater() {
 	if m.cleaningUp.Swap(true) {
 		return
@@ -102,8 +102,8 @@ func (m *monitor) cleanUpLater() {
 		return
 	}
 	if !m.opening.stayIfOpen() {
-		// The words may be another object's by now. The next process that takes the queue lock
-		// finds that the wait was given up.
+		// The words may belong to another object by now. The next process that takes the queue
+		// lock finds that the wait was given up.
 		m.cleaningUp.Store(false)
 		q.ExitLasting()
 		return
@@ -111,8 +111,8 @@ func (m *monitor) cleanUpLater() {
 	go func() {
 		defer q.ExitLasting()
 		defer m.opening.leave()
-		// Not enter, which enters the queue once more: Close would wait for the queue lock,
-		// and so for a holder that is stopped.
+		// enter would not do: it enters the queue once more, so Close would wait for the queue
+		// lock, and for a holder that may be stopped.
 		err := m.queueLock.lockEntered(nil)
 		m.cleaningUp.Store(false)
 		if err == nil {
@@ -121,11 +121,10 @@ func (m *monitor) cleanUpLater() {
 	}()
 }
 
-// check is called ten times a second while a goroutine of this process waits. It
-// finds what a death, a stopped reaper, or one that gave up and was stopped has
-// left.
+// check is called ten times a second while a goroutine of this process waits. It finds what is
+// left over: by a death, by a stopped reaper, or by a waiter that gave up and was stopped.
 func (m *monitor) check() {
-	dead := false // a holder is, and the process that marked it may be stopped before it counts the death
+	dead := false // a holder is dead; the process that marked it may be stopped before it counts the death
 	m.rules.holders(func(n arenakernel.ParticipantID) {
 		if n != 0 && m.a.Dead(n) {
 			dead = true
@@ -141,16 +140,16 @@ func (m *monitor) check() {
 	}
 }
 
-// resolveEvery: every resolveEvery'th check of a waiter's process serves the queue. The
-// process that has given up at its head, or has changed the state, may be stopped.
+// resolveEvery: one in so many checks of a waiter's process serves the queue. It makes up for a
+// process that is stopped after it gave up at the head of the queue or changed the state.
 const resolveEvery = 10
 
-// repairMonitor takes back what dead has of an object. A process that holds its queue lock
-// for long may be stopped: then the periodic checks of waiters, or the next call, repair the
-// object.
+// repairMonitor takes back what dead has in an object. If another process holds the queue lock
+// for long, it may be stopped, so repairMonitor gives up: then the periodic checks of waiters, or
+// the next call, repair the object.
 func repairMonitor(m *monitor, dead arenakernel.ParticipantID) {
 	repairMutexWords(m.a, &m.words.queueLock, dead, true)
-	if dead == m.a.Self() { // others are not current, or another participant has the ID by now
+	if dead == m.a.Self() { // other dead participants are not current, or have passed their ID to another participant by now
 		m.without = dead
 	}
 	if m.tryEnter() {
@@ -160,22 +159,23 @@ func repairMonitor(m *monitor, dead arenakernel.ParticipantID) {
 	}
 }
 
-// wakeMonitor makes up for wakes that a death swallowed. Those of resolved nodes
-// the arena does.
+// wakeMonitor makes up for wakes that a death swallowed. The arena wakes the owners of resolved
+// nodes.
 func wakeMonitor(a *arenakernel.Arena, o arenakernel.Object, off arenakernel.Offset, owed arenakernel.Owed) {
 	if w, err := arenakernel.TryAt[monitorWords](a, off); err == nil {
 		wakeMutexWords(a, &w.queueLock, owed)
 	}
 }
 
-// reapIfDue reaps, with the queue lock held, if that is due.
+// reapIfDue reaps if a reap is due. The queue lock is held.
 func (m *monitor) reapIfDue(b *wakes) {
 	if m.reapDue() {
 		m.sweep(b)
 	}
 }
 
-// reapDue reports whether a participant has died since the last reap, or was not gone then.
+// reapDue reports whether a participant has died since the last reap, or was not gone at that
+// reap.
 func (m *monitor) reapDue() bool { return m.deaths.Load() != m.a.Deaths() || m.unreaped.Load() }
 
 // wakeQueue is the Wake of objects that begin with a monitor.

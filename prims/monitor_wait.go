@@ -17,9 +17,9 @@ type wait struct {
 
 // outcome is the extra word of a node in a queue.
 //
-//	bits 0..15   how the wait ended; by the primitive
-//	bits 16..31  class: what kind of wait it is; by the primitive
-//	bits 32..63  more about the end, such as the participant that died; before it, by the queue
+//	bits 0..15   how the wait ended; defined by the primitive
+//	bits 16..31  class: what kind of wait it is; defined by the primitive
+//	bits 32..63  more about the end, such as the participant that died; before the end, used by the queue
 //
 //	writers: the owner before it joins; then the holder of the queue lock, before it resolves
 //	readers: the owner once it is resolved, the holder of the queue lock
@@ -36,36 +36,36 @@ func (f outcome) result() uint32 { return uint32(f & 0xffff) }
 func (f outcome) class() uint16  { return uint16(f >> 16) }
 func (f outcome) aux() uint32    { return uint32(f >> 32) }
 
-// class is what kind of wait it is.
+// class is the kind of the wait.
 func (w wait) class() uint16 { return outcome(w.Extra().Load()).class() }
 
-// abandoned is a wait that its owner has given up: the node, unless it is in another use
-// by now.
+// abandoned is a wait that its owner has given up: the node, and the word that tells whether
+// another wait uses the node by now.
 type abandoned struct {
 	wait
 	word  arenakernel.NodeWord
 	stamp uint64
 }
 
-// waitOf notes the wait of a wait node, for when it is given up.
+// waitOf records the wait of a wait node, for the case that it is given up.
 func waitOf(s *park.WaitNode) abandoned {
 	return abandoned{wait{s.Off, s.Node}, s.Node.Load().With(arenakernel.NodeLeft), s.Node.Stamp().Load()}
 }
 
-// wakes are waits that have ended and whose owners have to be woken, once the
-// queue lock is left: it is then that they go back to the pool.
+// wakes are waits that have ended. Their owners have to be woken when the queue lock is released,
+// and only then do their nodes go back to the pool.
 type wakes struct {
 	n    int
 	few  [4]wakeUp
 	more []wakeUp
-	// counted is the queue in which the call that wakes them counts itself, or nil.
+	// counted is the queue that the waking call has entered, or nil.
 	counted *park.Queue
 }
 
 type wakeUp struct {
 	wait
-	state arenakernel.NodeState     // when it was resolved
-	owner arenakernel.ParticipantID // then
+	state arenakernel.NodeState     // the state when it was resolved
+	owner arenakernel.ParticipantID // the owner at that time
 }
 
 var wakesPool = sync.Pool{New: func() any { return new(wakes) }}
@@ -84,8 +84,8 @@ func (b *wakes) add(w wait, s arenakernel.NodeState, owner arenakernel.Participa
 	b.more = append(b.more, wakeUp{w, s, owner})
 }
 
-// owe makes Close wait until the owners are woken, which needs the words. The queue lock is
-// held: Close waits for that.
+// owe makes Close wait until the owners are woken, because the wakes need the words. The queue
+// lock is held: Close waits for that, too.
 func (m *monitor) owe(b *wakes) {
 	if q := m.queueLock.queue; b != nil && b.n > 0 && q != nil {
 		q.EnterEnding()

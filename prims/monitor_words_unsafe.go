@@ -12,8 +12,8 @@ import (
 // redoMost is how many words one change of a monitor's state may touch.
 const redoMost = 6
 
-// monitorWords is at the head of the body of an object whose waiters queue, 384 bytes. The
-// object's own words come after it.
+// monitorWords is the head of the body of an object whose waiters queue, 384 bytes. The object's
+// own words follow.
 type monitorWords struct {
 	_         structs.HostLayout
 	queueLock mutexWords
@@ -22,16 +22,16 @@ type monitorWords struct {
 	//   readers: the same
 	//   order:   the queue lock's
 	//   futex:   none
-	//   crash:   a number may be left out
+	//   crash:   a number may stay unused
 	arrivals atomic.Uint64
-	// redone is how many entries of redo are to be carried out, 0 if none.
+	// redone is how many entries of redo have to be carried out, 0 if none.
 	//   writers: the holder of the queue lock
 	//   readers: the next holder of the queue lock after a death
 	//   order:   the queue lock's; a death leaves a prefix of the program's stores
 	//   futex:   none
 	//   crash:   the next holder of the queue lock carries the entries out
 	redone atomic.Uint64
-	redo   [redoMost]redoEntry // written by the holder of the queue lock; valid below redone
+	redo   [redoMost]redoEntry // written by the holder of the queue lock; the first redone entries are valid
 	// lastCPU, spin and pays steer the spinning of waiters, as in mutexWords.
 	lastCPU atomic.Uint32
 	spin    atomic.Uint32
@@ -42,7 +42,7 @@ type monitorWords struct {
 	//   readers: the next holder of the queue lock after a death
 	//   order:   the queue lock's
 	//   futex:   none
-	//   crash:   tells whether a resolved node with this stamp is accounted for
+	//   crash:   says whether a resolved node with this stamp is accounted for
 	accounted atomic.Uint64
 	_         [56]byte
 }
@@ -80,13 +80,13 @@ var (
 
 const monitorBytes = unsafe.Sizeof(monitorWords{})
 
-// put is a plain store of a word that only the holder of a queue lock writes and whose
-// readers hold the queue lock, too. Go's atomic store is a locked exchange on amd64;
-// this is a move. Stores stay in the order of the program, so that a death leaves
-// a prefix of them; that is what the redo log needs.
+// storeWord is a plain store of a word that only the holder of a queue lock writes, and whose
+// readers hold the queue lock, too. Go's atomic store is a locked exchange on amd64; this is a
+// move. Stores stay in the order of the program, so a death leaves a prefix of them. The redo log
+// needs that.
 //
-// The race detector sees an arena of package arenatest, and would report a plain store
-// beside an atomic load.
+// In an arena of package arenatest, the race detector would report a plain store and an atomic
+// load as a race.
 func storeWord(w *atomic.Uint64, v uint64) {
 	if race.Enabled {
 		w.Store(v)
@@ -95,8 +95,8 @@ func storeWord(w *atomic.Uint64, v uint64) {
 	*(*uint64)(unsafe.Pointer(w)) = v
 }
 
-// offsetIn is the offset of a word in the arena of an object whose words begin at
-// base, which has offset at.
+// offsetIn is the offset in the arena of a word of an object whose words begin at base. base has
+// the offset at.
 func offsetIn(base *monitorWords, at arenakernel.Offset, w *atomic.Uint64) arenakernel.Offset {
 	// SAFETY: the pointers are compared as numbers only.
 	return at + arenakernel.Offset(uintptr(unsafe.Pointer(w))-uintptr(unsafe.Pointer(base)))

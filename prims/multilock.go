@@ -26,17 +26,17 @@ var (
 	_ = crashpoint.Register("multilock.lockall.partly")
 )
 
-// MultiLock is a mutual exclusion lock for each of 2^64 keys, between processes. A key is
-// held by one process at a time, and handed on in the order of arrival; waiters for
-// different keys do not wait for each other. It takes memory only for keys that are held or
-// waited for now. A process that was handed a key holds it as soon as it runs again. If it
-// dies before that, the next waiter gets it.
+// MultiLock is a mutual exclusion lock for each of 2^64 keys, between processes. One process at a
+// time holds a key, and the key is handed on in the order of arrival. Waiters for different keys
+// do not wait for each other. A MultiLock takes memory only for keys that are held or waited for
+// now. A process that was handed a key holds it as soon as its waiter runs again. If the process
+// dies before that, the next waiter gets the key.
 //
-// Keys are spread over buckets, each with a queue lock of its own, which an operation holds for
-// some nanoseconds. If one process takes a key again and again while no other process wants it,
-// it locks and unlocks the key without the queue lock. Five keys of a bucket can be held without
-// more memory, and more at the cost of a wait node of 64 bytes each. For many thousands of held
-// keys make the MultiLock with more buckets.
+// The keys are spread over buckets. Each bucket has a queue lock of its own, which an operation
+// holds for some nanoseconds. If one process takes a key again and again while no other process
+// wants it, it locks and unlocks the key without the queue lock. Five keys of a bucket can be
+// held without more memory; each further key costs a wait node of 64 bytes. For many thousands of
+// held keys, create the MultiLock with more buckets.
 //
 // In the terminology of the Go memory model, and across processes: for each key and n < m
 // the n'th Unlock synchronizes before the return of the m'th call that locks it. A release
@@ -47,11 +47,11 @@ type MultiLock struct {
 	object arenakernel.Object
 	name   arenakernel.ParticipantID
 	policy Policy
-	log    uint // logarithm of the number of buckets
+	log    uint // base-2 logarithm of the number of buckets
 	all    []atomic.Pointer[multiBucket]
-	mu     sync.Mutex // makes buckets
+	mu     sync.Mutex // held while buckets are made
 	bare   bool
-	turns  *multiTurns // nil for a reaper
+	turns  *multiTurns // nil in a reaper's handle
 
 	opening *opening
 }
@@ -59,14 +59,14 @@ type MultiLock struct {
 // MultiLockOptions says how a MultiLock is created. A nil *MultiLockOptions means
 // the zero value.
 type MultiLockOptions struct {
-	// Policy is what becomes of a key when its holder dies; 0 means PolicyReport for a new
-	// object, and any policy for one that exists. If it is set and the object has another
-	// policy, opening fails.
+	// Policy says what happens to a key when its holder dies; 0 means PolicyReport for a new
+	// object, and any policy for an existing one. If it is set and the object has another policy,
+	// opening fails.
 	Policy Policy
-	// Buckets is the number of parts that the keys are spread over. Each part has a queue
-	// lock of its own. The number is rounded up to a power of two and at most 65,536. 0
-	// means 64 for a new object, and any number for one that exists. If it is set and the
-	// object has another number, opening fails. A bucket takes 512 bytes.
+	// Buckets is the number of parts over which the keys are spread. Each part has a queue lock
+	// of its own. The number is rounded up to a power of two and at most 65,536. 0 means 64 for a
+	// new object, and any number for an existing one. If it is set and the object has another
+	// number, opening fails. A bucket takes 512 bytes.
 	Buckets int
 	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
 	// waiters learn the bound from what has paid off; if it is negative, they never spin.
@@ -122,8 +122,7 @@ func openMultiLock(a *arenakernel.Arena, name string, opts *MultiLockOptions, at
 	return x, nil
 }
 
-// MultiLockAt opens the MultiLock at an offset. Another process got the offset from the
-// method Offset.
+// MultiLockAt opens the MultiLock at an offset that another process got from the method Offset.
 func MultiLockAt(a *arena.Arena, off arena.Offset) (*MultiLock, error) {
 	k := (*arenakernel.Arena)(a)
 	o, err := objectAt(k, off, "multilock.open", multiLockKind, multiLockVersion, multiLockBytes(1))
@@ -158,8 +157,8 @@ func buildMultiLock(a *arenakernel.Arena, o arenakernel.Object, bare bool) (*Mul
 	return x, nil
 }
 
-// bucket is where a key is, which this process may see for the first time. It is nil if the
-// handle has ended: then the words may be another object's.
+// bucket returns the bucket of a key, and makes this process's side of it if necessary. It is nil
+// if the handle has ended: then the words may belong to another object.
 func (x *MultiLock) bucket(key uint64) *multiBucket {
 	i := bucketOf(key, x.log)
 	if k := x.all[i].Load(); k != nil {
@@ -179,7 +178,7 @@ func (x *MultiLock) openBucket(i int) *multiBucket {
 	if x.opening.ended.Load() {
 		return nil
 	}
-	// The end of the handle, if it comes now, waits for mu, and finds the bucket.
+	// If the handle ends now, its end waits for mu, and finds the bucket.
 	k := newMultiBucket(x, i)
 	if x.opening.closing.Load() {
 		park.Shut(k.mon.queueLock.queue)
@@ -188,11 +187,11 @@ func (x *MultiLock) openBucket(i int) *multiBucket {
 	return k
 }
 
-// Hold stands for one lock of a key by this process, and can unlock it once. It is a value,
+// Hold stands for one lock of a key by this process, and can unlock the key once. It is a value,
 // and any goroutine of the process may use it. The zero Hold holds nothing.
 type Hold struct {
 	in   *multiBucket
-	at   *multiLockEntry // where the key was taken without waiting, or nil
+	at   *multiLockEntry // the entry where the key was taken without waiting, or nil
 	key  uint64
 	hold keyHold
 }
@@ -208,16 +207,16 @@ func (x *MultiLock) Lock(key uint64) Hold {
 	return h
 }
 
-// LockContext locks a key, and waits until it can or ctx ends. An error means that
-// it is not held: ctx.Err(), or an error that Is ErrOwnerDead or ErrNotRecoverable
-// by the policy, ErrNoSpace, ErrCorrupt, or ErrClosed. A key that is free is taken
-// without a look at ctx.
+// LockContext locks a key, and waits until it can or ctx ends. An error means that the key is not
+// held: ctx.Err(), or an error that Is ErrOwnerDead or ErrNotRecoverable by the policy,
+// ErrNoSpace, ErrCorrupt, or ErrClosed. If the key is free, the call takes it even though ctx has
+// ended.
 func (x *MultiLock) LockContext(ctx context.Context, key uint64) (Hold, error) {
 	return x.lock(ctx, key)
 }
 
-// biased takes a key by one CAS, if it is kept for this process. The key of an entry
-// changes only after its hold was claimed, and the hold is never the same again.
+// biased takes a key by one CAS, if the key is cached for this process. The key of an entry
+// changes only after its hold was claimed, and no later hold has the same word.
 func (k *multiBucket) biased(key uint64) (*multiLockEntry, keyHold) {
 	for i := range k.words.entries {
 		s := &k.words.entries[i]
@@ -235,8 +234,8 @@ func (k *multiBucket) biased(key uint64) (*multiLockEntry, keyHold) {
 	return nil, 0
 }
 
-// isBiased reports whether a living participant has the key in a biased hold, without the
-// queue lock. A TryLock does not end such a hold.
+// isBiased reports whether a living participant has the key in a biased hold. It works without
+// the queue lock. A TryLock does not end such a hold.
 func (k *multiBucket) isBiased(key uint64) bool {
 	for i := range k.words.entries {
 		s := &k.words.entries[i]
@@ -276,8 +275,8 @@ func (x *MultiLock) lock(ctx context.Context, key uint64) (Hold, error) {
 	return k.lockSlow(ctx, key)
 }
 
-// TryLock locks a key if that is possible without waiting, and reports whether it
-// did. State tells why not.
+// TryLock locks a key if that is possible without waiting, and reports whether it did. State
+// tells why it failed.
 func (x *MultiLock) TryLock(key uint64) (Hold, bool) {
 	x.opening.use()
 	k := x.bucket(key)
@@ -299,16 +298,15 @@ func (x *MultiLock) TryLock(key uint64) (Hold, bool) {
 	return k.tryLockSlow(key)
 }
 
-// Unlock unlocks the key, and hands it to the first waiter. It panics when h is not held by
-// this process any more, and with an error that Is ErrCorrupt when a peer overwrote the
-// lock.
+// Unlock unlocks the key, and hands it to the first waiter. It panics if this process no longer
+// holds h, and with an error that Is ErrCorrupt if a peer overwrote the lock.
 func (h Hold) Unlock() {
 	if err := h.unlock(); err != nil {
 		panic(err)
 	}
 }
 
-// unlock is Unlock; an error means that it could not begin.
+// unlock is Unlock. An error means that it could not begin.
 func (h Hold) unlock() error {
 	k := h.in
 	if k == nil {
@@ -329,7 +327,7 @@ func (h Hold) unlock() error {
 			return err
 		}
 	}
-	// The hold is of this key, since its stamp is of this hold alone.
+	// The word is this hold of this key, since no other hold of the entry has the same stamp.
 	if s := h.at; s != nil && s.hold.Load() == uint64(h.hold) && s.queue.Load() == 0 {
 		storeWord(&s.hold, uint64(h.hold)+holdFree)
 		k.mon.queueLock.Unlock()
@@ -340,7 +338,7 @@ func (h Hold) unlock() error {
 	return nil
 }
 
-// unlockSlow is the rest of unlock, with the queue lock held.
+// unlockSlow is the rest of unlock. The queue lock is held.
 func (k *multiBucket) unlockSlow(h Hold) {
 	e := k.find(h.key)
 	if !e.is(h.hold) {
@@ -357,14 +355,13 @@ func (k *multiBucket) unlockSlow(h Hold) {
 // Key is the key that h holds or held.
 func (h Hold) Key() uint64 { return h.key }
 
-// Offset is where the MultiLock lies in its arena, for MultiLockAt in another
-// process.
+// Offset is the place of the MultiLock in its arena, for MultiLockAt in another process.
 func (x *MultiLock) Offset() arena.Offset { return x.object.Offset }
 
-// Close closes the handle, and no other handle on the MultiLock. Calls that wait by it end
-// with an error that Is ErrClosed. Keys that this process holds stay its own, but a Hold of
-// the closed handle cannot unlock them any more: they become free, or owner-dead, only when
-// the process ends. A second Close is an error that Is ErrClosed.
+// Close closes this handle on the MultiLock, and no other. Calls that wait through it end with an
+// error that Is ErrClosed. This process keeps the keys that it holds, but a Hold of the closed
+// handle cannot unlock them any more: they become free, or owner-dead, only when the process
+// ends. A second Close is an error that Is ErrClosed.
 func (x *MultiLock) Close() error { return x.opening.close("multilock.close") }
 
 func (x *MultiLock) shut() {
@@ -391,7 +388,7 @@ func (x *MultiLock) eachBucket(f func(k *multiBucket)) {
 	}
 }
 
-// Policy is what becomes of a key when its holder dies.
+// Policy says what happens to a key when its holder dies.
 func (x *MultiLock) Policy() Policy { return x.policy }
 
 func (x *MultiLock) closed(op string) error { return x.fail(op, shmsync.ErrClosed, nil, closedHandle) }

@@ -5,13 +5,14 @@ import (
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
-// accept makes this process the holder, with hold h, of a key that one of its waits was
-// granted. A process that dies before this step has not held the key.
+// accept makes this process the holder, with hold h, of a key that one of its waits was granted.
+// A process that dies before this step has never held the key.
 func (k *multiBucket) accept(key uint64, h keyHold) error {
 	granted := makeKeyHold(keyGranted, h.owner().participant(), h.stamp())
 	for range acceptTries {
 		for i := range k.words.entries {
-			// A granted word with this stamp is of this wait, so it needs no look at the key.
+			// A granted word with this stamp belongs to this wait, so its key need not be
+			// compared.
 			if s := &k.words.entries[i]; s.hold.Load() == uint64(granted) {
 				return k.acceptIn(inlineEntry(s), key, granted)
 			}
@@ -21,8 +22,8 @@ func (k *multiBucket) accept(key uint64, h keyHold) error {
 		}
 		asm.Pause(acceptPause)
 	}
-	// The key is spilled, or the granter has resolved the wait and is not through: it
-	// runs, or it is stopped or dead.
+	// The key is spilled, or the granter has resolved the wait and has not finished: it is
+	// running, stopped or dead.
 	if err := k.mon.enter(nil); err != nil {
 		return err
 	}

@@ -10,12 +10,12 @@ import (
 // Holds are keys that this process holds together.
 type Holds []Hold
 
-// LockAll locks all the keys, and waits until it has them. A key that is given twice is
-// locked once. It panics with an *[shmsync.Error] where LockAllContext returns one.
+// LockAll locks all the keys, and waits until it has them. A key that is given twice is locked
+// once. It panics with an *[shmsync.Error] where LockAllContext returns one.
 //
-// All processes lock the keys of such a call in the order of their numbers, so that calls
-// of LockAll do not wait for each other in a circle. A process that holds other keys
-// meanwhile has to avoid such a circle itself.
+// All processes lock the keys of such a call in the order of their numbers, so calls of LockAll
+// cannot wait for each other in a cycle. A process that holds other keys during the call has to
+// avoid such a cycle itself.
 func (x *MultiLock) LockAll(keys ...uint64) Holds {
 	h, err := x.LockAllContext(context.Background(), keys...)
 	if err != nil {
@@ -24,8 +24,8 @@ func (x *MultiLock) LockAll(keys ...uint64) Holds {
 	return h
 }
 
-// LockAllContext is LockAll that ends when ctx does. An error means that none of the keys
-// is held; it is that of LockContext for the key that could not be locked.
+// LockAllContext is LockAll that ends when ctx ends. An error means that none of the keys is
+// held; it is the error of LockContext for the key that could not be locked.
 func (x *MultiLock) LockAllContext(ctx context.Context, keys ...uint64) (Holds, error) {
 	if err := x.opening.error("multilock.lock"); err != nil {
 		return nil, err
@@ -35,7 +35,7 @@ func (x *MultiLock) LockAllContext(ctx context.Context, keys ...uint64) (Holds, 
 	sorted = slices.Compact(sorted)
 	holds := make(Holds, 0, len(sorted))
 	if len(sorted) > 0 {
-		// Close waits until those are unlocked that this call has taken in vain.
+		// Close waits until this call has unlocked the keys that it has locked in vain.
 		k := x.bucket(sorted[0])
 		if k == nil || k.mon.begin() != nil {
 			return nil, x.closed("multilock.lock")
@@ -56,8 +56,8 @@ func (x *MultiLock) LockAllContext(ctx context.Context, keys ...uint64) (Holds, 
 	return holds, nil
 }
 
-// Unlock unlocks all the keys, the last one first. It panics as Hold.Unlock does at
-// the first that is not held any more.
+// Unlock unlocks all the keys, the last one first. It panics as Hold.Unlock does at the first key
+// that this process no longer holds.
 func (h Holds) Unlock() {
 	for i := len(h) - 1; i >= 0; i-- {
 		h[i].Unlock()

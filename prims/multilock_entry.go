@@ -12,13 +12,13 @@ var (
 	_ = crashpoint.Register("multilock.claim.claimed")
 )
 
-// keyEntry is where a key that is not free is kept: an entry of its bucket, or a
-// node. The zero value is no entry.
+// keyEntry is the place of a key that is not free: an entry of its bucket, or a wait node. The
+// zero value is no entry.
 type keyEntry struct {
 	key   *atomic.Uint64
 	word  *atomic.Uint64 // the hold
 	queue *atomic.Uint64
-	off   arenakernel.Offset // of the node, or 0
+	off   arenakernel.Offset // offset of the node, or 0
 	node  *arenakernel.Node
 }
 
@@ -36,8 +36,8 @@ func nodeEntry(off arenakernel.Offset, n *arenakernel.Node) keyEntry {
 	return keyEntry{key: n.Wanted(), word: n.Stamp(), queue: n.Extra(), off: off, node: n}
 }
 
-// seek gives the entry of a key among those in the bucket itself, or the one in no
-// use where the key was last, with the queue lock held. It claims the key.
+// seek searches the entries of the bucket for a key. s is the key's entry, which seek claims; was
+// is the unused entry that had the key last. The queue lock is held.
 func (k *multiBucket) seek(key uint64) (s, was *multiLockEntry) {
 	for i := range k.words.entries {
 		e := &k.words.entries[i]
@@ -51,15 +51,15 @@ func (k *multiBucket) seek(key uint64) (s, was *multiLockEntry) {
 		if !h.free() {
 			return e, nil
 		}
-		if h != 0 || was == nil { // 0 of an entry that was never used is no key
+		if h != 0 || was == nil { // the 0 of an entry that was never used is no key
 			was = e
 		}
 	}
 	return nil, was
 }
 
-// vacant gives an entry for a key that has none, with the queue lock held, or nil. It is
-// for callers that want nothing else.
+// vacant returns an entry for a key that has none, or nil. The queue lock is held. It is for
+// callers that need nothing else.
 func (k *multiBucket) vacant(key uint64) *multiLockEntry {
 	w := k.words
 	for i := range w.entries {
@@ -72,12 +72,12 @@ func (k *multiBucket) vacant(key uint64) *multiLockEntry {
 	}
 	n := w.mon.arrivals.Load()
 	if s := &w.entries[n%multiInline]; n%evictEvery != 0 && keyHold(s.hold.Load()).idle() {
-		return s // what room gives
+		return s // the entry that room would return
 	}
 	return k.room(nil)
 }
 
-// vacantAgain is vacant for a key that an entry has or had.
+// vacantAgain is vacant for a key that some entry has or had.
 func (k *multiBucket) vacantAgain(key uint64) *multiLockEntry {
 	s, was := k.seek(key)
 	if s != nil || k.words.spilled.Load() != 0 {
@@ -86,10 +86,10 @@ func (k *multiBucket) vacantAgain(key uint64) *multiLockEntry {
 	return k.room(was)
 }
 
-// room gives an entry for a key that has none, with the queue lock held, or nil: the one
-// where the key was last if there is that, one in no use, or one that was kept for
-// another key. Now and then one that was kept goes although another is in no use: it
-// may be of a key that nobody wants any more.
+// room returns an entry for a key that has none, or nil. The queue lock is held. It prefers the
+// entry that had the key last, then an unused one, then one that caches another key. One time in
+// evictEvery it takes an entry that caches a key before an unused one: nobody may want that key
+// any more.
 func (k *multiBucket) room(was *multiLockEntry) *multiLockEntry {
 	if was != nil {
 		return was
@@ -109,8 +109,8 @@ func (k *multiBucket) room(was *multiLockEntry) *multiLockEntry {
 	return k.unused(n)
 }
 
-// unused gives an entry in no use, with the queue lock held, or nil. They go in turn, so
-// that the keys that they were for have time to come back.
+// unused returns an unused entry, or nil. The queue lock is held. It takes the entries in turn,
+// so that the keys that they had last have time to come back.
 func (k *multiBucket) unused(n uint64) *multiLockEntry {
 	i := n % multiInline
 	for range multiInline {
@@ -124,16 +124,16 @@ func (k *multiBucket) unused(n uint64) *multiLockEntry {
 	return nil
 }
 
-// evictEvery is at every how manieth arrival a key that comes takes the entry of one
-// that is kept, although another is in no use.
+// evictEvery: one key in so many that arrive takes the entry of a cached key, although another
+// entry is unused.
 const evictEvery = 16
 
-// claim makes the hold of an entry one that only the holder of the queue lock changes, and
-// returns it. The queue lock is held. It is one step, so that a process that locks and
-// unlocks the key meanwhile cannot delay it.
+// claim changes the hold of an entry into one that only the holder of the queue lock changes, and
+// returns it. The queue lock is held. The claim is one atomic step, so a process that locks and
+// unlocks the key at the same time cannot delay it.
 func (k *multiBucket) claim(e keyEntry) keyHold {
-	// Nobody else takes the word out of the two fast kinds.
-	// lin: the key is, or is not, held here.
+	// No other process takes the word out of the two fast kinds. lin: the key is, or is not, held
+	// here.
 	// sync(multilock.biased): acquire
 	e.word.And(^uint64(holdFast))
 	crashpoint.Hit("multilock.claim.claimed")
@@ -142,7 +142,7 @@ func (k *multiBucket) claim(e keyEntry) keyHold {
 	return h
 }
 
-// raise sees to it that the stamps that follow are behind that of a hold.
+// raise makes all later stamps greater than that of a hold.
 func (k *multiBucket) raise(h keyHold) {
 	arrivals := &k.words.mon.arrivals
 	n := arrivals.Load()
@@ -151,8 +151,8 @@ func (k *multiBucket) raise(h keyHold) {
 	}
 }
 
-// find gives the entry of a key, with the queue lock held, or the zero keyEntry. It claims
-// the key.
+// find returns the entry of a key, or the zero keyEntry. It claims the key. The queue lock is
+// held.
 func (k *multiBucket) find(key uint64) keyEntry {
 	if s, _ := k.seek(key); s != nil {
 		return inlineEntry(s)
@@ -173,9 +173,9 @@ func (k *multiBucket) findSpilled(key uint64) (found keyEntry) {
 	return found
 }
 
-// eachSpilled calls f for the entries that are nodes, until it returns false. f may
-// take the entry off. The nodes are in the order of their offsets, so that the walk
-// ends whatever the links are.
+// eachSpilled calls f for the entries that are nodes, until f returns false. f may take the entry
+// off the list. The nodes are in the order of their offsets, so the walk ends whatever the links
+// are.
 func (k *multiBucket) eachSpilled(f func(e keyEntry) bool) {
 	for off, before := links(k.words.spilled.Load()).next(), arenakernel.Offset(0); off != 0; {
 		n, err := k.of.a.NodeAt(off)
@@ -192,7 +192,7 @@ func (k *multiBucket) eachSpilled(f func(e keyEntry) bool) {
 	}
 }
 
-// eachEntry calls f for the entries in use, those with biased holds among them.
+// eachEntry calls f for the entries in use, including those with biased holds.
 func (k *multiBucket) eachEntry(f func(e keyEntry)) {
 	for i := range k.words.entries {
 		if s := &k.words.entries[i]; !keyHold(s.hold.Load()).free() {
@@ -202,9 +202,8 @@ func (k *multiBucket) eachEntry(f func(e keyEntry)) {
 	k.eachSpilled(func(e keyEntry) bool { f(e); return true })
 }
 
-// isEntry reports whether a node stands for a key of this bucket. While the queue lock
-// is held, such a node stays one; others may change under the look, which is why it
-// is taken twice.
+// isEntry reports whether a node stands for a key of this bucket. While the queue lock is held,
+// such a node remains an entry. Other nodes may change during the test, so it is made twice.
 func (k *multiBucket) isEntry(n *arenakernel.Node) bool {
 	w := n.Load()
 	return w.State() == arenakernel.NodeIdle && k.belongs(n) && n.Load() == w
@@ -226,22 +225,21 @@ func (k *multiBucket) spill(off arenakernel.Offset, n *arenakernel.Node, key uin
 	e := nodeEntry(off, n)
 	e.key.Store(key)
 	e.queue.Store(0)
-	// From here on the node goes back with the key, not with this process.
+	// From here on the node is freed with the key, and not with this process.
 	e.set(h)
 	crashpoint.Hit("multilock.lock.spilled")
 	k.link(off, n)
 	return e
 }
 
-// link puts a node that is an entry among the spilled.
+// link inserts a node that is an entry into the list of spilled ones.
 func (k *multiBucket) link(off arenakernel.Offset, n *arenakernel.Node) {
 	before := k.spilledBefore(off)
 	storeWord(n.Next(), uint64(makeLinks(links(before.Load()).next(), 0)))
 	storeWord(before, uint64(makeLinks(off, 0)))
 }
 
-// spilledBefore is the link that leads, or would lead, to the node at off. The head
-// is a link, too.
+// spilledBefore is the link that leads, or would lead, to the node at off. It may be the head.
 func (k *multiBucket) spilledBefore(off arenakernel.Offset) *atomic.Uint64 {
 	before := &k.words.spilled
 	k.eachSpilled(func(e keyEntry) bool {
@@ -254,7 +252,7 @@ func (k *multiBucket) spilledBefore(off arenakernel.Offset) *atomic.Uint64 {
 	return before
 }
 
-// free makes an entry one in no use, for a key that nobody has or waits for.
+// free makes an entry unused. Nobody has its key or waits for it.
 func (k *multiBucket) free(e keyEntry) {
 	h := e.hold()
 	if e.node == nil {
@@ -269,19 +267,19 @@ func (k *multiBucket) free(e keyEntry) {
 		storeWord(before, uint64(makeLinks(links(e.node.Next().Load()).next(), 0)))
 	}
 	crashpoint.Hit("multilock.unlock.unlinked")
-	// The participant that claimed the node may be dead. The node keeps its stamp until it
-	// is free, so that no other process gives it back.
+	// The participant that claimed the node may be dead. The node keeps its stamp until it is
+	// free, so no other process frees it.
 	k.of.a.FreeEntryNode(e.off, e.node.Owner())
 }
 
-// clear makes the list of spilled entries anew, and empties the queues. Locks and
-// unlocks by CAS go on meanwhile: nobody waits for their keys.
+// clear makes the list of spilled entries anew, and empties the queues. Locks and unlocks by CAS
+// go on at the same time: nobody waits for their keys.
 func (k *multiBucket) clear() {
 	k.words.spilled.Store(0)
 	for i := range k.words.entries {
 		s := &k.words.entries[i]
 		storeWord(&s.queue, 0)
-		// The participant that claimed it may have died before it raised arrivals.
+		// The participant that claimed the hold may have died before it raised arrivals.
 		if h := keyHold(s.hold.Load()); h.owner() != ownerNotRecoverable {
 			k.raise(h)
 		}
@@ -294,7 +292,7 @@ func (k *multiBucket) clear() {
 	})
 }
 
-// withQueue has f work on the queue of an entry.
+// withQueue lets f work on the queue of an entry.
 func (k *multiBucket) withQueue(e keyEntry, f func(q *fifo)) {
 	var ends listWords
 	l := links(e.queue.Load())

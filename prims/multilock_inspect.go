@@ -35,7 +35,7 @@ func inspectMultiLock(a *arenakernel.Arena, o arenakernel.Object) arenakernel.In
 		}
 		lost++
 		if lost > 1 {
-			return // the state counts them; one at a time is told and can be recovered
+			return // the state counts further lost keys; it shows one at a time, which can be recovered
 		}
 		i.Key = &key
 		i.lost(e.lost())
@@ -67,7 +67,8 @@ func inspectMultiLock(a *arenakernel.Arena, o arenakernel.Object) arenakernel.In
 	return i.Inspection
 }
 
-// lost says why nobody can have the key, and whose death that is; nil if somebody can or has.
+// lost says why nobody can have the key, and whose death that is. It returns nil if somebody has
+// the key or can have it.
 func (e keyEntry) lost() (error, arenakernel.ParticipantID) {
 	h := e.hold()
 	if h == 0 || h.free() || h.valid() && ownerHold(h.owner()).Owner != 0 || h.granted() && h.valid() {

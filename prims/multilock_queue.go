@@ -19,9 +19,10 @@ type multiBucket struct {
 	number int
 	words  *multiLockBucket
 	mon    *monitor
-	// The low half of a hold in the two states that this process leaves: free, and cached.
+	// The low half of a hold in the two states in which this process leaves an entry: free, and
+	// cached.
 	last, cached uint32
-	turns        *park.Turns // of the bucket's keys, in this process; nil for a reaper
+	turns        *park.Turns // turns of the bucket's keys in this process; nil in a reaper's handle
 	mayBeBiased  atomic.Bool // this process has had a biased hold in the bucket
 }
 
@@ -36,7 +37,7 @@ func newMultiBucket(x *MultiLock, i int) *multiBucket {
 	k.mon.opening, k.mon.queueLock.opening = x.opening, x.opening
 	k.mon.mine = func(w wait) bool { return k.isWait(w.Node) }
 	for i := range k.words.entries {
-		// Another handle of this process may have had the key.
+		// Another handle of this process may have cached the key.
 		if uint32(k.words.entries[i].hold.Load()) == k.cached {
 			k.mayBeBiased.Store(true)
 		}
@@ -44,9 +45,9 @@ func newMultiBucket(x *MultiLock, i int) *multiBucket {
 	return k
 }
 
-// take takes a key that is free, into an entry that is in no use. Where this process
-// had the key last, it locks and unlocks by CAS from here on: others would pay for
-// that, so the first time is not enough.
+// take puts a free key into an unused entry. If this process had the key last, it locks and
+// unlocks the key by CAS from here on. Other processes have to pay for that, so the process must
+// take the key twice first.
 func (k *multiBucket) take(s *multiLockEntry, key uint64) Hold {
 	kind := kindHeld
 	if s.key.Load() != key {
@@ -80,7 +81,7 @@ type multiTurns struct {
 	all map[int]*park.Turns // guarded by: mu
 }
 
-// of gives those of a bucket.
+// of returns the Turns of a bucket.
 func (m *multiTurns) of(bucket int) *park.Turns {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -114,10 +115,10 @@ func (s *spareNode) giveBack(a *arenakernel.Arena) {
 	}
 }
 
-// lockSlow is the rest of lock, with the queue lock held.
+// lockSlow is the rest of lock. The queue lock is held.
 func (k *multiBucket) lockSlow(ctx context.Context, key uint64) (Hold, error) {
 	m, x := k.mon, k.of
-	// Close waits for a call that may be granted the key, until it has accepted it.
+	// Close waits for a call that may be granted the key until that call has accepted it.
 	if err := m.begin(); err != nil {
 		m.leave(nil)
 		return Hold{}, err
@@ -179,7 +180,8 @@ func (k *multiBucket) lockSlow(ctx context.Context, key uint64) (Hold, error) {
 	}
 }
 
-// queueUp waits for a key in the wait node, with the queue lock held, which it leaves.
+// queueUp waits for a key in the wait node. The caller holds the queue lock, and queueUp releases
+// it.
 func (k *multiBucket) queueUp(ctx context.Context, key uint64, waitNode *park.WaitNode, b *wakes) (Hold, error) {
 	k.mon.join(waitNode, 0, key)
 	k.turns.AppendKey(waitNode, key)
@@ -200,7 +202,7 @@ func (k *multiBucket) queueUp(ctx context.Context, key uint64, waitNode *park.Wa
 	return Hold{k, nil, key, h}, nil
 }
 
-// tryLockSlow is the rest of TryLock, with the queue lock held.
+// tryLockSlow is the rest of TryLock. The queue lock is held.
 func (k *multiBucket) tryLockSlow(key uint64) (h Hold, ok bool) {
 	b := takeWakes()
 	defer func() { k.mon.leave(b) }()
@@ -225,7 +227,7 @@ func (k *multiBucket) tryLockSlow(key uint64) (h Hold, ok bool) {
 	return Hold{k, nil, key, hold}, true
 }
 
-// lookAt takes back what the dead have, with the queue lock held.
+// lookAt takes back what the dead hold. The queue lock is held.
 func (k *multiBucket) lookAt(b *wakes, key uint64) {
 	if e := k.find(key); e.there() {
 		if h := e.hold(); h.taken() && k.of.a.Dead(h.owner().participant()) {
@@ -239,12 +241,12 @@ func (k *multiBucket) lookAt(b *wakes, key uint64) {
 	}
 }
 
-// result is how a wait for a key with this hold ends at once; lockGranted says that
-// it does not.
+// result is how a wait for a key with this hold ends at once; lockGranted says that it does not
+// end.
 func (h keyHold) result() (result uint32, who arenakernel.ParticipantID) {
 	switch o := h.owner(); {
 	case !h.valid() || h.fast() || h.kind() == keyFree:
-		return lockCorrupt, 0 // in use, and claimed
+		return lockCorrupt, 0 // the entry is in use, and its hold is claimed
 	case o.kind() == kindOwnerDead:
 		return lockOwnerDead, h.died()
 	case o == ownerNotRecoverable:
@@ -253,7 +255,7 @@ func (h keyHold) result() (result uint32, who arenakernel.ParticipantID) {
 	return lockGranted, 0
 }
 
-// judge is what the end of a wait means.
+// judge turns the outcome of a wait into an error.
 func (k *multiBucket) judge(key uint64, end outcome) error {
 	if end.result() == lockGranted {
 		return nil
@@ -276,7 +278,7 @@ func (k *multiBucket) failure(key uint64, result uint32, who arenakernel.Partici
 	return k.of.fail("multilock.lock", err, id, fmt.Sprintf("key %d", key))
 }
 
-// badUnlock is where an Unlock ends of what is not held. The queue lock is held.
+// badUnlock panics because a caller unlocks a key that it does not hold. The queue lock is held.
 func (k *multiBucket) badUnlock(h Hold, e keyEntry) {
 	is := keyHold(0)
 	if e.there() {
@@ -294,8 +296,8 @@ func (k *multiBucket) resolve(b *wakes) {
 	k.eachEntry(func(e keyEntry) { k.resolveEntry(b, e) })
 }
 
-// resolveEntry passes a key on that was let go, or makes its entry free, and tells the
-// waiters for a key that cannot be had.
+// resolveEntry hands on a key that was let go, or frees its entry. If nobody can have the key, it
+// ends the waits for it.
 func (k *multiBucket) resolveEntry(b *wakes, e keyEntry) {
 	for e.waitedFor() {
 		h := e.hold()
@@ -307,8 +309,8 @@ func (k *multiBucket) resolveEntry(b *wakes, e keyEntry) {
 		if !ok {
 			break
 		}
-		// Nobody may have noticed its death yet: it would have the key, and die as
-		// its holder.
+		// The waiter's process may be dead although nobody has noticed yet. If it were granted
+		// the key, it would count as a holder that died.
 		if !k.mon.waiting(w) || result == lockGranted && k.of.a.Dead(w.Owner()) {
 			k.detach(w)
 			k.mon.releaseNode(w)
@@ -328,9 +330,9 @@ func (k *multiBucket) head(e keyEntry) (w wait, ok bool) {
 	return w, ok
 }
 
-// account grants a key to the process of a wait that was resolved so. The key was on its
-// way when the wait was resolved, so another word says that this was done: the waiter
-// may have accepted the key since.
+// account grants a key to the process of a wait that was resolved with a grant. The key was on
+// its way when the wait was resolved. So another word says that the grant is done already, and
+// the waiter may even have accepted the key.
 func (k *multiBucket) account(w wait) {
 	if outcome(w.Extra().Load()).result() == lockGranted {
 		if e := k.find(w.Wanted().Load()); e.there() && e.hold().kind() == kindReserved {
@@ -347,9 +349,9 @@ func (k *multiBucket) detach(w wait) {
 	}
 }
 
-// requeue puts a wait at the end of the queue of its key. There is an entry for
-// each key that is waited for, unless a peer overwrote it: then the key is on its
-// way to a waiter.
+// requeue puts a wait at the end of the queue of its key. There is an entry for each key that is
+// waited for, unless a peer overwrote the entry. In that case requeue makes an entry whose key is
+// on its way to a waiter.
 func (k *multiBucket) requeue(w wait) {
 	key := w.Wanted().Load()
 	e := k.find(key)
@@ -391,7 +393,7 @@ func (k *multiBucket) each(f func(wait) bool) {
 	})
 }
 
-// reap takes the holds of the dead back, by the policy.
+// reap takes back the holds of the dead, as the policy says.
 func (k *multiBucket) reap(dead func(arenakernel.ParticipantID) bool) {
 	k.eachEntry(func(e keyEntry) {
 		h := e.hold()
@@ -421,7 +423,7 @@ func (k *multiBucket) holders(f func(arenakernel.ParticipantID)) {
 	k.peekSpilled(tell)
 }
 
-// peek gives the hold of a key, without the queue lock.
+// peek returns the hold of a key. It works without the queue lock.
 func (k *multiBucket) peek(key uint64) (h keyHold, waiting bool) {
 	check := func(e keyEntry) {
 		if now := e.hold(); !now.free() && e.key.Load() == key {
@@ -435,8 +437,8 @@ func (k *multiBucket) peek(key uint64) (h keyHold, waiting bool) {
 	return h, waiting
 }
 
-// peekSpilled calls f for the spilled entries, without the queue lock: it may miss some
-// that change meanwhile.
+// peekSpilled calls f for the spilled entries. It works without the queue lock, so it may miss
+// some that change at the same time.
 func (k *multiBucket) peekSpilled(f func(e keyEntry)) {
 	for off, before := links(k.words.spilled.Load()).next(), arenakernel.Offset(0); off > before; {
 		n, err := k.of.a.NodeAt(off)

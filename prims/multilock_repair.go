@@ -21,16 +21,15 @@ func init() {
 	})
 }
 
-// Recover makes a key usable again that is owner-dead or not recoverable: it takes the key,
-// runs repair, and unlocks it. If repair returns an error or panics, the key becomes not
-// recoverable until a later Recover succeeds, and Recover returns the error. Other callers
-// wait while repair runs. If this process dies before repair returns, the key is owner-dead
-// again. repair is called when no system call of the dead process can write to its data any
-// more.
+// Recover makes a key that is owner-dead or not recoverable usable again: it takes the key, runs
+// repair, and unlocks the key. If repair returns an error or panics, the key becomes not
+// recoverable until a later Recover succeeds, and Recover returns the error. Other callers wait
+// while repair runs. If this process dies before repair returns, the key is owner-dead again.
+// When repair is called, no system call of the dead process can still write to its data.
 //
-// Recover of a healthy key waits for it, unlocks it and does not run repair. Its own
-// errors are those of LockContext, ErrOwnerDead excepted. It panics when repair is
-// nil, and leaves the lock as it is.
+// If the key is healthy, Recover waits for it, unlocks it and does not run repair. Its own errors
+// are those of LockContext except ErrOwnerDead. It panics if repair is nil, and leaves the lock
+// as it is.
 func (x *MultiLock) Recover(key uint64, repair func() error) error {
 	return x.RecoverContext(context.Background(), key, repair)
 }
@@ -41,8 +40,8 @@ func (x *MultiLock) RecoverContext(ctx context.Context, key uint64, repair func(
 	if err := x.opening.error("multilock.recover"); err != nil {
 		return err
 	}
-	// The words stay in place until the end of the repair is noted there. Close does not wait
-	// for it.
+	// The words stay in place until the end of the repair is recorded there. Close does not wait
+	// for that.
 	if !x.opening.stayIfOpen() {
 		return x.closed("multilock.recover")
 	}
@@ -83,8 +82,8 @@ func (x *MultiLock) RecoverContext(ctx context.Context, key uint64, repair func(
 	}
 }
 
-// runRepair runs repair while this process recovers the key of h. On failure it
-// leaves the key not recoverable.
+// runRepair runs repair while this process recovers the key of h. If repair fails, the key
+// becomes not recoverable.
 func (k *multiBucket) runRepair(h Hold, died arenakernel.ParticipantID, repair func() error) (err error) {
 	next := makeKeyHold(kindNotRecoverable, 0, uint32(died))
 	defer func() {
@@ -100,7 +99,7 @@ func (k *multiBucket) runRepair(h Hold, died arenakernel.ParticipantID, repair f
 	return nil
 }
 
-// endRecover makes next of a key that this process recovers.
+// endRecover sets the hold of a key that this process recovers to next.
 func (k *multiBucket) endRecover(h Hold, next keyHold) error {
 	if err := k.mon.enter(nil); err != nil {
 		return err
@@ -117,7 +116,7 @@ func (k *multiBucket) endRecover(h Hold, next keyHold) error {
 	return nil
 }
 
-// refusal is the error of a wait for a key with that hold: nil, or why no wait can succeed.
+// refusal is the error of a wait for a key with that hold, or nil if a wait can succeed.
 func (k *multiBucket) refusal(key uint64, h keyHold) error {
 	result, who := h.result()
 	if result == lockGranted {
@@ -126,16 +125,17 @@ func (k *multiBucket) refusal(key uint64, h keyHold) error {
 	return k.failure(key, result, who)
 }
 
-// MultiLockState is what State tells of a key.
+// MultiLockState is the state of a key, as State returns it.
 type MultiLockState struct {
-	Held    bool              // it is held, also by a recoverer or by a waiter that it was handed to
-	Owner   *shmsync.Identity // its holder, or the process whose death left it; nil when free or unknown
+	Held    bool              // it is held, perhaps by a process that recovers it or by a waiter that it was handed to
+	Owner   *shmsync.Identity // its holder, or the process whose death left it behind; nil if it is free or the holder is not known
 	Waiting bool              // there are waiters
 	Err     error             // why it cannot be locked: nil, ErrOwnerDead, ErrNotRecoverable or ErrCorrupt
-	Word    string            // the hold in words
+	Word    string            // the hold, rendered for people
 }
 
-// State looks at a key without locking anything. The answer may be out of date when it returns.
+// State reads the state of a key without locking anything. The answer may be out of date when it
+// returns.
 func (x *MultiLock) State(key uint64) MultiLockState {
 	x.opening.use()
 	h, waiting := x.bucketOr(x.index(key)).peek(key)
@@ -170,7 +170,8 @@ func (x *MultiLock) String() string {
 	return fmt.Sprintf("multilock %s: %d keys are not free, of %d buckets", objectName(x.object), held+spilled, len(x.all))
 }
 
-// bucketOr is bucket i, made for this call only if this process has not used it.
+// bucketOr is bucket i. If this process has not used the bucket yet, bucketOr makes a handle on
+// it for this call only.
 func (x *MultiLock) bucketOr(i int) *multiBucket {
 	if k := x.all[i].Load(); k != nil {
 		return k
@@ -179,7 +180,7 @@ func (x *MultiLock) bucketOr(i int) *multiBucket {
 	return &multiBucket{of: x, number: i, words: arenakernel.At[multiLockBucket](x.a, off)}
 }
 
-// quiet reports whether a bucket has nothing that a death could have left.
+// quiet reports whether a bucket contains nothing that a death could have left.
 func (b *multiLockBucket) quiet() bool {
 	if b.mon.queueLock.owner.Load() != 0 || b.mon.queueLock.starving.Load() != 0 || b.spilled.Load() != 0 {
 		return false
@@ -192,8 +193,8 @@ func (b *multiLockBucket) quiet() bool {
 	return true
 }
 
-// repairMultiLock takes back what dead has. Every wait is for a key that has an
-// entry, so that a quiet bucket has nothing of it.
+// repairMultiLock takes back what dead has. It skips quiet buckets: each key that is waited for
+// has an entry, so a quiet bucket has no waits either.
 func repairMultiLock(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	x, err := buildMultiLock(a, o, true)
 	if err != nil {

@@ -7,10 +7,10 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// keyHold is the hold of a key of a MultiLock: the one truth about who has the key.
+// keyHold is the hold of a key of a MultiLock. It alone says who has the key.
 //
-//	bits 0..31   an ownerWord, or one of a kind of its own
-//	bits 32..63  stamp of the hold; of a key that is not recoverable the name of the dead holder
+//	bits 0..31   an ownerWord, or one of the additional kinds below
+//	bits 32..63  stamp of the hold; for a key that is not recoverable, the ID of the dead holder
 //
 //	kind               meaning                                           left by
 //	0  free, no name   0: the entry is in no use and never was           nobody
@@ -26,18 +26,17 @@ import (
 //	                   had it last
 //	7  cached          the same, and n locks it by a CAS                 Unlock of a biased hold
 //
-// Biased and cached words are fast: n alone changes one into the other, by a CAS and without
-// the queue lock. The holder of the queue lock changes them in one way only: it claims them by
-// taking the bit that they have in common, which makes biased held and cached free. All other
-// words are changed by the holder of the queue lock alone. A key whose word is fast has no
-// waiters, and words of nodes are never fast. The waiter that accepts a granted key makes it
-// held by a CAS, without the queue lock; no process stores over the granted word of a living
-// participant.
+// Biased and cached words are fast: n alone changes one into the other, by a CAS and without the
+// queue lock. The holder of the queue lock changes a fast word only by a claim: the claim clears
+// the bit that the two kinds have in common, which turns biased into held and cached into free.
+// Only the holder of the queue lock changes other words. A key whose word is fast has no waiters,
+// and the words of nodes are never fast. The waiter that accepts a granted key makes it held by a
+// CAS, without the queue lock. No process stores over the granted word of a living participant.
 //
-// Stamps are arrivals of the bucket's monitor, cut to 32 bits, so that a Hold that has been
-// unlocked is not taken for the next one's. A Lock by CAS adds one to the stamp, and a
-// claim of a word raises arrivals to its stamp. So the stamps of an entry only grow,
-// whatever keys it is for, and those of a key do.
+// Stamps are arrivals of the bucket's monitor, truncated to 32 bits. They keep a Hold that has
+// been unlocked from unlocking a later hold. A Lock by CAS adds one to the stamp, and a claim of
+// a word raises arrivals to its stamp. So the stamps of an entry only grow, whatever keys it is
+// used for, and so do the stamps of a key.
 //
 //	writers: the holder of the bucket's queue lock; of a fast or granted word the participant that it names, by a CAS
 //	readers: the same, tools, periodic checks, TryLock
@@ -45,24 +44,24 @@ import (
 //	         back, both on a claim; otherwise the queue lock's
 //	futex:   none
 //	crash:   names the dead until a reap; the next holder of the queue lock resolves a key
-//	         on its way; cached of the dead is free for all; one granted to the dead goes to the
-//	         next
+//	         on its way; a cached key of the dead is free for all; a key granted to the dead
+//	         goes to the next waiter
 type keyHold uint64
 
-// The kinds of a keyHold that are not, or not quite, those of an ownerWord.
+// The kinds of a keyHold that an ownerWord does not have, or has with another meaning.
 const (
 	keyBiased  = kindBiased
-	keyGranted = kindNotRecoverable // with a name
+	keyGranted = kindNotRecoverable // not recoverable, but with a name
 	keyFree    = kindNotRecoverable + 1
 	keyCached  = kindNotRecoverable + 2
 
-	// holdFast is the bit that a claim takes.
+	// holdFast is the bit that a claim clears.
 	holdFast = 1 << ownerKindShift
-	// holdLock turns a cached word into the biased one of the next hold, holdUnlock that
-	// into a kept one.
+	// holdLock turns a cached word into the biased word of the next hold. holdUnlock turns that
+	// one into a cached word.
 	holdLock   = uint64(1<<32) - holdUnlock
 	holdUnlock = uint64(keyCached-keyBiased) << ownerKindShift
-	// holdFree turns a held word into the one of a key that was let go.
+	// holdFree turns a held word into the word of a key that was let go.
 	holdFree = uint64(keyFree) << ownerKindShift
 )
 
@@ -77,17 +76,16 @@ func (h keyHold) kind() ownerKind  { return h.owner().kind() }
 // free reports whether nobody has the key or waits for it.
 func (h keyHold) free() bool { return h == 0 || h.kind() >= keyFree }
 
-// idle is free for a word that is not fast: the entry is in no use.
+// idle is free without the fast words: the entry is unused.
 func (h keyHold) idle() bool { return h == 0 || h.kind() == keyFree }
 
-// fast reports whether its name may change the word without the queue lock.
+// fast reports whether the participant that the word names may change it without the queue lock.
 func (h keyHold) fast() bool { return h.kind() == keyBiased || h.kind() == keyCached }
 
-// granted reports whether a waiter was handed the key that has not accepted it.
+// granted reports whether a waiter was handed the key and has not accepted it.
 func (h keyHold) granted() bool { return h.kind() == keyGranted && h.owner().participant() != 0 }
 
-// taken reports whether a participant, dead or alive, has the key to itself, or was
-// handed it.
+// taken reports whether a participant, dead or alive, has the key exclusively, or was handed it.
 func (h keyHold) taken() bool { return h.owner().held() || h.granted() }
 
 // accepted is a granted hold after its waiter has accepted it.
@@ -103,7 +101,7 @@ func (h keyHold) claimed() keyHold {
 	return h
 }
 
-// valid reports whether some state is encoded so.
+// valid reports whether h is the word of some state.
 func (h keyHold) valid() bool {
 	o := h.owner()
 	if o.kind() >= keyFree || h.granted() {
@@ -112,15 +110,15 @@ func (h keyHold) valid() bool {
 	return o.valid() && (!o.free() || h == 0)
 }
 
-// passing is the hold when it is let go while others wait.
+// passing is the hold after the key is let go while others wait.
 func (h keyHold) passing() keyHold {
 	return h&^(1<<32-1) | keyHold(makeOwner(kindReserved, h.owner().participant()))
 }
 
-// ownerDied is the hold after its name was found dead.
+// ownerDied is the hold after the participant that it names was found dead.
 func (h keyHold) ownerDied(p Policy) keyHold {
 	if h.granted() {
-		return h.passing() // it never held the key
+		return h.passing() // the dead participant never held the key
 	}
 	if next := h.owner().ownerDied(p); !next.free() {
 		return h&^(1<<32-1) | keyHold(next)
@@ -128,7 +126,7 @@ func (h keyHold) ownerDied(p Policy) keyHold {
 	return h.passing()
 }
 
-// died is whose death made the key what it is.
+// died is the participant whose death caused this hold.
 func (h keyHold) died() arenakernel.ParticipantID {
 	if h.owner() == ownerNotRecoverable {
 		return arenakernel.ParticipantID(h.stamp() & arenakernel.ParticipantIDMask)
@@ -159,17 +157,17 @@ func (h keyHold) String() string {
 	return h.owner().String()
 }
 
-// bucketOf is which of 1<<log buckets a key is in: Fibonacci hashing, after Knuth,
-// of the key with its halves folded, so that keys that differ in any few bits are
-// spread over all buckets. It is part of the ABI.
+// bucketOf is the bucket of a key among 1<<log. It uses Fibonacci hashing, after Knuth, of the
+// key with its halves folded, so that keys that differ in any few bits are spread over all
+// buckets. It is part of the ABI.
 func bucketOf(key uint64, log uint) int {
 	return int((key ^ key>>32) * multiHash >> 1 >> (63 - log&63))
 }
 
 const multiHash = 0x9e3779b97f4a7c15 // 2^64 divided by the golden ratio, odd
 
-// multiLog is the logarithm of how many buckets hold n, and at least that of the
-// default for 0.
+// multiLog is the logarithm of the smallest number of buckets that is at least n, and the default
+// for 0.
 func multiLog(n int) uint {
 	if n == 0 {
 		return multiLogDefault
@@ -178,8 +176,8 @@ func multiLog(n int) uint {
 }
 
 const (
-	// multiLogDefault is the logarithm of how many buckets a MultiLock has: enough
-	// that 8 goroutines at work seldom meet at a queue lock, and 32 KiB.
+	// multiLogDefault is the logarithm of the default number of buckets: with 64 of them, 8 busy
+	// goroutines seldom meet at a queue lock. They take 32 KiB.
 	multiLogDefault = 6
 	multiLogMost    = 16
 )

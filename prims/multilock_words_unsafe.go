@@ -8,11 +8,11 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// multiLockHead is the head of the body of a MultiLock, 128 bytes; as many
-// multiLockBuckets follow as it says.
+// multiLockHead is the head of the body of a MultiLock, 128 bytes. The multiLockBuckets follow;
+// the head has their number.
 type multiLockHead struct {
 	_       structs.HostLayout
-	policy  uint32 // what Policy.stored gave. Immutable after init.
+	policy  uint32 // the result of Policy.stored. Immutable after init.
 	buckets uint32 // bits 0..7: logarithm of the number of buckets, plus 1; 0 means the default. Immutable after init.
 	_       [120]byte
 }
@@ -20,12 +20,12 @@ type multiLockHead struct {
 // multiInline is how many keys of a bucket can be held without a wait node.
 const multiInline = 5
 
-// multiLockBucket is a part of a MultiLock with a monitor of its own, 512 bytes.
+// multiLockBucket is a bucket of a MultiLock with a monitor of its own, 512 bytes.
 type multiLockBucket struct {
 	_   structs.HostLayout
 	mon monitorWords
-	// spilled is the link to the first of the wait nodes that keys are in which
-	// have no room in entries. They are in the order of their offsets.
+	// spilled is the link to the first wait node that stands for a key for which entries had no
+	// room. These nodes are in the order of their offsets.
 	//   writers: the holder of the queue lock
 	//   readers: the same, tools
 	//   order:   the queue lock's
@@ -35,20 +35,20 @@ type multiLockBucket struct {
 	entries [multiInline]multiLockEntry
 }
 
-// multiLockEntry is a key that is not free, or one that was. Where there is no room for one, a wait
-// node stands for it: idle, with the key as what it wants, the hold as its stamp,
-// the queue in its extra word, and the link to the next such node of the bucket.
+// multiLockEntry is a key that is not free, or one that was held before. If the bucket has no room
+// for an entry, an idle wait node stands for the key: it has the key as what it wants, the hold as
+// its stamp, the queue in its extra word, and the link to the next such node of the bucket.
 type multiLockEntry struct {
 	// key is the key of the hold, or of the last one.
 	//   writers: the holder of the queue lock, while the hold says that the entry is in no use
 	//   readers: the same, tools, Lock and TryLock without the queue lock
-	//   order:   the queue lock's; without it, it is read after the hold, which is then as
-	//            before, or has another stamp
+	//   order:   the queue lock's; a reader without the lock reads it after the hold and then compares
+	//            the hold again: it is unchanged, or has another stamp
 	//   futex:   none
 	//   crash:   of no meaning until the hold is written
 	key   atomic.Uint64
 	hold  atomic.Uint64 // see keyHold
-	queue atomic.Uint64 // written by the holder of the queue lock, 0 while the hold is fast; links: next is the first waiter for the key, prev the last; an index
+	queue atomic.Uint64 // written by the holder of the queue lock; 0 while the hold is fast; links: next is the first waiter for the key, prev the last; an index of the waits
 }
 
 var (
@@ -78,7 +78,7 @@ func multiLockBody(b []byte, buckets int) (head *multiLockHead, all []*multiLock
 	return (*multiLockHead)(base), all
 }
 
-// multiLockBytes is how long the body is with that many buckets.
+// multiLockBytes is the length of the body with that many buckets.
 func multiLockBytes(buckets int) uint64 {
 	return uint64(multiHeadBytes) + uint64(buckets)*uint64(multiBucketBytes)
 }

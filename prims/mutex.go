@@ -16,8 +16,8 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// Mutex is a mutual exclusion lock between processes. It is held by a process:
-// a goroutine may lock it and another of the same process unlock it.
+// Mutex is a mutual exclusion lock between processes. A process holds it: a goroutine may lock it
+// and another goroutine of the same process unlock it.
 //
 // A Mutex is not fair: a new caller may lock it before a goroutine that was woken. But a
 // goroutine that has waited for a millisecond is starving. Every other Unlock of its process
@@ -34,10 +34,10 @@ type Mutex struct {
 
 	own  *uint32 // the owner word
 	wake *uint32 // the wake word
-	// self is what Lock puts into the owner word: our name, or biased. Atomic.
+	// self is what Lock stores in the owner word: our ID, biased or not. Atomic.
 	self   uint32
-	biased uint32 // our name and the mark of a biased hold, or ownerNever
-	plain  uint32 // our name where holds are never biased, or 0
+	biased uint32 // our ID with the kind biased, or ownerNever
+	plain  uint32 // our ID if holds are never biased, or 0
 
 	owner *atomic.Uint32 // the owner word
 
@@ -50,34 +50,34 @@ type Mutex struct {
 	policy   Policy
 	repair   func() error
 	key      race.Key
-	opening  *opening // of the object that it is, or is a part of
+	opening  *opening // the opening of the object that it is, or that it is a part of
 
-	granted atomic.Int32  // goroutines that were told that a reservation is for them, and have not looked
+	granted atomic.Int32  // goroutines that were granted a reservation, and have not looked yet
 	turns   atomic.Uint32 // releases that found a waiter
 
-	// quiet counts unlocks that found nobody waiting, to turn the bias on. It
-	// is guarded by the Mutex itself. need is how many it takes.
+	// quiet counts the unlocks in a row that found no waiter. After need such unlocks, holds are
+	// biased again. The Mutex itself guards quiet.
 	quiet uint32
 	need  atomic.Uint32
 	// reserved is the owner word that the last check found reserved.
 	reserved atomic.Uint32
-	// alsoCheck is called by periodic checks, if set, for an object that has m as a part.
+	// alsoCheck, if set, is called by periodic checks, for an object that has m as a part.
 	alsoCheck func()
-	queueLock bool // it is such a part, and only the library locks it
-	internal  bool // it guards words, and no data of the user's
-	inner     bool // it is such a part, and the library unlocks it
+	queueLock bool // it is a part of an object, and only the library locks it
+	internal  bool // it guards words, and no user data
+	inner     bool // it is a part of an object, and the library unlocks it
 	counts    *countWords
 	variant   *mutexVariant // nil: a plain Mutex
 	log       *undoLog      // nil without PolicyRollback
-	tx        *Tx           // of the goroutine that has m in an Update
+	tx        *Tx           // the Tx of the goroutine that runs an Update of m
 }
 
 // MutexOptions says how a Mutex is created, and what this process does with it.
 // A nil *MutexOptions means the zero value.
 type MutexOptions struct {
-	// Policy is what becomes of the lock when its holder dies; 0 means PolicyReport for a
-	// new object, and any policy for one that exists. If it is set and the object has
-	// another policy, opening fails.
+	// Policy says what happens to the lock when its holder dies; 0 means PolicyReport for a new
+	// object, and any policy for an existing one. If it is set and the object has another policy,
+	// opening fails.
 	Policy Policy
 	// Repair, if set, is called by this process's Lock and LockContext when they find that a
 	// holder died. They hold the lock while it runs. If it returns nil, they return with the
@@ -88,15 +88,16 @@ type MutexOptions struct {
 	// waiters learn the bound from what has paid off; if it is negative, they never spin.
 	// See Mutex.SetSpin.
 	Spin time.Duration
-	// Checked makes every Unlock of this process a compare-and-swap, so that
-	// even two goroutines that race to unlock the same hold are caught. It
-	// costs what the fast path of Unlock saves.
+	// Checked makes every Unlock of this process a compare-and-swap. It then detects every unlock
+	// of a lock that is not held, even by two goroutines that race. It costs what the fast path
+	// of Unlock saves.
 	Checked bool
 	// Contention changes how waiters of this process compete.
 	Contention Contention
-	// LogBytes is the size of the undo log of a new Mutex of PolicyRollback: what the changes of
-	// one Update save, and 16 bytes for each range. It is rounded up to a multiple of 64. 0 means
-	// 16 KiB for a new Mutex, and any size for one that exists; the most is 1 MiB.
+	// LogBytes is the size of the undo log of a new Mutex with PolicyRollback. The log holds the
+	// bytes that one Update saves, and 16 bytes for each range. LogBytes is rounded up to a
+	// multiple of 64. 0 means 16 KiB for a new Mutex, and any size for an existing one; the most
+	// is 1 MiB.
 	LogBytes int
 }
 
@@ -126,8 +127,7 @@ func openMutex(a *arenakernel.Arena, name string, opts *MutexOptions, attach boo
 	})
 }
 
-// MutexAt opens the Mutex at an offset. Another process got the offset from the method
-// Offset.
+// MutexAt opens the Mutex at an offset that another process got from the method Offset.
 func MutexAt(a *arena.Arena, off arena.Offset) (*Mutex, error) {
 	return handleAt(a, off, "mutex.open", mutexKind, mutexVersion, uint64(mutexBytes), newMutex(&MutexOptions{}))
 }
@@ -137,7 +137,7 @@ func wrongKind(op string, o arenakernel.Object, want arenakernel.Kind, version u
 		Detail: fmt.Sprintf("it is %v of version %d and %d bytes, not %v of version %d", o.Kind, o.Version, o.Size, want, version)}
 }
 
-// objectName is what people call an object.
+// objectName is the name of an object in messages.
 func objectName(o arenakernel.Object) string {
 	if o.Name != "" {
 		return o.Name
@@ -162,15 +162,15 @@ func buildMutex(a *arenakernel.Arena, o arenakernel.Object, opt *MutexOptions) (
 	if log != nil {
 		m.policy, m.log, m.tx = PolicyRollback, log, newTx(log, objectName(o))
 	} else if m.policy == PolicyRollback {
-		m.policy = PolicyReport // by a peer's bytes, which changed just now
+		m.policy = PolicyReport // a peer has changed the bytes just now
 	}
 	m.counted()
 	m.opening.shut, m.opening.end = m.shut, m.end
 	return m, nil
 }
 
-// buildMutexAt makes a handle on the words of a mutex at off, in the body of o:
-// o may be an object that has one as a part.
+// buildMutexAt makes a handle on the words of a mutex at off, in the body of o. o may be an
+// object that has a mutex as a part.
 func buildMutexAt(a *arenakernel.Arena, o arenakernel.Object, off arenakernel.Offset, opt *MutexOptions) *Mutex {
 	m := buildBareMutex(a, o, off, opt)
 	m.queue = park.NewQueue(park.Config{
@@ -222,10 +222,9 @@ func (m *Mutex) Lock() {
 	m.lockOrPanic()
 }
 
-// LockContext locks m, and waits until it can or ctx ends. An error means that
-// m is not held: ctx.Err(), or an error that Is ErrOwnerDead or
-// ErrNotRecoverable by the policy of m, ErrCorrupt, or ErrClosed. A lock that
-// is free is taken without a look at ctx.
+// LockContext locks m, and waits until it can or ctx ends. An error means that m is not held:
+// ctx.Err(), or an error that Is ErrOwnerDead or ErrNotRecoverable by the policy of m,
+// ErrCorrupt, or ErrClosed. If the lock is free, the call takes it even though ctx has ended.
 func (m *Mutex) LockContext(ctx context.Context) error {
 	if !race.Enabled && atomic.CompareAndSwapUint32(m.own, 0, atomic.LoadUint32(&m.self)) {
 		return nil
@@ -233,9 +232,9 @@ func (m *Mutex) LockContext(ctx context.Context) error {
 	return m.lockSlow(ctx)
 }
 
-// TryLock locks m if that is possible without waiting, and reports whether it did. State
-// tells why not. If the lock is on its way to a waiter that does not take it for 0.1 s,
-// TryLock takes it: the process of the waiter may be stopped.
+// TryLock locks m if that is possible without waiting, and reports whether it did. State tells
+// why it failed. If the lock is on its way to a waiter that does not take it within 0.1 s,
+// TryLock takes it: the waiter's process may be stopped.
 func (m *Mutex) TryLock() bool {
 	if !race.Enabled && atomic.CompareAndSwapUint32(m.own, 0, atomic.LoadUint32(&m.self)) {
 		return true
@@ -243,18 +242,18 @@ func (m *Mutex) TryLock() bool {
 	return m.tryLockSlow()
 }
 
-// Unlock unlocks m. It panics when this process does not hold m, and with an
-// error that Is ErrCorrupt when a peer overwrote the lock.
+// Unlock unlocks m. It panics if this process does not hold m, and with an error that Is
+// ErrCorrupt if a peer overwrote the lock.
 //
-// Two goroutines that race to unlock the same hold may between them release the hold of
-// another process, unless the handle was opened Checked.
+// If two goroutines race to unlock the same hold, they may release the hold of another process,
+// unless the handle was opened Checked.
 func (m *Mutex) Unlock() {
 	if race.Enabled {
 		m.unlockSlow(atomic.LoadUint32(m.own))
 		return
 	}
 	if name := m.plain; name != 0 {
-		wake := m.wake // loaded here, since nothing is loaded while the CAS is under way
+		wake := m.wake // loaded here, because the processor loads nothing during the CAS
 		// sync(mutex.release): release
 		if atomic.CompareAndSwapUint32(m.own, name, 0) {
 			if atomic.LoadUint32(wake)&1 != 0 {
@@ -263,7 +262,7 @@ func (m *Mutex) Unlock() {
 			return
 		}
 	} else if *m.own == m.biased {
-		// A plain load: while this process holds m nobody else writes the word.
+		// A plain load is enough: while this process holds m, nobody else writes the word.
 		if releaseBiased(m.own, m.wake) {
 			m.loseBias()
 		}
@@ -272,19 +271,19 @@ func (m *Mutex) Unlock() {
 	m.unlockSlow(*m.own)
 }
 
-// Offset is where the Mutex lies in its arena, for MutexAt in another process.
+// Offset is the place of the Mutex in its arena, for MutexAt in another process.
 func (m *Mutex) Offset() arena.Offset { return m.object.Offset }
 
-// Close closes the handle, and no other handle on the Mutex. Calls that wait by it end
-// with an error that Is ErrClosed. A hold of this process stays, and is given back
-// through another handle. A second Close is an error that Is ErrClosed.
+// Close closes this handle on the Mutex, and no other. Calls that wait through it end with an
+// error that Is ErrClosed. A hold of this process stays; release it through another handle. A
+// second Close is an error that Is ErrClosed.
 func (m *Mutex) Close() error { return m.opening.close("mutex.close") }
 
 // shut ends the waits of this handle.
 func (m *Mutex) shut() { park.Shut(m.queue) }
 
-// end takes the words away from the fast paths. A call that is under way, and should
-// not be, sees the words before or after.
+// end takes the words away from the fast paths. A call that runs at the same time, which is a
+// mistake of the caller, uses the words from before or from after.
 func (m *Mutex) end() {
 	takeWords(&m.own, &m.wake)
 	if m.queueLock {
@@ -293,29 +292,29 @@ func (m *Mutex) end() {
 	m.queue.Close()
 }
 
-// Policy is what becomes of m when its holder dies.
+// Policy says what happens to m when its holder dies.
 func (m *Mutex) Policy() Policy { return m.policy }
 
-// SetSpin bounds how long waiters of all processes spin before they sleep. If d is 0, they
-// learn the bound; if d is negative, they never spin.
+// SetSpin bounds how long waiters of all processes spin before they sleep. If d is 0, waiters
+// learn the bound from experience; if d is negative, they never spin.
 func (m *Mutex) SetSpin(d time.Duration) {
 	m.opening.use()
 	m.words.spin.Store(spinField(d))
 }
 
-// Spin is what SetSpin set.
+// Spin is the value of the last SetSpin.
 func (m *Mutex) Spin() time.Duration {
 	m.opening.use()
 	return spinOf(m.words.spin.Load())
 }
 
-// MutexState is what State tells.
+// MutexState is the result of State.
 type MutexState struct {
-	Held    bool              // it is held, also by a recoverer
-	Owner   *shmsync.Identity // its holder, or the process whose death left it; nil when free or unknown
+	Held    bool              // it is held, perhaps by a process that recovers it
+	Owner   *shmsync.Identity // its holder, or the process whose death left it behind; nil if it is free or the holder is not known
 	Waiting bool              // there may be waiters
 	Err     error             // why it cannot be locked: nil, ErrOwnerDead, ErrNotRecoverable or ErrCorrupt
-	Word    string            // the owner word in words
+	Word    string            // the owner word, rendered for people
 }
 
 // State reads m without locking it. The answer may be out of date
@@ -348,7 +347,7 @@ func (m *Mutex) fail(op string, err error, who *shmsync.Identity, detail string)
 	return &shmsync.Error{Op: m.variant.op(op), Object: objectName(m.object), Err: err, Who: who, Detail: detail}
 }
 
-// named is a text that ends with the word mutex, and which one that is.
+// named completes a text that ends with the word mutex by the name of m.
 func (m *Mutex) named(text string) string { return m.variant.text(text) + objectName(m.object) }
 
 func initMutex(body []byte, opt *MutexOptions, log uint64) {

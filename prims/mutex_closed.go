@@ -7,13 +7,13 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// closed is the error of a call by a handle that is closed, or is being closed.
+// closed is the error of a call through a handle that is closed or is being closed.
 func (m *Mutex) closed() error {
 	return m.fail("mutex.lock", shmsync.ErrClosed, nil, closedHandle)
 }
 
-// ended reports whether the handle is closed, and panics for a lock that the caller of
-// the library uses. The library's own locks may have a call that is still under way.
+// ended reports whether the handle is closed. If m is a lock of a user, ended panics then. For
+// the library's own locks a call may still be under way.
 func (m *Mutex) ended(verb string) bool {
 	if !m.opening.ended.Load() {
 		return false
@@ -24,8 +24,8 @@ func (m *Mutex) ended(verb string) bool {
 	return true
 }
 
-// unlockBiased unlocks a hold that another handle of this process took, in a way that
-// this one, which is Checked, does not. It reports false if o is no such hold.
+// unlockBiased unlocks a biased hold that another handle of this process took. This handle is
+// Checked and takes no biased holds. It reports false if o is no such hold.
 func (m *Mutex) unlockBiased(o uint32) bool {
 	if o != uint32(m.name)|ownerBiased {
 		return false
@@ -36,23 +36,24 @@ func (m *Mutex) unlockBiased(o uint32) bool {
 	return true
 }
 
-// endPolls is how often the end of an opening looks for calls that have a queue lock, once a
-// millisecond. A peer that overwrites the queue lock keeps it no longer than that.
+// endPolls is how often the end of an opening looks for calls that hold a queue lock, once a
+// millisecond. So a peer that overwrites the queue lock delays the end no longer than that.
 const endPolls = 1000
 
-// awaitCalls waits until no call of this process has m, a queue lock whose opening has ended, nor
-// counts itself. A call counts itself while it waits, and while it wakes the waiters that
-// it let go, but not for the few instructions for which it has a free queue lock.
+// awaitCalls waits until no call of this process holds m and none is counted. m is a queue lock
+// whose opening has ended. A call counts itself while it waits, and while it wakes the waiters
+// whose waits it has ended, but not during the few instructions for which it has a free queue
+// lock.
 //
 //	a call                          the end of the opening
 //	------                          ----------------------
 //	takes the queue lock            the opening has ended, the fast paths have lost the words
 //	counts itself                   no call is counted?
 //	unlocks the queue lock          the queue lock is not this process's?
-//	wakes, counts itself off        no call is counted?
+//	wakes, is counted no more      no call is counted?
 //
-// The second look finds a call that was before its unlocking at the first, and the third one a
-// call that was before it at the second.
+// If a call had not unlocked at the first look, the second look finds it. If a call had not
+// unlocked at the second look, the third finds it.
 func (m *Mutex) awaitCalls() {
 	for p := m.opening; !m.unused(); p.polls++ {
 		switch {

@@ -2,19 +2,19 @@ package prims
 
 import "github.com/shmsync/shmsync/internal/park"
 
-// stays reports whether o is the hold of a dead one that is not gone, and which passes
-// on when it is.
+// stays reports whether o is the hold of a dead participant that is not gone, and the hold passes
+// on only when it is gone.
 func (m *Mutex) stays(o ownerWord) bool {
 	return !m.internal && o.held() && (m.log != nil || o.ownerDied(policyOf(m.words.policy)).free()) && !m.a.Gone(o.participant())
 }
 
-// mayTake reports whether a lock that is owner-dead by o may be taken for a repair: the
+// mayTake reports whether a lock that is owner-dead with word o may be taken for a repair: the
 // dead process cannot write to its data any more.
 func (m *Mutex) mayTake(o ownerWord) bool {
 	return m.internal || o.kind() != kindOwnerDead || m.a.Gone(o.participant())
 }
 
-// sleepUntilGone sleeps for a moment on a lock that is owner-dead by o.
+// sleepUntilGone sleeps for a moment on a lock that is owner-dead with word o.
 func (w *waiter) sleepUntilGone(o ownerWord) park.Result {
 	m := w.m
 	v := m.wakeWord.Announce()

@@ -25,7 +25,7 @@ func inspectMutex(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspec
 	return i.Inspection
 }
 
-// mutexRest tells the words of a mutex but the first.
+// mutexRest adds the words of a mutex except the owner word.
 func (i *inspection) mutexRest(w *mutexWords) {
 	i.wakeWord("wake", w.wake.Load())
 	if s := w.starving.Load(); s != 0 {
@@ -33,7 +33,7 @@ func (i *inspection) mutexRest(w *mutexWords) {
 	}
 }
 
-// undoLog tells of the log of a lock.
+// undoLog adds the undo log of a lock.
 func (i *inspection) undoLog(l *undoLog) {
 	s := l.state()
 	i.word("undo log", uint64(s), "%v; %d bytes in all, at most %d were in use; %d rollbacks", s, l.size, l.head.highest.Load(), l.head.rollbacks.Load())

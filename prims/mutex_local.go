@@ -9,22 +9,22 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// A hand-off inside a process. The owner word says for the moment that the lock is
-// reserved for this process, so that a death in between is not that of an owner, and the
-// goroutine that it is for is told by the Go runtime, without the kernel and the poller.
-// See docs/design/0023-local-handoff.md.
+// A handoff inside a process. While the lock is on its way, the owner word says that it is
+// reserved for this process, so a death at that time is not the death of an owner. The Go
+// runtime, and neither the kernel nor the poller, wakes the goroutine that gets the lock. See
+// docs/design/0023-local-handoff.md.
 
-// reservedFor is how long a reservation keeps others from the lock, in nanoseconds: the
-// process that it is for may be stopped.
+// reservedFor is how long a reservation keeps other processes from the lock, in nanoseconds.
+// After that anybody may take it: the process with the reservation may be stopped.
 const reservedFor = 100e6
 
-// handedLocally marks a time in the word handed as that of a hand-off inside a process.
+// handedLocally marks a time in the word handed as that of a handoff inside a process.
 const handedLocally = 1
 
-// handOver hands the lock, which is held by us or free as from says, to the goroutine of
-// this process that has waited for longest, if it parks and has waited for a millisecond.
-// It reports false if there is none, or if a free lock was taken meanwhile: then it has
-// done nothing.
+// handOver hands the lock to the goroutine of this process that has waited longest, if that
+// goroutine parks and has waited for a millisecond. from is the owner word: the lock is held by
+// us or free. handOver reports false, and does nothing, if there is no such goroutine, or if
+// another process took the free lock.
 func (m *Mutex) handOver(from ownerWord) bool {
 	since := m.oldest()
 	if since == 0 {
@@ -50,21 +50,21 @@ func (m *Mutex) handOver(from ownerWord) bool {
 		return true
 	}
 	m.counts.add(countWake)
-	if !m.queueLock { // a monitor first wakes those whose wait has ended, and yields then
+	if !m.queueLock { // a monitor first wakes the owners of ended waits, and yields then
 		m.yield()
 	}
 	return true
 }
 
-// yield lets the goroutine run that the lock was handed to, if there is one, as sync.Mutex
-// does: now, in the rest of this time slice.
+// yield runs the goroutine to which the lock was handed, if there is one, in the rest of this
+// time slice, as sync.Mutex does.
 func (m *Mutex) yield() {
 	if m.granted.Load() > 0 {
 		runtime.Gosched()
 	}
 }
 
-// oldest is since when the goroutine waits that has parked for longest, 0 if none has.
+// oldest is the time since which the longest parked goroutine waits, 0 if none is parked.
 func (m *Mutex) oldest() int64 {
 	if m.queue == nil {
 		return 0
@@ -72,7 +72,7 @@ func (m *Mutex) oldest() int64 {
 	return m.queue.Oldest()
 }
 
-// grant tells the goroutine that has parked for longest that the lock is reserved for it.
+// grant tells the goroutine that has parked longest that the lock is reserved for it.
 func (m *Mutex) grant() bool {
 	m.granted.Add(1)
 	if m.queue.Grant() {
@@ -82,9 +82,9 @@ func (m *Mutex) grant() bool {
 	return false
 }
 
-// forAnother reports whether a reservation for this process is for another goroutine
-// than one that waits since then: for one that was told, or one that has parked for
-// longer, which it tells.
+// forAnother reports whether a reservation for this process is meant for another goroutine than
+// the caller, which has waited since since: for one that was told, or for one that has parked
+// longer. forAnother tells the latter.
 func (m *Mutex) forAnother(since int64) bool {
 	if m.granted.Load() > 0 {
 		return true
@@ -93,7 +93,7 @@ func (m *Mutex) forAnother(since int64) bool {
 	return oldest != 0 && oldest < since && m.grant()
 }
 
-// step is Mutex.step for this waiter. A reservation for its process may be for another
+// step is Mutex.step for this waiter. A reservation for its process may be meant for another
 // goroutine.
 func (w *waiter) step(o ownerWord) (took, changed bool, err error) {
 	m := w.m
@@ -103,8 +103,9 @@ func (w *waiter) step(o ownerWord) (took, changed bool, err error) {
 		took, changed, err = m.step(o, true)
 	}
 	if w.granted {
-		// If it did not get the lock, another process took the reservation back. It looks
-		// again after this, since others leave a reservation to it until now.
+		// If the waiter did not get the lock, another process took the reservation back. The
+		// waiter looks once more after this line, because until now other goroutines have left a
+		// reservation to it.
 		w.granted = false
 		m.granted.Add(-1)
 		changed = changed || err == nil && !took
@@ -112,24 +113,24 @@ func (w *waiter) step(o ownerWord) (took, changed bool, err error) {
 	return took, changed, err
 }
 
-// expired reports whether the last reservation is so old that anybody may have the lock.
+// expired reports whether the last reservation is so old that anybody may take the lock.
 func (m *Mutex) expired() bool {
 	ago := shmsync.Monotonic() - int64(m.words.handed.Load()&^handedLocally)
 	return ago < 0 || ago > reservedFor
 }
 
-// giveBack gives a reservation for this process back that may have been for a goroutine
-// which leaves, unless another one of the process has it or gets it.
+// giveBack gives up a reservation for this process, which may have been meant for the goroutine
+// that leaves. It keeps the reservation if another goroutine of the process has it or gets it.
 func (m *Mutex) giveBack() bool {
 	reserved := makeOwner(kindReserved, m.name)
 	return ownerWord(m.owner.Load()) == reserved && !m.forAnother(math.MaxInt64) && m.owner.CompareAndSwap(uint32(reserved), 0)
 }
 
-// localTurn reports whether this release is for a goroutine of this process that has
-// lost for long. Every other one is for those that the kernel and the pollers wake.
+// localTurn reports whether this release is for a goroutine of this process that has lost for
+// long. Every other release is for the waiters that the kernel and the pollers wake.
 func (m *Mutex) localTurn() bool { return m.turns.Add(1)&1 == 0 }
 
-// patient has a waiter that has lost for long park, so that it can be handed the lock.
+// patient makes a waiter that has lost for long park, so that it can be handed the lock.
 func (w *waiter) patient(b *park.SleepSpec, now int64) {
 	b.Park = w.slept && now-w.since > starveAfter
 }

@@ -4,9 +4,9 @@ import "github.com/shmsync/shmsync"
 
 const allSleepers = 1 << 30
 
-// badUnlock ends an Unlock whose caller does not hold the lock. The library holds each
-// queue lock that it unlocks. So a peer has overwritten the word of such a queue lock, and the next
-// caller to take it is told.
+// badUnlock ends an Unlock whose caller does not hold the lock. The library unlocks a queue lock
+// only while it holds it. So if this is a queue lock, a peer has overwritten its word, and the next
+// caller that takes the lock gets the error.
 func (m *Mutex) badUnlock(o ownerWord) {
 	if m.queueLock {
 		return

@@ -25,8 +25,9 @@ func init() {
 	})
 }
 
-// markOwnerDead deals with owner word o, whose name was found dead. It reports false if the
-// word stays: the data that it guards is handed over when the dead one is gone.
+// markOwnerDead marks owner word o, whose participant was found dead. It reports false if the
+// word stays as it is: the data that the lock guards is handed over only when that participant is
+// gone.
 func (m *Mutex) markOwnerDead(o ownerWord) (changed bool) {
 	if m.log != nil && o.held() {
 		return rollBackMutex(m.a, m.words, m.log, o)
@@ -34,7 +35,8 @@ func (m *Mutex) markOwnerDead(o ownerWord) (changed bool) {
 	return markOwnerDeadMutex(m.a, m.words, o, m.internal)
 }
 
-// markOwnerDeadMutex is mark owner-dead. internal says that the mutex guards no data.
+// markOwnerDeadMutex does the work of markOwnerDead. internal says that the mutex guards no user
+// data.
 func markOwnerDeadMutex(a *arenakernel.Arena, w *mutexWords, o ownerWord, internal bool) (changed bool) {
 	next := o.ownerDied(policyOf(w.policy))
 	if next == o || !internal && next.free() && o.held() && !a.Gone(o.participant()) {
@@ -72,7 +74,7 @@ func wakeAllOf(a *arenakernel.Arena, w *mutexWords) {
 	b.WakeAll()
 }
 
-// repairMutex takes back what dead has of the object.
+// repairMutex takes back what dead holds of the object.
 func repairMutex(a *arenakernel.Arena, obj arenakernel.Object, dead arenakernel.ParticipantID) {
 	w, err := arenakernel.TryAt[mutexWords](a, obj.Body)
 	if err != nil {
@@ -80,7 +82,7 @@ func repairMutex(a *arenakernel.Arena, obj arenakernel.Object, dead arenakernel.
 	}
 	l, err := mutexLog(a, obj, w)
 	if err != nil {
-		return // nobody can open it: its hold stays
+		return // nobody can open it, so its hold stays
 	}
 	repairLoggedMutex(a, w, l, dead, false)
 }
@@ -89,8 +91,8 @@ func repairMutexWords(a *arenakernel.Arena, w *mutexWords, dead arenakernel.Part
 	repairLoggedMutex(a, w, nil, dead, internal)
 }
 
-// repairLoggedMutex is repairMutexWords for words that have the log l, unless that is nil. What the
-// policy word says does not matter: a peer may have overwritten it.
+// repairLoggedMutex is repairMutexWords for words with the undo log l, or without a log if l is
+// nil. It ignores the policy word, which a peer may have overwritten.
 func repairLoggedMutex(a *arenakernel.Arena, w *mutexWords, l *undoLog, dead arenakernel.ParticipantID, internal bool) {
 	if s := w.starving.Load(); a.Reaps(dead, arenakernel.ParticipantID(s&arenakernel.ParticipantIDMask)) {
 		w.starving.CompareAndSwap(s, 0)
@@ -112,8 +114,8 @@ func repairLoggedMutex(a *arenakernel.Arena, w *mutexWords, l *undoLog, dead are
 	}
 }
 
-// wakeMutex replaces a wake that a death swallowed. A waiter may be asleep if one is
-// recorded, or about to sleep if one has announced itself.
+// wakeMutex replaces a wake that a death swallowed. If a sleeper is recorded, a waiter may be
+// asleep. If a waiter has announced itself, it may be about to sleep.
 func wakeMutex(a *arenakernel.Arena, obj arenakernel.Object, owed arenakernel.Owed) {
 	if w, err := arenakernel.TryAt[mutexWords](a, obj.Body); err == nil {
 		wakeMutexWords(a, w, owed)
@@ -122,8 +124,8 @@ func wakeMutex(a *arenakernel.Arena, obj arenakernel.Object, owed arenakernel.Ow
 
 func wakeMutexWords(a *arenakernel.Arena, w *mutexWords, owed arenakernel.Owed) {
 	if o := ownerWord(w.owner.Load()); o.kind() == kindReserved {
-		// The dead may have made the reservation for a waiter that had given up. It is no
-		// hold, so it can always be taken back.
+		// The dead process may have made the reservation for a waiter that had given up. A
+		// reservation is no hold, so it can always be taken back.
 		w.owner.CompareAndSwap(uint32(o), 0)
 		owed = max(owed, arenakernel.OwedOne)
 	}
@@ -179,8 +181,8 @@ func checkMutexWords(obj arenakernel.Object, w *mutexWords) error {
 	return nil
 }
 
-// check is called ten times a second while a goroutine of this process waits. It finds wakes
-// and grants that a stopped or dead process kept from the waiters.
+// check is called ten times a second while a goroutine of this process waits. It finds wakes and
+// grants that the waiters did not get because a process is stopped or dead.
 func (m *Mutex) check() {
 	if m.alsoCheck != nil {
 		defer m.alsoCheck()
@@ -195,21 +197,20 @@ func (m *Mutex) check() {
 		m.markOwnerDead(o)
 	case o.kind() == kindReserved:
 		if m.reserved.Swap(uint32(o)) == uint32(o) && m.owner.CompareAndSwap(uint32(o), 0) {
-			// Nobody came for it: its process may be stopped. It is not held,
-			// so nothing is taken away from it.
+			// The reservation was not used: its process may be stopped. A reservation is no hold,
+			// so that process loses nothing.
 			wakeOneOf(m.a, m.words)
 		}
 		return
 	default:
-		// The waiter that was woken last may be stopped before it could announce the others
-		// again.
+		// The waiter that was woken last may be stopped before it has announced the others again.
 		m.wakeWord.Announce()
 	}
 	m.reserved.Store(0)
 }
 
-// repair runs the Repair of this process's options for the owner-dead word o.
-// It took the lock, or failed, or found the word changed.
+// repair runs the Repair of this process's options for the owner-dead word o. It has taken the
+// lock, or has failed, or found the word changed.
 func (w *waiter) repair(o ownerWord) (took bool, err error) {
 	took, err = w.m.inherit(o)
 	if took {
@@ -218,8 +219,7 @@ func (w *waiter) repair(o ownerWord) (took bool, err error) {
 	return took, err
 }
 
-// inherit takes m for the owner-dead word o, by the Repair of this process's
-// options.
+// inherit takes m with the owner-dead word o, and runs the Repair of this process's options.
 func (m *Mutex) inherit(o ownerWord) (took bool, err error) {
 	recovering := makeOwner(kindRecovering, m.name)
 	if o.kind() != kindOwnerDead || !m.mayTake(o) || !m.takeFrom(o, recovering) {
@@ -239,16 +239,16 @@ func (m *Mutex) inherit(o ownerWord) (took bool, err error) {
 	return true, nil
 }
 
-// Recover makes an owner-dead or not recoverable m usable again: it waits until nothing of
-// the dead process can write any more, not even a system call, takes the lock, runs repair,
-// and releases the lock. If repair returns an error or panics, m becomes not recoverable
-// until a later Recover succeeds, and Recover returns the error. Other callers wait while
-// repair runs. If this process dies before repair returns, m is owner-dead again, or not recoverable
-// again if it has PolicyRollback.
+// Recover makes an owner-dead or not recoverable m usable again. It waits until nothing of the dead
+// process can write any more, not even a system call. Then it takes the lock, runs repair, and
+// releases the lock. If repair returns an error or panics, m becomes not recoverable until a later
+// Recover succeeds, and Recover returns the error. Other callers wait while repair runs. If this
+// process dies before repair returns, m is owner-dead again, or not recoverable again if it has
+// PolicyRollback.
 //
-// Recover of a healthy lock waits for it, releases it and does not run repair.
-// Its own errors are those of LockContext, ErrOwnerDead excepted. It panics when
-// repair is nil, and leaves the lock as it is.
+// If the lock is healthy, Recover waits for it, releases it and does not run repair. Its own
+// errors are those of LockContext except ErrOwnerDead. It panics if repair is nil, and leaves the
+// lock as it is.
 func (m *Mutex) Recover(repair func() error) error {
 	return m.RecoverContext(context.Background(), repair)
 }
@@ -311,7 +311,7 @@ func (m *Mutex) repaired() {
 	}
 }
 
-// passThrough takes a healthy lock and gives it back.
+// passThrough takes a healthy lock and releases it.
 func (m *Mutex) passThrough(ctx context.Context) error {
 	if !m.queue.Enter() {
 		return m.closed()
@@ -319,7 +319,7 @@ func (m *Mutex) passThrough(ctx context.Context) error {
 	defer m.queue.Exit()
 	w := waiter{m: m, cancel: park.CancelBy(ctx)}
 	defer w.cancel.Stop()
-	// Not LockContext: a Repair in the options is not what was asked for.
+	// LockContext would run the Repair of the options, which is not what the caller asked for.
 	err := w.acquire(false)
 	if err == nil {
 		race.Acquire(m.key)
@@ -328,17 +328,17 @@ func (m *Mutex) passThrough(ctx context.Context) error {
 	return err
 }
 
-// takeFrom makes a word of ours of an owner-dead, or not recoverable, owner word that mayTake
-// allows to take.
+// takeFrom replaces an owner-dead, or not recoverable, owner word by the word to, which names
+// this process. mayTake has allowed it.
 func (m *Mutex) takeFrom(o, to ownerWord) bool {
 	if m.internal {
-		return m.owner.CompareAndSwap(uint32(o), uint32(to)) // whoever it names
+		return m.owner.CompareAndSwap(uint32(o), uint32(to)) // a not recoverable word may name anybody
 	}
 	return arenakernel.TakeFromGone(m.a, o.participant(), m.owner, uint32(o), uint32(to))
 }
 
-// runRepair runs repair while m is being recovered by this process. On failure
-// it leaves m not recoverable.
+// runRepair runs repair while this process recovers m. If repair fails, m becomes not
+// recoverable.
 func (m *Mutex) runRepair(repair func() error) (err error) {
 	done := false
 	defer func() {

@@ -6,9 +6,9 @@ import (
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
-// reserve gives the lock, which is held by us or free as from says, to a waiter
-// that has lost for long and asks for it. It reports false when there is none, or
-// when the free lock was taken meanwhile: then it has done nothing.
+// reserve reserves the lock for a waiter that has lost for long and asks for the handoff. from is
+// the owner word: the lock is held by us or free. reserve reports false, and does nothing, if
+// there is no such waiter, or if another process took the free lock.
 func (m *Mutex) reserve(from ownerWord) bool {
 	asks := m.words.starving.Load()
 	if asks == 0 {
@@ -23,7 +23,7 @@ func (m *Mutex) reserve(from ownerWord) bool {
 		return true
 	}
 	reserved := makeOwner(kindReserved, s)
-	// Before the reservation, which would look old otherwise.
+	// The time is stored before the reservation, which would look expired otherwise.
 	m.words.handed.Store(uint64(shmsync.Monotonic()) &^ handedLocally)
 	if !m.owner.CompareAndSwap(uint32(from), uint32(reserved)) {
 		if from.free() {
@@ -35,8 +35,7 @@ func (m *Mutex) reserve(from ownerWord) bool {
 	crashpoint.Hit("mutex.unlock.reserved")
 	m.counts.add(countWake)
 	if !m.words.starving.CompareAndSwap(uint32(s), 0) {
-		// It gave up meanwhile, and perhaps before it could see the
-		// reservation.
+		// The waiter gave up in the meantime, perhaps before it could see the reservation.
 		m.owner.CompareAndSwap(uint32(reserved), 0)
 		m.wakeNext()
 		return true
@@ -44,19 +43,19 @@ func (m *Mutex) reserve(from ownerWord) bool {
 	m.noteCPU()
 	m.words.handoff.Add(1)
 	shmsync.Wake(wordPtr(&m.words.handoff), allSleepers)
-	// The waiter may be about to sleep, or parked behind its poller, although another waiter
-	// was woken.
+	// The waiter may be about to sleep, or parked behind its poller, even if another waiter was
+	// woken.
 	m.wakeWord.Touch()
 	m.a.ReadyOf(&m.words.poller, s)
 	return true
 }
 
-// mayHandOff reports whether the last hand-off is long enough ago. Each leaves the
-// lock idle until the waiter runs, so they are rationed.
+// mayHandOff reports whether the last handoff is long enough ago. Each handoff leaves the lock
+// idle until the waiter runs, so handoffs are rationed.
 func (m *Mutex) mayHandOff(now int64) bool {
 	handed := m.words.handed.Load()
 	if handed&handedLocally != 0 {
-		return true // that one cost nothing
+		return true // a handoff inside a process left no idle time
 	}
 	ago := now - int64(handed)
 	return ago < 0 || ago > handOffEvery

@@ -24,17 +24,16 @@ var (
 )
 
 const (
-	// starveAfter is how long a waiter loses before it asks for a hand-off; Go's
-	// sync.Mutex has the same.
+	// starveAfter is how long a waiter loses before it asks for a handoff. Go's sync.Mutex has
+	// the same value.
 	starveAfter = 1e6 // ns
-	// handOffEvery rations hand-offs: 25 µs of an idle lock each.
+	// handOffEvery rations handoffs: each leaves the lock idle for 25 µs.
 	handOffEvery = 1e6 // ns
-	// unfencedSleep bounds the sleep on a biased owner where no fence is to be
-	// had: its release may not see the announcement.
+	// unfencedSleep bounds the sleep on a biased owner where no fence is available: the owner's
+	// release may not see the announcement.
 	unfencedSleep = 1e6 // ns
-	// biasAfter is how many unlocks in a row must have found nobody before a
-	// hold is biased again. A fence costs a waiter some 17 µs and a biased
-	// release saves some 5 ns.
+	// biasAfter is the number of unlocks in a row without a waiter after which holds are biased
+	// again. A fence costs a waiter some 17 µs and a biased release saves some 5 ns.
 	biasAfter = 4096
 	biasMost  = 1 << 20
 )
@@ -43,8 +42,8 @@ const (
 // owner word has to fail.
 var ownerNever = 6<<ownerKindShift | rand.Uint32()&arenakernel.ParticipantIDMask
 
-// lockOrPanic is the slow path of Lock. It is kept out of line: inlined into
-// Lock it would take Lock's place in its callers.
+// lockOrPanic is the slow path of Lock. It is not inlined: inside Lock it would keep Lock itself
+// from being inlined into its callers.
 //
 //go:noinline
 func (m *Mutex) lockOrPanic() {
@@ -53,13 +52,13 @@ func (m *Mutex) lockOrPanic() {
 	}
 }
 
-// lockSlow is Lock without its first try. ctx may be nil.
+// lockSlow is Lock after its first try has failed. ctx may be nil.
 func (m *Mutex) lockSlow(ctx context.Context) error {
 	if !m.queue.Enter() {
 		return m.closed()
 	}
 	defer m.queue.Exit()
-	if m.queueLock && m.opening.ended.Load() { // before this call was counted
+	if m.queueLock && m.opening.ended.Load() { // the handle ended before this call was counted
 		return m.closed()
 	}
 	return m.lockEntered(ctx)
@@ -81,7 +80,7 @@ func (m *Mutex) lockEntered(ctx context.Context) error {
 
 func (m *Mutex) tryLockSlow() bool {
 	if m.queueLock && m.queue != nil {
-		m.queue.EnterEnding() // the end of the opening waits, or is seen
+		m.queue.EnterEnding() // the end of the opening waits for this call, or the call sees the end
 		defer m.queue.Exit()
 	}
 	if m.ended("TryLock") {
@@ -101,11 +100,11 @@ func (m *Mutex) tryLockSlow() bool {
 	}
 }
 
-// step moves on from owner word o if that takes no waiting: it takes a free
-// lock, or, for a waiter that has slept, one that is reserved for this process,
-// or deals with a dead owner. A waiter that has not slept leaves a reservation alone: it
-// would take it from a goroutine of this process that has been losing for long. changed
-// says that o is no longer the word, err that it will not become free by itself.
+// step changes owner word o if that is possible without waiting. It takes a free lock, or deals
+// with a dead owner. For a waiter that has slept, it also takes a lock that is reserved for this
+// process. A waiter that has not slept leaves a reservation to a goroutine of this process that
+// has lost for long. changed says that the word is no longer o, err that the lock will not become
+// free by itself.
 func (m *Mutex) step(o ownerWord, slept bool) (took, changed bool, err error) {
 	switch {
 	case o.free():
@@ -142,16 +141,15 @@ type waiter struct {
 	cancel   park.Cancel
 	since    int64 // CLOCK_MONOTONIC ns of the first sleep
 	slept    bool
-	met      bool // it was not free at once
+	met      bool // the lock was not free at once
 	starving bool // this process has asked for the next release
-	granted  bool // a reservation of this process is for it
-	dying    bool // the last sleep was for a holder that is dead and not gone
+	granted  bool // a reservation of this process is meant for this waiter
+	dying    bool // the last sleep was on a holder that is dead and not gone
 	exit     goneWait
-	variant  waitVariant // zero: a waiter for a plain Mutex
+	variant  waitVariant // zero for a waiter for a plain Mutex
 }
 
-// lock takes the lock, with the repair of this process's options where a death
-// is met.
+// lock takes the lock. If the owner is dead, it runs the Repair of this process's options.
 func (w *waiter) lock() error { return w.acquire(true) }
 
 // acquire takes the lock.
@@ -226,8 +224,8 @@ func (w *waiter) acquire(mayRepair bool) error {
 	}
 }
 
-// took ends a wait that got the lock. Others may be asleep, and the wake that
-// got us here took their announcement down.
+// took ends a wait that got the lock. Others may be asleep, and the wake of this waiter has
+// cleared their announcement.
 func (w *waiter) took() {
 	if w.slept {
 		w.m.wakeWord.Announce()
@@ -245,9 +243,9 @@ func (w *waiter) sleep() park.Result {
 		w.since = now
 	}
 	if w.slept && now-w.since > starveAfter && m.mayHandOff(now) {
-		// One at a time: a waiter that finds the place taken stays an ordinary one.
-		// It asks before each sleep, since another goroutine of this process
-		// may have used the hand-off up.
+		// The place in starving is for one process. A waiter that finds it taken stays an
+		// ordinary one. It asks before each sleep, since another goroutine of this process may
+		// have used up the handoff.
 		w.starving = m.words.starving.Load() == uint32(m.name) || m.words.starving.CompareAndSwap(0, uint32(m.name))
 		if w.starving {
 			crashpoint.Hit("mutex.lock.starving")
@@ -263,8 +261,8 @@ func (w *waiter) sleep() park.Result {
 	crashpoint.Hit("mutex.lock.announced")
 	o := ownerWord(m.owner.Load())
 	if o.kind() == kindBiased && o.valid() {
-		// The holder may release without seeing the announcement; after the
-		// fence either it sees it or we see the release.
+		// The holder may release without seeing the announcement. After the fence, either the
+		// holder sees the announcement or we see the release.
 		if shmsync.Fence() != nil {
 			sleepSpec.Bounded = unfencedSleep
 		}
@@ -300,8 +298,8 @@ func (m *Mutex) blocks(o ownerWord, slept bool) bool {
 	return false
 }
 
-// lastTry takes the lock if it is free although the context has ended: a
-// satisfied condition beats it, and a wake that was ours is not dropped.
+// lastTry takes a free lock although the context has ended: a satisfied condition takes
+// precedence, and a wake that this waiter got is not lost.
 func (w *waiter) lastTry() bool {
 	for {
 		o := ownerWord(w.m.owner.Load())
@@ -316,8 +314,8 @@ func (w *waiter) lastTry() bool {
 	}
 }
 
-// leave ends a wait that did not get the lock. A wake may have been meant for it, so it
-// makes sure that another wake comes to the waiters that stay.
+// leave ends a wait that did not get the lock. A wake may have been meant for this waiter, so
+// leave makes sure that another wake reaches the remaining waiters.
 func (w *waiter) leave() {
 	m := w.m
 	crashpoint.Hit("mutex.lock.leaving")
@@ -339,8 +337,8 @@ func (w *waiter) leave() {
 	}
 }
 
-// wakeNext wakes a waiter after a release that it may not have seen. A starving
-// waiter sleeps on the wake word like every other, so nobody else need be told.
+// wakeNext wakes a waiter after a release that the leaving waiter may not have used. A starving
+// waiter sleeps on the wake word like every other, so one wake is enough.
 func (m *Mutex) wakeNext() {
 	if m.counts != nil && m.wakeWord.Announced() {
 		m.counts.woken.Add(1)
@@ -348,8 +346,8 @@ func (m *Mutex) wakeNext() {
 	m.wakeWord.Release()
 }
 
-// loseBias ends a biased release that found a waiter: the waiter paid for a fence, so holds
-// do without the bias for a while.
+// loseBias ends a biased release that found a waiter. That waiter had to pay for a fence, so
+// holds are not biased for a while.
 func (m *Mutex) loseBias() {
 	atomic.StoreUint32(&m.self, uint32(m.name))
 	m.need.Store(min(2*m.need.Load(), biasMost))
@@ -361,13 +359,13 @@ func (m *Mutex) loseBias() {
 func (m *Mutex) unlockSlow(o uint32) {
 	race.ReleaseMerge(m.key)
 	if m.ended("Unlock") {
-		o = m.owner.Load() // the fast path read none of the lock's words
+		o = m.owner.Load() // the fast path has not read the lock's owner word
 	}
 	if m.unlockBiased(o) {
 		return
 	}
 	if m.counts != nil {
-		o = m.owner.Load() // what the fast path read is nobody's
+		o = m.owner.Load() // the fast path has read a word that is nobody's
 		if o == uint32(m.name) && !m.queueLock {
 			m.counts.since.Store(0)
 		}
@@ -388,13 +386,13 @@ func (m *Mutex) unlockSlow(o uint32) {
 		return
 	}
 	if m.wakeWord.Announced() {
-		// Waiters that this process hands the lock to had their turn above.
+		// A waiter of this process to which the lock is handed has had its turn above.
 		crashpoint.Hit("mutex.unlock.before_wake")
 		m.wakeAny()
 	}
 }
 
-// wakeAfter wakes a waiter after a release, or hands the lock to one.
+// wakeAfter wakes a waiter after a release, or hands the lock to a waiter.
 func (m *Mutex) wakeAfter() {
 	crashpoint.Hit("mutex.unlock.before_wake")
 	if m.localTurn() && m.handOver(ownerFree) {
@@ -403,7 +401,7 @@ func (m *Mutex) wakeAfter() {
 	m.wakeAny()
 }
 
-// wakeAny wakes a waiter of whatever process after a release, or hands the lock to one.
+// wakeAny wakes a waiter of any process after a release, or hands the lock to one.
 func (m *Mutex) wakeAny() {
 	if m.reserve(ownerFree) {
 		return
@@ -411,8 +409,8 @@ func (m *Mutex) wakeAny() {
 	m.noteCPU()
 	m.wakeNext()
 	if m.oldest() != 0 {
-		// The wake took the announcement down, and the woken waiter may come late: on a busy
-		// P the poller runs last. Without this no release would see the waiters that park
+		// The wake has cleared the announcement, and the woken waiter may run late: on a busy P
+		// the poller runs last. Without this announcement no release would see the parked waiters
 		// until then.
 		m.wakeWord.Announce()
 	}

@@ -15,12 +15,12 @@ var (
 )
 
 // Update locks m, calls f, and unlocks m. If f returns nil, its changes stay. If f returns an
-// error, panics or calls runtime.Goexit, or if this process dies, all that f has saved by tx is as
-// it was before, byte for byte; see [Tx]. Update returns the error of f.
+// error, panics or calls runtime.Goexit, or if this process dies, everything that f has saved by
+// tx is as it was before, byte for byte; see [Tx]. Update returns the error of f.
 //
-// m has to have PolicyRollback: else Update panics. An error that Is [shmsync.ErrNoSpace] says
+// m must have PolicyRollback; otherwise Update panics. An error that Is [shmsync.ErrNoSpace] says
 // that the log was full, and that nothing has changed. In a process without a byte lock the error
-// Is [shmsync.ErrNotSupported]. Its other errors are those of LockContext: it never is
+// Is [shmsync.ErrNotSupported]. Its other errors are those of LockContext, but never
 // ErrOwnerDead.
 //
 // Updates of one Mutex do not nest: f waits for itself if it calls Update or Lock of m. It
@@ -60,7 +60,7 @@ func (m *Mutex) UpdateContext(ctx context.Context, f func(tx *Tx) error) (err er
 	return err
 }
 
-// endUpdate ends an Update. It is deferred, so that it comes after a panic, too.
+// endUpdate ends an Update. It is deferred, so that it runs after a panic, too.
 func (m *Mutex) endUpdate(tx *Tx, err *error) {
 	if tx.failed != nil {
 		if r := recover(); r != nil && r != any(txEnd{tx}) {
@@ -72,7 +72,8 @@ func (m *Mutex) endUpdate(tx *Tx, err *error) {
 	if o.participant() != m.name || !o.held() {
 		tx.open = false
 		if tx.tail != 0 {
-			// A later death of this process as a holder must not undo it: the data has been free to all.
+			// If this process dies as a holder later, the log must not be undone: others may have
+			// changed the data since it was unlocked.
 			tx.log.loseForeign(makeLogState(logActive, m.name, tx.tail))
 		}
 		panic("shmsync: the function of an Update has unlocked " + m.named("mutex "))
@@ -85,8 +86,8 @@ func (m *Mutex) endUpdate(tx *Tx, err *error) {
 	m.Unlock()
 }
 
-// loseLog makes m, which this process holds by o, not recoverable: its log is not what a correct
-// process leaves.
+// loseLog makes m not recoverable. This process holds m with word o and has found a log that no
+// correct process leaves.
 func (m *Mutex) loseLog(o ownerWord) {
 	if n := m.log.state().participant(); n != 0 {
 		m.words.died.Store(uint32(n))
@@ -105,8 +106,9 @@ func (m *Mutex) notRecoverable(op string) error {
 	return err
 }
 
-// mutexLog gives the log of a Mutex; nil if it has none, as every object of another kind, whatever
-// a peer has written into its policy. An error says that it should have one.
+// mutexLog returns the log of a Mutex. It is nil for a Mutex without a log, and for an object of
+// another kind, whatever a peer has written into its policy. An error says that the Mutex should
+// have a log and has none.
 func mutexLog(a *arenakernel.Arena, o arenakernel.Object, w *mutexWords) (*undoLog, error) {
 	if o.Kind != mutexKind || policyOf(w.policy) != PolicyRollback {
 		return nil, nil
@@ -114,8 +116,8 @@ func mutexLog(a *arenakernel.Arena, o arenakernel.Object, w *mutexWords) (*undoL
 	return logOf(a, o, uint64(mutexBytes))
 }
 
-// rollBackMutex deals with owner word o of a Mutex with a log, whose name was found dead. It
-// reports false if the word stays: the data is handed over when the dead one is gone.
+// rollBackMutex deals with owner word o of a Mutex with a log, whose participant was found dead.
+// It reports false if the word stays: the data is handed over when the dead participant is gone.
 func rollBackMutex(a *arenakernel.Arena, w *mutexWords, l *undoLog, o ownerWord) (changed bool) {
 	dead := o.participant()
 	if !o.held() || !a.Gone(dead) {

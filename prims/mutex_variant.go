@@ -13,14 +13,14 @@ import (
 // Both fields are for hosts of several NUMA nodes. No host has shown a gain from them so
 // far: measure before you set them, with `shmbench lock --prim 'shmsync:mutex*'`.
 type Contention struct {
-	// NearWakes makes an Unlock of this process wake a waiter on its own CPU's NUMA node if
-	// one sleeps there, so that the lock and what it guards stay there for a while. Every
-	// 64th wake goes to the first in the queue, and a waiter that has lost for a
-	// millisecond is handed the lock as always. NearWakes concerns waiters without a
-	// context, in processes that opened the Mutex with NearWakes too: such a waiter learns
-	// of its holder's death from the reaper, and not from the kernel at once. It has no
-	// effect where the node is not known without a system call, as on arm64. Without
-	// NearWakes, waiters are woken in the order in which they went to sleep.
+	// NearWakes makes an Unlock of this process wake a waiter on its own CPU's NUMA node if one
+	// sleeps there, so that the lock and what it guards stay there for a while. Every 64th wake
+	// goes to the first in the queue, and a waiter that has lost for a millisecond is handed the
+	// lock as always. NearWakes concerns waiters without a context, in processes that opened the
+	// Mutex with NearWakes too. Such a waiter learns of its holder's death from the reaper, and
+	// not at once from the kernel. NearWakes has no effect where only a system call tells the
+	// node, as on arm64. Without NearWakes, waiters are woken in the order in which they went to
+	// sleep.
 	NearWakes bool
 	// MaxSpinners is how many goroutines of this process may spin for the Mutex at a time;
 	// others sleep at once. 0 means no limit. The more goroutines spin, the more often the
@@ -28,15 +28,15 @@ type Contention struct {
 	MaxSpinners int
 }
 
-// mustBeValid panics if the number of spinners is impossible.
+// mustBeValid panics if the number of spinners is invalid.
 func (c Contention) mustBeValid(what string) {
 	if c.MaxSpinners < 0 || c.MaxSpinners > math.MaxInt32 {
 		panic(fmt.Sprintf("shmsync: %s: MaxSpinners is %d, which is not within 0..2^31-1", what, c.MaxSpinners))
 	}
 }
 
-// variant is what a Mutex with these options differs in; nil where it does not. NearWakes
-// is a matter of the wake word alone.
+// variant is how a Mutex with these options differs from a plain one, or nil if it does not.
+// NearWakes concerns the wake word alone.
 func (c Contention) variant() *mutexVariant {
 	if c.MaxSpinners == 0 {
 		return nil
@@ -44,16 +44,16 @@ func (c Contention) variant() *mutexVariant {
 	return &mutexVariant{maxSpinners: int32(c.MaxSpinners)}
 }
 
-// mutexVariant is what a Mutex that is not plain differs in: one whose spinners are
-// limited, or the global lock of a CohortMutex. A plain Mutex has none, and its methods
-// then do nothing. See also waitVariant.
+// mutexVariant is how a Mutex that is not plain differs from a plain one: its spinners are
+// limited, or it is the global lock of a CohortMutex. A plain Mutex has a nil mutexVariant, whose
+// methods do nothing. See also waitVariant.
 type mutexVariant struct {
 	cohort      bool         // it is the global lock of a CohortMutex
 	maxSpinners int32        // 0: no limit
 	spinners    atomic.Int32 // goroutines of this process that spin; counted if there is a limit
 }
 
-// op is an operation of a Mutex as errors call it.
+// op is the name of an operation of a Mutex in errors.
 func (v *mutexVariant) op(op string) string {
 	if v != nil && v.cohort {
 		return "cohort" + op
@@ -61,7 +61,7 @@ func (v *mutexVariant) op(op string) string {
 	return op
 }
 
-// text is a text with the word mutex, as panics have it.
+// text is a text with the word mutex, for panics.
 func (v *mutexVariant) text(text string) string {
 	if v != nil && v.cohort {
 		return strings.Replace(text, "mutex", "cohort mutex", 1)
@@ -69,14 +69,14 @@ func (v *mutexVariant) text(text string) string {
 	return text
 }
 
-// beginSpin reports whether the caller may spin. If so, it calls endSpin afterwards.
+// beginSpin reports whether the caller may spin. If so, the caller calls endSpin afterwards.
 func (v *mutexVariant) beginSpin() bool {
 	if v == nil || v.maxSpinners == 0 {
 		return true
 	}
 	for n := v.spinners.Load(); n < v.maxSpinners; n = v.spinners.Load() {
-		// The loop ends: each failure of the CAS is another goroutine's beginning
-		// or end, and none does either twice without leaving its wait.
+		// The loop ends: whenever the CAS fails, another goroutine has begun or ended to spin,
+		// and each does so a bounded number of times in one wait.
 		if v.spinners.CompareAndSwap(n, n+1) {
 			return true
 		}
@@ -84,7 +84,7 @@ func (v *mutexVariant) beginSpin() bool {
 	return false
 }
 
-// endSpin ends what beginSpin allowed.
+// endSpin ends the spin that beginSpin allowed.
 func (v *mutexVariant) endSpin() {
 	if v != nil && v.maxSpinners > 0 {
 		v.spinners.Add(-1)

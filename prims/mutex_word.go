@@ -6,7 +6,7 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// ownerWord is the owner word of a Mutex: the one truth about its holder.
+// ownerWord is the owner word of a Mutex. It alone says who holds the Mutex.
 //
 //	bits 0..28   name  slot and generation of a participant; 0 for nobody
 //	bits 29..31  kind
@@ -17,15 +17,15 @@ import (
 //	1     n     held by n, biased: n releases by a plain store    Lock
 //	2     n     free, but reserved for a waiter of n that         Unlock
 //	            has been losing for long
-//	3     n     owner-dead: n died while it held; it is not held  a process that met the dead name
+//	3     n     owner-dead: n died while it held; it is not held  a process that found the dead name
 //	4     n     being recovered by n                              Recover
 //	5     0     not recoverable: a repair failed                  Recover
 //
-// Every other value is corrupt. A word of kind 0, 1 or 4 whose name is not
-// current is owner-dead: a process that meets it makes it kind 3 (policy PolicyReport) or 0
-// (policy PolicyRelease). A word of kind 2 whose name is not current is free.
+// Every other value is corrupt. A word of kind 0, 1 or 4 whose name is not current is owner-dead:
+// a process that finds it makes it kind 3 (policy PolicyReport) or 0 (policy PolicyRelease). A
+// word of kind 2 whose name is not current is free.
 //
-// The CAS on this word is the grant, always; wakes only make waiters try.
+// Only a CAS on this word grants the lock; a wake only makes a waiter try.
 //
 //	writers: Lock, Unlock, Recover, reaper (any process)
 //	readers: the same
@@ -33,7 +33,7 @@ import (
 //	         then seq-cst before the load of the wake word, which a biased release
 //	         leaves to the waiter's fence
 //	futex:   none; waiters sleep on the wake word
-//	crash:   names the dead until a process meets it; see docs/robustness.md
+//	crash:   names the dead until a process finds it; see docs/robustness.md
 type ownerWord uint32
 
 type ownerKind uint32
@@ -65,8 +65,7 @@ func (w ownerWord) participant() arenakernel.ParticipantID {
 }
 func (w ownerWord) free() bool { return w == ownerFree }
 
-// held reports whether the word says that a participant, dead or alive, has
-// the lock to itself.
+// held reports whether the word says that a participant, dead or alive, has the lock exclusively.
 func (w ownerWord) held() bool {
 	switch w.kind() {
 	case kindHeld, kindBiased, kindRecovering:
@@ -75,7 +74,7 @@ func (w ownerWord) held() bool {
 	return false
 }
 
-// valid reports whether some state is encoded so.
+// valid reports whether w is the word of some state.
 func (w ownerWord) valid() bool {
 	switch w.kind() {
 	case kindHeld:
@@ -88,7 +87,7 @@ func (w ownerWord) valid() bool {
 	return false
 }
 
-// ownerDied is what a word becomes whose name was found dead.
+// ownerDied is the word after its participant was found dead.
 func (w ownerWord) ownerDied(p Policy) ownerWord {
 	switch {
 	case w.kind() == kindReserved:

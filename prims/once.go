@@ -23,7 +23,7 @@ var (
 // wait until that function has returned.
 //
 // If the process that runs the function dies before it returns, the next call runs its own
-// function. So a function must work if a killed process did a part of it before.
+// function. So a function must tolerate that a killed process did a part of it before.
 //
 // In the terminology of the Go memory model, and across processes: the return of the
 // function synchronizes before the return of every Do, and before every Done that is
@@ -73,7 +73,7 @@ func openOnce(a *arenakernel.Arena, name string, opts *OnceOptions, attach bool)
 	}, "once.open", newOnce, nil)
 }
 
-// OnceAt opens the Once at an offset. Another process got the offset from the method Offset.
+// OnceAt opens the Once at an offset that another process got from the method Offset.
 func OnceAt(a *arena.Arena, off arena.Offset) (*Once, error) {
 	return handleAt(a, off, "once.open", onceKind, onceVersion, onceBytes, newOnce)
 }
@@ -93,20 +93,20 @@ func buildOnce(a *arenakernel.Arena, o arenakernel.Object, bare bool) *Once {
 }
 
 // Do calls f if no call of Do on this Once, in any process, has called its function yet.
-// Otherwise it waits until that function has returned. A Do within f waits for ever. When f
-// panics, Do considers it to have returned. It panics with an *[shmsync.Error] where
-// DoContext returns one.
+// Otherwise Do waits until that function has returned. A Do within f waits for ever. If f panics,
+// Do considers it to have returned. Do panics with an *[shmsync.Error] where DoContext returns
+// one.
 func (o *Once) Do(f func()) {
-	// Not a compare-and-swap of done with f right after it: of two calls the second
-	// would return before the first one's f has.
+	// A compare-and-swap of done, with f right after it, would be wrong: the second of two calls
+	// would return before the first call's f has.
 	if o.done.Load() == 0 || race.Enabled {
 		o.doSlow(f)
 	}
 }
 
-// DoContext is Do that ends with ctx.Err() when ctx ends while it waits for another call, or
-// with an error that Is ErrNoSpace, ErrCorrupt or ErrClosed. f is not called then. ctx is
-// not looked at if the function has returned, or if no other call runs one.
+// DoContext is Do that ends with ctx.Err() if ctx ends while it waits for another call, or with
+// an error that Is ErrNoSpace, ErrCorrupt or ErrClosed. Then f is not called. If a function has
+// returned, or if no other call runs one, DoContext ignores ctx.
 func (o *Once) DoContext(ctx context.Context, f func()) error {
 	if o.done.Load() != 0 && !race.Enabled {
 		return nil
@@ -172,10 +172,10 @@ func (o *Once) join(ctx context.Context) (mine bool, err error) {
 			mine = end.result() == outcomeTurn
 		}
 	}
-	// The words stay in place until the end of the function is noted there. Close does not
-	// wait for it.
+	// The words stay in place until the end of the function is recorded there. Close does not
+	// wait for that.
 	if mine && !m.opening.stayIfOpen() {
-		return false, m.closed() // the arena is being unmapped, and others see that we left
+		return false, m.closed() // the arena is being unmapped, and others see that this process left
 	}
 	return mine, err
 }
@@ -201,7 +201,7 @@ func (o *Once) finish() {
 	}
 	race.ReleaseMerge(o.key)
 	// sync(once.done): release
-	// lin: it has been done from here on.
+	// lin: the Once is done from here on.
 	o.done.Store(1)
 	crashpoint.Hit("once.run.done")
 	storeWord(&o.words.runner, 0)
@@ -256,7 +256,7 @@ func (o *Once) holders(f func(arenakernel.ParticipantID)) {
 	f(arenakernel.ParticipantID(o.words.runner.Load() & arenakernel.ParticipantIDMask))
 }
 
-// Offset is where the Once lies in its arena, for OnceAt in another process.
+// Offset is the place of the Once in its arena, for OnceAt in another process.
 func (o *Once) Offset() arena.Offset { return o.object.Offset }
 
 // end takes the word away from the fast path of Do.
@@ -265,11 +265,11 @@ func (o *Once) end() {
 	redirect(&o.done, new(atomic.Uint32))
 }
 
-// Close closes the handle, and no other handle on the Once. Calls that wait by it end
-// with an error that Is ErrClosed. A function that runs goes on, and counts. A second Close is an error that Is ErrClosed.
+// Close closes this handle on the Once, and no other. Calls that wait through it end with an error that Is
+// ErrClosed. A function that runs goes on, and counts. A second Close is an error that Is ErrClosed.
 func (o *Once) Close() error { return o.mon.opening.close("once.close") }
 
-// OnceState is what State tells.
+// OnceState is the result of State.
 type OnceState struct {
 	Done    bool              // a function has returned
 	Runner  *shmsync.Identity // the process that runs its function, or nil

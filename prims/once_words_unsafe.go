@@ -15,7 +15,7 @@ type onceWords struct {
 	//   readers: the same, tools, periodic checks
 	//   order:   the queue lock's
 	//   futex:   none
-	//   crash:   a name that is not current is as 0, for the next one to take
+	//   crash:   a name that is not current counts as 0, and the next call runs its function
 	runner atomic.Uint64
 	queue  listWords
 	_      [40]byte
@@ -24,7 +24,7 @@ type onceWords struct {
 	//   readers: Do and Done, without the queue lock; tools
 	//   order:   release by the runner, acquire by a reader without the queue lock
 	//   futex:   none
-	//   crash:   1 beats what runner says
+	//   crash:   once it is 1, runner has no meaning
 	done atomic.Uint32
 	_    [60]byte
 }

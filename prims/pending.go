@@ -8,25 +8,25 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// Pending is a wait of this process that no goroutine blocks in. It ends once: when its
-// object lets it go, or by Cancel. If the process dies, its place in the queue is given up
-// as by Cancel.
+// Pending is a wait of this process in which no goroutine blocks. It ends once: when its object
+// ends the wait, or by Cancel. If the process dies, its place in the queue is given up as by
+// Cancel.
 type Pending struct {
 	m     *monitor
 	what  abandoned
 	op    string
-	judge func(outcome) error // what a resolved wait means
-	// accept, if set, is called when judge gave nil, before the wait has ended, and may
-	// block; acceptAtOnce is the same unless it gives false.
+	judge func(outcome) error // judge turns the outcome of a resolved wait into an error
+	// accept, if set, is called after judge returned nil and before the wait has ended, and may
+	// block. acceptAtOnce does the same without blocking, or returns false.
 	accept       func() error
 	acceptAtOnce func() bool
-	then         func(error) // called with how it ended, on a goroutine of its own; may be nil
+	then         func(error) // called with the error of the wait, on a goroutine of its own; may be nil
 	done         chan struct{}
 	err          error // valid once done is closed
 
 	mu       sync.Mutex
 	waitNode *park.WaitNode             // guarded by: mu; nil once the wait has ended
-	watchers map[*pendingWatch]struct{} // guarded by: mu; those to be told of the end
+	watchers map[*pendingWatch]struct{} // guarded by: mu; the watchers to notify at the end
 }
 
 // resolved is a Pending that had nothing to wait for.
@@ -36,13 +36,13 @@ func resolved(err error) *Pending {
 	return p
 }
 
-// pend makes a Pending of a wait node that has joined; the queue lock has been left. judge is
-// called once, when the wait was resolved.
+// pend makes a Pending of a wait node that has joined. The caller has released the queue lock.
+// judge is called once, when the wait is resolved.
 func (m *monitor) pend(op string, s *park.WaitNode, judge func(outcome) error) *Pending {
 	return m.pendThen(op, s, judge, nil)
 }
 
-// pendThen is pend with a function that is called when the wait has ended.
+// pendThen is pend with a function that is called after the wait has ended.
 func (m *monitor) pendThen(op string, s *park.WaitNode, judge func(outcome) error, then func(error)) *Pending {
 	p := m.newPending(op, s, judge)
 	p.then = then
@@ -50,13 +50,13 @@ func (m *monitor) pendThen(op string, s *park.WaitNode, judge func(outcome) erro
 	return p
 }
 
-// newPending is pend for a Pending that is told of nothing before begin.
+// newPending is pend for a Pending that gets no notification before begin.
 func (m *monitor) newPending(op string, s *park.WaitNode, judge func(outcome) error) *Pending {
 	return &Pending{m: m, waitNode: s, what: waitOf(s), op: op, judge: judge, done: make(chan struct{})}
 }
 
 func (p *Pending) begin() {
-	// It counts as a call that waits, for which the periodic checks go on.
+	// The Pending counts as a call that waits, so the periodic checks go on.
 	if p.m.begin() != nil {
 		err := p.m.refuse(p.waitNode)
 		if err == nil {
@@ -93,7 +93,7 @@ func (p *Pending) told() {
 	p.m.finish()
 }
 
-// resolved ends a Pending whose wait was resolved, and its call.
+// resolved ends a Pending whose wait was resolved, and the call that it counts as.
 func (p *Pending) resolved() { // guarded by: mu
 	err := p.judge(p.m.collect(p.waitNode))
 	if err == nil && p.accept != nil && !p.acceptAtOnce() {
@@ -127,13 +127,12 @@ func (p *Pending) end(err error) { // guarded by: mu
 // Done is closed when the wait has ended.
 func (p *Pending) Done() <-chan struct{} { return p.done }
 
-// Wait waits until the wait has ended and returns what it ended with: nil, an error
-// that Is ErrCanceled after Cancel or the object's Stop, or what the blocking form
-// returns otherwise.
+// Wait waits until the wait of p has ended and returns its result: nil, an error that Is
+// ErrCanceled after Cancel or the object's Stop, or what the blocking form returns otherwise.
 func (p *Pending) Wait() error { return p.WaitContext(context.Background()) }
 
-// WaitContext is Wait that returns ctx.Err() when ctx ends before. The wait of p goes on;
-// Cancel ends it. A wait that has ended beats a context that has ended.
+// WaitContext is Wait that returns ctx.Err() when ctx ends first. The wait of p then goes on;
+// Cancel ends it. A wait that has ended takes precedence over a context that has ended.
 func (p *Pending) WaitContext(ctx context.Context) error {
 	select {
 	case <-p.done:
@@ -148,8 +147,8 @@ func (p *Pending) WaitContext(ctx context.Context) error {
 	}
 }
 
-// Cancel ends the wait if it has not ended, and reports whether it did. If it did not, the
-// wait had ended before: a lock is held then, for example.
+// Cancel ends the wait if it has not ended, and reports whether it did. If it returns false, the
+// wait had ended before: for example, a lock is held then.
 func (p *Pending) Cancel() bool {
 	p.mu.Lock()
 	switch {

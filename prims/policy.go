@@ -6,27 +6,26 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// Policy says what becomes of an exclusive hold whose process dies. It is
-// stored in the object when it is created.
+// Policy says what happens to an exclusive hold whose process dies. It is stored in the object
+// when it is created.
 type Policy uint32
 
 const (
 	// PolicyReport: the hold is not given to anyone. Every waiter and every later call gets
-	// ErrOwnerDead, until a process calls Recover. It is the policy of objects that are
-	// created without one.
+	// ErrOwnerDead, until a process calls Recover. It is the default policy of a new object.
 	PolicyReport Policy = iota + 1
-	// PolicyRelease: the hold becomes free, as a file lock does: for data that is
+	// PolicyRelease: the hold becomes free, as a file lock does. It is for data that is
 	// consistent at every step.
 	PolicyRelease
 	// PolicyRollback: the next process undoes the unfinished Update of the dead holder, and the
-	// hold becomes free. Nobody gets ErrOwnerDead, and nobody writes a repair. A hold without an
-	// Update becomes free as under PolicyRelease. A Mutex may have this policy. A new lock
-	// of it gets an undo log; see [Mutex.Update] and [Tx].
+	// hold becomes free. Nobody gets ErrOwnerDead, and the program needs no repair function. A
+	// hold without an Update becomes free as under PolicyRelease. Only a Mutex may have this
+	// policy. A new Mutex with it gets an undo log; see [Mutex.Update] and [Tx].
 	PolicyRollback
 )
 
-// stored is the policy as the bytes of an object have it: all-zero bytes are
-// an object with the default.
+// stored is the policy in the form that the bytes of an object have: all-zero bytes mean the
+// default.
 func (p Policy) stored() uint32 {
 	switch p {
 	case PolicyRelease:
@@ -37,7 +36,7 @@ func (p Policy) stored() uint32 {
 	return storedReport
 }
 
-// The policies as the bytes of an object have them.
+// The policies in the form that the bytes of an object have.
 const (
 	storedReport = iota
 	storedRelease
@@ -51,7 +50,8 @@ func (p Policy) mustBeValid(what string) {
 	}
 }
 
-// mustHaveRepair panics if a caller of Recover gave no repair, before anything is taken. what names the object.
+// mustHaveRepair panics if a caller of Recover passed no repair. It is called before anything is taken. what
+// names the object.
 func mustHaveRepair(given bool, what string) {
 	if !given {
 		panic("shmsync: Recover of " + what + " without a repair")
@@ -68,8 +68,8 @@ func policyOf(stored uint32) Policy {
 	return PolicyReport
 }
 
-// withoutLog refuses PolicyRollback for an object of a kind that has no undo log. what says
-// which kind that is.
+// withoutLog refuses PolicyRollback for an object of a kind that has no undo log. what names that
+// kind.
 func (p Policy) withoutLog(op, name, what string) error {
 	if p != PolicyRollback {
 		return nil
@@ -80,7 +80,7 @@ func (p Policy) withoutLog(op, name, what string) error {
 
 const policyMask = 0xff
 
-// String names the policy.
+// String returns the name of the policy.
 func (p Policy) String() string {
 	switch p {
 	case 0:
@@ -95,7 +95,7 @@ func (p Policy) String() string {
 	return "invalid"
 }
 
-// differs says how the policy of an object is not what was asked for, if anything was.
+// differs says how the policy of an object differs from the one that was asked for, if one was.
 func (p Policy) differs(asked Policy) string {
 	if asked == 0 || asked == p {
 		return ""

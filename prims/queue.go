@@ -10,31 +10,31 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// Queue is a bounded queue of values between processes: any number of goroutines of any
-// number of processes put items in and get them out. A T has no pointers, and is copied with
-// the queue locked, so it should be small. Large data lies elsewhere in the arena, and its
-// offset goes through the queue.
+// Queue is a bounded queue of values between processes: any number of goroutines of any number of
+// processes put items in and get them out. A T has no pointers. Items are copied while the queue
+// is locked, so a T should be small. Put large data elsewhere in the arena, and pass its offset
+// through the queue.
 //
-// Items come out in the order in which they went in. Waiters for an item or for room are
-// served in the order in which they came, and no call barges in. The item of a Put that
-// waits takes its place in the queue when there is room, whether or not the process of the
-// Put is running just then; so a process that is stopped, or slow to wake, delays no other.
+// Items come out in the order in which they went in. Waiters for an item or for room are served
+// in the order in which they came, and no call barges in. When there is room, the item of a
+// waiting Put takes its place in the queue even if the process of the Put is not running just
+// then. So a process that is stopped, or slow to wake, delays no other.
 //
-// An item that Get returned is the caller's, and is gone if its process dies: at most one
-// Get returns it. With Lease the item stays in the queue's keeping until it is acknowledged.
-// If the process dies before, or calls Nack, the item goes back to where it was in the
-// order, which is the front: at least one lease of it is acknowledged, or it is still in the
-// queue. A process that is stopped keeps its leases.
+// An item that Get returned belongs to the caller, and is lost if its process dies: at most one
+// Get returns it. With Lease the queue keeps the item until it is acknowledged. If the process
+// dies first, or calls Nack, the item goes back to its place in the order, which is the front. So
+// at least one lease of each item is acknowledged, or the item is still in the queue. A process
+// that is stopped keeps its leases.
 //
-// If a process dies inside Put, its item is in the queue or not, but never in part. If it
-// dies inside Get, the item stays in the queue, unless Get was about to return.
+// If a process dies inside Put, its item is in the queue or not, but never in part. If it dies
+// inside Get, the item stays in the queue, unless Get was about to return.
 //
 // In the terminology of the Go memory model, and across processes: the Put of an item
 // synchronizes before the return of the Get or Lease of that item, and the n'th Get or
 // Ack synchronizes before the return of the n+C'th Put, where C is the capacity.
 //
-// Get and Put are those of a monitor after Hoare; leases are those of message queues
-// such as SQS and beanstalkd, with the death of the process in place of a time limit.
+// Get and Put are those of a monitor after Hoare. Leases are those of message queues such as SQS
+// and beanstalkd, but end with the death of the process instead of a time limit.
 type Queue[T any] struct{ core *queueCore }
 
 // QueueOptions says how a Queue is created. A nil *QueueOptions means the zero value.
@@ -58,9 +58,9 @@ const (
 // items. Items on lease take room, too. An empty name makes a fresh anonymous one.
 //
 // If an existing Queue has items of another layout or another capacity, the error Is
-// ErrIncompatible. A capacity below 1 is an error that Is [fs.ErrInvalid]; a process that
-// does not know the capacity calls AttachQueue. OpenQueue panics if T has pointers or
-// more than QueueItemMost bytes, or if the capacity is more than 1<<30.
+// ErrIncompatible. If capacity is below 1, the error Is [fs.ErrInvalid]. A process that does not
+// know the capacity calls AttachQueue. OpenQueue panics if T has pointers or more than
+// QueueItemMost bytes, or if the capacity is more than 1<<30.
 func OpenQueue[T any](a *arena.Arena, name string, capacity int, opts *QueueOptions) (*Queue[T], error) {
 	if err := needs("Queue", name, "a capacity", int64(capacity)); err != nil {
 		return nil, err
@@ -96,8 +96,7 @@ func openQueue[T any](a *arenakernel.Arena, name string, capacity int, opts *Que
 	return nil, err
 }
 
-// QueueAt opens the Queue at an offset. Another process got the offset from the method
-// Offset.
+// QueueAt opens the Queue at an offset that another process got from the method Offset.
 func QueueAt[T any](a *arena.Arena, off arena.Offset) (*Queue[T], error) {
 	k := (*arenakernel.Arena)(a)
 	layout, _ := queueLayout[T]()
@@ -113,7 +112,7 @@ func QueueAt[T any](a *arena.Arena, off arena.Offset) (*Queue[T], error) {
 	return newQueue[T](k, o)
 }
 
-// queueLayout is the fingerprint and the size of an item.
+// queueLayout returns the fingerprint and the size of an item.
 func queueLayout[T any]() (layout, item uint64) {
 	layout, err := arenakernel.LayoutOf[T]()
 	if err != nil {
@@ -139,12 +138,11 @@ func newQueue[T any](a *arenakernel.Arena, o arenakernel.Object) (*Queue[T], err
 	return &Queue[T]{x}, nil
 }
 
-// Put puts v into q, and waits until there is room. An error means that it is not in
-// q: one that Is ErrCanceled after Shutdown, or ErrNoSpace, ErrCorrupt or ErrClosed.
+// Put puts v into q, and waits until there is room. An error means that v is not in q: it Is
+// ErrCanceled after Shutdown, or ErrNoSpace, ErrCorrupt or ErrClosed.
 func (q *Queue[T]) Put(v T) error { return q.PutContext(context.Background(), v) }
 
-// PutContext is Put until ctx ends; then the error is ctx.Err(). If there is room it does
-// not look at ctx.
+// PutContext is Put until ctx ends; then the error is ctx.Err(). If there is room it ignores ctx.
 func (q *Queue[T]) PutContext(ctx context.Context, v T) error {
 	x := q.core
 	if err := x.mon.enter(ctx); err != nil {
@@ -159,7 +157,7 @@ func (q *Queue[T]) PutContext(ctx context.Context, v T) error {
 	return q.putSlow(ctx, v)
 }
 
-// putSlow is the rest of PutContext, with the queue lock held.
+// putSlow is the rest of PutContext. The queue lock is held.
 func (q *Queue[T]) putSlow(ctx context.Context, v T) error {
 	return q.core.waitRoom(ctx, func(s *queueSlot, block []byte) {
 		if s != nil {
@@ -190,13 +188,13 @@ func (q *Queue[T]) TryPut(v T) bool {
 	return true
 }
 
-// Get takes the first item out of q, and waits until there is one. An error means
-// that it did not: one that Is ErrCanceled once q was shut down and has no item, or
-// ErrNoSpace, ErrCorrupt or ErrClosed.
+// Get takes the first item out of q, and waits until there is one. An error means that it took
+// none: it Is ErrCanceled once q was shut down and has no item, or ErrNoSpace, ErrCorrupt or
+// ErrClosed.
 func (q *Queue[T]) Get() (T, error) { return q.GetContext(context.Background()) }
 
-// GetContext is Get until ctx ends; then the error is ctx.Err(). If there is an item it
-// does not look at ctx.
+// GetContext is Get until ctx ends; then the error is ctx.Err(). If there is an item it ignores
+// ctx.
 func (q *Queue[T]) GetContext(ctx context.Context) (v T, err error) {
 	x := q.core
 	if err := x.mon.enter(ctx); err != nil {
@@ -212,7 +210,7 @@ func (q *Queue[T]) GetContext(ctx context.Context) (v T, err error) {
 	return v, nil
 }
 
-// getSlow is the rest of GetContext, with the queue lock held.
+// getSlow is the rest of GetContext. The queue lock is held.
 func (q *Queue[T]) getSlow(ctx context.Context) (v T, err error) {
 	x := q.core
 	if err := x.begin(); err != nil {
@@ -249,8 +247,8 @@ func (q *Queue[T]) TryGet() (v T, ok bool) {
 	return v, true
 }
 
-// Len is the number of items in q without those on lease. The number may be out of date when
-// Len returns.
+// Len is the number of items in q, not counting those on lease. The number may be out of date
+// when Len returns.
 func (q *Queue[T]) Len() int {
 	q.core.mon.opening.use()
 	return int(queuePair(q.core.words.free.Load()).high())
@@ -259,15 +257,15 @@ func (q *Queue[T]) Len() int {
 // Cap is the number of items that q has room for, including those on lease.
 func (q *Queue[T]) Cap() int { return int(q.core.capacity) }
 
-// Shutdown ends q for putters at once, and for getters when they have taken the items that
-// are left: from then on the error Is ErrCanceled. All waiters are told. Shutdown cannot be
-// undone; a second Shutdown does nothing.
+// Shutdown makes every Put fail from now on, and every Get once the remaining items are taken,
+// with an error that Is ErrCanceled. It wakes all waiters. Shutdown cannot be undone; a second
+// Shutdown does nothing.
 //
-// Leases stay, and are acknowledged as ever. If an item comes back from a lease after the
-// last getter was turned away, it is in q for the next Get.
+// Leases stay, and are acknowledged as before. An item that comes back from a lease is in q for
+// the next Get, even after a Get has failed.
 //
-// Like other calls without an error it panics with an *Error that Is ErrCorrupt or
-// ErrClosed when it cannot be done.
+// Like other methods that return no error, it panics with an *Error that Is ErrCorrupt or
+// ErrClosed if it cannot be done.
 func (q *Queue[T]) Shutdown() {
 	x := q.core
 	if err := x.mon.enter(nil); err != nil {
@@ -279,19 +277,19 @@ func (q *Queue[T]) Shutdown() {
 	x.mon.leave(b)
 }
 
-// Offset is where the Queue lies in its arena, for QueueAt in another process.
+// Offset is the place of the Queue in its arena, for QueueAt in another process.
 func (q *Queue[T]) Offset() arena.Offset { return q.core.object.Offset }
 
-// Close closes the handle, and no other handle on the Queue. Calls that wait by it end
-// with an error that Is ErrClosed. Leases of this process stay its own. A second Close
-// is an error that Is ErrClosed.
+// Close closes this handle on the Queue, and no other. Calls that wait through it end with an
+// error that Is ErrClosed. This process keeps its leases. A second Close is an error that Is
+// ErrClosed.
 func (q *Queue[T]) Close() error {
 	return q.core.mon.opening.close("queue.close")
 }
 
-// QueueState is what State tells.
+// QueueState is the result of State.
 type QueueState struct {
-	Capacity int  // most items
+	Capacity int  // how many items fit
 	Queued   int  // items in the queue
 	Out      int  // items on lease, or on their way to a Get that waited
 	Getting  bool // there are waiters for an item
@@ -299,8 +297,8 @@ type QueueState struct {
 	Shutdown bool
 }
 
-// State reads q without locking it. The answer may be out of
-// date when it returns, and its parts may be of different moments.
+// State reads q without locking it. The answer may be out of date when it returns, and its parts
+// may be from different moments.
 func (q *Queue[T]) State() QueueState {
 	q.core.mon.opening.use()
 	x := q.core

@@ -2,10 +2,9 @@ package prims
 
 import "context"
 
-// PutBatch puts the items of vs into q in their order, as many at a time as there is
-// room for, and waits for the rest. n is how many are in q; it is less than all with
-// an error only, which is one of Put. Items of others may come in between where it had to
-// wait.
+// PutBatch puts the items of vs into q in their order, as many at a time as there is room for,
+// and waits for more room. n is how many it has put into q. It is less than len(vs) only with an
+// error, which is one of Put. Items of other processes may come between two parts of a batch.
 func (q *Queue[T]) PutBatch(vs []T) (n int, err error) {
 	return q.PutBatchContext(context.Background(), vs)
 }
@@ -38,9 +37,9 @@ func (q *Queue[T]) PutBatchContext(ctx context.Context, vs []T) (n int, err erro
 	return n, nil
 }
 
-// GetBatch takes as many items as there are into into, in their order, and waits until
-// there is at least one. n is how many it took; it is 0 with an error only, which is
-// one of Get, or when into is empty.
+// GetBatch moves as many items as there are into the slice into, in their order, and waits until
+// there is at least one. n is how many it took. It is 0 only if into is empty, or with an error,
+// which is one of Get.
 func (q *Queue[T]) GetBatch(into []T) (n int, err error) {
 	return q.GetBatchContext(context.Background(), into)
 }
