@@ -217,9 +217,8 @@ func (m *monitor) waitNode(ctx context.Context, has *park.WaitNode) (s *park.Wai
 	return s, true, nil
 }
 
-// join queues the node of a wait node. wanted and class are what the primitive wants to find in
-// the node. The queue lock is held; the caller then releases it and awaits. The caller has called
-// begin.
+// join queues the node of a wait node, with the wanted word and class of the primitive. The queue
+// lock is held; the caller then releases it and awaits. The caller has called begin.
 func (m *monitor) join(s *park.WaitNode, class uint16, wanted uint64) {
 	n := s.Node
 	n.SetObject(m.object.Offset)
@@ -260,8 +259,7 @@ func (m *monitor) refuse(s *park.WaitNode) error {
 	return m.closed()
 }
 
-// sleep is await, but leaves it to the caller to collect the wait node. After an error there is
-// no wait node.
+// sleep is await, but the caller collects the wait node. After an error there is no wait node.
 func (m *monitor) sleep(ctx context.Context, s *park.WaitNode) error {
 	w := waitOf(s)
 	q := m.queueLock.queue
@@ -299,8 +297,7 @@ func (m *monitor) sleepOnLine(ctx context.Context, s *park.WaitNode, w abandoned
 	return err
 }
 
-// slept returns the error of a sleep that ended with r, and cleans up after a wait that was given
-// up.
+// slept returns the error of a sleep that ended with r, and cleans up after an abandoned wait.
 func (m *monitor) slept(r park.Result, w abandoned, c *park.Cancel) error {
 	switch r {
 	case park.Canceled:
@@ -444,8 +441,7 @@ func queued(n arenakernel.NodeWord) bool {
 }
 
 // waiting reports whether the owner of a wait is alive and still waits. It checks the marks of
-// death itself, because a grant to a dead participant comes back only when that participant is
-// reaped.
+// death itself: a grant to a dead participant comes back only when that participant is reaped.
 func (m *monitor) waiting(w wait) bool {
 	owner := w.Owner()
 	return queued(w.Load()) && m.current(owner) && !m.a.Dead(owner)

@@ -180,8 +180,7 @@ func (k *multiBucket) lockSlow(ctx context.Context, key uint64) (Hold, error) {
 	}
 }
 
-// queueUp waits for a key in the wait node. The caller holds the queue lock, and queueUp releases
-// it.
+// queueUp waits for a key in the wait node. The caller holds the queue lock; queueUp releases it.
 func (k *multiBucket) queueUp(ctx context.Context, key uint64, waitNode *park.WaitNode, b *wakes) (Hold, error) {
 	k.mon.join(waitNode, 0, key)
 	k.turns.AppendKey(waitNode, key)
@@ -241,8 +240,7 @@ func (k *multiBucket) lookAt(b *wakes, key uint64) {
 	}
 }
 
-// result is how a wait for a key with this hold ends at once; lockGranted says that it does not
-// end.
+// result is how a wait for a key with this hold ends at once; lockGranted: it does not end.
 func (h keyHold) result() (result uint32, who arenakernel.ParticipantID) {
 	switch o := h.owner(); {
 	case !h.valid() || h.fast() || h.kind() == keyFree:
