@@ -16,13 +16,13 @@ var (
 	_ = crashpoint.Register("queue.get.granted")
 )
 
-// queueCore is the part of a Queue that does not depend on the type of its items:
-// the rules of its monitor. A handle has one.
+// queueCore is the part of a Queue that does not depend on the type of its items. It implements
+// the rules of the monitor. Each handle has one.
 //
-// Getters, which are Gets and Leases, wait in one line, putters in another. A Put that
-// waits leaves its item in a block that its process has claimed. The process that lets the
-// Put go on copies the item from there, so that the Put is done with that, and no process
-// waits for the Put's process to wake. A Get that waits is given a slot.
+// Getters, which are Gets and Leases, wait in one line, putters in another. A waiting Put leaves
+// its item in a block that its process has claimed. The process that ends the wait copies the
+// item from the block, so the Put is done, and nobody has to wait until its process wakes. A
+// waiting Get is given a slot.
 type queueCore struct {
 	mon              *monitor
 	words            *queueWords
@@ -31,25 +31,25 @@ type queueCore struct {
 	object           arenakernel.Object
 	name             arenakernel.ParticipantID
 	capacity         uint32
-	item             uint64 // bytes
+	item             uint64 // size of an item in bytes
 	stride           uint64
 
 	staging sync.Mutex
 	stages  []arenakernel.Offset // guarded by: staging; claimed blocks that no Put uses
 }
 
-// The classes of the waits of a Queue: what they are for.
+// The classes of the waits of a Queue say what the waits are for.
 const (
 	queuePut = iota
 	queueGet
 	queueLease
 )
 
-// The outcomes of the waits of a Queue. A grant gives the slot whose position aux is.
+// The outcomes of the waits of a Queue. For a grant, aux is the position of the slot.
 const (
 	queueGranted = iota
 	queueStopped
-	queueCorrupt // its item is not where its node says
+	queueCorrupt // the item is not where the wait's node says
 )
 
 func buildQueue(a *arenakernel.Arena, o arenakernel.Object, bare bool) (*queueCore, error) {
@@ -65,7 +65,7 @@ func buildQueue(a *arenakernel.Arena, o arenakernel.Object, bare bool) (*queueCo
 	return x, nil
 }
 
-// end is the end of the handle.
+// end takes the words away when the handle is closed.
 func (x *queueCore) end() {
 	x.mon.queueLock.end()
 	x.staging.Lock()
@@ -76,8 +76,8 @@ func (x *queueCore) end() {
 	x.stages = nil
 }
 
-// begin is monitor.begin for a call that holds the queue lock. If it returns an error, it
-// has unlocked the queue lock.
+// begin is monitor.begin for a call that holds the queue lock. If it returns an error, it has
+// released the queue lock.
 func (x *queueCore) begin() error {
 	err := x.mon.begin()
 	if err != nil {
@@ -88,7 +88,7 @@ func (x *queueCore) begin() error {
 
 func (x *queueCore) finish() { x.mon.finish() }
 
-// room is a slot that a Put may fill now, nil if it has to wait.
+// room returns a slot that a Put may fill now, or nil if the Put has to wait.
 func (x *queueCore) room() (uint32, *queueSlot) {
 	if !x.putters.empty() || x.words.stopped.Load() != 0 {
 		return 0, nil
@@ -96,7 +96,7 @@ func (x *queueCore) room() (uint32, *queueSlot) {
 	return x.spare()
 }
 
-// ready is the slot of an item that a Get may have now, nil if it has to wait.
+// ready returns the slot of an item that a Get may have now, or nil if the Get has to wait.
 func (x *queueCore) ready() (uint32, *queueSlot) {
 	if !x.getters.empty() {
 		return 0, nil
@@ -104,7 +104,7 @@ func (x *queueCore) ready() (uint32, *queueSlot) {
 	return x.first()
 }
 
-// leave gives the queue lock back after a change that may have let others go on.
+// leave releases the queue lock after a change that may have ended waits in others.
 func (x *queueCore) leave(others *fifo) {
 	if others.empty() {
 		x.mon.leave(nil)
@@ -115,15 +115,15 @@ func (x *queueCore) leave(others *fifo) {
 	x.mon.leave(b)
 }
 
-// tryEnter takes the queue lock for a call that does not wait, if that does not take long.
-// line is where it would wait.
+// tryEnter takes the queue lock for a call that does not wait, unless that takes long. line is
+// the queue where the call would wait. If waiters are there, the call fails.
 func (x *queueCore) tryEnter(line *fifo) bool {
 	m := x.mon
 	if !m.tryEnter() {
 		return false
 	}
 	if !line.empty() {
-		// Perhaps the waiters are dead. A waiter that can go on is woken a moment late.
+		// The waiters may be dead. If a living waiter can go on, it is woken a moment late.
 		b := takeWakes()
 		m.reapIfDue(b)
 		m.leave(b)
@@ -132,7 +132,7 @@ func (x *queueCore) tryEnter(line *fifo) bool {
 	return true
 }
 
-// stage gives a block for the item of a Put that waits. It allocates unless ok.
+// stage returns a block for the item of a waiting Put. It allocates one only if allocate is set.
 func (x *queueCore) stage(allocate bool) (off arenakernel.Offset, block []byte, err error) {
 	x.staging.Lock()
 	if n := len(x.stages); n > 0 {
@@ -163,8 +163,8 @@ func (x *queueCore) unstage(off arenakernel.Offset) {
 	x.stages = append(x.stages, off)
 }
 
-// waitRoom is for a Put that has to wait, with the queue lock held, which it leaves. It
-// ends when the item that fill writes is in the queue. fill is called once or twice:
+// waitRoom is for a Put that has to wait. The caller holds the queue lock, and waitRoom releases
+// it. It returns when the item that fill writes is in the queue. fill is called once or twice:
 // with a slot that is free now, or before that with a block for the item.
 func (x *queueCore) waitRoom(ctx context.Context, fill func(s *queueSlot, block []byte)) error {
 	if err := x.begin(); err != nil {
@@ -241,8 +241,8 @@ func (x *queueCore) waitRoom(ctx context.Context, fill func(s *queueSlot, block 
 	return nil
 }
 
-// waitItem waits, with the queue lock held, until this process has been given an item. If
-// it has, the queue lock is held again.
+// waitItem waits until this process has been given an item. The caller holds the queue lock. If
+// there is an item, the queue lock is held again on return.
 func (x *queueCore) waitItem(ctx context.Context, class uint16) (i uint32, s *queueSlot, err error) {
 	m, b := x.mon, takeWakes()
 	var waitNode *park.WaitNode
@@ -285,7 +285,7 @@ func (x *queueCore) waitItem(ctx context.Context, class uint16) (i uint32, s *qu
 }
 
 // given takes the queue lock and finds the slot that this process was given. The granter wakes
-// this process before it has written the grant down, and holds the queue lock meanwhile.
+// this process before it has recorded the grant, and holds the queue lock until it has.
 func (x *queueCore) given(i uint32, class uint16) (uint32, *queueSlot, error) {
 	if err := x.mon.enter(nil); err != nil {
 		return 0, nil, err
@@ -308,14 +308,14 @@ func (x *queueCore) corrupt(op, what string) error {
 	return x.mon.fail(op, shmsync.ErrCorrupt, nil, "it has an impossible "+what)
 }
 
-// resolve gives items to getters and room to putters, as long as there is some, in
-// the order in which they came. After Shutdown it turns the rest away.
+// resolve gives items to getters and room to putters, in the order in which they came, while
+// there is some. After Shutdown it ends the remaining waits.
 func (x *queueCore) resolve(b *wakes) {
 	for stopped := x.words.stopped.Load() != 0; x.resolveGetter(b, stopped) || x.resolvePutter(b, stopped); {
 	}
 }
 
-// resolveGetter ends the first wait for an item if that can be.
+// resolveGetter ends the first wait for an item if possible.
 func (x *queueCore) resolveGetter(b *wakes, stopped bool) bool {
 	w, ok := x.getters.head()
 	if !ok {
@@ -339,8 +339,8 @@ func (x *queueCore) resolveGetter(b *wakes, stopped bool) bool {
 	return true
 }
 
-// resolvePutter is resolveGetter for a wait for room: the item is copied, and if the
-// wait is still there it is in the queue.
+// resolvePutter is resolveGetter for a wait for room: it copies the item, and the item is in the
+// queue if the wait is still there.
 func (x *queueCore) resolvePutter(b *wakes, stopped bool) bool {
 	w, ok := x.putters.head()
 	if !ok {
@@ -365,7 +365,7 @@ func (x *queueCore) resolvePutter(b *wakes, stopped bool) bool {
 		copy(x.bytes(s), block)
 		crashpoint.Hit("queue.put.copied")
 		if !x.mon.current(owner) {
-			x.abandon(w) // the block may have been another's
+			x.abandon(w) // the block may have belonged to another process
 		} else if x.mon.end(b, w, queueGranted, i) {
 			x.account(w)
 		}
@@ -377,21 +377,21 @@ func (x *queueCore) resolvePutter(b *wakes, stopped bool) bool {
 	return true
 }
 
-// abandon takes a wait off that nobody is there for.
+// abandon removes a wait whose owner is no longer there.
 func (x *queueCore) abandon(w wait) {
 	x.detach(w)
 	x.mon.releaseNode(w)
 }
 
-// turnAway ends a wait with nothing.
+// turnAway ends a wait without a grant.
 func (x *queueCore) turnAway(b *wakes, w wait, result uint32) {
 	if x.mon.end(b, w, result, 0) {
 		x.mon.account(w, nil)
 	}
 }
 
-// account makes the change that a wait which was granted something stands for: its
-// item is in the queue, or the item of that slot is its owner's.
+// account makes the change for a wait that was granted something: its item is in the queue, or
+// its owner has the item of the slot.
 func (x *queueCore) account(w wait) {
 	f := outcome(w.Extra().Load())
 	i := f.aux()
@@ -415,11 +415,11 @@ func (x *queueCore) account(w wait) {
 		x.unlink(i, s)
 		storeWord(&x.words.out, x.words.out.Load()+1)
 	default:
-		x.mon.account(w, nil) // a peer wrote that
+		x.mon.account(w, nil) // a peer wrote the position
 	}
 }
 
-// line is where a wait of a class is.
+// line is the queue for waits of a class.
 func (x *queueCore) line(class uint16) *fifo {
 	if class == queuePut {
 		return &x.putters

@@ -6,7 +6,7 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// inspectLeases bounds how many leases of a queue are told one by one.
+// inspectLeases bounds how many leases of a queue are listed one by one.
 const inspectLeases = 1000
 
 func inspectQueue(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspection {

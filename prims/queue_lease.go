@@ -11,13 +11,13 @@ import (
 type Lease[T any] struct {
 	// Item is a copy of the item.
 	Item T
-	// Attempts is how often the item was leased before, and not acknowledged.
+	// Attempts is how often the item was leased before without an Ack.
 	Attempts int
 
 	core  *queueCore
 	at    uint32     // the slot's position
 	seq   uint64     // the item's number
-	state queueState // of the slot while the lease is this one
+	state queueState // the state of the slot during this lease
 }
 
 // Lease takes the first item of q on lease, and waits until there is one. Errors are those
@@ -62,18 +62,18 @@ func (q *Queue[T]) TryLease() (l Lease[T], ok bool) {
 	return q.leased(i, s), true
 }
 
-// leased makes the Lease of a slot that this process has, with the queue lock held, which
-// it leaves.
+// leased makes the Lease of a slot that this process has. The caller holds the queue lock, and
+// leased releases it.
 func (q *Queue[T]) leased(i uint32, s *queueSlot) Lease[T] {
 	st := queueState(s.state.Load())
 	l := Lease[T]{core: q.core, at: i, seq: s.seq.Load(), state: st, Attempts: int(max(st.times(), 1)) - 1}
 	q.core.mon.leave(nil)
-	l.Item = *queueItem[T](s) // ours: nobody else touches it
+	l.Item = *queueItem[T](s) // the slot is ours: nobody else uses it
 	return l
 }
 
-// Ack removes the item from the Queue, which makes room. It panics if this process does not
-// have this lease any more, after an Ack or a Nack for example.
+// Ack removes the item from the Queue, which makes room. It panics if this process no longer has
+// this lease, for example after an Ack or a Nack.
 func (l Lease[T]) Ack() { l.core.endLease("Ack", l.at, l.seq, l.state, false) }
 
 // Nack puts the item back into the queue, before all those that came after it. It

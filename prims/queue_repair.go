@@ -20,7 +20,7 @@ func repairQueue(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.Pa
 	}
 }
 
-// checkQueue reports what no moment of a correct queue has.
+// checkQueue reports states that a correct queue never has.
 func checkQueue(a *arenakernel.Arena, o arenakernel.Object) error {
 	x, err := buildQueue(a, o, true)
 	if err != nil {

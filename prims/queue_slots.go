@@ -15,21 +15,21 @@ var (
 	_ = crashpoint.Register("queue.back.committed")
 )
 
-// The functions below are called with the queue lock held. Each changes the truth by one
-// store, of the state word; the stores after that change the index.
+// The functions below are called with the queue lock held. Each changes the truth by one store,
+// of the state word; the later stores change the index.
 
-// first is the slot of the first item in the queue, nil if there is none.
+// first returns the slot of the first item in the queue, or nil if there is none.
 func (x *queueCore) first() (i uint32, s *queueSlot) {
 	return x.expect(queuePair(x.words.ends.Load()).low(), queueFull)
 }
 
-// spare is a free slot, nil if there is none.
+// spare returns a free slot, or nil if there is none.
 func (x *queueCore) spare() (i uint32, s *queueSlot) {
 	return x.expect(queuePair(x.words.free.Load()).low(), queueFree)
 }
 
-// expect is the slot at a position that was read from the index. If it is not of that
-// kind the index is made anew before the queue lock is left.
+// expect returns the slot at a position that was read from the index. If the slot is not of that
+// kind, the index is rebuilt before the queue lock is released.
 func (x *queueCore) expect(i uint32, k queueSlotKind) (uint32, *queueSlot) {
 	if i == 0 {
 		return 0, nil
@@ -42,7 +42,7 @@ func (x *queueCore) expect(i uint32, k queueSlotKind) (uint32, *queueSlot) {
 	return i, s
 }
 
-// add puts the item into the queue that was written to the free slot at i.
+// add puts the item that was written to the free slot at i into the queue.
 func (x *queueCore) add(i uint32, s *queueSlot) {
 	x.number(s)
 	crashpoint.Hit("queue.add.written")
@@ -53,7 +53,7 @@ func (x *queueCore) add(i uint32, s *queueSlot) {
 	x.append(i, s)
 }
 
-// number makes the item in s the last one.
+// number gives the item in s the last number.
 func (x *queueCore) number(s *queueSlot) {
 	n := x.words.sequence.Load() + 1
 	storeWord(&x.words.sequence, n)
@@ -71,8 +71,8 @@ func (x *queueCore) take(i uint32, s *queueSlot, class uint16) queueState {
 	return st
 }
 
-// drop makes the slot at i free: its item was copied, or done with. It was in the
-// queue, or out.
+// drop makes the slot at i free: its item was copied or acknowledged. The slot was in the queue
+// or out.
 func (x *queueCore) drop(i uint32, s *queueSlot, inQueue bool) {
 	// lin: the item is gone.
 	storeWord(&s.state, 0)
@@ -87,7 +87,7 @@ func (x *queueCore) drop(i uint32, s *queueSlot, inQueue bool) {
 	storeWord(&x.words.free, makeQueuePair(i, f.high()))
 }
 
-// giveBack puts the item at i, which is out, back to its place in the queue.
+// giveBack puts the item at i, which is out, back in its place in the queue.
 func (x *queueCore) giveBack(i uint32, s *queueSlot, st queueState) {
 	// lin: the item is in the queue again.
 	storeWord(&s.state, uint64(st.back()))
@@ -118,8 +118,8 @@ func (x *queueCore) count(d uint32) {
 	storeWord(&x.words.free, makeQueuePair(f.low(), f.high()+d))
 }
 
-// unspare takes the slot at i off the list of free ones. It is the first, except
-// after a death.
+// unspare takes the slot at i off the list of free ones. Except after a death, it is the first of
+// the list.
 func (x *queueCore) unspare(i uint32, s *queueSlot) {
 	f, next := queuePair(x.words.free.Load()), uint32(s.next.Load())
 	if f.low() == i {
@@ -131,7 +131,8 @@ func (x *queueCore) unspare(i uint32, s *queueSlot) {
 	}
 }
 
-// unlink takes the slot at i out of the queue. It is the first, except after a death.
+// unlink takes the slot at i out of the queue. Except after a death, it is the first of the
+// queue.
 func (x *queueCore) unlink(i uint32, s *queueSlot) {
 	e, next := queuePair(x.words.ends.Load()), uint32(s.next.Load())
 	first, last := e.low(), e.high()
@@ -142,14 +143,14 @@ func (x *queueCore) unlink(i uint32, s *queueSlot) {
 	} else if before := x.before(first, i); before != nil {
 		storeWord(&before.next, uint64(next))
 		if last == i {
-			x.mon.broken.Store(true) // so that the last is found
+			x.mon.broken.Store(true) // the rebuild finds the last slot
 		}
 	}
 	storeWord(&x.words.ends, makeQueuePair(first, last))
 	x.count(^uint32(0))
 }
 
-// before is the slot whose next is at i, in the list that begins at from.
+// before returns the slot whose next slot is at i, in the list that begins at from.
 func (x *queueCore) before(from, i uint32) *queueSlot {
 	for range x.capacity {
 		s := x.slot(from)
@@ -164,7 +165,7 @@ func (x *queueCore) before(from, i uint32) *queueSlot {
 	return nil
 }
 
-// insert links the slot at i into the queue where its number belongs: mostly at the
+// insert links the slot at i into the queue at the place of its number, which is usually the
 // front.
 func (x *queueCore) insert(i uint32, s *queueSlot) {
 	e, seq := queuePair(x.words.ends.Load()), s.seq.Load()
@@ -177,7 +178,7 @@ func (x *queueCore) insert(i uint32, s *queueSlot) {
 	for range x.capacity {
 		t := x.slot(at)
 		if t == nil {
-			x.mon.broken.Store(true) // the last is behind
+			x.mon.broken.Store(true) // the slot has become the last one: the rebuild records that
 			break
 		}
 		if t.seq.Load() > seq {
@@ -194,7 +195,7 @@ func (x *queueCore) insert(i uint32, s *queueSlot) {
 	x.count(1)
 }
 
-// index makes order, free list and counts anew from the slots.
+// index rebuilds the order, the free list and the counts from the slots.
 func (x *queueCore) index() {
 	type numbered struct {
 		seq uint64
@@ -207,7 +208,7 @@ func (x *queueCore) index() {
 		s := x.slot(i)
 		st := queueState(s.state.Load())
 		if !st.valid() {
-			st = 0 // a peer wrote that
+			st = 0 // a peer wrote the state
 			storeWord(&s.state, 0)
 		}
 		switch {
@@ -240,7 +241,7 @@ func (x *queueCore) index() {
 	}
 }
 
-// held goes through the items that participants have, without the queue lock.
+// held iterates over the items that participants have. It works without the queue lock.
 func (x *queueCore) held(f func(i uint32, s *queueSlot, st queueState)) {
 	if x.words.out.Load() == 0 {
 		return
@@ -253,7 +254,7 @@ func (x *queueCore) held(f func(i uint32, s *queueSlot, st queueState)) {
 	}
 }
 
-// holders are those whose death would bring items back.
+// holders calls f for the participants whose death would bring items back.
 func (x *queueCore) holders(f func(arenakernel.ParticipantID)) {
 	last := arenakernel.ParticipantID(0)
 	x.held(func(_ uint32, _ *queueSlot, st queueState) {
@@ -264,7 +265,7 @@ func (x *queueCore) holders(f func(arenakernel.ParticipantID)) {
 	})
 }
 
-// reap puts back what the dead have had.
+// reap puts back the items that dead participants had.
 func (x *queueCore) reap(dead func(arenakernel.ParticipantID) bool) {
 	x.held(func(i uint32, s *queueSlot, st queueState) {
 		if dead(st.participant()) && x.mon.ended(st.participant()) {

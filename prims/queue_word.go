@@ -6,13 +6,13 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// queueState is the state word of a slot of a Queue: whose the item in it is. It is
-// the truth, together with the slot's sequence number; the order of the items and
-// the list of free slots are an index over it.
+// queueState is the state word of a slot of a Queue. It says who has the item in the slot.
+// Together with the slot's sequence number it is the truth; the order of the items and the list
+// of free slots are an index of it.
 //
-//	bits 0..28   name   the participant that has the item; 0 of free and full slots
+//	bits 0..28   name   the participant that has the item; 0 in free and full slots
 //	bits 29..31  kind   below
-//	bits 32..63  times  how often the item was leased; 0 of free slots
+//	bits 32..63  times  how often the item was leased; 0 in free slots
 //
 //	kind     name  meaning                                          left by
 //	free     0     no item; all-zero memory                         Get, Ack, creator
@@ -25,8 +25,8 @@ import (
 //	readers: the same; periodic checks and tools
 //	order:   the queue lock's
 //	futex:   none
-//	crash:   one store, after the item and its number: before it there is no
-//	         item, after it there is one. Granted and leased slots of the dead become full
+//	crash:   the state is one store, after the item and its number: without it there is
+//	         no item, with it there is one; granted and leased slots of the dead become full
 //	         again.
 type queueState uint64
 
@@ -71,7 +71,7 @@ func (s queueState) valid() bool {
 	return false
 }
 
-// to is the state of a full slot once its item was given to n.
+// to is the state of a full slot after its item was given to n.
 func (s queueState) to(class uint16, n arenakernel.ParticipantID) queueState {
 	if class == queueLease {
 		return makeQueueState(queueLeased, n, max(s.times()+1, 1))
@@ -79,7 +79,7 @@ func (s queueState) to(class uint16, n arenakernel.ParticipantID) queueState {
 	return makeQueueState(queueGiven, n, s.times())
 }
 
-// back is the state once the item is in the queue again.
+// back is the state after the item is in the queue again.
 func (s queueState) back() queueState { return makeQueueState(queueFull, 0, s.times()) }
 
 func (s queueState) String() string {
@@ -97,8 +97,8 @@ func (s queueState) String() string {
 	return t
 }
 
-// queuePair is two numbers of 32 bits in one word of a Queue. Positions of slots
-// are from 1; 0 is none.
+// queuePair is two 32-bit numbers in one word of a Queue. Positions of slots begin at 1; 0 means
+// none.
 //
 //	word  bits 0..31                     bits 32..63
 //	ends  position of the first item     position of the last
@@ -109,7 +109,7 @@ func (s queueState) String() string {
 //	readers: the same; Len reads the number
 //	order:   the queue lock's
 //	futex:   none
-//	crash:   made anew from the slots
+//	crash:   rebuilt from the slots
 type queuePair uint64
 
 func makeQueuePair(low, high uint32) uint64 { return uint64(high)<<32 | uint64(low) }

@@ -14,41 +14,41 @@ type queueWords struct {
 	mon      monitorWords
 	capacity uint64 // number of slots. Immutable after init.
 	item     uint64 // bytes of an item. Immutable after init.
-	// sequence is the last number that an item was given.
+	// sequence is the last number that was given to an item.
 	//   writers: the holder of the queue lock
 	//   readers: the same
 	//   order:   the queue lock's
 	//   futex:   none
-	//   crash:   a number may be left out
+	//   crash:   a number may stay unused
 	sequence atomic.Uint64
 	ends     atomic.Uint64 // see queuePair
 	free     atomic.Uint64 // see queuePair
-	// out is how many slots are granted or leased; as ends.
+	// out is the number of slots that are granted or leased; tags as ends.
 	out atomic.Uint64
 	// stopped is 1 after Shutdown.
 	//   writers: the holder of the queue lock
 	//   readers: the same, tools
 	//   order:   the queue lock's
 	//   futex:   none
-	//   crash:   one store, and the replay turns the waiters away
+	//   crash:   one store; after it the replay ends the waits
 	stopped atomic.Uint64
 	getters listWords
 	putters listWords
 	_       [40]byte
 }
 
-// queueSlot is a place for an item, which comes after it.
+// queueSlot is a place for an item. The item follows it.
 type queueSlot struct {
 	_     structs.HostLayout
 	state atomic.Uint64 // a queueState
-	// seq numbers the items in order of their Puts; valid unless the slot is free.
+	// seq numbers the items in the order of their Puts; it is valid unless the slot is free.
 	//   writers: the holder of the queue lock, before the state
 	//   readers: the same
 	//   order:   the queue lock's
 	//   futex:   none
 	//   crash:   the state's
 	seq  atomic.Uint64
-	next atomic.Uint64 // position of the next slot in the queue, or of the next free one; as queueWords.ends
+	next atomic.Uint64 // position of the next slot in the queue, or of the next free one; tags as queueWords.ends
 }
 
 var (
@@ -70,12 +70,12 @@ const (
 	queueSlotBytes = uint64(unsafe.Sizeof(queueSlot{}))
 )
 
-// queueStride is how far apart the slots are for items of that size.
+// queueStride is the distance between two slots for items of that size.
 func queueStride(item uint64) uint64 { return queueSlotBytes + (item+7)&^7 }
 
-// slot is the slot at position i, nil if there is none.
+// slot returns the slot at position i, or nil if there is none.
 func (x *queueCore) slot(i uint32) *queueSlot {
-	if i-1 >= x.capacity { // 0 wraps
+	if i-1 >= x.capacity { // i == 0 wraps
 		return nil
 	}
 	// SAFETY: buildQueue has checked that the body has room for all slots.
@@ -89,12 +89,12 @@ func queueItem[T any](s *queueSlot) *T {
 	return (*T)(unsafe.Add(unsafe.Pointer(s), queueSlotBytes))
 }
 
-// bytes are those of the item in a slot.
+// bytes returns the bytes of the item in a slot.
 func (x *queueCore) bytes(s *queueSlot) []byte {
 	return unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(s), queueSlotBytes)), x.item)
 }
 
-// queueStaged is where a waiting Put has its item.
+// queueStaged is the item of a waiting Put in its block.
 func queueStaged[T any](block []byte) *T {
 	var v T
 	_ = block[:unsafe.Sizeof(v)]
@@ -110,8 +110,8 @@ func initQueue(b []byte, capacity uint32, item uint64, spin uint32) {
 	(&queueCore{words: w, capacity: capacity, item: item, stride: queueStride(item)}).index()
 }
 
-// queueShape reads the immutable words of a Queue and reports whether its body has
-// room for what they say.
+// queueShape reads the immutable words of a Queue and reports whether the body is large enough
+// for them.
 func queueShape(a *arenakernel.Arena, o arenakernel.Object) (w *queueWords, ok bool) {
 	if o.Size < queueHeadBytes {
 		return nil, false

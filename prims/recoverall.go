@@ -13,12 +13,12 @@ import (
 // Lost is an object that a death has made unusable, or one key of a [MultiLock].
 type Lost struct {
 	Object arena.Object
-	Key    *uint64           // for a MultiLock, else nil
-	Err    error             // what its calls returned: ErrOwnerDead or ErrNotRecoverable
-	Who    *shmsync.Identity // whose death that was; nil if it is not known
+	Key    *uint64           // the key, if the object is a MultiLock, and nil otherwise
+	Err    error             // the error of its calls: ErrOwnerDead or ErrNotRecoverable
+	Who    *shmsync.Identity // the process whose death it was; nil if it is not known
 }
 
-// String says which object was lost, and whose death that was.
+// String says which object was lost, and by whose death.
 func (l Lost) String() string {
 	s := fmt.Sprintf("%s %s", kindNames[l.Object.Kind], objectName(arenakernel.Object(l.Object)))
 	if l.Key != nil {
@@ -32,10 +32,10 @@ func (l Lost) String() string {
 }
 
 // RecoverAll makes the objects of the arena usable again that deaths have made unusable, and returns
-// those that it recovered. It is for OnFirst of [arena.Options]: there no other process is in, and
+// those that it recovered. Call it in OnFirst of [arena.Options]: there no other process is in, and
 // every death has been dealt with.
 //
-// For each such object, and for each such key of a [MultiLock], it calls repair, which makes the data whole
+// For each such object, and for each such key of a [MultiLock], it calls repair, which repairs the data
 // that the object guards.
 //
 //	kind                                what RecoverAll does
@@ -50,7 +50,8 @@ func RecoverAll(a *arena.Arena, repair func(Lost) error) ([]Lost, error) {
 	return RecoverAllContext(context.Background(), a, repair)
 }
 
-// RecoverAllContext is RecoverAll that ends with ctx.Err() when ctx ends before it has recovered all.
+// RecoverAllContext is RecoverAll that ends with ctx.Err() if ctx ends before it has recovered all
+// objects.
 func RecoverAllContext(ctx context.Context, a *arena.Arena, repair func(Lost) error) (recovered []Lost, err error) {
 	mustHaveRepair(repair != nil, "all objects")
 	var objects []arena.Object // repair may delete some
@@ -117,7 +118,7 @@ func lostOf(a *arena.Arena, o arena.Object) (lost []Lost, err error) {
 	return lost, nil
 }
 
-// recover makes l usable again, and reports whether it was lost until then.
+// recover makes l usable again, and reports whether l was still lost.
 func (l Lost) recover(ctx context.Context, a *arena.Arena, repair func(Lost) error) (did bool, err error) {
 	if errors.Is(l.Err, shmsync.ErrCorrupt) {
 		return false, l.fail(l.Err, "a peer has overwritten it; Delete removes it")

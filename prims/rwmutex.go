@@ -16,42 +16,40 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// RWMutex is a reader/writer mutual exclusion lock between processes: it is
-// held by any number of readers or by one writer. One process may hold it
-// upgradable: it reads beside the other readers, and can become the writer without
-// letting another writer in between. A hold belongs to a process: a
-// goroutine may lock it and another of the same process unlock it. It is not
-// recursive: a goroutine that reads must not read again, since a writer that
-// came in between waits for the first and keeps out the second.
+// RWMutex is a reader/writer mutual exclusion lock between processes: any number of readers or
+// one writer hold it. One process may hold it upgradable: it reads beside the other readers, and
+// can become the writer without letting another writer in between. A hold belongs to a process: a
+// goroutine may lock it and another goroutine of the same process unlock it. An RWMutex is not
+// recursive: a goroutine that reads must not read again. A writer that came in between waits for
+// the first read hold and keeps out the second.
 //
 // Readers of different processes write different cache lines.
 //
 // # Who goes first
 //
-// A writer that has its turn among the writers closes a gate: readers that come
-// after that wait, and it waits for the readers that are in. When it unlocks, or
-// gives up, all readers that sleep by then are let in at once, before another
-// writer can close the gate. So:
+// A writer that has its turn among the writers closes a gate. Readers that come later wait at the
+// gate, and the writer waits for the readers that are in. When it unlocks, or gives up, all
+// readers that sleep by then are let in at once, before another writer can close the gate. So:
 //
-//   - A reader that sleeps is passed by one writer at most: the one that it
-//     sleeps for.
+//   - At most one writer overtakes a sleeping reader: the writer for which
+//     the reader sleeps.
 //
-//   - A writer is passed by no reader once it has its turn. Among writers it is as
-//     with a [Mutex]: they barge, and one that has lost for a millisecond is
+//   - No reader overtakes a writer that has its turn. Among themselves, writers
+//     compete as for a [Mutex]: they barge, and one that has lost for a millisecond is
 //     handed the next turn.
 //
 //   - An upgradable hold takes a turn among the writers and leaves the gate open:
 //     writers and other upgradable holds wait for it, readers do not. Upgrade closes
 //     the gate and waits for the readers that are in, as a writer does.
 //
-// Across the death of a writer the count begins anew. If the process of a writer does not
-// run for a tenth of a second, because it is stopped for example, readers that only wait for
-// this writer open the gate and pass it. The writer closes the gate again when it runs. A
-// hold is never taken away from a living process.
+// After the death of a writer the count begins anew. If the process of a writer does not run for
+// a tenth of a second, for example because it is stopped, readers that wait only for this writer
+// open the gate and pass it. The writer closes the gate again when it runs. A hold is never taken
+// away from a living process.
 //
 // # From one hold to another
 //
-// No other writer comes in between.
+// No other writer comes in between:
 //
 //	from        to          call
 //	none        reading     RLock, RLockContext, TryRLock
@@ -62,15 +60,15 @@ import (
 //	writing     upgradable  DowngradeToUpgradable
 //	writing     reading     Downgrade
 //
-// RUnlock, UnlockUpgradable and Unlock give the holds back. A read hold cannot become
-// another hold: two readers that both wanted to write would wait for each other.
+// RUnlock, UnlockUpgradable and Unlock release the holds. A read hold cannot become another hold:
+// two readers that both want to write would wait for each other.
 //
 // # When a process dies
 //
-// Its read holds end, and no other process loses one. An upgradable hold ends in the same
-// way under every policy, because nothing was written. If the process was waiting to write
-// or to upgrade, the next writer goes on. If it was writing, the [Policy] decides: the lock
-// becomes free, or it is owner-dead for readers and writers until Recover.
+// Its read holds end, and no other process loses a hold. An upgradable hold ends in the same way
+// under every policy, because nothing was written. If the process was waiting to write or to
+// upgrade, the next writer goes on. If it was writing, the [Policy] decides: the lock becomes
+// free, or it is owner-dead for readers and writers until Recover.
 //
 // In the terminology of the Go memory model, and across processes: for n < m the n'th call
 // of Unlock synchronizes before the m'th call of Lock returns. For every call of RLock there
@@ -92,46 +90,45 @@ type RWMutex struct {
 	gate    *atomic.Uint32
 	words   rwmutexAll
 	name    arenakernel.ParticipantID
-	writers *Mutex // its holder closes the gate, writes, and opens the gate
+	writers *Mutex // the holder of writers closes the gate, writes, and opens the gate
 
 	wakeWordReaders park.WakeWord
 	wakeWordWriter  park.WakeWord
-	readers         *park.Queue // waits for the gate
-	writer          *park.Queue // waits for readers
+	readers         *park.Queue // readers that wait for the gate
+	writer          *park.Queue // a writer that waits for readers
 
 	a        *arenakernel.Arena
 	object   arenakernel.Object
 	policy   Policy
 	repair   func() error
-	wrote    race.Key        // released by writers
-	read     race.Key        // released by readers
+	wrote    race.Key        // edge of writers, for the race detector
+	read     race.Key        // edge of readers, for the race detector
 	registry *readerRegistry // shared by the handles of this process
 	opening  *opening
-	calls    atomic.Int32  // those between begin and finish
-	stuck    atomic.Uint32 // the gate that the last check found closed although nobody reads
+	calls    atomic.Int32  // calls between begin and finish
+	stuck    atomic.Uint32 // the gate that the last check found closed although nobody was reading
 }
 
-// readerRegistry is what this process knows about its goroutines that wait to
-// read. A grant lets in all that are registered, so it is one number that tells
-// them apart: a goroutine was let in when the epoch is not any more the one in
-// which it registered.
+// readerRegistry is what this process knows about its goroutines that wait to read. A grant lets
+// in all that are registered, so one number tells them apart: a goroutine was let in if the epoch
+// has changed since it registered.
 //
-// It also tells whether this process has the upgradable hold.
+// The registry also records whether this process has the upgradable hold.
 type readerRegistry struct {
 	sync.Mutex
-	upgradable atomic.Uint32 // upgradableNot and its like
-	known      bool          // guarded by: Mutex; upgradable says what earlier handles left
+	upgradable atomic.Uint32 // one of upgradableNot, upgradableHeld and upgradableUpgrading
+	known      bool          // guarded by: Mutex; upgradable takes earlier handles into account
 	waiting    uint32        // guarded by: Mutex; registered in this epoch
-	due        uint32        // guarded by: Mutex; let in, and not aware of it yet
+	due        uint32        // guarded by: Mutex; let in, and not yet aware of it
 	epoch      uint64        // guarded by: Mutex; grants so far
 }
 
-// RWMutexOptions says how a RWMutex is created, and what this process does with
-// it. A nil *RWMutexOptions means the zero value.
+// RWMutexOptions says how an RWMutex is created, and what this process does with it. A nil
+// *RWMutexOptions means the zero value.
 type RWMutexOptions struct {
-	// Policy is what becomes of the lock when its writer dies; 0 means PolicyReport for a
-	// new object, and any policy for one that exists. If it is set and the object has
-	// another policy, opening fails.
+	// Policy says what happens to the lock when its writer dies; 0 means PolicyReport for a new
+	// object, and any policy for an existing one. If it is set and the object has another policy,
+	// opening fails.
 	Policy Policy
 	// Repair, if set, is called by this process's Lock, LockContext, LockUpgradable,
 	// LockUpgradableContext, RLock and RLockContext when they find that a writer died. They
@@ -176,8 +173,7 @@ func openRWMutex(a *arenakernel.Arena, name string, opts *RWMutexOptions, attach
 	}, "rwmutex.open", newRWMutex(&opt), func(m *RWMutex) string { return m.policy.differs(opt.Policy) })
 }
 
-// RWMutexAt opens the RWMutex at an offset. Another process got the offset from the method
-// Offset.
+// RWMutexAt opens the RWMutex at an offset that another process got from the method Offset.
 func RWMutexAt(a *arena.Arena, off arena.Offset) (*RWMutex, error) {
 	return handleAt(a, off, "rwmutex.open", rwmutexKind, rwmutexVersion, rwmutexBytes((*arenakernel.Arena)(a).MaxParticipants()), newRWMutex(&RWMutexOptions{}))
 }
@@ -206,10 +202,11 @@ func buildRWMutex(a *arenakernel.Arena, o arenakernel.Object, opt *RWMutexOption
 	}
 	m.registry = common[readerRegistry](m.opening)
 	m.opening.shut, m.opening.end = m.endCalls, m.end
-	// The Repair is for bytes that were never initialized, where the policy of
-	// the writers' mutex reads as PolicyReport: what a death leaves is told by the gate.
+	// The Repair is for words that were never initialized, in which the policy of the writers'
+	// mutex reads as PolicyReport. The gate says what a death has left, so the Repair has nothing
+	// to do.
 	m.writers = buildMutexAt(a, o, o.Body, &MutexOptions{Repair: func() error { return nil }})
-	m.writers.internal = true // the gate guards the data
+	m.writers.internal = true // the gate, and not this mutex, guards the data
 	m.writers.counted()
 	m.writers.opening, m.writers.inner = m.opening, true
 	m.wakeWordReaders, m.wakeWordWriter = rwmutexWakeWords(a, w)
@@ -231,16 +228,15 @@ func rwmutexWakeWords(a *arenakernel.Arena, w rwmutexAll) (readers, writer park.
 	return wakeWord(&w.wakeReaders, &w.pollerReaders), wakeWord(&w.wakeWriter, &w.pollerWriter)
 }
 
-// moveIn makes the reader word of this process's slot its own, and has writers
-// look at it.
+// moveIn makes the reader word of this process's slot its own, and makes writers look at it.
 func (m *RWMutex) moveIn() {
 	for fresh := readerWord(m.name.Generation()); ; {
 		w := readerWord(m.mine.Load())
 		if w.generation() == m.name.Generation() {
-			break // it has had the object open before, and may hold it
+			break // this process has had the object open before, and may hold it
 		}
 		if m.mine.CompareAndSwap(uint64(w), uint64(fresh)) {
-			m.wakeWordWriter.Release() // the dead may have been waited for
+			m.wakeWordWriter.Release() // a writer may be waiting for the slot's dead participant
 			break
 		}
 	}
@@ -265,9 +261,9 @@ func (m *RWMutex) RLock() {
 	m.rlockOrPanic()
 }
 
-// RLockContext locks m for reading, and waits until it can or ctx ends. An error means that
-// m is not held: ctx.Err(), or an error that Is ErrOwnerDead or ErrNotRecoverable by the
-// policy of m, ErrCorrupt, or ErrClosed. If there is no writer, ctx is not looked at.
+// RLockContext locks m for reading, and waits until it can or ctx ends. An error means that m is
+// not held: ctx.Err(), or an error that Is ErrOwnerDead or ErrNotRecoverable by the policy of m,
+// ErrCorrupt, or ErrClosed. If there is no writer, the call ignores ctx.
 func (m *RWMutex) RLockContext(ctx context.Context) error {
 	if !rwmutexHooks {
 		atomic.AddUint64(m.own, uint64(readerOne))
@@ -278,7 +274,7 @@ func (m *RWMutex) RLockContext(ctx context.Context) error {
 	return m.rlockSlow(ctx)
 }
 
-// RUnlock gives one read hold back. It panics when this process has none.
+// RUnlock releases one read hold. It panics if this process has none.
 func (m *RWMutex) RUnlock() {
 	if rwmutexHooks {
 		m.runlockHooks()
@@ -290,7 +286,7 @@ func (m *RWMutex) RUnlock() {
 	}
 }
 
-// RLocker gives a Locker whose Lock and Unlock are RLock and RUnlock of m.
+// RLocker returns a Locker whose Lock and Unlock are RLock and RUnlock of m.
 func (m *RWMutex) RLocker() sync.Locker { return (*rlocker)(m) }
 
 type rlocker RWMutex
@@ -298,13 +294,12 @@ type rlocker RWMutex
 func (r *rlocker) Lock()   { (*RWMutex)(r).RLock() }
 func (r *rlocker) Unlock() { (*RWMutex)(r).RUnlock() }
 
-// Offset is where the RWMutex lies in its arena, for RWMutexAt in another
-// process.
+// Offset is the place of the RWMutex in its arena, for RWMutexAt in another process.
 func (m *RWMutex) Offset() arena.Offset { return m.object.Offset }
 
-// Close closes the handle, and no other handle on the RWMutex. Calls that wait by it
-// end with an error that Is ErrClosed. Holds of this process stay, and are given back
-// through another handle. A second Close is an error that Is ErrClosed.
+// Close closes this handle on the RWMutex, and no other. Calls that wait through it end with an
+// error that Is ErrClosed. Holds of this process stay; release them through another handle. A
+// second Close is an error that Is ErrClosed.
 func (m *RWMutex) Close() error { return m.opening.close("rwmutex.close") }
 
 func (m *RWMutex) queues() []*park.Queue {
@@ -321,36 +316,35 @@ func (m *RWMutex) end() {
 	redirect(&m.own, &closedReader)
 }
 
-// Policy is what becomes of m when its writer dies.
+// Policy says what happens to m when its writer dies.
 func (m *RWMutex) Policy() Policy { return m.policy }
 
-// SetSpin bounds how long waiters of all processes spin before they sleep. If d is 0, they
-// learn the bound; if d is negative, they never spin.
+// SetSpin bounds how long waiters of all processes spin before they sleep. If d is 0, waiters
+// learn the bound from experience; if d is negative, they never spin.
 func (m *RWMutex) SetSpin(d time.Duration) {
 	m.opening.use()
 	m.words.writers.spin.Store(spinField(d))
 }
 
-// Spin is what SetSpin set.
+// Spin is the value of the last SetSpin.
 func (m *RWMutex) Spin() time.Duration {
 	m.opening.use()
 	return spinOf(m.words.writers.spin.Load())
 }
 
-// RWMutexState is what State tells.
+// RWMutexState is the result of State.
 type RWMutexState struct {
 	Held    bool              // a process writes, or repairs
-	Owner   *shmsync.Identity // the process that writes, waits for the readers to leave, has the upgradable hold, or died with it; nil when none or unknown
+	Owner   *shmsync.Identity // the process that writes, waits for the readers to leave, has the upgradable hold, or died with one of these; nil if there is none or it is not known
 	Readers int               // read holds of all living processes
 	Waiting int               // goroutines of all living processes that wait to read
 	Closed  bool              // a writer, or an Upgrade, waits for the readers to leave
-	// Upgradable says that a process has the upgradable hold. It is also true for the
-	// moment in which a writer has its turn and has not closed the gate yet, or has
-	// opened the gate and still has its turn.
+	// Upgradable says that a process has the upgradable hold. It is also true for a moment before
+	// a writer closes the gate, and for a moment after a writer has opened the gate.
 	Upgradable bool
 	Queued     bool   // writers may be waiting for a writer
 	Err        error  // why nobody can lock it: nil, ErrOwnerDead, ErrNotRecoverable or ErrCorrupt
-	Word       string // the gate in words
+	Word       string // the gate, rendered for people
 }
 
 // State reads m without locking it. The answer may be out of date
@@ -395,7 +389,7 @@ func (m *RWMutex) String() string {
 	return fmt.Sprintf("rwmutex %s: %s, %d reading, %d waiting", objectName(m.object), s.Word, s.Readers, s.Waiting)
 }
 
-// used is the highest slot whose word has to be looked at.
+// used is the highest slot whose reader word writers have to look at.
 func (w rwmutexAll) used() int { return int(min(w.high.Load(), uint32(w.slots))) }
 
 func (m *RWMutex) diedName() arenakernel.ParticipantID {
@@ -410,7 +404,7 @@ func (m *RWMutex) closed(op string) error {
 	return m.fail(op, shmsync.ErrClosed, nil, closedHandle)
 }
 
-// trouble is why a gate will not open by itself, or nil.
+// trouble is the reason why the gate will not open by itself, or nil.
 func (m *RWMutex) trouble(op string, g gateWord) error {
 	switch {
 	case !g.valid():

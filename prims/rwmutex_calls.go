@@ -7,8 +7,8 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// begin counts a call that may have to take back what it has done: until finish, Close
-// waits for it, so that the words stay.
+// begin counts a call that may have to undo what it has done. Until finish, Close waits for the
+// call, so the words stay in place.
 func (m *RWMutex) begin(op string) error {
 	m.calls.Add(1)
 	if m.opening.closing.Load() {
@@ -20,8 +20,7 @@ func (m *RWMutex) begin(op string) error {
 
 func (m *RWMutex) finish() { m.calls.Add(-1) }
 
-// endCalls ends the waits of the handle, and returns when the calls have left that began
-// before.
+// endCalls ends the waits of the handle, and returns when the calls that began before have left.
 func (m *RWMutex) endCalls() {
 	park.Shut(m.queues()...)
 	for tries := 0; m.calls.Load() != 0; tries++ {

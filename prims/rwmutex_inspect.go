@@ -65,7 +65,7 @@ func inspectRWMutex(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Insp
 			case h.Mode != arenakernel.HoldExclusive:
 				h.Note = "the writers' turn"
 			case g == gateOpen:
-				// A writer that is between two steps looks the same for a moment.
+				// A writer between two steps looks like an upgradable holder for a moment.
 				h.Mode, h.Note = arenakernel.HoldUpgradable, ""
 			default:
 				h.Mode, h.Note = arenakernel.HoldClosing, "the writers' turn"
@@ -79,6 +79,6 @@ func inspectRWMutex(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Insp
 	}
 	i.waits(waitsOn(rwmutexReadersOff, rwmutexReadersPoller), "read", gate)
 	i.waits(waitsOn(rwmutexWriterOff, rwmutexWriterPoller), "readers to leave", readers)
-	i.waits(waitsOn(mutexWakeOff, mutexPollerOff), "lock", writers) // to write, or upgradable
+	i.waits(waitsOn(mutexWakeOff, mutexPollerOff), "lock", writers) // to write, or for the upgradable hold
 	return i.Inspection
 }

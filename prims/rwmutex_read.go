@@ -21,8 +21,8 @@ var (
 	_ = crashpoint.Register("rwmutex.runlock.left")
 )
 
-// rlockOrPanic is the slow path of RLock. It is kept out of line: inlined into
-// RLock it would take RLock's place in its callers.
+// rlockOrPanic is the slow path of RLock. It is not inlined: inside RLock it would keep RLock
+// itself from being inlined into its callers.
 //
 //go:noinline
 func (m *RWMutex) rlockOrPanic() {
@@ -31,11 +31,10 @@ func (m *RWMutex) rlockOrPanic() {
 	}
 }
 
-// rlockSlow is RLock after its first try, which counts as a hold still. ctx may
-// be nil.
+// rlockSlow is RLock after its first try. That try still counts as a hold. ctx may be nil.
 func (m *RWMutex) rlockSlow(ctx context.Context) error {
 	if err := m.opening.error("rwmutex.rlock"); err != nil {
-		return err // its try was no try at all
+		return err // the fast path of a closed handle has counted nothing
 	}
 	if rwmutexHooks {
 		m.mine.Add(uint64(readerOne))
@@ -60,13 +59,13 @@ func (m *RWMutex) rlockSlow(ctx context.Context) error {
 	return nil
 }
 
-// TryRLock locks m for reading if that is possible without waiting, and reports
-// whether it did. State tells why not.
+// TryRLock locks m for reading if that is possible without waiting, and reports whether it did.
+// State tells why it failed.
 func (m *RWMutex) TryRLock() bool {
 	m.opening.use()
 	for {
-		// A look before the try: a goroutine that tries in a loop does not keep a writer
-		// from finding that the last reader has left.
+		// Look at the gate before the try: a goroutine that tries in a loop must not hide from a
+		// writer that the last reader has left.
 		if g := gateWord(m.gate.Load()); g != gateOpen {
 			if !g.valid() || !g.taken() || !m.a.Dead(g.participant()) || !m.markOwnerDead(g) {
 				return false
@@ -84,7 +83,7 @@ func (m *RWMutex) TryRLock() bool {
 	}
 }
 
-// takeBack takes a try back.
+// takeBack undoes a try.
 func (m *RWMutex) takeBack() { m.runlockSlow(m.mine.Add(readerBack)) }
 
 // runlockHooks is RUnlock with its hooks.
@@ -95,13 +94,13 @@ func (m *RWMutex) runlockHooks() {
 	m.runlockSlow(m.mine.Add(readerBack))
 }
 
-// runlockSlow ends RUnlock, which has left that reader word.
+// runlockSlow ends RUnlock, after which the reader word is left.
 func (m *RWMutex) runlockSlow(left uint64) {
 	m.opening.use()
 	w := readerWord(left)
 	if w.reading() == readerMost {
 		m.mine.Add(uint64(readerOne))
-		m.left() // a writer may have seen what is not there
+		m.left() // a writer may have seen the wrong count
 		panic("shmsync: RUnlock of rwmutex " + objectName(m.object) + ", which this process does not hold for reading")
 	}
 	crashpoint.Hit("rwmutex.runlock.left")
@@ -122,12 +121,12 @@ func (m *RWMutex) left() {
 type reader struct {
 	m      *RWMutex
 	cancel park.Cancel
-	epoch  uint64 // in which it registered
+	epoch  uint64 // the epoch in which it registered
 	dying  bool   // the writer is dead and not gone
 	exit   goneWait
 }
 
-// wait makes a hold of a try that found the gate closed.
+// wait turns a try that found the gate closed into a hold.
 func (r *reader) wait(ctx context.Context) error {
 	m := r.m
 	r.register()
@@ -169,8 +168,8 @@ func (r *reader) wait(ctx context.Context) error {
 		case park.Again:
 			spun = false
 		case park.Canceled:
-			// A gate that is open beats a context that has ended, and a hold that
-			// was granted is not dropped.
+			// An open gate takes precedence over a context that has ended, and a hold that was
+			// granted is kept.
 			if gateWord(m.gate.Load()) == gateOpen && r.enter() || r.leave() {
 				return nil
 			}
@@ -189,7 +188,7 @@ func (r *reader) sleep() park.Result {
 	m := r.m
 	v := m.wakeWordReaders.Announce()
 	crashpoint.Hit("rwmutex.rlock.announced")
-	// The writer opens the gate, lets in, and then looks for an announcement.
+	// The writer opens the gate, grants, and then looks for an announcement.
 	g := gateWord(m.gate.Load())
 	if !g.valid() || !g.taken() || !m.a.Current(g.participant()) && !r.dying || r.maySee() {
 		return park.Again
@@ -203,7 +202,7 @@ func (r *reader) sleep() park.Result {
 	return res
 }
 
-// register makes a waiting goroutine of one that tries.
+// register turns a goroutine that tries into one that waits.
 func (r *reader) register() {
 	m, g := r.m, r.m.registry
 	g.Lock()
@@ -217,7 +216,7 @@ func (r *reader) register() {
 	}
 }
 
-// maySee reports whether r was let in.
+// maySee reports whether r was let in. It changes nothing.
 func (r *reader) maySee() bool {
 	m, g := r.m, r.m.registry
 	g.Lock()
@@ -226,7 +225,7 @@ func (r *reader) maySee() bool {
 	return g.epoch != r.epoch
 }
 
-// granted is maySee that takes note of it. It is true once.
+// granted reports whether r was let in, and records that r knows. It returns true once.
 func (r *reader) granted() bool {
 	m, g := r.m, r.m.registry
 	g.Lock()
@@ -235,7 +234,7 @@ func (r *reader) granted() bool {
 	return r.claim()
 }
 
-// claim is granted when the registry is up to date.
+// claim is granted for a registry that is up to date.
 func (r *reader) claim() bool { // guarded by: registry
 	g := r.m.registry
 	if g.epoch == r.epoch {
@@ -245,7 +244,7 @@ func (r *reader) claim() bool { // guarded by: registry
 	return true
 }
 
-// enter counts r as a reader while the gate is open. It reports false if the gate was closed
+// enter counts r as a reader if the gate is open. It reports false if the gate was closed
 // meanwhile; then r is still registered.
 func (r *reader) enter() bool {
 	m, g := r.m, r.m.registry
@@ -271,8 +270,7 @@ func (r *reader) enter() bool {
 	return false
 }
 
-// leave ends a wait. It reports true if r was let in before that: then it has a
-// hold.
+// leave ends a wait. It reports true if r was let in before that: then r has a hold.
 func (r *reader) leave() bool {
 	m, g := r.m, r.m.registry
 	crashpoint.Hit("rwmutex.rlock.leaving")
@@ -291,12 +289,11 @@ func (r *reader) leave() bool {
 	return false
 }
 
-// change changes this process's reader word by f, after it has caught up with a
-// grant.
+// change applies f to this process's reader word, after it has caught up with a grant.
 func (m *RWMutex) change(f func(readerWord) readerWord) readerWord { // guarded by: registry
 	for {
-		// The loop ends: each failure is a call of this process that came or went,
-		// or the one grant that there is in a turn of a writer.
+		// The loop ends: whenever the CAS fails, a call of this process has come or gone, or a
+		// writer has made the one grant of its turn.
 		w := readerWord(m.mine.Load())
 		m.catchUp(w)
 		to := f(w)
@@ -306,10 +303,10 @@ func (m *RWMutex) change(f func(readerWord) readerWord) readerWord { // guarded 
 	}
 }
 
-// catchUp notes a grant. It lets in all that wait, so it shows by nobody waiting
-// in w although some do. While one of them has not seen it there is a hold, and
-// no writer comes to grant once more; one that gives up may, and that is noted in
-// its turn, since nobody registers without having caught up.
+// catchUp records a grant. A grant lets in all waiting goroutines, so after it w shows nobody
+// waiting although the registry has some. While one of them does not know of the grant, its hold
+// keeps writers out, so there is no second grant. A goroutine that gives up may let a writer in.
+// The second grant is then recorded in its turn, since nobody registers without having caught up.
 func (m *RWMutex) catchUp(w readerWord) { // guarded by: registry
 	if g := m.registry; g.waiting != 0 && w.waiting() == 0 {
 		g.due += g.waiting
@@ -318,13 +315,13 @@ func (m *RWMutex) catchUp(w readerWord) { // guarded by: registry
 	}
 }
 
-// tuning is what steers the spinning of waiters.
+// tuning steers the spinning of waiters.
 func (m *RWMutex) tuning(pays *atomic.Uint32) park.Tuning {
 	w := &m.words.writers
 	return park.Tuning{Budget: &w.spin, Pays: pays, LastCPU: &m.words.lastCPU, Slot: m.name.Slot()}
 }
 
-// spinWhileClosed spins while the gate is closed and reports whether that ended.
+// spinWhileClosed spins while the gate is closed, and reports whether the gate has opened.
 func (m *RWMutex) spinWhileClosed() bool {
 	if m.wakeWordReaders.Announced() {
 		return false

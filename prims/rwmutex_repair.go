@@ -25,15 +25,15 @@ func init() {
 	})
 }
 
-// markOwnerDead deals with gate g, whose name was found dead.
-// It reports false if the gate stays: the data is handed over when the dead one is gone.
+// markOwnerDead deals with gate g, whose participant was found dead. It reports false if the gate
+// stays: the data is handed over when the dead participant is gone.
 func (m *RWMutex) markOwnerDead(g gateWord) (changed bool) {
 	return markOwnerDeadRWMutex(m.a, m.words, g)
 }
 
-// markOwnerDeadRWMutex wakes the readers: they let themselves in, or are told. Writers
-// get the writers' mutex, which is free by the death, one after the other, and
-// see for themselves.
+// markOwnerDeadRWMutex marks the gate and wakes the readers, which let themselves in or get the
+// error. Writers get the writers' mutex one after the other, because the death has made it free,
+// and look at the gate themselves.
 func markOwnerDeadRWMutex(a *arenakernel.Arena, w rwmutexAll, g gateWord) (changed bool) {
 	next := g.ownerDied(policyOf(w.policy))
 	if next == g || g.kind() == gateHeld && next == gateOpen && !a.Gone(g.participant()) {
@@ -63,7 +63,7 @@ func wakeReaders(b *park.WakeWord) {
 	b.DeliverAll()
 }
 
-// repairRWMutex takes back what dead has of the object.
+// repairRWMutex takes back what dead holds of the object.
 func repairRWMutex(a *arenakernel.Arena, obj arenakernel.Object, dead arenakernel.ParticipantID) {
 	w, err := rwmutexAt(a, obj)
 	if err != nil {
@@ -121,8 +121,8 @@ func checkRWMutex(a *arenakernel.Arena, obj arenakernel.Object) error {
 	return checkMutexWords(obj, &w.writers)
 }
 
-// checkReaders is called ten times a second while a goroutine of this process waits to read.
-// It finds wakes and grants that a stopped or dead process kept from the waiters.
+// checkReaders is called ten times a second while a goroutine of this process waits to read. It
+// finds wakes and grants that the waiters did not get because a process is stopped or dead.
 func (m *RWMutex) checkReaders() {
 	g := gateWord(m.gate.Load())
 	switch {
@@ -131,9 +131,9 @@ func (m *RWMutex) checkReaders() {
 	case m.a.Dead(g.participant()):
 		m.markOwnerDead(g)
 	case g.kind() == gateClosed && m.firstReader(1) == 0:
-		// Nothing keeps the writer from going on. If it was so at the last check
-		// too its process may be stopped; it writes nothing yet, so nothing is
-		// taken away from it. It keeps the mutex, and closes the gate again.
+		// Nothing keeps the writer from going on. If that was so at the last check, too, its
+		// process may be stopped. The writer writes nothing yet, so opening the gate takes
+		// nothing away from it. It keeps the mutex, and closes the gate again when it runs.
 		if m.stuck.Swap(uint32(g)) == uint32(g) && m.gate.CompareAndSwap(uint32(g), uint32(gateOpen)) {
 			wakeReaders(&m.wakeWordReaders)
 			m.wakeWordWriter.WakeAll()
@@ -152,22 +152,22 @@ func (m *RWMutex) checkReaders() {
 	m.stuck.Store(0)
 }
 
-// checkWriter is the same while one waits for readers to leave.
+// checkWriter does the same while a goroutine waits for readers to leave.
 func (m *RWMutex) checkWriter() {
 	if m.firstReader(1) == 0 {
 		m.wakeWordWriter.WakeAll()
 	}
 }
 
-// Recover makes an owner-dead or not recoverable m usable again: it locks m for writing,
-// runs repair, and unlocks m. If repair returns an error or panics, m becomes not
-// recoverable until a later Recover succeeds, and Recover returns the error. Other callers
-// wait while repair runs. If this process dies before repair returns, m is owner-dead again.
-// repair is called when no system call of the dead process can write to its data any more.
+// Recover makes an owner-dead or not recoverable m usable again: it locks m for writing, runs
+// repair, and unlocks m. If repair returns an error or panics, m becomes not recoverable until a
+// later Recover succeeds, and Recover returns the error. Other callers wait while repair runs. If
+// this process dies before repair returns, m is owner-dead again. When repair is called, no
+// system call of the dead process can still write to its data.
 //
-// Recover of a healthy lock waits for it, unlocks it and does not run repair. Its
-// own errors are those of LockContext, ErrOwnerDead excepted. It panics when repair
-// is nil, and leaves the lock as it is.
+// If the lock is healthy, Recover waits for it, unlocks it and does not run repair. Its own
+// errors are those of LockContext except ErrOwnerDead. It panics if repair is nil, and leaves the
+// lock as it is.
 func (m *RWMutex) Recover(repair func() error) error {
 	return m.RecoverContext(context.Background(), repair)
 }
@@ -189,7 +189,7 @@ func (m *RWMutex) recoverBy(ctx context.Context, op string, repair func() error)
 	for {
 		g := gateWord(m.gate.Load())
 		if g.kind() == gateOwnerDead && g.valid() && !m.a.Gone(g.participant()) {
-			// Unlock the writers' mutex while this process waits, so that others get their error meanwhile.
+			// Unlock the writers' mutex during this wait, so that others get their error.
 			m.writers.Unlock()
 			if err := m.awaitGone(ctx, op, g.participant()); err != nil {
 				return err
@@ -236,8 +236,8 @@ func (m *RWMutex) recoverBy(ctx context.Context, op string, repair func() error)
 	return nil
 }
 
-// runRepair runs repair while m is being recovered by this process. On failure
-// it leaves m not recoverable.
+// runRepair runs repair while this process recovers m. If repair fails, m becomes not
+// recoverable.
 func (m *RWMutex) runRepair(repair func() error) (err error) {
 	done := false
 	defer func() {

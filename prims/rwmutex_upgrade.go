@@ -15,26 +15,25 @@ var (
 	_ = crashpoint.Register("rwmutex.upgradable.reader_added")
 )
 
-// The states of readerRegistry.upgradable. The words of the lock cannot tell an
-// upgradable hold from a writer that is between two steps of Lock or Unlock, so a
-// process remembers its own hold, and a caller's mistake is noticed.
+// The states of readerRegistry.upgradable. The words of the lock cannot tell an upgradable hold
+// from a writer between two steps of Lock or Unlock. So each process remembers its own upgradable
+// hold, and detects mistakes of its callers.
 const (
 	upgradableNot       = iota // this process has no upgradable hold
 	upgradableHeld             // it has one
 	upgradableUpgrading        // a call of Upgrade or TryUpgrade is under way
 )
 
-// LockUpgradable locks m for reading, with the right to write next. It waits for
-// writers and for other upgradable holds, and lets readers come and go beside it.
-// It panics as Lock does.
+// LockUpgradable locks m for reading, with the right to write next. It waits for writers and for
+// other upgradable holds. Readers come and go beside it. It panics as Lock does.
 func (m *RWMutex) LockUpgradable() {
 	if err := m.lockUpgradable(nil); err != nil {
 		panic(err)
 	}
 }
 
-// LockUpgradableContext is LockUpgradable that ends when ctx does. An error means
-// that m is not held. The errors are those of LockContext.
+// LockUpgradableContext is LockUpgradable that ends when ctx ends. An error means that m is not
+// held. The errors are those of LockContext.
 func (m *RWMutex) LockUpgradableContext(ctx context.Context) error { return m.lockUpgradable(ctx) }
 
 func (m *RWMutex) lockUpgradable(ctx context.Context) error {
@@ -71,16 +70,16 @@ func (m *RWMutex) lockUpgradableOnce(ctx context.Context, op string) error {
 
 // becomeUpgradable begins an upgradable hold.
 //
-// Preconditions: this goroutine has the writers' mutex, and the gate is open. It
-// stays open, since only the process that has the mutex closes it.
+// Preconditions: this goroutine has the writers' mutex, and the gate is open. The gate stays
+// open, since only the process that has the mutex closes it.
 func (m *RWMutex) becomeUpgradable() {
 	m.registry.upgradable.Store(upgradableHeld)
 	race.Acquire(m.wrote)
 	crashpoint.Hit("rwmutex.upgradable.acquired")
 }
 
-// TryLockUpgradable locks m as LockUpgradable does if that is possible without
-// waiting, and reports whether it did. State tells why not.
+// TryLockUpgradable does what LockUpgradable does if that is possible without waiting, and
+// reports whether it did. State tells why it failed.
 func (m *RWMutex) TryLockUpgradable() bool {
 	m.opening.use()
 	if !m.writers.TryLock() {
@@ -94,15 +93,15 @@ func (m *RWMutex) TryLockUpgradable() bool {
 	return true
 }
 
-// UnlockUpgradable gives the upgradable hold of this process back. It panics when
-// this process has none.
+// UnlockUpgradable releases the upgradable hold of this process. It panics if this process has
+// none.
 func (m *RWMutex) UnlockUpgradable() {
 	m.endUpgradable("UnlockUpgradable", upgradableNot)
 	m.writers.Unlock()
 }
 
-// endUpgradable takes the upgradable hold of this process for the call what, and
-// leaves next in its place. It panics when there is none.
+// endUpgradable ends the upgradable hold of this process for the call what, and sets upgradable
+// to next. It panics if there is no such hold.
 func (m *RWMutex) endUpgradable(what string, next uint32) {
 	m.opening.use()
 	if !m.registry.upgradable.CompareAndSwap(upgradableHeld, next) {
@@ -112,9 +111,9 @@ func (m *RWMutex) endUpgradable(what string, next uint32) {
 }
 
 // Upgrade turns the upgradable hold of this process into a write hold, and waits until the
-// readers have left. No writer comes in between, and no new reader comes in while Upgrade
-// waits. It panics when this process has no upgradable hold, and with an *[shmsync.Error]
-// when the lock is corrupt or this process closes the arena meanwhile.
+// readers have left. No writer comes in between, and no new reader comes in while Upgrade waits.
+// It panics if this process has no upgradable hold, and with an *[shmsync.Error] if the lock is
+// corrupt or this process closes the arena meanwhile.
 //
 // A goroutine that also holds m for reading must not call Upgrade: it would wait
 // for itself.
@@ -124,14 +123,14 @@ func (m *RWMutex) Upgrade() {
 	}
 }
 
-// UpgradeContext is Upgrade that ends when ctx does. An error means that this process still
-// has its upgradable hold, and that readers come in again: ctx.Err(), or an error that Is
-// ErrCorrupt or ErrClosed. If there is no reader, ctx is not looked at.
+// UpgradeContext is Upgrade that ends when ctx ends. An error means that this process still has
+// its upgradable hold, and that readers come in again: ctx.Err(), or an error that Is ErrCorrupt
+// or ErrClosed. If there is no reader, the call ignores ctx.
 func (m *RWMutex) UpgradeContext(ctx context.Context) error { return m.upgrade(ctx) }
 
 func (m *RWMutex) upgrade(ctx context.Context) error {
 	const op = "rwmutex.upgrade"
-	// A handle that is opened after Close has to find the gate open; see knowUpgradable.
+	// A handle that is opened after Close must find the gate open; see knowUpgradable.
 	if err := m.begin(op); err != nil {
 		return err
 	}
@@ -149,9 +148,9 @@ func (m *RWMutex) upgrade(ctx context.Context) error {
 	return nil
 }
 
-// TryUpgrade turns the upgradable hold of this process into a write hold if no reader is in,
-// and reports whether it did. Otherwise the hold stays upgradable. It panics when this
-// process has no upgradable hold.
+// TryUpgrade turns the upgradable hold of this process into a write hold if no reader is in, and
+// reports whether it did. Otherwise the hold stays upgradable. It panics if this process has no
+// upgradable hold.
 func (m *RWMutex) TryUpgrade() bool {
 	m.endUpgradable("TryUpgrade", upgradableUpgrading)
 	if m.tryDrained("rwmutex.tryupgrade") {
@@ -175,16 +174,16 @@ func (m *RWMutex) DowngradeToUpgradable() {
 // comes in between. It panics as UnlockUpgradable does.
 func (m *RWMutex) DowngradeToRead() {
 	m.endUpgradable("DowngradeToRead", upgradableNot)
-	// The reader is counted before the mutex is given back: the next writer, which
-	// takes the mutex after that, sees it.
+	// The reader is counted before the mutex is released: the next writer, which takes the mutex
+	// after that, sees the reader.
 	m.mine.Add(uint64(readerOne))
 	crashpoint.Hit("rwmutex.upgradable.reader_added")
 	m.writers.Unlock()
 }
 
-// knowUpgradable has the first handle of this process find the upgradable hold
-// that an earlier handle has left. No call of another handle is under way, so the
-// writers' mutex is held by this process for that alone.
+// knowUpgradable makes the first handle of this process find the upgradable hold that an earlier
+// handle has left. No call of another handle is under way. So if this process holds the writers'
+// mutex, the reason is such a hold.
 func (m *RWMutex) knowUpgradable() {
 	r := m.registry
 	r.Lock()
@@ -199,8 +198,8 @@ func (m *RWMutex) knowUpgradable() {
 	}
 }
 
-// upgrader is the living participant that the words say has the upgradable hold,
-// or 0. A writer that is between two steps looks the same.
+// upgrader is the living participant that has the upgradable hold according to the words, or 0. A
+// writer between two steps looks the same.
 func (m *RWMutex) upgrader() arenakernel.ParticipantID {
 	q := ownerWord(m.words.writers.owner.Load())
 	if gateWord(m.gate.Load()) != gateOpen || !q.held() || !m.a.Current(q.participant()) {

@@ -6,28 +6,28 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// readerWord is what one participant has of a RWMutex as a reader. Each
-// participant has its own, on cache lines of its own, so that readers of
-// different processes write nothing that the others read.
+// readerWord is the state of one participant as a reader of an RWMutex. Each participant has its
+// own word on its own cache lines, so that readers of different processes write nothing that the
+// others read.
 //
-//	bits 0..17   generation  of the participant whose word it is; with the slot that the
-//	                         word belongs to, its name
+//	bits 0..17   generation  of the participant whose word it is; together with the slot
+//	                         of the word, this is the participant's ID
 //	bits 18..40  waiting     goroutines that have registered to be let in
-//	bits 41..63  reading     holds, and goroutines that look whether they have one
+//	bits 41..63  reading     holds, and goroutines that check whether they have one
 //
 //	reading  waiting  meaning                                       left by
 //	0        0        nothing (also all-zero memory)                RUnlock, back-out, reap
-//	n        0        n holds, or tries                             RLock, a grant
+//	n        0        n hold, or try                                RLock, a grant
 //	0        m        m wait for the gate to open                   RLock that found it closed
 //	n        m        both                                          the same
 //
-// A word whose name is not current counts as 0, whatever is in it. The fields
-// cannot carry into one another upwards of reading, which wraps; a count of
-// waiting never exceeds the goroutines of a process.
+// A word whose name is not current counts as 0, whatever its contents. No field can carry into
+// the next: reading is the highest and wraps, and the count of waiting never exceeds the
+// goroutines of a process.
 //
-// A grant, by the writer that opens the gate while it has the writers' mutex,
-// makes all waiting into reading in one CAS: the hold is there before its
-// goroutine knows of it, and no writer comes in between.
+// A grant turns all waiting goroutines into readers by one CAS. The writer that opens the gate
+// makes it while it has the writers' mutex. So the hold exists before its goroutine knows of it,
+// and no writer comes in between.
 //
 //	writers: its participant (add, CAS); the opener of the gate (CAS waiting to reading);
 //	         reapers, and the next participant in the slot (CAS to 0)
@@ -35,7 +35,7 @@ import (
 //	order:   seq-cst against the gate: add, then look at the gate; close the gate, then look
 //	         at the words
 //	futex:   none; waiters sleep on the words of the wake words
-//	crash:   counts of the dead, which mean nothing and are removed by a reaper
+//	crash:   counts of the dead have no meaning, and a reaper removes them
 type readerWord uint64
 
 const (
@@ -45,10 +45,9 @@ const (
 	readerMost                  = 1<<23 - 1
 	readerWait       readerWord = 1 << readerWaitShift
 	readerOne        readerWord = 1 << readerShift
-	// readerBack is what takes a readerOne back when it is added.
+	// readerBack, when added, undoes the addition of a readerOne.
 	readerBack = ^uint64(readerOne) + 1
-	// readerBelow is the least word in which more holds were given back than
-	// there were.
+	// readerBelow is the smallest word that shows more releases than holds.
 	readerBelow = uint64(readerMost) << readerShift
 )
 
@@ -56,18 +55,18 @@ func (w readerWord) generation() uint32 { return uint32(w & readerGeneration) }
 func (w readerWord) waiting() uint32    { return uint32(w>>readerWaitShift) & readerMost }
 func (w readerWord) reading() uint32    { return uint32(w >> readerShift) }
 
-// name is whose word it is that belongs to a slot.
+// name is the participant whose word it is, in the given slot.
 func (w readerWord) name(slot int) arenakernel.ParticipantID {
 	return arenakernel.ParticipantID(w.generation()*(arenakernel.MaxSlots+1) + uint32(slot))
 }
 
-// registered is the word after one that tried waits instead.
+// registered is the word after a goroutine that tried waits instead.
 func (w readerWord) registered() readerWord { return w - readerOne + readerWait }
 
-// tried is the word after one that waited tries again.
+// tried is the word after a goroutine that waited tries again.
 func (w readerWord) tried() readerWord { return w - readerWait + readerOne }
 
-// granted is the word after all that wait were let in.
+// granted is the word after all waiting goroutines were let in.
 func (w readerWord) granted() readerWord {
 	return w.cleared() + readerWord(w.reading()+w.waiting())<<readerShift
 }
@@ -87,8 +86,7 @@ func (w readerWord) String() string {
 	return s
 }
 
-// gateWord is the gate of a RWMutex: the word that readers look at, and the one truth about
-// the writer.
+// gateWord is the gate of an RWMutex. Readers look at it, and it alone says who writes.
 //
 //	bits 0..28   name  slot and generation of a participant; 0 for nobody
 //	bits 29..31  kind
@@ -98,24 +96,23 @@ func (w readerWord) String() string {
 //	0     n     held: n writes, no reader is in                      Lock, Upgrade, when the last reader
 //	                                                                 has left
 //	1     n     closed: n waits for the readers to leave             Lock, Upgrade
-//	3     n     owner-dead: n died while it wrote                    a process that met the dead name
+//	3     n     owner-dead: n died while it wrote                    a process that found the dead name
 //	4     n     being recovered by n                                 Recover
 //	5     0     not recoverable: a repair failed                     Recover
 //
-// Every other value is corrupt. The kinds have the numbers that the owner word
-// of a Mutex has for them. Only the process that has the writers' mutex closes the
-// gate, and it opens the gate before it gives that back. An upgradable hold is no
-// state of the gate: its process has the writers' mutex, and the gate is open. A name that is not current: kind 1
-// becomes open, for nothing was written; kinds 0 and 4 become kind 3, or, kind 0
-// under the policy PolicyRelease, open.
+// Every other value is corrupt. The kinds have the same numbers as in the owner word of a Mutex. Only the
+// process that has the writers' mutex closes the gate, and it opens the gate before it releases the mutex. An
+// upgradable hold is no state of the gate: its process has the writers' mutex, and the gate is open. If the
+// name is not current, a gate of kind 1 becomes open, because nothing was written. Kinds 0 and 4 become kind 3;
+// under the policy PolicyRelease, kind 0 becomes open.
 //
 //	writers: Lock, Upgrade, Unlock, the downgrades of a write hold, Recover, a process that
-//	         meets a death (any process, each by CAS)
+//	         finds a death (any process, each by CAS)
 //	readers: every RLock and RUnlock
 //	order:   release on the CAS that opens, acquire on the load that finds it open;
 //	         seq-cst against the reader words
 //	futex:   none; waiters sleep on the words of the wake words
-//	crash:   names the dead until a process meets it; see docs/robustness.md
+//	crash:   names the dead until a process finds it; see docs/robustness.md
 type gateWord uint32
 
 const (
@@ -141,10 +138,10 @@ func (g gateWord) taken() bool {
 	return false
 }
 
-// valid reports whether some state is encoded so.
+// valid reports whether g is the word of some state.
 func (g gateWord) valid() bool { return g.kind() != kindReserved && ownerWord(g).valid() }
 
-// ownerDied is what a gate becomes whose name was found dead.
+// ownerDied is the gate after its participant was found dead.
 func (g gateWord) ownerDied(p Policy) gateWord {
 	switch {
 	case !g.taken():

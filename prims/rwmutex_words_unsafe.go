@@ -9,42 +9,42 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// rwmutexWords is the first part of the body of a RWMutex. A rwmutexLine for
-// each slot of the arena follows, from slot 1 on.
+// rwmutexWords is the first part of the body of an RWMutex. An rwmutexLine for each slot of the
+// arena follows, from slot 1 on.
 type rwmutexWords struct {
 	_ structs.HostLayout
-	// writers is the mutex that writers have while they close the gate, write,
-	// and open it, and that an upgradable hold has. Its policy is PolicyRelease: what a death
-	// leaves is told by gate.
+	// writers is the mutex that a writer holds while it closes the gate, writes, and opens the
+	// gate. An upgradable holder holds it, too. Its policy is PolicyRelease: the gate says what a
+	// death has left.
 	writers mutexWords
 	_       [64]byte
 
-	// The words that readers read: no process writes here while there are no writers.
+	// The words that readers read: no process writes them while there are no writers.
 
 	gate atomic.Uint32 // see gateWord
 	// high is the highest slot that has ever had the object open.
 	//   writers: an opener, by CAS, upwards, before it reads for the first time
-	//   readers: writers, which look at the reader words up to it
+	//   readers: writers, which look at the reader words up to this slot
 	//   order:   seq-cst, as the reader words
 	//   futex:   none
-	//   crash:   any value up to the number of slots is right that is not too low
+	//   crash:   any value up to the number of slots is right if it is not too low
 	high   atomic.Uint32
-	policy uint32 // what Policy.stored gave. Immutable after init.
+	policy uint32 // the result of Policy.stored. Immutable after init.
 	_      [116]byte
 
-	wakeReaders   atomic.Uint32 // what readers sleep on that wait for the gate; see park.Word
-	wakeWriter    atomic.Uint32 // what a writer sleeps on that waits for readers; see park.Word
-	died          atomic.Uint32 // name of whose death left the state inconsistent; for people
+	wakeReaders   atomic.Uint32 // readers that wait for the gate sleep on it; see park.Word
+	wakeWriter    atomic.Uint32 // a writer that waits for readers sleeps on it; see park.Word
+	died          atomic.Uint32 // ID of the participant whose death left the state inconsistent; for tools
 	lastCPU       atomic.Uint32 // which CPUs released last, see park; a hint
 	pays          atomic.Uint32 // what spinning has paid readers lately, see park; a hint
-	paysWriter    atomic.Uint32 // and writers
+	paysWriter    atomic.Uint32 // what spinning has paid writers lately
 	pollerReaders atomic.Uint64 // head of the list of poller nodes of readers; see arenakernel.EachPollerNode
-	pollerWriter  atomic.Uint64 // and of writers
+	pollerWriter  atomic.Uint64 // head of the list of poller nodes of writers
 	_             [88]byte
 }
 
-// rwmutexLine is what one participant writes as a reader, on cache lines of its
-// own: two, since the CPU fetches the neighbour of a line too.
+// rwmutexLine is what one participant writes as a reader. It has two cache lines to itself, since
+// the CPU fetches the neighbour of a line, too.
 type rwmutexLine struct {
 	_     structs.HostLayout
 	state atomic.Uint64 // see readerWord
@@ -75,13 +75,12 @@ const (
 	rwmutexWriterOff  = arenakernel.Offset(unsafe.Offsetof(rwmutexWords{}.wakeWriter))
 )
 
-// rwmutexBytes is the size of the body of a RWMutex in an arena of so many
-// slots.
+// rwmutexBytes is the size of the body of an RWMutex in an arena with that many slots.
 func rwmutexBytes(slots int) uint64 {
 	return uint64(unsafe.Sizeof(rwmutexWords{})) + uint64(slots)*uint64(unsafe.Sizeof(rwmutexLine{}))
 }
 
-// rwmutexAll is the body of a RWMutex whose size was checked.
+// rwmutexAll is the body of an RWMutex whose size was checked.
 type rwmutexAll struct {
 	*rwmutexWords
 	slots int
@@ -97,7 +96,7 @@ func rwmutexAt(a *arenakernel.Arena, o arenakernel.Object) (rwmutexAll, error) {
 	return rwmutexAll{w, slots}, err
 }
 
-// line is what the participant in a slot has, from 1 to the number of slots.
+// line is the reader word of a slot, from 1 to the number of slots.
 func (w rwmutexAll) line(slot int) *atomic.Uint64 {
 	if slot < 1 || slot > w.slots {
 		panic("shmsync: a slot out of range")

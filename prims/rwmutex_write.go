@@ -34,10 +34,10 @@ func (m *RWMutex) Lock() {
 	}
 }
 
-// LockContext locks m for writing, and waits until it can or ctx ends. An error means that m
-// is not held: ctx.Err(), or an error that Is ErrOwnerDead or ErrNotRecoverable by the
-// policy of m, ErrCorrupt, or ErrClosed. A lock that is free is taken without a look at ctx.
-// A writer that gives up lets the readers in that waited for it.
+// LockContext locks m for writing, and waits until it can or ctx ends. An error means that m is
+// not held: ctx.Err(), or an error that Is ErrOwnerDead or ErrNotRecoverable by the policy of m,
+// ErrCorrupt, or ErrClosed. If the lock is free, the call takes it even though ctx has ended. A
+// writer that gives up lets in the readers that waited for it.
 func (m *RWMutex) LockContext(ctx context.Context) error { return m.lock(ctx) }
 
 func (m *RWMutex) lock(ctx context.Context) error {
@@ -53,8 +53,8 @@ func (m *RWMutex) lock(ctx context.Context) error {
 	}
 }
 
-// lockOnce is lock without a Repair. A lock that is free is taken without counting the call,
-// as a Mutex does: the count is for calls that may wait, and costs a third of a free lock.
+// lockOnce is lock without a Repair. It takes a free lock without counting the call, as a Mutex
+// does: only calls that may wait need the count, which costs a third of locking a free lock.
 func (m *RWMutex) lockOnce(ctx context.Context, op string) error {
 	if m.opening.closing.Load() {
 		return m.closed(op)
@@ -93,7 +93,7 @@ func (m *RWMutex) enqueue(ctx context.Context, op string) error {
 	return nil
 }
 
-// enqueueAtOnce takes the writers' mutex if that takes one instruction.
+// enqueueAtOnce takes the writers' mutex if one instruction is enough.
 func (m *RWMutex) enqueueAtOnce() bool {
 	w := m.writers
 	if race.Enabled || !atomic.CompareAndSwapUint32(w.own, 0, atomic.LoadUint32(&w.self)) {
@@ -122,7 +122,7 @@ func (m *RWMutex) takeAtOnce() bool {
 	return true
 }
 
-// refused makes the error of the writers' mutex one of m.
+// refused turns an error of the writers' mutex into an error of m.
 func (m *RWMutex) refused(op string, err error) error {
 	var e *shmsync.Error
 	if errors.As(err, &e) {
@@ -136,21 +136,21 @@ type dyingError struct{ name arenakernel.ParticipantID }
 
 func (e *dyingError) Error() string { return "its holder died and has not ended" }
 
-// closeGateFor is closeGate that waits until a dead holder is gone; see untilResolved.
+// closeGateFor is closeGate, but waits until a dead holder is gone; see untilResolved.
 func (m *RWMutex) closeGateFor(ctx context.Context, op string) (held bool, err error) {
 	return m.untilResolved(ctx, op, m.closeGate)
 }
 
-// untilResolved calls f until its error is not that a dead holder of the gate is
-// not gone, and waits for that between two calls. It waits without the writers' mutex: its
-// process may be stopped, and other writers go on when the dead one is gone. held says whether
-// this goroutine has the mutex, as it has when there is no error.
+// untilResolved calls f again while its error says that a dead holder of the gate is not gone,
+// and waits for that holder between the calls. It waits without the writers' mutex, because this
+// process may be stopped and other writers have to go on when the dead holder is gone. held says
+// whether this goroutine has the mutex; without an error it has.
 //
 // Preconditions: this goroutine has the writers' mutex.
 func (m *RWMutex) untilResolved(ctx context.Context, op string, f func(op string) error) (held bool, err error) {
 	for {
 		err := f(op)
-		dying, ok := err.(*dyingError) // not errors.As, which allocates
+		dying, ok := err.(*dyingError) // errors.As would allocate
 		if !ok {
 			return true, err
 		}
@@ -164,7 +164,7 @@ func (m *RWMutex) untilResolved(ctx context.Context, op string, f func(op string
 	}
 }
 
-// awaitGone waits until n, which is dead, is gone.
+// awaitGone waits until the dead participant n is gone.
 func (m *RWMutex) awaitGone(ctx context.Context, op string, n arenakernel.ParticipantID) error {
 	if err := awaitGone(ctx, m.a, m.writers.queue, n); err != errClosing {
 		return err
@@ -187,8 +187,8 @@ func (m *RWMutex) closeGate(op string) error {
 	}
 }
 
-// resolveGate deals with a dead process that keeps the gate. It returns nil when
-// the gate is open.
+// resolveGate deals with a dead process that keeps the gate closed. It returns nil when the gate
+// is open.
 //
 // Preconditions: this goroutine has the writers' mutex.
 func (m *RWMutex) resolveGate(op string) error {
@@ -202,7 +202,7 @@ func (m *RWMutex) resolveGate(op string) error {
 				return &dyingError{g.participant()}
 			}
 		case g.valid() && g.taken():
-			// The process that closes it has the mutex, and we have that.
+			// Only the process that has the mutex closes the gate, and we have the mutex.
 			return m.fail(op, shmsync.ErrCorrupt, nil, g.String()+", without the writers' mutex")
 		default:
 			return m.trouble(op, g)
@@ -210,8 +210,8 @@ func (m *RWMutex) resolveGate(op string) error {
 	}
 }
 
-// drain waits until no reader is in, and then has m. On failure it gives all
-// back.
+// drain waits until no reader is in, and then has m. If it fails, it opens the gate and releases
+// the mutex.
 //
 // Preconditions: this goroutine has the writers' mutex, and has closed the gate.
 func (m *RWMutex) drain(ctx context.Context, op string) error {
@@ -222,8 +222,8 @@ func (m *RWMutex) drain(ctx context.Context, op string) error {
 	return err
 }
 
-// drainGate waits until no reader is in, and then has m. On failure it opens the
-// gate and keeps the writers' mutex.
+// drainGate waits until no reader is in, and then has m. If it fails, it opens the gate and keeps
+// the writers' mutex.
 //
 // Preconditions: this goroutine has the writers' mutex, and has closed the gate.
 func (m *RWMutex) drainGate(ctx context.Context, op string) error {
@@ -233,7 +233,8 @@ func (m *RWMutex) drainGate(ctx context.Context, op string) error {
 			break
 		}
 		if err == nil {
-			// Another process has opened it: we have not run for long, see checkReaders.
+			// Another process has opened the gate, because this one has not run for long; see
+			// checkReaders.
 			if err = m.closeGate(op); err == nil {
 				continue
 			}
@@ -252,9 +253,9 @@ func (m *RWMutex) closedByUs() gateWord { return makeGate(gateClosed, m.name) }
 
 // drained waits until no reader is in, or another process has opened the gate.
 //
-// It goes from slot to slot, and never back: behind a closed gate, a word that
-// was once seen without a hold has none again. A late count may still come: a try that
-// finds the gate closed, and takes itself back.
+// It goes from slot to slot, and never back: behind a closed gate, a word that was once seen
+// without a hold gets no new hold. A late count may still come: a try that finds the gate closed,
+// and undoes itself.
 func (m *RWMutex) drained(ctx context.Context, op string) error {
 	// sync(rwmutex.leave): acquire
 	at := m.firstReader(1)
@@ -292,7 +293,7 @@ func (m *RWMutex) drained(ctx context.Context, op string) error {
 	}
 }
 
-// firstReader is the first slot from at on whose participant reads, or 0.
+// firstReader is the first slot, from slot at on, whose participant reads, or 0.
 func (m *RWMutex) firstReader(at int) int {
 	for used := m.words.used(); at <= used; at++ {
 		if w := readerWord(m.words.line(at).Load()); w.reading() != 0 && !m.a.Dead(w.name(at)) {
@@ -302,8 +303,8 @@ func (m *RWMutex) firstReader(at int) int {
 	return 0
 }
 
-// spinWhileRead spins while the participant in a slot reads and reports whether
-// that ended.
+// spinWhileRead spins while the participant in a slot reads, and reports whether it has stopped
+// reading.
 func (m *RWMutex) spinWhileRead(slot int) bool {
 	line := m.words.line(slot)
 	return m.tuning(&m.words.paysWriter).Spin(func() bool { return readerWord(line.Load()).reading() == 0 })
@@ -313,7 +314,7 @@ func (m *RWMutex) spinWhileRead(slot int) bool {
 func (m *RWMutex) sleepWhileRead(slot int, cancel *park.Cancel) park.Result {
 	v := m.wakeWordWriter.Announce()
 	crashpoint.Hit("rwmutex.lock.announced")
-	// The reader leaves, sees the gate closed, and then looks for an announcement.
+	// The reader leaves, sees the closed gate, and then looks for an announcement.
 	w := readerWord(m.words.line(slot).Load())
 	if w.reading() == 0 || !m.a.Current(w.name(slot)) || gateWord(m.gate.Load()) != m.closedByUs() {
 		return park.Again
@@ -323,8 +324,8 @@ func (m *RWMutex) sleepWhileRead(slot int, cancel *park.Cancel) park.Result {
 	return r
 }
 
-// TryLock locks m for writing if that is possible without waiting, and reports
-// whether it did. State tells why not.
+// TryLock locks m for writing if that is possible without waiting, and reports whether it did.
+// State tells why it failed.
 func (m *RWMutex) TryLock() bool {
 	m.opening.use()
 	if !m.writers.TryLock() {
@@ -337,12 +338,12 @@ func (m *RWMutex) TryLock() bool {
 	return false
 }
 
-// tryDrained locks m for writing if no reader is in, and reports whether it did.
-// On failure it leaves the gate open.
+// tryDrained locks m for writing if no reader is in, and reports whether it did. If it fails, it
+// leaves the gate open.
 //
 // Preconditions: this goroutine has the writers' mutex.
 func (m *RWMutex) tryDrained(op string) bool {
-	// A look first: a caller that tries in a loop need not close the gate to readers.
+	// Look first: a caller that tries in a loop need not close the gate to readers each time.
 	if m.firstReader(1) != 0 || m.closeGate(op) != nil {
 		return false
 	}
@@ -357,7 +358,7 @@ func (m *RWMutex) tryDrained(op string) bool {
 	return false
 }
 
-// reopen takes back that the gate was closed.
+// reopen opens the gate that this process has just closed.
 func (m *RWMutex) reopen() {
 	// sync(rwmutex.gate): release
 	if m.gate.CompareAndSwap(uint32(m.closedByUs()), uint32(gateOpen)) {
@@ -365,9 +366,9 @@ func (m *RWMutex) reopen() {
 	}
 }
 
-// Unlock unlocks m, which this process has for writing, and lets in the readers
-// that wait. It panics when this process does not write, and with an error that
-// Is ErrCorrupt when a peer overwrote the lock.
+// Unlock unlocks m, which this process holds for writing, and lets in the waiting readers. It
+// panics if this process does not write, and with an error that Is ErrCorrupt if a peer overwrote
+// the lock.
 func (m *RWMutex) Unlock() {
 	race.ReleaseMerge(m.wrote)
 	m.open("Unlock")
@@ -410,20 +411,20 @@ func (m *RWMutex) openGate(what string) {
 	m.letIn()
 }
 
-// letIn lets in all readers that sleep. The mutex is what makes it safe: nobody
-// can have closed the gate again, so a grant meets no writer. Nobody else may
-// grant, be it for the dead: it might be stopped, and go on beside a writer.
+// letIn lets in all readers that sleep. It is safe because of the mutex: nobody can have closed
+// the gate again, so a grant meets no writer. No other process may grant, not even for a dead
+// one: it might be stopped, and go on while a writer writes.
 //
 // Preconditions: this goroutine has the writers' mutex, and has opened the gate.
 func (m *RWMutex) letIn() {
 	if !m.wakeWordReaders.Announced() {
-		return // a reader that is about to announce looks at the gate after that
+		return // a reader that is about to announce itself looks at the gate after that
 	}
 	for i := 1; i <= m.words.used(); i++ {
 		line := m.words.line(i)
 		for {
-			// The loop ends: each failure is a call of the participant that came
-			// or went, and those that come do not register at an open gate.
+			// The loop ends: whenever the CAS fails, a call of the participant has come or gone,
+			// and a call that comes does not register at an open gate.
 			w := readerWord(line.Load())
 			if w.waiting() == 0 || line.CompareAndSwap(uint64(w), uint64(w.granted())) {
 				break
@@ -436,7 +437,7 @@ func (m *RWMutex) letIn() {
 	crashpoint.Hit("rwmutex.unlock.woken")
 }
 
-// badUnlock is where an Unlock or Downgrade ends whose caller does not write.
+// badUnlock ends an Unlock or Downgrade whose caller does not write.
 func (m *RWMutex) badUnlock(what string, g gateWord) {
 	if !g.valid() {
 		panic(m.fail("rwmutex.unlock", shmsync.ErrCorrupt, nil, g.String()))

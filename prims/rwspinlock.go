@@ -26,12 +26,12 @@ import (
 // at a time can hold it for writing, W, or for upgrade, U: to read now and perhaps to write
 // later.
 //
-//	            beside readers  beside W  beside U  lets new readers in
+//	            beside readers  beside W  beside U  new readers come in
 //	reading, R  yes             no        yes       yes
 //	W           no              no        no        no
-//	U           those there     no        no        no
+//	U           readers before  no        no        no
 //
-// The calls that change one hold into another. No other process gets in between:
+// These calls change one hold into another. No other process gets in between:
 //
 //	from  to  call
 //	none  R   RLock, RLockContext, TryRLock
@@ -45,56 +45,54 @@ import (
 //	W     R   Downgrade
 //	U     R   DowngradeToRead
 //
-// A hold for reading cannot become another hold: two readers that both wanted that would
-// wait for each other.
+// A hold for reading cannot become another hold: two readers that both want to write would wait
+// for each other.
 //
-// It is not fair. A writer that waits for readers to leave lets no new ones in,
-// so readers do not starve writers; writers may starve readers. For the same reason the
-// holder of a read hold must not RLock it again, as with sync.RWMutex.
+// RWSpinLock is not fair. A writer that waits for readers to leave lets no new readers in, so
+// readers do not starve writers. Writers may starve readers. For the same reason the holder of a
+// read hold must not RLock it again, as with sync.RWMutex.
 //
-// A hold belongs to a process: a goroutine may lock and another of the same process unlock.
-// When a process dies, all its holds for reading end. The policy decides about its hold for
-// writing or for upgrade. A Lock that still waits for readers holds nothing yet.
+// A hold belongs to a process: a goroutine may lock and another goroutine of the same process
+// unlock. When a process dies, all its holds for reading end. The policy decides about its hold
+// for writing or for upgrade. A Lock that still waits for readers holds nothing yet.
 //
-// Readers of different processes do not write the same cache lines. That takes
-// 128 bytes for each participant that the arena has room for, and a writer looks
-// at those of all slots up to the highest that has ever read.
+// Readers of different processes do not write the same cache lines. That takes 128 bytes for each
+// participant that the arena can have, and a writer looks at the counts of all slots up to the
+// highest that has ever read.
 //
-// It is made after folly's RWSpinLock, which keeps one count for all readers; the
-// counts per participant are those of a big-reader lock.
+// Its model is folly's RWSpinLock, which has one count for all readers. The counts for each
+// participant are those of a big-reader lock.
 //
-// In the terminology of the Go memory model, and across processes: for n < m the n'th call
-// of Unlock, UnlockUpgradable or a downgrade synchronizes before the m'th call of Lock,
-// Upgrade or LockUpgradable returns. For each call of RLock there is an n such that the n'th
-// of those releases synchronizes before its return, and the RUnlock of that hold
-// synchronizes before the return of the next Lock or Upgrade. A release by a death
-// synchronizes before the call that reports it, and before the call that gets the lock
-// because of it.
+// In the terminology of the Go memory model, and across processes: for n < m the n'th call of
+// Unlock, UnlockUpgradable or a downgrade synchronizes before the m'th call of Lock, Upgrade or
+// LockUpgradable returns. For each call of RLock there is an n such that the n'th of those
+// releases synchronizes before the RLock returns, and the RUnlock of that hold synchronizes
+// before the next Lock or Upgrade returns. A release by a death synchronizes before the call that
+// reports it, and before the call that gets the lock because of it.
 type RWSpinLock struct {
 	core    spinCore
-	readKey race.Key // of what readers release
+	readKey race.Key // edge of readers, for the race detector
 
 	mine   *atomic.Uint64 // our rwSpinCount
 	state  *uint32        // the state word, as in core
-	slots  []rwSpinSlot   // those of all, from slot 1 on
-	ranked atomic.Bool    // top covers us
+	slots  []rwSpinSlot   // the counts of all participants, from slot 1 on
+	ranked atomic.Bool    // top covers our slot
 
-	gate       park.WakeWord // of waiting readers
+	gate       park.WakeWord // of readers that wait
 	gateQueue  *park.Queue
-	drained    park.WakeWord // of the one that waits for readers to leave
+	drained    park.WakeWord // of the thread that waits for readers to leave
 	drainQueue *park.Queue
 }
 
-// RWSpinLockOptions says how a RWSpinLock is created, and what this process does
-// with it. A nil *RWSpinLockOptions means the zero value.
+// RWSpinLockOptions says how an RWSpinLock is created, and what this process does with it. A nil
+// *RWSpinLockOptions means the zero value.
 type RWSpinLockOptions struct {
-	// Policy is what becomes of a hold for writing or for upgrade when its process dies; 0
-	// means PolicyReport for a new object, and any policy for one that exists. If it is set
-	// and the object has another policy, opening fails.
+	// Policy says what happens to a hold for writing or for upgrade when its process dies; 0
+	// means PolicyReport for a new object, and any policy for an existing one. If it is set and
+	// the object has another policy, opening fails.
 	Policy Policy
-	// Repair, if set, is called by those of this process's calls that would
-	// report ErrOwnerDead, as by Recover; then they go on. It is this handle's
-	// own and not stored.
+	// Repair, if set, is run by calls of this process that would otherwise report ErrOwnerDead,
+	// as by Recover; then the calls go on. It belongs to this handle and is not stored.
 	Repair func() error
 	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
 	// waiters learn the bound from what has paid off; if it is negative, they never spin.
@@ -128,8 +126,7 @@ func openRWSpinLock(a *arenakernel.Arena, name string, opts *RWSpinLockOptions, 
 	}, "rwspinlock.open", newRWSpinLock(&opt), func(m *RWSpinLock) string { return m.core.policy.differs(opt.Policy) })
 }
 
-// RWSpinLockAt opens the RWSpinLock at an offset. Another process got the offset from the
-// method Offset.
+// RWSpinLockAt opens the RWSpinLock at an offset that another process got from the method Offset.
 func RWSpinLockAt(a *arena.Arena, off arena.Offset) (*RWSpinLock, error) {
 	return handleAt(a, off, "rwspinlock.open", rwSpinKindID, rwSpinVersion, rwSpinBytes((*arenakernel.Arena)(a)), newRWSpinLock(&RWSpinLockOptions{}))
 }
@@ -184,10 +181,9 @@ func (l *RWSpinLock) Lock() {
 	l.core.lockOrPanic()
 }
 
-// LockContext locks l for writing, and waits until it can or ctx ends. An error
-// means that l is not held: ctx.Err(), or an error that Is ErrOwnerDead or
-// ErrNotRecoverable by the policy of l, ErrCorrupt, or ErrClosed. A lock that
-// is free is taken without a look at ctx.
+// LockContext locks l for writing, and waits until it can or ctx ends. An error means that l is
+// not held: ctx.Err(), or an error that Is ErrOwnerDead or ErrNotRecoverable by the policy of l,
+// ErrCorrupt, or ErrClosed. If the lock is free, the call takes it even though ctx has ended.
 func (l *RWSpinLock) LockContext(ctx context.Context) error {
 	if l.tryLockFast() {
 		return nil
@@ -195,8 +191,8 @@ func (l *RWSpinLock) LockContext(ctx context.Context) error {
 	return l.core.lock(ctx)
 }
 
-// TryLock locks l for writing if that is possible without waiting, and reports whether it
-// did. State tells why not. It may fail although the lock is free if another goroutine calls
+// TryLock locks l for writing if that is possible without waiting, and reports whether it did.
+// State tells why it failed. It may fail although the lock is free if another goroutine calls
 // TryRLock at the same moment.
 func (l *RWSpinLock) TryLock() bool {
 	l.core.opening.use()
@@ -215,7 +211,7 @@ func (l *RWSpinLock) TryLock() bool {
 	return true
 }
 
-// tryLockFast locks l for writing where no process is in, and leaves no trace where one is.
+// tryLockFast locks l for writing if no process is in, and leaves no trace otherwise.
 func (l *RWSpinLock) tryLockFast() bool {
 	if race.Enabled || crashpoint.Enabled || atomic.LoadUint32(l.state) != 0 || !l.nobodyReads() {
 		return false
@@ -231,23 +227,22 @@ func (l *RWSpinLock) tryLockFast() bool {
 	return false
 }
 
-// Unlock unlocks l, which this process holds for writing. It panics when this
-// process does not, and with an error that Is ErrCorrupt when a peer overwrote
-// the lock.
+// Unlock unlocks l, which this process holds for writing. It panics if this process does not hold
+// it, and with an error that Is ErrCorrupt if a peer overwrote the lock.
 func (l *RWSpinLock) Unlock() {
 	l.core.opening.use()
 	l.core.unlock()
 }
 
-// Recover makes an owner-dead or not recoverable l usable again: it takes the lock to
-// itself, waits for readers to leave, runs repair, and releases the lock. If repair returns
-// an error or panics, l becomes not recoverable until a later Recover succeeds, and Recover
-// returns the error. Other callers wait while repair runs. If this process dies before
-// repair returns, l is owner-dead again.
+// Recover makes an owner-dead or not recoverable l usable again: it locks new readers and writers
+// out, waits for readers to leave, runs repair, and releases the lock. If repair returns an error
+// or panics, l becomes not recoverable until a later Recover succeeds, and Recover returns the
+// error. Other callers wait while repair runs. If this process dies before repair returns, l is
+// owner-dead again.
 //
-// Recover of a healthy lock waits for it, releases it and does not run repair.
-// Its own errors are those of LockContext, ErrOwnerDead excepted. It panics when
-// repair is nil, and leaves the lock as it is.
+// If the lock is healthy, Recover waits for it, releases it and does not run repair. Its own
+// errors are those of LockContext except ErrOwnerDead. It panics if repair is nil, and leaves the
+// lock as it is.
 func (l *RWSpinLock) Recover(repair func() error) error {
 	return l.RecoverContext(context.Background(), repair)
 }
@@ -258,13 +253,12 @@ func (l *RWSpinLock) RecoverContext(ctx context.Context, repair func() error) er
 	return l.core.recover(ctx, repair)
 }
 
-// Offset is where the RWSpinLock lies in its arena, for RWSpinLockAt in another
-// process.
+// Offset is the place of the RWSpinLock in its arena, for RWSpinLockAt in another process.
 func (l *RWSpinLock) Offset() arena.Offset { return l.core.object.Offset }
 
-// Close closes the handle, and no other handle on the RWSpinLock. Calls that wait by it end
-// with an error that Is ErrClosed. Holds of this process stay, and are given back
-// through another handle. A second Close is an error that Is ErrClosed.
+// Close closes this handle on the RWSpinLock, and no other. Calls that wait through it end with
+// an error that Is ErrClosed. Holds of this process stay; release them through another handle. A
+// second Close is an error that Is ErrClosed.
 func (l *RWSpinLock) Close() error { return l.core.close() }
 
 // end takes the state word away from the fast paths.
@@ -273,23 +267,23 @@ func (l *RWSpinLock) end() {
 	redirect(&l.state, &closedOwner)
 }
 
-// Policy is what becomes of l when its holder for writing or upgrade dies.
+// Policy says what happens to l when its holder for writing or upgrade dies.
 func (l *RWSpinLock) Policy() Policy { return l.core.policy }
 
-// SetSpin bounds how long waiters of all processes spin before they sleep. If d is 0, they
-// learn the bound; if d is negative, they never spin.
+// SetSpin bounds how long waiters of all processes spin before they sleep. If d is 0, waiters
+// learn the bound from experience; if d is negative, they never spin.
 func (l *RWSpinLock) SetSpin(d time.Duration) {
 	l.core.opening.use()
 	l.core.words.spin.Store(spinField(d))
 }
 
-// Spin is what SetSpin set.
+// Spin is the value of the last SetSpin.
 func (l *RWSpinLock) Spin() time.Duration {
 	l.core.opening.use()
 	return spinOf(l.core.words.spin.Load())
 }
 
-// RLocker gives a Locker whose Lock and Unlock are RLock and RUnlock of l.
+// RLocker returns a Locker whose Lock and Unlock are RLock and RUnlock of l.
 func (l *RWSpinLock) RLocker() sync.Locker { return (*rwSpinReader)(l) }
 
 type rwSpinReader RWSpinLock
@@ -297,26 +291,26 @@ type rwSpinReader RWSpinLock
 func (r *rwSpinReader) Lock()   { (*RWSpinLock)(r).RLock() }
 func (r *rwSpinReader) Unlock() { (*RWSpinLock)(r).RUnlock() }
 
-// RWSpinLockState is what State tells.
+// RWSpinLockState is the result of State.
 type RWSpinLockState struct {
-	Held     bool              // for writing, or by a recoverer
+	Held     bool              // held for writing, or by a process that recovers it
 	Upgrade  bool              // held for upgrade
 	Draining bool              // its owner waits for readers to leave
-	Owner    *shmsync.Identity // the process that holds it so, or whose death left it; nil when none or unknown
+	Owner    *shmsync.Identity // the process that holds it for writing or upgrade, or whose death left it behind; nil if there is none or it is not known
 	Readers  []RWSpinLockReader
 	Waiting  bool   // there may be waiters asleep
 	Err      error  // why it cannot be locked: nil, ErrOwnerDead, ErrNotRecoverable or ErrCorrupt
-	Word     string // the state word in words
+	Word     string // the state word, rendered for people
 }
 
-// RWSpinLockReader is a process that holds a RWSpinLock for reading.
+// RWSpinLockReader is a process that holds an RWSpinLock for reading.
 type RWSpinLockReader struct {
 	Who   *shmsync.Identity // nil if unknown
-	Holds int               // how often
+	Holds int               // number of its holds
 }
 
-// State reads l without locking it. The answer may be out of date when it returns, and its
-// parts may be of different moments.
+// State reads l without locking it. The answer may be out of date when it returns, and its parts
+// may be from different moments.
 func (l *RWSpinLock) State() RWSpinLockState {
 	l.core.opening.use()
 	c := &l.core

@@ -16,8 +16,8 @@ var (
 	_ = crashpoint.Register("rwspinlock.drain.given_up")
 )
 
-// rwSpinDrain is a wait for readers to leave: what the state word is before it,
-// while it lasts, when it has succeeded and when it has failed.
+// rwSpinDrain is a wait for readers to leave. It has the state words before the wait, during it,
+// after a success and after a failure.
 type rwSpinDrain struct {
 	from, pending, to, back spinWord
 }
@@ -32,8 +32,9 @@ func drainForUpgrade(n arenakernel.ParticipantID) rwSpinDrain {
 	return rwSpinDrain{from: u, pending: makeSpin(spinUpgrading, n), to: makeSpin(spinHeld, n), back: u}
 }
 
-// drainForRecover goes back to a word without a name. Only this thread remembers whose death it
-// recovers from, and the participant's slot may be renewed meanwhile.
+// drainForRecover goes back to a word without an ID. Only this thread remembers which
+// participant's death it recovers from, and that participant's slot may be renewed in the
+// meantime.
 func drainForRecover(n arenakernel.ParticipantID, was spinWord) rwSpinDrain {
 	r, back := makeSpin(spinRecovering, n), spinOwnerGone
 	if was == spinLost {
@@ -42,7 +43,7 @@ func drainForRecover(n arenakernel.ParticipantID, was spinWord) rwSpinDrain {
 	return rwSpinDrain{from: r, pending: r, to: r, back: back}
 }
 
-// nobodyReads reports whether no count is there. A dead reader's is.
+// nobodyReads reports whether all counts are 0. The count of a dead reader is not.
 func (l *RWSpinLock) nobodyReads() bool {
 	for i := range l.upTo() {
 		// sync(rwspinlock.drain): acquire
@@ -53,11 +54,11 @@ func (l *RWSpinLock) nobodyReads() bool {
 	return true
 }
 
-// upTo is how many slots may have readers.
+// upTo is the highest slot that may have readers.
 func (l *RWSpinLock) upTo() int { return min(int(l.core.words.top.Load()), len(l.slots)) }
 
-// reader gives a participant that holds the lock for reading, or 0, and takes back the
-// holds that the dead have left.
+// reader returns a participant that holds the lock for reading, or 0. It takes back the holds
+// that the dead have left.
 func (l *RWSpinLock) reader() (arenakernel.ParticipantID, error) {
 	for i := range l.upTo() {
 		word := &l.slots[i].count
@@ -74,10 +75,10 @@ func (l *RWSpinLock) reader() (arenakernel.ParticipantID, error) {
 				if l.core.a.Current(w.participant()) {
 					return w.participant(), nil
 				}
-				break // it has left meanwhile
+				break // the participant has left in the meantime
 			}
-			// The loop ends: after a death only a successor's RLock changes the
-			// word.
+			// The loop ends: after a death only an RLock of the slot's next participant changes
+			// the word.
 			arenakernel.TakeFromDead(l.core.a, w.participant(), word, uint64(w), 0)
 		}
 	}
@@ -88,8 +89,8 @@ func (l *RWSpinLock) corruptCount(slot int, w rwSpinCount) string {
 	return fmt.Sprintf("the readers of slot %d are %#x", slot, uint64(w))
 }
 
-// drain waits until no reader is left. The state word is d.from, so no new ones
-// come. When it fails the state word is d.back.
+// drain waits until no reader is left. The state word is d.from, so no new readers come in. If
+// drain fails, the state word is d.back.
 func (l *RWSpinLock) drain(ctx context.Context, d rwSpinDrain) error {
 	crashpoint.Hit("rwspinlock.drain.claimed")
 	who, err := l.reader()
@@ -109,7 +110,7 @@ func (l *RWSpinLock) drain(ctx context.Context, d rwSpinDrain) error {
 	return err
 }
 
-// turn changes the state word, which is ours.
+// turn changes the state word, which only this process may change now.
 func (l *RWSpinLock) turn(from, to spinWord) error {
 	if from == to || l.core.state.CompareAndSwap(uint32(from), uint32(to)) {
 		return nil
@@ -118,8 +119,8 @@ func (l *RWSpinLock) turn(from, to spinWord) error {
 		fmt.Sprintf("it was %v and became %v under its owner", from, spinWord(l.core.state.Load())))
 }
 
-// giveUp ends a drain that has failed. Waiters may come in now, or have to be told that
-// they cannot; after a failed upgrade nothing has changed for others.
+// giveUp ends a drain that has failed. Waiters may come in now, or have to get an error. After a
+// failed upgrade nothing has changed for others.
 func (l *RWSpinLock) giveUp(d rwSpinDrain) {
 	// sync(spinlock.release): release
 	if !l.core.state.CompareAndSwap(uint32(d.pending), uint32(d.back)) {
@@ -136,7 +137,7 @@ func (l *RWSpinLock) giveUp(d rwSpinDrain) {
 	}
 }
 
-// awaitReaders waits until there are no readers. who is a reader that was there.
+// awaitReaders waits until there are no readers. who is a reader that was there before.
 func (l *RWSpinLock) awaitReaders(ctx context.Context, who arenakernel.ParticipantID) error {
 	if !l.drainQueue.Enter() {
 		return l.core.closed()

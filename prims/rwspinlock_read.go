@@ -16,10 +16,9 @@ var (
 	_ = crashpoint.Register("rwspinlock.runlock.before_wake")
 )
 
-// RLock locks l for reading, and waits until it can. It panics with an
-// *[shmsync.Error] when the lock is owner-dead or not recoverable, or when this
-// process closes the arena meanwhile; and when this process has 2^30-1 holds for
-// reading.
+// RLock locks l for reading, and waits until it can. It panics with an *[shmsync.Error] if the
+// lock is owner-dead or not recoverable, or if this process closes the arena meanwhile. It also
+// panics if this process has 2^30-1 holds for reading already.
 func (l *RWSpinLock) RLock() {
 	if l.tryRLockFast() {
 		return
@@ -29,9 +28,9 @@ func (l *RWSpinLock) RLock() {
 	}
 }
 
-// RLockContext locks l for reading, and waits until it can or ctx ends. An error
-// means that it is not held: those of LockContext. A lock that lets readers in
-// is taken without a look at ctx.
+// RLockContext locks l for reading, and waits until it can or ctx ends. An error means that l is
+// not held; it is one of LockContext. If the lock lets readers in, the call takes it even though
+// ctx has ended.
 func (l *RWSpinLock) RLockContext(ctx context.Context) error {
 	if l.tryRLockFast() {
 		return nil
@@ -39,8 +38,8 @@ func (l *RWSpinLock) RLockContext(ctx context.Context) error {
 	return l.rlock(ctx)
 }
 
-// TryRLock locks l for reading if that is possible without waiting, and reports whether it
-// did. State tells why not. It may fail although the lock is free if another goroutine calls
+// TryRLock locks l for reading if that is possible without waiting, and reports whether it did.
+// State tells why it failed. It may fail although the lock is free if another goroutine calls
 // TryLock at the same moment.
 func (l *RWSpinLock) TryRLock() bool {
 	l.core.opening.use()
@@ -54,8 +53,8 @@ func (l *RWSpinLock) TryRLock() bool {
 	return true
 }
 
-// RUnlock gives a hold for reading back. It panics if this process has no hold for reading.
-// The lock counts the holds of a process, and does not know which goroutine has them.
+// RUnlock releases a hold for reading. It panics if this process has no hold for reading. The
+// lock counts the holds of a process, and does not know which goroutine has them.
 func (l *RWSpinLock) RUnlock() {
 	l.core.opening.use()
 	race.ReleaseMerge(l.readKey)
@@ -88,15 +87,14 @@ func (l *RWSpinLock) tryRLockFast() bool {
 	return in
 }
 
-// enter counts one more hold for reading, provided that nobody has the lock to
-// itself.
+// enter counts one more hold for reading, unless a process has the lock exclusively.
 //
 //	reader                          writer
-//	counts itself                   says so in the state word
+//	counts itself                   stores its ID in the state word
 //	looks at the state word         looks at the counts
 //
-// Whichever order these four take, one of the two sees the other. Were the
-// reader to look first, both could find nobody, and both be in.
+// Whatever the order of these four steps, one of the two sees the other. If the reader looked
+// first, both could see nobody, and both would be in.
 func (l *RWSpinLock) enter() (in bool, err error) {
 	if err := l.count(); err != nil {
 		return false, err
@@ -111,7 +109,7 @@ func (l *RWSpinLock) enter() (in bool, err error) {
 	return false, nil
 }
 
-// count counts one more hold of ours.
+// count counts one more hold of this process.
 func (l *RWSpinLock) count() error {
 	if !l.ranked.Load() {
 		l.rank()
@@ -122,8 +120,8 @@ func (l *RWSpinLock) count() error {
 		if !ok {
 			return l.noRoom(w)
 		}
-		// The loop ends: only goroutines of ours write the word, and each failure
-		// is another's success.
+		// The loop ends: only goroutines of this process write the word, and whenever the CAS
+		// fails, another of them has succeeded.
 		if l.mine.CompareAndSwap(uint64(w), uint64(next)) {
 			return nil
 		}
@@ -142,7 +140,7 @@ func (l *RWSpinLock) rank() {
 	}
 }
 
-// noRoom says why w cannot be counted up.
+// noRoom says why w cannot be incremented.
 func (l *RWSpinLock) noRoom(w rwSpinCount) error {
 	if w.participant() == l.core.name && w.holds() == rwSpinMost && w.validIn(l.core.name.Slot()) {
 		panic("shmsync: RLock of " + l.core.what + " " + objectName(l.core.object) + ": this process holds it " + w.String() + ", and cannot more often")
@@ -150,8 +148,8 @@ func (l *RWSpinLock) noRoom(w rwSpinCount) error {
 	return l.core.fail("rlock", shmsync.ErrCorrupt, nil, l.corruptCount(l.core.name.Slot(), w))
 }
 
-// exit takes one hold of ours back, and tells the waiter for the last one. It reports false
-// when there is none.
+// exit removes one hold of this process, and after the last hold wakes the thread that waits for
+// readers. It reports false if there is no hold.
 func (l *RWSpinLock) exit() bool {
 	for {
 		w := rwSpinCount(l.mine.Load())

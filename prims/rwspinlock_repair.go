@@ -21,8 +21,8 @@ func rwSpinBody(a *arenakernel.Arena, obj arenakernel.Object) (w *spinWords, slo
 	return w, slots, err
 }
 
-// repairRWSpin takes back what dead has of the object: its holds for reading,
-// then that of the state word.
+// repairRWSpin takes back what dead has of the object: its holds for reading, then its hold in
+// the state word.
 func repairRWSpin(a *arenakernel.Arena, obj arenakernel.Object, dead arenakernel.ParticipantID) {
 	w, slots, err := rwSpinBody(a, obj)
 	if err != nil || dead.Slot() < 1 || dead.Slot() > len(slots) {

@@ -9,20 +9,20 @@ import (
 
 var _ = crashpoint.Register("rwspinlock.downgrade.counted")
 
-// LockUpgradable locks l for upgrade, and waits until it can. Readers that are in
-// stay, new ones wait. It panics as Lock does.
+// LockUpgradable locks l for upgrade, and waits until it can. Readers that are in stay; new ones
+// wait. It panics as Lock does.
 func (l *RWSpinLock) LockUpgradable() {
 	if err := l.lockUpgradable(nil); err != nil {
 		panic(waysOut(err))
 	}
 }
 
-// LockUpgradableContext locks l for upgrade, and waits until it can or ctx ends. An
-// error means that it is not held: those of LockContext.
+// LockUpgradableContext locks l for upgrade, and waits until it can or ctx ends. An error means
+// that l is not held; it is one of LockContext.
 func (l *RWSpinLock) LockUpgradableContext(ctx context.Context) error { return l.lockUpgradable(ctx) }
 
-// TryLockUpgradable locks l for upgrade if that is possible without waiting, and
-// reports whether it did. State tells why not.
+// TryLockUpgradable locks l for upgrade if that is possible without waiting, and reports whether
+// it did. State tells why it failed.
 func (l *RWSpinLock) TryLockUpgradable() bool {
 	l.core.opening.use()
 	if !l.core.try(spinUpgrade) {
@@ -53,17 +53,17 @@ func (l *RWSpinLock) UnlockUpgradable() {
 	l.core.release("UnlockUpgradable", spinUpgrade, spinFree)
 }
 
-// Upgrade turns a hold for upgrade into one for writing, and waits until the readers have
-// left. It panics when this process does not hold l for upgrade, and with an
-// *[shmsync.Error] when this process closes the arena meanwhile.
+// Upgrade turns a hold for upgrade into one for writing, and waits until the readers have left.
+// It panics if this process does not hold l for upgrade, and with an *[shmsync.Error] if this
+// process closes the arena meanwhile.
 func (l *RWSpinLock) Upgrade() {
 	if err := l.UpgradeContext(context.Background()); err != nil {
 		panic(err)
 	}
 }
 
-// UpgradeContext is Upgrade that ends when ctx does. An error means that l is
-// still held for upgrade: ctx.Err(), or one that Is ErrClosed or ErrCorrupt.
+// UpgradeContext is Upgrade that ends when ctx ends. An error means that l is still held for
+// upgrade: ctx.Err(), or an error that Is ErrClosed or ErrCorrupt.
 func (l *RWSpinLock) UpgradeContext(ctx context.Context) error {
 	if err := l.core.opening.error("rwspinlock.upgrade"); err != nil {
 		return err
@@ -80,9 +80,9 @@ func (l *RWSpinLock) UpgradeContext(ctx context.Context) error {
 }
 
 // TryUpgrade turns a hold for upgrade into one for writing if no reader is in, and reports
-// whether it did. Otherwise the hold stays one for upgrade. A reader that has just come, and
-// has not seen yet that it must wait, counts. It panics when this process does not hold l
-// for upgrade.
+// whether it did. Otherwise the hold remains one for upgrade. A reader that has just come and has
+// not seen yet that it must wait counts as one that is in. TryUpgrade panics if this process does
+// not hold l for upgrade.
 func (l *RWSpinLock) TryUpgrade() bool {
 	l.core.opening.use()
 	d := drainForUpgrade(l.core.name)
@@ -117,9 +117,8 @@ func (l *RWSpinLock) DowngradeToUpgradable() {
 	l.core.release("DowngradeToUpgradable", spinHeld, makeSpin(spinUpgrade, l.core.name))
 }
 
-// becomeReader counts a hold for reading before it gives the other one back, so
-// that no writer comes in between. A death in between leaves both, and both are
-// taken back.
+// becomeReader counts a hold for reading before it releases the other hold, so that no writer
+// comes in between. A death in between leaves both holds, and the reaper takes back both.
 func (l *RWSpinLock) becomeReader(verb string, from spinKind) {
 	if spinWord(l.core.state.Load()) != makeSpin(from, l.core.name) {
 		l.core.notHeld(verb)

@@ -6,38 +6,38 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// rwSpinCount is how often one participant holds a RWSpinLock for reading. There
-// is one for each slot.
+// rwSpinCount is how often one participant holds an RWSpinLock for reading. There is one for each
+// slot.
 //
-//	bits 0..29   holds  the holds of all its goroutines, and those about to look
-//	                    whether they may have one
+//	bits 0..29   holds  the holds of all its goroutines, and goroutines that are about to
+//	                    check whether they may have one
 //	bits 30..31  0
-//	bits 32..60  name   of the participant, whose slot it is
+//	bits 32..60  name   of the participant in the slot
 //	bits 61..63  0
 //
 //	holds  name  meaning                                        left by
 //	0      0     none (also all-zero memory)                    RUnlock
-//	n      p     n of p, if p is current; else none: p died     RLock, Downgrade
+//	n      p     n holds of p if p is current; else none: p died  RLock, Downgrade
 //
-// Every other value is corrupt. A reader first counts itself and then looks at the state
-// word; if that is not 0 it takes itself off again. A process that takes the lock to itself
-// first says so in the state word and then looks at the counts. So one of the two sees the
-// other, and a count is never without its author.
+// Every other value is corrupt. A reader first counts itself and then looks at the state word. If
+// the state word is not 0 the reader takes itself off again. A process that locks for writing or
+// upgrade first writes the state word and then looks at the counts. So one of the two sees the
+// other. And each count names the participant that made it.
 //
-//	writers: the participant of the slot; a process that finds its name dead (CAS to 0), its
-//	         successor in the slot (CAS to 1 of its own)
+//	writers: the participant of the slot; a process that finds its name dead (CAS to 0); the
+//	         next participant in the slot (CAS to a count of its own)
 //	readers: the waiter for readers to leave, people
 //	order:   seq-cst against the state word, and on the way to 0 against drain; release
 //	         on the way to 0, acquire where 0 is seen
 //	futex:   none; the waiter for readers sleeps on drain
-//	crash:   names the dead until a process looks: then it counts for nothing
+//	crash:   names the dead until a process looks at it: a dead reader's count has no effect
 type rwSpinCount uint64
 
 const (
 	rwSpinCountMask = 1<<30 - 1
 	rwSpinNameShift = 32
 
-	// rwSpinMost is how many holds for reading one process can have.
+	// rwSpinMost is the most holds for reading that one process can have.
 	rwSpinMost = rwSpinCountMask
 )
 
@@ -50,13 +50,13 @@ func (w rwSpinCount) participant() arenakernel.ParticipantID {
 	return arenakernel.ParticipantID(w>>rwSpinNameShift) & arenakernel.ParticipantIDMask
 }
 
-// validIn reports whether the word can be that of a slot.
+// validIn reports whether the word can be that of the given slot.
 func (w rwSpinCount) validIn(slot int) bool {
 	return w == 0 || w.participant().Slot() == slot && w.holds() != 0 && w == makeRWSpinCount(w.participant(), w.holds())
 }
 
-// plus is the word after one more hold of me, whose word it is or was that of
-// whom it succeeds. It is false for a word that cannot be there.
+// plus is the word after me gets one more hold. The word belongs to me, or to a dead participant
+// that me succeeds. It is false if the word is impossible.
 func (w rwSpinCount) plus(me arenakernel.ParticipantID) (next rwSpinCount, ok bool) {
 	switch {
 	case w == 0:
@@ -69,7 +69,7 @@ func (w rwSpinCount) plus(me arenakernel.ParticipantID) (next rwSpinCount, ok bo
 	return makeRWSpinCount(me, 1), me.Covers(w.participant())
 }
 
-// minus is the word after one hold less of me. It is false where there is none.
+// minus is the word after me gives up one hold. It is false if there is none.
 func (w rwSpinCount) minus(me arenakernel.ParticipantID) (next rwSpinCount, ok bool) {
 	switch {
 	case w.participant() != me || !w.validIn(me.Slot()):

@@ -20,18 +20,16 @@ var (
 	_ = crashpoint.Register("semaphore.acquire.accepted")
 )
 
-// Semaphore is a weighted semaphore between processes: permits that goroutines acquire, as
-// many at a time as they want, and release. Its methods are those of x/sync/semaphore, and
-// so is its order: first come, first served, so that small requests do not overtake a
-// request for many permits for ever.
+// Semaphore is a weighted semaphore between processes: goroutines acquire permits, any number at
+// a time, and release them. Its methods are those of x/sync/semaphore, and so is its order: first
+// come, first served, so that small requests cannot overtake a request for many permits for ever.
 //
-// Permits belong to the process that acquired them, and come back when it dies. A
-// transferable semaphore only counts: when a process dies, only those permits come back that
-// were granted to an Acquire which had not returned.
+// Permits belong to the process that acquired them, and come back when it dies. A transferable
+// semaphore only counts: when a process dies, only permits come back that were granted to an
+// Acquire which had not returned.
 //
-// While no goroutine waits, Acquire and Release are one instruction each on memory of the
-// own process. A process keeps the permits that it released until another process wants
-// them.
+// While no goroutine waits, Acquire and Release are one instruction each on memory that only this
+// process writes. A process keeps the permits that it released until another process wants them.
 //
 // In the terminology of the Go memory model, and across processes: a Release
 // synchronizes before the return of an Acquire that its permits made possible, and
@@ -41,25 +39,24 @@ type Semaphore struct {
 	fifo   fifo
 	words  *semaphoreWords
 	shares []*semaphoreShare
-	own    *semaphoreShare // this process's
-	fast   atomic.Uint32   // where permits are had without the queue lock: see fastOff
+	own    *semaphoreShare // the share of this process
+	fast   atomic.Uint32   // how permits are acquired without the queue lock: see fastOff
 	a      *arenakernel.Arena
 	object arenakernel.Object
 	name   arenakernel.ParticipantID
 	size   uint64
-	moves  bool          // transferable
-	closed chan struct{} // closed when the handle is
+	moves  bool          // the semaphore is transferable
+	closed chan struct{} // closed when the handle is closed
 }
 
 // SemaphoreOptions says how a Semaphore is created. A nil *SemaphoreOptions means
 // the zero value.
 type SemaphoreOptions struct {
-	// Mode says which permits a process may release; 0 means SemaphoreOwned for a new object
-	// and the mode of one that exists. If it is set and the object has another mode, opening
-	// fails.
+	// Mode says which permits a process may release; 0 means SemaphoreOwned for a new object, and
+	// the mode of an existing one. If it is set and the object has another mode, opening fails.
 	Mode SemaphoreMode
-	// Initial is how many permits a new transferable semaphore has: 0 means all,
-	// negative none.
+	// Initial is how many permits of a new transferable semaphore are free: 0 means all, a
+	// negative number means none.
 	Initial int64
 	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
 	// waiters learn the bound from what has paid off; if it is negative, they never spin.
@@ -79,11 +76,11 @@ func init() {
 	})
 }
 
-// OpenSemaphore finds the Semaphore of that name in the arena or creates it, with n
-// permits. An empty name makes a fresh anonymous one. If an existing Semaphore has
-// another number, the error Is ErrIncompatible. An n below 1 is an error that Is
-// [fs.ErrInvalid]; a process that does not know the number calls AttachSemaphore. It
-// panics if opts.Initial is more than n, or opts.Mode is not a valid SemaphoreMode.
+// OpenSemaphore finds the Semaphore of that name in the arena or creates it, with n permits. An
+// empty name makes a fresh anonymous one. If an existing Semaphore has another number, the error
+// Is ErrIncompatible. If n is below 1, the error Is [fs.ErrInvalid]. A process that does not know
+// the number calls AttachSemaphore. It panics if opts.Initial is more than n, or opts.Mode is not
+// a valid SemaphoreMode.
 func OpenSemaphore(a *arena.Arena, name string, n int64, opts *SemaphoreOptions) (*Semaphore, error) {
 	if err := needs("Semaphore", name, "a number of permits", n); err != nil {
 		return nil, err
@@ -129,8 +126,7 @@ func initSemaphore(w *semaphoreWords, n uint64, opt *SemaphoreOptions, counted b
 	w.mon.spin.Store(spinField(opt.Spin))
 }
 
-// SemaphoreAt opens the Semaphore at an offset. Another process got the offset from the
-// method Offset.
+// SemaphoreAt opens the Semaphore at an offset that another process got from the method Offset.
 func SemaphoreAt(a *arena.Arena, off arena.Offset) (*Semaphore, error) {
 	return handleAt(a, off, "semaphore.open", semaphoreKind, semaphoreVersion, semaphoreBytes((*arenakernel.Arena)(a).MaxParticipants()), newSemaphore)
 }
@@ -156,19 +152,19 @@ func buildSemaphore(a *arenakernel.Arena, o arenakernel.Object, bare bool) *Sema
 	return s
 }
 
-// Acquire acquires n permits, and waits until it can. It panics if n is negative or more
-// than the semaphore has, and with an *[shmsync.Error] where AcquireContext returns one. An
-// n of 0 is acquired when the waiters that came before are served.
+// Acquire acquires n permits, and waits until it can. It panics if n is negative or more than the
+// semaphore has, and with an *[shmsync.Error] where AcquireContext returns one. An n of 0 only
+// waits until the waiters that came before are served.
 func (s *Semaphore) Acquire(n int64) {
 	if err := s.AcquireContext(context.Background(), n); err != nil {
 		panic(err)
 	}
 }
 
-// AcquireContext acquires n permits, and waits until it can or ctx ends. An error means that
-// none were acquired: ctx.Err(), also when ctx had ended before, or an error that Is
-// ErrNoSpace, ErrCorrupt or ErrClosed. If n is more than the semaphore has, it waits for the
-// end of ctx, and panics if ctx has none.
+// AcquireContext acquires n permits, and waits until it can or ctx ends. An error means that none
+// were acquired: ctx.Err(), even if ctx had ended before the call, or an error that Is
+// ErrNoSpace, ErrCorrupt or ErrClosed. If n is more than the semaphore has, it waits for the end
+// of ctx, and panics if ctx cannot end.
 func (s *Semaphore) AcquireContext(ctx context.Context, n int64) error {
 	if n < 0 {
 		s.negative("Acquire", n)
@@ -188,7 +184,7 @@ func (s *Semaphore) acquire(ctx context.Context, n uint64) error {
 	if n > s.size {
 		return s.acquireTooMany(ctx, n)
 	}
-	// Close waits for the call, which may be granted permits, until it is through with them.
+	// Close waits for the call, which may be granted permits, until the call has accepted them.
 	if err := m.begin(); err != nil {
 		return err
 	}
@@ -204,7 +200,7 @@ func (s *Semaphore) acquire(ctx context.Context, n uint64) error {
 	return s.acquireSlow(ctx, n)
 }
 
-// acquireTooMany is Acquire of more permits than there are.
+// acquireTooMany is Acquire of more permits than the semaphore has.
 func (s *Semaphore) acquireTooMany(ctx context.Context, n uint64) error {
 	switch {
 	case s.mon.opening.ended.Load():
@@ -215,7 +211,7 @@ func (s *Semaphore) acquireTooMany(ctx context.Context, n uint64) error {
 	return s.awaitEnd(ctx)
 }
 
-// acquireSlow is the rest of acquire, with the queue lock held.
+// acquireSlow is the rest of acquire. The queue lock is held.
 func (s *Semaphore) acquireSlow(ctx context.Context, n uint64) error {
 	m := s.mon
 	b := takeWakes()
@@ -255,15 +251,15 @@ func (s *Semaphore) acquireSlow(ctx context.Context, n uint64) error {
 		crashpoint.Hit("semaphore.acquire.accepted")
 	}
 	if err := ctx.Err(); err != nil {
-		// As in x/sync: a cancelled call does not keep permits that came meanwhile.
+		// As in x/sync, a cancelled call does not keep permits that it got in the meantime.
 		s.Release(int64(n))
 		return err
 	}
 	return nil
 }
 
-// TryAcquire acquires n permits if that is possible without waiting, and reports
-// whether it did. It is false while there are waiters.
+// TryAcquire acquires n permits if that is possible without waiting, and reports whether it did.
+// It fails while there are waiters.
 func (s *Semaphore) TryAcquire(n int64) bool {
 	if n < 0 {
 		s.negative("TryAcquire", n)
@@ -292,9 +288,8 @@ func (s *Semaphore) TryAcquire(n int64) bool {
 	return ok
 }
 
-// Release gives n permits back. It panics when n is negative, when this process does
-// not have so many, and, for a transferable semaphore, when there would be more than
-// its size.
+// Release releases n permits. It panics if n is negative, if this process does not have that
+// many, or, for a transferable semaphore, if more permits than its size would be free.
 func (s *Semaphore) Release(n int64) {
 	if n < 0 {
 		s.negative("Release", n)
@@ -333,7 +328,7 @@ func (s *Semaphore) negative(verb string, n int64) {
 	panic(fmt.Sprintf("shmsync: %s of %d permits of semaphore %s", verb, n, objectName(s.object)))
 }
 
-// canTake reports whether n permits are free, and has them in free if so.
+// canTake reports whether n permits are free. If so, they are in the word free afterwards.
 func (s *Semaphore) canTake(n uint64) bool {
 	if s.pool() >= n {
 		return true
@@ -342,7 +337,8 @@ func (s *Semaphore) canTake(n uint64) bool {
 	return s.words.free.Load() >= n
 }
 
-// pool is what is free for anybody. Nobody changes it from here on but with the queue lock.
+// pool returns the permits that any process may take. From here on only the holder of the queue
+// lock changes them.
 func (s *Semaphore) pool() uint64 {
 	if s.moves {
 		return s.closePool()
@@ -350,8 +346,8 @@ func (s *Semaphore) pool() uint64 {
 	return s.words.free.Load()
 }
 
-// take takes n free permits for this process. After a death in the middle the share and the
-// number of free permits may disagree: a replay counts the free permits anew from the shares.
+// take takes n free permits for this process. After a death during take, the share and the number
+// of free permits may disagree: a replay computes the free permits anew from the shares.
 func (s *Semaphore) take(n uint64) {
 	s.mon.counts.took()
 	free := s.words.free.Load() - n
@@ -370,8 +366,8 @@ func (s *Semaphore) take(n uint64) {
 	storeWord(&s.words.free, free)
 }
 
-// inheritShare makes h, the share of this process's slot, this process's, and gives
-// how many permits the one before left there.
+// inheritShare makes h, the share of this process's slot, this process's own. It returns how many
+// permits the slot's previous participant left there.
 func (s *Semaphore) inheritShare(h *semaphoreShare) (left uint64) {
 	left = shut(h).permits() + h.permits.Load()
 	storeWord(&h.permits, 0)
@@ -380,7 +376,8 @@ func (s *Semaphore) inheritShare(h *semaphoreShare) (left uint64) {
 	return left
 }
 
-// give gives n permits of this process back, and reports false if it has not so many.
+// give returns n permits of this process to the free ones, and reports false if the process has
+// fewer.
 func (s *Semaphore) give(n uint64) bool {
 	if s.moves {
 		free := s.pool()
@@ -404,14 +401,14 @@ func (s *Semaphore) give(n uint64) bool {
 	return true
 }
 
-// Offset is where the Semaphore lies in its arena, for SemaphoreAt in another process.
+// Offset is the place of the Semaphore in its arena, for SemaphoreAt in another process.
 func (s *Semaphore) Offset() arena.Offset { return s.object.Offset }
 
-// SemaphoreState is what State tells.
+// SemaphoreState is the result of State.
 type SemaphoreState struct {
-	Size    int64 // the most permits that there can be
-	Free    int64 // how many can be had
-	Mine    int64 // how many this process has
+	Size    int64 // the total number of permits
+	Free    int64 // permits that can be acquired
+	Mine    int64 // permits of this process
 	Waiting bool  // there are waiters
 }
 

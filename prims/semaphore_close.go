@@ -9,9 +9,9 @@ func (s *Semaphore) end() {
 	close(s.closed)
 }
 
-// Close closes the handle, and no other handle on the Semaphore. Calls that wait by it
-// end with an error that Is ErrClosed. Permits of this process stay its own, and are
-// released through another handle. A second Close is an error that Is ErrClosed.
+// Close closes this handle on the Semaphore, and no other. Calls that wait through it end with an
+// error that Is ErrClosed. This process keeps its permits; release them through another handle. A
+// second Close is an error that Is ErrClosed.
 func (s *Semaphore) Close() error { return s.mon.opening.close("semaphore.close") }
 
 // awaitEnd waits until ctx ends or the handle is closed.

@@ -14,11 +14,11 @@ var (
 	_ = crashpoint.Register("semaphore.gather.shut")
 )
 
-// Where a handle has permits without the queue lock.
+// Where a handle acquires permits without the queue lock.
 const (
-	fastOff  = iota // it has not released twice, or is closed
-	fastOwn         // in the share of this process, which was opened
-	fastPool        // in the pool, of a transferable Semaphore
+	fastOff  = iota // nowhere: it has not released twice, or is closed
+	fastOwn         // in the share of this process, which is open
+	fastPool        // in the pool of a transferable Semaphore
 )
 
 // acquireFast acquires n permits without the queue lock, if it can.
@@ -61,8 +61,8 @@ func (s *Semaphore) releaseFast(n uint64) bool {
 	}
 }
 
-// byLatch reports whether this process goes by the queue lock always: the race detector has
-// its edges there, and so have the counts of an arena that counts.
+// byLatch reports whether this process always takes the queue lock: for the edges of the race
+// detector, and for the counts of an arena that counts.
 func (s *Semaphore) byLatch() bool { return race.Enabled || s.mon.counts != nil }
 
 func (s *Semaphore) acquireFromPool(n uint64) bool {
@@ -95,7 +95,8 @@ func (s *Semaphore) releaseToPool(n uint64) bool {
 	}
 }
 
-// closePool makes free a word that only the queue lock's holder changes, and gives it.
+// closePool changes free into a word that only the holder of the queue lock changes, and returns
+// it.
 func (s *Semaphore) closePool() uint64 {
 	w := &s.words.free
 	for {
@@ -107,32 +108,32 @@ func (s *Semaphore) closePool() uint64 {
 	}
 }
 
-// reopen opens what was closed for the time of the queue lock, if nobody is queued.
+// reopen opens the words that were closed while the queue lock was held, if no wait is queued.
 func (s *Semaphore) reopen() {
 	if !s.moves || s.byLatch() || !s.fifo.empty() {
 		return
 	}
-	// A closed word stays as it is: only the holder of the queue lock opens it.
+	// A share that is closed stays closed: only the holder of the queue lock opens it.
 	if p := poolWord(s.words.free.Load()); !p.open() {
 		// sync(semaphore.fast): release
 		s.words.free.Store(uint64(p | poolOpen))
 	}
 }
 
-// leaveOpen is leave for a caller that has let no waiter go and leaves none queued.
+// leaveOpen is leave for a caller that has ended no wait and leaves no wait queued.
 func (s *Semaphore) leaveOpen() {
 	s.reopen()
 	s.mon.leaveQuiet()
 }
 
-// openShare keeps n permits that are free for this process, and lets it acquire and release
-// without the queue lock from now on, if no other process wants them: this process also did
+// openShare keeps n free permits for this process, and lets it acquire and release without the
+// queue lock from now on. It does so only if no other process wants them: this process also made
 // the last release. The queue lock is held, and no wait is queued.
 func (s *Semaphore) openShare(n uint64) {
 	w, h := s.words, s.own
 	last := uint64(s.name)
-	// A process that releases nothing may have no share yet: that of its slot is the dead
-	// one's.
+	// A process that has released nothing may have no share yet: the share of its slot may belong
+	// to a dead participant.
 	if w.last.Load() != last || h.name.Load() != last || s.size > fastMost || s.byLatch() {
 		storeWord(&w.last, last)
 		return
@@ -151,11 +152,12 @@ func (s *Semaphore) openShare(n uint64) {
 	s.fast.Store(fastOwn)
 }
 
-// openBit is the bit of opened that says that the shares of some slots may be open.
+// openBit is the bit of opened that says that the share of this slot, or of one 64 slots away,
+// may be open.
 func (s *Semaphore) openBit(slot int) uint64 { return 1 << (slot & 63) }
 
-// gather closes all shares: what their participants have is in permits then, what was
-// kept for them in free. The queue lock is held.
+// gather closes all shares. Afterwards the permits that participants have are in permits, and
+// those that were kept for them are in free. The queue lock is held.
 func (s *Semaphore) gather() {
 	marks := s.words.opened.Load()
 	if marks == 0 {
@@ -183,7 +185,7 @@ func (s *Semaphore) closeShare(h *semaphoreShare) {
 	s.mon.commit(&c)
 }
 
-// shut has the participant of a share change its fast word no more, and gives the word.
+// shut makes the participant of a share stop changing its fast word, and returns the word.
 func shut(h *semaphoreShare) fastWord {
 	for {
 		q := fastWord(h.fast.Load())
@@ -194,13 +196,14 @@ func shut(h *semaphoreShare) fastWord {
 	}
 }
 
-// total is how many of the semaphore's permits are in a share, whose participant may
-// be acquiring and releasing.
+// total is how many of the semaphore's permits are in a share. Its participant may be acquiring
+// and releasing.
 func (h *semaphoreShare) total() uint64 {
 	return h.permits.Load() + fastWord(h.fast.Load()).permits()
 }
 
-// spares is how many permits are kept for participants, without the queue lock: a look.
+// spares is how many permits are kept for participants. It works without the queue lock, and may
+// be out of date.
 func (s *Semaphore) spares() (n uint64) {
 	if marks := s.words.opened.Load(); marks != 0 {
 		for i, h := range s.shares {
@@ -212,7 +215,7 @@ func (s *Semaphore) spares() (n uint64) {
 	return n
 }
 
-// ownIn gives how many permits of the share of its slot a participant owns.
+// ownIn is how many permits participant n owns in the share of its slot.
 func (h *semaphoreShare) ownIn(n arenakernel.ParticipantID) uint64 {
 	if h.name.Load() != uint64(n) {
 		return 0

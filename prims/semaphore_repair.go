@@ -27,7 +27,7 @@ func checkSemaphore(a *arenakernel.Arena, o arenakernel.Object) error {
 	}
 	for i, h := range s.shares {
 		if s.moves {
-			break // they count what was granted, and may pass over
+			break // the shares of a transferable semaphore count grants, and may wrap
 		}
 		if q := fastWord(h.fast.Load()); q.permits() > s.size || q>>63 != 0 {
 			return s.mon.fail("semaphore.check", shmsync.ErrCorrupt, nil, fmt.Sprintf("share %d is %v (%#x)", i+1, q, uint64(q)))

@@ -25,7 +25,7 @@ func (s *Semaphore) account(w wait) {
 	slot := owner.Slot()
 	var c change
 	if n > s.pool() || slot < 1 || slot > len(s.shares) {
-		s.mon.account(w, nil) // a peer wrote that
+		s.mon.account(w, nil) // a peer wrote the owner
 		return
 	}
 	if !s.moves {
@@ -41,7 +41,7 @@ func (s *Semaphore) account(w wait) {
 			return
 		}
 	} else if h := s.shares[slot-1]; h.name.Load() == uint64(owner) {
-		c.set(&h.permits, h.permits.Load()+n) // whose wait is queued has inherited the share
+		c.set(&h.permits, h.permits.Load()+n) // a participant whose wait is queued has inherited the share
 	}
 	c.set(&s.words.free, s.words.free.Load()-n)
 	s.mon.account(w, &c)
@@ -51,7 +51,7 @@ func (s *Semaphore) detach(w wait)          { s.fifo.detach(w) }
 func (s *Semaphore) requeue(w wait)         { s.fifo.requeue(w) }
 func (s *Semaphore) each(f func(wait) bool) { s.fifo.each(f) }
 
-// clear empties the queue, and counts the free permits anew.
+// clear empties the queue, and computes the free permits anew.
 func (s *Semaphore) clear() {
 	s.fifo.clear()
 	if s.moves {
@@ -64,8 +64,8 @@ func (s *Semaphore) clear() {
 	s.words.free.Store(free)
 }
 
-// reap takes the shares of the dead back. A permit whose grant was not accepted guards
-// nothing that the dead one may have written to.
+// reap takes back the shares of the dead. A permit whose grant was not accepted guards nothing
+// that the dead participant may have written to.
 func (s *Semaphore) reap(dead func(arenakernel.ParticipantID) bool) {
 	if s.moves {
 		for _, h := range s.shares {

@@ -5,15 +5,15 @@ package prims
 type SemaphoreMode uint32
 
 const (
-	// SemaphoreOwned: a process releases permits that it has acquired, and they come back
-	// when it dies. It is the mode of a Semaphore that is created without one.
+	// SemaphoreOwned: a process releases permits that it has acquired, and they come back when it
+	// dies. It is the default mode.
 	SemaphoreOwned SemaphoreMode = iota + 1
 	// SemaphoreTransferable: the semaphore only counts. Any process may release, and what a
 	// process has acquired does not come back when it dies.
 	SemaphoreTransferable
 )
 
-// String names the mode.
+// String returns the name of the mode.
 func (m SemaphoreMode) String() string {
 	switch m {
 	case 0:
@@ -33,15 +33,14 @@ func (s *Semaphore) mode() SemaphoreMode {
 	return SemaphoreOwned
 }
 
-// A transferable semaphore counts permits and not their holders. But a permit that is
-// granted to a wait has no holder until the process of the wait runs: it may be stopped,
-// and be killed then. So the share of a participant counts, in permits, the permits that
-// its waits were granted and, in fast, the permits that it has accepted. The difference
-// comes back when the participant dies. Both only grow, while the share is the same
-// participant's.
+// A transferable semaphore counts permits and not their holders. But a permit that is granted to
+// a wait has no holder until the waiting process runs, and that process may be stopped and then
+// killed. So the share of a participant has two counts: permits is the number of permits that its
+// waits were granted, and fast the number that it has accepted. The difference comes back when
+// the participant dies. Both counts only grow while the share belongs to the same participant.
 
-// unaccepted is how many permits waits of the participant of h were granted that it has
-// not accepted. It may accept before the grant is counted; a peer may write anything.
+// unaccepted is how many permits the participant of h was granted and has not accepted. It may
+// accept a grant before the grant is counted, and a peer may write anything.
 func (s *Semaphore) unaccepted(h *semaphoreShare) uint64 {
 	if n := int64(h.permits.Load() - h.fast.Load()); n > 0 {
 		return min(uint64(n), s.size)
@@ -49,10 +48,10 @@ func (s *Semaphore) unaccepted(h *semaphoreShare) uint64 {
 	return 0
 }
 
-// takeBackGrants makes free what the participant of h, which is gone, has not accepted,
-// and h the share of name. The queue lock is held.
+// takeBackGrants makes the permits free that the participant of h, which is gone, has not
+// accepted. It gives the share h to name. The queue lock is held.
 func (s *Semaphore) takeBackGrants(h *semaphoreShare, name uint64) {
-	free := s.pool() // nobody else changes it from here on
+	free := s.pool() // nobody else changes the pool from here on
 	var c change
 	c.set(&s.words.free, free+min(s.unaccepted(h), s.size-min(free, s.size)))
 	c.set(&h.name, name)

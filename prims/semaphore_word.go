@@ -10,20 +10,20 @@ import "fmt"
 //	bit  62      open: the participant changes the word without the queue lock
 //
 //	state   meaning                              left by
-//	0       closed; the share is in permits      gather, reap; as it is made
+//	0       closed; the share is in permits      gather, reap; creation
 //	open    the whole share is here              its participant, with the queue lock held
 //	other   being closed, or opened              a death in gather or openShare; gather goes on
 //
 //	writers: its participant while it is open (CAS: acquires, releases); the holder of the queue lock
-//	         (CAS: takes open away, or adds to used; store: while it is not open)
+//	         (CAS: clears open, or adds to used; store: while it is not open)
 //	readers: the same, tools
 //	order:   acquire and release: from the release of a permit to its next acquire
 //	futex:   none
 //	crash:   used and spare of a name that is not current are free
 //
-// An acquire and a release move permits between used and spare, so that used + spare does
-// not change but with the queue lock held: its holder can count, whatever others do
-// meanwhile. While a wait is queued all are closed, so that each release is seen.
+// An acquire or a release moves permits between used and spare. So used + spare changes only
+// under the queue lock, and the holder of the lock can count permits while others acquire and
+// release. While a wait is queued all words are closed, so that the queue sees each release.
 type fastWord uint64
 
 const (
@@ -40,7 +40,7 @@ func (q fastWord) used() uint64  { return uint64(q) & fastMost }
 func (q fastWord) spare() uint64 { return uint64(q) >> fastSpareShift & fastMost }
 func (q fastWord) open() bool    { return q&fastOpen != 0 }
 
-// permits is how many of the semaphore's permits are here.
+// permits is how many of the semaphore's permits are in this word.
 func (q fastWord) permits() uint64 { return q.used() + q.spare() }
 
 // canAcquire reports whether n permits can be acquired without the queue lock, and acquire
@@ -70,21 +70,21 @@ func (q fastWord) String() string {
 	return fmt.Sprintf("half open, %d used, %d spare", q.used(), q.spare())
 }
 
-// poolWord is how many permits of a Semaphore any participant can acquire.
+// poolWord is the number of permits of a Semaphore that any participant can acquire.
 //
 //	bits 0..62  permits
 //	bit  63     open: any participant changes the word without the queue lock
 //
-// Only that of a transferable semaphore is ever open.
+// Only the pool of a transferable semaphore is ever open.
 //
 //	writers: all participants while it is open (CAS: acquires, releases); the holder of the queue lock
-//	         (CAS: takes open away; store: while it is not open)
+//	         (CAS: clears open; store: while it is not open)
 //	readers: the same, tools
 //	order:   acquire and release
 //	futex:   none
-//	crash:   made anew from the shares; of a transferable semaphore, its one change
-//	         is one store, and it stays closed until the next holder of the queue lock leaves
-//	         it open
+//	crash:   computed anew from the shares; in a transferable semaphore each change
+//	         is one store, and the pool stays closed until the next holder of the queue
+//	         lock opens it
 type poolWord uint64
 
 const poolOpen poolWord = 1 << 63

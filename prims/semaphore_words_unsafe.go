@@ -13,7 +13,7 @@ import (
 type semaphoreWords struct {
 	_   structs.HostLayout
 	mon monitorWords
-	// size is the most permits that there can be, and how they are counted.
+	// size is the total number of permits, and the mode.
 	//
 	//	bits 0..62  permits
 	//	bit  63     transferable
@@ -22,21 +22,21 @@ type semaphoreWords struct {
 	size  atomic.Uint64
 	free  atomic.Uint64 // see poolWord
 	queue listWords
-	// opened has the bit of a slot, its number modulo 64, if its share may be open.
+	// opened has a bit for each slot number modulo 64. The bit is set if the share of such a slot
+	// may be open.
 	//   writers: the holder of the queue lock
 	//   readers: the same, periodic checks
 	//   order:   the queue lock's
 	//   futex:   none
 	//   crash:   set before a share is open, cleared after all are closed
 	opened atomic.Uint64
-	// last is a hint: the last participant that released with the queue lock held.
+	// last is a hint: the last participant that released under the queue lock.
 	last atomic.Uint64
 	_    [80]byte
 }
 
-// semaphoreShare is the permits of one participant, on its own cache line.
-// Of a transferable semaphore permits and fast are counts of their own: see
-// semaphore_transfer.go.
+// semaphoreShare is the permits of one participant, on its own cache line. In a transferable
+// semaphore permits and fast are two counts: see semaphore_transfer.go.
 //
 //	writers: the holder of the queue lock; for fast see fastWord
 //	readers: the same, tools, periodic checks
@@ -44,7 +44,7 @@ type semaphoreWords struct {
 //	futex:   none
 //	crash:   permits of a name that is not current are free
 type semaphoreShare struct {
-	name    atomic.Uint64 // of the participant
+	name    atomic.Uint64 // ID of the participant
 	permits atomic.Uint64
 	fast    atomic.Uint64 // see fastWord
 	_       [40]byte
@@ -61,7 +61,7 @@ var (
 	_ = [1]struct{}{}[unsafe.Sizeof(semaphoreShare{})-64]
 )
 
-// semaphoreBytes is how long the body is in an arena with that many slots.
+// semaphoreBytes is the length of the body in an arena with that many slots.
 func semaphoreBytes(slots int) uint64 {
 	return uint64(unsafe.Sizeof(semaphoreWords{})) + uint64(slots)*uint64(unsafe.Sizeof(semaphoreShare{}))
 }

@@ -11,19 +11,20 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// Sequencer is a counter between processes that goes up, and a queue of waiters until it has
-// reached a token, each its own. When the counter reaches tokens, exactly their waiters
-// wake, in the order of the tokens; waiters for the same token wake in the order of arrival.
+// Sequencer is a counter between processes that goes up, and a queue of waiters. Each waiter
+// waits until the counter has reached a token of its own. When the counter reaches tokens,
+// exactly their waiters wake, in the order of the tokens. Waiters for the same token wake in the
+// order of arrival.
 //
 // Increment costs one atomic addition and one load unless it reaches a token, however many
 // goroutines wait.
 //
-// In the terminology of the Go memory model, and across processes: the Increment or
-// Advance that takes the counter to n, and all before it, synchronize before every
-// Value that returns n or more and every wait for n or less that ends without an error.
+// In the terminology of the Go memory model, and across processes: the Increment or Advance that
+// takes the counter to n, and all before it, synchronize before every Value that returns n or
+// more and every wait for n or less that ends without an error.
 //
-// No process holds a Sequencer. When a process dies, its counts stay, its waits are gone,
-// and its reaper wakes the waiters that it should have woken.
+// No process holds a Sequencer. When a process dies, its counts stay, its waits are removed, and
+// its reaper wakes the waiters that it should have woken.
 type Sequencer struct {
 	*sequence
 }
@@ -67,8 +68,7 @@ func openSequencer(a *arenakernel.Arena, name string, opts *SequencerOptions, at
 	}, "sequencer.open", newSequencer, nil)
 }
 
-// SequencerAt opens the Sequencer at an offset. Another process got the offset from the
-// method Offset.
+// SequencerAt opens the Sequencer at an offset that another process got from the method Offset.
 func SequencerAt(a *arena.Arena, off arena.Offset) (*Sequencer, error) {
 	return handleAt(a, off, "sequencer.open", sequencerKind, sequencerVersion, sequenceBytes, newSequencer)
 }
@@ -81,7 +81,7 @@ func buildSequencer(a *arenakernel.Arena, o arenakernel.Object, bare bool) *Sequ
 	return &Sequencer{buildSequence(a, o, "sequencer.wait", bare)}
 }
 
-// Value is the counter.
+// Value is the value of the counter.
 func (s *Sequencer) Value() uint64 {
 	s.mon.opening.use()
 	v := s.words.value.Load()
@@ -89,10 +89,10 @@ func (s *Sequencer) Value() uint64 {
 	return v
 }
 
-// Increment adds one to the counter, wakes the waiters for that, and returns the new value.
-// It makes no system call, and waits for no process, unless it reaches a token. After
-// MaxUint64 comes 0. Like all forms without an error it panics with an *[shmsync.Error]
-// when a peer wrote an impossible value.
+// Increment adds one to the counter, wakes the waiters for the new value, and returns it. It
+// makes no system call, and waits for no process, unless it reaches a token. The counter wraps
+// from MaxUint64 to 0. Like all methods that return no error, it panics with an *[shmsync.Error]
+// if a peer wrote an impossible value.
 func (s *Sequencer) Increment() uint64 {
 	s.mon.opening.use()
 	race.ReleaseMerge(s.mon.key)
@@ -105,13 +105,13 @@ func (s *Sequencer) Increment() uint64 {
 	return v
 }
 
-// Advance raises the counter to v if it is less, and reports whether it did. It wakes the
+// Advance raises the counter to v if it is lower, and reports whether it did. It wakes the
 // waiters for v or less.
 func (s *Sequencer) Advance(v uint64) bool {
 	s.mon.opening.use()
 	race.ReleaseMerge(s.mon.key)
 	for {
-		// The loop ends: each failure of the CAS is another's count.
+		// The loop ends: whenever the CAS fails, another process has counted.
 		now := s.words.value.Load()
 		if now >= v {
 			return false
@@ -125,13 +125,13 @@ func (s *Sequencer) Advance(v uint64) bool {
 	}
 }
 
-// Wait waits until the counter has reached token. It returns nil then, also after Stop;
-// an error that Is ErrCanceled when it is stopped or its waits are cancelled before;
-// and one that Is ErrNoSpace, ErrCorrupt or ErrClosed.
+// Wait waits until the counter has reached token. It then returns nil, even after Stop. If the
+// Sequencer is stopped, or its waits are cancelled, before that, the error Is ErrCanceled. Other
+// errors are ErrNoSpace, ErrCorrupt and ErrClosed.
 func (s *Sequencer) Wait(token uint64) error { return s.WaitContext(nil, token) }
 
-// WaitContext is Wait that ends with ctx.Err() when ctx ends before. A token that is
-// reached beats a context that has ended.
+// WaitContext is Wait that ends with ctx.Err() when ctx ends first. A token that is reached takes
+// precedence over a context that has ended.
 func (s *Sequencer) WaitContext(ctx context.Context, token uint64) error {
 	if err := s.mon.opening.error("sequencer.wait"); err != nil {
 		return err
@@ -143,22 +143,22 @@ func (s *Sequencer) WaitContext(ctx context.Context, token uint64) error {
 	return s.wait(ctx, token)
 }
 
-// WaitAsync begins a wait for token and returns at once. Any number of them may be pending;
-// no goroutine and no thread waits for them. A wait that is cancelled ends with an error
-// that Is ErrCanceled.
+// WaitAsync begins a wait for token and returns at once. Any number of such waits may be pending;
+// no goroutine and no thread blocks in them. A wait that is cancelled ends with an error that Is
+// ErrCanceled.
 func (s *Sequencer) WaitAsync(token uint64) *Pending {
 	s.mon.opening.use()
 	return s.async(token)
 }
 
-// CancelWaiters ends every wait that began before with an error that Is ErrCanceled, unless
-// its token is reached. When it returns they have ended. The Sequencer stays the same for
-// later waits.
+// CancelWaiters ends every wait that began before the call with an error that Is ErrCanceled,
+// unless its token is reached. When it returns, these waits have ended. Later waits are not
+// affected.
 func (s *Sequencer) CancelWaiters() { s.cancelAll(false) }
 
-// Stop ends all waits as CancelWaiters does, and those to come: only tokens that are reached
-// can be waited for. The counter can still change. Stop cannot be undone; a second Stop does
-// nothing.
+// Stop ends all waits as CancelWaiters does, and all later waits at once: from then on only waits
+// for tokens that are reached succeed. The counter can still change. Stop cannot be undone; a
+// second Stop does nothing.
 func (s *Sequencer) Stop() {
 	s.mon.opening.use()
 	if !s.Stopped() || s.overdue() {
@@ -172,19 +172,19 @@ func (s *Sequencer) Stopped() bool {
 	return s.words.stopped.Load() != 0
 }
 
-// ResetTo makes the counter v, which may be less than it is, and reports whether it did. It
-// does nothing while there are waiters. It does not take a Stop back.
+// ResetTo sets the counter to v, which may be lower, and reports whether it did. It does nothing
+// while there are waiters. It does not undo a Stop.
 func (s *Sequencer) ResetTo(v uint64) bool { return s.reset(v) }
 
-// SequencerState is what State tells.
+// SequencerState is the result of State.
 type SequencerState struct {
 	Value   uint64 // the counter
 	Stopped bool   // Stop was called
 	Waiting bool   // there are waiters
-	Next    uint64 // no token that is waited for is less, if there are waiters
+	Next    uint64 // a lower bound of the tokens that are waited for, if there are waiters
 }
 
-// State looks at s. The answer may be out of date when it returns.
+// State reads s without locking it. The answer may be out of date when it returns.
 func (s *Sequencer) State() SequencerState {
 	s.mon.opening.use()
 	st := SequencerState{Value: s.words.value.Load(), Stopped: s.Stopped(), Waiting: s.words.root.Load() != 0}
@@ -211,29 +211,29 @@ func (st SequencerState) String() string {
 	return str
 }
 
-// SetSpin bounds how long waiters of all processes spin before they sleep. If d is 0, they
-// learn the bound; if d is negative, they never spin.
+// SetSpin bounds how long waiters of all processes spin before they sleep. If d is 0, waiters
+// learn the bound from experience; if d is negative, they never spin.
 func (s *Sequencer) SetSpin(d time.Duration) {
 	s.mon.opening.use()
 	s.words.mon.spin.Store(spinField(d))
 }
 
-// Spin is what SetSpin set.
+// Spin is the value of the last SetSpin.
 func (s *Sequencer) Spin() time.Duration {
 	s.mon.opening.use()
 	return spinOf(s.words.mon.spin.Load())
 }
 
-// Offset is where the Sequencer lies in its arena, for SequencerAt in another process.
+// Offset is the place of the Sequencer in its arena, for SequencerAt in another process.
 func (s *Sequencer) Offset() arena.Offset { return s.object.Offset }
 
-// Close closes the handle, and no other handle on the Sequencer. Calls that wait by it
-// end with an error that Is ErrClosed. A second Close is an error that Is ErrClosed.
+// Close closes this handle on the Sequencer, and no other. Calls that wait through it end with an
+// error that Is ErrClosed. A second Close is an error that Is ErrClosed.
 func (s *Sequencer) Close() error {
 	return s.mon.opening.close("sequencer.close")
 }
 
-// The reaper's side, and that of tools.
+// What the reaper and tools call.
 
 func repairSequencer(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	if o.Size >= sequenceBytes {

@@ -6,14 +6,14 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// heapLinks are the links of a node in a heap to those below it: each is the offset of
-// a node divided by its size, 0 for none.
+// heapLinks are the links of a node in a heap to its children: each is the offset of a node
+// divided by its size, 0 for none.
 //
 //	bits 0..31   left
 //	bits 32..63  right
 //
-// The link to the node above is in bits 32..63 of the node's extra word, and the ranks
-// below in bits 16..31, where a outcome has the class.
+// The link to the parent is in bits 32..63 of the node's extra word, and the ranks of the
+// children are in bits 16..31, where an outcome has the class.
 type heapLinks uint64
 
 func makeHeapLinks(left, right arenakernel.Offset) heapLinks {
@@ -23,20 +23,20 @@ func makeHeapLinks(left, right arenakernel.Offset) heapLinks {
 func (l heapLinks) left() arenakernel.Offset  { return arenakernel.Offset(l&(1<<32-1)) * linkUnit }
 func (l heapLinks) right() arenakernel.Offset { return arenakernel.Offset(l>>32) * linkUnit }
 
-// tokenHeap is a queue in order of tokens, and of arrival among those of one token.
+// tokenHeap is a queue in the order of tokens, and in the order of arrival for the same token.
 //
-// It is a leftist heap after Crane and Knuth: every node's left rank is at least its
-// right one, a node's rank being the number of nodes on the way to the right from it. So
-// no way to the right is longer than the logarithm of the number of nodes, and putting
-// in, taking the first off and taking any off follow such ways only. All three links are
-// in the nodes, and so are the ranks of both sides, so that only nodes on the way are
-// looked at.
+// It is a leftist heap after Crane and Knuth. The rank of a node is the number of nodes on the
+// path that always goes right from it, and the rank of a left child is at least that of the right
+// one. So no right path is longer than the logarithm of the number of nodes. insert, the removal
+// of the first and the removal of any node follow right paths only. The nodes contain all three
+// links and the ranks of both children, so only nodes on the path are read.
 type tokenHeap struct {
 	m    *monitor
 	root *atomic.Uint64
 }
 
-// heapDeep bounds the ways through a heap: two of 32, for there are at most 2^32 nodes.
+// heapDeep bounds the paths through a heap: two of 32 nodes, because there are at most 2^32
+// nodes.
 const heapDeep = 64
 
 func heapUp(w wait) arenakernel.Offset { return arenakernel.Offset(w.Extra().Load()>>32) * linkUnit }
@@ -45,9 +45,9 @@ func setHeapUp(w wait, up arenakernel.Offset) {
 	storeWord(w.Extra(), w.Extra().Load()&(1<<32-1)|uint64(up/linkUnit)<<32)
 }
 
-// heapRanks are the ranks on both sides of a node.
+// heapRanks are the ranks of both children of a node.
 //
-//	bits 0..7   right; the node's own is one more
+//	bits 0..7   right; the node's own rank is one more
 //	bits 8..15  left
 type heapRanks uint16
 
@@ -57,7 +57,7 @@ func (r heapRanks) own() uint8   { return uint8(r) + 1 }
 
 func heapRanksOf(w wait) heapRanks { return heapRanks(w.class()) }
 
-// rankOf is the rank of w, 0 if there is none.
+// rankOf is the rank of w, 0 if w is no node.
 func rankOf(w wait) uint8 {
 	if w.Node == nil {
 		return 0
@@ -67,7 +67,7 @@ func rankOf(w wait) uint8 {
 
 func heapLinksOf(w wait) heapLinks { return heapLinks(w.Next().Load()) }
 
-// before reports whether x's wait is to end before y's.
+// before reports whether the wait x has to end before y.
 func before(x, y wait) bool {
 	if a, b := x.Wanted().Load(), y.Wanted().Load(); a != b {
 		return a < b
@@ -75,10 +75,10 @@ func before(x, y wait) bool {
 	return x.Stamp().Load() < y.Stamp().Load()
 }
 
-// first is the wait that is to end first. ok is false when there is none.
+// first is the wait that has to end first. ok is false if the heap is empty.
 func (h tokenHeap) first() (w wait, ok bool) { return h.m.node(arenakernel.Offset(h.root.Load())) }
 
-// insert puts w in.
+// insert adds w to the heap.
 func (h tokenHeap) insert(w wait) {
 	storeWord(w.Next(), 0)
 	storeWord(w.Extra(), 0)
@@ -93,7 +93,7 @@ func (h tokenHeap) setRoot(w wait) {
 	}
 }
 
-// join puts all of another heap in, which is empty afterwards.
+// join moves all waits of another heap into this one.
 func (h tokenHeap) join(other tokenHeap) {
 	theirs, ok := other.first()
 	if !ok {
@@ -104,14 +104,14 @@ func (h tokenHeap) join(other tokenHeap) {
 	h.setRoot(h.meld(ours, theirs))
 }
 
-// meld makes one heap of two, which may be empty: a wait without a node. The link up
-// of the result is for the caller to set.
+// meld makes one heap of two. Either may be empty: a wait without a node. The caller sets the
+// link to the parent of the result.
 func (h tokenHeap) meld(x, y wait) wait {
 	var path [heapDeep]wait
 	n := 0
 	for x.Node != nil && y.Node != nil {
 		if n == heapDeep {
-			h.m.broken.Store(true) // what is on the path is found again by its stamp
+			h.m.broken.Store(true) // the rebuild finds the nodes on the path by their stamps
 			return x
 		}
 		if before(y, x) {
@@ -134,7 +134,8 @@ func (h tokenHeap) meld(x, y wait) wait {
 	return below
 }
 
-// lean links two heaps with those ranks below w, the one with the greater to the left.
+// lean makes two heaps with those ranks the children of w. The one with the greater rank becomes
+// the left child.
 func lean(w wait, left, right arenakernel.Offset, leftRank, rightRank uint8) {
 	if leftRank < rightRank {
 		left, right, leftRank, rightRank = right, left, rightRank, leftRank
@@ -143,7 +144,7 @@ func lean(w wait, left, right arenakernel.Offset, leftRank, rightRank uint8) {
 	storeWord(w.Extra(), w.Extra().Load()&^(0xffff<<16)|uint64(leftRank)<<24|uint64(rightRank)<<16)
 }
 
-// detach takes w off.
+// detach removes w from the heap.
 func (h tokenHeap) detach(w wait) {
 	l, up := heapLinksOf(w), heapUp(w)
 	left, _ := h.m.node(l.left())
@@ -160,12 +161,13 @@ func (h tokenHeap) detach(w wait) {
 	if below.Node != nil {
 		setHeapUp(below, up)
 	}
-	// The ranks above shrink, by ever more on the way, so that it is short.
+	// The ranks of the ancestors shrink. A rank is at most logarithmic, so the loop soon meets an
+	// ancestor whose rank does not change.
 	from, rank := w.off, rankOf(below)
 	for n := 0; up != 0; n++ {
 		above, ok := h.m.node(up)
 		if !ok {
-			return // and all is rebuilt
+			return // the whole heap is rebuilt
 		}
 		l, r := heapLinksOf(above), heapRanksOf(above)
 		switch {
@@ -187,8 +189,8 @@ func (h tokenHeap) detach(w wait) {
 	}
 }
 
-// each calls f for the waits, in no order, until it returns false. f may take the
-// wait off.
+// each calls f for the waits, in no particular order, until f returns false. f may remove the
+// wait.
 func (h tokenHeap) each(f func(w wait) bool) {
 	type seen struct {
 		off   arenakernel.Offset
@@ -212,7 +214,7 @@ func (h tokenHeap) each(f func(w wait) bool) {
 	}
 }
 
-// following is the node after w in the order: node, left, right.
+// following is the node after w in preorder: node, left, right.
 func (h tokenHeap) following(w wait) (wait, bool) {
 	l := heapLinksOf(w)
 	for _, off := range []arenakernel.Offset{l.left(), l.right()} {

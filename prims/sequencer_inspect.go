@@ -18,7 +18,7 @@ func inspectSequencer(a *arenakernel.Arena, o arenakernel.Object) arenakernel.In
 	return i.Inspection
 }
 
-// sequence tells of a sequence.
+// sequence adds the words of a sequence.
 func (i *inspection) sequence(w *sequenceWords) {
 	if w.stopped.Load() != 0 {
 		i.State += ", stopped"

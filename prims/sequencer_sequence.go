@@ -19,11 +19,11 @@ var (
 	_ = crashpoint.Register("sequencer.stop.marked")
 )
 
-// sequence is a counter and its waiters, each until it has reached a token: a Sequencer,
-// and the part of an Event that is reset by hand.
+// sequence is a counter with waiters, each of which waits for a token. It implements Sequencer,
+// and the Event that is reset by hand.
 //
-// The counter is outside the queue lock. A count and a beginning wait meet in a store-load
-// pair (Dekker):
+// The counter changes without the queue lock. A count and a beginning wait form a store-load pair
+// (Dekker):
 //
 //	count                     wait, with the queue lock
 //	value := value + 1        put itself into the heap
@@ -31,9 +31,10 @@ var (
 //	if value has reached it:  load value
 //	  queue lock, resolve     if it has reached the token: resolve
 //
-// Either the wait sees the count or the count sees the token. Without the second load of
-// value, a wait that comes after the first load and before the store of next is lost. next
-// may be of a smaller token than any wait has, never of a greater one.
+// Either the wait sees the count or the count sees the token. Without its second load of value, a
+// wait would be lost that comes after the first load of value and whose store of next comes after
+// the count's load of next. next may stand for a smaller token than that of any wait, never for a
+// greater one.
 type sequence struct {
 	mon    *monitor
 	words  *sequenceWords
@@ -41,7 +42,7 @@ type sequence struct {
 	doomed tokenHeap
 	a      *arenakernel.Arena
 	object arenakernel.Object
-	op     string // of its waits, for errors
+	op     string // name of its waits, for errors
 }
 
 // How a wait in a sequence ends.
@@ -50,12 +51,13 @@ const (
 	outcomeCanceled
 )
 
-// resolveBatch is how many waits a verb ends before it leaves the queue lock for a moment.
-// Otherwise new waiters, and waiters with another token, would be kept out for as long as it
-// takes to end all.
+// resolveBatch is how many waits a call ends before it releases the queue lock for a moment.
+// Otherwise new waiters, and waiters with another token, would have to wait until all waits are
+// ended.
 const resolveBatch = 64
 
-// nobody and anybody are values of the word next: no count is looked at, every one is.
+// nobody and anybody are values of the word next: with nobody no count takes the queue lock, with
+// anybody every count does.
 const (
 	nobody  uint64 = 0
 	anybody uint64 = math.MaxUint64
@@ -75,8 +77,8 @@ func (q *sequence) reached(token uint64) bool {
 	return q.words.value.Load() >= token
 }
 
-// counted is called after the counter has become v. If a wait has that token or a smaller
-// one, it resolves.
+// counted is called after the counter has become v. If a wait has the token v or a smaller one,
+// it ends the waits.
 func (q *sequence) counted(v uint64) {
 	// sync(sequencer.announce): acquire
 	if ^v > q.words.next.Load() {
@@ -108,14 +110,14 @@ func (q *sequence) mustFinish() {
 	}
 }
 
-// resolveSome ends at most so many waits, and reports whether there are more to end.
+// resolveSome ends at most most waits, and reports whether there are more to end.
 func (q *sequence) resolveSome(b *wakes, most int) (more bool) {
 	if q.words.stopped.Load() != 0 {
 		q.condemn()
 	}
 	v, m := q.words.value.Load(), q.mon
-	// First the cancelled waits: the canceller waits for their end, and there may be no end
-	// to the others.
+	// The cancelled waits come first: the process that cancelled them waits for their end, while
+	// the stream of others may never end.
 	for w, ok := q.doomed.first(); ok && !m.broken.Load(); w, ok = q.doomed.first() {
 		if most--; most < 0 {
 			return true
@@ -128,15 +130,15 @@ func (q *sequence) resolveSome(b *wakes, most int) (more bool) {
 	}
 	for w, ok := q.waits.first(); ok && w.Wanted().Load() <= v && !m.broken.Load(); w, ok = q.waits.first() {
 		if most--; most < 0 {
-			return true // next stays low: a count, or a periodic check, finds that there are more
+			return true // next keeps its value: a count, or a periodic check, finds that there are more
 		}
 		q.finishOne(b, w, outcomeReached)
 	}
 	if m.broken.Load() {
-		return false // it is rebuilt when the queue lock is left, and then every count looks
+		return false // the heap is rebuilt when the queue lock is released, and then every count looks
 	}
-	// A count beyond the first token may have come after the load above; it saw the
-	// former next, which is not greater, and comes to look.
+	// A count beyond the first token may have come after the load above. It saw the previous
+	// next, which is not greater, so it takes the queue lock and looks.
 	next := nobody
 	if w, ok := q.waits.first(); ok {
 		next = ^w.Wanted().Load()
@@ -147,7 +149,7 @@ func (q *sequence) resolveSome(b *wakes, most int) (more bool) {
 	return false
 }
 
-// finishOne ends one wait, if its owner is there for it.
+// finishOne ends one wait, unless its owner is gone.
 func (q *sequence) finishOne(b *wakes, w wait, result uint32) {
 	if !q.mon.waiting(w) {
 		q.detach(w)
@@ -159,7 +161,7 @@ func (q *sequence) finishOne(b *wakes, w wait, result uint32) {
 	}
 }
 
-// condemn cancels all waits that are there, with the queue lock held; resolving ends them.
+// condemn cancels all waits that are queued. A resolve then ends them. The queue lock is held.
 func (q *sequence) condemn() {
 	if q.words.root.Load() == 0 {
 		return
@@ -177,7 +179,7 @@ func (q *sequence) account(w wait)   { q.mon.account(w, nil) }
 func (q *sequence) clear() {
 	storeWord(&q.words.root, 0)
 	storeWord(&q.words.doomed, 0)
-	q.words.next.Store(anybody) // until the next resolving
+	q.words.next.Store(anybody) // until the next resolve
 }
 
 func (q *sequence) requeue(w wait) {
@@ -214,8 +216,8 @@ func (q *sequence) each(f func(w wait) bool) {
 func (q *sequence) reap(func(arenakernel.ParticipantID) bool) {}
 func (q *sequence) holders(func(arenakernel.ParticipantID))   {}
 
-// overdue reports whether waits have to end: the process that counted is on its way to
-// that, or stopped or dead.
+// overdue reports whether waits have to end. The process that counted is about to end them, or it
+// is stopped or dead.
 func (q *sequence) overdue() bool {
 	next := q.words.next.Load()
 	return next != nobody && ^q.words.value.Load() <= next || q.words.doomed.Load() != 0 ||
@@ -235,8 +237,8 @@ func (q *sequence) check() {
 	}
 }
 
-// register begins a wait for token, in a call that has counted. Without a wait node there is nothing to wait for, and
-// err says how it ended.
+// register begins a wait for token. The call keeps the handle open already. If it returns no wait node, there
+// is nothing to wait for, and err says how the wait ended.
 func (q *sequence) register(ctx context.Context, token uint64) (waitNode *park.WaitNode, err error) {
 	if ctx != nil && ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -272,11 +274,11 @@ func (q *sequence) register(ctx context.Context, token uint64) (waitNode *park.W
 	}
 	m.join(waitNode, 0, token)
 	crashpoint.Hit("sequencer.wait.announced")
-	// The second check: a count before it has not seen the token.
+	// Check a second time: a count before this has not seen the token.
 	more := q.reached(token) && q.resolveSome(b, resolveBatch)
 	m.leave(b)
 	if more {
-		// The wait itself may be among the others.
+		// The wait of this call may be among those that end.
 		if err := q.finish(); err != nil && !waitNode.Resolved() {
 			s := waitOf(waitNode)
 			if waitNode.Abandon() {
@@ -312,7 +314,7 @@ func (q *sequence) wait(ctx context.Context, token uint64) error {
 	return err
 }
 
-// async is wait without waiting.
+// async begins a wait and returns its Pending.
 func (q *sequence) async(token uint64) *Pending {
 	if q.reached(token) {
 		race.Acquire(q.mon.key)
@@ -321,7 +323,7 @@ func (q *sequence) async(token uint64) *Pending {
 	if err := q.mon.begin(); err != nil {
 		return resolved(err)
 	}
-	defer q.mon.finish() // by then the wait counts itself
+	defer q.mon.finish() // by then the wait node keeps the handle open
 	waitNode, err := q.register(nil, token)
 	if waitNode == nil {
 		if err == nil {
@@ -332,7 +334,7 @@ func (q *sequence) async(token uint64) *Pending {
 	return q.mon.pend(q.op, waitNode, q.judge)
 }
 
-// judge says what the end of a wait means.
+// judge turns the outcome of a wait into an error.
 func (q *sequence) judge(f outcome) error {
 	if f.result() == outcomeReached {
 		return nil
@@ -363,7 +365,7 @@ func (q *sequence) cancelAll(stop bool) {
 	q.mustFinish()
 }
 
-// reset makes the counter v, and reports false if there are waiters.
+// reset sets the counter to v, and reports false if there are waiters.
 func (q *sequence) reset(v uint64) bool {
 	if err := q.mon.enter(nil); err != nil {
 		panic(err)

@@ -6,13 +6,12 @@ import (
 	"unsafe"
 )
 
-// sequenceWords is the body of a Sequencer, and the head of that of an Event, 768
-// bytes. The words that every count writes and reads have cache lines to themselves.
+// sequenceWords is the body of a Sequencer, and the head of the body of an Event, 768 bytes. The
+// words that every count writes and reads have cache lines to themselves.
 type sequenceWords struct {
 	_   structs.HostLayout
 	mon monitorWords
-	// root is the heap of the waits, by token: the offset of its first node, 0 if there are
-	// none.
+	// root is the heap of the waits, by token: the offset of its first node, 0 if it is empty.
 	//   writers: the holder of the queue lock
 	//   readers: the same, tools
 	//   order:   the queue lock's
@@ -26,7 +25,8 @@ type sequenceWords struct {
 	//   futex:   none
 	//   crash:   rebuilt from the nodes: those with a stamp up to canceled
 	doomed atomic.Uint64
-	// canceled is the stamp of the last wait that was cancelled; all before it were, too.
+	// canceled is the stamp of the last wait that was cancelled. All waits before it were
+	// cancelled, too.
 	//   writers: the holder of the queue lock
 	//   readers: the same
 	//   order:   the queue lock's
@@ -35,23 +35,23 @@ type sequenceWords struct {
 	canceled atomic.Uint64
 	_        [104]byte
 	// value is the counter of a Sequencer or of an Event, or an eventState.
-	//   writers: everybody, by atomic addition or CAS, without the queue lock
+	//   writers: all participants, by atomic addition or CAS, without the queue lock
 	//   readers: all participants
 	//   order:   seq-cst, against next
 	//   futex:   none
-	//   crash:   a process that counted may owe the ends of waits; see next
+	//   crash:   a process that counted may not have ended the waits; see next
 	value atomic.Uint64
 	_     [120]byte
-	// next tells a counting process whether its count may end a wait. It is the complement of
-	// the smallest token of a wait, or of a smaller number. 0 stands for no wait, or for the token MaxUint64. In an
+	// next tells a counting process whether its count may end a wait. It is the complement of the smallest
+	// token of a wait, or of a smaller number. 0 stands for no wait, or for the token MaxUint64. In an
 	// auto-reset Event it is 0 if there are no waiters.
 	//   writers: the holder of the queue lock
 	//   readers: counting processes, periodic checks
 	//   order:   seq-cst, against value
 	//   futex:   none
-	//   crash:   may be of a smaller token, which costs one look
+	//   crash:   may stand for a smaller token, which costs one look
 	next    atomic.Uint64
-	stopped atomic.Uint32 // 1 once Stop was called; written by the holder of the queue lock, read by all, never cleared
+	stopped atomic.Uint32 // 1 after Stop; the holder of the queue lock writes it, all read it; never cleared
 	_       [116]byte
 }
 

@@ -12,9 +12,9 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// SignalWaker schedules up to 4096 queues between processes: producers say that a queue has
-// something in it. Workers find such a queue, look after it one at a time, and sleep while
-// there is none. The content of the queues is the user's.
+// SignalWaker schedules up to 4096 queues between processes. Producers say that a queue has
+// something in it. Workers find such queues, serve one at a time, and sleep while there is none.
+// The contents of the queues belong to the user.
 //
 //	// producer                        // worker
 //	queue.push(item)                   for {
@@ -27,28 +27,26 @@ import (
 //	                                       g.Finish()
 //	                                   }
 //
-// Each queue has a [Gate] that is idle, scheduled, or executed by one worker. The
-// gates are the truth. Over them lies an index of two levels: a [Signal] has a
-// bit for each of 64 queues, and the summary a bit for each signal that may have
-// one. A summary bit that goes from 0 to 1 issues a permit, for which workers
-// sleep. The index may say too much, which costs a look, and says too little only
-// for as long as a process is in the middle of an operation.
+// Each queue has a [Gate] that is idle, scheduled, or executed by one worker. The gates are the
+// truth. An index of two levels helps to find them: a [Signal] has a bit for each of 64 queues,
+// and the summary has a bit for each signal that may have a set bit. A summary bit that goes from
+// 0 to 1 issues a permit, for which workers sleep. The index may contain too much, which costs a
+// look. It lacks something only while a process is in the middle of an operation.
 //
-// In the terminology of the Go memory model, and across processes: a Schedule
-// that returns true, or that finds the queue executing and leaves word, and all
-// before it, synchronize before the return of the Begin, Next or TryBeginInline
-// that takes the queue next; so does each Finish before the next of these. A
-// Schedule that finds the queue scheduled makes one load and gives no such edge
-// of its own. What it announces is not missed all the same, if it was published by an
-// atomic store and is looked for by an atomic load. Of the store, the load of the gate, the
-// worker's change of the gate and its load of the queue, all are sequentially consistent.
-// The load of the gate came before the change, or it would not have seen the queue
-// scheduled; so the store came before the worker's load.
+// In the terminology of the Go memory model, and across processes: a Schedule that returns true,
+// or that finds the queue executing and sets its flag, synchronizes, with all before it, before
+// the return of the Begin, Next or TryBeginInline that takes the queue next. So does each Finish.
+// A Schedule that finds the queue scheduled makes one load and gives no such edge. Its item is
+// not missed all the same, if the producer publishes it by an atomic store and the worker looks
+// for it by an atomic load. The store, the load of the gate, the worker's change of the gate and
+// its load of the queue are all sequentially consistent. The load of the gate came before the
+// change, or it would not have found the queue scheduled. So the store came before the worker's
+// load.
 //
-// When a process dies, the queues that it executed are scheduled again, every announcement
-// that it had begun is completed, permits that it had taken or owed are issued, and its
-// registrations are gone: see docs/design/0009. A stopped process keeps the queues that it
-// executes; everything else goes on.
+// When a process dies, the queues that it executed are scheduled again, every announcement that
+// it had begun is completed, permits that it had taken or owed are issued, and its registrations
+// are removed: see docs/design/0009. A stopped process keeps the queues that it executes; all
+// others go on.
 type SignalWaker struct {
 	signalView
 	name     arenakernel.ParticipantID
@@ -56,17 +54,17 @@ type SignalWaker struct {
 	wakeWord park.WakeWord
 	key      race.Key
 	counting bool
-	cursor   atomic.Uint32 // the next slice of gates to look at
+	cursor   atomic.Uint32 // index of the next slice of gates to check
 }
 
 // SignalWakerOptions says how a SignalWaker is created. A nil *SignalWakerOptions means the
 // zero value. If Signals is set and an existing object has another number, opening fails.
 type SignalWakerOptions struct {
-	// Signals is how many signals there are, each of 64 queues: 1 to 64; 0 means
-	// 64 for a new object. A queue takes 128 bytes.
+	// Signals is the number of signals, each of 64 queues: 1 to 64; 0 means 64 for a new object.
+	// A queue takes 128 bytes.
 	Signals int
-	// Count makes the operations of all processes count themselves, for a new object;
-	// see Stats. It costs some nanoseconds for each.
+	// Count makes a new object count the operations of all processes; see Stats. It costs some
+	// nanoseconds for each operation.
 	Count bool
 	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
 	// waiters learn the bound from what has paid off; if it is negative, they never spin.
@@ -114,8 +112,8 @@ func openSignalWaker(a *arenakernel.Arena, name string, opts *SignalWakerOptions
 	})
 }
 
-// SignalWakerAt opens the SignalWaker at an offset. Another process got the offset from the
-// method Offset.
+// SignalWakerAt opens the SignalWaker at an offset that another process got from the method
+// Offset.
 func SignalWakerAt(a *arena.Arena, off arena.Offset) (*SignalWaker, error) {
 	return handleAt(a, off, "signalwaker.open", signalKind, signalVersion, 0, buildSignalWaker)
 }
@@ -147,32 +145,31 @@ func (w *SignalWaker) tuning() park.Tuning {
 	return park.Tuning{Budget: &h.spin, Pays: &h.pays, LastCPU: &h.lastCPU, Slot: w.a.Self().Slot()}
 }
 
-// Signals is how many signals there are.
+// Signals is the number of signals.
 func (w *SignalWaker) Signals() int { return len(w.lines) }
 
-// Queues is how many queues there are: 64 a signal. They count from 0.
+// Queues is the number of queues: 64 for each signal. They are numbered from 0.
 func (w *SignalWaker) Queues() int { return len(w.gates) }
 
-// Offset is where the SignalWaker lies in its arena, for SignalWakerAt in
-// another process.
+// Offset is the place of the SignalWaker in its arena, for SignalWakerAt in another process.
 func (w *SignalWaker) Offset() arena.Offset { return w.object.Offset }
 
-// SetSpin bounds how long waiters of all processes spin before they sleep. If d is 0, they
-// learn the bound; if d is negative, they never spin.
+// SetSpin bounds how long waiters of all processes spin before they sleep. If d is 0, waiters
+// learn the bound from experience; if d is negative, they never spin.
 func (w *SignalWaker) SetSpin(d time.Duration) {
 	w.opening.use()
 	w.head.spin.Store(spinField(d))
 }
 
-// Spin is what SetSpin set.
+// Spin is the value of the last SetSpin.
 func (w *SignalWaker) Spin() time.Duration {
 	w.opening.use()
 	return spinOf(w.head.spin.Load())
 }
 
-// Close closes the handle, and no other handle on the SignalWaker, which stays, and
-// with it what this process executes and has registered. Calls that wait by the handle
-// end with an error that Is ErrClosed. A second Close is an error that Is ErrClosed.
+// Close closes this handle on the SignalWaker, and no other. What this process executes and has
+// registered stays. Calls that wait through the handle end with an error that Is ErrClosed. A
+// second Close is an error that Is ErrClosed.
 func (w *SignalWaker) Close() error { return w.opening.close("signalwaker.close") }
 
 // String renders the state on one line.
@@ -184,7 +181,7 @@ func (v *signalView) fail(op string, err error, detail string) error {
 	return &shmsync.Error{Op: op, Object: objectName(v.object), Err: err, Detail: detail}
 }
 
-// mistake is the panic of a caller's mistake.
+// mistake panics because of a caller's mistake.
 func (v *signalView) mistake(format string, args ...any) {
 	panic("shmsync: signal waker " + objectName(v.object) + ": " + fmt.Sprintf(format, args...))
 }

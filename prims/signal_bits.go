@@ -10,22 +10,21 @@ import (
 
 var _ = crashpoint.Register("signal.bit.acquired")
 
-// Signal is a view of one signal of a SignalWaker: a bit for each of 64 queues,
-// set while the queue's [Gate] waits for an executor. Gates look after the bits
-// themselves, and [SignalWaker.Next] after all of it; a Signal is for programs that choose
-// among queues in a way of their own. A program that acquires a bit calls Begin of the
-// gate, which decides, and TryUnmarkIfEmpty of the waker.
+// Signal is a view of one signal of a SignalWaker: a bit for each of 64 queues. A bit is set
+// while the [Gate] of its queue waits for an executor. Gates set and clear the bits themselves,
+// and [SignalWaker.Next] uses them. A Signal is for programs that choose among queues in their
+// own way. A program that acquires a bit calls Begin of the gate, which decides, and
+// TryUnmarkIfEmpty of the waker.
 //
-// Every operation is a sequentially consistent access of one word. A process
-// that dies with a bit that it has acquired and not begun loses nothing: the bit
-// is set again.
+// Every operation is a sequentially consistent access of one word. If a process dies after it has
+// acquired a bit and before Begin, nothing is lost: the reaper sets the bit again.
 type Signal struct {
 	v     *signalView
 	line  *signalLine
 	index int
 }
 
-// Signal gives signal i.
+// Signal returns signal i.
 func (w *SignalWaker) Signal(i int) Signal {
 	w.checkSignal(i)
 	return Signal{&w.signalView, &w.lines[i], i}
@@ -46,15 +45,15 @@ func (s Signal) mask(bit int) uint64 {
 	return 1 << bit
 }
 
-// Set sets a bit. It reports whether no bit was set before, and whether this call has set
-// it. A caller that gets wasEmpty calls MarkActive of the waker; it may also do so always.
+// Set sets a bit. It reports whether no bit was set before, and whether this call has set it. A
+// caller that gets wasEmpty calls MarkActive of the waker. It may also call MarkActive each time.
 func (s Signal) Set(bit int) (wasEmpty, wasSet bool) {
 	m := s.mask(bit)
 	old := s.bits().Or(m)
 	return old == 0, old&m == 0
 }
 
-// SetMask is Set of all bits in a mask. It gives those that were not set.
+// SetMask is Set for all bits in a mask. It returns the bits that were not set before.
 func (s Signal) SetMask(mask uint64) (wasEmpty bool, set uint64) {
 	old := s.bits().Or(mask)
 	return old == 0, mask &^ old
@@ -67,7 +66,7 @@ func (s Signal) Acquire(bit int) bool {
 	return ok
 }
 
-// TryAcquire is Acquire that also gives the mask of the bit and the bits before. It writes
+// TryAcquire is Acquire that also returns the mask of the bit and the previous bits. It writes
 // nothing if the bit is not set.
 func (s Signal) TryAcquire(bit int) (mask, before uint64, ok bool) {
 	mask = s.mask(bit)
@@ -85,20 +84,20 @@ func (s Signal) TryAcquire(bit int) (mask, before uint64, ok bool) {
 // IsSet reports whether a bit is set.
 func (s Signal) IsSet(bit int) bool { return s.bits().Load()&s.mask(bit) != 0 }
 
-// Load gives all bits.
+// Load returns all bits.
 func (s Signal) Load() uint64 { return s.bits().Load() }
 
-// Size is how many bits are set.
+// Size is the number of set bits.
 func (s Signal) Size() int { return bits.OnesCount64(s.bits().Load()) }
 
 // IsEmpty reports whether no bit is set.
 func (s Signal) IsEmpty() bool { return s.bits().Load() == 0 }
 
-// Nearest gives the set bit that is nearest to start, the lower one of two, and 64 if no bit
-// is set.
+// Nearest returns the set bit that is nearest to start, the lower one of two, and 64 if no bit is
+// set.
 func (s Signal) Nearest(start int) int { return nearestBit(s.bits().Load(), start) }
 
-// Queue is the number of a bit's queue.
+// Queue is the number of the queue of a bit.
 func (s Signal) Queue(bit int) int {
 	s.mask(bit)
 	return s.index*signalBits + bit

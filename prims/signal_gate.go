@@ -15,21 +15,21 @@ var (
 	_ = crashpoint.Register("signal.drop.cleared")
 )
 
-// Gate is a handle on the gate of one queue. Any number of producers schedule
-// it; one worker at a time executes it. The handle that began an execution is
-// the one to finish it, or a copy of it that is used instead.
+// Gate is a handle on the gate of one queue. Any number of producers schedule the queue; one
+// worker at a time executes it. The handle that began an execution, or a copy that replaces it,
+// has to finish the execution.
 //
-// The compare-and-swap that chooses the executor also writes its ID into the gate. So a
-// death at any instruction leaves a gate that is scheduled, or a gate that names its dead
+// The compare-and-swap that chooses the executor also writes the executor's ID into the gate. So
+// a death at any instruction leaves a gate that is scheduled, or a gate that names its dead
 // executor; see [SignalWaker].
 type Gate struct {
 	w       *SignalWaker
 	queue   uint32
-	running signalGateWord // of the execution that this handle began; 0 when none
+	running signalGateWord // word of the execution that this handle began; 0 if none
 }
 
-// Gate gives a handle on the gate of a queue. It is inlined, so that the handle
-// need not be on the heap.
+// Gate returns a handle on the gate of a queue. It is inlined, so that the handle need not be on
+// the heap.
 func (w *SignalWaker) Gate(queue int) *Gate {
 	if uint(queue) >= uint(len(w.gates)) {
 		w.noSuchQueue(queue)
@@ -47,19 +47,19 @@ func (g *Gate) word() *signalGate {
 
 func (g *Gate) key() race.Key { return g.w.key + race.Key(g.queue+1)*gateKeyStep }
 
-// gateKeyStep sets the keys of gates apart for the race detector.
+// gateKeyStep separates the keys of gates for the race detector.
 const gateKeyStep = 0x9e3779b97f4a7c15
 
-// Schedule says that there is something in the queue, which was published by an atomic
-// store, or under a lock, before. It reports whether this call has made the queue scheduled.
-// The result is false if the queue was scheduled, or if a worker executes it; then the
-// Finish of that worker schedules it again. It never blocks. If the queue is scheduled, the
-// call costs one load. It makes no system call if no worker sleeps.
+// Schedule says that there is something in the queue. The caller has published it by an atomic
+// store, or under a lock. Schedule reports whether this call has made the queue scheduled. The
+// result is false if the queue was scheduled already. It is also false if a worker executes the
+// queue; then the Finish of that worker schedules it again. Schedule never blocks. If the queue
+// is scheduled, the call costs one load. It makes no system call if no worker sleeps.
 func (g *Gate) Schedule() bool {
 	gate := g.word()
 	for {
-		// The loop ends: each failure of the CAS is another's success, and of
-		// these only the end of an execution leaves the queue unscheduled.
+		// The loop ends: whenever the CAS fails, another call has succeeded, and of such calls
+		// only the end of an execution leaves the queue unscheduled.
 		s := signalGateWord(gate.word.Load())
 		if s.scheduled() {
 			return false
@@ -71,7 +71,7 @@ func (g *Gate) Schedule() bool {
 		// lin: Schedule takes effect here.
 		if gate.word.CompareAndSwap(uint64(s), uint64(s.schedule())) {
 			if s.executing() {
-				return false // its executor finds the flag
+				return false // its executor will find the flag
 			}
 			crashpoint.Hit("signal.schedule.gated")
 			g.w.publish(int(g.queue))
@@ -81,8 +81,9 @@ func (g *Gate) Schedule() bool {
 	}
 }
 
-// publish sets the bit of a queue, and that of its signal. It does so whatever it finds:
-// the process that set the signal's first bit may be stopped before it came to the summary.
+// publish sets the bit of a queue, and the bit of its signal in the summary. It sets the second
+// bit in any case: the process that set the signal's first bit may be stopped before it reached
+// the summary.
 func (v *signalView) publish(q int) {
 	i := q / signalBits
 	// sync(signal.summary): release
@@ -91,13 +92,14 @@ func (v *signalView) publish(q int) {
 	v.mark(i)
 }
 
-// Begin begins the execution of a scheduled queue, and reports whether the caller is its
-// executor from here on, until Finish. If several callers try, one succeeds. A program that
-// has acquired the queue's bit calls it; Begin does not need the bit.
+// Begin begins the execution of a scheduled queue, and reports whether the caller is its executor
+// from here on, until Finish. If several callers try, one succeeds. A program calls it after it
+// has acquired the queue's bit, but Begin does not need the bit.
 func (g *Gate) Begin() bool {
 	gate := g.word()
 	for {
-		// The loop ends: a failure of the CAS is another's Begin, or a flag.
+		// The loop ends: whenever the CAS fails, another call has begun the execution or set the
+		// flag.
 		s := signalGateWord(gate.word.Load())
 		if !s.ready() {
 			return false
@@ -105,8 +107,8 @@ func (g *Gate) Begin() bool {
 		next := s.begin(g.w.name)
 		// sync(signal.schedule): acquire
 		// sync(signal.finish): acquire
-		// lin: Begin takes effect here. The name goes in with the flag, and before the bit
-		// is cleared: a process that dies here has left word that it was the executor.
+		// lin: Begin takes effect here. The name is written together with the flag, and before
+		// the bit is cleared: if the process dies here, the gate says that it was the executor.
 		if gate.word.CompareAndSwap(uint64(s), uint64(next)) {
 			g.begun(next)
 			crashpoint.Hit("signal.begin.taken")
@@ -118,8 +120,8 @@ func (g *Gate) Begin() bool {
 	}
 }
 
-// TryBeginInline begins the execution of a queue that is idle, for a producer
-// that looks after its own item at once, and reports whether it did.
+// TryBeginInline begins the execution of a queue that is idle, and reports whether it did. It is
+// for a producer that processes its own item at once.
 func (g *Gate) TryBeginInline() bool {
 	gate := g.word()
 	s := signalGateWord(gate.word.Load())
@@ -144,20 +146,19 @@ func (g *Gate) begun(next signalGateWord) {
 	g.w.add(StatTasksPolled, 1)
 }
 
-// Finish ends the execution that this handle began. It reports whether the queue is
-// scheduled again, because a producer scheduled it meanwhile. It panics if this handle
-// executes nothing. So a second Finish panics, and never ends the execution of another
-// worker.
+// Finish ends the execution that this handle began. It reports whether the queue is scheduled
+// again, because a producer scheduled it in the meantime. It panics if this handle executes
+// nothing. So a second Finish panics, and never ends the execution of another worker.
 func (g *Gate) Finish() (again bool) { return g.finish(false) }
 
-// FinishAndSchedule ends the execution and schedules the queue again, for a worker that has
-// left something in it.
+// FinishAndSchedule ends the execution and schedules the queue again. It is for a worker that has
+// left something in the queue.
 func (g *Gate) FinishAndSchedule() { g.finish(true) }
 
 func (g *Gate) finish(again bool) bool {
 	gate, running := g.word(), g.running
 	for {
-		// The loop ends: meanwhile a producer can set one flag, once.
+		// The loop ends: during an execution a producer can set one flag, once.
 		s := signalGateWord(gate.word.Load())
 		if running == 0 || s&^gateScheduled != running {
 			g.w.mistake("Finish of queue %d by a handle that does not execute it: the gate is %v", g.queue, s)
@@ -189,8 +190,9 @@ func (g *Gate) ended(scheduled, yielded bool) {
 	}
 }
 
-// clear clears the bit of a queue that the caller executes, and the signal's if
-// that was the last. Nobody sets the bit for cause before the execution ends.
+// clear clears the bit of a queue that the caller executes. If that was the signal's last bit, it
+// clears the signal's bit in the summary. Nobody has a reason to set the bit before the execution
+// ends.
 func (v *signalView) clear(q int) {
 	i, m := q/signalBits, uint64(1)<<(q%signalBits)
 	line := &v.lines[i]
@@ -199,10 +201,9 @@ func (v *signalView) clear(q int) {
 	}
 }
 
-// drop clears a bit whose gate does not wait for an executor: one that a reap or
-// a late producer set, or one whose executor has not come to clear it. The gate
-// may be scheduled, and the bit set for cause, just before it is cleared: so the
-// gate is looked at once more.
+// drop clears a bit whose gate does not wait for an executor. A reap or a late producer may have
+// set the bit, or the executor has not cleared it yet. The gate may become scheduled, and the bit
+// set for good reason, just before it is cleared. So drop checks the gate once more.
 func (v *signalView) drop(q int) {
 	i, m := q/signalBits, uint64(1)<<(q%signalBits)
 	left := v.lines[i].bits.And(^m) &^ m
@@ -222,7 +223,7 @@ type GateState struct {
 	Epoch     uint32            // counts the executions, and wraps
 }
 
-// State tells the state of the gate.
+// State returns the state of the gate.
 func (g *Gate) State() GateState {
 	s := signalGateWord(g.word().word.Load())
 	st := GateState{Scheduled: s.scheduled(), Executing: s.executing(), Epoch: s.epoch()}

@@ -11,29 +11,29 @@ var (
 	_ = crashpoint.Register("signal.partition.cleared")
 )
 
-// MarkYield sets the status bit that says that a worker has yielded, and issues a
-// permit if it was not set. It reports whether this call has set it.
+// MarkYield sets the status bit that says that a worker has yielded, and issues a permit if the
+// bit was not set. It reports whether this call has set it.
 func (w *SignalWaker) MarkYield() bool {
 	w.opening.use()
 	return w.markStatus(statusYield)
 }
 
-// TryUnmarkYield clears that bit and reports whether this call did. The permit
-// that came with it is not taken back.
+// TryUnmarkYield clears that bit and reports whether this call cleared it. It does not take the
+// permit back that came with the bit.
 func (w *SignalWaker) TryUnmarkYield() bool {
 	w.opening.use()
 	return w.unmarkStatus(statusYield)
 }
 
-// MarkTasks sets the status bit that says that the partition has tasks, and
-// issues a permit if it was not set. It reports whether this call has set it.
+// MarkTasks sets the status bit that says that the partition has tasks, and issues a permit if
+// the bit was not set. It reports whether this call has set it.
 func (w *SignalWaker) MarkTasks() bool {
 	w.opening.use()
 	return w.markStatus(statusTasks)
 }
 
-// TryUnmarkTasks clears that bit and reports whether it is clear by this call. It
-// is set again, with a permit, when the partition's summary has a leaf.
+// TryUnmarkTasks clears that bit and reports whether this call cleared it. If the partition's
+// summary has a leaf, it sets the bit again, with a permit, and reports false.
 func (w *SignalWaker) TryUnmarkTasks() bool {
 	w.opening.use()
 	if !w.unmarkStatus(statusTasks) {
@@ -48,7 +48,7 @@ func (w *SignalWaker) TryUnmarkTasks() bool {
 	return true
 }
 
-// StatusBits gives both.
+// StatusBits returns both bits.
 func (w *SignalWaker) StatusBits() (yield, tasks bool) {
 	w.opening.use()
 	s := signalStatus(w.head.status.Load())
@@ -70,15 +70,15 @@ func (v *signalView) unmarkStatus(s signalStatus) bool {
 	return v.head.status.Load()&m != 0 && v.head.status.And(^m)&m != 0
 }
 
-// Partitions. Where each worker has a waker of its own to sleep on, and periodic checks
-// after some of the signals of a waker that they share, the former sums up the
-// latter's signals start..end-1, its leaves, in the partition summary: bit k
-// stands for leaf start+k. The tasks bit is set while there is one.
+// Partitions. Suppose that each worker has a waker of its own to sleep on, and serves some of the
+// signals, start..end-1, of a waker that the workers share. These signals are its leaves. The
+// partition summary of the worker's waker sums them up: bit k stands for leaf start+k. The tasks
+// bit is set while the summary has a bit.
 
-// SyncPartitionSummary makes the partition summary of w say which of the signals
-// start..end-1 of tree have bits, no more than 64 of them, and reports whether
-// there is one. A nil tree is w itself. The worker that w belongs to calls it
-// before it sleeps. A leaf that gets a bit meanwhile is found by a second check.
+// SyncPartitionSummary makes the partition summary of w say which of the signals start..end-1 of
+// tree have bits. There are at most 64 such signals. It reports whether one has bits. A nil tree
+// means w itself. The worker that owns w calls it before it sleeps. A second check finds a leaf
+// that gets a bit during the call.
 func (w *SignalWaker) SyncPartitionSummary(start, end int, tree *SignalWaker) (work bool) {
 	w.opening.use()
 	if tree == nil {
@@ -94,8 +94,8 @@ func (w *SignalWaker) SyncPartitionSummary(start, end int, tree *SignalWaker) (w
 			now |= 1 << k
 		}
 	}
-	// First add the new leaves, so that no concurrent look misses one; then remove the old leaves,
-	// each with a second check at its leaf.
+	// First add the new leaves, so that no concurrent call misses one. Then remove the old leaves,
+	// each with a second check of the leaf.
 	// sync(signal.tasks): release
 	old := w.head.partition.Or(now)
 	for k, gone := 0, old&^now; gone != 0; k, gone = k+1, gone>>1 {
@@ -118,9 +118,9 @@ func (w *SignalWaker) SyncPartitionSummary(start, end int, tree *SignalWaker) (w
 	return w.head.partition.Load() != 0
 }
 
-// MarkPartitionLeafActive says that leaf k of the partition, counted from its start, may
-// have work, and sets the tasks bit. It reports whether no leaf was active before. A
-// program that has set a bit in a leaf tells the leaf's owner by it.
+// MarkPartitionLeafActive says that leaf k of the partition, counted from its start, may have
+// work, and sets the tasks bit. It reports whether no leaf was active before. A program calls it
+// on the leaf owner's waker after it has set a bit in the leaf.
 func (w *SignalWaker) MarkPartitionLeafActive(k int) (wasEmpty bool) {
 	w.opening.use()
 	m := w.leaf(k)
@@ -131,9 +131,9 @@ func (w *SignalWaker) MarkPartitionLeafActive(k int) (wasEmpty bool) {
 	return old == 0
 }
 
-// ClearPartitionLeaf says that leaf k has no work, and clears the tasks bit if it
-// was the last. The worker that the partition belongs to calls it, and looks at
-// the leaf once more.
+// ClearPartitionLeaf says that leaf k has no work, and clears the tasks bit if it was the last
+// such leaf. The worker that owns the partition calls it, and checks the leaf once more
+// afterwards.
 func (w *SignalWaker) ClearPartitionLeaf(k int) {
 	w.opening.use()
 	m := w.leaf(k)
@@ -149,7 +149,7 @@ func (w *SignalWaker) PartitionLeafHasWork(k int) bool {
 	return w.head.partition.Load()&w.leaf(k) != 0
 }
 
-// PartitionSummary gives the partition's summary.
+// PartitionSummary returns the partition's summary.
 func (w *SignalWaker) PartitionSummary() uint64 {
 	w.opening.use()
 	return w.head.partition.Load()
