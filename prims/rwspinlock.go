@@ -29,7 +29,7 @@ import (
 //	            beside readers  beside W  beside U  new readers come in
 //	reading, R  yes             no        yes       yes
 //	W           no              no        no        no
-//	U           readers before  no        no        no
+//	U           earlier ones    no        no        no
 //
 // These calls change one hold into another. No other process gets in between:
 //
