@@ -25,6 +25,7 @@ var aValue = map[string]string{
 // The flags that a command lists are those that change its plan; of the others that the
 // user gives it says that they mean nothing.
 func TestFlagsThatMeanSomething(t *testing.T) {
+	needTwoCPUs(t) // on one, the usual place of some scenarios has no cells, whatever the flags are
 	planOf := func(args ...string) (plan, errs string) {
 		var stdout, stderr bytes.Buffer
 		require.Zero(t, realMain(append(args, "-n"), &stdout, &stderr), "%v: %s", args, stderr.String())

@@ -44,6 +44,10 @@ func TestLibrarySubjects(t *testing.T) {
 		args = append(args, "--prim=shmsync:*", "--warmup=5ms", fmt.Sprint("--count=", count), "--cc=none")
 		t.Run(args[0], func(t *testing.T) {
 			for _, c := range measured(t, hasSummary, args...).Cells {
+				if needsCPUs(t, c) {
+					ran[c.Subject] = true
+					continue
+				}
 				if c.Status == bench.StatusSkipped {
 					require.Equal(t, "shmsync:mutex", c.Subject, c.Reason)
 					continue
