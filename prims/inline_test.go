@@ -113,7 +113,7 @@ func waitsAllocateNothing(t *testing.T, turns int, most float64, words func() st
 		waited := hammer()
 		checks := min(500*time.Since(start).Seconds(), float64(turns)/8) // ten a second for each of a few waiters
 		runtime.ReadMemStats(&after)
-		perTurn := (float64(after.Mallocs-before.Mallocs) - checks) / float64(turns)
+		perTurn := max(0, float64(after.Mallocs-before.Mallocs)-checks) / float64(turns)
 		t.Logf("%d of %d turns had a waiter, %.4f allocations a turn", waited, turns, perTurn)
 		if waited > turns/6 && perTurn < most {
 			return
