@@ -21,8 +21,8 @@ var (
 // Release issues n permits and wakes that many waiters. A negative n panics. It never
 // blocks, and makes no system call when there are no sleepers.
 //
-// In the terminology of the Go memory model, and across processes: Release
-// synchronizes before the return of each Acquire that takes a permit of its.
+// In the terminology of the Go memory model, and across processes: Release synchronizes before
+// the return of each Acquire that takes one of its permits.
 func (w *SignalWaker) Release(n int) {
 	w.opening.use()
 	if n < 0 {
@@ -46,10 +46,9 @@ func (v *signalView) release(n int) {
 	v.rouse(n)
 }
 
-// rouse wakes up to n waiters, after as many permits were issued. The first wake goes by
-// the announcement; for more of them the number of sleepers, which is approximate, is no
-// more than a hint, since each that takes a permit passes the wake on while there are
-// others.
+// rouse wakes up to n waiters after n permits were issued. The announcement decides about the
+// first wake. For further wakes the approximate number of sleepers is only a hint: each waiter
+// that takes a permit passes the wake on while there are more permits.
 func (v *signalView) rouse(n int) {
 	b := v.wakeWakeWord()
 	if !b.Announced() {
@@ -68,7 +67,7 @@ func (v *signalView) rouse(n int) {
 func (w *SignalWaker) TryAcquire() bool {
 	w.opening.use()
 	for {
-		// The loop ends: each failure of the CAS is another's permit.
+		// The loop ends: whenever the CAS fails, another call has taken or issued a permit.
 		p := w.head.permits.Load()
 		if p == 0 {
 			return false
@@ -83,12 +82,11 @@ func (w *SignalWaker) TryAcquire() bool {
 	}
 }
 
-// Acquire takes a permit, and waits until there is one. A permit says that there
-// was something to do since the caller looked, by Next, and found nothing. It may
-// have been done meanwhile: a permit is a hint, and a stale one costs a look. Where
-// there is no permit, but the summary is not empty, Acquire returns without one:
-// the caller looks again and finds, or clears away, what is there. It panics with an *[shmsync.Error] that Is ErrClosed when this process closes the
-// arena meanwhile.
+// Acquire takes a permit, and waits until there is one. A permit says that there was something to do after the
+// caller had looked, by Next, and found nothing. Another worker may have done it since: a permit is a hint, and
+// a stale one costs a look. If there is no permit but the summary is not empty, Acquire returns without one:
+// the caller looks again, and finds a queue or clears the stale bits. Acquire panics with an *[shmsync.Error]
+// that Is ErrClosed if this process closes the arena meanwhile.
 func (w *SignalWaker) Acquire() {
 	if w.TryAcquire() {
 		return
@@ -98,9 +96,9 @@ func (w *SignalWaker) Acquire() {
 	}
 }
 
-// AcquireContext is Acquire that ends with ctx.Err() when ctx ends before, and
-// with an ErrClosed when this process closes the arena. An error means that no
-// permit was taken. A permit that is there is taken without a look at ctx.
+// AcquireContext is Acquire that ends with ctx.Err() when ctx ends first, and with an ErrClosed
+// when this process closes the arena. An error means that no permit was taken. If there is a
+// permit, the call takes it even though ctx has ended.
 func (w *SignalWaker) AcquireContext(ctx context.Context) error {
 	if err := w.opening.error("signalwaker.acquire"); err != nil {
 		return err
@@ -111,11 +109,11 @@ func (w *SignalWaker) AcquireContext(ctx context.Context) error {
 	return w.acquireSlow(ctx)
 }
 
-// acquireSlow waits for a permit. The wake word closes the gap between the look at the
-// permits and the sleep: a waiter announces itself in it, looks, and sleeps only while the
-// word is what it was at the announcement. An issuer of a permit looks at the word after
-// that, and changes it if it is announced. So either the waiter sees the permit, or the
-// issuer the announcement, and then the sleep ends or does not begin.
+// acquireSlow waits for a permit. The wake word closes the gap between the look at the permits
+// and the sleep. A waiter announces itself in the word, looks, and sleeps only while the word
+// keeps the value of the announcement. A process that issues a permit looks at the word after
+// that, and changes the word if it is announced. So either the waiter sees the permit, or the
+// issuer sees the announcement, and then the sleep ends or does not begin.
 func (w *SignalWaker) acquireSlow(ctx context.Context) error {
 	if !w.queue.Enter() {
 		return w.fail("signalwaker.acquire", shmsync.ErrClosed, closedHandle)
@@ -138,14 +136,13 @@ func (w *SignalWaker) acquireSlow(ctx context.Context) error {
 			return nil
 		}
 		if w.SnapshotSummary() != 0 {
-			// There is something to do, and its permit was taken by another worker. That
-			// worker may have been too early to see that there are waiters, and may take
-			// its time.
+			// There is something to do, and another worker took its permit. That worker may have
+			// taken it before it could see that there are waiters, and may run late.
 			w.passOn()
 			return nil
 		}
-		// The end of a context, too, may come with a wake that was meant for
-		// another, and so does a permit that was there at that moment.
+		// A wake that was meant for another waiter, or a permit, may come at the same moment as
+		// the end of the context.
 		switch w.queue.Sleep(uint32(word), park.SleepSpec{}, &c) {
 		case park.Again:
 			crashpoint.Hit("signal.acquire.woken")
@@ -163,9 +160,9 @@ func (w *SignalWaker) acquireSlow(ctx context.Context) error {
 	}
 }
 
-// passOn passes a wake on that its receiver does not need: the receiver leaves, or was not
-// there. The wake has cleared the announcement bit, also for other sleepers. So passOn sets
-// the bit again, and wakes a sleeper if there are more permits.
+// passOn passes on a wake that its receiver does not need: the receiver leaves, or was not there
+// any more. The wake has cleared the announcement bit, which may stand for other sleepers, too.
+// So passOn sets the bit again, and wakes a sleeper if there are more permits.
 func (v *signalView) passOn() {
 	b := v.wakeWakeWord()
 	b.Announce()
@@ -174,15 +171,14 @@ func (v *signalView) passOn() {
 	}
 }
 
-// Permits is how many permits there are.
+// Permits is the number of permits.
 func (w *SignalWaker) Permits() uint64 {
 	w.opening.use()
 	return w.head.permits.Load()
 }
 
-// Sleepers is how many wait for a permit, in all living processes, those
-// included that have said so by RegisterSleeper. It is for people; no wake
-// depends on it.
+// Sleepers is how many goroutines wait for a permit, in all living processes, including workers
+// that called RegisterSleeper. It is for tools; no wake depends on it.
 func (w *SignalWaker) Sleepers() int {
 	w.opening.use()
 	return w.sleepers()
@@ -197,15 +193,15 @@ func (v *signalView) sleepers() (n int) {
 	return n
 }
 
-// RegisterSleeper counts a worker among the sleepers that waits elsewhere, say in
-// a poll of file descriptors. It registers, looks for work once more, and only
-// then waits; nobody wakes it but its own means. Its death unregisters it.
+// RegisterSleeper counts a worker among the sleepers that waits elsewhere, for example in a poll
+// of file descriptors. The worker registers, looks for work once more, and only then waits. The
+// SignalWaker does not wake it. Its death unregisters it.
 func (w *SignalWaker) RegisterSleeper() {
 	w.opening.use()
 	w.counter(countSleeper, 1)
 }
 
-// UnregisterSleeper takes a RegisterSleeper of this process back.
+// UnregisterSleeper undoes one RegisterSleeper of this process.
 func (w *SignalWaker) UnregisterSleeper() {
 	w.opening.use()
 	if !w.counter(countSleeper, -1) {
@@ -220,7 +216,7 @@ func (w *SignalWaker) RegisterWorker() {
 	w.counter(countWorker, 1)
 }
 
-// UnregisterWorker takes a RegisterWorker of this process back.
+// UnregisterWorker undoes one RegisterWorker of this process.
 func (w *SignalWaker) UnregisterWorker() {
 	w.opening.use()
 	if !w.counter(countWorker, -1) {
@@ -239,15 +235,15 @@ func (w *SignalWaker) WorkerCount() (n int) {
 	return n
 }
 
-// row is what belongs to this process.
+// row is the row of this process.
 func (w *SignalWaker) row() *signalRow { return &w.rows[w.name.Slot()-1] }
 
-// counter adds by, which is 1 or -1, to a count of this process, and reports whether it
-// could. A count of the previous participant of the slot is dropped.
+// counter adds by, which is 1 or -1, to a count of this process, and reports whether it could. It
+// drops the counts of the slot's previous participant.
 func (w *SignalWaker) counter(what signalCount, by int) bool {
 	row := w.row()
 	for {
-		// The loop ends: each failure of the CAS is another goroutine's success.
+		// The loop ends: whenever the CAS fails, another goroutine has succeeded.
 		old := signalCount(row.count.Load())
 		c := old
 		if c.participant() != w.name {
@@ -271,14 +267,14 @@ func (w *SignalWaker) counter(what signalCount, by int) bool {
 	}
 }
 
-// restock makes sure that there are as many permits as the index has reasons for them: for
-// a permit that a dead process took, or owed, and did nothing with. least is for reasons
-// that the index does not know.
+// restock makes sure that there are as many permits as the index requires. A dead process may
+// have taken a permit, or owed one, and done nothing with it. least is the number of permits that
+// are needed for reasons outside the index.
 func (v *signalView) restock(least int) {
 	need := bits.OnesCount64(v.head.summary.Load()&v.mask) + bits.OnesCount64(v.head.status.Load()&uint64(statusYield|statusTasks))
 	need = max(need, least)
 	for {
-		// The loop ends: each failure of the CAS is another's permit.
+		// The loop ends: whenever the CAS fails, another call has taken or issued a permit.
 		p := v.head.permits.Load()
 		if p >= uint64(need) {
 			return
@@ -294,8 +290,8 @@ func (v *signalView) restock(least int) {
 // ended reports whether a participant is dead and gone.
 func (w *SignalWaker) ended(n arenakernel.ParticipantID) bool { return w.a.Dead(n) && w.a.Gone(n) }
 
-// check is called ten times a second while a goroutine of this process waits for a
-// permit. It makes up for what a stopped or dead process owes.
+// check is called ten times a second while a goroutine of this process waits for a permit. It
+// makes up for what a stopped or dead process owes.
 func (w *SignalWaker) check() {
 	at := int(w.cursor.Add(1)-1) * lookGates % len(w.gates)
 	for q := at; q < min(at+lookGates, len(w.gates)); q++ {
@@ -309,5 +305,5 @@ func (w *SignalWaker) check() {
 	w.wakeWord.Announce()
 }
 
-// lookGates is how many gates a look goes through.
+// lookGates is how many gates one check examines.
 const lookGates = 256

@@ -19,9 +19,9 @@ func init() {
 	})
 }
 
-// repairSignals takes back what dead had, and makes the index good from the gates. Every
-// step may be done by many at once, and may be done too often: a worker that finds a bit
-// that is set for nothing clears it, a permit that is too many costs a look.
+// repairSignals takes back what dead had, and repairs the index from the gates. Several processes
+// may do each step at once, and may do it too often: a worker clears a bit that was set
+// needlessly, and a superfluous permit costs a look.
 func repairSignals(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	v, err := viewSignals(a, o)
 	if err != nil {
@@ -37,8 +37,8 @@ func repairSignals(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.
 	if c := row.count.Load(); a.Reaps(dead, signalCount(c).participant()) {
 		arenakernel.TakeFromDead(a, signalCount(c).participant(), &row.count, c, 0)
 	}
-	// The dead may have taken a permit and not acted on it, or have set a bit in some leaf
-	// and not told the leaf's owner, which looks when it gets up.
+	// The dead process may have taken a permit and not acted on it. Or it may have set a bit in a
+	// leaf and not told the leaf's owner, which looks when it wakes up.
 	least := 0
 	if b := v.wakeWakeWord(); b.Announced() || v.sleepers() > 0 {
 		least = 1
@@ -46,12 +46,12 @@ func repairSignals(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.
 	v.restock(least)
 }
 
-// reapGate schedules the queue again if its executor is dead and gone, and sets the bits
-// that a scheduled one must have.
+// reapGate schedules the queue again if its executor is dead and gone, and sets the bits that
+// belong to a scheduled queue.
 func (v *signalView) reapGate(q int, gone func(arenakernel.ParticipantID) bool) {
 	gate := &v.gates[q].word
 	for {
-		// The loop ends: each failure of the CAS is another's success.
+		// The loop ends: whenever the CAS fails, another call has succeeded.
 		s := signalGateWord(gate.Load())
 		switch {
 		case s.executing() && gone(s.participant()):
@@ -62,15 +62,16 @@ func (v *signalView) reapGate(q int, gone func(arenakernel.ParticipantID) bool) 
 			crashpoint.Hit("signal.reap.released")
 			v.publish(q)
 		case s.ready() && v.lines[q/signalBits].bits.Load()&(1<<(q%signalBits)) == 0:
-			// Its producer, or the worker that acquired the bit, is in between, or is dead.
+			// The producer, or the worker that acquired the bit, has not finished its step, or is
+			// dead.
 			v.publish(q)
 		}
 		return
 	}
 }
 
-// reapIndex marks the signals that have bits, and the tasks of a partition that
-// has leaves.
+// reapIndex sets the summary bits of signals that have bits, and the tasks bit of a partition
+// that has leaves.
 func (v *signalView) reapIndex() {
 	for i := range v.lines {
 		if v.lines[i].bits.Load() != 0 {
@@ -82,7 +83,8 @@ func (v *signalView) reapIndex() {
 	}
 }
 
-// reapTask frees what dead had reserved, and the bit of what nobody has.
+// reapTask frees a queue that dead had reserved, and clears the bit of a queue that nobody has
+// reserved.
 func (v *signalView) reapTask(q int, dead arenakernel.ParticipantID) {
 	task, line, m := &v.gates[q].task, &v.lines[q/signalBits], uint64(1)<<(q%signalBits)
 	n := task.Load()

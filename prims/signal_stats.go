@@ -9,23 +9,23 @@ import (
 // SignalStat names a counter of a SignalWaker.
 type SignalStat int
 
-// The counters. The operations of a SignalWaker that was created with the option Count count
-// those marked "counted". The others are for the method Count.
+// The counters. In a SignalWaker that was created with the option Count, the operations update
+// the counters that are marked "counted". The program updates the others by the method Count.
 const (
 	StatTasksPolled        SignalStat = iota // executions begun; counted
 	StatCompleted                            // executions that left the queue idle; counted
 	StatYielded                              // executions that scheduled it again; counted
 	StatWaiting                              // waits for a permit; counted
-	StatCASFailures                          // changes of a gate that another was faster with; counted
+	StatCASFailures                          // CAS on a gate that lost against another call; counted
 	StatEmptyScans                           // calls of Next that found nothing; counted
 	StatYieldQueuePolls                      // looks at a worker's own yielded tasks
 	StatSignalPolls                          // signals that Next looked at; counted
 	StatStealAttempts                        // looks at other workers' queues
-	StatStealSuccesses                       // those that found something
+	StatStealSuccesses                       // those of them that found something
 	StatLeafSummaryChecks                    // looks at a partition's summary; counted
-	StatLeafSummaryHits                      // syncs of it that found work; counted
+	StatLeafSummaryHits                      // syncs of the partition summary that found work; counted
 	StatLeafStealAttempts                    // looks at leaves of other partitions
-	StatLeafStealSuccesses                   // those that found something
+	StatLeafStealSuccesses                   // those of them that found something
 
 	signalStats = iota
 )
@@ -36,7 +36,7 @@ var signalStatNames = [signalStats]string{
 	"leaf steal successes",
 }
 
-// String names the counter.
+// String returns the name of the counter.
 func (s SignalStat) String() string {
 	if s < 0 || s >= signalStats {
 		return fmt.Sprintf("stat %d", int(s))
@@ -52,15 +52,15 @@ func (w *SignalWaker) Count(s SignalStat, n uint64) {
 	w.row().stats[s].Add(n)
 }
 
-// add is Count by an operation.
+// add counts an operation of the library.
 func (w *SignalWaker) add(s SignalStat, n uint64) {
 	if w.counting {
 		w.row().stats[s].Add(n)
 	}
 }
 
-// Stats gives the counters, each the sum over all processes that ever were in the
-// arena. Any process may read them.
+// Stats returns the counters, each as the sum over all processes that were ever in the arena. Any
+// process may read them.
 func (w *SignalWaker) Stats() (stats [signalStats]uint64) {
 	w.opening.use()
 	for i := range w.rows {
@@ -73,11 +73,11 @@ func (w *SignalWaker) Stats() (stats [signalStats]uint64) {
 
 // SignalHealth is the state of a SignalWaker at about one moment.
 type SignalHealth struct {
-	At        time.Time // of the look
-	Summary   uint64    // signals that may have bits
-	Signals   int       // how many of these have
+	At        time.Time // when it was read
+	Summary   uint64    // summary: signals that may have bits
+	Signals   int       // number of signals that have bits
 	Scheduled int       // queues that wait for an executor
-	Executing int       // queues that have one
+	Executing int       // queues that a worker executes
 	Reserved  int       // queues that are reserved for tasks
 	Permits   uint64
 	Sleepers  int
@@ -85,11 +85,10 @@ type SignalHealth struct {
 	Yield     bool
 	Tasks     bool
 	Partition uint64 // leaves of the partition that may have work
-	HasWork   bool   // a queue is scheduled, or a status bit set
+	HasWork   bool   // a queue is scheduled, or a status bit is set
 }
 
-// Health looks at all words. It may be called by any process, for one that is
-// stuck.
+// Health reads all words. A process may call it to examine another process that is stuck.
 func (w *SignalWaker) Health() SignalHealth {
 	w.opening.use()
 	h := w.health()
@@ -122,7 +121,7 @@ func (v *signalView) health() (h SignalHealth) {
 	return h
 }
 
-// String renders it on one line.
+// String renders the state on one line.
 func (h SignalHealth) String() string {
 	return fmt.Sprintf("%d scheduled, %d executing, %d signals, summary %#x, permits %d, sleepers %d, workers %d, reserved %d, yield %v, tasks %v, partition %#x",
 		h.Scheduled, h.Executing, h.Signals, h.Summary, h.Permits, h.Sleepers, h.Workers, h.Reserved, h.Yield, h.Tasks, h.Partition)

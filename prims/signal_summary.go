@@ -11,18 +11,17 @@ var (
 	_ = crashpoint.Register("signal.unmark.cleared")
 )
 
-// MarkActive says in the summary that a signal may have bits, and issues a
-// permit if it did not say so. It reports whether this call has set the bit.
-// Gates do this themselves.
+// MarkActive sets the bit of a signal in the summary, and issues a permit if the bit was not set.
+// It reports whether this call has set the bit. Gates call it themselves.
 func (w *SignalWaker) MarkActive(i int) bool {
 	w.opening.use()
 	w.checkSignal(i)
 	return w.mark(i)
 }
 
-// mark is MarkActive. If the bit is found set, the process that set it issues the permit,
-// and a process that clears it looks at the signal after that: the queue's bit was set
-// before the look here.
+// mark is MarkActive. If the bit is already set, the process that set it issues the permit. A
+// process that clears the bit looks at the signal after that, and sees the queue's bit, which was
+// set before the call.
 func (v *signalView) mark(i int) bool {
 	m := uint64(1) << i
 	if v.head.summary.Load()&m != 0 || v.head.summary.Or(m)&m != 0 {
@@ -33,7 +32,7 @@ func (v *signalView) mark(i int) bool {
 	return true
 }
 
-// MarkActiveMask is MarkActive of all signals in a mask, by one access. It gives the signals
+// MarkActiveMask is MarkActive for all signals in a mask, by one access. It returns the signals
 // that were not marked before, and issues a permit for each of them.
 func (w *SignalWaker) MarkActiveMask(mask uint64) (marked uint64) {
 	w.opening.use()
@@ -51,9 +50,9 @@ func (w *SignalWaker) MarkActiveMask(mask uint64) (marked uint64) {
 	return marked
 }
 
-// TryUnmarkIfEmpty takes a signal out of the summary if it has no bits, and
-// reports whether it did. A bit that is set meanwhile is found by a second check,
-// and the signal marked again, with a permit. No permit is taken back.
+// TryUnmarkIfEmpty clears the bit of a signal in the summary if the signal has no bits, and
+// reports whether it did. A second check finds a bit that is set in the meantime, and marks the
+// signal again, with a permit. No permit is taken back.
 func (w *SignalWaker) TryUnmarkIfEmpty(i int) bool {
 	w.opening.use()
 	w.checkSignal(i)
@@ -75,9 +74,9 @@ func (v *signalView) unmarkIfEmpty(i int) bool {
 	return was
 }
 
-// TryUnmark takes a signal out of the summary, whatever bits it has, and reports whether
-// this call did. It is for a caller that has taken all bits of the signal for its own;
-// other callers use TryUnmarkIfEmpty.
+// TryUnmark clears the bit of a signal in the summary, whatever bits the signal has, and reports
+// whether this call did so. It is for a caller that has taken all bits of the signal; other
+// callers use TryUnmarkIfEmpty.
 func (w *SignalWaker) TryUnmark(i int) bool {
 	w.opening.use()
 	w.checkSignal(i)
@@ -85,32 +84,30 @@ func (w *SignalWaker) TryUnmark(i int) bool {
 	return w.head.summary.Load()&m != 0 && w.head.summary.And(^m)&m != 0
 }
 
-// SnapshotSummary gives the summary: a bit for each signal that may have bits.
-// It may have too many of them, never too few, except for what an operation that
-// is under way has not come to.
+// SnapshotSummary returns the summary: a bit for each signal that may have bits. It may have too
+// many bits. It lacks one only while an operation that will set it is under way.
 func (w *SignalWaker) SnapshotSummary() uint64 {
 	w.opening.use()
 	return w.head.summary.Load() & w.mask
 }
 
-// SummarySelect gives the signal in the summary that is nearest to near, as
-// [nearestBit] does: 64 when there is none.
+// SummarySelect returns the signal in the summary that is nearest to near, as [nearestBit] does:
+// 64 if there is none.
 func (w *SignalWaker) SummarySelect(near int) int {
 	w.opening.use()
 	return nearestBit(w.SnapshotSummary(), near)
 }
 
-// nextPasses is how often Next goes through the summary before it leaves the
-// rest to another.
+// nextPasses is how often Next goes through the summary before it leaves the rest to another
+// worker.
 const nextPasses = 64
 
-// Next finds a scheduled queue, near the queue near if it can, and begins its
-// execution: the caller looks after the queue and then calls Finish of the gate.
-// ok is false when no queue is scheduled; a caller that then waits does so by
-// Acquire, which is told of the next.
+// Next finds a scheduled queue, preferably near the queue near, and begins its execution. The
+// caller serves the queue and then calls Finish of the gate. ok is false if no queue is
+// scheduled. A caller that then wants to wait calls Acquire, which wakes for the next queue.
 //
-// Where others sleep and more queues are scheduled it issues a permit, so that
-// they are not kept waiting by this one's execution.
+// If other workers sleep and more queues are scheduled, Next issues a permit, so that those
+// queues need not wait for this execution.
 func (w *SignalWaker) Next(near int) (g Gate, ok bool) {
 	w.opening.use()
 	w.checkQueue(near)
@@ -124,11 +121,10 @@ func (w *SignalWaker) Next(near int) (g Gate, ok bool) {
 			w.wakeAnother()
 			return g, true
 		}
-		// The bit was stale, and is cleared away. Something may have been scheduled
-		// meanwhile for a signal that was marked all the time, and for which there is no
-		// permit: so until the summary is empty, look again.
+		// The bit was stale, and pass has cleared it. While it was set, a queue of its signal may
+		// have been scheduled without a permit. So look again until the summary is empty.
 	}
-	w.release(1) // the worker that takes it looks on
+	w.release(1) // the worker that takes the permit continues the search
 	w.add(StatEmptyScans, 1)
 	return Gate{}, false
 }
@@ -161,8 +157,8 @@ func (w *SignalWaker) pass(active uint64, near int) (g Gate, ok bool) {
 	return Gate{}, false
 }
 
-// wakeAnother issues a permit for a scheduled queue besides the caller's, if a worker
-// sleeps and there is no permit.
+// wakeAnother issues a permit for a scheduled queue other than the caller's, if a worker sleeps
+// and there is no permit.
 func (w *SignalWaker) wakeAnother() {
 	if w.SnapshotSummary() != 0 && w.head.permits.Load() == 0 && w.wakeWord.Announced() {
 		w.release(1)

@@ -13,10 +13,10 @@ var (
 	_ = crashpoint.Register("signal.unreserve.freed")
 )
 
-// ReserveTask reserves a queue that no process has reserved, for a task of this process,
-// and gives its number. ok is false when there is none. The search begins at random, and
-// goes through all. A reservation ends by ReleaseTask or by the death of this process; the
-// queue's gate is as it was left, so an executor may look at a fresh task once for nothing.
+// ReserveTask reserves a queue that no process has reserved, for a task of this process, and
+// returns its number. ok is false if there is none. The search begins at a random queue, and
+// covers all. A reservation ends with ReleaseTask or with the death of this process. The queue's
+// gate stays as it was left, so an executor may look at a fresh task once in vain.
 func (w *SignalWaker) ReserveTask() (queue int, ok bool) {
 	w.opening.use()
 	return w.ReserveTaskIn(0, len(w.lines))
@@ -53,10 +53,11 @@ func (w *SignalWaker) reserveIn(i, turn int) (bit int, ok bool) {
 		bit = (bits.TrailingZeros64(free) + turn) % signalBits
 		m := uint64(1) << bit
 		if line.tasks.Or(m)&m != 0 {
-			continue // another was faster
+			continue // another process was faster
 		}
 		crashpoint.Hit("signal.reserve.indexed")
-		// lin: the reservation. A bit that was clear for a reserved queue stays set.
+		// lin: the reservation takes effect here. The bit may have been clear for a reserved
+		// queue; it stays set.
 		if w.gates[i*signalBits+bit].task.CompareAndSwap(0, uint32(w.name)) {
 			crashpoint.Hit("signal.reserve.taken")
 			return bit, true
@@ -65,8 +66,8 @@ func (w *SignalWaker) reserveIn(i, turn int) (bit int, ok bool) {
 	return 0, false
 }
 
-// ReleaseTask gives back a queue that this process has reserved. It panics if this process
-// has not reserved the queue.
+// ReleaseTask releases a queue that this process has reserved. It panics if this process has not
+// reserved the queue.
 func (w *SignalWaker) ReleaseTask(queue int) {
 	w.opening.use()
 	w.checkQueue(queue)

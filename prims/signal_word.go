@@ -7,13 +7,13 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// signalGateWord is the word of a gate: the truth about its queue. The bits in the
-// signals, the summary and the permits are an index over these words, which a
-// reap can make good from them at any time.
+// signalGateWord is the word of a gate: the truth about its queue. The bits in the signals, the
+// summary and the permits are an index of these words, which a reap can repair from the words at
+// any time.
 //
-//	bits  0..28  executor   the participant that executes the queue, else 0
-//	bit   29     scheduled  the queue has to be looked at, by its next executor
-//	bit   30     executing  the queue is being looked at
+//	bits  0..28  executor   the participant that executes the queue, or 0
+//	bit   29     scheduled  the next executor has to serve the queue
+//	bit   30     executing  a worker serves the queue
 //	bit   31     reserved
 //	bits 32..63  epoch      counts the executions, and wraps
 //
@@ -25,17 +25,17 @@ import (
 //	n         1          1          the same, and something came   Schedule
 //	                                meanwhile
 //
-// While scheduled and not executing the bit in the signal is set, except between
-// this word's CAS and that of the bit, and between the clearing of a bit and the
-// look at this word that must follow it.
+// While scheduled is set and executing is not, the bit in the signal is set, with two exceptions:
+// between the CAS of this word and the setting of the bit, and between the clearing of a bit and
+// the check of this word that must follow it.
 //
 //	writers: Schedule, Begin, Finish and their like, reaps (any process), each by CAS
 //	readers: the same
 //	order:   release by Schedule and Finish, acquire by Begin; seq-cst against the bits
 //	futex:   none
-//	crash:   an executor that is not current is dead: the reap makes the queue scheduled.
-//	         The epoch it leaves differs from the one that an executor remembers, so
-//	         nobody finishes what is not its own execution any more
+//	crash:   an executor that is not current is dead: the reap schedules the queue. The
+//	         epoch then differs from the one that the executor remembers, so nobody can
+//	         finish an execution that is not its own
 type signalGateWord uint64
 
 const (
@@ -59,16 +59,16 @@ func (g signalGateWord) ready() bool { return g.scheduled() && !g.executing() }
 // idle reports whether the queue is neither scheduled nor executed.
 func (g signalGateWord) idle() bool { return !g.scheduled() && !g.executing() }
 
-// schedule is the word after something has come for the queue.
+// schedule is the word after a producer has scheduled the queue.
 func (g signalGateWord) schedule() signalGateWord { return g | gateScheduled }
 
-// begin is the word of the next execution, by n.
+// begin is the word of the next execution, by participant n.
 func (g signalGateWord) begin(n arenakernel.ParticipantID) signalGateWord {
 	return (g+gateEpoch)&gateEpochs | gateExecuting | signalGateWord(n)
 }
 
-// finish is the word after an execution; again makes it scheduled whether or not
-// something came meanwhile.
+// finish is the word after an execution. again makes the queue scheduled even if no producer has
+// scheduled it meanwhile.
 func (g signalGateWord) finish(again bool) signalGateWord {
 	next := g & (gateEpochs | gateScheduled)
 	if again {
@@ -99,8 +99,8 @@ func (g signalGateWord) String() string {
 	return fmt.Sprintf("%s, epoch %d", s, g.epoch())
 }
 
-// signalStatus is the status word of a SignalWaker. It is apart from the summary,
-// so that no clearing of the one can hit the other.
+// signalStatus is the status word of a SignalWaker. It is not part of the summary, so that
+// clearing a bit of one cannot clear a bit of the other.
 //
 //	bit  0      yield  a worker has yielded and asks for others
 //	bit  1      tasks  the partition has tasks
@@ -115,7 +115,7 @@ func (g signalGateWord) String() string {
 //	readers: StatusBits
 //	order:   seq-cst, tasks against partition
 //	futex:   none
-//	crash:   a bit too many costs a look; tasks is set by the reap where the partition has bits
+//	crash:   a superfluous bit costs a look; the reap sets tasks if the partition has bits
 type signalStatus uint64
 
 const (
@@ -123,18 +123,18 @@ const (
 	statusTasks
 )
 
-// signalCount is the registrations of a participant at a SignalWaker, beside executions and
+// signalCount is the registrations of a participant at a SignalWaker, apart from executions and
 // tasks.
 //
-//	bits  0..28  name      whose it is; a name that is not current has nothing
-//	bits 29..43  workers   registered and not unregistered
+//	bits  0..28  name      the participant; the counts of a name that is not current are 0
+//	bits 29..43  workers   registered workers
 //	bits 44..63  sleepers  goroutines that wait for a permit, or have registered as sleepers
 //
 //	writers: the participant, by CAS; reapers (CAS to 0)
 //	readers: WorkerCount, Sleepers
 //	order:   relaxed; nobody's wake depends on it
 //	futex:   none
-//	crash:   what the name of a dead participant has counts no more
+//	crash:   the counts of a dead participant are ignored
 type signalCount uint64
 
 const (
@@ -151,7 +151,7 @@ func (c signalCount) participant() arenakernel.ParticipantID {
 func (c signalCount) workers() int  { return int(c >> 29 & maxWorkers) }
 func (c signalCount) sleepers() int { return int(c >> 44) }
 
-// signalsOf is the number of signals that a config word says.
+// signalsOf is the number of signals in a config word.
 func signalsOf(config uint32) int {
 	if n := int(config & 0xff); n != 0 {
 		return n
@@ -159,11 +159,10 @@ func signalsOf(config uint32) int {
 	return signalBits
 }
 
-const signalCounts = 1 << 8 // in config: operations count themselves
+const signalCounts = 1 << 8 // the bit of config that makes operations count themselves
 
-// nearestBit gives the bit of bitmap that is nearest to start, the lower one of
-// two that are equally near. It is 64 when there is none, or when start is 64 or
-// more.
+// nearestBit returns the bit of bitmap that is nearest to start, the lower one of two that are
+// equally near. It is 64 if there is none, or if start is 64 or more.
 func nearestBit(bitmap uint64, start int) int {
 	if bitmap == 0 || start >= signalBits || start < 0 {
 		return signalBits
@@ -179,5 +178,5 @@ func nearestBit(bitmap uint64, start int) int {
 	return start - below
 }
 
-// signalBits is how many queues a signal has, and the most signals of a waker.
+// signalBits is the number of queues of a signal, and the most signals of a waker.
 const signalBits = 64

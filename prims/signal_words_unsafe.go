@@ -9,17 +9,17 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// signalHead is the first 768 bytes of the body of a SignalWaker. Behind it
-// follow its signals, its gates and a row for each slot of the arena.
+// signalHead is the first 768 bytes of the body of a SignalWaker. Its signals, its gates and a
+// row for each slot of the arena follow.
 //
-// Words that different CPUs write lie 128 bytes apart: a cache line, and the one
-// that the CPU fetches along with it.
+// Words that different CPUs write are 128 bytes apart: a cache line, and the neighbour that the
+// CPU fetches along with it.
 type signalHead struct {
 	_ structs.HostLayout
-	// config is the number of signals in bits 0..7, 0 for 64, and bit 8 set
-	// where operations count themselves. Immutable after init.
+	// config has the number of signals in bits 0..7, 0 for 64. Bit 8 is set if operations count
+	// themselves. Immutable after init.
 	config uint32
-	rows   uint32 // how many rows there are. Immutable after init.
+	rows   uint32 // the number of rows. Immutable after init.
 	_      [120]byte
 
 	// summary has a bit for each signal that may have a bit set; see MarkActive.
@@ -27,18 +27,18 @@ type signalHead struct {
 	//   readers: Next, SnapshotSummary, SummarySelect
 	//   order:   seq-cst, against the signals
 	//   futex:   none
-	//   crash:   a bit may be set for an empty signal, which costs a scan; one that is
-	//            clear for a signal with bits is set by the reap
+	//   crash:   a superfluous bit costs a scan; a missing bit is set by
+	//            the reap
 	summary atomic.Uint64
 	_       [120]byte
 
-	// permits is how many permits there are.
+	// permits is the number of permits.
 	//   writers: PolicyRelease, each 0 -> 1 of a bit of summary or status, reaps (add); Acquire
 	//            (takes one by CAS)
 	//   readers: the same, Permits
 	//   order:   acq-rel; seq-cst against wake
 	//   futex:   none; waiters sleep on wake
-	//   crash:   a permit that the dead had taken, or had not yet issued, is issued by the reap
+	//   crash:   the reap issues a permit that the dead had taken, or had not issued yet
 	permits atomic.Uint64
 	_       [120]byte
 
@@ -59,8 +59,8 @@ type signalHead struct {
 	//   readers: the same, TryUnmarkTasks
 	//   order:   seq-cst, against the leaves and against status
 	//   futex:   none
-	//   crash:   a bit too many costs a scan; one that is missing comes with the next sync, for
-	//            which each death makes a sleeper get up
+	//   crash:   a superfluous bit costs a scan; the next sync sets a missing one: each death
+	//            wakes a sleeper, which then syncs
 	partition atomic.Uint64
 	_         [120]byte
 }
@@ -73,7 +73,7 @@ type signalLine struct {
 	//   readers: Next, TryUnmarkIfEmpty, and everybody
 	//   order:   seq-cst, against summary and the gates
 	//   futex:   none
-	//   crash:   an index of the gates: a bit too many costs a look, a missing one is set by the reap
+	//   crash:   an index of the gates: a superfluous bit costs a look, the reap sets a missing one
 	bits atomic.Uint64
 	_    [56]byte
 	// tasks has a bit for each queue that may be reserved.
@@ -81,7 +81,7 @@ type signalLine struct {
 	//   readers: ReserveTask
 	//   order:   relaxed is enough, the owner's name in the gate decides
 	//   futex:   none
-	//   crash:   an index of the owners; a bit too many is cleared by the reap
+	//   crash:   an index of the owners; the reap clears a superfluous bit
 	tasks atomic.Uint64
 	_     [56]byte
 }
@@ -100,12 +100,12 @@ type signalGate struct {
 	_    [116]byte
 }
 
-// signalRow is what belongs to the participant of one slot.
+// signalRow has the words of the participant in one slot.
 type signalRow struct {
 	_     structs.HostLayout
 	count atomic.Uint64 // see signalCount
 	_     [120]byte
-	// stats are counters; they go on over the generations of the slot.
+	// stats are counters; the next participant of the slot goes on with them.
 	//   writers: the participant of the slot
 	//   readers: Stats, of any process
 	//   order:   relaxed
@@ -162,14 +162,14 @@ func signalBody(b []byte) *signalHead {
 	return (*signalHead)(unsafe.Pointer(unsafe.SliceData(b)))
 }
 
-// signalView is the words of a SignalWaker in this process's memory.
+// signalView has the words of a SignalWaker in this process's memory.
 type signalView struct {
 	a      *arenakernel.Arena
 	object arenakernel.Object
 	head   *signalHead
 	lines  []signalLine
 	gates  []signalGate
-	rows   []signalRow // by slot - 1
+	rows   []signalRow // the row of slot i is at i - 1
 	mask   uint64      // the bits of summary that stand for a signal
 
 	opening *opening
@@ -187,9 +187,9 @@ func viewSignals(a *arenakernel.Arena, o arenakernel.Object) (v signalView, err 
 		return v, &shmsync.Error{Op: "signalwaker.open", Object: objectName(o), Err: shmsync.ErrCorrupt,
 			Detail: "its head says what its size does not allow"}
 	}
-	// SAFETY: the body has o.Size bytes, which the arena has checked against the
-	// block that it is in, and what follows is no more than those. The structs
-	// have no pointers, and their sizes are multiples of what they align to.
+	// SAFETY: the body has o.Size bytes, which the arena has checked against the block that
+	// contains it, and the parts below need no more than that. The structs have no pointers, and
+	// their sizes are multiples of their alignment.
 	at := unsafe.Pointer(head)
 	v = signalView{a: a, object: o, opening: newOpening(a, o), head: head, mask: ^uint64(0) >> (signalBits - signals)}
 	at = unsafe.Add(at, signalHeadBytes)

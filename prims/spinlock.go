@@ -19,15 +19,15 @@ import (
 // faster beyond noise, and SpinLock takes less memory but bounds no wait. See
 // docs/performance.md.
 //
-// A process that finds the lock held spins before it does anything else, also if others
-// wait already. Like a [Mutex] it is held by a process: a goroutine may lock it and another
-// of the same process unlock it.
+// A process that finds the lock held spins first, even if others wait already. As with a [Mutex],
+// a process holds it: a goroutine may lock it and another goroutine of the same process unlock
+// it.
 //
-// It is as unfair as a lock can be: the process that comes at the right moment gets it. It
-// does not fight a holder that does not run: after a bounded spin a waiter gives its CPU
-// away some times, and then sleeps until the lock is released or its holder dies. A
-// SpinLock takes 128 bytes where a Mutex takes 192. Where sections are long, or starving
-// matters, a Mutex is the better choice.
+// A SpinLock is as unfair as a lock can be: the process that comes at the right moment gets it.
+// If the holder does not run, waiters do not keep spinning: after a bounded spin a waiter yields
+// its CPU a few times, and then sleeps until the lock is released or its holder dies. A SpinLock
+// takes 128 bytes, a Mutex 192. If critical sections are long, or starvation matters, a Mutex is
+// the better choice.
 //
 // In the terminology of the Go memory model, and across processes: for n < m the n'th call
 // of Unlock synchronizes before the m'th call of Lock returns. A release by the death of its
@@ -39,7 +39,7 @@ type SpinLock struct {
 
 	own  *uint32 // the state word
 	wake *uint32 // the wake word
-	self uint32  // our name
+	self uint32  // our ID
 
 	core spinCore
 }
@@ -47,13 +47,12 @@ type SpinLock struct {
 // SpinLockOptions says how a SpinLock is created, and what this process does with
 // it. A nil *SpinLockOptions means the zero value.
 type SpinLockOptions struct {
-	// Policy is what becomes of the lock when its holder dies; 0 means PolicyReport for a
-	// new object, and any policy for one that exists. If it is set and the object has
-	// another policy, opening fails.
+	// Policy says what happens to the lock when its holder dies; 0 means PolicyReport for a new
+	// object, and any policy for an existing one. If it is set and the object has another policy,
+	// opening fails.
 	Policy Policy
-	// Repair, if set, is called by this process's Lock and LockContext when
-	// they meet the death of a holder, as by Recover; then they go on. It is
-	// this handle's own and not stored.
+	// Repair, if set, is run by this process's Lock and LockContext when they find that a holder
+	// died, as by Recover; then they go on. It belongs to this handle and is not stored.
 	Repair func() error
 	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
 	// waiters learn the bound from what has paid off; if it is negative, they never spin.
@@ -87,8 +86,7 @@ func openSpinLock(a *arenakernel.Arena, name string, opts *SpinLockOptions, atta
 	}, "spinlock.open", newSpinLock(&opt), func(m *SpinLock) string { return m.core.policy.differs(opt.Policy) })
 }
 
-// SpinLockAt opens the SpinLock at an offset. Another process got the offset from the method
-// Offset.
+// SpinLockAt opens the SpinLock at an offset that another process got from the method Offset.
 func SpinLockAt(a *arena.Arena, off arena.Offset) (*SpinLock, error) {
 	return handleAt(a, off, "spinlock.open", spinKindID, spinVersion, uint64(spinBytes), newSpinLock(&SpinLockOptions{}))
 }
@@ -117,10 +115,9 @@ func (l *SpinLock) Lock() {
 	l.core.lockOrPanic()
 }
 
-// LockContext locks l, and waits until it can or ctx ends. An error means that
-// l is not held: ctx.Err(), or an error that Is ErrOwnerDead or
-// ErrNotRecoverable by the policy of l, ErrCorrupt, or ErrClosed. A lock that
-// is free is taken without a look at ctx.
+// LockContext locks l, and waits until it can or ctx ends. An error means that l is not held:
+// ctx.Err(), or an error that Is ErrOwnerDead or ErrNotRecoverable by the policy of l,
+// ErrCorrupt, or ErrClosed. If the lock is free, the call takes it even though ctx has ended.
 func (l *SpinLock) LockContext(ctx context.Context) error {
 	if !race.Enabled && !crashpoint.Enabled && atomic.CompareAndSwapUint32(l.own, 0, l.self) {
 		return nil
@@ -128,8 +125,8 @@ func (l *SpinLock) LockContext(ctx context.Context) error {
 	return l.core.lock(ctx)
 }
 
-// TryLock locks l if that is possible without waiting, and reports whether it
-// did. State tells why not.
+// TryLock locks l if that is possible without waiting, and reports whether it did. State tells
+// why it failed.
 func (l *SpinLock) TryLock() bool {
 	if !race.Enabled && !crashpoint.Enabled && atomic.CompareAndSwapUint32(l.own, 0, l.self) {
 		return true
@@ -137,11 +134,11 @@ func (l *SpinLock) TryLock() bool {
 	return l.core.tryLock()
 }
 
-// Unlock unlocks l. It panics when this process does not hold l, and with an
-// error that Is ErrCorrupt when a peer overwrote the lock.
+// Unlock unlocks l. It panics if this process does not hold l, and with an error that Is
+// ErrCorrupt if a peer overwrote the lock.
 func (l *SpinLock) Unlock() {
 	if !race.Enabled && !crashpoint.Enabled {
-		wake := l.wake // loaded here, since nothing is loaded while the CAS is under way
+		wake := l.wake // loaded here, because the processor loads nothing during the CAS
 		// sync(spinlock.release): release
 		if atomic.CompareAndSwapUint32(l.own, l.self, 0) {
 			if atomic.LoadUint32(wake)&1 != 0 {
@@ -158,9 +155,9 @@ func (l *SpinLock) Unlock() {
 // recoverable until a later Recover succeeds, and Recover returns the error. Other callers
 // wait while repair runs. If this process dies before repair returns, l is owner-dead again.
 //
-// Recover of a healthy lock waits for it, releases it and does not run repair.
-// Its own errors are those of LockContext, ErrOwnerDead excepted. It panics when
-// repair is nil, and leaves the lock as it is.
+// If the lock is healthy, Recover waits for it, releases it and does not run repair. Its own
+// errors are those of LockContext except ErrOwnerDead. It panics if repair is nil, and leaves the
+// lock as it is.
 func (l *SpinLock) Recover(repair func() error) error {
 	return l.RecoverContext(context.Background(), repair)
 }
@@ -171,13 +168,12 @@ func (l *SpinLock) RecoverContext(ctx context.Context, repair func() error) erro
 	return l.core.recover(ctx, repair)
 }
 
-// Offset is where the SpinLock lies in its arena, for SpinLockAt in another
-// process.
+// Offset is the place of the SpinLock in its arena, for SpinLockAt in another process.
 func (l *SpinLock) Offset() arena.Offset { return l.core.object.Offset }
 
-// Close closes the handle, and no other handle on the SpinLock. Calls that wait by it end
-// with an error that Is ErrClosed. Holds of this process stay, and are given back
-// through another handle. A second Close is an error that Is ErrClosed.
+// Close closes this handle on the SpinLock, and no other. Calls that wait through it end with an
+// error that Is ErrClosed. Holds of this process stay; release them through another handle. A
+// second Close is an error that Is ErrClosed.
 func (l *SpinLock) Close() error { return l.core.close() }
 
 // end takes the words away from the fast paths, as Mutex.end does.
@@ -186,29 +182,29 @@ func (l *SpinLock) end() {
 	takeWords(&l.own, &l.wake)
 }
 
-// Policy is what becomes of l when its holder dies.
+// Policy says what happens to l when its holder dies.
 func (l *SpinLock) Policy() Policy { return l.core.policy }
 
-// SetSpin bounds how long waiters of all processes spin before they sleep. If d is 0, they
-// learn the bound; if d is negative, they never spin.
+// SetSpin bounds how long waiters of all processes spin before they sleep. If d is 0, waiters
+// learn the bound from experience; if d is negative, they never spin.
 func (l *SpinLock) SetSpin(d time.Duration) {
 	l.core.opening.use()
 	l.core.words.spin.Store(spinField(d))
 }
 
-// Spin is what SetSpin set.
+// Spin is the value of the last SetSpin.
 func (l *SpinLock) Spin() time.Duration {
 	l.core.opening.use()
 	return spinOf(l.core.words.spin.Load())
 }
 
-// SpinLockState is what State tells.
+// SpinLockState is the result of State.
 type SpinLockState struct {
-	Held    bool              // it is held, also by a recoverer
-	Owner   *shmsync.Identity // its holder, or the process whose death left it; nil when free or unknown
+	Held    bool              // it is held, perhaps by a process that recovers it
+	Owner   *shmsync.Identity // its holder, or the process whose death left it behind; nil if it is free or the holder is not known
 	Waiting bool              // there may be waiters asleep
 	Err     error             // why it cannot be locked: nil, ErrOwnerDead, ErrNotRecoverable or ErrCorrupt
-	Word    string            // the state word in words
+	Word    string            // the state word, rendered for people
 }
 
 // State reads l without locking it. The answer may be out of date

@@ -21,21 +21,21 @@ var (
 	_ = crashpoint.Register("spinlock.unlock.before_wake")
 )
 
-// spinYields is how often a waiter that has spun gives its CPU away before it
-// sleeps: folly yields after a thousand tries, and for ever.
+// spinYields is how often a waiter that has spun yields its CPU before it sleeps. In folly a
+// waiter yields after a thousand tries, and goes on for ever.
 const spinYields = 4
 
-// spinCore is what a SpinLock and a RWSpinLock have in common: the state word, the waiters
-// for exclusive holds, and the recovery from a death.
+// spinCore is what a SpinLock and an RWSpinLock have in common: the state word, the waiters for
+// exclusive holds, and the recovery from a death.
 type spinCore struct {
 	state  *atomic.Uint32 // a spinWord
 	name   arenakernel.ParticipantID
 	words  *spinWords
-	rw     *RWSpinLock   // whose core it is; nil for a SpinLock
-	op     string        // what its errors begin with
-	what   string        // for people
-	next   park.WakeWord // of the waiters for an exclusive hold
-	queue  *park.Queue   // ours of those
+	rw     *RWSpinLock   // the RWSpinLock that it is a part of; nil for a SpinLock
+	op     string        // prefix of the operation in its errors
+	what   string        // the kind of lock, for messages
+	next   park.WakeWord // wakes the waiters for an exclusive hold
+	queue  *park.Queue   // waiters of this process for an exclusive hold
 	a      *arenakernel.Arena
 	object arenakernel.Object
 	policy Policy
@@ -79,8 +79,8 @@ func (c *spinCore) end() {
 	}
 }
 
-// lockOrPanic is the slow path of Lock. It is kept out of line: inlined into
-// Lock it would take Lock's place in its callers.
+// lockOrPanic is the slow path of Lock. It is not inlined: inside Lock it would keep Lock itself
+// from being inlined into its callers.
 //
 //go:noinline
 func (c *spinCore) lockOrPanic() {
@@ -89,7 +89,7 @@ func (c *spinCore) lockOrPanic() {
 	}
 }
 
-// lock has the lock to itself when it returns nil. ctx may be nil.
+// lock takes the lock exclusively, unless it returns an error. ctx may be nil.
 func (c *spinCore) lock(ctx context.Context) error {
 	err := c.own(ctx, true)
 	if err == nil {
@@ -138,9 +138,9 @@ func (c *spinCore) try(as spinKind) bool {
 	}
 }
 
-// step moves on from state word o if that takes no waiting: it takes a free lock
-// or deals with a dead owner. changed says that o is no longer the word, err that
-// it will not become free by itself.
+// step changes state word o if that is possible without waiting: it takes a free lock or deals
+// with a dead owner. changed says that the word is no longer o, err that the lock will not become
+// free by itself.
 func (c *spinCore) step(o spinWord, as spinKind) (took, changed bool, err error) {
 	switch {
 	case o.free() && as == spinRead:
@@ -165,7 +165,8 @@ func (c *spinCore) diedName() arenakernel.ParticipantID {
 	return arenakernel.ParticipantID(c.words.died.Load() & arenakernel.ParticipantIDMask)
 }
 
-// deadOwner gives the participant that died while it held the lock, for a report: o is the state word.
+// deadOwner returns the participant that died while it held the lock, for a report. o is the state
+// word.
 func (c *spinCore) deadOwner(o spinWord) arenakernel.ParticipantID {
 	if n := o.participant(); n != 0 {
 		return n
@@ -173,7 +174,7 @@ func (c *spinCore) deadOwner(o spinWord) arenakernel.ParticipantID {
 	return c.diedName()
 }
 
-// verdict tells whose a state word is, and why nobody can lock.
+// verdict returns the owner of a state word, and why nobody can lock.
 func (c *spinCore) verdict(w spinWord) (owner *shmsync.Identity, err error) {
 	if n := w.participant(); n != 0 {
 		owner = c.a.Who(n)
@@ -197,7 +198,7 @@ type spinWaiter struct {
 	queue    *park.Queue
 	cancel   park.Cancel
 	slept    bool
-	dying    bool // the last sleep was for a holder that is dead and not gone
+	dying    bool // the last sleep was on a holder that is dead and not gone
 	exit     goneWait
 }
 
@@ -251,8 +252,8 @@ func (w *spinWaiter) acquire(ctx context.Context, mayRepair bool) error {
 		case park.Again:
 			spun = w.dying
 		case park.Canceled:
-			// A satisfied condition beats the end of the context, and a wake that
-			// was ours is not dropped.
+			// A satisfied condition takes precedence over the end of the context, and a wake that
+			// this waiter got is not lost.
 			if c.try(w.as) {
 				w.took()
 				return nil
@@ -266,8 +267,8 @@ func (w *spinWaiter) acquire(ctx context.Context, mayRepair bool) error {
 	}
 }
 
-// spinWhile spins while done is false, and gives the CPU away some times after
-// that. It reports whether done has become true.
+// spinWhile spins while done is false, and then yields the CPU a few times. It reports whether
+// done has become true.
 func (c *spinCore) spinWhile(o spinWord, done func() bool) bool {
 	if c.tuning().Spin(done) {
 		return true
@@ -276,20 +277,20 @@ func (c *spinCore) spinWhile(o spinWord, done func() bool) bool {
 		return false
 	}
 	if o.participant() == c.name {
-		// The holder is a goroutine of ours, which may wait for this thread.
+		// The holder is a goroutine of this process, which may wait for this thread.
 		runtime.Gosched()
 		return done()
 	}
 	return park.GiveWay(spinYields, done)
 }
 
-// tuning is what steers the spinning of waiters.
+// tuning steers the spinning of waiters.
 func (c *spinCore) tuning() park.Tuning {
 	return park.Tuning{Budget: &c.words.spin, Pays: &c.words.pays, LastCPU: &c.words.lastCPU, Slot: c.name.Slot()}
 }
 
-// took ends a wait that got the lock. Others may be asleep, and the wake that
-// got us here took their announcement down.
+// took ends a wait that got the lock. Others may be asleep, and the wake of this waiter has
+// cleared their announcement.
 func (w *spinWaiter) took() {
 	if w.slept && w.as != spinRead {
 		w.wakeWord.Announce()
@@ -319,15 +320,15 @@ func (c *spinCore) blocks(o spinWord) bool {
 	return o.valid(c.rw != nil) && o.held() && (c.a.Current(o.participant()) || c.stays(o))
 }
 
-// stays reports whether o is the hold of a dead one that is not gone, and which passes
-// on when it is.
+// stays reports whether o is the hold of a dead participant that is not gone, and the hold passes
+// on only when it is gone.
 func (c *spinCore) stays(o spinWord) bool {
 	return o.kind() != spinDraining && o.ownerDied(policyOf(c.words.policy)).free() && !c.a.Gone(o.participant())
 }
 
-// leave ends a wait that did not get the lock. A wake may have been meant for it, so it
-// makes sure that another wake comes to the waiters that stay. A wake of readers is for all
-// of them.
+// leave ends a wait that did not get the lock. A wake may have been meant for this waiter, so
+// leave makes sure that another wake reaches the remaining waiters. A wake for readers needs no
+// successor: it reaches all readers.
 func (w *spinWaiter) leave() {
 	crashpoint.Hit("spinlock.lock.leaving")
 	if !w.slept || w.as == spinRead {
@@ -345,7 +346,7 @@ func (c *spinCore) unlock() {
 	c.release("Unlock", spinHeld, spinFree)
 }
 
-// release gives a hold of this process back, or makes another of it.
+// release releases a hold of this process, or turns it into another hold.
 func (c *spinCore) release(verb string, from spinKind, to spinWord) {
 	race.ReleaseMerge(c.key)
 	crashpoint.Hit("spinlock.unlock.before_release")
@@ -373,7 +374,7 @@ func (c *spinCore) passOn() {
 	c.next.Release()
 }
 
-// notHeld is where a release ends whose caller has no such hold.
+// notHeld ends a release whose caller has no such hold.
 func (c *spinCore) notHeld(verb string) {
 	o := spinWord(c.state.Load())
 	if !o.valid(c.rw != nil) {

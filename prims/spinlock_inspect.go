@@ -16,7 +16,7 @@ func inspectSpin(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspect
 	return i.Inspection
 }
 
-// spinState tells the words that both spin locks have, and gives the hold of the
+// spinState adds the words that both spin locks have, and returns the index of the hold in the
 // state word.
 func (i *inspection) spinState(w *spinWords, readers bool) (on []int) {
 	i.Policy, i.Spin = policyOf(w.policy).String(), spinText(w.spin.Load())

@@ -25,8 +25,8 @@ func init() {
 	})
 }
 
-// markOwnerDeadSpin deals with state word o, whose name was found dead. It reports false if the
-// word stays: the data that it guards is handed over when the dead one is gone.
+// markOwnerDeadSpin deals with state word o, whose participant was found dead. It reports false
+// if the word stays: the data that the lock guards is handed over when that participant is gone.
 func markOwnerDeadSpin(a *arenakernel.Arena, w *spinWords, o spinWord, readers bool) (changed bool) {
 	next := o.ownerDied(policyOf(w.policy))
 	if next == o || next.free() && o.kind() != spinDraining && !a.Gone(o.participant()) {
@@ -50,8 +50,8 @@ func markOwnerDeadSpin(a *arenakernel.Arena, w *spinWords, o spinWord, readers b
 	return true
 }
 
-// wakeSpinWaiters wakes the waiters for the state word, announced or not: all readers,
-// where there can be any, and one or all of the others.
+// wakeSpinWaiters wakes the waiters for the state word, announced or not: all readers, if the
+// lock has readers, and one or all of the others.
 func wakeSpinWaiters(a *arenakernel.Arena, w *spinWords, owed arenakernel.Owed, readers bool) {
 	if readers {
 		gate := rwSpinGate(a, w)
@@ -69,7 +69,7 @@ func repairSpin(a *arenakernel.Arena, obj arenakernel.Object, dead arenakernel.P
 	repairSpinWord(a, obj, dead, false)
 }
 
-// repairSpinWord takes back what dead has of the state word.
+// repairSpinWord takes back what dead holds in the state word.
 func repairSpinWord(a *arenakernel.Arena, obj arenakernel.Object, dead arenakernel.ParticipantID, readers bool) {
 	w, err := arenakernel.TryAt[spinWords](a, obj.Body)
 	if err != nil {
@@ -121,8 +121,8 @@ func checkSpinWords(a *arenakernel.Arena, obj arenakernel.Object, op string, rea
 	return nil
 }
 
-// check is called ten times a second while a goroutine of this process waits. It finds wakes
-// and grants that a stopped or dead process kept from the waiters.
+// check is called ten times a second while a goroutine of this process waits. It finds wakes and
+// grants that the waiters did not get because a process is stopped or dead.
 func (c *spinCore) check() {
 	o, readers := spinWord(c.state.Load()), c.rw != nil
 	switch {
@@ -133,13 +133,12 @@ func (c *spinCore) check() {
 	case c.a.Dead(o.participant()):
 		markOwnerDeadSpin(c.a, c.words, o, readers)
 	default:
-		// The waiter that was woken last may be stopped before it could announce the others
-		// again.
+		// The waiter that was woken last may be stopped before it has announced the others again.
 		c.next.Announce()
 	}
 }
 
-// recover is Recover, of both locks.
+// recover is Recover for both locks.
 func (c *spinCore) recover(ctx context.Context, repair func() error) error {
 	if err := c.opening.error(c.op + ".recover"); err != nil {
 		return err
@@ -173,7 +172,8 @@ func (c *spinCore) recover(ctx context.Context, repair func() error) error {
 		crashpoint.Hit("spinlock.recover.taken")
 		if c.rw != nil {
 			if n := o.participant(); n != 0 {
-				// The process that marked it may have died before it did this. It is a report only.
+				// The process that marked the word may have died before it stored this. The word
+				// died is only for reports.
 				c.words.died.Store(uint32(n))
 			}
 			if err := c.rw.drain(ctx, drainForRecover(c.name, o)); err != nil {
@@ -197,8 +197,8 @@ func (c *spinCore) recover(ctx context.Context, repair func() error) error {
 	}
 }
 
-// passThrough takes a healthy lock and gives it back. A Repair in the options is
-// not what was asked for.
+// passThrough takes a healthy lock and releases it. It does not run the Repair of the options,
+// which the caller has not asked for.
 func (c *spinCore) passThrough(ctx context.Context) error {
 	err := c.own(ctx, false)
 	if err == nil {
@@ -208,8 +208,8 @@ func (c *spinCore) passThrough(ctx context.Context) error {
 	return err
 }
 
-// runRepair runs repair while the lock is being recovered by this process. On
-// failure it leaves the lock not recoverable.
+// runRepair runs repair while this process recovers the lock. If repair fails, the lock becomes
+// not recoverable.
 func (c *spinCore) runRepair(repair func() error) (err error) {
 	done := false
 	defer func() {

@@ -6,8 +6,8 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// spinWord is the state word of a SpinLock and of a RWSpinLock: its exclusive holder.
-// Readers of a RWSpinLock are counted elsewhere; see rwSpinCount.
+// spinWord is the state word of a SpinLock and of an RWSpinLock. It names the exclusive holder.
+// The readers of an RWSpinLock are counted elsewhere; see rwSpinCount.
 //
 //	bits 0..28   name  slot and generation of a participant; 0 for nobody
 //	bits 29..31  kind
@@ -17,20 +17,20 @@ import (
 //	0     n     held by n                                           Lock, Upgrade
 //	1     n     claimed by n, which waits for readers to leave      Lock
 //	2     n     held by n for upgrade                               LockUpgradable, DowngradeToUpgradable
-//	3     n     owner-dead: n died while it held; it is not held    a process that met the dead name
-//	3     0     owner-dead, and the participant that died is gone   Recover of a RWSpinLock
+//	3     n     owner-dead: n died while it held; it is not held    a process that found the dead name
+//	3     0     owner-dead, and the participant that died is gone   Recover of an RWSpinLock
 //	4     n     being recovered by n                                Recover
 //	5     0     not recoverable: a repair failed                    Recover
 //	6     n     held by n for upgrade, which waits for readers to   Upgrade
 //	            leave
 //
-// Every other value is corrupt, and so are kinds 1, 2 and 6 in a SpinLock. A word
-// whose name is not current is dealt with by a process that meets it: kinds 0, 2 and 6
-// become kind 3 (policy PolicyReport) or 0 (policy PolicyRelease), kind 4 becomes kind 3,
-// and kind 1, whose owner was never in, becomes 0.
+// Every other value is corrupt, and so are kinds 1, 2 and 6 in a SpinLock. A process that finds a
+// word whose name is not current changes it. Kinds 0, 2 and 6 become kind 3 (policy PolicyReport)
+// or 0 (policy PolicyRelease), kind 4 becomes kind 3, and kind 1, whose owner never had the lock,
+// becomes 0.
 //
-// Only 0 lets anybody in. The CAS of 0 is the grant of every hold but one for
-// reading, always; wakes only make waiters try.
+// Only the value 0 lets anybody in. Only the CAS of 0 grants a hold, except holds for reading; a
+// wake only makes a waiter try.
 //
 //	writers: the locking and unlocking calls, Recover, reaper (any process)
 //	readers: the same, and RLock
@@ -38,7 +38,7 @@ import (
 //	         seq-cst before the loads of the wake words; seq-cst against the counts
 //	         of readers
 //	futex:   none; waiters sleep on the wake words
-//	crash:   names the dead until a process meets it; see docs/robustness.md
+//	crash:   names the dead until a process finds it; see docs/robustness.md
 type spinWord uint32
 
 type spinKind uint32
@@ -52,7 +52,7 @@ const (
 	spinNotRecoverable
 	spinUpgrading
 
-	// spinRead is what a reader wants. It is in no word.
+	// spinRead is the kind of hold that a reader asks for. No word contains it.
 	spinRead
 )
 
@@ -62,8 +62,9 @@ const (
 	spinFree spinWord = 0
 	spinLost          = spinWord(spinNotRecoverable << spinKindShift)
 
-	// spinOwnerGone is what a Recover leaves that gives up. While it waited for readers, no word had
-	// the ID of the participant that died: another participant may have that ID by now.
+	// spinOwnerGone is the word that a Recover restores when it gives up. While that Recover waited
+	// for readers, no word had the ID of the participant that died, so another participant may have
+	// the ID by now.
 	spinOwnerGone = spinWord(spinOwnerDead << spinKindShift)
 )
 
@@ -77,8 +78,8 @@ func (w spinWord) participant() arenakernel.ParticipantID {
 }
 func (w spinWord) free() bool { return w == spinFree }
 
-// held reports whether the word says that a participant, dead or alive, has
-// something to itself.
+// held reports whether the word says that a participant, dead or alive, holds the lock
+// exclusively or for upgrade.
 func (w spinWord) held() bool {
 	switch w.kind() {
 	case spinHeld, spinDraining, spinUpgrade, spinRecovering, spinUpgrading:
@@ -87,8 +88,8 @@ func (w spinWord) held() bool {
 	return false
 }
 
-// valid reports whether some state is encoded so. readers says that it is the
-// word of a RWSpinLock.
+// valid reports whether w is the word of some state. readers says that it is the word of an
+// RWSpinLock.
 func (w spinWord) valid(readers bool) bool {
 	switch w.kind() {
 	case spinHeld:
@@ -105,7 +106,7 @@ func (w spinWord) valid(readers bool) bool {
 	return false
 }
 
-// ownerDied is what a word becomes whose name was found dead.
+// ownerDied is the word after its participant was found dead.
 func (w spinWord) ownerDied(p Policy) spinWord {
 	switch {
 	case !w.held():

@@ -8,43 +8,42 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// spinWords is the body of a SpinLock and the beginning of that of a RWSpinLock, 128 bytes.
-// The words that every operation looks at are on one cache line, the words that only
-// waiters and wakers look at on another. A word that is said to be a RWSpinLock's stays 0
-// in a SpinLock.
+// spinWords is the body of a SpinLock and the head of the body of an RWSpinLock, 128 bytes. The
+// words that every operation reads are on one cache line; the words that only waiters and wakers
+// read are on another. A word that belongs to an RWSpinLock stays 0 in a SpinLock.
 type spinWords struct {
 	_     structs.HostLayout
 	state atomic.Uint32 // see spinWord
-	// drain is the futex word of the waiter for readers to leave; see park.Word.
-	// It is a RWSpinLock's, and here because each RUnlock looks at it.
+	// drain is the futex word of the waiter for readers to leave; see park.Word. It belongs to an
+	// RWSpinLock, and is on this line because each RUnlock reads it.
 	drain atomic.Uint32
-	// top is the highest slot whose participant has ever read; a RWSpinLock's.
+	// top is the highest slot whose participant has ever read. It belongs to an RWSpinLock.
 	//   writers: a participant's first RLock, before it counts itself; it only grows
-	//   readers: the waiter for readers to leave, after the state word says so
+	//   readers: the waiter for readers to leave, after it has changed the state word
 	//   order:   seq-cst, against the state word
 	//   futex:   none
-	//   crash:   one that is too high costs a look
+	//   crash:   a value that is too high costs a look
 	top atomic.Uint32
 	_   [52]byte
 
 	// wake is the futex word of the waiters for an exclusive hold; see park.Word.
 	wake atomic.Uint32
-	// gate is that of the waiting readers; a RWSpinLock's.
+	// gate is the futex word of the waiting readers. It belongs to an RWSpinLock.
 	gate        atomic.Uint32
-	policy      uint32        // what Policy.stored gave. Immutable after init.
-	died        atomic.Uint32 // name of whose death left the state inconsistent; for people
-	spin        atomic.Uint32 // spin budget: 0 adaptive, else ns + 1; set by people, any value is right
+	policy      uint32        // the result of Policy.stored. Immutable after init.
+	died        atomic.Uint32 // ID of the participant whose death left the state inconsistent; for tools
+	spin        atomic.Uint32 // spin budget: 0 adaptive, else ns + 1; set by users, any value is right
 	lastCPU     atomic.Uint32 // which CPUs released last with a waiter there, see park; a hint
 	pays        atomic.Uint32 // what spinning has paid lately, see park; a hint
 	_           [4]byte
 	poller      atomic.Uint64 // head of the list of poller nodes of wake; see arenakernel.EachPollerNode
-	gatePoller  atomic.Uint64 // that of gate
-	drainPoller atomic.Uint64 // that of drain
+	gatePoller  atomic.Uint64 // the same for gate
+	drainPoller atomic.Uint64 // the same for drain
 	_           [8]byte
 }
 
-// rwSpinSlot is the readers of one participant: two cache lines, since a CPU
-// fetches the neighbour too.
+// rwSpinSlot is the readers of one participant. It takes two cache lines, since a CPU fetches the
+// neighbour of a line, too.
 type rwSpinSlot struct {
 	_     structs.HostLayout
 	count atomic.Uint64 // see rwSpinCount
@@ -87,13 +86,13 @@ func spinBody(b []byte) *spinWords {
 	return (*spinWords)(unsafe.Pointer(unsafe.SliceData(b)))
 }
 
-// rwSpinBytes is the size of the body of a RWSpinLock in an arena.
+// rwSpinBytes is the size of the body of an RWSpinLock in an arena.
 func rwSpinBytes(a *arenakernel.Arena) uint64 {
 	return uint64(spinBytes) + uint64(a.MaxParticipants())*uint64(rwSpinSlotBytes)
 }
 
-// rwSpinSlots views the readers' words of the RWSpinLock whose body is at off:
-// that of slot i is number i-1.
+// rwSpinSlots views the readers' words of the RWSpinLock whose body is at off. The word of slot i
+// is at index i-1.
 func rwSpinSlots(a *arenakernel.Arena, off arenakernel.Offset) ([]rwSpinSlot, error) {
 	first := off + arenakernel.Offset(spinBytes)
 	n := a.MaxParticipants()
@@ -104,8 +103,8 @@ func rwSpinSlots(a *arenakernel.Arena, off arenakernel.Offset) ([]rwSpinSlot, er
 	if err != nil {
 		return nil, err
 	}
-	// SAFETY: the first and the last lie in the mapping, which is contiguous and
-	// stays as long as the arena is open; what is between them is aligned as they
-	// are, and has no pointers.
+	// SAFETY: the first and the last word lie in the mapping, which is contiguous and stays as
+	// long as the arena is open. The words between them have the same alignment, and have no
+	// pointers.
 	return unsafe.Slice(p, n), nil
 }

@@ -16,18 +16,18 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// Synchronized is a value of type T with its lock. An Update happens wholly or not at all,
-// also if its process is killed in the middle of it, or if its function panics or returns an
-// error. So a death needs no repair, and no call reports one.
+// Synchronized is a value of type T with its lock. An Update happens wholly or not at all, even
+// if its process is killed in the middle of it, or if its function panics or returns an error. So
+// a death needs no repair, and no call reports one.
 //
-// Load reads the value without the lock. It never waits for an Update, not even for one
-// whose process is stopped or dead, and never sees a part of one.
+// Load reads the value without the lock. It never waits for an Update, not even if the Update's
+// process is stopped or dead, and never sees a part of an Update.
 //
-// T has no pointers and at most SynchronizedMost bytes. An Update copies it once, and a Load
-// once. Larger or linked data needs a [Mutex], and a plan for deaths.
+// T has no pointers and at most SynchronizedMost bytes. An Update copies the value once, and so
+// does a Load. Larger or linked data needs a [Mutex], and a plan for deaths.
 //
-// If a process dies in an Update or a View, others get the lock when none of its system
-// calls can write to the value any more.
+// If a process dies in an Update or a View, others get the lock when none of its system calls can
+// write to the value any more.
 //
 // In the terminology of the Go memory model, and across processes: an Update or Store
 // synchronizes before every later Update, View or Store returns or calls its function, and
@@ -40,11 +40,11 @@ type Synchronized[T any] struct {
 	copies [2]*T
 }
 
-// synchronized is what does not depend on T.
+// synchronized is the part of a Synchronized that does not depend on T.
 type synchronized struct {
 	lock  *Mutex
 	words *synchronizedWords
-	// inside says that a goroutine that got the lock by this handle may use the copies.
+	// inside says that a goroutine that got the lock through this handle may be using the copies.
 	//   writers: the holder of the lock
 	//   readers: Close
 	inside atomic.Uint32
@@ -66,12 +66,12 @@ const (
 	// synchronizedTries is how often Load reads the value before it tries to lock. Each try
 	// that fails has met a commit.
 	synchronizedTries = 100
-	// synchronizedWait bounds how long Load waits for the lock, in nanoseconds, before it
-	// reads again: the holder may have been stopped, and then reading succeeds. A waiter is
-	// handed the lock much sooner.
+	// synchronizedWait bounds how long Load waits for the lock, in nanoseconds, before it reads
+	// again: if the holder has been stopped, reading succeeds. Otherwise the waiter is handed the
+	// lock much sooner.
 	synchronizedWait = 10e6
-	// synchronizedRounds is how often Load does both before it waits for the lock without a
-	// bound. Only a process that overwrites the words makes it get there.
+	// synchronizedRounds is how often Load reads and waits before it waits for the lock without a
+	// bound. Load gets that far only if a process overwrites the words.
 	synchronizedRounds = 100
 )
 
@@ -106,8 +106,8 @@ func openSynchronized[T any](a *arenakernel.Arena, name string, initial T, opts 
 	}, "synchronized.open", buildSynchronized[T], nil)
 }
 
-// SynchronizedAt opens the Synchronized at an offset. Another process got the offset from
-// the method Offset.
+// SynchronizedAt opens the Synchronized at an offset that another process got from the method
+// Offset.
 func SynchronizedAt[T any](a *arena.Arena, off arena.Offset) (*Synchronized[T], error) {
 	k := (*arenakernel.Arena)(a)
 	layout, size := synchronizedLayout[T]()
@@ -123,7 +123,7 @@ func SynchronizedAt[T any](a *arena.Arena, off arena.Offset) (*Synchronized[T], 
 	return share(k, o, func() (*Synchronized[T], error) { return buildSynchronized[T](k, o) })
 }
 
-// synchronizedLayout is the fingerprint of a T and the size of a body with two of them.
+// synchronizedLayout returns the fingerprint of a T and the size of a body with two of them.
 func synchronizedLayout[T any]() (layout, size uint64) {
 	layout, err := arenakernel.LayoutOf[T]()
 	if err != nil {
@@ -151,14 +151,14 @@ func buildSynchronized[T any](a *arenakernel.Arena, o arenakernel.Object) (*Sync
 	return s, nil
 }
 
-// Update locks the value, calls f with a copy of it, and makes the copy the value if f
-// returns nil. If f returns an error, Update returns it, and the value is as before; so it is
-// if f panics or calls [runtime.Goexit], and if this process dies before Update has
-// committed. f must not keep v, nor start anything that writes to it after f has returned.
+// Update locks the value, calls f with a copy of it, and makes the copy the value if f returns
+// nil. If f returns an error, Update returns it, and the value is unchanged. The value is also
+// unchanged if f panics or calls [runtime.Goexit], or if this process dies before Update has
+// committed. f must not keep v, nor start anything that writes to v after f has returned.
 //
-// An Update, View or Store of s within f waits for itself for ever, and so does a Close of s
-// or of the arena. Other errors than f's mean that f was not called, except for ErrCorrupt:
-// a peer has overwritten the lock, and the value is as before.
+// An Update, View or Store of s within f waits for itself for ever, and so does a Close of s or
+// of the arena. An error that is not f's means that f was not called, with one exception:
+// ErrCorrupt says that a peer has overwritten the lock, and the value is unchanged.
 func (s *Synchronized[T]) Update(f func(v *T) error) error {
 	return s.UpdateContext(context.Background(), f)
 }
@@ -204,9 +204,9 @@ func (s *Synchronized[T]) StoreContext(ctx context.Context, v T) error {
 	return s.commit("store", c+1)
 }
 
-// View locks the value and calls f with it, without a copy. Meanwhile it does not change. f
-// must not change it, and must not keep v. What Update says of calls within f, and of errors,
-// holds here too.
+// View locks the value and calls f with it, without a copy. The value does not change during the
+// call. f must not change it, and must not keep v. What Update says about calls within f, and
+// about errors, holds here, too.
 func (s *Synchronized[T]) View(f func(v *T) error) error {
 	return s.ViewContext(context.Background(), f)
 }
@@ -223,21 +223,21 @@ func (s *Synchronized[T]) ViewContext(ctx context.Context, f func(v *T) error) e
 	return f(s.copies[s.words.current.Load()&1])
 }
 
-// Load is a copy of the value. It does not wait for an Update that is under way, whatever has
-// become of its process: it returns the value before that Update. It panics with an *Error
-// that Is ErrClosed, or, when a peer has overwritten the object, ErrCorrupt.
+// Load returns a copy of the value. It does not wait for an Update that is under way, whatever
+// happens to the Update's process: it returns the value from before that Update. It panics with
+// an *Error that Is ErrClosed, or ErrCorrupt if a peer has overwritten the object.
 //
 // After 100 reads that each met a commit, Load locks the value to read it. In a program built
-// with -race it first tries to lock, for 10 ms, so that the race detector sees what Load
-// synchronizes with.
+// with -race it first tries to lock, for 10 ms, so that the race detector sees the edges with
+// which Load synchronizes.
 func (s *Synchronized[T]) Load() T {
 	var v T
 	s.LoadInto(&v)
 	return v
 }
 
-// LoadInto is Load for a value that is too large to be returned. While it runs *v may have
-// parts of several values; when it returns, *v is one value.
+// LoadInto is Load for a value that is too large to be returned. During the call *v may have
+// parts of several values; when LoadInto returns, *v is one value.
 func (s *Synchronized[T]) LoadInto(v *T) {
 	s.lock.opening.use()
 	if !race.Enabled {
@@ -252,8 +252,8 @@ func (s *Synchronized[T]) LoadInto(v *T) {
 	}
 }
 
-// read reads the value without the lock, and reports whether it is whole. An updater may
-// write to the copy meanwhile, which is no race: read notices.
+// read reads the value without the lock, and reports whether the value is whole. An Update may
+// write to the copy at the same time, which is no race: read detects it.
 //
 //go:norace
 func (s *Synchronized[T]) read(v *T) bool {
@@ -264,7 +264,8 @@ func (s *Synchronized[T]) read(v *T) bool {
 	return s.words.current.Load() == c
 }
 
-// loadSlow reads the value with the lock, or without it if its holder does not commit.
+// loadSlow reads the value with the lock. If the holder of the lock keeps it without committing,
+// loadSlow reads without the lock.
 func (s *Synchronized[T]) loadSlow(v *T) error {
 	for range synchronizedRounds {
 		switch err := s.lockFor(synchronizedWait); err {
@@ -297,8 +298,7 @@ func (s *Synchronized[T]) loadLocked(v *T) error {
 	return nil
 }
 
-// lockFor locks the value, and gives errTimedOut if that takes longer than so many
-// nanoseconds.
+// lockFor locks the value. It returns errTimedOut if that takes longer than timeout nanoseconds.
 func (s *synchronized) lockFor(timeout int64) error {
 	m := s.lock
 	if !m.queue.Enter() {
@@ -316,15 +316,15 @@ func (s *synchronized) lockFor(timeout int64) error {
 	return nil
 }
 
-// enter begins the use of the copies. The lock is held. It fails if the handle is being
-// closed: after that the object may be deleted, and its bytes be another object's.
+// enter begins the use of the copies. The lock is held. It fails if the handle is being closed:
+// after the close the object may be deleted, and its bytes may belong to another object.
 //
 //	enter                          shut
 //	CAS of the owner word          closing = true
 //	look at closing                look at the owner word
 //
-// Both are sequentially consistent, so one of them sees the other. If enter looked first, a
-// Close could miss an Update that has just begun.
+// Both are sequentially consistent, so one of them sees the other. If enter looked first, a Close
+// could miss an Update that has just begun.
 func (s *synchronized) enter(verb string) error {
 	s.setInside(1)
 	if s.lock.opening.closing.Load() {
@@ -333,8 +333,8 @@ func (s *synchronized) enter(verb string) error {
 	return nil
 }
 
-// leave ends the use of the copies and unlocks. If a peer has overwritten the owner word,
-// leave does nothing: the next caller that locks is told.
+// leave ends the use of the copies and unlocks. If a peer has overwritten the owner word, leave
+// does nothing: the next caller that locks gets the error.
 func (s *synchronized) leave() {
 	s.setInside(0)
 	if s.holds() {
@@ -356,7 +356,7 @@ func (s *synchronized) holds() bool {
 	return o.held() && o.participant() == s.lock.name
 }
 
-// commit makes the copy that was written the value.
+// commit makes the written copy the value.
 func (s *synchronized) commit(verb string, n uint64) error {
 	crashpoint.Hit("synchronized.update.written")
 	if !s.holds() {
@@ -369,8 +369,8 @@ func (s *synchronized) commit(verb string, n uint64) error {
 	return nil
 }
 
-// failed is the error of a call whose lock gave err. An owner-dead lock has been repaired, so
-// what is left can only come from a peer that has overwritten the words.
+// failed is the error of a call whose lock returned err. The lock repairs itself after a death,
+// so any other error comes from a peer that has overwritten the words.
 func (s *synchronized) failed(verb string, err error) error {
 	var e *shmsync.Error
 	if !errors.As(err, &e) {
@@ -388,14 +388,14 @@ func (s *synchronized) fail(verb string, err error, detail string) error {
 	return &shmsync.Error{Op: "synchronized." + verb, Object: objectName(s.lock.object), Err: err, Detail: detail}
 }
 
-// shut ends the waits of this handle, and waits until its Updates and Views have returned:
-// they use bytes that are another object's once this one is deleted.
+// shut ends the waits of this handle, and waits until its Updates and Views have returned: they
+// use bytes that belong to another object once this one is deleted.
 func (s *synchronized) shut() {
 	s.lock.shut()
 	var pace goneWait
 	for waited := int64(0); s.holds(); {
 		if s.inside.Load() == 0 && waited >= synchronizedOther {
-			return // the hold is another handle's, or a peer has written it
+			return // another handle has the hold, or a peer has written the word
 		}
 		d := pace.next()
 		time.Sleep(time.Duration(d))
@@ -403,29 +403,29 @@ func (s *synchronized) shut() {
 	}
 }
 
-// synchronizedOther is how long shut waits for a hold of this process that is not known to be
-// this handle's: it may have just been taken.
+// synchronizedOther is how long shut waits for a hold of this process that may belong to another
+// handle: this handle may just have taken it.
 const synchronizedOther = 20e6 // ns
 
-// Offset is where the Synchronized lies in its arena, for SynchronizedAt in another process.
+// Offset is the place of the Synchronized in its arena, for SynchronizedAt in another process.
 func (s *Synchronized[T]) Offset() arena.Offset { return s.lock.object.Offset }
 
-// Close closes the handle, and no other handle on the Synchronized. It waits for Updates and
-// Views by this handle that have the lock. Calls that wait for it end with an error that Is
-// ErrClosed. A Load must have returned before. A second Close is an error that Is ErrClosed.
+// Close closes this handle on the Synchronized, and no other. It waits for Updates and Views of
+// this handle that have the lock. Calls that wait for the lock end with an error that Is
+// ErrClosed. All Loads must have returned before. A second Close is an error that Is ErrClosed.
 func (s *Synchronized[T]) Close() error { return s.lock.opening.close("synchronized.close") }
 
-// SynchronizedState is what State tells.
+// SynchronizedState is the result of State.
 type SynchronizedState struct {
 	Commits uint64            // how often an Update or a Store has changed the value
 	Held    bool              // an Update, a View or a Store is under way, or its process has died in it and is not gone
-	Owner   *shmsync.Identity // the process that has the lock; nil when free or unknown
+	Owner   *shmsync.Identity // the process that has the lock; nil if it is free or the process is not known
 	Waiting bool              // there may be waiters for the lock
-	Err     error             // ErrCorrupt if a peer has overwritten the lock, else nil
+	Err     error             // ErrCorrupt if a peer has overwritten the lock, otherwise nil
 }
 
 // State reads the words of s without locking it. The answer may be out of date when State
-// returns, and its parts may be of different moments.
+// returns, and its parts may be from different moments.
 func (s *Synchronized[T]) State() SynchronizedState { return s.state() }
 
 func (s *synchronized) state() SynchronizedState {

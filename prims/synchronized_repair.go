@@ -14,7 +14,7 @@ func init() {
 	})
 }
 
-// checkSynchronized reports what no moment of a correct Synchronized has.
+// checkSynchronized reports states that a correct Synchronized never has.
 func checkSynchronized(a *arenakernel.Arena, o arenakernel.Object) error {
 	w, err := arenakernel.TryAt[synchronizedWords](a, o.Body)
 	if err != nil {

@@ -14,14 +14,14 @@ import (
 //	owner word  current  valid copy  other copy                       meaning                 left by
 //	free        c        c&1         what earlier Updates left there  idle                    Lock
 //	held by n   c        c&1         n writes it                      n is in an Update       commit, abort, death
-//	held by n   c+1      (c+1)&1     the value before                 n has committed         Unlock, death
+//	held by n   c+1      (c+1)&1     the previous value               n has committed         Unlock, death
 //	held by n,  c        c&1         a system call of n may write it  n is dead and not gone  the free byte lock of n:
 //	dead                                                                                      the owner word becomes free
 //
-// The store of current+1 is the commit. A process that dies before it leaves the value as it
-// was. A copy is written only after the commit that made it the other one, by a later holder
-// of the lock. So a reader without the lock has a whole value if current is the same before
-// and after it read the copy: the seqcount latch of the Linux kernel.
+// The store of current+1 is the commit. A process that dies before the commit leaves the value
+// unchanged. A copy becomes the other one by a commit, and only a later holder of the lock writes
+// it. So a reader without the lock has a whole value if current is the same before and after it
+// has read the copy: this is the seqcount latch of the Linux kernel.
 type synchronizedWords struct {
 	_    structs.HostLayout
 	lock mutexWords // with PolicyRelease
@@ -31,7 +31,7 @@ type synchronizedWords struct {
 	//   order:   release on the store, acquire on the first load of Load; its second load
 	//            comes after asm.LoadFence
 	//   futex:   none
-	//   crash:   the store is the commit: before it the value is as it was
+	//   crash:   the store is the commit: without it the value is unchanged
 	current atomic.Uint64
 	_       [56]byte
 }
@@ -42,8 +42,8 @@ var (
 	_ = [1]struct{}{}[unsafe.Sizeof(synchronizedWords{})-256]
 )
 
-// synchronizedShape is where the copies of a value of that many bytes are, from the body,
-// and how large the body is.
+// synchronizedShape returns the offsets in the body of the copies of a value of that many bytes,
+// and the size of the body.
 func synchronizedShape(value uintptr) (copies [2]arenakernel.Offset, size uint64) {
 	copies[0] = arenakernel.Offset(unsafe.Sizeof(synchronizedWords{}))
 	copies[1] = copies[0] + (arenakernel.Offset(value)+63)&^63
@@ -60,5 +60,5 @@ func initSynchronized[T any](body []byte, initial *T, opt *SynchronizedOptions) 
 	*(*T)(unsafe.Add(unsafe.Pointer(w), copies[0])) = *initial
 }
 
-// storeFlag is a plain store of a flag of this process that the compiler leaves in its place.
+// storeFlag is a plain store of a flag of this process. The compiler does not move it.
 func storeFlag(w *atomic.Uint32, v uint32) { *(*uint32)(unsafe.Pointer(w)) = v }

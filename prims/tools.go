@@ -10,9 +10,9 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// SetSpinOf bounds how long waiters of all processes spin for an object before they sleep,
-// whatever kind of primitive it is, as the SetSpin of its type does. It is for tools. An
-// object without such a bound is an error that Is ErrNotSupported.
+// SetSpinOf bounds how long waiters of all processes spin for an object before they sleep, as the
+// SetSpin of the object's type does, for an object of any kind. It is for tools. An object
+// without such a bound is an error that Is ErrNotSupported.
 func SetSpinOf(a *arena.Arena, o arena.Object, d time.Duration) error {
 	k := (*arenakernel.Arena)(a)
 	for _, off := range spinWordsOf(k, arenakernel.Object(o)) {
@@ -29,7 +29,7 @@ func SetSpinOf(a *arena.Arena, o arena.Object, d time.Duration) error {
 	return nil
 }
 
-// spinWordsOf gives the offsets, in the body, of an object's spin budgets.
+// spinWordsOf returns the offsets, in the body, of an object's spin budgets.
 func spinWordsOf(a *arenakernel.Arena, o arenakernel.Object) []arenakernel.Offset {
 	switch o.Kind {
 	case mutexKind, rwmutexKind, synchronizedKind:
@@ -69,10 +69,9 @@ func spinWordsOf(a *arenakernel.Arena, o arenakernel.Object) []arenakernel.Offse
 	return nil
 }
 
-// RecoverAt makes a lock usable again whose holder died, as the Recover of its type
-// does, whatever type that is: Mutex, CohortMutex, RWMutex, FairMutex, SpinLock, RWSpinLock
-// or, for a key, MultiLock. It is for tools. An object of another kind is an error that Is
-// ErrNotSupported.
+// RecoverAt makes a lock usable again whose holder died, as the Recover of its type does, for any
+// type of lock: Mutex, CohortMutex, RWMutex, FairMutex, SpinLock, RWSpinLock or, for a key,
+// MultiLock. It is for tools. An object of another kind is an error that Is ErrNotSupported.
 func RecoverAt(a *arena.Arena, o arena.Object, key uint64, repair func() error) error {
 	return RecoverAtContext(context.Background(), a, o, key, repair)
 }

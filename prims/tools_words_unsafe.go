@@ -8,7 +8,7 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// spinCell is a spin budget where it lies in an object.
+// spinCell is a spin budget at its place in an object.
 type spinCell struct {
 	_     structs.HostLayout
 	field atomic.Uint32
@@ -22,7 +22,7 @@ const (
 	signalSpinOff  = arenakernel.Offset(unsafe.Offsetof(signalHead{}.spin))
 	monitorSpinOff = arenakernel.Offset(unsafe.Offsetof(monitorWords{}.spin))
 
-	// And the heads of the lists of poller nodes.
+	// The heads of the lists of poller nodes in the bodies.
 	mutexPollerOff       = arenakernel.Offset(unsafe.Offsetof(mutexWords{}.poller))
 	rwmutexReadersPoller = arenakernel.Offset(unsafe.Offsetof(rwmutexWords{}.pollerReaders))
 	rwmutexWriterPoller  = arenakernel.Offset(unsafe.Offsetof(rwmutexWords{}.pollerWriter))

@@ -23,7 +23,7 @@ var (
 )
 
 // Tx is a transaction: the changes that the function of an Update makes to data in the arena.
-// Either all of them stay or none of them does, also if this process is killed at any
+// Either all of them stay or none of them does, even if this process is killed at any
 // instruction. That holds for memory that [Save], [SaveSlice] or [Set] got before the change, and
 // for blocks of Alloc and Free.
 //
@@ -31,16 +31,16 @@ var (
 type Tx struct {
 	place  txPlace
 	tail   uint32
-	next   uint // of saved, to be overwritten
+	next   uint // index in saved that is overwritten next
 	active uint64
 	open   bool
-	blocks bool // there are records of blocks
+	blocks bool // the log has records of blocks
 	saved  [8]txRange
 
 	log    *undoLog
 	object string
 	ended  bool  // the function has returned
-	failed error // why it can only be undone
+	failed error // why the transaction can only be undone
 	noLock bool  // this process has no byte lock
 }
 
@@ -56,7 +56,7 @@ func newTx(l *undoLog, object string) *Tx {
 	return tx
 }
 
-// supported says whether this process may use transactions.
+// supported returns an error if this process cannot use transactions.
 func (tx *Tx) supported(op string) error {
 	if !tx.noLock {
 		return nil
@@ -78,8 +78,8 @@ func (tx *Tx) begin(op string) error {
 	return nil
 }
 
-// finish ends the transaction: it commits it or undoes it. An error is errBadLog: then
-// neither was possible.
+// finish ends the transaction: it commits it or undoes it. The only error is errBadLog: neither
+// was possible then.
 func (tx *Tx) finish(commit bool) error {
 	tx.open = false
 	if tx.tail == 0 {
@@ -125,7 +125,7 @@ func (tx *Tx) mistake(call, what string) {
 }
 
 // Alloc returns size zeroed bytes of the arena, as [arena.Arena.Alloc] does. The block stays if
-// the transaction commits, and goes back otherwise. If the arena or the log has no room, Alloc
+// the transaction commits, and is freed otherwise. If the arena or the log has no room, Alloc
 // ends the function that it is called from, as [Save] does.
 //
 // The offset must not be given to others before the transaction has committed, except in data
@@ -156,9 +156,9 @@ func (tx *Tx) Alloc(size, align uint64) arena.Offset {
 	return off
 }
 
-// Free gives the block at off back when the transaction commits. Its bytes can be read until
-// then. Free panics for an offset at which no block of Alloc begins. If the log has no room,
-// Free ends the function that it is called from, as [Save] does.
+// Free frees the block at off when the transaction commits. Its bytes can be read until then.
+// Free panics if no block of Alloc begins at off. If the log has no room, Free ends the function
+// that it is called from, as [Save] does.
 func (tx *Tx) Free(off arena.Offset) {
 	if !tx.open {
 		tx.mistake("Free", "")

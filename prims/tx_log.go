@@ -26,7 +26,7 @@ var (
 //
 //	record: the saved bytes | padding to a multiple of 8 | offset u64 | length u32 | kind u32
 //
-// The records are guarded by the lock. A peer's bytes may be anything: what is read here is
+// The lock guards the records. A peer may have written anything into them: what is read here is
 // validated, and used from private memory.
 type undoLog struct {
 	a       *arenakernel.Arena
@@ -50,7 +50,7 @@ const (
 	logUnit    = 64
 )
 
-// logSize is how many bytes of records a new log has for what the options say.
+// logSize is the size of the records of a new log, from the options.
 func logSize(p Policy, asked int, what string) uint64 {
 	switch {
 	case asked != 0 && p != PolicyRollback:
@@ -65,7 +65,8 @@ func logSize(p Policy, asked int, what string) uint64 {
 	return (uint64(asked) + logUnit - 1) &^ (logUnit - 1)
 }
 
-// withLog is the size of a body that has words, and a log of that size unless it is 0.
+// withLog is the size of a body with words bytes of words and a log of that size, or without a
+// log if log is 0.
 func withLog(words, log uint64) uint64 {
 	if log == 0 {
 		return words
@@ -73,7 +74,7 @@ func withLog(words, log uint64) uint64 {
 	return words + logHeadBytes + log
 }
 
-// logOf gives the log of an object whose body begins with so many bytes of words.
+// logOf returns the log of an object whose body begins with that many bytes of words.
 func logOf(a *arenakernel.Arena, o arenakernel.Object, words uint64) (*undoLog, error) {
 	size := o.Size - words - logHeadBytes
 	if o.Size < words+logHeadBytes+logUnit || size > logMost || size%logUnit != 0 {
@@ -105,15 +106,15 @@ func (l *undoLog) differs(asked int) string {
 	return ""
 }
 
-// errBadLog says that a log is such that no correct process leaves it.
+// errBadLog says that the log is in a state in which no correct process leaves it.
 var errBadLog = errors.New("the undo log is corrupt")
 
-// logRecord is a record that was validated.
+// logRecord is a validated record.
 type logRecord struct {
 	kind  uint32
 	off   arenakernel.Offset
-	start uint32 // of its bytes
-	n     uint32 // how many
+	start uint32 // where its bytes begin
+	n     uint32 // how many bytes it has
 }
 
 // before reads and validates the record that ends at end.
@@ -136,8 +137,8 @@ func (l *undoLog) before(end uint32) (r logRecord, err error) {
 	return r, nil
 }
 
-// each calls f for the records below tail, from the last to the first. The walk ends: each record
-// has a footer at least.
+// each calls f for the records below tail, from the last to the first. The walk ends, because
+// each record has at least a footer.
 func (l *undoLog) each(tail uint32, f func(r logRecord, end uint32)) error {
 	for end := tail; end > 0; {
 		r, err := l.before(end)
@@ -152,8 +153,8 @@ func (l *undoLog) each(tail uint32, f func(r logRecord, end uint32)) error {
 	return nil
 }
 
-// undoBytes restores what the records below tail have saved. It may be repeated. Nothing is
-// restored unless all of them are valid.
+// undoBytes restores what the records below tail have saved. It may be repeated. It restores
+// nothing unless all records are valid.
 func (l *undoLog) undoBytes(tail uint32) error {
 	if err := l.each(tail, nil); err != nil {
 		return err

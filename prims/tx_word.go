@@ -6,12 +6,12 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// logState is the word of an undo log that says which of its records are valid. It is the one
-// truth about the transaction of the holder of the lock.
+// logState is the word of an undo log that says which of its records are valid. It alone
+// describes the transaction of the lock's holder.
 //
 //	bits 0..31   tail   bytes of valid records, a multiple of 8
 //	bits 32..60  name   the process whose transaction it is, or was
-//	bits 61..63  phase  below
+//	bits 61..63  phase  see below
 //
 //	phase      tail  name  meaning                                          left by
 //	idle       0     0     no transaction has changed anything              commit, the end of a rollback
@@ -21,14 +21,14 @@ import (
 //	                       records are being undone
 //	committed  n     D     all bytes are as D wants them; the blocks of     commit
 //	                       the records are being committed
-//	lost       0     0     the records mean nothing any more, and only a    the process that makes the lock
+//	lost       0     0     the records have no meaning any more, and only  the process that makes the lock
 //	                       repair makes the data whole                     not recoverable
 //
 // Every other value is corrupt. Only a transaction with records of blocks goes through undone
 // or committed.
 //
 // Only the holder of the lock writes the word, with the two exceptions below. A process that rolls
-// back holds the lock, and its name is in the owner word of the lock: so the log keeps the name of D.
+// back holds the lock, and the owner word names that process. So the log keeps the name of D.
 //
 //	idle -> active                         the first Save, Alloc or Free
 //	active -> active, with more tail       the next one
@@ -42,7 +42,7 @@ import (
 // Two processes make the word lost by a compare-and-swap, without the lock. Both do so after the
 // function of an Update of D has unlocked the mutex.
 //
-//   - D itself, at the end of that Update, unless it has the lock again.
+//   - D itself, at the end of that Update, unless D has the lock again.
 //   - A reaper of H, a later holder that is gone, before it takes the lock from H; see disown. It
 //     reads the word, and then finds the owner word as it was, with H not current, while the ID of
 //     H is in an act word. H is a generation of a slot, which no participant gets meanwhile, so H has
@@ -100,7 +100,7 @@ func (s logState) participant() arenakernel.ParticipantID {
 	return arenakernel.ParticipantID(s>>logNameShift) & arenakernel.ParticipantIDMask
 }
 
-// valid reports whether s is the state of a log of size bytes that can be undone, or is idle.
+// valid reports whether s is the state of a log of size bytes that is idle or can be undone.
 func (s logState) valid(size uint32) bool {
 	if s == 0 {
 		return true

@@ -15,8 +15,8 @@ type logHead struct {
 	state     atomic.Uint64 // see logState
 	size      uint32        // bytes of records. Immutable after init.
 	_         [4]byte
-	rollbacks atomic.Uint64 // rollbacks after a death; for people
-	highest   atomic.Uint64 // the highest tail so far; for people
+	rollbacks atomic.Uint64 // rollbacks after a death; for tools
+	highest   atomic.Uint64 // the highest tail so far; for tools
 	_         [32]byte
 }
 
@@ -37,22 +37,22 @@ func logBody(body []byte, words uint64) *logHead {
 	return (*logHead)(unsafe.Pointer(&body[words]))
 }
 
-// storeLogState stores the state of a log. It is out of line, and nothing but the store: the
-// compiler moves no store of its caller over a call, and the call's store is one instruction. So a
-// thread that is killed has made the stores before it if it has made this one, and none of those
-// after it if it has not. See docs/memory-model.md.
+// storeLogState stores the state of a log. It is not inlined and does nothing but the store: the
+// compiler moves no store of its caller over a call, and the store is one instruction. So if a
+// killed thread has made this store, it has made all earlier ones; if it has not, it has made none
+// of the later ones. See docs/memory-model.md.
 //
 //go:noinline
 func storeLogState(p *uint64, s uint64) { *p = s }
 
-// txPlace is where a transaction finds things in this process.
+// txPlace has the addresses that a transaction uses in this process.
 type txPlace struct {
 	heap     unsafe.Pointer // the first byte of the heap
 	heapSize uintptr
 	heapOff  uint64 // its offset
 	records  unsafe.Pointer
 	state    *uint64
-	// Where the object of the lock begins and ends, from heap on.
+	// Where the object of the lock begins and ends, counted from heap.
 	lock, lockEnd uintptr
 }
 
@@ -66,10 +66,10 @@ func placeOf(l *undoLog) txPlace {
 }
 
 // Save records *p, which is in the arena of the lock, before the caller changes it. If the
-// transaction does not commit, *p becomes what it is now. A range within one of the last 8 that
-// were saved is not recorded again.
+// transaction does not commit, *p gets its present value back. A range within one of the last 8
+// that were saved is not recorded again.
 //
-// If the log has no room, Save ends the function that it is called from, by a panic that Update
+// If the log has no room, Save ends the function that it is called from, by a panic, which Update
 // turns into an error that Is [shmsync.ErrNoSpace]. Save panics for a p outside of the arena, and
 // for a tx whose Update has ended.
 func Save[T any](tx *Tx, p *T) { tx.save(unsafe.Pointer(p), unsafe.Sizeof(*p)) }
@@ -132,7 +132,7 @@ func (tx *Tx) record(off arenakernel.Offset, kind uint64) {
 	storeLogState(tx.place.state, uint64(tx.tail)|tx.active)
 }
 
-// unrecord takes the last record back, which is one of record.
+// unrecord removes the last record, which record has made.
 func (tx *Tx) unrecord() {
 	tx.tail -= logFooter
 	if tx.tail == 0 {
@@ -142,7 +142,7 @@ func (tx *Tx) unrecord() {
 	storeLogState(tx.place.state, uint64(tx.tail)|tx.active)
 }
 
-// storeKind stores the kind of a record, whose place is a multiple of 4, at once.
+// storeKind stores the kind of a record in one piece: its place is a multiple of 4.
 //
 //go:noinline
 func storeKind(p *byte, kind uint32) {

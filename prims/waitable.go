@@ -11,27 +11,26 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// Waitable is a toolkit: a synchronization primitive between processes made of a
-// state S, which is shared, and rules, which say when a wait may go on and how that
-// changes the state. S and E have no pointers; E, what one wait wants, has at most
-// eight bytes.
+// Waitable is a toolkit: a synchronization primitive between processes that consists of a shared
+// state S and rules. The rules say when a wait may go on and how that changes the state. S and E
+// have no pointers. E says what one wait wants, and has at most eight bytes.
 //
-// Waits are served in the order in which they came, or in that of Rules.Before; no call
-// overtakes a wait. When a process dies, the claims that it holds are given back. The rules
-// are called with the state locked: they must be quick, must not call the Waitable, and must
-// be the same in all processes.
+// Waits are served in the order in which they came, or in the order of Rules.Before; no call
+// overtakes a wait. When a process dies, the claims that it holds are given back. The rules are
+// called with the state locked: they must be quick, must not call the Waitable, and must be the
+// same in all processes.
 //
-// If a rule panics or calls [runtime.Goexit], it changes nothing, and the Waitable is not
-// recoverable: waits end with an error that Is ErrNotRecoverable, Update and Release
-// panic with it, and no rule is called until Recover succeeds. A process runs rules for
-// waits of others, and for the claims of the dead, too: a panic goes on only in the
-// goroutine whose own call the rule was run for.
+// If a rule panics or calls [runtime.Goexit], it changes nothing, and the Waitable becomes not
+// recoverable: waits end with an error that Is ErrNotRecoverable, Update and Release panic with
+// it, and no rule is called until Recover succeeds. A process also runs rules for waits of
+// others, and for the claims of the dead. A panic of a rule continues only in the goroutine whose
+// own call needed the rule.
 //
-// In the terminology of the Go memory model, and across processes: each Update,
-// Release and claim synchronizes before every later one, before a State that sees it,
-// and an Update or Release before the return of a Wait that it let go.
+// In the terminology of the Go memory model, and across processes: each Update, Release and claim
+// synchronizes before every later one, and before a State that sees it. An Update or Release also
+// synchronizes before the return of a Wait that it ended.
 //
-// After Raymond Chen's library for awaitable synchronization objects.
+// The design follows Raymond Chen's library for awaitable synchronization objects.
 type Waitable[S, E any] struct {
 	mon    *monitor
 	fifo   fifo
@@ -42,7 +41,7 @@ type Waitable[S, E any] struct {
 	a      *arenakernel.Arena
 	object arenakernel.Object
 	name   arenakernel.ParticipantID
-	noRule bool // what runs is the function of an Update. Guarded by: the queue lock
+	noRule bool // the running function is that of an Update. Guarded by: the queue lock
 }
 
 // Rules say how a Waitable behaves.
@@ -50,26 +49,26 @@ type Rules[S, E any] struct {
 	// Claim reports whether a wait for e may go on in state s, and if so changes s
 	// for it. It sees the same state and gives the same answer in every process.
 	Claim func(s *S, e E) bool
-	// Release undoes a claim. If it is nil, claims are not held: they are not released, and
-	// do not come back when their process dies.
+	// Release undoes a claim. If it is nil, claims are not held: they cannot be released, and are
+	// not undone when their process dies.
 	Release func(s *S, e E)
 	// OnDeath is called instead of Release for a claim of a process that died. Nil
 	// means Release.
 	OnDeath func(s *S, e E)
-	// Undo is called for a claim that was granted to a wait whose process died before
-	// Wait returned: the process never had it. Nil means Release, or else OnDeath; without
-	// any of the three, such a claim is lost.
+	// Undo is called for a claim that was granted to a wait whose process died before Wait
+	// returned: the process never had the claim. Nil means Release or, if that is nil, OnDeath.
+	// Without any of the three, such a claim is lost.
 	Undo func(s *S, e E)
-	// Before reports whether a wait for x is served before one for y that came
-	// earlier. Nil means that none is.
+	// Before reports whether a wait for x is served before an earlier wait for y. Nil means that
+	// no wait overtakes another.
 	Before func(x, y E) bool
 }
 
 // WaitableOptions says how a Waitable is created. A nil *WaitableOptions means the
 // zero value.
 type WaitableOptions struct {
-	// Holds is how many different claims, by process and value of E, can be held, or
-	// be granted and not accepted yet, at a time, for a new object: 0 means 256.
+	// Holds bounds, for a new object, how many different claims, by process and value of E, can
+	// be held or be granted and not accepted yet at a time. 0 means 256.
 	Holds int
 	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
 	// waiters learn the bound from what has paid off; if it is negative, they never spin.
@@ -82,14 +81,14 @@ const (
 	waitableVersion  = 3
 	waitableHolds    = 256
 	waitableHoldSize = 40
-	waitableCount    = 1 << 20 // most claims of one sort by one participant
+	waitableCount    = 1 << 20 // most claims of one value of E by one participant
 )
 
 // How a wait of a Waitable ended.
 const (
 	waitableGranted = iota
 	waitableStopped
-	waitableLost // it is not recoverable
+	waitableLost // the Waitable is not recoverable
 )
 
 // OpenWaitable finds the Waitable of that name in the arena or creates it with the state
@@ -128,8 +127,7 @@ func openWaitable[S, E any](a *arenakernel.Arena, name string, initial S, rules 
 	return newWaitable(a, o, rules)
 }
 
-// WaitableAt opens the Waitable at an offset. Another process got the offset from the method
-// Offset.
+// WaitableAt opens the Waitable at an offset that another process got from the method Offset.
 func WaitableAt[S, E any](a *arena.Arena, off arena.Offset, rules Rules[S, E]) (*Waitable[S, E], error) {
 	k := (*arenakernel.Arena)(a)
 	if rules.Claim == nil {
@@ -178,18 +176,18 @@ func buildWaitable[S, E any](a *arenakernel.Arena, o arenakernel.Object, rules R
 	x.mon = buildMonitor(a, o, o.Body, x, false)
 	x.fifo = fifo{x.mon, &x.words.queue}
 	x.asideFromRules()
-	// Only a process that has the rules can take back what the dead have claimed.
+	// Only a process that has the rules can take back what the dead have claimed, so its poller
+	// must hear of deaths.
 	x.mon.queueLock.queue.StartPoller()
 	return x
 }
 
-// Wait waits until the rules let a wait for e go on. An error means that they did not: an
-// error that Is ErrCanceled after Stop, ErrNotRecoverable, ErrNoSpace, ErrCorrupt or
-// ErrClosed.
+// Wait waits until the rules let a wait for e go on. An error means that they did not: it Is
+// ErrCanceled after Stop, ErrNotRecoverable, ErrNoSpace, ErrCorrupt or ErrClosed.
 func (x *Waitable[S, E]) Wait(e E) error { return x.WaitContext(context.Background(), e) }
 
-// WaitContext is Wait that ends with ctx.Err() when ctx ends before. A wait that may go on at
-// once does, also when ctx has ended.
+// WaitContext is Wait that ends with ctx.Err() when ctx ends first. A wait that may go on at once
+// does so even if ctx has ended.
 func (x *Waitable[S, E]) WaitContext(ctx context.Context, e E) error {
 	m := x.mon
 	if err := m.begin(); err != nil {
@@ -221,19 +219,19 @@ func (x *Waitable[S, E]) WaitContext(ctx context.Context, e E) error {
 // changeTries is how often awaitChange looks before it takes the queue lock.
 const changeTries = 20
 
-// awaitChange waits until the state has the claim that waitNode was granted: the granter
-// resolves a wait before it changes the state, since the wait may give up until then. So a
-// State that is called after Wait has returned has the claim. A granter that is stopped in
-// between holds the queue lock, without which the claim cannot be released either. If the granter
-// is dead, the next holder of the lock makes the change.
+// awaitChange waits until the state contains the claim that waitNode was granted. The granter
+// resolves a wait before it changes the state, since the wait may give up until then. Because of
+// awaitChange, a State that is called after Wait has returned contains the claim. If the granter
+// is stopped in between, it holds the queue lock, and without that lock nobody could release the
+// claim either. If the granter is dead, the next holder of the lock makes the change.
 func (x *Waitable[S, E]) awaitChange(waitNode *park.WaitNode) {
 	n := waitNode.Node
 	if outcome(n.Extra().Load()).result() != waitableGranted {
 		return
 	}
 	for range changeTries {
-		// The node keeps its stamp until the change is made, and is not used again before
-		// this process has collected it.
+		// The node keeps its stamp until the change is made, and is not reused before this
+		// process has collected it.
 		if stamp := n.Stamp().Load(); stamp == 0 || stamp == x.mon.words.accounted.Load() {
 			return
 		}
@@ -244,8 +242,8 @@ func (x *Waitable[S, E]) awaitChange(waitNode *park.WaitNode) {
 	}
 }
 
-// enqueue claims for this process or queues a wait. It begins with the queue lock held
-// and ends without it. Without a wait node there is nothing to wait for, and err says why.
+// enqueue claims for this process or queues a wait. The caller holds the queue lock, and enqueue
+// releases it. If it returns no wait node, there is nothing to wait for, and err says why.
 func (x *Waitable[S, E]) enqueue(ctx context.Context, extra uint64) (waitNode *park.WaitNode, err error) {
 	m, b, done, queued := x.mon, takeWakes(), false, false
 	defer func() {
@@ -284,14 +282,14 @@ func (x *Waitable[S, E]) enqueue(ctx context.Context, extra uint64) (waitNode *p
 	}
 	m.join(waitNode, 0, extra)
 	queued = true
-	x.resolve(b) // by Before it may be the first
+	x.resolve(b) // Before may put this wait first
 	done = true
 	m.leave(b)
 	return waitNode, nil
 }
 
-// TryWait makes the claim of Wait if that is possible without waiting, and reports whether
-// it did. Err tells whether any wait can ever succeed.
+// TryWait makes the claim of Wait if that is possible without waiting, and reports whether it
+// did. Err tells whether a wait can ever succeed.
 func (x *Waitable[S, E]) TryWait(e E) (ok bool) {
 	x.mon.opening.use()
 	if !x.mon.tryEnter() {
@@ -300,7 +298,7 @@ func (x *Waitable[S, E]) TryWait(e E) (ok bool) {
 	x.locked(func() (changed bool) {
 		ended, err := x.tryClaim(packExtra(e))
 		ok = ended && err == nil
-		return false // nobody else may go on for that
+		return false // the claim lets no other wait go on
 	})
 	return ok
 }
@@ -334,9 +332,9 @@ func (x *Waitable[S, E]) stopped() error {
 	return x.mon.fail("waitable.wait", shmsync.ErrCanceled, nil, "it was stopped")
 }
 
-// Release gives back a claim for e that this process has made. It panics if there is
-// none, when the rules have no Release, and with an error that Is ErrNotRecoverable
-// when x is not recoverable: the claim stays then.
+// Release gives back a claim for e that this process has made. It panics if there is none, if the
+// rules have no Release, and with an error that Is ErrNotRecoverable if x is not recoverable. The
+// claim stays in the last case.
 func (x *Waitable[S, E]) Release(e E) {
 	if x.rules.Release == nil {
 		panic("shmsync: Release of waitable " + objectName(x.object) + ", whose claims are not held")
@@ -361,9 +359,9 @@ func (x *Waitable[S, E]) Release(e E) {
 	}
 }
 
-// Update changes the state by f, which is called with the state locked, and ends the waits
-// that can go on now. If f panics, the state is as before and x can be used. It panics with
-// an error that Is ErrNotRecoverable when x is not recoverable.
+// Update changes the state by f, which is called with the state locked, and ends the waits that
+// can go on now. If f panics, the state is unchanged and x can still be used. Update panics with
+// an error that Is ErrNotRecoverable if x is not recoverable.
 func (x *Waitable[S, E]) Update(f func(s *S)) {
 	x.mustEnter("waitable.update")
 	x.locked(func() (changed bool) {
@@ -378,8 +376,8 @@ func (x *Waitable[S, E]) Update(f func(s *S)) {
 	})
 }
 
-// Stop ends all waits, now and from now on, with an error that Is ErrCanceled. It
-// cannot be taken back. Claims stay, and can be released.
+// Stop ends all waits, now and from now on, with an error that Is ErrCanceled. It cannot be
+// undone. Claims stay, and can be released.
 func (x *Waitable[S, E]) Stop() {
 	if err := x.mon.enter(nil); err != nil {
 		panic(err)
@@ -390,7 +388,7 @@ func (x *Waitable[S, E]) Stop() {
 	})
 }
 
-// mustEnter takes the queue lock of an object that can be used, or panics.
+// mustEnter takes the queue lock of a usable object, or panics.
 func (x *Waitable[S, E]) mustEnter(op string) {
 	err := x.mon.enter(nil)
 	if err == nil && x.lost() {
@@ -402,8 +400,8 @@ func (x *Waitable[S, E]) mustEnter(op string) {
 	}
 }
 
-// locked calls f with the queue lock held, serves the waiters if f has changed the state,
-// and gives the lock back. If a rule that f runs does not return, x is not recoverable.
+// locked calls f with the queue lock held, serves the waiters if f has changed the state, and
+// releases the lock. If a rule that f runs does not return, x becomes not recoverable.
 func (x *Waitable[S, E]) locked(f func() (changed bool)) {
 	b, done := takeWakes(), false
 	defer func() {
@@ -424,12 +422,12 @@ func (x *Waitable[S, E]) locked(f func() (changed bool)) {
 	x.mon.leave(b)
 }
 
-// Offset is where the Waitable lies in its arena, for WaitableAt in another process.
+// Offset is the place of the Waitable in its arena, for WaitableAt in another process.
 func (x *Waitable[S, E]) Offset() arena.Offset { return x.object.Offset }
 
-// Close closes the handle, and no other handle on the Waitable. Calls that wait by it
-// end with an error that Is ErrClosed. Claims of this process stay its own, and are
-// released through another handle. A second Close is an error that Is ErrClosed.
+// Close closes this handle on the Waitable, and no other. Calls that wait through it end with an
+// error that Is ErrClosed. This process keeps its claims; release them through another handle. A
+// second Close is an error that Is ErrClosed.
 func (x *Waitable[S, E]) Close() error {
 	return x.mon.opening.close("waitable.close")
 }

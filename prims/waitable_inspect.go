@@ -7,8 +7,8 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// inspectWaitable does without the rules, so it cannot tell which holds a wait is for:
-// an Update may end it as well.
+// inspectWaitable has no rules, so it cannot tell for which holds a wait waits: an Update may end
+// the wait, too.
 func inspectWaitable(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspection {
 	w, err := arenakernel.TryAt[waitableWords](a, o.Body)
 	if err != nil || o.Size < waitableShapeOf(0, 0).size {
@@ -45,13 +45,14 @@ func inspectWaitable(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Ins
 	return i.Inspection
 }
 
-// waitableHoldsAt is where the holds begin, from the body; its end if there are none.
+// waitableHoldsAt is the offset in the body where the holds begin. It is the end of the body if
+// there are none.
 func waitableHoldsAt(o arenakernel.Object, w *waitableWords) arenakernel.Offset {
 	n, most := w.holds.Load(), (o.Size-uint64(waitableShapeOf(0, 0).size))/waitableHoldSize
 	return arenakernel.Offset(o.Size - waitableHoldSize*min(n, most))
 }
 
-// hideWaitable hides the state, and the text of a panic, which may tell of it.
+// hideWaitable hides the state, and the text of a panic, which may contain parts of the state.
 func hideWaitable(a *arenakernel.Arena, o arenakernel.Object, hide func(from arenakernel.Offset, n uint64)) {
 	end := o.Size
 	state := waitableShapeOf(0, 0).copies[0]

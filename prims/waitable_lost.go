@@ -12,20 +12,20 @@ import (
 
 var _ = crashpoint.Register("waitable.lose.marked")
 
-// Rules are a program's own code, which runs with the queue lock held, and also where a
-// process serves the waits of others or cleans up after a death. A rule that panics, or
-// that ends its goroutine as t.FailNow does, must neither keep the lock nor end the
-// code that runs it on behalf of another process. So:
+// Rules are a program's own code. They run with the queue lock held, and also when a process
+// serves the waits of others or cleans up after a death. A rule that panics, or that ends its
+// goroutine as t.FailNow does, must not keep the lock. It must not end the code that runs it for
+// another process either. So:
 //
-//   - a rule works on a copy of the state, which counts once the rule has returned;
+//   - a rule works on a copy of the state, which becomes the state once the rule has returned;
 //   - if it does not return, the Waitable is marked as not recoverable, and no rule is
 //     called any more until Recover succeeds;
-//   - a panic goes on where the rule was run for the call itself (locked, enqueue), and
-//     ends where it was run for others (guarded);
+//   - a panic continues if the rule was run for the call itself (locked, enqueue), and
+//     stops if the rule was run for others (guarded);
 //   - nothing stops runtime.Goexit, so goroutines of this library, and a call that cleans up
 //     after a death, run rules in a goroutine of their own (aside).
 
-// guarded runs rules for others by f, unless x is not recoverable.
+// guarded lets f run rules for others, unless x is not recoverable.
 func (x *Waitable[S, E]) guarded(f func()) {
 	if x.lost() {
 		return
@@ -40,7 +40,7 @@ func (x *Waitable[S, E]) guarded(f func()) {
 	done = true
 }
 
-// aside runs f in a goroutine of its own, and reports whether it returned.
+// aside runs f in a separate goroutine, and reports whether f returned.
 func aside(f func()) (returned bool) {
 	ended := make(chan struct{})
 	go func() {
@@ -52,27 +52,27 @@ func aside(f func()) (returned bool) {
 	return returned
 }
 
-// reapIfDue reaps, with the queue lock held, if a participant has died since the last time.
+// reapIfDue reaps if a participant has died since the last reap. The queue lock is held.
 func (x *Waitable[S, E]) reapIfDue(b *wakes) {
 	if m := x.mon; m.reapDue() && !aside(func() { m.sweep(b) }) {
 		x.resolve(b)
 	}
 }
 
-// asideFromRules keeps the rules away from goroutines that have to survive them.
+// asideFromRules makes goroutines that must survive run the rules in separate goroutines.
 func (x *Waitable[S, E]) asideFromRules() {
 	m := x.mon
 	m.queueLock.alsoCheck = func() { aside(m.check) }
 	m.queueLock.repair = func() (err error) {
 		if !aside(func() { err = m.replay() }) {
-			err = m.replay() // now x is not recoverable, and no rule is called
+			err = m.replay() // by now x is not recoverable, so no rule is called
 		}
 		return err
 	}
 }
 
-// fail is the end of a call whose rule did not return: it ends all waits, gives the
-// queue lock back, calls after, and lets a panic with v go on.
+// fail ends a call whose rule did not return. It ends all waits, releases the queue lock, calls
+// after, and continues a panic with v.
 func (x *Waitable[S, E]) fail(v any, b *wakes, after func()) {
 	x.markLost(v)
 	x.resolve(b)
@@ -88,8 +88,8 @@ func (x *Waitable[S, E]) fail(v any, b *wakes, after func()) {
 // lost reports whether x is not recoverable.
 func (x *Waitable[S, E]) lost() bool { return x.words.lostBy.Load() != 0 }
 
-// markLost notes, with the queue lock held, that a rule panicked with v in this process,
-// or, where v is nil, that it ended its goroutine.
+// markLost records that a rule panicked with v in this process or, if v is nil, that it ended its
+// goroutine. The queue lock is held.
 func (x *Waitable[S, E]) markLost(v any) {
 	if x.lost() {
 		return
@@ -112,15 +112,15 @@ func (x *Waitable[S, E]) notRecoverable(op string) error {
 	return x.mon.fail(op, shmsync.ErrNotRecoverable, x.a.Who(by), "a rule did not return: "+lostText(x.words))
 }
 
-// lostText is what is known of the panic that made a Waitable not recoverable. A peer
-// may have written anything there.
+// lostText is the text of the panic that made a Waitable not recoverable. A peer may have written
+// anything there.
 func lostText(w *waitableWords) string {
 	text, _, _ := strings.Cut(string(w.lostText[:]), "\x00")
 	return strings.ToValidUTF8(text, "")
 }
 
-// Err tells whether x can be used: it is nil, or an error that Is ErrNotRecoverable, or
-// ErrCanceled after Stop. Like State it waits for nothing.
+// Err says whether x can be used: it is nil, or an error that Is ErrNotRecoverable, or
+// ErrCanceled after Stop. Like State it does not wait.
 func (x *Waitable[S, E]) Err() error {
 	if err := x.mon.opening.error("waitable.err"); err != nil {
 		return err
@@ -134,15 +134,14 @@ func (x *Waitable[S, E]) Err() error {
 	return nil
 }
 
-// Recover makes a Waitable usable again that is not recoverable because a rule did not
-// return: it calls repair with a copy of the state, which is that before the rule, and
-// makes the copy the state. Claims that processes hold stay, and the state that repair
-// leaves has to agree with them; those of processes that died meanwhile are undone by
-// the rules right after it. When repair returns an error, or panics, x stays as it is,
-// and Recover returns the error.
+// Recover makes a Waitable usable again that is not recoverable because a rule did not return. It
+// calls repair with a copy of the state from before the rule, and makes the copy the state.
+// Claims that processes hold stay, and the state that repair leaves has to agree with them. Right
+// after that, the rules undo claims of processes that have died since. If repair returns an
+// error, or panics, x remains as it is, and Recover returns the error.
 //
-// Recover of a Waitable that can be used does not call repair. Its own errors are those
-// of Wait. It panics when repair is nil.
+// If the Waitable can be used, Recover does not call repair. Its own errors are those of Wait. It
+// panics if repair is nil.
 func (x *Waitable[S, E]) Recover(repair func(s *S) error) error {
 	return x.RecoverContext(context.Background(), repair)
 }

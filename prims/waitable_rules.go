@@ -13,7 +13,7 @@ func (x *Waitable[S, E]) claim(s *S, extra uint64) bool {
 	return x.rules.Claim(s, unpackExtra[E](extra))
 }
 
-// find is the entry for claims of n, nil if it has none of that sort.
+// find returns the entry for claims e of participant n, or nil if there is none.
 func (x *Waitable[S, E]) find(n arenakernel.ParticipantID, extra uint64) *waitableHold {
 	for _, h := range x.holds {
 		if h.count.Load() != 0 && h.name.Load() == uint64(n) && h.extra.Load() == extra {
@@ -23,18 +23,18 @@ func (x *Waitable[S, E]) find(n arenakernel.ParticipantID, extra uint64) *waitab
 	return nil
 }
 
-// held reports whether claims are held, until they are released or their process dies.
+// held reports whether claims are held, that is, until they are released or their process dies.
 func (x *Waitable[S, E]) held() bool { return x.rules.Release != nil || x.rules.OnDeath != nil }
 
-// noted reports whether a claim has an entry: one that is held, or one that is granted to
-// a wait, until the wait accepts it.
+// noted reports whether a claim needs an entry: it is held, or it is granted to a wait that has
+// not accepted it.
 func (x *Waitable[S, E]) noted(granted bool) bool {
 	return x.held() || granted && x.rules.Undo != nil
 }
 
-// place is the number of the entry for one more claim of participant n, counted from 1: its
-// entry for the same claim, or a free one. The number is 0 if the claim needs no entry. If
-// ok is false, there is no room.
+// place is the number, counted from 1, of the entry for one more claim of participant n: its
+// entry for the same claim, or a free one. The number is 0 if the claim needs no entry. If ok is
+// false, there is no room.
 func (x *Waitable[S, E]) place(n arenakernel.ParticipantID, extra uint64, granted bool) (place uint32, ok bool) {
 	if !x.noted(granted) {
 		return 0, true
@@ -50,10 +50,10 @@ func (x *Waitable[S, E]) place(n arenakernel.ParticipantID, extra uint64, grante
 			return uint32(i + 1), h.count.Load() < waitableCount
 		}
 	}
-	return free, free != 0 || !x.held() // beyond the entries, a claim that is not held can be lost
+	return free, free != 0 || !x.held() // if the entries are full, a claim that is not held needs no entry
 }
 
-// note adds to c that n has one more claim, in the entry that place gave.
+// note adds to c that n has one more claim, in the entry that place returned.
 func (x *Waitable[S, E]) note(c *change, place uint32, n arenakernel.ParticipantID, extra uint64, granted bool) {
 	if place < 1 || int(place) > len(x.holds) {
 		return
@@ -74,7 +74,7 @@ func (x *Waitable[S, E]) note(c *change, place uint32, n arenakernel.Participant
 	}
 }
 
-// accept says that a wait of this process knows of the claim it was granted.
+// accept records that a wait of this process knows of the claim that it was granted.
 func (x *Waitable[S, E]) accept(place uint32) {
 	if place >= 1 && int(place) <= len(x.holds) {
 		x.holds[place-1].accepted.Add(1)
@@ -82,16 +82,16 @@ func (x *Waitable[S, E]) accept(place uint32) {
 	}
 }
 
-// unaccepted is how many claims of an entry were granted to waits that have not accepted
-// them. A wait may accept its claim before that is noted.
+// unaccepted is how many claims of an entry were granted to waits that have not accepted them. A
+// wait may accept its claim before the grant is recorded.
 func (h *waitableHold) unaccepted() uint64 {
 	if n := int64(h.granted.Load() - h.accepted.Load()); n > 0 {
-		return min(uint64(n), waitableCount) // or a peer wrote that
+		return min(uint64(n), waitableCount) // bounded, because a peer may have written the counts
 	}
 	return 0
 }
 
-// free reports whether an entry is nobody's.
+// free reports whether an entry belongs to nobody.
 func (h *waitableHold) free() bool {
 	return h.count.Load() == 0 && h.granted.Load() == h.accepted.Load()
 }
@@ -131,7 +131,7 @@ func (x *Waitable[S, E]) inOrder() (all []wait) {
 	return all
 }
 
-// resolve serves the waits, or ends them if x is not recoverable.
+// resolve serves the waits. If x is not recoverable, it ends them.
 func (x *Waitable[S, E]) resolve(b *wakes) {
 	x.guarded(func() { x.serveAll(b) })
 	if x.lost() {
@@ -150,7 +150,7 @@ func (x *Waitable[S, E]) serveAll(b *wakes) {
 	if !ok || !x.serve(b, w) {
 		return
 	}
-	// To look for the first each time would take the square of their number.
+	// inOrder is called once: searching for the first each time would take quadratic time.
 	for _, w := range x.inOrder() {
 		if !x.serve(b, w) {
 			return
@@ -188,7 +188,7 @@ func (x *Waitable[S, E]) serve(b *wakes, w wait) bool {
 	return true
 }
 
-// account makes the change of a grant whose granter died before it could.
+// account makes the change for a grant whose granter died before it had done so.
 func (x *Waitable[S, E]) account(w wait) {
 	var c change
 	if f := outcome(w.Extra().Load()); f.result() == waitableGranted {
@@ -208,8 +208,8 @@ func (x *Waitable[S, E]) requeue(w wait)         { x.fifo.requeue(w) }
 func (x *Waitable[S, E]) each(f func(wait) bool) { x.fifo.each(f) }
 func (x *Waitable[S, E]) clear()                 { x.fifo.clear() }
 
-// reap undoes the claims of the dead: those that they did not accept at once, and the
-// others when they are gone.
+// reap undoes the claims of the dead. It undoes claims that they had not accepted at once, and
+// the others when they are gone.
 func (x *Waitable[S, E]) reap(dead func(arenakernel.ParticipantID) bool) {
 	lost, unknown := x.rules.OnDeath, x.rules.Undo
 	if lost == nil {
@@ -230,7 +230,7 @@ func (x *Waitable[S, E]) reap(dead func(arenakernel.ParticipantID) bool) {
 	x.guarded(func() {
 		for _, h := range x.holds {
 			if h.count.Load() > waitableCount {
-				h.count.Store(0) // a peer wrote that
+				h.count.Store(0) // a peer wrote the entry
 			}
 			of := arenakernel.ParticipantID(h.name.Load() & arenakernel.ParticipantIDMask)
 			if h.free() || !dead(of) {
@@ -247,13 +247,13 @@ func (x *Waitable[S, E]) reap(dead func(arenakernel.ParticipantID) bool) {
 			for ; n > 0 && x.mon.ended(of); n-- {
 				x.undo(h, lost, n-1, 0)
 			}
-			h.granted.Store(h.accepted.Load()) // a peer may have written anything
+			h.granted.Store(h.accepted.Load()) // a peer may have written any value
 		}
 	})
 }
 
-// undo undoes one claim of an entry by a rule, and leaves it so many claims, held and
-// not accepted.
+// undo undoes one claim of an entry by a rule, and leaves the entry with the given numbers of
+// held and of unaccepted claims.
 func (x *Waitable[S, E]) undo(h *waitableHold, rule func(s *S, e E), count, unaccepted uint64) {
 	s := x.state()
 	rule(&s, unpackExtra[E](h.extra.Load()))

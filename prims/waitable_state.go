@@ -11,26 +11,26 @@ import (
 
 var _ = crashpoint.Register("waitable.update.copied")
 
-// The state has two copies, of which the lowest bit of current names the valid one. A
-// change says so in copying, writes the other copy, and then raises current:
+// The state has two copies, and the lowest bit of current names the valid one. A change announces
+// itself in copying, writes the other copy, and then increments current:
 //
 //	changes                       State
 //	copying = current+1           c = current
 //	write copy current+1          read copy c
 //	current = current+1           copying is c or c+1: it was valid all the time
 //
-// So a read fails only if a whole change was made meanwhile and the next has come to its
-// copy: a change copies the state twice for each time State does.
+// So a read fails only if a whole change was made in the meantime and the next one has begun to
+// write its copy: a process has to copy the state twice while State copies it once.
 
-// stateTries is how often State reads before it takes the queue lock for it: as often
-// as that only a peer that overwrites the words makes a read fail.
+// stateTries is how often State reads before it takes the queue lock. Only a peer that overwrites
+// the words can make that many reads fail.
 const stateTries = 10_000
 
-// State is a copy of the state. State waits for no other process, and all parts of the copy
-// are of one moment.
+// State returns a copy of the state. It waits for no other process, and all parts of the copy are
+// from one moment.
 func (x *Waitable[S, E]) State() S {
 	x.mon.opening.use()
-	// The arena stays mapped meanwhile.
+	// This keeps the arena mapped during the call.
 	q := x.mon.queueLock.queue
 	if !q.Enter() {
 		panic(x.mon.closed())
@@ -52,8 +52,8 @@ func (x *Waitable[S, E]) State() S {
 	return x.state()
 }
 
-// read reads the state without the queue lock. It is not ok if the copy that was read
-// may have been overwritten meanwhile.
+// read reads the state without the queue lock. ok is false if the copy may have been overwritten
+// while it was read.
 func (x *Waitable[S, E]) read() (s S, ok bool) {
 	// sync(waitable.state): acquire
 	c := x.words.current.Load()
@@ -62,7 +62,7 @@ func (x *Waitable[S, E]) read() (s S, ok bool) {
 	return s, x.words.copying.Load()-c <= 1
 }
 
-// state is a copy of the valid state. The queue lock is held.
+// state is the valid copy of the state. The queue lock is held.
 func (x *Waitable[S, E]) state() S { return *x.copies[x.words.current.Load()&1] }
 
 // change adds to c that the state becomes s.

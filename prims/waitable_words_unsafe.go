@@ -19,27 +19,27 @@ type waitableWords struct {
 	//   readers: the holder of the queue lock; State
 	//   order:   release for State; else the queue lock's
 	//   futex:   none
-	//   crash:   one store makes a change, or the redo log
+	//   crash:   a change takes effect by one store, or by the redo log
 	current atomic.Uint64
 	queue   listWords
 	stopped atomic.Uint64 // 1 after Stop; as current
-	// holds is how many holds there are, at the end of the body.
+	// holds is the number of holds at the end of the body.
 	//   writers: the creator
 	//   readers: periodic checks
 	//   order:   relaxed
 	//   futex:   none
 	//   crash:   never changes
 	holds atomic.Uint64
-	// copying is the change whose copy of the state was begun last; see State.
+	// copying is the last change whose copy of the state was begun; see State.
 	//   writers: the holder of the queue lock, before it writes the copy, and after it
 	//   readers: State
-	//   order:   before the stores that follow, and after those before; State reads it
+	//   order:   before the stores that follow it, and after those that precede it; State reads
 	//            after asm.LoadFence
 	//   futex:   none
-	//   crash:   current or one more; the next change makes it so again
+	//   crash:   current or one more; the next change stores it again
 	copying atomic.Uint64
-	// lostBy is the name of the participant in which a rule did not return, 0 while
-	// none did. A process that finds it set calls no rule.
+	// lostBy is the ID of the participant in which a rule did not return, and 0 if none did.
+	// While it is set no process calls a rule.
 	//   writers: the holder of the queue lock; Recover as part of a change
 	//   readers: the holder of the queue lock, Err, periodic checks
 	//   order:   release, for lostText
@@ -48,26 +48,25 @@ type waitableWords struct {
 	//            rule fails for the next process that runs it; one that dies after the
 	//            store leaves waits, which the next holder of the queue lock ends
 	lostBy atomic.Uint64
-	// lostText is the text of the panic, cut to fit, ended by a 0.
-	// guarded by: lostBy, which is 0 while it is written
+	// lostText is the text of the panic, truncated, and ended by a 0. guarded by: lostBy, which
+	// is 0 while the text is written
 	lostText [72]byte
 }
 
-// waitableHold counts the claims of one sort that a participant has not given back.
+// waitableHold counts the claims of one participant for one value that it has not given back.
 //
 //	writers: the holder of the queue lock
 //	readers: the same, periodic checks
 //	order:   the queue lock's
 //	futex:   none
-//	crash:   the reaper takes it back from a participant that is not current
+//	crash:   the reaper takes the claims of a participant that is not current back
 type waitableHold struct {
 	name  atomic.Uint64
 	extra atomic.Uint64 // what was claimed
-	count atomic.Uint64 // of the claims that are held
-	// granted counts the claims that waits of the participant were granted, and the holder
-	// of the queue lock writes it. accepted counts the claims that the participant knows
-	// of, and its waits write it without the queue lock. The entry is free when count is 0
-	// and these are the same.
+	count atomic.Uint64 // number of claims that are held
+	// granted counts the claims that waits of the participant were granted; the holder of the
+	// queue lock writes it. accepted counts the claims that the participant knows of; its waits
+	// write it without the queue lock. The entry is free when count is 0 and the two are equal.
 	granted, accepted atomic.Uint64
 }
 
@@ -86,11 +85,11 @@ var (
 
 const waitableLostTextOff = arenakernel.Offset(unsafe.Offsetof(waitableWords{}.lostText))
 
-// waitableShape is where the parts of a Waitable with a state of that many bytes are.
+// waitableShape has the places of the parts of a Waitable with a state of that many bytes.
 type waitableShape struct {
-	copies [2]arenakernel.Offset // from the body
+	copies [2]arenakernel.Offset // offsets in the body
 	holds  arenakernel.Offset
-	count  int // of holds
+	count  int // number of holds
 	size   uint64
 }
 
@@ -104,7 +103,7 @@ func waitableShapeOf(state uintptr, holds int) (s waitableShape) {
 	return s
 }
 
-// packExtra makes a word of a value of at most eight bytes without pointers.
+// packExtra packs a value of at most eight bytes without pointers into a word.
 func packExtra[E any](e E) (v uint64) {
 	*(*E)(unsafe.Pointer(&v)) = e
 	return v
@@ -122,7 +121,7 @@ func waitableBody(b []byte) *waitableWords {
 	return (*waitableWords)(unsafe.Pointer(unsafe.SliceData(b)))
 }
 
-// initialState puts a new object's state in its place.
+// initialState writes a new object's state.
 func initialState[S any](body []byte, shape waitableShape, s *S) {
 	_ = body[shape.copies[0]+arenakernel.Offset(unsafe.Sizeof(*s))-1 : shape.size]
 	*(*S)(unsafe.Pointer(&body[shape.copies[0]])) = *s

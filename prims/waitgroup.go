@@ -11,20 +11,20 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// WaitGroup is a counter of work that is under way, in any number of processes, and
-// waiters for its end. Its methods are those of sync.WaitGroup, and Claim. It can be
-// used again when the counter is 0; Add may come at any time, also while others wait.
-// A wait sees the death of a process only if that process has work of its own: what it
-// added, or took over by Claim. A parent that calls Add(1) and starts a child for it
-// waits for ever if the child is killed, unless the child calls Claim(1) first.
+// WaitGroup is a counter of work that is under way, in any number of processes. Goroutines wait
+// for its end. Its methods are those of sync.WaitGroup, and Claim. It can be used again when the
+// counter is 0; Add may be called at any time, even while others wait. A wait notices the death
+// of a process only if that process has work of its own: work that it added, or took over by
+// Claim. A parent that calls Add(1) and starts a child for it waits for ever if the child is
+// killed, unless the child calls Claim(1) first.
 //
-// When a process dies that has work of its own left, waits end with an error that Is
-// ErrOwnerDead and names the process. That lasts until the counter comes to 0 all the same,
-// another process claims that work, or Reset forgets it. Done counts for the work of the
-// process that calls it, as long as it has some, and then for that of others.
+// When a process dies that has work of its own left, waits end with an error that Is ErrOwnerDead
+// and names the process. That lasts until others have done the work so that the counter is 0,
+// another process claims the work, or Reset forgets it. Done first counts for the work of the
+// calling process, as long as it has some, and then for that of others.
 //
-// In the terminology of the Go memory model, and across processes: a call of Done
-// synchronizes before the return of any Wait that it lets go.
+// In the terminology of the Go memory model, and across processes: a call of Done synchronizes
+// before the return of any Wait that it ends.
 type WaitGroup struct{ counter *counter }
 
 // WaitGroupOptions says how a WaitGroup is created. A nil *WaitGroupOptions means the
@@ -65,8 +65,7 @@ func openWaitGroup(a *arenakernel.Arena, name string, opts *WaitGroupOptions, at
 	}, "waitgroup.open", newWaitGroup, nil)
 }
 
-// WaitGroupAt opens the WaitGroup at an offset. Another process got the offset from the
-// method Offset.
+// WaitGroupAt opens the WaitGroup at an offset that another process got from the method Offset.
 func WaitGroupAt(a *arena.Arena, off arena.Offset) (*WaitGroup, error) {
 	return handleAt(a, off, "waitgroup.open", waitGroupKind, counterVersion, counterBytes((*arenakernel.Arena)(a).MaxParticipants()), newWaitGroup)
 }
@@ -75,8 +74,8 @@ func newWaitGroup(a *arenakernel.Arena, o arenakernel.Object) (*WaitGroup, error
 	return &WaitGroup{buildCounter(a, o, "waitgroup.wait", false)}, nil
 }
 
-// Add adds delta to the counter. When the counter becomes 0, all waits end. Add panics
-// without a change if the counter would become negative, and with an error that Is
+// Add adds delta to the counter. When the counter becomes 0, all waits end. Add panics and
+// changes nothing if the counter would become negative, and it panics with an error that Is
 // ErrCorrupt or ErrClosed.
 func (g *WaitGroup) Add(delta int) {
 	if delta > 0 {
@@ -89,20 +88,20 @@ func (g *WaitGroup) Add(delta int) {
 	g.done(-int64(delta))
 }
 
-// Claim makes this process responsible for n of the work that other processes added: if this
-// process dies before it is done, waits fail, and a death of the process that added it has
-// no effect any more. Claim first takes work that the dead left, and then work of the
-// process that has the most unclaimed work. It takes no work that another process claimed.
-// The counter stays as it is. It panics if n is negative or more than there is to claim.
-// If other processes do some of the work during such a call, this process may have claimed a
-// part of n when it panics, and stays responsible for that part.
+// Claim makes this process responsible for n of the work that other processes added. If this
+// process dies before the work is done, waits fail; a death of the process that added the work no
+// longer has an effect. Claim first takes work that the dead left, and then work of the process
+// that has the most unclaimed work. It takes no work that another process claimed. The counter
+// does not change. Claim panics if n is negative or more than there is to claim. If other
+// processes do some of the work during such a call, this process may have claimed a part of n
+// when it panics, and stays responsible for that part.
 func (g *WaitGroup) Claim(n int) {
 	if n < 0 || !g.counter.claim(uint64(n), true) {
 		panic(fmt.Sprintf("shmsync: Claim of %d of waitgroup %s: more than there is to claim", n, objectName(g.counter.object)))
 	}
 }
 
-// Done takes one off the counter: it is Add(-1).
+// Done subtracts one from the counter: it is Add(-1).
 func (g *WaitGroup) Done() { g.done(1) }
 
 func (g *WaitGroup) done(n int64) {
@@ -111,9 +110,8 @@ func (g *WaitGroup) done(n int64) {
 	}
 }
 
-// Go calls f in a new goroutine and adds that to the counter until f has returned. If f
-// panics, which ends the process, Done is not called, and waits in other processes end with
-// an error.
+// Go calls f in a new goroutine and adds one to the counter until f has returned. If f panics,
+// which ends the process, Done is not called, and waits in other processes end with an error.
 func (g *WaitGroup) Go(f func()) {
 	g.Add(1)
 	go func() {
@@ -135,9 +133,8 @@ func (g *WaitGroup) Wait() {
 	}
 }
 
-// WaitContext is Wait that ends with ctx.Err() when ctx ends before, or with an error
-// that Is ErrOwnerDead, ErrCorrupt or ErrClosed. A counter of 0 beats all
-// of these.
+// WaitContext is Wait that ends with ctx.Err() when ctx ends first, or with an error that Is
+// ErrOwnerDead, ErrCorrupt or ErrClosed. A counter of 0 takes precedence over all of these.
 func (g *WaitGroup) WaitContext(ctx context.Context) error {
 	if g.counter.left.Load()>>32 == 0 && !race.Enabled {
 		return nil
@@ -145,29 +142,29 @@ func (g *WaitGroup) WaitContext(ctx context.Context) error {
 	return g.counter.wait(ctx)
 }
 
-// Reset forgets the work that dead processes left, and reports whether there was any: from
-// then on the counter is that of the living. Done for work that a dead process had added
-// for others is one too many after that.
+// Reset forgets the work that dead processes left, and reports whether there was any. From then
+// on the counter has only the work of the living. A Done for work that a dead process had added
+// for others is one too many then.
 func (g *WaitGroup) Reset() bool { return g.counter.reset() }
 
-// Offset is where the WaitGroup lies in its arena, for WaitGroupAt in another process.
+// Offset is the place of the WaitGroup in its arena, for WaitGroupAt in another process.
 func (g *WaitGroup) Offset() arena.Offset { return g.counter.object.Offset }
 
-// Close closes the handle, and no other handle on the WaitGroup. Calls that wait by it
-// end with an error that Is ErrClosed. What this process has added stays so. A second
-// Close is an error that Is ErrClosed.
+// Close closes this handle on the WaitGroup, and no other. Calls that wait through it end with an
+// error that Is ErrClosed. This process keeps its share of the work. A second Close is an error
+// that Is ErrClosed.
 func (g *WaitGroup) Close() error {
 	t := g.counter
 	return t.opening.close("waitgroup.close")
 }
 
-// WaitGroupState is what State tells.
+// WaitGroupState is the result of State.
 type WaitGroupState struct {
 	Count   int64             // the counter
 	Own     int64             // what this process has added and not done
 	Waiting bool              // there are waiters
 	Err     error             // why waits fail: nil or ErrOwnerDead
-	Who     *shmsync.Identity // the process that died; nil when not known any more
+	Who     *shmsync.Identity // the process that died; nil if it is not known any more
 }
 
 // State reads g without locking it. The answer may be out of date when it returns.

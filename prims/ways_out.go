@@ -7,11 +7,12 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// deathAdvice is what a Lock that panics because a holder died says in addition.
+// deathAdvice is what a Lock adds to its panic if a holder died.
 const deathAdvice = "its data may be half changed; LockContext returns this error and Recover repairs the data, or Repair in the options does, or RecoverAll in OnFirst after a restart; " +
 	"a Mutex with PolicyRollback undoes the change, and a prims.Synchronized needs neither"
 
-// waysOut gives the error that a Lock panics with. If a holder died, it says what there is to do.
+// waysOut returns the error with which a Lock panics. If a holder died, it adds what the caller
+// can do.
 func waysOut(err error) error {
 	var e *shmsync.Error
 	if !errors.Is(err, shmsync.ErrOwnerDead) || !errors.As(err, &e) {
@@ -25,7 +26,7 @@ func waysOut(err error) error {
 	return &told
 }
 
-// waysOutOf is waysOut if there is no context, since the caller panics then.
+// waysOutOf is waysOut if ctx is nil, since the caller panics then.
 func waysOutOf(ctx context.Context, err error) error {
 	if err == nil || ctx != nil {
 		return err

@@ -8,9 +8,8 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// mutexWords is the body of a Mutex, 192 bytes: the word that every operation
-// writes has a cache line, with its neighbour that the CPU prefetches, to
-// itself.
+// mutexWords is the body of a Mutex, 192 bytes. The word that every operation writes has two
+// cache lines to itself: its own, and the neighbour that the CPU prefetches.
 type mutexWords struct {
 	_     structs.HostLayout
 	owner atomic.Uint32 // see ownerWord
@@ -18,8 +17,7 @@ type mutexWords struct {
 
 	// wake is the futex word of the waiters; see park.Word.
 	wake atomic.Uint32
-	// starving names the participant one of whose waiters asks for the next
-	// release, or is 0.
+	// starving names a participant of which a waiter asks for the next release, or is 0.
 	//   writers: a waiter that has lost for long (CAS 0 to its name); a process that reserves, and reapers (CAS to 0)
 	//   readers: Unlock's slow path
 	//   order:   seq-cst, against the owner word
@@ -33,15 +31,15 @@ type mutexWords struct {
 	//   futex:   WAIT by starving waiters, which sleep on wake as well; WAKE all by its writers
 	//   crash:   as wake
 	handoff atomic.Uint32
-	policy  uint32        // what Policy.stored gave. Immutable after init.
-	died    atomic.Uint32 // name of whose death left the state inconsistent; for people
-	spin    atomic.Uint32 // spin budget: 0 adaptive, else ns + 1; set by people, any value is right
+	policy  uint32        // the result of Policy.stored. Immutable after init.
+	died    atomic.Uint32 // ID of the participant whose death left the state inconsistent; for tools
+	spin    atomic.Uint32 // spin budget: 0 adaptive, else ns + 1; set by users, any value is right
 	lastCPU atomic.Uint32 // which CPUs released last with a waiter there, see park; a hint
 	pays    atomic.Uint32 // what spinning has paid lately, see park; a hint
 	poller  atomic.Uint64 // head of the list of poller nodes; see arenakernel.EachPollerNode
 	handed  atomic.Uint64 // when the lock was last handed over, CLOCK_MONOTONIC ns; a hint
 	_       [16]byte
-	counts  countWords // of the object whose first words these are
+	counts  countWords // the counters of the object whose first words these are
 }
 
 // futexWords is the body of a Futex, 128 bytes.
@@ -91,11 +89,11 @@ const (
 	futexStateOff = arenakernel.Offset(unsafe.Offsetof(futexWords{}.state))
 )
 
-// raw gives the address that the futex calls take.
+// wordPtr returns the address that the futex calls take.
 func wordPtr(w *atomic.Uint32) *uint32 { return (*uint32)(unsafe.Pointer(w)) }
 
-// low is the half of w that futex calls can sleep on: it holds the low bits on
-// the little-endian machines that the library runs on.
+// low is the half of w on which futex calls can sleep: it has the low bits on the little-endian
+// machines that the library supports.
 func low(w *atomic.Uint64) *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Pointer(w)) }
 
 // mutexBody views the private body of a Mutex that is being made.
@@ -110,7 +108,7 @@ func futexBody(b []byte) *futexWords {
 	return (*futexWords)(unsafe.Pointer(unsafe.SliceData(b)))
 }
 
-// The fast paths of a closed handle find these words: they are no free lock, no hold of a
+// The fast paths of a closed handle use these words: they are no free lock, no hold of a
 // participant, and no open gate.
 var (
 	closedOwner  uint32 = 1<<32 - 1
@@ -123,17 +121,17 @@ var (
 
 func init() { closedCount.Store(uint64(counterLogged)) }
 
-// takeWords makes the owner word and the wake word of a fast path those of a closed
+// takeWords points the owner word and the wake word of a fast path to the words of a closed
 // handle.
 func takeWords(own, wake **uint32) {
 	redirect(own, &closedOwner)
 	redirect(wake, &closedWake)
 }
 
-// redirect makes a pointer of a fast path point elsewhere. The fast path reads it with a
-// plain load, and so gets the one or the other: a store of a pointer is whole. The race
-// detector must not see the store. The last call of a goroutine reads the pointer after
-// its release, so a program that closes after that call would be told of a race.
+// redirect changes a pointer of a fast path. The fast path reads the pointer by a plain load, and
+// gets the old or the new value: a store of a pointer is one piece. The race detector must not
+// see the store. The last call of a goroutine reads the pointer after its release, so a program
+// that closes the handle after that call would get a false report.
 //
 //go:norace
 //go:noinline
