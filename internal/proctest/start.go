@@ -103,7 +103,9 @@ func start(t testing.TB, name string, cfg *config) (*Proc, error) {
 	cmd.ExtraFiles = cfg.files
 	cmd.SysProcAttr = cfg.attr
 	cmd.Stderr = &p.stderr
-	cmd.WaitDelay = Scale(5 * time.Second) // for pipes that a grandchild keeps open
+	// For pipes that a grandchild keeps open. A busy machine may come to read what the child has
+	// left a good deal later than the child ends.
+	cmd.WaitDelay = Scale(DefaultTimeout)
 
 	childIn, in, err := os.Pipe()
 	if err != nil {
