@@ -151,7 +151,8 @@ typedef struct shmsync_arena_options {
     int kernel_io;               /* SHMSYNC_KERNEL_IO_x; if this process opens the arena several times, the most general one holds */
     /* Called in the participant that begins an epoch, before its open returns. No other process is in,
      * and none gets in meanwhile, so it may delete and repair anything. If it gives an errno, that is
-     * the result of the open, and the next participant is the first. It must not open or close this arena. */
+     * the result of the open, and the next participant is the first. It
+     * uses the arena that it gets: EDEADLK if it opens the same one by its name, ENOTCONN if it closes it. */
     int (*on_first)(shmsync_arena *a, const shmsync_epoch *e, void *arg);
     void *on_first_arg;
     uint32_t recreate;           /* SHMSYNC_RECREATE_x, or 0 for never */
@@ -2704,6 +2705,8 @@ typedef struct shmi_notice {
 struct shmsync_arena {
     struct shmsync_arena *next; /* guarded by: shmi_attached_lock */
     unsigned opens;             /* guarded by: shmi_attached_lock */
+    int in_hook;                /* hook_thread runs on_first; guarded by: shmi_attached_lock */
+    pthread_t hook_thread;      /* guarded by: shmi_attached_lock */
     int stage;                  /* SHMI_opening, SHMI_attached, SHMI_closing; guarded by: shmi_attached_lock */
     shmi_me *me;
     unsigned char *base;
@@ -7602,7 +7605,8 @@ SHMI_FN int shmi_begin_epoch(shmsync_arena *a, uint64_t w, int64_t abs, shmsync_
     }
     e->dead = v;
     e->n_dead = found;
-    if (shmi_outlives_boot(a) && memcmp(boot, none, 16) != 0 && memcmp(boot, a->boot, 16) != 0) {
+    /* A process that cannot read the ID of its boot knows nothing about a reboot. */
+    if (shmi_outlives_boot(a) && memcmp(a->boot, none, 16) != 0 && memcmp(boot, none, 16) != 0 && memcmp(boot, a->boot, 16) != 0) {
         e->reboot = 1;
         *torn = shmi_ld32(shmi_u32(a, SHMI_hdrSynced)) != shmi_epoch_number(w) - 1;
         e->clean = e->clean && !*torn;
@@ -7626,10 +7630,14 @@ SHMI_FN int shmi_nobody_began(shmsync_arena *a)
     return 1;
 }
 
+/* Notes that the calling thread runs on_first, or does no more: it may not open the arena meanwhile. */
+SHMI_FN void shmi_note_hook(shmsync_arena *a, int runs);
+
 /* Makes this process, which has the gate, the first of an epoch, if no participant is in.
  * SHMI_TRY_AGAIN if one is, or may be; SHMI_MOVED. */
 SHMI_FN int shmi_first(shmsync_arena *a, const shmsync_arena_options *o, int64_t abs, int named)
 {
+    static const unsigned char no_boot[16] = {0};
     uint64_t old = shmi_epoch(a), w, deaths = 0;
     uint32_t in;
     shmsync_epoch e;
@@ -7656,7 +7664,9 @@ SHMI_FN int shmi_first(shmsync_arena *a, const shmsync_arena_options *o, int64_t
     } else if (err == 0 && torn) {
         err = shmi_fail(EINVAL, "arena.open", a->label, "the computer was started again while processes were in, so pages of the file may be of different times; SHMSYNC_RECREATE_UNCLEAN replaces it");
     } else if (err == 0 && o != NULL && o->on_first != NULL) {
+        shmi_note_hook(a, 1);
         err = o->on_first(a, &e, o->on_first_arg);
+        shmi_note_hook(a, 0);
         if (err != 0)
             shmi_fail(err, "arena.open", a->label, "on_first failed");
         if (err < 0) /* no errno value */
@@ -7666,7 +7676,7 @@ SHMI_FN int shmi_first(shmsync_arena *a, const shmsync_arena_options *o, int64_t
     if (err != 0)
         return err;
     shmi_st64(shmi_u64(a, SHMI_hdrEpochBegan), (uint64_t)shmi_unix_now());
-    if (shmi_outlives_boot(a))
+    if (shmi_outlives_boot(a) && memcmp(a->boot, no_boot, 16) != 0) /* else the last one that was known stays */
         memcpy(shmi_bytes(a, SHMI_hdrEpochBoot, 16), a->boot, 16);
     SHMSYNC_CRASHPOINT("arena.gate.begun");
     shmi_st32(shmi_slot32(a, a->my_slot, SHMI_slotAdmission), SHMI_admissionIn);
@@ -9089,6 +9099,8 @@ SHMI_FN shmsync_arena *shmi_attached_to(const shmi_segment *s)
         if (a->dev != s->dev || a->ino != s->ino || a->stage == SHMI_closing) {
             a = a->next;
         } else if (a->stage == SHMI_opening) {
+            if (a->in_hook && pthread_equal(a->hook_thread, pthread_self())) /* it would wait for itself */
+                break;
             pthread_cond_wait(&shmi_attached_changed, &shmi_attached_lock);
             a = shmi_attached;
         } else {
@@ -9096,6 +9108,14 @@ SHMI_FN shmsync_arena *shmi_attached_to(const shmi_segment *s)
         }
     }
     return a;
+}
+
+SHMI_FN void shmi_note_hook(shmsync_arena *a, int runs)
+{
+    pthread_mutex_lock(&shmi_attached_lock);
+    a->in_hook = runs;
+    a->hook_thread = pthread_self();
+    pthread_mutex_unlock(&shmi_attached_lock);
 }
 
 /* Begins an arena for s, as the caller holds shmi_attached_lock. */
@@ -9171,6 +9191,8 @@ SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_o
     int err;
     if (a != NULL) {
         shmi_unmap(s);
+        if (a->stage == SHMI_opening)
+            return shmi_fail(EDEADLK, "arena.open", path, "its on_first opens it, and would wait for itself: use the arena that on_first gets");
         err = shmi_compare(a, o, 0);
         if (err == 0) {
             a->opens++;

@@ -61,7 +61,8 @@ typedef struct shmsync_arena_options {
     int kernel_io;               /* SHMSYNC_KERNEL_IO_x; if this process opens the arena several times, the most general one holds */
     /* Called in the participant that begins an epoch, before its open returns. No other process is in,
      * and none gets in meanwhile, so it may delete and repair anything. If it gives an errno, that is
-     * the result of the open, and the next participant is the first. It must not open or close this arena. */
+     * the result of the open, and the next participant is the first. It
+     * uses the arena that it gets: EDEADLK if it opens the same one by its name, ENOTCONN if it closes it. */
     int (*on_first)(shmsync_arena *a, const shmsync_epoch *e, void *arg);
     void *on_first_arg;
     uint32_t recreate;           /* SHMSYNC_RECREATE_x, or 0 for never */

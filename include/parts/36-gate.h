@@ -379,7 +379,8 @@ SHMI_FN int shmi_begin_epoch(shmsync_arena *a, uint64_t w, int64_t abs, shmsync_
     }
     e->dead = v;
     e->n_dead = found;
-    if (shmi_outlives_boot(a) && memcmp(boot, none, 16) != 0 && memcmp(boot, a->boot, 16) != 0) {
+    /* A process that cannot read the ID of its boot knows nothing about a reboot. */
+    if (shmi_outlives_boot(a) && memcmp(a->boot, none, 16) != 0 && memcmp(boot, none, 16) != 0 && memcmp(boot, a->boot, 16) != 0) {
         e->reboot = 1;
         *torn = shmi_ld32(shmi_u32(a, SHMI_hdrSynced)) != shmi_epoch_number(w) - 1;
         e->clean = e->clean && !*torn;
@@ -403,10 +404,14 @@ SHMI_FN int shmi_nobody_began(shmsync_arena *a)
     return 1;
 }
 
+/* Notes that the calling thread runs on_first, or does no more: it may not open the arena meanwhile. */
+SHMI_FN void shmi_note_hook(shmsync_arena *a, int runs);
+
 /* Makes this process, which has the gate, the first of an epoch, if no participant is in.
  * SHMI_TRY_AGAIN if one is, or may be; SHMI_MOVED. */
 SHMI_FN int shmi_first(shmsync_arena *a, const shmsync_arena_options *o, int64_t abs, int named)
 {
+    static const unsigned char no_boot[16] = {0};
     uint64_t old = shmi_epoch(a), w, deaths = 0;
     uint32_t in;
     shmsync_epoch e;
@@ -433,7 +438,9 @@ SHMI_FN int shmi_first(shmsync_arena *a, const shmsync_arena_options *o, int64_t
     } else if (err == 0 && torn) {
         err = shmi_fail(EINVAL, "arena.open", a->label, "the computer was started again while processes were in, so pages of the file may be of different times; SHMSYNC_RECREATE_UNCLEAN replaces it");
     } else if (err == 0 && o != NULL && o->on_first != NULL) {
+        shmi_note_hook(a, 1);
         err = o->on_first(a, &e, o->on_first_arg);
+        shmi_note_hook(a, 0);
         if (err != 0)
             shmi_fail(err, "arena.open", a->label, "on_first failed");
         if (err < 0) /* no errno value */
@@ -443,7 +450,7 @@ SHMI_FN int shmi_first(shmsync_arena *a, const shmsync_arena_options *o, int64_t
     if (err != 0)
         return err;
     shmi_st64(shmi_u64(a, SHMI_hdrEpochBegan), (uint64_t)shmi_unix_now());
-    if (shmi_outlives_boot(a))
+    if (shmi_outlives_boot(a) && memcmp(a->boot, no_boot, 16) != 0) /* else the last one that was known stays */
         memcpy(shmi_bytes(a, SHMI_hdrEpochBoot, 16), a->boot, 16);
     SHMSYNC_CRASHPOINT("arena.gate.begun");
     shmi_st32(shmi_slot32(a, a->my_slot, SHMI_slotAdmission), SHMI_admissionIn);

@@ -953,6 +953,8 @@ SHMI_FN shmsync_arena *shmi_attached_to(const shmi_segment *s)
         if (a->dev != s->dev || a->ino != s->ino || a->stage == SHMI_closing) {
             a = a->next;
         } else if (a->stage == SHMI_opening) {
+            if (a->in_hook && pthread_equal(a->hook_thread, pthread_self())) /* it would wait for itself */
+                break;
             pthread_cond_wait(&shmi_attached_changed, &shmi_attached_lock);
             a = shmi_attached;
         } else {
@@ -960,6 +962,14 @@ SHMI_FN shmsync_arena *shmi_attached_to(const shmi_segment *s)
         }
     }
     return a;
+}
+
+SHMI_FN void shmi_note_hook(shmsync_arena *a, int runs)
+{
+    pthread_mutex_lock(&shmi_attached_lock);
+    a->in_hook = runs;
+    a->hook_thread = pthread_self();
+    pthread_mutex_unlock(&shmi_attached_lock);
 }
 
 /* Begins an arena for s, as the caller holds shmi_attached_lock. */
@@ -1035,6 +1045,8 @@ SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_o
     int err;
     if (a != NULL) {
         shmi_unmap(s);
+        if (a->stage == SHMI_opening)
+            return shmi_fail(EDEADLK, "arena.open", path, "its on_first opens it, and would wait for itself: use the arena that on_first gets");
         err = shmi_compare(a, o, 0);
         if (err == 0) {
             a->opens++;

@@ -34,7 +34,8 @@ type membership struct {
 	// opening is true until the first opening is admitted; opened is closed then.
 	opening   bool // guarded by: attached
 	opened    chan struct{}
-	ephemeral atomic.Bool // the last Close removes the file
+	hook      atomic.Uint64 // the goroutine that runs OnFirst, 0 if none does
+	ephemeral atomic.Bool   // the last Close removes the file
 
 	mySlot  int
 	caps    uint32

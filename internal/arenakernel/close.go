@@ -1,6 +1,7 @@
 package arenakernel
 
 import (
+	"syscall"
 	"time"
 
 	"github.com/shmsync/shmsync"
@@ -23,8 +24,12 @@ var (
 // still holds are then treated as after its death: other processes get ErrOwnerDead.
 // Pointers into the arena become invalid: using one during or after Close is a mistake of
 // the caller and may end in a fault. Close waits until the waits have ended. So a function
-// that a wait calls, such as a Repair, must not call Close.
+// that a wait calls, such as a Repair, must not call Close. While OnFirst runs, Close changes nothing, and gives an error
+// that Is [syscall.EDEADLK].
 func (a *Arena) Close() error {
+	if a.hook.Load() != 0 {
+		return a.fail("arena.close", syscall.EDEADLK, "its OnFirst closes it: let OnFirst return an error, and the Open of this process fails")
+	}
 	if !a.ending.CompareAndSwap(false, true) {
 		return a.closedError("arena.close")
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -263,7 +264,7 @@ func (a *Arena) first(ctx context.Context, o *Options, named bool) (done bool, e
 			"the computer was started again while processes were in, so pages of the file may be of different times; Recreate with RecreateUnclean replaces it")
 	}
 	if o.OnFirst != nil {
-		if err := o.OnFirst(a, e); err != nil {
+		if err := a.runHook(o.OnFirst, e); err != nil {
 			return false, a.fail("arena.open", err, "OnFirst failed")
 		}
 	}
@@ -280,6 +281,22 @@ func (a *Arena) first(ctx context.Context, o *Options, named bool) (done bool, e
 	a.u64(hdrEpochDeaths).Store(began.deaths)
 	crashpoint.Hit("arena.gate.opened")
 	return true, nil
+}
+
+// runHook calls OnFirst. Meanwhile an Open of this arena on the same goroutine is an error.
+func (a *Arena) runHook(onFirst func(*Arena, Epoch) error, e Epoch) error {
+	a.hook.Store(goroutineID())
+	defer a.hook.Store(0)
+	return onFirst(a, e)
+}
+
+// goroutineID gives the number of the calling goroutine, which no other one has. The runtime tells it only in the first
+// line of a stack: "goroutine 7 [running]:".
+func goroutineID() (n uint64) {
+	var b [64]byte
+	line := b[:runtime.Stack(b[:], false)]
+	fmt.Sscanf(string(line), "goroutine %d ", &n)
+	return n
 }
 
 // admitUngated is admit for a process that has no byte locks. It begins no epoch.

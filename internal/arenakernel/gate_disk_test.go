@@ -10,9 +10,26 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/shmsync/shmsync"
 )
+
+func init() {
+	agentOrders["open without boot ID"] = func(s *agent, o order, a *answer) (err error) {
+		id := selfIdentity()
+		id.bootID = [16]byte{}
+		selfIdentity = func() identity { return id }
+		o.Opts.OnFirst = func(_ *Arena, e Epoch) error {
+			if e.Reboot {
+				err = errors.New("Reboot is set")
+			}
+			return err
+		}
+		s.arena, err = Open(o.Arena, o.Opts)
+		return err
+	}
+}
 
 // newDiskArena makes an arena in a file that outlives a reboot, and leaves it.
 func newDiskArena(t *testing.T, o *Options) (path string) {
@@ -70,4 +87,41 @@ func TestJoinerThatGivesUpDoesNotVouchForTheFile(t *testing.T) {
 	_, err = Open(path, &o)
 	require.ErrorIs(t, err, shmsync.ErrIncompatible)
 	require.ErrorContains(t, err, "started again")
+}
+
+// A process that cannot read the ID of its boot takes no other boot for granted. It keeps the one that is recorded, so
+// a process that can read its own notices a reboot afterwards.
+func TestUnknownBootIsNoReboot(t *testing.T) {
+	o := Options{Size: 8 << 20, MaxParticipants: 4}
+	path := newDiskArena(t, &o)
+	ta := newTestArena(t, 4)
+	open := order{Do: "open without boot ID", Arena: path, Opts: &Options{}}
+	// A participant dies, so the file is not written back.
+	v := ta.start(t)
+	v.must(t, order{Do: "open", Arena: path, Opts: &Options{}})
+	v.Signal(t, unix.SIGKILL)
+	v.WaitSignal(t, unix.SIGKILL)
+	u := ta.start(t)
+	u.must(t, open)
+	u.Signal(t, unix.SIGKILL)
+	u.WaitSignal(t, unix.SIGKILL)
+	a, err := Open(path, &Options{OnFirst: func(_ *Arena, e Epoch) error {
+		require.False(t, e.Reboot, "the boot is the same")
+		require.False(t, e.Clean)
+		return nil
+	}})
+	require.NoError(t, err)
+	require.NoError(t, a.Close())
+
+	afterReboot(t, path)
+	u = ta.start(t)
+	u.must(t, open)
+	u.close(t) // writes the file back
+	a, err = Open(path, &Options{OnFirst: func(_ *Arena, e Epoch) error {
+		require.True(t, e.Reboot)
+		require.True(t, e.Clean)
+		return nil
+	}})
+	require.NoError(t, err)
+	require.NoError(t, a.Close())
 }

@@ -63,20 +63,28 @@ func outlivesBoot(f *os.File) bool {
 	return true
 }
 
+// bootID says under which boot of the computer a process runs. It is zero if the process cannot read it: where
+// /proc is missing, or has no /proc/sys, as with ProcSubset=pid of systemd.
+type bootID [16]byte
+
+// isAfter reports whether the computer was started again between the two: each is known, and they differ. A process
+// that does not know its boot knows nothing about a reboot either.
+func (now bootID) isAfter(then bootID) bool {
+	return now != bootID{} && then != bootID{} && now != then
+}
+
 // rebooted reports whether the computer was started again since the epoch before that of w began.
 func (a *Arena) rebooted() bool {
 	if !outlivesBoot(a.seg.File()) {
 		return false
 	}
-	var then [16]byte
-	copy(then[:], a.slice(hdrEpochBoot, 16))
-	return then != [16]byte{} && then != selfIdentity().bootID
+	return bootID(selfIdentity().bootID).isAfter(bootID(a.slice(hdrEpochBoot, 16)))
 }
 
-// rememberBoot records the boot under which an epoch begins.
+// rememberBoot records the boot under which an epoch begins. A process that does not know it leaves the last one that
+// was known: a later process that knows its boot then notices a reboot in between.
 func (a *Arena) rememberBoot() {
-	if outlivesBoot(a.seg.File()) {
-		id := selfIdentity().bootID
+	if id := selfIdentity().bootID; outlivesBoot(a.seg.File()) && id != [16]byte{} {
 		copy(a.slice(hdrEpochBoot, 16), id[:])
 	}
 }

@@ -285,3 +285,58 @@ func TestFromSegmentOfARemovedArena(t *testing.T) {
 	require.ErrorIs(t, err, shmsync.ErrIncompatible)
 	require.ErrorContains(t, err, "removed")
 }
+
+// OnFirst cannot open or close the arena that it is called for. Each is an error in words, and OnFirst goes on.
+func TestOnFirstDoesNotWaitForItself(t *testing.T) {
+	ta := newTestArena(t, 4)
+	ran := 0
+	opts := ta.opts
+	opts.OnFirst = func(a *Arena, _ Epoch) error {
+		ran++
+		opens := []func() (*Arena, error){
+			func() (*Arena, error) { return Open(ta.name, nil) },
+			func() (*Arena, error) { return Attach(ta.path(), nil) },
+			func() (*Arena, error) {
+				seg, err := shm.Open(ta.name, nil)
+				require.NoError(t, err)
+				return FromSegment(seg, nil)
+			},
+		}
+		for _, open := range opens {
+			_, err := open()
+			require.ErrorIs(t, err, syscall.EDEADLK)
+			require.ErrorContains(t, err, "its OnFirst opens it, and would wait for itself")
+		}
+		require.ErrorIs(t, a.Close(), syscall.EDEADLK)
+		_, err := a.Alloc(64, 8)
+		return err
+	}
+	a, err := Open(ta.name, &opts)
+	require.NoError(t, err)
+	require.Equal(t, 1, ran)
+	b, err := Open(ta.name, nil)
+	require.NoError(t, err)
+	require.NoError(t, b.Close())
+	require.NoError(t, a.Check())
+	require.NoError(t, a.Close())
+}
+
+// Another goroutine that opens the arena meanwhile waits, as another process does.
+func TestAnotherGoroutineWaitsForOnFirst(t *testing.T) {
+	ta := newTestArena(t, 4)
+	opts, done := ta.opts, make(chan error)
+	opts.OnFirst = func(a *Arena, _ Epoch) error {
+		go func() {
+			b, err := Open(ta.name, nil)
+			if err == nil {
+				err = b.Close()
+			}
+			done <- err
+		}()
+		return nil
+	}
+	a, err := Open(ta.name, &opts)
+	require.NoError(t, err)
+	require.NoError(t, <-done)
+	require.NoError(t, a.Close())
+}

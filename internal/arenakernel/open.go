@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/crashpoint"
@@ -215,6 +216,11 @@ func join(ctx context.Context, seg *shm.Segment, opts *Options, created, named b
 	for m := attached.arenas[id]; m != nil; m = attached.arenas[id] {
 		if m.opening {
 			attached.Unlock()
+			if h := m.hook.Load(); h != 0 && h == goroutineID() {
+				seg.Close()
+				return nil, false, m.fail("arena.open", syscall.EDEADLK,
+					"its OnFirst opens it, and would wait for itself: use the Arena that OnFirst gets")
+			}
 			select {
 			case <-m.opened:
 			case <-ctx.Done():

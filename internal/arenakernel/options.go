@@ -39,8 +39,10 @@ type Options struct {
 	Lock      bool
 	// OnFirst runs in the participant that begins an epoch, before its Open returns. No other
 	// process is in, and none gets in during the call, so OnFirst may delete and repair anything.
-	// If OnFirst fails, or its process dies, the next participant is the first. OnFirst must not
-	// open the same arena.
+	// If OnFirst fails, or its process dies, the next participant is the first. OnFirst uses the
+	// arena that it gets: to open the same arena, or to close it, is an error that Is
+	// [syscall.EDEADLK]. A goroutine that OnFirst starts may open the arena, but OnFirst must not wait
+	// for that.
 	OnFirst func(a *Arena, e Epoch) error `json:"-"`
 	// Recreate says for which reasons an arena that no process is in is replaced by a new one; 0
 	// means never.

@@ -4,9 +4,11 @@ package cinterop
 
 import (
 	"os/exec"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/shmsync/shmsync/arena"
 )
@@ -30,5 +32,22 @@ func TestOpenInCRefusesAForeignAdmission(t *testing.T) {
 // An errno value that on_first gives is the result of the open, whatever it means elsewhere.
 func TestErrorOfOnFirstInC(t *testing.T) { runGate(t, "first", unusedName(t)) }
 
+// An on_first that opens or closes its own arena gets an error.
+func TestOnFirstInCDoesNotWaitForItself(t *testing.T) { runGate(t, "itself", unusedName(t)) }
+
 // A child that is forked while another thread removes an arena does not keep the gate.
 func TestForkWhileRemovingInC(t *testing.T) { runGate(t, "fork", unusedName(t)) }
+
+// A process in C that cannot read the ID of its boot takes no other boot for granted.
+func TestUnknownBootInCIsNoReboot(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "disk")
+	a, err := arena.Create(path, &arena.Options{Size: 2 << 20, MaxParticipants: 4})
+	require.NoError(t, err)
+	require.NoError(t, a.Close())
+	var fs unix.Statfs_t
+	require.NoError(t, unix.Statfs(path, &fs))
+	if fs.Type == unix.TMPFS_MAGIC {
+		t.Skip("needs a file system that outlives a reboot")
+	}
+	runGate(t, "boot", path)
+}

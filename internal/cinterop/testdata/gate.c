@@ -75,6 +75,32 @@ static void failing_first(const char *name)
     }
 }
 
+/* on_first cannot open or close the arena that it is called for. */
+static int opens_itself(shmsync_arena *a, const shmsync_epoch *e, void *name)
+{
+    shmsync_arena *b;
+    (void)e;
+    calls++;
+    CHECK(shmsync_arena_open((const char *)name, NULL, &b), EDEADLK);
+    CHECK(strstr(shmsync_error(), "its on_first opens it") != NULL, 1);
+    CHECK(shmsync_arena_close(a), ENOTCONN);
+    return 0;
+}
+
+static void first_opens(const char *name)
+{
+    shmsync_arena_options o;
+    shmsync_arena *a, *b;
+    memset(&o, 0, sizeof o);
+    o.on_first = opens_itself;
+    o.on_first_arg = (void *)(uintptr_t)name;
+    CHECK(shmsync_arena_open(name, &o, &a), 0);
+    CHECK(calls, 1);
+    CHECK(shmsync_arena_open(name, NULL, &b), 0);
+    CHECK(shmsync_arena_close(b), 0);
+    CHECK(shmsync_arena_close(a), 0);
+}
+
 /* A fork while another thread removes an arena: the child does not keep the gate. */
 static pid_t child;
 static pthread_t forker;
@@ -129,6 +155,33 @@ static void fork_in_removal(const char *name)
     waitpid(child, NULL, 0);
 }
 
+/* A process that cannot read the ID of its boot takes no other boot for granted. */
+static void forget_boot(void) { memset(shmi_attached->boot, 0, 16); }
+
+static void unknown_boot(const char *path)
+{
+    static const char other[] = "another boot id!";
+    char now[16];
+    shmsync_arena *a;
+    int fd, status;
+    pid_t p = fork();
+    if (p == 0) { /* it dies, so the file is not written back */
+        CHECK(shmsync_arena_open(path, NULL, &a), 0);
+        _exit(0);
+    }
+    CHECK(waitpid(p, &status, 0), p);
+    CHECK(status, 0);
+    fd = open(path, O_RDWR);
+    CHECK(pwrite(fd, other, 16, SHMI_hdrEpochBoot), 16);
+    point = "arena.gate.taken";
+    act = forget_boot;
+    CHECK(shmsync_arena_open(path, NULL, &a), 0);
+    CHECK(shmsync_arena_close(a), 0);
+    CHECK(pread(fd, now, 16, SHMI_hdrEpochBoot), 16);
+    CHECK(memcmp(now, other, 16), 0); /* for a process that can read its own */
+    close(fd);
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 3)
@@ -140,6 +193,10 @@ int main(int argc, char **argv)
         failing_first(argv[2]);
     else if (strcmp(argv[1], "fork") == 0)
         fork_in_removal(argv[2]);
+    else if (strcmp(argv[1], "itself") == 0)
+        first_opens(argv[2]);
+    else if (strcmp(argv[1], "boot") == 0)
+        unknown_boot(argv[2]);
     else
         return 2;
     return 0;
