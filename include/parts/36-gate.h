@@ -170,6 +170,57 @@ SHMI_FN void shmi_private_name(const char *path, uint64_t ino, char *out, size_t
     const char *base = strrchr(path, '/') + 1;
     snprintf(out, n, "%.*s.%.200s.%llu.removed~", (int)(base - path), path, base, (unsigned long long)ino);
 }
+/* Tests take renameat2 away by a number of no system call. */
+#ifndef SHMI_RENAMEAT2
+#define SHMI_RENAMEAT2 SYS_renameat2
+#endif
+/* Gives a file another path. EEXIST. ENOTSUP: the kernel, or the file system, cannot rename so. */
+SHMI_FN int shmi_rename_new(const char *from, const char *to)
+{
+    int err = syscall(SHMI_RENAMEAT2, AT_FDCWD, from, AT_FDCWD, to, 1u) == 0 ? 0 : errno; /* RENAME_NOREPLACE */
+    return err == ENOSYS || err == EINVAL || err == EOPNOTSUPP ? ENOTSUP : err;
+}
+/* Whether a remover of the file, which died, has left what is at the private name: another name of the file, or its
+ * placeholder. There is no living one, since this process has the gate. */
+SHMI_FN int shmi_left_by_remover(const struct stat *own, const char *private_name, const char *placeholder)
+{
+    char says[64];
+    struct stat there;
+    ssize_t n;
+    if (lstat(private_name, &there) == 0 && there.st_dev == own->st_dev && there.st_ino == own->st_ino)
+        return 1;
+    n = readlink(private_name, says, sizeof says);
+    return n > 0 && (size_t)n == strlen(placeholder) && memcmp(says, placeholder, (size_t)n) == 0;
+}
+SHMI_FN int shmi_rename_to_private(const char *path, const char *private_name, const char *placeholder)
+{
+    int err = shmi_rename_new(path, private_name);
+    if (err != ENOTSUP)
+        return err;
+    /* Here rename replaces what has the name. So this remover takes the name by a symbolic link, and replaces that. */
+    if (symlink(placeholder, private_name) != 0)
+        return errno;
+    SHMSYNC_CRASHPOINT("arena.remove.placed");
+    if (rename(path, private_name) == 0)
+        return 0;
+    err = errno;
+    unlink(private_name);
+    return err;
+}
+/* Renames the file at path to its private name. EEXIST if there is a file of that name, unless a remover that died has
+ * left it. */
+SHMI_FN int shmi_take_private_name(const struct stat *own, const char *path, const char *private_name)
+{
+    char placeholder[64];
+    int err;
+    snprintf(placeholder, sizeof placeholder, "removal of inode %llu", (unsigned long long)own->st_ino);
+    err = shmi_rename_to_private(path, private_name, placeholder);
+    if (err != EEXIST || !shmi_left_by_remover(own, private_name, placeholder))
+        return err;
+    if (unlink(private_name) != 0 && errno != ENOENT)
+        return errno;
+    return shmi_rename_to_private(path, private_name, placeholder);
+}
 /* Removes the file fd, whose gate the caller has, from path. *moved: path led to another file, which is there
  * still. The kernel has no call that removes a name only if it leads to a certain file. */
 SHMI_FN int shmi_remove_file(int fd, const char *path, int *moved)
@@ -182,8 +233,11 @@ SHMI_FN int shmi_remove_file(int fd, const char *path, int *moved)
         return shmi_fail(errno, "arena.remove", path, "%s", "");
     shmi_private_name(path, (uint64_t)own.st_ino, private_name, sizeof private_name);
     SHMSYNC_CRASHPOINT("arena.remove.checked");
-    if (rename(path, private_name) != 0)
-        return errno == ENOENT ? 0 : shmi_fail(errno, "arena.remove", path, "%s", "");
+    err = shmi_take_private_name(&own, path, private_name);
+    if (err == EEXIST)
+        return shmi_fail(err, "arena.remove", path, "another program has a file at %s, which the removal needs: move it away", private_name);
+    if (err != 0)
+        return err == ENOENT ? 0 : shmi_fail(err, "arena.remove", path, "%s", "");
     if (lstat(private_name, &there) != 0)
         return errno == ENOENT ? 0 : shmi_fail(errno, "arena.remove", path, "%s", "");
     if (own.st_dev == there.st_dev && own.st_ino == there.st_ino) {
@@ -191,8 +245,8 @@ SHMI_FN int shmi_remove_file(int fd, const char *path, int *moved)
         return unlink(private_name) == 0 || errno == ENOENT ? 0 : shmi_fail(errno, "arena.remove", path, "%s", "");
     }
     *moved = 1;
-    err = syscall(SYS_renameat2, AT_FDCWD, private_name, AT_FDCWD, path, 1u) == 0 ? 0 : errno; /* RENAME_NOREPLACE */
-    if (err == ENOSYS || err == EINVAL || err == ENOTSUP) {
+    err = shmi_rename_new(private_name, path);
+    if (err == ENOTSUP) {
         err = link(private_name, path) == 0 ? 0 : errno;
         if (err == 0)
             unlink(private_name);

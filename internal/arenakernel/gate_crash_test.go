@@ -20,6 +20,10 @@ import (
 
 func init() {
 	agentOrders["remove"] = func(s *agent, o order, a *answer) error { return Remove(o.Arena) }
+	agentOrders["take renameat2 away"] = func(s *agent, o order, a *answer) error {
+		renameat2 = func(int, string, int, string, uint) error { return unix.EINVAL }
+		return nil
+	}
 	agentOrders["fail as first"] = func(s *agent, o order, a *answer) error {
 		o.Opts.OnFirst = func(*Arena, Epoch) error { return errors.New(o.Text) }
 		_, err := Open(o.Arena, o.Opts)

@@ -1,10 +1,13 @@
 package arenakernel
 
 import (
+	"errors"
 	"os"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/shmsync/shmsync"
 )
 
 const (
@@ -38,10 +41,23 @@ func inode(st os.FileInfo) uint64 {
 	return 0
 }
 
-// renameNoReplace gives a file another path. It fails if a file has that path already.
+// renameat2 is a variable for tests, which take it away.
+var renameat2 = unix.Renameat2
+
+// renameNew gives a file another path. If there is a file, the error Is [fs.ErrExist]. Where the kernel, or the
+// file system, cannot rename so, it Is [shmsync.ErrNotSupported].
+func renameNew(from, to string) error {
+	switch err := renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE); err {
+	case unix.ENOSYS, unix.EINVAL, unix.EOPNOTSUPP:
+		return shmsync.ErrNotSupported
+	default:
+		return err
+	}
+}
+
+// renameNoReplace is renameNew, by a second name for a moment where that is not supported.
 func renameNoReplace(from, to string) error {
-	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
-	if err != unix.ENOSYS && err != unix.EINVAL && err != unix.EOPNOTSUPP {
+	if err := renameNew(from, to); !errors.Is(err, shmsync.ErrNotSupported) {
 		return err
 	}
 	if err := os.Link(from, to); err != nil {

@@ -16,6 +16,7 @@ var errBusy error = syscall.EBUSY
 func anyByteLocked(*os.File, int64, int64) (bool, error) { return false, shmsync.ErrNotSupported }
 func anyOwner(os.FileInfo) []uint32                      { return nil }
 func inode(os.FileInfo) uint64                           { return 0 }
+func renameNew(from, to string) error                    { return shmsync.ErrNotSupported }
 func renameNoReplace(from, to string) error              { return shmsync.ErrNotSupported }
 func (a *Arena) rebooted() bool                          { return false }
 func (a *Arena) rememberBoot()                           {}

@@ -3,8 +3,10 @@
 package arenakernel
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -116,4 +118,98 @@ func TestArenaIsNotNewAfterTheDeathOfAFirst(t *testing.T) {
 			require.NoError(t, a.Close())
 		})
 	}
+}
+
+// remover starts a process that can remove an arena, with RENAME_NOREPLACE or without it.
+func remover(t *testing.T, ta *testArena, renames bool) *remote {
+	v := ta.start(t)
+	if !renames {
+		v.must(t, order{Do: "take renameat2 away"})
+	}
+	return v
+}
+
+// privateName is the private name of the arena's file while it is removed.
+func privateName(t *testing.T, ta *testArena) string {
+	st, err := os.Stat(ta.path())
+	require.NoError(t, err)
+	return filepath.Join(filepath.Dir(ta.path()), fmt.Sprint(removedPrefix(ta.path()), inode(st), removedSuffix))
+}
+
+// A removal replaces no file of another program that has the private name. The error names it.
+func TestRemoveReplacesNoForeignFile(t *testing.T) {
+	for _, renames := range []bool{true, false} {
+		ta := newTestArena(t, 4)
+		ta.join(t, "old").close(t)
+		private := privateName(t, ta)
+		require.NoError(t, os.WriteFile(private, []byte("mine"), 0o600))
+		t.Cleanup(func() { os.Remove(private) })
+		v := remover(t, ta, renames)
+		ans := v.try(t, order{Do: "remove", Arena: ta.name})
+		require.Contains(t, ans.Err, "another program has a file at "+private)
+		require.Contains(t, ans.Is, "exists")
+		b, err := os.ReadFile(private)
+		require.NoError(t, err)
+		require.Equal(t, "mine", string(b))
+		require.FileExists(t, ta.path())
+		ta.join(t, "goes on").close(t)
+		require.NoError(t, os.Remove(private))
+		v.must(t, order{Do: "remove", Arena: ta.name})
+		require.NoFileExists(t, ta.path())
+	}
+}
+
+// What a dead remover has left at the private name keeps no later removal from working: another name of the file, or
+// the placeholder where rename always replaces.
+func TestRemoveAfterADeadRemover(t *testing.T) {
+	for _, renames := range []bool{true, false} {
+		ta := newTestArena(t, 4)
+		ta.join(t, "old").close(t)
+		private := privateName(t, ta)
+		require.NoError(t, os.Link(ta.path(), private))
+		remover(t, ta, renames).must(t, order{Do: "remove", Arena: ta.name})
+		require.NoFileExists(t, ta.path())
+		require.NoFileExists(t, private)
+
+		ta.join(t, "old").close(t)
+		private = privateName(t, ta)
+		v := remover(t, ta, false)
+		v.must(t, order{Do: "arm", Text: "arena.remove.placed"})
+		v.die(order{Do: "remove", Arena: ta.name})
+		v.WaitSignal(t, unix.SIGKILL)
+		_, err := os.Readlink(private)
+		require.NoError(t, err)
+		ta.join(t, "goes on").close(t)
+		remover(t, ta, renames).must(t, order{Do: "remove", Arena: ta.name})
+		require.NoFileExists(t, ta.path())
+		_, err = os.Lstat(private)
+		require.ErrorIs(t, err, fs.ErrNotExist)
+	}
+}
+
+// Without RENAME_NOREPLACE, too, a file that takes the arena's path in the moment before the removal stays.
+func TestRemoveByPlaceholderLeavesAFileThatTookThePath(t *testing.T) {
+	ta, other := newTestArena(t, 4), newTestArena(t, 4)
+	ta.join(t, "old").close(t)
+	other.join(t, "other").close(t)
+	private := privateName(t, ta)
+	want, err := os.Stat(other.path())
+	require.NoError(t, err)
+	v := remover(t, ta, false)
+	v.must(t, order{Do: "arm to stop", Text: "arena.remove.placed"})
+	v.Send(order{Do: "remove", Arena: ta.name})
+	v.AwaitStop(t)
+	require.NoError(t, os.Rename(other.path(), ta.path()))
+	a, err := Open(ta.name, nil) // so the removal of the new file is refused
+	require.NoError(t, err)
+	v.Cont(t)
+	var ans answer
+	v.Recv(t, &ans)
+	require.Contains(t, ans.Err, "is in")
+	got, err := os.Stat(ta.path())
+	require.NoError(t, err)
+	require.True(t, os.SameFile(want, got))
+	_, err = os.Lstat(private)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.NoError(t, a.Close())
 }

@@ -14,6 +14,7 @@ import (
 
 var (
 	_ = crashpoint.Register("arena.remove.checked")
+	_ = crashpoint.Register("arena.remove.placed")
 	_ = crashpoint.Register("arena.remove.renamed")
 )
 
@@ -39,9 +40,12 @@ func removeFile(f *os.File, path string) (moved bool, err error) {
 	}
 	private := filepath.Join(filepath.Dir(path), fmt.Sprint(removedPrefix(path), inode(own), removedSuffix))
 	crashpoint.Hit("arena.remove.checked")
-	if err := os.Rename(path, private); errors.Is(err, fs.ErrNotExist) {
+	switch err := takePrivateName(own, path, private); {
+	case errors.Is(err, fs.ErrNotExist):
 		return false, nil
-	} else if err != nil {
+	case errors.Is(err, fs.ErrExist):
+		return false, fmt.Errorf("another program has a file at %s, which %s needs while it is removed: move it away: %w", private, path, err)
+	case err != nil:
 		return false, err
 	}
 	there, err := os.Lstat(private)
@@ -56,6 +60,48 @@ func removeFile(f *os.File, path string) (moved bool, err error) {
 		return false, fmt.Errorf("another program has put a file at %s, which is at %s now: %w", path, private, err)
 	}
 	return true, nil
+}
+
+// takePrivateName renames the file at path to its private name. If there is a file of that name, the error Is
+// [fs.ErrExist], unless a remover that died has left it.
+func takePrivateName(own os.FileInfo, path, private string) error {
+	err := renameToPrivate(own, path, private)
+	if errors.Is(err, fs.ErrExist) && leftByRemover(own, private) {
+		if err := os.Remove(private); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		err = renameToPrivate(own, path, private)
+	}
+	return err
+}
+
+func renameToPrivate(own os.FileInfo, path, private string) error {
+	if err := renameNew(path, private); !errors.Is(err, shmsync.ErrNotSupported) {
+		return err
+	}
+	// Here rename replaces what has the name. So this remover takes the name by a symbolic link, and replaces that.
+	if err := os.Symlink(placeholder(own), private); err != nil {
+		return err
+	}
+	crashpoint.Hit("arena.remove.placed")
+	if err := os.Rename(path, private); err != nil {
+		os.Remove(private)
+		return err
+	}
+	return nil
+}
+
+// placeholder is what the symbolic link says that a remover of that file puts at the private name.
+func placeholder(own os.FileInfo) string { return fmt.Sprint("removal of inode ", inode(own)) }
+
+// leftByRemover reports whether a remover of the file, which died, has left what is at the private name: another name of
+// the file, or its placeholder. There is no living one, since this process has the gate.
+func leftByRemover(own os.FileInfo, private string) bool {
+	if there, err := os.Lstat(private); err == nil && os.SameFile(own, there) {
+		return true
+	}
+	says, err := os.Readlink(private)
+	return err == nil && says == placeholder(own)
 }
 
 // sweepRemoved removes files that were at path and whose remover died before it removed their private

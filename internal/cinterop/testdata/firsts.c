@@ -3,6 +3,8 @@
 static void at_point(const char *name);
 #undef SHMSYNC_CRASHPOINTS
 #define SHMSYNC_CRASHPOINT(name) at_point(name)
+static long renameat2_number(void);
+#define SHMI_RENAMEAT2 renameat2_number()
 #define SHMSYNC_IMPLEMENTATION
 #include "shmsync.h"
 
@@ -207,6 +209,65 @@ static void removed(const char *name)
     kill(remover, SIGKILL);
     CHECK(waitpid(remover, &status, 0), remover);
     make(name, 2 << 20);
+}
+
+/* A removal replaces no file of another program that has the private name, and is not kept from working by what a dead
+ * remover has left there. */
+static int no_renameat2;
+static long renameat2_number(void) { return no_renameat2 ? -1 : SYS_renameat2; }
+
+static void private_of(const char *name, char out[700])
+{
+    char path[300];
+    path_of(name, path);
+    shmi_private_name(path, (uint64_t)inode_of(name), out, 700);
+}
+static void foreign(const char *name)
+{
+    char path[300], p[700], b[4];
+    struct stat st;
+    int status, fd;
+    pid_t remover;
+    path_of(name, path);
+    private_of(name, p);
+    fd = open(p, O_RDWR | O_CREAT | O_EXCL, 0600);
+    CHECK(write(fd, "mine", 4), 4);
+    CHECK(shmsync_arena_remove(name), EEXIST);
+    CHECK(strstr(shmsync_error(), p) != NULL, 1);
+    CHECK(pread(fd, b, 4, 0), 4);
+    CHECK(stat(path, &st), 0);
+    CHECK(fstat(fd, &st), 0);
+    CHECK(st.st_nlink, 1);
+    close(fd);
+    CHECK(unlink(p), 0);
+    CHECK(link(path, p), 0); /* of a remover that died */
+    CHECK(shmsync_arena_remove(name), 0);
+    CHECK(lstat(path, &st), -1);
+    CHECK(lstat(p, &st), -1);
+
+    make(name, 2 << 20);
+    private_of(name, p);
+    remover = fork();
+    if (remover == 0) {
+        no_renameat2 = 1;
+        stop_at = "arena.remove.placed";
+        shmsync_arena_remove(name);
+        _exit(0);
+    }
+    await_stop(remover);
+    kill(remover, SIGKILL);
+    CHECK(waitpid(remover, &status, 0), remover);
+    CHECK(lstat(p, &st), 0);
+    CHECK(S_ISLNK(st.st_mode), 1);
+    CHECK(shmsync_arena_remove(name), 0);
+    CHECK(lstat(path, &st), -1);
+    CHECK(lstat(p, &st), -1);
+    make(name, 2 << 20);
+}
+static void foreign_without(const char *name)
+{
+    no_renameat2 = 1;
+    foreign(name);
 }
 
 /* The helper thread tells that the file was removed. */
@@ -420,6 +481,10 @@ int main(int argc, char **argv)
         taken(argv[2]);
     else if (strcmp(argv[1], "removed") == 0)
         removed(argv[2]);
+    else if (strcmp(argv[1], "foreign") == 0)
+        foreign(argv[2]);
+    else if (strcmp(argv[1], "foreign without renameat2") == 0)
+        foreign_without(argv[2]);
     else if (strcmp(argv[1], "detached") == 0)
         tells_removal(argv[2]);
     else if (strcmp(argv[1], "without bytes") == 0)
