@@ -27,8 +27,8 @@ type signalHead struct {
 	//   readers: Next, SnapshotSummary, SummarySelect
 	//   order:   seq-cst, against the signals
 	//   futex:   none
-	//   crash:   a superfluous bit costs a scan; a missing bit is set by
-	//            the reap
+	//   crash:   a superfluous bit costs a scan; the reap
+	//            sets a missing bit
 	summary atomic.Uint64
 	_       [120]byte
 

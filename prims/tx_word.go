@@ -21,7 +21,7 @@ import (
 //	                       records are being undone
 //	committed  n     D     all bytes are as D wants them; the blocks of     commit
 //	                       the records are being committed
-//	lost       0     0     the records have no meaning any more, and only  the process that makes the lock
+//	lost       0     0     the records have no meaning any more, and only   the process that makes the lock
 //	                       repair makes the data whole                     not recoverable
 //
 // Every other value is corrupt. Only a transaction with records of blocks goes through undone

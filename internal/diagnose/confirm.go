@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Confirm gives the findings of a snapshot that are in a later one, too, and that snapshot:
-// words that are read one after the other can look like a deadlock that never was. again
-// takes the later snapshot.
+// Confirm returns the findings of a snapshot that a later snapshot confirms, and the later
+// snapshot: words that are read one after the other can look like a deadlock that never was.
+// again takes the later snapshot.
 func Confirm(s *Snapshot, again func() (*Snapshot, error)) ([]Finding, *Snapshot, error) {
 	f := s.Findings()
 	passing := func(f Finding) bool { return f.Kind != Corrupt || s.Damage == nil }
@@ -30,17 +30,17 @@ func Confirm(s *Snapshot, again func() (*Snapshot, error)) ([]Finding, *Snapshot
 	return still, later, nil
 }
 
-// proof tells one wait from the next of the same process for the same object, and one
-// hold from the next: where processes have many goroutines and a lock is hot, what
-// looks like the same cycle twice may be two that were over in no time.
+// proof tells one wait from the next wait of the same process for the same object, and one hold
+// from the next. Where processes have many goroutines and a lock is hot, two short cycles can
+// look like one that lasts.
 type proof struct {
 	order uint64
 	since int64
 	words string
 }
 
-// prove gives the proof of an edge: the oldest of its waits, and those words of the object
-// that a release changes while there are waiters.
+// prove returns the proof of an edge: the oldest of its waits, and those words of the object that
+// a release changes while there are waiters.
 func (s *Snapshot) prove(e Edge) (p proof) {
 	for _, w := range s.Waits {
 		if w.Owner != e.From || w.Object != e.Object || w.For != e.For {
@@ -67,16 +67,16 @@ func wordsOf(o *Object, w *Wait) (text string) {
 	return text
 }
 
-// same reports whether a later proof is of the same wait for the same hold. A proof that
-// had no date yet may have one by now.
+// same reports whether a later proof is of the same wait for the same hold. A proof that had no
+// date may have one by now.
 func (p proof) same(later proof) bool {
 	return p.order == later.order && (p.since == 0 || p.order != 0 || p.since == later.since) && p.words == later.words
 }
 
-// ConfirmAfter is how much later the second look is. A variable for tests.
+// ConfirmAfter is the time between the two snapshots. Tests change it.
 var ConfirmAfter = 50 * time.Millisecond
 
-// key is what a finding is about.
+// key identifies the subject of a finding.
 func key(f Finding) string {
 	return f.Kind + "\x00" + strings.Join(f.Participants, ",") + "\x00" + strings.Join(f.Objects, "\x00")
 }

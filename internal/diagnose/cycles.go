@@ -7,9 +7,9 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// edges says which process waits for which: waits whose holds are known, and whose owners
-// are not the same. A process that waits for a hold of another of its goroutines is no sign
-// of anything.
+// Edges says which process waits for which. It contains waits whose holds are known and belong to
+// another process. A process that waits for a hold of another of its own goroutines proves
+// nothing.
 func (s *Snapshot) Edges() (all []Edge) {
 	seen := map[Edge]bool{}
 	for _, w := range s.Waits {
@@ -24,9 +24,9 @@ func (s *Snapshot) Edges() (all []Edge) {
 	return all
 }
 
-// stuck gives the participants none of whose waits can end as long as those in the set
-// themselves give nothing up. It begins with all, and takes out, again and again, the
-// participants that wait for nothing, or for something that a participant outside can end.
+// stuck returns the participants whose waits cannot end as long as no participant of the set
+// gives something up. It begins with all participants. It then repeatedly removes those that wait
+// for nothing, or for something that a participant outside the set can end.
 func (s *Snapshot) stuck() map[string]bool {
 	waiting := map[string][]*Wait{}
 	for i := range s.Waits {
@@ -61,7 +61,7 @@ func (s *Snapshot) hopeless(w *Wait, set map[string]bool) bool {
 				in++
 			}
 		} else if w.Any {
-			return false // enough of it may be this process's own
+			return false // the rest that it needs may be this process's own
 		}
 	}
 	if w.Any {
@@ -70,8 +70,8 @@ func (s *Snapshot) hopeless(w *Wait, set map[string]bool) bool {
 	return in > 0
 }
 
-// deadlocks are the cycles of stuck participants: sets in which each waits, in the end, for
-// each other.
+// deadlocks are the cycles of stuck participants: sets in which each waits, directly or
+// indirectly, for each other.
 func (s *Snapshot) deadlocks() (all [][]Edge) {
 	set := s.stuck()
 	next := map[string][]Edge{}
@@ -96,8 +96,8 @@ func (s *Snapshot) deadlocks() (all [][]Edge) {
 	return all
 }
 
-// components gives the strongly connected components, after Tarjan, without recursion:
-// a chain of waits may be long.
+// components returns the strongly connected components, after Tarjan. It does not recurse,
+// because a chain of waits may be long.
 func components(next map[string][]Edge) (all []map[string]bool) {
 	index, low, on := map[string]int{}, map[string]int{}, map[string]bool{}
 	var stack []string

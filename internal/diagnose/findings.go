@@ -11,7 +11,7 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// title is how a participant is called in a sentence.
+// Title is the name of a participant in a sentence.
 func (s *Snapshot) Title(name string) string {
 	if i, ok := s.who[name]; ok {
 		p := &s.Participants[i]
@@ -25,7 +25,7 @@ func (s *Snapshot) Title(name string) string {
 	return name
 }
 
-// findings lists the findings of a snapshot, the worst first.
+// Findings lists the findings of a snapshot, the worst first.
 func (s *Snapshot) Findings() (all []Finding) {
 	if s.Damage != nil {
 		all = append(all, Finding{Kind: Corrupt, Trouble: true, Text: ErrorText(s.Damage),
@@ -127,7 +127,7 @@ func none(name string) []string {
 	return []string{name}
 }
 
-// holderFinding tells of a holder that will not give up what it has by itself.
+// holderFinding describes a holder that will not give up its hold by itself.
 func (s *Snapshot) holderFinding(o *Object, h *Hold, waiters string) (f Finding, ok bool) {
 	f = Finding{Objects: []string{o.Name}, Participants: []string{h.Owner}, Trouble: true}
 	what := s.heldText(o, h)
@@ -153,7 +153,7 @@ func (s *Snapshot) holderFinding(o *Object, h *Hold, waiters string) (f Finding,
 	return f, false
 }
 
-// diedWhen says how long ago a participant died, if that is known.
+// DiedWhen says how long ago a participant died, if that is known.
 func (s *Snapshot) DiedWhen(name string) string {
 	if i, ok := s.who[name]; ok && s.Participants[i].Died != nil {
 		return " " + Ago(time.Since(*s.Participants[i].Died))
@@ -166,13 +166,13 @@ func (s *Snapshot) DiedWhen(name string) string {
 	return ""
 }
 
-// isGone reports whether the participant of that name is dead, reaped or not.
+// IsGone reports whether the participant of that name is dead, reaped or not.
 func (s *Snapshot) IsGone(name string) bool {
 	i, ok := s.who[name]
 	return !ok || s.Participants[i].Life == arenakernel.LifeDead
 }
 
-// waiters says how many of the living wait for an object, and for how long.
+// waiters says how many living participants wait for an object, and for how long.
 func (s *Snapshot) waiters(o *Object) string {
 	n, longest := uint64(0), int64(-1)
 	for _, w := range o.Waits {

@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// process is what the kernel tells of a process of this host.
+// process is what the kernel says about a process of this host.
 type process struct {
-	pid   int // as seen from here
+	pid   int // in this pid namespace
 	state byte
 }
 
 // processes finds the processes behind participants.
 type processes struct {
-	proc    string // where /proc is
+	proc    string // where /proc is mounted
 	ownNS   uint64
-	byNS    map[[2]uint64]int // pid namespace and pid there: pid here
+	byNS    map[[2]uint64]int // from a pid namespace and a pid in it to the pid here
 	scanned bool
 }
 
@@ -27,8 +27,8 @@ func newProcesses() *processes {
 	return p
 }
 
-// find gives the process with that pid in that pid namespace, if it was started when
-// the participant says that it was: pids are used again.
+// find returns the process with that pid in that pid namespace, if it was started when the
+// participant says: pids are reused.
 func (p *processes) find(ns uint64, pid int, start uint64) (process, bool) {
 	here := pid
 	if ns != p.ownNS {
@@ -45,7 +45,7 @@ func (p *processes) find(ns uint64, pid int, start uint64) (process, bool) {
 	return process{here, state}, true
 }
 
-// scan learns the pids that the processes of other namespaces have there.
+// scan finds out which pids processes have in other namespaces.
 func (p *processes) scan() {
 	if p.scanned {
 		return
@@ -102,7 +102,7 @@ func (p *processes) stat(pid int) (state byte, start uint64, ok bool) {
 	if err != nil {
 		return 0, 0, false
 	}
-	// The name, in parentheses, may hold anything.
+	// The process name in parentheses may contain anything.
 	i := strings.LastIndexByte(string(b), ')')
 	if i < 0 {
 		return 0, 0, false
@@ -116,7 +116,7 @@ func (p *processes) stat(pid int) (state byte, start uint64, ok bool) {
 	return fields[0][0], start, err == nil
 }
 
-// stateText names the states of a process that matter here.
+// stateText names the state of a process, if it matters here.
 func (p process) stateText() string {
 	switch p.state {
 	case 'R':

@@ -12,7 +12,7 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// Snapshot is what was seen of an arena at a time.
+// Snapshot is the state of an arena at one time.
 type Snapshot struct {
 	Time         int64 // CLOCK_MONOTONIC, ns
 	Info         Arena
@@ -21,26 +21,26 @@ type Snapshot struct {
 	Objects      []Object
 	Holds        []Hold
 	Waits        []Wait
-	Damage       error // of the header
+	Damage       error // damage of the header
 
 	ins  *arenakernel.Inspector
 	opts Options
 	who  map[string]int // participants by name
 }
 
-// Options say how to look.
+// Options say how to take a snapshot.
 type Options struct {
-	// Older is the age from which on a wait is a wedge; 0 for the ages of [LongLock] and
+	// Older is the age from which a wait counts as a wedge; 0 for the ages of [LongLock] and
 	// [LongWork].
 	Older time.Duration
 	// Dump is set if the bytes are those of a dump.
 	Dump *Dump
 }
 
-// Dump is what was seen when a dump was made.
+// Dump is what was known when a dump was made.
 type Dump struct {
-	Name         string // of the arena
-	Path         string // of the dump
+	Name         string // name of the arena
+	Path         string // path of the dump
 	Time         int64  // CLOCK_MONOTONIC, ns
 	Participants []Participant
 }
@@ -64,7 +64,7 @@ func Look(ins *arenakernel.Inspector, opts Options) *Snapshot {
 	return s
 }
 
-// restore makes the participants what they were when the dump was made.
+// restore sets the participants to their states at the time of the dump.
 func (s *Snapshot) restore(then []Participant) {
 	for _, p := range then {
 		if i, ok := s.who[p.Name]; ok {
@@ -75,7 +75,7 @@ func (s *Snapshot) restore(then []Participant) {
 	}
 }
 
-// Participant gives the participant of that name, or nil if it is not in the arena.
+// Participant returns the participant of that name, or nil if it is not in the arena.
 func (s *Snapshot) Participant(name string) *Participant {
 	if i, ok := s.who[name]; ok {
 		return &s.Participants[i]
@@ -124,7 +124,8 @@ func (s *Snapshot) addParticipants() {
 			PID: w.PID, PIDNamespace: w.PIDNS, Life: w.Life, State: w.State, UID: w.UID,
 			Joined: timeOf(w.Joined), Died: timeOf(w.Died), Notice: w.Notice, Fenced: w.Fenced,
 		}
-		// Its Open has not returned: it waits for the first of an epoch, or is that itself.
+		// Its Open has not returned: it waits for the first participant of an epoch, or is that
+		// participant.
 		if _, first, _ := s.ins.Epoch(); p.State == "live" && !s.ins.IsIn(w.Slot) {
 			if p.State = "pending"; first == w.Participant.Name() {
 				p.State = "first"
@@ -147,7 +148,7 @@ func (s *Snapshot) addParticipants() {
 	}
 }
 
-// Besides those that the arena knows.
+// States in addition to those that the arena knows.
 const (
 	LifeStopped = "stopped"
 	LifeTraced  = "traced"
@@ -216,16 +217,16 @@ func (s *Snapshot) count(n arenakernel.ParticipantID, f func(*Participant)) {
 	}
 }
 
-// ageOf is how long ago something began, if that is known.
+// ageOf is how long ago something began, or nil if that is not known.
 func (s *Snapshot) ageOf(since int64) *int64 {
 	age := s.Time - since
 	if since <= 0 || age < 0 {
-		return nil // a peer's bytes, or a clock of another boot
+		return nil // a peer has written the time, or it is from another boot
 	}
 	return &age
 }
 
-// typeOf names a kind as the library does.
+// typeOf names a kind by the type of the library.
 func typeOf(k arenakernel.Kind) string {
 	if t, ok := map[string]string{
 		"MUTX": "Mutex", "RWMX": "RWMutex", "FAIR": "FairMutex", "COHM": "CohortMutex", "SPIN": "SpinLock", "RWSP": "RWSpinLock", "MULT": "MultiLock",

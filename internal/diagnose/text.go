@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// short is a duration as a person says it.
+// Short renders a duration in a form for people.
 func Short(d time.Duration) string {
 	switch {
 	case d < 0:
@@ -30,7 +30,7 @@ func Short(d time.Duration) string {
 
 func Ago(d time.Duration) string { return Short(d) + " ago" }
 
-// age renders an age that may not be known.
+// Age renders an age that may not be known.
 func Age(ns *int64) string {
 	if ns == nil {
 		return "unknown"
@@ -38,7 +38,7 @@ func Age(ns *int64) string {
 	return Short(time.Duration(*ns))
 }
 
-// name is a participant in a table: label, pid and name.
+// Short names a participant in a table: label, pid and ID.
 func (s *Snapshot) Short(name string) string {
 	if i, ok := s.who[name]; ok {
 		p := &s.Participants[i]
@@ -75,7 +75,7 @@ func Wants(w *Wait) string {
 	return text
 }
 
-// removedPath is the path that an open file had before it was removed.
+// removedPath is the path that an open file had before the file was removed.
 func removedPath(f *os.File) string {
 	link, _ := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
 	return Clean(strings.TrimSuffix(link, " (deleted)"))
@@ -85,7 +85,7 @@ func ErrorText(err error) string {
 	return Clean(strings.ReplaceAll(err.Error(), "\n", "; "))
 }
 
-// clean makes bytes of a peer fit for a terminal.
+// Clean makes text that a peer has written safe for a terminal.
 func Clean(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 || r == 0xfffd || r >= 0x200b && r <= 0x200f || r >= 0x2028 && r <= 0x202e || r >= 0x2066 && r <= 0x2069 {

@@ -1,5 +1,6 @@
-// Package diagnose takes snapshots of arenas and says why processes do not go on. The command
-// shmctl prints what it finds, and [github.com/shmsync/shmsync/arena.Inspector] returns it.
+// Package diagnose takes snapshots of arenas and says why processes do not make progress. The
+// command shmctl prints its findings, and [github.com/shmsync/shmsync/arena.Inspector] returns
+// them.
 //
 // A snapshot is read word by word while processes write. So a finding counts only if a second
 // snapshot confirms it; see [Confirm].
@@ -13,19 +14,19 @@ type Arena struct {
 	Name            string     `json:"name"`
 	Path            string     `json:"path"`
 	Size            int64      `json:"size"`
-	Used            uint64     `json:"used"` // bytes of the heap that have memory
+	Used            uint64     `json:"used"` // bytes of the heap that have memory behind them
 	Created         *time.Time `json:"created"`
 	Participants    int        `json:"participants"`
 	MaxParticipants int        `json:"max_participants"`
 	Objects         uint64     `json:"objects"`
 	Nodes           uint64     `json:"nodes"`
 	Deaths          uint32     `json:"reaps"`
-	Counted         bool       `json:"counted"`           // objects count what is done with them
-	Epoch           uint64     `json:"epoch"`             // the number of the last one that began; 0 for none
-	Clean           bool       `json:"clean"`             // no death was recorded since it began
+	Counted         bool       `json:"counted"`           // objects count their operations
+	Epoch           uint64     `json:"epoch"`             // number of the last epoch that began; 0 for none
+	Clean           bool       `json:"clean"`             // no death was recorded since the epoch began
 	Health          string     `json:"health"`            // "ok", or what is wrong
-	Layout          uint32     `json:"layout"`            // the version of its layout; 0 if that cannot be told
-	Removed         string     `json:"removed,omitempty"` // the path that the file had, if that was removed
+	Layout          uint32     `json:"layout"`            // version of its layout; 0 if it is not known
+	Removed         string     `json:"removed,omitempty"` // the path that the file had before it was removed
 }
 
 // Participant is a participant of an arena.
@@ -36,10 +37,10 @@ type Participant struct {
 	Label        string     `json:"label"`
 	PID          int        `json:"pid"` // in its own pid namespace
 	PIDNamespace uint64     `json:"pid_namespace"`
-	HostPID      int        `json:"host_pid"` // as seen from here; 0 if it cannot be found
+	HostPID      int        `json:"host_pid"` // in the pid namespace of this process; 0 if it cannot be found
 	Life         string     `json:"life"`     // alive, stopped, traced, dead, unknown
-	State        string     `json:"state"`    // of its slot: joining, pending, first, live, leaving, dead
-	Process      string     `json:"process"`  // its state as the kernel has it, if it was found
+	State        string     `json:"state"`    // state of its slot: joining, pending, first, live, leaving, dead
+	Process      string     `json:"process"`  // the kernel's state of the process, if it was found
 	UID          int        `json:"uid"`
 	Joined       *time.Time `json:"joined"`
 	Died         *time.Time `json:"died"`
@@ -49,18 +50,18 @@ type Participant struct {
 	Waits        int        `json:"waits"`
 }
 
-// DeathRecord tells of a participant that died or left.
+// DeathRecord describes a participant that died or left.
 type DeathRecord struct {
 	Name  string     `json:"name"`
 	Label string     `json:"label"`
 	PID   int        `json:"pid"`
 	Time  *time.Time `json:"time"`
-	Left  bool       `json:"left"` // by closing; false: it died
+	Left  bool       `json:"left"` // it left by Close; false: it died
 }
 
 // Object is an object of an arena.
 type Object struct {
-	Name     string     `json:"name"` // or its offset, if it has none
+	Name     string     `json:"name"` // its name, or its offset if it has none
 	Offset   uint64     `json:"offset"`
 	Kind     string     `json:"kind"` // four letters
 	Type     string     `json:"type"`
@@ -72,7 +73,7 @@ type Object struct {
 	Policy   string     `json:"policy,omitempty"`
 	Spin     string     `json:"spin,omitempty"`
 	Error    string     `json:"error,omitempty"`
-	Died     string     `json:"died,omitempty"` // whose death that is
+	Died     string     `json:"died,omitempty"` // the participant whose death that is
 	Key      *uint64    `json:"key,omitempty"`  // the key of a MultiLock that Error is about
 	Words    []Word     `json:"words,omitempty"`
 	Counters *Counters  `json:"counters,omitempty"`
@@ -121,7 +122,7 @@ type Wait struct {
 	How        string   `json:"how"`
 	Goroutines uint64   `json:"goroutines,omitempty"`
 	AgeNs      *int64   `json:"age_ns"`
-	On         []string `json:"on,omitempty"` // participants
+	On         []string `json:"on,omitempty"` // names of participants
 	Any        bool     `json:"any,omitempty"`
 
 	ObjectIndex int   `json:"-"` // in the snapshot
@@ -166,9 +167,9 @@ type Finding struct {
 	Trouble      bool     `json:"trouble"` // it will not go away by itself
 	Text         string   `json:"text"`
 	Advice       string   `json:"advice,omitempty"`
-	Command      string   `json:"command,omitempty"` // carries the advice out, pasted into a shell
+	Command      string   `json:"command,omitempty"` // carries out the advice when it is pasted into a shell
 	Objects      []string `json:"objects,omitempty"`
 	Participants []string `json:"participants,omitempty"`
 
-	proof []proof // of a deadlock, one for each of its edges
+	proof []proof // for a deadlock, one for each of its edges
 }

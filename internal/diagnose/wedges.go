@@ -13,16 +13,16 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// A wedge is a wait that has lasted for long although every process in it is alive. The
-// arena cannot tell a wedge from slow work, so it takes a wait of some age to find one.
-// These are variables for tests.
+// A wedge is a wait that has lasted for long although every process in it is alive. The arena
+// cannot tell a wedge from slow work, so a wait of a certain age counts as one. Tests change
+// these variables.
 var (
 	LongLock = 10 * time.Second // a wait for a lock, or for a function that another process runs
 	LongWork = time.Minute      // a wait for work: permits, parties, room in a queue
 )
 
-// limits gives the ages from which on a wait is a wedge. An age that the user chose holds
-// for both sorts.
+// limits returns the ages from which a wait counts as a wedge. An age that the user chose applies
+// to both sorts.
 func (s *Snapshot) limits() (lock, work time.Duration) {
 	if s.opts.Older > 0 {
 		return s.opts.Older, s.opts.Older
@@ -30,13 +30,13 @@ func (s *Snapshot) limits() (lock, work time.Duration) {
 	return LongLock, LongWork
 }
 
-// oldWaits gives the waits that are as old as the user asked for, which is all of them if
-// the user did not ask.
+// OldWaits returns the waits that are as old as the user asked for, or all waits if the user did
+// not ask.
 func (s *Snapshot) OldWaits() []Wait {
 	return slices.DeleteFunc(slices.Clone(s.Waits), func(w Wait) bool { return !s.isOld(w.AgeNs) })
 }
 
-// oldHolds gives the holds that are that old, or that a process has waited for so long.
+// OldHolds returns the holds that are that old, or for which a process has waited that long.
 func (s *Snapshot) OldHolds() []Hold {
 	waited := map[int]bool{}
 	for _, w := range s.Waits {
@@ -57,8 +57,8 @@ func (s *Snapshot) isOld(ns *int64) bool {
 	return s.opts.Older <= 0 || ns != nil && time.Duration(*ns) >= s.opts.Older
 }
 
-// wedgeFindings lists the wedges of one object. An object with a finding of another kind has
-// its cause already.
+// wedgeFindings lists the wedges of one object. If the object has a finding of another kind, that
+// finding is the cause already.
 func (s *Snapshot) wedgeFindings(o *Object) (all []Finding) {
 	lock, work := s.limits()
 	seen := map[string]bool{}
@@ -90,8 +90,8 @@ func (s *Snapshot) wedgeFindings(o *Object) (all []Finding) {
 	return all
 }
 
-// longHold tells of a hold for which a wait lasts long: of the first of another process, or
-// of the waiting process itself if there is none.
+// longHold describes a hold for which a wait lasts long: the first hold of another process or, if
+// there is none, of the waiting process itself.
 func (s *Snapshot) longHold(o *Object, w *Wait) Finding {
 	h := &s.Holds[w.OnHolds[0]]
 	for _, i := range w.OnHolds {
@@ -135,7 +135,7 @@ func (s *Snapshot) longHold(o *Object, w *Wait) Finding {
 	return f
 }
 
-// heldText says what a holder has.
+// heldText says what a holder holds.
 func (s *Snapshot) heldText(o *Object, h *Hold) string {
 	text := "has " + h.Mode + " of"
 	if h.Mode == arenakernel.HoldExclusive {
@@ -147,7 +147,7 @@ func (s *Snapshot) heldText(o *Object, h *Hold) string {
 	return fmt.Sprintf("%s %s %s", text, o.Type, o.Name)
 }
 
-// exhausted tells of a semaphore whose permits do not come back.
+// exhausted describes a semaphore whose permits do not come back.
 func (s *Snapshot) exhausted(o *Object) Finding {
 	f := Finding{Kind: Exhausted}
 	holders, most := s.listHolds(o, arenakernel.HoldPermits, "has")
@@ -162,7 +162,7 @@ func (s *Snapshot) exhausted(o *Object) Finding {
 	return f
 }
 
-// missingParties tells of a wait for work that is not done, or for parties that have not
+// missingParties describes a wait for work that is not done, or for parties that have not
 // arrived.
 func (s *Snapshot) missingParties(o *Object, w *Wait) Finding {
 	f := Finding{Kind: MissingParties}
@@ -181,7 +181,7 @@ func (s *Snapshot) missingParties(o *Object, w *Wait) Finding {
 	return f
 }
 
-// fullQueue tells of a queue from which no process takes items.
+// fullQueue describes a queue from which no process takes items.
 func (s *Snapshot) fullQueue(o *Object) Finding {
 	f := Finding{Kind: FullQueue, Advice: "see why none of them takes items", Command: s.Command("show", o.Name)}
 	f.Text = fmt.Sprintf("%s %s is full (%s), and no process takes items%s%s", o.Type, o.Name, o.State, s.others(o), s.waiters(o))
@@ -198,7 +198,7 @@ func (s *Snapshot) fullQueue(o *Object) Finding {
 	return f
 }
 
-// listHolds says which participants have holds of a mode, the one with most first.
+// listHolds lists the participants that have holds of a mode, the one with the most first.
 func (s *Snapshot) listHolds(o *Object, mode, verb string) (text, most string) {
 	var holds []*Hold
 	for _, h := range o.Holds {
@@ -252,7 +252,7 @@ func (s *Snapshot) runs(name string) bool {
 	})
 }
 
-// killCommand is the command that sends a participant a signal; empty if its process cannot
+// killCommand is the command that sends a participant a signal. It is empty if the process cannot
 // be found from here.
 func (s *Snapshot) killCommand(signal, name string) string {
 	i, ok := s.who[name]
@@ -262,7 +262,7 @@ func (s *Snapshot) killCommand(signal, name string) string {
 	return fmt.Sprintf("kill %s%d", signal, s.Participants[i].HostPID)
 }
 
-// command is a command of shmctl for this arena, as it can be pasted into a shell.
+// Command is a command of shmctl for this arena, quoted for a shell.
 func (s *Snapshot) Command(verb string, args ...string) string {
 	name := s.Info.Name
 	if s.opts.Dump != nil {
@@ -275,7 +275,7 @@ func (s *Snapshot) Command(verb string, args ...string) string {
 	return text
 }
 
-// quote makes one word of a text for a shell.
+// Quote makes one shell word of a text.
 func Quote(text string) string {
 	special := func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:@%+=,", r))

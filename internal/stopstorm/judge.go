@@ -9,10 +9,11 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// excuseAfter is the part of the bound after which an excuse ends a stop.
+// excuseAfter is the divisor of the bound that gives the time after which an excuse ends a stop.
 const excuseAfter = 30
 
-// excused counts a stop if all lanes that stand still have an excuse, and reports that.
+// excused counts a stop as excused if all lanes that stand still have an excuse, and reports
+// whether they have.
 func (s *storm) excused(victim int, still [][2]int) bool {
 	for _, x := range still {
 		if !s.lanes[x[1]].needs {
@@ -31,7 +32,8 @@ func (s *storm) excused(victim int, still [][2]int) bool {
 	return true
 }
 
-// inside reports whether a call that acquires has returned to a lane of the victim.
+// inside reports whether some lane of the victim is between the return of the call that acquires
+// and the release.
 func (s *storm) inside(victim int) bool {
 	for k := range s.lanes {
 		if at := s.page.proc[victim].lane[k].at.Load(); at == atHolding || at == atReleasing {
@@ -63,7 +65,7 @@ func (s *storm) judge(victim int, still [][2]int, where func() string) {
 	}
 }
 
-// holdsOf gives what a worker visibly holds, and of which objects it has the queue lock.
+// holdsOf returns what a worker visibly holds, and the objects whose queue lock it holds.
 func (s *storm) holdsOf(victim int) (holds, queueLocks []string) {
 	self := arenakernel.ParticipantID(s.page.proc[victim].self.Load())
 	if err := s.look.Refresh(); err != nil {

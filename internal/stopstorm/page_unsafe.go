@@ -29,11 +29,11 @@ const (
 const (
 	atOutside   = iota // between two operations
 	atAcquiring        // in the call that acquires
-	atHolding          // that call has returned
+	atHolding          // the call that acquires has returned
 	atReleasing        // in the call that releases
 )
 
-// page is what parent and workers share beside the arena.
+// page is what parent and workers share in addition to the arena.
 type page struct {
 	_     structs.HostLayout
 	magic uint64
@@ -64,7 +64,7 @@ type page struct {
 	//   futex:   none
 	//   crash:   of no importance
 	round atomic.Uint64
-	// secret is the lock of a workload that is made up.
+	// secret is the lock of a workload that exists only for tests.
 	//   writers: workers
 	//   readers: the same
 	//   order:   acq_rel
@@ -91,7 +91,7 @@ type procPage struct {
 	//   futex:   none
 	//   crash:   of no importance
 	self atomic.Uint32
-	// step is 1 and the lane that is to run alone, on a thread that is stepped; 0 for all lanes.
+	// step is 1 plus the lane that runs alone, on a thread that is stepped; 0 for all lanes.
 	//   writers: the parent, before it starts the worker
 	//   readers: the worker
 	//   order:   relaxed; the start carries the edge
@@ -143,7 +143,7 @@ type lanePage struct {
 	_  [52]byte
 }
 
-// fault notes what should not have happened.
+// fault records something that should not have happened.
 func (p *page) fault(format string, args ...any) {
 	i := p.faults.Add(1) - 1
 	if i >= pageTexts {
@@ -153,7 +153,7 @@ func (p *page) fault(format string, args ...any) {
 	t.n.Store(uint32(copy(t.bytes[:], fmt.Sprintf(format, args...))))
 }
 
-// failures gives the texts of the faults.
+// failures returns the texts of the faults.
 func (p *page) failures() (texts []string) {
 	for i := range min(p.faults.Load(), pageTexts) {
 		t := &p.text[i]

@@ -17,10 +17,10 @@ import (
 // Schema is the version of the document.
 const Schema = "shmbench-stopstorm/1"
 
-// mostTexts is how many freezes of a primitive are described.
+// mostTexts bounds how many freezes of a primitive are described.
 const mostTexts = 3
 
-// Document is what a storm has shown.
+// Document is the result of a storm.
 type Document struct {
 	Schema  string    `json:"schema"`
 	Mode    string    `json:"mode"` // "random stops", "step stops" or "quota"
@@ -32,23 +32,23 @@ type Document struct {
 	Results []*Result `json:"results"`
 }
 
-// Result is what a storm has shown of one primitive.
+// Result is the result of a storm for one primitive.
 type Result struct {
 	Prim    string `json:"prim"`
 	Lang    string `json:"lang"`
-	Known   string `json:"known,omitempty"` // why it may freeze today
+	Known   string `json:"known,omitempty"` // the reason why it may freeze today
 	Stops   int    `json:"stops"`
 	Excused int    `json:"excused"` // a lane needed what the victim visibly held
-	Granted int    `json:"granted"` // the same, but the victim had not returned from the call yet
+	Granted int    `json:"granted"` // the same, but the call of the victim had not returned yet
 	Freezes int    `json:"freezes"`
-	Gap     spread `json:"gap_ns"` // of each stop the longest time without progress of a lane
-	// Control is the same, measured now and then while nobody was stopped.
+	Gap     spread `json:"gap_ns"` // for each stop, the longest time without progress of a lane
+	// Control is the same, measured now and then while no worker was stopped.
 	Control spread  `json:"control_gap_ns"`
 	Lanes   []count `json:"frozen_lanes,omitempty"`
 	Where   []count `json:"victims_stood,omitempty"`
 	// Texts describes some of the freezes.
 	Texts []string `json:"texts,omitempty"`
-	// Lane and Steps are of step stops: the operation, and its instructions.
+	// Lane and Steps are for step stops: the operation, and its number of instructions.
 	Lane  string `json:"lane,omitempty"`
 	Steps int    `json:"steps,omitempty"`
 }
@@ -56,13 +56,13 @@ type Result struct {
 // spread is a distribution in nanoseconds.
 type spread struct{ P50, P99, Max int64 }
 
-// count says how often something was.
+// count says how often something happened.
 type count struct {
 	What string `json:"what"`
 	N    int    `json:"n"`
 }
 
-// observed is what becomes a Result.
+// observed is the data of a Result.
 type observed struct {
 	gaps, control []time.Duration
 	lanes, where  map[string]int
@@ -85,7 +85,7 @@ func (t *observed) into(r *Result) {
 	r.Lanes, r.Where = sorted(t.lanes), sorted(t.where)
 }
 
-// sorted gives the most frequent first.
+// sorted returns the counts, the highest first.
 func sorted(m map[string]int) (all []count) {
 	for _, what := range slices.Sorted(maps.Keys(m)) {
 		all = append(all, count{what, m[what]})
@@ -105,8 +105,8 @@ func (o *Options) mode() string {
 	return "random stops"
 }
 
-// Run runs a storm and prints what it has shown. The error Is ErrFreeze if a primitive froze
-// that the tests require not to.
+// Run runs a storm and prints its result. The error Is ErrFreeze if a primitive froze although
+// the tests require that it does not.
 func Run(ctx context.Context, o *Options) error {
 	d, err := Measure(ctx, o)
 	if d == nil {
@@ -118,7 +118,7 @@ func Run(ctx context.Context, o *Options) error {
 	return errors.Join(err, d.Err())
 }
 
-// Measure runs a storm. The document is nil if the options are impossible.
+// Measure runs a storm. The document is nil if the options are invalid.
 func Measure(ctx context.Context, o *Options) (*Document, error) {
 	list, err := o.set()
 	if err != nil {
@@ -143,7 +143,7 @@ func Measure(ctx context.Context, o *Options) (*Document, error) {
 	return d, nil
 }
 
-// stormOf stops workers of one primitive at random moments, or throttles one.
+// stormOf stops workers of one primitive at random moments, or throttles one worker.
 func stormOf(ctx context.Context, o *Options, which int, d *Document) error {
 	s, err := newStorm(ctx, o, which, 0)
 	if err != nil {
@@ -170,7 +170,8 @@ func (s *storm) finish(d *Document) {
 	}
 }
 
-// Err Is ErrFreeze if a primitive froze that the tests require not to.
+// Err returns an error that Is ErrFreeze if a primitive froze although the tests require that it
+// does not.
 func (d *Document) Err() error {
 	var errs []error
 	for _, r := range d.Results {

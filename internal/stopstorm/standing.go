@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// standing says where the threads of a stopped worker stand in the code of this module. A
-// worker is this same program, so its addresses are those of this process.
+// standing says where the threads of a stopped worker are in the code of this module. A worker
+// runs the same program, so its addresses are those of this process.
 func standing(pid int) string {
 	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 	if err != nil {
@@ -39,11 +39,11 @@ func standing(pid int) string {
 	return strings.Join(places, "; ")
 }
 
-// threadStands gives the innermost frames of a thread that belong to this module; empty if
-// there are none, or if the thread sleeps in the kernel.
+// threadStands returns the innermost frames of a thread that belong to this module. It returns
+// none if there are none, or if the thread sleeps in the kernel.
 //
-// The kernel tells where a stopped thread is, and its stack pointer. The return addresses
-// are taken from the words of the stack, so an old one may be among them.
+// The kernel says where a stopped thread is, and gives its stack pointer. The return addresses
+// are read from the words of the stack, so they may include old ones.
 func threadStands(file string, mem *os.File, shift uintptr) string {
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -63,7 +63,7 @@ func threadStands(file string, mem *os.File, shift uintptr) string {
 	var frames []string
 	add := func(pc uintptr, exact bool) {
 		if !exact {
-			pc-- // the call, not what comes after it
+			pc-- // the call instruction is before the return address
 		}
 		fn := runtime.FuncForPC(pc)
 		if fn == nil {
@@ -86,7 +86,7 @@ func threadStands(file string, mem *os.File, shift uintptr) string {
 	return strings.Join(frames, " < ")
 }
 
-// loadedAt is where the program of a process is loaded.
+// loadedAt is the address at which the program of a process is loaded.
 func loadedAt(pid int) uintptr {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
 	if err != nil {

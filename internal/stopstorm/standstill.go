@@ -14,12 +14,12 @@ type standstill struct {
 	seen   [mostProcs][mostLanes]struct {
 		ops, beat uint64
 		moved     time.Time
-		often     int // changes that were seen
+		often     int // number of changes that were seen
 	}
 	gap time.Duration // the longest time without progress
 }
 
-// watchOthers begins to watch.
+// watchOthers begins to watch the lanes of all workers but victim.
 func (s *storm) watchOthers(victim int) *standstill {
 	w := &standstill{s: s, victim: victim, from: time.Now()}
 	w.each(func(i, k int) {
@@ -29,7 +29,7 @@ func (s *storm) watchOthers(victim int) *standstill {
 	return w
 }
 
-// each calls f with each lane of each other worker.
+// each calls f for each lane of each other worker.
 func (w *standstill) each(f func(proc, lane int)) {
 	for i := range w.s.procs {
 		for k := range w.s.lanes {
@@ -40,7 +40,7 @@ func (w *standstill) each(f func(proc, lane int)) {
 	}
 }
 
-// sample notes which lanes have moved. Time without a heartbeat does not count.
+// sample records which lanes have moved. Time without a heartbeat does not count.
 func (w *standstill) sample() {
 	now := time.Now()
 	w.each(func(i, k int) {
@@ -53,10 +53,10 @@ func (w *standstill) sample() {
 	})
 }
 
-// stood is how long a lane has stood still, in time in which its process ran.
+// stood is how long a lane has stood still while its process had CPU time.
 func (w *standstill) stood(i, k int, now time.Time) time.Duration {
 	x := &w.seen[i][k]
-	// A heartbeat takes a millisecond and a little more: twice that is granted.
+	// A heartbeat takes a little more than a millisecond; twice that is allowed.
 	beats := 2 * time.Duration(w.s.page.proc[i].beat.Load()-x.beat+1) * time.Millisecond
 	return min(now.Sub(x.moved), beats)
 }
@@ -75,7 +75,7 @@ func (w *standstill) lately(since time.Time) bool {
 	return all
 }
 
-// still gives the lanes that stand still for longer than the bound.
+// still returns the lanes that stand still for longer than the bound.
 func (w *standstill) still(bound time.Duration) (lanes [][2]int) {
 	now := time.Now()
 	w.each(func(i, k int) {

@@ -10,11 +10,11 @@ import (
 	"github.com/shmsync/shmsync/internal/stepkill"
 )
 
-// mostSteps is how many instructions of one operation are stepped through.
+// mostSteps bounds the instructions of one operation that are stepped through.
 const mostSteps = 20_000
 
-// operationsMost is how many operations more are stepped through if there were fewer stops than
-// wanted: the first operation may have been a long one.
+// operationsMost bounds the further operations that are stepped through if there were fewer stops
+// than wanted: the first operation may have been a long one.
 const operationsMost = 100
 
 // stepAll steps through one operation of each lane of a primitive.
@@ -35,7 +35,8 @@ func stepAll(ctx context.Context, o *Options, which int, d *Document) error {
 	}
 }
 
-// step goes through one operation to count its instructions, and stops worker 0 in the next.
+// step steps through one operation to count its instructions, and stops worker 0 in the next
+// operations.
 func (s *storm) step() error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -50,11 +51,11 @@ func (s *storm) step() error {
 	stride := max(s.o.Every, (s.res.Steps+s.o.Stops-1)/s.o.Stops)
 	n := s.r.IntN(stride)
 	ended := func(number uint32) bool { return s.procs[0].page.ended.Load() >= number }
-	first := uint32(1) // of a long operation the rest has instructions enough
+	first := uint32(1) // a long operation has enough instructions after the first one
 	if ended(first) {
 		first++
 	}
-	most := first // each instruction: one operation has them all
+	most := first // if it stops after each instruction, one operation is enough
 	if stride > 1 {
 		most += operationsMost
 	}
@@ -72,14 +73,15 @@ func (s *storm) step() error {
 	return nil
 }
 
-// operation has the stepped thread go through an operation, and calls f after each instruction.
+// operation steps the thread through one operation, and calls f after each instruction.
 func (s *storm) operation(t *stepkill.Tracer, number uint32, f func() error) error {
 	p := s.procs[0].page
 	p.gate.Store(number)
 	for n := 0; p.ended.Load() < number && n < mostSteps; n++ {
 		state, err := t.Step()
 		for state == stepkill.Asleep && err == nil {
-			// It sleeps in the kernel, where it holds nothing more than before: the others let it go on.
+			// The thread sleeps in the kernel and holds nothing that it did not hold before. It runs on
+			// when the others wake it.
 			state, err = t.Wait(time.Millisecond)
 			if serr := s.sound(); serr != nil {
 				return serr
@@ -129,7 +131,7 @@ func (s *storm) lost(t *stepkill.Tracer, state stepkill.State, err error) error 
 	return fmt.Errorf("%s: the stepped thread is in state %d: %s: %w", s.prim.name, state, t.End(), err)
 }
 
-// stoodAt says where the stepped thread stands.
+// stoodAt says where the stepped thread is.
 func (s *storm) stoodAt(t *stepkill.Tracer) string {
 	place := standing(s.procs[0].pid())
 	if i := strings.Index(place, "; "); i >= 0 {

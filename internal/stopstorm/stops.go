@@ -15,7 +15,7 @@ func (s *storm) stops() error {
 				return err
 			}
 		}
-		// The next stop begins when everybody has worked since the last one.
+		// The next stop begins when every lane has made progress since the last one.
 		free := s.watchOthers(-1)
 		err := s.until("all lanes go on after a stop", func() bool { free.sample(); return free.moved(1) })
 		if err != nil {
@@ -30,11 +30,11 @@ func (s *storm) stops() error {
 	return s.sound()
 }
 
-// controlEvery is how many stops there are for each time that nobody is stopped.
+// controlEvery: one control measurement for so many stops.
 const controlEvery = 5
 
-// control watches for as long as a stop lasts, and stops nobody: what the machine does to the
-// lanes by itself.
+// control watches for as long as a stop lasts, and stops nobody: it shows what the machine does
+// to the lanes by itself.
 func (s *storm) control() error {
 	w := s.watchOthers(-1)
 	err := s.until("all lanes go on while nobody is stopped", func() bool {
@@ -45,7 +45,7 @@ func (s *storm) control() error {
 	return err
 }
 
-// one is a single stop.
+// one makes a single stop.
 func (s *storm) one(victim int) error {
 	p := s.procs[victim]
 	if err := s.stop(p); err != nil {
@@ -61,9 +61,10 @@ func (s *storm) one(victim int) error {
 			break
 		}
 		if still := w.still(s.o.Bound / excuseAfter); len(still) != 0 && s.excused(victim, still) {
-			break // it would last for as long as the stop
+			break // the excuse would last as long as the stop
 		}
-		// The second half counts: a stopped worker may get its turn only after a while.
+		// Only the second half of the stop counts: the kernel may schedule a worker late after
+		// the stop begins.
 		if time.Since(w.from) >= s.o.Watch && w.lately(w.from.Add(s.o.Watch/2)) {
 			break
 		}
@@ -76,11 +77,11 @@ func (s *storm) one(victim int) error {
 	return nil
 }
 
-// quotaPeriod is that of a CPU quota, as in cpu.max.
+// quotaPeriod is the period of a CPU quota, as in cpu.max.
 const quotaPeriod = 100 * time.Millisecond
 
 // throttle stops worker 0 for a part of each period, as a CPU quota does with a process that
-// always wants to run, and watches the others all the time.
+// always wants to run. It watches the others all the time.
 func (s *storm) throttle() error {
 	p := s.procs[0]
 	runs := quotaPeriod * time.Duration(s.o.Quota) / 100

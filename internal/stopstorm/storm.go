@@ -27,27 +27,27 @@ import (
 
 // Options says what a storm does.
 type Options struct {
-	Prims  []string      // primitives; all where it is empty
-	Stops  int           // of each primitive
-	Procs  int           // workers
-	Watch  time.Duration // how long a stop lasts at least
-	Bound  time.Duration // how long a lane may stand still
-	Quota  int           // percent of a CPU that one worker gets; 0: random stops instead
-	Every  int           // stop after every so many instructions of an operation, Stops times at most; 0: at random
+	Prims  []string      // primitives; all if it is empty
+	Stops  int           // stops of each primitive
+	Procs  int           // number of workers
+	Watch  time.Duration // least duration of a stop
+	Bound  time.Duration // longest time that a lane may stand still
+	Quota  int           // percent of a CPU that one worker gets; 0 for random stops
+	Every  int           // stop after every so many instructions of an operation, at most Stops times; 0 for random moments
 	Seed   uint64
 	Format string // table or json
 	Out    io.Writer
 	Log    io.Writer
-	// Trouble is how long the parent waits for what has to come.
+	// Trouble is how long the parent waits for something that must happen.
 	Trouble time.Duration
 }
 
-// ErrFreeze says that stops froze a primitive that has to stay free of that.
+// ErrFreeze says that stops froze a primitive that must not freeze.
 var ErrFreeze = errors.New("a stopped process froze others")
 
 const arenaSize = 8 << 20
 
-// set checks the options, and gives the primitives.
+// set checks the options, and returns the indices of the primitives.
 func (o *Options) set() (list []int, err error) {
 	switch {
 	case o.Procs < 3 || o.Procs > mostProcs:
@@ -94,7 +94,7 @@ type storm struct {
 	files    [2]*os.File // page, arena
 	look     *arenakernel.Inspector
 	procs    []*proc
-	lanes    []lane // names and needs
+	lanes    []lane // the names of the lanes and whether they need others
 	res      *Result
 	observed observed
 }
@@ -108,13 +108,14 @@ type proc struct {
 	err    error // valid once done
 }
 
-// newStorm starts the workers. Worker 0 runs only lane step-1, to be stepped, where step is not 0.
+// newStorm starts the workers. If step is not 0, worker 0 runs only lane step-1, which is then
+// stepped.
 func newStorm(ctx context.Context, o *Options, which, step int) (s *storm, err error) {
 	s = &storm{ctx: ctx, o: o, prim: &workloads[which], r: rand.New(rand.NewPCG(o.Seed, uint64(which)))}
 	s.res = &Result{Prim: s.prim.name, Lang: "go", Known: s.prim.known}
 	s.observed.lanes = map[string]int{}
 	s.observed.where = map[string]int{}
-	begun := s // a return of an error sets s to nil
+	begun := s // needed because a return of an error sets s to nil
 	defer func() {
 		if err != nil {
 			begun.end()
@@ -153,7 +154,7 @@ func newStorm(ctx context.Context, o *Options, which, step int) (s *storm, err e
 	}
 	for i := range s.procs {
 		if i == 0 && step != 0 {
-			continue // its first operations may need the others
+			continue // the first operations of this worker may need the others
 		}
 		if err := s.until("it is ready", func() bool { return s.page.proc[i].ready.Load() != 0 }); err != nil {
 			return nil, err
@@ -251,7 +252,7 @@ func (s *storm) end() {
 	}
 }
 
-// sound is an error if a worker has ended, or has noted a fault.
+// sound returns an error if a worker has ended, or has recorded a fault.
 func (s *storm) sound() error {
 	if texts := s.page.failures(); len(texts) != 0 {
 		return fmt.Errorf("%s: %s", s.prim.name, strings.Join(texts, "\n"))
@@ -264,7 +265,7 @@ func (s *storm) sound() error {
 	return s.ctx.Err()
 }
 
-// until waits for what has to come.
+// until waits for something that must happen.
 func (s *storm) until(what string, reached func() bool) error {
 	for end := time.Now().Add(s.o.Trouble); !reached(); nap(200 * time.Microsecond) {
 		if err := s.sound(); err != nil {
@@ -277,7 +278,7 @@ func (s *storm) until(what string, reached func() bool) error {
 	return nil
 }
 
-// nap sleeps without the Go scheduler: its timers are too coarse for this.
+// nap sleeps in a system call: the timers of the Go scheduler are too coarse here.
 func nap(d time.Duration) {
 	ts := unix.NsecToTimespec(int64(d))
 	unix.Nanosleep(&ts, nil)
@@ -292,7 +293,7 @@ func (s *storm) stop(p *proc) error {
 		var info unix.Siginfo
 		switch err := unix.Waitid(unix.P_PID, p.pid(), &info, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT, nil); err {
 		case nil:
-			return nil // if it has ended instead, sound tells
+			return nil // if the worker has ended instead, sound reports it
 		case unix.EINTR:
 		default:
 			return os.NewSyscallError("waitid", err)
@@ -302,7 +303,7 @@ func (s *storm) stop(p *proc) error {
 
 func (s *storm) resume(p *proc) { unix.Kill(p.pid(), unix.SIGCONT) }
 
-// stacks has the workers print their stacks, which ends them.
+// stacks makes the workers print their stacks, which ends them.
 func (s *storm) stacks() string {
 	var b strings.Builder
 	for i, p := range s.procs {

@@ -26,7 +26,7 @@ type worker struct {
 	a    *arena.Arena
 }
 
-// RunWorker is the life of worker number of a storm. It ends when the parent says so.
+// RunWorker runs worker number of a storm. It ends when the parent says so.
 func RunWorker(number int) error {
 	p, err := mapPage(os.NewFile(control.ControlFD, "page"))
 	if err != nil {
@@ -67,14 +67,14 @@ func work(p *page, number int) error {
 		wg.Go(func() { errs[i] = w.run(l, &w.self.lane[i], uint64(number*mostLanes+i)) })
 	}
 	w.self.ready.Store(1)
-	// A lane may sleep for good when the others end, so the worker does not wait for all: the
-	// parent kills it. An error ends it.
+	// A lane may sleep for ever when the others end, so the worker does not wait for all lanes:
+	// the parent kills it. An error ends it at once.
 	wg.Wait()
 	return errors.Join(errs...)
 }
 
-// beat counts milliseconds in which the goroutines of this process had CPU time: it passes its
-// turn on twice before it counts, so those that can run have run.
+// beat counts milliseconds in which the goroutines of this process had CPU time. It yields twice
+// before it counts, so other runnable goroutines have run.
 func (w *worker) beat() {
 	for {
 		time.Sleep(time.Millisecond)
@@ -112,13 +112,13 @@ func (w *worker) run(l lane, at *lanePage, seed uint64) (err error) {
 	return nil
 }
 
-// stepped runs one lane alone, each operation when the parent opens the gate.
+// stepped runs one lane alone, one operation each time that the parent opens the gate.
 func (w *worker) stepped(l lane, at *lanePage) error {
 	debug.SetGCPercent(-1)
 	done := make(chan error)
 	onOtherThread(func() {
 		r := rand.New(rand.NewPCG(7, 7))
-		for range 3 { // the first operations of a handle make tables and wait nodes
+		for range 3 { // the first operations of a handle allocate tables and wait nodes
 			if err := l.op(at, r); err != nil {
 				done <- err
 				return
@@ -142,8 +142,8 @@ func (w *worker) stepped(l lane, at *lanePage) error {
 	return <-done
 }
 
-// onOtherThread runs f in a goroutine with a thread of its own, which is not the first one of the
-// process: the parent waits for the end of that one, so it cannot step it as well.
+// onOtherThread runs f in a goroutine on a thread that is not the first one of the process: the
+// parent waits for the first thread as a child, so it cannot step it.
 func onOtherThread(f func()) {
 	go func() {
 		runtime.LockOSThread()

@@ -13,7 +13,7 @@ import (
 // locker is a lock, or one role of a lock.
 type locker struct {
 	name   string
-	lock   func(ctx context.Context) error // for ever where ctx is nil
+	lock   func(ctx context.Context) error // waits for ever if ctx is nil
 	try    func() bool
 	unlock func()
 }
@@ -21,7 +21,7 @@ type locker struct {
 // hold is what a lane does while it holds a lock.
 func hold(r *rand.Rand) { spin(r.IntN(200)) }
 
-var sink uint64 // of spin; nobody reads it
+var sink uint64 // result of spin; nobody reads it
 
 // spin works for about n nanoseconds.
 func spin(n int) {
@@ -42,7 +42,7 @@ func (l *locker) release(at *lanePage, r *rand.Rand) {
 	l.unlock()
 }
 
-// lanes are one that waits for the lock for ever, one that gives up, and one that tries.
+// lanes returns one lane that waits for the lock for ever, one that gives up, and one that tries.
 func (l *locker) lanes() []lane {
 	return []lane{
 		{l.name, true, func(at *lanePage, r *rand.Rand) error {
@@ -73,7 +73,7 @@ func (l *locker) lanes() []lane {
 	}
 }
 
-// ever calls f with a context that does not end where ctx is nil.
+// ever makes f wait for ever if ctx is nil.
 func ever(f func(ctx context.Context) error) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		if ctx == nil {
@@ -83,7 +83,7 @@ func ever(f func(ctx context.Context) error) func(ctx context.Context) error {
 	}
 }
 
-// mutual is an exclusive lock as all kinds have it.
+// mutual has the methods of an exclusive lock of any kind.
 type mutual interface {
 	LockContext(ctx context.Context) error
 	TryLock() bool
@@ -114,7 +114,7 @@ func openSpinLock(w *worker) ([]lane, error) {
 	return mutualLanes(prims.OpenSpinLock(w.a, "spinlock", nil))
 }
 
-// shared is a lock of readers and writers as both kinds have it.
+// shared has the methods of a reader/writer lock of either kind.
 type shared interface {
 	mutual
 	RLockContext(ctx context.Context) error
@@ -169,8 +169,8 @@ func openMultiLock(w *worker) ([]lane, error) {
 	return lanes, nil
 }
 
-// openSemaphore has permits for all lanes of one worker and two more, so a stopped worker
-// cannot have all of them: no lane has an excuse.
+// openSemaphore makes a semaphore with two more permits than all lanes of one worker need. So a
+// stopped worker cannot have all permits, and no lane has an excuse.
 func openSemaphore(w *worker) ([]lane, error) {
 	const lanes = 3
 	x, err := prims.OpenSemaphore(w.a, "semaphore", lanes+2, nil)

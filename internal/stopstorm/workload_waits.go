@@ -38,7 +38,7 @@ func openFutex(w *worker) ([]lane, error) {
 	}, nil
 }
 
-// openEvent has an event that is set and reset all the time, and another one that stays reset.
+// openEvent opens an event that is set and reset all the time, and another one that stays reset.
 func openEvent(w *worker) ([]lane, error) {
 	x, err := prims.OpenEvent(w.a, "event", &prims.EventOptions{Mode: prims.EventBidirectional})
 	if err != nil {
@@ -68,7 +68,7 @@ func openAutoEvent(w *worker) ([]lane, error) {
 	}, nil
 }
 
-// openFuture has a Future that everybody sets without a claim, and one with claims.
+// openFuture opens a Future that all lanes set without a claim, and one with claims.
 func openFuture(w *worker) ([]lane, error) {
 	x, err := prims.OpenFuture(w.a, "future", nil)
 	if err != nil {
@@ -109,7 +109,7 @@ func openWaitAny(w *worker) ([]lane, error) {
 	}, nil
 }
 
-// openCond signals without the lock, so only waiters need it.
+// openCond signals without holding the lock, so only waiters need the lock.
 func openCond(w *worker) ([]lane, error) {
 	l, err := prims.OpenMutex(w.a, "cond-lock", nil)
 	if err != nil {
@@ -137,7 +137,7 @@ func openCond(w *worker) ([]lane, error) {
 	}, nil
 }
 
-// openQueue has a queue with room for all, and one that stays empty.
+// openQueue opens a queue with room for all, and one that stays empty.
 func openQueue(w *worker) ([]lane, error) {
 	x, err := prims.OpenQueue[[4]uint64](w.a, "queue", 64, nil)
 	if err != nil {
@@ -185,7 +185,7 @@ func openLatch(w *worker) ([]lane, error) {
 	}, nil
 }
 
-// openBarrier has a barrier of two parties at which everybody arrives, so any worker ends the
+// openBarrier opens a barrier of two parties at which all workers arrive, so any worker ends the
 // phases of the others.
 func openBarrier(w *worker) ([]lane, error) {
 	x, err := prims.OpenBarrier(w.a, "barrier", 2, nil)
@@ -199,7 +199,7 @@ func openBarrier(w *worker) ([]lane, error) {
 	}, nil
 }
 
-// openOnce goes through objects of one name each, and comes back to one that is done.
+// openOnce uses a new object for each call, and also calls an earlier one that is done.
 func openOnce(w *worker) ([]lane, error) {
 	name := func(n uint64) string { return fmt.Sprint("once-", n) }
 	do := func(at *lanePage, ctx context.Context) error {
@@ -237,7 +237,8 @@ func openOnce(w *worker) ([]lane, error) {
 	}, nil
 }
 
-// openSignal has 64 queues, so a worker that stops while it executes one leaves work.
+// openSignal opens 64 queues, so a worker that is stopped while it executes one leaves work for
+// the others.
 func openSignal(w *worker) ([]lane, error) {
 	x, err := prims.OpenSignalWaker(w.a, "signal", nil)
 	if err != nil {
@@ -284,7 +285,7 @@ func openSynchronized(w *worker) ([]lane, error) {
 	if err != nil {
 		return nil, err
 	}
-	// with has a lane do something to the value, by UpdateContext or ViewContext.
+	// with makes a lane do something to the value, by UpdateContext or ViewContext.
 	with := func(at *lanePage, r *rand.Rand, call func(context.Context, func(*[16]uint64) error) error, f func(v *[16]uint64)) func(ctx context.Context) error {
 		return func(ctx context.Context) error {
 			at.at.Store(atAcquiring)
@@ -317,7 +318,7 @@ func openSynchronized(w *worker) ([]lane, error) {
 	}, nil
 }
 
-// openObjects opens, closes and deletes objects of a few names, and takes memory.
+// openObjects opens, closes and deletes objects of a few names, and allocates memory.
 func openObjects(w *worker) ([]lane, error) {
 	return []lane{
 		plain("open, close", false, func(r *rand.Rand) error {

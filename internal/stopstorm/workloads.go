@@ -19,8 +19,9 @@ const giveUp = time.Millisecond
 // lane is a goroutine of a worker that repeats one operation.
 type lane struct {
 	name string
-	// needs is set if the operation may have to wait for what another worker visibly holds.
-	// A lane without it has no excuse: its operation gives up, or enough others can end it.
+	// needs is set if the operation may have to wait for something that another worker visibly
+	// holds. A lane without needs has no excuse: its operation gives up, or enough other
+	// processes can end it.
 	needs bool
 	op    func(l *lanePage, r *rand.Rand) error
 }
@@ -34,16 +35,16 @@ type prim struct {
 	open  func(w *worker) ([]lane, error)
 }
 
-// queueLocked is the reason why most of the primitives freeze.
+// queueLocked is the reason why stops of most primitives may freeze others.
 const queueLocked = "each call takes the queue lock of the object; see docs/design/0005-monitor.md"
 
-// bucketLocked is that of a MultiLock.
+// bucketLocked is the reason for a MultiLock.
 const bucketLocked = "a call that meets another one takes the queue lock of the bucket of its key"
 
-// waitersLocked is that of primitives with a fast path.
+// waitersLocked is the reason for primitives with a fast path.
 const waitersLocked = "a call that waits, gives up or lets a waiter go takes the queue lock of the object"
 
-// arenaLocked is that of the calls that open objects and take memory.
+// arenaLocked is the reason for the calls that open objects and allocate memory.
 const arenaLocked = "not a primitive: which locks of the arena these calls take is not examined yet"
 
 var workloads = append([]prim{
@@ -73,17 +74,17 @@ var workloads = append([]prim{
 	{"objects", arenaLocked, openObjects},
 }, madeUp...)
 
-// sound is how many workloads there are of the library. Those behind are for tests.
+// sound is the number of workloads of the library. The workloads after them are for tests.
 var sound = len(workloads) - len(madeUp)
 
-// madeUp are workloads of which a test knows what has to come out.
+// madeUp are workloads for which a test knows the result.
 var madeUp = []prim{
 	{"test:frozen", "", openFrozen},
 	{"test:held", "", openHeld},
 	{"test:refused", "", openRefused},
 }
 
-// openRefused fails in each worker, and not in their parent.
+// openRefused fails in each worker, but not in the parent.
 func openRefused(w *worker) ([]lane, error) {
 	if w.page.magic == pageMagic {
 		return nil, errors.New("the objects of this workload cannot be opened")
@@ -91,7 +92,7 @@ func openRefused(w *worker) ([]lane, error) {
 	return nil, nil
 }
 
-// openFrozen takes a lock that nobody can see.
+// openFrozen takes a lock that the arena does not show.
 func openFrozen(w *worker) ([]lane, error) {
 	return []lane{plain("secret", true, func(r *rand.Rand) error {
 		for !w.page.secret.CompareAndSwap(0, 1) {
@@ -99,7 +100,7 @@ func openFrozen(w *worker) ([]lane, error) {
 		}
 		time.Sleep(3 * time.Millisecond)
 		w.page.secret.Store(0)
-		time.Sleep(3 * time.Millisecond) // somebody else's turn
+		time.Sleep(3 * time.Millisecond) // others get their turn
 		return nil
 	})}, nil
 }
@@ -127,7 +128,7 @@ func Names() string {
 	return strings.Join(names, ",")
 }
 
-// Known gives the reason why stops of a primitive may freeze other processes today.
+// Known returns the reason why stops of a primitive may freeze other processes today.
 func Known(name string) string {
 	for _, p := range workloads {
 		if p.name == name {
@@ -137,7 +138,7 @@ func Known(name string) string {
 	return ""
 }
 
-// limited runs f with a context that ends soon. That the context has ended is no error.
+// limited runs f with a context that ends soon. The end of the context is no error.
 func limited(f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), giveUp)
 	defer cancel()
@@ -157,5 +158,5 @@ func within(name string, f func(ctx context.Context) error) lane {
 	return plain(name, false, func(*rand.Rand) error { return limited(f) })
 }
 
-// excuses says which holds of a stopped process excuse a lane that needs what it holds.
+// excuses reports whether a hold of a stopped process excuses a lane that needs what is held.
 func excuses(h arenakernel.Hold) bool { return h.Mode != arenakernel.HoldQueueLock }

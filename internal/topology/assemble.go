@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// facts are what a host says about its CPUs and nodes, before anything is derived from it.
+// facts are what a host says about its CPUs and nodes, before anything is derived.
 type facts struct {
 	cpus  []cpuFacts // online, ascending
 	nodes []Node     // ascending; a CPU may be in none or in several
@@ -14,10 +14,10 @@ type facts struct {
 
 type cpuFacts struct {
 	CPU
-	core    []int // the CPUs of its core; nil where the host does not say
-	socket  []int // those of its package, where that has no number
+	core    []int // the CPUs of its core; nil if the host does not say
+	socket  []int // the CPUs of its package, if the package has no number
 	cluster []int
-	caches  []cacheFacts // that hold data
+	caches  []cacheFacts // caches that hold data
 }
 
 type cacheFacts struct {
@@ -39,7 +39,7 @@ func (r *reader) assemble(f *facts) {
 	r.kindsOfCPU()
 }
 
-// at gives the facts of a CPU; nil of one that is not online.
+// at returns the facts of a CPU, or nil if the CPU is not online.
 func (f *facts) at(id int) *cpuFacts {
 	i, ok := slices.BinarySearchFunc(f.cpus, id, func(c cpuFacts, id int) int { return cmp.Compare(c.ID, id) })
 	if !ok {
@@ -48,7 +48,7 @@ func (f *facts) at(id int) *cpuFacts {
 	return &f.cpus[i]
 }
 
-// packages numbers packages that have no number: those whose CPUs name each other.
+// packages numbers packages that have no number. CPUs that list each other are in one package.
 func (r *reader) packages(f *facts) {
 	found := map[string]int{}
 	next := 0
@@ -73,7 +73,7 @@ func (r *reader) packages(f *facts) {
 	}
 }
 
-// cores numbers the cores over the host, and the threads within a core.
+// cores numbers the cores over the whole host, and the threads within each core.
 func (r *reader) cores(f *facts) {
 	numbers := map[string]int{}
 	threads := map[int]int{}
@@ -93,7 +93,7 @@ func (r *reader) cores(f *facts) {
 	}
 }
 
-// coresOf counts the cores of some CPUs that are online.
+// coresOf counts the cores of those of the CPUs that are online.
 func (f *facts) coresOf(ids []int) int {
 	seen := map[int]bool{}
 	for _, id := range ids {
@@ -104,7 +104,7 @@ func (f *facts) coresOf(ids []int) int {
 	return len(seen)
 }
 
-// lastLevels finds the last level of cache of each CPU. Where no told cache is shared by two cores,
+// lastLevels finds the last level of cache of each CPU. If no known cache is shared by two cores,
 // the cores of a package and node are one group.
 func (r *reader) lastLevels(f *facts) {
 	shared, told := false, false
@@ -151,7 +151,7 @@ func (f *facts) ids() []int {
 	return list
 }
 
-// modules finds the groups of several cores, below a last-level cache and a node, that share a
+// modules finds the groups of several cores, within a last-level cache and a node, that share a
 // cache or that the kernel calls a cluster.
 func (r *reader) modules(f *facts) {
 	at := map[string]int{}
@@ -180,10 +180,11 @@ func (r *reader) modules(f *facts) {
 	}
 }
 
-// sameKind is how much of the best a CPU must have to be of its kind.
+// sameKind is the part of the best capacity that a CPU must have to be of the fast kind.
 const sameKind = 0.85
 
-// kindsOfCPU tells fast CPUs from slow ones: by capacity, or where none is told by frequency.
+// kindsOfCPU separates fast CPUs from slow ones: by capacity or, if no capacity is known, by
+// frequency.
 func (r *reader) kindsOfCPU() {
 	for _, of := range []func(CPU) int{func(c CPU) int { return c.Capacity }, func(c CPU) int { return c.MaxMHz }} {
 		best, unequal := 0, false

@@ -4,9 +4,9 @@ import (
 	"slices"
 )
 
-// placeNodes gives each CPU its node, and mends nodes that contradict each other: those with the same
-// CPUs are one, a CPU of several nodes belongs to the smallest, and one of none to a node of its
-// package.
+// placeNodes gives each CPU its node, and repairs nodes that contradict each other: nodes with the
+// same CPUs become one, a CPU of several nodes belongs to the smallest, and a CPU of no node belongs
+// to a node of its package.
 func (r *reader) placeNodes(f *facts) {
 	r.t.Nodes = f.nodes
 	r.onlineOnly(f)
@@ -55,7 +55,7 @@ func (r *reader) placeNodes(f *facts) {
 	}
 }
 
-// onlineOnly leaves CPUs out of nodes that are not online.
+// onlineOnly removes CPUs that are not online from the nodes.
 func (r *reader) onlineOnly(f *facts) {
 	for i := range r.t.Nodes {
 		n := &r.t.Nodes[i]
@@ -69,7 +69,7 @@ func (r *reader) onlineOnly(f *facts) {
 	}
 }
 
-// dropTwins keeps one of the nodes that list the same CPUs.
+// dropTwins keeps one of several nodes that list the same CPUs.
 func (r *reader) dropTwins() {
 	for i := 0; i < len(r.t.Nodes); i++ {
 		for j := len(r.t.Nodes) - 1; j > i; j-- {
@@ -88,7 +88,7 @@ func (r *reader) dropTwins() {
 	}
 }
 
-// distances drops those of nodes that do not have one for each node.
+// distances drops the distances of nodes that do not have one for each node.
 func (r *reader) distances() {
 	for i := range r.t.Nodes {
 		n := &r.t.Nodes[i]

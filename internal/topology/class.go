@@ -7,19 +7,19 @@ import (
 	"strings"
 )
 
-// Class is how far apart two CPUs are. It means the same on every host: "remote-32" are two CPUs
-// that share neither package nor node, and whose nodes have the distance 32.
+// Class says how far apart two CPUs are. It means the same on every host: in the class
+// "remote-32" two CPUs share neither package nor node, and their nodes have the distance 32.
 type Class string
 
-// Classes without a distance. Where the CPUs of a host differ, a colon and their kinds follow, as in
-// "llc:EP".
+// Classes without a distance. If the CPUs of a host differ, a colon and the kinds of the two CPUs
+// follow, as in "llc:EP".
 const (
-	Same        Class = "same"         // one CPU
+	Same        Class = "same"         // one and the same CPU
 	SMT         Class = "smt"          // threads of one core
 	Module      Class = "module"       // cores that share a cache below the last level
 	SameLLC     Class = "llc"          // cores of one node that share a last-level cache
 	SameNode    Class = "node"         // cores of one node and package that share no cache
-	NodePackage Class = "node-package" // packages of one node
+	NodePackage Class = "node-package" // different packages of one node
 )
 
 // Classes of CPUs of two nodes. A dash and the distance of the nodes follow.
@@ -32,7 +32,7 @@ const (
 // rank orders classes from the nearest to the farthest.
 var rank = []Class{Same, SMT, Module, SameLLC, LLCNode, SameNode, NodePackage, Package, Remote}
 
-// Base gives a class without distance and kinds.
+// Base returns a class without distance and kinds.
 func (c Class) Base() Class {
 	name, _, _ := strings.Cut(string(c), ":")
 	if i := strings.LastIndexByte(name, '-'); i >= 0 && strings.Trim(name[i+1:], "0123456789?") == "" {
@@ -41,14 +41,14 @@ func (c Class) Base() Class {
 	return Class(name)
 }
 
-// distance gives the distance in the name of a class; 0 where it has none.
+// distance returns the distance in the name of a class, or 0 if it has none.
 func (c Class) distance() int {
 	name, _, _ := strings.Cut(string(c), ":")
 	d, _ := strconv.Atoi(name[strings.LastIndexByte(name, '-')+1:])
 	return d
 }
 
-// Valid tells a name that a class can have.
+// Valid reports whether a class can have that name.
 func (c Class) Valid() bool {
 	base := c.Base()
 	_, kinds, unequal := strings.Cut(string(c), ":")
@@ -68,7 +68,7 @@ func CompareClasses(a, b Class) int {
 	return cmp.Or(cmp.Compare(at(a), at(b)), cmp.Compare(a.distance(), b.distance()), cmp.Compare(a, b))
 }
 
-// Class tells how far apart two CPUs are. A CPU that is not online is as far away as can be.
+// Class returns how far apart two CPUs are. A CPU that is not online is as far away as possible.
 func (t *Topology) Class(a, b int) Class {
 	x, okx := t.CPU(a)
 	y, oky := t.CPU(b)
@@ -115,7 +115,7 @@ func (t *Topology) class(x, y CPU) Class {
 	return class
 }
 
-// Distance gives the distance from a node to another; 0 where firmware does not tell it.
+// Distance returns the distance from one node to another, or 0 if firmware does not say.
 func (t *Topology) Distance(from, to int) int {
 	n, ok := t.Node(from)
 	i := slices.IndexFunc(t.Nodes, func(n Node) bool { return n.ID == to })
@@ -125,8 +125,8 @@ func (t *Topology) Distance(from, to int) int {
 	return n.Distance[i]
 }
 
-// Usable lists the CPUs that this process may use: those that are allowed, without isolated ones
-// unless all of them are.
+// Usable lists the CPUs that this process may use. It leaves out isolated CPUs, unless all of
+// them are isolated.
 func (t *Topology) Usable() []int {
 	var all, common []int
 	for _, id := range t.Limits.CPUs {
@@ -144,7 +144,8 @@ func (t *Topology) Usable() []int {
 	return common
 }
 
-// Leaf is a set of CPUs that no class tells apart, except for the threads of their cores.
+// Leaf is a set of CPUs that are all in one class to each other, except for the threads of one
+// core.
 type Leaf struct{ CPUs []int }
 
 // Leaves splits CPUs into such sets: by package, node, last-level cache, module and kind.
@@ -180,8 +181,8 @@ func (t *Topology) ClassesOf(cpus []int) (list []Class) {
 	return list
 }
 
-// VisitLeaves calls yield for each two leaves of some CPUs with the class of their pairs. A leaf with
-// several cores, or with a core of several threads, is visited with itself for each of both.
+// VisitLeaves calls yield for each pair of leaves of some CPUs, with the class of the pairs of their
+// CPUs. A leaf is paired with itself, too, if it has several cores, or a core of several threads.
 func (t *Topology) VisitLeaves(cpus []int, yield func(class Class, a, b []int)) {
 	leaves := t.Leaves(cpus)
 	for i, x := range leaves {
@@ -201,10 +202,10 @@ func (t *Topology) VisitLeaves(cpus []int, yield func(class Class, a, b []int)) 
 	}
 }
 
-// Representative gives CPUs of a class, such that the first two are of that class and further ones
-// alternate between the same two places: one thread of each core, except for the class of threads of
-// a core. It prefers places without CPU 0, which serves interrupts on many hosts. It is nil where the
-// host has no such CPUs.
+// Representative returns CPUs of a class. The first two are in that class to each other, and further
+// ones alternate between the same two places. It takes one thread of each core, except for the class
+// of threads of a core. It avoids places with CPU 0, which serves interrupts on many hosts. It
+// returns nil if the host has no such CPUs.
 func (t *Topology) Representative(cpus []int, class Class) []int {
 	var best []int
 	busy := true
@@ -220,7 +221,7 @@ func (t *Topology) Representative(cpus []int, class Class) []int {
 	return best
 }
 
-// between gives CPUs of two leaves in turn, and whether CPU 0 is among them.
+// between returns CPUs that alternate between two leaves, and whether CPU 0 is among them.
 func (t *Topology) between(class Class, a, b []int) (list []int, zero bool) {
 	sides := [][]int{t.firstThreads(a), t.firstThreads(b)}
 	if slices.Equal(a, b) {
@@ -239,7 +240,7 @@ func (t *Topology) between(class Class, a, b []int) (list []int, zero bool) {
 	return list, slices.Contains(list, 0)
 }
 
-// firstThreads gives a thread of each core, the core of CPU 0 last.
+// firstThreads returns one thread of each core, with the core of CPU 0 last.
 func (t *Topology) firstThreads(cpus []int) (list []int) {
 	var last []int
 	for _, core := range t.Groups(cpus, ByCore) {
@@ -252,7 +253,7 @@ func (t *Topology) firstThreads(cpus []int) (list []int) {
 	return append(list, last...)
 }
 
-// siblings gives the threads of a core that has several, rather not of that of CPU 0.
+// siblings returns the threads of one core that has several. It avoids the core of CPU 0.
 func (t *Topology) siblings(cpus []int) (list []int) {
 	for _, core := range t.Groups(cpus, ByCore) {
 		if len(core) > 1 && (list == nil || slices.Contains(list, 0)) {

@@ -11,8 +11,8 @@ func expand(file, text string, yield func(file, text string)) error {
 	return expandPath(file, text, -1, yield)
 }
 
-// expandPath expands the first list of a path, and the next ones after it. The number of the
-// first list, which the text may use, is n; -1 where there is none yet.
+// expandPath expands the first list of a path, and then the next ones. The text may use n, the
+// number from the first list; n is -1 as long as there is none.
 func expandPath(file, text string, n int, yield func(file, text string)) error {
 	before, rest, ok := strings.Cut(file, "{")
 	if !ok {

@@ -24,8 +24,8 @@ func (r *reader) limits() {
 	}
 }
 
-// allowed gives those of the CPUs or nodes that this process may use, by its status or else by the
-// root of the control groups: all where neither says so.
+// allowed returns those of the CPUs or nodes that this process may use, according to its status or
+// else to the root of the control groups. If neither says so, it returns all.
 func (r *reader) allowed(status map[string]string, key, cpuset string, all []int) []int {
 	const file = "proc/self/status"
 	list, err := ParseList(status[key+"_list"])
@@ -46,8 +46,8 @@ func (r *reader) allowed(status map[string]string, key, cpuset string, all []int
 	return list
 }
 
-// cgroup reads the limits of a cgroup and of those above it: of version 2, whose
-// controllers have no names, or of version 1.
+// cgroup reads the limits of a cgroup and of its ancestors: of version 2, in which controllers
+// have no names, or of version 1.
 func (r *reader) cgroup(controllers, name string) {
 	const root = "sys/fs/cgroup"
 	for dir := path.Clean("/" + name); ; dir = path.Dir(dir) {
@@ -69,8 +69,8 @@ func (r *reader) cgroup(controllers, name string) {
 	}
 }
 
-// quota lowers the limit of CPU time to the quota in a file, if that is less. The file has
-// quota and period, such as "max 100000" or "150000 100000", or two files have one each.
+// quota lowers the limit of CPU time to the quota in a file, if that is lower. One file has quota
+// and period, such as "max 100000" or "150000 100000", or two files have one each.
 func (r *reader) quota(file, periodFile string) {
 	text, ok := r.text(file)
 	if !ok {
@@ -95,7 +95,7 @@ func (r *reader) quota(file, periodFile string) {
 	}
 }
 
-// unlimited is what version 1 has where there is no limit, about.
+// unlimited is approximately the value that version 1 shows if there is no limit.
 const unlimited = 1 << 60
 
 func (r *reader) memory(file string) {
@@ -112,11 +112,11 @@ func (r *reader) memory(file string) {
 	}
 }
 
-// settings reads those of the kernel.
+// settings reads the settings of the kernel.
 func (r *reader) settings() {
 	s := &r.t.Settings
 	s.Isolated, _ = r.list(cpuDir + "/isolated")
-	if text, _ := r.text(cpuDir + "/nohz_full"); text != "(null)" { // what some kernels write for none
+	if text, _ := r.text(cpuDir + "/nohz_full"); text != "(null)" { // some kernels write this if there are none
 		s.NoHz, _ = r.list(cpuDir + "/nohz_full")
 	}
 	s.THP = chosen(r.text(mmDir + "/transparent_hugepage/enabled"))
@@ -131,7 +131,7 @@ func (r *reader) settings() {
 	}
 }
 
-// chosen gives the word in brackets: always [madvise] never.
+// chosen returns the word in brackets, as in: always [madvise] never.
 func chosen(text string, _ bool) string {
 	_, rest, ok := strings.Cut(text, "[")
 	word, _, _ := strings.Cut(rest, "]")

@@ -9,7 +9,7 @@ import (
 // maxID bounds the numbers of a list: no kernel is built for more CPUs.
 const maxID = 1 << 13
 
-// ParseList reads a list as the kernel writes it: 0-3,8. An empty text is an empty list.
+// ParseList reads a list in the kernel's form: 0-3,8. An empty text is an empty list.
 func ParseList(text string) ([]int, error) {
 	var list []int
 	text = strings.TrimSpace(text)
@@ -36,8 +36,8 @@ func ParseList(text string) ([]int, error) {
 	return list, nil
 }
 
-// ParseMask reads a set as old kernels write it: hexadecimal words of 32 bits with commas between
-// them, of which the last one has the least numbers.
+// ParseMask reads a set in the form of old kernels: hexadecimal words of 32 bits, separated by
+// commas. The last word has the lowest numbers.
 func ParseMask(text string) ([]int, error) {
 	words := strings.Split(strings.TrimSpace(text), ",")
 	if len(words) > maxID/32 {
@@ -58,7 +58,7 @@ func ParseMask(text string) ([]int, error) {
 	return list, nil
 }
 
-// FormatList writes an ascending list as the kernel does.
+// FormatList writes an ascending list in the kernel's form.
 func FormatList(list []int) string {
 	var parts []string
 	for i := 0; i < len(list); {
@@ -76,7 +76,7 @@ func FormatList(list []int) string {
 	return strings.Join(parts, ",")
 }
 
-// parseSize reads a size as caches have it: 32768K, in bytes.
+// parseSize reads the size of a cache, such as 32768K, and returns bytes.
 func parseSize(text string) (int64, error) {
 	number := strings.TrimRight(text, "KMGkB ")
 	v, err := strconv.ParseInt(number, 10, 48)

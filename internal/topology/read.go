@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// Where the files are.
+// The places of the files.
 const (
 	cpuDir  = "sys/devices/system/cpu"
 	nodeDir = "sys/devices/system/node"
@@ -50,15 +50,15 @@ func Recorded(name string) (*Topology, error) {
 	return t, nil
 }
 
-// Read reads a topology from a tree whose root is that of a host. It refuses nothing that has a
-// CPU: what is missing or makes no sense is guessed, with a note.
+// Read reads a topology from a tree whose root is that of a host. It accepts every host that has
+// a CPU: it guesses what is missing or makes no sense, and adds a note.
 func Read(fsys fs.FS) (*Topology, error) {
 	t, _, err := read(system{fsys})
 	return t, err
 }
 
-// Record writes the files that are read of this host, or of a recording, to a directory, which it
-// makes: no others, and of long ones only the lines that matter.
+// Record copies the files that Read reads, of this host or of a recording, to a new directory. It
+// copies no other files, and of long files only the lines that matter.
 func Record(from, dir string) error {
 	src, err := source(system{os.DirFS("/")}), error(nil)
 	if from != "" {
@@ -106,17 +106,17 @@ type reader struct {
 	kept    map[string]string
 	t       *Topology
 	repairs map[string]*repairs
-	kinds   []string // of repairs, in their order
+	kinds   []string // kinds of repairs, in their order
 }
 
-// repairs are those of one kind: the first one, and how many there were.
+// repairs are the repairs of one kind: the first one, and their number.
 type repairs struct {
 	first string
 	n     int
 }
 
-// repair notes that something makes no sense and what is assumed in its place. Repairs of a kind
-// become one note.
+// repair records that something makes no sense, and what is assumed instead. Several repairs of
+// one kind become one note.
 func (r *reader) repair(kind, format string, args ...any) {
 	if r.repairs[kind] == nil {
 		r.repairs[kind] = &repairs{first: fmt.Sprintf(format, args...)}
@@ -140,7 +140,8 @@ func (r *reader) writeNotes() {
 	}
 }
 
-// text gives a file without the space and the zero bytes around it; false where it cannot be read.
+// text returns a file without leading and trailing space and zero bytes; false if it cannot be
+// read.
 func (r *reader) text(name string) (string, bool) {
 	b, ok := r.src.file(name)
 	if !ok {
@@ -151,8 +152,7 @@ func (r *reader) text(name string) (string, bool) {
 	return text, true
 }
 
-// fields gives the values of the lines of a file that begin with the keys: the first of
-// each.
+// fields returns the values of the first line of a file for each of the keys.
 func (r *reader) fields(name string, keys ...string) map[string]string {
 	b, ok := r.src.file(name)
 	if !ok {
@@ -172,7 +172,7 @@ func (r *reader) fields(name string, keys ...string) map[string]string {
 	return found
 }
 
-// number gives the number in a file, or what else it is to be where there is none.
+// number returns the number in a file, or otherwise if there is none.
 func (r *reader) number(name string, otherwise int) int {
 	text, ok := r.text(name)
 	if !ok || text == "" {
@@ -186,10 +186,10 @@ func (r *reader) number(name string, otherwise int) int {
 	return v
 }
 
-// list gives the numbers of a list in a file; false where there is none that makes sense.
+// list returns the numbers of a list in a file; false if there is none that makes sense.
 func (r *reader) list(name string) ([]int, bool) { return r.set(name, ParseList) }
 
-// set gives a list or a mask.
+// set reads a list or a mask.
 func (r *reader) set(name string, parse func(string) ([]int, error)) ([]int, bool) {
 	text, ok := r.text(name)
 	if !ok {
@@ -204,7 +204,7 @@ func (r *reader) set(name string, parse func(string) ([]int, error)) ([]int, boo
 	return slices.Compact(list), true
 }
 
-// either gives a list or, where there is none, the mask of older kernels.
+// either returns a list or, if there is none, the mask of older kernels.
 func (r *reader) either(list, mask string) ([]int, bool) {
 	if ids, ok := r.list(list); ok {
 		return ids, true
@@ -212,7 +212,7 @@ func (r *reader) either(list, mask string) ([]int, bool) {
 	return r.set(mask, ParseMask)
 }
 
-// numbered lists the numbers in the names of entries of a directory that begin with a prefix.
+// numbered lists the numbers in the names of a directory's entries that begin with a prefix.
 func (r *reader) numbered(dir, prefix string) (ids []int) {
 	for _, name := range r.src.names(dir) {
 		if number, ok := strings.CutPrefix(name, prefix); ok {
@@ -225,7 +225,7 @@ func (r *reader) numbered(dir, prefix string) (ids []int) {
 	return ids
 }
 
-// onlineCPUs lists the CPUs that are online, and those that are there and are not.
+// onlineCPUs lists the CPUs that are online, and those that exist and are offline.
 func (r *reader) onlineCPUs() (on, off []int) {
 	present, _ := r.list(cpuDir + "/present")
 	on, ok := r.list(online)
@@ -251,7 +251,7 @@ func (r *reader) onlineCPUs() (on, off []int) {
 	return on, off
 }
 
-// maxCaches bounds the caches of a CPU that are looked at.
+// maxCaches bounds the caches that are read for a CPU.
 const maxCaches = 16
 
 // cpus reads what the host says about each CPU.
@@ -283,8 +283,8 @@ func (r *reader) cpus(f *facts) {
 	}
 }
 
-// siblings gives the CPUs that share something with a CPU, under the first name that the kernel has
-// for it.
+// siblings returns the CPUs that share something with a CPU. It reads the first of the names that
+// exists.
 func (r *reader) siblings(id int, dir string, names ...string) []int {
 	for _, name := range names {
 		list := name + "_list"
@@ -383,7 +383,7 @@ func (r *reader) hugePages(dir string) (pools []HugePool) {
 	return pools
 }
 
-// access reads what HMAT says about a node; nil where there is none.
+// access reads what HMAT says about a node, and returns nil if there is nothing.
 func (r *reader) access(dir string) *Access {
 	a := &Access{
 		ReadLatency: r.number(dir+"/read_latency", 0), WriteLatency: r.number(dir+"/write_latency", 0),
@@ -391,7 +391,7 @@ func (r *reader) access(dir string) *Access {
 	}
 	a.Initiators = r.numbered(dir, "node")
 	for _, id := range a.Initiators {
-		r.kept[fmt.Sprintf("%s/node%d", dir, id)] = "" // a link there
+		r.kept[fmt.Sprintf("%s/node%d", dir, id)] = "" // an entry that is a link in sysfs
 	}
 	if a.ReadLatency == 0 && a.WriteLatency == 0 && a.ReadBandwidth == 0 && a.WriteBandwidth == 0 && len(a.Initiators) == 0 {
 		return nil

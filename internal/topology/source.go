@@ -17,13 +17,13 @@ import (
 	"strings"
 )
 
-// source gives the files of a host: of the running one, or of a recording.
+// source provides the files of a host: of the running one, or of a recording.
 type source interface {
 	file(name string) ([]byte, bool)
-	names(dir string) []string // of the entries of a directory, sorted
+	names(dir string) []string // names of the entries of a directory, sorted
 }
 
-// system is a tree of directories.
+// system is a directory tree.
 type system struct{ fs.FS }
 
 func (s system) file(name string) ([]byte, bool) {
@@ -53,7 +53,7 @@ func newRecording() *recording {
 	return &recording{files: map[string][]byte{}, links: map[string]string{}, dirs: map[string]map[string]bool{}}
 }
 
-// enter makes a name known to its directory, and the directory to those above it.
+// enter adds a name to its directory, and the directory to its parents.
 func (r *recording) enter(name string) {
 	for dir := path.Dir(name); ; name, dir = dir, path.Dir(dir) {
 		if r.dirs[dir] == nil {
@@ -71,10 +71,10 @@ func (r *recording) add(name string, text []byte) {
 	r.enter(name)
 }
 
-// maxLinks bounds the links of a path, as the kernel does.
+// maxLinks bounds the links in a path, as the kernel does.
 const maxLinks = 8
 
-// resolve replaces the links in a path.
+// resolve replaces the symbolic links in a path.
 func (r *recording) resolve(name string) string {
 again:
 	for range maxLinks {
@@ -136,7 +136,7 @@ func open(name string) (source, error) {
 // maxFile bounds a file of an archive. The files of sysfs are short.
 const maxFile = 1 << 20
 
-// readArchive reads an archive of tar, which gzip or bzip2 may have packed.
+// readArchive reads a tar archive, which may be compressed by gzip or bzip2.
 func readArchive(f io.Reader) (source, error) {
 	b := bufio.NewReader(f)
 	var plain io.Reader = b
@@ -181,8 +181,8 @@ func readArchive(f io.Reader) (source, error) {
 	return r, nil
 }
 
-// below gives the part of a name that begins with a directory of the system's root; empty
-// where there is none.
+// below returns the rest of a name after a directory of the system's root; empty if the name is
+// not below it.
 func below(name string) string {
 	parts := strings.Split(name, "/")
 	for i, p := range parts {
@@ -193,13 +193,13 @@ func below(name string) string {
 	return ""
 }
 
-// maxIncludes bounds how deep trees include others.
+// maxIncludes bounds how deep trees include each other.
 const maxIncludes = 8
 
-// readTree reads a .tree file. A line is PATH: TEXT; a path on several lines has several lines of
-// text. {LIST} in a path stands for each number of a list of the kernel's form, and {}, {+N} or
-// {-N} in the text for the number that the first list gave, and so much more or less. "@include
-// FILE" takes all files of another tree, which later lines replace.
+// readTree reads a .tree file. A line is PATH: TEXT. Several lines with the same path make a text
+// of several lines. {LIST} in a path stands for each number of a list in the kernel's form. In
+// the text, {}, {+N} and {-N} stand for the number of the first list, and for that number plus or
+// minus N. "@include FILE" takes all files of another tree; later lines replace them.
 func (r *recording) readTree(name string, depth int) error {
 	text, err := os.ReadFile(name)
 	if err != nil {

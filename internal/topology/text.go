@@ -24,7 +24,7 @@ func (p *printer) line(indent int, format string, args ...any) {
 	}
 }
 
-// words writes a heading and words that belong to it, in as many lines as they take.
+// words writes a heading and its words, on as many lines as they need.
 func (p *printer) words(indent int, head string, words []string) {
 	line := head
 	for _, w := range words {
@@ -85,7 +85,7 @@ func (t *Topology) writeNode(p *printer, indent int, cpus []int) {
 	}
 }
 
-// JoinCPUs joins CPUs as placements have them: 0+4.
+// JoinCPUs joins CPUs in the form of placements: 0+4.
 func JoinCPUs(cpus []int) string {
 	parts := make([]string, len(cpus))
 	for i, c := range cpus {
@@ -118,7 +118,7 @@ func (t *Topology) Title() string {
 	return title
 }
 
-// Summary counts what there is.
+// Summary counts the packages, nodes, cores and the like.
 func (t *Topology) Summary() string {
 	count := func(n int, what string) string {
 		if n == 1 {
@@ -140,7 +140,7 @@ func (t *Topology) Summary() string {
 	return text
 }
 
-// threads is how many threads the core with most of them has.
+// threads is the number of threads of the core that has the most.
 func (t *Topology) threads() (most int) {
 	for _, c := range t.CPUs {
 		most = max(most, c.Thread+1)
@@ -148,7 +148,7 @@ func (t *Topology) threads() (most int) {
 	return most
 }
 
-// writeNodeLines writes what a node has, beside CPUs.
+// writeNodeLines writes what a node has in addition to CPUs.
 func (t *Topology) writeNodeLines(p *printer, indent int, n Node) {
 	p.line(indent, "%s", t.nodeLine(n))
 	if text := n.Access.firmware(); text != "" {
@@ -181,7 +181,7 @@ func (t *Topology) nodeLine(n Node) string {
 	return strings.Join(parts, "; ")
 }
 
-// firmware tells what firmware says about a node's memory; nothing where it says nothing.
+// firmware says what firmware reports about a node's memory. It is empty if there is no report.
 func (a *Access) firmware() string {
 	if a == nil {
 		return ""
@@ -205,7 +205,7 @@ func (a *Access) firmware() string {
 	return text
 }
 
-// writeDistances writes the matrix of more nodes than one.
+// writeDistances writes the matrix of distances if there are several nodes.
 func (t *Topology) writeDistances(p *printer) {
 	if len(t.Nodes) < 2 || slices.ContainsFunc(t.Nodes, func(n Node) bool { return len(n.Distance) != len(t.Nodes) }) {
 		return
@@ -258,7 +258,7 @@ func (t *Topology) writeLimits(p *printer) {
 	}
 }
 
-// capacities tells which CPUs have which capacity, where they differ.
+// capacities says which CPUs have which capacity, if capacities differ.
 func (t *Topology) capacities() (kinds []string) {
 	for _, group := range t.Groups(t.IDs(), func(c CPU) int { return c.Capacity }) {
 		c, _ := t.CPU(group[0])

@@ -1,5 +1,5 @@
-// Package topology reads what Linux says about the CPUs, caches and memory of a host:
-// of this one, or of a tree of files recorded on another.
+// Package topology reads what Linux says about the CPUs, caches and memory of a host: of this
+// host, or of another one whose files were recorded.
 package topology
 
 import (
@@ -13,7 +13,7 @@ type Topology struct {
 	Kernel string `json:"kernel,omitempty"`
 
 	CPUs    []CPU  `json:"cpus"`              // online, ascending
-	Offline []int  `json:"offline,omitempty"` // CPUs that are there and off
+	Offline []int  `json:"offline,omitempty"` // CPUs that exist and are offline
 	LLCs    []LLC  `json:"llcs"`              // in the order of their first CPUs
 	Nodes   []Node `json:"nodes"`             // online, ascending
 
@@ -27,28 +27,28 @@ type CPU struct {
 	ID      int `json:"id"`
 	Package int `json:"package"`
 	Die     int `json:"die"`    // within the package
-	Core    int `json:"core"`   // counted over the host
+	Core    int `json:"core"`   // numbered over the whole host
 	Thread  int `json:"thread"` // within the core
-	LLC     int `json:"llc"`    // index into LLCs
-	Node    int `json:"node"`   // its number
+	LLC     int `json:"llc"`    // index in LLCs
+	Node    int `json:"node"`   // number of its node
 
-	// Module counts, over the host and from 1, the groups of cores that share a cache below the last
-	// level; 0 is a CPU without one.
+	// Module numbers, over the whole host and from 1, the groups of cores that share a cache below
+	// the last level; 0 is for a CPU without such a group.
 	Module   int    `json:"module,omitempty"`
-	Kind     string `json:"kind,omitempty"` // Fast or Slow where the CPUs of the host differ; else empty
+	Kind     string `json:"kind,omitempty"` // Fast or Slow if the CPUs of the host differ; otherwise empty
 	Capacity int    `json:"capacity,omitempty"`
 	MaxMHz   int    `json:"max_mhz,omitempty"`
 }
 
 // Kinds of CPUs.
 const (
-	Fast = "P" // with nearly the capacity of the best, or nearly its frequency
+	Fast = "P" // has nearly the best capacity or, if that is not known, frequency
 	Slow = "E"
 )
 
-// LLC is the last level of cache that some CPUs share.
+// LLC is a last-level cache that some CPUs share.
 type LLC struct {
-	Level int   `json:"level"` // 0 where the host does not say
+	Level int   `json:"level"` // 0 if the host does not say
 	Bytes int64 `json:"bytes"`
 	CPUs  []int `json:"cpus"`
 }
@@ -57,23 +57,23 @@ type LLC struct {
 type Node struct {
 	ID        int        `json:"id"`
 	CPUs      []int      `json:"cpus"`
-	Bytes     int64      `json:"bytes"` // of memory
+	Bytes     int64      `json:"bytes"` // bytes of memory
 	Free      int64      `json:"free"`
-	Distance  []int      `json:"distance"` // to each of Nodes; SLIT
+	Distance  []int      `json:"distance"` // distance to each of Nodes; from the SLIT
 	HugePages []HugePool `json:"huge_pages,omitempty"`
-	Access    *Access    `json:"access,omitempty"` // HMAT
-	Weight    int        `json:"weight,omitempty"` // of weighted interleaving
+	Access    *Access    `json:"access,omitempty"` // from the HMAT
+	Weight    int        `json:"weight,omitempty"` // weight for weighted interleaving
 }
 
 // HugePool counts the huge pages of one size.
 type HugePool struct {
-	Bytes int64 `json:"bytes"` // of a page
+	Bytes int64 `json:"bytes"` // bytes of a page
 	Total int   `json:"total"`
 	Free  int   `json:"free"`
 }
 
-// Access is what firmware says about a node's memory, as seen from the CPUs nearest to
-// it. Zero fields are unknown.
+// Access is what firmware says about a node's memory, seen from the CPUs nearest to it. A zero
+// field is unknown.
 type Access struct {
 	Initiators                    []int `json:"initiators,omitempty"` // nodes of those CPUs
 	ReadLatency, WriteLatency     int   // ns
@@ -82,24 +82,24 @@ type Access struct {
 
 // Limits say what this process may use.
 type Limits struct {
-	CPUs   []int   `json:"cpus"`             // affinity and cpuset
-	Nodes  []int   `json:"nodes"`            // cpuset.mems
-	Quota  float64 `json:"quota,omitempty"`  // CPUs' worth of time, by the cgroup; 0 for no limit
+	CPUs   []int   `json:"cpus"`             // by affinity and cpuset
+	Nodes  []int   `json:"nodes"`            // by cpuset.mems
+	Quota  float64 `json:"quota,omitempty"`  // CPU time in CPUs, by the cgroup; 0 for no limit
 	Memory int64   `json:"memory,omitempty"` // bytes, by the cgroup; 0 for no limit
-	Filter bool    `json:"filter,omitempty"` // a seccomp filter
+	Filter bool    `json:"filter,omitempty"` // a seccomp filter is active
 }
 
-// Settings are those of the kernel that concern placement.
+// Settings are the kernel's settings that concern placement.
 type Settings struct {
 	Isolated      []int  `json:"isolated,omitempty"`
 	NoHz          []int  `json:"nohz_full,omitempty"`
-	THP           string `json:"thp,omitempty"`       // of anonymous memory
-	ShmemTHP      string `json:"shmem_thp,omitempty"` // of memfd and of shared anonymous memory
+	THP           string `json:"thp,omitempty"`       // for anonymous memory
+	ShmemTHP      string `json:"shmem_thp,omitempty"` // for memfd and for shared anonymous memory
 	NUMABalancing bool   `json:"numa_balancing"`
-	Governor      string `json:"governor,omitempty"` // of the first CPU's frequency
+	Governor      string `json:"governor,omitempty"` // frequency governor of the first CPU
 }
 
-// CPU gives the CPU of a number, and whether it is online.
+// CPU returns the CPU with a number, and whether it is online.
 func (t *Topology) CPU(id int) (CPU, bool) {
 	i, ok := slices.BinarySearchFunc(t.CPUs, id, func(c CPU, id int) int { return cmp.Compare(c.ID, id) })
 	if !ok {
@@ -108,7 +108,7 @@ func (t *Topology) CPU(id int) (CPU, bool) {
 	return t.CPUs[i], true
 }
 
-// Node gives the node of a number, and whether there is one.
+// Node returns the node with a number, and whether it exists.
 func (t *Topology) Node(id int) (Node, bool) {
 	i, ok := slices.BinarySearchFunc(t.Nodes, id, func(n Node, id int) int { return cmp.Compare(n.ID, id) })
 	if !ok {
@@ -117,7 +117,7 @@ func (t *Topology) Node(id int) (Node, bool) {
 	return t.Nodes[i], true
 }
 
-// IDs lists the CPUs.
+// IDs lists the numbers of the CPUs.
 func (t *Topology) IDs() []int {
 	ids := make([]int, len(t.CPUs))
 	for i, c := range t.CPUs {
@@ -126,7 +126,7 @@ func (t *Topology) IDs() []int {
 	return ids
 }
 
-// NodeIDs lists the nodes.
+// NodeIDs lists the numbers of the nodes.
 func (t *Topology) NodeIDs() []int {
 	ids := make([]int, len(t.Nodes))
 	for i, n := range t.Nodes {
@@ -135,8 +135,8 @@ func (t *Topology) NodeIDs() []int {
 	return ids
 }
 
-// Groups splits CPUs by what key gives of each, in the order of their first CPUs. CPUs that
-// are not online are left out.
+// Groups splits CPUs by the result of key, in the order of their first CPUs. It leaves out CPUs
+// that are not online.
 func (t *Topology) Groups(cpus []int, key func(CPU) int) (groups [][]int) {
 	at := map[int]int{}
 	for _, id := range cpus {
@@ -165,8 +165,8 @@ var (
 	ByModule  = func(c CPU) int { return c.Module }
 )
 
-// Near lists CPUs such that neighbours in the list are near each other: by package,
-// node, LLC, core and thread.
+// Near sorts CPUs so that neighbours in the list are near each other: by package, node, LLC, core
+// and thread.
 func (t *Topology) Near(cpus []int) []int {
 	list := slices.DeleteFunc(slices.Clone(cpus), func(id int) bool { _, ok := t.CPU(id); return !ok })
 	slices.SortFunc(list, func(a, b int) int {
@@ -178,11 +178,11 @@ func (t *Topology) Near(cpus []int) []int {
 	return list
 }
 
-// HasMemory tells whether a node has memory. That of the only node of a host is taken for granted.
+// HasMemory reports whether a node has memory. The only node of a host is assumed to have some.
 func (t *Topology) HasMemory(n Node) bool { return n.Bytes > 0 || len(t.Nodes) == 1 }
 
-// Nearest gives the node with memory that is nearest to a node by the distances: where
-// its CPUs' pages come from. It is -1 where no node has memory.
+// Nearest returns the node with memory that is nearest to a node by the distances: the pages of
+// the node's CPUs come from there. It is -1 if no node has memory.
 func (t *Topology) Nearest(id int) int {
 	best, least := -1, 0
 	n, ok := t.Node(id)

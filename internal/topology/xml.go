@@ -10,8 +10,9 @@ import (
 	"strings"
 )
 
-// xmlObject is an object of lstopo. Version 1 of the form has Socket and Cache where later ones have
-// Package and L1Cache to L5Cache, and has nodes around CPUs where later ones have them beside.
+// xmlObject is an object of lstopo. Version 1 of the format has Socket and Cache where later
+// versions have Package and L1Cache to L5Cache. In version 1 nodes contain CPUs; later versions list
+// nodes beside them.
 type xmlObject struct {
 	Type     string         `xml:"type,attr"`
 	OS       *int           `xml:"os_index,attr"`
@@ -56,7 +57,7 @@ type xmlTopology struct {
 	} `xml:"cpukind"`
 }
 
-// maxXML bounds what is read of a file.
+// maxXML bounds how much of a file is read.
 const maxXML = 64 << 20
 
 // ReadXML reads a topology that lstopo has written as XML.
@@ -103,8 +104,8 @@ type xmlReader struct {
 	infos []xmlInfo
 }
 
-// mask reads a set of lstopo: hexadecimal words with 0x before each. An infinite set begins with
-// 0xf...f, which stands for all further numbers.
+// mask reads a set of lstopo: hexadecimal words, each with the prefix 0x. An infinite set begins
+// with 0xf...f, which stands for all higher numbers.
 func (x *xmlReader) mask(text string) []int {
 	var words []string
 	for word := range strings.SplitSeq(text, ",") {
@@ -124,7 +125,7 @@ func (x *xmlReader) mask(text string) []int {
 	return list
 }
 
-// within gives the members of a set among some; all of them where there is no set.
+// within returns the members of a set among some numbers, or all of them if there is no set.
 func (x *xmlReader) within(set string, all []int) []int {
 	ids := x.mask(set)
 	list := slices.DeleteFunc(slices.Clone(all), func(id int) bool { return !slices.Contains(ids, id) })
@@ -134,8 +135,8 @@ func (x *xmlReader) within(set string, all []int) []int {
 	return list
 }
 
-// walk collects CPUs and nodes. It is given what is known of the CPUs below an object, and the
-// nearest object that has CPUs.
+// walk collects CPUs and nodes. c is what is known about the CPUs below an object, and around is
+// the nearest object that has CPUs.
 func (x *xmlReader) walk(o *xmlObject, c cpuFacts, around *xmlObject) {
 	x.infos = append(x.infos, o.Info...)
 	if o.CPUs != "" && o.Type != "NUMANode" {
@@ -182,7 +183,7 @@ func (x *xmlReader) walk(o *xmlObject, c cpuFacts, around *xmlObject) {
 	}
 }
 
-// nodes brings the nodes into order, and adds their distances.
+// nodes sorts the nodes, and adds their distances.
 func (x *xmlReader) nodes(doc *xmlTopology) {
 	nodes := &x.facts.nodes
 	slices.SortFunc(*nodes, func(a, b Node) int { return a.ID - b.ID })
@@ -195,7 +196,7 @@ func (x *xmlReader) nodes(doc *xmlTopology) {
 	if len(*nodes) == 1 {
 		(*nodes)[0].Distance = []int{10}
 	}
-	// A node without CPUs has the set of those around it, which are of other nodes.
+	// A node without CPUs has the set of the CPUs around it, which belong to other nodes.
 	for i := range *nodes {
 		n := &(*nodes)[i]
 		for j := range *nodes {
@@ -211,7 +212,7 @@ func (x *xmlReader) nodes(doc *xmlTopology) {
 
 // distances adds a matrix of distances between all nodes.
 func (x *xmlReader) distances(d xmlDistances) {
-	const fromHardware, latency = 1, 4 // of kind
+	const fromHardware, latency = 1, 4 // bits of kind
 	nodes := x.facts.nodes
 	var ids []int
 	var values []float64

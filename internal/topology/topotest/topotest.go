@@ -11,8 +11,8 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// File gives the path of a file of the test data of internal/topology. It looks for the root
-// of the module above the directory of the calling test, since a program that was built with
+// File returns the path of a file in the test data of internal/topology. It searches for the root
+// of the module above the directory of the calling test, because a program that was built with
 // -trimpath does not know where its source is.
 func File(name string) string {
 	data := filepath.Join("internal", "topology", "testdata", name)
@@ -26,8 +26,8 @@ func File(name string) string {
 	return filepath.Join(root, data)
 }
 
-// Tree gives the files of a recorded host whose recording has no lists in paths: each line is the name
-// of a file, and a line of it.
+// Tree returns the files of a recorded host. The recording has no lists in paths: each line has the
+// name of a file, and one line of that file.
 func Tree(t testing.TB, name string) fstest.MapFS {
 	t.Helper()
 	text, err := os.ReadFile(File(name + ".tree"))
