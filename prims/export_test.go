@@ -320,3 +320,51 @@ func (m *Mutex) LeaveLog(state uint64, records []byte) {
 
 // Queueless reports whether the waiters of an object of ours sleep on a word, in no order.
 func Queueless(o arenakernel.Object) bool { return o.Kind == waitGroupKind || o.Kind == latchKind }
+
+// QueueLock is the queue lock of a handle that the process has open.
+type QueueLock struct{ m *monitor }
+
+// QueueLockOf is the queue lock of a handle on the object at off; false if its kind has none, or several kinds of.
+func QueueLockOf(a *arena.Arena, off arena.Offset) (QueueLock, bool) {
+	handles.Lock()
+	defer handles.Unlock()
+	for _, h := range handles.of[(*arenakernel.Arena)(a).Segment()][off].open {
+		switch h := h.(type) {
+		case *FairMutex:
+			return QueueLock{h.mon}, true
+		case *MultiLock:
+			return QueueLock{h.bucket(1).mon}, true
+		case *Semaphore:
+			return QueueLock{h.mon}, true
+		case *queueCore:
+			return QueueLock{h.mon}, true
+		case *Future:
+			return QueueLock{h.mon}, true
+		case *Event:
+			return QueueLock{h.mon}, true
+		case *Barrier:
+			return QueueLock{h.mon}, true
+		case *Sequencer:
+			return QueueLock{h.mon}, true
+		}
+	}
+	return QueueLock{}, false
+}
+
+// Enter takes the queue lock, as a call does that finds it free.
+func (q QueueLock) Enter() bool { return q.m.enter(nil) == nil }
+
+// Leave gives it back.
+func (q QueueLock) Leave() { q.m.leave(nil) }
+
+// Announce says that somebody waits for the queue lock.
+func (q QueueLock) Announce() { q.m.words.queueLock.wake.Or(1) }
+
+// WakeAfter is what comes after a release for which somebody was announced.
+func (q QueueLock) WakeAfter() { q.m.queueLock.wakeAfter() }
+
+// Counted reports whether Close waits for a call.
+func (q QueueLock) Counted() bool { return !q.m.queueLock.queue.Empty() }
+
+// Ended reports whether the words have been taken away from the calls of the handle.
+func (q QueueLock) Ended() bool { return q.m.opening.ended.Load() }

@@ -5,6 +5,7 @@ package prims_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"runtime/debug"
 	"testing"
@@ -116,6 +117,45 @@ func TestCloseWaitsForACallThatEndsWaits(t *testing.T) {
 				for tries := 0; !closesDuringCall(t, open, point); tries++ {
 					require.Less(t, tries, 1000, "the call never comes to the point")
 				}
+			})
+		}
+	}
+}
+
+// A Close that comes when a call has given the queue lock back waits until the call has woken those that wait for
+// the queue lock.
+func TestCloseWaitsForTheWakeAfterTheQueueLock(t *testing.T) {
+	for kind, open := range handleKinds {
+		for _, closing := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/closing %v", kind, closing), func(t *testing.T) {
+				a := newArena(t, nil)
+				mine, err := open(a)
+				require.NoError(t, err)
+				o, err := objectNamed(a, "x")
+				require.NoError(t, err)
+				q, ok := prims.QueueLockOf(a, o.Offset)
+				if !ok {
+					t.Skip("its kind has no queue lock")
+				}
+				closed := make(chan error, 1)
+				require.True(t, q.Enter())
+				if closing {
+					go func() { closed <- mine.Close() }()
+					eventually(t, "the handle ends", func() string { return words(a) }, q.Ended)
+				}
+				q.Announce()
+				before := crashpoint.HitCount("mutex.unlock.before_wake")
+				counted := false
+				crashpoint.ArmFunc("mutex.unlock.before_wake", 1, func() { counted = q.Counted() })
+				defer crashpoint.Disarm()
+				q.Leave()
+				require.Equal(t, before+1, crashpoint.HitCount("mutex.unlock.before_wake"))
+				require.True(t, counted, "Close does not wait for the wake")
+				if !closing {
+					closed <- mine.Close()
+				}
+				require.NoError(t, <-closed)
+				sound(t, a)
 			})
 		}
 	}

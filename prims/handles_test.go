@@ -485,6 +485,31 @@ func refused(t *testing.T, verb string, use func() error) {
 	require.ErrorIs(t, use(), shmsync.ErrClosed, verb)
 }
 
+// A call was stopped after it had given the queue lock back, and the handle was closed. When it goes on, it wakes
+// nobody by words that may be those of another object.
+func TestWakeAfterTheCloseTouchesNothing(t *testing.T) {
+	eachHandleKind(t, func(t *testing.T, a *arena.Arena, open func() *opened) {
+		mine := open()
+		o, err := objectNamed(a, "x")
+		require.NoError(t, err)
+		q, ok := prims.QueueLockOf(a, o.Offset)
+		if !ok {
+			return // it has no queue lock
+		}
+		require.NoError(t, mine.Close())
+		require.NoError(t, a.Delete("x"))
+		next, err := a.Block("next", 4096) // most likely the same bytes
+		require.NoError(t, err)
+		for i := range next {
+			next[i] = 1
+		}
+		q.WakeAfter()
+		for i := range next {
+			require.Equal(t, byte(1), next[i], "byte %d of another object", i)
+		}
+	})
+}
+
 // Close ends the waits by its handle with ErrClosed, and those by others go on.
 func TestCloseEndsTheWaitsOfItsHandle(t *testing.T) {
 	eachHandleKind(t, func(t *testing.T, a *arena.Arena, open func() *opened) {

@@ -288,6 +288,9 @@ func (m *Mutex) end() {
 	takeWords(&m.own, &m.wake)
 	if m.queueLock {
 		m.awaitCalls()
+		if m.wakeWord.Announced() {
+			wakeOneOf(m.a, m.words) // for a call that came too late for it; see awaitCalls
+		}
 	}
 	m.queue.Close()
 }

@@ -54,6 +54,11 @@ const endPolls = 1000
 //
 // If a call had not unlocked at the first look, the second look finds it. If a call had not
 // unlocked at the second look, the third finds it.
+//
+// A call that lets no waiter go and has the words still does not count itself before it unlocks the
+// queue lock: that would cost each call as much as the queue lock does. It counts itself after that, if
+// somebody waits for the queue lock, and looks whether the opening has ended. Either the end of the
+// opening finds it counted, or it touches the words no more, and the end of the opening wakes instead.
 func (m *Mutex) awaitCalls() {
 	for p := m.opening; !m.unused(); p.polls++ {
 		switch {

@@ -357,6 +357,10 @@ func (m *Mutex) loseBias() {
 // unlockSlow unlocks where the fast path could not. o is the owner word that it
 // read.
 func (m *Mutex) unlockSlow(o uint32) {
+	if m.queueLock && m.queue != nil {
+		m.queue.EnterEnding() // until the wake is over, which comes after the release
+		defer m.queue.Exit()
+	}
 	race.ReleaseMerge(m.key)
 	if m.ended("Unlock") {
 		o = m.owner.Load() // the fast path has not read the lock's owner word
@@ -394,6 +398,13 @@ func (m *Mutex) unlockSlow(o uint32) {
 
 // wakeAfter wakes a waiter after a release, or hands the lock to a waiter.
 func (m *Mutex) wakeAfter() {
+	if m.queueLock && m.queue != nil {
+		m.queue.EnterEnding() // the end of the opening waits, or is seen
+		defer m.queue.Exit()
+		if m.opening.ended.Load() {
+			return // the end of the opening wakes instead
+		}
+	}
 	crashpoint.Hit("mutex.unlock.before_wake")
 	if m.localTurn() && m.handOver(ownerFree) {
 		return
