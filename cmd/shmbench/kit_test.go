@@ -27,11 +27,9 @@ func TestKitRuns(t *testing.T) {
 		{"queue", "--capacity=32", "--batch=5"},
 	} {
 		t.Run(args[0], func(t *testing.T) {
-			args := append(args, "--time=15ms", "--warmup=2ms", "--count=1", "--threads=3", "--place=any", "--format=json")
-			code, out, errs := shmbench(t, args...)
-			require.Equal(t, exitOK, code, errs)
+			d := measured(t, hasSummary, append(args, "--warmup=2ms", "--count=1", "--threads=3", "--place=any")...)
 			seen := map[string]bool{}
-			for _, c := range parseDocument(t, out).Cells {
+			for _, c := range d.Cells {
 				require.Equal(t, bench.StatusOK, c.Status, c.Key)
 				require.NotEmpty(t, c.Summary, c.Key)
 				by, _, _ := strings.Cut(c.Subject, ":")

@@ -90,6 +90,12 @@ func (a *attempts) another() bool {
 	return a.made <= 10 || time.Since(a.begun) < proctest.Scale(2*time.Minute)
 }
 
+// until repeats what a busy machine may not come to do in the time that it has, until done.
+func until(done func() bool) {
+	for a := new(attempts); a.another() && !done(); {
+	}
+}
+
 // violated runs shmbench until it sees a violation. A busy machine may not come to the fault in
 // time, so there are several attempts.
 func violated(t *testing.T, args ...string) (stdout, stderr string) {
