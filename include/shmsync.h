@@ -1137,6 +1137,7 @@ uint64_t shmsync_synchronized_commits(const shmsync_synchronized *s);
 #ifdef SHMSYNC_IMPLEMENTATION
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -1147,8 +1148,10 @@ uint64_t shmsync_synchronized_commits(const shmsync_synchronized *s);
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
@@ -2594,6 +2597,7 @@ const char *shmsync_strerror(int err)
     case ENOMEM: return "out of memory";
     case EEXIST: return "exists";
     case EAGAIN: return "try again";
+    case EDEADLK: return "would wait for itself";
     case EACCES: return "permission denied";
     }
     return "system error";
@@ -2936,14 +2940,68 @@ SHMI_FN void shmi_let_cancel(void)
         pthread_setcancelstate(shmi_cancel_before, &ours);
 }
 
+/* ---- Functions of the user's that a call runs. The caller of one has begun what a return alone ends, so the process
+ * does not go on where one is left otherwise. ---- */
+
+typedef struct shmi_outside {
+    pid_t in; /* the process that called the function */
+    int left; /* until it returns */
+} shmi_outside;
+
+SHMI_FN void shmi_come_back(shmi_outside *o)
+{
+    if (o->left)
+        shmi_abort("an exception or pthread_exit left a function that the library had called; it has to return");
+    if (getpid() != o->in)
+        shmi_abort("a child of fork returned from a function that the library had called in its parent; it has to end there");
+}
+/* Where the compiler emits no code for exceptions, the cleanup runs after a return alone. */
+#define SHMI_OUTSIDE(call)                                                                     \
+    do {                                                                                       \
+        __attribute__((cleanup(shmi_come_back))) shmi_outside outside_ = {getpid(), 1};        \
+        call;                                                                                  \
+        outside_.left = 0;                                                                     \
+    } while (0)
+
 /* Calls a repair of the user's. */
 SHMI_FN int shmi_call_repair(int (*repair)(void *), void *arg)
 {
-    int failed;
+    int failed = 0;
     shmi_hold_cancel();
-    failed = repair(arg);
+    SHMI_OUTSIDE(failed = repair(arg));
     shmi_let_cancel();
     return failed;
+}
+
+/* The arenas that the thread is in calls of: a function of the user's must not close them. */
+enum { SHMI_INSIDE = 4 };
+typedef struct shmi_inside {
+    const shmsync_arena *a;
+    unsigned n;
+} shmi_inside;
+static SHMI_THREAD shmi_inside shmi_calls_in[SHMI_INSIDE];
+
+SHMI_FN void shmi_count_inside(const shmsync_arena *a, int more)
+{
+    int i, at = -1;
+    for (i = 0; i < SHMI_INSIDE; i++)
+        if (shmi_calls_in[i].n != 0 && shmi_calls_in[i].a == a)
+            at = i;
+    for (i = 0; i < SHMI_INSIDE && at < 0 && more > 0; i++)
+        if (shmi_calls_in[i].n == 0)
+            at = i;
+    if (at < 0)
+        return;
+    shmi_calls_in[at].a = a;
+    shmi_calls_in[at].n += (unsigned)more;
+}
+SHMI_FN int shmi_is_inside(const shmsync_arena *a)
+{
+    int i;
+    for (i = 0; i < SHMI_INSIDE; i++)
+        if (shmi_calls_in[i].n != 0 && shmi_calls_in[i].a == a)
+            return 1;
+    return 0;
 }
 
 /* ---- Signals: a handler may call some objects (docs/c-api.md). If it interrupted a thread
@@ -3016,10 +3074,12 @@ SHMI_FN int shmi_enter(shmsync_arena *a, const char *op)
         shmi_let_cancel();
         return EBADF;
     }
+    shmi_count_inside(a, 1);
     return 0;
 }
 SHMI_FN void shmi_exit(shmsync_arena *a)
 {
+    shmi_count_inside(a, -1);
     shmi_add32(&a->calls, (uint32_t)-1);
     shmi_let_cancel();
 }
@@ -6398,7 +6458,7 @@ SHMI_FN int shmi_tell_death(shmsync_arena *a, uint64_t number)
     a->told[p.slot].number = number;
     p.missed = (uint32_t)a->lost;
     a->lost = 0;
-    a->on_death(&p, a->on_death_arg);
+    SHMI_OUTSIDE(a->on_death(&p, a->on_death_arg));
     return 1;
 }
 /* Tells the deaths that were written since the last call; not 0: look again soon. */
@@ -6457,6 +6517,176 @@ int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant
     }
     pthread_mutex_unlock(&a->death_lock);
     return SHMI_TELL(a->told != NULL ? 0 : shmi_fail(ENOMEM, "arena.on_death", a->label, "%s", ""));
+}
+
+/* ---- The threads of the library: they have a name, the affinity that the process began with and the ordinary policy,
+ * take no signals, and do not keep the process alive ---- */
+
+/* The CPUs that the process might use when it began. */
+static uint64_t shmi_first_cpus[128];
+static long shmi_first_cpus_size; /* in bytes; 0 or less: not known */
+static uint32_t shmi_own_threads;   /* atomic */
+static int shmi_opener_ended;              /* a thread that says so has ended: there may be no other one. Atomic. */
+static int shmi_process_ends;             /* a thread ends the process. Atomic. */
+static pthread_key_t shmi_end_key;
+static int shmi_end_key_made; /* written by pthread_once */
+static pthread_once_t shmi_end_key_once = PTHREAD_ONCE_INIT;
+static int shmi_main_noted; /* the main thread says when it ends. Atomic. */
+
+#define SHMI_LONELY_SOON INT64_C(200000000)
+#define SHMI_LONELY_EVERY INT64_C(1000000000)
+
+SHMI_FN void shmi_ring_watchers(void);
+SHMI_FN void shmi_note_end(void *value)
+{
+    (void)value;
+    __atomic_store_n(&shmi_opener_ended, 1, __ATOMIC_SEQ_CST);
+    shmi_ring_watchers();
+}
+
+SHMI_FN void shmi_make_end_key(void) { shmi_end_key_made = pthread_key_create(&shmi_end_key, shmi_note_end) == 0; }
+/* The calling thread opens an arena, and says when it ends. */
+SHMI_FN void shmi_note_opener(void)
+{
+    pthread_once(&shmi_end_key_once, shmi_make_end_key);
+    if (shmi_end_key_made && pthread_setspecific(shmi_end_key, &shmi_end_key) == 0 && syscall(SYS_gettid) == (long)getpid())
+        __atomic_store_n(&shmi_main_noted, 1, __ATOMIC_RELAXED);
+}
+
+/* Runs before main, or in dlopen. */
+__attribute__((constructor)) static void shmi_at_load(void)
+{
+    shmi_first_cpus_size = syscall(SYS_sched_getaffinity, 0, sizeof shmi_first_cpus, shmi_first_cpus);
+}
+
+typedef struct shmi_thread_arg {
+    const char *name;
+    void *(*f)(void *);
+    void *arg;
+} shmi_thread_arg;
+SHMI_FN void *shmi_run_thread(void *arg)
+{
+    shmi_thread_arg t = *(shmi_thread_arg *)arg;
+    free(arg);
+    (void)!syscall(SYS_prctl, PR_SET_NAME, t.name, 0ul, 0ul, 0ul);
+    if (shmi_first_cpus_size > 0)
+        (void)!syscall(SYS_sched_setaffinity, 0, (size_t)shmi_first_cpus_size, shmi_first_cpus);
+    return t.f(t.arg);
+}
+/* Starts a thread of the library; name has at most 15 characters. 0 or an errno. */
+SHMI_FN int shmi_start_thread(pthread_t *out, const char *name, void *(*f)(void *), void *arg)
+{
+    struct sched_param ordinary;
+    pthread_attr_t attr;
+    sigset_t all, before;
+    int err;
+    shmi_thread_arg *t = (shmi_thread_arg *)malloc(sizeof *t);
+    if (t == NULL)
+        return ENOMEM;
+    t->name = name;
+    t->f = f;
+    t->arg = arg;
+    memset(&ordinary, 0, sizeof ordinary);
+    pthread_attr_init(&attr);
+    pthread_attr_setschedpolicy(&attr, SCHED_OTHER);
+    pthread_attr_setschedparam(&attr, &ordinary);
+    pthread_attr_setinheritsched(&attr, PTHREAD_EXPLICIT_SCHED);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    __atomic_fetch_add(&shmi_own_threads, 1, __ATOMIC_SEQ_CST);
+    err = pthread_create(out, &attr, shmi_run_thread, t);
+    if (err == EPERM) /* a thread of policy SCHED_IDLE may not leave it everywhere */
+        err = pthread_create(out, NULL, shmi_run_thread, t);
+    if (err != 0) {
+        __atomic_fetch_sub(&shmi_own_threads, 1, __ATOMIC_SEQ_CST);
+        free(t);
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attr);
+    return err;
+}
+SHMI_FN void shmi_end_thread(void) { __atomic_fetch_sub(&shmi_own_threads, 1, __ATOMIC_SEQ_CST); }
+/* In a child of fork. */
+SHMI_FN void shmi_forget_threads(void)
+{
+    shmi_own_threads = 0;
+    shmi_opener_ended = 0;
+}
+
+SHMI_FN int shmi_count_living(void *arg, uint32_t thread)
+{
+    shmi_found *x = (shmi_found *)arg;
+    x->n += shmi_may_have_memory(x->tasks, thread) != 0;
+    return 0;
+}
+/* Ends the process as the end of its last thread would, if all threads but those of the library have ended. at is when
+ * to look, 0 for at once; it gives when to look again, 0 for not before a thread that says so has ended. */
+SHMI_FN int64_t shmi_end_if_alone(int64_t at)
+{
+    shmi_found x;
+    shmi_tasks d;
+    int walked;
+    int64_t soon = __atomic_load_n(&shmi_main_noted, __ATOMIC_RELAXED) ? SHMI_LONELY_SOON : SHMI_LONELY_EVERY;
+    if (!__atomic_load_n(&shmi_opener_ended, __ATOMIC_SEQ_CST))
+        return 0;
+    if (shmi_now() < at)
+        return at;
+    if (!shmi_open_tasks("self", &d))
+        return shmi_now() + soon;
+    memset(&x, 0, sizeof x);
+    x.tasks = &d;
+    walked = shmi_may_have_memory(&d, (uint32_t)getpid()) ? -1 : shmi_walk_tasks(&d, shmi_count_living, &x);
+    shmi_close_quietly(d.fd);
+    /* A thread of the library is counted before it starts, and an application thread after a walk can be started by
+     * such a thread alone. */
+    if (walked == 0 && x.n != 0 && x.n <= __atomic_load_n(&shmi_own_threads, __ATOMIC_SEQ_CST) && !__atomic_exchange_n(&shmi_process_ends, 1, __ATOMIC_SEQ_CST))
+        exit(0);
+    return shmi_now() + soon;
+}
+
+/* ---- What is loaded, and mapped ---- */
+
+/* A thread of the library runs until the close of its arena, so the code has to stay when a program that forgot the close
+ * unloads it. The functions are not there in a static program, where nothing is unloaded. */
+#pragma weak dladdr
+#pragma weak dlopen
+SHMI_FN void shmi_stay_loaded(void)
+{
+    static int done; /* atomic */
+    Dl_info self;
+    uintptr_t program = (uintptr_t)getauxval(AT_PHDR);
+    if (__atomic_exchange_n(&done, 1, __ATOMIC_RELAXED) || dladdr == NULL || dlopen == NULL)
+        return;
+    if (dladdr((void *)(uintptr_t)&shmi_spare, &self) != 0 && self.dli_fname != NULL && (uintptr_t)self.dli_fbase != (program & ~(uintptr_t)4095))
+        (void)!dlopen(self.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+}
+
+/* Whether memory is taken in full when it is mapped: mlockall(MCL_FUTURE). */
+SHMI_FN int shmi_maps_in_full(void)
+{
+    unsigned char there = 0;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    void *p = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    int full = p != MAP_FAILED && mincore(p, page, &there) == 0 && (there & 1) != 0;
+    if (p != MAP_FAILED)
+        munmap(p, page);
+    return full;
+}
+/* Maps a file, which may be sparse; MAP_FAILED. Under mlockall it stays so: its pages are locked when they are used first. */
+SHMI_FN void *shmi_map_sparsely(size_t size, int fd)
+{
+    void *p;
+    if (!shmi_maps_in_full())
+        return mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    p = mmap(NULL, size, PROT_NONE, MAP_SHARED, fd, 0); /* nothing can be taken */
+    if (p == MAP_FAILED)
+        return p;
+    if (syscall(SYS_mlock2, p, size, 1u) != 0) /* MLOCK_ONFAULT */
+        munlock(p, size);
+    if (mprotect(p, size, PROT_READ | PROT_WRITE) == 0)
+        return p;
+    munmap(p, size);
+    return MAP_FAILED;
 }
 
 /* ---- Reap: every step may be done by several processes at once, and by one after
@@ -7719,7 +7949,7 @@ SHMI_FN int shmi_first(shmsync_arena *a, const shmsync_arena_options *o, int64_t
         err = shmi_fail(EINVAL, "arena.open", a->label, "the computer was started again while processes were in, so pages of the file may be of different times; SHMSYNC_RECREATE_UNCLEAN replaces it");
     } else if (err == 0 && o != NULL && o->on_first != NULL) {
         shmi_note_hook(a, 1);
-        err = o->on_first(a, &e, o->on_first_arg);
+        SHMI_OUTSIDE(err = o->on_first(a, &e, o->on_first_arg));
         shmi_note_hook(a, 0);
         if (err != 0)
             shmi_fail(err, "arena.open", a->label, "on_first failed");
@@ -8084,7 +8314,7 @@ SHMI_FN int64_t shmi_watch_name(shmsync_arena *a, int64_t at)
     if (!shmi_moved(a))
         return now + SHMI_LOOK_AT_NAME_EVERY;
     a->detached_told = 1;
-    f(a, a->on_detached_arg);
+    SHMI_OUTSIDE(f(a, a->on_detached_arg));
     return 0;
 }
 
@@ -8094,7 +8324,7 @@ SHMI_FN int64_t shmi_watch_name(shmsync_arena *a, int64_t at)
 SHMI_FN void shmi_watch(shmsync_arena *a)
 {
     uint32_t *doorbell = shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell);
-    int64_t wait = SHMI_POLL_FIRST, poll, turn, deadline, asked, look = 0;
+    int64_t wait = SHMI_POLL_FIRST, poll, turn, deadline, asked, look = 0, lonely = 0;
     int was = 0, untold, unfinished, chores, err;
     for (;;) {
         /* The doorbell is read before everything else that it may be rung for. */
@@ -8107,6 +8337,7 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
         untold = shmi_deliver_deaths(a);
         chores = shmi_do_chores(a);
         look = shmi_watch_name(a, look);
+        lonely = shmi_end_if_alone(lonely);
         n = shmi_watch_entries(a, doorbell, rung, v, &poll, &turn);
         if (n == 0)
             continue; /* a participant was reaped */
@@ -8130,6 +8361,8 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
             deadline = asked;
         if (look != 0 && (deadline == 0 || look < deadline))
             deadline = look;
+        if (lonely != 0 && (deadline == 0 || lonely < deadline))
+            deadline = lonely;
         if (chores && (deadline == 0 || deadline > shmi_now() + SHMI_CHORES_EVERY))
             deadline = shmi_now() + SHMI_CHORES_EVERY;
         err = 0;
@@ -8167,19 +8400,16 @@ SHMI_FN void *shmi_watcher(void *arg)
         shmi_watch(a);
         shmi_robust_unregister(a);
     }
+    shmi_end_thread();
     return NULL;
 }
 
 /* Starts the helper thread, with all signals blocked, and waits until it is live. */
 SHMI_FN int shmi_start_watcher(shmsync_arena *a)
 {
-    sigset_t all, before;
     int err;
     a->join_result = -1;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    err = pthread_create(&a->watcher, NULL, shmi_watcher, a);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    err = shmi_start_thread(&a->watcher, "shmsync-watcher", shmi_watcher, a);
     if (err != 0)
         return shmi_fail(err, "arena.open", a->label, "could not start the helper thread");
     pthread_mutex_lock(&a->start_lock);
@@ -8360,7 +8590,7 @@ SHMI_FN int shmi_map(shmi_segment *s, const char *path, const shmsync_arena_opti
         return shmi_fail(EPERM, "arena.open", path, "is owned by uid %u, which is not this process's, root or a trusted one", (unsigned)st.st_uid);
     if (st.st_size <= 0 || st.st_size % sysconf(_SC_PAGESIZE) != 0)
         return shmi_fail(EINVAL, "arena.open", path, "is %lld bytes long, not a multiple of the page size", (long long)st.st_size);
-    p = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, 0);
+    p = shmi_map_sparsely((size_t)st.st_size, s->fd);
     if (p == MAP_FAILED)
         return shmi_fail(errno, "arena.open", path, "mmap");
     s->base = (unsigned char *)p;
@@ -8570,8 +8800,19 @@ SHMI_FN void shmi_in_child(void)
     shmi_attached = NULL;
     shmi_have.registered = 0;
     shmi_registering = 0; /* the thread is not here */
+    shmi_forget_threads();
     pthread_cond_init(&shmi_attached_changed, NULL); /* threads that waited are not here */
     shmi_after_fork();
+}
+/* Wakes the death watchers of this process. */
+SHMI_FN void shmi_ring_watchers(void)
+{
+    shmsync_arena *a;
+    pthread_mutex_lock(&shmi_attached_lock);
+    for (a = shmi_attached; a != NULL; a = a->next)
+        if (a->stage == SHMI_attached)
+            shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
+    pthread_mutex_unlock(&shmi_attached_lock);
 }
 SHMI_FN void shmi_watch_forks(void) { pthread_atfork(shmi_before_fork, shmi_after_fork, shmi_in_child); }
 
@@ -9115,6 +9356,7 @@ SHMI_FN void *shmi_register_late(void *arg)
             shmi_take_fences(a);
     shmi_registering = 0;
     pthread_mutex_unlock(&shmi_attached_lock);
+    shmi_end_thread();
     return NULL;
 }
 /* Has a thread of its own register this process, which takes until all CPUs have rested,
@@ -9123,16 +9365,12 @@ SHMI_FN void *shmi_register_late(void *arg)
 SHMI_FN void shmi_begin_registering(void)
 {
     pthread_t t;
-    sigset_t all, before;
     if (!shmi_have.membarrier || shmi_registering)
         return;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    if (pthread_create(&t, NULL, shmi_register_late, NULL) == 0) {
+    if (shmi_start_thread(&t, "shmsync-fences", shmi_register_late, NULL) == 0) {
         pthread_detach(t);
         shmi_registering = 1;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 /* Takes a out of the list. The caller holds shmi_attached_lock. */
@@ -9306,6 +9544,8 @@ SHMI_FN int shmi_check_abi(const char *name, uint32_t abi)
                          (unsigned)(abi >> 8), (unsigned)(abi & 0xff), (unsigned)(SHMSYNC_ABI >> 8), (unsigned)(SHMSYNC_ABI & 0xff));
     pthread_once(&shmi_atfork_once, shmi_watch_forks);
     shmi_probe();
+    shmi_stay_loaded();
+    shmi_note_opener();
     return 0;
 }
 
@@ -9600,6 +9840,8 @@ int shmsync_arena_close(shmsync_arena *a)
     int last;
     if (a == NULL)
         return SHMI_TELL(EINVAL);
+    if (shmi_is_inside(a)) /* the close would wait for the call that this thread is in */
+        return shmi_fail(EDEADLK, "arena.close", NULL, "this thread is in a call of the arena: a function that a call runs may neither close it, nor be left by longjmp or an exception");
     shmi_hold_cancel();
     pthread_mutex_lock(&shmi_attached_lock);
     for (open_ = shmi_attached; open_ != NULL && (open_ != a || a->stage != SHMI_attached); open_ = open_->next) {
@@ -16670,7 +16912,7 @@ SHMI_FN int shmi_once_do_slow(struct shmi_once *o, void (*f)(void *), void *arg,
     if (err != 0 || !mine)
         return err;
     SHMSYNC_CRASHPOINT("once.run.taken");
-    f(arg);
+    SHMI_OUTSIDE(f(arg));
     SHMSYNC_CRASHPOINT("once.run.returned");
     err = shmi_mon_enter(m, 0);
     if (err != 0)
@@ -17053,7 +17295,7 @@ SHMI_FN int shmi_barrier_complete(struct shmi_barrier *x)
     struct shmi_change c;
     int err;
     SHMSYNC_CRASHPOINT("barrier.complete.taken");
-    x->completion(x->completion_arg);
+    SHMI_OUTSIDE(x->completion(x->completion_arg));
     SHMSYNC_CRASHPOINT("barrier.complete.returned");
     err = shmi_mon_enter(&x->m, 0);
     if (err != 0)
@@ -18366,7 +18608,7 @@ SHMI_FN int shmi_cond_wait_counted(struct shmi_cond *k, int (*unlock)(void *), i
     stamp = shmi_ld64(&wait_node->node->stamp);
     shmi_mon_leave(m, &b);
     SHMSYNC_CRASHPOINT("cond.wait.queued");
-    err = unlock(arg);
+    SHMI_OUTSIDE(err = unlock(arg));
     if (err != 0) {
         if (!shmi_mon_give_up(m, wait_node))
             shmi_cond_finish(k, wait_node, 1);
@@ -18380,7 +18622,7 @@ SHMI_FN int shmi_cond_wait_counted(struct shmi_cond *k, int (*unlock)(void *), i
             err = 0; /* a broadcast came first */
     }
     SHMSYNC_CRASHPOINT("cond.wait.woken");
-    lock_err = lock(arg);
+    SHMI_OUTSIDE(lock_err = lock(arg));
     if (lock_err != 0) {
         if (wait_node != NULL)
             shmi_cond_finish(k, wait_node, 1);
@@ -24162,7 +24404,8 @@ typedef struct shmi_recovery {
 SHMI_FN int shmi_recovery_repair(void *arg)
 {
     shmi_recovery *r = (shmi_recovery *)arg;
-    int err = r->repair(r->a, &r->lost, r->arg);
+    int err = 0;
+    SHMI_OUTSIDE(err = r->repair(r->a, &r->lost, r->arg));
     if (err == 0)
         r->recovered++;
     return err;

@@ -109,6 +109,7 @@ const char *shmsync_strerror(int err)
     case ENOMEM: return "out of memory";
     case EEXIST: return "exists";
     case EAGAIN: return "try again";
+    case EDEADLK: return "would wait for itself";
     case EACCES: return "permission denied";
     }
     return "system error";
@@ -451,14 +452,68 @@ SHMI_FN void shmi_let_cancel(void)
         pthread_setcancelstate(shmi_cancel_before, &ours);
 }
 
+/* ---- Functions of the user's that a call runs. The caller of one has begun what a return alone ends, so the process
+ * does not go on where one is left otherwise. ---- */
+
+typedef struct shmi_outside {
+    pid_t in; /* the process that called the function */
+    int left; /* until it returns */
+} shmi_outside;
+
+SHMI_FN void shmi_come_back(shmi_outside *o)
+{
+    if (o->left)
+        shmi_abort("an exception or pthread_exit left a function that the library had called; it has to return");
+    if (getpid() != o->in)
+        shmi_abort("a child of fork returned from a function that the library had called in its parent; it has to end there");
+}
+/* Where the compiler emits no code for exceptions, the cleanup runs after a return alone. */
+#define SHMI_OUTSIDE(call)                                                                     \
+    do {                                                                                       \
+        __attribute__((cleanup(shmi_come_back))) shmi_outside outside_ = {getpid(), 1};        \
+        call;                                                                                  \
+        outside_.left = 0;                                                                     \
+    } while (0)
+
 /* Calls a repair of the user's. */
 SHMI_FN int shmi_call_repair(int (*repair)(void *), void *arg)
 {
-    int failed;
+    int failed = 0;
     shmi_hold_cancel();
-    failed = repair(arg);
+    SHMI_OUTSIDE(failed = repair(arg));
     shmi_let_cancel();
     return failed;
+}
+
+/* The arenas that the thread is in calls of: a function of the user's must not close them. */
+enum { SHMI_INSIDE = 4 };
+typedef struct shmi_inside {
+    const shmsync_arena *a;
+    unsigned n;
+} shmi_inside;
+static SHMI_THREAD shmi_inside shmi_calls_in[SHMI_INSIDE];
+
+SHMI_FN void shmi_count_inside(const shmsync_arena *a, int more)
+{
+    int i, at = -1;
+    for (i = 0; i < SHMI_INSIDE; i++)
+        if (shmi_calls_in[i].n != 0 && shmi_calls_in[i].a == a)
+            at = i;
+    for (i = 0; i < SHMI_INSIDE && at < 0 && more > 0; i++)
+        if (shmi_calls_in[i].n == 0)
+            at = i;
+    if (at < 0)
+        return;
+    shmi_calls_in[at].a = a;
+    shmi_calls_in[at].n += (unsigned)more;
+}
+SHMI_FN int shmi_is_inside(const shmsync_arena *a)
+{
+    int i;
+    for (i = 0; i < SHMI_INSIDE; i++)
+        if (shmi_calls_in[i].n != 0 && shmi_calls_in[i].a == a)
+            return 1;
+    return 0;
 }
 
 /* ---- Signals: a handler may call some objects (docs/c-api.md). If it interrupted a thread
@@ -531,10 +586,12 @@ SHMI_FN int shmi_enter(shmsync_arena *a, const char *op)
         shmi_let_cancel();
         return EBADF;
     }
+    shmi_count_inside(a, 1);
     return 0;
 }
 SHMI_FN void shmi_exit(shmsync_arena *a)
 {
+    shmi_count_inside(a, -1);
     shmi_add32(&a->calls, (uint32_t)-1);
     shmi_let_cancel();
 }

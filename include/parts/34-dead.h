@@ -460,7 +460,7 @@ SHMI_FN int shmi_tell_death(shmsync_arena *a, uint64_t number)
     a->told[p.slot].number = number;
     p.missed = (uint32_t)a->lost;
     a->lost = 0;
-    a->on_death(&p, a->on_death_arg);
+    SHMI_OUTSIDE(a->on_death(&p, a->on_death_arg));
     return 1;
 }
 /* Tells the deaths that were written since the last call; not 0: look again soon. */

@@ -493,7 +493,7 @@ SHMI_FN int shmi_first(shmsync_arena *a, const shmsync_arena_options *o, int64_t
         err = shmi_fail(EINVAL, "arena.open", a->label, "the computer was started again while processes were in, so pages of the file may be of different times; SHMSYNC_RECREATE_UNCLEAN replaces it");
     } else if (err == 0 && o != NULL && o->on_first != NULL) {
         shmi_note_hook(a, 1);
-        err = o->on_first(a, &e, o->on_first_arg);
+        SHMI_OUTSIDE(err = o->on_first(a, &e, o->on_first_arg));
         shmi_note_hook(a, 0);
         if (err != 0)
             shmi_fail(err, "arena.open", a->label, "on_first failed");

@@ -273,7 +273,7 @@ SHMI_FN int64_t shmi_watch_name(shmsync_arena *a, int64_t at)
     if (!shmi_moved(a))
         return now + SHMI_LOOK_AT_NAME_EVERY;
     a->detached_told = 1;
-    f(a, a->on_detached_arg);
+    SHMI_OUTSIDE(f(a, a->on_detached_arg));
     return 0;
 }
 
@@ -283,7 +283,7 @@ SHMI_FN int64_t shmi_watch_name(shmsync_arena *a, int64_t at)
 SHMI_FN void shmi_watch(shmsync_arena *a)
 {
     uint32_t *doorbell = shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell);
-    int64_t wait = SHMI_POLL_FIRST, poll, turn, deadline, asked, look = 0;
+    int64_t wait = SHMI_POLL_FIRST, poll, turn, deadline, asked, look = 0, lonely = 0;
     int was = 0, untold, unfinished, chores, err;
     for (;;) {
         /* The doorbell is read before everything else that it may be rung for. */
@@ -296,6 +296,7 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
         untold = shmi_deliver_deaths(a);
         chores = shmi_do_chores(a);
         look = shmi_watch_name(a, look);
+        lonely = shmi_end_if_alone(lonely);
         n = shmi_watch_entries(a, doorbell, rung, v, &poll, &turn);
         if (n == 0)
             continue; /* a participant was reaped */
@@ -319,6 +320,8 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
             deadline = asked;
         if (look != 0 && (deadline == 0 || look < deadline))
             deadline = look;
+        if (lonely != 0 && (deadline == 0 || lonely < deadline))
+            deadline = lonely;
         if (chores && (deadline == 0 || deadline > shmi_now() + SHMI_CHORES_EVERY))
             deadline = shmi_now() + SHMI_CHORES_EVERY;
         err = 0;
@@ -356,19 +359,16 @@ SHMI_FN void *shmi_watcher(void *arg)
         shmi_watch(a);
         shmi_robust_unregister(a);
     }
+    shmi_end_thread();
     return NULL;
 }
 
 /* Starts the helper thread, with all signals blocked, and waits until it is live. */
 SHMI_FN int shmi_start_watcher(shmsync_arena *a)
 {
-    sigset_t all, before;
     int err;
     a->join_result = -1;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    err = pthread_create(&a->watcher, NULL, shmi_watcher, a);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    err = shmi_start_thread(&a->watcher, "shmsync-watcher", shmi_watcher, a);
     if (err != 0)
         return shmi_fail(err, "arena.open", a->label, "could not start the helper thread");
     pthread_mutex_lock(&a->start_lock);

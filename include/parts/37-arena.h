@@ -160,7 +160,7 @@ SHMI_FN int shmi_map(shmi_segment *s, const char *path, const shmsync_arena_opti
         return shmi_fail(EPERM, "arena.open", path, "is owned by uid %u, which is not this process's, root or a trusted one", (unsigned)st.st_uid);
     if (st.st_size <= 0 || st.st_size % sysconf(_SC_PAGESIZE) != 0)
         return shmi_fail(EINVAL, "arena.open", path, "is %lld bytes long, not a multiple of the page size", (long long)st.st_size);
-    p = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, 0);
+    p = shmi_map_sparsely((size_t)st.st_size, s->fd);
     if (p == MAP_FAILED)
         return shmi_fail(errno, "arena.open", path, "mmap");
     s->base = (unsigned char *)p;
@@ -370,8 +370,19 @@ SHMI_FN void shmi_in_child(void)
     shmi_attached = NULL;
     shmi_have.registered = 0;
     shmi_registering = 0; /* the thread is not here */
+    shmi_forget_threads();
     pthread_cond_init(&shmi_attached_changed, NULL); /* threads that waited are not here */
     shmi_after_fork();
+}
+/* Wakes the death watchers of this process. */
+SHMI_FN void shmi_ring_watchers(void)
+{
+    shmsync_arena *a;
+    pthread_mutex_lock(&shmi_attached_lock);
+    for (a = shmi_attached; a != NULL; a = a->next)
+        if (a->stage == SHMI_attached)
+            shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
+    pthread_mutex_unlock(&shmi_attached_lock);
 }
 SHMI_FN void shmi_watch_forks(void) { pthread_atfork(shmi_before_fork, shmi_after_fork, shmi_in_child); }
 
@@ -915,6 +926,7 @@ SHMI_FN void *shmi_register_late(void *arg)
             shmi_take_fences(a);
     shmi_registering = 0;
     pthread_mutex_unlock(&shmi_attached_lock);
+    shmi_end_thread();
     return NULL;
 }
 /* Has a thread of its own register this process, which takes until all CPUs have rested,
@@ -923,16 +935,12 @@ SHMI_FN void *shmi_register_late(void *arg)
 SHMI_FN void shmi_begin_registering(void)
 {
     pthread_t t;
-    sigset_t all, before;
     if (!shmi_have.membarrier || shmi_registering)
         return;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    if (pthread_create(&t, NULL, shmi_register_late, NULL) == 0) {
+    if (shmi_start_thread(&t, "shmsync-fences", shmi_register_late, NULL) == 0) {
         pthread_detach(t);
         shmi_registering = 1;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 /* Takes a out of the list. The caller holds shmi_attached_lock. */
@@ -1106,6 +1114,8 @@ SHMI_FN int shmi_check_abi(const char *name, uint32_t abi)
                          (unsigned)(abi >> 8), (unsigned)(abi & 0xff), (unsigned)(SHMSYNC_ABI >> 8), (unsigned)(SHMSYNC_ABI & 0xff));
     pthread_once(&shmi_atfork_once, shmi_watch_forks);
     shmi_probe();
+    shmi_stay_loaded();
+    shmi_note_opener();
     return 0;
 }
 
@@ -1400,6 +1410,8 @@ int shmsync_arena_close(shmsync_arena *a)
     int last;
     if (a == NULL)
         return SHMI_TELL(EINVAL);
+    if (shmi_is_inside(a)) /* the close would wait for the call that this thread is in */
+        return shmi_fail(EDEADLK, "arena.close", NULL, "this thread is in a call of the arena: a function that a call runs may neither close it, nor be left by longjmp or an exception");
     shmi_hold_cancel();
     pthread_mutex_lock(&shmi_attached_lock);
     for (open_ = shmi_attached; open_ != NULL && (open_ != a || a->stage != SHMI_attached); open_ = open_->next) {

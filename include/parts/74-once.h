@@ -146,7 +146,7 @@ SHMI_FN int shmi_once_do_slow(struct shmi_once *o, void (*f)(void *), void *arg,
     if (err != 0 || !mine)
         return err;
     SHMSYNC_CRASHPOINT("once.run.taken");
-    f(arg);
+    SHMI_OUTSIDE(f(arg));
     SHMSYNC_CRASHPOINT("once.run.returned");
     err = shmi_mon_enter(m, 0);
     if (err != 0)

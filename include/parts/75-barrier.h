@@ -334,7 +334,7 @@ SHMI_FN int shmi_barrier_complete(struct shmi_barrier *x)
     struct shmi_change c;
     int err;
     SHMSYNC_CRASHPOINT("barrier.complete.taken");
-    x->completion(x->completion_arg);
+    SHMI_OUTSIDE(x->completion(x->completion_arg));
     SHMSYNC_CRASHPOINT("barrier.complete.returned");
     err = shmi_mon_enter(&x->m, 0);
     if (err != 0)

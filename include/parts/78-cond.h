@@ -305,7 +305,7 @@ SHMI_FN int shmi_cond_wait_counted(struct shmi_cond *k, int (*unlock)(void *), i
     stamp = shmi_ld64(&wait_node->node->stamp);
     shmi_mon_leave(m, &b);
     SHMSYNC_CRASHPOINT("cond.wait.queued");
-    err = unlock(arg);
+    SHMI_OUTSIDE(err = unlock(arg));
     if (err != 0) {
         if (!shmi_mon_give_up(m, wait_node))
             shmi_cond_finish(k, wait_node, 1);
@@ -319,7 +319,7 @@ SHMI_FN int shmi_cond_wait_counted(struct shmi_cond *k, int (*unlock)(void *), i
             err = 0; /* a broadcast came first */
     }
     SHMSYNC_CRASHPOINT("cond.wait.woken");
-    lock_err = lock(arg);
+    SHMI_OUTSIDE(lock_err = lock(arg));
     if (lock_err != 0) {
         if (wait_node != NULL)
             shmi_cond_finish(k, wait_node, 1);

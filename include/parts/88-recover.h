@@ -12,7 +12,8 @@ typedef struct shmi_recovery {
 SHMI_FN int shmi_recovery_repair(void *arg)
 {
     shmi_recovery *r = (shmi_recovery *)arg;
-    int err = r->repair(r->a, &r->lost, r->arg);
+    int err = 0;
+    SHMI_OUTSIDE(err = r->repair(r->a, &r->lost, r->arg));
     if (err == 0)
         r->recovered++;
     return err;

@@ -2,7 +2,9 @@
 #define SHMSYNC_IMPLEMENTATION
 #include "shmsync.h"
 
-#include <sys/prctl.h>
+#include <semaphore.h>
+#include <setjmp.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #define CHECK(got, want)                                                                                             \
@@ -418,6 +420,281 @@ static int errors(void)
     return shmsync_arena_close(a);
 }
 
+/* The thread of the library has a name, and neither the CPU nor the policy of the thread that opened the arena. */
+static int helper(void)
+{
+    cpu_set_t first, one, its;
+    struct sched_param none;
+    char path[300], name[32];
+    struct dirent *e;
+    int i = 0, found = 0;
+    DIR *d;
+    memset(&none, 0, sizeof none);
+    CHECK(sched_getaffinity(0, sizeof first, &first), 0);
+    while (!CPU_ISSET(i, &first))
+        i++;
+    CPU_ZERO(&one);
+    CPU_SET(i, &one);
+    CHECK(sched_setaffinity(0, sizeof one, &one), 0);
+    CHECK(sched_setscheduler(0, SCHED_BATCH, &none), 0);
+    open_arena();
+    d = opendir("/proc/self/task");
+    while ((e = readdir(d)) != NULL) {
+        int tid = atoi(e->d_name);
+        snprintf(path, sizeof path, "/proc/self/task/%s/comm", e->d_name);
+        if (tid == 0 || tid == getpid() || shmi_read_file(path, name, sizeof name) <= 0)
+            continue;
+        CHECK(strcmp(name, "shmsync-watcher\n") == 0 || strcmp(name, "shmsync-fences\n") == 0, 1);
+        if (strcmp(name, "shmsync-watcher\n") != 0)
+            continue;
+        found++;
+        CHECK(sched_getscheduler(tid), SCHED_OTHER);
+        CHECK(sched_getaffinity(tid, sizeof its, &its), 0);
+        CHECK(CPU_EQUAL(&its, &first), 1);
+    }
+    closedir(d);
+    CHECK(found, 1);
+    return 0;
+}
+
+/* The process ends when its last application thread does, and SIGTERM ends it before. */
+static int last_thread(void)
+{
+    int status;
+    pid_t pid = fork();
+    if (pid == 0) {
+        open_arena();
+        kill(getpid(), SIGTERM);
+        for (;;)
+            pause();
+    }
+    CHECK(waitpid(pid, &status, 0), pid);
+    CHECK(WIFSIGNALED(status) ? WTERMSIG(status) : 0, SIGTERM);
+    pid = fork();
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        open_arena();
+        pthread_exit(NULL);
+    }
+    CHECK(waitpid(pid, &status, 0), pid);
+    CHECK(WIFEXITED(status) ? WEXITSTATUS(status) : -1, 0);
+    return 0;
+}
+
+static pid_t forked;
+static int forked_status;
+static int fork_and_return(void *arg)
+{
+    (void)arg;
+    forked = fork();
+    if (forked == 0) {
+        close(2); /* it says why it ends */
+        return 0;
+    }
+    CHECK(waitpid(forked, &forked_status, 0), forked);
+    return 0;
+}
+/* A child of a fork in a repair that returns from it ends, and changes nothing. */
+static int fork_in_repair(void)
+{
+    shmsync_arena *a;
+    shmsync_mutex m;
+    int status;
+    pid_t pid = fork();
+    if (pid == 0) {
+        a = open_arena();
+        CHECK(shmsync_mutex_open(a, "m", NULL, &m), 0);
+        CHECK(shmsync_mutex_lock(&m), 0);
+        _exit(0);
+    }
+    CHECK(waitpid(pid, &status, 0), pid);
+    CHECK(status, 0);
+    a = open_arena();
+    CHECK(shmsync_mutex_open(a, "m", NULL, &m), 0);
+    CHECK(shmsync_mutex_lock(&m), EOWNERDEAD);
+    CHECK(shmsync_mutex_recover(&m, fork_and_return, NULL), 0);
+    CHECK(forked > 0, 1);
+    CHECK(WIFSIGNALED(forked_status) ? WTERMSIG(forked_status) : 0, SIGABRT);
+    CHECK(shmsync_mutex_lock(&m), 0);
+    CHECK(shmsync_mutex_unlock(&m), 0);
+    return shmsync_arena_close(a);
+}
+
+static sem_t told_once;
+static void fork_and_join(const shmsync_participant *p, void *arg)
+{
+    (void)p;
+    (void)arg;
+    forked = fork();
+    if (forked == 0) {
+        shmsync_arena *a;
+        shmsync_mutex m;
+        CHECK(shmsync_arena_open(arena_name, NULL, &a), 0);
+        CHECK(shmsync_mutex_open(a, "m", NULL, &m), 0);
+        CHECK(shmsync_mutex_lock(&m), 0);
+        CHECK(shmsync_mutex_unlock(&m), 0);
+        CHECK(shmsync_arena_close(a), 0);
+        _exit(0);
+    }
+    CHECK(waitpid(forked, &forked_status, 0), forked);
+    sem_post(&told_once);
+}
+/* A child of a fork in the function that is told of deaths may open the arena. */
+static int fork_in_on_death(void)
+{
+    shmsync_arena *a;
+    int go[2], status;
+    char c = 0;
+    pid_t pid;
+    CHECK(pipe(go), 0);
+    pid = fork();
+    if (pid == 0) {
+        CHECK(read(go[0], &c, 1), 1);
+        open_arena();
+        _exit(0);
+    }
+    sem_init(&told_once, 0, 0);
+    a = open_arena();
+    CHECK(shmsync_arena_on_death(a, fork_and_join, NULL), 0);
+    CHECK(write(go[1], &c, 1), 1);
+    CHECK(waitpid(pid, &status, 0), pid);
+    CHECK(status, 0);
+    while (sem_wait(&told_once) != 0) {
+    }
+    CHECK(forked_status, 0);
+    return shmsync_arena_close(a);
+}
+
+static shmsync_arena *inside;
+static int closed_inside;
+static void close_inside(void *arg)
+{
+    (void)arg;
+    closed_inside = shmsync_arena_close(inside);
+}
+static jmp_buf out_of_it;
+static void jump(void *arg)
+{
+    (void)arg;
+    longjmp(out_of_it, 1);
+}
+/* A function that a call runs cannot close the arena, and neither can a thread that left one by longjmp. */
+static int close_in_call(void)
+{
+    shmsync_once o;
+    inside = open_arena();
+    CHECK(shmsync_once_open(inside, "o", NULL, &o), 0);
+    CHECK(shmsync_once_do(&o, close_inside, NULL), 0);
+    CHECK(closed_inside, EDEADLK);
+    CHECK(shmsync_once_open(inside, "jump", NULL, &o), 0);
+    if (setjmp(out_of_it) == 0)
+        shmsync_once_do(&o, jump, NULL);
+    CHECK(shmsync_arena_close(inside), EDEADLK);
+    return 0;
+}
+
+static uint64_t resident_pages(void)
+{
+    char b[256];
+    CHECK(shmi_read_file("/proc/self/statm", b, sizeof b) > 0, 1);
+    return strtoull(strchr(b, ' '), NULL, 10);
+}
+/* Under mlockall an arena takes the memory that is used. */
+static int locked_memory(void)
+{
+    const uint64_t size = 256 << 20;
+    struct rlimit most = {RLIM_INFINITY, RLIM_INFINITY};
+    shmsync_arena_options o;
+    shmsync_arena *a;
+    struct stat st;
+    uint64_t before;
+    setrlimit(RLIMIT_MEMLOCK, &most);
+    if (mlockall(MCL_CURRENT | MCL_FUTURE) != 0)
+        return 77;
+    memset(&o, 0, sizeof o);
+    o.size = size;
+    before = resident_pages();
+    CHECK(shmsync_arena_open(arena_name, &o, &a), 0);
+    CHECK(fstat(a->fd, &st), 0);
+    CHECK((uint64_t)st.st_blocks * 512 < size / 2, 1);
+    CHECK((resident_pages() - before) * (uint64_t)sysconf(_SC_PAGESIZE) < size / 2, 1);
+    CHECK(shmsync_arena_close(a), 0);
+    CHECK((resident_pages() - before) * (uint64_t)sysconf(_SC_PAGESIZE) < size / 2, 1);
+    return 0;
+}
+
+static int went_through;
+static void *call_canceled(void *arg)
+{
+    shmsync_arena *a;
+    struct handles h;
+    shmsync_offset off;
+    void *p;
+    (void)arg;
+    CHECK(pthread_cancel(pthread_self()), 0); /* acts at the next cancellation point */
+    a = open_arena();
+    open_all(a, &h);
+    CHECK(shmsync_alloc(a, 1 << 20, &off), 0);
+    CHECK(shmsync_free(a, off), 0);
+    CHECK(shmsync_block_open(a, "block", 1 << 20, &p), 0);
+    CHECK(shmsync_mutex_lock(&h.mutex), 0);
+    CHECK(shmsync_mutex_timedlock(&h.mutex, &soon), ETIMEDOUT);
+    CHECK(shmsync_multilock_unlock(&h.hold), 0);
+    close_all(&h, 0);
+    CHECK(shmsync_delete(a, "event"), 0);
+    CHECK(shmsync_arena_close(a), 0);
+    __atomic_store_n(&went_through, 1, __ATOMIC_SEQ_CST);
+    pthread_testcancel();
+    return NULL;
+}
+/* A cancellation that is pending acts in no call. */
+static int cancel(void)
+{
+    pthread_t t;
+    void *result;
+    CHECK(pthread_create(&t, NULL, call_canceled, NULL), 0);
+    CHECK(pthread_join(t, &result), 0);
+    CHECK(result == PTHREAD_CANCELED, 1);
+    CHECK(went_through, 1);
+    return shmsync_arena_close(open_arena());
+}
+
+static shmsync_sequencer counted;
+static int handled;
+static void handle(int sig)
+{
+    (void)sig;
+    __atomic_fetch_add(&handled, 1, __ATOMIC_SEQ_CST);
+}
+static void *wait_for_count(void *arg)
+{
+    (void)arg;
+    CHECK(shmsync_sequencer_wait(&counted, 1), 0);
+    return NULL;
+}
+/* A signal ends no wait. */
+static int interrupted(void)
+{
+    shmsync_arena *a = open_arena();
+    struct sigaction sa;
+    pthread_t t;
+    uint64_t v;
+    int i;
+    memset(&sa, 0, sizeof sa);
+    sa.sa_handler = handle; /* without SA_RESTART */
+    CHECK(sigaction(SIGUSR1, &sa, NULL), 0);
+    CHECK(shmsync_sequencer_open(a, "s", NULL, &counted), 0);
+    CHECK(pthread_create(&t, NULL, wait_for_count, NULL), 0);
+    for (i = 1; i <= 100; i++) {
+        CHECK(pthread_kill(t, SIGUSR1), 0);
+        while (__atomic_load_n(&handled, __ATOMIC_SEQ_CST) < i)
+            sched_yield();
+    }
+    CHECK(shmsync_sequencer_increment(&counted, &v), 0);
+    CHECK(pthread_join(t, NULL), 0);
+    return shmsync_arena_close(a);
+}
+
 int main(int argc, char **argv)
 {
     const struct {
@@ -429,12 +706,22 @@ int main(int argc, char **argv)
         {"closed-in-use", closed_in_use},
         {"close-many", close_many},
         {"errors", errors},
+        {"helper", helper},
+        {"last-thread", last_thread},
+        {"fork-in-repair", fork_in_repair},
+        {"fork-in-on-death", fork_in_on_death},
+        {"close-in-call", close_in_call},
+        {"locked-memory", locked_memory},
+        {"cancel", cancel},
+        {"interrupted", interrupted},
     };
+    const struct rlimit no_core = {0, 0};
     size_t i;
     if (argc != 3)
         return 2;
     arena_name = argv[2];
     alarm(300);
+    CHECK(setrlimit(RLIMIT_CORE, &no_core), 0);
     for (i = 0; i < sizeof verbs / sizeof *verbs; i++)
         if (strcmp(argv[1], verbs[i].name) == 0)
             return verbs[i].f();

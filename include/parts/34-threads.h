@@ -1,0 +1,170 @@
+/* ---- The threads of the library: they have a name, the affinity that the process began with and the ordinary policy,
+ * take no signals, and do not keep the process alive ---- */
+
+/* The CPUs that the process might use when it began. */
+static uint64_t shmi_first_cpus[128];
+static long shmi_first_cpus_size; /* in bytes; 0 or less: not known */
+static uint32_t shmi_own_threads;   /* atomic */
+static int shmi_opener_ended;              /* a thread that says so has ended: there may be no other one. Atomic. */
+static int shmi_process_ends;             /* a thread ends the process. Atomic. */
+static pthread_key_t shmi_end_key;
+static int shmi_end_key_made; /* written by pthread_once */
+static pthread_once_t shmi_end_key_once = PTHREAD_ONCE_INIT;
+static int shmi_main_noted; /* the main thread says when it ends. Atomic. */
+
+#define SHMI_LONELY_SOON INT64_C(200000000)
+#define SHMI_LONELY_EVERY INT64_C(1000000000)
+
+SHMI_FN void shmi_ring_watchers(void);
+SHMI_FN void shmi_note_end(void *value)
+{
+    (void)value;
+    __atomic_store_n(&shmi_opener_ended, 1, __ATOMIC_SEQ_CST);
+    shmi_ring_watchers();
+}
+
+SHMI_FN void shmi_make_end_key(void) { shmi_end_key_made = pthread_key_create(&shmi_end_key, shmi_note_end) == 0; }
+/* The calling thread opens an arena, and says when it ends. */
+SHMI_FN void shmi_note_opener(void)
+{
+    pthread_once(&shmi_end_key_once, shmi_make_end_key);
+    if (shmi_end_key_made && pthread_setspecific(shmi_end_key, &shmi_end_key) == 0 && syscall(SYS_gettid) == (long)getpid())
+        __atomic_store_n(&shmi_main_noted, 1, __ATOMIC_RELAXED);
+}
+
+/* Runs before main, or in dlopen. */
+__attribute__((constructor)) static void shmi_at_load(void)
+{
+    shmi_first_cpus_size = syscall(SYS_sched_getaffinity, 0, sizeof shmi_first_cpus, shmi_first_cpus);
+}
+
+typedef struct shmi_thread_arg {
+    const char *name;
+    void *(*f)(void *);
+    void *arg;
+} shmi_thread_arg;
+SHMI_FN void *shmi_run_thread(void *arg)
+{
+    shmi_thread_arg t = *(shmi_thread_arg *)arg;
+    free(arg);
+    (void)!syscall(SYS_prctl, PR_SET_NAME, t.name, 0ul, 0ul, 0ul);
+    if (shmi_first_cpus_size > 0)
+        (void)!syscall(SYS_sched_setaffinity, 0, (size_t)shmi_first_cpus_size, shmi_first_cpus);
+    return t.f(t.arg);
+}
+/* Starts a thread of the library; name has at most 15 characters. 0 or an errno. */
+SHMI_FN int shmi_start_thread(pthread_t *out, const char *name, void *(*f)(void *), void *arg)
+{
+    struct sched_param ordinary;
+    pthread_attr_t attr;
+    sigset_t all, before;
+    int err;
+    shmi_thread_arg *t = (shmi_thread_arg *)malloc(sizeof *t);
+    if (t == NULL)
+        return ENOMEM;
+    t->name = name;
+    t->f = f;
+    t->arg = arg;
+    memset(&ordinary, 0, sizeof ordinary);
+    pthread_attr_init(&attr);
+    pthread_attr_setschedpolicy(&attr, SCHED_OTHER);
+    pthread_attr_setschedparam(&attr, &ordinary);
+    pthread_attr_setinheritsched(&attr, PTHREAD_EXPLICIT_SCHED);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    __atomic_fetch_add(&shmi_own_threads, 1, __ATOMIC_SEQ_CST);
+    err = pthread_create(out, &attr, shmi_run_thread, t);
+    if (err == EPERM) /* a thread of policy SCHED_IDLE may not leave it everywhere */
+        err = pthread_create(out, NULL, shmi_run_thread, t);
+    if (err != 0) {
+        __atomic_fetch_sub(&shmi_own_threads, 1, __ATOMIC_SEQ_CST);
+        free(t);
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attr);
+    return err;
+}
+SHMI_FN void shmi_end_thread(void) { __atomic_fetch_sub(&shmi_own_threads, 1, __ATOMIC_SEQ_CST); }
+/* In a child of fork. */
+SHMI_FN void shmi_forget_threads(void)
+{
+    shmi_own_threads = 0;
+    shmi_opener_ended = 0;
+}
+
+SHMI_FN int shmi_count_living(void *arg, uint32_t thread)
+{
+    shmi_found *x = (shmi_found *)arg;
+    x->n += shmi_may_have_memory(x->tasks, thread) != 0;
+    return 0;
+}
+/* Ends the process as the end of its last thread would, if all threads but those of the library have ended. at is when
+ * to look, 0 for at once; it gives when to look again, 0 for not before a thread that says so has ended. */
+SHMI_FN int64_t shmi_end_if_alone(int64_t at)
+{
+    shmi_found x;
+    shmi_tasks d;
+    int walked;
+    int64_t soon = __atomic_load_n(&shmi_main_noted, __ATOMIC_RELAXED) ? SHMI_LONELY_SOON : SHMI_LONELY_EVERY;
+    if (!__atomic_load_n(&shmi_opener_ended, __ATOMIC_SEQ_CST))
+        return 0;
+    if (shmi_now() < at)
+        return at;
+    if (!shmi_open_tasks("self", &d))
+        return shmi_now() + soon;
+    memset(&x, 0, sizeof x);
+    x.tasks = &d;
+    walked = shmi_may_have_memory(&d, (uint32_t)getpid()) ? -1 : shmi_walk_tasks(&d, shmi_count_living, &x);
+    shmi_close_quietly(d.fd);
+    /* A thread of the library is counted before it starts, and an application thread after a walk can be started by
+     * such a thread alone. */
+    if (walked == 0 && x.n != 0 && x.n <= __atomic_load_n(&shmi_own_threads, __ATOMIC_SEQ_CST) && !__atomic_exchange_n(&shmi_process_ends, 1, __ATOMIC_SEQ_CST))
+        exit(0);
+    return shmi_now() + soon;
+}
+
+/* ---- What is loaded, and mapped ---- */
+
+/* A thread of the library runs until the close of its arena, so the code has to stay when a program that forgot the close
+ * unloads it. The functions are not there in a static program, where nothing is unloaded. */
+#pragma weak dladdr
+#pragma weak dlopen
+SHMI_FN void shmi_stay_loaded(void)
+{
+    static int done; /* atomic */
+    Dl_info self;
+    uintptr_t program = (uintptr_t)getauxval(AT_PHDR);
+    if (__atomic_exchange_n(&done, 1, __ATOMIC_RELAXED) || dladdr == NULL || dlopen == NULL)
+        return;
+    if (dladdr((void *)(uintptr_t)&shmi_spare, &self) != 0 && self.dli_fname != NULL && (uintptr_t)self.dli_fbase != (program & ~(uintptr_t)4095))
+        (void)!dlopen(self.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+}
+
+/* Whether memory is taken in full when it is mapped: mlockall(MCL_FUTURE). */
+SHMI_FN int shmi_maps_in_full(void)
+{
+    unsigned char there = 0;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    void *p = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    int full = p != MAP_FAILED && mincore(p, page, &there) == 0 && (there & 1) != 0;
+    if (p != MAP_FAILED)
+        munmap(p, page);
+    return full;
+}
+/* Maps a file, which may be sparse; MAP_FAILED. Under mlockall it stays so: its pages are locked when they are used first. */
+SHMI_FN void *shmi_map_sparsely(size_t size, int fd)
+{
+    void *p;
+    if (!shmi_maps_in_full())
+        return mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    p = mmap(NULL, size, PROT_NONE, MAP_SHARED, fd, 0); /* nothing can be taken */
+    if (p == MAP_FAILED)
+        return p;
+    if (syscall(SYS_mlock2, p, size, 1u) != 0) /* MLOCK_ONFAULT */
+        munlock(p, size);
+    if (mprotect(p, size, PROT_READ | PROT_WRITE) == 0)
+        return p;
+    munmap(p, size);
+    return MAP_FAILED;
+}
+
