@@ -4,8 +4,8 @@ package bench
 
 import "strings"
 
-// ArenaName is a directory as keys of cells and names of benchmarks may have it, as in
-// dev:shm; empty for memory without one.
+// ArenaName is the form of a directory in keys of cells and names of benchmarks, such as dev:shm;
+// it is empty for memory without a directory.
 func ArenaName(dir string) string {
 	if len(dir) > 1 {
 		dir = strings.TrimPrefix(dir, "/")

@@ -13,29 +13,29 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/place"
 )
 
-// Cell is one point of the plan: a scenario, a subject, and parameters. Its
-// repetitions are comparable, and so are cells of one group.
+// Cell is one point of the plan: a scenario, a subject, and parameters. The repetitions of a cell
+// are comparable, and so are cells of one group.
 type Cell struct {
 	Scenario *Scenario
 	Subject  *Subject
 	Place    string
-	CPUs     []int // of the processes in turn, where the placement says which; else those of the run
+	CPUs     []int // CPUs of the processes in turn, if the placement names them; otherwise those of the run
 	Procs    int
 	Threads  int // per process
 	CS       time.Duration
 	Think    time.Duration
 	Gap      time.Duration
-	Hog      int // busy loops beside the workers, one on each of the first CPUs
-	N        int // kills or waiters
+	Hog      int // number of busy loops in addition to the workers, one on each of the first CPUs
+	N        int // number of kills or waiters
 	control.Shape
 	Stress
-	Skew    string    // of the keys of a multi cell
-	Mem     *MemShape // of a mem cell
+	Skew    string    // skew of the keys of a multi cell
+	Mem     *MemShape // shape of a mem cell
 	Arena   string    // directory of the memory that subjects share; empty for a memfd
 	Warmup  time.Duration
 	Time    time.Duration
-	MaxReps int    // repeat it no more often than this; 0 for no bound
-	Skip    string // why it cannot run here; empty where it can
+	MaxReps int    // run it no more often than this; 0 for no bound
+	Skip    string // why it cannot run here; empty if it can
 }
 
 // Params lists the parameters that name the cell.
@@ -97,7 +97,7 @@ func (c *Cell) Key() string {
 	return c.Scenario.Name + "/" + JoinParams(p)
 }
 
-// Group names the cells with which this one is compared: its key without the subject.
+// Group names the set of cells with which this one is compared: its key without the subject.
 func (c *Cell) Group() string { return c.Scenario.Name + "/" + JoinParams(c.Params()) }
 
 // JoinParams writes parameters as k=v, sorted by their names, with slashes between them.
@@ -124,7 +124,7 @@ func ShortDuration(d time.Duration) string {
 	return s
 }
 
-// Processes is how many processes run the cell's threads.
+// Processes is the number of processes that run the cell's threads.
 func (c *Cell) Processes() int {
 	if c.Subject.InProcess {
 		return 1
@@ -132,7 +132,7 @@ func (c *Cell) Processes() int {
 	return c.Procs
 }
 
-// Slots is how many threads report.
+// Slots is the number of threads that report.
 func (c *Cell) Slots() int {
 	if c.Scenario.Name == "crash" {
 		return crashSlots
@@ -152,21 +152,22 @@ func (c *Cell) CPUOf(slot int, cpus []int) int {
 	case c.Place == PlaceAny:
 		return -1
 	case c.Scenario.Name == "crash":
-		return cpus[min(slot, 1)%len(cpus)] // survivor on one, victims on the other
+		return cpus[min(slot, 1)%len(cpus)] // the survivor on one CPU, the victims on the other
 	}
-	if c.Spreads() { // neighbours are threads of different processes
+	if c.Spreads() { // neighbours in the order of slots are threads of different processes
 		return cpus[(slot%c.Threads*c.Procs+slot/c.Threads)%len(cpus)]
 	}
 	return cpus[slot/c.Threads%len(cpus)]
 }
 
-// Spreads tells a cell each of whose threads has a CPU of its own, as far as there are so many.
+// Spreads reports whether each thread of the cell has a CPU of its own, as long as there are
+// enough CPUs.
 func (c *Cell) Spreads() bool { return c.Place == PlacePack || c.Place == PlaceSpread }
 
-// Apart tells a cell each of whose processes has a CPU of its own.
+// Apart reports whether each process of the cell has a CPU of its own.
 func (c *Cell) Apart() bool { return c.Place != PlaceSame && c.Place != PlaceAny }
 
-// matrixStep is how long a pair of CPUs takes in a tour of many, at most.
+// matrixStep is the longest time that one pair of CPUs takes in a tour of many pairs.
 const matrixStep = 4 * time.Millisecond
 
 // Length estimates how long one repetition takes.
@@ -180,7 +181,7 @@ func (c *Cell) Length() time.Duration {
 	case "mem":
 		return 2*spawn + time.Duration(c.N)*memMiBTime + c.Warmup + c.Time
 	case "matrix":
-		return matrixStep // of a tour; a pair alone takes as long as any cell
+		return matrixStep // a step of a tour; a pair alone takes as long as any cell
 	case "waiters":
 		return 2*spawn + 4*WaitersSettle + time.Duration(c.N)*waiterTime
 	}
@@ -208,7 +209,7 @@ func (c *Cell) Check(cpus []int) string {
 	return ""
 }
 
-// CheckShape says why the cell makes no sense with these CPUs, on whatever host.
+// CheckShape says why the cell makes no sense with these CPUs, on any host.
 func (c *Cell) CheckShape(cpus []int) string {
 	switch {
 	case c.Load > 0 && c.Procs > oversubMost:

@@ -9,21 +9,21 @@ import "time"
 // the page and kills the victim, the survivor stamps when it owns. Process k is
 // the victim of round k. The words of the control page count rounds.
 //
-// There is no other participant: the death would wake it too, and it would run beside the
-// survivor.
+// There is no other participant: the death would wake it, too, and it would compete with the
+// survivor for the CPU.
 const (
-	crashSlots  = 2                       // of the survivor and of the victim
-	CrashAsleep = 1500 * time.Microsecond // from queueing up until the kill
+	crashSlots  = 2                       // one for the survivor and one for the victim
+	CrashAsleep = 1500 * time.Microsecond // time from the survivor's queueing until the kill
 )
 
-// The roles of the victims of a crash cell. If the victim is no holder, the survivor has
-// two goroutines: the first holds the lock, shared if the victims read, until the victim
-// has been killed, and the second waits behind it to own the lock.
+// The roles of the victims of a crash cell. If the victim is no holder, the survivor has two
+// goroutines. The first holds the lock, shared if the victims read, until the victim has been
+// killed. The second waits behind it to own the lock.
 const (
 	RoleHolder = uint64(iota)
-	RoleWaiter // it sleeps in Lock, before the second of the survivor
-	RoleReader // it has the lock shared, as the first of the survivor has
+	RoleWaiter // it sleeps in Lock, before the survivor's second goroutine
+	RoleReader // it holds the lock shared, as the survivor's first goroutine does
 )
 
-// RoleNames are as the user says them; keys of cells leave the first one out.
+// RoleNames are the names that the user gives; keys of cells leave the first one out.
 var RoleNames = []string{"holder", "waiter", "reader"}

@@ -1,11 +1,11 @@
-// Package bench holds the words that the rooms of shmbench share.
+// Package bench has the types and terms that the packages of shmbench share.
 //
 // A Scenario is one kind of measurement, such as a contended lock. A Subject is one implementation
 // that scenarios measure, such as a mutex of pthreads. A Cell is a scenario, a subject and the
 // parameters of a plan. A Repetition is one run of a cell; a Result has all of them. A Worker is a
-// process that runs a cell, as its subject sees it.
+// process that runs a cell, from the point of view of its subject.
 //
-// The rooms below this one import each other in one direction only:
+// The packages below this one import each other in one direction only:
 //
 //	cmd/shmbench      flags, commands, and where output goes
 //	report            tables, JSON, pages and advice

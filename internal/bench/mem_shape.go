@@ -15,14 +15,14 @@ import (
 // MemTouch is how many lines a mem cell writes under the lock.
 const MemTouch = 8
 
-// Placement is what was asked for the memory of a cell, and where it was.
+// Placement is the requested placement of a cell's memory, and the actual one.
 type Placement struct {
-	Asked string         `json:"asked"`          // as a policy of package shm, or first-touch
-	Nodes []int          `json:"nodes"`          // that pages should be on
-	Got   map[string]int `json:"got"`            // pages, by node
+	Asked string         `json:"asked"`          // a policy of package shm, or first-touch
+	Nodes []int          `json:"nodes"`          // nodes on which the pages should be
+	Got   map[string]int `json:"got"`            // number of pages on each node
 	Gone  int            `json:"gone,omitempty"` // pages that could not be found
 	Huge  int64          `json:"huge"`           // bytes that were mapped by huge pages
-	Note  string         `json:"note,omitempty"` // why it is not known
+	Note  string         `json:"note,omitempty"` // why the placement is not known
 }
 
 // Heeded is how much of the memory is where it should be, in percent.
@@ -37,19 +37,19 @@ func (p *Placement) Heeded() float64 {
 	return 100 * float64(on) / float64(max(all, 1))
 }
 
-// memMiBTime is how long a worker takes to have a MiB, and to link it.
+// memMiBTime is how long a worker takes to allocate and link one MiB.
 const memMiBTime = 2 * time.Millisecond
 
-// MemShape is what only mem cells have: on which CPU the one worker is, and where it
-// wants the memory.
+// MemShape has the parameters that only mem cells have: on which CPU the one worker is, and where
+// it wants the memory.
 type MemShape struct {
 	Policy shm.Policy
 	Huge   shm.HugePages
-	Node   int // of the CPU
+	Node   int // node of the CPU
 	CPU    int
 }
 
-// PolicyName is how parameters and flags call a policy.
+// PolicyName is the name of a policy in parameters and flags.
 func (m *MemShape) PolicyName() string {
 	if m.Policy.Mode == shm.PolicyDefault {
 		return FirstTouch
@@ -57,7 +57,7 @@ func (m *MemShape) PolicyName() string {
 	return m.Policy.String()
 }
 
-// Asked are the nodes that pages should be on.
+// Asked returns the nodes on which the pages should be.
 func (m *MemShape) Asked() []int {
 	if len(m.Policy.Nodes) == 0 {
 		return []int{m.Node}
@@ -69,7 +69,7 @@ func (m *MemShape) Asked() []int {
 // touches it first.
 const FirstTouch = "first-touch"
 
-// MemNames are what --mem calls policies otherwise than package shm does.
+// MemNames are the names in --mem of policies that package shm calls otherwise.
 var MemNames = map[string]string{
 	FirstTouch: "default", "weighted": "weighted-interleave", "prefer": "preferred", "prefer-many": "preferred-many",
 }
@@ -77,7 +77,7 @@ var MemNames = map[string]string{
 // HugeByName are the choices of --huge.
 var HugeByName = map[string]shm.HugePages{"none": shm.HugeNone, "thp": shm.HugeTransparent, "2M": shm.Huge2M, "1G": shm.Huge1G}
 
-// HugeName is what --huge calls a size of pages.
+// HugeName is the name of a page size in --huge.
 func HugeName(h shm.HugePages) string {
 	for name, is := range HugeByName {
 		if is == h {
@@ -87,15 +87,15 @@ func HugeName(h shm.HugePages) string {
 	return h.String()
 }
 
-// memRefusals keeps what the system says to a placement, by policy and pages.
+// memRefusals remembers how the system answers to a placement, by policy and pages.
 var memRefusals sync.Map
 
-// MemBytes is how large an arena is for so much memory: it has words for each block
-// that there could be.
+// MemBytes is the size of an arena for that much memory. An arena has words for each block that
+// it could have.
 func MemBytes(mib int) int64 { return int64(mib)<<20 + int64(mib)<<17 + ArenaLeast }
 
-// refused says why the system does not give memory so. It is tried on a little, or on
-// all where pages come from a pool.
+// refused says why the system does not give memory with this placement. It tries a small amount,
+// or all of it if the pages come from a pool.
 func (m *MemShape) refused(mib int) string {
 	size := int64(1)
 	if m.Huge == shm.Huge2M || m.Huge == shm.Huge1G {
@@ -120,7 +120,7 @@ func (m *MemShape) refused(mib int) string {
 	return why
 }
 
-// ShortName is the policy as --mem may call it, for a table.
+// ShortName is the policy in the form of --mem, for a table.
 func (m *MemShape) ShortName() string {
 	name := m.PolicyName()
 	for short, long := range MemNames {

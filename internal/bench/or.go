@@ -2,7 +2,7 @@
 
 package bench
 
-// Or gives what was asked for, or the default where nothing was.
+// Or returns asked, or byDefault if asked is empty.
 func Or[T any](asked []T, byDefault ...T) []T {
 	if len(asked) > 0 {
 		return asked

@@ -11,9 +11,9 @@ const (
 	PlaceAny   = "any"   // unpinned
 )
 
-// Placements by what CPUs share, a CPU for each process in turn: the classes of topology. Some have a
-// distance behind a dash, and the kinds of the CPUs behind a colon; without them, they stand for all
-// such classes of the host.
+// Placements by what CPUs share, with a CPU for each process in turn: the classes of topology. Some
+// names have a distance after a dash, and the kinds of the CPUs after a colon. A name without these
+// stands for all such classes of the host.
 const (
 	PlaceSMT         = string(topology.SMT)
 	PlaceModule      = string(topology.Module)
@@ -25,17 +25,18 @@ const (
 	PlaceRemote      = string(topology.Remote)
 )
 
-// Placements of many processes, a CPU for each in turn. Both use a thread of each core before they use
-// the second one of any.
+// Placements of many processes, with a CPU for each in turn. Both use one thread of each core before
+// they use the second thread of any.
 const (
-	PlacePack   = "pack"   // as near to each other as can be
-	PlaceSpread = "spread" // as far from each other as can be
+	PlacePack   = "pack"   // as near to each other as possible
+	PlaceSpread = "spread" // as far from each other as possible
 )
 
 // PlaceClasses stands for all classes of the host.
 const PlaceClasses = "classes"
 
-// PlaceNames are the placements that --place takes, beside CPUs as in 0+1 and classes with a distance.
+// PlaceNames are the placements that --place accepts in addition to CPUs as in 0+1 and to classes with
+// a distance.
 var PlaceNames = []string{
 	PlaceSame, PlaceSMT, PlaceModule, PlaceLLC, PlaceLLCNode, PlaceNode, PlaceNodePackage, PlacePackage, PlaceRemote, PlaceClasses,
 	PlaceCross, PlacePack, PlaceSpread, PlaceAny,

@@ -8,20 +8,20 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// Bar is one promise of the project about speed: a metric of a subject, as a
-// ratio to that of a peer in the same run or by itself, must not pass a limit.
+// Bar is one promise of the project about speed: a metric of a subject must not pass a limit. The
+// metric is taken as a ratio to that of a peer in the same run, or by itself.
 type Bar struct {
 	Name     string
 	Scenario string
 	Subject  string
-	Peer     string      // empty: the figure itself is held against the limit
-	Cell     bench.Cell  // the parameters of both
-	PeerCell *bench.Cell // the parameters of the peer, where they are others
-	Metric   string      // the scenario's own when empty
-	Limit    float64     // at most, or at least where more is better; 0: for information
+	Peer     string      // empty: the limit applies to the figure itself
+	Cell     bench.Cell  // parameters of both subjects
+	PeerCell *bench.Cell // parameters of the peer, if they differ
+	Metric   string      // empty: the main metric of the scenario
+	Limit    float64     // upper limit, or lower limit if more is better; 0: for information
 	AtZero   bool        // the limit is 0
-	Pooled   float64     // take this quantile of all repetitions' samples instead
-	Least    int         // fewer operations than this, in all, do not decide
+	Pooled   float64     // use this quantile of all repetitions' samples instead
+	Least    int         // with fewer operations in all, the bar is not decided
 	Note     string      // a metric that is shown for both
 	Needs    *shmsync.Feature
 }
@@ -33,7 +33,7 @@ type Result struct {
 	Metric  string          `json:"metric"`
 	Subject string          `json:"subject"`
 	Peer    string          `json:"peer,omitempty"`  // empty: Value is no ratio
-	Other   string          `json:"other,omitempty"` // in what the peer's cell is another than the subject's
+	Other   string          `json:"other,omitempty"` // how the peer's cell differs from the subject's
 	Limit   float64         `json:"limit"`
 	AtLeast bool            `json:"at_least,omitempty"`
 	Value   *stats.Interval `json:"value,omitempty"`
@@ -42,9 +42,8 @@ type Result struct {
 	Note    string          `json:"note,omitempty"`
 }
 
-// Verdicts. A bar is open when the limit lies inside the interval and the
-// median on its wrong side, and when there are too few samples to tell. It is
-// pending when it could not be measured.
+// Verdicts. A bar is open if the limit lies inside the interval while the median is on the wrong
+// side, or if there are too few samples. It is pending if it could not be measured.
 const (
 	VerdictPass    = "pass"
 	VerdictFail    = "fail"

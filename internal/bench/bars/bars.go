@@ -15,7 +15,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/subjects"
 )
 
-// Pick gives the bars that a regular expression selects.
+// Pick returns the bars that a regular expression selects.
 func Pick(only string) ([]Bar, error) {
 	re, err := regexp.Compile(only)
 	if err != nil {
@@ -33,7 +33,7 @@ func Pick(only string) ([]Bar, error) {
 	return picked, nil
 }
 
-// Cells are the cells of some bars and of their peers, each once.
+// Cells returns the cells of some bars and of their peers, each once.
 func Cells(picked []Bar, o *plan.Options) []*bench.Cell {
 	var cells []*bench.Cell
 	have := map[string]bool{}
@@ -49,7 +49,7 @@ func Cells(picked []Bar, o *plan.Options) []*bench.Cell {
 	return cells
 }
 
-// Judge checks whether the results pass the picked bars, and tells whether any failed.
+// Judge checks whether the results pass the picked bars, and reports whether any bar failed.
 func Judge(picked []Bar, results []*bench.Result, o *plan.Options) (verdicts []Result, failed bool) {
 	for _, b := range picked {
 		v := b.judge(results, o)
@@ -90,7 +90,7 @@ func (b *Bar) cell(name string, c bench.Cell, o *plan.Options) (*bench.Cell, err
 	return &c, nil
 }
 
-// judge holds the bar against the results.
+// judge applies the bar to the results.
 func (b *Bar) judge(results []*bench.Result, o *plan.Options) Result {
 	sc := bench.ScenarioByName(b.Scenario)
 	metric := b.Metric
@@ -138,8 +138,8 @@ func (b *Bar) judge(results []*bench.Result, o *plan.Options) Result {
 	return v
 }
 
-// find gives the result of one side's cell. A subject that broke its promise,
-// hung or crashed fails the bar; a peer that did leaves it pending.
+// find returns the result of one side's cell. If a subject broke its promise, hung or crashed,
+// the bar fails. If a peer did so, the bar is pending.
 func find(results []*bench.Result, o *plan.Options, side func(*plan.Options) (*bench.Cell, error), v *Result, bad string) *bench.Result {
 	c, err := side(o)
 	if err != nil {
@@ -163,13 +163,13 @@ func find(results []*bench.Result, o *plan.Options, side func(*plan.Options) (*b
 	return nil
 }
 
-// otherThan lists the parameters of a group that another does not have.
+// otherThan lists the parameters of a group that another group does not have.
 func otherThan(group, other string) string {
 	known := strings.Split(group, "/")
 	return strings.Join(slices.DeleteFunc(strings.Split(other, "/"), func(p string) bool { return slices.Contains(known, p) }), " ")
 }
 
-// measure gives the figure that the bar is about.
+// measure returns the figure that the bar is about.
 func (b *Bar) measure(subject, peer *bench.Result, metric string, o *plan.Options) (stats.Interval, error) {
 	switch {
 	case b.Peer == "" && b.Pooled > 0:
@@ -186,7 +186,7 @@ func (b *Bar) measure(subject, peer *bench.Result, metric string, o *plan.Option
 // within the interval.
 func verdict(r stats.Interval, limit float64, atLeast bool) string {
 	best, worst := r.Lo, r.Hi
-	if atLeast { // mirrored, so that less is better
+	if atLeast { // the signs are inverted, so that less is better
 		best, worst, limit = -r.Hi, -r.Lo, -limit
 	}
 	switch {

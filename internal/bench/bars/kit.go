@@ -4,7 +4,7 @@ package bars
 
 import "github.com/shmsync/shmsync/internal/bench"
 
-// kitBars are the bars of the primitives beside mutexes and futexes.
+// kitBars are the bars of the primitives other than mutexes and futexes.
 func kitBars(solo bench.Cell) []Bar {
 	const (
 		rwMutex, cSem, sequencer = bench.Library + ":rwmutex", "c:sem", bench.Library + ":sequencer"

@@ -14,7 +14,7 @@ type Tail struct{ B []byte }
 // TailBytes is how much a Tail keeps.
 const TailBytes = 256 << 10
 
-// Write keeps the end of what was written.
+// Write keeps the last TailBytes of everything written.
 func (t *Tail) Write(p []byte) (int, error) {
 	t.B = append(t.B, p...)
 	if over := len(t.B) - TailBytes; over > 0 {
@@ -23,7 +23,7 @@ func (t *Tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Self is how to run this program again.
+// Self is the command line that runs this program again.
 func Self() ([]string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -32,8 +32,8 @@ func Self() ([]string, error) {
 	return append(strings.Fields(os.Getenv("SHMSYNC_EXEC_WRAP")), self), nil
 }
 
-// DumpTime is how long hung workers get to print their stacks.
+// DumpTime is how long hung workers have to print their stacks.
 const DumpTime = 10 * time.Second
 
-// Without is the environment of workers that do not have some features.
+// Without is the environment for workers that must not use some features.
 func Without(features string) []string { return []string{"SHMSYNC_DISABLE=" + features} }

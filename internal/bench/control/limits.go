@@ -8,13 +8,13 @@ const MaxLines = ScratchKeys * 8 / 64
 // MaxLocks is the most keys that one hold takes.
 const MaxLocks = 16
 
-// The most items that a queue takes, and that one call moves.
+// The most items that a queue holds, and that one call moves.
 const (
 	MaxCapacity = scratchRing
 	MaxBatch    = 256
 )
 
-// The names of keys and producers in the plan, and the room of the scratch.
+// The greatest numbers of keys and producers in the plan, and the size of the scratch.
 const (
 	scratchBytes = 128 << 10
 	ScratchDraws = 4096
@@ -22,5 +22,5 @@ const (
 	ScratchParts = 256 // parties of a barrier cell
 	ScratchLanes = 64  // producers of a queue cell
 	scratchRing  = 2048
-	ScratchTrips = 64 // timed items of a producer that may be on their way
+	ScratchTrips = 64 // timed items of one producer that can be on their way
 )

@@ -13,9 +13,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// The control page is how the parent and its workers, in Go and in C, speak.
-// peer.h declares the same bytes; both sides assert the offsets at compile
-// time.
+// Through the control page the parent and its workers, in Go and in C, communicate. peer.h
+// declares the same bytes; both sides assert the offsets at compile time.
 const (
 	Magic          = 0x3168636e65626d73 // "smbench1"
 	controlBytes   = 4096
@@ -29,7 +28,7 @@ const (
 	ControlFD      = 3
 	SegmentFD      = 4
 	FirstSubjectFD = 5
-	SegmentBytes   = 64 << 20 // sparse; what the subject under test lives in
+	SegmentBytes   = 64 << 20 // sparse; contains the subject under test
 	PeerBytes      = 1 << 20  // the part of the segment that peers map
 )
 
@@ -55,13 +54,13 @@ type Control struct {
 	Magic    uint64
 	Scenario uint32
 	Procs    uint32
-	Threads  uint32 // per process
+	Threads  uint32 // threads of each process
 	Huge     uint32 // shm.HugePages of a mem cell
 	CSNs     uint64
 	ThinkNs  uint64
 	GapNs    uint64
 	Seed     uint64
-	N        uint64 // waiters of a waiters cell
+	N        uint64 // number of waiters of a waiters cell
 	Batch    uint64 // pairs per sample of an uncontended cell
 	_        [24]byte
 	Prim     [PrimBytes]byte
@@ -86,15 +85,15 @@ type Control struct {
 	_          [4]byte
 	KilledNs   atomic.Int64  // parent: instant just before kill(2); 0 while the victim lives
 	SecondGo   atomic.Uint32 // parent: the second of the survivor's goroutines may queue up
-	Queued     atomic.Uint32 // survivor: it is about to block
+	Queued     atomic.Uint32 // survivor: its second goroutine is about to block
 	KilledGo   atomic.Uint32 // parent: the victim was killed
 	_          [20]byte
 
 	StampNs atomic.Int64 // wake cells: instant just before the pass
 	_       [56]byte
 
-	Counter uint64 // guarded by the lock under test; plain on purpose
-	Holder  uint64 // likewise: the slot that held it last, and 1
+	Counter uint64 // guarded by the lock under test; deliberately not atomic
+	Holder  uint64 // likewise: 1 plus the slot that held the lock last
 	_       [48]byte
 
 	Think [Thinks]float32 // think times, in units of their mean
@@ -106,7 +105,7 @@ type Slot struct {
 	_          structs.HostLayout
 	PID        uint32
 	TID        uint32
-	CPU        int32 // asked for; -1 where unpinned
+	CPU        int32 // the requested CPU; -1 if unpinned
 	State      atomic.Uint32
 	Total      uint64 // operations, warm-up included
 	Ops        uint64 // operations measured
@@ -117,10 +116,10 @@ type Slot struct {
 	Nivcsw     uint64
 	UserNs     uint64
 	SysNs      uint64
-	ItersPerNs float64 // calibration of the work loop
+	ItersPerNs float64 // result of calibrating the work loop
 	Metrics    [slotMetrics]float64
 	Message    [MessageBytes]byte
-	From       [SlotFrom]uint64 // how often the lock came from each slot
+	From       [SlotFrom]uint64 // how often the thread got the lock from each slot
 }
 
 var (
@@ -181,10 +180,10 @@ func (p *Page) Close() error {
 	return p.File.Close()
 }
 
-// Slots is how many slots the page has.
+// Slots is the number of slots of the page.
 func (p *Page) Slots() int { return (len(p.mem) - slotsAt) / slotBytes }
 
-// Slot gives slot i and the counters of its main histogram.
+// Slot returns slot i and the counters of its main histogram.
 func (p *Page) Slot(i int) (*Slot, []uint64) {
 	b := p.mem[slotsAt+i*slotBytes:][:slotBytes]
 	// SAFETY: slots are multiples of a page long, so both are aligned, and the
@@ -192,22 +191,22 @@ func (p *Page) Slot(i int) (*Slot, []uint64) {
 	return (*Slot)(unsafe.Pointer(&b[0])), unsafe.Slice((*uint64)(unsafe.Pointer(&b[slotHeadBytes])), stats.HistBuckets)
 }
 
-// Other gives the counters of the second histogram of slot i.
+// Other returns the counters of the second histogram of slot i.
 func (p *Page) Other(i int) []uint64 {
 	b := p.mem[slotsAt+i*slotBytes+slotHeadBytes+stats.HistBuckets*8:][:stats.HistBuckets*8]
-	// SAFETY: as in slot.
+	// SAFETY: as in Slot.
 	return unsafe.Slice((*uint64)(unsafe.Pointer(&b[0])), stats.HistBuckets)
 }
 
-// WordAt gives the 32-bit word at a byte offset of mapped memory, for the
-// peers that keep their state in the segment.
+// WordAt returns the 32-bit word at a byte offset of mapped memory, for the peers that keep their
+// state in the segment.
 func WordAt(mem []byte, off int) *atomic.Uint32 {
 	_ = mem[off : off+4]
 	// SAFETY: bounds checked above; callers pass offsets that divide by 4.
 	return (*atomic.Uint32)(unsafe.Pointer(&mem[off]))
 }
 
-// FutexWord is w as the futex functions take it.
+// FutexWord is w in the form that the futex functions take.
 func FutexWord(w *atomic.Uint32) *uint32 {
 	// SAFETY: atomic.Uint32 is a uint32 and two zero-sized markers.
 	return (*uint32)(unsafe.Pointer(w))

@@ -8,42 +8,42 @@ import (
 	"unsafe"
 )
 
-// Scratch is what the workers of a cell share beside the subject, to check it:
-// words that the subject guards are plain, all others atomic. A peer in C sees
-// the same bytes.
+// Scratch is what the workers of a cell share, in addition to the subject, in order to check the
+// subject. Words that the subject guards are plain, all others are atomic. A peer in C sees the
+// same bytes.
 type Scratch struct {
 	_       structs.HostLayout
-	Holders atomic.Int64 // sem: how many hold a permit
+	Holders atomic.Int64 // sem: number of holders of a permit
 	_       [120]byte
 	First   uint64 // rw: written before the work of a writer
 	_       [120]byte
-	Second  uint64 // rw: written after it
+	Second  uint64 // rw: written after the work of a writer
 	_       [120]byte
-	Round   atomic.Uint64 // event, seq: rounds that began; barrier: the last one
+	Round   atomic.Uint64 // event, seq: number of rounds that began; barrier: the last phase
 	_       [120]byte
-	Came    atomic.Uint64 // event, seq: waiters that came through, in all rounds
+	Came    atomic.Uint64 // event, seq: number of waiters that returned, in all rounds
 	_       [120]byte
-	Armed   atomic.Uint64 // event, seq: waiters that were about to wait
+	Armed   atomic.Uint64 // event, seq: number of waiters that were about to wait
 	_       [120]byte
-	Putting atomic.Int64 // queue: producers that have not ended
+	Putting atomic.Int64 // queue: number of producers that have not ended
 	_       [120]byte
-	most    atomic.Int64 // sem: the most holders at a time
+	most    atomic.Int64 // sem: the highest number of holders at a time
 	_       [120]byte
 
 	Draws  [ScratchDraws]uint32 // multi: keys in the order in which they are taken
-	Counts [ScratchKeys]uint64  // multi: holds of each key, guarded by it; lock: further lines, see lines.go
+	Counts [ScratchKeys]uint64  // multi: number of holds of each key, guarded by the key; lock: further lines, see lines.go
 	Phases [ScratchParts]struct {
-		At atomic.Uint64 // barrier: the phase that a party has come to
+		At atomic.Uint64 // barrier: the phase that a party has reached
 		_  [56]byte
 	}
-	Trips   [ScratchLanes][ScratchTrips]atomic.Int64 // queue: when an item left
+	Trips   [ScratchLanes][ScratchTrips]atomic.Int64 // queue: when an item was put
 	Monitor MonitorWords
 }
 
-// MonitorWords are what a lock and its condition variables guard, where those are
-// the subject.
+// MonitorWords are the words that a lock and its condition variables guard, if the subject is a
+// monitor.
 type MonitorWords struct {
-	Head, Tail, Shut uint64 // of a bounded buffer: items taken and put, in all
+	Head, Tail, Shut uint64 // of a bounded buffer: total numbers of items taken and put
 	Value            uint64 // of a gate or a sequence
 	Arrived, Phase   uint64 // of a barrier
 	Ring             [scratchRing]uint64
@@ -60,7 +60,7 @@ var (
 	_ = [scratchBytes - unsafe.Sizeof(Scratch{})]byte{}
 )
 
-// Scratch gives what lies between the control page and its slots.
+// Scratch returns the memory between the control page and its slots.
 func (p *Page) Scratch() *Scratch {
 	b := p.mem[controlBytes:][:scratchBytes]
 	// SAFETY: mappings are page-aligned, controlBytes is a multiple of a page,

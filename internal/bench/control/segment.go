@@ -13,10 +13,10 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// segmentPattern names the files of cells, which live no longer than a moment.
+// segmentPattern names the files of cells, which exist only for a moment.
 const segmentPattern = "shmbench-*"
 
-// NewFileIn makes a file in a directory that only its descriptor leads to.
+// NewFileIn makes a file in a directory and removes its name, so only its descriptor leads to it.
 func NewFileIn(dir string, size int64) (*os.File, error) {
 	f, err := os.CreateTemp(dir, segmentPattern)
 	if err != nil {
@@ -29,7 +29,8 @@ func NewFileIn(dir string, size int64) (*os.File, error) {
 	return f, nil
 }
 
-// NewSegmentIn makes a segment in a directory that only its descriptor leads to.
+// NewSegmentIn makes a segment in a directory and removes its name, so only its descriptor leads
+// to it.
 func NewSegmentIn(dir string, size int64, format func(*shm.Segment) error) (*shm.Segment, error) {
 	own, err := os.MkdirTemp(dir, segmentPattern)
 	if err != nil {
@@ -44,8 +45,7 @@ func NewSegmentIn(dir string, size int64, format func(*shm.Segment) error) (*shm
 	return seg, err
 }
 
-// NewMemfd makes a memfd of the given size, closed on exec until it is handed
-// to a worker.
+// NewMemfd makes a memfd of the given size. It is close-on-exec until it is passed to a worker.
 func NewMemfd(name string, size int64) (*os.File, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
 	if err != nil {

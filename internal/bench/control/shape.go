@@ -2,19 +2,19 @@
 
 package control
 
-// Shape is what only some scenarios have, as the plan tells it to the workers.
-// peer.h declares the same bytes.
+// Shape has the parameters that only some scenarios have, in the form in which the plan passes
+// them to the workers. peer.h declares the same bytes.
 type Shape struct {
-	Read     uint64 // of a hundred holds of a rw cell, those that are shared
-	Permits  uint64 // of a sem cell
-	Keys     uint64 // of a multi cell
+	Read     uint64 // percentage of the holds of a rw cell that are shared
+	Permits  uint64 // number of permits of a sem cell
+	Keys     uint64 // number of keys of a multi cell
 	Locks    uint64 // keys that one hold of a multi cell takes
-	Wake     uint64 // waiters that each step of a seq cell wakes
+	Wake     uint64 // number of waiters that each step of a seq cell wakes
 	Batch    uint64 // items that a queue cell moves at a time
-	Capacity uint64 // of a queue cell
-	Rate     uint64 // operations a second that an open cell starts
-	Spin     uint64 // 0: as the subject likes; else ns that waiters spin, and 1
-	Lines    uint64 // that the critical section of a lock cell writes; 0 for one
-	Role     uint64 // of the victims of a crash cell
+	Capacity uint64 // capacity of a queue cell
+	Rate     uint64 // operations that an open cell starts in a second
+	Spin     uint64 // 0: the subject's own choice; otherwise the ns that waiters spin, plus 1
+	Lines    uint64 // lines that the critical section of a lock cell writes; 0 for one
+	Role     uint64 // role of the victims of a crash cell
 	Slow     uint64 // ns that the consumers of a seq cell work after each wake
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// WaitRound sleeps until w counts at least round.
+// WaitRound sleeps until w is at least round.
 func WaitRound(w *atomic.Uint32, round uint32) {
 	for v := w.Load(); v < round; v = w.Load() {
 		shmsync.Wait(FutexWord(w), v, 0)
 	}
 }
 
-// Announce sets w to round and wakes the waiters for it.
+// Announce sets w to round and wakes the threads that wait for it.
 func Announce(w *atomic.Uint32, round uint32) {
 	w.Store(round)
 	shmsync.Wake(FutexWord(w), 1<<20)

@@ -38,7 +38,7 @@ func (r *run) controlCrash() error {
 	return r.awaitExit(r.procs[0])
 }
 
-// killRound has the victim lock and the survivor queue up behind it, and kills.
+// killRound lets the victim lock and the survivor queue up behind it, and then kills the victim.
 func (r *run) killRound(victim *process, k uint32) error {
 	p := r.page
 	p.KilledNs.Store(0)
@@ -67,7 +67,7 @@ func (r *run) kill(victim *process) error {
 	return victim.cmd.Process.Signal(os.Kill)
 }
 
-// killRole is killRound for victims that do not hold the lock alone.
+// killRole is killRound for victims that do not hold the lock exclusively.
 func (r *run) killRole(victim *process, k uint32) error {
 	p := r.page
 	control.Announce(&p.SurvivorGo, k)

@@ -22,13 +22,13 @@ type Engine struct {
 	Seed    uint64
 	Log     io.Writer // verbose output; nil for none
 	Meter   *Meter
-	Until   time.Time // begin no more repetitions after it, once each cell had one; zero: as long as it takes
-	Cut     int       // how many were left out for that
-	tours   uint64    // how many there were
+	Until   time.Time // no more repetitions begin after this, once each cell had one; zero: no limit
+	Cut     int       // number of repetitions that were left out because of Until
+	tours   uint64    // number of tours so far
 }
 
-// Run executes the sequence and gives a result for every cell, in their order.
-// When ctx ends, it returns what it has.
+// Run executes the sequence and returns a result for every cell, in their order. When ctx ends,
+// it returns the results so far.
 func (e *Engine) Run(ctx context.Context, cells, sequence []*bench.Cell) []*bench.Result {
 	results := make([]*bench.Result, len(cells))
 	byCell := map[*bench.Cell]*bench.Result{}
@@ -49,7 +49,7 @@ func (e *Engine) Run(ctx context.Context, cells, sequence []*bench.Cell) []*benc
 		res := byCell[c]
 		if slices.ContainsFunc(res.Reps, func(r *bench.Repetition) bool { return r.Status == bench.StatusHung }) {
 			e.Meter.add(c.Length())
-			continue // one deadline is enough
+			continue // one deadline for the whole run is enough
 		}
 		e.Meter.describe(c.Key())
 		rep := visited[c]
@@ -76,7 +76,8 @@ func (e *Engine) Run(ctx context.Context, cells, sequence []*bench.Cell) []*benc
 	return results
 }
 
-// countCells is how many different cells a sequence has: as long is its first round.
+// countCells is the number of different cells in a sequence, which is the length of its first
+// round.
 func countCells(sequence []*bench.Cell) int {
 	seen := map[*bench.Cell]bool{}
 	for _, c := range sequence {

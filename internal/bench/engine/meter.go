@@ -10,11 +10,11 @@ import (
 	"golang.org/x/term"
 )
 
-// Meter shows progress and the time that is left, on standard error and only
-// where that is a terminal. A nil meter shows nothing.
+// Meter shows progress and the remaining time on standard error, if that is a terminal. A nil
+// meter shows nothing.
 type Meter struct{ bar *progressbar.ProgressBar }
 
-// NewMeter gives a meter of a run of this length, or nil if nobody would see it.
+// NewMeter returns a meter for a run of this length, or nil if nobody would see it.
 func NewMeter(total time.Duration, quiet bool) *Meter {
 	if quiet || !term.IsTerminal(int(os.Stderr.Fd())) {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/child"
 )
 
-// noise keeps each CPU busy with what runs only where nothing else wants to.
+// noise keeps each CPU busy with loops that run only if nothing else wants to.
 func (r *run) noise() error {
 	self, err := child.Self()
 	if err != nil {

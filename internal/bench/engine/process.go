@@ -26,7 +26,7 @@ type process struct {
 	expected ending
 }
 
-// ending is what end of a process is no surprise.
+// ending says which end of a process is expected.
 type ending int
 
 const (
@@ -83,8 +83,8 @@ func (r *run) launch(argv []string) error {
 	return nil
 }
 
-// maxProcs leaves a worker one P more than it has running threads: with a P
-// idle, the runtime does not take one from a thread that sleeps in the kernel.
+// maxProcs gives a worker one P more than it has running threads: while a P is idle, the runtime
+// does not take one from a thread that sleeps in the kernel.
 func (r *run) maxProcs() int {
 	running := int(r.page.Control.Threads)
 	cpus := len(r.cpus)

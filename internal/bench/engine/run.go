@@ -20,7 +20,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/place"
 )
 
-// startDelay lies between the last worker's readiness and the start instant.
+// startDelay is the time between the last worker's readiness and the start instant.
 const startDelay = 2 * time.Millisecond
 
 var (
@@ -30,26 +30,26 @@ var (
 
 // run is one repetition of one cell.
 type run struct {
-	ctx       context.Context // done: the user gave up
+	ctx       context.Context // done when the user gives up
 	cell      *bench.Cell
 	cpus      []int
 	helper    *peers.Helper // runs the peers in C
 	page      *control.Page
-	files     []*os.File // segment, then the subject's
+	files     []*os.File // the segment, then the subject's files
 	procs     []*process
-	quota     *place.Quota  // of the workers; nil for none
+	quota     *place.Quota  // quota of the workers; nil for none
 	waitLimit time.Duration // from start to deadline
 	deadline  time.Time
 }
 
-// waitLimit is how long a repetition may take before it counts as hung: longer where
-// others want the CPUs, too.
+// waitLimit is how long a repetition may take before it counts as hung. It is longer if other
+// programs use the CPUs, too.
 func (e *Engine) waitLimit(c *bench.Cell) time.Duration {
 	share := max(1, host.LoadAverage()/float64(runtime.NumCPU()))
 	return c.Length() + time.Duration(share*float64(e.Timeout))
 }
 
-// repeat runs the cell once and returns what came of it.
+// repeat runs the cell once and returns the result.
 func repeat(ctx context.Context, c *bench.Cell, e *Engine) (rep *bench.Repetition) {
 	r := &run{ctx: ctx, cell: c, cpus: e.CPUs, helper: e.Helper, waitLimit: e.waitLimit(c)}
 	r.deadline = time.Now().Add(r.waitLimit)
@@ -141,7 +141,7 @@ func (r *run) prepare(seed uint64) error {
 	return nil
 }
 
-// newSegment makes what the subject of a cell lives in if it has no arena.
+// newSegment makes the memory for the subject of a cell that has no arena.
 func newSegment(c *bench.Cell) (*os.File, error) {
 	if c.Arena != "" {
 		return control.NewFileIn(c.Arena, control.SegmentBytes)
@@ -185,7 +185,7 @@ func (r *run) control() error {
 		return err
 	}
 	r.page.Phase.Store(control.PhaseMeasure)
-	if err := r.sleep(time.Now().Add(c.Time)); err != nil { // however late this process was
+	if err := r.sleep(time.Now().Add(c.Time)); err != nil { // however late this process runs
 		return err
 	}
 	r.finish()
@@ -211,7 +211,7 @@ func (r *run) awaitWord(w *atomic.Uint32, want uint32) error {
 	return nil
 }
 
-// look reports the first thing that is wrong with the run.
+// look returns an error for the first thing that is wrong with the run.
 func (r *run) look() error {
 	for _, p := range r.procs {
 		select {
@@ -231,7 +231,7 @@ func (r *run) look() error {
 	return nil
 }
 
-// sleep waits until t, looking at the processes now and then.
+// sleep waits until t, and checks the processes now and then.
 func (r *run) sleep(t time.Time) error {
 	for d := time.Until(t); d > 0; d = time.Until(t) {
 		time.Sleep(min(d, 500*time.Millisecond))

@@ -13,8 +13,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/child"
 )
 
-// stacks asks hung workers where they are: the kernel first, then the process
-// itself, by SIGQUIT.
+// stacks finds out where hung workers are: it reads what the kernel says, and then makes the
+// process print its stacks by SIGQUIT.
 func (r *run) stacks() string {
 	var b strings.Builder
 	for _, p := range r.procs {
@@ -43,7 +43,7 @@ func (r *run) stacks() string {
 	return b.String()
 }
 
-// stop ends and collects every process that is left.
+// stop ends all remaining processes and waits for them.
 func (r *run) stop() {
 	for _, p := range r.procs {
 		select {

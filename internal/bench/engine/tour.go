@@ -15,8 +15,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/load"
 )
 
-// tourOf gives the cells that a pair of processes visits in one walk with a cell: those of a matrix with
-// the same subject. It is nil where the cell has processes of its own.
+// tourOf returns the cells that a pair of processes visits together with a cell in one tour: those of a
+// matrix with the same subject. It is nil if the cell has processes of its own.
 func (e *Engine) tourOf(c *bench.Cell, cells []*bench.Cell) []*bench.Cell {
 	visits := func(o *bench.Cell) bool {
 		return o.Scenario.Name == "matrix" && o.Subject == c.Subject && o.Skip == "" && o.Apart() &&
@@ -40,7 +40,7 @@ func (e *Engine) tourOf(c *bench.Cell, cells []*bench.Cell) []*bench.Cell {
 	return group
 }
 
-// tour visits the cells with one pair of processes and gives a repetition of each.
+// tour visits the cells with one pair of processes and returns a repetition of each.
 func (e *Engine) tour(ctx context.Context, cells []*bench.Cell) map[*bench.Cell]*bench.Repetition {
 	r := &run{ctx: ctx, cell: cells[0], cpus: e.CPUs, waitLimit: e.waitLimit(cells[0]) * time.Duration(1+len(cells)/8)}
 	r.deadline = time.Now().Add(r.waitLimit)

@@ -12,16 +12,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Disturbance counts what others did to some CPUs of this host since it runs.
+// Disturbance counts how much of some CPUs of this host other programs have used since the host
+// was started.
 type Disturbance struct {
 	Total, Steal float64 // ticks of the CPUs
 	Busy         float64 // ticks in which programs or interrupts had them
-	Own          float64 // ticks of this process and of its children that have ended
+	Own          float64 // ticks used by this process and by its children that have ended
 	Throttled    int     // periods in which a quota stopped the cgroup
 }
 
 // Others is the share of the time between two readings that other programs took. Ticks are coarse, so
-// that a little may be wrong in both directions.
+// the share may be a little wrong in both directions.
 func Others(before, after Disturbance) float64 {
 	total := after.Total - before.Total
 	if total <= 0 {
@@ -30,7 +31,8 @@ func Others(before, after Disturbance) float64 {
 	return max((after.Busy-before.Busy)-(after.Own-before.Own), 0) / total
 }
 
-// ticks is how many ticks a second has in /proc: USER_HZ, which is 100 on all architectures of Linux that Go has.
+// ticks is the number of ticks in a second in /proc: USER_HZ, which is 100 on all architectures of Linux that
+// Go supports.
 const ticks = 100
 
 // ownTicks is the CPU time of this process and of its children that have ended.
@@ -60,7 +62,7 @@ func (d *Disturbance) readStat(text string, used []int) {
 		for i, field := range fields {
 			v, err := strconv.ParseFloat(field, 64)
 			if err != nil || i > stolen {
-				continue // guests are part of user and nice
+				continue // guest time is part of user and nice
 			}
 			d.Total += v
 			switch i {
@@ -74,7 +76,7 @@ func (d *Disturbance) readStat(text string, used []int) {
 	}
 }
 
-// ReadDisturbance reads the counts of some CPUs of this host.
+// ReadDisturbance reads the counters of some CPUs of this host.
 func ReadDisturbance(used []int) (d Disturbance) {
 	stat, _ := os.ReadFile("/proc/stat")
 	d.readStat(string(stat), used)
@@ -107,8 +109,8 @@ func ReadDisturbance(used []int) (d Disturbance) {
 	return d
 }
 
-// Bounds of what R0 takes for a quiet host during the run.
+// Limits within which R0 considers a host quiet during the run.
 const (
-	MostOthers = 0.05 // of the time of the used CPUs, that other programs took
-	MostSteal  = 0.01 // and the hypervisor
+	MostOthers = 0.05 // share of the used CPUs' time that other programs took
+	MostSteal  = 0.01 // share that the hypervisor took
 )

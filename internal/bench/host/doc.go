@@ -1,3 +1,3 @@
 // Package host describes what the figures of a run depend on: CPU, kernel, hypervisor, features,
-// and what others did on this host meanwhile.
+// and what other programs did on this host during the run.
 package host

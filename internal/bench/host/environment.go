@@ -43,10 +43,10 @@ type Environment struct {
 	Others      float64 `json:"others"`          // share of the used CPUs' time that other programs took during the run
 	Throttled   int     `json:"throttled"`       // how often the cgroup's quota stopped the run
 
-	// Mitigations are what the kernel does about flaws of the CPU that it has.
+	// Mitigations are the kernel's mitigations for flaws that the CPU has.
 	Mitigations map[string]string `json:"mitigations,omitempty"`
 
-	// Caps are features of the kernel that cells may need: yes, or why not.
+	// Caps are features of the kernel that cells may need: "yes", or why they are missing.
 	Caps map[string]string `json:"caps,omitempty"`
 }
 
@@ -88,8 +88,7 @@ func Read(used []int) Environment {
 	return e
 }
 
-// cpuInfo gives the CPU's model and, where the CPU says that there is one, the
-// hypervisor.
+// cpuInfo returns the CPU's model and, if the CPU reports one, the hypervisor.
 func cpuInfo() (model, hypervisor string) {
 	f, err := os.Open("/proc/cpuinfo")
 	if err != nil {
@@ -117,7 +116,7 @@ func cpuInfo() (model, hypervisor string) {
 	return model, hypervisor
 }
 
-// Warnings say what makes the figures of this run weaker.
+// Warnings lists what makes the figures of this run less reliable.
 func (e Environment) Warnings(cpus, count int) []string {
 	var w []string
 	warn := func(format string, args ...any) { w = append(w, fmt.Sprintf(format, args...)) }
@@ -148,7 +147,7 @@ func (e Environment) Warnings(cpus, count int) []string {
 	return w
 }
 
-// Emulated tells a CPU that an interpreter or translator stands in for.
+// Emulated reports whether the CPU is one that an interpreter or translator stands in for.
 func Emulated(model string) bool {
 	return strings.Contains(model, "TCG") || strings.Contains(model, "QEMU")
 }

@@ -13,8 +13,8 @@ import (
 // module is the path of the module that this program is part of.
 const module = "github.com/shmsync/shmsync"
 
-// build fills in of which source this program was built. "go run" does not stamp a program, and leaves it
-// in a checkout as a rule: git is asked then.
+// build finds out from which source this program was built. "go run" does not record that in a program,
+// and usually runs in a checkout: then build asks git.
 func (e *Environment) build() {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -40,8 +40,8 @@ func (e *Environment) build() {
 	}
 }
 
-// checkout gives the directory of the module's source that the working directory is in; empty where it is
-// elsewhere.
+// checkout returns the directory of the module's source that contains the working directory, or an empty
+// string.
 func checkout() string {
 	dir, err := os.Getwd()
 	for err == nil {
@@ -57,7 +57,7 @@ func checkout() string {
 	return ""
 }
 
-// settings fills in what else the speed of this host depends on.
+// settings fills in the other settings on which the speed of this host depends.
 func (e *Environment) settings() {
 	const cpu = "/sys/devices/system/cpu/"
 	e.Microcode = ReadLine(cpu + "cpu0/microcode/version")

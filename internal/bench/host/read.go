@@ -11,7 +11,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/place"
 )
 
-// ReadLine gives the text of a small file of the kernel, empty if it cannot be read.
+// ReadLine returns the text of a small file of the kernel, or an empty string if it cannot be
+// read.
 func ReadLine(name string) string {
 	b, err := os.ReadFile(name)
 	if err != nil {
@@ -20,13 +21,13 @@ func ReadLine(name string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// LoadAverage is how many threads ran or were about to, in the mean of the last minute.
+// LoadAverage is the mean number of runnable threads during the last minute.
 func LoadAverage() float64 {
 	load, _ := strconv.ParseFloat(strings.SplitN(ReadLine("/proc/loadavg"), " ", 2)[0], 64)
 	return load
 }
 
-// ReadCPUList reads a list of the kernel's, such as 0-3,8; it may be empty.
+// ReadCPUList reads a list in the kernel's form, such as 0-3,8. The list may be empty.
 func ReadCPUList(name string) ([]int, error) {
 	b, err := os.ReadFile(name)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 // cell has called it as often as the caller.
 type meeting interface{ Meet() }
 
-// workBarrier meets again and again. After each phase every party must have
-// come to it, and nobody further than the next one.
+// workBarrier meets again and again. After each phase it checks that every party has reached the
+// phase, and that no party is beyond the next one.
 func workBarrier(t *thread) error {
 	b, err := as[meeting](t)
 	if err != nil {
@@ -26,7 +26,7 @@ func workBarrier(t *thread) error {
 	t.await()
 	t0 := shmsync.Monotonic()
 	for phase := uint64(1); ; phase++ {
-		// The first thread says which phase is the last before it comes to it.
+		// The first thread says which phase is the last before it arrives there.
 		if more := t.next(); t.index == 0 && !more {
 			s.Round.Store(phase)
 		}

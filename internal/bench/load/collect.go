@@ -11,7 +11,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// Collect reads the control page of a cell after its workers have gone.
+// Collect reads the control page of a cell after its workers have ended.
 func Collect(rep *bench.Repetition, c *bench.Cell, p *control.Page) {
 	rep.Metrics, rep.Div = map[string]float64{}, 1
 	var violations, total, ops, switches uint64
@@ -70,7 +70,7 @@ func measureCell(rep *bench.Repetition, c *bench.Cell, p *control.Page, ops uint
 		rep.Hist, rep.Div = stats.NewHist(hist0), bench.UncontendedBatch
 	case "handoff":
 		rep.Hist = stats.NewHist(hist0)
-		m["ctxsw/op"] *= float64(len(shares)) // of both ends, for each round trip
+		m["ctxsw/op"] *= float64(len(shares)) // context switches of both ends, for each round trip
 		if looked := slot0.Metrics[metricLooked]; looked > 0 {
 			m["slept"] = slot0.Metrics[metricSlept] / looked
 		}
@@ -81,7 +81,7 @@ func measureCell(rep *bench.Repetition, c *bench.Cell, p *control.Page, ops uint
 		if v, ok := stats.Quantile(stats.NewHist(hist0), 0.5, tail); ok {
 			m["waker-p50-ns"] = v
 		}
-		if slot1, _ := p.Slot(1); slot1.Ops > 0 { // how many really slept
+		if slot1, _ := p.Slot(1); slot1.Ops > 0 { // how many waiters really slept
 			m["slept"] = min(float64(slot1.Nvcsw)/float64(slot1.Ops), 1)
 		}
 	case "lock":

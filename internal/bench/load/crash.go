@@ -14,7 +14,7 @@ import (
 // crashSlot is the slot of process proc.
 func crashSlot(proc int) int { return min(proc, 1) }
 
-// workCrash is the survivor in process 0 and a victim in every other.
+// workCrash runs the survivor in process 0 and a victim in every other process.
 func workCrash(t *thread) error {
 	l, err := as[bench.Locker](t)
 	if err != nil {

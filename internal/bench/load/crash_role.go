@@ -11,10 +11,10 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// reapTime is how long the dead may be among the participants.
+// reapTime is how long a dead process may remain among the participants.
 const reapTime = 5 * time.Second
 
-// crashRole is the survivor, or a victim, that does not hold the lock alone.
+// crashRole runs the survivor, or a victim that does not hold the lock exclusively.
 func (t *thread) crashRole(l bench.Locker) error {
 	take, leave := l.Lock, l.Unlock
 	if t.Shape.Role == bench.RoleReader {

@@ -11,9 +11,9 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// gate is what event cells need: Open lets every thread through that awaits that round or
-// comes later. Rounds count from 1, and a round opens when all threads have come through
-// the one before.
+// gate is what event cells need: Open lets every thread through that awaits that round or comes
+// later. Rounds count from 1, and a round opens when all threads have come through the previous
+// one.
 type gate interface {
 	Open(round uint64)
 	Await(round uint64)
@@ -22,15 +22,15 @@ type gate interface {
 // lastRound marks the round in which the waiters leave.
 const lastRound = 1 << 63
 
-// lostCount is added where the count of arrivals is lost anyway: no thread is to wait for
-// it any more.
+// lostCount is added to a count of arrivals that is lost anyway, so that no thread waits for it
+// any more.
 const lostCount = 1 << 40
 
-// pollEvery is how often one looks whether all have come.
+// pollEvery is the time between two checks whether all threads have come.
 const pollEvery = 20 * time.Microsecond
 
-// workEvent opens a gate before waiters that have been asleep for the gap. The
-// first thread opens; waiters are the threads of all processes but the first.
+// workEvent opens a gate for waiters that have been asleep for the gap. The first thread opens;
+// the waiters are the threads of all processes but the first.
 func workEvent(t *thread) error {
 	g, err := as[gate](t)
 	if err != nil {
@@ -44,7 +44,7 @@ func workEvent(t *thread) error {
 		t.openGates(g, waiters)
 	case t.index >= t.openers():
 		t.comeThrough(g, waiters)
-	default: // keeps the opener company, and does nothing
+	default: // a thread in the opener's process that does nothing
 		for s.Round.Load() < lastRound {
 			time.Sleep(time.Millisecond)
 		}
@@ -53,13 +53,13 @@ func workEvent(t *thread) error {
 	return nil
 }
 
-// openers is how many threads the process of the opener has.
+// openers is the number of threads in the opener's process.
 func (t *thread) openers() int {
 	return int(t.Procs*t.Control.Threads) - t.eventWaiters()
 }
 
-// eventWaiters is how many threads wait. The plan counts the threads of each
-// process in n, since a subject of one process has them all in one.
+// eventWaiters is the number of waiting threads. The plan counts the threads of each process in
+// N, since a subject of one process has all of them in one.
 func (t *thread) eventWaiters() int {
 	return int(t.Procs*t.Control.Threads - uint32(t.N))
 }
@@ -90,7 +90,7 @@ func (t *thread) awaitStop() {
 	}
 }
 
-// awaitCame sleeps until as many have come through in all.
+// awaitCame sleeps until want threads have come through in all.
 func (t *thread) awaitCame(want uint64) {
 	for t.Scratch().Came.Load() < want {
 		time.Sleep(pollEvery)
@@ -117,7 +117,7 @@ func (t *thread) comeThrough(g gate, waiters uint64) {
 		t.sample(t.others, d)
 		t.count(1)
 		if s.Came.Add(1) == round*waiters {
-			t.sample(t.counts, d) // the last one
+			t.sample(t.counts, d) // the last thread of the round
 		}
 	}
 }

@@ -9,21 +9,21 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// Thread 0 samples round trips: it asks the kernel whether it slept until the token came
-// back, or spinning was enough. Samples are not in the histogram. The warm-up sets the
-// stride so that there are enough samples of slow trips and few of fast ones. The stride is
-// odd, as trips in turn may be alike.
+// Thread 0 samples round trips: it asks the kernel whether it slept until the token came back, or
+// only spun. These round trips are not in the histogram. The warm-up chooses the stride so that
+// there are enough samples of slow trips and few of fast ones. The stride is odd, because trips
+// may alternate.
 const (
 	lookStrideLeast = 17
 	lookStrideMost  = 1021
-	lookWarm        = 64 // looks that the round trips of the warm-up would have been
+	lookWarm        = 64 // samples that the round trips of the warm-up would contain
 
-	metricLooked = 0 // their places among the metrics of a slot
+	metricLooked = 0 // indices of these metrics in a slot
 	metricSlept  = 1
 )
 
-// workHandoff passes a token to and fro. Thread 0 passes odd values and times
-// round trips; thread 1 answers each with its successor.
+// workHandoff passes a token to and fro. Thread 0 passes odd values and times round trips; thread
+// 1 answers each value with its successor.
 func workHandoff(t *thread) error {
 	k, err := as[bench.Token](t)
 	if err != nil {
@@ -69,7 +69,7 @@ func workHandoff(t *thread) error {
 		t.slot.Total++
 		if measuring {
 			t.slot.Ops++
-			if !look { // which took time
+			if !look { // the look itself took time
 				stats.Record(t.counts, t1-t0)
 			}
 		}
@@ -104,9 +104,9 @@ func (t *thread) respond(k bench.Token) {
 	}
 }
 
-// workWake times one way: thread 0 lets the peer sleep for the gap, stamps the page and
-// passes; thread 1 measures from the stamp. The cost of the pass for its caller is in
-// thread 0's histogram.
+// workWake times one way: thread 0 lets the peer sleep for the gap, stores the time in the page
+// and passes the token; thread 1 measures from that time. The histogram of thread 0 has the cost
+// of the pass for its caller.
 func workWake(t *thread) error {
 	k, err := as[bench.Token](t)
 	if err != nil {

@@ -34,7 +34,7 @@ func handoverOf(from, to int32, same bool, places map[int]cpuPlace) int {
 	return bench.FromFar
 }
 
-// countHandovers gives the shares of the kinds among all acquisitions of a lock.
+// countHandovers computes the shares of the kinds among all acquisitions of a lock.
 func countHandovers(rep *bench.Repetition, p *control.Page, places map[int]cpuPlace) {
 	var counts [len("123456")]uint64
 	var total uint64
@@ -60,11 +60,11 @@ func countHandovers(rep *bench.Repetition, p *control.Page, places map[int]cpuPl
 	}
 }
 
-// hostPlaces are those of this host.
+// hostPlaces are the places of this host's CPUs.
 var hostPlaces = sync.OnceValue(func() map[int]cpuPlace { return readPlaces("/sys") })
 
-// readPlaces reads what CPUs share, below a sysfs. Anything that the sysfs does not list is
-// taken to be shared by all.
+// readPlaces reads from a sysfs what CPUs share. It assumes that all CPUs share what the sysfs
+// does not list.
 func readPlaces(sysfs string) map[int]cpuPlace {
 	places := map[int]cpuPlace{}
 	dirs, err := filepath.Glob(filepath.Join(sysfs, "devices/system/cpu/cpu[0-9]*"))

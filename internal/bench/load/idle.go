@@ -13,15 +13,15 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// Metrics of an idle cell, by their place in the slot of the waiter.
+// Indices of the metrics of an idle cell in the slot of the waiter.
 const (
 	metricCPU    = iota // ns of CPU of the waiting process
 	metricWaited        // ns that it waited
 )
 
-// workIdle measures what a long wait costs the process that waits. Thread 0
-// holds the lock, or keeps the token, for as long as the cell lasts; thread 1
-// waits for it and looks at its whole process's CPU time.
+// workIdle measures what a long wait costs the waiting process. Thread 0 holds the lock, or keeps
+// the token, for as long as the cell lasts. Thread 1 waits for it and reads the CPU time of its
+// whole process.
 func workIdle(t *thread) error {
 	var hold, release, wait func()
 	switch v := t.view.(type) {

@@ -10,19 +10,19 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// lockStride is how many acquisitions lie between two timed ones: two clock
-// readings cost more than a short section.
+// lockStride is the number of acquisitions from one timed one to the next: reading the clock
+// twice costs more than a short section.
 const lockStride = 61
 
-// The metrics of a lock cell's slot: how often it looked on which CPU it ran, and how often that was
-// another one than the plan's.
+// The metrics of a lock cell's slot: how often the thread checked on which CPU it ran, and how often
+// that was not the CPU of the plan.
 const (
 	metricWhere = iota
 	metricAway
 )
 
-// inPlace is the share of the samples of all threads in which they were on the CPUs of the plan; false
-// where nobody could tell. C peers do not look.
+// inPlace is the share of the samples of all threads in which they were on the CPUs of the plan. It
+// returns false if there are no samples: C peers take none.
 func inPlace(p *control.Page) (share float64, ok bool) {
 	var looked, away float64
 	for i := range p.Slots() {
@@ -33,9 +33,9 @@ func inPlace(p *control.Page) (share float64, ok bool) {
 	return 1 - away/looked, looked > 0
 }
 
-// workLock contends for one lock: think, lock, count, work, unlock. The counter is read
-// before the critical section's work and written after it, so that two owners at a time
-// lose counts. The line of the counter names the last holder.
+// workLock contends for one lock: think, lock, count, work, unlock. It reads the counter before
+// the critical section's work and writes it afterwards, so that two simultaneous owners lose
+// counts. The line of the counter names the last holder.
 func workLock(t *thread) error {
 	l, err := as[bench.Locker](t)
 	if err != nil {

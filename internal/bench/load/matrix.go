@@ -10,15 +10,15 @@ import (
 
 const (
 	matrixBatch = 64      // round trips per sample
-	matrixMost  = 1 << 30 // round trips of a repetition: their numbers fit the words
+	matrixMost  = 1 << 30 // bounds the round trips of a repetition, so that their numbers fit the words
 )
 
 // shuttle is an end of a pair in a matrix cell.
 type shuttle interface {
-	// Trips makes n round trips, of which the first is number from, and returns
-	// how many: less than n where the cell stopped.
+	// Trips makes n round trips, beginning with number from, and returns how many it made: less
+	// than n if the cell stopped.
 	Trips(from, n uint32) uint32
-	// Finish tells the other end that the trip of this number will not come.
+	// Finish tells the other end that the trip with this number will not come.
 	Finish(number uint32)
 	// Answer answers trips until Finish, and returns how many.
 	Answer() uint32

@@ -13,24 +13,24 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// memoryView is what mem cells need: a lock, and memory beside it in one arena.
+// memoryView is what mem cells need: a lock, and memory in the same arena.
 type memoryView interface {
 	bench.Locker
 	Words() []uint64
-	// Where tells where the memory is, and how much of it this process has
-	// mapped by huge pages, in bytes.
+	// Where returns where the memory is, and how many bytes of it this process has mapped by huge
+	// pages.
 	Where() ([]shm.Placement, int64, error)
 }
 
 const (
 	memLine  = 16   // words from one link of the chain to the next: two cache lines, since CPUs fetch by twos
 	memChase = 4096 // links between two looks at the clock
-	memHolds = 512  // holds of the lock likewise
-	memData  = 1    // the word of a line that is
+	memHolds = 512  // holds of the lock between two looks at the clock
+	memData  = 1    // index of the word of a line that is data
 )
 
-// Places of what a thread of a mem cell reports in its slot. Its second histogram
-// has the number of pages on each node.
+// Indices of the metrics of a thread of a mem cell in its slot. The second histogram has the
+// number of pages on each node.
 const (
 	memChaseNs = iota
 	memScanRate
@@ -40,7 +40,7 @@ const (
 	memHeld
 )
 
-// memCounter is what a thread has measured of one kind of access.
+// memCounter is a thread's measurement of one kind of access.
 type memCounter struct {
 	ns, n float64
 }
@@ -84,7 +84,7 @@ func workMem(t *thread) error {
 			scan.add(inside, since, len(words)*8)
 			if want := expected + held*bench.MemTouch; sum != want {
 				t.violate("all words add up to %d, not to %d", sum, want)
-				expected += sum - want // once is enough
+				expected += sum - want // one violation is enough
 			}
 		case 2:
 			for range memHolds {
@@ -105,7 +105,7 @@ func workMem(t *thread) error {
 	for turn := 0; t.next(); turn++ {
 		step(turn%len(counters), t.inside)
 	}
-	for kind := range counters { // this CPU may have had no time for it
+	for kind := range counters { // this CPU may have had no time for a kind
 		if counters[kind].n == 0 {
 			step(kind, true)
 		}
@@ -129,8 +129,8 @@ func workMem(t *thread) error {
 	return nil
 }
 
-// link makes one chain of the first words of all lines, in random order, that comes
-// back after all of them: Sattolo's algorithm.
+// link makes one chain of the first words of all lines, in random order, that returns to its
+// beginning after all of them: Sattolo's algorithm.
 func link(words []uint64, rng *rand.Rand) {
 	lines := len(words) / memLine
 	for i := range lines {
@@ -155,7 +155,7 @@ func sumWords(words []uint64) uint64 {
 	return a + b + c + d
 }
 
-// text is what stands before the first zero.
+// text is the text before the first zero byte.
 func text(b []byte) string {
 	s, _, _ := bytes.Cut(b, []byte{0})
 	return string(s)

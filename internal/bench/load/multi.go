@@ -85,11 +85,11 @@ func workMulti(t *thread) error {
 	return nil
 }
 
-// Metrics of a multi cell, by their place in the slot.
+// Indices of the metrics of a multi cell in the slot.
 const (
 	metricTaken  = iota // keys
-	metricProbed        // holds before which a thread looked whether a key was held
-	metricHeld          // and saw one
+	metricProbed        // holds before which a thread checked whether a key was held
+	metricHeld          // checks that found a held key
 )
 
 func collectMulti(rep *bench.Repetition, a *bench.Account) {

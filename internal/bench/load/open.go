@@ -11,12 +11,12 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// An open loop begins its operations when they are due, whether those before have ended or
-// not, and counts their time from then. A closed loop begins nothing while it waits, so it
-// does not see how long all other users would have waited: one stall is one sample of it,
-// where users see as many as come meanwhile ("coordinated omission").
+// An open loop begins its operations when they are due, whether the earlier ones have ended or
+// not, and measures from the due time. A closed loop begins nothing while it waits, so it does
+// not see how long other users would have waited: a stall is one sample for it, while users
+// experience as many stalls as operations fall due meanwhile ("coordinated omission").
 
-// clock is the time; tests have one of their own.
+// clock is the time; tests replace it.
 type clock interface {
 	now() int64
 	sleepUntil(ns int64)
@@ -25,8 +25,8 @@ type clock interface {
 // pace is the schedule of an open loop.
 type pace struct{ next, every int64 }
 
-// once does what is due next. It gives the time that took from when it was due, and that
-// from when it began, which is all that a closed loop sees.
+// once does what is due next. It returns the time since the operation was due, and the time since
+// it began, which is all that a closed loop sees.
 func (p *pace) once(c clock, do func()) (fromDue, fromBegun int64) {
 	due := p.next
 	p.next += p.every
@@ -37,14 +37,14 @@ func (p *pace) once(c clock, do func()) (fromDue, fromBegun int64) {
 	return done - due, done - begun
 }
 
-// behind is how many were due and have not begun.
+// behind is the number of operations that were due and have not begun.
 func (p *pace) behind(now int64) int64 { return max((now-p.next)/p.every, 0) }
 
-// hostClock is that of the host. It sleeps for the most part, and lets others run for
-// the rest, since a timer is late.
+// hostClock is the clock of the host. It sleeps for most of a wait, because that frees the CPU,
+// and yields for the rest, because timers are late.
 type hostClock struct{}
 
-// timerLate is how much earlier than due a sleep ends.
+// timerLate is how much before the due time a sleep ends.
 const timerLate = 150_000
 
 func (hostClock) now() int64 { return shmsync.Monotonic() }
@@ -63,8 +63,8 @@ func dueEvery(s control.Shape, threads int) int64 {
 	return max(int64(float64(threads)/float64(max(s.Rate, 1))*1e9), 1)
 }
 
-// workOpen takes a lock at a rate: the main histogram has the time from when it was due
-// until it was got, the second one that from the call.
+// workOpen takes a lock at a rate. The main histogram has the time from when the lock was due
+// until the thread got it, the second histogram the time from the call.
 func workOpen(t *thread) error {
 	l, err := as[bench.Locker](t)
 	if err != nil {
@@ -93,7 +93,8 @@ func workOpen(t *thread) error {
 	return nil
 }
 
-// metricBehind is the place in the slot of how many were due in the end.
+// metricBehind is the index in the slot of the number of operations that were due and not begun
+// in the end.
 const metricBehind = 0
 
 func collectOpen(rep *bench.Repetition, a *bench.Account) {
@@ -118,9 +119,9 @@ func collectOpen(rep *bench.Repetition, a *bench.Account) {
 	}
 }
 
-// corrected adds to the samples of a closed loop what it would have seen had it gone on
-// every so many nanoseconds, as HdrHistogram does: an estimate, where the truth was not
-// recorded.
+// corrected adds to the samples of a closed loop what it would have seen if it had begun an
+// operation every that many nanoseconds, as HdrHistogram does. It is an estimate for cases in
+// which the truth was not recorded.
 func corrected(closed *hdrhistogram.Histogram, every int64) *hdrhistogram.Histogram {
 	h := stats.NewHist()
 	for _, b := range closed.Distribution() {

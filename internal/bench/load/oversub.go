@@ -11,7 +11,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench"
 )
 
-// collectOversub does what result.go does for a lock cell.
+// collectOversub derives the metrics of a lock cell in result.go for an oversub cell.
 func collectOversub(rep *bench.Repetition, a *bench.Account) {
 	if total := a.Total(); a.Counter != total {
 		rep.Violate("counter under the lock is %d after %d acquisitions", a.Counter, total)
@@ -20,7 +20,7 @@ func collectOversub(rep *bench.Repetition, a *bench.Account) {
 	rep.Throughput(a)
 }
 
-// schedIdle has every thread of this process run only where nothing else wants to.
+// schedIdle makes every thread of this process run only if nothing else wants to.
 func schedIdle() error {
 	runtime.LockOSThread()
 	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_IDLE}

@@ -12,41 +12,41 @@ import (
 // capacity that any number of threads put into and get from.
 type conveyor interface {
 	Put(items []uint64)
-	// Get waits for an item and gives as many as there are and fit; 0 when no
-	// more come.
+	// Get waits for an item and returns as many as there are and as fit; 0 when no more come.
 	Get(buf []uint64) int
-	// Shut is called once, after the last Put: consumers get what is left.
+	// Shut is called once, after the last Put: consumers then get the remaining items.
 	Shut(consumers int)
 }
 
-// An item names its producer and is its producer's n-th, from 1 on.
+// An item has the number of its producer and its own number, which counts from 1 for each
+// producer.
 const (
 	itemBits = 48
 	itemMask = 1<<itemBits - 1
 )
 
-// tripStride is how many items of a producer lie between two timed ones. Of
-// those, no more than ScratchTrips are on their way.
+// tripStride is the number of items of a producer from one timed item to the next. At most
+// ScratchTrips timed items are on their way.
 const tripStride = 64
 
-// itemPrint makes a sum of items that tells a lost one and one that came twice.
+// itemPrint is a fingerprint of an item. The sum of the fingerprints reveals a lost item and one
+// that came twice.
 func itemPrint(item uint64) uint64 {
 	item ^= item >> 29
 	item *= 0xbf58476d1ce4e5b9
 	return item ^ item>>32
 }
 
-// Metrics of a queue cell, by their place in the slot. A print has 64 bits, in
-// two halves.
+// Indices of the metrics of a queue cell in the slot. A fingerprint has 64 bits, in two halves.
 const (
 	metricMoved = iota
 	metricPrintLow
 	metricPrintHigh
 )
 
-// workQueue moves items from the first half of the threads to the others. Each
-// consumer sees the items of each producer in their order, and the sums over
-// all prove that each item came once.
+// workQueue moves items from the first half of the threads to the others. Each consumer checks
+// that it sees the items of each producer in their order. The sums over all prove that each item
+// came once.
 func workQueue(t *thread) error {
 	q, err := as[conveyor](t)
 	if err != nil {
@@ -61,7 +61,7 @@ func workQueue(t *thread) error {
 	var print, moved uint64
 	if t.index < producers {
 		print, moved = t.produce(q)
-		t.Mu.Lock() // for the race detector, which does not look into the page
+		t.Mu.Lock() // for the race detector, which does not watch the page
 		last := t.Scratch().Putting.Add(-1) == 0
 		t.Mu.Unlock()
 		if last {

@@ -12,19 +12,19 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/subjects"
 )
 
-// leavings are what the dead may leave in an arena. Nodes on the list of an object are its
-// own, and used again.
+// leavings are what dead processes may leave in an arena. Nodes on the list of an object do not
+// count: they belong to the object, and are reused.
 type leavings struct{ objects, raw, nodes uint64 }
 
-// reaped sees after each repetition that the arena of a subject of the library is sound, and
-// that nothing is left of the dead in it but what was left of the first.
+// reaped checks after each repetition that the arena of a subject of the library is sound, and
+// that the dead have left no more in it than the first of them did.
 type reaped struct {
 	t         *thread
 	waitLimit time.Duration
 	first     leavings
 }
 
-// look waits until so many dead are reaped.
+// look waits until that many dead participants are reaped.
 func (b *reaped) look(deaths uint64) {
 	t := b.t
 	if t.Subject.By != bench.Library || deaths == 0 {
@@ -41,7 +41,7 @@ func (b *reaped) look(deaths uint64) {
 		for range a.Participants() {
 			there++
 		}
-		// Each process that reaps a dead one counts it.
+		// Each process that reaps a dead participant counts it.
 		if wrong = a.Check(); wrong == nil && (uint64((*arenakernel.Arena)(a).Deaths()) < deaths || there > 1) {
 			wrong = fmt.Errorf("%d reaps of %d dead, and %d participants instead of 1", (*arenakernel.Arena)(a).Deaths(), deaths, there)
 		}
@@ -58,8 +58,7 @@ func (b *reaped) look(deaths uint64) {
 	}
 }
 
-// excess tells what is in the heap beside what the first death left; of that, it keeps
-// account.
+// excess says what is in the heap in addition to what the first death left, which it remembers.
 func (b *reaped) excess(deaths uint64, s arena.AllocStats) error {
 	left := leavings{s.Objects, s.Raw, s.Nodes - s.PollerNodes}
 	switch {

@@ -13,8 +13,8 @@ import (
 // metricWrites is the place of a thread's number of writes in its slot.
 const metricWrites = 0
 
-// workReaders times batches of shared lock and unlock, by as many processes as
-// the cell has. Before, each reader sees that its hold keeps writers out.
+// workReaders times batches of shared lock and unlock, by as many processes as the cell has.
+// Before that, each reader checks that its hold keeps writers out.
 func workReaders(t *thread) error {
 	l, err := as[bench.RWLocker](t)
 	if err != nil {
@@ -45,16 +45,15 @@ func collectReaders(rep *bench.Repetition, a *bench.Account) {
 	rep.Div = bench.UncontendedBatch
 }
 
-// workRW mixes readers and writers. A writer changes one word before its work
-// and another after it; a reader must find both alike, before its work and
-// after it.
+// workRW mixes readers and writers. A writer changes one word before its work and another after
+// it. A reader must find both equal, before its work and after it.
 func workRW(t *thread) error {
 	l, ok := t.view.(bench.RWLocker)
 	plain, isLock := t.view.(bench.Locker)
 	if !ok && !isLock {
 		return fmt.Errorf("%s does not implement %T", t.Subject.Name(), (*bench.RWLocker)(nil))
 	}
-	take, leave := plain.Lock, plain.Unlock // a lock that readers have no advantage from
+	take, leave := plain.Lock, plain.Unlock // a lock without shared holds
 	if ok {
 		take, leave = l.RLock, l.RUnlock
 	}

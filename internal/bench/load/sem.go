@@ -15,8 +15,8 @@ type permitter interface {
 	Release()
 }
 
-// workSem contends for permits: think, acquire, see that no more hold one than
-// there are, work, release.
+// workSem contends for permits: think, acquire, check that there are no more holders than
+// permits, work, release.
 func workSem(t *thread) error {
 	p, err := as[permitter](t)
 	if err != nil {
@@ -58,7 +58,7 @@ func workSem(t *thread) error {
 	return nil
 }
 
-// metricMost is the place of the most holders that a thread saw in its slot.
+// metricMost is the index in the slot of the highest number of holders that a thread saw.
 const metricMost = 0
 
 func collectSem(rep *bench.Repetition, a *bench.Account) {

@@ -13,8 +13,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/subjects"
 )
 
-// sequence is what seq cells need: a number that counts up, and waits for it to
-// reach a token. Wait is false when the sequence was stopped.
+// sequence is what seq cells need: a number that counts up, and waits until it has reached a
+// token. Wait returns false if the sequence was stopped.
 type sequence interface {
 	Increment()
 	Value() uint64
@@ -22,9 +22,9 @@ type sequence interface {
 	Stop()
 }
 
-// workSeq increments in one process, and waits in another: Wake goroutines for
-// the next value, and the others for values that do not come. With none to
-// wake, batches of increments are timed.
+// workSeq increments in one process, and waits in another: Wake goroutines wait for the next
+// value, and the others for values that do not come. If Wake is 0, it times batches of
+// increments.
 func workSeq(t *thread) error {
 	q, err := as[sequence](t)
 	if err != nil {
@@ -81,12 +81,13 @@ func (t *thread) incrementRounds(q sequence) {
 	}
 }
 
-// incremented is where the instant of an increment is kept.
+// incremented is the place for the instant of an increment.
 func incremented(s *control.Scratch, value uint64) *atomic.Int64 {
 	return &s.Trips[value/control.ScratchTrips%control.ScratchLanes][value%control.ScratchTrips]
 }
 
-// incrementOnAndOn waits for nobody but, in the end, for all to have seen all.
+// incrementOnAndOn does not wait for consumers, except at the end for all of them to have seen
+// all values.
 func (t *thread) incrementOnAndOn(q sequence) {
 	s, value := t.Scratch(), uint64(0)
 	for due := shmsync.Monotonic(); ; {
@@ -138,7 +139,7 @@ func (c *seqCrowd) run() {
 	c.end()
 }
 
-// near goes through every round.
+// near waits for every round.
 func (c *seqCrowd) near() {
 	s := c.Scratch()
 	for round := uint64(1); c.q.Wait(round); round++ {
@@ -149,7 +150,7 @@ func (c *seqCrowd) near() {
 			return
 		}
 		d := now - c.StampNs.Load()
-		if s.Came.Add(1) == round*c.Shape.Wake { // the last one
+		if s.Came.Add(1) == round*c.Shape.Wake { // the last waiter of the round
 			c.mu.Lock()
 			c.next()
 			c.count(1)
@@ -159,7 +160,7 @@ func (c *seqCrowd) near() {
 	}
 }
 
-// slow sees every value, some of them at once: after each wake it works.
+// slow sees every value, possibly several at once, because it works after each wake.
 func (c *seqCrowd) slow(i uint64) {
 	s, n := c.Scratch(), control.Steps(c.Shape.Slow, c.perNs)
 	for next := uint64(1); c.q.Wait(next); {
@@ -169,7 +170,7 @@ func (c *seqCrowd) slow(i uint64) {
 			s.Came.Add(lostCount)
 			return
 		}
-		// For values that are further behind than instants are kept, the oldest instant.
+		// For values that are older than the instants that are kept, use the oldest instant.
 		at := incremented(s, max(next, value-min(value, 2*bench.SeqMostBehind-1))).Load()
 		c.mu.Lock()
 		c.next()
@@ -212,7 +213,7 @@ func collectSeq(rep *bench.Repetition, a *bench.Account) {
 	}
 }
 
-// collectSlow makes the metrics of consumers that work after each wake.
+// collectSlow derives the metrics of consumers that work after each wake.
 func collectSlow(rep *bench.Repetition, a *bench.Account, seen []uint64, total uint64) {
 	if came, want := a.Scratch().Came.Load(), total*uint64(a.Cell.Wake); came != want {
 		rep.Violate("%d values were seen of %d, not %d", came, total, want)

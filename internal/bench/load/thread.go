@@ -16,10 +16,10 @@ import (
 // thread is one measuring goroutine of a worker.
 type thread struct {
 	*bench.Worker
-	index  int // in the cell
+	index  int // index in the cell
 	slot   *control.Slot
-	counts []uint64 // of the main histogram
-	others []uint64 // of the second one
+	counts []uint64 // counters of the main histogram
+	others []uint64 // counters of the second histogram
 	view   any      // the subject, as opened for this thread
 	locked bool
 	inside bool // the measured span has begun
@@ -28,7 +28,7 @@ type thread struct {
 	sink   uint64 // keeps the work loop's result alive
 }
 
-// await reports the thread ready and returns at the start instant.
+// await reports the thread as ready and returns at the start instant.
 func (t *thread) await() {
 	t.slot.State.Store(control.SlotReady)
 	t.Ready.Add(1)
@@ -39,13 +39,13 @@ func (t *thread) await() {
 	t.begin()
 }
 
-// begin takes the base of what end reports.
+// begin reads the start values for end.
 func (t *thread) begin() {
 	t.slot.StartNs = shmsync.Monotonic()
 	t.usage = t.rusage()
 }
 
-// next looks at the phase before each step: false once the cell stops.
+// next checks the phase before each step, and returns false once the cell stops.
 func (t *thread) next() bool {
 	phase := t.Phase.Load()
 	if phase == control.PhaseMeasure && !t.inside {
@@ -70,7 +70,7 @@ func (t *thread) sample(counts []uint64, ns int64) {
 	}
 }
 
-// thinkSteps gives the steps of work of each think time of the plan.
+// thinkSteps returns the steps of work for each think time of the plan.
 func (t *thread) thinkSteps() *[control.Thinks]uint64 {
 	table := new([control.Thinks]uint64)
 	for i, units := range t.Think {
@@ -92,8 +92,8 @@ func (t *thread) end() {
 	t.slot.State.Store(control.SlotDone)
 }
 
-// rusage is the thread's own where the goroutine keeps its thread, else the
-// process's, which the first thread reports for all.
+// rusage is that of the thread if the goroutine keeps its thread. Otherwise it is that of the
+// process, which the first thread reports for all.
 func (t *thread) rusage() unix.Rusage {
 	var u unix.Rusage
 	who := unix.RUSAGE_SELF
@@ -112,7 +112,7 @@ func (t *thread) fail(err error) {
 	t.slot.State.Store(control.SlotFailed)
 }
 
-// violate counts a broken promise of the subject and keeps the first in words.
+// violate counts a broken promise of the subject and keeps the text of the first one.
 func (t *thread) violate(format string, args ...any) {
 	if t.slot.Violations == 0 {
 		n := copy(t.slot.Message[:control.MessageBytes-1], fmt.Sprintf(format, args...))
@@ -121,7 +121,7 @@ func (t *thread) violate(format string, args ...any) {
 	t.slot.Violations++
 }
 
-// as gives the thread's view of the subject as what the scenario needs.
+// as returns the thread's view of the subject as the interface that the scenario needs.
 func as[T any](t *thread) (T, error) {
 	v, ok := t.view.(T)
 	if !ok {

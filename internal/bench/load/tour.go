@@ -15,17 +15,17 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// A tour is a walk of one pair of processes through many pairs of CPUs: to start two processes for each
-// pair takes a hundred times as long as to measure it. The table of the tour lies in the segment: the
-// parent writes the CPUs of each step, the ends move there, and the first end writes what it measured.
+// A tour is a walk of one pair of processes through many pairs of CPUs: starting two processes for each
+// pair takes a hundred times as long as measuring it. The table of the tour is in the segment. The
+// parent writes the CPUs of each step, the ends move there, and the first end writes its measurements.
 //
 //	first end: move; wait until the second end has left the last step; make the lines of its node; arrive
 //	second end: move; wait for the first end; arrive; answer until the first end has finished; leave
 //	first end: wait for the second end; measure; finish
 const (
-	tourTable   = 64 << 10 // where the table begins; the pages of lines are before it
+	tourTable   = 64 << 10 // offset of the table; the pages of lines are before it
 	tourStep    = 128      // bytes of a step, and of the words of the ends before the first one
-	tourWords   = 6        // of a step before its samples
+	tourWords   = 6        // words of a step before its samples
 	tourSamples = 24
 	tourTrips   = 32 // round trips of a sample
 	tourWarm    = 64 // samples that are thrown away
@@ -33,7 +33,7 @@ const (
 	pageBytes   = 4 << 10
 )
 
-// TourMost is how many pairs of CPUs a tour visits at most.
+// TourMost is the most pairs of CPUs that a tour visits.
 const TourMost = (control.PeerBytes - tourTable - 2*tourStep) / tourStep
 
 // table is the table of a tour in the segment.
@@ -44,24 +44,24 @@ func (t table) left() *atomic.Uint32           { return control.WordAt(t.mem, to
 
 // Words of a step.
 const (
-	stepCPU      = iota // of the first end; that of the second end follows
+	stepCPU      = iota // CPU of the first end; that of the second end follows
 	_                   //
-	stepHome            // the page of its lines
-	stepMade            // samples
+	stepHome            // the page of the step's lines
+	stepMade            // number of samples
 	stepTrips           // round trips, warm-up included
-	stepAnswered        // as the second end counts them
+	stepAnswered        // round trips that the second end has counted
 )
 
 func (t table) word(step, word int) *atomic.Uint32 {
 	return control.WordAt(t.mem, tourTable+2*tourStep+tourStep*step+4*word)
 }
 
-// lines gives the words of a home, far enough from each other that no prefetcher fetches both.
+// lines returns the words of a home. They are so far apart that no prefetcher fetches both.
 func (t table) lines(home int) (first, second *atomic.Uint32) {
 	return control.WordAt(t.mem, pageBytes*(1+home)), control.WordAt(t.mem, pageBytes*(1+home)+8*64)
 }
 
-// tourist is a shuttle that can take other lines.
+// tourist is a shuttle that can use other lines.
 type tourist interface {
 	On(first, second *atomic.Uint32) any
 }
@@ -93,13 +93,14 @@ func workTour(t *thread, k tourist) error {
 	return nil
 }
 
-// tourAt brings an end to where both are at a step; false where the tour stops.
+// tourAt moves an end to a step and waits until both are there. It returns false if the tour
+// stops.
 func (t *thread) tourAt(table table, end, i int, first, second *atomic.Uint32) bool {
 	if end == 0 {
 		if !t.awaitTour(table.left(), uint32(i)) {
 			return false
 		}
-		first.Store(0) // also makes the page, on the node of this CPU
+		first.Store(0) // this also allocates the page, on the node of this CPU
 		second.Store(0)
 		table.arrived(0).Store(uint32(i + 1))
 		return t.awaitTour(table.arrived(1), uint32(i+1))
@@ -111,7 +112,7 @@ func (t *thread) tourAt(table table, end, i int, first, second *atomic.Uint32) b
 	return true
 }
 
-// awaitTour spins until a word is at least a value; false where the tour stops.
+// awaitTour spins until a word is at least a value. It returns false if the tour stops.
 func (t *thread) awaitTour(w *atomic.Uint32, value uint32) bool {
 	const looks = 1 << 16
 	for n := 1; w.Load() < value; n++ {
@@ -122,7 +123,7 @@ func (t *thread) awaitTour(w *atomic.Uint32, value uint32) bool {
 	return true
 }
 
-// measureStep times batches of round trips; false where the tour stops.
+// measureStep times batches of round trips. It returns false if the tour stops.
 func (t *thread) measureStep(table table, i int, s shuttle) bool {
 	number, whole := uint32(0), true
 	for n := 0; n < tourWarm+tourSamples && whole; n++ {
@@ -169,13 +170,14 @@ func NewTour(segment *os.File, cells []*bench.Cell, cpus []int) (*Tour, error) {
 	return t, nil
 }
 
-// Done is how many steps the ends have begun.
+// Done is the number of steps that the ends have begun.
 func (t *Tour) Done() int { return int(t.table.arrived(1).Load()) }
 
-// Close gives the memory back.
+// Close unmaps the table.
 func (t *Tour) Close() { unix.Munmap(t.table.mem) }
 
-// Collect gives the repetition of each cell: those that the ends did not come to are as the run was.
+// Collect returns the repetition of each cell. Cells that the ends did not reach get the status of
+// the run.
 func (t *Tour) Collect(status, reason string) map[*bench.Cell]*bench.Repetition {
 	reps := map[*bench.Cell]*bench.Repetition{}
 	for i, c := range t.cells {

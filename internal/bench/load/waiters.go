@@ -16,27 +16,26 @@ import (
 	"github.com/shmsync/shmsync/internal/bench"
 )
 
-// Metrics of a waiters cell, by their place in the slot.
+// Indices of the metrics of a waiters cell in the slot.
 const (
 	metricPerWaiter = iota // OS threads per waiter
 	metricBytes            // resident bytes per waiter, kernel stacks not counted
 	metricBlock            // ns until one more is blocked
 	metricWake             // ns from release until all have returned, per waiter
-	metricThreads          // the most OS threads that the process had at any look
+	metricThreads          // the highest number of OS threads that the process had at any check
 	metricCancel           // ns from the end of a context until its waiters have returned, per waiter
-	metricDisturbed        // waiters that returned without a reason to
+	metricDisturbed        // waiters that returned without a reason
 )
 
-// waitersMetrics are their names.
+// waitersMetrics are the names of the metrics.
 var waitersMetrics = []string{"threads/waiter", "B/waiter", "block-ns", "wake-ns", "threads", "cancel-ns", "disturbed"}
 
 const (
-	waitersQuiet = 10 * time.Millisecond // CPU that a crowd may use in WaitersSettle
+	waitersQuiet = 10 * time.Millisecond // CPU time that a crowd may use in WaitersSettle
 	settleRounds = 200
 )
 
-// crowdRun is n goroutines that wait, every second one under a context where
-// the subject takes one.
+// crowdRun is n waiting goroutines. Every second one has a context, if the subject takes one.
 type crowdRun struct {
 	bench.Crowd
 	n, quitters int
@@ -45,11 +44,11 @@ type crowdRun struct {
 	blocking  atomic.Int64
 	got, left atomic.Int64 // returned with and without what was waited for
 	done      sync.WaitGroup
-	quit      sync.WaitGroup // those under the context
+	quit      sync.WaitGroup // the goroutines with the context
 }
 
-// workWaiters blocks n goroutines and looks at what that costs the process. It
-// cancels half of them, sees that no other returns, and releases the rest.
+// workWaiters blocks n goroutines and measures what they cost the process. It cancels half of
+// them, checks that no other returns, and releases the rest.
 func workWaiters(t *thread) error {
 	c, err := as[bench.Crowd](t)
 	if err != nil {
@@ -144,7 +143,7 @@ func (t *thread) disturbed(r *crowdRun, left int) {
 	}
 }
 
-// settle returns when this process has little left to do.
+// settle returns when this process is nearly idle.
 func settle() {
 	for range settleRounds {
 		cpu := processCPU()
@@ -155,10 +154,10 @@ func settle() {
 	}
 }
 
-// footprintOf is what a process takes of the system.
+// footprintOf is what a process takes from the system.
 type footprintOf struct{ threads, resident int64 }
 
-// footprint gives the threads and the resident bytes of this process.
+// footprint returns the threads and the resident bytes of this process.
 func footprint() (f footprintOf, err error) {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {

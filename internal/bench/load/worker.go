@@ -41,7 +41,7 @@ func openWorker(proc int) (*bench.Worker, error) {
 	return w, nil
 }
 
-// RunWorker is the whole life of a worker process.
+// RunWorker does everything that a worker process does.
 func RunWorker(proc int) error {
 	w, err := openWorker(proc)
 	if err != nil {
@@ -70,7 +70,7 @@ func RunWorker(proc int) error {
 	return nil
 }
 
-// runThreads pins, opens and runs the threads of a process.
+// runThreads pins the threads of a process, opens the subject in each, and runs them.
 func runThreads(w *bench.Worker, threads []*thread, sc *bench.Scenario) error {
 	cpus := cpusOf(threads)
 	own := len(threads) == 1 || len(cpus) == len(threads) // each thread has a CPU of its own
@@ -104,7 +104,7 @@ func runThreads(w *bench.Worker, threads []*thread, sc *bench.Scenario) error {
 			}
 			errs <- err
 			if own {
-				select {} // a locked goroutine that returns takes its thread along
+				select {} // a locked goroutine that returns would end its thread
 			}
 		}()
 	}
@@ -120,8 +120,8 @@ func runThreads(w *bench.Worker, threads []*thread, sc *bench.Scenario) error {
 	return all
 }
 
-// cpusOf lists the distinct CPUs that the plan names for threads; none where
-// they are not pinned.
+// cpusOf lists the distinct CPUs that the plan names for threads, and none if the threads are not
+// pinned.
 func cpusOf(threads []*thread) []int {
 	var cpus []int
 	seen := map[int32]bool{}

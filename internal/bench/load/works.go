@@ -29,8 +29,8 @@ var works = map[string]func(*thread) error{
 	"matrix":      workMatrix,
 }
 
-// collects check what a cell left, and give its metrics. Those of the scenarios that are not
-// here are in measureCell.
+// collects check the results of a cell, and derive its metrics. measureCell does so for the
+// scenarios that are not here.
 var collects = map[string]func(*bench.Repetition, *bench.Account){
 	"readers": collectReaders,
 	"rw":      collectRW,

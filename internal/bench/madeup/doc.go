@@ -1,2 +1,2 @@
-// Package madeup gives tests results that nobody has measured, and checks pages.
+// Package madeup gives tests invented results, and checks pages.
 package madeup

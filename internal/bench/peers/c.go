@@ -22,7 +22,7 @@ import (
 //go:embed peer.c peer.h peer_cells.h peer_ipc.h peer_load.h
 var peerSource embed.FS
 
-// CPeers are what a C program of this host has. The embedded helper runs them.
+// CPeers are the primitives that a C program has on this host. The embedded helper runs them.
 var CPeers = []*bench.Subject{
 	cPeer("futex", "uncontended", "handoff", "wake", "lock", "event"),
 	cPeer("futex-spin1000", "uncontended", "handoff", "wake", "lock"),
@@ -44,8 +44,7 @@ var CPeers = []*bench.Subject{
 	cSpin,
 }
 
-// cSpin never sleeps, so that two of it on one CPU wait for the scheduler's
-// slices.
+// cSpin never sleeps, so two of its threads on one CPU wait for the scheduler's time slices.
 var cSpin = &bench.Subject{By: "c", Prim: "spin", C: true, Places: []string{bench.PlaceCross, bench.PlaceAny},
 	Scenarios: []string{"handoff", "lock"}}
 
@@ -67,8 +66,8 @@ func findCompiler(cc string) (string, error) {
 	return path, nil
 }
 
-// checkHelper refuses a helper that was built from other sources than this program has,
-// with which it would share a page that each of them sees differently.
+// checkHelper refuses a helper that was built from other sources than this program contains: both
+// would interpret the shared page differently.
 func checkHelper(path string) error {
 	source, err := readPeer()
 	if err != nil {
@@ -86,13 +85,13 @@ func checkHelper(path string) error {
 	return nil
 }
 
-// helperQuestion has a helper print the digest of its sources, at once.
+// helperQuestion makes a helper print the digest of its sources and exit.
 const (
 	helperQuestion  = "--digest"
 	helperWaitLimit = 10 * time.Second
 )
 
-// peerFiles are the sources of the helper, and a digest of them.
+// peerFiles are the sources of the helper, and their digest.
 type peerFiles struct {
 	text   map[string][]byte
 	digest string
@@ -113,7 +112,7 @@ func readPeer() (*peerFiles, error) {
 	return p, nil
 }
 
-// digest is the beginning of a sum over texts.
+// digest is the beginning of a hash of some texts.
 func digest(texts ...string) string {
 	h := sha256.New()
 	for _, text := range texts {
@@ -122,15 +121,16 @@ func digest(texts ...string) string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// flags come before the source.
+// flags are the compiler flags before the source.
 func (p *peerFiles) flags() []string {
 	return []string{"-O2", "-pthread", "-DPEER_DIGEST=\"" + p.digest + "\""}
 }
 
-// helperLibs come after it: an older libc has message queues in it.
+// helperLibs are the flags after the source: in an older libc the message queues are in a library
+// of their own.
 var helperLibs = []string{"-lrt"}
 
-// build compiles the sources. The file at the path is complete, or does not exist.
+// build compiles the sources. The file at path is complete, or does not exist.
 func (p *peerFiles) build(cc, path string) error {
 	work, err := os.MkdirTemp(filepath.Dir(path), "build-")
 	if err != nil {
@@ -163,12 +163,12 @@ func BuildHelper(cc, file string) error {
 	return source.build(cc, file)
 }
 
-// program names the helper that a compiler makes of the sources.
+// program names the program that a compiler builds from the sources.
 func (p *peerFiles) program(cc string) string {
 	return "peer-" + digest(p.digest, cc, fmt.Sprint(p.flags()))
 }
 
-// HelperName names the helper that a compiler makes of the sources, as the cache has it.
+// HelperName is the name in the cache of the helper that a compiler builds from the sources.
 func HelperName(cc string) (string, error) {
 	source, err := readPeer()
 	if err != nil {

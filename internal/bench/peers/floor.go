@@ -13,15 +13,15 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// The words of the floor, a cache line each.
+// The words of the floor. Each has a cache line of its own.
 const (
 	floorOwner = iota // 0 free, else the owner's process number plus 1
 	floorAlive        // robust word of the owner's thread
 )
 
-// floor is the least that a Go process can take to learn of a death: the
-// survivor sits in futex_waitv on the lock's word and on a robust word of the
-// owner, and nothing lies between the kernel's wake and its claim.
+// floor shows the least time in which a Go process can learn of a death. The survivor waits in
+// futex_waitv on the lock's word and on a robust word of the owner, and claims the lock right
+// after the kernel's wake.
 type floor struct {
 	owner, alive *atomic.Uint32
 	id           uint32
@@ -46,7 +46,7 @@ func openFloor(w *bench.Worker, _ int) (any, error) {
 	return f, list.Register()
 }
 
-// Lock is the victim's: it owns, and lives as long as its thread.
+// Lock is called by the victim: it owns the lock as long as its thread lives.
 func (f *floor) Lock() {
 	f.alive.Store(uint32(unix.Gettid()) | shmsync.RobustWaiters)
 	f.owner.Store(f.id)
@@ -79,11 +79,11 @@ func (f *floor) Unlock() {
 	f.owner.Store(0)
 }
 
-// naiveMost keeps the naive crowd below the number of threads at which the
-// runtime gives up.
+// naiveMost keeps the number of threads of the naive crowd below the one at which the runtime
+// gives up.
 const naiveMost = 5000
 
-// naiveCrowd is goroutines that sleep in the kernel directly, a thread each.
+// naiveCrowd is goroutines that sleep in the kernel directly, each on a thread of its own.
 type naiveCrowd struct{ gate *atomic.Uint32 }
 
 func openNaiveCrowd(w *bench.Worker, _ int) (any, error) { return naiveCrowd{w.Word(0)}, nil }

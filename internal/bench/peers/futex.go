@@ -13,8 +13,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// FutexPeers are the C peers' algorithms over the kernel's waits, from Go: what is left
-// between c:futex and go:futex is Go's. The others wait and wake by other calls.
+// FutexPeers run the C peers' algorithms over the kernel's waits from Go: the difference between
+// c:futex and go:futex is the cost of Go. The other subjects wait and wake by other calls.
 var FutexPeers = []*bench.Subject{
 	{By: "go", Prim: "futex", MaxN: naiveMost, Open: OpenFutexEnd, Scenarios: []string{"waiters", "handoff", "wake"},
 		Brief: []string{"waiters", "wake"}},
@@ -26,7 +26,7 @@ var FutexPeers = []*bench.Subject{
 	{By: "go", Prim: "futex2-numa", Open: OpenFutexEnd, Scenarios: []string{"handoff", "wake"}, Brief: []string{}, Check: checkFutexNUMA},
 }
 
-// sleeping is a way to sleep on a word that holds v, and to wake n of its sleepers.
+// sleeping is a way to sleep on a word while it has the value v, and to wake n of its sleepers.
 type sleeping struct {
 	wait func(w *atomic.Uint32, v uint32) error
 	wake func(w *atomic.Uint32, n int)
@@ -60,7 +60,7 @@ type FutexEnd struct {
 	out, in           *atomic.Uint32
 	outSleeps, sleeps *atomic.Uint32
 	seen              uint32
-	permits           *atomic.Uint32 // of a herd
+	permits           *atomic.Uint32 // permits of a herd
 }
 
 // OpenFutexEnd opens the end of the kind of futex that the subject names.
@@ -75,7 +75,7 @@ func OpenFutexEnd(w *bench.Worker, thread int) (any, error) {
 	}
 	e := bench.End(w, thread)
 	at := func(line, word int) *atomic.Uint32 { return control.WordAt(w.Mem, line*64+word*4) }
-	if w.Proc == 0 { // which is first; the kernel is to choose the nodes
+	if w.Proc == 0 { // process 0 comes first here; the kernel chooses the nodes
 		for line := range 3 {
 			at(line, 1).Store(noNode)
 		}
@@ -126,12 +126,12 @@ func (f *FutexEnd) must(err error) {
 	}
 }
 
-// An eventfd that counts down is a herd's permits.
+// An eventfd that counts down holds the permits of a herd.
 
 func (l eventLock) Rest()       { l.gate.Await() }
 func (l eventLock) Rouse(n int) { l.gate.Pass(uint32(n)) }
 
-// herdEventfds makes the one of a herd: without permits, and taken one at a time.
+// herdEventfds makes the eventfd of a herd: it begins without permits, and gives one at a time.
 func herdEventfds() ([]*os.File, error) {
 	var files []*os.File
 	for range 3 {

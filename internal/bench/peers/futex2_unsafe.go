@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Flags of futex_wait and futex_wake, which are calls of their own since Linux 6.7, as of
-// linux/futex.h. With futex2NUMA a word has another behind it: the node in whose table its
-// sleepers are kept, or noNode, for which the kernel writes that of the first one.
+// Flags of futex_wait and futex_wake, which are system calls since Linux 6.7, from linux/futex.h.
+// With futex2NUMA another word follows the futex word: the node whose table keeps the sleepers,
+// or noNode, which the kernel replaces by the node of the first sleeper.
 const (
 	futex2U32  = 2
 	futex2NUMA = 4
@@ -23,7 +23,7 @@ const (
 	clockMono  = unix.CLOCK_MONOTONIC
 )
 
-// futex2 sleeps by these calls.
+// futex2 sleeps and wakes by these calls.
 func futex2(flags uintptr) sleeping {
 	return sleeping{
 		wait: func(w *atomic.Uint32, v uint32) error {
@@ -41,12 +41,12 @@ func futex2(flags uintptr) sleeping {
 	}
 }
 
-// checkFutex2 says why there are no such calls.
+// checkFutex2 says why the kernel has no such calls.
 func checkFutex2() error {
 	return probeFutex2(futex2U32, "no futex_wake: a kernel before 6.7, or a sandbox")
 }
 
-// checkFutexNUMA says why there are no tables of nodes.
+// checkFutexNUMA says why the kernel has no tables for each node.
 func checkFutexNUMA() error {
 	if err := checkFutex2(); err != nil {
 		return err

@@ -15,9 +15,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// GoPeers are what a Go program has without this module. Descriptors are read
-// and written in blocking mode: a detour through the network poller costs more
-// than the peer itself.
+// GoPeers are what a Go program can use without this module. They read and write descriptors in
+// blocking mode: the way through the network poller costs more than the peer itself.
 var GoPeers = []*bench.Subject{
 	{By: "in-process", Prim: "sync.Mutex", InProcess: true,
 		Scenarios: []string{"uncontended", "lock", "rw"}, Open: openSyncMutex},
@@ -46,8 +45,7 @@ func (m *syncMutex) Pairs(n int, counter *uint64) {
 	}
 }
 
-// chanPair is a token between goroutines, and the crowd that waits on one
-// channel.
+// chanPair is a token between goroutines, and a crowd that waits on one channel.
 type chanPair struct {
 	send, recv chan uint32
 	gate       chan struct{}
@@ -87,7 +85,7 @@ func (p chanPair) BlockContext(ctx context.Context, _ int) error {
 	}
 }
 
-// fileLock is flock(2) on an open file description of the thread's own.
+// fileLock is flock(2) on an open file description that belongs to the thread.
 type fileLock struct{ fd int }
 
 func openFlock(*bench.Worker, int) (any, error) {
@@ -125,7 +123,7 @@ func mustRetry(op string, call func() error) {
 	}
 }
 
-// stream is a token whose values travel through descriptors, a record each.
+// stream is a token whose values are sent through descriptors, one record each.
 type stream struct {
 	in, out int
 	record  int
@@ -166,7 +164,7 @@ func eventfds(c *bench.Cell) ([]*os.File, error) {
 	return files, nil
 }
 
-// eventLock is an eventfd used as a semaphore of one: reading takes it.
+// eventLock is an eventfd used as a semaphore of one: a read takes it.
 type eventLock struct {
 	stream
 	gate stream
@@ -199,7 +197,7 @@ func pipes(c *bench.Cell) ([]*os.File, error) {
 			return files, os.NewSyscallError("pipe2", err)
 		}
 		files = append(files, os.NewFile(uintptr(p[0]), "pipe"), os.NewFile(uintptr(p[1]), "pipe"))
-		if c.Scenario.Name == "queue" { // the kernel rounds up to a page
+		if c.Scenario.Name == "queue" { // the kernel rounds the size up to a page
 			if _, err := unix.FcntlInt(uintptr(p[1]), unix.F_SETPIPE_SZ, int(c.Capacity)*8); err != nil {
 				return files, os.NewSyscallError("fcntl", err)
 			}
@@ -232,7 +230,7 @@ func openSocket(w *bench.Worker, thread int) (any, error) {
 	return stream{fd, fd, 8}, nil
 }
 
-// Must ends a worker whose subject reports what no cell calls for.
+// Must ends a worker whose subject reports an error that no cell causes.
 func Must(err error) {
 	if err != nil {
 		panic(err)

@@ -18,19 +18,19 @@ import (
 type Helper struct {
 	Path string
 
-	// sum is the digest of the file that was built. It is empty for a file that the user
-	// named, which is run as it is.
+	// sum is the digest of the file that was built. It is empty for a file that the user named,
+	// which runs unchecked.
 	sum string
 
-	temporary string // its directory, which goes with it, or ""
+	temporary string // its directory, which is removed with it, or ""
 }
 
-// FindHelper gives the program that runs the peers in C. That is the given program, or one
-// that the compiler cc builds. The user's cache keeps the program for later runs. If the
-// cache has no private directory, FindHelper builds the program for this run alone.
+// FindHelper returns the program that runs the peers in C: the given program, or one that the
+// compiler cc builds. The user's cache keeps the program for later runs. If the cache has no
+// private directory, FindHelper builds the program for this run only.
 func FindHelper(given, cc string) (*Helper, error) {
 	if given != "" {
-		path, err := filepath.Abs(given) // a file, and no name to be looked for in PATH
+		path, err := filepath.Abs(given) // a file name, which must not be looked up in PATH
 		if err != nil {
 			return nil, err
 		}
@@ -53,7 +53,8 @@ func FindHelper(given, cc string) (*Helper, error) {
 	return temporaryHelper(source, cc, name)
 }
 
-// keptHelper gives the helper at path, and builds it unless it is the one that was built there.
+// keptHelper returns the helper at path, and builds it first unless the file is the one that was
+// built there.
 func keptHelper(source *peerFiles, cc, path string) (*Helper, error) {
 	h := &Helper{Path: path}
 	if sum, err := readOwn(path + ".sha256"); err == nil {
@@ -84,7 +85,7 @@ func temporaryHelper(source *peerFiles, cc, name string) (*Helper, error) {
 	return h, nil
 }
 
-// build compiles the sources, and notes the digest of the result beside it.
+// build compiles the sources, and records the digest of the result in a file next to it.
 func (h *Helper) build(source *peerFiles, cc string) error {
 	if err := source.build(cc, h.Path); err != nil {
 		return err
@@ -101,8 +102,8 @@ func (h *Helper) build(source *peerFiles, cc string) error {
 	return os.WriteFile(note, []byte(h.sum+"\n"), 0o600)
 }
 
-// Check is an error unless the file is the one that was built, and nobody else could have
-// written to it. It is made before each run.
+// Check returns an error unless the file is the one that was built, and nobody else could have
+// written to it. It is called before each run.
 func (h *Helper) Check() error {
 	if h.sum == "" {
 		return nil
@@ -127,8 +128,8 @@ func (h *Helper) Remove() {
 	}
 }
 
-// readOwn reads a regular file of this user's that nobody else can write to. It does not
-// follow a symbolic link.
+// readOwn reads a regular file that belongs to this user and that nobody else can write to. It
+// does not follow a symbolic link.
 func readOwn(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {

@@ -16,18 +16,17 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// Operations of system calls that x/sys has no names for, as of linux/futex.h and
-// linux/ipc.h.
+// Operations of system calls for which x/sys has no names, from linux/futex.h and linux/ipc.h.
 const (
 	futexUnlockPI = 7
 	ipcPrivate    = 0
 	ipcRemove     = 0
 )
 
-// checkPI says why there are no locks with priority inheritance.
+// checkPI says why the kernel has no locks with priority inheritance.
 func checkPI() error {
 	word := new(uint32)
-	// SAFETY: a word that is not locked stays as it is.
+	// SAFETY: the call leaves a word that is not locked unchanged.
 	_, _, errno := unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexUnlockPI, 0, 0, 0, 0)
 	runtime.KeepAlive(word)
 	if errno == unix.ENOSYS {
@@ -36,7 +35,7 @@ func checkPI() error {
 	return nil
 }
 
-// checkSysV says why there are no semaphores of System V.
+// checkSysV says why the kernel has no semaphores of System V.
 func checkSysV() error {
 	id, _, errno := unix.Syscall(unix.SYS_SEMGET, ipcPrivate, 1, 0o600)
 	if errno != 0 {
@@ -53,10 +52,10 @@ func removeSemaphores(id int) error {
 	return nil
 }
 
-// removeSysV takes the semaphores away whose id the helper left in the segment: the
-// kernel keeps them for ever.
+// removeSysV removes the semaphores whose ids the helper left in the segment: the kernel would
+// keep them for ever.
 func removeSysV(segment *os.File) {
-	var left [8]byte // as struct left in peer_ipc.h
+	var left [8]byte // the layout of struct left in peer_ipc.h
 	if _, err := segment.ReadAt(left[:], control.PeerBytes-64); err != nil {
 		return
 	}
@@ -65,13 +64,13 @@ func removeSysV(segment *os.File) {
 	}
 }
 
-// queueAttributes are those of mq_open(2).
+// queueAttributes are the attributes of mq_open(2).
 type queueAttributes struct {
 	flags, most, size, count int
 	_                        [4]int
 }
 
-// newMessageQueue opens a queue of its own, which has no name any more.
+// newMessageQueue opens a new queue and removes its name.
 func newMessageQueue(n int) (*os.File, error) {
 	name, err := unix.BytePtrFromString(fmt.Sprintf("shmbench-%d-%d", os.Getpid(), n))
 	if err != nil {
@@ -91,7 +90,7 @@ func newMessageQueue(n int) (*os.File, error) {
 	return os.NewFile(fd, "mqueue"), nil
 }
 
-// messageQueues are one for each direction of a token, and one for a lock.
+// messageQueues returns a queue for each direction of a token, and one for a lock.
 func messageQueues(*bench.Cell) (files []*os.File, err error) {
 	for n := range 3 {
 		f, err := newMessageQueue(n)
@@ -103,7 +102,7 @@ func messageQueues(*bench.Cell) (files []*os.File, err error) {
 	return files, nil
 }
 
-// checkQueues says why there are no message queues.
+// checkQueues says why the kernel has no message queues.
 func checkQueues() error {
 	f, err := newMessageQueue(0)
 	if err != nil {

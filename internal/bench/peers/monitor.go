@@ -16,11 +16,11 @@ type condVar interface {
 	Broadcast()
 }
 
-// Monitor makes a bounded buffer, a gate, a sequence and a barrier from a lock and
-// condition variables, as a textbook does. The guarded data lies in the scratch.
+// Monitor makes a bounded buffer, a gate, a sequence and a barrier from a lock and condition
+// variables, as textbooks do. The guarded data is in the scratch.
 type Monitor struct {
 	sync.Locker
-	some, room condVar // there are items, there is room; the first serves all else
+	some, room condVar // some: there are items; room: there is room. All other uses take some
 	words      *control.MonitorWords
 	capacity   uint64
 	parties    uint64
@@ -39,7 +39,7 @@ func openSyncCond(w *bench.Worker, _ int) (any, error) {
 	})
 }
 
-// tell wakes as many as there is something for.
+// tell wakes as many waiters as there is something for.
 func tell(c condVar, n int) {
 	if n == 1 {
 		c.Signal()
@@ -105,8 +105,8 @@ func (m *Monitor) Value() uint64 {
 	return m.words.Value
 }
 
-// Wait waits until the value is at least token; false when it was stopped
-// before.
+// Wait waits until the value is at least token. It returns false if the sequence was stopped
+// first.
 func (m *Monitor) Wait(token uint64) bool {
 	m.Lock()
 	defer m.Unlock()
@@ -135,7 +135,8 @@ func (m *Monitor) Meet() {
 	m.Unlock()
 }
 
-// MonitorToken is one end of a token: the monitor's two condition variables are its two ways.
+// MonitorToken is one end of a token: the monitor's two condition variables are its two
+// directions.
 type MonitorToken struct {
 	*Monitor
 	End  int

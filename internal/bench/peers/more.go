@@ -14,8 +14,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench"
 )
 
-// MorePeers are what a Go program has beside the primitives that are more than a
-// lock or a token.
+// MorePeers are Go's primitives for scenarios that need more than a lock or a token.
 var MorePeers = []*bench.Subject{
 	{By: "in-process", Prim: "sync.RWMutex", InProcess: true, Open: openSyncRWMutex,
 		Scenarios: []string{"uncontended", "readers", "rw"}},
@@ -122,8 +121,8 @@ func (x xSemaphore) Pairs(n int, counter *uint64) {
 	}
 }
 
-// fileKeys is a lock of the open file description on a byte for each key, by
-// fcntl(2): the kernel's own locks by key between processes.
+// fileKeys has a lock of the open file description on one byte for each key, by fcntl(2): the
+// kernel's own locks by key between processes.
 type fileKeys struct{ fd int }
 
 func openOFD(w *bench.Worker, thread int) (any, error) {
@@ -152,7 +151,7 @@ func (l fileKeys) UnlockKeys(keys []uint32) {
 	}
 }
 
-// Held asks the kernel whose each byte is.
+// Held asks the kernel who has the lock of each byte.
 func (l fileKeys) Held(keys []uint32) bool {
 	for _, k := range keys {
 		lk := unix.Flock_t{Type: unix.F_WRLCK, Start: int64(k), Len: 1}
@@ -164,7 +163,7 @@ func (l fileKeys) Held(keys []uint32) bool {
 	return false
 }
 
-// Lock and Unlock use the byte of the first key.
+// Lock and Unlock use the byte of key 0.
 func (l fileKeys) Lock()   { l.set(unix.F_WRLCK, 0) }
 func (l fileKeys) Unlock() { l.set(unix.F_UNLCK, 0) }
 
@@ -176,7 +175,7 @@ func (l fileKeys) Pairs(n int, counter *uint64) {
 	}
 }
 
-// chanPermits is a channel as a lock, and as permits: what is in it is held.
+// chanPermits is a channel as a lock, and as permits: each value in the channel is a held permit.
 type chanPermits chan struct{}
 
 func (c chanPermits) Acquire() { c <- struct{}{} }
@@ -192,12 +191,12 @@ func (c chanPermits) Pairs(n int, counter *uint64) {
 	}
 }
 
-// Acquire and Release use an eventfd that counts permits.
+// Acquire and Release use the eventfd as a counter of permits.
 func (l eventLock) Acquire() { l.gate.Await() }
 func (l eventLock) Release() { l.gate.Pass(1) }
 
-// fileGate is an eventfd for the odd rounds and one for the even: each stays
-// readable until the next round opens.
+// fileGate has an eventfd for the odd rounds and one for the even: each stays readable until the
+// next round opens.
 type fileGate [2]int
 
 func (g fileGate) Open(round uint64) {

@@ -12,7 +12,7 @@ import (
 	"syscall"
 )
 
-// errNotPrivate says that another user could change what is in a directory.
+// errNotPrivate says that another user could change the contents of a directory.
 var errNotPrivate = errors.New("not private")
 
 const (
@@ -20,10 +20,10 @@ const (
 	othersAny   = 0o077
 )
 
-// privateDir makes the directory if it is missing, and gives its path without symbolic
-// links. Nobody but this user and root can change a file in it, or put another directory in
-// its place: each directory above belongs to one of the two, and others cannot write to it,
-// unless it is sticky. Otherwise the error is errNotPrivate.
+// privateDir makes the directory if it is missing, and returns its path without symbolic links.
+// Nobody but this user and root can change a file in it, or replace it by another directory: each
+// directory above belongs to one of the two, and others cannot write to it, unless it is sticky.
+// Otherwise the error is errNotPrivate.
 func privateDir(dir string) (string, error) {
 	var missing []string
 	there := filepath.Clean(dir)
@@ -59,7 +59,7 @@ func privateDir(dir string) (string, error) {
 	return real, err
 }
 
-// trustedDir is an error unless only this user and root can replace what is in a directory.
+// trustedDir returns an error unless only this user and root can replace entries of a directory.
 func trustedDir(dir string) error {
 	owner, mode, err := ownerOf(dir)
 	if err != nil {
@@ -71,7 +71,7 @@ func trustedDir(dir string) error {
 	return nil
 }
 
-// ownerOf gives the user and the mode of a file, and does not follow a symbolic link.
+// ownerOf returns the user and the mode of a file. It does not follow a symbolic link.
 func ownerOf(path string) (uid int, mode fs.FileMode, err error) {
 	st, err := os.Lstat(path)
 	if err != nil {

@@ -42,9 +42,9 @@ func (q ChanQueue) Get(buf []uint64) int {
 
 func (q ChanQueue) Shut(int) { close(q) }
 
-// streamQueue moves items of eight bytes through a pipe or a socket, whose ends
-// all threads share. Reads and writes are small enough to be whole. A zero is
-// for one consumer, and says that it is the end.
+// streamQueue moves items of eight bytes through a pipe or a socket. All threads share its ends.
+// Reads and writes are so small that each is atomic. A zero tells one consumer that it is the
+// end.
 type streamQueue struct {
 	in, out int
 	ended   bool
@@ -82,7 +82,7 @@ func (q *streamQueue) Get(buf []uint64) (n int) {
 	}
 	if zeros > 0 {
 		q.ended = true
-		q.Shut(zeros - 1) // the others' part
+		q.Shut(zeros - 1) // the zeros for the other consumers
 	}
 	return n
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// requeuer is a herd of which a Rouse wakes one, and moves the others that it is for to a
-// second word; each that got a permit wakes the next one there. So the woken threads do not
-// all come at once, as with pthread_cond_broadcast of old.
+// requeuer is a herd in which Rouse wakes one thread, and moves the other threads that it is for
+// to a second word. Each thread that got a permit wakes the next one there. So the woken threads
+// do not all come at once, as with older versions of pthread_cond_broadcast.
 type requeuer struct{ permits, relay *atomic.Uint32 }
 
 func openRequeue(w *bench.Worker, _ int) (any, error) {
@@ -24,7 +24,7 @@ func (r requeuer) Rouse(n int) {
 	for {
 		v := r.permits.Load()
 		if v == 0 {
-			return // others came for them
+			return // other threads took the permits
 		}
 		_, o, err := shmsync.Requeue(control.FutexWord(r.permits), v, 1, control.FutexWord(r.relay), n-1)
 		Must(err)
@@ -42,7 +42,7 @@ func (r requeuer) Rest() {
 			_, err := shmsync.Wait(control.FutexWord(r.permits), 0, 0)
 			Must(err)
 		case r.permits.CompareAndSwap(v, v-1):
-			// Not more were moved than there are permits: the takers wake them all.
+			// No more threads were moved than there are permits, so the takers wake them all.
 			shmsync.Wake(control.FutexWord(r.relay), 1)
 			return
 		}

@@ -11,10 +11,10 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// IsPair tells a placement that names its CPUs: 0+1.
+// IsPair reports whether a placement names its CPUs, as 0+1 does.
 func IsPair(name string) bool { return strings.Contains(name, "+") }
 
-// ParsePair reads the CPUs of 0+1, in the order of the processes.
+// ParsePair reads the CPUs of a placement such as 0+1, in the order of the processes.
 func ParsePair(name string) ([]int, error) {
 	var cpus []int
 	for part := range strings.SplitSeq(name, "+") {
@@ -47,7 +47,7 @@ func Usable(cpu int, allowed []int, t *topology.Topology) error {
 	return fmt.Errorf("this process may not run on CPU %d", cpu)
 }
 
-// OnNodes gives the CPUs of the nodes among some.
+// OnNodes returns those of the CPUs that are on the nodes.
 func OnNodes(nodes, cpus []int, t *topology.Topology) ([]int, error) {
 	if t == nil {
 		return nil, fmt.Errorf("--nodes: this host does not say which it has")
@@ -74,7 +74,7 @@ func OnNodes(nodes, cpus []int, t *topology.Topology) ([]int, error) {
 	return list, nil
 }
 
-// Parts splits CPUs by a key, the parts by the next, and so on.
+// Parts splits CPUs by the first key, each part by the next key, and so on.
 func Parts(t *topology.Topology, cpus []int, keys ...func(topology.CPU) int) [][]int {
 	all := [][]int{cpus}
 	for _, key := range keys {
@@ -87,8 +87,8 @@ func Parts(t *topology.Topology, cpus []int, keys ...func(topology.CPU) int) [][
 	return all
 }
 
-// Apart gives the CPUs of the first group that falls into two parts or more by the first
-// key, those of its parts in turn. It is nil where no group does.
+// Apart returns the CPUs of the first group that the first key splits into two or more parts.
+// CPUs of different parts alternate. It is nil if no group is split.
 func Apart(t *topology.Topology, groups [][]int, keys ...func(topology.CPU) int) []int {
 	for _, group := range groups {
 		if len(t.Groups(group, keys[0])) > 1 {
@@ -98,8 +98,8 @@ func Apart(t *topology.Topology, groups [][]int, keys ...func(topology.CPU) int)
 	return nil
 }
 
-// Alternate orders CPUs so that those of different parts alternate, by the first key, and
-// within a part by the next.
+// Alternate orders CPUs so that CPUs of different parts alternate, by the first key, and within a
+// part by the next key.
 func Alternate(t *topology.Topology, cpus []int, keys ...func(topology.CPU) int) (list []int) {
 	if len(keys) == 0 {
 		return cpus

@@ -19,19 +19,19 @@ import (
 // Quota is a cgroup whose processes get a share of the CPUs' time.
 type Quota struct {
 	dir  string
-	lent string // where the controller was switched on for it; empty: nowhere
+	lent string // the directory in which the controller was enabled for it; empty if none
 }
 
 const (
 	cgroupRoot   = "/sys/fs/cgroup"
-	quotaPeriod  = 100_000 // µs, as the kernel's default
+	quotaPeriod  = 100_000 // µs, the kernel's default
 	quotaPercent = quotaPeriod / 100
 )
 
-var quotas atomic.Int64 // numbers the cgroups of this process
+var quotas atomic.Int64 // counts the cgroups of this process, for their names
 
-// NewQuota makes one below the cgroup of this process, of version 2, or else of the
-// first version's cpu controller.
+// NewQuota makes a cgroup below that of this process: in version 2, or else in the cpu controller
+// of version 1.
 func NewQuota(percent int) (q *Quota, err error) {
 	own, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -48,8 +48,8 @@ func NewQuota(percent int) (q *Quota, err error) {
 	return q, err
 }
 
-// ownCgroups gives this process's path in the hierarchy of version 2, and in that of the
-// first version's cpu controller; empty where it has none.
+// ownCgroups returns this process's path in the hierarchy of version 2, and in the cpu controller
+// of version 1; a path is empty if there is none.
 func ownCgroups(text string) (unified, cpu string) {
 	for line := range strings.Lines(text) {
 		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
@@ -64,7 +64,7 @@ func ownCgroups(text string) (unified, cpu string) {
 	return unified, cpu
 }
 
-// fileSystem is the kind of what is mounted at a place; 0 if there is nothing.
+// fileSystem is the type of the file system at a place; 0 if there is none.
 func fileSystem(name string) int64 {
 	var st unix.Statfs_t
 	if err := unix.Statfs(name, &st); err != nil {
@@ -79,8 +79,8 @@ func makeQuota(parent, file, limit string) (q *Quota, err error) {
 		return nil, fmt.Errorf("this process may not make one: %w", err)
 	}
 	if _, err := os.Stat(filepath.Join(q.dir, file)); err != nil {
-		// Where this process is in the cgroup that is to hand the controller on, the
-		// kernel refuses, except in the root.
+		// The kernel refuses to hand the controller on while this process is in the cgroup,
+		// unless that is the root.
 		control := filepath.Join(parent, "cgroup.subtree_control")
 		if err := writeExisting(control, "+cpu"); err != nil {
 			q.Remove()
@@ -95,7 +95,7 @@ func makeQuota(parent, file, limit string) (q *Quota, err error) {
 	return q, nil
 }
 
-// writeExisting writes to a file of the kernel's: it must not come into being.
+// writeExisting writes to an existing file of the kernel and never creates one.
 func writeExisting(name, text string) error {
 	f, err := os.OpenFile(name, os.O_WRONLY, 0)
 	if err != nil {
@@ -105,13 +105,13 @@ func writeExisting(name, text string) error {
 	return errors.Join(err, f.Close())
 }
 
-// Join has a process be under the quota.
+// Join puts a process under the quota.
 func (q *Quota) Join(pid int) error {
 	return writeExisting(filepath.Join(q.dir, "cgroup.procs"), strconv.Itoa(pid))
 }
 
-// Remove takes the cgroup away, whose processes have ended. The kernel may need a moment
-// to notice.
+// Remove removes the cgroup after its processes have ended. The kernel may take a moment to
+// notice their end.
 func (q *Quota) Remove() {
 	for range 1000 {
 		if os.Remove(q.dir) == nil {
@@ -124,7 +124,7 @@ func (q *Quota) Remove() {
 	}
 }
 
-// QuotaCheck says why this process can have no quota; nil where it can.
+// QuotaCheck says why this process can have no quota, and returns nil if it can.
 var QuotaCheck = sync.OnceValue(func() error {
 	q, err := NewQuota(100)
 	if err != nil {

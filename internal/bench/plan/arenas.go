@@ -11,11 +11,12 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// arenaMemfd asks for memory without a file system, as is the case unless the user says
-// otherwise; no key of a cell says so.
+// arenaMemfd asks for memory without a file system. It is the default, so keys of cells leave it
+// out.
 const arenaMemfd = "memfd"
 
-// checkArenas sees that each directory takes a file, and makes the list what cells carry.
+// checkArenas checks that each directory can hold a file, and converts the list to the form of
+// cells.
 func (o *Options) checkArenas() error {
 	var dirs, names []string
 	for _, dir := range o.Arenas {
@@ -41,8 +42,8 @@ func (o *Options) checkArenas() error {
 	return nil
 }
 
-// arenas are the places of the segment of each cell of a scenario; those of some have
-// places of their own.
+// arenas are the places for the segment of each cell of a scenario. Some scenarios have places of
+// their own.
 func (o *Options) arenas(sc *bench.Scenario) []string {
 	if !Movable(sc.Name) {
 		return []string{""}
@@ -50,7 +51,7 @@ func (o *Options) arenas(sc *bench.Scenario) []string {
 	return bench.Or(o.Arenas, "")
 }
 
-// everywhere gives each cell for each of those places.
+// everywhere returns each cell once for each of these places.
 func (o *Options) everywhere(sc *bench.Scenario, cells []*bench.Cell) []*bench.Cell {
 	var all []*bench.Cell
 	for _, dir := range o.arenas(sc) {
@@ -63,5 +64,5 @@ func (o *Options) everywhere(sc *bench.Scenario, cells []*bench.Cell) []*bench.C
 	return all
 }
 
-// Movable tells whether --arena means something to a scenario.
+// Movable reports whether --arena has an effect on a scenario.
 func Movable(scenario string) bool { return scenario != "mem" && scenario != "matrix" }

@@ -12,7 +12,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// checkRoles reads the roles.
+// checkRoles parses the roles.
 func (o *Options) checkRoles(list []string) error {
 	for _, text := range list {
 		i := slices.Index(bench.RoleNames, text)
@@ -24,7 +24,7 @@ func (o *Options) checkRoles(list []string) error {
 	return nil
 }
 
-// checkShape refuses what has no room in the scratch, and reads the skews.
+// checkShape refuses what does not fit into the scratch, and parses the skews.
 func (o *Options) checkShape() error {
 	within := func(flag string, least, most int, list ...int) error {
 		for _, v := range list {
@@ -55,7 +55,7 @@ func (o *Options) checkShape() error {
 	return nil
 }
 
-// checkStress refuses what no cell could have, and reads the spin budgets.
+// checkStress refuses values that no cell can have, and parses the spin budgets.
 func (o *Options) checkStress(spins []string) error {
 	within := func(flag string, least, most int, list []int) error {
 		for _, v := range list {
@@ -83,7 +83,7 @@ func (o *Options) checkStress(spins []string) error {
 	return nil
 }
 
-// parseSpin reads a spin budget: auto is 0, any other one is its time and 1 ns.
+// parseSpin parses a spin budget: auto is 0, any other budget is its time plus 1 ns.
 func parseSpin(text string) (uint64, error) {
 	if text == "auto" {
 		return 0, nil

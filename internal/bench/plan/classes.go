@@ -10,7 +10,8 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// classSubjects are those whose cells a suite has for each class of CPUs: the library's, and a peer.
+// classSubjects are the subjects that a suite measures for each class of CPUs: those of the library,
+// and a peer.
 var classSubjects = []struct {
 	scenario string
 	prims    []string
@@ -23,10 +24,10 @@ var classSubjects = []struct {
 	{"matrix", []string{"go:one-line"}},
 }
 
-// scaledSubjects are those whose throughput a suite has for 1 to n workers.
+// scaledSubjects are the subjects whose throughput a suite measures for 1 to n workers.
 var scaledSubjects = []string{"c:robust", bench.Library + ":mutex", bench.Library + ":mutex-cohort"}
 
-// classes lists the classes of the CPUs of a suite; none where the host does not say.
+// classes lists the classes of the CPUs of a suite, and none if the host does not describe them.
 func (o *Options) classes() []topology.Class {
 	if !o.Suite || o.Topology == nil {
 		return nil
@@ -37,9 +38,9 @@ func (o *Options) classes() []topology.Class {
 	return o.known.classes
 }
 
-// apart is the placement of cells whose processes have a CPU each, where the user does not say. In a
-// suite it is the nearest class of different cores, so that the key of a cell means the same on each
-// host. Another command takes the CPUs in their order.
+// apart is the default placement of cells whose processes have a CPU each. In a suite it is the
+// nearest class of different cores, so that the key of a cell means the same on each host. Other
+// commands take the CPUs in their order.
 func (o *Options) apart() string {
 	list := o.classes()
 	for _, class := range list {
@@ -68,7 +69,7 @@ func classCells(o *Options) (cells []*bench.Cell) {
 				continue
 			}
 			more, err := Cells(&c, s.scenario)
-			if err == nil { // else none of the asked subjects takes part
+			if err == nil { // otherwise none of the selected subjects takes part
 				cells = append(cells, more...)
 			}
 		}
@@ -76,11 +77,11 @@ func classCells(o *Options) (cells []*bench.Cell) {
 	return cells
 }
 
-// mostProcs is how many processes the workers of a cell are in at most: each takes time to start.
+// mostProcs is the most processes for the workers of a cell: each takes time to start.
 const mostProcs = 16
 
-// workerCounts lists how many workers a suite lets contend, as processes and threads of each: powers of
-// two up to the number of cores.
+// workerCounts lists the numbers of contending workers in a suite, as processes and threads of each:
+// powers of two up to the number of cores.
 func workerCounts(cores int) (list [][2]int) {
 	add := func(n int) {
 		threads := (n + mostProcs - 1) / mostProcs
@@ -96,7 +97,8 @@ func workerCounts(cores int) (list [][2]int) {
 	return list
 }
 
-// scalingCells are a suite's locks with 1 to n workers, near each other and far from each other.
+// scalingCells are the lock cells of a suite with 1 to n workers, near each other and far from
+// each other.
 func scalingCells(o *Options) (cells []*bench.Cell) {
 	if len(o.classes()) == 0 || len(o.Places)+len(o.Procs)+len(o.Threads) > 0 {
 		return nil
@@ -123,7 +125,7 @@ func scalingCells(o *Options) (cells []*bench.Cell) {
 	return cells
 }
 
-// unique leaves out cells whose key another one has.
+// unique removes cells whose key an earlier cell has.
 func unique(cells []*bench.Cell) []*bench.Cell {
 	seen := map[string]bool{}
 	return slices.DeleteFunc(cells, func(c *bench.Cell) bool {
@@ -134,11 +136,11 @@ func unique(cells []*bench.Cell) []*bench.Cell {
 	})
 }
 
-// dropOrder lists the scenarios that a suite leaves out, the first one first, where its least is too
-// much for its budget. Those that classes and decisions rest on are not among them.
+// dropOrder lists the scenarios that a suite leaves out if its shortest plan exceeds its budget, the
+// first one first. It does not contain scenarios on which classes and decisions rest.
 var dropOrder = []string{"event", "barrier", "cond", "seq", "sem", "herd", "open", "multi", "waiters", "idle"}
 
-// matches tells a subject that the user asked for.
+// matches reports whether the user asked for a subject.
 func matches(patterns []string, subject string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {
 		ok, err := path.Match(p, subject)

@@ -12,7 +12,7 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// Complete checks what was asked for, and fills in what follows from it and from this host.
+// Complete checks what the user asked for, and fills in what follows from it and from this host.
 func (o *Options) Complete(roles, spins []string) error {
 	allowed, usual, err := o.host()
 	if err != nil {
@@ -54,8 +54,8 @@ func (o *Options) Complete(roles, spins []string) error {
 	return o.check()
 }
 
-// host reads the topology of this host or of a recording. It gives the CPUs that may be used, and those
-// that are used unless the user says otherwise: isolated CPUs must be named.
+// host reads the topology of this host or of a recording. It returns the CPUs that may be used, and
+// those that are used by default: isolated CPUs must be named.
 func (o *Options) host() (allowed, usual []int, err error) {
 	if o.Recording != "" {
 		if o.Topology, err = topology.Recorded(o.Recording); err != nil {
@@ -78,7 +78,7 @@ func (o *Options) host() (allowed, usual []int, err error) {
 	return allowed, bench.Or(usual, allowed...), nil
 }
 
-// check refuses what no cell could run with.
+// check refuses options with which no cell can run.
 func (o *Options) check() error {
 	positive := func(flag string, list ...int) error {
 		for _, v := range list {

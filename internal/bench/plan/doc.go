@@ -1,6 +1,6 @@
 // Package plan turns what a user asks for into cells.
 //
 // Options are the lists of the user. Complete checks them against this host. Cells multiplies the
-// lists that concern a scenario, Order puts the repetitions into a random order that a seed
-// repeats, and ETA says how long they take. A Preset is a suite, which fits a budget of time.
+// lists that concern a scenario. Order puts the repetitions into a random order that a seed
+// reproduces, and ETA says how long they take. A Preset is a suite that fits a time budget.
 package plan

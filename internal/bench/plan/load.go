@@ -11,8 +11,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// takesRole: the goroutines of a survivor exclude each other with the library's locks
-// only, and not all have readers.
+// takesRole reports whether the lock fits the role: the goroutines of a survivor exclude each
+// other only with the library's locks, and not all locks have readers.
 func takesRole(c *bench.Cell) bool {
 	switch c.Role {
 	case bench.RoleWaiter:
@@ -23,11 +23,11 @@ func takesRole(c *bench.Cell) bool {
 	return true
 }
 
-// herdMost is how many may sleep, since each is a process. The waiters of other cells,
-// which are goroutines, may be more.
+// herdMost is the most sleepers of a herd cell, since each is a process. The waiters of other
+// cells are goroutines, so there may be more.
 const herdMost = 255
 
-// herdCells are some of many that sleep in one place, each a process.
+// herdCells wake some of many processes that sleep in one place.
 func herdCells(o *Options) (cells []bench.Cell) {
 	for _, gap := range bench.Or(o.Gaps, o.Gap) {
 		for _, place := range bench.Or(o.Places, o.apart()) {
@@ -45,10 +45,10 @@ func herdCells(o *Options) (cells []bench.Cell) {
 	return cells
 }
 
-// openSamples is how many operations an open cell begins at least: enough for p99.
+// openSamples is the least number of operations of an open cell: enough for p99.
 const openSamples = 1200
 
-// openCells are locks taken at a rate.
+// openCells take locks at a rate.
 func openCells(o *Options) (cells []bench.Cell) {
 	for _, rate := range bench.Or(o.Rates, o.some([]int{20_000}, []int{10_000, 100_000})...) {
 		for _, cs := range bench.Or(o.CS, time.Microsecond) {
@@ -68,10 +68,11 @@ func openCells(o *Options) (cells []bench.Cell) {
 // loadCells give the cells of the scenarios about load.
 var loadCells = map[string]func(*Options) []bench.Cell{"herd": herdCells, "open": openCells, "oversub": oversubCells}
 
-// takers tell whether a cell makes sense for its subject. Without one, it does.
+// takers report whether a cell makes sense for its subject. A scenario without a taker fits every
+// subject.
 var takers = map[string]func(*bench.Cell) bool{"lock": takesSpin, "oversub": takesSpin, "crash": takesRole}
 
-// oversubCells are all workers on all CPUs, more and more of them.
+// oversubCells run more and more workers on all CPUs.
 func oversubCells(o *Options) (cells []bench.Cell) {
 	none, short := uint64(1), uint64(20*time.Microsecond)+1
 	spins := []uint64{0, none, short}
@@ -95,10 +96,10 @@ func oversubCells(o *Options) (cells []bench.Cell) {
 	return cells
 }
 
-// takesSpin: only some subjects have a budget that can be set.
+// takesSpin reports whether the cell's spin budget can be set: only some subjects have a budget.
 func takesSpin(c *bench.Cell) bool { return c.Spin == 0 || c.Subject.Spins }
 
-// scaled gives the time of cells whose figure needs so many samples at a rate.
+// scaled is the time of a cell that needs that many samples at a rate.
 func scaled(samples int, rate float64) time.Duration {
 	return time.Duration(math.Ceil(float64(samples) / rate * 1e9))
 }

@@ -11,15 +11,15 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// How many pairs of CPUs a matrix measures.
+// The number of pairs of CPUs that a matrix measures.
 const (
-	mostPairsAlone = 2304 // all of 48 CPUs, unless the user asks for more
-	mostPairsSuite = 30   // of one among other scenarios
-	mostPairsBrief = 12   // of a quick suite
+	mostPairsAlone = 2304 // all pairs of 48 CPUs, unless the user asks for more
+	mostPairsSuite = 30   // in a matrix among other scenarios
+	mostPairsBrief = 12   // in a matrix of a quick suite
 )
 
-// matrixPlaces gives the pairs of CPUs of a matrix as placements: each direction apart.
-// The note says what was left out.
+// matrixPlaces returns the pairs of CPUs of a matrix as placements, with each direction as a pair
+// of its own. The note says what was left out.
 func (o *Options) matrixPlaces() (places []string, note string) {
 	if len(o.Places) > 0 {
 		return o.Places, ""
@@ -50,7 +50,7 @@ func (o *Options) matrixPlaces() (places []string, note string) {
 	return nil, "" // not reached: the last mode always returns
 }
 
-// sampleModes are the ways to choose pairs, the finest first.
+// sampleModes are the ways of choosing pairs, the finest first.
 var sampleModes = []string{"cpu", "llc", "node", "class"}
 
 // samplePairs lists the pairs of a mode.
@@ -83,7 +83,7 @@ func (o *Options) samplePairs(mode string) (places []string) {
 	}
 	for i, group := range groups {
 		found := map[topology.Class]bool{}
-		for _, b := range group[1:] { // one of each class within
+		for _, b := range group[1:] { // one pair of each class within a group
 			if class := t.Class(group[0], b); !found[class] {
 				found[class] = true
 				add(group[0], b)

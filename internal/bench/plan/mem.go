@@ -14,18 +14,18 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// memLeastTime is how long a mem cell measures at least: a few times through the
-// memory, on a slow machine.
+// memLeastTime is the least time that a mem cell measures: on a slow machine, enough to go
+// through the memory a few times.
 const memLeastTime = 60 * time.Millisecond
 
-// memHost is what mem cells need to know of a host.
+// memHost is what mem cells need to know about a host.
 type memHost struct {
-	cpus   map[int][]int // by node, of those that are used
-	nodes  []int         // with CPUs that are used, ascending
-	memory []int         // with memory, ascending
+	cpus   map[int][]int // the used CPUs, by node
+	nodes  []int         // nodes with used CPUs, ascending
+	memory []int         // nodes with memory, ascending
 }
 
-// memHostOf describes a host, as one node if it does not describe itself.
+// memHostOf describes a host. A host that does not describe itself counts as one node.
 func memHostOf(t *topology.Topology, used []int) memHost {
 	h := memHost{cpus: map[int][]int{}}
 	if t != nil {
@@ -49,7 +49,7 @@ func memHostOf(t *topology.Topology, used []int) memHost {
 	return h
 }
 
-// memPolicies gives the policies that are asked for, or those that are worth a look.
+// memPolicies returns the policies that the user asked for, or those that are worth measuring.
 func (h *memHost) memPolicies(asked []string) (list []shm.Policy, err error) {
 	if len(asked) == 0 {
 		asked = []string{bench.FirstTouch, "bind"}
@@ -90,11 +90,11 @@ func (h *memHost) memPolicies(asked []string) (list []shm.Policy, err error) {
 	return list, nil
 }
 
-// mostMemory is how many nodes with memory a brief plan binds to, unless one is special.
+// mostMemory is the most nodes with memory to which a brief plan binds, unless a node is special.
 const mostMemory = 4
 
-// briefPolicies keeps the policies of a brief plan: of many nodes, those with the CPUs of the plan, one of
-// each distance from the first of these, and those that have memory only.
+// briefPolicies selects the policies of a brief plan. Of many nodes it keeps those with the CPUs of the
+// plan, one of each distance from the first of these, and those that have only memory.
 func (h *memHost) briefPolicies(t *topology.Topology, nodes []int, policies []shm.Policy) []shm.Policy {
 	if t == nil || len(h.memory) <= mostMemory {
 		return policies
@@ -110,7 +110,7 @@ func (h *memHost) briefPolicies(t *topology.Topology, nodes []int, policies []sh
 	return slices.DeleteFunc(policies, func(p shm.Policy) bool { return p.Mode == shm.PolicyBind && !keep[p.Nodes[0]] })
 }
 
-// memShapes multiplies what mem cells differ in.
+// memShapes multiplies the parameters of mem cells.
 func memShapes(o *Options) (list []*bench.MemShape, err error) {
 	h := memHostOf(o.Topology, o.CPUs)
 	policies, err := h.memPolicies(o.Mem)
@@ -155,7 +155,7 @@ const (
 	memMostAsked                = 64 << 10
 )
 
-// memSize is how much that is here, in MiB.
+// memSize is that amount on this host, in MiB.
 func memSize(o *Options) int {
 	if o.MiB != 0 {
 		return o.MiB
@@ -167,7 +167,7 @@ func memSize(o *Options) int {
 	return min(max(mib, memLeast), memMost)
 }
 
-// lastCache is the size of the largest cache of a host, in bytes; 0 if it is not told.
+// lastCache is the size of the largest cache of a host, in bytes; 0 if it is not known.
 func lastCache(t *topology.Topology) (largest int64) {
 	if t == nil {
 		return 0

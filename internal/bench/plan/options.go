@@ -8,22 +8,22 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// UsualGap is long enough for a waiter to be fast asleep.
+// UsualGap is long enough for a waiter to be asleep.
 const UsualGap = 1500 * time.Microsecond
 
 // Options is what the user asked for; zero fields take a scenario's defaults.
 type Options struct {
 	CPUs                                              []int
-	Topology                                          *topology.Topology // nil where the host does not say
-	Recording                                         string             // file that the topology is read from; empty: this host
+	Topology                                          *topology.Topology // nil if the host does not describe it
+	Recording                                         string             // file from which the topology is read; empty: this host
 	Places                                            []string
 	Procs                                             []int
 	Threads                                           []int
 	CS                                                []time.Duration
 	Think                                             []time.Duration
-	Gap                                               time.Duration   // of cells that have one
-	Gaps                                              []time.Duration // of those whose figure is a curve
-	WakeGaps                                          []time.Duration // of wake cells, where Gaps is empty
+	Gap                                               time.Duration   // for cells that have one
+	Gaps                                              []time.Duration // for cells whose figure is a curve
+	WakeGaps                                          []time.Duration // for wake cells, if Gaps is empty
 	Hogs                                              []int
 	Kills                                             int
 	Waiters                                           []int
@@ -35,14 +35,14 @@ type Options struct {
 	Nodes                                             []int
 	MiB                                               int
 	Rates, Loads, Noise, Quotas                       []int
-	Spins                                             []uint64 // as in shape
-	Brief, Few                                        bool     // few shapes, few subjects: a look at everything
+	Spins                                             []uint64 // in the form of control.Shape
+	Brief, Few                                        bool     // few shapes, few subjects: an overview
 	Suite                                             bool     // cells of all classes of CPUs
-	known                                             *known   // of the topology; copies share it
-	Dropped                                           []string // scenarios that had no room in a suite's budget
+	known                                             *known   // derived from the topology; copies share it
+	Dropped                                           []string // scenarios that did not fit into a suite's budget
 	Sample                                            string   // how a matrix chooses its pairs
 	Prims, Variants                                   []string
-	Roles                                             []uint64 // of the victims of a crash cell
+	Roles                                             []uint64 // roles of the victims of a crash cell
 	Arenas                                            []string // directories; empty for a memfd
 	MaxCells                                          int      // 0: maxCells
 	Time                                              time.Duration
@@ -53,12 +53,12 @@ type Options struct {
 	Timeout                                           time.Duration
 }
 
-// known keeps what was derived from a topology and CPUs, which each cell asks for.
+// known keeps what was derived from a topology and CPUs, because each cell asks for it.
 type known struct {
 	classes []topology.Class
 	places  map[string][]int
 }
 
-// maxCells keeps a slip in a list from planning a week. A suite has its own bound, which
-// is time.
+// maxCells keeps a typing error in a list from planning a week. A suite is bounded by its time
+// instead.
 const maxCells = 500

@@ -34,8 +34,8 @@ func (o *Options) checkPlaces(allowed []int) error {
 	return nil
 }
 
-// on gives the CPUs of a placement, one for each process in turn, or why this host has
-// none such. Nil without a reason leaves it to the cell.
+// on returns the CPUs of a placement, one for each process in turn, or why this host has none. If
+// both are empty, the cell decides.
 func (o *Options) on(name string) (cpus []int, why string) {
 	if o.known != nil && o.known.places[name] != nil {
 		return o.known.places[name], ""
@@ -50,7 +50,7 @@ func (o *Options) on(name string) (cpus []int, why string) {
 	return cpus, ""
 }
 
-// find gives the CPUs of a placement, and the reason if there are none.
+// find returns the CPUs of a placement, and the reason if there are none.
 func (o *Options) find(name string) (cpus []int, why string) {
 	t := o.Topology
 	switch {
@@ -89,7 +89,7 @@ func joinClasses(list []topology.Class) string {
 	return strings.Join(names, ", ")
 }
 
-// secondThreadsLast orders CPUs by how many of their core come before them.
+// secondThreadsLast orders CPUs by the number of CPUs of their core that come before them.
 func secondThreadsLast(t *topology.Topology, cpus []int) []int {
 	seen := map[int]int{}
 	rank := map[int]int{}
@@ -103,8 +103,9 @@ func secondThreadsLast(t *topology.Topology, cpus []int) []int {
 	return list
 }
 
-// namePlaces replaces placements that stand for several classes by those of this host: all of them,
-// or those with the name and any distance and kinds. Keys of cells then mean the same on each host.
+// namePlaces replaces placements that stand for several classes by the classes of this host: all of
+// them, or those with that name and any distance and kinds. Keys of cells then mean the same on
+// each host.
 func (o *Options) namePlaces() {
 	if o.Topology == nil {
 		return

@@ -45,7 +45,7 @@ func Cells(o *Options, names ...string) ([]*bench.Cell, error) {
 	}
 	most := max(o.MaxCells, maxCells)
 	if slices.Equal(names, []string{"matrix"}) {
-		most = max(most, 2*mostPairsAlone) // of two subjects
+		most = max(most, 2*mostPairsAlone) // a matrix of two subjects
 	}
 	if len(cells) > most {
 		return nil, fmt.Errorf("%d cells are more than %d: give shorter lists, or --max-cells", len(cells), most)
@@ -53,7 +53,8 @@ func Cells(o *Options, names ...string) ([]*bench.Cell, error) {
 	return cells, nil
 }
 
-// refused says why a cell cannot run. Of a recorded host, only the shape of the cell is known.
+// refused says why a cell cannot run. For a recorded host only the shape of the cell can be
+// checked.
 func (o *Options) refused(c *bench.Cell) string {
 	if o.Recording != "" {
 		return c.CheckShape(o.CPUs)
@@ -122,7 +123,7 @@ func variants(sc *bench.Scenario, o *Options) []*bench.Cell {
 				for _, place := range bench.Or(o.Places, o.apart()) {
 					for _, slow := range bench.Or(o.Slow, 0) {
 						if wake > n || wake == 0 && slow > 0 {
-							continue // it has fewer waiters than it wakes, or nobody to be slow
+							continue // it has fewer waiters than it wakes, or no slow consumer
 						}
 						add(bench.Cell{Place: place, Procs: 2, Threads: 1, N: n, Gap: o.Gap, Shape: control.Shape{Wake: uint64(wake), Slow: uint64(slow)}, Time: o.rounds(wake)})
 					}
@@ -143,7 +144,7 @@ func variants(sc *bench.Scenario, o *Options) []*bench.Cell {
 	case "mem":
 		shapes, err := memShapes(o)
 		if err != nil {
-			return nil // options has said so
+			return nil // the options have been checked already
 		}
 		for _, m := range shapes {
 			add(bench.Cell{Place: bench.PlaceSame, Procs: 1, Threads: 1, N: memSize(o), Mem: m, Time: memLeastTime})
@@ -163,8 +164,8 @@ func variants(sc *bench.Scenario, o *Options) []*bench.Cell {
 	return cells
 }
 
-// workPairs pairs critical sections and think times: the product of what was asked
-// for, by default short ones and none.
+// workPairs pairs critical sections and think times: the product of what the user asked for, and
+// by default short ones and none.
 func workPairs(o *Options) [][2]time.Duration {
 	if o.Brief && len(o.CS) == 0 && len(o.Think) == 0 {
 		return [][2]time.Duration{{100, 100}}
@@ -199,7 +200,7 @@ func Order(cells []*bench.Cell, count int, shuffle bool, seed uint64) []*bench.C
 	return runs
 }
 
-// ETA is how long the runs will take, about.
+// ETA is about how long the runs will take.
 func ETA(runs []*bench.Cell) time.Duration {
 	var d time.Duration
 	for _, c := range runs {

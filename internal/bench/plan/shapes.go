@@ -8,7 +8,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench"
 )
 
-// some gives what a suite looks at where a scenario of its own looks at more.
+// some returns the values for a suite, which measures fewer of them than a command for one
+// scenario.
 func (o *Options) some(brief, full []int) []int {
 	if o.Brief {
 		return brief
@@ -16,7 +17,7 @@ func (o *Options) some(brief, full []int) []int {
 	return full
 }
 
-// places are those of a handoff.
+// places are the placements of a handoff.
 func (o *Options) places() []string {
 	if o.Brief {
 		return []string{bench.PlaceSame, o.apart()}
@@ -24,7 +25,7 @@ func (o *Options) places() []string {
 	return []string{bench.PlaceSame, o.apart(), bench.PlaceAny}
 }
 
-// crashPlaces are those of a death.
+// crashPlaces are the placements of a death.
 func (o *Options) crashPlaces() []string {
 	if o.Brief {
 		return []string{o.apart()}
@@ -32,10 +33,10 @@ func (o *Options) crashPlaces() []string {
 	return []string{bench.PlaceSame, o.apart()}
 }
 
-// fewRounds is how many rounds a cell with a gap has time for at least.
+// fewRounds is the least number of rounds for which a cell with a gap has time.
 const fewRounds = 60
 
-// rounds gives the least time of a cell whose rounds wake a thread after a gap.
+// rounds returns the least time of a cell whose rounds wake a thread after a gap.
 func (o *Options) rounds(wake int) time.Duration {
 	if wake == 0 {
 		return 0
@@ -43,7 +44,7 @@ func (o *Options) rounds(wake int) time.Duration {
 	return fewRounds * o.Gap
 }
 
-// shapes multiplies the lists that only one scenario has.
+// shapes multiplies the lists that only some scenarios have.
 func shapes(sc *bench.Scenario, o *Options) []bench.Cell {
 	cells := []bench.Cell{{}}
 	times := func(list []int, set func(*bench.Cell, int)) {

@@ -10,10 +10,10 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// quickKills are enough for a median of each repetition.
+// quickKills are enough for a median in each repetition.
 const quickKills = 2*stats.TailMinCrash + 2
 
-// Defaults are what a command takes where the user says nothing.
+// Defaults are the values of a command for what the user does not set.
 type Defaults struct {
 	Time, Warmup time.Duration
 	Count, Kills int
@@ -26,15 +26,15 @@ var (
 	thorough = Defaults{2 * time.Second, 200 * time.Millisecond, 10, 100}
 )
 
-// hogCells are the suite's handoffs beside a busy loop: on one CPU, where it
-// matters most, and for subjects that sleep.
+// hogCells are the suite's handoffs next to a busy loop: on one CPU, where it matters most, and
+// for subjects that sleep.
 func hogCells(o *Options) []*bench.Cell {
 	h := *o
 	h.Hogs, h.Places = []int{1}, []string{bench.PlaceSame}
 	h.Prims = bench.Or(o.Prims, "c:futex", "c:futex-spin1000", "c:cond", "go:eventfd", "shmsync:futex", "shmsync:semaphore", "shmsync:event")
 	cells, err := Cells(&h, "handoff")
 	if err != nil {
-		return nil // none of the asked subjects takes part
+		return nil // none of the selected subjects takes part
 	}
 	return cells
 }
@@ -44,9 +44,9 @@ type Preset struct {
 	Defaults
 	brief  bool          // few shapes
 	few    bool          // few subjects
-	budget time.Duration // what the plan is cut down to; 0: as long as it takes
-	Limit  time.Duration // and when no more repetitions begin on a small host, should that take longer
-	least  Defaults      // but not below this
+	budget time.Duration // the time to which the plan is shortened; 0: no limit
+	Limit  time.Duration // on a small host no more repetitions begin after this, if the plan takes longer
+	least  Defaults      // the plan is not shortened below this
 	gaps   []time.Duration
 }
 
@@ -62,11 +62,11 @@ var (
 		gaps: []time.Duration{0, 20 * time.Microsecond, 100 * time.Microsecond, 500 * time.Microsecond, 2 * time.Millisecond, 10 * time.Millisecond}}
 )
 
-// suiteCells is more than the suites have.
+// suiteCells is greater than the number of cells of any suite.
 const suiteCells = 5000
 
-// Plan gives the cells of a suite. Where the user says nothing about time, it fits them into
-// the budget.
+// Plan returns the cells of a suite. If the user does not set times, it fits the cells into the
+// budget.
 func (p Preset) Plan(o *Options, fit bool) ([]*bench.Cell, error) {
 	o.Suite, o.Brief, o.Few, o.MaxCells = true, p.brief, p.few, max(o.MaxCells, suiteCells)
 	cells, err := Cells(o, bench.ScenarioNames()...)
@@ -90,14 +90,14 @@ func (p Preset) Plan(o *Options, fit bool) ([]*bench.Cell, error) {
 	return cells, nil
 }
 
-// budgetOf is what a plan is cut down to, and LimitOf when no more repetitions begin. A host of several
-// packages or nodes has more to show, and gets more time.
+// budgetOf is the time to which a plan is shortened; after LimitOf no more repetitions begin. A host
+// with several packages or nodes has more to measure, and gets more time.
 func (p Preset) budgetOf(o *Options) time.Duration { return p.budget * p.share(o) }
 
-// LimitOf is when no more repetitions of a suite begin; 0: as long as it takes.
+// LimitOf is the time after which no more repetitions of a suite begin; 0: no limit.
 func (p Preset) LimitOf(o *Options) time.Duration { return p.Limit * p.share(o) }
 
-// share is how many times the time of a small host a plan takes.
+// share is the factor on the time of a small host.
 func (p Preset) share(o *Options) time.Duration {
 	if p.brief && len(o.CPUs) > smallHost {
 		return 3
@@ -105,11 +105,11 @@ func (p Preset) share(o *Options) time.Duration {
 	return 1
 }
 
-// smallHost is how many CPUs a host has at most whose default plan ends within a minute.
+// smallHost is the most CPUs of a host whose default plan ends within a minute.
 const smallHost = 2
 
 // fit makes repetitions shorter, then leaves out scenarios, and then makes repetitions fewer, until the
-// plan is within the budget. Advice needs three repetitions, so that they are the last to go.
+// plan fits the budget. Repetitions are reduced last because advice needs three of them.
 func (p Preset) fit(o *Options, cells []*bench.Cell) []*bench.Cell {
 	budget := p.budgetOf(o)
 	late := func() bool { return budget > 0 && ETA(Order(cells, o.Count, false, 0)) > budget }
@@ -139,15 +139,15 @@ func (p Preset) fit(o *Options, cells []*bench.Cell) []*bench.Cell {
 	return cells
 }
 
-// gapCells are a suite's wakes of peers that have slept for longer and longer: those of
-// the kernel, from C and from Go, and the library's.
+// gapCells are a suite's wakes of peers that have slept for different times: those of the kernel,
+// from C and from Go, and the library's.
 func gapCells(o *Options, gaps []time.Duration) []*bench.Cell {
 	g := *o
 	g.Gaps, g.Places = gaps, []string{o.apart()}
 	g.Prims = bench.Or(o.Prims, "c:futex", "go:futex", bench.Library+":futex")
 	cells, err := Cells(&g, "wake")
 	if err != nil {
-		return nil // none of the asked subjects takes part
+		return nil // none of the selected subjects takes part
 	}
 	return cells
 }
