@@ -74,6 +74,9 @@
 #include <stdint.h>
 #include <time.h>
 
+/* The version of this header: 10,000 for the major number, 100 for the minor one, 1 for the patch. */
+#define SHMSYNC_VERSION 100
+
 /* The version of the layout of arenas that this header was made for. An arena of
  * another one is refused with EPROTONOSUPPORT. */
 #ifndef SHMSYNC_LAYOUT_VERSION
@@ -87,6 +90,9 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* The version of the implementation, as text: "0.1.0". SHMSYNC_VERSION is that of the header. */
+const char *shmsync_version(void);
 
 /* ---- Arenas ---- */
 
@@ -217,6 +223,9 @@ int shmsync_value_attach(shmsync_arena *a, const char *name, uint64_t size, uint
  * have left the contents under another name: these go, too, also if there is nothing else. ENOENT. EBUSY: a process has
  * it open. */
 int shmsync_delete(shmsync_arena *a, const char *name);
+/* The same for the object at an offset that an _offset function gave: the way to remove an anonymous one. EINVAL: no
+ * object is there. */
+int shmsync_delete_at(shmsync_arena *a, shmsync_offset off);
 
 /* The last failure of the calling thread in words; never NULL, good until its next. */
 const char *shmsync_error(void);
@@ -2556,6 +2565,11 @@ SHMI_FN int shmi_result(int err, const char *function) { return SHMI_LIKELY(err 
 /* A function of the user's begins, and gives its result: shmsync_error is about this call if it fails. */
 #define SHMI_BEGIN() (shmi_last.err = 0)
 #define SHMI_TELL(err) shmi_result((err), __func__)
+
+#define SHMI_TEXT(x) #x
+#define SHMI_VERSION(major, minor, patch) SHMI_TEXT(major) "." SHMI_TEXT(minor) "." SHMI_TEXT(patch)
+SHMI_ASSERT(SHMSYNC_VERSION == 0 * 10000 + 1 * 100 + 0, "the two versions");
+const char *shmsync_version(void) { return SHMI_VERSION(0, 1, 0); }
 
 const char *shmsync_error(void)
 {
@@ -5611,6 +5625,34 @@ int shmsync_delete(shmsync_arena *a, const char *name)
         if (err == ENOENT && deleted)
             err = 0;
     }
+    pthread_mutex_unlock(&a->handles);
+    shmi_exit(a);
+    return SHMI_TELL(err);
+}
+int shmsync_delete_at(shmsync_arena *a, shmsync_offset off)
+{
+    SHMI_BEGIN();
+    shmi_header h;
+    int deleted, found = 0, err = shmi_enter(a, "arena.delete");
+    if (err != 0)
+        return SHMI_TELL(err);
+    pthread_mutex_lock(&a->handles);
+    shmi_release_deferred(a);
+    err = shmi_open_at(a, off, &h);
+    if (err == 0 && h.o.name_len != 0) {
+        shmi_header named;
+        err = shmi_seek(a, h.o.name, h.o.name_len, h.hash, 0, &named, &found);
+        if (err == 0 && found)
+            shmi_forget(a, named.o.off);
+        shmi_forget(a, off);
+        /* What an interrupted upgrade has left belongs to the object that has the name. */
+        if (err == 0 && found && named.o.off == off)
+            err = shmi_delete_successor(a, h.o.name, h.o.name_len, &deleted);
+        if (err == 0)
+            err = shmi_open_at(a, off, &h);
+    }
+    if (err == 0)
+        err = shmi_erase(a, &h);
     pthread_mutex_unlock(&a->handles);
     shmi_exit(a);
     return SHMI_TELL(err);

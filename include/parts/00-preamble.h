@@ -73,6 +73,9 @@
 #include <stdint.h>
 #include <time.h>
 
+/* The version of this header: 10,000 for the major number, 100 for the minor one, 1 for the patch. */
+#define SHMSYNC_VERSION 100
+
 /* The version of the layout of arenas that this header was made for. An arena of
  * another one is refused with EPROTONOSUPPORT. */
 #ifndef SHMSYNC_LAYOUT_VERSION

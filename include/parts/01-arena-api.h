@@ -1,3 +1,6 @@
+/* The version of the implementation, as text: "0.1.0". SHMSYNC_VERSION is that of the header. */
+const char *shmsync_version(void);
+
 /* ---- Arenas ---- */
 
 /* What becomes of an exclusive hold whose process dies; fixed when the object is made. The
@@ -127,6 +130,9 @@ int shmsync_value_attach(shmsync_arena *a, const char *name, uint64_t size, uint
  * have left the contents under another name: these go, too, also if there is nothing else. ENOENT. EBUSY: a process has
  * it open. */
 int shmsync_delete(shmsync_arena *a, const char *name);
+/* The same for the object at an offset that an _offset function gave: the way to remove an anonymous one. EINVAL: no
+ * object is there. */
+int shmsync_delete_at(shmsync_arena *a, shmsync_offset off);
 
 /* The last failure of the calling thread in words; never NULL, good until its next. */
 const char *shmsync_error(void);

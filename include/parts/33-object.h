@@ -1012,6 +1012,34 @@ int shmsync_delete(shmsync_arena *a, const char *name)
     shmi_exit(a);
     return SHMI_TELL(err);
 }
+int shmsync_delete_at(shmsync_arena *a, shmsync_offset off)
+{
+    SHMI_BEGIN();
+    shmi_header h;
+    int deleted, found = 0, err = shmi_enter(a, "arena.delete");
+    if (err != 0)
+        return SHMI_TELL(err);
+    pthread_mutex_lock(&a->handles);
+    shmi_release_deferred(a);
+    err = shmi_open_at(a, off, &h);
+    if (err == 0 && h.o.name_len != 0) {
+        shmi_header named;
+        err = shmi_seek(a, h.o.name, h.o.name_len, h.hash, 0, &named, &found);
+        if (err == 0 && found)
+            shmi_forget(a, named.o.off);
+        shmi_forget(a, off);
+        /* What an interrupted upgrade has left belongs to the object that has the name. */
+        if (err == 0 && found && named.o.off == off)
+            err = shmi_delete_successor(a, h.o.name, h.o.name_len, &deleted);
+        if (err == 0)
+            err = shmi_open_at(a, off, &h);
+    }
+    if (err == 0)
+        err = shmi_erase(a, &h);
+    pthread_mutex_unlock(&a->handles);
+    shmi_exit(a);
+    return SHMI_TELL(err);
+}
 
 /* Ends what dead had begun with the object in b: a deletion that was decided is done,
  * another cancelled. The caller is the reaper of dead and holds handles. */

@@ -18,7 +18,7 @@ const skipped = 77
 func TestContract(t *testing.T) {
 	for _, verb := range []string{
 		"closed-handles", "closed-arena", "closed-in-use", "close-many", "errors", "helper", "last-thread",
-		"fork-in-repair", "fork-in-on-death", "close-in-call", "locked-memory", "cancel", "interrupted",
+		"fork-in-repair", "fork-in-on-death", "close-in-call", "locked-memory", "cancel", "interrupted", "delete-at",
 	} {
 		t.Run(verb, func(t *testing.T) {
 			name := unusedName(t)

@@ -224,6 +224,7 @@ static int closed_arena(void)
     CHECK(shmsync_value_open(a, "value", 64, 0, &block), EBADF);
     CHECK(shmsync_value_attach(a, "value", 64, 0, &block), EBADF);
     CHECK(shmsync_delete(a, "mutex"), EBADF);
+    CHECK(shmsync_delete_at(a, off), EBADF);
     CHECK(shmsync_recover_all(a, repair_lost, NULL, NULL), EBADF);
     CHECK(shmsync_mutex_open(a, "mutex", NULL, &m), EBADF);
     CHECK(shmsync_mutex_attach(a, "mutex", NULL, &m), EBADF);
@@ -325,6 +326,39 @@ static int close_many(void)
         fprintf(stderr, "%llu references were looked at to open and close %d\n", (unsigned long long)a->refs_passed, MANY);
         return 1;
     }
+    return shmsync_arena_close(a);
+}
+
+/* An object is deleted by its offset: an anonymous one leaves no memory behind. */
+static int delete_at(void)
+{
+    enum { ROUNDS = 20000 }; /* many more than have room */
+    shmsync_arena *a = open_arena();
+    shmsync_offset off = 0, raw;
+    shmsync_mutex m, again;
+    int i;
+    for (i = 0; i < ROUNDS; i++) {
+        CHECK(shmsync_mutex_open(a, NULL, NULL, &m), 0);
+        off = shmsync_mutex_offset(&m);
+        if (i == 0)
+            CHECK(shmsync_delete_at(a, off), EBUSY);
+        CHECK(shmsync_mutex_close(&m), 0);
+        CHECK(shmsync_delete_at(a, off), 0);
+    }
+    CHECK(shmsync_delete_at(a, off), EINVAL);
+    CHECK(shmsync_delete_at(a, 0), EINVAL);
+    CHECK(shmsync_delete_at(a, UINT64_MAX), EINVAL);
+    CHECK(shmsync_alloc(a, 64, &raw), 0);
+    CHECK(shmsync_delete_at(a, raw), EINVAL);
+    CHECK(shmsync_mutex_open(a, "named", NULL, &m), 0);
+    off = shmsync_mutex_offset(&m);
+    CHECK(shmsync_mutex_at(a, off, &again), 0);
+    CHECK(shmsync_mutex_close(&m), 0);
+    CHECK(shmsync_delete_at(a, off), EBUSY);
+    CHECK(shmsync_mutex_close(&again), 0);
+    CHECK(shmsync_delete_at(a, off), 0);
+    CHECK(shmsync_mutex_attach(a, "named", NULL, &m), ENOENT);
+    CHECK(strcmp(shmsync_version(), "0.1.0"), 0);
     return shmsync_arena_close(a);
 }
 
@@ -706,6 +740,7 @@ int main(int argc, char **argv)
         {"closed-in-use", closed_in_use},
         {"close-many", close_many},
         {"errors", errors},
+        {"delete-at", delete_at},
         {"helper", helper},
         {"last-thread", last_thread},
         {"fork-in-repair", fork_in_repair},
