@@ -11,7 +11,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench"
 )
 
-// Cells run where the arena is said to be, and leave nothing there.
+// Cells use an arena in the given directory, and leave nothing there.
 func TestArenaLiesWhereItIsSaid(t *testing.T) {
 	requireCC(t)
 	dir := t.TempDir()

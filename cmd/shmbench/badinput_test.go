@@ -29,7 +29,7 @@ func withoutDevShm(t *testing.T, args ...string) (out string) {
 	return string(b)
 }
 
-// Measuring needs no /dev/shm, and the proof that does says so.
+// Measuring needs no /dev/shm. A self-test that needs it says so.
 func TestWithoutDevShm(t *testing.T) {
 	out := withoutDevShm(t, "selftest", "--only", "arena/named,exclusion")
 	require.Regexp(t, `RESULT skip arena/named: .*/dev/shm`, out)

@@ -14,8 +14,8 @@ type barsCmd struct {
 	Only string `placeholder:"REGEXP" help:"Only the bars whose name, subject or peer matches."`
 }
 
-// barsDefaults make ten repetitions, or what is asked for, and as many kills in
-// each as the table needs in all.
+// barsDefaults are ten repetitions, or as many as the user asks for, and enough kills in each for
+// the total that the table needs.
 func barsDefaults(count int) plan.Defaults {
 	if count <= 0 {
 		count = 10

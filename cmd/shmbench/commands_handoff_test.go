@@ -10,7 +10,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/report"
 )
 
-// It is known of every peer in Go, and of no other.
+// Every peer in Go says whether it slept, and no other peer does.
 func TestHandoffSaysWhoSlept(t *testing.T) {
 	slept := func(c report.Cell) bool {
 		return c.Scenario != "handoff" || c.Subject == "in-process:chan" || len(c.Values("slept")) > 0

@@ -9,7 +9,7 @@ type helperCmd struct {
 	File string `arg:"" help:"Where to put it."`
 }
 
-// Help tells what it is for.
+// Help describes the command.
 func (helperCmd) Help() string {
 	return `Compiles the peers in C with --cc, which may be a compiler for another host, into a file that
 this same shmbench takes there as --helper FILE.`

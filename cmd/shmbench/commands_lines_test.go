@@ -10,8 +10,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench"
 )
 
-// Critical sections of many lines end with all of them counted, in Go and in C; a lock
-// that does not exclude is found out.
+// In critical sections of many lines all lines are counted, in Go and in C. A lock that does not
+// exclude is detected.
 func TestLinesUnderALock(t *testing.T) {
 	requireCC(t)
 	args := []string{"lock", "--place=any", "--procs=2", "--threads=2", "--time=20ms", "--warmup=2ms", "--count=1", "--think=0", "--format=json"}

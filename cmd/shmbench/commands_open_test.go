@@ -10,9 +10,10 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/subjects"
 )
 
-// The same between the program's own threads: a lock that is held for long once.
+// An open loop sees a stall of a lock that is held for long once, also between the program's own
+// threads.
 func TestOpenLoopSeesAStall(t *testing.T) {
-	// On a busy machine other requests are late as well.
+	// On a busy machine other requests are late, too.
 	for a := new(attempts); ; {
 		m := stalled(t)
 		require.Greater(t, m["p99-ns"], 0.7*float64(subjects.StallTime), "%v", m)

@@ -21,7 +21,7 @@ func TestPlaceUsage(t *testing.T) {
 	}
 }
 
-// Workers of a pair run where it says, in its order.
+// The workers of a pair run on the CPUs that it names, in its order.
 func TestPairsRunWhereTheySay(t *testing.T) {
 	cpus, err := place.AllowedCPUs()
 	require.NoError(t, err)
@@ -39,7 +39,7 @@ func TestPairsRunWhereTheySay(t *testing.T) {
 		require.Equal(t, cpus[0], c.Reps[0].Workers[1].CPU)
 	}
 
-	// A class that the chosen CPUs lack is skipped, with a reason.
+	// A cell of a class that the chosen CPUs lack is skipped, with a reason.
 	code, out, errs = shmbench(t, "handoff", "--prim=go:pipe", "--place="+bench.PlaceRemote, "--cpus="+strconv.Itoa(cpus[0]), "--time=5ms", "--count=1", "--format=json", "--cc=none")
 	require.Zero(t, code, errs)
 	for _, c := range parseDocument(t, out).Cells {

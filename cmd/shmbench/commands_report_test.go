@@ -20,7 +20,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/report"
 )
 
-// resultFile writes a result file without a run behind it, after change has had its way with it.
+// resultFile writes a result file without a run. change may modify it first.
 func resultFile(t *testing.T, change func(*report.Document)) string {
 	t.Helper()
 	o, results, err := madeup.Results()
@@ -37,7 +37,7 @@ func resultFile(t *testing.T, change func(*report.Document)) string {
 	return name
 }
 
-// steady has a cell's main metric be f, with little noise.
+// steady sets the main metric of a cell to f, with little noise.
 func steady(d *report.Document, cell int, f float64) {
 	c := &d.Cells[cell]
 	for i := range c.Reps {
@@ -129,7 +129,7 @@ func TestExport(t *testing.T) {
 	require.Contains(t, out, "Percentile")
 }
 
-// --out writes the result file beside what standard output gets.
+// --out writes the result file in addition to standard output.
 func TestOut(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "r.json")
 	var out string

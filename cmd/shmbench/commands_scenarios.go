@@ -8,8 +8,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/plan"
 )
 
-// The commands of the scenarios that are about more than a lock or a token. Help
-// says what a cell does, what its figures are, and what it checks.
+// The commands of the scenarios that need more than a lock or a token. Help says what a cell
+// does, which figures it gives, and what it checks.
 type (
 	rwCmd      struct{}
 	semCmd     struct{}

@@ -8,8 +8,8 @@ import (
 	"github.com/shmsync/shmsync/internal/selftest"
 )
 
-// selftestCmd proves that what the library promises holds on this host. It measures
-// nothing, so that it also means something where time does not: in an emulator.
+// selftestCmd proves that the promises of the library hold on this host. It measures nothing, so
+// it is also useful where times have no meaning, as in an emulator.
 type selftestCmd struct {
 	Only []string `placeholder:"PATTERN" help:"Proofs, as in crash/* or place/*. Default: all."`
 }
@@ -45,5 +45,5 @@ type selftestWorkerCmd struct {
 	Args []string `arg:"" optional:"" help:"With what."`
 }
 
-// Run is the life of the process.
+// Run runs the process.
 func (c *selftestWorkerCmd) Run(*session) error { return selftest.RunWorker(c.Role, c.Args) }

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every proof holds here, or says why it cannot be shown.
+// Every proof succeeds here, or says why it cannot run.
 func TestSelftest(t *testing.T) {
 	code, out, errs := shmbench(t, "selftest")
 	require.Equal(t, exitOK, code, out+errs)

@@ -76,5 +76,5 @@ type stopStormWorkerCmd struct {
 	Number int `arg:""`
 }
 
-// Run is the life of the process.
+// Run runs the process.
 func (c *stopStormWorkerCmd) Run(*session) error { return stopstorm.RunWorker(c.Number) }

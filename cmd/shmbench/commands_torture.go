@@ -64,7 +64,7 @@ type tortureWorkerCmd struct {
 	Lane   int    `arg:"" optional:""`
 }
 
-// Run is the life of the process.
+// Run runs the process.
 func (c *tortureWorkerCmd) Run(s *session) error {
 	return torture.RunWorker(c.Role, c.Number, c.Lane, s.stderr)
 }

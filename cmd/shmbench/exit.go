@@ -12,12 +12,12 @@ import (
 const (
 	exitOK        = 0
 	exitUsage     = 1
-	exitSkipped   = 2 // with --strict
+	exitSkipped   = 2 // only with --strict
 	exitViolation = 3
 	exitCrashed   = 4 // a worker crashed, or a cell hung
 )
 
-// exitCode is the worst that any cell calls for; a violation outranks all.
+// exitCode is the highest code that any cell requires; a violation outranks all others.
 func exitCode(results []*bench.Result, strict bool) int {
 	code := exitOK
 	for _, r := range results {
@@ -35,7 +35,7 @@ func exitCode(results []*bench.Result, strict bool) int {
 	return code
 }
 
-// status is an exit status that has been explained already.
+// status is an exit status whose reason has been printed already.
 type status int
 
 func (s status) Error() string { return fmt.Sprintf("exit status %d", int(s)) }

@@ -35,7 +35,7 @@ var commandScenarios = map[string][]string{
 	"matrix":      {"matrix"},
 }
 
-// scenarioFlags are those that say something about a scenario beside those of its keys.
+// scenarioFlags are flags that concern a scenario and are not among its keys.
 var scenarioFlags = map[string][]string{
 	"seq": {"gap", "slow"}, "mem": {"mib", "nodes"}, "crash": {"kills", "role"}, "lock": {"lines", "spin"}, "matrix": {"nodes"},
 }
@@ -43,11 +43,11 @@ var scenarioFlags = map[string][]string{
 // settled are keys of scenarios that no flag changes.
 var settled = map[string][]string{"idle": {"place"}}
 
-// runFlags are about how cells are run and shown, whatever they measure.
+// runFlags concern how cells are run and shown, in any scenario.
 var runFlags = []string{"cpus", "nodes", "topology", "prim", "variant", "time", "warmup", "count", "seed", "shuffle", "timeout", "max-cells",
 	"strict", "format", "out", "html", "cc", "helper", "dry-run", "verbose"}
 
-// otherFlags are those of commands that measure no scenario, or cells of their own.
+// otherFlags are the flags of commands that measure no scenario, or cells of their own.
 var otherFlags = map[string][]string{
 	"bars":      {"cpus", "nodes", "topology", "time", "warmup", "count", "kills", "seed", "shuffle", "timeout", "strict", "format", "out", "html", "cc", "helper", "dry-run", "verbose"},
 	"helper":    {"cc"},
@@ -61,14 +61,14 @@ var otherFlags = map[string][]string{
 	"selftest":  {"timeout", "strict", "dry-run"},
 }
 
-// heeds tells whether a command does anything with a flag that all of them accept.
+// heeds reports whether a command uses a flag. All commands accept all common flags.
 func heeds(command, flag string) bool {
 	if list, ok := otherFlags[command]; ok {
 		return slices.Contains(list, flag)
 	}
 	names, ok := commandScenarios[command]
 	if !ok || slices.Contains(runFlags, flag) {
-		return true // a suite, and what comes later
+		return true // a suite, and commands that are added later
 	}
 	return slices.ContainsFunc(names, func(name string) bool {
 		return flag == "arena" && plan.Movable(name) || slices.Contains(bench.ScenarioByName(name).Keys, flag) && !slices.Contains(settled[name], flag) || slices.Contains(scenarioFlags[name], flag)
@@ -85,8 +85,8 @@ func helpOf(options kong.HelpOptions, ctx *kong.Context) error {
 	return kong.DefaultHelpPrinter(options, ctx)
 }
 
-// refuseZeros refuses a zero for a flag whose zero value means that the user did not say: a user who
-// writes --time 0 must not get the default.
+// refuseZeros refuses a zero for a flag whose zero value means that the user gave none: after --time
+// 0 the user must not get the default.
 func refuseZeros(ctx *kong.Context) error {
 	for _, p := range ctx.Path {
 		if p.Flag == nil || !slices.Contains([]string{"time", "count", "kills", "timeout"}, p.Flag.Name) {
@@ -99,7 +99,7 @@ func refuseZeros(ctx *kong.Context) error {
 	return nil
 }
 
-// warnUnheeded tells of flags that the user gave and the command does nothing with.
+// warnUnheeded warns about flags that the user gave and the command ignores.
 func warnUnheeded(w io.Writer, ctx *kong.Context) {
 	node := ctx.Selected()
 	if node == nil || node.Hidden {

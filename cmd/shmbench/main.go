@@ -108,18 +108,18 @@ What no flag says, the environment can: SHMBENCH_MAX_CELLS stands for --max-cell
 Exit status: 0 ok, 1 usage, environment or a failed bar, 2 skipped cells under
 --strict, 3 a subject broke its promise, 4 a worker crashed or hung.`
 
-// envPrefix begins the names of the variables that stand for flags.
+// envPrefix is the beginning of the names of the environment variables for flags.
 const envPrefix = "SHMBENCH"
 
 func main() { os.Exit(realMain(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// realMain is main with its surroundings as arguments.
+// realMain is main with its environment as arguments.
 func realMain(args []string, stdout, stderr io.Writer) int {
 	var p program
 	parser, err := kong.New(&p, kong.Name("shmbench"), kong.Description(description),
 		kong.Writers(stdout, stderr), kong.Vars{"torturejobs": torture.JobNames()}, kong.DefaultEnvars(envPrefix),
 		kong.Help(helpOf), kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}),
-		kong.ValueFormatter(func(v *kong.Value) string { return v.Help })) // without a variable for each flag
+		kong.ValueFormatter(func(v *kong.Value) string { return v.Help })) // without the variable of each flag
 	if err != nil {
 		fmt.Fprintln(stderr, "shmbench:", err)
 		return exitUsage
@@ -205,7 +205,7 @@ func (crashCmd) Run(s *session) error { return s.measure(plan.Usual, commandScen
 // Run runs the scenarios.
 func (waitersCmd) Run(s *session) error { return s.measure(plan.Usual, commandScenarios["waiters"]...) }
 
-// Run is the life of a worker.
+// Run runs a worker.
 func (c *workerCmd) Run(s *session) error {
 	if c.Busy != nil {
 		return load.RunHog(*c.Busy, c.Idle)

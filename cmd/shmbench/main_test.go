@@ -20,7 +20,7 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// TestMain lets the test binary be the worker that the engine runs.
+// TestMain lets the test binary act as the worker that the engine starts.
 func TestMain(m *testing.M) {
 	if os.Getenv("SHMBENCH_WORKER") != "" {
 		os.Exit(realMain(os.Args[1:], os.Stdout, os.Stderr))
@@ -38,7 +38,7 @@ func shmbench(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	}
 	t.Setenv("TMPDIR", t.TempDir())
 	if len(args) > 0 && measures(args[0]) && !strings.Contains(strings.Join(args, " "), "--timeout") {
-		args = append(slices.Clip(args), "--timeout=1m") // a busy machine takes longer than a user wants to wait
+		args = append(slices.Clip(args), "--timeout=1m") // a busy machine takes longer than the default timeout for users
 	}
 	var out, errs bytes.Buffer
 	code = realMain(args, &out, &errs)
@@ -49,8 +49,8 @@ func measures(command string) bool {
 	return slices.ContainsFunc(bench.Scenarios, func(s *bench.Scenario) bool { return s.Name == command })
 }
 
-// measured runs shmbench until each cell that is to have one has a value of a metric. A busy
-// machine may not come to it in time, so there are several attempts, each longer.
+// measured runs shmbench until each cell that should have one has a value of a metric. A busy
+// machine may not measure in time, so there are several attempts, each longer.
 func measured(t *testing.T, metric func(c report.Cell) bool, args ...string) report.Document {
 	t.Helper()
 	for length := 30 * time.Millisecond; ; length *= 2 {
@@ -74,8 +74,8 @@ func needsCPUs(t *testing.T, c report.Cell) bool {
 	return len(cpus) == 1 && c.Status == bench.StatusSkipped && c.Reason == "needs two CPUs"
 }
 
-// attempts are what a test makes until a busy machine comes to what the test needs in time: ten at
-// least, and for two minutes at least.
+// attempts are repeated by a test until a busy machine has measured what the test needs: at least
+// ten times, and for at least two minutes.
 type attempts struct {
 	begun time.Time
 	made  int

@@ -18,8 +18,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/place"
 )
 
-// restricted runs this program from a thread that limit has changed, whose children
-// inherit that. The thread ends with the test.
+// restricted runs this program from a thread that limit has restricted. Its children inherit the
+// restriction. The thread ends with the test.
 func restricted(t *testing.T, limit func() error, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	self, err := os.Executable()
@@ -43,7 +43,7 @@ func restricted(t *testing.T, limit func() error, args ...string) (code int, std
 	}
 	require.NoError(t, err)
 	require.NoError(t, <-started)
-	_ = cmd.Wait() // its status is told below
+	_ = cmd.Wait() // the status is checked below
 	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
 }
 
@@ -75,7 +75,7 @@ func withoutMbind() error {
 	return nil
 }
 
-// Where memory may not be placed, the cells that would are skipped, with the reason; the
+// If memory may not be placed, the cells that would place it are skipped, with the reason; the
 // others run.
 func TestWithoutPermissionToPlace(t *testing.T) {
 	args := []string{"mem", "--mem=first-touch,bind:0", "--huge=none", "--mib=4", "--time=5ms", "--warmup=1ms", "--count=1", "--cc=none", "--format=json"}
@@ -93,7 +93,7 @@ func TestWithoutPermissionToPlace(t *testing.T) {
 	require.Equal(t, exitSkipped, code, errs)
 }
 
-// A CPU that there is, and that this process may not use, is a mistake that is named.
+// A CPU that exists and that this process may not use is refused by name.
 func TestCPUOutsideTheCpuset(t *testing.T) {
 	cpus, err := place.AllowedCPUs()
 	require.NoError(t, err)

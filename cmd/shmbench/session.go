@@ -25,9 +25,9 @@ type session struct {
 	common         *common
 	stdout, stderr io.Writer
 	args           []string
-	gaps           []time.Duration // of wake cells, where the user says nothing
-	until          time.Time       // when a suite is to end, whatever the host does meanwhile
-	sample         string          // how a matrix chooses its pairs; empty where it is one scenario of many
+	gaps           []time.Duration // gaps of wake cells, if the user gives none
+	until          time.Time       // when a suite has to end, whatever slows the host down
+	sample         string          // how a matrix chooses its pairs; empty if it is one of many scenarios
 }
 
 // measure plans, runs and reports the named scenarios.
@@ -45,7 +45,7 @@ func (s *session) measure(d plan.Defaults, names ...string) error {
 	return s.execute(o, cells, nil)
 }
 
-// execute runs the cells and reports them; judge adds what a command concludes.
+// execute runs the cells and reports them; judge adds the conclusions of a command.
 func (s *session) execute(o *plan.Options, cells []*bench.Cell, judge func(*report.Run)) error {
 	f := s.common
 	e := &engine.Engine{Until: s.until, CPUs: o.CPUs, Timeout: o.Timeout, Seed: o.Seed}
@@ -106,7 +106,7 @@ func (s *session) execute(o *plan.Options, cells []*bench.Cell, judge func(*repo
 	return nil
 }
 
-// writable sees that a file can be written before hours go into what it is to hold.
+// writable checks that a file can be written before hours are spent on its contents.
 func writable(name string) error {
 	if name == "" {
 		return nil
@@ -144,7 +144,7 @@ func (s *session) printPlan(cells, sequence []*bench.Cell, o *plan.Options) erro
 	return nil
 }
 
-// output is where the results go.
+// output returns the destination of the results.
 func (s *session) output() (w io.Writer, closeIt func() error, err error) {
 	if s.common.Out == "" {
 		return s.stdout, func() error { return nil }, nil
@@ -156,9 +156,9 @@ func (s *session) output() (w io.Writer, closeIt func() error, err error) {
 	return f, f.Close, nil
 }
 
-// write renders the report on standard output, and for good where the user wants it.
+// write renders the report on standard output, and keeps it if the user wants that.
 func (s *session) write(r *report.Run) error {
-	if s.common.Format != "table" { // a table has them at its top
+	if s.common.Format != "table" { // a table has the notes at its top
 		for _, w := range r.Warnings {
 			fmt.Fprintln(s.stderr, "shmbench: warning:", w)
 		}

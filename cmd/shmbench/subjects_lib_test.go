@@ -14,8 +14,8 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// TestLibrarySubjects runs every cell of the library. The counter under the lock,
-// the order of tokens and the audit of crowds are checked by the cells.
+// TestLibrarySubjects runs every cell of the library. The cells check the counter under the lock,
+// the order of tokens and the audit of crowds.
 func TestLibrarySubjects(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: only TestEveryScenarioRuns measures")
@@ -58,7 +58,8 @@ func TestLibrarySubjects(t *testing.T) {
 				ran[c.Subject] = true
 				if c.Scenario == "waiters" {
 					require.Zero(t, c.Summary["disturbed"].Hi, c.Key)
-					// It is up to 30 on an idle machine. A thread for each waiter would be 300.
+					// The value is up to 30 on an idle machine. With one thread for each waiter
+					// it would be 300.
 					require.Less(t, c.Summary["threads"].Hi, 150.0, c.Key)
 					require.Contains(t, c.Summary, "cancel-ns", c.Key)
 				}
@@ -75,8 +76,8 @@ func TestLibrarySubjects(t *testing.T) {
 	}
 }
 
-// TestBrokenLibraryIsAViolation proves that wrong uses of the library's own
-// words are seen as those of others are.
+// TestBrokenLibraryIsAViolation proves that wrong uses of the library are detected as those of
+// other subjects are.
 func TestBrokenLibraryIsAViolation(t *testing.T) {
 	for _, c := range []struct {
 		args   []string

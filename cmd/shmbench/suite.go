@@ -12,7 +12,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/report"
 )
 
-// suiteCmd looks at everything.
+// suiteCmd measures everything.
 type suiteCmd struct {
 	Quick bool `xor:"preset" help:"In less than a minute (default)."`
 	Std   bool `xor:"preset" help:"In less than ten minutes: more shapes, longer."`
@@ -49,8 +49,7 @@ func (s *session) suite(p plan.Preset) (*plan.Options, []*bench.Cell, error) {
 	return o, cells, err
 }
 
-// outline is the plan in a few lines: how many cells of each scenario, and how long they
-// take.
+// outline is a short form of the plan: how many cells each scenario has, and how long they take.
 func outline(cells []*bench.Cell, o *plan.Options) []string {
 	perScenario := map[string][]*bench.Cell{}
 	for _, c := range cells {
@@ -87,15 +86,15 @@ file descriptions; and, within a process, those of Go. What is not there is skip
 the reason.`
 }
 
-// Run runs them.
+// Run runs these cells.
 func (peersCmd) Run(s *session) error {
 	return s.measure(plan.Usual, commandScenarios["peers"]...)
 }
 
-// wakeCmd looks at wakes alone.
+// wakeCmd measures only wakes.
 type wakeCmd struct{}
 
-// wakeGaps are the points of a curve of wakes against how long the other has slept.
+// wakeGaps are the points of a curve of wakes against the time that the other end has slept.
 var wakeGaps = []time.Duration{0, 20 * time.Microsecond, 200 * time.Microsecond, 2 * time.Millisecond, 10 * time.Millisecond}
 
 // Help describes the cells.
@@ -117,7 +116,7 @@ func (wakeCmd) Run(s *session) error {
 	return s.measure(plan.Usual, commandScenarios["wake"]...)
 }
 
-// oversubCmd has more workers than CPUs.
+// oversubCmd runs more workers than CPUs.
 type oversubCmd struct{}
 
 // Help describes the cells.

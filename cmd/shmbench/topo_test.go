@@ -45,7 +45,7 @@ func TestTopoShowsRecordedHosts(t *testing.T) {
 			require.Equal(t, report.TopologySchema, d.Schema)
 			require.Equal(t, topotest.Host(t, name), d.Topology)
 
-			// The picture has a box for each core, and says its CPUs.
+			// The picture has a box for each core, with the numbers of its CPUs.
 			b, err := os.ReadFile(page)
 			require.NoError(t, err)
 			require.NoError(t, madeup.CheckPage(string(b)))
@@ -59,7 +59,7 @@ func TestTopoShowsRecordedHosts(t *testing.T) {
 	}
 }
 
-// The topology that was recorded of this host is shown as this host is.
+// The recorded topology of this host is shown like the topology of this host.
 func TestTopoRecordsThisHost(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "recorded")
 	code, _, errs := shmbench(t, "topo", "--record", dir)

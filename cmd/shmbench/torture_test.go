@@ -14,7 +14,7 @@ import (
 	"github.com/shmsync/shmsync/internal/torture"
 )
 
-// runTorture runs one and gives what it says.
+// runTorture runs a torture and returns its result.
 func runTorture(t *testing.T, args ...string) (code int, r torture.Result, errs string) {
 	t.Helper()
 	code, out, errs := shmbench(t, append([]string{"torture", "--format=json"}, args...)...)
@@ -32,7 +32,7 @@ func TestTorture(t *testing.T) {
 	require.NotZero(t, r.Rounds)
 	require.NotZero(t, r.Deaths)
 	require.Equal(t, r.Unjudged, r.Beyond)
-	// On a busy machine a job may not get its turn in one torture.
+	// On a busy machine a job may not run during one torture.
 	idle := func(r torture.Result) (names []string) {
 		for name, n := range r.Turns {
 			if n == 0 {
@@ -50,7 +50,7 @@ func TestTorture(t *testing.T) {
 	require.Empty(t, jobs)
 }
 
-// A few ends of each kind are in every long plan, and the fallbacks hold as well.
+// Every long plan contains some ends of each kind, and the promises also hold with the fallbacks.
 func TestTortureFallbacks(t *testing.T) {
 	if !proctest.Long() {
 		t.Skip("needs SHMSYNC_TEST_LONG=1: it runs a torture for each feature")
@@ -67,7 +67,7 @@ func TestTortureFallbacks(t *testing.T) {
 
 func TestTortureSeesViolations(t *testing.T) {
 	for _, c := range []struct{ job, reason string }{
-		{"test:open", "not alone inside|came inside meanwhile"}, // whichever of two notices
+		{"test:open", "not alone inside|came inside meanwhile"}, // either of two processes may notice
 		{"test:lossy", "one item is gone"},
 		{"test:panicky", "panic: shmsync: no"},
 	} {
@@ -80,7 +80,7 @@ func TestTortureSeesViolations(t *testing.T) {
 	}
 }
 
-// A torture finds a process that waits for long, unless other programs are in the way.
+// A torture finds a process that waits for long, unless other programs take its CPU.
 func TestTortureSeesWaits(t *testing.T) {
 	code, r, errs := runTorture(t, "--duration=4s", "--only=test:slow", "--processes=1")
 	require.NotZero(t, r.Long)
@@ -92,7 +92,7 @@ func TestTortureSeesWaits(t *testing.T) {
 	require.NotZero(t, r.Beyond)
 }
 
-// A process that waits for good is found, with the words and the stacks.
+// A torture finds a process that waits for ever, and prints the words and the stacks.
 func TestTortureSeesAHang(t *testing.T) {
 	code, r, errs := runTorture(t, "--duration=20s", "--timeout=6s", "--only=mutex,test:stuck")
 	require.Equal(t, exitViolation, code, errs)

@@ -14,8 +14,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// A helper that was built before runs the peers; one of other sources, or none at all, is
-// refused before anything is measured.
+// A helper that was built before runs the peers. A helper from other sources, or a missing one,
+// is refused before anything is measured.
 func TestHelperGiven(t *testing.T) {
 	requireCC(t)
 	helper := filepath.Join(t.TempDir(), "peer")
@@ -43,14 +43,14 @@ func TestHelperGiven(t *testing.T) {
 	require.Contains(t, errs, "no C compiler")
 }
 
-// Consumers that are slower than the counter miss some of it, and faster ones do not; a
-// consumer that is too slow for the instants that are kept is skipped.
+// Consumers that are slower than the counter miss some values, and faster ones do not. A consumer
+// that is too slow for the kept instants is skipped.
 func TestSlowConsumersLag(t *testing.T) {
 	lag := func(slow string, metric func(c report.Cell) bool) []report.Cell {
 		return measured(t, metric, "seq", "--prim=shmsync:sequencer,in-process:sync.Cond", "--waiters=4", "--wake=2", "--gap=100us", "--place=any",
 			"--slow="+slow, "--warmup=2ms", "--count=1", "--cc=none").Cells
 	}
-	// The counter of a busy machine may be as slow.
+	// On a busy machine the counter may be as slow as the consumer.
 	lags := func(c report.Cell) bool {
 		behind, late := c.Values("lag-p50"), c.Values("p50-ns")
 		return len(behind) != 0 && stats.Median(behind) > 5 && len(late) != 0 && stats.Median(late) > 5*100e3
@@ -66,13 +66,13 @@ func TestSlowConsumersLag(t *testing.T) {
 	}
 }
 
-// A key that all want is found held more often than one of many.
+// A key that all threads want is found held more often than one of many keys.
 func TestKeysWaitedFor(t *testing.T) {
 	requireCC(t)
 	// The goroutines of a busy machine may not meet.
 	for a := new(attempts); ; {
 		waited := keysWaitedFor(t)
-		// The others may be taken by running goroutines, before the one that they wake.
+		// The other locks may be taken by running goroutines before the woken goroutine runs.
 		if waited["1"]["shmsync:multilock"] > waited["4096"]["shmsync:multilock"] {
 			return
 		}
@@ -102,7 +102,7 @@ func keysWaitedFor(t *testing.T) map[string]map[string]float64 {
 	return waited
 }
 
-// Cells of a lock run with the budgets that are asked for.
+// Cells of a lock run with the requested spin budgets.
 func TestSpinOfALockRuns(t *testing.T) {
 	code, out, errs := shmbench(t, "lock", "--prim=shmsync:mutex", "--spin=0,20us", "--procs=2", "--threads=1", "--place=any",
 		"--cs=100ns", "--time=10ms", "--warmup=1ms", "--count=1", "--cc=none", "--format=json")

@@ -28,12 +28,12 @@ func TestMain(m *testing.M) {
 	if os.Getenv("SHMCTL_TEST_MAIN") != "" { // the test binary stands for shmctl; see pasted
 		os.Exit(realMain(os.Args[1:], os.Stdout, os.Stderr))
 	}
-	diagnose.LongLock, diagnose.LongWork = time.Hour, time.Hour // no test is slow enough for that
+	diagnose.LongLock, diagnose.LongWork = time.Hour, time.Hour // no test waits that long
 	proctest.Main(m)
 }
 
-// agentOrder is something for an agent to do. It answers when that is done; Later
-// answers at once, and does it beside.
+// agentOrder is a task for an agent. The agent answers when the task is done. With Later it
+// answers at once, and does the task in the background.
 type agentOrder struct {
 	Op    string
 	Name  string
@@ -77,7 +77,7 @@ type locker interface {
 	Unlock()
 }
 
-// agentDeed opens what an order is about, and gives what is to be done.
+// agentDeed opens the object of an order, and returns a function that does the task.
 func agentDeed(a *arena.Arena, o agentOrder) (func(), error) {
 	verb, kind, _ := strings.Cut(o.Op, " ")
 	ctx := context.Background()
@@ -103,7 +103,7 @@ func agentDeed(a *arena.Arena, o agentOrder) (func(), error) {
 			return func() { m.Recover(func() error { return errors.New("the data is lost") }) }, err
 		}
 		return lock(prims.OpenMutex(a, o.Name, nil))
-	case "cohort": // with doors, on whatever host
+	case "cohort": // with local locks, on any host
 		return lock(prims.OpenCohortMutex(a, o.Name, &prims.CohortMutexOptions{Nodes: 2}))
 	case "fair":
 		return lock(prims.OpenFairMutex(a, o.Name, nil))
@@ -128,7 +128,7 @@ func agentDeed(a *arena.Arena, o agentOrder) (func(), error) {
 		return func() { s.AcquireContext(ctx, o.N) }, err
 	case "event":
 		e, err := prims.OpenEvent(a, o.Name, nil)
-		if verb == "then" { // holds a mutex meanwhile
+		if verb == "then" { // holds a mutex during the wait
 			m, err := prims.OpenMutex(a, o.Name+"-lock", nil)
 			return func() {
 				m.Lock()
@@ -177,7 +177,7 @@ func agentDeed(a *arena.Arena, o agentOrder) (func(), error) {
 			return func() { q.LeaseContext(ctx) }, err
 		}
 		return func() { q.GetContext(ctx) }, err
-	case "barrier": // of two
+	case "barrier": // with two parties
 		b, err := prims.OpenBarrier(a, o.Name, 2, nil)
 		if verb == "join" {
 			return func() { b.Register(o.N) }, err
@@ -209,7 +209,7 @@ func agentDeed(a *arena.Arena, o agentOrder) (func(), error) {
 	case "synchronized":
 		s, err := prims.OpenSynchronized(a, o.Name, [2]int64{}, nil)
 		return func() { s.Update(func(*[2]int64) error { select {} }) }, err
-	case "locks": // many at once
+	case "locks": // many locks at once
 		return func() {
 			var wg sync.WaitGroup
 			for range o.N {
@@ -238,13 +238,13 @@ func newAgent(t testing.TB, arenaName, label string) *agent {
 	return p
 }
 
-// does has the agent do something, and waits until it has.
+// does makes the agent do a task, and waits until it is done.
 func (p *agent) does(op, name string, n ...int64) {
 	p.t.Helper()
 	p.order(op, name, false, n)
 }
 
-// begins has the agent do something that does not end.
+// begins makes the agent begin a task that does not end.
 func (p *agent) begins(op, name string, n ...int64) {
 	p.t.Helper()
 	p.order(op, name, true, n)
@@ -291,7 +291,7 @@ func shmctlJSON(t testing.TB, args ...string) (code int, d document) {
 	return code, d
 }
 
-// fileBytes are the bytes of an arena.
+// fileBytes returns the bytes of an arena's file.
 func fileBytes(t testing.TB, name string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(shm.Dir + "/" + name)
@@ -305,7 +305,7 @@ func eventually(t testing.TB, what string, f func() bool) {
 	require.Eventually(t, f, time.Minute, 10*time.Millisecond, what)
 }
 
-// waits waits until so many waits can be seen, all asleep or parked.
+// awaitWaits waits until n waits can be seen, all asleep or parked.
 func awaitWaits(t testing.TB, name string, n int) (d document) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%d waits", n), func() bool {

@@ -39,10 +39,10 @@ type (
 	}
 )
 
-// join makes this process a participant of an arena. Packages shm and arena refuse a file
-// that is neither this user's nor root's, because its owner could truncate it and so end a
-// process that has it mapped. Root asked for this very file, so shmctl trusts its owner; that
-// user can at worst end shmctl.
+// join makes this process a participant of an arena. Packages shm and arena refuse a file that
+// belongs neither to this user nor to root, because its owner could truncate it and so end a
+// process that has it mapped. Root has asked for exactly this file, so shmctl trusts its owner:
+// at worst, that user ends shmctl.
 func join(name string) (*arena.Arena, error) {
 	opts := &arena.Options{Label: "shmctl"}
 	path := name
@@ -118,7 +118,8 @@ func reapText(s *session, d *document, snap *snapshot) {
 	}
 }
 
-// reap joins the arena, as which everybody reaps the dead, and waits until they are.
+// reap joins the arena, because every participant reaps the dead, and waits until they are
+// reaped.
 func (c *reapCmd) reap(s *session, src *source, d *document) error {
 	a, err := join(c.Arena)
 	if err != nil {
@@ -151,7 +152,7 @@ func objectOf(a *arena.Arena, s *snapshot, name string) (arenakernel.Object, err
 	return (*arenakernel.Arena)(a).ObjectAt(arena.Offset(o.Offset))
 }
 
-// Run sets something of an object.
+// Run changes a setting of an object.
 func (c *setCmd) Run(s *session) error {
 	type setting struct {
 		text string

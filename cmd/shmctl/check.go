@@ -50,11 +50,11 @@ func (c *checkCmd) Run(s *session) error {
 	return err
 }
 
-// checkTries is how often an arena in use is checked: what two looks do not both find
-// was in passing.
+// checkTries is how often an arena in use is checked: a finding that not all checks have was only
+// a passing state.
 const checkTries = 3
 
-// check gives what every one of several checks finds.
+// check returns the findings that each of several checks has.
 func (s *session) check(src *source) []string {
 	var found []string
 	for try := range checkTries {
@@ -74,7 +74,7 @@ func (s *session) check(src *source) []string {
 	return found
 }
 
-// lines are the lines of an error, once each.
+// lines are the lines of an error, without repetitions.
 func lines(err error) (all []string) {
 	if err == nil {
 		return nil

@@ -16,8 +16,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// Beside processes at work nothing is said to be damaged, stuck or dead that is not:
-// what is read in passing is looked at again.
+// While processes work, shmctl reports nothing as damaged, stuck or dead that is not: it looks
+// again at what it read during a change.
 func TestBesideWork(t *testing.T) {
 	name := testArena(t)
 	a, err := arena.Attach(name, &arena.Options{Label: "busy"})

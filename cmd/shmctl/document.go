@@ -14,8 +14,8 @@ import (
 // added.
 const schema = "shmctl/1"
 
-// document is what --json prints; each command fills in its part. Times are RFC 3339,
-// ages nanoseconds; what nobody knows is null.
+// document is what --json prints; each command fills in its part. Times are RFC 3339, ages are
+// nanoseconds, and unknown values are null.
 type document struct {
 	Schema       string        `json:"schema"`
 	Command      string        `json:"command"`
@@ -34,7 +34,7 @@ type document struct {
 	Done         []string      `json:"done,omitempty"` // what a command that changes something has done
 }
 
-// The parts of a document that tell what there is are those of a diagnosis.
+// These parts of a document have the types of a diagnosis.
 type (
 	arenaInfo   = diagnose.Arena
 	participant = diagnose.Participant

@@ -31,16 +31,16 @@ type (
 	}
 )
 
-// A dump is compressed by gzip: a line with dumpMagic, a line of JSON (dumpHeader), and
-// then parts: offset and length as little-endian 64-bit numbers, and the bytes. The last
-// part has the length 0.
+// A dump is compressed by gzip. It has a line with dumpMagic, a line of JSON (dumpHeader), and
+// then parts: offset and length as little-endian 64-bit numbers, and the bytes. The last part has
+// the length 0.
 const (
 	dumpMagic = "shmctl-dump/1\n"
 	partMost  = 1 << 20
 	sizeMost  = 1 << 47
 )
 
-// dumpHeader is what the bytes of an arena do not tell later.
+// dumpHeader has the facts that the bytes of an arena do not contain.
 type dumpHeader struct {
 	Schema       string        `json:"schema"`
 	Name         string        `json:"name"`
@@ -87,7 +87,7 @@ func (c *dumpCmd) Run(s *session) error {
 	return s.did("dump", "wrote "+out)
 }
 
-// did tells what a command has done.
+// did reports what a command has done.
 func (s *session) did(command string, done ...string) error {
 	if s.json {
 		d := s.begin(command)
@@ -127,7 +127,7 @@ func writeDump(out io.Writer, h *dumpHeader, ins *arenakernel.Inspector) error {
 	return z.Close()
 }
 
-// readDump writes what a dump has to out, a new file.
+// readDump writes the contents of a dump to out, a new file.
 func readDump(in io.Reader, out *os.File) (*dumpHeader, error) {
 	z, err := gzip.NewReader(in)
 	if err != nil {
@@ -193,7 +193,7 @@ func readLine(r *bufio.Reader) (line []byte, err error) {
 	}
 }
 
-// openDump opens a dump. It gives nil if name is not that of one.
+// openDump opens a dump. It returns nil if name is not the name of a dump.
 func openDump(name string) (*source, error) {
 	if !strings.Contains(name, "/") {
 		if _, err := os.Stat(shm.Dir + "/" + name); err == nil {
@@ -233,7 +233,7 @@ func openDump(name string) (*source, error) {
 	return &source{ins, diagnose.Options{Dump: &diagnose.Dump{Name: h.Name, Path: name, Time: h.Monotonic, Participants: h.Participants}}}, nil
 }
 
-// Run makes a file of a dump.
+// Run makes an arena file from a dump.
 func (c *loadCmd) Run(s *session) error {
 	in, err := os.Open(c.Dump)
 	if err != nil {

@@ -17,7 +17,7 @@ type (
 	manCmd struct{}
 )
 
-// Run writes completions, made of the same model as the help.
+// Run writes completions from the model that also gives the help.
 func (c *completionCmd) Run(s *session) error {
 	switch c.Shell {
 	case "bash":
@@ -29,7 +29,7 @@ func (c *completionCmd) Run(s *session) error {
 	return completeFish(s.stdout, s.model)
 }
 
-// commands are those that people call.
+// commands are the commands for users.
 func commands(model *kong.Application) (all []*kong.Node) {
 	for _, n := range model.Children {
 		if n.Type == kong.CommandNode && !n.Hidden {
@@ -39,7 +39,7 @@ func commands(model *kong.Application) (all []*kong.Node) {
 	return all
 }
 
-// flags are the flags of a command, and those of all.
+// flags are the flags of a command, and those of all commands.
 func flags(n *kong.Node) (all []*kong.Flag) {
 	for _, group := range n.AllFlags(true) {
 		all = append(all, group...)

@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// Parts of the output that differ from run to run.
+// moving are the parts of the output that differ from run to run.
 var moving = []struct {
 	what *regexp.Regexp
 	as   string
@@ -54,8 +54,8 @@ func still(out string) string {
 	return out
 }
 
-// The output of each command about a small scene, as text and as JSON. Run with -update to
-// write the files anew, and read the difference.
+// The output of each command about a small scene, as text and as JSON. Run the test with -update
+// to rewrite the files, and review the difference.
 func TestGolden(t *testing.T) {
 	name := testArena(t)
 	alice, bob, carol := newAgent(t, name, "alice"), newAgent(t, name, "bob"), newAgent(t, name, "carol")
@@ -126,8 +126,8 @@ func golden(t *testing.T, file, out string) {
 	require.Equal(t, string(want), out)
 }
 
-// An arena is dumped without its users' data, looked at from the dump as it was, and
-// made a file of again.
+// An arena is dumped without its users' data, examined through the dump in its old state, and
+// turned into a file again.
 func TestDumpAndLoad(t *testing.T) {
 	name := testArena(t)
 	alice, bob := newAgent(t, name, "alice"), newAgent(t, name, "bob")
@@ -148,7 +148,7 @@ func TestDumpAndLoad(t *testing.T) {
 	alice.Kill(t)
 	bob.Kill(t)
 
-	// As it was: alice is stopped, and holds.
+	// In the dump alice is still stopped, and holds.
 	out = soon(t, exitTrouble, "waits", dump)
 	require.Contains(t, out, "alice (pid ")
 	require.Contains(t, out, "STOPPED-HOLDER")
@@ -185,7 +185,7 @@ func TestDumpAndLoad(t *testing.T) {
 	}
 }
 
-// Arenas are created, listed, changed and removed, and what is in use is not removed.
+// Arenas are created, listed, changed and removed. An arena in use is not removed.
 func TestCreateSetRemove(t *testing.T) {
 	name := testArena(t)
 	require.NoError(t, shm.Remove(name))
@@ -242,7 +242,7 @@ func TestCreateSetRemove(t *testing.T) {
 	soon(t, exitOK, "rm", again)
 }
 
-// Help, completions and the manual page tell of every command.
+// Help, completions and the manual page mention every command.
 func TestGenerated(t *testing.T) {
 	code, help, _ := shmctl("--help")
 	require.Equal(t, exitOK, code)

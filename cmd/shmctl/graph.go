@@ -73,7 +73,7 @@ func graphOf(d *document, snap *snapshot) *graph {
 	return g
 }
 
-// text draws each chain of waits as a tree, from those for whom all wait.
+// text draws each chain of waits as a tree, whose root is the participant for which all wait.
 func (g *graph) text(w io.Writer) error {
 	waiters := map[string][]edge{}
 	waits := map[string]bool{}
@@ -161,7 +161,7 @@ func (g *graph) svg(w io.Writer) error {
 	for _, c := range []struct{ id, color string }{{"a", "#555"}, {"d", "#c00"}} {
 		fmt.Fprintf(w, `<marker id="%s" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" orient="auto"><path d="M0,0 L10,5 L0,10 z" fill="%s"/></marker>`+"\n", c.id, c.color)
 	}
-	var labels strings.Builder // over lines and boxes
+	var labels strings.Builder // drawn last, over lines and boxes
 	if len(g.edges) == 0 {
 		fmt.Fprintf(&labels, `<text x="%.1f" y="%.1f" text-anchor="middle" fill="#555">no process waits for another</text>`+"\n", side/2, side/2)
 	}
@@ -170,10 +170,10 @@ func (g *graph) svg(w io.Writer) error {
 		from, to := at[e.From], at[e.To]
 		dx, dy := to.x-from.x, to.y-from.y
 		far := math.Hypot(dx, dy)
-		// From the edge of one box to that of the other.
+		// From the edge of one box to the edge of the other.
 		out := math.Min(boxW/2/math.Max(math.Abs(dx), 1e-9), boxH/2/math.Max(math.Abs(dy), 1e-9))
 		x1, y1, x2, y2 := from.x+dx*out, from.y+dy*out, to.x-dx*out, to.y-dy*out
-		// Beside each other where there are two ways, or several objects.
+		// Lines are drawn side by side if they connect the same two participants.
 		k := lines[[2]string{e.From, e.To}]
 		lines[[2]string{e.From, e.To}]++
 		shift := 8 + 16*float64(k)

@@ -24,8 +24,8 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// busyBytes are those of an arena with an object of each kind, some held and waited
-// for, and of a participant that is gone.
+// busyBytes are the bytes of an arena with an object of each kind, some of them held and waited
+// for, and with a participant that is gone.
 var busyBytes = sync.OnceValues(func() ([]byte, error) {
 	dir, err := os.MkdirTemp("", "shmctl")
 	if err != nil {
@@ -117,12 +117,12 @@ func lookers(path string) [][]string {
 	}
 }
 
-// survive has every command that only looks look at a file. Each ends, with one of the
-// documented statuses, and prints what a terminal can bear; the file stays what it was.
+// survive runs every command that only looks on a file. Each command ends, with one of the
+// documented statuses, and prints only what a terminal can bear. The file does not change.
 func survive(t *testing.T, content []byte) (out string) {
 	t.Helper()
 	defer func(d time.Duration) { diagnose.ConfirmAfter = d }(diagnose.ConfirmAfter)
-	diagnose.ConfirmAfter = time.Millisecond // nobody changes it meanwhile
+	diagnose.ConfirmAfter = time.Millisecond // nothing changes the file, so the second look need not wait
 	path := filepath.Join(t.TempDir(), "arena")
 	require.NoError(t, os.WriteFile(path, content, 0o400))
 	start := time.Now()
@@ -151,7 +151,7 @@ func survive(t *testing.T, content []byte) (out string) {
 	return out
 }
 
-// Bytes that a correct arena does not have are told, and do no harm.
+// Bytes that a correct arena does not contain are reported, and do no harm.
 func TestScribbled(t *testing.T) {
 	intact := busy(t)
 	t.Run("intact", func(t *testing.T) { require.NotContains(t, survive(t, intact), "damaged:") })
@@ -205,8 +205,8 @@ func fill(b []byte) {
 	}
 }
 
-// scribbleWord writes to a place that the arena most likely uses, leaving the header's
-// immutable part alone.
+// scribbleWord writes to a place that the arena probably uses. It leaves the header's immutable
+// part unchanged.
 func scribbleWord(r *rand.Rand, b []byte) {
 	off := 176 + r.IntN(len(b)-176-8)
 	for try := 0; try < 50 && binary.LittleEndian.Uint64(b[off&^7:]) == 0; try++ {
@@ -245,7 +245,7 @@ func FuzzScribbled(f *testing.F) {
 	})
 }
 
-// A file that shrinks while it is looked at is told, and kills nobody.
+// A file that shrinks while it is examined is reported, and ends no process.
 func TestCutOffWhileLooking(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "arena")
 	require.NoError(t, os.WriteFile(path, busy(t), 0o600))
@@ -257,7 +257,7 @@ func TestCutOffWhileLooking(t *testing.T) {
 	require.ErrorContains(t, src.ins.Check(), "the file has become shorter")
 }
 
-// Labels and names are for a terminal to show, whatever bytes a peer puts there.
+// Labels and names are fit for a terminal, whatever bytes a peer wrote there.
 func TestCleanText(t *testing.T) {
 	require.Equal(t, "a?[31mb?c?d?é", diagnose.Clean("a\x1b[31mb\u202ec\x00d\u009bé"))
 	require.Equal(t, "?", diagnose.Clean("\xff"))

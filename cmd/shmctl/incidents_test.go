@@ -21,17 +21,17 @@ import (
 // An incident is a way in which programs get stuck.
 type incident struct {
 	name string
-	kind string   // of the finding that names it
+	kind string   // kind of the finding that names it
 	args []string // the command that finds it, without the arena
-	// begin makes it happen among the agents alice, bob and carol, who are in the arena.
+	// begin brings it about with the agents alice, bob and carol, who are in the arena.
 	begin func(t *testing.T, name string, alice, bob, carol *agent)
-	text  string // a part of what is printed
-	ends  bool   // the commands that are printed end it
+	text  string // a part of the output
+	ends  bool   // the printed commands end it
 }
 
 var (
 	findNow = []string{"waits"}
-	findOld = []string{"waits", "--older", "1ms"} // the default takes too long for a test
+	findOld = []string{"waits", "--older", "1ms"} // the default age takes too long for a test
 )
 
 // incidents are those of docs/shmctl.md.
@@ -109,7 +109,7 @@ var incidents = []incident{
 	{"queue whose consumer is stopped", diagnose.FullQueue, findOld, func(t *testing.T, name string, alice, bob, _ *agent) {
 		alice.does("open queue", "jobs")
 		alice.Stop(t)
-		alice.Send(agentOrder{Op: "drain queue", Name: "jobs", Later: true}) // it reads that when it goes on
+		alice.Send(agentOrder{Op: "drain queue", Name: "jobs", Later: true}) // alice reads that order when it is continued
 		for range 4 {
 			bob.does("put queue", "jobs")
 		}
@@ -136,7 +136,7 @@ var incidents = []incident{
 	}, "Mutex ledger has impossible bytes", false},
 }
 
-// Each way of getting stuck is named by one command, whose advice works as it is printed.
+// For each way of getting stuck, one command names it, and its printed advice works.
 func TestIncidents(t *testing.T) {
 	shell := pasted(t)
 	for _, c := range incidents {
@@ -146,7 +146,7 @@ func TestIncidents(t *testing.T) {
 			for _, label := range []string{"alice", "bob", "carol"} {
 				agents = append(agents, newAgent(t, name, label))
 			}
-			t.Cleanup(func() { // the end of one that is stopped takes long
+			t.Cleanup(func() { // the end of a stopped agent takes long
 				for _, a := range agents {
 					syscall.Kill(a.Pid(), syscall.SIGCONT)
 				}
@@ -167,7 +167,8 @@ func TestIncidents(t *testing.T) {
 			if !c.ends {
 				return
 			}
-			// What it leaves, as the lock of the process that was ended, has advice of its own.
+			// There is advice for what the first advice leaves, such as the lock of the ended
+			// process.
 			for range 4 {
 				var left *finding
 				eventually(t, "the next finding, or none", func() bool {
@@ -192,7 +193,7 @@ func TestIncidents(t *testing.T) {
 	}
 }
 
-// The manual lists the incidents that the test above makes, with the kinds of their findings.
+// The manual lists the incidents of the test above, with the kinds of their findings.
 func TestManualListsIncidents(t *testing.T) {
 	manual, err := os.ReadFile("../../docs/shmctl.md")
 	require.NoError(t, err)
@@ -224,13 +225,13 @@ func awaitFinding(t *testing.T, kind string, args ...string) (f finding) {
 	return f
 }
 
-// stringer is a text that is read when it is printed.
+// stringer is a text that is read only when it is printed.
 type stringer struct{ text *string }
 
 func (s stringer) String() string { return *s.text }
 
-// pasted gives a function that runs a command as a shell does into which it is pasted. The
-// commands there are those of this host, and shmctl.
+// pasted returns a function that runs a command as a shell would after a paste. The commands are
+// those of this host, and shmctl.
 func pasted(t *testing.T) func(t *testing.T, command string) {
 	dir := t.TempDir()
 	self, err := os.Executable()
@@ -245,7 +246,7 @@ func pasted(t *testing.T) func(t *testing.T, command string) {
 		out, err := cmd.CombinedOutput()
 		t.Logf("$ %s\n%s", command, out)
 		if exit, ok := err.(*exec.ExitError); ok && exit.ExitCode() == exitTrouble && strings.HasPrefix(command, "shmctl ") {
-			return // what it looks at is in trouble still
+			return // the examined arena is still in trouble
 		}
 		require.NoError(t, err, "%s\n%s", command, out)
 	}

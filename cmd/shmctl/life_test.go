@@ -16,8 +16,8 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// An arena of another layout is listed with its version, and removed only if no process has
-// it open.
+// An arena with another layout is listed with its version, and removed only if no process has it
+// open.
 func TestArenaOfAnotherLayout(t *testing.T) {
 	name := testArena(t)
 	f, err := os.OpenFile(filepath.Join(shm.Dir, name), os.O_RDWR, 0)
@@ -45,7 +45,7 @@ func TestArenaOfAnotherLayout(t *testing.T) {
 
 	member, err := os.OpenFile(f.Name(), os.O_RDWR, 0)
 	require.NoError(t, err)
-	ok, err := shmsync.LockByte(member, 1) // as its participants do
+	ok, err := shmsync.LockByte(member, 1) // as participants of that arena do
 	require.NoError(t, err)
 	require.True(t, ok)
 	_, out, _ = shmctl("ls")
@@ -58,7 +58,7 @@ func TestArenaOfAnotherLayout(t *testing.T) {
 	require.NoFileExists(t, f.Name())
 }
 
-// An object that a process has open, or holds, stays; others are deleted.
+// An object that a process has open, or holds, is kept; others are deleted.
 func TestDeleteObject(t *testing.T) {
 	name := testArena(t)
 	alice := newAgent(t, name, "alice")
@@ -109,7 +109,8 @@ func TestVersion(t *testing.T) {
 	require.Regexp(t, `^shmctl \S+, commit \S+, memory layout 4\n$`, out)
 }
 
-// One command makes all locks and keys usable that a death has left. The locks of the living stay as they are.
+// One command makes all locks and keys usable that deaths have left behind. The locks of living processes do
+// not change.
 func TestRecoverAll(t *testing.T) {
 	name := testArena(t)
 	a, b := newAgent(t, name, "alice"), newAgent(t, name, "bob") // bob reaps
@@ -124,7 +125,7 @@ func TestRecoverAll(t *testing.T) {
 	a.Kill(t)
 	eventually(t, "reaped", func() bool {
 		_, d := shmctlJSON(t, "ps", "--gone", name)
-		return len(d.Gone) == 2 // and the command above
+		return len(d.Gone) == 2 // and the process of the command above
 	})
 	soon(t, exitTrouble, "waits", name)
 	out := soon(t, exitOK, "recover", "--all", name)

@@ -92,7 +92,7 @@ func (c *lsCmd) Run(s *session) error {
 	switch {
 	case c.Names:
 		for _, a := range d.Arenas {
-			if a.Removed == "" { // else it has no name
+			if a.Removed == "" { // otherwise the arena has no name
 				fmt.Fprintln(s.stdout, a.Name)
 			}
 		}
@@ -107,7 +107,7 @@ func (c *lsCmd) Run(s *session) error {
 	return err
 }
 
-// otherArena is what ls tells of an arena of another layout.
+// otherArena is the row of ls for an arena with another layout.
 func otherArena(name string, l arenakernel.OtherLayout) arenaInfo {
 	return arenaInfo{Name: name, Path: l.Path, Size: l.Size, Layout: l.Version,
 		Health: fmt.Sprintf("layout %d, this shmctl reads %d", l.Version, arenakernel.LayoutVersion)}
@@ -122,7 +122,7 @@ func epochText(a arenaInfo) string {
 	return s
 }
 
-// segments are those of this host, by name.
+// segments are the segments of this host, by name.
 func segments(stderr io.Writer) (all []shm.Info) {
 	for info, err := range shm.List() {
 		if err != nil {
@@ -143,7 +143,7 @@ func sinceNs(now time.Time, t *time.Time) *int64 {
 	return &ns
 }
 
-// summary is what ls tells of an arena.
+// summary is the row of ls for an arena.
 func summary(name string) (arenaInfo, error) {
 	src, err := open(name)
 	if err != nil {
@@ -158,8 +158,8 @@ func summary(name string) (arenaInfo, error) {
 	return snap.Info, nil
 }
 
-// with takes a snapshot of an arena, fills in a document and writes it, or has text
-// write it.
+// with takes a snapshot of an arena, lets fill complete a document, and writes the document, or
+// lets text write it.
 func (s *session) with(command, name string, fill func(d *document, src *source, snap *snapshot) error, text func(d *document, snap *snapshot) error) error {
 	src, err := open(name)
 	if err != nil {
@@ -219,7 +219,7 @@ func (c *psCmd) Run(s *session) error {
 	})
 }
 
-// lifeText is the life of a participant, and its slot's state where that differs.
+// lifeText is the life of a participant, and its slot's state if that differs.
 func lifeText(p participant) string {
 	if p.State != "live" && p.State != p.Life {
 		return p.Life + ", " + p.State
@@ -255,7 +255,7 @@ func stateText(o *object) string {
 	return text
 }
 
-// find gives the object of that name or offset.
+// find returns the object with that name or offset.
 func find(s *snapshot, name string) (*object, error) {
 	for i := range s.Objects {
 		if o := &s.Objects[i]; o.Name == name || arena.Offset(o.Offset).String() == name {
@@ -384,7 +384,7 @@ func (c *waitsCmd) Run(s *session) error {
 	})
 }
 
-// stuckText says that there is no finding among so many waits.
+// stuckText says that so many waits gave no finding.
 func (s *session) stuckText(waits int) string {
 	switch {
 	case s.older <= 0:

@@ -55,9 +55,9 @@ and wake nobody.`
 const (
 	exitOK      = 0
 	exitError   = 1 // usage, or the system refused
-	exitMissing = 2 // no such arena or object, or it is none
+	exitMissing = 2 // the arena or object does not exist, or is something else
 	exitTrouble = 3 // the arena is damaged, or a participant is stuck
-	exitRefused = 4 // in use, or not to be done without --force
+	exitRefused = 4 // in use, or only possible with --force
 )
 
 const exitHelp = `Exit status: 0 ok; 1 usage, or the system refused; 2 no such arena or object, or it is none;
@@ -65,7 +65,7 @@ const exitHelp = `Exit status: 0 ok; 1 usage, or the system refused; 2 no such a
 a wait that lasts long (ls, ps, objects, show, locks, waits and graph look for all of these, reap --dry-run for the
 dead, check for damage; waits --older and locks --older: something is that old); 4 refused, as rm of an arena in use.`
 
-// status is an exit status that has been explained already.
+// status is an exit status whose reason has been printed already.
 type status int
 
 func (s status) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
@@ -75,7 +75,7 @@ type refused struct{ why string }
 
 func (r refused) Error() string { return r.why }
 
-// missing is an error about something that is not there.
+// missing is an error about something that does not exist.
 type missing struct{ what string }
 
 func (m missing) Error() string { return m.what }
@@ -86,13 +86,13 @@ type session struct {
 	json           bool
 	stdout, stderr io.Writer
 	now            func() time.Time
-	older          time.Duration // of waits and locks: only what is at least that old
+	older          time.Duration // only waits and locks that are at least that old
 	model          *kong.Application
 }
 
 func main() { os.Exit(realMain(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// realMain is main with its surroundings as arguments.
+// realMain is main with its environment as arguments.
 func realMain(args []string, stdout, stderr io.Writer) int {
 	var p program
 	ended := -1
@@ -105,7 +105,7 @@ func realMain(args []string, stdout, stderr io.Writer) int {
 	}
 	k, err := parser.Parse(args)
 	if ended >= 0 {
-		return ended // help was asked for
+		return ended // the user asked for help
 	}
 	if err != nil {
 		fmt.Fprintln(stderr, "shmctl:", err)
@@ -116,7 +116,7 @@ func realMain(args []string, stdout, stderr io.Writer) int {
 	return exitOf(k.Run(&session{ctx: ctx, json: p.JSON, stdout: stdout, stderr: stderr, now: time.Now, model: parser.Model}), stderr)
 }
 
-// exitOf explains an error and gives the exit status for it.
+// exitOf explains an error and returns its exit status.
 func exitOf(err error, stderr io.Writer) int {
 	var (
 		s status

@@ -38,7 +38,7 @@ func (c *metricsCmd) Run(s *session) error {
 	return m.write(s.stdout)
 }
 
-// metrics are in the text format of Prometheus, version 0.0.4.
+// metrics writes the text format of Prometheus, version 0.0.4.
 type metrics struct {
 	families map[string]*family
 	order    []string

@@ -22,7 +22,7 @@ type recoverCmd struct {
 	Wait  time.Duration `default:"5s" help:"How long to wait for a lock."`
 }
 
-// Run makes a lock usable, or all of them.
+// Run makes one lock usable, or all of them.
 func (c *recoverCmd) Run(s *session) error {
 	if (c.Name == "") != c.All || c.All && c.Key != nil {
 		return errors.New("recover: give either the name of a lock or --all")
@@ -60,8 +60,8 @@ func (c *recoverCmd) Run(s *session) error {
 	return s.did("recover", done)
 }
 
-// all recovers what can be recovered until nothing is left. A lock that a process leaves again
-// while this goes on is recovered once.
+// all recovers objects until none is left that can be recovered. If a process dies again with a
+// lock during that time, the lock is recovered only once.
 func (c *recoverCmd) all(s *session, src *source) error {
 	a, err := join(c.Arena)
 	if err != nil {
@@ -92,7 +92,7 @@ func (c *recoverCmd) all(s *session, src *source) error {
 	return s.did("recover", done...)
 }
 
-// recoverable gives an object that a death has left, and that was not tried yet.
+// recoverable returns an object that a death has left unusable, and that was not tried yet.
 func recoverable(s *snapshot, tried map[string]bool) *object {
 	for i := range s.Objects {
 		o := &s.Objects[i]
@@ -104,7 +104,7 @@ func recoverable(s *snapshot, tried map[string]bool) *object {
 	return nil
 }
 
-// lockName names an object, and the key of it that its error is about.
+// lockName names an object, and its key if the error is about one.
 func lockName(o *object) string {
 	if o.Key != nil {
 		return fmt.Sprintf("%s (%d)", o.Name, *o.Key)

@@ -13,13 +13,13 @@ import (
 
 const deleted = " (deleted)" // what the kernel adds to the path of a file that has no name any more
 
-// removedNote tells people about it.
+// removedNote tells the user about it.
 func removedNote(path string) string {
 	return "its file " + path + " was removed; its members still use it"
 }
 
 // removedSegments are the paths below /proc of files that were segments of this host, were
-// removed, and are still open in a process that may be looked at. Each file is given once.
+// removed, and are still open in a process that this user may examine. Each file occurs once.
 func removedSegments() (paths []string) {
 	seen := map[[2]uint64]bool{}
 	fds, _ := filepath.Glob("/proc/[0-9]*/fd/[0-9]*")

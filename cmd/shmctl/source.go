@@ -5,16 +5,16 @@ package main
 import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/diagnose"
-	_ "github.com/shmsync/shmsync/prims" // the kinds of its objects
+	_ "github.com/shmsync/shmsync/prims" // registers the kinds of its objects
 )
 
-// source is where snapshots are taken of.
+// source is something of which snapshots can be taken.
 type source struct {
 	ins  *arenakernel.Inspector
 	opts diagnose.Options
 }
 
-// open opens what is called ARENA.
+// open opens the argument ARENA.
 func open(name string) (*source, error) {
 	if s, err := openDump(name); s != nil || err != nil {
 		return s, err
@@ -34,7 +34,7 @@ func (s *source) isDump() bool { return s.opts.Dump != nil }
 // look takes a snapshot.
 func (s *source) look() *snapshot { return diagnose.Look(s.ins, s.opts) }
 
-// again takes another snapshot, of what is there now.
+// again takes another snapshot, of the present state.
 func (s *source) again() (*snapshot, error) {
 	if err := s.ins.Refresh(); err != nil {
 		return nil, err
@@ -42,5 +42,5 @@ func (s *source) again() (*snapshot, error) {
 	return s.look(), nil
 }
 
-// sure takes a snapshot, and gives those findings that a later look confirms.
+// sure takes a snapshot, and returns those findings that a later snapshot confirms.
 func (s *source) sure() ([]finding, *snapshot, error) { return diagnose.Confirm(s.look(), s.again) }

@@ -22,7 +22,7 @@ type topCmd struct {
 	Count    int           `short:"n" help:"End after so many looks; 0: at q, or when interrupted."`
 }
 
-// The sequences of a terminal that are used.
+// The terminal sequences that top uses.
 const (
 	screenAlternate = "\x1b[?1049h\x1b[?25l"
 	screenNormal    = "\x1b[?25h\x1b[?1049l"
@@ -72,7 +72,7 @@ func (c *topCmd) Run(s *session) error {
 	}
 }
 
-// quitKeys watches a terminal for q and ^C. Elsewhere there are no keys.
+// quitKeys watches a terminal for q and ^C. If in is no terminal, there are no keys.
 func quitKeys(in *os.File) (quit <-chan struct{}, restore func()) {
 	before, err := term.MakeRaw(int(in.Fd()))
 	if err != nil {
@@ -90,8 +90,8 @@ func quitKeys(in *os.File) (quit <-chan struct{}, restore func()) {
 	return pressed, func() { term.Restore(int(in.Fd()), before) }
 }
 
-// fit makes lines of a screen's width: it wraps those above the first empty one, which
-// are sentences, and cuts those below, which are a table.
+// fit makes lines of a screen's width. It wraps the lines above the first empty one, which are
+// sentences, and cuts those below, which are a table.
 func fit(text string, width, height int) (lines []string) {
 	sentences := true
 	for line := range strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n") {
@@ -131,7 +131,8 @@ func (c *topCmd) draw(s *session, snap, before *snapshot, interval time.Duration
 	return err
 }
 
-// rates are the operations of an object for each second between two refreshes. They are unknown without counters.
+// rates are the operations of an object in a second, from one refresh to the next. They are unknown without
+// counters.
 type rates struct {
 	known                                  bool
 	acquired, contended, paid, slept, woke float64

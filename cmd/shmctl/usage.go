@@ -13,7 +13,7 @@ type duCmd struct {
 	Arena string `arg:"" help:"Name, path or dump."`
 }
 
-// Run lists the memory that the types of objects take, the most first.
+// Run lists the memory that each type of object takes, the largest first.
 func (c *duCmd) Run(s *session) error {
 	return s.with("du", c.Arena, func(d *document, _ *source, snap *snapshot) error {
 		d.Usage = usageOf(snap)
@@ -31,8 +31,8 @@ func (c *duCmd) Run(s *session) error {
 	})
 }
 
-// usageOf adds up the bodies of the objects by type. Headers, and the rounding of the heap to
-// sizes of blocks, are not in it.
+// usageOf adds up the bodies of the objects by type. It does not include headers, and the
+// rounding of the heap to block sizes.
 func usageOf(s *snapshot) (all []usage) {
 	for _, o := range s.Objects {
 		i := slices.IndexFunc(all, func(u usage) bool { return u.Type == o.Type })

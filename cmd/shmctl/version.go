@@ -14,14 +14,14 @@ import (
 // versionFlag prints the version and ends the program.
 type versionFlag bool
 
-// BeforeReset is called when the flag was given, before required arguments are missed.
+// BeforeReset is called when the flag was given, before kong reports missing arguments.
 func (versionFlag) BeforeReset(k *kong.Kong) error {
 	fmt.Fprintln(k.Stdout, versionText())
 	k.Exit(exitOK)
 	return nil
 }
 
-// versionText says which build this is and which layout of arenas it reads.
+// versionText names this build and the layout of arenas that it reads.
 func versionText() string {
 	version, commit := "unknown", "unknown"
 	if info, ok := debug.ReadBuildInfo(); ok {

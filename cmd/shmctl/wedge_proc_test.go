@@ -17,7 +17,7 @@ import (
 )
 
 // lookAndDisturbNothing runs each command that only looks, and checks that the arena's bytes and the
-// space that it takes are what they were. Nobody but shmctl may be changing anything.
+// space that it takes do not change. Only shmctl may be running.
 func lookAndDisturbNothing(t *testing.T, name string) {
 	t.Helper()
 	before := fileBytes(t, name)
@@ -36,7 +36,7 @@ func lookAndDisturbNothing(t *testing.T, name string) {
 	require.Equal(t, blocks, diskBlocks(t, name), "the arena takes more memory")
 }
 
-// soon runs a command that is to name a cause, in one go and quickly.
+// soon runs a command that has to name a cause in one run, and quickly.
 func soon(t *testing.T, want int, args ...string) string {
 	t.Helper()
 	start := time.Now()
@@ -48,11 +48,11 @@ func soon(t *testing.T, want int, args ...string) string {
 	return out
 }
 
-// freeze stops the agents, so that nobody but shmctl can change anything.
+// freeze stops the agents, so that only shmctl can change anything.
 func freeze(t *testing.T, agents ...*agent) {
 	for _, a := range agents {
 		a.Stop(t)
-		t.Cleanup(func() { // the end of one that is stopped takes long
+		t.Cleanup(func() { // the end of a stopped agent takes long
 			select {
 			case <-a.Done():
 			default:
@@ -62,8 +62,8 @@ func freeze(t *testing.T, agents ...*agent) {
 	}
 }
 
-// Three processes each hold a mutex and wait for the next one's. One command says
-// which, and why.
+// Three processes each hold a mutex and wait for the mutex of the next one. One command says
+// which processes, and why.
 func TestDeadlockOfThreeIsNamed(t *testing.T) {
 	name := testArena(t)
 	agents := []*agent{newAgent(t, name, "alice"), newAgent(t, name, "bob"), newAgent(t, name, "carol")}
@@ -95,7 +95,7 @@ func TestDeadlockOfThreeIsNamed(t *testing.T) {
 	freeze(t, agents...)
 	lookAndDisturbNothing(t, name)
 
-	// It can be resolved as the advice has it: one goes, and the next one is told.
+	// The advice resolves it: one process ends, and the next one gets its error.
 	for _, a := range agents {
 		a.Cont(t)
 	}
@@ -111,7 +111,7 @@ func TestDeadlockOfThreeIsNamed(t *testing.T) {
 	})
 }
 
-// Waits for other things than a mutex close cycles, too.
+// Waits for objects other than a mutex close cycles, too.
 func TestDeadlockThroughOtherPrimitives(t *testing.T) {
 	for _, c := range []struct{ hold, wait string }{
 		{"lock fair", "lock fair"}, {"lock cohort", "lock cohort"}, {"lock rw", "lock rw"}, {"lock rw", "rlock rw"}, {"rlock rw", "lock rw"}, {"ulock rw", "lock rw"}, {"ulock rw", "ulock rw"}, {"lock multi", "lock multi"},
@@ -135,11 +135,11 @@ func TestDeadlockThroughOtherPrimitives(t *testing.T) {
 	}
 }
 
-// A wait that is no deadlock is not called one.
+// A wait that is no deadlock is not reported as one.
 func TestNoDeadlock(t *testing.T) {
 	name := testArena(t)
 	a, b, c := newAgent(t, name, "alice"), newAgent(t, name, "bob"), newAgent(t, name, "carol")
-	// Enough permits may come from carol, which waits for nothing.
+	// carol, which waits for nothing, may release enough permits.
 	a.does("acquire semaphore", "s", 1)
 	b.does("acquire semaphore", "s", 1)
 	c.does("acquire semaphore", "s", 1)
@@ -153,7 +153,7 @@ func TestNoDeadlock(t *testing.T) {
 	require.Contains(t, out, "no process is stuck")
 }
 
-// A stopped process is alive, and its waiters are told why nothing moves.
+// A stopped process is alive, and shmctl explains to its waiters why nothing moves.
 func TestStoppedHolderIsNamed(t *testing.T) {
 	name := testArena(t)
 	a, b := newAgent(t, name, "alice"), newAgent(t, name, "bob")
@@ -173,8 +173,8 @@ func TestStoppedHolderIsNamed(t *testing.T) {
 	require.Equal(t, a.Pid(), d.Participants[0].HostPID)
 }
 
-// A lock whose holder died under the policy Report names the dead, and recover makes it
-// good again.
+// For a lock whose holder died under the policy Report, shmctl names the dead process, and
+// recover makes the lock usable.
 func TestOwnerDeadIsNamed(t *testing.T) {
 	name := testArena(t)
 	a, b := newAgent(t, name, "alice"), newAgent(t, name, "bob")
@@ -204,8 +204,8 @@ func TestOwnerDeadIsNamed(t *testing.T) {
 	require.Contains(t, errs, "a process has ledger")
 }
 
-// Where nobody alive is left to reap the dead, shmctl sees that they are dead, and
-// reap reaps them.
+// If no living process is left to reap the dead, shmctl sees that they are dead, and reap reaps
+// them.
 func TestDeadHolderThatNobodyReaps(t *testing.T) {
 	name := testArena(t)
 	a := newAgent(t, name, "alice")
@@ -228,7 +228,7 @@ func TestDeadHolderThatNobodyReaps(t *testing.T) {
 	require.Contains(t, soon(t, exitTrouble, "show", name, "ledger"), "owner-dead")
 }
 
-// Everything that can be held or waited for is shown by each kind.
+// For each kind, everything that can be held or waited for is shown.
 func TestEveryKindIsShown(t *testing.T) {
 	name := testArena(t)
 	a, b := newAgent(t, name, "alice"), newAgent(t, name, "bob")
@@ -313,7 +313,7 @@ func TestEveryKindIsShown(t *testing.T) {
 		require.Len(t, d.Holds, 1, object)
 		require.Equal(t, want.mode, what(d.Holds[0].Mode, d.Holds[0].Key, d.Holds[0].Count), object)
 		require.Equal(t, a.name, d.Holds[0].Owner, object)
-		if object != "leased" && object != "waitable" { // which may be given by others
+		if object != "leased" && object != "waitable" { // others may supply these
 			require.Equal(t, []string{a.name}, d.Waits[0].On, object)
 		}
 		out := soon(t, exitOK, "show", name, object)
@@ -324,8 +324,8 @@ func TestEveryKindIsShown(t *testing.T) {
 	lookAndDisturbNothing(t, name)
 }
 
-// Goroutines beyond those that may sleep in the kernel are counted behind the node of
-// their process.
+// Goroutines beyond those that may sleep in the kernel are counted at the poller node of their
+// process.
 func TestParkedWaitersAreCounted(t *testing.T) {
 	name := testArena(t)
 	a, b := newAgent(t, name, "alice"), newAgent(t, name, "bob")
@@ -343,8 +343,8 @@ func TestParkedWaitersAreCounted(t *testing.T) {
 	require.True(t, strings.Contains(soon(t, exitOK, "waits", name), "parked"))
 }
 
-// A participant in another pid namespace is found by its process here, and is known to
-// live or to be stopped although its pid says nothing.
+// A participant in another pid namespace is found by its pid here, and is known to be alive or
+// stopped although its own pid says nothing.
 func TestOtherNamespace(t *testing.T) {
 	if os.Geteuid() != 0 {
 		proctest.Skip(t, "needs root: it makes a pid namespace", "shmctl/agent")
@@ -376,7 +376,7 @@ func TestOtherNamespace(t *testing.T) {
 	require.Equal(t, "dead", d.Participants[0].Life)
 }
 
-// The command that shmctl prints for a lock that nobody can have works as it is printed, for each key of a MultiLock,
+// The command that shmctl prints for a lock that nobody can have works as printed, for each key of a MultiLock,
 // too.
 func TestAdviceForOwnerDeadWorksWhenPasted(t *testing.T) {
 	name := testArena(t)

@@ -21,23 +21,23 @@ const (
 	StatusViolation = "violation"
 )
 
-// Repetition is what one run of a cell gave.
+// Repetition is the result of one run of a cell.
 type Repetition struct {
 	Status  string
 	Reason  string
 	Metrics map[string]float64
-	Hist    *hdrhistogram.Histogram // of the main latency, in ns times Div
+	Hist    *hdrhistogram.Histogram // histogram of the main latency, in ns times Div
 	Div     float64
 	Workers []WorkerReport
-	Stacks  string // of hung workers
+	Stacks  string // stacks of hung workers
 
 	Placement *Placement // of a mem cell
 }
 
-// WorkerReport is one slot's account.
+// WorkerReport is the report of one slot.
 type WorkerReport struct {
 	PID        int     `json:"pid"`
-	CPU        int     `json:"cpu"` // -1 where unpinned
+	CPU        int     `json:"cpu"` // -1 if unpinned
 	Ops        uint64  `json:"ops"`
 	Seconds    float64 `json:"seconds"`
 	Voluntary  uint64  `json:"voluntary_switches"`
@@ -53,19 +53,19 @@ type Result struct {
 	Reps []*Repetition
 }
 
-// Violate marks the repetition: its subject broke a promise. The first violation stays.
+// Violate marks the repetition: its subject broke a promise. Only the first violation is kept.
 func (rep *Repetition) Violate(format string, args ...any) {
 	if rep.Status == StatusOK || rep.Status == StatusHung {
 		rep.Status, rep.Reason = StatusViolation, fmt.Sprintf(format, args...)
 	}
 }
 
-// Account is what a scenario makes its metrics from, beside the page.
+// Account has the data from which a scenario derives its metrics, in addition to the page.
 type Account struct {
 	*control.Page
 	Cell   *Cell
 	Ops    uint64
-	Ns     float64 // from the first begin to the last end
+	Ns     float64 // time from the first begin to the last end
 	Shares []float64
 }
 
@@ -78,7 +78,7 @@ func (a *Account) Sum(metric int) (total float64) {
 	return total
 }
 
-// Total is how many operations all threads did, warm-up included.
+// Total is the number of operations of all threads, including the warm-up.
 func (a *Account) Total() (total uint64) {
 	for i := range a.Slots() {
 		s, _ := a.Slot(i)
@@ -87,7 +87,7 @@ func (a *Account) Total() (total uint64) {
 	return total
 }
 
-// Throughput is what cells report whose threads all do the same.
+// Throughput adds the metrics of cells whose threads all do the same.
 func (rep *Repetition) Throughput(a *Account) {
 	all := make([][]uint64, a.Slots())
 	for i := range all {
@@ -100,7 +100,7 @@ func (rep *Repetition) Throughput(a *Account) {
 	rep.Metrics["jain"], rep.Metrics["min-share"] = fairness(a.Shares)
 }
 
-// Second gives quantiles of the second histograms.
+// Second adds quantiles of the second histograms.
 func (rep *Repetition) Second(prefix string, a *Account) {
 	all := make([][]uint64, a.Slots())
 	for i := range all {
@@ -114,8 +114,8 @@ func (rep *Repetition) Second(prefix string, a *Account) {
 	}
 }
 
-// fairness gives Jain's index of the shares, 1 when all are equal and 1/n when
-// one has it all, and the smallest share relative to an equal one.
+// fairness returns Jain's index of the shares, which is 1 if all are equal and 1/n if one has
+// everything, and the smallest share relative to an equal one.
 func fairness(shares []float64) (jain, smallest float64) {
 	var sum, squares float64
 	for _, s := range shares {
@@ -181,8 +181,8 @@ func (r *Result) Pooled() *hdrhistogram.Histogram {
 	return stats.MergeHists(hs)
 }
 
-// Ratios pairs two results round by round: the cells of one round ran within
-// moments of each other, so that what drifts cancels.
+// Ratios pairs two results round by round: the cells of one round ran within moments of each
+// other, so a drift cancels out.
 func Ratios(a, b *Result, metric string) []float64 {
 	var rs []float64
 	for i := range min(len(a.Reps), len(b.Reps)) {

@@ -6,15 +6,15 @@ package bench
 type Scenario struct {
 	ID     uint32
 	Name   string
-	Bench  string   // as in BenchmarkLock
-	Unit   string   // the metric that tables and ratios are about
-	Higher bool     // more of it is better
-	Others []string // further metrics of the table
-	Keys   []string // parameters that tell cells of this scenario apart, beside by and prim
-	Ref    []string // subjects that ratios refer to, the first that ran
-	Versus []string // subjects that the library's are held against at the top of a report
+	Bench  string   // the part of a benchmark's name, as in BenchmarkLock
+	Unit   string   // the main metric, for tables and ratios
+	Higher bool     // more of the main metric is better
+	Others []string // further metrics in the table
+	Keys   []string // parameters that distinguish cells of this scenario, in addition to by and prim
+	Ref    []string // subjects to which ratios refer; the first one that ran is used
+	Versus []string // subjects with which those of the library are compared at the top of a report
 	procs  int      // processes of a cell, unless the cell says otherwise
-	Whole  bool     // a process of one thread is pinned with all that its runtime starts
+	Whole  bool     // a process with one thread is pinned together with the threads of its runtime
 }
 
 // Scenarios in the order of reports. The ids are part of the control page.
@@ -81,7 +81,7 @@ var Scenarios = []*Scenario{
 		Versus: []string{"c:robust", "c:futex"}},
 }
 
-// ScenarioNames lists all of them.
+// ScenarioNames lists the names of all scenarios.
 func ScenarioNames() []string {
 	names := make([]string, len(Scenarios))
 	for i, sc := range Scenarios {
@@ -90,7 +90,7 @@ func ScenarioNames() []string {
 	return names
 }
 
-// ScenarioByID gives the scenario that a control page names, nil if there is none.
+// ScenarioByID returns the scenario that a control page names, or nil if there is none.
 func ScenarioByID(id uint32) *Scenario {
 	for _, s := range Scenarios {
 		if s.ID == id {
@@ -100,7 +100,7 @@ func ScenarioByID(id uint32) *Scenario {
 	return nil
 }
 
-// ScenarioByName gives the scenario of a name, nil if there is none.
+// ScenarioByName returns the scenario with a name, or nil if there is none.
 func ScenarioByName(name string) *Scenario {
 	for _, s := range Scenarios {
 		if s.Name == name {
@@ -110,7 +110,6 @@ func ScenarioByName(name string) *Scenario {
 	return nil
 }
 
-// BetterHigher tells the metrics of which more is better; of all others, less
-// is.
+// BetterHigher has the metrics of which more is better; of all others, less is better.
 var BetterHigher = map[string]bool{"ops/s": true, "jain": true, "min-share": true, "n": true,
 	"scan-MB/s": true, "as-asked-%": true, "huge-%": true}

@@ -16,16 +16,16 @@ import (
 // Skews of a multi cell.
 const (
 	SkewUniform = "uniform"
-	skewZipf    = "zipf" // the k-th key with a weight of k^-theta, as in zipf:1.2
+	skewZipf    = "zipf" // the k-th key has a weight of k^-theta, as in zipf:1.2
 )
 
 const (
-	zipfUsual = 0.99 // theta of zipf alone
+	zipfUsual = 0.99 // theta of zipf without a number
 	zipfMost  = 10
 )
 
-// ParseSkew gives the theta of a skew, 0 where all keys are alike, and the name that it
-// has in keys of cells.
+// ParseSkew returns the theta of a skew, 0 if all keys are alike, and the name of the skew in
+// keys of cells.
 func ParseSkew(text string) (theta float64, name string, err error) {
 	switch text {
 	case SkewUniform:
@@ -46,7 +46,7 @@ func ParseSkew(text string) (theta float64, name string, err error) {
 	return theta, skewZipf + ":" + strconv.FormatFloat(theta, 'g', -1, 64), nil
 }
 
-// DrawKeys fills in the keys that the workers of a multi cell take in turn.
+// DrawKeys fills in the keys in the order in which the workers of a multi cell take them.
 func DrawKeys(draws *[control.ScratchDraws]uint32, keys int, theta float64, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 3))
 	sums := make([]float64, keys)

@@ -4,11 +4,11 @@ package bench
 
 import "time"
 
-// Stress is what an oversub cell has beside its workers.
+// Stress is what an oversub cell has in addition to its workers.
 type Stress struct {
-	Load  int // workers for each CPU
-	Noise int // busy loops of SCHED_IDLE on each CPU
-	Quota int // percent of one CPU that the workers get in all; 0: no bound
+	Load  int // number of workers for each CPU
+	Noise int // number of busy loops of SCHED_IDLE on each CPU
+	Quota int // percent of one CPU that all workers together get; 0: no bound
 }
 
 // oversubMost is how many workers an oversub cell may have.

@@ -19,50 +19,49 @@ type RWLocker interface {
 	RLock()
 	RUnlock()
 	TryLock() bool
-	// ReadPairs takes and releases the lock for reading n times, and gives how
-	// often what it guards was not what it was at first.
+	// ReadPairs takes and releases the lock for reading n times, and returns how often the
+	// guarded value had changed.
 	ReadPairs(n int, guarded *uint64) (torn int)
 }
 
-// A subject is one implementation that cells measure. It names the scenarios
-// it takes part in; a worker opens it once per thread and the value it gets
-// implements what the scenario asks for.
+// A Subject is one implementation that cells measure. It names the scenarios in which it takes
+// part. A worker opens it once for each thread, and the opened value implements the interface
+// that the scenario needs.
 type Subject struct {
-	By        string        // where it comes from: c, go, in-process or shmsync
-	Prim      string        // what it is
+	By        string        // its origin: c, go, in-process or shmsync
+	Prim      string        // the primitive
 	Scenarios []string      // names of scenarios
-	Brief     []string      // those that a quick suite looks at; all when nil
-	Places    []string      // placements it makes sense in; all when empty
-	InProcess bool          // cannot span processes: its cells run in one
+	Brief     []string      // scenarios of a quick suite; all when nil
+	Places    []string      // placements in which it makes sense; all when empty
+	InProcess bool          // it cannot span processes: its cells run in one process
 	C         bool          // the C helper runs it
-	Hidden    bool          // runs only when named, for tests
-	Spins     bool          // how long its waiters spin can be set
+	Hidden    bool          // runs only when named; for tests
+	Spins     bool          // the time that its waiters spin can be set
 	MaxN      int           // the most waiters that it can take; 0 for any number
 	Env       []string      // added to the environment of its workers
-	Startup   time.Duration // that a victim of a crash cell needs, if it is much
+	Startup   time.Duration // extra startup time of a victim of a crash cell, if it is long
 
-	// Segment makes what the subject lives in during a repetition of the cell,
-	// a mappable file that workers inherit as descriptor 4; a zeroed memfd when
-	// nil.
+	// Segment makes the memory for the subject during a repetition of the cell: a mappable file
+	// that workers inherit as descriptor 4. If Segment is nil, the memory is a zeroed memfd.
 	Segment func(*Cell) (*os.File, error)
 	// Files makes the descriptors that every worker of a cell inherits.
 	Files func(*Cell) ([]*os.File, error)
-	// Clean takes away what a repetition left beside its files.
+	// Clean removes what a repetition left apart from its files.
 	Clean func(segment *os.File)
-	// Check says why the subject cannot run here; nil where it can.
+	// Check says why the subject cannot run here; nil if it can.
 	Check func() error
-	// Open gives thread's view of the subject: a pairer, token, locker, successor
-	// or crowd. Process 0 opens all its threads before any other opens one.
+	// Open returns the thread's view of the subject: a pairer, token, locker, successor or crowd.
+	// Process 0 opens the views of all its threads before other processes open one.
 	Open func(w *Worker, thread int) (any, error)
 }
 
-// Name is how the subject is selected and shown, as in c:futex.
+// Name is the name by which the subject is selected and shown, as in c:futex.
 func (s *Subject) Name() string { return s.By + ":" + s.Prim }
 
-// plainVariant is what a subject is called whose name has no dash.
+// plainVariant is the variant of a subject whose name has no dash.
 const plainVariant = "plain"
 
-// Variant is what follows the first dash of what the subject is.
+// Variant is the part of the subject's name after the first dash.
 func (s *Subject) Variant() string {
 	if _, v, ok := strings.Cut(s.Prim, "-"); ok {
 		return v
@@ -76,8 +75,8 @@ type Locker interface {
 	Unlock()
 }
 
-// Pairer takes and releases a lock n times, counting under it: a loop of the
-// subject's own, so that calls may be inlined as in a user's program.
+// Pairer takes and releases a lock n times, and counts under the lock. The loop belongs to the
+// subject, so that calls may be inlined as in a user's program.
 type Pairer interface {
 	Pairs(n int, counter *uint64)
 }
@@ -89,23 +88,22 @@ type Token interface {
 	Await() uint32
 }
 
-// Successor is a locker that has more to do than Lock to become owner after a
-// death. Inherit returns when the caller owns the lock, and the instant from
-// which it has.
+// Successor is a locker that becomes owner after a death by more than Lock. Inherit returns when
+// the caller owns the lock, and the instant since which it owns the lock.
 type Successor interface {
 	Locker
 	Inherit() (owned int64, err error)
 }
 
-// Crowd is what waiters cells need: Block, the i-th, waits for Release, which
+// Crowd is what waiters cells need: Block, with i for the i-th waiter, waits for Release, which
 // may come first.
 type Crowd interface {
 	Block(i int)
 	Release()
 }
 
-// Quitter is a crowd that can be left: BlockContext ends with an error when ctx
-// ends before Release.
+// Quitter is a crowd whose waits can be cancelled: BlockContext returns an error if ctx ends
+// before Release.
 type Quitter interface {
 	Crowd
 	BlockContext(ctx context.Context, i int) error
@@ -117,5 +115,5 @@ type Auditor interface {
 	Audit() (got int)
 }
 
-// Library is the maker of the subjects that are this module's.
+// Library is the origin of the subjects of this module.
 const Library = "shmsync"

@@ -10,8 +10,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/bars"
 )
 
-// writeBars renders the bars, a line each, and what is to be said about some of
-// them below.
+// writeBars renders the bars, one line each, and the remarks about some of them below.
 func writeBars(w io.Writer, results []bars.Result) {
 	fmt.Fprintln(w)
 	rows := [][]string{{"bar", "", "figure", "[interval]", "n", "limit", "verdict"}}
@@ -38,7 +37,7 @@ func writeBars(w io.Writer, results []bars.Result) {
 	fmt.Fprintln(w, strings.Join(summary, ", "))
 }
 
-// against says what the bar's subject is divided by, or which it is.
+// against names the peer by which the bar's subject is divided, or the figure itself.
 func against(b *bars.Result) string {
 	if b.Peer == "" {
 		_, prim, _ := strings.Cut(b.Subject, ":")
@@ -50,7 +49,7 @@ func against(b *bars.Result) string {
 	return "÷ " + strings.TrimPrefix(b.Peer, "in-process:")
 }
 
-// barRow is a line of the table.
+// barRow is one line of the table.
 func barRow(b *bars.Result) []string {
 	format := formatRatio
 	if b.Peer == "" {

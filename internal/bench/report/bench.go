@@ -65,7 +65,8 @@ func writeBench(w io.Writer, d *Document) error {
 	return nil
 }
 
-// benchName is a scenario as a benchmark's name, one that this program does not know too.
+// benchName is a scenario in the form of a benchmark's name, even for a scenario that this
+// program does not know.
 func benchName(scenario string) string {
 	if sc := bench.ScenarioByName(scenario); sc != nil {
 		return sc.Bench
@@ -76,7 +77,7 @@ func benchName(scenario string) string {
 	return strings.ToUpper(scenario[:1]) + scenario[1:]
 }
 
-// notes are what the format has no place for.
+// notes are facts for which the format has no place.
 func notes(d *Document) []string {
 	list := []string{strings.Join(d.Command, " ")}
 	for _, w := range d.Warnings {

@@ -20,13 +20,13 @@ import (
 // alpha is the share of false calls among the cells that a comparison calls changed.
 const alpha = 0.05
 
-// What a comparison says about a cell.
+// The verdicts of a comparison about a cell.
 const (
 	cellSame      = "same"      // the interval lies within the least effect
-	cellBetter    = "better"    // it lies beyond
+	cellBetter    = "better"    // the interval lies beyond the least effect
 	cellWorse     = "worse"     //
-	cellUndecided = "undecided" // neither
-	cellTooFew    = "too few"   // no difference of so few repetitions could be told from chance
+	cellUndecided = "undecided" // none of the others
+	cellTooFew    = "too few"   // with so few repetitions, no difference could be told from chance
 )
 
 // comparison is a cell in two result files.
@@ -34,21 +34,21 @@ type comparison struct {
 	Key, Unit string
 	Old, New  benchmath.Summary
 	Shift     stats.Shift
-	Q         float64 // p, corrected for the number of cells
+	Q         float64 // the p value, corrected for the number of cells
 	Verdict   string
-	Needs     int // repetitions that would decide it, about; 0 where that is not known
+	Needs     int // about how many repetitions would decide it; 0 if that is not known
 	n1, n2    int
 	least     float64
 }
 
-// Comparison is what two result files say about each other.
+// Comparison is the result of comparing two result files.
 type Comparison struct {
 	Cells   []comparison
 	Missing int // cells that were not measured in both
 	least   float64
 }
 
-// CompareDocuments pairs the cells of two documents. A change counts if it is more than the share least.
+// CompareDocuments pairs the cells of two documents. A change counts if it exceeds the share least.
 func CompareDocuments(before, after *Document, metric string, least float64) *Comparison {
 	all := &Comparison{least: least}
 	for i := range before.Cells {
@@ -87,7 +87,7 @@ func compareSamples(key, unit string, before, after []float64, least float64) co
 		Shift: stats.Compare(before, after), n1: len(before), n2: len(after), least: least}
 }
 
-// judge gives each cell its verdict. The p of all cells are corrected together.
+// judge gives each cell its verdict. It corrects the p values of all cells together.
 func (all *Comparison) judge() {
 	ps := make([]float64, len(all.Cells))
 	for i, c := range all.Cells {
@@ -121,16 +121,16 @@ func (c *comparison) verdict() string {
 	return cellUndecided
 }
 
-// apart tells a cell whose figures lie far from each other without proof: the interval, or the range of
-// few repetitions, lies on one side, and the centres differ by more than half.
+// apart reports whether the figures of a cell lie far from each other without proof: the interval, or
+// the range of few repetitions, lies on one side, and the centres differ by more than half.
 func (c *comparison) apart() bool {
 	const far = 1.5
 	r := c.Shift.Ratio
 	return r.Lo > 1 && r.Center > far || r.Hi < 1 && r.Hi > 0 && r.Center < 1/far
 }
 
-// needs estimates how many repetitions would decide a cell: its interval must be so narrow that it
-// lies wholly on one side of the least effect.
+// needs estimates how many repetitions would decide a cell: the interval must become so narrow
+// that it lies wholly on one side of the least effect.
 func (c *comparison) needs() int {
 	r := c.Shift.Ratio
 	if !c.Shift.Sure() || r.Lo <= 0 || r.Hi <= r.Lo {
@@ -146,7 +146,7 @@ func (c *comparison) needs() int {
 	return max(int(math.Ceil(n)), min(c.n1, c.n2)+1)
 }
 
-// delta is the change as people read it.
+// delta renders the change for people.
 func (c *comparison) delta() string {
 	r := c.Shift.Ratio
 	switch {
@@ -173,7 +173,7 @@ func (c *comparison) reason() string {
 	return text
 }
 
-// Differences tells what two environments do not share of what figures depend on.
+// Differences lists how two environments differ in what figures depend on.
 func Differences(a, b *host.Environment) (list []string) {
 	for _, d := range []struct{ what, old, new string }{
 		{"CPU", a.CPU, b.CPU}, {"number of CPUs", fmt.Sprint(a.CPUs), fmt.Sprint(b.CPUs)},
@@ -190,7 +190,8 @@ func Differences(a, b *host.Environment) (list []string) {
 	return list
 }
 
-// Write renders what changed or may have, and lines that count all; unchanged lists the others too.
+// Write renders the cells that have or may have changed, and lines that count all cells. If
+// unchanged is set, it lists the other cells, too.
 func (all *Comparison) Write(w io.Writer, unchanged bool) error {
 	rows := [][]string{{"cell", "old", "new", "delta", ""}}
 	counts := map[string]int{}
@@ -221,7 +222,7 @@ func (all *Comparison) Write(w io.Writer, unchanged bool) error {
 	return nil
 }
 
-// advice says what the files cannot show, and what would.
+// advice says what the files cannot show, and which measurement would show it.
 func (all *Comparison) advice(counts map[string]int, apart int) (list []string) {
 	if counts[cellTooFew] > 0 {
 		i := slices.IndexFunc(all.Cells, func(c comparison) bool { return c.Verdict == cellTooFew })
@@ -252,7 +253,7 @@ func withRange(unit string, s benchmath.Summary) string {
 	return formatMetric(unit, s.Center) + " " + s.PctRangeString()
 }
 
-// columns lays rows out; the first column is aligned to the left.
+// columns aligns rows in columns, the first column to the left.
 func columns(rows [][]string) []string {
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {

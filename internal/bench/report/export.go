@@ -10,7 +10,7 @@ import (
 	"strconv"
 )
 
-// Write renders a document in a format that is for programs.
+// Write renders a document in a format for programs.
 func (d *Document) Write(w io.Writer, format string) error {
 	switch format {
 	case "bench":
@@ -23,7 +23,7 @@ func (d *Document) Write(w io.Writer, format string) error {
 	return writeCSV(w, d)
 }
 
-// writeCSV renders a document flat: a line for each metric of each repetition. The
+// writeCSV renders a document as a flat table: one line for each metric of each repetition. The
 // parameters of cells are columns.
 func writeCSV(w io.Writer, d *Document) error {
 	var params []string
@@ -68,7 +68,7 @@ func sortedKeys(m map[string]float64) []string {
 	return keys
 }
 
-// writeHGRM renders the latencies of each cell, all its repetitions together.
+// writeHGRM renders the latencies of each cell, merged over all its repetitions.
 func writeHGRM(w io.Writer, d *Document) error {
 	for i := range d.Cells {
 		c := &d.Cells[i]

@@ -17,10 +17,10 @@ import (
 // grid is a matrix as a heat map. Values that are not numbers are left blank.
 type grid struct {
 	labels   []string
-	across   []string    // labels of the columns, if they are not those of the rows
+	across   []string    // labels of the columns, if they differ from those of the rows
 	values   [][]float64 // by row
-	breaks   map[int]int // before these rows and columns lies a border, of this strength
-	from, to string      // what rows and columns are
+	breaks   map[int]int // borders before these rows and columns, with their widths
+	from, to string      // names of the two axes
 	format   func(float64) string
 }
 
@@ -28,14 +28,14 @@ type grid struct {
 const (
 	gridLeft, gridTop  = 70.0, 40.0
 	gridSide, gridCell = 460.0, 44.0 // at most
-	gridReadable       = 26.0        // cells at least as wide have their value in them
+	gridReadable       = 26.0        // cells at least this wide show their value
 )
 
-// heat are the colours from the least to the most, which differ in lightness too: from
-// light to dark blue by way of green, after viridis turned round.
+// heat are the colours from the least to the greatest value. They also differ in lightness, from
+// light to dark: a reversed viridis.
 var heat = [][3]float64{{253, 231, 37}, {94, 201, 98}, {33, 145, 140}, {59, 82, 139}, {68, 1, 84}}
 
-// shade gives the colour of a share from 0 to 1, and the colour of text on it.
+// shade returns the colour of a share from 0 to 1, and the colour of text on it.
 func shade(x float64) (fill, text string) {
 	x = math.Min(math.Max(x, 0), 1) * float64(len(heat)-1)
 	i := min(int(x), len(heat)-2)
@@ -50,7 +50,7 @@ func shade(x float64) (fill, text string) {
 	return fmt.Sprintf("#%02x%02x%02x", int(c[0]), int(c[1]), int(c[2])), text
 }
 
-// numbers lists the values that are, sorted.
+// numbers lists the values that are numbers, sorted.
 func (g *grid) numbers() (all []float64) {
 	for _, row := range g.values {
 		for _, v := range row {
@@ -63,7 +63,7 @@ func (g *grid) numbers() (all []float64) {
 	return all
 }
 
-// draw makes a figure of the grid; nil where it is empty.
+// draw makes a figure of the grid, or nil if the grid is empty.
 func (g *grid) draw(title, caption string) *figure {
 	all := g.numbers()
 	if len(all) == 0 {
@@ -71,7 +71,7 @@ func (g *grid) draw(title, caption string) *figure {
 	}
 	lo, hi := all[0], all[len(all)-1]
 	if i := slices.IndexFunc(all, func(v float64) bool { return v > 0 }); i > 0 {
-		lo = all[i] // there is no logarithm of nothing
+		lo = all[i] // zero has no logarithm
 	}
 	share := func(v float64) float64 {
 		if hi <= lo || v <= lo || lo <= 0 {
@@ -127,7 +127,7 @@ func (g *grid) draw(title, caption string) *figure {
 	return &figure{title, caption, template.HTML(b.String())}
 }
 
-// shortNumber writes at most four characters of it.
+// shortNumber renders a number with at most four characters.
 func shortNumber(v float64) string {
 	switch {
 	case v >= 999_500:

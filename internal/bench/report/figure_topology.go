@@ -13,7 +13,7 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// box is a rectangle with a label and others in it.
+// box is a rectangle with a label that contains other boxes.
 type box struct {
 	label, class string
 	kids         []*box
@@ -26,8 +26,8 @@ const (
 	boxChar                  = 7.0 // width of a letter
 )
 
-// layout gives the box and those in it their sizes and places: rows of children, no
-// wider than most.
+// layout computes the sizes and places of the box and of its children. The children form rows
+// that are at most most wide.
 func (b *box) layout(most float64) {
 	text := boxChar*float64(len([]rune(b.label))) + 2*boxPad
 	if len(b.kids) == 0 {
@@ -69,7 +69,7 @@ func (b *box) draw(w *strings.Builder, x, y float64) {
 	}
 }
 
-// topologyFigure draws packages, nodes, caches and cores as boxes in each other.
+// topologyFigure draws packages, nodes, caches and cores as nested boxes.
 func topologyFigure(t *topology.Topology) *figure {
 	root := &box{class: "host", label: t.Summary()}
 	for _, pkg := range t.Groups(t.Near(t.IDs()), topology.ByPackage) {
@@ -120,7 +120,7 @@ func nodeLabel(n topology.Node) string {
 	return fmt.Sprintf("%s, %.3g GB", label, float64(n.Bytes)/(1<<30))
 }
 
-// distanceFigure is the matrix of what firmware says; nil on a host with one node.
+// distanceFigure is the matrix of distances that firmware reports; nil on a host with one node.
 func distanceFigure(t *topology.Topology) *figure {
 	m := grid{format: func(v float64) string { return strconv.Itoa(int(v)) }, from: "of node", to: "to node"}
 	for _, n := range t.Nodes {

@@ -17,8 +17,8 @@ var nines = []tick{{2, "50 %"}, {10, "90 %"}, {100, "99 %"}, {1e3, "99.9 %"}, {1
 
 func asTime(ns float64) string { return formatMetric("x-ns", ns) }
 
-// latencies are the percentiles of some cells, on an axis of nines as HdrHistogram's
-// plots have it. A quantile with fewer than ten samples above it is left out.
+// latencies draws the percentiles of some cells, on an axis of nines as HdrHistogram does. It
+// leaves out a quantile with fewer than ten samples above it.
 func latencies(title string, cells []*Cell) (*figure, error) {
 	all, err := lines(cells, func(total int64, b hdrhistogram.Bracket, div float64) (xy, bool) {
 		q := b.Quantile / 100
@@ -31,7 +31,7 @@ func latencies(title string, cells []*Cell) (*figure, error) {
 		axis{log: true, ticks: nines}, axis{log: true, format: asTime}, all), nil
 }
 
-// distribution is how much of the samples lie below a time.
+// distribution draws which part of the samples lies below a time.
 func distribution(title string, cells []*Cell) (*figure, error) {
 	all, err := lines(cells, func(_ int64, b hdrhistogram.Bracket, div float64) (xy, bool) {
 		return xy{math.Max(float64(b.ValueAt)/div, 100), b.Quantile}, true
@@ -44,8 +44,8 @@ func distribution(title string, cells []*Cell) (*figure, error) {
 		axis{label: "%", ticks: []tick{{0, "0"}, {25, "25"}, {50, "50"}, {75, "75"}, {100, "100"}}}, all), nil
 }
 
-// lines makes a line of each cell that has a histogram; point gives a point for a part
-// of it, and false where the line is to end.
+// lines makes a line for each cell that has a histogram. point returns the point for a part of
+// the histogram, and false if the line has to end.
 func lines(cells []*Cell, point func(total int64, b hdrhistogram.Bracket, div float64) (xy, bool)) (all []series, err error) {
 	for _, c := range cells {
 		h, div, err := c.pooled()
@@ -70,8 +70,8 @@ func lines(cells []*Cell, point func(total int64, b hdrhistogram.Bracket, div fl
 	return all, nil
 }
 
-// scaling is a metric against the number of workers: the median of the repetitions,
-// and their range as a band.
+// scaling draws a metric against the number of workers: the median of the repetitions, and their
+// range as a band.
 func scaling(title string, cells []*Cell, cpus int) (*figure, error) {
 	byName := map[string][]*Cell{}
 	var names []string
@@ -116,7 +116,7 @@ func scaling(title string, cells []*Cell, cpus int) (*figure, error) {
 		axis{label: unit, format: func(v float64) string { return formatMetric(unit, v) }}, all), nil
 }
 
-// workers is how many threads a cell has.
+// workers is the number of threads of a cell.
 func (c *Cell) workers() int {
 	procs, _ := strconv.Atoi(c.Params["procs"])
 	threads, _ := strconv.Atoi(c.Params["threads"])

@@ -13,8 +13,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// shapeFigures are the figures that show more than a median and its tail: the subjects side
-// by side, how evenly a lock goes round and between which threads, and how a figure changes
+// shapeFigures are the figures that show more than a median and its tail: the subjects side by
+// side, how evenly a lock is shared and between which threads it moves, and how a figure changes
 // with the gap or the load.
 func shapeFigures(sc *bench.Scenario, keys []string, groups map[string][]*Cell, all []*Cell) (list []*figure, err error) {
 	add := func(f *figure) {
@@ -50,7 +50,7 @@ func shapeFigures(sc *bench.Scenario, keys []string, groups map[string][]*Cell, 
 		if i == 0 && sc.Name != "oversub" {
 			add(sideBySide(sc, k, cells))
 		}
-		if sc.Unit != "p50-ns" { // the others have it already
+		if sc.Unit != "p50-ns" { // other scenarios show this already
 			f, err := latencies(strings.TrimSpace("Latency "+k), notable(sc, cells))
 			if err != nil {
 				return nil, err
@@ -63,8 +63,8 @@ func shapeFigures(sc *bench.Scenario, keys []string, groups map[string][]*Cell, 
 	return list, nil
 }
 
-// groupsBut collects the cells that differ in nothing but the subject and some
-// parameters, in their order.
+// groupsBut collects the cells that differ only in the subject and some parameters, in their
+// order.
 func groupsBut(all []*Cell, but ...string) (list [][]*Cell) {
 	at := map[string]int{}
 	for _, c := range all {
@@ -80,7 +80,7 @@ func groupsBut(all []*Cell, but ...string) (list [][]*Cell) {
 	return list
 }
 
-// sideBySide has all subjects of a cell under each other, the best first.
+// sideBySide draws all subjects of a cell below each other, the best first.
 func sideBySide(sc *bench.Scenario, label string, cells []*Cell) *figure {
 	if len(cells) < 2 {
 		return nil
@@ -96,7 +96,7 @@ func sideBySide(sc *bench.Scenario, label string, cells []*Cell) *figure {
 		}
 		return cmp.Compare(a.parts[0], b.parts[0])
 	})
-	// A subject that is far behind leaves the others room: its bar ends at the edge.
+	// A subject that is far behind must not squeeze the others: its bar ends at the edge.
 	middle := rows[len(rows)/2].parts[0]
 	most, clipped := 0.0, ""
 	for _, r := range rows {
@@ -112,7 +112,7 @@ func sideBySide(sc *bench.Scenario, label string, cells []*Cell) *figure {
 	return drawRows(strings.TrimSpace("Side by side "+label), sc.Unit+", "+better(sc)+"; medians, and the range of the repetitions."+clipped, rows, nil, most)
 }
 
-// fairnessBars shows what part of all operations each worker did.
+// fairnessBars draws each worker's part of all operations.
 func fairnessBars(title string, cells []*Cell) *figure {
 	var rows []row
 	workers := 0
@@ -150,10 +150,10 @@ func fairnessBars(title string, cells []*Cell) *figure {
 		" workers did, one after another. Equal parts are fair: Jain's index is 1 then, and 1/n if one does it all.", rows, nil, 1)
 }
 
-// handoverNames are what a legend calls the kinds.
+// handoverNames are the names of the kinds in a legend.
 var handoverNames = []string{"same thread", "same CPU", "same cache", "same node", "other node", "another, unpinned"}
 
-// handoverBars shows where a lock came from when it was taken.
+// handoverBars draws where a lock came from when it was taken.
 func handoverBars(title string, cells []*Cell) *figure {
 	var rows []row
 	seen := make([]bool, len(bench.HandoverKinds))

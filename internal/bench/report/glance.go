@@ -13,8 +13,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// writeGlance renders a line for each figure of the library, with its ratios to
-// the peers that matter most. A report that has few of both does without.
+// writeGlance renders a line for each figure of the library, with its ratios to the most
+// important peers. It writes nothing if the report has few figures.
 func writeGlance(w io.Writer, all [][]*bench.Result) {
 	const few = 3
 	rows := []glanceRow{{"shmsync at a glance", "", "", []string{"times that of"}}}
@@ -39,8 +39,8 @@ func writeGlance(w io.Writer, all [][]*bench.Result) {
 	}
 }
 
-// glanceLines lays rows out in columns. The comparison goes on in another line where there
-// is no room for it.
+// glanceLines aligns rows in columns. If there is no room for the comparison, it continues on
+// another line.
 func glanceLines(rows []glanceRow) (lines []string) {
 	var what, prim, value int
 	for _, r := range rows {
@@ -65,10 +65,10 @@ func glanceLines(rows []glanceRow) (lines []string) {
 	return lines
 }
 
-// sharedRivals are held against locks that can be shared, in the place of others.
+// sharedRivals replace other rivals for locks that can be shared.
 var sharedRivals = map[string]string{"in-process:sync.Mutex": "in-process:sync.RWMutex", "c:robust": "c:rwlock", "c:pthread": "c:rwlock"}
 
-// rivals are the subjects that a primitive of the library is held against.
+// rivals are the subjects with which a primitive of the library is compared.
 func rivals(sc *bench.Scenario, prim string, present func(name string) bool) (list []string) {
 	for _, name := range sc.Versus {
 		other := sharedRivals[name]

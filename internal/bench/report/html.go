@@ -36,25 +36,25 @@ var pageTemplate = template.Must(template.New("page").Parse(pageText))
 // htmlPage is what the page shows.
 type htmlPage struct {
 	*Document
-	Line     string // the command
+	Line     string // the command line
 	Glance   []glanceRow
 	Sections []htmlSection
 	Skipped  []*Cell
 	Bad      []*Cell
-	Pictures []*figure // of the host
-	Advised  bool      // somewhere there is more to say than that nothing was measured
+	Pictures []*figure // pictures of the host
+	Advised  bool      // some advice says more than that nothing was measured
 }
 
 // htmlSection is a scenario.
 type htmlSection struct {
 	Name, Help string
-	Again      string // the command line that measures it
+	Again      string // the command line that measures it again
 	Groups     []htmlGroup
 	Figures    []*figure
 }
 
-// WriteHTML renders a document as one page that needs nothing else: no script, no font
-// and no picture from elsewhere.
+// WriteHTML renders a document as one page that loads nothing: no script, no font and no picture
+// from elsewhere.
 func WriteHTML(w io.Writer, d *Document) error {
 	p := &htmlPage{Document: d, Line: strings.Join(d.Command, " ")}
 	for i := range d.Cells {
@@ -89,7 +89,7 @@ func WriteHTML(w io.Writer, d *Document) error {
 	return pageTemplate.Execute(w, p)
 }
 
-// help says in a sentence what a scenario measures.
+// sectionHelp says in a sentence what a scenario measures.
 var sectionHelp = map[string]string{
 	"uncontended": "Lock and unlock where nobody else wants the lock: one pair.",
 	"handoff":     "A token passed to and fro between two processes: one round trip.",
@@ -114,7 +114,7 @@ var sectionHelp = map[string]string{
 	"oversub":     "A lock of more workers than CPUs, by how long its waiters spin.",
 }
 
-// sectionCommand measures a scenario that has no command of its name.
+// sectionCommand is the command that measures a scenario for which no command is named.
 var sectionCommand = map[string]string{
 	"readers": "rw", "idle": "waiters", "herd": "wake", "open": "lock --rate 10000,100000",
 }
@@ -188,7 +188,7 @@ func newSection(sc *bench.Scenario, d *Document) (*htmlSection, error) {
 	return s, nil
 }
 
-// group names what a cell shares with those that it can be compared with.
+// group names the cells with which a cell can be compared.
 func (c *Cell) group(but ...string) string {
 	var parts []string
 	for k, v := range c.Params {
@@ -216,7 +216,7 @@ func scalingGroups(all []*Cell) [][]*Cell {
 		for _, c := range groups[k] {
 			procs[c.Params["procs"]], threads[c.Params["threads"]] = true, true
 		}
-		if len(procs) > 1 && len(threads) > 1 { // 2×1 and 1×2 are not the same
+		if len(procs) > 1 && len(threads) > 1 { // 2×1 and 1×2 differ
 			list = append(list, groupsBut(groups[k], "procs")...)
 			continue
 		}
@@ -225,7 +225,8 @@ func scalingGroups(all []*Cell) [][]*Cell {
 	return list
 }
 
-// varying are those of the numbers of processes and threads that a title has no room for.
+// varying lists processes and threads if their numbers vary, for the lines of a figure: a title
+// has no room for them.
 func varying(cells []*Cell) (names []string) {
 	for _, name := range []string{"procs", "threads"} {
 		for _, c := range cells {
@@ -238,7 +239,8 @@ func varying(cells []*Cell) (names []string) {
 	return names
 }
 
-// notable are the cells that a figure has room for: ours, and the peers that matter.
+// notable are the cells for which a figure has room: those of the library, and the most important
+// peers.
 func notable(sc *bench.Scenario, cells []*Cell) (list []*Cell) {
 	for _, c := range cells {
 		if c.ours() || slices.Contains(sc.Versus, c.Subject) || slices.Contains(sc.Ref, c.Subject) {

@@ -41,16 +41,16 @@ type Cell struct {
 	Key      string                    `json:"key"`
 	Scenario string                    `json:"scenario"`
 	Subject  string                    `json:"subject"`
-	Unit     string                    `json:"unit"` // of the main metric
+	Unit     string                    `json:"unit"` // unit of the main metric
 	Params   map[string]string         `json:"params"`
 	Status   string                    `json:"status"`
 	Reason   string                    `json:"reason,omitempty"`
 	Summary  map[string]stats.Interval `json:"summary,omitempty"` // median and range over the repetitions
-	Ratio    *stats.Interval           `json:"ratio,omitempty"`   // of the main metric, to Ref
+	Ratio    *stats.Interval           `json:"ratio,omitempty"`   // ratio of the main metric, to Ref
 	Ref      string                    `json:"ref,omitempty"`
 	Reps     []Repetition              `json:"reps,omitempty"`
 
-	file string // that it was read from, where that matters
+	file string // the file that it was read from, if that matters
 }
 
 // Repetition is the JSON form of one repetition.
@@ -63,7 +63,7 @@ type Repetition struct {
 	Workers []bench.WorkerReport `json:"workers,omitempty"`
 	Stacks  string               `json:"stacks,omitempty"`
 
-	Placement *bench.Placement `json:"placement,omitempty"` // of a mem cell
+	Placement *bench.Placement `json:"placement,omitempty"` // placement of a mem cell
 }
 
 // NewDocument converts a report.

@@ -17,12 +17,12 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// pairs are the cells of a matrix by one subject: values by the CPUs of their places.
+// pairs are the cells of a matrix for one subject: values by the CPUs of their placements.
 type pairs struct {
 	subject string
-	cpus    []int                      // near ones beside each other
-	samples map[[2]int][]float64       // of each repetition
-	reps    map[[2]int]map[int]float64 // by number of the repetition
+	cpus    []int                      // ordered so that near CPUs are next to each other
+	samples map[[2]int][]float64       // values of the repetitions
+	reps    map[[2]int]map[int]float64 // values by number of the repetition
 }
 
 // matrices collects the matrix cells of a document, one for each subject.
@@ -67,7 +67,7 @@ func matrices(d *Document) (list []*pairs) {
 	return list
 }
 
-// value is the median from one CPU to another; NaN where that was not measured.
+// value is the median from one CPU to another; NaN if that was not measured.
 func (m *pairs) value(a, b int) float64 { return stats.Median(m.samples[[2]int{a, b}]) }
 
 // between is the mean of both directions.
@@ -106,13 +106,14 @@ func (m *pairs) grid(t *topology.Topology) *grid {
 	return g
 }
 
-// clusterStep is how much farther the next CPUs must be for a cluster to end.
+// clusterStep is the least factor by which the next CPUs must be farther away for a cluster to
+// end.
 const clusterStep = 1.3
 
 // clusters finds groups of CPUs that are nearer to each other than to others by at least
-// a step, from small groups to large ones: it merges the nearest first, by the mean over
-// their pairs, and looks at the groups whenever the next merge would be that much farther
-// than those before. It finds nothing where no pair is much farther than another.
+// clusterStep, from small groups to large ones. It merges the nearest groups first, by the mean
+// over their pairs. Whenever the next merge would be that much farther than those before, the
+// present groups are clusters. It finds nothing if no pair is much farther than another.
 func (m *pairs) clusters() (levels [][][]int) {
 	groups := make([][]int, len(m.cpus))
 	for i, c := range m.cpus {
@@ -129,7 +130,7 @@ func (m *pairs) clusters() (levels [][][]int) {
 			}
 		}
 		if x < 0 {
-			return levels // nobody measured how far the rest are
+			return levels // the distance to the rest was not measured
 		}
 		if last > 0 && least > clusterStep*last {
 			level := make([][]int, len(groups))
@@ -145,7 +146,7 @@ func (m *pairs) clusters() (levels [][][]int) {
 	return levels
 }
 
-// mean is that over the measured pairs of two groups, infinite where there are none.
+// mean is the mean over the measured pairs of two groups, infinite if there are none.
 func (m *pairs) mean(a, b []int) float64 {
 	sum, n := 0.0, 0
 	for _, x := range a {
@@ -181,10 +182,10 @@ func (m *pairs) clusterText() string {
 	return "clusters: " + strings.Join(texts, "; ")
 }
 
-// mostColumns is how many CPUs fit into a line of a table.
+// mostColumns is how many CPUs fit into one line of a table.
 const mostColumns = 14
 
-// writeMatrix writes the matrices as tables: a row for each CPU that starts.
+// writeMatrix writes the matrices as tables. The CPU of a row starts the round trip.
 func writeMatrix(w io.Writer, d *Document) {
 	for _, m := range matrices(d) {
 		fmt.Fprintf(w, "\nmatrix  %s, one way, in ns; the CPU of the row starts and holds the line\n", m.subject)
@@ -209,7 +210,7 @@ func writeMatrix(w io.Writer, d *Document) {
 	writeUnmeasured(w, d)
 }
 
-// writeUnmeasured counts the pairs that have no figure, by why.
+// writeUnmeasured counts the pairs without a figure, by reason.
 func writeUnmeasured(w io.Writer, d *Document) {
 	counts := map[string]int{}
 	for i := range d.Cells {
@@ -228,7 +229,7 @@ func writeUnmeasured(w io.Writer, d *Document) {
 	}
 }
 
-// writePairs sums up a matrix too wide for a table by classes of pairs.
+// writePairs summarizes a matrix that is too wide for a table by classes of pairs.
 func writePairs(w io.Writer, m *pairs, t *topology.Topology) {
 	rows := [][]string{{"pairs", "n", "least", "median", "most"}}
 	classes := map[topology.Class][]float64{}
@@ -285,8 +286,8 @@ func matrixFigures(d *Document) (list []*figure) {
 // mostPairs is how many pairs a page lists one by one.
 const mostPairs = 12
 
-// byClass sums a matrix up: a bar for each class of pairs and subject, the median over
-// the pairs, and their range.
+// byClass summarizes a matrix: a bar for each class of pairs and each subject, with the median
+// over the pairs, and their range.
 func byClass(sc *bench.Scenario, cells []*Cell, t *topology.Topology) htmlGroup {
 	g := htmlGroup{Label: "by how far apart the CPUs are", Unit: sc.Unit, Better: better(sc)}
 	longest := 0.0

@@ -29,7 +29,7 @@ func memGroups(sc *bench.Scenario, cells []*Cell) (groups []htmlGroup) {
 				some = append(some, c)
 			}
 		}
-		g := newGroup(sc, "From the CPUs of node "+node, some) // which sorts them
+		g := newGroup(sc, "From the CPUs of node "+node, some) // newGroup sorts them
 		for i, c := range some {
 			g.Bars[i].Ratio = fmt.Sprintf("%s, pages %s, scan %s MB/s, data %s", c.Params["mem"], c.Params["huge"],
 				formatMetric("scan-MB/s", stats.Median(c.Values("scan-MB/s"))), formatMetric("data-ns", stats.Median(c.Values("data-ns"))))
@@ -39,8 +39,8 @@ func memGroups(sc *bench.Scenario, cells []*Cell) (groups []htmlGroup) {
 	return groups
 }
 
-// memFigures are what was asked beside what was got, and the latency from each node
-// to each.
+// memFigures are the requested and the actual placement, and the latency from each node to each
+// node.
 func memFigures(cells []*Cell) (figures []*figure) {
 	for _, f := range []*figure{memPlaces(cells), memMatrix(cells)} {
 		if f != nil {
@@ -50,7 +50,7 @@ func memFigures(cells []*Cell) (figures []*figure) {
 	return figures
 }
 
-// placement is that of the last repetition that has one, nil where none has.
+// placement is that of the last repetition that has one, or nil.
 func (c *Cell) placement() *bench.Placement {
 	for _, r := range slices.Backward(c.Reps) {
 		if r.Placement != nil && len(r.Placement.Got) > 0 {
@@ -67,8 +67,8 @@ const (
 	memMostBar = 48
 )
 
-// memPlaces draws a bar for each cell: the nodes that were asked for, and, by
-// colours, the nodes that its pages are on.
+// memPlaces draws a bar for each cell: the requested nodes and, in colours, the nodes that its
+// pages are on.
 func memPlaces(cells []*Cell) *figure {
 	const title = "Memory placement asked and got"
 	var rows strings.Builder
@@ -126,8 +126,8 @@ func memPlaces(cells []*Cell) *figure {
 		template.HTML(b.String())}
 }
 
-// memMatrix is the latency from the CPUs of each node to the memory of each, with
-// the usual pages. One node needs no matrix.
+// memMatrix draws the latency from the CPUs of each node to the memory of each node, with
+// ordinary pages. One node needs no matrix.
 func memMatrix(cells []*Cell) *figure {
 	const title, side, left, top = "Latency from node to node", 64.0, 110.0, 40.0
 	value := map[[2]int]float64{}

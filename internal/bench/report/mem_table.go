@@ -14,11 +14,11 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// oneNode is what there is to say where placement makes no difference.
+// oneNode is the remark for a host on which placement makes no difference.
 const oneNode = "one node with memory: all of it is local, wherever it is asked for"
 
-// writeMem renders the mem cells as one table: the best of each node's CPUs is
-// marked, and what was asked stands beside what was got.
+// writeMem renders the mem cells as one table. It marks the best cell of each node's CPUs, and
+// shows the requested placement next to the actual one.
 func writeMem(w io.Writer, rep *Run) {
 	var all []*bench.Result
 	for _, r := range rep.Results {
@@ -55,8 +55,7 @@ func writeMem(w io.Writer, rep *Run) {
 	}
 }
 
-// bestMem is the result of the least latency for the CPUs of a node, if it has a
-// choice.
+// bestMem is the result with the least latency for the CPUs of a node, if there is a choice.
 func bestMem(all []*bench.Result, node int) (best *bench.Result) {
 	n := 0
 	for _, r := range all {
@@ -75,7 +74,7 @@ func bestMem(all []*bench.Result, node int) (best *bench.Result) {
 	return best
 }
 
-// placementOf gives the placement of the last repetition that has one.
+// placementOf returns the placement of the last repetition that has one.
 func placementOf(r *bench.Result) *bench.Placement {
 	for _, rep := range slices.Backward(r.Reps) {
 		if rep.Placement != nil {

@@ -17,8 +17,8 @@ type htmlGroup struct {
 	Label  string
 	Unit   string
 	Better string
-	Scale  string    // from where to where the bars go, if not from 0
-	Marks  []float64 // of the scale, in percent
+	Scale  string    // the range of the bars, if it does not begin at 0
+	Marks  []float64 // marks of the scale, in percent
 	Bars   []htmlBar
 }
 
@@ -65,14 +65,15 @@ func better(sc *bench.Scenario) string {
 	return "less is better"
 }
 
-// manyTimes is how far apart the medians of a group may be for bars from 0: beyond, those
-// of the quick would not be seen beside those of the slow.
+// manyTimes is the greatest ratio of the medians of a group with bars from 0. Beyond it, the
+// short bars would be invisible next to the long ones.
 const manyTimes = 20
 
-// barScale is where figures are on bars: from 0 to hi, or by their logarithm from lo on.
+// barScale maps figures to bars: linearly from 0 to hi or, if lo is set, by their logarithm from
+// lo to hi.
 type barScale struct{ lo, hi float64 }
 
-// scaleOf chooses the scale of some medians and their ranges.
+// scaleOf chooses the scale for some medians and their ranges.
 func scaleOf(all []stats.Interval) barScale {
 	least, most, hi := math.Inf(1), 0.0, 0.0
 	for _, v := range all {
@@ -84,11 +85,11 @@ func scaleOf(all []stats.Interval) barScale {
 	if most <= manyTimes*least {
 		return barScale{hi: hi}
 	}
-	// The shortest bar is seen, too: it does not end where the scale begins.
+	// The scale begins below the shortest bar, so that this bar is visible, too.
 	return barScale{math.Pow(10, math.Floor(math.Log10(least/1.25))), math.Pow(10, math.Ceil(math.Log10(hi)))}
 }
 
-// at is where a value is, in percent.
+// at is the place of a value, in percent.
 func (s barScale) at(v float64) float64 {
 	switch {
 	case s.hi <= 0:
@@ -101,7 +102,7 @@ func (s barScale) at(v float64) float64 {
 	return 100 * math.Log10(v/s.lo) / math.Log10(s.hi/s.lo)
 }
 
-// label says what the scale is where it is not the usual one.
+// label describes the scale if it is not the usual one.
 func (s barScale) label(unit string) string {
 	if s.lo == 0 {
 		return ""
@@ -109,7 +110,7 @@ func (s barScale) label(unit string) string {
 	return fmt.Sprintf("logarithmic from %s to %s, lines at each power of ten", formatMetric(unit, s.lo), formatMetric(unit, s.hi))
 }
 
-// marks are the powers of ten within a logarithmic scale.
+// marks are the powers of ten in a logarithmic scale.
 func (s barScale) marks() (list []float64) {
 	if s.lo == 0 {
 		return nil

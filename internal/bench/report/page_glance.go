@@ -12,13 +12,13 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// glanceRow is a figure of the library, held against the peers that matter most.
+// glanceRow is a figure of the library, compared with the most important peers.
 type glanceRow struct {
 	What, Prim, Value string
 	Versus            []string
 }
 
-// glanceOf gives the rows of a page: what the first screen of a table shows.
+// glanceOf returns the rows of a page that the first screen of a table shows.
 func glanceOf(d *Document) (rows []glanceRow) {
 	groups := map[string][]*Cell{}
 	for i := range d.Cells {
@@ -51,7 +51,7 @@ func glanceOf(d *Document) (rows []glanceRow) {
 	return rows
 }
 
-// peers names what a cell is compared within: of its own file.
+// peers names the set of cells with which a cell is compared: those of its own file.
 func (c *Cell) peers() string { return c.Scenario + " " + c.group() + " " + c.file }
 
 func cellOf(cells []*Cell, subject string) *Cell {
@@ -61,7 +61,7 @@ func cellOf(cells []*Cell, subject string) *Cell {
 	return nil
 }
 
-// ratiosOf pairs the main metric of two cells round by round, as ratios does.
+// ratiosOf pairs the main metric of two cells round by round, as bench.Ratios does.
 func ratiosOf(a, b *Cell) (rs []float64) {
 	for i := range min(len(a.Reps), len(b.Reps)) {
 		x, okx := a.Reps[i].Metrics[a.Unit]
@@ -73,7 +73,7 @@ func ratiosOf(a, b *Cell) (rs []float64) {
 	return rs
 }
 
-// glanceName names what is comparable shortly.
+// glanceName is a short name for a set of comparable cells.
 func glanceName(scenario string, p map[string]string) string {
 	label := glanceLabel(scenario, p)
 	if p["role"] != "" {

@@ -10,21 +10,21 @@ import (
 	"unicode/utf8"
 )
 
-// A library for plots would draw this. It would also be part of each worker, whose
-// death is measured and takes the longer the more memory it has: the usual one adds
-// half as much again, and a third of a millisecond to the slowest deaths.
+// A plot library could draw this. But it would also be part of each worker, whose death is
+// measured, and a death takes longer the more memory the process has: the usual library adds half
+// as much memory again, and a third of a millisecond to the slowest deaths.
 
 // xy is a point of a curve.
 type xy struct{ x, y float64 }
 
-// series is a line of a figure, and the range of the repetitions as a polygon, which
-// is nil where there is none.
+// series is a line of a figure, and the range of the repetitions as a polygon, which is nil if
+// there is no range.
 type series struct {
 	name string
 	line []xy
 	band []xy
 
-	ideal bool // nobody measured it
+	ideal bool // computed, not measured
 }
 
 // figure is a picture with a caption.
@@ -33,14 +33,14 @@ type figure struct {
 	SVG            template.HTML
 }
 
-// axis maps values to places on the page.
+// axis maps values to coordinates on the page.
 type axis struct {
 	label    string
 	log      bool
-	ticks    []tick // nil: the axis finds some
+	ticks    []tick // nil: the axis chooses its ticks
 	format   func(float64) string
-	lo, hi   float64 // of the values
-	from, to float64 // on the page
+	lo, hi   float64 // range of the values
+	from, to float64 // range on the page
 }
 
 type tick struct {
@@ -48,7 +48,7 @@ type tick struct {
 	label string
 }
 
-// Where a figure has its plot, in its own units.
+// The position of the plot in a figure, in the figure's own units.
 const (
 	plotWidth, plotHeight = 750.0, 330.0
 	plotLeft, plotRight   = 64.0, 540.0
@@ -56,18 +56,18 @@ const (
 	legendLine            = 17.0
 )
 
-// palette are colours that the colour-blind can tell apart, after Okabe and Ito, and
-// that can be seen on white and on black.
+// palette are colours that colour-blind readers can distinguish, after Okabe and Ito, and that
+// are visible on white and on black.
 var palette = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999999", "#b8860b"}
 
-// cover has the axis reach from the smallest to the greatest value.
+// cover makes the axis reach from the smallest to the greatest value.
 func (a *axis) cover(values ...float64) {
 	for _, v := range values {
 		a.lo, a.hi = math.Min(a.lo, v), math.Max(a.hi, v)
 	}
 }
 
-// place is where a value is on the page.
+// place is the coordinate of a value on the page.
 func (a *axis) place(v float64) float64 {
 	lo, hi := a.lo, a.hi
 	if a.log {

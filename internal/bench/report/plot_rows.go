@@ -10,27 +10,27 @@ import (
 	"unicode/utf8"
 )
 
-// row is a horizontal bar of a figure, of one part or of several in a line.
+// row is a horizontal bar of a figure. It has one part, or several parts next to each other.
 type row struct {
 	name   string
-	value  string // at its end
+	value  string // text at its end
 	ours   bool
 	parts  []float64
-	lo, hi float64 // the range of the whole; both 0 where there is none
-	broken bool    // longer than there is room for: drawn with a gap
+	lo, hi float64 // the range of the whole bar; both 0 if there is none
+	broken bool    // longer than the figure: drawn with a gap
 }
 
-// Where a figure of rows has its parts, in its own units.
+// The layout of a figure with rows, in its own units.
 const (
 	rowHeight            = 24.0
 	rowsRight            = 640.0
 	rowsTop, legendSpace = 10.0, 26.0
 
-	namesLeast, namesMost = 120.0, 320.0 // left of the bars
-	letterWidth           = 7.4          // of a bold one, about
+	namesLeast, namesMost = 120.0, 320.0 // width of the names, left of the bars
+	letterWidth           = 7.4          // approximate width of a bold letter
 )
 
-// namesWidth is the room that the names of rows need.
+// namesWidth is the width that the names of rows need.
 func namesWidth(list []row) float64 {
 	longest := 0
 	for _, r := range list {
@@ -39,8 +39,8 @@ func namesWidth(list []row) float64 {
 	return math.Min(math.Max(namesLeast, letterWidth*float64(longest)+14), namesMost)
 }
 
-// drawRows makes a figure of bars. A legend names the parts that have names; all
-// bars have one scale, up to most, or up to the longest where that is 0.
+// drawRows makes a figure of bars. A legend explains the parts that have names. All bars have one
+// scale, up to most, or up to the longest bar if most is 0.
 func drawRows(title, caption string, list []row, legend []string, most float64) *figure {
 	if most == 0 {
 		for _, r := range list {

@@ -15,7 +15,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench"
 )
 
-// ReadDocument reads what --out wrote, and refuses what it did not.
+// ReadDocument reads a file that --out wrote, and refuses any other file.
 func ReadDocument(name string) (*Document, error) {
 	b, err := os.ReadFile(name)
 	if err != nil {
@@ -47,7 +47,7 @@ func ReadDocument(name string) (*Document, error) {
 	return d, nil
 }
 
-// Values lists a metric over the repetitions that went well.
+// Values lists a metric of the repetitions that ended well.
 func (c *Cell) Values(metric string) []float64 {
 	var vs []float64
 	for _, r := range c.Reps {
@@ -58,8 +58,8 @@ func (c *Cell) Values(metric string) []float64 {
 	return vs
 }
 
-// pooled merges the histograms of all repetitions; div is what their values are to be
-// divided by. It is nil if there are none.
+// pooled merges the histograms of all repetitions. Their values have to be divided by div. It is
+// nil if there are none.
 func (c *Cell) pooled() (h *hdrhistogram.Histogram, div float64, err error) {
 	for _, r := range c.Reps {
 		if r.Hist == "" {

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// ReadDocuments reads several result files as one. Where they have cells of a scenario in
-// common, all of that scenario bear the names of their files, and are shown beside each
-// other. In what the hosts differ becomes a warning.
+// ReadDocuments reads several result files as one. If files have cells of the same scenario, all
+// cells of that scenario get the names of their files, and are shown next to each other.
+// Differences between the hosts become a warning.
 func ReadDocuments(names []string) (*Document, error) {
 	var all *Document
 	seen := map[string]bool{}
@@ -54,7 +54,7 @@ func ReadDocuments(names []string) (*Document, error) {
 	return all, nil
 }
 
-// fileLabel is the name of a result file without what all of them have.
+// fileLabel is the name of a result file without the parts that all names have.
 func fileLabel(names []string, i int) string {
 	short := func(name string) string { return strings.TrimSuffix(filepath.Base(name), ".json") }
 	for k := range names {
@@ -65,7 +65,7 @@ func fileLabel(names []string, i int) string {
 	return short(names[i])
 }
 
-// name is what a page calls the subject of a cell.
+// name is the name of a cell's subject on a page.
 func (c *Cell) name() string {
 	if c.file == "" {
 		return c.Subject
@@ -73,8 +73,7 @@ func (c *Cell) name() string {
 	return c.Subject + " (" + c.file + ")"
 }
 
-// latest is the document with the cells of the last file that has them: what advice is
-// about.
+// latest is a document with the cells of the last file that has them. Advice uses that document.
 func (d *Document) latest() *Document {
 	one := *d
 	one.Cells = nil
@@ -90,8 +89,8 @@ func (d *Document) latest() *Document {
 	return &one
 }
 
-// byFile are the cells of each file as a document of its own; without names of files,
-// that is all of them.
+// byFile returns a document with the cells of each file. If the cells have no file names, it
+// returns one document.
 func (d *Document) byFile() (list []*Document) {
 	at := map[string]int{}
 	for _, c := range d.Cells {
@@ -108,7 +107,7 @@ func (d *Document) byFile() (list []*Document) {
 	return list
 }
 
-// called adds the name of the file, where there is one.
+// called adds the name of the file to the figures, if there is one.
 func (d *Document) called(figures []*figure) []*figure {
 	if len(d.Cells) > 0 && d.Cells[0].file != "" {
 		for _, f := range figures {

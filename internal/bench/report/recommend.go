@@ -16,25 +16,25 @@ import (
 // Verdicts of an advice.
 const (
 	adviceDo       = "do"
-	adviceAsIs     = "as it is"      // measured, and nothing is to be changed
-	adviceNone     = "no preference" // measured, and nothing is better
+	adviceAsIs     = "as it is"      // measured, and nothing needs to change
+	adviceNone     = "no preference" // measured, and no choice is better
 	adviceUnknown  = "not measured"
 	adviceWithheld = "withheld"
 )
 
-// advice is what a rule says.
+// advice is the result of a rule.
 type advice struct {
 	Rule     string          `json:"rule"`
 	About    string          `json:"about"`
 	Verdict  string          `json:"verdict"`
 	Text     string          `json:"text"`
 	Do       []string        `json:"do,omitempty"`       // options and commands
-	Evidence []string        `json:"evidence,omitempty"` // figures, and the cells they are of
-	Effect   *stats.Interval `json:"effect,omitempty"`   // how many times better, unless Unit says something else
+	Evidence []string        `json:"evidence,omitempty"` // figures, and their cells
+	Effect   *stats.Interval `json:"effect,omitempty"`   // how many times better, unless Unit says otherwise
 	Unit     string          `json:"unit,omitempty"`
 }
 
-// Command is the one that measures what was not.
+// Command is the command that measures what is missing.
 func (a advice) Command() string { return strings.TrimPrefix(a.Text, measureIt) }
 
 const measureIt = "measure it: "
@@ -42,12 +42,12 @@ const measureIt = "measure it: "
 // rule is one of R1 to R14; R11 is about the settings of the host.
 type rule struct {
 	id, about string
-	measure   string // the command that measures what it needs
+	measure   string // the command that measures what the rule needs
 	judge     func(d *Document) *advice
 }
 
-// rules in the order of reports. Each judges by the cells of a document and the topology
-// in it, and by nothing else; nil says that what it needs was not measured.
+// rules, in the order of reports. Each uses the cells of a document and its topology, and nothing
+// else. A nil result means that the rule's cells were not measured.
 var rules = []rule{
 	{"R1", "spinning", "shmbench handoff", adviseSpin},
 	{"R2", "where processes run", "shmbench matrix", adviseColocate},
@@ -83,7 +83,7 @@ func Recommend(d *Document) []advice {
 	return append(all, hygiene(d)...)
 }
 
-// noTiming is R0: why the figures of a document are no ground for advice on times.
+// noTiming is R0: why the figures of a document are no basis for advice on times.
 func noTiming(d *Document) (why []string) {
 	e := d.Env
 	if host.Emulated(e.CPU) {
@@ -110,7 +110,7 @@ func noTiming(d *Document) (why []string) {
 	return why
 }
 
-// find gives the cells of a scenario that were measured well and satisfy all conditions.
+// find returns the cells of a scenario that were measured well and satisfy all conditions.
 func (d *Document) find(scenario string, conditions ...func(*Cell) bool) (list []*Cell) {
 next:
 	for i := range d.Cells {
@@ -137,12 +137,12 @@ func with(param, value string) func(*Cell) bool {
 	return func(c *Cell) bool { return c.Params[param] == value }
 }
 
-// alike tells cells that differ in the given parameters at most.
+// alike accepts the cells that differ from a only in the given parameters.
 func alike(a *Cell, but ...string) func(*Cell) bool {
 	return func(c *Cell) bool { return c.Scenario == a.Scenario && c.group(but...) == a.group(but...) }
 }
 
-// best gives the cell of the largest or smallest median; nil of none.
+// best returns the cell with the largest or smallest median, or nil if there are no cells.
 func best(cells []*Cell, metric string) *Cell {
 	var top *Cell
 	for _, c := range cells {
@@ -156,7 +156,7 @@ func best(cells []*Cell, metric string) *Cell {
 	return top
 }
 
-// byRound gives a metric of the repetitions that have it, by their numbers.
+// byRound returns a metric of the repetitions that have it, by their numbers.
 func (c *Cell) byRound(metric string) map[int]float64 {
 	m := map[int]float64{}
 	for i, r := range c.Reps {
@@ -167,8 +167,8 @@ func (c *Cell) byRound(metric string) map[int]float64 {
 	return m
 }
 
-// gain is how many times better a is than b in a metric, round by round, where more is
-// better if BetterHigher says so.
+// gain is how many times better a is than b in a metric, round by round. BetterHigher says for
+// which metrics more is better.
 func gain(a, b *Cell, metric string) (stats.Interval, error) {
 	x, y := b.byRound(metric), a.byRound(metric)
 	if bench.BetterHigher[metric] {
@@ -177,7 +177,7 @@ func gain(a, b *Cell, metric string) (stats.Interval, error) {
 	return roundRatio(x, y)
 }
 
-// roundRatio divides what two have in the same rounds.
+// roundRatio divides the values of x and y in the rounds that both have.
 func roundRatio(x, y map[int]float64) (stats.Interval, error) {
 	var rs []float64
 	for i := range x {
@@ -189,16 +189,17 @@ func roundRatio(x, y map[int]float64) (stats.Interval, error) {
 	return stats.RatioInterval(rs)
 }
 
-// fewest is how many rounds an advice needs: two repetitions agree by chance.
+// fewest is the least number of rounds for advice: two repetitions may agree by chance.
 const fewest = 3
 
-// sure tells an effect whose whole interval is beyond a size. An interval that only leaves out 1 would be
-// too little: with three repetitions, a page of equal figures would have false advice more often than not.
+// sure reports whether the whole interval of an effect is beyond a size. It would not be enough that the
+// interval excludes 1: with three repetitions, a page of equal figures would contain false advice more
+// often than not.
 func sure(q stats.Interval, least float64) bool {
 	return q.N >= fewest && q.Lo >= least
 }
 
-// figure of a cell for evidence: its median, range and key.
+// evidence renders a figure of a cell: its median, range and key.
 func (c *Cell) evidence(metric string) string {
 	vs := c.Values(metric)
 	if len(vs) == 0 {
@@ -208,12 +209,12 @@ func (c *Cell) evidence(metric string) string {
 	return fmt.Sprintf("%s %s [%s..%s] n=%d  %s", metric, formatMetric(metric, v.Center), formatMetric(metric, v.Lo), formatMetric(metric, v.Hi), v.N, c.Key)
 }
 
-// effect writes a ratio with its interval and what that is.
+// effectText renders a ratio with its interval and their meaning.
 func effectText(q stats.Interval) string {
 	return fmt.Sprintf("%s× [%s..%s] (%s of %d)", formatRatio(q.Center), formatRatio(q.Lo), formatRatio(q.Hi), q.Kind, q.N)
 }
 
-// WriteAdvice renders advice for people. The missing measurements come last, in a line.
+// WriteAdvice renders advice for people. One line at the end lists the missing measurements.
 func WriteAdvice(w io.Writer, all []advice) {
 	if len(all) == 0 {
 		return
@@ -245,7 +246,7 @@ func WriteAdvice(w io.Writer, all []advice) {
 	}
 }
 
-// writeWrapped writes words in lines that fit a table.
+// writeWrapped writes words in lines that fit into a table.
 func writeWrapped(w io.Writer, head, indent, text string) {
 	line, empty := head, true
 	for word := range strings.FieldsSeq(text) {

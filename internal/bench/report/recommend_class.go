@@ -13,9 +13,9 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// classCells gives the cells of a scenario and subject that were placed by class, from the nearest class
-// to the farthest, without threads of one core. Of classes that differ by the kinds of CPUs only, it
-// gives the first.
+// classCells returns the cells of a scenario and subject that were placed by class, from the nearest
+// class to the farthest. It leaves out threads of one core. Of classes that differ only in the kinds of
+// CPUs, it returns the first.
 func (d *Document) classCells(scenario string, conditions ...func(*Cell) bool) (list []*Cell) {
 	for _, c := range d.find(scenario, conditions...) {
 		if class := c.class(); class.Valid() && class.Base() != topology.SMT {
@@ -33,13 +33,14 @@ func withoutKinds(c topology.Class) topology.Class {
 	return topology.Class(name)
 }
 
-// border is where a cost grows with the distance of CPUs.
+// border is the distance of CPUs at which a cost grows.
 type border struct {
-	near, far *Cell // the last class before it, and the first one after it
+	near, far *Cell // the last class before the border, and the first one beyond it
 	effect    stats.Interval
 }
 
-// findBorder gives the first class that surely costs so many times as much as the slowest nearer one.
+// findBorder returns the first class that surely costs least times as much as the slowest nearer
+// class.
 func findBorder(cells []*Cell, metric string, least float64) (b border, ok bool) {
 	for i := 1; i < len(cells); i++ {
 		slowest := cells[0]
@@ -55,7 +56,7 @@ func findBorder(cells []*Cell, metric string, least float64) (b border, ok bool)
 	return b, false
 }
 
-// domain lists the used CPUs that are no farther from a CPU than a class says.
+// domain lists the used CPUs that are no farther from a CPU than a class.
 func (d *Document) domain(cpu int, class topology.Class) (cpus []int) {
 	for _, id := range d.Env.Used {
 		if id == cpu || topology.CompareClasses(withoutKinds(d.Topology.Class(cpu, id)), withoutKinds(class)) <= 0 {
@@ -65,7 +66,7 @@ func (d *Document) domain(cpu int, class topology.Class) (cpus []int) {
 	return cpus
 }
 
-// domainName says what the CPUs of a domain share, by the nearest class beyond it.
+// domainName says what the CPUs of a domain share. near is the last class inside the domain.
 func domainName(near topology.Class) string {
 	switch near.Base() {
 	case topology.Module:
@@ -84,7 +85,7 @@ func domainName(near topology.Class) string {
 	return "group of nodes as near as " + string(near)
 }
 
-// firstCPU is a CPU of the cell; -1 where nobody says.
+// firstCPU is a CPU of the cell, or -1 if it is not known.
 func (c *Cell) firstCPU() int {
 	for _, r := range c.Reps {
 		if len(r.Workers) > 0 {
@@ -94,7 +95,8 @@ func (c *Cell) firstCPU() int {
 	return -1
 }
 
-// adviseClasses is R2 by the cells of classes: the smallest domain beyond which a line costs far more.
+// adviseClasses is R2 for cells of classes: the smallest domain beyond which a cache line costs far
+// more.
 func adviseClasses(d *Document) *advice {
 	cells := d.classCells("matrix", by("go:one-line"))
 	if d.Topology == nil || len(cells) < 2 {
@@ -120,7 +122,7 @@ func adviseClasses(d *Document) *advice {
 	return a
 }
 
-// adviseWakes is R12: where a peer that is woken should run.
+// adviseWakes is R12: where to run a peer that is woken.
 func adviseWakes(d *Document) *advice {
 	var top *advice
 	for _, gap := range d.find("wake", by("shmsync:futex"), asleep) {
@@ -144,7 +146,7 @@ func adviseWakes(d *Document) *advice {
 	return top
 }
 
-// smtCost is the least cost of a shared core that becomes advice (R13).
+// smtCost is the least cost of a shared core that leads to advice (R13).
 const smtCost = 1.1
 
 // adviseSMT is R13: whether two workers of a lock should share a core.
@@ -174,16 +176,18 @@ func adviseSMT(d *Document) *advice {
 	return nil
 }
 
-// slowNode is how many times as slow as its like the memory of a node must be to be named (R14).
+// slowNode is how many times slower than comparable memory the memory of a node must be to be
+// named (R14).
 const slowNode = 1.15
 
-// adviseSlowNode is R14: a node whose memory is slower than that of others at the same distance.
+// adviseSlowNode is R14: a node whose memory is slower than that of other nodes at the same
+// distance.
 func adviseSlowNode(d *Document) *advice {
 	type sight struct {
 		rounds map[int]float64
 		cell   *Cell
 	}
-	byDistance := map[int]map[int][]sight{} // by distance and node of the memory
+	byDistance := map[int]map[int][]sight{} // by distance and by node of the memory
 	for _, c := range d.chased("bind:") {
 		from, _ := strconv.Atoi(c.Params["node"])
 		to, err := strconv.Atoi(strings.TrimPrefix(c.Params["mem"], "bind:"))
@@ -230,7 +234,7 @@ func adviseSlowNode(d *Document) *advice {
 	return top
 }
 
-// joined gives the mean of several cells in each round that all of them have.
+// joined returns the mean of several cells in each round that all of them have.
 func joined[T any](list []T, rounds func(T) map[int]float64) map[int]float64 {
 	sums, counts := map[int]float64{}, map[int]int{}
 	for _, s := range list {
@@ -249,11 +253,12 @@ func joined[T any](list []T, rounds func(T) map[int]float64) map[int]float64 {
 	return sums
 }
 
-// inPlaceLeast is the least share of samples in which threads were where the plan had them (R6).
+// inPlaceLeast is the least share of samples in which threads must have been on the CPUs of the
+// plan (R6).
 const inPlaceLeast = 0.99
 
-// proven tells whether a lock cell has enough contenders on several nodes, and whether it is proven that
-// they ran there. A contender is a CPU: goroutines that share one are one contender.
+// proven reports whether a lock cell has enough contenders on several nodes, and whether it is proven
+// that they ran there. A contender is a CPU: goroutines that share a CPU count as one.
 func (c *Cell) proven(t *topology.Topology) (enough bool, doubt string) {
 	nodes := map[int]map[int]bool{}
 	for _, r := range c.Reps {

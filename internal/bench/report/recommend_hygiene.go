@@ -11,8 +11,8 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// hygiene is R11: settings of the host that work against measuring or placing. They are no
-// matter of times, so that an emulated host hears of them too.
+// hygiene is R11: settings of the host that disturb measurements or placement. The rule does not
+// depend on times, so it also applies to an emulated host.
 func hygiene(d *Document) (all []advice) {
 	say := func(text string, do ...string) {
 		all = append(all, advice{Rule: "R11", About: "the host", Verdict: adviceDo, Text: text, Do: do})
@@ -59,7 +59,7 @@ func hygiene(d *Document) (all []advice) {
 	return all
 }
 
-// missingNodes are those with CPUs to use whose memory may not be used.
+// missingNodes are nodes with usable CPUs whose memory may not be used.
 func missingNodes(t *topology.Topology) (list []int) {
 	for _, n := range t.Nodes {
 		usable := slices.ContainsFunc(n.CPUs, func(cpu int) bool { return slices.Contains(t.Limits.CPUs, cpu) })
@@ -70,7 +70,7 @@ func missingNodes(t *topology.Topology) (list []int) {
 	return list
 }
 
-// capacities tells which of the CPUs have which capacity, the most first.
+// capacities says which of the CPUs have which capacity, the largest group first.
 func capacities(t *topology.Topology, cpus []int) (kinds []string) {
 	groups := byCapacity(t, cpus)
 	for _, g := range groups {
@@ -95,8 +95,8 @@ func fastest(t *topology.Topology, cpus []int) string {
 	return topology.FormatList(byCapacity(t, cpus)[0])
 }
 
-// refused gives the reason of a mem cell that could not place its memory, if it has the
-// given words.
+// refused returns the reason of a mem cell that could not place its memory, if the reason
+// contains the given words.
 func (d *Document) refused(words string) string {
 	for i := range d.Cells {
 		c := &d.Cells[i]

@@ -14,16 +14,17 @@ import (
 
 // The least gain and the greatest cost of a NUMA-aware lock (R6).
 const (
-	cohortCrowd  = 4 // contenders of a node
+	cohortCrowd  = 4 // least number of contenders on a node
 	cohortGain   = 1.1
 	cohortTail   = 2.0
 	cohortJain   = 0.8
-	cohortShare  = 0.5      // of the mean, for the least lucky worker
-	cohortMarker = "cohort" // in the names of such subjects
+	cohortShare  = 0.5      // least share for the least lucky worker, relative to the mean
+	cohortMarker = "cohort" // part of the names of such subjects
 )
 
-// adviseCohort is R6: a lock that prefers waiters of its node, where it is proven that contenders of
-// several nodes wanted it, it gains much, and neither the slowest nor the least lucky pay for it.
+// adviseCohort is R6: a lock that prefers waiters of its node. The rule requires proof that
+// contenders of several nodes wanted the lock, a large gain, and no cost for the slowest and the
+// least lucky worker.
 func adviseCohort(d *Document) *advice {
 	var top *advice
 	for _, c := range d.find("lock", func(c *Cell) bool { return c.ours() && strings.Contains(c.Subject, cohortMarker) }) {
@@ -68,11 +69,10 @@ func adviseCohort(d *Document) *advice {
 	return top
 }
 
-// rwGain is how many times as much one of two locks must let through (R7).
+// rwGain is the least factor by which one of two locks must have more throughput (R7).
 const rwGain = 1.1
 
-// adviseRW is R7: from which share of reads on an RWMutex lets more through than a
-// Mutex.
+// adviseRW is R7: the share of reads from which an RWMutex has more throughput than a Mutex.
 func adviseRW(d *Document) *advice {
 	type point struct {
 		read  int
@@ -103,7 +103,7 @@ func adviseRW(d *Document) *advice {
 	for _, name := range names {
 		line := lines[name]
 		slices.SortFunc(line, func(a, b point) int { return a.read - b.read })
-		from := len(line) // the first from which on it pays
+		from := len(line) // index of the first share from which it pays
 		for from > 0 && sure(line[from-1].q, rwGain) {
 			from--
 		}
@@ -129,10 +129,10 @@ func adviseRW(d *Document) *advice {
 	return a
 }
 
-// stripeGain is what more stripes must gain to be worth it (R8).
+// stripeGain is the least gain that makes more stripes worthwhile (R8).
 const stripeGain = 1.1
 
-// adviseStripes is R8: the number of keys from which on more of them gain little.
+// adviseStripes is R8: the number of keys above which more keys gain little.
 func adviseStripes(d *Document) *advice {
 	var top *advice
 	done := map[string]bool{}
@@ -185,7 +185,7 @@ func (c *Cell) number(param string) int {
 // batchGain is the least gain of a batch (R9).
 const batchGain = 1.1
 
-// adviseBatch is R9: items moved at a time, so that a wake is paid once for many.
+// adviseBatch is R9: move several items at a time, so that many items share the cost of a wake.
 func adviseBatch(d *Document) *advice {
 	var top *advice
 	for _, one := range d.find("queue", by("shmsync:queue"), with("batch", "1")) {
@@ -209,8 +209,8 @@ func adviseBatch(d *Document) *advice {
 	return top
 }
 
-// adviseDeath is R10: how long it takes until the next owner has the lock of one that was
-// killed, and what that takes without what the kernel tells of deaths.
+// adviseDeath is R10: how long it takes until the next owner has the lock of a killed process,
+// and how long without the kernel's notices of deaths.
 func adviseDeath(d *Document) *advice {
 	c := best(d.find("crash", by("shmsync:mutex"), with("place", bench.PlaceCross), with("role", "")), "p50-ns")
 	if c == nil {

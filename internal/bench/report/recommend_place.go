@@ -16,12 +16,12 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// widest is how many times its least the greatest repetition may be of a figure that
+// widest is the greatest allowed ratio of the highest to the lowest repetition of a figure that
 // becomes a setting.
 const widest = 2.0
 
-// adviseSpin is R1: as long as a sleep costs both sides, so that a wait never costs more
-// than twice what the best choice would have.
+// adviseSpin is R1: spin for as long as a sleep costs both sides. Then a wait never costs more
+// than twice what the best choice would cost.
 func adviseSpin(d *Document) *advice {
 	cells := d.find("wake", by("shmsync:futex"), asleep, func(c *Cell) bool { return c.Params["place"] != bench.PlaceSame && c.Params["place"] != bench.PlaceAny })
 	c := best(cells, "p50-ns")
@@ -54,15 +54,15 @@ func adviseSpin(d *Document) *advice {
 	return a
 }
 
-// asleep tells a wake cell whose waiters were in the kernel nearly always: after a short
-// gap they still spin, and what is measured is no wake.
+// asleep reports whether the waiters of a wake cell were nearly always in the kernel. After a
+// short gap they still spin, and the figure is not that of a wake.
 func asleep(c *Cell) bool {
 	const nearly = 0.9
 	slept := c.Values("slept")
 	return len(slept) == 0 || stats.Median(slept) >= nearly
 }
 
-// crowded tells what spinning gains or costs where there are more workers than CPUs.
+// crowded says what spinning gains or costs with more workers than CPUs.
 func crowded(d *Document) (list []string) {
 	const much = 1.1
 	for _, c := range d.find("oversub", by("shmsync:mutex"), with("spin", "auto")) {
@@ -74,21 +74,21 @@ func crowded(d *Document) (list []string) {
 	return list
 }
 
-// farther is how many times as long the way to the others must take for a place to be
-// better (R2).
+// farther is the least ratio of the way to other CPUs to the way within a place that makes the
+// place better (R2).
 const farther = 1.3
 
-// sameGood is how much better a partition must be to matter.
+// sameGood is the least gain of a partition over another that matters.
 const sameGood = 1.05
 
 // partition is a way to divide the CPUs of a matrix.
 type partition struct {
-	name   string // of a part
+	name   string // name of one part
 	groups [][]int
 }
 
-// partitions lists the ways to divide the CPUs: by what the host says, and by what was
-// found.
+// partitions lists the ways to divide the CPUs: those that the host reports, and those that were
+// found by measuring.
 func partitions(m *pairs, t *topology.Topology) (list []partition) {
 	if t != nil {
 		for _, p := range []struct {
@@ -104,7 +104,7 @@ func partitions(m *pairs, t *topology.Topology) (list []partition) {
 	return slices.DeleteFunc(list, func(p partition) bool { return len(p.groups) < 2 || len(p.groups) == len(m.cpus) })
 }
 
-// divided is a matrix by a partition: medians within the parts and between them, by
+// divided is a matrix divided by a partition: medians within the parts and between them, by
 // round.
 type divided struct {
 	partition
@@ -113,7 +113,7 @@ type divided struct {
 	within  float64
 }
 
-// divide sorts the pairs of a matrix into those inside one part and those between two parts. It
+// divide sorts the pairs of a matrix into those within one part and those between two parts. It
 // leaves out pairs of threads of one core, which are near but slow each other down.
 func (m *pairs) divide(p partition, t *topology.Topology) *divided {
 	part := map[int]int{}
@@ -165,8 +165,8 @@ func valuesOf(m map[int]float64) (list []float64) {
 	return list
 }
 
-// adviseColocate is R2: processes that talk to each other belong where the way is
-// shortest, if it is so by far.
+// adviseColocate is R2: run processes that communicate where the way is shortest, if it is much
+// shorter there.
 func adviseColocate(d *Document) *advice {
 	if a := adviseClasses(d); a != nil {
 		return a
@@ -191,7 +191,7 @@ func adviseColocate(d *Document) *advice {
 		switch {
 		case err != nil:
 		case top == nil, q.Center > sameGood*effect.Center, q.Center*sameGood > effect.Center && len(p.groups) < len(top.groups):
-			top, effect = v, q // of partitions that are as good, the one with the largest parts
+			top, effect = v, q // of equally good partitions, take the one with the largest parts
 		}
 	}
 	if top == nil {
@@ -213,7 +213,7 @@ func adviseColocate(d *Document) *advice {
 	return a
 }
 
-// directions tells the pairs whose directions differ by far.
+// directions lists the pairs whose two directions differ greatly.
 func (m *pairs) directions() (list []string) {
 	type skew struct {
 		text string
@@ -244,7 +244,7 @@ func (m *pairs) directions() (list []string) {
 	return list
 }
 
-// orOne keeps a summary of nothing from failing.
+// orOne makes the summary of an empty list possible.
 func orOne(vs []float64) []float64 { return bench.Or(vs, math.Inf(1)) }
 
 // The metrics of mem cells.
@@ -253,8 +253,8 @@ const (
 	memScanMetric  = "scan-MB/s"
 )
 
-// chased gives the mem cells of usual pages that have a latency, with a prefix of the
-// policy.
+// chased returns the mem cells with ordinary pages that have a latency and a policy with the
+// given prefix.
 func (d *Document) chased(policy string) []*Cell {
 	return d.find("mem", func(c *Cell) bool {
 		huge := c.Params["huge"]
@@ -265,8 +265,8 @@ func (d *Document) chased(policy string) []*Cell {
 // nodeGain is the least gain that makes a node better than another (R3).
 const nodeGain = 1.1
 
-// adviseNode is R3: the node whose memory is nearest to all CPUs that were used, each
-// node of theirs by how many of them it has.
+// adviseNode is R3: the node whose memory is nearest to all used CPUs. Each node counts by the
+// number of its used CPUs.
 func adviseNode(d *Document) *advice {
 	cells := d.chased("bind:")
 	if len(cells) == 0 {
@@ -298,7 +298,7 @@ func adviseNode(d *Document) *advice {
 	}
 	var names []string
 	for policy := range costs {
-		if seen[policy] == len(weight) { // from all nodes
+		if seen[policy] == len(weight) { // measured from all nodes
 			names = append(names, policy)
 		}
 	}
@@ -341,8 +341,8 @@ func adviseNode(d *Document) *advice {
 // interleaveGain is the least gain of a scan (R4).
 const interleaveGain = 1.1
 
-// adviseInterleave is R4: pages on all nodes in turn, where CPUs of several nodes scan
-// them and single loads do not suffer.
+// adviseInterleave is R4: pages on all nodes in turn, if CPUs of several nodes scan them and
+// single loads do not suffer.
 func adviseInterleave(d *Document) *advice {
 	spread := append(d.chased("interleave"), d.chased("weighted")...)
 	bound := d.chased("bind:")
@@ -362,7 +362,7 @@ func adviseInterleave(d *Document) *advice {
 		}
 		return all
 	}
-	// From the node that has it worst: a waiter for that one waits for all.
+	// From the node with the worst figure: if all nodes work together, they wait for that one.
 	worst := func(m map[int][]float64, pick func([]float64) float64) map[int]float64 {
 		all := map[int]float64{}
 		for i, vs := range m {
@@ -412,8 +412,7 @@ func adviseInterleave(d *Document) *advice {
 // hugeGain is the least gain of larger pages (R5).
 const hugeGain = 1.1
 
-// adviseHuge is R5: larger pages, where loads that miss the TLB gain and the host has
-// such pages.
+// adviseHuge is R5: larger pages, if loads that miss the TLB gain and the host has such pages.
 func adviseHuge(d *Document) *advice {
 	small := d.find("mem", with("huge", "none"))
 	var top *advice

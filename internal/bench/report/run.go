@@ -12,7 +12,7 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// Disturbed notes what happened during the run.
+// Disturbed records the disturbances during the run.
 func (r *Run) Disturbed(before, after host.Disturbance) {
 	if ticks := after.Total - before.Total; ticks > 0 {
 		r.Env.Steal = (after.Steal - before.Steal) / ticks
@@ -36,8 +36,8 @@ const (
 	StateInterrupted = "interrupted"
 )
 
-// End notes whether the run came to its end, and warns if it did not: the file, the table and the page
-// then say so.
+// End records whether the run was complete, and adds a warning if it was not, for the file, the table
+// and the page.
 func (r *Run) End(interrupted bool, planned int) {
 	r.State = StateComplete
 	if !interrupted {

@@ -53,7 +53,7 @@ func WriteTable(w io.Writer, r *Run) error {
 	return b.Flush()
 }
 
-// groups collects the results that are comparable, in the order of scenarios.
+// groups collects comparable results, in the order of scenarios.
 func groups(results []*bench.Result) [][]*bench.Result {
 	var keys []string
 	byKey := map[string][]*bench.Result{}
@@ -74,7 +74,8 @@ func groups(results []*bench.Result) [][]*bench.Result {
 	return all
 }
 
-// reference is the subject that a group's ratios refer to; nil where none ran.
+// reference is the subject to which the ratios of a group refer; nil if none of the candidates
+// ran.
 func reference(group []*bench.Result) *bench.Result {
 	for _, name := range group[0].Cell.Scenario.Ref {
 		for _, r := range group {
@@ -102,8 +103,8 @@ func writeGroup(w io.Writer, group []*bench.Result) {
 	writeRows(w, narrow(rows))
 }
 
-// narrow leaves the column of ranges out of a table that would be too wide, and then the
-// intervals of the ratios: the figures themselves are not cut.
+// narrow removes the column of ranges from a table that would be too wide, and then the intervals
+// of the ratios. It does not shorten the figures themselves.
 func narrow(rows [][]string) [][]string {
 	const ranges = 2
 	if wide(rows) {
@@ -183,7 +184,7 @@ func rowOf(r, ref *bench.Result, best bool) []string {
 	return append(row, formatInterval(q))
 }
 
-// bestOf marks the cell of the best median.
+// bestOf returns the cell with the best median.
 func bestOf(group []*bench.Result) (best *bench.Result) {
 	var top float64
 	for _, r := range group {
@@ -198,8 +199,8 @@ func bestOf(group []*bench.Result) (best *bench.Result) {
 	return best
 }
 
-// writeRows aligns the cells of a table: the first column to the left, others
-// to the right. Rows of two cells are notes and span the table.
+// writeRows aligns the cells of a table: the first column to the left, the others to the right.
+// Rows with two cells are notes and span the table.
 func writeRows(w io.Writer, rows [][]string) {
 	var widths []int
 	for _, row := range rows {

@@ -8,9 +8,9 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Histograms in the control page are the counters of an HDR histogram with
-// three significant digits over 1 ns … 2^40 ns, without its head: values
-// below 2048 are exact, above, each power of two has 1024 buckets.
+// Histograms in the control page are the counters of an HDR histogram with three significant
+// digits over 1 ns … 2^40 ns, without its head. Values below 2048 are exact; above, each power of
+// two has 1024 buckets.
 const (
 	histSubBits = 11
 	histHalf    = 1 << (histSubBits - 1)
@@ -30,7 +30,7 @@ func HistIndex(v int64) int {
 // Record adds one value to the counters of a slot. One writer only.
 func Record(counts []uint64, v int64) { counts[HistIndex(v)]++ }
 
-// NewHist gives the histogram of one or more slots' counters, merged exactly.
+// NewHist returns the histogram of one or more slots' counters, merged exactly.
 func NewHist(slots ...[]uint64) *hdrhistogram.Histogram {
 	sum := make([]int64, HistBuckets)
 	for _, counts := range slots {
@@ -57,8 +57,8 @@ func MergeHists(hs []*hdrhistogram.Histogram) *hdrhistogram.Histogram {
 	return sum
 }
 
-// Quantiles are the ones that are reported, with the fewest samples each must
-// have above it to be worth printing.
+// Quantiles are the reported quantiles. Each has the least number of samples that must lie above
+// it.
 var Quantiles = []struct {
 	Name string
 	Q    float64
@@ -70,16 +70,15 @@ var Quantiles = []struct {
 	{"p99.99", 0.9999},
 }
 
-// TailMin is how many samples must lie above a quantile for it to be reported.
-// A crash cell kills a process for each sample, and an event or seq cell sleeps
-// before each: they make do with fewer.
+// TailMin is how many samples must lie above a quantile for it to be reported. A crash cell kills
+// a process for each sample, and an event or seq cell sleeps before each: fewer samples are
+// enough for them.
 const (
 	TailMin      = 10
 	TailMinCrash = 3
 )
 
-// Quantile gives the q-quantile of h, and false where fewer than tail samples
-// lie above it.
+// Quantile returns the q-quantile of h, and false if fewer than tail samples lie above it.
 func Quantile(h *hdrhistogram.Histogram, q float64, tail int) (float64, bool) {
 	if float64(h.TotalCount())*(1-q) < float64(tail)-1e-9 {
 		return 0, false

@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	Confidence = 0.95 // of the intervals
+	Confidence = 0.95 // confidence of the intervals
 	resamples  = 2000
 )
 
-// Interval is a value with the range it is known to lie in.
+// Interval is a value with the range that is known to contain it.
 type Interval struct {
 	Center float64 `json:"center"`
 	Lo     float64 `json:"lo"`
@@ -33,7 +33,7 @@ const (
 	KindRange     = "min-max"
 )
 
-// Median gives the median, NaN of nothing.
+// Median returns the median, and NaN for an empty list.
 func Median(vs []float64) float64 {
 	s := slices.Sorted(slices.Values(vs))
 	n := len(s)
@@ -43,13 +43,13 @@ func Median(vs []float64) float64 {
 	return (s[(n-1)/2] + s[n/2]) / 2
 }
 
-// Summarize gives the median of the repetitions and their range.
+// Summarize returns the median of the repetitions and their range.
 func Summarize(vs []float64) Interval {
 	return Interval{Median(vs), slices.Min(vs), slices.Max(vs), len(vs), KindRange}
 }
 
-// RatioInterval is the median of a ratio's repetitions with its rank interval,
-// or with their range while there are too few for one.
+// RatioInterval is the median of a ratio's repetitions with its rank interval, or with their
+// range if there are too few for a rank interval.
 func RatioInterval(rs []float64) (Interval, error) {
 	if len(rs) == 0 {
 		return Interval{}, fmt.Errorf("no repetition has both")
@@ -61,8 +61,8 @@ func RatioInterval(rs []float64) (Interval, error) {
 	return Interval{s.Center, s.Lo, s.Hi, len(rs), KindRank}, nil
 }
 
-// QuantileRatio compares a quantile of two pooled histograms, for tails that
-// one repetition is too short for. The interval is a percentile bootstrap.
+// QuantileRatio compares a quantile of two pooled histograms, for tails for which one repetition
+// is too short. The interval is a percentile bootstrap.
 func QuantileRatio(a, b *hdrhistogram.Histogram, q float64, seed uint64) (Interval, error) {
 	x, okx := Quantile(a, q, TailMinCrash)
 	y, oky := Quantile(b, q, TailMinCrash)
@@ -79,8 +79,8 @@ func QuantileRatio(a, b *hdrhistogram.Histogram, q float64, seed uint64) (Interv
 	return Interval{Center: x / y, Lo: lo, Hi: hi, N: int(min(a.TotalCount(), b.TotalCount())), Kind: KindBootstrap}, nil
 }
 
-// QuantileInterval gives a quantile of a pooled histogram, with the interval of
-// a percentile bootstrap.
+// QuantileInterval returns a quantile of a pooled histogram, with the interval of a percentile
+// bootstrap.
 func QuantileInterval(h *hdrhistogram.Histogram, q float64, seed uint64) (Interval, error) {
 	x, ok := Quantile(h, q, TailMinCrash)
 	if !ok {
@@ -96,8 +96,8 @@ func QuantileInterval(h *hdrhistogram.Histogram, q float64, seed uint64) (Interv
 	return Interval{Center: x, Lo: lo, Hi: hi, N: int(h.TotalCount()), Kind: KindBootstrap}, nil
 }
 
-// middle gives the bounds of the part of the resampled values that the
-// confidence asks for.
+// middle returns the bounds of the middle part of the resampled values, of the size that the
+// confidence requires.
 func middle(vs []float64) (lo, hi float64) {
 	slices.Sort(vs)
 	tail := (1 - Confidence) / 2
@@ -117,8 +117,8 @@ func newResampler(h *hdrhistogram.Histogram) resampler {
 	return values
 }
 
-// quantile gives the q-quantile of one sample of the histogram's own size.
-// Values are ascending, so that the quantile of drawn indices is enough.
+// quantile returns the q-quantile of one sample of the histogram's own size. The values are
+// ascending, so it is enough to draw indices and take their quantile.
 func (r resampler) quantile(rng *rand.Rand, q float64) float64 {
 	drawn := make([]int, len(r))
 	for i := range drawn {

@@ -14,17 +14,17 @@ import (
 // KindShift is an interval by Hodges and Lehmann, from the distribution of the U statistic.
 const KindShift = "shift 95%"
 
-// Shift is how a sample differs from another one, in a way that assumes no distribution.
+// Shift is the difference between two samples, measured without assuming a distribution.
 type Shift struct {
-	Ratio  Interval // of the second to the first, by Hodges and Lehmann; zero where a value is not positive
-	P      float64  // of the U test: the chance of such a difference between equal samples
-	LeastP float64  // the least p that so many values can give
+	Ratio  Interval // ratio of the second sample to the first, by Hodges and Lehmann; zero if a value is not positive
+	P      float64  // p value of the U test: the chance of such a difference between equal samples
+	LeastP float64  // the least p value that so many values can give
 }
 
-// Sure tells whether the interval of the ratio has the confidence: few values give their range only.
+// Sure reports whether the interval of the ratio has the confidence: few values only have a range.
 func (s Shift) Sure() bool { return s.Ratio.Kind == KindShift }
 
-// mostExact bounds the samples whose distribution is computed and not approximated.
+// mostExact bounds the samples whose distribution is computed exactly.
 const mostExact = 25
 
 func init() { moremath.MannWhitneyExactLimit = mostExact }
@@ -33,7 +33,7 @@ func init() { moremath.MannWhitneyExactLimit = mostExact }
 func Compare(before, after []float64) Shift {
 	s := Shift{P: 1, LeastP: leastP(len(before), len(after))}
 	if r, err := moremath.MannWhitneyUTest(slices.Clone(before), slices.Clone(after), moremath.LocationDiffers); err == nil {
-		s.P = max(r.P, s.LeastP) // the approximation for many ties may be below
+		s.P = max(r.P, s.LeastP) // with many ties the approximation may be below it
 	}
 	if slices.ContainsFunc(slices.Concat(before, after), func(v float64) bool { return !(v > 0) || math.IsInf(v, 1) }) {
 		return s
@@ -56,11 +56,11 @@ func Compare(before, after []float64) Shift {
 	return s
 }
 
-// ranks keeps what rankOf has computed, by the sizes of the samples.
+// ranks caches the results of rankOf, by the sizes of the samples.
 var ranks sync.Map
 
-// rankOf gives how many of the sorted pairwise differences lie outside the interval on each side; -1
-// where even the range has less than the confidence.
+// rankOf returns how many of the sorted pairwise differences lie outside the interval on each side.
+// It returns -1 if even the whole range has less than the confidence.
 func rankOf(n1, n2 int) int {
 	tail := (1 - Confidence) / 2
 	if n1 > mostExact || n2 > mostExact {
@@ -80,13 +80,13 @@ func rankOf(n1, n2 int) int {
 	return k
 }
 
-// leastP is the p of two samples of which all values of one are above all of the other.
+// leastP is the p value of two samples if all values of one are above all values of the other.
 func leastP(n1, n2 int) float64 {
 	ways, _ := new(big.Float).SetInt(new(big.Int).Binomial(int64(n1+n2), int64(n1))).Float64()
 	return min(2/ways, 1)
 }
 
-// EnoughFor gives how many values a side needs for a p below alpha.
+// EnoughFor returns how many values each side needs for a p value below alpha.
 func EnoughFor(alpha float64) int {
 	n := 2
 	for leastP(n, n) >= alpha {
@@ -95,8 +95,8 @@ func EnoughFor(alpha float64) int {
 	return n
 }
 
-// FalseDiscovery adjusts the p of many tests, as Benjamini and Hochberg do: to call those below alpha
-// different gives at most a share of alpha of false calls.
+// FalseDiscovery adjusts the p values of many tests, as Benjamini and Hochberg do: among those below
+// alpha, the expected share of false ones is at most alpha.
 func FalseDiscovery(ps []float64) []float64 {
 	order := make([]int, len(ps))
 	for i := range order {
@@ -120,8 +120,8 @@ func FalseDiscovery(ps []float64) []float64 {
 	return adjusted
 }
 
-// Holm adjusts the p of many tests: to call those below alpha different gives any false call with a
-// chance of at most alpha.
+// Holm adjusts the p values of many tests: the chance that any of those below alpha is false is at
+// most alpha.
 func Holm(ps []float64) []float64 {
 	order := make([]int, len(ps))
 	for i := range order {

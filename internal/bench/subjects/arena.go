@@ -18,15 +18,15 @@ import (
 var noFence = child.Without("membarrier")
 
 const (
-	arenaPerEach = 3 << 10 // for an object, its wait node, and a share of what finds them
+	arenaPerEach = 3 << 10 // for an object, its wait node, and a share of the structures that find them
 
-	// fenceTime is how long registering for fences may take.
+	// fenceTime is how long the registration for fences may take.
 	fenceTime = 2 * time.Minute
-	// biasPairs is how many quiet pairs must have turned the bias on.
+	// biasPairs is the number of quiet pairs after which holds must be biased.
 	biasPairs = 1 << 20
 )
 
-// newArena makes an arena, large enough for the cell, where that says.
+// newArena makes an arena that is large enough for the cell.
 func newArena(c *bench.Cell) (*os.File, error) {
 	size := int64(bench.ArenaLeast)
 	if c.Scenario.Name == "waiters" || c.Scenario.Name == "seq" {
@@ -60,9 +60,9 @@ func JoinArena(w *bench.Worker) (*arena.Arena, error) {
 	return v.(*arena.Arena), nil
 }
 
-// awaitFence waits until this process is registered for fences, which happens
-// behind its back once in its life, if it is going to be. Before, its holds are
-// not biased, and its death takes longer to be sure of.
+// awaitFence waits until this process is registered for fences, if it will be. The library
+// registers a process in the background, once. Before that, its holds are not biased, and a proof
+// of its death takes longer.
 func awaitFence(a *arena.Arena) error {
 	if !shmsync.FeatureMembarrier.Have() {
 		return nil

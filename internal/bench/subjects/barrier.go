@@ -7,12 +7,12 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// barrierSubjects are the library's barrier.
+// barrierSubjects are the barrier of the library.
 var barrierSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "barrier", Segment: newArena, Open: openBarrier, Scenarios: []string{"barrier"}},
 }
 
-// barrier is a prims.Barrier as the cells use it.
+// barrier adapts a prims.Barrier to the cells.
 type barrier struct{ *prims.Barrier }
 
 func openBarrier(w *bench.Worker, _ int) (any, error) {

@@ -14,8 +14,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/peers"
 )
 
-// brokenPeers are wrong on purpose: the tests of this program prove with them
-// that wrong answers, hangs and crashes are seen.
+// brokenPeers are wrong on purpose: with them the tests of this program prove that wrong answers,
+// hangs and crashes are detected.
 var brokenPeers = []*bench.Subject{
 	{By: "test", Prim: "open", Hidden: true, Scenarios: []string{"lock"},
 		Open: func(*bench.Worker, int) (any, error) { return openLock{}, nil }},
@@ -38,7 +38,7 @@ var brokenPeers = []*bench.Subject{
 		Open: func(*bench.Worker, int) (any, error) { return &panicky{open: make(chan struct{})}, nil }},
 }
 
-// early is the library's mutex given back before the critical section.
+// early is the library's mutex, released before the critical section.
 type early struct{ mutex }
 
 func openEarly(w *bench.Worker, thread int) (any, error) {
@@ -52,7 +52,7 @@ func openEarly(w *bench.Worker, thread int) (any, error) {
 func (l early) Lock() { l.mutex.Lock(); l.mutex.Unlock() }
 func (early) Unlock() {}
 
-// twice is the library's futex posted to once too often, now and then.
+// twice is the library's futex with an extra post now and then.
 type twice struct {
 	*ping
 	passed int
@@ -73,7 +73,7 @@ func (t *twice) Pass(v uint32) {
 	t.ping.Pass(v)
 }
 
-// panicky is a crowd in which all leave with the first that is cancelled.
+// panicky is a crowd in which all waiters leave with the first that is cancelled.
 type panicky struct {
 	open chan struct{}
 	once sync.Once
@@ -92,14 +92,14 @@ func (p *panicky) BlockContext(ctx context.Context, _ int) error {
 	}
 }
 
-// stall is held for long once, soon after the cell begins to measure.
+// stall is a lock that is held for long once, soon after the cell begins to measure.
 type stall struct {
 	sync.Mutex
 	w *bench.Worker
 	n int
 }
 
-// StallTime is how long the subject test:stall holds its lock once.
+// StallTime is how long the subject test:stall holds its lock that one time.
 const StallTime = 400 * time.Millisecond
 
 func openStall(w *bench.Worker, _ int) (any, error) {

@@ -9,8 +9,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/peers"
 )
 
-// brokenKit is wrong on purpose as brokenPeers are, a subject for each of the
-// scenarios that are about more than a lock.
+// brokenKit is wrong on purpose, as brokenPeers are. It has a subject for each of the scenarios
+// that need more than a lock.
 var brokenKit = []*bench.Subject{
 	brokenPeer("open-rw", openRW{}, "readers", "rw"),
 	brokenPeer("generous", openPermits{}, "sem"),
@@ -51,7 +51,7 @@ func (ajar) Value() uint64    { return 0 }
 func (ajar) Wait(uint64) bool { return true }
 func (ajar) Stop()            {}
 
-// hasty is a counter for whose values nobody waits.
+// hasty is a counter whose waits return at once.
 type hasty struct{ value, stopped atomic.Uint64 }
 
 func openHasty(w *bench.Worker, _ int) (any, error) {
@@ -63,19 +63,18 @@ func (e *hasty) Value() uint64          { return e.value.Load() }
 func (e *hasty) Wait(token uint64) bool { return token < FarToken && e.stopped.Load() == 0 }
 func (e *hasty) Stop()                  { e.stopped.Store(1) }
 
-// openKeys excludes nobody from any key.
+// openKeys has locks for keys that exclude nobody.
 type openKeys struct{}
 
 func (openKeys) LockKeys([]uint32)   {}
 func (openKeys) UnlockKeys([]uint32) {}
 
-// timedOut waits for nobody.
+// timedOut is a barrier that waits for nobody.
 type timedOut struct{}
 
 func (timedOut) Meet() {}
 
-// lossy is a channel into which the thousandth batch goes some other number of
-// times than once.
+// lossy is a channel that loses or repeats the thousandth batch.
 type lossy struct {
 	peers.ChanQueue
 	times, puts int
@@ -101,5 +100,5 @@ func (l *lossy) Put(items []uint64) {
 	}
 }
 
-// FarToken is what those wait for whom no increment wakes.
+// FarToken is a token that no increment reaches.
 const FarToken = 1 << 40

@@ -9,15 +9,16 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// cohortSubjects are the library's lock for hosts of several nodes. On a host of one it
-// has two doors, so that what they cost shows: without that it would be a Mutex there.
+// cohortSubjects are the library's lock for hosts with several nodes. On a host with one node
+// they have two local locks, so that the measurement shows what these cost: with one node the
+// lock would be a Mutex.
 var cohortSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "mutex-cohort", Spins: true, Segment: newArena, Check: shmsync.FeatureMembarrier.Check, Open: openCohortMutex,
 		Brief:     []string{},
 		Scenarios: []string{"uncontended", "lock", "crash", "idle"}},
 }
 
-// cohortMutex is a prims.CohortMutex as the cells use it.
+// cohortMutex adapts a prims.CohortMutex to the cells.
 type cohortMutex struct{ *prims.CohortMutex }
 
 func openCohortMutex(w *bench.Worker, _ int) (any, error) {

@@ -8,8 +8,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// condSubjects are the library's condition variables, with its mutex, as the
-// monitor that C and Go programs make of theirs.
+// condSubjects are a monitor made of the library's condition variables and mutex, in the same way
+// as the peers in C and Go.
 var condSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "cond", Segment: newArena, Open: openCond,
 		Brief:     []string{"handoff", "cond"},

@@ -9,8 +9,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// mutexCrowd is goroutines that wait for mutexes which this process itself
-// holds: all for one, or each for its own.
+// mutexCrowd is goroutines that wait for mutexes held by their own process: all for one mutex, or
+// each for its own.
 type mutexCrowd struct {
 	mutexes []*prims.Mutex
 	got     []int // a plain counter under each mutex
@@ -58,7 +58,7 @@ func (c *mutexCrowd) Release() {
 	}
 }
 
-// Audit is called when nobody waits any more.
+// Audit is called when no goroutine waits any more.
 func (c *mutexCrowd) Audit() (got int) {
 	for i, m := range c.mutexes {
 		m.Lock()

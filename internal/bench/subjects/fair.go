@@ -11,7 +11,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// fairSubjects are the library's locks with a line, of one key and of many.
+// fairSubjects are the library's locks with a queue, for one key and for many.
 var fairSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "fairmutex", Segment: newArena, Open: openFairMutex,
 		Brief:     []string{"uncontended", "lock"},
@@ -23,7 +23,7 @@ var fairSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "multilock-keys", Segment: newArena, Open: openKeyCrowd, Scenarios: []string{"waiters"}},
 }
 
-// fairMutex is a prims.FairMutex as the cells use it.
+// fairMutex adapts a prims.FairMutex to the cells.
 type fairMutex struct{ *prims.FairMutex }
 
 func openFairMutex(w *bench.Worker, _ int) (any, error) {
@@ -45,10 +45,10 @@ func (m fairMutex) Pairs(n int, counter *uint64) {
 
 func (m fairMutex) Inherit() (owned int64, err error) { return inherit(m) }
 
-// multiLock is a prims.MultiLock as a thread uses it, with what it holds.
+// multiLock is a prims.MultiLock for one thread, with the keys that the thread holds.
 type multiLock struct {
 	m    *prims.MultiLock
-	mask uint64 // of the keys of pairs
+	mask uint64 // mask of the keys in Pairs
 	keys []uint64
 	one  prims.Hold
 	all  prims.Holds
@@ -101,11 +101,11 @@ func (l *multiLock) Held(keys []uint32) bool {
 	return false
 }
 
-// Lock and Unlock are of one key that all threads want.
+// Lock and Unlock use one key that all threads want.
 func (l *multiLock) Lock()   { l.one = l.m.Lock(0) }
 func (l *multiLock) Unlock() { l.one.Unlock() }
 
-// Pairs are of one key, or of one after the other.
+// Pairs uses one key, or the keys one after the other.
 func (l *multiLock) Pairs(n int, counter *uint64) {
 	for i := range n {
 		h := l.m.Lock(uint64(i) & l.mask)
@@ -114,7 +114,7 @@ func (l *multiLock) Pairs(n int, counter *uint64) {
 	}
 }
 
-// keysPerBucket is how many keys that are in use share a bucket of the crowd's.
+// keysPerBucket is how many used keys share a bucket in a crowd.
 const keysPerBucket = 8
 
 func openKeyCrowd(w *bench.Worker, _ int) (any, error) {
@@ -122,7 +122,7 @@ func openKeyCrowd(w *bench.Worker, _ int) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A bucket holds a list: there are as many as suit so many keys.
+	// Each bucket has a list of its keys, so the number of buckets grows with the number of keys.
 	opts := &prims.MultiLockOptions{Buckets: max(64, int(w.N)/keysPerBucket)}
 	m, err := prims.OpenMultiLock(a, "multilock", opts)
 	if err != nil {

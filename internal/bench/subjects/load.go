@@ -12,7 +12,7 @@ var loadSubjects = map[string][]string{
 	"oversub": {"c:futex", "c:futex-spin1000", "c:pthread", "c:robust", "c:spin", "c:pthread-spin", "shmsync:mutex"},
 }
 
-// loadBrief are those of a quick suite.
+// loadBrief are the subjects of a quick suite.
 var loadBrief = map[string][]string{
 	"herd":    {"c:futex", "go:futex", "shmsync:semaphore"},
 	"open":    {"c:robust", "shmsync:mutex"},

@@ -9,33 +9,31 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// matrixWaitLimit is how many looks an end waits for the other before it looks
-// whether the cell goes on: where others run on these CPUs, a batch may take
-// longer than the cell.
+// matrixWaitLimit is how often an end looks for the other end before it checks whether the cell
+// goes on: if other programs use these CPUs, a batch may take longer than the cell.
 const matrixWaitLimit = 1 << 16
 
-// matrixSubjects are the ways of two CPUs to hand each other a line.
+// matrixSubjects are the ways in which two CPUs hand each other a cache line.
 var matrixSubjects = []*bench.Subject{
 	{By: "go", Prim: "one-line", Scenarios: []string{"matrix"}, Open: openOneLine},
 	{By: "go", Prim: "two-lines", Scenarios: []string{"matrix"}, Open: openTwoLines, Brief: []string{}},
 	{By: "test", Prim: "miscount", Scenarios: []string{"matrix"}, Hidden: true, Open: openMiscount},
 }
 
-// oneLine is a word that both ends swap: from even to odd at one, from odd to even at
-// the other.
+// oneLine is a word that both ends change: one from even to odd, the other from odd to even.
 type oneLine struct{ turn, phase *atomic.Uint32 }
 
 func openOneLine(w *bench.Worker, _ int) (any, error) {
 	return oneLine{w.Word(matrixFirst), &w.Phase}, nil
 }
 
-// Lines of the segment, far enough from each other that no prefetcher fetches both.
+// Lines of the segment, so far apart that no prefetcher fetches both.
 const (
 	matrixFirst  = 0
 	matrixSecond = 8
 )
 
-// On gives the same with another line.
+// On returns the same subject on another line.
 func (l oneLine) On(first, _ *atomic.Uint32) any { return oneLine{first, l.phase} }
 
 func (l oneLine) Trips(from, n uint32) uint32 {
@@ -72,10 +70,10 @@ func openTwoLines(w *bench.Worker, _ int) (any, error) {
 	return twoLines{w.Word(matrixFirst), w.Word(matrixSecond), &w.Phase}, nil
 }
 
-// On gives the same with other lines.
+// On returns the same subject on other lines.
 func (l twoLines) On(first, second *atomic.Uint32) any { return twoLines{first, second, l.phase} }
 
-// Trips counts the trip that was begun last as made: Finish waits for its end.
+// Trips counts the trip that was begun last as made. Finish waits for its end.
 func (l twoLines) Trips(from, n uint32) uint32 {
 	for made := range n {
 		v := from + made + 1
@@ -109,7 +107,7 @@ func (l twoLines) Answer() uint32 {
 	}
 }
 
-// miscount answers right and counts wrong.
+// miscount answers correctly and counts wrong.
 type miscount struct{ twoLines }
 
 func openMiscount(w *bench.Worker, thread int) (any, error) {

@@ -13,7 +13,7 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// memSubjects are what mem cells go through.
+// memSubjects are the memory that mem cells go through.
 var memSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "arena", Segment: newPlacedArena, Scenarios: []string{"mem"}, Open: openMemory},
 	{By: "test", Prim: "forgetful", Hidden: true, Segment: newPlacedArena, Scenarios: []string{"mem"}, Open: openForgetful},
@@ -75,7 +75,7 @@ func openMemory(w *bench.Worker, _ int) (any, error) {
 	return m, nil
 }
 
-// transparent is what a mapping can ask for; the other kinds the file has already.
+// transparent is the kind that a mapping can ask for; the file has the other kinds already.
 func transparent(h shm.HugePages) shm.HugePages {
 	if h == shm.HugeTransparent {
 		return h
@@ -83,7 +83,7 @@ func transparent(h shm.HugePages) shm.HugePages {
 	return shm.HugeNone
 }
 
-// forgetful loses what was written now and then.
+// forgetful now and then loses what was written.
 type forgetful struct {
 	*memory
 	holds int

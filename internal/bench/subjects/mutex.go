@@ -17,12 +17,11 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// libSubjects are the primitives of this module. A subject whose name ends in
-// -nofence has the asymmetric unlock switched off, as it is where the kernel
-// has no membarrier; -norobust, -nowaitv and -noofd lack what tells of deaths, and
-// -bare all of it but the byte lock. The victims of -50m and -1g have that much private
-// memory in addition, and -nothreads lacks what tells that they are gone before the
-// kernel has taken it apart.
+// libSubjects are the primitives of this module. A subject whose name ends in -nofence does not
+// use the asymmetric unlock, as on a kernel without membarrier. -norobust, -nowaitv and -noofd
+// each lack one of the features that report deaths, and -bare lacks all of them except the byte
+// lock. The victims of -50m and -1g have that much extra private memory. -nothreads lacks the
+// feature that shows that a process is gone before the kernel has freed its memory.
 var libSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "mutex", Spins: true, Segment: newArena, Check: shmsync.FeatureMembarrier.Check, Open: openMutex,
 		Brief:     []string{"uncontended", "lock", "crash", "idle"},
@@ -48,12 +47,12 @@ var libSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "mutex-each", Segment: newArena, Open: openMutexCrowd, Scenarios: []string{"waiters"}},
 }
 
-// mutex is a prims.Mutex as the cells use it.
+// mutex adapts a prims.Mutex to the cells.
 type mutex struct{ *prims.Mutex }
 
 func openMutex(w *bench.Worker, thread int) (any, error) { return openMutexWith(nil)(w, thread) }
 
-// openMutexWith opens a mutex with options of its own.
+// openMutexWith returns a function that opens a mutex with other options.
 func openMutexWith(opts *prims.MutexOptions) func(*bench.Worker, int) (any, error) {
 	return func(w *bench.Worker, _ int) (any, error) { return openMutexOf(w, opts) }
 }
@@ -79,8 +78,8 @@ func openMutexOf(w *bench.Worker, opts *prims.MutexOptions) (any, error) {
 	return mutex{m}, nil
 }
 
-// bias uses the mutex until its holds are biased: a subject that does not get
-// there must not pass for one that does.
+// bias uses the mutex until its holds are biased. If they do not become biased, it fails: the
+// subject must not be measured as a biased one.
 func (m mutex) bias() error {
 	return untilBiased(func() (word string) {
 		m.Lock()
@@ -90,8 +89,7 @@ func (m mutex) bias() error {
 	})
 }
 
-// untilBiased calls pair, which tells the owner word within a pair, until that is
-// biased.
+// untilBiased calls pair until the owner word that pair saw is biased.
 func untilBiased(pair func() (word string)) error {
 	if race.Enabled || !shmsync.FeatureMembarrier.Have() {
 		return nil
@@ -112,12 +110,12 @@ func (m mutex) Pairs(n int, counter *uint64) {
 	}
 }
 
-// Inherit waits for the owner's death as a caller of LockContext does, and
-// becomes owner through Recover: in its repair it has the lock to itself.
+// Inherit waits for the owner's death as a caller of LockContext does, and becomes owner through
+// Recover: in its repair it has the lock exclusively.
 func (m mutex) Inherit() (owned int64, err error) { return inherit(m) }
 
-// toldMutex is a mutex whose crash cell stamps when the survivor is told of the death, which
-// is before it may have the data: a system call of the dead one may still write there.
+// toldMutex is a mutex whose crash cell measures until the survivor learns of the death. That is
+// before the survivor may use the data: a system call of the dead process may still write there.
 type toldMutex struct{ mutex }
 
 func openTold(w *bench.Worker, thread int) (any, error) {
@@ -128,7 +126,7 @@ func openTold(w *bench.Worker, thread int) (any, error) {
 	return toldMutex{m.(mutex)}, nil
 }
 
-// Inherit is mutex.Inherit but for the stamp.
+// Inherit is mutex.Inherit with that other end of the measurement.
 func (m toldMutex) Inherit() (told int64, err error) {
 	ctx := context.Background()
 	err = m.LockContext(ctx)
@@ -142,10 +140,10 @@ func (m toldMutex) Inherit() (told int64, err error) {
 	return told, m.LockContext(ctx)
 }
 
-// residentMemory is what withMemory has taken.
+// residentMemory is the memory that withMemory has allocated.
 var residentMemory []byte
 
-// withMemory has each process but the first take that many bytes of private memory.
+// withMemory makes each process but the first allocate that many bytes of private memory.
 func withMemory(bytes int, open func(*bench.Worker, int) (any, error)) func(*bench.Worker, int) (any, error) {
 	return func(w *bench.Worker, thread int) (any, error) {
 		if w.Proc != 0 && residentMemory == nil {
@@ -158,7 +156,7 @@ func withMemory(bytes int, open func(*bench.Worker, int) (any, error)) func(*ben
 	}
 }
 
-// recoverer is a lock that tells of the death of its owner.
+// recoverer is a lock that reports the death of its owner.
 type recoverer interface {
 	LockContext(ctx context.Context) error
 	RecoverContext(ctx context.Context, repair func() error) error
@@ -184,8 +182,8 @@ func inherit(m recoverer) (owned int64, err error) {
 	return owned, m.LockContext(ctx)
 }
 
-// ping is one end of a token: a prims.Futex in each direction. The token that arrives is
-// how often the other end has posted.
+// ping is one end of a token: a prims.Futex in each direction. The value of the token is how
+// often the other end has posted.
 type ping struct {
 	out, in *prims.Futex
 	end     uint32

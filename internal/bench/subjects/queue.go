@@ -11,14 +11,14 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// queueSubjects are the library's queue. As queue-lease, each item is leased and
-// then acknowledged.
+// queueSubjects are the library's queue. In queue-lease, each item is leased and then
+// acknowledged.
 var queueSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "queue", Segment: newArena, Open: openQueue, Scenarios: []string{"queue"}},
 	{By: bench.Library, Prim: "queue-lease", Segment: newArena, Open: openQueue, Brief: []string{}, Scenarios: []string{"queue"}},
 }
 
-// queue is a prims.Queue as the cells use it.
+// queue adapts a prims.Queue to the cells.
 type queue struct{ *prims.Queue[uint64] }
 
 func openQueue(w *bench.Worker, _ int) (any, error) {
@@ -56,8 +56,7 @@ func (q queue) Get(buf []uint64) int {
 	return q.got(n, err)
 }
 
-// got is the number of items that came, none when the queue is shut down and
-// empty.
+// got is the number of items that came; 0 if the queue is shut down and empty.
 func (q queue) got(n int, err error) int {
 	if errors.Is(err, shmsync.ErrCanceled) {
 		return 0

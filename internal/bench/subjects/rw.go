@@ -12,8 +12,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// rwSubjects are the library's locks with readers, and its spin locks. Spin locks make no
-// sense on one CPU.
+// rwSubjects are the library's reader/writer locks, and its spin locks. Spin locks make no sense
+// on one CPU.
 var rwSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "rwmutex", Segment: newArena, Open: openRWMutex,
 		Brief:     []string{"uncontended", "crash", "readers", "rw"},
@@ -40,7 +40,7 @@ type sharedLock interface {
 	RecoverContext(context.Context, func() error) error
 }
 
-// rwLock is such a lock as the cells use it.
+// rwLock adapts such a lock to the cells.
 type rwLock struct{ sharedLock }
 
 func openRWMutex(w *bench.Worker, _ int) (any, error) {
@@ -94,7 +94,7 @@ func (l rwLock) Inherit() (owned int64, err error) {
 	return owned, l.LockContext(ctx)
 }
 
-// rwMutex has loops of its own, for calls that need no table.
+// rwMutex has loops of its own, whose calls are direct and can be inlined.
 type rwMutex struct {
 	rwLock
 	m *prims.RWMutex
@@ -119,8 +119,8 @@ func (l rwMutex) ReadPairs(n int, guarded *uint64) (torn int) {
 	return torn
 }
 
-// readPairs is a lock whose uncontended pairs are those of a reader. Nobody else
-// reads: it may count.
+// readPairs is a lock whose uncontended pairs are those of a reader. Nobody else reads, so it may
+// count.
 type readPairs struct{ *prims.RWMutex }
 
 func openReadPairs(w *bench.Worker, thread int) (any, error) {
@@ -139,7 +139,7 @@ func (p readPairs) Pairs(n int, counter *uint64) {
 	}
 }
 
-// rwSpinLock has loops of its own, for calls that need no table.
+// rwSpinLock has loops of its own, whose calls are direct and can be inlined.
 type rwSpinLock struct {
 	rwLock
 	l *prims.RWSpinLock
@@ -164,7 +164,7 @@ func (l rwSpinLock) ReadPairs(n int, guarded *uint64) (torn int) {
 	return torn
 }
 
-// spinReadPairs is readPairs of a RWSpinLock.
+// spinReadPairs is readPairs for an RWSpinLock.
 type spinReadPairs struct{ *prims.RWSpinLock }
 
 func openSpinReadPairs(w *bench.Worker, thread int) (any, error) {
@@ -183,13 +183,13 @@ func (p spinReadPairs) Pairs(n int, counter *uint64) {
 	}
 }
 
-// upgrader is a lock that can be held upgradable, whose calls are made through
-// variables for both kinds of lock.
+// upgrader is a lock that can be held upgradable. It calls the methods of both kinds of lock
+// through variables.
 type upgrader struct {
 	lock, upgrade, unlock func()
 }
 
-// openUpgrader opens the lock that open opens.
+// openUpgrader returns a function that opens the lock of open as an upgrader.
 func openUpgrader(open func(w *bench.Worker, thread int) (any, error), w *bench.Worker, thread int) (u upgrader, unlockWrite func(), err error) {
 	v, err := open(w, thread)
 	if err != nil {

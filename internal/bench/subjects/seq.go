@@ -12,8 +12,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// seqSubjects are the library's sequencers and events. A pair of an event is
-// Set and Wait of one that resets itself.
+// seqSubjects are the library's sequencers and events. A pair of an event is Set and Wait of an
+// auto-reset event.
 var seqSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "sequencer", Segment: newArena, Open: openSequencer,
 		Brief:     []string{"event", "seq"},
@@ -25,7 +25,7 @@ var seqSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "event-each", Segment: newArena, Open: openEventCrowd, Brief: []string{}, Scenarios: []string{"waiters"}},
 }
 
-// sequencer is a prims.Sequencer as the cells use it.
+// sequencer adapts a prims.Sequencer to the cells.
 type sequencer struct{ *prims.Sequencer }
 
 func openSequencer(w *bench.Worker, thread int) (any, error) {
@@ -66,7 +66,7 @@ func (s sequencer) Wait(token uint64) bool {
 	return err == nil
 }
 
-// event is a prims.Event that resets itself.
+// event is an auto-reset prims.Event.
 type event struct{ *prims.Event }
 
 func openEvent(w *bench.Worker, thread int) (any, error) {
@@ -108,8 +108,8 @@ func (e event) Pairs(n int, counter *uint64) {
 	}
 }
 
-// eventGate is an event for the even rounds and one for the odd: each stays set
-// until the next round opens.
+// eventGate is an event for the even rounds and one for the odd rounds: each stays set until the
+// next round opens.
 type eventGate [2]*prims.Event
 
 func (g eventGate) Open(round uint64) {
@@ -119,7 +119,7 @@ func (g eventGate) Open(round uint64) {
 
 func (g eventGate) Await(round uint64) { g[round%2].Wait() }
 
-// waitCrowd is goroutines of which each has a wait of its own.
+// waitCrowd is goroutines each of which has a wait of its own.
 type waitCrowd struct {
 	wait    func(ctx context.Context, i int) error
 	release func()

@@ -4,8 +4,8 @@ package subjects
 
 import "time"
 
-// spinOption is the budget as the library's objects take it: 0 is their own choice, and
-// less is none.
+// spinOption is the budget in the form of the library's options: 0 lets the library choose, and a
+// negative value means no spinning.
 func spinOption(v uint64) time.Duration {
 	switch v {
 	case 0:

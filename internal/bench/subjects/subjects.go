@@ -11,10 +11,10 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/peers"
 )
 
-// All is the registry. Library primitives and peers are alike in it.
+// All lists all subjects. Primitives of the library and peers are treated alike.
 var All = slices.Concat(libSubjects, cohortSubjects, rwSubjects, semSubjects, seqSubjects, fairSubjects, barrierSubjects, condSubjects, queueSubjects, memSubjects, matrixSubjects, peers.GoPeers, peers.FutexPeers, peers.MorePeers, peers.CPeers, brokenPeers, brokenKit)
 
-// Find gives the subject of the given name.
+// Find returns the subject with the given name.
 func Find(name string) (*bench.Subject, error) {
 	for _, s := range All {
 		if s.Name() == name {
@@ -24,9 +24,9 @@ func Find(name string) (*bench.Subject, error) {
 	return nil, fmt.Errorf("no subject %q", name)
 }
 
-// Select gives the subjects of a scenario whose names match any of the patterns, which are
-// those of path.Match; none selects all that are not hidden. If variants are asked for, it
-// gives only those that match.
+// Select returns the subjects of a scenario whose names match any of the patterns, which are
+// those of path.Match. Without patterns it returns all subjects that are not hidden. If there are
+// variants, it returns only the subjects that match one of them.
 func Select(scenario string, patterns, variants []string) ([]*bench.Subject, error) {
 	var picked []*bench.Subject
 	for _, s := range All {

@@ -4,8 +4,8 @@ package subjects
 
 import "github.com/shmsync/shmsync/internal/bench"
 
-// wordToken is one end of a token whose value travels in a plain word, guarded
-// by a post and a wait for each direction.
+// wordToken is one end of a token whose value is in a plain word. A post and a wait for each
+// direction guard the word.
 type wordToken struct {
 	out, in    *uint64
 	post, wait func()
