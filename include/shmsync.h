@@ -7913,10 +7913,8 @@ SHMI_FN int shmi_begin_epoch(shmsync_arena *a, uint64_t w, int64_t abs, shmsync_
         shmi_participant_id name;
         shmsync_participant p;
         shmi_off o = shmi_death_record(a, 0, n);
-        if (!shmi_read_death_record(a, 0, n, &p, &name)) {
-            e->clean = 0;
+        if (!shmi_read_death_record(a, 0, n, &p, &name)) /* its writer died over it: there is another, or it is among the found */
             continue;
-        }
         e->clean = e->clean && (shmi_ld32(shmi_u32(a, o + SHMI_deathRecordFlags)) & SHMI_deathRecordPending) != 0 && shmi_ld64(shmi_u64(a, o + SHMI_deathRecordSeq)) == n + 1;
         for (k = 0; k < found && (v[k].slot != p.slot || v[k].generation != p.generation); k++) {
         }
@@ -7941,17 +7939,27 @@ SHMI_FN int shmi_begin_epoch(shmsync_arena *a, uint64_t w, int64_t abs, shmsync_
 }
 
 /* Whether no participant that began an epoch has died or left, as far as the records go. If two claimants die
- * one after the other, the epoch word does not say what the first of them did. */
-SHMI_FN int shmi_nobody_began(shmsync_arena *a)
+ * one after the other, the epoch word does not say what the first of them did. A record that is not whole shows
+ * nothing: see nobodyBegan in internal/arenakernel/epoch_begin.go. */
+SHMI_FN int shmi_nobody_began(shmsync_arena *a, const shmsync_epoch *e)
 {
     int left;
+    size_t k;
+    if (e->n_dead >= SHMI_deathRecordDeaths) /* it may not have noted all */
+        return 0;
+    for (k = 0; k < e->n_dead; k++)
+        if (!shmi_has_death_record(a, shmi_make_participant_id(e->dead[k].slot, e->dead[k].generation)))
+            return 0;
     for (left = 0; left < 2; left++) {
         uint64_t total = shmi_ld64(shmi_death_records_total(a, left)), n;
         if (total > (left ? SHMI_deathRecordCount - SHMI_deathRecordDeaths : SHMI_deathRecordDeaths))
             return 0;
-        for (n = 0; n < total; n++)
-            if ((shmi_ld32(shmi_u32(a, shmi_death_record(a, left, n) + SHMI_deathRecordFlags)) & SHMI_deathRecordPending) == 0)
+        for (n = 0; n < total; n++) {
+            shmi_off o = shmi_death_record(a, left, n);
+            int pending = (shmi_ld32(shmi_u32(a, o + SHMI_deathRecordFlags)) & SHMI_deathRecordPending) != 0;
+            if (!pending && shmi_ld64(shmi_u64(a, o + SHMI_deathRecordSeq)) == n + 1)
                 return 0;
+        }
     }
     return 1;
 }
@@ -7980,7 +7988,7 @@ SHMI_FN int shmi_first(shmsync_arena *a, const shmsync_arena_options *o, int64_t
     SHMSYNC_CRASHPOINT("arena.gate.claimed");
     err = shmi_begin_epoch(a, w, abs, &e, &dead, &torn, &deaths);
     if (err == 0 && o != NULL &&
-        ((o->lifetime == SHMSYNC_LIFETIME_EPHEMERAL && !(shmi_epoch_untouched(old) && shmi_nobody_began(a))) || ((o->recreate & SHMSYNC_RECREATE_UNCLEAN) != 0 && !e.clean))) {
+        ((o->lifetime == SHMSYNC_LIFETIME_EPHEMERAL && !(shmi_epoch_untouched(old) && shmi_nobody_began(a, &e))) || ((o->recreate & SHMSYNC_RECREATE_UNCLEAN) != 0 && !e.clean))) {
         if (!named)
             err = shmi_fail(EINVAL, "arena.open", a->label, "an arena without a name cannot be made anew");
         else if ((err = shmi_unlink_claimed(a, w, &moved)) == 0)

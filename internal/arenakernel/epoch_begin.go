@@ -50,8 +50,13 @@ func (a *Arena) beginEpoch(ctx context.Context, w epochWord) (e Epoch, b beginni
 	known := map[ParticipantID]bool{}
 	for n := since; n < total; n++ {
 		id, name, ok := a.readDeathRecord(deathRecordsOfDead, n)
-		e.Clean = e.Clean && ok && a.diedPending(n)
-		if ok && !known[name] {
+		if !ok {
+			// Its writer was stopped or died over it. The participant has another record, or is
+			// among the dead above.
+			continue
+		}
+		e.Clean = e.Clean && a.diedPending(n)
+		if !known[name] {
 			known[name] = true
 			e.Dead = append(e.Dead, Participant{Identity: id, State: phaseDead.String()})
 		}
@@ -69,15 +74,26 @@ func (a *Arena) beginEpoch(ctx context.Context, w epochWord) (e Epoch, b beginni
 }
 
 // nobodyBegan reports whether the records show that no participant that began an epoch has died or left. If
-// two claimants die one after the other, the epoch word does not say what the first of them did.
-func (a *Arena) nobodyBegan() bool {
+// two claimants die one after the other, the epoch word does not say what the first of them did. dead are
+// those that this process has reaped, or found dead.
+//
+// A record that is not whole shows nothing: its writer was stopped or died over it, and the participant has
+// another record, or is among the dead and has none.
+func (a *Arena) nobodyBegan(dead []Participant) bool {
+	for _, p := range dead {
+		if !a.hasDeathRecord(p.Name()) {
+			return false
+		}
+	}
 	for _, r := range []deathRecordRing{deathRecordsOfDead, deathRecordsOfLeft} {
 		total := a.u64(r.total).Load()
 		if total > r.count {
 			return false
 		}
 		for n := range total {
-			if a.u32(a.deathRecord(r, n)+deathRecordFlags).Load()&deathRecordPending == 0 {
+			o := a.deathRecord(r, n)
+			pending := a.u32(o+deathRecordFlags).Load()&deathRecordPending != 0
+			if whole := a.u64(o+deathRecordSeq).Load() == n+1; whole && !pending {
 				return false
 			}
 		}

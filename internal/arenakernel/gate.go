@@ -249,7 +249,7 @@ func (a *Arena) first(ctx context.Context, o *Options, named bool) (done bool, e
 	if err != nil {
 		return false, err
 	}
-	if o.replaces(a, e, old.untouched() && a.nobodyBegan()) {
+	if o.replaces(a, e, old.untouched() && a.nobodyBegan(e.Dead)) {
 		if !named {
 			return false, a.fail("arena.open", shmsync.ErrIncompatible, "an arena without a name cannot be made anew")
 		}

@@ -96,6 +96,23 @@ func TestFirstParticipantBeginsAnEpoch(t *testing.T) {
 	require.NoError(t, d.Close())
 }
 
+// A reaper that dies over a death record leaves a number without a record. The arena is as clean as before.
+func TestDeathRecordThatIsNotWholeLeavesTheArenaClean(t *testing.T) {
+	ta := newTestArena(t, 4)
+	ta.join(t, "before").close(t)
+	ta.peek(t).u64(hdrDeathRecordsTotal).Add(1)
+	firsts := 0
+	ta.opts.OnFirst = func(_ *Arena, e Epoch) error {
+		firsts++
+		require.Equal(t, Epoch{Number: 2, Clean: true}, e)
+		return nil
+	}
+	a, err := Open(ta.name, &ta.opts)
+	require.NoError(t, err)
+	require.NoError(t, a.Close())
+	require.Equal(t, 1, firsts)
+}
+
 // If OnFirst fails, Open does, and the next participant is the first of the same epoch.
 func TestOnFirstThatFailsIsRunByTheNext(t *testing.T) {
 	ta := newTestArena(t, 4)

@@ -63,7 +63,7 @@ func TestRecoverAllInCReportsDamage(t *testing.T) { runRecover(t, "damage") }
 
 // A process in C removes only the file that it looked at, and leaves nothing behind when it dies.
 func TestRemovalInC(t *testing.T) {
-	for _, verb := range []string{"judged", "taken", "removed", "without bytes", "not new", "foreign", "foreign without renameat2"} {
+	for _, verb := range []string{"judged", "taken", "removed", "without bytes", "not new", "not whole", "foreign", "foreign without renameat2"} {
 		t.Run(verb, func(t *testing.T) {
 			name := emptyArena(t)
 			runFirsts(t, verb, name)

@@ -468,6 +468,47 @@ static void not_new(const char *name)
     make(name, 2 << 20);
 }
 
+/* A reaper that dies over a death record leaves a number without a record. The arena is as clean, and as new,
+ * as before. */
+static void count_a_record(const char *name)
+{
+    char path[300];
+    uint64_t total;
+    int fd;
+    path_of(name, path);
+    fd = open(path, O_RDWR);
+    CHECK(pread(fd, &total, 8, SHMI_hdrDeathRecordsTotal), 8);
+    total++;
+    CHECK(pwrite(fd, &total, 8, SHMI_hdrDeathRecordsTotal), 8);
+    close(fd);
+}
+static void not_whole(const char *name)
+{
+    char path[300];
+    shmsync_arena_options o;
+    shmsync_arena *a;
+    ino_t made;
+    memset(&o, 0, sizeof o);
+    CHECK(shmsync_arena_open(name, NULL, &a), 0);
+    CHECK(shmsync_arena_close(a), 0);
+    count_a_record(name);
+    o.on_first = clean_first;
+    CHECK(shmsync_arena_open(name, &o, &a), 0);
+    CHECK(firsts, 1);
+    CHECK(shmsync_arena_close(a), 0);
+    o.on_first = NULL;
+    o.lifetime = SHMSYNC_LIFETIME_EPHEMERAL;
+    path_of(name, path);
+    CHECK(unlink(path), 0);
+    die_at(name, "arena.gate.claiming", &o);
+    made = inode_of(name);
+    count_a_record(name);
+    CHECK(shmsync_arena_open(name, &o, &a), 0);
+    CHECK(inode_of(name), made);
+    CHECK(shmsync_arena_close(a), 0);
+    make(name, 2 << 20);
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 3)
@@ -491,6 +532,8 @@ int main(int argc, char **argv)
         without_bytes(argv[2]);
     else if (strcmp(argv[1], "not new") == 0)
         not_new(argv[2]);
+    else if (strcmp(argv[1], "not whole") == 0)
+        not_whole(argv[2]);
     else if (strcmp(argv[1], "recover") == 0)
         recover_all(argv[2]);
     else
