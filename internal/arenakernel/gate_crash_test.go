@@ -47,10 +47,13 @@ func claimantDies(t *testing.T, point string) {
 		ta.join(t, "before").close(t)
 		number = 2
 		do.Opts = &Options{Size: 2 * ta.opts.Size, Recreate: RecreateIncompatible}
-	case "arena.remove.checked", "arena.remove.renamed", "arena.remove.unlinked", "arena.remove.marked":
+	case "arena.remove.checked", "arena.remove.placed", "arena.remove.renamed", "arena.remove.unlinked", "arena.remove.marked":
 		ta.join(t, "before").close(t)
 		do = order{Do: "remove", Arena: ta.name}
-		if point == "arena.remove.checked" {
+		if point == "arena.remove.placed" {
+			v.must(t, order{Do: "take renameat2 away"})
+		}
+		if point == "arena.remove.checked" || point == "arena.remove.placed" {
 			number = 2
 		}
 	}
