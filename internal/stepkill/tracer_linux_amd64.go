@@ -190,7 +190,7 @@ func (t *Tracer) Kill() error {
 	if err := unix.Kill(t.pid, unix.SIGKILL); err != nil {
 		return os.NewSyscallError("kill", err)
 	}
-	for end := time.Now().Add(10 * time.Second); ; {
+	for end := time.Now().Add(time.Minute); ; {
 		// Until it is collected the process does not end, so nothing else is called so.
 		t.wait(unix.WNOHANG)
 		if unix.Tgkill(t.pid, t.tid, 0) == unix.ESRCH {

@@ -91,10 +91,14 @@ func TestWorkloadsRun(t *testing.T) {
 }
 
 func TestFreezeIsFound(t *testing.T) {
-	o := options(40, "test:frozen")
-	o.Bound = 100 * time.Millisecond
-	d := measure(t, o)
-	require.NotZero(t, d.Results[0].Freezes)
+	// Whether a stop falls into the hold is chance, so there are several storms.
+	var d *Document
+	for storms := 0; d == nil || d.Results[0].Freezes == 0; storms++ {
+		require.Less(t, storms, 20, "no stop has frozen a workload whose lock nobody can see")
+		o := options(40, "test:frozen")
+		o.Bound = 100 * time.Millisecond
+		d = measure(t, o)
+	}
 	require.ErrorIs(t, d.Err(), ErrFreeze)
 	require.Contains(t, d.Results[0].Texts[0], "does not go on: secret")
 }

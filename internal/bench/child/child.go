@@ -33,7 +33,7 @@ func Self() ([]string, error) {
 }
 
 // DumpTime is how long hung workers have to print their stacks.
-const DumpTime = 10 * time.Second
+const DumpTime = time.Minute
 
 // Without is the environment for workers that must not use some features.
 func Without(features string) []string { return []string{"SHMSYNC_DISABLE=" + features} }

@@ -88,7 +88,7 @@ func checkHelper(path string) error {
 // helperQuestion makes a helper print the digest of its sources and exit.
 const (
 	helperQuestion  = "--digest"
-	helperWaitLimit = 10 * time.Second
+	helperWaitLimit = time.Minute // a busy machine is late to start it
 )
 
 // peerFiles are the sources of the helper, and their digest.
