@@ -18,12 +18,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// field is a field of shared memory as the code has it.
+// field is a field of shared memory in the code.
 type field struct{ offset, size uint64 }
 
-// abiFields are the fields of what is not a Go struct, by the section of
-// docs/abi.md and the name of the constant. That none is missing here is tested
-// by TestABIConstantsAreListed.
+// abiFields are the fields of structures that are no Go structs, by the section of docs/abi.md
+// and the name of the constant. TestABIConstantsAreListed checks that the list is complete.
 var abiFields = map[string]map[string]field{
 	"Header": {
 		"hdrMagic": {hdrMagic, 8}, "hdrOrder": {hdrOrder, 4}, "hdrVersion": {hdrVersion, 4}, "hdrWord": {hdrWord, 4},
@@ -63,7 +62,7 @@ var abiFields = map[string]map[string]field{
 	"Wait node": structFields(reflect.TypeFor[Node]()),
 }
 
-// abiSizes are the sizes of those structures: the tables leave no byte out.
+// abiSizes are the sizes of those structures: the tables must describe every byte.
 var abiSizes = map[string]uint64{
 	"Header": headerSize, "Slot": slotStride, "Announce record": announceStride, "Death record": deathRecordStride,
 	"Object header": objectHeader, "Wait node": nodeSize,
@@ -104,8 +103,8 @@ func TestABIFields(t *testing.T) {
 	require.Contains(t, []string{"fixed", "relaxed", "acq-rel", "seq-cst"}, documented["Slot"].Rows[0].Cells[3])
 }
 
-// requireLayout checks that a table has exactly those fields and that its rows
-// follow one another from 0 to the size.
+// requireLayout checks that a table has exactly those fields, and that its rows cover the bytes
+// from 0 to the size without gaps.
 func requireLayout(t *testing.T, table mdtable.Table, want map[string]field, size uint64) {
 	t.Helper()
 	next, got := uint64(0), map[string]field{}
@@ -134,13 +133,13 @@ func number(t *testing.T, where, s string) uint64 {
 	return n
 }
 
-// notOffsets are constants that begin as those of offsets do and are none.
+// notOffsets are constants whose names begin like those of offsets, and which are no offsets.
 var notOffsets = map[string]bool{
 	"slotBits": true, "slotStride": true, "deathRecordCount": true, "deathRecordDeaths": true, "deathRecordStride": true, "deathRecordLeft": true, "deathRecordPending": true,
 	"announceCount": true, "announceStride": true,
 }
 
-// A field that is added to the code is added to the document.
+// The document contains every field of the code.
 func TestABIConstantsAreListed(t *testing.T) {
 	prefixes := map[string]string{"hdr": "Header", "slot": "Slot", "announce": "Announce record", "death": "Death record", "obj": "Object header"}
 	files, err := filepath.Glob("*.go")
@@ -214,8 +213,8 @@ func TestABIConstants(t *testing.T) {
 	require.Equal(t, "64, wait nodes only", classes[0].Rows[classNode].Cells[1])
 }
 
-// requireValues checks the one table of values whose first column has that
-// heading. A value that is no number is not compared.
+// requireValues checks the one table of values whose first column has that heading. It does not
+// compare values that are no numbers.
 func requireValues(t *testing.T, heading string, want map[string]uint64) {
 	t.Helper()
 	tables := mdtable.With(abiTables(t), heading, "value")
@@ -261,8 +260,7 @@ func TestABIBits(t *testing.T) {
 	require.Equal(t, entry(all), entryGone)
 }
 
-// bitFields gives the mask of each field of a table of bits, none of which
-// overlap.
+// bitFields returns the mask of each field of a table of bits. No masks overlap.
 func bitFields(t *testing.T, table mdtable.Table) map[string]uint64 {
 	masks, union := map[string]uint64{}, uint64(0)
 	for _, row := range table.Rows {

@@ -29,10 +29,10 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// An agent is a participant in a process of its own that does what its parent
-// says, one thing after the other.
+// An agent is a participant in a separate process. It carries out its parent's orders, one after
+// the other.
 
-// inherited is the arena in the file that an agent was started with.
+// inherited stands for the arena in the file that an agent was started with.
 const inherited = "inherited"
 
 // order is what a parent tells an agent to do.
@@ -45,10 +45,10 @@ type order struct {
 	N     int
 }
 
-// answer is what comes back.
+// answer is the agent's reply.
 type answer struct {
 	Err    string
-	Is     []string // the death watchers that Err is
+	Is     []string // the sentinel errors that Err is
 	Self   ParticipantID
 	Pid    int
 	Text   string
@@ -59,7 +59,7 @@ type answer struct {
 	Who    *shmsync.Identity
 }
 
-// death is one call of a function given to OnDeath.
+// death records one call of a function given to OnDeath.
 type death struct {
 	Participant
 	At int64 // CLOCK_MONOTONIC
@@ -72,7 +72,7 @@ type agent struct {
 	mu    sync.Mutex
 	cond  *sync.Cond
 	dead  []death // guarded by: mu
-	kept  []byte  // memory that the process was told to have
+	kept  []byte  // memory that the process was ordered to allocate
 }
 
 func init() {
@@ -152,7 +152,7 @@ var agentOrders = map[string]func(s *agent, o order, a *answer) error{
 		a.People = slices.Collect(s.arena.Participants())
 		return nil
 	},
-	// deaths waits until at least N deaths were told.
+	// deaths waits until at least N deaths were reported.
 	"deaths": func(s *agent, o order, a *answer) error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -162,7 +162,7 @@ var agentOrders = map[string]func(s *agent, o order, a *answer) error{
 		a.Deaths = slices.Clone(s.dead)
 		return nil
 	},
-	// alone waits until exactly N live participants, and no dead ones, are there.
+	// alone waits until there are exactly N live participants and no dead ones.
 	"alone": func(s *agent, o order, a *answer) error {
 		pollUntil(func() bool {
 			a.People = slices.Collect(s.arena.Participants())
@@ -170,7 +170,7 @@ var agentOrders = map[string]func(s *agent, o order, a *answer) error{
 		})
 		return nil
 	},
-	// identified waits until all participants have said when they were started.
+	// identified waits until all participants have recorded when they were started.
 	"identified": func(s *agent, o order, a *answer) error {
 		pollUntil(func() bool {
 			a.People = slices.Collect(s.arena.Participants())
@@ -178,8 +178,8 @@ var agentOrders = map[string]func(s *agent, o order, a *answer) error{
 		})
 		return nil
 	},
-	// gone waits until no process takes Name for a living participant any more, without
-	// asking the kernel: N is when.
+	// gone waits until Name is not current any more, without asking the kernel. The N of its
+	// answer is the time.
 	"gone": func(s *agent, o order, a *answer) error {
 		for s.arena.Current(o.Name) {
 			runtime.Gosched()
@@ -212,7 +212,7 @@ var agentOrders = map[string]func(s *agent, o order, a *answer) error{
 		})
 		return s.arena.Check()
 	},
-	// woken counts how often reaps have woken the waiters of lock Text.
+	// woken returns how often reaps have woken the waiters of lock Text.
 	"woken": func(s *agent, o order, a *answer) error {
 		l, err := openTestLock(s.arena, o.Text)
 		if err == nil {
@@ -226,7 +226,7 @@ var agentOrders = map[string]func(s *agent, o order, a *answer) error{
 		}
 		return nil
 	},
-	// use does a bit of everything that a healthy participant can.
+	// use does some of everything that a healthy participant can do.
 	"use": func(s *agent, o order, a *answer) error { return useArena(s.arena, o.Text) },
 	"arm": func(s *agent, o order, a *answer) error {
 		crashpoint.Arm(o.Text, max(o.N, 1))
@@ -247,7 +247,7 @@ var agentOrders = map[string]func(s *agent, o order, a *answer) error{
 		s.kept = mem
 		return nil
 	},
-	// "lend the byte" has another process hold this participant's byte lock, too.
+	// "lend the byte" lets another process hold this participant's byte lock, too.
 	"lend the byte": func(s *agent, o order, a *answer) error {
 		cmd := exec.Command("/bin/sleep", "600")
 		cmd.ExtraFiles = []*os.File{s.arena.lock}
@@ -291,7 +291,7 @@ var agentOrders = map[string]func(s *agent, o order, a *answer) error{
 	},
 }
 
-// raise sends a signal to this process and waits for what it does.
+// raise sends a signal to this process and waits for its effect.
 func raise(sig syscall.Signal) error {
 	if err := unix.Kill(os.Getpid(), sig); err != nil {
 		return err
@@ -299,7 +299,7 @@ func raise(sig syscall.Signal) error {
 	select {}
 }
 
-// pollUntil looks every millisecond.
+// pollUntil checks done every millisecond.
 func pollUntil(done func() bool) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -308,16 +308,16 @@ func pollUntil(done func() bool) {
 	}
 }
 
-// remote is an agent as its parent sees it.
+// remote is an agent from the point of view of its parent.
 type remote struct {
 	*proctest.Proc
 	arena string
 	self  ParticipantID
-	pid   int // in its own namespace
+	pid   int // in the agent's own namespace
 }
 
-// testArena is the name of an arena that does not exist yet and is removed after
-// the test, and the options that agents open it with.
+// testArena is the name of an arena that does not exist yet and is removed after the test, and
+// the options with which agents open it.
 type testArena struct {
 	name string
 	opts Options
@@ -335,14 +335,14 @@ func newTestArena(t testing.TB, slots int) *testArena {
 
 func (ta *testArena) path() string { return filepath.Join(shm.Dir, ta.name) }
 
-// start starts an agent that is no participant yet.
+// start starts an agent that has not joined yet.
 func (ta *testArena) start(t testing.TB, opts ...proctest.Option) *remote {
 	t.Helper()
 	opts = append([]proctest.Option{proctest.Dump(func() string { return dumpWords(ta.path()) })}, opts...)
 	return &remote{Proc: proctest.Start(t, "arena/agent", opts...), arena: ta.name}
 }
 
-// join starts an agent and has it join.
+// join starts an agent and makes it join.
 func (ta *testArena) join(t testing.TB, label string, opts ...proctest.Option) *remote {
 	t.Helper()
 	r := ta.start(t, opts...)
@@ -358,7 +358,7 @@ func (r *remote) open(t testing.TB, ta *testArena, label string) {
 	r.self, r.pid = a.Self, a.Pid
 }
 
-// try gives an order and returns the answer, which may be an error.
+// try gives an order and returns the answer, which may contain an error.
 func (r *remote) try(t testing.TB, o order) (a answer) {
 	t.Helper()
 	r.Send(o)
@@ -402,18 +402,18 @@ func (r *remote) stats(t testing.TB) AllocStats {
 	return r.must(t, order{Do: "stats"}).Stats
 }
 
-// die gives an order that ends the process, or makes it another.
+// die gives an order that ends the process, or replaces its program.
 func (r *remote) die(o order) { r.Send(o) }
 
-// bound is how long a death may take to be noticed in a test: far more than it
-// takes, on machines that have other things to do.
+// bound is how long it may take in a test until a death is noticed: far more than necessary,
+// because the machine may be busy.
 func bound() time.Duration { return proctest.Scale(proctest.DefaultTimeout) }
 
-// soon is how long something may take that is not left to the checks of each second.
+// soon is how long something may take that must not wait for the checks of each second.
 func soon() time.Duration { return proctest.Scale(250 * time.Millisecond) }
 
-// inTime makes attempts until one takes no longer than soon: a busy machine delays some of them,
-// and what waits for the checks of each second is late each time.
+// inTime makes attempts until one takes no longer than soon. A busy machine delays some attempts;
+// something that waits for the checks of each second is late in every attempt.
 func inTime(t *testing.T, attempt func() time.Duration) {
 	t.Helper()
 	n := 1
@@ -430,8 +430,8 @@ func inTime(t *testing.T, attempt func() time.Duration) {
 	t.Fatalf("late in each of %d attempts", n)
 }
 
-// requireWithin checks that something that was to follow begin, both on
-// CLOCK_MONOTONIC, has done so in time.
+// requireWithin checks that end followed begin within the limit. Both are times of
+// CLOCK_MONOTONIC.
 func requireWithin(t testing.TB, limit time.Duration, begin, at int64, what string) time.Duration {
 	t.Helper()
 	d := time.Duration(at - begin)
@@ -458,13 +458,13 @@ func labelsOfDead(dead []death) []string {
 	return names
 }
 
-// median returns the middle of some durations, and the worst.
+// median returns the median and the greatest of some durations.
 func median(d []time.Duration) (p50, worst time.Duration) {
 	d = slices.Sorted(slices.Values(d))
 	return d[len(d)/2], d[len(d)-1]
 }
 
-// peek reads an arena's file, without joining: what a file says while no process answers.
+// peek reads an arena's file without joining, to show its state when no process answers.
 func peek(path string) (*Arena, error) {
 	if !strings.HasPrefix(path, "/") {
 		path = filepath.Join(shm.Dir, path)

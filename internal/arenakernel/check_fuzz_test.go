@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// scribble writes a word to the place in the arena that the fuzzer chose, which
-// is most often one that the arena uses.
+// scribble writes a word to a place in the arena that the fuzzer chose. Most often the arena uses
+// that place.
 func scribble(a *Arena, places []Offset, where uint16, value uint64) {
 	off := places[int(where>>3)%len(places)]
 	if off+8 > Offset(a.size) {
@@ -36,8 +36,8 @@ func scribble(a *Arena, places []Offset, where uint16, value uint64) {
 	}
 }
 
-// tolerate calls f, which may panic about a mistake of its caller, since a peer
-// can make what is right look like one, but not for any other reason.
+// tolerate calls f. f may panic about a mistake of its caller, since a peer can make a correct
+// call look like a mistake, but it may not panic for another reason.
 func tolerate(t *testing.T, f func()) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -50,8 +50,8 @@ func tolerate(t *testing.T, f func()) {
 	f()
 }
 
-// FuzzHostile has a peer write anything anywhere, and then does everything: it
-// may fail, but neither crash nor hang nor reach out of the arena.
+// FuzzHostile lets a peer write anything anywhere, and then calls everything. A call may fail,
+// but must not crash, hang or reach out of the arena.
 func FuzzHostile(f *testing.F) {
 	for kind := range byte(8) {
 		f.Add([]byte{kind, 0, 1, 2, 3, 4, 5, 6, 7, 8, kind + 8, 1, 255, 255, 255, 255, 255, 255, 255, 255})

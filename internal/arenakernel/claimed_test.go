@@ -10,7 +10,8 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// A claimed block is seen by others as its owner's, and goes back with it.
+// Other participants see a claimed block as its owner's, and the block is freed when the owner
+// dies.
 func TestClaimedBlocks(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b := p.join(1), p.join(2)

@@ -12,7 +12,7 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// reaped is an object whose Repair tells reapedBy what came of it.
+// reaped is an object whose Repair sends its result to reapedBy.
 var (
 	reapedKind = KindOf("rpd ")
 	reapedBy   = make(chan error, 8)
@@ -31,8 +31,8 @@ func init() {
 	}})
 }
 
-// The opening through which a process met a death may be closed before the process reaps, if another opening of
-// the process stays open. The reaping then goes on through the membership.
+// The opening through which a process learned of a death may be closed before the process reaps, while another
+// opening of the process stays open. The reap then continues through the membership.
 func TestReapingOutlivesTheOpeningThatMetTheDeath(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	dup, err := shm.FromFile(a.seg.File(), nil)
@@ -42,10 +42,10 @@ func TestReapingOutlivesTheOpeningThatMetTheDeath(t *testing.T) {
 	_, _, err = a.OpenObject(ObjectSpec{Name: "x", Kind: reapedKind, Version: 1, Size: 8})
 	require.NoError(t, err)
 
-	// Slot 3 is that of a participant whose thread the kernel has marked dead.
+	// Slot 3 belongs to a participant whose thread the kernel has marked dead.
 	live := makeSlotWord(phaseLive, 5)
 	a.u32(a.slot(3) + slotState).Store(uint32(live))
-	a.u64(a.touchedWord(3, 0)).Store(^uint64(0)) // it had the object open
+	a.u64(a.touchedWord(3, 0)).Store(^uint64(0)) // the dead participant had the object open
 	a.u32(a.aliveWord(3, 0)).Store(shmsync.RobustOwnerDied)
 
 	a.reapMu.Lock() // no goroutine reaps before the opening is closed

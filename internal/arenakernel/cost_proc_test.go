@@ -16,7 +16,7 @@ import (
 )
 
 func init() {
-	// "make" makes N named objects, of which this process keeps none open.
+	// "make" makes N named objects. This process keeps none of them open.
 	agentOrders["make"] = func(s *agent, o order, a *answer) error {
 		for k := range o.N {
 			x, _, err := s.arena.OpenObject(small(strconv.Itoa(k)))
@@ -27,12 +27,12 @@ func init() {
 		}
 		return nil
 	}
-	// "looked at" tells what this process has looked at so far.
+	// "looked at" returns how much this process has looked at so far.
 	agentOrders["looked at"] = func(s *agent, o order, a *answer) error {
 		a.N = int64(s.arena.work.Load())
 		return nil
 	}
-	// "claim nodes" claims N wait nodes, as N waiting goroutines do.
+	// "claim nodes" claims N wait nodes, as N waiting goroutines would.
 	agentOrders["claim nodes"] = func(s *agent, o order, a *answer) error {
 		for range o.N {
 			if _, err := s.arena.ClaimNode(); err != nil {
@@ -41,7 +41,7 @@ func init() {
 		}
 		return nil
 	}
-	// "erase" removes the object called Text.
+	// "erase" deletes the object called Text.
 	agentOrders["erase"] = func(s *agent, o order, a *answer) error { return s.arena.Delete(o.Text) }
 	// "keep open" opens the object called Text.
 	agentOrders["keep open"] = func(s *agent, o order, a *answer) error {
@@ -54,7 +54,7 @@ func small(name string) ObjectSpec {
 	return ObjectSpec{Kind: testKind, Version: 3, Name: name, Size: 8}
 }
 
-// amongObjects is an arena with n objects, which an idle process has made.
+// amongObjects makes an arena with n objects. The process that made them is idle.
 func amongObjects(t testing.TB, n int) (c *crowd, maker *remote) {
 	c = &crowd{testArena: newTestArena(t, 8)}
 	c.opts.Size = 96 << 20
@@ -63,12 +63,12 @@ func amongObjects(t testing.TB, n int) (c *crowd, maker *remote) {
 	return c, maker
 }
 
-// A leave and a death cost what the participant has touched, and not what there is: the block
-// words and directory entries that are looked at do not become more with the objects.
+// A leave and a death cost what the participant has touched, and not what the arena contains:
+// with more objects, no more block words and directory entries are examined.
 func TestLeaveAndDeathLookAtWhatWasTouched(t *testing.T) {
 	const few, many = 1, 5000
-	// The chunk of an object is looked at for holds, twice, for wakes, twice, for names, for
-	// claims, and for open bits; and the search of the name comes before.
+	// The chunk of an object is examined twice for holds, twice for wakes, once each for names,
+	// for claims and for open bits, and before that in the search for the name.
 	const most = 10 * blockWords
 	for what, event := range map[string]func(t *testing.T, c *crowd, maker *remote) int64{
 		"leave": func(t *testing.T, c *crowd, _ *remote) int64 {
@@ -99,7 +99,7 @@ func TestLeaveAndDeathLookAtWhatWasTouched(t *testing.T) {
 			v.must(t, order{Do: "fenced"})
 			v.Kill(t)
 			c.await(t, v.self)
-			maker.must(t, order{Do: "erase", Text: "0"}) // its open bit is gone
+			maker.must(t, order{Do: "erase", Text: "0"}) // its open bit has been cleared
 			return maker.must(t, order{Do: "looked at"}).N - before
 		},
 	} {
@@ -118,8 +118,8 @@ func TestLeaveAndDeathLookAtWhatWasTouched(t *testing.T) {
 	}
 }
 
-// A leave and a death of a participant that touched nothing cost nothing for the waits of others: their
-// nodes are not looked at, and no process checks its waits for what the participant may have owed.
+// A leave or a death of a participant that touched nothing costs nothing for the waits of others: their
+// nodes are not examined, and no process checks its waits for wakes that the participant may have owed.
 func TestLeaveAndDeathPassOverTheWaitsOfOthers(t *testing.T) {
 	c, maker := amongObjects(t, 1)
 	maker.must(t, order{Do: "claim nodes", N: 1000})
@@ -136,7 +136,7 @@ func TestLeaveAndDeathPassOverTheWaitsOfOthers(t *testing.T) {
 	c.dieAmong(t)
 	require.Equal(t, before, maker.must(t, order{Do: "looked at"}).N, "words that the reaper looked at")
 	require.Equal(t, counted, deaths(), "reaps after which every process checks its waits")
-	// A participant that touched something has its nodes given back.
+	// The nodes of a participant that touched something are freed.
 	v := c.quiet(t)
 	v.must(t, order{Do: "claim nodes", N: 10})
 	v.must(t, order{Do: "fenced"})
@@ -146,8 +146,8 @@ func TestLeaveAndDeathPassOverTheWaitsOfOthers(t *testing.T) {
 	require.Greater(t, deaths(), counted)
 }
 
-// BenchmarkCostAmongObjects measures what the leave and the death of a process that has touched
-// nothing cost, by the number of objects in the arena.
+// BenchmarkCostAmongObjects measures the cost of the leave and of the death of a process that has
+// touched nothing, by the number of objects in the arena.
 func BenchmarkCostAmongObjects(b *testing.B) {
 	for _, n := range []int{0, 1000, 100000} {
 		b.Run(fmt.Sprintf("leave/%d", n), func(b *testing.B) {
@@ -180,8 +180,8 @@ func BenchmarkCostAmongObjects(b *testing.B) {
 	}
 }
 
-// BenchmarkCreateAfterFull measures the making and the removal of an object in an empty
-// directory, by how many names it has had at once.
+// BenchmarkCreateAfterFull measures creating and deleting an object in an empty directory, by the
+// number of names that the directory has had at once.
 func BenchmarkCreateAfterFull(b *testing.B) {
 	for _, n := range []int{0, 1000, 131072} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
@@ -194,13 +194,14 @@ func BenchmarkCreateAfterFull(b *testing.B) {
 	}
 }
 
-// A directory that was full and was emptied is as quick as a new one, once searches have passed
-// as many entries that are gone as it takes to find that out.
+// A directory that was full and was emptied is as quick as a new one, after searches have passed
+// enough removed entries to notice.
 func TestSearchesAfterFullAreShort(t *testing.T) {
 	if race.Enabled {
 		t.Skip("needs a build without the race detector: a single goroutine searches, for minutes with it")
 	}
-	// Many tries fail while the last names go: the directory has to be large enough for that.
+	// Many tries fail while the last names are removed, so the directory has to be large enough
+	// for that.
 	a := newNeighbours(16<<20, 2).join(1)
 	fillAndEmpty(t, a, 1<<20)
 	for range 20 {
@@ -212,8 +213,8 @@ func TestSearchesAfterFullAreShort(t *testing.T) {
 	require.LessOrEqual(t, a.work.Load()-before, uint64(20))
 }
 
-// A process that dies while it lowers the reach hides no name: searches go as far as
-// before, until another process completes the lowering.
+// A process that dies while it lowers the reach hides no name: searches go as far as before,
+// until another process finishes the lowering.
 func TestDeathWhileReachIsLowered(t *testing.T) {
 	p := newNeighbours(2<<20, 3)
 	a, b := p.join(1), p.join(2)
@@ -223,7 +224,7 @@ func TestDeathWhileReachIsLowered(t *testing.T) {
 	a.CloseObject(o)
 	before := a.reach()
 	require.Greater(t, before, uint64(1))
-	// It has not looked at the entries a second time: the reach is too small.
+	// The dead process has not looked at the entries a second time, so the reach is too small.
 	a.u32(hdrDirLowerer).Store(uint32(b.self))
 	a.u64(hdrDirLowering).Store(uint64(lowering(0).begun(uint32(before))))
 	a.u32(hdrDirReach).Store(0)
@@ -241,7 +242,7 @@ func TestDeathWhileReachIsLowered(t *testing.T) {
 	require.False(t, created)
 }
 
-// fillAndEmpty makes n names, or as many as the directory takes, and removes them.
+// fillAndEmpty makes n names, or as many as fit into the directory, and deletes them.
 func fillAndEmpty(t testing.TB, a *Arena, n int) {
 	made := 0
 	for ; made < n; made++ {

@@ -17,7 +17,7 @@ import (
 )
 
 func init() {
-	// "open quietly" joins without asking to be told of deaths.
+	// "open quietly" joins without OnDeath.
 	agentOrders["open quietly"] = func(s *agent, o order, a *answer) (err error) {
 		s.arena, err = Open(o.Arena, o.Opts)
 		return err
@@ -25,7 +25,7 @@ func init() {
 }
 
 func init() {
-	// "watched" tells how often the death watcher came back from its sleep.
+	// "watched" returns how often the death watcher has returned from its sleep.
 	agentOrders["watched"] = func(s *agent, o order, a *answer) error {
 		a.N = int64(s.arena.watched.Load())
 		return nil
@@ -47,15 +47,15 @@ func newCrowd(t testing.TB, n int) *crowd {
 	return c
 }
 
-// quiet adds a process that joins without asking to be told of deaths.
+// quiet adds a process that joins without OnDeath.
 func (c *crowd) quiet(t testing.TB) *remote {
 	r := c.start(t, proctest.Env("GOMAXPROCS=1"))
 	r.self = r.must(t, order{Do: "open quietly", Arena: c.name, Opts: &c.opts}).Self
 	return r
 }
 
-// doorbells is how often any doorbell of the arena has been rung. A look at the arena's file tells,
-// without joining.
+// doorbells is how often any doorbell of the arena has been rung. It reads the arena's file without
+// joining.
 func (c *crowd) doorbells(t testing.TB) (rung uint32) {
 	a, err := peek(c.path())
 	require.NoError(t, err)
@@ -78,14 +78,14 @@ func (c *crowd) await(t testing.TB, who ParticipantID) {
 	})
 }
 
-// comeAndGo has a process join and leave.
+// comeAndGo makes a process join and leave.
 func (c *crowd) comeAndGo(t testing.TB) {
 	a, err := Open(c.name, &c.opts)
 	require.NoError(t, err)
 	require.NoError(t, a.Close())
 }
 
-// dieAmong has a process join and die.
+// dieAmong makes a process join and die.
 func (c *crowd) dieAmong(t testing.TB) {
 	v := c.quiet(t)
 	v.must(t, order{Do: "fenced"})
@@ -93,8 +93,9 @@ func (c *crowd) dieAmong(t testing.TB) {
 	c.await(t, v.self)
 }
 
-// When Open returns, each participant that has to watch the new one has been rung: the new one may
-// die at once, with a lock held, beside one that is stopped.
+// When Open returns, each participant that has to watch the new one has been rung. So the death of
+// the new one is noticed even if it dies at once, with a lock held, while a participant is
+// stopped.
 func TestWatchersAreRungBeforeOpenReturns(t *testing.T) {
 	c := newCrowd(t, watchTargets)
 	first := c.peek(t).u32(c.peek(t).slot(1) + slotWatchDoorbell)
@@ -115,8 +116,8 @@ func TestFewAreWokenByAnEvent(t *testing.T) {
 	for k, n := range []int{few, many} {
 		c := newCrowd(t, n)
 		for what, event := range map[string]func(testing.TB){"join and leave": c.comeAndGo, "join and death": c.dieAmong} {
-			// On a busy host other watchers take their turn, and one event may ring what the one before
-			// has left. So the least counts.
+			// On a busy host other watchers act, too, and an event may include rings that belong to the
+			// event before. So the smallest number counts.
 			least, enough := uint32(math.MaxUint32), rings[what][0]+ringsMore
 			for tries := 0; tries < 10 || n == many && least > enough && tries < 200; tries++ {
 				before := c.doorbells(t)
@@ -134,7 +135,7 @@ func TestFewAreWokenByAnEvent(t *testing.T) {
 	}
 }
 
-// watched is how often any death watcher of the crowd came back from its sleep.
+// watched is how often any death watcher of the crowd has returned from its sleep.
 func (c *crowd) watched(t testing.TB) (n int64) {
 	for _, m := range c.members {
 		n += m.must(t, order{Do: "watched"}).N
@@ -142,20 +143,21 @@ func (c *crowd) watched(t testing.TB) (n int64) {
 	return n
 }
 
-// A return of a death watcher from its sleep wakes threads of the Go runtime, and costs more
-// than all else about an event. A join and a leave lets no watcher return, and a death one of
-// the three that are told.
+// A return of a death watcher from its sleep wakes threads of the Go runtime, and costs more than
+// everything else about an event. A join and a leave make no watcher return. A death makes one of
+// the three watchers return that are woken.
 func TestWatchersSleepOn(t *testing.T) {
 	if !quietBuild {
 		t.Skip("needs linux/amd64 or linux/arm64 and no race detector: other watchers return for each event")
 	}
-	const most = 6 // for the mark, looks at the threads of the dead process, and the end of the reap
+	const most = 6 // for the mark, for checks of the dead process's threads, and for the end of the reap
 	c := newCrowd(t, 6)
 	for _, m := range c.members {
-		m.must(t, order{Do: "fenced"}) // it does nothing more that it has left for later
+		m.must(t, order{Do: "fenced"}) // it has done all work that it had postponed
 	}
 	for what, event := range map[string]func(testing.TB){"join and leave": c.comeAndGo, "join and death": c.dieAmong} {
-		// On a busy host a process ends late, and other watchers take their turn: the least counts.
+		// On a busy host a process ends late, and other watchers act, too. So the smallest number
+		// counts.
 		least, enough := int64(math.MaxInt64), int64(most)
 		if what == "join and leave" {
 			enough = 0
@@ -170,7 +172,7 @@ func TestWatchersSleepOn(t *testing.T) {
 	}
 }
 
-// Participants that stay for a moment only free the slots of the dead, too: none of them has to stay
+// Participants that stay only for a moment free the slots of the dead, too: none of them has to stay
 // for as long as a reaper waits after a death.
 func TestShortLivesFreeTheSlotsOfTheDead(t *testing.T) {
 	for range 5 {
@@ -201,10 +203,10 @@ func TestShortLivesFreeTheSlotsOfTheDead(t *testing.T) {
 	}
 }
 
-// cpuOf is the CPU time of a process, of all its threads.
+// cpuOf is the CPU time of all threads of a process.
 func cpuOf(pid int) time.Duration {
 	var ts unix.Timespec
-	clock := int32(^pid<<3 | 2) // the CPU clock of another process, as clock_getcpuclockid gives it
+	clock := int32(^pid<<3 | 2) // the CPU clock of another process, as clock_getcpuclockid computes it
 	if err := unix.ClockGettime(clock, &ts); err != nil {
 		return 0
 	}
@@ -219,8 +221,7 @@ func (c *crowd) cpu() (d time.Duration) {
 }
 
 // BenchmarkCostAmongMany measures the CPU time that a join and a leave, or a join and a death,
-// costs all those that have nothing to do with it. SHMSYNC_TEST_CROWD says how many there are;
-// without it there are 8.
+// costs all uninvolved participants. SHMSYNC_TEST_CROWD is their number; the default is 8.
 func BenchmarkCostAmongMany(b *testing.B) {
 	n := 8
 	if v, err := strconv.Atoi(os.Getenv("SHMSYNC_TEST_CROWD")); err == nil {

@@ -37,7 +37,7 @@ func init() {
 	}
 	agentOrders["everything"] = func(s *agent, o order, a *answer) error { return everything(s.arena) }
 	agentOrders["delete"] = func(s *agent, o order, a *answer) error { return s.arena.Delete(o.Text) }
-	// "locked" waits until a lock can be had; N is when.
+	// "locked" waits until a lock can be taken. The N of its answer is the time.
 	agentOrders["locked"] = func(s *agent, o order, a *answer) error {
 		l, err := openTestLock(s.arena, o.Text)
 		if err != nil {
@@ -50,8 +50,7 @@ func init() {
 	}
 }
 
-// everything passes all points that a participant passes while it is in the
-// arena and well.
+// everything passes all crash points that a healthy participant passes while it is in the arena.
 func everything(a *Arena) error {
 	var errs []error
 	try := func(err error) { errs = append(errs, err) }
@@ -91,7 +90,7 @@ func everything(a *Arena) error {
 	try(a.DeleteObject(nameless))
 
 	contested := spec("contested")
-	contested.Init = func([]byte) { // another is faster
+	contested.Init = func([]byte) { // another participant is faster
 		_, _, err := a.OpenObject(spec("contested"))
 		try(err)
 	}
@@ -112,15 +111,15 @@ func everything(a *Arena) error {
 	return errors.Join(errs...)
 }
 
-// goOn is the time in which survivors have to go on, in these tests.
+// goOn is the time within which survivors have to make progress in these tests.
 func goOn() time.Duration { return proctest.Scale(proctest.DefaultTimeout) }
 
-// A process dies at every crash point, and the participants that were there before, and
-// those that join later, go on.
+// A process dies at every crash point. The participants that were there before, and those that
+// join later, go on.
 func TestDeathAtEveryPoint(t *testing.T) {
 	for _, point := range crashpoint.All() {
 		t.Run(point, func(t *testing.T) {
-			// A creator in another subtest would sweep the leftover of this one, too.
+			// A creator in another subtest would sweep the leftover of this subtest, too.
 			if !strings.HasPrefix(point, "shm.sweep.") {
 				t.Parallel()
 			}
@@ -150,8 +149,8 @@ func TestDeathAtEveryPoint(t *testing.T) {
 	}
 }
 
-// creatorDies: of two that come after, at most one finds that it has to create
-// the arena, and both use it.
+// creatorDies: of two processes that come afterwards, at most one finds that it has to create the
+// arena, and both use it.
 func creatorDies(t *testing.T, point string) {
 	ta := newTestArena(t, 4)
 	env := ""
@@ -200,7 +199,8 @@ func joinerDies(t *testing.T, point string) {
 	s.leftovers(t)
 }
 
-// renewerDies: the joiner that renews slots dies over it, or is stopped there, and the next one goes on.
+// renewerDies: the joiner that renews slots dies or is stopped at the point, and the next joiner goes
+// on.
 func renewerDies(t *testing.T, point string) {
 	ta := newTestArena(t, 2)
 	v := ta.join(t, "former")
@@ -212,7 +212,7 @@ func renewerDies(t *testing.T, point string) {
 			v.close(t)
 			a.leaveAt(1, one.last())
 		} else {
-			v.Kill(t) // whoever inherits the slot is at the end of the window
+			v.Kill(t) // the participant that inherits the slot is at the end of the window
 			a.u32(a.slot(1) + slotReclaimed).Store(one.last() - 2)
 			a.u32(a.slot(1) + slotState).Store(uint32(makeSlotWord(phaseLive, one.last()-1)))
 		}
@@ -253,8 +253,8 @@ func renewerDies(t *testing.T, point string) {
 
 // A member takes something from a dead participant, and is stopped or killed at a step of that.
 // Meanwhile the slot of the dead participant goes through a whole window. If the member has not
-// published the ID of the dead yet, another participant gets that ID, and loses nothing when the
-// member goes on. If the member has published it, no participant gets the ID.
+// published the dead participant's ID yet, another participant gets that ID, and loses nothing
+// when the member goes on. If the member has published the ID, no participant gets it.
 func TestActLastsForAWindow(t *testing.T) {
 	for _, c := range []struct {
 		point     string
@@ -283,7 +283,7 @@ func TestActLastsForAWindow(t *testing.T) {
 					m.Kill(t)
 					s.alone(t, 1)
 				}
-				// The death record would keep the ID out of the window.
+				// A death record would keep the ID out of the window.
 				for k := range uint64(deathRecordCount) {
 					a.u32(Offset(a.geo.deathRecordOff+k*deathRecordStride) + deathRecordID).Store(0)
 				}
@@ -295,7 +295,7 @@ func TestActLastsForAWindow(t *testing.T) {
 				}
 				a.forgetTimes()
 				j := ta.peek(t)
-				// The survivor may be in the middle of ending a wait of another.
+				// The survivor may be ending a wait of another participant.
 				pollFor(t, a, func() bool { j.renewSlots(); return j.postponed == "" })
 				first := v.self.Generation()
 				if c.published {
@@ -314,7 +314,8 @@ func TestActLastsForAWindow(t *testing.T) {
 				}
 				again.must(t, order{Do: "use", Text: "y"})
 				require.NotEmpty(t, s.try(t, order{Do: "lock", Text: "held"}).Err)
-				// The survivor has reaped the first one with this ID, and reaps this one, too.
+				// The survivor has reaped the first participant with this ID, and also reaps this
+				// one.
 				again.Signal(t, unix.SIGKILL)
 				s.must(t, order{Do: "locked", Text: "held"})
 				s.must(t, order{Do: "lock", Text: "held"})
@@ -357,8 +358,8 @@ func workerDies(t *testing.T, point string) {
 	s.thenGoesOn(t, ta, v)
 }
 
-// thenGoesOn: a survivor that was there before goes on, and so does a newcomer,
-// and nothing is left of the dead.
+// thenGoesOn: a survivor that was there before goes on, and so does a newcomer, and the dead
+// leave nothing behind.
 func (r *remote) thenGoesOn(t *testing.T, ta *testArena, dead ...*remote) {
 	t.Helper()
 	begin := shmsync.Monotonic()
@@ -378,7 +379,8 @@ func (r *remote) thenGoesOn(t *testing.T, ta *testArena, dead ...*remote) {
 	n := ta.join(t, "newcomer")
 	n.must(t, order{Do: "use", Text: "x"})
 	r.must(t, order{Do: "use", Text: "y"})
-	// The newcomer has the slot of a dead one, and not what that had open.
+	// The newcomer has the slot of a dead participant, and must not have what that participant
+	// had open.
 	r.leftovers(t)
 }
 
@@ -396,7 +398,8 @@ func reaperDies(t *testing.T, point string) {
 	s.thenGoesOn(t, ta, v, r)
 }
 
-// The victim dies in the middle of an operation, and the reaper dies while it completes that.
+// The victim dies in the middle of an operation, and the reaper dies while it completes the
+// operation.
 func TestReaperDiesOverHalfDoneWork(t *testing.T) {
 	for _, c := range []struct{ victim, reaper string }{
 		{"arena.delete.decided", "arena.delete.freeing"},
@@ -428,7 +431,7 @@ func TestReaperDiesOverHalfDoneWork(t *testing.T) {
 	}
 }
 
-// Reapers die one after the other, each over the work of the one before.
+// Reapers die one after the other, each while it continues the work of the previous one.
 func TestReapersDieInARow(t *testing.T) {
 	points := []string{
 		"arena.finish.recorded", "arena.finish.reclaimed", "arena.finish.taken",
@@ -447,7 +450,7 @@ func TestReapersDieInARow(t *testing.T) {
 	for _, r := range append([]*remote{s}, all...) {
 		r.Stop(t)
 	}
-	// Each watches those that joined after it.
+	// Each participant watches those that joined after it.
 	v.Kill(t)
 	for _, r := range slices.Backward(all) {
 		r.Cont(t)
@@ -457,9 +460,8 @@ func TestReapersDieInARow(t *testing.T) {
 	s.thenGoesOn(t, ta, append(all, v)...)
 }
 
-// A reaper that is stopped at any step delays no other process. The locks of the dead
-// participant can be taken, its name is not current, and its slot is free soon after the
-// reaper goes on.
+// A reaper that is stopped at any step delays no other process. The locks of the dead participant
+// can be taken, its ID is not current, and its slot is free soon after the reaper goes on.
 func TestReaperIsStopped(t *testing.T) {
 	for _, point := range crashpoint.All() {
 		if !strings.HasPrefix(point, "arena.reap.") && !strings.HasPrefix(point, "arena.finish.") && !strings.HasPrefix(point, "arena.act.") {
@@ -472,8 +474,8 @@ func TestReaperIsStopped(t *testing.T) {
 	}
 }
 
-// reaperIsStopped stops a reaper at the point, and gives how long a survivor needs for what the dead
-// participant had.
+// reaperIsStopped stops a reaper at the point, and returns how long a survivor needs to get what the
+// dead participant had.
 func reaperIsStopped(t *testing.T, point string) (took time.Duration) {
 	ta := newTestArena(t, 4)
 	s, r, v := ta.join(t, "survivor"), ta.join(t, "reaper"), ta.join(t, "victim")
@@ -491,7 +493,7 @@ func reaperIsStopped(t *testing.T, point string) (took time.Duration) {
 	s.must(t, order{Do: "use", Text: "x"})
 	late := ta.join(t, "late")
 	late.must(t, order{Do: "use", Text: "y"})
-	// Another death is dealt with, all the same.
+	// Another death is dealt with all the same.
 	late.must(t, order{Do: "lock", Text: "held too"})
 	late.Signal(t, unix.SIGKILL)
 	s.must(t, order{Do: "locked", Text: "held too"})
@@ -504,8 +506,8 @@ func reaperIsStopped(t *testing.T, point string) (took time.Duration) {
 	return took
 }
 
-// If the one that the kernel wakes first is stopped before it does anything, the
-// others are woken too, whatever their places in the ring.
+// If the watcher that the kernel wakes first is stopped before it does anything, the others are
+// woken, too, whatever their places in the ring.
 func TestFirstWatcherIsStopped(t *testing.T) {
 	for place := range 3 {
 		t.Run(fmt.Sprint(place), func(t *testing.T) {
@@ -514,8 +516,8 @@ func TestFirstWatcherIsStopped(t *testing.T) {
 	}
 }
 
-// firstWatcherIsStopped stops the watcher at the place, and gives how long it takes until all others
-// are told of a death.
+// firstWatcherIsStopped stops the watcher at the place, and returns how long it takes until all
+// others have learned of a death.
 func firstWatcherIsStopped(t *testing.T, place int) (took time.Duration) {
 	ta := newTestArena(t, 4)
 	var watchers []*remote
@@ -537,7 +539,7 @@ func firstWatcherIsStopped(t *testing.T, place int) (took time.Duration) {
 		}
 	}
 	t.Logf("told after %v", took)
-	// It stopped, or came too late for that.
+	// The watcher stopped, or came too late to stop.
 	r.Kill(t)
 	for i, w := range watchers {
 		if i != place {
@@ -548,7 +550,7 @@ func firstWatcherIsStopped(t *testing.T, place int) (took time.Duration) {
 	return took
 }
 
-// A process that joins a full arena while a slot is being made free waits a little.
+// A process that joins a full arena while a slot is being freed waits a little.
 func TestJoinerWaitsForASlot(t *testing.T) {
 	// On a busy machine the reaper, which goes on when the joiner has begun, may need longer than a
 	// joiner waits.
@@ -557,7 +559,7 @@ func TestJoinerWaitsForASlot(t *testing.T) {
 	}
 }
 
-// joinerWaits reports whether a joiner got the slot that a reaper gave back meanwhile.
+// joinerWaits reports whether a joiner got the slot that a reaper freed in the meantime.
 func joinerWaits(t *testing.T) bool {
 	ta := newTestArena(t, 2)
 	r, v := ta.join(t, "reaper"), ta.join(t, "victim")
@@ -580,8 +582,8 @@ func joinerWaits(t *testing.T) bool {
 	return true
 }
 
-// A participant deletes an object and leaves while a stopped process guards the object's
-// block. The leaver cannot give the block back. It comes back all the same.
+// A participant deletes an object and leaves while a stopped process guards the object's block.
+// The leaver cannot free the block. The block is freed all the same.
 func TestLeaverWithAGuardedBlock(t *testing.T) {
 	ta := newTestArena(t, 4)
 	s, g, v := ta.join(t, "survivor"), ta.join(t, "periodic checker"), ta.join(t, "leaver")
@@ -599,7 +601,7 @@ func TestLeaverWithAGuardedBlock(t *testing.T) {
 	g.Recv(t, &a)
 	g.Kill(t)
 	s.alone(t, 1)
-	// The next participant of the leaver's slot does it.
+	// The next participant of the leaver's slot frees the block.
 	others := []*remote{ta.join(t, "one"), ta.join(t, "two"), ta.join(t, "three")}
 	for _, n := range others {
 		n.close(t)
@@ -607,8 +609,8 @@ func TestLeaverWithAGuardedBlock(t *testing.T) {
 	s.leftovers(t)
 }
 
-// All are dead and there is no free slot: the newcomer takes one over, and dies
-// over that, and so does the next.
+// All participants are dead and there is no free slot. The newcomer takes a slot over, and dies
+// while it does so, and so does the next one.
 func TestSuccessorDies(t *testing.T) {
 	reached := 0
 	t.Cleanup(func() { require.Greater(t, reached, 5) })
@@ -622,8 +624,8 @@ func TestSuccessorDies(t *testing.T) {
 	}
 }
 
-// successorsDie has two successors die at the point and one between them, and another take
-// over.
+// successorsDie lets two successors die at the point, and another participant between them, and
+// lets a further successor take over.
 func successorsDie(t *testing.T, point string) {
 	ta := newTestArena(t, 2)
 	dead := []*remote{ta.join(t, "stopped"), ta.join(t, "worker")}
@@ -631,7 +633,7 @@ func successorsDie(t *testing.T, point string) {
 		v.must(t, order{Do: "prepare"})
 		v.must(t, order{Do: "lock", Text: fmt.Sprint("lock ", i)})
 	}
-	// One dies in the middle of something, and the other does not see it.
+	// One participant dies in the middle of something, and the other does not notice.
 	dead[0].Stop(t)
 	dead[1].must(t, order{Do: "arm", Text: "arena.delete.decided"})
 	dead[1].die(order{Do: "everything"})
@@ -657,8 +659,8 @@ func successorsDie(t *testing.T, point string) {
 	ta.join(t, "another").must(t, order{Do: "use", Text: "x"})
 }
 
-// A participant that takes the slot of a dead one dies before it has woken those whom the dead
-// one may owe a wake. Its reaper has to look at all objects, not only at those that it
+// A participant that takes the slot of a dead one dies before it has woken the waiters to which
+// the dead one may owe a wake. Its reaper has to look at all objects, not only at those that it
 // has touched itself.
 func TestSuccessorOwesWhatTheDeadOwed(t *testing.T) {
 	for _, point := range []string{"arena.inherit.taken", "arena.inherit.recorded", "arena.inherit.repaired"} {
@@ -672,7 +674,7 @@ func TestSuccessorOwesWhatTheDeadOwed(t *testing.T) {
 				defer f.Close()
 				c := core{geo: plan(uint64(ta.opts.Size), 1)}
 				slot := int64(c.slot(v.self.Slot()))
-				_, err = f.WriteAt([]byte{64}, slot+int64(off)) // as if it had died over that
+				_, err = f.WriteAt([]byte{64}, slot+int64(off)) // as if it had died at that moment
 				require.NoError(t, err)
 				successor := ta.start(t)
 				successor.must(t, order{Do: "arm", Text: point})

@@ -59,7 +59,7 @@ func TestWaysToDie(t *testing.T) {
 			require.NotZero(t, s.must(t, order{Do: "woken", Text: "held"}).N)
 			s.stats(t)
 			if name == "exec" {
-				// The process is there, as another program.
+				// The process still exists, but runs another program.
 				require.Equal(t, unix.SIGKILL, v.Kill(t).Signal)
 			}
 			v.Wait(t)
@@ -68,7 +68,7 @@ func TestWaysToDie(t *testing.T) {
 	}
 }
 
-// How long it takes until a death is marked, for a process that asks, and until it is told.
+// How long it takes until a death is marked, for a process that asks, and until it is reported.
 func TestNoticeLatency(t *testing.T) {
 	rounds := proctest.Rounds(8, 40)
 	ta := newTestArena(t, 8)
@@ -92,8 +92,8 @@ func TestNoticeLatency(t *testing.T) {
 	t.Logf("told after %v (p50), %v (worst)", p50, worst)
 }
 
-// Each participant watches the next one: the watchers that would have noticed die together
-// with the participants that they watched.
+// Each participant watches the next one. Here the watchers that would have noticed the deaths die
+// together with the participants that they watched.
 func TestSeveralDieAtOnce(t *testing.T) {
 	for _, size := range []int{4, 8} {
 		for survivor := range size {
@@ -127,8 +127,8 @@ func TestSeveralDieAtOnce(t *testing.T) {
 	}
 }
 
-// All die at once. The next one that comes finds an arena, full or not, and
-// cleans up.
+// All participants die at once. The next one that joins finds an arena, full or not, and cleans
+// up.
 func TestAllDie(t *testing.T) {
 	for _, slots := range []int{3, 8} {
 		t.Run(fmt.Sprintf("3 of %d", slots), func(t *testing.T) {
@@ -158,7 +158,7 @@ func TestAllDie(t *testing.T) {
 			}
 			n.stats(t)
 			n.must(t, order{Do: "use", Text: "x"})
-			// All slots are there again.
+			// All slots are available again.
 			for i := range slots - 1 {
 				ta.join(t, fmt.Sprint("late ", i))
 			}
@@ -186,12 +186,12 @@ func TestStoppedIsAlive(t *testing.T) {
 	require.Equal(t, []string{"stopped", "survivor"}, labels(s.participants(t)))
 	require.Zero(t, s.must(t, order{Do: "dead", Name: stopped.self}).N)
 	require.NotEmpty(t, s.try(t, order{Do: "lock", Text: "held"}).Err)
-	// A newcomer's survey does not take it for dead either.
+	// A newcomer's survey does not take the stopped process for dead either.
 	late := ta.join(t, "late")
 	require.Equal(t, []string{"late", "stopped", "survivor"}, labels(late.alone(t, 3)))
 	stopped.Cont(t)
 	stopped.must(t, order{Do: "use", Text: "x"})
-	// Stopped and killed is dead.
+	// A process that is stopped and then killed is dead.
 	stopped.Stop(t)
 	stopped.Signal(t, unix.SIGKILL)
 	require.Equal(t, stopped.self, s.deaths(t, 1)[0].Name())
@@ -199,8 +199,8 @@ func TestStoppedIsAlive(t *testing.T) {
 }
 
 // The kernel marks a death before it takes the process's memory apart. A death that is found by the
-// end of the process is found when it has nearly exited; the mark comes after the five-hundredth part
-// of that. A busy machine delays the survivor, so the best of several deaths counts.
+// end of the process is found when the process has nearly exited; the mark comes after about 1/500 of
+// that time. A busy machine delays the survivor, so the best of several deaths counts.
 func TestDeathOfABigProcess(t *testing.T) {
 	if err := shmsync.FeatureMembarrier.Check(); err != nil {
 		t.Skipf("needs membarrier, without which a reap waits until the memory is taken apart: %v", err)
@@ -219,7 +219,8 @@ func TestDeathOfABigProcess(t *testing.T) {
 	}
 }
 
-// deathOfABigProcess gives how long after a kill the death was noticed, and when the process had exited.
+// deathOfABigProcess returns how long after a kill the death was noticed, and when the process had
+// exited.
 func deathOfABigProcess(t *testing.T, size int) (noticed, exited time.Duration) {
 	ta := newTestArena(t, 2)
 	s, v := ta.join(t, "survivor"), ta.join(t, "big")
@@ -239,9 +240,9 @@ func deathOfABigProcess(t *testing.T, size int) (noticed, exited time.Duration) 
 	return noticed, exited
 }
 
-// While the kernel is not done with a dead process, which its byte lock tells, its slot is
-// not given away; but the process counts as dead and delays no other process. Here a
-// process that has borrowed the descriptor holds the byte.
+// While the kernel has not finished with a dead process, as its byte lock shows, its slot is not
+// given away. But the process counts as dead and delays no other process. Here a process that has
+// borrowed the descriptor holds the byte lock.
 func TestSlotOfADyingProcess(t *testing.T) {
 	ta := newTestArena(t, 2)
 	s, v := ta.join(t, "survivor"), ta.join(t, "victim")
@@ -262,14 +263,14 @@ func TestSlotOfADyingProcess(t *testing.T) {
 	require.Len(t, s.deaths(t, 1), 1)
 
 	require.NoError(t, unix.Kill(sleeper, unix.SIGKILL))
-	pollFor(t, ta.peek(t), func() bool { return hasEnded(sleeper) }) // or the joiner waits for a second only
+	pollFor(t, ta.peek(t), func() bool { return hasEnded(sleeper) }) // the joiner would only wait for a second
 	late.open(t, ta, "late")
 	require.Equal(t, makeParticipantID(2, 2), late.self)
 	require.Len(t, s.deaths(t, 1), 1)
 	s.alone(t, 2)
 }
 
-// A process that dumps core is noticed when the dump ends.
+// The death of a process that dumps core is noticed when the dump ends.
 func TestCoreDump(t *testing.T) {
 	pattern, err := os.ReadFile("/proc/sys/kernel/core_pattern")
 	require.NoError(t, err)
@@ -305,8 +306,8 @@ func TestCoreDump(t *testing.T) {
 	}
 }
 
-// When memory runs out, the kernel takes the process's private memory away
-// before the process has ended.
+// When memory runs out, the kernel takes the process's private memory away before the process has
+// ended.
 func TestOutOfMemory(t *testing.T) {
 	group := newMemoryGroup(t, 64<<20)
 	ta := newTestArena(t, 4)
@@ -358,8 +359,8 @@ func newMemoryGroup(t *testing.T, limit int) string {
 	return group
 }
 
-// Processes that each are number 1 of a pid namespace of their own, with the
-// same thread ids, are told apart.
+// Processes that are each number 1 of their own pid namespace, with the same thread ids, are told
+// apart.
 func TestPIDNamespaces(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it makes a pid namespace")
@@ -394,7 +395,7 @@ func TestPIDNamespaces(t *testing.T) {
 		require.Equal(t, []string{"outside", "two"}, labels(s.alone(t, 2)))
 		require.Zero(t, s.must(t, order{Do: "dead", Name: two.self}).N)
 	}
-	// Another number 1 takes the slot, and is not taken for the dead one.
+	// Another process with number 1 takes the slot, and is not taken for the dead one.
 	three := ta.join(t, "three", apart())
 	require.Equal(t, 1, three.pid)
 	require.Equal(t, makeParticipantID(one.self.Slot(), 2), three.self)

@@ -15,7 +15,7 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// robustHeadOf gives the robust list that a thread of this process has registered.
+// robustHeadOf returns the robust list that a thread of this process has registered.
 func robustHeadOf(tid int) (head uintptr, err error) {
 	var size uintptr
 	_, _, errno := unix.Syscall(unix.SYS_GET_ROBUST_LIST, uintptr(tid),
@@ -28,8 +28,8 @@ func robustHeadOf(tid int) (head uintptr, err error) {
 
 func init() {
 	proctest.Register("arena/robust", func(c *proctest.Child) {
-		// Many threads with lists of their own, as those of a C library have, all idle:
-		// the death watcher gets one of them.
+		// Many idle threads have lists of their own, as those of a C library have. The death
+		// watcher gets one of these threads.
 		const threads = 16
 		var name string
 		c.Params(&name)
@@ -53,7 +53,8 @@ func init() {
 				c.Fatal(err)
 			}
 		}
-		// Each round gives lists to the threads that the runtime has made since the round before.
+		// Each round gives lists to the threads that the runtime has made since the previous
+		// round.
 		giveLists := func() {
 			var ready, done sync.WaitGroup
 			ready.Add(threads)
@@ -63,7 +64,7 @@ func init() {
 					defer runtime.UnlockOSThread()
 					giveList()
 					ready.Done()
-					ready.Wait() // each on a thread of its own
+					ready.Wait() // each goroutine on a thread of its own
 				})
 			}
 			done.Wait()
@@ -96,8 +97,8 @@ func init() {
 	})
 }
 
-// The thread of the death watcher goes back to the runtime when the arena is closed, and may
-// run C code then that locks robust pthread mutexes.
+// When the arena is closed, the thread of the death watcher goes back to the runtime, and may
+// then run C code that locks robust pthread mutexes.
 func TestCloseGivesTheDeathWatchersThreadItsRobustListBack(t *testing.T) {
 	if err := shmsync.FeatureRobustList.Check(); err != nil {
 		proctest.Skip(t, "needs robust lists: "+err.Error(), "arena/robust")

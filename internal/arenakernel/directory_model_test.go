@@ -12,16 +12,16 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// The words of the model of a directory in which two make an object of one name,
-// whose hash gives entry 0, where there is an object of another name.
+// The words of the model of a directory. Two makers create an object of one name, whose hash
+// leads to entry 0; an object of another name is in that entry.
 const (
 	dReach = iota
-	dEntry // and two more
+	dEntry // followed by two more entries
 	_
 	_
 	dState // the phases of the two objects
 	_
-	dLower // 0 before the reach is lowered, 1 after that, dBusy + the reach before meanwhile
+	dLower // 0 before the reach is lowered, 1 after that; in between, dBusy plus the previous reach
 )
 
 const dBusy = 4
@@ -30,7 +30,7 @@ const dBusy = 4
 const (
 	dirOther = iota + 1
 	dirGone
-	dirMine // of maker 0, and so on
+	dirMine // object of maker 0, and so on
 )
 
 // The registers of a thread.
@@ -38,7 +38,7 @@ const (
 	dAt     = iota // the entry that it is at
 	dSeen          // the reach that it has seen
 	dPlaced        // where it has placed its object
-	dKnew          // the object was there when it began to search
+	dKnew          // the object existed when the search began
 	dWord          // what it has seen in dLower
 	dFar           // the furthest entry that it has seen
 )
@@ -69,13 +69,13 @@ const (
 )
 
 type directoryModel struct {
-	late  bool // the reach is raised after the search
-	early bool // or read before the entry is placed
+	late  bool // mistake: the reach is raised only after the search
+	early bool // mistake: the reach is read before the entry is placed
 
-	lowered bool // another thread lowers the reach meanwhile
-	once    bool // the reach is not raised again after the entry is placed
-	blind   bool // searches do not check whether the reach is being lowered
-	hasty   bool // the lowerer reads the entries once
+	lowered bool // another thread lowers the reach at the same time
+	once    bool // mistake: the reach is not raised again after the entry is placed
+	blind   bool // mistake: searches do not check whether the reach is being lowered
+	hasty   bool // mistake: the lowerer reads the entries only once
 }
 
 var (
@@ -117,7 +117,7 @@ func (m directoryModel) explore() model.Result {
 	return y.Explore()
 }
 
-// lower is core.lowerReach, once.
+// lower is one call of core.lowerReach.
 func (m directoryModel) lower(x *model.Exec) {
 	at, far := x.R(dAt), x.R(dFar)
 	look := func(then uint8) {
@@ -184,7 +184,7 @@ func (m directoryModel) make(x *model.Exec) {
 			return
 		}
 		x.Say("makes an object")
-		x.Mem[dState+x.Me] = objectPending + 8 // its own until it is placed
+		x.Mem[dState+x.Me] = objectPending + 8 // private until it is placed
 		if m.early {
 			*x.R(dSeen) = x.Load(dReach)
 		}
@@ -326,8 +326,8 @@ func (m directoryModel) seek(x *model.Exec) {
 	}
 }
 
-// Of two makers of one name at most one gets it, and the later maker finds it, although no
-// search goes further than the reach says.
+// Of two makers of one name at most one wins, and the later maker finds the earlier one's object,
+// although no search goes further than the reach.
 func TestModelDirectory(t *testing.T) {
 	if race.Enabled {
 		t.Skip("needs a build without the race detector: a single goroutine explores the model, ten times as slowly with it")

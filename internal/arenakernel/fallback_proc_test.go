@@ -15,17 +15,17 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// without starts an agent that does without some features of the kernel.
+// without makes an agent run without some features of the kernel.
 func without(features string) proctest.Option { return proctest.Env("SHMSYNC_DISABLE=" + features) }
 
-// fallbacks are what may be missing, together.
+// fallbacks are combinations of features that may be missing.
 var fallbacks = []string{
 	"", "robust", "waitv", "membarrier", "ofd", "threads",
 	"robust,waitv", "robust,membarrier", "waitv,membarrier", "ofd,waitv", "ofd,membarrier",
 	"robust,waitv,membarrier", "ofd,waitv,membarrier", "robust,threads", "membarrier,threads",
 }
 
-// Deaths are noticed, whatever is missing and on whichever side.
+// Deaths are noticed whatever is missing, on either side.
 func TestFallbacks(t *testing.T) {
 	for _, missing := range fallbacks {
 		for side, on := range map[string][2]string{
@@ -75,7 +75,7 @@ func testFallback(t *testing.T, ours, theirs proctest.Option, missing string) {
 	s.alone(t, 1)
 	s.stats(t)
 
-	// The arena fills up, all die, and the next one cleans up.
+	// The arena fills up, all participants die, and the next one cleans up.
 	members := []*remote{s}
 	for i := range 3 {
 		members = append(members, ta.join(t, fmt.Sprint("late ", i), theirs))
@@ -105,14 +105,14 @@ func TestNoWayToTellADeath(t *testing.T) {
 		require.Contains(t, a.Err, ta.path())
 		require.Contains(t, a.Err, "nobody could tell")
 	}
-	// It has left no trace.
+	// The refused process has left no trace.
 	s.alone(t, 1)
 	n := ta.join(t, "n")
 	s.alone(t, 2)
 	n.must(t, order{Do: "use", Text: "x"})
 }
 
-// Joiners without a byte to lock come and go beside those that look at bytes.
+// Joiners without a byte lock come and go beside participants that check byte locks.
 func TestJoinersWithoutALock(t *testing.T) {
 	rounds := proctest.Rounds(3, 12)
 	ta := newTestArena(t, 4)

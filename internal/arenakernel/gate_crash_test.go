@@ -31,7 +31,8 @@ func init() {
 	}
 }
 
-// claimantDies: the next process begins an epoch if no participant is in, and none if one is.
+// claimantDies: the next process begins an epoch if no participant is in, and begins none
+// otherwise.
 func claimantDies(t *testing.T, point string) {
 	ta := newTestArena(t, 4)
 	var s *remote
@@ -86,8 +87,8 @@ func claimantDies(t *testing.T, point string) {
 	require.Empty(t, left, "the next creator removes what a dead remover left")
 }
 
-// A joiner that is stopped delays nobody, unless no participant is in and it begins an epoch.
-// Then an Open with a context says which process it waits for.
+// A joiner that is stopped delays nobody, unless no participant is in and the joiner begins an
+// epoch. Then an Open with a context says for which process it waits.
 func TestStopAtTheGate(t *testing.T) {
 	for _, point := range []string{"arena.enter.live", "arena.gate.admitted", "arena.gate.opened"} {
 		t.Run(point, func(t *testing.T) {
@@ -132,7 +133,7 @@ func TestStopAtTheGate(t *testing.T) {
 			v.must(t, order{Do: "arm to stop", Text: point})
 			v.Send(order{Do: "open", Arena: ta.name, Opts: &ta.opts})
 			v.AwaitStop(t)
-			// On a busy machine a context may end before its call comes to the gate.
+			// On a busy machine a context may end before its call reaches the gate.
 			for limit := 20 * time.Millisecond; ; limit *= 2 {
 				ctx, cancel := context.WithTimeout(t.Context(), limit)
 				_, err := OpenContext(ctx, ta.name, nil)
@@ -155,7 +156,7 @@ func TestStopAtTheGate(t *testing.T) {
 	}
 }
 
-// A joiner that was stopped in an arena that was removed meanwhile joins the new one.
+// A joiner was stopped while its arena was removed. It joins the new arena.
 func TestStopAndRemove(t *testing.T) {
 	ta := newTestArena(t, 4)
 	v := ta.start(t)
@@ -177,7 +178,8 @@ func TestStopAndRemove(t *testing.T) {
 	require.NoError(t, Remove(ta.name))
 }
 
-// After a reboot, a joiner that is killed on its way in keeps nobody out of a file that was written back.
+// After a reboot, a joiner that is killed before it is in keeps nobody out of a file that was written
+// back.
 func TestDeathOfAJoinerAfterAReboot(t *testing.T) {
 	for _, point := range []string{"arena.enter.live", "arena.gate.taken", "arena.gate.claimed"} {
 		t.Run(point, func(t *testing.T) {
@@ -195,7 +197,8 @@ func TestDeathOfAJoinerAfterAReboot(t *testing.T) {
 	}
 }
 
-// A participant whose OnFirst failed has the gate until it has left. So the next first is alone.
+// A participant whose OnFirst failed keeps the gate until it has left. So the next first
+// participant is alone.
 func TestFirstThatFailsKeepsTheGateUntilItHasLeft(t *testing.T) {
 	ta := newTestArena(t, 4)
 	v := ta.start(t)
@@ -219,7 +222,8 @@ func TestFirstThatFailsKeepsTheGateUntilItHasLeft(t *testing.T) {
 	require.NoError(t, a.Close())
 }
 
-// A first that dies before its epoch is open keeps the deaths that it was told of for the next one.
+// If a first participant dies before its epoch is open, the deaths that it was told of are kept for
+// the next one.
 func TestDeathsOutliveAFirstThatDies(t *testing.T) {
 	for _, point := range []string{"arena.gate.claimed", "arena.gate.begun"} {
 		t.Run(point, func(t *testing.T) {

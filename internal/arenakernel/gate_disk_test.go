@@ -31,7 +31,7 @@ func init() {
 	}
 }
 
-// newDiskArena makes an arena in a file that outlives a reboot, and leaves it.
+// newDiskArena makes an arena in a file that survives a reboot, and leaves it.
 func newDiskArena(t *testing.T, o *Options) (path string) {
 	path = filepath.Join(t.TempDir(), "disk")
 	a, err := Open(path, o)
@@ -44,7 +44,7 @@ func newDiskArena(t *testing.T, o *Options) (path string) {
 	return path
 }
 
-// afterReboot makes the file one whose last epoch began under another boot.
+// afterReboot changes the file as if its last epoch had begun under another boot.
 func afterReboot(t *testing.T, path string) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	require.NoError(t, err)
@@ -53,7 +53,7 @@ func afterReboot(t *testing.T, path string) {
 	require.NoError(t, err)
 }
 
-// A first whose OnFirst fails does not change what is known of the last write-back.
+// A first participant whose OnFirst fails does not change the record of the last write-back.
 func TestFailedOnFirstKeepsTheWriteBack(t *testing.T) {
 	o := Options{Size: 8 << 20, MaxParticipants: 4}
 	path := newDiskArena(t, &o)
@@ -66,7 +66,8 @@ func TestFailedOnFirstKeepsTheWriteBack(t *testing.T) {
 	require.NoError(t, a.Close())
 }
 
-// A joiner that gives up does not vouch for pages that the last participant did not write back.
+// A joiner that gives up does not mark the file as written back when the last participant has not
+// written it back.
 func TestJoinerThatGivesUpDoesNotVouchForTheFile(t *testing.T) {
 	o := Options{Size: 8 << 20, MaxParticipants: 4}
 	path := newDiskArena(t, &o)
@@ -89,8 +90,8 @@ func TestJoinerThatGivesUpDoesNotVouchForTheFile(t *testing.T) {
 	require.ErrorContains(t, err, "started again")
 }
 
-// A process that cannot read the ID of its boot takes no other boot for granted. It keeps the one that is recorded, so
-// a process that can read its own notices a reboot afterwards.
+// A process that cannot read the ID of its boot does not assume another boot. It keeps the recorded ID, so a
+// later process that can read its own notices a reboot.
 func TestUnknownBootIsNoReboot(t *testing.T) {
 	o := Options{Size: 8 << 20, MaxParticipants: 4}
 	path := newDiskArena(t, &o)

@@ -9,8 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A joiner that is stopped while it takes over the slot of a dead participant keeps nothing from the
-// first of an epoch: OnFirst runs after the repair of what the dead participant held, and is told of it.
+// A joiner is stopped while it takes over the slot of a dead participant. The first participant of an
+// epoch gets everything all the same: OnFirst runs after the repair of what the dead participant held,
+// and is told of the death.
 func TestFirstRepairsWhatAStoppedHeirHasNot(t *testing.T) {
 	for _, point := range []string{"arena.inherit.taken", "arena.inherit.recorded", "arena.inherit.repaired", "arena.inherit.reclaimed"} {
 		t.Run(point, func(t *testing.T) {
@@ -18,7 +19,7 @@ func TestFirstRepairsWhatAStoppedHeirHasNot(t *testing.T) {
 			v, x := ta.join(t, "victim"), ta.join(t, "other")
 			require.Equal(t, 1, v.self.Slot())
 			v.must(t, order{Do: "lock", Text: "held"})
-			for _, p := range []*remote{x, v} { // the other reaps nobody
+			for _, p := range []*remote{x, v} { // the other participant reaps nobody
 				p.Stop(t)
 			}
 			for _, p := range []*remote{x, v} {

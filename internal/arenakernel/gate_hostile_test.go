@@ -11,7 +11,8 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// A peer that writes the admission word of a joiner keeps it out, and not in a loop.
+// A peer that writes the admission word of a joiner keeps the joiner out, but not in an endless
+// loop.
 func TestOpenRefusesAForeignAdmission(t *testing.T) {
 	for _, admission := range []uint32{admissionIn, 7} {
 		for _, gated := range []bool{true, false} {

@@ -13,14 +13,14 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// The model of the gate: two or three processes that join, leave and die, perhaps one that removes
-// the arena, and one that may be stopped for ever before each of its steps.
+// The model of the gate: two or three processes that join, leave and die, perhaps one process that
+// removes the arena, and one process that may be stopped for ever before each of its steps.
 
 const gateProcs = 3
 
 // gateProc is a process of the model, with its slot.
 type gateProc struct {
-	pc, i, lives uint8 // i is the slot that a look or a visit has come to
+	pc, i, lives uint8 // i is the slot that a survey or a visit has reached
 	slot, adm    uint8 // 0 free, 1 joining, 2 live; admission
 	dead         bool  // its byte lock is free
 	w            epochWord8
@@ -32,15 +32,15 @@ type epochWord8 struct{ phase, number, claimant uint8 }
 type gateState struct {
 	p        [gateProcs]gateProc
 	epoch    epochWord8
-	gate     uint8 // the process that has it, and 1
+	gate     uint8 // 1 plus the process that has it
 	kills    uint8
 	unlinked bool
 }
 
-// gateModel is admit and claimEpoch, or them with a mistake.
+// gateModel is admit and claimEpoch, or a version with a mistake.
 type gateModel struct {
 	remover bool  // the last process removes the arena
-	stopped uint8 // the process whose steps need not be taken
+	stopped uint8 // the process that may stop for ever
 	lives   uint8 // how often each process joins
 	kills   uint8
 
@@ -82,7 +82,7 @@ const (
 	gpUnlockDone
 )
 
-// isIn is presenceOf, of a process that is not me.
+// isIn is presenceOf for a process other than me.
 func (m gateModel) isIn(s *gateState, k uint8) bool {
 	p := s.p[k]
 	return !p.dead && p.adm == admissionIn && p.slot == 2
@@ -128,7 +128,7 @@ func (m gateModel) step(s *gateState, k uint8) (label string) {
 		}
 		return false
 	}
-	over := func() { // leaves, to start over at the name
+	over := func() { // the process leaves, to start over at the name
 		p.pc, p.slot = gpDone, 0
 	}
 	switch p.pc {
@@ -137,7 +137,7 @@ func (m gateModel) step(s *gateState, k uint8) (label string) {
 			p.pc = gpLock
 			return "begins to remove"
 		}
-		p.slot, p.dead, p.pc = 1, false, gpClear // the admission is that of the participant before
+		p.slot, p.dead, p.pc = 1, false, gpClear // the admission word is that of the previous participant
 		p.lives--
 		return "takes its slot"
 	case gpClear:
@@ -188,7 +188,7 @@ func (m gateModel) step(s *gateState, k uint8) (label string) {
 	case gpIn:
 		if p.adm == admissionPending {
 			p.adm, p.pc, p.w = admissionIn, gpDone, epochWord8{}
-			if s.unlinked { // it looks at the name, and starts over
+			if s.unlinked { // the process checks the name, and starts over
 				over()
 			}
 		} else {
@@ -319,7 +319,7 @@ func (m gateModel) explore() model.Result {
 				switch {
 				case p.pc == gpOut && p.lives == 0:
 				case p.pc == gpDone:
-					to := *s // leaves
+					to := *s // the process leaves
 					to.p[k].slot, to.p[k].pc, to.p[k].w = 0, gpOut, epochWord8{}
 					if !s.unlinked && !(m.remover && k == gateProcs-1) {
 						emit(model.Step[gateState]{To: to, Label: "leaves", By: name, Optional: true})
@@ -358,7 +358,8 @@ func (m gateModel) explore() model.Result {
 			}
 			return nil
 		},
-		// Every process that is not stopped comes in, unless the stopped one has the gate and none is in.
+		// Every process that is not stopped gets in, unless the stopped process has the gate and no
+		// participant is in.
 		Done: func(s *gateState) bool {
 			done, in := true, false
 			for k := range uint8(gateProcs) {
@@ -374,8 +375,8 @@ func (m gateModel) explore() model.Result {
 	return spec.Explore()
 }
 
-// No order of steps, deaths and stops lets a participant in beside the first of an epoch, or into a
-// removed arena, or makes a joiner wait for a stopped process while another one is in.
+// No order of steps, deaths and stops lets a participant in beside the first one of an epoch, or
+// into a removed arena, or makes a joiner wait for a stopped process while another one is in.
 func TestModelGate(t *testing.T) {
 	for _, m := range []gateModel{{lives: 1, kills: 2}, {lives: 1, kills: 2, remover: true}, {lives: 2, remover: true}, {lives: 2}} {
 		if m.lives == 2 && !m.remover && !proctest.Long() {
@@ -398,7 +399,7 @@ func TestModelGate(t *testing.T) {
 		"waits for a claimant":          {gateModel{endsNoClaim: true}, model.ErrEndless},
 	} {
 		if c.m.lives = 2; c.m.endsNoClaim && !proctest.Long() {
-			continue // a state from which there is no end is found when all are known
+			continue // a state without an exit is only known when all states are known
 		}
 		r := c.m.explore()
 		if r.Violation == nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// A name with a slash is the path of a file, as it is for C and shmctl.
+// A name with a slash is the path of a file, as in C and for shmctl.
 func TestOpenTakesPath(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "arena")
 	_, err := Attach(path, nil)
@@ -135,7 +135,7 @@ func TestOnFirstThatFailsIsRunByTheNext(t *testing.T) {
 	require.NoError(t, a.Close())
 }
 
-// An arena with other parameters is replaced by option, if no process is in.
+// With the option, an arena with other parameters is replaced if no process is in.
 func TestRecreateIncompatible(t *testing.T) {
 	ta := newTestArena(t, 4)
 	a, err := Open(ta.name, &ta.opts)
@@ -175,7 +175,7 @@ func overwrite(t *testing.T, path string, off int64, b byte) {
 	require.NoError(t, err)
 }
 
-// After a death RecreateUnclean begins with an empty arena.
+// After a death, RecreateUnclean begins with an empty arena.
 func TestRecreateUnclean(t *testing.T) {
 	ta := newTestArena(t, 4)
 	r := ta.join(t, "victim")
@@ -197,7 +197,8 @@ func TestRecreateUnclean(t *testing.T) {
 	require.NoError(t, a.Close())
 }
 
-// The last Close removes an ephemeral arena, and an epoch begins empty if no Close did.
+// The last Close removes an ephemeral arena. If no Close did, the next epoch begins with an empty
+// one.
 func TestEphemeral(t *testing.T) {
 	ta := newTestArena(t, 4)
 	r := ta.join(t, "victim")
@@ -233,8 +234,8 @@ func TestOnDetached(t *testing.T) {
 	<-told
 }
 
-// A claim that gives up over a process that is dying does not make an arena new whose first died in
-// OnFirst.
+// The first participant of an arena died in OnFirst, and a later claim gave up because a process
+// was dying. The arena does not count as new.
 func TestClaimThatGivesUpKeepsAClaimedEpoch(t *testing.T) {
 	ta := newTestArena(t, 4)
 	require.NoError(t, os.WriteFile(ta.path(), formatted(t, 2<<20, 4), 0o600))
@@ -249,7 +250,7 @@ func TestClaimThatGivesUpKeepsAClaimedEpoch(t *testing.T) {
 	c.u64(hdrEpoch).Store(uint64(word))
 	c.u32(c.slot(1) + slotState).Store(uint32(makeSlotWord(phaseDead, 1)))
 	c.u32(c.slot(1) + slotCaps).Store(capOFD)
-	locked, err := shmsync.LockByte(seg.File(), int64(c.slot(1))) // it has not ended
+	locked, err := shmsync.LockByte(seg.File(), int64(c.slot(1))) // the process has not ended
 	require.NoError(t, err)
 	require.True(t, locked)
 	_, err = tryRemove(ta.path(), nil)
@@ -289,7 +290,7 @@ func TestErrorOfOnFirstReplacesNothing(t *testing.T) {
 	require.NoError(t, a.Close())
 }
 
-// A segment whose arena was removed cannot be joined.
+// A segment of a removed arena cannot be joined.
 func TestFromSegmentOfARemovedArena(t *testing.T) {
 	ta := newTestArena(t, 4)
 	a, err := Open(ta.name, &ta.opts)
@@ -303,7 +304,7 @@ func TestFromSegmentOfARemovedArena(t *testing.T) {
 	require.ErrorContains(t, err, "removed")
 }
 
-// OnFirst cannot open or close the arena that it is called for. Each is an error in words, and OnFirst goes on.
+// OnFirst cannot open or close its own arena. Each attempt is an error that says so, and OnFirst goes on.
 func TestOnFirstDoesNotWaitForItself(t *testing.T) {
 	ta := newTestArena(t, 4)
 	ran := 0
@@ -338,7 +339,7 @@ func TestOnFirstDoesNotWaitForItself(t *testing.T) {
 	require.NoError(t, a.Close())
 }
 
-// Another goroutine that opens the arena meanwhile waits, as another process does.
+// Another goroutine that opens the arena during OnFirst waits, as another process does.
 func TestAnotherGoroutineWaitsForOnFirst(t *testing.T) {
 	ta := newTestArena(t, 4)
 	opts, done := ta.opts, make(chan error)

@@ -22,10 +22,10 @@ type manyThreads struct {
 	KernelIO KernelIO
 }
 
-// oneOfMany is what it says of itself.
+// oneOfMany is what the process reports about itself.
 type oneOfMany struct {
 	Name ParticipantID
-	TID  int // of a thread that is neither the leader nor the death watcher
+	TID  int // a thread that is neither the leader nor the death watcher
 }
 
 func init() {
@@ -65,7 +65,7 @@ func startMany(t *testing.T, ta *testArena, p manyThreads) (*proctest.Proc, oneO
 	return v, m
 }
 
-// needThreads skips where the threads of another process cannot be looked at.
+// needThreads skips the test if the threads of another process cannot be examined.
 func needThreads(t *testing.T) {
 	t.Helper()
 	if err := shmsync.FeatureThreads.Check(); err != nil {
@@ -74,8 +74,8 @@ func needThreads(t *testing.T) {
 }
 
 // A participant is gone when its last thread has given up its memory, and not before: a thread
-// that a tracer stops on its way out keeps it. The list of threads loses its other members
-// meanwhile.
+// that a tracer stops during its exit keeps the memory. The other threads disappear from the list
+// of threads in the meantime.
 func TestLastThreadDecidesWhatIsGone(t *testing.T) {
 	needThreads(t)
 	ta := newTestArena(t, 4)
@@ -85,7 +85,7 @@ func TestLastThreadDecidesWhatIsGone(t *testing.T) {
 	v, m := startMany(t, ta, manyThreads{Threads: 30})
 	pid := int(a.u32(a.slot(m.Name.Slot()) + slotPID).Load())
 
-	runtime.LockOSThread() // a tracer is a thread
+	runtime.LockOSThread() // ptrace belongs to a thread
 	defer runtime.UnlockOSThread()
 	require.NoError(t, seizeUntilExit(m.TID))
 	v.Signal(t, os.Kill)
@@ -94,7 +94,7 @@ func TestLastThreadDecidesWhatIsGone(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, status.Stopped(), "%v", status)
 	pollFor(t, a, func() bool { return a.Dead(m.Name) })
-	pollFor(t, a, func() bool { return threadsOf(t, pid) == 2 }) // the leader, which waits for the others, and this one
+	pollFor(t, a, func() bool { return threadsOf(t, pid) == 2 }) // the leader, which waits for the others, and this thread
 	for range 20 {
 		require.False(t, a.Gone(m.Name), "a thread of it has memory")
 		lookAgain(a)
@@ -105,14 +105,16 @@ func TestLastThreadDecidesWhatIsGone(t *testing.T) {
 	pollFor(t, a, func() bool { return a.slotState(m.Name.Slot()).phase() == phaseFree })
 }
 
-// lookAgain makes a look at the threads of the dead at the next question, and forget what it has seen.
+// lookAgain makes the next question examine the threads of the dead process again, and forgets earlier
+// results.
 func lookAgain(a *Arena) {
 	a.endings.mu.Lock()
 	defer a.endings.mu.Unlock()
 	a.endings.since = nil
 }
 
-// seizeUntilExit makes the calling thread a tracer of a thread, which then stops on its way out.
+// seizeUntilExit makes the calling thread the tracer of a thread, which then stops during its
+// exit.
 func seizeUntilExit(tid int) error {
 	if err := unix.PtraceSeize(tid); err != nil {
 		return err
@@ -136,8 +138,9 @@ func threadsOf(t *testing.T, pid int) int {
 	return len(entries)
 }
 
-// What a slot says of the process does not make it gone if that is not the process that died:
-// another one, which lives or is dead, a number that is none, another pid namespace, another boot.
+// The identity in a slot may name a process that is not the one that died: another process, alive
+// or dead, an impossible pid, another pid namespace, another boot. Then it does not show that the
+// participant is gone.
 func TestWrongIdentityIsNotGone(t *testing.T) {
 	needThreads(t)
 	ta := newTestArena(t, 4)
@@ -157,7 +160,7 @@ func TestWrongIdentityIsNotGone(t *testing.T) {
 
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	require.NoError(t, seizeUntilExit(m.TID)) // its memory stays, so that its byte is not free
+	require.NoError(t, seizeUntilExit(m.TID)) // its memory stays, so its byte lock is not free
 	v.Signal(t, os.Kill)
 	pollFor(t, a, func() bool { return a.Dead(m.Name) })
 	start := a.u64(s + slotStart).Load()
@@ -191,7 +194,8 @@ func TestWrongIdentityIsNotGone(t *testing.T) {
 		a.u64(s + slotStart).Store(id.start)
 		require.False(t, detached(), what)
 	}
-	// With the identity of the dead stranger it is, so the other fields decide below.
+	// With the identity of the dead stranger the participant counts as gone. So the checks below
+	// depend on the other fields.
 	a.u32(s + slotPID).Store(uint32(zombie.Pid))
 	a.u64(s + slotStart).Store(startOf(zombie.Pid))
 	for what, off := range map[string]Offset{"pid namespace": slotPIDNS, "boot": slotBootID} {
@@ -203,10 +207,10 @@ func TestWrongIdentityIsNotGone(t *testing.T) {
 		}
 		word.Store(was)
 	}
-	pollFor(t, a, detached)                            // the death watcher of this process may have the turn to look
-	a.u32(s + slotGone).Store(m.Name.Generation() + 1) // found for another participant
+	pollFor(t, a, detached)                            // it may be the turn of this process's death watcher to look
+	a.u32(s + slotGone).Store(m.Name.Generation() + 1) // recorded for another participant
 	require.False(t, a.Gone(m.Name), "asynchronous")
-	a.u32(s + slotGone).Store(m.Name.Generation() | 1<<generationBits) // in another window
+	a.u32(s + slotGone).Store(m.Name.Generation() | 1<<generationBits) // recorded in another window
 	require.False(t, a.Gone(m.Name), "another window")
 	a.u32(s + slotCaps).And(^uint32(capAsyncIO))
 	pollFor(t, a, func() bool { return a.Gone(m.Name) })
@@ -217,7 +221,8 @@ func TestWrongIdentityIsNotGone(t *testing.T) {
 	v.Wait(t)
 }
 
-// hasEnded reports whether a process that is no child of this one is a zombie, or has been collected.
+// hasEnded reports whether a process that is no child of this one is a zombie, or does not exist any
+// more.
 func hasEnded(pid int) bool { return unix.Kill(pid, 0) != nil || isZombie(pid) }
 
 func isZombie(pid int) bool {
@@ -229,7 +234,7 @@ func isZombie(pid int) bool {
 	return len(rest) > 1 && rest[1] == 'Z'
 }
 
-// A participant starts with no finding about its predecessor.
+// A participant does not inherit the gone mark of its predecessor in the slot.
 func TestGoneIsForgottenByTheNextInTheSlot(t *testing.T) {
 	ta := newTestArena(t, 4)
 	a, err := Create(ta.name, &ta.opts)

@@ -14,7 +14,7 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// formatted is the content of a new arena, in plain memory.
+// formatted is the contents of a new arena, in private memory.
 func formatted(t testing.TB, size int64, slots int) []byte {
 	var b []byte
 	seg, err := shm.CreateMemfd("test", size, func(s *shm.Segment) error {
@@ -64,13 +64,13 @@ func TestTooSmall(t *testing.T) {
 	}
 }
 
-// reseal makes the checksum of a header right again.
+// reseal makes the checksum of a header correct again.
 func reseal(b []byte) {
 	binary.LittleEndian.PutUint64(b[hdrChecksum:], checksum(b[:hdrChecksum]))
 }
 
-// badHeaders are changes to the content of an arena, each with what the error
-// has to say about it.
+// badHeaders are changes to the contents of an arena, each with a text that the error must
+// contain.
 var badHeaders = map[string]struct {
 	change func(b []byte)
 	kind   error
@@ -132,7 +132,7 @@ func TestBadHeaders(t *testing.T) {
 	put64(hdrCompat, 1<<63)(b)
 	_, err := validate(b, uint64(len(b)), "x")
 	require.NoError(t, err)
-	// Every byte that is covered is covered.
+	// The checksum covers every byte that it should.
 	for i := range hdrChecksum + 8 {
 		b := append([]byte(nil), good[:headerSize]...)
 		b[i] ^= 0x10
@@ -145,8 +145,7 @@ func TestBadHeaders(t *testing.T) {
 	}
 }
 
-// FuzzHeader: whatever a header says, it is refused, or describes regions that
-// lie in the segment and in order.
+// FuzzHeader: every header is refused, or describes regions that lie in the segment and in order.
 func FuzzHeader(f *testing.F) {
 	good := formatted(f, 1<<20, 4)[:headerSize]
 	f.Add(good[:hdrChecksum+8], uint32(1<<20), false)

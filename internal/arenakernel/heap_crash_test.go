@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// abandon runs f in a goroutine that stops for ever at the n'th hit of a crash
-// point, as a process does that dies there. It reports false if f got to its end.
+// abandon runs f in a goroutine that stops for ever at the n'th hit of a crash point, like a
+// process that dies there. It reports false if f ran to its end.
 func abandon(point string, n int, f func()) bool {
 	died, done := make(chan struct{}), make(chan struct{})
 	crashpoint.ArmFunc(point, n, func() {
@@ -56,7 +56,7 @@ func pointOf(s string) (string, int) {
 	return name, n
 }
 
-// runEverything does every deed to its end, in an arena where others died.
+// runEverything does every deed to its end, in an arena in which others died.
 func runEverything(t *testing.T, a *Arena) {
 	for _, size := range []uint64{64, 100, 20000, 4 * chunkSize} {
 		a.Free(mustAlloc(t, a, size, 0))
@@ -81,7 +81,7 @@ func TestDeathAtEachPoint(t *testing.T) {
 			t.Run(name+"/"+at, func(t *testing.T) {
 				p := newNeighbours(3<<20, 8)
 				a, v := p.join(1), p.join(2)
-				node, err := a.ClaimNode() // makes the chunk of nodes
+				node, err := a.ClaimNode() // allocates the chunk of nodes
 				require.NoError(t, err)
 				require.NoError(t, a.FreeNode(node))
 				before := d.run(t, a, v, at)
@@ -96,8 +96,7 @@ func TestDeathAtEachPoint(t *testing.T) {
 	}
 }
 
-// requireForgotten checks that no word of the heap or of an object names the
-// dead.
+// requireForgotten checks that no word of the heap or of an object names the dead participant.
 func requireForgotten(t *testing.T, a *Arena, dead ParticipantID) {
 	t.Helper()
 	for i := range a.geo.chunkCount {
@@ -119,7 +118,7 @@ func requireForgotten(t *testing.T, a *Arena, dead ParticipantID) {
 	})
 }
 
-// requireSame checks that a death has left nothing, or all, of a deed.
+// requireSame checks that a death has left nothing of a deed, or all of it.
 func requireSame(t *testing.T, d deed, before AllocStats, a *Arena) {
 	t.Helper()
 	after := a.Stats()
@@ -131,12 +130,12 @@ func requireSame(t *testing.T, d deed, before AllocStats, a *Arena) {
 		require.Equal(t, before.BytesUsed, after.BytesUsed)
 	}
 	a.sweep(a.geo.chunkCount)
-	used := uint64(0) // by spans
+	used := uint64(0) // used by spans
 	a.eachBlock(func(_ Offset, size uint64, _ blockWord) bool {
 		used += size / chunkSize
 		return true
 	})
-	// Chunks of the slabs in use: one of nodes, one of small blocks, one of objects.
+	// The chunks of the slabs in use: one of nodes, one of small blocks, one of objects.
 	require.LessOrEqual(t, a.geo.chunkCount-a.Stats().FreeChunks, used+3)
 }
 
@@ -149,7 +148,7 @@ func TestEveryPointOfTheHeapIsHit(t *testing.T) {
 		}
 	}
 	tested = append(tested, "arena.object.withdrawing")
-	tested = append(tested, "arena.node.inherited", "arena.node.reclaimed") // prims: TestTeamCrash
+	tested = append(tested, "arena.node.inherited", "arena.node.reclaimed") // prims tests it in TestTeamCrash
 	mine := []string{"arena.alloc.", "arena.block.", "arena.chunk.", "arena.span.", "arena.sweep.", "arena.free.", "arena.object.", "arena.delete.", "arena.node.", "arena.poller."}
 	for _, point := range crashpoint.All() {
 		if slices.ContainsFunc(mine, func(prefix string) bool { return strings.HasPrefix(point, prefix) }) {
@@ -158,8 +157,8 @@ func TestEveryPointOfTheHeapIsHit(t *testing.T) {
 	}
 }
 
-// If two participants want the same chunks, one of them steps back and gives all of its
-// claims back.
+// If two participants want the same chunks, one of them steps back and releases all of its
+// claims.
 func TestSpansThatCollide(t *testing.T) {
 	p := newNeighbours(1<<20, 4)
 	a, v := p.join(1), p.join(2)
@@ -183,8 +182,8 @@ func TestSpansThatCollide(t *testing.T) {
 	require.Equal(t, p.geo.chunkCount, a.Stats().FreeChunks)
 }
 
-// A span does not begin at a chunk whose first block word a participant has claimed that
-// has not seen yet that its slab is gone.
+// A span does not begin at a chunk whose first block word is claimed by a participant that has
+// not noticed yet that its slab is gone.
 func TestSpanMeetsStaleClaim(t *testing.T) {
 	p := newNeighbours(1<<20, 4)
 	a, v := p.join(1), p.join(2)
@@ -208,8 +207,8 @@ func TestSpanMeetsStaleClaim(t *testing.T) {
 	requireSound(t, a)
 }
 
-// An allocator claims a block of a slab that is taken back under it, and dies
-// with its claim or gives it up.
+// An allocator claims a block of a slab that is taken back at the same time, and dies with its
+// claim or gives the claim up.
 func TestClaimInASlabThatIsGone(t *testing.T) {
 	for what, reuse := range map[string]func(t *testing.T, a *Arena){
 		"free":               func(*testing.T, *Arena) {},

@@ -8,14 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// deed is something a participant does that passes crash points, and what of it
-// is left when the participant dies there: for most, nothing.
+// deed is an action of a participant that passes crash points. It also says what is left of the
+// action when the participant dies at such a point: usually nothing.
 type deed struct {
 	prepare func(t *testing.T, survivor, victim *Arena) Offset
 	do      func(victim *Arena, prepared Offset)
 	points  []string
 
-	wordPtr, objects, nodes int // more than before
+	wordPtr, objects, nodes int // how many more than before
 }
 
 var deeds = map[string]deed{
@@ -157,7 +157,7 @@ var deeds = map[string]deed{
 	},
 }
 
-// makeNew makes the object "new", with one poller node, open nowhere.
+// makeNew makes the object "new", with one poller node. Nobody has it open.
 func makeNew(t *testing.T, a, _ *Arena) Offset {
 	o, _, err := a.OpenObject(spec("new"))
 	require.NoError(t, err)
@@ -167,7 +167,7 @@ func makeNew(t *testing.T, a, _ *Arena) Offset {
 	return off
 }
 
-// stopDeleting leaves an object as a deleter does that is stopped.
+// stopDeleting leaves an object in the state in which a stopped deleter leaves it.
 func stopDeleting(a *Arena, name string) {
 	o, _, _ := a.OpenObject(spec(name))
 	a.CloseObject(o)
@@ -179,8 +179,8 @@ func pollerOfNew(a *Arena, _ Offset) {
 	a.PollerNode(o, a.u64(o.Body), anyNode)
 }
 
-// run prepares the deed, and then does it up to the point where v stops. It
-// gives what was in the heap before.
+// run prepares the deed, and then does it up to the point where v stops. It returns the contents
+// of the heap before.
 func (d deed) run(t *testing.T, a, v *Arena, at string) (before AllocStats) {
 	var off Offset
 	if d.prepare != nil {

@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// neighbours is an arena in the memory of one process, with any number of
-// participants that are goroutines. The words are on the Go heap, so that the
-// race detector checks the edges between them.
+// neighbours is an arena in the memory of one process, with any number of participants that are
+// goroutines. The words are on the Go heap, so that the race detector checks the edges between
+// the participants.
 type neighbours struct {
 	bytes []byte
 	geo   geometry
@@ -23,7 +23,7 @@ type neighbours struct {
 	mu       sync.Mutex
 	live     map[ParticipantID]bool
 	reserved uint64 // bytes
-	limit    uint64 // of reserved; 0 is none
+	limit    uint64 // limit of reserved; 0 is none
 }
 
 func newNeighbours(size uint64, slots int) *neighbours {
@@ -70,7 +70,7 @@ func (p *neighbours) kill(dead ParticipantID) {
 	delete(p.live, dead)
 }
 
-// reap kills a participant and has another take back what it leaves.
+// reap kills a participant and makes another one take back what it leaves.
 func (p *neighbours) reap(reaper *Arena, dead ParticipantID) {
 	p.kill(dead)
 	reaper.freeNodesOf(dead)
@@ -90,8 +90,7 @@ func mustAlloc(t testing.TB, a *Arena, size, align uint64) Offset {
 	return off
 }
 
-// requirePanicNaming calls f, which must panic with a message that names the
-// arena and off.
+// requirePanicNaming calls f, which must panic with a message that names the arena and off.
 func requirePanicNaming(t testing.TB, off Offset, f func()) {
 	t.Helper()
 	defer func() {
@@ -103,7 +102,7 @@ func requirePanicNaming(t testing.TB, off Offset, f func()) {
 	f()
 }
 
-// isAny reports whether err is one of those.
+// isAny reports whether err is one of targets.
 func isAny(err error, targets ...error) bool {
 	for _, target := range targets {
 		if errors.Is(err, target) {

@@ -13,8 +13,8 @@ import (
 
 const chunkCost = chunkSize + blockWords*blockWordSize
 
-// fullHeap is a heap whose file system has room for that many chunks, all of
-// which have been used and are free again, and lie at the bottom.
+// fullHeap is a heap whose file system has room for that many chunks. All these chunks have been
+// used, are free again, and lie at the bottom.
 func fullHeap(t *testing.T, chunks int) (*neighbours, *Arena) {
 	p := newNeighbours(4<<20, 4)
 	p.limit = uint64(chunks) * chunkCost
@@ -74,7 +74,7 @@ func TestUseWhatHasMemory(t *testing.T) {
 		_, a := fullHeap(t, 3)
 		low := mustAlloc(t, a, chunkSize, 0)
 		require.Equal(t, a.chunkOff(2), low)
-		a.reserve = func(off, n uint64) error { // one more chunk
+		a.reserve = func(off, n uint64) error { // room for one more chunk
 			end := off + n
 			if end > uint64(a.chunkOff(4)) || end > a.geo.blocksOff+4*blockWords*blockWordSize && off < a.geo.heapOff {
 				return shmsync.ErrNoSpace
@@ -90,7 +90,7 @@ func TestUseWhatHasMemory(t *testing.T) {
 	})
 }
 
-// A run whose block word is not free is left as it is.
+// A run whose block word is not free is left unchanged.
 func TestSpanDoesNotTouchARunItCannotHave(t *testing.T) {
 	p := newNeighbours(4<<20, 4)
 	a, v := p.join(1), p.join(2)
@@ -98,7 +98,7 @@ func TestSpanDoesNotTouchARunItCannotHave(t *testing.T) {
 	top := a.geo.chunkCount - 2
 	junk := bytes.Repeat([]byte{7}, 2*chunkSize)
 	copy(a.slice(a.chunkOff(top), 2*chunkSize), junk)
-	// v is about to see that the slab which it claims from is gone.
+	// v is about to notice that the slab from which it claims is gone.
 	a.blockWordOf(top, 0).Store(uint32(makeBlock(blockClaimed, v.self)))
 	off := mustAlloc(t, a, 2*chunkSize, 0)
 	require.Less(t, off, a.chunkOff(top))

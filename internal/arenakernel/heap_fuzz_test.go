@@ -9,9 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzAlloc compares the heap with a map: what it hands out is zero, aligned,
-// and disjoint from all that it has handed out, keeps its bytes, and is all that
-// is there.
+// FuzzAlloc compares the heap with a map: each block is zero, aligned, disjoint from all other
+// blocks, keeps its bytes, and the heap contains no other block.
 func FuzzAlloc(f *testing.F) {
 	f.Add([]byte{0, 10, 1, 200, 2, 3, 0, 255, 255, 0})
 	f.Add(bytes.Repeat([]byte{3, 0, 7, 250}, 30))

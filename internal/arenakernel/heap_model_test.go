@@ -12,20 +12,20 @@ import (
 	"github.com/shmsync/shmsync/internal/model"
 )
 
-// The words of the model of a chunk of the heap: its own, and those of its blocks. They
-// are chunkWord and blockWord with few names and two classes.
+// The words of the model of a chunk of the heap: its own word, and those of its blocks. They are
+// chunkWord and blockWord with few IDs and two classes.
 const (
 	hChunk  = iota
-	hBlock  // and the next ones
+	hBlock  // followed by the next ones
 	hBlocks = 2
 )
 
-// The states of a chunk. A name is a process of the model.
+// The states of a chunk. An ID is a process of the model.
 const (
 	heapSlab = iota // of the class that the allocator wants
 	heapOther
 	heapFree
-	heapNamed // from here on: claimed by a process, or being swept by it
+	heapNamed // from here on: claimed by a process, or swept by it
 )
 
 func heapClaimed(process int) uint8  { return heapNamed + uint8(process) }
@@ -57,13 +57,13 @@ const (
 	heapReaper
 )
 
-// Ghosts.
+// Ghost variables.
 const (
-	gHas    = iota // one more than the block that the allocator has
+	gHas    = iota // 1 plus the block that the allocator has
 	gReaped        // the processes that are reaped, as bits
 )
 
-// heapModel is the protocol, or one with a mistake.
+// heapModel is the protocol, or a version with a mistake.
 type heapModel struct {
 	looksOnce, blocksNothing, goesOnBlocked, leavesSweeps, freesSweeps, leavesClaims, noFence bool
 }
@@ -82,7 +82,7 @@ func (m heapModel) explore() model.Result {
 			}
 			return nil
 		},
-		// Nothing is left that names the dead, or that is half done.
+		// No word names a dead process, and nothing is half done.
 		Done: func(s *model.Sys) bool {
 			for b := range hBlocks {
 				if s.Mem[hBlock+b] >= heapBlockNamed {
@@ -205,7 +205,7 @@ func (m heapModel) sweep(x *model.Exec) {
 	}
 }
 
-// make is claimFresh, for either class, and the Free of its block.
+// make is claimFresh, for either class, and the Free of the block.
 func (m heapModel) make(x *model.Exec) {
 	pc, b := x.PC(), x.R(0)
 	x.Goto(pc + 1)
@@ -236,7 +236,7 @@ func (m heapModel) make(x *model.Exec) {
 	}
 }
 
-// reap is reclaimBlocks, for one dead process after the other.
+// reap is reclaimBlocks, for one dead process after another.
 func (m heapModel) reap(x *model.Exec) {
 	pc := x.PC()
 	who, b := x.R(0), x.R(1)
@@ -299,8 +299,8 @@ func (m heapModel) reap(x *model.Exec) {
 	}
 }
 
-// A block is in the chunk that its owner has seen, even if another process sweeps the
-// chunk, makes something else of it, or dies; and nothing stays claimed by the dead.
+// A block is in the chunk that its owner has seen, even if another process sweeps the chunk,
+// makes something else of it, or dies. And nothing stays claimed by a dead process.
 func TestModelHeap(t *testing.T) {
 	r := heapModel{}.explore()
 	if r.Violation != nil {

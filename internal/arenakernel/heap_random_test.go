@@ -19,8 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Participants do everything, and die at random points of it, while others take
-// back what they leave: in the end there is what was handed out and no more.
+// Participants do everything, and die at random points of it, while others take back what they
+// leave. In the end the heap contains what was handed out and nothing else.
 func TestRandomDeaths(t *testing.T) {
 	const members = 5
 	rounds := proctest.Rounds(60, 300)
@@ -31,8 +31,8 @@ func TestRandomDeaths(t *testing.T) {
 	reaper := p.join(members + 1)
 
 	var mu sync.Mutex
-	wordPtr := map[Offset]bool{} // blocks that Alloc returned to anybody
-	slots := map[int]int{}       // by goroutine
+	wordPtr := map[Offset]bool{} // blocks that Alloc returned to any participant
+	slots := map[int]int{}       // slots by goroutine
 	var ops atomic.Int64
 	var stop atomic.Bool
 	var wg sync.WaitGroup

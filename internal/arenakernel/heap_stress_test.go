@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Participants allocate, mark, hand over and free, and leave for good in the
-// middle of an allocation, while others allocate. No two have the same block.
+// Participants allocate, mark, hand over and free, and leave for ever in the middle of an
+// allocation, while others allocate. No two have the same block.
 func TestHeapHammer(t *testing.T) {
 	for _, size := range []uint64{1 << 20, 4 << 20} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) { hammerHeap(t, size) })
@@ -35,7 +35,7 @@ func hammerHeap(t *testing.T, size uint64) {
 	p := newNeighbours(size, members+1)
 	reaper := p.join(members + 1)
 	var reaping sync.Mutex
-	pieces := make(chan piece, 60) // handed from one to another
+	pieces := make(chan piece, 60) // handed from one participant to another
 	failed := make(chan string, members)
 	sizes := []uint64{30, 64, 200, 1000, 5000, 32768, 40000, 3 * chunkSize}
 
@@ -69,8 +69,9 @@ func hammerHeap(t *testing.T, size uint64) {
 			if n := bytes.Count(b, []byte{0}); n != len(b) {
 				return fmt.Errorf("%d bytes of %v are not zero", len(b)-n, off)
 			}
-			// Atomic stores, since the memory is Go's here and the race detector sees it: a reaper
-			// that found the block claimed may still read the bytes where an object has its header.
+			// The stores are atomic because the memory is on the Go heap, where the race detector
+			// sees it: a reaper that found the block claimed may still read the bytes in which an
+			// object has its header.
 			for k := uint64(0); k < want; k += 8 {
 				a.u64(off + Offset(k)).Store(0x0101010101010101 * uint64(q.mark))
 			}

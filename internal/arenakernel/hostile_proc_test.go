@@ -23,8 +23,8 @@ func init() {
 	// "become" gives up the rights of root.
 	agentOrders["become"] = func(s *agent, o order, a *answer) error { return syscall.Setresuid(o.N, o.N, o.N) }
 
-	// "suffer" opens an arena, uses it as far as that goes, and leaves. Errors
-	// are fine, and so is a panic that takes the bytes for a mistake of ours.
+	// "suffer" opens an arena, uses it as far as possible, and leaves. Errors are allowed, and so
+	// is a panic that takes the bytes for a mistake of the caller.
 	agentOrders["suffer"] = func(s *agent, o order, a *answer) error {
 		x, err := Open(o.Arena, nil)
 		if err != nil {
@@ -99,7 +99,7 @@ func scribbleAt(b []byte, rng *rand.Rand, region string) {
 		v = rng.Uint64()
 	case 1:
 		v = rng.Uint64N(64)
-	case 2: // a slot's state, or a name with something beside it
+	case 2: // a slot's state, or an ID with other bits set
 		v = rng.Uint64N(8) | rng.Uint64N(4)<<3 | rng.Uint64N(8)<<32 | rng.Uint64N(4)<<43
 	case 3: // an offset
 		v = rng.Uint64N(geo.size) &^ 63
@@ -111,8 +111,8 @@ func scribbleAt(b []byte, rng *rand.Rand, region string) {
 	m.u64(off).Store(v)
 }
 
-// An arena that a peer has scribbled over is opened without a panic, a fault or a hang. The
-// peer scribbled before the opening, or does so meanwhile.
+// An arena that a peer has scribbled over is opened without a panic, a fault or a hang, whether
+// the peer scribbles before the opening or during it.
 func TestScribbledArena(t *testing.T) {
 	rounds := proctest.Rounds(2, 12)
 	for region := range regions {
@@ -133,8 +133,8 @@ func TestScribbledArena(t *testing.T) {
 				sufferer := ta.start(t)
 				if when == "meanwhile" {
 					peer := ta.start(t)
-					// The first slots are left alone: a process that finds its own slot taken
-					// away ends itself.
+					// The first slots are left alone, because a process that finds its own slot
+					// taken away ends itself.
 					require.Empty(t, peer.must(t, order{Do: "scribble", Arena: ta.name, Text: region, N: int(seed >> 33)}).Err)
 					a := sufferer.try(t, order{Do: "suffer", Arena: ta.name, N: 3 * rounds})
 					require.Empty(t, a.Err)
@@ -168,8 +168,8 @@ func copyFile(t *testing.T, from, to string) {
 	require.NoError(t, err)
 }
 
-// A copy of an arena in use says that all participants are alive. None of them is in the
-// copy, and the process that opens the copy finds that out.
+// In a copy of an arena in use, the slots claim that all participants are alive. None of them is
+// in the copy, and the process that opens the copy finds that out.
 func TestCopiedArena(t *testing.T) {
 	for _, slots := range []int{2, 6} {
 		t.Run(fmt.Sprintf("2 of %d", slots), func(t *testing.T) {
@@ -198,7 +198,7 @@ func TestCopiedArena(t *testing.T) {
 
 const nobody = 65534
 
-// become starts an agent that is not root any more.
+// startAs starts an agent that is not root any more.
 func (ta *testArena) startAs(t *testing.T, uid int) *remote {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -224,7 +224,7 @@ func TestNoPermission(t *testing.T) {
 	require.NoError(t, os.Chmod(ta.path(), 0o444))
 	refused()
 	s.alone(t, 1)
-	// With permission it joins, since root is trusted, and each sees the other die.
+	// With permission the agent joins, since root is trusted, and each side sees the other die.
 	require.NoError(t, os.Chmod(ta.path(), 0o666))
 	r.open(t, ta, "nobody")
 	people := s.alone(t, 2)
@@ -246,7 +246,7 @@ func TestForeignOwner(t *testing.T) {
 	ta.opts.Mode = 0o666
 	maker := ta.startAs(t, nobody)
 	maker.open(t, ta, "maker")
-	maker.must(t, order{Do: "fenced"}) // it changes nothing by itself any more
+	maker.must(t, order{Do: "fenced"}) // from now on it changes nothing by itself
 	before := fingerprint(t, ta.path())
 	for how, attempt := range attempts {
 		if how == "FromSegment" {
@@ -268,8 +268,7 @@ func TestForeignOwner(t *testing.T) {
 	require.Equal(t, "maker", trusting.deaths(t, 1)[0].Label)
 }
 
-// Opening something that is no arena, or no more, in a process of its own: what
-// kills the process would show.
+// A separate process opens a file that is no arena, or no longer one, so that a crash would show.
 func TestTruncatedUnderALiveArena(t *testing.T) {
 	ta := newTestArena(t, 4)
 	s := ta.join(t, "s")
@@ -281,7 +280,7 @@ func TestTruncatedUnderALiveArena(t *testing.T) {
 		require.Contains(t, a.Err, fmt.Sprint(size))
 		require.Contains(t, a.Err, ta.path())
 	}
-	// The right size again, but the bytes are gone: all zero behind the header.
+	// The size is right again, but the bytes are gone: all are zero after the header.
 	require.NoError(t, os.Truncate(ta.path(), 4096))
 	require.NoError(t, os.Truncate(ta.path(), 2<<20))
 	s.open(t, ta, "s")

@@ -30,8 +30,8 @@ func inspected(t *testing.T, opts Options) (a *Arena, path string) {
 	return a, path
 }
 
-// unfenced are the bytes of an arena, without what this process writes to its slot some time after it joined: that it
-// has registered for fences, and what it read from /proc.
+// unfenced returns the bytes of an arena without what this process writes to its slot some time after it
+// joined: that it has registered for fences, and what it read from /proc.
 func unfenced(t *testing.T, a *Arena, path string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(path)
@@ -44,7 +44,7 @@ func unfenced(t *testing.T, a *Arena, path string) []byte {
 	return b
 }
 
-// An Inspector sees what is there, takes no part in it, and changes nothing.
+// An Inspector sees the contents of an arena, takes no part in it, and changes nothing.
 func TestInspect(t *testing.T) {
 	a, path := inspected(t, Options{Label: "me", Counted: true})
 	o, _, err := a.OpenObject(spec("x"))
@@ -101,7 +101,7 @@ func TestInspect(t *testing.T) {
 	require.True(t, i.DeathRecords()[0].Left)
 }
 
-// An arena with a damaged header is looked at all the same, and Check says what is wrong.
+// An arena with a damaged header can still be inspected, and Check says what is wrong.
 func TestInspectDamagedHeader(t *testing.T) {
 	a, path := inspected(t, Options{})
 	_, _, err := a.OpenObject(spec("x"))
@@ -138,7 +138,7 @@ func TestInspectDamagedHeader(t *testing.T) {
 	require.ErrorIs(t, err, shmsync.ErrIncompatible)
 }
 
-// The parts for a report have the objects, and not their users' data.
+// The parts for a report contain the objects, and not their users' data.
 func TestInspectParts(t *testing.T) {
 	a, path := inspected(t, Options{})
 	const secret = 0x5ec7e75ec7e75ec7

@@ -14,8 +14,8 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// A copy without the pages that hold only zeros has memory for them once it is open, and in an
-// arena whose memory is there Open sees that without a reservation.
+// A copy without the pages of zeros has memory for them once it is open. If the arena has all its
+// memory, Open recognizes that without a reservation.
 func TestOpenGivesASparseCopyItsMemory(t *testing.T) {
 	ta, copied := newTestArena(t, 4), newTestArena(t, 4)
 	a, err := Open(ta.name, &ta.opts)
@@ -71,7 +71,7 @@ func believedBytes(t *testing.T, a *Arena) uint64 {
 	return a.geo.fixedEnd() + n*(chunkSize+blockWords*blockWordSize)
 }
 
-// An Open that fails ends the thread that it had started, whatever it failed for.
+// An Open that fails ends the thread that it had started, whatever the reason.
 func TestFailedOpenLeavesNoWatcher(t *testing.T) {
 	name := fmt.Sprintf("shmsync-none.%d", os.Getpid())
 	ta := newTestArena(t, 4)
@@ -88,8 +88,8 @@ func TestFailedOpenLeavesNoWatcher(t *testing.T) {
 	pollUntil(func() bool { return runtime.NumGoroutine() <= before })
 }
 
-// A side that waits for a meeting goes on, awake or asleep, whichever side comes first, with one P
-// and with two.
+// The side that waits for a meeting goes on, awake or asleep, whichever side comes first, with one
+// P and with two.
 func TestMeeting(t *testing.T) {
 	for _, ps := range []int{1, 2} {
 		t.Run(fmt.Sprint(ps), func(t *testing.T) {

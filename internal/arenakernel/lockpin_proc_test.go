@@ -14,7 +14,7 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// descriptorsOf gives this process's descriptors of a file.
+// descriptorsOf returns this process's descriptors of a file.
 func descriptorsOf(id segmentID) (fds []int, err error) {
 	entries, err := os.ReadDir("/proc/self/fd")
 	for _, e := range entries {
@@ -28,9 +28,9 @@ func descriptorsOf(id segmentID) (fds []int, err error) {
 }
 
 func init() {
-	// "lose the lock" closes the descriptor whose lock says that this process is alive, as
-	// a mistake elsewhere in the program would. With Text, its number is a file of that
-	// name afterwards. With N, the other descriptors of the arena go as well.
+	// "lose the lock" closes the descriptor whose lock shows that this process is alive, as a
+	// mistake elsewhere in the program would. With Text, the descriptor's number then belongs to
+	// a file of that name. With N, the other descriptors of the arena are closed as well.
 	agentOrders["lose the lock"] = func(s *agent, o order, a *answer) error {
 		lost := []int{int(s.arena.lock.Fd())}
 		if o.N != 0 {
@@ -63,8 +63,8 @@ func init() {
 	}
 }
 
-// A process that closes its descriptors by mistake while it holds a lock lives, and keeps
-// the lock, also towards processes that join later, and in a full arena.
+// A process that closes its descriptors by mistake while it holds a lock is still alive and keeps
+// the lock, also for processes that join later, and in a full arena.
 func TestStrayCloseIsNoDeath(t *testing.T) {
 	for _, all := range []int{0, 1} {
 		for _, slots := range []int{3, 6} {
@@ -95,13 +95,13 @@ func TestStrayCloseIsNoDeath(t *testing.T) {
 	}
 }
 
-// A process whose descriptor names another file by now declares no peer dead because of
-// that, and still learns of deaths through its other descriptors.
+// A process whose descriptor number belongs to another file by now declares no peer dead because
+// of that, and still learns of deaths through its other descriptors.
 func TestReusedDescriptorAccusesNobody(t *testing.T) {
 	ta := newTestArena(t, 6)
 	other := t.TempDir() + "/other"
 	require.NoError(t, os.WriteFile(other, make([]byte, 1<<16), 0o600))
-	// Only their byte locks tell of these.
+	// Only byte locks show the deaths of these participants.
 	s, one, two := ta.join(t, "survivor"), ta.join(t, "one", without("robust")), ta.join(t, "two", without("robust"))
 	one.must(t, order{Do: "lock", Text: "held"})
 	s.must(t, order{Do: "lose the lock", Text: other})
@@ -121,7 +121,7 @@ func TestReusedDescriptorAccusesNobody(t *testing.T) {
 	s.must(t, order{Do: "lock", Text: "held"})
 }
 
-// A process that is declared dead, by the mistake of a peer or of a kernel, ends at once.
+// A process that is declared dead by mistake, by a peer or a kernel, ends at once.
 func TestDeclaredDeadIsTold(t *testing.T) {
 	ta := newTestArena(t, 4)
 	a, err := Create(ta.name, &ta.opts)
@@ -132,7 +132,7 @@ func TestDeclaredDeadIsTold(t *testing.T) {
 		i := v.self.Slot()
 		w := a.slotState(i)
 		require.Equal(t, phaseLive, w.phase())
-		v.must(t, order{Do: "fenced"}) // or its byte lock would be asked for
+		v.must(t, order{Do: "fenced"}) // otherwise its byte lock would be asked for
 		require.True(t, a.declareDead(i, w))
 		e := v.Wait(t)
 		require.False(t, e.OK())

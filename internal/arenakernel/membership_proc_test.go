@@ -53,7 +53,7 @@ func TestJoinAndLeave(t *testing.T) {
 	require.NotNil(t, who)
 	require.Equal(t, "two", who.Label)
 	require.Equal(t, two.Pid(), who.PID)
-	// The process is there still, and comes back as another participant.
+	// The process still exists, and comes back as another participant.
 	two.open(t, ta, "two again")
 	require.Equal(t, makeParticipantID(2, 2), two.self)
 	require.Equal(t, []string{"one", "two again"}, labels(one.alone(t, 2)))
@@ -61,7 +61,7 @@ func TestJoinAndLeave(t *testing.T) {
 	one.close(t)
 	two.close(t)
 
-	// The last one has left an arena that the next one finds.
+	// The last participant has left an arena, and the next one finds it.
 	three := ta.join(t, "three")
 	require.Equal(t, makeParticipantID(1, 2), three.self)
 	require.Equal(t, []string{"three"}, labels(three.participants(t)))
@@ -78,7 +78,7 @@ func TestLabels(t *testing.T) {
 	require.Equal(t, []string{long[:labelBytes], filepath.Base(os.Args[0])}, labels(empty.participants(t)))
 }
 
-// Every participant is told of each death once. A leave is no death.
+// Every participant learns of each death once. A leave is no death.
 func TestDeathsAreToldOnce(t *testing.T) {
 	ta := newTestArena(t, 8)
 	survivors := []*remote{ta.join(t, "s1"), ta.join(t, "s2"), ta.join(t, "s3")}
@@ -106,8 +106,8 @@ func TestDeathsAreToldOnce(t *testing.T) {
 	}
 }
 
-// Many deaths at once, more than a ring of death records would show if each was
-// told twice, and none is lost.
+// Many deaths happen at once. If each were reported twice, there would be more than a ring of
+// death records holds. None is lost.
 func TestManyDeathsAreToldOnce(t *testing.T) {
 	rounds, each := 8, 4
 	if testing.Short() {
@@ -132,7 +132,7 @@ func TestManyDeathsAreToldOnce(t *testing.T) {
 	}
 }
 
-// A second Open in a process, by whatever way, is the same membership.
+// A second Open in a process, in whatever way, returns the same membership.
 func TestSecondOpenIsTheSame(t *testing.T) {
 	ta := newTestArena(t, 4)
 	a, err := Open(ta.name, &ta.opts)
@@ -171,7 +171,7 @@ func TestMemfdArena(t *testing.T) {
 	require.NoError(t, err)
 	a, err := FromSegment(seg, nil)
 	require.NoError(t, err)
-	// A description that is shared holds nothing up: the lock is on another.
+	// A shared open file description disturbs nothing: the lock belongs to another description.
 	dup, err := shm.FromFile(seg.File(), nil)
 	require.NoError(t, err)
 	b, err := FromSegment(dup, nil)
@@ -182,8 +182,8 @@ func TestMemfdArena(t *testing.T) {
 	require.NoError(t, a.Close())
 }
 
-// The agents' descriptors share one open file description, whose locks would be
-// all of theirs: each needs one of its own.
+// The agents' descriptors share one open file description, and its locks would belong to all of
+// them. So each agent needs a description of its own.
 func TestInheritedMemfd(t *testing.T) {
 	seg, err := shm.CreateMemfd("jobs", 2<<20, func(s *shm.Segment) error { return Format(s, &Options{MaxParticipants: 4}) }, nil)
 	require.NoError(t, err)
@@ -239,13 +239,13 @@ func TestSlotsAreTaken(t *testing.T) {
 	require.Equal(t, members[1].self, dead[0].Name())
 	require.Equal(t, "1", dead[0].Label)
 	require.Equal(t, members[1].Pid(), dead[0].PID)
-	// Closing makes room as well.
+	// A leave frees a slot, too.
 	members[2].close(t)
 	next := ta.join(t, "next")
 	require.Equal(t, makeParticipantID(3, 2), next.self)
 }
 
-// A restart loop in a full arena: killed and replaced at once, again and again.
+// A restart loop in a full arena: a participant is killed and replaced at once, again and again.
 func TestRestartInAFullArena(t *testing.T) {
 	ta := newTestArena(t, 2)
 	watcher, worker := ta.join(t, "watcher"), ta.join(t, "worker")
@@ -288,7 +288,7 @@ func TestDeathRecords(t *testing.T) {
 	require.Zero(t, s.must(t, order{Do: "dead", Name: last.self}).N)
 }
 
-// pollFor waits until done, and fails with the words.
+// pollFor waits until done returns true, and fails with a dump of the words.
 func pollFor(t *testing.T, a *Arena, done func() bool) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
@@ -317,7 +317,7 @@ func TestComeAndGo(t *testing.T) {
 	}
 }
 
-// A process that leaves wakes as a death does: a wake may have been for it.
+// A process that leaves wakes like a death: a wake may have been meant for it.
 func TestLeavingWakes(t *testing.T) {
 	ta := newTestArena(t, 4)
 	s, v := ta.join(t, "survivor"), ta.join(t, "leaver")
@@ -327,7 +327,7 @@ func TestLeavingWakes(t *testing.T) {
 }
 
 func init() {
-	// "tell" dies with this process while that tells the owner of a node, its own.
+	// "tell" ends this process while it tells the owner of a node, which is the process itself.
 	agentOrders["tell"] = func(s *agent, o order, a *answer) error {
 		off, err := s.arena.ClaimNode()
 		if err != nil {
@@ -339,8 +339,7 @@ func init() {
 	}
 }
 
-// The telling count of the dead participant in a slot is not taken for that of its
-// successor.
+// The telling count of a dead participant is not taken for that of the slot's next participant.
 func TestSuccessorHasNothingToTell(t *testing.T) {
 	ta := newTestArena(t, 1)
 	m := ta.join(t, "dead")
@@ -349,7 +348,8 @@ func TestSuccessorHasNothingToTell(t *testing.T) {
 	require.Zero(t, ta.join(t, "successor").stats(t).Nodes)
 }
 
-// Participants that come and go do not push deaths out that a stopped process has not read.
+// Participants that come and go do not overwrite the records of deaths that a stopped process has
+// not read.
 func TestLeavesDisplaceNoDeaths(t *testing.T) {
 	ta := newTestArena(t, 8)
 	s := ta.join(t, "observer")
@@ -390,8 +390,8 @@ func init() {
 	}
 }
 
-// A joiner without a byte lock that dies before it is live leaves nothing that the kernel
-// marks or drops. Its slot is given up after a while, and not before.
+// A joiner without a byte lock that dies before it is live leaves nothing that the kernel marks
+// or releases. Its slot is given up after a while, and not before.
 func TestJoinerWithoutByteIsGivenUp(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	joining := makeSlotWord(phaseJoining, 5)
@@ -406,19 +406,19 @@ func TestJoinerWithoutByteIsGivenUp(t *testing.T) {
 	require.Equal(t, joining, a.slotState(3))
 	look(joinTimeout + 1)
 	require.NotEqual(t, joining, a.slotState(3))
-	// If it lives after all, it does not become live.
+	// If the joiner is alive after all, it does not become live.
 	require.False(t, a.casSlot(3, joining, joining.with(phaseLive)))
 }
 
-// A reaper that was late may wipe the capabilities of the next one in the slot, which has not
-// become live. The slot is not lost if that one dies.
+// A late reaper may clear the capabilities of the slot's next participant, which has not become
+// live. The slot is not lost if that participant dies.
 func TestLateReaperLosesNoSlot(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	dead := makeSlotWord(phaseDead, 5)
 	a.u32(a.slot(3) + slotState).Store(uint32(dead))
 	require.True(t, a.take(3, dead, 6, 0))
 	require.NotZero(t, a.slotCaps(3))
-	a.freeSlot(3, dead, false) // by one that saw it dead
+	a.freeSlot(3, dead, false) // by a participant that saw it dead
 	joining := a.slotState(3)
 	require.Equal(t, makeSlotWord(phaseJoining, 6), joining, "it does not change hands")
 	require.Zero(t, a.slotCaps(3), "the capabilities are wiped: as if it had no byte lock")
@@ -427,8 +427,8 @@ func TestLateReaperLosesNoSlot(t *testing.T) {
 	require.NotEqual(t, joining, a.slotState(3))
 }
 
-// Many successors of a slot may die one after another before they have cleaned up after the one
-// before. The last one cleans up after all of them.
+// Many successors of a slot may die one after another before they have cleaned up after their
+// predecessors. The last one cleans up after all of them.
 func TestSuccessorCleansUpAfterManySuccessors(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	const successors = 40
@@ -445,7 +445,7 @@ func TestSuccessorCleansUpAfterManySuccessors(t *testing.T) {
 	a.reclaimMemory(makeParticipantID(3, successors))
 	require.Zero(t, a.Stats().Claimed)
 	require.EqualValues(t, successors, a.u32(a.slot(3)+slotReclaimed).Load())
-	// A peer that overwrites the field costs a moment, and no more.
+	// A peer that overwrites the field causes a short delay, and nothing else.
 	a.u32(a.slot(3) + slotReclaimed).Store(0)
 	a.reclaimMemory(makeParticipantID(3, maxGeneration))
 }

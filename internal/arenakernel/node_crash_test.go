@@ -10,8 +10,8 @@ import (
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
-// leave makes b give its nodes back while it leaves: its name is current. meanwhile is
-// called when b has seen that no participant is telling, and is at the first of its nodes.
+// leave makes b free its nodes while it leaves, when its ID is still current. meanwhile is called
+// when b has seen that no participant is telling, and is at the first of its nodes.
 func (p *neighbours) leave(t *testing.T, b *Arena, meanwhile func()) {
 	t.Helper()
 	live := makeSlotWord(phaseLive, b.self.Generation())
@@ -26,8 +26,8 @@ func (p *neighbours) leave(t *testing.T, b *Arena, meanwhile func()) {
 	require.True(t, called)
 }
 
-// A participant that leaves is told still: a wait that is resolved after it has seen that
-// no participant is telling keeps its node until its end is told.
+// A participant that leaves is still told of the end of its waits. A wait that is resolved after
+// the participant has seen that no participant is telling keeps its node until its end is told.
 func TestWhoLeavesIsToldStill(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b, c := p.join(1), p.join(2), p.join(3)
@@ -49,8 +49,8 @@ func TestWhoLeavesIsToldStill(t *testing.T) {
 	requireSound(t, a)
 }
 
-// The same for a poller node that is made ready after it: no other participant gets the
-// node before it has been pushed on its owner's stack.
+// The same holds for a poller node that is made ready after that moment: no other participant
+// gets the node before it has been pushed on its owner's stack.
 func TestPollerNodeOfWhoLeavesIsToldStill(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b, c := p.join(1), p.join(2), p.join(3)

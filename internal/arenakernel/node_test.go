@@ -74,7 +74,7 @@ func TestPollerNodesAreTakenAgain(t *testing.T) {
 	require.NotEqual(t, mine, theirs)
 	requireSound(t, a)
 
-	require.True(t, b.ReleasePollerNode(mine)) // which is not b's
+	require.True(t, b.ReleasePollerNode(mine)) // the node is not b's
 	require.Equal(t, a.self, a.node(mine).Owner())
 	require.True(t, a.ReleasePollerNode(mine))
 	require.True(t, a.ReleasePollerNode(mine))
@@ -185,9 +185,9 @@ func TestPollerNodesOfTheDead(t *testing.T) {
 	}
 }
 
-// A poller node whose owner died while the node was on its way to the stack is used again
-// when it cannot get there any more: not while a releaser may put it there, nor while it is
-// on the stack of the slot's next participant.
+// A poller node whose owner died while the node was on its way to the stack is used again only
+// when it cannot get there any more: not while a releaser may push it, nor while it is on the
+// stack of the slot's next participant.
 func TestOrphanPollerNodesAreTakenWhenTold(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b, c := p.join(1), p.join(2), p.join(3)
@@ -222,8 +222,8 @@ func TestOrphanPollerNodesAreTakenWhenTold(t *testing.T) {
 	requireSound(t, a)
 }
 
-// The node of a resolved wait is not given to another participant while the granter that
-// resolved it may put it on a stack.
+// The node of a resolved wait is not given to another participant while the granter that resolved
+// the wait may push it on a stack.
 func TestResolvedNodesOfTheDeadWaitForWhoTells(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b, c := p.join(1), p.join(2), p.join(3)
@@ -243,8 +243,8 @@ func TestResolvedNodesOfTheDeadWaitForWhoTells(t *testing.T) {
 	requireSound(t, a)
 }
 
-// A wait of the dead is left to the kind of its object. Where no process that knows the
-// kind comes before the object is deleted, the node goes with the object.
+// A wait of a dead participant is left to the kind of its object. If no process that knows the
+// kind comes before the object is deleted, the node is freed with the object.
 func TestWaitsOfTheDeadGoWithTheirObject(t *testing.T) {
 	for _, state := range []NodeState{NodeQueued, NodeAsleep, NodeParked, NodeLeft, NodeResolved} {
 		p := newNeighbours(2<<20, 4)
@@ -267,7 +267,7 @@ func TestWaitsOfTheDeadGoWithTheirObject(t *testing.T) {
 }
 
 // A wait of a living participant that was resolved but not accounted for does not outlive its
-// object: the next object at that offset would account for it.
+// object: otherwise the next object at that offset would account for it.
 func TestWaitsGoWithTheirObject(t *testing.T) {
 	for _, state := range []NodeState{NodeResolved, NodeSpent, NodeLeft} {
 		p := newNeighbours(2<<20, 4)
@@ -288,7 +288,7 @@ func TestWaitsGoWithTheirObject(t *testing.T) {
 		a.EachNode(next.Offset, func(off Offset, n *Node) {
 			t.Errorf("node %v, %v, is taken for a wait of the next object", off, n.Load())
 		})
-		if state == NodeResolved { // its owner, which is awake, gives it back
+		if state == NodeResolved { // its owner, which is awake, frees it
 			require.NoError(t, b.FreeNode(off))
 		}
 		require.Zero(t, a.Stats().Nodes, "%v", state)
@@ -296,7 +296,7 @@ func TestWaitsGoWithTheirObject(t *testing.T) {
 	}
 }
 
-// Check finds a wait of the dead in an object that is gone.
+// Check finds a wait of a dead participant in an object that is gone.
 func TestCheckFindsWaitsInNoObject(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b := p.join(1), p.join(2)
@@ -311,8 +311,8 @@ func TestCheckFindsWaitsInNoObject(t *testing.T) {
 	require.ErrorContains(t, a.Check(), "that does not exist")
 }
 
-// A granter that resolved a wait and then finds its owner dead gives the node back before
-// it tells: it does not put the node on the stack of the node's next owner.
+// A granter that resolved a wait and then finds the owner dead frees the node before it tells: it
+// does not push the node on the stack of the node's next owner.
 func TestNobodyIsToldOfTheDead(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b, c := p.join(1), p.join(2), p.join(3)
@@ -352,7 +352,7 @@ func TestNodesOfTheDeadOnAQueueAreLeft(t *testing.T) {
 	require.Zero(t, a.node(owned).Owner())
 	require.Equal(t, b.self, a.node(queued).Owner())
 	require.EqualValues(t, 1, a.Stats().Nodes)
-	// The object's kind takes it off the queue, and then it goes, once.
+	// The object's kind takes the node off the queue, and then the node is freed, once.
 	a.node(queued).Stamp().Store(0)
 	w := a.node(queued).Load()
 	a.ReapNode(queued, b.self, w)
@@ -360,8 +360,7 @@ func TestNodesOfTheDeadOnAQueueAreLeft(t *testing.T) {
 	require.Zero(t, a.Stats().Nodes)
 }
 
-// A participant takes a node of a dead one off its queue and dies before it has given the
-// node back.
+// A participant takes a node of a dead one off its queue and dies before it has freed the node.
 func TestNodesOfTheDeadGoWithWhoTookThemOff(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b, c := p.join(1), p.join(2), p.join(3)
@@ -383,7 +382,7 @@ func TestNodesOfTheDeadGoWithWhoTookThemOff(t *testing.T) {
 	requireSound(t, a)
 }
 
-// A node that was left becomes its taker's before it is off.
+// A node that was left becomes the taker's before it is off the queue.
 func TestTakeNodeIsOnce(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b, c := p.join(1), p.join(2), p.join(3)
@@ -460,8 +459,8 @@ func TestEachPollerNodeRefusesWhatIsNoList(t *testing.T) {
 	}
 }
 
-// A peer keeps changing a list under the walk, so that this never comes to where
-// it was.
+// A peer keeps changing a list during the walk, so the walk never returns to a node where it was
+// before.
 func TestEachPollerNodeEndsOnAMovingList(t *testing.T) {
 	a := newNeighbours(1<<20, 4).join(1)
 	_, head := withPoller(t, a, "x")

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A participant that is stopped while it makes or deletes a name delays no other
-// participant that wants that name.
+// A participant that is stopped while it makes or deletes a name delays no other participant that
+// wants that name.
 func TestNamesOfTheStopped(t *testing.T) {
 	for name, d := range deeds {
 		if !slices.Contains([]string{"create", "create, committed", "open", "delete", "delete, decided"}, name) {
@@ -48,13 +48,13 @@ func TestNamesOfTheStopped(t *testing.T) {
 	}
 }
 
-// A maker that has lost the name dies before it has taken back its own object,
-// while another looks at that.
+// A maker that has lost the name dies before it has taken back its own object, while another
+// participant looks at that object.
 func TestDeathWhileWithdrawing(t *testing.T) {
 	p := newNeighbours(3<<20, 8)
 	a, v := p.join(1), p.join(2)
 	s := spec("new")
-	s.Init = func([]byte) { // another is faster
+	s.Init = func([]byte) { // another participant is faster
 		_, _, err := a.OpenObject(spec("new"))
 		require.NoError(t, err)
 	}
@@ -73,7 +73,7 @@ func TestGuardedBlocksAreNotReused(t *testing.T) {
 	o, _, err := a.OpenObject(spec("x"))
 	require.NoError(t, err)
 	a.CloseObject(o)
-	v.guard(o.Offset) // and is stopped
+	v.guard(o.Offset) // then v is stopped
 	require.NoError(t, a.Delete("x"))
 	for range 100 {
 		require.NotEqual(t, o.Offset, mustAlloc(t, a, 300, 0))
@@ -88,7 +88,7 @@ func TestGuardedBlocksAreNotReused(t *testing.T) {
 	require.NoError(t, a.Delete("x"))
 	require.Zero(t, a.Stats().Claimed)
 
-	// The dead one's guard does not count, and its deferred blocks are taken over.
+	// The guard of a dead participant does not count, and its deferred blocks are taken over.
 	o, _, err = a.OpenObject(spec("x"))
 	require.NoError(t, err)
 	a.CloseObject(o)
@@ -103,8 +103,7 @@ func TestGuardedBlocksAreNotReused(t *testing.T) {
 	require.Zero(t, u.Stats().Claimed)
 }
 
-// An opener reads a name in the directory, and when it looks there is something
-// else where the object was.
+// An opener reads a name in the directory. When it looks, something else is where the object was.
 func TestOpenerComesTooLate(t *testing.T) {
 	p := newNeighbours(3<<20, 8)
 	a, v := p.join(1), p.join(2)
@@ -123,7 +122,7 @@ func TestOpenerComesTooLate(t *testing.T) {
 	requireSound(t, a)
 }
 
-// One deleter is stopped in the middle: another goes on in its place.
+// One deleter is stopped in the middle. Another deleter goes on in its place.
 func TestDeleterIsStopped(t *testing.T) {
 	p := newNeighbours(3<<20, 8)
 	a, v := p.join(1), p.join(2)
@@ -139,7 +138,7 @@ func TestDeleterIsStopped(t *testing.T) {
 	p.reap(a, v.self)
 	requireSound(t, a)
 	require.ErrorIs(t, a.Delete("x"), fs.ErrNotExist)
-	require.Zero(t, a.Stats().Claimed) // the block had to wait for the guard of the stopped one
+	require.Zero(t, a.Stats().Claimed) // the block had to wait because the stopped participant guarded it
 }
 
 // The open bit of a dead participant does not become that of the slot's next participant.
@@ -155,7 +154,7 @@ func TestBitsOfTheDeadAreCleared(t *testing.T) {
 	}
 }
 
-// Two take the same poller node: one gets it.
+// Two participants take the same poller node, and only one gets it.
 func TestPollerNodeIsTakenOnce(t *testing.T) {
 	p := newNeighbours(3<<20, 8)
 	a, v, u := p.join(1), p.join(2), p.join(3)
@@ -174,7 +173,7 @@ func TestPollerNodeIsTakenOnce(t *testing.T) {
 	require.NotEqual(t, off, mine)
 	require.Equal(t, u.self, a.node(off).Owner())
 
-	// Between the look and the taking, the node becomes one that is left alone.
+	// Between the check and the CAS, the node gets into a state in which it must be left alone.
 	require.True(t, u.ReleasePollerNode(off))
 	crashpoint.ArmFunc("arena.poller.before_take", 1, func() { a.node(off).swapState(NodeFree, NodeReady) })
 	other, err := u.PollerNode(o, head, anyNode)
@@ -183,7 +182,7 @@ func TestPollerNodeIsTakenOnce(t *testing.T) {
 	require.Zero(t, a.node(off).Owner())
 }
 
-// A node that was being claimed by the dead one comes back as another.
+// A node that the dead participant was claiming becomes a new node.
 func TestNodeOfTheDeadIsANewOne(t *testing.T) {
 	p := newNeighbours(3<<20, 8)
 	a, v := p.join(1), p.join(2)
@@ -196,8 +195,8 @@ func TestNodeOfTheDeadIsANewOne(t *testing.T) {
 	require.Zero(t, n.Owner())
 }
 
-// An opener has found an object and is about to write its open bit, when the
-// object is deleted. The bit goes nowhere else.
+// An opener has found an object and is about to write its open bit when the object is deleted.
+// The bit is not written to anything else.
 func TestOpenerMeetsDeletion(t *testing.T) {
 	p := newNeighbours(3<<20, 8)
 	a, v := p.join(1), p.join(2)
@@ -224,8 +223,8 @@ func TestOpenerMeetsDeletion(t *testing.T) {
 	requireSound(t, a)
 }
 
-// The maker of an object dies before it has published it, and an opener before
-// it has done so for the maker: neither keeps it from being deleted.
+// The maker of an object dies before it has published the object, and an opener dies before it
+// has done so for the maker. Neither keeps the object from being deleted.
 func TestDeathOfAMakerAndAnOpener(t *testing.T) {
 	p := newNeighbours(3<<20, 8)
 	a, maker, opener := p.join(1), p.join(2), p.join(3)
@@ -271,8 +270,8 @@ func TestDeathOfTheReaper(t *testing.T) {
 	}
 }
 
-// An opener that loses to one deleter after the other is not told that the bytes
-// are wrong.
+// An opener that loses to one deleter after the other does not get an error that the bytes are
+// corrupt.
 func TestOpenerLosesToManyDeleters(t *testing.T) {
 	p := newNeighbours(3<<20, 8)
 	a, v := p.join(1), p.join(2)

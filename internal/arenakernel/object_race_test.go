@@ -52,7 +52,7 @@ func TestRacingMakersGetOneObject(t *testing.T) {
 	require.Zero(t, s.Objects+s.Claimed)
 }
 
-// Makers and deleters of few names: all participants that have a name open have the same
+// Makers and deleters use a few names: all participants that have a name open have the same
 // object, and none deletes it meanwhile.
 func TestNamesUnderChurn(t *testing.T) {
 	const members, names = 6, 2
@@ -63,7 +63,7 @@ func TestNamesUnderChurn(t *testing.T) {
 		off  Offset
 		refs int
 	}
-	var made atomic.Int64 // less those deleted
+	var made atomic.Int64 // minus those deleted
 	var wg sync.WaitGroup
 	errs := make(chan error, members*4)
 	fail := func(err error) {

@@ -266,8 +266,8 @@ func firstObject(t *testing.T, a *Arena) (off Offset) {
 	return 0
 }
 
-// A name that is not there is looked for in a few places, however many names have
-// been there, and is found wherever it is.
+// The search for a missing name looks at a few places, however many names existed before, and
+// finds an existing name wherever it is.
 func TestSearchIsShort(t *testing.T) {
 	p := newNeighbours(1<<20, 4)
 	a := p.join(1)
@@ -282,7 +282,7 @@ func TestSearchIsShort(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, created)
 		a.CloseObject(o)
-		if i >= n/8 { // so many are there at a time
+		if i >= n/8 { // so many names exist at a time
 			require.NoError(t, a.Delete(fmt.Sprint("object ", i-n/8)))
 		}
 	}

@@ -29,8 +29,8 @@ func init() {
 	})
 }
 
-// A walk, of the same process or of another one, does not keep an object from being
-// deleted. The memory that the walk reads is not used again meanwhile.
+// A walk, of the same process or of another one, does not keep an object from being deleted. The
+// memory that the walk reads is not reused during the walk.
 func TestWalksDoNotKeepObjects(t *testing.T) {
 	for name, walk := range map[string]func(a *Arena){
 		"repair": func(a *Arena) { a.repairAll(makeParticipantID(3, 1), true) },
@@ -63,7 +63,7 @@ func TestWalksDoNotKeepObjects(t *testing.T) {
 				defer walked.Store(nil)
 				walk(a)
 				require.Equal(t, 1, calls)
-				require.ErrorIs(t, deleter.Delete("x"), fs.ErrNotExist) // and what waited goes
+				require.ErrorIs(t, deleter.Delete("x"), fs.ErrNotExist) // and the deferred block is freed
 				require.Zero(t, a.Stats().Claimed+a.Stats().Objects)
 				require.Zero(t, a.u64(a.slot(1)+slotWalking).Load())
 			})

@@ -19,7 +19,7 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// attempts are the ways to get into a file in /dev/shm that is there.
+// attempts are the ways to join an existing file in /dev/shm.
 var attempts = map[string]func(name string, opts *Options) (*Arena, error){
 	"Open":   Open,
 	"Attach": Attach,
@@ -32,8 +32,8 @@ var attempts = map[string]func(name string, opts *Options) (*Arena, error){
 	},
 }
 
-// requireRefused checks that no process can join the file, that the error says which file
-// and why, and that the file stays as it was.
+// requireRefused checks that no process can join the file, that the error names the file and the
+// reason, and that the file does not change.
 func requireRefused(t *testing.T, name string, opts *Options, kind error, says ...string) {
 	t.Helper()
 	path := filepath.Join(shm.Dir, name)
@@ -62,7 +62,7 @@ func fingerprint(t *testing.T, path string) any {
 	return []any{st.Size(), st.Mode(), sha256.Sum256(b)}
 }
 
-// attachedNow lists what is mapped of the file, which is nothing after a refusal.
+// attachedNow lists the mappings of the file. After a refusal there must be none.
 func attachedNow(path string) (lines []string) {
 	maps, _ := os.ReadFile("/proc/self/maps")
 	for line := range strings.Lines(string(maps)) {
@@ -73,7 +73,7 @@ func attachedNow(path string) (lines []string) {
 	return lines
 }
 
-// newFile makes a file in /dev/shm with that content.
+// newFile makes a file in /dev/shm with those contents.
 func newFile(t *testing.T, content []byte) string {
 	ta := newTestArena(t, 4)
 	require.NoError(t, os.WriteFile(ta.path(), content, 0o600))
@@ -177,7 +177,7 @@ func TestOptionsThatDiffer(t *testing.T) {
 	}
 	t.Run("in the same process", differ)
 	require.Equal(t, 1, a.opens)
-	// The size that was asked for is rounded before it is compared.
+	// The requested size is rounded before it is compared.
 	b, err := Open(ta.name, &Options{Size: 2<<20 - 5, MaxParticipants: 4, Label: "other"})
 	require.NoError(t, err)
 	require.NoError(t, b.Close())
@@ -225,14 +225,14 @@ func mountSmall(t *testing.T, options string) string {
 	return dir
 }
 
-// A full file system is an error and never a fault.
+// A full file system leads to an error and never to a fault.
 func TestFullFileSystem(t *testing.T) {
 	dir := mountSmall(t, "size=1m")
 	path := filepath.Join(dir, "jobs")
 	create := func(slots int) (*shm.Segment, error) {
 		return shm.CreateAt(path, 16<<20, func(s *shm.Segment) error { return Format(s, &Options{MaxParticipants: slots}) }, nil)
 	}
-	_, err := create(1000) // two MiB of slots
+	_, err := create(1000) // the slots take two MiB
 	require.ErrorIs(t, err, shmsync.ErrNoSpace)
 	require.ErrorIs(t, err, syscall.ENOSPC)
 	require.ErrorContains(t, err, path)
@@ -271,7 +271,7 @@ func TestFullFileSystem(t *testing.T) {
 	require.NoError(t, a.Close())
 }
 
-// A sparse copy of an arena, on a file system that cannot hold its fixed part.
+// A sparse copy of an arena is on a file system that cannot hold its fixed part.
 func TestSparseCopyOnAFullFileSystem(t *testing.T) {
 	dir := mountSmall(t, "size=64k")
 	path := filepath.Join(dir, "jobs")

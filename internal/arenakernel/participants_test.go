@@ -15,7 +15,7 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// newMemfdArena is an arena that this process alone is in.
+// newMemfdArena is an arena that only this process is in.
 func newMemfdArena(t *testing.T, slots int) *Arena {
 	seg, err := shm.CreateMemfd("test", 1<<20, func(s *shm.Segment) error { return format(s, slots, false) }, nil)
 	require.NoError(t, err)
@@ -55,7 +55,7 @@ func TestNameWords(t *testing.T) {
 	require.False(t, slotWord(6).present() || slotWord(7).taken())
 }
 
-// Names that no participant has are dead, whatever bits they have.
+// IDs that no participant has are dead, whatever their bits.
 func TestNamesOfNobody(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	require.True(t, a.Current(a.Self()))
@@ -81,7 +81,7 @@ func TestLabelsAreCut(t *testing.T) {
 		a.putLabel(off, label)
 		require.Equal(t, label[:min(len(label), labelBytes)], a.getLabel(off))
 	}
-	a.u32(off).Store(^uint32(0)) // a length that is none
+	a.u32(off).Store(^uint32(0)) // an impossible length
 	require.Len(t, a.getLabel(off), labelBytes)
 	require.Zero(t, a.u32(a.slot(3)+slotAlive).Load(), "written beyond the label")
 }
@@ -114,7 +114,7 @@ func TestAnnounceRecords(t *testing.T) {
 	require.Zero(t, a.announceMap.Load())
 }
 
-// deathsOf collects the deaths that an arena tells.
+// deathsOf collects the deaths that an arena reports.
 func deathsOf(a *Arena) <-chan Participant {
 	c := make(chan Participant, 1000)
 	a.OnDeath(func(p Participant) { c <- p })
@@ -132,8 +132,8 @@ func next(t *testing.T, c <-chan Participant) Participant {
 	}
 }
 
-// A death record that is counted and not written, since its writer has been stopped
-// or has died, does not hold up others, and is told when it is written.
+// A death record that is counted and not written, because its writer was stopped or died, does
+// not hold up others, and is reported when it is written.
 func TestDeathRecordBeingWritten(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	told := deathsOf(a)
@@ -151,7 +151,7 @@ func TestDeathRecordBeingWritten(t *testing.T) {
 	require.Equal(t, makeParticipantID(3, 9), p.Name())
 	require.Equal(t, "late", p.Label)
 
-	// Another reaper that did not know of it writes the same record; a leave is no death.
+	// Another reaper that did not know of the record writes the same one. A leave is no death.
 	a.writeDeathRecord(3, makeParticipantID(3, 9), false)
 	a.writeDeathRecord(4, makeParticipantID(4, 1), true)
 	a.writeDeathRecord(4, makeParticipantID(4, 2), false)
@@ -160,7 +160,8 @@ func TestDeathRecordBeingWritten(t *testing.T) {
 	require.Empty(t, told)
 }
 
-// More death records than the ring holds: the last ones are told, and known.
+// There are more death records than the ring holds: the last ones are reported, and can be looked
+// up.
 func TestDeathRecordsOverflow(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	told := deathsOf(a)
@@ -194,8 +195,7 @@ func TestDeathRecordsOverflow(t *testing.T) {
 	}
 }
 
-// The memory that a process needs for the deaths that it has told does not grow with their
-// number.
+// The memory that a process needs for reported deaths does not grow with their number.
 func TestToldDeathsAreBounded(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	told := deathsOf(a)
@@ -235,8 +235,8 @@ func TestDeclaredDead(t *testing.T) {
 	var _ shmsync.Identity = *a.Who(a.self)
 }
 
-// A reaper that waits before it gives memory back leaves the slot without a reaper
-// meanwhile: if it is stopped, another process goes on.
+// A reaper that waits before it gives memory back leaves the slot without a reaper during the
+// wait: if it is stopped, another process goes on.
 func TestReaperThatWaitsLeavesTheSlotToOthers(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	a.reapMu.Lock() // the death watcher waits
@@ -248,12 +248,12 @@ func TestReaperThatWaitsLeavesTheSlotToOthers(t *testing.T) {
 	require.Zero(t, a.u32(a.slot(3)+slotReaper).Load())
 }
 
-// Without byte locks only the marks tell that a dead process writes no more. Until all are
-// there, its slot keeps its ID, or [Arena.Gone] would be true early.
+// Without byte locks only the marks show that a dead process writes no more. Until all marks are
+// there, its slot keeps its ID; otherwise [Arena.Gone] would be true too early.
 func TestSlotIsInheritedWhenItsDeadHasEnded(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a := p.join(1)
-	a.mySlot = 0 // it has no slot yet
+	a.mySlot = 0 // this process has no slot yet
 	live := makeSlotWord(phaseLive, 5)
 	a.u32(a.slot(3) + slotState).Store(uint32(live))
 	a.u32(a.slot(3) + slotCaps).Store(capRobust)
@@ -272,8 +272,9 @@ func TestSlotIsInheritedWhenItsDeadHasEnded(t *testing.T) {
 	require.EqualValues(t, 6, a.inherit(4, joined))
 }
 
-// A reaper that does not know the kind of an object cannot take back what the dead holds of
-// it. It leaves the set of touched chunks, so the next reaper of the slot finds the object.
+// A reaper that does not know the kind of an object cannot take back what the dead participant
+// holds of it. It leaves the set of touched chunks, so the next reaper of the slot finds the
+// object.
 func TestReaperOfUnknownKindKeepsTouchedChunks(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	_, _, err := a.OpenObject(ObjectSpec{Name: "x", Kind: KindOf("huh?"), Version: 1, Size: 8})
@@ -292,7 +293,7 @@ func TestReaperOfUnknownKindKeepsTouchedChunks(t *testing.T) {
 	require.Zero(t, a.u64(a.touchedWord(4, 0)).Load())
 }
 
-// The participant that frees a slot clears its words first. Meanwhile the record tells the
+// The participant that frees a slot clears its words first. Meanwhile the record has the
 // participant's identity.
 func TestWhoReadsTheRecordWhileTheSlotIsCleared(t *testing.T) {
 	a := newMemfdArena(t, 4)

@@ -11,14 +11,14 @@ import (
 )
 
 func init() {
-	// "path" tells the state of the arena's path, and what the metrics say of it.
+	// "path" returns the state of the arena's path, and what the metrics report about it.
 	agentOrders["path"] = func(s *agent, o order, a *answer) error {
 		a.Text = string(s.arena.PathState()) + " " + string(s.arena.Metrics().Path)
 		return nil
 	}
 }
 
-// A member notices that its arena's file was removed, and that another took its place.
+// A member notices that its arena's file was removed, and that another file took its place.
 func TestMemberNoticesThatItsPathIsGone(t *testing.T) {
 	ta := newTestArena(t, 4)
 	r := ta.join(t, "member")

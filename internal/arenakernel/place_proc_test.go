@@ -18,7 +18,7 @@ import (
 const placeBytes = 4 * chunkSize
 
 func init() {
-	// "place" allocates a block and places it as Text says; N is its offset.
+	// "place" allocates a block and places it as Text says. The N of its answer is the offset.
 	agentOrders["place"] = func(s *agent, o order, a *answer) error {
 		p, err := shm.ParsePolicy(o.Text)
 		if err != nil {
@@ -31,7 +31,7 @@ func init() {
 		a.N = int64(off)
 		return s.arena.Place(off, placeBytes, p).Err
 	}
-	// "where" tells where the block at offset N is.
+	// "where" returns where the block at offset N is.
 	agentOrders["where"] = func(s *agent, o order, a *answer) error {
 		parts, err := s.arena.Where(Offset(o.N), placeBytes)
 		for _, part := range parts {
@@ -41,8 +41,8 @@ func init() {
 	}
 }
 
-// TestPlaceElsewhere: one participant places a block, and another, which has not
-// touched it, is told where it is and what was asked.
+// TestPlaceElsewhere: one participant places a block. Another one, which has not touched it,
+// learns where the block is and what was requested.
 func TestPlaceElsewhere(t *testing.T) {
 	ta := newTestArena(t, 4)
 	one, other := ta.join(t, "one"), ta.join(t, "other")
@@ -55,20 +55,20 @@ func TestPlaceElsewhere(t *testing.T) {
 	r = other.must(t, order{Do: "where", N: off})
 	require.Regexp(t, `^bind:0 at `+strconv.Itoa(off)+`\+262144: (\d+) pages verified, (\d+) on node 0\n$`, r.Text)
 
-	// An error names a node that does not exist; the block stays where it was.
+	// The error for a node that does not exist names the node; the block stays where it was.
 	r = other.try(t, order{Do: "place", Text: "preferred:63"})
 	require.Equal(t, []string{"EINVAL"}, r.Is)
 	require.Contains(t, r.Err, "preferred:63")
 	require.Contains(t, r.Err, "no node 63")
 	require.Contains(t, r.Err, ta.name)
 
-	// Off is beyond the arena.
+	// The offset is beyond the arena.
 	r = other.try(t, order{Do: "where", N: 1 << 30})
 	require.Equal(t, []string{"EINVAL"}, r.Is)
 }
 
-// TestPlacedArena: what Options.NUMA asks for holds for what any participant
-// allocates later, and what cannot be had is told.
+// TestPlacedArena: Options.NUMA applies to everything that any participant allocates later, and
+// what is impossible is reported.
 func TestPlacedArena(t *testing.T) {
 	a, err := Create(newTestArena(t, 2).name, &Options{Size: 4 << 20, NUMA: shm.Policy{Mode: shm.PolicyInterleave, Nodes: []int{0}}})
 	require.NoError(t, err)
@@ -93,8 +93,8 @@ func TestPlacedArena(t *testing.T) {
 	require.Zero(t, parts[0].Absent)
 }
 
-// TestHugePageArena: an arena in pages of 2 MiB is as any other: participants join
-// by its descriptor, and their deaths are noticed.
+// TestHugePageArena: an arena in pages of 2 MiB works like any other: participants join by its
+// descriptor, and their deaths are noticed.
 func TestHugePageArena(t *testing.T) {
 	seg, err := shm.CreateMemfd("huge", 4<<20, func(s *shm.Segment) error { return Format(s, &Options{Size: s.Size(), MaxParticipants: 4}) },
 		&shm.Options{HugePages: shm.Huge2M})
@@ -115,14 +115,14 @@ func TestHugePageArena(t *testing.T) {
 	require.Positive(t, n)
 }
 
-// TestHugePagesArePlaced: huge pages go where the arena wants them, whichever participant
+// TestHugePagesArePlaced: huge pages are placed as the arena requests, whichever participant
 // takes them from the pool.
 func TestHugePagesArePlaced(t *testing.T) {
 	for node := range 4 {
 		seg, err := shm.CreateMemfd("huge", 4<<20, func(s *shm.Segment) error { return Format(s, &Options{Size: s.Size()}) },
 			&shm.Options{HugePages: shm.Huge2M, NUMA: shm.Policy{Mode: shm.PolicyBind, Nodes: []int{node}}})
 		if err != nil || len(seg.Degraded()) > 0 {
-			continue // no such node, or nothing in its pool
+			continue // there is no such node, or its pool is empty
 		}
 		a, err := FromSegment(seg, nil)
 		require.NoError(t, err)

@@ -11,7 +11,7 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// A program whose words are not those of the layout is refused by each call that joins, and
+// In a program whose words are not those of the layout, each call that joins returns an error and
 // leaves no file behind.
 func TestJoinIsRefusedOnOtherPlatforms(t *testing.T) {
 	for name, other := range map[string]func(){

@@ -45,8 +45,8 @@ func init() {
 	}
 }
 
-// Processes do everything, join and leave, are killed and stopped at random, and replaced.
-// In the end only the living ones are left, and no traces of the others.
+// Processes do everything, join and leave, are killed and stopped at random, and replaced. In the
+// end only the living participants are left, without traces of the others.
 func TestRandomKills(t *testing.T) {
 	t.Parallel()
 	limit := proctest.Rounds(time.Second, 6*time.Second)
@@ -54,7 +54,7 @@ func TestRandomKills(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
-	// One slot more than there are processes at a time.
+	// One slot more than processes at a time.
 	ta := newTestArena(t, workers+2)
 	ta.opts.Size = 32 << 20 // blocks that the dead have allocated stay
 	s := ta.join(t, "survivor", proctest.Limit(2*proctest.DefaultTimeout))

@@ -15,7 +15,7 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// Of two processes that replace one file, the slower one leaves the new file alone.
+// If two processes replace one file, the slower one leaves the new file alone.
 func TestRecreateRemovesOnlyTheFileItJudged(t *testing.T) {
 	ta := newTestArena(t, 4)
 	ta.join(t, "old").close(t)
@@ -40,7 +40,7 @@ func TestRecreateRemovesOnlyTheFileItJudged(t *testing.T) {
 	v.close(t)
 }
 
-// A file that takes the arena's path in the moment before the removal stays.
+// A file that takes the arena's path just before the removal stays.
 func TestRemoveLeavesAFileThatTookThePath(t *testing.T) {
 	ta, other := newTestArena(t, 4), newTestArena(t, 4)
 	ta.join(t, "old").close(t)
@@ -122,7 +122,7 @@ func TestArenaIsNotNewAfterTheDeathOfAFirst(t *testing.T) {
 	}
 }
 
-// remover starts a process that can remove an arena, with RENAME_NOREPLACE or without it.
+// remover starts a process that can remove an arena, with or without RENAME_NOREPLACE.
 func remover(t *testing.T, ta *testArena, renames bool) *remote {
 	v := ta.start(t)
 	if !renames {
@@ -138,7 +138,8 @@ func privateName(t *testing.T, ta *testArena) string {
 	return filepath.Join(filepath.Dir(ta.path()), fmt.Sprint(removedPrefix(ta.path()), inode(st), removedSuffix))
 }
 
-// A removal replaces no file of another program that has the private name. The error names it.
+// A removal does not replace a file of another program that has the private name. The error names
+// that file.
 func TestRemoveReplacesNoForeignFile(t *testing.T) {
 	for _, renames := range []bool{true, false} {
 		ta := newTestArena(t, 4)
@@ -161,8 +162,8 @@ func TestRemoveReplacesNoForeignFile(t *testing.T) {
 	}
 }
 
-// What a dead remover has left at the private name keeps no later removal from working: another name of the file, or
-// the placeholder where rename always replaces.
+// Whatever a dead remover has left at the private name, later removals work: another name of the file, or the
+// placeholder that is used where rename always replaces.
 func TestRemoveAfterADeadRemover(t *testing.T) {
 	for _, renames := range []bool{true, false} {
 		ta := newTestArena(t, 4)
@@ -189,7 +190,7 @@ func TestRemoveAfterADeadRemover(t *testing.T) {
 	}
 }
 
-// Without RENAME_NOREPLACE, too, a file that takes the arena's path in the moment before the removal stays.
+// Even without RENAME_NOREPLACE, a file that takes the arena's path just before the removal stays.
 func TestRemoveByPlaceholderLeavesAFileThatTookThePath(t *testing.T) {
 	ta, other := newTestArena(t, 4), newTestArena(t, 4)
 	ta.join(t, "old").close(t)

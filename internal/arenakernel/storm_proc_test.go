@@ -13,7 +13,8 @@ import (
 )
 
 func init() {
-	// "count" adds 1 to what all processes count, in an object whose first word is the count.
+	// "count" increments the common count of all processes. The count is the first word of an
+	// object.
 	agentOrders["count"] = func(s *agent, o order, a *answer) error {
 		obj, _, err := s.arena.OpenObject(spec("count"))
 		if err != nil {
@@ -25,9 +26,9 @@ func init() {
 	}
 }
 
-// A fleet of five processes is killed, closed, restarted and upgraded to another size of the arena
-// in random order. An upgrade never fails while no process is in. All processes that are in have
-// the same arena, and nothing that was counted is lost until an upgrade replaces the arena.
+// Five processes are killed, closed, restarted and upgraded to another size of the arena in random
+// order. An upgrade never fails while no process is in. All processes that are in have the same
+// arena, and no count is lost until an upgrade replaces the arena.
 func TestRestartStorm(t *testing.T) {
 	const fleet = 5
 	steps := proctest.Rounds(200, 2000)
@@ -38,7 +39,7 @@ func TestRestartStorm(t *testing.T) {
 	var procs [fleet]*remote
 	var started [fleet]*remote // not in
 	in, counted, refused, replaced := 0, int64(0), 0, 0
-	var size int64 // of the arena that is there
+	var size int64 // size of the present arena
 	for step := range steps {
 		i := rng.IntN(fleet)
 		p := procs[i]
@@ -48,7 +49,7 @@ func TestRestartStorm(t *testing.T) {
 				started[i] = ta.start(t)
 			}
 			opts := ta.opts
-			opts.Size = []int64{2 << 20, 4 << 20}[(step/25)%2] // the version of the program
+			opts.Size = []int64{2 << 20, 4 << 20}[(step/25)%2] // the version of the program decides
 			a := started[i].try(t, order{Do: "open", Arena: ta.name, Opts: &opts})
 			if a.Err != "" {
 				require.NotEqual(t, size, opts.Size, "seed %d, step %d: %s", seed, step, a.Err)

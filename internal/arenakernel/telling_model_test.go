@@ -11,14 +11,14 @@ import (
 	"github.com/shmsync/shmsync/internal/model"
 )
 
-// The words of the model of a poller node whose owner dies while a releaser makes it ready.
+// The words of the model of a poller node whose owner dies while a releaser makes the node ready.
 const (
 	tNode   = iota // its state
 	tStack         // whether it is on the stack of its owner's slot
 	tSlot          // the owner's slot
 	tTeller        // the teller's slot
-	tTells         // what the teller tells
-	tWalks         // what the next one in the owner's slot tells
+	tTells         // telling count of the teller
+	tWalks         // telling count of the next participant in the owner's slot
 )
 
 // The states of a slot.
@@ -26,14 +26,14 @@ const (
 	tellAlive = iota
 	tellMarked
 	tellFree
-	tellNext // another participant's
+	tellNext // another participant is in the slot
 )
 
-// Ghosts.
+// Ghost variables.
 const (
 	gMarked   = iota // the teller is about to push the node
-	gWalked          // the next one in the slot is at the node on its way down the stack
-	gWiped           // and has begun with an empty stack
+	gWalked          // the next participant in the slot has reached the node on its way down the stack
+	gWiped           // the next participant has begun with an empty stack
 	gTellDone        // the teller has had its turn
 )
 
@@ -50,7 +50,7 @@ const (
 	rStack
 )
 
-// tellingModel is the protocol, or one with a mistake.
+// tellingModel is the protocol, or a version with a mistake.
 type tellingModel struct {
 	countsLate, countsDownEarly, asksNobody, looksAtNoStack, asksOnce bool
 }
@@ -156,7 +156,7 @@ func (m tellingModel) own(x *model.Exec) {
 	}
 }
 
-// told is a look at one count of allTold.
+// told is one reading of a count in allTold.
 func (m tellingModel) told(x *model.Exec, slot int, alive uint8, count int) bool {
 	return m.asksNobody || x.Load(slot) != alive || x.Load(count) == 0
 }
@@ -238,7 +238,7 @@ func (m tellingModel) takeOrphan(x *model.Exec, pc uint8) {
 	}
 }
 
-// join takes the owner's slot, and is its poller then: fillSlot and TakeReady.
+// join takes the owner's slot, and then acts as its poller: fillSlot and TakeReady.
 func (m tellingModel) join(x *model.Exec) {
 	switch x.PC() {
 	case model.Idle:
@@ -276,8 +276,8 @@ func (m tellingModel) join(x *model.Exec) {
 	}
 }
 
-// A node of the dead is given away only when no participant can put it on a stack any more
-// and it is on none, even if any participant dies.
+// A node of a dead participant is given away only when no participant can push it on a stack any
+// more and it is on none, whichever participants die.
 func TestModelTelling(t *testing.T) {
 	r := tellingModel{}.explore()
 	if r.Violation != nil {

@@ -41,7 +41,7 @@ func init() {
 }
 
 // upgraderDies: a process dies at the n'th pass of a point in an upgrade. It reports false if the
-// process has not come so far.
+// process does not pass the point that often.
 func upgraderDies(t *testing.T, point string, n int) (died bool) {
 	ta := newTestArena(t, 4)
 	a, err := Open(ta.name, &ta.opts)
@@ -68,7 +68,7 @@ func upgraderDies(t *testing.T, point string, n int) (died bool) {
 	return died
 }
 
-// A process dies at each point that it passes in an upgrade, each time that it passes it.
+// A process dies at each point that it passes in an upgrade, at each pass.
 func TestDeathInAnUpgrade(t *testing.T) {
 	for _, point := range []string{
 		"arena.object.before_place", "arena.object.placed", "arena.object.before_commit", "arena.object.committed",
@@ -87,9 +87,9 @@ func TestDeathInAnUpgrade(t *testing.T) {
 	}
 }
 
-// A process dies at each point that it passes while it deletes an object of which an upgrade has left something, each
-// time that it passes it. If the object is gone the next upgrade does not bring it back. Else nothing is deleted but
-// what the object makes superfluous.
+// A process deletes an object of which an upgrade has left something, and dies at each point that it passes, at
+// each pass. If the object is gone, the next upgrade does not bring it back. Otherwise nothing is deleted
+// except what the object makes superfluous.
 func TestDeathInADeletionAfterAnUpgrade(t *testing.T) {
 	for _, state := range []string{"undecided", "decided", "both", "done"} {
 		for _, point := range []string{

@@ -42,7 +42,8 @@ func leftover(t *testing.T, state string) *testArena {
 	return ta
 }
 
-// A program that deletes an object deletes what an upgrade of it has left: the next upgrade does not bring it back.
+// A program that deletes an object also deletes what an upgrade of it has left: the next upgrade does not bring
+// the object back.
 func TestDeleteAfterAnInterruptedUpgrade(t *testing.T) {
 	for _, state := range []string{"undecided", "decided", "both", "done"} {
 		t.Run(state, func(t *testing.T) {
@@ -75,8 +76,8 @@ func TestReplaceAfterAnInterruptedUpgrade(t *testing.T) {
 	})
 }
 
-// DeleteObject removes with an object what an upgrade has left of it, and keeps what an upgrade has left of the object
-// that had the name before.
+// DeleteObject removes with an object what an upgrade of it has left. It keeps what an upgrade has left of an
+// earlier object with the same name.
 func TestDeleteObjectAfterAnInterruptedUpgrade(t *testing.T) {
 	for state, left := range map[string]uint64{"undecided": 0, "done": 0, "both": 1} {
 		t.Run(state, func(t *testing.T) {
@@ -121,7 +122,7 @@ func TestRefusedDeleteKeepsASuccessorWithData(t *testing.T) {
 	})
 }
 
-// A block of a program, whose name is that of a successor by chance, stays.
+// A block of a program whose name happens to be that of a successor stays.
 func TestDeleteKeepsABlockThatIsNoSuccessor(t *testing.T) {
 	ta := newTestArena(t, 4)
 	asFirst(t, ta, func(a *Arena) {

@@ -31,7 +31,7 @@ func upgradeStats(a *Arena) error {
 	})
 }
 
-// requireUpgraded requires that an upgrade of stats is complete, with nothing left over.
+// requireUpgraded checks that an upgrade of stats is complete, with nothing left over.
 func requireUpgraded(t *testing.T, a *Arena, hits uint64) {
 	t.Helper()
 	v, err := AttachValue[statsV2](a, "stats")
@@ -60,7 +60,7 @@ func makeStats(t *testing.T, a *Arena, hits uint64) {
 	v.Hits = hits
 }
 
-// makeSuccessor leaves what a process leaves that dies in an upgrade after it has built a successor.
+// makeSuccessor leaves the state of an upgrade whose process dies after it has built a successor.
 func makeSuccessor(t *testing.T, a *Arena) {
 	t.Helper()
 	h, created, err := a.openExisting("stats")
@@ -122,7 +122,7 @@ func TestUpgradeIsRefused(t *testing.T) {
 }
 
 // An older program that runs between a death in an upgrade and the next upgrade loses nothing that it
-// has written before the decision, and is noticed after it.
+// has written before the decision. After the decision its writes are noticed.
 func TestUpgradeAfterAnOlderProgram(t *testing.T) {
 	t.Run("before the decision", func(t *testing.T) {
 		ta := newTestArena(t, 4)
@@ -149,7 +149,7 @@ func TestUpgradeAfterAnOlderProgram(t *testing.T) {
 	})
 }
 
-// A process of a third version ends the upgrade to the second one first.
+// A process of a third version first finishes the upgrade to the second one.
 func TestUpgradeOfAnInterruptedUpgrade(t *testing.T) {
 	ta := newTestArena(t, 4)
 	asFirst(t, ta, func(a *Arena) { makeStats(t, a, 7) })

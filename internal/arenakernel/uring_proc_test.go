@@ -23,7 +23,7 @@ import (
 type busyReader struct {
 	Arena, File string
 	Size        uint64
-	Parts       int    // how many reads are in flight
+	Parts       int    // number of reads in flight
 	By          string // the system call
 	Direct      bool   // with O_DIRECT
 	KernelIO    KernelIO
@@ -62,7 +62,7 @@ func init() {
 	})
 }
 
-// reader is a function that reads the whole file once.
+// reader returns a function that reads the whole file once.
 func (p *busyReader) reader(f int, data []byte) (func() error, error) {
 	switch p.By {
 	case "io_uring", "io_uring, by a worker":
@@ -80,7 +80,7 @@ func (p *busyReader) reader(f int, data []byte) (func() error, error) {
 	}
 }
 
-// readAlone reads the whole file in one call, among many threads that are in none.
+// readAlone reads the whole file in one call, while many other threads are in no call.
 func (p *busyReader) readAlone(f int, data []byte) func() error {
 	for range p.Parts {
 		go func() {
@@ -112,7 +112,8 @@ const (
 	busyPattern = 0xAA
 )
 
-// lateStores kills busy readers, and tells how many of them had bytes of the Block changed after Gone was true.
+// lateStores kills busy readers, and returns how many of them had bytes of the Block changed after Gone was
+// true.
 func lateStores(t *testing.T, dir string, r busyReader, kills int) (late int) {
 	t.Helper()
 	if u, err := newURing(1); strings.HasPrefix(r.By, "io_uring") && (errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM)) {
@@ -171,7 +172,7 @@ func lateStores(t *testing.T, dir string, r busyReader, kills int) (late int) {
 	return late
 }
 
-// pollForQuiet clears data until it does not change for a while.
+// pollForQuiet clears data until nothing changes it for a while.
 func pollForQuiet(data []byte) {
 	for end := shmsync.Monotonic() + 3e8; shmsync.Monotonic() < end; {
 		for k := 0; k < len(data); k += pageBytes {
@@ -183,8 +184,8 @@ func pollForQuiet(data []byte) {
 	}
 }
 
-// Reads that the kernel does for a process in the background end before the process is gone, where a thread of the
-// process copies, which a worker of an io_uring is, or where the kernel waits for them, as for io_submit.
+// Reads that the kernel makes for a process in the background end before the process is gone if a thread of the
+// process copies, such as a worker of an io_uring, or if the kernel waits for them, as for io_submit.
 func TestReadsInFlightEndBeforeGone(t *testing.T) {
 	kills := 5
 	if testing.Short() {
@@ -214,9 +215,9 @@ func TestReadsInFlightEndBeforeGone(t *testing.T) {
 	}
 }
 
-// A read with O_DIRECT through io_uring is the device's until it completes, and nothing waits for it: the kernel
-// closes the ring in the background. So it may store into the arena after the process is gone, and docs/memory-model.md
-// says so. This test shows that the limit is real, where the device is slow enough.
+// A read with O_DIRECT through io_uring belongs to the device until it completes, and nothing waits for it: the
+// kernel closes the ring in the background. So it may store into the arena after the process is gone, and
+// docs/memory-model.md says so. If the device is slow enough, this test shows that the limit is real.
 func TestDirectReadsOfARingOutliveTheProcess(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it shows a limit of the kernel, not a property of the library")

@@ -14,7 +14,7 @@ import (
 // The part of the kernel's io_uring interface that the tests use; see io_uring_setup(2) and io_uring_enter(2).
 const (
 	uringOpRead      = 22
-	uringAsync       = 1 << 4 // IOSQE_ASYNC: by a worker thread from the start
+	uringAsync       = 1 << 4 // IOSQE_ASYNC: a worker thread does it from the start
 	uringGetEvents   = 1
 	uringSQRing      = 0
 	uringCQRing      = 0x8000000
@@ -110,7 +110,7 @@ func (u *uring) readAll(f int, data []byte, parts int, flags byte) error {
 	return nil
 }
 
-// addressOf is where b begins.
+// addressOf is the address of the first byte of b.
 func addressOf(b []byte) uintptr { return uintptr(unsafe.Pointer(&b[0])) }
 
 // aio is a context of io_submit(2), for reads.
@@ -130,7 +130,7 @@ func (x *aio) readAll(f int, data []byte, parts int) error {
 	blocks, pointers := make([][8]uint64, parts), make([]unsafe.Pointer, parts)
 	for k := range parts {
 		b := &blocks[k]
-		b[2] = uint64(uint32(f)) << 32 // on little-endian machines; the operation is 0, to read
+		b[2] = uint64(uint32(f)) << 32 // valid on little-endian machines; operation 0 is a read
 		b[3], b[4], b[5] = uint64(uintptr(unsafe.Pointer(&data[k*size]))), uint64(size), uint64(k*size)
 		pointers[k] = unsafe.Pointer(b)
 	}

@@ -15,13 +15,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// testLock is a lock without waiting, for tests that want to see what a reap
-// does to an object: the owner's word, how often it was repaired, and how often
-// its waiters were woken.
+// testLock is a lock without waiting, for tests that examine what a reap does to an object. It
+// has the owner's word, and counts how often it was repaired and how often its waiters were
+// woken.
 type testLock struct {
 	arena *Arena
 	owner *atomic.Uint32 // a ParticipantID, or 0
-	taken *atomic.Uint32 // holds taken back from the dead
+	taken *atomic.Uint32 // number of holds taken back from dead participants
 	woken *atomic.Uint32
 }
 
@@ -55,8 +55,8 @@ func openTestLock(a *Arena, name string) (*testLock, error) {
 // tryLock takes the lock if it is free.
 func (l *testLock) tryLock() bool { return l.owner.CompareAndSwap(0, uint32(l.arena.self)) }
 
-// useArena does a bit of everything that a healthy participant can do, and
-// leaves nothing behind. name is for objects of its own.
+// useArena does some of everything that a healthy participant can do, and leaves nothing behind.
+// name is for objects of its own.
 func useArena(a *Arena, name string) error {
 	for _, size := range []uint64{64, 100, 5000, 20000, 3 * chunkSize} {
 		off, err := a.Alloc(size, 0)
@@ -77,7 +77,8 @@ func useArena(a *Arena, name string) error {
 		a.ReleasePollerNode(node)
 		a.CloseObject(o)
 	}
-	// Our own death watcher may have it open, in a reap, and may be off its CPU there.
+	// The death watcher of this process may have it open for a reap, and may have lost the CPU
+	// there.
 	err := a.Delete(name)
 	for end := time.Now().Add(bound()); errors.Is(err, syscall.EBUSY) && time.Now().Before(end); {
 		runtime.Gosched()
@@ -108,7 +109,7 @@ func useArena(a *Arena, name string) error {
 }
 
 func init() {
-	// "clean" takes away whatever is in the arena.
+	// "clean" removes everything from the arena.
 	agentOrders["clean"] = func(s *agent, o order, a *answer) error { return clean(s.arena) }
 }
 
@@ -119,7 +120,7 @@ func clean(a *Arena) error {
 		all = append(all, o)
 	}
 	for _, o := range all {
-		for err := error(nil); ; a.CloseObject(o) { // it is ourselves that has it open
+		for err := error(nil); ; a.CloseObject(o) { // this process itself has it open
 			if err = a.DeleteObject(o); !errors.Is(err, syscall.EBUSY) {
 				break
 			}
@@ -138,7 +139,7 @@ func clean(a *Arena) error {
 	return a.Check()
 }
 
-// leftovers cleans the arena and requires that nothing stays.
+// leftovers cleans the arena and checks that nothing is left.
 func (r *remote) leftovers(t *testing.T) {
 	t.Helper()
 	r.must(t, order{Do: "clean"})

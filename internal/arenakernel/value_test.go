@@ -34,7 +34,7 @@ func TestValueIsShared(t *testing.T) {
 	require.ErrorIs(t, err, shmsync.ErrIncompatible)
 	require.ErrorContains(t, err, "24 bytes")
 	require.ErrorContains(t, err, "40")
-	_, err = Value[[3]uint64](b, "stats") // as big, but something else
+	_, err = Value[[3]uint64](b, "stats") // of the same size, but another type
 	require.ErrorIs(t, err, shmsync.ErrIncompatible)
 	_, err = a.Block("stats", 24)
 	require.ErrorIs(t, err, shmsync.ErrIncompatible)
@@ -87,7 +87,7 @@ func TestTypesWithPointersArePanics(t *testing.T) {
 	require.Zero(t, a.Stats().Objects)
 }
 
-// wordAligned is nothing, at a multiple of 4.
+// wordAligned has no size, at a multiple of 4.
 type wordAligned struct{ _ [0]uint32 }
 
 func TestLayoutsTellTypesApart(t *testing.T) {
@@ -153,7 +153,7 @@ func TestLayoutsTellTypesApart(t *testing.T) {
 
 func TestAt(t *testing.T) {
 	a := newNeighbours(2<<20, 4).join(1)
-	off := mustAlloc(t, a, 100, 0) // a block of 128
+	off := mustAlloc(t, a, 100, 0) // takes a block of 128
 	span := mustAlloc(t, a, 2*chunkSize, 0)
 	p := At[counters](a, off)
 	p.Hits.Store(3)

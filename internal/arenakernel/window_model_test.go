@@ -11,27 +11,27 @@ import (
 	"github.com/shmsync/shmsync/internal/model"
 )
 
-// The words of the model of a slot that is renewed while two members stay: slot 0 is used up, and
+// The words of the model of a slot that is renewed while two members stay. Slot 0 is used up, and
 // a lock word still has the ID of its last participant, which died.
 const (
 	wSlot   = iota // 0 used up, 1 taken in the new window, 2 its participant is dead or has left
-	wWindow        // 0 the old one, 1 a new one with the old ID, 2 one without it
-	wLock          // whose the lock is
-	wActs          // the act words of the members: whether they have the old ID
+	wWindow        // 0 the old window, 1 a new one with the old ID, 2 a new one without it
+	wLock          // the holder of the lock
+	wActs          // the act words of the members: whether they contain the old ID
 	_
 )
 
-// What the lock can have.
+// The values of the lock.
 const (
 	wNobody = iota
-	wOld    // the ID that is used again, if the window has it
+	wOld    // the old ID, which is used again if the window contains it
 	wOther
 )
 
-// Ghosts.
+// Ghost variables.
 const (
-	gHolds  = iota // whoever has the old ID now holds the lock
-	gWrong         // and somebody took that away
+	gHolds  = iota // the present participant with the old ID holds the lock
+	gWrong         // somebody took that hold away
 	gFinish        // the renewer has had its turn
 )
 
@@ -41,10 +41,10 @@ const (
 	rTook  = 0    // the member has the lock
 )
 
-// actModel is [takeFrom] beside [Arena.renewSlots], or them with a mistake.
+// actModel is [takeFrom] together with [Arena.renewSlots], or a version with mistakes.
 type actModel struct {
-	unpublished, readsOnce, asksOnce         bool // of a member
-	looksFirst, searchesNothing, ignoresActs bool // of the renewer
+	unpublished, readsOnce, asksOnce         bool // mistakes of a member
+	looksFirst, searchesNothing, ignoresActs bool // mistakes of the renewer
 }
 
 var (
@@ -78,8 +78,8 @@ func (m actModel) explore() model.Result {
 
 func (m actModel) current(x *model.Exec) bool { return x.Load(wSlot) == 1 && x.Load(wWindow) == 1 }
 
-// member meets the dead owner of the lock, takes the lock, and unlocks. It may be stopped before
-// each of its steps, and never leaves.
+// member finds that the owner of the lock is dead, takes the lock, and unlocks. It may be stopped
+// before each of its steps, and never leaves.
 func (m actModel) member(k int) model.Program {
 	return func(x *model.Exec) {
 		pc := x.PC()
@@ -133,7 +133,7 @@ func (m actModel) member(k int) model.Program {
 	}
 }
 
-// reap takes back what a participant has that is gone.
+// reap takes back what a participant that is gone has.
 func (m actModel) reap(x *model.Exec) {
 	dead := func(process int) bool { return x.LifeOf(process) != model.Alive }
 	newcomer := dead(3) && x.Load(wSlot) == 1
@@ -191,7 +191,7 @@ func (m actModel) renew(x *model.Exec) {
 	steps[pc]()
 }
 
-// join takes the renewed slot, locks with the ID that it has, and unlocks and leaves.
+// join takes the renewed slot, locks with its ID, unlocks and leaves.
 func (m actModel) join(x *model.Exec) {
 	pc := x.PC()
 	x.Goto(pc + 1)
@@ -219,8 +219,8 @@ func (m actModel) join(x *model.Exec) {
 	}
 }
 
-// A slot that is used up is renewed with the ID of a dead participant only when no word has it and
-// no thread acts on it, wherever members are stopped or killed that never leave.
+// A used-up slot gets a window with the ID of a dead participant only when no word has that ID and
+// no thread acts on it. That holds wherever members that never leave are stopped or killed.
 func TestModelActs(t *testing.T) {
 	r := actModel{}.explore()
 	if r.Violation != nil {
@@ -241,28 +241,28 @@ func TestModelActs(t *testing.T) {
 }
 
 // The words of the model of an ID that passes from word to word under a lock while a joiner
-// searches, and of a node that a granter gives back.
+// searches, and of a node that a granter frees.
 const (
-	pState = iota // of an object
+	pState = iota // state of an object
 	pLog          // the redo log
-	pNode         // the owner of a wait node
+	pNode         // the owner word of a wait node
 	pTelling
-	pWindow // 1: recorded, with the ID
+	pWindow // 1: the window is recorded, with the ID
 )
 
 const (
-	gUsed    = iota // the node is the newcomer's
-	gStole          // and was taken away
+	gUsed    = iota // the node belongs to the newcomer
+	gStole          // the node was taken away from the newcomer
 	gEnded          // the renewer has had its turn
-	gThrough        // so has the holder
+	gThrough        // the holder has had its turn
 )
 
-// passModel is [Arena.renewSlots] beside a process that holds a queue lock and makes a grant to a
-// dead participant, or beside a granter that gives a node back.
+// passModel is [Arena.renewSlots] together with a process that holds a queue lock and makes a
+// grant to a dead participant, or with a granter that frees a node.
 type passModel struct {
 	searches    uint8
 	granter     bool
-	doesNotWait bool // for granters
+	doesNotWait bool // mistake: it does not wait for granters
 	uncounted   bool // a granter reads the owner before it counts itself
 }
 
@@ -294,7 +294,7 @@ func (m passModel) holder(x *model.Exec) {
 			x.Update(w, func(uint8) uint8 { return v })
 		}
 	}
-	steps := []func(){ // of a grant
+	steps := []func(){ // the steps of a grant
 		set("writes the log", pLog, wOld),
 		set("gives the node back", pNode, wNobody),
 		set("writes the state", pState, wOld),
@@ -354,7 +354,7 @@ func (m passModel) renew(x *model.Exec) {
 			giveUp()
 		}
 	default:
-		w := int(pc % 4) // the state first, then the log, then the node
+		w := int(pc % 4) // first the state, then the log, then the node
 		x.Say([]string{"searches the state", "searches the log", "searches the node"}[w])
 		if x.Load(w) == wOld {
 			giveUp()
@@ -371,8 +371,8 @@ func (m passModel) newcomer(x *model.Exec) {
 	x.Ghost[gUsed] = 1
 }
 
-// An ID that passes from word to word under a lock is found, and so is a granter that is about to
-// give a node back.
+// The search finds an ID that passes from word to word under a lock, and it waits for a granter
+// that is about to free a node.
 func TestModelPassing(t *testing.T) {
 	for _, granter := range []bool{false, true} {
 		r := passModel{searches: searches, granter: granter}.explore()

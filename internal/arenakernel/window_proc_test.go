@@ -14,7 +14,7 @@ import (
 )
 
 func init() {
-	// "few generations" makes slots go through N generations only, before they need another window.
+	// "few generations" makes slots need another window after only N generations.
 	agentOrders["few generations"] = func(s *agent, o order, a *answer) error {
 		generationsMost, windowLeast = uint32(o.N), 16
 		return nil
@@ -39,7 +39,7 @@ func init() {
 	}
 }
 
-// view is an arena that nobody has joined: a joiner before it has a slot.
+// view is an arena that nobody has joined, as a joiner sees it before it has a slot.
 func view(m memory, slots int) *Arena {
 	a := &Arena{membership: &membership{}}
 	a.memory, a.geo, a.label = m, plan(m.size, slots), "a view"
@@ -55,14 +55,14 @@ func (ta *testArena) peek(t *testing.T) *Arena {
 	return view(newMemory(seg.Bytes()), ta.opts.MaxParticipants)
 }
 
-// leave makes a free slot one in which nothing is left of those up to that generation.
+// leaveAt makes a slot free and clean up to that generation.
 func (a *Arena) leaveAt(slot int, generation uint32) {
 	a.u32(a.slot(slot) + slotReclaimed).Store(generation)
 	a.forgetTouched(slot)
 	a.u32(a.slot(slot) + slotState).Store(uint32(makeSlotWord(phaseFree, generation)))
 }
 
-// useUp makes a free slot one that has gone through all generations.
+// useUp makes a slot free after all its generations.
 func (a *Arena) useUp(slot int) { a.leaveAt(slot, maxGeneration) }
 
 func (a *Arena) mustWindow(t *testing.T, slot int) window {
@@ -72,7 +72,8 @@ func (a *Arena) mustWindow(t *testing.T, slot int) window {
 }
 
 // An arena in which nobody is, and whose slots have all used up their generations, can be joined
-// at once, by as many as it has slots. So can one whose last participant was killed.
+// at once by as many participants as it has slots. The same holds for an arena whose last
+// participant was killed.
 func TestEmptyArenaBeginsAnew(t *testing.T) {
 	for _, killed := range []bool{false, true} {
 		ta := newTestArena(t, 4)
@@ -82,7 +83,8 @@ func TestEmptyArenaBeginsAnew(t *testing.T) {
 			a.useUp(i)
 		}
 		if killed {
-			// It lives in the last generation but one: who inherits the slot has one, and needs more.
+			// It has the last generation but one: a participant that inherits the slot has one
+			// generation, and needs more.
 			a.u64(a.windowWord(1)).Store(uint64(makeWindow(1, 2, 0)))
 			first.must(t, order{Do: "lock", Text: "held"})
 			first.Kill(t)
@@ -115,10 +117,11 @@ func TestEmptyArenaBeginsAnew(t *testing.T) {
 	}
 }
 
-// The program of a one-slot arena is killed each time. Its successors clean up after it for ever.
+// The program of a one-slot arena is killed each time. Its successors can clean up after it for
+// ever.
 func TestOneSlotIsInheritedForEver(t *testing.T) {
 	ta := newTestArena(t, 1)
-	const few = 6000 // so many that the IDs of 256 death records leave runs of 16
+	const few = 6000 // enough that the IDs of 256 death records leave runs of 16
 	a := (*Arena)(nil)
 	seen := map[uint32]int{}
 	for i := range proctest.Rounds(12, 200) {
@@ -133,7 +136,7 @@ func TestOneSlotIsInheritedForEver(t *testing.T) {
 		v.must(t, order{Do: "use", Text: "x"})
 		seen[a.mustWindow(t, 1).number()]++
 		v.Kill(t)
-		// Three rounds go by before the window ends.
+		// The window ends after three rounds.
 		if w := a.mustWindow(t, 1); a.slotState(1).generation() == w.first() {
 			g := w.last() - w.heirs() - 2
 			a.u32(a.slot(1) + slotReclaimed).Store(g - 1)
@@ -160,11 +163,11 @@ func (a *Arena) eachObjectWord(f func(*uint32)) {
 	})
 }
 
-// A slot is renewed again and again beside a member that stays, and that may be stopped. The member
-// keeps what it has, and takes what the dead leave.
+// A slot is renewed again and again while a member stays, and is possibly stopped. The member keeps
+// what it has, and takes what the dead leave.
 func TestSlotIsRenewedWhileAMemberStays(t *testing.T) {
 	ta := newTestArena(t, 2)
-	const few = 6000 // so many that the IDs of 256 death records leave runs of 16
+	const few = 6000 // enough that the IDs of 256 death records leave runs of 16
 	s := ta.start(t)
 	s.must(t, order{Do: "few generations", N: few})
 	s.open(t, ta, "stays")
@@ -210,8 +213,9 @@ func TestSlotIsRenewedWhileAMemberStays(t *testing.T) {
 	s.close(t)
 }
 
-// A slot whose heirs were all killed, so that it is dead at the end of its window, comes back as soon
-// as there is a participant in another slot. Nobody can join an arena in which all slots are so.
+// A slot whose heirs were all killed is dead at the end of its window. It can be used again as soon
+// as there is a participant in another slot. Nobody can join an arena in which all slots are in this
+// state.
 func TestSlotWithoutHeirsComesBack(t *testing.T) {
 	ta := newTestArena(t, 2)
 	one := ta.join(t, "one")
@@ -226,7 +230,7 @@ func TestSlotWithoutHeirsComesBack(t *testing.T) {
 			one.Kill(t)
 		}
 		two.Kill(t)
-		stuck := func(i int) { // as after its heirs
+		stuck := func(i int) { // the state after its heirs
 			w, g := a.mustWindow(t, i), a.slotState(i).generation()
 			a.u64(a.windowWord(i)).Store(uint64(makeWindow(w.first(), g, w.number())))
 		}
@@ -281,8 +285,8 @@ func TestUsedUpSlotsThatCannotBeRenewed(t *testing.T) {
 	s.alone(t, 2)
 }
 
-// No generation of a new window stands in a word of the arena together with its slot: in an owner
-// word, a block word, a wait node, a death record, or any word that looks like one of these.
+// No word of the arena contains a generation of a new window together with its slot: no owner
+// word, block word, wait node or death record, nor any word that looks like one of these.
 func TestWindowHasNoNamedGeneration(t *testing.T) {
 	ta := newTestArena(t, 2)
 	v := ta.join(t, "first")
@@ -310,7 +314,7 @@ func TestWindowHasNoNamedGeneration(t *testing.T) {
 	s = ta.join(t, "alone")
 	a.requireWindow(t, 2, makeWindow(130001, maxGeneration-2, 2))
 	s.close(t)
-	// The death record of 70000 is there, and 130000.
+	// There are death records of 70000 and of 130000.
 	a.leaveAt(2, 130001)
 	a.u64(a.windowWord(2)).Store(uint64(makeWindow(130001, 130001, 2)))
 	ta.join(t, "alone").close(t)
@@ -338,7 +342,8 @@ func findLock(t *testing.T, a *Arena, name string) (o Object) {
 	return o
 }
 
-// Bytes that look like IDs of every generation leave too few: the error says what to do.
+// If bytes look like IDs of every generation, too few generations are left: the error says what
+// to do.
 func TestTooManyBytesLookLikeIDs(t *testing.T) {
 	ta := newTestArena(t, 1)
 	v, err := Create(ta.name, &ta.opts)
@@ -356,8 +361,8 @@ func TestTooManyBytesLookLikeIDs(t *testing.T) {
 	require.Contains(t, late.Err, "too many bytes that may be IDs of 1 of them; delete objects")
 }
 
-// Thousands of IDs that stay behind, as those of shares that were closed, leave a window that is short
-// and serves.
+// Thousands of IDs that stay behind, such as those of closed shares, leave a window that is short and
+// still usable.
 func TestManyNamesLeaveAShortWindow(t *testing.T) {
 	ta := newTestArena(t, 1)
 	v, err := Create(ta.name, &ta.opts)
@@ -381,7 +386,7 @@ func TestManyNamesLeaveAShortWindow(t *testing.T) {
 	require.Greater(t, n-w.heirs(), uint32(16))
 }
 
-// A used-up slot in which a program left what it did not know the kind of is not renewed.
+// A used-up slot in which a program left objects of a kind that it did not know is not renewed.
 func TestSlotWithLeftoversIsNotRenewed(t *testing.T) {
 	ta := newTestArena(t, 2)
 	v := ta.join(t, "first")
@@ -398,7 +403,7 @@ func TestSlotWithLeftoversIsNotRenewed(t *testing.T) {
 	require.Contains(t, late.Err, "in 2 of them nobody could take back what dead participants left")
 }
 
-// Whatever a peer writes into a window, a joiner gets an ID that somebody can have, or an error.
+// Whatever a peer writes into a window, a joiner gets a possible ID, or an error.
 func TestHostileWindows(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	r := rand.New(rand.NewPCG(1, 2))
@@ -423,8 +428,8 @@ func TestHostileWindows(t *testing.T) {
 	a.u64(a.windowWord(3)).Store(0)
 }
 
-// A joiner that was stopped between the search and the record, while others came, left, died and
-// acted on the dead, records a window only if what it found is still true.
+// A joiner was stopped between the search and the record, while others came, left, died and acted
+// on the dead. It records a window only if its findings are still true.
 func TestRenewalSeesWhatHappened(t *testing.T) {
 	j := view(newMemory(make([]byte, 2<<20)), 3)
 	j.useUp(3)
@@ -434,7 +439,7 @@ func TestRenewalSeesWhatHappened(t *testing.T) {
 		return j.renewSlots()
 	}
 	state := func(p phase, g uint32) { j.u32(j.slot(2) + slotState).Store(uint32(makeSlotWord(p, g))) }
-	// Another renewed the slot.
+	// Another joiner has renewed the slot.
 	require.True(t, searched(func() { j.u64(j.windowWord(3)).Store(uint64(makeWindow(1, maxGeneration, 1))) }))
 	require.Equal(t, makeWindow(1, maxGeneration, 1), j.mustWindow(t, 3))
 	// A participant is dead, or has died.
@@ -448,7 +453,7 @@ func TestRenewalSeesWhatHappened(t *testing.T) {
 	state(phaseLive, 11)
 	require.True(t, searched(func() { j.actWord(2, 5).Store(uint32(makeParticipantID(3, 1000))) }))
 	require.Equal(t, makeWindow(1001, maxGeneration-1, 2), j.mustWindow(t, 3))
-	// The slot was taken and left, by a joiner that another one had renewed the slot for.
+	// The slot was taken and left, by a joiner for which another joiner had renewed the slot.
 	j.leaveAt(3, maxGeneration-1)
 	require.True(t, searched(func() { j.leaveAt(3, 5000) }))
 	require.EqualValues(t, 2, j.mustWindow(t, 3).number())
@@ -473,7 +478,8 @@ func TestHostileActWords(t *testing.T) {
 	}
 }
 
-// A word passes from a dead participant only, and only if it is the same when nobody can get the ID.
+// A word is taken only from a dead participant, and only if the word is unchanged at a moment when
+// nobody can get the ID.
 func TestTakeFrom(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b := p.join(1), p.join(2)
@@ -493,7 +499,8 @@ func TestTakeFrom(t *testing.T) {
 }
 
 // A joiner without a byte lock may be stopped before it takes a slot, until the slot has come
-// back to the same state in another window. It does not take it with a generation of the old one.
+// back to the same state in another window. It does not take the slot with a generation of the
+// old window.
 func TestTakeSeesAnotherWindow(t *testing.T) {
 	j := view(newMemory(make([]byte, 2<<20)), 3)
 	j.leaveAt(3, 50)
@@ -511,7 +518,7 @@ func TestTakeSeesAnotherWindow(t *testing.T) {
 }
 
 // A joiner may be stopped after it has seen that it is the first of a window, until others have used
-// up that window. The slot is no less clean for that.
+// up that window. The slot is clean all the same.
 func TestLateJoinerLeavesTheSlotClean(t *testing.T) {
 	j := view(newMemory(make([]byte, 2<<20)), 3)
 	j.leaveAt(3, 50)
@@ -526,14 +533,14 @@ func TestLateJoinerLeavesTheSlotClean(t *testing.T) {
 	require.True(t, j.cleaned(3, j.slotState(3)))
 	require.True(t, j.usedUp(3, j.slotState(3)))
 
-	// One that dies before the state is its own leaves the slot to the next joiner.
+	// A joiner that dies before the state word names it leaves the slot to the next joiner.
 	j.leaveAt(3, 50)
 	j.u32(j.slot(3) + slotReclaimed).Store(59)
 	first, raw = j.nextGeneration(3, j.slotState(3), false)
 	require.EqualValues(t, 60, first)
 	require.True(t, j.take(3, j.slotState(3), first, raw))
 
-	// A window is not entered while something is left of those before it.
+	// A window is not entered while something is left of earlier participants.
 	j.leaveAt(3, 50)
 	j.u64(j.touchedWord(3, 2)).Store(1)
 	first, _ = j.nextGeneration(3, j.slotState(3), false)
@@ -553,8 +560,8 @@ func TestTurnAfterADeathIsOfItsWindow(t *testing.T) {
 	require.Positive(t, seen.left(3, w, 2, 1e12))
 }
 
-// While other slots are free, one in 64 joins looks for generations of a slot that has none. A joiner
-// does not look twice when it has to wait for a participant.
+// While other slots are free, one in 64 joins searches for generations for a slot that has none. A
+// joiner does not search twice when it has to wait for a participant.
 func TestFewJoinersSearchInVain(t *testing.T) {
 	j := view(newMemory(make([]byte, 2<<20)), 4)
 	searched, least := 0, windowLeast
@@ -625,13 +632,13 @@ func TestGenerationGaps(t *testing.T) {
 	}
 }
 
-// Death records keep no slot from another window, wherever the deaths were.
+// Death records do not keep a slot from getting another window, wherever the deaths were.
 func TestDeathRecordsLeaveAWindow(t *testing.T) {
 	var s generations
 	for k := uint32(1); k <= deathRecordCount; k++ {
 		s.add(k * maxGeneration / (deathRecordCount + 1))
 	}
-	s.add(1) // the generation that the slot has now
+	s.add(1) // the present generation of the slot
 	first, last := s.longestGap()
 	require.GreaterOrEqual(t, last-first+1, uint32(512))
 }
@@ -650,10 +657,10 @@ func TestWindowWords(t *testing.T) {
 }
 
 // Slots with few generations are renewed again and again, while participants are killed, stopped
-// and leave, and nobody takes what another one has.
+// and leave. Nobody takes what another participant has.
 func TestGenerationsComeAgain(t *testing.T) {
 	ta := newTestArena(t, 3)
-	const few = 6000 // so many that the IDs of 256 death records leave runs of 16
+	const few = 6000 // enough that the IDs of 256 death records leave runs of 16
 	c := ta.start(t)
 	c.must(t, order{Do: "few generations", N: few})
 	c.open(t, ta, "creator")
@@ -671,7 +678,8 @@ func TestGenerationsComeAgain(t *testing.T) {
 			}
 		}
 		c.must(t, order{Do: "cycle", N: 30, Arena: ta.name})
-		// A slot whose dead participant is reaped beside the first of the two may be used up then.
+		// A slot whose dead participant is reaped next to the first of the two may be used up
+		// then.
 		pollFor(t, a, func() bool {
 			c.must(t, order{Do: "cycle", N: 1, Arena: ta.name})
 			return a.slotState(1).phase() == phaseFree && a.slotState(2).phase() == phaseFree && a.slotState(3).phase() == phaseFree
@@ -717,7 +725,8 @@ func TestGenerationsComeAgain(t *testing.T) {
 	v.stats(t)
 }
 
-// What it costs to look for the IDs of a slot, among 100,000 mutexes' worth of objects.
+// The benchmark measures the search for the IDs of a slot among as many objects as 100,000
+// mutexes.
 func BenchmarkSearchIDs(b *testing.B) {
 	ta := newTestArena(b, 4)
 	ta.opts.Size = 128 << 20
