@@ -38,6 +38,7 @@ var jobs = append([]job{
 	{"signal", openSignalJob},
 	{"waitable", openWaitableJob},
 	{"synchronized", openSynchronizedJob},
+	{"tx", openTxJob},
 	{"objects", openObjectsJob},
 }, brokenJobs...)
 
@@ -46,7 +47,7 @@ var soundJobs = uint64(1)<<(len(jobs)-len(brokenJobs)) - 1
 
 // tortureBoard is what the jobs check themselves by.
 type tortureBoard struct {
-	locks   [13]witness
+	locks   [14]witness
 	keys    [multiJobKeys]witness
 	permits [semJobPermits]atomic.Uint32 // the participants that hold one
 	writers [2]witness                   // of the rw locks

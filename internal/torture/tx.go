@@ -1,0 +1,157 @@
+//go:build linux
+
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/prims"
+)
+
+const txJobNodes = 20 // most
+
+// txData is what the transactions change: all cells are the number of commits, and the list has as many nodes
+// as it says.
+type txData struct {
+	Commits     uint64
+	Head, Nodes uint64
+	Cells       [40]uint64
+}
+
+// txNode is a block of a transaction. Its mark is its inverted offset.
+type txNode struct{ Next, Mark uint64 }
+
+// txJob changes data under a lock with an undo log: cell by cell, and a list whose nodes are allocated and freed.
+// Transactions are committed, given up, and ended by a log that is full.
+type txJob struct {
+	*party
+	m *prims.Mutex
+	d *txData
+	w *witness
+}
+
+func openTxJob(p *party) (jobWorker, error) {
+	m, err := prims.OpenMutex(p.a, "tx", &prims.MutexOptions{Policy: prims.PolicyRollback, LogBytes: 2048})
+	if err != nil {
+		return nil, err
+	}
+	d, err := arena.Value[txData](p.a, "tx-data")
+	return &txJob{p, m, d, &p.page.board.locks[13]}, err
+}
+
+func (j *txJob) node(off uint64) (*txNode, error) {
+	n, err := arena.TryAt[txNode](j.a, arena.Offset(off))
+	if err == nil && n.Mark != ^off {
+		err = fmt.Errorf("no node at %#x: its mark is %#x", off, n.Mark)
+	}
+	return n, err
+}
+
+// whole says what is torn. The lock is held.
+func (j *txJob) whole() error {
+	for i, c := range j.d.Cells {
+		if c != j.d.Commits {
+			return fmt.Errorf("torn: cell %d is %d after %d commits", i, c, j.d.Commits)
+		}
+	}
+	nodes := uint64(0)
+	for off := j.d.Head; off != 0 && nodes <= txJobNodes; nodes++ {
+		n, err := j.node(off)
+		if err != nil {
+			return err
+		}
+		off = n.Next
+	}
+	if nodes != j.d.Nodes {
+		return fmt.Errorf("torn: the list has %d nodes and says %d", nodes, j.d.Nodes)
+	}
+	return nil
+}
+
+// grow adds a node, or takes one away.
+func (j *txJob) grow(tx *prims.Tx, r *rand.Rand) error {
+	d := j.d
+	if r.IntN(4) == 0 {
+		tx.Free(tx.Alloc(1+r.Uint64N(3000), 8)) // in between
+	}
+	if d.Nodes == 0 || d.Nodes < txJobNodes && r.IntN(2) == 0 {
+		off := tx.Alloc(16+r.Uint64N(200), 8)
+		n, err := arena.TryAt[txNode](j.a, off)
+		if err != nil {
+			return err
+		}
+		*n = txNode{Next: d.Head, Mark: ^uint64(off)}
+		prims.Set(tx, &d.Head, uint64(off))
+		prims.Set(tx, &d.Nodes, d.Nodes+1)
+		return nil
+	}
+	off := d.Head
+	n, err := j.node(off)
+	if err != nil {
+		return err
+	}
+	prims.Set(tx, &d.Head, n.Next)
+	prims.Set(tx, &d.Nodes, d.Nodes-1)
+	tx.Free(arena.Offset(off))
+	return nil
+}
+
+func (j *txJob) turn(_ int, r *rand.Rand) error {
+	how := r.IntN(8)
+	err := ends(r, func(ctx context.Context) error {
+		return j.m.UpdateContext(ctx, func(tx *prims.Tx) error {
+			if err := j.whole(); err != nil {
+				return err
+			}
+			first := r.IntN(len(j.d.Cells))
+			for i := range j.d.Cells {
+				c := &j.d.Cells[(first+i)%len(j.d.Cells)]
+				prims.Set(tx, c, *c+1)
+				if i == len(j.d.Cells)/2 {
+					if err := j.inside(j.w, r); err != nil {
+						return err
+					}
+				}
+			}
+			prims.Set(tx, &j.d.Commits, j.d.Commits+1)
+			if how < 6 {
+				if err := j.grow(tx, r); err != nil {
+					return err
+				}
+			}
+			switch how {
+			case 0:
+				return errGivenUp
+			case 1:
+				for { // until the log is full
+					tx.Free(tx.Alloc(16, 8))
+				}
+			}
+			return nil
+		})
+	})
+	switch {
+	case err == errGivenUp, how == 1 && errors.Is(err, shmsync.ErrNoSpace):
+		return nil
+	case errors.Is(err, shmsync.ErrNotSupported):
+		return nil // the process has no byte lock
+	case how == 1 && err == nil:
+		return errors.New("a log is never full")
+	}
+	return forgive(err)
+}
+
+func (j *txJob) rest() error {
+	j.m.Lock()
+	err := j.whole()
+	j.m.Unlock()
+	if err != nil {
+		return err
+	}
+	return leftOver(j.m.State().Held, j.m.State())
+}
