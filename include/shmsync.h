@@ -91,6 +91,10 @@
 extern "C" {
 #endif
 
+#ifdef SHMSYNC_EXPORTS /* a shared library that is compiled with -fvisibility=hidden gives these functions to others */
+#pragma GCC visibility push(default)
+#endif
+
 /* The version of the implementation, as text: "0.1.0". SHMSYNC_VERSION is that of the header. */
 const char *shmsync_version(void);
 
@@ -1143,6 +1147,10 @@ int shmsync_synchronized_store(shmsync_synchronized *s, const void *src);
 /* How often the value was changed. */
 uint64_t shmsync_synchronized_commits(const shmsync_synchronized *s);
 
+
+#ifdef SHMSYNC_EXPORTS
+#pragma GCC visibility pop
+#endif
 #ifdef SHMSYNC_IMPLEMENTATION
 
 #include <dirent.h>

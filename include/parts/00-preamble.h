@@ -90,3 +90,7 @@
 extern "C" {
 #endif
 
+#ifdef SHMSYNC_EXPORTS /* a shared library that is compiled with -fvisibility=hidden gives these functions to others */
+#pragma GCC visibility push(default)
+#endif
+

@@ -1,0 +1,4 @@
+
+#ifdef SHMSYNC_EXPORTS
+#pragma GCC visibility pop
+#endif

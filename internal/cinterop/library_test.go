@@ -1,0 +1,97 @@
+//go:build linux
+
+package cinterop
+
+import (
+	"bytes"
+	"debug/elf"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// The folder c builds a library that pkg-config finds, whose programs share an arena with Go.
+func TestLibrary(t *testing.T) {
+	cc := compiler(t)
+	for _, tool := range []string{"make", "pkg-config"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			require.Empty(t, os.Getenv("SHMSYNC_NEED_MAKE"), err)
+			t.Skip("needs make and pkg-config")
+		}
+	}
+	dir := t.TempDir()
+	root := filepath.Join(dir, "root")
+	out, err := exec.Command("make", "-C", filepath.Join("..", "..", "c"), "CC="+cc, "CFLAGS=-O0",
+		"O="+filepath.Join(dir, "build"), "DESTDIR="+root, "prefix=/usr", "install").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+
+	lib := filepath.Join(root, "usr", "lib")
+	f, err := elf.Open(filepath.Join(lib, "libshmsync.so"))
+	require.NoError(t, err)
+	defer f.Close()
+	name, err := f.DynString(elf.DT_SONAME)
+	require.NoError(t, err)
+	require.Equal(t, []string{"libshmsync.so.0"}, name)
+	symbols, err := f.DynamicSymbols()
+	require.NoError(t, err)
+	exported := 0
+	for _, s := range symbols {
+		if s.Section != elf.SHN_UNDEF && elf.ST_BIND(s.Info) != elf.STB_LOCAL && s.Section != elf.SHN_ABS {
+			require.True(t, strings.HasPrefix(s.Name, "shmsync_"), s.Name)
+			exported++
+		}
+	}
+	require.Greater(t, exported, 250)
+	whole, err := os.ReadFile(filepath.Join(lib, "libshmsync.so"))
+	require.NoError(t, err)
+	require.True(t, bytes.Contains(whole, []byte("SHMSYNC_0.1\x00")))
+
+	pc := exec.Command("pkg-config", "--cflags", "--libs", "shmsync")
+	pc.Env = append(os.Environ(), "PKG_CONFIG_PATH="+filepath.Join(lib, "pkgconfig"), "PKG_CONFIG_SYSROOT_DIR="+root,
+		"PKG_CONFIG_ALLOW_SYSTEM_CFLAGS=1", "PKG_CONFIG_ALLOW_SYSTEM_LIBS=1")
+	flags, err := pc.Output()
+	require.NoError(t, err)
+	for _, language := range [][]string{{"-std=c11", "-Wpedantic"}, {"-std=gnu17"}} {
+		bin := filepath.Join(dir, "client")
+		args := append(language, "-Wall", "-Wextra", "-Werror", filepath.Join("testdata", "client.c"), "-o", bin)
+		out, err = exec.Command(cc, append(args, strings.Fields(string(flags))...)...).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		besideGo(t, bin, lib)
+	}
+}
+
+// besideGo runs the program while this process has the mutex that it wants.
+func besideGo(t *testing.T, bin, lib string) {
+	t.Helper()
+	name := coreArena(t, 2<<20)
+	a, err := arena.Attach(name, nil)
+	require.NoError(t, err)
+	defer a.Close()
+	m, err := prims.OpenMutex(a, "m", nil)
+	require.NoError(t, err)
+	n, err := a.Block("n", 1)
+	require.NoError(t, err)
+	m.Lock()
+	cmd := exec.Command(bin, name)
+	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+lib)
+	cmd.Stderr = os.Stderr
+	said, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	line := make([]byte, len("busy\n"))
+	_, err = said.Read(line)
+	require.NoError(t, err)
+	require.Equal(t, "busy\n", string(line))
+	m.Unlock()
+	require.NoError(t, cmd.Wait())
+	m.Lock()
+	defer m.Unlock()
+	require.Equal(t, byte(1), n[0])
+}
