@@ -33,7 +33,7 @@ var abiStructs = map[string]reflect.Type{
 
 	"SignalWaker":    reflect.TypeFor[signalHead](),
 	"SpinLock":       reflect.TypeFor[spinWords](),
-	"RWSpinLock":     reflect.TypeFor[spinWords](), // what follows is in the text
+	"RWSpinLock":     reflect.TypeFor[spinWords](), // the text describes what follows
 	"RWMutex":        reflect.TypeFor[rwmutexWords](),
 	"Line of a slot": reflect.TypeFor[rwmutexLine](),
 
@@ -136,7 +136,7 @@ func abiNumber(t *testing.T, s string) int {
 	return n
 }
 
-// Each kind of object that this package defines is in the document.
+// The document contains each kind of object that this package defines.
 func TestABIKinds(t *testing.T) {
 	for section := range abiStructs {
 		if !slices.Contains(abiParts, section) {

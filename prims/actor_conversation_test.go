@@ -16,10 +16,10 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// An actor does as it is told, in this process or in one of its own, so that one test
-// covers both. An order may block: the actor goes on meanwhile. This file has what all
-// actors have in common. What an actor understands is a stage: the objects of an arena, and
-// what each order does with them.
+// An actor carries out orders, in this process or in a separate one, so that one test covers
+// both. An order may block: the actor goes on in the meantime. This file has what all actors have
+// in common. A stage is what an actor understands: the objects of an arena, and what each order
+// does with them.
 
 // ordered is the type O of the orders of an actor.
 type ordered[O any] interface {
@@ -28,14 +28,14 @@ type ordered[O any] interface {
 	op() string
 }
 
-// stageOf does orders.
+// stageOf carries out orders.
 type stageOf[O any] interface {
 	perform(o O, a *answer) error
 }
 
 // conversation is the test's side of an actor.
 type conversation[O ordered[O]] struct {
-	local stageOf[O]     // one of the two
+	local stageOf[O]     // one of local and proc is set
 	proc  *proctest.Proc // is set
 	next  int
 	said  map[int]answer
@@ -58,19 +58,19 @@ func registerActor[O ordered[O]](process string, open func(a *arena.Arena) stage
 			var o O
 			c.Recv(&o)
 			if o.op() == "exit" {
-				os.Exit(0) // without Close: as a death
+				os.Exit(0) // without Close, as in a death
 			}
 			go func() { c.Say(obey(s, o)) }()
 		}
 	})
 }
 
-// withLocal talks to an actor of this process.
+// withLocal returns a conversation with an actor of this process.
 func withLocal[O ordered[O]](a *arena.Arena, s stageOf[O]) conversation[O] {
 	return conversation[O]{local: s, said: map[int]answer{}, inbox: make(chan answer, 10_000), dump: func() string { return words(a) }}
 }
 
-// withRemote talks to an actor in a process of its own.
+// withRemote returns a conversation with an actor in a separate process.
 func withRemote[O ordered[O]](t testing.TB, a *arena.Arena, process, label string, opts ...proctest.Option) conversation[O] {
 	t.Helper()
 	x := conversation[O]{said: map[int]answer{}, dump: func() string { return words(a) }}
@@ -80,7 +80,7 @@ func withRemote[O ordered[O]](t testing.TB, a *arena.Arena, process, label strin
 	return x
 }
 
-// start has the actor begin, and gives what to ask wait for.
+// start makes the actor begin an order, and returns the number with which to wait for the answer.
 func (x *conversation[O]) start(o O) int {
 	x.next++
 	o = o.numbered(x.next)
@@ -92,7 +92,7 @@ func (x *conversation[O]) start(o O) int {
 	return x.next
 }
 
-// wait waits for what came of an order.
+// wait waits for the answer to an order.
 func (x *conversation[O]) wait(t testing.TB, id int) answer {
 	t.Helper()
 	for limit := after(timeout()); ; {
@@ -120,7 +120,7 @@ func (x *conversation[O]) do(t testing.TB, o O) answer {
 	return x.wait(t, x.start(o))
 }
 
-// must is do of what has to succeed.
+// must is do for an order that has to succeed.
 func (x *conversation[O]) must(t testing.TB, o O) answer {
 	t.Helper()
 	a := x.do(t, o)
@@ -128,10 +128,10 @@ func (x *conversation[O]) must(t testing.TB, o O) answer {
 	return a
 }
 
-// unwaited is the operation whose panics nobody would hear of.
+// unwaited is the operation whose panics no test would see.
 const unwaited = "barge"
 
-// obey does an order and says what came of it.
+// obey carries out an order and returns the answer.
 func obey[O ordered[O]](s stageOf[O], o O) (a answer) {
 	a.ID = o.number()
 	start := time.Now()
@@ -152,13 +152,13 @@ func obey[O ordered[O]](s stageOf[O], o O) (a answer) {
 	return a
 }
 
-// contexts are those of the orders of a stage, by the order's number.
+// contexts are the contexts of the orders of a stage, by the order's number.
 type contexts struct {
 	guard sync.Mutex
 	ends  map[int]context.CancelFunc // guarded by: guard
 }
 
-// begin gives an order a context. It may have a limit, or have ended already.
+// begin makes the context of an order. The context may have a limit, or may have ended already.
 func (c *contexts) begin(order int, limit time.Duration, ended bool) context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	if limit != 0 {

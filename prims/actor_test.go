@@ -26,7 +26,7 @@ import (
 // An actor acts on Mutexes, Futexes and RWMutexes.
 type actor struct{ conversation[order] }
 
-// order is one thing to do.
+// order is one task.
 type order struct {
 	ID     int
 	Op     string
@@ -34,8 +34,8 @@ type order struct {
 	N      int
 	Token  uint64
 	Policy prims.Policy
-	Limit  time.Duration // of a context with a deadline
-	Done   bool          // the context has ended before
+	Limit  time.Duration // limit of a context with a deadline
+	Done   bool          // the context has ended before the order
 }
 
 func (o order) number() int { return o.ID }
@@ -46,18 +46,18 @@ func (o order) numbered(n int) order {
 	return o
 }
 
-// answer is what came of an order.
+// answer is the result of an order.
 type answer struct {
 	ID    int
 	Err   string
-	Is    []string // death watchers that errors.Is finds, and which context error it is
+	Is    []string // the sentinel errors that errors.Is finds, and the error of the context
 	Who   *shmsync.Identity
-	Panic string // what it panicked with, when that is no error
+	Panic string // the value of its panic, if that is no error
 	OK    bool
 	N     uint64
 	Text  string
 	Took  time.Duration
-	Sum   time.Duration // of the waits, where an order is many
+	Sum   time.Duration // of the waits, if an order has many
 }
 
 func (a answer) String() string {
@@ -72,7 +72,7 @@ type stage struct {
 	mu      sync.Mutex
 	mutexes map[string]actorMutex
 	futexes map[string]*prims.Futex
-	repairs int // how often a repair has run
+	repairs int // number of repairs that have run
 }
 
 func newStage(a *arena.Arena) *stage {
@@ -92,7 +92,7 @@ func remoteActor(t testing.TB, a *arena.Arena, label string, opts ...proctest.Op
 	return actorOf(t, a, "actor", label, append(opts, asCohortHere())...)
 }
 
-// actorOf is an actor in a process of that name.
+// actorOf returns an actor in a process of that name.
 func actorOf(t testing.TB, a *arena.Arena, process, label string, opts ...proctest.Option) *actor {
 	t.Helper()
 	return &actor{withRemote[order](t, a, process, label, opts...)}
@@ -120,7 +120,7 @@ func (x *actor) blocked(t testing.TB, o order) int {
 	return id
 }
 
-// sentinels are the errors that answers tell apart.
+// sentinels are the errors that answers distinguish.
 var sentinels = map[string]error{
 	"owner-dead": shmsync.ErrOwnerDead, "not-recoverable": shmsync.ErrNotRecoverable, "corrupt": shmsync.ErrCorrupt,
 	"incompatible": shmsync.ErrIncompatible, "canceled": shmsync.ErrCanceled, "closed": shmsync.ErrClosed,
@@ -136,7 +136,8 @@ func (a *answer) fill(err error) {
 			a.Is = append(a.Is, name)
 		}
 	}
-	// The end of a context is the context's own error, not one that wraps it.
+	// After the end of a context, the error is the context's own error, and not one that wraps
+	// it.
 	switch err {
 	case context.Canceled:
 		a.Is = append(a.Is, "ctx-canceled")
@@ -164,7 +165,7 @@ func (s *stage) perform(o order, a *answer) error {
 		return s.a.Close()
 	case "pin": // to CPU N, with all threads
 		return pin(o.N)
-	case "steps": // counts up N times under the lock
+	case "steps": // increments N times under the lock
 		m, err := s.mutex(o)
 		if err != nil {
 			return err
@@ -239,7 +240,7 @@ func (s *stage) perform(o order, a *answer) error {
 		a.Text = m.String()
 	case "close":
 		return m.Close()
-	case "barge": // locks and unlocks until it has done it N times
+	case "barge": // locks and unlocks N times
 		holds, err := arena.Value[atomic.Uint64](s.a, "holds of the barger")
 		if err != nil {
 			return err
@@ -256,7 +257,7 @@ func (s *stage) perform(o order, a *answer) error {
 			return err
 		}
 		m.Unlock()
-	case "overtake": // locks N times while the barger has it; its holds during that are in a.N
+	case "overtake": // locks N times while the barger is running; a.N is how often the barger got the lock meanwhile
 		holds, err := arena.Value[atomic.Uint64](s.a, "holds of the barger")
 		if err != nil {
 			return err
@@ -279,7 +280,7 @@ func (s *stage) perform(o order, a *answer) error {
 	return nil
 }
 
-// pin binds all threads of this process, and so those to come, to one CPU.
+// pin binds all threads of this process, and their future threads, to one CPU.
 func pin(cpu int) error {
 	var set unix.CPUSet
 	set.Set(cpu)

@@ -105,7 +105,7 @@ func countObjects(a *arena.Arena) (n int) {
 	return n
 }
 
-// Each AttachX opens what another process has created, whatever that one chose, and
+// Each AttachX opens what another process has created, whatever options that process chose, and
 // creates nothing itself.
 func TestAttachOnlyFinds(t *testing.T) {
 	a := newArena(t, nil)
@@ -127,7 +127,7 @@ func TestAttachOnlyFinds(t *testing.T) {
 	require.Equal(t, before+len(openers), countObjects(a))
 }
 
-// A number of 0 is refused before anything is created, so the creator's number holds.
+// A number of 0 is refused before anything is created, so the number of the real creator holds.
 func TestOpenRefusesZero(t *testing.T) {
 	a := newArena(t, nil)
 	before := countObjects(a)
@@ -145,7 +145,7 @@ func TestOpenRefusesZero(t *testing.T) {
 	require.ErrorIs(t, second(a.Block("block", 0)), fs.ErrInvalid)
 	require.Equal(t, before, countObjects(a))
 
-	// The creator comes second, and its numbers hold for a process that attaches.
+	// The creator comes second. A process that attaches gets the creator's numbers.
 	proctest.Start(t, "attach", proctest.Params(nameOf(a))).Await(t)
 	l, err := prims.AttachLatch(a, "latch", nil)
 	require.NoError(t, err)

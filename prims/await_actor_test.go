@@ -19,24 +19,24 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A hand is an actor for conditions, futures, and waits for many.
+// A hand is an actor for conditions, futures, and waits for several objects.
 type hand struct {
 	conversation[task]
 	a *arena.Arena
 }
 
-// task is one thing that a hand does.
+// task is one task of a hand.
 type task struct {
 	ID     int
 	Op     string
-	Name   string // of the object
+	Name   string // name of the object
 	Lock   string // of a Cond: a Mutex of that name; "local": a sync.Mutex
 	Policy prims.Policy
 	N      int
 	Errno  syscall.Errno
-	Names  []string // for waits for many: "future", "futex@token", and see mixAwaitable
+	Names  []string // for waits for several objects: "future", "futex@token", and see mixAwaitable
 	Limit  time.Duration
-	Ended  bool // the context has ended before
+	Ended  bool // the context has ended before the task
 }
 
 func (o task) number() int { return o.ID }
@@ -88,8 +88,8 @@ func hands(t *testing.T, test func(t *testing.T, x, y *hand, a *arena.Arena)) {
 	})
 }
 
-// blocked starts a task and returns when one more waits for its object, as seen
-// from here.
+// blocked starts a task and returns when there is one more waiter for its object, as this process
+// sees it.
 func (x *hand) blocked(t testing.TB, o task) int {
 	t.Helper()
 	n := waitersOf(x.a, o.Name)
@@ -100,7 +100,7 @@ func (x *hand) blocked(t testing.TB, o task) int {
 	return id
 }
 
-// waitersOf is how many wait in the queue of the object of that name.
+// waitersOf is how many waits are in the queue of the object of that name.
 func waitersOf(a *arena.Arena, name string) (n int) {
 	for o := range a.Objects() {
 		if o.Name == name {
@@ -185,7 +185,7 @@ func (s *handStage) perform(o task, a *answer) error {
 	return s.performFuture(ctx, o, a)
 }
 
-// turnsOf counts those that came back from a Cond, in order; guarded by its lock.
+// turnsOf is the counter of returns from a Cond. The Cond's lock guards it.
 func (s *handStage) turnsOf(name string) (*int64, error) {
 	return arena.Value[int64](s.a, "turns of "+name)
 }

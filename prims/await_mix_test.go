@@ -23,8 +23,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// mixAwaitable is what a name stands for in a wait for many: "seq:name@token",
-// "event:name", or "reset:name". It is nil for others.
+// mixAwaitable returns the Awaitable of a name in a wait for several objects: "seq:name@token",
+// "event:name", or "reset:name". It is nil for other names.
 func mixAwaitable(a *arena.Arena, name string) (prims.Awaitable, error) {
 	kind, rest, ok := strings.Cut(name, ":")
 	if !ok {
@@ -90,7 +90,8 @@ func (s *handStage) performMix(o task, a *answer) error {
 	return nil
 }
 
-// mixEvents makes the events "auto", "auto2", "manual" and "two", two-way and set.
+// mixEvents makes the events "auto", "auto2", "manual" and "two". The last one is bidirectional
+// and set.
 func mixEvents(t *testing.T, a *arena.Arena) (auto *prims.Event) {
 	t.Helper()
 	for name, opts := range map[string]prims.EventOptions{
@@ -107,7 +108,7 @@ func mixEvents(t *testing.T, a *arena.Arena) (auto *prims.Event) {
 
 var mixNames = []string{"f", "futex@1", "seq:q@2", "event:auto", "event:manual", "reset:two", "event:auto2", "seq:q@1"}
 
-// Each of a mix ends the wait, with its index.
+// Each element of a mixed list ends the wait, with its index.
 func TestWaitAnyEventAndSequencer(t *testing.T) {
 	for want, tasks := range map[int][]task{
 		0: {{Op: "set", Name: "f"}},
@@ -124,7 +125,7 @@ func TestWaitAnyEventAndSequencer(t *testing.T) {
 				mixEvents(t, a)
 				names := mixNames
 				if want == 2 {
-					names = names[:7] // the last would be first
+					names = names[:7] // with the last name, the first would come first
 				}
 				id := x.blocked(t, task{Op: "any", Name: "auto2", Names: names})
 				for _, o := range tasks {
@@ -136,7 +137,7 @@ func TestWaitAnyEventAndSequencer(t *testing.T) {
 				for _, n := range []string{"f", "q", "auto", "manual", "two", "auto2"} {
 					require.Zero(t, waitersOf(a, n), n)
 				}
-				// At once, and the token was taken.
+				// The next wait ends at once, and the token was taken.
 				auto := strings.HasPrefix(names[want], "event:auto")
 				r = y.do(t, task{Op: "any", Names: []string{"g", "event:auto", names[want]}, Ended: true})
 				if auto {
@@ -150,7 +151,7 @@ func TestWaitAnyEventAndSequencer(t *testing.T) {
 	}
 }
 
-// If several have come, WaitAny returns the lowest, at once, and takes nothing from the
+// If several have come, WaitAny returns the lowest index at once, and takes nothing from the
 // others.
 func TestWaitAnyEventLowest(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
@@ -167,7 +168,7 @@ func TestWaitAnyEventLowest(t *testing.T) {
 		require.Equal(t, "2", x.must(t, task{Op: "any", Names: []string{"f", "seq:q@3", "event:auto", "event:auto2"}}).Text)
 		require.False(t, auto.IsSet())
 		require.True(t, y.must(t, task{Op: "event.try", Name: "auto2"}).OK)
-		// A context that ends takes nothing, and leaves nobody.
+		// A wait whose context ends takes nothing, and leaves no waiter behind.
 		r := x.do(t, task{Op: "any", Names: mixNames[3:7], Limit: 10 * time.Millisecond})
 		require.Equal(t, []string{"ctx-deadline"}, r.Is)
 		y.must(t, task{Op: "event.set", Name: "auto"})
@@ -176,7 +177,7 @@ func TestWaitAnyEventLowest(t *testing.T) {
 	})
 }
 
-// WaitAny waits in the queue with others, in each place where it is.
+// WaitAny waits in the queue with others, once for each place in its list.
 func TestWaitAnyEventInLine(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
 		auto := mixEvents(t, a)
@@ -193,11 +194,11 @@ func TestWaitAnyEventInLine(t *testing.T) {
 			require.Equal(t, 5-i, prims.Queued(a, auto.Offset()))
 		}
 		require.False(t, auto.IsSet())
-		// Twice in one: a set is one token.
+		// The same Event twice in one list: a set is one token.
 		id := x.blocked(t, task{Op: "any", Name: "f", Names: []string{"event:auto", "f", "event:auto"}})
 		y.must(t, task{Op: "event.set", Name: "auto"})
 		require.Empty(t, x.wait(t, id).Err)
-		// All take theirs.
+		// All three take their tokens.
 		id = x.blocked(t, task{Op: "all", Name: "f", Names: []string{"event:auto", "f", "event:auto"}})
 		y.must(t, task{Op: "set", Name: "f"})
 		y.must(t, task{Op: "event.set", Name: "auto"})
@@ -210,7 +211,7 @@ func TestWaitAnyEventInLine(t *testing.T) {
 	})
 }
 
-// A pulse lets a wait for many go, too, in both directions.
+// A pulse also ends a wait for several objects, in both directions.
 func TestWaitAnyEventPulse(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
 		mixEvents(t, a)
@@ -225,7 +226,7 @@ func TestWaitAnyEventPulse(t *testing.T) {
 	})
 }
 
-// WaitAny may be handed a token and then return another event, or its process may die before it
+// WaitAny may be handed a token and then return another event. Or its process may die before it
 // has seen the token, or while it passes the token on. In each case the next waiter gets the
 // token, or the Event has it again.
 func TestWaitAnyEventPassesOn(t *testing.T) {
@@ -277,8 +278,8 @@ func TestWaitAnyEventPassesOn(t *testing.T) {
 	}
 }
 
-// A process sets an Event and dies; the waiter has what was set before, and goes on waiting
-// for the rest.
+// A process sets an Event and dies. The waiter gets what was set before, and goes on waiting for
+// the rest.
 func TestWaitAnyEventSetterDies(t *testing.T) {
 	a := newArena(t, nil)
 	auto := mixEvents(t, a)
@@ -292,7 +293,7 @@ func TestWaitAnyEventSetterDies(t *testing.T) {
 	here.must(t, task{Op: "event.set", Name: "auto"})
 	require.Equal(t, "2", x.wait(t, id).Text)
 	require.False(t, auto.IsSet())
-	// While it sets, over and over.
+	// The process dies while it sets again and again.
 	y = remoteHand(t, a, "setter")
 	for range 100 {
 		y.start(task{Op: "event.set", Name: "auto"})
@@ -307,7 +308,7 @@ func TestWaitAnyEventSetterDies(t *testing.T) {
 	sound(t, a)
 }
 
-// A process that sets, or counts, dies or is stopped before it lets a waiter go.
+// A process that sets or counts dies or is stopped before it ends a wait.
 func TestWaitAnySequencerSetterDiesOnTheWay(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -321,7 +322,7 @@ func TestWaitAnySequencerSetterDiesOnTheWay(t *testing.T) {
 	} {
 		for _, how := range []string{"SHMSYNC_CRASHPOINT", "SHMSYNC_CRASHPOINT_STOP"} {
 			if how != "SHMSYNC_CRASHPOINT" && point != "event.set.stored" && point != "sequencer.count.counted" {
-				continue // it has the queue lock
+				continue // the stopped process holds the queue lock
 			}
 			t.Run(how+" "+point, func(t *testing.T) {
 				a := newArena(t, nil)
@@ -349,8 +350,8 @@ func TestWaitAnySequencerSetterDiesOnTheWay(t *testing.T) {
 	}
 }
 
-// A stop and a cancellation of a Sequencer end the wait with its index; what is reached
-// beats a stop.
+// A stop and a cancellation of a Sequencer end the wait with its index; a token that is reached
+// takes precedence over a stop.
 func TestWaitAnySequencerStop(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
 		mixEvents(t, a)
@@ -390,8 +391,8 @@ func TestWaitAnySequencerCloses(t *testing.T) {
 	require.True(t, auto.TryWait())
 }
 
-// The race of conservation: the setter makes a token when the last was taken, and no
-// sooner. A token that is lost hangs it; a token that is there twice is counted.
+// mixRace tests conservation: the setter makes a token only after the last one was taken. A lost
+// token makes the test hang; a duplicate token is counted.
 type mixRace struct {
 	gate, token, over *prims.Event
 	taken             *prims.Sequencer
@@ -406,7 +407,7 @@ func openMixRace(a *arena.Arena) (r mixRace, err error) {
 	return r, errors.Join(errs[:]...)
 }
 
-// take takes tokens until it is over, with waits of all sorts that end.
+// take takes tokens until the end, by waits of all sorts, some of which end without one.
 func (x mixRace) take(seed uint64) error {
 	r := rand.New(rand.NewPCG(seed, 1))
 	for {

@@ -13,7 +13,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// breakBarrier has a process join and die, so that the present phase breaks.
+// breakBarrier makes a process join and die, so that the present phase breaks.
 func breakBarrier(t *testing.T, a *arena.Arena, b *prims.Barrier, label string) prims.BarrierPhase {
 	t.Helper()
 	victim := gateActor(t, a, label)
@@ -24,7 +24,7 @@ func breakBarrier(t *testing.T, a *arena.Arena, b *prims.Barrier, label string) 
 	return phase
 }
 
-// A wait for a broken phase fails however many phases have broken or ended since.
+// A wait for a broken phase fails, however many later phases have broken or ended.
 func TestBarrierWaitReportsEveryBrokenPhase(t *testing.T) {
 	a := newArena(t, nil)
 	b := newBarrier(t, a, "plain", 2, nil)
@@ -51,7 +51,8 @@ func TestBarrierWaitReportsEveryBrokenPhase(t *testing.T) {
 	}
 }
 
-// A wait for a phase so old that a later one took its record fails: it may have broken.
+// A wait fails for a phase so old that a later one has replaced its record: the phase may have
+// broken.
 func TestBarrierWaitForgottenPhase(t *testing.T) {
 	a := newArena(t, nil)
 	b := newBarrier(t, a, "plain", 1, nil)
@@ -67,8 +68,8 @@ func TestBarrierWaitForgottenPhase(t *testing.T) {
 	require.NoError(t, b.WaitContext(t.Context(), 1), "its record is its own")
 }
 
-// After several deaths State says how many parties were lost and whose they were, and
-// Reset goes on with the others.
+// After several deaths State says how many parties were lost and to which processes they
+// belonged, and Reset goes on with the others.
 func TestBarrierResetAfterSeveralDeaths(t *testing.T) {
 	a := newArena(t, nil)
 	b := newBarrier(t, a, "plain", 6, nil)

@@ -23,8 +23,8 @@ func newBarrier(t testing.TB, a *arena.Arena, name string, parties int64, comple
 	return b
 }
 
-// Workers in one process, some of which drop out: the completion runs once a phase,
-// before anybody is let go, by the last to arrive.
+// Workers in one process, some of which drop out: the last to arrive runs the completion once in
+// each phase, before any wait ends.
 func TestBarrierInOneProcess(t *testing.T) {
 	a := newArena(t, nil)
 	var b *prims.Barrier
@@ -89,7 +89,7 @@ func TestBarrierArriveAndDrop(t *testing.T) {
 	require.Equal(t, []int64{1, 2}, []int64{st.Pending, st.Expected})
 	b.ArriveAndWait()
 	gateSmooth(t, y.wait(t, id))
-	x.proc.Kill(t) // it is no party any more
+	x.proc.Kill(t) // it no longer has a party
 	alone(t, a, 2)
 	for range 3 {
 		id := gateBlocked(t, a, y, b.Offset(), order{Op: "barrier.meet", Object: "plain"})
@@ -130,7 +130,7 @@ func TestBarrierCompletionElsewhere(t *testing.T) {
 	require.Equal(t, int64(1), b.State().Pending)
 }
 
-// A hundred thousand phases of two processes: neither is ever one ahead.
+// Two processes go through a hundred thousand phases, and neither is ever one phase ahead.
 func TestBarrierPhases(t *testing.T) {
 	phases := proctest.Rounds(5_000, 100_000)
 	a := newArena(t, nil)
@@ -161,8 +161,8 @@ func TestBarrierMisuse(t *testing.T) {
 	x.must(t, order{Op: "barrier.arrive", Object: "plain", N: 2})
 }
 
-// A party that dies before it arrives breaks the phase, if it was one in the phase
-// before or has joined; one that dies after it has arrived breaks the next one.
+// A party that dies before it arrives breaks the phase, if it was a party in the previous phase
+// or has joined. A party that dies after it has arrived breaks the next phase.
 func TestBarrierDeath(t *testing.T) {
 	for _, how := range []string{"before", "joined", "after", "some of its parties"} {
 		t.Run(how, func(t *testing.T) {
@@ -196,7 +196,7 @@ func TestBarrierDeath(t *testing.T) {
 			} else {
 				gateRefused(t, x.wait(t, id), "victim")
 			}
-			// Broken, now and later, for everybody; arrivals count nothing.
+			// The phase is broken, now and later, for all waits; arrivals do not count.
 			st := b.State()
 			require.ErrorIs(t, st.Err, shmsync.ErrOwnerDead)
 			require.Equal(t, "victim", st.Who.Label)
@@ -210,15 +210,15 @@ func TestBarrierDeath(t *testing.T) {
 				if phase == 0 {
 					return nil
 				}
-				return b.WaitContext(t.Context(), 0) // that one was over
+				return b.WaitContext(t.Context(), 0) // phase 0 was over
 			}())
-			// One of the waiters that are told begins anew, with fewer.
+			// One of the processes that got the error begins anew, with fewer parties.
 			require.True(t, b.ResetTo(2))
 			require.False(t, x.must(t, order{Op: "barrier.reset", Object: "plain", N: 7}).OK)
 			st = b.State()
 			require.Equal(t, []int64{2, 2}, []int64{st.Pending, st.Expected})
 			require.NoError(t, st.Err)
-			gateRefused(t, x.do(t, order{Op: "barrier.waitctx", Object: "plain", Token: phase}), "victim") // it never was
+			gateRefused(t, x.do(t, order{Op: "barrier.waitctx", Object: "plain", Token: phase}), "victim") // it never was one
 			for range 3 {
 				id := gateBlocked(t, a, x, b.Offset(), order{Op: "barrier.meet", Object: "plain"})
 				b.ArriveAndWait()
@@ -229,8 +229,8 @@ func TestBarrierDeath(t *testing.T) {
 	}
 }
 
-// Deaths that break nothing: of a process that has left, of one that a whole phase went by
-// without, and of one that never came.
+// Deaths that break nothing: of a process that has left, of a process for which a whole phase
+// passed without it, and of a process that never came.
 func TestBarrierDeathOfStrangers(t *testing.T) {
 	a := newArena(t, nil)
 	b := newBarrier(t, a, "plain", 2, nil)
@@ -253,8 +253,8 @@ func TestBarrierDeathOfStrangers(t *testing.T) {
 	require.Equal(t, prims.BarrierPhase(4), b.State().Phase)
 }
 
-// A process is as many of the parties as came in the last phase: others took the place
-// of the second one, so its death breaks only what it still is.
+// A process has as many parties as arrived in the last phase. Others took the place of its second
+// party, so its death breaks only what it still has.
 func TestBarrierFewerParties(t *testing.T) {
 	a := newArena(t, nil)
 	b := newBarrier(t, a, "plain", 3, nil)
@@ -270,13 +270,13 @@ func TestBarrierFewerParties(t *testing.T) {
 	require.Equal(t, int64(2), b.State().Own)
 	b.Wait(b.Arrive(2))
 	require.ErrorIs(t, b.State().Err, shmsync.ErrOwnerDead)
-	// Those who had not arrived in a phase that was broken are parties of the next.
+	// Parties that had not arrived in a broken phase are parties of the next.
 	require.True(t, b.ResetTo(2))
 	require.Equal(t, int64(2), b.State().Own)
 }
 
-// The last to arrive is killed while it runs the completion: the phase is broken, and
-// nobody runs it again.
+// The last to arrive is killed while it runs the completion: the phase is broken, and the
+// completion does not run again.
 func TestBarrierCompleterDies(t *testing.T) {
 	a := newArena(t, nil)
 	tr, err := arena.Value[gateTraces](a, "traces")
@@ -319,7 +319,7 @@ func TestBarrierCompletionPanics(t *testing.T) {
 	gateSmooth(t, x.wait(t, id))
 }
 
-// A stopped party is alive: nobody goes on without it, and nobody is told that it died.
+// A stopped party is alive: no party goes on without it, and no wait reports its death.
 func TestBarrierStoppedParty(t *testing.T) {
 	a := newArena(t, nil)
 	b := newBarrier(t, a, "plain", 2, nil)
@@ -335,7 +335,7 @@ func TestBarrierStoppedParty(t *testing.T) {
 	require.NoError(t, b.WaitContext(ctx, p)) // which has ended
 }
 
-// A context that ends, beside the end of a phase.
+// A context ends at the same time as a phase.
 func TestBarrierCancelRace(t *testing.T) {
 	rounds := proctest.Rounds(2_000, 20_000)
 	a := newArena(t, nil)

@@ -23,16 +23,16 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// fuzzedBody is an object of some kind, with all that can be done with it.
+// fuzzedBody is an object of some kind, with all operations on it.
 type fuzzedBody struct {
 	offset arena.Offset
-	waits  map[string]func(ctx context.Context) // end with ctx
+	waits  map[string]func(ctx context.Context) // waits that end with ctx
 	calls  map[string]func()
 	close  func() error
 }
 
-// fuzzedKinds make an object of each kind. Their places are in the corpus: new ones go
-// to the end.
+// fuzzedKinds make an object of each kind. The corpus contains their indices, so new kinds go to
+// the end.
 var fuzzedKinds = []struct {
 	name string
 	open func(a *arena.Arena) (fuzzedBody, error)
@@ -265,7 +265,7 @@ var fuzzedKinds = []struct {
 	}},
 }
 
-// fuzzedLocker is what locks of all kinds can do.
+// fuzzedLocker has the methods of locks of all kinds.
 type fuzzedLocker interface {
 	LockContext(ctx context.Context) error
 	TryLock() bool
@@ -334,11 +334,11 @@ func fuzzedGate(x interface {
 	return fuzzedBody{x.Offset(), waits, calls, x.Close}
 }
 
-// fuzzedPatches is how many words a script overwrites at most, each time.
+// fuzzedPatches is the most words that a script overwrites each time.
 const fuzzedPatches = 20
 
-// fuzzedPatch overwrites one word of an object, or of a node that waits at it, with
-// what may mean something.
+// fuzzedPatch overwrites one word of an object, or of a wait node of the object, with a value
+// that may have a meaning.
 func fuzzedPatch(a *arena.Arena, o arenakernel.Object, where uint16, value uint64) {
 	at := o.Body + arena.Offset(uint64(where>>4)*8%(o.Size&^7))
 	w := arena.At[atomic.Uint64](a, at)
@@ -363,7 +363,7 @@ func fuzzedPatch(a *arena.Arena, o arenakernel.Object, where uint16, value uint6
 			case 0:
 				n.Next().Store(value)
 			case 1:
-				n.Next().Store(uint64(off)/64<<32 | uint64(off)/64) // itself
+				n.Next().Store(uint64(off)/64<<32 | uint64(off)/64) // a link to itself
 			case 2:
 				n.Stamp().Store(value)
 			case 3:
@@ -381,9 +381,9 @@ func fuzzedPatch(a *arena.Arena, o arenakernel.Object, where uint16, value uint6
 	}
 }
 
-// A peer may write anything into an object of any kind and into the nodes of its waiters:
-// no crash, no access out of place; waits end with their contexts, and everything else when
-// the bytes are zero, if not before.
+// A peer may write anything into an object of any kind and into the nodes of its waiters. There
+// is no crash and no access outside. Waits end with their contexts, and everything else ends at
+// the latest when the bytes are zero.
 func fuzzBody(t testing.TB, h *hostile, script []byte) {
 	if len(script) < 2 {
 		return
@@ -401,7 +401,7 @@ func fuzzBody(t testing.TB, h *hostile, script []byte) {
 			fuzzedPatch(a, o, binary.LittleEndian.Uint16(s), binary.LittleEndian.Uint64(s[2:]))
 		}
 	}
-	// ended has f end, if not now then when the bytes are zero.
+	// ended makes sure that f ends, at the latest when the bytes are zero.
 	ended := func(what string, f func()) error {
 		done := make(chan error, 1)
 		go func() { done <- guardedGate(kind.name+" "+what, body.words, f) }()
@@ -454,7 +454,7 @@ func fuzzBody(t testing.TB, h *hostile, script []byte) {
 	require.NoError(t, b.close())
 }
 
-// fuzzedStacks are those of the goroutines that are inside the library.
+// fuzzedStacks are the stacks of the goroutines that are inside the library.
 func fuzzedStacks() string {
 	buf := make([]byte, 4<<20)
 	var b strings.Builder
@@ -466,7 +466,7 @@ func fuzzedStacks() string {
 	return b.String()
 }
 
-// fuzzedSeeds has something of everything for each kind.
+// fuzzedSeeds contains all operations for each kind.
 func fuzzedSeeds() (seeds [][]byte) {
 	values := []uint64{0, 1, ^uint64(0), 1<<32 + 1, 1 << 63, 0x01000000_00000040, 0x06000000_00000000, 0x20000801}
 	for kind := range fuzzedKinds {
@@ -482,7 +482,7 @@ func fuzzedSeeds() (seeds [][]byte) {
 	return seeds
 }
 
-// FuzzBodies has a peer write anything into an object of any kind.
+// FuzzBodies lets a peer write anything into an object of any kind.
 func FuzzBodies(f *testing.F) {
 	for _, s := range fuzzedSeeds() {
 		f.Add(s)
@@ -492,8 +492,8 @@ func FuzzBodies(f *testing.F) {
 	f.Fuzz(func(t *testing.T, script []byte) { fuzzBody(t, &h, script) })
 }
 
-// The same with scripts at random, for a while: what the fuzzer tries, where its
-// processes can be seen to fail.
+// The same with random scripts, for a while: it tries what the fuzzer tries in its processes,
+// where a failure may stay unseen.
 func TestHostileBodies(t *testing.T) {
 	d := proctest.Rounds(proctest.Scale(4*time.Second)/8, proctest.Scale(4*time.Second))
 	if s := os.Getenv("SHMSYNC_TEST_BODIES"); s != "" {

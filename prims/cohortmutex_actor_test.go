@@ -17,8 +17,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A CohortMutex has the properties of a Mutex: the tests of a Mutex run with a CohortMutex
-// in its place.
+// A CohortMutex has the properties of a Mutex: the tests of a Mutex also run with a CohortMutex
+// instead.
 
 // actorMutex is what actors lock: a Mutex or a CohortMutex.
 type actorMutex interface {
@@ -36,20 +36,20 @@ type actorMutex interface {
 	HeldByUs() bool
 }
 
-// cohortActor is a CohortMutex as actors lock it.
+// cohortActor is a CohortMutex for actors.
 type cohortActor struct{ *prims.CohortMutex }
 
 func (c cohortActor) State() prims.MutexState { return c.CohortMutex.State().MutexState }
 
-// cohortVar says that the mutexes of an actor are CohortMutexes. Which node a call runs
-// on is chance in all of this package's tests that do not say it: calls move.
+// cohortVar says that the mutexes of an actor are CohortMutexes. Unless a test chooses the node,
+// each call in the tests of this package runs on a random node.
 const cohortVar = "SHMSYNC_TEST_COHORT"
 
-const cohortNodes = 4 // of the hosts that tests believe in
+const cohortNodes = 4 // number of nodes of the host that tests pretend
 
 var (
 	asCohort   atomic.Bool
-	cohortNode atomic.Int64 // which node calls of this process run on; -1: on any
+	cohortNode atomic.Int64 // the node on which calls of this process run; -1: any
 )
 
 func init() {
@@ -71,7 +71,7 @@ func init() {
 	}
 }
 
-// asCohortHere has an actor lock what this process does.
+// asCohortHere makes an actor use a CohortMutex if this process does.
 func asCohortHere() proctest.Option {
 	if asCohort.Load() {
 		return proctest.Env(cohortVar + "=1")
@@ -109,7 +109,7 @@ func onCohort(t *testing.T, tests map[string]func(t *testing.T)) {
 	}
 }
 
-// onCohortNode has the calls of this process run on a node, until the test ends.
+// onCohortNode makes the calls of this process run on a node, until the test ends.
 func onCohortNode(t testing.TB, node int64) {
 	old := cohortNode.Swap(node)
 	t.Cleanup(func() { cohortNode.Store(old) })

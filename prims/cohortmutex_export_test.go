@@ -16,10 +16,10 @@ const (
 	CohortQuiet  = cohortQuiet
 )
 
-// Waiters is how many goroutines of this process sleep, or park, for c.
+// Waiters is how many goroutines of this process sleep or park, waiting for c.
 func (c *CohortMutex) Waiters() int { return c.global.Waiters() }
 
-// OwnerWord is the owner word as it is.
+// OwnerWord is the value of the owner word.
 func (c *CohortMutex) OwnerWord() uint32 { return c.global.OwnerWord() }
 
 // HeldByUs reports whether the owner word says that this process holds c, or
@@ -30,7 +30,7 @@ func (c *CohortMutex) HeldByUs() bool { return c.global.HeldByUs() }
 func (c *CohortMutex) Turn() uint32     { return c.words.turn.Load() }
 func (c *CohortMutex) SetTurn(v uint32) { c.words.turn.Store(v) }
 
-// SeenTurn is what the fast path goes by.
+// SeenTurn is the turn that the fast path reads.
 func (c *CohortMutex) SeenTurn() uint32 { return *c.turn }
 
 // LocalLock is the owner word of a local lock; LocalLockWaiters is how many goroutines of this
@@ -41,11 +41,11 @@ func (c *CohortMutex) LocalLockWaiters(k int) int { return c.localLocks[k].mutex
 // LocalLockSpin is the spin budget of local lock k.
 func (c *CohortMutex) LocalLockSpin(k int) time.Duration { return c.localLocks[k].mutex.Spin() }
 
-// TakeLocalLock takes local lock k, and LeaveLocalLock gives it back.
+// TakeLocalLock takes local lock k, and LeaveLocalLock releases it.
 func (c *CohortMutex) TakeLocalLock(k int)  { c.localLocks[k].mutex.Lock() }
 func (c *CohortMutex) LeaveLocalLock(k int) { c.localLocks[k].mutex.Unlock() }
 
-// Shut reports whether this process passes local lock k by.
+// Shut reports whether this process bypasses local lock k.
 func (c *CohortMutex) Shut(k int) bool { return c.localLocks[k].shut.Load() > shmsync.Monotonic() }
 
 // Announced reports whether a waiter sleeps for the lock itself.
@@ -54,22 +54,22 @@ func (c *CohortMutex) Announced() bool { return c.global.wakeWord.Announced() }
 // Object is the object under c.
 func (c *CohortMutex) Object() arenakernel.Object { return c.object }
 
-// Yields reports whether one of a node lets others go first.
+// Yields reports whether a waiter of a node lets others go first.
 func (c *CohortMutex) Yields(node int) bool { return c.yields(node) }
 
-// SetCohortDefer changes for how long one lets others go first, in this process.
+// SetCohortDefer changes how long a waiter lets others go first, in this process.
 func SetCohortDefer(ns int64) (old int64) {
 	old, cohortDefers = cohortDefers, ns
 	return old
 }
 
-// SetCohortIdle changes for how long a lock is left free for another node's turn.
+// SetCohortIdle changes how long a lock is left free for the turn of another node.
 func SetCohortIdle(ns int64) (old int64) {
 	old, cohortIdles = cohortIdles, ns
 	return old
 }
 
-// SetCohortUnresponsive changes for how long nodes that do not come are not let go first.
+// SetCohortUnresponsive changes for how long unresponsive nodes are not let go first.
 func SetCohortUnresponsive(ns int64) (old int64) {
 	old, cohortUnresponsiveFor = cohortUnresponsiveFor, ns
 	return old
@@ -92,12 +92,13 @@ func CohortTurnWord(node, quiet, passes int) uint32 {
 	return uint32(makeCohortTurn(node, quiet, passes))
 }
 
-// Body is where the words of c are, and how many bytes.
+// Body is the offset and the length of the words of c.
 func (c *CohortMutex) Body() (off, size uint64) {
 	return uint64(c.object.Body), cohortBytes(c.nodes)
 }
 
-// SetCohortStarves changes what the timeout at a local lock is reckoned by, in this process.
+// SetCohortStarves changes the time from which the timeout at a local lock is computed, in this
+// process.
 func SetCohortStarves(ns int64) (old int64) {
 	old, cohortStarves = cohortStarves, ns
 	return old

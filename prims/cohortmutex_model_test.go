@@ -10,17 +10,17 @@ import (
 	"github.com/shmsync/shmsync/internal/model"
 )
 
-// cohortModel is a CohortMutex and its callers, one thread each of a process of its own.
-// A mutex is one step to take and one to give back: the models of Mutex show that a Mutex
-// is one, also when processes die or sleep. Time is a step that may come at any moment, or,
-// where the model is patient, never.
+// cohortModel is a CohortMutex and its callers, one thread in each process. Taking a mutex is one
+// step, and so is releasing it: the models of Mutex show that a Mutex works that way even when
+// processes die or sleep. Time is a step that may come at any moment; if the model is patient, it
+// never comes.
 type cohortModel struct {
-	nodes   []int // of each thread
+	nodes   []int // node of each thread
 	cancels bool  // contexts may end
-	kills   uint8 // how many may die
-	stops   uint8 // how many may be stopped for ever, without the lock
+	kills   uint8 // number of threads that may die
+	stops   uint8 // number of threads that may be stopped for ever, without the lock
 	wild    uint8 // how often a peer may overwrite turn
-	patient bool  // nobody loses timeout: what is left is the preference
+	patient bool  // no timeout passes: only the preference is left
 	policy  Policy
 	bug     bug
 }
@@ -31,27 +31,27 @@ const (
 )
 
 type cohortState struct {
-	global    uint8 // 0, the number of its holder from 1 on, or cohortLost
+	global    uint8 // 0, 1 plus its holder, or cohortLost
 	localLock [2]uint8
 	turn      cohortTurn
 	thread    [cohortThreads]cohortThread
 	kills     uint8
 	stops     uint8
 	wild      uint8
-	run       uint8 // how often in a row the node that had it last has got it while another waited
+	run       uint8 // how often in a row the node of the last holder has got it while another node waited
 }
 
 type cohortThread struct {
 	pc   uint8
 	life uint8
-	has  bool // its local lock
+	has  bool // it has its local lock
 	late bool // its context has ended
-	vain bool // its node's turn was over, it let others go first, and they did not come
+	vain bool // the turn of its node was over, it let others go first, and they did not come
 }
 
 const (
 	cIdle      uint8 = iota
-	cTry             // it need not yield: a try at a free lock
+	cTry             // it tries a free lock and need not yield
 	cLocalLock       // it wants its local lock
 	cWay             // it lets others go first
 	cLock            // it is a waiter of global
@@ -91,7 +91,7 @@ func (m cohortModel) explore(b bug) model.Result {
 	return spec.Explore()
 }
 
-// few leaves out the numbers in the middle, where nothing happens.
+// few leaves out the numbers in the middle, at which nothing changes.
 func (cohortModel) few(t cohortTurn) cohortTurn {
 	quiet, passes := t.quiet(), t.passes()
 	if quiet == 1 {
@@ -180,7 +180,7 @@ func (m *cohortModel) next(s *cohortState, emit func(model.Step[cohortState])) {
 	}
 }
 
-// step emits what a thread can do next.
+// step emits the possible next steps of a thread.
 func (m *cohortModel) step(s *cohortState, i, node int, emit func(model.Step[cohortState])) {
 	me, t := uint8(i+1), &s.thread[i]
 	send := func(pc uint8, label string, optional bool, change func(s *cohortState, t *cohortThread)) {
@@ -270,7 +270,7 @@ func (m *cohortModel) step(s *cohortState, i, node int, emit func(model.Step[coh
 		if s.turn == 0 {
 			send(pc, "took it at once, or sees nobody", false, nil)
 		}
-		// A sleeping waiter is seen, a waiter that spins at its local lock perhaps not.
+		// A sleeping waiter is seen. A waiter that spins at its local lock may not be seen.
 		if m.crowded(s, i) {
 			send(pc, "sees others", false, said(true))
 		}
@@ -296,14 +296,14 @@ func (m *cohortModel) step(s *cohortState, i, node int, emit func(model.Step[coh
 	}
 }
 
-// turnWord is what a waiter does that goes to sleep.
+// turnWord is the change that a waiter makes before it sleeps.
 func (m *cohortModel) turnWord(s *cohortState, send func(uint8, string, bool, func(*cohortState, *cohortThread)), pc uint8) {
 	if s.turn == 0 && s.global != 0 {
 		send(pc, "stirs, and sleeps", true, func(s *cohortState, _ *cohortThread) { s.turn = cohortContended })
 	}
 }
 
-// crowded reports whether anybody else wants it.
+// crowded reports whether another thread wants the lock.
 func (m *cohortModel) crowded(s *cohortState, me int) bool {
 	for i := range m.nodes {
 		if pc := s.thread[i].pc; i != me && (pc == cLocalLock || pc == cWay || pc == cLock) {
@@ -313,8 +313,8 @@ func (m *cohortModel) crowded(s *cohortState, me int) bool {
 	return false
 }
 
-// count counts the run of a node: while it is told that many compete, and a thread of
-// another node has come to the lock.
+// count counts the run of a node, while the turn says that many compete and a thread of another
+// node waits for the lock.
 func (m *cohortModel) count(s *cohortState, node int) {
 	if !m.patient {
 		return
@@ -331,8 +331,8 @@ func (m *cohortModel) count(s *cohortState, node int) {
 	s.run++
 }
 
-// cohortRunMost is 64 passes as few counts them, and one of each thread of the node, which
-// may have decided to take it before.
+// cohortRunMost is 64 passes as few counts them, and one more for each thread of the node, which
+// may have decided before to take the lock.
 const cohortRunMost = 2 + 2
 
 func (m *cohortModel) check(s *cohortState) error {
@@ -358,8 +358,8 @@ func (m *cohortModel) check(s *cohortState) error {
 	return nil
 }
 
-// done reports whether all calls of the threads that go on have ended, and no traces of the
-// dead are left.
+// done reports whether all calls of the threads that go on have ended, and the dead have left no
+// traces.
 func (m *cohortModel) done(s *cohortState) bool {
 	for i, node := range m.nodes {
 		t, me := &s.thread[i], uint8(i+1)
@@ -376,8 +376,8 @@ func (m *cohortModel) show(s *cohortState) string {
 	return fmt.Sprintf("global %d, local locks %v, %v, threads %v, run %d", s.global, s.localLock, s.turn, s.thread[:len(m.nodes)], s.run)
 }
 
-// TestModelCohort: the composition of a CohortMutex is right whatever its hints say, also
-// when threads die or are stopped; and its preference is bounded.
+// TestModelCohort: the composition of a CohortMutex is correct whatever its hints say, even when
+// threads die or are stopped, and its preference is bounded.
 func TestModelCohort(t *testing.T) {
 	plain := cohortModel{nodes: []int{0, 0, 1}, cancels: true, wild: 1, policy: PolicyRelease}
 	dying := cohortModel{nodes: []int{0, 0, 1}, kills: 1, policy: PolicyReport}

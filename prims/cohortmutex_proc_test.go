@@ -27,7 +27,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// cohortDeferVar is for how many nanoseconds an actor lets others go first.
+// cohortDeferVar is the number of nanoseconds for which an actor lets others go first.
 const cohortDeferVar = "SHMSYNC_TEST_COHORT_DEFER"
 
 func init() {
@@ -43,7 +43,7 @@ func init() {
 	}
 }
 
-// cohortOn are the options of an actor that is on a node and locks CohortMutexes.
+// cohortOn are the options of an actor on a node that uses CohortMutexes.
 func cohortOn(node int, env ...string) []proctest.Option {
 	return []proctest.Option{proctest.Env(append(env, cohortVar+"=1", fmt.Sprintf("%s=%d", nearVar, node))...)}
 }
@@ -54,7 +54,7 @@ func openCohort(t testing.TB, a *arena.Arena, name string, policy prims.Policy) 
 	return c
 }
 
-// localLocksFree makes sure that nobody has a local lock any more.
+// localLocksFree checks that nobody holds a local lock any more.
 func localLocksFree(t testing.TB, c *prims.CohortMutex) {
 	t.Helper()
 	eventually(t, "the local locks are free", c.String, func() bool {
@@ -67,7 +67,7 @@ func localLocksFree(t testing.TB, c *prims.CohortMutex) {
 	})
 }
 
-// Processes on nodes of their own exclude each other.
+// Processes on different nodes exclude each other.
 func TestCohortMutexHammer(t *testing.T) {
 	a := newArena(t, nil)
 	var actors []*actor
@@ -95,7 +95,7 @@ func TestCohortMutexHammer(t *testing.T) {
 	sound(t, a)
 }
 
-// A waiter has the local lock of its node, one for each; the holder of the lock has none.
+// One waiter of each node has the local lock of its node; the holder of the lock has none.
 func TestCohortMutexLocalLocks(t *testing.T) {
 	a := newArena(t, nil)
 	c := openCohort(t, a, "m", 0)
@@ -123,7 +123,8 @@ func TestCohortMutexLocalLocks(t *testing.T) {
 	sound(t, a)
 }
 
-// Those of a node go first for a while, if there are any, and then those of others.
+// For a while waiters of one node go first, if there are any, and after that the waiters of
+// others.
 func TestCohortMutexYields(t *testing.T) {
 	a := newArena(t, nil)
 	c := openCohort(t, a, "m", 0)
@@ -155,7 +156,7 @@ func TestCohortMutexYields(t *testing.T) {
 	c.Unlock()
 }
 
-// A waiter that was woken lets the node go first whose turn it is, as a comer does; and a
+// A waiter that was woken lets the node go first whose turn it is, as a newcomer does. And a
 // waiter of that node spins although others sleep.
 func TestCohortMutexWokenYields(t *testing.T) {
 	forEver := int64(proctest.Scale(time.Hour))
@@ -183,8 +184,8 @@ func TestCohortMutexWokenYields(t *testing.T) {
 	sound(t, a)
 }
 
-// A waiter goes to the lock itself after a while; its process passes the local lock by only
-// if the lock went on meanwhile.
+// A waiter goes to the lock itself after a while. Its process bypasses the local lock only if the
+// lock changed hands meanwhile.
 func TestCohortMutexShut(t *testing.T) {
 	onCohortNode(t, 0)
 	a := newArena(t, nil)
@@ -220,8 +221,8 @@ func TestCohortMutexShut(t *testing.T) {
 	c.LeaveLocalLock(0)
 }
 
-// A node has the lock for so many times in a row, and not once more, while a waiter of
-// another node comes when it may.
+// A node has the lock a bounded number of times in a row while a waiter of another node is ready
+// to take it.
 func TestCohortMutexBound(t *testing.T) {
 	old := prims.SetCohortDefer(int64(proctest.Scale(20 * time.Second)))
 	t.Cleanup(func() { prims.SetCohortDefer(old) })
@@ -241,7 +242,7 @@ func TestCohortMutexBound(t *testing.T) {
 			t.Fatalf("%d in a row at most, and no long run\n%s", most, words(a))
 		}
 		c.Lock()
-		if *v != seen || c.LocalLock(1) == 0 || c.Turn() == 0 { // it has had it, or does not wait, or only spins so far
+		if *v != seen || c.LocalLock(1) == 0 || c.Turn() == 0 { // it has had the lock, or does not wait, or still spins
 			if run > prims.CohortPasses/2 {
 				ends++
 			}
@@ -254,13 +255,14 @@ func TestCohortMutexBound(t *testing.T) {
 	}
 	far.proc.Kill(t)
 	t.Logf("%d in a row at most; %d long runs", most, ends)
-	// The first of a run is no pass, and nor is one in which the far one was on its way.
+	// The first hold of a run is no pass, nor is a hold that began while the far waiter was on
+	// its way.
 	require.LessOrEqual(t, most, prims.CohortPasses+2)
 }
 
-// A waiter that is stopped with its local lock delays its own node for a moment only, and
-// other nodes not at all; it goes on when it is continued. A waiter that is killed leaves
-// nothing.
+// A waiter that is stopped with its local lock delays its own node only for a moment, and other
+// nodes not at all. It goes on when it is continued. A waiter that is killed leaves nothing
+// behind.
 func TestCohortMutexStoppedWaiter(t *testing.T) {
 	a := newArena(t, nil)
 	c := openCohort(t, a, "m", 0)
@@ -272,8 +274,8 @@ func TestCohortMutexStoppedWaiter(t *testing.T) {
 			id := x.blocked(t, order{Op: "lock", Object: "m"})
 			eventually(t, "it has its local lock", c.String, func() bool { return c.LocalLock(1) != 0 })
 			x.proc.Stop(t)
-			// More than sleep in the kernel, with and without a context, on its node and
-			// on another.
+			// More waiters than can sleep in the kernel, with and without a context, on its node
+			// and on another.
 			here := localActor(a)
 			here.local.(*stage).mutexes["m"] = cohortActor{c}
 			far := remoteActor(t, a, "far", cohortOn(2)...)
@@ -296,7 +298,7 @@ func TestCohortMutexStoppedWaiter(t *testing.T) {
 			}
 			require.Less(t, time.Since(start), timeout())
 			require.NotZero(t, c.LocalLock(1), "it is stopped, and has its local lock")
-			// Nobody comes to the local lock in vain each time.
+			// Waiters do not wait at the local lock in vain each time.
 			for range 200 {
 				c.Lock()
 				c.Unlock()
@@ -318,8 +320,8 @@ func TestCohortMutexStoppedWaiter(t *testing.T) {
 }
 
 // If the holder of another node's local lock is stopped, that node does not come when it is let
-// go first. Then it is not waited for each time. A lock that no other process wants soon is one
-// of its fast path again.
+// go first. After that, waiters do not wait for it each time. A lock that no other process wants
+// soon uses the fast path again.
 func TestCohortMutexUnresponsive(t *testing.T) {
 	onCohortNode(t, 0)
 	a := newArena(t, nil)
@@ -334,18 +336,18 @@ func TestCohortMutexUnresponsive(t *testing.T) {
 	require.True(t, c.Yields(0))
 	was := prims.SetCohortUnresponsive(int64(proctest.Scale(time.Hour)))
 	t.Cleanup(func() { prims.SetCohortUnresponsive(was) })
-	c.Lock() // lets it go first
+	c.Lock() // lets the other node go first
 	c.Unlock()
 	for _, passes := range []int{prims.CohortPasses, 1 << 15, 3} {
 		c.SetTurn(prims.CohortTurnWord(0, 0, passes))
 		require.False(t, c.Yields(0), "it is waited for once more")
-		for range prims.CohortQuiet + 1 { // the first may meet a sleeper
+		for range prims.CohortQuiet + 1 { // the first hold may find a sleeper
 			c.Lock()
 			c.Unlock()
 		}
 		require.Zero(t, c.Turn())
 	}
-	// It is let go first again after a while.
+	// After a while the node is let go first again.
 	prims.SetCohortUnresponsive(1)
 	c.MakeResponsive()
 	c.SetTurn(prims.CohortTurnWord(0, 0, prims.CohortPasses))
@@ -357,8 +359,7 @@ func TestCohortMutexUnresponsive(t *testing.T) {
 	sound(t, a)
 }
 
-// A waiter without a local lock sleeps where others sleep, even if it is to let others go
-// first.
+// A waiter without a local lock sleeps where others sleep, even if it has to let others go first.
 func TestCohortMutexWithoutLocalLock(t *testing.T) {
 	old := prims.SetCohortDefer(int64(2 * timeout()))
 	t.Cleanup(func() { prims.SetCohortDefer(old) })
@@ -395,7 +396,7 @@ func TestCohortMutexWithoutLocalLock(t *testing.T) {
 
 // A waiter at a local lock does not take the lock when its process closes the arena.
 func TestCohortMutexClosedAtLocalLock(t *testing.T) {
-	old := prims.SetCohortStarves(int64(timeout())) // or it goes to the lock after milliseconds
+	old := prims.SetCohortStarves(int64(timeout())) // otherwise it goes to the lock after some milliseconds
 	t.Cleanup(func() { prims.SetCohortStarves(old) })
 	onCohortNode(t, 1)
 	a := newArena(t, nil)
@@ -412,7 +413,7 @@ func TestCohortMutexClosedAtLocalLock(t *testing.T) {
 	require.Empty(t, x.op(t, "lock", "m").Err, "nobody has died with it")
 }
 
-// Where nobody can learn its node, and where there is one, a CohortMutex is a Mutex,
+// If no caller can learn its node, or if there is only one node, a CohortMutex is a Mutex,
 // whatever a peer writes.
 func TestCohortMutexWithoutNodes(t *testing.T) {
 	old := prims.SetKnowsNodes(func() bool { return false })
@@ -429,7 +430,7 @@ func TestCohortMutexWithoutNodes(t *testing.T) {
 		require.Equal(t, turn, c.Turn(), "it is not its word")
 		require.Zero(t, c.SeenTurn(), "the fast path is still there")
 	}
-	c.SetSpin(20 * time.Microsecond) // of those that others use, too
+	c.SetSpin(20 * time.Microsecond) // also the budgets that other processes use
 	require.Equal(t, 20*time.Microsecond, c.LocalLockSpin(1))
 	require.False(t, c.State().Waiting)
 	c.TakeLocalLock(1)
@@ -438,8 +439,8 @@ func TestCohortMutexWithoutNodes(t *testing.T) {
 	sound(t, a)
 }
 
-// A process that dies at a local lock, or between any two steps to the lock, leaves what a
-// Mutex's waiter or holder leaves.
+// A process that dies at a local lock, or between any two steps to the lock, leaves the same
+// state as a waiter or holder of a Mutex.
 func TestCohortMutexCrash(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -506,7 +507,7 @@ func TestCohortMutexCrash(t *testing.T) {
 	}
 }
 
-// Waiters that leave, at a local lock or at the lock, leave no local lock behind.
+// Waiters that leave, at a local lock or at the lock, leave no local lock held.
 func TestCohortMutexCancelRaces(t *testing.T) {
 	a := newArena(t, nil)
 	c := openCohort(t, a, "m", 0)
@@ -537,7 +538,8 @@ func TestCohortMutexCancelRaces(t *testing.T) {
 	sound(t, a)
 }
 
-// Hostile bytes, in the turn, the number of local locks and everywhere, are errors at worst.
+// Hostile bytes in the turn, the number of local locks and everywhere else lead to errors at
+// worst.
 func TestHostileCohortMutex(t *testing.T) {
 	hostileLock(t, hostileRounds(), func(a *arena.Arena, s *scribbler, try func(string, func(context.Context))) {
 		c, err := prims.OpenCohortMutex(a, "", &prims.CohortMutexOptions{Nodes: 3})

@@ -16,8 +16,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A CohortMutex whose callers are on several nodes, and move, has the properties of every
-// Mutex.
+// A CohortMutex whose callers run on several nodes, and move, has the properties of every Mutex.
 func TestCohortMutexSemantics(t *testing.T) {
 	onCohort(t, map[string]func(t *testing.T){
 		"TryLock":         TestMutexTryLock,
@@ -36,7 +35,7 @@ func TestCohortMutexSemantics(t *testing.T) {
 	})
 }
 
-// So are deaths and stops.
+// It survives the same deaths and stops.
 func TestCohortMutexDeaths(t *testing.T) {
 	onCohort(t, map[string]func(t *testing.T){
 		"holder dies":             TestMutexHolderDies,
@@ -52,7 +51,7 @@ func TestCohortMutexDeaths(t *testing.T) {
 	})
 }
 
-// So is what the kernel, or a sandbox, may lack.
+// It works without the same features of the kernel or of a sandbox.
 func TestCohortMutexFallbacks(t *testing.T) {
 	disabled := []string{"robust", "waitv", "membarrier", "robust,waitv,membarrier"}
 	onCohort(t, map[string]func(t *testing.T){
@@ -118,7 +117,7 @@ func TestCohortMutexOpen(t *testing.T) {
 	require.ErrorIs(t, c.Close(), shmsync.ErrClosed)
 	require.NoError(t, a.Delete("c"))
 
-	// As many nodes as this host has, up to the last; on one node it is a Mutex.
+	// It has as many nodes as this host, up to the last with CPUs; with one node it is a Mutex.
 	c, err = prims.OpenCohortMutex(a, "", nil)
 	require.NoError(t, err)
 	require.Positive(t, c.Nodes())
@@ -172,8 +171,8 @@ func TestCohortMutexState(t *testing.T) {
 	require.False(t, c.State().Held)
 }
 
-// From outside one sees the holder, the holders of the local locks, and the waits at each; a
-// tool can recover it and set how long waiters spin.
+// An Inspector shows the holder, the holders of the local locks, and the waits at each. A tool
+// can recover the lock and set how long waiters spin.
 func TestCohortMutexInspected(t *testing.T) {
 	a := newArena(t, nil)
 	c := openCohort(t, a, "m", 0)

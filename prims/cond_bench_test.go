@@ -19,7 +19,7 @@ import (
 // condCrowd is what the waiters of a benchmark share.
 type condCrowd struct {
 	Round, Waiting, Back int64 // guarded by the lock
-	Hold                 int64 // how long a waiter that is back keeps the lock, ns
+	Hold                 int64 // how long a waiter that is back holds the lock, ns
 	End                  atomic.Uint32
 }
 
@@ -92,8 +92,8 @@ func condCrowdWait(a *arena.Arena, p condCrowdParams) (*sync.WaitGroup, error) {
 	return &wg, nil
 }
 
-// BenchmarkCondBroadcast is the time from a Broadcast until the last waiter has had the
-// lock, by how many are on their way at a time.
+// BenchmarkCondBroadcast measures the time from a Broadcast until the last waiter has had the
+// lock, by the number of waiters that compete at a time.
 func BenchmarkCondBroadcast(b *testing.B) {
 	for _, waiters := range []int{8, 64} {
 		for _, hold := range []time.Duration{0, 5 * time.Microsecond} {
@@ -106,8 +106,8 @@ func BenchmarkCondBroadcast(b *testing.B) {
 	}
 }
 
-// condBroadcasts has two processes wait and broadcasts to them while there is more to
-// do, and once more at the end. It gives the mean time of a broadcast, in µs.
+// condBroadcasts makes two processes wait, and broadcasts to them for each round and once more at
+// the end. It returns the mean time of a broadcast, in µs.
 func condBroadcasts(b testing.TB, waiters int, hold time.Duration, batch int, more func() bool) float64 {
 	a := newArena(b, nil)
 	m, err := prims.OpenMutex(a, "m", nil)

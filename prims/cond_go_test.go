@@ -13,15 +13,15 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// The scenarios that Go has for its sync.Cond.
+// The scenarios of Go's tests for sync.Cond.
 
-// Signal wakes one at a time, and nobody runs that was not woken.
+// Signal wakes one goroutine at a time, and no goroutine runs that was not woken.
 func TestCondGoSignal(t *testing.T) {
 	a := newArena(t, nil)
 	m := newMutex(t, a, nil)
 	c := newCond(t, a, m)
 	var all sync.WaitGroup
-	defer all.Wait() // before the arena goes
+	defer all.Wait() // before the arena is closed
 	const n = 2
 	awake := make(chan bool, n)
 	for range n {
@@ -50,7 +50,7 @@ func TestCondGoGenerations(t *testing.T) {
 	m := newMutex(t, a, nil)
 	c := newCond(t, a, m)
 	var all sync.WaitGroup
-	defer all.Wait() // before the arena goes
+	defer all.Wait() // before the arena is closed
 	const n = 100
 	awake := make(chan int, n)
 	for i := range n {
@@ -71,13 +71,13 @@ func TestCondGoGenerations(t *testing.T) {
 	require.Equal(t, n-1, <-awake)
 }
 
-// All come back from a broadcast, again and again.
+// All goroutines come back from a broadcast, again and again.
 func TestCondGoBroadcast(t *testing.T) {
 	a := newArena(t, nil)
 	m := newMutex(t, a, nil)
 	c := newCond(t, a, m)
 	var all sync.WaitGroup
-	defer all.Wait() // before the arena goes
+	defer all.Wait() // before the arena is closed
 	const n = 200
 	awake := make(chan int, n)
 	exit := false
@@ -109,14 +109,14 @@ func TestCondGoBroadcast(t *testing.T) {
 	c.Broadcast()
 }
 
-// A goroutine that comes between a signal and its waiter does not take the signal: it was
-// for a goroutine that waited before.
+// A goroutine that begins to wait between a signal and the return of its receiver does not take
+// the signal, which is for a goroutine that waited before.
 func TestCondGoStealing(t *testing.T) {
 	a := newArena(t, nil)
 	m := newMutex(t, a, nil)
 	c := newCond(t, a, m)
 	var all sync.WaitGroup
-	defer all.Wait() // before the arena goes
+	defer all.Wait() // before the arena is closed
 	rounds := proctest.Rounds(100, 1000)
 	for range rounds {
 		first := make(chan struct{})

@@ -22,8 +22,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// ownTrouble runs f, which may panic with an error of the library's, and where a peer
-// has taken the queue lock from it.
+// ownTrouble runs f. f may panic with an error of the library, and may panic where a peer has
+// taken the queue lock from it.
 func ownTrouble(f func()) (err error) {
 	defer func() {
 		switch r := recover().(type) {
@@ -41,8 +41,8 @@ func ownTrouble(f func()) (err error) {
 	return nil
 }
 
-// condHostileRounds overwrites the words of an object, or of its nodes, while others use
-// it: whatever they find, they come back within their contexts.
+// condHostileRounds overwrites the words of an object, or of its nodes, while others use the
+// object: whatever they find, their calls end within their contexts.
 func condHostileRounds(t *testing.T, a *arena.Arena, o arenakernel.Object, goroutines int, use func(ctx context.Context, r *rand.Rand)) {
 	seed := rand.Uint64()
 	t.Logf("seed %#x", seed)
@@ -72,8 +72,8 @@ func condHostileRounds(t *testing.T, a *arena.Arena, o arenakernel.Object, gorou
 			wg.Wait()
 			close(done)
 		}()
-		// A queue lock that a peer's bytes give to a living process is waited for; the peer
-		// that wrote that can as well give it back.
+		// If a peer's bytes give the queue lock to a living process, calls wait for it. The peer
+		// that wrote them can release it again.
 		select {
 		case <-done:
 		case <-after(50 * time.Millisecond):
@@ -108,7 +108,7 @@ func (noLock) Unlock() {}
 
 func TestHostileCond(t *testing.T) {
 	a := newArena(t, &arena.Options{Size: 8 << 20})
-	// A call that panics may have the lock or not; this one does not care.
+	// A call that panics may have the lock or not. This lock does not care.
 	l := noLock{}
 	c, err := prims.OpenCond(a, "", l, nil)
 	require.NoError(t, err)

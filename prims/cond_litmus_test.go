@@ -33,7 +33,7 @@ type condLitmusParams struct {
 }
 
 func init() {
-	// Waits with deadlines that jitter about the moment of the signal.
+	// Waits with deadlines around the moment of the signal.
 	proctest.Register("cond/litmus", func(c *proctest.Child) {
 		var p condLitmusParams
 		c.Params(&p)
@@ -46,7 +46,7 @@ func init() {
 			c.Fatal(err)
 		}
 	})
-	// A storm of broadcasts against waits of a microsecond.
+	// A storm of broadcasts meets waits of a microsecond.
 	proctest.Register("cond/storm", func(c *proctest.Child) {
 		var p condLitmusParams
 		c.Params(&p)
@@ -120,8 +120,8 @@ func condRounds(normal int64) int64 {
 }
 
 // Timeouts race with signals, and each signal ends one wait. While the test has the lock no waiter
-// comes back, so a signal that has found a waiter shows in the state; and each of those
-// ends one wait with nil.
+// comes back, so a signal that has found a waiter shows in the state. Each such signal ends one
+// wait with nil.
 func TestCondTimeoutAgainstSignal(t *testing.T) {
 	a := newArena(t, nil)
 	m, c, v, err := condLitmusOf(a)
@@ -207,8 +207,8 @@ func condStormWait(a *arena.Arena, p condLitmusParams, goroutines int) error {
 	}
 }
 
-// waitForCancellationRace: 8 waiters of 256 waits of a microsecond each, against a
-// storm of broadcasts. Each wait ends one way, with the lock held.
+// waitForCancellationRace: 8 waiters with 256 waits of a microsecond each meet a storm of
+// broadcasts. Each wait ends in exactly one way, with the lock held.
 func TestCondWaitForCancellationRace(t *testing.T) {
 	a := newArena(t, nil)
 	_, c, v, err := condLitmusOf(a)
@@ -236,8 +236,8 @@ func TestCondWaitForCancellationRace(t *testing.T) {
 	sound(t, a)
 }
 
-// A process that has been signalled dies before it has the lock back: the signal passes to
-// the next waiter, once; and to none that came after the signal.
+// A process that got a signal dies before it has the lock back. The signal passes once to the
+// next waiter, and never to a waiter that came after the signal.
 func TestCondSignalledThenDied(t *testing.T) {
 	for _, kill := range []string{"killed", "stopped and killed"} {
 		for _, later := range []bool{false, true} {
@@ -279,7 +279,7 @@ func TestCondSignalledThenDied(t *testing.T) {
 	}
 }
 
-// The owner of the lock dies: the woken waiter is told, does not hold the lock, and its
+// The owner of the lock dies: the woken waiter gets the error, does not hold the lock, and its
 // signal passes on.
 func TestCondLockOwnerDies(t *testing.T) {
 	a := newArena(t, nil)
@@ -310,7 +310,7 @@ func TestCondLockOwnerDies(t *testing.T) {
 	sound(t, a)
 }
 
-// Those of a broadcast that die on their way hold nobody up.
+// Waiters of a broadcast that die on their way to the lock hold nobody up.
 func TestCondBroadcastThenDied(t *testing.T) {
 	a := newArena(t, nil)
 	x, here := remoteHand(t, a, "victim"), localHand(a)

@@ -26,15 +26,15 @@ func init() {
 	})
 }
 
-// condWorker: the first two goroutines of each process put items out and signal, or
-// let everybody go by a broadcast; the others take items, or wait for the broadcast.
+// condWorker: the first two goroutines of each process put items out and signal, or release all
+// waiters by a broadcast. The others take items, or wait for the broadcast.
 type condWorker struct {
 	l     *prims.Mutex
 	items *prims.Cond // there are items
 	gone  *prims.Cond // the round is over
 	v     *condItems
 	board *workerGroupBoard
-	drain chan struct{} // closed at rest
+	drain chan struct{} // closed when the work is over
 	stop  func()
 	mu    sync.Mutex // held while the remaining waiters are woken
 }
@@ -44,7 +44,8 @@ type condItems struct{ Items, Round int64 }
 func openCondWorker(a *arena.Arena) (worker, error) {
 	w := &condWorker{drain: make(chan struct{})}
 	var errs [5]error
-	// What it guards is right after each store, so a death under it frees it.
+	// The guarded data is correct after each store, so a death with the lock held may free the
+	// lock.
 	w.l, errs[0] = prims.OpenMutex(a, "l", &prims.MutexOptions{Policy: prims.PolicyRelease})
 	w.items, errs[1] = prims.OpenCond(a, "items", w.l, nil)
 	w.gone, errs[2] = prims.OpenCond(a, "gone", w.l, nil)
@@ -64,7 +65,7 @@ func openCondWorker(a *arena.Arena) (worker, error) {
 	return w, errors.Join(errs[:]...)
 }
 
-// letGo wakes the remaining waiters when work ends, until all have gone.
+// letGo wakes the remaining waiters when the work ends, until all have gone.
 func (w *condWorker) letGo() {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()

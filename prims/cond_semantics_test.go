@@ -20,7 +20,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// The tests by the names that silk has for its FiberCondVar, in one process and
+// These tests have the names that silk uses for its FiberCondVar. They run in one process and
 // between processes.
 
 func newCond(t testing.TB, a *arena.Arena, l sync.Locker) *prims.Cond {
@@ -31,14 +31,13 @@ func newCond(t testing.TB, a *arena.Arena, l sync.Locker) *prims.Cond {
 	return c
 }
 
-// condWaits waits until that many wait for c, and nobody is on the way back.
+// condWaits waits until that many goroutines wait for c, and none is on its way back.
 func condWaits(t testing.TB, c *prims.Cond, n int) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%d wait", n), c.String, func() bool { return c.State() == prims.CondState{Waiting: n} })
 }
 
-// stays makes sure that a task is not done: every process that could end it has had its
-// turn.
+// stays checks that a task does not end: every process that could end it has had its turn.
 func stays(t testing.TB, x *hand, id int) {
 	t.Helper()
 	if x.proc != nil {
@@ -66,8 +65,8 @@ func TestCondNotifyOneWakesWaiter(t *testing.T) {
 	})
 }
 
-// notifyAllWakesAll: 33, one more than the original's batch, and more than threads
-// may sleep, in both processes.
+// notifyAllWakesAll: 33 waiters, one more than the original's batch, and more than threads may
+// sleep, in both processes.
 func TestCondNotifyAllWakesAll(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
 		for _, each := range []int{33, 5, 1} {
@@ -89,8 +88,8 @@ func TestCondNotifyAllWakesAll(t *testing.T) {
 	})
 }
 
-// notifyOneWakesOneAtATime: each signal wakes one, and those in the order in which
-// they began to wait.
+// notifyOneWakesOneAtATime: each signal wakes one waiter, in the order in which they began to
+// wait.
 func TestCondNotifyOneWakesOneAtATime(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
 		const each = 10
@@ -109,7 +108,7 @@ func TestCondNotifyOneWakesOneAtATime(t *testing.T) {
 			require.EqualValues(t, i+1, r.N)
 			require.Equal(t, len(order)-i-1, waitersOf(a, "c"))
 		}
-		// The same at one go: several signals before anybody runs.
+		// The same with several signals before any waiter runs.
 		order = nil
 		for range each {
 			order = append(order, at{x, x.blocked(t, task{Op: "cwait", Name: "c"})}, at{y, y.blocked(t, task{Op: "cwait", Name: "c"})})
@@ -130,7 +129,7 @@ func TestCondWaitReacquiresMutex(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
 		id := x.start(task{Op: "cwaitkeep", Name: "c"})
 		eventually(t, "it waits", func() string { return words(a) }, func() bool { return waitersOf(a, "c") == 1 })
-		// While it waits the lock is free.
+		// During the wait the lock is free.
 		y.must(t, task{Op: "clock", Name: "c"})
 		y.must(t, task{Op: "csignal", Name: "c"})
 		stays(t, x, id) // the lock is held
@@ -144,8 +143,8 @@ func TestCondWaitReacquiresMutex(t *testing.T) {
 	})
 }
 
-// notifyOneNoWaiterNoCrash, notifyAllNoWaiterNoCrash; and such a call is not kept for a
-// later waiter.
+// notifyOneNoWaiterNoCrash, notifyAllNoWaiterNoCrash: such a call has no effect on a later
+// waiter.
 func TestCondNotifyNobody(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
 		x.must(t, task{Op: "csignal", Name: "c", N: 3})
@@ -156,8 +155,7 @@ func TestCondNotifyNobody(t *testing.T) {
 	})
 }
 
-// syncWaitWithStdUniqueLock: any lock will do, and another one in each process does
-// not confuse the Cond.
+// syncWaitWithStdUniqueLock: any lock is accepted, and each process may use another one.
 func TestCondAnyLock(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
 		var ids []int
@@ -203,7 +201,7 @@ func TestCondWaitForTimesOut(t *testing.T) {
 		require.Equal(t, []string{"ctx-deadline"}, r.Is)
 		require.GreaterOrEqual(t, r.Took, 20*time.Millisecond)
 		require.Equal(t, []string{"ctx-canceled"}, x.do(t, task{Op: "cwaitctx", Name: "c", Ended: true}).Is)
-		// Only the cancelled one goes; on threads of their own, and behind the poller.
+		// Only the cancelled wait ends, on a thread of its own or behind the poller.
 		var ids []int
 		for range 20 {
 			ids = append(ids, x.blocked(t, task{Op: "cwaitctx", Name: "c"}))
@@ -218,8 +216,8 @@ func TestCondWaitForTimesOut(t *testing.T) {
 
 func TestCondWaitForNotifyBeforeTimeout(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
-		// The signal comes first, and the time is over before the lock is free: a
-		// signal beats it, and a broadcast.
+		// The signal comes first, and the time is over before the lock is free: a signal takes
+		// precedence over the end of the time, and so does a broadcast.
 		for _, op := range []string{"csignal", "cbroadcast"} {
 			var ids []int
 			for range 40 { // more than a broadcast wakes at a time
@@ -275,8 +273,8 @@ func TestCondPredicateLoop(t *testing.T) {
 	require.Equal(t, items, taken)
 }
 
-// A Broadcast is for the goroutines that wait now: one that comes back and waits again, or
-// comes later, is not woken by it.
+// A Broadcast is for the goroutines that wait at that moment: a goroutine that comes back and
+// waits again, or comes later, is not woken by it.
 func TestCondBroadcastGeneration(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
 		var first []int
@@ -286,13 +284,13 @@ func TestCondBroadcastGeneration(t *testing.T) {
 		}
 		y.must(t, task{Op: "clock", Name: "c"})
 		y.must(t, task{Op: "cbroadcast", Name: "c"})
-		// Most of those are not woken yet; these come after it.
+		// Most of the waiters are not woken yet; these come after them.
 		later := make([]int, 3)
 		for i := range later {
 			later[i] = y.start(task{Op: "cwaitlater", Name: "c"})
 			eventually(t, "it waits", func() string { return words(a) }, func() bool { return c.State().Waiting == i+1 })
 		}
-		// A signal is not for those whom the broadcast was for.
+		// A signal does not go to a waiter of the broadcast.
 		y.must(t, task{Op: "csignal", Name: "c"})
 		y.must(t, task{Op: "cunlock", Name: "c"})
 		for _, id := range first {
@@ -317,8 +315,8 @@ func condAt(t testing.TB, a *arena.Arena, name string) *prims.Cond {
 	return c
 }
 
-// Waiters that come back from a Broadcast and cannot have the lock for long do not delay
-// waiters whose own lock is free.
+// Waiters of a Broadcast that cannot get their lock for long do not delay waiters whose own lock
+// is free.
 func TestCondBroadcastBehindHolder(t *testing.T) {
 	a := newArena(t, nil)
 	x := remoteHand(t, a, "x")
@@ -337,7 +335,7 @@ func TestCondBroadcastBehindHolder(t *testing.T) {
 	for _, id := range ids {
 		require.Empty(t, x.wait(t, id).Err)
 	}
-	// And a process that is stopped on its way.
+	// The same for a process that is stopped on its way.
 	ids = ids[:0]
 	for range 40 {
 		ids = append(ids, x.blocked(t, task{Op: "cwait", Name: "c"}))
@@ -397,7 +395,7 @@ func TestCondOpen(t *testing.T) {
 	require.NoError(t, a.Delete("c"))
 }
 
-// Closing the arena sends its waiters away, with the lock where it can be had.
+// Closing the arena ends its waits, with the lock held where that is possible.
 func TestCondArenaClose(t *testing.T) {
 	a := newArena(t, nil)
 	x := remoteHand(t, a, "closer")
@@ -422,8 +420,8 @@ func TestCondArenaClose(t *testing.T) {
 	sound(t, a)
 }
 
-// With the arena full, a wait that finds no node does not begin: the lock stays held,
-// and nobody else's wake is lost.
+// In a full arena, a wait that finds no node does not begin: the lock stays held, and no other
+// waiter's wake is lost.
 func TestCondNoSpace(t *testing.T) {
 	a := newArena(t, &arena.Options{Size: 1 << 20})
 	m := newMutex(t, a, nil)

@@ -4,7 +4,7 @@ package prims
 
 import "testing"
 
-// Faults that a counter could have.
+// Mistakes that a counter could have.
 const (
 	ctrNoHelp    bug = "a call commits over a record that is not complete"
 	ctrReapFirst bug = "a reaper folds a share before it completes the record"
@@ -16,8 +16,8 @@ const (
 	ctrNoLock    bug = "two goroutines write the record of their process at once"
 )
 
-// Two participants add, do, reset and die. A stop of unlimited length at each step is one of
-// the interleavings; the state is compared with the calls that took effect after each step.
+// Two participants add, do, reset and die. The interleavings include a stop of unlimited length
+// at each step. After each step the state is compared with the calls that took effect.
 func TestModelCounter(t *testing.T) {
 	two := ctrModel{goroutines: 1, calls: 2}
 	alone := ctrModel{goroutines: 1, calls: 3}
@@ -35,7 +35,7 @@ func TestModelCounter(t *testing.T) {
 	})
 }
 
-// Faults that the waits of a counter could have.
+// Mistakes that the waits of a counter could have.
 const (
 	cwNoTell    bug = "Add does not tell of a zero that is untold"
 	cwLateRead  bug = "a waiter reads the events after it made the word watched"
@@ -46,8 +46,8 @@ const (
 )
 
 // Waiters of a counter that goes up and down: each wait ends if the counter becomes 0 after the
-// waiter made the commit word watched, and none ends without a zero. A process that stops
-// for ever, at any step, keeps no waiter from its end.
+// waiter made the commit word watched, and none ends without a zero. A process that stops for
+// ever, at any step, does not keep a wait from ending.
 func TestModelCounterWaits(t *testing.T) {
 	two := cwModel{calls: []uint8{3, 2}, waiters: 1}
 	both := cwModel{calls: []uint8{2, 2}, waiters: 2}

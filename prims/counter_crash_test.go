@@ -14,8 +14,8 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// A reaper dies, or is stopped, when it has made the share of a dead participant what the
-// dead owe, and has told nobody. The waiters are told.
+// A reaper dies, or is stopped, after it has folded the share of a dead participant and before it
+// has told the waiters. The waiters learn of it.
 func TestWaitGroupCrashOfReaper(t *testing.T) {
 	for _, how := range []string{"SHMSYNC_CRASHPOINT", "SHMSYNC_CRASHPOINT_STOP"} {
 		for _, logged := range []bool{false, true} {
@@ -46,7 +46,7 @@ func TestWaitGroupCrashOfReaper(t *testing.T) {
 	}
 }
 
-// No goroutine holds the private lock, which other objects of its process need too, while it
+// No goroutine holds the private lock, which other objects of its process also need, while it
 // wakes waiters.
 func TestWaitGroupTellsUnlocked(t *testing.T) {
 	a := newArena(t, nil)
@@ -73,8 +73,8 @@ func TestWaitGroupTellsUnlocked(t *testing.T) {
 	gateRefused(t, x.wait(t, id), "x")
 }
 
-// A Wait that finds another record each time it looks, so that it cannot tell who died, ends
-// with its context.
+// A Wait that finds another record at each look, so that it cannot tell which participant died,
+// ends with its context.
 func TestWaitGroupWaitOfRestlessCounter(t *testing.T) {
 	a := newArena(t, nil)
 	g := newWaitGroup(t, a, "g")
@@ -83,7 +83,7 @@ func TestWaitGroupWaitOfRestlessCounter(t *testing.T) {
 	looks := 0
 	var again func()
 	again = func() {
-		// It is called by the look of the waiter, which completes the record.
+		// The look of the waiter calls it, and completes the record.
 		if looks++; looks < 10_000 {
 			crashpoint.ArmFunc("counter.commit.begun", 1, again)
 		}

@@ -13,8 +13,8 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// A Wait that reads the words while another process carries out the record of a fold reports
-// no damage.
+// A Wait that reads the words while another process carries out the record of a fold does not
+// report corruption.
 func TestWaitGroupWaitDuringFold(t *testing.T) {
 	a := newArena(t, nil)
 	g := newWaitGroup(t, a, "g")
@@ -28,9 +28,9 @@ func TestWaitGroupWaitDuringFold(t *testing.T) {
 	require.ErrorIs(t, g.WaitContext(t.Context()), shmsync.ErrOwnerDead, "the fold was carried out")
 }
 
-// The share of a producer is never more than the counter, although other processes do more than
-// 2^32 of its work. So it is exact again when the producer does the work itself, and its
-// death is reported.
+// The share of a producer never exceeds the counter, although other processes do more than 2^32
+// of its work. So the share is exact again when the producer does the work itself, and its death
+// is reported.
 func TestWaitGroupShareIsBounded(t *testing.T) {
 	const most = 1<<31 - 1
 	a := newArena(t, nil)
@@ -55,8 +55,8 @@ func TestWaitGroupShareIsBounded(t *testing.T) {
 	require.ErrorIs(t, g.WaitContext(t.Context()), shmsync.ErrOwnerDead)
 }
 
-// A reaper folds the share of the dead although other processes change the counter all the
-// time.
+// A reaper folds the share of a dead participant although other processes change the counter all
+// the time.
 func TestWaitGroupReapBesideABusyPeer(t *testing.T) {
 	a := newArena(t, nil)
 	g := newWaitGroup(t, a, "g")
@@ -102,7 +102,7 @@ func TestWaitGroupPeriodComesBack(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// A commit word that says that nobody died and left work ends a wait with ErrCorrupt.
+// A commit word that claims a death and names no participant ends a wait with ErrCorrupt.
 func TestHostileWaitGroupDeadNobody(t *testing.T) {
 	a := newArena(t, nil)
 	g := newWaitGroup(t, a, "g")
@@ -126,7 +126,7 @@ func TestHostileWaitGroupDeadNobody(t *testing.T) {
 	}
 }
 
-// Claim finds the unclaimed work of a process while others add and are done.
+// Claim finds the unclaimed work of a process while others add and do work.
 func TestWaitGroupClaimWhileOthersChange(t *testing.T) {
 	a := newArena(t, nil)
 	g := newWaitGroup(t, a, "g")
@@ -151,8 +151,8 @@ func TestWaitGroupClaimWhileOthersChange(t *testing.T) {
 	}
 }
 
-// A Claim that fails because others did some of the work keeps what it took, so the death of
-// this process would be reported.
+// A Claim that fails because others did some of the work keeps what it took, so that the death of
+// this process is reported.
 func TestWaitGroupClaimFailsHalfway(t *testing.T) {
 	a := newArena(t, nil)
 	g := newWaitGroup(t, a, "g")

@@ -39,18 +39,18 @@ type ctrRecord struct {
 
 type ctrThread struct {
 	pc, op uint8
-	left   uint8 // calls that it may still make
+	left   uint8 // number of further calls
 	c      ctrWord
 	own    bool // it completes its own record
 	// converts: that record changes the form, and the call goes on.
 	converts bool
-	unlocks  bool // the step gives the private lock back, if it has it
+	unlocks  bool // the step releases the private lock, if the thread holds it
 	at       uint8
 	entry    ctrEntry
 	was      ctrTagged
-	record   ctrRecord // that it writes
+	record   ctrRecord // the record that it writes
 	n        uint8     // entries of it
-	to       ctrWord   // what it makes of the commit word
+	to       ctrWord   // the new commit word
 }
 
 type ctrState struct {
@@ -58,11 +58,11 @@ type ctrState struct {
 	word   [ctrWords]ctrTagged
 	record [ctrProcs]ctrRecord
 	ticket uint8
-	lock   [ctrProcs]uint8 // thread + 1
+	lock   [ctrProcs]uint8 // 1 plus the thread
 	killed [ctrProcs]bool
 	thread [ctrThreads]ctrThread
 
-	// What the calls that took effect come to.
+	// The expected result of the calls that took effect.
 	count, owed uint8
 	share       [ctrProcs]uint8
 }
@@ -94,7 +94,7 @@ const (
 
 // ctrModel is a counter with two processes.
 type ctrModel struct {
-	goroutines int // of each process
+	goroutines int // number in each process
 	calls      uint8
 	reset      bool
 	claims     bool
@@ -127,7 +127,7 @@ func (m *ctrModel) show(s *ctrState) string {
 	return fmt.Sprintf("commit %+v, words %v, records %v; should be %d, owed %d, shares %v", s.commit, s.word, s.record, s.count, s.owed, s.share)
 }
 
-// check compares the state, as the next call finds it, with what the calls come to.
+// check compares the state, as the next call sees it, with the calls that took effect.
 func (m *ctrModel) check(s *ctrState) error {
 	c := s.commit
 	if !c.logged {
@@ -289,7 +289,7 @@ func (m *ctrModel) load(s *ctrState, t *ctrThread, p int) {
 	case t.op == ctrAdd && c.owner == me && !c.dead:
 		t.to = ctrWord{count: c.count + 1, owner: me}
 	case t.op == ctrDone && c.count == 0:
-		over(t) // a panic
+		over(t) // the call panics
 	case t.op == ctrDone && c.count == 1:
 		t.to = ctrWord{}
 	case t.op == ctrDone && c.owner == me && !c.dead:
@@ -304,11 +304,11 @@ func (m *ctrModel) load(s *ctrState, t *ctrThread, p int) {
 		t.to = c
 		t.to.dead = true
 	default:
-		t.pc = ctrLock // it converts
+		t.pc = ctrLock // it converts the form first
 	}
 }
 
-// complete is a step of carrying a record out.
+// complete is one step of carrying out a record.
 func (m *ctrModel) complete(s *ctrState, t *ctrThread) {
 	r := &s.record[t.c.author]
 	end := func() {
@@ -367,11 +367,11 @@ func (t *ctrThread) set(index int, value uint8) {
 	t.n++
 }
 
-// compose reads the words, whose changes the swap of the commit word would find, and makes a
-// record of a change.
+// compose reads the words and makes a record of a change. If the words change afterwards, the
+// swap of the commit word fails.
 func (m *ctrModel) compose(s *ctrState, t *ctrThread, p int) {
 	if t.c.logged && s.commit != t.c {
-		again(t) // the words may be those of several moments
+		again(t) // the words may be from several moments
 		return
 	}
 	s.ticket++
@@ -437,8 +437,8 @@ func (m *ctrModel) compose(s *ctrState, t *ctrThread, p int) {
 	}
 }
 
-// composeClaim makes a record of a Claim of 1: of what the dead owe, of nobody's work, or of the
-// share of the other process.
+// composeClaim makes a record of a Claim of 1: from what the dead owe, from nobody's work, or
+// from the share of the other process.
 func (m *ctrModel) composeClaim(t *ctrThread, w *[ctrWords]ctrTagged, p int, own uint8, share func(q int, has uint8)) {
 	switch from := claimFrom(w[ctrCount].value, w[ctrOwed].value, own, m.has(w, 1-p)); from {
 	case ctrFails:
@@ -452,7 +452,7 @@ func (m *ctrModel) composeClaim(t *ctrThread, w *[ctrWords]ctrTagged, p int, own
 	share(p, own+1)
 }
 
-// What a Claim takes from.
+// The sources of a Claim.
 const (
 	ctrFails = iota
 	ctrFromDead
@@ -500,7 +500,7 @@ func (m *ctrModel) swap(s *ctrState, t *ctrThread, p int) {
 	}
 }
 
-// happens notes what a call comes to.
+// happens records the effect of a call.
 func (m *ctrModel) happens(s *ctrState, op uint8, p int) {
 	switch op {
 	case ctrAdd:

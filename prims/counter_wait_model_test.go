@@ -20,15 +20,15 @@ type cwEvents struct{ ticket, seq uint8 }
 // cwThread is a process that changes the counter, a waiter, or the periodic check.
 type cwThread struct {
 	pc     uint8
-	left   uint8 // calls that it may still make
+	left   uint8 // number of further calls
 	add    bool
 	c      cwWord
 	e      cwEvents
-	to     uint8 // the ticket of a zero that it makes
-	began  uint8 // the ticket of the events when a wait began
+	to     uint8 // ticket of the zero that it makes
+	began  uint8 // ticket of the events when the wait began
 	then   uint8 // the step after telling
 	seen   bool  // the counter was 0 during the wait
-	missed bool  // it became 0 after the waiter knew that the word is watched
+	missed bool  // the counter became 0 after the waiter had made the word watched
 }
 
 const cwThreads = 5
@@ -37,7 +37,7 @@ type cwState struct {
 	commit  cwWord
 	events  cwEvents
 	tickets uint8
-	stopped bool // thread 0 is
+	stopped bool // thread 0 is stopped
 	looked  uint8
 	thread  [cwThreads]cwThread
 }
@@ -66,7 +66,7 @@ const (
 
 // cwModel is a counter that processes change and waiters wait for.
 type cwModel struct {
-	calls   []uint8 // of each process that changes it
+	calls   []uint8 // calls of each process that changes the counter
 	waiters int
 	stops   bool
 	bug     bug
@@ -81,7 +81,7 @@ func (m cwModel) explore(b bug) model.Result {
 			first.thread[i].left = m.calls[i]
 		case i < len(m.calls)+m.waiters:
 			first.thread[i].pc = cwBegin
-		case i > len(m.calls)+m.waiters || !m.stops: // only what a stopped process owes takes a check
+		case i > len(m.calls)+m.waiters || !m.stops: // only what a stopped process owes requires a check
 			first.thread[i].pc = cwEnded
 		}
 	}
@@ -104,8 +104,8 @@ func (m *cwModel) check(s *cwState) error {
 	return nil
 }
 
-// done reports whether nobody has to go on. A waiter may sleep for ever if the counter has
-// not become 0.
+// done reports whether no thread has to go on. A waiter may sleep for ever if the counter has not
+// become 0.
 func (m *cwModel) done(s *cwState) bool {
 	for i := range s.thread {
 		t := &s.thread[i]
@@ -167,7 +167,7 @@ func (m *cwModel) step(s *cwState, i int, emit func(model.Step[cwState])) {
 	}
 }
 
-// stepCheck is the periodic check of a waiter, if there is something to make up for.
+// stepCheck is the periodic check of a waiter, if something is owed.
 func (m *cwModel) stepCheck(s *cwState, do func(string, func(*cwState, *cwThread))) {
 	switch {
 	case s.commit.count == 0 && s.commit.ticket != 0:
@@ -194,7 +194,7 @@ func (m *cwModel) change(s *cwState, t *cwThread) {
 		case t.c.count == 0 && t.c.ticket != 0 && t.add && m.bug != cwNoTell:
 			t.pc, t.then = cwTellEvents, cwLoad
 		case !t.add && t.c.count == 0:
-			*t = cwThread{left: t.left} // a panic
+			*t = cwThread{left: t.left} // the call panics
 		case !t.add && t.c.count == 1 && t.c.watched && m.bug != cwPlain:
 			t.pc = cwTicket
 		}
@@ -234,7 +234,7 @@ func (m *cwModel) change(s *cwState, t *cwThread) {
 	}
 }
 
-// isZero notes a zero.
+// isZero records a zero.
 func (m *cwModel) isZero(s *cwState) {
 	for i := len(m.calls); i < m.checker(); i++ {
 		t := &s.thread[i]

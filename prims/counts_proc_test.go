@@ -19,7 +19,7 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// countsArena joins a new arena that counts, or not, and removes it after the test.
+// countsArena joins a new arena, which keeps counters or not, and removes it after the test.
 func countsArena(t *testing.T, counted bool) (a *arena.Arena, name string) {
 	t.Helper()
 	name = fmt.Sprintf("shmsync-counts.%d.%s", os.Getpid(), t.Name()[4:])
@@ -47,7 +47,7 @@ func countsLook(t *testing.T, name, object string) arenakernel.Inspection {
 }
 
 func init() {
-	// counts/contend locks and unlocks many times, beside its parent.
+	// counts/contend locks and unlocks many times, at the same time as its parent.
 	proctest.Register("counts/contend", func(c *proctest.Child) {
 		var name string
 		c.Params(&name)
@@ -77,8 +77,8 @@ func init() {
 	})
 }
 
-// The counters of a Mutex say how often it was taken, by all processes, and its holds
-// are dated; what a death leaves is counted, too.
+// The counters of a Mutex say how often all processes took it, and its holds are dated.
+// Recoveries after a death are counted, too.
 func TestCountsMutex(t *testing.T) {
 	a, name := countsArena(t, true)
 	m, err := prims.OpenMutex(a, "m", nil)
@@ -178,7 +178,7 @@ func TestCountsQueues(t *testing.T) {
 	require.EqualValues(t, 1, countsLook(t, name, "rw").Counts.Acquired)
 }
 
-// An arena that does not count has no counters, and nothing changes in it for them.
+// An arena without counters has none, and nothing in it changes because of them.
 func TestCountsOff(t *testing.T) {
 	a, name := countsArena(t, false)
 	require.False(t, a.Counted())

@@ -27,14 +27,14 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// The kill matrix: a victim works together with two processes that stay, its partner and
-// the test itself, and dies at each crash point in turn. The two that stay go on with what
-// they do, each of their goroutines, and nothing is left behind.
+// The kill matrix. A victim works together with two processes that survive: its partner and the
+// test itself. The victim dies at each crash point in turn. Each goroutine of the survivors goes
+// on with its work, and the victim leaves nothing behind.
 
 // ours are the prefixes of the points that the matrix answers for.
 var ours = []string{"mutex.", "futex.", "park.", "arena.poller.", "arena.ready.", "arena.node.", "arena.reap.", "arena.finish."}
 
-// notOurs are points among those that no process that waits passes.
+// notOurs are points with these prefixes that no waiting process passes.
 var notOurs = []string{
 	"arena.node.freeing", "arena.node.reset", // FreeNode; package arena
 	"arena.node.inherited", "arena.node.reclaimed", // queues; TestWorkerGroupCrash
@@ -52,7 +52,7 @@ type site struct {
 	plain   *prims.Mutex // PolicyReport
 	free    *prims.Mutex // PolicyRelease
 	crowd   *prims.Mutex // PolicyReport; many wait
-	steps   *prims.Futex // posted by victims; everybody walks along
+	steps   *prims.Futex // posted by victims; all processes walk along
 	clock   *prims.Futex // posted by the partner
 	board   *[3]canary   // of the three locks
 	me      uint64
@@ -60,7 +60,7 @@ type site struct {
 	fail    func(error)
 	wg      sync.WaitGroup
 
-	turns [3]atomic.Int64 // of our lockers, by lock
+	turns [3]atomic.Int64 // turns of our lockers, by lock
 	at    [walkers]atomic.Uint64
 }
 
@@ -85,7 +85,7 @@ func openSite(a *arena.Arena, fail func(error)) (s *site, err error) {
 
 func (s *site) locks() []*prims.Mutex { return []*prims.Mutex{s.plain, s.free, s.crowd} }
 
-// inside is what an owner of lock k does: it makes sure that it is alone.
+// inside is what an owner of lock k does: it checks that it is the only owner.
 func (s *site) inside(k int, pauses int) error {
 	c := &s.board[k]
 	c.Tag.Store(s.me)
@@ -97,8 +97,8 @@ func (s *site) inside(k int, pauses int) error {
 	return nil
 }
 
-// turn takes lock k once, whatever has become of it. It reports false if it
-// gave up by limit.
+// turn takes lock k once, whatever state the lock is in. It reports false if it gave up after
+// limit.
 func (s *site) turn(k int, limit time.Duration) bool {
 	m := s.locks()[k]
 	ctx, cancel := context.Background(), func() {}
@@ -127,7 +127,7 @@ func (s *site) turn(k int, limit time.Duration) bool {
 	}
 }
 
-// hold has lock k for a while.
+// hold holds lock k for a while.
 func (s *site) hold(k int, d time.Duration) {
 	m := s.locks()[k]
 	switch err := m.LockContext(context.Background()); {
@@ -140,7 +140,7 @@ func (s *site) hold(k int, d time.Duration) {
 	}
 }
 
-// work starts what the survivors do all the time.
+// work starts the work of a survivor.
 func (s *site) work(post bool) {
 	locker := func(k int, limit time.Duration) {
 		s.wg.Go(func() {
@@ -181,7 +181,7 @@ func (s *site) work(post bool) {
 	}
 }
 
-// behind says which of our walkers have not come to the end.
+// behind lists our walkers that have not reached the end.
 func (s *site) behind() (late []string) {
 	end := s.steps.Get()
 	for i := range s.at {
@@ -192,7 +192,7 @@ func (s *site) behind() (late []string) {
 	return late
 }
 
-// goesOn waits until each of our goroutines has got on.
+// goesOn waits until each of our goroutines has made progress.
 func (s *site) goesOn() error {
 	var from [3]int64
 	for k := range from {
@@ -213,7 +213,7 @@ func (s *site) goesOn() error {
 	return err
 }
 
-// stop ends what work started; another process posts the last step.
+// stop ends the work; another process posts the last step.
 func (s *site) stop() error {
 	s.stopped.Store(true)
 	done := make(chan struct{})
@@ -225,7 +225,7 @@ func (s *site) stop() error {
 		case <-done:
 			return nil
 		case <-tick.C:
-			s.steps.Post() // walkers wait for a next one
+			s.steps.Post() // walkers wait for a next step
 		case <-limit:
 			return errors.New("goroutines do not stop")
 		}
@@ -238,7 +238,7 @@ type crashParams struct {
 	Point string
 }
 
-// joinAt has a helper process join the arena of a kill matrix, and open its site there.
+// joinAt makes a helper process join the arena of a kill matrix, and open its site there.
 func joinAt[S any](c *proctest.Child, label string, open func(a *arena.Arena, fail func(error)) (S, error)) (S, crashParams) {
 	var p crashParams
 	c.Params(&p)
@@ -264,8 +264,8 @@ type working interface {
 	stop() error
 }
 
-// registerPartner makes a helper process that works at a site beside victims. For each of
-// them it is sent a number, and makes sure that its work goes on. Below 0 it stops.
+// registerPartner makes a helper process that works at a site together with victims. For each
+// victim it receives a number, and checks that its work goes on. A negative number stops it.
 func registerPartner[S working](process string, start func(c *proctest.Child) S, during func(c *proctest.Child, s S, round int)) {
 	proctest.Register(process, func(c *proctest.Child) {
 		s := start(c)
@@ -294,11 +294,11 @@ func registerPartner[S working](process string, start func(c *proctest.Child) S,
 	})
 }
 
-// lastWords ends a victim that no point has killed: it says which points it has passed,
-// and leaves.
+// lastWords ends a victim that no point has killed: it reports the points that it has passed, and
+// leaves.
 func lastWords(c *proctest.Child, a *arena.Arena) {
 	c.Say(hits())
-	// A point that has not killed it by now does not.
+	// A point that has not killed the victim by now will not do so.
 	crashpoint.Disarm()
 	if err := a.Close(); err != nil {
 		c.Fatal(err)
@@ -387,8 +387,8 @@ func victimLocks(s *site) {
 				}
 			})
 		}
-		// With holds that are long and follow each other at once, the others
-		// starve, and one of them is handed the lock.
+		// If holds are long and follow each other at once, the other goroutines starve, and the
+		// lock is handed to one of them.
 		for range 10 {
 			s.hold(0, 300*time.Microsecond)
 		}
@@ -401,7 +401,7 @@ func victimPoller(s *site, round int) {
 		"arena.ready.marked", "arena.ready.pushed", "arena.node.claimed", "arena.node.owned",
 		"arena.poller.before_push", "arena.poller.pushed", "arena.poller.retired", "arena.poller.taken",
 	}, func() {
-		// On this one nobody has left a node that could be taken.
+		// In this one nobody has left a node that could be taken.
 		fresh, err := prims.OpenMutex(s.a, fmt.Sprint("fresh-", round), nil)
 		if err != nil {
 			s.fail(err)
@@ -422,7 +422,7 @@ func victimPoller(s *site, round int) {
 		}
 		fresh.Unlock()
 		wg.Wait()
-		// This process has no other handle on either: each Close gives the node back.
+		// This process has no other handle on either object, so each Close gives the node back.
 		if err := errors.Join(fresh.Close(), s.crowd.Close()); err != nil {
 			s.fail(err)
 		}
@@ -456,7 +456,7 @@ func victimFutex(s *site, round int) {
 	stop.Stop()
 }
 
-// matters reports whether the matrix answers for a point.
+// matters reports whether the matrix covers a point.
 func matters(point string) bool {
 	if slices.Contains(notOurs, point) {
 		return false
@@ -506,10 +506,10 @@ func killBesideOthers(t *testing.T, reached map[string]int) {
 	})
 
 	round := 0
-	// play lets a victim live, or die at a point, and looks after the others.
+	// play lets a victim live, or die at a point, and checks the survivors.
 	play := func(t *testing.T, env ...string) map[string]int {
 		round++
-		// So that it can be deleted although its maker dies.
+		// A fresh object, which can be deleted although its maker dies.
 		fresh, err := prims.OpenMutex(a, fmt.Sprint("fresh-", round), nil)
 		require.NoError(t, err)
 		require.NoError(t, fresh.Close())
@@ -564,7 +564,7 @@ func killBesideOthers(t *testing.T, reached map[string]int) {
 	partner.WaitExit(t)
 	require.NoError(t, s.stop(), "%s", words(a))
 	alone(t, a, 1)
-	// Nothing is left: neither blocks nor nodes.
+	// Nothing is left: no blocks and no nodes.
 	for i, name := range []string{"plain", "free", "crowd"} {
 		m := s.locks()[i]
 		require.True(t, m.TryLock(), "%v", m)
@@ -609,7 +609,7 @@ func init() {
 		c.Await()
 	})
 
-	// reaper is the only one left: it reaps, and recovers the locks.
+	// reaper is the only process left: it reaps, and recovers the locks.
 	proctest.Register("crash/reaper", func(c *proctest.Child) {
 		var p crashParams
 		c.Params(&p)
@@ -637,7 +637,7 @@ func init() {
 					case err == nil:
 						m.Unlock()
 					case errors.Is(err, shmsync.ErrOwnerDead), errors.Is(err, shmsync.ErrNotRecoverable):
-						// Half of the repairs fail, and are taken up by the others.
+						// Half of the repairs fail, and other calls repeat them.
 						failed := errors.New("too bad")
 						for err = failed; err != nil; {
 							err = m.Recover(func() error {
@@ -673,8 +673,8 @@ func init() {
 	})
 }
 
-// killReaper kills a process and then its reaper, which recovers its locks. The next
-// process finds everything usable.
+// killReaper kills a process and then its reaper, which is recovering its locks. The next process
+// finds everything usable.
 func killReaper(t *testing.T, reached map[string]int) {
 	play := func(t *testing.T, env ...string) map[string]int {
 		p := crashParams{Arena: arenaName(t)}

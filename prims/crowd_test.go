@@ -22,17 +22,17 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// mostThreads is what a process may have for any number of waiting goroutines: those
-// that sleep in the kernel, the arena's, and the runtime's. Measured were 11 to 37, the more
-// the busier the machine. A thread for each goroutine would be thousands.
+// mostThreads is how many threads a process may have for any number of waiting goroutines: those
+// that sleep in the kernel, the arena's, and the runtime's. Measured were 11 to 37; a busy
+// machine has more. A thread for each goroutine would be thousands.
 const mostThreads = 200
 
 type crowdParams struct {
 	Arena  string
 	N      int  // goroutines
 	Locks  int  // 1, or N: the offsets are in the block "offsets"
-	Cohort bool // the one is a CohortMutex
-	Fair   bool // the one is a FairMutex
+	Cohort bool // the one lock is a CohortMutex
+	Fair   bool // the one lock is a FairMutex
 }
 
 // crowdLock is what a crowd waits for.
@@ -44,7 +44,7 @@ type crowdLock interface {
 	Object() arenakernel.Object
 }
 
-// crowdReport is what a crowd says after each of its steps.
+// crowdReport is the report of a crowd after each of its steps.
 type crowdReport struct {
 	Threads  int
 	Waiting  int
@@ -55,8 +55,8 @@ type crowdReport struct {
 }
 
 func init() {
-	// crowd has N goroutines wait, then cancels every second of them, then
-	// waits for the rest to get their locks.
+	// crowd makes N goroutines wait, then cancels every second wait, then waits until the others
+	// have got their locks.
 	proctest.Register("crowd", func(c *proctest.Child) {
 		var p crowdParams
 		c.Params(&p)
@@ -117,7 +117,7 @@ func init() {
 		giveUp()
 		half := int64(p.N / 2)
 		wait("cancel", func() bool { return canceled.Load()+got.Load() == int64(p.N)-half && waiting() == int(half) })
-		// One says go: the locks are released now.
+		// The parent releases the locks now.
 		wait("get", func() bool { return canceled.Load()+got.Load() == int64(p.N) })
 		wg.Wait()
 		if err := a.Close(); err != nil {
@@ -154,7 +154,7 @@ func openCrowd(a *arena.Arena, p crowdParams) (locks []crowdLock, err error) {
 	return locks, nil
 }
 
-// threads is how many threads this process has.
+// threads is the number of threads of this process.
 func threads() int {
 	b, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -170,7 +170,7 @@ func threads() int {
 }
 
 func crowdSize() int {
-	if race.Enabled { // the detector knows 8,128 goroutines
+	if race.Enabled { // the detector supports 8,128 goroutines
 		return 5_000
 	}
 	return proctest.Rounds(5_000, 100_000)
@@ -187,8 +187,8 @@ func TestFairMutexCrowd(t *testing.T) {
 	testCrowd(t, crowdParams{N: crowdSize(), Locks: 1, Fair: true})
 }
 
-// A hundred thousand goroutines wait: on few threads; cancelling half of them
-// leaves the others alone, and all of those get it.
+// A hundred thousand goroutines wait on few threads. Cancelling half of them does not affect the
+// others, and all others get the lock.
 func testCrowd(t *testing.T, p crowdParams) {
 	n, locks := p.N, p.Locks
 	a := newArena(t, &arena.Options{Size: 64<<20 + int64(locks)*2048, Label: "holder"})

@@ -4,14 +4,14 @@ package prims
 
 import "testing"
 
-// Faults that an Event with automatic reset could have.
+// Mistakes that an Event with automatic reset could have.
 const (
 	eventNoSecondCheck bug = "who waits does not look again after it has announced itself"
 	eventUnattributed  bug = "a token that is handed out is not attributed"
 	eventHandsUntaken  bug = "who hands a token out does not take it in hand before"
 )
 
-// Sets, waits, and waits that are given up: every token is taken once, or is there.
+// Sets, waits, and abandoned waits: every token is taken once, or is there.
 func TestModelEvent(t *testing.T) {
 	bugs := []bug{eventNoSecondCheck, eventHandsUntaken}
 	one := eventModel{setters: 1, sets: 2}
@@ -24,7 +24,7 @@ func TestModelEvent(t *testing.T) {
 	})
 }
 
-// Deaths at each step of setters and of waiters.
+// Setters and waiters die at each step.
 func TestModelEventDeath(t *testing.T) {
 	bugs := []bug{eventUnattributed}
 	one := eventModel{setters: 1, sets: 2, kills: 1}

@@ -9,13 +9,13 @@ import (
 )
 
 // The words of the model of an Event with automatic reset. Each of the two waiters is a
-// participant. Which waits are queued is what their stamps say; the list is the monitor's.
+// participant. The stamps say which waits are queued; the monitor has the list.
 const (
 	vState = iota // an eventState
 	vNext         // 0 if nobody is queued
-	vLatch        // 0, or the number of the thread that holds it + 1
+	vLatch        // 0, or 1 plus the thread that holds it
 	vSpare
-	vNode   // a state of a node, for each waiter
+	vNode   // state of the node of each waiter
 	vStamp  = vNode + eventModelWaiters
 	vHanded = vStamp + eventModelWaiters
 	vAcked  = vHanded + eventModelWaiters
@@ -29,7 +29,8 @@ const (
 	vResolvedSpare
 )
 
-// A stamp says that a node is queued, or over, and whether that is accounted for.
+// A stamp says that a node is queued, or that its wait is over, and whether that is accounted
+// for.
 const (
 	vStamped   = 1
 	vAccounted = 2
@@ -38,19 +39,19 @@ const (
 // The registers of a thread.
 const (
 	rvSeen  = iota // the state that it has seen
-	rvWakes        // whom it is to wake, a bit each
-	rvThen         // where it goes on with the queue lock
-	rvAfter        // where it goes on after resolving
-	rvLast         // where it goes on after the wakes
-	rvWho          // whose wait it ends, + 1
+	rvWakes        // the waiters that it has to wake, one bit each
+	rvThen         // the step after it has got the queue lock
+	rvAfter        // the step after resolving
+	rvLast         // the step after the wakes
+	rvWho          // 1 plus the waiter whose wait it ends
 )
 
-// Ghost counts, which no thread sees.
+// Ghost counters, which no thread reads.
 const (
 	gvReaped = iota
-	gvMade   // tokens
+	gvMade   // tokens that were made
 	gvTaken
-	gvDropped // because there was one already
+	gvDropped // sets without effect, because there was a token already
 )
 
 // The steps of a thread.
@@ -89,7 +90,7 @@ const (
 // eventModel is an Event, two waiters, and its setters.
 type eventModel struct {
 	setters int
-	sets    uint8 // how many tokens are made
+	sets    uint8 // number of tokens that are made
 	giveUp  bool
 	kills   int
 
@@ -125,8 +126,7 @@ func (m *eventModel) check(s *model.Sys) error {
 	return nil
 }
 
-// conserved: when nothing happens any more, each token that was made was taken, or is
-// there.
+// conserved: when nothing happens any more, each token was taken, or is there.
 func (m *eventModel) conserved(s *model.Sys) bool {
 	there := uint8(0)
 	if vPlace(s) == eventSet {
@@ -156,7 +156,7 @@ func (m *eventModel) swap(x *model.Exec, seen uint8, place eventState) bool {
 
 func (m *eventModel) gone(x *model.Exec, thread int) bool { return x.LifeOf(thread) == model.Gone }
 
-// first is the first waiter that is queued, and there.
+// first is the first queued waiter that is alive.
 func (m *eventModel) first(x *model.Exec) (who int, ok bool) {
 	for i := range eventModelWaiters {
 		if x.Load(vStamp+i) == vStamped && !m.gone(x, i) {
@@ -169,7 +169,7 @@ func (m *eventModel) first(x *model.Exec) (who int, ok bool) {
 	return 0, false
 }
 
-// locked are the steps that everybody has in common. It reports whether it did one.
+// locked has the steps that all threads share. It reports whether it took one.
 func (m *eventModel) locked(x *model.Exec) bool {
 	who := int(*x.R(rvWho)) - 1
 	switch x.PC() {
@@ -305,7 +305,7 @@ func (m *eventModel) resolve(x *model.Exec) {
 	}
 }
 
-// goOn goes to a step, and forgets everything if that is to be idle.
+// goOn goes to a step. If the thread becomes idle, goOn clears its registers.
 func (m *eventModel) goOn(x *model.Exec, pc uint8) {
 	x.Goto(pc)
 	if pc == vsIdle {
@@ -394,7 +394,7 @@ func (m *eventModel) wait(x *model.Exec) {
 	case vsBack:
 		x.Say("keeps its node")
 		if x.Load(vStamp+x.Me) != 0 {
-			x.Disable() // it would take another one
+			x.Disable() // this thread would take a second token
 			return
 		}
 		set(x, node, qIdle)

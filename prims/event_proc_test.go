@@ -34,8 +34,8 @@ func init() {
 	})
 }
 
-// eventWorker passes a baton on: the waiter for it sets it again. It waits for a gate that
-// it turns meanwhile.
+// eventWorker passes a baton on: its waiter sets it again. It also waits for a gate that is set
+// and reset in the meantime.
 type eventWorker struct{ gate, baton *prims.Event }
 
 func (w *eventWorker) turn(g int, r *rand.Rand) error {
@@ -48,8 +48,8 @@ func (w *eventWorker) turn(g int, r *rand.Rand) error {
 		return w.any(g, r)
 	}
 	if g == 0 {
-		// A process that dies with the baton leaves none. This one always has one more:
-		// sets collapse.
+		// A process that dies with the baton leaves none, so this process sets one more each
+		// time: sets collapse.
 		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Microsecond)
 		defer cancel()
 		err := w.baton.WaitContext(ctx)
@@ -70,7 +70,7 @@ func (w *eventWorker) turn(g int, r *rand.Rand) error {
 	}
 }
 
-// turnGate waits for the gate while it turns it.
+// turnGate waits for the gate and changes it.
 func (w *eventWorker) turnGate(g int, r *rand.Rand) error {
 	var done atomic.Bool
 	var wg sync.WaitGroup
@@ -101,7 +101,7 @@ func (w *eventWorker) turnGate(g int, r *rand.Rand) error {
 	return nil
 }
 
-// any waits for the gate and the baton together, and makes both come.
+// any waits for the gate and the baton together, and makes sure that one comes.
 func (w *eventWorker) any(g int, r *rand.Rand) error {
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -145,7 +145,7 @@ func (w *eventWorker) rest() error {
 			return fmt.Errorf("%w: %v", errLeft, e)
 		}
 	}
-	// The baton is there, or with nobody: one set makes one wait possible, no more.
+	// The baton is there or lost. One set makes exactly one wait possible.
 	w.baton.Set()
 	if !w.baton.TryWait() || w.baton.TryWait() {
 		return fmt.Errorf("%w: not one token: %v", errLeft, w.baton)

@@ -24,8 +24,8 @@ var (
 	eventTryWait = order{Op: "e.try", Object: "e"}
 )
 
-// The tests of the system that the Event reset by hand is modelled on, by their names,
-// each between processes.
+// The tests of the system that was the model for the Event that is reset by hand, with their
+// names, each between processes.
 func TestEventCatalogue(t *testing.T) {
 	sequencerTests(t, nil, map[string]func(*testing.T, *sequencerGroup){
 		"initiallyUnset": func(t *testing.T, x *sequencerGroup) {
@@ -106,7 +106,7 @@ func TestEventCatalogue(t *testing.T) {
 			x.waiter.ok(t, stays)
 		},
 		"pulse": func(t *testing.T, x *sequencerGroup) {
-			// A set with a reset right behind lets every waiter go that was there.
+			// A set followed at once by a reset ends all waits that had begun.
 			for range 50 {
 				var ids []int
 				for i := range 3 {
@@ -134,7 +134,7 @@ func TestEventCatalogue(t *testing.T) {
 	})
 }
 
-// Waits for either direction.
+// Waits in either direction.
 func TestEventBidirectional(t *testing.T) {
 	sequencerTests(t, &prims.EventOptions{Mode: prims.EventBidirectional}, map[string]func(*testing.T, *sequencerGroup){
 		"both directions": func(t *testing.T, x *sequencerGroup) {
@@ -164,7 +164,7 @@ func TestEventBidirectional(t *testing.T) {
 	})
 }
 
-// One wait for each set, in order; a set for nobody is kept, and once.
+// Each set ends one wait, in order. A set without a waiter is kept, once.
 func TestEventAutoReset(t *testing.T) {
 	sequencerTests(t, &prims.EventOptions{Mode: prims.EventAutoReset}, map[string]func(*testing.T, *sequencerGroup){
 		"setsCollapse": func(t *testing.T, x *sequencerGroup) {
@@ -222,8 +222,8 @@ func TestEventAutoReset(t *testing.T) {
 	})
 }
 
-// A token that was handed to a process which dies before it knows passes to the next
-// waiter, or is kept for the next comer.
+// A token was handed to a process that dies before it has seen it. The token passes to the next
+// waiter, or is kept for the next call.
 func TestEventTokenOfTheDead(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -248,7 +248,8 @@ func TestEventTokenOfTheDead(t *testing.T) {
 						x.waiter.must(t, eventWait)
 					}
 					require.False(t, x.e.IsSet())
-					// The granter of the token accounts for it after its next owner knows.
+					// The granter accounts for the token after the token's next owner has seen
+					// it.
 					eventually(t, "the token is accounted for", x.e.String, func() bool { return x.e.Unseen()+x.e.Spare() == 0 })
 				},
 			})
@@ -256,7 +257,7 @@ func TestEventTokenOfTheDead(t *testing.T) {
 	}
 }
 
-// A reaper dies over a token that came back: it is there once.
+// A reaper dies while it takes back a token: the token is there exactly once.
 func TestEventSpareOfTheDead(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -267,7 +268,7 @@ func TestEventSpareOfTheDead(t *testing.T) {
 	died, begun := 0, time.Now()
 	for round := 0; died < 2; round++ {
 		require.False(t, round >= 60 && time.Since(begun) > timeout(), "the reaper never comes first")
-		// If this one reaps first it dies.
+		// If this process reaps first, it dies.
 		reaper := sequencerActor(t, a, "reaper", proctest.Env("SHMSYNC_CRASHPOINT=event.spare.taken"))
 		reaper.must(t, eventIsSet)
 		victim := sequencerActor(t, a, "victim", proctest.Env("SHMSYNC_CRASHPOINT=monitor.await.resolved"))
@@ -290,8 +291,8 @@ func TestEventSpareOfTheDead(t *testing.T) {
 	sound(t, a)
 }
 
-// The process that hands another its first token is stopped, or dies, before it has noted
-// that, and the other goes on: the token is not there again when the other dies.
+// The process that hands another one its first token is stopped, or dies, before it has recorded
+// that, and the other goes on. When the other dies, the token does not come back.
 func TestEventFirstTokenIsNotedLate(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -372,9 +373,9 @@ func TestEventOpen(t *testing.T) {
 	require.NoError(t, a.Delete("e"))
 }
 
-// A setter is stopped before it hands the token out: no comer overtakes the queued waiter, a
-// second set does not collapse with the first, and IsSet does not tell of a token that was
-// handed out.
+// A setter is stopped before it hands the token out: no new caller overtakes the queued waiter, a
+// second set does not collapse with the first, and IsSet does not report a token that was handed
+// out.
 func TestEventSetterStopped(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")

@@ -14,38 +14,38 @@ import (
 
 // Functions for the tests of package prims_test.
 
-// Waiters is how many goroutines of this process sleep, or park, on m.
+// Waiters is how many goroutines of this process sleep or park, waiting for m.
 func (m *Mutex) Waiters() int { return m.queue.Waiting() }
 
 // Spinners is how many goroutines of this process count as spinning for m.
 func (m *Mutex) Spinners() int { return int(m.variant.spinners.Load()) }
 
-// Parked is how many goroutines of this process park on m, where it hands the lock over
+// Parked is how many goroutines of this process park, waiting for m. The lock is handed to them
 // without the kernel.
 func (m *Mutex) Parked() int { return m.queue.Parked() }
 
-// Oldest is since when the goroutine of this process waits that has parked for longest.
+// Oldest is the time since which the longest parked goroutine of this process waits.
 func (m *Mutex) Oldest() int64 { return m.queue.Oldest() }
 
 // NextIsLocal makes the next release one for goroutines of this process.
 func (m *Mutex) NextIsLocal() { m.turns.Store(1) }
 
-// Granted is how many goroutines were told that a reservation is for them and have not looked.
+// Granted is how many goroutines were granted a reservation and have not looked yet.
 func (m *Mutex) Granted() int { return int(m.granted.Load()) }
 
-// NextIsForAll makes the next release one for waiters of whatever process.
+// NextIsForAll makes the next release one for waiters of any process.
 func (m *Mutex) NextIsForAll() { m.turns.Store(0) }
 
-// WakeWord is the wake word as it is.
+// WakeWord is the value of the wake word.
 func (m *Mutex) WakeWord() uint32 { return m.words.wake.Load() }
 
-// AskFor asks for the next release for a participant that waits.
+// AskFor asks for the next release on behalf of a participant that waits.
 func (m *Mutex) AskFor(n arena.ParticipantID) { m.words.starving.Store(uint32(n)) }
 
 // StarveAfter is how long a waiter loses before it is handed the lock, in nanoseconds.
 const StarveAfter = starveAfter
 
-// OwnerWord is the owner word as it is.
+// OwnerWord is the value of the owner word.
 func (m *Mutex) OwnerWord() uint32 { return m.owner.Load() }
 
 // HeldByUs reports whether the owner word says that this process holds m, or
@@ -55,13 +55,13 @@ func (m *Mutex) HeldByUs() bool {
 	return o.held() && o.participant() == m.name
 }
 
-// Biased reports whether holds of this process are biased just now.
+// Biased reports whether holds of this process are biased now.
 func (m *Mutex) Biased() bool { return atomic.LoadUint32(&m.self)&ownerBiased != 0 }
 
-// Waiters is how many goroutines of this process sleep, or park, on f.
+// Waiters is how many goroutines of this process sleep or park, waiting for f.
 func (f *Futex) Waiters() int { return f.queue.Waiting() }
 
-// Describe renders the words of an object of ours.
+// Describe renders the words of an object of this package.
 func Describe(a *arena.Arena, o arenakernel.Object) string {
 	return (*arenakernel.Arena)(a).Describe(o)
 }
@@ -69,8 +69,8 @@ func Describe(a *arena.Arena, o arenakernel.Object) string {
 // Object is the object under m.
 func (m *Mutex) Object() arenakernel.Object { return m.object }
 
-// Rewrite overwrites the words of the Mutex at o, all but the poller list if b is
-// short, with bytes that no correct participant would write, perhaps.
+// Rewrite overwrites the words of the Mutex at o with bytes that may be such as no correct
+// participant writes. If b is short, the poller list stays.
 func Rewrite(a *arena.Arena, o arenakernel.Object, b []byte) {
 	switch o.Kind {
 	case mutexKind:
@@ -116,7 +116,7 @@ func next32(b *[]byte) (v uint32, ok bool) {
 	return v, true
 }
 
-// RollBackStale is what a reaper does that has read owner word o of m, and goes on later.
+// RollBackStale does what a reaper does that has read owner word o of m and goes on later.
 func (m *Mutex) RollBackStale(o uint32) (changed bool) {
 	return rollBackMutex(m.a, m.words, m.log, ownerWord(o))
 }
@@ -141,14 +141,15 @@ func (s *Semaphore) Queued() int {
 // Object is the object under x.
 func (x *Waitable[S, E]) Object() arenakernel.Object { return x.object }
 
-// ReadAtChange reads the state without the queue lock while the change n after the last has begun its copy.
+// ReadAtChange reads the state without the queue lock, as if the n'th change after the last one had begun
+// its copy.
 func (x *Waitable[S, E]) ReadAtChange(n uint64) (s S, ok bool) {
 	was := x.words.copying.Swap(x.words.current.Load() + n)
 	defer x.words.copying.Store(was)
 	return x.read()
 }
 
-// StateTries is State, and how often it had to read.
+// StateTries is State, and returns how often it had to read.
 func (x *Waitable[S, E]) StateTries() (s S, tries int) {
 	for ok := false; !ok && tries < stateTries; tries++ {
 		s, ok = x.read()
@@ -166,7 +167,7 @@ func (x *Waitable[S, E]) Queued() (n int) {
 	return n
 }
 
-// QueuedAt is how many wait in the queues of an object with a monitor.
+// QueuedAt is how many waits are in the queues of an object with a monitor.
 func QueuedAt(a *arena.Arena, o arenakernel.Object) (n int) {
 	(*arenakernel.Arena)(a).EachNode(o.Offset, func(_ arena.Offset, node *arenakernel.Node) {
 		if queued(node.Load()) {
@@ -176,7 +177,7 @@ func QueuedAt(a *arena.Arena, o arenakernel.Object) (n int) {
 	return n
 }
 
-// Core tells handles on the same object of one process apart from others.
+// Core is the same for all handles of one process on an object, and different for others.
 func (c *Cond) Core() any { return c.core }
 
 // Object is the object under c.
@@ -201,7 +202,7 @@ func Restore(a *arena.Arena, o arenakernel.Object, b []uint64) {
 	}
 }
 
-// ScribbleAny writes what a wild peer might into one word of an object or of one of its
+// ScribbleAny writes what a faulty peer might write into one word of an object or of one of its
 // nodes.
 func ScribbleAny(a *arena.Arena, o arenakernel.Object, r *rand.Rand) {
 	var nodes []*arenakernel.Node
@@ -267,7 +268,7 @@ func (x *Barrier) Closing() bool { return x.mon.queueLock.queue.Closing() }
 // AwaitsGone reports whether a call of this process may wait until a dead holder is gone.
 func (m *RWMutex) AwaitsGone() bool { return m.Kept() && m.writers.queue.Waiting() > 0 }
 
-// Kept reports whether a dead process that is not gone keeps the gate.
+// Kept reports whether a dead process that is not gone keeps the gate closed.
 func (m *RWMutex) Kept() bool {
 	g := gateWord(m.gate.Load())
 	return g.valid() && g.taken() && !m.a.Current(g.participant()) && !m.a.Gone(g.participant())
@@ -279,8 +280,8 @@ func (m *RWMutex) WritersHeld() bool { return ownerWord(m.writers.owner.Load()).
 // BarrierBreaks is how many broken phases a Barrier remembers.
 const BarrierBreaks = barrierBreaks
 
-// WaitClosed is the wait of an Acquire beside which the handle is closed before the wait
-// counts as a call.
+// WaitClosed is the wait of an Acquire whose handle is closed just before the wait counts as a
+// call.
 func (s *Semaphore) WaitClosed() error {
 	m := s.mon
 	waitNode, err := m.queueLock.queue.TakeNode()
@@ -298,10 +299,10 @@ func (s *Semaphore) WaitClosed() error {
 	return m.sleep(nil, waitNode)
 }
 
-// CountedDeath reports whether a death was counted that the last reap did not know of.
+// CountedDeath reports whether a death was counted since the last reap.
 func (s *Semaphore) CountedDeath() bool { return s.mon.reapDue() }
 
-// CleanedUp returns when no goroutine is left that cleans up for s.
+// CleanedUp returns when no goroutine is cleaning up for s any more.
 func (s *Semaphore) CleanedUp() {
 	for s.mon.queueLock.queue.Waiting() != 0 {
 		runtime.Gosched()
@@ -311,20 +312,22 @@ func (s *Semaphore) CleanedUp() {
 // Rollbacks is how many transactions of dead holders were undone.
 func (m *Mutex) Rollbacks() uint64 { return m.log.head.rollbacks.Load() }
 
-// LeaveLog makes m held by a participant that is gone, with that in its log.
+// LeaveLog leaves m held by a participant that is gone, with those contents in its log.
 func (m *Mutex) LeaveLog(state uint64, records []byte) {
 	copy(m.log.records, records)
 	m.log.head.state.Store(state)
 	m.owner.Store(uint32(makeOwner(kindHeld, arenakernel.ParticipantID(1<<11|9))))
 }
 
-// Queueless reports whether the waiters of an object of ours sleep on a word, in no order.
+// Queueless reports whether the waiters of an object of this package sleep on a word, in no
+// order.
 func Queueless(o arenakernel.Object) bool { return o.Kind == waitGroupKind || o.Kind == latchKind }
 
-// QueueLock is the queue lock of a handle that the process has open.
+// QueueLock is the queue lock of an open handle of this process.
 type QueueLock struct{ m *monitor }
 
-// QueueLockOf is the queue lock of a handle on the object at off; false if its kind has none, or several kinds of.
+// QueueLockOf returns the queue lock of a handle on the object at off. It returns false if the kind has no
+// queue lock or several.
 func QueueLockOf(a *arena.Arena, off arena.Offset) (QueueLock, bool) {
 	handles.Lock()
 	defer handles.Unlock()
@@ -354,16 +357,16 @@ func QueueLockOf(a *arena.Arena, off arena.Offset) (QueueLock, bool) {
 // Enter takes the queue lock, as a call does that finds it free.
 func (q QueueLock) Enter() bool { return q.m.enter(nil) == nil }
 
-// Leave gives it back.
+// Leave releases it.
 func (q QueueLock) Leave() { q.m.leave(nil) }
 
-// Announce says that somebody waits for the queue lock.
+// Announce announces a waiter for the queue lock.
 func (q QueueLock) Announce() { q.m.words.queueLock.wake.Or(1) }
 
-// WakeAfter is what comes after a release for which somebody was announced.
+// WakeAfter is the step after a release that found an announcement.
 func (q QueueLock) WakeAfter() { q.m.queueLock.wakeAfter() }
 
-// Counted reports whether Close waits for a call.
+// Counted reports whether there is a call for which Close waits.
 func (q QueueLock) Counted() bool { return !q.m.queueLock.queue.Empty() }
 
 // Ended reports whether the words have been taken away from the calls of the handle.

@@ -45,13 +45,13 @@ func (f *FairMutex) SharesTurns(g *FairMutex) bool { return f.turns == g.turns }
 // Ended reports whether the handle has ended.
 func (f *FairMutex) Ended() bool { return f.mon.opening.ended.Load() }
 
-// StopHandles keeps handles from coming and going until the function that it gives is called.
+// StopHandles keeps handles from coming and going until the returned function is called.
 func StopHandles() (resume func()) {
 	handles.Lock()
 	return handles.Unlock
 }
 
-// Commons is how many parts the handles of this process share, for objects of an arena.
+// Commons is how many common parts the handles of this process have, for objects of an arena.
 func Commons(a *arena.Arena) (n int) {
 	handles.Lock()
 	defer handles.Unlock()
@@ -66,8 +66,8 @@ func Commons(a *arena.Arena) (n int) {
 // Object is the object that f is a handle on.
 func (f *FairMutex) Object() arenakernel.Object { return f.object }
 
-// LockStamped is LockContext that gives the place of the call in the order of arrival, or 0
-// if it did not wait, or was granted the lock before the place could be read.
+// LockStamped is LockContext, and returns the place of the call in the order of arrival. The
+// place is 0 if the call did not wait, or was granted the lock before the place could be read.
 func (f *FairMutex) LockStamped(ctx context.Context) (stamp uint64, err error) {
 	if err := f.mon.begin(); err != nil {
 		return 0, err
@@ -91,7 +91,7 @@ func (f *FairMutex) LockStamped(ctx context.Context) (stamp uint64, err error) {
 	return stamp, err
 }
 
-// Body is where the words of f lie.
+// Body is the offset and the length of the words of f.
 func (f *FairMutex) Body() (off, size uint64) { return uint64(f.object.Body), f.object.Size }
 
 // Queued is how many waits are in the queue for a key, of all processes.
@@ -108,7 +108,7 @@ func (x *MultiLock) Queued(key uint64) (n int) {
 	return n
 }
 
-// Body is where the words of x lie.
+// Body is the offset and the length of the words of x.
 func (x *MultiLock) Body() (off, size uint64) { return uint64(x.object.Body), x.object.Size }
 
 // SameBucket reports whether two keys share a queue lock.
@@ -126,8 +126,8 @@ func EachNode(a *arena.Arena, body uint64, f func(words [4]*atomic.Uint64)) {
 	}
 }
 
-// BiteTail links the last of the spilled keys of a MultiLock with one bucket to the
-// first, and reports how many there are.
+// BiteTail links the last of the spilled keys of a MultiLock with one bucket to the first, and
+// returns their number.
 func (x *MultiLock) BiteTail() (n int) {
 	k := x.openBucket(0)
 	k.mon.enter(nil)
@@ -138,7 +138,7 @@ func (x *MultiLock) BiteTail() (n int) {
 	return n
 }
 
-// ParkedNodes is how many waits for the object at o are those of goroutines that park.
+// ParkedNodes is how many waits for the object at o belong to goroutines that park.
 func ParkedNodes(a *arena.Arena, o arena.Offset) (n int) {
 	(*arenakernel.Arena)(a).EachNode(o, func(_ arena.Offset, node *arenakernel.Node) {
 		if node.State() == arenakernel.NodeParked {

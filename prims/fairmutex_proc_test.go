@@ -32,8 +32,8 @@ func init() {
 	})
 }
 
-// fairBoard is what the locks guard: two counts that are equal between holds. A
-// death may leave them different, by one.
+// fairBoard is the data that the locks guard: two counts that are equal between holds. A death
+// may leave them different, by one.
 type fairBoard struct{ Told, Freed [2]uint64 }
 
 type fairWorker struct {
@@ -90,10 +90,10 @@ func (w *fairWorker) got(err error, f *prims.FairMutex, v *[2]uint64, r *rand.Ra
 	return err
 }
 
-// inside is what is done with the lock held.
+// inside is what a holder of the lock does.
 func (w *fairWorker) inside(f *prims.FairMutex, v *[2]uint64, r *rand.Rand) error {
 	if f == w.freed {
-		v[1] = v[0] // a death may have come between
+		v[1] = v[0] // a death may have left them different
 	}
 	if v[0] != v[1] {
 		return fmt.Errorf("%v: %d, %d inside", f, v[0], v[1])

@@ -31,7 +31,7 @@ func openFair(t testing.TB, a *arena.Arena, opts *prims.FairMutexOptions) *prims
 	return f
 }
 
-// fairQueued has an actor begin to wait, and returns when it is in the queue.
+// fairQueued makes an actor begin to wait, and returns when it is in the queue.
 func fairQueued(t *testing.T, f *prims.FairMutex, x *actor, o order) int {
 	t.Helper()
 	n := f.Queued()
@@ -55,7 +55,7 @@ func TestFairMutexLock(t *testing.T) {
 	require.True(t, f.State().Held)
 	require.Equal(t, "other", f.State().Owner.Label)
 	other.must(t, order{Op: "funlock", Object: "f"})
-	// A free lock beats a context that has ended.
+	// A free lock takes precedence over a context that has ended.
 	require.Empty(t, other.do(t, order{Op: "flockctx", Object: "f", Done: true}).Err)
 	other.must(t, order{Op: "funlock", Object: "f"})
 	require.False(t, f.State().Held)
@@ -88,7 +88,7 @@ func TestFairMutexFIFO(t *testing.T) {
 	f.Unlock()
 }
 
-// The tickets of waiters that gave up, ran out of time or died delay no other waiter.
+// Waiters that gave up, timed out or died delay no other waiter.
 func TestFairMutexSkips(t *testing.T) {
 	a := newArena(t, nil)
 	f := openFair(t, a, nil)
@@ -112,7 +112,7 @@ func TestFairMutexSkips(t *testing.T) {
 	eventually(t, "nodes go back", f.String, func() bool { return a.Stats().Nodes <= 2*12 })
 }
 
-// A Pending that was granted the lock cannot be cancelled any more: it is held.
+// A Pending that was granted the lock cannot be cancelled any more: the lock is held.
 func TestFairMutexAsync(t *testing.T) {
 	a := newArena(t, nil)
 	f := openFair(t, a, nil)
@@ -151,7 +151,7 @@ func TestFairMutexOwnerDeathReport(t *testing.T) {
 	require.ErrorIs(t, f.State().Err, shmsync.ErrOwnerDead)
 	require.ErrorIs(t, f.LockAsync().Wait(), shmsync.ErrOwnerDead)
 
-	// A repair that fails leaves it not recoverable, for all but Recover.
+	// A repair that fails leaves the lock not recoverable, except by Recover.
 	got := other.do(t, order{Op: "frecover", Object: "f", N: 1})
 	require.Contains(t, got.Is, "not-recoverable")
 	require.ErrorIs(t, f.LockContext(context.Background()), shmsync.ErrNotRecoverable)
@@ -159,7 +159,8 @@ func TestFairMutexOwnerDeathReport(t *testing.T) {
 	require.Equal(t, "dies", f.State().Owner.Label)
 	require.Contains(t, other.do(t, order{Op: "frecover", Object: "f", N: 2}).Panic, "the repair panics")
 
-	// The recoverer holds; others wait. Its death is a death again.
+	// The process that recovers holds the lock, and others wait. If it dies, the lock is
+	// owner-dead again.
 	other.start(order{Op: "frecover", Object: "f", N: 3})
 	eventually(t, "it is being recovered", f.String, func() bool { return f.State().Held })
 	wait := make(chan error, 1)
@@ -175,7 +176,7 @@ func TestFairMutexOwnerDeathReport(t *testing.T) {
 	require.NoError(t, f.Recover(func() error { panic("of a healthy lock") }))
 }
 
-// By policy PolicyRelease the lock passes to the next in the queue.
+// Under PolicyRelease the lock passes to the next in the queue.
 func TestFairMutexOwnerDeathRelease(t *testing.T) {
 	a := newArena(t, nil)
 	f := openFair(t, a, &prims.FairMutexOptions{Policy: prims.PolicyRelease})
@@ -194,7 +195,7 @@ func TestFairMutexOwnerDeathRelease(t *testing.T) {
 	f.Unlock()
 }
 
-// The Repair of the options runs in Lock, in one of the callers that were told.
+// The Repair of the options runs in Lock, in one of the callers that learned of the death.
 func TestFairMutexRepair(t *testing.T) {
 	a := newArena(t, nil)
 	f := openFair(t, a, nil)
@@ -302,8 +303,8 @@ func TestFairMutexAllocates(t *testing.T) {
 	}))
 }
 
-// The end of a context, or Cancel, against the grant: one of the two wins, and a granted
-// lock has a holder.
+// The end of a context, or Cancel, races with the grant: one of the two wins, and a granted lock
+// has a holder.
 func TestFairMutexCancelVersusGrant(t *testing.T) {
 	rounds := proctest.Rounds(5_000, 50_000)
 	a := newArena(t, nil)
@@ -341,9 +342,9 @@ func TestFairMutexCancelVersusGrant(t *testing.T) {
 // duelBoard is where two processes meet, round after round.
 type duelBoard struct{ Held, Go, Free, Past atomic.Uint64 }
 
-// duel has another process hold a lock and let it go, in each round, while a wait
-// for it that is in the queue already is given up. It counts how those ended. On one CPU the kernel
-// decides which of the two comes first, so in a few rounds one waits for the other.
+// duel makes another process hold a lock and release it in each round, while a wait in the queue is
+// given up. It counts how the waits ended. On one CPU the kernel decides which of the two comes
+// first, so in a few rounds one waits for the other.
 func duel(t *testing.T, a *arena.Arena, o order, begin func(i int, queued func()) func(r *rand.Rand) error, unlock func()) (held, gave int) {
 	t.Helper()
 	board, err := arena.Value[duelBoard](a, "duel")
@@ -408,7 +409,7 @@ func meet(w *atomic.Uint64, i int) {
 	}
 }
 
-// dawdle takes some nanoseconds, or a microsecond or two.
+// dawdle takes some nanoseconds, or one or two microseconds.
 func dawdle(r *rand.Rand) {
 	for range r.IntN(1 << r.IntN(12)) {
 	}

@@ -24,13 +24,13 @@ import (
 // featureBoard is what the two processes of a feature share.
 type featureBoard struct {
 	Made, Taken atomic.Int64
-	Ready       int64     // guarded by the mutex, as the following
+	Ready       int64     // guarded by the mutex, as are the following fields
 	Woken       int64     // how many waits have ended
-	Order       [64]int64 // of whom, in this order
+	Order       [64]int64 // the waiters, in this order
 }
 
-// feature is an operation of docs/testing/features.md between two processes: peer runs in
-// another process and reports with Say what test awaits.
+// feature is an operation of docs/testing/features.md between two processes: peer runs in another
+// process, and test waits for its reports.
 type feature struct {
 	peer func(c *proctest.Child, a *arena.Arena, b *featureBoard)
 	test func(t *testing.T, a *arena.Arena, b *featureBoard, p *proctest.Proc)
@@ -38,7 +38,7 @@ type feature struct {
 
 const featureItems = 1000
 
-// must gives the value of an opening that cannot fail.
+// must returns the value of an opening that cannot fail.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
@@ -46,7 +46,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// eventcount makes half of the items, and takes in two goroutines what anybody makes.
+// eventcount makes half of the items. Two goroutines take items, whoever made them.
 func eventcount(a *arena.Arena, b *featureBoard) {
 	f := must(prims.OpenFutex(a, "f", nil))
 	var wg sync.WaitGroup
@@ -106,7 +106,7 @@ func predicateLoop(a *arena.Arena, b *featureBoard) {
 	wg.Wait()
 }
 
-// condWait waits once at the Cond and writes down its number.
+// condWait waits once at the Cond and records its number.
 func condWait(m *prims.Mutex, c *prims.Cond, b *featureBoard, who int) {
 	m.Lock()
 	defer m.Unlock()
@@ -115,7 +115,7 @@ func condWait(m *prims.Mutex, c *prims.Cond, b *featureBoard, who int) {
 	b.Woken++
 }
 
-// condPeer lets a goroutine wait for each number that it is told.
+// condPeer starts a waiting goroutine for each number that it receives.
 func condPeer(c *proctest.Child, a *arena.Arena, b *featureBoard) {
 	m := must(prims.OpenMutex(a, "m", nil))
 	cond := must(prims.OpenCond(a, "c", m, nil))
@@ -127,7 +127,8 @@ func condPeer(c *proctest.Child, a *arena.Arena, b *featureBoard) {
 	}
 }
 
-// condTest gives f the Cond, and a way to let waiter i wait: odd ones elsewhere.
+// condTest passes f the Cond, and a function that makes waiter i wait: odd ones in the other
+// process.
 func condTest(f func(t *testing.T, m *prims.Mutex, c *prims.Cond, b *featureBoard, wait func(i int))) func(*testing.T, *arena.Arena, *featureBoard, *proctest.Proc) {
 	return func(t *testing.T, a *arena.Arena, b *featureBoard, p *proctest.Proc) {
 		p.Await(t)
@@ -147,7 +148,7 @@ func condTest(f func(t *testing.T, m *prims.Mutex, c *prims.Cond, b *featureBoar
 	}
 }
 
-// woken waits until n waits have ended, and gives their numbers.
+// woken waits until n waits have ended, and returns their numbers.
 func woken(t *testing.T, m *prims.Mutex, b *featureBoard, n int) (who []int) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%d are awake", n), m.String, func() bool {
@@ -184,7 +185,7 @@ var features = map[string]feature{
 			require.EqualValues(t, featureItems, b.Taken.Load())
 		},
 	},
-	// silk, flare: wait in a loop round the predicate.
+	// silk, flare: wait in a loop that tests the predicate.
 	"cond predicate": {
 		peer: func(c *proctest.Child, a *arena.Arena, b *featureBoard) {
 			c.Ready()
@@ -357,7 +358,7 @@ var features = map[string]feature{
 			require.EqualValues(t, 1, b.Made.Load())
 		},
 	},
-	// silk: memory is for the keys that are held, whichever process had the others.
+	// silk: memory is only used for the keys that are held, whichever process had the others.
 	"multilock memory": {
 		peer: func(c *proctest.Child, a *arena.Arena, b *featureBoard) {
 			x := must(prims.OpenMultiLock(a, "m", nil))
@@ -375,22 +376,22 @@ var features = map[string]feature{
 			x := must(prims.OpenMultiLock(a, "m", nil))
 			before, nodes := a.Stats(), uint64(0)
 			for _, keys := range []uint64{2000, 20_000} {
-				before, nodes = a.Stats(), ownNodes(a) // the first round fills what each process keeps
+				before, nodes = a.Stats(), ownNodes(a) // the first round allocates what each process keeps
 				p.Send(keys)
 				for key := range keys {
 					x.Lock(key * 0x9e3779b97f4a7c15).Unlock()
 				}
 				p.Await(t)
 			}
-			// Each process keeps a few wait nodes, which it needs where both want a key, and a poller node of
-			// each queue lock for which it has waited. 18,000 more keys would be 400 KB.
+			// Each process keeps a few wait nodes for keys that both want, and a poller node of each queue
+			// lock for which it has waited. 18,000 more keys would be 400 KB.
 			after := a.Stats()
 			require.LessOrEqual(t, ownNodes(a), nodes+8)
 			require.LessOrEqual(t, after.BytesUsed, before.BytesUsed+4096+64*after.PollerNodes)
 			require.LessOrEqual(t, after.PollerNodes, uint64(2*64), "one of each process in each bucket")
 		},
 	},
-	// Go: what a channel does, whichever process sends and receives.
+	// Go: the queue behaves like a channel, whichever process sends and receives.
 	"queue and channel": {
 		peer: func(c *proctest.Child, a *arena.Arena, b *featureBoard) {
 			q := must(prims.AttachQueue[int](a, "q", nil))
@@ -446,8 +447,8 @@ var features = map[string]feature{
 	},
 }
 
-// queueStep puts op if it is not 0 and gets otherwise, without waiting. It gives what it
-// put or got, and 0 for nothing.
+// queueStep puts op if it is not 0, and gets otherwise, without waiting. It returns the item, or
+// 0 for none.
 func queueStep(q *prims.Queue[int], op int) int {
 	if op != 0 && q.TryPut(op) {
 		return op
@@ -459,7 +460,7 @@ func queueStep(q *prims.Queue[int], op int) int {
 	return 0
 }
 
-// channelStep is queueStep of a channel.
+// channelStep is queueStep for a channel.
 func channelStep(ch chan int, op int) int {
 	if op != 0 {
 		select {
@@ -486,8 +487,8 @@ func init() {
 	})
 }
 
-// Operations of docs/testing/features.md whose other tests run in one process, with a peer in
-// another.
+// Operations of docs/testing/features.md whose other tests run in one process, here with a peer
+// in another process.
 func TestFeaturesElsewhere(t *testing.T) {
 	for name, f := range features {
 		t.Run(name, func(t *testing.T) {

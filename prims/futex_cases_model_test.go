@@ -4,7 +4,7 @@ package prims
 
 import "testing"
 
-// Faults that a Futex could have.
+// Mistakes that a Futex could have.
 const (
 	announceOnce       bug = "a waiter announces itself once, and not for each value"
 	sleepUnannounced   bug = "a waiter does not announce itself"

@@ -76,14 +76,14 @@ func (m futexModel) explore(b bug) model.Result {
 
 func (m *futexModel) check(*model.Sys) error { return nil }
 
-// maySleep: the token has not come, and the next poster knows of the sleeper.
+// maySleep: the token has not come, and the next poster will see the sleeper.
 func (m *futexModel) maySleep(s *model.Sys, i int) bool {
 	state := futexState(s.Mem[wState])
 	return !state.reached(uint64(s.Thread[i].R[rToken])) && !state.stopped() && state.announced()
 }
 
-// canon forgets what state a thread has seen when it is not the present one: it
-// does not come back.
+// canon forgets the state that a thread has seen if it is not the present one: that state does
+// not come back.
 func (m *futexModel) canon(s *model.Sys) {
 	const old = 0xff
 	for i := range s.Thread {
@@ -99,7 +99,7 @@ func (m *futexModel) canon(s *model.Sys) {
 	}
 }
 
-// rename gives the waiters other names.
+// rename permutes the waiters.
 func (m *futexModel) rename(s *model.Sys, to *[model.Threads]uint8) {
 	old := s.Ghost[gReaped]
 	s.Ghost[gReaped] = 0
@@ -190,7 +190,7 @@ func (m *futexModel) post(x *model.Exec) {
 			x.Say("calls Stop")
 			*x.R(rNotes) = nStop
 		} else if int(state.counter()) == m.tokens {
-			x.Disable() // enough for every token
+			x.Disable() // that is enough for every token
 		}
 		x.Goto(tPost)
 		if m.bug == postWakesFirst {
@@ -248,8 +248,7 @@ func (m *futexModel) swap(x *model.Exec, s futexState, stop bool) {
 	}
 }
 
-// reap reaps the dead and wakes where the Futex has a record or an
-// announcement.
+// reap reaps the dead, and wakes if the Futex has a record or an announcement.
 func (m *futexModel) reap(x *model.Exec) {
 	switch x.PC() {
 	case tIdle:

@@ -21,7 +21,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// The tests by the names that silk has for its FiberFutex, in one process and
+// These tests have the names that silk uses for its FiberFutex. They run in one process and
 // between processes.
 
 func TestFutexGet(t *testing.T) {
@@ -36,7 +36,7 @@ func TestFutexGet(t *testing.T) {
 	})
 }
 
-// waitNoArg: the wait without a token is a wait for the next post.
+// waitNoArg: a wait without a token waits for the next post.
 func TestFutexWaitNoArg(t *testing.T) {
 	everywhere(t, func(t *testing.T, poster, waiter *actor, a *arena.Arena) {
 		for range 10 {
@@ -53,7 +53,7 @@ func TestFutexWaitAlreadyFired(t *testing.T) {
 		poster.must(t, order{Op: "fpost", Object: "f", N: 3})
 		for token := range uint64(4) {
 			waiter.must(t, order{Op: "fwait", Object: "f", Token: token})
-			// A token that is reached beats a context that has ended.
+			// A token that is reached takes precedence over a context that has ended.
 			waiter.must(t, order{Op: "fwaitctx", Object: "f", Token: token, Done: true})
 		}
 	})
@@ -64,7 +64,7 @@ func TestFutexWaitSuspended(t *testing.T) {
 		id := waiter.blocked(t, order{Op: "fwait", Object: "f", Token: 1})
 		poster.must(t, order{Op: "fpost", Object: "f"})
 		require.Empty(t, waiter.wait(t, id).Err)
-		// And one that needs several posts.
+		// A wait that needs several posts.
 		id = waiter.blocked(t, order{Op: "fwait", Object: "f", Token: 4})
 		for range 2 {
 			poster.must(t, order{Op: "fpost", Object: "f"})
@@ -103,8 +103,8 @@ func TestFutexMultiplePost(t *testing.T) {
 	})
 }
 
-// concurrentPostStress: 8 posters of 200 posts each, and waiters that walk every
-// token. A post that is lost hangs them at the last.
+// concurrentPostStress: 8 posters with 200 posts each, and waiters that wait for every token. If
+// a post is lost, they hang at the last token.
 func TestFutexConcurrentPostStress(t *testing.T) {
 	everywhere(t, func(t *testing.T, poster, waiter *actor, a *arena.Arena) {
 		var walks, posts []int
@@ -141,12 +141,12 @@ func TestFutexStop(t *testing.T) {
 			require.Contains(t, r.Err, `"f"`)
 		}
 		require.True(t, waiter.op(t, "fstopped", "f").OK)
-		// stopBeforeWaitReturnsImmediately, and a token that is reached beats it.
+		// stopBeforeWaitReturnsImmediately; a token that is reached takes precedence.
 		for _, x := range []*actor{poster, waiter} {
 			require.Equal(t, []string{"canceled"}, x.do(t, order{Op: "fwait", Object: "f", Token: 3}).Is)
 			require.Equal(t, []string{"canceled"}, x.do(t, order{Op: "fwaitctx", Object: "f", Token: math.MaxUint64 >> 2}).Is)
 			x.must(t, order{Op: "fwait", Object: "f", Token: 2})
-			// stopIdempotent, and no post counts any more.
+			// stopIdempotent; posts do not count any more.
 			x.must(t, order{Op: "fstop", Object: "f"})
 			x.must(t, order{Op: "fpost", Object: "f"})
 			require.EqualValues(t, 2, x.op(t, "fget", "f").N)
@@ -174,15 +174,14 @@ func TestFutexContext(t *testing.T) {
 	})
 }
 
-// The hole of the original: a waiter for the next token announces itself anew
-// between a post and the moment when a waiter for that post goes to sleep. The
-// latter must not sleep on.
+// The mistake of the original: a waiter for the next token announces itself anew between a post
+// and the moment when a waiter for that post goes to sleep. The latter must not stay asleep.
 func TestFutexDifferentTokens(t *testing.T) {
 	f, err := prims.OpenFutex(newArena(t, nil), "f", nil)
 	require.NoError(t, err)
 	rounds := proctest.Rounds(300, uint64(3000))
-	// Each waiter is at its own distance ahead of the counter; at the end of
-	// each round exactly the reached ones have come back.
+	// Each waiter is at its own distance ahead of the counter. At the end of each round exactly
+	// the waiters have returned whose tokens are reached.
 	const waiters = 20
 	var at [waiters]atomic.Uint64
 	var wg sync.WaitGroup
@@ -200,7 +199,7 @@ func TestFutexDifferentTokens(t *testing.T) {
 	}
 	for n := uint64(1); n <= rounds; n++ {
 		f.Post()
-		// Nothing repairs a lost wake in this round.
+		// Nothing makes up for a lost wake in this round.
 		eventually(t, fmt.Sprintf("all for %d", n), func() string { return f.String() }, func() bool {
 			for i := range waiters {
 				step := uint64(i%5 + 1)
@@ -217,9 +216,9 @@ func TestFutexDifferentTokens(t *testing.T) {
 	wg.Wait()
 }
 
-// A poster that is stopped before it wakes leaves those whose token is reached
-// asleep; others, for a later token, have announced themselves since, so that
-// nothing seems to be owed. The look finds it all the same.
+// A poster that is stopped before it wakes leaves waiters asleep whose token is reached. Others,
+// for a later token, have announced themselves since, so nothing seems to be owed. The periodic
+// check finds the waiters all the same.
 func TestFutexPosterStopped(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -252,8 +251,8 @@ func TestFutexPosterStopped(t *testing.T) {
 	}
 }
 
-// A poster that is killed has posted or has not: waiters for what it posted
-// come back, and waiters for the rest go on waiting.
+// A poster that is killed has posted or has not: waiters for what it posted return, and waiters
+// for more go on waiting.
 func TestFutexPosterDies(t *testing.T) {
 	rounds := proctest.Rounds(4, 20)
 	a := newArena(t, nil)
@@ -339,7 +338,7 @@ func TestFutexAt(t *testing.T) {
 	require.ErrorIs(t, f.Close(), shmsync.ErrClosed)
 }
 
-// The counter in a condition that is tested without a lock: no post is missed.
+// The Futex counts for a condition that is tested without a lock: no post is missed.
 func TestFutexEventcount(t *testing.T) {
 	a := newArena(t, nil)
 	f, err := prims.OpenFutex(a, "f", nil)

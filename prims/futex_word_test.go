@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every state of the two bits, with counters at the edges, by every transition.
+// Every state of the two bits, with counters at the limits, and every transition.
 func TestFutexStateTable(t *testing.T) {
 	for _, counter := range []uint64{0, 1, 2, 1<<30 - 1, 1 << 30, 1<<32 - 1, maxToken - 1, maxToken} {
 		for bits := range futexState(4) {

@@ -24,18 +24,18 @@ func init() {
 			"future.*", "monitor.queue.*", "monitor.resolve.resolved", "monitor.released", "monitor.leave.before_wake",
 			"monitor.reap.*", "monitor.replay.*", "monitor.cleanup.entered", "park.waitnode.*", "mutex.unlock.before_release",
 		},
-		nodes: 4, // a wait for any of four takes four
+		nodes: 4, // a wait for any of four uses four nodes
 		open:  func(a *arena.Arena) (worker, error) { return openFutureWorker(a) },
 	})
 }
 
-// futureWorker: the first goroutines of each process produce results, or die over
-// it; the others wait for one, for any, or for all, and tidy up after the dead.
+// futureWorker: the first goroutines of each process produce results, or die before they have.
+// The others wait for one, for any, or for all, and reset after the dead.
 type futureWorker struct {
 	futures [4]*prims.Future
 	list    []prims.Awaitable
 	board   *workerGroupBoard
-	drain   chan struct{} // closed at rest
+	drain   chan struct{} // closed when the work is over
 	stop    func()
 	mu      sync.Mutex // held while the remaining waiters are let go
 }
@@ -66,7 +66,7 @@ func openFutureWorker(a *arena.Arena) (worker, error) {
 	return w, err
 }
 
-// letGo ends the last waits when work has ended.
+// letGo ends the last waits when the work has ended.
 func (w *futureWorker) letGo() {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()

@@ -20,7 +20,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// The tests by the names that silk has for its FiberFuture, in one process and
+// These tests have the names that silk uses for its FiberFuture. They run in one process and
 // between processes.
 
 func newFuture(t testing.TB, a *arena.Arena) *prims.Future {
@@ -39,7 +39,7 @@ func TestFutureWaitSignaled(t *testing.T) {
 		require.False(t, x.must(t, task{Op: "set", Name: "f", Errno: 8}).OK)
 		for _, h := range []*hand{x, y} {
 			require.EqualValues(t, 7, h.must(t, task{Op: "wait", Name: "f"}).N)
-			// It beats a context that has ended.
+			// It takes precedence over a context that has ended.
 			require.EqualValues(t, 7, h.must(t, task{Op: "waitctx", Name: "f", Ended: true}).N)
 			r := h.must(t, task{Op: "isset", Name: "f"})
 			require.True(t, r.OK)
@@ -91,7 +91,7 @@ func TestFutureWaitWithTimeout(t *testing.T) {
 	})
 }
 
-// subscribe: beforeSet, alreadySet, and all other ends: the function runs once.
+// subscribe: beforeSet, alreadySet, and all other ends: the function runs exactly once.
 func TestFutureSubscribe(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
 		var ids []int
@@ -129,7 +129,7 @@ func TestFutureResetAndReuse(t *testing.T) {
 			y.must(t, task{Op: "own", Name: "f"})
 			require.True(t, y.must(t, task{Op: "set", Name: "f", Errno: syscall.Errno(n)}).OK)
 			require.True(t, y.must(t, task{Op: "reset", Name: "f"}).OK)
-			// A waiter from before has its result all the same.
+			// A waiter from before the Reset gets its result all the same.
 			require.EqualValues(t, n, x.wait(t, id).N)
 			require.False(t, x.must(t, task{Op: "isset", Name: "f"}).OK)
 			// Nobody has claimed it.
@@ -165,8 +165,8 @@ func TestFutureSetAll(t *testing.T) {
 	})
 }
 
-// The producer dies: all present and later waiters are told, until Reset; and the Future
-// cannot be set.
+// The producer dies: all present and later waits report that until Reset, and the Future cannot
+// be set.
 func TestFutureProducerDies(t *testing.T) {
 	a := newArena(t, nil)
 	x, y, here := remoteHand(t, a, "producer"), remoteHand(t, a, "y"), localHand(a)
@@ -280,7 +280,7 @@ func TestFutureAllocations(t *testing.T) {
 	require.Zero(t, n)
 }
 
-// The waits for many.
+// Waits for several objects.
 
 func TestWaitAnyOfNone(t *testing.T) {
 	i, err := prims.WaitAny()
@@ -304,7 +304,7 @@ func TestWaitAny(t *testing.T) {
 			r := x.wait(t, id)
 			require.Empty(t, r.Err)
 			require.Equal(t, fmt.Sprint(i), r.Text)
-			// At once, the lowest.
+			// WaitAny returns the lowest index at once.
 			r = y.must(t, task{Op: "any", Names: []string{"g", "e@9", names[i], "f0", "f1"}, Ended: true})
 			want := 2
 			require.Equal(t, fmt.Sprint(want), r.Text)
@@ -315,7 +315,7 @@ func TestWaitAny(t *testing.T) {
 			names[2] = "e@2"
 			names[5] = "e@3"
 		}
-		// Of many, from both; and those that are not chosen are as they were.
+		// One of many, set by both processes; the others do not change.
 		r := x.do(t, task{Op: "any", Names: names, Limit: 20 * time.Millisecond})
 		require.Equal(t, []string{"ctx-deadline"}, r.Is)
 		require.Equal(t, "-1", r.Text)
@@ -336,7 +336,7 @@ func TestWaitAll(t *testing.T) {
 		names := []string{"f0", "e@2", "f1", "f0", "f2"}
 		id := x.blocked(t, task{Op: "all", Name: "f2", Names: names})
 		y.must(t, task{Op: "set", Name: "f2"})
-		// A result that was there meanwhile counts.
+		// A result counts even if it was reset in the meantime.
 		y.must(t, task{Op: "reset", Name: "f2"})
 		y.must(t, task{Op: "post", Name: "e"})
 		y.must(t, task{Op: "set", Name: "f0"})
@@ -432,7 +432,7 @@ func TestWaitAnyEnds(t *testing.T) {
 	require.Equal(t, []string{"closed"}, x.wait(t, id).Is)
 }
 
-// A value that is written before Set is there for a process that has seen it set.
+// A value that is written before Set is visible to a process that has seen the Future set.
 func TestFutureValue(t *testing.T) {
 	a := newArena(t, nil)
 	f, err := prims.OpenFuture(a, "f", nil)

@@ -26,7 +26,7 @@ func init() {
 	add("Once", onceKind, onceVersion)
 }
 
-// The shares are in the document as they are in the code.
+// The document describes the shares as the code has them.
 func TestABIShares(t *testing.T) {
 	for section, share := range map[string]reflect.Type{
 		"Slot of a WaitGroup or a Latch": reflect.TypeFor[counterSlot](), "Share of a Barrier": reflect.TypeFor[barrierShare](),

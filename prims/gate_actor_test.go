@@ -16,8 +16,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A gate actor does in a process of its own what it is told, with WaitGroups,
-// Latches, Barriers and Onces.
+// A gate actor carries out orders in a separate process, with WaitGroups, Latches, Barriers and
+// Onces.
 func gateActor(t testing.TB, a *arena.Arena, label string, opts ...proctest.Option) *actor {
 	t.Helper()
 	return actorOf(t, a, "gate", label, opts...)
@@ -29,10 +29,10 @@ func init() {
 
 type gateStage struct {
 	*stage
-	block sync.Mutex // held by a function that is told to wait
+	block sync.Mutex // held by a function that was ordered to wait
 }
 
-// gateTraces is where what was done is counted.
+// gateTraces counts what was done.
 type gateTraces struct {
 	Count [4]uint64
 }
@@ -81,7 +81,7 @@ func (s *gateStage) perform(o order, a *answer) error {
 			err := g.WaitContext(ctx)
 			a.N = tr.Count[0]
 			return err
-		case "spin": // adds N and takes it off, Token times
+		case "spin": // adds N and subtracts it, Token times
 			for range o.Token {
 				g.Add(o.N)
 				g.Add(-o.N)
@@ -90,7 +90,7 @@ func (s *gateStage) perform(o order, a *answer) error {
 			g.Reset()
 		case "reap": // as if the participant in slot N had died
 			g.Reap(func(slot int) bool { return slot == o.N })
-		case "pingpong": // waits for the first group, adds to it, is done with the second
+		case "pingpong": // waits for the first group, adds to it, and calls Done of the second
 			p, err := prims.OpenWaitGroup(s.a, "pong", nil)
 			if err != nil {
 				return err
@@ -172,7 +172,7 @@ func (s *gateStage) perform(o order, a *answer) error {
 			for range o.N {
 				b.ArriveAndWait()
 			}
-		case "walk": // N phases; Token is which count is ours
+		case "walk": // N phases; Token is the index of our count
 			return walk(b, tr, int(o.Token), o.N)
 		}
 	case "once":
@@ -214,7 +214,7 @@ func (s *gateStage) perform(o order, a *answer) error {
 	return nil
 }
 
-// completion is that of the Barriers of a process: it counts in Count[3].
+// completion is the completion of the Barriers of a process: it counts in Count[3].
 func (s *gateStage) completion(o order, tr *gateTraces) func() {
 	switch {
 	case strings.HasPrefix(o.Object, "plain"):
@@ -229,7 +229,7 @@ func (s *gateStage) completion(o order, tr *gateTraces) func() {
 	}
 }
 
-// walk goes through phases with one other: neither is ever a phase ahead.
+// walk goes through phases with one other party: neither is ever a phase ahead.
 func walk(b *prims.Barrier, tr *gateTraces, who, phases int) error {
 	for i := range uint64(phases) {
 		tr.Count[who] = i + 1
@@ -242,8 +242,8 @@ func walk(b *prims.Barrier, tr *gateTraces, who, phases int) error {
 	return nil
 }
 
-// queued is how many waits are in the queues of an object, or sleep on the word of one without
-// queues.
+// queued is how many waits are in the queues of an object, or sleep on the word of an object
+// without queues.
 func queued(a *arena.Arena, off arena.Offset) (n int) {
 	k := (*arenakernel.Arena)(a)
 	for o := range k.Objects() {
@@ -268,7 +268,7 @@ func gateBlocked(t testing.TB, a *arena.Arena, x *actor, off arena.Offset, o ord
 	return id
 }
 
-// gateRefused asks for an answer that is an owner's death.
+// gateRefused checks that an answer reports the death of an owner.
 func gateRefused(t testing.TB, ans answer, label string) {
 	t.Helper()
 	require.Contains(t, ans.Is, "owner-dead", "%v", ans)

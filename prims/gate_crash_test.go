@@ -15,8 +15,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// The last of a phase dies while it completes it: what was before the completion began
-// or while it ran breaks the phase, what was after it has ended it has ended it.
+// The last party of a phase dies while it completes the phase. A death before the completion or
+// during it breaks the phase; after the completion has ended, the phase has ended.
 func TestBarrierCrashOfTheLast(t *testing.T) {
 	for point, ends := range map[string]bool{
 		"barrier.arrive.counted": false, "barrier.complete.taken": false, "barrier.complete.returned": false,
@@ -62,8 +62,8 @@ func TestBarrierCrashOfTheLast(t *testing.T) {
 	}
 }
 
-// A process dies while it resets a Barrier: the phase stays broken and remembered, and
-// the next Reset does the same.
+// A process dies while it resets a Barrier: the phase stays broken and remembered, and the next
+// Reset does the rest.
 func TestBarrierCrashOfReset(t *testing.T) {
 	a := newArena(t, nil)
 	b := newBarrier(t, a, "plain", 3, nil)
@@ -82,7 +82,7 @@ func TestBarrierCrashOfReset(t *testing.T) {
 	sound(t, a)
 }
 
-// A party dies at its arrival, which is not the last: it has arrived, or it has not.
+// A party dies during an arrival that is not the last: it has arrived, or it has not.
 func TestBarrierCrashOfOne(t *testing.T) {
 	for point, arrived := range map[string]bool{
 		"monitor.commit.logged": false, "monitor.commit.begun": true, "barrier.arrive.counted": true,
@@ -109,7 +109,8 @@ func TestBarrierCrashOfOne(t *testing.T) {
 	}
 }
 
-// The runner of a Once dies at each step; the next one runs its own unless it was done.
+// The runner of a Once dies at each step. The next call runs its own function, unless the Once
+// was done.
 func TestOnceCrashOfTheRunner(t *testing.T) {
 	for point, done := range map[string]bool{
 		"once.run.taken": false, "once.run.returned": false, "once.run.done": true, "monitor.resolve.resolved": true, "monitor.leave.before_wake": true,
@@ -121,7 +122,7 @@ func TestOnceCrashOfTheRunner(t *testing.T) {
 			o := newOnce(t, a, "o")
 			x := gateActor(t, a, "x")
 			dying := gateActor(t, a, "dying", proctest.Env("SHMSYNC_CRASHPOINT="+point+":1"))
-			// x waits before it dies where that can be.
+			// x waits before it dies, if that is possible.
 			var id int
 			if point == "once.run.taken" {
 				dying.start(order{Op: "once.do", Object: "o"})
@@ -132,7 +133,7 @@ func TestOnceCrashOfTheRunner(t *testing.T) {
 				dying.start(order{Op: "once.do", Object: "o"})
 				eventually(t, "it runs", o.String, func() bool { return tr.Count[0] == 1 })
 				id = gateBlocked(t, a, x, o.Offset(), order{Op: "once.do", Object: "o"})
-				// A process that is still awake is not woken.
+				// A process that is awake is not woken.
 				eventually(t, "x sleeps", o.String, func() bool { return prims.Sleeping(a, o.Offset()) == 1 })
 				dying.start(order{Op: "unblock"})
 				dying.proc.WaitSignal(t, syscall.SIGKILL)
@@ -146,8 +147,8 @@ func TestOnceCrashOfTheRunner(t *testing.T) {
 	}
 }
 
-// A process dies at each step of Add and Done: the counter is what it had done by
-// then, and what was its own is owed.
+// A process dies at each step of Add and Done: the counter has what the process had done by then,
+// and its own work is owed.
 func TestWaitGroupCrash(t *testing.T) {
 	for _, c := range []struct {
 		op, point string
@@ -155,7 +156,7 @@ func TestWaitGroupCrash(t *testing.T) {
 		count     int64
 		owed      bool
 	}{
-		// All of the work is the parent's, so the victim converts it first.
+		// All of the work belongs to the parent, so the victim converts the form first.
 		{"wg.add", "counter.commit.recorded:1", 0, 10, false},
 		{"wg.add", "counter.commit.named:1", 0, 10, false},
 		{"wg.add", "counter.commit.begun:3", 0, 10, false},
@@ -224,7 +225,7 @@ func TestWaitGroupStops(t *testing.T) {
 			require.Equal(t, before.Count, g.State().Count)
 			waits := gateBlocked(t, a, x, g.Offset(), order{Op: "wg.waitctx", Object: "g"})
 			g.Add(-int(before.Count) + 1)
-			if before.Count == 10 { // the victim's is still to come
+			if before.Count == 10 { // the victim's step is still to come
 				victim.proc.Cont(t)
 				gateSmooth(t, victim.wait(t, id))
 			} else {
@@ -238,8 +239,9 @@ func TestWaitGroupStops(t *testing.T) {
 	}
 }
 
-// The process that makes the counter 0 stops before it tells: an Add of another process tells
-// first, so that no wait misses the zero. A death there leaves that to the next process, too.
+// The process that makes the counter 0 stops before it tells. An Add of another process tells
+// first, so that no wait misses the zero. After a death at that point, the next process tells,
+// too.
 func TestWaitGroupZeroUntold(t *testing.T) {
 	for _, point := range []string{"counter.zero.untold", "counter.zero.told", "counter.zero.before_wake"} {
 		for _, how := range []string{"SHMSYNC_CRASHPOINT", "SHMSYNC_CRASHPOINT_STOP"} {
@@ -272,7 +274,7 @@ func TestWaitGroupZeroUntold(t *testing.T) {
 	}
 }
 
-// A claim dies in the middle: it is made or it is not.
+// A process dies in the middle of a claim: the claim is made, or it is not.
 func TestLatchCrash(t *testing.T) {
 	for point, owed := range map[string]bool{
 		"counter.commit.recorded:1": false, "counter.commit.named:1": false, "counter.commit.recorded:2": false, "counter.commit.named:2": true,

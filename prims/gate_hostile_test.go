@@ -29,8 +29,8 @@ type gateBody struct {
 
 func (g *gateBody) words() string { return prims.Describe(g.a, g.o) }
 
-// latchBytes is where in the body the latch ends: forms that cannot end by a context
-// would wait for ever for a holder that is made up and alive.
+// latchBytes is where the latch ends in the body. It is left alone: calls without a context would
+// wait for ever for an invented holder that is alive.
 const latchBytes = 192
 
 // scribble overwrites n words of the body, from byte from on.
@@ -41,7 +41,7 @@ func (g *gateBody) scribble(r *rand.Rand, from, n int) {
 	}
 }
 
-// hostileValue is a number that may mean something.
+// hostileValue is a number that may have a meaning.
 func hostileValue(g *gateBody, r *rand.Rand) uint64 {
 	switch r.IntN(6) {
 	case 0:
@@ -58,14 +58,14 @@ func hostileValue(g *gateBody, r *rand.Rand) uint64 {
 	return r.Uint64()
 }
 
-// clean makes the object as good as new.
+// clean restores the object.
 func (g *gateBody) clean() {
 	for off := uint64(0); off+8 <= g.o.Size; off += 8 {
 		arena.At[atomic.Uint64](g.a, g.o.Body+arena.Offset(off)).Store(0)
 	}
 }
 
-// guardedGate is guarded, which also lets pass what the four panic with.
+// guardedGate is guarded, and also accepts the panics of these four kinds.
 func guardedGate(what string, words func() string, f func()) error {
 	return guardedBy(func(r any) bool {
 		switch r := r.(type) {
@@ -79,7 +79,7 @@ func guardedGate(what string, words func() string, f func()) error {
 	}, what, words, f)
 }
 
-// hostileDo does everything with one object, with a context and without.
+// hostileDo calls all methods of one object, with and without a context.
 func hostileDo(g gate) (withContext map[string]func(context.Context), without map[string]func()) {
 	switch x := g.(type) {
 	case *prims.WaitGroup:
@@ -110,8 +110,8 @@ func hostileDo(g gate) (withContext map[string]func(context.Context), without ma
 	return nil, nil
 }
 
-// A peer may write anything into the body: an operation ends within its context, in
-// success or in an error, and when the bytes are sane again it can be used.
+// A peer may write anything into the body: an operation ends within its context, with success or
+// an error, and when the bytes are correct again the object can be used.
 func TestHostileGates(t *testing.T) {
 	d := proctest.Rounds(proctest.Scale(4*time.Second)/8, proctest.Scale(4*time.Second))
 	a := newArena(t, &arena.Options{Size: 8 << 20, MaxParticipants: 8})
@@ -129,7 +129,7 @@ func TestHostileGates(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), hostileTimeout)
 				body.scribble(r, []int{0, latchBytes}[r.IntN(2)], 1+r.IntN(20))
 				require.NoError(t, guardedGate(kind+" "+what, body.words, func() { f(ctx) }))
-				// And while it waits.
+				// The same during waits.
 				var wg sync.WaitGroup
 				wg.Go(func() { err = guardedGate(kind+" "+what, body.words, func() { f(ctx) }) })
 				for range 5 {
@@ -189,8 +189,8 @@ func TestHostileGateNodes(t *testing.T) {
 			}
 		})
 		require.NoError(t, guardedGate("Done", body.words, func() { g.Done() }))
-		// Done may have lost some of them. Their time begins here: on a busy machine they may
-		// come late.
+		// Done may have lost some of them. Their time begins here, because on a busy machine they
+		// may come late.
 		giveUp := time.AfterFunc(10*hostileTimeout, cancel)
 		for range cap(errs) {
 			require.NoError(t, <-errs)

@@ -15,7 +15,7 @@ import (
 )
 
 func init() {
-	// gaterace has goroutines use plain variables that a gate orders, or does not.
+	// gaterace lets goroutines use plain variables that a gate orders, or does not order.
 	proctest.Register("gaterace", func(c *proctest.Child) {
 		var p struct{ Arena, How string }
 		c.Params(&p)
@@ -96,7 +96,7 @@ func init() {
 	})
 }
 
-// The race detector of Go tells the truth about what the four order.
+// Go's race detector reports exactly the accesses that the four kinds do not order.
 func TestRaceDetectorOfGates(t *testing.T) {
 	if !race.Enabled {
 		proctest.Skip(t, "needs -race", "gaterace")

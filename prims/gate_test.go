@@ -20,14 +20,14 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// gate is what the four have in common.
+// gate has the methods that the four kinds have in common.
 type gate interface {
 	Offset() arena.Offset
 	Close() error
 	String() string
 }
 
-// gates opens one of each.
+// gates opens one object of each kind.
 func gates(t testing.TB, a *arena.Arena) map[string]gate {
 	return map[string]gate{
 		"waitgroup": newWaitGroup(t, a, "w"), "latch": newLatch(t, a, "l", 3),
@@ -37,7 +37,7 @@ func gates(t testing.TB, a *arena.Arena) map[string]gate {
 
 var errNotOpened = errors.New("not opened")
 
-// gateAt opens one by its offset.
+// gateAt opens an object by its offset.
 func gateAt(kind string, a *arena.Arena, off arena.Offset) (gate, error) {
 	switch kind {
 	case "waitgroup":
@@ -93,7 +93,7 @@ func TestGateHandles(t *testing.T) {
 	spun.ArriveAndWait(1)
 }
 
-// A process that closes the arena while its goroutines wait sends them away.
+// A process that closes the arena ends the waits of its goroutines.
 func TestGateArenaClosed(t *testing.T) {
 	name := arenaName(t)
 	a, err := arena.Create(name, nil)
@@ -131,7 +131,7 @@ func TestGateNoSpace(t *testing.T) {
 	}
 	g.Add(1)
 	ctx := t.Context()
-	// Waits for a WaitGroup or a Latch take no memory.
+	// Waits for a WaitGroup or a Latch need no memory in the arena.
 	soon, cancel := context.WithTimeout(ctx, time.Millisecond)
 	defer cancel()
 	require.Equal(t, context.DeadlineExceeded, g.WaitContext(soon))
@@ -149,7 +149,7 @@ func TestGateNoSpace(t *testing.T) {
 	require.NoError(t, o.DoContext(ctx, nil))
 }
 
-// Thousands of goroutines wait at each of the four, and are let go together.
+// Thousands of goroutines wait at each of the four, and are released together.
 func TestGateHerd(t *testing.T) {
 	herd := proctest.Rounds(200, 1000)
 	a := newArena(t, nil)
@@ -184,7 +184,7 @@ func TestGateHerd(t *testing.T) {
 	}
 }
 
-// Where nothing blocks nothing is allocated.
+// Calls that do not block allocate nothing.
 func TestGateAllocations(t *testing.T) {
 	a := newArena(t, nil)
 	g, l, b, o := newWaitGroup(t, a, ""), newLatch(t, a, "", 1<<30), newBarrier(t, a, "", 1, nil), newOnce(t, a, "")
@@ -282,7 +282,7 @@ func BenchmarkBarrierAlone(b *testing.B) {
 	}
 }
 
-// A phase of two processes.
+// A phase with two processes.
 func BenchmarkBarrierPhase(b *testing.B) {
 	a := newArena(b, nil)
 	x := newBarrier(b, a, "plain", 2, nil)
@@ -297,7 +297,7 @@ func BenchmarkBarrierPhase(b *testing.B) {
 	gateSmooth(b, p.wait(b, id))
 }
 
-// The same of a barrier of the C library, beside ours, where there is a compiler.
+// The same with a barrier of the C library, for comparison, if there is a compiler.
 func BenchmarkBarrierPhaseC(b *testing.B) {
 	cc, err := exec.LookPath("cc")
 	if err != nil {

@@ -20,7 +20,7 @@ func init() {
 	addWorkload(workload{
 		name:    "waitgroup",
 		points:  []string{"counter.*"},
-		without: []string{"counter.reap.lost"}, // another process may see the death first; TestWaitGroupCrashOfReaper
+		without: []string{"counter.reap.lost"}, // another process may notice the death first; see TestWaitGroupCrashOfReaper
 		open: func(a *arena.Arena) (worker, error) {
 			w := &waitGroupWorker{}
 			for i := range w.groups {
@@ -56,8 +56,8 @@ func init() {
 	})
 }
 
-// waitGroupWorker has a few groups, each used by some goroutines of every process. If
-// all of them wait the counter is 0, so each wait ends.
+// waitGroupWorker has a few groups, each used by some goroutines of every process. When all of
+// them wait, the counter is 0, so each wait ends.
 type waitGroupWorker struct{ groups [4]*prims.WaitGroup }
 
 func (w *waitGroupWorker) turn(g int, r *rand.Rand) error {
@@ -102,8 +102,8 @@ func (w *waitGroupWorker) rest() error {
 	return nil
 }
 
-// latchWorker has a latch that never opens, where deaths are told, and makes ones of
-// its own that do.
+// latchWorker has a latch that never opens and reports deaths, and makes latches of its own that
+// open.
 type latchWorker struct {
 	a    *arena.Arena
 	deep *prims.Latch
@@ -170,7 +170,7 @@ type barrierBoard struct {
 type barrierWorker struct {
 	plain, complete *prims.Barrier
 	board           *barrierBoard
-	halted          context.Context // ends with work: the last to come have nobody to wait for
+	halted          context.Context // ends with the work: the last to come have no partners
 }
 
 func openBarrierWorker(a *arena.Arena) (worker, error) {
@@ -214,7 +214,7 @@ func (w *barrierWorker) turn(g int, r *rand.Rand) error {
 	}
 	switch {
 	case errors.Is(err, shmsync.ErrOwnerDead):
-		b.ResetTo(4) // others come in the place of the dead
+		b.ResetTo(4) // others take the place of the dead
 	case err != nil && !gaveUp(err):
 		return err
 	}
@@ -223,7 +223,7 @@ func (w *barrierWorker) turn(g int, r *rand.Rand) error {
 
 func (w *barrierWorker) rest() error {
 	for _, b := range []*prims.Barrier{w.plain, w.complete} {
-		b.ResetTo(4) // others come in the place of the dead
+		b.ResetTo(4) // others take the place of the dead
 		st := b.State()
 		if st.Waiting || st.Completer != nil || st.Err != nil || st.Expected != 4 || st.Pending < 1 || st.Pending > 4 {
 			return fmt.Errorf("%w: %v %+v", errLeft, b, st)
@@ -240,7 +240,7 @@ func (w *barrierWorker) rest() error {
 
 const onceRounds = 1 << 16
 
-// onceBoard is where the functions of the Onces leave their traces.
+// onceBoard counts what the functions of the Onces do.
 type onceBoard struct {
 	Round   atomic.Uint64
 	Entries [onceRounds]struct {
@@ -249,7 +249,7 @@ type onceBoard struct {
 	}
 }
 
-// onceWorker does one Once after the other, of one name each.
+// onceWorker uses one Once after the other, each with a name of its own.
 type onceWorker struct {
 	a     *arena.Arena
 	board *onceBoard
@@ -287,7 +287,7 @@ func (w *onceWorker) turn(g int, r *rand.Rand) error {
 	if err := o.Close(); err != nil {
 		return err
 	}
-	// A later user makes another of the same name, which is as good.
+	// A later user makes another one of the same name, which serves as well.
 	if n > 100 && r.IntN(4) == 0 {
 		w.a.Delete(fmt.Sprintf("once-%d", n-uint64(20+r.IntN(80))))
 	}

@@ -19,10 +19,10 @@ import (
 // granted is an object that gives something to a waiter.
 type granted struct {
 	offset arena.Offset
-	begin  func(t *testing.T) error    // makes the next wait wait; in the process of the test
-	wait   func(context.Context) error // is given something
+	begin  func(t *testing.T) error    // makes the next wait wait; runs in the process of the test
+	wait   func(context.Context) error // waits until it is given something
 	grant  func(t *testing.T) error
-	take   func(context.Context) error // is given what the wait was; nil means wait
+	take   func(context.Context) error // takes what the wait was given; nil means wait
 }
 
 // grantedKinds are the kinds of objects that give what they have to a wait before its process runs.
@@ -85,7 +85,7 @@ var grantedKinds = map[string]func(a *arena.Arena) (granted, error){
 			func(ctx context.Context) error { return q.PutContext(ctx, 8) },
 			func(*testing.T) error { _, err := q.Get(); return err },
 			func(ctx context.Context) error {
-				if q.Len() > 0 { // the item of the dead may be there, whole
+				if q.Len() > 0 { // the item of the dead process may be there, whole
 					if v, err := q.Get(); err != nil || v != 8 {
 						return fmt.Errorf("got %d, %w", v, err)
 					}

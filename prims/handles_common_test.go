@@ -19,8 +19,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// Objects of several kinds come and go at the same place, and each handle has the common part
-// of its own object.
+// Objects of several kinds come and go at the same offset, and each handle has the common part of
+// its own object.
 func TestHandlesOfObjectsThatComeAndGo(t *testing.T) {
 	a := newArena(t, nil)
 	rounds := proctest.Rounds(10_000, 300_000)
@@ -83,7 +83,7 @@ func TestHandlesOfObjectsThatComeAndGo(t *testing.T) {
 }
 
 // An object can be deleted only after the process has forgotten the common part of its handles:
-// the next object at this place has its own.
+// the next object at this offset gets its own.
 func TestCommonPartEndsBeforeTheObject(t *testing.T) {
 	a := newArena(t, nil)
 	f, err := prims.OpenFairMutex(a, "f", nil)
@@ -107,8 +107,8 @@ func TestCommonPartEndsBeforeTheObject(t *testing.T) {
 	require.NoError(t, a.Delete("f"))
 }
 
-// All handles of a process on a FairMutex share their turns, also those that are opened while
-// others are closed.
+// All handles of a process on a FairMutex share their turns, including handles that are opened
+// while others are closed.
 func TestHandlesShareTheirTurns(t *testing.T) {
 	a := newArena(t, nil)
 	open := func() *prims.FairMutex {
@@ -131,8 +131,7 @@ func TestHandlesShareTheirTurns(t *testing.T) {
 	require.Zero(t, prims.Commons(a), "common parts without a handle")
 }
 
-// A closed MultiLock refuses Recover, and nothing of it is left for the next object at its
-// place.
+// A closed MultiLock refuses Recover, and leaves nothing for the next object at its offset.
 func TestMultiLockRecoverAfterClose(t *testing.T) {
 	a := newArena(t, nil)
 	x, err := prims.OpenMultiLock(a, "x", &prims.MultiLockOptions{Buckets: 1})
@@ -151,8 +150,8 @@ func TestMultiLockRecoverAfterClose(t *testing.T) {
 	require.ErrorIs(t, y.Recover(5, func() error { return nil }), shmsync.ErrClosed, "after the end of the arena")
 }
 
-// A call that comes to a bucket of a MultiLock when the handle has ended leaves its bytes alone:
-// they may be another object's.
+// A call that comes to a bucket of a MultiLock after the handle has ended leaves its bytes alone:
+// they may belong to another object.
 func TestMultiLockOpensNoBucketAfterClose(t *testing.T) {
 	a := newArena(t, nil)
 	x, err := prims.OpenMultiLock(a, "x", &prims.MultiLockOptions{Buckets: 1})
@@ -166,8 +165,8 @@ func TestMultiLockOpensNoBucketAfterClose(t *testing.T) {
 	require.True(t, x.Opens(5, func() {}))
 }
 
-// A handle may be closed while a Recover by it runs its repair: the end of the repair is noted,
-// so that others get the lock.
+// A handle may be closed while a Recover through it runs its repair: the end of the repair is
+// recorded, so that others get the lock.
 func TestCloseDuringRecover(t *testing.T) {
 	type lock struct {
 		close   func() error

@@ -18,8 +18,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A Close that comes while an Upgrade gives up waits until the gate is open again, so that
-// the next handle of the process finds its upgradable hold.
+// A Close that comes while an Upgrade gives up waits until the gate is open again, so that the
+// next handle of the process finds the upgradable hold.
 func TestCloseWhileAnUpgradeGivesUp(t *testing.T) {
 	a := newArena(t, nil)
 	open := func() *prims.RWMutex {
@@ -37,7 +37,7 @@ func TestCloseWhileAnUpgradeGivesUp(t *testing.T) {
 	crashpoint.ArmFunc("rwmutex.lock.announced", 1, cancel)
 	crashpoint.ArmFunc("rwmutex.lock.leaving", 1, func() {
 		go func() { closed <- m.Close() }()
-		// It gets as far as it can: a Close that does not wait for the Upgrade is through.
+		// The Close goes as far as it can: one that does not wait for the Upgrade returns.
 		for tries := 0; tries < 10000 && len(closed) == 0; tries++ {
 			runtime.Gosched()
 		}
@@ -68,7 +68,7 @@ var waitlessKinds = map[string]bool{
 	"futex": true, "futex, with others": true, "synchronized": true, "waitgroup": true, "latch": true,
 }
 
-// A Close that comes while a call queues its wait returns when the call has left: until then
+// A Close that comes while a call queues its wait returns only when the call has left: until then
 // the call needs the words.
 func TestCloseWaitsForACallThatQueuesItsWait(t *testing.T) {
 	for kind, open := range handleKinds {
@@ -87,7 +87,7 @@ func TestCloseWaitsForACallThatQueuesItsWait(t *testing.T) {
 			before := crashpoint.HitCount("monitor.queue.linked")
 			crashpoint.ArmFunc("monitor.queue.linked", 1, func() {
 				go func() { closed <- mine.Close() }()
-				// It gets as far as it can: a Close that does not wait for the call is through.
+				// The Close goes as far as it can: one that does not wait for the call returns.
 				for tries := 0; tries < 2000 && len(closed) == 0; tries++ {
 					runtime.Gosched()
 				}
@@ -104,8 +104,8 @@ func TestCloseWaitsForACallThatQueuesItsWait(t *testing.T) {
 	}
 }
 
-// A Close that comes while a call has the queue lock, or has to wake waiters still, returns
-// when the call is through with the words.
+// A Close that comes while a call has the queue lock, or still has to wake waiters, returns only
+// when the call no longer needs the words.
 func TestCloseWaitsForACallThatEndsWaits(t *testing.T) {
 	for kind, open := range handleKinds {
 		if waitlessKinds[kind] || kind == "once" { // the function of a Once outlives the handle
@@ -113,7 +113,7 @@ func TestCloseWaitsForACallThatEndsWaits(t *testing.T) {
 		}
 		for _, point := range []string{"monitor.resolve.resolved", "monitor.leave.before_wake"} {
 			t.Run(kind+"/"+point, func(t *testing.T) {
-				// A waiter that comes back for a check of its own needs no wake.
+				// A waiter that returns because of its own check needs no wake.
 				for tries := 0; !closesDuringCall(t, open, point); tries++ {
 					require.Less(t, tries, 1000, "the call never comes to the point")
 				}
@@ -122,7 +122,7 @@ func TestCloseWaitsForACallThatEndsWaits(t *testing.T) {
 	}
 }
 
-// A Close that comes when a call has given the queue lock back waits until the call has woken those that wait for
+// A Close that comes after a call has released the queue lock waits until the call has woken the waiters for
 // the queue lock.
 func TestCloseWaitsForTheWakeAfterTheQueueLock(t *testing.T) {
 	for kind, open := range handleKinds {
@@ -161,8 +161,8 @@ func TestCloseWaitsForTheWakeAfterTheQueueLock(t *testing.T) {
 	}
 }
 
-// closesDuringCall closes a handle while a call by it, which lets a waiter go, is at a point. It
-// reports whether the call came there.
+// closesDuringCall closes a handle while a call through it, which ends a wait, is at a point. It
+// reports whether the call reached the point.
 func closesDuringCall(t *testing.T, open func(*arena.Arena) (*opened, error), point string) (came bool) {
 	a := newArena(t, nil)
 	mine, err := open(a)
@@ -189,8 +189,8 @@ func closesDuringCall(t *testing.T, open func(*arena.Arena) (*opened, error), po
 	return came
 }
 
-// armClose has the next call that comes to a point wait there while another goroutine
-// closes a handle. It reports whether the Close was through before the call went on.
+// armClose makes the next call that reaches a point wait there while another goroutine closes a
+// handle. It reports whether the Close returned before the call went on.
 func armClose(point string, closeHandle func() error, closed chan<- error) (early *bool) {
 	early = new(bool)
 	crashpoint.ArmFunc(point, 1, func() {
@@ -199,7 +199,7 @@ func armClose(point string, closeHandle func() error, closed chan<- error) (earl
 			closed <- closeHandle()
 			close(done)
 		}()
-		// It gets as far as it can: a Close that does not wait for the call is through.
+		// The Close goes as far as it can: one that does not wait for the call returns.
 		for range 2000 {
 			select {
 			case <-done:
@@ -213,8 +213,8 @@ func armClose(point string, closeHandle func() error, closed chan<- error) (earl
 	return early
 }
 
-// A waiter that a Post lets go may close the arena while the Post is on its way out: the rest of
-// the call finds no waiter, and does not fault.
+// A waiter whose wait a Post ends may close the arena while the Post is still running: the rest
+// of the call finds no waiter, and does not fault.
 func TestCloseOfTheArenaByTheWaiterThatAPostLetsGo(t *testing.T) {
 	a := newArena(t, nil)
 	f, err := prims.OpenFutex(a, "x", &prims.FutexOptions{Spin: -1})

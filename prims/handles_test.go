@@ -18,10 +18,10 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// opened is one handle of each kind, as the tests below use it.
+// opened is one handle of each kind, for the tests below.
 type opened struct {
 	Close func() error
-	// Use calls what a closed handle must refuse: with an error, or by a panic.
+	// Use has the calls that a closed handle must refuse, with an error or by a panic.
 	Use map[string]func() error
 	// Block makes a Wait wait; Free ends that.
 	Block, Free func()
@@ -383,7 +383,7 @@ var handleKinds = map[string]func(a *arena.Arena) (*opened, error){
 	},
 }
 
-// lockWait is a wait that gives back what it has waited for.
+// lockWait is a wait that releases what it has waited for.
 func lockWait(lock func(context.Context) error, unlock func()) func(context.Context) error {
 	return func(ctx context.Context) error {
 		err := lock(ctx)
@@ -407,7 +407,7 @@ func eachHandleKind(t *testing.T, f func(t *testing.T, a *arena.Arena, open func
 	}
 }
 
-// waiting returns when as many goroutines wait for an object, in whatever way.
+// waiting returns when that many goroutines wait for an object, in any way.
 func waiting(t *testing.T, a *arena.Arena, name string, n int) {
 	t.Helper()
 	o, err := objectNamed(a, name)
@@ -441,7 +441,7 @@ func objectNamed(a *arena.Arena, name string) (found arenakernel.Object, err err
 	return found, err
 }
 
-// The Close of a handle, however often, ends that opening and no other.
+// The Close of a handle, however often it is called, ends that opening and no other.
 func TestCloseEndsItsOwnOpeningOnly(t *testing.T) {
 	eachHandleKind(t, func(t *testing.T, a *arena.Arena, open func() *opened) {
 		mine, theirs := open(), open()
@@ -458,8 +458,8 @@ func TestCloseEndsItsOwnOpeningOnly(t *testing.T) {
 	})
 }
 
-// A closed handle is refused: by ErrClosed where there is an error to return, by a panic
-// that names the object elsewhere. It touches nothing, not even the next object there.
+// A closed handle refuses calls: by ErrClosed if there is an error to return, and by a panic that
+// names the object otherwise. It touches nothing, not even the next object at that offset.
 func TestUseOfAClosedHandle(t *testing.T) {
 	eachHandleKind(t, func(t *testing.T, a *arena.Arena, open func() *opened) {
 		mine := open()
@@ -485,8 +485,8 @@ func refused(t *testing.T, verb string, use func() error) {
 	require.ErrorIs(t, use(), shmsync.ErrClosed, verb)
 }
 
-// A call was stopped after it had given the queue lock back, and the handle was closed. When it goes on, it wakes
-// nobody by words that may be those of another object.
+// A call was stopped after it had released the queue lock, and the handle was closed. When the call goes on, it
+// wakes nobody through words that may belong to another object.
 func TestWakeAfterTheCloseTouchesNothing(t *testing.T) {
 	eachHandleKind(t, func(t *testing.T, a *arena.Arena, open func() *opened) {
 		mine := open()
@@ -510,7 +510,7 @@ func TestWakeAfterTheCloseTouchesNothing(t *testing.T) {
 	})
 }
 
-// Close ends the waits by its handle with ErrClosed, and those by others go on.
+// Close ends the waits of its handle with ErrClosed, and the waits of others go on.
 func TestCloseEndsTheWaitsOfItsHandle(t *testing.T) {
 	eachHandleKind(t, func(t *testing.T, a *arena.Arena, open func() *opened) {
 		holder, mine, theirs := open(), open(), open()
@@ -529,8 +529,8 @@ func TestCloseEndsTheWaitsOfItsHandle(t *testing.T) {
 	})
 }
 
-// A wait that comes too late for its Close ends with ErrClosed, and the opening ends once:
-// another handle keeps its own, and the words stay as they are.
+// A wait that comes too late for its Close ends with ErrClosed, and the opening ends only once:
+// another handle keeps its own opening, and the words do not change.
 func TestCloseBeforeAWaitIsCounted(t *testing.T) {
 	a := newArena(t, nil)
 	open := func() *prims.Semaphore {
@@ -580,8 +580,8 @@ func TestCloseWhileTheFunctionOfAOnceRuns(t *testing.T) {
 	sound(t, a)
 }
 
-// Close waits for the completion of a Barrier that a call runs by its handle: without its end
-// the phase would last until this process dies.
+// Close waits for the completion of a Barrier that a call through its handle runs: otherwise the
+// phase would last until this process dies.
 func TestCloseWhileTheCompletionOfABarrierRuns(t *testing.T) {
 	a := newArena(t, nil)
 	running, goOn := make(chan struct{}), make(chan struct{})
@@ -606,8 +606,8 @@ func TestCloseWhileTheCompletionOfABarrierRuns(t *testing.T) {
 	sound(t, a)
 }
 
-// Delete refuses an object that a process holds although no handle is open, and names the
-// holder. It deletes an object that nobody holds.
+// Delete refuses an object that a process holds even if no handle is open, and names the holder.
+// It deletes an object that nobody holds.
 func TestDeleteRefusesWhatIsHeld(t *testing.T) {
 	eachHandleKind(t, func(t *testing.T, a *arena.Arena, open func() *opened) {
 		h := open()
@@ -625,8 +625,8 @@ func TestDeleteRefusesWhatIsHeld(t *testing.T) {
 	})
 }
 
-// The end of an opening of the arena ends the handles that were opened through it, and
-// those of other components go on.
+// The end of an opening of the arena ends the handles that were opened through it. Handles of
+// other components go on.
 func TestArenaOpeningsAreClosedSeparately(t *testing.T) {
 	for kind, open := range handleKinds {
 		t.Run(kind, func(t *testing.T) {
@@ -661,7 +661,7 @@ func TestArenaOpeningsAreClosedSeparately(t *testing.T) {
 	}
 }
 
-// Options that concern the calls of a handle are the handle's own.
+// Options for the calls of a handle belong to that handle.
 func TestRepairIsTheHandlesOwn(t *testing.T) {
 	a := newArena(t, nil)
 	dies := remoteActor(t, a, "dies")
@@ -679,7 +679,7 @@ func TestRepairIsTheHandlesOwn(t *testing.T) {
 	first.Unlock() // the hold is the process's
 }
 
-// A hold that one handle took may be given back by another, whatever their options.
+// A hold that one handle took may be released through another, whatever their options.
 func TestHoldsBelongToTheProcess(t *testing.T) {
 	a := newArena(t, nil)
 	fast, err := prims.OpenMutex(a, "m", nil)
@@ -700,8 +700,8 @@ func TestHoldsBelongToTheProcess(t *testing.T) {
 	require.Panics(t, checked.Unlock)
 }
 
-// A Repair that is running when the arena is closed may open an arena: Close waits for
-// it, and holds nothing that it needs.
+// A Repair that runs when the arena is closed may open an arena: Close waits for the Repair, and
+// holds nothing that the Repair needs.
 func TestRepairOpensAnArenaDuringClose(t *testing.T) {
 	name, other := arenaName(t), arenaName(t)
 	a, err := arena.Create(name, nil)
@@ -727,7 +727,7 @@ func TestRepairOpensAnArenaDuringClose(t *testing.T) {
 	go func() { waits <- m.LockContext(context.Background()) }()
 	waiting(t, a, "m", 1)
 	go func() { closes <- a.Close() }()
-	require.ErrorIs(t, <-waits, shmsync.ErrClosed) // Close is at work
+	require.ErrorIs(t, <-waits, shmsync.ErrClosed) // Close is running
 	close(goOn)
 	require.NoError(t, <-repairs)
 	require.NoError(t, <-closes)

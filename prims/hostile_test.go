@@ -22,11 +22,11 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A peer's bytes are never trusted: whatever is in the words of an object, an
-// operation ends in success or in an error, within its context.
+// A peer's bytes are never trusted: whatever is in the words of an object, an operation ends with
+// success or with an error, within its context.
 
-// guardedBy runs f, which may panic with a value that mayPanic finds right. It reports an
-// error for every other panic, and if f does not end.
+// guardedBy runs f, which may panic with a value that mayPanic accepts. It reports an error for
+// every other panic, and if f does not end.
 func guardedBy(mayPanic func(r any) bool, what string, words func() string, f func()) error {
 	done := make(chan error, 1)
 	go func() {
@@ -47,8 +47,8 @@ func guardedBy(mayPanic func(r any) bool, what string, words func() string, f fu
 	}
 }
 
-// guarded runs f, which may panic as an Unlock does that finds nonsense, and as
-// a Lock does that has no other way to tell.
+// guarded runs f. f may panic as an Unlock does that finds an impossible word, and as a Lock does
+// that cannot return an error.
 func guarded(what string, words func() string, f func()) error {
 	return guardedBy(func(r any) bool {
 		switch r := r.(type) {
@@ -61,7 +61,7 @@ func guarded(what string, words func() string, f func()) error {
 	}, what, words, f)
 }
 
-// underScribbles has goroutines use an object, with a context that ends soon, while scribble
+// underScribbles lets goroutines use an object, with a context that ends soon, while scribble
 // writes into its words all the time.
 func underScribbles(t *testing.T, words func() string, use func(i int, ctx context.Context), scribble func()) {
 	t.Helper()
@@ -95,8 +95,8 @@ func underScribbles(t *testing.T, words func() string, use func(i int, ctx conte
 	}
 }
 
-// hostile is where hostile bytes are tried: an arena in which threads are free, and one in
-// which a waiter parks behind the poller.
+// hostile has the arenas in which hostile bytes are tried: one in which threads are free, and one
+// in which a waiter parks behind the poller.
 type hostile struct {
 	arenas [2]*arena.Arena
 	round  int
@@ -141,7 +141,7 @@ func (h *hostile) end() {
 	h.close = nil
 }
 
-// next gives the arena for the next bytes.
+// next returns the arena for the next bytes.
 func (h *hostile) next(t testing.TB) *arena.Arena {
 	if h.round%200 == 0 {
 		h.renew(t)
@@ -181,7 +181,7 @@ func hostileMutex(t testing.TB, h *hostile, bytes []byte) {
 		for range 2 {
 			wg.Go(func() {
 				if m.LockContext(ctx) == nil {
-					defer func() { recover() }() // both may believe to hold it
+					defer func() { recover() }() // two processes may believe that they hold it
 					m.Unlock()
 				}
 			})
@@ -194,8 +194,8 @@ func hostileMutex(t testing.TB, h *hostile, bytes []byte) {
 		}
 	})
 	try("Unlock", func(context.Context) {
-		// A word that is not ours stays as it is. (All ones stand for a word that is never
-		// there; a peer that writes them might as well have written 0.)
+		// A word that does not name this process does not change. (All ones stand for an
+		// impossible word; a peer that writes them might as well have written 0.)
 		if was := m.OwnerWord(); !m.HeldByUs() && was != ^uint32(0) {
 			defer func() {
 				if is := m.OwnerWord(); is != was {
@@ -214,7 +214,7 @@ func hostileMutex(t testing.TB, h *hostile, bytes []byte) {
 		_ = words()
 		_ = a.Check()
 	})
-	// It can be made good again.
+	// It can be repaired.
 	prims.Rewrite(a, o, make([]byte, 48))
 	ctx, cancel := context.WithTimeout(context.Background(), timeout())
 	defer cancel()
@@ -285,8 +285,8 @@ func TestHostileFutex(t *testing.T) {
 	}
 }
 
-// A peer that wipes a Mutex, with the list by which releasers find parked waiters, frees
-// it; all waiters find out.
+// A peer that clears a Mutex, including the list by which releasers find parked waiters, frees
+// it, and all waiters find out.
 func TestHostileWipe(t *testing.T) {
 	a := newArena(t, nil)
 	m := newMutex(t, a, nil)
@@ -327,7 +327,7 @@ func FuzzFutexWord(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) { hostileFutex(t, &h, b) })
 }
 
-// The bytes change all the time while processes lock, and then become sane: the lock can be
+// The bytes change all the time while processes lock, and then become correct: the lock can be
 // used as before.
 func TestScribbledMutex(t *testing.T) {
 	a := newArena(t, nil)

@@ -19,8 +19,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// Nothing is allocated: neither where nobody waits, nor, once the pools are
-// warm, by a wait that cannot be cancelled.
+// Nothing is allocated by calls that find no waiter, nor, once the pools are filled, by a wait
+// that cannot be cancelled.
 func TestAllocations(t *testing.T) {
 	if race.Enabled || crashpoint.Enabled {
 		t.Skip("needs a build without the race detector and crash points: their hooks allocate")
@@ -97,12 +97,13 @@ func TestAllocationsContended(t *testing.T) {
 	}
 }
 
-// waitsAllocateNothing repeats hammer, which does so many turns and gives how many of them had a
-// waiter, until at least one in six had one and a turn cost at most so many allocations: the
-// goroutines themselves, and what the collector does to pools. In addition, the periodic checks of
-// those that wait all the time may allocate. Which goroutines meet, and whether the pool of a P is
-// empty, is the scheduler's choice: on a busy machine the goroutines may run one after the other, so
-// that none waits, or on Ps whose pools were never used. A wait that allocates does so in each round.
+// waitsAllocateNothing repeats hammer, which makes a number of turns and returns how many of them had
+// a waiter. It ends when at least one turn in six had a waiter and a turn cost at most so many
+// allocations. The allowance covers the goroutines themselves, and what the collector does to pools.
+// In addition, the periodic checks may allocate while goroutines wait. The scheduler decides which
+// goroutines meet, and whether the pool of a P is empty: on a busy machine the goroutines may run one
+// after the other, so that none waits, or on Ps whose pools were never used. A wait that allocates
+// does so in each round.
 func waitsAllocateNothing(t *testing.T, turns int, most float64, words func() string, hammer func() (waited int)) {
 	t.Helper()
 	begun := time.Now()
@@ -122,16 +123,16 @@ func waitsAllocateNothing(t *testing.T, turns int, most float64, words func() st
 	}
 }
 
-// fillThreads makes as many goroutines wait as have threads of their own, so that the next
-// waiter parks behind the poller.
+// fillThreads makes as many goroutines wait as may sleep on threads, so that the next waiter
+// parks behind the poller.
 func fillThreads(t *testing.T, a *arena.Arena) {
 	t.Helper()
 	// One lock of each, since no more goroutines sleep in the kernel for one object than
 	// can run at a time.
 	var wg sync.WaitGroup
 	var locks []*prims.FairMutex
-	// A goroutine that waits for a queue lock takes a thread for a moment, and one that comes
-	// just then parks. So there are as many as it takes.
+	// A goroutine that waits for a queue lock sleeps on a thread for a moment, and another one
+	// that comes just then parks. So the loop starts as many as necessary.
 	for asleep := 0; asleep < park.DirectMax; {
 		require.Less(t, len(locks), 10*park.DirectMax, "they park, though threads are free")
 		f, err := prims.OpenFairMutex(a, "", &prims.FairMutexOptions{Spin: -1})

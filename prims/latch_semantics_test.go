@@ -51,7 +51,7 @@ func TestLatchBetweenProcesses(t *testing.T) {
 	require.Equal(t, prims.LatchState{Size: 5}, l.State())
 }
 
-// Two processes race for one latch after the other: each is let go of each.
+// Two processes use one latch after another: each latch releases both.
 func TestLatchTorture(t *testing.T) {
 	n := proctest.Rounds(300, 3000)
 	a := newArena(t, nil)
@@ -79,8 +79,8 @@ func TestLatchMisuse(t *testing.T) {
 	require.Contains(t, x.do(t, order{Op: "latch.down", Object: "l", N: 1}).Panic, "more than are left")
 }
 
-// A death breaks a latch only if the dead had claimed and not counted down; a
-// replacement claims what it left, or others count it down, or it is forgotten.
+// A death breaks a latch only if the dead process had claimed and not counted down. A replacement
+// claims what is left, or others count it down, or Reset forgets it.
 func TestLatchDeath(t *testing.T) {
 	for _, how := range []string{"claimed by another", "counted down by another", "reset"} {
 		t.Run(how, func(t *testing.T) {
@@ -126,7 +126,7 @@ func TestLatchDeath(t *testing.T) {
 	}
 }
 
-// A process that comes at once in the place of a dead one claims what that had, although no
+// A process that takes the place of a dead one at once claims the dead one's part, although no
 // process has reaped it.
 func TestLatchClaimAfterDeath(t *testing.T) {
 	a := newArena(t, nil)
@@ -153,7 +153,7 @@ func TestLatchCancelRace(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		l.ArriveAndWait(1) // whatever became of the other's wait
+		l.ArriveAndWait(1) // whatever happened to the other's wait
 		wg.Wait()
 		cancel()
 		require.Zero(t, queued(a, l.Offset()))

@@ -19,7 +19,7 @@ import (
 type policyLock struct {
 	lock    func() error
 	recover func(context.Context, func() error) error
-	err     func() error // of State
+	err     func() error // the Err of State
 }
 
 // policyLocks are the kinds of locks that have a Policy and a Recover.
@@ -80,8 +80,8 @@ func init() {
 	})
 }
 
-// A Recover without a repair panics before it takes anything: the lock stays owner-dead, and a later Recover with
-// a repair brings it back.
+// A Recover without a repair panics before it takes anything: the lock stays owner-dead, and a later Recover
+// with a repair makes it usable.
 func TestLocksRecoverWithoutRepairChangesNothing(t *testing.T) {
 	a := newArena(t, nil)
 	p := proctest.Start(t, "policylocks/hold", proctest.Params(nameOf(a)), proctest.Dump(func() string { return words(a) }))

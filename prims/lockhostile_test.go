@@ -28,7 +28,7 @@ func (s *scribbler) word(off uint64) *atomic.Uint64 {
 	return arena.At[atomic.Uint64](s.a, arena.Offset(s.body+off))
 }
 
-// value is a number that may be taken for something.
+// value is a number that may have a meaning.
 func (s *scribbler) value() uint64 {
 	switch s.r.IntN(6) {
 	case 0:
@@ -69,15 +69,14 @@ func (s *scribbler) scribble() {
 func (s *scribbler) put(off uint64) {
 	v := s.value()
 	if off == 0 {
-		// Not our own name in the queue lock: it would be held by us, and we would wait
-		// for ourselves as long as we live.
+		// Not this process's ID in the queue lock: this process would hold the lock, and wait for
+		// itself for ever.
 		v = s.r.Uint64() | 1<<31
 	}
 	s.word(off).Store(v)
 }
 
-// hostileLock scribbles over an object again and again while something is held and
-// waited for.
+// hostileLock scribbles over an object again and again while something is held and waited for.
 func hostileLock(t *testing.T, rounds int, f func(a *arena.Arena, s *scribbler, try func(what string, f func(ctx context.Context)))) {
 	var h hostile
 	defer h.end()
@@ -152,7 +151,7 @@ func TestHostileMultiLock(t *testing.T) {
 		try("Unlock of another", func(context.Context) { holds[(key+1)%9].Unlock() })
 		cancel()
 		require.NoError(t, guarded("the end of waits", x.String, wg.Wait))
-		at, err := prims.MultiLockAt(a, x.Offset()) // the head may say that there are other buckets
+		at, err := prims.MultiLockAt(a, x.Offset()) // the head may claim another number of buckets
 		if err == nil {
 			at.Close()
 		}

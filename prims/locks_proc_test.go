@@ -15,7 +15,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// workerGroupLock is a lock that a worker group works with. One without readers has nil for them.
+// workerGroupLock is a lock with which a worker group works. The fields for readers are nil for a
+// lock without readers.
 type workerGroupLock struct {
 	lock   func(context.Context) error
 	try    func() bool
@@ -99,7 +100,7 @@ func openWorkerGroupRWSpinLock(a *arena.Arena) (workerGroupLock, error) {
 		func() (bool, error) { st := l.State(); return st.Held || len(st.Readers) > 0, st.Err }, l.Close, l}, nil
 }
 
-// lockedPair is two numbers that are the same while nobody writes.
+// lockedPair is two numbers that are equal while nobody writes.
 type lockedPair struct{ First, Second atomic.Uint64 }
 
 func (p *lockedPair) check() error {
@@ -109,8 +110,8 @@ func (p *lockedPair) check() error {
 	return nil
 }
 
-// lockWorker writes the pair under the lock, or reads it; a worker that meets a death
-// repairs it.
+// lockWorker writes the pair under the lock, or reads it. A worker that finds a death repairs the
+// pair.
 type lockWorker struct {
 	l    workerGroupLock
 	pair *lockedPair

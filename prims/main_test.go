@@ -19,14 +19,14 @@ import (
 
 func TestMain(m *testing.M) { proctest.Main(m) }
 
-// timeout is how long a test waits for what must happen.
+// timeout is how long a test waits for something that must happen.
 func timeout() time.Duration { return proctest.Scale(proctest.DefaultTimeout) }
 
-// after is a timer channel that does not fire in the lifetime of a good test.
+// after is a timer channel that does not fire during a test that passes.
 func after(d time.Duration) <-chan time.Time { return time.NewTimer(d).C }
 
-// eventually waits until done, looking often at first and every millisecond
-// later; words tells the state when that takes too long.
+// eventually waits until done returns true. It checks often at first and then every millisecond.
+// If that takes too long, words describes the state.
 func eventually(t testing.TB, what string, words func() string, done func() bool) {
 	t.Helper()
 	if err := waitUntil(timeout(), done); err != nil {
@@ -59,8 +59,7 @@ func words(a *arena.Arena) string {
 	return s
 }
 
-// alone waits until only n participants are left, all alive: the dead are
-// reaped.
+// alone waits until only n participants are left, all alive: the dead are reaped.
 func alone(t testing.TB, a *arena.Arena, n int) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%d participants", n), func() string { return words(a) }, func() bool {
@@ -76,15 +75,15 @@ func alone(t testing.TB, a *arena.Arena, n int) {
 	})
 }
 
-// ownNodes gives how many wait nodes are in use that belong to waits. Beside them each
-// process that has waited for the queue lock of an object leaves a poller node there.
+// ownNodes is how many used wait nodes belong to waits. In addition, each process that has waited
+// for the queue lock of an object leaves a poller node there.
 func ownNodes(a *arena.Arena) uint64 {
 	s := a.Stats()
 	return s.Nodes - s.PollerNodes
 }
 
 // sound checks the whole arena. A check may see what another process or goroutine is about to
-// change, so a fault counts if it stays.
+// change, so a fault counts only if it stays.
 func sound(t testing.TB, a *arena.Arena) {
 	t.Helper()
 	var err error
@@ -94,7 +93,7 @@ func sound(t testing.TB, a *arena.Arena) {
 	})
 }
 
-// nameOf is the name that another process joins the arena by.
+// nameOf is the name by which another process joins the arena.
 func nameOf(a *arena.Arena) string { return filepath.Base(a.Path()) }
 
 func offsetAt(b []byte, i int) arena.Offset {
@@ -105,7 +104,7 @@ func putOffset(b []byte, i int, off arena.Offset) {
 	binary.LittleEndian.PutUint64(b[8*i:], uint64(off))
 }
 
-// arenaName is a name of the test's own for an arena under /dev/shm.
+// arenaName is a name under /dev/shm for an arena that only this test uses.
 func arenaName(t testing.TB) string {
 	name := fmt.Sprintf("shmsync-test-%d-%s", os.Getpid(), randomName())
 	t.Cleanup(func() { shm.Remove(name) })

@@ -16,8 +16,7 @@ import (
 // bug is a mistake in a protocol that its model must find: a mutant.
 type bug string
 
-// deep explores the largest models too. They have nothing that the others have
-// not, but more of it at once.
+// deep makes the test explore the largest models, too. They differ from the others only in size.
 var deep = flag.Bool("model.deep", false, "explore the largest models too, for minutes")
 
 // size says when a model is explored.
@@ -37,8 +36,8 @@ type exploration struct {
 	bugs    []bug
 }
 
-// requireModels shows that the protocol of each exploration is right, and that it
-// is not with any of the bugs.
+// requireModels shows that the protocol of each exploration is correct, and that it is wrong with
+// each of the bugs.
 func requireModels(t *testing.T, all []exploration) {
 	if race.Enabled {
 		t.Skip("needs a build without the race detector: a single goroutine explores the model, ten times as slowly with it")
