@@ -9009,7 +9009,7 @@ SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_par
     memset(&renewal, 0, sizeof renewal);
     *before = 0;
     for (;; shmi_nap(1000000)) {
-        int vacating = 0;
+        int vacating = 0, late = shmi_now() > end; /* a joiner that was stopped for longer than that looks once more */
         uint32_t i, next;
         uint64_t raw;
         for (i = 1; i <= a->geo.slots; i++) {
@@ -9035,7 +9035,7 @@ SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_par
             }
             shmi_unlock_slot(a, i);
         }
-        if (shmi_renew_slots(a, 0, &renewal) && shmi_now() < end)
+        if (shmi_renew_slots(a, 0, &renewal) && !late)
             continue;
         for (i = 1; i <= a->geo.slots; i++) {
             uint32_t w = shmi_slot_state(a, i), p = shmi_slot_phase(w);
@@ -9043,7 +9043,7 @@ SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_par
                 continue;
             vacating = vacating || p == SHMI_phaseFree || p == SHMI_phaseLeaving || p == SHMI_phaseDead || shmi_survey_dead(a, i, w);
         }
-        if (!vacating || shmi_now() > end)
+        if (!vacating || late)
             return shmi_fail_full(a, &renewal);
     }
 }

@@ -205,6 +205,7 @@ func renewerDies(t *testing.T, point string) {
 	ta := newTestArena(t, 2)
 	v := ta.join(t, "former")
 	a := ta.peek(t)
+	stopped := int64(0) // when the joiner stopped
 	for lap := range 3 {
 		one, two := a.mustWindow(t, 1), a.mustWindow(t, 2)
 		v.must(t, order{Do: "use", Text: "x"})
@@ -228,6 +229,7 @@ func renewerDies(t *testing.T, point string) {
 			a.leaveAt(2, a.mustWindow(t, 2).last())
 			j.Send(order{Do: "open", Arena: ta.name, Opts: &ta.opts})
 			j.AwaitStop(t)
+			stopped = shmsync.Monotonic()
 		}
 		v = ta.join(t, fmt.Sprint("newcomer ", lap))
 		w := ta.join(t, "beside it")
@@ -239,6 +241,8 @@ func renewerDies(t *testing.T, point string) {
 		w.close(t)
 		if lap == 1 { // it goes on with what it had found, and takes a slot
 			is := []window{a.mustWindow(t, 1), a.mustWindow(t, 2)}
+			// However long it was stopped, it looks at the slots again.
+			pollUntil(func() bool { return shmsync.Monotonic() > stopped+2*takeTimeout })
 			j.Cont(t)
 			var got answer
 			j.Recv(t, &got)

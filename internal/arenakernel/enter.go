@@ -107,13 +107,15 @@ const takeTimeout = 1e9
 // dead participant. before names that participant, and we have to clean up after it.
 func (a *Arena) takeSlot() (name, before ParticipantID, err error) {
 	for end := shmsync.Monotonic() + takeTimeout; ; time.Sleep(time.Millisecond) {
+		// A joiner that was stopped for longer than that looks once more.
+		late := shmsync.Monotonic() > end
 		if name, before = a.trySlots(); name != 0 {
 			return name, before, nil
 		}
-		if a.renewSlots() && shmsync.Monotonic() < end {
+		if a.renewSlots() && !late {
 			continue
 		}
-		if !a.vacating() || shmsync.Monotonic() > end {
+		if !a.vacating() || late {
 			return 0, 0, a.fail("arena.open", shmsync.ErrNoSpace, a.whyFull())
 		}
 	}
