@@ -8,8 +8,6 @@ const (
 	futexWaitBitset = 9
 	futexWakeBitset = 10
 
-	futexMatchAny = 0xffffffff
-
 	futex2Size32 = 0x02
 
 	membarrierQuery                   = 0

@@ -88,7 +88,7 @@ func (w *World) leftovers() error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("Check finds the arena damaged: %w", err)
+		return fmt.Errorf("the arena is damaged: %w", err)
 	}
 	var left []string
 	for _, o := range i.Objects() {

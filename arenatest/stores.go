@@ -168,7 +168,7 @@ func (w *World) tryImage(image []byte, check func(a *arena.Arena) error) (err er
 		}
 		if r.err = check(r.a); r.err == nil {
 			if err := r.a.Check(); err != nil {
-				r.err = fmt.Errorf("Check of the arena: %w", err)
+				r.err = fmt.Errorf("check of the arena: %w", err)
 			}
 		}
 	}()

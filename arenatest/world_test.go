@@ -73,6 +73,7 @@ func TestKilledWaiter(t *testing.T) {
 	w.Kill(victim)
 	mine.Unlock()
 	mine.Lock()
+	//lint:ignore SA2001 the test is that Lock returns
 	mine.Unlock()
 }
 
@@ -125,6 +126,7 @@ func TestLeftovers(t *testing.T) {
 			w.Kill(victim)
 			m := first(prims.OpenMutex(a, "other", nil))
 			m.Lock()
+			//lint:ignore SA2001 the test is that Lock returns
 			m.Unlock()
 			first(prims.OpenMutex(b, "closed", nil)).Lock()
 			must(b.Close())

@@ -415,12 +415,12 @@ func (t *counter) view() (v counterView) {
 	return v
 }
 
-// trouble is the reason why waits fail, and the participant whose death caused it.
-func (t *counter) trouble(v counterView) (error, *shmsync.Identity) {
+// trouble is the participant whose death makes waits fail, and the error of those waits.
+func (t *counter) trouble(v counterView) (*shmsync.Identity, error) {
 	if v.owed == 0 {
 		return nil, nil
 	}
-	return shmsync.ErrOwnerDead, t.a.Who(v.dead)
+	return t.a.Who(v.dead), shmsync.ErrOwnerDead
 }
 
 // waiting reports whether anybody waits, as far as the arena records it.

@@ -5,7 +5,6 @@ package prims_test
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -418,16 +417,6 @@ func waiting(t *testing.T, a *arena.Arena, name string, n int) {
 			count += int(max(w.Count, 1))
 		}
 		return count >= n
-	})
-}
-
-// asleep returns when all waits in the queues of an object need a wake.
-func asleep(t *testing.T, a *arena.Arena, name string) {
-	t.Helper()
-	o, err := objectNamed(a, name)
-	require.NoError(t, err)
-	eventually(t, "asleep", func() string { return words(a) }, func() bool {
-		return !slices.ContainsFunc((*arenakernel.Arena)(a).WaitsOf(o), func(w arenakernel.Wait) bool { return w.How == arenakernel.WaitAwake })
 	})
 }
 

@@ -191,7 +191,7 @@ func (l *Latch) State() LatchState {
 	l.counter.opening.use()
 	t := l.counter
 	v := t.view()
-	err, who := t.trouble(v)
+	who, err := t.trouble(v)
 	return LatchState{Size: int64(l.size), Count: int64(v.count), Own: int64(v.own), Waiting: t.waiting(v), Err: err, Who: who}
 }
 

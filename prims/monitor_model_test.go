@@ -314,10 +314,7 @@ func (m *monModel) checkRest(s *monState) error {
 	if sum != m.permits || !right {
 		return errMonPermits
 	}
-	for _, q := range s.queue {
-		if q == 0 {
-			break
-		}
+	if q := s.queue[0]; q != 0 { // the first of the queue
 		n := &s.node[q-1]
 		if !queuedState(n.word) {
 			return errMonLeftOver
@@ -325,7 +322,6 @@ func (m *monModel) checkRest(s *monState) error {
 		if m.wants[n.owner-1] <= s.free {
 			return errMonSleeps
 		}
-		break
 	}
 	return nil
 }

@@ -38,7 +38,8 @@ func inspectMultiLock(a *arenakernel.Arena, o arenakernel.Object) arenakernel.In
 			return // the state counts further lost keys; it shows one at a time, which can be recovered
 		}
 		i.Key = &key
-		i.lost(e.lost())
+		died, err := e.lost()
+		i.lost(err, died)
 	}
 	for n := range x.all {
 		k := x.bucketOr(n)
@@ -67,20 +68,20 @@ func inspectMultiLock(a *arenakernel.Arena, o arenakernel.Object) arenakernel.In
 	return i.Inspection
 }
 
-// lost says why nobody can have the key, and whose death that is. It returns nil if somebody has
-// the key or can have it.
-func (e keyEntry) lost() (error, arenakernel.ParticipantID) {
+// lost says whose death makes the key unusable, and which error a lock of it gets; the error is nil
+// if a process has the key or can have it.
+func (e keyEntry) lost() (arenakernel.ParticipantID, error) {
 	h := e.hold()
 	if h == 0 || h.free() || h.valid() && ownerHold(h.owner()).Owner != 0 || h.granted() && h.valid() {
-		return nil, 0
+		return 0, nil
 	}
 	switch result, _ := h.result(); result {
 	case lockOwnerDead:
-		return shmsync.ErrOwnerDead, h.died()
+		return h.died(), shmsync.ErrOwnerDead
 	case lockNotRecoverable:
-		return shmsync.ErrNotRecoverable, h.died()
+		return h.died(), shmsync.ErrNotRecoverable
 	}
-	return shmsync.ErrCorrupt, 0
+	return 0, shmsync.ErrCorrupt
 }
 
 // eachEntry calls f for the entries of all keys.

@@ -41,7 +41,7 @@ func TestMultiLockHoldTable(t *testing.T) {
 				if h != next {
 					require.Equal(t, next, h&^holdFast, "what a claim takes")
 				}
-				result, who := h.result()
+				result, _ := h.result()
 				if h.fast() || kind == keyFree {
 					require.Equal(t, lockCorrupt, result)
 					h = next // what a reap and a granter see
@@ -50,7 +50,7 @@ func TestMultiLockHoldTable(t *testing.T) {
 					continue
 				}
 				o = h.owner()
-				result, who = h.result()
+				result, who := h.result()
 				require.Equal(t, kind == kindOwnerDead, result == lockOwnerDead)
 				require.Equal(t, kind == kindNotRecoverable, result == lockNotRecoverable || h.granted())
 				require.Equal(t, kind == keyGranted && name != 0, h.granted())

@@ -110,7 +110,7 @@ func lostOf(a *arena.Arena, o arena.Object) (lost []Lost, err error) {
 		return nil, err
 	}
 	x.eachEntry(func(e keyEntry) {
-		if err, died := e.lost(); err != nil {
+		if died, err := e.lost(); err != nil {
 			key := e.key.Load()
 			lost = append(lost, Lost{Object: o, Key: &key, Err: err, Who: k.Who(died)})
 		}

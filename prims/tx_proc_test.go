@@ -40,7 +40,6 @@ type txBank struct {
 	m     *prims.Mutex
 	s     *txShared
 	big   []byte
-	reads bool // the change is a read(2) into big
 	blind bool // the changes are not saved: the data is torn by a death
 }
 

@@ -172,7 +172,7 @@ func (g *WaitGroup) State() WaitGroupState {
 	t := g.counter
 	t.opening.use()
 	v := t.view()
-	err, who := t.trouble(v)
+	who, err := t.trouble(v)
 	return WaitGroupState{Count: int64(v.count), Own: int64(v.own), Waiting: t.waiting(v), Err: err, Who: who}
 }
 

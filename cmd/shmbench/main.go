@@ -20,6 +20,7 @@ import (
 
 type program struct {
 	common
+	Version versionFlag `help:"Print the version and the commit, and exit."`
 
 	Suite       suiteCmd       `cmd:"" default:"withargs" help:"Every scenario, shortly (default)."`
 	Uncontended uncontendedCmd `cmd:"" help:"Lock and unlock where nobody else wants the lock."`

@@ -94,6 +94,7 @@ func agentDeed(a *arena.Arena, o agentOrder) (func(), error) {
 			return func() {
 				for {
 					m.Lock()
+					//lint:ignore SA2001 the agent only passes the lock on
 					m.Unlock()
 				}
 			}, err

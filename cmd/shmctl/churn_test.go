@@ -50,6 +50,7 @@ func TestBesideWork(t *testing.T) {
 			for !stop.Load() {
 				first.Lock()
 				second.Lock()
+				//lint:ignore SA2001 the test is that the lock changes hands
 				second.Unlock()
 				first.Unlock()
 			}

@@ -409,27 +409,6 @@ func (r *remote) die(o order) { r.Send(o) }
 // because the machine may be busy.
 func bound() time.Duration { return proctest.Scale(proctest.DefaultTimeout) }
 
-// soon is how long something may take that must not wait for the checks of each second.
-func soon() time.Duration { return proctest.Scale(250 * time.Millisecond) }
-
-// inTime makes attempts until one takes no longer than soon. A busy machine delays some attempts;
-// something that waits for the checks of each second is late in every attempt.
-func inTime(t *testing.T, attempt func() time.Duration) {
-	t.Helper()
-	n := 1
-	for begun := time.Now(); ; n++ {
-		took := attempt()
-		if took < soon() {
-			return
-		}
-		t.Logf("late: %v", took)
-		if n >= 10 && time.Since(begun) > bound() {
-			break
-		}
-	}
-	t.Fatalf("late in each of %d attempts", n)
-}
-
 // requireWithin checks that end followed begin within the limit. Both are times of
 // CLOCK_MONOTONIC.
 func requireWithin(t testing.TB, limit time.Duration, begin, at int64, what string) time.Duration {

@@ -145,7 +145,7 @@ func TestRecreateIncompatible(t *testing.T) {
 	require.ErrorIs(t, err, shmsync.ErrIncompatible)
 	require.ErrorIs(t, err, syscall.EBUSY)
 	require.NoError(t, a.Close())
-	a, err = Open(ta.name, &Options{Size: 8 << 20})
+	_, err = Open(ta.name, &Options{Size: 8 << 20})
 	require.ErrorIs(t, err, shmsync.ErrIncompatible)
 	a, err = Open(ta.name, &other)
 	require.NoError(t, err)

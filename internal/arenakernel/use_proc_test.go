@@ -9,10 +9,7 @@ import (
 	"runtime"
 	"sync/atomic"
 	"syscall"
-	"testing"
 	"time"
-
-	"github.com/stretchr/testify/require"
 )
 
 // testLock is a lock without waiting, for tests that examine what a reap does to an object. It
@@ -137,13 +134,4 @@ func clean(a *Arena) error {
 		a.Free(off)
 	}
 	return a.Check()
-}
-
-// leftovers cleans the arena and checks that nothing is left.
-func (r *remote) leftovers(t *testing.T) {
-	t.Helper()
-	r.must(t, order{Do: "clean"})
-	s := r.stats(t)
-	require.Zero(t, s.Raw+s.Objects+s.Claimed+s.Nodes, "%+v", s)
-	require.Zero(t, s.BytesUsed)
 }

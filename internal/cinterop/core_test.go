@@ -127,6 +127,7 @@ func TestCreateInC(t *testing.T) {
 			m, err := prims.OpenMutex(a, "m", nil)
 			require.NoError(t, err)
 			m.Lock()
+			//lint:ignore SA2001 the test is that Lock returns
 			m.Unlock()
 			b, err := a.Block("b", 1000)
 			require.NoError(t, err)

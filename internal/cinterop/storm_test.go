@@ -4,6 +4,7 @@ package cinterop
 
 import (
 	"bufio"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -110,10 +111,10 @@ func (s *stormer) open(p stormProgram) (err error) {
 }
 
 func (s *stormer) lock() error {
-	err := s.mutex.LockContext(nil)
+	err := s.mutex.LockContext(context.Background())
 	if errors.Is(err, shmsync.ErrOwnerDead) {
 		if err = s.mutex.Recover(func() error { return nil }); err == nil {
-			err = s.mutex.LockContext(nil)
+			err = s.mutex.LockContext(context.Background())
 		}
 	}
 	return err

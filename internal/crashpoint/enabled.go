@@ -149,3 +149,11 @@ func parseSpec(spec string) (name string, n int, err error) {
 	}
 	return name, n, nil
 }
+
+// registered reports whether name has been registered.
+func registered(name string) bool {
+	registry.RLock()
+	defer registry.RUnlock()
+	_, ok := registry.names[name]
+	return ok
+}

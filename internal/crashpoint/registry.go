@@ -45,14 +45,6 @@ func All() []string {
 	return names
 }
 
-// registered reports whether name has been registered.
-func registered(name string) bool {
-	registry.RLock()
-	defer registry.RUnlock()
-	_, ok := registry.names[name]
-	return ok
-}
-
 // valid reports whether name consists of two or more words of [a-z0-9_], each
 // starting with a letter, joined by dots.
 func valid(name string) bool {

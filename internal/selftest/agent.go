@@ -192,6 +192,7 @@ func beSuccessor(args []string) error {
 		return errors.New("recovered without a repair")
 	}
 	m.Lock()
+	//lint:ignore SA2001 the check is that Lock returns
 	m.Unlock()
 	if err := a.Check(); err != nil {
 		return err

@@ -161,7 +161,7 @@ func proveRefused(node int) (string, error) {
 		return "", fmt.Errorf("node %d has no memory, and yet: %v", node, pl)
 	}
 	if len(seg.Degraded()) == 0 {
-		return "", errors.New("Degraded does not tell of the refusal")
+		return "", errors.New("a segment does not tell of the refusal in Degraded")
 	}
 	seg.Bytes()[0]++
 	return fmt.Sprintf("refused, and told: %v", pl.Err), nil

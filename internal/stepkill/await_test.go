@@ -89,6 +89,7 @@ func init() {
 				p.hold, p.free, p.late, p.rescue = x.m.Lock, x.m.Unlock, true, nil
 				p.wait = func() error {
 					x.m.Lock()
+					//lint:ignore SA2001 the victim dies between the two
 					x.m.Unlock()
 					return nil
 				}

@@ -958,6 +958,7 @@ func addArenas() {
 						return err
 					}
 					m.Lock()
+					//lint:ignore SA2001 the victim dies between the two
 					m.Unlock()
 					if err := m.Close(); err != nil {
 						return err

@@ -71,6 +71,7 @@ func init() {
 				},
 				op: func() {
 					b.m.Lock()
+					//lint:ignore SA2001 Lock undoes what a dead holder left
 					b.m.Unlock()
 				},
 				use: func() error {

@@ -21,7 +21,8 @@ type locker struct {
 // hold is what a lane does while it holds a lock.
 func hold(r *rand.Rand) { spin(r.IntN(200)) }
 
-var sink uint64 // result of spin; nobody reads it
+//lint:ignore U1000 the compiler cannot remove the loop of spin, because it may store here
+var sink uint64
 
 // spin works for about n nanoseconds.
 func spin(n int) {

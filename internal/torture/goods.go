@@ -303,6 +303,7 @@ func (j *objectsJob) turn(g int, r *rand.Rand) error {
 	}
 	if r.IntN(2) == 0 {
 		m.Lock()
+		//lint:ignore SA2001 the check is that Lock returns
 		m.Unlock()
 	}
 	return m.Close()

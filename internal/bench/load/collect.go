@@ -104,6 +104,9 @@ func measureCell(rep *bench.Repetition, c *bench.Cell, p *control.Page, ops uint
 			delete(m, "cancel-ns")
 		}
 		delete(m, "ctxsw/op")
+	case "idle":
+		slot1, _ := p.Slot(1)
+		m["cpu-ns"], m["waited-ns"] = slot1.Metrics[metricCPU], slot1.Metrics[metricWaited]
 	default:
 		if collect := collects[c.Scenario.Name]; collect != nil {
 			collect(rep, &bench.Account{Page: p, Cell: c, Ops: ops, Ns: ns, Shares: shares})
@@ -111,9 +114,6 @@ func measureCell(rep *bench.Repetition, c *bench.Cell, p *control.Page, ops uint
 				tail = stats.TailMinCrash
 			}
 		}
-	case "idle":
-		slot1, _ := p.Slot(1)
-		m["cpu-ns"], m["waited-ns"] = slot1.Metrics[metricCPU], slot1.Metrics[metricWaited]
 	}
 	if rep.Hist != nil && rep.Hist.TotalCount() > 0 {
 		for _, q := range stats.Quantiles {

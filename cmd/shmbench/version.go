@@ -1,0 +1,36 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"runtime/debug"
+
+	"github.com/alecthomas/kong"
+)
+
+// versionFlag prints the version and ends the program.
+type versionFlag bool
+
+// BeforeReset is called when the flag was given.
+func (versionFlag) BeforeReset(k *kong.Kong) error {
+	fmt.Fprintln(k.Stdout, versionText())
+	k.Exit(0)
+	return nil
+}
+
+// versionText says which build this is.
+func versionText() string {
+	version, commit := "unknown", "unknown"
+	if info, ok := debug.ReadBuildInfo(); ok {
+		if version = info.Main.Version; version == "" {
+			version = "(devel)"
+		}
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				commit = s.Value
+			}
+		}
+	}
+	return fmt.Sprintf("shmbench %s, commit %s", version, commit)
+}

@@ -1,0 +1,42 @@
+//go:build crashpoint && linux
+
+package arenakernel
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/internal/proctest"
+)
+
+// soon is how long something may take that is not left to the checks of each second.
+func soon() time.Duration { return proctest.Scale(250 * time.Millisecond) }
+
+// inTime makes attempts until one takes no longer than soon: a busy machine delays some of them,
+// and what waits for the checks of each second is late each time.
+func inTime(t *testing.T, attempt func() time.Duration) {
+	t.Helper()
+	n := 1
+	for begun := time.Now(); ; n++ {
+		took := attempt()
+		if took < soon() {
+			return
+		}
+		t.Logf("late: %v", took)
+		if n >= 10 && time.Since(begun) > bound() {
+			break
+		}
+	}
+	t.Fatalf("late in each of %d attempts", n)
+}
+
+// leftovers cleans the arena and requires that nothing stays.
+func (r *remote) leftovers(t *testing.T) {
+	t.Helper()
+	r.must(t, order{Do: "clean"})
+	s := r.stats(t)
+	require.Zero(t, s.Raw+s.Objects+s.Claimed+s.Nodes, "%+v", s)
+	require.Zero(t, s.BytesUsed)
+}
