@@ -26,7 +26,7 @@ var generalMutants = []mutant{
 	{
 		name: "unlock wakes nobody",
 		file: "prims/mutex_slow.go",
-		old:  "\tif m.wakeWord.Announced() {\n\t\t// Waiters that this process hands the lock to had their turn above.\n\t\tcrashpoint.Hit(\"mutex.unlock.before_wake\")\n\t\tm.wakeAny()\n\t}\n}\n",
+		old:  "\tif m.wakeWord.Announced() {\n\t\t// A waiter of this process to which the lock is handed has had its turn above.\n\t\tcrashpoint.Hit(\"mutex.unlock.before_wake\")\n\t\tm.wakeAny()\n\t}\n}\n",
 		new:  "}\n",
 		pkg:  "prims", run: "TestMutexHammer$|TestMutexHammerElsewhere", tags: withPoints, env: append([]string{"SHMSYNC_DISABLE=membarrier"}, noLooks...),
 	},
@@ -249,8 +249,8 @@ var generalMutants = []mutant{
 	{
 		name: "permits that the dead never knew of come back",
 		file: "prims/semaphore_rules.go",
-		old:  "c.set(&h.permits, h.permits.Load()+n) // whose",
-		new:  "c.set(&h.permits, h.permits.Load()+0*n) // whose",
+		old:  "c.set(&h.permits, h.permits.Load()+n) // a participant",
+		new:  "c.set(&h.permits, h.permits.Load()+0*n) // a participant",
 		pkg:  "prims", run: "TestGrantsToTheStoppedAndKilledPassOn",
 	},
 	{
@@ -284,7 +284,7 @@ var generalMutants = []mutant{
 	{
 		name: "a grant to a dead process keeps the key",
 		file: "prims/multilock_word.go",
-		old:  "\tif h.granted() {\n\t\treturn h.passing() // it never held the key\n\t}\n",
+		old:  "\tif h.granted() {\n\t\treturn h.passing() // the dead participant never held the key\n\t}\n",
 		new:  "",
 		pkg:  "prims", run: "TestGrantThatNobodyAcceptedPassesOn/multilock$",
 	},

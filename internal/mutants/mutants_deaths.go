@@ -138,8 +138,8 @@ var deathMutants = []mutant{
 	{
 		name: "a wait node that its own process told stays owed",
 		file: "internal/park/pool.go",
-		old:  "\ts.owed = false\n\tif !s.taken {\n\t\tb.keep(s) // its",
-		new:  "\tif !s.taken {\n\t\tb.keep(s) // its",
+		old:  "\ts.owed = false\n\tif !s.taken {\n\t\tb.keep(s) // the wait",
+		new:  "\tif !s.taken {\n\t\tb.keep(s) // the wait",
 		pkg:  "internal/park", run: "TestTellOwnNeedsNoPoller", env: noLooks,
 	},
 	{
