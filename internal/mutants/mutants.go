@@ -13,7 +13,7 @@ var txImages = []string{"SHMSYNC_TEST_STEPKILLS=20", "SHMSYNC_TEST_SCENE=mutex r
 
 const withPoints = "crashpoint"
 
-var mutants = slices.Concat(generalMutants, deathMutants, synchronizedMutants, txMutants)
+var mutants = slices.Concat(generalMutants, deathMutants, synchronizedMutants, txMutants, closeMutants)
 
 var generalMutants = []mutant{
 	{
