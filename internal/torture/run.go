@@ -3,6 +3,7 @@
 package torture
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -44,7 +45,8 @@ type torturer struct {
 	cpus                []int
 	busy                busyness
 	hanging             sync.Once
-	hung                *violation // what hanging has found
+	hangs               atomic.Bool // hanging has begun, which ends all processes
+	hung                *violation  // what hanging has found
 
 	mu  sync.Mutex
 	all map[*tortured]bool // that live
@@ -170,28 +172,6 @@ func (t *torturer) watch() (stop func()) {
 	return func() { close(done); <-gone }
 }
 
-// waitLimit is how long a turn may take before nobody waits for its end.
-func (t *torturer) waitLimit() time.Duration { return t.asked.Timeout / 2 }
-
-// stuck names a turn that does not come to its end.
-func (t *torturer) stuck() string {
-	for s := range t.asked.Residents {
-		for j := range jobs {
-			for g := range tortureThreads {
-				at := t.page.worker[s].since[j][g].Load()
-				if at == 0 || since(at) < int64(t.waitLimit()) {
-					continue
-				}
-				now := shmsync.Monotonic()
-				if now-at-covered(t.page.excuses(at, now)) > int64(t.waitLimit()) {
-					return fmt.Sprintf("goroutine %d of resident %d is at %s for %v", g, s, jobs[j].name, time.Duration(since(at)).Round(time.Millisecond))
-				}
-			}
-		}
-	}
-	return ""
-}
-
 // deaths is how many have died, in one way or another.
 func (t *torturer) deaths() int {
 	sum := t.doomed.Load()
@@ -277,7 +257,10 @@ func (t *torturer) live(lane int, v victim) error {
 	if err := t.until("it ends", nil, p.ended); err != nil {
 		return err
 	}
-	return v.judge(p)
+	if bad := v.judge(p); bad != nil {
+		return t.unlessHung(bad)
+	}
+	return nil
 }
 
 // kill has a victim die from outside.
@@ -310,7 +293,7 @@ func (t *torturer) holdUp(p *tortured, d time.Duration) (goOn func()) {
 }
 
 // judge says whether a victim ended as it should.
-func (v victim) judge(p *tortured) error {
+func (v victim) judge(p *tortured) *violation {
 	ws := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	ok := ws.Signaled() && ws.Signal() == syscall.SIGKILL
 	switch v.outcome {
@@ -331,7 +314,7 @@ func (t *torturer) doom(round uint32) error {
 	t.page.deaths.end(t.page.deaths.begin(now), now+1)
 	for _, p := range t.residents[:t.asked.Residents] {
 		if p.ended() {
-			return &violation{what: "a resident ended by itself", dump: p.said()}
+			return t.unlessHung(&violation{what: "a resident ended by itself", dump: p.said()})
 		}
 		p.signal(syscall.SIGKILL)
 	}
@@ -371,7 +354,7 @@ func (t *torturer) await(what string, there func(*tortureSlot) bool) error {
 			return fmt.Errorf("resident %d: %w", worker, err)
 		}
 		if there == nil && p.err != nil {
-			return &violation{what: fmt.Sprintf("resident %d ended by itself: %v", worker, p.err), dump: p.said()}
+			return t.unlessHung(&violation{what: fmt.Sprintf("resident %d ended by itself: %v", worker, p.err), dump: p.said()})
 		}
 	}
 	return nil
@@ -382,10 +365,10 @@ func (t *torturer) until(what string, p *tortured, reached func() bool) error {
 	end := time.Now().Add(2*t.asked.Timeout + t.waitLimit())
 	for n := 0; !reached(); n++ {
 		if p != nil && p.ended() && !reached() {
-			return &violation{what: fmt.Sprintf("before %s: %v", what, p.cmd.ProcessState), dump: p.said()}
+			return t.unlessHung(&violation{what: fmt.Sprintf("before %s: %v", what, p.cmd.ProcessState), dump: p.said()})
 		}
 		if s := t.stuck(); s != "" || time.Now().After(end) {
-			return t.hang(fmt.Sprintf("not reached: %s: %s", what, s))
+			return t.hang(fmt.Sprintf("not reached: %s: %s", what, cmp.Or(s, t.longest())))
 		}
 		time.Sleep(min(time.Duration(50+10*n)*time.Microsecond, time.Millisecond))
 	}
@@ -395,8 +378,20 @@ func (t *torturer) until(what string, p *tortured, reached func() bool) error {
 // hang ends a torture that does not go on. The first goroutine that sees it says why.
 func (t *torturer) hang(what string) error {
 	t.over.Store(true)
-	t.hanging.Do(func() { t.hung = t.autopsy(what) })
+	t.hanging.Do(func() {
+		t.hangs.Store(true)
+		t.hung = t.autopsy(what)
+	})
 	return t.hung
+}
+
+// unlessHung is v, the report of an unexpected end, unless the report of a hang ended the process:
+// then it is that report.
+func (t *torturer) unlessHung(v *violation) error {
+	if t.hangs.Load() {
+		return t.hang("")
+	}
+	return v
 }
 
 // autopsy collects what can be known about a torture that does not go on.
