@@ -79,7 +79,7 @@ static void create(const char *name, char **arg)
     CHECK(shmsync_mutex_close(&m), EBADF);
     CHECK(shmsync_arena_close(b), 0);
     CHECK(shmsync_arena_close(a), 0);
-    CHECK(shmsync_arena_close(a), ENOTCONN);
+    CHECK(shmsync_arena_close(a), EBADF);
 }
 
 /* Opens the arena, and says with what errno. */
