@@ -7588,50 +7588,9 @@ SHMI_FN uint32_t shmi_any_in(shmsync_arena *a)
 SHMI_FN int shmi_lock_gate(shmsync_arena *a) { return shmi_lock_byte(a->lock_fd, SHMI_GATE_BYTE) == 0; }
 SHMI_FN void shmi_unlock_gate(shmsync_arena *a) { shmi_unlock_byte(a->lock_fd, SHMI_GATE_BYTE); }
 
-/* What a joiner that finds no participant in does before it begins an epoch: it reaps the dead. It does that without the
- * gate. So if it is stopped meanwhile, other joiners do the same, and go on. With the gate it only checks that nothing is
- * left to do, and gives the gate back if there is something. */
-typedef struct shmi_preparation {
-    uint32_t reaped[SHMI_MaxSlots + 1];  /* the states of the slots whose dead participant it has reaped */
-    uint32_t earlier[SHMI_MaxSlots + 1]; /* those of the slots of which it has repaired what earlier participants left */
-    shmsync_participant dead[SHMI_deathRecordDeaths]; /* those that it found */
-    size_t n_dead;
-    int64_t end; /* when it leaves the rest of a reap to another process; 0 before the first reap */
-    int waits;   /* the process of a dead participant has not ended, or a reap is not done */
-} shmi_preparation;
-
-/* The last of the earlier participants of slot i, which has the state w, if they may have left something that is not
- * reclaimed yet; else 0. */
-SHMI_FN shmi_participant_id shmi_left_by_earlier(shmsync_arena *a, uint32_t i, uint32_t w)
-{
-    uint32_t last = shmi_slot_gen(w);
-    if (i == a->my_slot || shmi_slot_phase(w) == SHMI_phaseDead || (shmi_slot_taken(w) && last <= 1))
-        return 0;
-    last -= (uint32_t)shmi_slot_taken(w);
-    return shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed)) >= last ? 0 : shmi_make_participant_id(i, last);
-}
-/* Whether p has reaped every participant that is dead, and repaired what earlier ones left. NULL: nothing yet. */
-SHMI_FN int shmi_complete(shmsync_arena *a, const shmi_preparation *p)
-{
-    uint32_t i;
-    for (i = 1; i <= a->geo.slots; i++) {
-        uint32_t w = shmi_slot_state(a, i);
-        if (i == a->my_slot)
-            continue;
-        if (shmi_slot_phase(w) == SHMI_phaseDead || shmi_survey_dead(a, i, w)) {
-            if (p == NULL || p->reaped[i] != shmi_slot_with(w, SHMI_phaseDead))
-                return 0;
-        } else if (shmi_left_by_earlier(a, i, w) != 0 && (p == NULL || p->earlier[i] != w)) {
-            return 0;
-        }
-    }
-    return 1;
-}
-
 /* Asks for an arena in which no participant is, and in which none will be until this process ends
- * the claim: see claimEpoch. The caller has the gate. A joiner claims only if p is complete. Gives the word, or 0; *in
- * is a participant that is in. */
-SHMI_FN uint64_t shmi_claim_epoch(shmsync_arena *a, const shmi_preparation *p, uint32_t *in)
+ * the claim: see claimEpoch. The caller has the gate. Gives the word, or 0; *in is a participant that is in. */
+SHMI_FN uint64_t shmi_claim_epoch(shmsync_arena *a, uint32_t *in)
 {
     uint64_t old = shmi_epoch(a), w = shmi_epoch_claim(old, a->self), claimed;
     uint32_t i;
@@ -7641,18 +7600,18 @@ SHMI_FN uint64_t shmi_claim_epoch(shmsync_arena *a, const shmi_preparation *p, u
         return 0;
     SHMSYNC_CRASHPOINT("arena.gate.claiming");
     for (i = 1; i <= a->geo.slots; i++) {
-        int is;
+        int p;
         if (i != a->my_slot && shmi_slot_phase(shmi_slot_state(a, i)) == SHMI_phaseLive)
             shmi_cas32(shmi_slot32(a, i, SHMI_slotAdmission), SHMI_admissionPending, SHMI_admissionRefused);
-        is = shmi_presence_of(a, i);
-        if (is == SHMI_isIn) {
+        p = shmi_presence_of(a, i);
+        if (p == SHMI_isIn) {
             *in = i;
             shmi_cas_epoch(a, w, shmi_epoch_end(w));
             return 0;
         }
-        dying = dying || is == SHMI_isDying;
+        dying = dying || p == SHMI_isDying;
     }
-    if (dying || (a->self != 0 && !shmi_complete(a, p))) { /* a dead claimant may have changed the arena in on_first */
+    if (dying) { /* a dead claimant may have changed the arena in on_first */
         shmi_cas_epoch(a, w, shmi_epoch_phase(old) == SHMI_epochClaimed ? old : shmi_epoch_end(w));
         return 0;
     }
@@ -7872,13 +7831,21 @@ SHMI_FN int shmi_fail_in(shmsync_arena *a, const char *op, uint32_t i)
  * slot over has not: see repairEarlier in internal/arenakernel/epoch_begin.go. */
 SHMI_FN void shmi_repair_earlier(shmsync_arena *a, uint32_t i)
 {
-    uint32_t w = shmi_slot_state(a, i), flags;
+    uint32_t w = shmi_slot_state(a, i), last = shmi_slot_gen(w), flags;
     int joining = shmi_slot_phase(w) == SHMI_phaseJoining;
     shmsync_participant p;
     shmi_concern concern;
-    shmi_participant_id dead = shmi_left_by_earlier(a, i, w);
-    if (dead == 0)
+    shmi_participant_id dead;
+    if (i == a->my_slot || shmi_slot_phase(w) == SHMI_phaseDead)
         return;
+    if (shmi_slot_taken(w)) {
+        if (last <= 1)
+            return;
+        last--;
+    }
+    if (shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed)) >= last)
+        return;
+    dead = shmi_make_participant_id(i, last);
     shmi_repair_all(a, dead, joining && shmi_owes_anybody(a, dead), &concern);
     flags = shmi_read_dead(a, i, dead, &p);
     /* The joiner writes the record before it writes its own words over these. */
@@ -7886,56 +7853,60 @@ SHMI_FN void shmi_repair_earlier(shmsync_arena *a, uint32_t i)
         shmi_put_death_record(a, 0, &p, flags);
 }
 
-/* Reaps all dead participants, and repairs what earlier ones left. p->waits says whether another pass is needed. */
-SHMI_FN void shmi_prepare(shmsync_arena *a, shmi_preparation *p)
+/* Reaps all dead participants, and waits until their data has been handed over. It notes those
+ * that it found in dead, at most SHMI_deathRecordDeaths. ETIMEDOUT. */
+SHMI_FN int shmi_reap_all(shmsync_arena *a, int64_t abs, shmsync_participant *dead, size_t *n_dead)
 {
+    int64_t end = shmi_now() + SHMI_GATE_TIMEOUT, pause = SHMI_GATE_PAUSE;
     uint32_t i;
-    if (p->end == 0)
-        p->end = shmi_now() + SHMI_GATE_TIMEOUT;
-    p->waits = 0;
-    for (i = 1; i <= a->geo.slots; i++) {
-        uint32_t w = shmi_slot_state(a, i), now;
-        size_t k;
-        if (i == a->my_slot || (shmi_slot_phase(w) != SHMI_phaseDead && !shmi_survey_dead(a, i, w)))
-            continue;
-        for (k = 0; k < p->n_dead && (p->dead[k].slot != i || p->dead[k].generation != shmi_slot_gen(w)); k++) {
+    for (;;) {
+        int left = 0;
+        for (i = 1; i <= a->geo.slots; i++) {
+            uint32_t w = shmi_slot_state(a, i), now;
+            size_t k;
+            if (i == a->my_slot || (shmi_slot_phase(w) != SHMI_phaseDead && !shmi_survey_dead(a, i, w)))
+                continue;
+            for (k = 0; k < *n_dead && (dead[k].slot != i || dead[k].generation != shmi_slot_gen(w)); k++) {
+            }
+            if (k == *n_dead && k < SHMI_deathRecordDeaths)
+                shmi_read_slot(a, i, w, &dead[(*n_dead)++]);
+            shmi_reap(a, i, w);
+            now = shmi_slot_state(a, i);
+            /* A participant that is stopped may have the rest of a reap; its data is repaired. */
+            if ((now == w || now == shmi_slot_with(w, SHMI_phaseDead)) && (!shmi_gone(a, shmi_id_in(i, w)) || shmi_now() < end))
+                left = 1;
         }
-        if (k == p->n_dead && k < SHMI_deathRecordDeaths)
-            shmi_read_slot(a, i, w, &p->dead[p->n_dead++]);
-        shmi_reap(a, i, w);
-        now = shmi_slot_state(a, i);
-        /* A participant that is stopped may have the rest of a reap; its data is repaired. */
-        if ((now == w || now == shmi_slot_with(w, SHMI_phaseDead)) && (!shmi_gone(a, shmi_id_in(i, w)) || shmi_now() < p->end))
-            p->waits = 1;
-        else
-            p->reaped[i] = shmi_slot_with(w, SHMI_phaseDead);
-    }
-    for (i = 1; !p->waits && i <= a->geo.slots; i++) {
-        uint32_t w = shmi_slot_state(a, i);
-        shmi_repair_earlier(a, i);
-        p->earlier[i] = w;
+        if (!left) {
+            for (i = 1; i <= a->geo.slots; i++)
+                shmi_repair_earlier(a, i);
+            return 0;
+        }
+        if (abs != 0 && shmi_now() >= abs)
+            return shmi_fail(ETIMEDOUT, "arena.open", a->label, "the process of a participant that died does not end");
+        shmi_nap(pause);
+        pause = pause * 2 < SHMI_GATE_PAUSE_MOST ? pause * 2 : SHMI_GATE_PAUSE_MOST;
     }
 }
 
 /* Describes the epoch that this process begins, in which nobody is in. *dead is to be freed. *torn: pages of
  * the file may be of different times. *deaths: e tells of the death records before this one. */
-SHMI_FN int shmi_begin_epoch(shmsync_arena *a, const shmi_preparation *p, uint64_t w, shmsync_epoch *e, shmsync_participant **dead, int *torn, uint64_t *deaths)
+SHMI_FN int shmi_begin_epoch(shmsync_arena *a, uint64_t w, int64_t abs, shmsync_epoch *e, shmsync_participant **dead, int *torn, uint64_t *deaths)
 {
     static const unsigned char none[16] = {0};
     uint64_t total, since, n;
     size_t found = 0, k;
     unsigned char *boot = (unsigned char *)shmi_bytes(a, SHMI_hdrEpochBoot, 16);
     shmsync_participant *v = (shmsync_participant *)calloc((size_t)SHMI_deathRecordDeaths * 2, sizeof *v);
+    int err;
     memset(e, 0, sizeof *e);
     *torn = 0;
     *dead = v;
     if (v == NULL)
         return shmi_fail(ENOMEM, "arena.open", a->label, "%s", "");
     e->number = shmi_epoch_number(w);
-    if (p != NULL) {
-        found = p->n_dead;
-        memcpy(v, p->dead, found * sizeof *v);
-    }
+    err = shmi_reap_all(a, abs, v, &found);
+    if (err != 0)
+        return err;
     since = shmi_ld64(shmi_u64(a, SHMI_hdrEpochDeaths));
     total = shmi_ld64(shmi_death_records_total(a, 0));
     *deaths = total;
@@ -7948,17 +7919,17 @@ SHMI_FN int shmi_begin_epoch(shmsync_arena *a, const shmi_preparation *p, uint64
         since = total - SHMI_deathRecordDeaths, e->clean = 0;
     for (n = since; n < total; n++) {
         shmi_participant_id name;
-        shmsync_participant d;
+        shmsync_participant p;
         shmi_off o = shmi_death_record(a, 0, n);
-        if (!shmi_read_death_record(a, 0, n, &d, &name)) /* its writer died over it: there is another, or it is among the found */
+        if (!shmi_read_death_record(a, 0, n, &p, &name)) /* its writer died over it: there is another, or it is among the found */
             continue;
         e->clean = e->clean && (shmi_ld32(shmi_u32(a, o + SHMI_deathRecordFlags)) & SHMI_deathRecordPending) != 0 && shmi_ld64(shmi_u64(a, o + SHMI_deathRecordSeq)) == n + 1;
-        for (k = 0; k < found && (v[k].slot != d.slot || v[k].generation != d.generation); k++) {
+        for (k = 0; k < found && (v[k].slot != p.slot || v[k].generation != p.generation); k++) {
         }
         if (k < found)
             v[k].missed = 0;
         else if (found < 2 * SHMI_deathRecordDeaths)
-            v[found++] = d;
+            v[found++] = p;
     }
     for (k = 0; k < found; k++) {
         e->clean = e->clean && v[k].missed == 0;
@@ -8006,7 +7977,7 @@ SHMI_FN void shmi_note_hook(shmsync_arena *a, int runs);
 
 /* Makes this process, which has the gate, the first of an epoch, if no participant is in.
  * SHMI_TRY_AGAIN if one is, or may be; SHMI_MOVED. */
-SHMI_FN int shmi_first(shmsync_arena *a, const shmi_preparation *p, const shmsync_arena_options *o, int named)
+SHMI_FN int shmi_first(shmsync_arena *a, const shmsync_arena_options *o, int64_t abs, int named)
 {
     static const unsigned char no_boot[16] = {0};
     uint64_t old = shmi_epoch(a), w, deaths = 0;
@@ -8018,12 +7989,12 @@ SHMI_FN int shmi_first(shmsync_arena *a, const shmi_preparation *p, const shmsyn
         return SHMI_MOVED;
     if (shmi_epoch_phase(old) != SHMI_epochClaimed && shmi_any_in(a) != 0)
         return SHMI_TRY_AGAIN;
-    w = shmi_claim_epoch(a, p, &in);
+    w = shmi_claim_epoch(a, &in);
     if (w == 0)
         return SHMI_TRY_AGAIN;
     shmi_st32(shmi_slot32(a, a->my_slot, SHMI_slotAdmission), SHMI_admissionFirst);
     SHMSYNC_CRASHPOINT("arena.gate.claimed");
-    err = shmi_begin_epoch(a, p, w, &e, &dead, &torn, &deaths);
+    err = shmi_begin_epoch(a, w, abs, &e, &dead, &torn, &deaths);
     if (err == 0 && o != NULL &&
         ((o->lifetime == SHMSYNC_LIFETIME_EPHEMERAL && !(shmi_epoch_untouched(old) && shmi_nobody_began(a, &e))) || ((o->recreate & SHMSYNC_RECREATE_UNCLEAN) != 0 && !e.clean))) {
         if (!named)
@@ -8068,8 +8039,8 @@ SHMI_FN int shmi_check_admission(shmsync_arena *a, uint32_t s)
 }
 
 /* Makes this process, whose slot is live, one that is in: see admit in internal/arenakernel/gate.go.
- * *p is to be freed. SHMI_MOVED, ETIMEDOUT. */
-SHMI_FN int shmi_admit_prepared(shmsync_arena *a, const shmsync_arena_options *o, int named, shmi_preparation **p)
+ * SHMI_MOVED, ETIMEDOUT. */
+SHMI_FN int shmi_admit(shmsync_arena *a, const shmsync_arena_options *o, int named)
 {
     uint32_t *mine = shmi_slot32(a, a->my_slot, SHMI_slotAdmission);
     int64_t pause = SHMI_GATE_PAUSE, removal = shmi_now() + SHMI_GATE_TIMEOUT, abs = o != NULL && o->gate_timeout_ns > 0 ? shmi_now() + o->gate_timeout_ns : 0;
@@ -8079,8 +8050,6 @@ SHMI_FN int shmi_admit_prepared(shmsync_arena *a, const shmsync_arena_options *o
         uint64_t w;
         uint32_t phase;
         int err;
-        if (*p != NULL)
-            (*p)->waits = 0;
         shmi_cas32(mine, SHMI_admissionRefused, SHMI_admissionPending);
         /* After that, or a refusal could be overlooked. */
         w = shmi_epoch(a);
@@ -8111,13 +8080,9 @@ SHMI_FN int shmi_admit_prepared(shmsync_arena *a, const shmsync_arena_options *o
                 if (err != 0)
                     return err;
             }
-        } else if (!shmi_complete(a, *p)) {
-            if (*p == NULL && (*p = (shmi_preparation *)calloc(1, sizeof **p)) == NULL)
-                return shmi_fail(ENOMEM, "arena.open", a->label, "%s", "");
-            shmi_prepare(a, *p);
         } else if (shmi_lock_gate(a)) {
             SHMSYNC_CRASHPOINT("arena.gate.taken");
-            err = shmi_first(a, *p, o, named);
+            err = shmi_first(a, o, abs, named);
             /* After a failure shmi_leave gives the gate back, with the byte lock: the next first is to be alone. */
             if (err != 0 && err != SHMI_TRY_AGAIN)
                 return err;
@@ -8125,21 +8090,13 @@ SHMI_FN int shmi_admit_prepared(shmsync_arena *a, const shmsync_arena_options *o
             if (err == 0)
                 return 0;
         }
-        if (abs != 0 && shmi_now() >= abs && *p != NULL && (*p)->waits)
-            return shmi_fail(ETIMEDOUT, "arena.open", a->label, "the process of a participant that died does not end");
         if (abs != 0 && shmi_now() >= abs)
             return shmi_fail_gate(a, ETIMEDOUT, "arena.open");
         shmi_nap(pause);
         pause = pause * 2 < SHMI_GATE_PAUSE_MOST ? pause * 2 : SHMI_GATE_PAUSE_MOST;
     }
 }
-SHMI_FN int shmi_admit(shmsync_arena *a, const shmsync_arena_options *o, int named)
-{
-    shmi_preparation *p = NULL;
-    int err = shmi_admit_prepared(a, o, named, &p);
-    free(p);
-    return err;
-}
+
 /* ---- The helper thread: its robust list holds the alive words, and it watches others ---- */
 
 #define SHMI_POLL_FIRST INT64_C(300000)
@@ -9730,7 +9687,7 @@ SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
         err = shmi_remove_file(fd, path, again); /* another name of the file */
     } else if ((in = shmi_any_in(a)) != 0) {
         err = shmi_fail_in(a, op, in);
-    } else if ((w = shmi_claim_epoch(a, NULL, &in)) == 0) {
+    } else if ((w = shmi_claim_epoch(a, &in)) == 0) {
         *again = in == 0;
         err = in != 0 ? shmi_fail_in(a, op, in) : shmi_fail_gate(a, EBUSY, op);
     } else {

@@ -1,6 +1,8 @@
 package arenakernel
 
 import (
+	"context"
+
 	"github.com/shmsync/shmsync"
 )
 
@@ -29,9 +31,13 @@ type beginning struct {
 	deaths uint64 // the value of hdrDeathRecordsTotal up to which the Epoch lists deaths
 }
 
-// beginEpoch describes the epoch. No participant is in, and p has reaped the dead.
-func (a *Arena) beginEpoch(p *preparation, w epochWord) (e Epoch, b beginning) {
+// beginEpoch repairs what the dead have left, and describes the epoch. No participant is in.
+func (a *Arena) beginEpoch(ctx context.Context, w epochWord) (e Epoch, b beginning, err error) {
 	e.Number = uint64(w.number())
+	dead, err := a.reapAll(ctx)
+	if err != nil {
+		return e, b, a.fail("arena.open", err, "the process of a participant that died does not end")
+	}
 	since, total := a.u64(hdrEpochDeaths).Load(), a.u64(hdrDeathRecordsTotal).Load()
 	if since > total {
 		since = total
@@ -55,16 +61,16 @@ func (a *Arena) beginEpoch(p *preparation, w epochWord) (e Epoch, b beginning) {
 			e.Dead = append(e.Dead, Participant{Identity: id, State: phaseDead.String()})
 		}
 	}
-	for _, d := range p.dead {
-		if !known[d.Name()] {
+	for _, p := range dead {
+		if !known[p.Name()] {
 			e.Clean = false
-			e.Dead = append(e.Dead, d)
+			e.Dead = append(e.Dead, p)
 		}
 	}
 	e.Reboot = a.rebooted()
 	b = beginning{torn: e.Reboot && a.u32(hdrSynced).Load() != w.number()-1, deaths: total}
 	e.Clean = e.Clean && !b.torn
-	return e, b
+	return e, b, nil
 }
 
 // nobodyBegan reports whether the records show that no participant that began an epoch has died or left. If
@@ -95,84 +101,41 @@ func (a *Arena) nobodyBegan(dead []Participant) bool {
 	return true
 }
 
-// preparation is what a joiner that finds no participant in does before it begins an epoch: it reaps the dead.
-// It does that without the gate. So if it is stopped meanwhile, other joiners do the same, and go on. With the gate it
-// only checks that nothing is left to do, and gives the gate back if there is something.
-type preparation struct {
-	dead    []Participant // those that it found
-	noted   map[ParticipantID]bool
-	reaped  map[int]slotWord // the slots whose dead participant it has reaped, by their state
-	earlier map[int]slotWord // those of which it has repaired what earlier participants left
-	end     int64            // when it leaves the rest of a reap to another process, CLOCK_MONOTONIC ns; 0 before the first reap
-	waits   bool             // the process of a dead participant has not ended, or a reap is not done
-}
-
-// complete reports whether p has reaped every participant that is dead, and repaired what earlier ones left.
-func (a *Arena) complete(p *preparation) bool {
-	for i := 1; i <= a.geo.slots; i++ {
-		w := a.slotState(i)
-		switch {
-		case i == a.mySlot:
-		case w.phase() == phaseDead || a.surveyDead(i, w):
-			if p.reaped[i] != w.with(phaseDead) {
-				return false
+// reapAll reaps all dead participants, and waits until their data has been handed over. It
+// returns the participants that it found dead.
+func (a *Arena) reapAll(ctx context.Context) (dead []Participant, err error) {
+	seen := map[ParticipantID]bool{}
+	end := shmsync.Monotonic() + takeTimeout
+	for pause := minGatePause; ; pause = min(2*pause, maxGatePause) {
+		left := false
+		for i := 1; i <= a.geo.slots; i++ {
+			w := a.slotState(i)
+			if i == a.mySlot || w.phase() != phaseDead && !a.surveyDead(i, w) {
+				continue
 			}
-		case a.leftByEarlier(i, w) != 0 && p.earlier[i] != w:
-			return false
-		}
-	}
-	return true
-}
-
-// prepare goes through the slots once. p.waits says whether another pass is needed.
-func (a *Arena) prepare(p *preparation) {
-	if p.end == 0 {
-		p.end = shmsync.Monotonic() + takeTimeout
-		p.noted, p.reaped, p.earlier = map[ParticipantID]bool{}, map[int]slotWord{}, map[int]slotWord{}
-	}
-	p.waits = false
-	for i := 1; i <= a.geo.slots; i++ {
-		w := a.slotState(i)
-		if i == a.mySlot || w.phase() != phaseDead && !a.surveyDead(i, w) {
-			continue
-		}
-		if n := participantIn(i, w); !p.noted[n] {
-			p.noted[n] = true
-			if d, ok := a.participant(i); ok {
-				d.State = phaseDead.String()
-				p.dead = append(p.dead, d)
+			if n := participantIn(i, w); !seen[n] {
+				seen[n] = true
+				if p, ok := a.participant(i); ok {
+					p.State = phaseDead.String()
+					dead = append(dead, p)
+				}
+			}
+			a.reap(i, w)
+			// A stopped participant may hold the rest of the reap; the data is repaired already.
+			if s := a.slotState(i); (s == w || s == w.with(phaseDead)) && (!a.Gone(participantIn(i, w)) || shmsync.Monotonic() < end) {
+				left = true
 			}
 		}
-		a.reap(i, w)
-		// A participant that is stopped may have the rest of a reap; its data is repaired.
-		if s := a.slotState(i); (s == w || s == w.with(phaseDead)) && (!a.Gone(participantIn(i, w)) || shmsync.Monotonic() < p.end) {
-			p.waits = true
-			continue
+		if !left {
+			for i := 1; i <= a.geo.slots; i++ {
+				a.repairEarlier(i)
+			}
+			return dead, nil
 		}
-		p.reaped[i] = w.with(phaseDead)
+		if err := sleepContext(ctx, pause); err != nil {
+			return nil, err
+		}
 	}
-	if p.waits {
-		return
-	}
-	for i := 1; i <= a.geo.slots; i++ {
-		w := a.slotState(i)
-		a.repairEarlier(i)
-		p.earlier[i] = w
-	}
-}
-
-// leftByEarlier gives the last of the earlier participants of slot i, which has the state w, if they may have left
-// something that is not reclaimed yet; else 0.
-func (a *Arena) leftByEarlier(i int, w slotWord) ParticipantID {
-	last := w.with(phaseDead)
-	if w.taken() {
-		last = makeSlotWord(phaseDead, w.generation()-1)
-	}
-	if i == a.mySlot || w.phase() == phaseDead || w.taken() && w.generation() <= 1 ||
-		a.u32(a.slot(i)+slotReclaimed).Load() >= last.generation() {
-		return 0
-	}
-	return participantIn(i, last)
 }
 
 // repairEarlier repairs what earlier participants of slot i have left. A joiner that takes over the slot of a
@@ -182,10 +145,15 @@ func (a *Arena) leftByEarlier(i int, w slotWord) ParticipantID {
 // The joiner has found that the dead participant is gone. When it goes on, it repairs what is left then.
 func (a *Arena) repairEarlier(i int) {
 	w, s := a.slotState(i), a.slot(i)
-	dead := a.leftByEarlier(i, w)
-	if dead == 0 {
+	last := w.with(phaseDead)
+	if w.taken() {
+		last = makeSlotWord(phaseDead, w.generation()-1)
+	}
+	if i == a.mySlot || w.phase() == phaseDead || w.taken() && w.generation() <= 1 ||
+		a.u32(s+slotReclaimed).Load() >= last.generation() {
 		return
 	}
+	dead := participantIn(i, last)
 	joining := w.phase() == phaseJoining
 	a.repairAll(dead, joining && a.owesAnybody(dead))
 	pid, died, label := a.u32(s+slotPID).Load(), a.u64(s+slotDied).Load(), a.getLabel(s+slotLabel)

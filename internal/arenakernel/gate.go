@@ -114,9 +114,7 @@ func (a *Arena) unlockGate() { shmsync.UnlockByte(a.lock, gateByte) }
 // or its slot became live after the visit. So Y reads the epoch word after the visit, and finds
 // claiming. Y goes on only if it ends the claim, and the claimant's last CAS notices that. A
 // participant that is in at the time of the visit was in before, and the visit finds it.
-//
-// If p is not nil, the claim fails also while a participant is dead that p has not reaped.
-func (a *Arena) claimEpoch(p *preparation) (w epochWord, in int, dying bool) {
+func (a *Arena) claimEpoch() (w epochWord, in int, dying bool) {
 	old := a.epochWord()
 	w = old.claim(a.self)
 	if old.phase() == epochRemoved || !a.casEpoch(old, w) {
@@ -127,14 +125,14 @@ func (a *Arena) claimEpoch(p *preparation) (w epochWord, in int, dying bool) {
 		if i != a.mySlot && a.slotState(i).phase() == phaseLive {
 			a.casAdmission(i, admissionPending, admissionRefused)
 		}
-		is := a.presenceOf(i)
-		if is == isIn {
+		p := a.presenceOf(i)
+		if p == isIn {
 			a.casEpoch(w, w.end())
 			return 0, i, false
 		}
-		dying = dying || is == isDying
+		dying = dying || p == isDying
 	}
-	if dying || p != nil && !a.complete(p) {
+	if dying {
 		if old.phase() == epochClaimed {
 			a.casEpoch(w, old) // the previous claimant is dead, and may have changed the arena in OnFirst
 		} else {
@@ -157,16 +155,13 @@ func (a *Arena) claimEpoch(p *preparation) (w epochWord, in int, dying bool) {
 //
 // A stop of this process delays nobody unless it has the gate, and it takes the gate only when it
 // found no participant that is in. If one comes in before this process has claimed, later joiners
-// end the claim and need no gate. It keeps the gate for OnFirst, and else for some microseconds: it reaps the dead
-// before it takes the gate.
+// end the claim and need no gate.
 func (a *Arena) admit(ctx context.Context, o *Options, named bool) error {
 	if a.lock == nil {
 		return a.admitUngated(ctx, o, named)
 	}
 	mine := a.u32(a.slot(a.mySlot) + slotAdmission)
-	var p preparation
 	for pause := minGatePause; ; {
-		p.waits = false
 		mine.CompareAndSwap(admissionRefused, admissionPending)
 		// The flag is read after the step above; otherwise a refusal could be overlooked.
 		// sync(arena.epoch): acquire
@@ -193,11 +188,9 @@ func (a *Arena) admit(ctx context.Context, o *Options, named bool) error {
 			if err := a.checkAdmission(mine.Load()); err != nil {
 				return err
 			}
-		case !a.complete(&p):
-			a.prepare(&p)
 		case a.lockGate():
 			crashpoint.Hit("arena.gate.taken")
-			done, err := a.first(&p, o, named)
+			done, err := a.first(ctx, o, named)
 			if err != nil {
 				// leave releases the gate, together with the byte lock: what this process changed
 				// may stay until then, and the next first participant must be alone.
@@ -209,11 +202,7 @@ func (a *Arena) admit(ctx context.Context, o *Options, named bool) error {
 			}
 		}
 		if err := sleepContext(ctx, pause); err != nil {
-			why := a.whoClaims()
-			if p.waits {
-				why = "the process of a participant that died does not end"
-			}
-			return a.fail("arena.open", err, why)
+			return a.fail("arena.open", err, a.whoClaims())
 		}
 		pause = min(2*pause, maxGatePause)
 	}
@@ -240,7 +229,7 @@ func (a *Arena) moved() bool {
 
 // first makes this process, which has the gate, the first participant of an epoch, if no
 // participant is in.
-func (a *Arena) first(p *preparation, o *Options, named bool) (done bool, err error) {
+func (a *Arena) first(ctx context.Context, o *Options, named bool) (done bool, err error) {
 	if a.epochWord().phase() == epochRemoved || named && a.moved() {
 		return false, errMoved
 	}
@@ -250,13 +239,16 @@ func (a *Arena) first(p *preparation, o *Options, named bool) (done bool, err er
 			return false, nil
 		}
 	}
-	w, _, _ := a.claimEpoch(p)
+	w, _, _ := a.claimEpoch()
 	if w == 0 {
 		return false, nil
 	}
 	a.u32(a.slot(a.mySlot) + slotAdmission).Store(admissionFirst)
 	crashpoint.Hit("arena.gate.claimed")
-	e, began := a.beginEpoch(p, w)
+	e, began, err := a.beginEpoch(ctx, w)
+	if err != nil {
+		return false, err
+	}
 	if o.replaces(a, e, old.untouched() && a.nobodyBegan(e.Dead)) {
 		if !named {
 			return false, a.fail("arena.open", shmsync.ErrIncompatible, "an arena without a name cannot be made anew")

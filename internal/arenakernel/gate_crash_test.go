@@ -156,52 +156,6 @@ func TestStopAtTheGate(t *testing.T) {
 	}
 }
 
-// A joiner that is stopped while it reaps the dead, before it begins an epoch, has no gate: others begin the epoch, and
-// find everything repaired.
-func TestStopInTheReapOfAFirst(t *testing.T) {
-	for _, point := range []string{
-		"arena.reap.repaired", "arena.reap.woken", "arena.reap.handed_over",
-		"arena.finish.taken", "arena.finish.recorded", "arena.finish.reclaimed",
-	} {
-		t.Run(point, func(t *testing.T) {
-			ta := newTestArena(t, 4)
-			d := ta.join(t, "victim")
-			d.must(t, order{Do: "lock", Text: "held"})
-			d.Signal(t, unix.SIGKILL)
-			d.WaitSignal(t, unix.SIGKILL)
-			v := ta.start(t)
-			v.must(t, order{Do: "arm to stop", Text: point})
-			v.Send(order{Do: "open", Arena: ta.name, Opts: &ta.opts})
-			v.AwaitStop(t)
-			ctx, cancel := context.WithTimeout(t.Context(), bound())
-			defer cancel()
-			opts, first := ta.opts, 0
-			opts.OnFirst = func(a *Arena, e Epoch) error {
-				first++
-				l, err := openTestLock(a, "held")
-				require.NoError(t, err)
-				require.True(t, l.tryLock(), "the lock is held by %v", ParticipantID(l.owner.Load()))
-				require.False(t, e.Clean)
-				require.Equal(t, []string{"victim"}, labels(e.Dead))
-				return nil
-			}
-			a, err := OpenContext(ctx, ta.name, &opts)
-			require.NoError(t, err)
-			require.Equal(t, 1, first)
-			b, err := AttachContext(ctx, ta.name, nil)
-			require.NoError(t, err)
-			require.NoError(t, b.Close())
-			v.Cont(t)
-			var ans answer
-			v.Recv(t, &ans)
-			require.Empty(t, ans.Err)
-			v.close(t)
-			require.NoError(t, a.Check())
-			require.NoError(t, a.Close())
-		})
-	}
-}
-
 // A joiner was stopped while its arena was removed. It joins the new arena.
 func TestStopAndRemove(t *testing.T) {
 	ta := newTestArena(t, 4)

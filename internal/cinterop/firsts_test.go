@@ -26,9 +26,6 @@ func TestFirstInCRepairsWhatAStoppedHeirHasNot(t *testing.T) {
 	runFirsts(t, "heir", emptyArena(t))
 }
 
-// A process in C that is stopped while it reaps the dead, before it begins an epoch, keeps no other joiner out.
-func TestStopInTheReapOfAFirstInC(t *testing.T) { runFirsts(t, "reap", emptyArena(t)) }
-
 // emptyArena makes an arena with two slots in which no process is.
 func emptyArena(t *testing.T) (name string) {
 	name = unusedName(t)

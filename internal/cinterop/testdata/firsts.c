@@ -126,65 +126,6 @@ static void stopped_heir(const char *name)
     }
 }
 
-static void path_of(const char *name, char path[300]);
-
-/* What a first finds after the death of the victim, which had the permit. */
-static int first_after_victim(shmsync_arena *a, const shmsync_epoch *e, void *arg)
-{
-    shmsync_semaphore s;
-    (void)arg;
-    firsts++;
-    CHECK(shmsync_semaphore_attach(a, "permit", NULL, &s), 0);
-    CHECK(shmsync_semaphore_tryacquire(&s, 1), 0);
-    CHECK(shmsync_semaphore_release(&s, 1), 0);
-    CHECK(shmsync_semaphore_close(&s), 0);
-    CHECK(e->clean, 0);
-    CHECK(e->n_dead, 1);
-    CHECK(strcmp(e->dead[0].label, "victim"), 0);
-    return 0;
-}
-/* A joiner that is stopped while it reaps the dead, before it begins an epoch, has no gate: others begin the epoch. */
-static void stopped_reap(const char *name)
-{
-    static const char *points[] = {"arena.reap.repaired", "arena.reap.woken",
-                                   "arena.finish.taken", "arena.finish.recorded", "arena.finish.reclaimed"};
-    char path[300];
-    int k, status;
-    path_of(name, path);
-    for (k = 0; k < 5; k++) {
-        shmsync_arena_options o;
-        shmsync_arena *a;
-        pid_t victim, stopped;
-        CHECK(unlink(path), 0);
-        memset(&o, 0, sizeof o);
-        o.size = 2 << 20;
-        o.max_participants = 4;
-        CHECK(shmsync_arena_open(name, &o, &a), 0);
-        CHECK(shmsync_arena_close(a), 0);
-        victim = start(name, "victim", 1);
-        await_stop(victim);
-        kill(victim, SIGKILL);
-        CHECK(waitpid(victim, &status, 0), victim);
-        stopped = fork();
-        if (stopped == 0) {
-            stop_at = points[k];
-            CHECK(shmsync_arena_open(name, NULL, &a), 0);
-            CHECK(shmsync_arena_close(a), 0);
-            _exit(0);
-        }
-        await_stop(stopped);
-        firsts = 0;
-        o.on_first = first_after_victim;
-        o.gate_timeout_ns = INT64_C(240000000000);
-        CHECK(shmsync_arena_open(name, &o, &a), 0);
-        CHECK(firsts, 1);
-        kill(stopped, SIGCONT);
-        CHECK(waitpid(stopped, &status, 0), stopped);
-        CHECK(status, 0);
-        CHECK(shmsync_arena_close(a), 0);
-    }
-}
-
 static void path_of(const char *name, char path[300]) { snprintf(path, 300, "/dev/shm/%s", name); }
 static ino_t inode_of(const char *name)
 {
@@ -572,7 +513,7 @@ int main(int argc, char **argv)
 {
     if (argc != 3)
         return 2;
-    alarm(300);
+    alarm(60);
     if (strcmp(argv[1], "heir") == 0)
         stopped_heir(argv[2]);
     else if (strcmp(argv[1], "judged") == 0)
@@ -581,8 +522,6 @@ int main(int argc, char **argv)
         taken(argv[2]);
     else if (strcmp(argv[1], "removed") == 0)
         removed(argv[2]);
-    else if (strcmp(argv[1], "reap") == 0)
-        stopped_reap(argv[2]);
     else if (strcmp(argv[1], "foreign") == 0)
         foreign(argv[2]);
     else if (strcmp(argv[1], "foreign without renameat2") == 0)
