@@ -2728,6 +2728,9 @@ typedef struct shmi_notice {
 /* No offset of an object: a guard of walks that says only that wakes may be owed to anybody. */
 #define SHMI_WALK_OWED 1
 
+/* What lies where the file of a closed arena was: memory of this process alone, or nothing. */
+enum { SHMI_RETIRED_HERE = 1, SHMI_RETIRED_GONE = 2 };
+
 struct shmsync_arena {
     struct shmsync_arena *next; /* guarded by: shmi_attached_lock */
     unsigned opens;             /* guarded by: shmi_attached_lock */
@@ -2753,7 +2756,7 @@ struct shmsync_arena {
     uint32_t caps;
     int fenced;  /* this process is a target of fences. Atomic. */
     int closing; /* set once; then calls that wait end */
-    int retired; /* it was closed: what lies at base is of this process alone. Atomic. */
+    int retired; /* it was closed: SHMI_RETIRED_HERE, or SHMI_RETIRED_GONE. Atomic. */
     uint32_t calls; /* threads in a call that may sleep */
     uint32_t acting; /* act words in use, a bit each; only this process knows them: a peer's bytes must not make it wait */
 
@@ -4605,11 +4608,12 @@ SHMI_COLD int shmi_closed(const char *function)
 }
 
 /* At the head of each function with a handle: it returns EBADF, or value, if the handle is closed. */
-#define SHMI_OPENED(handle)                                      \
+#define SHMI_OPENED(handle) SHMI_OPENED_AS(handle, __func__)
+#define SHMI_OPENED_AS(handle, function)                         \
     do {                                                         \
         SHMI_BEGIN();                                            \
         if (!shmi_is_open((handle)->impl, (handle)->serial))     \
-            return shmi_closed(__func__);                        \
+            return shmi_closed(function);                        \
     } while (0)
 #define SHMI_OPENED_OR(handle, value)                            \
     do {                                                         \
@@ -4621,7 +4625,7 @@ SHMI_COLD int shmi_closed(const char *function)
 
 /* Makes handle one on thing. 0, or why there is none: shmi_share has told. */
 #define SHMI_HAND_OUT(handle, type, thing) \
-    ((handle)->impl = (type)(thing), (handle)->serial = shmi_serial_of((handle)->impl), (handle)->impl != NULL ? 0 : shmi_last.err)
+    ((handle)->impl = (type)(thing), (handle)->serial = shmi_serial_of((handle)->impl), (handle)->impl != NULL ? 0 : shmi_last.err != 0 ? shmi_last.err : ENOMEM)
 
 /* ---- Objects and the directory of their names ---- */
 
@@ -5565,8 +5569,8 @@ SHMI_FN int shmi_delete_alone(shmsync_arena *a, const char *name, size_t len)
 /* Deletes what an interrupted upgrade of the object of that name has left, before the object is deleted: see
  * deleteSuccessor. Without it the object is as it was, so a death between the two deletions is one before both. A
  * successor that does not belong to the object has data of its own, so it stays while a process keeps the object from
- * being deleted. The caller holds handles. */
-SHMI_FN int shmi_delete_successor(shmsync_arena *a, const char *name, size_t len, int *deleted)
+ * being deleted. If of is not 0, only a successor of the object at that offset is deleted. The caller holds handles. */
+SHMI_FN int shmi_delete_successor(shmsync_arena *a, const char *name, size_t len, shmi_off of, int *deleted)
 {
     char next[SHMI_maxObjectName + 1];
     size_t n = len + sizeof SHMI_SUCCESSOR_SUFFIX - 1;
@@ -5579,7 +5583,8 @@ SHMI_FN int shmi_delete_successor(shmsync_arena *a, const char *name, size_t len
     *deleted = 0;
     if (len == 0 || n > SHMI_maxObjectName)
         return 0;
-    snprintf(next, sizeof next, "%s%s", name, SHMI_SUCCESSOR_SUFFIX);
+    memcpy(next, name, len); /* a program in Go may use NUL in a name */
+    memcpy(next + len, SHMI_SUCCESSOR_SUFFIX, sizeof SHMI_SUCCESSOR_SUFFIX);
     err = shmi_seek(a, next, n, shmi_fnv(next, n), 0, &s, &found);
     if (err != 0 || !found)
         return err;
@@ -5605,6 +5610,8 @@ SHMI_FN int shmi_delete_successor(shmsync_arena *a, const char *name, size_t len
             who += shmi_ref_of(a, h.o.off)->count > 1;
             shmi_forget(a, h.o.off);
         }
+        if (of != 0 && (!found || h.o.off != of || !redundant))
+            return 0;
         if (redundant || who == 0) {
             err = shmi_delete_alone(a, next, n);
             *deleted = err == 0;
@@ -5627,7 +5634,7 @@ int shmsync_delete(shmsync_arena *a, const char *name)
     pthread_mutex_lock(&a->handles);
     shmi_release_deferred(a);
     shmi_lower_reach_if_due(a);
-    err = shmi_delete_successor(a, name, len, &deleted);
+    err = shmi_delete_successor(a, name, len, 0, &deleted);
     if (err == 0) {
         err = shmi_delete_alone(a, name, len);
         if (err == ENOENT && deleted)
@@ -5655,7 +5662,7 @@ int shmsync_delete_at(shmsync_arena *a, shmsync_offset off)
         shmi_forget(a, off);
         /* What an interrupted upgrade has left belongs to the object that has the name. */
         if (err == 0 && found && named.o.off == off)
-            err = shmi_delete_successor(a, h.o.name, h.o.name_len, &deleted);
+            err = shmi_delete_successor(a, h.o.name, h.o.name_len, h.o.off, &deleted);
         if (err == 0)
             err = shmi_open_at(a, off, &h);
     }
@@ -5790,11 +5797,13 @@ SHMI_FN void *shmi_share(shmsync_arena *a, const shmi_object *o, void *(*build)(
 {
     shmi_ref *r;
     void *handle = NULL;
+    int closing;
     pthread_mutex_lock(&a->handles_of);
     pthread_mutex_lock(&a->handles);
     r = shmi_ref_of(a, o->off);
     pthread_mutex_unlock(&a->handles);
-    if (r != NULL) {
+    closing = __atomic_load_n(&a->closing, __ATOMIC_SEQ_CST); /* shmi_close_handles has handles_of later, or had it */
+    if (r != NULL && !closing) {
         if (r->handle == NULL)
             r->handle = build(a, o, arg);
         handle = r->handle;
@@ -5803,8 +5812,9 @@ SHMI_FN void *shmi_share(shmsync_arena *a, const shmi_object *o, void *(*build)(
     }
     pthread_mutex_unlock(&a->handles_of);
     if (handle == NULL) {
-        shmi_close_object(a, o->off);
-        shmi_fail(ENOMEM, "open", shmi_called(o), "%s", "");
+        if (!closing)
+            shmi_close_object(a, o->off);
+        shmi_fail(closing ? EBADF : ENOMEM, "open", shmi_called(o), "%s", "");
     }
     return handle;
 }
@@ -6575,7 +6585,8 @@ int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant
 /* The CPUs that the process might use when it began. */
 static uint64_t shmi_first_cpus[128];
 static long shmi_first_cpus_size; /* in bytes; 0 or less: not known */
-static uint32_t shmi_own_threads;   /* atomic */
+static uint32_t shmi_own_threads;         /* threads of the library that run: each counts itself. Atomic. */
+static uint32_t shmi_own_changes;         /* how often that count has changed. Atomic. */
 static int shmi_opener_ended;              /* a thread that says so has ended: there may be no other one. Atomic. */
 static int shmi_process_ends;             /* a thread ends the process. Atomic. */
 static pthread_key_t shmi_end_key;
@@ -6614,9 +6625,15 @@ typedef struct shmi_thread_arg {
     void *(*f)(void *);
     void *arg;
 } shmi_thread_arg;
+SHMI_FN void shmi_count_own(int more)
+{
+    __atomic_fetch_add(&shmi_own_threads, (uint32_t)more, __ATOMIC_SEQ_CST);
+    __atomic_fetch_add(&shmi_own_changes, 1, __ATOMIC_SEQ_CST);
+}
 SHMI_FN void *shmi_run_thread(void *arg)
 {
     shmi_thread_arg t = *(shmi_thread_arg *)arg;
+    shmi_count_own(1);
     free(arg);
     (void)!syscall(SYS_prctl, PR_SET_NAME, t.name, 0ul, 0ul, 0ul);
     if (shmi_first_cpus_size > 0)
@@ -6643,19 +6660,16 @@ SHMI_FN int shmi_start_thread(pthread_t *out, const char *name, void *(*f)(void 
     pthread_attr_setinheritsched(&attr, PTHREAD_EXPLICIT_SCHED);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    __atomic_fetch_add(&shmi_own_threads, 1, __ATOMIC_SEQ_CST);
     err = pthread_create(out, &attr, shmi_run_thread, t);
     if (err == EPERM) /* a thread of policy SCHED_IDLE may not leave it everywhere */
         err = pthread_create(out, NULL, shmi_run_thread, t);
-    if (err != 0) {
-        __atomic_fetch_sub(&shmi_own_threads, 1, __ATOMIC_SEQ_CST);
+    if (err != 0)
         free(t);
-    }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attr);
     return err;
 }
-SHMI_FN void shmi_end_thread(void) { __atomic_fetch_sub(&shmi_own_threads, 1, __ATOMIC_SEQ_CST); }
+SHMI_FN void shmi_end_thread(void) { shmi_count_own(-1); }
 /* In a child of fork. */
 SHMI_FN void shmi_forget_threads(void)
 {
@@ -6675,7 +6689,8 @@ SHMI_FN int64_t shmi_end_if_alone(int64_t at)
 {
     shmi_found x;
     shmi_tasks d;
-    int walked;
+    uint32_t own, changes;
+    int alone = 1, walk;
     int64_t soon = __atomic_load_n(&shmi_main_noted, __ATOMIC_RELAXED) ? SHMI_LONELY_SOON : SHMI_LONELY_EVERY;
     if (!__atomic_load_n(&shmi_opener_ended, __ATOMIC_SEQ_CST))
         return 0;
@@ -6683,13 +6698,19 @@ SHMI_FN int64_t shmi_end_if_alone(int64_t at)
         return at;
     if (!shmi_open_tasks("self", &d))
         return shmi_now() + soon;
-    memset(&x, 0, sizeof x);
-    x.tasks = &d;
-    walked = shmi_may_have_memory(&d, (uint32_t)getpid()) ? -1 : shmi_walk_tasks(&d, shmi_count_living, &x);
+    /* A thread of the library counts itself only while it is among the tasks, so an equal count leaves no room for
+     * another thread, unless the count changes meanwhile. A walk may miss a thread that another one starts before it
+     * ends itself, so there are two. */
+    changes = __atomic_load_n(&shmi_own_changes, __ATOMIC_SEQ_CST);
+    own = __atomic_load_n(&shmi_own_threads, __ATOMIC_SEQ_CST);
+    for (walk = 0; alone && walk < 2; walk++) {
+        memset(&x, 0, sizeof x);
+        x.tasks = &d;
+        alone = !shmi_may_have_memory(&d, (uint32_t)getpid()) && shmi_walk_tasks(&d, shmi_count_living, &x) == 0 && x.n != 0 && x.n == own &&
+                __atomic_load_n(&shmi_own_threads, __ATOMIC_SEQ_CST) == own && __atomic_load_n(&shmi_own_changes, __ATOMIC_SEQ_CST) == changes;
+    }
     shmi_close_quietly(d.fd);
-    /* A thread of the library is counted before it starts, and an application thread after a walk can be started by
-     * such a thread alone. */
-    if (walked == 0 && x.n != 0 && x.n <= __atomic_load_n(&shmi_own_threads, __ATOMIC_SEQ_CST) && !__atomic_exchange_n(&shmi_process_ends, 1, __ATOMIC_SEQ_CST))
+    if (alone && !__atomic_exchange_n(&shmi_process_ends, 1, __ATOMIC_SEQ_CST))
         exit(0);
     return shmi_now() + soon;
 }
@@ -8766,7 +8787,7 @@ SHMI_FN int shmi_create(shmi_segment *s, const char *path, const shmsync_arena_o
     err = ENOTSUP;
     s->fd = shmi_have.otmpfile ? openat(dirfd_, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600) : -1;
     if (s->fd >= 0) {
-        snprintf(self, sizeof self, "/proc/self/fd/%d", s->fd);
+        snprintf(self, sizeof self, "/proc/thread-self/fd/%d", s->fd);
         if (shmi_same_entry(s->fd, AT_FDCWD, self, 0)) {
             err = shmi_format(s, path, o);
             if (err == 0 && linkat(AT_FDCWD, self, dirfd_, base, AT_SYMLINK_FOLLOW) != 0)
@@ -9202,7 +9223,7 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
     int err;
     /* An open file description of its own: through a shared one a dead child's lock
      * would live on. */
-    snprintf(path, sizeof path, "/proc/self/fd/%d", a->fd);
+    snprintf(path, sizeof path, "/proc/thread-self/fd/%d", a->fd);
     pthread_mutex_lock(&shmi_attached_lock);
     a->lock_fd = shmi_have.ofd ? open(path, O_RDWR | O_CLOEXEC) : -1;
     err = a->lock_fd >= 0 ? shmi_pin_lock(a->lock_fd, &a->pin, &a->pin_size) : 0; /* a fork waits: its child must not get the page */
@@ -9274,10 +9295,33 @@ SHMI_FN int shmi_restore_reservations(shmsync_arena *a)
     return 0;
 }
 
+/* Frees what this process has open, when nobody closes it any more. */
+SHMI_FN void shmi_destroy_refs(shmsync_arena *a)
+{
+    shmi_ref *r, *next, **lists;
+    uint32_t i;
+    pthread_mutex_lock(&a->handles_of);
+    pthread_mutex_lock(&a->handles);
+    lists = a->refs;
+    a->refs = NULL;
+    for (i = 0; lists != NULL && i < UINT32_C(1) << a->refs_log; i++)
+        for (r = lists[i]; r != NULL; r = next) {
+            next = r->next;
+            if (r->handle != NULL && r->end != NULL)
+                r->end(r->handle);
+            else if (r->handle != NULL)
+                shmi_free_thing(r->handle);
+            free(r);
+        }
+    free(lists);
+    pthread_mutex_unlock(&a->handles);
+    pthread_mutex_unlock(&a->handles_of);
+}
 SHMI_FN void shmi_destroy(shmsync_arena *a)
 {
     shmi_wait_node *s, *after;
     shmi_chore *l, *more;
+    shmi_destroy_refs(a);
     for (l = a->chores; l != NULL; l = more) {
         more = l->next;
         free(l);
@@ -9286,7 +9330,7 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
         after = s->next;
         free(s);
     }
-    if (a->retired)
+    if (a->retired == SHMI_RETIRED_HERE)
         munmap(a->base, (size_t)a->size);
     free(a->path);
     free(a->deferred);
@@ -9310,28 +9354,6 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
     free(a);
 }
 
-/* Frees what this process has open, when nobody closes it any more. */
-SHMI_FN void shmi_destroy_refs(shmsync_arena *a)
-{
-    shmi_ref *r, *next, **lists;
-    uint32_t i;
-    pthread_mutex_lock(&a->handles_of);
-    pthread_mutex_lock(&a->handles);
-    lists = a->refs;
-    a->refs = NULL;
-    for (i = 0; lists != NULL && i < UINT32_C(1) << a->refs_log; i++)
-        for (r = lists[i]; r != NULL; r = next) {
-            next = r->next;
-            if (r->handle != NULL && r->end != NULL)
-                r->end(r->handle);
-            else if (r->handle != NULL)
-                shmi_free_thing(r->handle);
-            free(r);
-        }
-    free(lists);
-    pthread_mutex_unlock(&a->handles);
-    pthread_mutex_unlock(&a->handles_of);
-}
 /* From now on a call with a handle of the arena fails with EBADF. */
 SHMI_FN void shmi_close_handles(shmsync_arena *a)
 {
@@ -9356,7 +9378,6 @@ static unsigned shmi_retired_at;                  /* guarded by: shmi_attached_l
 SHMI_FN void shmi_retire(shmsync_arena *a)
 {
     shmsync_arena *old;
-    shmi_destroy_refs(a);
     pthread_mutex_lock(&shmi_attached_lock);
     old = shmi_retired[shmi_retired_at];
     shmi_retired[shmi_retired_at] = a;
@@ -9875,7 +9896,7 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
     shmi_ring_watchers_of(a, i);
     shmi_count_death(a, &concern); /* a peer that looked when it was woken found us current still */
     shmi_drop_lock(a);
-    __atomic_store_n(&a->retired, shmi_unmap_file(a), __ATOMIC_RELEASE);
+    __atomic_store_n(&a->retired, shmi_unmap_file(a) ? SHMI_RETIRED_HERE : SHMI_RETIRED_GONE, __ATOMIC_RELEASE);
     close(a->fd);
 }
 
@@ -11005,10 +11026,9 @@ SHMI_FN int shmi_mutex_lock(shmi_mutex *m, int64_t deadline)
     return SHMI_LIKELY(shmi_mutex_at_once(m)) ? 0 : shmi_mutex_lock_slow(m, deadline);
 }
 SHMI_FN int shmi_mutex_trylock(shmi_mutex *m) { return SHMI_LIKELY(shmi_mutex_at_once(m)) ? 0 : shmi_mutex_trylock_slow(m); }
-SHMI_FN int shmi_mutex_unlock(shmi_mutex *m)
+SHMI_FN int shmi_mutex_unlock_at_once(shmi_mutex *m, uint32_t o)
 {
     uint32_t name = __atomic_load_n(&m->me->name, __ATOMIC_RELAXED);
-    uint32_t o = __atomic_load_n(m->own, __ATOMIC_RELAXED); /* while we hold it nobody else writes it */
     if (SHMI_LIKELY(o == (name | SHMI_OWNER_BIASED) && name != 0)) {
         /* A release store that the load of the wake word may pass: a waiter makes up
          * for the missing fence with one of its own. */
@@ -11016,9 +11036,14 @@ SHMI_FN int shmi_mutex_unlock(shmi_mutex *m)
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
         if (SHMI_UNLIKELY((__atomic_load_n(m->wake, __ATOMIC_SEQ_CST) & 1) != 0))
             shmi_mutex_lose_bias(m);
-        return 0;
+        return 1;
     }
-    return shmi_mutex_unlock_slow(m, o);
+    return 0;
+}
+SHMI_FN int shmi_mutex_unlock(shmi_mutex *m)
+{
+    uint32_t o = __atomic_load_n(m->own, __ATOMIC_RELAXED); /* while we hold it nobody else writes it */
+    return SHMI_LIKELY(shmi_mutex_unlock_at_once(m, o)) ? 0 : shmi_mutex_unlock_slow(m, o);
 }
 
 SHMI_FN int shmi_mutex_fail(shmi_mutex *m, int err, const char *op, shmi_participant_id who)
@@ -11729,20 +11754,43 @@ int shmsync_mutex_close(shmsync_mutex *m)
     return SHMI_TELL(err);
 }
 
+/* A call that succeeds at once writes nothing for shmsync_error: that costs as much as the lock. The functions that end in
+ * _called are the rest of such a call. */
+SHMI_COLD int shmi_mutex_lock_called(shmsync_mutex *m)
+{
+    SHMI_OPENED_AS(m, "shmsync_mutex_lock");
+    return shmi_result(shmi_mutex_lock(m->impl, 0), "shmsync_mutex_lock");
+}
 int shmsync_mutex_lock(shmsync_mutex *m)
 {
-    SHMI_OPENED(m);
-    return SHMI_TELL(shmi_mutex_lock(m->impl, 0));
+    shmi_mutex *x = m->impl;
+    if (SHMI_LIKELY(shmi_is_open(x, m->serial)) && SHMI_LIKELY(shmi_mutex_at_once(x)))
+        return 0;
+    return shmi_mutex_lock_called(m);
+}
+SHMI_COLD int shmi_mutex_trylock_called(shmsync_mutex *m)
+{
+    SHMI_OPENED_AS(m, "shmsync_mutex_trylock");
+    return shmi_result(shmi_mutex_trylock(m->impl), "shmsync_mutex_trylock");
 }
 int shmsync_mutex_trylock(shmsync_mutex *m)
 {
-    SHMI_OPENED(m);
-    return SHMI_TELL(shmi_mutex_trylock(m->impl));
+    shmi_mutex *x = m->impl;
+    if (SHMI_LIKELY(shmi_is_open(x, m->serial)) && SHMI_LIKELY(shmi_mutex_at_once(x)))
+        return 0;
+    return shmi_mutex_trylock_called(m);
+}
+SHMI_COLD int shmi_mutex_unlock_called(shmsync_mutex *m)
+{
+    SHMI_OPENED_AS(m, "shmsync_mutex_unlock");
+    return shmi_result(shmi_mutex_unlock(m->impl), "shmsync_mutex_unlock");
 }
 int shmsync_mutex_unlock(shmsync_mutex *m)
 {
-    SHMI_OPENED(m);
-    return SHMI_TELL(shmi_mutex_unlock(m->impl));
+    shmi_mutex *x = m->impl;
+    if (SHMI_LIKELY(shmi_is_open(x, m->serial)) && SHMI_LIKELY(shmi_mutex_unlock_at_once(x, __atomic_load_n(x->own, __ATOMIC_RELAXED))))
+        return 0;
+    return shmi_mutex_unlock_called(m);
 }
 int shmsync_mutex_timedlock(shmsync_mutex *m, const struct timespec *abs_monotonic)
 {

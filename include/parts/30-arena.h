@@ -223,6 +223,9 @@ typedef struct shmi_notice {
 /* No offset of an object: a guard of walks that says only that wakes may be owed to anybody. */
 #define SHMI_WALK_OWED 1
 
+/* What lies where the file of a closed arena was: memory of this process alone, or nothing. */
+enum { SHMI_RETIRED_HERE = 1, SHMI_RETIRED_GONE = 2 };
+
 struct shmsync_arena {
     struct shmsync_arena *next; /* guarded by: shmi_attached_lock */
     unsigned opens;             /* guarded by: shmi_attached_lock */
@@ -248,7 +251,7 @@ struct shmsync_arena {
     uint32_t caps;
     int fenced;  /* this process is a target of fences. Atomic. */
     int closing; /* set once; then calls that wait end */
-    int retired; /* it was closed: what lies at base is of this process alone. Atomic. */
+    int retired; /* it was closed: SHMI_RETIRED_HERE, or SHMI_RETIRED_GONE. Atomic. */
     uint32_t calls; /* threads in a call that may sleep */
     uint32_t acting; /* act words in use, a bit each; only this process knows them: a peer's bytes must not make it wait */
 

@@ -103,11 +103,12 @@ SHMI_COLD int shmi_closed(const char *function)
 }
 
 /* At the head of each function with a handle: it returns EBADF, or value, if the handle is closed. */
-#define SHMI_OPENED(handle)                                      \
+#define SHMI_OPENED(handle) SHMI_OPENED_AS(handle, __func__)
+#define SHMI_OPENED_AS(handle, function)                         \
     do {                                                         \
         SHMI_BEGIN();                                            \
         if (!shmi_is_open((handle)->impl, (handle)->serial))     \
-            return shmi_closed(__func__);                        \
+            return shmi_closed(function);                        \
     } while (0)
 #define SHMI_OPENED_OR(handle, value)                            \
     do {                                                         \
@@ -119,5 +120,5 @@ SHMI_COLD int shmi_closed(const char *function)
 
 /* Makes handle one on thing. 0, or why there is none: shmi_share has told. */
 #define SHMI_HAND_OUT(handle, type, thing) \
-    ((handle)->impl = (type)(thing), (handle)->serial = shmi_serial_of((handle)->impl), (handle)->impl != NULL ? 0 : shmi_last.err)
+    ((handle)->impl = (type)(thing), (handle)->serial = shmi_serial_of((handle)->impl), (handle)->impl != NULL ? 0 : shmi_last.err != 0 ? shmi_last.err : ENOMEM)
 

@@ -940,8 +940,8 @@ SHMI_FN int shmi_delete_alone(shmsync_arena *a, const char *name, size_t len)
 /* Deletes what an interrupted upgrade of the object of that name has left, before the object is deleted: see
  * deleteSuccessor. Without it the object is as it was, so a death between the two deletions is one before both. A
  * successor that does not belong to the object has data of its own, so it stays while a process keeps the object from
- * being deleted. The caller holds handles. */
-SHMI_FN int shmi_delete_successor(shmsync_arena *a, const char *name, size_t len, int *deleted)
+ * being deleted. If of is not 0, only a successor of the object at that offset is deleted. The caller holds handles. */
+SHMI_FN int shmi_delete_successor(shmsync_arena *a, const char *name, size_t len, shmi_off of, int *deleted)
 {
     char next[SHMI_maxObjectName + 1];
     size_t n = len + sizeof SHMI_SUCCESSOR_SUFFIX - 1;
@@ -954,7 +954,8 @@ SHMI_FN int shmi_delete_successor(shmsync_arena *a, const char *name, size_t len
     *deleted = 0;
     if (len == 0 || n > SHMI_maxObjectName)
         return 0;
-    snprintf(next, sizeof next, "%s%s", name, SHMI_SUCCESSOR_SUFFIX);
+    memcpy(next, name, len); /* a program in Go may use NUL in a name */
+    memcpy(next + len, SHMI_SUCCESSOR_SUFFIX, sizeof SHMI_SUCCESSOR_SUFFIX);
     err = shmi_seek(a, next, n, shmi_fnv(next, n), 0, &s, &found);
     if (err != 0 || !found)
         return err;
@@ -980,6 +981,8 @@ SHMI_FN int shmi_delete_successor(shmsync_arena *a, const char *name, size_t len
             who += shmi_ref_of(a, h.o.off)->count > 1;
             shmi_forget(a, h.o.off);
         }
+        if (of != 0 && (!found || h.o.off != of || !redundant))
+            return 0;
         if (redundant || who == 0) {
             err = shmi_delete_alone(a, next, n);
             *deleted = err == 0;
@@ -1002,7 +1005,7 @@ int shmsync_delete(shmsync_arena *a, const char *name)
     pthread_mutex_lock(&a->handles);
     shmi_release_deferred(a);
     shmi_lower_reach_if_due(a);
-    err = shmi_delete_successor(a, name, len, &deleted);
+    err = shmi_delete_successor(a, name, len, 0, &deleted);
     if (err == 0) {
         err = shmi_delete_alone(a, name, len);
         if (err == ENOENT && deleted)
@@ -1030,7 +1033,7 @@ int shmsync_delete_at(shmsync_arena *a, shmsync_offset off)
         shmi_forget(a, off);
         /* What an interrupted upgrade has left belongs to the object that has the name. */
         if (err == 0 && found && named.o.off == off)
-            err = shmi_delete_successor(a, h.o.name, h.o.name_len, &deleted);
+            err = shmi_delete_successor(a, h.o.name, h.o.name_len, h.o.off, &deleted);
         if (err == 0)
             err = shmi_open_at(a, off, &h);
     }
@@ -1165,11 +1168,13 @@ SHMI_FN void *shmi_share(shmsync_arena *a, const shmi_object *o, void *(*build)(
 {
     shmi_ref *r;
     void *handle = NULL;
+    int closing;
     pthread_mutex_lock(&a->handles_of);
     pthread_mutex_lock(&a->handles);
     r = shmi_ref_of(a, o->off);
     pthread_mutex_unlock(&a->handles);
-    if (r != NULL) {
+    closing = __atomic_load_n(&a->closing, __ATOMIC_SEQ_CST); /* shmi_close_handles has handles_of later, or had it */
+    if (r != NULL && !closing) {
         if (r->handle == NULL)
             r->handle = build(a, o, arg);
         handle = r->handle;
@@ -1178,8 +1183,9 @@ SHMI_FN void *shmi_share(shmsync_arena *a, const shmi_object *o, void *(*build)(
     }
     pthread_mutex_unlock(&a->handles_of);
     if (handle == NULL) {
-        shmi_close_object(a, o->off);
-        shmi_fail(ENOMEM, "open", shmi_called(o), "%s", "");
+        if (!closing)
+            shmi_close_object(a, o->off);
+        shmi_fail(closing ? EBADF : ENOMEM, "open", shmi_called(o), "%s", "");
     }
     return handle;
 }

@@ -4,7 +4,8 @@
 /* The CPUs that the process might use when it began. */
 static uint64_t shmi_first_cpus[128];
 static long shmi_first_cpus_size; /* in bytes; 0 or less: not known */
-static uint32_t shmi_own_threads;   /* atomic */
+static uint32_t shmi_own_threads;         /* threads of the library that run: each counts itself. Atomic. */
+static uint32_t shmi_own_changes;         /* how often that count has changed. Atomic. */
 static int shmi_opener_ended;              /* a thread that says so has ended: there may be no other one. Atomic. */
 static int shmi_process_ends;             /* a thread ends the process. Atomic. */
 static pthread_key_t shmi_end_key;
@@ -43,9 +44,15 @@ typedef struct shmi_thread_arg {
     void *(*f)(void *);
     void *arg;
 } shmi_thread_arg;
+SHMI_FN void shmi_count_own(int more)
+{
+    __atomic_fetch_add(&shmi_own_threads, (uint32_t)more, __ATOMIC_SEQ_CST);
+    __atomic_fetch_add(&shmi_own_changes, 1, __ATOMIC_SEQ_CST);
+}
 SHMI_FN void *shmi_run_thread(void *arg)
 {
     shmi_thread_arg t = *(shmi_thread_arg *)arg;
+    shmi_count_own(1);
     free(arg);
     (void)!syscall(SYS_prctl, PR_SET_NAME, t.name, 0ul, 0ul, 0ul);
     if (shmi_first_cpus_size > 0)
@@ -72,19 +79,16 @@ SHMI_FN int shmi_start_thread(pthread_t *out, const char *name, void *(*f)(void 
     pthread_attr_setinheritsched(&attr, PTHREAD_EXPLICIT_SCHED);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    __atomic_fetch_add(&shmi_own_threads, 1, __ATOMIC_SEQ_CST);
     err = pthread_create(out, &attr, shmi_run_thread, t);
     if (err == EPERM) /* a thread of policy SCHED_IDLE may not leave it everywhere */
         err = pthread_create(out, NULL, shmi_run_thread, t);
-    if (err != 0) {
-        __atomic_fetch_sub(&shmi_own_threads, 1, __ATOMIC_SEQ_CST);
+    if (err != 0)
         free(t);
-    }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attr);
     return err;
 }
-SHMI_FN void shmi_end_thread(void) { __atomic_fetch_sub(&shmi_own_threads, 1, __ATOMIC_SEQ_CST); }
+SHMI_FN void shmi_end_thread(void) { shmi_count_own(-1); }
 /* In a child of fork. */
 SHMI_FN void shmi_forget_threads(void)
 {
@@ -104,7 +108,8 @@ SHMI_FN int64_t shmi_end_if_alone(int64_t at)
 {
     shmi_found x;
     shmi_tasks d;
-    int walked;
+    uint32_t own, changes;
+    int alone = 1, walk;
     int64_t soon = __atomic_load_n(&shmi_main_noted, __ATOMIC_RELAXED) ? SHMI_LONELY_SOON : SHMI_LONELY_EVERY;
     if (!__atomic_load_n(&shmi_opener_ended, __ATOMIC_SEQ_CST))
         return 0;
@@ -112,13 +117,19 @@ SHMI_FN int64_t shmi_end_if_alone(int64_t at)
         return at;
     if (!shmi_open_tasks("self", &d))
         return shmi_now() + soon;
-    memset(&x, 0, sizeof x);
-    x.tasks = &d;
-    walked = shmi_may_have_memory(&d, (uint32_t)getpid()) ? -1 : shmi_walk_tasks(&d, shmi_count_living, &x);
+    /* A thread of the library counts itself only while it is among the tasks, so an equal count leaves no room for
+     * another thread, unless the count changes meanwhile. A walk may miss a thread that another one starts before it
+     * ends itself, so there are two. */
+    changes = __atomic_load_n(&shmi_own_changes, __ATOMIC_SEQ_CST);
+    own = __atomic_load_n(&shmi_own_threads, __ATOMIC_SEQ_CST);
+    for (walk = 0; alone && walk < 2; walk++) {
+        memset(&x, 0, sizeof x);
+        x.tasks = &d;
+        alone = !shmi_may_have_memory(&d, (uint32_t)getpid()) && shmi_walk_tasks(&d, shmi_count_living, &x) == 0 && x.n != 0 && x.n == own &&
+                __atomic_load_n(&shmi_own_threads, __ATOMIC_SEQ_CST) == own && __atomic_load_n(&shmi_own_changes, __ATOMIC_SEQ_CST) == changes;
+    }
     shmi_close_quietly(d.fd);
-    /* A thread of the library is counted before it starts, and an application thread after a walk can be started by
-     * such a thread alone. */
-    if (walked == 0 && x.n != 0 && x.n <= __atomic_load_n(&shmi_own_threads, __ATOMIC_SEQ_CST) && !__atomic_exchange_n(&shmi_process_ends, 1, __ATOMIC_SEQ_CST))
+    if (alone && !__atomic_exchange_n(&shmi_process_ends, 1, __ATOMIC_SEQ_CST))
         exit(0);
     return shmi_now() + soon;
 }

@@ -278,7 +278,7 @@ SHMI_FN int shmi_create(shmi_segment *s, const char *path, const shmsync_arena_o
     err = ENOTSUP;
     s->fd = shmi_have.otmpfile ? openat(dirfd_, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600) : -1;
     if (s->fd >= 0) {
-        snprintf(self, sizeof self, "/proc/self/fd/%d", s->fd);
+        snprintf(self, sizeof self, "/proc/thread-self/fd/%d", s->fd);
         if (shmi_same_entry(s->fd, AT_FDCWD, self, 0)) {
             err = shmi_format(s, path, o);
             if (err == 0 && linkat(AT_FDCWD, self, dirfd_, base, AT_SYMLINK_FOLLOW) != 0)
@@ -714,7 +714,7 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
     int err;
     /* An open file description of its own: through a shared one a dead child's lock
      * would live on. */
-    snprintf(path, sizeof path, "/proc/self/fd/%d", a->fd);
+    snprintf(path, sizeof path, "/proc/thread-self/fd/%d", a->fd);
     pthread_mutex_lock(&shmi_attached_lock);
     a->lock_fd = shmi_have.ofd ? open(path, O_RDWR | O_CLOEXEC) : -1;
     err = a->lock_fd >= 0 ? shmi_pin_lock(a->lock_fd, &a->pin, &a->pin_size) : 0; /* a fork waits: its child must not get the page */
@@ -786,10 +786,33 @@ SHMI_FN int shmi_restore_reservations(shmsync_arena *a)
     return 0;
 }
 
+/* Frees what this process has open, when nobody closes it any more. */
+SHMI_FN void shmi_destroy_refs(shmsync_arena *a)
+{
+    shmi_ref *r, *next, **lists;
+    uint32_t i;
+    pthread_mutex_lock(&a->handles_of);
+    pthread_mutex_lock(&a->handles);
+    lists = a->refs;
+    a->refs = NULL;
+    for (i = 0; lists != NULL && i < UINT32_C(1) << a->refs_log; i++)
+        for (r = lists[i]; r != NULL; r = next) {
+            next = r->next;
+            if (r->handle != NULL && r->end != NULL)
+                r->end(r->handle);
+            else if (r->handle != NULL)
+                shmi_free_thing(r->handle);
+            free(r);
+        }
+    free(lists);
+    pthread_mutex_unlock(&a->handles);
+    pthread_mutex_unlock(&a->handles_of);
+}
 SHMI_FN void shmi_destroy(shmsync_arena *a)
 {
     shmi_wait_node *s, *after;
     shmi_chore *l, *more;
+    shmi_destroy_refs(a);
     for (l = a->chores; l != NULL; l = more) {
         more = l->next;
         free(l);
@@ -798,7 +821,7 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
         after = s->next;
         free(s);
     }
-    if (a->retired)
+    if (a->retired == SHMI_RETIRED_HERE)
         munmap(a->base, (size_t)a->size);
     free(a->path);
     free(a->deferred);
@@ -822,28 +845,6 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
     free(a);
 }
 
-/* Frees what this process has open, when nobody closes it any more. */
-SHMI_FN void shmi_destroy_refs(shmsync_arena *a)
-{
-    shmi_ref *r, *next, **lists;
-    uint32_t i;
-    pthread_mutex_lock(&a->handles_of);
-    pthread_mutex_lock(&a->handles);
-    lists = a->refs;
-    a->refs = NULL;
-    for (i = 0; lists != NULL && i < UINT32_C(1) << a->refs_log; i++)
-        for (r = lists[i]; r != NULL; r = next) {
-            next = r->next;
-            if (r->handle != NULL && r->end != NULL)
-                r->end(r->handle);
-            else if (r->handle != NULL)
-                shmi_free_thing(r->handle);
-            free(r);
-        }
-    free(lists);
-    pthread_mutex_unlock(&a->handles);
-    pthread_mutex_unlock(&a->handles_of);
-}
 /* From now on a call with a handle of the arena fails with EBADF. */
 SHMI_FN void shmi_close_handles(shmsync_arena *a)
 {
@@ -868,7 +869,6 @@ static unsigned shmi_retired_at;                  /* guarded by: shmi_attached_l
 SHMI_FN void shmi_retire(shmsync_arena *a)
 {
     shmsync_arena *old;
-    shmi_destroy_refs(a);
     pthread_mutex_lock(&shmi_attached_lock);
     old = shmi_retired[shmi_retired_at];
     shmi_retired[shmi_retired_at] = a;
@@ -1387,7 +1387,7 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
     shmi_ring_watchers_of(a, i);
     shmi_count_death(a, &concern); /* a peer that looked when it was woken found us current still */
     shmi_drop_lock(a);
-    __atomic_store_n(&a->retired, shmi_unmap_file(a), __ATOMIC_RELEASE);
+    __atomic_store_n(&a->retired, shmi_unmap_file(a) ? SHMI_RETIRED_HERE : SHMI_RETIRED_GONE, __ATOMIC_RELEASE);
     close(a->fd);
 }
 

@@ -107,10 +107,9 @@ SHMI_FN int shmi_mutex_lock(shmi_mutex *m, int64_t deadline)
     return SHMI_LIKELY(shmi_mutex_at_once(m)) ? 0 : shmi_mutex_lock_slow(m, deadline);
 }
 SHMI_FN int shmi_mutex_trylock(shmi_mutex *m) { return SHMI_LIKELY(shmi_mutex_at_once(m)) ? 0 : shmi_mutex_trylock_slow(m); }
-SHMI_FN int shmi_mutex_unlock(shmi_mutex *m)
+SHMI_FN int shmi_mutex_unlock_at_once(shmi_mutex *m, uint32_t o)
 {
     uint32_t name = __atomic_load_n(&m->me->name, __ATOMIC_RELAXED);
-    uint32_t o = __atomic_load_n(m->own, __ATOMIC_RELAXED); /* while we hold it nobody else writes it */
     if (SHMI_LIKELY(o == (name | SHMI_OWNER_BIASED) && name != 0)) {
         /* A release store that the load of the wake word may pass: a waiter makes up
          * for the missing fence with one of its own. */
@@ -118,8 +117,13 @@ SHMI_FN int shmi_mutex_unlock(shmi_mutex *m)
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
         if (SHMI_UNLIKELY((__atomic_load_n(m->wake, __ATOMIC_SEQ_CST) & 1) != 0))
             shmi_mutex_lose_bias(m);
-        return 0;
+        return 1;
     }
-    return shmi_mutex_unlock_slow(m, o);
+    return 0;
+}
+SHMI_FN int shmi_mutex_unlock(shmi_mutex *m)
+{
+    uint32_t o = __atomic_load_n(m->own, __ATOMIC_RELAXED); /* while we hold it nobody else writes it */
+    return SHMI_LIKELY(shmi_mutex_unlock_at_once(m, o)) ? 0 : shmi_mutex_unlock_slow(m, o);
 }
 

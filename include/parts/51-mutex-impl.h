@@ -706,20 +706,43 @@ int shmsync_mutex_close(shmsync_mutex *m)
     return SHMI_TELL(err);
 }
 
+/* A call that succeeds at once writes nothing for shmsync_error: that costs as much as the lock. The functions that end in
+ * _called are the rest of such a call. */
+SHMI_COLD int shmi_mutex_lock_called(shmsync_mutex *m)
+{
+    SHMI_OPENED_AS(m, "shmsync_mutex_lock");
+    return shmi_result(shmi_mutex_lock(m->impl, 0), "shmsync_mutex_lock");
+}
 int shmsync_mutex_lock(shmsync_mutex *m)
 {
-    SHMI_OPENED(m);
-    return SHMI_TELL(shmi_mutex_lock(m->impl, 0));
+    shmi_mutex *x = m->impl;
+    if (SHMI_LIKELY(shmi_is_open(x, m->serial)) && SHMI_LIKELY(shmi_mutex_at_once(x)))
+        return 0;
+    return shmi_mutex_lock_called(m);
+}
+SHMI_COLD int shmi_mutex_trylock_called(shmsync_mutex *m)
+{
+    SHMI_OPENED_AS(m, "shmsync_mutex_trylock");
+    return shmi_result(shmi_mutex_trylock(m->impl), "shmsync_mutex_trylock");
 }
 int shmsync_mutex_trylock(shmsync_mutex *m)
 {
-    SHMI_OPENED(m);
-    return SHMI_TELL(shmi_mutex_trylock(m->impl));
+    shmi_mutex *x = m->impl;
+    if (SHMI_LIKELY(shmi_is_open(x, m->serial)) && SHMI_LIKELY(shmi_mutex_at_once(x)))
+        return 0;
+    return shmi_mutex_trylock_called(m);
+}
+SHMI_COLD int shmi_mutex_unlock_called(shmsync_mutex *m)
+{
+    SHMI_OPENED_AS(m, "shmsync_mutex_unlock");
+    return shmi_result(shmi_mutex_unlock(m->impl), "shmsync_mutex_unlock");
 }
 int shmsync_mutex_unlock(shmsync_mutex *m)
 {
-    SHMI_OPENED(m);
-    return SHMI_TELL(shmi_mutex_unlock(m->impl));
+    shmi_mutex *x = m->impl;
+    if (SHMI_LIKELY(shmi_is_open(x, m->serial)) && SHMI_LIKELY(shmi_mutex_unlock_at_once(x, __atomic_load_n(x->own, __ATOMIC_RELAXED))))
+        return 0;
+    return shmi_mutex_unlock_called(m);
 }
 int shmsync_mutex_timedlock(shmsync_mutex *m, const struct timespec *abs_monotonic)
 {

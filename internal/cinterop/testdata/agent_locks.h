@@ -62,7 +62,7 @@ static int turn(shmsync_mutex *m, board *b, uint64_t me)
 {
     int err = shmsync_mutex_lock(m), i;
     if (err == EOWNERDEAD)
-        return shmsync_mutex_unlock(m) != EPERM ? EILSEQ : shmsync_mutex_recover(m, team_repair, b);
+        return shmsync_mutex_recover(m, team_repair, b);
     if (err != 0)
         return err;
     __atomic_store_n(&b->tag, me, __ATOMIC_RELAXED);
