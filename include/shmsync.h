@@ -4588,12 +4588,17 @@ SHMI_FN void shmi_free_thing(void *thing)
     pthread_mutex_unlock(&shmi_spares_lock);
 }
 
-SHMI_FN uint64_t shmi_serial_of(const void *thing) { return thing != NULL ? __atomic_load_n(&shmi_head_of(thing)->serial, __ATOMIC_RELAXED) : 0; }
+/* The number for a handle on thing; one that no thing has if it was closed meanwhile. */
+SHMI_FN uint64_t shmi_serial_of(const void *thing)
+{
+    uint64_t serial = thing != NULL ? __atomic_load_n(&shmi_head_of(thing)->serial, __ATOMIC_RELAXED) : 0;
+    return serial != 0 ? serial : UINT64_MAX;
+}
 
-/* Whether a handle with this number is open. */
+/* Whether a handle with this number is open. No handle on a thing has number 0. */
 SHMI_FN int shmi_is_open(const void *thing, uint64_t serial)
 {
-    return SHMI_LIKELY(thing != NULL) && SHMI_LIKELY(__atomic_load_n(&shmi_head_of(thing)->serial, __ATOMIC_ACQUIRE) == serial) && SHMI_LIKELY(serial != 0);
+    return SHMI_LIKELY(thing != NULL) && SHMI_LIKELY(__atomic_load_n(&shmi_head_of(thing)->serial, __ATOMIC_ACQUIRE) == serial);
 }
 
 /* The failure of a call with a closed handle; function is its name. */

@@ -1,7 +1,6 @@
 package arenakernel
 
 import (
-	"syscall"
 	"time"
 
 	"github.com/shmsync/shmsync"
@@ -28,7 +27,7 @@ var (
 // that Is [syscall.EDEADLK].
 func (a *Arena) Close() error {
 	if a.hook.Load() != 0 {
-		return a.fail("arena.close", syscall.EDEADLK, "its OnFirst closes it: let OnFirst return an error, and the Open of this process fails")
+		return a.fail("arena.close", errDeadlock, "its OnFirst closes it: let OnFirst return an error, and the Open of this process fails")
 	}
 	if !a.ending.CompareAndSwap(false, true) {
 		return a.closedError("arena.close")

@@ -11,8 +11,9 @@ import (
 )
 
 const (
-	errBusy   = unix.EBUSY
-	openFlags = unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY
+	errBusy     = unix.EBUSY
+	errDeadlock = unix.EDEADLK
+	openFlags   = unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY
 )
 
 // anyByteLocked reports whether another open file description has a lock on one of n bytes at

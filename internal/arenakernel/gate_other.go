@@ -11,7 +11,10 @@ import (
 
 const openFlags = 0
 
-var errBusy error = syscall.EBUSY
+var (
+	errBusy     error = syscall.EBUSY
+	errDeadlock error = shmsync.Errno(0x23) // EDEADLK of Linux
+)
 
 func anyByteLocked(*os.File, int64, int64) (bool, error) { return false, shmsync.ErrNotSupported }
 func anyOwner(os.FileInfo) []uint32                      { return nil }

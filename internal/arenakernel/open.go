@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/crashpoint"
@@ -218,7 +217,7 @@ func join(ctx context.Context, seg *shm.Segment, opts *Options, created, named b
 			attached.Unlock()
 			if h := m.hook.Load(); h != 0 && h == goroutineID() {
 				seg.Close()
-				return nil, false, m.fail("arena.open", syscall.EDEADLK,
+				return nil, false, m.fail("arena.open", errDeadlock,
 					"its OnFirst opens it, and would wait for itself: use the Arena that OnFirst gets")
 			}
 			select {
