@@ -1944,7 +1944,7 @@ SHMI_COLD void shmi_abort(const char *why)
 #define SHMI_KIND_BARRIER UINT32_C(0x52524142) /* BARR */
 #define SHMI_VERSION_BARRIER 2
 #define SHMI_KIND_ONCE UINT32_C(0x45434e4f) /* ONCE */
-#define SHMI_VERSION_ONCE 1
+#define SHMI_VERSION_ONCE 2
 #define SHMI_KIND_FAIR_MUTEX UINT32_C(0x52494146) /* FAIR */
 #define SHMI_VERSION_FAIR_MUTEX 2
 #define SHMI_KIND_MULTI_LOCK UINT32_C(0x544c554d) /* MULT */
@@ -2315,18 +2315,22 @@ SHMI_ASSERT(sizeof(shmi_barrier_share) == 32, "barrier_share");
 
 /* Once */
 typedef struct shmi_once_words {
-    shmi_monitor_words mon;
-    uint64_t runner;
-    shmi_list_words queue;
-    uint8_t pad0_[40];
-    uint32_t done;
-    uint8_t pad1_[60];
+    uint64_t state;
+    uint32_t lastCPU;
+    uint32_t spin;
+    uint32_t pays;
+    uint8_t pad0_[4];
+    uint64_t poller;
+    uint8_t pad1_[32];
+    uint64_t counts[8];
 } shmi_once_words;
-SHMI_ASSERT(offsetof(shmi_once_words, mon) == 0, "once_words.mon");
-SHMI_ASSERT(offsetof(shmi_once_words, runner) == 384, "once_words.runner");
-SHMI_ASSERT(offsetof(shmi_once_words, queue) == 392, "once_words.queue");
-SHMI_ASSERT(offsetof(shmi_once_words, done) == 448, "once_words.done");
-SHMI_ASSERT(sizeof(shmi_once_words) == 512, "once_words");
+SHMI_ASSERT(offsetof(shmi_once_words, state) == 0, "once_words.state");
+SHMI_ASSERT(offsetof(shmi_once_words, lastCPU) == 8, "once_words.lastCPU");
+SHMI_ASSERT(offsetof(shmi_once_words, spin) == 12, "once_words.spin");
+SHMI_ASSERT(offsetof(shmi_once_words, pays) == 16, "once_words.pays");
+SHMI_ASSERT(offsetof(shmi_once_words, poller) == 24, "once_words.poller");
+SHMI_ASSERT(offsetof(shmi_once_words, counts) == 64, "once_words.counts");
+SHMI_ASSERT(sizeof(shmi_once_words) == 128, "once_words");
 
 /* FairMutex */
 typedef struct shmi_fairmutex_words {
@@ -13346,7 +13350,7 @@ SHMI_FN int shmi_use(shmsync_arena *a, const char *op) { return SHMI_LIKELY(shmi
 /* ---- What objects share that are let go together, or are opened alike ---- */
 
 /* How a wait ended. */
-enum { SHMI_outcomeOpen, SHMI_outcomeDead, SHMI_outcomeTurn };
+enum { SHMI_outcomeOpen, SHMI_outcomeDead };
 
 /* Reaps, with the queue lock held, wakes whom that lets go, and takes the queue lock again. */
 SHMI_FN int shmi_mon_reap_and_enter(struct shmi_monitor *m, int64_t abs)
@@ -16876,58 +16880,47 @@ SHMI_FN void shmi_wake_counter(shmsync_arena *a, const shmi_object *o, int owed)
         shmi_deliver_all(a, &t.line);
 }
 
-/* ---- Once: prims/once.go in C ---- */
+/* ---- Once: prims/once*.go in C ---- */
+
+/* The word; see prims/once_word.go. */
+#define SHMI_ONCE_ANNOUNCED UINT64_C(1)
+#define SHMI_ONCE_DONE UINT64_C(2)
+#define SHMI_ONCE_TURN (UINT64_C(1) << 32)
+#define SHMI_ONCE_IDS ((uint64_t)SHMI_NAME_MASK << 3)
 
 struct shmi_once {
-    struct shmi_monitor m;
+    shmsync_arena *a;
     shmi_once_words *w;
+    shmi_wait_list line;
+    int64_t looked;
+    shmi_object o;
 };
 
-SHMI_FN void shmi_once_account(struct shmi_monitor *m, struct shmi_wait w)
+SHMI_FN uint64_t shmi_once_load(struct shmi_once *o) { return shmi_ld64(&o->w->state); }
+SHMI_FN int shmi_once_is_done(uint64_t w) { return (w & SHMI_ONCE_DONE) != 0; }
+SHMI_FN shmi_participant_id shmi_once_runner(uint64_t w) { return (shmi_participant_id)((uint32_t)w >> 3); }
+/* The word when n begins the next turn. */
+SHMI_FN uint64_t shmi_once_taken_by(uint64_t w, shmi_participant_id n) { return ((w & ~SHMI_ONCE_IDS) + SHMI_ONCE_TURN) | (uint64_t)n << 3; }
+/* Whether the turn is still the one that began with the word began. */
+SHMI_FN int shmi_once_runs(uint64_t w, uint64_t began)
 {
-    struct shmi_once *o = (struct shmi_once *)m;
-    struct shmi_change c;
-    c.n = 0;
-    if (shmi_outcome_result(shmi_get(&w.n->extra)) == SHMI_outcomeTurn && shmi_ld32(&o->w->done) == 0)
-        shmi_change_set(&c, &o->w->runner, shmi_owner_of(w));
-    shmi_mon_account(m, w, &c);
+    return !shmi_once_is_done(w) && shmi_once_runner(w) == shmi_once_runner(began) && w >> 32 == began >> 32;
 }
-SHMI_FN void shmi_once_resolve(struct shmi_monitor *m, struct shmi_wakes *b)
+/* Whether the next call may run its function: nobody runs one, or the runner is dead and gone. */
+SHMI_FN int shmi_once_free(struct shmi_once *o, uint64_t w)
 {
-    struct shmi_once *o = (struct shmi_once *)m;
-    struct shmi_wait w;
-    if (shmi_ld32(&o->w->done) != 0) {
-        shmi_mon_end_all(m, b, &o->w->queue, SHMI_outcomeOpen, 0);
-        return;
-    }
-    while (!shmi_is_broken(m) && shmi_get(&o->w->runner) == 0 && (w = shmi_fifo_head(m, &o->w->queue)).n != NULL) {
-        if (!shmi_mon_waiting(m, w))
-            shmi_mon_discard(m, w);
-        else if (shmi_mon_end(m, b, w, SHMI_outcomeTurn, 0))
-            shmi_once_account(m, w);
-    }
+    shmi_participant_id n = shmi_once_runner(w);
+    return n == 0 || (!shmi_current(o->a, n) && shmi_gone(o->a, n));
 }
-SHMI_FN void shmi_once_clear(struct shmi_monitor *m) { shmi_fifo_clear(&((struct shmi_once *)m)->w->queue); }
-SHMI_FN void shmi_once_requeue(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_requeue(m, &((struct shmi_once *)m)->w->queue, w); }
-SHMI_FN void shmi_once_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, &((struct shmi_once *)m)->w->queue, w); }
-SHMI_FN void shmi_once_discard_dead(struct shmi_monitor *m) { shmi_fifo_discard_dead(m, &((struct shmi_once *)m)->w->queue); }
-SHMI_FN void shmi_once_reap(struct shmi_monitor *m)
-{
-    struct shmi_once *o = (struct shmi_once *)m;
-    if (shmi_mon_gone(m, shmi_name_of(&o->w->runner)))
-        shmi_put(&o->w->runner, 0);
-}
-SHMI_FN void shmi_once_holders(struct shmi_monitor *m) { shmi_mon_heed(m, shmi_name_of(&((struct shmi_once *)m)->w->runner)); }
-
-static const struct shmi_rules shmi_once_rules = {
-    shmi_once_resolve, shmi_once_account, shmi_once_clear, shmi_once_requeue, shmi_once_detach,
-    shmi_once_discard_dead, shmi_once_reap, shmi_once_holders, NULL,
-};
 
 SHMI_FN void shmi_once_init(struct shmi_once *x, shmsync_arena *a, const shmi_object *o)
 {
-    shmi_mon_init(&x->m, a, o, o->body, &shmi_once_rules);
+    memset(x, 0, sizeof *x);
+    x->a = a;
+    x->o = *o;
     x->w = (shmi_once_words *)shmi_ptr(a, o->body, sizeof(shmi_once_words), 8);
+    x->line.word = (uint32_t *)(void *)&x->w->state; /* the low half */
+    x->line.poller = &x->w->poller;
 }
 SHMI_FN void *shmi_once_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
@@ -16937,6 +16930,7 @@ SHMI_FN void *shmi_once_build(shmsync_arena *a, const shmi_object *o, const void
         shmi_once_init(x, a, o);
     return x;
 }
+SHMI_FN void shmi_once_fill(unsigned char *body, const void *arg) { ((shmi_once_words *)(void *)body)->spin = *(const uint32_t *)arg; }
 
 SHMI_FN int shmi_open_once(int existing, shmsync_arena *a, const char *name, const shmsync_once_options *opts, shmsync_once *out)
 {
@@ -16945,6 +16939,7 @@ SHMI_FN int shmi_open_once(int existing, shmsync_arena *a, const char *name, con
     void *impl;
     int created, err;
     shmi_mon_spec(&spec, SHMI_KIND_ONCE, SHMI_VERSION_ONCE, name, sizeof(shmi_once_words));
+    spec.init = shmi_once_fill;
     spec.arg = &spin;
     spec.existing = existing;
     err = shmi_mon_open(a, &spec, shmi_once_build, NULL, &created, &impl);
@@ -16974,7 +16969,7 @@ int shmsync_once_at(shmsync_arena *a, shmsync_offset off, shmsync_once *out)
 shmsync_offset shmsync_once_offset(const shmsync_once *o)
 {
     SHMI_OPENED_OR(o, 0);
-    return o->impl->m.o.off;
+    return o->impl->o.off;
 }
 int shmsync_once_close(shmsync_once *o)
 {
@@ -16982,7 +16977,7 @@ int shmsync_once_close(shmsync_once *o)
     int err;
     if (o->impl == NULL)
         return SHMI_TELL(EBADF);
-    err = shmi_mon_close(&o->impl->m);
+    err = shmi_unshare(o->impl->a, o->impl->o.off, shmi_mutex_end);
     if (err == 0)
         o->impl = NULL;
     return SHMI_TELL(err);
@@ -16990,63 +16985,146 @@ int shmsync_once_close(shmsync_once *o)
 int shmsync_once_done(const shmsync_once *o)
 {
     SHMI_OPENED_OR(o, 0);
-    return shmi_ld32(&o->impl->w->done) != 0;
+    return shmi_once_is_done(shmi_once_load(o->impl));
 }
 
-SHMI_FN int shmi_once_over(struct shmi_monitor *m, void *mine)
+/* Takes the turn from a runner that is dead, or is without, once that is gone, and wakes the waiters. */
+SHMI_FN void shmi_once_reap(struct shmi_once *o, shmi_participant_id without)
 {
-    struct shmi_once *o = (struct shmi_once *)m;
-    shmi_participant_id n;
-    if (shmi_ld32(&o->w->done) != 0)
-        return 1;
-    n = shmi_name_of(&o->w->runner);
-    if (n != 0 && !shmi_mon_gone(m, n))
-        return 0;
-    shmi_put(&o->w->runner, m->a->self);
-    *(int *)mine = 1;
-    return 1;
-}
-
-/* The rest of do, in a call that counts. */
-SHMI_FN int shmi_once_do_slow(struct shmi_once *o, void (*f)(void *), void *arg, int64_t abs)
-{
-    struct shmi_monitor *m = &o->m;
-    shmi_wait_node *wait_node = NULL;
-    uint64_t outcome = 0;
-    int mine = 0, err = shmi_mon_enter(m, abs);
-    if (err == 0)
-        err = shmi_mon_enqueue(m, abs, 0, shmi_once_over, &mine, &wait_node);
-    if (err == 0 && wait_node != NULL) {
-        err = shmi_mon_await(m, wait_node, abs, &outcome);
-        mine = err == 0 && shmi_outcome_result(outcome) == SHMI_outcomeTurn;
+    for (;;) {
+        uint64_t w = shmi_once_load(o);
+        shmi_participant_id n = shmi_once_runner(w);
+        if (shmi_once_is_done(w) || n == 0 || (n != without && shmi_current(o->a, n)) || !shmi_gone(o->a, n))
+            return;
+        if (shmi_cas64(&o->w->state, w, w & ~SHMI_ONCE_IDS)) {
+            SHMSYNC_CRASHPOINT("once.reap.left");
+            shmi_deliver_all(o->a, &o->line);
+            return;
+        }
     }
-    if (err != 0 || !mine)
-        return err;
-    SHMSYNC_CRASHPOINT("once.run.taken");
-    SHMI_OUTSIDE(f(arg));
-    SHMSYNC_CRASHPOINT("once.run.returned");
-    err = shmi_mon_enter(m, 0);
-    if (err != 0)
-        return err;
-    shmi_st32(&o->w->done, 1);
-    SHMSYNC_CRASHPOINT("once.run.done");
-    shmi_put(&o->w->runner, 0);
-    if (shmi_fifo_empty(&o->w->queue))
-        shmi_mon_leave(m, NULL);
-    else
-        shmi_mon_resolve_and_leave(m);
-    return 0;
+}
+/* Makes up for what a stopped or dead process owes, ten times a second. */
+SHMI_FN void shmi_once_check(struct shmi_once *o)
+{
+    uint64_t w;
+    if (!shmi_check_due(&o->looked))
+        return;
+    w = shmi_once_load(o);
+    if (!shmi_once_is_done(w) && shmi_once_runner(w) != 0 && shmi_dead(o->a, shmi_once_runner(w)))
+        shmi_once_reap(o, 0);
+    w = shmi_once_load(o);
+    if (shmi_once_is_done(w) || shmi_once_runner(w) == 0 || (w & SHMI_ONCE_ANNOUNCED) == 0)
+        shmi_deliver_all(o->a, &o->line);
+}
+
+SHMI_FN shmi_tuning shmi_once_tuning(struct shmi_once *o)
+{
+    shmi_tuning t;
+    t.budget = &o->w->spin;
+    t.pays = &o->w->pays;
+    t.last_cpu = &o->w->lastCPU;
+    t.slot = o->a->my_slot;
+    return t;
+}
+SHMI_FN int shmi_once_spun(void *arg)
+{
+    uint64_t w = shmi_once_load((struct shmi_once *)arg);
+    return shmi_once_is_done(w) || shmi_once_runner(w) == 0;
+}
+
+/* Waits until a function has returned, or makes the caller the runner: then *began is the word with its turn, and else 0. */
+SHMI_FN int shmi_once_join(struct shmi_once *o, int64_t deadline, uint64_t *began)
+{
+    int64_t since = 0;
+    int waits = 0;
+    *began = 0;
+    for (;;) {
+        uint64_t w = shmi_once_load(o);
+        shmi_sleep_spec spec;
+        int ended;
+        if (shmi_once_is_done(w))
+            return 0;
+        if (shmi_once_free(o, w)) {
+            uint64_t to = shmi_once_taken_by(w, o->a->self);
+            if (!shmi_cas64(&o->w->state, w, to))
+                continue;
+            *began = to;
+            return 0;
+        }
+        if (!waits) {
+            shmi_tuning t = shmi_once_tuning(o);
+            waits = 1;
+            if ((w & SHMI_ONCE_ANNOUNCED) == 0)
+                shmi_spin(&t, shmi_once_spun, o);
+            continue; /* the word may have changed meanwhile */
+        }
+        if ((w & SHMI_ONCE_ANNOUNCED) == 0) {
+            if (!shmi_cas64(&o->w->state, w, w | SHMI_ONCE_ANNOUNCED))
+                continue;
+            w |= SHMI_ONCE_ANNOUNCED;
+        }
+        SHMSYNC_CRASHPOINT("once.wait.announced");
+        memset(&spec, 0, sizeof spec);
+        spec.looked = &o->looked;
+        spec.word = o->line.word;
+        spec.val = (uint32_t)w;
+        spec.object = o->o.off;
+        spec.wanted = (uint32_t)w;
+        spec.deadline = deadline;
+        spec.since = &since;
+        ended = shmi_sleep(o->a, &spec);
+        switch (ended) {
+        case SHMI_AGAIN:
+            SHMSYNC_CRASHPOINT("once.wait.woken");
+            break;
+        case SHMI_LOOK:
+            shmi_once_check(o);
+            break;
+        case SHMI_LATE:
+        case SHMI_CLOSED: /* a function that has returned beats the end of the wait */
+            if (shmi_once_is_done(shmi_once_load(o)))
+                return 0;
+            return ended == SHMI_LATE ? shmi_fail(ETIMEDOUT, "once.do", shmi_called(&o->o), "%s", "")
+                                      : shmi_fail(EBADF, "once.do", shmi_called(&o->o), "this process closed the arena");
+        }
+    }
+}
+/* Notes that the function of the turn that began with that word has returned, and wakes the waiters. */
+SHMI_FN void shmi_once_finish(struct shmi_once *o, uint64_t began)
+{
+    shmi_tuning t = shmi_once_tuning(o);
+    for (;;) {
+        uint64_t w = shmi_once_load(o);
+        if (!shmi_once_runs(w, began))
+            return; /* a peer overwrote the word */
+        if ((w & SHMI_ONCE_ANNOUNCED) != 0)
+            shmi_note_cpu(&t); /* a waiter that sees the end may look for it */
+        if (!shmi_cas64(&o->w->state, w, (w & ~SHMI_ONCE_IDS) | SHMI_ONCE_DONE))
+            continue;
+        SHMSYNC_CRASHPOINT("once.run.done");
+        if ((w & SHMI_ONCE_ANNOUNCED) != 0)
+            shmi_deliver_all(o->a, &o->line);
+        return;
+    }
 }
 SHMI_FN int shmi_once_do(struct shmi_once *o, void (*f)(void *), void *arg, int64_t abs)
 {
+    shmsync_arena *a = o->a;
+    uint64_t began;
     int err;
-    if (SHMI_LIKELY(shmi_ld32(&o->w->done) != 0))
+    if (SHMI_LIKELY(shmi_once_is_done(shmi_once_load(o))))
         return 0;
-    err = shmi_mon_begin(&o->m);
+    err = shmi_enter(a, "once.do");
     if (err != 0)
         return err;
-    err = shmi_once_do_slow(o, f, arg, abs);
-    shmi_mon_finish(&o->m);
+    err = shmi_once_join(o, abs, &began);
+    if (began != 0) {
+        SHMSYNC_CRASHPOINT("once.run.taken");
+        SHMI_OUTSIDE(f(arg));
+        SHMSYNC_CRASHPOINT("once.run.returned");
+        shmi_once_finish(o, began);
+    }
+    shmi_exit(a);
     return err;
 }
 int shmsync_once_do(shmsync_once *o, void (*f)(void *), void *arg)
@@ -17068,7 +17146,17 @@ SHMI_FN void shmi_repair_once(shmsync_arena *a, const shmi_object *o, shmi_parti
     if (o->size < sizeof(shmi_once_words))
         return;
     shmi_once_init(&x, a, o);
-    shmi_mon_repair(&x.m, dead);
+    shmi_once_reap(&x, dead == a->self ? dead : 0); /* if dead is this participant, which leaves, it is current still */
+}
+/* Makes up for a wake that a death swallowed. */
+SHMI_FN void shmi_wake_once(shmsync_arena *a, const shmi_object *o, int owed)
+{
+    struct shmi_once x;
+    if (o->size < sizeof(shmi_once_words))
+        return;
+    shmi_once_init(&x, a, o);
+    if (owed != SHMI_OWED_ANNOUNCED || (shmi_once_load(&x) & SHMI_ONCE_ANNOUNCED) != 0)
+        shmi_deliver_all(a, &x.line);
 }
 
 /* ---- Barrier: prims/barrier*.go in C ---- */
@@ -24728,7 +24816,7 @@ static const shmi_kind_ops shmi_kinds[] = {
     {SHMI_KIND_QUEUE, shmi_repair_queue, shmi_mon_wake_object, NULL},
     {SHMI_KIND_WAIT_GROUP, shmi_repair_counter, shmi_wake_counter, NULL},
     {SHMI_KIND_LATCH, shmi_repair_counter, shmi_wake_counter, NULL},
-    {SHMI_KIND_ONCE, shmi_repair_once, shmi_mon_wake_object, NULL},
+    {SHMI_KIND_ONCE, shmi_repair_once, shmi_wake_once, NULL},
     {SHMI_KIND_BARRIER, shmi_repair_barrier, shmi_mon_wake_object, NULL},
     {SHMI_KIND_FAIR_MUTEX, shmi_repair_fairmutex, shmi_mon_wake_object, NULL},
 #if SHMSYNC_LAYOUT_VERSION >= 3

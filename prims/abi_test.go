@@ -154,10 +154,13 @@ func TestABIBits(t *testing.T) {
 		"Undo log": {
 			"tail": 1<<32 - 1, "name": arenakernel.ParticipantIDMask << logNameShift, "phase": 7 << logPhaseShift,
 		},
-		"Wake word":    {"announced": 1, "sequence": 1<<32 - 2},
-		"Event":        {"place": uint64(eventPlaceMask), "changes": ^uint64(eventPlaceMask)},
-		"SpinLock":     {"name": arenakernel.ParticipantIDMask, "kind": 7 << spinKindShift},
-		"Futex":        {"announced": uint64(futexAnnounced), "stopped": uint64(futexStopped), "counter": maxToken << futexShift},
+		"Wake word": {"announced": 1, "sequence": 1<<32 - 2},
+		"Event":     {"place": uint64(eventPlaceMask), "changes": ^uint64(eventPlaceMask)},
+		"SpinLock":  {"name": arenakernel.ParticipantIDMask, "kind": 7 << spinKindShift},
+		"Futex":     {"announced": uint64(futexAnnounced), "stopped": uint64(futexStopped), "counter": maxToken << futexShift},
+		"Once": {
+			"announced": uint64(onceAnnounced), "done": uint64(onceDone), "runner": uint64(onceIDs), "turn": uint64(1<<32-1) << 32,
+		},
 		"RWMutex gate": {"name": arenakernel.ParticipantIDMask, "kind": 7 << ownerKindShift},
 		"Reader word": {
 			"generation": readerGeneration, "waiting": readerMost << readerWaitShift, "reading": readerMost << readerShift,

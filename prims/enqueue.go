@@ -13,7 +13,6 @@ import (
 const (
 	outcomeOpen = iota // what was waited for has come
 	outcomeDead        // it cannot come: aux is the ID of the participant whose death prevents it
-	outcomeTurn        // it is the waiter's turn to do it
 )
 
 // enqueue queues a wait, unless over reports under the queue lock that there is nothing to wait

@@ -319,9 +319,10 @@ func (m *Mutex) LeaveLog(state uint64, records []byte) {
 	m.owner.Store(uint32(makeOwner(kindHeld, arenakernel.ParticipantID(1<<11|9))))
 }
 
-// Queueless reports whether the waiters of an object of this package sleep on a word, in no
-// order.
-func Queueless(o arenakernel.Object) bool { return o.Kind == waitGroupKind || o.Kind == latchKind }
+// Queueless reports whether the waiters of an object of ours sleep on a word, in no order.
+func Queueless(o arenakernel.Object) bool {
+	return o.Kind == waitGroupKind || o.Kind == latchKind || o.Kind == onceKind
+}
 
 // QueueLock is the queue lock of an open handle of this process.
 type QueueLock struct{ m *monitor }

@@ -48,9 +48,3 @@ func TestABIShares(t *testing.T) {
 		require.Equal(t, fields, documented, section)
 	}
 }
-
-// The document says how waits end.
-func TestABIGateEnds(t *testing.T) {
-	require.Equal(t, []int{0, 1, 2}, []int{outcomeOpen, outcomeDead, outcomeTurn})
-	require.Contains(t, abiText(t, "Once"), "0 the function has run, 2 it is the turn of its owner")
-}

@@ -196,6 +196,8 @@ func (s *gateStage) perform(o order, a *answer) error {
 			return x.DoContext(ctx, f)
 		case "done":
 			a.OK = x.Done()
+		case "reap": // as if its runner had died
+			x.ReapRunner()
 		case "race": // one Once after the other
 			for i := range o.N {
 				x, err := prims.OpenOnce(s.a, fmt.Sprintf("%s-%d", o.Object, i), nil)

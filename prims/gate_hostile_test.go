@@ -35,6 +35,7 @@ const latchBytes = 192
 
 // scribble overwrites n words of the body, from byte from on.
 func (g *gateBody) scribble(r *rand.Rand, from, n int) {
+	from %= int(g.o.Size) // a Once has no latch, and is shorter
 	for range n {
 		off := from + 8*r.IntN((int(g.o.Size)-from)/8)
 		arena.At[atomic.Uint64](g.a, g.o.Body+arena.Offset(off)).Store(hostileValue(g, r))

@@ -131,13 +131,13 @@ func TestGateNoSpace(t *testing.T) {
 	}
 	g.Add(1)
 	ctx := t.Context()
-	// Waits for a WaitGroup or a Latch need no memory in the arena.
+	// Waits for a WaitGroup, a Latch or a Once need no memory in the arena.
 	soon, cancel := context.WithTimeout(ctx, time.Millisecond)
 	defer cancel()
 	require.Equal(t, context.DeadlineExceeded, g.WaitContext(soon))
 	require.Equal(t, context.DeadlineExceeded, l.WaitContext(soon))
 	require.ErrorIs(t, b.ArriveAndWaitContext(ctx), shmsync.ErrNoSpace)
-	require.ErrorIs(t, o.DoContext(ctx, func() { t.Error("beside the runner") }), shmsync.ErrNoSpace)
+	require.Equal(t, context.DeadlineExceeded, o.DoContext(soon, func() { t.Error("beside the runner") }))
 	require.Equal(t, int64(1), b.State().Pending, "the arrival stays")
 	b.Arrive(1)
 	require.NoError(t, b.WaitContext(ctx, 0))

@@ -94,32 +94,6 @@ var grantedKinds = map[string]func(a *arena.Arena) (granted, error){
 			},
 		}, err
 	},
-	"turn of a once": func(a *arena.Arena) (granted, error) {
-		o, err := prims.OpenOnce(a, "x", nil)
-		var runner *proctest.Proc
-		return granted{
-			o.Offset(), func(t *testing.T) error {
-				runner = proctest.Start(t, "granted/runner", proctest.Params(nameOf(a)), proctest.Dump(func() string { return words(a) }))
-				runner.Await(t)
-				return nil
-			}, func(ctx context.Context) error {
-				ran := false
-				err := o.DoContext(ctx, func() { ran = true })
-				if err == nil && !ran {
-					err = errors.New("it is done, and nobody ran it")
-				}
-				return err
-			}, func(t *testing.T) error {
-				was := o.State()
-				runner.Kill(t)
-				eventually(t, "it is another's turn", func() string { return words(a) }, func() bool {
-					is := o.State()
-					return is.Runner != nil && is.Runner.Slot != was.Runner.Slot
-				})
-				return nil
-			}, nil,
-		}, err
-	},
 }
 
 func grantedSemaphore(a *arena.Arena, opts *prims.SemaphoreOptions) (granted, error) {
@@ -132,22 +106,6 @@ func grantedSemaphore(a *arena.Arena, opts *prims.SemaphoreOptions) (granted, er
 }
 
 func init() {
-	proctest.Register("granted/runner", func(c *proctest.Child) {
-		var name string
-		c.Params(&name)
-		a, err := arena.Attach(name, nil)
-		if err != nil {
-			c.Fatal(err)
-		}
-		o, err := prims.OpenOnce(a, "x", nil)
-		if err != nil {
-			c.Fatal(err)
-		}
-		o.Do(func() {
-			c.Ready()
-			c.Await()
-		})
-	})
 	proctest.Register("granted", func(c *proctest.Child) {
 		var p struct{ Arena, Kind string }
 		c.Params(&p)

@@ -73,7 +73,7 @@ func (e *Event) opened() *opening          { return e.mon.opening }
 func (f *Future) opened() *opening         { return f.mon.opening }
 func (g *WaitGroup) opened() *opening      { return g.counter.opening }
 func (l *Latch) opened() *opening          { return l.counter.opening }
-func (o *Once) opened() *opening           { return o.mon.opening }
+func (o *Once) opened() *opening           { return o.opening }
 func (x *Barrier) opened() *opening        { return x.mon.opening }
 func (x *queueCore) opened() *opening      { return x.mon.opening }
 func (w *SignalWaker) opened() *opening    { return w.opening }

@@ -8,17 +8,19 @@ func inspectOnce(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspect
 	}
 	x := buildOnce(a, o, true)
 	i := inspect(a, o)
-	runner := arenakernel.ParticipantID(x.words.runner.Load() & arenakernel.ParticipantIDMask)
+	w := x.load()
+	runner := w.runner()
 	switch {
-	case x.done.Load() != 0:
+	case w.done():
 		i.State, runner = "done", 0
 	case runner != 0:
 		i.State = "run by " + runner.String()
 	default:
 		i.State = "not done"
 	}
-	i.monitor(&x.words.mon)
+	i.Counts, i.Spin = x.counts.tell(), spinText(x.words.spin.Load())
+	i.word("state", uint64(w), "%v", w)
 	on := i.hold(arenakernel.Hold{Owner: runner, Mode: arenakernel.HoldRunner})
-	i.waits(inQueue, "done", on)
+	i.waits(func(*arenakernel.Wait) bool { return true }, "done", on)
 	return i.Inspection
 }

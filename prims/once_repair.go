@@ -5,11 +5,54 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/crashpoint"
 )
+
+var _ = crashpoint.Register("once.reap.left")
+
+// reap takes the turn from a runner for which dead is true, once that is gone, and wakes the
+// waiters. The next call runs its function.
+func (o *Once) reap(dead func(arenakernel.ParticipantID) bool) {
+	for {
+		// The loop ends: each failure is a change by another process, which took the turn or
+		// announced itself.
+		w := o.load()
+		n := w.runner()
+		if w.done() || n == 0 || !dead(n) || !o.a.Gone(n) {
+			return
+		}
+		if o.leave(w) {
+			return
+		}
+	}
+}
+
+// leave takes the turn from the runner of w, and wakes the waiters, unless the word has changed.
+func (o *Once) leave(w onceWord) bool {
+	if !o.swap(w, w.left()) {
+		return false
+	}
+	crashpoint.Hit("once.reap.left")
+	o.list.DeliverAll()
+	return true
+}
 
 func repairOnce(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	if o.Size >= onceBytes {
-		repairMonitor(buildOnce(a, o, true).mon, dead)
+		buildOnce(a, o, true).reap(func(n arenakernel.ParticipantID) bool {
+			// If dead is this participant, which leaves, it is current still.
+			return !a.Current(n) || n == dead && dead == a.Self()
+		})
+	}
+}
+
+// wakeOnce makes up for a wake that a death swallowed.
+func wakeOnce(a *arenakernel.Arena, o arenakernel.Object, owed arenakernel.Owed) {
+	if o.Size < onceBytes {
+		return
+	}
+	if x := buildOnce(a, o, true); owed != arenakernel.OwedAnnounced || x.load().announced() {
+		x.list.DeliverAll()
 	}
 }
 
@@ -17,12 +60,10 @@ func checkOnce(a *arenakernel.Arena, o arenakernel.Object) error {
 	if o.Size < onceBytes {
 		return wrongKind("once.check", o, onceKind, onceVersion)
 	}
-	x := buildOnce(a, o, true)
-	if err := checkMutexWords(o, &x.words.mon.queueLock); err != nil {
-		return err
-	}
-	if d := x.done.Load(); d > 1 {
-		return x.mon.fail("once.check", shmsync.ErrCorrupt, nil, fmt.Sprintf("it is done %d times", d))
+	if w := buildOnce(a, o, true).load(); w.done() && w.runner() != 0 {
+		return &shmsync.Error{
+			Op: "once.check", Object: objectName(o), Err: shmsync.ErrCorrupt, Detail: fmt.Sprintf("it is done, and %v runs its function", w.runner()),
+		}
 	}
 	return nil
 }

@@ -144,3 +144,24 @@ func TestOnceStoppedRunner(t *testing.T) {
 	require.True(t, x.wait(t, id).OK)
 	require.True(t, o.Done())
 }
+
+// A waiter that is stopped when the runner dies does not keep the turn from others.
+func TestOnceStoppedWaiterKeepsNobody(t *testing.T) {
+	a := newArena(t, nil)
+	o := newOnce(t, a, "o")
+	runner, stopped := gateActor(t, a, "runner"), gateActor(t, a, "stopped")
+	runner.must(t, order{Op: "block"})
+	runner.start(order{Op: "once.do", Object: "o"})
+	eventually(t, "it runs", o.String, func() bool { return o.State().Runner != nil })
+	id := gateBlocked(t, a, stopped, o.Offset(), order{Op: "once.do", Object: "o", Token: 1})
+	stopped.proc.Stop(t)
+	runner.proc.Kill(t)
+	ran := false
+	o.Do(func() { ran = true })
+	require.True(t, ran)
+	stopped.proc.Cont(t)
+	ans := stopped.wait(t, id)
+	gateSmooth(t, ans)
+	require.False(t, ans.OK, "it has run twice")
+	sound(t, a)
+}

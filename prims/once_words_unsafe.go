@@ -4,39 +4,39 @@ import (
 	"structs"
 	"sync/atomic"
 	"unsafe"
+
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// onceWords is the body of a Once, 512 bytes.
+// onceWords is the body of a Once, 128 bytes.
 type onceWords struct {
-	_   structs.HostLayout
-	mon monitorWords
-	// runner is the participant that has to run its function, or 0.
-	//   writers: the holder of the queue lock
-	//   readers: the same, tools, periodic checks
-	//   order:   the queue lock's
-	//   futex:   none
-	//   crash:   a name that is not current counts as 0, and the next call runs its function
-	runner atomic.Uint64
-	queue  listWords
-	_      [40]byte
-	// done is 1 once a function has returned, and stays so.
-	//   writers: the runner, with the queue lock held
-	//   readers: Do and Done, without the queue lock; tools
-	//   order:   release by the runner, acquire by a reader without the queue lock
-	//   futex:   none
-	//   crash:   once it is 1, runner has no meaning
-	done atomic.Uint32
-	_    [60]byte
+	_     structs.HostLayout
+	state atomic.Uint64 // see onceWord
+	// lastCPU and spin, pays are as in mutexWords.
+	lastCPU atomic.Uint32
+	spin    atomic.Uint32
+	pays    atomic.Uint32
+	_       [4]byte
+	poller  atomic.Uint64 // head of the list of poller nodes; see arenakernel.EachPollerNode
+	_       [32]byte
+	counts  countWords
 }
 
 var (
-	_ = [1]struct{}{}[unsafe.Offsetof(onceWords{}.runner)-384]
-	_ = [1]struct{}{}[unsafe.Offsetof(onceWords{}.queue)-392]
-	_ = [1]struct{}{}[unsafe.Offsetof(onceWords{}.done)-448]
-	_ = [1]struct{}{}[unsafe.Sizeof(onceWords{})-512]
+	_ = [1]struct{}{}[unsafe.Offsetof(onceWords{}.state)-0]
+	_ = [1]struct{}{}[unsafe.Offsetof(onceWords{}.lastCPU)-8]
+	_ = [1]struct{}{}[unsafe.Offsetof(onceWords{}.spin)-12]
+	_ = [1]struct{}{}[unsafe.Offsetof(onceWords{}.pays)-16]
+	_ = [1]struct{}{}[unsafe.Offsetof(onceWords{}.poller)-24]
+	_ = [1]struct{}{}[unsafe.Offsetof(onceWords{}.counts)-64]
+	_ = [1]struct{}{}[unsafe.Sizeof(onceWords{})-128]
 )
 
-const onceBytes = uint64(unsafe.Sizeof(onceWords{}))
+const (
+	onceBytes    = uint64(unsafe.Sizeof(onceWords{}))
+	onceStateOff = arenakernel.Offset(unsafe.Offsetof(onceWords{}.state))
+	onceSpinOff  = arenakernel.Offset(unsafe.Offsetof(onceWords{}.spin))
+)
 
 // onceBody views the private body of a Once that is being made.
 func onceBody(b []byte) *onceWords {

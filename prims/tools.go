@@ -50,6 +50,8 @@ func spinWordsOf(a *arenakernel.Arena, o arenakernel.Object) []arenakernel.Offse
 		return []arenakernel.Offset{futexSpinOff}
 	case waitGroupKind, latchKind:
 		return []arenakernel.Offset{counterSpinOff}
+	case onceKind:
+		return []arenakernel.Offset{onceSpinOff}
 	case signalKind:
 		return []arenakernel.Offset{signalSpinOff}
 	case multiLockKind:
@@ -62,7 +64,7 @@ func spinWordsOf(a *arenakernel.Arena, o arenakernel.Object) []arenakernel.Offse
 			all = append(all, multiBucketAt(o, i)-o.Body+monitorSpinOff)
 		}
 		return all
-	case fairMutexKind, semaphoreKind, condKind, sequencerKind, eventKind, barrierKind, onceKind,
+	case fairMutexKind, semaphoreKind, condKind, sequencerKind, eventKind, barrierKind,
 		futureKind, queueKind, waitableKind:
 		return []arenakernel.Offset{monitorSpinOff}
 	}

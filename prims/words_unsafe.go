@@ -117,6 +117,7 @@ var (
 	closedReader uint64
 	closedFutex  atomic.Uint64
 	closedCount  atomic.Uint64
+	closedOnce   atomic.Uint64
 )
 
 func init() { closedCount.Store(uint64(counterLogged)) }

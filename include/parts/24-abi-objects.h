@@ -30,7 +30,7 @@
 #define SHMI_KIND_BARRIER UINT32_C(0x52524142) /* BARR */
 #define SHMI_VERSION_BARRIER 2
 #define SHMI_KIND_ONCE UINT32_C(0x45434e4f) /* ONCE */
-#define SHMI_VERSION_ONCE 1
+#define SHMI_VERSION_ONCE 2
 #define SHMI_KIND_FAIR_MUTEX UINT32_C(0x52494146) /* FAIR */
 #define SHMI_VERSION_FAIR_MUTEX 2
 #define SHMI_KIND_MULTI_LOCK UINT32_C(0x544c554d) /* MULT */
@@ -401,18 +401,22 @@ SHMI_ASSERT(sizeof(shmi_barrier_share) == 32, "barrier_share");
 
 /* Once */
 typedef struct shmi_once_words {
-    shmi_monitor_words mon;
-    uint64_t runner;
-    shmi_list_words queue;
-    uint8_t pad0_[40];
-    uint32_t done;
-    uint8_t pad1_[60];
+    uint64_t state;
+    uint32_t lastCPU;
+    uint32_t spin;
+    uint32_t pays;
+    uint8_t pad0_[4];
+    uint64_t poller;
+    uint8_t pad1_[32];
+    uint64_t counts[8];
 } shmi_once_words;
-SHMI_ASSERT(offsetof(shmi_once_words, mon) == 0, "once_words.mon");
-SHMI_ASSERT(offsetof(shmi_once_words, runner) == 384, "once_words.runner");
-SHMI_ASSERT(offsetof(shmi_once_words, queue) == 392, "once_words.queue");
-SHMI_ASSERT(offsetof(shmi_once_words, done) == 448, "once_words.done");
-SHMI_ASSERT(sizeof(shmi_once_words) == 512, "once_words");
+SHMI_ASSERT(offsetof(shmi_once_words, state) == 0, "once_words.state");
+SHMI_ASSERT(offsetof(shmi_once_words, lastCPU) == 8, "once_words.lastCPU");
+SHMI_ASSERT(offsetof(shmi_once_words, spin) == 12, "once_words.spin");
+SHMI_ASSERT(offsetof(shmi_once_words, pays) == 16, "once_words.pays");
+SHMI_ASSERT(offsetof(shmi_once_words, poller) == 24, "once_words.poller");
+SHMI_ASSERT(offsetof(shmi_once_words, counts) == 64, "once_words.counts");
+SHMI_ASSERT(sizeof(shmi_once_words) == 128, "once_words");
 
 /* FairMutex */
 typedef struct shmi_fairmutex_words {

@@ -886,7 +886,7 @@ SHMI_FN int shmi_use(shmsync_arena *a, const char *op) { return SHMI_LIKELY(shmi
 /* ---- What objects share that are let go together, or are opened alike ---- */
 
 /* How a wait ended. */
-enum { SHMI_outcomeOpen, SHMI_outcomeDead, SHMI_outcomeTurn };
+enum { SHMI_outcomeOpen, SHMI_outcomeDead };
 
 /* Reaps, with the queue lock held, wakes whom that lets go, and takes the queue lock again. */
 SHMI_FN int shmi_mon_reap_and_enter(struct shmi_monitor *m, int64_t abs)

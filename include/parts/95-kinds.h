@@ -10,7 +10,7 @@ static const shmi_kind_ops shmi_kinds[] = {
     {SHMI_KIND_QUEUE, shmi_repair_queue, shmi_mon_wake_object, NULL},
     {SHMI_KIND_WAIT_GROUP, shmi_repair_counter, shmi_wake_counter, NULL},
     {SHMI_KIND_LATCH, shmi_repair_counter, shmi_wake_counter, NULL},
-    {SHMI_KIND_ONCE, shmi_repair_once, shmi_mon_wake_object, NULL},
+    {SHMI_KIND_ONCE, shmi_repair_once, shmi_wake_once, NULL},
     {SHMI_KIND_BARRIER, shmi_repair_barrier, shmi_mon_wake_object, NULL},
     {SHMI_KIND_FAIR_MUTEX, shmi_repair_fairmutex, shmi_mon_wake_object, NULL},
 #if SHMSYNC_LAYOUT_VERSION >= 3

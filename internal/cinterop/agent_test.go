@@ -159,8 +159,9 @@ func (x *goAgent) act(o order) (n uint64, err error) {
 			}
 		})
 		// A WaitGroup or Latch has no queue: the events are at 128 in it, the poller nodes at 152.
+		// The state of a Once is at 0, its poller nodes are at 24.
 		for _, w := range (*arenakernel.Arena)(x.a).WaitsOf(arenakernel.Object{Offset: arena.Offset(o.arg(0))}) {
-			if w.Want == nil && (w.At == 128 || w.At == 152) {
+			if w.Want == nil && (w.At == 128 || w.At == 152 || w.At == 0 || w.At == 24) {
 				n += w.Count
 			}
 		}
@@ -376,6 +377,8 @@ func (x *goAgent) once(o order) (uint64, error) {
 		return uint64(once.Offset()), nil
 	case "once.isdone":
 		return yes(once.Done()), nil
+	case "once.nothing":
+		return 0, once.DoContext(o.ctx(0), func() {})
 	case "once.do":
 		return 0, once.DoContext(o.ctx(0), func() {
 			if s, err := prims.OpenSequencer(x.a, o.name+"-ran", nil); err == nil {

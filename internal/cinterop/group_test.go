@@ -56,7 +56,7 @@ var groups = []groupKind{
 	}},
 	{"barrier", []any{2}, []string{"barrier.", "monitor.", "park.waitnode."}, nil},
 	{"future", nil, []string{"future.", "monitor.", "park.waitnode."}, nil},
-	{"once", nil, []string{"once.", "monitor."}, nil},
+	{"once", nil, []string{"once."}, nil},
 	{"sig", []any{2, 1}, []string{"signal."}, func(t *testing.T, x *agent, killed int) {
 		var left uint64
 		eventually(t, "every gate is idle", x.arena, func() bool {
@@ -180,6 +180,7 @@ var groupRare = []string{
 	"monitor.replay.", "monitor.cleanup.", "fairmutex.recover.", "cond.pass.", "future.reap.", "event.spare.", "event.pass.", "sequencer.resolve.",
 	"sequencer.stop.", "barrier.complete.", "barrier.reset.", "spinlock.recover.", "spinlock.owner_dead.", "spinlock.lock.leaving", "rwspinlock.drain.given_up", "rwmutex.recover.", "rwmutex.owner_dead.", "rwmutex.lock.leaving", "rwmutex.rlock.leaving", "semaphore.", "queue.put.", "multilock.recover.", "signal.reap.",
 	"counter.reap.", "counter.wait.", // TestKillWaitGroup
+	"once.reap.", "once.wait.", // TestKillOnce
 }
 
 func hasPrefix(prefixes []string, point string) bool {

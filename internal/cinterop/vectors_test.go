@@ -62,6 +62,7 @@ var vectors = []vector{
 		[]call{gives(4, "count"), refuses(syscall.EINVAL, "down", 5), do("down", 4), do("wait", 0)}},
 	{"latch", "latch", []call{do("open", 5), do("down", 2)},
 		[]call{gives(3, "count"), refuses(syscall.EINVAL, "down", 4), do("down", 3), do("wait", 0)}},
+	{"once", "once", []call{do("open"), do("nothing")}, []call{gives(1, "isdone"), do("nothing")}},
 	{"barrier", "barrier", []call{do("open", 2), gives(0, "arrive", 2), gives(1, "arrive", 1)},
 		[]call{do("wait", 0, 0), refuses(syscall.EINVAL, "wait", 2), gives(1, "arrive", 1), do("wait", 1, 0)}},
 	{"fair", "fairmutex", []call{do("open", 2), do("lock"), do("unlock")},

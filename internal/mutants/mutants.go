@@ -136,11 +136,18 @@ var generalMutants = []mutant{
 		pkg:  "prims", run: "TestFutureProducerDies",
 	},
 	{
-		name: "the runner's death is not noticed",
+		name: "the runner of a Once wakes nobody",
 		file: "prims/once.go",
-		old:  "\t\tstoreWord(&o.words.runner, 0)\n\t}\n}\n\nfunc (o *Once) holders",
-		new:  "\t}\n}\n\nfunc (o *Once) holders",
-		pkg:  "prims", run: "TestOnceRunnerDies",
+		old:  "\t\t\tif w.announced() {\n\t\t\t\to.wakeAll()\n\t\t\t}\n",
+		new:  "",
+		pkg:  "prims", run: "TestOnceBetweenProcesses", tags: withPoints, env: noLooks,
+	},
+	{
+		name: "the turn of a dead runner forgets that others wait",
+		file: "prims/once_word.go",
+		old:  "\treturn w&^onceIDs + onceTurn |",
+		new:  "\treturn w&^(onceIDs|onceAnnounced) + onceTurn |",
+		pkg:  "prims", run: "TestOnceWord$",
 	},
 	{
 		name: "free instead of hand over",

@@ -54,6 +54,19 @@ func (q *Queue) ExitLasting() {
 	q.lasting.Add(-1)
 }
 
+// EnterStay is EnterLasting for a call that needs the object although its handle is being
+// closed, or was: the caller keeps the object open. It reports false if this process leaves the
+// arena.
+func (q *Queue) EnterStay() bool {
+	q.lasting.Add(1)
+	q.calls.Add(1)
+	if q.lot.closed.Load() {
+		q.ExitLasting()
+		return false
+	}
+	return true
+}
+
 // ServeToTheEnd makes Shut end only the waits in wait nodes. It is for the queue of a queue lock:
 // a call whose wait has ended still needs that lock to clean up.
 func (q *Queue) ServeToTheEnd() { q.serves.Store(true) }

@@ -67,7 +67,7 @@ var workloads = append([]prim{
 	{"waitgroup", "", openWaitGroup},
 	{"latch", "", openLatch},
 	{"barrier", queueLocked, openBarrier},
-	{"once", queueLocked, openOnce},
+	{"once", "", openOnce},
 	{"signal", "", openSignal},
 	{"waitable", queueLocked, openWaitable},
 	{"synchronized", "", openSynchronized},

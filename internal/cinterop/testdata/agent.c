@@ -268,6 +268,8 @@ static void run_once(void *name)
         shmsync_event_wait(&e);
 }
 
+static void run_nothing(void *arg) { (void)arg; }
+
 static int once(const order *o, uint64_t *n)
 {
     shmsync_once x;
@@ -281,6 +283,8 @@ static int once(const order *o, uint64_t *n)
         return 0;
     if (is(o, "once.isdone"))
         return *n = (uint64_t)shmsync_once_done(&x), 0;
+    if (is(o, "once.nothing"))
+        return shmsync_once_do(&x, run_nothing, NULL);
     abs = until(o, 0, &ts);
     if (is(o, "once.do"))
         return abs == NULL ? shmsync_once_do(&x, run_once, o->word[2]) : shmsync_once_timeddo(&x, run_once, o->word[2], abs);
@@ -335,7 +339,7 @@ static int act(const order *o, uint64_t *n)
     if (is(o, "waiters")) { /* of the object at an offset */
         off = (shmi_off)arg(o, 0);
         shmi_each_queued(arena, off, count_queued, n);
-        *n += count_asleep(off, offsetof(shmi_counter_words, events));
+        *n += count_asleep(off, offsetof(shmi_counter_words, events)) + count_asleep(off, offsetof(shmi_once_words, state));
         return 0;
     }
     if (strncmp(o->word[1], "seq.", 4) == 0)

@@ -65,7 +65,6 @@ static void at_point(const char *name)
         fprintf(stderr, "%s at %s: the close does not wait for the call\n", current->name, name);
         exit(1);
     }
-    sem_post(&go_on);
 }
 
 static shmsync_sequencer seq;
@@ -266,7 +265,7 @@ static const struct scene scenes[] = {
     {"latch", "counter.wait.watched", latch_begin, latch_call, latch_release, 0},
     {"future", QUEUED, future_begin, future_call, NULL, EBADF},
     {"future", RESOLVED, future_begin, future_call, future_release, 0},
-    {"once", QUEUED, once_begin, once_call, NULL, EBADF},
+    {"once", "once.wait.announced", once_begin, once_call, NULL, EBADF},
     {"once, run", "once.run.returned", own_once_begin, once_call, NULL, 0},
     {"barrier", QUEUED, barrier_begin, barrier_call, NULL, EBADF},
     {"barrier", RESOLVED, barrier_begin, barrier_call, barrier_release, 0},
@@ -290,6 +289,7 @@ static void *call(void *arg)
     caller = pthread_self();
     __atomic_store_n(&armed, 1, __ATOMIC_SEQ_CST);
     CHECK(current->call(), current->want);
+    sem_post(&go_on); /* not before: a function that returns first ends the wait of a once with 0 */
     CHECK(armed, 0); /* it came to the point */
     return NULL;
 }
