@@ -53,11 +53,11 @@ func (h *lot) runChecks() {
 func checkQueues(queues []*Queue) (kept []*Queue) {
 	kept = queues[:0]
 	for _, q := range queues {
-		if q.calls.Load() == 0 {
+		if q.Waiting() == 0 {
 			q.listed.Store(false)
 			// A waiter that entered before the store above found listed still set, and did not
 			// list the queue.
-			if q.calls.Load() == 0 || q.listed.Swap(true) {
+			if q.Waiting() == 0 || q.listed.Swap(true) {
 				continue
 			}
 		}

@@ -399,4 +399,4 @@ func (q *Queue) Seated() int { return int(q.seated.Load()) }
 
 // Waiting reports how many goroutines of this process are in a call that may
 // sleep here.
-func (q *Queue) Waiting() int { return int(q.calls.Load()) }
+func (q *Queue) Waiting() int { return int(q.calls.Load() + q.lasting.Load()) }

@@ -32,7 +32,7 @@ func (q *Queue) EnterNode() bool {
 func (q *Queue) EnterEnding() { q.calls.Add(1) }
 
 // Empty reports whether the queue has no call that Shut would wait for.
-func (q *Queue) Empty() bool { return q.calls.Load() <= q.lasting.Load() }
+func (q *Queue) Empty() bool { return q.calls.Load() == 0 }
 
 // Exit ends the call.
 func (q *Queue) Exit() { q.calls.Add(-1) }
@@ -41,7 +41,7 @@ func (q *Queue) Exit() { q.calls.Add(-1) }
 // arena does.
 func (q *Queue) EnterLasting() bool {
 	q.lasting.Add(1)
-	if !q.Enter() {
+	if q.refuses() {
 		q.lasting.Add(-1)
 		return false
 	}
@@ -50,7 +50,6 @@ func (q *Queue) EnterLasting() bool {
 
 // ExitLasting ends such a call.
 func (q *Queue) ExitLasting() {
-	q.Exit()
 	q.lasting.Add(-1)
 }
 
@@ -59,7 +58,6 @@ func (q *Queue) ExitLasting() {
 // arena.
 func (q *Queue) EnterStay() bool {
 	q.lasting.Add(1)
-	q.calls.Add(1)
 	if q.lot.closed.Load() {
 		q.ExitLasting()
 		return false
@@ -89,7 +87,7 @@ func Shut(queues ...*Queue) {
 		q.shut.Store(true) // all of them first: a call in one may wait in another
 	}
 	for _, q := range queues {
-		for tries := 0; q.calls.Load() > q.lasting.Load(); tries++ {
+		for tries := 0; q.calls.Load() > 0; tries++ {
 			for _, q := range queues {
 				q.sendAway()
 				q.lot.nodePool.sendAway(q)
@@ -106,7 +104,7 @@ func Shut(queues ...*Queue) {
 // sendAway wakes the waiters in this queue. It also wakes sleepers of other processes and
 // handles, which check their state and sleep again.
 func (q *Queue) sendAway() {
-	if q.calls.Load() == 0 {
+	if q.Waiting() == 0 {
 		return
 	}
 	q.DeliverAll()
