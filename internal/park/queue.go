@@ -33,7 +33,7 @@ type Queue struct {
 
 	haveWaitV bool
 	calls     atomic.Int32 // calls between Enter and Exit
-	lasting   atomic.Int32 // of those, the calls that Shut does not wait for
+	lasting   atomic.Int32 // other calls, which Shut does not wait for
 	shut      atomic.Bool  // the handle is being closed, see Shut
 	serves    atomic.Bool  // see ServeToTheEnd
 	listed    atomic.Bool  // the host looks after this queue
