@@ -174,8 +174,8 @@ func ExampleCond() {
 	go func() { // in another process, as a rule
 		m.Lock()
 		*stock = 5
-		m.Unlock()
 		c.Signal()
+		m.Unlock()
 	}()
 	m.Lock()
 	for *stock < 5 {

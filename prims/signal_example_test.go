@@ -40,10 +40,9 @@ func ExampleSignalWaker() {
 				continue
 			}
 			near = g.Queue()
-			if n := items[near].Swap(0); n > 0 {
-				done <- n
-			}
+			n := items[near].Swap(0)
 			g.Finish()
+			done <- n
 			return
 		}
 	}()
