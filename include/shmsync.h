@@ -4521,7 +4521,7 @@ typedef struct shmi_head {
     uint64_t pad_;
 } shmi_head;
 
-/* What is closed lies still for as many closes of its size, for calls of other threads that are under way. */
+/* A closed thing is used again only after SHMI_SPARES further closes of its size: calls of other threads may still read it. */
 enum { SHMI_SPARES = 64, SHMI_SPARE_SIZES = 48 };
 
 typedef struct shmi_spares {
@@ -16463,7 +16463,7 @@ SHMI_FN int shmi_counter_claim_locked(struct shmi_counter *t, uint64_t c, shmi_c
     if (err != 0)
         return err;
     period = shmi_value_of(&t->w->period);
-    if (period != k->period) { /* the counter was 0: what was claimed before is void */
+    if (period != k->period) { /* the counter was 0, so earlier claims are void */
         k->rest = k->n;
         k->period = period;
     }

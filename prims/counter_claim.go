@@ -77,7 +77,7 @@ func (t *counter) claimLogged(c counterWord, k *claiming) (next claimStep, due c
 		return 0, 0, err
 	}
 	if p := valueOf(&t.words.period); p != k.period {
-		k.rest, k.period = k.n, p // the counter was 0 in between, so what was claimed before is void
+		k.rest, k.period = k.n, p // the counter was 0 in between, so earlier claims are void
 	}
 	count, owed := valueOf(&t.words.count), valueOf(&t.words.owed)
 	h, ok := t.mine(count)

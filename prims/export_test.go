@@ -350,6 +350,8 @@ func QueueLockOf(a *arena.Arena, off arena.Offset) (QueueLock, bool) {
 			return QueueLock{h.mon}, true
 		case *Sequencer:
 			return QueueLock{h.mon}, true
+		case monitored: // a Waitable
+			return QueueLock{h.monitorOf()}, true
 		}
 	}
 	return QueueLock{}, false

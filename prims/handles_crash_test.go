@@ -135,7 +135,8 @@ func TestCloseWaitsForTheWakeAfterTheQueueLock(t *testing.T) {
 				require.NoError(t, err)
 				q, ok := prims.QueueLockOf(a, o.Offset)
 				if !ok {
-					t.Skip("its kind has no queue lock")
+					require.True(t, waitlessKinds[kind] || kind == "cond", "it has no queue lock") // a Cond is not reached here
+					return
 				}
 				closed := make(chan error, 1)
 				require.True(t, q.Enter())

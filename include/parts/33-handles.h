@@ -12,7 +12,7 @@ typedef struct shmi_head {
     uint64_t pad_;
 } shmi_head;
 
-/* What is closed lies still for as many closes of its size, for calls of other threads that are under way. */
+/* A closed thing is used again only after SHMI_SPARES further closes of its size: calls of other threads may still read it. */
 enum { SHMI_SPARES = 64, SHMI_SPARE_SIZES = 48 };
 
 typedef struct shmi_spares {

@@ -686,7 +686,7 @@ SHMI_FN int shmi_counter_claim_locked(struct shmi_counter *t, uint64_t c, shmi_c
     if (err != 0)
         return err;
     period = shmi_value_of(&t->w->period);
-    if (period != k->period) { /* the counter was 0: what was claimed before is void */
+    if (period != k->period) { /* the counter was 0, so earlier claims are void */
         k->rest = k->n;
         k->period = period;
     }

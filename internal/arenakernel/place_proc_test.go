@@ -67,8 +67,8 @@ func TestPlaceElsewhere(t *testing.T) {
 	require.Equal(t, []string{"EINVAL"}, r.Is)
 }
 
-// TestPlacedArena: Options.NUMA applies to everything that any participant allocates later, and
-// what is impossible is reported.
+// TestPlacedArena: Options.NUMA applies to everything that any participant allocates later. A
+// policy that the host cannot follow is an error.
 func TestPlacedArena(t *testing.T) {
 	a, err := Create(newTestArena(t, 2).name, &Options{Size: 4 << 20, NUMA: shm.Policy{Mode: shm.PolicyInterleave, Nodes: []int{0}}})
 	require.NoError(t, err)

@@ -148,9 +148,9 @@ func (c *core) makeSpan(head, n uint64) (bool, error) {
 }
 
 // dismantle makes the chunks of a span free, the head last. Until then the block word of the
-// span, claimed or freeing, keeps it ours. dismantle may continue an earlier try, and does only
-// what is left to do. A chunk that had not become a tail yet is still a claimed chunk, and is
-// freed as such.
+// span, claimed or freeing, keeps it ours. dismantle may continue an earlier try: it leaves the
+// chunks alone that are free already. A chunk that had not become a tail yet is still a claimed
+// chunk, and dismantle frees it as such.
 func (c *core) dismantle(head uint64) {
 	w := c.loadChunk(head)
 	if w.kind() != chunkHead || !w.legal(head, c.geo.chunkCount) {
