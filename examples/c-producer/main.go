@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"time"
 
 	"github.com/shmsync/shmsync/arena"
@@ -42,9 +41,8 @@ func run(out io.Writer) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	_, file, _, _ := runtime.Caller(0)
 	producer := filepath.Join(dir, "producer")
-	if err := ccbuild.Build(filepath.Join(filepath.Dir(file), "producer", "producer.c"), producer); err != nil {
+	if err := ccbuild.Build("examples/c-producer/producer/producer.c", producer); err != nil {
 		return err
 	}
 

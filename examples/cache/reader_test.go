@@ -60,7 +60,7 @@ func TestCacheReader(t *testing.T) {
 	}
 	dir := t.TempDir()
 	reader, name := filepath.Join(dir, "reader"), filepath.Join(dir, "arena")
-	require.NoError(t, ccbuild.Build(filepath.Join("reader", "reader.c"), reader))
+	require.NoError(t, ccbuild.Build("examples/cache/reader/reader.c", reader))
 	a, err := arena.Create(name, &arena.Options{Size: 4 << 20})
 	require.NoError(t, err)
 	defer a.Close()

@@ -14,7 +14,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -48,9 +47,8 @@ func run(out io.Writer) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	_, file, _, _ := runtime.Caller(0)
 	worker := filepath.Join(dir, "worker")
-	if err := ccbuild.Build(filepath.Join(filepath.Dir(file), "worker", "worker.c"), worker); err != nil {
+	if err := ccbuild.Build("examples/go-control/worker/worker.c", worker); err != nil {
 		return err
 	}
 

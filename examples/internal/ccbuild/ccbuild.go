@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 )
 
 // ErrNoCompiler says that there is no C compiler.
@@ -23,20 +24,32 @@ func Compiler() (string, error) {
 	return "", ErrNoCompiler
 }
 
-// Include is the directory with shmsync.h.
-func Include() string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "..", "..", "..", "include")
+// Root is the directory of the module's files. A program that was built with -trimpath does not
+// know it: then the go command finds it, from the current directory.
+func Root() (string, error) {
+	if _, file, _, _ := runtime.Caller(0); filepath.IsAbs(file) {
+		return filepath.Join(filepath.Dir(file), "..", "..", ".."), nil
+	}
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/shmsync/shmsync").Output()
+	if err != nil {
+		return "", fmt.Errorf("the sources of shmsync are not to be found from the current directory: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
 }
 
-// Build compiles a C program of one file, to binary.
+// Build compiles a C program of one file, to binary. source is relative to Root.
 func Build(source, binary string, flags ...string) error {
 	cc, err := Compiler()
 	if err != nil {
 		return err
 	}
-	args := append([]string{"-std=c11", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I", Include()}, flags...)
-	args = append(args, source, "-o", binary, "-pthread")
+	root, err := Root()
+	if err != nil {
+		return err
+	}
+	args := append([]string{"-std=c11", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror",
+		"-I", filepath.Join(root, "include")}, flags...)
+	args = append(args, filepath.Join(root, source), "-o", binary, "-pthread")
 	if out, err := exec.Command(cc, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("%s %q: %w\n%s", cc, args, err, out)
 	}
