@@ -198,11 +198,30 @@ func TestCopiedArena(t *testing.T) {
 
 const nobody = 65534
 
+// userExists says whether this user namespace has a user with the ID.
+func userExists(t *testing.T, uid int) bool {
+	t.Helper()
+	ranges, err := os.ReadFile("/proc/self/uid_map")
+	require.NoError(t, err)
+	for line := range strings.Lines(string(ranges)) {
+		var first, outside, n int
+		_, err := fmt.Sscan(line, &first, &outside, &n)
+		require.NoError(t, err, line)
+		if first <= uid && uid < first+n {
+			return true
+		}
+	}
+	return false
+}
+
 // startAs starts an agent that is not root any more.
 func (ta *testArena) startAs(t *testing.T, uid int) *remote {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: its processes take the ids of other users")
+	}
+	if !userExists(t, uid) {
+		t.Skipf("needs a user namespace that has the user %d", uid)
 	}
 	r := ta.start(t)
 	r.must(t, order{Do: "become", N: uid})

@@ -12,7 +12,7 @@ import (
 )
 
 // reapTime is how long a dead process may remain among the participants.
-const reapTime = 5 * time.Second
+const reapTime = time.Minute
 
 // crashRole runs the survivor, or a victim that does not hold the lock exclusively.
 func (t *thread) crashRole(l bench.Locker) error {
