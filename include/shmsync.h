@@ -29,6 +29,7 @@
  *     ETIMEDOUT        the absolute CLOCK_MONOTONIC time came first
  *     ECANCELED        the object was stopped
  *     EBUSY            a try did not get it; or an object is open elsewhere
+ *     EEXIST           SHMSYNC_CREATE_ONLY, and the name is taken; ENOENT: it is not
  *     EPERM            the caller does not hold what it gives back
  *     EPROTO           a peer wrote what no correct program writes
  *     EPROTONOSUPPORT  the arena has another layout version, or needs features that
@@ -150,7 +151,16 @@ typedef struct shmsync_epoch {
 #define SHMSYNC_LIFETIME_DURABLE 0   /* it stays, until shmsync_arena_remove or, on a tmpfs, a reboot */
 #define SHMSYNC_LIFETIME_EPHEMERAL 1 /* each epoch begins with an empty arena; the last close removes the file */
 
+/* Flags of all options. Without one an open finds the object, or creates it if there is none. */
+#define SHMSYNC_CREATE_ONLY 1u   /* EEXIST where there is one already, of whatever kind and with whatever options */
+#define SHMSYNC_OPEN_EXISTING 2u /* ENOENT where there is none, as the _attach function has it */
+
+/* The options of an open: NULL means all 0, which are the defaults. Each struct of options begins with its size, so that a
+ * program and a library of two versions understand each other: fields that the program does not know are 0. If the program
+ * sets a field that the library does not know, the open returns EINVAL. */
 typedef struct shmsync_arena_options {
+    uint32_t struct_size;        /* sizeof of these options as the program knows them; 0: those of version 0.1 */
+    uint32_t flags;              /* SHMSYNC_CREATE_ONLY, SHMSYNC_OPEN_EXISTING, or 0 */
     uint64_t size;               /* bytes of a new arena, rounded up to 64 KiB; 0: 64 MiB */
     uint32_t max_participants;   /* of a new arena, at most 2047; 0: 128 */
     uint32_t mode;               /* permission bits of a new arena's file; 0: 0600 */
@@ -217,11 +227,16 @@ void *shmsync_at(shmsync_arena *a, shmsync_offset off, uint64_t size);
 /* Bytes found by name, zeroed when created; Go's Arena.Block. They stay open until
  * this process leaves the arena. EINVAL: size is 0, or not what an existing block has. */
 int shmsync_block_open(shmsync_arena *a, const char *name, uint64_t size, void **out);
+/* The same for a new block only. EEXIST: the name is taken. */
+int shmsync_block_create(shmsync_arena *a, const char *name, uint64_t size, void **out);
 /* The bytes of an existing block, and how many they are; size may be NULL. ENOENT. */
 int shmsync_block_attach(shmsync_arena *a, const char *name, void **out, uint64_t *size);
 /* The same for a Value of the Go side: layout is the fingerprint that arena.LayoutOf
  * gives for its type, or 0 for whatever an existing one has. */
 int shmsync_value_open(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out);
+/* The same for a new Value only. EEXIST: the name is taken. */
+int shmsync_value_create(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out);
+/* The same for an existing Value only. ENOENT. */
 int shmsync_value_attach(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out);
 /* Removes an object that no process has open, and its name. If a Go program died while it upgraded the object, it may
  * have left the contents under another name: these go, too, also if there is nothing else. ENOENT. EBUSY: a process has
@@ -248,6 +263,8 @@ typedef struct shmsync_mutex {
 } shmsync_mutex;
 
 typedef struct shmsync_mutex_options {
+    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t flags;
     int policy;              /* SHMSYNC_POLICY_..., of a new mutex; another than an existing one has: EINVAL */
     int64_t spin_ns;         /* of a new mutex: 0 learns, SHMSYNC_SPIN_NEVER, or at most that long */
     int checked;             /* not 0: every unlock of this process is a compare-and-swap */
@@ -288,6 +305,8 @@ typedef struct shmsync_futex {
 } shmsync_futex;
 
 typedef struct shmsync_futex_options {
+    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t flags;
     int64_t spin_ns; /* as of a mutex */
 } shmsync_futex_options;
 
@@ -371,6 +390,8 @@ typedef struct shmsync_sequencer {
 } shmsync_sequencer;
 
 typedef struct shmsync_sequencer_options {
+    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t flags;
     uint64_t initial; /* value of a new one */
     int64_t spin_ns;  /* as of a mutex */
 } shmsync_sequencer_options;
@@ -406,6 +427,8 @@ typedef struct shmsync_event {
 } shmsync_event;
 
 typedef struct shmsync_event_options {
+    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t flags;
     int auto_reset;  /* each set lets one wait go */
     int bidirectional;     /* one can wait for the reset, too; not with auto_reset */
     int set;         /* a new one is set */
@@ -438,6 +461,8 @@ typedef struct shmsync_queue {
 } shmsync_queue;
 
 typedef struct shmsync_queue_options {
+    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t flags;
     uint32_t capacity; /* of a new queue; an attach compares it if it is not 0 */
     uint64_t layout;   /* fingerprint of an item, by shmsync_layout; 0: whatever an existing one has */
     int64_t spin_ns;   /* as of a mutex */
@@ -505,6 +530,8 @@ typedef struct shmsync_waitgroup {
 } shmsync_waitgroup;
 
 typedef struct shmsync_waitgroup_options {
+    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t flags;
     int64_t spin_ns; /* as of a mutex */
 } shmsync_waitgroup_options;
 
@@ -534,6 +561,8 @@ typedef struct shmsync_latch {
 } shmsync_latch;
 
 typedef struct shmsync_latch_options {
+    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t flags;
     int64_t spin_ns; /* as of a mutex */
 } shmsync_latch_options;
 
@@ -564,6 +593,8 @@ typedef struct shmsync_once {
 } shmsync_once;
 
 typedef struct shmsync_once_options {
+    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t flags;
     int64_t spin_ns; /* as of a mutex */
 } shmsync_once_options;
 
@@ -586,6 +617,8 @@ typedef struct shmsync_barrier {
 } shmsync_barrier;
 
 typedef struct shmsync_barrier_options {
+    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t flags;
     /* Called when an arrival of this process is the last of a phase, before anybody is let
      * go. When its process dies over it the phase is broken. This process's own. */
     void (*completion)(void *);
@@ -630,6 +663,8 @@ typedef struct shmsync_fairmutex {
 } shmsync_fairmutex;
 
 typedef struct shmsync_fairmutex_options {
+    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t flags;
     int policy;            /* SHMSYNC_POLICY_..., of a new one; another than an existing one has: EINVAL */
     int (*repair)(void *); /* run by lock of this process where it meets a death; 0 for repaired */
     void *repair_arg;
@@ -657,6 +692,8 @@ typedef struct shmsync_future {
 } shmsync_future;
 
 typedef struct shmsync_future_options {
+    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t flags;
     int64_t spin_ns; /* as of a mutex */
 } shmsync_future_options;
 
@@ -685,6 +722,8 @@ typedef struct shmsync_cond {
 } shmsync_cond;
 
 typedef struct shmsync_cond_options {
+    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t flags;
     int batch;       /* of a new one: how many of a broadcast go for the lock at a time; 0: a few; negative: all */
     int64_t spin_ns; /* as of a mutex */
 } shmsync_cond_options;
@@ -716,6 +755,8 @@ typedef struct shmsync_semaphore {
 } shmsync_semaphore;
 
 typedef struct shmsync_semaphore_options {
+    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t flags;
     int transferable; /* it only counts: anybody may release, and nothing comes back from the dead */
     int64_t initial;  /* permits of a new transferable one; 0: all, negative: none */
     int64_t spin_ns;  /* as of a mutex */
@@ -746,6 +787,8 @@ typedef struct shmsync_rwmutex {
 } shmsync_rwmutex;
 
 typedef struct shmsync_rwmutex_options {
+    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t flags;
     int policy;            /* SHMSYNC_POLICY_..., when a writer dies; another than an existing one has: EINVAL */
     int (*repair)(void *); /* run by lock, lock_upgradable and rdlock of this process where they meet a death; 0 for repaired */
     void *repair_arg;
@@ -796,6 +839,8 @@ typedef struct shmsync_rwspinlock {
 } shmsync_rwspinlock;
 
 typedef struct shmsync_spinlock_options {
+    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t flags;
     int policy;            /* SHMSYNC_POLICY_..., of a new one; another than an existing one has: EINVAL */
     int (*repair)(void *); /* run by calls of this process that meet a death; 0 for repaired */
     void *repair_arg;
@@ -882,6 +927,8 @@ typedef struct shmsync_multilock {
 } shmsync_multilock;
 
 typedef struct shmsync_multilock_options {
+    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t flags;
     int policy;       /* SHMSYNC_POLICY_..., of a new one; another than an existing one has: EINVAL */
     uint32_t buckets; /* parts with queue locks of their own, a power of two at least, at most 65536; 0: 64, or whatever an existing one has; another: EINVAL */
     int64_t spin_ns;  /* as of a mutex */
@@ -939,6 +986,8 @@ typedef struct shmsync_signalwaker {
 } shmsync_signalwaker;
 
 typedef struct shmsync_signalwaker_options {
+    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t flags;
     int signals;     /* each of 64 queues, of 128 bytes: 1 to 64; 0: 64, or whatever an existing one has; another: EINVAL */
     int count;       /* for a new object: operations of all processes count themselves */
     int64_t spin_ns; /* as of a mutex */
@@ -1116,6 +1165,8 @@ typedef struct shmsync_synchronized {
 } shmsync_synchronized;
 
 typedef struct shmsync_synchronized_options {
+    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t flags;
     const void *initial; /* the value of a new one; NULL: all zero */
     uint64_t layout;     /* fingerprint of the value, by shmsync_layout; 0: whatever an existing one has */
     int64_t spin_ns;     /* as of a mutex */
@@ -2581,7 +2632,8 @@ SHMI_FN int shmi_result(int err, const char *function) { return SHMI_LIKELY(err 
 #define SHMI_TEXT(x) #x
 #define SHMI_VERSION(major, minor, patch) SHMI_TEXT(major) "." SHMI_TEXT(minor) "." SHMI_TEXT(patch)
 SHMI_ASSERT(SHMSYNC_VERSION == 0 * 10000 + 1 * 100 + 0, "the two versions");
-const char *shmsync_version(void) { return SHMI_VERSION(0, 1, 0); }
+#define SHMI_LIBRARY SHMI_VERSION(0, 1, 0)
+const char *shmsync_version(void) { return SHMI_LIBRARY; }
 
 const char *shmsync_error(void)
 {
@@ -5218,13 +5270,62 @@ SHMI_FN void shmi_resolve_entries(shmsync_arena *a, shmi_participant_id dead)
 
 /* ---- Making and opening ---- */
 
+/* Copies the options that the caller gave to own, which has all fields that this version knows. A program that was compiled
+ * with an older header has fewer: the others are 0. One that was compiled with a newer header may set no field that this
+ * version lacks. first is the size in version 0.1, which struct_size 0 stands for. *how gets the flags. */
+SHMI_FN int shmi_take_options(const char *op, const char *name, const void *given, void *own, size_t size, size_t first, uint32_t *how)
+{
+    const unsigned char *p = (const unsigned char *)given;
+    uint32_t head[2];
+    size_t n, i;
+    memset(own, 0, size);
+    memcpy(head, p, sizeof head);
+    n = head[0] != 0 ? head[0] : first;
+    if (n < sizeof head || n > 4096)
+        return shmi_fail(EINVAL, op, name, "struct_size of the options is %u; it is their sizeof, or 0", head[0]);
+    for (i = size; i < n; i++)
+        if (p[i] != 0)
+            return shmi_fail(EINVAL, op, name, "byte %zu of the options is set, and libshmsync " SHMI_LIBRARY " knows %zu bytes of them", i, size);
+    memcpy(own, p, n < size ? n : size);
+    if ((head[1] & ~(SHMSYNC_CREATE_ONLY | SHMSYNC_OPEN_EXISTING)) != 0)
+        return shmi_fail(EINVAL, op, name, "flags of the options are %#x, and of those only %#x have a meaning", head[1], SHMSYNC_CREATE_ONLY | SHMSYNC_OPEN_EXISTING);
+    *how |= head[1];
+    if ((*how & SHMSYNC_CREATE_ONLY) != 0 && (*how & SHMSYNC_OPEN_EXISTING) != 0)
+        return shmi_fail(EINVAL, op, name, "it is to create only, and to open only what exists");
+    return 0;
+}
+/* The first line of a function that opens an object, with its parameters name, opts and existing. From there on opts has all
+ * fields, flags are known, and existing says whether a missing object is ENOENT. impl is the handle's, NULL unless it is opened. */
+#define SHMI_OPTIONS(type, first, op, impl)                                                           \
+    type own_options;                                                                                 \
+    uint32_t flags = existing ? SHMSYNC_OPEN_EXISTING : 0;                                            \
+    SHMI_ASSERT(sizeof(type) >= (first), "options only grow");                                        \
+    impl = NULL;                                                                                      \
+    if (opts != NULL) {                                                                               \
+        int bad = shmi_take_options(op, name, opts, &own_options, sizeof own_options, first, &flags); \
+        if (bad != 0)                                                                                 \
+            return bad;                                                                               \
+        opts = &own_options;                                                                          \
+    }                                                                                                 \
+    existing = (flags & SHMSYNC_OPEN_EXISTING) != 0
+/* The same for an arena. */
+#define SHMI_ARENA_OPTIONS(name)                                                                            \
+    shmsync_arena_options own_options;                                                                      \
+    uint32_t how = 0;                                                                                       \
+    if (opts != NULL) {                                                                                     \
+        int bad = shmi_take_options("arena.open", name, opts, &own_options, sizeof own_options, 104, &how); \
+        if (bad != 0)                                                                                       \
+            return bad;                                                                                     \
+        opts = &own_options;                                                                                \
+    }
+
 /* Which object to open, and how to make it. */
 typedef struct shmi_spec {
     uint32_t kind;
     uint16_t version;
     int any_size;     /* an existing object of another size will do */
     int any_layout;   /* an existing object of another fingerprint will do */
-    int existing;     /* a missing object is ENOENT */
+    uint32_t flags;   /* SHMSYNC_CREATE_ONLY, SHMSYNC_OPEN_EXISTING, or 0 */
     const char *name; /* NULL or "": a fresh anonymous one */
     uint64_t size;    /* of the body */
     uint64_t layout;
@@ -5360,7 +5461,7 @@ SHMI_FN int shmi_open_entered(shmsync_arena *a, const shmi_spec *spec, shmi_obje
         return shmi_fail(EINVAL, "arena.open_object", NULL, "a name is 1 to 255 bytes of UTF-8");
     if (spec->size > SHMI_MaxObject)
         return shmi_fail(ENOTSUP, "arena.open_object", spec->name, "a body of %llu bytes", (unsigned long long)spec->size);
-    if (len == 0 && spec->existing)
+    if (len == 0 && (spec->flags & SHMSYNC_OPEN_EXISTING) != 0)
         return shmi_fail(EINVAL, "arena.open_object", NULL, "an anonymous object has no name to be found by");
     if (len == 0) {
         err = shmi_build(a, spec, 0, hash, shmi_make_object(SHMI_objectCommitted, 0), &h);
@@ -5381,7 +5482,7 @@ SHMI_FN int shmi_open_entered(shmsync_arena *a, const shmi_spec *spec, shmi_obje
         shmi_lower_reach_if_due(a);
         err = shmi_seek(a, spec->name, len, hash, 0, &h, &found);
         pthread_mutex_unlock(&a->handles);
-        if (err == 0 && !found && spec->existing)
+        if (err == 0 && !found && (spec->flags & SHMSYNC_OPEN_EXISTING) != 0)
             err = shmi_fail(ENOENT, "arena.open_object", spec->name, "nobody has created an object of this name");
         if (err == 0 && !found) {
             err = shmi_create_named(a, spec, len, hash, &h, &found);
@@ -5398,7 +5499,8 @@ SHMI_FN int shmi_open_entered(shmsync_arena *a, const shmi_spec *spec, shmi_obje
         if (err != 0)
             return err;
         SHMSYNC_CRASHPOINT("arena.object.opened");
-        err = shmi_compatible(&h.o, spec);
+        err = (spec->flags & SHMSYNC_CREATE_ONLY) != 0 ? shmi_fail(EEXIST, "arena.open_object", spec->name, "SHMSYNC_CREATE_ONLY opens no object that exists")
+                                                       : shmi_compatible(&h.o, spec);
         if (err != 0)
             shmi_close_object(a, h.o.off);
         *o = h.o;
@@ -8815,6 +8917,14 @@ SHMI_FN int shmi_create(shmi_segment *s, const char *path, const shmsync_arena_o
     return err;
 }
 
+SHMI_FN int shmi_only_create(shmi_segment *s, const char *path, const shmsync_arena_options *o)
+{
+    int err = shmi_create(s, path, o);
+    if (err != 0 && shmi_last.err == 0)
+        shmi_fail(err, "arena.create", path, "%s", "");
+    return err;
+}
+
 SHMI_FN int shmi_open_segment(shmi_segment *s, const char *path, const shmsync_arena_options *o)
 {
     int tries;
@@ -8822,6 +8932,8 @@ SHMI_FN int shmi_open_segment(shmi_segment *s, const char *path, const shmsync_a
         int err;
         s->created = s->joined = 0;
         s->base = NULL;
+        if (o != NULL && (o->flags & SHMSYNC_CREATE_ONLY) != 0)
+            return shmi_only_create(s, path, o);
         s->fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
         if (s->fd >= 0) {
             fcntl(s->fd, F_SETFL, fcntl(s->fd, F_GETFL) & ~O_NONBLOCK);
@@ -8834,13 +8946,11 @@ SHMI_FN int shmi_open_segment(shmi_segment *s, const char *path, const shmsync_a
             continue;
         if (errno == ELOOP || errno == EISDIR || errno == ENXIO || errno == ENODEV)
             return shmi_fail(EINVAL, "arena.open", path, "is not a regular file");
-        if (errno != ENOENT || (o != NULL && o->attach_only))
+        if (errno != ENOENT || (o != NULL && (o->attach_only || (o->flags & SHMSYNC_OPEN_EXISTING) != 0)))
             return shmi_fail(errno, "arena.open", path, "%s", "");
-        err = shmi_create(s, path, o);
+        err = shmi_only_create(s, path, o);
         if (err == EEXIST)
             continue;
-        if (err != 0 && shmi_last.err == 0)
-            shmi_fail(err, "arena.create", path, "%s", "");
         return err;
     }
     return shmi_fail(EAGAIN, "arena.open", path, "the file keeps appearing and disappearing");
@@ -9644,6 +9754,8 @@ SHMI_FN int shmi_check_options(const char *name, const shmsync_arena_options *o)
         return shmi_fail(EINVAL, "arena.open", name, "kernel_io is %d, which is none of SHMSYNC_KERNEL_IO_x", o->kernel_io);
     if (o != NULL && ((unsigned)o->lifetime > SHMSYNC_LIFETIME_EPHEMERAL || o->recreate > 7))
         return shmi_fail(EINVAL, "arena.open", name, "lifetime is %d and recreate %u, of which one is no value of this option", o->lifetime, o->recreate);
+    if (o != NULL && o->attach_only && (o->flags & SHMSYNC_CREATE_ONLY) != 0)
+        return shmi_fail(EINVAL, "arena.open", name, "it is to create only, and to attach only");
     return 0;
 }
 
@@ -9766,6 +9878,7 @@ int shmsync_arena_remove(const char *name)
 
 SHMI_FN int shmi_open_named(const char *name, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
 {
+    SHMI_ARENA_OPTIONS(name);
     char path[PATH_MAX];
     shmi_segment s;
     int moves, judged, err = shmi_check_abi(name, abi);
@@ -9820,6 +9933,7 @@ int shmsync_arena_open_abi(const char *name, const shmsync_arena_options *opts, 
 
 SHMI_FN int shmi_open_fd(int fd, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
 {
+    SHMI_ARENA_OPTIONS(NULL);
     char path[64];
     shmi_segment s;
     int err, mode;
@@ -9827,6 +9941,8 @@ SHMI_FN int shmi_open_fd(int fd, const shmsync_arena_options *opts, shmsync_aren
     err = shmi_check_abi(path, abi);
     if (err == 0)
         err = shmi_check_options(path, opts);
+    if (err == 0 && (how & SHMSYNC_CREATE_ONLY) != 0)
+        err = shmi_fail(EEXIST, "arena.open", path, "an open file has its arena already");
     if (err != 0)
         return err;
     mode = fcntl(fd, F_GETFL);
@@ -10036,7 +10152,7 @@ void *shmsync_at(shmsync_arena *a, shmsync_offset off, uint64_t size)
     return shmi_try_at(a, off, size, 1);
 }
 
-SHMI_FN int shmi_plain_open(shmsync_arena *a, int existing, uint32_t kind, const char *name, uint64_t size, uint64_t layout, void **out, uint64_t *has)
+SHMI_FN int shmi_plain_open(shmsync_arena *a, uint32_t flags, uint32_t kind, const char *name, uint64_t size, uint64_t layout, void **out, uint64_t *has)
 {
     shmi_spec spec;
     shmi_object o;
@@ -10048,7 +10164,7 @@ SHMI_FN int shmi_plain_open(shmsync_arena *a, int existing, uint32_t kind, const
     spec.size = size;
     spec.layout = layout;
     spec.any_layout = layout == 0;
-    spec.existing = existing;
+    spec.flags = flags;
     spec.any_size = has != NULL;
     *out = NULL;
     err = shmi_open_object(a, &spec, &o, &created);
@@ -10065,20 +10181,32 @@ int shmsync_block_open(shmsync_arena *a, const char *name, uint64_t size, void *
         return shmi_fail(EINVAL, "arena.block", name, "a block has at least 1 byte; shmsync_block_attach opens one that exists");
     return SHMI_TELL(shmi_plain_open(a, 0, SHMI_KIND('B', 'L', 'O', 'K'), name, size, 0, out, NULL));
 }
+int shmsync_block_create(shmsync_arena *a, const char *name, uint64_t size, void **out)
+{
+    SHMI_BEGIN();
+    if (size == 0)
+        return shmi_fail(EINVAL, "arena.block", name, "a block has at least 1 byte");
+    return SHMI_TELL(shmi_plain_open(a, SHMSYNC_CREATE_ONLY, SHMI_KIND('B', 'L', 'O', 'K'), name, size, 0, out, NULL));
+}
 int shmsync_block_attach(shmsync_arena *a, const char *name, void **out, uint64_t *size)
 {
     SHMI_BEGIN();
-    return SHMI_TELL(shmi_plain_open(a, 1, SHMI_KIND('B', 'L', 'O', 'K'), name, 0, 0, out, size));
+    return SHMI_TELL(shmi_plain_open(a, SHMSYNC_OPEN_EXISTING, SHMI_KIND('B', 'L', 'O', 'K'), name, 0, 0, out, size));
 }
 int shmsync_value_open(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out)
 {
     SHMI_BEGIN();
     return SHMI_TELL(shmi_plain_open(a, 0, SHMI_KIND('V', 'A', 'L', 'U'), name, size, layout, out, NULL));
 }
+int shmsync_value_create(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_plain_open(a, SHMSYNC_CREATE_ONLY, SHMI_KIND('V', 'A', 'L', 'U'), name, size, layout, out, NULL));
+}
 int shmsync_value_attach(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out)
 {
     SHMI_BEGIN();
-    return SHMI_TELL(shmi_plain_open(a, 1, SHMI_KIND('V', 'A', 'L', 'U'), name, size, layout, out, NULL));
+    return SHMI_TELL(shmi_plain_open(a, SHMSYNC_OPEN_EXISTING, SHMI_KIND('V', 'A', 'L', 'U'), name, size, layout, out, NULL));
 }
 
 /* ---- Waiting ----
@@ -11688,10 +11816,10 @@ SHMI_FN void *shmi_mutex_build(shmsync_arena *a, const shmi_object *o, const voi
 
 SHMI_FN int shmi_open_mutex(int existing, shmsync_arena *a, const char *name, const shmsync_mutex_options *opts, shmsync_mutex *out)
 {
+    SHMI_OPTIONS(shmsync_mutex_options, 56, "mutex.open", out->impl);
     shmi_spec spec;
     shmi_object o;
     int created, err;
-    out->impl = NULL;
     if (opts != NULL) {
         err = shmi_check_policy("mutex.open", name, opts->policy, opts->log_bytes);
         if (err != 0)
@@ -11707,7 +11835,7 @@ SHMI_FN int shmi_open_mutex(int existing, shmsync_arena *a, const char *name, co
         spec.size += SHMI_logHead + shmi_log_size(opts->log_bytes);
     spec.init = shmi_mutex_init_body;
     spec.arg = opts;
-    spec.existing = existing;
+    spec.flags = flags;
     err = shmi_open_object(a, &spec, &o, &created);
     if (err != 0)
         return err;
@@ -11948,10 +12076,10 @@ SHMI_FN void *shmi_futex_build(shmsync_arena *a, const shmi_object *o, const voi
 
 SHMI_FN int shmi_open_futex(int existing, shmsync_arena *a, const char *name, const shmsync_futex_options *opts, shmsync_futex *out)
 {
+    SHMI_OPTIONS(shmsync_futex_options, 16, "futex.open", out->impl);
     shmi_spec spec;
     shmi_object o;
     int created, err;
-    out->impl = NULL;
     memset(&spec, 0, sizeof spec);
     spec.kind = SHMI_FUTEX_KIND;
     spec.version = SHMI_futexVersion;
@@ -11959,7 +12087,7 @@ SHMI_FN int shmi_open_futex(int existing, shmsync_arena *a, const char *name, co
     spec.size = sizeof(shmi_futex_words);
     spec.init = shmi_futex_init_body;
     spec.arg = opts;
-    spec.existing = existing;
+    spec.flags = flags;
     err = shmi_open_object(a, &spec, &o, &created);
     if (err != 0)
         return err;
@@ -13943,11 +14071,11 @@ SHMI_FN int shmi_sequencer_handle(shmsync_arena *a, const shmi_object *o, shmsyn
 
 SHMI_FN int shmi_open_sequencer(int existing, shmsync_arena *a, const char *name, const shmsync_sequencer_options *opts, shmsync_sequencer *out)
 {
+    SHMI_OPTIONS(shmsync_sequencer_options, 24, "sequencer.open", out->impl);
     shmi_spec spec;
     shmi_sequencer_spec init;
     shmi_object o;
     int err, created;
-    out->impl = NULL;
     init.initial = opts != NULL ? opts->initial : 0;
     init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
     memset(&spec, 0, sizeof spec);
@@ -13957,7 +14085,7 @@ SHMI_FN int shmi_open_sequencer(int existing, shmsync_arena *a, const char *name
     spec.size = sizeof(shmi_sequence_words);
     spec.init = shmi_sequencer_fill;
     spec.arg = &init;
-    spec.existing = existing;
+    spec.flags = flags;
     err = shmi_open_object(a, &spec, &o, &created);
     return err != 0 ? err : shmi_sequencer_handle(a, &o, out);
 }
@@ -14530,11 +14658,11 @@ SHMI_FN int shmi_event_handle(shmsync_arena *a, const shmi_object *o, shmsync_ev
 
 SHMI_FN int shmi_open_event(int existing, shmsync_arena *a, const char *name, const shmsync_event_options *opts, shmsync_event *out)
 {
+    SHMI_OPTIONS(shmsync_event_options, 32, "event.open", out->impl);
     shmi_spec spec;
     shmi_event_spec init;
     shmi_object o;
     int err, created;
-    out->impl = NULL;
     memset(&init, 0, sizeof init);
     if (opts != NULL) {
         init.mode = (opts->auto_reset ? (uint32_t)SHMI_eventAuto : 0u) | (opts->bidirectional ? (uint32_t)SHMI_eventBidirectional : 0u);
@@ -14551,7 +14679,7 @@ SHMI_FN int shmi_open_event(int existing, shmsync_arena *a, const char *name, co
     spec.any_size = 1;
     spec.init = shmi_event_fill;
     spec.arg = &init;
-    spec.existing = existing;
+    spec.flags = flags;
     err = shmi_open_object(a, &spec, &o, &created);
     if (err == 0)
         err = shmi_event_handle(a, &o, out);
@@ -15532,12 +15660,12 @@ SHMI_FN int shmi_queue_handle(shmsync_arena *a, const shmi_object *o, uint64_t i
 
 SHMI_FN int shmi_open_queue(int existing, shmsync_arena *a, const char *name, size_t item_size, const shmsync_queue_options *opts, shmsync_queue *out)
 {
+    SHMI_OPTIONS(shmsync_queue_options, 32, "queue.open", out->impl);
     shmi_spec spec;
     shmi_queue_spec init;
     shmi_object o;
     uint32_t capacity = opts != NULL ? opts->capacity : 0;
     int err, created;
-    out->impl = NULL;
     if (item_size > SHMI_QUEUE_ITEM_MOST || capacity > SHMI_QUEUE_CAPACITY_MOST)
         return shmi_fail(EINVAL, "queue.open", name, "a capacity of %u items of %zu bytes", capacity, item_size);
     if (!existing && capacity == 0)
@@ -15556,7 +15684,7 @@ SHMI_FN int shmi_open_queue(int existing, shmsync_arena *a, const char *name, si
     spec.any_layout = spec.layout == 0;
     spec.init = shmi_queue_fill;
     spec.arg = &init;
-    spec.existing = existing;
+    spec.flags = flags;
     err = shmi_open_object(a, &spec, &o, &created);
     return err != 0 ? err : shmi_queue_handle(a, &o, item_size, capacity, out);
 }
@@ -16663,6 +16791,7 @@ SHMI_FN void shmi_counter_fill(unsigned char *body, const void *arg)
 
 SHMI_FN int shmi_open_waitgroup(int existing, shmsync_arena *a, const char *name, const shmsync_waitgroup_options *opts, shmsync_waitgroup *out)
 {
+    SHMI_OPTIONS(shmsync_waitgroup_options, 16, "waitgroup.open", out->impl);
     shmi_counter_spec init;
     shmi_spec spec;
     void *impl;
@@ -16672,7 +16801,7 @@ SHMI_FN int shmi_open_waitgroup(int existing, shmsync_arena *a, const char *name
     shmi_mon_spec(&spec, SHMI_KIND_WAIT_GROUP, SHMI_VERSION_WAIT_GROUP, name, shmi_counter_bytes(a->geo.slots));
     spec.init = shmi_counter_fill;
     spec.arg = &init;
-    spec.existing = existing;
+    spec.flags = flags;
     err = shmi_mon_open(a, &spec, shmi_counter_build, NULL, &created, &impl);
     out->impl = (struct shmi_counter *)impl;
     out->serial = shmi_serial_of(impl);
@@ -16755,25 +16884,25 @@ int64_t shmsync_waitgroup_count(const shmsync_waitgroup *g)
 
 SHMI_FN int shmi_open_latch(int existing, shmsync_arena *a, const char *name, int64_t n, const shmsync_latch_options *opts, shmsync_latch *out)
 {
+    SHMI_OPTIONS(shmsync_latch_options, 16, "latch.open", out->impl);
     shmi_counter_spec init;
     shmi_spec spec;
     void *impl;
     int created, err;
-    out->impl = NULL;
-    if (!existing && n < 1)
+    if (n < (existing ? 0 : 1))
         return shmi_fail(EINVAL, "latch.open", name, "it takes a count of at least 1, not %lld; shmsync_latch_attach opens one that exists", (long long)n);
-    if (!existing && (uint64_t)n > SHMI_COUNTER_MAX)
+    if ((uint64_t)n > SHMI_COUNTER_MAX)
         return shmi_fail(EINVAL, "latch.open", name, "the highest count is %lld, not %lld", (long long)SHMI_COUNTER_MAX, (long long)n);
     init.n = (uint64_t)n;
     init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
     shmi_mon_spec(&spec, SHMI_KIND_LATCH, SHMI_VERSION_LATCH, name, shmi_counter_bytes(a->geo.slots));
     spec.init = shmi_counter_fill;
     spec.arg = &init;
-    spec.existing = existing;
+    spec.flags = flags;
     err = shmi_mon_open(a, &spec, shmi_counter_build, NULL, &created, &impl);
     out->impl = (struct shmi_counter *)impl;
     out->serial = shmi_serial_of(impl);
-    if (err == 0 && !created && !existing && shmi_ld64(&out->impl->w->size) != (uint64_t)n) {
+    if (err == 0 && !created && n != 0 && shmi_ld64(&out->impl->w->size) != (uint64_t)n) {
         shmsync_latch_close(out);
         err = shmi_fail(EINVAL, "latch.open", name, "it began with another number than %lld", (long long)n);
     }
@@ -16934,6 +17063,7 @@ SHMI_FN void shmi_once_fill(unsigned char *body, const void *arg) { ((shmi_once_
 
 SHMI_FN int shmi_open_once(int existing, shmsync_arena *a, const char *name, const shmsync_once_options *opts, shmsync_once *out)
 {
+    SHMI_OPTIONS(shmsync_once_options, 16, "once.open", out->impl);
     uint32_t spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
     shmi_spec spec;
     void *impl;
@@ -16941,7 +17071,7 @@ SHMI_FN int shmi_open_once(int existing, shmsync_arena *a, const char *name, con
     shmi_mon_spec(&spec, SHMI_KIND_ONCE, SHMI_VERSION_ONCE, name, sizeof(shmi_once_words));
     spec.init = shmi_once_fill;
     spec.arg = &spin;
-    spec.existing = existing;
+    spec.flags = flags;
     err = shmi_mon_open(a, &spec, shmi_once_build, NULL, &created, &impl);
     out->impl = (struct shmi_once *)impl;
     out->serial = shmi_serial_of(impl);
@@ -17363,23 +17493,23 @@ SHMI_FN void shmi_barrier_fill(unsigned char *body, const void *arg)
 }
 SHMI_FN int shmi_open_barrier(int existing, shmsync_arena *a, const char *name, int64_t parties, const shmsync_barrier_options *opts, shmsync_barrier *out)
 {
+    SHMI_OPTIONS(shmsync_barrier_options, 32, "barrier.open", out->impl);
     shmi_barrier_spec init;
     shmi_spec spec;
     void *impl;
     int created, err;
-    out->impl = NULL;
-    if (!existing && parties < 1)
+    if (parties < (existing ? 0 : 1))
         return shmi_fail(EINVAL, "barrier.open", name, "it takes a number of parties of at least 1, not %lld; shmsync_barrier_attach opens one that exists", (long long)parties);
     init.parties = (uint64_t)parties;
     init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
     shmi_mon_spec(&spec, SHMI_KIND_BARRIER, SHMI_VERSION_BARRIER, name, shmi_barrier_bytes(a->geo.slots));
     spec.init = shmi_barrier_fill;
     spec.arg = &init;
-    spec.existing = existing;
+    spec.flags = flags;
     err = shmi_mon_open(a, &spec, shmi_barrier_build, opts, &created, &impl);
     out->impl = (struct shmi_barrier *)impl;
     out->serial = shmi_serial_of(impl);
-    if (err == 0 && !created && !existing && shmi_ld64(&out->impl->w->size) != (uint64_t)parties) {
+    if (err == 0 && !created && parties != 0 && shmi_ld64(&out->impl->w->size) != (uint64_t)parties) {
         shmsync_barrier_close(out);
         err = shmi_fail(EINVAL, "barrier.open", name, "it began with another number of parties than %lld", (long long)parties);
     }
@@ -17919,12 +18049,12 @@ SHMI_FN void shmi_fair_fill(unsigned char *body, const void *arg)
 }
 SHMI_FN int shmi_open_fairmutex(int existing, shmsync_arena *a, const char *name, const shmsync_fairmutex_options *opts, shmsync_fairmutex *out)
 {
+    SHMI_OPTIONS(shmsync_fairmutex_options, 40, "fairmutex.open", out->impl);
     int policy = opts != NULL ? opts->policy : SHMSYNC_POLICY_DEFAULT;
     shmi_fair_spec init;
     shmi_spec spec;
     void *impl;
     int created, err;
-    out->impl = NULL;
     err = shmi_no_rollback("fairmutex.open", name, policy, "a fair mutex");
     if (err != 0)
         return err;
@@ -17933,7 +18063,7 @@ SHMI_FN int shmi_open_fairmutex(int existing, shmsync_arena *a, const char *name
     shmi_mon_spec(&spec, SHMI_KIND_FAIR_MUTEX, SHMI_VERSION_FAIR_MUTEX, name, sizeof(shmi_fairmutex_words));
     spec.init = shmi_fair_fill;
     spec.arg = &init;
-    spec.existing = existing;
+    spec.flags = flags;
     err = shmi_mon_open(a, &spec, shmi_fair_build, opts, &created, &impl);
     out->impl = (struct shmi_fairmutex *)impl;
     out->serial = shmi_serial_of(impl);
@@ -18291,13 +18421,14 @@ SHMI_FN void *shmi_future_build(shmsync_arena *a, const shmi_object *o, const vo
 
 SHMI_FN int shmi_open_future(int existing, shmsync_arena *a, const char *name, const shmsync_future_options *opts, shmsync_future *out)
 {
+    SHMI_OPTIONS(shmsync_future_options, 16, "future.open", out->impl);
     uint32_t spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
     shmi_spec spec;
     void *impl;
     int created, err;
     shmi_mon_spec(&spec, SHMI_KIND_FUTURE, SHMI_VERSION_FUTURE, name, sizeof(shmi_future_words));
     spec.arg = &spin;
-    spec.existing = existing;
+    spec.flags = flags;
     err = shmi_mon_open(a, &spec, shmi_future_build, NULL, &created, &impl);
     out->impl = (struct shmi_future *)impl;
     out->serial = shmi_serial_of(impl);
@@ -18709,6 +18840,7 @@ SHMI_FN void shmi_cond_fill(unsigned char *body, const void *arg)
 }
 SHMI_FN int shmi_open_cond(int existing, shmsync_arena *a, const char *name, const shmsync_cond_options *opts, shmsync_cond *out)
 {
+    SHMI_OPTIONS(shmsync_cond_options, 24, "cond.open", out->impl);
     shmi_cond_spec init;
     shmi_spec spec;
     void *impl;
@@ -18718,7 +18850,7 @@ SHMI_FN int shmi_open_cond(int existing, shmsync_arena *a, const char *name, con
     shmi_mon_spec(&spec, SHMI_KIND_COND, SHMI_VERSION_COND, name, sizeof(shmi_cond_words));
     spec.init = shmi_cond_fill;
     spec.arg = &init;
-    spec.existing = existing;
+    spec.flags = flags;
     err = shmi_mon_open(a, &spec, shmi_cond_build, NULL, &created, &impl);
     out->impl = (struct shmi_cond *)impl;
     out->serial = shmi_serial_of(impl);
@@ -19284,13 +19416,13 @@ SHMI_FN void shmi_sem_fill(unsigned char *body, const void *arg)
 }
 SHMI_FN int shmi_open_semaphore(int existing, shmsync_arena *a, const char *name, int64_t n, const shmsync_semaphore_options *opts, shmsync_semaphore *out)
 {
+    SHMI_OPTIONS(shmsync_semaphore_options, 32, "semaphore.open", out->impl);
     int moves = opts != NULL && opts->transferable;
     shmi_semaphore_spec init;
     shmi_spec spec;
     void *impl;
     int created, err;
-    out->impl = NULL;
-    if (!existing && n < 1)
+    if (n < (existing ? 0 : 1))
         return shmi_fail(EINVAL, "semaphore.open", name, "it takes a number of permits of at least 1, not %lld; shmsync_semaphore_attach opens one that exists", (long long)n);
     if (!existing && moves && opts->initial > n)
         return shmi_fail(EINVAL, "semaphore.open", name, "%lld permits at first of %lld", (long long)opts->initial, (long long)n);
@@ -19302,11 +19434,11 @@ SHMI_FN int shmi_open_semaphore(int existing, shmsync_arena *a, const char *name
     shmi_mon_spec(&spec, SHMI_KIND_SEMAPHORE, SHMI_VERSION_SEMAPHORE, name, shmi_semaphore_bytes(a->geo.slots));
     spec.init = shmi_sem_fill;
     spec.arg = &init;
-    spec.existing = existing;
+    spec.flags = flags;
     err = shmi_mon_open(a, &spec, shmi_sem_build, NULL, &created, &impl);
     out->impl = (struct shmi_semaphore *)impl;
     out->serial = shmi_serial_of(impl);
-    if (err == 0 && !created && ((!existing && (uint64_t)n != out->impl->size) || (moves && !out->impl->moves))) {
+    if (err == 0 && !created && ((n != 0 && (uint64_t)n != out->impl->size) || (moves && !out->impl->moves))) {
         shmsync_semaphore_close(out);
         err = shmi_fail(EINVAL, "semaphore.open", name, "it has another number of permits than %lld, or is not transferable", (long long)n);
     }
@@ -20327,12 +20459,12 @@ SHMI_FN void shmi_rw_fill(unsigned char *body, const void *arg)
 }
 SHMI_FN int shmi_open_rwmutex(int existing, shmsync_arena *a, const char *name, const shmsync_rwmutex_options *opts, shmsync_rwmutex *out)
 {
+    SHMI_OPTIONS(shmsync_rwmutex_options, 40, "rwmutex.open", out->impl);
     int policy = opts != NULL ? opts->policy : SHMSYNC_POLICY_DEFAULT;
     shmi_fair_spec init;
     shmi_spec spec;
     void *impl;
     int created, err;
-    out->impl = NULL;
     err = shmi_no_rollback("rwmutex.open", name, policy, "an rwmutex");
     if (err != 0)
         return err;
@@ -20341,7 +20473,7 @@ SHMI_FN int shmi_open_rwmutex(int existing, shmsync_arena *a, const char *name, 
     shmi_mon_spec(&spec, SHMI_KIND_RWMUTEX, SHMI_VERSION_RWMUTEX, name, shmi_rw_bytes(a->geo.slots));
     spec.init = shmi_rw_fill;
     spec.arg = &init;
-    spec.existing = existing;
+    spec.flags = flags;
     err = shmi_mon_open(a, &spec, shmi_rw_build, opts, &created, &impl);
     out->impl = (struct shmi_rwmutex *)impl;
     out->serial = shmi_serial_of(impl);
@@ -21217,12 +21349,12 @@ SHMI_FN void shmi_spin_fill(unsigned char *body, const void *arg)
 }
 SHMI_FN int shmi_spin_open(int existing, shmsync_arena *a, const char *op, uint32_t kind, uint16_t version, uint64_t size, const char *name, const shmsync_spinlock_options *opts, struct shmi_spinlock **out, uint64_t *serial)
 {
+    SHMI_OPTIONS(shmsync_spinlock_options, 40, op, *out);
     int policy = opts != NULL ? opts->policy : SHMSYNC_POLICY_DEFAULT;
     shmi_fair_spec init;
     shmi_spec spec;
     void *impl;
     int created, err;
-    *out = NULL;
     err = shmi_no_rollback(op, name, policy, "a spin lock");
     if (err != 0)
         return err;
@@ -21231,7 +21363,7 @@ SHMI_FN int shmi_spin_open(int existing, shmsync_arena *a, const char *op, uint3
     shmi_mon_spec(&spec, kind, version, name, size);
     spec.init = shmi_spin_fill;
     spec.arg = &init;
-    spec.existing = existing;
+    spec.flags = flags;
     err = shmi_mon_open(a, &spec, shmi_spin_build, opts, &created, &impl);
     *out = (struct shmi_spinlock *)impl;
     *serial = shmi_serial_of(impl);
@@ -22492,12 +22624,12 @@ SHMI_FN void shmi_multi_fill(unsigned char *body, const void *arg)
 }
 SHMI_FN int shmi_open_multilock(int existing, shmsync_arena *a, const char *name, const shmsync_multilock_options *opts, shmsync_multilock *out)
 {
+    SHMI_OPTIONS(shmsync_multilock_options, 24, "multilock.open", out->impl);
     int policy = opts != NULL ? opts->policy : SHMSYNC_POLICY_DEFAULT, err, created;
     uint32_t buckets = opts != NULL ? opts->buckets : 0;
     shmi_multi_spec init;
     shmi_spec spec;
     shmi_object o;
-    out->impl = NULL;
     err = shmi_no_rollback("multilock.open", name, policy, "a multilock");
     if (err != 0)
         return err;
@@ -22513,7 +22645,7 @@ SHMI_FN int shmi_open_multilock(int existing, shmsync_arena *a, const char *name
     spec.any_size = 1;
     spec.init = shmi_multi_fill;
     spec.arg = &init;
-    spec.existing = existing;
+    spec.flags = flags;
     err = shmi_open_object(a, &spec, &o, &created);
     return err != 0 ? err : shmi_multi_handle(a, &o, policy, buckets != 0 ? (int)init.log : -1, out);
 }
@@ -23491,12 +23623,12 @@ SHMI_FN int shmi_signal_handle(shmsync_arena *a, const shmi_object *o, uint32_t 
 }
 SHMI_FN int shmi_open_signalwaker(int existing, shmsync_arena *a, const char *name, const shmsync_signalwaker_options *opts, shmsync_signalwaker *out)
 {
+    SHMI_OPTIONS(shmsync_signalwaker_options, 24, "signalwaker.open", out->impl);
     uint32_t signals = opts != NULL ? (uint32_t)opts->signals : 0;
     int count = opts != NULL && opts->count, created, err;
     shmi_signal_spec init;
     shmi_spec spec;
     shmi_object o;
-    out->impl = NULL;
     if (signals > SHMI_SIGNAL_BITS)
         return shmi_fail(EINVAL, "signalwaker.open", name, "of %d signals: 1 to 64 are possible", opts->signals);
     init.config = (signals != 0 ? signals : SHMI_SIGNAL_BITS) | (count ? (uint32_t)SHMI_SIGNAL_COUNT_MASK : 0);
@@ -23506,7 +23638,7 @@ SHMI_FN int shmi_open_signalwaker(int existing, shmsync_arena *a, const char *na
     spec.any_size = 1;
     spec.init = shmi_signal_fill;
     spec.arg = &init;
-    spec.existing = existing;
+    spec.flags = flags;
     err = shmi_open_object(a, &spec, &o, &created);
     return err != 0 ? err : shmi_signal_handle(a, &o, signals, out);
 }
@@ -24380,11 +24512,11 @@ SHMI_FN int shmi_synchronized_handle(shmsync_arena *a, const shmi_object *o, siz
 
 SHMI_FN int shmi_open_synchronized(int existing, shmsync_arena *a, const char *name, size_t size, const shmsync_synchronized_options *opts, shmsync_synchronized *out)
 {
+    SHMI_OPTIONS(shmsync_synchronized_options, 32, "synchronized.open", out->impl);
     shmi_spec spec;
     shmi_synchronized_spec init;
     shmi_object o;
     int err, created;
-    out->impl = NULL;
     if (size > SHMI_SYNCHRONIZED_MOST)
         return shmi_fail(EINVAL, "synchronized.open", name, "a value of %zu bytes; the most is %u", size, SHMI_SYNCHRONIZED_MOST);
     memset(&init, 0, sizeof init);
@@ -24402,7 +24534,7 @@ SHMI_FN int shmi_open_synchronized(int existing, shmsync_arena *a, const char *n
     spec.any_layout = spec.layout == 0;
     spec.init = shmi_synchronized_fill;
     spec.arg = &init;
-    spec.existing = existing;
+    spec.flags = flags;
     err = shmi_open_object(a, &spec, &o, &created);
     return err != 0 ? err : shmi_synchronized_handle(a, &o, size, out);
 }

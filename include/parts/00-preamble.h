@@ -28,6 +28,7 @@
  *     ETIMEDOUT        the absolute CLOCK_MONOTONIC time came first
  *     ECANCELED        the object was stopped
  *     EBUSY            a try did not get it; or an object is open elsewhere
+ *     EEXIST           SHMSYNC_CREATE_ONLY, and the name is taken; ENOENT: it is not
  *     EPERM            the caller does not hold what it gives back
  *     EPROTO           a peer wrote what no correct program writes
  *     EPROTONOSUPPORT  the arena has another layout version, or needs features that

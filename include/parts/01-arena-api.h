@@ -53,7 +53,16 @@ typedef struct shmsync_epoch {
 #define SHMSYNC_LIFETIME_DURABLE 0   /* it stays, until shmsync_arena_remove or, on a tmpfs, a reboot */
 #define SHMSYNC_LIFETIME_EPHEMERAL 1 /* each epoch begins with an empty arena; the last close removes the file */
 
+/* Flags of all options. Without one an open finds the object, or creates it if there is none. */
+#define SHMSYNC_CREATE_ONLY 1u   /* EEXIST where there is one already, of whatever kind and with whatever options */
+#define SHMSYNC_OPEN_EXISTING 2u /* ENOENT where there is none, as the _attach function has it */
+
+/* The options of an open: NULL means all 0, which are the defaults. Each struct of options begins with its size, so that a
+ * program and a library of two versions understand each other: fields that the program does not know are 0. If the program
+ * sets a field that the library does not know, the open returns EINVAL. */
 typedef struct shmsync_arena_options {
+    uint32_t struct_size;        /* sizeof of these options as the program knows them; 0: those of version 0.1 */
+    uint32_t flags;              /* SHMSYNC_CREATE_ONLY, SHMSYNC_OPEN_EXISTING, or 0 */
     uint64_t size;               /* bytes of a new arena, rounded up to 64 KiB; 0: 64 MiB */
     uint32_t max_participants;   /* of a new arena, at most 2047; 0: 128 */
     uint32_t mode;               /* permission bits of a new arena's file; 0: 0600 */
@@ -120,11 +129,16 @@ void *shmsync_at(shmsync_arena *a, shmsync_offset off, uint64_t size);
 /* Bytes found by name, zeroed when created; Go's Arena.Block. They stay open until
  * this process leaves the arena. EINVAL: size is 0, or not what an existing block has. */
 int shmsync_block_open(shmsync_arena *a, const char *name, uint64_t size, void **out);
+/* The same for a new block only. EEXIST: the name is taken. */
+int shmsync_block_create(shmsync_arena *a, const char *name, uint64_t size, void **out);
 /* The bytes of an existing block, and how many they are; size may be NULL. ENOENT. */
 int shmsync_block_attach(shmsync_arena *a, const char *name, void **out, uint64_t *size);
 /* The same for a Value of the Go side: layout is the fingerprint that arena.LayoutOf
  * gives for its type, or 0 for whatever an existing one has. */
 int shmsync_value_open(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out);
+/* The same for a new Value only. EEXIST: the name is taken. */
+int shmsync_value_create(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out);
+/* The same for an existing Value only. ENOENT. */
 int shmsync_value_attach(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out);
 /* Removes an object that no process has open, and its name. If a Go program died while it upgraded the object, it may
  * have left the contents under another name: these go, too, also if there is nothing else. ENOENT. EBUSY: a process has

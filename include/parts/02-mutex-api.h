@@ -7,6 +7,8 @@ typedef struct shmsync_mutex {
 } shmsync_mutex;
 
 typedef struct shmsync_mutex_options {
+    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t flags;
     int policy;              /* SHMSYNC_POLICY_..., of a new mutex; another than an existing one has: EINVAL */
     int64_t spin_ns;         /* of a new mutex: 0 learns, SHMSYNC_SPIN_NEVER, or at most that long */
     int checked;             /* not 0: every unlock of this process is a compare-and-swap */

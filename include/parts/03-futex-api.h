@@ -6,6 +6,8 @@ typedef struct shmsync_futex {
 } shmsync_futex;
 
 typedef struct shmsync_futex_options {
+    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t flags;
     int64_t spin_ns; /* as of a mutex */
 } shmsync_futex_options;
 

@@ -7,6 +7,8 @@ typedef struct shmsync_sequencer {
 } shmsync_sequencer;
 
 typedef struct shmsync_sequencer_options {
+    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t flags;
     uint64_t initial; /* value of a new one */
     int64_t spin_ns;  /* as of a mutex */
 } shmsync_sequencer_options;

@@ -7,6 +7,8 @@ typedef struct shmsync_event {
 } shmsync_event;
 
 typedef struct shmsync_event_options {
+    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t flags;
     int auto_reset;  /* each set lets one wait go */
     int bidirectional;     /* one can wait for the reset, too; not with auto_reset */
     int set;         /* a new one is set */

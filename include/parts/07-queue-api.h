@@ -7,6 +7,8 @@ typedef struct shmsync_queue {
 } shmsync_queue;
 
 typedef struct shmsync_queue_options {
+    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t flags;
     uint32_t capacity; /* of a new queue; an attach compares it if it is not 0 */
     uint64_t layout;   /* fingerprint of an item, by shmsync_layout; 0: whatever an existing one has */
     int64_t spin_ns;   /* as of a mutex */

@@ -7,6 +7,8 @@ typedef struct shmsync_waitgroup {
 } shmsync_waitgroup;
 
 typedef struct shmsync_waitgroup_options {
+    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t flags;
     int64_t spin_ns; /* as of a mutex */
 } shmsync_waitgroup_options;
 
@@ -36,6 +38,8 @@ typedef struct shmsync_latch {
 } shmsync_latch;
 
 typedef struct shmsync_latch_options {
+    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t flags;
     int64_t spin_ns; /* as of a mutex */
 } shmsync_latch_options;
 

@@ -7,6 +7,8 @@ typedef struct shmsync_once {
 } shmsync_once;
 
 typedef struct shmsync_once_options {
+    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t flags;
     int64_t spin_ns; /* as of a mutex */
 } shmsync_once_options;
 
@@ -29,6 +31,8 @@ typedef struct shmsync_barrier {
 } shmsync_barrier;
 
 typedef struct shmsync_barrier_options {
+    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t flags;
     /* Called when an arrival of this process is the last of a phase, before anybody is let
      * go. When its process dies over it the phase is broken. This process's own. */
     void (*completion)(void *);

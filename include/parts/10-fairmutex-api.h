@@ -7,6 +7,8 @@ typedef struct shmsync_fairmutex {
 } shmsync_fairmutex;
 
 typedef struct shmsync_fairmutex_options {
+    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t flags;
     int policy;            /* SHMSYNC_POLICY_..., of a new one; another than an existing one has: EINVAL */
     int (*repair)(void *); /* run by lock of this process where it meets a death; 0 for repaired */
     void *repair_arg;

@@ -7,6 +7,8 @@ typedef struct shmsync_future {
 } shmsync_future;
 
 typedef struct shmsync_future_options {
+    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t flags;
     int64_t spin_ns; /* as of a mutex */
 } shmsync_future_options;
 

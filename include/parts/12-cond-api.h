@@ -7,6 +7,8 @@ typedef struct shmsync_cond {
 } shmsync_cond;
 
 typedef struct shmsync_cond_options {
+    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t flags;
     int batch;       /* of a new one: how many of a broadcast go for the lock at a time; 0: a few; negative: all */
     int64_t spin_ns; /* as of a mutex */
 } shmsync_cond_options;

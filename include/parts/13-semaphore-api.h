@@ -8,6 +8,8 @@ typedef struct shmsync_semaphore {
 } shmsync_semaphore;
 
 typedef struct shmsync_semaphore_options {
+    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t flags;
     int transferable; /* it only counts: anybody may release, and nothing comes back from the dead */
     int64_t initial;  /* permits of a new transferable one; 0: all, negative: none */
     int64_t spin_ns;  /* as of a mutex */

@@ -7,6 +7,8 @@ typedef struct shmsync_rwmutex {
 } shmsync_rwmutex;
 
 typedef struct shmsync_rwmutex_options {
+    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t flags;
     int policy;            /* SHMSYNC_POLICY_..., when a writer dies; another than an existing one has: EINVAL */
     int (*repair)(void *); /* run by lock, lock_upgradable and rdlock of this process where they meet a death; 0 for repaired */
     void *repair_arg;

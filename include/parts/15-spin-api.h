@@ -11,6 +11,8 @@ typedef struct shmsync_rwspinlock {
 } shmsync_rwspinlock;
 
 typedef struct shmsync_spinlock_options {
+    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t flags;
     int policy;            /* SHMSYNC_POLICY_..., of a new one; another than an existing one has: EINVAL */
     int (*repair)(void *); /* run by calls of this process that meet a death; 0 for repaired */
     void *repair_arg;

@@ -21,6 +21,8 @@ typedef struct shmsync_signalwaker {
 } shmsync_signalwaker;
 
 typedef struct shmsync_signalwaker_options {
+    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t flags;
     int signals;     /* each of 64 queues, of 128 bytes: 1 to 64; 0: 64, or whatever an existing one has; another: EINVAL */
     int count;       /* for a new object: operations of all processes count themselves */
     int64_t spin_ns; /* as of a mutex */

@@ -6,6 +6,8 @@ typedef struct shmsync_synchronized {
 } shmsync_synchronized;
 
 typedef struct shmsync_synchronized_options {
+    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t flags;
     const void *initial; /* the value of a new one; NULL: all zero */
     uint64_t layout;     /* fingerprint of the value, by shmsync_layout; 0: whatever an existing one has */
     int64_t spin_ns;     /* as of a mutex */

@@ -72,7 +72,8 @@ SHMI_FN int shmi_result(int err, const char *function) { return SHMI_LIKELY(err 
 #define SHMI_TEXT(x) #x
 #define SHMI_VERSION(major, minor, patch) SHMI_TEXT(major) "." SHMI_TEXT(minor) "." SHMI_TEXT(patch)
 SHMI_ASSERT(SHMSYNC_VERSION == 0 * 10000 + 1 * 100 + 0, "the two versions");
-const char *shmsync_version(void) { return SHMI_VERSION(0, 1, 0); }
+#define SHMI_LIBRARY SHMI_VERSION(0, 1, 0)
+const char *shmsync_version(void) { return SHMI_LIBRARY; }
 
 const char *shmsync_error(void)
 {

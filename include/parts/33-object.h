@@ -580,13 +580,62 @@ SHMI_FN void shmi_resolve_entries(shmsync_arena *a, shmi_participant_id dead)
 
 /* ---- Making and opening ---- */
 
+/* Copies the options that the caller gave to own, which has all fields that this version knows. A program that was compiled
+ * with an older header has fewer: the others are 0. One that was compiled with a newer header may set no field that this
+ * version lacks. first is the size in version 0.1, which struct_size 0 stands for. *how gets the flags. */
+SHMI_FN int shmi_take_options(const char *op, const char *name, const void *given, void *own, size_t size, size_t first, uint32_t *how)
+{
+    const unsigned char *p = (const unsigned char *)given;
+    uint32_t head[2];
+    size_t n, i;
+    memset(own, 0, size);
+    memcpy(head, p, sizeof head);
+    n = head[0] != 0 ? head[0] : first;
+    if (n < sizeof head || n > 4096)
+        return shmi_fail(EINVAL, op, name, "struct_size of the options is %u; it is their sizeof, or 0", head[0]);
+    for (i = size; i < n; i++)
+        if (p[i] != 0)
+            return shmi_fail(EINVAL, op, name, "byte %zu of the options is set, and libshmsync " SHMI_LIBRARY " knows %zu bytes of them", i, size);
+    memcpy(own, p, n < size ? n : size);
+    if ((head[1] & ~(SHMSYNC_CREATE_ONLY | SHMSYNC_OPEN_EXISTING)) != 0)
+        return shmi_fail(EINVAL, op, name, "flags of the options are %#x, and of those only %#x have a meaning", head[1], SHMSYNC_CREATE_ONLY | SHMSYNC_OPEN_EXISTING);
+    *how |= head[1];
+    if ((*how & SHMSYNC_CREATE_ONLY) != 0 && (*how & SHMSYNC_OPEN_EXISTING) != 0)
+        return shmi_fail(EINVAL, op, name, "it is to create only, and to open only what exists");
+    return 0;
+}
+/* The first line of a function that opens an object, with its parameters name, opts and existing. From there on opts has all
+ * fields, flags are known, and existing says whether a missing object is ENOENT. impl is the handle's, NULL unless it is opened. */
+#define SHMI_OPTIONS(type, first, op, impl)                                                           \
+    type own_options;                                                                                 \
+    uint32_t flags = existing ? SHMSYNC_OPEN_EXISTING : 0;                                            \
+    SHMI_ASSERT(sizeof(type) >= (first), "options only grow");                                        \
+    impl = NULL;                                                                                      \
+    if (opts != NULL) {                                                                               \
+        int bad = shmi_take_options(op, name, opts, &own_options, sizeof own_options, first, &flags); \
+        if (bad != 0)                                                                                 \
+            return bad;                                                                               \
+        opts = &own_options;                                                                          \
+    }                                                                                                 \
+    existing = (flags & SHMSYNC_OPEN_EXISTING) != 0
+/* The same for an arena. */
+#define SHMI_ARENA_OPTIONS(name)                                                                            \
+    shmsync_arena_options own_options;                                                                      \
+    uint32_t how = 0;                                                                                       \
+    if (opts != NULL) {                                                                                     \
+        int bad = shmi_take_options("arena.open", name, opts, &own_options, sizeof own_options, 104, &how); \
+        if (bad != 0)                                                                                       \
+            return bad;                                                                                     \
+        opts = &own_options;                                                                                \
+    }
+
 /* Which object to open, and how to make it. */
 typedef struct shmi_spec {
     uint32_t kind;
     uint16_t version;
     int any_size;     /* an existing object of another size will do */
     int any_layout;   /* an existing object of another fingerprint will do */
-    int existing;     /* a missing object is ENOENT */
+    uint32_t flags;   /* SHMSYNC_CREATE_ONLY, SHMSYNC_OPEN_EXISTING, or 0 */
     const char *name; /* NULL or "": a fresh anonymous one */
     uint64_t size;    /* of the body */
     uint64_t layout;
@@ -722,7 +771,7 @@ SHMI_FN int shmi_open_entered(shmsync_arena *a, const shmi_spec *spec, shmi_obje
         return shmi_fail(EINVAL, "arena.open_object", NULL, "a name is 1 to 255 bytes of UTF-8");
     if (spec->size > SHMI_MaxObject)
         return shmi_fail(ENOTSUP, "arena.open_object", spec->name, "a body of %llu bytes", (unsigned long long)spec->size);
-    if (len == 0 && spec->existing)
+    if (len == 0 && (spec->flags & SHMSYNC_OPEN_EXISTING) != 0)
         return shmi_fail(EINVAL, "arena.open_object", NULL, "an anonymous object has no name to be found by");
     if (len == 0) {
         err = shmi_build(a, spec, 0, hash, shmi_make_object(SHMI_objectCommitted, 0), &h);
@@ -743,7 +792,7 @@ SHMI_FN int shmi_open_entered(shmsync_arena *a, const shmi_spec *spec, shmi_obje
         shmi_lower_reach_if_due(a);
         err = shmi_seek(a, spec->name, len, hash, 0, &h, &found);
         pthread_mutex_unlock(&a->handles);
-        if (err == 0 && !found && spec->existing)
+        if (err == 0 && !found && (spec->flags & SHMSYNC_OPEN_EXISTING) != 0)
             err = shmi_fail(ENOENT, "arena.open_object", spec->name, "nobody has created an object of this name");
         if (err == 0 && !found) {
             err = shmi_create_named(a, spec, len, hash, &h, &found);
@@ -760,7 +809,8 @@ SHMI_FN int shmi_open_entered(shmsync_arena *a, const shmi_spec *spec, shmi_obje
         if (err != 0)
             return err;
         SHMSYNC_CRASHPOINT("arena.object.opened");
-        err = shmi_compatible(&h.o, spec);
+        err = (spec->flags & SHMSYNC_CREATE_ONLY) != 0 ? shmi_fail(EEXIST, "arena.open_object", spec->name, "SHMSYNC_CREATE_ONLY opens no object that exists")
+                                                       : shmi_compatible(&h.o, spec);
         if (err != 0)
             shmi_close_object(a, h.o.off);
         *o = h.o;

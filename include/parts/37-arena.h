@@ -297,6 +297,14 @@ SHMI_FN int shmi_create(shmi_segment *s, const char *path, const shmsync_arena_o
     return err;
 }
 
+SHMI_FN int shmi_only_create(shmi_segment *s, const char *path, const shmsync_arena_options *o)
+{
+    int err = shmi_create(s, path, o);
+    if (err != 0 && shmi_last.err == 0)
+        shmi_fail(err, "arena.create", path, "%s", "");
+    return err;
+}
+
 SHMI_FN int shmi_open_segment(shmi_segment *s, const char *path, const shmsync_arena_options *o)
 {
     int tries;
@@ -304,6 +312,8 @@ SHMI_FN int shmi_open_segment(shmi_segment *s, const char *path, const shmsync_a
         int err;
         s->created = s->joined = 0;
         s->base = NULL;
+        if (o != NULL && (o->flags & SHMSYNC_CREATE_ONLY) != 0)
+            return shmi_only_create(s, path, o);
         s->fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
         if (s->fd >= 0) {
             fcntl(s->fd, F_SETFL, fcntl(s->fd, F_GETFL) & ~O_NONBLOCK);
@@ -316,13 +326,11 @@ SHMI_FN int shmi_open_segment(shmi_segment *s, const char *path, const shmsync_a
             continue;
         if (errno == ELOOP || errno == EISDIR || errno == ENXIO || errno == ENODEV)
             return shmi_fail(EINVAL, "arena.open", path, "is not a regular file");
-        if (errno != ENOENT || (o != NULL && o->attach_only))
+        if (errno != ENOENT || (o != NULL && (o->attach_only || (o->flags & SHMSYNC_OPEN_EXISTING) != 0)))
             return shmi_fail(errno, "arena.open", path, "%s", "");
-        err = shmi_create(s, path, o);
+        err = shmi_only_create(s, path, o);
         if (err == EEXIST)
             continue;
-        if (err != 0 && shmi_last.err == 0)
-            shmi_fail(err, "arena.create", path, "%s", "");
         return err;
     }
     return shmi_fail(EAGAIN, "arena.open", path, "the file keeps appearing and disappearing");
@@ -1126,6 +1134,8 @@ SHMI_FN int shmi_check_options(const char *name, const shmsync_arena_options *o)
         return shmi_fail(EINVAL, "arena.open", name, "kernel_io is %d, which is none of SHMSYNC_KERNEL_IO_x", o->kernel_io);
     if (o != NULL && ((unsigned)o->lifetime > SHMSYNC_LIFETIME_EPHEMERAL || o->recreate > 7))
         return shmi_fail(EINVAL, "arena.open", name, "lifetime is %d and recreate %u, of which one is no value of this option", o->lifetime, o->recreate);
+    if (o != NULL && o->attach_only && (o->flags & SHMSYNC_CREATE_ONLY) != 0)
+        return shmi_fail(EINVAL, "arena.open", name, "it is to create only, and to attach only");
     return 0;
 }
 
@@ -1248,6 +1258,7 @@ int shmsync_arena_remove(const char *name)
 
 SHMI_FN int shmi_open_named(const char *name, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
 {
+    SHMI_ARENA_OPTIONS(name);
     char path[PATH_MAX];
     shmi_segment s;
     int moves, judged, err = shmi_check_abi(name, abi);
@@ -1302,6 +1313,7 @@ int shmsync_arena_open_abi(const char *name, const shmsync_arena_options *opts, 
 
 SHMI_FN int shmi_open_fd(int fd, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
 {
+    SHMI_ARENA_OPTIONS(NULL);
     char path[64];
     shmi_segment s;
     int err, mode;
@@ -1309,6 +1321,8 @@ SHMI_FN int shmi_open_fd(int fd, const shmsync_arena_options *opts, shmsync_aren
     err = shmi_check_abi(path, abi);
     if (err == 0)
         err = shmi_check_options(path, opts);
+    if (err == 0 && (how & SHMSYNC_CREATE_ONLY) != 0)
+        err = shmi_fail(EEXIST, "arena.open", path, "an open file has its arena already");
     if (err != 0)
         return err;
     mode = fcntl(fd, F_GETFL);
@@ -1518,7 +1532,7 @@ void *shmsync_at(shmsync_arena *a, shmsync_offset off, uint64_t size)
     return shmi_try_at(a, off, size, 1);
 }
 
-SHMI_FN int shmi_plain_open(shmsync_arena *a, int existing, uint32_t kind, const char *name, uint64_t size, uint64_t layout, void **out, uint64_t *has)
+SHMI_FN int shmi_plain_open(shmsync_arena *a, uint32_t flags, uint32_t kind, const char *name, uint64_t size, uint64_t layout, void **out, uint64_t *has)
 {
     shmi_spec spec;
     shmi_object o;
@@ -1530,7 +1544,7 @@ SHMI_FN int shmi_plain_open(shmsync_arena *a, int existing, uint32_t kind, const
     spec.size = size;
     spec.layout = layout;
     spec.any_layout = layout == 0;
-    spec.existing = existing;
+    spec.flags = flags;
     spec.any_size = has != NULL;
     *out = NULL;
     err = shmi_open_object(a, &spec, &o, &created);
@@ -1547,19 +1561,31 @@ int shmsync_block_open(shmsync_arena *a, const char *name, uint64_t size, void *
         return shmi_fail(EINVAL, "arena.block", name, "a block has at least 1 byte; shmsync_block_attach opens one that exists");
     return SHMI_TELL(shmi_plain_open(a, 0, SHMI_KIND('B', 'L', 'O', 'K'), name, size, 0, out, NULL));
 }
+int shmsync_block_create(shmsync_arena *a, const char *name, uint64_t size, void **out)
+{
+    SHMI_BEGIN();
+    if (size == 0)
+        return shmi_fail(EINVAL, "arena.block", name, "a block has at least 1 byte");
+    return SHMI_TELL(shmi_plain_open(a, SHMSYNC_CREATE_ONLY, SHMI_KIND('B', 'L', 'O', 'K'), name, size, 0, out, NULL));
+}
 int shmsync_block_attach(shmsync_arena *a, const char *name, void **out, uint64_t *size)
 {
     SHMI_BEGIN();
-    return SHMI_TELL(shmi_plain_open(a, 1, SHMI_KIND('B', 'L', 'O', 'K'), name, 0, 0, out, size));
+    return SHMI_TELL(shmi_plain_open(a, SHMSYNC_OPEN_EXISTING, SHMI_KIND('B', 'L', 'O', 'K'), name, 0, 0, out, size));
 }
 int shmsync_value_open(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out)
 {
     SHMI_BEGIN();
     return SHMI_TELL(shmi_plain_open(a, 0, SHMI_KIND('V', 'A', 'L', 'U'), name, size, layout, out, NULL));
 }
+int shmsync_value_create(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_plain_open(a, SHMSYNC_CREATE_ONLY, SHMI_KIND('V', 'A', 'L', 'U'), name, size, layout, out, NULL));
+}
 int shmsync_value_attach(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out)
 {
     SHMI_BEGIN();
-    return SHMI_TELL(shmi_plain_open(a, 1, SHMI_KIND('V', 'A', 'L', 'U'), name, size, layout, out, NULL));
+    return SHMI_TELL(shmi_plain_open(a, SHMSYNC_OPEN_EXISTING, SHMI_KIND('V', 'A', 'L', 'U'), name, size, layout, out, NULL));
 }
 

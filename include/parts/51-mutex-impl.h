@@ -631,10 +631,10 @@ SHMI_FN void *shmi_mutex_build(shmsync_arena *a, const shmi_object *o, const voi
 
 SHMI_FN int shmi_open_mutex(int existing, shmsync_arena *a, const char *name, const shmsync_mutex_options *opts, shmsync_mutex *out)
 {
+    SHMI_OPTIONS(shmsync_mutex_options, 56, "mutex.open", out->impl);
     shmi_spec spec;
     shmi_object o;
     int created, err;
-    out->impl = NULL;
     if (opts != NULL) {
         err = shmi_check_policy("mutex.open", name, opts->policy, opts->log_bytes);
         if (err != 0)
@@ -650,7 +650,7 @@ SHMI_FN int shmi_open_mutex(int existing, shmsync_arena *a, const char *name, co
         spec.size += SHMI_logHead + shmi_log_size(opts->log_bytes);
     spec.init = shmi_mutex_init_body;
     spec.arg = opts;
-    spec.existing = existing;
+    spec.flags = flags;
     err = shmi_open_object(a, &spec, &o, &created);
     if (err != 0)
         return err;

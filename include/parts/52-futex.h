@@ -66,10 +66,10 @@ SHMI_FN void *shmi_futex_build(shmsync_arena *a, const shmi_object *o, const voi
 
 SHMI_FN int shmi_open_futex(int existing, shmsync_arena *a, const char *name, const shmsync_futex_options *opts, shmsync_futex *out)
 {
+    SHMI_OPTIONS(shmsync_futex_options, 16, "futex.open", out->impl);
     shmi_spec spec;
     shmi_object o;
     int created, err;
-    out->impl = NULL;
     memset(&spec, 0, sizeof spec);
     spec.kind = SHMI_FUTEX_KIND;
     spec.version = SHMI_futexVersion;
@@ -77,7 +77,7 @@ SHMI_FN int shmi_open_futex(int existing, shmsync_arena *a, const char *name, co
     spec.size = sizeof(shmi_futex_words);
     spec.init = shmi_futex_init_body;
     spec.arg = opts;
-    spec.existing = existing;
+    spec.flags = flags;
     err = shmi_open_object(a, &spec, &o, &created);
     if (err != 0)
         return err;

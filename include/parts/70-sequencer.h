@@ -490,11 +490,11 @@ SHMI_FN int shmi_sequencer_handle(shmsync_arena *a, const shmi_object *o, shmsyn
 
 SHMI_FN int shmi_open_sequencer(int existing, shmsync_arena *a, const char *name, const shmsync_sequencer_options *opts, shmsync_sequencer *out)
 {
+    SHMI_OPTIONS(shmsync_sequencer_options, 24, "sequencer.open", out->impl);
     shmi_spec spec;
     shmi_sequencer_spec init;
     shmi_object o;
     int err, created;
-    out->impl = NULL;
     init.initial = opts != NULL ? opts->initial : 0;
     init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
     memset(&spec, 0, sizeof spec);
@@ -504,7 +504,7 @@ SHMI_FN int shmi_open_sequencer(int existing, shmsync_arena *a, const char *name
     spec.size = sizeof(shmi_sequence_words);
     spec.init = shmi_sequencer_fill;
     spec.arg = &init;
-    spec.existing = existing;
+    spec.flags = flags;
     err = shmi_open_object(a, &spec, &o, &created);
     return err != 0 ? err : shmi_sequencer_handle(a, &o, out);
 }

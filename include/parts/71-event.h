@@ -436,11 +436,11 @@ SHMI_FN int shmi_event_handle(shmsync_arena *a, const shmi_object *o, shmsync_ev
 
 SHMI_FN int shmi_open_event(int existing, shmsync_arena *a, const char *name, const shmsync_event_options *opts, shmsync_event *out)
 {
+    SHMI_OPTIONS(shmsync_event_options, 32, "event.open", out->impl);
     shmi_spec spec;
     shmi_event_spec init;
     shmi_object o;
     int err, created;
-    out->impl = NULL;
     memset(&init, 0, sizeof init);
     if (opts != NULL) {
         init.mode = (opts->auto_reset ? (uint32_t)SHMI_eventAuto : 0u) | (opts->bidirectional ? (uint32_t)SHMI_eventBidirectional : 0u);
@@ -457,7 +457,7 @@ SHMI_FN int shmi_open_event(int existing, shmsync_arena *a, const char *name, co
     spec.any_size = 1;
     spec.init = shmi_event_fill;
     spec.arg = &init;
-    spec.existing = existing;
+    spec.flags = flags;
     err = shmi_open_object(a, &spec, &o, &created);
     if (err == 0)
         err = shmi_event_handle(a, &o, out);

@@ -846,12 +846,12 @@ SHMI_FN int shmi_queue_handle(shmsync_arena *a, const shmi_object *o, uint64_t i
 
 SHMI_FN int shmi_open_queue(int existing, shmsync_arena *a, const char *name, size_t item_size, const shmsync_queue_options *opts, shmsync_queue *out)
 {
+    SHMI_OPTIONS(shmsync_queue_options, 32, "queue.open", out->impl);
     shmi_spec spec;
     shmi_queue_spec init;
     shmi_object o;
     uint32_t capacity = opts != NULL ? opts->capacity : 0;
     int err, created;
-    out->impl = NULL;
     if (item_size > SHMI_QUEUE_ITEM_MOST || capacity > SHMI_QUEUE_CAPACITY_MOST)
         return shmi_fail(EINVAL, "queue.open", name, "a capacity of %u items of %zu bytes", capacity, item_size);
     if (!existing && capacity == 0)
@@ -870,7 +870,7 @@ SHMI_FN int shmi_open_queue(int existing, shmsync_arena *a, const char *name, si
     spec.any_layout = spec.layout == 0;
     spec.init = shmi_queue_fill;
     spec.arg = &init;
-    spec.existing = existing;
+    spec.flags = flags;
     err = shmi_open_object(a, &spec, &o, &created);
     return err != 0 ? err : shmi_queue_handle(a, &o, item_size, capacity, out);
 }

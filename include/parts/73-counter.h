@@ -886,6 +886,7 @@ SHMI_FN void shmi_counter_fill(unsigned char *body, const void *arg)
 
 SHMI_FN int shmi_open_waitgroup(int existing, shmsync_arena *a, const char *name, const shmsync_waitgroup_options *opts, shmsync_waitgroup *out)
 {
+    SHMI_OPTIONS(shmsync_waitgroup_options, 16, "waitgroup.open", out->impl);
     shmi_counter_spec init;
     shmi_spec spec;
     void *impl;
@@ -895,7 +896,7 @@ SHMI_FN int shmi_open_waitgroup(int existing, shmsync_arena *a, const char *name
     shmi_mon_spec(&spec, SHMI_KIND_WAIT_GROUP, SHMI_VERSION_WAIT_GROUP, name, shmi_counter_bytes(a->geo.slots));
     spec.init = shmi_counter_fill;
     spec.arg = &init;
-    spec.existing = existing;
+    spec.flags = flags;
     err = shmi_mon_open(a, &spec, shmi_counter_build, NULL, &created, &impl);
     out->impl = (struct shmi_counter *)impl;
     out->serial = shmi_serial_of(impl);
@@ -978,25 +979,25 @@ int64_t shmsync_waitgroup_count(const shmsync_waitgroup *g)
 
 SHMI_FN int shmi_open_latch(int existing, shmsync_arena *a, const char *name, int64_t n, const shmsync_latch_options *opts, shmsync_latch *out)
 {
+    SHMI_OPTIONS(shmsync_latch_options, 16, "latch.open", out->impl);
     shmi_counter_spec init;
     shmi_spec spec;
     void *impl;
     int created, err;
-    out->impl = NULL;
-    if (!existing && n < 1)
+    if (n < (existing ? 0 : 1))
         return shmi_fail(EINVAL, "latch.open", name, "it takes a count of at least 1, not %lld; shmsync_latch_attach opens one that exists", (long long)n);
-    if (!existing && (uint64_t)n > SHMI_COUNTER_MAX)
+    if ((uint64_t)n > SHMI_COUNTER_MAX)
         return shmi_fail(EINVAL, "latch.open", name, "the highest count is %lld, not %lld", (long long)SHMI_COUNTER_MAX, (long long)n);
     init.n = (uint64_t)n;
     init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
     shmi_mon_spec(&spec, SHMI_KIND_LATCH, SHMI_VERSION_LATCH, name, shmi_counter_bytes(a->geo.slots));
     spec.init = shmi_counter_fill;
     spec.arg = &init;
-    spec.existing = existing;
+    spec.flags = flags;
     err = shmi_mon_open(a, &spec, shmi_counter_build, NULL, &created, &impl);
     out->impl = (struct shmi_counter *)impl;
     out->serial = shmi_serial_of(impl);
-    if (err == 0 && !created && !existing && shmi_ld64(&out->impl->w->size) != (uint64_t)n) {
+    if (err == 0 && !created && n != 0 && shmi_ld64(&out->impl->w->size) != (uint64_t)n) {
         shmsync_latch_close(out);
         err = shmi_fail(EINVAL, "latch.open", name, "it began with another number than %lld", (long long)n);
     }

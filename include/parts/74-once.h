@@ -53,6 +53,7 @@ SHMI_FN void shmi_once_fill(unsigned char *body, const void *arg) { ((shmi_once_
 
 SHMI_FN int shmi_open_once(int existing, shmsync_arena *a, const char *name, const shmsync_once_options *opts, shmsync_once *out)
 {
+    SHMI_OPTIONS(shmsync_once_options, 16, "once.open", out->impl);
     uint32_t spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
     shmi_spec spec;
     void *impl;
@@ -60,7 +61,7 @@ SHMI_FN int shmi_open_once(int existing, shmsync_arena *a, const char *name, con
     shmi_mon_spec(&spec, SHMI_KIND_ONCE, SHMI_VERSION_ONCE, name, sizeof(shmi_once_words));
     spec.init = shmi_once_fill;
     spec.arg = &spin;
-    spec.existing = existing;
+    spec.flags = flags;
     err = shmi_mon_open(a, &spec, shmi_once_build, NULL, &created, &impl);
     out->impl = (struct shmi_once *)impl;
     out->serial = shmi_serial_of(impl);

@@ -203,23 +203,23 @@ SHMI_FN void shmi_barrier_fill(unsigned char *body, const void *arg)
 }
 SHMI_FN int shmi_open_barrier(int existing, shmsync_arena *a, const char *name, int64_t parties, const shmsync_barrier_options *opts, shmsync_barrier *out)
 {
+    SHMI_OPTIONS(shmsync_barrier_options, 32, "barrier.open", out->impl);
     shmi_barrier_spec init;
     shmi_spec spec;
     void *impl;
     int created, err;
-    out->impl = NULL;
-    if (!existing && parties < 1)
+    if (parties < (existing ? 0 : 1))
         return shmi_fail(EINVAL, "barrier.open", name, "it takes a number of parties of at least 1, not %lld; shmsync_barrier_attach opens one that exists", (long long)parties);
     init.parties = (uint64_t)parties;
     init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
     shmi_mon_spec(&spec, SHMI_KIND_BARRIER, SHMI_VERSION_BARRIER, name, shmi_barrier_bytes(a->geo.slots));
     spec.init = shmi_barrier_fill;
     spec.arg = &init;
-    spec.existing = existing;
+    spec.flags = flags;
     err = shmi_mon_open(a, &spec, shmi_barrier_build, opts, &created, &impl);
     out->impl = (struct shmi_barrier *)impl;
     out->serial = shmi_serial_of(impl);
-    if (err == 0 && !created && !existing && shmi_ld64(&out->impl->w->size) != (uint64_t)parties) {
+    if (err == 0 && !created && parties != 0 && shmi_ld64(&out->impl->w->size) != (uint64_t)parties) {
         shmsync_barrier_close(out);
         err = shmi_fail(EINVAL, "barrier.open", name, "it began with another number of parties than %lld", (long long)parties);
     }

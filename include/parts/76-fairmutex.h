@@ -166,12 +166,12 @@ SHMI_FN void shmi_fair_fill(unsigned char *body, const void *arg)
 }
 SHMI_FN int shmi_open_fairmutex(int existing, shmsync_arena *a, const char *name, const shmsync_fairmutex_options *opts, shmsync_fairmutex *out)
 {
+    SHMI_OPTIONS(shmsync_fairmutex_options, 40, "fairmutex.open", out->impl);
     int policy = opts != NULL ? opts->policy : SHMSYNC_POLICY_DEFAULT;
     shmi_fair_spec init;
     shmi_spec spec;
     void *impl;
     int created, err;
-    out->impl = NULL;
     err = shmi_no_rollback("fairmutex.open", name, policy, "a fair mutex");
     if (err != 0)
         return err;
@@ -180,7 +180,7 @@ SHMI_FN int shmi_open_fairmutex(int existing, shmsync_arena *a, const char *name
     shmi_mon_spec(&spec, SHMI_KIND_FAIR_MUTEX, SHMI_VERSION_FAIR_MUTEX, name, sizeof(shmi_fairmutex_words));
     spec.init = shmi_fair_fill;
     spec.arg = &init;
-    spec.existing = existing;
+    spec.flags = flags;
     err = shmi_mon_open(a, &spec, shmi_fair_build, opts, &created, &impl);
     out->impl = (struct shmi_fairmutex *)impl;
     out->serial = shmi_serial_of(impl);

@@ -71,13 +71,14 @@ SHMI_FN void *shmi_future_build(shmsync_arena *a, const shmi_object *o, const vo
 
 SHMI_FN int shmi_open_future(int existing, shmsync_arena *a, const char *name, const shmsync_future_options *opts, shmsync_future *out)
 {
+    SHMI_OPTIONS(shmsync_future_options, 16, "future.open", out->impl);
     uint32_t spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
     shmi_spec spec;
     void *impl;
     int created, err;
     shmi_mon_spec(&spec, SHMI_KIND_FUTURE, SHMI_VERSION_FUTURE, name, sizeof(shmi_future_words));
     spec.arg = &spin;
-    spec.existing = existing;
+    spec.flags = flags;
     err = shmi_mon_open(a, &spec, shmi_future_build, NULL, &created, &impl);
     out->impl = (struct shmi_future *)impl;
     out->serial = shmi_serial_of(impl);

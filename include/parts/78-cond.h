@@ -207,6 +207,7 @@ SHMI_FN void shmi_cond_fill(unsigned char *body, const void *arg)
 }
 SHMI_FN int shmi_open_cond(int existing, shmsync_arena *a, const char *name, const shmsync_cond_options *opts, shmsync_cond *out)
 {
+    SHMI_OPTIONS(shmsync_cond_options, 24, "cond.open", out->impl);
     shmi_cond_spec init;
     shmi_spec spec;
     void *impl;
@@ -216,7 +217,7 @@ SHMI_FN int shmi_open_cond(int existing, shmsync_arena *a, const char *name, con
     shmi_mon_spec(&spec, SHMI_KIND_COND, SHMI_VERSION_COND, name, sizeof(shmi_cond_words));
     spec.init = shmi_cond_fill;
     spec.arg = &init;
-    spec.existing = existing;
+    spec.flags = flags;
     err = shmi_mon_open(a, &spec, shmi_cond_build, NULL, &created, &impl);
     out->impl = (struct shmi_cond *)impl;
     out->serial = shmi_serial_of(impl);

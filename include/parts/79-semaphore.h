@@ -353,13 +353,13 @@ SHMI_FN void shmi_sem_fill(unsigned char *body, const void *arg)
 }
 SHMI_FN int shmi_open_semaphore(int existing, shmsync_arena *a, const char *name, int64_t n, const shmsync_semaphore_options *opts, shmsync_semaphore *out)
 {
+    SHMI_OPTIONS(shmsync_semaphore_options, 32, "semaphore.open", out->impl);
     int moves = opts != NULL && opts->transferable;
     shmi_semaphore_spec init;
     shmi_spec spec;
     void *impl;
     int created, err;
-    out->impl = NULL;
-    if (!existing && n < 1)
+    if (n < (existing ? 0 : 1))
         return shmi_fail(EINVAL, "semaphore.open", name, "it takes a number of permits of at least 1, not %lld; shmsync_semaphore_attach opens one that exists", (long long)n);
     if (!existing && moves && opts->initial > n)
         return shmi_fail(EINVAL, "semaphore.open", name, "%lld permits at first of %lld", (long long)opts->initial, (long long)n);
@@ -371,11 +371,11 @@ SHMI_FN int shmi_open_semaphore(int existing, shmsync_arena *a, const char *name
     shmi_mon_spec(&spec, SHMI_KIND_SEMAPHORE, SHMI_VERSION_SEMAPHORE, name, shmi_semaphore_bytes(a->geo.slots));
     spec.init = shmi_sem_fill;
     spec.arg = &init;
-    spec.existing = existing;
+    spec.flags = flags;
     err = shmi_mon_open(a, &spec, shmi_sem_build, NULL, &created, &impl);
     out->impl = (struct shmi_semaphore *)impl;
     out->serial = shmi_serial_of(impl);
-    if (err == 0 && !created && ((!existing && (uint64_t)n != out->impl->size) || (moves && !out->impl->moves))) {
+    if (err == 0 && !created && ((n != 0 && (uint64_t)n != out->impl->size) || (moves && !out->impl->moves))) {
         shmsync_semaphore_close(out);
         err = shmi_fail(EINVAL, "semaphore.open", name, "it has another number of permits than %lld, or is not transferable", (long long)n);
     }

@@ -833,12 +833,12 @@ SHMI_FN void shmi_rw_fill(unsigned char *body, const void *arg)
 }
 SHMI_FN int shmi_open_rwmutex(int existing, shmsync_arena *a, const char *name, const shmsync_rwmutex_options *opts, shmsync_rwmutex *out)
 {
+    SHMI_OPTIONS(shmsync_rwmutex_options, 40, "rwmutex.open", out->impl);
     int policy = opts != NULL ? opts->policy : SHMSYNC_POLICY_DEFAULT;
     shmi_fair_spec init;
     shmi_spec spec;
     void *impl;
     int created, err;
-    out->impl = NULL;
     err = shmi_no_rollback("rwmutex.open", name, policy, "an rwmutex");
     if (err != 0)
         return err;
@@ -847,7 +847,7 @@ SHMI_FN int shmi_open_rwmutex(int existing, shmsync_arena *a, const char *name, 
     shmi_mon_spec(&spec, SHMI_KIND_RWMUTEX, SHMI_VERSION_RWMUTEX, name, shmi_rw_bytes(a->geo.slots));
     spec.init = shmi_rw_fill;
     spec.arg = &init;
-    spec.existing = existing;
+    spec.flags = flags;
     err = shmi_mon_open(a, &spec, shmi_rw_build, opts, &created, &impl);
     out->impl = (struct shmi_rwmutex *)impl;
     out->serial = shmi_serial_of(impl);

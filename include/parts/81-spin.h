@@ -611,12 +611,12 @@ SHMI_FN void shmi_spin_fill(unsigned char *body, const void *arg)
 }
 SHMI_FN int shmi_spin_open(int existing, shmsync_arena *a, const char *op, uint32_t kind, uint16_t version, uint64_t size, const char *name, const shmsync_spinlock_options *opts, struct shmi_spinlock **out, uint64_t *serial)
 {
+    SHMI_OPTIONS(shmsync_spinlock_options, 40, op, *out);
     int policy = opts != NULL ? opts->policy : SHMSYNC_POLICY_DEFAULT;
     shmi_fair_spec init;
     shmi_spec spec;
     void *impl;
     int created, err;
-    *out = NULL;
     err = shmi_no_rollback(op, name, policy, "a spin lock");
     if (err != 0)
         return err;
@@ -625,7 +625,7 @@ SHMI_FN int shmi_spin_open(int existing, shmsync_arena *a, const char *op, uint3
     shmi_mon_spec(&spec, kind, version, name, size);
     spec.init = shmi_spin_fill;
     spec.arg = &init;
-    spec.existing = existing;
+    spec.flags = flags;
     err = shmi_mon_open(a, &spec, shmi_spin_build, opts, &created, &impl);
     *out = (struct shmi_spinlock *)impl;
     *serial = shmi_serial_of(impl);

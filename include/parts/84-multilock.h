@@ -658,12 +658,12 @@ SHMI_FN void shmi_multi_fill(unsigned char *body, const void *arg)
 }
 SHMI_FN int shmi_open_multilock(int existing, shmsync_arena *a, const char *name, const shmsync_multilock_options *opts, shmsync_multilock *out)
 {
+    SHMI_OPTIONS(shmsync_multilock_options, 24, "multilock.open", out->impl);
     int policy = opts != NULL ? opts->policy : SHMSYNC_POLICY_DEFAULT, err, created;
     uint32_t buckets = opts != NULL ? opts->buckets : 0;
     shmi_multi_spec init;
     shmi_spec spec;
     shmi_object o;
-    out->impl = NULL;
     err = shmi_no_rollback("multilock.open", name, policy, "a multilock");
     if (err != 0)
         return err;
@@ -679,7 +679,7 @@ SHMI_FN int shmi_open_multilock(int existing, shmsync_arena *a, const char *name
     spec.any_size = 1;
     spec.init = shmi_multi_fill;
     spec.arg = &init;
-    spec.existing = existing;
+    spec.flags = flags;
     err = shmi_open_object(a, &spec, &o, &created);
     return err != 0 ? err : shmi_multi_handle(a, &o, policy, buckets != 0 ? (int)init.log : -1, out);
 }

@@ -427,12 +427,12 @@ SHMI_FN int shmi_signal_handle(shmsync_arena *a, const shmi_object *o, uint32_t 
 }
 SHMI_FN int shmi_open_signalwaker(int existing, shmsync_arena *a, const char *name, const shmsync_signalwaker_options *opts, shmsync_signalwaker *out)
 {
+    SHMI_OPTIONS(shmsync_signalwaker_options, 24, "signalwaker.open", out->impl);
     uint32_t signals = opts != NULL ? (uint32_t)opts->signals : 0;
     int count = opts != NULL && opts->count, created, err;
     shmi_signal_spec init;
     shmi_spec spec;
     shmi_object o;
-    out->impl = NULL;
     if (signals > SHMI_SIGNAL_BITS)
         return shmi_fail(EINVAL, "signalwaker.open", name, "of %d signals: 1 to 64 are possible", opts->signals);
     init.config = (signals != 0 ? signals : SHMI_SIGNAL_BITS) | (count ? (uint32_t)SHMI_SIGNAL_COUNT_MASK : 0);
@@ -442,7 +442,7 @@ SHMI_FN int shmi_open_signalwaker(int existing, shmsync_arena *a, const char *na
     spec.any_size = 1;
     spec.init = shmi_signal_fill;
     spec.arg = &init;
-    spec.existing = existing;
+    spec.flags = flags;
     err = shmi_open_object(a, &spec, &o, &created);
     return err != 0 ? err : shmi_signal_handle(a, &o, signals, out);
 }

@@ -79,11 +79,11 @@ SHMI_FN int shmi_synchronized_handle(shmsync_arena *a, const shmi_object *o, siz
 
 SHMI_FN int shmi_open_synchronized(int existing, shmsync_arena *a, const char *name, size_t size, const shmsync_synchronized_options *opts, shmsync_synchronized *out)
 {
+    SHMI_OPTIONS(shmsync_synchronized_options, 32, "synchronized.open", out->impl);
     shmi_spec spec;
     shmi_synchronized_spec init;
     shmi_object o;
     int err, created;
-    out->impl = NULL;
     if (size > SHMI_SYNCHRONIZED_MOST)
         return shmi_fail(EINVAL, "synchronized.open", name, "a value of %zu bytes; the most is %u", size, SHMI_SYNCHRONIZED_MOST);
     memset(&init, 0, sizeof init);
@@ -101,7 +101,7 @@ SHMI_FN int shmi_open_synchronized(int existing, shmsync_arena *a, const char *n
     spec.any_layout = spec.layout == 0;
     spec.init = shmi_synchronized_fill;
     spec.arg = &init;
-    spec.existing = existing;
+    spec.flags = flags;
     err = shmi_open_object(a, &spec, &o, &created);
     return err != 0 ? err : shmi_synchronized_handle(a, &o, size, out);
 }
