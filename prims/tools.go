@@ -73,7 +73,8 @@ func spinWordsOf(a *arenakernel.Arena, o arenakernel.Object) []arenakernel.Offse
 
 // RecoverAt makes a lock usable again whose holder died, as the Recover of its type does, for any
 // type of lock: Mutex, CohortMutex, RWMutex, FairMutex, SpinLock, RWSpinLock or, for a key,
-// MultiLock. It is for tools. An object of another kind is an error that Is ErrNotSupported.
+// MultiLock. A WaitGroup, Latch, Barrier or Future that a death has made unusable is reset after
+// repair. RecoverAt is for tools. An object of another kind is an error that Is ErrNotSupported.
 func RecoverAt(a *arena.Arena, o arena.Object, key uint64, repair func() error) error {
 	return RecoverAtContext(context.Background(), a, o, key, repair)
 }
@@ -107,8 +108,14 @@ func RecoverAtContext(ctx context.Context, a *arena.Arena, o arena.Object, key u
 		}
 		defer m.Close()
 		return m.RecoverContext(ctx, key, repair)
+	case waitGroupKind, latchKind, barrierKind, futureKind:
+		lost, err := lostOf(a, o)
+		if err == nil && len(lost) > 0 {
+			_, err = lost[0].recover(ctx, a, func(Lost) error { return repair() })
+		}
+		return err
 	default:
-		return &shmsync.Error{Op: "prims.recover", Object: objectName(arenakernel.Object(o)), Err: shmsync.ErrNotSupported, Detail: fmt.Sprintf("%v has no holder to recover from", o.Kind)}
+		return &shmsync.Error{Op: "prims.recover", Object: objectName(arenakernel.Object(o)), Err: shmsync.ErrNotSupported, Detail: fmt.Sprintf("only the program knows how to make %v usable", o.Kind)}
 	}
 	if err != nil {
 		return err

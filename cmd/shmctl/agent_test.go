@@ -87,6 +87,9 @@ func agentDeed(a *arena.Arena, o agentOrder) (func(), error) {
 		}
 		return func() { l.LockContext(ctx) }, err
 	}
+	if f, err, ok := rareDeed(a, verb+" "+kind, o); ok {
+		return f, err
+	}
 	switch kind {
 	case "mutex":
 		if verb == "spin" {
@@ -151,6 +154,9 @@ func agentDeed(a *arena.Arena, o agentOrder) (func(), error) {
 		return func() { f.WaitContext(ctx) }, err
 	case "latch":
 		l, err := prims.OpenLatch(a, o.Name, 2, nil)
+		if verb == "claim" {
+			return func() { l.Claim(2) }, err
+		}
 		return func() { l.WaitContext(ctx) }, err
 	case "group":
 		g, err := prims.OpenWaitGroup(a, o.Name, nil)

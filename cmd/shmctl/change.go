@@ -6,11 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/shmsync/shmsync/arena"
@@ -38,29 +36,6 @@ type (
 		Counted         bool   `help:"Objects count what is done with them, and date holds; locks get slower."`
 	}
 )
-
-// join makes this process a participant of an arena. Packages shm and arena refuse a file that
-// belongs neither to this user nor to root, because its owner could truncate it and so end a
-// process that has it mapped. Root has asked for exactly this file, so shmctl trusts its owner:
-// at worst, that user ends shmctl.
-func join(name string) (*arena.Arena, error) {
-	opts := &arena.Options{Label: "shmctl"}
-	path := name
-	if !strings.Contains(name, "/") {
-		path = "/dev/shm/" + name
-	}
-	if st, err := os.Stat(path); err == nil && os.Geteuid() == 0 {
-		opts.TrustUIDs = []uint32{st.Sys().(*syscall.Stat_t).Uid}
-	}
-	if path == name {
-		seg, err := shm.OpenAt(name, &shm.Options{TrustUIDs: opts.TrustUIDs})
-		if err != nil {
-			return nil, err
-		}
-		return arena.FromSegment(seg, opts)
-	}
-	return arena.Attach(name, opts)
-}
 
 // Run reaps the dead.
 func (c *reapCmd) Run(s *session) error {

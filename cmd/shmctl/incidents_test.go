@@ -15,6 +15,7 @@ import (
 
 	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/diagnose"
+	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/shm"
 )
 
@@ -69,12 +70,53 @@ var incidents = []incident{
 		alice.does("lock multi", "rows", 4711)
 		alice.Kill(t)
 	}, "MultiLock rows is owner-dead", true},
+	{"work that a dead process owes", diagnose.OwnerDead, findNow, func(t *testing.T, name string, alice, bob, _ *agent) {
+		alice.does("add group", "jobs", 2)
+		bob.does("open queue", "other")
+		alice.Kill(t)
+	}, "WaitGroup jobs cannot be completed", true},
+	{"latch that a dead process owes", diagnose.OwnerDead, findNow, func(t *testing.T, name string, alice, bob, _ *agent) {
+		alice.does("claim latch", "start", 2)
+		alice.Kill(t)
+	}, "Latch start cannot be completed", true},
+	{"future of a dead producer", diagnose.OwnerDead, findNow, func(t *testing.T, name string, alice, bob, _ *agent) {
+		alice.does("claim future", "answer")
+		alice.Kill(t)
+	}, "Future answer cannot be completed", true},
+	{"barrier with a dead party", diagnose.OwnerDead, findNow, func(t *testing.T, name string, alice, bob, _ *agent) {
+		alice.does("join barrier", "step", 1)
+		alice.Kill(t)
+	}, "Barrier step cannot be completed", true},
 	{"lock that a repair gave up", diagnose.NotRecoverable, findNow, func(t *testing.T, name string, alice, bob, _ *agent) {
 		alice.does("lock mutex", "ledger")
 		alice.Kill(t)
 		awaitFinding(t, diagnose.OwnerDead, "waits", name)
 		bob.does("break mutex", "ledger")
 	}, "Mutex ledger is not recoverable", true},
+	{"rule that panicked", diagnose.NotRecoverable, findNow, func(t *testing.T, name string, alice, _, _ *agent) {
+		alice.does("spoil waitable", "memory")
+	}, "Waitable memory is not recoverable", false},
+	{"holder in a debugger", diagnose.StoppedHolder, findNow, func(t *testing.T, name string, alice, bob, _ *agent) {
+		alice.does("lock mutex", "ledger")
+		bob.begins("lock mutex", "ledger")
+		awaitWaits(t, name, 1)
+		tracer := proctest.Start(t, "shmctl/tracer", proctest.Params(alice.Pid()))
+		var text string
+		if tracer.Recv(t, &text); text != "" {
+			t.Skip("needs to be allowed to trace a process:", text)
+		}
+		go func() { // so that the ended tracer is no zombie, which would still trace
+			<-tracer.Done()
+		}()
+	}, "is stopped by a debugger", true},
+	{"holder that runs", diagnose.LongHold, findOld, func(t *testing.T, name string, alice, bob, _ *agent) {
+		alice.begins("burn mutex", "ledger")
+		eventually(t, "the hold", func() bool {
+			_, d := shmctlJSON(t, "locks", name)
+			return len(d.Holds) == 1
+		})
+		bob.begins("lock mutex", "ledger")
+	}, "holds Mutex ledger and runs", true},
 	{"lock that is locked twice", diagnose.SelfWait, findOld, func(t *testing.T, name string, alice, _, _ *agent) {
 		alice.does("lock mutex", "ledger")
 		alice.begins("lock mutex", "ledger")
@@ -119,6 +161,24 @@ var incidents = []incident{
 		alice.does("lock semaphore", "workers", 3)
 		bob.begins("lock semaphore", "workers", 1)
 	}, "Semaphore workers is exhausted (0 of 3 permits free)", true},
+	{"permits that no process has", diagnose.Exhausted, findOld, func(t *testing.T, name string, alice, bob, _ *agent) {
+		alice.does("take semaphore", "tokens")
+		bob.begins("take semaphore", "tokens")
+	}, "Semaphore tokens is exhausted", false},
+	{"queue that no process reads", diagnose.FullQueue, findOld, func(t *testing.T, name string, alice, _, _ *agent) {
+		for range 4 {
+			alice.does("put queue", "jobs")
+		}
+		alice.begins("put queue", "jobs")
+	}, "no process takes items", false},
+	{"header that cannot be", diagnose.Corrupt, findNow, func(t *testing.T, name string, alice, bob, carol *agent) {
+		freeze(t, alice, bob, carol)
+		f, err := os.OpenFile(filepath.Join(shm.Dir, name), os.O_RDWR, 0)
+		require.NoError(t, err)
+		defer f.Close()
+		_, err = f.WriteAt([]byte{0xff, 0xff, 0xff, 0xff}, 24)
+		require.NoError(t, err)
+	}, "", false},
 	{"bytes that cannot be", diagnose.Corrupt, findNow, func(t *testing.T, name string, alice, bob, carol *agent) {
 		alice.does("lock mutex", "ledger")
 		for _, a := range []*agent{alice, bob, carol} {

@@ -16,7 +16,7 @@ import (
 
 type recoverCmd struct {
 	Arena string        `arg:"" help:"Name or path."`
-	Name  string        `arg:"" optional:"" help:"Of the lock, or its offset."`
+	Name  string        `arg:"" optional:"" help:"Of the lock, or its offset; or of a WaitGroup, Latch, Barrier or Future."`
 	Key   *uint64       `help:"The key of a MultiLock."`
 	All   bool          `help:"All locks of the arena that a death has left, and all their keys."`
 	Wait  time.Duration `default:"5s" help:"How long to wait for a lock."`
@@ -97,7 +97,7 @@ func recoverable(s *snapshot, tried map[string]bool) *object {
 	for i := range s.Objects {
 		o := &s.Objects[i]
 		left := o.Error == shmsync.ErrOwnerDead.Error() && o.Policy != "" || o.Error == shmsync.ErrNotRecoverable.Error()
-		if left && !tried[lockName(o)] {
+		if left && o.Recoverable() && !tried[lockName(o)] {
 			return o
 		}
 	}
@@ -130,11 +130,14 @@ func (c *recoverCmd) one(s *session, a *arena.Arena, snap *snapshot, o *object, 
 	err = prims.RecoverAtContext(ctx, a, arena.Object(obj), k, func() error { ran = true; return nil })
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return "", refused{fmt.Sprintf("a process has %s: see %s", name, snap.Command("show", o.Name))}
+		return "", refused{fmt.Sprintf("a process has %s: see %s", name, snap.Command("show", o))}
 	case err != nil:
 		return "", err
 	case !ran:
 		return name + " was healthy", nil
+	}
+	if o.Policy == "" {
+		return name + " was reset", nil
 	}
 	return name + " can be locked again", nil
 }

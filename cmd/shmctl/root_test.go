@@ -4,6 +4,9 @@ package main
 
 import (
 	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -22,4 +25,68 @@ func TestRootRecoversInForeignArena(t *testing.T) {
 	require.Contains(t, soon(t, exitOK, "reap", name), "reaped 1")
 	require.Contains(t, soon(t, exitOK, "recover", "/dev/shm/"+name, "ledger"), "can be locked again")
 	require.Contains(t, soon(t, exitOK, "recover", name, "ledger"), "was healthy")
+}
+
+// The owner of an arena may repair it, and so may a user that the file's mode lets in if root owns
+// the file. Any other user is refused.
+func TestUsersThatMayRepair(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it runs shmctl as other users")
+	}
+	shmctlAs := programOfOthers(t)
+	for _, c := range []struct {
+		name          string
+		owner, runsAs int
+		mode          os.FileMode
+		allowed       bool
+	}{
+		{"owner", 65534, 65534, 0o600, true},
+		{"user beside root", 0, 65534, 0o666, true},
+		{"user without permission", 0, 65534, 0o644, false},
+		{"user beside another user", 65533, 65534, 0o666, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			name := testArena(t)
+			a := newAgent(t, name, "alice")
+			a.does("lock mutex", "ledger")
+			a.Kill(t)
+			require.NoError(t, os.Chown("/dev/shm/"+name, c.owner, c.owner))
+			require.NoError(t, os.Chmod("/dev/shm/"+name, c.mode))
+			before := fileBytes(t, name)
+			for _, args := range [][]string{{"reap", name}, {"recover", name, "ledger"}, {"set", name, "ledger", "spin=none"}, {"delete", name, "ledger"}} {
+				out, err := shmctlAs(c.runsAs, args...)
+				if c.allowed {
+					require.NoError(t, err, "%v: %s", args, out)
+					continue
+				}
+				var exit *exec.ExitError
+				require.ErrorAs(t, err, &exit)
+				require.Equal(t, exitError, exit.ExitCode(), "%v: %s", args, out)
+				require.Regexp(t, "permission denied|is owned by uid 65533", out)
+			}
+			if !c.allowed {
+				require.Equal(t, before, fileBytes(t, name))
+			}
+		})
+	}
+}
+
+// programOfOthers returns a function that runs shmctl as another user.
+func programOfOthers(t *testing.T) func(uid int, args ...string) (string, error) {
+	self, err := os.ReadFile("/proc/self/exe")
+	require.NoError(t, err)
+	dir, err := os.MkdirTemp("", "shmctl-test-") // a directory of the test would be closed to others
+	require.NoError(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	require.NoError(t, os.Chmod(dir, 0o755))
+	program := filepath.Join(dir, "shmctl")
+	require.NoError(t, os.WriteFile(program, self, 0o755))
+	return func(uid int, args ...string) (string, error) {
+		cmd := exec.Command(program, args...)
+		cmd.Dir = "/"
+		cmd.Env = []string{"SHMCTL_TEST_MAIN=1"}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
 }

@@ -75,19 +75,20 @@ func (s *Snapshot) objectFindings(i int) (all []Finding) {
 	switch {
 	case strings.Contains(o.Error, shmsync.ErrCorrupt.Error()) || o.State == "unreadable":
 		all = append(all, Finding{Kind: Corrupt, Trouble: true, Objects: []string{o.Name},
-			Text: fmt.Sprintf("%s %s has impossible bytes: %s", o.Type, o.Name, o.State), Advice: "look at all damage", Command: s.Command("check")})
+			Text: fmt.Sprintf("%s %s has impossible bytes: %s", o.Type, o.Name, o.State), Advice: "look at all damage", Command: s.Command("check", nil)})
 	case o.Error == shmsync.ErrNotRecoverable.Error():
 		all = append(all, Finding{Kind: NotRecoverable, Trouble: true, Objects: []string{o.Name}, Participants: none(o.Died),
 			Text:   fmt.Sprintf("%s %s is not recoverable: a repair failed%s", o.Type, o.Name, died()),
-			Advice: "see to the data, and then make it usable", Command: s.recoverCommand(o)})
+			Advice: s.repairAdvice(o), Command: s.recoverCommand(o)})
 	case o.Error != "":
 		text := fmt.Sprintf("%s %s is owner-dead%s; policy report, so nobody gets it%s", o.Type, o.Name, died(), waiters)
-		advice, command := "let the application call Recover, or, if the data is sound, make it usable", s.recoverCommand(o)
+		advice := "let the application call Recover, or, if the data is sound, make it usable"
 		if o.Policy == "" {
 			text = fmt.Sprintf("%s %s cannot be completed%s%s", o.Type, o.Name, died(), waiters)
-			advice, command = "", ""
+			advice = "let the application call Reset, or, if what the dead process owed is not needed, reset it"
 		}
-		all = append(all, Finding{Kind: OwnerDead, Trouble: true, Objects: []string{o.Name}, Participants: none(o.Died), Text: text, Advice: advice, Command: command})
+		all = append(all, Finding{Kind: OwnerDead, Trouble: true, Objects: []string{o.Name}, Participants: none(o.Died), Text: text,
+			Advice: advice, Command: s.recoverCommand(o)})
 	}
 	told := map[string]bool{}
 	for _, h := range o.Holds {
@@ -102,22 +103,6 @@ func (s *Snapshot) objectFindings(i int) (all []Finding) {
 		all = s.wedgeFindings(o)
 	}
 	return all
-}
-
-// recoverCommand is the command that makes an object usable again.
-func (s *Snapshot) recoverCommand(o *Object) string {
-	if o.Key != nil {
-		return s.Command("recover", fmt.Sprintf("--key=%d", *o.Key), o.Name)
-	}
-	return s.Command("recover", o.Name)
-}
-
-// dumpCommand is the command that writes the arena to a file.
-func (s *Snapshot) dumpCommand() string {
-	if s.opts.Dump != nil {
-		return ""
-	}
-	return s.Command("dump", "-o", strings.ReplaceAll(strings.TrimPrefix(s.Info.Name, "/"), "/", "-")+".dump")
 }
 
 func none(name string) []string {
@@ -140,14 +125,14 @@ func (s *Snapshot) holderFinding(o *Object, h *Hold, waiters string) (f Finding,
 		}
 		f.Text = fmt.Sprintf("%s %s and %s; nobody has reaped it yet%s", s.Title(h.Owner), what, dead, waiters)
 		f.Advice = "any living participant reaps it; if all are stopped, or none is left, reap it from outside"
-		f.Command = s.Command("reap")
+		f.Command = s.change("reap", nil)
 		return f, true
 	}
 	if life := s.Participants[i].Life; life == LifeStopped || life == LifeTraced {
 		f.Kind = StoppedHolder
 		f.Trouble = waiters != ""
 		f.Text = fmt.Sprintf("%s %s and is %s%s", s.Title(h.Owner), what, s.Participants[i].Process, waiters)
-		f.Advice, f.Command = "let it go on", s.killCommand("-CONT ", h.Owner)
+		f.Advice, f.Command = s.continueAdvice(h.Owner)
 		return f, true
 	}
 	return f, false

@@ -121,7 +121,7 @@ func (s *Snapshot) longHold(o *Object, w *Wait) Finding {
 		f.Kind = LongHold
 		f.Text = fmt.Sprintf("%s, and waits for %s of %s since %s itself%s", hold, Wants(behind), behind.Object, Age(behind.AgeNs), waiters)
 		f.Advice = "see why that does not come"
-		f.Command = s.Command("show", behind.Object)
+		f.Command = s.Command("show", &s.Objects[behind.ObjectIndex])
 		return f
 	case s.runs(h.Owner):
 		f.Kind = LongHold
@@ -154,7 +154,7 @@ func (s *Snapshot) exhausted(o *Object) Finding {
 	f.Text = fmt.Sprintf("%s %s is exhausted (%s)%s%s", o.Type, o.Name, o.State, holders, s.waiters(o))
 	f.Participants = none(most)
 	f.Advice = "look at what its holders do"
-	f.Command = s.Command("show", o.Name)
+	f.Command = s.Command("show", o)
 	if most != "" {
 		f.Advice = "if the one that has most is stuck, end it; a death gives its permits back"
 		f.Command = s.killCommand("", most)
@@ -177,13 +177,13 @@ func (s *Snapshot) missingParties(o *Object, w *Wait) Finding {
 	f.Participants = none(most)
 	f.Text = fmt.Sprintf("%s %s waits for what does not come (%s)%s%s%s", o.Type, o.Name, o.State, holders, s.others(o), s.waiters(o))
 	f.Advice = "see which of them should come; a process that left without it has to be started again"
-	f.Command = s.Command("show", o.Name)
+	f.Command = s.Command("show", o)
 	return f
 }
 
 // fullQueue describes a queue from which no process takes items.
 func (s *Snapshot) fullQueue(o *Object) Finding {
-	f := Finding{Kind: FullQueue, Advice: "see why none of them takes items", Command: s.Command("show", o.Name)}
+	f := Finding{Kind: FullQueue, Advice: "see why none of them takes items", Command: s.Command("show", o)}
 	f.Text = fmt.Sprintf("%s %s is full (%s), and no process takes items%s%s", o.Type, o.Name, o.State, s.others(o), s.waiters(o))
 	for _, name := range o.OpenBy {
 		i, ok := s.who[name]
@@ -193,7 +193,7 @@ func (s *Snapshot) fullQueue(o *Object) Finding {
 	}
 	if len(f.Participants) > 0 {
 		f.Text = fmt.Sprintf("%s %s is full (%s), and %s is stopped%s", o.Type, o.Name, o.State, s.Title(f.Participants[0]), s.waiters(o))
-		f.Advice, f.Command = "let it go on", s.killCommand("-CONT ", f.Participants[0])
+		f.Advice, f.Command = s.continueAdvice(f.Participants[0])
 	}
 	return f
 }
@@ -250,38 +250,4 @@ func (s *Snapshot) runs(name string) bool {
 		at := strings.LastIndex(string(b), ") ")
 		return err == nil && at >= 0 && at+2 < len(b) && (b[at+2] == 'R' || b[at+2] == 'D')
 	})
-}
-
-// killCommand is the command that sends a participant a signal. It is empty if the process cannot
-// be found from here.
-func (s *Snapshot) killCommand(signal, name string) string {
-	i, ok := s.who[name]
-	if !ok || s.Participants[i].HostPID == 0 {
-		return ""
-	}
-	return fmt.Sprintf("kill %s%d", signal, s.Participants[i].HostPID)
-}
-
-// Command is a command of shmctl for this arena, quoted for a shell.
-func (s *Snapshot) Command(verb string, args ...string) string {
-	name := s.Info.Name
-	if s.opts.Dump != nil {
-		name = s.Info.Path
-	}
-	text := "shmctl " + verb + " " + Quote(name)
-	for _, arg := range args {
-		text += " " + Quote(arg)
-	}
-	return text
-}
-
-// Quote makes one shell word of a text.
-func Quote(text string) string {
-	special := func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:@%+=,", r))
-	}
-	if text != "" && !strings.ContainsFunc(text, special) {
-		return text
-	}
-	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }

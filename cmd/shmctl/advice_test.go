@@ -1,0 +1,127 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/diagnose"
+	"github.com/shmsync/shmsync/shm"
+)
+
+// obey pastes the command of the first finding of an arena until there are no findings.
+func obey(t *testing.T, arenaName string, most int) {
+	t.Helper()
+	shell := pasted(t)
+	for range most {
+		_, d := shmctlJSON(t, "waits", arenaName)
+		if len(d.Findings) == 0 {
+			return
+		}
+		require.NotEmpty(t, d.Findings[0].Command, d.Findings[0].Text)
+		shell(t, d.Findings[0].Command)
+	}
+	code, out, errs := shmctl("waits", arenaName)
+	require.Equal(t, exitOK, code, out+errs)
+}
+
+// The printed commands name the object that they are about, whatever its name is for a shell, for
+// the command line of shmctl, or for a terminal.
+func TestAdviceNamesAnyObject(t *testing.T) {
+	name := testArena(t)
+	alice, _ := newAgent(t, name, "alice"), newAgent(t, name, "bob") // bob reaps
+	names := []string{"a b", "it's", `"q"`, "$(exit 9)", "a;b", "-v", "--all", "--", "é", "a\nb", "a?b", "x\x01", "x\x02", "0x40", "12", "*", "~", "ü\xff"}
+	for _, object := range names {
+		alice.does("lock mutex", object)
+	}
+	alice.Kill(t)
+	eventually(t, "all locks are owner-dead", func() bool {
+		_, d := shmctlJSON(t, "waits", name)
+		return len(d.Findings) == len(names) && d.Findings[0].Kind == diagnose.OwnerDead
+	})
+	obey(t, name, len(names))
+}
+
+// The printed commands work for an arena at any path, and for one without a path: its file was
+// removed, or is a memfd.
+func TestAdviceNamesAnyArena(t *testing.T) {
+	for _, c := range []string{"-an arena's $(exit 9)", "removed"} {
+		t.Run(c, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), c)
+			seg, err := shm.CreateAt(path, 1<<20, func(s *shm.Segment) error {
+				return arena.Format(s, &arena.Options{MaxParticipants: 8})
+			}, nil)
+			require.NoError(t, err)
+			require.NoError(t, seg.Close())
+			alice, bob := newAgent(t, path, "alice"), newAgent(t, path, "bob")
+			alice.does("lock mutex", "ledger")
+			alice.does("lock multi", "keys", 7)
+			name := path
+			if c == "removed" {
+				require.NoError(t, os.Remove(path))
+				name = openFileOf(t, bob.Pid(), path+deleted)
+			}
+			alice.Kill(t)
+			eventually(t, "two findings", func() bool {
+				_, d := shmctlJSON(t, "waits", name)
+				return len(d.Findings) == 2 && d.Findings[0].Kind == diagnose.OwnerDead
+			})
+			obey(t, name, 2)
+		})
+	}
+}
+
+// openFileOf is the path below /proc of a file that a process has open.
+func openFileOf(t *testing.T, pid int, link string) string {
+	fds, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	require.NoError(t, err)
+	for _, fd := range fds {
+		if to, err := os.Readlink(fd); err == nil && to == link {
+			return fd
+		}
+	}
+	t.Fatal("the process has no open file ", link)
+	return ""
+}
+
+// The processes of a dump may be those of another host, and a dump is never changed. So the
+// commands about a dump only look at it.
+func TestAdviceForDumpOnlyLooks(t *testing.T) {
+	name := testArena(t)
+	alice, bob, carol := newAgent(t, name, "alice"), newAgent(t, name, "bob"), newAgent(t, name, "carol")
+	alice.does("lock mutex", "of the dead")
+	bob.does("lock mutex", "stopped")
+	bob.does("lock mutex", "x")
+	carol.does("lock mutex", "y")
+	bob.begins("lock mutex", "y")
+	carol.begins("lock mutex", "x")
+	carol.begins("lock mutex", "stopped")
+	awaitWaits(t, name, 3)
+	alice.Kill(t)
+	awaitFinding(t, diagnose.OwnerDead, "waits", name)
+	freeze(t, bob, carol)
+	dump := filepath.Join(t.TempDir(), "x.shmdump")
+	soon(t, exitOK, "dump", name, "-o", dump)
+	shell, commands := pasted(t), 0
+	for _, args := range [][]string{{"waits", dump}, {"waits", "--older=1ns", dump}, {"show", dump, "of the dead"}} {
+		_, d := shmctlJSON(t, args...)
+		require.NotEmpty(t, d.Findings)
+		for _, f := range d.Findings {
+			if f.Command != "" {
+				require.Regexp(t, "^shmctl (show|check) ", f.Command)
+				shell(t, f.Command)
+				commands++
+			}
+		}
+		_, out, _ := shmctl(args...)
+		require.False(t, strings.Contains(out, "$ kill") || strings.Contains(out, "$ shmctl re"), out)
+	}
+	t.Log(commands, "commands")
+}

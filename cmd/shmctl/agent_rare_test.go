@@ -1,0 +1,59 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// rareDeed is agentDeed for tasks of single tests. ok is false if it does not know the task.
+func rareDeed(a *arena.Arena, op string, o agentOrder) (f func(), err error, ok bool) {
+	switch op {
+	case "burn mutex": // holds it, and uses a CPU
+		m, err := prims.OpenMutex(a, o.Name, nil)
+		return func() {
+			m.Lock()
+			for { //lint:ignore SA5002 the agent is ended by a signal
+			}
+		}, err, true
+	case "claim latch":
+		l, err := prims.OpenLatch(a, o.Name, 2, nil)
+		return func() { l.Claim(o.N) }, err, true
+	case "take shared semaphore", "take semaphore": // no participant has its permits
+		s, err := prims.OpenSemaphore(a, o.Name, 1, &prims.SemaphoreOptions{Mode: prims.SemaphoreTransferable})
+		return func() { s.AcquireContext(context.Background(), 1) }, err, true
+	case "spoil waitable": // by a rule that panics
+		w, err := prims.OpenWaitable(a, o.Name, int64(0), prims.Rules[int64, int64]{
+			Claim: func(*int64, int64) bool { panic("no such claim") },
+		}, nil)
+		return func() {
+			defer func() { recover() }() // the rule's panic
+			w.WaitContext(context.Background(), 1)
+		}, err, true
+	}
+	return nil, nil, false
+}
+
+// The tracer is a debugger that stops a process and does not continue it.
+func init() {
+	proctest.Register("shmctl/tracer", func(c *proctest.Child) {
+		var pid int
+		c.Params(&pid)
+		runtime.LockOSThread()
+		text := ""
+		if err := unix.PtraceSeize(pid); err != nil {
+			text = err.Error()
+		} else if err := unix.PtraceInterrupt(pid); err != nil {
+			text = err.Error()
+		}
+		c.Say(text)
+		select {}
+	})
+}

@@ -1,0 +1,51 @@
+//go:build linux
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/shm"
+)
+
+// join makes this process a participant of an arena. Packages shm and arena refuse a file that
+// belongs neither to this user nor to root, because its owner could truncate it and so end a
+// process that has it mapped. Root has asked for exactly this file, so shmctl trusts its owner:
+// at worst, that user ends shmctl.
+func join(name string) (*arena.Arena, error) {
+	opts := &arena.Options{Label: "shmctl"}
+	path := name
+	if !strings.Contains(name, "/") {
+		path = shm.Dir + "/" + name
+	}
+	if st, err := os.Stat(path); err == nil && os.Geteuid() == 0 {
+		opts.TrustUIDs = []uint32{st.Sys().(*syscall.Stat_t).Uid}
+	}
+	if path != name {
+		return arena.Attach(name, opts)
+	}
+	seg, err := openPath(path, &shm.Options{TrustUIDs: opts.TrustUIDs})
+	if err != nil {
+		return nil, err
+	}
+	return arena.FromSegment(seg, opts)
+}
+
+// openPath opens a file by its path, or an open file of a process by its path below /proc. The
+// latter is the only path of a memfd and of a file that was removed. It looks like a symbolic
+// link, which package shm does not follow.
+func openPath(path string, opts *shm.Options) (*shm.Segment, error) {
+	if ok, _ := filepath.Match("/proc/*/fd/*", path); !ok {
+		return shm.OpenAt(path, opts)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return shm.FromFile(f, opts)
+}

@@ -1,0 +1,141 @@
+package diagnose
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// killCommand is the command that sends a participant a signal. It is empty if the process cannot
+// be found from here, and for a dump, whose processes may be of another host.
+func (s *Snapshot) killCommand(signal, name string) string {
+	i, ok := s.who[name]
+	if !ok || s.Participants[i].HostPID == 0 || s.opts.Dump != nil {
+		return ""
+	}
+	return fmt.Sprintf("kill %s%d", signal, s.Participants[i].HostPID)
+}
+
+// continueAdvice says how a stopped participant continues. A debugger keeps what it has stopped,
+// whatever signals come, until it ends.
+func (s *Snapshot) continueAdvice(name string) (advice, command string) {
+	i, ok := s.who[name]
+	if !ok || s.Participants[i].Life != LifeTraced {
+		return "let it go on", s.killCommand("-CONT ", name)
+	}
+	advice = "let its debugger continue it, or end the debugger"
+	if pid := tracerOf(s.Participants[i].HostPID); pid != 0 && s.opts.Dump == nil {
+		command = fmt.Sprintf("kill %d", pid)
+	}
+	return advice, command
+}
+
+// tracerOf is the pid of the debugger of a process, or 0.
+func tracerOf(pid int) int {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(b), "\nTracerPid:")
+	line, _, _ := strings.Cut(rest, "\n")
+	tracer, _ := strconv.Atoi(strings.TrimSpace(line))
+	return tracer
+}
+
+// recoverable are the kinds that shmctl recover knows.
+var recoverable = []string{"MUTX", "RWMX", "COHM", "FAIR", "SPIN", "RWSP", "MULT", "WGRP", "LTCH", "BARR", "FUTR"}
+
+// Recoverable reports whether a tool can make the object usable, without the program to which it
+// belongs.
+func (o *Object) Recoverable() bool { return slices.Contains(recoverable, o.Kind) }
+
+// repairAdvice says what to do about an object that a repair gave up.
+func (s *Snapshot) repairAdvice(o *Object) string {
+	if !o.Recoverable() {
+		return "let the application call Recover; only it knows which state is right"
+	}
+	return "see to the data, and then make it usable"
+}
+
+// recoverCommand is the command that makes an object usable again, or shows it if only the
+// application can make it usable.
+func (s *Snapshot) recoverCommand(o *Object) string {
+	switch {
+	case !o.Recoverable():
+		return s.Command("show", o)
+	case o.Key != nil:
+		return s.change("recover", []string{fmt.Sprintf("--key=%d", *o.Key)}, s.argument(o))
+	}
+	return s.change("recover", nil, s.argument(o))
+}
+
+// dumpCommand is the command that writes the arena to a file.
+func (s *Snapshot) dumpCommand() string {
+	if s.opts.Dump != nil {
+		return ""
+	}
+	file := strings.ReplaceAll(strings.TrimPrefix(s.Info.Name, "/"), "/", "-") + ".dump"
+	return s.command("dump", []string{"--output=" + file})
+}
+
+// argument is what names an object on the command line: its name, or its offset if another object
+// is printed with the same name, or if the name had to be cleaned for the terminal.
+func (s *Snapshot) argument(o *Object) string {
+	same := 0
+	for i := range s.Objects {
+		if s.Objects[i].Name == o.Name {
+			same++
+		}
+	}
+	if same > 1 || strings.Contains(o.Name, "?") {
+		return "0x" + strconv.FormatUint(o.Offset, 16)
+	}
+	return o.Name
+}
+
+// Command is a command of shmctl for this arena, and an object of it if there is one, quoted for a
+// shell.
+func (s *Snapshot) Command(verb string, o *Object) string {
+	if o == nil {
+		return s.command(verb, nil)
+	}
+	return s.command(verb, nil, s.argument(o))
+}
+
+// change is a command that changes the arena. It is empty for a dump, which is never changed.
+func (s *Snapshot) change(verb string, flags []string, names ...string) string {
+	if s.opts.Dump != nil {
+		return ""
+	}
+	return s.command(verb, flags, names...)
+}
+
+func (s *Snapshot) command(verb string, flags []string, names ...string) string {
+	arena := s.Info.Name
+	if s.opts.Dump != nil {
+		arena = s.Info.Path
+	}
+	names = append([]string{arena}, names...)
+	words := append([]string{"shmctl", verb}, flags...)
+	if slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, "-") }) {
+		words = append(words, "--") // what follows is no option
+	}
+	words = append(words, names...)
+	for i := range words {
+		words[i] = Quote(words[i])
+	}
+	return strings.Join(words, " ")
+}
+
+// Quote makes one shell word of a text.
+func Quote(text string) string {
+	special := func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:@%+=,", r))
+	}
+	if text != "" && !strings.ContainsFunc(text, special) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
