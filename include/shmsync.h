@@ -29,7 +29,8 @@
  *     ETIMEDOUT        the absolute CLOCK_MONOTONIC time came first
  *     ECANCELED        the object was stopped
  *     EBUSY            a try did not get it; or an object is open elsewhere
- *     EEXIST           SHMSYNC_CREATE_ONLY, and the name is taken; ENOENT: it is not
+ *     EEXIST           SHMSYNC_CREATE_ONLY, and the name is taken
+ *     ENOENT           there is no such arena or object
  *     EPERM            the caller does not hold what it gives back
  *     EPROTO           a peer wrote what no correct program writes
  *     EPROTONOSUPPORT  the arena has another layout version, or needs features that
@@ -39,7 +40,7 @@
  *     ENOTCONN         a child of fork that has not attached itself: see below
  *     ENOSPC, ENOTSUP  no room; the kernel lacks what is needed
  *
- * shmsync_error() tells the last failure of the calling thread in words.
+ * shmsync_error tells the last failure of the calling thread in words.
  *
  * FORK. A child of fork is no participant: every call on what its parent opened
  * returns ENOTCONN and changes nothing. It opens the arena itself, and its objects
@@ -81,7 +82,7 @@
 /* The version of the layout of arenas that this header was made for. An arena of
  * another one is refused with EPROTONOSUPPORT. */
 #ifndef SHMSYNC_LAYOUT_VERSION
-#define SHMSYNC_LAYOUT_VERSION 4
+#define SHMSYNC_LAYOUT_VERSION 4 /* as arena.LayoutVersion of the Go side */
 #endif
 
 /* What the program that includes the header was made for, told to the
@@ -117,6 +118,7 @@ const char *shmsync_version(void);
 
 #define SHMSYNC_SPIN_NEVER (-1) /* waiters do not spin before they sleep */
 
+/* An arena that this process has joined. */
 typedef struct shmsync_arena shmsync_arena;
 
 /* A position in an arena, the same in every process; 0 is none. */
@@ -185,29 +187,33 @@ typedef struct shmsync_arena_options {
     void *on_detached_arg;
 } shmsync_arena_options;
 
-/* shmsync_arena_open joins the arena /dev/shm/NAME, and creates it where there is
- * none. A name with a slash is the path of a file. Opening it again in one process
- * gives the same arena, to be closed as often. opts may be NULL. */
+/* shmsync_arena_open of a program that was made for that SHMSYNC_ABI. EPROTONOSUPPORT: the implementation is for
+ * another layout. */
 int shmsync_arena_open_abi(const char *name, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi);
+/* Joins the arena /dev/shm/NAME, and creates it where there is none. A name with a slash is the path of a file. A
+ * second open in one process gives the same arena, which is to be closed as often. opts may be NULL. */
 static inline int shmsync_arena_open(const char *name, const shmsync_arena_options *opts, shmsync_arena **out)
 {
     return shmsync_arena_open_abi(name, opts, out, SHMSYNC_ABI);
 }
-/* The arena in an open file, such as a memfd that was inherited. fd stays the caller's. */
+/* shmsync_arena_from_fd of a program that was made for that SHMSYNC_ABI. */
 int shmsync_arena_from_fd_abi(int fd, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi);
+/* Joins the arena in an open file, such as a memfd that was inherited. fd stays the caller's. */
 static inline int shmsync_arena_from_fd(int fd, const shmsync_arena_options *opts, shmsync_arena **out)
 {
     return shmsync_arena_from_fd_abi(fd, opts, out, SHMSYNC_ABI);
 }
-/* shmsync_arena_close leaves, with the last of the closes that match the opens. Holds of
- * this process are treated as its death would treat them. Threads that wait get EBADF.
- * Pointers and handles into the arena die with it. */
+/* Leaves the arena with the last of the closes that match the opens. Holds of this process are treated as its death
+ * would treat them. Waits of other threads end with EBADF. Pointers and handles into the arena are invalid
+ * afterwards. ENOTCONN: it is not open. EDEADLK: a function that a call runs must not close the arena of the call. */
 int shmsync_arena_close(shmsync_arena *a);
 /* Removes the file of the arena. EBUSY while a participant is in: shmsync_error names it, and the file
  * stays. ENOENT. EINVAL: not an arena. ENOTSUP without byte locks. */
 int shmsync_arena_remove(const char *name);
 
+/* The size of the mapping, in bytes. 0 if the arena is closed. */
 uint64_t shmsync_arena_size(const shmsync_arena *a);
+/* The address at which this process has mapped the arena. NULL if the arena is closed. */
 void *shmsync_arena_base(const shmsync_arena *a);
 /* Calls f for each participant that dies from now on, on the helper thread: f is
  * quick and calls nothing that waits. One function an arena. The arena keeps the last 192
@@ -218,8 +224,9 @@ int shmsync_arena_self(shmsync_arena *a, shmsync_participant *out);
 /* Calls f for each participant until f returns not 0. */
 int shmsync_arena_participants(shmsync_arena *a, int (*f)(const shmsync_participant *, void *), void *arg);
 
-/* Bytes of one's own, zeroed: what Alloc and Free of the Go side give. */
+/* Allocates zeroed bytes, aligned to 64. They stay when the process that allocated them dies. ENOSPC: no room. */
 int shmsync_alloc(shmsync_arena *a, uint64_t size, shmsync_offset *out);
+/* Frees bytes of shmsync_alloc. EINVAL: the offset was not allocated. */
 int shmsync_free(shmsync_arena *a, shmsync_offset off);
 /* size bytes at an offset that may have come from a peer: NULL if no block is there
  * that has them. */
@@ -256,12 +263,13 @@ int shmsync_who_died(shmsync_participant *out);
 
 /* ---- Mutex ---- */
 
-/* A handle on a mutex of an arena; a copy is the same handle. */
+/* A handle on a mutex of an arena. A copy is the same handle. */
 typedef struct shmsync_mutex {
     struct shmi_mutex *impl;
     uint64_t serial;
 } shmsync_mutex;
 
+/* The options of shmsync_mutex_open and shmsync_mutex_attach. */
 typedef struct shmsync_mutex_options {
     uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
     uint32_t flags;
@@ -273,57 +281,73 @@ typedef struct shmsync_mutex_options {
     uint64_t log_bytes;      /* undo log of a new mutex of SHMSYNC_POLICY_ROLLBACK: 0 for 16 KiB, at most 1 MiB */
 } shmsync_mutex_options;
 
-/* Finds the mutex of that name or creates it. NULL or "": a fresh anonymous one. */
+/* Finds the mutex of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an existing
+ * object is of another kind, or has other options. */
 int shmsync_mutex_open(shmsync_arena *a, const char *name, const shmsync_mutex_options *opts, shmsync_mutex *out);
+/* Finds the mutex of that name. ENOENT: there is none. checked and repair of opts apply to this process. */
 int shmsync_mutex_attach(shmsync_arena *a, const char *name, const shmsync_mutex_options *opts, shmsync_mutex *out);
-/* The mutex at an offset that another process's shmsync_mutex_offset gave. */
+/* Opens the mutex at an offset that shmsync_mutex_offset gave, in this process or another. EINVAL: none is there. */
 int shmsync_mutex_at(shmsync_arena *a, shmsync_offset off, shmsync_mutex *out);
+/* The offset of the mutex in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_mutex_offset(const shmsync_mutex *m);
+/* Gives one opening of the mutex back. What this process holds or waits for stays as it is. */
 int shmsync_mutex_close(shmsync_mutex *m);
-/* An error means: not held. EOWNERDEAD, ENOTRECOVERABLE, EPROTO, EBADF, ENOTCONN. */
+/* Locks the mutex, and waits until it can. An error means: not held. EOWNERDEAD: its holder died, and nobody holds
+ * it until a process recovers it. ENOTRECOVERABLE: a repair failed. */
 int shmsync_mutex_lock(shmsync_mutex *m);
-/* EBUSY when it is held, and the errors of lock. */
+/* Locks the mutex if that is possible at once. EBUSY: it is held. Other errors are those of lock. */
 int shmsync_mutex_trylock(shmsync_mutex *m);
-/* ETIMEDOUT at that CLOCK_MONOTONIC time. A free lock is taken without a look at it. */
+/* Locks the mutex, and waits until that CLOCK_MONOTONIC time. ETIMEDOUT: the time has passed. A free mutex is
+ * locked whatever the time. EINVAL: the time is not valid. Other errors are those of lock. */
 int shmsync_mutex_timedlock(shmsync_mutex *m, const struct timespec *abs_monotonic);
-/* EPERM when this process does not hold it. Two threads that race to unlock one hold
- * may release the hold of another process, unless the handle is checked. */
+/* Unlocks the mutex. EPERM: this process does not hold it. Two threads that race to unlock one hold may release the
+ * hold of another process, unless the handle is checked. */
 int shmsync_mutex_unlock(shmsync_mutex *m);
-/* Makes an owner-dead or not recoverable mutex usable again: waits until the process that
- * died is gone, takes it, runs repair, releases it. When repair returns not 0 the mutex is not recoverable, and that number
- * is not passed on: the result is ENOTRECOVERABLE. A healthy mutex is locked and
- * unlocked, without repair. EINVAL: repair is NULL; the mutex is as before. */
+/* Makes an owner-dead or not recoverable mutex usable again. It waits until the process that died is gone, takes
+ * the mutex, runs repair, and releases it. ENOTRECOVERABLE: repair returned not 0, which is not passed on. A
+ * healthy mutex is locked and unlocked, without repair. EINVAL: repair is NULL; the mutex is as before. */
 int shmsync_mutex_recover(shmsync_mutex *m, int (*repair)(void *), void *arg);
-/* What a lock would find: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE, EPROTO. */
+/* The errno that a lock would return: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE or EPROTO. */
 int shmsync_mutex_state(shmsync_mutex *m);
 
 /* ---- Futex: an eventcount, the Futex of the Go side ---- */
 
+/* A handle on a futex of an arena. A copy is the same handle. */
 typedef struct shmsync_futex {
     struct shmi_futex *impl;
     uint64_t serial;
 } shmsync_futex;
 
+/* The options of shmsync_futex_open and shmsync_futex_attach. */
 typedef struct shmsync_futex_options {
     uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
     uint32_t flags;
     int64_t spin_ns; /* as of a mutex */
 } shmsync_futex_options;
 
+/* Finds the futex of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an existing
+ * object is of another kind, or has other options. */
 int shmsync_futex_open(shmsync_arena *a, const char *name, const shmsync_futex_options *opts, shmsync_futex *out);
+/* Finds the futex of that name. ENOENT: there is none. */
 int shmsync_futex_attach(shmsync_arena *a, const char *name, const shmsync_futex_options *opts, shmsync_futex *out);
+/* Opens the futex at an offset that shmsync_futex_offset gave, in this process or another. EINVAL: none is there. */
 int shmsync_futex_at(shmsync_arena *a, shmsync_offset off, shmsync_futex *out);
+/* The offset of the futex in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_futex_offset(const shmsync_futex *f);
+/* Gives one opening of the futex back. What this process holds or waits for stays as it is. */
 int shmsync_futex_close(shmsync_futex *f);
-/* How many posts there have been. A token is that plus the posts to wait for. */
+/* The number of posts so far. A token is that number plus the number of posts to wait for. */
 uint64_t shmsync_futex_get(const shmsync_futex *f);
-/* Counts up and wakes all waiters. Never blocks. */
+/* Adds one to the number of posts, and wakes all waiters. It never blocks, and does nothing after stop. */
 int shmsync_futex_post(shmsync_futex *f);
-/* Waits until the count has reached token. ECANCELED: stopped before that. */
+/* Waits until the number of posts has reached token. ECANCELED: it was stopped before that. EINVAL: no count
+ * reaches that token. */
 int shmsync_futex_wait(shmsync_futex *f, uint64_t token);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
 int shmsync_futex_timedwait(shmsync_futex *f, uint64_t token, const struct timespec *abs_monotonic);
-/* Ends all waits, now and later, with ECANCELED, unless their token was reached. */
+/* Ends all waits, present and later ones, with ECANCELED, unless their token was reached. */
 int shmsync_futex_stop(shmsync_futex *f);
+/* Whether it was stopped: 1 or 0. */
 int shmsync_futex_stopped(const shmsync_futex *f);
 /* ---- Transactions: changes that happen wholly or not at all ---- */
 
@@ -361,9 +385,9 @@ typedef struct shmsync_tx {
  * others of its end gets ENOTSUP: its kernel has no byte locks (fcntl with F_OFD_SETLK). EINVAL: m has another
  * policy. EPROTO: a peer has overwritten the log. An error means: not locked, and no transaction. */
 int shmsync_mutex_begin(shmsync_mutex *m, shmsync_tx *tx);
-/* EBUSY when it is held, and the errors of begin. */
+/* The same without waiting. EBUSY: the mutex is held. */
 int shmsync_mutex_trybegin(shmsync_mutex *m, shmsync_tx *tx);
-/* ETIMEDOUT at that CLOCK_MONOTONIC time, and the errors of begin. */
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
 int shmsync_mutex_timedbegin(shmsync_mutex *m, shmsync_tx *tx, const struct timespec *abs_monotonic);
 
 /* shmsync_tx_save records the n bytes at p, which the caller is going to change. They lie within one block or object
@@ -379,16 +403,19 @@ int shmsync_tx_save(shmsync_tx *tx, const void *p, size_t n);
  * may have changed the data, the next begin gives EPROTO, and the mutex needs a recover. EPROTO, when it undoes: a peer
  * has overwritten the log. Then the mutex is not recoverable. */
 int shmsync_tx_commit(shmsync_tx *tx);
-/* shmsync_tx_abort undoes the changes and unlocks. EPERM and EPROTO as above. */
+/* Undoes the changes, and unlocks. EPERM: the transaction has ended, or the mutex was unlocked meanwhile. EPROTO: a
+ * peer has overwritten the log; the mutex is not recoverable. */
 int shmsync_tx_abort(shmsync_tx *tx);
 
 /* ---- Sequencer: a counter that goes up, and its waiters ---- */
 
+/* A handle on a Sequencer of an arena. A copy is the same handle. */
 typedef struct shmsync_sequencer {
     struct shmi_sequence *impl;
     uint64_t serial;
 } shmsync_sequencer;
 
+/* The options of shmsync_sequencer_open and shmsync_sequencer_attach. */
 typedef struct shmsync_sequencer_options {
     uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
     uint32_t flags;
@@ -396,36 +423,48 @@ typedef struct shmsync_sequencer_options {
     int64_t spin_ns;  /* as of a mutex */
 } shmsync_sequencer_options;
 
+/* Finds the Sequencer of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an
+ * existing object is of another kind, or has other options. */
 int shmsync_sequencer_open(shmsync_arena *a, const char *name, const shmsync_sequencer_options *opts, shmsync_sequencer *out);
+/* Finds the Sequencer of that name. ENOENT: there is none. */
 int shmsync_sequencer_attach(shmsync_arena *a, const char *name, const shmsync_sequencer_options *opts, shmsync_sequencer *out);
+/* Opens the Sequencer at an offset that shmsync_sequencer_offset gave, in this process or another. EINVAL: none is
+ * there. */
 int shmsync_sequencer_at(shmsync_arena *a, shmsync_offset off, shmsync_sequencer *out);
+/* The offset of the Sequencer in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_sequencer_offset(const shmsync_sequencer *s);
+/* Gives one opening of the Sequencer back. What this process holds or waits for stays as it is. */
 int shmsync_sequencer_close(shmsync_sequencer *s);
+/* The value of the counter. */
 uint64_t shmsync_sequencer_value(const shmsync_sequencer *s);
-/* Adds one, and wakes the waiters for that. value gets the new value; it may be NULL.
- * EPROTO: it counted, and the waiters that it should have woken could not be found. */
+/* Adds one to the counter, and wakes the waiters for that value. value gets the new value; it may be NULL. EPROTO:
+ * it counted, and the waiters that it should have woken could not be found. */
 int shmsync_sequencer_increment(shmsync_sequencer *s, uint64_t *value);
-/* Makes the counter v if it is less; advanced, which may be NULL, says whether it was. */
+/* Makes the counter v if it is less. advanced, which may be NULL, says whether it was less. */
 int shmsync_sequencer_advance(shmsync_sequencer *s, uint64_t v, int *advanced);
-/* Waits until the counter has reached token. ECANCELED: stopped, or the waits were
- * cancelled, before that. ENOSPC: no room for a wait. */
+/* Waits until the counter has reached token. ECANCELED: it was stopped, or the waits were cancelled, before that.
+ * ENOSPC: no room for a wait. */
 int shmsync_sequencer_wait(shmsync_sequencer *s, uint64_t token);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
 int shmsync_sequencer_timedwait(shmsync_sequencer *s, uint64_t token, const struct timespec *abs_monotonic);
 /* Ends every wait that began before with ECANCELED, unless its token is reached. */
 int shmsync_sequencer_cancel_waiters(shmsync_sequencer *s);
-/* Ends all waits so, and those to come. The counter goes on. */
+/* Ends all waits, present and later ones, with ECANCELED, unless their token is reached. The counter goes on. */
 int shmsync_sequencer_stop(shmsync_sequencer *s);
+/* Whether it was stopped: 1 or 0. */
 int shmsync_sequencer_stopped(const shmsync_sequencer *s);
 /* Makes the counter v, which may be less than it is. EBUSY: there are waiters. */
 int shmsync_sequencer_reset(shmsync_sequencer *s, uint64_t v);
 
 /* ---- Event: set or not, and its waiters ---- */
 
+/* A handle on an Event of an arena. A copy is the same handle. */
 typedef struct shmsync_event {
     struct shmi_event *impl;
     uint64_t serial;
 } shmsync_event;
 
+/* The options of shmsync_event_open and shmsync_event_attach. */
 typedef struct shmsync_event_options {
     uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
     uint32_t flags;
@@ -435,31 +474,43 @@ typedef struct shmsync_event_options {
     int64_t spin_ns; /* as of a mutex */
 } shmsync_event_options;
 
-/* An existing one that lacks a mode that was asked for: EINVAL. */
+/* Finds the Event of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an existing
+ * one lacks a mode that was asked for, or is another kind of object. */
 int shmsync_event_open(shmsync_arena *a, const char *name, const shmsync_event_options *opts, shmsync_event *out);
+/* Finds the Event of that name. ENOENT: there is none. */
 int shmsync_event_attach(shmsync_arena *a, const char *name, const shmsync_event_options *opts, shmsync_event *out);
+/* Opens the Event at an offset that shmsync_event_offset gave, in this process or another. EINVAL: none is there. */
 int shmsync_event_at(shmsync_arena *a, shmsync_offset off, shmsync_event *out);
+/* The offset of the Event in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_event_offset(const shmsync_event *e);
+/* Gives one opening of the Event back. What this process holds or waits for stays as it is. */
 int shmsync_event_close(shmsync_event *e);
-/* Lets waiters go: all, or with auto_reset the first, or the next to come. */
+/* Sets the Event and lets waiters go: all of them, or with auto_reset the first, or the next to come. */
 int shmsync_event_set(shmsync_event *e);
+/* Makes the Event not set. */
 int shmsync_event_reset(shmsync_event *e);
+/* Whether the Event is set: 1 or 0. */
 int shmsync_event_is_set(const shmsync_event *e);
-/* Waits until it is set; with auto_reset it takes the token. ENOSPC: no room for a wait. */
+/* Waits until the Event is set; with auto_reset the call takes the token. ENOSPC: no room for a wait. */
 int shmsync_event_wait(shmsync_event *e);
+/* The same without waiting. EBUSY: it is not set. */
 int shmsync_event_trywait(shmsync_event *e);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
 int shmsync_event_timedwait(shmsync_event *e, const struct timespec *abs_monotonic);
-/* Waits until it is not set. EINVAL: it is not bidirectional. */
+/* Waits until the Event is not set. EINVAL: it is not bidirectional. */
 int shmsync_event_wait_reset(shmsync_event *e);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
 int shmsync_event_timedwait_reset(shmsync_event *e, const struct timespec *abs_monotonic);
 
 /* ---- Queue: a bounded queue of items of one size ---- */
 
+/* A handle on a Queue of an arena. A copy is the same handle. */
 typedef struct shmsync_queue {
     struct shmi_queue *impl;
     uint64_t serial;
 } shmsync_queue;
 
+/* The options of shmsync_queue_open and shmsync_queue_attach. */
 typedef struct shmsync_queue_options {
     uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
     uint32_t flags;
@@ -486,136 +537,187 @@ typedef struct shmsync_lease {
  */
 uint64_t shmsync_layout(const char *description);
 
-/* Items have item_size bytes, at most 65536. EINVAL: capacity of the options is 0, or not
- * what an existing queue has. */
+/* Finds the Queue of that name, or creates it. NULL or "" as the name: a fresh anonymous one. Items have item_size
+ * bytes, at most 65536. EINVAL: capacity of the options is 0, or an existing queue has another one, another layout
+ * or another size of items. */
 int shmsync_queue_open(shmsync_arena *a, const char *name, size_t item_size, const shmsync_queue_options *opts, shmsync_queue *out);
+/* Finds the Queue of that name. ENOENT: there is none. */
 int shmsync_queue_attach(shmsync_arena *a, const char *name, size_t item_size, const shmsync_queue_options *opts, shmsync_queue *out);
+/* Opens the Queue at an offset that shmsync_queue_offset gave, in this process or another. EINVAL: none is there. */
 int shmsync_queue_at(shmsync_arena *a, shmsync_offset off, size_t item_size, shmsync_queue *out);
+/* The offset of the Queue in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_queue_offset(const shmsync_queue *q);
+/* Gives one opening of the Queue back. What this process holds or waits for stays as it is. */
 int shmsync_queue_close(shmsync_queue *q);
-/* Copies an item into the queue, and waits until there is room. ECANCELED: shut down. */
+/* Copies an item into the queue, and waits until there is room. ECANCELED: the queue is shut down. ENOSPC: no room
+ * for a wait. */
 int shmsync_queue_put(shmsync_queue *q, const void *item);
+/* The same without waiting. EBUSY: the queue is full. */
 int shmsync_queue_tryput(shmsync_queue *q, const void *item);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
 int shmsync_queue_timedput(shmsync_queue *q, const void *item, const struct timespec *abs_monotonic);
-/* Copies the first item out, and waits until there is one. ECANCELED: shut down, and
- * empty. The item is gone if this process dies now. */
+/* Copies the first item out, and waits until there is one. ECANCELED: the queue is shut down, and empty. The item
+ * is lost if this process dies now. */
 int shmsync_queue_get(shmsync_queue *q, void *item);
+/* The same without waiting. EBUSY: the queue is empty. */
 int shmsync_queue_tryget(shmsync_queue *q, void *item);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
 int shmsync_queue_timedget(shmsync_queue *q, void *item, const struct timespec *abs_monotonic);
-/* Puts n items in in their order, as many at a time as there is room for, and waits for the
- * rest; abs_monotonic may be NULL. *done of them are in, n unless an error says why not. Items
- * of others may come in between where it had to wait. */
+/* Puts n items in, in their order, as many at a time as there is room for, and waits for the rest; abs_monotonic
+ * may be NULL. *done of them are in: n, unless an error says why not. Items of others may come in between where it
+ * had to wait. */
 int shmsync_queue_put_batch(shmsync_queue *q, const void *items, size_t n, const struct timespec *abs_monotonic, size_t *done);
-/* Takes as many of n items as there are, and waits until there is one; *done is how many, 0
- * with an error only. */
+/* Takes as many of n items as there are, and waits until there is one. *done is their number: 0 with an error only.
+ */
 int shmsync_queue_get_batch(shmsync_queue *q, void *items, size_t n, const struct timespec *abs_monotonic, size_t *done);
-/* The same as get, and the item stays in the queue's keeping until it is acknowledged: with the
- * death of this process, or by nack, it goes back to the front. */
+/* Takes the first item as get does, and the item stays in the queue's keeping until it is acknowledged. If this
+ * process dies, or by nack, it goes back to the front. */
 int shmsync_queue_lease(shmsync_queue *q, void *item, shmsync_lease *out);
+/* The same without waiting. EBUSY: the queue is empty. */
 int shmsync_queue_trylease(shmsync_queue *q, void *item, shmsync_lease *out);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
 int shmsync_queue_timedlease(shmsync_queue *q, void *item, shmsync_lease *out, const struct timespec *abs_monotonic);
-/* EPERM: the lease is over. */
+/* Ends the lease, and takes the item out of the queue for good. EPERM: the lease is over. */
 int shmsync_lease_ack(shmsync_lease *l);
+/* Ends the lease, and puts the item back to the front. EPERM: the lease is over. */
 int shmsync_lease_nack(shmsync_lease *l);
-/* Ends the queue for puts at once, and for gets when they have what is there. */
+/* Ends the queue for puts at once, and for gets when they have taken what is there. */
 int shmsync_queue_shutdown(shmsync_queue *q);
+/* The number of items that are queued, without those on lease. */
 uint32_t shmsync_queue_len(const shmsync_queue *q);
+/* The capacity: how many items the queue can hold. */
 uint32_t shmsync_queue_cap(const shmsync_queue *q);
 
 /* ---- WaitGroup and Latch: a counter of what is still to be done ---- */
 
+/* A handle on a WaitGroup of an arena. A copy is the same handle. */
 typedef struct shmsync_waitgroup {
     struct shmi_counter *impl;
     uint64_t serial;
 } shmsync_waitgroup;
 
+/* The options of shmsync_waitgroup_open and shmsync_waitgroup_attach. */
 typedef struct shmsync_waitgroup_options {
     uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
     uint32_t flags;
     int64_t spin_ns; /* as of a mutex */
 } shmsync_waitgroup_options;
 
+/* Finds the WaitGroup of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an
+ * existing object is of another kind, or has other options. */
 int shmsync_waitgroup_open(shmsync_arena *a, const char *name, const shmsync_waitgroup_options *opts, shmsync_waitgroup *out);
+/* Finds the WaitGroup of that name. ENOENT: there is none. */
 int shmsync_waitgroup_attach(shmsync_arena *a, const char *name, const shmsync_waitgroup_options *opts, shmsync_waitgroup *out);
+/* Opens the WaitGroup at an offset that shmsync_waitgroup_offset gave, in this process or another. EINVAL: none is
+ * there. */
 int shmsync_waitgroup_at(shmsync_arena *a, shmsync_offset off, shmsync_waitgroup *out);
+/* The offset of the WaitGroup in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_waitgroup_offset(const shmsync_waitgroup *g);
+/* Gives one opening of the WaitGroup back. What this process holds or waits for stays as it is. */
 int shmsync_waitgroup_close(shmsync_waitgroup *g);
-/* What a process adds is its own until it is done. EINVAL, with nothing changed: the
- * counter would be negative, or too big. */
+/* Adds delta to the counter. What a process adds is its own until it is done. EINVAL, with nothing changed: the
+ * counter would be negative, or too large. */
 int shmsync_waitgroup_add(shmsync_waitgroup *g, int64_t delta);
 /* Makes n of what others have added this process's own: if it dies before it is done,
  * waits fail. EINVAL: more than others have added. If others do some of the work during such
  * a call, this process may have claimed a part of n, and stays responsible for that part. */
 int shmsync_waitgroup_claim(shmsync_waitgroup *g, int64_t n);
+/* Takes one from the counter, as an add of -1. */
 int shmsync_waitgroup_done(shmsync_waitgroup *g);
 /* Waits until the counter is 0. EOWNERDEAD: a process died that had something of its own left. */
 int shmsync_waitgroup_wait(shmsync_waitgroup *g);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
 int shmsync_waitgroup_timedwait(shmsync_waitgroup *g, const struct timespec *abs_monotonic);
-/* Forgets what the dead had left, when they are gone. */
+/* Forgets what dead processes had left, when they are gone. */
 int shmsync_waitgroup_reset(shmsync_waitgroup *g);
+/* The counter: how much is still to be done. */
 int64_t shmsync_waitgroup_count(const shmsync_waitgroup *g);
 
+/* A handle on a Latch of an arena. A copy is the same handle. */
 typedef struct shmsync_latch {
     struct shmi_counter *impl;
     uint64_t serial;
 } shmsync_latch;
 
+/* The options of shmsync_latch_open and shmsync_latch_attach. */
 typedef struct shmsync_latch_options {
     uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
     uint32_t flags;
     int64_t spin_ns; /* as of a mutex */
 } shmsync_latch_options;
 
-/* The counter begins at n, at least 1. EINVAL: less, or an existing latch began with another number. */
+/* Finds the Latch of that name, or creates it. NULL or "" as the name: a fresh anonymous one. Its counter begins at
+ * n, at least 1. EINVAL: n is less, or an existing Latch began with another number. */
 int shmsync_latch_open(shmsync_arena *a, const char *name, int64_t n, const shmsync_latch_options *opts, shmsync_latch *out);
+/* Finds the Latch of that name. ENOENT: there is none. */
 int shmsync_latch_attach(shmsync_arena *a, const char *name, const shmsync_latch_options *opts, shmsync_latch *out);
+/* Opens the Latch at an offset that shmsync_latch_offset gave, in this process or another. EINVAL: none is there. */
 int shmsync_latch_at(shmsync_arena *a, shmsync_offset off, shmsync_latch *out);
+/* The offset of the Latch in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_latch_offset(const shmsync_latch *l);
+/* Gives one opening of the Latch back. What this process holds or waits for stays as it is. */
 int shmsync_latch_close(shmsync_latch *l);
 /* This process will count down n: if it dies before, waits fail. The death of a process that
  * has not claimed leaves them waiting. EINVAL: more than is left and nobody living has claimed. */
 int shmsync_latch_claim(shmsync_latch *l, int64_t n);
-/* EINVAL, with nothing changed: more than are left. */
+/* Takes n from the counter. EINVAL, with nothing changed: less than n is left. */
 int shmsync_latch_count_down(shmsync_latch *l, int64_t n);
-/* EBUSY: the counter is not 0. */
+/* The same without waiting. EBUSY: the counter is not 0. */
 int shmsync_latch_trywait(shmsync_latch *l);
+/* Waits until the counter is 0. EOWNERDEAD: a process died before it had counted down what it claimed. */
 int shmsync_latch_wait(shmsync_latch *l);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
 int shmsync_latch_timedwait(shmsync_latch *l, const struct timespec *abs_monotonic);
+/* Counts down n, and waits. */
 int shmsync_latch_arrive_and_wait(shmsync_latch *l, int64_t n);
+/* Forgets the claims of dead processes, when they are gone: others count down in their place. */
 int shmsync_latch_reset(shmsync_latch *l);
+/* The counter: how much is still to be counted down. */
 int64_t shmsync_latch_count(const shmsync_latch *l);
 
 /* ---- Once ---- */
 
+/* A handle on an Once of an arena. A copy is the same handle. */
 typedef struct shmsync_once {
     struct shmi_once *impl;
     uint64_t serial;
 } shmsync_once;
 
+/* The options of shmsync_once_open and shmsync_once_attach. */
 typedef struct shmsync_once_options {
     uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
     uint32_t flags;
     int64_t spin_ns; /* as of a mutex */
 } shmsync_once_options;
 
+/* Finds the Once of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an existing
+ * object is of another kind, or has other options. */
 int shmsync_once_open(shmsync_arena *a, const char *name, const shmsync_once_options *opts, shmsync_once *out);
+/* Finds the Once of that name. ENOENT: there is none. */
 int shmsync_once_attach(shmsync_arena *a, const char *name, const shmsync_once_options *opts, shmsync_once *out);
+/* Opens the Once at an offset that shmsync_once_offset gave, in this process or another. EINVAL: none is there. */
 int shmsync_once_at(shmsync_arena *a, shmsync_offset off, shmsync_once *out);
+/* The offset of the Once in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_once_offset(const shmsync_once *o);
+/* Gives one opening of the Once back. What this process holds or waits for stays as it is. */
 int shmsync_once_close(shmsync_once *o);
-/* Calls f if no call has done so yet, in whatever process, and waits until the one that
- * has returns. When the process that runs it dies over it, the next call runs its own. */
+/* Calls f if no call of any process has done so, and waits until the call of f has returned. If the process that
+ * runs f dies, the next call runs its own f. */
 int shmsync_once_do(shmsync_once *o, void (*f)(void *), void *arg);
+/* The same with an end of the wait for another process. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
 int shmsync_once_timeddo(shmsync_once *o, void (*f)(void *), void *arg, const struct timespec *abs_monotonic);
+/* Whether a function has returned: 1 or 0. */
 int shmsync_once_done(const shmsync_once *o);
 
 /* ---- Barrier ---- */
 
+/* A handle on a Barrier of an arena. A copy is the same handle. */
 typedef struct shmsync_barrier {
     struct shmi_barrier *impl;
     uint64_t serial;
 } shmsync_barrier;
 
+/* The options of shmsync_barrier_open and shmsync_barrier_attach. */
 typedef struct shmsync_barrier_options {
     uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
     uint32_t flags;
@@ -626,29 +728,37 @@ typedef struct shmsync_barrier_options {
     int64_t spin_ns; /* as of a mutex */
 } shmsync_barrier_options;
 
-/* The number of parties is at least 1. EINVAL: less, or an existing barrier began with another number. */
+/* Finds the Barrier of that name, or creates it. NULL or "" as the name: a fresh anonymous one. The number of
+ * parties is at least 1. EINVAL: it is less, or an existing Barrier began with another number. */
 int shmsync_barrier_open(shmsync_arena *a, const char *name, int64_t parties, const shmsync_barrier_options *opts, shmsync_barrier *out);
+/* Finds the Barrier of that name. ENOENT: there is none. */
 int shmsync_barrier_attach(shmsync_arena *a, const char *name, const shmsync_barrier_options *opts, shmsync_barrier *out);
+/* Opens the Barrier at an offset that shmsync_barrier_offset gave, in this process or another. EINVAL: none is
+ * there. */
 int shmsync_barrier_at(shmsync_arena *a, shmsync_offset off, shmsync_barrier *out);
+/* The offset of the Barrier in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_barrier_offset(const shmsync_barrier *b);
+/* Gives one opening of the Barrier back. What this process holds or waits for stays as it is. */
 int shmsync_barrier_close(shmsync_barrier *b);
-/* Counts n arrivals, and gives the number of the phase, for wait. EINVAL, with nothing
- * counted: more than are expected. At a broken barrier it counts nothing. */
+/* Counts n arrivals, and gives the number of the phase, for wait. EINVAL, with nothing counted: fewer are expected.
+ * At a broken barrier it counts nothing. */
 int shmsync_barrier_arrive(shmsync_barrier *b, int64_t n, uint64_t *phase);
-/* Waits until a phase is over. EOWNERDEAD: a party died before it arrived. EINVAL: no
- * phase can have that number yet. */
+/* Waits until a phase is over. EOWNERDEAD: a party died before it arrived. EINVAL: there is no such phase yet. */
 int shmsync_barrier_wait(shmsync_barrier *b, uint64_t phase);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
 int shmsync_barrier_timedwait(shmsync_barrier *b, uint64_t phase, const struct timespec *abs_monotonic);
+/* Arrives once, and waits until the phase is over. */
 int shmsync_barrier_arrive_and_wait(shmsync_barrier *b);
-/* The arrival stays made, whatever comes of the wait. */
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed; the arrival stays made. */
 int shmsync_barrier_timedarrive_and_wait(shmsync_barrier *b, const struct timespec *abs_monotonic);
 /* Arrives once, and makes the parties of all later phases one less. */
 int shmsync_barrier_arrive_and_drop(shmsync_barrier *b);
-/* This process is n more of the parties; or none of them any more, and others arrive in its
- * stead. The death of a process that neither joined nor arrived leaves the others waiting. */
+/* Makes this process n more of the parties. The death of a process that neither registered nor arrived leaves the
+ * others waiting. */
 int shmsync_barrier_register(shmsync_barrier *b, int64_t n);
+/* Makes this process none of the parties any more: others arrive in its place. */
 int shmsync_barrier_deregister(shmsync_barrier *b);
-/* How many of the parties died since the barrier was created or reset. */
+/* The number of parties that died since the barrier was created or reset. */
 int64_t shmsync_barrier_lost(const shmsync_barrier *b);
 /* Begins another phase of a broken barrier, for that many parties. For 0 it computes them:
  * those that were expected less those that died. did, which may be NULL, tells whether
@@ -657,11 +767,13 @@ int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did);
 
 /* ---- FairMutex: a lock that is taken in the order of arrival ---- */
 
+/* A handle on a FairMutex of an arena. A copy is the same handle. */
 typedef struct shmsync_fairmutex {
     struct shmi_fairmutex *impl;
     uint64_t serial;
 } shmsync_fairmutex;
 
+/* The options of shmsync_fairmutex_open and shmsync_fairmutex_attach. */
 typedef struct shmsync_fairmutex_options {
     uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
     uint32_t flags;
@@ -671,36 +783,61 @@ typedef struct shmsync_fairmutex_options {
     int64_t spin_ns;       /* as of a mutex */
 } shmsync_fairmutex_options;
 
+/* Finds the FairMutex of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an
+ * existing object is of another kind, or has other options. */
 int shmsync_fairmutex_open(shmsync_arena *a, const char *name, const shmsync_fairmutex_options *opts, shmsync_fairmutex *out);
+/* Finds the FairMutex of that name. ENOENT: there is none. */
 int shmsync_fairmutex_attach(shmsync_arena *a, const char *name, const shmsync_fairmutex_options *opts, shmsync_fairmutex *out);
+/* Opens the FairMutex at an offset that shmsync_fairmutex_offset gave, in this process or another. EINVAL: none is
+ * there. */
 int shmsync_fairmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_fairmutex *out);
+/* The offset of the FairMutex in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_fairmutex_offset(const shmsync_fairmutex *f);
+/* Gives one opening of the FairMutex back. What this process holds or waits for stays as it is. */
 int shmsync_fairmutex_close(shmsync_fairmutex *f);
-/* As those of a mutex; ENOSPC: no room for a wait. trylock is EBUSY while there are waiters. */
+/* Locks it, and waits until it can. Processes get it in the order of arrival. An error means: not held. EOWNERDEAD:
+ * its holder died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a repair failed. ENOSPC: no
+ * room for a wait. */
 int shmsync_fairmutex_lock(shmsync_fairmutex *f);
+/* The same without waiting. EBUSY: it is held, or others wait for it. */
 int shmsync_fairmutex_trylock(shmsync_fairmutex *f);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. A free lock is taken whatever
+ * the time. */
 int shmsync_fairmutex_timedlock(shmsync_fairmutex *f, const struct timespec *abs_monotonic);
+/* Unlocks it. EPERM: this process does not hold it. */
 int shmsync_fairmutex_unlock(shmsync_fairmutex *f);
+/* Makes an owner-dead or not recoverable lock usable again: waits until the process that died is gone, takes it,
+ * runs repair, and releases it. ENOTRECOVERABLE: repair returned not 0. EINVAL: repair is NULL. */
 int shmsync_fairmutex_recover(shmsync_fairmutex *f, int (*repair)(void *), void *arg);
+/* The errno that a lock would return: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE or EPROTO. */
 int shmsync_fairmutex_state(shmsync_fairmutex *f);
 
 /* ---- Future: a result that is set once ---- */
 
+/* A handle on a Future of an arena. A copy is the same handle. */
 typedef struct shmsync_future {
     struct shmi_future *impl;
     uint64_t serial;
 } shmsync_future;
 
+/* The options of shmsync_future_open and shmsync_future_attach. */
 typedef struct shmsync_future_options {
     uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
     uint32_t flags;
     int64_t spin_ns; /* as of a mutex */
 } shmsync_future_options;
 
+/* Finds the Future of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an existing
+ * object is of another kind, or has other options. */
 int shmsync_future_open(shmsync_arena *a, const char *name, const shmsync_future_options *opts, shmsync_future *out);
+/* Finds the Future of that name. ENOENT: there is none. */
 int shmsync_future_attach(shmsync_arena *a, const char *name, const shmsync_future_options *opts, shmsync_future *out);
+/* Opens the Future at an offset that shmsync_future_offset gave, in this process or another. EINVAL: none is there.
+ */
 int shmsync_future_at(shmsync_arena *a, shmsync_offset off, shmsync_future *out);
+/* The offset of the Future in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_future_offset(const shmsync_future *f);
+/* Gives one opening of the Future back. What this process holds or waits for stays as it is. */
 int shmsync_future_close(shmsync_future *f);
 /* Makes this process the producer. EBUSY: another is, it is set, or its producer died. */
 int shmsync_future_claim(shmsync_future *f);
@@ -710,17 +847,20 @@ int shmsync_future_set(shmsync_future *f, int result);
 int shmsync_future_is_set(const shmsync_future *f, int *result);
 /* Waits until it is set. EOWNERDEAD: the process died that had claimed it. */
 int shmsync_future_wait(shmsync_future *f, int *result);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
 int shmsync_future_timedwait(shmsync_future *f, int *result, const struct timespec *abs_monotonic);
 /* Makes one that is set, or whose producer died, unset, when that producer is gone. EBUSY: it is not set. */
 int shmsync_future_reset(shmsync_future *f);
 
 /* ---- Cond ---- */
 
+/* A handle on a Cond of an arena. A copy is the same handle. */
 typedef struct shmsync_cond {
     struct shmi_cond *impl;
     uint64_t serial;
 } shmsync_cond;
 
+/* The options of shmsync_cond_open and shmsync_cond_attach. */
 typedef struct shmsync_cond_options {
     uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
     uint32_t flags;
@@ -728,32 +868,41 @@ typedef struct shmsync_cond_options {
     int64_t spin_ns; /* as of a mutex */
 } shmsync_cond_options;
 
+/* Finds the Cond of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an existing
+ * object is of another kind, or has other options. */
 int shmsync_cond_open(shmsync_arena *a, const char *name, const shmsync_cond_options *opts, shmsync_cond *out);
+/* Finds the Cond of that name. ENOENT: there is none. */
 int shmsync_cond_attach(shmsync_arena *a, const char *name, const shmsync_cond_options *opts, shmsync_cond *out);
+/* Opens the Cond at an offset that shmsync_cond_offset gave, in this process or another. EINVAL: none is there. */
 int shmsync_cond_at(shmsync_arena *a, shmsync_offset off, shmsync_cond *out);
+/* The offset of the Cond in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_cond_offset(const shmsync_cond *c);
+/* Gives one opening of the Cond back. What this process holds or waits for stays as it is. */
 int shmsync_cond_close(shmsync_cond *c);
-/* Unlocks m, waits until signal or broadcast wakes this wait, and locks m again. There
- * are no spurious wakes. m is held again, whatever the result, unless the lock could not
- * be had: EOWNERDEAD, ENOTRECOVERABLE, and then it is not held. With an error no signal
- * was used up. */
+/* Unlocks m, waits until signal or broadcast wakes this wait, and locks m again. There are no spurious wakes. m is
+ * held again, whatever the result, unless the lock returned an error. EOWNERDEAD, ENOTRECOVERABLE: m is not held.
+ * With an error no signal was used up. */
 int shmsync_cond_wait(shmsync_cond *c, shmsync_mutex *m);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
 int shmsync_cond_timedwait(shmsync_cond *c, shmsync_mutex *m, const struct timespec *abs_monotonic);
 /* The same with any lock: functions that unlock and lock, and give 0 or an errno. NULL
  * for abs_monotonic: no end. */
 int shmsync_cond_wait_with(shmsync_cond *c, int (*unlock)(void *), int (*lock)(void *), void *arg, const struct timespec *abs_monotonic);
-/* Wakes the one that has waited longest; all that wait now. */
+/* Wakes the wait that has lasted longest. */
 int shmsync_cond_signal(shmsync_cond *c);
+/* Wakes all that wait now. */
 int shmsync_cond_broadcast(shmsync_cond *c);
 
 #if SHMSYNC_LAYOUT_VERSION >= 3
 /* ---- Semaphore: permits that belong to the process that acquired them ---- */
 
+/* A handle on a Semaphore of an arena. A copy is the same handle. */
 typedef struct shmsync_semaphore {
     struct shmi_semaphore *impl;
     uint64_t serial;
 } shmsync_semaphore;
 
+/* The options of shmsync_semaphore_open and shmsync_semaphore_attach. */
 typedef struct shmsync_semaphore_options {
     uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
     uint32_t flags;
@@ -762,30 +911,42 @@ typedef struct shmsync_semaphore_options {
     int64_t spin_ns;  /* as of a mutex */
 } shmsync_semaphore_options;
 
-/* n permits, at least 1. EINVAL: fewer, or an existing semaphore has another number. */
+/* Finds the Semaphore of that name, or creates it with n permits, at least 1. NULL or "" as the name: a fresh
+ * anonymous one. EINVAL: n is less, or an existing semaphore has another number. */
 int shmsync_semaphore_open(shmsync_arena *a, const char *name, int64_t n, const shmsync_semaphore_options *opts, shmsync_semaphore *out);
+/* Finds the Semaphore of that name. ENOENT: there is none. */
 int shmsync_semaphore_attach(shmsync_arena *a, const char *name, const shmsync_semaphore_options *opts, shmsync_semaphore *out);
+/* Opens the Semaphore at an offset that shmsync_semaphore_offset gave, in this process or another. EINVAL: none is
+ * there. */
 int shmsync_semaphore_at(shmsync_arena *a, shmsync_offset off, shmsync_semaphore *out);
+/* The offset of the Semaphore in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_semaphore_offset(const shmsync_semaphore *s);
+/* Gives one opening of the Semaphore back. What this process holds or waits for stays as it is. */
 int shmsync_semaphore_close(shmsync_semaphore *s);
-/* Acquires n permits, in the order of arrival. EINVAL: more than there will ever be. */
+/* Acquires n permits, in the order of arrival. EINVAL: the semaphore never has so many. ENOSPC: no room for a wait.
+ */
 int shmsync_semaphore_acquire(shmsync_semaphore *s, int64_t n);
+/* The same without waiting. EBUSY: there are not so many, or others wait. */
 int shmsync_semaphore_tryacquire(shmsync_semaphore *s, int64_t n);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. Permits that are available at
+ * once are taken whatever the time. */
 int shmsync_semaphore_timedacquire(shmsync_semaphore *s, int64_t n, const struct timespec *abs_monotonic);
-/* EPERM, with nothing released: this process has not so many; of a transferable one, there
- * would be more than its size. */
+/* Gives n permits back. EPERM, with nothing released: this process has not so many; of a transferable semaphore,
+ * there would be more than its size. */
 int shmsync_semaphore_release(shmsync_semaphore *s, int64_t n);
-/* How many can be had. */
+/* The number of permits that are available. */
 int64_t shmsync_semaphore_free(const shmsync_semaphore *s);
 #endif
 
 /* ---- RWMutex ---- */
 
+/* A handle on an RWMutex of an arena. A copy is the same handle. */
 typedef struct shmsync_rwmutex {
     struct shmi_rwmutex *impl;
     uint64_t serial;
 } shmsync_rwmutex;
 
+/* The options of shmsync_rwmutex_open and shmsync_rwmutex_attach. */
 typedef struct shmsync_rwmutex_options {
     uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
     uint32_t flags;
@@ -795,49 +956,81 @@ typedef struct shmsync_rwmutex_options {
     int64_t spin_ns;       /* as of a mutex */
 } shmsync_rwmutex_options;
 
+/* Finds the RWMutex of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an existing
+ * object is of another kind, or has other options. */
 int shmsync_rwmutex_open(shmsync_arena *a, const char *name, const shmsync_rwmutex_options *opts, shmsync_rwmutex *out);
+/* Finds the RWMutex of that name. ENOENT: there is none. */
 int shmsync_rwmutex_attach(shmsync_arena *a, const char *name, const shmsync_rwmutex_options *opts, shmsync_rwmutex *out);
+/* Opens the RWMutex at an offset that shmsync_rwmutex_offset gave, in this process or another. EINVAL: none is
+ * there. */
 int shmsync_rwmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_rwmutex *out);
+/* The offset of the RWMutex in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_rwmutex_offset(const shmsync_rwmutex *m);
+/* Gives one opening of the RWMutex back. What this process holds or waits for stays as it is. */
 int shmsync_rwmutex_close(shmsync_rwmutex *m);
-/* As those of a mutex. A reader that dies is taken back; the death of a writer is told by policy. */
+/* Locks it, and waits until it can. A write hold keeps all others out. An error means: not held. EOWNERDEAD: its
+ * holder died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a repair failed. ENOSPC: no room
+ * for a wait. */
 int shmsync_rwmutex_lock(shmsync_rwmutex *m);
+/* The same without waiting. EBUSY: it is held. */
 int shmsync_rwmutex_trylock(shmsync_rwmutex *m);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. A free lock is taken whatever
+ * the time. */
 int shmsync_rwmutex_timedlock(shmsync_rwmutex *m, const struct timespec *abs_monotonic);
+/* Unlocks it. EPERM: this process does not hold it. */
 int shmsync_rwmutex_unlock(shmsync_rwmutex *m);
+/* Locks it for reading, and waits until no writer holds it. The hold of a reader that dies is taken back. Errors
+ * are those of lock. */
 int shmsync_rwmutex_rdlock(shmsync_rwmutex *m);
+/* The same without waiting. EBUSY: a writer keeps readers out. */
 int shmsync_rwmutex_tryrdlock(shmsync_rwmutex *m);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
 int shmsync_rwmutex_timedrdlock(shmsync_rwmutex *m, const struct timespec *abs_monotonic);
+/* Gives a read hold back. EPERM: this process has none. */
 int shmsync_rwmutex_rdunlock(shmsync_rwmutex *m);
-/* Makes a read hold of the write hold; no writer comes in between. */
+/* Makes a read hold of the write hold; no writer comes in between. EPERM: this process has no write hold. */
 int shmsync_rwmutex_downgrade(shmsync_rwmutex *m);
-/* An upgradable hold reads beside other readers, and keeps writers and other upgradable holds out. upgrade makes a write hold
- * of it when the readers have left: until then no new reader comes in, and no writer comes in between. With an error of upgrade
- * the hold is still upgradable, and readers come in again. EPERM: this process has no such hold. A process that dies with an
- * upgradable hold wrote nothing: nobody is told. */
+/* Locks it upgradably: together with readers, but without writers and other upgradable holds. A process that dies
+ * with an upgradable hold wrote nothing: nobody is told. */
 int shmsync_rwmutex_lock_upgradable(shmsync_rwmutex *m);
+/* The same without waiting. EBUSY: a writer or another upgradable hold keeps it. */
 int shmsync_rwmutex_try_lock_upgradable(shmsync_rwmutex *m);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
 int shmsync_rwmutex_timed_lock_upgradable(shmsync_rwmutex *m, const struct timespec *abs_monotonic);
+/* Gives an upgradable hold back. EPERM: this process has none. */
 int shmsync_rwmutex_unlock_upgradable(shmsync_rwmutex *m);
+/* Makes a write hold of the upgradable hold when the readers have left: until then no new reader comes in, and no
+ * writer comes in between. With an error the hold is still upgradable, and readers come in again. EPERM: this
+ * process has no upgradable hold. */
 int shmsync_rwmutex_upgrade(shmsync_rwmutex *m);
-int shmsync_rwmutex_try_upgrade(shmsync_rwmutex *m); /* EBUSY: a reader is in */
+/* The same without waiting. EBUSY: a reader is in. */
+int shmsync_rwmutex_try_upgrade(shmsync_rwmutex *m);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
 int shmsync_rwmutex_timed_upgrade(shmsync_rwmutex *m, const struct timespec *abs_monotonic);
-int shmsync_rwmutex_downgrade_to_upgradable(shmsync_rwmutex *m); /* makes an upgradable hold of the write hold */
-int shmsync_rwmutex_downgrade_to_read(shmsync_rwmutex *m);       /* makes a read hold of the upgradable hold */
+/* Makes an upgradable hold of the write hold. EPERM: this process has no write hold. */
+int shmsync_rwmutex_downgrade_to_upgradable(shmsync_rwmutex *m);
+/* Makes a read hold of the upgradable hold. EPERM: this process has no upgradable hold. */
+int shmsync_rwmutex_downgrade_to_read(shmsync_rwmutex *m);
+/* Makes an owner-dead or not recoverable lock usable again: waits until the process that died is gone, takes it,
+ * runs repair, and releases it. ENOTRECOVERABLE: repair returned not 0. EINVAL: repair is NULL. */
 int shmsync_rwmutex_recover(shmsync_rwmutex *m, int (*repair)(void *), void *arg);
+/* The errno that a lock would return: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE or EPROTO. */
 int shmsync_rwmutex_state(shmsync_rwmutex *m);
 
 /* ---- SpinLock and RWSpinLock ---- */
 
+/* A handle on a SpinLock of an arena. A copy is the same handle. */
 typedef struct shmsync_spinlock {
     struct shmi_spinlock *impl;
     uint64_t serial;
 } shmsync_spinlock;
+/* A handle on an RWSpinLock of an arena. A copy is the same handle. */
 typedef struct shmsync_rwspinlock {
     struct shmi_spinlock *impl;
     uint64_t serial;
 } shmsync_rwspinlock;
 
+/* The options of shmsync_spinlock_open and shmsync_rwspinlock_open, and of the attaches. */
 typedef struct shmsync_spinlock_options {
     uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
     uint32_t flags;
@@ -847,53 +1040,99 @@ typedef struct shmsync_spinlock_options {
     int64_t spin_ns;       /* as of a mutex */
 } shmsync_spinlock_options;
 
+/* Finds the SpinLock of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an
+ * existing object is of another kind, or has other options. */
 int shmsync_spinlock_open(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_spinlock *out);
+/* Finds the SpinLock of that name. ENOENT: there is none. */
 int shmsync_spinlock_attach(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_spinlock *out);
+/* Opens the SpinLock at an offset that shmsync_spinlock_offset gave, in this process or another. EINVAL: none is
+ * there. */
 int shmsync_spinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_spinlock *out);
+/* The offset of the SpinLock in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_spinlock_offset(const shmsync_spinlock *l);
+/* Gives one opening of the SpinLock back. What this process holds or waits for stays as it is. */
 int shmsync_spinlock_close(shmsync_spinlock *l);
-/* As those of a mutex: waiters spin for longer, give their CPU away, and sleep in the end. */
+/* Locks it, and waits until it can. A waiter spins, gives its CPU away, and sleeps in the end. An error means: not
+ * held. EOWNERDEAD: its holder died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a repair
+ * failed. */
 int shmsync_spinlock_lock(shmsync_spinlock *l);
+/* The same without waiting. EBUSY: it is held. */
 int shmsync_spinlock_trylock(shmsync_spinlock *l);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. A free lock is taken whatever
+ * the time. */
 int shmsync_spinlock_timedlock(shmsync_spinlock *l, const struct timespec *abs_monotonic);
+/* Unlocks it. EPERM: this process does not hold it. */
 int shmsync_spinlock_unlock(shmsync_spinlock *l);
+/* Makes an owner-dead or not recoverable lock usable again: waits until the process that died is gone, takes it,
+ * runs repair, and releases it. ENOTRECOVERABLE: repair returned not 0. EINVAL: repair is NULL. */
 int shmsync_spinlock_recover(shmsync_spinlock *l, int (*repair)(void *), void *arg);
+/* The errno that a lock would return: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE or EPROTO. */
 int shmsync_spinlock_state(shmsync_spinlock *l);
 
+/* Finds the RWSpinLock of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an
+ * existing object is of another kind, or has other options. */
 int shmsync_rwspinlock_open(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_rwspinlock *out);
+/* Finds the RWSpinLock of that name. ENOENT: there is none. */
 int shmsync_rwspinlock_attach(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_rwspinlock *out);
+/* Opens the RWSpinLock at an offset that shmsync_rwspinlock_offset gave, in this process or another. EINVAL: none
+ * is there. */
 int shmsync_rwspinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_rwspinlock *out);
+/* The offset of the RWSpinLock in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_rwspinlock_offset(const shmsync_rwspinlock *l);
+/* Gives one opening of the RWSpinLock back. What this process holds or waits for stays as it is. */
 int shmsync_rwspinlock_close(shmsync_rwspinlock *l);
+/* Locks it, and waits until it can. A write hold keeps all others out. An error means: not held. EOWNERDEAD: its
+ * holder died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a repair failed. */
 int shmsync_rwspinlock_lock(shmsync_rwspinlock *l);
+/* The same without waiting. EBUSY: it is held. */
 int shmsync_rwspinlock_trylock(shmsync_rwspinlock *l);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. A free lock is taken whatever
+ * the time. */
 int shmsync_rwspinlock_timedlock(shmsync_rwspinlock *l, const struct timespec *abs_monotonic);
+/* Unlocks it. EPERM: this process does not hold it. */
 int shmsync_rwspinlock_unlock(shmsync_rwspinlock *l);
+/* Locks it for reading, and waits until no writer holds it. Errors are those of lock. */
 int shmsync_rwspinlock_rdlock(shmsync_rwspinlock *l);
+/* The same without waiting. EBUSY: it is held for writing or for upgrade. */
 int shmsync_rwspinlock_tryrdlock(shmsync_rwspinlock *l);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
 int shmsync_rwspinlock_timedrdlock(shmsync_rwspinlock *l, const struct timespec *abs_monotonic);
+/* Gives a read hold back. EPERM: this process has none. */
 int shmsync_rwspinlock_rdunlock(shmsync_rwspinlock *l);
-/* For upgrade: readers that are in stay, new ones wait, and nobody else has it so. */
+/* Locks it for upgrade: readers that are in stay, new ones wait, and no other process has it for upgrade. */
 int shmsync_rwspinlock_uplock(shmsync_rwspinlock *l);
+/* The same without waiting. EBUSY: it is held for writing or for upgrade. */
 int shmsync_rwspinlock_tryuplock(shmsync_rwspinlock *l);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
 int shmsync_rwspinlock_timeduplock(shmsync_rwspinlock *l, const struct timespec *abs_monotonic);
+/* Gives a hold for upgrade back. EPERM: this process has none. */
 int shmsync_rwspinlock_upunlock(shmsync_rwspinlock *l);
-/* From upgrade to writing: waits for the readers to leave. With an error it is held for upgrade still. */
+/* Makes a write hold of the hold for upgrade, and waits for the readers to leave. With an error it is still held
+ * for upgrade. EPERM: this process has no hold for upgrade. */
 int shmsync_rwspinlock_upgrade(shmsync_rwspinlock *l);
+/* The same without waiting. EBUSY: a reader is in. */
 int shmsync_rwspinlock_tryupgrade(shmsync_rwspinlock *l);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
 int shmsync_rwspinlock_timedupgrade(shmsync_rwspinlock *l, const struct timespec *abs_monotonic);
-/* From writing to reading, from upgrade to reading, from writing to upgrade. */
+/* Makes a read hold of the write hold. EPERM: this process has no write hold. */
 int shmsync_rwspinlock_downgrade(shmsync_rwspinlock *l);
+/* Makes a read hold of the hold for upgrade. EPERM: this process has none. */
 int shmsync_rwspinlock_downgrade_to_read(shmsync_rwspinlock *l);
+/* Makes a hold for upgrade of the write hold. EPERM: this process has no write hold. */
 int shmsync_rwspinlock_downgrade_to_upgradable(shmsync_rwspinlock *l);
+/* Makes an owner-dead or not recoverable lock usable again: waits until the process that died is gone, takes it,
+ * runs repair, and releases it. ENOTRECOVERABLE: repair returned not 0. EINVAL: repair is NULL. */
 int shmsync_rwspinlock_recover(shmsync_rwspinlock *l, int (*repair)(void *), void *arg);
+/* The errno that a lock would return: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE or EPROTO. */
 int shmsync_rwspinlock_state(shmsync_rwspinlock *l);
 
 /* ---- Waiting for one of several, or for all ---- */
 
 enum { SHMSYNC_AWAIT_SEQUENCER = 1, SHMSYNC_AWAIT_EVENT, SHMSYNC_AWAIT_FUTURE, SHMSYNC_AWAIT_EVENT_RESET }; /* the last: that a bidirectional event is not set */
+/* How many objects one call waits for at most. */
 #define SHMSYNC_AWAIT_MOST 120
 
+/* What to wait for: one object, and for a Sequencer the value. */
 typedef struct shmsync_awaitable {
     int kind;
     const shmsync_sequencer *sequencer; /* one of the three, as kind says */
@@ -921,11 +1160,13 @@ int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct times
 
 /* ---- MultiLock: a lock for each of 2^64 keys, taken in the order of arrival ---- */
 
+/* A handle on a MultiLock of an arena. A copy is the same handle. */
 typedef struct shmsync_multilock {
     struct shmi_multilock *impl;
     uint64_t serial;
 } shmsync_multilock;
 
+/* The options of shmsync_multilock_open and shmsync_multilock_attach. */
 typedef struct shmsync_multilock_options {
     uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
     uint32_t flags;
@@ -944,24 +1185,39 @@ typedef struct shmsync_hold {
     uint64_t hold;
 } shmsync_hold;
 
+/* Finds the MultiLock of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an
+ * existing object is of another kind, or has other options. */
 int shmsync_multilock_open(shmsync_arena *a, const char *name, const shmsync_multilock_options *opts, shmsync_multilock *out);
+/* Finds the MultiLock of that name. ENOENT: there is none. */
 int shmsync_multilock_attach(shmsync_arena *a, const char *name, const shmsync_multilock_options *opts, shmsync_multilock *out);
+/* Opens the MultiLock at an offset that shmsync_multilock_offset gave, in this process or another. EINVAL: none is
+ * there. */
 int shmsync_multilock_at(shmsync_arena *a, shmsync_offset off, shmsync_multilock *out);
+/* The offset of the MultiLock in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_multilock_offset(const shmsync_multilock *m);
+/* Gives one opening of the MultiLock back. What this process holds or waits for stays as it is. */
 int shmsync_multilock_close(shmsync_multilock *m);
-/* As those of a mutex, for one key; ENOSPC: no room for the key, or for a wait. trylock is EBUSY while there are waiters. */
+/* Locks one key, and waits until it can. out gets what unlocks it. An error means: not held. EOWNERDEAD: the holder
+ * of the key died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a repair failed. ENOSPC: no
+ * room for the key, or for a wait. */
 int shmsync_multilock_lock(shmsync_multilock *m, uint64_t key, shmsync_hold *out);
+/* The same without waiting. EBUSY: the key is held, or others wait for it. */
 int shmsync_multilock_trylock(shmsync_multilock *m, uint64_t key, shmsync_hold *out);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
 int shmsync_multilock_timedlock(shmsync_multilock *m, uint64_t key, shmsync_hold *out, const struct timespec *abs_monotonic);
-/* EPERM: this process does not hold it any more. */
+/* Unlocks the key that the hold names. EPERM: this process does not hold it any more. */
 int shmsync_multilock_unlock(const shmsync_hold *h);
-/* Locks n keys, in the order of their numbers, into the holds at out; one that is given
- * twice is locked once. *held is how many there are then. An error means none. */
+/* Locks n keys, in the order of their numbers, into the holds at out. A key that is given twice is locked once.
+ * *held is the number of holds. An error means that none is held. */
 int shmsync_multilock_lockall(shmsync_multilock *m, const uint64_t *keys, size_t n, shmsync_hold *out, size_t *held);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
 int shmsync_multilock_timedlockall(shmsync_multilock *m, const uint64_t *keys, size_t n, shmsync_hold *out, size_t *held, const struct timespec *abs_monotonic);
-/* The result is that of the first that could not be unlocked; the others are. */
+/* Unlocks n holds. The result is that of the first that could not be unlocked; the others are unlocked. */
 int shmsync_multilock_unlockall(const shmsync_hold *h, size_t n);
+/* Makes an owner-dead or not recoverable key usable again: waits until the process that died is gone, takes the
+ * key, runs repair, and releases it. ENOTRECOVERABLE: repair returned not 0. EINVAL: repair is NULL. */
 int shmsync_multilock_recover(shmsync_multilock *m, uint64_t key, int (*repair)(void *), void *arg);
+/* The errno that a lock of the key would return: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE or EPROTO. */
 int shmsync_multilock_state(shmsync_multilock *m, uint64_t key);
 
 /* ---- SignalWaker: up to 4096 queues of the user's, and their workers ----
@@ -980,11 +1236,13 @@ int shmsync_multilock_state(shmsync_multilock *m, uint64_t key);
  * worker leaves its queues scheduled again. Push by an atomic store (release is enough: a
  * schedule is a full fence), or under a lock. */
 
+/* A handle on a SignalWaker of an arena. A copy is the same handle. */
 typedef struct shmsync_signalwaker {
     struct shmi_signalwaker *impl;
     uint64_t serial;
 } shmsync_signalwaker;
 
+/* The options of shmsync_signalwaker_open and shmsync_signalwaker_attach. */
 typedef struct shmsync_signalwaker_options {
     uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
     uint32_t flags;
@@ -1002,6 +1260,7 @@ typedef struct shmsync_gate {
     uint64_t running; /* the execution that it began, or 0 */
 } shmsync_gate;
 
+/* What shmsync_gate_state tells. */
 typedef struct shmsync_gate_info {
     int scheduled, executing;
     uint32_t epoch;               /* counts the executions, and wraps */
@@ -1017,88 +1276,121 @@ typedef struct shmsync_signal {
     uint32_t index;
 } shmsync_signal;
 
+/* Finds the SignalWaker of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an
+ * existing object is of another kind, or has other options. */
 int shmsync_signalwaker_open(shmsync_arena *a, const char *name, const shmsync_signalwaker_options *opts, shmsync_signalwaker *out);
+/* Finds the SignalWaker of that name. ENOENT: there is none. */
 int shmsync_signalwaker_attach(shmsync_arena *a, const char *name, const shmsync_signalwaker_options *opts, shmsync_signalwaker *out);
+/* Opens the SignalWaker at an offset that shmsync_signalwaker_offset gave, in this process or another. EINVAL: none
+ * is there. */
 int shmsync_signalwaker_at(shmsync_arena *a, shmsync_offset off, shmsync_signalwaker *out);
+/* The offset of the SignalWaker in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_signalwaker_offset(const shmsync_signalwaker *w);
+/* Gives one opening of the SignalWaker back. What this process holds or waits for stays as it is. */
 int shmsync_signalwaker_close(shmsync_signalwaker *w);
+/* The number of signals. */
 int shmsync_signalwaker_signals(const shmsync_signalwaker *w);
-int shmsync_signalwaker_queues(const shmsync_signalwaker *w); /* 64 for each signal, counted from 0 */
+/* The number of queues: 64 for each signal. They are counted from 0. */
+int shmsync_signalwaker_queues(const shmsync_signalwaker *w);
 
-/* EINVAL: no such queue. */
+/* The gate of a queue. EINVAL: there is no such queue. */
 int shmsync_signalwaker_gate(const shmsync_signalwaker *w, int queue, shmsync_gate *out);
-/* There is something in the queue. *scheduled, which may be NULL, says whether this call has
- * scheduled it: it may be scheduled already, or its executor finds word when it finishes. */
+/* Says that there is something in the queue. *scheduled, which may be NULL, says whether this call has scheduled
+ * it: it may be scheduled already, or its executor learns of it when it finishes. */
 int shmsync_gate_schedule(shmsync_gate *g, int *scheduled);
-/* 0: the caller executes the queue from here on. EBUSY: it is not scheduled, or another does. */
+/* Begins to execute the queue. EBUSY: it is not scheduled, or another process executes it. */
 int shmsync_gate_begin(shmsync_gate *g);
-/* The same of a queue that is idle, for a producer that looks after its item itself. */
+/* The same for a queue that is idle, for a producer that handles its item itself. EBUSY: the queue is not idle. */
 int shmsync_gate_trybegin_inline(shmsync_gate *g);
-/* Ends the execution that this handle began. *again, which may be NULL, says whether the queue
- * is scheduled once more, since something came meanwhile. EPERM: it executes nothing. */
+/* Ends the execution that this handle began. *again, which may be NULL, says whether the queue is scheduled once
+ * more, since something came meanwhile. EPERM: this gate executes nothing, or its process was declared dead. */
 int shmsync_gate_finish(shmsync_gate *g, int *again);
 /* The same, and something is left in the queue: it is scheduled again. */
 int shmsync_gate_finish_and_schedule(shmsync_gate *g);
+/* Tells whether the queue is scheduled or executed, and by which process. */
 int shmsync_gate_state(const shmsync_gate *g, shmsync_gate_info *out);
-/* Begins a scheduled queue, near that one if it can. EBUSY: none is scheduled; out is as it was. */
+/* Begins a scheduled queue, near near_queue if it can. EBUSY: it found none; out is as it was. */
 int shmsync_signalwaker_next(shmsync_signalwaker *w, int near_queue, shmsync_gate *out);
 
-/* Waits for a permit, which says that there may be something to do since next found nothing.
- * 0 without one, too, where something is there: look again. */
+/* Waits for a permit, which says that there may be work since next found none. It returns 0 without a permit, too,
+ * where there is work: call next again. */
 int shmsync_signalwaker_acquire(shmsync_signalwaker *w);
+/* The same without waiting. EBUSY: there is neither a permit nor work. */
 int shmsync_signalwaker_tryacquire(shmsync_signalwaker *w);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
 int shmsync_signalwaker_timedacquire(shmsync_signalwaker *w, const struct timespec *abs_monotonic);
 /* Issues n permits, and wakes as many waiters. EINVAL: n is negative. */
 int shmsync_signalwaker_release(shmsync_signalwaker *w, int64_t n);
+/* The number of permits. */
 uint64_t shmsync_signalwaker_permits(const shmsync_signalwaker *w);
-/* Counts of living processes; no wake goes by them. They go with the process that registered. A
- * sleeper waits for a permit, or elsewhere. ENOSPC: too many; EPERM: none is registered. */
+/* The number of sleepers that living processes have registered. */
 int shmsync_signalwaker_sleepers(const shmsync_signalwaker *w);
+/* Counts a sleeper of this process, until it unregisters or dies: a thread that waits for a permit, or elsewhere.
+ * No wake depends on the count. ENOSPC: too many. */
 int shmsync_signalwaker_register_sleeper(shmsync_signalwaker *w);
+/* Counts one sleeper less. EPERM: this process has none registered. */
 int shmsync_signalwaker_unregister_sleeper(shmsync_signalwaker *w);
+/* The number of workers that living processes have registered. */
 int shmsync_signalwaker_workers(const shmsync_signalwaker *w);
+/* Counts a worker of this process, until it unregisters or dies. ENOSPC: too many. */
 int shmsync_signalwaker_register_worker(shmsync_signalwaker *w);
+/* Counts one worker less. EPERM: this process has none registered. */
 int shmsync_signalwaker_unregister_worker(shmsync_signalwaker *w);
 
-/* EINVAL: no such signal. */
+/* The signal of that number. EINVAL: there is no such signal. */
 int shmsync_signalwaker_signal(const shmsync_signalwaker *w, int i, shmsync_signal *out);
-/* EINVAL: a bit is 0 to 63. Result pointers may be NULL. A caller that sees *was_empty marks the signal. */
+/* Sets a bit, 0 to 63. *was_empty and *was_set, which may be NULL, say what was there before. A caller that sees
+ * *was_empty marks the signal. EINVAL: there is no such bit. */
 int shmsync_signal_set(const shmsync_signal *s, int bit, int *was_empty, int *was_set);
+/* Sets the bits of mask. *set gets those that were not set before; it and was_empty may be NULL. */
 int shmsync_signal_set_mask(const shmsync_signal *s, uint64_t mask, int *was_empty, uint64_t *set);
-/* Clears a bit: 0 for one of several callers, EBUSY where it was not set. */
+/* Clears a bit, for one of several callers; *before gets the bits as they were. EBUSY: the bit was not set. */
 int shmsync_signal_acquire(const shmsync_signal *s, int bit, uint64_t *before);
+/* The bits of the signal. */
 uint64_t shmsync_signal_load(const shmsync_signal *s);
-/* The bit of a bitmap that is nearest to start, the lower one of two; 64: there is none. */
+/* The bit of a bitmap that is nearest to start, the lower one of two. 64: no bit is set. */
 int shmsync_nearest_bit(uint64_t bitmap, int start);
 
-/* Says that signals may have bits, with a permit for each that was not marked: *marked. */
+/* Says that a signal may have bits, and issues a permit if that was not known: *marked. */
 int shmsync_signalwaker_mark(shmsync_signalwaker *w, int i, int *marked);
+/* The same for each signal of mask. *marked gets those that were not marked before. */
 int shmsync_signalwaker_mark_mask(shmsync_signalwaker *w, uint64_t mask, uint64_t *marked);
-/* Takes a signal out of the summary, if it is empty or whatever it has. EBUSY: it did not. */
+/* Takes a signal out of the summary if it has no bits. EBUSY: it has, or was not marked. */
 int shmsync_signalwaker_tryunmark_empty(shmsync_signalwaker *w, int i);
+/* Takes a signal out of the summary, whatever it has. EBUSY: it was not marked. */
 int shmsync_signalwaker_tryunmark(shmsync_signalwaker *w, int i);
+/* One bit for each signal that is marked. */
 uint64_t shmsync_signalwaker_summary(const shmsync_signalwaker *w);
 
-/* The status bits, each with a permit when it is set: *marked. EBUSY: it was not set, or stays
- * set because the partition has a leaf. */
+/* Sets the status bit "yield", and issues a permit if it was not set: *marked. */
 int shmsync_signalwaker_mark_yield(shmsync_signalwaker *w, int *marked);
+/* Clears the status bit "yield". EBUSY: it was not set. */
 int shmsync_signalwaker_tryunmark_yield(shmsync_signalwaker *w);
+/* Sets the status bit "tasks", and issues a permit if it was not set: *marked. */
 int shmsync_signalwaker_mark_tasks(shmsync_signalwaker *w, int *marked);
+/* Clears the status bit "tasks". EBUSY: it was not set, or stays set because the partition has a leaf. */
 int shmsync_signalwaker_tryunmark_tasks(shmsync_signalwaker *w);
+/* The two status bits; each pointer may be NULL. */
 void shmsync_signalwaker_status(const shmsync_signalwaker *w, int *yield, int *tasks);
 
-/* Makes the partition's summary say which of the signals start..end-1 of tree, 64 at most, have
- * bits; NULL is w itself. *work: there is one. */
+/* Makes the summary of the partition say which of the signals start to end-1 of tree, 64 at most, have bits; NULL
+ * as tree is w itself. *work says whether one has. */
 int shmsync_signalwaker_sync_partition(shmsync_signalwaker *w, int start, int end, const shmsync_signalwaker *tree, int *work);
+/* Sets bit k of the summary of the partition. *was_empty, which may be NULL, says whether no bit was set before. */
 int shmsync_signalwaker_mark_leaf(shmsync_signalwaker *w, int k, int *was_empty);
+/* Clears bit k of the summary of the partition. */
 int shmsync_signalwaker_clear_leaf(shmsync_signalwaker *w, int k);
+/* Whether bit k of the summary of the partition is set: 1 or 0. */
 int shmsync_signalwaker_leaf_has_work(const shmsync_signalwaker *w, int k);
+/* The summary of the partition. */
 uint64_t shmsync_signalwaker_partition(const shmsync_signalwaker *w);
 
-/* Reserves a queue among those of the signals start..end-1 that nobody has reserved, until it is
- * released or this process dies. EBUSY: there is none. EPERM: this process has not reserved it. */
+/* Reserves a free queue of the signals start to end-1, until it is unreserved or this process dies. EBUSY: there is
+ * none. */
 int shmsync_signalwaker_reserve(shmsync_signalwaker *w, int start, int end, int *queue);
+/* Gives a reserved queue back. EPERM: this process has not reserved it. */
 int shmsync_signalwaker_unreserve(shmsync_signalwaker *w, int queue);
+/* The number of queues that are reserved. */
 int shmsync_signalwaker_reserved(const shmsync_signalwaker *w);
 
 /* Counters. Those marked * count themselves with the option count. */
@@ -1119,10 +1411,12 @@ enum {
     SHMSYNC_STAT_LEAF_STEAL_SUCCESSES,
     SHMSYNC_STATS
 };
+/* Adds n to a counter, SHMSYNC_STAT_x. EINVAL: there is no such counter. */
 int shmsync_signalwaker_count(shmsync_signalwaker *w, int stat, uint64_t n);
-/* Each the sum over all processes that ever were in the arena. */
+/* Reads all counters, each the sum over all processes that ever were in the arena. */
 void shmsync_signalwaker_stats(const shmsync_signalwaker *w, uint64_t stats[SHMSYNC_STATS]);
 
+/* The state of a SignalWaker, read word by word: the numbers need not fit together. */
 typedef struct shmsync_signal_health {
     uint64_t summary, permits, partition;
     int signals;   /* that have bits */
@@ -1130,6 +1424,7 @@ typedef struct shmsync_signal_health {
     int executing; /* queues that have one */
     int reserved, sleepers, workers, yield, tasks;
 } shmsync_signal_health;
+/* Reads the state of all words. */
 void shmsync_signalwaker_health(const shmsync_signalwaker *w, shmsync_signal_health *out);
 /* ---- Recovery of all objects, for on_first ---- */
 
@@ -1159,11 +1454,13 @@ int shmsync_recover_all(shmsync_arena *a, int (*repair)(shmsync_arena *a, const 
 
 /* ---- Synchronized: a value with its lock, which is changed wholly or not at all ---- */
 
+/* A handle on a Synchronized of an arena. A copy is the same handle. */
 typedef struct shmsync_synchronized {
     struct shmi_synchronized *impl;
     uint64_t serial;
 } shmsync_synchronized;
 
+/* The options of shmsync_synchronized_open and shmsync_synchronized_attach. */
 typedef struct shmsync_synchronized_options {
     uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
     uint32_t flags;
@@ -1172,22 +1469,28 @@ typedef struct shmsync_synchronized_options {
     int64_t spin_ns;     /* as of a mutex */
 } shmsync_synchronized_options;
 
-/* A value has size bytes, at most 65536. EINVAL: an existing one has another size or layout. */
+/* Finds the value of that name, or creates it. NULL or "" as the name: a fresh anonymous one. It has size bytes, at
+ * most 65536. EINVAL: an existing one has another size or layout. */
 int shmsync_synchronized_open(shmsync_arena *a, const char *name, size_t size, const shmsync_synchronized_options *opts, shmsync_synchronized *out);
+/* Finds the value of that name. ENOENT: there is none. EINVAL: it has another size or layout. */
 int shmsync_synchronized_attach(shmsync_arena *a, const char *name, size_t size, const shmsync_synchronized_options *opts, shmsync_synchronized *out);
+/* Opens the Synchronized at an offset that shmsync_synchronized_offset gave, in this process or another. EINVAL:
+ * none is there. */
 int shmsync_synchronized_at(shmsync_arena *a, shmsync_offset off, size_t size, shmsync_synchronized *out);
+/* The offset of the Synchronized in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_synchronized_offset(const shmsync_synchronized *s);
+/* Gives one opening of the Synchronized back. What this process holds or waits for stays as it is. */
 int shmsync_synchronized_close(shmsync_synchronized *s);
 /* Locks the value. *copy is a copy of it, aligned to 64 bytes, to be changed in any order by
  * the process until commit or abort. If the process dies before it has committed, the value is
  * as it was before begin. A second begin of this process waits for the first. */
 int shmsync_synchronized_begin(shmsync_synchronized *s, void **copy);
-/* ETIMEDOUT at that CLOCK_MONOTONIC time. A free lock is taken without a look at it. */
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. A free lock is taken whatever
+ * the time. */
 int shmsync_synchronized_timedbegin(shmsync_synchronized *s, void **copy, const struct timespec *abs_monotonic);
-/* Makes the copy the value, in one step, and unlocks. EPERM: this process is not between begin
- * and commit. */
+/* Makes the copy the value, in one step, and unlocks. EPERM: this process is not between begin and commit. */
 int shmsync_synchronized_commit(shmsync_synchronized *s);
-/* Unlocks, and the value is as before begin. EPERM as of commit. */
+/* Unlocks, and the value is as it was before begin. EPERM: this process is not between begin and commit. */
 int shmsync_synchronized_abort(shmsync_synchronized *s);
 /* Copies the value to dst. It does not lock, and does not wait for a process between begin and
  * commit, be it stopped or dead. While it runs, dst may have parts of several values; with the
@@ -1195,7 +1498,7 @@ int shmsync_synchronized_abort(shmsync_synchronized *s);
 int shmsync_synchronized_load(const shmsync_synchronized *s, void *dst);
 /* Makes *src the value: begin, a copy, commit. */
 int shmsync_synchronized_store(shmsync_synchronized *s, const void *src);
-/* How often the value was changed. */
+/* The number of changes so far. */
 uint64_t shmsync_synchronized_commits(const shmsync_synchronized *s);
 
 

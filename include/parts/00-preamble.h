@@ -28,7 +28,8 @@
  *     ETIMEDOUT        the absolute CLOCK_MONOTONIC time came first
  *     ECANCELED        the object was stopped
  *     EBUSY            a try did not get it; or an object is open elsewhere
- *     EEXIST           SHMSYNC_CREATE_ONLY, and the name is taken; ENOENT: it is not
+ *     EEXIST           SHMSYNC_CREATE_ONLY, and the name is taken
+ *     ENOENT           there is no such arena or object
  *     EPERM            the caller does not hold what it gives back
  *     EPROTO           a peer wrote what no correct program writes
  *     EPROTONOSUPPORT  the arena has another layout version, or needs features that
@@ -38,7 +39,7 @@
  *     ENOTCONN         a child of fork that has not attached itself: see below
  *     ENOSPC, ENOTSUP  no room; the kernel lacks what is needed
  *
- * shmsync_error() tells the last failure of the calling thread in words.
+ * shmsync_error tells the last failure of the calling thread in words.
  *
  * FORK. A child of fork is no participant: every call on what its parent opened
  * returns ENOTCONN and changes nothing. It opens the arena itself, and its objects
@@ -80,7 +81,7 @@
 /* The version of the layout of arenas that this header was made for. An arena of
  * another one is refused with EPROTONOSUPPORT. */
 #ifndef SHMSYNC_LAYOUT_VERSION
-#define SHMSYNC_LAYOUT_VERSION 4
+#define SHMSYNC_LAYOUT_VERSION 4 /* as arena.LayoutVersion of the Go side */
 #endif
 
 /* What the program that includes the header was made for, told to the

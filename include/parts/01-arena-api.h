@@ -19,6 +19,7 @@ const char *shmsync_version(void);
 
 #define SHMSYNC_SPIN_NEVER (-1) /* waiters do not spin before they sleep */
 
+/* An arena that this process has joined. */
 typedef struct shmsync_arena shmsync_arena;
 
 /* A position in an arena, the same in every process; 0 is none. */
@@ -87,29 +88,33 @@ typedef struct shmsync_arena_options {
     void *on_detached_arg;
 } shmsync_arena_options;
 
-/* shmsync_arena_open joins the arena /dev/shm/NAME, and creates it where there is
- * none. A name with a slash is the path of a file. Opening it again in one process
- * gives the same arena, to be closed as often. opts may be NULL. */
+/* shmsync_arena_open of a program that was made for that SHMSYNC_ABI. EPROTONOSUPPORT: the implementation is for
+ * another layout. */
 int shmsync_arena_open_abi(const char *name, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi);
+/* Joins the arena /dev/shm/NAME, and creates it where there is none. A name with a slash is the path of a file. A
+ * second open in one process gives the same arena, which is to be closed as often. opts may be NULL. */
 static inline int shmsync_arena_open(const char *name, const shmsync_arena_options *opts, shmsync_arena **out)
 {
     return shmsync_arena_open_abi(name, opts, out, SHMSYNC_ABI);
 }
-/* The arena in an open file, such as a memfd that was inherited. fd stays the caller's. */
+/* shmsync_arena_from_fd of a program that was made for that SHMSYNC_ABI. */
 int shmsync_arena_from_fd_abi(int fd, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi);
+/* Joins the arena in an open file, such as a memfd that was inherited. fd stays the caller's. */
 static inline int shmsync_arena_from_fd(int fd, const shmsync_arena_options *opts, shmsync_arena **out)
 {
     return shmsync_arena_from_fd_abi(fd, opts, out, SHMSYNC_ABI);
 }
-/* shmsync_arena_close leaves, with the last of the closes that match the opens. Holds of
- * this process are treated as its death would treat them. Threads that wait get EBADF.
- * Pointers and handles into the arena die with it. */
+/* Leaves the arena with the last of the closes that match the opens. Holds of this process are treated as its death
+ * would treat them. Waits of other threads end with EBADF. Pointers and handles into the arena are invalid
+ * afterwards. ENOTCONN: it is not open. EDEADLK: a function that a call runs must not close the arena of the call. */
 int shmsync_arena_close(shmsync_arena *a);
 /* Removes the file of the arena. EBUSY while a participant is in: shmsync_error names it, and the file
  * stays. ENOENT. EINVAL: not an arena. ENOTSUP without byte locks. */
 int shmsync_arena_remove(const char *name);
 
+/* The size of the mapping, in bytes. 0 if the arena is closed. */
 uint64_t shmsync_arena_size(const shmsync_arena *a);
+/* The address at which this process has mapped the arena. NULL if the arena is closed. */
 void *shmsync_arena_base(const shmsync_arena *a);
 /* Calls f for each participant that dies from now on, on the helper thread: f is
  * quick and calls nothing that waits. One function an arena. The arena keeps the last 192
@@ -120,8 +125,9 @@ int shmsync_arena_self(shmsync_arena *a, shmsync_participant *out);
 /* Calls f for each participant until f returns not 0. */
 int shmsync_arena_participants(shmsync_arena *a, int (*f)(const shmsync_participant *, void *), void *arg);
 
-/* Bytes of one's own, zeroed: what Alloc and Free of the Go side give. */
+/* Allocates zeroed bytes, aligned to 64. They stay when the process that allocated them dies. ENOSPC: no room. */
 int shmsync_alloc(shmsync_arena *a, uint64_t size, shmsync_offset *out);
+/* Frees bytes of shmsync_alloc. EINVAL: the offset was not allocated. */
 int shmsync_free(shmsync_arena *a, shmsync_offset off);
 /* size bytes at an offset that may have come from a peer: NULL if no block is there
  * that has them. */

@@ -1,11 +1,12 @@
 /* ---- Mutex ---- */
 
-/* A handle on a mutex of an arena; a copy is the same handle. */
+/* A handle on a mutex of an arena. A copy is the same handle. */
 typedef struct shmsync_mutex {
     struct shmi_mutex *impl;
     uint64_t serial;
 } shmsync_mutex;
 
+/* The options of shmsync_mutex_open and shmsync_mutex_attach. */
 typedef struct shmsync_mutex_options {
     uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
     uint32_t flags;
@@ -17,27 +18,32 @@ typedef struct shmsync_mutex_options {
     uint64_t log_bytes;      /* undo log of a new mutex of SHMSYNC_POLICY_ROLLBACK: 0 for 16 KiB, at most 1 MiB */
 } shmsync_mutex_options;
 
-/* Finds the mutex of that name or creates it. NULL or "": a fresh anonymous one. */
+/* Finds the mutex of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an existing
+ * object is of another kind, or has other options. */
 int shmsync_mutex_open(shmsync_arena *a, const char *name, const shmsync_mutex_options *opts, shmsync_mutex *out);
+/* Finds the mutex of that name. ENOENT: there is none. checked and repair of opts apply to this process. */
 int shmsync_mutex_attach(shmsync_arena *a, const char *name, const shmsync_mutex_options *opts, shmsync_mutex *out);
-/* The mutex at an offset that another process's shmsync_mutex_offset gave. */
+/* Opens the mutex at an offset that shmsync_mutex_offset gave, in this process or another. EINVAL: none is there. */
 int shmsync_mutex_at(shmsync_arena *a, shmsync_offset off, shmsync_mutex *out);
+/* The offset of the mutex in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_mutex_offset(const shmsync_mutex *m);
+/* Gives one opening of the mutex back. What this process holds or waits for stays as it is. */
 int shmsync_mutex_close(shmsync_mutex *m);
-/* An error means: not held. EOWNERDEAD, ENOTRECOVERABLE, EPROTO, EBADF, ENOTCONN. */
+/* Locks the mutex, and waits until it can. An error means: not held. EOWNERDEAD: its holder died, and nobody holds
+ * it until a process recovers it. ENOTRECOVERABLE: a repair failed. */
 int shmsync_mutex_lock(shmsync_mutex *m);
-/* EBUSY when it is held, and the errors of lock. */
+/* Locks the mutex if that is possible at once. EBUSY: it is held. Other errors are those of lock. */
 int shmsync_mutex_trylock(shmsync_mutex *m);
-/* ETIMEDOUT at that CLOCK_MONOTONIC time. A free lock is taken without a look at it. */
+/* Locks the mutex, and waits until that CLOCK_MONOTONIC time. ETIMEDOUT: the time has passed. A free mutex is
+ * locked whatever the time. EINVAL: the time is not valid. Other errors are those of lock. */
 int shmsync_mutex_timedlock(shmsync_mutex *m, const struct timespec *abs_monotonic);
-/* EPERM when this process does not hold it. Two threads that race to unlock one hold
- * may release the hold of another process, unless the handle is checked. */
+/* Unlocks the mutex. EPERM: this process does not hold it. Two threads that race to unlock one hold may release the
+ * hold of another process, unless the handle is checked. */
 int shmsync_mutex_unlock(shmsync_mutex *m);
-/* Makes an owner-dead or not recoverable mutex usable again: waits until the process that
- * died is gone, takes it, runs repair, releases it. When repair returns not 0 the mutex is not recoverable, and that number
- * is not passed on: the result is ENOTRECOVERABLE. A healthy mutex is locked and
- * unlocked, without repair. EINVAL: repair is NULL; the mutex is as before. */
+/* Makes an owner-dead or not recoverable mutex usable again. It waits until the process that died is gone, takes
+ * the mutex, runs repair, and releases it. ENOTRECOVERABLE: repair returned not 0, which is not passed on. A
+ * healthy mutex is locked and unlocked, without repair. EINVAL: repair is NULL; the mutex is as before. */
 int shmsync_mutex_recover(shmsync_mutex *m, int (*repair)(void *), void *arg);
-/* What a lock would find: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE, EPROTO. */
+/* The errno that a lock would return: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE or EPROTO. */
 int shmsync_mutex_state(shmsync_mutex *m);
 

@@ -1,28 +1,39 @@
 /* ---- Futex: an eventcount, the Futex of the Go side ---- */
 
+/* A handle on a futex of an arena. A copy is the same handle. */
 typedef struct shmsync_futex {
     struct shmi_futex *impl;
     uint64_t serial;
 } shmsync_futex;
 
+/* The options of shmsync_futex_open and shmsync_futex_attach. */
 typedef struct shmsync_futex_options {
     uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
     uint32_t flags;
     int64_t spin_ns; /* as of a mutex */
 } shmsync_futex_options;
 
+/* Finds the futex of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an existing
+ * object is of another kind, or has other options. */
 int shmsync_futex_open(shmsync_arena *a, const char *name, const shmsync_futex_options *opts, shmsync_futex *out);
+/* Finds the futex of that name. ENOENT: there is none. */
 int shmsync_futex_attach(shmsync_arena *a, const char *name, const shmsync_futex_options *opts, shmsync_futex *out);
+/* Opens the futex at an offset that shmsync_futex_offset gave, in this process or another. EINVAL: none is there. */
 int shmsync_futex_at(shmsync_arena *a, shmsync_offset off, shmsync_futex *out);
+/* The offset of the futex in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_futex_offset(const shmsync_futex *f);
+/* Gives one opening of the futex back. What this process holds or waits for stays as it is. */
 int shmsync_futex_close(shmsync_futex *f);
-/* How many posts there have been. A token is that plus the posts to wait for. */
+/* The number of posts so far. A token is that number plus the number of posts to wait for. */
 uint64_t shmsync_futex_get(const shmsync_futex *f);
-/* Counts up and wakes all waiters. Never blocks. */
+/* Adds one to the number of posts, and wakes all waiters. It never blocks, and does nothing after stop. */
 int shmsync_futex_post(shmsync_futex *f);
-/* Waits until the count has reached token. ECANCELED: stopped before that. */
+/* Waits until the number of posts has reached token. ECANCELED: it was stopped before that. EINVAL: no count
+ * reaches that token. */
 int shmsync_futex_wait(shmsync_futex *f, uint64_t token);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
 int shmsync_futex_timedwait(shmsync_futex *f, uint64_t token, const struct timespec *abs_monotonic);
-/* Ends all waits, now and later, with ECANCELED, unless their token was reached. */
+/* Ends all waits, present and later ones, with ECANCELED, unless their token was reached. */
 int shmsync_futex_stop(shmsync_futex *f);
+/* Whether it was stopped: 1 or 0. */
 int shmsync_futex_stopped(const shmsync_futex *f);

@@ -34,9 +34,9 @@ typedef struct shmsync_tx {
  * others of its end gets ENOTSUP: its kernel has no byte locks (fcntl with F_OFD_SETLK). EINVAL: m has another
  * policy. EPROTO: a peer has overwritten the log. An error means: not locked, and no transaction. */
 int shmsync_mutex_begin(shmsync_mutex *m, shmsync_tx *tx);
-/* EBUSY when it is held, and the errors of begin. */
+/* The same without waiting. EBUSY: the mutex is held. */
 int shmsync_mutex_trybegin(shmsync_mutex *m, shmsync_tx *tx);
-/* ETIMEDOUT at that CLOCK_MONOTONIC time, and the errors of begin. */
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
 int shmsync_mutex_timedbegin(shmsync_mutex *m, shmsync_tx *tx, const struct timespec *abs_monotonic);
 
 /* shmsync_tx_save records the n bytes at p, which the caller is going to change. They lie within one block or object
@@ -52,5 +52,6 @@ int shmsync_tx_save(shmsync_tx *tx, const void *p, size_t n);
  * may have changed the data, the next begin gives EPROTO, and the mutex needs a recover. EPROTO, when it undoes: a peer
  * has overwritten the log. Then the mutex is not recoverable. */
 int shmsync_tx_commit(shmsync_tx *tx);
-/* shmsync_tx_abort undoes the changes and unlocks. EPERM and EPROTO as above. */
+/* Undoes the changes, and unlocks. EPERM: the transaction has ended, or the mutex was unlocked meanwhile. EPROTO: a
+ * peer has overwritten the log; the mutex is not recoverable. */
 int shmsync_tx_abort(shmsync_tx *tx);

@@ -1,11 +1,13 @@
 
 /* ---- Sequencer: a counter that goes up, and its waiters ---- */
 
+/* A handle on a Sequencer of an arena. A copy is the same handle. */
 typedef struct shmsync_sequencer {
     struct shmi_sequence *impl;
     uint64_t serial;
 } shmsync_sequencer;
 
+/* The options of shmsync_sequencer_open and shmsync_sequencer_attach. */
 typedef struct shmsync_sequencer_options {
     uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
     uint32_t flags;
@@ -13,25 +15,35 @@ typedef struct shmsync_sequencer_options {
     int64_t spin_ns;  /* as of a mutex */
 } shmsync_sequencer_options;
 
+/* Finds the Sequencer of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an
+ * existing object is of another kind, or has other options. */
 int shmsync_sequencer_open(shmsync_arena *a, const char *name, const shmsync_sequencer_options *opts, shmsync_sequencer *out);
+/* Finds the Sequencer of that name. ENOENT: there is none. */
 int shmsync_sequencer_attach(shmsync_arena *a, const char *name, const shmsync_sequencer_options *opts, shmsync_sequencer *out);
+/* Opens the Sequencer at an offset that shmsync_sequencer_offset gave, in this process or another. EINVAL: none is
+ * there. */
 int shmsync_sequencer_at(shmsync_arena *a, shmsync_offset off, shmsync_sequencer *out);
+/* The offset of the Sequencer in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_sequencer_offset(const shmsync_sequencer *s);
+/* Gives one opening of the Sequencer back. What this process holds or waits for stays as it is. */
 int shmsync_sequencer_close(shmsync_sequencer *s);
+/* The value of the counter. */
 uint64_t shmsync_sequencer_value(const shmsync_sequencer *s);
-/* Adds one, and wakes the waiters for that. value gets the new value; it may be NULL.
- * EPROTO: it counted, and the waiters that it should have woken could not be found. */
+/* Adds one to the counter, and wakes the waiters for that value. value gets the new value; it may be NULL. EPROTO:
+ * it counted, and the waiters that it should have woken could not be found. */
 int shmsync_sequencer_increment(shmsync_sequencer *s, uint64_t *value);
-/* Makes the counter v if it is less; advanced, which may be NULL, says whether it was. */
+/* Makes the counter v if it is less. advanced, which may be NULL, says whether it was less. */
 int shmsync_sequencer_advance(shmsync_sequencer *s, uint64_t v, int *advanced);
-/* Waits until the counter has reached token. ECANCELED: stopped, or the waits were
- * cancelled, before that. ENOSPC: no room for a wait. */
+/* Waits until the counter has reached token. ECANCELED: it was stopped, or the waits were cancelled, before that.
+ * ENOSPC: no room for a wait. */
 int shmsync_sequencer_wait(shmsync_sequencer *s, uint64_t token);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
 int shmsync_sequencer_timedwait(shmsync_sequencer *s, uint64_t token, const struct timespec *abs_monotonic);
 /* Ends every wait that began before with ECANCELED, unless its token is reached. */
 int shmsync_sequencer_cancel_waiters(shmsync_sequencer *s);
-/* Ends all waits so, and those to come. The counter goes on. */
+/* Ends all waits, present and later ones, with ECANCELED, unless their token is reached. The counter goes on. */
 int shmsync_sequencer_stop(shmsync_sequencer *s);
+/* Whether it was stopped: 1 or 0. */
 int shmsync_sequencer_stopped(const shmsync_sequencer *s);
 /* Makes the counter v, which may be less than it is. EBUSY: there are waiters. */
 int shmsync_sequencer_reset(shmsync_sequencer *s, uint64_t v);

@@ -1,11 +1,13 @@
 
 /* ---- Event: set or not, and its waiters ---- */
 
+/* A handle on an Event of an arena. A copy is the same handle. */
 typedef struct shmsync_event {
     struct shmi_event *impl;
     uint64_t serial;
 } shmsync_event;
 
+/* The options of shmsync_event_open and shmsync_event_attach. */
 typedef struct shmsync_event_options {
     uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
     uint32_t flags;
@@ -15,20 +17,30 @@ typedef struct shmsync_event_options {
     int64_t spin_ns; /* as of a mutex */
 } shmsync_event_options;
 
-/* An existing one that lacks a mode that was asked for: EINVAL. */
+/* Finds the Event of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an existing
+ * one lacks a mode that was asked for, or is another kind of object. */
 int shmsync_event_open(shmsync_arena *a, const char *name, const shmsync_event_options *opts, shmsync_event *out);
+/* Finds the Event of that name. ENOENT: there is none. */
 int shmsync_event_attach(shmsync_arena *a, const char *name, const shmsync_event_options *opts, shmsync_event *out);
+/* Opens the Event at an offset that shmsync_event_offset gave, in this process or another. EINVAL: none is there. */
 int shmsync_event_at(shmsync_arena *a, shmsync_offset off, shmsync_event *out);
+/* The offset of the Event in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_event_offset(const shmsync_event *e);
+/* Gives one opening of the Event back. What this process holds or waits for stays as it is. */
 int shmsync_event_close(shmsync_event *e);
-/* Lets waiters go: all, or with auto_reset the first, or the next to come. */
+/* Sets the Event and lets waiters go: all of them, or with auto_reset the first, or the next to come. */
 int shmsync_event_set(shmsync_event *e);
+/* Makes the Event not set. */
 int shmsync_event_reset(shmsync_event *e);
+/* Whether the Event is set: 1 or 0. */
 int shmsync_event_is_set(const shmsync_event *e);
-/* Waits until it is set; with auto_reset it takes the token. ENOSPC: no room for a wait. */
+/* Waits until the Event is set; with auto_reset the call takes the token. ENOSPC: no room for a wait. */
 int shmsync_event_wait(shmsync_event *e);
+/* The same without waiting. EBUSY: it is not set. */
 int shmsync_event_trywait(shmsync_event *e);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
 int shmsync_event_timedwait(shmsync_event *e, const struct timespec *abs_monotonic);
-/* Waits until it is not set. EINVAL: it is not bidirectional. */
+/* Waits until the Event is not set. EINVAL: it is not bidirectional. */
 int shmsync_event_wait_reset(shmsync_event *e);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
 int shmsync_event_timedwait_reset(shmsync_event *e, const struct timespec *abs_monotonic);

@@ -1,11 +1,13 @@
 
 /* ---- Queue: a bounded queue of items of one size ---- */
 
+/* A handle on a Queue of an arena. A copy is the same handle. */
 typedef struct shmsync_queue {
     struct shmi_queue *impl;
     uint64_t serial;
 } shmsync_queue;
 
+/* The options of shmsync_queue_open and shmsync_queue_attach. */
 typedef struct shmsync_queue_options {
     uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
     uint32_t flags;
@@ -32,38 +34,53 @@ typedef struct shmsync_lease {
  */
 uint64_t shmsync_layout(const char *description);
 
-/* Items have item_size bytes, at most 65536. EINVAL: capacity of the options is 0, or not
- * what an existing queue has. */
+/* Finds the Queue of that name, or creates it. NULL or "" as the name: a fresh anonymous one. Items have item_size
+ * bytes, at most 65536. EINVAL: capacity of the options is 0, or an existing queue has another one, another layout
+ * or another size of items. */
 int shmsync_queue_open(shmsync_arena *a, const char *name, size_t item_size, const shmsync_queue_options *opts, shmsync_queue *out);
+/* Finds the Queue of that name. ENOENT: there is none. */
 int shmsync_queue_attach(shmsync_arena *a, const char *name, size_t item_size, const shmsync_queue_options *opts, shmsync_queue *out);
+/* Opens the Queue at an offset that shmsync_queue_offset gave, in this process or another. EINVAL: none is there. */
 int shmsync_queue_at(shmsync_arena *a, shmsync_offset off, size_t item_size, shmsync_queue *out);
+/* The offset of the Queue in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_queue_offset(const shmsync_queue *q);
+/* Gives one opening of the Queue back. What this process holds or waits for stays as it is. */
 int shmsync_queue_close(shmsync_queue *q);
-/* Copies an item into the queue, and waits until there is room. ECANCELED: shut down. */
+/* Copies an item into the queue, and waits until there is room. ECANCELED: the queue is shut down. ENOSPC: no room
+ * for a wait. */
 int shmsync_queue_put(shmsync_queue *q, const void *item);
+/* The same without waiting. EBUSY: the queue is full. */
 int shmsync_queue_tryput(shmsync_queue *q, const void *item);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
 int shmsync_queue_timedput(shmsync_queue *q, const void *item, const struct timespec *abs_monotonic);
-/* Copies the first item out, and waits until there is one. ECANCELED: shut down, and
- * empty. The item is gone if this process dies now. */
+/* Copies the first item out, and waits until there is one. ECANCELED: the queue is shut down, and empty. The item
+ * is lost if this process dies now. */
 int shmsync_queue_get(shmsync_queue *q, void *item);
+/* The same without waiting. EBUSY: the queue is empty. */
 int shmsync_queue_tryget(shmsync_queue *q, void *item);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
 int shmsync_queue_timedget(shmsync_queue *q, void *item, const struct timespec *abs_monotonic);
-/* Puts n items in in their order, as many at a time as there is room for, and waits for the
- * rest; abs_monotonic may be NULL. *done of them are in, n unless an error says why not. Items
- * of others may come in between where it had to wait. */
+/* Puts n items in, in their order, as many at a time as there is room for, and waits for the rest; abs_monotonic
+ * may be NULL. *done of them are in: n, unless an error says why not. Items of others may come in between where it
+ * had to wait. */
 int shmsync_queue_put_batch(shmsync_queue *q, const void *items, size_t n, const struct timespec *abs_monotonic, size_t *done);
-/* Takes as many of n items as there are, and waits until there is one; *done is how many, 0
- * with an error only. */
+/* Takes as many of n items as there are, and waits until there is one. *done is their number: 0 with an error only.
+ */
 int shmsync_queue_get_batch(shmsync_queue *q, void *items, size_t n, const struct timespec *abs_monotonic, size_t *done);
-/* The same as get, and the item stays in the queue's keeping until it is acknowledged: with the
- * death of this process, or by nack, it goes back to the front. */
+/* Takes the first item as get does, and the item stays in the queue's keeping until it is acknowledged. If this
+ * process dies, or by nack, it goes back to the front. */
 int shmsync_queue_lease(shmsync_queue *q, void *item, shmsync_lease *out);
+/* The same without waiting. EBUSY: the queue is empty. */
 int shmsync_queue_trylease(shmsync_queue *q, void *item, shmsync_lease *out);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
 int shmsync_queue_timedlease(shmsync_queue *q, void *item, shmsync_lease *out, const struct timespec *abs_monotonic);
-/* EPERM: the lease is over. */
+/* Ends the lease, and takes the item out of the queue for good. EPERM: the lease is over. */
 int shmsync_lease_ack(shmsync_lease *l);
+/* Ends the lease, and puts the item back to the front. EPERM: the lease is over. */
 int shmsync_lease_nack(shmsync_lease *l);
-/* Ends the queue for puts at once, and for gets when they have what is there. */
+/* Ends the queue for puts at once, and for gets when they have taken what is there. */
 int shmsync_queue_shutdown(shmsync_queue *q);
+/* The number of items that are queued, without those on lease. */
 uint32_t shmsync_queue_len(const shmsync_queue *q);
+/* The capacity: how many items the queue can hold. */
 uint32_t shmsync_queue_cap(const shmsync_queue *q);

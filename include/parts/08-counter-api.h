@@ -1,63 +1,87 @@
 
 /* ---- WaitGroup and Latch: a counter of what is still to be done ---- */
 
+/* A handle on a WaitGroup of an arena. A copy is the same handle. */
 typedef struct shmsync_waitgroup {
     struct shmi_counter *impl;
     uint64_t serial;
 } shmsync_waitgroup;
 
+/* The options of shmsync_waitgroup_open and shmsync_waitgroup_attach. */
 typedef struct shmsync_waitgroup_options {
     uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
     uint32_t flags;
     int64_t spin_ns; /* as of a mutex */
 } shmsync_waitgroup_options;
 
+/* Finds the WaitGroup of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an
+ * existing object is of another kind, or has other options. */
 int shmsync_waitgroup_open(shmsync_arena *a, const char *name, const shmsync_waitgroup_options *opts, shmsync_waitgroup *out);
+/* Finds the WaitGroup of that name. ENOENT: there is none. */
 int shmsync_waitgroup_attach(shmsync_arena *a, const char *name, const shmsync_waitgroup_options *opts, shmsync_waitgroup *out);
+/* Opens the WaitGroup at an offset that shmsync_waitgroup_offset gave, in this process or another. EINVAL: none is
+ * there. */
 int shmsync_waitgroup_at(shmsync_arena *a, shmsync_offset off, shmsync_waitgroup *out);
+/* The offset of the WaitGroup in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_waitgroup_offset(const shmsync_waitgroup *g);
+/* Gives one opening of the WaitGroup back. What this process holds or waits for stays as it is. */
 int shmsync_waitgroup_close(shmsync_waitgroup *g);
-/* What a process adds is its own until it is done. EINVAL, with nothing changed: the
- * counter would be negative, or too big. */
+/* Adds delta to the counter. What a process adds is its own until it is done. EINVAL, with nothing changed: the
+ * counter would be negative, or too large. */
 int shmsync_waitgroup_add(shmsync_waitgroup *g, int64_t delta);
 /* Makes n of what others have added this process's own: if it dies before it is done,
  * waits fail. EINVAL: more than others have added. If others do some of the work during such
  * a call, this process may have claimed a part of n, and stays responsible for that part. */
 int shmsync_waitgroup_claim(shmsync_waitgroup *g, int64_t n);
+/* Takes one from the counter, as an add of -1. */
 int shmsync_waitgroup_done(shmsync_waitgroup *g);
 /* Waits until the counter is 0. EOWNERDEAD: a process died that had something of its own left. */
 int shmsync_waitgroup_wait(shmsync_waitgroup *g);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
 int shmsync_waitgroup_timedwait(shmsync_waitgroup *g, const struct timespec *abs_monotonic);
-/* Forgets what the dead had left, when they are gone. */
+/* Forgets what dead processes had left, when they are gone. */
 int shmsync_waitgroup_reset(shmsync_waitgroup *g);
+/* The counter: how much is still to be done. */
 int64_t shmsync_waitgroup_count(const shmsync_waitgroup *g);
 
+/* A handle on a Latch of an arena. A copy is the same handle. */
 typedef struct shmsync_latch {
     struct shmi_counter *impl;
     uint64_t serial;
 } shmsync_latch;
 
+/* The options of shmsync_latch_open and shmsync_latch_attach. */
 typedef struct shmsync_latch_options {
     uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
     uint32_t flags;
     int64_t spin_ns; /* as of a mutex */
 } shmsync_latch_options;
 
-/* The counter begins at n, at least 1. EINVAL: less, or an existing latch began with another number. */
+/* Finds the Latch of that name, or creates it. NULL or "" as the name: a fresh anonymous one. Its counter begins at
+ * n, at least 1. EINVAL: n is less, or an existing Latch began with another number. */
 int shmsync_latch_open(shmsync_arena *a, const char *name, int64_t n, const shmsync_latch_options *opts, shmsync_latch *out);
+/* Finds the Latch of that name. ENOENT: there is none. */
 int shmsync_latch_attach(shmsync_arena *a, const char *name, const shmsync_latch_options *opts, shmsync_latch *out);
+/* Opens the Latch at an offset that shmsync_latch_offset gave, in this process or another. EINVAL: none is there. */
 int shmsync_latch_at(shmsync_arena *a, shmsync_offset off, shmsync_latch *out);
+/* The offset of the Latch in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_latch_offset(const shmsync_latch *l);
+/* Gives one opening of the Latch back. What this process holds or waits for stays as it is. */
 int shmsync_latch_close(shmsync_latch *l);
 /* This process will count down n: if it dies before, waits fail. The death of a process that
  * has not claimed leaves them waiting. EINVAL: more than is left and nobody living has claimed. */
 int shmsync_latch_claim(shmsync_latch *l, int64_t n);
-/* EINVAL, with nothing changed: more than are left. */
+/* Takes n from the counter. EINVAL, with nothing changed: less than n is left. */
 int shmsync_latch_count_down(shmsync_latch *l, int64_t n);
-/* EBUSY: the counter is not 0. */
+/* The same without waiting. EBUSY: the counter is not 0. */
 int shmsync_latch_trywait(shmsync_latch *l);
+/* Waits until the counter is 0. EOWNERDEAD: a process died before it had counted down what it claimed. */
 int shmsync_latch_wait(shmsync_latch *l);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
 int shmsync_latch_timedwait(shmsync_latch *l, const struct timespec *abs_monotonic);
+/* Counts down n, and waits. */
 int shmsync_latch_arrive_and_wait(shmsync_latch *l, int64_t n);
+/* Forgets the claims of dead processes, when they are gone: others count down in their place. */
 int shmsync_latch_reset(shmsync_latch *l);
+/* The counter: how much is still to be counted down. */
 int64_t shmsync_latch_count(const shmsync_latch *l);

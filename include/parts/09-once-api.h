@@ -1,35 +1,47 @@
 
 /* ---- Once ---- */
 
+/* A handle on an Once of an arena. A copy is the same handle. */
 typedef struct shmsync_once {
     struct shmi_once *impl;
     uint64_t serial;
 } shmsync_once;
 
+/* The options of shmsync_once_open and shmsync_once_attach. */
 typedef struct shmsync_once_options {
     uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
     uint32_t flags;
     int64_t spin_ns; /* as of a mutex */
 } shmsync_once_options;
 
+/* Finds the Once of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an existing
+ * object is of another kind, or has other options. */
 int shmsync_once_open(shmsync_arena *a, const char *name, const shmsync_once_options *opts, shmsync_once *out);
+/* Finds the Once of that name. ENOENT: there is none. */
 int shmsync_once_attach(shmsync_arena *a, const char *name, const shmsync_once_options *opts, shmsync_once *out);
+/* Opens the Once at an offset that shmsync_once_offset gave, in this process or another. EINVAL: none is there. */
 int shmsync_once_at(shmsync_arena *a, shmsync_offset off, shmsync_once *out);
+/* The offset of the Once in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_once_offset(const shmsync_once *o);
+/* Gives one opening of the Once back. What this process holds or waits for stays as it is. */
 int shmsync_once_close(shmsync_once *o);
-/* Calls f if no call has done so yet, in whatever process, and waits until the one that
- * has returns. When the process that runs it dies over it, the next call runs its own. */
+/* Calls f if no call of any process has done so, and waits until the call of f has returned. If the process that
+ * runs f dies, the next call runs its own f. */
 int shmsync_once_do(shmsync_once *o, void (*f)(void *), void *arg);
+/* The same with an end of the wait for another process. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
 int shmsync_once_timeddo(shmsync_once *o, void (*f)(void *), void *arg, const struct timespec *abs_monotonic);
+/* Whether a function has returned: 1 or 0. */
 int shmsync_once_done(const shmsync_once *o);
 
 /* ---- Barrier ---- */
 
+/* A handle on a Barrier of an arena. A copy is the same handle. */
 typedef struct shmsync_barrier {
     struct shmi_barrier *impl;
     uint64_t serial;
 } shmsync_barrier;
 
+/* The options of shmsync_barrier_open and shmsync_barrier_attach. */
 typedef struct shmsync_barrier_options {
     uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
     uint32_t flags;
@@ -40,29 +52,37 @@ typedef struct shmsync_barrier_options {
     int64_t spin_ns; /* as of a mutex */
 } shmsync_barrier_options;
 
-/* The number of parties is at least 1. EINVAL: less, or an existing barrier began with another number. */
+/* Finds the Barrier of that name, or creates it. NULL or "" as the name: a fresh anonymous one. The number of
+ * parties is at least 1. EINVAL: it is less, or an existing Barrier began with another number. */
 int shmsync_barrier_open(shmsync_arena *a, const char *name, int64_t parties, const shmsync_barrier_options *opts, shmsync_barrier *out);
+/* Finds the Barrier of that name. ENOENT: there is none. */
 int shmsync_barrier_attach(shmsync_arena *a, const char *name, const shmsync_barrier_options *opts, shmsync_barrier *out);
+/* Opens the Barrier at an offset that shmsync_barrier_offset gave, in this process or another. EINVAL: none is
+ * there. */
 int shmsync_barrier_at(shmsync_arena *a, shmsync_offset off, shmsync_barrier *out);
+/* The offset of the Barrier in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_barrier_offset(const shmsync_barrier *b);
+/* Gives one opening of the Barrier back. What this process holds or waits for stays as it is. */
 int shmsync_barrier_close(shmsync_barrier *b);
-/* Counts n arrivals, and gives the number of the phase, for wait. EINVAL, with nothing
- * counted: more than are expected. At a broken barrier it counts nothing. */
+/* Counts n arrivals, and gives the number of the phase, for wait. EINVAL, with nothing counted: fewer are expected.
+ * At a broken barrier it counts nothing. */
 int shmsync_barrier_arrive(shmsync_barrier *b, int64_t n, uint64_t *phase);
-/* Waits until a phase is over. EOWNERDEAD: a party died before it arrived. EINVAL: no
- * phase can have that number yet. */
+/* Waits until a phase is over. EOWNERDEAD: a party died before it arrived. EINVAL: there is no such phase yet. */
 int shmsync_barrier_wait(shmsync_barrier *b, uint64_t phase);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
 int shmsync_barrier_timedwait(shmsync_barrier *b, uint64_t phase, const struct timespec *abs_monotonic);
+/* Arrives once, and waits until the phase is over. */
 int shmsync_barrier_arrive_and_wait(shmsync_barrier *b);
-/* The arrival stays made, whatever comes of the wait. */
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed; the arrival stays made. */
 int shmsync_barrier_timedarrive_and_wait(shmsync_barrier *b, const struct timespec *abs_monotonic);
 /* Arrives once, and makes the parties of all later phases one less. */
 int shmsync_barrier_arrive_and_drop(shmsync_barrier *b);
-/* This process is n more of the parties; or none of them any more, and others arrive in its
- * stead. The death of a process that neither joined nor arrived leaves the others waiting. */
+/* Makes this process n more of the parties. The death of a process that neither registered nor arrived leaves the
+ * others waiting. */
 int shmsync_barrier_register(shmsync_barrier *b, int64_t n);
+/* Makes this process none of the parties any more: others arrive in its place. */
 int shmsync_barrier_deregister(shmsync_barrier *b);
-/* How many of the parties died since the barrier was created or reset. */
+/* The number of parties that died since the barrier was created or reset. */
 int64_t shmsync_barrier_lost(const shmsync_barrier *b);
 /* Begins another phase of a broken barrier, for that many parties. For 0 it computes them:
  * those that were expected less those that died. did, which may be NULL, tells whether

@@ -1,11 +1,13 @@
 
 /* ---- FairMutex: a lock that is taken in the order of arrival ---- */
 
+/* A handle on a FairMutex of an arena. A copy is the same handle. */
 typedef struct shmsync_fairmutex {
     struct shmi_fairmutex *impl;
     uint64_t serial;
 } shmsync_fairmutex;
 
+/* The options of shmsync_fairmutex_open and shmsync_fairmutex_attach. */
 typedef struct shmsync_fairmutex_options {
     uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
     uint32_t flags;
@@ -15,15 +17,31 @@ typedef struct shmsync_fairmutex_options {
     int64_t spin_ns;       /* as of a mutex */
 } shmsync_fairmutex_options;
 
+/* Finds the FairMutex of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an
+ * existing object is of another kind, or has other options. */
 int shmsync_fairmutex_open(shmsync_arena *a, const char *name, const shmsync_fairmutex_options *opts, shmsync_fairmutex *out);
+/* Finds the FairMutex of that name. ENOENT: there is none. */
 int shmsync_fairmutex_attach(shmsync_arena *a, const char *name, const shmsync_fairmutex_options *opts, shmsync_fairmutex *out);
+/* Opens the FairMutex at an offset that shmsync_fairmutex_offset gave, in this process or another. EINVAL: none is
+ * there. */
 int shmsync_fairmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_fairmutex *out);
+/* The offset of the FairMutex in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_fairmutex_offset(const shmsync_fairmutex *f);
+/* Gives one opening of the FairMutex back. What this process holds or waits for stays as it is. */
 int shmsync_fairmutex_close(shmsync_fairmutex *f);
-/* As those of a mutex; ENOSPC: no room for a wait. trylock is EBUSY while there are waiters. */
+/* Locks it, and waits until it can. Processes get it in the order of arrival. An error means: not held. EOWNERDEAD:
+ * its holder died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a repair failed. ENOSPC: no
+ * room for a wait. */
 int shmsync_fairmutex_lock(shmsync_fairmutex *f);
+/* The same without waiting. EBUSY: it is held, or others wait for it. */
 int shmsync_fairmutex_trylock(shmsync_fairmutex *f);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. A free lock is taken whatever
+ * the time. */
 int shmsync_fairmutex_timedlock(shmsync_fairmutex *f, const struct timespec *abs_monotonic);
+/* Unlocks it. EPERM: this process does not hold it. */
 int shmsync_fairmutex_unlock(shmsync_fairmutex *f);
+/* Makes an owner-dead or not recoverable lock usable again: waits until the process that died is gone, takes it,
+ * runs repair, and releases it. ENOTRECOVERABLE: repair returned not 0. EINVAL: repair is NULL. */
 int shmsync_fairmutex_recover(shmsync_fairmutex *f, int (*repair)(void *), void *arg);
+/* The errno that a lock would return: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE or EPROTO. */
 int shmsync_fairmutex_state(shmsync_fairmutex *f);

@@ -1,21 +1,30 @@
 
 /* ---- Future: a result that is set once ---- */
 
+/* A handle on a Future of an arena. A copy is the same handle. */
 typedef struct shmsync_future {
     struct shmi_future *impl;
     uint64_t serial;
 } shmsync_future;
 
+/* The options of shmsync_future_open and shmsync_future_attach. */
 typedef struct shmsync_future_options {
     uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
     uint32_t flags;
     int64_t spin_ns; /* as of a mutex */
 } shmsync_future_options;
 
+/* Finds the Future of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an existing
+ * object is of another kind, or has other options. */
 int shmsync_future_open(shmsync_arena *a, const char *name, const shmsync_future_options *opts, shmsync_future *out);
+/* Finds the Future of that name. ENOENT: there is none. */
 int shmsync_future_attach(shmsync_arena *a, const char *name, const shmsync_future_options *opts, shmsync_future *out);
+/* Opens the Future at an offset that shmsync_future_offset gave, in this process or another. EINVAL: none is there.
+ */
 int shmsync_future_at(shmsync_arena *a, shmsync_offset off, shmsync_future *out);
+/* The offset of the Future in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_future_offset(const shmsync_future *f);
+/* Gives one opening of the Future back. What this process holds or waits for stays as it is. */
 int shmsync_future_close(shmsync_future *f);
 /* Makes this process the producer. EBUSY: another is, it is set, or its producer died. */
 int shmsync_future_claim(shmsync_future *f);
@@ -25,6 +34,7 @@ int shmsync_future_set(shmsync_future *f, int result);
 int shmsync_future_is_set(const shmsync_future *f, int *result);
 /* Waits until it is set. EOWNERDEAD: the process died that had claimed it. */
 int shmsync_future_wait(shmsync_future *f, int *result);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
 int shmsync_future_timedwait(shmsync_future *f, int *result, const struct timespec *abs_monotonic);
 /* Makes one that is set, or whose producer died, unset, when that producer is gone. EBUSY: it is not set. */
 int shmsync_future_reset(shmsync_future *f);

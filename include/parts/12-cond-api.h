@@ -1,11 +1,13 @@
 
 /* ---- Cond ---- */
 
+/* A handle on a Cond of an arena. A copy is the same handle. */
 typedef struct shmsync_cond {
     struct shmi_cond *impl;
     uint64_t serial;
 } shmsync_cond;
 
+/* The options of shmsync_cond_open and shmsync_cond_attach. */
 typedef struct shmsync_cond_options {
     uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
     uint32_t flags;
@@ -13,20 +15,27 @@ typedef struct shmsync_cond_options {
     int64_t spin_ns; /* as of a mutex */
 } shmsync_cond_options;
 
+/* Finds the Cond of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an existing
+ * object is of another kind, or has other options. */
 int shmsync_cond_open(shmsync_arena *a, const char *name, const shmsync_cond_options *opts, shmsync_cond *out);
+/* Finds the Cond of that name. ENOENT: there is none. */
 int shmsync_cond_attach(shmsync_arena *a, const char *name, const shmsync_cond_options *opts, shmsync_cond *out);
+/* Opens the Cond at an offset that shmsync_cond_offset gave, in this process or another. EINVAL: none is there. */
 int shmsync_cond_at(shmsync_arena *a, shmsync_offset off, shmsync_cond *out);
+/* The offset of the Cond in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_cond_offset(const shmsync_cond *c);
+/* Gives one opening of the Cond back. What this process holds or waits for stays as it is. */
 int shmsync_cond_close(shmsync_cond *c);
-/* Unlocks m, waits until signal or broadcast wakes this wait, and locks m again. There
- * are no spurious wakes. m is held again, whatever the result, unless the lock could not
- * be had: EOWNERDEAD, ENOTRECOVERABLE, and then it is not held. With an error no signal
- * was used up. */
+/* Unlocks m, waits until signal or broadcast wakes this wait, and locks m again. There are no spurious wakes. m is
+ * held again, whatever the result, unless the lock returned an error. EOWNERDEAD, ENOTRECOVERABLE: m is not held.
+ * With an error no signal was used up. */
 int shmsync_cond_wait(shmsync_cond *c, shmsync_mutex *m);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
 int shmsync_cond_timedwait(shmsync_cond *c, shmsync_mutex *m, const struct timespec *abs_monotonic);
 /* The same with any lock: functions that unlock and lock, and give 0 or an errno. NULL
  * for abs_monotonic: no end. */
 int shmsync_cond_wait_with(shmsync_cond *c, int (*unlock)(void *), int (*lock)(void *), void *arg, const struct timespec *abs_monotonic);
-/* Wakes the one that has waited longest; all that wait now. */
+/* Wakes the wait that has lasted longest. */
 int shmsync_cond_signal(shmsync_cond *c);
+/* Wakes all that wait now. */
 int shmsync_cond_broadcast(shmsync_cond *c);

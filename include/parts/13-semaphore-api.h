@@ -2,11 +2,13 @@
 #if SHMSYNC_LAYOUT_VERSION >= 3
 /* ---- Semaphore: permits that belong to the process that acquired them ---- */
 
+/* A handle on a Semaphore of an arena. A copy is the same handle. */
 typedef struct shmsync_semaphore {
     struct shmi_semaphore *impl;
     uint64_t serial;
 } shmsync_semaphore;
 
+/* The options of shmsync_semaphore_open and shmsync_semaphore_attach. */
 typedef struct shmsync_semaphore_options {
     uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
     uint32_t flags;
@@ -15,19 +17,29 @@ typedef struct shmsync_semaphore_options {
     int64_t spin_ns;  /* as of a mutex */
 } shmsync_semaphore_options;
 
-/* n permits, at least 1. EINVAL: fewer, or an existing semaphore has another number. */
+/* Finds the Semaphore of that name, or creates it with n permits, at least 1. NULL or "" as the name: a fresh
+ * anonymous one. EINVAL: n is less, or an existing semaphore has another number. */
 int shmsync_semaphore_open(shmsync_arena *a, const char *name, int64_t n, const shmsync_semaphore_options *opts, shmsync_semaphore *out);
+/* Finds the Semaphore of that name. ENOENT: there is none. */
 int shmsync_semaphore_attach(shmsync_arena *a, const char *name, const shmsync_semaphore_options *opts, shmsync_semaphore *out);
+/* Opens the Semaphore at an offset that shmsync_semaphore_offset gave, in this process or another. EINVAL: none is
+ * there. */
 int shmsync_semaphore_at(shmsync_arena *a, shmsync_offset off, shmsync_semaphore *out);
+/* The offset of the Semaphore in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_semaphore_offset(const shmsync_semaphore *s);
+/* Gives one opening of the Semaphore back. What this process holds or waits for stays as it is. */
 int shmsync_semaphore_close(shmsync_semaphore *s);
-/* Acquires n permits, in the order of arrival. EINVAL: more than there will ever be. */
+/* Acquires n permits, in the order of arrival. EINVAL: the semaphore never has so many. ENOSPC: no room for a wait.
+ */
 int shmsync_semaphore_acquire(shmsync_semaphore *s, int64_t n);
+/* The same without waiting. EBUSY: there are not so many, or others wait. */
 int shmsync_semaphore_tryacquire(shmsync_semaphore *s, int64_t n);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. Permits that are available at
+ * once are taken whatever the time. */
 int shmsync_semaphore_timedacquire(shmsync_semaphore *s, int64_t n, const struct timespec *abs_monotonic);
-/* EPERM, with nothing released: this process has not so many; of a transferable one, there
- * would be more than its size. */
+/* Gives n permits back. EPERM, with nothing released: this process has not so many; of a transferable semaphore,
+ * there would be more than its size. */
 int shmsync_semaphore_release(shmsync_semaphore *s, int64_t n);
-/* How many can be had. */
+/* The number of permits that are available. */
 int64_t shmsync_semaphore_free(const shmsync_semaphore *s);
 #endif

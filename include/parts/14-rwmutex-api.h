@@ -1,11 +1,13 @@
 
 /* ---- RWMutex ---- */
 
+/* A handle on an RWMutex of an arena. A copy is the same handle. */
 typedef struct shmsync_rwmutex {
     struct shmi_rwmutex *impl;
     uint64_t serial;
 } shmsync_rwmutex;
 
+/* The options of shmsync_rwmutex_open and shmsync_rwmutex_attach. */
 typedef struct shmsync_rwmutex_options {
     uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
     uint32_t flags;
@@ -15,34 +17,63 @@ typedef struct shmsync_rwmutex_options {
     int64_t spin_ns;       /* as of a mutex */
 } shmsync_rwmutex_options;
 
+/* Finds the RWMutex of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an existing
+ * object is of another kind, or has other options. */
 int shmsync_rwmutex_open(shmsync_arena *a, const char *name, const shmsync_rwmutex_options *opts, shmsync_rwmutex *out);
+/* Finds the RWMutex of that name. ENOENT: there is none. */
 int shmsync_rwmutex_attach(shmsync_arena *a, const char *name, const shmsync_rwmutex_options *opts, shmsync_rwmutex *out);
+/* Opens the RWMutex at an offset that shmsync_rwmutex_offset gave, in this process or another. EINVAL: none is
+ * there. */
 int shmsync_rwmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_rwmutex *out);
+/* The offset of the RWMutex in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_rwmutex_offset(const shmsync_rwmutex *m);
+/* Gives one opening of the RWMutex back. What this process holds or waits for stays as it is. */
 int shmsync_rwmutex_close(shmsync_rwmutex *m);
-/* As those of a mutex. A reader that dies is taken back; the death of a writer is told by policy. */
+/* Locks it, and waits until it can. A write hold keeps all others out. An error means: not held. EOWNERDEAD: its
+ * holder died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a repair failed. ENOSPC: no room
+ * for a wait. */
 int shmsync_rwmutex_lock(shmsync_rwmutex *m);
+/* The same without waiting. EBUSY: it is held. */
 int shmsync_rwmutex_trylock(shmsync_rwmutex *m);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. A free lock is taken whatever
+ * the time. */
 int shmsync_rwmutex_timedlock(shmsync_rwmutex *m, const struct timespec *abs_monotonic);
+/* Unlocks it. EPERM: this process does not hold it. */
 int shmsync_rwmutex_unlock(shmsync_rwmutex *m);
+/* Locks it for reading, and waits until no writer holds it. The hold of a reader that dies is taken back. Errors
+ * are those of lock. */
 int shmsync_rwmutex_rdlock(shmsync_rwmutex *m);
+/* The same without waiting. EBUSY: a writer keeps readers out. */
 int shmsync_rwmutex_tryrdlock(shmsync_rwmutex *m);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
 int shmsync_rwmutex_timedrdlock(shmsync_rwmutex *m, const struct timespec *abs_monotonic);
+/* Gives a read hold back. EPERM: this process has none. */
 int shmsync_rwmutex_rdunlock(shmsync_rwmutex *m);
-/* Makes a read hold of the write hold; no writer comes in between. */
+/* Makes a read hold of the write hold; no writer comes in between. EPERM: this process has no write hold. */
 int shmsync_rwmutex_downgrade(shmsync_rwmutex *m);
-/* An upgradable hold reads beside other readers, and keeps writers and other upgradable holds out. upgrade makes a write hold
- * of it when the readers have left: until then no new reader comes in, and no writer comes in between. With an error of upgrade
- * the hold is still upgradable, and readers come in again. EPERM: this process has no such hold. A process that dies with an
- * upgradable hold wrote nothing: nobody is told. */
+/* Locks it upgradably: together with readers, but without writers and other upgradable holds. A process that dies
+ * with an upgradable hold wrote nothing: nobody is told. */
 int shmsync_rwmutex_lock_upgradable(shmsync_rwmutex *m);
+/* The same without waiting. EBUSY: a writer or another upgradable hold keeps it. */
 int shmsync_rwmutex_try_lock_upgradable(shmsync_rwmutex *m);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
 int shmsync_rwmutex_timed_lock_upgradable(shmsync_rwmutex *m, const struct timespec *abs_monotonic);
+/* Gives an upgradable hold back. EPERM: this process has none. */
 int shmsync_rwmutex_unlock_upgradable(shmsync_rwmutex *m);
+/* Makes a write hold of the upgradable hold when the readers have left: until then no new reader comes in, and no
+ * writer comes in between. With an error the hold is still upgradable, and readers come in again. EPERM: this
+ * process has no upgradable hold. */
 int shmsync_rwmutex_upgrade(shmsync_rwmutex *m);
-int shmsync_rwmutex_try_upgrade(shmsync_rwmutex *m); /* EBUSY: a reader is in */
+/* The same without waiting. EBUSY: a reader is in. */
+int shmsync_rwmutex_try_upgrade(shmsync_rwmutex *m);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
 int shmsync_rwmutex_timed_upgrade(shmsync_rwmutex *m, const struct timespec *abs_monotonic);
-int shmsync_rwmutex_downgrade_to_upgradable(shmsync_rwmutex *m); /* makes an upgradable hold of the write hold */
-int shmsync_rwmutex_downgrade_to_read(shmsync_rwmutex *m);       /* makes a read hold of the upgradable hold */
+/* Makes an upgradable hold of the write hold. EPERM: this process has no write hold. */
+int shmsync_rwmutex_downgrade_to_upgradable(shmsync_rwmutex *m);
+/* Makes a read hold of the upgradable hold. EPERM: this process has no upgradable hold. */
+int shmsync_rwmutex_downgrade_to_read(shmsync_rwmutex *m);
+/* Makes an owner-dead or not recoverable lock usable again: waits until the process that died is gone, takes it,
+ * runs repair, and releases it. ENOTRECOVERABLE: repair returned not 0. EINVAL: repair is NULL. */
 int shmsync_rwmutex_recover(shmsync_rwmutex *m, int (*repair)(void *), void *arg);
+/* The errno that a lock would return: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE or EPROTO. */
 int shmsync_rwmutex_state(shmsync_rwmutex *m);

@@ -1,15 +1,18 @@
 
 /* ---- SpinLock and RWSpinLock ---- */
 
+/* A handle on a SpinLock of an arena. A copy is the same handle. */
 typedef struct shmsync_spinlock {
     struct shmi_spinlock *impl;
     uint64_t serial;
 } shmsync_spinlock;
+/* A handle on an RWSpinLock of an arena. A copy is the same handle. */
 typedef struct shmsync_rwspinlock {
     struct shmi_spinlock *impl;
     uint64_t serial;
 } shmsync_rwspinlock;
 
+/* The options of shmsync_spinlock_open and shmsync_rwspinlock_open, and of the attaches. */
 typedef struct shmsync_spinlock_options {
     uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
     uint32_t flags;
@@ -19,44 +22,88 @@ typedef struct shmsync_spinlock_options {
     int64_t spin_ns;       /* as of a mutex */
 } shmsync_spinlock_options;
 
+/* Finds the SpinLock of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an
+ * existing object is of another kind, or has other options. */
 int shmsync_spinlock_open(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_spinlock *out);
+/* Finds the SpinLock of that name. ENOENT: there is none. */
 int shmsync_spinlock_attach(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_spinlock *out);
+/* Opens the SpinLock at an offset that shmsync_spinlock_offset gave, in this process or another. EINVAL: none is
+ * there. */
 int shmsync_spinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_spinlock *out);
+/* The offset of the SpinLock in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_spinlock_offset(const shmsync_spinlock *l);
+/* Gives one opening of the SpinLock back. What this process holds or waits for stays as it is. */
 int shmsync_spinlock_close(shmsync_spinlock *l);
-/* As those of a mutex: waiters spin for longer, give their CPU away, and sleep in the end. */
+/* Locks it, and waits until it can. A waiter spins, gives its CPU away, and sleeps in the end. An error means: not
+ * held. EOWNERDEAD: its holder died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a repair
+ * failed. */
 int shmsync_spinlock_lock(shmsync_spinlock *l);
+/* The same without waiting. EBUSY: it is held. */
 int shmsync_spinlock_trylock(shmsync_spinlock *l);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. A free lock is taken whatever
+ * the time. */
 int shmsync_spinlock_timedlock(shmsync_spinlock *l, const struct timespec *abs_monotonic);
+/* Unlocks it. EPERM: this process does not hold it. */
 int shmsync_spinlock_unlock(shmsync_spinlock *l);
+/* Makes an owner-dead or not recoverable lock usable again: waits until the process that died is gone, takes it,
+ * runs repair, and releases it. ENOTRECOVERABLE: repair returned not 0. EINVAL: repair is NULL. */
 int shmsync_spinlock_recover(shmsync_spinlock *l, int (*repair)(void *), void *arg);
+/* The errno that a lock would return: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE or EPROTO. */
 int shmsync_spinlock_state(shmsync_spinlock *l);
 
+/* Finds the RWSpinLock of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an
+ * existing object is of another kind, or has other options. */
 int shmsync_rwspinlock_open(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_rwspinlock *out);
+/* Finds the RWSpinLock of that name. ENOENT: there is none. */
 int shmsync_rwspinlock_attach(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_rwspinlock *out);
+/* Opens the RWSpinLock at an offset that shmsync_rwspinlock_offset gave, in this process or another. EINVAL: none
+ * is there. */
 int shmsync_rwspinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_rwspinlock *out);
+/* The offset of the RWSpinLock in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_rwspinlock_offset(const shmsync_rwspinlock *l);
+/* Gives one opening of the RWSpinLock back. What this process holds or waits for stays as it is. */
 int shmsync_rwspinlock_close(shmsync_rwspinlock *l);
+/* Locks it, and waits until it can. A write hold keeps all others out. An error means: not held. EOWNERDEAD: its
+ * holder died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a repair failed. */
 int shmsync_rwspinlock_lock(shmsync_rwspinlock *l);
+/* The same without waiting. EBUSY: it is held. */
 int shmsync_rwspinlock_trylock(shmsync_rwspinlock *l);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. A free lock is taken whatever
+ * the time. */
 int shmsync_rwspinlock_timedlock(shmsync_rwspinlock *l, const struct timespec *abs_monotonic);
+/* Unlocks it. EPERM: this process does not hold it. */
 int shmsync_rwspinlock_unlock(shmsync_rwspinlock *l);
+/* Locks it for reading, and waits until no writer holds it. Errors are those of lock. */
 int shmsync_rwspinlock_rdlock(shmsync_rwspinlock *l);
+/* The same without waiting. EBUSY: it is held for writing or for upgrade. */
 int shmsync_rwspinlock_tryrdlock(shmsync_rwspinlock *l);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
 int shmsync_rwspinlock_timedrdlock(shmsync_rwspinlock *l, const struct timespec *abs_monotonic);
+/* Gives a read hold back. EPERM: this process has none. */
 int shmsync_rwspinlock_rdunlock(shmsync_rwspinlock *l);
-/* For upgrade: readers that are in stay, new ones wait, and nobody else has it so. */
+/* Locks it for upgrade: readers that are in stay, new ones wait, and no other process has it for upgrade. */
 int shmsync_rwspinlock_uplock(shmsync_rwspinlock *l);
+/* The same without waiting. EBUSY: it is held for writing or for upgrade. */
 int shmsync_rwspinlock_tryuplock(shmsync_rwspinlock *l);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
 int shmsync_rwspinlock_timeduplock(shmsync_rwspinlock *l, const struct timespec *abs_monotonic);
+/* Gives a hold for upgrade back. EPERM: this process has none. */
 int shmsync_rwspinlock_upunlock(shmsync_rwspinlock *l);
-/* From upgrade to writing: waits for the readers to leave. With an error it is held for upgrade still. */
+/* Makes a write hold of the hold for upgrade, and waits for the readers to leave. With an error it is still held
+ * for upgrade. EPERM: this process has no hold for upgrade. */
 int shmsync_rwspinlock_upgrade(shmsync_rwspinlock *l);
+/* The same without waiting. EBUSY: a reader is in. */
 int shmsync_rwspinlock_tryupgrade(shmsync_rwspinlock *l);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
 int shmsync_rwspinlock_timedupgrade(shmsync_rwspinlock *l, const struct timespec *abs_monotonic);
-/* From writing to reading, from upgrade to reading, from writing to upgrade. */
+/* Makes a read hold of the write hold. EPERM: this process has no write hold. */
 int shmsync_rwspinlock_downgrade(shmsync_rwspinlock *l);
+/* Makes a read hold of the hold for upgrade. EPERM: this process has none. */
 int shmsync_rwspinlock_downgrade_to_read(shmsync_rwspinlock *l);
+/* Makes a hold for upgrade of the write hold. EPERM: this process has no write hold. */
 int shmsync_rwspinlock_downgrade_to_upgradable(shmsync_rwspinlock *l);
+/* Makes an owner-dead or not recoverable lock usable again: waits until the process that died is gone, takes it,
+ * runs repair, and releases it. ENOTRECOVERABLE: repair returned not 0. EINVAL: repair is NULL. */
 int shmsync_rwspinlock_recover(shmsync_rwspinlock *l, int (*repair)(void *), void *arg);
+/* The errno that a lock would return: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE or EPROTO. */
 int shmsync_rwspinlock_state(shmsync_rwspinlock *l);

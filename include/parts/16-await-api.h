@@ -2,8 +2,10 @@
 /* ---- Waiting for one of several, or for all ---- */
 
 enum { SHMSYNC_AWAIT_SEQUENCER = 1, SHMSYNC_AWAIT_EVENT, SHMSYNC_AWAIT_FUTURE, SHMSYNC_AWAIT_EVENT_RESET }; /* the last: that a bidirectional event is not set */
+/* How many objects one call waits for at most. */
 #define SHMSYNC_AWAIT_MOST 120
 
+/* What to wait for: one object, and for a Sequencer the value. */
 typedef struct shmsync_awaitable {
     int kind;
     const shmsync_sequencer *sequencer; /* one of the three, as kind says */

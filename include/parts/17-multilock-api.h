@@ -1,11 +1,13 @@
 
 /* ---- MultiLock: a lock for each of 2^64 keys, taken in the order of arrival ---- */
 
+/* A handle on a MultiLock of an arena. A copy is the same handle. */
 typedef struct shmsync_multilock {
     struct shmi_multilock *impl;
     uint64_t serial;
 } shmsync_multilock;
 
+/* The options of shmsync_multilock_open and shmsync_multilock_attach. */
 typedef struct shmsync_multilock_options {
     uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
     uint32_t flags;
@@ -24,22 +26,37 @@ typedef struct shmsync_hold {
     uint64_t hold;
 } shmsync_hold;
 
+/* Finds the MultiLock of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an
+ * existing object is of another kind, or has other options. */
 int shmsync_multilock_open(shmsync_arena *a, const char *name, const shmsync_multilock_options *opts, shmsync_multilock *out);
+/* Finds the MultiLock of that name. ENOENT: there is none. */
 int shmsync_multilock_attach(shmsync_arena *a, const char *name, const shmsync_multilock_options *opts, shmsync_multilock *out);
+/* Opens the MultiLock at an offset that shmsync_multilock_offset gave, in this process or another. EINVAL: none is
+ * there. */
 int shmsync_multilock_at(shmsync_arena *a, shmsync_offset off, shmsync_multilock *out);
+/* The offset of the MultiLock in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_multilock_offset(const shmsync_multilock *m);
+/* Gives one opening of the MultiLock back. What this process holds or waits for stays as it is. */
 int shmsync_multilock_close(shmsync_multilock *m);
-/* As those of a mutex, for one key; ENOSPC: no room for the key, or for a wait. trylock is EBUSY while there are waiters. */
+/* Locks one key, and waits until it can. out gets what unlocks it. An error means: not held. EOWNERDEAD: the holder
+ * of the key died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a repair failed. ENOSPC: no
+ * room for the key, or for a wait. */
 int shmsync_multilock_lock(shmsync_multilock *m, uint64_t key, shmsync_hold *out);
+/* The same without waiting. EBUSY: the key is held, or others wait for it. */
 int shmsync_multilock_trylock(shmsync_multilock *m, uint64_t key, shmsync_hold *out);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
 int shmsync_multilock_timedlock(shmsync_multilock *m, uint64_t key, shmsync_hold *out, const struct timespec *abs_monotonic);
-/* EPERM: this process does not hold it any more. */
+/* Unlocks the key that the hold names. EPERM: this process does not hold it any more. */
 int shmsync_multilock_unlock(const shmsync_hold *h);
-/* Locks n keys, in the order of their numbers, into the holds at out; one that is given
- * twice is locked once. *held is how many there are then. An error means none. */
+/* Locks n keys, in the order of their numbers, into the holds at out. A key that is given twice is locked once.
+ * *held is the number of holds. An error means that none is held. */
 int shmsync_multilock_lockall(shmsync_multilock *m, const uint64_t *keys, size_t n, shmsync_hold *out, size_t *held);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
 int shmsync_multilock_timedlockall(shmsync_multilock *m, const uint64_t *keys, size_t n, shmsync_hold *out, size_t *held, const struct timespec *abs_monotonic);
-/* The result is that of the first that could not be unlocked; the others are. */
+/* Unlocks n holds. The result is that of the first that could not be unlocked; the others are unlocked. */
 int shmsync_multilock_unlockall(const shmsync_hold *h, size_t n);
+/* Makes an owner-dead or not recoverable key usable again: waits until the process that died is gone, takes the
+ * key, runs repair, and releases it. ENOTRECOVERABLE: repair returned not 0. EINVAL: repair is NULL. */
 int shmsync_multilock_recover(shmsync_multilock *m, uint64_t key, int (*repair)(void *), void *arg);
+/* The errno that a lock of the key would return: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE or EPROTO. */
 int shmsync_multilock_state(shmsync_multilock *m, uint64_t key);

@@ -15,11 +15,13 @@
  * worker leaves its queues scheduled again. Push by an atomic store (release is enough: a
  * schedule is a full fence), or under a lock. */
 
+/* A handle on a SignalWaker of an arena. A copy is the same handle. */
 typedef struct shmsync_signalwaker {
     struct shmi_signalwaker *impl;
     uint64_t serial;
 } shmsync_signalwaker;
 
+/* The options of shmsync_signalwaker_open and shmsync_signalwaker_attach. */
 typedef struct shmsync_signalwaker_options {
     uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
     uint32_t flags;
@@ -37,6 +39,7 @@ typedef struct shmsync_gate {
     uint64_t running; /* the execution that it began, or 0 */
 } shmsync_gate;
 
+/* What shmsync_gate_state tells. */
 typedef struct shmsync_gate_info {
     int scheduled, executing;
     uint32_t epoch;               /* counts the executions, and wraps */
@@ -52,88 +55,121 @@ typedef struct shmsync_signal {
     uint32_t index;
 } shmsync_signal;
 
+/* Finds the SignalWaker of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an
+ * existing object is of another kind, or has other options. */
 int shmsync_signalwaker_open(shmsync_arena *a, const char *name, const shmsync_signalwaker_options *opts, shmsync_signalwaker *out);
+/* Finds the SignalWaker of that name. ENOENT: there is none. */
 int shmsync_signalwaker_attach(shmsync_arena *a, const char *name, const shmsync_signalwaker_options *opts, shmsync_signalwaker *out);
+/* Opens the SignalWaker at an offset that shmsync_signalwaker_offset gave, in this process or another. EINVAL: none
+ * is there. */
 int shmsync_signalwaker_at(shmsync_arena *a, shmsync_offset off, shmsync_signalwaker *out);
+/* The offset of the SignalWaker in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_signalwaker_offset(const shmsync_signalwaker *w);
+/* Gives one opening of the SignalWaker back. What this process holds or waits for stays as it is. */
 int shmsync_signalwaker_close(shmsync_signalwaker *w);
+/* The number of signals. */
 int shmsync_signalwaker_signals(const shmsync_signalwaker *w);
-int shmsync_signalwaker_queues(const shmsync_signalwaker *w); /* 64 for each signal, counted from 0 */
+/* The number of queues: 64 for each signal. They are counted from 0. */
+int shmsync_signalwaker_queues(const shmsync_signalwaker *w);
 
-/* EINVAL: no such queue. */
+/* The gate of a queue. EINVAL: there is no such queue. */
 int shmsync_signalwaker_gate(const shmsync_signalwaker *w, int queue, shmsync_gate *out);
-/* There is something in the queue. *scheduled, which may be NULL, says whether this call has
- * scheduled it: it may be scheduled already, or its executor finds word when it finishes. */
+/* Says that there is something in the queue. *scheduled, which may be NULL, says whether this call has scheduled
+ * it: it may be scheduled already, or its executor learns of it when it finishes. */
 int shmsync_gate_schedule(shmsync_gate *g, int *scheduled);
-/* 0: the caller executes the queue from here on. EBUSY: it is not scheduled, or another does. */
+/* Begins to execute the queue. EBUSY: it is not scheduled, or another process executes it. */
 int shmsync_gate_begin(shmsync_gate *g);
-/* The same of a queue that is idle, for a producer that looks after its item itself. */
+/* The same for a queue that is idle, for a producer that handles its item itself. EBUSY: the queue is not idle. */
 int shmsync_gate_trybegin_inline(shmsync_gate *g);
-/* Ends the execution that this handle began. *again, which may be NULL, says whether the queue
- * is scheduled once more, since something came meanwhile. EPERM: it executes nothing. */
+/* Ends the execution that this handle began. *again, which may be NULL, says whether the queue is scheduled once
+ * more, since something came meanwhile. EPERM: this gate executes nothing, or its process was declared dead. */
 int shmsync_gate_finish(shmsync_gate *g, int *again);
 /* The same, and something is left in the queue: it is scheduled again. */
 int shmsync_gate_finish_and_schedule(shmsync_gate *g);
+/* Tells whether the queue is scheduled or executed, and by which process. */
 int shmsync_gate_state(const shmsync_gate *g, shmsync_gate_info *out);
-/* Begins a scheduled queue, near that one if it can. EBUSY: none is scheduled; out is as it was. */
+/* Begins a scheduled queue, near near_queue if it can. EBUSY: it found none; out is as it was. */
 int shmsync_signalwaker_next(shmsync_signalwaker *w, int near_queue, shmsync_gate *out);
 
-/* Waits for a permit, which says that there may be something to do since next found nothing.
- * 0 without one, too, where something is there: look again. */
+/* Waits for a permit, which says that there may be work since next found none. It returns 0 without a permit, too,
+ * where there is work: call next again. */
 int shmsync_signalwaker_acquire(shmsync_signalwaker *w);
+/* The same without waiting. EBUSY: there is neither a permit nor work. */
 int shmsync_signalwaker_tryacquire(shmsync_signalwaker *w);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
 int shmsync_signalwaker_timedacquire(shmsync_signalwaker *w, const struct timespec *abs_monotonic);
 /* Issues n permits, and wakes as many waiters. EINVAL: n is negative. */
 int shmsync_signalwaker_release(shmsync_signalwaker *w, int64_t n);
+/* The number of permits. */
 uint64_t shmsync_signalwaker_permits(const shmsync_signalwaker *w);
-/* Counts of living processes; no wake goes by them. They go with the process that registered. A
- * sleeper waits for a permit, or elsewhere. ENOSPC: too many; EPERM: none is registered. */
+/* The number of sleepers that living processes have registered. */
 int shmsync_signalwaker_sleepers(const shmsync_signalwaker *w);
+/* Counts a sleeper of this process, until it unregisters or dies: a thread that waits for a permit, or elsewhere.
+ * No wake depends on the count. ENOSPC: too many. */
 int shmsync_signalwaker_register_sleeper(shmsync_signalwaker *w);
+/* Counts one sleeper less. EPERM: this process has none registered. */
 int shmsync_signalwaker_unregister_sleeper(shmsync_signalwaker *w);
+/* The number of workers that living processes have registered. */
 int shmsync_signalwaker_workers(const shmsync_signalwaker *w);
+/* Counts a worker of this process, until it unregisters or dies. ENOSPC: too many. */
 int shmsync_signalwaker_register_worker(shmsync_signalwaker *w);
+/* Counts one worker less. EPERM: this process has none registered. */
 int shmsync_signalwaker_unregister_worker(shmsync_signalwaker *w);
 
-/* EINVAL: no such signal. */
+/* The signal of that number. EINVAL: there is no such signal. */
 int shmsync_signalwaker_signal(const shmsync_signalwaker *w, int i, shmsync_signal *out);
-/* EINVAL: a bit is 0 to 63. Result pointers may be NULL. A caller that sees *was_empty marks the signal. */
+/* Sets a bit, 0 to 63. *was_empty and *was_set, which may be NULL, say what was there before. A caller that sees
+ * *was_empty marks the signal. EINVAL: there is no such bit. */
 int shmsync_signal_set(const shmsync_signal *s, int bit, int *was_empty, int *was_set);
+/* Sets the bits of mask. *set gets those that were not set before; it and was_empty may be NULL. */
 int shmsync_signal_set_mask(const shmsync_signal *s, uint64_t mask, int *was_empty, uint64_t *set);
-/* Clears a bit: 0 for one of several callers, EBUSY where it was not set. */
+/* Clears a bit, for one of several callers; *before gets the bits as they were. EBUSY: the bit was not set. */
 int shmsync_signal_acquire(const shmsync_signal *s, int bit, uint64_t *before);
+/* The bits of the signal. */
 uint64_t shmsync_signal_load(const shmsync_signal *s);
-/* The bit of a bitmap that is nearest to start, the lower one of two; 64: there is none. */
+/* The bit of a bitmap that is nearest to start, the lower one of two. 64: no bit is set. */
 int shmsync_nearest_bit(uint64_t bitmap, int start);
 
-/* Says that signals may have bits, with a permit for each that was not marked: *marked. */
+/* Says that a signal may have bits, and issues a permit if that was not known: *marked. */
 int shmsync_signalwaker_mark(shmsync_signalwaker *w, int i, int *marked);
+/* The same for each signal of mask. *marked gets those that were not marked before. */
 int shmsync_signalwaker_mark_mask(shmsync_signalwaker *w, uint64_t mask, uint64_t *marked);
-/* Takes a signal out of the summary, if it is empty or whatever it has. EBUSY: it did not. */
+/* Takes a signal out of the summary if it has no bits. EBUSY: it has, or was not marked. */
 int shmsync_signalwaker_tryunmark_empty(shmsync_signalwaker *w, int i);
+/* Takes a signal out of the summary, whatever it has. EBUSY: it was not marked. */
 int shmsync_signalwaker_tryunmark(shmsync_signalwaker *w, int i);
+/* One bit for each signal that is marked. */
 uint64_t shmsync_signalwaker_summary(const shmsync_signalwaker *w);
 
-/* The status bits, each with a permit when it is set: *marked. EBUSY: it was not set, or stays
- * set because the partition has a leaf. */
+/* Sets the status bit "yield", and issues a permit if it was not set: *marked. */
 int shmsync_signalwaker_mark_yield(shmsync_signalwaker *w, int *marked);
+/* Clears the status bit "yield". EBUSY: it was not set. */
 int shmsync_signalwaker_tryunmark_yield(shmsync_signalwaker *w);
+/* Sets the status bit "tasks", and issues a permit if it was not set: *marked. */
 int shmsync_signalwaker_mark_tasks(shmsync_signalwaker *w, int *marked);
+/* Clears the status bit "tasks". EBUSY: it was not set, or stays set because the partition has a leaf. */
 int shmsync_signalwaker_tryunmark_tasks(shmsync_signalwaker *w);
+/* The two status bits; each pointer may be NULL. */
 void shmsync_signalwaker_status(const shmsync_signalwaker *w, int *yield, int *tasks);
 
-/* Makes the partition's summary say which of the signals start..end-1 of tree, 64 at most, have
- * bits; NULL is w itself. *work: there is one. */
+/* Makes the summary of the partition say which of the signals start to end-1 of tree, 64 at most, have bits; NULL
+ * as tree is w itself. *work says whether one has. */
 int shmsync_signalwaker_sync_partition(shmsync_signalwaker *w, int start, int end, const shmsync_signalwaker *tree, int *work);
+/* Sets bit k of the summary of the partition. *was_empty, which may be NULL, says whether no bit was set before. */
 int shmsync_signalwaker_mark_leaf(shmsync_signalwaker *w, int k, int *was_empty);
+/* Clears bit k of the summary of the partition. */
 int shmsync_signalwaker_clear_leaf(shmsync_signalwaker *w, int k);
+/* Whether bit k of the summary of the partition is set: 1 or 0. */
 int shmsync_signalwaker_leaf_has_work(const shmsync_signalwaker *w, int k);
+/* The summary of the partition. */
 uint64_t shmsync_signalwaker_partition(const shmsync_signalwaker *w);
 
-/* Reserves a queue among those of the signals start..end-1 that nobody has reserved, until it is
- * released or this process dies. EBUSY: there is none. EPERM: this process has not reserved it. */
+/* Reserves a free queue of the signals start to end-1, until it is unreserved or this process dies. EBUSY: there is
+ * none. */
 int shmsync_signalwaker_reserve(shmsync_signalwaker *w, int start, int end, int *queue);
+/* Gives a reserved queue back. EPERM: this process has not reserved it. */
 int shmsync_signalwaker_unreserve(shmsync_signalwaker *w, int queue);
+/* The number of queues that are reserved. */
 int shmsync_signalwaker_reserved(const shmsync_signalwaker *w);
 
 /* Counters. Those marked * count themselves with the option count. */
@@ -154,10 +190,12 @@ enum {
     SHMSYNC_STAT_LEAF_STEAL_SUCCESSES,
     SHMSYNC_STATS
 };
+/* Adds n to a counter, SHMSYNC_STAT_x. EINVAL: there is no such counter. */
 int shmsync_signalwaker_count(shmsync_signalwaker *w, int stat, uint64_t n);
-/* Each the sum over all processes that ever were in the arena. */
+/* Reads all counters, each the sum over all processes that ever were in the arena. */
 void shmsync_signalwaker_stats(const shmsync_signalwaker *w, uint64_t stats[SHMSYNC_STATS]);
 
+/* The state of a SignalWaker, read word by word: the numbers need not fit together. */
 typedef struct shmsync_signal_health {
     uint64_t summary, permits, partition;
     int signals;   /* that have bits */
@@ -165,4 +203,5 @@ typedef struct shmsync_signal_health {
     int executing; /* queues that have one */
     int reserved, sleepers, workers, yield, tasks;
 } shmsync_signal_health;
+/* Reads the state of all words. */
 void shmsync_signalwaker_health(const shmsync_signalwaker *w, shmsync_signal_health *out);

@@ -1,10 +1,12 @@
 /* ---- Synchronized: a value with its lock, which is changed wholly or not at all ---- */
 
+/* A handle on a Synchronized of an arena. A copy is the same handle. */
 typedef struct shmsync_synchronized {
     struct shmi_synchronized *impl;
     uint64_t serial;
 } shmsync_synchronized;
 
+/* The options of shmsync_synchronized_open and shmsync_synchronized_attach. */
 typedef struct shmsync_synchronized_options {
     uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
     uint32_t flags;
@@ -13,22 +15,28 @@ typedef struct shmsync_synchronized_options {
     int64_t spin_ns;     /* as of a mutex */
 } shmsync_synchronized_options;
 
-/* A value has size bytes, at most 65536. EINVAL: an existing one has another size or layout. */
+/* Finds the value of that name, or creates it. NULL or "" as the name: a fresh anonymous one. It has size bytes, at
+ * most 65536. EINVAL: an existing one has another size or layout. */
 int shmsync_synchronized_open(shmsync_arena *a, const char *name, size_t size, const shmsync_synchronized_options *opts, shmsync_synchronized *out);
+/* Finds the value of that name. ENOENT: there is none. EINVAL: it has another size or layout. */
 int shmsync_synchronized_attach(shmsync_arena *a, const char *name, size_t size, const shmsync_synchronized_options *opts, shmsync_synchronized *out);
+/* Opens the Synchronized at an offset that shmsync_synchronized_offset gave, in this process or another. EINVAL:
+ * none is there. */
 int shmsync_synchronized_at(shmsync_arena *a, shmsync_offset off, size_t size, shmsync_synchronized *out);
+/* The offset of the Synchronized in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_synchronized_offset(const shmsync_synchronized *s);
+/* Gives one opening of the Synchronized back. What this process holds or waits for stays as it is. */
 int shmsync_synchronized_close(shmsync_synchronized *s);
 /* Locks the value. *copy is a copy of it, aligned to 64 bytes, to be changed in any order by
  * the process until commit or abort. If the process dies before it has committed, the value is
  * as it was before begin. A second begin of this process waits for the first. */
 int shmsync_synchronized_begin(shmsync_synchronized *s, void **copy);
-/* ETIMEDOUT at that CLOCK_MONOTONIC time. A free lock is taken without a look at it. */
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. A free lock is taken whatever
+ * the time. */
 int shmsync_synchronized_timedbegin(shmsync_synchronized *s, void **copy, const struct timespec *abs_monotonic);
-/* Makes the copy the value, in one step, and unlocks. EPERM: this process is not between begin
- * and commit. */
+/* Makes the copy the value, in one step, and unlocks. EPERM: this process is not between begin and commit. */
 int shmsync_synchronized_commit(shmsync_synchronized *s);
-/* Unlocks, and the value is as before begin. EPERM as of commit. */
+/* Unlocks, and the value is as it was before begin. EPERM: this process is not between begin and commit. */
 int shmsync_synchronized_abort(shmsync_synchronized *s);
 /* Copies the value to dst. It does not lock, and does not wait for a process between begin and
  * commit, be it stopped or dead. While it runs, dst may have parts of several values; with the
@@ -36,6 +44,6 @@ int shmsync_synchronized_abort(shmsync_synchronized *s);
 int shmsync_synchronized_load(const shmsync_synchronized *s, void *dst);
 /* Makes *src the value: begin, a copy, commit. */
 int shmsync_synchronized_store(shmsync_synchronized *s, const void *src);
-/* How often the value was changed. */
+/* The number of changes so far. */
 uint64_t shmsync_synchronized_commits(const shmsync_synchronized *s);
 

@@ -1,4 +1,4 @@
-// Package cheader puts the C header together from its parts.
+// Package cheader puts the C header together from its parts, and makes the manual pages of the C API.
 package cheader
 
 //go:generate go test . -run TestHeader -update

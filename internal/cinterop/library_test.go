@@ -20,18 +20,15 @@ import (
 // The folder c builds a library that pkg-config finds, whose programs share an arena with Go.
 func TestLibrary(t *testing.T) {
 	cc := compiler(t)
-	for _, tool := range []string{"make", "pkg-config"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			require.Empty(t, os.Getenv("SHMSYNC_NEED_MAKE"), err)
-			t.Skip("needs make and pkg-config")
-		}
-	}
 	dir := t.TempDir()
 	root := filepath.Join(dir, "root")
-	out, err := exec.Command("make", "-C", filepath.Join("..", "..", "c"), "CC="+cc, "CFLAGS=-O0",
-		"O="+filepath.Join(dir, "build"), "DESTDIR="+root, "prefix=/usr", "install").CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	makeLibrary(t, cc, "O="+filepath.Join(dir, "build"), "DESTDIR="+root, "prefix=/usr", "install")
 
+	for _, page := range []string{"man3/shmsync_mutex.3", "man3/shmsync_mutex_lock.3", "man3/shmsync_lease_ack.3", "man7/shmsync.7"} {
+		text, err := os.ReadFile(filepath.Join(root, "usr", "share", "man", page))
+		require.NoError(t, err)
+		require.Contains(t, string(text), ".Sh NAME")
+	}
 	lib := filepath.Join(root, "usr", "lib")
 	f, err := elf.Open(filepath.Join(lib, "libshmsync.so"))
 	require.NoError(t, err)
@@ -61,9 +58,49 @@ func TestLibrary(t *testing.T) {
 	for _, language := range [][]string{{"-std=c11", "-Wpedantic"}, {"-std=gnu17"}} {
 		bin := filepath.Join(dir, "client")
 		args := append(language, "-Wall", "-Wextra", "-Werror", filepath.Join("testdata", "client.c"), "-o", bin)
-		out, err = exec.Command(cc, append(args, strings.Fields(string(flags))...)...).CombinedOutput()
+		out, err := exec.Command(cc, append(args, strings.Fields(string(flags))...)...).CombinedOutput()
 		require.NoError(t, err, "%s", out)
 		besideGo(t, bin, lib)
+	}
+}
+
+// makeLibrary runs make in the folder c.
+func makeLibrary(t *testing.T, cc string, args ...string) {
+	t.Helper()
+	for _, tool := range []string{"make", "pkg-config"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			require.Empty(t, os.Getenv("SHMSYNC_NEED_MAKE"), err)
+			t.Skip("needs make and pkg-config")
+		}
+	}
+	args = append([]string{"-C", filepath.Join("..", "..", "c"), "CC=" + cc, "CFLAGS=-O0"}, args...)
+	out, err := exec.Command("make", args...).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
+
+// The examples of the manual pages compile without a warning, and run, each twice: first in an
+// arena that it creates, and then in one that it finds.
+func TestManPageExamples(t *testing.T) {
+	cc := compiler(t)
+	dir := t.TempDir()
+	makeLibrary(t, cc, "O="+dir)
+	examples, err := filepath.Glob(filepath.Join("..", "..", "c", "examples", "*.c"))
+	require.NoError(t, err)
+	require.Len(t, examples, 25)
+	for _, source := range examples {
+		t.Run(strings.TrimSuffix(filepath.Base(source), ".c"), func(t *testing.T) {
+			bin := filepath.Join(t.TempDir(), "example")
+			out, err := exec.Command(cc, "-std=c11", "-D_POSIX_C_SOURCE=200809L", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror",
+				"-I"+dir, source, filepath.Join(dir, "libshmsync.a"), "-o", bin, "-pthread").CombinedOutput()
+			require.NoError(t, err, "%s", out)
+			name := unusedName(t)
+			for range 2 {
+				out, err = exec.Command(bin, name).CombinedOutput()
+				require.NoError(t, err, "%s", out)
+				require.NotEmpty(t, out)
+			}
+			sound(t, name)
+		})
 	}
 }
 
