@@ -132,3 +132,68 @@ func besideGo(t *testing.T, bin, lib string) {
 	defer m.Unlock()
 	require.Equal(t, byte(1), n[0])
 }
+
+// CMake builds and installs the same library, and a project finds it by name and version.
+func TestCMake(t *testing.T) {
+	cc := compiler(t)
+	for _, tool := range []string{"cmake", "make"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			require.Empty(t, os.Getenv("SHMSYNC_NEED_CMAKE"), err)
+			t.Skip("needs cmake and make")
+		}
+	}
+	dir := t.TempDir()
+	root := filepath.Join(dir, "root")
+	run := func(args ...string) (string, error) {
+		cmd := exec.Command("cmake", args...)
+		cmd.Env = append(os.Environ(), "CC="+cc, "CMAKE_GENERATOR=Unix Makefiles")
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	must := func(args ...string) {
+		out, err := run(args...)
+		require.NoError(t, err, "%s", out)
+	}
+	c := filepath.Join("..", "..", "c")
+	build := filepath.Join(dir, "build")
+	must("-S", c, "-B", build, "-DCMAKE_INSTALL_PREFIX="+root, "-DCMAKE_INSTALL_LIBDIR=lib", "-DCMAKE_BUILD_TYPE=None", "-DCMAKE_C_FLAGS=-O0")
+	must("--build", build)
+	must("--install", build)
+
+	// The header is that of make, and the shared library has its name and its version.
+	header := filepath.Join(dir, "shmsync.h")
+	out, err := exec.Command("sh", filepath.Join(c, "assemble"), "header", header).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	want, err := os.ReadFile(header)
+	require.NoError(t, err)
+	got, err := os.ReadFile(filepath.Join(root, "include", "shmsync.h"))
+	require.NoError(t, err)
+	require.Equal(t, string(want), string(got))
+	lib := filepath.Join(root, "lib")
+	f, err := elf.Open(filepath.Join(lib, "libshmsync.so"))
+	require.NoError(t, err)
+	defer f.Close()
+	name, err := f.DynString(elf.DT_SONAME)
+	require.NoError(t, err)
+	require.Equal(t, []string{"libshmsync.so.0"}, name)
+	symbols, err := f.DynamicSymbols()
+	require.NoError(t, err)
+	for _, s := range symbols {
+		if s.Section != elf.SHN_UNDEF && s.Section != elf.SHN_ABS {
+			require.True(t, strings.HasPrefix(s.Name, "shmsync_"), s.Name)
+		}
+	}
+	page, err := os.ReadFile(filepath.Join(root, "share", "man", "man3", "shmsync_mutex_lock.3"))
+	require.NoError(t, err)
+	require.Equal(t, ".so man3/shmsync_mutex.3\n", string(page))
+
+	consumer := filepath.Join(dir, "consumer")
+	must("-S", filepath.Join("testdata", "consumer"), "-B", consumer, "-DCMAKE_PREFIX_PATH="+root, "-DWANT=0.1")
+	must("--build", consumer)
+	besideGo(t, filepath.Join(consumer, "client_shmsync"), lib)
+	besideGo(t, filepath.Join(consumer, "client_static"), "")
+
+	refused, err := run("-S", filepath.Join("testdata", "consumer"), "-B", filepath.Join(dir, "newer"), "-DCMAKE_PREFIX_PATH="+root, "-DWANT=0.2")
+	require.Error(t, err)
+	require.Contains(t, refused, "0.1.0")
+}
