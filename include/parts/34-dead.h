@@ -346,6 +346,7 @@ SHMI_FN void shmi_put_death_record(shmsync_arena *a, int left, const shmsync_par
 {
     uint64_t number = shmi_add64(shmi_death_records_total(a, left), 1);
     shmi_off o = shmi_death_record(a, left, number);
+    SHMSYNC_CRASHPOINT("arena.record.numbered");
     shmi_st64(shmi_u64(a, o + SHMI_deathRecordSeq), 0);
     shmi_full_fence(); /* the label is written by relaxed stores, which may pass the store before them */
     shmi_st32(shmi_u32(a, o + SHMI_deathRecordID), shmi_make_participant_id(p->slot, p->generation));

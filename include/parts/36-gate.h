@@ -82,9 +82,116 @@ SHMI_FN uint32_t shmi_any_in(shmsync_arena *a)
 SHMI_FN int shmi_lock_gate(shmsync_arena *a) { return shmi_lock_byte(a->lock_fd, SHMI_GATE_BYTE) == 0; }
 SHMI_FN void shmi_unlock_gate(shmsync_arena *a) { shmi_unlock_byte(a->lock_fd, SHMI_GATE_BYTE); }
 
+/* The reap of a joiner that found no participant in, before it takes the gate: see preparation in
+ * internal/arenakernel/gate_prepare.go. */
+typedef struct shmi_full_state {
+    uint32_t word;
+    uint64_t window;
+} shmi_full_state;
+typedef struct shmi_preparation {
+    int64_t end;                               /* after this time it leaves the rest of a reap to its reaper; 0 before the first pass */
+    shmi_full_state reaped[SHMI_MaxSlots + 1];  /* dead slots of which nothing is left that it has to repair */
+    shmi_full_state earlier[SHMI_MaxSlots + 1]; /* slots of whose earlier participants it has repaired what was left */
+    uint32_t waits[SHMI_MaxSlots / 32 + 1];     /* slots whose dead participant has not ended, or whose reap is not finished */
+    int waiting;                                /* waits is not empty */
+} shmi_preparation;
+
+SHMI_FN int shmi_is_state(shmsync_arena *a, uint32_t i, uint32_t w, const shmi_full_state *s)
+{
+    return s->word == w && s->window == shmi_ld64(shmi_slot64(a, i, SHMI_slotWindow));
+}
+/* Whether another process has the gate. */
+SHMI_FN int shmi_gate_busy(shmsync_arena *a) { return shmi_byte_locked(a->lock_fd, SHMI_GATE_BYTE) > 0; }
+
+/* The last of the earlier participants of slot i, in state w, if those may have left something that is not reclaimed
+ * yet; else 0. */
+SHMI_FN shmi_participant_id shmi_left_by_earlier(shmsync_arena *a, uint32_t i, uint32_t w)
+{
+    uint32_t last = shmi_slot_gen(w);
+    if (shmi_slot_taken(w) && last > 0)
+        last--;
+    if (i == a->my_slot || shmi_slot_phase(w) == SHMI_phaseDead || last == 0 || shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed)) >= last)
+        return 0;
+    return shmi_make_participant_id(i, last);
+}
+/* Reaps the participant in slot i if it is dead; whether nothing is left to do. */
+SHMI_FN int shmi_prepare_slot(shmsync_arena *a, shmi_preparation *p, uint32_t i)
+{
+    uint32_t w = shmi_slot_state(a, i), dead = shmi_slot_with(w, SHMI_phaseDead), now;
+    uint64_t window = shmi_ld64(shmi_slot64(a, i, SHMI_slotWindow));
+    if ((shmi_slot_phase(w) != SHMI_phaseDead && !shmi_survey_dead(a, i, w)) || shmi_is_state(a, i, dead, &p->reaped[i]))
+        return 1;
+    shmi_reap(a, i, w);
+    now = shmi_slot_state(a, i);
+    if (now == w || now == dead) {
+        /* A participant that is stopped may have the rest of a reap; its data is repaired. */
+        if (!shmi_gone(a, shmi_id_in(i, w)) || shmi_now() < p->end)
+            return 0;
+        p->reaped[i].word = dead;
+        p->reaped[i].window = window;
+    }
+    return 1;
+}
+/* Reaps all dead participants, and repairs what earlier ones left; whether nothing is left to do. While it waits for
+ * the end of dead processes it looks at no other slots: a look at a slot that is not dead costs a system call. */
+SHMI_FN int shmi_prepare(shmsync_arena *a, shmi_preparation *p)
+{
+    int full = 0;
+    uint32_t i;
+    SHMSYNC_CRASHPOINT("arena.gate.preparing");
+    if (p->end == 0)
+        p->end = shmi_now() + SHMI_GATE_TIMEOUT;
+    while (!full) {
+        uint32_t only[SHMI_MaxSlots / 32 + 1];
+        full = !p->waiting;
+        memcpy(only, p->waits, sizeof only);
+        memset(p->waits, 0, sizeof p->waits);
+        p->waiting = 0;
+        for (i = 1; i <= a->geo.slots; i++)
+            if (i != a->my_slot && (full || (only[i / 32] >> (i % 32) & 1) != 0) && !shmi_prepare_slot(a, p, i)) {
+                p->waits[i / 32] |= UINT32_C(1) << (i % 32);
+                p->waiting = 1;
+            }
+        if (p->waiting)
+            return 0;
+    }
+    for (i = 1; i <= a->geo.slots; i++) {
+        uint32_t w = shmi_slot_state(a, i);
+        shmi_participant_id dead = shmi_left_by_earlier(a, i, w);
+        shmi_concern concern;
+        shmi_full_state s;
+        if (dead == 0 || shmi_is_state(a, i, w, &p->earlier[i]))
+            continue;
+        /* A joiner that takes over the slot of a dead participant repairs this, too, but it may be stopped. */
+        s.word = w;
+        s.window = shmi_ld64(shmi_slot64(a, i, SHMI_slotWindow));
+        shmi_repair_all(a, dead, shmi_slot_phase(w) == SHMI_phaseJoining && shmi_owes_anybody(a, dead), &concern);
+        p->earlier[i] = s;
+    }
+    return 1;
+}
+/* Whether p has reaped every participant that is dead, and repaired what earlier ones left. */
+SHMI_FN int shmi_prepared(shmsync_arena *a, const shmi_preparation *p)
+{
+    uint32_t i;
+    for (i = 1; i <= a->geo.slots; i++) {
+        uint32_t w = shmi_slot_state(a, i);
+        if (i == a->my_slot)
+            continue;
+        if (shmi_slot_phase(w) == SHMI_phaseDead || shmi_survey_dead(a, i, w)) {
+            if (!shmi_is_state(a, i, shmi_slot_with(w, SHMI_phaseDead), &p->reaped[i]))
+                return 0;
+        } else if (shmi_left_by_earlier(a, i, w) != 0 && !shmi_is_state(a, i, w, &p->earlier[i])) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
 /* Asks for an arena in which no participant is, and in which none will be until this process ends
- * the claim: see claimEpoch. The caller has the gate. Gives the word, or 0; *in is a participant that is in. */
-SHMI_FN uint64_t shmi_claim_epoch(shmsync_arena *a, uint32_t *in)
+ * the claim: see claimEpoch. The caller has the gate. The claim of a joiner also fails if a participant is dead that p
+ * has not reaped. Gives the word, or 0; *in is a participant that is in. */
+SHMI_FN uint64_t shmi_claim_epoch(shmsync_arena *a, const shmi_preparation *p, uint32_t *in)
 {
     uint64_t old = shmi_epoch(a), w = shmi_epoch_claim(old, a->self), claimed;
     uint32_t i;
@@ -94,18 +201,18 @@ SHMI_FN uint64_t shmi_claim_epoch(shmsync_arena *a, uint32_t *in)
         return 0;
     SHMSYNC_CRASHPOINT("arena.gate.claiming");
     for (i = 1; i <= a->geo.slots; i++) {
-        int p;
+        int is;
         if (i != a->my_slot && shmi_slot_phase(shmi_slot_state(a, i)) == SHMI_phaseLive)
             shmi_cas32(shmi_slot32(a, i, SHMI_slotAdmission), SHMI_admissionPending, SHMI_admissionRefused);
-        p = shmi_presence_of(a, i);
-        if (p == SHMI_isIn) {
+        is = shmi_presence_of(a, i);
+        if (is == SHMI_isIn) {
             *in = i;
             shmi_cas_epoch(a, w, shmi_epoch_end(w));
             return 0;
         }
-        dying = dying || p == SHMI_isDying;
+        dying = dying || is == SHMI_isDying;
     }
-    if (dying) { /* a dead claimant may have changed the arena in on_first */
+    if (dying || (p != NULL && !shmi_prepared(a, p))) { /* a dead claimant may have changed the arena in on_first */
         shmi_cas_epoch(a, w, shmi_epoch_phase(old) == SHMI_epochClaimed ? old : shmi_epoch_end(w));
         return 0;
     }
@@ -321,114 +428,88 @@ SHMI_FN int shmi_fail_in(shmsync_arena *a, const char *op, uint32_t i)
     return shmi_fail(EBUSY, op, a->label, "%s (pid %u, slot %u.%u) is in", label, shmi_ld32(shmi_slot32(a, i, SHMI_slotPID)), i, shmi_slot_gen(shmi_slot_state(a, i)));
 }
 
-/* Repairs what earlier participants of slot i have left, and records the death if the joiner that takes the
- * slot over has not: see repairEarlier in internal/arenakernel/epoch_begin.go. */
-SHMI_FN void shmi_repair_earlier(shmsync_arena *a, uint32_t i)
+/* Writes the death record of the participant that is dead in slot i, or whose slot a joiner takes over, if it has
+ * none: see recordMissingOf in internal/arenakernel/gate_prepare.go. 0 if the slot changed. */
+SHMI_FN int shmi_record_missing_of(shmsync_arena *a, uint32_t i)
 {
-    uint32_t w = shmi_slot_state(a, i), last = shmi_slot_gen(w), flags;
-    int joining = shmi_slot_phase(w) == SHMI_phaseJoining;
-    shmsync_participant p;
-    shmi_concern concern;
-    shmi_participant_id dead;
-    if (i == a->my_slot || shmi_slot_phase(w) == SHMI_phaseDead)
-        return;
-    if (shmi_slot_taken(w)) {
-        if (last <= 1)
-            return;
-        last--;
-    }
-    if (shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed)) >= last)
-        return;
-    dead = shmi_make_participant_id(i, last);
-    shmi_repair_all(a, dead, joining && shmi_owes_anybody(a, dead), &concern);
+    uint32_t w = shmi_slot_state(a, i), flags;
+    int joining = shmi_slot_phase(w) == SHMI_phaseJoining && shmi_slot_gen(w) > 1, changed = 0;
+    shmi_participant_id dead = shmi_make_participant_id(i, shmi_slot_gen(w) - (joining ? 1 : 0));
+    shmsync_participant p, left;
+    shmi_act act;
+    if (!joining && shmi_slot_phase(w) != SHMI_phaseDead)
+        return 1;
+    shmi_begin_act(a, &act, dead);
     flags = shmi_read_dead(a, i, dead, &p);
-    /* The joiner writes the record before it writes its own words over these. */
-    if (joining && p.pid != 0 && !shmi_has_death_record(a, dead) && shmi_slot_state(a, i) == w)
-        shmi_put_death_record(a, 0, &p, flags);
+    /* A joiner that takes a slot over clears slotReaper, which has its own ID, before it writes its words over those
+     * of the dead one. A reaper, or such a joiner, writes the record before it writes over these words. */
+    if (!(joining && (p.pid == 0 || (shmi_ld32(shmi_slot32(a, i, SHMI_slotReaper)) != shmi_id_in(i, w) &&
+                                     (shmi_left_by_earlier(a, i, w) == 0 || shmi_find_death_record(a, 1, dead, &left))))) &&
+        !shmi_has_death_record(a, dead)) {
+        changed = shmi_slot_state(a, i) != w;
+        if (!changed)
+            shmi_put_death_record(a, 0, &p, flags);
+    }
+    shmi_end_act(a, &act);
+    return !changed;
 }
-
-/* Reaps all dead participants, and waits until their data has been handed over. It notes those
- * that it found in dead, at most SHMI_deathRecordDeaths. ETIMEDOUT. */
-SHMI_FN int shmi_reap_all(shmsync_arena *a, int64_t abs, shmsync_participant *dead, size_t *n_dead)
+SHMI_FN void shmi_record_missing(shmsync_arena *a)
 {
-    int64_t end = shmi_now() + SHMI_GATE_TIMEOUT, pause = SHMI_GATE_PAUSE;
     uint32_t i;
-    for (;;) {
-        int left = 0;
-        for (i = 1; i <= a->geo.slots; i++) {
-            uint32_t w = shmi_slot_state(a, i), now;
-            size_t k;
-            if (i == a->my_slot || (shmi_slot_phase(w) != SHMI_phaseDead && !shmi_survey_dead(a, i, w)))
-                continue;
-            for (k = 0; k < *n_dead && (dead[k].slot != i || dead[k].generation != shmi_slot_gen(w)); k++) {
-            }
-            if (k == *n_dead && k < SHMI_deathRecordDeaths)
-                shmi_read_slot(a, i, w, &dead[(*n_dead)++]);
-            shmi_reap(a, i, w);
-            now = shmi_slot_state(a, i);
-            /* A participant that is stopped may have the rest of a reap; its data is repaired. */
-            if ((now == w || now == shmi_slot_with(w, SHMI_phaseDead)) && (!shmi_gone(a, shmi_id_in(i, w)) || shmi_now() < end))
-                left = 1;
+    for (i = 1; i <= a->geo.slots; i++) {
+        int tries;
+        for (tries = 0; i != a->my_slot && tries < 8 && !shmi_record_missing_of(a, i); tries++) {
         }
-        if (!left) {
-            for (i = 1; i <= a->geo.slots; i++)
-                shmi_repair_earlier(a, i);
-            return 0;
-        }
-        if (abs != 0 && shmi_now() >= abs)
-            return shmi_fail(ETIMEDOUT, "arena.open", a->label, "the process of a participant that died does not end");
-        shmi_nap(pause);
-        pause = pause * 2 < SHMI_GATE_PAUSE_MOST ? pause * 2 : SHMI_GATE_PAUSE_MOST;
     }
 }
 
-/* Describes the epoch that this process begins, in which nobody is in. *dead is to be freed. *torn: pages of
+/* Describes the epoch that this process begins. No participant is in, and the dead are reaped. *dead is to be freed. *torn: pages of
  * the file may be of different times. *deaths: e tells of the death records before this one. */
-SHMI_FN int shmi_begin_epoch(shmsync_arena *a, uint64_t w, int64_t abs, shmsync_epoch *e, shmsync_participant **dead, int *torn, uint64_t *deaths)
+SHMI_FN int shmi_begin_epoch(shmsync_arena *a, uint64_t w, shmsync_epoch *e, shmsync_participant **dead, int *torn, uint64_t *deaths)
 {
     static const unsigned char none[16] = {0};
-    uint64_t total, since, n;
-    size_t found = 0, k;
+    uint64_t total, since, first, n;
+    size_t found = 0, before = 0, k;
     unsigned char *boot = (unsigned char *)shmi_bytes(a, SHMI_hdrEpochBoot, 16);
-    shmsync_participant *v = (shmsync_participant *)calloc((size_t)SHMI_deathRecordDeaths * 2, sizeof *v);
-    int err;
+    shmsync_participant *v = (shmsync_participant *)calloc((size_t)SHMI_deathRecordDeaths, sizeof *v);
     memset(e, 0, sizeof *e);
     *torn = 0;
     *dead = v;
     if (v == NULL)
         return shmi_fail(ENOMEM, "arena.open", a->label, "%s", "");
     e->number = shmi_epoch_number(w);
-    err = shmi_reap_all(a, abs, v, &found);
-    if (err != 0)
-        return err;
+    shmi_record_missing(a);
     since = shmi_ld64(shmi_u64(a, SHMI_hdrEpochDeaths));
     total = shmi_ld64(shmi_death_records_total(a, 0));
     *deaths = total;
-    for (k = 0; k < found; k++)
-        v[k].missed = 1; /* until its record is met */
     e->clean = since <= total;
     if (since > total)
         since = total;
-    if (total - since > SHMI_deathRecordDeaths)
-        since = total - SHMI_deathRecordDeaths, e->clean = 0;
-    for (n = since; n < total; n++) {
+    first = total > SHMI_deathRecordDeaths ? total - SHMI_deathRecordDeaths : 0;
+    if (since < first)
+        since = first, e->clean = 0;
+    for (n = first; n < total; n++) {
         shmi_participant_id name;
         shmsync_participant p;
         shmi_off o = shmi_death_record(a, 0, n);
-        if (!shmi_read_death_record(a, 0, n, &p, &name)) /* its writer died over it: there is another, or it is among the found */
+        if (!shmi_read_death_record(a, 0, n, &p, &name)) {
+            /* The first record in its place: its writer was stopped or died over it, and the participant has another
+             * record. Otherwise a writer that was stopped while the ring went round may have written over it. */
+            e->clean = e->clean && (n < since || n < SHMI_deathRecordDeaths);
             continue;
-        e->clean = e->clean && (shmi_ld32(shmi_u32(a, o + SHMI_deathRecordFlags)) & SHMI_deathRecordPending) != 0 && shmi_ld64(shmi_u64(a, o + SHMI_deathRecordSeq)) == n + 1;
+        }
         for (k = 0; k < found && (v[k].slot != p.slot || v[k].generation != p.generation); k++) {
         }
-        if (k < found)
-            v[k].missed = 0;
-        else if (found < 2 * SHMI_deathRecordDeaths)
-            v[found++] = p;
+        if (k < found) /* two processes have recorded one death; no participant gets an ID that a record has */
+            continue;
+        v[found++] = p;
+        if (n < since)
+            before = found;
+        else
+            e->clean = e->clean && (shmi_ld32(shmi_u32(a, o + SHMI_deathRecordFlags)) & SHMI_deathRecordPending) != 0 && shmi_ld64(shmi_u64(a, o + SHMI_deathRecordSeq)) == n + 1;
     }
-    for (k = 0; k < found; k++) {
-        e->clean = e->clean && v[k].missed == 0;
-        v[k].missed = 0;
-    }
+    memmove(v, v + before, (found - before) * sizeof *v); /* the others were told before */
+    found -= before;
     e->dead = v;
     e->n_dead = found;
     /* A process that cannot read the ID of its boot knows nothing about a reboot. */
@@ -443,15 +524,9 @@ SHMI_FN int shmi_begin_epoch(shmsync_arena *a, uint64_t w, int64_t abs, shmsync_
 /* Whether no participant that began an epoch has died or left, as far as the records go. If two claimants die
  * one after the other, the epoch word does not say what the first of them did. A record that is not whole shows
  * nothing: see nobodyBegan in internal/arenakernel/epoch_begin.go. */
-SHMI_FN int shmi_nobody_began(shmsync_arena *a, const shmsync_epoch *e)
+SHMI_FN int shmi_nobody_began(shmsync_arena *a)
 {
     int left;
-    size_t k;
-    if (e->n_dead >= SHMI_deathRecordDeaths) /* it may not have noted all */
-        return 0;
-    for (k = 0; k < e->n_dead; k++)
-        if (!shmi_has_death_record(a, shmi_make_participant_id(e->dead[k].slot, e->dead[k].generation)))
-            return 0;
     for (left = 0; left < 2; left++) {
         uint64_t total = shmi_ld64(shmi_death_records_total(a, left)), n;
         if (total > (left ? SHMI_deathRecordCount - SHMI_deathRecordDeaths : SHMI_deathRecordDeaths))
@@ -469,9 +544,9 @@ SHMI_FN int shmi_nobody_began(shmsync_arena *a, const shmsync_epoch *e)
 /* Notes that the calling thread runs on_first, or does no more: it may not open the arena meanwhile. */
 SHMI_FN void shmi_note_hook(shmsync_arena *a, int runs);
 
-/* Makes this process, which has the gate, the first of an epoch, if no participant is in.
+/* Makes this process, which has the gate and has reaped the dead, the first of an epoch, if no participant is in.
  * SHMI_TRY_AGAIN if one is, or may be; SHMI_MOVED. */
-SHMI_FN int shmi_first(shmsync_arena *a, const shmsync_arena_options *o, int64_t abs, int named)
+SHMI_FN int shmi_first(shmsync_arena *a, const shmi_preparation *p, const shmsync_arena_options *o, int named)
 {
     static const unsigned char no_boot[16] = {0};
     uint64_t old = shmi_epoch(a), w, deaths = 0;
@@ -483,14 +558,14 @@ SHMI_FN int shmi_first(shmsync_arena *a, const shmsync_arena_options *o, int64_t
         return SHMI_MOVED;
     if (shmi_epoch_phase(old) != SHMI_epochClaimed && shmi_any_in(a) != 0)
         return SHMI_TRY_AGAIN;
-    w = shmi_claim_epoch(a, &in);
+    w = shmi_claim_epoch(a, p, &in);
     if (w == 0)
         return SHMI_TRY_AGAIN;
     shmi_st32(shmi_slot32(a, a->my_slot, SHMI_slotAdmission), SHMI_admissionFirst);
     SHMSYNC_CRASHPOINT("arena.gate.claimed");
-    err = shmi_begin_epoch(a, w, abs, &e, &dead, &torn, &deaths);
+    err = shmi_begin_epoch(a, w, &e, &dead, &torn, &deaths);
     if (err == 0 && o != NULL &&
-        ((o->lifetime == SHMSYNC_LIFETIME_EPHEMERAL && !(shmi_epoch_untouched(old) && shmi_nobody_began(a, &e))) || ((o->recreate & SHMSYNC_RECREATE_UNCLEAN) != 0 && !e.clean))) {
+        ((o->lifetime == SHMSYNC_LIFETIME_EPHEMERAL && !(shmi_epoch_untouched(old) && shmi_nobody_began(a))) || ((o->recreate & SHMSYNC_RECREATE_UNCLEAN) != 0 && !e.clean))) {
         if (!named)
             err = shmi_fail(EINVAL, "arena.open", a->label, "an arena without a name cannot be made anew");
         else if ((err = shmi_unlink_claimed(a, w, &moved)) == 0)
@@ -532,9 +607,8 @@ SHMI_FN int shmi_check_admission(shmsync_arena *a, uint32_t s)
     return 0;
 }
 
-/* Makes this process, whose slot is live, one that is in: see admit in internal/arenakernel/gate.go.
- * SHMI_MOVED, ETIMEDOUT. */
-SHMI_FN int shmi_admit(shmsync_arena *a, const shmsync_arena_options *o, int named)
+/* shmi_admit, which frees *p. */
+SHMI_FN int shmi_admit_with(shmsync_arena *a, shmi_preparation **p, const shmsync_arena_options *o, int named)
 {
     uint32_t *mine = shmi_slot32(a, a->my_slot, SHMI_slotAdmission);
     int64_t pause = SHMI_GATE_PAUSE, removal = shmi_now() + SHMI_GATE_TIMEOUT, abs = o != NULL && o->gate_timeout_ns > 0 ? shmi_now() + o->gate_timeout_ns : 0;
@@ -574,9 +648,13 @@ SHMI_FN int shmi_admit(shmsync_arena *a, const shmsync_arena_options *o, int nam
                 if (err != 0)
                     return err;
             }
-        } else if (shmi_lock_gate(a)) {
+        } else if (shmi_gate_busy(a)) {
+            /* Many joiners may wait for one on_first, so they do not look at the slots. */
+        } else if (*p == NULL && (*p = (shmi_preparation *)calloc(1, sizeof **p)) == NULL) {
+            return shmi_fail(ENOMEM, "arena.open", a->label, "%s", "");
+        } else if (shmi_prepare(a, *p) && shmi_lock_gate(a)) {
             SHMSYNC_CRASHPOINT("arena.gate.taken");
-            err = shmi_first(a, o, abs, named);
+            err = shmi_first(a, *p, o, named);
             /* After a failure shmi_leave gives the gate back, with the byte lock: the next first is to be alone. */
             if (err != 0 && err != SHMI_TRY_AGAIN)
                 return err;
@@ -584,10 +662,21 @@ SHMI_FN int shmi_admit(shmsync_arena *a, const shmsync_arena_options *o, int nam
             if (err == 0)
                 return 0;
         }
-        if (abs != 0 && shmi_now() >= abs)
+        if (abs != 0 && shmi_now() >= abs) {
+            if (*p != NULL && (*p)->waiting && !shmi_gate_busy(a))
+                return shmi_fail(ETIMEDOUT, "arena.open", a->label, "the process of a participant that died does not end");
             return shmi_fail_gate(a, ETIMEDOUT, "arena.open");
+        }
         shmi_nap(pause);
         pause = pause * 2 < SHMI_GATE_PAUSE_MOST ? pause * 2 : SHMI_GATE_PAUSE_MOST;
     }
 }
-
+/* Makes this process, whose slot is live, one that is in: see admit in internal/arenakernel/gate.go.
+ * SHMI_MOVED, ETIMEDOUT. */
+SHMI_FN int shmi_admit(shmsync_arena *a, const shmsync_arena_options *o, int named)
+{
+    shmi_preparation *p = NULL;
+    int err = shmi_admit_with(a, &p, o, named);
+    free(p);
+    return err;
+}

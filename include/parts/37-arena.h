@@ -1209,7 +1209,7 @@ SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
         err = shmi_remove_file(fd, path, again); /* another name of the file */
     } else if ((in = shmi_any_in(a)) != 0) {
         err = shmi_fail_in(a, op, in);
-    } else if ((w = shmi_claim_epoch(a, &in)) == 0) {
+    } else if ((w = shmi_claim_epoch(a, NULL, &in)) == 0) {
         *again = in == 0;
         err = in != 0 ? shmi_fail_in(a, op, in) : shmi_fail_gate(a, EBUSY, op);
     } else {

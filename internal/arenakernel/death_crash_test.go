@@ -140,7 +140,8 @@ func TestDeathAtEveryPoint(t *testing.T) {
 				renewerDies(t, point)
 			case strings.HasPrefix(point, "arena.close."):
 				leaverDies(t, point)
-			case strings.HasPrefix(point, "arena.reap."), strings.HasPrefix(point, "arena.finish."), strings.HasPrefix(point, "arena.act."):
+			case strings.HasPrefix(point, "arena.reap."), strings.HasPrefix(point, "arena.finish."), strings.HasPrefix(point, "arena.act."),
+				point == "arena.record.numbered":
 				reaperDies(t, point)
 			default:
 				workerDies(t, point)

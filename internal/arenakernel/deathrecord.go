@@ -6,7 +6,10 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/asm"
+	"github.com/shmsync/shmsync/internal/crashpoint"
 )
+
+var _ = crashpoint.Register("arena.record.numbered")
 
 // Offsets within a death record.
 const (
@@ -42,12 +45,9 @@ func (a *Arena) deathRecord(r deathRecordRing, n uint64) Offset {
 // after the slot has been taken again. A reaper that dies while it writes leaves an entry without
 // its number, which readers skip. The next reaper writes another entry.
 func (a *Arena) writeDeathRecord(i int, n ParticipantID, left bool) {
-	ring, flags := deathRecordsOfDead, uint32(0)
+	ring, flags := deathRecordsOfDead, a.deathRecordFlags(i)
 	if left {
-		ring, flags = deathRecordsOfLeft, deathRecordLeft
-	}
-	if a.wasPending(i) {
-		flags |= deathRecordPending
+		ring, flags = deathRecordsOfLeft, flags|deathRecordLeft
 	}
 	s := a.slot(i)
 	a.putDeathRecord(ring, n, flags, a.u32(s+slotPID).Load(), a.u64(s+slotDied).Load(), a.getLabel(s+slotLabel))
@@ -61,14 +61,19 @@ func (a *Arena) recordInherited(i int, n ParticipantID) {
 	}
 }
 
-// wasPending reports whether the participant that died in slot i was never in, and did not begin an epoch.
-func (a *Arena) wasPending(i int) bool {
+// deathRecordFlags returns the flags of a record of the participant in slot i. They say whether it was never in, and
+// did not begin an epoch.
+func (a *Arena) deathRecordFlags(i int) uint32 {
 	admission := a.u32(a.slot(i) + slotAdmission).Load()
-	return admission == admissionPending || admission == admissionRefused
+	if admission == admissionPending || admission == admissionRefused {
+		return deathRecordPending
+	}
+	return 0
 }
 
 func (a *Arena) putDeathRecord(ring deathRecordRing, n ParticipantID, flags, pid uint32, died uint64, label string) {
 	number := a.u64(ring.total).Add(1) - 1
+	crashpoint.Hit("arena.record.numbered")
 	o := a.deathRecord(ring, number)
 	a.u64(o + deathRecordSeq).Swap(0) // not a store, which the stores of the label's bytes could overtake
 	a.u32(o + deathRecordID).Store(uint32(n))

@@ -114,7 +114,10 @@ func (a *Arena) unlockGate() { shmsync.UnlockByte(a.lock, gateByte) }
 // or its slot became live after the visit. So Y reads the epoch word after the visit, and finds
 // claiming. Y goes on only if it ends the claim, and the claimant's last CAS notices that. A
 // participant that is in at the time of the visit was in before, and the visit finds it.
-func (a *Arena) claimEpoch() (w epochWord, in int, dying bool) {
+//
+// The claim of a joiner also fails if a participant is dead that p has not reaped. A process without a slot, which
+// removes the arena, reaps nobody: its p is nil.
+func (a *Arena) claimEpoch(p *preparation) (w epochWord, in int, dying bool) {
 	old := a.epochWord()
 	w = old.claim(a.self)
 	if old.phase() == epochRemoved || !a.casEpoch(old, w) {
@@ -125,20 +128,20 @@ func (a *Arena) claimEpoch() (w epochWord, in int, dying bool) {
 		if i != a.mySlot && a.slotState(i).phase() == phaseLive {
 			a.casAdmission(i, admissionPending, admissionRefused)
 		}
-		p := a.presenceOf(i)
-		if p == isIn {
+		is := a.presenceOf(i)
+		if is == isIn {
 			a.casEpoch(w, w.end())
 			return 0, i, false
 		}
-		dying = dying || p == isDying
+		dying = dying || is == isDying
 	}
-	if dying {
+	if dying || p != nil && !a.prepared(p) {
 		if old.phase() == epochClaimed {
 			a.casEpoch(w, old) // the previous claimant is dead, and may have changed the arena in OnFirst
 		} else {
 			a.casEpoch(w, w.end())
 		}
-		return 0, 0, true
+		return 0, 0, dying
 	}
 	crashpoint.Hit("arena.gate.visited")
 	// lin: from here on this process is alone
@@ -154,13 +157,14 @@ func (a *Arena) claimEpoch() (w epochWord, in int, dying bool) {
 // OnFirst.
 //
 // A stop of this process delays nobody unless it has the gate, and it takes the gate only when it
-// found no participant that is in. If one comes in before this process has claimed, later joiners
-// end the claim and need no gate.
+// found no participant that is in, and has reaped the dead. If a participant comes in before this process has
+// claimed, later joiners end the claim and need no gate.
 func (a *Arena) admit(ctx context.Context, o *Options, named bool) error {
 	if a.lock == nil {
 		return a.admitUngated(ctx, o, named)
 	}
 	mine := a.u32(a.slot(a.mySlot) + slotAdmission)
+	var p preparation
 	for pause := minGatePause; ; {
 		mine.CompareAndSwap(admissionRefused, admissionPending)
 		// The flag is read after the step above; otherwise a refusal could be overlooked.
@@ -188,9 +192,11 @@ func (a *Arena) admit(ctx context.Context, o *Options, named bool) error {
 			if err := a.checkAdmission(mine.Load()); err != nil {
 				return err
 			}
-		case a.lockGate():
+		case a.gateBusy():
+			// Many joiners may wait for one OnFirst, so they do not look at the slots.
+		case a.prepare(&p) && a.lockGate():
 			crashpoint.Hit("arena.gate.taken")
-			done, err := a.first(ctx, o, named)
+			done, err := a.first(&p, o, named)
 			if err != nil {
 				// leave releases the gate, together with the byte lock: what this process changed
 				// may stay until then, and the next first participant must be alone.
@@ -202,7 +208,11 @@ func (a *Arena) admit(ctx context.Context, o *Options, named bool) error {
 			}
 		}
 		if err := sleepContext(ctx, pause); err != nil {
-			return a.fail("arena.open", err, a.whoClaims())
+			why := a.whoClaims()
+			if p.waiting && !a.gateBusy() {
+				why = "the process of a participant that died does not end"
+			}
+			return a.fail("arena.open", err, why)
 		}
 		pause = min(2*pause, maxGatePause)
 	}
@@ -227,9 +237,9 @@ func (a *Arena) moved() bool {
 	return s == PathRemoved || s == PathReplaced
 }
 
-// first makes this process, which has the gate, the first participant of an epoch, if no
-// participant is in.
-func (a *Arena) first(ctx context.Context, o *Options, named bool) (done bool, err error) {
+// first makes this process, which has the gate and has reaped the dead, the first participant of an epoch, if
+// no participant is in.
+func (a *Arena) first(p *preparation, o *Options, named bool) (done bool, err error) {
 	if a.epochWord().phase() == epochRemoved || named && a.moved() {
 		return false, errMoved
 	}
@@ -239,17 +249,14 @@ func (a *Arena) first(ctx context.Context, o *Options, named bool) (done bool, e
 			return false, nil
 		}
 	}
-	w, _, _ := a.claimEpoch()
+	w, _, _ := a.claimEpoch(p)
 	if w == 0 {
 		return false, nil
 	}
 	a.u32(a.slot(a.mySlot) + slotAdmission).Store(admissionFirst)
 	crashpoint.Hit("arena.gate.claimed")
-	e, began, err := a.beginEpoch(ctx, w)
-	if err != nil {
-		return false, err
-	}
-	if o.replaces(a, e, old.untouched() && a.nobodyBegan(e.Dead)) {
+	e, began := a.beginEpoch(w)
+	if o.replaces(a, e, old.untouched() && a.nobodyBegan()) {
 		if !named {
 			return false, a.fail("arena.open", shmsync.ErrIncompatible, "an arena without a name cannot be made anew")
 		}

@@ -90,7 +90,7 @@ func claimantDies(t *testing.T, point string) {
 // A joiner that is stopped delays nobody, unless no participant is in and the joiner begins an
 // epoch. Then an Open with a context says for which process it waits.
 func TestStopAtTheGate(t *testing.T) {
-	for _, point := range []string{"arena.enter.live", "arena.gate.admitted", "arena.gate.opened"} {
+	for _, point := range []string{"arena.enter.live", "arena.gate.admitted", "arena.gate.preparing", "arena.gate.opened"} {
 		t.Run(point, func(t *testing.T) {
 			ta := newTestArena(t, 4)
 			var s *remote
@@ -106,7 +106,7 @@ func TestStopAtTheGate(t *testing.T) {
 			opts.OnFirst = func(*Arena, Epoch) error { first++; return nil }
 			a, err := Open(ta.name, &opts)
 			require.NoError(t, err)
-			if point == "arena.enter.live" {
+			if point == "arena.enter.live" || point == "arena.gate.preparing" {
 				require.Equal(t, 1, first)
 			} else {
 				require.Zero(t, first)

@@ -134,7 +134,7 @@ func tryRemove(name string, judged *os.File) (again bool, err error) {
 	if in, _ := a.anyIn(); in != 0 {
 		return false, a.busy("arena.remove")
 	}
-	w, in, _ := a.claimEpoch()
+	w, in, _ := a.claimEpoch(nil)
 	switch {
 	case in != 0:
 		return false, a.busy("arena.remove")

@@ -35,6 +35,16 @@ func emptyArena(t *testing.T) (name string) {
 	return name
 }
 
+// The first of an epoch in C waits for no joiner that is stopped while it reaps, and is told each death once.
+func TestFirstInCReapsTheDead(t *testing.T) {
+	for _, verb := range []string{"reap", "pending", "closing", "twice", "overwritten", "waiting"} {
+		t.Run(verb, func(t *testing.T) {
+			out, err := exec.Command(program(t, "firstreap.c"), verb, emptyArena(t)).CombinedOutput()
+			require.NoError(t, err, "%s", out)
+		})
+	}
+}
+
 // A process in C is told that its arena's file was removed.
 func TestOnDetachedInC(t *testing.T) { runFirsts(t, "detached", emptyArena(t)) }
 

@@ -1,0 +1,167 @@
+package arenakernel
+
+import (
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+)
+
+var _ = crashpoint.Register("arena.gate.preparing")
+
+// preparation is the reap of a joiner that found no participant in. The joiner reaps before it takes the
+// gate. So if it is stopped meanwhile, the other joiners do the same and go on without it. With the gate it only
+// checks that nothing is left to reap, and gives the gate back if something is.
+type preparation struct {
+	end     int64                 // after this time the joiner leaves the rest of a reap to its reaper, CLOCK_MONOTONIC ns; 0 before the first pass
+	reaped  map[int]fullSlotState // dead slots of which nothing is left that the joiner has to repair
+	earlier map[int]fullSlotState // slots of whose earlier participants the joiner has repaired what was left
+	waits   slotSet               // slots whose dead participant has not ended, or whose reap is not finished
+	waiting bool                  // waits is not empty
+}
+
+// fullSlotState is the state of a slot, and the bytes of its window: in another window, another participant can have
+// the same state word.
+type fullSlotState struct {
+	word   slotWord
+	window uint64
+}
+
+func (a *Arena) fullState(i int, w slotWord) fullSlotState {
+	_, window := a.windowOf(i)
+	return fullSlotState{w, window}
+}
+
+// gateBusy reports whether another process has the gate.
+func (a *Arena) gateBusy() bool {
+	locked, err := shmsync.ByteLocked(a.lock, gateByte)
+	return err == nil && locked
+}
+
+// prepare reaps all dead participants, and repairs what earlier ones left. It reports whether nothing is left to
+// do. While it waits for the end of dead processes, it looks at no other slots: many joiners may wait at once, and a
+// look at a slot that is not dead costs a system call.
+func (a *Arena) prepare(p *preparation) bool {
+	crashpoint.Hit("arena.gate.preparing")
+	if p.end == 0 {
+		p.end = shmsync.Monotonic() + takeTimeout
+		p.reaped, p.earlier = map[int]fullSlotState{}, map[int]fullSlotState{}
+	}
+	for full := false; !full; {
+		full = !p.waiting
+		only := p.waits
+		p.waits, p.waiting = slotSet{}, false
+		for i := 1; i <= a.geo.slots; i++ {
+			if i != a.mySlot && (full || only.has(i)) && !a.prepareSlot(p, i) {
+				p.waits[i/32] |= 1 << (i % 32)
+				p.waiting = true
+			}
+		}
+		if p.waiting {
+			return false
+		}
+	}
+	for i := 1; i <= a.geo.slots; i++ {
+		w := a.slotState(i)
+		s := a.fullState(i, w)
+		if dead := a.leftByEarlier(i, w); dead != 0 && p.earlier[i] != s {
+			a.repairEarlier(i, w, dead)
+			p.earlier[i] = s
+		}
+	}
+	return true
+}
+
+// prepareSlot reaps the participant in slot i if it is dead. It reports whether nothing is left to do.
+func (a *Arena) prepareSlot(p *preparation, i int) bool {
+	w := a.slotState(i)
+	dead := a.fullState(i, w.with(phaseDead))
+	if w.phase() != phaseDead && !a.surveyDead(i, w) || p.reaped[i] == dead {
+		return true
+	}
+	a.reap(i, w)
+	if s := a.slotState(i); s == w || s == dead.word {
+		// A stopped participant may hold the rest of the reap; the data is repaired already.
+		if !a.Gone(participantIn(i, w)) || shmsync.Monotonic() < p.end {
+			return false
+		}
+		p.reaped[i] = dead
+	}
+	return true
+}
+
+// prepared reports whether p has reaped every participant that is dead, and repaired what earlier ones left.
+func (a *Arena) prepared(p *preparation) bool {
+	for i := 1; i <= a.geo.slots; i++ {
+		w := a.slotState(i)
+		switch {
+		case i == a.mySlot:
+		case w.phase() == phaseDead || a.surveyDead(i, w):
+			if p.reaped[i] != a.fullState(i, w.with(phaseDead)) {
+				return false
+			}
+		case a.leftByEarlier(i, w) != 0 && p.earlier[i] != a.fullState(i, w):
+			return false
+		}
+	}
+	return true
+}
+
+// leftByEarlier returns the last of the earlier participants of slot i, in state w, if those may have left something
+// that is not reclaimed yet, and otherwise 0.
+func (a *Arena) leftByEarlier(i int, w slotWord) ParticipantID {
+	last := w.generation()
+	if w.taken() {
+		last = max(last, 1) - 1
+	}
+	if i == a.mySlot || w.phase() == phaseDead || last == 0 || a.u32(a.slot(i)+slotReclaimed).Load() >= last {
+		return 0
+	}
+	return makeParticipantID(i, last)
+}
+
+// repairEarlier repairs what dead, an earlier participant of slot i, has left. A joiner that takes over the slot of
+// a dead participant repairs it, too, but the joiner may be stopped. When it goes on, it repairs what is left then.
+func (a *Arena) repairEarlier(i int, w slotWord, dead ParticipantID) {
+	a.repairAll(dead, w.phase() == phaseJoining && a.owesAnybody(dead))
+}
+
+// recordMissing writes the death records that are missing of participants that were dead before this process
+// claimed the epoch. Their reapers are stopped, or the joiners that have taken over their slots are. A reaper that
+// goes on writes a second record, which readers skip.
+func (a *Arena) recordMissing() {
+	for i := 1; i <= a.geo.slots; i++ {
+		for tries := 0; i != a.mySlot && !a.recordMissingOf(i) && tries < 8; tries++ {
+		}
+	}
+}
+
+// recordMissingOf is recordMissing for slot i. It returns false if the slot changed.
+func (a *Arena) recordMissingOf(i int) bool {
+	w, s := a.slotState(i), a.slot(i)
+	dead := participantIn(i, w)
+	switch {
+	case w.phase() == phaseJoining && w.generation() > 1:
+		dead = makeParticipantID(i, w.generation()-1)
+	case w.phase() != phaseDead:
+		return true
+	}
+	defer a.beginAct(dead).end()
+	flags, pid, died, label := a.deathRecordFlags(i), a.u32(s+slotPID).Load(), a.u64(s+slotDied).Load(), a.getLabel(s+slotLabel)
+	if w.phase() == phaseJoining && (pid == 0 || !a.inherits(i, w) && (a.leftByEarlier(i, w) == 0 || a.hasRecord(dead))) {
+		return true // the words are those of the joiner
+	}
+	// A reaper, or a joiner that takes over the slot, writes the record before it overwrites these words.
+	if a.hasDeathRecord(dead) {
+		return true
+	}
+	if a.slotState(i) != w {
+		return false
+	}
+	a.putDeathRecord(deathRecordsOfDead, dead, flags, pid, died, label)
+	return true
+}
+
+// inherits reports whether the joiner in slot i, in state w, has taken the slot over from a dead participant, and has
+// not overwritten the words of that one yet. These words must have been read before.
+func (a *Arena) inherits(i int, w slotWord) bool {
+	return ParticipantID(a.u32(a.slot(i)+slotReaper).Load()) == participantIn(i, w)
+}

@@ -1,0 +1,62 @@
+//go:build linux
+
+package arenakernel
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// firstEpoch opens the arena as the first of an epoch, closes it, and returns what OnFirst was told.
+func firstEpoch(t *testing.T, ta *testArena) (got Epoch) {
+	t.Helper()
+	opts, firsts := ta.opts, 0
+	opts.OnFirst = func(_ *Arena, e Epoch) error {
+		firsts++
+		got = e
+		return nil
+	}
+	a, err := Open(ta.name, &opts)
+	require.NoError(t, err)
+	require.NoError(t, a.Close())
+	require.Equal(t, 1, firsts)
+	return got
+}
+
+// A reaper that goes on after an epoch has begun may record a death that the first of that epoch has recorded. The
+// next epoch is not told of it again.
+func TestDeathRecordedAgainIsTold(t *testing.T) {
+	ta := newTestArena(t, 4)
+	ta.join(t, "before").close(t)
+	p, dead := ta.peek(t), makeParticipantID(3, 7)
+	p.putDeathRecord(deathRecordsOfDead, dead, 0, 1, 2, "victim")
+	e := firstEpoch(t, ta)
+	require.False(t, e.Clean)
+	require.Equal(t, []string{"victim"}, labels(e.Dead))
+	p.putDeathRecord(deathRecordsOfDead, dead, 0, 1, 2, "victim")
+	e = firstEpoch(t, ta)
+	require.True(t, e.Clean)
+	require.Empty(t, e.Dead)
+}
+
+// A process that was stopped while it wrote a death record, and goes on when the ring has gone round, writes over the
+// record of another death. An epoch with a record that cannot be read any more is not clean.
+func TestOverwrittenDeathRecordLeavesNoCleanArena(t *testing.T) {
+	ta := newTestArena(t, 4)
+	ta.join(t, "before").close(t)
+	p := ta.peek(t)
+	hole := p.u64(hdrDeathRecordsTotal).Add(1) - 1
+	for k := range uint32(deathRecordDeaths - 1) {
+		p.putDeathRecord(deathRecordsOfDead, makeParticipantID(3, 7+k), deathRecordPending, 1, 2, "pending")
+	}
+	require.True(t, firstEpoch(t, ta).Clean)
+	p.putDeathRecord(deathRecordsOfDead, makeParticipantID(3, 999), 0, 1, 2, "victim")
+	o := p.deathRecord(deathRecordsOfDead, hole)
+	p.u64(o + deathRecordSeq).Store(0)
+	p.u32(o + deathRecordID).Store(uint32(makeParticipantID(3, 6)))
+	p.u32(o + deathRecordFlags).Store(deathRecordPending)
+	p.u64(o + deathRecordSeq).Store(hole + 1)
+	require.False(t, firstEpoch(t, ta).Clean)
+	require.True(t, firstEpoch(t, ta).Clean)
+}
