@@ -3417,11 +3417,13 @@ SHMI_FN void shmi_hold_signals(void)
 {
     if (shmi_signals_held == 0)
         shmi_block_signals();
-    shmi_signals_held++;
+    shmi_signals_held = shmi_signals_held + 1;
 }
 SHMI_FN void shmi_let_signals(void)
 {
-    if (--shmi_signals_held == 0)
+    unsigned held = shmi_signals_held - 1;
+    shmi_signals_held = held;
+    if (held == 0)
         shmi_unblock_signals();
 }
 /* A thread that sleeps for a queue lock does not hold it yet, and takes signals meanwhile. */
@@ -19911,7 +19913,7 @@ SHMI_FN int shmi_sem_acquire_slow(struct shmi_semaphore *s, uint64_t n, int64_t 
             while (shmi_now() < abs) { /* there will never be so many */
                 if (__atomic_load_n(&m->a->closing, __ATOMIC_SEQ_CST))
                     return shmi_fail(EBADF, "semaphore.acquire", m->queueLock.called, "this process closed the arena");
-                shmi_nap(shmi_min((uint64_t)(abs - shmi_now()), 100000000) + 1);
+                shmi_nap((int64_t)shmi_min((uint64_t)(abs - shmi_now()), 100000000) + 1);
             }
             return ETIMEDOUT;
         }

@@ -554,11 +554,13 @@ SHMI_FN void shmi_hold_signals(void)
 {
     if (shmi_signals_held == 0)
         shmi_block_signals();
-    shmi_signals_held++;
+    shmi_signals_held = shmi_signals_held + 1;
 }
 SHMI_FN void shmi_let_signals(void)
 {
-    if (--shmi_signals_held == 0)
+    unsigned held = shmi_signals_held - 1;
+    shmi_signals_held = held;
+    if (held == 0)
         shmi_unblock_signals();
 }
 /* A thread that sleeps for a queue lock does not hold it yet, and takes signals meanwhile. */

@@ -59,6 +59,53 @@ func TestHeaderCompiles(t *testing.T) {
 	require.NotZero(t, found)
 }
 
+// The header compiles without a warning in every language that it is for, with the warnings that
+// careful programs ask for: what they see of it must not fail their builds.
+func TestHeaderMatrix(t *testing.T) {
+	compiler(t)
+	dir := t.TempDir()
+	require.NoError(t, header(dir))
+	for _, c := range []struct {
+		compiler string
+		language string
+		standard []string // those of the compiler's names for one standard that it may know
+	}{
+		{"gcc", "c", []string{"c11", "c17", "c23 c2x"}},
+		{"clang", "c", []string{"c11", "c17", "c23 c2x"}},
+		{"g++", "c++", []string{"c++17", "c++20"}},
+		{"clang++", "c++", []string{"c++17", "c++20"}},
+	} {
+		for _, standard := range c.standard {
+			t.Run(c.compiler+" "+standard, func(t *testing.T) {
+				needsCompiler(t, c.compiler)
+				t.Parallel()
+				name := knownStandard(t, c.compiler, c.language, strings.Fields(standard))
+				for _, source := range []string{"declarations.c", "implementation.c"} {
+					out, err := exec.Command(c.compiler, "-x", c.language, "-std="+name, "-fsyntax-only", "-I"+dir,
+						"-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wpedantic", "-Werror", filepath.Join("testdata", source)).CombinedOutput()
+					require.NoError(t, err, "%s: %s", source, out)
+				}
+			})
+		}
+	}
+}
+
+// knownStandard is the first of the names that the compiler knows.
+func knownStandard(t *testing.T, compiler, language string, names []string) string {
+	t.Helper()
+	var out []byte
+	for _, name := range names {
+		cmd := exec.Command(compiler, "-x", language, "-std="+name, "-fsyntax-only", "-")
+		cmd.Stdin = strings.NewReader("int main(void);\n")
+		var err error
+		if out, err = cmd.CombinedOutput(); err == nil {
+			return name
+		}
+	}
+	t.Skipf("needs a %s that knows %v: %s", compiler, names, out)
+	return ""
+}
+
 // The C programs under the sanitizers: what they report ends the program, and so fails
 // the test that runs again here.
 func TestSanitizers(t *testing.T) {
