@@ -24,6 +24,8 @@ type Hold struct {
 	Key   *uint64       // which one, where there are several
 	Since int64         // CLOCK_MONOTONIC, ns; 0 where it is unknown
 	Note  string        // more, in words
+
+	AtLeast bool // the hold began at Since, when a waiter met it, or earlier
 }
 
 // The values of Hold.Mode.

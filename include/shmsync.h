@@ -1759,7 +1759,8 @@ typedef struct shmi_mutex_words {
     uint32_t pays;
     uint64_t poller;
     uint64_t handed;
-    uint64_t pad1_[2];
+    uint64_t metSince;   /* for people: a waiter met the hold then, CLOCK_MONOTONIC ns. Atomic. */
+    uint64_t metHold;    /* for people: owner word << 32 | wake word of that hold. Atomic. */
     uint64_t counts[8];  /* for people; see compatCounted */
 } shmi_mutex_words;
 
@@ -1810,6 +1811,8 @@ SHMI_AT(shmi_mutex_words, counts, 128);
 SHMI_AT(shmi_mutex_words, pays, 92);
 SHMI_AT(shmi_mutex_words, poller, 96);
 SHMI_AT(shmi_mutex_words, handed, 104);
+SHMI_AT(shmi_mutex_words, metSince, 112);
+SHMI_AT(shmi_mutex_words, metHold, 120);
 SHMI_ASSERT(sizeof(shmi_mutex_words) == 192, "shmi_mutex_words");
 SHMI_AT(shmi_log_head, state, 0);
 SHMI_AT(shmi_log_head, size, 8);
@@ -11457,6 +11460,7 @@ enum { SHMI_kindHeld, SHMI_kindBiased, SHMI_kindReserved, SHMI_kindOwnerDead, SH
 #define SHMI_MUTEX_KIND SHMI_KIND('M', 'U', 'T', 'X')
 enum { SHMI_mutexVersion = 1, SHMI_biasAfter = 4096, SHMI_biasMost = 1 << 20 };
 #define SHMI_STARVE_AFTER 1000000
+#define SHMI_METFUTURE UINT64_C(60000000000) /* later dates are those of another boot, or wrong */
 #define SHMI_HAND_OFF_EVERY 1000000
 #define SHMI_UNFENCED_SLEEP 1000000
 #define SHMI_HANDED_LOCALLY UINT64_C(1) /* in the word handed: a hand-off inside a process */
@@ -11820,12 +11824,32 @@ SHMI_FN int shmi_mutex_blocks(shmi_mutex *m, uint32_t o, int slept)
     return 0;
 }
 
+/* Dates the hold that the caller has seen after it announced itself, for tools. A hold is
+ * identified by owner word o and the announced wake word v. metSince only grows, so the date of
+ * an earlier hold is never taken for that of this one. */
+SHMI_FN void shmi_mutex_meet(shmi_mutex *m, uint32_t o, uint32_t v)
+{
+    const uint64_t hold = (uint64_t)o << 32 | v;
+    uint64_t now, old;
+    int i;
+    if (m->queueLock || !shmi_owner_held(o) || shmi_ld64(&m->w->metHold) == hold)
+        return; /* or another waiter has dated it */
+    now = (uint64_t)shmi_now(); /* after the hold was seen, so the hold is older */
+    for (i = 0; i < 4; i++) { /* others date it, too: without a date its age stays unknown */
+        old = shmi_ld64(&m->w->metSince);
+        if ((old >= now && old - now < SHMI_METFUTURE) || shmi_cas64(&m->w->metSince, old, now)) {
+            shmi_st64(&m->w->metHold, hold);
+            return;
+        }
+    }
+}
+
 /* Ends a wait that got the lock. Others may be asleep, and the wake that got us here
  * took their announcement down. */
 SHMI_FN void shmi_mutex_took(shmi_mutex_wait *w)
 {
     if (w->slept)
-        shmi_wake_word_announce(&w->m->line);
+        shmi_mutex_meet(w->m, shmi_ld32(w->m->own), shmi_wake_word_announce(&w->m->line)); /* those that still sleep do not */
     if (w->starving)
         shmi_cas32(&w->m->w->starving, shmi_self(w->m->a), 0);
 }
@@ -11921,6 +11945,7 @@ SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
     if (!shmi_mutex_blocks(m, o, w->slept))
         return SHMI_AGAIN;
     w->slept = 1;
+    shmi_mutex_meet(m, o, v);
     sleep_spec.word = m->wake;
     sleep_spec.val = v;
     sleep_spec.object = m->object;

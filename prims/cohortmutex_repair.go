@@ -63,7 +63,7 @@ func inspectCohort(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspe
 	i.State = word.String()
 	i.Counts = countsOf(a, &w.global.counts).tell()
 	on := i.owner(word, arenakernel.ParticipantID(w.global.died.Load()&arenakernel.ParticipantIDMask))
-	i.date(on, countsOf(a, &w.global.counts))
+	i.dateMutex(on, a, &w.global)
 	i.mutexRest(&w.global)
 	i.waits(waitsOn(mutexWakeOff, mutexPollerOff), "lock", on)
 	i.word("nodes", uint64(atomic.LoadUint32(&w.nodes)), "%d local locks", nodes)

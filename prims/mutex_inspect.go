@@ -13,7 +13,7 @@ func inspectMutex(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspec
 	i.State = word.String()
 	i.Counts = countsOf(a, &w.counts).tell()
 	on := i.owner(word, arenakernel.ParticipantID(w.died.Load()&arenakernel.ParticipantIDMask))
-	i.date(on, countsOf(a, &w.counts))
+	i.dateMutex(on, a, w)
 	i.mutexRest(w)
 	switch l, err := mutexLog(a, o, w); {
 	case err != nil:

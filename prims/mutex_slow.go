@@ -228,7 +228,8 @@ func (w *waiter) acquire(mayRepair bool) error {
 // cleared their announcement.
 func (w *waiter) took() {
 	if w.slept {
-		w.m.wakeWord.Announce()
+		v := w.m.wakeWord.Announce()
+		w.m.meet(ownerWord(w.m.owner.Load()), uint32(v)) // those that still sleep do not meet this hold
 	}
 	if w.starving {
 		w.m.words.starving.CompareAndSwap(uint32(w.m.name), 0)
@@ -273,6 +274,7 @@ func (w *waiter) sleep() park.Result {
 	}
 	w.variant.bound(&sleepSpec, w.since, now)
 	w.slept = true
+	m.meet(o, uint32(v))
 	sleepSpec.Owner, sleepSpec.Since = o.participant(), w.since
 	if w.dying = o.held() && !m.a.Current(o.participant()); w.dying {
 		sleepSpec.Owner, sleepSpec.Bounded = 0, w.exit.next()

@@ -35,7 +35,9 @@ func inspectRWMutex(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Insp
 			mode = arenakernel.HoldRecovering
 		}
 		gate = i.hold(arenakernel.Hold{Owner: g.participant(), Mode: mode})
-		i.date(gate, countsOf(a, &w.writers.counts))
+		if g.participant() == ownerWord(w.writers.owner.Load()).participant() {
+			i.dateMutex(gate, a, &w.writers) // from the begin of the writers' turn
+		}
 	}
 	count, waiting := uint64(0), uint64(0)
 	for slot := 1; slot <= w.used(); slot++ {
@@ -72,7 +74,7 @@ func inspectRWMutex(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Insp
 			}
 			writers = i.hold(h)
 			if h.Mode == arenakernel.HoldUpgradable {
-				i.date(writers, countsOf(a, &w.writers.counts))
+				i.dateMutex(writers, a, &w.writers)
 				i.State += fmt.Sprintf(", held upgradable by %v", h.Owner)
 			}
 		}

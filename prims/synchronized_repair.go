@@ -42,7 +42,7 @@ func inspectSynchronized(a *arenakernel.Arena, o arenakernel.Object) arenakernel
 	i.State = fmt.Sprintf("%d commits, %v", commits, word)
 	i.Counts = countsOf(a, &w.lock.counts).tell()
 	on := i.owner(word, 0)
-	i.date(on, countsOf(a, &w.lock.counts))
+	i.dateMutex(on, a, &w.lock)
 	i.word("current", commits, "%d commits, copy %d is valid", commits, commits&1)
 	i.mutexRest(&w.lock)
 	i.waits(waitsOn(mutexWakeOff, mutexPollerOff), "lock", on)

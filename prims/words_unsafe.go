@@ -38,8 +38,8 @@ type mutexWords struct {
 	pays    atomic.Uint32 // what spinning has paid lately, see park; a hint
 	poller  atomic.Uint64 // head of the list of poller nodes; see arenakernel.EachPollerNode
 	handed  atomic.Uint64 // when the lock was last handed over, CLOCK_MONOTONIC ns; a hint
-	_       [16]byte
-	counts  countWords // the counters of the object whose first words these are
+	met     metWords      // when a waiter has met the present holder
+	counts  countWords    // the counters of the object whose first words these are
 }
 
 // futexWords is the body of a Futex, 128 bytes.
@@ -69,6 +69,7 @@ var (
 	_ = [1]struct{}{}[unsafe.Offsetof(mutexWords{}.pays)-92]
 	_ = [1]struct{}{}[unsafe.Offsetof(mutexWords{}.poller)-96]
 	_ = [1]struct{}{}[unsafe.Offsetof(mutexWords{}.handed)-104]
+	_ = [1]struct{}{}[unsafe.Offsetof(mutexWords{}.met)-112]
 	_ = [1]struct{}{}[unsafe.Offsetof(mutexWords{}.counts)-128]
 	_ = [1]struct{}{}[unsafe.Sizeof(mutexWords{})-192]
 

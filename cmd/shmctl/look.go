@@ -319,7 +319,7 @@ func showText(s *session, d *document, snap *snapshot) error {
 		fmt.Fprintln(s.stdout, "held:")
 		t := newTable(s.stdout, "  MODE", "BY", "NAME", "FOR", "NOTE")
 		for _, h := range d.Holds {
-			t.row("  "+what(h.Mode, h.Key, h.Count), snap.Short(h.Owner), h.Owner, diagnose.Age(h.AgeNs), h.Note)
+			t.row("  "+what(h.Mode, h.Key, h.Count), snap.Short(h.Owner), h.Owner, diagnose.HoldAge(&h), h.Note)
 		}
 		t.flush()
 	}
@@ -352,7 +352,7 @@ func (c *locksCmd) Run(s *session) error {
 		t := newTable(s.stdout, "OBJECT", "TYPE", "MODE", "BY", "NAME", "FOR", "WAITERS", "NOTE")
 		for _, h := range d.Holds {
 			o := &snap.Objects[h.ObjectIndex]
-			t.row(h.Object, o.Type, what(h.Mode, h.Key, h.Count), snap.Short(h.Owner), h.Owner, diagnose.Age(h.AgeNs), strconv.Itoa(len(o.Waits)), h.Note)
+			t.row(h.Object, o.Type, what(h.Mode, h.Key, h.Count), snap.Short(h.Owner), h.Owner, diagnose.HoldAge(&h), strconv.Itoa(len(o.Waits)), h.Note)
 		}
 		err := t.flush()
 		writeFindings(s.stdout, d.Findings)

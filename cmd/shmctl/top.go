@@ -214,7 +214,7 @@ func topText(b *bytes.Buffer, snap, before *snapshot, now time.Time) {
 		holder, held := "", ""
 		if len(o.Holds) > 0 {
 			h := &snap.Holds[o.Holds[0]]
-			holder, held = snap.Short(h.Owner), diagnose.Age(h.AgeNs)
+			holder, held = snap.Short(h.Owner), diagnose.HoldAge(h)
 			if n := len(o.Holds) - 1; n > 0 {
 				holder += fmt.Sprintf(" +%d", n)
 			}

@@ -216,7 +216,8 @@ typedef struct shmi_mutex_words {
     uint32_t pays;
     uint64_t poller;
     uint64_t handed;
-    uint64_t pad1_[2];
+    uint64_t metSince;   /* for people: a waiter met the hold then, CLOCK_MONOTONIC ns. Atomic. */
+    uint64_t metHold;    /* for people: owner word << 32 | wake word of that hold. Atomic. */
     uint64_t counts[8];  /* for people; see compatCounted */
 } shmi_mutex_words;
 
@@ -267,6 +268,8 @@ SHMI_AT(shmi_mutex_words, counts, 128);
 SHMI_AT(shmi_mutex_words, pays, 92);
 SHMI_AT(shmi_mutex_words, poller, 96);
 SHMI_AT(shmi_mutex_words, handed, 104);
+SHMI_AT(shmi_mutex_words, metSince, 112);
+SHMI_AT(shmi_mutex_words, metHold, 120);
 SHMI_ASSERT(sizeof(shmi_mutex_words) == 192, "shmi_mutex_words");
 SHMI_AT(shmi_log_head, state, 0);
 SHMI_AT(shmi_log_head, size, 8);

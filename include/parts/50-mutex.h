@@ -6,6 +6,7 @@ enum { SHMI_kindHeld, SHMI_kindBiased, SHMI_kindReserved, SHMI_kindOwnerDead, SH
 #define SHMI_MUTEX_KIND SHMI_KIND('M', 'U', 'T', 'X')
 enum { SHMI_mutexVersion = 1, SHMI_biasAfter = 4096, SHMI_biasMost = 1 << 20 };
 #define SHMI_STARVE_AFTER 1000000
+#define SHMI_METFUTURE UINT64_C(60000000000) /* later dates are those of another boot, or wrong */
 #define SHMI_HAND_OFF_EVERY 1000000
 #define SHMI_UNFENCED_SLEEP 1000000
 #define SHMI_HANDED_LOCALLY UINT64_C(1) /* in the word handed: a hand-off inside a process */

@@ -240,12 +240,32 @@ SHMI_FN int shmi_mutex_blocks(shmi_mutex *m, uint32_t o, int slept)
     return 0;
 }
 
+/* Dates the hold that the caller has seen after it announced itself, for tools. A hold is
+ * identified by owner word o and the announced wake word v. metSince only grows, so the date of
+ * an earlier hold is never taken for that of this one. */
+SHMI_FN void shmi_mutex_meet(shmi_mutex *m, uint32_t o, uint32_t v)
+{
+    const uint64_t hold = (uint64_t)o << 32 | v;
+    uint64_t now, old;
+    int i;
+    if (m->queueLock || !shmi_owner_held(o) || shmi_ld64(&m->w->metHold) == hold)
+        return; /* or another waiter has dated it */
+    now = (uint64_t)shmi_now(); /* after the hold was seen, so the hold is older */
+    for (i = 0; i < 4; i++) { /* others date it, too: without a date its age stays unknown */
+        old = shmi_ld64(&m->w->metSince);
+        if ((old >= now && old - now < SHMI_METFUTURE) || shmi_cas64(&m->w->metSince, old, now)) {
+            shmi_st64(&m->w->metHold, hold);
+            return;
+        }
+    }
+}
+
 /* Ends a wait that got the lock. Others may be asleep, and the wake that got us here
  * took their announcement down. */
 SHMI_FN void shmi_mutex_took(shmi_mutex_wait *w)
 {
     if (w->slept)
-        shmi_wake_word_announce(&w->m->line);
+        shmi_mutex_meet(w->m, shmi_ld32(w->m->own), shmi_wake_word_announce(&w->m->line)); /* those that still sleep do not */
     if (w->starving)
         shmi_cas32(&w->m->w->starving, shmi_self(w->m->a), 0);
 }
@@ -341,6 +361,7 @@ SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
     if (!shmi_mutex_blocks(m, o, w->slept))
         return SHMI_AGAIN;
     w->slept = 1;
+    shmi_mutex_meet(m, o, v);
     sleep_spec.word = m->wake;
     sleep_spec.val = v;
     sleep_spec.object = m->object;

@@ -43,6 +43,8 @@ type Hold struct {
 	Key   *uint64       // which one, if the object has several
 	Since int64         // CLOCK_MONOTONIC, ns; 0 if it is not known
 	Note  string        // more, in words
+
+	AtLeast bool // the hold began at Since or earlier
 }
 
 // Wait is a wait of a participant's goroutines for an object.

@@ -90,3 +90,45 @@ func TestWaitKeepsItsDate(t *testing.T) {
 		}
 	}
 }
+
+// In an arena without counters a waiter of either language dates the hold that it meets.
+func TestWaiterDatesHold(t *testing.T) {
+	for _, open := range []string{"mutex", "rw"} {
+		for _, langs := range [][2]string{{"c", "c"}, {"go", "c"}, {"c", "go"}} {
+			t.Run(open+"/"+langs[0]+", "+langs[1], func(t *testing.T) {
+				t.Parallel()
+				name := newArena(t)
+				holder, waiter := newAgent(t, langs[0], name, "holder"), newAgent(t, langs[1], name, "waiter")
+				off := holder.do(t, open+".open", "x")
+				waiter.do(t, open+".open", "x")
+				a, err := arena.Attach(name, &arena.Options{Label: "tool"})
+				require.NoError(t, err)
+				defer a.Close()
+				o, err := a.Object(arena.Offset(off))
+				require.NoError(t, err)
+				hold := func() (h arena.Hold) {
+					for _, h = range a.Inspect(o).Holds {
+						if h.Mode == arena.HoldExclusive {
+							return h
+						}
+					}
+					return arena.Hold{}
+				}
+				for range 3 { // the date of a hold is not taken for that of the next one
+					before := shmsync.Monotonic()
+					holder.do(t, open+".lock", "x")
+					require.Zero(t, hold().Since)
+					end := waiter.start(t, open+".lock", "x")
+					eventually(t, "the hold has a date", name, func() bool { return hold().Since != 0 })
+					h := hold()
+					require.True(t, h.AtLeast)
+					require.GreaterOrEqual(t, h.Since, before)
+					require.LessOrEqual(t, h.Since, shmsync.Monotonic())
+					holder.do(t, open+".unlock", "x")
+					end.must(t)
+					waiter.do(t, open+".unlock", "x")
+				}
+			})
+		}
+	}
+}

@@ -189,7 +189,7 @@ func (s *Snapshot) addObjects() {
 		for _, h := range look.Holds {
 			o.Holds = append(o.Holds, len(s.Holds))
 			s.Holds = append(s.Holds, Hold{
-				Object: o.Name, Owner: h.Owner.String(), Mode: h.Mode, Count: h.Count, Key: h.Key, AgeNs: s.ageOf(h.Since), Note: h.Note,
+				Object: o.Name, Owner: h.Owner.String(), Mode: h.Mode, Count: h.Count, Key: h.Key, AgeNs: s.ageOf(h.Since), AtLeast: h.AtLeast, Note: h.Note,
 				ObjectIndex: len(s.Objects),
 			})
 			s.count(h.Owner, func(p *Participant) { p.Holds++ })

@@ -38,6 +38,14 @@ func Age(ns *int64) string {
 	return Short(time.Duration(*ns))
 }
 
+// HoldAge renders the age of a hold, with "≥" if the hold may be older.
+func HoldAge(h *Hold) string {
+	if h.AgeNs != nil && h.AtLeast {
+		return "≥" + Age(h.AgeNs)
+	}
+	return Age(h.AgeNs)
+}
+
 // Short names a participant in a table: label, pid and ID.
 func (s *Snapshot) Short(name string) string {
 	if i, ok := s.who[name]; ok {

@@ -109,6 +109,8 @@ type Hold struct {
 	AgeNs  *int64  `json:"age_ns"`
 	Note   string  `json:"note,omitempty"`
 
+	AtLeast bool `json:"age_at_least,omitempty"` // the hold is that old or older
+
 	ObjectIndex int `json:"-"` // in the snapshot
 }
 

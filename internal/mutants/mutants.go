@@ -19,7 +19,7 @@ var generalMutants = []mutant{
 	{
 		name: "drop the waiters bit", // of the waiters that stay asleep, by the one that was woken
 		file: "prims/mutex_slow.go",
-		old:  "\tif w.slept {\n\t\tw.m.wakeWord.Announce()\n\t}\n",
+		old:  "\tif w.slept {\n\t\tv := w.m.wakeWord.Announce()\n\t\tw.m.meet(ownerWord(w.m.owner.Load()), uint32(v)) // those that still sleep do not meet this hold\n\t}\n",
 		new:  "",
 		pkg:  "prims", run: "TestMutexHammer$|TestMutexHammerElsewhere", tags: withPoints, env: noLooks,
 	},

@@ -1,0 +1,94 @@
+package prims
+
+import (
+	"structs"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/arenakernel"
+)
+
+// metWords date the present hold of a mutex from below, for tools. The fast path of Lock does not
+// read the clock. So a waiter that goes to sleep dates the hold that it waits for: the hold is at
+// least as old. A waiter that has slept dates the hold that it gets. The words share a cache line with the wake word, which the waiter has just written.
+//
+// A hold is identified by the owner word and the wake word, while the wake word is announced. A
+// release by another process changes the former, and a release by the same process changes the
+// latter, because it finds the announcement. So the date of an earlier hold is not taken for that
+// of a later one. There is one exception: if another goroutine of the same process takes the lock
+// between the release and the wake, the date of the earlier hold counts until the wake.
+type metWords struct {
+	_ structs.HostLayout
+	// since is when a waiter met a hold, CLOCK_MONOTONIC ns. It only grows, unless it is in the
+	// future. So a waiter that was stopped before it stored hold leaves a date that is too late, and
+	// never one too early.
+	//   writers: waiters, before they sleep
+	//   readers: tools, and waiters
+	//   order:   seq-cst, against hold
+	//   futex:   none
+	//   crash:   any value is consistent
+	since atomic.Uint64
+	// hold identifies that hold: the owner word in the upper half, the wake word in the lower.
+	//   writers: waiters, before they sleep
+	//   readers: tools, and waiters
+	//   order:   seq-cst, after since
+	//   futex:   none
+	//   crash:   any value is consistent
+	hold atomic.Uint64
+}
+
+var (
+	_ = [1]struct{}{}[unsafe.Offsetof(metWords{}.since)-0]
+	_ = [1]struct{}{}[unsafe.Offsetof(metWords{}.hold)-8]
+	_ = [1]struct{}{}[unsafe.Sizeof(metWords{})-16]
+)
+
+// metFuture is how far in the future a date may be that another waiter has written since this one
+// read the clock, in nanoseconds. A later date is that of another boot, or a peer's error.
+const metFuture = 60e9
+
+// meet dates the hold that the caller has seen after it announced itself: o is the owner word, v
+// the announced wake word. Nobody asks for the age of a queue lock.
+func (x *Mutex) meet(o ownerWord, v uint32) {
+	hold := uint64(o)<<32 | uint64(v)
+	m := &x.words.met
+	if x.queueLock || !o.held() || m.hold.Load() == hold {
+		return // or another waiter has dated it
+	}
+	now := uint64(shmsync.Monotonic()) // after the hold was seen, so the hold is older
+	for range metTries {
+		old := m.since.Load()
+		if old >= now && old-now < metFuture || m.since.CompareAndSwap(old, now) {
+			m.hold.Store(hold)
+			return
+		}
+	}
+}
+
+// metTries bounds how often a waiter tries to date a hold while other waiters do so. Without a
+// date the age of the hold stays unknown.
+const metTries = 4
+
+// metSince returns a date at which the present hold had begun, or 0.
+func (w *mutexWords) metSince() int64 {
+	v, o := w.wake.Load(), w.owner.Load()
+	hold := w.met.hold.Load()
+	since := w.met.since.Load()
+	if v&1 == 0 || hold != uint64(o)<<32|uint64(v) || hold != w.met.hold.Load() || o != w.owner.Load() || v != w.wake.Load() {
+		return 0
+	}
+	return int64(since)
+}
+
+// dateMutex adds to the given holds when they began or, if no process has counted that, a date at
+// which they had begun.
+func (i *inspection) dateMutex(holds []int, a *arenakernel.Arena, w *mutexWords) {
+	i.date(holds, countsOf(a, &w.counts))
+	for _, h := range holds {
+		if i.Holds[h].Since == 0 {
+			i.Holds[h].Since = w.metSince()
+			i.Holds[h].AtLeast = i.Holds[h].Since != 0
+		}
+	}
+}
