@@ -1,0 +1,222 @@
+"""libshmsync: where it is, its types and its functions."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import sys
+from typing import Any, Callable, ClassVar, List, Optional, Sequence, Tuple
+
+from . import errors
+
+__all__: List[str] = []
+
+SONAME = "libshmsync.so.0"
+
+# The layout of arenas and the size of machine words, as SHMSYNC_ABI of the header has them.
+ABI = 4 << 8 | 8
+
+if not sys.platform.startswith("linux") or ctypes.sizeof(ctypes.c_void_p) != 8:
+    raise ImportError("shmsync needs Linux and a 64-bit Python")
+
+
+def _load() -> str:
+    """Return the name under which the library is loaded."""
+    named = os.environ.get("SHMSYNC_LIBRARY")
+    if named:
+        return named
+    beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), SONAME)
+    return beside if os.path.exists(beside) else SONAME
+
+
+PATH = _load()
+try:
+    # A call of a function of CDLL releases the global interpreter lock, and one of PyDLL keeps it.
+    released = ctypes.CDLL(PATH)
+    kept = ctypes.PyDLL(PATH)
+except OSError as failure:
+    raise ImportError(
+        f"shmsync cannot load {PATH}: {failure}. Build the library with 'make -C c' in the repository of shmsync, "
+        "and install it, or set SHMSYNC_LIBRARY to its path"
+    ) from failure
+
+
+class Handle(ctypes.Structure):
+    """A handle on any object: they all have this form."""
+
+    _fields_ = [("impl", ctypes.c_void_p), ("serial", ctypes.c_uint64)]
+
+
+class Timespec(ctypes.Structure):
+    """An absolute CLOCK_MONOTONIC time."""
+
+    _fields_ = [("tv_sec", ctypes.c_int64), ("tv_nsec", ctypes.c_int64)]
+
+
+class RawParticipant(ctypes.Structure):
+    """shmsync_participant."""
+
+    _fields_ = [
+        ("slot", ctypes.c_uint32),
+        ("generation", ctypes.c_uint32),
+        ("pid", ctypes.c_uint32),
+        ("missed", ctypes.c_uint32),
+        ("died_ns", ctypes.c_int64),
+        ("label", ctypes.c_char * 64),
+    ]
+
+
+class Lease(ctypes.Structure):
+    """shmsync_lease."""
+
+    _fields_ = [
+        ("impl", ctypes.c_void_p),
+        ("serial", ctypes.c_uint64),
+        ("seq", ctypes.c_uint64),
+        ("state", ctypes.c_uint64),
+        ("at", ctypes.c_uint32),
+        ("attempts", ctypes.c_uint32),
+    ]
+
+
+class Options(ctypes.Structure):
+    """What every struct of options begins with."""
+
+    _fields_: ClassVar[Sequence[Tuple[str, Any]]] = [("struct_size", ctypes.c_uint32), ("flags", ctypes.c_uint32)]
+
+    def __init__(self, **values: Any) -> None:
+        super().__init__(struct_size=ctypes.sizeof(self), **values)
+
+
+class ArenaOptions(Options):
+    """shmsync_arena_options."""
+
+    _fields_ = [
+        ("size", ctypes.c_uint64),
+        ("max_participants", ctypes.c_uint32),
+        ("mode", ctypes.c_uint32),
+        ("label", ctypes.c_char_p),
+        ("trust_uids", ctypes.c_void_p),
+        ("n_trust_uids", ctypes.c_size_t),
+        ("attach_only", ctypes.c_int),
+        ("kernel_io", ctypes.c_int),
+        ("on_first", ctypes.c_void_p),
+        ("on_first_arg", ctypes.c_void_p),
+        ("recreate", ctypes.c_uint32),
+        ("lifetime", ctypes.c_int),
+        ("gate_timeout_ns", ctypes.c_int64),
+        ("on_detached", ctypes.c_void_p),
+        ("on_detached_arg", ctypes.c_void_p),
+    ]
+
+
+class MutexOptions(Options):
+    """shmsync_mutex_options."""
+
+    _fields_ = [
+        ("policy", ctypes.c_int),
+        ("spin_ns", ctypes.c_int64),
+        ("checked", ctypes.c_int),
+        ("repair", ctypes.c_void_p),
+        ("repair_arg", ctypes.c_void_p),
+        ("log_bytes", ctypes.c_uint64),
+    ]
+
+
+class RWMutexOptions(Options):
+    """shmsync_rwmutex_options."""
+
+    _fields_ = [
+        ("policy", ctypes.c_int),
+        ("repair", ctypes.c_void_p),
+        ("repair_arg", ctypes.c_void_p),
+        ("spin_ns", ctypes.c_int64),
+    ]
+
+
+class SemaphoreOptions(Options):
+    """shmsync_semaphore_options."""
+
+    _fields_ = [("transferable", ctypes.c_int), ("initial", ctypes.c_int64), ("spin_ns", ctypes.c_int64)]
+
+
+class EventOptions(Options):
+    """shmsync_event_options."""
+
+    _fields_ = [
+        ("auto_reset", ctypes.c_int),
+        ("bidirectional", ctypes.c_int),
+        ("set", ctypes.c_int),
+        ("spin_ns", ctypes.c_int64),
+    ]
+
+
+class SequencerOptions(Options):
+    """shmsync_sequencer_options."""
+
+    _fields_ = [("initial", ctypes.c_uint64), ("spin_ns", ctypes.c_int64)]
+
+
+class QueueOptions(Options):
+    """shmsync_queue_options."""
+
+    _fields_ = [("capacity", ctypes.c_uint32), ("layout", ctypes.c_uint64), ("spin_ns", ctypes.c_int64)]
+
+
+class SynchronizedOptions(Options):
+    """shmsync_synchronized_options."""
+
+    _fields_ = [("initial", ctypes.c_void_p), ("layout", ctypes.c_uint64), ("spin_ns", ctypes.c_int64)]
+
+
+Repair = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+OnParticipant = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(RawParticipant), ctypes.c_void_p)
+OnDeath = ctypes.CFUNCTYPE(None, ctypes.POINTER(RawParticipant), ctypes.c_void_p)
+
+
+def function(name: str, *argtypes: Any, result: Any = ctypes.c_int, keep_gil: bool = False) -> Callable[..., Any]:
+    """Return the library's function of that name.
+
+    Without argtypes it takes pointers only: results of byref, ctypes objects, bytes and None. keep_gil makes a call
+    cheaper, and is right only for a function that never waits.
+    """
+    f = (kept if keep_gil else released)["shmsync_" + name]
+    if argtypes:
+        f.argtypes = argtypes
+    f.restype = result
+    return f
+
+
+P = ctypes.c_void_p
+_error = function("error", result=ctypes.c_char_p, keep_gil=True)
+_who_died = function("who_died", keep_gil=True)
+
+
+def participant(raw: RawParticipant) -> errors.Participant:
+    """Copy a participant out of the library's memory."""
+    label: bytes = raw.label
+    return errors.Participant(raw.slot, raw.generation, raw.pid, label.decode("utf-8", "replace"), raw.died_ns)
+
+
+def failure_of(code: int) -> errors.Error:
+    """Return the exception for the last failure of the calling thread, whose result was code."""
+    text: bytes = (_error() or b"").rstrip(b": ")
+    died: Optional[errors.Participant] = None
+    if code in (errno.EOWNERDEAD, errno.ENOTRECOVERABLE):
+        raw = RawParticipant()
+        if _who_died(ctypes.byref(raw)) == 0:
+            died = participant(raw)
+    return errors.make(code, text.decode("utf-8", "replace"), died)
+
+
+def check(code: int) -> None:
+    """Raise the exception for a result that is not 0."""
+    if code != 0:
+        raise failure_of(code)
+
+
+def version() -> str:
+    """Return the version of the loaded library, such as "0.1.0"."""
+    text: bytes = function("version", result=ctypes.c_char_p)()
+    return text.decode()

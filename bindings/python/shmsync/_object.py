@@ -1,0 +1,129 @@
+"""What all objects of an arena have in common."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any, Callable, ClassVar, Dict, Optional, Tuple, Type, TypeVar
+
+from . import _library
+from ._library import Handle, P, check
+
+if TYPE_CHECKING:
+    from .arena import Arena
+
+__all__ = ["Object"]
+
+T = TypeVar("T", bound="Object")
+
+_I64 = ctypes.c_int64
+_U64 = ctypes.c_uint64
+
+
+class Object:
+    """An object of an arena, as this process has it open.
+
+    Processes that open the same name have the same object. A name of None makes a fresh anonymous object, which
+    other processes open by its offset. An object is deleted with :meth:`Arena.delete`, when no process has it open.
+
+    An object can be an argument of a process that multiprocessing starts by ``spawn`` or ``forkserver``: the new
+    process opens the arena and the object. A child of ``fork`` gets :class:`Forked` from every call, and opens them
+    itself.
+    """
+
+    # The name in the functions of the library, and the C type of the number that its open takes after the name.
+    _kind: ClassVar[str]
+    _number: ClassVar[Optional[Any]] = None
+    # Whether the functions that attach and that open by offset take the number, too.
+    _number_always: ClassVar[bool] = False
+    _bound: ClassVar[Dict[Tuple[str, str], Callable[..., Any]]] = {}
+
+    def _open(self, arena: Arena, name: Optional[str], create: bool, options: Any, number: Optional[int] = None) -> None:
+        """Open the object by its name, and create it if it does not exist and create is true."""
+        self._begin(arena, name)
+        takes = self._number is not None and (create or self._number_always)
+        numbers, given = ((self._number,), (number,)) if takes else ((), ())
+        call = self._function("open" if create else "attach", P, P, *numbers, P, P)
+        pointer = None if options is None else ctypes.byref(options)
+        check(call(arena._pointer(), None if name is None else name.encode(), *given, pointer, self._ref))
+        self._opened = True
+
+    def _begin(self, arena: Arena, name: Optional[str]) -> None:
+        self._opened = False
+        self._closer = self._function("close")
+        self._arena = arena
+        self._name = name
+        self._handle = Handle()
+        self._ref: Any = ctypes.byref(self._handle)
+
+    def _open_at(self, arena: Arena, offset: int, number: Optional[int] = None) -> None:
+        self._begin(arena, None)
+        numbers = (self._number,) if self._number_always else ()
+        given = (number,) if self._number_always else ()
+        check(self._function("at", P, _U64, *numbers, P)(arena._pointer(), offset, *given, self._ref))
+        self._opened = True
+
+    @classmethod
+    def _function(cls, verb: str, *argtypes: Any, result: Any = ctypes.c_int) -> Callable[..., Any]:
+        """Return the library's function for a verb of this kind of object. It is the same at each call."""
+        key = (cls._kind, verb)
+        f = Object._bound.get(key)
+        if f is None:
+            f = Object._bound[key] = _library.function(f"{cls._kind}_{verb}", *argtypes, result=result)
+        return f
+
+    @property
+    def arena(self) -> Arena:
+        """The arena that has the object."""
+        return self._arena
+
+    @property
+    def name(self) -> Optional[str]:
+        """The name by which this process opened the object, or None."""
+        return self._name
+
+    @property
+    def offset(self) -> int:
+        """The position of the object in the arena, which is the same in every process. 0 if it is closed."""
+        return int(self._function("offset", P, result=_U64)(self._ref))
+
+    def close(self) -> None:
+        """Give this opening of the object back. What the process holds of it stays held.
+
+        Every later call of this Python object raises :class:`Closed`. No other thread may be in a call of it.
+        """
+        if self._opened:
+            self._opened = False
+            check(self._closer(self._ref))
+
+    def __del__(self) -> None:
+        if getattr(self, "_opened", False):
+            self._opened = False
+            self._closer(self._ref)
+
+    def __repr__(self) -> str:
+        what = repr(self._name) if self._name is not None else f"at {self.offset:#x}"
+        return f"<shmsync.{type(self).__name__} {what}>"
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        return (_reopened, (type(self), self._arena, self._name, self.offset, self._parts()))
+
+    def _parts(self) -> Tuple[Any, ...]:
+        """What besides the offset is needed to open the object in another process."""
+        return ()
+
+    @classmethod
+    def at(cls: Type[T], arena: Arena, offset: int) -> T:
+        """Open the object at an offset that another process got from :attr:`offset`."""
+        return cls._reopen(arena, offset)
+
+    @classmethod
+    def _reopen(cls: Type[T], arena: Arena, offset: int, *parts: Any) -> T:
+        self = cls.__new__(cls)
+        self._open_at(arena, offset)
+        return self
+
+
+def _reopened(cls: Type[T], arena: Arena, name: Optional[str], offset: int, parts: Tuple[Any, ...]) -> T:
+    self = cls._reopen(arena, offset, *parts)
+    self._name = name
+    return self

@@ -1,0 +1,285 @@
+"""Arenas: shared memory that processes join, and the bytes in it."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import enum
+import os
+import queue
+import threading
+import weakref
+from typing import Any, Callable, ClassVar, Dict, List, Optional, Tuple, Type, TypeVar
+
+from . import _library, errors
+from ._library import ABI, P, ArenaOptions, RawParticipant, check, function
+from .errors import Participant
+from .layout import layout_of
+
+__all__ = ["Arena", "Policy", "remove"]
+
+C = TypeVar("C")
+
+_U64 = ctypes.c_uint64
+_open = function("arena_open_abi", P, P, P, ctypes.c_uint32)
+_from_fd = function("arena_from_fd_abi", ctypes.c_int, P, P, ctypes.c_uint32)
+_close = function("arena_close", P)
+_remove = function("arena_remove", P)
+_self = function("arena_self", P, P)
+_participants = function("arena_participants", P, P, P)
+_on_death = function("arena_on_death", P, P, P)
+_size = function("arena_size", P, result=_U64)
+_delete = function("delete", P, P)
+_delete_at = function("delete_at", P, _U64)
+_alloc = function("alloc", P, _U64, P)
+_free = function("free", P, _U64)
+_at = function("at", P, _U64, _U64, result=ctypes.c_void_p)
+_block_open = function("block_open", P, P, _U64, P)
+_block_attach = function("block_attach", P, P, P, P)
+_value_open = function("value_open", P, P, _U64, _U64, P)
+
+
+class Policy(enum.IntEnum):
+    """What becomes of a lock whose holder dies. It is fixed when the lock is created."""
+
+    DEFAULT = 0
+    """REPORT for a new lock; any policy for an existing one."""
+    REPORT = 1
+    """Calls raise :class:`OwnerDead` until a process calls ``recover``."""
+    RELEASE = 2
+    """The lock becomes free when the process has ended."""
+
+
+class Arena:
+    """Shared memory that this process has joined.
+
+    ``Arena("jobs")`` joins the file ``/dev/shm/jobs`` and creates it if it does not exist. A name with a slash is
+    the path of a file. ``size`` and ``max_participants`` are for a new arena; 0 means 64 MiB and 128 participants.
+    ``label`` is a name of this process for people; other processes see it if this one dies. With ``create=False``
+    the call raises :class:`NotFound` if the arena does not exist.
+
+    A process stays in the arena until it closes the arena as often as it opened it, or ends. Leaving is treated like
+    a death: other processes get or recover what the process held. At the end of a Python program the arenas are
+    closed.
+
+    A child of ``fork`` is no participant: each of its calls raises :class:`Forked`, and it opens the arena itself.
+    """
+
+    _all: ClassVar[weakref.WeakSet[Arena]] = weakref.WeakSet()
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        size: int = 0,
+        max_participants: int = 0,
+        mode: int = 0,
+        label: Optional[str] = None,
+        create: bool = True,
+    ) -> None:
+        opts = ArenaOptions(size=size, max_participants=max_participants, mode=mode, attach_only=not create)
+        opts.label = None if label is None else label.encode()
+        arena = ctypes.c_void_p()
+        check(_open(name.encode(), ctypes.byref(opts), ctypes.byref(arena), ABI))
+        self._begin(arena, name)
+
+    def _begin(self, arena: ctypes.c_void_p, name: Optional[str]) -> None:
+        self._joined: Optional[ctypes.c_void_p] = arena
+        self._name = name
+        self._pid = os.getpid()
+        self._deaths: Optional[queue.SimpleQueue[Optional[Participant]]] = None
+        Arena._all.add(self)
+
+    @classmethod
+    def from_fd(cls, fd: int) -> Arena:
+        """Join the arena in an open file, such as a memfd that was inherited. The descriptor stays the caller's."""
+        self = cls.__new__(cls)
+        arena = ctypes.c_void_p()
+        check(_from_fd(fd, None, ctypes.byref(arena), ABI))
+        self._begin(arena, None)
+        return self
+
+    def _pointer(self) -> ctypes.c_void_p:
+        arena = getattr(self, "_joined", None)
+        if arena is None:
+            raise errors.Closed(9, f"arena {self._name!r}: this process has closed it")
+        return arena  # type: ignore[no-any-return]
+
+    @property
+    def name(self) -> Optional[str]:
+        """The name by which this process opened the arena, or None for one of :meth:`from_fd`."""
+        return self._name
+
+    @property
+    def size(self) -> int:
+        """The size of the arena in bytes."""
+        return int(_size(self._pointer()))
+
+    def close(self) -> None:
+        """Leave the arena. Threads of this process that wait in it get :class:`Closed`.
+
+        Objects and memory of this arena are not usable afterwards. A second close does nothing. If the process has
+        opened the arena several times, only the last close leaves it.
+        """
+        arena = getattr(self, "_joined", None)
+        if arena is None:
+            return
+        check(_close(arena))
+        self._joined = None
+        if self._deaths is not None:
+            self._deaths.put(None)
+
+    def __enter__(self) -> Arena:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        try:
+            self.close()
+        except errors.Error:
+            pass  # a child of fork, which has nothing to close
+
+    def __repr__(self) -> str:
+        return f"<shmsync.Arena {self._name!r}{'' if self._joined else ', closed'}>"
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        if self._name is None:
+            raise TypeError("an arena that was opened by a descriptor has no name that another process could open")
+        return (_reopened, (self._name,))
+
+    def this_participant(self) -> Participant:
+        """Return this process as a participant."""
+        raw = RawParticipant()
+        check(_self(self._pointer(), ctypes.byref(raw)))
+        return _library.participant(raw)
+
+    def participants(self) -> List[Participant]:
+        """Return the processes that are in the arena."""
+        found: List[Participant] = []
+
+        def add(raw: Any, _: object) -> int:
+            found.append(_library.participant(raw.contents))
+            return 0
+
+        check(_participants(self._pointer(), _library.OnParticipant(add), None))
+        return found
+
+    def on_death(self, f: Callable[[Participant], object]) -> None:
+        """Call f for each participant that dies from now on, in a thread of its own.
+
+        Leaving the arena is no death. An arena has one such function; a second call raises :class:`RuntimeError`.
+        """
+        if self._deaths is not None:
+            raise RuntimeError(f"arena {self._name!r}: on_death was called before")
+        deaths: queue.SimpleQueue[Optional[Participant]] = queue.SimpleQueue()
+
+        # It runs on the thread that watches for deaths, which must not wait for f.
+        def add(raw: Any, _: object) -> None:
+            deaths.put(_library.participant(raw.contents))
+
+        def tell() -> None:
+            while True:
+                who = deaths.get()
+                if who is None:
+                    return
+                f(who)
+
+        callback = _library.OnDeath(add)
+        _callbacks.append(callback)
+        check(_on_death(self._pointer(), callback, None))
+        self._deaths = deaths
+        threading.Thread(target=tell, name="shmsync-deaths", daemon=True).start()
+
+    def delete(self, name: str) -> None:
+        """Remove an object that no process has open, and its name. :class:`Busy` if a process has it open."""
+        check(_delete(self._pointer(), name.encode()))
+
+    def delete_at(self, offset: int) -> None:
+        """Remove the object at an offset, such as an anonymous one. :class:`Busy` if a process has it open."""
+        check(_delete_at(self._pointer(), offset))
+
+    def block(self, name: str, size: Optional[int] = None) -> memoryview:
+        """Return bytes that processes find by a name. They are zero when the block is created.
+
+        Without a size, the block must exist. With one, it is created if it does not exist, and must have that size.
+        Nothing but a lock of yours keeps two processes from changing the bytes at the same time.
+        """
+        address = ctypes.c_void_p()
+        if size is not None:
+            check(_block_open(self._pointer(), name.encode(), size, ctypes.byref(address)))
+            return self._bytes(address.value, size)
+        has = _U64()
+        check(_block_attach(self._pointer(), name.encode(), ctypes.byref(address), ctypes.byref(has)))
+        return self._bytes(address.value, has.value)
+
+    def value(self, name: str, kind: Type[C]) -> C:
+        """Return a value of a ctypes type that processes find by a name. It is zero when it is created.
+
+        It is the ``arena.Value`` of a Go type that has the same numbers at the same places. Nothing but a lock of
+        yours keeps two processes from changing it at the same time; :class:`Synchronized` has such a lock.
+        """
+        address = ctypes.c_void_p()
+        size, layout = ctypes.sizeof(kind), layout_of(kind)  # type: ignore[arg-type]
+        check(_value_open(self._pointer(), name.encode(), size, layout, ctypes.byref(address)))
+        v: Any = kind.from_address(address.value)  # type: ignore[attr-defined]
+        v._shmsync_arena = self
+        return v  # type: ignore[no-any-return]
+
+    def alloc(self, size: int) -> int:
+        """Return the offset of new bytes, which are zero. They stay until a process frees them."""
+        offset = _U64()
+        check(_alloc(self._pointer(), size, ctypes.byref(offset)))
+        return offset.value
+
+    def free(self, offset: int) -> None:
+        """Free the bytes at an offset that :meth:`alloc` returned."""
+        check(_free(self._pointer(), offset))
+
+    def at(self, offset: int, size: int) -> memoryview:
+        """Return the bytes at an offset. ValueError if no block has size bytes there."""
+        address = _at(self._pointer(), offset, size)
+        if address is None:
+            raise ValueError(f"arena {self._name!r}: no block has {size} bytes at {offset:#x}")
+        return self._bytes(address, size)
+
+    def _bytes(self, address: Optional[int], size: int) -> memoryview:
+        assert address is not None
+        whole = (ctypes.c_char * size).from_address(address)
+        whole._shmsync_arena = self  # type: ignore[attr-defined] # the bytes keep the arena open
+        return memoryview(whole).cast("B")
+
+
+# The functions that the library may call until the process ends.
+_callbacks: List[Any] = []
+
+_by_name: Dict[str, weakref.ReferenceType[Arena]] = {}
+
+
+def _reopened(name: str) -> Arena:
+    """Open an arena that came from another process. All of its objects that came along share it."""
+    known = _by_name.get(name)
+    arena = None if known is None else known()
+    if arena is None or arena._joined is None or arena._pid != os.getpid():
+        arena = Arena(name, create=False)
+        _by_name[name] = weakref.ref(arena)
+    return arena
+
+
+def remove(name: str) -> None:
+    """Remove the file of an arena. :class:`Busy` if a process is in it, :class:`NotFound` if it does not exist."""
+    check(_remove(name.encode()))
+
+
+def _close_all() -> None:
+    """Close the arenas, so that no thread of the library calls into an interpreter that ends."""
+    for arena in list(Arena._all):
+        if arena._pid == os.getpid():
+            try:
+                arena.close()
+            except errors.Error:
+                pass
+
+
+atexit.register(_close_all)

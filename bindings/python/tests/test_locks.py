@@ -1,0 +1,269 @@
+"""Locks, the deaths of their holders, and signals."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pickle
+import signal
+import threading
+import unittest
+from typing import List
+
+import shmsync
+from shmsync import _wait
+
+from .support import ArenaCase, Child
+
+
+def hold(c: Child, a: shmsync.Arena) -> None:
+    """Hold the mutex m until death."""
+    shmsync.Mutex(a, "m").acquire()
+    c.say("held")
+    c.hear()
+
+
+class Locks(ArenaCase):
+    def killed_holder(self) -> Child:
+        c = self.child(hold)
+        self.assertEqual(c.hear(), "held")
+        return c
+
+    def test_with(self) -> None:
+        m = shmsync.Mutex(self.arena, "m")
+        with m:
+            self.assertFalse(m.acquire(False))
+            self.assertFalse(m.acquire(timeout=0.001))
+            self.assertFalse(shmsync.Mutex(self.arena, "m").acquire(False))
+        self.assertTrue(m.acquire(False))
+        m.release()
+        with self.assertRaises(shmsync.NotHeld) as e:
+            m.release()
+        self.assertIn('mutex.unlock "m"', str(e.exception))
+        self.assertIsInstance(e.exception, OSError)
+
+    def test_owner_death_names_the_process(self) -> None:
+        m = shmsync.Mutex(self.arena, "m")
+        c = self.killed_holder()
+        caught: List[shmsync.OwnerDead] = []
+
+        def wait() -> None:
+            try:
+                m.acquire()
+            except shmsync.OwnerDead as e:
+                caught.append(e)
+
+        t = threading.Thread(target=wait)
+        t.start()
+        c.end(signal.SIGKILL)
+        t.join()
+        (e,) = caught
+        self.assertEqual(e.pid, c.pid)
+        assert e.participant is not None
+        self.assertEqual(e.participant.label, "child")
+        self.assertIn(f"pid {c.pid}", str(e))
+        with self.assertRaises(shmsync.OwnerDead):
+            m.check()
+
+        def fail() -> None:
+            raise ZeroDivisionError
+
+        with self.assertRaises(ZeroDivisionError):
+            m.recover(fail)
+        with self.assertRaises(shmsync.NotRecoverable):
+            m.acquire()
+        repaired: List[int] = []
+        m.recover(lambda: repaired.append(1))
+        m.recover(lambda: repaired.append(2))  # it is usable, and needs no repair
+        self.assertEqual(repaired, [1])
+        m.check()
+        with m:
+            pass
+
+    def test_policy_release(self) -> None:
+        m = shmsync.Mutex(self.arena, "m", policy=shmsync.Policy.RELEASE)
+        c = self.killed_holder()
+        c.end(signal.SIGKILL)
+        with m:
+            pass
+        with self.assertRaises(shmsync.Incompatible):
+            shmsync.Mutex(self.arena, "m", policy=shmsync.Policy.REPORT)
+
+    def test_not_found(self) -> None:
+        with self.assertRaises(shmsync.NotFound):
+            shmsync.Mutex(self.arena, "none", create=False)
+        with self.assertRaises(FileNotFoundError):
+            shmsync.Arena(self.name + "-none", create=False)
+
+    def test_closed(self) -> None:
+        m = shmsync.Mutex(self.arena, "m")
+        with self.assertRaises(shmsync.Busy):
+            self.arena.delete("m")
+        m.close()
+        m.close()
+        with self.assertRaises(shmsync.Closed):
+            m.acquire()
+        self.arena.delete("m")
+        e = shmsync.Event(self.arena, "e")
+        self.arena.close()
+        with self.assertRaises(shmsync.Closed):
+            e.wait()
+        with self.assertRaises(shmsync.Closed):
+            shmsync.Mutex(self.arena, "m")
+
+    def test_close_ends_waits(self) -> None:
+        m = shmsync.Mutex(self.arena, "m")
+        caught: List[BaseException] = []
+
+        def wait() -> None:
+            try:
+                m.acquire()
+            except shmsync.Closed as e:
+                caught.append(e)
+
+        m.acquire()
+        t = threading.Thread(target=wait)
+        t.start()
+        self.arena.close()
+        t.join()
+        self.assertEqual(len(caught), 1)
+
+    def test_rwmutex(self) -> None:
+        rw = shmsync.RWMutex(self.arena, "rw")
+        with rw.reading():
+            self.assertTrue(rw.acquire_read(False))
+            self.assertFalse(rw.acquire_write(timeout=0.001))
+            rw.release_read()
+        with rw.writing():
+            self.assertFalse(rw.acquire_read(False))
+        with rw.upgradable():
+            with rw.reading():
+                self.assertFalse(rw.upgrade(False))
+            self.assertTrue(rw.upgrade())
+            self.assertFalse(rw.acquire_read(False))
+            rw.downgrade_to_upgradable()
+        with self.assertRaises(shmsync.NotHeld):
+            rw.release_write()
+
+        def write(c: Child, a: shmsync.Arena) -> None:
+            shmsync.RWMutex(a, "rw").acquire_write()
+            c.say("held")
+            c.hear()
+
+        c = self.child(write)
+        self.assertEqual(c.hear(), "held")
+        c.end(signal.SIGKILL)
+        with self.assertRaises(shmsync.OwnerDead) as e:
+            rw.acquire_read()
+        self.assertEqual(e.exception.pid, c.pid)
+        rw.recover(lambda: None)
+        with rw.writing():
+            pass
+
+
+class Signals(ArenaCase):
+    def test_keyboard_interrupt_ends_a_wait(self) -> None:
+        m = shmsync.Mutex(self.arena, "m")
+
+        def wait(c: Child, a: shmsync.Arena) -> None:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            theirs = shmsync.Mutex(a, "m")
+            try:
+                c.say("waits")
+                theirs.acquire()
+            except KeyboardInterrupt:
+                c.say("interrupted")
+            theirs.acquire()
+            c.say("acquired")
+
+        with m:
+            c = self.child(wait)
+            self.assertEqual(c.hear(), "waits")
+            os.kill(c.pid, signal.SIGINT)
+            self.assertEqual(c.hear(), "interrupted")
+        self.assertEqual(c.hear(), "acquired")
+
+    def test_a_handler_that_returns_ends_no_wait(self) -> None:
+        m = shmsync.Mutex(self.arena, "m")
+
+        def wait(c: Child, a: shmsync.Arena) -> None:
+            signal.signal(signal.SIGUSR1, lambda *_: c.say("handled"))
+            theirs = shmsync.Mutex(a, "m")
+            c.say("waits")
+            theirs.acquire()
+            c.say("acquired")
+
+        with m:
+            c = self.child(wait)
+            self.assertEqual(c.hear(), "waits")
+            os.kill(c.pid, signal.SIGUSR1)
+            self.assertEqual(c.hear(), "handled")
+        self.assertEqual(c.hear(), "acquired")
+
+    def test_what_an_interrupted_call_took_is_given_back(self) -> None:
+        old = signal.signal(signal.SIGINT, signal.default_int_handler)
+        self.addCleanup(signal.signal, signal.SIGINT, old)
+        # A call that succeeds, and during which the signal comes.
+        call = ctypes.CDLL(None)["raise"]
+        undone: List[int] = []
+        with self.assertRaises(KeyboardInterrupt):
+            _wait.wait(call, call, (int(signal.SIGINT),), None, lambda: undone.append(1))
+        self.assertEqual(undone, [1])
+
+
+class Processes(ArenaCase):
+    def test_a_child_of_fork_opens_the_arena_itself(self) -> None:
+        m = shmsync.Mutex(self.arena, "m")
+
+        def use(c: Child) -> None:
+            try:
+                m.acquire()
+            except shmsync.Forked as e:
+                c.say(str(e))
+            with shmsync.Mutex(shmsync.Arena(self.name), "m"):
+                c.say("held")
+                c.hear()
+
+        c = Child(use)
+        self.addCleanup(c.end, signal.SIGKILL)
+        self.assertIn("Open the arena and its objects in the child", c.hear())
+        self.assertEqual(c.hear(), "held")
+        self.assertFalse(m.acquire(False))
+        c.say("go on")
+        with m:
+            pass
+
+    def test_pickle(self) -> None:
+        m = shmsync.Mutex(self.arena, "m")
+        anonymous = shmsync.Queue(self.arena, None, 4, 10)
+        m2, q2, c2 = pickle.loads(pickle.dumps((m, anonymous, shmsync.Cond(self.arena, "c", m))))
+        with c2:
+            self.assertFalse(m.acquire(False))
+        anonymous.put(b"x")
+        self.assertEqual(q2.get(), b"x")
+        self.assertEqual(m2.name, "m")
+        self.assertIs(m2.arena, q2.arena)
+
+    def test_participants_and_deaths(self) -> None:
+        told: List[shmsync.Participant] = []
+        done = threading.Event()
+
+        def on_death(who: shmsync.Participant) -> None:
+            told.append(who)
+            done.set()
+
+        self.arena.on_death(on_death)
+        with self.assertRaises(RuntimeError):
+            self.arena.on_death(on_death)
+        c = self.child(hold)
+        self.assertEqual(c.hear(), "held")
+        self.assertEqual({p.label for p in self.arena.participants()}, {"parent", "child"})
+        self.assertEqual(self.arena.this_participant().pid, os.getpid())
+        c.end(signal.SIGKILL)
+        done.wait()
+        self.assertEqual([p.pid for p in told], [c.pid])
+        self.assertIsNotNone(told[0].died)
+
+
+if __name__ == "__main__":
+    unittest.main()

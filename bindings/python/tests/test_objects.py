@@ -1,0 +1,278 @@
+"""Objects that processes wait for, and objects with contents."""
+
+from __future__ import annotations
+
+import ctypes
+import queue
+import signal
+import threading
+from typing import List
+
+import shmsync
+
+from .support import ArenaCase, Child
+
+
+class Pair(ctypes.Structure):
+    _fields_ = [("a", ctypes.c_uint64), ("b", ctypes.c_int32 * 2)]
+
+
+class Waits(ArenaCase):
+    def test_semaphore(self) -> None:
+        s = shmsync.Semaphore(self.arena, "s", 2)
+        with s:
+            self.assertEqual(s.get_value(), 1)
+            self.assertFalse(s.acquire(False, n=2))
+            self.assertFalse(s.acquire(timeout=0.001, n=2))
+        with self.assertRaises(shmsync.NotHeld):
+            s.release()
+        with self.assertRaises(shmsync.Incompatible):
+            s.acquire(n=3)
+
+        def take(c: Child, a: shmsync.Arena) -> None:
+            shmsync.Semaphore(a, "s", create=False).acquire(n=2)
+            c.say("taken")
+            c.hear()
+
+        c = self.child(take)
+        self.assertEqual(c.hear(), "taken")
+        self.assertFalse(s.acquire(False))
+        c.end(signal.SIGKILL)
+        self.assertTrue(s.acquire(n=2))  # the permits of the dead process came back
+
+    def test_transferable_semaphore(self) -> None:
+        s = shmsync.Semaphore(self.arena, "t", 3, transferable=True, initial=0)
+        self.assertFalse(s.acquire(False))
+        s.release(2)
+        self.assertEqual(s.get_value(), 2)
+
+    def test_event(self) -> None:
+        e = shmsync.Event(self.arena, "e", bidirectional=True)
+        self.assertFalse(e.wait(0.001))
+        self.assertTrue(e.wait_clear())
+        e.set()
+        self.assertTrue(e.is_set() and e.wait())
+        self.assertFalse(e.wait_clear(0))
+        e.clear()
+        self.assertFalse(e.is_set())
+        auto = shmsync.Event(self.arena, "auto", auto_reset=True, initially_set=True)
+        self.assertTrue(auto.wait(0))
+        self.assertFalse(auto.wait(0))
+        with self.assertRaises(shmsync.Incompatible):
+            shmsync.Event(self.arena, "e", auto_reset=True)
+
+    def test_event_between_processes(self) -> None:
+        go, done = shmsync.Event(self.arena, "go"), shmsync.Event(self.arena, "done")
+
+        def answer(_: Child, a: shmsync.Arena) -> None:
+            shmsync.Event(a, "go").wait()
+            shmsync.Event(a, "done").set()
+
+        self.child(answer)
+        go.set()
+        self.assertTrue(done.wait())
+
+    def test_sequencer(self) -> None:
+        s = shmsync.Sequencer(self.arena, "n", initial=7)
+        self.assertEqual((s.value, s.increment()), (7, 8))
+        self.assertEqual((s.advance(10), s.advance(9)), (True, False))
+        self.assertTrue(s.wait(10))
+        self.assertFalse(s.wait(11, 0.001))
+        s.reset(1 << 40)
+        self.assertEqual(shmsync.Sequencer.at(self.arena, s.offset).value, 1 << 40)
+        s.stop()
+        self.assertTrue(s.stopped)
+        with self.assertRaises(shmsync.Canceled):
+            s.wait(1 << 41)
+
+    def test_barrier(self) -> None:
+        b = shmsync.Barrier(self.arena, "b", 2)
+
+        def arrive(c: Child, a: shmsync.Arena) -> None:
+            theirs = shmsync.Barrier(a, "b", create=False)
+            c.say(str(theirs.wait()))
+            theirs.register()
+            c.say("registered")
+            c.hear()
+
+        c = self.child(arrive)
+        phase = b.wait()
+        self.assertEqual(c.hear(), str(phase))
+        self.assertEqual(c.hear(), "registered")
+        c.end(signal.SIGKILL)
+        with self.assertRaises(shmsync.BrokenBarrier) as e:
+            b.wait()
+        self.assertIsInstance(e.exception, threading.BrokenBarrierError)
+        self.assertEqual(e.exception.pid, c.pid)
+        self.assertGreater(b.lost, 0)
+        self.assertTrue(b.reset(1))
+        b.wait()
+
+    def test_barrier_timeout(self) -> None:
+        b = shmsync.Barrier(self.arena, "b", 2)
+        with self.assertRaises(TimeoutError):
+            b.wait(0.001)
+
+    def test_cond(self) -> None:
+        cond = shmsync.Cond(self.arena, "c", shmsync.Mutex(self.arena, "m"))
+        ready = self.arena.block("ready", 1)
+
+        def wait(c: Child, a: shmsync.Arena) -> None:
+            theirs = shmsync.Cond(a, "c", shmsync.Mutex(a, "m"))
+            value = a.block("ready")
+            with theirs:
+                c.say("holds")
+                theirs.wait_for(lambda: value[0])
+            c.say(f"saw {value[0]}")
+
+        c = self.child(wait)
+        self.assertEqual(c.hear(), "holds")
+        with cond:  # the child waits now
+            ready[0] = 3
+            cond.notify()
+        self.assertEqual(c.hear(), "saw 3")
+        with cond:
+            self.assertFalse(cond.wait(0.001))
+            self.assertFalse(cond.wait_for(lambda: False, 0.001))
+            cond.notify_all()
+
+    def test_cond_loses_its_mutex(self) -> None:
+        cond = shmsync.Cond(self.arena, "c", shmsync.Mutex(self.arena, "m"))
+
+        def die(c: Child, a: shmsync.Arena) -> None:
+            theirs = shmsync.Cond(a, "c", shmsync.Mutex(a, "m"))
+            c.hear()
+            theirs.acquire()
+            theirs.notify_all()
+            c.say("held")
+            c.hear()
+
+        c = self.child(die)
+
+        def wait() -> None:
+            with cond:
+                c.say("the wait begins")
+                while True:
+                    cond.wait()
+
+        caught: List[BaseException] = []
+
+        def run() -> None:
+            try:
+                wait()
+            except shmsync.OwnerDead as e:  # and not that the with statement released what it does not hold
+                caught.append(e)
+
+        t = threading.Thread(target=run)
+        t.start()
+        self.assertEqual(c.hear(), "held")
+        c.end(signal.SIGKILL)
+        t.join()
+        self.assertEqual([e.pid for e in caught if isinstance(e, shmsync.OwnerDead)], [c.pid])
+
+
+class Contents(ArenaCase):
+    def test_queue(self) -> None:
+        q = shmsync.Queue(self.arena, "q", 2, 10)
+        q.put(b"")
+        q.put(b"0123456789")
+        self.assertTrue(q.full())
+        with self.assertRaises(queue.Full):
+            q.put_nowait(b"x")
+        with self.assertRaises(queue.Full):
+            q.put(b"x", timeout=0.001)
+        self.assertEqual((q.get(), q.get()), (b"", b"0123456789"))
+        self.assertTrue(q.empty())
+        with self.assertRaises(queue.Empty):
+            q.get_nowait()
+        with self.assertRaises(queue.Empty):
+            q.get(timeout=0.001)
+        with self.assertRaises(ValueError):
+            q.put(b"x" * (q.max_bytes + 1))
+        q.shutdown()
+        with self.assertRaises(shmsync.Canceled):
+            q.put(b"x")
+        with self.assertRaises(shmsync.Canceled):
+            q.get()
+
+    def test_queue_between_processes(self) -> None:
+        q = shmsync.Queue(self.arena, "q", 2, 10)
+
+        def produce(_: Child, a: shmsync.Arena) -> None:
+            theirs = shmsync.Queue(a, "q", 2, 10)
+            for i in range(100):
+                theirs.put(b"%d" % i)
+
+        self.child(produce)
+        self.assertEqual([q.get() for _ in range(100)], [b"%d" % i for i in range(100)])
+
+    def test_lease(self) -> None:
+        q = shmsync.Queue(self.arena, "q", 2, 10)
+
+        def lease(c: Child, a: shmsync.Arena) -> None:
+            c.say(shmsync.Queue(a, "q", 2, 10).lease().item.decode())
+            c.hear()
+
+        q.put(b"job")
+        c = self.child(lease)
+        self.assertEqual(c.hear(), "job")
+        self.assertEqual(q.qsize(), 0)
+        c.end(signal.SIGKILL)
+        mine = q.lease()  # the item of the dead process came back
+        self.assertEqual((mine.item, mine.attempts), (b"job", 1))
+        with self.assertRaises(ZeroDivisionError):
+            with mine:
+                raise ZeroDivisionError
+        with q.lease() as item:
+            self.assertEqual(item, b"job")
+        self.assertTrue(q.empty())
+        with self.assertRaises(shmsync.NotHeld):
+            mine.ack()
+
+    def test_record_queue(self) -> None:
+        q = shmsync.RecordQueue(self.arena, "r", Pair, 4)
+        q.put(Pair(1 << 40, (2, -3)))
+        got = q.get()
+        self.assertEqual((got.a, list(got.b)), (1 << 40, [2, -3]))
+        with self.assertRaises(shmsync.Incompatible):
+            shmsync.Queue(self.arena, "r", 4, 12)
+        with self.assertRaises(TypeError):
+            shmsync.RecordQueue(self.arena, "p", ctypes.c_char_p)
+
+    def test_synchronized(self) -> None:
+        s = shmsync.Synchronized(self.arena, "v", Pair, Pair(10))
+        with s as v:
+            v.a += 1
+        with self.assertRaises(ZeroDivisionError):
+            with s as v:
+                v.a += 1
+                raise ZeroDivisionError
+        self.assertEqual((s.load().a, s.commits), (11, 1))
+
+        def change(c: Child, a: shmsync.Arena) -> None:
+            with shmsync.Synchronized(a, "v", Pair) as v:
+                v.a += 100
+                c.say("half way")
+                c.hear()
+
+        c = self.child(change)
+        self.assertEqual(c.hear(), "half way")
+        self.assertEqual(s.load().a, 11)
+        self.assertIsNone(s.begin(0.001))
+        c.end(signal.SIGKILL)
+        s.store(Pair(5))
+        self.assertEqual(s.load().a, 5)
+
+    def test_memory(self) -> None:
+        block = self.arena.block("b", 100)
+        block[99] = 5
+        self.assertEqual(bytes(self.arena.block("b"))[98:], b"\0\5")
+        with self.assertRaises(shmsync.NotFound):
+            self.arena.block("none")
+        offset = self.arena.alloc(64)
+        self.arena.at(offset, 64)[0] = 1
+        with self.assertRaises(ValueError):
+            self.arena.at(offset, 1 << 30)
+        self.arena.free(offset)
+        self.arena.value("v", Pair).b[1] = 4
+        self.assertEqual(self.arena.value("v", Pair).b[1], 4)

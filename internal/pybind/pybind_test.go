@@ -1,0 +1,337 @@
+//go:build linux
+
+package pybind
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/prims"
+	"github.com/shmsync/shmsync/shm"
+)
+
+const binding = "../../bindings/python"
+
+// limit ends a program that hangs. No test waits for it.
+const limit = 5 * time.Minute
+
+func TestMain(m *testing.M) { proctest.Main(m) }
+
+// python is how the tests call the interpreter.
+type python struct {
+	path string
+	lib  string // libshmsync.so
+}
+
+// install finds the interpreter and builds the library, or skips the test; where they are a must, it fails.
+func install(t *testing.T) python {
+	t.Helper()
+	skip := func(why string) {
+		require.Empty(t, os.Getenv("SHMSYNC_NEED_PYTHON"), why)
+		proctest.Skip(t, why, "hold")
+	}
+	path, err := exec.LookPath("python3")
+	if err != nil {
+		skip("needs python3")
+	}
+	if exec.Command(path, "-c", "import sys, ctypes; sys.exit(sys.version_info < (3, 9))").Run() != nil {
+		skip("needs Python 3.9 with ctypes")
+	}
+	if _, err := exec.LookPath("make"); err != nil {
+		skip("needs make")
+	}
+	cc := os.Getenv("CC")
+	for _, name := range []string{"cc", "gcc", "clang"} {
+		if cc == "" {
+			cc, _ = exec.LookPath(name)
+		}
+	}
+	if cc == "" {
+		skip("needs a C compiler")
+	}
+	dir := t.TempDir()
+	out, err := exec.Command("make", "-C", filepath.Join("..", "..", "c"), "CC="+cc, "CFLAGS=-O0", "O="+dir, "shared").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	libs, err := filepath.Glob(filepath.Join(dir, "libshmsync.so.*"))
+	require.NoError(t, err)
+	require.Len(t, libs, 1, "%s", out)
+	return python{path, libs[0]}
+}
+
+// The binding works beside Go, and survives kills as Go does.
+func TestPython(t *testing.T) {
+	p := install(t)
+	t.Run("units", p.units)
+	t.Run("recovers", p.recovers)
+	t.Run("interrupt", p.interrupt)
+	t.Run("queues", p.queues)
+	t.Run("synchronized", p.synchronized)
+	t.Run("conversation", p.conversation)
+}
+
+// command runs Python in the folder of the binding.
+func (p python) command(t *testing.T, args ...string) *exec.Cmd {
+	ctx, cancel := context.WithTimeout(context.Background(), proctest.Scale(limit))
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, p.path, append([]string{"-B", "-X", "dev"}, args...)...)
+	cmd.Dir = binding
+	cmd.Env = append(os.Environ(), "SHMSYNC_LIBRARY="+p.lib, "PYTHONPATH=", "PYTHONWARNINGS=error::ResourceWarning")
+	return cmd
+}
+
+// The tests of the binding itself.
+func (p python) units(t *testing.T) {
+	out, err := p.command(t, "-m", "unittest", "discover", "-t", ".", "-s", "tests").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "\nOK")
+}
+
+// A scene is a Python program and its side of the conversation.
+type scene struct {
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	out    *bufio.Reader
+	stderr bytes.Buffer
+	ended  bool
+}
+
+// play starts a scene of tests/scenes.py.
+func (p python) play(t *testing.T, name, arenaName string) *scene {
+	t.Helper()
+	s := &scene{cmd: p.command(t, "-m", "tests.scenes", name, arenaName)}
+	s.cmd.Stderr = &s.stderr
+	var err error
+	s.in, err = s.cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := s.cmd.StdoutPipe()
+	require.NoError(t, err)
+	s.out = bufio.NewReader(out)
+	require.NoError(t, s.cmd.Start())
+	t.Cleanup(func() {
+		if !s.ended {
+			s.kill()
+		}
+	})
+	return s
+}
+
+// hears reads a line from the scene.
+func (s *scene) hears(t *testing.T, want string) {
+	t.Helper()
+	line, err := s.out.ReadString('\n')
+	if err != nil {
+		s.end()
+	}
+	require.NoError(t, err, "want %q; standard error: %s", want, &s.stderr)
+	require.Equal(t, want, strings.TrimSuffix(line, "\n"))
+}
+
+func (s *scene) end() error {
+	s.ended = true
+	s.in.Close()
+	return s.cmd.Wait()
+}
+
+func (s *scene) kill() {
+	s.cmd.Process.Kill()
+	s.end()
+}
+
+func (s *scene) pid() int { return s.cmd.Process.Pid }
+
+// join makes an arena, and gives its name.
+func join(t *testing.T) (string, *arena.Arena) {
+	name := fmt.Sprintf("pybind-%d-%x", os.Getpid(), rand.Uint64())
+	t.Cleanup(func() { shm.Remove(name) })
+	a, err := arena.Create(name, &arena.Options{Size: 4 << 20, MaxParticipants: 12})
+	require.NoError(t, err)
+	t.Cleanup(func() { a.Close() })
+	return name, a
+}
+
+func init() {
+	proctest.Register("hold", func(c *proctest.Child) {
+		var name string
+		c.Params(&name)
+		a, err := arena.Attach(name, &arena.Options{Label: "holder"})
+		if err != nil {
+			c.Fatal(err)
+		}
+		m, err := prims.OpenMutex(a, "m", nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		m.Lock()
+		c.Ready()
+		c.Await()
+	})
+}
+
+// A process in Go is killed while it holds a mutex that Python waits for.
+func (p python) recovers(t *testing.T) {
+	name, a := join(t)
+	m, err := prims.OpenMutex(a, "m", nil)
+	require.NoError(t, err)
+	holder := proctest.Start(t, "hold", proctest.Params(name))
+	holder.Await(t)
+	s := p.play(t, "lock", name)
+	s.hears(t, "waits")
+	require.Eventually(t, func() bool { return m.State().Waiting }, proctest.Scale(limit), time.Millisecond, m)
+	holder.Kill(t)
+	s.hears(t, fmt.Sprintf("owner died: %d holder", holder.Pid()))
+	s.hears(t, "repairs")
+	s.hears(t, "holds")
+	require.False(t, m.TryLock())
+
+	// And the reverse: Python is killed while it holds the mutex that Go waits for.
+	locked := make(chan error, 1)
+	go func() { locked <- m.LockContext(context.Background()) }()
+	require.Eventually(t, func() bool { return m.State().Waiting }, proctest.Scale(limit), time.Millisecond, m)
+	s.kill()
+	err = <-locked
+	require.ErrorIs(t, err, shmsync.ErrOwnerDead)
+	var e *shmsync.Error
+	require.True(t, errors.As(err, &e))
+	require.Equal(t, s.pid(), e.Who.PID)
+	require.Equal(t, "python", e.Who.Label)
+	require.NoError(t, m.Recover(func() error { return nil }))
+	m.Lock()
+	m.Unlock()
+}
+
+// Ctrl-C ends a wait for a lock that a process in Go holds.
+func (p python) interrupt(t *testing.T) {
+	name, a := join(t)
+	m, err := prims.OpenMutex(a, "m", nil)
+	require.NoError(t, err)
+	m.Lock()
+	s := p.play(t, "interrupted", name)
+	s.hears(t, "waits")
+	require.Eventually(t, func() bool { return m.State().Waiting }, proctest.Scale(limit), time.Millisecond, m)
+	require.NoError(t, s.cmd.Process.Signal(syscall.SIGINT))
+	s.hears(t, "interrupted")
+	m.Unlock()
+	s.hears(t, "holds")
+	require.NoError(t, s.end(), &s.stderr)
+	m.Lock()
+	m.Unlock()
+}
+
+// Job is the Job of tests/scenes.py.
+type Job struct {
+	ID     uint64
+	Size   [3]int32
+	Weight float64
+	Last   bool
+}
+
+// Text is an item of a Queue of Python with max_bytes of 29 to 32.
+type Text struct {
+	Len  uint32
+	Data [32]byte
+}
+
+// Python fills queues that Go empties, and a process that dies with an item on lease gives it back.
+func (p python) queues(t *testing.T) {
+	name, a := join(t)
+	jobs, err := prims.OpenQueue[Job](a, "records", 4, nil)
+	require.NoError(t, err)
+	texts, err := prims.OpenQueue[Text](a, "texts", 4, nil)
+	require.NoError(t, err)
+	s := p.play(t, "produce", name)
+	for i := range 200 {
+		job, err := jobs.Get()
+		require.NoError(t, err)
+		n := int32(i)
+		require.Equal(t, Job{1<<40 | uint64(i), [3]int32{n, -n, 7}, float64(i) / 4, i == 199}, job)
+		text, err := texts.Get()
+		require.NoError(t, err)
+		require.Equal(t, strings.Repeat("x", i%31), string(text.Data[:text.Len]))
+	}
+	s.hears(t, "done")
+	require.NoError(t, s.end(), &s.stderr)
+
+	require.NoError(t, jobs.Put(Job{ID: 7}))
+	s = p.play(t, "lease", name)
+	s.hears(t, "leased 7")
+	require.Zero(t, jobs.Len())
+	s.kill()
+	job, err := jobs.Get()
+	require.NoError(t, err)
+	require.EqualValues(t, 7, job.ID)
+}
+
+// Python is killed half way through a change of a value: the value stays as it was.
+func (p python) synchronized(t *testing.T) {
+	name, a := join(t)
+	v, err := prims.OpenSynchronized(a, "value", Job{ID: 5}, nil)
+	require.NoError(t, err)
+	s := p.play(t, "change", name)
+	s.hears(t, "half way, at 105")
+	s.kill()
+	require.NoError(t, v.Update(func(j *Job) error { j.ID++; return nil }))
+	require.EqualValues(t, 6, v.Load().ID)
+
+	// Without a kill the change counts.
+	s = p.play(t, "change", name)
+	s.hears(t, "half way, at 106")
+	require.NoError(t, s.end(), &s.stderr) // which ends its input
+	require.EqualValues(t, 106, v.Load().ID)
+}
+
+// Each other kind of object has Go on one side and Python on the other.
+func (p python) conversation(t *testing.T) {
+	name, a := join(t)
+	sem, err := prims.OpenSemaphore(a, "semaphore", 2, nil)
+	require.NoError(t, err)
+	event, err := prims.OpenEvent(a, "event", nil)
+	require.NoError(t, err)
+	seq, err := prims.OpenSequencer(a, "sequencer", nil)
+	require.NoError(t, err)
+	barrier, err := prims.OpenBarrier(a, "barrier", 2, nil)
+	require.NoError(t, err)
+	rw, err := prims.OpenRWMutex(a, "rwmutex", nil)
+	require.NoError(t, err)
+	m, err := prims.OpenMutex(a, "mutex", nil)
+	require.NoError(t, err)
+	cond, err := prims.OpenCond(a, "cond", m, nil)
+	require.NoError(t, err)
+	value, err := arena.Value[[2]uint32](a, "value")
+	require.NoError(t, err)
+
+	sem.Acquire(2)
+	rw.Lock()
+	s := p.play(t, "conversation", name)
+	sem.Release(2)
+	event.Wait()
+	for range 5 {
+		seq.Increment()
+	}
+	barrier.ArriveAndWait()
+	value[0] = 11
+	rw.Unlock()
+	s.hears(t, "read 11")
+	m.Lock()
+	value[1] = 12
+	cond.Broadcast()
+	m.Unlock()
+	s.hears(t, "saw 12")
+	require.NoError(t, s.end(), &s.stderr)
+}
