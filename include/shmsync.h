@@ -245,6 +245,11 @@ int shmsync_value_open(shmsync_arena *a, const char *name, uint64_t size, uint64
 int shmsync_value_create(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out);
 /* The same for an existing Value only. ENOENT. */
 int shmsync_value_attach(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out);
+/* The same, with the description of the type, which the command shmgen writes into a header. A new value keeps it, so
+ * that shmctl prints the value by field. EINVAL: another type; shmsync_error names the field that differs. */
+int shmsync_value_open_type(shmsync_arena *a, const char *name, uint64_t size, const char *type, void **out);
+/* The same for an existing Value only. ENOENT. */
+int shmsync_value_attach_type(shmsync_arena *a, const char *name, uint64_t size, const char *type, void **out);
 /* Removes an object that no process has open, and its name. If a Go program died while it upgraded the object, it may
  * have left the contents under another name: these go, too, also if there is nothing else. ENOENT. EBUSY: a process has
  * it open. */
@@ -517,6 +522,7 @@ typedef struct shmsync_queue_options {
     uint32_t capacity; /* of a new queue; an attach compares it if it is not 0 */
     uint64_t layout;   /* fingerprint of an item, by shmsync_layout; 0: whatever an existing one has */
     int64_t spin_ns;   /* as of a mutex */
+    const char *type;  /* description of an item, as shmgen makes it, instead of layout; NULL: none */
 } shmsync_queue_options;
 
 /* An item on lease. One call for one of its copies ends it. */
@@ -533,7 +539,7 @@ typedef struct shmsync_lease {
  * so: a number is its class, i u f b or c, and its bytes: "u8 "; an array is "[n] " and
  * its element; a struct is "{size ", then for each field "@offset " and what it is, then
  * "} ". A space after each. struct {uint64_t id; int32_t n[2];} is
- * "{16 @0 u8 @8 [2] i4 } ".
+ * "{16 @0 u8 @8 [2] i4 } ". A name before an @ makes no difference to the fingerprint.
  */
 uint64_t shmsync_layout(const char *description);
 
@@ -1467,6 +1473,7 @@ typedef struct shmsync_synchronized_options {
     const void *initial; /* the value of a new one; NULL: all zero */
     uint64_t layout;     /* fingerprint of the value, by shmsync_layout; 0: whatever an existing one has */
     int64_t spin_ns;     /* as of a mutex */
+    const char *type;    /* description of the value, as shmgen makes it, instead of layout; NULL: none */
 } shmsync_synchronized_options;
 
 /* Finds the value of that name, or creates it. NULL or "" as the name: a fresh anonymous one. It has size bytes, at
@@ -1712,6 +1719,7 @@ enum { /* object header */
     SHMI_objHash = 24,
     SHMI_objCreated = 32,
     SHMI_objOpenOff = 40,
+    SHMI_objTypeLen = 44,
     SHMI_objLayout = 48
 };
 
@@ -3028,6 +3036,8 @@ typedef struct shmi_header {
     uint64_t hash;
     shmi_off open_bits;
     uint32_t *state;
+    shmi_off type_off; /* of the description of the type in the body */
+    uint64_t type_len; /* 0: none */
 } shmi_header;
 
 /* An object that this process has open, and the handle that all its opens share. */
@@ -4867,6 +4877,301 @@ SHMI_FN void shmi_wake_resolved_one(shmsync_arena *a, shmi_off off, shmi_node *n
  * and not woken them. */
 SHMI_FN void shmi_wake_resolved(shmsync_arena *a) { shmi_each_node(a, shmi_wake_resolved_one, NULL); }
 
+/* ---- Descriptions of types ----
+ *
+ * The text that describes a type is in docs/abi.md. It comes from a program, or from the header of an
+ * object, so from a peer: each function below takes any bytes that end with 0. */
+
+#define SHMI_TYPE_MOST 4095  /* bytes of a description */
+#define SHMI_TYPE_PATH 256   /* bytes of the path of a field, with the 0 */
+#define SHMI_TYPE_DEPTH 16   /* types in each other */
+
+/* A part of a type that has a name of its own: a number, or an array. */
+typedef struct shmi_type_leaf {
+    char path[SHMI_TYPE_PATH]; /* such as slots[].owner; empty if the type has no fields */
+    char kind[64];             /* as a Go programmer writes it */
+    uint64_t off;              /* of a part of an array's element: in the first element */
+} shmi_type_leaf;
+
+/* A look through the parts of a type. */
+typedef struct shmi_type_walk {
+    const char *p; /* the next token */
+    shmi_type_leaf leaf;
+    int (*see)(struct shmi_type_walk *); /* not 0: enough */
+    const void *arg;
+    shmi_type_leaf *found;
+    int count;
+} shmi_type_walk;
+
+enum { SHMI_TYPE_WHOLE = 0, SHMI_TYPE_ENOUGH = 1, SHMI_TYPE_BAD = -1 };
+
+/* The next token, without its space; NULL if there is none. */
+SHMI_FN const char *shmi_type_token(const char **p, size_t *n)
+{
+    const char *s = *p, *end = strchr(s, ' ');
+    if (end == NULL || end == s)
+        return NULL;
+    *n = (size_t)(end - s);
+    *p = end + 1;
+    return s;
+}
+
+/* The number in n bytes, below 2^48. */
+SHMI_FN int shmi_type_number(const char *s, size_t n, uint64_t *out)
+{
+    size_t i;
+    *out = 0;
+    if (n == 0 || n > 15 || (s[0] == '0' && n > 1))
+        return 0;
+    for (i = 0; i < n; i++) {
+        if (s[i] < '0' || s[i] > '9')
+            return 0;
+        *out = *out * 10 + (uint64_t)(s[i] - '0');
+    }
+    return *out >> 48 == 0;
+}
+
+/* The kind of the type at p, which may be cut to size. */
+SHMI_FN void shmi_type_kind(const char *p, char *out, size_t size)
+{
+    const char *s, *name;
+    size_t n, used = 0;
+    int single = 0;
+    out[0] = 0;
+    while ((s = shmi_type_token(&p, &n)) != NULL && used + 1 < size) {
+        if (*s == '[') {
+            used += (size_t)snprintf(out + used, size - used, "%.*s", (int)n, s);
+            single = 0;
+        } else if (*s == '{' && *p == '@') { /* it means the same as its only field */
+            if (!single)
+                used += (size_t)snprintf(out + used, size - used, "atomic ");
+            if (shmi_type_token(&p, &n) == NULL)
+                return;
+            single = 1;
+            continue;
+        } else if (*s == '{') {
+            snprintf(out + used, size - used, "struct");
+            return;
+        } else {
+            name = *s == 'i' ? "int" : *s == 'u' ? "uint" : *s == 'f' ? "float" : *s == 'c' ? "complex" : "bool";
+            snprintf(out + used, size - used, *s == 'b' ? "%s" : "%s%d", name, n == 2 ? 8 * (s[1] - '0') : 128);
+            return;
+        }
+    }
+}
+
+SHMI_FN int shmi_type_known_number(const char *s, size_t n)
+{
+    static const char known[] = " i1 i2 i4 i8 u1 u2 u4 u8 f4 f8 c8 c16 b1 ";
+    const char *k;
+    for (k = known; *k != 0; k++)
+        if (k[0] == ' ' && strncmp(k + 1, s, n) == 0 && k[1 + n] == ' ')
+            return 1;
+    return 0;
+}
+
+SHMI_FN int shmi_type_look(shmi_type_walk *w, const char *start, size_t path, uint64_t off, int depth, int within);
+
+/* Looks through the fields of the struct at start, up to its end. */
+SHMI_FN int shmi_type_fields(shmi_type_walk *w, const char *start, size_t path, uint64_t off, int depth, int within)
+{
+    const char *s, *at;
+    size_t n, name, below;
+    uint64_t place;
+    int count = 0, single = 0, got;
+    for (;; count++) {
+        int (*see)(struct shmi_type_walk *) = w->see;
+        if ((s = shmi_type_token(&w->p, &n)) == NULL)
+            return SHMI_TYPE_BAD;
+        if (n == 1 && *s == '}')
+            return single && count != 1 ? SHMI_TYPE_BAD : SHMI_TYPE_WHOLE;
+        at = (const char *)memchr(s, '@', n);
+        if (at == NULL)
+            return SHMI_TYPE_BAD;
+        name = (size_t)(at - s);
+        if (!shmi_type_number(at + 1, n - name - 1, &place) || (name == 0 && place != 0))
+            return SHMI_TYPE_BAD;
+        below = path;
+        if (name > 0) {
+            if (path + 1 + name >= SHMI_TYPE_PATH)
+                return SHMI_TYPE_BAD;
+            if (path > 0)
+                w->leaf.path[below++] = '.';
+            memcpy(w->leaf.path + below, s, name);
+            below += name;
+        } else {
+            single = 1;
+        }
+        w->leaf.path[below] = 0;
+        if (name == 1 && *s == '_')
+            w->see = NULL;
+        got = shmi_type_look(w, name == 0 ? start : w->p, below, off + place, depth + 1, name == 0 && within);
+        w->see = see;
+        if (got != SHMI_TYPE_WHOLE)
+            return got;
+        w->leaf.path[path] = 0;
+    }
+}
+
+/* Looks through the type at w->p, whose path is in w->leaf, and calls w->see for each part. start: the
+ * same, or the outermost struct that means the same. within: it is the element of an array. */
+SHMI_FN int shmi_type_look(shmi_type_walk *w, const char *start, size_t path, uint64_t off, int depth, int within)
+{
+    const char *s;
+    size_t n;
+    uint64_t size;
+    if ((s = shmi_type_token(&w->p, &n)) == NULL || depth > SHMI_TYPE_DEPTH)
+        return SHMI_TYPE_BAD;
+    if (*s == '{')
+        return shmi_type_number(s + 1, n - 1, &size) ? shmi_type_fields(w, start, path, off, depth, within) : SHMI_TYPE_BAD;
+    if (!within && w->see != NULL) {
+        w->leaf.off = off;
+        shmi_type_kind(start, w->leaf.kind, sizeof w->leaf.kind);
+        if (w->see(w))
+            return SHMI_TYPE_ENOUGH;
+    }
+    if (*s != '[')
+        return shmi_type_known_number(s, n) ? SHMI_TYPE_WHOLE : SHMI_TYPE_BAD;
+    if (n < 3 || s[n - 1] != ']' || !shmi_type_number(s + 1, n - 2, &size) || path + 2 >= SHMI_TYPE_PATH)
+        return SHMI_TYPE_BAD;
+    memcpy(w->leaf.path + path, "[]", 3);
+    return shmi_type_look(w, w->p, path + 2, off, depth + 1, 1);
+}
+
+SHMI_FN int shmi_type_each(shmi_type_walk *w, const char *text)
+{
+    int got;
+    w->p = text;
+    w->leaf.path[0] = 0;
+    got = shmi_type_look(w, text, 0, 0, 0, 0);
+    return got == SHMI_TYPE_WHOLE && *w->p != 0 ? SHMI_TYPE_BAD : got;
+}
+
+/* The hash of a description without its names. */
+SHMI_FN uint64_t shmi_type_fingerprint(const char *text)
+{
+    uint64_t h = UINT64_C(14695981039346656037);
+    while (*text != 0) {
+        size_t n = strcspn(text, " "), name = 0;
+        const char *at = (const char *)memchr(text, '@', n);
+        if (at != NULL)
+            name = (size_t)(at - text);
+        n += text[n] == ' ';
+        for (; name < n; name++)
+            h = (h ^ (unsigned char)text[name]) * UINT64_C(1099511628211);
+        text += n;
+    }
+    return h != 0 ? h : 1;
+}
+
+SHMI_FN int shmi_utf8(const char *s, size_t n);
+
+SHMI_FN int shmi_type_valid(const char *text)
+{
+    shmi_type_walk w;
+    memset(&w, 0, sizeof w);
+    return strlen(text) <= SHMI_TYPE_MOST && shmi_utf8(text, strlen(text)) && shmi_type_each(&w, text) == SHMI_TYPE_WHOLE;
+}
+
+SHMI_FN int shmi_type_is_path(shmi_type_walk *w)
+{
+    if (strcmp(w->leaf.path, ((const shmi_type_leaf *)w->arg)->path) != 0)
+        return 0;
+    if (w->found != NULL)
+        *w->found = w->leaf;
+    return 1;
+}
+/* Whether the type has a part with the path of like, which is then in found. */
+SHMI_FN int shmi_type_find(const char *text, const shmi_type_leaf *like, shmi_type_leaf *found)
+{
+    shmi_type_walk w;
+    memset(&w, 0, sizeof w);
+    w.see = shmi_type_is_path;
+    w.arg = like;
+    w.found = found;
+    return shmi_type_each(&w, text) == SHMI_TYPE_ENOUGH;
+}
+
+/* A comparison of the type of an object with that of the program. */
+typedef struct shmi_type_pair {
+    const char *own, *other;    /* the types of the leaf, and the other one */
+    const shmi_type_leaf *leaf; /* for shmi_type_is_renamed */
+    int arena;                  /* own is that of the object */
+    char *text;                 /* the first difference */
+    size_t size;
+} shmi_type_pair;
+
+SHMI_FN int shmi_type_is_renamed(shmi_type_walk *w)
+{
+    const shmi_type_pair *x = (const shmi_type_pair *)w->arg;
+    return w->leaf.off == x->leaf->off && strcmp(w->leaf.kind, x->leaf->kind) == 0 && !shmi_type_find(x->own, &w->leaf, NULL);
+}
+
+SHMI_FN int shmi_type_compare(shmi_type_walk *w)
+{
+    shmi_type_pair x = *(const shmi_type_pair *)w->arg;
+    const char *path = w->leaf.path[0] != 0 ? w->leaf.path : "the type", *field = w->leaf.path[0] != 0 ? "field " : "";
+    shmi_type_leaf there;
+    if (shmi_type_find(x.other, &w->leaf, &there)) {
+        if (x.arena || (there.off == w->leaf.off && strcmp(there.kind, w->leaf.kind) == 0))
+            return 0;
+        if (w->count++ == 0)
+            snprintf(x.text, x.size, "%s%s is %s at %llu in the arena, and %s at %llu in this program", field, path, there.kind,
+                     (unsigned long long)there.off, w->leaf.kind, (unsigned long long)w->leaf.off);
+        return 0;
+    }
+    {
+        shmi_type_walk other;
+        memset(&other, 0, sizeof other);
+        other.see = shmi_type_is_renamed;
+        x.leaf = &w->leaf;
+        other.arg = &x;
+        if (shmi_type_each(&other, x.other) == SHMI_TYPE_ENOUGH)
+            return 0;
+    }
+    if (w->count++ == 0)
+        snprintf(x.text, x.size, "%s%s, %s at %llu, is in %s only", field, path, w->leaf.kind, (unsigned long long)w->leaf.off,
+                 x.arena ? "the arena" : "this program");
+    return 0;
+}
+
+/* Says what differs between the type of an object and that of the program: the first field, and how
+ * many more there are. 0: no field differs. */
+SHMI_FN int shmi_type_difference(const char *arena, const char *program, char *text, size_t size)
+{
+    shmi_type_pair x;
+    shmi_type_walk w;
+    char there[64], here[64];
+    size_t used;
+    memset(&x, 0, sizeof x);
+    memset(&w, 0, sizeof w);
+    text[0] = 0;
+    if (strcmp(arena, program) == 0 || !shmi_type_valid(arena) || !shmi_type_valid(program))
+        return 0;
+    shmi_type_kind(arena, there, sizeof there);
+    shmi_type_kind(program, here, sizeof here);
+    if (strcmp(there, here) != 0 && (strcmp(there, "struct") == 0 || strcmp(here, "struct") == 0)) {
+        snprintf(text, size, "the type is %s in the arena, and %s in this program", there, here);
+        return 1;
+    }
+    x.own = program;
+    x.other = arena;
+    x.text = text;
+    x.size = size;
+    w.see = shmi_type_compare;
+    w.arg = &x;
+    shmi_type_each(&w, program);
+    x.own = arena;
+    x.other = program;
+    x.arena = 1;
+    shmi_type_each(&w, arena);
+    used = strlen(text);
+    if (w.count == 2)
+        snprintf(text + used, size - used, ", and 1 more field differs");
+    else if (w.count > 2)
+        snprintf(text + used, size - used, ", and %d more fields differ", w.count - 1);
+    return w.count;
+}
 /* ---- Handles of the user, and what is left of those that are closed ----
  *
  * What a process knows of an object that it has open lies behind a head with a serial number, and a
@@ -5074,6 +5379,8 @@ SHMI_FN int shmi_read_header(shmsync_arena *a, const shmi_block *b, shmi_header 
     h->o.version = (uint16_t)version;
     h->o.layout = shmi_ld64(shmi_u64(a, b->off + SHMI_objLayout));
     h->hash = shmi_ld64(shmi_u64(a, b->off + SHMI_objHash));
+    h->type_len = shmi_ld32(shmi_u32(a, b->off + SHMI_objTypeLen));
+    h->type_off = b->off + name_off + name_len;
     h->open_bits = b->off + open_;
     if (h->o.size > b->size - SHMI_objectHeader)
         return shmi_corrupt_object(a, b->off, "size");
@@ -5081,6 +5388,8 @@ SHMI_FN int shmi_read_header(shmsync_arena *a, const shmi_block *b, shmi_header 
         return shmi_corrupt_object(a, b->off, "place of its open bits");
     if (name_len > SHMI_maxObjectName || name_off < open_ + bits || name_off > b->size || name_len > b->size - name_off)
         return shmi_corrupt_object(a, b->off, "place of its name");
+    if (h->type_len > b->size - name_off - name_len)
+        return shmi_corrupt_object(a, b->off, "length of the description of its type");
     memcpy(h->o.name, shmi_bytes(a, b->off + name_off, name_len), name_len);
     h->o.name[name_len] = 0;
     h->o.name_len = (uint16_t)name_len;
@@ -5637,6 +5946,7 @@ typedef struct shmi_spec {
     const char *name; /* NULL or "": a fresh anonymous one */
     uint64_t size;    /* of the body */
     uint64_t layout;
+    const char *type; /* description of the type; NULL: none */
     /* Fills in the body of a new object, which is zero. It may be called for an object
      * that is thrown away. */
     void (*init)(unsigned char *body, const void *arg);
@@ -5647,10 +5957,11 @@ typedef struct shmi_spec {
 SHMI_FN int shmi_build(shmsync_arena *a, const shmi_spec *spec, size_t len, uint64_t hash, uint32_t state, shmi_header *h)
 {
     uint64_t open_ = (SHMI_objectHeader + spec->size + 7) & ~UINT64_C(7), name_off = open_ + shmi_open_bytes(a);
+    size_t type = spec->type != NULL ? strlen(spec->type) : 0;
     uint32_t mask, *word;
     shmi_block b;
     shmi_off off;
-    int err = shmi_claim(a, name_off + len, &off);
+    int err = shmi_claim(a, name_off + len + type, &off);
     if (err != 0)
         return err;
     shmi_st32(shmi_u32(a, off + SHMI_objKind), spec->kind);
@@ -5663,6 +5974,9 @@ SHMI_FN int shmi_build(shmsync_arena *a, const shmi_spec *spec, size_t len, uint
     shmi_st64(shmi_u64(a, off + SHMI_objLayout), spec->layout);
     if (len > 0)
         memcpy(shmi_bytes(a, off + name_off, len), spec->name, len);
+    shmi_st32(shmi_u32(a, off + SHMI_objTypeLen), (uint32_t)type);
+    if (type > 0)
+        memcpy(shmi_bytes(a, off + name_off + len, type), spec->type, type);
     if (spec->init != NULL)
         spec->init(shmi_bytes(a, off + SHMI_objectHeader, spec->size), spec->arg);
     err = shmi_locate(a, off, &b) ? shmi_read_header(a, &b, h) : shmi_meddled(a, off);
@@ -5742,16 +6056,44 @@ SHMI_FN const char *shmi_kind_text(uint32_t kind, char out[5])
     return out;
 }
 
-/* Compares what is there with what was asked for. */
-SHMI_FN int shmi_compatible(const shmi_object *o, const shmi_spec *spec)
+/* Copies the description of the type of an object; 0: it has none. */
+SHMI_FN int shmi_type_of(shmsync_arena *a, const shmi_header *h, char out[SHMI_TYPE_MOST + 1])
 {
-    char is[5], want[5];
+    if (h->type_len == 0 || h->type_len > SHMI_TYPE_MOST)
+        return 0;
+    memcpy(out, shmi_bytes(a, h->type_off, h->type_len), h->type_len);
+    out[h->type_len] = 0;
+    return strlen(out) == h->type_len && shmi_type_fingerprint(out) == h->o.layout;
+}
+
+/* The layout of a program's options, which have a description or a fingerprint. EINVAL: the
+ * description is none. */
+SHMI_FN int shmi_spec_type(shmi_spec *spec, const char *op, uint64_t layout, const char *type)
+{
+    spec->layout = layout;
+    if (type != NULL) {
+        if (!shmi_type_valid(type))
+            return shmi_fail(EINVAL, op, spec->name, "%.60s is no description of a type, as shmgen makes it", type);
+        spec->layout = shmi_type_fingerprint(type);
+        spec->type = type;
+    }
+    spec->any_layout = spec->layout == 0;
+    return 0;
+}
+
+/* Compares what is there with what was asked for. */
+SHMI_FN int shmi_compatible(shmsync_arena *a, const shmi_header *h, const shmi_spec *spec)
+{
+    const shmi_object *o = &h->o;
+    char is[5], want[5], type[SHMI_TYPE_MOST + 1], what[768];
     shmi_kind_text(o->kind, is);
     shmi_kind_text(spec->kind, want);
     if (o->kind != spec->kind)
         return shmi_fail(EINVAL, "arena.open_object", shmi_called(o), "it is a %s, asked for a %s", is, want);
     if (o->version != spec->version)
         return shmi_fail(EINVAL, "arena.open_object", shmi_called(o), "it has version %u of the layout of a %s, asked for %u", o->version, is, spec->version);
+    if (spec->type != NULL && shmi_type_of(a, h, type) && shmi_type_difference(type, spec->type, what, sizeof what) != 0)
+        return shmi_fail(EINVAL, "arena.open_object", shmi_called(o), "%s", what);
     if ((o->size != spec->size && !spec->any_size) || (o->layout != spec->layout && !spec->any_layout))
         return shmi_fail(EINVAL, "arena.open_object", shmi_called(o), "it has %llu bytes and fingerprint %#llx, asked for %llu and %#llx",
                          (unsigned long long)o->size, (unsigned long long)o->layout, (unsigned long long)spec->size, (unsigned long long)spec->layout);
@@ -5808,7 +6150,7 @@ SHMI_FN int shmi_open_entered(shmsync_arena *a, const shmi_spec *spec, shmi_obje
             return err;
         SHMSYNC_CRASHPOINT("arena.object.opened");
         err = (spec->flags & SHMSYNC_CREATE_ONLY) != 0 ? shmi_fail(EEXIST, "arena.open_object", spec->name, "SHMSYNC_CREATE_ONLY opens no object that exists")
-                                                       : shmi_compatible(&h.o, spec);
+                                                       : shmi_compatible(a, &h, spec);
         if (err != 0)
             shmi_close_object(a, h.o.off);
         *o = h.o;
@@ -10550,7 +10892,7 @@ void *shmsync_at(shmsync_arena *a, shmsync_offset off, uint64_t size)
     return shmi_try_at(a, off, size, 1);
 }
 
-SHMI_FN int shmi_plain_open(shmsync_arena *a, uint32_t flags, uint32_t kind, const char *name, uint64_t size, uint64_t layout, void **out, uint64_t *has)
+SHMI_FN int shmi_plain_open(shmsync_arena *a, uint32_t flags, uint32_t kind, const char *name, uint64_t size, uint64_t layout, const char *type, void **out, uint64_t *has)
 {
     shmi_spec spec;
     shmi_object o;
@@ -10560,12 +10902,12 @@ SHMI_FN int shmi_plain_open(shmsync_arena *a, uint32_t flags, uint32_t kind, con
     spec.version = 1;
     spec.name = name;
     spec.size = size;
-    spec.layout = layout;
-    spec.any_layout = layout == 0;
     spec.flags = flags;
     spec.any_size = has != NULL;
     *out = NULL;
-    err = shmi_open_object(a, &spec, &o, &created);
+    err = shmi_spec_type(&spec, "arena.value", layout, type);
+    if (err == 0)
+        err = shmi_open_object(a, &spec, &o, &created);
     if (err == 0)
         *out = shmi_bytes(a, o.body, o.size);
     if (err == 0 && has != NULL)
@@ -10577,34 +10919,44 @@ int shmsync_block_open(shmsync_arena *a, const char *name, uint64_t size, void *
     SHMI_BEGIN();
     if (size == 0)
         return shmi_fail(EINVAL, "arena.block", name, "a block has at least 1 byte; shmsync_block_attach opens one that exists");
-    return SHMI_TELL(shmi_plain_open(a, 0, SHMI_KIND('B', 'L', 'O', 'K'), name, size, 0, out, NULL));
+    return SHMI_TELL(shmi_plain_open(a, 0, SHMI_KIND('B', 'L', 'O', 'K'), name, size, 0, NULL, out, NULL));
 }
 int shmsync_block_create(shmsync_arena *a, const char *name, uint64_t size, void **out)
 {
     SHMI_BEGIN();
     if (size == 0)
         return shmi_fail(EINVAL, "arena.block", name, "a block has at least 1 byte");
-    return SHMI_TELL(shmi_plain_open(a, SHMSYNC_CREATE_ONLY, SHMI_KIND('B', 'L', 'O', 'K'), name, size, 0, out, NULL));
+    return SHMI_TELL(shmi_plain_open(a, SHMSYNC_CREATE_ONLY, SHMI_KIND('B', 'L', 'O', 'K'), name, size, 0, NULL, out, NULL));
 }
 int shmsync_block_attach(shmsync_arena *a, const char *name, void **out, uint64_t *size)
 {
     SHMI_BEGIN();
-    return SHMI_TELL(shmi_plain_open(a, SHMSYNC_OPEN_EXISTING, SHMI_KIND('B', 'L', 'O', 'K'), name, 0, 0, out, size));
+    return SHMI_TELL(shmi_plain_open(a, SHMSYNC_OPEN_EXISTING, SHMI_KIND('B', 'L', 'O', 'K'), name, 0, 0, NULL, out, size));
 }
 int shmsync_value_open(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out)
 {
     SHMI_BEGIN();
-    return SHMI_TELL(shmi_plain_open(a, 0, SHMI_KIND('V', 'A', 'L', 'U'), name, size, layout, out, NULL));
+    return SHMI_TELL(shmi_plain_open(a, 0, SHMI_KIND('V', 'A', 'L', 'U'), name, size, layout, NULL, out, NULL));
 }
 int shmsync_value_create(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out)
 {
     SHMI_BEGIN();
-    return SHMI_TELL(shmi_plain_open(a, SHMSYNC_CREATE_ONLY, SHMI_KIND('V', 'A', 'L', 'U'), name, size, layout, out, NULL));
+    return SHMI_TELL(shmi_plain_open(a, SHMSYNC_CREATE_ONLY, SHMI_KIND('V', 'A', 'L', 'U'), name, size, layout, NULL, out, NULL));
 }
 int shmsync_value_attach(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out)
 {
     SHMI_BEGIN();
-    return SHMI_TELL(shmi_plain_open(a, SHMSYNC_OPEN_EXISTING, SHMI_KIND('V', 'A', 'L', 'U'), name, size, layout, out, NULL));
+    return SHMI_TELL(shmi_plain_open(a, SHMSYNC_OPEN_EXISTING, SHMI_KIND('V', 'A', 'L', 'U'), name, size, layout, NULL, out, NULL));
+}
+int shmsync_value_open_type(shmsync_arena *a, const char *name, uint64_t size, const char *type, void **out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_plain_open(a, 0, SHMI_KIND('V', 'A', 'L', 'U'), name, size, 0, type, out, NULL));
+}
+int shmsync_value_attach_type(shmsync_arena *a, const char *name, uint64_t size, const char *type, void **out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_plain_open(a, SHMSYNC_OPEN_EXISTING, SHMI_KIND('V', 'A', 'L', 'U'), name, size, 0, type, out, NULL));
 }
 
 /* ---- Waiting ----
@@ -16080,7 +16432,7 @@ SHMI_FN int shmi_queue_handle(shmsync_arena *a, const shmi_object *o, uint64_t i
 
 SHMI_FN int shmi_open_queue(int existing, shmsync_arena *a, const char *name, size_t item_size, const shmsync_queue_options *opts, shmsync_queue *out)
 {
-    SHMI_OPTIONS(shmsync_queue_options, 32, "queue.open", out->impl);
+    SHMI_OPTIONS(shmsync_queue_options, 40, "queue.open", out->impl);
     shmi_spec spec;
     shmi_queue_spec init;
     shmi_object o;
@@ -16100,12 +16452,12 @@ SHMI_FN int shmi_open_queue(int existing, shmsync_arena *a, const char *name, si
     spec.name = name;
     spec.size = sizeof(shmi_queue_words) + (uint64_t)init.capacity * shmi_queue_stride(item_size);
     spec.any_size = 1;
-    spec.layout = opts != NULL ? opts->layout : 0;
-    spec.any_layout = spec.layout == 0;
     spec.init = shmi_queue_fill;
     spec.arg = &init;
     spec.flags = flags;
-    err = shmi_open_object(a, &spec, &o, &created);
+    err = shmi_spec_type(&spec, "queue.open", opts != NULL ? opts->layout : 0, opts != NULL ? opts->type : NULL);
+    if (err == 0)
+        err = shmi_open_object(a, &spec, &o, &created);
     return err != 0 ? err : shmi_queue_handle(a, &o, item_size, capacity, out);
 }
 int shmsync_queue_open(shmsync_arena *a, const char *name, size_t item_size, const shmsync_queue_options *opts, shmsync_queue *out)
@@ -16312,8 +16664,7 @@ int shmsync_queue_shutdown(shmsync_queue *q)
 
 uint64_t shmsync_layout(const char *description)
 {
-    uint64_t h = shmi_fnv(description, strlen(description));
-    return h != 0 ? h : 1;
+    return shmi_type_fingerprint(description);
 }
 
 /* The reaper's side. */
@@ -24932,7 +25283,7 @@ SHMI_FN int shmi_synchronized_handle(shmsync_arena *a, const shmi_object *o, siz
 
 SHMI_FN int shmi_open_synchronized(int existing, shmsync_arena *a, const char *name, size_t size, const shmsync_synchronized_options *opts, shmsync_synchronized *out)
 {
-    SHMI_OPTIONS(shmsync_synchronized_options, 32, "synchronized.open", out->impl);
+    SHMI_OPTIONS(shmsync_synchronized_options, 40, "synchronized.open", out->impl);
     shmi_spec spec;
     shmi_synchronized_spec init;
     shmi_object o;
@@ -24945,17 +25296,17 @@ SHMI_FN int shmi_open_synchronized(int existing, shmsync_arena *a, const char *n
     if (opts != NULL) {
         init.initial = opts->initial;
         init.spin = shmi_spin_field(opts->spin_ns);
-        spec.layout = opts->layout;
     }
     spec.kind = SHMI_KIND_SYNCHRONIZED;
     spec.version = SHMI_VERSION_SYNCHRONIZED;
     spec.name = name;
     spec.size = shmi_synchronized_copy_at(size, 1) + size;
-    spec.any_layout = spec.layout == 0;
     spec.init = shmi_synchronized_fill;
     spec.arg = &init;
     spec.flags = flags;
-    err = shmi_open_object(a, &spec, &o, &created);
+    err = shmi_spec_type(&spec, "synchronized.open", opts != NULL ? opts->layout : 0, opts != NULL ? opts->type : NULL);
+    if (err == 0)
+        err = shmi_open_object(a, &spec, &o, &created);
     return err != 0 ? err : shmi_synchronized_handle(a, &o, size, out);
 }
 int shmsync_synchronized_open(shmsync_arena *a, const char *name, size_t size, const shmsync_synchronized_options *opts, shmsync_synchronized *out)

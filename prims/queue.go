@@ -79,7 +79,7 @@ func openQueue[T any](a *arenakernel.Arena, name string, capacity int, opts *Que
 	}
 	places := uint32(capacity)
 	o, created, err := a.OpenObject(arenakernel.ObjectSpec{
-		Existing: attach, Kind: queueKind, Version: queueVersion, Name: name, Layout: layout,
+		Existing: attach, Kind: queueKind, Version: queueVersion, Name: name, Layout: layout, Type: arenakernel.TypeTextOf[T](),
 		Size: queueHeadBytes + uint64(places)*queueStride(item), AnySize: true,
 		Init: func(body []byte) { initQueue(body, places, item, spinField(opt.Spin)) },
 	})
@@ -104,10 +104,10 @@ func QueueAt[T any](a *arena.Arena, off arena.Offset) (*Queue[T], error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Layout != layout {
+	if what := k.TypeDiffers(o, layout, arenakernel.TypeTextOf[T]()); what != "" {
 		k.CloseObject(o)
 		return nil, &shmsync.Error{Op: "queue.open", Object: objectName(o), Err: shmsync.ErrIncompatible,
-			Detail: fmt.Sprintf("its items have fingerprint %#x, asked for %T, which has %#x", o.Layout, *new(T), layout)}
+			Detail: fmt.Sprintf("opened as a %T: %s", *new(T), what)}
 	}
 	return newQueue[T](k, o)
 }

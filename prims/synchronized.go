@@ -102,6 +102,7 @@ func openSynchronized[T any](a *arenakernel.Arena, name string, initial T, opts 
 	layout, size := synchronizedLayout[T]()
 	return openAs(a, arenakernel.ObjectSpec{
 		Existing: attach, Kind: synchronizedKind, Version: synchronizedVersion, Name: name, Size: size, Layout: layout,
+		Type: arenakernel.TypeTextOf[T](),
 		Init: func(body []byte) { initSynchronized(body, &initial, &opt) },
 	}, "synchronized.open", buildSynchronized[T], nil)
 }
@@ -115,10 +116,10 @@ func SynchronizedAt[T any](a *arena.Arena, off arena.Offset) (*Synchronized[T], 
 	if err != nil {
 		return nil, err
 	}
-	if o.Layout != layout {
+	if what := k.TypeDiffers(o, layout, arenakernel.TypeTextOf[T]()); what != "" {
 		k.CloseObject(o)
 		return nil, &shmsync.Error{Op: "synchronized.open", Object: objectName(o), Err: shmsync.ErrIncompatible,
-			Detail: fmt.Sprintf("its value has fingerprint %#x, asked for %T, which has %#x", o.Layout, *new(T), layout)}
+			Detail: fmt.Sprintf("opened as a %T: %s", *new(T), what)}
 	}
 	return share(k, o, func() (*Synchronized[T], error) { return buildSynchronized[T](k, o) })
 }

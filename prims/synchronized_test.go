@@ -104,7 +104,7 @@ func TestSynchronizedIsOneObject(t *testing.T) {
 	require.ErrorIs(t, err, shmsync.ErrIncompatible)
 	_, err = prims.SynchronizedAt[[2]uint64](a, s.Offset())
 	require.ErrorIs(t, err, shmsync.ErrIncompatible)
-	require.ErrorContains(t, err, "fingerprint")
+	require.ErrorContains(t, err, "the type is struct in the arena, and [2]uint64 in this program")
 	_, err = prims.OpenMutex(a, "s", nil)
 	require.ErrorIs(t, err, shmsync.ErrIncompatible)
 	m := newMutex(t, a, nil)

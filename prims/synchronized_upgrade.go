@@ -19,7 +19,8 @@ func UpgradeSynchronized[T any](a *arena.Arena, name string, migrate func(old ar
 	}
 	k := (*arenakernel.Arena)(a)
 	layout, size := synchronizedLayout[T]()
-	spec := arenakernel.ObjectSpec{Kind: synchronizedKind, Version: synchronizedVersion, Name: name, Size: size, Layout: layout}
+	spec := arenakernel.ObjectSpec{Kind: synchronizedKind, Version: synchronizedVersion, Name: name, Size: size, Layout: layout,
+		Type: arenakernel.TypeTextOf[T]()}
 	return k.UpgradeObject(spec, func(old arenakernel.Object) (func([]byte), error) {
 		off, err := old.Body, error(nil)
 		switch {

@@ -20,7 +20,9 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// sample is struct sample of producer/producer.c. Opening the queue compares the two layouts.
+//go:generate go run github.com/shmsync/shmsync/cmd/shmgen -type sample -o producer/sample_shm.h
+
+// sample is struct sample of producer/sample_shm.h. Opening the queue compares the two types.
 type sample struct {
 	Seq   uint64
 	Value float64

@@ -28,7 +28,9 @@ const (
 	orders  = 20
 )
 
-// board is struct board of worker/worker.c: the present order and its result.
+//go:generate go run github.com/shmsync/shmsync/cmd/shmgen -type board -o worker/board_shm.h
+
+// board is struct board of worker/board_shm.h: the present order and its result.
 type board struct {
 	Upto uint64 // sum up the numbers below this
 	Sum  atomic.Uint64

@@ -146,6 +146,11 @@ int shmsync_value_open(shmsync_arena *a, const char *name, uint64_t size, uint64
 int shmsync_value_create(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out);
 /* The same for an existing Value only. ENOENT. */
 int shmsync_value_attach(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out);
+/* The same, with the description of the type, which the command shmgen writes into a header. A new value keeps it, so
+ * that shmctl prints the value by field. EINVAL: another type; shmsync_error names the field that differs. */
+int shmsync_value_open_type(shmsync_arena *a, const char *name, uint64_t size, const char *type, void **out);
+/* The same for an existing Value only. ENOENT. */
+int shmsync_value_attach_type(shmsync_arena *a, const char *name, uint64_t size, const char *type, void **out);
 /* Removes an object that no process has open, and its name. If a Go program died while it upgraded the object, it may
  * have left the contents under another name: these go, too, also if there is nothing else. ENOENT. EBUSY: a process has
  * it open. */

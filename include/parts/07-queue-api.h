@@ -14,6 +14,7 @@ typedef struct shmsync_queue_options {
     uint32_t capacity; /* of a new queue; an attach compares it if it is not 0 */
     uint64_t layout;   /* fingerprint of an item, by shmsync_layout; 0: whatever an existing one has */
     int64_t spin_ns;   /* as of a mutex */
+    const char *type;  /* description of an item, as shmgen makes it, instead of layout; NULL: none */
 } shmsync_queue_options;
 
 /* An item on lease. One call for one of its copies ends it. */
@@ -30,7 +31,7 @@ typedef struct shmsync_lease {
  * so: a number is its class, i u f b or c, and its bytes: "u8 "; an array is "[n] " and
  * its element; a struct is "{size ", then for each field "@offset " and what it is, then
  * "} ". A space after each. struct {uint64_t id; int32_t n[2];} is
- * "{16 @0 u8 @8 [2] i4 } ".
+ * "{16 @0 u8 @8 [2] i4 } ". A name before an @ makes no difference to the fingerprint.
  */
 uint64_t shmsync_layout(const char *description);
 

@@ -13,6 +13,7 @@ typedef struct shmsync_synchronized_options {
     const void *initial; /* the value of a new one; NULL: all zero */
     uint64_t layout;     /* fingerprint of the value, by shmsync_layout; 0: whatever an existing one has */
     int64_t spin_ns;     /* as of a mutex */
+    const char *type;    /* description of the value, as shmgen makes it, instead of layout; NULL: none */
 } shmsync_synchronized_options;
 
 /* Finds the value of that name, or creates it. NULL or "" as the name: a fresh anonymous one. It has size bytes, at

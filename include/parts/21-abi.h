@@ -169,6 +169,7 @@ enum { /* object header */
     SHMI_objHash = 24,
     SHMI_objCreated = 32,
     SHMI_objOpenOff = 40,
+    SHMI_objTypeLen = 44,
     SHMI_objLayout = 48
 };
 

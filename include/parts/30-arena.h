@@ -162,6 +162,8 @@ typedef struct shmi_header {
     uint64_t hash;
     shmi_off open_bits;
     uint32_t *state;
+    shmi_off type_off; /* of the description of the type in the body */
+    uint64_t type_len; /* 0: none */
 } shmi_header;
 
 /* An object that this process has open, and the handle that all its opens share. */

@@ -76,6 +76,8 @@ SHMI_FN int shmi_read_header(shmsync_arena *a, const shmi_block *b, shmi_header 
     h->o.version = (uint16_t)version;
     h->o.layout = shmi_ld64(shmi_u64(a, b->off + SHMI_objLayout));
     h->hash = shmi_ld64(shmi_u64(a, b->off + SHMI_objHash));
+    h->type_len = shmi_ld32(shmi_u32(a, b->off + SHMI_objTypeLen));
+    h->type_off = b->off + name_off + name_len;
     h->open_bits = b->off + open_;
     if (h->o.size > b->size - SHMI_objectHeader)
         return shmi_corrupt_object(a, b->off, "size");
@@ -83,6 +85,8 @@ SHMI_FN int shmi_read_header(shmsync_arena *a, const shmi_block *b, shmi_header 
         return shmi_corrupt_object(a, b->off, "place of its open bits");
     if (name_len > SHMI_maxObjectName || name_off < open_ + bits || name_off > b->size || name_len > b->size - name_off)
         return shmi_corrupt_object(a, b->off, "place of its name");
+    if (h->type_len > b->size - name_off - name_len)
+        return shmi_corrupt_object(a, b->off, "length of the description of its type");
     memcpy(h->o.name, shmi_bytes(a, b->off + name_off, name_len), name_len);
     h->o.name[name_len] = 0;
     h->o.name_len = (uint16_t)name_len;
@@ -639,6 +643,7 @@ typedef struct shmi_spec {
     const char *name; /* NULL or "": a fresh anonymous one */
     uint64_t size;    /* of the body */
     uint64_t layout;
+    const char *type; /* description of the type; NULL: none */
     /* Fills in the body of a new object, which is zero. It may be called for an object
      * that is thrown away. */
     void (*init)(unsigned char *body, const void *arg);
@@ -649,10 +654,11 @@ typedef struct shmi_spec {
 SHMI_FN int shmi_build(shmsync_arena *a, const shmi_spec *spec, size_t len, uint64_t hash, uint32_t state, shmi_header *h)
 {
     uint64_t open_ = (SHMI_objectHeader + spec->size + 7) & ~UINT64_C(7), name_off = open_ + shmi_open_bytes(a);
+    size_t type = spec->type != NULL ? strlen(spec->type) : 0;
     uint32_t mask, *word;
     shmi_block b;
     shmi_off off;
-    int err = shmi_claim(a, name_off + len, &off);
+    int err = shmi_claim(a, name_off + len + type, &off);
     if (err != 0)
         return err;
     shmi_st32(shmi_u32(a, off + SHMI_objKind), spec->kind);
@@ -665,6 +671,9 @@ SHMI_FN int shmi_build(shmsync_arena *a, const shmi_spec *spec, size_t len, uint
     shmi_st64(shmi_u64(a, off + SHMI_objLayout), spec->layout);
     if (len > 0)
         memcpy(shmi_bytes(a, off + name_off, len), spec->name, len);
+    shmi_st32(shmi_u32(a, off + SHMI_objTypeLen), (uint32_t)type);
+    if (type > 0)
+        memcpy(shmi_bytes(a, off + name_off + len, type), spec->type, type);
     if (spec->init != NULL)
         spec->init(shmi_bytes(a, off + SHMI_objectHeader, spec->size), spec->arg);
     err = shmi_locate(a, off, &b) ? shmi_read_header(a, &b, h) : shmi_meddled(a, off);
@@ -744,16 +753,44 @@ SHMI_FN const char *shmi_kind_text(uint32_t kind, char out[5])
     return out;
 }
 
-/* Compares what is there with what was asked for. */
-SHMI_FN int shmi_compatible(const shmi_object *o, const shmi_spec *spec)
+/* Copies the description of the type of an object; 0: it has none. */
+SHMI_FN int shmi_type_of(shmsync_arena *a, const shmi_header *h, char out[SHMI_TYPE_MOST + 1])
 {
-    char is[5], want[5];
+    if (h->type_len == 0 || h->type_len > SHMI_TYPE_MOST)
+        return 0;
+    memcpy(out, shmi_bytes(a, h->type_off, h->type_len), h->type_len);
+    out[h->type_len] = 0;
+    return strlen(out) == h->type_len && shmi_type_fingerprint(out) == h->o.layout;
+}
+
+/* The layout of a program's options, which have a description or a fingerprint. EINVAL: the
+ * description is none. */
+SHMI_FN int shmi_spec_type(shmi_spec *spec, const char *op, uint64_t layout, const char *type)
+{
+    spec->layout = layout;
+    if (type != NULL) {
+        if (!shmi_type_valid(type))
+            return shmi_fail(EINVAL, op, spec->name, "%.60s is no description of a type, as shmgen makes it", type);
+        spec->layout = shmi_type_fingerprint(type);
+        spec->type = type;
+    }
+    spec->any_layout = spec->layout == 0;
+    return 0;
+}
+
+/* Compares what is there with what was asked for. */
+SHMI_FN int shmi_compatible(shmsync_arena *a, const shmi_header *h, const shmi_spec *spec)
+{
+    const shmi_object *o = &h->o;
+    char is[5], want[5], type[SHMI_TYPE_MOST + 1], what[768];
     shmi_kind_text(o->kind, is);
     shmi_kind_text(spec->kind, want);
     if (o->kind != spec->kind)
         return shmi_fail(EINVAL, "arena.open_object", shmi_called(o), "it is a %s, asked for a %s", is, want);
     if (o->version != spec->version)
         return shmi_fail(EINVAL, "arena.open_object", shmi_called(o), "it has version %u of the layout of a %s, asked for %u", o->version, is, spec->version);
+    if (spec->type != NULL && shmi_type_of(a, h, type) && shmi_type_difference(type, spec->type, what, sizeof what) != 0)
+        return shmi_fail(EINVAL, "arena.open_object", shmi_called(o), "%s", what);
     if ((o->size != spec->size && !spec->any_size) || (o->layout != spec->layout && !spec->any_layout))
         return shmi_fail(EINVAL, "arena.open_object", shmi_called(o), "it has %llu bytes and fingerprint %#llx, asked for %llu and %#llx",
                          (unsigned long long)o->size, (unsigned long long)o->layout, (unsigned long long)spec->size, (unsigned long long)spec->layout);
@@ -810,7 +847,7 @@ SHMI_FN int shmi_open_entered(shmsync_arena *a, const shmi_spec *spec, shmi_obje
             return err;
         SHMSYNC_CRASHPOINT("arena.object.opened");
         err = (spec->flags & SHMSYNC_CREATE_ONLY) != 0 ? shmi_fail(EEXIST, "arena.open_object", spec->name, "SHMSYNC_CREATE_ONLY opens no object that exists")
-                                                       : shmi_compatible(&h.o, spec);
+                                                       : shmi_compatible(a, &h, spec);
         if (err != 0)
             shmi_close_object(a, h.o.off);
         *o = h.o;

@@ -1532,7 +1532,7 @@ void *shmsync_at(shmsync_arena *a, shmsync_offset off, uint64_t size)
     return shmi_try_at(a, off, size, 1);
 }
 
-SHMI_FN int shmi_plain_open(shmsync_arena *a, uint32_t flags, uint32_t kind, const char *name, uint64_t size, uint64_t layout, void **out, uint64_t *has)
+SHMI_FN int shmi_plain_open(shmsync_arena *a, uint32_t flags, uint32_t kind, const char *name, uint64_t size, uint64_t layout, const char *type, void **out, uint64_t *has)
 {
     shmi_spec spec;
     shmi_object o;
@@ -1542,12 +1542,12 @@ SHMI_FN int shmi_plain_open(shmsync_arena *a, uint32_t flags, uint32_t kind, con
     spec.version = 1;
     spec.name = name;
     spec.size = size;
-    spec.layout = layout;
-    spec.any_layout = layout == 0;
     spec.flags = flags;
     spec.any_size = has != NULL;
     *out = NULL;
-    err = shmi_open_object(a, &spec, &o, &created);
+    err = shmi_spec_type(&spec, "arena.value", layout, type);
+    if (err == 0)
+        err = shmi_open_object(a, &spec, &o, &created);
     if (err == 0)
         *out = shmi_bytes(a, o.body, o.size);
     if (err == 0 && has != NULL)
@@ -1559,33 +1559,43 @@ int shmsync_block_open(shmsync_arena *a, const char *name, uint64_t size, void *
     SHMI_BEGIN();
     if (size == 0)
         return shmi_fail(EINVAL, "arena.block", name, "a block has at least 1 byte; shmsync_block_attach opens one that exists");
-    return SHMI_TELL(shmi_plain_open(a, 0, SHMI_KIND('B', 'L', 'O', 'K'), name, size, 0, out, NULL));
+    return SHMI_TELL(shmi_plain_open(a, 0, SHMI_KIND('B', 'L', 'O', 'K'), name, size, 0, NULL, out, NULL));
 }
 int shmsync_block_create(shmsync_arena *a, const char *name, uint64_t size, void **out)
 {
     SHMI_BEGIN();
     if (size == 0)
         return shmi_fail(EINVAL, "arena.block", name, "a block has at least 1 byte");
-    return SHMI_TELL(shmi_plain_open(a, SHMSYNC_CREATE_ONLY, SHMI_KIND('B', 'L', 'O', 'K'), name, size, 0, out, NULL));
+    return SHMI_TELL(shmi_plain_open(a, SHMSYNC_CREATE_ONLY, SHMI_KIND('B', 'L', 'O', 'K'), name, size, 0, NULL, out, NULL));
 }
 int shmsync_block_attach(shmsync_arena *a, const char *name, void **out, uint64_t *size)
 {
     SHMI_BEGIN();
-    return SHMI_TELL(shmi_plain_open(a, SHMSYNC_OPEN_EXISTING, SHMI_KIND('B', 'L', 'O', 'K'), name, 0, 0, out, size));
+    return SHMI_TELL(shmi_plain_open(a, SHMSYNC_OPEN_EXISTING, SHMI_KIND('B', 'L', 'O', 'K'), name, 0, 0, NULL, out, size));
 }
 int shmsync_value_open(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out)
 {
     SHMI_BEGIN();
-    return SHMI_TELL(shmi_plain_open(a, 0, SHMI_KIND('V', 'A', 'L', 'U'), name, size, layout, out, NULL));
+    return SHMI_TELL(shmi_plain_open(a, 0, SHMI_KIND('V', 'A', 'L', 'U'), name, size, layout, NULL, out, NULL));
 }
 int shmsync_value_create(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out)
 {
     SHMI_BEGIN();
-    return SHMI_TELL(shmi_plain_open(a, SHMSYNC_CREATE_ONLY, SHMI_KIND('V', 'A', 'L', 'U'), name, size, layout, out, NULL));
+    return SHMI_TELL(shmi_plain_open(a, SHMSYNC_CREATE_ONLY, SHMI_KIND('V', 'A', 'L', 'U'), name, size, layout, NULL, out, NULL));
 }
 int shmsync_value_attach(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out)
 {
     SHMI_BEGIN();
-    return SHMI_TELL(shmi_plain_open(a, SHMSYNC_OPEN_EXISTING, SHMI_KIND('V', 'A', 'L', 'U'), name, size, layout, out, NULL));
+    return SHMI_TELL(shmi_plain_open(a, SHMSYNC_OPEN_EXISTING, SHMI_KIND('V', 'A', 'L', 'U'), name, size, layout, NULL, out, NULL));
+}
+int shmsync_value_open_type(shmsync_arena *a, const char *name, uint64_t size, const char *type, void **out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_plain_open(a, 0, SHMI_KIND('V', 'A', 'L', 'U'), name, size, 0, type, out, NULL));
+}
+int shmsync_value_attach_type(shmsync_arena *a, const char *name, uint64_t size, const char *type, void **out)
+{
+    SHMI_BEGIN();
+    return SHMI_TELL(shmi_plain_open(a, SHMSYNC_OPEN_EXISTING, SHMI_KIND('V', 'A', 'L', 'U'), name, size, 0, type, out, NULL));
 }
 

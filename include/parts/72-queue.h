@@ -846,7 +846,7 @@ SHMI_FN int shmi_queue_handle(shmsync_arena *a, const shmi_object *o, uint64_t i
 
 SHMI_FN int shmi_open_queue(int existing, shmsync_arena *a, const char *name, size_t item_size, const shmsync_queue_options *opts, shmsync_queue *out)
 {
-    SHMI_OPTIONS(shmsync_queue_options, 32, "queue.open", out->impl);
+    SHMI_OPTIONS(shmsync_queue_options, 40, "queue.open", out->impl);
     shmi_spec spec;
     shmi_queue_spec init;
     shmi_object o;
@@ -866,12 +866,12 @@ SHMI_FN int shmi_open_queue(int existing, shmsync_arena *a, const char *name, si
     spec.name = name;
     spec.size = sizeof(shmi_queue_words) + (uint64_t)init.capacity * shmi_queue_stride(item_size);
     spec.any_size = 1;
-    spec.layout = opts != NULL ? opts->layout : 0;
-    spec.any_layout = spec.layout == 0;
     spec.init = shmi_queue_fill;
     spec.arg = &init;
     spec.flags = flags;
-    err = shmi_open_object(a, &spec, &o, &created);
+    err = shmi_spec_type(&spec, "queue.open", opts != NULL ? opts->layout : 0, opts != NULL ? opts->type : NULL);
+    if (err == 0)
+        err = shmi_open_object(a, &spec, &o, &created);
     return err != 0 ? err : shmi_queue_handle(a, &o, item_size, capacity, out);
 }
 int shmsync_queue_open(shmsync_arena *a, const char *name, size_t item_size, const shmsync_queue_options *opts, shmsync_queue *out)
@@ -1078,8 +1078,7 @@ int shmsync_queue_shutdown(shmsync_queue *q)
 
 uint64_t shmsync_layout(const char *description)
 {
-    uint64_t h = shmi_fnv(description, strlen(description));
-    return h != 0 ? h : 1;
+    return shmi_type_fingerprint(description);
 }
 
 /* The reaper's side. */

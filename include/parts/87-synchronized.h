@@ -79,7 +79,7 @@ SHMI_FN int shmi_synchronized_handle(shmsync_arena *a, const shmi_object *o, siz
 
 SHMI_FN int shmi_open_synchronized(int existing, shmsync_arena *a, const char *name, size_t size, const shmsync_synchronized_options *opts, shmsync_synchronized *out)
 {
-    SHMI_OPTIONS(shmsync_synchronized_options, 32, "synchronized.open", out->impl);
+    SHMI_OPTIONS(shmsync_synchronized_options, 40, "synchronized.open", out->impl);
     shmi_spec spec;
     shmi_synchronized_spec init;
     shmi_object o;
@@ -92,17 +92,17 @@ SHMI_FN int shmi_open_synchronized(int existing, shmsync_arena *a, const char *n
     if (opts != NULL) {
         init.initial = opts->initial;
         init.spin = shmi_spin_field(opts->spin_ns);
-        spec.layout = opts->layout;
     }
     spec.kind = SHMI_KIND_SYNCHRONIZED;
     spec.version = SHMI_VERSION_SYNCHRONIZED;
     spec.name = name;
     spec.size = shmi_synchronized_copy_at(size, 1) + size;
-    spec.any_layout = spec.layout == 0;
     spec.init = shmi_synchronized_fill;
     spec.arg = &init;
     spec.flags = flags;
-    err = shmi_open_object(a, &spec, &o, &created);
+    err = shmi_spec_type(&spec, "synchronized.open", opts != NULL ? opts->layout : 0, opts != NULL ? opts->type : NULL);
+    if (err == 0)
+        err = shmi_open_object(a, &spec, &o, &created);
     return err != 0 ? err : shmi_synchronized_handle(a, &o, size, out);
 }
 int shmsync_synchronized_open(shmsync_arena *a, const char *name, size_t size, const shmsync_synchronized_options *opts, shmsync_synchronized *out)

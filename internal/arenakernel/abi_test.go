@@ -56,7 +56,7 @@ var abiFields = map[string]map[string]field{
 	},
 	"Object header": {
 		"objKind": {objKind, 4}, "objVersion": {objVersion, 4}, "objState": {objState, 4}, "objNameOff": {objNameOff, 4},
-		"objSize": {objSize, 8}, "objHash": {objHash, 8}, "objCreated": {objCreated, 8}, "objOpenOff": {objOpenOff, 4},
+		"objSize": {objSize, 8}, "objHash": {objHash, 8}, "objCreated": {objCreated, 8}, "objOpenOff": {objOpenOff, 4}, "objTypeLen": {objTypeLen, 4},
 		"objLayout": {objLayout, 8},
 	},
 	"Wait node": structFields(reflect.TypeFor[Node]()),

@@ -44,7 +44,7 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 		"are both called": func(w world) {
 			// The other object gets the name of the first, which has the same length.
 			w.a.u64(w.other.Offset + objHash).Store(w.o.hash)
-			_, name, _ := w.a.layOut(w.other.Size, "")
+			_, name, _ := w.a.layOut(w.other.Size, "", "")
 			w.a.slice(w.other.Offset+Offset(name), 1)[0] = 'o'
 		},
 		"by its kind": func(w world) { w.a.u64(w.other.Body + 8).Store(13) },

@@ -38,6 +38,7 @@ const (
 	objHash    = 24
 	objCreated = 32
 	objOpenOff = 40
+	objTypeLen = 44
 	objLayout  = 48
 
 	// MaxObject is the greatest body of an object. Use Alloc for more bytes.
@@ -101,6 +102,9 @@ type header struct {
 	hash  uint64
 	open  Offset         // offset of the open bits
 	state *atomic.Uint32 // an objectWord
+
+	typeOff Offset // offset of the description of the type in the body
+	typeLen uint64 // bytes of the description; 0 for none
 }
 
 func (h *header) load() objectWord { return objectWord(h.state.Load()) }
@@ -114,11 +118,11 @@ func (h *header) swap(old, to objectWord) bool {
 func (c *core) openBytes() uint64 { return (uint64(c.geo.slots)/32 + 1) * 4 }
 
 // layOut returns the places of the open bits and of the name, and the size of an object whose
-// body has size bytes.
-func (c *core) layOut(size uint64, name string) (open, nameOff, total uint64) {
+// body has size bytes. The description of its type comes after the name.
+func (c *core) layOut(size uint64, name, text string) (open, nameOff, total uint64) {
 	open = alignUp(objectHeader+size, 8)
 	nameOff = open + c.openBytes()
-	return open, nameOff, nameOff + uint64(len(name))
+	return open, nameOff, nameOff + uint64(len(name)+len(text))
 }
 
 // readHeader reads the header of the object in b. The caller guards the block, or has the object
@@ -143,6 +147,8 @@ func (c *core) readHeader(b block) (header, error) {
 	h.hash = c.peek64(b.off + objHash)
 	h.open = b.off + Offset(open)
 	bits := c.openBytes()
+	h.typeLen = uint64(c.peek32(b.off + objTypeLen))
+	h.typeOff = b.off + Offset(nameOff+nameLen)
 	switch {
 	case h.Size > b.size-objectHeader:
 		return wild("size of " + strconv.FormatUint(h.Size, 10))
@@ -150,6 +156,8 @@ func (c *core) readHeader(b block) (header, error) {
 		return wild("place of its open bits")
 	case nameLen > maxObjectName || nameOff < open+bits || nameOff > b.size || nameLen > b.size-nameOff:
 		return wild("place of its name")
+	case h.typeLen > b.size-nameOff-nameLen:
+		return wild("length of the description of its type")
 	}
 	h.Name = stringOf(c.slice(b.off+Offset(nameOff), nameLen))
 	if !utf8.ValidString(h.Name) || h.hash != hashName(h.Name) {

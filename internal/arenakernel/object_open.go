@@ -30,6 +30,7 @@ type ObjectSpec struct {
 	Name    string // 1 to 255 bytes of UTF-8; empty for a fresh anonymous object
 	Size    uint64 // size of the body, up to MaxObject
 	Layout  uint64 // fingerprint of the type in the body, if the kind uses one
+	Type    string // description of the type, for messages and tools; see TypeTextOf
 	AnySize bool   // an existing object of another size is accepted
 	// Existing makes OpenObject create nothing: if the object does not exist, the error Is
 	// [fs.ErrNotExist].
@@ -118,11 +119,12 @@ func (c *core) compatible(h *header, spec ObjectSpec) error {
 		what = fmt.Sprintf("it has version %d of the layout of a %v, asked for %d", h.Version, h.Kind, spec.Version)
 	case h.Layout == spec.Layout && h.Size != spec.Size && !spec.AnySize:
 		what = fmt.Sprintf("it has %d bytes, asked for %d", h.Size, spec.Size)
-	case h.Layout != spec.Layout:
-		what = fmt.Sprintf("its type has fingerprint %#x and %d bytes, asked for %#x and %d: a program with another type has made it; "+
-			"Upgrade in OnFirst keeps its contents, and Replace drops them", h.Layout, h.Size, spec.Layout, spec.Size)
 	default:
-		return nil
+		if what = c.differs(h, spec.Layout, spec.Type); what == "" {
+			return nil
+		}
+		what = fmt.Sprintf("%s; it has %d bytes, asked for %d: a program with another type has made it; "+
+			"Upgrade in OnFirst keeps its contents, and Replace drops them", what, h.Size, spec.Size)
 	}
 	return c.failObject("arena.open_object", h.Object.String(), shmsync.ErrIncompatible, what)
 }
@@ -130,7 +132,7 @@ func (c *core) compatible(h *header, spec ObjectSpec) error {
 // build claims a block and makes a whole object of it, which no peer can find yet. From then on
 // this process has the object open.
 func (c *core) build(spec ObjectSpec, hash uint64, state objectWord) (header, error) {
-	open, nameOff, total := c.layOut(spec.Size, spec.Name)
+	open, nameOff, total := c.layOut(spec.Size, spec.Name, spec.Type)
 	off, err := c.claim(total, 1)
 	if err != nil {
 		return header{}, err
@@ -149,7 +151,8 @@ func (c *core) build(spec ObjectSpec, hash uint64, state objectWord) (header, er
 	c.u64(off + objCreated).Store(uint64(time.Now().UnixNano()))
 	c.u32(off + objOpenOff).Store(uint32(open))
 	c.u64(off + objLayout).Store(spec.Layout)
-	copy(c.slice(off+Offset(nameOff), uint64(len(spec.Name))), spec.Name)
+	c.u32(off + objTypeLen).Store(uint32(len(spec.Type)))
+	copy(c.slice(off+Offset(nameOff), total-nameOff), spec.Name+spec.Type)
 	if spec.Init != nil {
 		spec.Init(c.slice(off+objectHeader, spec.Size))
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"reflect"
 	"runtime"
 	"slices"
 	"strconv"
@@ -112,7 +113,7 @@ func (a *Arena) openExisting(name string) (h header, created uint64, err error) 
 // buildSuccessor makes the successor of old. It becomes visible only when it is whole.
 func (a *Arena) buildSuccessor(spec ObjectSpec, next string, old Object, created uint64, fill func(body []byte)) error {
 	o, made, err := a.OpenObject(ObjectSpec{
-		Kind: KindBlock, Version: 1, Name: next, Size: spec.Size + successorTrailer, Layout: spec.Layout,
+		Kind: KindBlock, Version: 1, Name: next, Size: spec.Size + successorTrailer, Layout: spec.Layout, Type: spec.Type,
 		Init: func(body []byte) {
 			fill(body[:spec.Size:spec.Size])
 			t := body[spec.Size:]
@@ -289,7 +290,7 @@ func (a *Arena) successorOf(name string, s *header) (spec ObjectSpec, from Offse
 			"it becomes a %v, a kind that this program does not know: import the package that defines it, such as prims", kind))
 	}
 	return ObjectSpec{
-		Kind: kind, Version: uint16(version), Name: name, Size: uint64(len(n.body)), Layout: s.Layout,
+		Kind: kind, Version: uint16(version), Name: name, Size: uint64(len(n.body)), Layout: s.Layout, Type: a.typeText(s),
 		Init: func(to []byte) { copy(to, n.body) },
 	}, n.from, n.created, nil
 }
@@ -302,27 +303,30 @@ func (h *header) isSuccessor() bool {
 
 // Stored is a value that an earlier version of a program has left; see [StoredAs].
 type Stored struct {
-	a      *Arena
-	off    Offset
-	layout uint64
-	name   string
+	a    *Arena
+	off  Offset
+	old  header // of the object
+	name string
 }
 
-// StoredAt returns the Stored for the value of that layout at an offset of object o.
+// StoredAt returns the Stored for the value at an offset of object o, which this process has open.
 func StoredAt(a *Arena, o Object, off Offset) Stored {
-	return Stored{a: a, off: off, layout: o.Layout, name: o.String()}
+	h, err := a.headerAt(o.Offset)
+	if err != nil {
+		h = header{Object: o} // without a description
+	}
+	return Stored{a: a, off: off, old: h, name: o.String()}
 }
 
 // StoredAs returns a copy of the value if T has its layout. Otherwise the error Is
 // [shmsync.ErrIncompatible].
 func StoredAs[T any](s Stored) (*T, error) {
-	layout, err := LayoutOf[T]()
-	if err != nil {
-		panic("shmsync: " + err.Error())
+	l := layoutOf(reflect.TypeFor[T]())
+	if l.err != nil {
+		panic("shmsync: " + l.err.Error())
 	}
-	if layout != s.layout {
-		return nil, s.a.failObject("arena.as", s.name, shmsync.ErrIncompatible,
-			fmt.Sprintf("its value has fingerprint %#x, and %T has %#x", s.layout, *new(T), layout))
+	if what := s.a.differs(&s.old, l.fingerprint, l.text); what != "" {
+		return nil, s.a.failObject("arena.as", s.name, shmsync.ErrIncompatible, fmt.Sprintf("opened as a %T: %s", *new(T), what))
 	}
 	p, err := TryAt[T](s.a, s.off)
 	if err != nil {

@@ -36,7 +36,7 @@ func valueSpec[T any](name string) ObjectSpec {
 	if l.err != nil {
 		panic("shmsync: " + l.err.Error())
 	}
-	return ObjectSpec{Kind: KindValue, Version: 1, Name: name, Size: uint64(t.Size()), Layout: l.fingerprint}
+	return ObjectSpec{Kind: KindValue, Version: 1, Name: name, Size: uint64(t.Size()), Layout: l.fingerprint, Type: l.text}
 }
 
 func value[T any](a *Arena, name string, attach bool) (*T, error) {

@@ -2,15 +2,16 @@ package arenakernel
 
 import (
 	"fmt"
-	"hash/fnv"
-	"io"
 	"reflect"
 	"sync"
+
+	"github.com/shmsync/shmsync/internal/typetext"
 )
 
 // typeLayout is what this package knows about a type whose values may live in shared memory.
 type typeLayout struct {
 	fingerprint uint64 // of the sizes, offsets and kinds of its parts; never 0
+	text        string // the description with the names of fields; "" if it is too long
 	err         error  // why values of the type cannot live there, or nil
 }
 
@@ -24,70 +25,61 @@ func LayoutOf[T any]() (fingerprint uint64, err error) {
 	return l.fingerprint, l.err
 }
 
+// TypeTextOf returns the description of T, which goes into [ObjectSpec]. It is "" if LayoutOf
+// returns an error, and for a type that is too large to be described.
+func TypeTextOf[T any]() string { return layoutOf(reflect.TypeFor[T]()).text }
+
 func layoutOf(t reflect.Type) typeLayout {
 	if l, ok := layouts.Load(t); ok {
 		return l.(typeLayout)
 	}
-	h := fnv.New64a()
-	l := typeLayout{err: describe(h, t)}
-	if l.err != nil {
-		l.err = fmt.Errorf("a %v cannot live in shared memory: %w", t, l.err)
+	d, err := typetext.Of(t)
+	l := typeLayout{fingerprint: 1}
+	if err != nil {
+		l.err = fmt.Errorf("a %v cannot live in shared memory: %w", t, err)
+	} else {
+		text := d.String()
+		l.fingerprint = typetext.Fingerprint(text)
+		if typetext.Check(text, l.fingerprint) {
+			l.text = text
+		}
 	}
-	l.fingerprint = max(h.Sum64(), 1)
 	layouts.Store(t, l)
 	return l
 }
 
-// describe writes the parts of a value of type t to w.
-func describe(w io.Writer, t reflect.Type) error {
-	switch t.Kind() {
-	case reflect.Struct:
-		fmt.Fprintf(w, "{%d ", t.Size())
-		for f := range t.Fields() {
-			if f.Type.Size() == 0 && f.Type.Kind() == reflect.Struct {
-				continue // a marker, such as structs.HostLayout
-			}
-			fmt.Fprintf(w, "@%d ", f.Offset)
-			if err := describe(w, f.Type); err != nil {
-				return fmt.Errorf("field %s: %w", f.Name, err)
-			}
-		}
-		fmt.Fprint(w, "} ")
-		return nil
-	case reflect.Array:
-		fmt.Fprintf(w, "[%d] ", t.Len())
-		return describe(w, t.Elem())
-	case reflect.Bool,
-		reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
-		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64,
-		reflect.Float32, reflect.Float64, reflect.Complex64, reflect.Complex128:
-		fmt.Fprintf(w, "%s%d ", class(t.Kind()), t.Size())
-		return nil
+// typeText returns the description of the type in the body of an object; "" if the object has none.
+// The caller guards the object, or has it open.
+func (c *core) typeText(h *header) string {
+	if h.typeLen == 0 || h.typeLen > typetext.MaxText {
+		return ""
 	}
-	instead := "an arena.Offset, or a number"
-	switch t.Kind() {
-	case reflect.String:
-		instead = "an array of bytes, and its length"
-	case reflect.Slice:
-		instead = "an array, or the arena.Offset and the length of a block"
-	case reflect.Map:
-		instead = "an array, or a table of arena.Offset"
+	if text := stringOf(c.slice(h.typeOff, h.typeLen)); typetext.Check(text, h.Layout) {
+		return text
 	}
-	return fmt.Errorf("a %v refers to the memory of one process; take %s", t.Kind(), instead)
+	return ""
 }
 
-// class returns the same text for kinds that a C program could not tell apart, such as int and
-// int64.
-func class(k reflect.Kind) string {
-	switch {
-	case k == reflect.Bool:
-		return "b"
-	case k <= reflect.Int64:
-		return "i"
-	case k <= reflect.Uint64:
-		return "u"
-	case k <= reflect.Float64:
-		return "f"
+// differs says what differs between the type of an object and a type of this program, of which the
+// caller knows the fingerprint and the description. It is "" if values of the type are the same to
+// both.
+func (c *core) differs(h *header, layout uint64, text string) string {
+	what := ""
+	if there := c.typeText(h); there != "" && text != "" {
+		what = typetext.DifferenceOf(there, text)
 	}
-	return "c"
+	if what == "" && h.Layout != layout {
+		what = fmt.Sprintf("its type has fingerprint %#x, asked for %#x", h.Layout, layout)
+	}
+	return what
+}
+
+// TypeDiffers says what differs between the type of an object that this process has open and a type
+// of this program, given by its fingerprint and its description. It is "" if nothing does.
+func (a *Arena) TypeDiffers(o Object, layout uint64, text string) string {
+	h, err := a.headerAt(o.Offset)
+	if err != nil {
+		return err.Error()
+	}
+	return a.core.differs(&h, layout, text)
 }

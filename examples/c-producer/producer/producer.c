@@ -1,11 +1,6 @@
 /* Puts samples into a queue until an event says that there are enough. */
 #define SHMSYNC_IMPLEMENTATION
-#include "shmsync.h"
-
-struct sample {
-    uint64_t seq;
-    double value;
-};
+#include "sample_shm.h"
 
 static int failed(const char *what, int err)
 {
@@ -16,9 +11,8 @@ static int failed(const char *what, int err)
 int main(int argc, char **argv)
 {
     shmsync_arena_options join;
-    shmsync_queue_options items;
     shmsync_arena *a;
-    shmsync_queue queue;
+    sample_queue queue;
     shmsync_event enough;
     struct sample s;
     int err;
@@ -29,9 +23,7 @@ int main(int argc, char **argv)
     join.attach_only = 1;
     if ((err = shmsync_arena_open(argv[1], &join, &a)) != 0)
         return failed("arena", err);
-    memset(&items, 0, sizeof items);
-    items.layout = shmsync_layout("{16 @0 u8 @8 f8 } "); /* as the Go side sees its sample */
-    if ((err = shmsync_queue_attach(a, "samples", sizeof s, &items, &queue)) != 0)
+    if ((err = sample_queue_attach(a, "samples", &queue)) != 0)
         return failed("queue", err);
     if ((err = shmsync_event_open(a, "enough", NULL, &enough)) != 0)
         return failed("event", err);
@@ -41,7 +33,7 @@ int main(int argc, char **argv)
         do { /* the consumer may have stopped taking */
             clock_gettime(CLOCK_MONOTONIC, &until);
             until.tv_sec++;
-            err = shmsync_queue_timedput(&queue, &s, &until);
+            err = sample_queue_timedput(&queue, &s, &until);
         } while (err == ETIMEDOUT && !shmsync_event_is_set(&enough));
         if (err != 0 && err != ETIMEDOUT)
             return failed("put", err);

@@ -1,11 +1,6 @@
 /* One of a pool: sums up every n'th number as it is ordered to, until there are no more orders. */
 #define SHMSYNC_IMPLEMENTATION
-#include "shmsync.h"
-
-struct board {
-    uint64_t upto;
-    uint64_t sum;
-};
+#include "board_shm.h"
 
 static int failed(const char *what, int err)
 {
@@ -19,7 +14,6 @@ int main(int argc, char **argv)
     shmsync_arena *a;
     shmsync_sequencer orders, done;
     struct board *b;
-    void *p;
     uint64_t order, first, workers, i;
     int err;
     if (argc != 4)
@@ -33,14 +27,13 @@ int main(int argc, char **argv)
         return failed("arena", err);
     if ((err = shmsync_sequencer_open(a, "orders", NULL, &orders)) != 0 || (err = shmsync_sequencer_open(a, "done", NULL, &done)) != 0)
         return failed("sequencer", err);
-    if ((err = shmsync_value_open(a, "board", sizeof *b, shmsync_layout("{16 @0 u8 @8 {8 @0 u8 } } "), &p)) != 0)
+    if ((err = board_value_open(a, "board", &b)) != 0)
         return failed("board", err);
-    b = (struct board *)p;
     for (order = 1; (err = shmsync_sequencer_wait(&orders, order)) == 0; order++) {
         uint64_t sum = 0;
         for (i = first; i < b->upto; i += workers)
             sum += i;
-        __atomic_fetch_add(&b->sum, sum, __ATOMIC_SEQ_CST);
+        board_sum_add(b, sum);
         if ((err = shmsync_sequencer_increment(&done, NULL)) != 0)
             return failed("done", err);
     }

@@ -1,0 +1,295 @@
+/* ---- Descriptions of types ----
+ *
+ * The text that describes a type is in docs/abi.md. It comes from a program, or from the header of an
+ * object, so from a peer: each function below takes any bytes that end with 0. */
+
+#define SHMI_TYPE_MOST 4095  /* bytes of a description */
+#define SHMI_TYPE_PATH 256   /* bytes of the path of a field, with the 0 */
+#define SHMI_TYPE_DEPTH 16   /* types in each other */
+
+/* A part of a type that has a name of its own: a number, or an array. */
+typedef struct shmi_type_leaf {
+    char path[SHMI_TYPE_PATH]; /* such as slots[].owner; empty if the type has no fields */
+    char kind[64];             /* as a Go programmer writes it */
+    uint64_t off;              /* of a part of an array's element: in the first element */
+} shmi_type_leaf;
+
+/* A look through the parts of a type. */
+typedef struct shmi_type_walk {
+    const char *p; /* the next token */
+    shmi_type_leaf leaf;
+    int (*see)(struct shmi_type_walk *); /* not 0: enough */
+    const void *arg;
+    shmi_type_leaf *found;
+    int count;
+} shmi_type_walk;
+
+enum { SHMI_TYPE_WHOLE = 0, SHMI_TYPE_ENOUGH = 1, SHMI_TYPE_BAD = -1 };
+
+/* The next token, without its space; NULL if there is none. */
+SHMI_FN const char *shmi_type_token(const char **p, size_t *n)
+{
+    const char *s = *p, *end = strchr(s, ' ');
+    if (end == NULL || end == s)
+        return NULL;
+    *n = (size_t)(end - s);
+    *p = end + 1;
+    return s;
+}
+
+/* The number in n bytes, below 2^48. */
+SHMI_FN int shmi_type_number(const char *s, size_t n, uint64_t *out)
+{
+    size_t i;
+    *out = 0;
+    if (n == 0 || n > 15 || (s[0] == '0' && n > 1))
+        return 0;
+    for (i = 0; i < n; i++) {
+        if (s[i] < '0' || s[i] > '9')
+            return 0;
+        *out = *out * 10 + (uint64_t)(s[i] - '0');
+    }
+    return *out >> 48 == 0;
+}
+
+/* The kind of the type at p, which may be cut to size. */
+SHMI_FN void shmi_type_kind(const char *p, char *out, size_t size)
+{
+    const char *s, *name;
+    size_t n, used = 0;
+    int single = 0;
+    out[0] = 0;
+    while ((s = shmi_type_token(&p, &n)) != NULL && used + 1 < size) {
+        if (*s == '[') {
+            used += (size_t)snprintf(out + used, size - used, "%.*s", (int)n, s);
+            single = 0;
+        } else if (*s == '{' && *p == '@') { /* it means the same as its only field */
+            if (!single)
+                used += (size_t)snprintf(out + used, size - used, "atomic ");
+            if (shmi_type_token(&p, &n) == NULL)
+                return;
+            single = 1;
+            continue;
+        } else if (*s == '{') {
+            snprintf(out + used, size - used, "struct");
+            return;
+        } else {
+            name = *s == 'i' ? "int" : *s == 'u' ? "uint" : *s == 'f' ? "float" : *s == 'c' ? "complex" : "bool";
+            snprintf(out + used, size - used, *s == 'b' ? "%s" : "%s%d", name, n == 2 ? 8 * (s[1] - '0') : 128);
+            return;
+        }
+    }
+}
+
+SHMI_FN int shmi_type_known_number(const char *s, size_t n)
+{
+    static const char known[] = " i1 i2 i4 i8 u1 u2 u4 u8 f4 f8 c8 c16 b1 ";
+    const char *k;
+    for (k = known; *k != 0; k++)
+        if (k[0] == ' ' && strncmp(k + 1, s, n) == 0 && k[1 + n] == ' ')
+            return 1;
+    return 0;
+}
+
+SHMI_FN int shmi_type_look(shmi_type_walk *w, const char *start, size_t path, uint64_t off, int depth, int within);
+
+/* Looks through the fields of the struct at start, up to its end. */
+SHMI_FN int shmi_type_fields(shmi_type_walk *w, const char *start, size_t path, uint64_t off, int depth, int within)
+{
+    const char *s, *at;
+    size_t n, name, below;
+    uint64_t place;
+    int count = 0, single = 0, got;
+    for (;; count++) {
+        int (*see)(struct shmi_type_walk *) = w->see;
+        if ((s = shmi_type_token(&w->p, &n)) == NULL)
+            return SHMI_TYPE_BAD;
+        if (n == 1 && *s == '}')
+            return single && count != 1 ? SHMI_TYPE_BAD : SHMI_TYPE_WHOLE;
+        at = (const char *)memchr(s, '@', n);
+        if (at == NULL)
+            return SHMI_TYPE_BAD;
+        name = (size_t)(at - s);
+        if (!shmi_type_number(at + 1, n - name - 1, &place) || (name == 0 && place != 0))
+            return SHMI_TYPE_BAD;
+        below = path;
+        if (name > 0) {
+            if (path + 1 + name >= SHMI_TYPE_PATH)
+                return SHMI_TYPE_BAD;
+            if (path > 0)
+                w->leaf.path[below++] = '.';
+            memcpy(w->leaf.path + below, s, name);
+            below += name;
+        } else {
+            single = 1;
+        }
+        w->leaf.path[below] = 0;
+        if (name == 1 && *s == '_')
+            w->see = NULL;
+        got = shmi_type_look(w, name == 0 ? start : w->p, below, off + place, depth + 1, name == 0 && within);
+        w->see = see;
+        if (got != SHMI_TYPE_WHOLE)
+            return got;
+        w->leaf.path[path] = 0;
+    }
+}
+
+/* Looks through the type at w->p, whose path is in w->leaf, and calls w->see for each part. start: the
+ * same, or the outermost struct that means the same. within: it is the element of an array. */
+SHMI_FN int shmi_type_look(shmi_type_walk *w, const char *start, size_t path, uint64_t off, int depth, int within)
+{
+    const char *s;
+    size_t n;
+    uint64_t size;
+    if ((s = shmi_type_token(&w->p, &n)) == NULL || depth > SHMI_TYPE_DEPTH)
+        return SHMI_TYPE_BAD;
+    if (*s == '{')
+        return shmi_type_number(s + 1, n - 1, &size) ? shmi_type_fields(w, start, path, off, depth, within) : SHMI_TYPE_BAD;
+    if (!within && w->see != NULL) {
+        w->leaf.off = off;
+        shmi_type_kind(start, w->leaf.kind, sizeof w->leaf.kind);
+        if (w->see(w))
+            return SHMI_TYPE_ENOUGH;
+    }
+    if (*s != '[')
+        return shmi_type_known_number(s, n) ? SHMI_TYPE_WHOLE : SHMI_TYPE_BAD;
+    if (n < 3 || s[n - 1] != ']' || !shmi_type_number(s + 1, n - 2, &size) || path + 2 >= SHMI_TYPE_PATH)
+        return SHMI_TYPE_BAD;
+    memcpy(w->leaf.path + path, "[]", 3);
+    return shmi_type_look(w, w->p, path + 2, off, depth + 1, 1);
+}
+
+SHMI_FN int shmi_type_each(shmi_type_walk *w, const char *text)
+{
+    int got;
+    w->p = text;
+    w->leaf.path[0] = 0;
+    got = shmi_type_look(w, text, 0, 0, 0, 0);
+    return got == SHMI_TYPE_WHOLE && *w->p != 0 ? SHMI_TYPE_BAD : got;
+}
+
+/* The hash of a description without its names. */
+SHMI_FN uint64_t shmi_type_fingerprint(const char *text)
+{
+    uint64_t h = UINT64_C(14695981039346656037);
+    while (*text != 0) {
+        size_t n = strcspn(text, " "), name = 0;
+        const char *at = (const char *)memchr(text, '@', n);
+        if (at != NULL)
+            name = (size_t)(at - text);
+        n += text[n] == ' ';
+        for (; name < n; name++)
+            h = (h ^ (unsigned char)text[name]) * UINT64_C(1099511628211);
+        text += n;
+    }
+    return h != 0 ? h : 1;
+}
+
+SHMI_FN int shmi_utf8(const char *s, size_t n);
+
+SHMI_FN int shmi_type_valid(const char *text)
+{
+    shmi_type_walk w;
+    memset(&w, 0, sizeof w);
+    return strlen(text) <= SHMI_TYPE_MOST && shmi_utf8(text, strlen(text)) && shmi_type_each(&w, text) == SHMI_TYPE_WHOLE;
+}
+
+SHMI_FN int shmi_type_is_path(shmi_type_walk *w)
+{
+    if (strcmp(w->leaf.path, ((const shmi_type_leaf *)w->arg)->path) != 0)
+        return 0;
+    if (w->found != NULL)
+        *w->found = w->leaf;
+    return 1;
+}
+/* Whether the type has a part with the path of like, which is then in found. */
+SHMI_FN int shmi_type_find(const char *text, const shmi_type_leaf *like, shmi_type_leaf *found)
+{
+    shmi_type_walk w;
+    memset(&w, 0, sizeof w);
+    w.see = shmi_type_is_path;
+    w.arg = like;
+    w.found = found;
+    return shmi_type_each(&w, text) == SHMI_TYPE_ENOUGH;
+}
+
+/* A comparison of the type of an object with that of the program. */
+typedef struct shmi_type_pair {
+    const char *own, *other;    /* the types of the leaf, and the other one */
+    const shmi_type_leaf *leaf; /* for shmi_type_is_renamed */
+    int arena;                  /* own is that of the object */
+    char *text;                 /* the first difference */
+    size_t size;
+} shmi_type_pair;
+
+SHMI_FN int shmi_type_is_renamed(shmi_type_walk *w)
+{
+    const shmi_type_pair *x = (const shmi_type_pair *)w->arg;
+    return w->leaf.off == x->leaf->off && strcmp(w->leaf.kind, x->leaf->kind) == 0 && !shmi_type_find(x->own, &w->leaf, NULL);
+}
+
+SHMI_FN int shmi_type_compare(shmi_type_walk *w)
+{
+    shmi_type_pair x = *(const shmi_type_pair *)w->arg;
+    const char *path = w->leaf.path[0] != 0 ? w->leaf.path : "the type", *field = w->leaf.path[0] != 0 ? "field " : "";
+    shmi_type_leaf there;
+    if (shmi_type_find(x.other, &w->leaf, &there)) {
+        if (x.arena || (there.off == w->leaf.off && strcmp(there.kind, w->leaf.kind) == 0))
+            return 0;
+        if (w->count++ == 0)
+            snprintf(x.text, x.size, "%s%s is %s at %llu in the arena, and %s at %llu in this program", field, path, there.kind,
+                     (unsigned long long)there.off, w->leaf.kind, (unsigned long long)w->leaf.off);
+        return 0;
+    }
+    {
+        shmi_type_walk other;
+        memset(&other, 0, sizeof other);
+        other.see = shmi_type_is_renamed;
+        x.leaf = &w->leaf;
+        other.arg = &x;
+        if (shmi_type_each(&other, x.other) == SHMI_TYPE_ENOUGH)
+            return 0;
+    }
+    if (w->count++ == 0)
+        snprintf(x.text, x.size, "%s%s, %s at %llu, is in %s only", field, path, w->leaf.kind, (unsigned long long)w->leaf.off,
+                 x.arena ? "the arena" : "this program");
+    return 0;
+}
+
+/* Says what differs between the type of an object and that of the program: the first field, and how
+ * many more there are. 0: no field differs. */
+SHMI_FN int shmi_type_difference(const char *arena, const char *program, char *text, size_t size)
+{
+    shmi_type_pair x;
+    shmi_type_walk w;
+    char there[64], here[64];
+    size_t used;
+    memset(&x, 0, sizeof x);
+    memset(&w, 0, sizeof w);
+    text[0] = 0;
+    if (strcmp(arena, program) == 0 || !shmi_type_valid(arena) || !shmi_type_valid(program))
+        return 0;
+    shmi_type_kind(arena, there, sizeof there);
+    shmi_type_kind(program, here, sizeof here);
+    if (strcmp(there, here) != 0 && (strcmp(there, "struct") == 0 || strcmp(here, "struct") == 0)) {
+        snprintf(text, size, "the type is %s in the arena, and %s in this program", there, here);
+        return 1;
+    }
+    x.own = program;
+    x.other = arena;
+    x.text = text;
+    x.size = size;
+    w.see = shmi_type_compare;
+    w.arg = &x;
+    shmi_type_each(&w, program);
+    x.own = arena;
+    x.other = program;
+    x.arena = 1;
+    shmi_type_each(&w, arena);
+    used = strlen(text);
+    if (w.count == 2)
+        snprintf(text + used, size - used, ", and 1 more field differs");
+    else if (w.count > 2)
+        snprintf(text + used, size - used, ", and %d more fields differ", w.count - 1);
+    return w.count;
+}

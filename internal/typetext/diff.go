@@ -1,0 +1,133 @@
+package typetext
+
+import "fmt"
+
+// leaf is a part of a type that has a name of its own: a number, or an array.
+type leaf struct {
+	path   string // such as Slots[].Owner; "" if the type has no fields
+	offset uint64 // of a part of an array's element: in the first element
+	kind   string
+}
+
+func leaves(t *Type) (all []leaf) {
+	var walk func(t *Type, path string, offset uint64, within bool)
+	walk = func(t *Type, path string, offset uint64, within bool) {
+		kind := t.Kind()
+		t = t.Plain()
+		if t.Class != '{' && !within {
+			all = append(all, leaf{path, offset, kind})
+		}
+		switch t.Class {
+		case '[':
+			walk(t.Elem, path+"[]", offset, true)
+		case '{':
+			for _, f := range t.Fields {
+				if f.Name == "_" {
+					continue
+				}
+				below := f.Name
+				if path != "" {
+					below = path + "." + f.Name
+				}
+				walk(f.Type, below, offset+f.Offset, false)
+			}
+		}
+	}
+	walk(t, "", 0, false)
+	return all
+}
+
+// Change is a difference between two types.
+type Change struct {
+	Path     string // of the field; "" if the types have none
+	Old, New string // kind and offset, such as "int64 at 8"; "" where the field is missing
+}
+
+// Changes lists the differences between two types: first those of the fields of now, then the
+// fields that only old has. A field with another name and the same place and kind is the same field,
+// unless its old name is now that of another one.
+func Changes(old, now *Type) (all []Change) {
+	if was, is := old.Kind(), now.Kind(); was != is && (was == "struct" || is == "struct") {
+		return []Change{{Old: was, New: is}}
+	}
+	before, after := leaves(old), leaves(now)
+	index := func(in []leaf) map[string]leaf {
+		m := make(map[string]leaf, len(in))
+		for _, l := range in {
+			m[l.path] = l
+		}
+		return m
+	}
+	was, is := index(before), index(after)
+	text := func(l leaf) string { return fmt.Sprintf("%s at %d", l.kind, l.offset) }
+	renamed := func(l leaf, in []leaf, own map[string]leaf) bool {
+		for _, o := range in {
+			if _, both := own[o.path]; !both && o.offset == l.offset && o.kind == l.kind {
+				return true
+			}
+		}
+		return false
+	}
+	for _, l := range after {
+		o, both := was[l.path]
+		switch {
+		case both && (o.offset != l.offset || o.kind != l.kind):
+			all = append(all, Change{Path: l.path, Old: text(o), New: text(l)})
+		case !both && !renamed(l, before, is):
+			all = append(all, Change{Path: l.path, New: text(l)})
+		}
+	}
+	for _, o := range before {
+		if _, both := is[o.path]; !both && !renamed(o, after, was) {
+			all = append(all, Change{Path: o.path, Old: text(o)})
+		}
+	}
+	return all
+}
+
+// Difference says in one phrase what differs between the type of an object in an arena and that of
+// this program: the first field, and how many more there are. It is "" if no field differs.
+func Difference(arena, program *Type) string {
+	all := Changes(arena, program)
+	if len(all) == 0 {
+		return ""
+	}
+	text := all[0].phrase()
+	switch n := len(all) - 1; {
+	case n == 1:
+		text += ", and 1 more field differs"
+	case n > 1:
+		text += fmt.Sprintf(", and %d more fields differ", n)
+	}
+	return text
+}
+
+func (c Change) phrase() string {
+	what := "field " + c.Path
+	if c.Path == "" {
+		what = "the type"
+	}
+	switch {
+	case c.Old == "":
+		return fmt.Sprintf("%s, %s, is in this program only", what, c.New)
+	case c.New == "":
+		return fmt.Sprintf("%s, %s, is in the arena only", what, c.Old)
+	}
+	return fmt.Sprintf("%s is %s in the arena, and %s in this program", what, c.Old, c.New)
+}
+
+// DifferenceOf is Difference for two descriptions. It is "" if one of them is none.
+func DifferenceOf(arena, program string) string {
+	if arena == program {
+		return ""
+	}
+	a, err := Parse(arena)
+	if err != nil {
+		return ""
+	}
+	p, err := Parse(program)
+	if err != nil {
+		return ""
+	}
+	return Difference(a, p)
+}
