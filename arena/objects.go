@@ -62,7 +62,7 @@ func (a *Arena) Object(off Offset) (Object, error) {
 // Delete removes the successor first, also if there is nothing else: the next Upgrade brings nothing back.
 func (a *Arena) Delete(name string) error { return a.kernel().Delete(name) }
 
-// DeleteObject removes an object that may have no name, as Delete does one that has a name. If an older program made
+// DeleteObject removes an object that may have no name, as Delete does one that has a name. If a program made
 // the object while an interrupted [Upgrade] had the contents of the one before, these stay for the next Upgrade.
 func (a *Arena) DeleteObject(o Object) error {
 	return a.kernel().DeleteObject(arenakernel.Object(o))

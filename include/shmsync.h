@@ -6327,6 +6327,45 @@ SHMI_FN int shmi_delete_alone(shmsync_arena *a, const char *name, size_t len)
  * version of the new one, 4 bytes each. */
 #define SHMI_SUCCESSOR_TRAILER 24
 
+/* Deletes the object h that was created at that time. ENOENT, also if there is another object of its name by now. The
+ * caller holds handles. */
+SHMI_FN int shmi_delete_created(shmsync_arena *a, const shmi_header *h, uint64_t created)
+{
+    shmi_header now;
+    int err = shmi_open_at(a, h->o.off, &now);
+    if (err != 0)
+        return err == EPROTO ? err : ENOENT;
+    if (now.o.name_len != h->o.name_len || memcmp(now.o.name, h->o.name, now.o.name_len) != 0 ||
+        shmi_ld64(shmi_u64(a, h->o.off + SHMI_objCreated)) != created) {
+        shmi_forget(a, h->o.off);
+        return ENOENT;
+    }
+    return shmi_erase(a, &now);
+}
+/* Whether the object of that name has the data of its successor s, too; see isRedundant. *busy is how many participants
+ * have it open, besides this call. If of is not 0, the object must be the one at that offset. */
+SHMI_FN int shmi_redundant(shmsync_arena *a, const char *name, size_t len, const shmi_header *s, shmi_off of, int *redundant, uint32_t *busy)
+{
+    uint64_t size = s->o.size - SHMI_SUCCESSOR_TRAILER, from[2];
+    const unsigned char *t = shmi_bytes(a, s->o.body + size, SHMI_SUCCESSOR_TRAILER);
+    uint32_t to[2];
+    shmi_header h;
+    int found = 0, err = shmi_seek(a, name, len, shmi_fnv(name, len), 0, &h, &found);
+    *redundant = 0;
+    *busy = 0;
+    if (err != 0 || !found)
+        return err;
+    memcpy(from, t, sizeof from);
+    memcpy(to, t + sizeof from, sizeof to);
+    *busy = shmi_openers(a, &h) - 1; /* not this process, unless it has it open besides */
+    *busy += shmi_ref_of(a, h.o.off)->count > 1;
+    *redundant = (h.o.off == from[0] && shmi_ld64(shmi_u64(a, h.o.off + SHMI_objCreated)) == from[1]) ||
+                 (*busy == 0 && h.o.kind == to[0] && h.o.version == to[1] && h.o.layout == s->o.layout && h.o.size == size &&
+                  memcmp(shmi_bytes(a, h.o.body, size), shmi_bytes(a, s->o.body, size), (size_t)size) == 0);
+    *redundant = *redundant && (of == 0 || h.o.off == of);
+    shmi_forget(a, h.o.off);
+    return 0;
+}
 /* Deletes what an interrupted upgrade of the object of that name has left, before the object is deleted: see
  * deleteSuccessor. Without it the object is as it was, so a death between the two deletions is one before both. A
  * successor that does not belong to the object has data of its own, so it stays while a process keeps the object from
@@ -6335,54 +6374,35 @@ SHMI_FN int shmi_delete_successor(shmsync_arena *a, const char *name, size_t len
 {
     char next[SHMI_maxObjectName + 1];
     size_t n = len + sizeof SHMI_SUCCESSOR_SUFFIX - 1;
-    shmi_header s, h;
-    uint64_t size = 0;
-    unsigned char *t;
-    uint64_t from[2];
-    uint32_t to[2];
-    int is, found = 0, tries, err;
+    int tries;
     *deleted = 0;
     if (len == 0 || n > SHMI_maxObjectName)
         return 0;
     memcpy(next, name, len); /* a program in Go may use NUL in a name */
     memcpy(next + len, SHMI_SUCCESSOR_SUFFIX, sizeof SHMI_SUCCESSOR_SUFFIX);
-    err = shmi_seek(a, next, n, shmi_fnv(next, n), 0, &s, &found);
-    if (err != 0 || !found)
-        return err;
-    is = s.o.kind == SHMI_KIND('B', 'L', 'O', 'K') && s.o.layout != 0 && s.o.size >= SHMI_SUCCESSOR_TRAILER; /* a block of a program has no layout */
-    if (is) {
-        size = s.o.size - SHMI_SUCCESSOR_TRAILER;
-        t = shmi_bytes(a, s.o.body + size, SHMI_SUCCESSOR_TRAILER);
-        memcpy(from, t, sizeof from);
-        memcpy(to, t + sizeof from, sizeof to);
-    }
-    shmi_forget(a, s.o.off);
-    for (tries = 0; is; tries++) {
-        uint32_t who = 0;
-        int redundant = 0;
-        err = shmi_seek(a, name, len, shmi_fnv(name, len), 0, &h, &found);
-        if (err != 0)
+    for (tries = 0;; tries++) {
+        shmi_header s;
+        uint64_t created;
+        uint32_t busy = 0;
+        int found = 0, is, redundant = 0, err = shmi_seek(a, next, n, shmi_fnv(next, n), 0, &s, &found);
+        if (err != 0 || !found)
             return err;
-        if (found) {
-            int undecided = h.o.off == from[0] && shmi_ld64(shmi_u64(a, h.o.off + SHMI_objCreated)) == from[1];
-            int done = h.o.kind == to[0] && h.o.version == to[1] && h.o.layout == s.o.layout && h.o.size == size;
-            redundant = undecided || done;
-            who = shmi_openers(a, &h) - 1; /* not this process, unless it has it open besides */
-            who += shmi_ref_of(a, h.o.off)->count > 1;
-            shmi_forget(a, h.o.off);
-        }
-        if (of != 0 && (!found || h.o.off != of || !redundant))
-            return 0;
-        if (redundant || who == 0) {
-            err = shmi_delete_alone(a, next, n);
+        created = shmi_ld64(shmi_u64(a, s.o.off + SHMI_objCreated));
+        is = s.o.kind == SHMI_KIND('B', 'L', 'O', 'K') && s.o.layout != 0 && s.o.size >= SHMI_SUCCESSOR_TRAILER; /* a block of a program has no layout */
+        if (is)
+            err = shmi_redundant(a, name, len, &s, of, &redundant, &busy);
+        shmi_forget(a, s.o.off);
+        if (err != 0 || !is || (of != 0 && !redundant))
+            return err;
+        if (redundant || busy == 0) {
+            err = shmi_delete_created(a, &s, created);
             *deleted = err == 0;
             return err == ENOENT ? 0 : err; /* else another process has deleted it */
         }
         if (tries >= SHMI_timeout)
-            return shmi_fail(EBUSY, "arena.delete", name, "%u participants have it open", who);
+            return shmi_fail(EBUSY, "arena.delete", name, "%u participants have it open", busy);
         sched_yield(); /* a participant may have it open for a moment */
     }
-    return 0;
 }
 
 int shmsync_delete(shmsync_arena *a, const char *name)
@@ -8414,7 +8434,7 @@ SHMI_FN int shmi_prepare_slot(shmsync_arena *a, shmi_preparation *p, uint32_t i)
     now = shmi_slot_state(a, i);
     if (now == w || now == dead) {
         /* A participant that is stopped may have the rest of a reap; its data is repaired. */
-        if (!shmi_gone(a, shmi_id_in(i, w)) || shmi_now() < p->end)
+        if (shmi_now() < p->end || !shmi_gone(a, shmi_id_in(i, w))) /* system calls last */
             return 0;
         p->reaped[i].word = dead;
         p->reaped[i].window = window;

@@ -125,7 +125,7 @@ SHMI_FN int shmi_prepare_slot(shmsync_arena *a, shmi_preparation *p, uint32_t i)
     now = shmi_slot_state(a, i);
     if (now == w || now == dead) {
         /* A participant that is stopped may have the rest of a reap; its data is repaired. */
-        if (!shmi_gone(a, shmi_id_in(i, w)) || shmi_now() < p->end)
+        if (shmi_now() < p->end || !shmi_gone(a, shmi_id_in(i, w))) /* system calls last */
             return 0;
         p->reaped[i].word = dead;
         p->reaped[i].window = window;

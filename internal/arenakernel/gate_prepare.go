@@ -79,8 +79,9 @@ func (a *Arena) prepareSlot(p *preparation, i int) bool {
 	}
 	a.reap(i, w)
 	if s := a.slotState(i); s == w || s == dead.word {
-		// A stopped participant may hold the rest of the reap; the data is repaired already.
-		if !a.Gone(participantIn(i, w)) || shmsync.Monotonic() < p.end {
+		// A stopped participant may hold the rest of the reap; the data is repaired already. Gone makes
+		// system calls, so it is asked last.
+		if shmsync.Monotonic() < p.end || !a.Gone(participantIn(i, w)) {
 			return false
 		}
 		p.reaped[i] = dead

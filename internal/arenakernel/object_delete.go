@@ -61,7 +61,7 @@ func (a *Arena) deleteAlone(name string) error {
 }
 
 // DeleteObject removes an object as Delete does. The object need not have a name.
-// If an older program made the object while an interrupted upgrade had the contents of the one before,
+// If a program made the object while an interrupted upgrade had the contents of the one before,
 // these contents stay.
 func (a *Arena) DeleteObject(o Object) error {
 	if err := a.use("arena.delete"); err != nil {

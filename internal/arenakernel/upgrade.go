@@ -1,6 +1,7 @@
 package arenakernel
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -29,8 +30,8 @@ var (
 //	old     made from that old     the successor is whole; the old one decides      deletes the successor, and begins
 //	none    any                    the deletion was the decision: the successor     makes the object of the successor
 //	                               decides
-//	new     of the layout of new   the upgrade is done                              deletes the successor
-//	old     made from another old  an older program has made the object again       fails: both have data
+//	new     of its bytes           the upgrade is done                              deletes the successor
+//	other   made from another old  a program has made the object again              fails: both have data
 //
 // crash: each row is a state that a death can leave, and says what the next process does.
 //
@@ -151,13 +152,15 @@ func (a *Arena) finishUpgrade(name, next string) error {
 	h, when, err := a.openExisting(name)
 	switch {
 	case err == nil:
+		n := a.readSuccessor(&s)
+		redundant := h.Offset == from && when == created || a.becameOf(&h, &s, n)
 		a.CloseObject(s.Object)
 		a.CloseObject(h.Object)
-		undecided := h.Offset == from && when == created
-		if !undecided && a.compatible(&h, spec) != nil {
+		if !redundant {
 			return a.failObject("arena.upgrade", name, shmsync.ErrIncompatible, fmt.Sprintf(
-				"an upgrade of it was interrupted, and then an older program made it again; %q has the data of before: "+
-					"Delete of that name drops these data, DeleteObject drops those of the older program, and Delete of %q drops both", next, name))
+				"an upgrade of it was interrupted, and then a program that did not go on with the upgrade made it again, or changed it; "+
+					"%q has the data of before: Delete of that name drops these data, DeleteObject drops those of that program, "+
+					"and Delete of %q drops both", next, name))
 		}
 		return a.deleteAlone(next)
 	case !errors.Is(err, fs.ErrNotExist):
@@ -195,6 +198,13 @@ func (a *Arena) readSuccessor(s *header) successor {
 	}
 }
 
+// becameOf reports whether h is what the upgrade makes of the successor s, which says n: it has the same bytes, too. A
+// program of the new layout that opens the object without an upgrade makes an empty one. No participant uses h.
+func (a *Arena) becameOf(h, s *header, n successor) bool {
+	return h.Kind == n.kind && uint32(h.Version) == n.version && h.Layout == s.Layout && h.Size == uint64(len(n.body)) &&
+		bytes.Equal(a.slice(h.Body, h.Size), n.body)
+}
+
 // deleteSuccessor deletes what an interrupted upgrade of the object of that name has left, before the object is
 // deleted. If of is not 0, it does so only if the successor belongs to the object at that offset.
 //
@@ -205,46 +215,66 @@ func (a *Arena) deleteSuccessor(name string, of Offset) (deleted bool, err error
 	if name == "" || len(next) > maxObjectName {
 		return false, nil
 	}
-	s, _, err := a.openExisting(next)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	is := s.isSuccessor()
-	n := successor{}
-	if is {
-		n = a.readSuccessor(&s)
-	}
-	a.CloseObject(s.Object)
-	if !is {
-		return false, nil
-	}
 	for try := 0; ; try++ {
-		h, created, err := a.openExisting(name)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return false, err
+		s, made, err := a.openExisting(next)
+		if err != nil {
+			return false, ignoreMissing(err)
 		}
-		there := err == nil
-		var busy error
-		if there {
-			busy = a.checkUnused(&h)
-			a.CloseObject(h.Object)
-		}
-		undecided := there && h.Offset == n.from && created == n.created
-		done := there && h.Kind == n.kind && uint32(h.Version) == n.version && h.Layout == s.Layout && h.Size == uint64(len(n.body))
-		switch {
-		case of != 0 && (!there || h.Offset != of || !undecided && !done):
+		if !s.isSuccessor() {
+			a.CloseObject(s.Object)
 			return false, nil
-		case undecided, done, busy == nil:
-			err := a.deleteAlone(next)
+		}
+		redundant, busy, err := a.isRedundant(name, &s, of)
+		a.CloseObject(s.Object)
+		switch {
+		case err != nil, of != 0 && !redundant:
+			return false, err
+		case redundant, busy == nil:
+			err := a.deleteCreated(&s, made)
 			return err == nil, ignoreMissing(err)
 		case try >= timeout:
 			return false, busy
 		}
 		runtime.Gosched() // a participant may have it open for a moment
 	}
+}
+
+// isRedundant reports whether the object of that name has the data of its successor s, too. busy is not nil while the
+// object cannot be deleted. If of is not 0, the object must be the one at that offset.
+func (a *Arena) isRedundant(name string, s *header, of Offset) (redundant bool, busy, err error) {
+	h, created, err := a.openExisting(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil, nil
+	}
+	if err != nil {
+		return false, nil, err
+	}
+	defer a.CloseObject(h.Object)
+	n := a.readSuccessor(s)
+	busy = a.checkUnused(&h)
+	redundant = h.Offset == n.from && created == n.created || busy == nil && a.becameOf(&h, s, n)
+	return redundant && (of == 0 || h.Offset == of), busy, nil
+}
+
+// deleteCreated deletes the object h that was created at that time. If that object is gone, the error Is
+// [fs.ErrNotExist], also if there is another one of its name.
+func (a *Arena) deleteCreated(h *header, created uint64) error {
+	a.handles.Lock()
+	defer a.handles.Unlock()
+	a.releaseDeferred()
+	a.lowerReachIfDue()
+	now, err := a.openAt(h.Offset)
+	if errors.Is(err, shmsync.ErrIncompatible) {
+		return fs.ErrNotExist
+	}
+	if err != nil {
+		return err
+	}
+	if now.Name != h.Name || a.u64(h.Offset+objCreated).Load() != created {
+		a.forget(h.Offset)
+		return fs.ErrNotExist
+	}
+	return a.erase(h.Offset)
 }
 
 // ignoreMissing is err, or nil if that says that there is no object: another process has deleted it.

@@ -32,6 +32,11 @@ func leftover(t *testing.T, state string) *testArena {
 	switch state {
 	case "both":
 		asFirst(t, ta, func(a *Arena) { makeStats(t, a, 8) })
+	case "empty":
+		asFirst(t, ta, func(a *Arena) {
+			_, err := Value[statsV2](a, "stats")
+			require.NoError(t, err)
+		})
 	case "done":
 		asFirst(t, ta, func(a *Arena) {
 			v, err := Value[statsV2](a, "stats")
@@ -42,10 +47,56 @@ func leftover(t *testing.T, state string) *testArena {
 	return ta
 }
 
+// A program of the new layout that opens the object without an upgrade makes an empty one. The next upgrade keeps the
+// contents of before, and says how to go on.
+func TestUpgradeKeepsContentsBesideAnEmptyObject(t *testing.T) {
+	ta := leftover(t, "empty")
+	asFirst(t, ta, func(a *Arena) {
+		err := upgradeStats(a)
+		require.ErrorIs(t, err, shmsync.ErrIncompatible)
+		require.ErrorContains(t, err, `"stats (upgrade)" has the data of before`)
+		require.EqualValues(t, 2, a.Stats().Objects)
+	})
+	asFirst(t, ta, func(a *Arena) { // this process has the empty object open
+		_, err := Value[statsV2](a, "stats")
+		require.NoError(t, err)
+		require.ErrorIs(t, a.Delete("stats"), syscall.EBUSY)
+		require.EqualValues(t, 2, a.Stats().Objects)
+	})
+	asFirst(t, ta, func(a *Arena) {
+		h, _, err := a.openExisting("stats")
+		require.NoError(t, err)
+		a.CloseObject(h.Object)
+		require.NoError(t, a.DeleteObject(h.Object))
+	})
+	asFirst(t, ta, func(a *Arena) {
+		require.NoError(t, upgradeStats(a))
+		requireUpgraded(t, a, 7)
+	})
+}
+
+// A deletion removes only the successor that it has looked at. A program may have made a block of its name meanwhile.
+func TestDeleteOfASuccessorKeepsALaterBlock(t *testing.T) {
+	ta := leftover(t, "undecided")
+	asFirst(t, ta, func(a *Arena) {
+		next := "stats" + successorSuffix
+		s, made, err := a.openExisting(next)
+		require.NoError(t, err)
+		a.CloseObject(s.Object)
+		require.NoError(t, a.deleteAlone(next))
+		require.ErrorIs(t, a.deleteCreated(&s, made), fs.ErrNotExist)
+		_, err = a.Block(next, s.Size) // perhaps at the same place
+		require.NoError(t, err)
+		require.ErrorIs(t, a.deleteCreated(&s, made), fs.ErrNotExist)
+		require.EqualValues(t, 2, a.Stats().Objects)
+		require.NoError(t, a.Check())
+	})
+}
+
 // A program that deletes an object also deletes what an upgrade of it has left: the next upgrade does not bring
 // the object back.
 func TestDeleteAfterAnInterruptedUpgrade(t *testing.T) {
-	for _, state := range []string{"undecided", "decided", "both", "done"} {
+	for _, state := range []string{"undecided", "decided", "both", "empty", "done"} {
 		t.Run(state, func(t *testing.T) {
 			ta := leftover(t, state)
 			asFirst(t, ta, func(a *Arena) {
@@ -79,7 +130,7 @@ func TestReplaceAfterAnInterruptedUpgrade(t *testing.T) {
 // DeleteObject removes with an object what an upgrade of it has left. It keeps what an upgrade has left of an
 // earlier object with the same name.
 func TestDeleteObjectAfterAnInterruptedUpgrade(t *testing.T) {
-	for state, left := range map[string]uint64{"undecided": 0, "done": 0, "both": 1} {
+	for state, left := range map[string]uint64{"undecided": 0, "done": 0, "both": 1, "empty": 1} {
 		t.Run(state, func(t *testing.T) {
 			ta := leftover(t, state)
 			asFirst(t, ta, func(a *Arena) {

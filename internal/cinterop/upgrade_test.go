@@ -68,6 +68,10 @@ func interruptedUpgrade(t *testing.T, state string) (name string) {
 			require.NoError(t, err)
 			v.Hits = 7
 		}
+		if state == "empty" {
+			_, err := arena.Value[hitsV2](a, "hits")
+			require.NoError(t, err)
+		}
 		layout, err := arena.LayoutOf[hitsV2]()
 		require.NoError(t, err)
 		_, made, err := k.OpenObject(arenakernel.ObjectSpec{
@@ -107,7 +111,7 @@ func deletesInC(t *testing.T, name string, env ...string) int {
 // A C program that deletes an object deletes what an upgrade in Go has left of it: the next upgrade does not bring
 // it back.
 func TestDeleteInCAfterAnInterruptedUpgrade(t *testing.T) {
-	for _, state := range []string{"undecided", "decided", "both", "done"} {
+	for _, state := range []string{"undecided", "decided", "both", "empty", "done"} {
 		t.Run(state, func(t *testing.T) {
 			name := interruptedUpgrade(t, state)
 			require.Zero(t, deletesInC(t, name))
@@ -123,15 +127,21 @@ func TestDeleteInCAfterAnInterruptedUpgrade(t *testing.T) {
 // A C program is refused while a process has the object open, and leaves what an upgrade has left of another object
 // of the name.
 func TestRefusedDeleteInCKeepsASuccessorWithData(t *testing.T) {
-	name := interruptedUpgrade(t, "both")
-	a, err := arena.Attach(name, nil)
-	require.NoError(t, err)
-	_, err = arena.Value[hitsV1](a, "hits")
-	require.NoError(t, err)
-	require.Equal(t, int(syscall.EBUSY), deletesInC(t, name))
-	require.EqualValues(t, 2, a.Stats().Objects)
-	require.NoError(t, a.Close())
-	require.Zero(t, deletesInC(t, name))
+	for state, open := range map[string]func(a *arena.Arena) error{
+		"both":  func(a *arena.Arena) error { _, err := arena.Value[hitsV1](a, "hits"); return err },
+		"empty": func(a *arena.Arena) error { _, err := arena.Value[hitsV2](a, "hits"); return err },
+	} {
+		t.Run(state, func(t *testing.T) {
+			name := interruptedUpgrade(t, state)
+			a, err := arena.Attach(name, nil)
+			require.NoError(t, err)
+			require.NoError(t, open(a))
+			require.Equal(t, int(syscall.EBUSY), deletesInC(t, name))
+			require.EqualValues(t, 2, a.Stats().Objects)
+			require.NoError(t, a.Close())
+			require.Zero(t, deletesInC(t, name))
+		})
+	}
 }
 
 // A block of a program, whose name is that of a successor by chance, stays.
