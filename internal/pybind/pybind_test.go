@@ -37,7 +37,9 @@ func TestMain(m *testing.M) { proctest.Main(m) }
 // python is how the tests call the interpreter.
 type python struct {
 	path string
+	dir  string // a copy of the binding
 	lib  string // libshmsync.so
+	pure bool   // the binding has no module in C
 }
 
 // install finds the interpreter and builds the library, or skips the test; where they are a must, it fails.
@@ -72,13 +74,40 @@ func install(t *testing.T) python {
 	libs, err := filepath.Glob(filepath.Join(dir, "libshmsync.so.*"))
 	require.NoError(t, err)
 	require.Len(t, libs, 1, "%s", out)
-	return python{path, libs[0]}
+	p := python{path: path, dir: filepath.Join(dir, "binding"), lib: libs[0]}
+	require.NoError(t, os.CopyFS(p.dir, os.DirFS(binding)))
+
+	// The binding has a module in C where it can be built.
+	include, err := exec.Command(path, "-c", "import sysconfig; print(sysconfig.get_path('include'))").Output()
+	require.NoError(t, err)
+	headers := strings.TrimSpace(string(include))
+	if _, err := os.Stat(filepath.Join(headers, "Python.h")); err != nil {
+		require.Empty(t, os.Getenv("SHMSYNC_NEED_PYTHON"), err)
+		p.pure = true
+		return p
+	}
+	out, err = exec.Command(cc, "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-I"+headers,
+		filepath.Join(p.dir, "shmsync", "_fast.c"), "-o", filepath.Join(p.dir, "shmsync", "_fast.abi3.so")).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return p
 }
 
 // The binding works beside Go, and survives kills as Go does.
 func TestPython(t *testing.T) {
 	p := install(t)
-	t.Run("units", p.units)
+	t.Run("fast", func(t *testing.T) {
+		if p.pure {
+			t.Skip("needs Python.h")
+		}
+		out, err := p.command(t, "-c", "import shmsync._calls as c; print(c.built)").CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		require.Equal(t, "True\n", string(out))
+		p.units(t)
+	})
+	fast := p
+	p.pure = true
+	t.Run("pure", p.units)
+	p = fast
 	t.Run("recovers", p.recovers)
 	t.Run("interrupt", p.interrupt)
 	t.Run("queues", p.queues)
@@ -91,8 +120,11 @@ func (p python) command(t *testing.T, args ...string) *exec.Cmd {
 	ctx, cancel := context.WithTimeout(context.Background(), proctest.Scale(limit))
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, p.path, append([]string{"-B", "-X", "dev"}, args...)...)
-	cmd.Dir = binding
+	cmd.Dir = p.dir
 	cmd.Env = append(os.Environ(), "SHMSYNC_LIBRARY="+p.lib, "PYTHONPATH=", "PYTHONWARNINGS=error::ResourceWarning")
+	if p.pure {
+		cmd.Env = append(cmd.Env, "SHMSYNC_PURE=1")
+	}
 	return cmd
 }
 

@@ -7,7 +7,7 @@ import errno
 from types import TracebackType
 from typing import Any, Callable, List, Optional, Type
 
-from . import _library
+from . import _calls, _library
 from ._library import MutexOptions, P, RWMutexOptions, check, failure_of
 from ._object import Object
 from ._wait import deadline_of, wait
@@ -52,7 +52,7 @@ def recover(
     check(code)
 
 
-class Mutex(Object):
+class Mutex(_calls.Calls, Object):
     """A lock that belongs to a process: one thread may acquire it, and another thread of the process release it.
 
     It is not recursive. ``with mutex:`` acquires and releases it. If its holder dies, the next call raises
@@ -66,6 +66,10 @@ class Mutex(Object):
         self, arena: Arena, name: Optional[str] = None, *, policy: Policy = Policy.DEFAULT, create: bool = True
     ) -> None:
         self._open(arena, name, create, MutexOptions(policy=policy))
+
+    def _begin(self, arena: Arena, name: Optional[str]) -> None:
+        super()._begin(arena, name)
+        _calls.begin(self, "mutex_trylock", "mutex_unlock", False)
 
     def acquire(self, block: bool = True, timeout: Optional[float] = None) -> bool:
         """Acquire the mutex, and return True. Return False if it is held, or still held after timeout seconds."""
@@ -94,6 +98,12 @@ class Mutex(Object):
         """Release the mutex. :class:`NotHeld` if this process does not hold it."""
         code: int = _unlock(self._ref)
         if code != 0:
+            self._release_failed(code, None)
+
+    def _release_failed(self, code: int, value: Optional[BaseException]) -> None:
+        """Raise what a release that returned code has to, unless the exception of a with statement says more."""
+        # Such as that of a Cond, which lost the mutex.
+        if not isinstance(value, Error):
             raise failure_of(code)
 
     def __enter__(self) -> bool:
@@ -104,9 +114,8 @@ class Mutex(Object):
         self, kind: Optional[Type[BaseException]], value: Optional[BaseException], trace: Optional[TracebackType]
     ) -> None:
         code: int = _unlock(self._ref)
-        # An error such as that of a Cond, which lost the mutex, says more than that it is not held.
-        if code != 0 and not isinstance(value, Error):
-            raise failure_of(code)
+        if code != 0:
+            self._release_failed(code, value)
 
     def recover(self, repair: Callable[[], object]) -> None:
         """Make the mutex usable after :class:`OwnerDead` or :class:`NotRecoverable`.
@@ -120,6 +129,9 @@ class Mutex(Object):
     def check(self) -> None:
         """Raise what :meth:`acquire` would raise now: nothing if the mutex is free or held."""
         check(self._function("state")(self._ref))
+
+
+_calls.use(Mutex)
 
 
 class _Side:

@@ -8,6 +8,7 @@ import time
 from types import TracebackType
 from typing import Any, Callable, Optional, Type, TypeVar
 
+from . import _calls
 from ._library import EventOptions, P, SemaphoreOptions, SequencerOptions, check, failure_of, function
 from ._object import Object
 from ._wait import deadline_of, in_main_thread, wait
@@ -30,7 +31,7 @@ _release = function("semaphore_release")
 _ONE = _I64(1)
 
 
-class Semaphore(Object):
+class Semaphore(_calls.Calls, Object):
     """Permits that processes acquire in the order of their arrival.
 
     ``value`` is the number of permits. Those of a process that dies come back. A semaphore that is ``transferable``
@@ -58,6 +59,10 @@ class Semaphore(Object):
         # Not known of a semaphore that was only found.
         self._value: Optional[int] = value if create else None
 
+    def _begin(self, arena: Arena, name: Optional[str]) -> None:
+        super()._begin(arena, name)
+        _calls.begin(self, "semaphore_tryacquire", "semaphore_release", True)
+
     def _parts(self) -> Any:
         return (self._value,)
 
@@ -77,10 +82,12 @@ class Semaphore(Object):
             raise Incompatible(errno.EINVAL, f"{self!r}: {n} permits, of {self._value}")
         permits = _ONE if n == 1 else _I64(n)
         code: int = _tryacquire(self._ref, permits)
-        if code == 0:
-            return True
+        return True if code == 0 else self._acquire(code, block, timeout, n)
+
+    def _acquire(self, code: int, block: bool, timeout: Optional[float], n: int = 1) -> bool:
+        """Go on after a tryacquire that returned code."""
         if code == errno.EBUSY and block:
-            args = (self._ref, permits)
+            args = (self._ref, _ONE if n == 1 else _I64(n))
             code = wait(_acquire, _timedacquire, args, deadline_of(timeout), lambda: self.release(n))
         if code in (errno.EBUSY, errno.ETIMEDOUT):
             return False
@@ -91,7 +98,11 @@ class Semaphore(Object):
         """Release n permits. :class:`NotHeld`, with nothing released, if this process does not have so many."""
         code: int = _release(self._ref, _ONE if n == 1 else _I64(n))
         if code != 0:
-            raise failure_of(code)
+            self._release_failed(code, None)
+
+    def _release_failed(self, code: int, value: Optional[BaseException]) -> None:
+        """Raise what a release that returned code has to."""
+        raise failure_of(code)
 
     def get_value(self) -> int:
         """Return the number of available permits."""
@@ -102,6 +113,9 @@ class Semaphore(Object):
 
     def __exit__(self, *_: object) -> None:
         self.release()
+
+
+_calls.use(Semaphore)
 
 
 class Event(Object):

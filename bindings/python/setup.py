@@ -1,0 +1,8 @@
+"""Builds the module in C, if there is a compiler. The package works without it."""
+
+from setuptools import Extension, setup
+
+setup(
+    ext_modules=[Extension("shmsync._fast", ["shmsync/_fast.c"], py_limited_api=True, optional=True)],
+    options={"bdist_wheel": {"py_limited_api": "cp39"}},
+)
