@@ -12,6 +12,7 @@ import (
 )
 
 type checkCmd struct {
+	watching
 	Arena string `arg:"" help:"Name, path or dump."`
 }
 

@@ -14,6 +14,7 @@ import (
 )
 
 type graphCmd struct {
+	watching
 	Arena  string `arg:"" help:"Name, path or dump."`
 	Format string `short:"f" enum:"text,dot,svg,json" default:"text" help:"One of ${enum}."`
 }

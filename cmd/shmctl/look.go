@@ -3,42 +3,37 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
-	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
-	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/diagnose"
-	"github.com/shmsync/shmsync/shm"
 )
 
 type (
-	lsCmd struct {
-		Names bool `help:"Only the names."`
-		All   bool `short:"a" help:"Files that are no arenas, too, and why."`
-	}
 	psCmd struct {
+		view
 		Arena string `arg:"" help:"Name, path or dump."`
 		Gone  bool   `help:"Those, too, who left or died lately."`
 	}
 	objectsCmd struct {
+		view
 		Arena string `arg:"" help:"Name, path or dump."`
 	}
 	showCmd struct {
+		view
 		Arena string `arg:"" help:"Name, path or dump."`
 		Name  string `arg:"" help:"Of the object, or its offset."`
 	}
 	locksCmd struct {
+		view
 		Arena string        `arg:"" help:"Name, path or dump."`
 		Older time.Duration `help:"Only what is held, or waited for, for at least this time. Exit status 3 if there is any."`
 	}
 	waitsCmd struct {
+		view
 		Arena string        `arg:"" help:"Name, path or dump."`
 		Older time.Duration `help:"Only waits that have lasted at least this time. Exit status 3 if there is any."`
 	}
@@ -49,113 +44,12 @@ func (s *session) begin(command string) *document {
 	return &document{Command: command, Time: s.now().UTC()}
 }
 
-// Run lists the arenas.
-func (c *lsCmd) Run(s *session) error {
-	d := s.begin("ls")
-	bad := false
-	t := newTable(s.stdout, "ARENA", "SIZE", "USED", "USERS", "OBJECTS", "AGE", "EPOCH", "HEALTH")
-	for _, info := range segments(s.stderr) {
-		a, err := summary(info.Name)
-		if err != nil {
-			if other, ok := arenakernel.InspectOtherLayout(info.Name); ok {
-				d.Arenas = append(d.Arenas, otherArena(info.Name, other))
-				users := "none"
-				if other.InUse {
-					users = "some"
-				}
-				t.row(info.Name, size(uint64(other.Size)), "", users, "", "", "", d.Arenas[len(d.Arenas)-1].Health)
-				continue
-			}
-			no := errors.Is(err, shmsync.ErrIncompatible)
-			if no && !c.All {
-				continue // another program's file
-			}
-			a = arenaInfo{Name: info.Name, Path: shm.Dir + "/" + info.Name, Size: info.Size, Health: diagnose.ErrorText(err)}
-			bad = bad || !no
-		}
-		d.Arenas = append(d.Arenas, a)
-		bad = bad || err == nil && a.Health != "ok"
-		t.row(a.Name, size(uint64(a.Size)), size(a.Used), fmt.Sprintf("%d/%d", a.Participants, a.MaxParticipants),
-			strconv.FormatUint(a.Objects, 10), diagnose.Age(sinceNs(d.Time, a.Created)), epochText(a), a.Health)
-	}
-	for _, path := range removedSegments() {
-		a, err := summary(path)
-		if err != nil || a.Removed == "" {
-			continue // another program's file, or its last user has just left
-		}
-		d.Arenas = append(d.Arenas, a)
-		bad = bad || a.Health != "ok"
-		t.row(a.Name, size(uint64(a.Size)), size(a.Used), fmt.Sprintf("%d/%d", a.Participants, a.MaxParticipants),
-			strconv.FormatUint(a.Objects, 10), diagnose.Age(sinceNs(d.Time, a.Created)), epochText(a), a.Health+", "+removedNote(a.Removed))
-	}
-	err := error(nil)
-	switch {
-	case c.Names:
-		for _, a := range d.Arenas {
-			if a.Removed == "" { // otherwise the arena has no name
-				fmt.Fprintln(s.stdout, a.Name)
-			}
-		}
-	case s.json:
-		err = writeJSON(s.stdout, d)
-	default:
-		err = t.flush()
-	}
-	if err == nil && bad {
-		err = status(exitTrouble)
-	}
-	return err
-}
-
-// otherArena is the row of ls for an arena with another layout.
-func otherArena(name string, l arenakernel.OtherLayout) arenaInfo {
-	return arenaInfo{Name: name, Path: l.Path, Size: l.Size, Layout: l.Version,
-		Health: fmt.Sprintf("layout %d, this shmctl reads %d", l.Version, arenakernel.LayoutVersion)}
-}
-
-// epochText is the number of an arena's epoch, and whether a participant died since it began.
-func epochText(a arenaInfo) string {
-	s := strconv.FormatUint(a.Epoch, 10)
-	if a.Epoch != 0 && !a.Clean {
-		s += ", deaths"
-	}
-	return s
-}
-
-// segments are the segments of this host, by name.
-func segments(stderr io.Writer) (all []shm.Info) {
-	for info, err := range shm.List() {
-		if err != nil {
-			fmt.Fprintln(stderr, "shmctl:", err)
-			continue
-		}
-		all = append(all, info)
-	}
-	slices.SortFunc(all, func(a, b shm.Info) int { return strings.Compare(a.Name, b.Name) })
-	return all
-}
-
 func sinceNs(now time.Time, t *time.Time) *int64 {
 	if t == nil {
 		return nil
 	}
 	ns := int64(now.Sub(*t))
 	return &ns
-}
-
-// summary is the row of ls for an arena.
-func summary(name string) (arenaInfo, error) {
-	src, err := open(name)
-	if err != nil {
-		return arenaInfo{}, err
-	}
-	defer src.Close()
-	f, snap, err := src.sure()
-	if err != nil {
-		return arenaInfo{}, err
-	}
-	snap.Info.Health = health(f)
-	return snap.Info, nil
 }
 
 // with takes a snapshot of an arena, lets fill complete a document, and writes the document, or
@@ -178,9 +72,12 @@ func (s *session) with(command, name string, fill func(d *document, src *source,
 	if err := fill(d, src, snap); err != nil {
 		return err
 	}
-	if s.json {
+	switch {
+	case s.json:
 		err = writeJSON(s.stdout, d)
-	} else {
+	case s.format == formatName:
+		err = writeNames(s.stdout, d, snap)
+	default:
 		err = text(d, snap)
 	}
 	if err == nil && (trouble(d.Findings) || len(d.Damage) > 0 || s.older > 0 && len(d.Holds)+len(d.Waits) > 0) {
@@ -197,21 +94,24 @@ func (c *psCmd) Run(s *session) error {
 		}
 		return nil
 	}, func(d *document, snap *snapshot) error {
-		t := newTable(s.stdout, "NAME", "LABEL", "PID", "LIFE", "PROCESS", "JOINED", "HOLDS", "WAITS", "UID", "PIDNS", "NOTICE")
+		t := newTable(s.stdout, s.wide([]string{"NAME", "LABEL", "PID", "LIFE", "PROCESS", "JOINED", "HOLDS", "WAITS", "UID", "PIDNS", "NOTICE"},
+			"STATE", "FENCED", "SINCE")...)
 		for _, p := range d.Participants {
 			process := p.Process
 			if p.HostPID != 0 && p.HostPID != p.PID {
 				process += fmt.Sprintf(" (pid %d here)", p.HostPID)
 			}
-			t.row(p.Name, p.Label, strconv.Itoa(p.PID), lifeText(p), process, since(d.Time, p.Joined), strconv.Itoa(p.Holds),
-				strconv.Itoa(p.Waits), strconv.Itoa(p.UID), strconv.FormatUint(p.PIDNamespace, 10), p.Notice)
+			t.row(s.wide([]string{p.Name, p.Label, strconv.Itoa(p.PID), lifeText(p), process, since(d.Time, p.Joined), strconv.Itoa(p.Holds),
+				strconv.Itoa(p.Waits), strconv.Itoa(p.UID), strconv.FormatUint(p.PIDNamespace, 10), p.Notice},
+				p.State, strconv.FormatBool(p.Fenced), clock(p.Joined))...)
 		}
 		for _, g := range d.Gone {
 			life := "died"
 			if g.Left {
 				life = "left"
 			}
-			t.row(g.Name, g.Label, strconv.Itoa(g.PID), life+" "+since(d.Time, g.Time), "", "", "", "", "", "", "")
+			t.row(s.wide([]string{g.Name, g.Label, strconv.Itoa(g.PID), life + " " + since(d.Time, g.Time), "", "", "", "", "", "", ""},
+				"", "", clock(g.Time))...)
 		}
 		err := t.flush()
 		writeFindings(s.stdout, d.Findings)
@@ -236,10 +136,12 @@ func (c *objectsCmd) Run(s *session) error {
 		}
 		return nil
 	}, func(d *document, snap *snapshot) error {
-		t := newTable(s.stdout, "OBJECT", "TYPE", "STATE", "HOLDS", "WAITS", "OPEN", "SIZE", "AGE")
+		t := newTable(s.stdout, s.wide([]string{"OBJECT", "TYPE", "STATE", "HOLDS", "WAITS", "OPEN", "SIZE", "AGE"},
+			"OFFSET", "KIND", "VERSION", "POLICY", "SPIN", "OPEN BY")...)
 		for _, o := range d.Objects {
-			t.row(o.Name, o.Type, stateText(&o), strconv.Itoa(len(o.Holds)), strconv.Itoa(len(o.Waits)), strconv.Itoa(len(o.OpenBy)),
-				size(o.Size), diagnose.Age(sinceNs(d.Time, o.Created)))
+			t.row(s.wide([]string{o.Name, o.Type, stateText(&o), strconv.Itoa(len(o.Holds)), strconv.Itoa(len(o.Waits)), strconv.Itoa(len(o.OpenBy)),
+				size(o.Size), diagnose.Age(sinceNs(d.Time, o.Created))},
+				arena.Offset(o.Offset).String(), o.Kind, strconv.Itoa(int(o.Version)), o.Policy, o.Spin, snap.Shorts(o.OpenBy))...)
 		}
 		err := t.flush()
 		writeFindings(s.stdout, d.Findings)
@@ -349,10 +251,11 @@ func (c *locksCmd) Run(s *session) error {
 		d.Holds = snap.OldHolds()
 		return nil
 	}, func(d *document, snap *snapshot) error {
-		t := newTable(s.stdout, "OBJECT", "TYPE", "MODE", "BY", "NAME", "FOR", "WAITERS", "NOTE")
+		t := newTable(s.stdout, s.wide([]string{"OBJECT", "TYPE", "MODE", "BY", "NAME", "FOR", "WAITERS", "NOTE"}, "OFFSET", "STATE", "PROCESS")...)
 		for _, h := range d.Holds {
 			o := &snap.Objects[h.ObjectIndex]
-			t.row(h.Object, o.Type, what(h.Mode, h.Key, h.Count), snap.Short(h.Owner), h.Owner, diagnose.HoldAge(&h), strconv.Itoa(len(o.Waits)), h.Note)
+			t.row(s.wide([]string{h.Object, o.Type, what(h.Mode, h.Key, h.Count), snap.Short(h.Owner), h.Owner, diagnose.HoldAge(&h), strconv.Itoa(len(o.Waits)), h.Note},
+				arena.Offset(o.Offset).String(), stateText(o), processOf(snap, h.Owner))...)
 		}
 		err := t.flush()
 		writeFindings(s.stdout, d.Findings)
@@ -367,13 +270,15 @@ func (c *waitsCmd) Run(s *session) error {
 		d.Waits, d.Edges = snap.OldWaits(), snap.Edges()
 		return nil
 	}, func(d *document, snap *snapshot) error {
-		t := newTable(s.stdout, "WHO", "NAME", "OBJECT", "FOR", "SINCE", "HOW", "GOROUTINES", "ON")
+		t := newTable(s.stdout, s.wide([]string{"WHO", "NAME", "OBJECT", "FOR", "SINCE", "HOW", "GOROUTINES", "ON"}, "TYPE", "OFFSET", "ORDER", "PROCESS")...)
 		for _, w := range d.Waits {
 			how := w.How
 			if snap.IsGone(w.Owner) {
 				how = "gone"
 			}
-			t.row(snap.Short(w.Owner), w.Owner, w.Object, diagnose.Wants(&w), diagnose.Age(w.AgeNs), how, goroutines(w.Goroutines), snap.Shorts(w.On))
+			o := &snap.Objects[w.ObjectIndex]
+			t.row(s.wide([]string{snap.Short(w.Owner), w.Owner, w.Object, diagnose.Wants(&w), diagnose.Age(w.AgeNs), how, goroutines(w.Goroutines), snap.Shorts(w.On)},
+				o.Type, arena.Offset(o.Offset).String(), strconv.FormatUint(w.Order, 10), processOf(snap, w.Owner))...)
 		}
 		err := t.flush()
 		if len(d.Findings) == 0 {

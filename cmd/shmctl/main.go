@@ -19,7 +19,7 @@ import (
 )
 
 type program struct {
-	JSON    bool        `name:"json" help:"Print a JSON document; see the manual for its fields."`
+	JSON    bool        `name:"json" help:"Print a JSON document, as -o json; see the manual for its fields."`
 	Version versionFlag `help:"Print the version, the commit and the memory layout, and exit."`
 
 	Ls         lsCmd         `cmd:"" help:"Arenas of this host: size, users, health."`
@@ -84,6 +84,7 @@ func (m missing) Error() string { return m.what }
 type session struct {
 	ctx            context.Context
 	json           bool
+	format         string // text, wide, json or name; empty for a command that has no choice
 	stdout, stderr io.Writer
 	now            func() time.Time
 	older          time.Duration // only waits and locks that are at least that old
@@ -113,7 +114,8 @@ func realMain(args []string, stdout, stderr io.Writer) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	return exitOf(k.Run(&session{ctx: ctx, json: p.JSON, stdout: stdout, stderr: stderr, now: time.Now, model: parser.Model}), stderr)
+	s := &session{ctx: ctx, json: p.JSON, stdout: stdout, stderr: stderr, now: time.Now, model: parser.Model}
+	return exitOf(s.run(k), stderr)
 }
 
 // exitOf explains an error and returns its exit status.

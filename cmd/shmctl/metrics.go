@@ -12,6 +12,7 @@ import (
 )
 
 type metricsCmd struct {
+	watching
 	Arena []string `arg:"" optional:"" help:"Names, paths or dumps; default all arenas of this host."`
 }
 

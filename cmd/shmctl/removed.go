@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"github.com/shmsync/shmsync/shm"
 )
@@ -21,22 +20,15 @@ func removedNote(path string) string {
 // removedSegments are the paths below /proc of files that were segments of this host, were
 // removed, and are still open in a process that this user may examine. Each file occurs once.
 func removedSegments() (paths []string) {
-	seen := map[[2]uint64]bool{}
+	seen := map[fileID]bool{}
 	fds, _ := filepath.Glob("/proc/[0-9]*/fd/[0-9]*")
 	for _, fd := range fds {
 		link, err := os.Readlink(fd)
 		if err != nil || !strings.HasPrefix(link, shm.Dir+"/") || !strings.HasSuffix(link, deleted) {
 			continue
 		}
-		info, err := os.Stat(fd)
-		if err != nil {
-			continue
-		}
-		st, ok := info.Sys().(*syscall.Stat_t)
-		if !ok {
-			continue
-		}
-		if id := [2]uint64{uint64(st.Dev), st.Ino}; !seen[id] {
+		// A file that got its name after it was made looks removed through its maker.
+		if id, names, ok := fileOf(fd); ok && names == 0 && !seen[id] {
 			seen[id] = true
 			paths = append(paths, fd)
 		}

@@ -10,6 +10,7 @@ import (
 )
 
 type duCmd struct {
+	watching
 	Arena string `arg:"" help:"Name, path or dump."`
 }
 

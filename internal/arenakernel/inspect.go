@@ -118,7 +118,12 @@ func (i *Inspector) Path() string { return i.a.label }
 // no process can join them by its path. It is false for a memfd, which never had a name.
 func (i *Inspector) Removed() bool {
 	link, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", i.File().Fd()))
-	return err == nil && strings.HasSuffix(link, " (deleted)") && !strings.HasPrefix(link, "/memfd:")
+	if err != nil || !strings.HasSuffix(link, " (deleted)") || strings.HasPrefix(link, "/memfd:") {
+		return false
+	}
+	// A file that got its name after it was made looks removed through the descriptor of its maker.
+	st, err := i.File().Stat()
+	return err == nil && unlinked(st)
 }
 
 // File is its file, open for reading.

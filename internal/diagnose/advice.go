@@ -66,9 +66,9 @@ func (s *Snapshot) recoverCommand(o *Object) string {
 	case !o.Recoverable():
 		return s.Command("show", o)
 	case o.Key != nil:
-		return s.change("recover", []string{fmt.Sprintf("--key=%d", *o.Key)}, s.argument(o))
+		return s.change("recover", []string{fmt.Sprintf("--key=%d", *o.Key)}, s.Argument(o))
 	}
-	return s.change("recover", nil, s.argument(o))
+	return s.change("recover", nil, s.Argument(o))
 }
 
 // dumpCommand is the command that writes the arena to a file.
@@ -80,9 +80,9 @@ func (s *Snapshot) dumpCommand() string {
 	return s.command("dump", []string{"--output=" + file})
 }
 
-// argument is what names an object on the command line: its name, or its offset if another object
+// Argument is what names an object on the command line: its name, or its offset if another object
 // is printed with the same name, or if the name had to be cleaned for the terminal.
-func (s *Snapshot) argument(o *Object) string {
+func (s *Snapshot) Argument(o *Object) string {
 	same := 0
 	for i := range s.Objects {
 		if s.Objects[i].Name == o.Name {
@@ -101,7 +101,7 @@ func (s *Snapshot) Command(verb string, o *Object) string {
 	if o == nil {
 		return s.command(verb, nil)
 	}
-	return s.command(verb, nil, s.argument(o))
+	return s.command(verb, nil, s.Argument(o))
 }
 
 // change is a command that changes the arena. It is empty for a dump, which is never changed.

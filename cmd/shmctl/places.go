@@ -1,0 +1,95 @@
+//go:build linux
+
+package main
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/shmsync/shmsync/shm"
+)
+
+// fileID identifies a file on this host, whatever its paths are.
+type fileID struct{ dev, ino uint64 }
+
+func fileIDOf(path string) (id fileID, ok bool) {
+	id, _, ok = fileOf(path)
+	return id, ok
+}
+
+// fileOf also returns how many names a file has.
+func fileOf(path string) (id fileID, names uint64, ok bool) {
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() {
+		return id, 0, false
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return id, 0, false
+	}
+	return fileID{uint64(st.Dev), st.Ino}, uint64(st.Nlink), true
+}
+
+// isArena reports whether a file begins as an arena of any layout does.
+func isArena(path string) bool {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	b := make([]byte, len(arenaMagic))
+	_, err = io.ReadFull(f, b)
+	return err == nil && string(b) == arenaMagic
+}
+
+const arenaMagic = "shmsync\x00"
+
+// otherPlaces are the paths of arenas that this user may examine: of files that processes have
+// open, and of those in the segment directories of other mount namespaces.
+func otherPlaces() (paths []string) {
+	own, _ := os.Readlink("/proc/self/ns/mnt")
+	spaces := map[string]bool{own: true}
+	procs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, proc := range procs {
+		if space, err := os.Readlink(proc + "/ns/mnt"); err == nil && !spaces[space] {
+			spaces[space] = true
+			files, _ := filepath.Glob(proc + "/root" + shm.Dir + "/*")
+			for _, file := range files {
+				if isArena(file) {
+					paths = append(paths, file)
+				}
+			}
+		}
+	}
+	seen := map[fileID]bool{}
+	for _, proc := range procs {
+		fds, _ := filepath.Glob(proc + "/fd/[0-9]*")
+		for _, fd := range fds {
+			if id, ok := fileIDOf(fd); ok && !seen[id] {
+				seen[id] = true
+				if isArena(fd) {
+					paths = append(paths, pathOf(proc, fd, id))
+				}
+			}
+		}
+	}
+	return paths
+}
+
+// pathOf is the best path of a file that a process has open: that in this mount namespace, that in
+// the mount namespace of the process, or that of the descriptor.
+func pathOf(proc, fd string, id fileID) string {
+	link, err := os.Readlink(fd)
+	if err != nil || !strings.HasPrefix(link, "/") {
+		return fd
+	}
+	for _, path := range []string{link, proc + "/root" + link} {
+		if is, ok := fileIDOf(path); ok && is == id {
+			return path
+		}
+	}
+	return fd
+}

@@ -1,0 +1,118 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/shm"
+)
+
+func init() {
+	// This process has a /dev/shm of its own, with an arena in it.
+	proctest.Register("shmctl/elsewhere", func(c *proctest.Child) {
+		var name string
+		c.Params(&name)
+		err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
+		if err == nil {
+			err = unix.Mount("tmpfs", shm.Dir, "tmpfs", 0, "")
+		}
+		if err != nil {
+			c.Say(err.Error())
+			return
+		}
+		a, err := arena.Create(name, &arena.Options{Size: 1 << 20, MaxParticipants: 4, Label: "elsewhere"})
+		if err != nil {
+			c.Fatal(err)
+		}
+		defer a.Close()
+		c.Say("")
+		c.Await()
+	})
+}
+
+// listedAll is what ls --all knows of the arenas for which f holds.
+func listedAll(t *testing.T, f func(a arenaInfo) bool) (found []arenaInfo) {
+	t.Helper()
+	code, d := shmctlJSON(t, "ls", "--all")
+	require.Contains(t, []int{exitOK, exitTrouble}, code) // other arenas of this host may be in trouble
+	for _, a := range d.Arenas {
+		if f(a) {
+			found = append(found, a)
+		}
+	}
+	return found
+}
+
+// ls --all finds the arenas of processes at any path, and memfds, each once.
+func TestArenasOfProcesses(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "at a path")
+	soon(t, exitOK, "create", "--size=1M", path)
+	at := func(a arenaInfo) bool { return a.Name == path }
+	require.Empty(t, listedAll(t, at), "no process has it open")
+	newAgent(t, path, "alice")
+	newAgent(t, path, "bob")
+	found := listedAll(t, at)
+	require.Len(t, found, 1)
+	require.Equal(t, 2, found[0].Participants)
+
+	label := fmt.Sprintf("shmctl-test-%d", os.Getpid())
+	seg, err := shm.CreateMemfd(label, 1<<20, func(s *shm.Segment) error {
+		return arena.Format(s, &arena.Options{MaxParticipants: 4})
+	}, nil)
+	require.NoError(t, err)
+	a, err := arena.FromSegment(seg, &arena.Options{Label: "memfd"})
+	require.NoError(t, err)
+	defer a.Close()
+	found = listedAll(t, func(a arenaInfo) bool {
+		link, _ := os.Readlink(a.Name)
+		return strings.Contains(link, label)
+	})
+	require.Len(t, found, 1)
+	require.Equal(t, 1, found[0].Participants)
+	require.Contains(t, soon(t, exitOK, "ps", found[0].Name), "memfd")
+	_, out, _ := shmctl("ls", "--all")
+	require.Regexp(t, `ok, memfd \S*`+label, out)
+
+	// The descriptor of the process that made the file shows no name.
+	name := fmt.Sprintf("shmctl-test-made-%d", os.Getpid())
+	made, err := arena.Create(name, &arena.Options{Size: 1 << 20, MaxParticipants: 4})
+	require.NoError(t, err)
+	defer shm.Remove(name)
+	defer made.Close()
+	newAgent(t, name, "alice")
+	require.Len(t, listedAll(t, func(a arenaInfo) bool { return filepath.Base(a.Path) == name }), 1, "it is listed twice")
+}
+
+// ls --all finds arenas in the segment directories of other mount namespaces, and other commands
+// take the path that it prints.
+func TestArenasOfMountNamespaces(t *testing.T) {
+	if os.Geteuid() != 0 {
+		proctest.Skip(t, "needs root: it makes a mount namespace", "shmctl/elsewhere")
+	}
+	name := testArena(t) // the same name in this namespace is another arena
+	p := proctest.Start(t, "shmctl/elsewhere", proctest.Params(name), proctest.Attr(&syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}))
+	var text string
+	if p.Recv(t, &text); text != "" {
+		t.Skip("needs to be allowed to mount:", text)
+	}
+	found := listedAll(t, func(a arenaInfo) bool { return filepath.Base(a.Path) == name })
+	require.Len(t, found, 2)
+	require.Equal(t, name, found[0].Name)
+	require.Equal(t, 0, found[0].Participants)
+	require.Equal(t, fmt.Sprintf("/proc/%d/root%s/%s", p.Pid(), shm.Dir, name), found[1].Name)
+	require.Equal(t, 1, found[1].Participants)
+	require.Contains(t, soon(t, exitOK, "ps", found[1].Name), "elsewhere")
+	require.Contains(t, soon(t, exitOK, "reap", found[1].Name), "nobody is dead")
+	p.Send(true)
+}
