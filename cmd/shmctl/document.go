@@ -31,6 +31,7 @@ type document struct {
 	Findings     []finding     `json:"findings,omitempty"`
 	Damage       []string      `json:"damage,omitempty"`
 	Usage        []usage       `json:"usage,omitempty"`
+	Value        *value        `json:"value,omitempty"`
 	Done         []string      `json:"done,omitempty"` // what a command that changes something has done
 }
 

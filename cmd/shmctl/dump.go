@@ -230,7 +230,7 @@ func openDump(name string) (*source, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &source{ins, diagnose.Options{Dump: &diagnose.Dump{Name: h.Name, Path: name, Time: h.Monotonic, Participants: h.Participants}}}, nil
+	return &source{ins, diagnose.Options{Dump: &diagnose.Dump{Name: h.Name, Path: name, Time: h.Monotonic, WithData: h.WithData, Participants: h.Participants}}}, nil
 }
 
 // Run makes an arena file from a dump.

@@ -248,7 +248,7 @@ func TestGenerated(t *testing.T) {
 	require.Equal(t, exitOK, code)
 	_, man, _ := shmctl("man")
 	require.True(t, strings.HasPrefix(man, ".TH SHMCTL 1\n"))
-	for _, command := range []string{"ls", "ps", "objects", "show", "locks", "waits", "graph", "top", "check", "metrics", "dump", "load", "reap", "recover", "set", "create", "du", "delete", "rm", "completion", "man"} {
+	for _, command := range []string{"ls", "ps", "objects", "show", "value", "locks", "waits", "graph", "top", "check", "metrics", "dump", "load", "reap", "recover", "set", "create", "du", "delete", "rm", "completion", "man"} {
 		require.Contains(t, help, "  "+command+" ")
 		require.Contains(t, man, "\n.SS "+command)
 		for _, shell := range []string{"bash", "zsh", "fish"} {

@@ -27,6 +27,7 @@ type program struct {
 	Objects    objectsCmd    `cmd:"" help:"The objects of an arena."`
 	Du         duCmd         `cmd:"" help:"The memory that the objects take, by type."`
 	Show       showCmd       `cmd:"" help:"One object: its words decoded, who holds it, who waits."`
+	Value      valueCmd      `cmd:"" help:"The value of a Value or a Synchronized, by field."`
 	Locks      locksCmd      `cmd:"" help:"Everything that is held, with its holder."`
 	Waits      waitsCmd      `cmd:"" help:"Who waits for whom, and why nobody moves."`
 	Graph      graphCmd      `cmd:"" help:"The wait-for graph, for people or programs."`

@@ -293,6 +293,16 @@ func (i *Inspector) Look(o Object) Inspection {
 	return i.a.Inspect(o)
 }
 
+// TypeText returns the description of the type in the body of an object, which package typetext
+// reads; "" if the object has none.
+func (i *Inspector) TypeText(o Object) string {
+	h, err := i.a.headerAt(o.Offset)
+	if err != nil {
+		return ""
+	}
+	return i.a.typeText(&h)
+}
+
 // fetchBody reads the whole body of an object of a kind that has an Inspect function.
 func (i *Inspector) fetchBody(o Object) {
 	if ops, ok := kindOps(o.Kind); ok && (ops.Inspect != nil || ops.Check != nil) {

@@ -42,6 +42,7 @@ type Dump struct {
 	Name         string // name of the arena
 	Path         string // path of the dump
 	Time         int64  // CLOCK_MONOTONIC, ns
+	WithData     bool   // it has the values of the users
 	Participants []Participant
 }
 
