@@ -22,6 +22,9 @@ __all__: List[str] = []
 
 SLICE_NS = 100_000_000
 
+# In seconds. What is longer is not distinguished from it.
+_LONGEST = 1e9
+
 _main = threading.main_thread().ident
 _get_ident = threading.get_ident
 
@@ -46,7 +49,7 @@ def deadline_of(timeout: Optional[float]) -> Optional[int]:
         return None
     if timeout <= 0:
         return 1
-    return time.monotonic_ns() + min(int(timeout * 1e9), 1 << 61)
+    return time.monotonic_ns() + int(min(timeout, _LONGEST) * 1e9)
 
 
 def timespec(ns: int) -> Timespec:

@@ -8,6 +8,7 @@ import enum
 import os
 import queue
 import threading
+import traceback
 import weakref
 from typing import Any, Callable, ClassVar, Dict, List, Optional, Tuple, Type, TypeVar
 
@@ -118,7 +119,8 @@ class Arena:
     def close(self) -> None:
         """Leave the arena. Threads of this process that wait in it get :class:`Closed`.
 
-        Objects and memory of this arena are not usable afterwards. A second close does nothing. If the process has
+        Calls of its objects raise :class:`Closed` afterwards. Its memory must not be used: what is written there
+        reaches no other process. A second close does nothing. If the process has
         opened the arena several times, only the last close leaves it.
         """
         arena = getattr(self, "_joined", None)
@@ -184,7 +186,10 @@ class Arena:
                 who = deaths.get()
                 if who is None:
                     return
-                f(who)
+                try:
+                    f(who)
+                except Exception:
+                    traceback.print_exc()  # and go on with the next death
 
         callback = _library.OnDeath(add)
         _callbacks.append(callback)

@@ -117,9 +117,14 @@ class _Items(Object, Generic[I]):
             return self._decode(memory)
         if code == errno.EBUSY and block:
             # As a lease, the item goes back to the queue if a signal ends this call.
-            lease = self.lease(True, timeout)
-            lease.ack()
-            return lease.item
+            raw = _library.Lease()
+            try:
+                self._lease(memory, raw, True, timeout)
+                check(_ack(ctypes.byref(raw)))
+            except BaseException:
+                _nack(ctypes.byref(raw))  # which does nothing for a lease that is over
+                raise
+            return self._decode(memory)
         if code == errno.EBUSY:
             raise queue.Empty
         check(code)
@@ -131,17 +136,23 @@ class _Items(Object, Generic[I]):
 
     def lease(self, block: bool = True, timeout: Optional[float] = None) -> Lease[I]:
         """Take the first item as :meth:`get` does, but leave it in the keeping of the queue until it is acknowledged."""
-        memory = self._bytes()
-        raw = _library.Lease()
+        memory, raw = self._bytes(), _library.Lease()
+        try:
+            self._lease(memory, raw, block, timeout)
+            return Lease(raw, self._decode(memory))
+        except BaseException:
+            _nack(ctypes.byref(raw))
+            raise
+
+    def _lease(self, memory: Any, raw: _library.Lease, block: bool, timeout: Optional[float]) -> None:
         args = (self._ref, ctypes.byref(memory), ctypes.byref(raw))
         code: int = self._function("trylease")(*args)
         if code == errno.EBUSY and block:
             call, timed = self._function("lease"), self._function("timedlease")
-            code = wait(call, timed, args, deadline_of(timeout), lambda: _nack(ctypes.byref(raw)))
+            code = wait(call, timed, args, deadline_of(timeout))
         if code in (errno.EBUSY, errno.ETIMEDOUT):
             raise queue.Empty
         check(code)
-        return Lease(raw, self._decode(memory))
 
     def shutdown(self) -> None:
         """End the queue: puts raise :class:`Canceled` at once, and gets when the queue is empty."""
@@ -265,7 +276,8 @@ class Synchronized(Object, Generic[C]):
     """A value of a ctypes type that changes wholly or not at all, even if the process that changes it is killed.
 
     ``with value as v:`` locks it and gives a copy to change. The copy becomes the value at the end of the body; if
-    the body raises, or the process dies, the value stays as it was. :meth:`load` waits for nobody.
+    the body raises, or the process dies, the value stays as it was. :meth:`load` waits for nobody. The lock is that of
+    the process, and not recursive: a second begin of the process waits for the end of the first.
     """
 
     _kind = "synchronized"

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import ctypes
 import faulthandler
+import os
 import signal
 import sys
 from typing import Callable, Dict
 
 import shmsync
 
-faulthandler.dump_traceback_later(240, exit=True)
+faulthandler.dump_traceback_later(240 * float(os.environ.get("SHMSYNC_TEST_TIMEOUT_SCALE") or 1), exit=True)
 
 
 class Job(ctypes.Structure):

@@ -13,7 +13,7 @@ from typing import Callable, Optional
 import shmsync
 
 # A test that hangs ends with the stacks of all threads. It is a limit for slow machines, and no test waits for it.
-faulthandler.dump_traceback_later(240, exit=True)
+faulthandler.dump_traceback_later(240 * float(os.environ.get("SHMSYNC_TEST_TIMEOUT_SCALE") or 1), exit=True)
 
 
 class Child:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import queue
 import signal
 import threading
 from typing import List
+from unittest import mock
 
 import shmsync
 
@@ -229,6 +231,19 @@ class Contents(ArenaCase):
         with self.assertRaises(shmsync.NotHeld):
             mine.ack()
 
+    def test_an_item_that_an_interrupted_get_took_goes_back(self) -> None:
+        q = shmsync.Queue(self.arena, "q", 2, 10)
+
+        def fail(code: int) -> None:
+            raise KeyboardInterrupt
+
+        q.put(b"x")
+        busy = mock.patch("shmsync.queues._tryget", lambda *_: errno.EBUSY)
+        with busy, mock.patch("shmsync.queues.check", fail), self.assertRaises(KeyboardInterrupt):
+            q.get()  # has the item, and is interrupted before it has acknowledged it
+        self.assertEqual(q.qsize(), 1)
+        self.assertEqual(q.get(), b"x")
+
     def test_record_queue(self) -> None:
         q = shmsync.RecordQueue(self.arena, "r", Pair, 4)
         q.put(Pair(1 << 40, (2, -3)))
@@ -276,3 +291,5 @@ class Contents(ArenaCase):
         self.arena.free(offset)
         self.arena.value("v", Pair).b[1] = 4
         self.assertEqual(self.arena.value("v", Pair).b[1], 4)
+        self.arena.value("n", ctypes.c_uint64).value = 7
+        self.assertEqual(self.arena.value("n", ctypes.c_uint64).value, 7)
