@@ -25,6 +25,8 @@ __attribute__((format(printf, 4, 5), unused, noinline, cold)) static int shmi_fa
         va_start(args, format);
         vsnprintf(shmi_last.text + n, sizeof shmi_last.text - (size_t)n, format, args);
         va_end(args);
+        if (*format != 0 && shmi_last.text[n] == 0) /* no detail: no colon before it */
+            shmi_last.text[n - 2] = 0;
     }
     return err;
 }

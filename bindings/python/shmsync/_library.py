@@ -201,7 +201,7 @@ def participant(raw: RawParticipant) -> errors.Participant:
 
 def failure_of(code: int) -> errors.Error:
     """Return the exception for the last failure of the calling thread, whose result was code."""
-    text: bytes = (_error() or b"").rstrip(b": ")
+    text: bytes = _error() or b""
     died: Optional[errors.Participant] = None
     if code in (errno.EOWNERDEAD, errno.ENOTRECOVERABLE):
         raw = RawParticipant()

@@ -397,7 +397,8 @@ static int errors(void)
             fprintf(stderr, "line %d: %s was put into words: %s\n", __LINE__, #call, shmsync_error());                  \
             _exit(1);                                                                                                   \
         }                                                                                                               \
-        if (got != (want) || strstr(shmsync_error(), shmsync_strerror(want)) == NULL || strstr(shmsync_error(), "earlier") != NULL) { \
+        if (got != (want) || strstr(shmsync_error(), shmsync_strerror(want)) == NULL || strstr(shmsync_error(), "earlier") != NULL || \
+            shmsync_error()[strlen(shmsync_error()) - 1] == ' ') {                                                      \
             fprintf(stderr, "line %d: %s is %d, and shmsync_error() is %s\n", __LINE__, #call, got, shmsync_error());   \
             _exit(1);                                                                                                   \
         }                                                                                                               \
