@@ -73,7 +73,7 @@ const barrierVersion = 2
 
 func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{
-		Kind: barrierKind, Repair: repairBarrier, Wake: wakeQueue, Check: checkBarrier, Inspect: inspectBarrier,
+		Kind: barrierKind, Version: barrierVersion, Repair: repairBarrier, Wake: wakeQueue, Check: checkBarrier, Inspect: inspectBarrier,
 	})
 }
 

@@ -9,7 +9,7 @@ import (
 
 func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{
-		Kind: cohortKind, Repair: repairCohort, Wake: wakeCohort, Check: checkCohort, Inspect: inspectCohort,
+		Kind: cohortKind, Version: cohortVersion, Repair: repairCohort, Wake: wakeCohort, Check: checkCohort, Inspect: inspectCohort,
 	})
 }
 

@@ -6,7 +6,7 @@ import (
 
 func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{
-		Kind: condKind, Repair: repairCond, Wake: wakeQueue, Check: checkCond, Inspect: inspectCond,
+		Kind: condKind, Version: condVersion, Repair: repairCond, Wake: wakeQueue, Check: checkCond, Inspect: inspectCond,
 	})
 }
 

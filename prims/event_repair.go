@@ -6,7 +6,7 @@ import (
 
 func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{
-		Kind: eventKind, Repair: repairEvent, Wake: wakeQueue, Check: checkEvent, Inspect: inspectEvent,
+		Kind: eventKind, Version: eventVersion, Repair: repairEvent, Wake: wakeQueue, Check: checkEvent, Inspect: inspectEvent,
 	})
 }
 

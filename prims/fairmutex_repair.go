@@ -17,7 +17,7 @@ var (
 
 func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{
-		Kind: fairMutexKind, Repair: repairFairMutex, Wake: wakeQueue, Check: checkFairMutex, Inspect: inspectFairMutex,
+		Kind: fairMutexKind, Version: fairMutexVersion, Repair: repairFairMutex, Wake: wakeQueue, Check: checkFairMutex, Inspect: inspectFairMutex,
 	})
 }
 

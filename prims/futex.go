@@ -67,7 +67,7 @@ var futexKind = arenakernel.KindOf("FUTX")
 const futexVersion = 1
 
 func init() {
-	arenakernel.RegisterKind(arenakernel.KindOps{Kind: futexKind, Wake: wakeFutex, Inspect: inspectFutex})
+	arenakernel.RegisterKind(arenakernel.KindOps{Kind: futexKind, Version: futexVersion, Wake: wakeFutex, Inspect: inspectFutex})
 }
 
 // OpenFutex finds the Futex of that name in the arena or creates it, with its

@@ -9,7 +9,7 @@ import (
 
 func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{
-		Kind: futureKind, Repair: repairFuture, Wake: wakeQueue, Check: checkFuture, Inspect: inspectFuture,
+		Kind: futureKind, Version: futureVersion, Repair: repairFuture, Wake: wakeQueue, Check: checkFuture, Inspect: inspectFuture,
 	})
 }
 

@@ -17,7 +17,7 @@ var (
 
 func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{
-		Kind: multiLockKind, Repair: repairMultiLock, Wake: wakeMultiLock, Check: checkMultiLock, Inspect: inspectMultiLock,
+		Kind: multiLockKind, Version: multiLockVersion, Repair: repairMultiLock, Wake: wakeMultiLock, Check: checkMultiLock, Inspect: inspectMultiLock,
 	})
 }
 

@@ -56,7 +56,7 @@ const onceVersion = 2
 
 func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{
-		Kind: onceKind, Repair: repairOnce, Wake: wakeOnce, Check: checkOnce, Inspect: inspectOnce,
+		Kind: onceKind, Version: onceVersion, Repair: repairOnce, Wake: wakeOnce, Check: checkOnce, Inspect: inspectOnce,
 	})
 }
 

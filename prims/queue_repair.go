@@ -9,7 +9,7 @@ import (
 
 func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{
-		Kind: queueKind, Repair: repairQueue, Wake: wakeQueue, Check: checkQueue, Inspect: inspectQueue,
+		Kind: queueKind, Version: queueVersion, Repair: repairQueue, Wake: wakeQueue, Check: checkQueue, Inspect: inspectQueue,
 		UserData: hideQueue,
 	})
 }

@@ -21,7 +21,7 @@ var (
 
 func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{
-		Kind: rwmutexKind, Repair: repairRWMutex, Wake: wakeRWMutex, Check: checkRWMutex, Inspect: inspectRWMutex,
+		Kind: rwmutexKind, Version: rwmutexVersion, Repair: repairRWMutex, Wake: wakeRWMutex, Check: checkRWMutex, Inspect: inspectRWMutex,
 	})
 }
 

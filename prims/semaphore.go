@@ -72,7 +72,7 @@ const (
 
 func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{
-		Kind: semaphoreKind, Repair: repairSemaphore, Wake: wakeQueue, Check: checkSemaphore, Inspect: inspectSemaphore,
+		Kind: semaphoreKind, Version: semaphoreVersion, Repair: repairSemaphore, Wake: wakeQueue, Check: checkSemaphore, Inspect: inspectSemaphore,
 	})
 }
 

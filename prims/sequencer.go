@@ -45,7 +45,7 @@ const sequencerVersion = 1
 
 func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{
-		Kind: sequencerKind, Repair: repairSequencer, Wake: wakeQueue, Check: checkSequencer, Inspect: inspectSequencer,
+		Kind: sequencerKind, Version: sequencerVersion, Repair: repairSequencer, Wake: wakeQueue, Check: checkSequencer, Inspect: inspectSequencer,
 	})
 }
 

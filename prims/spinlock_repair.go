@@ -21,7 +21,7 @@ var (
 
 func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{
-		Kind: spinKindID, Repair: repairSpin, Wake: wakeSpin, Check: checkSpin, Inspect: inspectSpin,
+		Kind: spinKindID, Version: spinVersion, Repair: repairSpin, Wake: wakeSpin, Check: checkSpin, Inspect: inspectSpin,
 	})
 }
 

@@ -9,7 +9,7 @@ import (
 
 func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{
-		Kind: waitableKind, Repair: repairWaitable, Wake: wakeQueue, Check: checkWaitable, Inspect: inspectWaitable,
+		Kind: waitableKind, Version: waitableVersion, Repair: repairWaitable, Wake: wakeQueue, Check: checkWaitable, Inspect: inspectWaitable,
 		UserData: hideWaitable,
 	})
 }

@@ -43,7 +43,7 @@ const counterVersion = 3
 func init() {
 	for _, kind := range []arenakernel.Kind{waitGroupKind, latchKind} {
 		arenakernel.RegisterKind(arenakernel.KindOps{
-			Kind: kind, Repair: repairCounter, Wake: wakeCounter, Check: checkCounter, Inspect: inspectCounter,
+			Kind: kind, Version: counterVersion, Repair: repairCounter, Wake: wakeCounter, Check: checkCounter, Inspect: inspectCounter,
 		})
 	}
 }

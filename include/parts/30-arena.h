@@ -330,12 +330,13 @@ enum {
  * blocks. NULL: nothing to do. The table is in the last part. */
 typedef struct shmi_kind_ops {
     uint32_t kind;
+    uint16_t version; /* an object of another version is one of an unknown kind */
     void (*repair)(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead);
     void (*wake)(shmsync_arena *a, const shmi_object *o, int owed);
     /* Whether the object has an undo log with a transaction of dead, which will be undone. */
     int (*unfinished)(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead);
 } shmi_kind_ops;
-SHMI_FN const shmi_kind_ops *shmi_kind_of(uint32_t kind); /* NULL: not known */
+SHMI_FN const shmi_kind_ops *shmi_kind_of(const shmi_object *o); /* NULL: not known */
 
 /* ---- From an offset to an address ---- */
 

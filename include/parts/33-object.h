@@ -915,7 +915,7 @@ SHMI_FN int shmi_unfinished_one(shmsync_arena *a, shmi_off off, void *arg)
     shmi_participant_id *dead = (shmi_participant_id *)arg;
     const shmi_kind_ops *ops;
     shmi_header h;
-    if (shmi_header_at(a, off, &h) == 0 && (ops = shmi_kind_of(h.o.kind)) != NULL && ops->unfinished != NULL && ops->unfinished(a, &h.o, *dead))
+    if (shmi_header_at(a, off, &h) == 0 && (ops = shmi_kind_of(&h.o)) != NULL && ops->unfinished != NULL && ops->unfinished(a, &h.o, *dead))
         *dead = 0;
     return *dead != 0;
 }

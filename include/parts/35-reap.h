@@ -70,7 +70,7 @@ typedef struct shmi_repair_arg {
 SHMI_FN void shmi_repair_one(shmsync_arena *a, const shmi_object *o, void *arg)
 {
     shmi_repair_arg *r = (shmi_repair_arg *)arg;
-    const shmi_kind_ops *ops = shmi_kind_of(o->kind);
+    const shmi_kind_ops *ops = shmi_kind_of(o);
     shmi_add_openers(a, r->concern, o, r->dead);
     if (ops == NULL)
         r->unknown++;
@@ -168,7 +168,7 @@ SHMI_FN int shmi_owed_level(const shmi_owed_list *l, shmi_off object)
 }
 SHMI_FN void shmi_wake_one_object(shmsync_arena *a, const shmi_object *o, void *arg)
 {
-    const shmi_kind_ops *ops = shmi_kind_of(o->kind);
+    const shmi_kind_ops *ops = shmi_kind_of(o);
     if (ops != NULL && ops->wake != NULL)
         ops->wake(a, o, shmi_owed_level((const shmi_owed_list *)arg, o->off));
 }

@@ -18,7 +18,7 @@ func (a *Arena) Check() error {
 	}
 	errs := a.checkHeap()
 	a.visit(func(o Object) {
-		ops, ok := kindOps(o.Kind)
+		ops, ok := opsOf(o)
 		if !ok || ops.Check == nil {
 			return
 		}

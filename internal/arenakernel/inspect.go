@@ -278,7 +278,7 @@ func (i *Inspector) Objects() (all []ObjectInfo) {
 		if err != nil || !h.load().there() {
 			return true
 		}
-		_, known := kindOps(h.Kind)
+		_, known := opsOf(h.Object)
 		all = append(all, ObjectInfo{
 			Object: h.Object, Created: unixTime(a.u64(off + objCreated).Load()), OpenBy: a.openers(&h), Known: known,
 		})
@@ -305,7 +305,7 @@ func (i *Inspector) TypeText(o Object) string {
 
 // fetchBody reads the whole body of an object of a kind that has an Inspect function.
 func (i *Inspector) fetchBody(o Object) {
-	if ops, ok := kindOps(o.Kind); ok && (ops.Inspect != nil || ops.Check != nil) {
+	if ops, ok := opsOf(o); ok && (ops.Inspect != nil || ops.Check != nil) {
 		i.img.Fetch(uint64(o.Body), o.Size)
 	}
 }

@@ -85,7 +85,7 @@ func (i *Inspector) objectsOnly(off uint64, b []byte) {
 		hide := func(from Offset, n uint64) {
 			each(uint64(h.Body)+min(uint64(from), h.Size), min(n, h.Size-min(uint64(from), h.Size)), func(dst, _ []byte) { clear(dst) })
 		}
-		if ops, known := kindOps(h.Kind); known && ops.Inspect != nil {
+		if ops, known := opsOf(h.Object); known && ops.Inspect != nil {
 			if ops.UserData != nil {
 				i.fetchBody(h.Object)
 				ops.UserData(a, h.Object, hide)

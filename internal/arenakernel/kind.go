@@ -43,8 +43,10 @@ func (k Kind) String() string {
 // open: it may be deleted meanwhile, but its bytes are not used again before the
 // function returns.
 type KindOps struct {
-	// Kind is the kind that the functions serve.
-	Kind Kind
+	// Kind is the kind that the functions serve, and Version the version of its layout; 0 stands for
+	// every version. An object of another version is one of an unknown kind: its bytes mean something else.
+	Kind    Kind
+	Version uint16
 	// Repair takes back whatever the reap of dead covers among the IDs in the object: holds,
 	// requests, reservations. No thread of dead executes code any more. Repair is called a second
 	// time when dead is gone. What stands for the use of data, such as a lock that passes on,
@@ -89,20 +91,24 @@ func RegisterKind(ops KindOps) {
 	}
 }
 
-func kindOps(k Kind) (KindOps, bool) {
+// kindOps returns the functions for a kind, if this process knows that version of it.
+func kindOps(k Kind, version uint16) (KindOps, bool) {
 	v, ok := kinds.Load(k)
-	if !ok {
+	if !ok || v.(KindOps).Version != version && v.(KindOps).Version != 0 {
 		return KindOps{}, false
 	}
 	return v.(KindOps), true
 }
+
+// opsOf is kindOps for an object.
+func opsOf(o Object) (KindOps, bool) { return kindOps(o.Kind, o.Version) }
 
 // Inspect returns the state of an object, as its kind reports it.
 func (a *Arena) Inspect(o Object) Inspection {
 	if a.copied && a.waits == nil {
 		a.waits = a.findWaits()
 	}
-	if ops, ok := kindOps(o.Kind); ok && ops.Inspect != nil {
+	if ops, ok := opsOf(o); ok && ops.Inspect != nil {
 		return ops.Inspect(a, o)
 	}
 	return Inspection{Waits: a.WaitsOf(o)}
@@ -114,7 +120,7 @@ const describeMost = 8
 // Describe renders the state of an object on one line, for reports of tests. It is empty for
 // a kind that this process does not know.
 func (a *Arena) Describe(o Object) string {
-	ops, ok := kindOps(o.Kind)
+	ops, ok := opsOf(o)
 	if !ok || ops.Inspect == nil {
 		return ""
 	}

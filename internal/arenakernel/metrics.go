@@ -33,7 +33,7 @@ func (a *Arena) Metrics() Metrics {
 	}
 	waits := a.findWaits()
 	a.visit(func(o Object) {
-		ops, ok := kindOps(o.Kind)
+		ops, ok := opsOf(o)
 		if !ok || ops.Inspect == nil {
 			return
 		}

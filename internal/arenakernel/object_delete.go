@@ -170,7 +170,7 @@ func (c *core) busy(h *header, why string) error {
 // kind. A duty, such as to arrive or to produce a result, is no hold: it concerns only
 // participants that have the object open.
 func (a *Arena) holders(o Object) (who []string) {
-	ops, ok := kindOps(o.Kind)
+	ops, ok := opsOf(o)
 	if !ok || ops.Inspect == nil {
 		return nil
 	}

@@ -139,7 +139,7 @@ func (a *Arena) repairAll(dead ParticipantID, all bool) *concern {
 	c := &concern{all: all, nobody: !all && a.touchedNothing(dead.Slot())}
 	a.visitFor(dead, c, func(o Object) {
 		a.addOpeners(c, o, dead)
-		ops, ok := kindOps(o.Kind)
+		ops, ok := opsOf(o)
 		if !ok {
 			c.unknown = true
 		}
@@ -202,7 +202,7 @@ func (a *Arena) wakeAll(dead ParticipantID, c *concern) {
 	if c.anything || c.all {
 		owed := a.owed(dead)
 		a.visitFor(dead, c, func(o Object) {
-			if ops, ok := kindOps(o.Kind); ok && ops.Wake != nil {
+			if ops, ok := opsOf(o); ok && ops.Wake != nil {
 				ops.Wake(a, o, owed[o.Offset])
 			}
 		})

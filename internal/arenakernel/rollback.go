@@ -17,13 +17,15 @@ type rollbackMutex struct {
 
 var rollbackMutexKind = KindOf("MUTX")
 
+const rollbackMutexVersion = 1
+
 const rollbackPolicy = 2
 
 // hasTransactionOf reports whether an undo log of the object has a transaction of dead that some
 // process will undo or is undoing. Until then the objects that dead had open are not deleted, and its
 // memory is not reused: the rollback will write into their bytes.
 func (a *Arena) hasTransactionOf(o Object, dead ParticipantID) bool {
-	if o.Kind != rollbackMutexKind {
+	if o.Kind != rollbackMutexKind || o.Version != rollbackMutexVersion {
 		return false
 	}
 	m, err := TryAt[rollbackMutex](a, o.Body)

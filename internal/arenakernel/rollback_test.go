@@ -10,7 +10,7 @@ import (
 
 // This program knows no kind of object of prims, and finds a transaction in the log of a Mutex.
 func TestTransactionWithoutPrims(t *testing.T) {
-	_, known := kindOps(rollbackMutexKind)
+	_, known := kindOps(rollbackMutexKind, 1)
 	require.False(t, known)
 	ta := newTestArena(t, 4)
 	a, err := Open(ta.name, &ta.opts)

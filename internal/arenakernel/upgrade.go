@@ -315,7 +315,7 @@ func (a *Arena) successorOf(name string, s *header) (spec ObjectSpec, from Offse
 	if !kind.hasLetters() || version == 0 || version > 1<<16-1 {
 		return spec, 0, 0, bad(shmsync.ErrCorrupt, fmt.Sprintf("it says that it becomes a %v of version %d", kind, version))
 	}
-	if _, known := kindOps(kind); !known {
+	if _, known := kindOps(kind, uint16(version)); !known {
 		return spec, 0, 0, bad(shmsync.ErrIncompatible, fmt.Sprintf(
 			"it becomes a %v, a kind that this program does not know: import the package that defines it, such as prims", kind))
 	}

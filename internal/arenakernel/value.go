@@ -12,8 +12,8 @@ var (
 )
 
 func init() {
-	RegisterKind(KindOps{Kind: KindValue})
-	RegisterKind(KindOps{Kind: KindBlock})
+	RegisterKind(KindOps{Kind: KindValue, Version: 1})
+	RegisterKind(KindOps{Kind: KindBlock, Version: 1})
 }
 
 // Value finds the T of that name, or creates a zero one. T must have no pointers in it; otherwise

@@ -107,7 +107,7 @@ func (a *Arena) wordsOfBody(o Object, words func(from, to Offset)) {
 	}
 	type part struct{ from, to uint64 }
 	var hidden []part
-	if ops, ok := kindOps(o.Kind); ok && ops.UserData != nil {
+	if ops, ok := opsOf(o); ok && ops.UserData != nil {
 		ops.UserData(a, o, func(from Offset, n uint64) {
 			at := min(uint64(from), o.Size)
 			hidden = append(hidden, part{at, at + min(n, o.Size-at)})
