@@ -49,7 +49,7 @@ var busyBytes = sync.OnceValues(func() ([]byte, error) {
 		n  int64
 	}{
 		{"lock mutex", 0}, {"lock fair", 0}, {"lock cohort", 0}, {"lock spin", 0}, {"lock rw", 0}, {"lock rwspin", 0}, {"lock multi", 7}, {"lock semaphore", 2},
-		{"claim future", 0}, {"add group", 3}, {"put queue", 5}, {"lease queue", 0},
+		{"claim future", 0}, {"add group", 3}, {"put queue", 5}, {"lease queue", 0}, {"wait waitable", 6}, {"claim latch", 1},
 	} {
 		f, err := agentDeed(a, agentOrder{Op: o.op, Name: strings.Fields(o.op)[1], N: o.n})
 		if err != nil {
@@ -58,7 +58,7 @@ var busyBytes = sync.OnceValues(func() ([]byte, error) {
 		f()
 	}
 	waits := []agentOrder{}
-	for _, op := range []string{"lock mutex", "lock fair", "lock cohort", "lock multi", "lock semaphore", "wait future", "wait group", "wait event", "wait sequencer", "wait futex", "wait latch", "get queue", "rlock rw"} {
+	for _, op := range []string{"lock mutex", "lock fair", "lock cohort", "lock multi", "lock semaphore", "wait future", "wait group", "wait event", "wait sequencer", "wait futex", "wait latch", "get queue", "rlock rw", "wait waitable", "wait cond", "wait barrier"} {
 		o := agentOrder{Op: op, Name: strings.Fields(op)[1], N: 7}
 		if o.Name == "semaphore" {
 			o.N = 2
@@ -72,7 +72,7 @@ var busyBytes = sync.OnceValues(func() ([]byte, error) {
 		}
 		go f()
 	}
-	if _, err := prims.OpenBarrier(a, "barrier", 3, nil); err != nil {
+	if _, err := prims.OpenSynchronized(a, "synchronized", [2]int64{}, nil); err != nil {
 		return nil, err
 	}
 	if _, err := prims.OpenSignalWaker(a, "waker", &prims.SignalWakerOptions{Signals: 2}); err != nil {
@@ -113,8 +113,21 @@ func busy(t testing.TB) []byte {
 func lookers(path string) [][]string {
 	return [][]string{
 		{"ps", "--gone", path}, {"objects", path}, {"locks", path}, {"waits", path}, {"graph", path}, {"graph", "-f", "svg", path}, {"check", path},
-		{"metrics", path}, {"top", "-n", "1", path}, {"show", path, "mutex"}, {"reap", "-n", path},
+		{"metrics", path}, {"top", "-n", "1", path}, {"show", path, "mutex"}, {"reap", "-n", path}, {"du", path}, {"objects", "-o", "wide", path},
+		{"locks", "-o", "wide", path}, {"waits", "-o", "wide", "--older=1ns", path}, {"ps", "-o", "wide", path}, {"objects", "-o", "name", path},
 	}
+}
+
+// showAll are the commands that show each object of an arena.
+func showAll(path string) (all [][]string) {
+	_, out, _ := shmctl("objects", "-o", "name", path)
+	for name := range strings.Lines(out) {
+		if len(all) == 40 { // the directory of a damaged arena may be full
+			break
+		}
+		all = append(all, []string{"show", "--", path, strings.TrimSuffix(name, "\n")})
+	}
+	return all
 }
 
 // survive runs every command that only looks on a file. Each command ends, with one of the
@@ -126,14 +139,14 @@ func survive(t *testing.T, content []byte) (out string) {
 	path := filepath.Join(t.TempDir(), "arena")
 	require.NoError(t, os.WriteFile(path, content, 0o400))
 	start := time.Now()
-	for _, args := range lookers(path) {
+	for _, args := range append(lookers(path), showAll(path)...) {
 		code, stdout, stderr := shmctl(args...)
 		require.Contains(t, []int{exitOK, exitMissing, exitTrouble}, code, "%v: %s", args, stderr)
 		for _, r := range stdout + stderr {
 			require.False(t, r < ' ' && r != '\n' || r == 0x7f || r == 0x9b, "%v prints %q", args, r)
 		}
 		out += stdout + stderr
-		_, stdout, _ = shmctl(append(args, "--json")...)
+		_, stdout, _ = shmctl(append([]string{"--json"}, args...)...)
 		if stdout != "" && args[0] != "metrics" {
 			var d document
 			require.NoError(t, json.Unmarshal([]byte(stdout), &d), args)
@@ -154,7 +167,13 @@ func survive(t *testing.T, content []byte) (out string) {
 // Bytes that a correct arena does not contain are reported, and do no harm.
 func TestScribbled(t *testing.T) {
 	intact := busy(t)
-	t.Run("intact", func(t *testing.T) { require.NotContains(t, survive(t, intact), "damaged:") })
+	t.Run("intact", func(t *testing.T) {
+		out := survive(t, intact)
+		require.NotContains(t, out, "damaged:")
+		for _, name := range typeNames { // each kind is there
+			require.Contains(t, out, name+" ")
+		}
+	})
 	seeds := proctest.Rounds(6, uint64(30))
 	for seed := range seeds {
 		t.Run("words", func(t *testing.T) {
@@ -196,6 +215,11 @@ func TestScribbled(t *testing.T) {
 		survive(t, intact[:100])
 	})
 	t.Run("cut off", func(t *testing.T) { require.Contains(t, survive(t, intact[:len(intact)/2]), "bytes long") })
+}
+
+var typeNames = []string{
+	"Mutex", "RWMutex", "FairMutex", "CohortMutex", "SpinLock", "RWSpinLock", "MultiLock", "Cond", "Semaphore", "Sequencer", "Event", "Futex", "Future",
+	"WaitGroup", "Latch", "Barrier", "Once", "Queue", "SignalWaker", "Waitable", "Synchronized", "Value",
 }
 
 func fill(b []byte) {
