@@ -32,6 +32,7 @@ type document struct {
 	Damage       []string      `json:"damage,omitempty"`
 	Usage        []usage       `json:"usage,omitempty"`
 	Value        *value        `json:"value,omitempty"`
+	Changes      []change      `json:"changes,omitempty"`
 	Done         []string      `json:"done,omitempty"` // what a command that changes something has done
 }
 

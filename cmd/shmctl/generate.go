@@ -17,16 +17,11 @@ type (
 	manCmd struct{}
 )
 
-// Run writes completions from the model that also gives the help.
+// Run writes completions. They ask shmctl for the candidates.
 func (c *completionCmd) Run(s *session) error {
-	switch c.Shell {
-	case "bash":
-		return completeBash(s.stdout, s.model)
-	case "zsh":
-		fmt.Fprintln(s.stdout, "#compdef shmctl\nautoload -U +X bashcompinit && bashcompinit")
-		return completeBash(s.stdout, s.model)
-	}
-	return completeFish(s.stdout, s.model)
+	text := map[string]string{"bash": completionBash, "zsh": completionZsh, "fish": completionFish}[c.Shell]
+	_, err := io.WriteString(s.stdout, text)
+	return err
 }
 
 // commands are the commands for users.
@@ -50,72 +45,6 @@ func flags(n *kong.Node) (all []*kong.Flag) {
 // takesArena reports whether the first argument of a command is an arena.
 func takesArena(n *kong.Node) bool {
 	return len(n.Positional) > 0 && n.Positional[0].Name == "arena"
-}
-
-func completeBash(w io.Writer, model *kong.Application) error {
-	var names []string
-	var cases strings.Builder
-	for _, n := range commands(model) {
-		names = append(names, n.Name)
-		var words []string
-		for _, f := range flags(n) {
-			words = append(words, "--"+f.Name)
-		}
-		arenas := ""
-		if takesArena(n) {
-			arenas = `$(shmctl ls --names 2>/dev/null)`
-		}
-		for _, p := range n.Positional {
-			if p.Enum != "" {
-				words = append(words, strings.Split(p.Enum, ",")...)
-			}
-		}
-		fmt.Fprintf(&cases, "\t%s) words=\"%s %s\" ;;\n", n.Name, strings.Join(words, " "), arenas)
-	}
-	_, err := fmt.Fprintf(w, `# Completions of shmctl for bash: source <(shmctl completion bash)
-_shmctl() {
-	local cur=${COMP_WORDS[COMP_CWORD]} words="" i command=""
-	for ((i = 1; i < COMP_CWORD; i++)); do
-		case ${COMP_WORDS[i]} in
-		-*) ;;
-		*) command=${COMP_WORDS[i]}; break ;;
-		esac
-	done
-	case $command in
-	"") words="%s --json --help" ;;
-%s	esac
-	COMPREPLY=($(compgen -W "$words" -- "$cur"))
-}
-complete -o default -F _shmctl shmctl
-`, strings.Join(names, " "), cases.String())
-	return err
-}
-
-func completeFish(w io.Writer, model *kong.Application) error {
-	quote := func(text string) string { return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(text) + "'" }
-	var b strings.Builder
-	b.WriteString("# Completions of shmctl for fish: shmctl completion fish | source\n")
-	for _, n := range commands(model) {
-		fmt.Fprintf(&b, "complete -c shmctl -n __fish_use_subcommand -a %s -d %s\n", n.Name, quote(n.Help))
-		in := "'__fish_seen_subcommand_from " + n.Name + "'"
-		for _, f := range flags(n) {
-			short := ""
-			if f.Short != 0 {
-				short = " -s " + string(f.Short)
-			}
-			fmt.Fprintf(&b, "complete -c shmctl -n %s -l %s%s -d %s\n", in, f.Name, short, quote(f.Help))
-		}
-		if takesArena(n) {
-			fmt.Fprintf(&b, "complete -c shmctl -n %s -a '(shmctl ls --names 2>/dev/null)'\n", in)
-		}
-		for _, p := range n.Positional {
-			if p.Enum != "" {
-				fmt.Fprintf(&b, "complete -c shmctl -n %s -f -a %s\n", in, quote(strings.ReplaceAll(p.Enum, ",", " ")))
-			}
-		}
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
 }
 
 // Run writes the manual page in the man macros of troff.

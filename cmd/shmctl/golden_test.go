@@ -242,20 +242,17 @@ func TestCreateSetRemove(t *testing.T) {
 	soon(t, exitOK, "rm", again)
 }
 
-// Help, completions and the manual page mention every command.
+// Help, completions and the manual page know every command.
 func TestGenerated(t *testing.T) {
 	code, help, _ := shmctl("--help")
 	require.Equal(t, exitOK, code)
 	_, man, _ := shmctl("man")
 	require.True(t, strings.HasPrefix(man, ".TH SHMCTL 1\n"))
-	for _, command := range []string{"ls", "ps", "objects", "show", "value", "locks", "waits", "graph", "top", "check", "metrics", "dump", "load", "reap", "recover", "set", "create", "du", "delete", "rm", "completion", "man"} {
+	for _, command := range []string{"ls", "ps", "objects", "show", "value", "locks", "waits", "graph", "top", "check", "metrics", "dump", "diff", "load", "reap", "recover", "set", "create", "du", "delete", "rm", "completion", "man"} {
 		require.Contains(t, help, "  "+command+" ")
 		require.Contains(t, man, "\n.SS "+command)
-		for _, shell := range []string{"bash", "zsh", "fish"} {
-			code, out, _ := shmctl("completion", shell)
-			require.Equal(t, exitOK, code)
-			require.Regexp(t, `\b`+command+`\b`, out)
-		}
+		_, out, _ := shmctl("complete", "--", "")
+		require.Contains(t, strings.Fields(out), command)
 	}
 	require.NotContains(t, man, "${")
 	for _, args := range [][]string{{}, {"nonsense"}, {"ps"}, {"graph", "-f", "png", "x"}, {"completion", "csh"}} {

@@ -125,7 +125,8 @@ func showAll(path string) (all [][]string) {
 		if len(all) == 40 { // the directory of a damaged arena may be full
 			break
 		}
-		all = append(all, []string{"show", "--", path, strings.TrimSuffix(name, "\n")})
+		name = strings.TrimSuffix(name, "\n")
+		all = append(all, []string{"show", "--", path, name}, []string{"value", "--", path, name})
 	}
 	return all
 }

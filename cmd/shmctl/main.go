@@ -35,6 +35,7 @@ type program struct {
 	Check      checkCmd      `cmd:"" help:"Look through the whole arena for what cannot be."`
 	Metrics    metricsCmd    `cmd:"" help:"Counters in the text format of Prometheus."`
 	Dump       dumpCmd       `cmd:"" help:"Write an arena to a file for a bug report."`
+	Diff       diffCmd       `cmd:"" help:"What differs between two dumps, or a dump and an arena."`
 	Load       loadCmd       `cmd:"" help:"Make a file of a dump, to look at. Writes FILE."`
 	Reap       reapCmd       `cmd:"" help:"Reap the dead. Joins the arena."`
 	Recover    recoverCmd    `cmd:"" help:"Make a lock usable that a death has left, or all. Joins the arena."`
@@ -44,6 +45,7 @@ type program struct {
 	Rm         rmCmd         `cmd:"" help:"Remove an arena that no process is in."`
 	Completion completionCmd `cmd:"" help:"Completions for a shell."`
 	Man        manCmd        `cmd:"" help:"The manual page."`
+	Complete   completeCmd   `cmd:"" hidden:"" help:"Candidates for completions."`
 }
 
 const description = `Looks at arenas of shared memory from outside: the "ps for locks".

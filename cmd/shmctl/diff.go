@@ -1,0 +1,135 @@
+//go:build linux
+
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/shmsync/shmsync/internal/diagnose"
+)
+
+type diffCmd struct {
+	Arena string `arg:"" help:"Name, path or dump: the state before."`
+	After string `arg:"" help:"Name, path or dump: the state after."`
+}
+
+// change is a difference between two states of an arena.
+type change struct {
+	What   string `json:"what"` // participant, object, hold, wait, finding, or arena
+	Name   string `json:"name"`
+	Before string `json:"before,omitempty"` // empty if it is new
+	After  string `json:"after,omitempty"`  // empty if it is no more
+}
+
+// Run lists what differs between two states.
+func (c *diffCmd) Run(s *session) error {
+	before, err := facts(c.Arena)
+	if err != nil {
+		return err
+	}
+	after, err := facts(c.After)
+	if err != nil {
+		return err
+	}
+	d := s.begin("diff")
+	d.Changes = changes(before, after)
+	if s.json {
+		return writeJSON(s.stdout, d)
+	}
+	if len(d.Changes) == 0 {
+		fmt.Fprintln(s.stdout, "no difference")
+		return nil
+	}
+	t := newTable(s.stdout, "", "WHAT", "NAME", "BEFORE", "AFTER")
+	for _, c := range d.Changes {
+		mark := "~"
+		switch {
+		case c.Before == "":
+			mark = "+"
+		case c.After == "":
+			mark = "-"
+		}
+		t.row(mark, c.What, c.Name, c.Before, c.After)
+	}
+	return t.flush()
+}
+
+// fact is something that is true of an arena. Two facts with the same what and name are about the
+// same thing. Ages and times are no facts, because they differ between any two looks.
+type fact struct{ what, name, text string }
+
+// facts examines an arena or a dump.
+func facts(name string) (all []fact, err error) {
+	src, err := open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer src.Close()
+	findings, snap, err := src.sure()
+	if err != nil {
+		return nil, err
+	}
+	add := func(what, name, format string, args ...any) {
+		all = append(all, fact{what, name, fmt.Sprintf(format, args...)})
+	}
+	add("arena", "used", "%s", size(snap.Info.Used))
+	add("arena", "reaps", "%d", snap.Info.Deaths)
+	add("arena", "epoch", "%s", epochText(snap.Info))
+	for _, p := range snap.Participants {
+		add("participant", p.Name, "%s[%d], %s", p.Label, p.PID, lifeText(p))
+	}
+	for i := range snap.Objects {
+		o := &snap.Objects[i]
+		add("object", o.Name, "%s, %s", o.Type, stateText(o))
+		if n := o.Counters; n != nil {
+			add("counters", o.Name, "%d acquired, %d contended, %d slept, %d recovered", n.Acquired, n.Contended, n.Slept, n.Recovered)
+		}
+	}
+	for _, h := range snap.Holds {
+		mode := h.Mode
+		if h.Key != nil {
+			mode += " " + strconv.FormatUint(*h.Key, 10)
+		}
+		add("hold", h.Object+", "+snap.Short(h.Owner), "%s ×%d", mode, max(h.Count, 1))
+	}
+	for _, w := range snap.Waits {
+		add("wait", w.Object+", "+snap.Short(w.Owner), "%s, %s", diagnose.Wants(&w), w.How)
+	}
+	for _, f := range findings {
+		for _, object := range f.Objects {
+			add("finding", f.Kind+", "+object, "%s", cmp.Or(f.Advice, "found"))
+		}
+	}
+	return all, nil
+}
+
+// changes compares facts. If several facts have the same name, they are compared as a whole.
+func changes(before, after []fact) (all []change) {
+	type key struct{ what, name string }
+	texts := map[key]*[2]string{}
+	var order []key
+	for i, facts := range [][]fact{before, after} {
+		for _, f := range facts {
+			k := key{f.what, f.name}
+			if texts[k] == nil {
+				texts[k] = &[2]string{}
+				order = append(order, k)
+			}
+			if texts[k][i] != "" {
+				f.text = texts[k][i] + "; " + f.text
+			}
+			texts[k][i] = f.text
+		}
+	}
+	for _, k := range order {
+		if t := texts[k]; t[0] != t[1] {
+			all = append(all, change{k.what, k.name, t[0], t[1]})
+		}
+	}
+	kinds := []string{"finding", "participant", "object", "hold", "wait", "counters", "arena"}
+	slices.SortStableFunc(all, func(a, b change) int { return slices.Index(kinds, a.What) - slices.Index(kinds, b.What) })
+	return all
+}
