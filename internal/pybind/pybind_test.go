@@ -113,6 +113,7 @@ func TestPython(t *testing.T) {
 	t.Run("queues", p.queues)
 	t.Run("synchronized", p.synchronized)
 	t.Run("conversation", p.conversation)
+	t.Run("storm", p.storm)
 }
 
 // command runs Python in the folder of the binding.
@@ -366,4 +367,51 @@ func (p python) conversation(t *testing.T) {
 	m.Unlock()
 	s.hears(t, "saw 12")
 	require.NoError(t, s.end(), &s.stderr)
+}
+
+// Two processes in Python and this one change two numbers under a mutex. Python is killed again and again, at any moment
+// of that, and the survivors repair what it left.
+func (p python) storm(t *testing.T) {
+	name, a := join(t)
+	m, err := prims.OpenMutex(a, "m", nil)
+	require.NoError(t, err)
+	counts, err := arena.Value[[3]uint64](a, "counts")
+	require.NoError(t, err)
+	survivor := p.play(t, "storm", name)
+	survivor.hears(t, "counts")
+	recovered := 0
+	// counted locks the mutex, repairs what a death has left, counts, and returns how often Python has counted.
+	counted := func() uint64 {
+		for {
+			err := m.LockContext(context.Background())
+			if errors.Is(err, shmsync.ErrOwnerDead) {
+				recovered++
+				require.NoError(t, m.Recover(func() error { counts[1] = counts[0]; return nil }))
+				continue
+			}
+			require.NoError(t, err)
+			defer m.Unlock()
+			require.Equal(t, counts[0], counts[1])
+			counts[0]++
+			counts[1]++
+			return counts[2]
+		}
+	}
+	for range proctest.Rounds(2, 6) {
+		victim := p.play(t, "storm", name)
+		victim.hears(t, "counts")
+		for range 20 {
+			counted()
+		}
+		victim.kill()
+		// The survivor goes on.
+		end := time.Now().Add(proctest.Scale(limit))
+		for before := counted(); counted() < before+10; {
+			require.True(t, time.Now().Before(end), "no other process counts: %v", m)
+		}
+		survivor.kill()
+		survivor = p.play(t, "storm", name)
+		survivor.hears(t, "counts")
+	}
+	t.Logf("Python counted %d times, and this process repaired %d times", counted(), recovered)
 }

@@ -103,8 +103,33 @@ def conversation(arena: shmsync.Arena) -> None:
         say(f"saw {value[1]}")
 
 
+def storm(arena: shmsync.Arena) -> None:
+    """Count up two numbers under a mutex until death. They are equal while nobody holds it. The third is Python's own."""
+    m = shmsync.Mutex(arena, "m")
+    counts = arena.value("counts", ctypes.c_uint64 * 3)
+
+    def repair() -> None:
+        counts[1] = counts[0]
+
+    said = False
+    while True:
+        try:
+            m.acquire()
+        except shmsync.OwnerDead:
+            m.recover(repair)
+            continue
+        assert counts[0] == counts[1], list(counts)
+        counts[0] += 1
+        counts[1] += 1
+        counts[2] += 1
+        m.release()
+        if not said:
+            said = True
+            say("counts")
+
+
 SCENES: Dict[str, Callable[[shmsync.Arena], None]] = {
-    f.__name__: f for f in (lock, interrupted, produce, lease, change, conversation)
+    f.__name__: f for f in (lock, interrupted, produce, lease, change, conversation, storm)
 }
 
 if __name__ == "__main__":
