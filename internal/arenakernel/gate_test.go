@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -49,6 +50,16 @@ func TestRemoveIsRefusedWhileAProcessIsIn(t *testing.T) {
 	require.NoError(t, own.Close())
 	require.NoError(t, Remove(ta.name))
 	require.NoFileExists(t, ta.path())
+}
+
+// The private name of a file is cut after so many bytes, not letters: a name that is too long could not be removed.
+func TestRemoveOfALongNameWithLettersOfSeveralBytes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), strings.Repeat("\u00e9", 120))
+	a, err := Open(path, &Options{Size: 1 << 20})
+	require.NoError(t, err)
+	require.NoError(t, a.Close())
+	require.NoError(t, Remove(path))
+	require.NoFileExists(t, path)
 }
 
 // Remove removes arenas only.

@@ -22,9 +22,11 @@ var (
 // directory. No segment may have such a name.
 const removedSuffix = ".removed~"
 
-// removedPrefix is the beginning of the private names that files at path get.
+// removedPrefix is the beginning of the private names that files at path get. It has at most 200 bytes of the name, as in
+// C, so that the private name is not too long.
 func removedPrefix(path string) string {
-	return fmt.Sprintf(".%.200s.", filepath.Base(path))
+	base := filepath.Base(path)
+	return "." + base[:min(len(base), 200)] + "."
 }
 
 // removeFile removes the file f, whose gate the caller has, from path. moved reports that path led to another
