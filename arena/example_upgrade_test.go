@@ -39,7 +39,9 @@ func ExampleUpgrade() {
 					return err
 				}
 				v.Hits = v1.Hits
-				return nil
+				changes, err := arena.Changes[statsV2](old)
+				fmt.Printf("%+v\n", changes)
+				return err
 			})
 		},
 	})
@@ -52,7 +54,9 @@ func ExampleUpgrade() {
 		log.Fatal(err)
 	}
 	fmt.Println(*v2)
-	// Output: {7 0}
+	// Output:
+	// [{Field:Misses Old: New:uint64 at 8}]
+	// {7 0}
 }
 
 // A block of another size replaces one that nobody has open.

@@ -16,6 +16,27 @@ type Stored = arenakernel.Stored
 // [shmsync.ErrIncompatible]: a migration may try one earlier type after the other.
 func As[T any](old Stored) (*T, error) { return arenakernel.StoredAs[T](old) }
 
+// FieldChange is a field that a stored value and a type do not have in common.
+type FieldChange struct {
+	Field string // with its path, such as Last.Day; "" if one of them is no struct
+	Old   string // kind and place in the stored value, such as "int64 at 8"; "" if the field is new
+	New   string // kind and place in the type; "" if the field is gone
+}
+
+// Changes lists the fields in which a stored value differs from T: first those of T, in their order, then
+// those that only the value has. A field that has another name only is no change.
+//
+// If the value has no description of its type, since a C program or an older release has made it without
+// one, the error Is [shmsync.ErrNotSupported].
+func Changes[T any](old Stored) ([]FieldChange, error) {
+	changes, err := arenakernel.StoredChanges[T](old)
+	all := make([]FieldChange, len(changes))
+	for i, c := range changes {
+		all[i] = FieldChange{Field: c.Path, Old: c.Old, New: c.New}
+	}
+	return all, err
+}
+
 // Upgrade makes the Value of that name a T, if it has another type. migrate fills in v, which is
 // zero, from the old value. If migrate returns an error or panics, the old value stays as it is. If
 // there is no value of that name, or if it is a T already, nothing happens.

@@ -4973,6 +4973,20 @@ SHMI_FN int shmi_type_known_number(const char *s, size_t n)
     return 0;
 }
 
+/* Whether the n bytes are a name: nothing in them that a terminal obeys. The text is UTF-8. */
+SHMI_FN int shmi_type_is_name(const char *s, size_t n)
+{
+    size_t i;
+    for (i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)s[i];
+        int letter = c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (i > 0 && c >= '0' && c <= '9');
+        int control = c == 0xc2 && i + 1 < n && (unsigned char)s[i + 1] < 0xa0;
+        if (!letter && (c < 0x80 || control))
+            return 0;
+    }
+    return 1;
+}
+
 SHMI_FN int shmi_type_look(shmi_type_walk *w, const char *start, size_t path, uint64_t off, int depth, int within);
 
 /* Looks through the fields of the struct at start, up to its end. */
@@ -4992,7 +5006,7 @@ SHMI_FN int shmi_type_fields(shmi_type_walk *w, const char *start, size_t path, 
         if (at == NULL)
             return SHMI_TYPE_BAD;
         name = (size_t)(at - s);
-        if (!shmi_type_number(at + 1, n - name - 1, &place) || (name == 0 && place != 0))
+        if (!shmi_type_number(at + 1, n - name - 1, &place) || (name == 0 && place != 0) || !shmi_type_is_name(s, name))
             return SHMI_TYPE_BAD;
         below = path;
         if (name > 0) {

@@ -400,6 +400,10 @@ func testDifferencesInC(t *testing.T, path string) {
 			compare(x, y)
 		}
 	}
+	for _, bad := range []string{"{8 A\x1b[0m@0 u8 } ", "{8 A\u0085@0 u8 } ", "{8 A-B@0 u8 } ", "{8 1A@0 u8 } ", "{8 A@0 u8", "u3 ", "[x] u8 ", "{16 A@0 u8 @8 u8 } "} {
+		compare("{8 B@0 i8 } ", bad)
+		compare(bad, "{8 B@0 i8 } ")
+	}
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 3000 {
 		x, y := texts[random.IntN(len(texts))], []byte(texts[random.IntN(len(texts))])

@@ -14,6 +14,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/typetext"
 )
 
 var (
@@ -365,6 +366,23 @@ func StoredAs[T any](s Stored) (*T, error) {
 	v := new(T)
 	copyValue(v, p)
 	return v, nil
+}
+
+// StoredChanges lists the fields in which a stored value differs from T.
+func StoredChanges[T any](s Stored) ([]typetext.Change, error) {
+	l := layoutOf(reflect.TypeFor[T]())
+	if l.err != nil {
+		panic("shmsync: " + l.err.Error())
+	}
+	was, err := typetext.Parse(s.a.typeText(&s.old))
+	if err != nil {
+		return nil, s.a.failObject("arena.changes", s.name, shmsync.ErrNotSupported, "it has no description of its type")
+	}
+	is, err := typetext.Parse(l.text)
+	if err != nil {
+		return nil, s.a.failObject("arena.changes", s.name, shmsync.ErrNotSupported, fmt.Sprintf("a %T has too many fields to be described", *new(T)))
+	}
+	return typetext.Changes(was, is), nil
 }
 
 // UpgradeValue makes the Value of that name a T. See [arena.Upgrade].

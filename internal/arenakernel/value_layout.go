@@ -64,6 +64,9 @@ func (c *core) typeText(h *header) string {
 // caller knows the fingerprint and the description. It is "" if values of the type are the same to
 // both.
 func (c *core) differs(h *header, layout uint64, text string) string {
+	if h.Layout == layout && text != "" && h.typeLen == uint64(len(text)) && string(c.slice(h.typeOff, h.typeLen)) == text {
+		return ""
+	}
 	what := ""
 	if there := c.typeText(h); there != "" && text != "" {
 		what = typetext.DifferenceOf(there, text)
