@@ -135,12 +135,21 @@ func showAll(path string) (all [][]string) {
 // documented statuses, and prints only what a terminal can bear. The file does not change.
 func survive(t *testing.T, content []byte) (out string) {
 	t.Helper()
+	return surviveEach(t, content, 1, 0)
+}
+
+// surviveEach is survive for every n'th of the commands, from the first on.
+func surviveEach(t *testing.T, content []byte, n, first int) (out string) {
+	t.Helper()
 	defer func(d time.Duration) { diagnose.ConfirmAfter = d }(diagnose.ConfirmAfter)
 	diagnose.ConfirmAfter = time.Millisecond // nothing changes the file, so the second look need not wait
 	path := filepath.Join(t.TempDir(), "arena")
 	require.NoError(t, os.WriteFile(path, content, 0o400))
 	start := time.Now()
-	for _, args := range append(lookers(path), showAll(path)...) {
+	for i, args := range append(lookers(path), showAll(path)...) {
+		if i%n != first {
+			continue
+		}
 		code, stdout, stderr := shmctl(args...)
 		require.Contains(t, []int{exitOK, exitMissing, exitTrouble}, code, "%v: %s", args, stderr)
 		for _, r := range stdout + stderr {
@@ -262,11 +271,14 @@ func FuzzScribbled(f *testing.F) {
 	f.Add(bytes.Repeat([]byte{0x40, 0, 2, 0, 255, 255, 255, 255, 255, 255, 255, 255}, 20))
 	f.Fuzz(func(t *testing.T, script []byte) {
 		b := busy(t)
+		// A fuzzer of Go kills a process that does not end within a second when it asks for that.
+		const part = 8
+		first := len(script) % part
 		for ; len(script) >= 12; script = script[12:] {
 			off := int(binary.LittleEndian.Uint32(script)) % (len(b) - 8)
 			copy(b[off:], script[4:12])
 		}
-		survive(t, b)
+		surviveEach(t, b, part, first)
 	})
 }
 

@@ -33,8 +33,14 @@ func (c *metricsCmd) Run(s *session) error {
 			}
 			continue // no arena
 		}
-		m.add(src.look())
+		f, snap, err := src.sure()
+		if err == nil {
+			m.add(snap, f)
+		}
 		src.Close()
+		if err != nil && len(c.Arena) > 0 {
+			return err
+		}
 	}
 	return m.write(s.stdout)
 }
@@ -64,7 +70,8 @@ func (m *metrics) put(name, kind, help string, value any, labels ...string) {
 	f.lines = append(f.lines, fmt.Sprintf("%s{%s} %v", name, strings.Join(pairs, ","), value))
 }
 
-func (m *metrics) add(s *snapshot) {
+// add adds the numbers of an arena, and its confirmed findings.
+func (m *metrics) add(s *snapshot, findings []finding) {
 	a := s.Info.Name
 	m.put("shmsync_arena_bytes", "gauge", "Size of the arena.", s.Info.Size, "arena", a)
 	m.put("shmsync_arena_used_bytes", "gauge", "Bytes of its heap that have memory.", s.Info.Used, "arena", a)
@@ -78,7 +85,7 @@ func (m *metrics) add(s *snapshot) {
 		m.put("shmsync_participants", "gauge", "Processes in the arena, by life.", lives[life], "arena", a, "life", life)
 	}
 	stuck := map[string]int{}
-	for _, f := range s.Findings() {
+	for _, f := range findings {
 		if f.Trouble {
 			stuck[f.Kind]++
 		}
