@@ -108,6 +108,7 @@ func TestPython(t *testing.T) {
 	p.pure = true
 	t.Run("pure", p.units)
 	p = fast
+	t.Run("abi", p.abi)
 	t.Run("recovers", p.recovers)
 	t.Run("interrupt", p.interrupt)
 	t.Run("queues", p.queues)
@@ -215,6 +216,27 @@ func init() {
 		c.Ready()
 		c.Await()
 	})
+}
+
+// The binding has the fields of the structs where the library has them.
+func (p python) abi(t *testing.T) {
+	recorded, err := os.ReadFile(filepath.Join("..", "..", "c", "abi.txt"))
+	require.NoError(t, err)
+	name, _ := join(t)
+	s := p.play(t, "abi", name)
+	n := 0
+	for {
+		line, err := s.out.ReadString('\n')
+		require.NoError(t, err, &s.stderr)
+		line = strings.TrimSuffix(line, "\n")
+		if line == "that is all" {
+			break
+		}
+		require.Contains(t, string(recorded), "\n"+line)
+		n++
+	}
+	require.Greater(t, n, 50)
+	require.NoError(t, s.end(), &s.stderr)
 }
 
 // A process in Go is killed while it holds a mutex that Python waits for.

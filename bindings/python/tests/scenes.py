@@ -13,6 +13,7 @@ import sys
 from typing import Callable, Dict
 
 import shmsync
+from shmsync import _library
 
 faulthandler.dump_traceback_later(240 * float(os.environ.get("SHMSYNC_TEST_TIMEOUT_SCALE") or 1), exit=True)
 
@@ -128,8 +129,23 @@ def storm(arena: shmsync.Arena) -> None:
             say("counts")
 
 
+def abi(_: shmsync.Arena) -> None:
+    """Say at which offsets the binding has the fields of the structs of the library."""
+    say(f"constant SHMSYNC_LAYOUT_VERSION {_library.ABI >> 8}")
+    names = {"RawParticipant": "participant", "Lease": "lease", "Handle": "mutex"}
+    for kind in vars(_library).values():
+        if isinstance(kind, type) and issubclass(kind, ctypes.Structure) and kind.__module__ == _library.__name__:
+            if kind in (_library.Options, _library.Timespec):
+                continue
+            name = names.get(kind.__name__) or kind.__name__[: -len("Options")].lower() + "_options"
+            for part in (c for c in kind.__mro__ if "_fields_" in c.__dict__):
+                for field in part.__dict__["_fields_"]:
+                    say(f"field shmsync_{name}.{field[0]} at {getattr(kind, field[0]).offset} is")
+    say("that is all")
+
+
 SCENES: Dict[str, Callable[[shmsync.Arena], None]] = {
-    f.__name__: f for f in (lock, interrupted, produce, lease, change, conversation, storm)
+    f.__name__: f for f in (lock, interrupted, produce, lease, change, conversation, storm, abi)
 }
 
 if __name__ == "__main__":
