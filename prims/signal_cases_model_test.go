@@ -45,7 +45,7 @@ func TestModelSignalFinishTwice(t *testing.T) {
 	requireModels(t, []exploration{{"one and one", small, m.explore, []bug{finishSubtracts}}})
 }
 
-// Permits alone: each PolicyRelease is for several, and wakes one.
+// Without items: each Release gives several permits, and wakes one waiter.
 func TestModelSignalPermits(t *testing.T) {
 	two := signalModel{workers: 2, producers: 1, items: 1, release: 2}
 	three := signalModel{workers: 3, producers: 1, items: 1, release: 2, cancel: true}

@@ -49,7 +49,7 @@ func runHelper(name string) {
 		c.Fatal(err)
 	}
 	f(c)
-	os.Exit(0)
+	end(0)
 }
 
 // readParent passes on the parent's lines and ends the process when there can
@@ -59,7 +59,7 @@ func (c *Child) readParent(in *os.File) {
 	for {
 		line, err := r.ReadBytes('\n')
 		if err != nil {
-			os.Exit(exitOrphan)
+			end(exitOrphan)
 		}
 		c.lines.put(line)
 	}
@@ -107,7 +107,7 @@ func (c *Child) Recv(v any) {
 // goroutine.
 func (c *Child) Fatal(args ...any) {
 	c.send(message{Fatal: fmt.Sprint(args...)})
-	os.Exit(exitFatal)
+	end(exitFatal)
 }
 
 // Fatalf is Fatal with a format.
@@ -123,6 +123,6 @@ func (c *Child) send(m message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, err := c.out.Write(append(line, '\n')); err != nil {
-		os.Exit(exitOrphan)
+		end(exitOrphan)
 	}
 }

@@ -52,6 +52,7 @@ func Main(m *testing.M) {
 	registry.main = true
 	registry.Unlock()
 	flag.Parse()
+	tests = m
 	if name := os.Getenv(envHelper); name != "" {
 		runHelper(name)
 	}
