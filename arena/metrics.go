@@ -43,6 +43,7 @@ type AllocStats struct {
 	Reserved    uint64 // chunks that have memory behind them
 	Raw         uint64 // blocks that Alloc returned and no process has freed
 	Objects     uint64
+	SlotRecords uint64 // blocks that objects have for the slots of participants that used them
 	Nodes       uint64 // wait nodes in use, or on the list of an object
 	PollerNodes uint64 // of those, the ones on the list of an object, which go with it
 	Claimed     uint64 // blocks that are being made or taken apart

@@ -31,11 +31,11 @@ var abiStructs = map[string]reflect.Type{
 
 	"Counters": reflect.TypeFor[countWords](),
 
-	"SignalWaker":    reflect.TypeFor[signalHead](),
-	"SpinLock":       reflect.TypeFor[spinWords](),
-	"RWSpinLock":     reflect.TypeFor[spinWords](), // the text describes what follows
-	"RWMutex":        reflect.TypeFor[rwmutexWords](),
-	"Line of a slot": reflect.TypeFor[rwmutexLine](),
+	"SignalWaker":               reflect.TypeFor[signalHead](),
+	"SpinLock":                  reflect.TypeFor[spinWords](),
+	"RWSpinLock":                reflect.TypeFor[spinWords](), // the text describes what follows
+	"RWMutex":                   reflect.TypeFor[rwmutexWords](),
+	"Slot record of an RWMutex": reflect.TypeFor[rwmutexRecord](),
 
 	"Monitor":              reflect.TypeFor[monitorWords](),
 	"Redo entry":           reflect.TypeFor[redoEntry](),
@@ -58,7 +58,7 @@ var abiStructs = map[string]reflect.Type{
 
 // abiParts are the sections of abiStructs that are parts of objects.
 var abiParts = []string{
-	"Local lock", "Line of a slot", "Monitor", "Redo entry", "List of waits", "Share of a semaphore", "Hold of a waitable", "Counters", "Undo log",
+	"Local lock", "Slot record of an RWMutex", "Monitor", "Redo entry", "List of waits", "Share of a semaphore", "Hold of a waitable", "Counters", "Undo log",
 }
 
 // abiKinds are the kinds of the objects.

@@ -142,6 +142,9 @@ func openAs[H handle](
 	}
 	h, err := share(a, o, func() (H, error) { return build(a, o) })
 	if err != nil {
+		if created && spec.Name == "" {
+			a.DeleteObject(o) // nobody else can find it
+		}
 		return none, err
 	}
 	if created || differs == nil {

@@ -89,6 +89,8 @@ type RWMutex struct {
 	mine    *atomic.Uint64 // this participant's reader word
 	gate    *atomic.Uint32
 	words   rwmutexAll
+	records *atomic.Uint32 // the latest slot record; each has a reader word
+	known   atomic.Pointer[readerWords]
 	name    arenakernel.ParticipantID
 	writers *Mutex // the holder of writers closes the gate, writes, and opens the gate
 
@@ -144,16 +146,17 @@ type RWMutexOptions struct {
 
 var rwmutexKind = arenakernel.KindOf("RWMX")
 
-const rwmutexVersion = 1
+const rwmutexVersion = 2
 
 // rwmutexHooks makes every call take its slow path, where the race detector and
 // the crash points have their hooks.
 const rwmutexHooks = race.Enabled || crashpoint.Enabled
 
 // OpenRWMutex finds the RWMutex of that name in the arena or creates it. An
-// empty name makes a fresh anonymous one. It takes 128 bytes for each participant
-// that the arena can have. It panics if opts.Policy is not a valid
-// Policy.
+// empty name makes a fresh anonymous one. It takes 256 bytes in an arena for up to 256
+// participants, and 128 bytes more for each slot whose participants have opened it. These are
+// allocated when a participant of the slot opens it for the first time: without enough room the
+// error Is [shmsync.ErrNoSpace]. It panics if opts.Policy is not a valid Policy.
 func OpenRWMutex(a *arena.Arena, name string, opts *RWMutexOptions) (*RWMutex, error) {
 	return openRWMutex((*arenakernel.Arena)(a), name, opts, false)
 }
@@ -168,19 +171,19 @@ func openRWMutex(a *arenakernel.Arena, name string, opts *RWMutexOptions, attach
 		return nil, err
 	}
 	return openAs(a, arenakernel.ObjectSpec{
-		Existing: attach, Kind: rwmutexKind, Version: rwmutexVersion, Name: name, Size: rwmutexBytes(a.MaxParticipants()),
+		Existing: attach, Kind: rwmutexKind, Version: rwmutexVersion, Name: name, Size: rwmutexBytes(a),
 		Init: func(body []byte) { initRWMutex(rwmutexBody(body), &opt) },
 	}, "rwmutex.open", newRWMutex(&opt), func(m *RWMutex) string { return m.policy.differs(opt.Policy) })
 }
 
 // RWMutexAt opens the RWMutex at an offset that another process got from the method Offset.
 func RWMutexAt(a *arena.Arena, off arena.Offset) (*RWMutex, error) {
-	return handleAt(a, off, "rwmutex.open", rwmutexKind, rwmutexVersion, rwmutexBytes((*arenakernel.Arena)(a).MaxParticipants()), newRWMutex(&RWMutexOptions{}))
+	return handleAt(a, off, "rwmutex.open", rwmutexKind, rwmutexVersion, rwmutexBytes((*arenakernel.Arena)(a)), newRWMutex(&RWMutexOptions{}))
 }
 
-func initRWMutex(w *rwmutexWords, opt *RWMutexOptions) {
+func initRWMutex(w rwmutexAll, opt *RWMutexOptions) {
 	w.policy = opt.Policy.stored()
-	initMutexWords(&w.writers, &MutexOptions{Policy: PolicyRelease, Spin: opt.Spin})
+	initMutexWords(w.writers, &MutexOptions{Policy: PolicyRelease, Spin: opt.Spin})
 }
 
 func newRWMutex(opt *RWMutexOptions) func(*arenakernel.Arena, arenakernel.Object) (*RWMutex, error) {
@@ -192,14 +195,19 @@ func buildRWMutex(a *arenakernel.Arena, o arenakernel.Object, opt *RWMutexOption
 	if err != nil {
 		return nil, err
 	}
+	record, err := a.SlotRecord(o, rwmutexRecordBytes)
+	if err != nil {
+		return nil, err
+	}
 	dev, ino := a.Segment().ID()
-	mine := w.line(a.Self().Slot())
+	mine := &arenakernel.SlotRecordAt[rwmutexRecord](a, record).state
 	m := &RWMutex{
-		own: raw64(mine), shut: wordPtr(&w.gate), mine: mine, gate: &w.gate, words: w, name: a.Self(),
+		own: raw64(mine), shut: wordPtr(w.gate), mine: mine, gate: w.gate, words: w, name: a.Self(), records: a.SlotRecords(o),
 		a: a, object: o, policy: policyOf(w.policy), repair: opt.Repair,
 		wrote: race.KeyOf(dev, ino, uint64(o.Offset)), read: race.KeyOf(dev, ino, uint64(o.Offset)+1),
 		opening: newOpening(a, o),
 	}
+	m.known.Store(readReaderWords(a, o))
 	m.registry = common[readerRegistry](m.opening)
 	m.opening.shut, m.opening.end = m.endCalls, m.end
 	// The Repair is for words that were never initialized, in which the policy of the writers'
@@ -228,7 +236,7 @@ func rwmutexWakeWords(a *arenakernel.Arena, w rwmutexAll) (readers, writer park.
 	return wakeWord(&w.wakeReaders, &w.pollerReaders), wakeWord(&w.wakeWriter, &w.pollerWriter)
 }
 
-// moveIn makes the reader word of this process's slot its own, and makes writers look at it.
+// moveIn makes the reader word of this process's slot its own.
 func (m *RWMutex) moveIn() {
 	for fresh := readerWord(m.name.Generation()); ; {
 		w := readerWord(m.mine.Load())
@@ -238,12 +246,6 @@ func (m *RWMutex) moveIn() {
 		if m.mine.CompareAndSwap(uint64(w), uint64(fresh)) {
 			m.wakeWordWriter.Release() // a writer may be waiting for the slot's dead participant
 			break
-		}
-	}
-	for {
-		h := m.words.high.Load()
-		if h >= uint32(m.name.Slot()) || m.words.high.CompareAndSwap(h, uint32(m.name.Slot())) {
-			return
 		}
 	}
 }
@@ -356,8 +358,9 @@ func (m *RWMutex) State() RWMutexState {
 		Held: g.taken() && g.kind() != gateClosed, Closed: g.kind() == gateClosed && g.valid(),
 		Queued: m.writers.wakeWord.Announced(), Word: g.String(),
 	}
-	for i := 1; i <= m.words.used(); i++ {
-		if w := readerWord(m.words.line(i).Load()); m.a.Current(w.name(i)) {
+	readers := m.readerWords()
+	for _, r := range readers.words {
+		if w := r.load(); m.a.Current(r.name(w)) {
 			s.Readers += int(w.reading())
 			s.Waiting += int(w.waiting())
 		}
@@ -369,7 +372,7 @@ func (m *RWMutex) State() RWMutexState {
 		s.Upgradable, s.Owner = true, m.a.Who(n)
 	}
 	switch {
-	case !g.valid():
+	case !g.valid(), readers.err != nil:
 		s.Err = shmsync.ErrCorrupt
 	case g.kind() == gateOwnerDead:
 		s.Err = shmsync.ErrOwnerDead
@@ -388,9 +391,6 @@ func (m *RWMutex) String() string {
 	}
 	return fmt.Sprintf("rwmutex %s: %s, %d reading, %d waiting", objectName(m.object), s.Word, s.Readers, s.Waiting)
 }
-
-// used is the highest slot whose reader word writers have to look at.
-func (w rwmutexAll) used() int { return int(min(w.high.Load(), uint32(w.slots))) }
 
 func (m *RWMutex) diedName() arenakernel.ParticipantID {
 	return arenakernel.ParticipantID(m.words.died.Load() & arenakernel.ParticipantIDMask)

@@ -118,7 +118,7 @@ func BenchmarkRWMutexReadTwoProcesses(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// Readers of two processes write words that lie two cache lines apart, and both
+// Readers of two processes write words in different pairs of cache lines, and both
 // get on while the other reads.
 func TestRWMutexReadersApart(t *testing.T) {
 	a := newArena(t, nil)
@@ -130,9 +130,10 @@ func TestRWMutexReadersApart(t *testing.T) {
 		CPU   int
 	}{nameOf(a), 0}), proctest.Dump(func() string { return words(a) }))
 	p.Await(t)
-	require.EqualValues(t, 128, m.LineOf(2)-m.LineOf(1))
-	require.Zero(t, m.LineOf(1)%64)
-	require.GreaterOrEqual(t, m.LineOf(1)-m.GateAt(), uintptr(128), "the gate is on none of them")
+	pair := func(address uintptr) uintptr { return address / 128 } // of cache lines
+	require.NotEqual(t, pair(m.LineOf(1)), pair(m.LineOf(2)))
+	require.NotEqual(t, pair(m.LineOf(1)), pair(m.GateAt()))
+	require.NotEqual(t, pair(m.LineOf(2)), pair(m.GateAt()))
 	m.RLock()
 	s.Go.Store(1)
 	eventually(t, "the other reads beside us", m.String, func() bool { return s.Reads.Load() > 200_000 })

@@ -34,9 +34,9 @@ func (m *RWMutex) Left() string {
 	if gateWord(m.gate.Load()) != gateOpen || !ownerWord(m.words.writers.owner.Load()).free() {
 		return s + ", " + m.writers.String()
 	}
-	for i := 1; i <= m.words.slots; i++ {
-		if w := readerWord(m.words.line(i).Load()); w != w.cleared() {
-			return s + ", " + w.name(i).String() + " " + w.String()
+	for _, r := range m.readerWords().words {
+		if w := r.load(); w != w.cleared() {
+			return s + ", " + r.name(w).String() + " " + w.String()
 		}
 	}
 	if m.registry.upgradable.Load() != upgradableNot {
@@ -50,8 +50,15 @@ func (m *RWMutex) Left() string {
 	return ""
 }
 
-// LineOf is the address of the word of a slot.
-func (m *RWMutex) LineOf(slot int) uintptr { return uintptr(unsafe.Pointer(m.words.line(slot))) }
+// LineOf is the address of the word of a slot, or 0.
+func (m *RWMutex) LineOf(slot int) uintptr {
+	for _, r := range m.readerWords().words {
+		if r.slot == slot {
+			return uintptr(unsafe.Pointer(r.state))
+		}
+	}
+	return 0
+}
 
 // GateAt is the address of the gate.
 func (m *RWMutex) GateAt() uintptr { return uintptr(unsafe.Pointer(m.gate)) }
@@ -67,15 +74,17 @@ func RewriteRWMutex(a *arena.Arena, o arenakernel.Object, b []byte) {
 		panic(err)
 	}
 	for _, word := range []*atomic.Uint32{
-		&w.gate, &w.writers.owner, &w.wakeReaders, &w.high, &w.wakeWriter, &w.writers.wake, &w.died, &w.lastCPU, &w.pays, &w.paysWriter,
+		w.gate, &w.writers.owner, &w.wakeReaders, &w.wakeWriter, &w.writers.wake, &w.died, &w.lastCPU, &w.pays, &w.paysWriter,
 	} {
 		if v, ok := next32(&b); ok {
 			word.Store(v)
 		}
 	}
-	for i := 1; len(b) >= 8 && i <= w.slots; i++ {
-		w.line(i).Store(binary.LittleEndian.Uint64(b))
-		b = b[8:]
+	for _, r := range readReaderWords((*arenakernel.Arena)(a), o).words {
+		if len(b) >= 8 {
+			r.state.Store(binary.LittleEndian.Uint64(b))
+			b = b[8:]
+		}
 	}
 	if len(b) >= 16 {
 		w.pollerReaders.Store(binary.LittleEndian.Uint64(b))
@@ -95,11 +104,12 @@ func ResetRWMutex(a *arena.Arena, o arenakernel.Object) {
 	w.writers.starving.Store(0)
 	w.pollerReaders.Store(0)
 	w.pollerWriter.Store(0)
-	w.high.Store(uint32(a.Self().Slot()))
-	for i := 1; i <= w.slots; i++ {
-		w.line(i).Store(0)
+	for _, r := range readReaderWords((*arenakernel.Arena)(a), o).words {
+		r.state.Store(0)
+		if r.slot == a.Self().Slot() {
+			r.state.Store(uint64(a.Self().Generation()))
+		}
 	}
-	w.line(a.Self().Slot()).Store(uint64(a.Self().Generation()))
 }
 
 // ForgetRWMutex makes the registry of this process that of a new handle.

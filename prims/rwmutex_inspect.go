@@ -2,6 +2,7 @@ package prims
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/arenakernel"
@@ -19,8 +20,9 @@ func inspectRWMutex(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Insp
 	i.State = g.String()
 	i.word("gate", uint64(g), "%v", g)
 	var gate, readers []int
+	words := readReaderWords(a, o)
 	switch {
-	case !g.valid():
+	case !g.valid(), words.err != nil:
 		i.lost(shmsync.ErrCorrupt, 0)
 	case g == gateNotRecoverable:
 		i.lost(shmsync.ErrNotRecoverable, arenakernel.ParticipantID(w.died.Load()&arenakernel.ParticipantIDMask))
@@ -36,17 +38,18 @@ func inspectRWMutex(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Insp
 		}
 		gate = i.hold(arenakernel.Hold{Owner: g.participant(), Mode: mode})
 		if g.participant() == ownerWord(w.writers.owner.Load()).participant() {
-			i.dateMutex(gate, a, &w.writers) // from the begin of the writers' turn
+			i.dateMutex(gate, a, w.writers) // from the begin of the writers' turn
 		}
 	}
 	count, waiting := uint64(0), uint64(0)
-	for slot := 1; slot <= w.used(); slot++ {
-		r := readerWord(w.line(slot).Load())
-		n := r.name(slot)
+	slices.SortFunc(words.words, func(x, y slotReaderWord) int { return x.slot - y.slot })
+	for _, word := range words.words {
+		r := word.load()
+		n := word.name(r)
 		if r == r.cleared() || !a.Current(n) {
 			continue
 		}
-		i.word(fmt.Sprintf("readers of slot %d", slot), uint64(r), "%v: %v", n, r)
+		i.word(fmt.Sprintf("readers of slot %d", word.slot), uint64(r), "%v: %v", n, r)
 		waiting += uint64(r.waiting())
 		if r.reading() > 0 {
 			count += uint64(r.reading())
@@ -74,7 +77,7 @@ func inspectRWMutex(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Insp
 			}
 			writers = i.hold(h)
 			if h.Mode == arenakernel.HoldUpgradable {
-				i.dateMutex(writers, a, &w.writers)
+				i.dateMutex(writers, a, w.writers)
 				i.State += fmt.Sprintf(", held upgradable by %v", h.Owner)
 			}
 		}

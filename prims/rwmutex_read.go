@@ -317,7 +317,7 @@ func (m *RWMutex) catchUp(w readerWord) { // guarded by: registry
 
 // tuning steers the spinning of waiters.
 func (m *RWMutex) tuning(pays *atomic.Uint32) park.Tuning {
-	w := &m.words.writers
+	w := m.words.writers
 	return park.Tuning{Budget: &w.spin, Pays: pays, LastCPU: &m.words.lastCPU, Slot: m.name.Slot()}
 }
 

@@ -44,7 +44,7 @@ func markOwnerDeadRWMutex(a *arenakernel.Arena, w rwmutexAll, g gateWord) (chang
 		take = arenakernel.TakeFromGone
 	}
 	// sync(rwmutex.gate): release
-	if !take(a, g.participant(), &w.gate, uint32(g), uint32(next)) {
+	if !take(a, g.participant(), w.gate, uint32(g), uint32(next)) {
 		return true
 	}
 	crashpoint.Hit("rwmutex.owner_dead.marked")
@@ -69,14 +69,14 @@ func repairRWMutex(a *arenakernel.Arena, obj arenakernel.Object, dead arenakerne
 	if err != nil {
 		return
 	}
-	if slot := dead.Slot(); slot >= 1 && slot <= w.slots {
-		for line := w.line(slot); ; {
-			r := readerWord(line.Load())
-			if !a.Reaps(dead, r.name(slot)) || r == r.cleared() {
+	for _, word := range readReaderWords(a, obj).words {
+		for word.slot == dead.Slot() {
+			r := word.load()
+			if !a.Reaps(dead, word.name(r)) || r == r.cleared() {
 				break
 			}
 			// sync(rwmutex.leave): release
-			if arenakernel.TakeFromDead(a, r.name(slot), line, uint64(r), uint64(r.cleared())) {
+			if arenakernel.TakeFromDead(a, word.name(r), word.state, uint64(r), uint64(r.cleared())) {
 				_, writer := rwmutexWakeWords(a, w)
 				writer.WakeAll()
 				break
@@ -89,7 +89,7 @@ func repairRWMutex(a *arenakernel.Arena, obj arenakernel.Object, dead arenakerne
 			break
 		}
 	}
-	repairMutexWords(a, &w.writers, dead, true)
+	repairMutexWords(a, w.writers, dead, true)
 }
 
 // wakeRWMutex makes up for a wake that a death swallowed.
@@ -105,7 +105,7 @@ func wakeRWMutex(a *arenakernel.Arena, obj arenakernel.Object, owed arenakernel.
 	if owed != arenakernel.OwedAnnounced || writer.Announced() {
 		writer.WakeAll()
 	}
-	wakeMutexWords(a, &w.writers, owed)
+	wakeMutexWords(a, w.writers, owed)
 }
 
 func checkRWMutex(a *arenakernel.Arena, obj arenakernel.Object) error {
@@ -114,11 +114,14 @@ func checkRWMutex(a *arenakernel.Arena, obj arenakernel.Object) error {
 		return err
 	}
 	g := gateWord(w.gate.Load())
-	if high := w.high.Load(); !g.valid() || high > uint32(w.slots) || w.policy&policyMask > 1 {
+	if !g.valid() || w.policy&policyMask > 1 {
 		return &shmsync.Error{Op: "rwmutex.check", Object: objectName(obj), Err: shmsync.ErrCorrupt,
-			Detail: fmt.Sprintf("gate %v, highest slot %d, policy %d", g, high, w.policy)}
+			Detail: fmt.Sprintf("gate %v, policy %d", g, w.policy)}
 	}
-	return checkMutexWords(obj, &w.writers)
+	if err := readReaderWords(a, obj).err; err != nil {
+		return err
+	}
+	return checkMutexWords(obj, w.writers)
 }
 
 // checkReaders is called ten times a second while a goroutine of this process waits to read. It

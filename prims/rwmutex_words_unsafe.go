@@ -9,28 +9,17 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// rwmutexWords is the first part of the body of an RWMutex. An rwmutexLine for each slot of the
-// arena follows, from slot 1 on.
+// rwmutexWords is the body of an RWMutex. The writers' mutex is a [mutexWords] at the same place:
+// this struct uses bytes that a Mutex leaves unused. A writer holds that mutex while it closes the
+// gate, writes, and opens the gate. An upgradable holder holds it, too. Its policy is PolicyRelease:
+// the gate says what a death has left. In an arena that counts, the counters of the mutex follow.
+//
+// The gate, the one word that every reader reads, is in the header of the object. There it is on
+// another cache line than the owner word of the mutex, so an upgradable hold that comes and goes
+// takes nothing from readers.
 type rwmutexWords struct {
-	_ structs.HostLayout
-	// writers is the mutex that a writer holds while it closes the gate, writes, and opens the
-	// gate. An upgradable holder holds it, too. Its policy is PolicyRelease: the gate says what a
-	// death has left.
-	writers mutexWords
-	_       [64]byte
-
-	// The words that readers read: no process writes them while there are no writers.
-
-	gate atomic.Uint32 // see gateWord
-	// high is the highest slot that has ever had the object open.
-	//   writers: an opener, by CAS, upwards, before it reads for the first time
-	//   readers: writers, which look at the reader words up to this slot
-	//   order:   seq-cst, as the reader words
-	//   futex:   none
-	//   crash:   any value up to the number of slots is right if it is not too low
-	high   atomic.Uint32
-	policy uint32 // the result of Policy.stored. Immutable after init.
-	_      [116]byte
+	_     structs.HostLayout
+	owner atomic.Uint32 // of the writers' mutex
 
 	wakeReaders   atomic.Uint32 // readers that wait for the gate sleep on it; see park.Word
 	wakeWriter    atomic.Uint32 // a writer that waits for readers sleeps on it; see park.Word
@@ -38,36 +27,41 @@ type rwmutexWords struct {
 	lastCPU       atomic.Uint32 // which CPUs released last, see park; a hint
 	pays          atomic.Uint32 // what spinning has paid readers lately, see park; a hint
 	paysWriter    atomic.Uint32 // what spinning has paid writers lately
+	_             [4]byte
 	pollerReaders atomic.Uint64 // head of the list of poller nodes of readers; see arenakernel.EachPollerNode
 	pollerWriter  atomic.Uint64 // head of the list of poller nodes of writers
-	_             [88]byte
+	policy        uint32        // the result of Policy.stored. Immutable after init.
+	_             [12]byte
+	mutex         [64]byte // of the writers' mutex
 }
 
-// rwmutexLine is what one participant writes as a reader. It has two cache lines to itself, since
-// the CPU fetches the neighbour of a line, too.
-type rwmutexLine struct {
+// rwmutexRecord is the slot record of an RWMutex: what one participant writes as a reader. It has
+// two cache lines to itself, since the CPU fetches the neighbour of a line, too.
+type rwmutexRecord struct {
 	_     structs.HostLayout
+	_     [64]byte      // begins with the header of a slot record
 	state atomic.Uint64 // see readerWord
-	_     [120]byte
+	_     [56]byte
 }
 
 // The layout is ABI: an offset that moves does not compile.
 var (
-	_ = [1]struct{}{}[unsafe.Offsetof(rwmutexWords{}.writers)-0]
-	_ = [1]struct{}{}[unsafe.Offsetof(rwmutexWords{}.gate)-256]
-	_ = [1]struct{}{}[unsafe.Offsetof(rwmutexWords{}.high)-260]
-	_ = [1]struct{}{}[unsafe.Offsetof(rwmutexWords{}.policy)-264]
-	_ = [1]struct{}{}[unsafe.Offsetof(rwmutexWords{}.wakeReaders)-384]
-	_ = [1]struct{}{}[unsafe.Offsetof(rwmutexWords{}.wakeWriter)-388]
-	_ = [1]struct{}{}[unsafe.Offsetof(rwmutexWords{}.died)-392]
-	_ = [1]struct{}{}[unsafe.Offsetof(rwmutexWords{}.lastCPU)-396]
-	_ = [1]struct{}{}[unsafe.Offsetof(rwmutexWords{}.pays)-400]
-	_ = [1]struct{}{}[unsafe.Offsetof(rwmutexWords{}.paysWriter)-404]
-	_ = [1]struct{}{}[unsafe.Offsetof(rwmutexWords{}.pollerReaders)-408]
-	_ = [1]struct{}{}[unsafe.Offsetof(rwmutexWords{}.pollerWriter)-416]
-	_ = [1]struct{}{}[unsafe.Sizeof(rwmutexWords{})-512]
-	_ = [1]struct{}{}[unsafe.Offsetof(rwmutexLine{}.state)-0]
-	_ = [1]struct{}{}[unsafe.Sizeof(rwmutexLine{})-128]
+	_ = [1]struct{}{}[unsafe.Offsetof(rwmutexWords{}.owner)-0]
+	_ = [1]struct{}{}[unsafe.Offsetof(rwmutexWords{}.wakeReaders)-4]
+	_ = [1]struct{}{}[unsafe.Offsetof(rwmutexWords{}.wakeWriter)-8]
+	_ = [1]struct{}{}[unsafe.Offsetof(rwmutexWords{}.died)-12]
+	_ = [1]struct{}{}[unsafe.Offsetof(rwmutexWords{}.lastCPU)-16]
+	_ = [1]struct{}{}[unsafe.Offsetof(rwmutexWords{}.pays)-20]
+	_ = [1]struct{}{}[unsafe.Offsetof(rwmutexWords{}.paysWriter)-24]
+	_ = [1]struct{}{}[unsafe.Offsetof(rwmutexWords{}.pollerReaders)-32]
+	_ = [1]struct{}{}[unsafe.Offsetof(rwmutexWords{}.pollerWriter)-40]
+	_ = [1]struct{}{}[unsafe.Offsetof(rwmutexWords{}.mutex)-64]
+	_ = [1]struct{}{}[unsafe.Offsetof(rwmutexWords{}.policy)-48]
+	_ = [1]struct{}{}[unsafe.Sizeof(rwmutexWords{})-128]
+	_ = [1]struct{}{}[unsafe.Offsetof(mutexWords{}.wake)-unsafe.Offsetof(rwmutexWords{}.mutex)]
+	_ = [1]struct{}{}[unsafe.Offsetof(mutexWords{}.counts)-unsafe.Sizeof(rwmutexWords{})]
+	_ = [1]struct{}{}[unsafe.Offsetof(rwmutexRecord{}.state)-64]
+	_ = [1]struct{}{}[unsafe.Sizeof(rwmutexRecord{})-rwmutexRecordBytes]
 )
 
 const (
@@ -75,43 +69,47 @@ const (
 	rwmutexWriterOff  = arenakernel.Offset(unsafe.Offsetof(rwmutexWords{}.wakeWriter))
 )
 
-// rwmutexBytes is the size of the body of an RWMutex in an arena with that many slots.
-func rwmutexBytes(slots int) uint64 {
-	return uint64(unsafe.Sizeof(rwmutexWords{})) + uint64(slots)*uint64(unsafe.Sizeof(rwmutexLine{}))
+// rwmutexRecordBytes is the size of a slot record of an RWMutex.
+const rwmutexRecordBytes = 128
+
+// rwmutexBytes is the size of the body of an RWMutex.
+func rwmutexBytes(a *arenakernel.Arena) uint64 {
+	if a.Counted() {
+		return uint64(mutexBytes)
+	}
+	return uint64(unsafe.Sizeof(rwmutexWords{}))
 }
 
-// rwmutexAll is the body of an RWMutex whose size was checked.
+// rwmutexAll is the body of an RWMutex, as what it is and as the writers' mutex, and its gate.
 type rwmutexAll struct {
 	*rwmutexWords
-	slots int
+	gate    *atomic.Uint32 // see gateWord
+	writers *mutexWords    // its counters are there only in an arena that counts
 }
 
 // rwmutexAt views the body of o.
 func rwmutexAt(a *arenakernel.Arena, o arenakernel.Object) (rwmutexAll, error) {
-	slots := a.MaxParticipants()
-	if o.Size < rwmutexBytes(slots) {
+	if o.Size < rwmutexBytes(a) {
 		return rwmutexAll{}, &shmsync.Error{Op: "rwmutex.at", Object: objectName(o), Err: shmsync.ErrCorrupt, Detail: "its body is too small"}
 	}
-	w, err := arenakernel.TryAt[rwmutexWords](a, o.Body)
-	return rwmutexAll{w, slots}, err
+	// The block has room for a whole mutexWords, since no block for a header and a body of 128 bytes
+	// is smaller.
+	w, err := arenakernel.TryAt[mutexWords](a, o.Body)
+	return rwmutexOf(w, a.WordOfKind(o)), err
 }
 
-// line is the reader word of a slot, from 1 to the number of slots.
-func (w rwmutexAll) line(slot int) *atomic.Uint64 {
-	if slot < 1 || slot > w.slots {
-		panic("shmsync: a slot out of range")
-	}
-	// SAFETY: the body is as long as rwmutexBytes says for this many slots,
-	// which the code that made w has checked, and is aligned to 64.
-	return &(*rwmutexLine)(unsafe.Add(unsafe.Pointer(w.rwmutexWords),
-		unsafe.Sizeof(rwmutexWords{})+uintptr(slot-1)*unsafe.Sizeof(rwmutexLine{}))).state
+// rwmutexOf views the words of an RWMutex whose writers' mutex is w.
+func rwmutexOf(w *mutexWords, gate *atomic.Uint32) rwmutexAll {
+	// SAFETY: an rwmutexWords is shorter than a mutexWords, and both have the layout of the host.
+	return rwmutexAll{(*rwmutexWords)(unsafe.Pointer(w)), gate, w}
 }
 
 // raw64 gives the address that the functions of package atomic take.
 func raw64(w *atomic.Uint64) *uint64 { return (*uint64)(unsafe.Pointer(w)) }
 
-// rwmutexBody views the private body of a RWMutex that is being made.
-func rwmutexBody(b []byte) *rwmutexWords {
+// rwmutexBody views the private body of an RWMutex that is being made, without its
+// gate. It lies in a block of the arena, which has room for a whole mutexWords.
+func rwmutexBody(b []byte) rwmutexAll {
 	_ = b[unsafe.Sizeof(rwmutexWords{})-1]
-	return (*rwmutexWords)(unsafe.Pointer(unsafe.SliceData(b)))
+	return rwmutexOf((*mutexWords)(unsafe.Pointer(unsafe.SliceData(b))), nil)
 }

@@ -180,6 +180,9 @@ func (m *RWMutex) closeGate(op string) error {
 		if err := m.resolveGate(op); err != nil {
 			return err
 		}
+		if m.readerWords().err != nil {
+			return m.corruptReaders(op)
+		}
 		if m.gate.CompareAndSwap(uint32(gateOpen), uint32(m.closedByUs())) {
 			crashpoint.Hit("rwmutex.lock.closed")
 			return nil
@@ -253,7 +256,7 @@ func (m *RWMutex) closedByUs() gateWord { return makeGate(gateClosed, m.name) }
 
 // drained waits until no reader is in, or another process has opened the gate.
 //
-// It goes from slot to slot, and never back: behind a closed gate, a word that was once seen
+// It goes from word to word, and never back: behind a closed gate, a word that was once seen
 // without a hold gets no new hold. A late count may still come: a try that finds the gate closed,
 // and undoes itself.
 func (m *RWMutex) drained(ctx context.Context, op string) error {
@@ -275,13 +278,17 @@ func (m *RWMutex) drained(ctx context.Context, op string) error {
 		}
 		spun = spun && next == at
 		at = next
+		reader, ok := m.readerAt(at)
+		if !ok {
+			return m.corruptReaders(op)
+		}
 		if !spun {
 			spun = true
-			if m.spinWhileRead(at) {
+			if m.spinWhileRead(reader) {
 				continue
 			}
 		}
-		switch m.sleepWhileRead(at, &cancel) {
+		switch m.sleepWhileRead(reader, &cancel) {
 		case park.Canceled:
 			if m.firstReader(at) == 0 {
 				return nil
@@ -293,33 +300,22 @@ func (m *RWMutex) drained(ctx context.Context, op string) error {
 	}
 }
 
-// firstReader is the first slot, from slot at on, whose participant reads, or 0.
-func (m *RWMutex) firstReader(at int) int {
-	for used := m.words.used(); at <= used; at++ {
-		if w := readerWord(m.words.line(at).Load()); w.reading() != 0 && !m.a.Dead(w.name(at)) {
-			return at
-		}
-	}
-	return 0
-}
-
-// spinWhileRead spins while the participant in a slot reads, and reports whether it has stopped
-// reading.
-func (m *RWMutex) spinWhileRead(slot int) bool {
-	line := m.words.line(slot)
-	return m.tuning(&m.words.paysWriter).Spin(func() bool { return readerWord(line.Load()).reading() == 0 })
+// spinWhileRead spins while the participant of a reader word reads, and reports whether it has
+// stopped reading.
+func (m *RWMutex) spinWhileRead(r slotReaderWord) bool {
+	return m.tuning(&m.words.paysWriter).Spin(func() bool { return r.load().reading() == 0 })
 }
 
 // sleepWhileRead announces, looks again, and sleeps.
-func (m *RWMutex) sleepWhileRead(slot int, cancel *park.Cancel) park.Result {
+func (m *RWMutex) sleepWhileRead(reader slotReaderWord, cancel *park.Cancel) park.Result {
 	v := m.wakeWordWriter.Announce()
 	crashpoint.Hit("rwmutex.lock.announced")
 	// The reader leaves, sees the closed gate, and then looks for an announcement.
-	w := readerWord(m.words.line(slot).Load())
-	if w.reading() == 0 || !m.a.Current(w.name(slot)) || gateWord(m.gate.Load()) != m.closedByUs() {
+	w := reader.load()
+	if w.reading() == 0 || !m.a.Current(reader.name(w)) || gateWord(m.gate.Load()) != m.closedByUs() {
 		return park.Again
 	}
-	r := m.writer.Sleep(uint32(v), park.SleepSpec{Owner: w.name(slot)}, cancel)
+	r := m.writer.Sleep(uint32(v), park.SleepSpec{Owner: reader.name(w)}, cancel)
 	crashpoint.Hit("rwmutex.lock.woken")
 	return r
 }
@@ -420,13 +416,12 @@ func (m *RWMutex) letIn() {
 	if !m.wakeWordReaders.Announced() {
 		return // a reader that is about to announce itself looks at the gate after that
 	}
-	for i := 1; i <= m.words.used(); i++ {
-		line := m.words.line(i)
+	for _, r := range m.readerWords().words {
 		for {
 			// The loop ends: whenever the CAS fails, a call of the participant has come or gone,
 			// and a call that comes does not register at an open gate.
-			w := readerWord(line.Load())
-			if w.waiting() == 0 || line.CompareAndSwap(uint64(w), uint64(w.granted())) {
+			w := r.load()
+			if w.waiting() == 0 || r.state.CompareAndSwap(uint64(w), uint64(w.granted())) {
 				break
 			}
 		}

@@ -29,6 +29,7 @@ enum {
     SHMI_maxObjectName = 255
 };
 #define SHMI_MaxObject UINT64_C(4293918720)
+#define SHMI_compatCounted UINT64_C(1) /* objects have counters */
 #define SHMI_magic "shmsync" /* and the NUL */
 
 enum { /* header */
@@ -170,7 +171,16 @@ enum { /* object header */
     SHMI_objCreated = 32,
     SHMI_objOpenOff = 40,
     SHMI_objTypeLen = 44,
-    SHMI_objLayout = 48
+    SHMI_objLayout = 48,
+    SHMI_objRecords = 56,
+    SHMI_objOfKind = 60
+};
+
+enum { /* slot record */
+    SHMI_recordNext = 0,
+    SHMI_recordObject = 8,
+    SHMI_recordSlot = 16,
+    SHMI_slotRecordHeader = 32
 };
 
 enum { SHMI_objectPending, SHMI_objectCommitted, SHMI_objectAborted, SHMI_objectDeleting };

@@ -14,7 +14,7 @@
 #define SHMI_KIND_RWSPIN_LOCK UINT32_C(0x50535752) /* RWSP */
 #define SHMI_VERSION_RWSPIN_LOCK 1
 #define SHMI_KIND_RWMUTEX UINT32_C(0x584d5752) /* RWMX */
-#define SHMI_VERSION_RWMUTEX 1
+#define SHMI_VERSION_RWMUTEX 2
 #define SHMI_KIND_SEMAPHORE UINT32_C(0x414d4553) /* SEMA */
 #define SHMI_VERSION_SEMAPHORE 2
 #define SHMI_KIND_WAITABLE UINT32_C(0x54494157) /* WAIT */
@@ -457,43 +457,41 @@ SHMI_ASSERT(sizeof(shmi_multilock_bucket) == 512, "multilock_bucket");
 
 /* RWMutex */
 typedef struct shmi_rwmutex_words {
-    shmi_mutex_words writers;
-    uint8_t pad0_[64];
-    uint32_t gate;
-    uint32_t high;
-    uint32_t policy;
-    uint8_t pad1_[116];
+    uint32_t owner;
     uint32_t wakeReaders;
     uint32_t wakeWriter;
     uint32_t died;
     uint32_t lastCPU;
     uint32_t pays;
     uint32_t paysWriter;
+    uint8_t pad0_[4];
     uint64_t pollerReaders;
     uint64_t pollerWriter;
-    uint8_t pad2_[88];
+    uint32_t policy;
+    uint8_t pad1_[12];
+    uint32_t mutex[16];
 } shmi_rwmutex_words;
-SHMI_ASSERT(offsetof(shmi_rwmutex_words, writers) == 0, "rwmutex_words.writers");
-SHMI_ASSERT(offsetof(shmi_rwmutex_words, gate) == 256, "rwmutex_words.gate");
-SHMI_ASSERT(offsetof(shmi_rwmutex_words, high) == 260, "rwmutex_words.high");
-SHMI_ASSERT(offsetof(shmi_rwmutex_words, policy) == 264, "rwmutex_words.policy");
-SHMI_ASSERT(offsetof(shmi_rwmutex_words, wakeReaders) == 384, "rwmutex_words.wakeReaders");
-SHMI_ASSERT(offsetof(shmi_rwmutex_words, wakeWriter) == 388, "rwmutex_words.wakeWriter");
-SHMI_ASSERT(offsetof(shmi_rwmutex_words, died) == 392, "rwmutex_words.died");
-SHMI_ASSERT(offsetof(shmi_rwmutex_words, lastCPU) == 396, "rwmutex_words.lastCPU");
-SHMI_ASSERT(offsetof(shmi_rwmutex_words, pays) == 400, "rwmutex_words.pays");
-SHMI_ASSERT(offsetof(shmi_rwmutex_words, paysWriter) == 404, "rwmutex_words.paysWriter");
-SHMI_ASSERT(offsetof(shmi_rwmutex_words, pollerReaders) == 408, "rwmutex_words.pollerReaders");
-SHMI_ASSERT(offsetof(shmi_rwmutex_words, pollerWriter) == 416, "rwmutex_words.pollerWriter");
-SHMI_ASSERT(sizeof(shmi_rwmutex_words) == 512, "rwmutex_words");
+SHMI_ASSERT(offsetof(shmi_rwmutex_words, owner) == 0, "rwmutex_words.owner");
+SHMI_ASSERT(offsetof(shmi_rwmutex_words, wakeReaders) == 4, "rwmutex_words.wakeReaders");
+SHMI_ASSERT(offsetof(shmi_rwmutex_words, wakeWriter) == 8, "rwmutex_words.wakeWriter");
+SHMI_ASSERT(offsetof(shmi_rwmutex_words, died) == 12, "rwmutex_words.died");
+SHMI_ASSERT(offsetof(shmi_rwmutex_words, lastCPU) == 16, "rwmutex_words.lastCPU");
+SHMI_ASSERT(offsetof(shmi_rwmutex_words, pays) == 20, "rwmutex_words.pays");
+SHMI_ASSERT(offsetof(shmi_rwmutex_words, paysWriter) == 24, "rwmutex_words.paysWriter");
+SHMI_ASSERT(offsetof(shmi_rwmutex_words, pollerReaders) == 32, "rwmutex_words.pollerReaders");
+SHMI_ASSERT(offsetof(shmi_rwmutex_words, pollerWriter) == 40, "rwmutex_words.pollerWriter");
+SHMI_ASSERT(offsetof(shmi_rwmutex_words, policy) == 48, "rwmutex_words.policy");
+SHMI_ASSERT(offsetof(shmi_rwmutex_words, mutex) == 64, "rwmutex_words.mutex");
+SHMI_ASSERT(sizeof(shmi_rwmutex_words) == 128, "rwmutex_words");
 
-/* Line of a slot */
-typedef struct shmi_rwmutex_line {
+/* Slot record of an RWMutex */
+typedef struct shmi_rwmutex_record {
+    uint8_t pad0_[64];
     uint64_t state;
-    uint8_t pad0_[120];
-} shmi_rwmutex_line;
-SHMI_ASSERT(offsetof(shmi_rwmutex_line, state) == 0, "rwmutex_line.state");
-SHMI_ASSERT(sizeof(shmi_rwmutex_line) == 128, "rwmutex_line");
+    uint8_t pad1_[56];
+} shmi_rwmutex_record;
+SHMI_ASSERT(offsetof(shmi_rwmutex_record, state) == 64, "rwmutex_record.state");
+SHMI_ASSERT(sizeof(shmi_rwmutex_record) == 128, "rwmutex_record");
 
 /* SpinLock */
 typedef struct shmi_spin_words {

@@ -430,6 +430,7 @@ SHMI_FN void shmi_free_nodes_at(shmsync_arena *a, shmi_off object);
 SHMI_FN void shmi_reset_node(shmsync_arena *a, shmi_off off);
 SHMI_FN int shmi_who(shmsync_arena *a, shmi_participant_id n, shmsync_participant *out);
 SHMI_FN void shmi_release_unseen(shmsync_arena *a, const shmi_block *b, uint32_t w);
+SHMI_FN int shmi_keep_record(shmsync_arena *a, const shmi_block *b, uint32_t w);
 SHMI_FN void shmi_resolve_delete(shmsync_arena *a, const shmi_block *b, shmi_participant_id dead);
 SHMI_FN void shmi_resolve_entries(shmsync_arena *a, shmi_participant_id dead);
 SHMI_FN void shmi_flush_deferred(shmsync_arena *a);

@@ -125,6 +125,143 @@ SHMI_FN int shmi_guarded(shmsync_arena *a, shmi_off off)
     return 0;
 }
 
+/* ---- Slot records: what an object has for the slots of its participants; internal/arenakernel/slotrecord.go ---- */
+
+/* The block word of a slot record: a raw block with a name of generation 0. */
+SHMI_FN uint32_t shmi_record_word(uint32_t slot) { return shmi_make_block(SHMI_blockRaw, shmi_make_participant_id(slot, 0)); }
+SHMI_FN int shmi_is_record(uint32_t w) { return shmi_block_kind(w) == SHMI_blockRaw && shmi_block_name(w) != 0; }
+
+/* A walk through the slot records of an object, the latest first. */
+typedef struct shmi_record_walk {
+    shmi_off object, next;
+    uint64_t size; /* that each record has at least */
+    shmi_block b;  /* the record */
+    uint32_t slot; /* its slot */
+    int bad;       /* the list has something else in it */
+    uint32_t seen[SHMI_MaxSlots / 32 + 1];
+} shmi_record_walk;
+SHMI_FN void shmi_walk_records(shmsync_arena *a, shmi_record_walk *v, shmi_off object, uint64_t size)
+{
+    memset(v, 0, sizeof *v);
+    v->object = object;
+    v->size = size;
+    v->next = (shmi_off)shmi_ld32(shmi_u32(a, object + SHMI_objRecords)) * SHMI_blockMin;
+}
+/* The maker of a record may not have published its block yet. The walk ends: no slot comes twice. */
+SHMI_FN int shmi_next_record(shmsync_arena *a, shmi_record_walk *v)
+{
+    uint32_t w;
+    if (v->next == 0)
+        return 0;
+    v->bad = 1;
+    if (!shmi_locate(a, v->next, &v->b) || v->b.class_ == SHMI_classNode || v->b.size < v->size)
+        return 0;
+    v->slot = shmi_ld32(shmi_u32(a, v->b.off + SHMI_recordSlot));
+    if (v->slot < 1 || v->slot > a->geo.slots || (v->seen[v->slot / 32] & 1u << v->slot % 32) != 0 ||
+        shmi_ld64(shmi_u64(a, v->b.off + SHMI_recordObject)) != v->object)
+        return 0;
+    w = shmi_ld32(v->b.word);
+    if (w != shmi_record_word(v->slot) && (shmi_block_kind(w) != SHMI_blockClaimed || shmi_id_slot(shmi_block_name(w)) != v->slot))
+        return 0;
+    v->seen[v->slot / 32] |= 1u << v->slot % 32;
+    v->next = shmi_ld64(shmi_u64(a, v->b.off + SHMI_recordNext));
+    v->bad = 0;
+    return 1;
+}
+
+/* The record of o for this process's slot, a block of at least size bytes, which is made if there is none. The caller has o
+ * open, and holds handles_of. */
+SHMI_FN int shmi_slot_record(shmsync_arena *a, const shmi_object *o, uint64_t size, shmi_off *off)
+{
+    uint32_t *head = shmi_u32(a, o->off + SHMI_objRecords), first;
+    shmi_record_walk v;
+    shmi_block b;
+    int err;
+    shmi_walk_records(a, &v, o->off, size);
+    while (shmi_next_record(a, &v))
+        if (v.slot == a->my_slot) {
+            *off = v.b.off;
+            return 0;
+        }
+    if (v.bad)
+        return shmi_fail(EPROTO, "arena.record", shmi_called(o), "its list of slot records");
+    err = shmi_claim(a, size, off);
+    if (err != 0)
+        return err;
+    if (*off / SHMI_blockMin > UINT32_MAX) {
+        shmi_unclaim(a, *off);
+        return shmi_no_space(a, size); /* in the first 256 GiB, perhaps */
+    }
+    shmi_st64(shmi_u64(a, *off + SHMI_recordObject), o->off);
+    shmi_st32(shmi_u32(a, *off + SHMI_recordSlot), a->my_slot);
+    SHMSYNC_CRASHPOINT("arena.slotrecord.claimed");
+    do {
+        first = shmi_ld32(head);
+        shmi_st64(shmi_u64(a, *off + SHMI_recordNext), (uint64_t)first * SHMI_blockMin);
+        SHMSYNC_CRASHPOINT("arena.slotrecord.before_push");
+    } while (!shmi_cas32(head, first, (uint32_t)(*off / SHMI_blockMin)));
+    SHMSYNC_CRASHPOINT("arena.slotrecord.pushed");
+    if (!shmi_locate(a, *off, &b) || !shmi_block_swap(&b, shmi_make_block(SHMI_blockClaimed, a->self), shmi_record_word(a->my_slot)))
+        return shmi_meddled(a, *off);
+    return 0;
+}
+
+/* Publishes a block that a dead participant had claimed if it is a slot record that the dead one had pushed; 0: it is not. The
+ * bytes of a claimed block may be anything: the list of the object says what the block is. The caller is the reaper of the
+ * dead one, and holds handles. */
+SHMI_FN int shmi_keep_record(shmsync_arena *a, const shmi_block *b, uint32_t w)
+{
+    shmi_off object = shmi_ld64(shmi_u64(a, b->off + SHMI_recordObject));
+    shmi_record_walk v;
+    shmi_block o, now;
+    int kept = 0;
+    if (!shmi_locate(a, object, &o) || o.class_ == SHMI_classNode || shmi_block_kind(shmi_ld32(o.word)) != SHMI_blockObject)
+        return 0;
+    /* Before a deleter frees the object it publishes the records, and after that it sees this guard, or this process sees that
+     * there is no object. */
+    shmi_guard(a, object);
+    if (shmi_locate(a, object, &now) && now.word == o.word && now.size == o.size && shmi_block_kind(shmi_ld32(o.word)) == SHMI_blockObject) {
+        shmi_walk_records(a, &v, object, 0);
+        while (!kept && shmi_next_record(a, &v))
+            if (v.b.off == b->off) {
+                kept = 1;
+                shmi_block_swap(b, w, shmi_record_word(v.slot));
+            }
+    }
+    shmi_unguard(a);
+    return kept;
+}
+/* Publishes the records of an object that is about to be freed: the reapers of dead makers may not have done so yet. */
+SHMI_FN void shmi_publish_records(shmsync_arena *a, shmi_off object)
+{
+    shmi_record_walk v;
+    shmi_walk_records(a, &v, object, 0);
+    while (shmi_next_record(a, &v)) {
+        uint32_t w = shmi_ld32(v.b.word);
+        if (shmi_block_kind(w) == SHMI_blockClaimed)
+            shmi_block_swap(&v.b, w, shmi_record_word(v.slot));
+    }
+}
+/* Frees the records of an object whose block is being freed, from the end of the list on. A call that is cut short is
+ * repeated: a record that was freed ends the list, since its block is no record of this object. */
+SHMI_FN void shmi_free_records(shmsync_arena *a, shmi_off object)
+{
+    enum { SHMI_atOnce = 32 };
+    shmi_block last[SHMI_atOnce];
+    uint64_t n, k;
+    do {
+        shmi_record_walk v;
+        shmi_walk_records(a, &v, object, 0);
+        for (n = 0; shmi_next_record(a, &v) && shmi_ld32(v.b.word) == shmi_record_word(v.slot); n++)
+            last[n % SHMI_atOnce] = v.b;
+        for (k = 1; k <= n && k <= SHMI_atOnce; k++) {
+            const shmi_block *b = &last[(n - k) % SHMI_atOnce];
+            shmi_release(a, b, shmi_ld32(b->word));
+            SHMSYNC_CRASHPOINT("arena.slotrecord.freeing");
+        }
+    } while (n > SHMI_atOnce);
+}
+
 /* shmi_release for a block that was in the directory, or was an object: it waits, as
  * freeing by this process, until nobody guards it. The caller holds handles. */
 SHMI_FN void shmi_release_unseen(shmsync_arena *a, const shmi_block *b, uint32_t w)
@@ -132,6 +269,7 @@ SHMI_FN void shmi_release_unseen(shmsync_arena *a, const shmi_block *b, uint32_t
     uint32_t freeing = shmi_make_block(SHMI_blockFreeing, a->self);
     if (!shmi_guarded(a, b->off)) {
         shmi_free_nodes_at(a, b->off); /* last, when no reaper looks at them any more */
+        shmi_free_records(a, b->off);
         SHMSYNC_CRASHPOINT("arena.delete.nodes_freed");
         shmi_release(a, b, w);
         return;
@@ -943,6 +1081,7 @@ SHMI_FN void shmi_finish_erase(shmsync_arena *a, const shmi_header *h)
 {
     uint32_t freeing = shmi_make_block(SHMI_blockFreeing, a->self);
     shmi_touch(a, h->block.chunk);
+    shmi_publish_records(a, h->o.off);
     if (!shmi_block_swap(&h->block, shmi_make_block(SHMI_blockObject, 0), freeing))
         return;
     SHMSYNC_CRASHPOINT("arena.delete.freeing");
@@ -1275,15 +1414,19 @@ SHMI_FN void *shmi_share(shmsync_arena *a, const shmi_object *o, void *(*build)(
 {
     shmi_ref *r;
     void *handle = NULL;
-    int closing;
+    int closing, why = ENOMEM;
     pthread_mutex_lock(&a->handles_of);
     pthread_mutex_lock(&a->handles);
     r = shmi_ref_of(a, o->off);
     pthread_mutex_unlock(&a->handles);
     closing = __atomic_load_n(&a->closing, __ATOMIC_SEQ_CST); /* shmi_close_handles has handles_of later, or had it */
     if (r != NULL && !closing) {
-        if (r->handle == NULL)
+        if (r->handle == NULL) {
+            shmi_last.err = 0;
             r->handle = build(a, o, arg);
+            if (r->handle == NULL && shmi_last.err != 0)
+                why = shmi_last.err;
+        }
         handle = r->handle;
         if (handle != NULL)
             r->opens++;
@@ -1292,7 +1435,7 @@ SHMI_FN void *shmi_share(shmsync_arena *a, const shmi_object *o, void *(*build)(
     if (handle == NULL) {
         if (!closing)
             shmi_close_object(a, o->off);
-        shmi_fail(closing ? EBADF : ENOMEM, "open", shmi_called(o), "%s", "");
+        shmi_fail(closing ? EBADF : why, "open", shmi_called(o), "%s", "");
     }
     return handle;
 }

@@ -139,7 +139,7 @@ SHMI_FN void shmi_search_block(shmsync_arena *a, shmi_id_search *s, shmi_off off
     if (shmi_block_kind(w) == SHMI_blockFree)
         return;
     shmi_found_id(s, shmi_block_name(w));
-    if (shmi_block_kind(w) == SHMI_blockRaw || shmi_block_kind(w) == SHMI_blockLogged)
+    if ((shmi_block_kind(w) == SHMI_blockRaw && !shmi_is_record(w)) || shmi_block_kind(w) == SHMI_blockLogged)
         return;
     if (shmi_block_kind(w) == SHMI_blockObject && shmi_header_at(a, off, &h) == 0) {
         const uint64_t head = 3 * sizeof(uint64_t); /* state, seq, next; the item is behind */

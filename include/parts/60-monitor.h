@@ -962,7 +962,14 @@ SHMI_FN int shmi_mon_open(shmsync_arena *a, const shmi_spec *spec, void *(*build
     if (err != 0)
         return err;
     *impl = shmi_share(a, &o, build, arg);
-    return *impl != NULL ? 0 : shmi_last.err;
+    if (*impl != NULL)
+        return 0;
+    err = shmi_last.err;
+    if (*created && o.name_len == 0) {
+        shmsync_delete_at(a, o.off); /* nobody else can find it */
+        shmi_fail(err, "open", NULL, "%s", "");
+    }
+    return err;
 }
 SHMI_FN int shmi_mon_at(shmsync_arena *a, shmi_off off, const char *op, uint32_t kind, uint16_t version, uint64_t size, void *(*build)(shmsync_arena *, const shmi_object *, const void *), const void *arg, void **impl)
 {

@@ -9,9 +9,10 @@ struct shmi_rwmutex {
     shmsync_arena *a;
     shmi_object o;
     shmi_rwmutex_words *w;
-    shmi_rwmutex_line *lines; /* of the slots, from slot 1 */
-    uint64_t *mine;           /* this participant's reader word */
-    uint32_t slots;
+    shmi_mutex_words *ww; /* the words of the writers' mutex, at the same place */
+    uint32_t *gate;       /* in the header of the object */
+    uint64_t *mine;       /* this participant's reader word */
+    struct shmi_rw_readers *known; /* changes by registry */
     int release;
     int (*repair)(void *);
     void *repair_arg;
@@ -26,7 +27,24 @@ struct shmi_rwmutex {
     int64_t looked_readers, looked_writer;
 };
 
-SHMI_FN uint64_t shmi_rw_bytes(uint32_t slots) { return sizeof(shmi_rwmutex_words) + (uint64_t)slots * sizeof(shmi_rwmutex_line); }
+/* The reader words that a handle knows, in the order in which they came. They lie in the slot records, and stay there until the
+ * object is deleted, so the list of records is read again only when it has changed. */
+typedef struct shmi_rw_reader {
+    uint64_t *state;
+    uint32_t slot;
+} shmi_rw_reader;
+typedef struct shmi_rw_readers {
+    struct shmi_rw_readers *older; /* shorter ones, which other threads may still read; they stay until the handle ends */
+    uint32_t head;                 /* the latest of the slot records in v, as objRecords names it */
+    uint32_t n, cap;
+    shmi_rw_reader v[1]; /* cap of them */
+} shmi_rw_readers;
+
+/* The counters of the writers' mutex follow in an arena whose objects count. */
+SHMI_FN uint64_t shmi_rw_bytes(shmsync_arena *a)
+{
+    return (shmi_ld64(shmi_u64(a, SHMI_hdrCompat)) & SHMI_compatCounted) != 0 ? sizeof(shmi_mutex_words) : sizeof(shmi_rwmutex_words);
+}
 SHMI_FN uint64_t shmi_rw_reading(uint64_t w) { return w >> SHMI_READER_READING_SHIFT; }
 SHMI_FN uint64_t shmi_rw_waiting(uint64_t w) { return w >> SHMI_READER_WAITING_SHIFT & SHMI_READER_MOST; }
 SHMI_FN uint64_t shmi_rw_cleared(uint64_t w) { return w & SHMI_READER_GENERATION_MASK; }
@@ -36,7 +54,7 @@ SHMI_FN uint64_t shmi_rw_granted(uint64_t w)
 }
 SHMI_FN shmi_participant_id shmi_rw_name(uint64_t w, uint32_t slot) { return shmi_make_participant_id(slot, (uint32_t)(w & SHMI_READER_GENERATION_MASK)); }
 
-SHMI_FN uint32_t shmi_rw_gate(struct shmi_rwmutex *m) { return shmi_ld32(&m->w->gate); }
+SHMI_FN uint32_t shmi_rw_gate(struct shmi_rwmutex *m) { return shmi_ld32(m->gate); }
 SHMI_FN uint32_t shmi_rw_kind(uint32_t g) { return g >> SHMI_GATE_KIND_SHIFT; }
 SHMI_FN shmi_participant_id shmi_rw_who(uint32_t g) { return g & SHMI_NAME_MASK; }
 SHMI_FN int shmi_rw_taken(uint32_t g)
@@ -46,11 +64,6 @@ SHMI_FN int shmi_rw_taken(uint32_t g)
 }
 SHMI_FN int shmi_rw_valid(uint32_t g) { return shmi_owner_valid(g) && shmi_rw_kind(g) != SHMI_kindReserved; }
 SHMI_FN uint32_t shmi_rw_closed_by_us(struct shmi_rwmutex *m) { return shmi_make_owner(SHMI_GATE_CLOSED, m->a->self); }
-SHMI_FN uint32_t shmi_rw_used(struct shmi_rwmutex *m)
-{
-    uint32_t high = shmi_ld32(&m->w->high);
-    return high < m->slots ? high : m->slots;
-}
 
 /* Wakes all readers that sleep, and leaves their announcement: only a granter takes that down. */
 SHMI_FN void shmi_rw_wake_readers(struct shmi_rwmutex *m)
@@ -72,7 +85,7 @@ SHMI_FN int shmi_rw_mark_owner_dead(struct shmi_rwmutex *m, uint32_t g)
     }
     if (next == g)
         return 0;
-    if (!shmi_take_from32(m->a, shmi_rw_who(g), &m->w->gate, g, next, shmi_rw_kind(g) == SHMI_GATE_HELD && next == 0))
+    if (!shmi_take_from32(m->a, shmi_rw_who(g), m->gate, g, next, shmi_rw_kind(g) == SHMI_GATE_HELD && next == 0))
         return 1;
     SHMSYNC_CRASHPOINT("rwmutex.owner_dead.marked");
     if (next != 0)
@@ -103,24 +116,126 @@ SHMI_FN int shmi_rw_trouble(struct shmi_rwmutex *m, const char *op, uint32_t g)
 SHMI_FN shmi_tuning shmi_rw_tuning(struct shmi_rwmutex *m, uint32_t *pays)
 {
     shmi_tuning t;
-    t.budget = &m->w->writers.spin;
+    t.budget = &m->ww->spin;
     t.pays = pays;
     t.last_cpu = &m->w->lastCPU;
     t.slot = m->a->my_slot;
     return t;
 }
 
-/* The first slot from at on whose participant reads, or 0. */
-SHMI_FN uint32_t shmi_rw_first_reader(struct shmi_rwmutex *m, uint32_t at)
+/* The list of slot records, from the record at first on. What is behind a record never changes. */
+SHMI_FN void shmi_rw_walk(struct shmi_rwmutex *m, shmi_record_walk *v, uint32_t first)
 {
-    uint32_t used = shmi_rw_used(m);
-    for (; at <= used; at++) {
-        uint64_t w = shmi_ld64(&m->lines[at - 1].state);
-        if (shmi_rw_reading(w) != 0 && !shmi_dead(m->a, shmi_rw_name(w, at)))
-            return at;
-    }
-    return 0;
+    shmi_walk_records(m->a, v, m->o.off, sizeof(shmi_rwmutex_record));
+    v->next = (shmi_off)first * SHMI_blockMin;
 }
+SHMI_FN shmi_rw_reader shmi_rw_reader_in(struct shmi_rwmutex *m, const shmi_record_walk *v)
+{
+    shmi_rw_reader r;
+    r.state = &((shmi_rwmutex_record *)shmi_ptr(m->a, v->b.off, sizeof(shmi_rwmutex_record), 8))->state;
+    r.slot = v->slot;
+    return r;
+}
+/* Makes known what has been pushed up to the record at head; 0: there is no memory, or the list is corrupt. */
+SHMI_COLD int shmi_rw_learn(struct shmi_rwmutex *m, uint32_t head)
+{
+    shmi_rw_readers *k;
+    shmi_record_walk v;
+    uint32_t n = 0, old;
+    int learned = 0;
+    pthread_mutex_lock(&m->registry);
+    for (shmi_rw_walk(m, &v, head); shmi_next_record(m->a, &v);)
+        n++;
+    k = m->known;
+    if (!v.bad && (k == NULL || k->cap < n)) {
+        uint32_t cap = n < 2 ? 2 : 2 * n;
+        shmi_rw_readers *more = (shmi_rw_readers *)calloc(1, sizeof *more + cap * sizeof more->v[0]);
+        if (more != NULL) {
+            if (k != NULL)
+                memcpy(more->v, k->v, k->n * sizeof more->v[0]);
+            more->n = k != NULL ? k->n : 0;
+            more->head = k != NULL ? k->head : 0;
+            more->cap = cap;
+            more->older = k;
+            __atomic_store_n(&m->known, more, __ATOMIC_RELEASE);
+        }
+        k = more;
+    }
+    if (!v.bad && k != NULL) {
+        old = k->n;
+        learned = 1;
+        if (n > old) { /* or another thread has learned more */
+            uint32_t place = n;
+            for (shmi_rw_walk(m, &v, head); place > old && shmi_next_record(m->a, &v); place--)
+                k->v[place - 1] = shmi_rw_reader_in(m, &v);
+            learned = place == old; /* or a peer has overwritten the list */
+            if (learned) {
+                shmi_st32(&k->n, n);
+                shmi_st32(&k->head, head);
+            }
+        }
+    }
+    pthread_mutex_unlock(&m->registry);
+    return learned;
+}
+/* The reader words that there are, *n of them; NULL: see shmi_rw_learn. A writer closes the gate before it calls this. A reader
+ * has its record on the list before it adds to its word, and then looks at the gate. */
+SHMI_FN const shmi_rw_reader *shmi_rw_known(struct shmi_rwmutex *m, uint32_t *n)
+{
+    uint32_t head = shmi_ld32(shmi_u32(m->a, m->o.off + SHMI_objRecords));
+    shmi_rw_readers *k = __atomic_load_n(&m->known, __ATOMIC_ACQUIRE);
+    if (SHMI_UNLIKELY(k == NULL || shmi_ld32(&k->head) != head)) {
+        if (!shmi_rw_learn(m, head))
+            return NULL;
+        k = __atomic_load_n(&m->known, __ATOMIC_ACQUIRE);
+    }
+    *n = shmi_ld32(&k->n);
+    return k->v;
+}
+SHMI_FN int shmi_rw_reads(struct shmi_rwmutex *m, const shmi_rw_reader *r)
+{
+    uint64_t w = shmi_ld64(r->state);
+    return shmi_rw_reading(w) != 0 && !shmi_dead(m->a, shmi_rw_name(w, r->slot));
+}
+/* The first place from at on whose participant reads, and its word; 0: none. Places begin with 1 and are in the order in which
+ * the words came. If the list is corrupt there may always be a reader, whose word is NULL. */
+SHMI_FN uint32_t shmi_rw_first_reader(struct shmi_rwmutex *m, uint32_t at, shmi_rw_reader *found)
+{
+    uint32_t n = 0, place, first = 0;
+    const shmi_rw_reader *known = shmi_rw_known(m, &n);
+    shmi_record_walk v;
+    uint32_t head;
+    if (SHMI_LIKELY(known != NULL)) {
+        for (place = at; place <= n; place++)
+            if (shmi_rw_reads(m, &known[place - 1])) {
+                *found = known[place - 1];
+                return place;
+            }
+        return 0;
+    }
+    head = shmi_ld32(shmi_u32(m->a, m->o.off + SHMI_objRecords));
+    for (shmi_rw_walk(m, &v, head); shmi_next_record(m->a, &v);)
+        n++;
+    place = n;
+    for (shmi_rw_walk(m, &v, head); place >= at && shmi_next_record(m->a, &v); place--) {
+        shmi_rw_reader r = shmi_rw_reader_in(m, &v);
+        if (shmi_rw_reads(m, &r)) {
+            *found = r;
+            first = place;
+        }
+    }
+    if (first != 0 || !v.bad)
+        return first;
+    found->state = NULL;
+    return at > n ? at : n + 1;
+}
+/* Whether a participant reads, or it cannot be found out. */
+SHMI_FN int shmi_rw_read(struct shmi_rwmutex *m)
+{
+    shmi_rw_reader r;
+    return shmi_rw_first_reader(m, 1, &r) != 0;
+}
+SHMI_FN int shmi_rw_corrupt_readers(struct shmi_rwmutex *m, const char *op) { return shmi_fail(EPROTO, op, m->called, "its list of slot records"); }
 
 /* Wakes the writer that waits for this process's last reader to leave. */
 SHMI_FN void shmi_rw_left(struct shmi_rwmutex *m)
@@ -246,9 +361,9 @@ SHMI_FN void shmi_rw_look_readers(struct shmi_rwmutex *m)
         shmi_rw_wake_readers(m);
     } else if (shmi_dead(m->a, shmi_rw_who(g))) {
         shmi_rw_mark_owner_dead(m, g);
-    } else if (shmi_rw_kind(g) == SHMI_GATE_CLOSED && shmi_rw_first_reader(m, 1) == 0) {
+    } else if (shmi_rw_kind(g) == SHMI_GATE_CLOSED && !shmi_rw_read(m)) {
         /* Nothing keeps the writer from going on; if it was so at the last check too it may be stopped. It writes nothing yet. */
-        if (shmi_xchg32(&m->stuck, g) == g && shmi_cas32(&m->w->gate, g, 0)) {
+        if (shmi_xchg32(&m->stuck, g) == g && shmi_cas32(m->gate, g, 0)) {
             shmi_rw_wake_readers(m);
             shmi_wake_word_wake_all(m->a, &m->writer_wake_word);
         }
@@ -397,9 +512,13 @@ SHMI_FN int shmi_rw_resolve_gate(struct shmi_rwmutex *m, const char *op)
  * keeps the gate. */
 SHMI_FN int shmi_rw_close_gate(struct shmi_rwmutex *m, const char *op)
 {
+    shmi_rw_reader r;
+    uint32_t n;
     int err;
+    if (SHMI_UNLIKELY(shmi_rw_known(m, &n) == NULL && shmi_rw_first_reader(m, 1, &r) != 0 && r.state == NULL))
+        return shmi_rw_corrupt_readers(m, op);
     while ((err = shmi_rw_resolve_gate(m, op)) == 0)
-        if (shmi_cas32(&m->w->gate, 0, shmi_rw_closed_by_us(m))) {
+        if (shmi_cas32(m->gate, 0, shmi_rw_closed_by_us(m))) {
             SHMSYNC_CRASHPOINT("rwmutex.lock.closed");
             break;
         }
@@ -433,20 +552,29 @@ SHMI_FN int shmi_rw_close_gate_wait(struct shmi_rwmutex *m, const char *op, int6
     return shmi_rw_until_reclaimed(m, op, abs, shmi_rw_close_gate, held);
 }
 
+/* Makes readers of those that wait in a reader word. */
+SHMI_FN void shmi_rw_grant(uint64_t *state)
+{
+    uint64_t w;
+    do
+        w = shmi_ld64(state);
+    while (shmi_rw_waiting(w) != 0 && !shmi_cas64(state, w, shmi_rw_granted(w)));
+}
 /* Lets in all readers that sleep. This thread has the writers' mutex, and has opened the gate: nobody else may grant. */
 SHMI_FN void shmi_rw_let_in(struct shmi_rwmutex *m)
 {
     shmi_tuning t = shmi_rw_tuning(m, &m->w->pays);
-    uint32_t i, used;
+    const shmi_rw_reader *known;
+    shmi_record_walk v;
+    uint32_t i, n = 0;
     if (!shmi_wake_word_announced(&m->readers_wake_word))
         return; /* a reader that is about to announce looks at the gate after that */
-    used = shmi_rw_used(m);
-    for (i = 1; i <= used; i++) {
-        uint64_t *line = &m->lines[i - 1].state, w;
-        do
-            w = shmi_ld64(line);
-        while (shmi_rw_waiting(w) != 0 && !shmi_cas64(line, w, shmi_rw_granted(w)));
-    }
+    known = shmi_rw_known(m, &n);
+    for (i = 0; i < n; i++)
+        shmi_rw_grant(known[i].state);
+    if (known == NULL)
+        for (shmi_walk_records(m->a, &v, m->o.off, sizeof(shmi_rwmutex_record)); shmi_next_record(m->a, &v);)
+            shmi_rw_grant(shmi_rw_reader_in(m, &v).state);
     SHMSYNC_CRASHPOINT("rwmutex.unlock.granted");
     shmi_note_cpu(&t);
     shmi_wake_word_wake_all(m->a, &m->readers_wake_word);
@@ -454,25 +582,18 @@ SHMI_FN void shmi_rw_let_in(struct shmi_rwmutex *m)
 }
 SHMI_FN void shmi_rw_reopen(struct shmi_rwmutex *m)
 {
-    if (shmi_cas32(&m->w->gate, shmi_rw_closed_by_us(m), 0))
+    if (shmi_cas32(m->gate, shmi_rw_closed_by_us(m), 0))
         shmi_rw_let_in(m);
 }
 
-typedef struct shmi_rw_spin {
-    struct shmi_rwmutex *m;
-    uint32_t slot;
-} shmi_rw_spin;
-SHMI_FN int shmi_rw_has_left(void *arg)
-{
-    shmi_rw_spin *s = (shmi_rw_spin *)arg;
-    return shmi_rw_reading(shmi_ld64(&s->m->lines[s->slot - 1].state)) == 0;
-}
+SHMI_FN int shmi_rw_has_left(void *arg) { return shmi_rw_reading(shmi_ld64((uint64_t *)arg)) == 0; }
 
 /* Waits until no reader is in, or another process has opened the gate. The caller is within shmi_enter. It goes from
- * slot to slot, and never back. */
+ * word to word, and never back. */
 SHMI_FN int shmi_rw_drained(struct shmi_rwmutex *m, const char *op, int64_t abs)
 {
-    uint32_t at = shmi_rw_first_reader(m, 1);
+    shmi_rw_reader reader;
+    uint32_t at = shmi_rw_first_reader(m, 1, &reader);
     int64_t since = 0;
     int err, spun = 0;
     if (at == 0)
@@ -481,27 +602,28 @@ SHMI_FN int shmi_rw_drained(struct shmi_rwmutex *m, const char *op, int64_t abs)
     if (err != 0)
         return err;
     for (;;) {
-        uint32_t next = shmi_rw_first_reader(m, at), v;
+        uint32_t next = shmi_rw_first_reader(m, at, &reader), v;
         shmi_sleep_spec sleep_spec;
         uint64_t w;
         int r;
         if (next == 0 || shmi_rw_gate(m) != shmi_rw_closed_by_us(m))
             break;
+        if (SHMI_UNLIKELY(reader.state == NULL)) {
+            err = shmi_rw_corrupt_readers(m, op);
+            break;
+        }
         spun = spun && next == at;
         at = next;
         if (!spun) {
             shmi_tuning t = shmi_rw_tuning(m, &m->w->paysWriter);
-            shmi_rw_spin s;
-            s.m = m;
-            s.slot = at;
             spun = 1;
-            if (shmi_spin(&t, shmi_rw_has_left, &s))
+            if (shmi_spin(&t, shmi_rw_has_left, reader.state))
                 continue;
         }
         v = shmi_wake_word_announce(&m->writer_wake_word);
         SHMSYNC_CRASHPOINT("rwmutex.lock.announced");
-        w = shmi_ld64(&m->lines[at - 1].state);
-        if (shmi_rw_reading(w) == 0 || !shmi_current(m->a, shmi_rw_name(w, at)) || shmi_rw_gate(m) != shmi_rw_closed_by_us(m))
+        w = shmi_ld64(reader.state);
+        if (shmi_rw_reading(w) == 0 || !shmi_current(m->a, shmi_rw_name(w, reader.slot)) || shmi_rw_gate(m) != shmi_rw_closed_by_us(m))
             continue;
         memset(&sleep_spec, 0, sizeof sleep_spec);
         sleep_spec.looked = &m->looked_writer;
@@ -511,16 +633,16 @@ SHMI_FN int shmi_rw_drained(struct shmi_rwmutex *m, const char *op, int64_t abs)
         sleep_spec.wanted = v;
         sleep_spec.deadline = abs;
         sleep_spec.since = &since;
-        sleep_spec.owner = shmi_rw_name(w, at);
+        sleep_spec.owner = shmi_rw_name(w, reader.slot);
         if (sleep_spec.owner == m->a->self)
             sleep_spec.owner = 0;
         r = shmi_sleep(m->a, &sleep_spec);
         SHMSYNC_CRASHPOINT("rwmutex.lock.woken");
         if (r == SHMI_LOOK) {
-            if (shmi_check_due(&m->looked_writer) && shmi_rw_first_reader(m, 1) == 0)
+            if (shmi_check_due(&m->looked_writer) && !shmi_rw_read(m))
                 shmi_wake_word_wake_all(m->a, &m->writer_wake_word);
         } else if (r == SHMI_LATE) {
-            err = shmi_rw_first_reader(m, at) == 0 ? 0 : ETIMEDOUT;
+            err = shmi_rw_first_reader(m, at, &reader) == 0 ? 0 : ETIMEDOUT;
             break;
         } else if (r == SHMI_CLOSED) {
             err = shmi_fail(EBADF, op, m->called, "this process closed the arena");
@@ -537,7 +659,7 @@ SHMI_FN int shmi_rw_drain_gate(struct shmi_rwmutex *m, const char *op, int64_t a
     int err;
     do {
         err = shmi_rw_drained(m, op, abs);
-        if (err == 0 && shmi_cas32(&m->w->gate, shmi_rw_closed_by_us(m), m->a->self)) {
+        if (err == 0 && shmi_cas32(m->gate, shmi_rw_closed_by_us(m), m->a->self)) {
             SHMSYNC_CRASHPOINT("rwmutex.lock.acquired");
             return 0;
         }
@@ -560,10 +682,11 @@ SHMI_FN int shmi_rw_drain(struct shmi_rwmutex *m, const char *op, int64_t abs)
 SHMI_FN int shmi_rw_try_drained(struct shmi_rwmutex *m, const char *op)
 {
     /* A look first: a thread that tries in a loop need not close the gate to readers. */
-    int err = shmi_rw_first_reader(m, 1) != 0 ? EBUSY : shmi_rw_close_gate(m, op);
+    shmi_rw_reader r;
+    int err = shmi_rw_first_reader(m, 1, &r) == 0 ? shmi_rw_close_gate(m, op) : r.state != NULL ? EBUSY : shmi_rw_corrupt_readers(m, op);
     if (err != 0)
         return err;
-    if (shmi_rw_first_reader(m, 1) == 0 && shmi_cas32(&m->w->gate, shmi_rw_closed_by_us(m), m->a->self)) {
+    if (!shmi_rw_read(m) && shmi_cas32(m->gate, shmi_rw_closed_by_us(m), m->a->self)) {
         SHMSYNC_CRASHPOINT("rwmutex.lock.acquired");
         return 0;
     }
@@ -619,7 +742,7 @@ SHMI_FN int shmi_rw_open_gate(struct shmi_rwmutex *m, const char *op)
     int err = shmi_use(m->a, op);
     if (err != 0)
         return err;
-    if (!shmi_cas32(&m->w->gate, m->a->self, 0)) {
+    if (!shmi_cas32(m->gate, m->a->self, 0)) {
         g = shmi_rw_gate(m);
         return shmi_fail(shmi_rw_valid(g) ? EPERM : EPROTO, op, m->called, "gate %#x", g);
     }
@@ -653,7 +776,7 @@ SHMI_FN int shmi_rw_recover(struct shmi_rwmutex *m, const char *op, int64_t abs,
                     return err;
                 continue;
             }
-            if (shmi_take_from32(m->a, shmi_rw_who(g), &m->w->gate, g, recovering, 1))
+            if (shmi_take_from32(m->a, shmi_rw_who(g), m->gate, g, recovering, 1))
                 break;
             continue;
         }
@@ -671,14 +794,14 @@ SHMI_FN int shmi_rw_recover(struct shmi_rwmutex *m, const char *op, int64_t abs,
     }
     SHMSYNC_CRASHPOINT("rwmutex.recover.taken");
     if (shmi_call_repair(repair, arg) != 0) {
-        shmi_cas32(&m->w->gate, recovering, SHMI_OWNER_NOT_RECOVERABLE);
+        shmi_cas32(m->gate, recovering, SHMI_OWNER_NOT_RECOVERABLE);
         shmi_rw_wake_readers(m);
         shmi_mutex_unlock(&m->writers);
         return shmi_fail_who(m->a, ENOTRECOVERABLE, op, m->called, shmi_rw_died(m));
     }
     SHMSYNC_CRASHPOINT("rwmutex.recover.repaired");
     shmi_st32(&m->w->died, 0);
-    if (shmi_cas32(&m->w->gate, recovering, 0)) {
+    if (shmi_cas32(m->gate, recovering, 0)) {
         SHMSYNC_CRASHPOINT("rwmutex.recover.opened");
         shmi_rw_let_in(m);
     }
@@ -775,10 +898,9 @@ SHMI_FN void shmi_rw_view(struct shmi_rwmutex *m, shmsync_arena *a, const shmi_o
     m->a = a;
     m->o = *o;
     m->called = o->name_len != 0 ? m->o.name : NULL;
-    m->w = (shmi_rwmutex_words *)shmi_ptr(a, o->body, shmi_rw_bytes(a->geo.slots), 8);
-    m->lines = (shmi_rwmutex_line *)(void *)(m->w + 1);
-    m->slots = a->geo.slots;
-    m->mine = &m->lines[a->my_slot - 1].state;
+    m->w = (shmi_rwmutex_words *)shmi_ptr(a, o->body, sizeof(shmi_mutex_words), 8); /* no block for it is smaller */
+    m->ww = (shmi_mutex_words *)(void *)m->w;
+    m->gate = shmi_u32(a, o->off + SHMI_objOfKind);
     m->release = (shmi_ld32(&m->w->policy) & 0xff) == 1;
     m->readers_wake_word.word = &m->w->wakeReaders;
     m->readers_wake_word.poller = &m->w->pollerReaders;
@@ -789,30 +911,33 @@ SHMI_FN void *shmi_rw_build(shmsync_arena *a, const shmi_object *o, const void *
 {
     const shmsync_rwmutex_options *opts = (const shmsync_rwmutex_options *)arg;
     struct shmi_rwmutex *m = (struct shmi_rwmutex *)shmi_new_thing(sizeof *m);
-    uint32_t gen = shmi_id_gen(a->self), high;
+    uint32_t gen = shmi_id_gen(a->self), owner;
+    shmi_off record;
     uint64_t w;
     if (m == NULL)
         return NULL;
+    if (shmi_slot_record(a, o, sizeof(shmi_rwmutex_record), &record) != 0) {
+        shmi_free_thing(m);
+        return NULL;
+    }
     shmi_rw_view(m, a, o);
+    m->mine = &((shmi_rwmutex_record *)shmi_ptr(a, record, sizeof(shmi_rwmutex_record), 8))->state;
     if (opts != NULL) {
         m->repair = opts->repair;
         m->repair_arg = opts->repair_arg;
     }
     pthread_mutex_init(&m->registry, NULL);
-    shmi_mutex_init(&m->writers, a, &m->w->writers, o->off, m->called, 1);
+    shmi_mutex_init(&m->writers, a, m->ww, o->off, m->called, 1);
     m->writers.repair = shmi_rw_repaired; /* what a death leaves is told by the gate */
-    /* The reader word of our slot becomes our own, and writers look at it. */
+    /* The reader word of our slot becomes our own. */
     for (w = shmi_ld64(m->mine); (w & SHMI_READER_GENERATION_MASK) != gen; w = shmi_ld64(m->mine))
         if (shmi_cas64(m->mine, w, gen)) {
             shmi_wake_word_release(a, &m->writer_wake_word); /* the dead may have been waited for */
             break;
         }
-    do
-        high = shmi_ld32(&m->w->high);
-    while (high < a->my_slot && !shmi_cas32(&m->w->high, high, a->my_slot));
     /* An upgradable hold outlives the handles. This is the first one: no call of this process is under way. */
-    high = shmi_ld32(&m->w->writers.owner);
-    if (shmi_rw_gate(m) == 0 && shmi_owner_valid(high) && shmi_owner_name(high) == a->self && shmi_owner_held(high))
+    owner = shmi_ld32(&m->ww->owner);
+    if (shmi_rw_gate(m) == 0 && shmi_owner_valid(owner) && shmi_owner_name(owner) == a->self && shmi_owner_held(owner))
         m->upgradable = SHMI_upHeld;
     return m;
 }
@@ -820,6 +945,11 @@ SHMI_FN void shmi_rw_end(void *handle)
 {
     struct shmi_rwmutex *m = (struct shmi_rwmutex *)handle;
     pthread_mutex_destroy(&m->registry);
+    while (m->known != NULL) {
+        shmi_rw_readers *older = m->known->older;
+        free(m->known);
+        m->known = older;
+    }
     shmi_free_thing(m);
 }
 
@@ -827,9 +957,10 @@ SHMI_FN void shmi_rw_fill(unsigned char *body, const void *arg)
 {
     shmi_rwmutex_words *w = (shmi_rwmutex_words *)(void *)body;
     const shmi_fair_spec *s = (const shmi_fair_spec *)arg;
+    shmi_mutex_words *writers = (shmi_mutex_words *)(void *)body;
     w->policy = s->policy;
-    w->writers.policy = 1; /* Release */
-    w->writers.spin = s->spin;
+    writers->policy = 1; /* Release */
+    writers->spin = s->spin;
 }
 SHMI_FN int shmi_open_rwmutex(int existing, shmsync_arena *a, const char *name, const shmsync_rwmutex_options *opts, shmsync_rwmutex *out)
 {
@@ -844,7 +975,7 @@ SHMI_FN int shmi_open_rwmutex(int existing, shmsync_arena *a, const char *name, 
         return err;
     init.policy = policy == SHMSYNC_POLICY_RELEASE;
     init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
-    shmi_mon_spec(&spec, SHMI_KIND_RWMUTEX, SHMI_VERSION_RWMUTEX, name, shmi_rw_bytes(a->geo.slots));
+    shmi_mon_spec(&spec, SHMI_KIND_RWMUTEX, SHMI_VERSION_RWMUTEX, name, shmi_rw_bytes(a));
     spec.init = shmi_rw_fill;
     spec.arg = &init;
     spec.flags = flags;
@@ -871,7 +1002,7 @@ int shmsync_rwmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_rwmutex *ou
 {
     SHMI_BEGIN();
     void *impl;
-    int err = shmi_mon_at(a, off, "rwmutex.open", SHMI_KIND_RWMUTEX, SHMI_VERSION_RWMUTEX, shmi_rw_bytes(a->geo.slots), shmi_rw_build, NULL, &impl);
+    int err = shmi_mon_at(a, off, "rwmutex.open", SHMI_KIND_RWMUTEX, SHMI_VERSION_RWMUTEX, shmi_rw_bytes(a), shmi_rw_build, NULL, &impl);
     out->impl = (struct shmi_rwmutex *)impl;
     out->serial = shmi_serial_of(impl);
     return SHMI_TELL(err);
@@ -1081,12 +1212,15 @@ int shmsync_rwmutex_state(shmsync_rwmutex *m)
 SHMI_FN void shmi_repair_rwmutex(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_rwmutex m;
+    shmi_record_walk v;
     uint32_t slot = shmi_id_slot(dead), g;
-    if (o->size < shmi_rw_bytes(a->geo.slots))
+    if (o->size < shmi_rw_bytes(a))
         return;
     shmi_rw_view(&m, a, o);
-    if (slot >= 1 && slot <= m.slots) {
-        uint64_t *line = &m.lines[slot - 1].state, r;
+    for (shmi_walk_records(a, &v, o->off, sizeof(shmi_rwmutex_record)); shmi_next_record(a, &v);) {
+        uint64_t *line = shmi_rw_reader_in(&m, &v).state, r;
+        if (v.slot != slot)
+            continue;
         for (r = shmi_ld64(line); shmi_reaps(a, dead, shmi_rw_name(r, slot)) && r != shmi_rw_cleared(r); r = shmi_ld64(line))
             if (shmi_take_from64(a, shmi_rw_name(r, slot), line, r, shmi_rw_cleared(r), 0)) {
                 shmi_wake_word_wake_all(a, &m.writer_wake_word);
@@ -1096,17 +1230,17 @@ SHMI_FN void shmi_repair_rwmutex(shmsync_arena *a, const shmi_object *o, shmi_pa
     for (g = shmi_rw_gate(&m); shmi_rw_valid(g) && shmi_rw_taken(g) && shmi_reaps(a, dead, shmi_rw_who(g)); g = shmi_rw_gate(&m))
         if (!shmi_rw_mark_owner_dead(&m, g))
             break;
-    shmi_mutex_repair_words(a, &m.w->writers, dead, 1, NULL);
+    shmi_mutex_repair_words(a, m.ww, dead, 1, NULL);
 }
 SHMI_FN void shmi_wake_rwmutex(shmsync_arena *a, const shmi_object *o, int owed)
 {
     struct shmi_rwmutex m;
-    if (o->size < shmi_rw_bytes(a->geo.slots))
+    if (o->size < shmi_rw_bytes(a))
         return;
     shmi_rw_view(&m, a, o);
     if (owed != SHMI_OWED_ANNOUNCED || shmi_wake_word_announced(&m.readers_wake_word))
         shmi_rw_wake_readers(&m);
     if (owed != SHMI_OWED_ANNOUNCED || shmi_wake_word_announced(&m.writer_wake_word))
         shmi_wake_word_wake_all(a, &m.writer_wake_word);
-    shmi_mutex_wake_words(a, &m.w->writers, owed);
+    shmi_mutex_wake_words(a, m.ww, owed);
 }

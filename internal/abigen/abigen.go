@@ -44,7 +44,7 @@ var Structs = []Struct{
 	{"MultiLock", "multilock_head"},
 	{"Bucket of keys", "multilock_bucket"},
 	{"RWMutex", "rwmutex_words"},
-	{"Line of a slot", "rwmutex_line"},
+	{"Slot record of an RWMutex", "rwmutex_record"},
 	{"SpinLock", "spin_words"},
 	{"SignalWaker", "signal_words"},
 	{"Signal line", "signal_line"},
@@ -64,7 +64,7 @@ var parts = map[string]string{
 	"mon 384":       "shmi_monitor_words %s",
 	"sequence 768":  "shmi_sequence_words %s",
 	"queueLock 192": "shmi_mutex_words %s",
-	"writers 192":   "shmi_mutex_words %s",
+	"mutex 64":      "uint32_t %s[16]",
 	"lock 192":      "shmi_mutex_words %s",
 	"redo 96":       "shmi_redo_entry %s[6]",
 	"entries 120":   "uint64_t %s[15]",
@@ -76,7 +76,7 @@ var parts = map[string]string{
 }
 
 // offsets are the sections of regions that C reads by their offsets.
-var offsets = []string{"Header", "Slot", "Death record", "Object header"}
+var offsets = []string{"Header", "Slot", "Death record", "Object header", "Slot record"}
 
 // bits are prefixes of the bits that a section tells of.
 var bits = []Struct{

@@ -57,15 +57,16 @@ var abiFields = map[string]map[string]field{
 	"Object header": {
 		"objKind": {objKind, 4}, "objVersion": {objVersion, 4}, "objState": {objState, 4}, "objNameOff": {objNameOff, 4},
 		"objSize": {objSize, 8}, "objHash": {objHash, 8}, "objCreated": {objCreated, 8}, "objOpenOff": {objOpenOff, 4}, "objTypeLen": {objTypeLen, 4},
-		"objLayout": {objLayout, 8},
+		"objLayout": {objLayout, 8}, "objRecords": {objRecords, 4}, "objOfKind": {objOfKind, 4},
 	},
-	"Wait node": structFields(reflect.TypeFor[Node]()),
+	"Slot record": {"recordNext": {recordNext, 8}, "recordObject": {recordObject, 8}, "recordSlot": {recordSlot, 4}},
+	"Wait node":   structFields(reflect.TypeFor[Node]()),
 }
 
 // abiSizes are the sizes of those structures: the tables must describe every byte.
 var abiSizes = map[string]uint64{
 	"Header": headerSize, "Slot": slotStride, "Announce record": announceStride, "Death record": deathRecordStride,
-	"Object header": objectHeader, "Wait node": nodeSize,
+	"Object header": objectHeader, "Slot record": SlotRecordHeader, "Wait node": nodeSize,
 }
 
 func structFields(t reflect.Type) map[string]field {
@@ -141,7 +142,7 @@ var notOffsets = map[string]bool{
 
 // The document contains every field of the code.
 func TestABIConstantsAreListed(t *testing.T) {
-	prefixes := map[string]string{"hdr": "Header", "slot": "Slot", "announce": "Announce record", "death": "Death record", "obj": "Object header"}
+	prefixes := map[string]string{"hdr": "Header", "slot": "Slot", "announce": "Announce record", "death": "Death record", "obj": "Object header", "record": "Slot record"}
 	files, err := filepath.Glob("*.go")
 	require.NoError(t, err)
 	for _, name := range files {

@@ -83,3 +83,11 @@ func putValue[T any](body []byte, v *T) {
 	// SAFETY: v has the size of a T, and no pointers for the collector to follow.
 	copy(body, unsafe.Slice((*byte)(unsafe.Pointer(v)), unsafe.Sizeof(*v)))
 }
+
+// SlotRecordAt returns the T that is a slot record, at an offset that SlotRecord or EachSlotRecord
+// gave for the size of a T.
+func SlotRecordAt[T any](a *Arena, off Offset) *T {
+	// SAFETY: the block at off is as large as a T and aligned to a cache line. Slot records have no
+	// pointers for the collector to follow.
+	return (*T)(a.at(off, uint64(unsafe.Sizeof(*new(T))), 8))
+}

@@ -56,6 +56,7 @@ func (c *core) checkHeap() []error {
 	ck.checkDirectory()
 	c.handles.Unlock()
 	ck.checkNodes()
+	ck.checkRecords()
 	return ck.errs
 }
 
@@ -98,9 +99,9 @@ func (c *checker) checkBlocks(i uint64) {
 		switch {
 		case !w.legal():
 			c.bad("block %d of chunk %d has the impossible word %#x", k, i, uint32(w))
-		case !ok && w.participant() == 0:
+		case !ok && w.participant().Generation() == 0:
 			c.bad("word %d of chunk %d is %v, but no block is there", k, i, w)
-		case ok && w.participant() == 0 && isNode != (b.class == classNode):
+		case ok && w.participant().Generation() == 0 && isNode != (b.class == classNode):
 			c.bad("block %d of chunk %d is %v, in the wrong kind of chunk", k, i, w)
 		}
 	}
@@ -124,6 +125,9 @@ func (c *checker) checkObjects() {
 		s := h.load()
 		if !s.legal() || s.phase() == objectPending {
 			c.bad("the object at %v has the impossible state %#x", off, uint32(s))
+		}
+		if err := c.eachRecord(off, 0, func(block, int) bool { return true }); err != nil {
+			c.bad("%v", err)
 		}
 		if h.Name == "" || !s.there() {
 			return true
@@ -198,4 +202,30 @@ func (c *checker) checkNodes() {
 	for _, err := range lists.errs {
 		c.bad("%v", err)
 	}
+}
+
+// checkRecords checks that each slot record is on the list of its object.
+func (c *checker) checkRecords() {
+	c.handles.Lock()
+	defer c.handles.Unlock()
+	defer c.unguard()
+	c.eachBlock(func(off Offset, _ uint64, w blockWord) bool {
+		b, ok := c.locate(off)
+		if w.recordSlot() == 0 || !ok {
+			return true
+		}
+		object := Offset(c.peek64(off + recordObject))
+		c.guard(object)
+		listed := false
+		if c.isObject(object) {
+			c.eachRecord(object, 0, func(r block, _ int) bool {
+				listed = r == b
+				return !listed
+			})
+		}
+		if !listed && !c.goes(object) && b.load() == w {
+			c.bad("the slot record at %v is not on the list of the object at %v", off, object)
+		}
+		return true
+	})
 }

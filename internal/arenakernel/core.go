@@ -1,6 +1,7 @@
 package arenakernel
 
 import (
+	"sync"
 	"sync/atomic"
 
 	"github.com/shmsync/shmsync"
@@ -33,6 +34,7 @@ type core struct {
 	heap    heapLocal
 	handles openLocal
 	nodes   nodeLocal
+	records sync.Mutex // held while this process looks for its record of an object, and makes it
 }
 
 // fail makes the error of an operation on this arena.

@@ -66,6 +66,11 @@ func runEverything(t *testing.T, a *Arena) {
 	off, err := a.PollerNode(o, a.u64(o.Body), anyNode)
 	require.NoError(t, err)
 	require.True(t, a.ReleasePollerNode(off))
+	record, err := a.SlotRecord(o, 100)
+	require.NoError(t, err)
+	again, err := a.SlotRecord(o, 100)
+	require.NoError(t, err)
+	require.Equal(t, record, again)
 	a.CloseObject(o)
 	require.NoError(t, a.Delete("new"))
 	require.ErrorIs(t, a.Delete("new"), fs.ErrNotExist)
@@ -90,7 +95,7 @@ func TestDeathAtEachPoint(t *testing.T) {
 				requireSound(t, a)
 				requireSame(t, d, before, a)
 				runEverything(t, a)
-				require.Zero(t, a.Stats().Claimed+a.Stats().Objects+a.Stats().Nodes)
+				require.Zero(t, a.Stats().Claimed+a.Stats().Objects+a.Stats().Nodes+a.Stats().SlotRecords)
 			})
 		}
 	}
@@ -126,7 +131,8 @@ func requireSame(t *testing.T, d deed, before AllocStats, a *Arena) {
 	require.EqualValues(t, d.wordPtr, int(after.Raw-before.Raw))
 	require.EqualValues(t, d.objects, int(after.Objects-before.Objects))
 	require.EqualValues(t, d.nodes, int(after.Nodes-before.Nodes))
-	if d.wordPtr == 0 && d.objects == 0 && d.nodes == 0 {
+	require.EqualValues(t, d.records, int(after.SlotRecords-before.SlotRecords))
+	if d.wordPtr == 0 && d.objects == 0 && d.nodes == 0 && d.records == 0 {
 		require.Equal(t, before.BytesUsed, after.BytesUsed)
 	}
 	a.sweep(a.geo.chunkCount)
@@ -149,7 +155,7 @@ func TestEveryPointOfTheHeapIsHit(t *testing.T) {
 	}
 	tested = append(tested, "arena.object.withdrawing")
 	tested = append(tested, "arena.node.inherited", "arena.node.reclaimed") // prims tests it in TestTeamCrash
-	mine := []string{"arena.alloc.", "arena.block.", "arena.chunk.", "arena.span.", "arena.sweep.", "arena.free.", "arena.object.", "arena.delete.", "arena.node.", "arena.poller."}
+	mine := []string{"arena.alloc.", "arena.block.", "arena.chunk.", "arena.span.", "arena.sweep.", "arena.free.", "arena.object.", "arena.delete.", "arena.node.", "arena.poller.", "arena.slotrecord."}
 	for _, point := range crashpoint.All() {
 		if slices.ContainsFunc(mine, func(prefix string) bool { return strings.HasPrefix(point, prefix) }) {
 			require.Contains(t, tested, point)

@@ -15,7 +15,7 @@ type deed struct {
 	do      func(victim *Arena, prepared Offset)
 	points  []string
 
-	wordPtr, objects, nodes int // how many more than before
+	wordPtr, objects, nodes, records int // how many more than before
 }
 
 var deeds = map[string]deed{
@@ -109,6 +109,39 @@ var deeds = map[string]deed{
 		points:  []string{"arena.delete.decided", "arena.delete.freeing"},
 		objects: -1,
 	},
+	"slot record": {
+		prepare: makeNew,
+		do:      recordOfNew,
+		points:  []string{"arena.slotrecord.claimed", "arena.slotrecord.before_push"},
+	},
+	"slot record, pushed": {
+		prepare: makeNew,
+		do:      recordOfNew,
+		points:  []string{"arena.slotrecord.pushed"},
+		records: 1,
+	},
+	"slot record, pushed before another one": {
+		prepare: withRecords,
+		do:      recordOfNew,
+		points:  []string{"arena.slotrecord.pushed"},
+		records: 1,
+	},
+	"delete, with a slot record": {
+		prepare: withRecords,
+		do:      func(a *Arena, _ Offset) { a.Delete("new") },
+		points:  []string{"arena.delete.marked"},
+	},
+	"delete, with slot records, decided": {
+		prepare: withRecords,
+		do:      func(a *Arena, _ Offset) { a.Delete("new") },
+		points: []string{
+			"arena.delete.decided", "arena.delete.freeing", "arena.delete.unlisted",
+			"arena.slotrecord.freeing", "arena.slotrecord.freeing:2", "arena.slotrecord.freeing:3", "arena.delete.nodes_freed",
+		},
+		objects: -1,
+		nodes:   -1,
+		records: -3,
+	},
 	"node": {
 		do:     func(a *Arena, _ Offset) { a.ClaimNode() },
 		points: []string{"arena.node.claimed", "arena.node.owned"},
@@ -163,6 +196,25 @@ func makeNew(t *testing.T, a, _ *Arena) Offset {
 	require.NoError(t, err)
 	off, err := a.PollerNode(o, a.u64(o.Body), anyNode)
 	require.NoError(t, err)
+	a.CloseObject(o)
+	return off
+}
+
+// recordOfNew opens the object "new" and makes the slot record of this participant.
+func recordOfNew(a *Arena, _ Offset) {
+	o, _, _ := a.OpenObject(spec("new"))
+	a.SlotRecord(o, 100)
+}
+
+// withRecords makes the object "new", with the slot records of three participants that have left.
+func withRecords(t *testing.T, a, v *Arena) Offset {
+	off := makeNew(t, a, v)
+	o, _, err := a.OpenObject(spec("new"))
+	require.NoError(t, err)
+	for slot := 5; slot <= 7; slot++ {
+		_, err := a.pushRecord(o.Offset, slot, 100)
+		require.NoError(t, err)
+	}
 	a.CloseObject(o)
 	return off
 }

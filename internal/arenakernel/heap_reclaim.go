@@ -79,6 +79,9 @@ func (c *core) reclaimBlock(i, k uint64, w blockWord) {
 		c.release(b, w)
 		return
 	}
+	if w.kind() == blockClaimed && c.keepRecord(b, w) {
+		return
+	}
 	c.releaseUnseen(b, w)
 }
 
@@ -123,6 +126,7 @@ type AllocStats struct {
 	Reserved    uint64 // chunks that have memory behind them
 	Raw         uint64 // blocks that Alloc returned and no process has freed
 	Objects     uint64
+	SlotRecords uint64 // blocks that objects have for the slots of participants that used them
 	Nodes       uint64 // wait nodes in use, or on the list of an object
 	PollerNodes uint64 // of those, the ones on the list of an object, which are freed with it
 	Claimed     uint64 // blocks that are being made or taken apart
@@ -147,7 +151,11 @@ func (a *Arena) Stats() AllocStats {
 	a.eachBlock(func(off Offset, size uint64, w blockWord) bool {
 		switch w.kind() {
 		case blockRaw:
-			s.Raw++
+			if w.recordSlot() != 0 {
+				s.SlotRecords++
+			} else {
+				s.Raw++
+			}
 		case blockObject:
 			s.Objects++
 		case blockNode:

@@ -1,5 +1,7 @@
 package arenakernel
 
+import "strconv"
+
 // chunkWord says what a chunk of the heap is for.
 //
 //	bits 0..2    kind      below
@@ -101,6 +103,8 @@ func (w chunkWord) legal(i, count uint64) bool {
 //	free     0     free; all-zero memory                         creator, unclaim, Free
 //	claimed  n     being made by n: no peer knows it             claim
 //	raw      0     what Alloc returned; no reap frees it         publish
+//	raw      s     the slot record of an object for slot s: a    pushRecord
+//	               name of generation 0
 //	object   0     an object; its header says in which phase     publish
 //	node     0     a wait node in use                            claimNode
 //	freeing  n     being taken apart by n                        Free, Delete, freeNode
@@ -133,8 +137,10 @@ func (w blockWord) participant() ParticipantID { return ParticipantID(w >> 3) }
 // legal reports whether a correct participant may have written w.
 func (w blockWord) legal() bool {
 	switch w.kind() {
-	case blockFree, blockRaw, blockObject, blockNode:
+	case blockFree, blockObject, blockNode:
 		return w.participant() == 0
+	case blockRaw:
+		return w.participant().Generation() == 0
 	case blockClaimed, blockFreeing, blockBlocked, blockLogged:
 		return w.participant().valid()
 	}
@@ -143,6 +149,9 @@ func (w blockWord) legal() bool {
 
 // String renders the word for messages.
 func (w blockWord) String() string {
+	if slot := w.recordSlot(); slot != 0 {
+		return "the record of slot " + strconv.Itoa(slot) + " of an object"
+	}
 	s := [...]string{"free", "claimed", "raw", "object", "node", "freeing", "blocked", "logged"}[w.kind()]
 	if n := w.participant(); n != 0 {
 		s += " by " + n.String()

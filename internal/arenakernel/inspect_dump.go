@@ -73,6 +73,9 @@ func (i *Inspector) objectsOnly(off uint64, b []byte) {
 			continue
 		}
 		at = uint64(blk.off) + blk.size
+		if blk.load().recordSlot() != 0 {
+			each(uint64(blk.off), blk.size, func(dst, src []byte) { copy(dst, src) })
+		}
 		if blk.load().kind() != blockObject {
 			continue
 		}

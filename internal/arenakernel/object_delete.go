@@ -193,6 +193,7 @@ func (a *Arena) holders(o Object) (who []string) {
 func (c *core) finishErase(h *header) {
 	freeing := makeBlock(blockFreeing, c.self)
 	c.touch(h.block.chunk)
+	c.publishRecords(h.Offset)
 	if !h.block.swap(makeBlock(blockObject, 0), freeing) {
 		return
 	}

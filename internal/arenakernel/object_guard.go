@@ -89,6 +89,7 @@ func (c *core) releaseUnseen(b block, w blockWord) {
 	if !c.guarded(b.off) {
 		// The nodes are freed last, when no reaper looks at them any more.
 		c.freeNodesAt(b.off)
+		c.freeRecords(b.off)
 		crashpoint.Hit("arena.delete.nodes_freed")
 		c.release(b, w)
 		return

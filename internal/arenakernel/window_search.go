@@ -86,7 +86,9 @@ func (s *idSearch) run(a *Arena) {
 		s.id(w.participant())
 		switch w.kind() {
 		case blockRaw, blockLogged:
-			return true
+			if w.recordSlot() == 0 {
+				return true
+			}
 		case blockObject:
 			if h, err := a.headerAt(off); err == nil {
 				words(off, h.Body)

@@ -1,0 +1,248 @@
+package arenakernel
+
+import (
+	"fmt"
+	"math"
+	"sync/atomic"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+)
+
+var (
+	_ = crashpoint.Register("arena.slotrecord.claimed")
+	_ = crashpoint.Register("arena.slotrecord.before_push")
+	_ = crashpoint.Register("arena.slotrecord.pushed")
+	_ = crashpoint.Register("arena.slotrecord.freeing")
+)
+
+// A slot record is a block that an object has for one slot: the participant in the slot writes
+// there what it holds of the object. An object gets the record of a slot when a participant of that
+// slot opens it for the first time, so its size depends on the participants that have used it. The
+// record belongs to the slot until the object is deleted: the next participant of the slot inherits
+// it.
+//
+// The list of an object's records begins in its header. Records are pushed at the front, and no
+// record leaves the list before the object is deleted. A participant that has pushed a record
+// stores into it after that:
+//
+//	participant                         peer
+//	pushes its record                   changes a word of the object, such as a gate
+//	stores into its record              loads the head of the list
+//	loads the word of the object        loads each record of the list
+//
+// All are seq-cst. So either the participant sees the change, or the peer sees the record and the
+// store.
+//
+// crash: a record that was claimed by the dead is freed if it is not on the list, and kept if it
+// is; see [core.keepRecord]. A deletion that was interrupted is repeated from the start of the
+// list; see [core.freeRecords].
+//
+// The first bytes of a record are its header:
+//
+//	0..7    next    offset of the next record of the object; 0 at the end. Immutable after the push
+//	8..15   object  offset of the object. Immutable before the push
+//	16..19  slot    Immutable before the push
+const (
+	recordNext   = 0
+	recordObject = 8
+	recordSlot   = 16
+)
+
+// objRecords is the field of an object header with the offset of the first slot record, divided by
+// linkUnit, or 0.
+//
+//	writers: SlotRecord, by CAS
+//	readers: all participants
+//	order:   seq_cst
+//	futex:   none
+//	crash:   a record is on the list, or it is not
+const objRecords = 56
+
+// objOfKind is the field of an object header that belongs to the kind of the object. It is 0 in a
+// new object. The tags are those of the kind: of an RWMutex it is the gate.
+const objOfKind = 60
+
+// linkUnit is the unit of objRecords, so records lie in the first 256 GiB of an arena.
+const linkUnit = blockMin
+
+// WordOfKind is the word in the header of o that belongs to the kind of o. It shares its cache line
+// with words that hardly ever change.
+func (a *Arena) WordOfKind(o Object) *atomic.Uint32 { return a.u32(o.Offset + objOfKind) }
+
+// firstRecord is the offset of the first slot record of an object, or 0.
+func (c *core) firstRecord(object Offset) Offset {
+	return Offset(c.u32(object+objRecords).Load()) * linkUnit
+}
+
+// makeRecordWord is the block word of a slot record: a raw block with a name of generation 0, which
+// no participant has.
+func makeRecordWord(slot int) blockWord { return makeBlock(blockRaw, makeParticipantID(slot, 0)) }
+
+// recordSlot is the slot of the slot record whose block has this word, or 0.
+func (w blockWord) recordSlot() int {
+	if n := w.participant(); w.kind() == blockRaw && n.Generation() == 0 {
+		return n.Slot()
+	}
+	return 0
+}
+
+// SlotRecord returns the record of o for this participant's slot, a block of at least size bytes.
+// It makes a new record if the slot has none; the bytes of a new record behind
+// [SlotRecordHeader] are zero. Without enough room the error Is [shmsync.ErrNoSpace].
+//
+// Preconditions: this participant has o open.
+func (a *Arena) SlotRecord(o Object, size uint64) (Offset, error) {
+	if err := a.use("arena.record"); err != nil {
+		return 0, err
+	}
+	a.records.Lock()
+	defer a.records.Unlock()
+	slot, found := a.mySlot, Offset(0)
+	if err := a.EachSlotRecord(o, size, func(off Offset, of int) bool {
+		if of == slot {
+			found = off
+		}
+		return found == 0
+	}); err != nil || found != 0 {
+		return found, err
+	}
+	return a.pushRecord(o.Offset, slot, size)
+}
+
+// pushRecord makes a record, and pushes it while the block is still claimed. So the record of a
+// participant that dies before the push is freed with its other claimed blocks.
+func (c *core) pushRecord(object Offset, slot int, size uint64) (Offset, error) {
+	off, err := c.claim(max(size, SlotRecordHeader), 1)
+	if err != nil {
+		return 0, err
+	}
+	if uint64(off/linkUnit) > math.MaxUint32 {
+		c.unclaim(off)
+		return 0, c.noSpace(size) // in the first 256 GiB, perhaps
+	}
+	c.u64(off + recordObject).Store(uint64(object))
+	c.u32(off + recordSlot).Store(uint32(slot))
+	crashpoint.Hit("arena.slotrecord.claimed")
+	head := c.u32(object + objRecords)
+	for {
+		first := head.Load()
+		c.u64(off + recordNext).Store(uint64(first) * linkUnit)
+		crashpoint.Hit("arena.slotrecord.before_push")
+		// sync(arena.slotrecord): release
+		if head.CompareAndSwap(first, uint32(off/linkUnit)) {
+			break
+		}
+	}
+	crashpoint.Hit("arena.slotrecord.pushed")
+	b, ok := c.locate(off)
+	if !ok || !b.swap(makeBlock(blockClaimed, c.self), makeRecordWord(slot)) {
+		return 0, c.meddled(off)
+	}
+	return off, nil
+}
+
+// SlotRecordHeader is how many bytes at the beginning of a slot record belong to the arena.
+const SlotRecordHeader = 32
+
+// SlotRecords is the word of o that names its latest slot record. It changes when o gets a record.
+func (a *Arena) SlotRecords(o Object) *atomic.Uint32 { return a.u32(o.Offset + objRecords) }
+
+// EachSlotRecord calls f for the slot records of o, the latest first, until f returns false. Each
+// record has at least size bytes. A list that contains something else, or two records of a slot, is
+// an error that Is [shmsync.ErrCorrupt].
+//
+// Preconditions: this participant has o open, or guards it.
+func (a *Arena) EachSlotRecord(o Object, size uint64, f func(off Offset, slot int) bool) error {
+	return a.eachRecord(o.Offset, size, func(b block, slot int) bool { return f(b.off, slot) })
+}
+
+func (c *core) eachRecord(object Offset, size uint64, f func(b block, slot int) bool) error {
+	var seen slotSet
+	// sync(arena.slotrecord): acquire
+	for off := c.firstRecord(object); off != 0; {
+		b, slot, ok := c.recordAt(object, off)
+		if !ok || b.size < size || seen.has(slot) {
+			return c.fail("arena.record", shmsync.ErrCorrupt,
+				fmt.Sprintf("the list of slot records of the object at %v has no record at %v", object, off))
+		}
+		seen[slot/32] |= 1 << (slot % 32) // so the walk ends
+		if !f(b, slot) {
+			return nil
+		}
+		off = Offset(c.u64(off + recordNext).Load())
+	}
+	return nil
+}
+
+// recordAt finds the slot record of an object at off, which may have come from a peer. The maker of
+// the record may not have published its block yet.
+func (c *core) recordAt(object, off Offset) (b block, slot int, ok bool) {
+	b, ok = c.locate(off)
+	if !ok || b.class == classNode {
+		return b, 0, false
+	}
+	slot = int(c.peek32(off + recordSlot))
+	if slot < 1 || slot > c.geo.slots || c.peek64(off+recordObject) != uint64(object) {
+		return b, 0, false
+	}
+	w := b.load()
+	return b, slot, w == makeRecordWord(slot) || w.kind() == blockClaimed && w.participant().Slot() == slot
+}
+
+// keepRecord publishes a block that a dead participant had claimed, if it is a slot record that the
+// dead one had pushed. It reports whether it is. The bytes of a claimed block may be anything, so
+// only the list of the object says what the block is. The caller is the reaper of the dead
+// participant, and holds handles.
+func (c *core) keepRecord(b block, w blockWord) (kept bool) {
+	object := Offset(c.peek64(b.off + recordObject))
+	o, ok := c.locate(object)
+	if !ok || o.size < objectHeader || o.load().kind() != blockObject {
+		return false
+	}
+	// While the object is guarded, its list stays: either the deleter sees the guard, or the block
+	// is no object any more. Before that the deleter publishes the records.
+	c.guard(object)
+	defer c.unguard()
+	if now, ok := c.locate(object); !ok || now != o || o.load().kind() != blockObject {
+		return false
+	}
+	c.eachRecord(object, 0, func(r block, slot int) bool {
+		if r == b {
+			kept = true
+			b.swap(w, makeRecordWord(slot))
+		}
+		return !kept
+	})
+	return kept
+}
+
+// publishRecords publishes the slot records of an object that is about to be freed. The reapers of
+// dead makers may not have done so yet. No living participant has the object open.
+func (c *core) publishRecords(object Offset) {
+	c.eachRecord(object, 0, func(b block, slot int) bool {
+		if w := b.load(); w.kind() == blockClaimed {
+			b.swap(w, makeRecordWord(slot))
+		}
+		return true
+	})
+}
+
+// freeRecords frees the slot records of an object whose block this process, or a dead one that it
+// reaps, is freeing. It begins at the end of the list. If it is interrupted, the next call finds the
+// records that are left: a record that was freed, and may be in use for something else, ends the
+// list, because its block is no record of this object.
+func (c *core) freeRecords(object Offset) {
+	var all []block
+	c.eachRecord(object, 0, func(b block, slot int) bool {
+		if b.load() != makeRecordWord(slot) {
+			return false
+		}
+		all = append(all, b)
+		return true
+	})
+	for i := len(all) - 1; i >= 0; i-- {
+		c.release(all[i], all[i].load())
+		crashpoint.Hit("arena.slotrecord.freeing")
+	}
+}

@@ -1,0 +1,75 @@
+//go:build linux && crashpoint
+
+package arenakernel
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A participant has died after it pushed its record, and the object is deleted before the reap. The
+// record is freed once, whatever uses its bytes by then.
+func TestDeleteBeforeTheMakerOfARecordIsReaped(t *testing.T) {
+	for _, stopped := range []string{"", "arena.delete.freeing", "arena.slotrecord.freeing", "arena.slotrecord.freeing:2"} {
+		t.Run(stopped, func(t *testing.T) {
+			p := newNeighbours(3<<20, 8)
+			a, v, d := p.join(1), p.join(2), p.join(3)
+			o, _ := withSlotRecords(t, "x", a)
+			a.CloseObject(o)
+			require.True(t, abandon("arena.slotrecord.pushed", 1, func() {
+				o, _, _ := v.OpenObject(spec("x"))
+				v.SlotRecord(o, 128)
+			}))
+			require.EqualValues(t, 1, a.Stats().Claimed)
+			p.kill(v.self)
+			if stopped == "" {
+				require.NoError(t, d.Delete("x"))
+			} else {
+				point, n := pointOf(stopped)
+				require.True(t, abandon(point, n, func() { d.Delete("x") }))
+			}
+			other, records := withSlotRecords(t, "y", a, p.join(4)) // may get the blocks that were freed
+			p.reap(a, v.self)
+			p.reap(a, d.self)
+			requireSound(t, a)
+			s := a.Stats()
+			require.Zero(t, s.Claimed)
+			require.EqualValues(t, 1, s.Objects)
+			require.EqualValues(t, 2, s.SlotRecords)
+			require.Equal(t, []int{4, 1}, slotsOfRecords(t, a, other))
+			require.Len(t, records, 2)
+		})
+	}
+}
+
+// A participant that is stopped after it pushed its record delays nobody.
+func TestMakerOfARecordIsStopped(t *testing.T) {
+	p := newNeighbours(3<<20, 8)
+	a, v := p.join(1), p.join(2)
+	o, _ := withSlotRecords(t, "x", a)
+	require.True(t, abandon("arena.slotrecord.pushed", 1, func() {
+		o, _, _ := v.OpenObject(spec("x"))
+		v.SlotRecord(o, 128)
+	}))
+	require.Equal(t, []int{2, 1}, slotsOfRecords(t, a, o))
+	withSlotRecords(t, "x", p.join(3))
+	require.Equal(t, []int{3, 2, 1}, slotsOfRecords(t, a, o))
+	requireSound(t, a)
+}
+
+// A reaper that guards the object of a record keeps the records from being freed.
+func TestRecordsOfAGuardedObjectStay(t *testing.T) {
+	p := newNeighbours(3<<20, 8)
+	a, v := p.join(1), p.join(2)
+	o, _ := withSlotRecords(t, "x", a)
+	a.CloseObject(o)
+	v.guard(o.Offset) // then v is stopped
+	require.NoError(t, a.Delete("x"))
+	require.EqualValues(t, 1, a.Stats().SlotRecords)
+	require.Equal(t, []int{1}, slotsOfRecords(t, v, o))
+	requireSound(t, a)
+	v.unguard()
+	a.flushDeferred()
+	require.Zero(t, a.Stats().SlotRecords+a.Stats().Claimed)
+}

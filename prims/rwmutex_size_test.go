@@ -1,0 +1,149 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/prims"
+	"github.com/shmsync/shmsync/shm"
+)
+
+// millionRoom is the memory that the full form of TestRWMutexMillion may take: 0.4 GiB of the arena,
+// 2.6 GiB of handles, and as much again for the garbage collector.
+const millionRoom = 8 << 30
+
+// In an arena of 512 MiB one process opens and uses a million RWMutexes at once. The short form does
+// a fiftieth of that, in a fiftieth of the memory.
+func TestRWMutexMillion(t *testing.T) {
+	n := uint64(20_000)
+	if proctest.Long() && freeMemory(t) >= millionRoom {
+		n = 1_000_000
+	}
+	a := newArena(t, &arena.Options{Size: 512 << 20})
+	before := a.Stats()
+	var m0, m1 runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m0)
+	all := make([]*prims.RWMutex, n)
+	for i := range all {
+		var err error
+		all[i], err = prims.OpenRWMutex(a, "", nil)
+		require.NoError(t, err)
+	}
+	for _, m := range all {
+		m.RLock()
+	}
+	for _, m := range all {
+		require.False(t, m.TryLock())
+		m.RUnlock()
+		m.Lock()
+	}
+	for _, m := range all {
+		m.Unlock()
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&m1)
+	s := a.Stats()
+	require.EqualValues(t, n, s.Objects)
+	require.EqualValues(t, n, s.SlotRecords)
+	require.EqualValues(t, n*(256+128), s.BytesUsed-before.BytesUsed)
+	chunks := before.FreeChunks - s.FreeChunks
+	const perChunk = 64<<10 + 1024*4 + 8 // with its block words and its word
+	t.Logf("%d RWMutexes: %d bytes of the arena each, %d bytes of the process's heap each",
+		n, chunks*perChunk/n, (m1.HeapAlloc-m0.HeapAlloc)/n)
+	require.Less(t, chunks*perChunk*(1_000_000/n), uint64(512<<20))
+	for _, m := range all[:100] {
+		off := m.Offset()
+		require.NoError(t, m.Close())
+		o, err := a.Object(off)
+		require.NoError(t, err)
+		require.NoError(t, a.DeleteObject(o))
+	}
+	s = a.Stats()
+	require.EqualValues(t, n-100, s.Objects)
+	require.EqualValues(t, n-100, s.SlotRecords)
+}
+
+// freeMemory is how many bytes a process could take, in its heap and in /dev/shm.
+func freeMemory(t *testing.T) uint64 {
+	var fs unix.Statfs_t
+	require.NoError(t, unix.Statfs(shm.Dir, &fs))
+	if fs.Bavail*uint64(fs.Bsize) < 1<<30 {
+		return 0
+	}
+	b, err := os.ReadFile("/proc/meminfo")
+	require.NoError(t, err)
+	for line := range strings.Lines(string(b)) {
+		if kib := uint64(0); strings.HasPrefix(line, "MemAvailable:") {
+			_, err := fmt.Sscanf(line, "MemAvailable: %d kB", &kib)
+			require.NoError(t, err)
+			return kib << 10
+		}
+	}
+	return 0
+}
+
+// An RWMutex has the same size whatever number of participants its arena can have, but for the open
+// bits of the arena: a bit for each slot.
+func TestRWMutexSize(t *testing.T) {
+	for slots, want := range map[int]uint64{1: 256, 8: 256, 256: 256, 511: 256, 512: 384, 2047: 512} {
+		a := newArena(t, &arena.Options{Size: 16 << 20, MaxParticipants: slots})
+		before := a.Stats().BytesUsed
+		m, err := prims.OpenRWMutex(a, "", nil)
+		require.NoError(t, err)
+		require.Equal(t, want+128, a.Stats().BytesUsed-before, "%d slots", slots)
+		require.EqualValues(t, 128, m.Object().Size, "%d slots", slots)
+	}
+	a := newArena(t, &arena.Options{Size: 16 << 20, Counted: true})
+	m, err := prims.OpenRWMutex(a, "", nil)
+	require.NoError(t, err)
+	require.EqualValues(t, 192, m.Object().Size, "the counters follow")
+	m.Lock()
+	m.Unlock()
+	require.EqualValues(t, 1, (*arenakernel.Arena)(a).Inspect(m.Object()).Counts.Acquired)
+}
+
+// Without room for the reader word of this process, the open fails, and leaves nothing. RLock never
+// fails for want of memory.
+func TestRWMutexWithoutRoom(t *testing.T) {
+	a := newArena(t, &arena.Options{Size: 1 << 20, MaxParticipants: 4})
+	named, err := prims.OpenRWMutex(a, "named", nil)
+	require.NoError(t, err)
+	require.NoError(t, named.Close())
+	var blocks []arena.Offset
+	for {
+		off, err := a.Alloc(128, 0)
+		if err != nil {
+			break
+		}
+		blocks = append(blocks, off)
+	}
+	for {
+		off, err := a.Alloc(256, 0)
+		if err != nil {
+			break
+		}
+		blocks = append(blocks, off)
+	}
+	a.Free(blocks[len(blocks)-1]) // room for an RWMutex
+	before := a.Stats()
+	_, err = prims.OpenRWMutex(a, "", nil)
+	require.ErrorIs(t, err, shmsync.ErrNoSpace)
+	require.Equal(t, before, a.Stats(), "the anonymous object is deleted")
+	named, err = prims.OpenRWMutex(a, "named", nil)
+	require.NoError(t, err, "the slot has its record")
+	named.RLock()
+	named.RUnlock()
+}
