@@ -114,6 +114,7 @@ func openWaitable[S, E any](a *arenakernel.Arena, name string, initial S, rules 
 	shape := waitableShapeOf(sizeOf[S](), count)
 	o, _, err := a.OpenObject(arenakernel.ObjectSpec{
 		Existing: attach, Kind: waitableKind, Version: waitableVersion, Name: name, Size: shape.size, Layout: layout, AnySize: opt.Holds == 0,
+		Type: waitableType[S, E](),
 		Init: func(body []byte) {
 			w := waitableBody(body)
 			w.mon.spin.Store(spinField(opt.Spin))
@@ -137,9 +138,9 @@ func WaitableAt[S, E any](a *arena.Arena, off arena.Offset, rules Rules[S, E]) (
 	if err != nil {
 		return nil, err
 	}
-	if o.Layout != waitableLayout[S, E]() {
+	if what := k.TypeDiffers(o, waitableLayout[S, E](), waitableType[S, E]()); what != "" {
 		k.CloseObject(o)
-		return nil, &shmsync.Error{Op: "waitable.open", Object: objectName(o), Err: shmsync.ErrIncompatible, Detail: "it has another state or other waits"}
+		return nil, &shmsync.Error{Op: "waitable.open", Object: objectName(o), Err: shmsync.ErrIncompatible, Detail: "it has another state S or other waits E: " + what}
 	}
 	return newWaitable(k, o, rules)
 }
@@ -157,6 +158,14 @@ func waitableLayout[S, E any]() uint64 {
 		panic("shmsync: Waitable: " + err.Error())
 	}
 	return layout
+}
+
+// waitableType describes S and E together, as waitableLayout has them.
+func waitableType[S, E any]() string {
+	return arenakernel.TypeTextOf[struct {
+		S S
+		E E
+	}]()
 }
 
 func newWaitable[S, E any](a *arenakernel.Arena, o arenakernel.Object, rules Rules[S, E]) (*Waitable[S, E], error) {

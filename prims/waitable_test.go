@@ -373,6 +373,12 @@ func TestWaitableOpen(t *testing.T) {
 	at, err := prims.WaitableAt(a, x.Offset(), rules)
 	require.NoError(t, err)
 	require.Equal(t, x.Offset(), at.Offset())
+	other := prims.Rules[[3]uint64, int16]{Claim: func(*[3]uint64, int16) bool { return true }}
+	_, err = prims.WaitableAt(a, x.Offset(), other)
+	require.ErrorIs(t, err, shmsync.ErrIncompatible)
+	require.ErrorContains(t, err, "field E is uint8 at 24 in the arena, and int16 at 24 in this program")
+	_, err = prims.OpenWaitable(a, "x", [3]uint64{}, other, nil)
+	require.ErrorContains(t, err, "field E is uint8 at 24 in the arena, and int16 at 24 in this program")
 }
 
 // One claim more than there is room for is refused, and changes nothing.

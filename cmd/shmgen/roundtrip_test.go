@@ -5,6 +5,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -195,6 +196,7 @@ func TestWithC(t *testing.T) {
 	path := buildPeer(t)
 	t.Run("round trip", func(t *testing.T) { testRoundTrip(t, path) })
 	t.Run("disagreement", func(t *testing.T) { testDisagreementNamesTheField(t, path) })
+	t.Run("damage", func(t *testing.T) { testDamagedDescription(t, path) })
 	t.Run("differences", func(t *testing.T) { testDifferencesInC(t, path) })
 }
 
@@ -376,6 +378,36 @@ func testDisagreementNamesTheField(t *testing.T, path string) {
 	require.ErrorContains(t, err, "field Key is uint64 at 0 in the arena, and uint32 at 0 in this program, and 3 more fields differ")
 	_, err = arena.Value[moved](a, "ours")
 	require.ErrorContains(t, err, "field Where.Y is int16 at 10 in the arena, and int16 at 8 in this program, and 1 more field differs")
+}
+
+// A C program ignores a description that a peer has damaged, and a length that does not fit is damage.
+func testDamagedDescription(t *testing.T, path string) {
+	name, a := newArena(t)
+	_, err := arena.Value[every.Small](a, "good")
+	require.NoError(t, err)
+	_, err = arena.Value[changed](a, "v")
+	require.NoError(t, err)
+	c := startPeer(t, path, name)
+	c.ok(t, "small good")
+	f, err := os.OpenFile(name, os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer f.Close()
+	const lengthAt = 44 // of the object header, see docs/abi.md
+	for o := range a.Objects() {
+		for _, n := range []uint32{0, 1, 40, 4095} {
+			_, err = f.WriteAt(binary.LittleEndian.AppendUint32(nil, n), int64(o.Offset)+lengthAt)
+			require.NoError(t, err)
+			answer := c.ask(t, "small %s", o.Name)
+			switch {
+			case n == 4095:
+				require.Contains(t, answer, "length of the description of its type")
+			case o.Name == "good":
+				require.Equal(t, "ok", answer)
+			default:
+				require.Contains(t, answer, "fingerprint")
+			}
+		}
+	}
 }
 
 // C and Go find the same differences, and take no bytes for a description that they are not.
