@@ -7,9 +7,11 @@ import (
 	"cmp"
 	"fmt"
 	"os"
+	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/shmsync/shmsync/internal/diagnose"
@@ -20,6 +22,8 @@ type topCmd struct {
 	Arena    string        `arg:"" help:"Name, path or dump."`
 	Interval time.Duration `short:"d" default:"1s" help:"Between two looks."`
 	Count    int           `short:"n" help:"End after so many looks; 0: at q, or when interrupted."`
+	Sort     string        `enum:"contention,waits,longest,holds,acquired,name" default:"contention" help:"What the objects are sorted by, one of ${enum}; the key s changes it."`
+	Filter   string        `placeholder:"TEXT" help:"Only objects with this text in their name or type; the key / changes it."`
 }
 
 // The terminal sequences that top uses.
@@ -41,53 +45,51 @@ func (c *topCmd) Run(s *session) error {
 	interval := max(c.Interval, 50*time.Millisecond)
 	file, _ := s.stdout.(*os.File)
 	live := file != nil && term.IsTerminal(int(file.Fd())) && !s.json
-	var quit <-chan struct{}
+	state := &topState{sort: c.Sort, filter: c.Filter}
+	var keys <-chan byte
+	resized := make(chan os.Signal, 1)
 	if live {
 		fmt.Fprint(s.stdout, screenAlternate)
 		defer fmt.Fprint(s.stdout, screenNormal)
 		var restore func()
-		quit, restore = quitKeys(os.Stdin)
+		keys, restore = pressedKeys(os.Stdin)
 		defer restore()
+		signal.Notify(resized, syscall.SIGWINCH)
+		defer signal.Stop(resized)
 	}
 	snap := src.look()
 	var before *snapshot
 	for looks := 1; ; looks++ {
-		if err := c.draw(s, snap, before, interval, file, live); err != nil {
+		if err := c.draw(s, state, snap, before, file, live); err != nil {
 			return err
 		}
 		if c.Count > 0 && looks >= c.Count {
 			return nil
 		}
-		select {
-		case <-s.ctx.Done():
-			return nil
-		case <-quit:
-			return nil
-		case <-time.After(interval):
+		for end := time.After(interval); ; {
+			select {
+			case <-s.ctx.Done():
+				return nil
+			case key := <-keys:
+				if state.press(key) {
+					return nil
+				}
+			case <-resized:
+			case <-end:
+				end = nil
+			}
+			if end == nil && !state.paused {
+				break
+			}
+			if err := c.draw(s, state, snap, before, file, live); err != nil {
+				return err
+			}
 		}
 		before = snap
 		if snap, err = src.again(); err != nil {
 			return err
 		}
 	}
-}
-
-// quitKeys watches a terminal for q and ^C. If in is no terminal, there are no keys.
-func quitKeys(in *os.File) (quit <-chan struct{}, restore func()) {
-	before, err := term.MakeRaw(int(in.Fd()))
-	if err != nil {
-		return nil, func() {}
-	}
-	pressed := make(chan struct{})
-	go func() {
-		defer close(pressed)
-		for key := make([]byte, 1); key[0] != 'q' && key[0] != 'Q' && key[0] != 3; {
-			if _, err := in.Read(key); err != nil {
-				return
-			}
-		}
-	}()
-	return pressed, func() { term.Restore(int(in.Fd()), before) }
 }
 
 // fit makes lines of a screen's width. It wraps the lines above the first empty one, which are
@@ -105,14 +107,17 @@ func fit(text string, width, height int) (lines []string) {
 	return lines[:min(len(lines), max(height-1, 1))]
 }
 
-func (c *topCmd) draw(s *session, snap, before *snapshot, interval time.Duration, file *os.File, live bool) error {
+func (c *topCmd) draw(s *session, state *topState, snap, before *snapshot, file *os.File, live bool) error {
 	if s.json {
 		d := s.begin("top")
 		d.Arena, d.Participants, d.Objects, d.Holds, d.Waits, d.Findings = &snap.Info, snap.Participants, snap.Objects, snap.Holds, snap.Waits, snap.Findings()
 		return writeJSON(s.stdout, d)
 	}
 	var b bytes.Buffer
-	topText(&b, snap, before, s.now())
+	if live {
+		fmt.Fprintln(&b, state.status())
+	}
+	topText(&b, state, snap, before, s.now())
 	if !live {
 		_, err := s.stdout.Write(append(b.Bytes(), '\n'))
 		return err
@@ -124,6 +129,9 @@ func (c *topCmd) draw(s *session, snap, before *snapshot, interval time.Duration
 	var out strings.Builder
 	out.WriteString(screenHome)
 	for _, l := range fit(b.String(), width, height) {
+		if colours() {
+			l = paint(l)
+		}
 		out.WriteString(l + lineClear + "\r\n")
 	}
 	out.WriteString(screenClearRest)
@@ -164,7 +172,7 @@ func (r rates) text(v float64) string {
 	return fmt.Sprintf("%.0f", v)
 }
 
-func topText(b *bytes.Buffer, snap, before *snapshot, now time.Time) {
+func topText(b *bytes.Buffer, state *topState, snap, before *snapshot, now time.Time) {
 	f := snap.Findings()
 	lives := map[string]int{}
 	for _, p := range snap.Participants {
@@ -185,14 +193,13 @@ func topText(b *bytes.Buffer, snap, before *snapshot, now time.Time) {
 	order := make([]int, 0, len(snap.Objects))
 	rate := make([]rates, len(snap.Objects))
 	for i := range snap.Objects {
-		if t := snap.Objects[i].Type; t != "Value" && t != "Block" {
+		if state.shows(&snap.Objects[i]) {
 			rate[i] = ratesOf(&snap.Objects[i], snap, before)
 			order = append(order, i)
 		}
 	}
 	slices.SortStableFunc(order, func(x, y int) int {
-		return cmp.Or(cmp.Compare(rate[y].contended, rate[x].contended), cmp.Compare(len(snap.Objects[y].Waits), len(snap.Objects[x].Waits)),
-			cmp.Compare(rate[y].acquired, rate[x].acquired), cmp.Compare(len(snap.Objects[y].Holds), len(snap.Objects[x].Holds)))
+		return state.compare(snap, &snap.Objects[x], &snap.Objects[y], rate[x], rate[y])
 	})
 	columns := []string{"OBJECT", "TYPE", "WAITS", "LONGEST", "HELD BY", "FOR"}
 	if snap.Info.Counted {
