@@ -6,5 +6,5 @@
 // The header declares the struct, asserts its size and the offsets of its fields, and has the
 // description of the type, which an object in the arena keeps. It has functions that open a Value, a
 // Synchronized and a Queue of the type, and that look at blocks of the arena as values of the type.
-// Docs/types.md is the reference.
+// The page docs/types.md has the rules.
 package main
