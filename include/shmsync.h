@@ -7075,10 +7075,15 @@ SHMI_FN int shmi_survey_dead(shmsync_arena *a, uint32_t i, uint32_t w)
  * byte locks, whether all its alive words are marked, which is less. */
 SHMI_FN int shmi_ended(shmsync_arena *a, uint32_t i)
 {
+    uint32_t caps;
     if (shmi_byte_free(a, i))
         return 1;
-    if (a->lock_fd >= 0 && (shmi_slot_caps(a, i) & SHMI_capOFD) != 0)
+    caps = shmi_slot_caps(a, i);
+    if (a->lock_fd >= 0 && (caps & SHMI_capOFD) != 0)
         return 0;
+    /* A joiner without a byte lock that died before it was live: the kernel will never mark its alive words. */
+    if ((caps & (SHMI_capOFD | SHMI_capRobust)) == 0 && shmi_slot_phase(shmi_slot_state(a, i)) == SHMI_phaseDead)
+        return 1;
     return shmi_marked_by_kernel(a, i, 1);
 }
 

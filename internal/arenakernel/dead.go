@@ -145,8 +145,14 @@ func (a *Arena) ended(i int) bool {
 	if a.byteFree(i) {
 		return true
 	}
-	if a.lock != nil && a.slotCaps(i)&capOFD != 0 {
+	caps := a.slotCaps(i)
+	if a.lock != nil && caps&capOFD != 0 {
 		return false
+	}
+	// A joiner without a byte lock that died before it was live has made no system call that writes to the arena, and
+	// its ID is in no alive word. The kernel will never mark these words.
+	if caps&(capOFD|capRobust) == 0 && a.slotState(i).phase() == phaseDead {
+		return true
 	}
 	for k := range aliveWords {
 		if a.u32(a.aliveWord(i, k)).Load()&shmsync.RobustOwnerDied == 0 {

@@ -410,6 +410,22 @@ func TestJoinerWithoutByteIsGivenUp(t *testing.T) {
 	require.False(t, a.casSlot(3, joining, joining.with(phaseLive)))
 }
 
+// The kernel never marks the alive words of a joiner without a byte lock that died before it was live. The death is
+// over all the same: otherwise the slot would stay dead, and each process that waits for the dead would wait for ever.
+func TestDeathOfAJoinerWithoutByteIsOver(t *testing.T) {
+	ta := newTestArena(t, 4)
+	ta.join(t, "before").close(t)
+	p := ta.peek(t)
+	require.Nil(t, p.lock)
+	p.u32(p.slot(3) + slotState).Store(uint32(makeSlotWord(phaseDead, 5)))
+	for k := range aliveWords {
+		p.u32(p.aliveWord(3, k)).Store(4711) // as an earlier participant has left them
+	}
+	require.True(t, p.ended(3))
+	p.u32(p.slot(3) + slotCaps).Store(capRobust)
+	require.False(t, p.ended(3), "the kernel marks a participant that was live")
+}
+
 // A late reaper may clear the capabilities of the slot's next participant, which has not become
 // live. The slot is not lost if that participant dies.
 func TestLateReaperLosesNoSlot(t *testing.T) {
