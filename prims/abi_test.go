@@ -45,20 +45,21 @@ var abiStructs = map[string]reflect.Type{
 	"Waitable":             reflect.TypeFor[waitableWords](),
 	"Hold of a waitable":   reflect.TypeFor[waitableHold](),
 
-	"Sequencer": reflect.TypeFor[sequenceWords](),
-	"Event":     reflect.TypeFor[eventWords](),
-	"FairMutex": reflect.TypeFor[fairMutexWords](),
-	"MultiLock": reflect.TypeFor[multiLockHead](),
-	"Cond":      reflect.TypeFor[condWords](),
-	"Future":    reflect.TypeFor[futureWords](),
-	"Queue":     reflect.TypeFor[queueWords](),
+	"Sequencer":       reflect.TypeFor[sequenceWords](),
+	"Event":           reflect.TypeFor[eventWords](),
+	"FairMutex":       reflect.TypeFor[fairMutexWords](),
+	"MultiLock":       reflect.TypeFor[multiLockHead](),
+	"Cond":            reflect.TypeFor[condWords](),
+	"Future":          reflect.TypeFor[futureWords](),
+	"Queue":           reflect.TypeFor[queueWords](),
+	"Side of a queue": reflect.TypeFor[queueSideWords](),
 
 	"Synchronized": reflect.TypeFor[synchronizedWords](),
 }
 
 // abiParts are the sections of abiStructs that are parts of objects.
 var abiParts = []string{
-	"Local lock", "Slot record of an RWMutex", "Monitor", "Redo entry", "List of waits", "Share of a semaphore", "Hold of a waitable", "Counters", "Undo log",
+	"Local lock", "Slot record of an RWMutex", "Side of a queue", "Monitor", "Redo entry", "List of waits", "Share of a semaphore", "Hold of a waitable", "Counters", "Undo log",
 }
 
 // abiKinds are the kinds of the objects.

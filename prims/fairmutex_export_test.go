@@ -146,8 +146,8 @@ func ParkedNodes(a *arena.Arena, o arena.Offset) (n int) {
 		}
 	})
 	for _, w := range (*arenakernel.Arena)(a).WaitsOf(arenakernel.Object{Offset: o}) {
-		if w.Want == nil && w.How == arenakernel.WaitParked && w.At == counterPollerOff {
-			n += int(w.Count) // of a WaitGroup or a Latch
+		if w.Want == nil && w.How == arenakernel.WaitParked && (w.At == counterPollerOff || w.At == queueItemsOff+queuePollerOff) {
+			n += int(w.Count) // of a WaitGroup or a Latch, or for an item of a Queue
 		}
 	}
 	return n

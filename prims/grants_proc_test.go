@@ -5,7 +5,6 @@ package prims_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -56,42 +55,6 @@ var grantedKinds = map[string]func(a *arena.Arena) (granted, error){
 		return granted{
 			x.Offset(), nil, func(ctx context.Context) error { return x.WaitContext(ctx, struct{}{}) },
 			func(*testing.T) error { x.Update(func(set *bool) { *set = true }); return nil }, nil,
-		}, err
-	},
-	"item of a queue": func(a *arena.Arena) (granted, error) {
-		q, err := prims.OpenQueue[int](a, "x", 2, nil)
-		return granted{q.Offset(), nil, func(ctx context.Context) error {
-			v, err := q.GetContext(ctx)
-			if err == nil && v != 7 {
-				err = fmt.Errorf("got %d", v)
-			}
-			return err
-		}, func(*testing.T) error { return q.Put(7) }, nil}, err
-	},
-	"lease of a queue": func(a *arena.Arena) (granted, error) {
-		q, err := prims.OpenQueue[int](a, "x", 2, nil)
-		return granted{q.Offset(), nil, func(ctx context.Context) error {
-			l, err := q.LeaseContext(ctx)
-			if err == nil {
-				l.Ack()
-			}
-			return err
-		}, func(*testing.T) error { return q.Put(7) }, nil}, err
-	},
-	"room in a queue": func(a *arena.Arena) (granted, error) {
-		q, err := prims.OpenQueue[int](a, "x", 1, nil)
-		return granted{
-			q.Offset(), func(*testing.T) error { return q.Put(7) },
-			func(ctx context.Context) error { return q.PutContext(ctx, 8) },
-			func(*testing.T) error { _, err := q.Get(); return err },
-			func(ctx context.Context) error {
-				if q.Len() > 0 { // the item of the dead process may be there, whole
-					if v, err := q.Get(); err != nil || v != 8 {
-						return fmt.Errorf("got %d, %w", v, err)
-					}
-				}
-				return q.PutContext(ctx, 9)
-			},
 		}, err
 	},
 }

@@ -66,6 +66,7 @@ var waitlessKinds = map[string]bool{
 	"mutex": true, "checked mutex": true, "cohort mutex": true, "spin lock": true, "signal waker": true,
 	"rwmutex, written": true, "rwmutex, read": true, "reader/writer spin lock, written": true, "reader/writer spin lock, read": true,
 	"futex": true, "futex, with others": true, "synchronized": true, "waitgroup": true, "latch": true, "once": true,
+	"queue, empty": true, "queue, full": true, "queue, leased": true,
 }
 
 // A Close that comes while a call queues its wait returns only when the call has left: until then

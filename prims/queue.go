@@ -8,17 +8,20 @@ import (
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
+var _ = crashpoint.Register("queue.shutdown.marked")
+
 // Queue is a bounded queue of values between processes: any number of goroutines of any number of
-// processes put items in and get them out. A T has no pointers. Items are copied while the queue
-// is locked, so a T should be small. Put large data elsewhere in the arena, and pass its offset
-// through the queue.
+// processes put items in and get them out. A T has no pointers. Items are copied, so a T should be
+// small. Put large data elsewhere in the arena, and pass its offset through the queue.
 //
-// Items come out in the order in which they went in. Waiters for an item or for room are served
-// in the order in which they came, and no call barges in. When there is room, the item of a
-// waiting Put takes its place in the queue even if the process of the Put is not running just
-// then. So a process that is stopped, or slow to wake, delays no other.
+// Items come out in the order in which they went in. Calls that wait for an item or for room are
+// woken about in the order in which they came, but nothing is set aside for them: a call that
+// arrives meanwhile may go first, and the waiter waits on. No lock is involved. A process that is
+// stopped at any point keeps at most the item, or the room for one item, that its own call is
+// about to move, and what it has on lease; all others go on.
 //
 // An item that Get returned belongs to the caller, and is lost if its process dies: at most one
 // Get returns it. With Lease the queue keeps the item until it is acknowledged. If the process
@@ -33,8 +36,10 @@ import (
 // synchronizes before the return of the Get or Lease of that item, and the n'th Get or
 // Ack synchronizes before the return of the n+C'th Put, where C is the capacity.
 //
-// Get and Put are those of a monitor after Hoare. Leases are those of message queues such as SQS
-// and beanstalkd, but end with the death of the process instead of a time limit.
+// The ring is one of cells with laps, as in SCQ (Nikolaev, 2019), but each step is a
+// compare-and-swap that names its participant, so that a death can be repaired. Leases are those of
+// message queues such as SQS and beanstalkd, but end with the death of the process instead of a time
+// limit.
 type Queue[T any] struct{ core *queueCore }
 
 // QueueOptions says how a Queue is created. A nil *QueueOptions means the zero value.
@@ -50,7 +55,7 @@ const QueueItemMost = 64 << 10
 var queueKind = arenakernel.KindOf("QUEU")
 
 const (
-	queueVersion      = 1
+	queueVersion      = 2
 	queueCapacityMost = 1 << 30
 )
 
@@ -80,7 +85,7 @@ func openQueue[T any](a *arenakernel.Arena, name string, capacity int, opts *Que
 	places := uint32(capacity)
 	o, created, err := a.OpenObject(arenakernel.ObjectSpec{
 		Existing: attach, Kind: queueKind, Version: queueVersion, Name: name, Layout: layout, Type: arenakernel.TypeTextOf[T](),
-		Size: queueHeadBytes + uint64(places)*queueStride(item), AnySize: true,
+		Size: queueBytes(uint64(places), item), AnySize: true,
 		Init: func(body []byte) { initQueue(body, places, item, spinField(opt.Spin)) },
 	})
 	if err != nil {
@@ -128,7 +133,7 @@ func newQueue[T any](a *arenakernel.Arena, o arenakernel.Object) (*Queue[T], err
 	x, err := share(a, o, func() (*queueCore, error) {
 		x, err := buildQueue(a, o, false)
 		if err == nil && x.item != uint64(sizeOf[T]()) {
-			err = x.corrupt("queue.open", fmt.Sprintf("size of its items, %d", x.item))
+			err = x.fail("queue.open", shmsync.ErrCorrupt, fmt.Sprintf("it has an impossible size of its items, %d", x.item))
 		}
 		return x, err
 	})
@@ -139,119 +144,126 @@ func newQueue[T any](a *arenakernel.Arena, o arenakernel.Object) (*Queue[T], err
 }
 
 // Put puts v into q, and waits until there is room. An error means that v is not in q: it Is
-// ErrCanceled after Shutdown, or ErrNoSpace, ErrCorrupt or ErrClosed.
+// ErrCanceled after Shutdown, or ErrCorrupt or ErrClosed.
 func (q *Queue[T]) Put(v T) error { return q.PutContext(context.Background(), v) }
 
 // PutContext is Put until ctx ends; then the error is ctx.Err(). If there is room it ignores ctx.
 func (q *Queue[T]) PutContext(ctx context.Context, v T) error {
 	x := q.core
-	if err := x.mon.enter(ctx); err != nil {
-		return err
-	}
-	if i, s := x.room(); s != nil {
-		*queueItem[T](s) = v
-		x.add(i, s)
-		x.leave(&x.getters)
+	if x.open() && q.tryPut(v) == queuePutDone {
+		x.counts.took()
+		x.tell(&x.items, 1)
 		return nil
 	}
 	return q.putSlow(ctx, v)
 }
 
-// putSlow is the rest of PutContext. The queue lock is held.
+// tryPut puts v into q, if there is room. The caller wakes a waiter.
+func (q *Queue[T]) tryPut(v T) queuePutResult {
+	x := q.core
+	c, ok := x.claim()
+	if !ok {
+		return queuePutCorrupt
+	}
+	if c.s == nil {
+		return queuePutNoRoom
+	}
+	*queueItem[T](c.s) = v
+	return x.publish(c)
+}
+
+// putSlow is the rest of PutContext.
 func (q *Queue[T]) putSlow(ctx context.Context, v T) error {
-	return q.core.waitRoom(ctx, func(s *queueSlot, block []byte) {
-		if s != nil {
-			*queueItem[T](s) = v
-		} else {
-			*queueStaged[T](block) = v
+	x := q.core
+	return x.await(ctx, &x.room, "queue.put", func() (bool, error) {
+		if x.stopped() {
+			return false, x.canceled("queue.put")
 		}
+		switch q.tryPut(v) {
+		case queuePutNoRoom:
+			return false, nil
+		case queuePutStopped:
+			return false, x.canceled("queue.put")
+		case queuePutCorrupt:
+			return false, x.corrupt("queue.put")
+		}
+		x.counts.took()
+		x.tell(&x.items, 1)
+		return true, nil
 	})
 }
 
-// TryPut puts v into q if that is possible without waiting, and reports whether it did. It
-// fails after Shutdown, while other goroutines wait for room, and while a process that is
-// stopped, or preempted, is in the middle of a call.
+// TryPut puts v into q if there is room, and reports whether it did. It fails after Shutdown. Room
+// that a call which has not returned is about to fill, or about to leave, may count as filled.
 func (q *Queue[T]) TryPut(v T) bool {
-	q.core.mon.opening.use()
 	x := q.core
-	if !x.tryEnter(&x.putters) {
+	x.opening.use()
+	if !x.open() || q.tryPut(v) != queuePutDone {
 		return false
 	}
-	i, s := x.room()
-	if s == nil {
-		x.mon.leave(nil)
-		return false
-	}
-	*queueItem[T](s) = v
-	x.add(i, s)
-	x.leave(&x.getters)
+	x.counts.took()
+	x.tell(&x.items, 1)
 	return true
 }
 
 // Get takes the first item out of q, and waits until there is one. An error means that it took
-// none: it Is ErrCanceled once q was shut down and has no item, or ErrNoSpace, ErrCorrupt or
-// ErrClosed.
+// none: it Is ErrCanceled once q was shut down and has no item, or ErrCorrupt or ErrClosed.
 func (q *Queue[T]) Get() (T, error) { return q.GetContext(context.Background()) }
 
 // GetContext is Get until ctx ends; then the error is ctx.Err(). If there is an item it ignores
 // ctx.
 func (q *Queue[T]) GetContext(ctx context.Context) (v T, err error) {
 	x := q.core
-	if err := x.mon.enter(ctx); err != nil {
-		return v, err
+	if !x.shut.Load() {
+		if t, ok := x.take(queueTaken); ok && t.s != nil {
+			v = *queueItem[T](t.s)
+			if x.drop(t) {
+				x.counts.took()
+				x.tell(&x.room, 1)
+				return v, nil
+			}
+		}
 	}
-	i, s := x.ready()
-	if s == nil {
-		return q.getSlow(ctx)
-	}
-	v = *queueItem[T](s)
-	x.drop(i, s, true)
-	x.leave(&x.putters)
-	return v, nil
+	return q.getSlow(ctx)
 }
 
-// getSlow is the rest of GetContext. The queue lock is held.
+// getSlow is the rest of GetContext.
 func (q *Queue[T]) getSlow(ctx context.Context) (v T, err error) {
 	x := q.core
-	if err := x.begin(); err != nil {
-		return v, err
-	}
-	defer x.finish()
-	i, s, err := x.waitItem(ctx, queueGet)
-	if err != nil {
-		return v, err
-	}
-	v = *queueItem[T](s)
-	x.drop(i, s, false)
-	x.leave(&x.putters)
-	return v, nil
+	err = x.awaitItem(ctx, queueTaken, func(t queueItemTaken) bool {
+		got := *queueItem[T](t.s)
+		if !x.drop(t) {
+			return false
+		}
+		v = got
+		x.tell(&x.room, 1)
+		return true
+	})
+	return v, err
 }
 
-// TryGet takes the first item out of q if there is one and no goroutine waits for it, and
-// reports whether it did. It also fails while a process that is stopped, or preempted, is in
-// the middle of a call.
+// TryGet takes the first item out of q if there is one, and reports whether it did.
 func (q *Queue[T]) TryGet() (v T, ok bool) {
-	q.core.mon.opening.use()
 	x := q.core
-	if !x.tryEnter(&x.getters) {
+	x.opening.use()
+	t, ok := x.take(queueTaken)
+	if !ok || t.s == nil {
 		return v, false
 	}
-	i, s := x.ready()
-	if s == nil {
-		x.mon.leave(nil)
+	got := *queueItem[T](t.s)
+	if !x.drop(t) {
 		return v, false
 	}
-	v = *queueItem[T](s)
-	x.drop(i, s, true)
-	x.leave(&x.putters)
-	return v, true
+	x.counts.took()
+	x.tell(&x.room, 1)
+	return got, true
 }
 
 // Len is the number of items in q, not counting those on lease. The number may be out of date
 // when Len returns.
 func (q *Queue[T]) Len() int {
-	q.core.mon.opening.use()
-	return int(queuePair(q.core.words.free.Load()).high())
+	q.core.opening.use()
+	return q.core.length()
 }
 
 // Cap is the number of items that q has room for, including those on lease.
@@ -264,17 +276,18 @@ func (q *Queue[T]) Cap() int { return int(q.core.capacity) }
 // Leases stay, and are acknowledged as before. An item that comes back from a lease is in q for
 // the next Get, even after a Get has failed.
 //
-// Like other methods that return no error, it panics with an *Error that Is ErrCorrupt or
-// ErrClosed if it cannot be done.
+// Shutdown panics with an *Error that Is ErrClosed if the handle is closed.
 func (q *Queue[T]) Shutdown() {
 	x := q.core
-	if err := x.mon.enter(nil); err != nil {
-		panic(err)
+	if !x.items.queue.Enter() {
+		panic(x.closed("queue.shutdown"))
 	}
-	b := takeWakes()
-	x.words.stopped.Store(1)
-	x.resolve(b)
-	x.mon.leave(b)
+	defer x.items.queue.Exit()
+	// sync(queue.shutdown): release
+	x.words.flags.Or(queueStoppedFlag)
+	crashpoint.Hit("queue.shutdown.marked")
+	x.items.wake.WakeAll()
+	x.room.wake.WakeAll()
 }
 
 // Offset is the place of the Queue in its arena, for QueueAt in another process.
@@ -284,27 +297,27 @@ func (q *Queue[T]) Offset() arena.Offset { return q.core.object.Offset }
 // error that Is ErrClosed. This process keeps its leases. A second Close is an error that Is
 // ErrClosed.
 func (q *Queue[T]) Close() error {
-	return q.core.mon.opening.close("queue.close")
+	return q.core.opening.close("queue.close")
 }
 
 // QueueState is the result of State.
 type QueueState struct {
 	Capacity int  // how many items fit
 	Queued   int  // items in the queue
-	Out      int  // items on lease, or on their way to a Get that waited
-	Getting  bool // there are waiters for an item
-	Putting  bool // there are waiters for room
+	Out      int  // items on lease, or in a Get that has not returned
+	Getting  bool // a call has waited for an item; it may have given up
+	Putting  bool // a call has waited for room; it may have given up
 	Shutdown bool
 }
 
 // State reads q without locking it. The answer may be out of date when it returns, and its parts
 // may be from different moments.
 func (q *Queue[T]) State() QueueState {
-	q.core.mon.opening.use()
+	q.core.opening.use()
 	x := q.core
 	return QueueState{
-		Capacity: q.Cap(), Queued: q.Len(), Out: int(uint32(x.words.out.Load())),
-		Getting: !x.getters.empty(), Putting: !x.putters.empty(), Shutdown: x.words.stopped.Load() != 0,
+		Capacity: q.Cap(), Queued: q.Len(), Out: x.out(),
+		Getting: x.items.wake.Announced(), Putting: x.room.wake.Announced(), Shutdown: x.stopped(),
 	}
 }
 

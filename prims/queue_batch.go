@@ -4,7 +4,7 @@ import "context"
 
 // PutBatch puts the items of vs into q in their order, as many at a time as there is room for,
 // and waits for more room. n is how many it has put into q. It is less than len(vs) only with an
-// error, which is one of Put. Items of other processes may come between two parts of a batch.
+// error, which is one of Put. Items of other processes may come between those of a batch.
 func (q *Queue[T]) PutBatch(vs []T) (n int, err error) {
 	return q.PutBatchContext(context.Background(), vs)
 }
@@ -13,20 +13,13 @@ func (q *Queue[T]) PutBatch(vs []T) (n int, err error) {
 func (q *Queue[T]) PutBatchContext(ctx context.Context, vs []T) (n int, err error) {
 	x := q.core
 	for n < len(vs) {
-		if err := x.mon.enter(ctx); err != nil {
-			return n, err
-		}
 		before := n
-		for ; n < len(vs); n++ {
-			i, s := x.room()
-			if s == nil {
-				break
-			}
-			*queueItem[T](s) = vs[n]
-			x.add(i, s)
+		for n < len(vs) && x.open() && q.tryPut(vs[n]) == queuePutDone {
+			n++
+			x.counts.took()
 		}
 		if n > before {
-			x.leave(&x.getters)
+			x.tell(&x.items, n-before)
 			continue
 		}
 		if err := q.putSlow(ctx, vs[n]); err != nil {
@@ -49,30 +42,30 @@ func (q *Queue[T]) GetBatchContext(ctx context.Context, into []T) (n int, err er
 	if len(into) == 0 {
 		return 0, nil
 	}
-	x := q.core
-	if err := x.mon.enter(ctx); err != nil {
+	if n = q.getMore(into); n > 0 {
+		return n, nil
+	}
+	if into[0], err = q.getSlow(ctx); err != nil {
 		return 0, err
 	}
-	i, s := x.ready()
-	inQueue := s != nil
-	if !inQueue {
-		if err := x.begin(); err != nil {
-			return 0, err
-		}
-		defer x.finish()
-		if i, s, err = x.waitItem(ctx, queueGet); err != nil {
-			return 0, err
-		}
-	}
-	for s != nil {
-		into[n] = *queueItem[T](s)
-		x.drop(i, s, inQueue)
-		if n++; n == len(into) {
+	return 1 + q.getMore(into[1:]), nil
+}
+
+// getMore takes the items that are there.
+func (q *Queue[T]) getMore(into []T) (n int) {
+	x := q.core
+	for n < len(into) && !x.shut.Load() {
+		t, ok := x.take(queueTaken)
+		if !ok || t.s == nil {
 			break
 		}
-		i, s = x.ready()
-		inQueue = true
+		into[n] = *queueItem[T](t.s)
+		if !x.drop(t) {
+			break
+		}
+		n++
+		x.counts.took()
 	}
-	x.leave(&x.putters)
-	return n, nil
+	x.tell(&x.room, n)
+	return n
 }

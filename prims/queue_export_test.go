@@ -7,60 +7,74 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// Waiting is how many wait for an item and for room; -1 when q cannot be locked.
+// Waiting is how many goroutines sleep until there is an item, and until there is room.
 func (q *Queue[T]) Waiting() (getters, putters int) {
-	x := q.core
-	if err := x.mon.enter(nil); err != nil {
-		return -1, -1
+	for _, w := range q.core.a.Inspect(q.core.object).Waits {
+		switch n := int(max(w.Count, 1)); w.For {
+		case "item":
+			getters += n
+		case "room":
+			putters += n
+		}
 	}
-	defer x.mon.leave(nil)
-	x.getters.each(func(wait) bool { getters++; return true })
-	x.putters.each(func(wait) bool { putters++; return true })
 	return getters, putters
 }
 
-// Consistent makes the index of q anew and reports whether it was right.
+// Consistent reports whether the ring and the slots fit each other, and no call is in the middle of its work.
 func (q *Queue[T]) Consistent() bool {
 	x := q.core
-	if err := x.mon.enter(nil); err != nil {
-		return false
-	}
-	defer x.mon.leave(nil)
-	list := func() (order, free []uint32) {
-		for i := queuePair(x.words.ends.Load()).low(); i != 0 && len(order) <= int(x.capacity); i = uint32(x.slot(i).next.Load()) {
-			order = append(order, i)
+	ok, items := true, 0
+	for i := uint32(1); i <= x.slots; i++ {
+		switch st := queueState(x.slot(i).state.Load()); st.kind() {
+		case queueFree:
+			ok = ok && st == 0
+		case queueFull:
+			ok = ok && x.published(i, st)
+			items++
+		case queueReturned:
+			items++
+		case queueLeased:
+			ok = ok && st.participant() != 0
+		default:
+			ok = false
 		}
-		for i := queuePair(x.words.free.Load()).low(); i != 0 && len(free) <= int(x.capacity); i = uint32(x.slot(i).next.Load()) {
-			free = append(free, i)
-		}
-		return order, free
+		ok = ok && (i <= x.used() || x.slot(i).state.Load() == 0)
 	}
-	order, free := list()
-	out, ends, n := x.words.out.Load(), x.words.ends.Load(), queuePair(x.words.free.Load()).high()
-	x.index()
-	again, freeAgain := list()
-	same := len(order) == len(again) && len(free) == len(freeAgain) && int(n) == len(order)
-	for i := range min(len(order), len(again)) {
-		same = same && order[i] == again[i]
-	}
-	return same && out == x.words.out.Load() && ends == x.words.ends.Load()
-}
-
-// Stages is how many blocks for waiting items this process keeps.
-func (q *Queue[T]) Stages() int {
-	q.core.staging.Lock()
-	defer q.core.staging.Unlock()
-	return len(q.core.stages)
+	return ok && items == x.length()
 }
 
 // StrangersLease is l as another participant would have it.
 func StrangersLease[T any](l Lease[T], n arena.ParticipantID) Lease[T] {
-	l.state = makeQueueState(queueLeased, n, l.state.times())
+	l.item.st = l.item.st.with(queueLeased, n)
 	return l
 }
 
 // Object is the object under q.
 func (q *Queue[T]) Object() arenakernel.Object { return q.core.object }
 
-// SetSlot overwrites the state word of the slot at position i.
+// SetSlot overwrites the state word of a slot.
 func (q *Queue[T]) SetSlot(i uint32, v uint64) { q.core.slot(i).state.Store(v) }
+
+// SetCell overwrites the cell of position p.
+func (q *Queue[T]) SetCell(p, v uint64) { q.core.cell(p).Store(v) }
+
+// SetHints overwrites the hints of the first item and of the first position that is not filled.
+func (q *Queue[T]) SetHints(head, tail uint64) {
+	q.core.words.head.Store(head)
+	q.core.words.tail.Store(tail)
+}
+
+// Hints are the words that SetHints overwrites.
+func (q *Queue[T]) Hints() (head, tail uint64) {
+	return q.core.words.head.Load(), q.core.words.tail.Load()
+}
+
+// Slots is the number of slots, and Cells that of cells.
+func (q *Queue[T]) Slots() int { return int(q.core.slots) }
+func (q *Queue[T]) Cells() int { return int(q.core.mask + 1) }
+
+// Look is what a periodic check of a process with waiters does.
+func (q *Queue[T]) Look() {
+	q.core.check(&q.core.items)
+	q.core.check(&q.core.room)
+}

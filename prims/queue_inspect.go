@@ -16,28 +16,45 @@ func inspectQueue(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspec
 	}
 	i := inspect(a, o)
 	var counts [queueKinds + 1]int
-	for p := uint32(1); p <= x.capacity; p++ {
-		st := queueState(x.slot(p).state.Load())
+	x.each(func(p uint32, s *queueSlot, st queueState) {
+		if st.kind() == queueFull && !x.published(p, st) {
+			st = st.with(queueClaimed, st.participant())
+		}
 		counts[min(st.kind(), queueKinds)]++
-		if st.out() && st.valid() && len(i.Holds) < inspectLeases {
-			key := x.slot(p).seq.Load()
-			h := arenakernel.Hold{Owner: st.participant(), Mode: arenakernel.HoldLease, Count: uint64(st.times()), Key: &key}
-			if st.kind() == queueGiven {
-				h.Note = "on its way to a waiting Get"
+		if st.kind() < queueKinds && st.participant() != 0 && st.kind() != queueFull && len(i.Holds) < inspectLeases {
+			h := arenakernel.Hold{Owner: st.participant(), Mode: arenakernel.HoldLease}
+			switch st.kind() {
+			case queueTaken:
+				h.Note = "in a Get"
+			case queueClaimed:
+				h.Note = "in a Put"
+			default:
+				h.Count = uint64(queueLeaseWord(s.lease.Load()).times())
+			}
+			if st.kind() != queueClaimed {
+				key := x.number(st)
+				h.Key = &key
 			}
 			i.hold(h)
 		}
+	})
+	i.State = fmt.Sprintf("%d of %d full, %d leased", counts[queueFull]+counts[queueReturned], x.capacity, counts[queueLeased])
+	if n := counts[queueTaken] + counts[queueClaimed]; n > 0 {
+		i.State += fmt.Sprintf(", %d in a call", n)
 	}
-	i.State = fmt.Sprintf("%d of %d full, %d leased", counts[queueFull], x.capacity, counts[queueLeased])
-	if counts[queueGiven] > 0 {
-		i.State += fmt.Sprintf(", %d on their way", counts[queueGiven])
-	}
-	if x.words.stopped.Load() != 0 {
+	if x.stopped() {
 		i.State += ", shut down"
 	}
-	i.monitor(&x.words.mon)
-	for class, what := range []string{queuePut: "room", queueGet: "item", queueLease: "lease"} {
-		i.waits(func(w *arenakernel.Wait) bool { return inQueue(w) && int(w.Class) == class }, what, nil)
+	i.Counts, i.Spin = x.counts.tell(), spinText(x.words.spin.Load())
+	for _, side := range []struct {
+		name, what string
+		at         arenakernel.Offset
+		words      *queueSideWords
+	}{{"items", "item", queueItemsOff, &x.words.items}, {"room", "room", queueRoomOff, &x.words.room}} {
+		if w := side.words.wake.Load(); w != 0 {
+			i.wakeWord(side.name, w)
+		}
+		i.waits(waitsOn(side.at, side.at+queuePollerOff), side.what, nil)
 	}
 	return i.Inspection
 }
@@ -49,7 +66,7 @@ func hideQueue(a *arenakernel.Arena, o arenakernel.Object, hide func(from arenak
 		hide(0, o.Size)
 		return
 	}
-	for p := uint64(0); p < uint64(x.capacity); p++ {
-		hide(arenakernel.Offset(queueHeadBytes+p*x.stride+queueSlotBytes), x.item)
+	for p := uint64(0); p < uint64(x.slots); p++ {
+		hide(arenakernel.Offset(x.first+p*x.stride+queueSlotBytes), x.item)
 	}
 }

@@ -3,6 +3,13 @@ package prims
 import (
 	"context"
 	"fmt"
+
+	"github.com/shmsync/shmsync/internal/crashpoint"
+)
+
+var (
+	_ = crashpoint.Register("queue.lease.noted")
+	_ = crashpoint.Register("queue.lease.ended")
 )
 
 // Lease is an item that this process has on lease from a Queue. Ack removes the item from
@@ -14,10 +21,9 @@ type Lease[T any] struct {
 	// Attempts is how often the item was leased before without an Ack.
 	Attempts int
 
-	core  *queueCore
-	at    uint32     // the slot's position
-	seq   uint64     // the item's number
-	state queueState // the state of the slot during this lease
+	core *queueCore
+	item queueItemTaken
+	word queueLeaseWord
 }
 
 // Lease takes the first item of q on lease, and waits until there is one. Errors are those
@@ -27,78 +33,80 @@ func (q *Queue[T]) Lease() (Lease[T], error) { return q.LeaseContext(context.Bac
 // LeaseContext is Lease until ctx ends; then the error is ctx.Err().
 func (q *Queue[T]) LeaseContext(ctx context.Context) (l Lease[T], err error) {
 	x := q.core
-	if err := x.mon.enter(ctx); err != nil {
-		return l, err
+	if !x.shut.Load() {
+		if t, ok := x.takeLease(); ok && t.s != nil {
+			x.counts.took()
+			return q.leased(t), nil
+		}
 	}
-	i, s := x.ready()
-	if s != nil {
-		x.take(i, s, queueLease)
-		return q.leased(i, s), nil
-	}
-	if err := x.begin(); err != nil {
-		return l, err
-	}
-	defer x.finish()
-	if i, s, err = x.waitItem(ctx, queueLease); err != nil {
-		return l, err
-	}
-	return q.leased(i, s), nil
+	err = x.awaitItem(ctx, queueLeased, func(t queueItemTaken) bool {
+		l = q.leased(t)
+		return true
+	})
+	return l, err
 }
 
-// TryLease takes the first item on lease if there is one and no goroutine waits for it, and
-// reports whether it did.
+// TryLease takes the first item on lease if there is one, and reports whether it did.
 func (q *Queue[T]) TryLease() (l Lease[T], ok bool) {
-	q.core.mon.opening.use()
 	x := q.core
-	if !x.tryEnter(&x.getters) {
+	x.opening.use()
+	t, ok := x.takeLease()
+	if !ok || t.s == nil {
 		return l, false
 	}
-	i, s := x.ready()
-	if s == nil {
-		x.mon.leave(nil)
-		return l, false
-	}
-	x.take(i, s, queueLease)
-	return q.leased(i, s), true
+	x.counts.took()
+	return q.leased(t), true
 }
 
-// leased makes the Lease of a slot that this process has. The caller holds the queue lock, and
-// leased releases it.
-func (q *Queue[T]) leased(i uint32, s *queueSlot) Lease[T] {
-	st := queueState(s.state.Load())
-	l := Lease[T]{core: q.core, at: i, seq: s.seq.Load(), state: st, Attempts: int(max(st.times(), 1)) - 1}
-	q.core.mon.leave(nil)
-	l.Item = *queueItem[T](s) // the slot is ours: nobody else uses it
-	return l
+// takeLease is take for a lease. Puts must know before that the positions will not tell any more
+// how many items there are.
+func (x *queueCore) takeLease() (t queueItemTaken, ok bool) {
+	x.deviate()
+	return x.take(queueLeased)
+}
+
+// leased makes the Lease of a slot that this process has.
+func (q *Queue[T]) leased(t queueItemTaken) Lease[T] {
+	w := queueLeaseWord(t.s.lease.Load()).next()
+	storeWord(&t.s.lease, uint64(w))
+	crashpoint.Hit("queue.lease.noted")
+	return Lease[T]{Item: *queueItem[T](t.s), Attempts: int(w.times()) - 1, core: q.core, item: t, word: w}
 }
 
 // Ack removes the item from the Queue, which makes room. It panics if this process no longer has
 // this lease, for example after an Ack or a Nack.
-func (l Lease[T]) Ack() { l.core.endLease("Ack", l.at, l.seq, l.state, false) }
+func (l Lease[T]) Ack() { l.core.endLease("Ack", l.item, l.word, false) }
 
 // Nack puts the item back into the queue, before all those that came after it. It
 // panics as Ack does.
-func (l Lease[T]) Nack() { l.core.endLease("Nack", l.at, l.seq, l.state, true) }
+func (l Lease[T]) Nack() { l.core.endLease("Nack", l.item, l.word, true) }
 
-// endLease ends the lease of the item number seq in the slot at i, if st is still the
-// slot's state.
-func (x *queueCore) endLease(verb string, i uint32, seq uint64, st queueState, back bool) {
+// endLease ends a lease, if it is still there. Of several calls that want to end it, one sets the
+// bit that says so.
+func (x *queueCore) endLease(verb string, t queueItemTaken, w queueLeaseWord, back bool) {
 	if x == nil {
 		panic("shmsync: " + verb + " of a Lease that is none")
 	}
-	if err := x.mon.enter(nil); err != nil {
-		panic(err)
+	if !x.items.queue.Enter() {
+		panic(x.closed("queue." + verb))
 	}
-	s := x.slot(i)
-	if s == nil || queueState(s.state.Load()) != st || s.seq.Load() != seq || st.kind() != queueLeased || st.participant() != x.name {
-		x.mon.leave(nil)
-		panic(fmt.Sprintf("shmsync: %s of item %d of queue %s, which this process does not have on that lease", verb, seq, objectName(x.object)))
+	defer x.items.queue.Exit()
+	s := t.s
+	ended := queueState(s.state.Load()) == t.st && t.st.participant() == x.name && s.lease.CompareAndSwap(uint64(w), uint64(w|queueLeaseEnded))
+	if ended {
+		crashpoint.Hit("queue.lease.ended")
+		if back {
+			ended = x.giveBack(s, t.st, func(from, to queueState) bool { return s.state.CompareAndSwap(uint64(from), uint64(to)) })
+		} else {
+			ended = x.drop(t)
+		}
 	}
-	if back {
-		x.giveBack(i, s, st)
-		x.leave(&x.getters)
-		return
+	switch {
+	case !ended:
+		panic(fmt.Sprintf("shmsync: %s of item %d of queue %s, which this process does not have on that lease", verb, x.number(t.st), objectName(x.object)))
+	case back:
+		x.tell(&x.items, 1)
+	default:
+		x.tell(&x.room, 1)
 	}
-	x.drop(i, s, false)
-	x.leave(&x.putters)
 }

@@ -5,11 +5,11 @@ package prims_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -56,7 +56,7 @@ func TestQueueMistakes(t *testing.T) {
 	var r queueAnswer
 	p.Recv(t, &r)
 	require.Contains(t, r.Panic, "Ack of item 3 of queue q")
-	require.Equal(t, prims.QueueState{Capacity: 4, Out: 1}, q.State(), "nothing has changed")
+	require.Equal(t, prims.QueueState{Capacity: 4, Out: 1}, queueNow(q), "nothing has changed")
 	again.Ack()
 
 	for name, f := range map[string]func(){
@@ -203,8 +203,8 @@ func TestQueueAllocatesNothing(t *testing.T) {
 // before they are believed.
 func TestQueueHostileShape(t *testing.T) {
 	for off, values := range map[arena.Offset][]uint64{
-		384: {0, 1 << 20, 1 << 40, ^uint64(0)},              // capacity
-		392: {0, 47, 1 << 16, 1 << 17, 1 << 63, ^uint64(0)}, // bytes of an item
+		64: {0, 1 << 20, 1 << 40, ^uint64(0)},              // capacity
+		72: {0, 47, 1 << 16, 1 << 17, 1 << 63, ^uint64(0)}, // bytes of an item
 	} {
 		for _, v := range values {
 			a := newArena(t, nil)
@@ -224,27 +224,86 @@ func TestQueueHostileShape(t *testing.T) {
 	}
 }
 
-// A slot that no correct peer wrote is found by Check, and is in nobody's way.
+// A slot that no correct peer wrote is found by Check, and a periodic check frees it. Nobody hangs meanwhile.
 func TestQueueHostileSlots(t *testing.T) {
-	a := newArena(t, nil)
-	q := newQueue[queueTicket](t, a, "q", 4)
-	for _, v := range []uint64{7 << 29, 1<<29 | 5, 2 << 29, ^uint64(0)} {
+	for _, v := range []uint64{7 << 29, 1<<29 | 1<<33, 2 << 29, 1<<29 | 1<<40 | 5, ^uint64(0)} {
+		a := newArena(t, nil)
+		q := newQueue[queueTicket](t, a, "q", 4)
 		queueFill(t, q, 1, 2)
 		q.SetSlot(1, v)
 		require.ErrorIs(t, a.Check(), shmsync.ErrCorrupt)
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
-		for range 2 {
-			q.GetContext(ctx)
+		require.Equal(t, []uint64{2}, queueDrain(t, q), "the item of that slot is lost")
+		for id := uint64(3); id < 40; id++ {
+			require.NoError(t, q.Put(ticket(id)))
+			require.Equal(t, []uint64{id}, queueDrain(t, q))
 		}
-		cancel()
-		q.Consistent() // makes the index anew
-		for range 4 {
-			q.TryGet()
-		}
+		q.Look()
 		require.NoError(t, a.Check())
-		require.NoError(t, q.Put(ticket(1)))
-		queueDrain(t, q)
 		require.True(t, q.Consistent())
+	}
+}
+
+// Hints and cells that a peer overwrote end no call in a loop. Hints are found anew.
+func TestQueueHostileRing(t *testing.T) {
+	a := newArena(t, nil)
+	q := newQueue[queueTicket](t, a, "q", 4)
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	id := uint64(0)
+	for range 3 {
+		for _, d := range []int64{0, 1, 3, 5, 100, -1, -7, -100, 1 << 40, -1 << 62} {
+			for _, e := range []int64{0, 2, 9, 70, -2, -9, 1 << 50} {
+				for k := range uint64(3) {
+					require.True(t, q.TryPut(ticket(id+k+1)), "%d, %d: %v", d, e, q)
+				}
+				head, tail := q.Hints()
+				q.SetHints(head+uint64(d), tail+uint64(e))
+				if d > 0 && d <= 3 { // past items, as if they had been taken
+					q.Look()
+					q.Look()
+				}
+				require.NoError(t, q.Put(ticket(id+4)), "%d, %d", d, e)
+				for k := range uint64(4) {
+					v, err := q.Get()
+					require.NoError(t, err, "%d, %d", d, e)
+					require.Equal(t, ticket(id+k+1), v, "%d, %d", d, e)
+				}
+				id += 4
+			}
+		}
+	}
+	require.True(t, q.Consistent())
+	for n := range 2000 {
+		r := rand.New(rand.NewPCG(uint64(n), 7))
+		for range 1 + r.IntN(4) {
+			switch v := r.Uint64(); r.IntN(4) {
+			case 0:
+				q.SetCell(r.Uint64(), v)
+			case 1:
+				q.SetCell(r.Uint64(), v%64<<32|v>>32%20)
+			case 2:
+				q.SetSlot(1+uint32(r.IntN(q.Slots())), v)
+			default:
+				q.SetHints(v, r.Uint64())
+			}
+		}
+		for range 6 { // each call ends, in any way
+			q.PutContext(ended, ticket(1))
+			q.GetContext(ended)
+			q.TryPut(ticket(2))
+			q.TryGet()
+			if l, ok := q.TryLease(); ok {
+				func() {
+					defer func() { recover() }()
+					l.Nack()
+				}()
+			}
+			q.Len()
+		}
+		q.Look()
+		q.State()
+		_ = prims.Describe(a, q.Object())
+		_ = a.Check()
 	}
 }
 

@@ -40,7 +40,7 @@ type queueBoard struct{ Made atomic.Uint32 }
 func init() {
 	addWorkload(workload{
 		name:   "queue",
-		points: []string{"monitor.*", "queue.*", "park.waitnode.*", "arena.node.reclaimed", "arena.node.inherited", "mutex.unlock.before_release"},
+		points: []string{"queue.add.*", "queue.take.*", "queue.drop.*", "queue.back.*", "queue.lease.*", "queue.wait.*", "park.wake.*"},
 		open:   openQueueWork,
 	})
 }
@@ -153,11 +153,11 @@ func (w *queueWorker) move(g int, r *rand.Rand) error {
 }
 
 func (w *queueWorker) rest() error {
-	if st := w.leased.State(); st.Queued != queueTickets || st.Out != 0 || st.Getting || st.Putting {
+	if st := w.leased.State(); st.Queued != queueTickets || st.Out != 0 {
 		return fmt.Errorf("%w: %v", errLeft, w.leased)
 	}
 	if !w.leased.Consistent() || !w.plain.Consistent() {
-		return fmt.Errorf("%w: the index is not what the slots are", errLeft)
+		return fmt.Errorf("%w: the ring is not what the slots are", errLeft)
 	}
 	for id := range uint64(queueTickets) {
 		t, ok := w.leased.TryGet()
@@ -165,7 +165,7 @@ func (w *queueWorker) rest() error {
 			return fmt.Errorf("%w: ticket %d is %+v, %v", errLeft, id+1, t, ok)
 		}
 	}
-	if st := w.plain.State(); st.Out != 0 || st.Getting || st.Putting {
+	if st := w.plain.State(); st.Out != 0 {
 		return fmt.Errorf("%w: %v", errLeft, w.plain)
 	}
 	for {

@@ -5,40 +5,92 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/crashpoint"
 )
+
+var _ = crashpoint.Register("queue.reap.freed")
 
 func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{
-		Kind: queueKind, Version: queueVersion, Repair: repairQueue, Wake: wakeQueue, Check: checkQueue, Inspect: inspectQueue,
+		Kind: queueKind, Version: queueVersion, Repair: repairQueue, Wake: wakeRing, Check: checkQueue, Inspect: inspectQueue,
 		UserData: hideQueue,
 	})
 }
 
 func repairQueue(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	if x, err := buildQueue(a, o, true); err == nil {
-		repairMonitor(x.mon, dead)
+		x.reap(dead)
+	}
+}
+
+// reap takes back what participants have that are dead and gone, and what this process has if it
+// is leaving.
+func (x *queueCore) reap(leaving arenakernel.ParticipantID) {
+	if leaving != x.name {
+		leaving = 0
+	}
+	freed, back := 0, 0
+	x.each(func(i uint32, s *queueSlot, st queueState) {
+		n := st.participant()
+		// First the death, and then the cell: before it dies, a Put may fill the cell.
+		if n == 0 || n != leaving && (x.a.Current(n) || !x.a.Gone(n)) {
+			return
+		}
+		swap := func(from, to queueState) bool {
+			return arenakernel.TakeFromGone(x.a, n, &s.state, uint64(from), uint64(to))
+		}
+		switch st.kind() {
+		case queueTaken, queueLeased:
+			if x.giveBack(s, st, swap) {
+				back++
+			}
+		case queueFull, queueClaimed:
+			if !x.published(i, st) && swap(st, 0) {
+				crashpoint.Hit("queue.reap.freed")
+				freed++
+			}
+		case queueReturned:
+		}
+	})
+	x.tellUntold()
+	x.tell(&x.items, back)
+	x.tell(&x.room, freed)
+}
+
+// tellUntold tells of items that came back by a process that died or was stopped before it told.
+func (x *queueCore) tellUntold() {
+	untold := false
+	x.each(func(_ uint32, _ *queueSlot, st queueState) { untold = untold || st.kind() == queueReturned })
+	if untold && !queueReturns(x.words.returned.Load()).some() {
+		x.tellReturned()
+		x.tell(&x.items, 1)
+	}
+}
+
+// wakeRing makes up for a wake that a death swallowed.
+func wakeRing(a *arenakernel.Arena, o arenakernel.Object, owed arenakernel.Owed) {
+	if w, _, ok := shapeOfQueue(a, o); ok {
+		wakeOwed(queueWakeWord(a, &w.items), owed)
+		wakeOwed(queueWakeWord(a, &w.room), owed)
 	}
 }
 
 // checkQueue reports states that a correct queue never has.
-func checkQueue(a *arenakernel.Arena, o arenakernel.Object) error {
+func checkQueue(a *arenakernel.Arena, o arenakernel.Object) (err error) {
 	x, err := buildQueue(a, o, true)
 	if err != nil {
-		return err
-	}
-	if err := checkMutexWords(o, &x.words.mon.queueLock); err != nil {
 		return err
 	}
 	fail := func(what string) error {
 		return &shmsync.Error{Op: "queue.check", Object: objectName(o), Err: shmsync.ErrCorrupt, Detail: what}
 	}
-	if v := x.words.stopped.Load(); v > 1 {
-		return fail(fmt.Sprintf("stopped is %d", v))
+	if v := x.words.flags.Load(); v > queueStoppedFlag|queueIrregularFlag {
+		return fail(fmt.Sprintf("flags are %#x", v))
 	}
-	for i := uint32(1); i <= x.capacity; i++ {
-		if st := queueState(x.slot(i).state.Load()); !st.valid() {
-			return fail(fmt.Sprintf("slot %d is %v", i, st))
+	x.each(func(i uint32, _ *queueSlot, st queueState) {
+		if !st.valid() && err == nil {
+			err = fail(fmt.Sprintf("slot %d is %v", i, st))
 		}
-	}
-	return nil
+	})
+	return err
 }

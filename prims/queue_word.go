@@ -6,113 +6,206 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// queueState is the state word of a slot of a Queue. It says who has the item in the slot.
-// Together with the slot's sequence number it is the truth; the order of the items and the list
-// of free slots are an index of it.
+// queueState is the state word of a slot of a Queue. It says who has the item in the slot. It is
+// the truth, together with the ring: an item is in the queue from the moment when the cell of its
+// position names its slot. A position is the number of a Put; its tag is its low 31 bits.
 //
-//	bits 0..28   name   the participant that has the item; 0 in free and full slots
-//	bits 29..31  kind   below
-//	bits 32..63  times  how often the item was leased; 0 in free slots
+//	bits 0..28   name  the participant that has the slot; 0 in free slots; in a returned slot the
+//	                   low bits of the count of returns, so that the word is another each time
+//	bits 29..32  kind  below
+//	bits 33..63  tag   of the position of the item; 0 in free and claimed slots
 //
-//	kind     name  meaning                                          left by
-//	free     0     no item; all-zero memory                         Get, Ack, creator
-//	full     0     an item in the queue, at its sequence number     Put; Nack, and the reap of a death
-//	granted  n     an item that a waiting Get of n's has been       Put, and its granter
-//	               given and has not copied yet
-//	leased   n     an item that n has on lease                      Lease; as granted
+//	kind      name  meaning                                       left by
+//	free      0     no item; all-zero memory                      Get, Ack, reaping of a Put
+//	claimed   n     a Put of n's copies its item in               Put, by CAS from free
+//	put       n     n has chosen that position; the item is in    Put, after it saw that the position
+//	                the queue once its cell names the slot        is not filled
+//	taken     n     a Get of n's copies the item out              Get, by CAS from put, returned
+//	leased    n     n has the item on lease                       Lease, likewise
+//	returned  any   an item that came back. It comes before all   Nack; reaping of taken, leased
+//	                positions, in order of its own
 //
-//	writers: the holder of the queue lock
+//	writers: any participant, by CAS from free, put, returned; else the named participant, and
+//	         the reaping of that participant
 //	readers: the same; periodic checks and tools
-//	order:   the queue lock's
+//	order:   acquire and release
 //	futex:   none
-//	crash:   the state is one store, after the item and its number: without it there is
-//	         no item, with it there is one; granted and leased slots of the dead become full
-//	         again.
+//	crash:   the name says who leaves the slot. Reaping makes a claimed slot free, and one that was
+//	         put and that no cell names. It makes taken and leased slots returned. A process that
+//	         is stopped keeps its slot, and others go on
 type queueState uint64
 
 type queueSlotKind uint8
 
 const (
 	queueFree queueSlotKind = iota
+	queueClaimed
 	queueFull
-	queueGiven
+	queueTaken
 	queueLeased
+	queueReturned
 	queueKinds
 
-	queueKindShift  = 29
-	queueTimesShift = 32
+	queueKindShift = 29
+	queueTagShift  = 33
+	queueTagMask   = 1<<31 - 1
 )
 
-func makeQueueState(k queueSlotKind, n arenakernel.ParticipantID, times uint32) queueState {
-	return queueState(n) | queueState(k)<<queueKindShift | queueState(times)<<queueTimesShift
+func makeQueueState(k queueSlotKind, n arenakernel.ParticipantID, tag uint64) queueState {
+	return queueState(n) | queueState(k)<<queueKindShift | queueState(tag&queueTagMask)<<queueTagShift
 }
 
-func (s queueState) kind() queueSlotKind { return queueSlotKind(s >> queueKindShift & 7) }
+func (s queueState) kind() queueSlotKind { return queueSlotKind(s >> queueKindShift & 15) }
+
+// participant is the participant that has the slot, or 0.
 func (s queueState) participant() arenakernel.ParticipantID {
+	if s.kind() == queueReturned {
+		return 0
+	}
 	return arenakernel.ParticipantID(s & arenakernel.ParticipantIDMask)
 }
-func (s queueState) times() uint32 { return uint32(s >> queueTimesShift) }
+
+// tag is the tag of the position of the item.
+func (s queueState) tag() uint64 { return uint64(s >> queueTagShift) }
+
+// at reports whether the slot has the item of position p, which nobody has taken.
+func (s queueState) at(p uint64) bool { return s.kind() == queueFull && s.tag() == p&queueTagMask }
+
+// before reports whether the item of s was put before that of t, if less than 2^30 positions
+// are between them.
+func (s queueState) before(t queueState) bool { return int32((s.tag()-t.tag())<<1) < 0 }
+
+// with is the state of the same item with another kind and name.
+func (s queueState) with(k queueSlotKind, n arenakernel.ParticipantID) queueState {
+	return makeQueueState(k, n, s.tag())
+}
 
 // out reports whether a participant has the item.
-func (s queueState) out() bool { return s.kind() == queueGiven || s.kind() == queueLeased }
+func (s queueState) out() bool { return s.kind() == queueTaken || s.kind() == queueLeased }
+
+// busy reports whether a call of the participant is in the middle of its work with the slot, or may be: a
+// slot that was put may be in the queue already.
+func (s queueState) busy() bool {
+	return s.kind() == queueClaimed || s.kind() == queueFull || s.kind() == queueTaken
+}
 
 // valid reports whether a correct participant may have written s.
 func (s queueState) valid() bool {
 	switch s.kind() {
 	case queueFree:
 		return s == 0
-	case queueFull:
-		return s.participant() == 0
-	case queueGiven:
-		return s.participant() != 0
-	case queueLeased:
-		return s.participant() != 0 && s.times() != 0
+	case queueReturned:
+		return true
+	case queueClaimed:
+		return s.participant() != 0 && s.tag() == 0
 	}
-	return false
+	return s.kind() < queueKinds && s.participant() != 0
 }
-
-// to is the state of a full slot after its item was given to n.
-func (s queueState) to(class uint16, n arenakernel.ParticipantID) queueState {
-	if class == queueLease {
-		return makeQueueState(queueLeased, n, max(s.times()+1, 1))
-	}
-	return makeQueueState(queueGiven, n, s.times())
-}
-
-// back is the state after the item is in the queue again.
-func (s queueState) back() queueState { return makeQueueState(queueFull, 0, s.times()) }
 
 func (s queueState) String() string {
-	names := [...]string{"free", "full", "granted to", "leased to"}
+	names := [...]string{"free", "claimed by", "put by", "taken by", "leased to", "returned"}
 	if !s.valid() {
 		return fmt.Sprintf("impossible (%#x)", uint64(s))
 	}
 	t := names[s.kind()]
-	if s.out() {
-		t += " " + s.participant().String()
-	}
-	if s.times() > 0 {
-		t += fmt.Sprintf(", leased %d times", s.times())
+	if n := s.participant(); n != 0 {
+		t += " " + n.String()
 	}
 	return t
 }
 
-// queuePair is two 32-bit numbers in one word of a Queue. Positions of slots begin at 1; 0 means
-// none.
+// queueCell is a word of the ring of a Queue. Position p has cell p modulo R, the number of
+// cells, and is in lap p / R. It is filled once the lap of its cell is its own, or a later one.
 //
-//	word  bits 0..31                     bits 32..63
-//	ends  position of the first item     position of the last
-//	free  position of a free slot, the   number of items in the queue
-//	      head of the list
+//	bits 0..31   slot  number of the slot, from 1; 0 in all-zero memory
+//	bits 32..63  lap   of the position for which the cell was filled last; laps begin with 1
 //
-//	writers: the holder of the queue lock
-//	readers: the same; Len reads the number
-//	order:   the queue lock's
+//	state               meaning                                left by
+//	lap L-1, any slot   position (L, j) is not filled          the Put of (L-1, j); all-zero memory
+//	lap L, slot s       position (L, j) was filled; its item   the Put of (L, j)
+//	                    is in the queue while the state of s
+//	                    is put with its tag
+//
+//	writers: Put, by CAS from the word that it saw before it tagged its slot
+//	readers: Put, Get, tools
+//	order:   acquire and release
 //	futex:   none
-//	crash:   rebuilt from the slots
-type queuePair uint64
+//	crash:   one CAS: the item is in the queue, or is not
+type queueCell uint64
 
-func makeQueuePair(low, high uint32) uint64 { return uint64(high)<<32 | uint64(low) }
+func makeQueueCell(lap, slot uint32) queueCell { return queueCell(lap)<<32 | queueCell(slot) }
 
-func (p queuePair) low() uint32  { return uint32(p) }
-func (p queuePair) high() uint32 { return uint32(p >> 32) }
+func (c queueCell) lap() uint32  { return uint32(c >> 32) }
+func (c queueCell) slot() uint32 { return uint32(c) }
+
+// The flags of a Queue.
+//
+//	bit 0  stopped    after Shutdown
+//	bit 1  irregular  items have been on lease, or have come back: the positions alone do not tell
+//	                  how many items there are. It is never cleared
+//
+//	writers: any participant, by an atomic or
+//	readers: any
+//	order:   seq-cst: irregular is set before what it tells of
+//	futex:   none
+//	crash:   any value is consistent; irregular may be set too early
+const (
+	queueStoppedFlag   = 1
+	queueIrregularFlag = 2
+)
+
+// queueReturns tells Gets that there may be returned slots.
+//
+//	bit  0      some   there may be returned slots
+//	bits 1..63  count  how often a process has told of a return
+//
+//	writers: a process that made a slot returned, after that; reaping; a Get that found no returned
+//	         slot clears bit 0; all by CAS
+//	readers: Get
+//	order:   seq-cst: a Get reads it between the state of a slot and its CAS
+//	futex:   none
+//	crash:   reaping and periodic checks tell once more
+type queueReturns uint64
+
+func (r queueReturns) some() bool { return r&1 != 0 }
+
+// count is the part of the count that a returned slot keeps.
+func (r queueReturns) count() arenakernel.ParticipantID {
+	return arenakernel.ParticipantID(r >> 1 & arenakernel.ParticipantIDMask)
+}
+
+// told is the word after one more return.
+func (r queueReturns) told() queueReturns { return r&^1 + 3 }
+
+// queueLeaseWord says which lease of a slot is the last one. It makes sure that one call ends a
+// lease, although the state of the slot may be the same in a later lease.
+//
+//	bits 0..31   times   how often the item of the slot was leased
+//	bits 32..62  serial  how many leases the slot has had
+//	bit  63      ended   an Ack or a Nack has begun
+//
+//	writers: the Put that has claimed the slot; the participant that has leased it; Ack and Nack, by CAS
+//	readers: Lease, Ack, Nack, tools
+//	order:   release and acquire of the state word
+//	futex:   none
+//	crash:   of a participant that dies after it ended a lease here, the state word is that of a
+//	         lease still, and the item comes back
+type queueLeaseWord uint64
+
+const (
+	queueLeaseEnded  queueLeaseWord = 1 << 63
+	queueLeaseSerial queueLeaseWord = 1 << 32
+	queueLeaseTimes  queueLeaseWord = queueLeaseSerial - 1
+)
+
+// fresh is the word for another item.
+func (w queueLeaseWord) fresh() queueLeaseWord { return w &^ queueLeaseTimes }
+
+// next is the word of the next lease. The count of leases stays at its most.
+func (w queueLeaseWord) next() queueLeaseWord {
+	times := min(w&queueLeaseTimes, queueLeaseTimes-1) + 1
+	return (w&^queueLeaseTimes+queueLeaseSerial)&^queueLeaseEnded | times
+}
+
+func (w queueLeaseWord) times() uint32 { return uint32(w) }
+func (w queueLeaseWord) ended() bool   { return w&queueLeaseEnded != 0 }

@@ -16,29 +16,32 @@ func TestQueueStates(t *testing.T) {
 	n := arena.ParticipantID(5<<11 | 3)
 	require.True(t, queueState(0).valid(), "all-zero memory is free")
 	require.False(t, queueState(0).out())
-	for times := range uint32(3) {
-		full := makeQueueState(queueFull, 0, times)
-		require.True(t, full.valid())
-		require.False(t, full.out())
-		require.Equal(t, times, full.times())
-		given := full.to(queueGet, n)
-		require.Equal(t, makeQueueState(queueGiven, n, times), given)
-		leased := full.to(queueLease, n)
-		require.Equal(t, makeQueueState(queueLeased, n, times+1), leased)
-		for _, s := range []queueState{given, leased} {
+	for _, p := range []uint64{0, 16, 1<<31 - 1, 1 << 31, 1<<40 + 5} {
+		put := makeQueueState(queueFull, n, p)
+		require.True(t, put.valid())
+		require.True(t, put.at(p))
+		require.True(t, put.at(p+1<<31), "only the low bits of a position are there")
+		require.False(t, put.at(p+1))
+		require.False(t, put.out())
+		for _, k := range []queueSlotKind{queueTaken, queueLeased} {
+			s := put.with(k, n+1)
 			require.True(t, s.valid())
 			require.True(t, s.out())
-			require.Equal(t, n, s.participant())
+			require.False(t, s.at(p))
+			require.Equal(t, n+1, s.participant())
+			require.Equal(t, put.tag(), s.tag())
+			require.Contains(t, s.String(), (n + 1).String())
 		}
-		require.Equal(t, full, given.back(), "what Get never returned was not delivered")
-		require.Equal(t, times+1, leased.back().times())
-		require.Contains(t, leased.String(), n.String())
+		back := put.with(queueReturned, 7)
+		require.True(t, back.valid())
+		require.Zero(t, back.participant(), "a count, and no participant")
+		require.True(t, back.before(makeQueueState(queueReturned, 0, p+1)))
+		require.False(t, makeQueueState(queueReturned, 0, p+1).before(back))
 	}
-	// The count of leases wraps, and a leased slot is never as if it had none.
-	require.True(t, makeQueueState(queueFull, 0, ^uint32(0)).to(queueLease, n).valid())
 	for _, s := range []queueState{
-		makeQueueState(queueFree, n, 0), makeQueueState(queueFree, 0, 1), makeQueueState(queueFull, n, 0),
-		makeQueueState(queueGiven, 0, 1), makeQueueState(queueLeased, 0, 1), makeQueueState(queueLeased, n, 0), makeQueueState(queueKinds, n, 1),
+		makeQueueState(queueFree, n, 0), makeQueueState(queueFree, 0, 1), makeQueueState(queueClaimed, 0, 0),
+		makeQueueState(queueClaimed, n, 1), makeQueueState(queueFull, 0, 1), makeQueueState(queueTaken, 0, 1),
+		makeQueueState(queueLeased, 0, 1), makeQueueState(queueKinds, n, 1),
 	} {
 		require.False(t, s.valid(), "%#x", uint64(s))
 		require.Contains(t, s.String(), "impossible")
@@ -46,18 +49,51 @@ func TestQueueStates(t *testing.T) {
 	for range 100_000 {
 		s := queueState(rand.Uint64())
 		_ = s.String()
-		if s != makeQueueState(s.kind(), s.participant(), s.times()) || s.valid() && s.out() && !s.back().valid() {
+		if s.kind() != queueReturned && s != makeQueueState(s.kind(), s.participant(), s.tag()) {
 			t.Fatalf("%#x", uint64(s))
 		}
 	}
 }
 
-func TestQueuePair(t *testing.T) {
-	p := queuePair(makeQueuePair(3, ^uint32(0)))
-	require.EqualValues(t, 3, p.low())
-	require.Equal(t, ^uint32(0), p.high())
-	require.EqualValues(t, 24, queueStride(0))
-	require.EqualValues(t, 32, queueStride(1))
-	require.EqualValues(t, 32, queueStride(8))
-	require.EqualValues(t, 40, queueStride(9))
+// The word that tells of returns, and that of the leases of a slot.
+func TestQueueCounts(t *testing.T) {
+	r := queueReturns(0)
+	require.False(t, r.some())
+	for n := range 5 {
+		require.EqualValues(t, n, r.count())
+		r = r.told()
+		require.True(t, r.some())
+		r &^= 1
+	}
+	require.EqualValues(t, 0, queueReturns(1<<30).count(), "only the bits for which a slot has room")
+
+	w := queueLeaseWord(0)
+	for n := range uint32(3) {
+		next := w.next()
+		require.Equal(t, n+1, next.times())
+		require.False(t, next.ended())
+		require.True(t, (next | queueLeaseEnded).ended())
+		require.NotEqual(t, w, next)
+		w = next | queueLeaseEnded
+	}
+	fresh := w.fresh().next()
+	require.EqualValues(t, 1, fresh.times())
+	require.Greater(t, fresh, w&^queueLeaseEnded&^queueLeaseTimes, "a serial is used once")
+	most := queueLeaseTimes.next()
+	require.Equal(t, ^uint32(0), most.times(), "the count stays at its most")
+	require.False(t, (queueLeaseEnded - 1).next().ended(), "the serial wraps")
+}
+
+func TestQueueSizes(t *testing.T) {
+	require.EqualValues(t, 16, queueStride(0))
+	require.EqualValues(t, 24, queueStride(1))
+	require.EqualValues(t, 24, queueStride(8))
+	require.EqualValues(t, 32, queueStride(9))
+	for capacity, slots := range map[uint64]uint64{1: 9, 8: 16, 9: 17, 63: 71, 64: 64, 1000: 1000, 1 << 30: 1 << 30} {
+		require.Equal(t, slots, queueSlots(capacity))
+		cells := uint64(1) << queueLapShift(slots)
+		require.GreaterOrEqual(t, cells, slots)
+		require.Less(t, cells, 2*slots)
+	}
+	require.EqualValues(t, 320+8*16+9*24, queueBytes(1, 8))
 }

@@ -1,85 +1,132 @@
 package prims
 
 import (
+	"math/bits"
 	"structs"
 	"sync/atomic"
 	"unsafe"
 
 	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/park"
 )
 
-// queueWords is the head of the body of a Queue, 512 bytes; the slots follow.
+// queueWords is the head of the body of a Queue, 320 bytes. The ring of cells follows, and then
+// the slots.
 type queueWords struct {
 	_        structs.HostLayout
-	mon      monitorWords
-	capacity uint64 // number of slots. Immutable after init.
+	flags    atomic.Uint64 // see queueStoppedFlag
+	returned atomic.Uint64 // see queueReturns
+	items    queueSideWords
+	room     queueSideWords
+
+	capacity uint64 // most items. Immutable after init.
 	item     uint64 // bytes of an item. Immutable after init.
-	// sequence is the last number that was given to an item.
-	//   writers: the holder of the queue lock
-	//   readers: the same
-	//   order:   the queue lock's
+	// used is a bound of the slots that were ever claimed: a slot with a greater number is free.
+	//   writers: Put, before it claims such a slot, by CAS
+	//   readers: reaping, periodic checks, closes, tools
+	//   order:   seq-cst, before the claim
 	//   futex:   none
-	//   crash:   a number may stay unused
-	sequence atomic.Uint64
-	ends     atomic.Uint64 // see queuePair
-	free     atomic.Uint64 // see queuePair
-	// out is the number of slots that are granted or leased; tags as ends.
-	out atomic.Uint64
-	// stopped is 1 after Shutdown.
-	//   writers: the holder of the queue lock
-	//   readers: the same, tools
-	//   order:   the queue lock's
+	//   crash:   may be greater than needed
+	used atomic.Uint64
+	spin atomic.Uint32 // as in mutexWords
+	_    [36]byte
+
+	counts countWords
+
+	// tail is a position. All positions before it are filled. It may lag behind.
+	//   writers: Put, by a plain store; a process that finds it wrong
+	//   readers: Put, Len
+	//   order:   relaxed: a hint
 	//   futex:   none
-	//   crash:   one store; after it the replay ends the waits
-	stopped atomic.Uint64
-	getters listWords
-	putters listWords
-	_       [40]byte
+	//   crash:   any value that a Put wrote is consistent
+	tail atomic.Uint64
+	_    [56]byte
+	// head is a position. No position before it has an item in the queue. It may lag behind.
+	// Tags as of tail, with Get in place of Put.
+	head atomic.Uint64
+	_    [56]byte
+}
+
+// queueSideWords are the words of those that wait for items, or of those that wait for room.
+type queueSideWords struct {
+	_       structs.HostLayout
+	wake    atomic.Uint32 // the futex word of the waiters; see park.Word
+	lastCPU atomic.Uint32 // as in mutexWords
+	pays    atomic.Uint32 // as in mutexWords
+	_       [4]byte
+	poller  atomic.Uint64 // head of the list of poller nodes; see arenakernel.EachPollerNode
 }
 
 // queueSlot is a place for an item. The item follows it.
 type queueSlot struct {
 	_     structs.HostLayout
 	state atomic.Uint64 // a queueState
-	// seq numbers the items in the order of their Puts; it is valid unless the slot is free.
-	//   writers: the holder of the queue lock, before the state
-	//   readers: the same
-	//   order:   the queue lock's
-	//   futex:   none
-	//   crash:   the state's
-	seq  atomic.Uint64
-	next atomic.Uint64 // position of the next slot in the queue, or of the next free one; tags as queueWords.ends
+	lease atomic.Uint64 // a queueLeaseWord
 }
 
 var (
-	_ = [1]struct{}{}[unsafe.Offsetof(queueWords{}.capacity)-384]
-	_ = [1]struct{}{}[unsafe.Offsetof(queueWords{}.item)-392]
-	_ = [1]struct{}{}[unsafe.Offsetof(queueWords{}.sequence)-400]
-	_ = [1]struct{}{}[unsafe.Offsetof(queueWords{}.ends)-408]
-	_ = [1]struct{}{}[unsafe.Offsetof(queueWords{}.free)-416]
-	_ = [1]struct{}{}[unsafe.Offsetof(queueWords{}.out)-424]
-	_ = [1]struct{}{}[unsafe.Offsetof(queueWords{}.stopped)-432]
-	_ = [1]struct{}{}[unsafe.Offsetof(queueWords{}.getters)-440]
-	_ = [1]struct{}{}[unsafe.Offsetof(queueWords{}.putters)-456]
-	_ = [1]struct{}{}[unsafe.Sizeof(queueWords{})-512]
-	_ = [1]struct{}{}[unsafe.Sizeof(queueSlot{})-24]
+	_ = [1]struct{}{}[unsafe.Offsetof(queueWords{}.flags)-0]
+	_ = [1]struct{}{}[unsafe.Offsetof(queueWords{}.returned)-8]
+	_ = [1]struct{}{}[unsafe.Offsetof(queueWords{}.items)-16]
+	_ = [1]struct{}{}[unsafe.Offsetof(queueWords{}.room)-40]
+	_ = [1]struct{}{}[unsafe.Offsetof(queueWords{}.capacity)-64]
+	_ = [1]struct{}{}[unsafe.Offsetof(queueWords{}.item)-72]
+	_ = [1]struct{}{}[unsafe.Offsetof(queueWords{}.used)-80]
+	_ = [1]struct{}{}[unsafe.Offsetof(queueWords{}.spin)-88]
+	_ = [1]struct{}{}[unsafe.Offsetof(queueWords{}.counts)-128]
+	_ = [1]struct{}{}[unsafe.Offsetof(queueWords{}.tail)-192]
+	_ = [1]struct{}{}[unsafe.Offsetof(queueWords{}.head)-256]
+	_ = [1]struct{}{}[unsafe.Sizeof(queueWords{})-320]
+	_ = [1]struct{}{}[unsafe.Offsetof(queueSideWords{}.poller)-16]
+	_ = [1]struct{}{}[unsafe.Sizeof(queueSideWords{})-24]
+	_ = [1]struct{}{}[unsafe.Sizeof(queueSlot{})-16]
 )
 
 const (
 	queueHeadBytes = uint64(unsafe.Sizeof(queueWords{}))
 	queueSlotBytes = uint64(unsafe.Sizeof(queueSlot{}))
+	queueSpare     = 8  // slots beyond the capacity, if that is less than queueSpareLess
+	queueSpareLess = 64 // of these capacities
+	queueSpinOff   = arenakernel.Offset(unsafe.Offsetof(queueWords{}.spin))
+	queueItemsOff  = arenakernel.Offset(unsafe.Offsetof(queueWords{}.items))
+	queueRoomOff   = arenakernel.Offset(unsafe.Offsetof(queueWords{}.room))
+	queuePollerOff = arenakernel.Offset(unsafe.Offsetof(queueSideWords{}.poller))
 )
 
 // queueStride is the distance between two slots for items of that size.
 func queueStride(item uint64) uint64 { return queueSlotBytes + (item+7)&^7 }
 
-// slot returns the slot at position i, or nil if there is none.
+// queueSlots is how many slots a Queue has. A small one has some to spare, so that Puts and Gets
+// that are stopped, and keep one slot each, leave room for others.
+func queueSlots(capacity uint64) uint64 {
+	if capacity < queueSpareLess {
+		return capacity + queueSpare
+	}
+	return capacity
+}
+
+// queueLapShift is the logarithm of the number of cells, which is a power of two. There are at
+// least as many cells as slots.
+func queueLapShift(slots uint64) uint { return uint(bits.Len64(slots - 1)) }
+
+func queueBytes(capacity, item uint64) uint64 {
+	slots := queueSlots(capacity)
+	return queueHeadBytes + 8<<queueLapShift(slots) + slots*queueStride(item)
+}
+
+// cell returns the cell of position p.
+func (x *queueCore) cell(p uint64) *atomic.Uint64 {
+	// SAFETY: buildQueue has checked that the body has room for all cells.
+	return (*atomic.Uint64)(unsafe.Add(unsafe.Pointer(x.words), queueHeadBytes+8*(p&x.mask)))
+}
+
+// slot returns the slot of that number, or nil if there is none.
 func (x *queueCore) slot(i uint32) *queueSlot {
-	if i-1 >= x.capacity { // i == 0 wraps
+	if i-1 >= x.slots { // i == 0 wraps
 		return nil
 	}
 	// SAFETY: buildQueue has checked that the body has room for all slots.
-	return (*queueSlot)(unsafe.Add(unsafe.Pointer(x.words), queueHeadBytes+uint64(i-1)*x.stride))
+	return (*queueSlot)(unsafe.Add(unsafe.Pointer(x.words), x.first+uint64(i-1)*x.stride))
 }
 
 // queueItem is the item in a slot.
@@ -89,38 +136,39 @@ func queueItem[T any](s *queueSlot) *T {
 	return (*T)(unsafe.Add(unsafe.Pointer(s), queueSlotBytes))
 }
 
-// bytes returns the bytes of the item in a slot.
-func (x *queueCore) bytes(s *queueSlot) []byte {
-	return unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(s), queueSlotBytes)), x.item)
-}
-
-// queueStaged is the item of a waiting Put in its block.
-func queueStaged[T any](block []byte) *T {
-	var v T
-	_ = block[:unsafe.Sizeof(v)]
-	// SAFETY: blocks are at multiples of 64, and of the length of a T.
-	return (*T)(unsafe.Pointer(unsafe.SliceData(block)))
+// queueWakeWord is the wake word of a side.
+func queueWakeWord(a *arenakernel.Arena, w *queueSideWords) park.WakeWord {
+	return park.WakeWord{WaitList: park.WaitList{Arena: a, Word: &w.wake, Raw: wordPtr(&w.wake), Poller: &w.poller}}
 }
 
 // initQueue fills in the private body of a Queue that is being made.
 func initQueue(b []byte, capacity uint32, item uint64, spin uint32) {
 	w := (*queueWords)(unsafe.Pointer(unsafe.SliceData(b[:queueHeadBytes])))
 	w.capacity, w.item = uint64(capacity), item
-	w.mon.spin.Store(spin)
-	(&queueCore{words: w, capacity: capacity, item: item, stride: queueStride(item)}).index()
+	w.spin.Store(spin)
+	first := uint64(1) << queueLapShift(queueSlots(uint64(capacity)))
+	w.tail.Store(first)
+	w.head.Store(first)
 }
 
-// queueShape reads the immutable words of a Queue and reports whether the body is large enough
-// for them.
-func queueShape(a *arenakernel.Arena, o arenakernel.Object) (w *queueWords, ok bool) {
+// queueShape is what the immutable words of a Queue say.
+type queueShape struct{ capacity, item uint64 }
+
+// shapeOfQueue reads the immutable words of a Queue once, and reports whether the body has room
+// for what they say.
+func shapeOfQueue(a *arenakernel.Arena, o arenakernel.Object) (w *queueWords, s queueShape, ok bool) {
 	if o.Size < queueHeadBytes {
-		return nil, false
+		return nil, s, false
 	}
 	w, err := arenakernel.TryAt[queueWords](a, o.Body)
 	if err != nil {
-		return nil, false
+		return nil, s, false
 	}
-	ok = w.item <= QueueItemMost && w.capacity > 0 && w.capacity <= queueCapacityMost &&
-		o.Size >= queueHeadBytes+w.capacity*queueStride(w.item)
-	return w, ok
+	s = queueShape{loadPlain(&w.capacity), loadPlain(&w.item)}
+	ok = s.item <= QueueItemMost && s.capacity > 0 && s.capacity <= queueCapacityMost && o.Size >= queueBytes(s.capacity, s.item)
+	return w, s, ok
 }
+
+// loadPlain reads a word that never changes, unless a peer breaks the rules: the compiler must
+// not read it a second time.
+func loadPlain(w *uint64) uint64 { return atomic.LoadUint64(w) }

@@ -52,6 +52,8 @@ func spinWordsOf(a *arenakernel.Arena, o arenakernel.Object) []arenakernel.Offse
 		return []arenakernel.Offset{counterSpinOff}
 	case onceKind:
 		return []arenakernel.Offset{onceSpinOff}
+	case queueKind:
+		return []arenakernel.Offset{queueSpinOff}
 	case signalKind:
 		return []arenakernel.Offset{signalSpinOff}
 	case multiLockKind:
@@ -65,7 +67,7 @@ func spinWordsOf(a *arenakernel.Arena, o arenakernel.Object) []arenakernel.Offse
 		}
 		return all
 	case fairMutexKind, semaphoreKind, condKind, sequencerKind, eventKind, barrierKind,
-		futureKind, queueKind, waitableKind:
+		futureKind, waitableKind:
 		return []arenakernel.Offset{monitorSpinOff}
 	}
 	return nil

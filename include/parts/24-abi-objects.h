@@ -40,7 +40,7 @@
 #define SHMI_KIND_FUTURE UINT32_C(0x52545546) /* FUTR */
 #define SHMI_VERSION_FUTURE 1
 #define SHMI_KIND_QUEUE UINT32_C(0x55455551) /* QUEU */
-#define SHMI_VERSION_QUEUE 1
+#define SHMI_VERSION_QUEUE 2
 #define SHMI_KIND_SYNCHRONIZED UINT32_C(0x434e5953) /* SYNC */
 #define SHMI_VERSION_SYNCHRONIZED 1
 
@@ -234,31 +234,49 @@ SHMI_ASSERT(offsetof(shmi_event_words, spare) == 776, "event_words.spare");
 SHMI_ASSERT(offsetof(shmi_event_words, queue) == 784, "event_words.queue");
 SHMI_ASSERT(sizeof(shmi_event_words) == 896, "event_words");
 
+/* Side of a queue */
+typedef struct shmi_queue_side_words {
+    uint32_t wake;
+    uint32_t lastCPU;
+    uint32_t pays;
+    uint8_t pad0_[4];
+    uint64_t poller;
+} shmi_queue_side_words;
+SHMI_ASSERT(offsetof(shmi_queue_side_words, wake) == 0, "queue_side_words.wake");
+SHMI_ASSERT(offsetof(shmi_queue_side_words, lastCPU) == 4, "queue_side_words.lastCPU");
+SHMI_ASSERT(offsetof(shmi_queue_side_words, pays) == 8, "queue_side_words.pays");
+SHMI_ASSERT(offsetof(shmi_queue_side_words, poller) == 16, "queue_side_words.poller");
+SHMI_ASSERT(sizeof(shmi_queue_side_words) == 24, "queue_side_words");
+
 /* Queue */
 typedef struct shmi_queue_words {
-    shmi_monitor_words mon;
+    uint64_t flags;
+    uint64_t returned;
+    shmi_queue_side_words items;
+    shmi_queue_side_words room;
     uint64_t capacity;
     uint64_t item;
-    uint64_t sequence;
-    uint64_t ends;
-    uint64_t free;
-    uint64_t out;
-    uint64_t stopped;
-    shmi_list_words getters;
-    shmi_list_words putters;
-    uint8_t pad0_[40];
+    uint64_t used;
+    uint32_t spin;
+    uint8_t pad0_[36];
+    uint64_t counts[8];
+    uint64_t tail;
+    uint8_t pad1_[56];
+    uint64_t head;
+    uint8_t pad2_[56];
 } shmi_queue_words;
-SHMI_ASSERT(offsetof(shmi_queue_words, mon) == 0, "queue_words.mon");
-SHMI_ASSERT(offsetof(shmi_queue_words, capacity) == 384, "queue_words.capacity");
-SHMI_ASSERT(offsetof(shmi_queue_words, item) == 392, "queue_words.item");
-SHMI_ASSERT(offsetof(shmi_queue_words, sequence) == 400, "queue_words.sequence");
-SHMI_ASSERT(offsetof(shmi_queue_words, ends) == 408, "queue_words.ends");
-SHMI_ASSERT(offsetof(shmi_queue_words, free) == 416, "queue_words.free");
-SHMI_ASSERT(offsetof(shmi_queue_words, out) == 424, "queue_words.out");
-SHMI_ASSERT(offsetof(shmi_queue_words, stopped) == 432, "queue_words.stopped");
-SHMI_ASSERT(offsetof(shmi_queue_words, getters) == 440, "queue_words.getters");
-SHMI_ASSERT(offsetof(shmi_queue_words, putters) == 456, "queue_words.putters");
-SHMI_ASSERT(sizeof(shmi_queue_words) == 512, "queue_words");
+SHMI_ASSERT(offsetof(shmi_queue_words, flags) == 0, "queue_words.flags");
+SHMI_ASSERT(offsetof(shmi_queue_words, returned) == 8, "queue_words.returned");
+SHMI_ASSERT(offsetof(shmi_queue_words, items) == 16, "queue_words.items");
+SHMI_ASSERT(offsetof(shmi_queue_words, room) == 40, "queue_words.room");
+SHMI_ASSERT(offsetof(shmi_queue_words, capacity) == 64, "queue_words.capacity");
+SHMI_ASSERT(offsetof(shmi_queue_words, item) == 72, "queue_words.item");
+SHMI_ASSERT(offsetof(shmi_queue_words, used) == 80, "queue_words.used");
+SHMI_ASSERT(offsetof(shmi_queue_words, spin) == 88, "queue_words.spin");
+SHMI_ASSERT(offsetof(shmi_queue_words, counts) == 128, "queue_words.counts");
+SHMI_ASSERT(offsetof(shmi_queue_words, tail) == 192, "queue_words.tail");
+SHMI_ASSERT(offsetof(shmi_queue_words, head) == 256, "queue_words.head");
+SHMI_ASSERT(sizeof(shmi_queue_words) == 320, "queue_words");
 
 /* Cond */
 typedef struct shmi_cond_words {

@@ -1,793 +1,802 @@
 /*
- * Queues: bounded queues of items of one size. It is prims/queue*.go in C: the slots are
- * the truth, order and counts are an index over them.
+ * Queues: bounded queues of items of one size. It is prims/queue*.go in C. Items are in slots, and a
+ * ring of cells says in which order: they are the whole truth, and no lock guards them. A call that
+ * waits sleeps until the queue may have changed, and looks at the ring itself.
  */
 
-enum { SHMI_queuePut, SHMI_queueGet, SHMI_queueLease };            /* classes of waits */
-enum { SHMI_queueGranted, SHMI_queueStopped, SHMI_queueCorrupt };  /* how they end */
-enum { SHMI_queueFree, SHMI_queueFull, SHMI_queueGiven, SHMI_queueLeased }; /* kinds of a slot */
+/* Kinds of a slot; see queueState of prims/queue_word.go. */
+enum { SHMI_queueFree, SHMI_queueClaimed, SHMI_queueFull, SHMI_queueTaken, SHMI_queueLeased, SHMI_queueReturned, SHMI_queueKinds };
+enum { SHMI_queueStoppedFlag = 1, SHMI_queueIrregularFlag = 2 };
 #define SHMI_QUEUE_ITEM_MOST 65536u
 #define SHMI_QUEUE_CAPACITY_MOST (UINT32_C(1) << 30)
+#define SHMI_QUEUE_TAG UINT64_C(0x7fffffff)
+#define SHMI_QUEUE_WALK 1000u /* how many more steps than cells in two laps a walk takes */
+#define SHMI_QUEUE_WALKS 16   /* so many walks find nothing, while nobody moves a hint, in a ring that a peer overwrote */
+#define SHMI_QUEUE_LOOK 64u   /* at how many slots a waiter that spins looks */
+#define SHMI_QUEUE_CHECK 4096u /* and a periodic check */
+#define SHMI_QUEUE_USE 64u    /* by how many slots used grows */
+#define SHMI_QUEUE_LEASE_ENDED (UINT64_C(1) << 63)
+#define SHMI_QUEUE_LEASE_SERIAL (UINT64_C(1) << 32)
+#define SHMI_QUEUE_LEASE_TIMES UINT64_C(0xffffffff)
 
 typedef struct shmi_queue_slot {
     uint64_t state;
-    uint64_t seq;
-    uint64_t next;
+    uint64_t lease; /* times 32, serial 31, ended 1 */
 } shmi_queue_slot;
 
+/* One of the two sides on which calls wait: for items, or for room. */
+struct shmi_queue_side {
+    shmi_queue_side_words *w;
+    shmi_wait_list line;
+    int64_t looked;
+    uint64_t sum; /* of what a periodic check saw last. Atomic. */
+};
+
 struct shmi_queue {
-    struct shmi_monitor m;
+    shmsync_arena *a;
+    shmi_object o;
     shmi_queue_words *w;
-    uint32_t capacity;
+    struct shmi_queue_side items, room;
+    uint32_t capacity, slots, shift;
+    uint64_t mask, first; /* the number of cells less 1; where the slots begin */
     uint64_t item, stride;
-    uint64_t stage; /* a claimed block that no put uses, 0 if there is none */
+    uint64_t seen;    /* a position: no position before it has an item. Atomic. */
+    uint32_t watched; /* the slot that a periodic check looked at last. Atomic. */
 };
 
 SHMI_FN uint64_t shmi_queue_stride(uint64_t item) { return sizeof(shmi_queue_slot) + ((item + 7) & ~UINT64_C(7)); }
-SHMI_FN uint32_t shmi_low(uint64_t p) { return (uint32_t)p; }
-SHMI_FN uint32_t shmi_high(uint64_t p) { return (uint32_t)(p >> 32); }
-SHMI_FN uint64_t shmi_pair(uint32_t low, uint32_t high) { return (uint64_t)high << 32 | low; }
+/* A small queue has slots to spare, so that puts and gets that are stopped, and keep one each, leave room. */
+SHMI_FN uint64_t shmi_queue_slots(uint64_t capacity) { return capacity < 64 ? capacity + 8 : capacity; }
+SHMI_FN uint32_t shmi_queue_shift(uint64_t slots)
+{
+    uint32_t shift = 0;
+    while ((UINT64_C(1) << shift) < slots)
+        shift++;
+    return shift;
+}
+SHMI_FN uint64_t shmi_queue_bytes(uint64_t capacity, uint64_t item)
+{
+    uint64_t slots = shmi_queue_slots(capacity);
+    return sizeof(shmi_queue_words) + (UINT64_C(8) << shmi_queue_shift(slots)) + slots * shmi_queue_stride(item);
+}
 
-SHMI_FN uint64_t shmi_queue_state(uint32_t kind, shmi_participant_id n, uint32_t times) { return n | (uint64_t)kind << 29 | (uint64_t)times << 32; }
-SHMI_FN uint32_t shmi_queue_kind(uint64_t s) { return (uint32_t)(s >> 29 & 7); }
-SHMI_FN shmi_participant_id shmi_queue_name(uint64_t s) { return (shmi_participant_id)(s & SHMI_NAME_MASK); }
-SHMI_FN int shmi_queue_out(uint64_t s) { return shmi_queue_kind(s) == SHMI_queueGiven || shmi_queue_kind(s) == SHMI_queueLeased; }
+SHMI_FN uint64_t shmi_queue_state(uint32_t kind, shmi_participant_id n, uint64_t tag) { return n | (uint64_t)kind << 29 | (tag & SHMI_QUEUE_TAG) << 33; }
+SHMI_FN uint32_t shmi_queue_kind(uint64_t s) { return (uint32_t)(s >> 29 & 15); }
+SHMI_FN uint64_t shmi_queue_tag(uint64_t s) { return s >> 33; }
+/* The participant that has the slot, or 0. */
+SHMI_FN shmi_participant_id shmi_queue_name(uint64_t s) { return shmi_queue_kind(s) == SHMI_queueReturned ? 0 : (shmi_participant_id)(s & SHMI_NAME_MASK); }
+SHMI_FN uint64_t shmi_queue_with(uint64_t s, uint32_t kind, shmi_participant_id n) { return shmi_queue_state(kind, n, shmi_queue_tag(s)); }
+SHMI_FN int shmi_queue_is_at(uint64_t s, uint64_t p) { return shmi_queue_kind(s) == SHMI_queueFull && shmi_queue_tag(s) == (p & SHMI_QUEUE_TAG); }
+SHMI_FN int shmi_queue_before(uint64_t s, uint64_t t) { return ((shmi_queue_tag(s) - shmi_queue_tag(t)) << 1 & UINT64_C(0x80000000)) != 0; }
 SHMI_FN int shmi_queue_valid(uint64_t s)
 {
-    switch (shmi_queue_kind(s)) {
-    case SHMI_queueFree:
+    uint32_t k = shmi_queue_kind(s);
+    if (k == SHMI_queueFree)
         return s == 0;
-    case SHMI_queueFull:
-        return shmi_queue_name(s) == 0;
-    case SHMI_queueGiven:
-        return shmi_queue_name(s) != 0;
-    case SHMI_queueLeased:
-        return shmi_queue_name(s) != 0 && shmi_high(s) != 0;
-    }
-    return 0;
+    if (k == SHMI_queueReturned)
+        return 1;
+    return k < SHMI_queueKinds && shmi_queue_name(s) != 0 && (k != SHMI_queueClaimed || shmi_queue_tag(s) == 0);
 }
-/* The state of a full slot once its item was given to n. */
-SHMI_FN uint64_t shmi_queue_to(uint64_t s, uint32_t cls, shmi_participant_id n)
+SHMI_FN uint64_t shmi_queue_cell(uint32_t lap, uint32_t slot) { return (uint64_t)lap << 32 | slot; }
+SHMI_FN uint32_t shmi_queue_lap(const struct shmi_queue *x, uint64_t p) { return (uint32_t)(p >> x->shift); }
+/* How many laps a cell is ahead of the lap of p. */
+SHMI_FN int32_t shmi_queue_ahead(const struct shmi_queue *x, uint64_t cell, uint64_t p)
 {
-    uint32_t times = shmi_high(s);
-    if (cls == SHMI_queueLease)
-        return shmi_queue_state(SHMI_queueLeased, n, times + 1 != 0 ? times + 1 : 1);
-    return shmi_queue_state(SHMI_queueGiven, n, times);
+    uint32_t d = (uint32_t)(cell >> 32) - shmi_queue_lap(x, p);
+    return d <= INT32_MAX ? (int32_t)d : -(int32_t)(UINT32_MAX - d) - 1;
 }
+/* Whether d, a difference of positions, is at least n. */
+SHMI_FN int shmi_queue_least(uint64_t d, uint64_t n) { return d >> 63 == 0 && d >= n; }
 
 SHMI_FN shmi_queue_slot *shmi_queue_at(struct shmi_queue *x, uint32_t i)
 {
-    if (i - 1 >= x->capacity) /* 0 wraps */
+    if (i - 1 >= x->slots) /* 0 wraps */
         return NULL;
-    return (shmi_queue_slot *)(void *)((char *)x->w + sizeof(shmi_queue_words) + (uint64_t)(i - 1) * x->stride);
+    return (shmi_queue_slot *)(void *)((char *)x->w + x->first + (uint64_t)(i - 1) * x->stride);
 }
 SHMI_FN void *shmi_queue_item(shmi_queue_slot *s) { return s + 1; }
-
-/* What follows is called with the queue lock held. Each changes the truth by one store, of the
- * state word; what comes after it is the index. */
-
-SHMI_FN shmi_queue_slot *shmi_queue_expect(struct shmi_queue *x, uint32_t i, uint32_t kind)
+SHMI_FN uint64_t *shmi_queue_cell_of(struct shmi_queue *x, uint64_t p)
 {
-    shmi_queue_slot *s;
-    if (i == 0)
-        return NULL;
-    s = shmi_queue_at(x, i);
-    if (s == NULL || shmi_queue_kind(shmi_get(&s->state)) != kind) {
-        shmi_set_broken(&x->m, 1);
-        return NULL;
-    }
-    return s;
-}
-SHMI_FN shmi_queue_slot *shmi_queue_first(struct shmi_queue *x, uint32_t *i)
-{
-    *i = shmi_low(shmi_get(&x->w->ends));
-    return shmi_queue_expect(x, *i, SHMI_queueFull);
-}
-SHMI_FN shmi_queue_slot *shmi_queue_spare(struct shmi_queue *x, uint32_t *i)
-{
-    *i = shmi_low(shmi_get(&x->w->free));
-    return shmi_queue_expect(x, *i, SHMI_queueFree);
-}
-/* A slot that a put may fill now, NULL if it has to wait. */
-SHMI_FN shmi_queue_slot *shmi_queue_room(struct shmi_queue *x, uint32_t *i)
-{
-    if (!shmi_fifo_empty(&x->w->putters) || shmi_get(&x->w->stopped) != 0)
-        return NULL;
-    return shmi_queue_spare(x, i);
-}
-/* The slot of an item that a get may have now, NULL if it has to wait. */
-SHMI_FN shmi_queue_slot *shmi_queue_ready(struct shmi_queue *x, uint32_t *i)
-{
-    return shmi_fifo_empty(&x->w->getters) ? shmi_queue_first(x, i) : NULL;
+    return (uint64_t *)(void *)((char *)x->w + sizeof(shmi_queue_words)) + (p & x->mask);
 }
 
-SHMI_FN void shmi_queue_count(struct shmi_queue *x, uint32_t d)
+/* What follows takes no lock. A participant that is stopped in the middle of it keeps a slot, and nothing else. */
+
+SHMI_FN int shmi_queue_stopped(struct shmi_queue *x) { return (shmi_ld64(&x->w->flags) & SHMI_queueStoppedFlag) != 0; }
+SHMI_FN int shmi_queue_regular(struct shmi_queue *x) { return (shmi_ld64(&x->w->flags) & SHMI_queueIrregularFlag) == 0; }
+SHMI_FN void shmi_queue_deviate(struct shmi_queue *x)
 {
-    uint64_t f = shmi_get(&x->w->free);
-    shmi_put(&x->w->free, shmi_pair(shmi_low(f), shmi_high(f) + d));
+    if (shmi_queue_regular(x))
+        shmi_or64(&x->w->flags, SHMI_queueIrregularFlag);
+}
+/* A bound of the slots that were ever claimed. */
+SHMI_FN uint32_t shmi_queue_used(struct shmi_queue *x)
+{
+    uint64_t n = shmi_ld64(&x->w->used);
+    return n < x->slots ? (uint32_t)n : x->slots;
+}
+SHMI_FN int shmi_queue_filled(struct shmi_queue *x, uint64_t p) { return p <= x->mask || shmi_queue_ahead(x, shmi_ld64(shmi_queue_cell_of(x, p)), p) >= 0; }
+
+/* Makes the hints anew. They may lag behind afterwards. */
+SHMI_FN void shmi_queue_heal(struct shmi_queue *x)
+{
+    uint64_t first = x->mask + 1, p = (shmi_ld64(shmi_queue_cell_of(x, 0)) >> 32) << x->shift;
+    if (p < first)
+        p = first;
+    shmi_st64(&x->w->head, p - x->mask < first ? first : p - x->mask);
+    shmi_st64(&x->w->tail, p);
+    shmi_st64(&x->seen, 0);
 }
 
-/* Makes the item in s the last one. */
-SHMI_FN void shmi_queue_number(struct shmi_queue *x, shmi_queue_slot *s)
-{
-    uint64_t n = shmi_get(&x->w->sequence) + 1;
-    shmi_put(&x->w->sequence, n);
-    shmi_put(&s->seq, n);
-}
-
-/* Links the slot at i as the last of the queue. */
-SHMI_FN void shmi_queue_append(struct shmi_queue *x, uint32_t i, shmi_queue_slot *s)
-{
-    uint64_t e = shmi_get(&x->w->ends);
-    uint32_t first = i;
-    shmi_put(&s->next, 0);
-    if (shmi_high(e) != 0) {
-        shmi_queue_slot *last = shmi_queue_at(x, shmi_high(e));
-        if (last != NULL) {
-            first = shmi_low(e);
-            shmi_put(&last->next, i);
-        } else {
-            shmi_set_broken(&x->m, 1);
-        }
-    }
-    shmi_put(&x->w->ends, shmi_pair(first, i));
-    shmi_queue_count(x, 1);
-}
-
-/* The slot whose next is at i, in the list that begins at from. */
-SHMI_FN shmi_queue_slot *shmi_queue_before(struct shmi_queue *x, uint32_t from, uint32_t i)
-{
-    uint32_t n;
-    for (n = 0; n < x->capacity; n++) {
-        shmi_queue_slot *s = shmi_queue_at(x, from);
-        if (s == NULL)
-            break;
-        from = (uint32_t)shmi_get(&s->next);
-        if (from == i)
-            return s;
-    }
-    shmi_set_broken(&x->m, 1);
-    return NULL;
-}
-
-/* Takes the slot at i off the list of free ones. It is the first, except after a death. */
-SHMI_FN void shmi_queue_unspare(struct shmi_queue *x, uint32_t i, shmi_queue_slot *s)
-{
-    uint64_t f = shmi_get(&x->w->free), next = shmi_get(&s->next);
-    shmi_queue_slot *before;
-    if (shmi_low(f) == i) {
-        shmi_put(&x->w->free, shmi_pair((uint32_t)next, shmi_high(f)));
-        return;
-    }
-    before = shmi_queue_before(x, shmi_low(f), i);
-    if (before != NULL)
-        shmi_put(&before->next, (uint32_t)next);
-}
-
-/* Takes the slot at i out of the queue. It is the first, except after a death. */
-SHMI_FN void shmi_queue_unlink(struct shmi_queue *x, uint32_t i, shmi_queue_slot *s)
-{
-    uint64_t e = shmi_get(&x->w->ends);
-    uint32_t next = (uint32_t)shmi_get(&s->next), first = shmi_low(e), last = shmi_high(e);
-    if (first == i) {
-        first = next;
-        if (next == 0)
-            last = 0;
-    } else {
-        shmi_queue_slot *before = shmi_queue_before(x, first, i);
-        if (before != NULL) {
-            shmi_put(&before->next, next);
-            if (last == i)
-                shmi_set_broken(&x->m, 1); /* so that the last is found */
-        }
-    }
-    shmi_put(&x->w->ends, shmi_pair(first, last));
-    shmi_queue_count(x, UINT32_MAX);
-}
-
-/* Links the slot at i into the queue where its number belongs: mostly at the front. */
-SHMI_FN void shmi_queue_insert(struct shmi_queue *x, uint32_t i, shmi_queue_slot *s)
-{
-    uint64_t e = shmi_get(&x->w->ends), seq = shmi_get(&s->seq);
-    shmi_queue_slot *last = shmi_queue_at(x, shmi_high(e)), *before = NULL;
-    uint32_t at = shmi_low(e), n;
-    if (last == NULL || shmi_get(&last->seq) < seq) {
-        shmi_queue_append(x, i, s);
-        return;
-    }
-    for (n = 0; n < x->capacity; n++) {
-        shmi_queue_slot *t = shmi_queue_at(x, at);
-        if (t == NULL) {
-            shmi_set_broken(&x->m, 1); /* the last is behind */
-            break;
-        }
-        if (shmi_get(&t->seq) > seq)
-            break;
-        before = t;
-        at = (uint32_t)shmi_get(&t->next);
-    }
-    shmi_put(&s->next, at);
-    if (before != NULL)
-        shmi_put(&before->next, i);
-    else
-        shmi_put(&x->w->ends, shmi_pair(i, shmi_high(e)));
-    shmi_queue_count(x, 1);
-}
-
-/* Puts the item into the queue that was written to the free slot at i. */
-SHMI_FN void shmi_queue_add(struct shmi_queue *x, uint32_t i, shmi_queue_slot *s)
-{
-    shmi_queue_number(x, s);
-    SHMSYNC_CRASHPOINT("queue.add.written");
-    shmi_put(&s->state, shmi_queue_state(SHMI_queueFull, 0, 0));
-    SHMSYNC_CRASHPOINT("queue.add.committed");
-    shmi_queue_unspare(x, i, s);
-    shmi_queue_append(x, i, s);
-}
-
-/* Gives the item at i, in the queue, to this process. */
-SHMI_FN void shmi_queue_take(struct shmi_queue *x, uint32_t i, shmi_queue_slot *s, uint32_t cls)
-{
-    shmi_put(&s->state, shmi_queue_to(shmi_get(&s->state), cls, x->m.a->self));
-    SHMSYNC_CRASHPOINT("queue.take.committed");
-    shmi_queue_unlink(x, i, s);
-    shmi_put(&x->w->out, shmi_get(&x->w->out) + 1);
-}
-
-/* Makes the slot at i free: its item was copied, or done with. */
-SHMI_FN void shmi_queue_drop(struct shmi_queue *x, uint32_t i, shmi_queue_slot *s, int in_queue)
-{
-    uint64_t f;
-    shmi_put(&s->state, 0);
-    SHMSYNC_CRASHPOINT("queue.drop.committed");
-    if (in_queue)
-        shmi_queue_unlink(x, i, s);
-    else
-        shmi_put(&x->w->out, shmi_get(&x->w->out) - 1);
-    f = shmi_get(&x->w->free);
-    shmi_put(&s->next, shmi_low(f));
-    shmi_put(&x->w->free, shmi_pair(i, shmi_high(f)));
-}
-
-/* Puts the item at i, which is out, back to its place in the queue. */
-SHMI_FN void shmi_queue_give_back(struct shmi_queue *x, uint32_t i, shmi_queue_slot *s, uint64_t st)
-{
-    shmi_put(&s->state, shmi_queue_state(SHMI_queueFull, 0, shmi_high(st)));
-    SHMSYNC_CRASHPOINT("queue.back.committed");
-    shmi_put(&x->w->out, shmi_get(&x->w->out) - 1);
-    shmi_queue_insert(x, i, s);
-}
-
-struct shmi_numbered {
-    uint64_t seq;
+/* What a step of a walk found. */
+enum { SHMI_queueFound, SHMI_queueOn, SHMI_queueImpossible };
+struct shmi_queue_front {
+    uint64_t p;
+    uint64_t was; /* of the first position that is not filled: the word of its cell */
     uint32_t i;
+    shmi_queue_slot *s; /* NULL: there is no item, and p is not filled */
+    uint64_t st;
 };
-
-SHMI_FN int shmi_by_number(const void *p, const void *q)
+/* A step of the search for the first position that is not filled. */
+SHMI_FN int shmi_queue_step_next(struct shmi_queue *x, struct shmi_queue_front *f)
 {
-    const struct shmi_numbered *x = (const struct shmi_numbered *)p, *y = (const struct shmi_numbered *)q;
-    if (x->seq != y->seq)
-        return x->seq < y->seq ? -1 : 1;
-    return x->i < y->i ? -1 : x->i > y->i;
+    int32_t d;
+    f->was = shmi_ld64(shmi_queue_cell_of(x, f->p));
+    d = shmi_queue_ahead(x, f->was, f->p);
+    if (d == -1 && shmi_queue_filled(x, f->p - 1))
+        return SHMI_queueFound;
+    if (d < 0)
+        return SHMI_queueImpossible;
+    f->p += ((uint64_t)(uint32_t)d << x->shift) + 1;
+    return SHMI_queueOn;
 }
-
-/* Makes order, free list and counts anew from the slots. */
-SHMI_FN void shmi_queue_index(struct shmi_queue *x)
+/* A step of the search for the first position with an item. */
+SHMI_FN int shmi_queue_step_front(struct shmi_queue *x, struct shmi_queue_front *f)
 {
-    struct shmi_numbered *full = NULL;
-    uint64_t out = 0, sequence = shmi_get(&x->w->sequence);
-    uint32_t i, n_full = 0, n = 0, free_ = 0;
-    for (i = x->capacity; i > 0; i--) {
-        shmi_queue_slot *s = shmi_queue_at(x, i);
-        uint64_t st = shmi_get(&s->state), seq = shmi_get(&s->seq);
-        if (!shmi_queue_valid(st)) { /* a peer wrote that */
-            st = 0;
-            shmi_put(&s->state, 0);
+    uint64_t c = shmi_ld64(shmi_queue_cell_of(x, f->p));
+    int32_t d = shmi_queue_ahead(x, c, f->p);
+    f->s = NULL;
+    if (d == -1 && shmi_queue_filled(x, f->p - 1))
+        return SHMI_queueFound;
+    if (d < 0)
+        return SHMI_queueImpossible;
+    if (d == 0) {
+        f->s = shmi_queue_at(x, (uint32_t)c);
+        if (f->s != NULL) {
+            f->st = shmi_ld64(&f->s->state);
+            f->i = (uint32_t)c;
+            if (shmi_queue_is_at(f->st, f->p))
+                return SHMI_queueFound;
         }
-        if (shmi_queue_kind(st) == SHMI_queueFree) {
-            shmi_put(&s->next, free_);
-            free_ = i;
-            continue;
-        }
-        if (shmi_queue_kind(st) == SHMI_queueFull)
-            n_full++;
-        else
-            out++;
-        if (seq > sequence)
-            sequence = seq;
+        f->p++;
+        return SHMI_queueOn;
     }
-    shmi_put(&x->w->sequence, sequence);
-    shmi_put(&x->w->out, out);
-    shmi_put(&x->w->free, shmi_pair(free_, 0));
-    shmi_put(&x->w->ends, 0);
-    if (n_full == 0)
-        return;
-    full = (struct shmi_numbered *)malloc(n_full * sizeof *full);
-    for (i = 1; i <= x->capacity; i++) {
-        shmi_queue_slot *s = shmi_queue_at(x, i);
-        if (shmi_queue_kind(shmi_get(&s->state)) != SHMI_queueFull)
-            continue;
-        if (full == NULL) {
-            shmi_queue_insert(x, i, s); /* slower, and it needs no memory */
-        } else if (n < n_full) { /* or a peer makes them more */
-            full[n].seq = shmi_get(&s->seq);
-            full[n++].i = i;
-        }
-    }
-    if (n > 1)
-        qsort(full, n, sizeof *full, shmi_by_number);
-    for (i = 0; i < n; i++)
-        shmi_queue_append(x, full[i].i, shmi_queue_at(x, full[i].i));
-    free(full);
+    /* A later position has this cell: the items of all positions before the one a lap earlier than that were taken. */
+    f->p += ((uint64_t)(uint32_t)(d - 1) << x->shift) + 1;
+    return SHMI_queueOn;
 }
-
-SHMI_FN void *shmi_claimed_block(shmsync_arena *a, shmi_off off, uint64_t size, shmi_participant_id owner);
-
-/* The rules. */
-
-SHMI_FN shmi_list_words *shmi_queue_fifo(struct shmi_queue *x, struct shmi_wait w)
+/* Walks from a hint on; 0 if a peer overwrote the ring. */
+SHMI_FN int shmi_queue_walk(struct shmi_queue *x, const uint64_t *hint, int (*step)(struct shmi_queue *, struct shmi_queue_front *), struct shmi_queue_front *f)
 {
-    return shmi_class_of(w) == SHMI_queuePut ? &x->w->putters : &x->w->getters;
-}
-SHMI_FN void shmi_queue_requeue(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_requeue(m, shmi_queue_fifo((struct shmi_queue *)m, w), w); }
-SHMI_FN void shmi_queue_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, shmi_queue_fifo((struct shmi_queue *)m, w), w); }
-SHMI_FN void shmi_queue_clear(struct shmi_monitor *m)
-{
-    struct shmi_queue *x = (struct shmi_queue *)m;
-    shmi_fifo_clear(&x->w->getters);
-    shmi_fifo_clear(&x->w->putters);
-    shmi_queue_index(x);
-}
-SHMI_FN void shmi_queue_discard_dead(struct shmi_monitor *m)
-{
-    struct shmi_queue *x = (struct shmi_queue *)m;
-    shmi_fifo_discard_dead(m, &x->w->getters);
-    shmi_fifo_discard_dead(m, &x->w->putters);
-}
-
-/* Makes the change that a wait which was granted something stands for. */
-SHMI_FN void shmi_queue_account(struct shmi_monitor *m, struct shmi_wait w)
-{
-    struct shmi_queue *x = (struct shmi_queue *)m;
-    uint64_t f = shmi_get(&w.n->extra), st;
-    uint32_t i = shmi_outcome_aux(f), cls = shmi_outcome_class(f);
-    shmi_queue_slot *s = shmi_queue_at(x, i);
-    struct shmi_change c;
-    c.n = 0;
-    if (shmi_outcome_result(f) != SHMI_queueGranted || s == NULL) {
-        shmi_mon_account(m, w, NULL);
-        return;
-    }
-    st = shmi_get(&s->state);
-    if (cls == SHMI_queuePut && shmi_queue_kind(st) == SHMI_queueFree) {
-        shmi_queue_number(x, s);
-        shmi_change_set(&c, &s->state, shmi_queue_state(SHMI_queueFull, 0, 0));
-        shmi_mon_account(m, w, &c);
-        shmi_queue_unspare(x, i, s);
-        shmi_queue_append(x, i, s);
-    } else if (cls != SHMI_queuePut && shmi_queue_kind(st) == SHMI_queueFull) {
-        shmi_change_set(&c, &s->state, shmi_queue_to(st, cls, shmi_owner_of(w)));
-        shmi_mon_account(m, w, &c);
-        shmi_queue_unlink(x, i, s);
-        shmi_put(&x->w->out, shmi_get(&x->w->out) + 1);
-    } else {
-        shmi_mon_account(m, w, NULL); /* a peer wrote that */
-    }
-}
-
-/* Ends a wait with nothing. */
-SHMI_FN void shmi_queue_turn_away(struct shmi_queue *x, struct shmi_wakes *b, struct shmi_wait w, uint32_t result)
-{
-    if (shmi_mon_end(&x->m, b, w, result, 0))
-        shmi_mon_account(&x->m, w, NULL);
-}
-
-/* Ends the first wait for an item if that can be. */
-SHMI_FN int shmi_queue_resolve_getter(struct shmi_queue *x, struct shmi_wakes *b, int stopped)
-{
-    struct shmi_wait w = shmi_fifo_head(&x->m, &x->w->getters);
-    uint32_t i;
-    if (w.n == NULL)
-        return 0;
-    if (!shmi_mon_waiting(&x->m, w)) {
-        shmi_mon_discard(&x->m, w);
-        return 1;
-    }
-    if (shmi_queue_first(x, &i) != NULL) {
-        if (shmi_mon_end(&x->m, b, w, SHMI_queueGranted, i))
-            shmi_queue_account(&x->m, w);
-        return 1;
-    }
-    if (!stopped)
-        return 0;
-    shmi_queue_turn_away(x, b, w, SHMI_queueStopped);
-    return 1;
-}
-
-/* The same for a wait for room: the item is copied, and if the wait is still there it is in the queue. */
-SHMI_FN int shmi_queue_resolve_putter(struct shmi_queue *x, struct shmi_wakes *b, int stopped)
-{
-    struct shmi_wait w = shmi_fifo_head(&x->m, &x->w->putters);
-    shmi_queue_slot *s;
-    shmi_participant_id owner;
-    uint32_t i;
-    void *block;
-    if (w.n == NULL)
-        return 0;
-    if (!shmi_mon_waiting(&x->m, w)) {
-        shmi_mon_discard(&x->m, w);
-        return 1;
-    }
-    if (stopped) {
-        shmi_queue_turn_away(x, b, w, SHMI_queueStopped);
-        return 1;
-    }
-    s = shmi_queue_spare(x, &i);
-    if (s == NULL)
-        return 0;
-    owner = shmi_owner_of(w);
-    block = shmi_claimed_block(x->m.a, shmi_get(&w.n->wanted), x->item, owner);
-    if (block != NULL) {
-        memcpy(shmi_queue_item(s), block, x->item);
-        SHMSYNC_CRASHPOINT("queue.put.copied");
-        if (!shmi_mon_current(&x->m, owner))
-            shmi_mon_discard(&x->m, w); /* the block may have been another's */
-        else if (shmi_mon_end(&x->m, b, w, SHMI_queueGranted, i))
-            shmi_queue_account(&x->m, w);
-    } else if (shmi_mon_current(&x->m, owner)) {
-        shmi_queue_turn_away(x, b, w, SHMI_queueCorrupt);
-    } else {
-        shmi_mon_discard(&x->m, w);
-    }
-    return 1;
-}
-
-SHMI_FN void shmi_queue_resolve(struct shmi_monitor *m, struct shmi_wakes *b)
-{
-    struct shmi_queue *x = (struct shmi_queue *)m;
-    int stopped = shmi_get(&x->w->stopped) != 0;
-    while (!shmi_is_broken(m) && (shmi_queue_resolve_getter(x, b, stopped) || shmi_queue_resolve_putter(x, b, stopped))) {
-    }
-}
-
-SHMI_FN void shmi_queue_reap(struct shmi_monitor *m)
-{
-    struct shmi_queue *x = (struct shmi_queue *)m;
-    uint32_t i;
-    if (shmi_get(&x->w->out) == 0)
-        return;
-    for (i = 1; i <= x->capacity; i++) {
-        shmi_queue_slot *s = shmi_queue_at(x, i);
-        uint64_t st = shmi_get(&s->state);
-        if (shmi_queue_out(st) && shmi_mon_gone(m, shmi_queue_name(st)))
-            shmi_queue_give_back(x, i, s, st);
-    }
-}
-SHMI_FN void shmi_queue_holders(struct shmi_monitor *m)
-{
-    struct shmi_queue *x = (struct shmi_queue *)m;
-    shmi_participant_id last = 0;
-    uint32_t i;
-    if (shmi_get(&x->w->out) == 0)
-        return;
-    for (i = 1; i <= x->capacity; i++) {
-        uint64_t st = shmi_get(&shmi_queue_at(x, i)->state);
-        if (shmi_queue_out(st) && shmi_queue_name(st) != last) {
-            last = shmi_queue_name(st);
-            shmi_mon_heed(m, last);
-        }
-    }
-}
-
-static __attribute__((unused)) const struct shmi_rules shmi_queue_rules = {
-    shmi_queue_resolve, shmi_queue_account, shmi_queue_clear, shmi_queue_requeue, shmi_queue_detach,
-    shmi_queue_discard_dead, shmi_queue_reap, shmi_queue_holders, NULL,
-};
-
-/* Gives the queue lock back after a change that may have let others go on. */
-SHMI_FN void shmi_queue_leave(struct shmi_queue *x, shmi_list_words *others)
-{
-    struct shmi_wakes b;
-    if (shmi_fifo_empty(others)) {
-        shmi_mon_leave(&x->m, NULL);
-        return;
-    }
-    shmi_wakes_init(&b);
-    shmi_queue_resolve(&x->m, &b);
-    shmi_mon_leave(&x->m, &b);
-}
-
-/* Takes the queue lock for a call that does not wait, if that does not take long. */
-SHMI_FN int shmi_queue_try_enter(struct shmi_queue *x, shmi_list_words *line)
-{
-    struct shmi_wakes b;
-    if (!shmi_mon_try_enter(&x->m))
-        return 0;
-    if (shmi_fifo_empty(line))
-        return 1;
-    /* Perhaps the waiters are dead. */
-    shmi_wakes_init(&b);
-    shmi_mon_reap_if_due(&x->m, &b);
-    shmi_mon_leave(&x->m, &b);
-    return shmi_mon_try_enter(&x->m);
-}
-
-/* The first bytes of a block that owner has claimed, at an offset that came from a peer; NULL where no such block is. */
-SHMI_FN void *shmi_claimed_block(shmsync_arena *a, shmi_off off, uint64_t size, shmi_participant_id owner)
-{
-    shmi_block b;
-    if (!shmi_locate(a, off, &b) || b.class_ == SHMI_classNode || size > b.size || shmi_ld32(b.word) != shmi_make_block(SHMI_blockClaimed, owner))
-        return NULL;
-    return shmi_ptr(a, off, size, 1);
-}
-
-SHMI_FN void shmi_queue_unstage(struct shmi_queue *x, uint64_t off)
-{
-    if (off != 0 && !shmi_cas64(&x->stage, 0, off))
-        shmi_unclaim(x->m.a, off);
-}
-
-/* A put that has to wait, with the queue lock held, which it leaves. */
-SHMI_FN int shmi_queue_put_slow(struct shmi_queue *x, const void *item, int64_t abs)
-{
-    struct shmi_monitor *m = &x->m;
-    shmi_wait_node *wait_node = NULL;
-    struct shmi_wakes b;
-    shmi_queue_slot *s;
-    uint64_t off = 0, outcome = 0;
-    uint32_t i;
-    void *block = NULL;
-    int err = 0, again;
-    shmi_wakes_init(&b);
-    for (;;) {
-        shmi_mon_reap_if_due(m, &b);
-        if (shmi_get(&x->w->stopped) != 0) {
-            err = ECANCELED;
-            break;
-        }
-        s = shmi_queue_room(x, &i);
-        if (s != NULL) {
-            memcpy(shmi_queue_item(s), item, x->item);
-            shmi_queue_add(x, i, s);
-            shmi_queue_resolve(m, &b);
-            break;
-        }
-        if (block == NULL) {
-            off = shmi_xchg64(&x->stage, 0);
-            if (off == 0) {
-                shmi_mon_leave(m, NULL);
-                err = shmi_claim(m->a, x->item, &off);
-                if (err == 0)
-                    err = shmi_mon_enter(m, abs);
-                if (err != 0)
-                    goto left;
-            }
-            block = shmi_claimed_block(m->a, off, x->item, m->a->self);
-            if (block == NULL) {
-                off = 0; /* a peer overwrote what says that it is ours */
-                err = EPROTO;
+    int walks;
+    for (walks = 0; walks < SHMI_QUEUE_WALKS; walks++) {
+        uint64_t tail = shmi_ld64(&x->w->tail), head = shmi_ld64(&x->w->head), n;
+        f->p = shmi_ld64(hint);
+        if (f->p <= x->mask)
+            f->p = x->mask + 1;
+        for (n = 0; n < 2 * x->mask + SHMI_QUEUE_WALK; n++) {
+            int found = step(x, f);
+            if (found == SHMI_queueFound)
+                return 1;
+            if (found == SHMI_queueImpossible)
                 break;
-            }
-            continue;
         }
-        err = shmi_mon_wait_node(m, abs, &wait_node, &again);
-        if (err != 0)
-            goto left;
-        if (again)
-            continue;
-        memcpy(block, item, x->item);
-        SHMSYNC_CRASHPOINT("queue.put.staged");
-        shmi_mon_join(m, wait_node, SHMI_queuePut, off);
-        shmi_mon_leave(m, &b);
-        err = shmi_mon_await(m, wait_node, abs, &outcome);
-        wait_node = NULL;
-        if (err == 0 && shmi_outcome_result(outcome) != SHMI_queueGranted)
-            err = shmi_outcome_result(outcome) == SHMI_queueStopped ? ECANCELED : EPROTO;
-        shmi_queue_unstage(x, off);
-        return err;
+        if (tail != shmi_ld64(&x->w->tail) || head != shmi_ld64(&x->w->head))
+            walks = 0; /* the others went on, and overtook this walk */
+        shmi_queue_heal(x);
     }
-    shmi_mon_leave(m, &b);
-left:
-    shmi_mon_wake(m, &b);
-    shmi_mon_return_node(m, wait_node);
-    shmi_queue_unstage(x, off);
-    return err;
-}
-
-/* Takes the queue lock and finds the slot that this process was given: the granter wakes us before it has written that down. */
-SHMI_FN shmi_queue_slot *shmi_queue_given(struct shmi_queue *x, uint32_t i, uint32_t cls, int *err)
-{
-    shmi_queue_slot *s;
-    *err = shmi_mon_enter(&x->m, 0);
-    if (*err != 0)
-        return NULL;
-    s = shmi_queue_at(x, i);
-    if (s != NULL) {
-        uint64_t st = shmi_get(&s->state);
-        if (shmi_queue_kind(st) == (cls == SHMI_queueLease ? SHMI_queueLeased : SHMI_queueGiven) && shmi_queue_name(st) == x->m.a->self)
-            return s;
-    }
-    shmi_mon_leave(&x->m, NULL);
-    *err = EPROTO;
-    return NULL;
-}
-
-/* Waits, with the queue lock held, until this process has been given an item. If it has, the queue lock is held again. */
-SHMI_FN shmi_queue_slot *shmi_queue_wait_item(struct shmi_queue *x, uint32_t cls, int64_t abs, uint32_t *i, int *err)
-{
-    struct shmi_monitor *m = &x->m;
-    shmi_wait_node *wait_node = NULL;
-    struct shmi_wakes b;
-    uint64_t outcome = 0;
-    int again;
-    shmi_wakes_init(&b);
-    do {
-        shmi_queue_slot *s;
-        shmi_mon_reap_if_due(m, &b);
-        s = shmi_queue_ready(x, i);
-        if (s != NULL)
-            shmi_queue_take(x, *i, s, cls);
-        if (s != NULL || shmi_get(&x->w->stopped) != 0) {
-            shmi_mon_leave(m, &b);
-            shmi_mon_return_node(m, wait_node);
-            *err = ECANCELED;
-            return s == NULL ? NULL : shmi_queue_given(x, *i, cls, err);
-        }
-        *err = shmi_mon_wait_node(m, abs, &wait_node, &again);
-        if (*err != 0) {
-            shmi_mon_wake(m, &b);
-            return NULL;
-        }
-    } while (again);
-    shmi_mon_join(m, wait_node, cls, 0);
-    shmi_mon_leave(m, &b);
-    *err = shmi_mon_await(m, wait_node, abs, &outcome);
-    if (*err == 0 && shmi_outcome_result(outcome) == SHMI_queueStopped)
-        *err = ECANCELED;
-    if (*err != 0)
-        return NULL;
-    SHMSYNC_CRASHPOINT("queue.get.granted");
-    *i = shmi_outcome_aux(outcome);
-    return shmi_queue_given(x, *i, cls, err);
-}
-
-SHMI_FN int shmi_queue_put(shmsync_queue *q, const void *item, int64_t abs, int try_)
-{
-    struct shmi_queue *x = q->impl;
-    shmi_queue_slot *s;
-    uint32_t i;
-    int err = shmi_use(x->m.a, "queue");
-    if (err != 0)
-        return err;
-    if (try_) {
-        if (!shmi_queue_try_enter(x, &x->w->putters))
-            return EBUSY;
-    } else {
-        err = shmi_mon_enter(&x->m, abs);
-        if (err != 0)
-            return err;
-    }
-    s = shmi_queue_room(x, &i);
-    if (s == NULL) {
-        if (!try_) {
-            err = shmi_mon_begin(&x->m);
-            if (err != 0)
-                return err;
-            err = shmi_queue_put_slow(x, item, abs);
-            shmi_mon_finish(&x->m);
-            return err;
-        }
-        err = shmi_get(&x->w->stopped) != 0 ? ECANCELED : EBUSY;
-        shmi_mon_leave(&x->m, NULL);
-        return err;
-    }
-    memcpy(shmi_queue_item(s), item, x->item);
-    shmi_queue_add(x, i, s);
-    shmi_queue_leave(x, &x->w->getters);
     return 0;
 }
+SHMI_FN int shmi_queue_next(struct shmi_queue *x, struct shmi_queue_front *f) { return shmi_queue_walk(x, &x->w->tail, shmi_queue_step_next, f); }
+SHMI_FN int shmi_queue_front(struct shmi_queue *x, struct shmi_queue_front *f) { return shmi_queue_walk(x, &x->w->head, shmi_queue_step_front, f); }
 
-/* The end of a get whose item is in slot i, with the queue lock held, which it leaves. */
-SHMI_FN void shmi_queue_got(struct shmi_queue *x, uint32_t i, shmi_queue_slot *s, int in_queue, uint32_t cls, void *item, shmsync_lease *lease)
+/* Whether the slot i in state st has been put in the ring. */
+SHMI_FN int shmi_queue_published(struct shmi_queue *x, uint32_t i, uint64_t st)
 {
-    if (lease == NULL) {
-        memcpy(item, shmi_queue_item(s), x->item);
-        shmi_queue_drop(x, i, s, in_queue);
-        shmi_queue_leave(x, &x->w->putters);
-        return;
+    uint64_t tag = shmi_queue_tag(st), c = shmi_ld64(shmi_queue_cell_of(x, tag));
+    return shmi_queue_kind(st) == SHMI_queueFull && (uint32_t)c == i && ((((c >> 32) << x->shift) | (tag & x->mask)) & SHMI_QUEUE_TAG) == tag;
+}
+/* How many slots are of the kinds of a set; those that were put if they are in the ring. */
+SHMI_FN uint32_t shmi_queue_count(struct shmi_queue *x, uint32_t kinds)
+{
+    uint32_t i, n = 0, used = shmi_queue_used(x);
+    for (i = 1; i <= used; i++) {
+        uint64_t st = shmi_ld64(&shmi_queue_at(x, i)->state);
+        uint32_t k = shmi_queue_kind(st);
+        n += (kinds >> k & 1) != 0 && (k != SHMI_queueFull || shmi_queue_published(x, i, st));
     }
-    if (in_queue)
-        shmi_queue_take(x, i, s, cls);
+    return n;
+}
+/* Whether there is no room for an item at position p, the first that is not filled; -1 if a peer overwrote the ring. */
+SHMI_FN int shmi_queue_full(struct shmi_queue *x, uint64_t p)
+{
+    if (shmi_queue_least(p - shmi_ld64(&x->seen), x->capacity)) {
+        struct shmi_queue_front f;
+        if (!shmi_queue_front(x, &f) || shmi_queue_least(p - f.p, x->mask + 2))
+            return -1;
+        shmi_st64(&x->seen, f.p);
+        if (shmi_queue_least(p - f.p, x->capacity))
+            return 1;
+    }
+    return x->slots > x->capacity && !shmi_queue_regular(x) &&
+           shmi_queue_count(x, 1u << SHMI_queueFull | 1u << SHMI_queueLeased | 1u << SHMI_queueReturned) >= x->capacity;
+}
+
+/* A slot that a put has claimed, and a position that was not filled then. */
+struct shmi_queue_claim {
+    uint64_t p, was;
+    uint32_t i;
+    shmi_queue_slot *s;
+};
+SHMI_FN uint32_t shmi_queue_begin(struct shmi_queue *x, uint64_t p) { return (uint32_t)(p - (x->mask + 1)) % x->slots + 1; }
+/* Notes that slot i is about to be claimed. */
+SHMI_FN void shmi_queue_use(struct shmi_queue *x, uint32_t i)
+{
+    uint64_t to = ((uint64_t)i + SHMI_QUEUE_USE - 1) & ~(uint64_t)(SHMI_QUEUE_USE - 1), n;
+    if (to > x->slots)
+        to = x->slots;
+    do
+        n = shmi_ld64(&x->w->used);
+    while (n < i && !shmi_cas64(&x->w->used, n, to));
+}
+SHMI_FN int shmi_queue_claim_slot(struct shmi_queue *x, struct shmi_queue_claim *c)
+{
+    uint32_t n;
+    c->i = shmi_queue_begin(x, c->p);
+    for (n = 0; n < x->slots; n++) {
+        c->s = shmi_queue_at(x, c->i);
+        if (shmi_ld64(&c->s->state) == 0) {
+            if (c->i > (uint32_t)shmi_ld64(&x->w->used))
+                shmi_queue_use(x, c->i);
+            if (shmi_cas64(&c->s->state, 0, shmi_queue_state(SHMI_queueClaimed, x->a->self, 0))) {
+                SHMSYNC_CRASHPOINT("queue.add.claimed");
+                shmi_put64(&c->s->lease, shmi_ld64(&c->s->lease) & ~SHMI_QUEUE_LEASE_TIMES);
+                return 1;
+            }
+        }
+        if (++c->i > x->slots)
+            c->i = 1;
+    }
+    return 0;
+}
+/* Claims a slot for an item: 1, 0 if there is no room, -1 if a peer overwrote the ring. */
+SHMI_FN int shmi_queue_claim(struct shmi_queue *x, struct shmi_queue_claim *c)
+{
+    int healed = 0;
+    for (;;) {
+        struct shmi_queue_front f;
+        int full = shmi_queue_next(x, &f) ? shmi_queue_full(x, f.p) : -1;
+        if (full < 0) {
+            if (healed)
+                return -1;
+            healed = 1;
+            shmi_queue_heal(x);
+            continue;
+        }
+        c->p = f.p;
+        c->was = f.was;
+        if (!full && shmi_queue_claim_slot(x, c))
+            return 1;
+        /* While the position is not filled, items are not made more: there was no room at the beginning of this round. */
+        if (shmi_ld64(shmi_queue_cell_of(x, c->p)) == c->was)
+            return 0;
+    }
+}
+
+SHMI_FN shmi_tuning shmi_queue_tuning(struct shmi_queue *x, struct shmi_queue_side *side)
+{
+    shmi_tuning t;
+    t.budget = &x->w->spin;
+    t.pays = &side->w->pays;
+    t.last_cpu = &side->w->lastCPU;
+    t.slot = x->a->my_slot;
+    return t;
+}
+/* Wakes a waiter of a side, if one has announced itself: n items or places have come. */
+SHMI_FN void shmi_queue_tell(struct shmi_queue *x, struct shmi_queue_side *side, size_t n)
+{
+    if (n > 0 && shmi_wake_word_announced(&side->line)) {
+        shmi_tuning t = shmi_queue_tuning(x, side);
+        shmi_note_cpu(&t); /* a waiter may look for it */
+        shmi_wake_word_release(x->a, &side->line);
+    }
+}
+
+/* Makes a slot free that this call has claimed, unless this process has left and its slots were taken back. */
+SHMI_FN void shmi_queue_unclaim(struct shmi_queue *x, shmi_queue_slot *s)
+{
+    uint64_t st = shmi_ld64(&s->state);
+    if (shmi_queue_name(st) == x->a->self && shmi_cas64(&s->state, st, 0))
+        shmi_queue_tell(x, &x->room, 1); /* another put may have found no free slot */
+}
+/* Puts the item of a claimed slot into the queue: 0, EBUSY for no room, ECANCELED, EPROTO. Without success the slot is free again. */
+SHMI_FN int shmi_queue_publish(struct shmi_queue *x, struct shmi_queue_claim *c)
+{
+    for (;;) {
+        struct shmi_queue_front f;
+        int full;
+        /* The position may have been filled before the slot was ours, even with this slot: then the tag would make an item of it. */
+        if (shmi_ld64(shmi_queue_cell_of(x, c->p)) == c->was) {
+            uint64_t st = shmi_queue_state(SHMI_queueFull, x->a->self, c->p);
+            __atomic_store_n(&c->s->state, st, __ATOMIC_RELEASE);
+            SHMSYNC_CRASHPOINT("queue.add.written");
+            if (shmi_cas64(shmi_queue_cell_of(x, c->p), c->was, shmi_queue_cell(shmi_queue_lap(x, c->p), c->i))) {
+                SHMSYNC_CRASHPOINT("queue.add.committed");
+                __atomic_store_n(&x->w->tail, c->p + 1, __ATOMIC_RELEASE);
+                if (SHMI_LIKELY(!shmi_queue_stopped(x)))
+                    return 0;
+                shmi_queue_deviate(x);
+                return shmi_cas64(&c->s->state, st, 0) ? ECANCELED : 0; /* or a get has it */
+            }
+        }
+        full = shmi_queue_next(x, &f) ? shmi_queue_full(x, f.p) : -1;
+        if (full != 0) {
+            shmi_queue_unclaim(x, c->s);
+            return full < 0 ? EPROTO : EBUSY;
+        }
+        c->p = f.p;
+        c->was = f.was;
+    }
+}
+
+SHMI_FN void shmi_queue_tell_returned(struct shmi_queue *x)
+{
+    uint64_t w;
+    do
+        w = shmi_ld64(&x->w->returned);
+    while (!shmi_cas64(&x->w->returned, w, (w & ~UINT64_C(1)) + 3));
+}
+/* The state of a returned slot; see queueReturns. */
+SHMI_FN uint64_t shmi_queue_back(struct shmi_queue *x, uint64_t st)
+{
+    return shmi_queue_with(st, SHMI_queueReturned, (shmi_participant_id)(shmi_ld64(&x->w->returned) >> 1 & SHMI_NAME_MASK));
+}
+SHMI_FN shmi_queue_slot *shmi_queue_take_returned(struct shmi_queue *x, uint64_t back, uint32_t kind, struct shmi_queue_front *f)
+{
+    shmi_queue_slot *first = NULL;
+    uint64_t was = 0;
+    uint32_t i, used = shmi_queue_used(x);
+    for (i = 1; i <= used; i++) {
+        shmi_queue_slot *s = shmi_queue_at(x, i);
+        uint64_t st = shmi_ld64(&s->state);
+        if (shmi_queue_kind(st) == SHMI_queueReturned && (first == NULL || shmi_queue_before(st, was))) {
+            first = s;
+            was = st;
+            f->i = i;
+        }
+    }
+    if (first == NULL) {
+        shmi_cas64(&x->w->returned, back, back & ~UINT64_C(1));
+    } else if (shmi_ld64(&x->w->returned) == back && shmi_cas64(&first->state, was, shmi_queue_with(was, kind, x->a->self))) {
+        SHMSYNC_CRASHPOINT("queue.take.committed");
+        f->st = shmi_queue_with(was, kind, x->a->self);
+        return first;
+    }
+    return NULL;
+}
+/* Gives the first item to this process, in f: 1, 0 if there is none, -1 if a peer overwrote the ring. */
+SHMI_FN int shmi_queue_take(struct shmi_queue *x, uint32_t kind, struct shmi_queue_front *f)
+{
+    for (;;) {
+        uint64_t back = shmi_ld64(&x->w->returned), st;
+        if ((back & 1) != 0) {
+            f->s = shmi_queue_take_returned(x, back, kind, f);
+            if (f->s != NULL)
+                return 1;
+            continue;
+        }
+        if (!shmi_queue_front(x, f))
+            return -1;
+        if (shmi_ld64(&x->w->returned) != back)
+            continue;
+        if (f->s == NULL) {
+            if (!shmi_queue_filled(x, f->p))
+                return 0;
+            continue;
+        }
+        st = shmi_queue_with(f->st, kind, x->a->self);
+        if (shmi_cas64(&f->s->state, f->st, st)) {
+            SHMSYNC_CRASHPOINT("queue.take.committed");
+            __atomic_store_n(&x->w->head, f->p + 1, __ATOMIC_RELEASE);
+            f->st = st;
+            return 1;
+        }
+    }
+}
+/* Makes a slot free whose item was copied or acknowledged; 0 if this process has left meanwhile. */
+SHMI_FN int shmi_queue_drop(shmi_queue_slot *s, uint64_t st)
+{
+    if (!shmi_cas64(&s->state, st, 0))
+        return 0;
+    SHMSYNC_CRASHPOINT("queue.drop.committed");
+    return 1;
+}
+SHMI_FN uint32_t shmi_queue_length(struct shmi_queue *x)
+{
+    struct shmi_queue_front next, f;
+    uint64_t n = (shmi_ld64(&x->w->returned) & 1) != 0 ? shmi_queue_count(x, 1u << SHMI_queueReturned) : 0;
+    if (shmi_queue_next(x, &next) && shmi_queue_front(x, &f) && f.s != NULL && shmi_queue_least(next.p - f.p, 1))
+        n += next.p - f.p < x->slots ? next.p - f.p : x->slots;
+    return (uint32_t)n;
+}
+
+/* ---- Waiting ---- */
+
+/* Whether a waiter of a side can go on now, as far as a look at that many slots tells. */
+SHMI_FN int shmi_queue_there(struct shmi_queue *x, struct shmi_queue_side *side, uint32_t most)
+{
+    struct shmi_queue_front f;
+    uint32_t i;
+    int full;
+    if (side == &x->items)
+        return (shmi_ld64(&x->w->returned) & 1) != 0 || !shmi_queue_front(x, &f) || f.s != NULL;
+    full = shmi_queue_next(x, &f) ? shmi_queue_full(x, f.p) : -1;
+    if (full != 0)
+        return full < 0; /* the put finds the error */
+    i = shmi_queue_begin(x, f.p);
+    for (most = most < x->slots ? most : x->slots; most > 0; most--) {
+        if (shmi_ld64(&shmi_queue_at(x, i)->state) == 0)
+            return 1;
+        if (++i > x->slots)
+            i = 1;
+    }
+    return 0;
+}
+/* A waiter that may have been woken: the wake has cleared the announcement, and others may still sleep. */
+SHMI_FN void shmi_queue_pass(struct shmi_queue *x, struct shmi_queue_side *side)
+{
+    shmi_wake_word_announce(&side->line);
+    SHMSYNC_CRASHPOINT("queue.wait.passed");
+    if (shmi_queue_there(x, side, x->slots) || shmi_queue_stopped(x))
+        shmi_wake_word_release(x->a, &side->line);
+}
+
+/* Tells of items that came back by a process that died or was stopped before it told. */
+SHMI_FN void shmi_queue_tell_untold(struct shmi_queue *x)
+{
+    if ((shmi_ld64(&x->w->returned) & 1) == 0 && shmi_queue_count(x, 1u << SHMI_queueReturned) != 0) {
+        shmi_queue_tell_returned(x);
+        shmi_queue_tell(x, &x->items, 1);
+    }
+}
+/* Takes back what participants have that are dead and gone, and what this process has if it is leaving. */
+SHMI_FN void shmi_queue_reap(struct shmi_queue *x, shmi_participant_id leaving)
+{
+    uint32_t i, used = shmi_queue_used(x);
+    size_t freed = 0, back = 0;
+    if (leaving != x->a->self)
+        leaving = 0;
+    for (i = 1; i <= used; i++) {
+        shmi_queue_slot *s = shmi_queue_at(x, i);
+        uint64_t st = shmi_ld64(&s->state);
+        shmi_participant_id n = shmi_queue_name(st);
+        /* First the death, and then the cell: before it dies, a put may fill the cell. */
+        if (n == 0 || (n != leaving && (shmi_current(x->a, n) || !shmi_gone(x->a, n))))
+            continue;
+        switch (shmi_queue_kind(st)) {
+        case SHMI_queueTaken:
+        case SHMI_queueLeased:
+            shmi_queue_deviate(x);
+            if (shmi_take_from64(x->a, n, &s->state, st, shmi_queue_back(x, st), 1)) {
+                SHMSYNC_CRASHPOINT("queue.back.committed");
+                shmi_queue_tell_returned(x);
+                back++;
+            }
+            break;
+        case SHMI_queueFull:
+        case SHMI_queueClaimed:
+            if (!shmi_queue_published(x, i, st) && shmi_take_from64(x->a, n, &s->state, st, 0, 1)) {
+                SHMSYNC_CRASHPOINT("queue.reap.freed");
+                freed++;
+            }
+            break;
+        }
+    }
+    shmi_queue_tell_untold(x);
+    shmi_queue_tell(x, &x->items, back);
+    shmi_queue_tell(x, &x->room, freed);
+}
+/* Finds participants that died, and items that came back and that nobody told of. */
+SHMI_FN void shmi_queue_check_slots(struct shmi_queue *x)
+{
+    uint32_t used = shmi_queue_used(x), n = used < SHMI_QUEUE_CHECK ? used : SHMI_QUEUE_CHECK;
+    shmi_participant_id last = x->a->self;
+    int dead = 0, untold = 0;
+    for (; n > 0; n--) {
+        uint32_t i = (shmi_add32(&x->watched, 1) + 1) % used + 1;
+        shmi_queue_slot *s = shmi_queue_at(x, i);
+        uint64_t st = shmi_ld64(&s->state);
+        shmi_participant_id name = shmi_queue_name(st);
+        if (shmi_queue_kind(st) == SHMI_queueReturned)
+            untold = 1;
+        else if (!shmi_queue_valid(st))
+            shmi_cas64(&s->state, st, 0); /* a peer wrote it */
+        if (name != 0 && name != last && !shmi_queue_published(x, i, st)) {
+            last = name;
+            dead = shmi_dead(x->a, name) || dead;
+        }
+    }
+    if (untold && (shmi_ld64(&x->w->returned) & 1) == 0)
+        shmi_queue_tell_returned(x);
+    if (dead)
+        shmi_queue_reap(x, 0);
+}
+/* Makes up for what a stopped or dead process owes, ten times a second. */
+SHMI_FN void shmi_queue_check(struct shmi_queue *x, struct shmi_queue_side *side)
+{
+    uint64_t sum;
+    int moved;
+    if (!shmi_check_due(&side->looked))
+        return;
+    shmi_queue_check_slots(x);
+    sum = shmi_ld64(&x->w->head) * 3 + shmi_ld64(&x->w->tail) * 5 + shmi_ld64(&x->w->returned) * 7 + 1;
+    moved = shmi_xchg64(&side->sum, sum) != sum;
+    if (!moved)
+        shmi_queue_heal(x); /* a peer may have written the hints */
+    if (shmi_queue_stopped(x))
+        shmi_wake_word_wake_all(x->a, &side->line);
+    else if (!shmi_queue_there(x, side, x->slots))
+        return;
+    else if (moved)
+        shmi_wake_word_wake_one(x->a, &side->line);
+    else /* nothing has moved: the waiters that were woken are stopped */
+        shmi_wake_word_wake_all(x->a, &side->line);
+}
+
+/* ---- Calls ---- */
+
+/* A call: a put of an item, or a get or lease into one. */
+struct shmi_queue_call {
+    struct shmi_queue *x;
+    struct shmi_queue_side *side;
+    const void *from;
+    void *to;
+    shmsync_lease *lease;
+};
+/* A lease of the slot in f, which this process has. */
+SHMI_FN void shmi_queue_leased(struct shmi_queue *x, struct shmi_queue_front *f, shmsync_lease *lease)
+{
+    uint64_t w = shmi_ld64(&f->s->lease), times = w & SHMI_QUEUE_LEASE_TIMES;
+    if (times != SHMI_QUEUE_LEASE_TIMES)
+        times++;
+    w = ((((w & ~SHMI_QUEUE_LEASE_TIMES) + SHMI_QUEUE_LEASE_SERIAL) & ~SHMI_QUEUE_LEASE_ENDED) | times);
+    shmi_put64(&f->s->lease, w);
+    SHMSYNC_CRASHPOINT("queue.lease.noted");
     lease->impl = x;
     lease->serial = shmi_serial_of(x);
-    lease->at = i;
-    lease->state = shmi_get(&s->state);
-    lease->seq = shmi_get(&s->seq);
-    lease->attempts = shmi_high(lease->state) - (shmi_high(lease->state) != 0);
-    shmi_mon_leave(&x->m, NULL);
-    memcpy(item, shmi_queue_item(s), x->item); /* ours: nobody else touches it */
+    lease->at = f->i;
+    lease->state = f->st;
+    lease->seq = w;
+    lease->attempts = (uint32_t)times - 1;
+}
+/* Tries a call: 0, EBUSY if it has to wait, ECANCELED, EPROTO, EBADF. */
+SHMI_FN int shmi_queue_try(struct shmi_queue_call *c)
+{
+    struct shmi_queue *x = c->x;
+    int stopped = shmi_queue_stopped(x), got; /* the flag comes before the ring: a put that comes later sees the flag */
+    struct shmi_queue_front f;
+    if (c->side == &x->room) {
+        struct shmi_queue_claim claim;
+        if (stopped)
+            return ECANCELED;
+        got = shmi_queue_claim(x, &claim);
+        if (got <= 0)
+            return got < 0 ? EPROTO : EBUSY;
+        memcpy(shmi_queue_item(claim.s), c->from, x->item);
+        return shmi_queue_publish(x, &claim);
+    }
+    if (c->lease != NULL)
+        shmi_queue_deviate(x);
+    got = shmi_queue_take(x, c->lease != NULL ? SHMI_queueLeased : SHMI_queueTaken, &f);
+    if (got < 0)
+        return EPROTO;
+    if (got == 0)
+        return stopped ? ECANCELED : EBUSY;
+    memcpy(c->to, shmi_queue_item(f.s), x->item);
+    if (c->lease == NULL)
+        return shmi_queue_drop(f.s, f.st) ? 0 : EBADF;
+    shmi_queue_leased(x, &f, c->lease);
+    return 0;
+}
+SHMI_FN int shmi_queue_spun(void *arg)
+{
+    struct shmi_queue_call *c = (struct shmi_queue_call *)arg;
+    return shmi_queue_there(c->x, c->side, SHMI_QUEUE_LOOK) || shmi_queue_stopped(c->x);
+}
+/* Tries a call until it is done or fails, and sleeps in between; see await in prims/queue_wait.go. */
+SHMI_FN int shmi_queue_await(struct shmi_queue_call *c, int64_t deadline)
+{
+    struct shmi_queue *x = c->x;
+    const char *op = c->side == &x->room ? "queue.put" : "queue.get";
+    int waits = 0, announced = 0, slept = 0, err;
+    int64_t since = 0;
+    uint32_t word = 0;
+    for (;;) {
+        shmi_sleep_spec spec;
+        err = shmi_queue_try(c);
+        if (err != EBUSY)
+            break;
+        if (!waits) {
+            shmi_tuning t = shmi_queue_tuning(x, c->side);
+            waits = 1;
+            shmi_spin(&t, shmi_queue_spun, c);
+            continue;
+        }
+        if (!announced) {
+            announced = 1;
+            word = shmi_wake_word_announce(&c->side->line);
+            continue; /* there may be something since the last look */
+        }
+        SHMSYNC_CRASHPOINT("queue.wait.announced");
+        announced = 0;
+        slept = 1;
+        memset(&spec, 0, sizeof spec);
+        spec.looked = &c->side->looked;
+        spec.word = c->side->line.word;
+        spec.val = word;
+        spec.object = x->o.off;
+        spec.wanted = word;
+        spec.deadline = deadline;
+        spec.since = &since;
+        switch (shmi_sleep(x->a, &spec)) {
+        case SHMI_AGAIN:
+            SHMSYNC_CRASHPOINT("queue.wait.woken");
+            break;
+        case SHMI_LOOK:
+            shmi_queue_check(x, c->side);
+            break;
+        case SHMI_LATE:
+            shmi_queue_pass(x, c->side); /* a wake may have come for this waiter */
+            return shmi_fail(ETIMEDOUT, op, shmi_called(&x->o), "%s", "");
+        case SHMI_CLOSED:
+            shmi_queue_pass(x, c->side);
+            return shmi_fail(EBADF, op, shmi_called(&x->o), "this process closed the arena");
+        }
+    }
+    if (slept)
+        shmi_queue_pass(x, c->side);
+    return err;
+}
+/* Tells the other side of a call that was done. */
+SHMI_FN void shmi_queue_done(struct shmi_queue_call *c, size_t n)
+{
+    struct shmi_queue *x = c->x;
+    if (c->lease == NULL)
+        shmi_queue_tell(x, c->side == &x->room ? &x->items : &x->room, n);
+}
+SHMI_FN int shmi_queue_fail(struct shmi_queue_call *c, int err)
+{
+    const char *op = c->side == &c->x->room ? "queue.put" : "queue.get";
+    switch (err) {
+    case ECANCELED:
+        return shmi_fail(err, op, shmi_called(&c->x->o), "it was shut down");
+    case EPROTO:
+        return shmi_fail(err, op, shmi_called(&c->x->o), "its ring has impossible cells");
+    case EBADF:
+        return shmi_fail(err, op, shmi_called(&c->x->o), "this process closed the arena");
+    }
+    return err;
+}
+/* A call that waits until abs, 0 for no end, unless try_. */
+SHMI_FN int shmi_queue_do(struct shmi_queue_call *c, int64_t abs, int try_)
+{
+    shmsync_arena *a = c->x->a;
+    int err = shmi_use(a, "queue");
+    if (err != 0)
+        return err;
+    err = shmi_queue_try(c);
+    if (err == EBUSY && !try_) {
+        err = shmi_enter(a, "queue.wait");
+        if (err != 0)
+            return err;
+        err = shmi_queue_await(c, abs);
+        if (err == 0)
+            shmi_queue_done(c, 1);
+        shmi_exit(a);
+        return err == ECANCELED || err == EPROTO ? shmi_queue_fail(c, err) : err;
+    }
+    if (err == 0)
+        shmi_queue_done(c, 1);
+    return err == EBUSY ? err : shmi_queue_fail(c, err);
+}
+SHMI_FN int shmi_queue_put(shmsync_queue *q, const void *item, int64_t abs, int try_)
+{
+    struct shmi_queue_call c;
+    memset(&c, 0, sizeof c);
+    c.x = q->impl;
+    c.side = &c.x->room;
+    c.from = item;
+    return shmi_queue_do(&c, abs, try_);
 }
 SHMI_FN int shmi_queue_get(shmsync_queue *q, void *item, shmsync_lease *lease, int64_t abs, int try_)
 {
-    struct shmi_queue *x = q->impl;
-    shmi_queue_slot *s;
-    uint32_t i, cls = lease != NULL ? SHMI_queueLease : SHMI_queueGet;
-    int err = shmi_use(x->m.a, "queue");
-    if (err != 0)
-        return err;
-    if (try_) {
-        if (!shmi_queue_try_enter(x, &x->w->getters))
-            return EBUSY;
-    } else {
-        err = shmi_mon_enter(&x->m, abs);
-        if (err != 0)
-            return err;
-    }
-    s = shmi_queue_ready(x, &i);
-    if (s != NULL) {
-        shmi_queue_got(x, i, s, 1, cls, item, lease);
-        return 0;
-    }
-    if (try_) {
-        err = shmi_get(&x->w->stopped) != 0 && shmi_low(shmi_get(&x->w->ends)) == 0 ? ECANCELED : EBUSY;
-        shmi_mon_leave(&x->m, NULL);
-        return err;
-    }
-    err = shmi_mon_begin(&x->m);
-    if (err != 0)
-        return err;
-    s = shmi_queue_wait_item(x, cls, abs, &i, &err);
-    if (s != NULL)
-        shmi_queue_got(x, i, s, 0, cls, item, lease);
-    shmi_mon_finish(&x->m);
-    return s != NULL ? 0 : err;
+    struct shmi_queue_call c;
+    memset(&c, 0, sizeof c);
+    c.x = q->impl;
+    c.side = &c.x->items;
+    c.to = item;
+    c.lease = lease;
+    return shmi_queue_do(&c, abs, try_);
 }
 
+/* Of several calls that want to end a lease, one sets the bit that says so. */
 SHMI_FN int shmi_queue_end_lease(shmsync_lease *l, int back)
 {
     struct shmi_queue *x = l->impl;
     shmi_queue_slot *s;
-    int err;
+    int err, ended;
     if (x == NULL)
         return EPERM;
-    err = shmi_use(x->m.a, "queue");
-    if (err == 0)
-        err = shmi_mon_enter(&x->m, 0);
+    err = shmi_use(x->a, "queue");
+    if (err != 0)
+        return err;
+    err = shmi_enter(x->a, "queue.lease");
     if (err != 0)
         return err;
     s = shmi_queue_at(x, l->at);
-    if (s == NULL || shmi_get(&s->state) != l->state || shmi_get(&s->seq) != l->seq || shmi_queue_kind(l->state) != SHMI_queueLeased ||
-        shmi_queue_name(l->state) != x->m.a->self) {
-        shmi_mon_leave(&x->m, NULL);
-        return shmi_fail(EPERM, "queue.lease", x->m.queueLock.called, "this process does not have that item on that lease");
+    ended = s != NULL && shmi_ld64(&s->state) == l->state && shmi_queue_kind(l->state) == SHMI_queueLeased && shmi_queue_name(l->state) == x->a->self &&
+            shmi_cas64(&s->lease, l->seq, l->seq | SHMI_QUEUE_LEASE_ENDED);
+    if (ended) {
+        SHMSYNC_CRASHPOINT("queue.lease.ended");
+        if (back) {
+            shmi_queue_deviate(x);
+            ended = shmi_cas64(&s->state, l->state, shmi_queue_back(x, l->state));
+            if (ended) {
+                SHMSYNC_CRASHPOINT("queue.back.committed");
+                shmi_queue_tell_returned(x);
+            }
+        } else {
+            ended = shmi_queue_drop(s, l->state);
+        }
     }
-    if (back) {
-        shmi_queue_give_back(x, l->at, s, l->state);
-        shmi_queue_leave(x, &x->w->getters);
+    if (ended) {
+        shmi_queue_tell(x, back ? &x->items : &x->room, 1);
+        l->impl = NULL;
     } else {
-        shmi_queue_drop(x, l->at, s, 0);
-        shmi_queue_leave(x, &x->w->putters);
+        err = shmi_fail(EPERM, "queue.lease", shmi_called(&x->o), "this process does not have that item on that lease");
     }
-    l->impl = NULL;
-    return 0;
+    shmi_exit(x->a);
+    return err;
 }
 
-/* Whether the body has room for what its immutable words say. */
+SHMI_FN void shmi_queue_init_side(struct shmi_queue_side *side, shmi_queue_side_words *w)
+{
+    side->w = w;
+    side->line.word = &w->wake;
+    side->line.poller = &w->poller;
+}
+/* Whether the body has room for what its immutable words say. They are read once. */
 SHMI_FN int shmi_queue_build(struct shmi_queue *x, shmsync_arena *a, const shmi_object *o)
 {
-    shmi_queue_words *w;
+    uint64_t capacity;
+    memset(x, 0, sizeof *x);
+    x->a = a;
+    x->o = *o;
     if (o->size < sizeof(shmi_queue_words))
         return 0;
-    w = (shmi_queue_words *)shmi_ptr(a, o->body, sizeof(shmi_queue_words), 8);
-    x->w = w;
-    x->item = shmi_ld64(&w->item);
-    x->capacity = (uint32_t)shmi_ld64(&w->capacity);
-    x->stage = 0;
-    if (x->item > SHMI_QUEUE_ITEM_MOST || x->capacity == 0 || x->capacity > SHMI_QUEUE_CAPACITY_MOST || x->capacity != shmi_ld64(&w->capacity) ||
-        o->size < sizeof(shmi_queue_words) + (uint64_t)x->capacity * shmi_queue_stride(x->item))
+    x->w = (shmi_queue_words *)shmi_ptr(a, o->body, sizeof(shmi_queue_words), 8);
+    x->item = shmi_ld64(&x->w->item);
+    capacity = shmi_ld64(&x->w->capacity);
+    if (x->item > SHMI_QUEUE_ITEM_MOST || capacity == 0 || capacity > SHMI_QUEUE_CAPACITY_MOST || o->size < shmi_queue_bytes(capacity, x->item))
         return 0;
+    x->capacity = (uint32_t)capacity;
+    x->slots = (uint32_t)shmi_queue_slots(capacity);
+    x->shift = shmi_queue_shift(x->slots);
+    x->mask = (UINT64_C(1) << x->shift) - 1;
+    x->first = sizeof(shmi_queue_words) + (UINT64_C(8) << x->shift);
     x->stride = shmi_queue_stride(x->item);
-    shmi_mon_init(&x->m, a, o, o->body, &shmi_queue_rules);
+    shmi_queue_init_side(&x->items, &x->w->items);
+    shmi_queue_init_side(&x->room, &x->w->room);
     return 1;
 }
 
@@ -799,35 +808,29 @@ typedef struct shmi_queue_spec {
 SHMI_FN void shmi_queue_fill(unsigned char *body, const void *arg)
 {
     const shmi_queue_spec *spec = (const shmi_queue_spec *)arg;
-    struct shmi_queue x;
-    memset(&x, 0, sizeof x);
-    x.w = (shmi_queue_words *)(void *)body;
-    x.capacity = spec->capacity;
-    x.item = spec->item;
-    x.stride = shmi_queue_stride(spec->item);
-    x.w->capacity = spec->capacity;
-    x.w->item = spec->item;
-    x.w->mon.spin = spec->spin;
-    shmi_queue_index(&x);
+    shmi_queue_words *w = (shmi_queue_words *)(void *)body;
+    w->capacity = spec->capacity;
+    w->item = spec->item;
+    w->spin = spec->spin;
+    w->tail = w->head = UINT64_C(1) << shmi_queue_shift(shmi_queue_slots(spec->capacity));
 }
 
+/* The shape is that which shmi_queue_handle has seen, even if a peer overwrites it meanwhile. */
 SHMI_FN void *shmi_queue_new(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
     struct shmi_queue *x = (struct shmi_queue *)shmi_new_thing(sizeof *x);
-    (void)arg;
+    (void)a;
+    (void)o;
     if (x != NULL)
-        shmi_queue_build(x, a, o); /* shmi_queue_handle has seen that it can be */
+        *x = *(const struct shmi_queue *)arg;
+    if (x != NULL && x->w != NULL) {
+        shmi_queue_init_side(&x->items, &x->w->items);
+        shmi_queue_init_side(&x->room, &x->w->room);
+    }
     return x;
 }
 
-SHMI_FN void shmi_queue_end(void *handle)
-{
-    struct shmi_queue *x = (struct shmi_queue *)handle;
-    uint64_t stage = shmi_xchg64(&x->stage, 0);
-    if (stage != 0)
-        shmi_unclaim(x->m.a, stage);
-    shmi_free_thing(x);
-}
+SHMI_FN void shmi_queue_end(void *handle) { shmi_free_thing(handle); }
 
 SHMI_FN int shmi_queue_handle(shmsync_arena *a, const shmi_object *o, uint64_t item, uint32_t capacity, shmsync_queue *out)
 {
@@ -841,7 +844,7 @@ SHMI_FN int shmi_queue_handle(shmsync_arena *a, const shmi_object *o, uint64_t i
         shmi_close_object(a, o->off);
         return err;
     }
-    return SHMI_HAND_OUT(out, struct shmi_queue *, shmi_share(a, o, shmi_queue_new, NULL));
+    return SHMI_HAND_OUT(out, struct shmi_queue *, shmi_share(a, o, shmi_queue_new, &x));
 }
 
 SHMI_FN int shmi_open_queue(int existing, shmsync_arena *a, const char *name, size_t item_size, const shmsync_queue_options *opts, shmsync_queue *out)
@@ -864,7 +867,7 @@ SHMI_FN int shmi_open_queue(int existing, shmsync_arena *a, const char *name, si
     spec.kind = SHMI_KIND_QUEUE;
     spec.version = SHMI_VERSION_QUEUE;
     spec.name = name;
-    spec.size = sizeof(shmi_queue_words) + (uint64_t)init.capacity * shmi_queue_stride(item_size);
+    spec.size = shmi_queue_bytes(init.capacity != 0 ? init.capacity : 1, item_size);
     spec.any_size = 1;
     spec.init = shmi_queue_fill;
     spec.arg = &init;
@@ -900,7 +903,7 @@ int shmsync_queue_close(shmsync_queue *q)
     int err;
     if (q->impl == NULL)
         return SHMI_TELL(EBADF);
-    err = shmi_unshare(q->impl->m.a, q->impl->m.o.off, shmi_queue_end);
+    err = shmi_unshare(q->impl->a, q->impl->o.off, shmi_queue_end);
     if (err == 0)
         q->impl = NULL;
     return SHMI_TELL(err);
@@ -909,7 +912,7 @@ int shmsync_queue_close(shmsync_queue *q)
 shmsync_offset shmsync_queue_offset(const shmsync_queue *q)
 {
     SHMI_OPENED_OR(q, 0);
-    return q->impl->m.o.off;
+    return q->impl->o.off;
 }
 int shmsync_queue_put(shmsync_queue *q, const void *item)
 {
@@ -956,29 +959,26 @@ int shmsync_queue_put_batch(shmsync_queue *q, const void *items, size_t n, const
 {
     SHMI_OPENED(q);
     struct shmi_queue *x = q->impl;
-    const unsigned char *from = (const unsigned char *)items;
+    struct shmi_queue_call c;
     int64_t abs;
     int err = shmi_queue_until(abs_monotonic, &abs);
     *done = 0;
     if (err == 0)
-        err = shmi_use(x->m.a, "queue");
+        err = shmi_use(x->a, "queue");
+    memset(&c, 0, sizeof c);
+    c.x = x;
+    c.side = &x->room;
     while (err == 0 && *done < n) {
         size_t before = *done;
-        err = shmi_mon_enter(&x->m, abs);
-        if (err != 0)
-            break;
         for (; *done < n; ++*done) {
-            uint32_t i;
-            shmi_queue_slot *s = shmi_queue_room(x, &i);
-            if (s == NULL)
+            c.from = (const unsigned char *)items + *done * x->item;
+            if (shmi_queue_try(&c) != 0)
                 break;
-            memcpy(shmi_queue_item(s), from + *done * x->item, x->item);
-            shmi_queue_add(x, i, s);
         }
         if (*done > before) {
-            shmi_queue_leave(x, &x->w->getters);
+            shmi_queue_done(&c, *done - before);
         } else {
-            err = shmi_queue_put_slow(x, from + *done * x->item, abs); /* which leaves the queue lock */
+            err = shmi_queue_do(&c, abs, 0);
             if (err == 0)
                 ++*done;
         }
@@ -989,35 +989,31 @@ int shmsync_queue_get_batch(shmsync_queue *q, void *items, size_t n, const struc
 {
     SHMI_OPENED(q);
     struct shmi_queue *x = q->impl;
-    unsigned char *to = (unsigned char *)items;
-    shmi_queue_slot *s;
+    struct shmi_queue_call c;
     int64_t abs;
-    uint32_t i;
-    int in_queue, err = shmi_queue_until(abs_monotonic, &abs);
+    int err = shmi_queue_until(abs_monotonic, &abs);
+    size_t before = 0;
     *done = 0;
     if (err == 0)
-        err = shmi_use(x->m.a, "queue");
+        err = shmi_use(x->a, "queue");
     if (err != 0 || n == 0)
         return SHMI_TELL(err);
-    err = shmi_mon_enter(&x->m, abs);
-    if (err != 0)
-        return SHMI_TELL(err);
-    s = shmi_queue_ready(x, &i);
-    in_queue = s != NULL;
-    if (s == NULL) {
-        s = shmi_queue_wait_item(x, SHMI_queueGet, abs, &i, &err);
-        if (s == NULL)
+    memset(&c, 0, sizeof c);
+    c.x = x;
+    c.side = &x->items;
+    c.to = items;
+    if (shmi_queue_try(&c) != 0) {
+        err = shmi_queue_do(&c, abs, 0);
+        if (err != 0)
             return SHMI_TELL(err);
+        before = 1; /* it was told of */
     }
-    while (s != NULL) {
-        memcpy(to + *done * x->item, shmi_queue_item(s), x->item);
-        shmi_queue_drop(x, i, s, in_queue);
-        if (++*done == n)
+    for (*done = 1; *done < n; ++*done) {
+        c.to = (unsigned char *)items + *done * x->item;
+        if (shmi_queue_try(&c) != 0)
             break;
-        s = shmi_queue_ready(x, &i);
-        in_queue = 1;
     }
-    shmi_queue_leave(x, &x->w->putters);
+    shmi_queue_done(&c, *done - before);
     return 0;
 }
 int shmsync_queue_lease(shmsync_queue *q, void *item, shmsync_lease *out)
@@ -1052,7 +1048,7 @@ int shmsync_lease_nack(shmsync_lease *l)
 uint32_t shmsync_queue_len(const shmsync_queue *q)
 {
     SHMI_OPENED_OR(q, 0);
-    return shmi_high(shmi_ld64(&q->impl->w->free));
+    return shmi_queue_length(q->impl);
 }
 uint32_t shmsync_queue_cap(const shmsync_queue *q)
 {
@@ -1063,16 +1059,17 @@ uint32_t shmsync_queue_cap(const shmsync_queue *q)
 int shmsync_queue_shutdown(shmsync_queue *q)
 {
     SHMI_OPENED(q);
-    struct shmi_wakes b;
-    int err = shmi_use(q->impl->m.a, "queue");
+    struct shmi_queue *x = q->impl;
+    int err = shmi_use(x->a, "queue");
     if (err == 0)
-        err = shmi_mon_enter(&q->impl->m, 0);
+        err = shmi_enter(x->a, "queue.shutdown");
     if (err != 0)
         return SHMI_TELL(err);
-    shmi_wakes_init(&b);
-    shmi_st64(&q->impl->w->stopped, 1);
-    shmi_queue_resolve(&q->impl->m, &b);
-    shmi_mon_leave(&q->impl->m, &b);
+    shmi_or64(&x->w->flags, SHMI_queueStoppedFlag);
+    SHMSYNC_CRASHPOINT("queue.shutdown.marked");
+    shmi_wake_word_wake_all(x->a, &x->items.line);
+    shmi_wake_word_wake_all(x->a, &x->room.line);
+    shmi_exit(x->a);
     return 0;
 }
 
@@ -1086,5 +1083,21 @@ SHMI_FN void shmi_repair_queue(shmsync_arena *a, const shmi_object *o, shmi_part
 {
     struct shmi_queue x;
     if (shmi_queue_build(&x, a, o))
-        shmi_mon_repair(&x.m, dead);
+        shmi_queue_reap(&x, dead);
+}
+SHMI_FN void shmi_wake_line(shmsync_arena *a, const shmi_wait_list *l, int owed)
+{
+    if (owed == SHMI_OWED_ALL)
+        shmi_wake_word_wake_all(a, l);
+    else if (owed == SHMI_OWED_ONE || shmi_wake_word_announced(l))
+        shmi_wake_word_wake_one(a, l);
+}
+/* Makes up for a wake that a death swallowed. */
+SHMI_FN void shmi_wake_queue(shmsync_arena *a, const shmi_object *o, int owed)
+{
+    struct shmi_queue x;
+    if (!shmi_queue_build(&x, a, o))
+        return;
+    shmi_wake_line(a, &x.items.line, owed);
+    shmi_wake_line(a, &x.room.line, owed);
 }

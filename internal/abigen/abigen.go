@@ -31,6 +31,7 @@ var Structs = []Struct{
 	{"Share of a semaphore", "semaphore_share"},
 	{"Sequencer", "sequence_words"},
 	{"Event", "event_words"},
+	{"Side of a queue", "queue_side_words"},
 	{"Queue", "queue_words"},
 	{"Cond", "cond_words"},
 	{"Future", "future_words"},
@@ -62,6 +63,8 @@ var handWritten = []Struct{
 // parts are the fields that are structs themselves, by their name and size.
 var parts = map[string]string{
 	"mon 384":       "shmi_monitor_words %s",
+	"items 24":      "shmi_queue_side_words %s",
+	"room 24":       "shmi_queue_side_words %s",
 	"sequence 768":  "shmi_sequence_words %s",
 	"queueLock 192": "shmi_mutex_words %s",
 	"mutex 64":      "uint32_t %s[16]",

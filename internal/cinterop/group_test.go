@@ -30,7 +30,7 @@ type groupKind struct {
 }
 
 var groups = []groupKind{
-	{"queue", []any{16}, []string{"queue.", "monitor.", "park.waitnode."}, func(t *testing.T, x *agent, killed int) {
+	{"queue", []any{16}, []string{"queue."}, func(t *testing.T, x *agent, killed int) {
 		// A killed process had put no more than it had taken, but for one in each thread.
 		left := 0
 		eventually(t, "nobody has an item on lease", x.arena, func() bool {
@@ -178,9 +178,10 @@ func groupPoints(t *testing.T) (names []string) {
 // before.
 var groupRare = []string{
 	"monitor.replay.", "monitor.cleanup.", "fairmutex.recover.", "cond.pass.", "future.reap.", "event.spare.", "event.pass.", "sequencer.resolve.",
-	"sequencer.stop.", "barrier.complete.", "barrier.reset.", "spinlock.recover.", "spinlock.owner_dead.", "spinlock.lock.leaving", "rwspinlock.drain.given_up", "rwmutex.recover.", "rwmutex.owner_dead.", "rwmutex.lock.leaving", "rwmutex.rlock.leaving", "semaphore.", "queue.put.", "multilock.recover.", "signal.reap.",
+	"sequencer.stop.", "barrier.complete.", "barrier.reset.", "spinlock.recover.", "spinlock.owner_dead.", "spinlock.lock.leaving", "rwspinlock.drain.given_up", "rwmutex.recover.", "rwmutex.owner_dead.", "rwmutex.lock.leaving", "rwmutex.rlock.leaving", "semaphore.", "multilock.recover.", "signal.reap.",
 	"counter.reap.", "counter.wait.", // TestKillWaitGroup
 	"once.reap.", "once.wait.", // TestKillOnce
+	"queue.reap.", "queue.shutdown.", "queue.wait.", // TestKillQueue
 }
 
 func hasPrefix(prefixes []string, point string) bool {

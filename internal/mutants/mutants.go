@@ -13,7 +13,7 @@ var txImages = []string{"SHMSYNC_TEST_STEPKILLS=20", "SHMSYNC_TEST_SCENE=mutex r
 
 const withPoints = "crashpoint"
 
-var mutants = slices.Concat(generalMutants, deathMutants, synchronizedMutants, txMutants, closeMutants)
+var mutants = slices.Concat(generalMutants, deathMutants, synchronizedMutants, txMutants, closeMutants, queueMutants)
 
 var generalMutants = []mutant{
 	{
@@ -91,7 +91,7 @@ var generalMutants = []mutant{
 		file: "prims/monitor_redo.go",
 		old:  "\t\t\tm.rules.account(w)\n",
 		new:  "\t\t\tm.releaseNode(w)\n",
-		pkg:  "prims", run: "TestQueueCrash$", tags: withPoints,
+		pkg:  "prims", run: "TestSemaphoreNodeIsGivenBackOnce$", tags: withPoints,
 	},
 	{
 		name: "permits die with their owner",
@@ -113,13 +113,6 @@ var generalMutants = []mutant{
 		old:  "\ts.gather()\n",
 		new:  "",
 		pkg:  "prims", run: "TestSemaphoreGathersWhatIsSpare",
-	},
-	{
-		name: "items die with their lease",
-		file: "prims/queue_slots.go",
-		old:  "\t\tif dead(st.participant()) && x.mon.ended(st.participant()) {\n\t\t\tx.giveBack(i, s, st)\n\t\t}\n",
-		new:  "",
-		pkg:  "prims", run: "TestQueueLeasesOfTheDead",
 	},
 	{
 		name: "a token that was handed out dies with its receiver",

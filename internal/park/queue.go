@@ -365,6 +365,45 @@ func (q *Queue) DeliverAllAsOne() {
 	q.DeliverAll()
 }
 
+// ReleaseAsOne is Release of the wake word b of this queue. A goroutine of this queue is woken directly, without
+// the poller, so nobody has to ring the doorbell of this process.
+func (q *Queue) ReleaseAsOne(b *WakeWord) {
+	if b.Announced() {
+		b.release(q.deliverOneAsOne)
+	}
+}
+
+func (q *Queue) deliverOneAsOne(turn uint32) {
+	if turn&1 == 0 && q.wakeOne(turn) > 0 || q.deliverHere(turn>>1) || q.readyOne(turn) {
+		return
+	}
+	if turn&1 != 0 {
+		q.wakeOne(turn)
+	}
+}
+
+// deliverHere wakes a goroutine of this queue. It does so only every other turn if goroutines of
+// other queues are parked, too.
+func (q *Queue) deliverHere(turn uint32) bool {
+	q.mu.Lock()
+	here := q.first != nil
+	if here && turn&1 == 0 {
+		q.Arena.EachPollerNode(q.Poller, func(off arenakernel.Offset, n *arenakernel.Node) bool {
+			here = off == q.node || n.State() != arenakernel.NodeWaiting
+			return here
+		})
+	}
+	q.mu.Unlock()
+	if !here {
+		return false
+	}
+	q.deliver(false)
+	q.mu.Lock()
+	q.setIdle()
+	q.mu.Unlock()
+	return true
+}
+
 // alive calls f unless the queue is closed.
 func (q *Queue) alive(f func()) {
 	q.life.Lock()

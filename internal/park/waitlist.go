@@ -114,7 +114,10 @@ func (b *WakeWord) Announced() bool {
 }
 
 // Release wakes one waiter if one has announced itself. The caller has released the state before.
-func (b *WakeWord) Release() {
+func (b *WakeWord) Release() { b.release(b.DeliverOne) }
+
+// release changes the word, and has deliver wake one waiter, if one has announced itself.
+func (b *WakeWord) release(deliver func(turn uint32)) {
 	w := Word(b.Word.Load())
 	for w.Announced() {
 		crashpoint.Hit("park.wake.before_bump")
@@ -122,7 +125,7 @@ func (b *WakeWord) Release() {
 		// announcement is made once.
 		if b.Word.CompareAndSwap(uint32(w), uint32(w.Bumped())) {
 			crashpoint.Hit("park.wake.bumped")
-			b.DeliverOne(w.turn())
+			deliver(w.turn())
 			crashpoint.Hit("park.wake.done")
 			return
 		}

@@ -63,7 +63,7 @@ var workloads = append([]prim{
 	{"future", queueLocked, openFuture},
 	{"waitany", waitersLocked, openWaitAny},
 	{"cond", queueLocked, openCond},
-	{"queue", queueLocked, openQueue},
+	{"queue", "", openQueue},
 	{"waitgroup", "", openWaitGroup},
 	{"latch", "", openLatch},
 	{"barrier", queueLocked, openBarrier},

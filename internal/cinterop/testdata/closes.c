@@ -50,7 +50,7 @@ static void at_point(const char *name)
 {
     if (current == NULL || !__atomic_load_n(&armed, __ATOMIC_SEQ_CST) || !pthread_equal(pthread_self(), caller))
         return;
-    if (strcmp(name, "monitor.queue.linked") == 0 || strcmp(name, "counter.wait.watched") == 0)
+    if (strcmp(name, "monitor.queue.linked") == 0 || strcmp(name, "counter.wait.watched") == 0 || strcmp(name, "queue.wait.announced") == 0)
         sem_post(&queued);
     if (strcmp(name, current->point) != 0)
         return;
@@ -257,10 +257,10 @@ static const struct scene scenes[] = {
     {"event", QUEUED, event_begin, event_call, NULL, EBADF},
     {"event", RESOLVED, event_begin, event_call, event_release, 0},
     {"event", "event.wait.acked", event_begin, event_call, event_release, 0},
-    {"queue, empty", QUEUED, get_begin, get_call, NULL, EBADF},
-    {"queue, empty", "queue.get.granted", get_begin, get_call, get_release, 0},
-    {"queue, full", QUEUED, put_begin, put_call, NULL, EBADF},
-    {"queue, full", RESOLVED, put_begin, put_call, put_release, 0},
+    {"queue, empty", "queue.wait.announced", get_begin, get_call, NULL, EBADF},
+    {"queue, empty", "queue.take.committed", get_begin, get_call, get_release, 0},
+    {"queue, full", "queue.wait.announced", put_begin, put_call, NULL, EBADF},
+    {"queue, full", "queue.add.claimed", put_begin, put_call, put_release, 0},
     {"latch", "counter.wait.watched", latch_begin, latch_call, NULL, EBADF},
     {"latch", "counter.wait.watched", latch_begin, latch_call, latch_release, 0},
     {"future", QUEUED, future_begin, future_call, NULL, EBADF},

@@ -1,0 +1,33 @@
+package main
+
+// queueMutants are mistakes of a Queue.
+var queueMutants = []mutant{
+	{
+		name: "items die with their lease",
+		file: "prims/queue_repair.go",
+		old:  "\t\tcase queueTaken, queueLeased:\n\t\t\tif x.giveBack(s, st, swap) {\n",
+		new:  "\t\tcase queueTaken, queueLeased:\n\t\t\tif false {\n",
+		pkg:  "prims", run: "TestQueueLeasesOfTheDead",
+	},
+	{
+		name: "a Put that has filled its cell wakes nobody",
+		file: "prims/queue_wait.go",
+		old:  "\tif n > 0 && side.wake.Announced() {\n",
+		new:  "\tif false {\n",
+		pkg:  "prims", run: "TestQueueBlockingDequeue", tags: withPoints, env: noLooks,
+	},
+	{
+		name: "a woken Get does not announce the others",
+		file: "prims/queue_wait.go",
+		old:  "\t\t\tif slept {\n\t\t\t\tx.pass(side)\n\t\t\t}\n",
+		new:  "",
+		pkg:  "prims", run: "TestQueueWaitersGoOn", tags: withPoints, env: noLooks,
+	},
+	{
+		name: "a lease ends twice",
+		file: "prims/queue_lease.go",
+		old:  " && s.lease.CompareAndSwap(uint64(w), uint64(w|queueLeaseEnded))",
+		new:  "",
+		pkg:  "prims", run: "TestQueueMistakes",
+	},
+}

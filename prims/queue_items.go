@@ -1,0 +1,264 @@
+package prims
+
+import (
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/race"
+)
+
+var (
+	_ = crashpoint.Register("queue.add.claimed")
+	_ = crashpoint.Register("queue.add.written")
+	_ = crashpoint.Register("queue.add.committed")
+	_ = crashpoint.Register("queue.take.committed")
+	_ = crashpoint.Register("queue.drop.committed")
+	_ = crashpoint.Register("queue.back.committed")
+)
+
+// queueClaim is a slot that a Put has claimed, and a position that was not filled then.
+type queueClaim struct {
+	p, was uint64
+	i      uint32
+	s      *queueSlot
+}
+
+// claim claims a slot for an item. s is nil if there is no room. It fails only if a peer overwrote the ring.
+func (x *queueCore) claim() (c queueClaim, ok bool) {
+	for healed := false; ; {
+		// The loop ends: in each round another Put was done.
+		p, was, ok := x.next()
+		full := false
+		if ok {
+			full, ok = x.full(p)
+		}
+		if !ok {
+			if healed {
+				return c, false
+			}
+			healed = true
+			x.heal()
+			continue
+		}
+		if !full {
+			if i, s := x.claimSlot(p); s != nil {
+				return queueClaim{p, was, i, s}, true
+			}
+		}
+		// While the position is not filled, items are not made more: there was no room at the
+		// beginning of this round.
+		if x.cell(p).Load() == was {
+			return c, true
+		}
+	}
+}
+
+// claimSlot claims a free slot, beginning with the one where that for position p is likely to be.
+func (x *queueCore) claimSlot(p uint64) (uint32, *queueSlot) {
+	i := uint32(p-x.firstPosition())%x.slots + 1
+	for range x.slots {
+		s := x.slot(i)
+		if s.state.Load() == 0 {
+			if i > uint32(x.words.used.Load()) {
+				x.use(i)
+			}
+			// sync(queue.room): acquire
+			if s.state.CompareAndSwap(0, uint64(makeQueueState(queueClaimed, x.name, 0))) {
+				crashpoint.Hit("queue.add.claimed")
+				race.Acquire(x.key)
+				if w := queueLeaseWord(s.lease.Load()); w != w.fresh() {
+					storeWord(&s.lease, uint64(w.fresh()))
+				}
+				return i, s
+			}
+		}
+		if i++; i > x.slots {
+			i = 1
+		}
+	}
+	return 0, nil
+}
+
+// queueUse is by how many slots used grows at a time.
+const queueUse = 64
+
+// use notes that slot i is about to be claimed.
+func (x *queueCore) use(i uint32) {
+	to := min((uint64(i)+queueUse-1)&^(queueUse-1), uint64(x.slots))
+	for {
+		// The loop ends: the word only grows.
+		n := x.words.used.Load()
+		if n >= uint64(i) || x.words.used.CompareAndSwap(n, to) {
+			return
+		}
+	}
+}
+
+// The results of publish.
+type queuePutResult uint8
+
+const (
+	queuePutDone queuePutResult = iota
+	queuePutNoRoom
+	queuePutStopped
+	queuePutCorrupt
+)
+
+// publish puts the item of a claimed slot into the queue, at the position of the claim or a later
+// one. If it does not, the slot is free again.
+func (x *queueCore) publish(c queueClaim) queuePutResult {
+	race.ReleaseMerge(x.key)
+	p, was, s := c.p, c.was, c.s
+	for {
+		// The position may have been filled before the slot was ours, even with this slot. Then
+		// the tag would make an item of it that a Get takes. From now on nobody else fills a cell
+		// with it.
+		if x.cell(p).Load() == was {
+			storeWord(&s.state, uint64(makeQueueState(queueFull, x.name, p)))
+			crashpoint.Hit("queue.add.written")
+			// lin: the item is in the queue.
+			// sync(queue.put): release
+			if x.cell(p).CompareAndSwap(was, uint64(makeQueueCell(x.lap(p), c.i))) {
+				crashpoint.Hit("queue.add.committed")
+				storeWord(&x.words.tail, p+1)
+				if x.words.flags.Load()&queueStoppedFlag != 0 && x.retract(p, s) {
+					return queuePutStopped
+				}
+				return queuePutDone
+			}
+		}
+		// The loop ends: in each round another Put was done.
+		var full, ok bool
+		if p, was, ok = x.next(); ok {
+			full, ok = x.full(p)
+		}
+		if !ok || full {
+			x.unclaim(s)
+			if !ok {
+				return queuePutCorrupt
+			}
+			return queuePutNoRoom
+		}
+	}
+}
+
+// unclaim makes a slot free that this call has claimed, unless this process has left and its slots were taken back.
+func (x *queueCore) unclaim(s *queueSlot) {
+	if st := queueState(s.state.Load()); st.participant() == x.name && s.state.CompareAndSwap(uint64(st), 0) {
+		x.tell(&x.room, 1) // another Put may have found no free slot
+	}
+}
+
+// retract takes the item at position p back, which came after Shutdown. It reports false if a
+// Get has it.
+func (x *queueCore) retract(p uint64, s *queueSlot) bool {
+	x.deviate()
+	return s.state.CompareAndSwap(uint64(makeQueueState(queueFull, x.name, p)), 0)
+}
+
+// queueItemTaken is an item that this call has taken, or that is on lease.
+type queueItemTaken struct {
+	i  uint32
+	s  *queueSlot
+	st queueState
+}
+
+// take gives the first item to this process, as k says. s is nil if there is none. It fails only
+// if a peer overwrote the ring.
+func (x *queueCore) take(k queueSlotKind) (t queueItemTaken, ok bool) {
+	race.ReleaseMerge(x.key)
+	for {
+		// The loop ends: in each round another participant took or returned an item.
+		back := queueReturns(x.words.returned.Load())
+		if back.some() {
+			if t := x.takeReturned(back, k); t.s != nil {
+				return t, true
+			}
+			continue
+		}
+		f, ok := x.front()
+		switch {
+		case !ok:
+			return t, false
+		case queueReturns(x.words.returned.Load()) != back:
+		case f.s == nil:
+			if !x.filled(f.p) {
+				return t, true
+			}
+		default:
+			st := f.st.with(k, x.name)
+			// lin: with the load of returned, if the CAS succeeds: no position before p has an
+			// item, p has one until then, and none has come back.
+			// sync(queue.put): acquire
+			if f.s.state.CompareAndSwap(uint64(f.st), uint64(st)) {
+				crashpoint.Hit("queue.take.committed")
+				storeWord(&x.words.head, f.p+1)
+				race.Acquire(x.key)
+				return queueItemTaken{f.i, f.s, st}, true
+			}
+		}
+	}
+}
+
+// takeReturned is take for the items that came back. Without one, it clears the bit that
+// tells of them, provided that none has come meanwhile.
+func (x *queueCore) takeReturned(back queueReturns, k queueSlotKind) (t queueItemTaken) {
+	x.each(func(i uint32, s *queueSlot, st queueState) {
+		if st.kind() == queueReturned && (t.s == nil || st.before(t.st)) {
+			t = queueItemTaken{i, s, st}
+		}
+	})
+	switch {
+	case t.s == nil:
+		x.words.returned.CompareAndSwap(uint64(back), uint64(back&^1))
+	case queueReturns(x.words.returned.Load()) != back:
+	default:
+		st := t.st.with(k, x.name)
+		// lin: with the load of returned, if the CAS succeeds.
+		// sync(queue.back): acquire
+		if t.s.state.CompareAndSwap(uint64(t.st), uint64(st)) {
+			crashpoint.Hit("queue.take.committed")
+			race.Acquire(x.key)
+			t.st = st
+			return t
+		}
+	}
+	return queueItemTaken{}
+}
+
+// drop makes the slot of an item free, which was copied or acknowledged. It reports false if this
+// process has left meanwhile, and the item was taken back.
+func (x *queueCore) drop(t queueItemTaken) bool {
+	race.ReleaseMerge(x.key)
+	// lin: the item of a lease is gone.
+	// sync(queue.room): release
+	if !t.s.state.CompareAndSwap(uint64(t.st), 0) {
+		return false
+	}
+	crashpoint.Hit("queue.drop.committed")
+	return true
+}
+
+// giveBack makes an item that n has the first in the queue. It reports false if the state has
+// changed.
+func (x *queueCore) giveBack(s *queueSlot, st queueState, swap func(from, to queueState) bool) bool {
+	x.deviate()
+	race.ReleaseMerge(x.key)
+	// sync(queue.back): release
+	if !swap(st, st.with(queueReturned, queueReturns(x.words.returned.Load()).count())) {
+		return false
+	}
+	crashpoint.Hit("queue.back.committed")
+	x.tellReturned()
+	return true
+}
+
+// tellReturned tells Gets that items may have come back.
+func (x *queueCore) tellReturned() {
+	for {
+		// The loop ends: in each round another process has changed the word.
+		w := x.words.returned.Load()
+		// lin: the item is in the queue again.
+		if x.words.returned.CompareAndSwap(w, uint64(queueReturns(w).told())) {
+			return
+		}
+	}
+}

@@ -1,0 +1,402 @@
+//go:build linux
+
+package prims
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/shmsync/shmsync/internal/model"
+)
+
+// ringModel is the ring of a Queue and what its participants do: threads
+// that put, threads that get and threads that lease, each a process of its own, and a reaper
+// that lives for ever. Each step has one access of shared memory. A thread may be killed, or
+// stopped for ever, at any step. Positions, laps and tags are those of the code, with fewer bits.
+type ringModel struct {
+	capacity, slots uint8
+	shift           uint8 // logarithm of the number of cells
+	putters         uint8
+	getters         uint8
+	leases          uint8 // of the getters, how many lease
+	puts, gets      uint8 // calls
+	kills, stops    uint8
+	lapBits         uint8 // 0: enough
+
+	bug bug
+}
+
+const (
+	ringThreads = 4 // and the reaper
+	ringCells   = 4
+	ringSlots   = 4
+	ringItems   = 6
+)
+
+type ringState struct {
+	cell       [ringCells]ringCell
+	slot       [ringSlots]ringSlot
+	tail, head uint8
+	returned   uint8
+	irregular  bool
+	thread     [ringThreads + 1]ringThread
+	puts, gets uint8 // calls that may begin
+	dead       uint8 // bits of threads
+	reaped     uint8
+	stopped    uint8
+	kills      uint8
+
+	// What a queue would have, for the check.
+	queue   [ringItems]uint8 // items in order: positions, which are unique
+	n       uint8
+	backing [ringItems]uint8 // items that came back and were not told of: they may be first already
+	wrong   ringWrong
+}
+
+type ringCell struct{ lap, slot uint8 }
+
+type ringSlot struct {
+	kind  queueSlotKind
+	owner uint8 // thread and 1; of a returned slot the count of returns
+	tag   uint8
+	item  uint8 // what was copied: the number of the call
+}
+
+type ringThread struct {
+	pc    uint8
+	p, q  uint8 // positions
+	was   ringCell
+	at    uint8 // slot and 1
+	state ringSlot
+	k     uint8 // slots tried, or seen
+	n     uint8 // counted
+	back  uint8 // returned
+	best  uint8 // slot and 1
+	item  uint8
+	first uint8 // the first position when the call looked; 0: the queue was empty
+}
+
+type ringWrong uint8
+
+const (
+	ringNotFirst ringWrong = iota + 1
+	ringNotEmpty
+	ringNotFull
+	ringTooMany
+	ringTorn
+	ringTwice
+)
+
+var errsRing = [...]error{
+	ringNotFirst: errors.New("a call got an item that was not the first"),
+	ringNotEmpty: errors.New("a call found nothing, and there was an item all the time"),
+	ringNotFull:  errors.New("a call found no room, and there was room all the time"),
+	ringTooMany:  errors.New("there are more items than there is room for"),
+	ringTorn:     errors.New("a call got an item that was not copied yet, or not any more"),
+	ringTwice:    errors.New("a slot was made free that was free"),
+}
+
+var errRingLost = errors.New("an item or a slot is lost")
+
+const (
+	ringJumpsFar      bug = "a lagging Get jumps one lap too far"
+	ringTagsFirst     bug = "a Put tags its slot with a position that it found before it had the slot"
+	ringNoTag         bug = "a Get does not compare the tag"
+	ringStores        bug = "a Get takes a slot by a store"
+	ringLooksOnce     bug = "a Get does not look once more before it says that there is nothing"
+	ringReadsBack     bug = "a Get does not read again whether items have come back"
+	ringClearsBlind   bug = "a Get clears the word that tells of returned items by a store"
+	ringReapsPut      bug = "the reap frees a slot that a cell names"
+	ringReapsNothing  bug = "the reap leaves taken items alone"
+	ringTellsNobody   bug = "a Nack does not tell"
+	ringCountsNothing bug = "a Put does not count leases"
+	ringDeviatesLate  bug = "a Lease says after its claim that the positions do not tell"
+	ringTailAhead     bug = "the hint of the tail is written before the cell is filled"
+	ringNoCount       bug = "a returned slot does not say which return it was"
+	ringNarrowLaps    bug = "laps have two bits"
+	ringKeepsSlot     bug = "a Put that finds no room keeps its slot"
+)
+
+const (
+	ringIdle uint8 = iota
+	ringTail
+	ringNext
+	ringFullHead
+	ringFullCell
+	ringFullSlot
+	ringIrregular
+	ringCount
+	ringCountCell
+	ringClaim
+	ringSame
+	ringLook
+	ringWrite
+	ringPublish
+	ringSetTail
+	ringTag
+	ringRelease
+	ringDeviate
+	ringBack
+	ringScan
+	ringScanned
+	ringClear
+	ringHead
+	ringAtCell
+	ringAtSlot
+	ringAgain
+	ringEmpty
+	ringTake
+	ringTakeBack
+	ringSetHead
+	ringCopy
+	ringFree
+	ringLeased
+	ringNackDeviate
+	ringCountBack
+	ringNack
+	ringTell
+	ringReap
+	ringReapCell
+)
+
+func (m ringModel) explore(b bug) model.Result {
+	m.bug = b
+	if b == ringNarrowLaps {
+		m.lapBits = 2
+	}
+	first := ringState{tail: m.cells(), head: m.cells(), puts: m.puts, gets: m.gets}
+	spec := model.Spec[ringState]{Init: []ringState{first}, Next: m.next, Check: m.check, Done: m.done, Show: m.show}
+	return spec.Explore()
+}
+
+func (m *ringModel) cells() uint8 { return 1 << m.shift }
+
+func (m *ringModel) next(s *ringState, emit func(model.Step[ringState])) {
+	for i := range ringThreads + 1 {
+		if s.dead>>i&1 != 0 || s.stopped>>i&1 != 0 || i < ringThreads && i >= int(m.putters+m.getters) {
+			continue
+		}
+		for choice := range 2 {
+			x := ringExec{ringModel: m, s: *s, me: i, choice: choice}
+			x.t = &x.s.thread[i]
+			said, optional := x.step()
+			if said != "" {
+				emit(model.Step[ringState]{To: x.s, By: m.name(i), Label: said, Optional: optional})
+			}
+			if !x.more {
+				break
+			}
+		}
+		if i == ringThreads || s.thread[i].pc == ringIdle {
+			continue
+		}
+		if s.kills < m.kills {
+			to := *s
+			to.kills++
+			to.dead |= 1 << i
+			to.thread[i] = ringThread{}
+			emit(model.Step[ringState]{To: to, By: m.name(i), Label: "is killed", Optional: true})
+		}
+		if onesIn(s.stopped) < m.stops {
+			to := *s
+			to.stopped |= 1 << i
+			emit(model.Step[ringState]{To: to, By: m.name(i), Label: "is stopped for ever", Optional: true})
+		}
+	}
+}
+
+func onesIn(bits uint8) (n uint8) {
+	for ; bits != 0; bits &= bits - 1 {
+		n++
+	}
+	return n
+}
+
+func (m *ringModel) name(i int) string {
+	switch {
+	case i == ringThreads:
+		return "reaper"
+	case i < int(m.putters):
+		return fmt.Sprintf("P%d", i+1)
+	}
+	return fmt.Sprintf("G%d", i-int(m.putters)+1)
+}
+
+func (m *ringModel) show(s *ringState) string {
+	return fmt.Sprintf("cells %v, slots %v, tail %d, head %d, returned %d; queue %v", s.cell, s.slot[:m.slots], s.tail, s.head, s.returned, s.queue[:s.n])
+}
+
+func (m *ringModel) check(s *ringState) error {
+	if s.wrong != 0 {
+		return errsRing[s.wrong]
+	}
+	if !m.done(s) || s.stopped != 0 {
+		return nil
+	}
+	// All calls have ended: what is in the slots is what is in the queue.
+	there := uint8(0)
+	for k := range m.slots {
+		switch sl := s.slot[k]; sl.kind {
+		case queueFree:
+		case queueFull:
+			if s.cell[sl.tag&(m.cells()-1)].slot != k+1 {
+				return errRingLost
+			}
+			there++
+		case queueReturned:
+			if s.returned&1 == 0 {
+				return errRingLost
+			}
+			there++
+		default:
+			return errRingLost
+		}
+	}
+	if there != s.n {
+		return errRingLost
+	}
+	return nil
+}
+
+func (m *ringModel) done(s *ringState) bool {
+	for i := range ringThreads + 1 {
+		if s.thread[i].pc != ringIdle && s.stopped>>i&1 == 0 {
+			return false
+		}
+	}
+	return s.reaped == s.dead
+}
+
+// ringExec is a thread that does a step.
+type ringExec struct {
+	*ringModel
+	s      ringState
+	t      *ringThread
+	me     int
+	choice int
+	more   bool
+}
+
+func (x *ringExec) to(pc uint8, said string) (string, bool) { x.t.pc = pc; return said, false }
+
+// end ends the call.
+func (x *ringExec) end(said string) (string, bool) {
+	*x.t = ringThread{}
+	return said, false
+}
+
+func (x *ringExec) cellOf(p uint8) *ringCell { return &x.s.cell[p&(x.cells()-1)] }
+
+func (x *ringExec) lap(p uint8) uint8 {
+	l := p >> x.shift
+	if x.lapBits != 0 {
+		l &= 1<<x.lapBits - 1
+	}
+	return l
+}
+
+// ahead is how many laps a cell is ahead of the lap of p.
+func (x *ringExec) ahead(c ringCell, p uint8) int8 {
+	d := int8(c.lap - x.lap(p))
+	if x.lapBits != 0 {
+		d = int8(uint8(d)<<(8-x.lapBits)) >> (8 - x.lapBits)
+	}
+	return d
+}
+
+// at is queueState.at.
+func (x *ringExec) at(s ringSlot, p uint8) bool {
+	return s.kind == queueFull && (s.tag == p || x.bug == ringNoTag)
+}
+
+// named reports whether a cell names the slot k+1 in state s.
+func (x *ringExec) named(c ringCell, k uint8, s ringSlot) bool {
+	return c.slot == k+1 && c.lap == x.lap(s.tag)
+}
+
+// first is the position of the first item, 0 if there is none.
+func (x *ringExec) first() uint8 {
+	if x.s.n == 0 {
+		return 0
+	}
+	return x.s.queue[0]
+}
+
+// insert puts an item that came back where it belongs.
+func (x *ringExec) insert(p uint8) {
+	s := &x.s
+	if s.n == ringItems {
+		s.wrong = ringTooMany
+		return
+	}
+	i := s.n
+	for ; i > 0 && s.queue[i-1] > p; i-- {
+		s.queue[i] = s.queue[i-1]
+	}
+	s.queue[i] = p
+	s.n++
+}
+
+// remove takes an item out, which was the first when the call looked.
+func (x *ringExec) remove(p uint8) {
+	s := &x.s
+	for i, b := range s.backing {
+		if b == p {
+			// It came back, and its process has not told of that yet.
+			copy(s.backing[i:], s.backing[i+1:])
+			s.backing[ringItems-1] = 0
+			if x.t.first != 0 && x.t.first < p {
+				s.wrong = ringNotFirst
+			}
+			return
+		}
+	}
+	for i := range s.n {
+		if s.queue[i] == p {
+			if x.t.first != p {
+				s.wrong = ringNotFirst
+			}
+			copy(s.queue[i:], s.queue[i+1:])
+			s.queue[ringItems-1] = 0
+			s.n--
+			return
+		}
+	}
+	s.wrong = ringNotFirst
+}
+
+// comesBack notes that an item may be taken again.
+func (x *ringExec) comesBack(p uint8) {
+	for i := range x.s.backing {
+		if x.s.backing[i] == 0 {
+			x.s.backing[i] = p
+			return
+		}
+	}
+}
+
+// tell tells of all items that came back, of this process or of others.
+func (x *ringExec) tell() {
+	s := &x.s
+	s.returned = s.returned&^1 + 3
+	for _, p := range s.backing {
+		if p != 0 {
+			x.insert(p)
+		}
+	}
+	clear(s.backing[:])
+}
+
+func (x *ringExec) leases() bool {
+	return x.me >= int(x.putters+x.getters-x.ringModel.leases)
+}
+
+func (x *ringExec) step() (said string, optional bool) {
+	if x.me == ringThreads {
+		return x.reap()
+	}
+	if x.me < int(x.putters) {
+		return x.put()
+	}
+	return x.get()
+}
