@@ -618,7 +618,8 @@ SHMI_FN void shmi_reclaim_blocks(shmsync_arena *a, shmi_participant_id dead)
                     } else if (b.class_ == SHMI_classNode) {
                         shmi_reset_node(a, b.off);
                         shmi_release(a, &b, bw);
-                    } else if (shmi_block_kind(bw) != SHMI_blockClaimed || !shmi_keep_record(a, &b, bw)) {
+                    } else if (shmi_block_kind(bw) != SHMI_blockClaimed || (!shmi_keep_record(a, &b, bw) && shmi_ld32(word) == bw)) {
+                        /* If the word has changed, a deleter has published the record, and the block may be anything by now. */
                         shmi_release_unseen(a, &b, bw);
                     }
                 }

@@ -79,7 +79,9 @@ func (c *core) reclaimBlock(i, k uint64, w blockWord) {
 		c.release(b, w)
 		return
 	}
-	if w.kind() == blockClaimed && c.keepRecord(b, w) {
+	// A record is no longer the dead one's if a deleter of its object has published it. Then the
+	// block may be anything by now.
+	if w.kind() == blockClaimed && (c.keepRecord(b, w) || b.load() != w) {
 		return
 	}
 	c.releaseUnseen(b, w)

@@ -193,7 +193,8 @@ func (c *core) recordAt(object, off Offset) (b block, slot int, ok bool) {
 // keepRecord publishes a block that a dead participant had claimed, if it is a slot record that the
 // dead one had pushed. It reports whether it is. The bytes of a claimed block may be anything, so
 // only the list of the object says what the block is. The caller is the reaper of the dead
-// participant, and holds handles.
+// participant, and holds handles. If the block is no such record, and its word is still w after the
+// call, the dead participant has not pushed it, and nobody else changes the word.
 func (c *core) keepRecord(b block, w blockWord) (kept bool) {
 	object := Offset(c.peek64(b.off + recordObject))
 	o, ok := c.locate(object)

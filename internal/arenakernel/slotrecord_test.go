@@ -180,3 +180,38 @@ func TestClaimedBlockLikeASlotRecord(t *testing.T) {
 	require.EqualValues(t, 1, a.Stats().SlotRecords)
 	requireSound(t, a)
 }
+
+// A reaper has read the word of a record that its dead maker had claimed. Then the object is deleted,
+// and another object gets the block of the record. The reaper leaves that object alone.
+func TestReaperOfARecordIsLate(t *testing.T) {
+	p := newNeighbours(3<<20, 8)
+	a, v, d := p.join(1), p.join(2), p.join(3)
+	o, records := withSlotRecords(t, "x", v)
+	r, ok := v.locate(records[0])
+	require.True(t, ok)
+	claimed := makeBlock(blockClaimed, v.self)
+	require.True(t, r.swap(makeRecordWord(2), claimed)) // v has died just before it did the opposite
+	p.kill(v.self)
+	require.NoError(t, d.Delete("x"))
+	small := spec("y")
+	small.Size = 48
+	y, _, err := d.OpenObject(small)
+	require.NoError(t, err)
+	require.Equal(t, r.off, y.Offset)
+	require.NotEqual(t, o.Offset, y.Offset)
+	head := d.u64(y.Body)
+	node, err := d.PollerNode(y, head, anyNode)
+	require.NoError(t, err)
+	a.handles.Lock()
+	a.reclaimBlock(r.chunk, r.index, claimed)
+	a.handles.Unlock()
+	nodes := 0
+	require.NoError(t, a.EachPollerNode(head, func(off Offset, n *Node) bool {
+		nodes++
+		return off == node && n.Owner() == d.self
+	}))
+	require.Equal(t, 1, nodes)
+	require.EqualValues(t, 1, a.Stats().PollerNodes)
+	p.reap(a, v.self)
+	requireSound(t, a)
+}
