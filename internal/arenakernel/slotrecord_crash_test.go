@@ -4,8 +4,13 @@ package arenakernel
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/shm"
 )
 
 // A participant has died after it pushed its record, and the object is deleted before the reap. The
@@ -72,4 +77,46 @@ func TestRecordsOfAGuardedObjectStay(t *testing.T) {
 	v.unguard()
 	a.flushDeferred()
 	require.Zero(t, a.Stats().SlotRecords+a.Stats().Claimed)
+}
+
+// A process closes the arena while one of its goroutines makes a slot record. The list of the object
+// stays whole.
+func TestCloseWhileARecordIsMade(t *testing.T) {
+	for _, point := range []string{"arena.slotrecord.claimed", "arena.slotrecord.pushed"} {
+		t.Run(point, func(t *testing.T) {
+			seg, err := shm.CreateMemfd("test", 1<<20, func(s *shm.Segment) error { return format(s, 4, false) }, nil)
+			require.NoError(t, err)
+			dup, err := shm.FromFile(seg.File(), nil)
+			require.NoError(t, err)
+			a, err := FromSegment(seg, nil)
+			require.NoError(t, err)
+			o, _, err := a.OpenObject(spec("x"))
+			require.NoError(t, err)
+			closed := make(chan error, 1)
+			crashpoint.ArmFunc(point, 1, func() {
+				go func() { closed <- a.Close() }()
+				select {
+				case err := <-closed:
+					closed <- err
+				case <-time.After(100 * time.Millisecond):
+				}
+			})
+			_, err = a.SlotRecord(o, 128)
+			crashpoint.Disarm()
+			require.NoError(t, err)
+			require.NoError(t, <-closed)
+			_, err = a.SlotRecord(o, 128)
+			require.ErrorIs(t, err, shmsync.ErrClosed)
+
+			b, err := FromSegment(dup, nil)
+			require.NoError(t, err)
+			defer b.Close()
+			requireSound(t, b)
+			o, records := withSlotRecords(t, "x", b)
+			require.Len(t, records, 1)
+			b.CloseObject(o)
+			require.NoError(t, b.Delete("x"))
+			require.Zero(t, b.Stats().SlotRecords+b.Stats().Claimed)
+		})
+	}
 }
