@@ -134,8 +134,8 @@ func (p *peer) kill(t *testing.T) {
 
 // fill is fill of testdata/peer.c.
 func fill(v *every.Every, s int) {
-	v.I8, v.I16, v.I32, v.I64, v.Int = int8(-s), int16(-300*s), int32(-70000*s), -5000000000*int64(s), 5000000000*s
-	v.U8, v.U16, v.U32, v.U64, v.Uint = uint8(200+s), uint16(60000+s), 4000000000+uint32(s), 1<<63|uint64(s), 1<<62|uint(s)
+	v.I8, v.I16, v.I32, v.I64, v.Int = int8(-s), int16(-300*s), int32(-70000*s), -5000000000*int64(s), int(5000000000*int64(s))
+	v.U8, v.U16, v.U32, v.U64, v.Uint = uint8(200+s), uint16(60000+s), 4000000000+uint32(s), 1<<63|uint64(s), uint(1<<62|uint64(s))
 	v.F32, v.F64, v.Flag = 0.5*float32(s), 0.125*float64(s), s%2 == 1
 	v.C64, v.C128 = complex(float32(s), -2.5), complex(float64(s), -7.25)
 	v.Name = [16]byte{}
