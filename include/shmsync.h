@@ -7082,11 +7082,29 @@ SHMI_FN int shmi_seen_dead(shmsync_arena *a, uint32_t i, uint32_t w)
         return 0;
     return shmi_byte_free(a, i) && shmi_slot_state(a, i) == w;
 }
-/* The same for a survey, which asks for the bytes of those too that the kernel would
+/* slotGone says of whom a process has found that it is gone: see foundGone in internal/arenakernel/gone.go. */
+SHMI_FN uint32_t shmi_gone_mark(shmsync_arena *a, uint32_t i, uint32_t w)
+{
+    return shmi_slot_gen(w) | (uint32_t)(shmi_ld64(shmi_slot64(a, i, SHMI_slotWindow)) >> 36) << 18;
+}
+SHMI_FN int shmi_found_gone(shmsync_arena *a, uint32_t i, uint32_t w) { return shmi_ld32(shmi_slot32(a, i, SHMI_slotGone)) == shmi_gone_mark(a, i, w); }
+/* Records that the participant in slot i, in state w, is gone, if its byte lock is free. A joiner does so before it
+ * takes that lock: if it is stopped then, the lock tells others nothing about the dead participant. 0 if it cannot get
+ * the lock now. */
+SHMI_FN int shmi_note_byte_free(shmsync_arena *a, uint32_t i, uint32_t w)
+{
+    uint32_t *word = shmi_slot32(a, i, SHMI_slotGone), mark = shmi_gone_mark(a, i, w), before = shmi_ld32(word);
+    if (a->lock_fd < 0)
+        return 1;
+    if (!shmi_byte_free(a, i))
+        return (shmi_slot_caps(a, i) & SHMI_capOFD) == 0;
+    return shmi_slot_state(a, i) == w && (before == mark || shmi_cas32(word, before, mark));
+}
+/* The same as shmi_seen_dead for a survey, which asks for the bytes of those too that the kernel would
  * mark: a copied file marks nobody. */
 SHMI_FN int shmi_survey_dead(shmsync_arena *a, uint32_t i, uint32_t w)
 {
-    return shmi_slot_present(w) && (shmi_seen_dead(a, i, w) || (shmi_byte_free(a, i) && shmi_slot_state(a, i) == w));
+    return shmi_slot_present(w) && (shmi_seen_dead(a, i, w) || ((shmi_found_gone(a, i, w) || shmi_byte_free(a, i)) && shmi_slot_state(a, i) == w));
 }
 
 /* Whether the process that is dead in slot i has ended: its byte lock is free, which the
@@ -7161,12 +7179,10 @@ SHMI_FN int shmi_threads_ended(shmsync_arena *a, uint32_t i, uint32_t w)
 }
 
 /* Whether the threads of the participant that is dead in slot i, in state w, have given up its memory,
- * and with them the kernel has finished with it. slotGone says of whom a participant has found
- * that: see foundGone in internal/arenakernel/gone.go. */
+ * and with them the kernel has finished with it, or a process has found it gone. */
 SHMI_FN int shmi_find_gone(shmsync_arena *a, uint32_t i, uint32_t w)
 {
-    uint32_t *word = shmi_slot32(a, i, SHMI_slotGone), before = shmi_ld32(word);
-    uint32_t mark = shmi_slot_gen(w) | (uint32_t)(shmi_ld64(shmi_slot64(a, i, SHMI_slotWindow)) >> 36) << 18;
+    uint32_t *word = shmi_slot32(a, i, SHMI_slotGone), before = shmi_ld32(word), mark = shmi_gone_mark(a, i, w);
     if (before == mark)
         return 1;
     if ((shmi_slot_caps(a, i) & SHMI_capAsyncIO) != 0 || !shmi_threads_ended(a, i, w))
@@ -7264,7 +7280,7 @@ SHMI_FN int shmi_fence_dying(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     if ((shmi_slot_caps(a, i) & SHMI_capFence) != 0 && shmi_fence() == 0)
         return 1;
-    return a->lock_fd < 0 || (shmi_slot_caps(a, i) & SHMI_capOFD) == 0 || shmi_byte_free(a, i) || shmi_threads_ended(a, i, w);
+    return a->lock_fd < 0 || (shmi_slot_caps(a, i) & SHMI_capOFD) == 0 || shmi_found_gone(a, i, w) || shmi_byte_free(a, i) || shmi_threads_ended(a, i, w);
 }
 
 /* Leaves the rest of the reap in slot i for later. The watcher goes on with it. */
@@ -8552,7 +8568,7 @@ SHMI_FN int shmi_presence_of(shmsync_arena *a, uint32_t i)
     int round;
     for (round = 0; round < 8; round++) { /* each round but the first means that the slot changed */
         uint32_t w = shmi_slot_state(a, i);
-        if (a->self == 0 && shmi_slot_phase(w) == SHMI_phaseDead && !shmi_ended(a, i))
+        if (a->self == 0 && shmi_slot_phase(w) == SHMI_phaseDead && !shmi_found_gone(a, i, w) && !shmi_ended(a, i))
             return SHMI_isDying; /* a participant waits for its end before it calls on_first */
         if (i == a->my_slot || (shmi_slot_phase(w) != SHMI_phaseLive && shmi_slot_phase(w) != SHMI_phaseLeaving))
             return SHMI_isOut;
@@ -8563,7 +8579,7 @@ SHMI_FN int shmi_presence_of(shmsync_arena *a, uint32_t i)
             if (shmi_slot_state(a, i) == w)
                 return SHMI_isIn;
         } else if (a->self == 0) {
-            return shmi_ended(a, i) ? SHMI_isOut : SHMI_isDying; /* a process that is no participant marks nobody */
+            return shmi_found_gone(a, i, w) || shmi_ended(a, i) ? SHMI_isOut : SHMI_isDying; /* a process that is no participant marks nobody */
         } else {
             shmi_mark(a, i, w);
             if (shmi_slot_state(a, i) == w)
@@ -10118,7 +10134,7 @@ SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_par
         }
         for (i = 1; i <= a->geo.slots; i++) {
             uint32_t w = shmi_slot_state(a, i);
-            if (!shmi_slot_taken(w) || !shmi_lock_slot(a, i))
+            if (!shmi_slot_taken(w) || !shmi_note_byte_free(a, i, w) || !shmi_lock_slot(a, i))
                 continue;
             next = shmi_inherit_slot(a, i, w);
             if (next != 0) {

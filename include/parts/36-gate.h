@@ -50,7 +50,7 @@ SHMI_FN int shmi_presence_of(shmsync_arena *a, uint32_t i)
     int round;
     for (round = 0; round < 8; round++) { /* each round but the first means that the slot changed */
         uint32_t w = shmi_slot_state(a, i);
-        if (a->self == 0 && shmi_slot_phase(w) == SHMI_phaseDead && !shmi_ended(a, i))
+        if (a->self == 0 && shmi_slot_phase(w) == SHMI_phaseDead && !shmi_found_gone(a, i, w) && !shmi_ended(a, i))
             return SHMI_isDying; /* a participant waits for its end before it calls on_first */
         if (i == a->my_slot || (shmi_slot_phase(w) != SHMI_phaseLive && shmi_slot_phase(w) != SHMI_phaseLeaving))
             return SHMI_isOut;
@@ -61,7 +61,7 @@ SHMI_FN int shmi_presence_of(shmsync_arena *a, uint32_t i)
             if (shmi_slot_state(a, i) == w)
                 return SHMI_isIn;
         } else if (a->self == 0) {
-            return shmi_ended(a, i) ? SHMI_isOut : SHMI_isDying; /* a process that is no participant marks nobody */
+            return shmi_found_gone(a, i, w) || shmi_ended(a, i) ? SHMI_isOut : SHMI_isDying; /* a process that is no participant marks nobody */
         } else {
             shmi_mark(a, i, w);
             if (shmi_slot_state(a, i) == w)

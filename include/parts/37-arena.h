@@ -545,7 +545,7 @@ SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_par
         }
         for (i = 1; i <= a->geo.slots; i++) {
             uint32_t w = shmi_slot_state(a, i);
-            if (!shmi_slot_taken(w) || !shmi_lock_slot(a, i))
+            if (!shmi_slot_taken(w) || !shmi_note_byte_free(a, i, w) || !shmi_lock_slot(a, i))
                 continue;
             next = shmi_inherit_slot(a, i, w);
             if (next != 0) {

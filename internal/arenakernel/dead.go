@@ -102,7 +102,7 @@ func (a *Arena) seenDead(i int, w slotWord) bool {
 // surveyDead is seenDead for a survey. It also asks for the byte locks of participants that the
 // kernel would mark: in a copied file, or after a loss of power, the kernel has marked no word.
 func (a *Arena) surveyDead(i int, w slotWord) bool {
-	return w.present() && (a.seenDead(i, w) || a.byteFree(i) && a.slotState(i) == w)
+	return w.present() && (a.seenDead(i, w) || (a.foundGone(i, w) || a.byteFree(i)) && a.slotState(i) == w)
 }
 
 // foundDead is surveyDead, at most once in askEvery. It finds a dead participant whose robust
@@ -211,5 +211,5 @@ func (a *Arena) fenceDying(i int, w slotWord) bool {
 	// A thread without memory executes no store. The kernel drops the byte lock after it has
 	// freed the memory, which takes 30 ms for each GiB. Without a byte lock there is no better
 	// sign than the mark.
-	return a.lock == nil || a.slotCaps(i)&capOFD == 0 || a.byteFree(i) || a.detached(i, w)
+	return a.lock == nil || a.slotCaps(i)&capOFD == 0 || a.foundGone(i, w) || a.byteFree(i) || a.detached(i, w)
 }

@@ -182,7 +182,7 @@ func (a *Arena) trySlots() (name, before ParticipantID) {
 		}
 	}
 	for i := 1; i <= a.geo.slots; i++ {
-		if w := a.slotState(i); w.taken() && a.lockSlot(i) {
+		if w := a.slotState(i); w.taken() && a.noteByteFree(i, w) && a.lockSlot(i) {
 			if next := a.inherit(i, w); next != 0 {
 				return makeParticipantID(i, next), participantIn(i, w)
 			}

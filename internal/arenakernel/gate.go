@@ -53,7 +53,7 @@ func (a *Arena) presenceOf(i int) presence {
 	for range 8 { // after the first round, each further round means that the slot changed
 		w := a.slotState(i)
 		switch {
-		case a.self == 0 && w.phase() == phaseDead && !a.ended(i):
+		case a.self == 0 && w.phase() == phaseDead && !a.foundGone(i, w) && !a.ended(i):
 			return isDying // a participant waits for the end of a dying one before it runs OnFirst
 		case i == a.mySlot, w.phase() != phaseLive && w.phase() != phaseLeaving:
 			return isOut
@@ -66,7 +66,7 @@ func (a *Arena) presenceOf(i int) presence {
 				return isIn
 			}
 		case a.self == 0: // a process that is no participant marks nobody
-			if a.ended(i) {
+			if a.foundGone(i, w) || a.ended(i) {
 				return isOut
 			}
 			return isDying

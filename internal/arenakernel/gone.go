@@ -35,15 +35,16 @@ func (a *Arena) Gone(n ParticipantID) bool {
 	return false
 }
 
-// foundGone reports whether any participant has recorded that the dead participant in slot i, in
-// state w, is gone because its threads have ended.
+// foundGone reports whether any process has recorded that the dead participant in slot i, in
+// state w, is gone because its threads have ended, or because its byte lock was free.
 //
 // slotGone names the participant of the slot that was found to be gone, 0 for none.
 //
 //	bits 0..17   generation, never 0
 //	bits 18..31  number of the window of the slot, its low 14 bits
 //
-//	writers: any participant that found it; a joiner, which makes it 0
+//	writers: any participant that found it; a joiner that is about to take the byte lock; a joiner
+//	         that has the slot, which makes it 0
 //	readers: every process that asks whether a dead one is gone
 //	order:   acq_rel
 //	futex:   none
@@ -75,6 +76,21 @@ func (a *Arena) findGone(i int, w slotWord) bool {
 	}
 	word.CompareAndSwap(before, mark)
 	return true
+}
+
+// noteByteFree records that the participant in slot i, in state w, is gone, if its byte lock is free. A joiner
+// does so before it takes that lock: if it is stopped then, the lock tells others nothing about the dead participant.
+// It reports false if the joiner cannot get the lock now.
+func (a *Arena) noteByteFree(i int, w slotWord) bool {
+	if a.lock == nil {
+		return true
+	}
+	word, mark := a.u32(a.slot(i)+slotGone), a.goneMark(i, w)
+	before := word.Load()
+	if !a.byteFree(i) {
+		return a.slotCaps(i)&capOFD == 0
+	}
+	return a.slotState(i) == w && (before == mark || word.CompareAndSwap(before, mark))
 }
 
 // detached reports whether all threads of the process in slot i, in state w, have given up its

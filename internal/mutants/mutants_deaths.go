@@ -73,6 +73,13 @@ var deathMutants = []mutant{
 		pkg:  "internal/arenakernel", run: "TestGoneIsForgottenByTheNextInTheSlot",
 	},
 	{
+		name: "a joiner that has the byte lock of a dead participant hides that it is gone",
+		file: "internal/arenakernel/enter.go",
+		old:  "w.taken() && a.noteByteFree(i, w) && a.lockSlot(i)",
+		new:  "w.taken() && a.lockSlot(i)",
+		pkg:  "internal/arenakernel", run: "TestStopWithTheByteLockOfADeadSlot", tags: withPoints,
+	},
+	{
 		name: "data passes on when the process is dead", // under PolicyRelease
 		file: "prims/mutex_repair.go",
 		old:  "!internal && next.free() && o.held() && !a.Gone(o.participant())",
