@@ -20,7 +20,7 @@ import (
 // queueOrder is what another process does with the queue "q".
 type queueOrder struct {
 	ID   int
-	Verb string   // put, tryput, get, tryget, lease, trylease, ack, nack, shutdown, arm
+	Verb string   // put, tryput, get, tryget, lease, trylease, ack, nack, shutdown, look, arm
 	IDs  []uint64 // of tickets
 	N    int      // how many to get
 	Ends int      // after so many ms the context does; 0: never
@@ -111,6 +111,8 @@ func (x *queueActor) do(ctx context.Context, o queueOrder, vs []queueTicket, r *
 		var n int
 		n, err = x.q.PutBatchContext(ctx, vs)
 		r.IDs = o.IDs[:n]
+	case "look":
+		x.q.Look()
 	case "tryput":
 		r.OK = x.q.TryPut(vs[0])
 	case "get":

@@ -69,8 +69,14 @@ func (x *queueCore) walk(hint *atomic.Uint64, step func(p uint64) (next uint64, 
 // heal makes the hints anew. They may lag behind afterwards.
 func (x *queueCore) heal() {
 	first := x.firstPosition()
-	lap := uint64(queueCell(x.cell(0).Load()).lap()) // all laps differ by one at most
-	p := max(first, lap<<x.shift)
+	p := uint64(queueCell(x.cell(0).Load()).lap()) << x.shift // all laps differ by one at most
+	// Laps begin anew after 2^32, and positions do not. So this is the position of that lap next to the
+	// hint, unless a peer overwrote the hint.
+	every := uint64(1) << (32 + x.shift)
+	if next := p + (x.words.tail.Load()-p+every/2)&^(every-1); next < 1<<63 {
+		p = next
+	}
+	p = max(first, p)
 	x.words.head.Store(max(first, p-x.mask))
 	x.words.tail.Store(p)
 	x.seen.Store(0)
@@ -189,7 +195,7 @@ func (x *queueCore) count() (n uint32) {
 // filled. Only Puts make the items more, and of the Puts at p one succeeds. So what is counted
 // here is still the most that there are when the item is put at p.
 func (x *queueCore) full(p uint64) (full, ok bool) {
-	if int64(p-x.seen.Load()) >= int64(x.capacity) {
+	if p-x.seen.Load() >= uint64(x.capacity) { // also if seen is ahead: then p is old, or a peer overwrote a hint
 		f, ok := x.front()
 		if !ok {
 			return false, false

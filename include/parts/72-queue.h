@@ -121,6 +121,11 @@ SHMI_FN int shmi_queue_filled(struct shmi_queue *x, uint64_t p) { return p <= x-
 SHMI_FN void shmi_queue_heal(struct shmi_queue *x)
 {
     uint64_t first = x->mask + 1, p = (shmi_ld64(shmi_queue_cell_of(x, 0)) >> 32) << x->shift;
+    /* Laps begin anew after 2^32, and positions do not. So this is the position of that lap next to the hint, unless
+     * a peer overwrote the hint. */
+    uint64_t every = UINT64_C(1) << (32 + x->shift), next = p + ((shmi_ld64(&x->w->tail) - p + every / 2) & ~(every - 1));
+    if (next >> 63 == 0)
+        p = next;
     if (p < first)
         p = first;
     shmi_st64(&x->w->head, p - x->mask < first ? first : p - x->mask);
@@ -220,7 +225,7 @@ SHMI_FN uint32_t shmi_queue_count(struct shmi_queue *x, uint32_t kinds)
 /* Whether there is no room for an item at position p, the first that is not filled; -1 if a peer overwrote the ring. */
 SHMI_FN int shmi_queue_full(struct shmi_queue *x, uint64_t p)
 {
-    if (shmi_queue_least(p - shmi_ld64(&x->seen), x->capacity)) {
+    if (p - shmi_ld64(&x->seen) >= x->capacity) { /* also if seen is ahead: then p is old, or a peer overwrote a hint */
         struct shmi_queue_front f;
         if (!shmi_queue_front(x, &f) || shmi_queue_least(p - f.p, x->mask + 2))
             return -1;
