@@ -266,7 +266,8 @@ func (q *Queue[T]) Len() int {
 	return q.core.length()
 }
 
-// Cap is the number of items that q has room for, including those on lease.
+// Cap is the number of items that q has room for, including those on lease. An item that a process
+// was about to get when it died comes back, so Len may be larger for a while.
 func (q *Queue[T]) Cap() int { return int(q.core.capacity) }
 
 // Shutdown makes every Put fail from now on, and every Get once the remaining items are taken,
