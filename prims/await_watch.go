@@ -188,7 +188,9 @@ func (x futexToken) reached() (bool, error) {
 // the token.
 type futexWatch struct {
 	futexToken
-	w *park.Watch
+	w    *park.Watch
+	done bool
+	err  error
 }
 
 func (x futexToken) watch(notify func()) (watcher, error) {
@@ -216,11 +218,28 @@ func (x futexToken) watch(notify func()) (watcher, error) {
 	}
 }
 
+// reached ends the call once the result is known: a Close waits for the call, and the caller may go
+// on to wait for others.
+func (w *futexWatch) reached() (bool, error) {
+	if !w.done {
+		if w.done, w.err = w.futexToken.reached(); w.done {
+			w.end()
+		}
+	}
+	return w.done, w.err
+}
+
 func (w *futexWatch) spent() bool { return w.w == nil || w.w.Over() }
 
-func (w *futexWatch) leave() {
+func (w *futexWatch) end() {
 	if w.w != nil {
 		w.w.Leave()
 	}
 	w.f.queue.Exit()
+}
+
+func (w *futexWatch) leave() {
+	if !w.done {
+		w.end()
+	}
 }
