@@ -6,15 +6,14 @@ import (
 )
 
 func inspectFuture(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspection {
-	if o.Size < futureBytes {
+	if o.Size < uint64(futureBytes) {
 		return unreadable(a, o, nil)
 	}
-	f := buildFuture(a, o, true)
+	w := arenakernel.At[futureWords](a, o.Body)
+	s := futureState(w.state.Load())
 	i := inspect(a, o)
-	s := f.load()
-	i.State = f.text(s)
-	i.eventcount(&f.eventcount)
-	i.word("state", uint64(s), "round %d, %v", s.round(), s)
+	i.State = s.String()
+	i.word("state", uint64(s), "%v", s)
 	var on []int
 	switch {
 	case s.abandoned():
@@ -22,6 +21,7 @@ func inspectFuture(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspe
 	case s.claimed():
 		on = i.hold(arenakernel.Hold{Owner: s.producer(), Mode: arenakernel.HoldProducer})
 	}
-	i.waits(func(*arenakernel.Wait) bool { return true }, "result", on)
+	i.monitor(&w.mon)
+	i.waits(inQueue, "result", on)
 	return i.Inspection
 }

@@ -9,41 +9,24 @@ import (
 
 func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{
-		Kind: futureKind, Version: futureVersion, Repair: repairFuture, Wake: wakeFuture, Check: checkFuture, Inspect: inspectFuture,
+		Kind: futureKind, Version: futureVersion, Repair: repairFuture, Wake: wakeQueue, Check: checkFuture, Inspect: inspectFuture,
 	})
 }
 
-// repairFuture records the death of a producer.
 func repairFuture(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
-	if o.Size < futureBytes {
-		return
-	}
-	f := buildFuture(a, o, true)
-	_, wake := f.end(func(n arenakernel.ParticipantID) bool {
-		// If dead is this participant, which leaves, it is current still.
-		return !a.Current(n) || n == dead && dead == a.Self()
-	})
-	if wake {
-		f.wakeAll()
-	}
-}
-
-// wakeFuture makes up for a wake that a death swallowed.
-func wakeFuture(a *arenakernel.Arena, o arenakernel.Object, owed arenakernel.Owed) {
-	if o.Size >= futureBytes {
-		buildFuture(a, o, true).wakeDead(owed)
+	if o.Size >= uint64(futureBytes) {
+		repairMonitor(buildFuture(a, o, true).mon, dead)
 	}
 }
 
 func checkFuture(a *arenakernel.Arena, o arenakernel.Object) error {
-	if o.Size < futureBytes {
+	if o.Size < uint64(futureBytes) {
 		return wrongKind("future.check", o, futureKind, futureVersion)
 	}
-	f := buildFuture(a, o, true)
-	s := f.load()
-	if s.over() && !futureResult(f.slot(s.round()).Load()).of(s.round()) && f.load() == s {
+	w := arenakernel.At[futureWords](a, o.Body)
+	if s := futureState(w.state.Load()); s&futureSet != 0 && s&futureAbandoned != 0 {
 		return &shmsync.Error{Op: "future.check", Object: objectName(o), Err: shmsync.ErrCorrupt,
-			Detail: fmt.Sprintf("the result of round %d is not there", s.round())}
+			Detail: fmt.Sprintf("it is set and abandoned: %#x", uint64(s))}
 	}
-	return nil
+	return checkMutexWords(o, &w.mon.queueLock)
 }
