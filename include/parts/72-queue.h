@@ -135,7 +135,7 @@ SHMI_FN void shmi_queue_heal(struct shmi_queue *x)
 
 /* What a step of a walk found. */
 enum { SHMI_queueFound, SHMI_queueOn, SHMI_queueImpossible };
-struct shmi_queue_front {
+struct shmi_queue_found {
     uint64_t p;
     uint64_t was; /* of the first position that is not filled: the word of its cell */
     uint32_t i;
@@ -143,7 +143,7 @@ struct shmi_queue_front {
     uint64_t st;
 };
 /* A step of the search for the first position that is not filled. */
-SHMI_FN int shmi_queue_step_next(struct shmi_queue *x, struct shmi_queue_front *f)
+SHMI_FN int shmi_queue_step_next(struct shmi_queue *x, struct shmi_queue_found *f)
 {
     int32_t d;
     f->was = shmi_ld64(shmi_queue_cell_of(x, f->p));
@@ -156,7 +156,7 @@ SHMI_FN int shmi_queue_step_next(struct shmi_queue *x, struct shmi_queue_front *
     return SHMI_queueOn;
 }
 /* A step of the search for the first position with an item. */
-SHMI_FN int shmi_queue_step_front(struct shmi_queue *x, struct shmi_queue_front *f)
+SHMI_FN int shmi_queue_step_front(struct shmi_queue *x, struct shmi_queue_found *f)
 {
     uint64_t c = shmi_ld64(shmi_queue_cell_of(x, f->p));
     int32_t d = shmi_queue_ahead(x, c, f->p);
@@ -181,7 +181,7 @@ SHMI_FN int shmi_queue_step_front(struct shmi_queue *x, struct shmi_queue_front 
     return SHMI_queueOn;
 }
 /* Walks from a hint on; 0 if a peer overwrote the ring. */
-SHMI_FN int shmi_queue_walk(struct shmi_queue *x, const uint64_t *hint, int (*step)(struct shmi_queue *, struct shmi_queue_front *), struct shmi_queue_front *f)
+SHMI_FN int shmi_queue_walk(struct shmi_queue *x, const uint64_t *hint, int (*step)(struct shmi_queue *, struct shmi_queue_found *), struct shmi_queue_found *f)
 {
     int walks;
     for (walks = 0; walks < SHMI_QUEUE_WALKS; walks++) {
@@ -202,8 +202,8 @@ SHMI_FN int shmi_queue_walk(struct shmi_queue *x, const uint64_t *hint, int (*st
     }
     return 0;
 }
-SHMI_FN int shmi_queue_next(struct shmi_queue *x, struct shmi_queue_front *f) { return shmi_queue_walk(x, &x->w->tail, shmi_queue_step_next, f); }
-SHMI_FN int shmi_queue_front(struct shmi_queue *x, struct shmi_queue_front *f) { return shmi_queue_walk(x, &x->w->head, shmi_queue_step_front, f); }
+SHMI_FN int shmi_queue_next(struct shmi_queue *x, struct shmi_queue_found *f) { return shmi_queue_walk(x, &x->w->tail, shmi_queue_step_next, f); }
+SHMI_FN int shmi_queue_front(struct shmi_queue *x, struct shmi_queue_found *f) { return shmi_queue_walk(x, &x->w->head, shmi_queue_step_front, f); }
 
 /* Whether the slot i in state st has been put in the ring. */
 SHMI_FN int shmi_queue_published(struct shmi_queue *x, uint32_t i, uint64_t st)
@@ -226,7 +226,7 @@ SHMI_FN uint32_t shmi_queue_count(struct shmi_queue *x, uint32_t kinds)
 SHMI_FN int shmi_queue_full(struct shmi_queue *x, uint64_t p)
 {
     if (p - shmi_ld64(&x->seen) >= x->capacity) { /* also if seen is ahead: then p is old, or a peer overwrote a hint */
-        struct shmi_queue_front f;
+        struct shmi_queue_found f;
         if (!shmi_queue_front(x, &f) || shmi_queue_least(p - f.p, x->mask + 2))
             return -1;
         shmi_st64(&x->seen, f.p);
@@ -238,7 +238,7 @@ SHMI_FN int shmi_queue_full(struct shmi_queue *x, uint64_t p)
 }
 
 /* A slot that a put has claimed, and a position that was not filled then. */
-struct shmi_queue_claim {
+struct shmi_queue_claimed {
     uint64_t p, was;
     uint32_t i;
     shmi_queue_slot *s;
@@ -254,7 +254,7 @@ SHMI_FN void shmi_queue_use(struct shmi_queue *x, uint32_t i)
         n = shmi_ld64(&x->w->used);
     while (n < i && !shmi_cas64(&x->w->used, n, to));
 }
-SHMI_FN int shmi_queue_claim_slot(struct shmi_queue *x, struct shmi_queue_claim *c)
+SHMI_FN int shmi_queue_claim_slot(struct shmi_queue *x, struct shmi_queue_claimed *c)
 {
     uint32_t n;
     c->i = shmi_queue_begin(x, c->p);
@@ -275,11 +275,11 @@ SHMI_FN int shmi_queue_claim_slot(struct shmi_queue *x, struct shmi_queue_claim 
     return 0;
 }
 /* Claims a slot for an item: 1, 0 if there is no room, -1 if a peer overwrote the ring. */
-SHMI_FN int shmi_queue_claim(struct shmi_queue *x, struct shmi_queue_claim *c)
+SHMI_FN int shmi_queue_claim(struct shmi_queue *x, struct shmi_queue_claimed *c)
 {
     int healed = 0;
     for (;;) {
-        struct shmi_queue_front f;
+        struct shmi_queue_found f;
         int full = shmi_queue_next(x, &f) ? shmi_queue_full(x, f.p) : -1;
         if (full < 0) {
             if (healed)
@@ -325,10 +325,10 @@ SHMI_FN void shmi_queue_unclaim(struct shmi_queue *x, shmi_queue_slot *s)
         shmi_queue_tell(x, &x->room, 1); /* another put may have found no free slot */
 }
 /* Puts the item of a claimed slot into the queue: 0, EBUSY for no room, ECANCELED, EPROTO. Without success the slot is free again. */
-SHMI_FN int shmi_queue_publish(struct shmi_queue *x, struct shmi_queue_claim *c)
+SHMI_FN int shmi_queue_publish(struct shmi_queue *x, struct shmi_queue_claimed *c)
 {
     for (;;) {
-        struct shmi_queue_front f;
+        struct shmi_queue_found f;
         int full;
         /* The position may have been filled before the slot was ours, even with this slot: then the tag would make an item of it. */
         if (shmi_ld64(shmi_queue_cell_of(x, c->p)) == c->was) {
@@ -366,7 +366,7 @@ SHMI_FN uint64_t shmi_queue_back(struct shmi_queue *x, uint64_t st)
 {
     return shmi_queue_with(st, SHMI_queueReturned, (shmi_participant_id)(shmi_ld64(&x->w->returned) >> 1 & SHMI_NAME_MASK));
 }
-SHMI_FN shmi_queue_slot *shmi_queue_take_returned(struct shmi_queue *x, uint64_t back, uint32_t kind, struct shmi_queue_front *f)
+SHMI_FN shmi_queue_slot *shmi_queue_take_returned(struct shmi_queue *x, uint64_t back, uint32_t kind, struct shmi_queue_found *f)
 {
     shmi_queue_slot *first = NULL;
     uint64_t was = 0;
@@ -390,7 +390,7 @@ SHMI_FN shmi_queue_slot *shmi_queue_take_returned(struct shmi_queue *x, uint64_t
     return NULL;
 }
 /* Gives the first item to this process, in f: 1, 0 if there is none, -1 if a peer overwrote the ring. */
-SHMI_FN int shmi_queue_take(struct shmi_queue *x, uint32_t kind, struct shmi_queue_front *f)
+SHMI_FN int shmi_queue_take(struct shmi_queue *x, uint32_t kind, struct shmi_queue_found *f)
 {
     for (;;) {
         uint64_t back = shmi_ld64(&x->w->returned), st;
@@ -428,7 +428,7 @@ SHMI_FN int shmi_queue_drop(shmi_queue_slot *s, uint64_t st)
 }
 SHMI_FN uint32_t shmi_queue_length(struct shmi_queue *x)
 {
-    struct shmi_queue_front next, f;
+    struct shmi_queue_found next, f;
     uint64_t n = (shmi_ld64(&x->w->returned) & 1) != 0 ? shmi_queue_count(x, 1u << SHMI_queueReturned) : 0;
     if (shmi_queue_next(x, &next) && shmi_queue_front(x, &f) && f.s != NULL && shmi_queue_least(next.p - f.p, 1))
         n += next.p - f.p < x->slots ? next.p - f.p : x->slots;
@@ -440,7 +440,7 @@ SHMI_FN uint32_t shmi_queue_length(struct shmi_queue *x)
 /* Whether a waiter of a side can go on now, as far as a look at that many slots tells. */
 SHMI_FN int shmi_queue_there(struct shmi_queue *x, struct shmi_queue_side *side, uint32_t most)
 {
-    struct shmi_queue_front f;
+    struct shmi_queue_found f;
     uint32_t i;
     int full;
     if (side == &x->items)
@@ -569,7 +569,7 @@ struct shmi_queue_call {
     shmsync_lease *lease;
 };
 /* A lease of the slot in f, which this process has. */
-SHMI_FN void shmi_queue_leased(struct shmi_queue *x, struct shmi_queue_front *f, shmsync_lease *lease)
+SHMI_FN void shmi_queue_leased(struct shmi_queue *x, struct shmi_queue_found *f, shmsync_lease *lease)
 {
     uint64_t w = shmi_ld64(&f->s->lease), times = w & SHMI_QUEUE_LEASE_TIMES;
     if (times != SHMI_QUEUE_LEASE_TIMES)
@@ -589,9 +589,9 @@ SHMI_FN int shmi_queue_try(struct shmi_queue_call *c)
 {
     struct shmi_queue *x = c->x;
     int stopped = shmi_queue_stopped(x), got; /* the flag comes before the ring: a put that comes later sees the flag */
-    struct shmi_queue_front f;
+    struct shmi_queue_found f;
     if (c->side == &x->room) {
-        struct shmi_queue_claim claim;
+        struct shmi_queue_claimed claim;
         if (stopped)
             return ECANCELED;
         got = shmi_queue_claim(x, &claim);
@@ -662,7 +662,7 @@ SHMI_FN int shmi_queue_await(struct shmi_queue_call *c, int64_t deadline)
             break;
         case SHMI_LATE:
             shmi_queue_pass(x, c->side); /* a wake may have come for this waiter */
-            return shmi_fail(ETIMEDOUT, op, shmi_called(&x->o), "%s", "");
+            return shmi_brief(ETIMEDOUT, op, shmi_called(&x->o));
         case SHMI_CLOSED:
             shmi_queue_pass(x, c->side);
             return shmi_fail(EBADF, op, shmi_called(&x->o), "this process closed the arena");

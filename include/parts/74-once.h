@@ -204,7 +204,7 @@ SHMI_FN int shmi_once_join(struct shmi_once *o, int64_t deadline, uint64_t *bega
         case SHMI_CLOSED: /* a function that has returned beats the end of the wait */
             if (shmi_once_is_done(shmi_once_load(o)))
                 return 0;
-            return ended == SHMI_LATE ? shmi_fail(ETIMEDOUT, "once.do", shmi_called(&o->o), "%s", "")
+            return ended == SHMI_LATE ? shmi_brief(ETIMEDOUT, "once.do", shmi_called(&o->o))
                                       : shmi_fail(EBADF, "once.do", shmi_called(&o->o), "this process closed the arena");
         }
     }

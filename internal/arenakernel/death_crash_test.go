@@ -77,6 +77,8 @@ func everything(a *Arena) error {
 	try(err)
 	_, err = a.PollerNode(own, a.u64(own.Body), anyNode)
 	try(err)
+	_, err = a.SlotRecord(own, 128)
+	try(err)
 	a.CloseObject(own)
 	try(a.Delete("own"))
 	stopDeleting(a, "doomed")
