@@ -91,7 +91,7 @@ var generalMutants = []mutant{
 		file: "prims/monitor_redo.go",
 		old:  "\t\t\tm.rules.account(w)\n",
 		new:  "\t\t\tm.releaseNode(w)\n",
-		pkg:  "prims", run: "TestSemaphoreNodeIsGivenBackOnce$", tags: withPoints,
+		pkg:  "prims", run: "TestWaitAnySequencerSetterDiesOnTheWay", tags: withPoints,
 	},
 	{
 		name: "permits die with their owner",
