@@ -271,7 +271,7 @@ func TestEveryKindIsShown(t *testing.T) {
 	a.does("put queue", "leased", 5)
 	a.does("lease queue", "leased")
 	b.begins("lease queue", "leased")
-	add("leased", "lease 1", "lease")
+	add("leased", "lease 1", "item")
 	held := func(object string) {
 		eventually(t, object+" is held", func() bool {
 			_, d := shmctlJSON(t, "locks", name)

@@ -50,6 +50,7 @@ var elsewhere = map[string]string{
 	"arena.object.before_publish": "TestKillAlone",
 	"park.waitnode.":              "the queues",
 	"arena.node.":                 "the queues",
+	"arena.slotrecord.":           "TestKillRecord",
 }
 
 func isElsewhere(point string) bool { return prefixOf(point) != "" }
