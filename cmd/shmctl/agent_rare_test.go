@@ -20,7 +20,8 @@ func rareDeed(a *arena.Arena, op string, o agentOrder) (f func(), err error, ok 
 		m, err := prims.OpenMutex(a, o.Name, nil)
 		return func() {
 			m.Lock()
-			for { //lint:ignore SA5002 the agent is ended by a signal
+			//lint:ignore SA5002 the agent is ended by a signal
+			for {
 			}
 		}, err, true
 	case "claim latch":

@@ -284,7 +284,7 @@ func (h *header) field(s *cStruct, f *types.Var, tag string, offset int64) (c cF
 		cName = "reserved_" + strconv.FormatInt(offset, 10)
 	}
 	if !isC(cName) || name != "_" && paddingName.MatchString(cName) {
-		return c, below, fmt.Errorf("C does not take the name %s; give it another one by a tag %s:\"name\"", name, typetext.Tag)
+		return c, below, fmt.Errorf("the name %s cannot be used in C; give it another one by a tag %s:\"name\"", name, typetext.Tag)
 	}
 	sh, err := h.shape(f.Type(), s.name+"_"+cName)
 	if err != nil {

@@ -119,9 +119,9 @@ func TestErrorsNameTheFieldAndWhatToTake(t *testing.T) {
 		"Generic":   "field V: a string refers",
 		"Box":       "type Box has type parameters; declare a type for one instance of it",
 		"Twice":     `field UserId: another field has the name user_id in C; give it another one by a tag shm:"name"`,
-		"Greek":     `field Größe: C does not take the name Größe; give it another one by a tag shm:"name"`,
+		"Greek":     `field Größe: the name Größe cannot be used in C; give it another one by a tag shm:"name"`,
 		"Tag":       `field A: the tag shm:"a b" is not a name of letters, digits and underscores`,
-		"Padding":   "field Padding1: C does not take the name padding_1",
+		"Padding":   "field Padding1: the name padding_1 cannot be used in C",
 		"Long":      "too many types in each other",
 		"Missing":   "package github.com/shmsync/shmsync/cmd/shmgen/testdata/bad has no type Missing",
 	} {
