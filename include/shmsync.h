@@ -1617,6 +1617,8 @@ enum { /* header */
     SHMI_hdrDirLowerer = 296,
     SHMI_hdrEpoch = 304,
     SHMI_hdrEpochDeaths = 312,
+    SHMI_hdrEpochDeathsOdd = 360,
+    SHMI_hdrSuccessors = 356,
     SHMI_hdrChunkHint = 320,
     SHMI_hdrEpochBoot = 328,
     SHMI_hdrEpochBegan = 344,
@@ -5595,19 +5597,24 @@ SHMI_FN void shmi_publish_records(shmsync_arena *a, shmi_off object)
 SHMI_FN void shmi_free_records(shmsync_arena *a, shmi_off object)
 {
     enum { SHMI_atOnce = 32 };
-    shmi_block last[SHMI_atOnce];
-    uint64_t n, k;
-    do {
+    struct {
+        shmi_block b;
+        uint32_t word;
+    } last[SHMI_atOnce];
+    uint64_t n = SHMI_atOnce + 1, k, round;
+    for (round = 0; n > SHMI_atOnce && round <= SHMI_MaxSlots / SHMI_atOnce; round++) { /* a peer may make more records meanwhile */
         shmi_record_walk v;
         shmi_walk_records(a, &v, object, 0);
-        for (n = 0; shmi_next_record(a, &v) && shmi_ld32(v.b.word) == shmi_record_word(v.slot); n++)
-            last[n % SHMI_atOnce] = v.b;
+        for (n = 0; shmi_next_record(a, &v) && shmi_ld32(v.b.word) == shmi_record_word(v.slot); n++) {
+            last[n % SHMI_atOnce].b = v.b;
+            last[n % SHMI_atOnce].word = shmi_record_word(v.slot);
+        }
         for (k = 1; k <= n && k <= SHMI_atOnce; k++) {
-            const shmi_block *b = &last[(n - k) % SHMI_atOnce];
-            shmi_release(a, b, shmi_ld32(b->word));
+            uint64_t i = (n - k) % SHMI_atOnce;
+            shmi_release(a, &last[i].b, last[i].word); /* changes no block whose word a peer has changed since */
             SHMSYNC_CRASHPOINT("arena.slotrecord.freeing");
         }
-    } while (n > SHMI_atOnce);
+    }
 }
 
 /* shmi_release for a block that was in the directory, or was an object: it waits, as
@@ -6560,7 +6567,7 @@ SHMI_FN int shmi_delete_successor(shmsync_arena *a, const char *name, size_t len
     size_t n = len + sizeof SHMI_SUCCESSOR_SUFFIX - 1;
     int tries;
     *deleted = 0;
-    if (len == 0 || n > SHMI_maxObjectName)
+    if (len == 0 || n > SHMI_maxObjectName || shmi_ld32(shmi_u32(a, SHMI_hdrSuccessors)) == 0)
         return 0;
     memcpy(next, name, len); /* a program in Go may use NUL in a name */
     memcpy(next + len, SHMI_SUCCESSOR_SUFFIX, sizeof SHMI_SUCCESSOR_SUFFIX);
@@ -8540,7 +8547,7 @@ SHMI_FN uint64_t shmi_epoch_claim(uint64_t w, shmi_participant_id claimant)
 {
     uint32_t n = shmi_epoch_number(w);
     if (shmi_epoch_phase(w) == SHMI_epochOpen || n == 0)
-        n = n + 1 != 0 ? n + 1 : 1;
+        n = n + 1 != 0 ? n + 1 : 2; /* 1 stands for an arena that nobody has used */
     return shmi_make_epoch(SHMI_epochClaiming, n, claimant);
 }
 /* The word after a claim that found a participant that is in: the epoch before. */
@@ -8552,6 +8559,12 @@ SHMI_FN uint64_t shmi_epoch_end(uint64_t w)
 SHMI_FN int shmi_epoch_untouched(uint64_t w)
 {
     return shmi_epoch_number(w) == 0 || (shmi_epoch_number(w) == 1 && shmi_epoch_phase(w) == SHMI_epochClaiming);
+}
+/* The word with the number of death records at the time when epoch number began. It is written before the epoch is opened;
+ * see epochDeaths in internal/arenakernel/epoch_begin.go. */
+SHMI_FN uint64_t *shmi_epoch_deaths(shmsync_arena *a, uint32_t number)
+{
+    return shmi_u64(a, number % 2 != 0 ? SHMI_hdrEpochDeathsOdd : SHMI_hdrEpochDeaths);
 }
 SHMI_FN uint64_t shmi_epoch(shmsync_arena *a) { return shmi_ld64(shmi_u64(a, SHMI_hdrEpoch)); }
 SHMI_FN int shmi_cas_epoch(shmsync_arena *a, uint64_t from, uint64_t to) { return shmi_cas64(shmi_u64(a, SHMI_hdrEpoch), from, to); }
@@ -8997,7 +9010,7 @@ SHMI_FN int shmi_begin_epoch(shmsync_arena *a, uint64_t w, shmsync_epoch *e, shm
         return shmi_fail(ENOMEM, "arena.open", a->label, "%s", "");
     e->number = shmi_epoch_number(w);
     shmi_record_missing(a);
-    since = shmi_ld64(shmi_u64(a, SHMI_hdrEpochDeaths));
+    since = shmi_ld64(shmi_epoch_deaths(a, shmi_epoch_number(w) - 1));
     total = shmi_ld64(shmi_death_records_total(a, 0));
     *deaths = total;
     e->clean = since <= total;
@@ -9107,12 +9120,11 @@ SHMI_FN int shmi_first(shmsync_arena *a, const shmi_preparation *p, const shmsyn
     shmi_st64(shmi_u64(a, SHMI_hdrEpochBegan), (uint64_t)shmi_unix_now());
     if (shmi_outlives_boot(a) && memcmp(a->boot, no_boot, 16) != 0) /* else the last one that was known stays */
         memcpy(shmi_bytes(a, SHMI_hdrEpochBoot, 16), a->boot, 16);
+    shmi_st64(shmi_epoch_deaths(a, shmi_epoch_number(w)), deaths); /* counts from the step on that opens the epoch */
     SHMSYNC_CRASHPOINT("arena.gate.begun");
     shmi_st32(shmi_slot32(a, a->my_slot, SHMI_slotAdmission), SHMI_admissionIn);
     if (!shmi_cas_epoch(a, w, shmi_make_epoch(SHMI_epochOpen, shmi_epoch_number(w), 0)))
         return shmi_fail(EPROTO, "arena.open", a->label, "a peer changed the epoch of the arena");
-    /* After that, or the next first would not be told of the deaths if this one dies in between. */
-    shmi_st64(shmi_u64(a, SHMI_hdrEpochDeaths), deaths);
     SHMSYNC_CRASHPOINT("arena.gate.opened");
     return 0;
 }

@@ -67,6 +67,8 @@ enum { /* header */
     SHMI_hdrDirLowerer = 296,
     SHMI_hdrEpoch = 304,
     SHMI_hdrEpochDeaths = 312,
+    SHMI_hdrEpochDeathsOdd = 360,
+    SHMI_hdrSuccessors = 356,
     SHMI_hdrChunkHint = 320,
     SHMI_hdrEpochBoot = 328,
     SHMI_hdrEpochBegan = 344,

@@ -247,19 +247,24 @@ SHMI_FN void shmi_publish_records(shmsync_arena *a, shmi_off object)
 SHMI_FN void shmi_free_records(shmsync_arena *a, shmi_off object)
 {
     enum { SHMI_atOnce = 32 };
-    shmi_block last[SHMI_atOnce];
-    uint64_t n, k;
-    do {
+    struct {
+        shmi_block b;
+        uint32_t word;
+    } last[SHMI_atOnce];
+    uint64_t n = SHMI_atOnce + 1, k, round;
+    for (round = 0; n > SHMI_atOnce && round <= SHMI_MaxSlots / SHMI_atOnce; round++) { /* a peer may make more records meanwhile */
         shmi_record_walk v;
         shmi_walk_records(a, &v, object, 0);
-        for (n = 0; shmi_next_record(a, &v) && shmi_ld32(v.b.word) == shmi_record_word(v.slot); n++)
-            last[n % SHMI_atOnce] = v.b;
+        for (n = 0; shmi_next_record(a, &v) && shmi_ld32(v.b.word) == shmi_record_word(v.slot); n++) {
+            last[n % SHMI_atOnce].b = v.b;
+            last[n % SHMI_atOnce].word = shmi_record_word(v.slot);
+        }
         for (k = 1; k <= n && k <= SHMI_atOnce; k++) {
-            const shmi_block *b = &last[(n - k) % SHMI_atOnce];
-            shmi_release(a, b, shmi_ld32(b->word));
+            uint64_t i = (n - k) % SHMI_atOnce;
+            shmi_release(a, &last[i].b, last[i].word); /* changes no block whose word a peer has changed since */
             SHMSYNC_CRASHPOINT("arena.slotrecord.freeing");
         }
-    } while (n > SHMI_atOnce);
+    }
 }
 
 /* shmi_release for a block that was in the directory, or was an object: it waits, as
@@ -1212,7 +1217,7 @@ SHMI_FN int shmi_delete_successor(shmsync_arena *a, const char *name, size_t len
     size_t n = len + sizeof SHMI_SUCCESSOR_SUFFIX - 1;
     int tries;
     *deleted = 0;
-    if (len == 0 || n > SHMI_maxObjectName)
+    if (len == 0 || n > SHMI_maxObjectName || shmi_ld32(shmi_u32(a, SHMI_hdrSuccessors)) == 0)
         return 0;
     memcpy(next, name, len); /* a program in Go may use NUL in a name */
     memcpy(next + len, SHMI_SUCCESSOR_SUFFIX, sizeof SHMI_SUCCESSOR_SUFFIX);

@@ -22,7 +22,7 @@ SHMI_FN uint64_t shmi_epoch_claim(uint64_t w, shmi_participant_id claimant)
 {
     uint32_t n = shmi_epoch_number(w);
     if (shmi_epoch_phase(w) == SHMI_epochOpen || n == 0)
-        n = n + 1 != 0 ? n + 1 : 1;
+        n = n + 1 != 0 ? n + 1 : 2; /* 1 stands for an arena that nobody has used */
     return shmi_make_epoch(SHMI_epochClaiming, n, claimant);
 }
 /* The word after a claim that found a participant that is in: the epoch before. */
@@ -34,6 +34,12 @@ SHMI_FN uint64_t shmi_epoch_end(uint64_t w)
 SHMI_FN int shmi_epoch_untouched(uint64_t w)
 {
     return shmi_epoch_number(w) == 0 || (shmi_epoch_number(w) == 1 && shmi_epoch_phase(w) == SHMI_epochClaiming);
+}
+/* The word with the number of death records at the time when epoch number began. It is written before the epoch is opened;
+ * see epochDeaths in internal/arenakernel/epoch_begin.go. */
+SHMI_FN uint64_t *shmi_epoch_deaths(shmsync_arena *a, uint32_t number)
+{
+    return shmi_u64(a, number % 2 != 0 ? SHMI_hdrEpochDeathsOdd : SHMI_hdrEpochDeaths);
 }
 SHMI_FN uint64_t shmi_epoch(shmsync_arena *a) { return shmi_ld64(shmi_u64(a, SHMI_hdrEpoch)); }
 SHMI_FN int shmi_cas_epoch(shmsync_arena *a, uint64_t from, uint64_t to) { return shmi_cas64(shmi_u64(a, SHMI_hdrEpoch), from, to); }
@@ -479,7 +485,7 @@ SHMI_FN int shmi_begin_epoch(shmsync_arena *a, uint64_t w, shmsync_epoch *e, shm
         return shmi_fail(ENOMEM, "arena.open", a->label, "%s", "");
     e->number = shmi_epoch_number(w);
     shmi_record_missing(a);
-    since = shmi_ld64(shmi_u64(a, SHMI_hdrEpochDeaths));
+    since = shmi_ld64(shmi_epoch_deaths(a, shmi_epoch_number(w) - 1));
     total = shmi_ld64(shmi_death_records_total(a, 0));
     *deaths = total;
     e->clean = since <= total;
@@ -589,12 +595,11 @@ SHMI_FN int shmi_first(shmsync_arena *a, const shmi_preparation *p, const shmsyn
     shmi_st64(shmi_u64(a, SHMI_hdrEpochBegan), (uint64_t)shmi_unix_now());
     if (shmi_outlives_boot(a) && memcmp(a->boot, no_boot, 16) != 0) /* else the last one that was known stays */
         memcpy(shmi_bytes(a, SHMI_hdrEpochBoot, 16), a->boot, 16);
+    shmi_st64(shmi_epoch_deaths(a, shmi_epoch_number(w)), deaths); /* counts from the step on that opens the epoch */
     SHMSYNC_CRASHPOINT("arena.gate.begun");
     shmi_st32(shmi_slot32(a, a->my_slot, SHMI_slotAdmission), SHMI_admissionIn);
     if (!shmi_cas_epoch(a, w, shmi_make_epoch(SHMI_epochOpen, shmi_epoch_number(w), 0)))
         return shmi_fail(EPROTO, "arena.open", a->label, "a peer changed the epoch of the arena");
-    /* After that, or the next first would not be told of the deaths if this one dies in between. */
-    shmi_st64(shmi_u64(a, SHMI_hdrEpochDeaths), deaths);
     SHMSYNC_CRASHPOINT("arena.gate.opened");
     return 0;
 }

@@ -34,7 +34,7 @@ var abiFields = map[string]map[string]field{
 		"hdrBlocksOff": {hdrBlocksOff, 8}, "hdrHeapOff": {hdrHeapOff, 8}, "hdrChunkSize": {hdrChunkSize, 4},
 		"hdrBlockWords": {hdrBlockWords, 4}, "hdrChunkCount": {hdrChunkCount, 8}, "hdrChecksum": {hdrChecksum, 8},
 		"hdrDeathRecordsTotal": {hdrDeathRecordsTotal, 8}, "hdrDeaths": {hdrDeaths, 4}, "hdrDirReach": {hdrDirReach, 4}, "hdrLeftTotal": {hdrLeftTotal, 8}, "hdrChunkHint": {hdrChunkHint, 8},
-		"hdrEpoch": {hdrEpoch, 8}, "hdrEpochDeaths": {hdrEpochDeaths, 8}, "hdrEpochBoot": {hdrEpochBoot, 16}, "hdrEpochBegan": {hdrEpochBegan, 8}, "hdrSynced": {hdrSynced, 4},
+		"hdrEpoch": {hdrEpoch, 8}, "hdrEpochDeaths": {hdrEpochDeaths, 8}, "hdrEpochDeathsOdd": {hdrEpochDeathsOdd, 8}, "hdrSuccessors": {hdrSuccessors, 4}, "hdrEpochBoot": {hdrEpochBoot, 16}, "hdrEpochBegan": {hdrEpochBegan, 8}, "hdrSynced": {hdrSynced, 4},
 		"hdrDirLowering": {hdrDirLowering, 8}, "hdrDirLowerer": {hdrDirLowerer, 4},
 	},
 	"Slot": {

@@ -194,6 +194,16 @@ func BenchmarkCreateAfterFull(b *testing.B) {
 	}
 }
 
+// To fill a directory to the last name, and to empty it again, costs about as much for each name as the names that stand
+// together there make necessary. No deletion passes all names that are still there.
+func TestNamesOfAFullDirectoryAreDeletedQuickly(t *testing.T) {
+	a := newNeighbours(8<<20, 2).join(1)
+	n := a.geo.dirCount
+	fillAndEmpty(t, a, 1<<20)
+	require.Greater(t, n, uint64(1<<13))
+	require.LessOrEqual(t, a.work.Load()/n, n/16, "entries that were examined for each name")
+}
+
 // A directory that was full and was emptied is as quick as a new one, after searches have passed
 // enough removed entries to notice.
 func TestSearchesAfterFullAreShort(t *testing.T) {

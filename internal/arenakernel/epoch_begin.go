@@ -1,5 +1,7 @@
 package arenakernel
 
+import "sync/atomic"
+
 // Epoch describes an epoch of an arena to the participant that begins it. An epoch lasts from a
 // join while no participant is in the arena until none is in again.
 type Epoch struct {
@@ -25,12 +27,34 @@ type beginning struct {
 	deaths uint64 // the value of hdrDeathRecordsTotal up to which the Epoch lists deaths
 }
 
+// epochDeaths is the word with the number of death records at the time when epoch number began: the deaths before
+// them were told to its first participant. There are two such words, one for even and one for odd numbers.
+//
+//	first participant of epoch n      the next first participant
+//	writes the word of n              claims n, or n+1 if epoch n was opened
+//	opens epoch n, by a CAS           reads the word of the epoch before the one that it claims
+//
+// So the CAS that opens an epoch is also the step from which on its deaths count as told. If the first participant
+// dies before that step, the next one claims n as well, and reads the word of epoch n-1.
+//
+//	writers: the claimant, for the epoch that it is about to open
+//	readers: the claimant; tools
+//	order:   relaxed; the epoch word carries the edge
+//	futex:   none
+//	crash:   the word of an epoch that was not opened may have any value
+func (c *core) epochDeaths(number uint32) *atomic.Uint64 {
+	if number%2 != 0 {
+		return c.u64(hdrEpochDeathsOdd)
+	}
+	return c.u64(hdrEpochDeaths)
+}
+
 // beginEpoch describes the epoch. No participant is in, and the dead are reaped. The records alone tell the deaths:
 // each dead participant has one by then.
 func (a *Arena) beginEpoch(w epochWord) (e Epoch, b beginning) {
 	e.Number = uint64(w.number())
 	a.recordMissing()
-	since, total := a.u64(hdrEpochDeaths).Load(), a.u64(hdrDeathRecordsTotal).Load()
+	since, total := a.epochDeaths(w.number()-1).Load(), a.u64(hdrDeathRecordsTotal).Load()
 	e.Clean = since <= total
 	since = min(since, total)
 	if total-since > deathRecordDeaths {

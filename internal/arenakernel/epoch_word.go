@@ -76,7 +76,9 @@ func (w epochWord) String() string {
 func (w epochWord) claim(claimant ParticipantID) epochWord {
 	n := w.number()
 	if w.phase() == epochOpen || n == 0 {
-		n = max(n+1, 1) // after the largest number the count begins again at 1
+		if n++; n == 0 {
+			n = 2 // after the largest number, which is odd; 1 stands for an arena that nobody has used
+		}
 	}
 	return makeEpochWord(epochClaiming, n, claimant)
 }

@@ -277,15 +277,13 @@ func (a *Arena) first(p *preparation, o *Options, named bool) (done bool, err er
 	}
 	a.u64(hdrEpochBegan).Store(uint64(time.Now().UnixNano()))
 	a.rememberBoot()
+	a.epochDeaths(w.number()).Store(began.deaths)
 	crashpoint.Hit("arena.gate.begun")
 	a.u32(a.slot(a.mySlot) + slotAdmission).Store(admissionIn)
 	// sync(arena.epoch): release
 	if !a.casEpoch(w, w.opened()) {
 		return false, a.fail("arena.open", shmsync.ErrCorrupt, "a peer changed the epoch of the arena")
 	}
-	// This store comes after the epoch is open. If it came before and this process died in
-	// between, the next first participant would not be told of the deaths.
-	a.u64(hdrEpochDeaths).Store(began.deaths)
 	crashpoint.Hit("arena.gate.opened")
 	return true, nil
 }

@@ -3,6 +3,7 @@
 package arenakernel
 
 import (
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -59,4 +60,22 @@ func TestOverwrittenDeathRecordLeavesNoCleanArena(t *testing.T) {
 	p.u64(o + deathRecordSeq).Store(hole + 1)
 	require.False(t, firstEpoch(t, ta).Clean)
 	require.True(t, firstEpoch(t, ta).Clean)
+}
+
+// After the largest number the epochs are counted from 2. Number 1 stands for an arena that nobody has used.
+func TestEpochsAreCountedAnew(t *testing.T) {
+	ta := newTestArena(t, 4)
+	ta.join(t, "before").close(t)
+	p := ta.peek(t)
+	p.u64(hdrEpoch).Store(uint64(makeEpochWord(epochOpen, math.MaxUint32, 0)))
+	p.putDeathRecord(deathRecordsOfDead, makeParticipantID(3, 7), 0, 1, 2, "told")
+	p.epochDeaths(math.MaxUint32).Store(p.u64(hdrDeathRecordsTotal).Load())
+	p.putDeathRecord(deathRecordsOfDead, makeParticipantID(3, 8), 0, 1, 2, "victim")
+	e := firstEpoch(t, ta)
+	require.EqualValues(t, 2, e.Number)
+	require.Equal(t, []string{"victim"}, labels(e.Dead))
+	require.EqualValues(t, makeEpochWord(epochOpen, 1, 0), makeEpochWord(epochClaiming, 2, 0).end(), "an ended claim")
+	e = firstEpoch(t, ta)
+	require.EqualValues(t, 3, e.Number)
+	require.Empty(t, e.Dead)
 }

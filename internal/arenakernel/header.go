@@ -47,11 +47,13 @@ const (
 	hdrDirLowering       = 288 // see lowering
 	hdrDirLowerer        = 296 // the participant that lowers the reach, or 0
 	hdrEpoch             = 304 // see epochWord
-	hdrEpochDeaths       = 312 // hdrDeathRecordsTotal when the epoch began
+	hdrEpochDeaths       = 312 // hdrDeathRecordsTotal when an epoch with an even number began; see core.epochDeaths
 	hdrChunkHint         = 320
 	hdrEpochBoot         = 328 // the boot under which the epoch began, for a file that outlives it
 	hdrEpochBegan        = 344 // Unix ns
 	hdrSynced            = 352 // the epoch whose last participant left and wrote the file back
+	hdrSuccessors        = 356 // not 0 once an object was made that may be a successor; see core.noteSuccessor
+	hdrEpochDeathsOdd    = 360 // hdrEpochDeaths for an odd number
 )
 
 // format writes the header of a new arena into a segment that no other process has, and

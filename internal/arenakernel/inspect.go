@@ -143,7 +143,7 @@ func (i *Inspector) Epoch() (number uint64, first ParticipantID, clean bool) {
 		first = w.claimant()
 		w = w.end()
 	}
-	return uint64(w.number()), first, i.a.u64(hdrEpochDeaths).Load() == i.a.u64(hdrDeathRecordsTotal).Load()
+	return uint64(w.number()), first, i.a.epochDeaths(w.number()).Load() == i.a.u64(hdrDeathRecordsTotal).Load()
 }
 
 // IsIn reports whether the Open of the participant in a slot has returned, or is about to.

@@ -137,6 +137,7 @@ func (c *core) build(spec ObjectSpec, hash uint64, state objectWord) (header, er
 	if err != nil {
 		return header{}, err
 	}
+	c.noteSuccessor(spec)
 	whole := false
 	defer func() {
 		if !whole { // Init may have panicked

@@ -237,16 +237,21 @@ func (c *core) publishRecords(object Offset) {
 // records that are left: a record that was freed, and may be in use for something else, ends the
 // list, because its block is no record of this object.
 func (c *core) freeRecords(object Offset) {
-	var all []block
+	type record struct {
+		block
+		word blockWord
+	}
+	var all []record
 	c.eachRecord(object, 0, func(b block, slot int) bool {
-		if b.load() != makeRecordWord(slot) {
+		w := makeRecordWord(slot)
+		if b.load() != w {
 			return false
 		}
-		all = append(all, b)
+		all = append(all, record{b, w})
 		return true
 	})
 	for i := len(all) - 1; i >= 0; i-- {
-		c.release(all[i], all[i].load())
+		c.release(all[i].block, all[i].word) // changes no block whose word a peer has changed since
 		crashpoint.Hit("arena.slotrecord.freeing")
 	}
 }

@@ -120,3 +120,22 @@ func TestCloseWhileARecordIsMade(t *testing.T) {
 		})
 	}
 }
+
+// A deleter that frees the records of an object frees no block that a peer has got meanwhile.
+func TestFreedRecordsAreThoseThatWereChecked(t *testing.T) {
+	p := newNeighbours(3<<20, 8)
+	a, b, c := p.join(1), p.join(2), p.join(3)
+	o, records := withSlotRecords(t, "x", a, b, c)
+	r, ok := a.locate(records[1])
+	require.True(t, ok)
+	crashpoint.ArmFunc("arena.slotrecord.freeing", 1, func() { r.word.Store(blockRaw) })
+	defer crashpoint.Disarm()
+	for _, n := range []*Arena{a, b, c} {
+		n.CloseObject(o)
+	}
+	require.NoError(t, a.Delete("x"))
+	require.Equal(t, blockWord(blockRaw), r.load())
+	require.Zero(t, a.Stats().SlotRecords)
+	a.Free(r.off)
+	requireSound(t, a)
+}

@@ -213,7 +213,7 @@ func (a *Arena) becameOf(h, s *header, n successor) bool {
 // keeps the object from being deleted.
 func (a *Arena) deleteSuccessor(name string, of Offset) (deleted bool, err error) {
 	next := name + successorSuffix
-	if name == "" || len(next) > maxObjectName {
+	if name == "" || len(next) > maxObjectName || a.u32(hdrSuccessors).Load() == 0 {
 		return false, nil
 	}
 	for try := 0; ; try++ {
@@ -330,6 +330,20 @@ func (a *Arena) successorOf(name string, s *header) (spec ObjectSpec, from Offse
 // is none: it has no layout.
 func (h *header) isSuccessor() bool {
 	return h.Kind == KindBlock && h.Layout != 0 && h.Size >= successorTrailer
+}
+
+// noteSuccessor notes that an object like spec is being made, if that object may be a successor. Until then no deletion
+// looks for a successor: a search for a name that does not exist passes all names that stand together in the directory.
+//
+//	writers: the maker of an object that may be a successor, before another participant can find it
+//	readers: participants that delete an object, which no participant upgrades meanwhile
+//	order:   relaxed; the entry of the successor carries the edge
+//	futex:   none
+//	crash:   may be set needlessly, and stays set: deletions take longer
+func (c *core) noteSuccessor(spec ObjectSpec) {
+	if h := (header{Object: Object{Kind: spec.Kind, Layout: spec.Layout, Size: spec.Size}}); h.isSuccessor() {
+		c.u32(hdrSuccessors).Store(1)
+	}
 }
 
 // Stored is a value that an earlier version of a program has left; see [StoredAs].

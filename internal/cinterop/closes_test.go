@@ -61,3 +61,14 @@ func TestRefusedCallLeavesItsQueueLockToTheClose(t *testing.T) {
 	require.False(t, f.TryLock(), "the program left the arena with the lock held")
 	require.ErrorIs(t, f.State().Err, shmsync.ErrOwnerDead)
 }
+
+// A process in C that frees the slot records of an object frees no block that a peer got meanwhile, and its loop ends
+// whatever a peer writes.
+func TestPeerChangesSlotRecordsThatCFrees(t *testing.T) {
+	name := unusedName(t)
+	a, err := arena.Create(name, &arena.Options{Size: 4 << 20, MaxParticipants: 64})
+	require.NoError(t, err)
+	require.NoError(t, a.Close())
+	out, err := exec.Command(program(t, "records.c"), name).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}

@@ -269,6 +269,39 @@ static void twice(const char *name)
     CHECK(shmsync_arena_close(a), 0);
     begin_and_close(name, 1, 0, NULL);
 }
+/* A first that dies where it opens its epoch has told what it was told: the next epoch is told of its own death alone. */
+static void opened(const char *name)
+{
+    static const char *const at[] = {"arena.gate.begun", "arena.gate.opened"};
+    size_t k;
+    for (k = 0; k < 4; k++) { /* epochs with odd and even numbers */
+        int status;
+        pid_t p;
+        scene = at[k / 2];
+        if (k % 2 == 0)
+            make(name, 4);
+        p = member(name, "victim", 1, 0);
+        await_stop(p);
+        end(p);
+        p = child();
+        if (p == 0) {
+            shmsync_arena_options o;
+            shmsync_arena *a;
+            memset(&o, 0, sizeof o);
+            o.label = "first";
+            die_at = at[k / 2];
+            shmsync_arena_open(name, &o, &a);
+            _exit(3);
+        }
+        CHECK(waitpid(p, &status, 0), p);
+        CHECK(WIFSIGNALED(status), 1);
+        begin_and_close(name, 0, k / 2 == 0 ? 2 : 1, "first");
+        begin_and_close(name, 1, 0, NULL);
+        if (k == 2)
+            begin_and_close(name, 1, 0, NULL);
+    }
+    CHECK(shmi_epoch_number(shmi_epoch_claim(shmi_make_epoch(SHMI_epochOpen, UINT32_MAX, 0), 1)), 2);
+}
 /* A writer that is stopped while the ring goes round writes over the record of another death. */
 static void overwritten(const char *name)
 {
@@ -365,7 +398,7 @@ int main(int argc, char **argv)
     static const struct {
         const char *verb;
         void (*f)(const char *name);
-    } verbs[] = {{"reap", reap}, {"pending", pending}, {"closing", closing}, {"twice", twice}, {"overwritten", overwritten}, {"waiting", waiting}, {"version", version}};
+    } verbs[] = {{"reap", reap}, {"pending", pending}, {"closing", closing}, {"twice", twice}, {"opened", opened}, {"overwritten", overwritten}, {"waiting", waiting}, {"version", version}};
     size_t k;
     alarm(300);
     for (k = 0; argc == 3 && k < sizeof verbs / sizeof *verbs; k++)
