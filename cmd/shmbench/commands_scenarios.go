@@ -18,6 +18,7 @@ type (
 	seqCmd     struct{}
 	multiCmd   struct{}
 	barrierCmd struct{}
+	paddingCmd struct{}
 	queueCmd   struct{}
 )
 
@@ -152,4 +153,19 @@ weighted:0-1; without nodes each of them in turn, or all. It has pages as --huge
 scan-MB/s one stream of loads, data-ns a lock of the arena and a few lines of its memory
 under it. What was asked is held against where the pages are. Checked: the chain of loads
 comes back, all words add up, and the counter under the lock is the number of holds.`
+}
+
+// Run runs the scenario.
+func (paddingCmd) Run(s *session) error { return s.measure(plan.Usual, commandScenarios["padding"]...) }
+
+// Help describes the cells.
+func (paddingCmd) Help() string {
+	return `Let each thread increment a counter of its own, and place the counters --pad bytes apart.
+At 8 bytes they lie on one line, which the CPUs take from each other: false sharing. At 64
+bytes they have a line each, which some CPUs still fetch in pairs; at 128 bytes they never
+share. Checked: each counter has as many increments as its thread made.
+
+Examples:
+  shmbench padding --place classes
+  shmbench padding --pad 8,64,128,256 --procs 4`
 }

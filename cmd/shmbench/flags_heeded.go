@@ -31,6 +31,7 @@ var commandScenarios = map[string][]string{
 	"multi":       {"multi"},
 	"barrier":     {"barrier"},
 	"queue":       {"queue"},
+	"padding":     {"padding"},
 	"mem":         {"mem"},
 	"matrix":      {"matrix"},
 }

@@ -19,7 +19,7 @@ import (
 var aValue = map[string]string{
 	"place": "any", "procs": "3", "threads": "5", "cs": "7us", "think": "3us", "gap": "123ms", "hog": "1", "kills": "7", "waiters": "77,11",
 	"read": "33", "permits": "6", "keys": "9", "locks": "3", "skew": "zipf", "wake": "5", "batch": "3", "capacity": "33",
-	"rate": "777", "load": "3", "noise": "2", "quota": "50", "spin": "33us", "mem": "local", "arena": "/dev/shm", "lines": "8", "role": "waiter", "huge": "thp", "mib": "5",
+	"rate": "777", "load": "3", "noise": "2", "quota": "50", "spin": "33us", "mem": "local", "arena": "/dev/shm", "lines": "8", "pad": "512", "role": "waiter", "huge": "thp", "mib": "5",
 }
 
 // The flags that a command lists are those that change its plan. If the user gives another flag,

@@ -40,6 +40,16 @@ func TestKitRuns(t *testing.T) {
 	}
 }
 
+// Counters of different threads are counted apart, however near each other they are.
+func TestPaddingCells(t *testing.T) {
+	d := measured(t, hasSummary, "padding", "--pad=4,64,128", "--threads=2", "--place=any", "--warmup=2ms", "--count=1", "--cc=none")
+	require.Len(t, d.Cells, 3)
+	for _, c := range d.Cells {
+		require.Equal(t, bench.StatusOK, c.Status, c.Key)
+		require.Contains(t, c.Summary, "ops/s", c.Key)
+	}
+}
+
 // TestKitSeesViolations proves that each cell of the kit sees that its subject
 // breaks its promise.
 func TestKitSeesViolations(t *testing.T) {
@@ -49,6 +59,7 @@ func TestKitSeesViolations(t *testing.T) {
 		{"cond", "stutter", "came after its item"},
 		{"event", "ajar", "in round"},
 		{"seq", "ajar", "increments"},
+		{"padding", "lossy-counters", "increments"},
 		{"seq --slow=1ms", "ajar", "increments"},
 		{"seq --slow=1ms", "hasty", "but waited for"},
 		{"multi", "open-keys", "the counters under the keys"},
@@ -75,6 +86,8 @@ func TestKitUsage(t *testing.T) {
 		{"rw", "--read=101"}, {"sem", "--permits=0"}, {"multi", "--keys=5000"}, {"multi", "--locks=17"}, {"multi", "--skew=bent"},
 		{"seq", "--slow=-1us"}, {"lock", "--spin=long"}, {"lock", "--variant=[", "--dry-run"}, {"lock", "--variant=none-such", "--dry-run"},
 		{"queue", "--batch=0"}, {"queue", "--capacity=4096"},
+		{"lock", "--time=0"}, {"lock", "--time=-1s"}, {"lock", "--count=0"}, {"crash", "--kills=0"}, {"lock", "--warmup=-1s"},
+		{"padding", "--pad=6"}, {"padding", "--pad=0"}, {"padding", "--pad=4096"},
 	} {
 		code, _, errs := shmbench(t, args...)
 		require.Equal(t, exitUsage, code, args)

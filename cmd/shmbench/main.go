@@ -38,6 +38,7 @@ type program struct {
 	Seq         seqCmd         `cmd:"" help:"A counter that many wait for: a step that wakes none or some of them."`
 	Multi       multiCmd       `cmd:"" help:"Locks by key."`
 	Barrier     barrierCmd     `cmd:"" help:"Phases that everybody must come to."`
+	Padding     paddingCmd     `cmd:"" help:"Counters of different threads, by their distance: what false sharing costs."`
 	Queue       queueCmd       `cmd:"" help:"Items from producers to consumers."`
 	Mem         memCmd         `cmd:"" help:"Memory of an arena by where it is: latency, scans, data under a lock."`
 	Topo        topoCmd        `cmd:"" help:"CPUs, caches and NUMA nodes of this host."`

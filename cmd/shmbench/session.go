@@ -71,7 +71,7 @@ func (s *session) execute(o *plan.Options, cells []*bench.Cell, judge func(*repo
 	if f.DryRun {
 		return s.printPlan(cells, sequence, o)
 	}
-	r := &report.Run{Env: host.Read(o.CPUs), Command: append([]string{"shmbench"}, s.args...), Options: o, Topology: o.Topology}
+	r := &report.Run{Env: host.Read(o.CPUs), Command: append([]string{"shmbench"}, s.args...), Options: o, Topology: o.Topology, Details: f.Details}
 	if slices.ContainsFunc(cells, func(c *bench.Cell) bool { return c.Scenario.Name == "matrix" }) {
 		r.Notes = o.MatrixNotes()
 	}

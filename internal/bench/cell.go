@@ -49,6 +49,7 @@ func (c *Cell) Params() map[string]string {
 		"read":     strconv.FormatUint(c.Read, 10),
 		"skew":     c.Skew,
 		"wake":     strconv.FormatUint(c.Wake, 10),
+		"pad":      strconv.FormatUint(c.Pad, 10),
 		"cs":       ShortDuration(c.CS),
 		"gap":      ShortDuration(c.Gap),
 		"hog":      strconv.Itoa(c.Hog),
@@ -220,6 +221,8 @@ func (c *Cell) CheckShape(cpus []int) string {
 		return fmt.Sprintf("needs 2 to %d threads", 2*control.ScratchLanes)
 	case c.Scenario.Name == "barrier" && c.Slots() > control.ScratchParts:
 		return fmt.Sprintf("has more than %d parties", control.ScratchParts)
+	case c.Scenario.Name == "padding" && c.Slots() > control.ScratchParts:
+		return fmt.Sprintf("has more than %d counters", control.ScratchParts)
 	case c.Scenario.Name == "matrix" && !c.Apart():
 		return "needs a CPU for each end: both spin"
 	case c.Slow > 0 && time.Duration(c.Slow) > SeqMostBehind*c.Gap:

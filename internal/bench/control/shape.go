@@ -17,4 +17,5 @@ type Shape struct {
 	Lines    uint64 // lines that the critical section of a lock cell writes; 0 for one
 	Role     uint64 // role of the victims of a crash cell
 	Slow     uint64 // ns that the consumers of a seq cell work after each wake
+	Pad      uint64 // bytes between the counters of a padding cell
 }

@@ -27,6 +27,7 @@ var works = map[string]func(*thread) error{
 	"queue":       workQueue,
 	"mem":         workMem,
 	"matrix":      workMatrix,
+	"padding":     workPadding,
 }
 
 // collects check the results of a cell, and derive its metrics. measureCell does so for the
@@ -43,6 +44,7 @@ var collects = map[string]func(*bench.Repetition, *bench.Account){
 	"queue":   collectQueue,
 	"mem":     collectMem,
 	"matrix":  collectMatrix,
+	"padding": collectPadding,
 	"herd":    collectHerd,
 	"open":    collectOpen,
 	"oversub": collectOversub,

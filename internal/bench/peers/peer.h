@@ -57,7 +57,7 @@ struct control {
 	LINE uint64_t counter;
 	uint64_t holder;
 	LINE float think[THINKS];
-	uint64_t read, permits, keys, locks, wake, items, capacity, rate, spin, lines, role, slow; /* shape in scratch_unsafe.go */
+	uint64_t read, permits, keys, locks, wake, items, capacity, rate, spin, lines, role, slow, distance; /* shape in scratch_unsafe.go */
 };
 
 #define FAR _Alignas(128)

@@ -39,9 +39,15 @@ func (o *Options) checkShape() error {
 		within("--keys", 1, control.ScratchKeys, o.Keys...), within("--locks", 1, control.MaxLocks, o.Locks...),
 		within("--waiters", 0, math.MaxInt32, o.Waiters...), within("--wake", 0, math.MaxInt32, o.Wake...), within("--batch", 1, control.MaxBatch, o.Batch...),
 		within("--capacity", 1, control.MaxCapacity, o.Capacity...), within("--lines", 1, control.MaxLines, o.Lines...),
+		within("--pad", leastPad, mostPad, o.Pads...),
 	} {
 		if err != nil {
 			return err
+		}
+	}
+	for _, pad := range o.Pads {
+		if pad%leastPad != 0 {
+			return fmt.Errorf("--pad: %d is no multiple of %d", pad, leastPad)
 		}
 	}
 	names := make([]string, len(o.Skew))

@@ -22,6 +22,7 @@ var classSubjects = []struct {
 	{"readers", []string{"c:rwlock", bench.Library + ":rwmutex"}},
 	{"queue", []string{"go:pipe", bench.Library + ":queue"}},
 	{"matrix", []string{"go:one-line"}},
+	{"padding", []string{"go:counters"}},
 }
 
 // scaledSubjects are the subjects whose throughput a suite measures for 1 to n workers.
@@ -72,6 +73,38 @@ func classCells(o *Options) (cells []*bench.Cell) {
 			if err == nil { // otherwise none of the selected subjects takes part
 				cells = append(cells, more...)
 			}
+		}
+	}
+	return cells
+}
+
+// choices are cells that answer a question by themselves: values of a parameter, for the subjects that the
+// answer compares.
+var choices = []struct {
+	scenario string
+	prims    []string
+	set      func(*Options)
+}{
+	{"rw", []string{"c:rwlock", bench.Library + ":mutex", bench.Library + ":rwmutex"}, func(o *Options) { o.Read = []int{50, 90, 99} }},
+	{"multi", []string{bench.Library + ":multilock"}, func(o *Options) { o.Keys = []int{1, 16, 64} }},
+	{"queue", []string{bench.Library + ":queue"}, func(o *Options) { o.Batch = []int{1, 16} }},
+	{"mem", []string{bench.Library + ":arena"}, func(o *Options) { o.Mem, o.Huge = []string{bench.FirstTouch}, []string{"none", "thp"} }},
+}
+
+// choiceCells are these cells, unless the user asked for other values.
+func choiceCells(o *Options) (cells []*bench.Cell) {
+	if len(o.Read)+len(o.Keys)+len(o.Batch)+len(o.Mem)+len(o.Huge) > 0 {
+		return nil
+	}
+	for _, choice := range choices {
+		c := *o
+		c.Prims = slices.DeleteFunc(slices.Clone(choice.prims), func(p string) bool { return len(o.Prims) > 0 && !matches(o.Prims, p) })
+		if len(c.Prims) == 0 {
+			continue
+		}
+		choice.set(&c)
+		if more, err := Cells(&c, choice.scenario); err == nil {
+			cells = append(cells, more...)
 		}
 	}
 	return cells
@@ -138,7 +171,7 @@ func unique(cells []*bench.Cell) []*bench.Cell {
 
 // dropOrder lists the scenarios that a suite leaves out if its shortest plan exceeds its budget, the
 // first one first. It does not contain scenarios on which classes and decisions rest.
-var dropOrder = []string{"event", "barrier", "cond", "seq", "sem", "herd", "open", "multi", "waiters", "idle"}
+var dropOrder = []string{"event", "barrier", "cond", "seq", "sem", "herd", "open", "waiters", "idle", "oversub", "multi"}
 
 // matches reports whether the user asked for a subject.
 func matches(patterns []string, subject string) bool {

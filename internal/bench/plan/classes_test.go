@@ -32,6 +32,10 @@ func defaultPlan(t *testing.T, file string) (*Options, []*bench.Cell) {
 func recordings(t *testing.T) []string {
 	files, err := filepath.Glob(topotest.File("*.tree"))
 	require.NoError(t, err)
+	hosts, err := filepath.Glob(topotest.File("hosts/*.tree"))
+	require.NoError(t, err)
+	require.Greater(t, len(hosts), 40)
+	files = append(files, hosts...)
 	if dir := os.Getenv("SHMSYNC_TOPOLOGIES"); dir != "" {
 		more, err := filepath.Glob(filepath.Join(dir, "*.tree"))
 		require.NoError(t, err)

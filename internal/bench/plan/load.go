@@ -65,8 +65,31 @@ func openCells(o *Options) (cells []bench.Cell) {
 	return cells
 }
 
+// The bounds of the distance of two counters, in bytes.
+const (
+	leastPad = 4
+	mostPad  = 2048
+)
+
+// usualPads are one line for both counters, a line each, and a pair of lines each.
+var usualPads = []int{8, 64, 128}
+
+// paddingCells let each thread increment a counter of its own.
+func paddingCells(o *Options) (cells []bench.Cell) {
+	for _, pad := range bench.Or(o.Pads, usualPads...) {
+		for _, place := range bench.Or(o.Places, o.apart()) {
+			for _, procs := range bench.Or(o.Procs, 2) {
+				for _, threads := range bench.Or(o.Threads, 1) {
+					cells = append(cells, bench.Cell{Place: place, Procs: procs, Threads: threads, Shape: control.Shape{Pad: uint64(pad)}})
+				}
+			}
+		}
+	}
+	return cells
+}
+
 // loadCells give the cells of the scenarios about load.
-var loadCells = map[string]func(*Options) []bench.Cell{"herd": herdCells, "open": openCells, "oversub": oversubCells}
+var loadCells = map[string]func(*Options) []bench.Cell{"herd": herdCells, "open": openCells, "oversub": oversubCells, "padding": paddingCells}
 
 // takers report whether a cell makes sense for its subject. A scenario without a taker fits every
 // subject.

@@ -29,6 +29,7 @@ type Options struct {
 	Waiters                                           []int
 	Read, Permits, Keys, Locks, Wake, Batch, Capacity []int
 	Lines                                             []int
+	Pads                                              []int // bytes between counters
 	Slow                                              []time.Duration
 	Skew                                              []string
 	Mem, Huge                                         []string

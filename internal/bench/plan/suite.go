@@ -79,6 +79,7 @@ func (p Preset) Plan(o *Options, fit bool) ([]*bench.Cell, error) {
 	if len(o.Gaps) == 0 {
 		cells = append(cells, gapCells(o, p.gaps)...)
 	}
+	cells = append(cells, choiceCells(o)...)
 	if len(o.Places) == 0 {
 		cells = append(cells, classCells(o)...)
 		cells = append(cells, scalingCells(o)...)

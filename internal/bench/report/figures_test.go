@@ -75,7 +75,7 @@ func TestFiguresAreComplete(t *testing.T) {
 	}
 	for _, sc := range bench.Scenarios {
 		text := section(sc.Name)
-		if !slices.Contains([]string{"oversub", "idle", "mem", "matrix"}, sc.Name) {
+		if !slices.Contains([]string{"oversub", "idle", "mem", "matrix", "padding"}, sc.Name) {
 			require.Contains(t, text, "<b>Side by side", "%s: peers side by side", sc.Name)
 		}
 		if sc.Name != "mem" { // whose figures need more than a made-up result has

@@ -37,6 +37,9 @@ var pageTemplate = template.Must(template.New("page").Parse(pageText))
 type htmlPage struct {
 	*Document
 	Line     string // the command line
+	Head     string // what was measured, and how well
+	Answers  []decision
+	Legend   []family
 	Glance   []glanceRow
 	Sections []htmlSection
 	Skipped  []*Cell
@@ -86,6 +89,10 @@ func WriteHTML(w io.Writer, d *Document) error {
 		d.Advice = Recommend(d.latest())
 	}
 	p.Advised = len(d.Advice) > 0
+	if p.Advised {
+		p.Answers = Decisions(d.latest(), d.Advice)
+	}
+	p.Head, p.Legend = d.headline(), families
 	return pageTemplate.Execute(w, p)
 }
 
@@ -106,11 +113,12 @@ var sectionHelp = map[string]string{
 	"seq":         "A step of a counter that many wait for.",
 	"multi":       "Locks by key.",
 	"barrier":     "Phases that everybody must come to.",
+	"padding":     "Counters of different threads, each used by its own thread only: increments a second, by the distance of the counters in bytes.",
 	"queue":       "Items from producers to consumers.",
 	"matrix":      "A cache line passed to and fro between two CPUs: one way.",
 	"mem":         "The memory of an arena from each node's CPUs, by where it is: a load that depends on the one before, and what was asked beside what was got.",
 	"herd":        "Some of many that sleep in one place are woken: until the last of them runs.",
-	"open":        "A lock taken at a rate, whoever waits: from when it was due until it was got.",
+	"open":        "A lock taken at a rate, also while others wait for it: from when it was due until it was got.",
 	"oversub":     "A lock of more workers than CPUs, by how long its waiters spin.",
 }
 

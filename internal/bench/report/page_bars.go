@@ -26,6 +26,7 @@ type htmlGroup struct {
 type htmlBar struct {
 	Name, Value, Range, Ratio string
 	Ours                      bool
+	Color                     string  // of the subject, on the whole page
 	Width, Lo, Span           float64 // in percent of the scale
 }
 
@@ -46,7 +47,7 @@ func newGroup(sc *bench.Scenario, label string, cells []*Cell) htmlGroup {
 	for i, c := range cells {
 		v := all[i]
 		b := htmlBar{
-			Name: c.name(), Ours: c.ours(), Value: formatMetric(sc.Unit, v.Center),
+			Name: c.name(), Ours: c.ours(), Color: styleOf(c.Subject).color, Value: formatMetric(sc.Unit, v.Center),
 			Range: formatMetric(sc.Unit, v.Lo) + " to " + formatMetric(sc.Unit, v.Hi),
 			Width: scale.at(v.Center), Lo: scale.at(v.Lo), Span: scale.at(v.Hi) - scale.at(v.Lo),
 		}

@@ -150,10 +150,7 @@ func draw(title, caption string, x, y axis, all []series) *figure {
 	fmt.Fprintf(&b, `<text x="%g" y="%g" text-anchor="middle">%s</text>`, (plotLeft+plotRight)/2, plotHeight-8, template.HTMLEscapeString(x.label))
 	fmt.Fprintf(&b, `<text transform="translate(12 %g) rotate(-90)" text-anchor="middle">%s</text>`, (plotTop+plotBottom)/2, template.HTMLEscapeString(y.label))
 	for i, s := range all {
-		color, dashes := palette[i%len(palette)], ""
-		if i >= len(palette) {
-			dashes = ` stroke-dasharray="5 3"`
-		}
+		color, dashes := lineStyle(all, i)
 		if s.ideal {
 			color, dashes = "var(--soft, #57606a)", ` stroke-dasharray="2 4"`
 		}
@@ -167,6 +164,31 @@ func draw(title, caption string, x, y axis, all []series) *figure {
 	}
 	b.WriteString("</svg>")
 	return &figure{title, caption, template.HTML(b.String())}
+}
+
+// lineStyle returns the colour and the dashes of a line. A subject has its own; of several lines of one
+// subject, the later ones have other dashes.
+func lineStyle(all []series, i int) (color, dashed string) {
+	color, pattern := palette[i%len(palette)], ""
+	if i >= len(palette) {
+		pattern = dashes[1]
+	}
+	if st := styleOf(all[i].name); st.color != "" {
+		color, pattern = st.color, st.dashes
+		again := 0
+		for _, s := range all[:i] {
+			if styleOf(s.name) == st {
+				again++
+			}
+		}
+		if again > 0 {
+			pattern = fmt.Sprint(3*again+1, " ", 2)
+		}
+	}
+	if pattern != "" {
+		dashed = ` stroke-dasharray="` + pattern + `"`
+	}
+	return color, dashed
 }
 
 func points(list []xy, x, y *axis) string {

@@ -74,7 +74,9 @@ func drawRows(title, caption string, list []row, legend []string, most float64) 
 		at := rowsLeft
 		for k, p := range r.parts {
 			color := palette[k%len(palette)]
-			if len(legend) == 0 && len(r.parts) == 1 && !r.ours {
+			if st := styleOf(r.name); len(legend) == 0 && len(r.parts) == 1 && st.color != "" {
+				color = st.color
+			} else if len(legend) == 0 && len(r.parts) == 1 && !r.ours {
 				color = "#9aa4af"
 			}
 			width := math.Max(p*scale, 0)

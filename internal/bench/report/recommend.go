@@ -5,6 +5,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 
@@ -15,11 +16,13 @@ import (
 
 // Verdicts of an advice.
 const (
-	adviceDo       = "do"
-	adviceAsIs     = "as it is"      // measured, and nothing needs to change
-	adviceNone     = "no preference" // measured, and no choice is better
-	adviceUnknown  = "not measured"
-	adviceWithheld = "withheld"
+	adviceDo        = "do"
+	adviceAsIs      = "as it is"      // measured, and nothing needs to change
+	adviceNone      = "no difference" // measured, and no choice is better by the size that matters
+	adviceUndecided = "undecided"     // measured, and the interval of the effect is too wide to tell
+	adviceMoot      = "does not apply"
+	adviceUnknown   = "not measured"
+	adviceWithheld  = "withheld"
 )
 
 // advice is the result of a rule.
@@ -39,29 +42,31 @@ func (a advice) Command() string { return strings.TrimPrefix(a.Text, measureIt) 
 
 const measureIt = "measure it: "
 
-// rule is one of R1 to R14; R11 is about the settings of the host.
+// rule is one of R1 to R15; R11 is about the settings of the host.
 type rule struct {
 	id, about string
-	measure   string // the command that measures what the rule needs
+	least     float64 // the least effect that leads to advice
+	measure   string  // the command that measures what the rule needs
 	judge     func(d *Document) *advice
 }
 
 // rules, in the order of reports. Each uses the cells of a document and its topology, and nothing
 // else. A nil result means that the rule's cells were not measured.
 var rules = []rule{
-	{"R1", "spinning", "shmbench handoff", adviseSpin},
-	{"R2", "where processes run", "shmbench matrix", adviseColocate},
-	{"R3", "node of the arena", "shmbench mem", adviseNode},
-	{"R4", "interleaving", "shmbench mem", adviseInterleave},
-	{"R5", "huge pages", "shmbench mem --huge none,thp,2M", adviseHuge},
-	{"R6", "NUMA-aware locks", "shmbench lock --procs 16 --threads 1 --place spread", adviseCohort},
-	{"R7", "RWMutex or Mutex", "shmbench rw --prim 'shmsync:*'", adviseRW},
-	{"R8", "number of stripes", "shmbench multi --keys 1:1024:*4", adviseStripes},
-	{"R9", "batches", "shmbench queue --batch 1,16", adviseBatch},
-	{"R10", "news of deaths", "shmbench crash", adviseDeath},
-	{"R12", "where a sleeping consumer runs", "shmbench wake --place classes", adviseWakes},
-	{"R13", "threads of one core", "shmbench lock --place smt,llc --procs 2 --threads 1", adviseSMT},
-	{"R14", "slow memory", "shmbench mem --mem bind", adviseSlowNode},
+	{"R1", "spinning", 2, "shmbench handoff", adviseSpin},
+	{"R2", "where processes run", farther, "shmbench matrix", adviseColocate},
+	{"R3", "node of the arena", nodeGain, "shmbench mem", adviseNode},
+	{"R4", "interleaving", interleaveGain, "shmbench mem", adviseInterleave},
+	{"R5", "huge pages", hugeGain, "shmbench mem --huge none,thp,2M", adviseHuge},
+	{"R6", "NUMA-aware locks", cohortGain, "shmbench lock --procs 16 --threads 1 --place spread", adviseCohort},
+	{"R7", "RWMutex or Mutex", rwGain, "shmbench rw --prim 'shmsync:*'", adviseRW},
+	{"R8", "number of stripes", stripeGain, "shmbench multi --keys 1:1024:*4", adviseStripes},
+	{"R9", "batches", batchGain, "shmbench queue --batch 1,16", adviseBatch},
+	{"R10", "news of deaths", math.Inf(1), "shmbench crash", adviseDeath},
+	{"R12", "where a sleeping consumer runs", farther, "shmbench wake --place classes", adviseWakes},
+	{"R13", "threads of one core", smtCost, "shmbench lock --place smt,llc --procs 2 --threads 1", adviseSMT},
+	{"R15", "padding of shared data", padGain, "shmbench padding", advisePadding},
+	{"R14", "slow memory", slowNode, "shmbench mem --mem bind", adviseSlowNode},
 }
 
 // Recommend applies all rules.
@@ -76,6 +81,10 @@ func Recommend(d *Document) []advice {
 		a := r.judge(d)
 		if a == nil {
 			a = &advice{Verdict: adviceUnknown, Text: measureIt + r.measure}
+		}
+		if e := a.Effect; a.Verdict == adviceNone && e != nil && a.Unit == "" && e.Hi >= r.least && !sure(*e, r.least) {
+			a.Verdict = adviceUndecided
+			a.Text += "; repeat with --count 10"
 		}
 		a.Rule, a.About = r.id, r.about
 		all = append(all, *a)

@@ -201,6 +201,9 @@ func adviseSlowNode(d *Document) *advice {
 		byDistance[distance][to] = append(byDistance[distance][to], sight{c.byRound(memChaseMetric), c})
 	}
 	var top *advice
+	if d.Topology != nil && len(byDistance) > 0 && len(d.Topology.Nodes) < 2 {
+		return &advice{Verdict: adviceMoot, Text: "one NUMA node: its memory cannot be compared with other memory"}
+	}
 	for _, nodes := range byDistance {
 		for node, mine := range nodes {
 			var q stats.Interval

@@ -46,7 +46,7 @@ func adviseCohort(d *Document) *advice {
 			fair, least := stats.Median(c.Values("jain")), stats.Median(c.Values("min-share"))
 			switch {
 			case d.Env.Nodes < 2:
-				a.Text = "one NUMA node: nothing to prefer"
+				a.Verdict, a.Text = adviceMoot, "one NUMA node: nothing to prefer"
 			case doubt != "":
 				a.Text = "no ground for advice on " + c.Subject + ": " + doubt
 			case !sure(q, cohortGain):

@@ -47,8 +47,8 @@ func adviseSpin(d *Document) *advice {
 	}
 	budget := time.Duration(v.Center).Round(time.Microsecond)
 	a.Verdict = adviceDo
-	a.Text = fmt.Sprintf("a sleep costs %s (%s until it runs, and %s of whoever wakes it): spinning longer than that cannot pay. Objects learn by "+
-		"themselves whether it does; bound it where waits are short and processes, with all their waiters, no more than the %d CPUs; where they are more, never spin",
+	a.Text = fmt.Sprintf("spin for %s at most: a sleep costs as much (%s until the waiter runs, and %s of the process that wakes it). Objects learn by "+
+		"themselves whether spinning pays; with more waiters than the %d CPUs, never spin",
 		asTime(v.Center), asTime(stats.Median(c.Values("p50-ns"))), asTime(stats.Median(c.Values("waker-p50-ns"))), len(d.Env.Used))
 	a.Do = []string{fmt.Sprintf("Spin: %d * time.Microsecond (for each object, or SetSpin); Spin: -1 with more waiters than CPUs", max(budget.Microseconds(), 1))}
 	return a
@@ -177,7 +177,7 @@ func adviseColocate(d *Document) *advice {
 	}
 	m := all[0]
 	if len(m.cpus) < 3 {
-		return &advice{Verdict: adviceNone, Text: fmt.Sprintf("one pair of CPUs was measured (%s): nothing to choose", topology.FormatList(slices.Sorted(slices.Values(m.cpus)))),
+		return &advice{Verdict: adviceMoot, Text: fmt.Sprintf("one pair of CPUs was measured (%s): nothing to choose", topology.FormatList(slices.Sorted(slices.Values(m.cpus)))),
 			Evidence: m.directions()}
 	}
 	var top *divided
@@ -320,6 +320,7 @@ func adviseNode(d *Document) *advice {
 		a.Evidence = append(a.Evidence, c.evidence(memChaseMetric))
 	}
 	if len(names) == 1 {
+		a.Verdict = adviceMoot
 		return a
 	}
 	q, err := roundRatio(costs[names[1]], costs[names[0]])
@@ -334,7 +335,7 @@ func adviseNode(d *Document) *advice {
 	node := strings.TrimPrefix(names[0], "bind:")
 	a.Verdict = adviceDo
 	a.Text = fmt.Sprintf("place the arena on node %s: nearest to the CPUs %s, each node by its share of them", node, topology.FormatList(d.Env.Used))
-	a.Do = []string{fmt.Sprintf(`NUMA: shm.Policy{Mode: shm.PolicyBind, Nodes: []int{%s}} of the arena's options, or numactl --membind=%s for whoever makes it`, node, node)}
+	a.Do = []string{fmt.Sprintf(`NUMA: shm.Policy{Mode: shm.PolicyBind, Nodes: []int{%s}} of the arena's options, or numactl --membind=%s for the process that makes it`, node, node)}
 	return a
 }
 

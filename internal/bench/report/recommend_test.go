@@ -171,7 +171,7 @@ func TestColocation(t *testing.T) {
 				return quiet * 3 // another program ran just then
 			}
 			return quiet
-		}, adviceNone, nil},
+		}, adviceUndecided, nil},
 		{"nodes of a package", "nps4", func(a, b, _ int) float64 {
 			switch {
 			case a/2 == b/2:
@@ -238,7 +238,7 @@ func TestOnePairIsNoChoice(t *testing.T) {
 	d := synthetic(t, "two-socket")
 	d.add("matrix", "go:one-line", map[string]string{"place": "0+1"}, map[string][]float64{"p50-ns": {50, 51, 52}})
 	a := adviceOf(t, d, "R2")
-	require.Equal(t, adviceNone, a.Verdict)
+	require.Equal(t, adviceMoot, a.Verdict)
 	require.Contains(t, a.Text, "one pair of CPUs was measured (0-1)")
 }
 
@@ -327,7 +327,7 @@ func TestNodesThatWereNotMeasuredFromAll(t *testing.T) {
 		d.add("mem", "shmsync:arena", mem("bind:0", node, "none"), map[string][]float64{memChaseMetric: {100, 101, 102}})
 	}
 	d.add("mem", "shmsync:arena", mem("bind:1", "1", "none"), map[string][]float64{memChaseMetric: {10, 11, 12}})
-	require.Equal(t, adviceNone, adviceOf(t, d, "R3").Verdict)
+	require.Equal(t, adviceMoot, adviceOf(t, d, "R3").Verdict)
 }
 
 // ranOn has all repetitions of the last cell say that its threads ran on some CPUs, for a share of the
@@ -456,7 +456,11 @@ func TestTooFewRepetitionsAreNoGround(t *testing.T) {
 	clear := func(a, b, _ int) float64 { return map[bool]float64{true: 50, false: 500}[a%4/2 == b%4/2] }
 	for rounds, want := range map[int]string{1: adviceNone, 2: adviceNone, 3: adviceDo} {
 		d := syntheticMatrix(t, "two-socket", rounds, clear)
-		require.Equal(t, want, adviceOf(t, d, "R2").Verdict, rounds)
+		border := want
+		if want == adviceNone {
+			border = adviceUndecided
+		}
+		require.Equal(t, border, adviceOf(t, d, "R2").Verdict, rounds)
 		d.add("wake", "shmsync:futex", map[string]string{"place": bench.PlaceCross}, map[string][]float64{"p50-ns": []float64{3e4, 3e4, 3e4}[:rounds], "waker-p50-ns": []float64{1e4, 1e4, 1e4}[:rounds]})
 		require.Equal(t, want, adviceOf(t, d, "R1").Verdict, rounds)
 	}

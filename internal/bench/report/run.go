@@ -62,4 +62,5 @@ type Run struct {
 	Options  *plan.Options
 	Results  []*bench.Result
 	Bars     []bars.Result
+	Details  bool // tables of all cells, also of a suite
 }

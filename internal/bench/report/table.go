@@ -19,9 +19,16 @@ import (
 // TableWidth is the most columns that a table takes.
 const TableWidth = 100
 
-// WriteTable renders the results for people: a table for each group of
-// comparable cells.
+// WriteTable renders the results for people: the decisions of a suite, and otherwise a table for each
+// group of comparable cells.
 func WriteTable(w io.Writer, r *Run) error {
+	if r.Options.Suite && !r.Details && len(r.Bars) == 0 {
+		d, err := NewDocument(r)
+		if err != nil {
+			return err
+		}
+		return WriteDecisions(w, d, r.Options.Dropped, r.more())
+	}
 	b := bufio.NewWriter(w)
 	e := r.Env
 	fmt.Fprintf(b, "%s, %d CPUs (used: %s), %s, %s, load %.2f\n", e.CPU, e.CPUs, place.JoinInts(e.Used), e.Kernel, e.Go, e.Load)

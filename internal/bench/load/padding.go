@@ -1,0 +1,41 @@
+//go:build linux
+
+package load
+
+import (
+	"sync/atomic"
+
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/stats"
+)
+
+// paddingBatch is the number of increments between two looks at the phase.
+const paddingBatch = 256
+
+// workPadding increments a counter that no other thread uses. Counters of neighbours are as far apart as
+// the cell says: on one line they share it (false sharing), and at 64 bytes a prefetcher that fetches lines
+// in pairs may still make them share.
+func workPadding(t *thread) error {
+	c, err := as[*atomic.Uint32](t)
+	if err != nil {
+		return err
+	}
+	t.await()
+	for t.next() {
+		for range paddingBatch {
+			c.Add(1)
+		}
+		t.count(paddingBatch)
+	}
+	t.end()
+	if got := c.Load(); got != uint32(t.slot.Total) {
+		t.violate("the counter is %d after %d increments", got, t.slot.Total)
+	}
+	return nil
+}
+
+func collectPadding(rep *bench.Repetition, a *bench.Account) {
+	rep.Throughput(a)
+	rep.Hist = stats.NewHist() // single increments are not timed
+	delete(rep.Metrics, "ctxsw/op")
+}

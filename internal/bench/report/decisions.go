@@ -1,0 +1,202 @@
+//go:build linux
+
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/stats"
+)
+
+// decision is the answer of a run to one question of the owner of a host.
+type decision struct {
+	Number   int
+	Question string
+	Verdict  string
+	Text     string
+	Do       []string // options and commands that carry it out
+	Because  string   // the effect with its interval
+	Bars     []peerBar
+	Setting  string   // the cell of the bars
+	Again    string   // the command that measures it again
+	Evidence []string // figures, and their cells
+}
+
+// peerBar is a subject beside its peers: the median as a bar, with the range of the repetitions.
+type peerBar struct {
+	htmlBar
+	Role string // why it is there
+}
+
+// question is one of at most twelve. Its rules answer it, and its subject stands beside its peers.
+type question struct {
+	text              string
+	rules             []string
+	scenario, subject string   // the subject of the library; empty if the question is about the host
+	alike             []string // peers that wait in the same way or promise the same, the nearest first
+}
+
+// questions are those of the owner of a host, in the order of the page.
+var questions = []question{
+	{"On which CPUs should processes that share a lock run?", []string{"R2", "R13"}, "lock", "shmsync:mutex", []string{"c:robust", "c:pthread"}},
+	{"On which node should the arena lie?", []string{"R3", "R14"}, "", "", nil},
+	{"Should large data be spread over the nodes?", []string{"R4"}, "", "", nil},
+	{"Which page size?", []string{"R5"}, "", "", nil},
+	{"How far apart must data of different CPUs lie?", []string{"R15"}, "", "", nil},
+	{"Which lock for contenders on several nodes?", []string{"R6"}, "lock", "shmsync:mutex-cohort", []string{"c:robust", "c:pthread"}},
+	{"How many stripes for a table of locks?", []string{"R8"}, "multi", "shmsync:multilock", []string{"c:robust", "c:pthread"}},
+	{"How long should waiters spin?", []string{"R1"}, "handoff", "shmsync:futex", []string{"c:futex-spin1000", "c:futex"}},
+	{"Mutex or RWMutex?", []string{"R7"}, "rw", "shmsync:rwmutex", []string{"c:rwlock"}},
+	{"Where should a consumer run, and how many items at a time?", []string{"R12", "R9"}, "queue", "shmsync:queue", []string{"c:cond", "go:pipe"}},
+	{"How soon is the lock of a dead process owned again?", []string{"R10"}, "crash", "shmsync:mutex", []string{"c:robust"}},
+	{"Which settings of the host work against this?", []string{"R11"}, "", "", nil},
+}
+
+// ranks orders verdicts: the one that asks for most comes first.
+var ranks = []string{adviceDo, adviceUndecided, adviceAsIs, adviceNone, adviceMoot, adviceWithheld, adviceUnknown}
+
+// Decisions answers all questions from the advice of a document.
+func Decisions(d *Document, all []advice) (list []decision) {
+	withheld := slices.ContainsFunc(all, func(a advice) bool { return a.Verdict == adviceWithheld })
+	for i, q := range questions {
+		answers := slices.DeleteFunc(slices.Clone(all), func(a advice) bool { return !slices.Contains(q.rules, a.Rule) })
+		slices.SortStableFunc(answers, func(a, b advice) int { return slices.Index(ranks, a.Verdict) - slices.Index(ranks, b.Verdict) })
+		one := decision{Number: i + 1, Question: q.text, Verdict: adviceAsIs, Text: "no setting of this host works against placement"}
+		if len(answers) == 0 && q.rules[0] != "R11" {
+			one.Verdict, one.Text = adviceUnknown, measureIt+q.measure()
+			if withheld {
+				one.Verdict, one.Text = adviceWithheld, "the figures of this run are no ground for advice"
+			}
+		}
+		one.take(answers)
+		if q.rules[0] != "R11" {
+			one.Again = q.measure()
+		}
+		if !withheld && one.Verdict != adviceUnknown {
+			one.Setting, one.Bars = q.peers(d)
+		}
+		list = append(list, one)
+	}
+	return list
+}
+
+// take merges the answers of several rules. The first one leads; others that ask for something follow.
+func (one *decision) take(answers []advice) {
+	for i, a := range answers {
+		switch {
+		case i == 0:
+			one.Verdict, one.Text = a.Verdict, a.Text
+		case a.Verdict == adviceDo:
+			one.Text += "; " + a.Text
+		default:
+			continue
+		}
+		one.Do = append(one.Do, a.Do...)
+		one.Evidence = append(one.Evidence, a.Evidence...)
+		if a.Effect != nil && a.Unit == "" && one.Because == "" && (a.Verdict == adviceDo || a.Verdict == adviceUndecided) {
+			one.Because = effectText(*a.Effect)
+		}
+	}
+}
+
+// measure is the command that measures what the rules of a question need.
+func (q question) measure() string {
+	for _, r := range rules {
+		if r.id == q.rules[0] {
+			return r.measure
+		}
+	}
+	return ""
+}
+
+// mostBars is the most bars of a decision.
+const mostBars = 4
+
+// peers shows the subject of a question beside the peer that is most like it, and beside the best one of
+// each family, also where that one is better. Of several cells it takes the first that has the peer.
+func (q question) peers(d *Document) (setting string, bars []peerBar) {
+	if q.scenario == "" {
+		return "", nil
+	}
+	var ours, like *Cell
+	cells := d.find(q.scenario, by(q.subject))
+	slices.SortStableFunc(cells, func(a, b *Cell) int { return onOneCPU(a) - onOneCPU(b) })
+	for _, c := range cells {
+		for _, name := range q.alike {
+			if p := d.find(q.scenario, by(name), alike(c)); len(p) > 0 && like == nil {
+				ours, like = c, p[0]
+			}
+		}
+	}
+	if ours == nil {
+		return "", nil
+	}
+	cells = []*Cell{ours, like}
+	roles := []string{"", "most alike"}
+	for _, family := range []struct{ prefix, role string }{{"c:", "best in C"}, {"go:", "best in Go"}, {"in-process:", "best in one process"}} {
+		top := best(d.find(q.scenario, alike(ours), func(c *Cell) bool { return strings.HasPrefix(c.Subject, family.prefix) }), ours.Unit)
+		if top == like && top != nil {
+			roles[1] += ", and " + family.role
+		} else if top != nil && len(cells) < mostBars {
+			cells, roles = append(cells, top), append(roles, family.role)
+		}
+	}
+	return ours.label(), barsOf(ours, cells, roles)
+}
+
+// onOneCPU is 1 for cells whose processes share a CPU or are not pinned: they say less about a choice.
+func onOneCPU(c *Cell) int {
+	if place := c.Params["place"]; place == bench.PlaceSame || place == bench.PlaceAny {
+		return 1
+	}
+	return 0
+}
+
+// barsOf draws cells beside the first one.
+func barsOf(ours *Cell, cells []*Cell, roles []string) (bars []peerBar) {
+	hi := 0.0
+	for _, c := range cells {
+		hi = max(hi, stats.Summarize(c.Values(ours.Unit)).Hi)
+	}
+	scale := barScale{hi: hi}
+	for i, c := range cells {
+		v := stats.Summarize(c.Values(ours.Unit))
+		b := peerBar{Role: roles[i], htmlBar: htmlBar{Name: c.Subject, Ours: c.ours(), Color: styleOf(c.Subject).color, Value: formatMetric(ours.Unit, v.Center),
+			Range: formatMetric(ours.Unit, v.Lo) + " to " + formatMetric(ours.Unit, v.Hi),
+			Width: scale.at(v.Center), Lo: scale.at(v.Lo), Span: scale.at(v.Hi) - scale.at(v.Lo)}}
+		if q, err := gain(ours, c, ours.Unit); err == nil && i > 0 {
+			b.Ratio = formatInterval(q)
+		}
+		bars = append(bars, b)
+	}
+	return bars
+}
+
+// label says in words which cell it is.
+func (c *Cell) label() string {
+	sc := bench.ScenarioByName(c.Scenario)
+	text := glanceName(c.Scenario, c.Params)
+	if place := c.Params["place"]; place != "" && !strings.Contains(text, place) {
+		text += ", " + place
+	}
+	if sc == nil {
+		return text
+	}
+	return fmt.Sprintf("%s: %s, %s", text, c.Unit, better(sc))
+}
+
+// summary is the line of a decision about its peers: how many times better the library is.
+func (one *decision) summary() string {
+	if len(one.Bars) == 0 {
+		return ""
+	}
+	parts := []string{one.Bars[0].Name + " " + one.Bars[0].Value}
+	for _, b := range one.Bars[1:] {
+		ratio, _, _ := strings.Cut(b.Ratio, " ")
+		parts = append(parts, fmt.Sprintf("%s %s (×%s)", b.Name, b.Value, ratio))
+	}
+	return strings.Join(parts, ", ")
+}

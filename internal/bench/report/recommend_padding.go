@@ -1,0 +1,81 @@
+//go:build linux
+
+package report
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/shmsync/shmsync/internal/bench/stats"
+	"github.com/shmsync/shmsync/internal/topology"
+)
+
+// padGain is the least gain of a larger distance between data of different CPUs (R15).
+const padGain = 1.1
+
+// lineBytes is the size of a cache line of the CPUs that the library knows best.
+const lineBytes = 64
+
+// advisePadding is R15: the least distance between the data of different CPUs beyond which more distance
+// gains nothing. Of several classes of CPUs, the one with the largest gain leads.
+func advisePadding(d *Document) *advice {
+	var top *advice
+	for _, first := range d.find("padding") {
+		line := d.find("padding", by(first.Subject), alike(first, "pad"))
+		slices.SortFunc(line, func(a, b *Cell) int { return a.number("pad") - b.number("pad") })
+		if len(line) < 2 || line[0] != first {
+			continue
+		}
+		knee := 0
+		for i := 1; i < len(line); i++ {
+			if q, err := gain(line[i], line[knee], "ops/s"); err == nil && sure(q, padGain) {
+				knee = i
+			}
+		}
+		a := &advice{Verdict: adviceNone, Text: fmt.Sprintf("counters %d bytes apart do not surely lose %.0f %% to counters that are farther apart", line[0].number("pad"), 100*(padGain-1))}
+		for _, c := range line {
+			a.Evidence = append(a.Evidence, c.evidence("ops/s"))
+		}
+		if q, err := gain(line[len(line)-1], line[0], "ops/s"); err == nil {
+			a.Effect = &q
+		}
+		if knee > 0 {
+			q, err := gain(line[knee], line[knee-1], "ops/s")
+			if err != nil {
+				continue
+			}
+			pad := line[knee].number("pad")
+			a.Verdict, a.Effect = adviceDo, &q
+			a.Text = fmt.Sprintf("keep data of different CPUs at least %d bytes apart: %s increments a second there, %s at %d bytes, on CPUs %s (%s)", pad,
+				formatMetric("ops/s", stats.Median(line[knee].Values("ops/s"))), formatMetric("ops/s", stats.Median(line[knee-1].Values("ops/s"))), line[knee-1].number("pad"),
+				line[knee].onCPUs(), first.Params["place"])
+			if pad > lineBytes {
+				a.Text += "; these CPUs fetch lines in pairs"
+			}
+			a.Do = []string{fmt.Sprintf("type padded struct { v atomic.Uint64; _ [%d]byte }, allocated with an alignment of %d", pad-8, pad)}
+		}
+		if top == nil || a.Verdict == adviceDo && (top.Verdict != adviceDo || worse(a, top)) {
+			top = a
+		}
+	}
+	return top
+}
+
+// worse reports whether an advice is about a larger effect than another.
+func worse(a, b *advice) bool { return a.Effect.Center > b.Effect.Center }
+
+// onCPUs lists the CPUs of the first repetition that says on which its workers were.
+func (c *Cell) onCPUs() string {
+	for _, r := range c.Reps {
+		var cpus []int
+		for _, w := range r.Workers {
+			if !slices.Contains(cpus, w.CPU) {
+				cpus = append(cpus, w.CPU)
+			}
+		}
+		if len(cpus) > 0 {
+			return topology.FormatList(slices.Sorted(slices.Values(cpus)))
+		}
+	}
+	return "that it does not name"
+}

@@ -1,0 +1,212 @@
+//go:build linux
+
+package report
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/shmsync/shmsync/internal/bench"
+)
+
+// The room that the answer of a suite takes on a terminal.
+const (
+	TerminalWidth = 80
+	TerminalLines = 60
+	answerIndent  = 13 // columns before the text of a decision
+	mostNotes     = 6  // lines of warnings
+	mostReasons   = 6  // lines of reasons for what was left out
+)
+
+// WriteDecisions renders the answers of a run: one screen, with the decisions first. more says how to see
+// the rest.
+func WriteDecisions(w io.Writer, d *Document, dropped []string, more string) error {
+	head := []string{clip(d.headline(), TerminalWidth)}
+	for _, a := range d.Advice {
+		if a.Verdict == adviceWithheld {
+			head = append(head, wrap("! ", "  ", a.Text+": "+strings.Join(a.Evidence, "; "), TerminalWidth, 3)...)
+		}
+	}
+	for _, warning := range d.Warnings {
+		head = append(head, wrap("! ", "  ", warning, TerminalWidth, 2)...)
+	}
+	if len(head) > mostNotes {
+		head = append(head[:mostNotes-1], "! more warnings: shmbench --details")
+	}
+	tail := d.leftOut(dropped)
+	tail = append(tail, wrap("", "", more, TerminalWidth, 2)...)
+	all := Decisions(d, d.Advice)
+	room := TerminalLines - len(head) - len(tail) - 2
+	var body []string
+	for detail := mostDetail; detail >= 0; detail-- {
+		if body = answers(all, detail); len(body) <= room {
+			break
+		}
+	}
+	b := bufio.NewWriter(w)
+	for _, part := range [][]string{head, {""}, body, {""}, tail} {
+		for _, line := range part {
+			fmt.Fprintln(b, line)
+		}
+	}
+	return b.Flush()
+}
+
+// headline says what was measured, and how well.
+func (d *Document) headline() string {
+	e := d.Env
+	rounds := 0
+	for i := range d.Cells {
+		rounds = max(rounds, len(d.Cells[i].Reps))
+	}
+	parts := []string{fmt.Sprintf("%s, %d CPUs", e.CPU, e.CPUs)}
+	if e.Nodes > 1 {
+		parts[0] += fmt.Sprintf(", %d nodes", e.Nodes)
+	}
+	parts = append(parts, fmt.Sprintf("%d rounds", rounds), fmt.Sprintf("others took %.1f %%", 100*e.Others))
+	if d.State != "" {
+		parts = append(parts, d.State)
+	}
+	return strings.Join(parts, " | ")
+}
+
+// The least and the most that a decision shows on a terminal.
+const mostDetail = 3
+
+// answers renders decisions. Detail 3 shows the effect and the peers of each decision, 2 only those that ask
+// for something, 1 no effects, and 0 a line each.
+func answers(all []decision, detail int) (lines []string) {
+	indent := strings.Repeat(" ", answerIndent)
+	var unknown, withheld []string
+	for _, one := range all {
+		switch one.Verdict {
+		case adviceUnknown:
+			unknown = append(unknown, fmt.Sprint(one.Number))
+			continue
+		case adviceWithheld:
+			withheld = append(withheld, fmt.Sprint(one.Number))
+			continue
+		}
+		head := fmt.Sprintf("%2d %-*s", one.Number, answerIndent-3, shortVerdicts[one.Verdict])
+		most := 3
+		if detail == 0 {
+			most = 1
+		}
+		text := one.Text
+		if one.Verdict != adviceDo {
+			text = strings.TrimSuffix(one.Question, "?") + ": " + text
+			most = min(most, 2)
+		}
+		lines = append(lines, wrap(head, indent, text, TerminalWidth, most)...)
+		if one.Verdict == adviceDo && detail > 0 {
+			for i, do := range one.Do {
+				if i < detail {
+					lines = append(lines, wrap(indent+"> ", indent+"  ", do, TerminalWidth, 2)...)
+				}
+			}
+		}
+		if detail > 2 || detail > 1 && one.Verdict == adviceDo {
+			if one.Because != "" {
+				lines = append(lines, clip(indent+"effect "+one.Because, TerminalWidth))
+			}
+			if peers := one.summary(); peers != "" {
+				lines = append(lines, wrap(indent, indent, peers, TerminalWidth, 2)...)
+			}
+		}
+	}
+	if len(withheld) > 0 {
+		lines = append(lines, wrap("", indent, "no advice on times: decisions "+strings.Join(withheld, ", ")+" are withheld", TerminalWidth, 2)...)
+	}
+	if len(unknown) > 0 {
+		lines = append(lines, wrap("", indent, "not measured by this run: decisions "+strings.Join(unknown, ", "), TerminalWidth, 2)...)
+	}
+	return lines
+}
+
+// shortVerdicts are the verdicts in the room of a column.
+var shortVerdicts = map[string]string{
+	adviceDo: "do", adviceUndecided: "undecided", adviceAsIs: "as it is", adviceNone: "no diff.", adviceMoot: "n/a", adviceWithheld: "withheld",
+}
+
+// leftOut has a line for each reason why cells have no figures.
+func (d *Document) leftOut(dropped []string) (lines []string) {
+	counts := map[string]int{}
+	var reasons []string
+	for i := range d.Cells {
+		c := &d.Cells[i]
+		if c.Status == bench.StatusOK {
+			continue
+		}
+		why := c.Status
+		if c.Reason != "" {
+			first, _, _ := strings.Cut(c.Reason, "\n")
+			why += ": " + first
+		}
+		if counts[why] == 0 {
+			reasons = append(reasons, why)
+		}
+		counts[why]++
+	}
+	slices.SortStableFunc(reasons, func(a, b string) int { return counts[b] - counts[a] })
+	if len(dropped) > 0 {
+		lines = append(lines, clip("left out for lack of time: "+strings.Join(dropped, ", "), TerminalWidth))
+	}
+	for i, why := range reasons {
+		if len(lines) == mostReasons {
+			return append(lines, fmt.Sprintf("%d more reasons: shmbench --details", len(reasons)-i))
+		}
+		cells := "cells"
+		if counts[why] == 1 {
+			cells = "cell"
+		}
+		lines = append(lines, clip(fmt.Sprintf("%d %s %s", counts[why], cells, why), TerminalWidth))
+	}
+	return lines
+}
+
+// more says how to see what the decisions of a run leave out.
+func (r *Run) more() string {
+	for i, arg := range r.Command {
+		if file, ok := strings.CutPrefix(arg, "--out="); ok {
+			return "next: shmbench report " + file + " page.html; shmbench recommend " + file
+		}
+		if (arg == "--out" || arg == "-o") && i+1 < len(r.Command) {
+			return "next: shmbench report " + r.Command[i+1] + " page.html; shmbench recommend " + r.Command[i+1]
+		}
+	}
+	return "next: shmbench --details shows all tables; --out run.json keeps the run, and --html page.html draws it"
+}
+
+// clip shortens a line.
+func clip(line string, width int) string {
+	if utf8.RuneCountInString(line) <= width {
+		return line
+	}
+	return string([]rune(line)[:width-1]) + "…"
+}
+
+// wrap writes words in lines of a width. If there are more than most lines, the last one ends in an ellipsis.
+func wrap(head, indent, text string, width, most int) (lines []string) {
+	line, empty := head, true
+	for word := range strings.FieldsSeq(text) {
+		if !empty && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
+			if len(lines)+1 == most {
+				return append(lines, clip(line+" …", width))
+			}
+			lines, line, empty = append(lines, clip(line, width)), indent, true
+		}
+		if !empty {
+			line += " "
+		}
+		line += word
+		empty = false
+	}
+	if empty && head == "" {
+		return lines
+	}
+	return append(lines, clip(line, width))
+}
