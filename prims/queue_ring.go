@@ -11,9 +11,9 @@ func (x *queueCore) lap(p uint64) uint32 { return uint32(p >> x.shift) }
 // firstPosition is the position of the first item that a Queue has had. The lap of all-zero cells is 0.
 func (x *queueCore) firstPosition() uint64 { return x.mask + 1 }
 
-// filled reports whether position p was filled.
+// filled reports whether position p was filled. The positions of lap 0 are those of all-zero cells.
 func (x *queueCore) filled(p uint64) bool {
-	return p < x.firstPosition() || int32(queueCell(x.cell(p).Load()).lap()-x.lap(p)) >= 0
+	return int32(queueCell(x.cell(p).Load()).lap()-x.lap(p)) >= 0
 }
 
 // regular reports whether the positions tell how many items there are.
@@ -68,16 +68,10 @@ func (x *queueCore) walk(hint *atomic.Uint64, step func(p uint64) (next uint64, 
 
 // heal makes the hints anew. They may lag behind afterwards.
 func (x *queueCore) heal() {
-	first := x.firstPosition()
-	p := uint64(queueCell(x.cell(0).Load()).lap()) << x.shift // all laps differ by one at most
-	// Laps begin anew after 2^32, and positions do not. So this is the position of that lap next to the
-	// hint, unless a peer overwrote the hint.
-	every := uint64(1) << (32 + x.shift)
-	if next := p + (x.words.tail.Load()-p+every/2)&^(every-1); next < 1<<63 {
-		p = next
-	}
-	p = max(first, p)
-	x.words.head.Store(max(first, p-x.mask))
+	lap := uint64(queueCell(x.cell(0).Load()).lap()) // all laps differ by one at most
+	// Laps begin anew after 2^32. With so many more, the position is after that of all-zero cells.
+	p := (lap + 1<<32) << x.shift
+	x.words.head.Store(p - x.mask)
 	x.words.tail.Store(p)
 	x.seen.Store(0)
 }
@@ -159,6 +153,12 @@ func (x *queueCore) frontSlow() (f queueFront, ok bool) {
 	return f, ok
 }
 
+// distance is how far position p is after position q. Positions that differ by 2^32 laps are the same: a heal forgets
+// those laps.
+func (x *queueCore) distance(p, q uint64) int64 {
+	return int64((p-q)<<(32-x.shift)) >> (32 - x.shift)
+}
+
 // published reports whether slot i, in state st, has been put in the ring.
 func (x *queueCore) published(i uint32, st queueState) bool {
 	c := queueCell(x.cell(st.tag()).Load())
@@ -195,16 +195,17 @@ func (x *queueCore) count() (n uint32) {
 // filled. Only Puts make the items more, and of the Puts at p one succeeds. So what is counted
 // here is still the most that there are when the item is put at p.
 func (x *queueCore) full(p uint64) (full, ok bool) {
-	if p-x.seen.Load() >= uint64(x.capacity) { // also if seen is ahead: then p is old, or a peer overwrote a hint
+	if p-x.seen.Load() >= uint64(x.capacity) { // or p is before it
 		f, ok := x.front()
 		if !ok {
 			return false, false
 		}
-		if int64(p-f.p) > int64(x.mask+1) {
+		d := x.distance(p, f.p)
+		if d > int64(x.mask+1) {
 			return false, false // more positions than there are cells: a peer overwrote a hint
 		}
-		x.seen.Store(f.p)
-		if int64(p-f.p) >= int64(x.capacity) {
+		x.seen.Store(p - uint64(d))
+		if d >= int64(x.capacity) {
 			return true, true
 		}
 	}
@@ -224,8 +225,8 @@ func (x *queueCore) length() (n int) {
 	if !ok {
 		return n
 	}
-	if f, ok := x.front(); ok && f.s != nil && int64(tail-f.p) > 0 {
-		n += int(min(tail-f.p, uint64(x.slots)))
+	if f, ok := x.front(); ok && f.s != nil {
+		n += int(min(max(x.distance(tail, f.p), 0), int64(x.slots)))
 	}
 	return n
 }

@@ -12,10 +12,14 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// heal has a process make the hints of q anew, as a periodic check does when nothing has moved since the last one.
+// heal has a process make the hints of q anew, as a periodic check does when nothing has moved since the last one. Or it
+// has a late call change them.
 func heal(t *testing.T, q *prims.Queue[queueTicket], other *proctest.Proc, who string) {
 	for range 2 {
 		switch who {
+		case "late":
+			late(q)
+			q.Look()
 		case "here":
 			q.Look()
 		case "by another":
@@ -24,11 +28,30 @@ func heal(t *testing.T, q *prims.Queue[queueTicket], other *proctest.Proc, who s
 	}
 }
 
+// late has calls that were stopped for about 2^32 laps go on and store the hints that they had then.
+func late(q *prims.Queue[queueTicket]) {
+	cells := uint64(q.Cells())
+	all := cells << 32
+	head, tail := q.Hints()
+	move := func(hint uint64) uint64 {
+		switch {
+		case hint < all:
+			return hint + all
+		case hint < all+cells:
+			return hint - all + cells // the lap 0 has no positions
+		}
+		return hint - all
+	}
+	q.SetHints(move(head), move(tail))
+	q.Len()
+	q.SetHints(head, move(tail))
+}
+
 // Laps have 32 bits, and tags have 31. When they begin anew, nothing changes: not even if the hints are made anew at
 // that moment, by this process or by another one.
 func TestQueueLapsWrap(t *testing.T) {
 	for _, capacity := range []int{1, 4, 64} {
-		for _, healed := range []string{"never", "here", "by another"} {
+		for _, healed := range []string{"never", "here", "by another", "late"} {
 			t.Run(fmt.Sprintf("%d/%s", capacity, healed), func(t *testing.T) {
 				a := newArena(t, nil)
 				q := newQueue[queueTicket](t, a, "q", capacity)

@@ -85,8 +85,12 @@ SHMI_FN int32_t shmi_queue_ahead(const struct shmi_queue *x, uint64_t cell, uint
     uint32_t d = (uint32_t)(cell >> 32) - shmi_queue_lap(x, p);
     return d <= INT32_MAX ? (int32_t)d : -(int32_t)(UINT32_MAX - d) - 1;
 }
-/* Whether d, a difference of positions, is at least n. */
-SHMI_FN int shmi_queue_least(uint64_t d, uint64_t n) { return d >> 63 == 0 && d >= n; }
+/* How far position p is after position q, 0 if it is before. Positions that differ by 2^32 laps are the same: a heal forgets those laps. */
+SHMI_FN uint64_t shmi_queue_distance(const struct shmi_queue *x, uint64_t p, uint64_t q)
+{
+    uint64_t d = (p - q) & ((UINT64_C(1) << (32 + x->shift)) - 1);
+    return d >> (31 + x->shift) == 0 ? d : 0;
+}
 
 SHMI_FN shmi_queue_slot *shmi_queue_at(struct shmi_queue *x, uint32_t i)
 {
@@ -115,20 +119,15 @@ SHMI_FN uint32_t shmi_queue_used(struct shmi_queue *x)
     uint64_t n = shmi_ld64(&x->w->used);
     return n < x->slots ? (uint32_t)n : x->slots;
 }
-SHMI_FN int shmi_queue_filled(struct shmi_queue *x, uint64_t p) { return p <= x->mask || shmi_queue_ahead(x, shmi_ld64(shmi_queue_cell_of(x, p)), p) >= 0; }
+/* Whether position p was filled. The positions of lap 0 are those of all-zero cells. */
+SHMI_FN int shmi_queue_filled(struct shmi_queue *x, uint64_t p) { return shmi_queue_ahead(x, shmi_ld64(shmi_queue_cell_of(x, p)), p) >= 0; }
 
 /* Makes the hints anew. They may lag behind afterwards. */
 SHMI_FN void shmi_queue_heal(struct shmi_queue *x)
 {
-    uint64_t first = x->mask + 1, p = (shmi_ld64(shmi_queue_cell_of(x, 0)) >> 32) << x->shift;
-    /* Laps begin anew after 2^32, and positions do not. So this is the position of that lap next to the hint, unless
-     * a peer overwrote the hint. */
-    uint64_t every = UINT64_C(1) << (32 + x->shift), next = p + ((shmi_ld64(&x->w->tail) - p + every / 2) & ~(every - 1));
-    if (next >> 63 == 0)
-        p = next;
-    if (p < first)
-        p = first;
-    shmi_st64(&x->w->head, p - x->mask < first ? first : p - x->mask);
+    /* Laps begin anew after 2^32. With so many more, the position is after that of all-zero cells. */
+    uint64_t p = ((shmi_ld64(shmi_queue_cell_of(x, 0)) >> 32) + (UINT64_C(1) << 32)) << x->shift;
+    shmi_st64(&x->w->head, p - x->mask);
     shmi_st64(&x->w->tail, p);
     shmi_st64(&x->seen, 0);
 }
@@ -225,12 +224,16 @@ SHMI_FN uint32_t shmi_queue_count(struct shmi_queue *x, uint32_t kinds)
 /* Whether there is no room for an item at position p, the first that is not filled; -1 if a peer overwrote the ring. */
 SHMI_FN int shmi_queue_full(struct shmi_queue *x, uint64_t p)
 {
-    if (p - shmi_ld64(&x->seen) >= x->capacity) { /* also if seen is ahead: then p is old, or a peer overwrote a hint */
+    if (p - shmi_ld64(&x->seen) >= x->capacity) { /* or p is before it */
         struct shmi_queue_found f;
-        if (!shmi_queue_front(x, &f) || shmi_queue_least(p - f.p, x->mask + 2))
+        uint64_t d;
+        if (!shmi_queue_front(x, &f))
             return -1;
-        shmi_st64(&x->seen, f.p);
-        if (shmi_queue_least(p - f.p, x->capacity))
+        d = shmi_queue_distance(x, p, f.p);
+        if (d > x->mask + 1)
+            return -1;
+        shmi_st64(&x->seen, p - d);
+        if (d >= x->capacity)
             return 1;
     }
     return x->slots > x->capacity && !shmi_queue_regular(x) &&
@@ -430,8 +433,10 @@ SHMI_FN uint32_t shmi_queue_length(struct shmi_queue *x)
 {
     struct shmi_queue_found next, f;
     uint64_t n = (shmi_ld64(&x->w->returned) & 1) != 0 ? shmi_queue_count(x, 1u << SHMI_queueReturned) : 0;
-    if (shmi_queue_next(x, &next) && shmi_queue_front(x, &f) && f.s != NULL && shmi_queue_least(next.p - f.p, 1))
-        n += next.p - f.p < x->slots ? next.p - f.p : x->slots;
+    if (shmi_queue_next(x, &next) && shmi_queue_front(x, &f) && f.s != NULL) {
+        uint64_t d = shmi_queue_distance(x, next.p, f.p);
+        n += d < x->slots ? d : x->slots;
+    }
     return (uint32_t)n;
 }
 
