@@ -2329,7 +2329,7 @@ SHMI_COLD void shmi_abort(const char *why)
 #define SHMI_KIND_COND UINT32_C(0x444e4f43) /* COND */
 #define SHMI_VERSION_COND 1
 #define SHMI_KIND_FUTURE UINT32_C(0x52545546) /* FUTR */
-#define SHMI_VERSION_FUTURE 1
+#define SHMI_VERSION_FUTURE 2
 #define SHMI_KIND_QUEUE UINT32_C(0x55455551) /* QUEU */
 #define SHMI_VERSION_QUEUE 2
 #define SHMI_KIND_SYNCHRONIZED UINT32_C(0x434e5953) /* SYNC */
@@ -2362,14 +2362,20 @@ SHMI_COLD void shmi_abort(const char *why)
 #define SHMI_EVENT_CHANGES_MASK UINT64_C(0xfffffffffffffffc)
 
 /* Future: fields of the word */
-#define SHMI_FUTURE_PRODUCER_SHIFT 0
-#define SHMI_FUTURE_PRODUCER_MASK UINT64_C(0x1fffffff)
-#define SHMI_FUTURE_SET_SHIFT 29
-#define SHMI_FUTURE_SET_MASK UINT64_C(0x20000000)
-#define SHMI_FUTURE_ABANDONED_SHIFT 30
-#define SHMI_FUTURE_ABANDONED_MASK UINT64_C(0x40000000)
-#define SHMI_FUTURE_ERRNO_SHIFT 32
-#define SHMI_FUTURE_ERRNO_MASK UINT64_C(0xffffffff00000000)
+#define SHMI_FUTURE_ABANDONED_SHIFT 33
+#define SHMI_FUTURE_ABANDONED_MASK UINT64_C(0x200000000)
+#define SHMI_FUTURE_PRODUCER_SHIFT 35
+#define SHMI_FUTURE_PRODUCER_MASK UINT64_C(0xfffffff800000000)
+
+/* Result of a Future: fields of the word */
+#define SHMI_FUTURE_RESULT_VALUE_SHIFT 0
+#define SHMI_FUTURE_RESULT_VALUE_MASK UINT64_C(0xffffffff)
+#define SHMI_FUTURE_RESULT_ABANDONED_SHIFT 32
+#define SHMI_FUTURE_RESULT_ABANDONED_MASK UINT64_C(0x100000000)
+#define SHMI_FUTURE_RESULT_DECIDED_SHIFT 33
+#define SHMI_FUTURE_RESULT_DECIDED_MASK UINT64_C(0x200000000)
+#define SHMI_FUTURE_RESULT_LAP_SHIFT 38
+#define SHMI_FUTURE_RESULT_LAP_MASK UINT64_C(0xffffffc000000000)
 
 /* SignalWaker: fields of the word */
 #define SHMI_SIGNAL_SIGNALS_SHIFT 0
@@ -2591,17 +2597,33 @@ SHMI_ASSERT(offsetof(shmi_cond_words, covered) == 432, "cond_words.covered");
 SHMI_ASSERT(offsetof(shmi_cond_words, woken) == 448, "cond_words.woken");
 SHMI_ASSERT(sizeof(shmi_cond_words) == 512, "cond_words");
 
+/* An eventcount */
+typedef struct shmi_eventcount_words {
+    uint64_t state;
+    uint32_t lastCPU;
+    uint32_t spin;
+    uint32_t pays;
+    uint8_t pad0_[4];
+    uint64_t poller;
+    uint8_t pad1_[32];
+    uint64_t counts[8];
+} shmi_eventcount_words;
+SHMI_ASSERT(offsetof(shmi_eventcount_words, state) == 0, "eventcount_words.state");
+SHMI_ASSERT(offsetof(shmi_eventcount_words, lastCPU) == 8, "eventcount_words.lastCPU");
+SHMI_ASSERT(offsetof(shmi_eventcount_words, spin) == 12, "eventcount_words.spin");
+SHMI_ASSERT(offsetof(shmi_eventcount_words, pays) == 16, "eventcount_words.pays");
+SHMI_ASSERT(offsetof(shmi_eventcount_words, poller) == 24, "eventcount_words.poller");
+SHMI_ASSERT(offsetof(shmi_eventcount_words, counts) == 64, "eventcount_words.counts");
+SHMI_ASSERT(sizeof(shmi_eventcount_words) == 128, "eventcount_words");
+
 /* Future */
 typedef struct shmi_future_words {
-    shmi_monitor_words mon;
-    uint64_t state;
-    shmi_list_words queue;
-    uint8_t pad0_[104];
+    shmi_eventcount_words count;
+    uint64_t results[32];
 } shmi_future_words;
-SHMI_ASSERT(offsetof(shmi_future_words, mon) == 0, "future_words.mon");
-SHMI_ASSERT(offsetof(shmi_future_words, state) == 384, "future_words.state");
-SHMI_ASSERT(offsetof(shmi_future_words, queue) == 392, "future_words.queue");
-SHMI_ASSERT(sizeof(shmi_future_words) == 512, "future_words");
+SHMI_ASSERT(offsetof(shmi_future_words, count) == 0, "future_words.count");
+SHMI_ASSERT(offsetof(shmi_future_words, results) == 128, "future_words.results");
+SHMI_ASSERT(sizeof(shmi_future_words) == 384, "future_words");
 
 /* Synchronized */
 typedef struct shmi_synchronized_words {
@@ -7355,6 +7377,16 @@ SHMI_FN int shmi_dead(shmsync_arena *a, shmi_participant_id n)
         shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
     }
     return !shmi_current(a, n);
+}
+
+/* Whether n is a participant that has neither died nor begun to leave. */
+SHMI_FN int shmi_live(shmsync_arena *a, shmi_participant_id n)
+{
+    uint32_t i = shmi_id_slot(n), w;
+    if (i < 1 || i > a->geo.slots)
+        return 0;
+    w = shmi_slot_state(a, i);
+    return shmi_id_in(i, w) == n && shmi_slot_present(w) && shmi_slot_phase(w) != SHMI_phaseLeaving && !shmi_dead(a, n);
 }
 
 /* ---- DeathRecords ---- */
@@ -14599,6 +14631,158 @@ SHMI_FN void shmi_mon_spec(shmi_spec *spec, uint32_t kind, uint16_t version, con
     spec->size = size;
     spec->init = shmi_mon_fill;
 }
+
+/* ---- Eventcounts: prims/eventcount*.go in C ---- */
+
+/* The word; see prims/eventcount_word.go. */
+#define SHMI_EVENTCOUNT_ANNOUNCED (UINT64_C(1) << 32)
+
+/* One process's side of an object whose waiters sleep on a sequence, in no order, until it changes. */
+struct shmi_eventcount {
+    shmsync_arena *a;
+    shmi_eventcount_words *w;
+    shmi_wait_list line;
+    int64_t looked;
+    uint64_t seen; /* the sequence at the last periodic check, plus 1 */
+    shmi_object o;
+    const char *op;
+    /* Carries out what a stopped or dead process left undone, and finds deaths. NULL: there is nothing like that. */
+    void (*look)(struct shmi_eventcount *e);
+};
+
+SHMI_FN uint64_t shmi_eventcount_load(struct shmi_eventcount *e) { return shmi_ld64(&e->w->state); }
+/* The word after a change that ends waits. The object's own bits stay. */
+SHMI_FN uint64_t shmi_eventcount_next(uint64_t s) { return (s & ~(SHMI_EVENTCOUNT_ANNOUNCED | UINT32_MAX)) | (uint32_t)(s + 1); }
+
+SHMI_FN void shmi_eventcount_init(struct shmi_eventcount *e, shmsync_arena *a, const shmi_object *o, const char *op, void (*look)(struct shmi_eventcount *))
+{
+    memset(e, 0, sizeof *e);
+    e->a = a;
+    e->o = *o;
+    e->op = op;
+    e->look = look;
+    e->w = (shmi_eventcount_words *)shmi_ptr(a, o->body, sizeof(shmi_eventcount_words), 8);
+    e->line.word = (uint32_t *)(void *)&e->w->state; /* the low half */
+    e->line.poller = &e->w->poller;
+}
+SHMI_FN void shmi_eventcount_do_look(struct shmi_eventcount *e)
+{
+    if (e->look != NULL)
+        e->look(e);
+}
+SHMI_FN shmi_tuning shmi_eventcount_tuning(struct shmi_eventcount *e)
+{
+    shmi_tuning t;
+    t.budget = &e->w->spin;
+    t.pays = &e->w->pays;
+    t.last_cpu = &e->w->lastCPU;
+    t.slot = e->a->my_slot;
+    return t;
+}
+/* Before a change: waiters that may see it soon look for its maker there. */
+SHMI_FN void shmi_eventcount_note_cpu(struct shmi_eventcount *e, uint64_t s)
+{
+    shmi_tuning t = shmi_eventcount_tuning(e);
+    if ((s & SHMI_EVENTCOUNT_ANNOUNCED) != 0)
+        shmi_note_cpu(&t);
+}
+SHMI_FN void shmi_eventcount_wake_all(struct shmi_eventcount *e) { shmi_deliver_all(e->a, &e->line); }
+
+/* Makes up for what a stopped or dead process owes. A waiter that has slept since before the last check sleeps on
+ * the sequence of that time, or was woken by that check. */
+SHMI_FN void shmi_eventcount_make_up(struct shmi_eventcount *e)
+{
+    uint64_t s, now;
+    shmi_eventcount_do_look(e);
+    s = shmi_eventcount_load(e);
+    now = (uint64_t)(uint32_t)s + 1;
+    if (shmi_xchg64(&e->seen, now) != now || (s & SHMI_EVENTCOUNT_ANNOUNCED) == 0)
+        shmi_eventcount_wake_all(e);
+}
+/* The same, ten times a second. */
+SHMI_FN void shmi_eventcount_check(struct shmi_eventcount *e)
+{
+    if (shmi_check_due(&e->looked))
+        shmi_eventcount_make_up(e);
+}
+/* Makes up for a wake that a death swallowed. */
+SHMI_FN void shmi_eventcount_wake_dead(struct shmi_eventcount *e, int owed)
+{
+    if (owed != SHMI_OWED_ANNOUNCED || (shmi_eventcount_load(e) & SHMI_EVENTCOUNT_ANNOUNCED) != 0 || shmi_ld64(&e->w->poller) != 0)
+        shmi_eventcount_wake_all(e);
+}
+
+/* Makes sure that the process that changes the sequence wakes this waiter: whether the sequence is still seq. */
+SHMI_FN int shmi_eventcount_announce(struct shmi_eventcount *e, uint32_t seq)
+{
+    for (;;) {
+        uint64_t s = shmi_eventcount_load(e);
+        if ((uint32_t)s != seq)
+            return 0;
+        if ((s & SHMI_EVENTCOUNT_ANNOUNCED) != 0 || shmi_cas64(&e->w->state, s, s | SHMI_EVENTCOUNT_ANNOUNCED))
+            return 1;
+    }
+}
+
+typedef struct shmi_eventcount_spin {
+    struct shmi_eventcount *e;
+    uint32_t seq;
+} shmi_eventcount_spin;
+SHMI_FN int shmi_eventcount_spun(void *arg)
+{
+    shmi_eventcount_spin *x = (shmi_eventcount_spin *)arg;
+    return (uint32_t)shmi_eventcount_load(x->e) != x->seq;
+}
+
+/* Waits until the sequence is no longer seq. The call has entered. */
+SHMI_FN int shmi_eventcount_wait(struct shmi_eventcount *e, uint32_t seq, int64_t deadline)
+{
+    int64_t since = 0;
+    int waits = 0;
+    for (;;) {
+        shmi_sleep_spec spec;
+        int ended;
+        shmi_eventcount_do_look(e);
+        if ((uint32_t)shmi_eventcount_load(e) != seq)
+            return 0;
+        if (!waits) {
+            shmi_tuning t = shmi_eventcount_tuning(e);
+            shmi_eventcount_spin x;
+            x.e = e;
+            x.seq = seq;
+            waits = 1;
+            if ((shmi_eventcount_load(e) & SHMI_EVENTCOUNT_ANNOUNCED) == 0 && shmi_spin(&t, shmi_eventcount_spun, &x))
+                continue;
+        }
+        if (!shmi_eventcount_announce(e, seq))
+            continue;
+        SHMSYNC_CRASHPOINT("eventcount.wait.announced");
+        memset(&spec, 0, sizeof spec);
+        spec.looked = &e->looked;
+        spec.word = e->line.word;
+        spec.val = seq;
+        spec.object = e->o.off;
+        spec.wanted = seq;
+        spec.deadline = deadline;
+        spec.since = &since;
+        ended = shmi_sleep(e->a, &spec);
+        switch (ended) {
+        case SHMI_AGAIN:
+            SHMSYNC_CRASHPOINT("eventcount.wait.woken");
+            break;
+        case SHMI_LOOK:
+            shmi_eventcount_check(e);
+            break;
+        case SHMI_LATE:
+        case SHMI_CLOSED: /* a change that has come takes precedence over the end of the wait */
+            shmi_eventcount_do_look(e);
+            if ((uint32_t)shmi_eventcount_load(e) != seq)
+                return 0;
+            return ended == SHMI_LATE ? shmi_brief(ETIMEDOUT, e->op, shmi_called(&e->o))
+                                      : shmi_fail(EBADF, e->op, shmi_called(&e->o), "this process closed the arena");
+        }
+    }
+}
 /*
  * Sequencers: a counter outside the queue lock, and waiters until it has reached a token, in a
  * leftist heap. It is prims/sequencer*.go in C. An Event that is reset by hand is one, too.
@@ -19394,62 +19578,118 @@ SHMI_FN void shmi_repair_fairmutex(shmsync_arena *a, const shmi_object *o, shmi_
 /* ---- Future: prims/future*.go in C ---- */
 
 struct shmi_future {
-    struct shmi_monitor m;
+    struct shmi_eventcount e; /* first: a look gets it */
     shmi_future_words *w;
 };
 
-enum { SHMI_futureIsSet = 1, SHMI_futureIsAbandoned };
+#define SHMI_FUTURE_ROUNDS 32u /* how many results it keeps */
 
-SHMI_FN uint64_t shmi_future_load(struct shmi_future *f) { return shmi_ld64(&f->w->state); }
-SHMI_FN shmi_participant_id shmi_future_producer(uint64_t s) { return (shmi_participant_id)(s & SHMI_NAME_MASK); }
-SHMI_FN int shmi_future_over(uint64_t s) { return (s & (SHMI_FUTURE_SET_MASK | SHMI_FUTURE_ABANDONED_MASK)) != 0; }
-SHMI_FN int shmi_future_claimed(uint64_t s) { return !shmi_future_over(s) && shmi_future_producer(s) != 0; }
-/* How waits end when the state is over. */
-SHMI_FN uint64_t shmi_future_outcome(uint64_t s)
+/* The word, and the results of the rounds; see prims/future_word.go. */
+SHMI_FN uint64_t shmi_future_load(struct shmi_future *f) { return shmi_eventcount_load(&f->e); }
+SHMI_FN shmi_participant_id shmi_future_producer(uint64_t s) { return (shmi_participant_id)(s >> SHMI_FUTURE_PRODUCER_SHIFT); }
+SHMI_FN uint32_t shmi_future_round(uint64_t s) { return (uint32_t)s >> 1; }
+SHMI_FN int shmi_future_over(uint64_t s) { return (s & 1) != 0; }
+SHMI_FN int shmi_future_abandoned(uint64_t s) { return shmi_future_over(s) && (s & SHMI_FUTURE_ABANDONED_MASK) != 0; }
+SHMI_FN int shmi_future_is_set(uint64_t s) { return shmi_future_over(s) && (s & SHMI_FUTURE_ABANDONED_MASK) == 0; }
+
+SHMI_FN uint64_t shmi_future_result(uint32_t round, uint64_t value)
 {
-    if ((s & SHMI_FUTURE_SET_MASK) != 0)
-        return shmi_outcome(0, SHMI_futureIsSet, (uint32_t)(s >> SHMI_FUTURE_ERRNO_SHIFT));
-    return shmi_outcome(0, SHMI_futureIsAbandoned, shmi_future_producer(s));
+    return value | SHMI_FUTURE_RESULT_DECIDED_MASK | (uint64_t)(round / SHMI_FUTURE_ROUNDS) << SHMI_FUTURE_RESULT_LAP_SHIFT;
 }
-SHMI_FN void shmi_future_abandon(struct shmi_future *f, uint64_t s)
+/* Whether it is the result of that round. It was read from the slot of the round. */
+SHMI_FN int shmi_future_result_of(uint64_t r, uint32_t round)
 {
-    shmi_st64(&f->w->state, shmi_future_producer(s) | SHMI_FUTURE_ABANDONED_MASK);
-    SHMSYNC_CRASHPOINT("future.reap.abandoned");
+    return (r & SHMI_FUTURE_RESULT_DECIDED_MASK) != 0 && (uint32_t)(r >> SHMI_FUTURE_RESULT_LAP_SHIFT) == round / SHMI_FUTURE_ROUNDS;
+}
+SHMI_FN uint64_t *shmi_future_slot(struct shmi_future *f, uint32_t round) { return &f->w->results[round % SHMI_FUTURE_ROUNDS]; }
+
+/* Whether another process, which is the producer, has died. */
+SHMI_FN int shmi_future_dead(struct shmi_future *f, shmi_participant_id n, int repairs, shmi_participant_id without)
+{
+    if (repairs)
+        return !shmi_current(f->e.a, n) || n == without;
+    return n != f->e.a->self && shmi_dead(f->e.a, n);
+}
+/* Ends the round if it is decided, or its producer has died: the state, and whether the caller owes a wake. */
+SHMI_FN uint64_t shmi_future_end(struct shmi_future *f, int repairs, shmi_participant_id without, int *wake)
+{
+    *wake = 0;
+    for (;;) {
+        uint64_t s = shmi_future_load(f), *slot, r, to;
+        if (shmi_future_over(s))
+            return s;
+        slot = shmi_future_slot(f, shmi_future_round(s));
+        r = shmi_ld64(slot);
+        if (!shmi_future_result_of(r, shmi_future_round(s))) {
+            shmi_participant_id n = shmi_future_producer(s);
+            uint64_t died;
+            if (n == 0 || !shmi_future_dead(f, n, repairs, without))
+                return s;
+            if (shmi_future_load(f) != s)
+                continue; /* r may be the result of a later round */
+            died = shmi_future_result(shmi_future_round(s), n | SHMI_FUTURE_RESULT_ABANDONED_MASK);
+            if (!shmi_cas64(slot, r, died))
+                continue;
+            SHMSYNC_CRASHPOINT("future.reap.decided");
+            r = died;
+        }
+        shmi_eventcount_note_cpu(&f->e, s);
+        to = shmi_eventcount_next(s) & ~SHMI_FUTURE_ABANDONED_MASK;
+        if ((r & SHMI_FUTURE_RESULT_ABANDONED_MASK) != 0)
+            to |= SHMI_FUTURE_ABANDONED_MASK;
+        if (shmi_cas64(&f->e.w->state, s, to)) {
+            *wake = (s & SHMI_EVENTCOUNT_ANNOUNCED) != 0;
+            if (*wake)
+                SHMSYNC_CRASHPOINT("future.end.before_wake");
+            return to;
+        }
+    }
+}
+SHMI_FN uint64_t shmi_future_now(struct shmi_future *f)
+{
+    int wake;
+    uint64_t s = shmi_future_end(f, 0, 0, &wake);
+    if (wake)
+        shmi_eventcount_wake_all(&f->e);
+    return s;
+}
+SHMI_FN void shmi_future_look(struct shmi_eventcount *e) { shmi_future_now((struct shmi_future *)(void *)e); }
+
+/* How that round ended, which is over: 0 and the result, EOWNERDEAD or EPROTO. If more than 31 have ended since, it is
+ * how the last of them ended. */
+SHMI_FN int shmi_future_judge(struct shmi_future *f, uint32_t round, int *result)
+{
+    for (;;) {
+        uint64_t r = shmi_ld64(shmi_future_slot(f, round)), s;
+        uint32_t last;
+        if (shmi_future_result_of(r, round)) {
+            if ((r & SHMI_FUTURE_RESULT_ABANDONED_MASK) != 0)
+                return shmi_fail_who(f->e.a, EOWNERDEAD, "future.wait", shmi_called(&f->e.o), (shmi_participant_id)(r & SHMI_NAME_MASK));
+            if (result != NULL)
+                *result = (int)(uint32_t)r;
+            return 0;
+        }
+        s = shmi_future_load(f);
+        last = shmi_future_over(s) ? shmi_future_round(s) : (shmi_future_round(s) - 1) & UINT32_C(0x7fffffff);
+        if (last == round)
+            return shmi_fail(EPROTO, "future.wait", shmi_called(&f->e.o), "the result of round %u is not there", (unsigned)round);
+        round = last;
+    }
 }
 
-SHMI_FN void shmi_future_resolve(struct shmi_monitor *m, struct shmi_wakes *b)
+/* Whether the round is over, and how it ended, by loads only. */
+SHMI_FN int shmi_future_reached(struct shmi_future *f, int *err)
 {
-    struct shmi_future *f = (struct shmi_future *)m;
-    uint64_t s = shmi_future_load(f), end = shmi_future_outcome(s);
-    if (shmi_future_over(s))
-        shmi_mon_end_all(m, b, &f->w->queue, shmi_outcome_result(end), shmi_outcome_aux(end));
-}
-SHMI_FN void shmi_future_clear(struct shmi_monitor *m) { shmi_fifo_clear(&((struct shmi_future *)m)->w->queue); }
-SHMI_FN void shmi_future_requeue(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_requeue(m, &((struct shmi_future *)m)->w->queue, w); }
-SHMI_FN void shmi_future_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, &((struct shmi_future *)m)->w->queue, w); }
-SHMI_FN void shmi_future_discard_dead(struct shmi_monitor *m) { shmi_fifo_discard_dead(m, &((struct shmi_future *)m)->w->queue); }
-SHMI_FN void shmi_future_reap(struct shmi_monitor *m)
-{
-    struct shmi_future *f = (struct shmi_future *)m;
     uint64_t s = shmi_future_load(f);
-    if (shmi_future_claimed(s) && shmi_mon_died(m, shmi_future_producer(s)))
-        shmi_future_abandon(f, s);
+    if (!shmi_future_over(s))
+        return 0;
+    *err = shmi_future_judge(f, shmi_future_round(s), NULL);
+    return 1;
 }
-SHMI_FN void shmi_future_holders(struct shmi_monitor *m)
-{
-    uint64_t s = shmi_future_load((struct shmi_future *)m);
-    if (shmi_future_claimed(s))
-        shmi_mon_heed(m, shmi_future_producer(s));
-}
-
-static const struct shmi_rules shmi_future_rules = {
-    shmi_future_resolve, shmi_account_nothing, shmi_future_clear, shmi_future_requeue, shmi_future_detach,
-    shmi_future_discard_dead, shmi_future_reap, shmi_future_holders, NULL,
-};
 
 SHMI_FN void shmi_future_init(struct shmi_future *f, shmsync_arena *a, const shmi_object *o)
 {
-    shmi_mon_init(&f->m, a, o, o->body, &shmi_future_rules);
+    shmi_eventcount_init(&f->e, a, o, "future.wait", shmi_future_look);
     f->w = (shmi_future_words *)shmi_ptr(a, o->body, sizeof(shmi_future_words), 8);
 }
 SHMI_FN void *shmi_future_build(shmsync_arena *a, const shmi_object *o, const void *arg)
@@ -19460,6 +19700,7 @@ SHMI_FN void *shmi_future_build(shmsync_arena *a, const shmi_object *o, const vo
         shmi_future_init(f, a, o);
     return f;
 }
+SHMI_FN void shmi_future_fill(unsigned char *body, const void *arg) { ((shmi_future_words *)(void *)body)->count.spin = *(const uint32_t *)arg; }
 
 SHMI_FN int shmi_open_future(int existing, shmsync_arena *a, const char *name, const shmsync_future_options *opts, shmsync_future *out)
 {
@@ -19469,6 +19710,7 @@ SHMI_FN int shmi_open_future(int existing, shmsync_arena *a, const char *name, c
     void *impl;
     int created, err;
     shmi_mon_spec(&spec, SHMI_KIND_FUTURE, SHMI_VERSION_FUTURE, name, sizeof(shmi_future_words));
+    spec.init = shmi_future_fill;
     spec.arg = &spin;
     spec.flags = flags;
     err = shmi_mon_open(a, &spec, shmi_future_build, NULL, &created, &impl);
@@ -19498,7 +19740,7 @@ int shmsync_future_at(shmsync_arena *a, shmsync_offset off, shmsync_future *out)
 shmsync_offset shmsync_future_offset(const shmsync_future *f)
 {
     SHMI_OPENED_OR(f, 0);
-    return f->impl->m.o.off;
+    return f->impl->e.o.off;
 }
 int shmsync_future_close(shmsync_future *f)
 {
@@ -19506,125 +19748,103 @@ int shmsync_future_close(shmsync_future *f)
     int err;
     if (f->impl == NULL)
         return SHMI_TELL(EBADF);
-    err = shmi_mon_close(&f->impl->m);
+    err = shmi_unshare(f->impl->e.a, f->impl->e.o.off, shmi_mutex_end);
     if (err == 0)
         f->impl = NULL;
     return SHMI_TELL(err);
-}
-
-/* The state, with the queue lock held, after the death of its producer has been noticed. */
-SHMI_FN uint64_t shmi_future_reaped(struct shmi_future *f, struct shmi_wakes *b)
-{
-    uint64_t s;
-    shmi_mon_reap_if_due(&f->m, b);
-    s = shmi_future_load(f);
-    if (shmi_future_claimed(s) && shmi_future_producer(s) != f->m.a->self && shmi_dead(f->m.a, shmi_future_producer(s))) {
-        shmi_future_abandon(f, s);
-        shmi_future_resolve(&f->m, b);
-    }
-    return shmi_future_load(f);
 }
 
 int shmsync_future_claim(shmsync_future *f)
 {
     SHMI_OPENED(f);
     struct shmi_future *x = f->impl;
-    struct shmi_wakes b;
-    uint64_t s;
-    int err = shmi_mon_enter(&x->m, 0);
+    shmsync_arena *a = x->e.a;
+    int err = shmi_enter(a, "future.claim");
     if (err != 0)
         return SHMI_TELL(err);
-    shmi_wakes_init(&b);
-    s = shmi_future_reaped(x, &b);
-    if (!shmi_future_over(s) && shmi_future_producer(s) == 0) {
-        shmi_st64(&x->w->state, s | x->m.a->self);
-        SHMSYNC_CRASHPOINT("future.claim.claimed");
-    } else if (shmi_future_over(s) || shmi_future_producer(s) != x->m.a->self) {
-        err = EBUSY;
+    for (;;) {
+        uint64_t s = shmi_future_now(x);
+        if (shmi_future_over(s) || shmi_future_producer(s) != 0) {
+            err = shmi_future_over(s) || shmi_future_producer(s) != a->self ? EBUSY : 0;
+            break;
+        }
+        if (shmi_cas64(&x->e.w->state, s, s | (uint64_t)a->self << SHMI_FUTURE_PRODUCER_SHIFT)) {
+            SHMSYNC_CRASHPOINT("future.claim.claimed");
+            break;
+        }
     }
-    shmi_mon_leave(&x->m, &b);
+    shmi_exit(a);
     return SHMI_TELL(err);
 }
 int shmsync_future_set(shmsync_future *f, int result)
 {
     SHMI_OPENED(f);
     struct shmi_future *x = f->impl;
-    struct shmi_wakes b;
-    uint64_t s;
-    int err = shmi_mon_enter(&x->m, 0);
+    shmsync_arena *a = x->e.a;
+    int err = shmi_enter(a, "future.set");
     if (err != 0)
         return SHMI_TELL(err);
-    shmi_wakes_init(&b);
-    s = shmi_future_reaped(x, &b);
-    if (shmi_future_over(s)) {
-        err = EBUSY;
-    } else {
-        shmi_st64(&x->w->state, shmi_future_producer(s) | SHMI_FUTURE_SET_MASK | (uint64_t)(uint32_t)result << SHMI_FUTURE_ERRNO_SHIFT);
-        SHMSYNC_CRASHPOINT("future.set.stored");
-        shmi_future_resolve(&x->m, &b);
+    for (;;) {
+        uint64_t s = shmi_future_now(x), *slot, r;
+        uint32_t round = shmi_future_round(s);
+        if (shmi_future_over(s)) {
+            err = EBUSY;
+            break;
+        }
+        slot = shmi_future_slot(x, round);
+        r = shmi_ld64(slot);
+        if (shmi_future_result_of(r, round) || shmi_future_round(shmi_future_load(x)) != round)
+            continue; /* decided, or r may be the result of a later round */
+        if (shmi_cas64(slot, r, shmi_future_result(round, (uint32_t)result))) {
+            SHMSYNC_CRASHPOINT("future.set.decided");
+            shmi_future_now(x);
+            break;
+        }
     }
-    shmi_mon_leave(&x->m, &b);
+    shmi_exit(a);
     return SHMI_TELL(err);
+}
+/* Whether it is set, and the result, without a call: it changes nothing. */
+SHMI_FN int shmi_future_read(struct shmi_future *f, int *result)
+{
+    for (;;) {
+        uint64_t s = shmi_future_load(f), r;
+        if (!shmi_future_is_set(s))
+            return 0;
+        r = shmi_ld64(shmi_future_slot(f, shmi_future_round(s)));
+        if (shmi_future_result_of(r, shmi_future_round(s)) && (r & SHMI_FUTURE_RESULT_ABANDONED_MASK) == 0) {
+            if (result != NULL)
+                *result = (int)(uint32_t)r;
+            return 1;
+        }
+        if (shmi_future_load(f) == s)
+            return 0; /* a peer has overwritten the words */
+    }
 }
 int shmsync_future_is_set(const shmsync_future *f, int *result)
 {
     SHMI_OPENED_OR(f, 0);
-    uint64_t s = shmi_future_load(f->impl);
-    if ((s & SHMI_FUTURE_SET_MASK) == 0)
-        return 0;
-    if (result != NULL)
-        *result = (int)(uint32_t)(s >> SHMI_FUTURE_ERRNO_SHIFT);
-    return 1;
-}
-/* Why there is nothing to wait for: arg gets how a wait ends. */
-SHMI_FN int shmi_future_is_over(struct shmi_monitor *m, void *arg)
-{
-    struct shmi_future *f = (struct shmi_future *)m;
-    uint64_t s = shmi_future_load(f);
-    if (shmi_future_claimed(s) && shmi_future_producer(s) != m->a->self && shmi_dead(m->a, shmi_future_producer(s))) {
-        struct shmi_wakes b;
-        shmi_future_abandon(f, s);
-        shmi_wakes_init(&b);
-        shmi_future_resolve(m, &b);
-        shmi_mon_wake(m, &b);
-        s = shmi_future_load(f);
-    }
-    if (!shmi_future_over(s))
-        return 0;
-    *(uint64_t *)arg = shmi_future_outcome(s);
-    return 1;
+    return shmi_future_read(f->impl, result);
 }
 SHMI_FN int shmi_future_wait(struct shmi_future *f, int *result, int64_t abs)
 {
-    struct shmi_monitor *m = &f->m;
-    uint64_t s = shmi_future_load(f), outcome = 0;
-    shmi_wait_node *wait_node = NULL;
-    int err = shmi_use(m->a, "future.wait");
+    shmsync_arena *a = f->e.a;
+    uint64_t s;
+    int err = shmi_use(a, "future.wait");
     if (err != 0)
         return err;
-    if ((s & SHMI_FUTURE_SET_MASK) != 0) {
-        outcome = shmi_future_outcome(s);
-    } else {
-        err = shmi_mon_begin(m);
-        if (err != 0)
-            return err;
-        err = shmi_mon_enter(m, abs);
-        if (err == 0)
-            err = shmi_mon_enqueue(m, abs, 0, shmi_future_is_over, &outcome, &wait_node);
-        if (err == 0 && wait_node != NULL)
-            err = shmi_mon_await(m, wait_node, abs, &outcome);
-        shmi_mon_finish(m);
-        if (err != 0)
-            return err;
-    }
-    switch (shmi_outcome_result(outcome)) {
-    case SHMI_futureIsSet:
-        if (result != NULL)
-            *result = (int)shmi_outcome_aux(outcome);
+    if (shmi_future_read(f, result))
         return 0;
-    case SHMI_futureIsAbandoned: return shmi_fail_who(m->a, EOWNERDEAD, "future.wait", m->queueLock.called, shmi_outcome_aux(outcome) & SHMI_NAME_MASK);
-    }
-    return shmi_fail(EPROTO, "future.wait", m->queueLock.called, "%s", "");
+    err = shmi_enter(a, "future.wait");
+    if (err != 0)
+        return err;
+    s = shmi_future_now(f);
+    if (!shmi_future_over(s))
+        err = shmi_eventcount_wait(&f->e, (uint32_t)s, abs);
+    if (err == 0)
+        err = shmi_future_judge(f, shmi_future_round(s), result);
+    shmi_exit(a);
+    return err;
 }
 int shmsync_future_wait(shmsync_future *f, int *result)
 {
@@ -19642,36 +19862,52 @@ int shmsync_future_reset(shmsync_future *f)
 {
     SHMI_OPENED(f);
     struct shmi_future *x = f->impl;
-    struct shmi_wakes b;
-    uint64_t s;
-    int err = shmi_mon_enter(&x->m, 0);
-    if (err != 0)
-        return SHMI_TELL(err);
-    shmi_wakes_init(&b);
-    s = shmi_future_reaped(x, &b);
-    if ((s & SHMI_FUTURE_ABANDONED_MASK) != 0 && !shmi_gone(x->m.a, shmi_future_producer(s))) {
-        shmi_mon_leave(&x->m, &b);
-        err = shmi_await_gone(x->m.a, shmi_future_producer(s), "future.reset", x->m.queueLock.called, 0);
-        return SHMI_TELL(err != 0 ? err : shmsync_future_reset(f));
+    shmsync_arena *a = x->e.a;
+    int err = shmi_enter(a, "future.reset");
+    while (err == 0) {
+        uint64_t s = shmi_future_now(x);
+        if (!shmi_future_over(s)) {
+            err = EBUSY;
+        } else if (shmi_future_abandoned(s) && !shmi_gone(a, shmi_future_producer(s))) {
+            if (shmi_live(a, shmi_future_producer(s)) && shmi_future_load(x) == s) {
+                err = shmi_fail(EPROTO, "future.reset", shmi_called(&x->e.o), "its producer is said to have died, and lives");
+                break;
+            }
+            shmi_exit(a);
+            err = shmi_await_gone(a, shmi_future_producer(s), "future.reset", shmi_called(&x->e.o), 0);
+            if (err != 0)
+                return SHMI_TELL(err);
+            err = shmi_enter(a, "future.reset");
+            if (err != 0)
+                return SHMI_TELL(err);
+        } else if (shmi_cas64(&x->e.w->state, s, (uint64_t)(uint32_t)(s + 1))) {
+            SHMSYNC_CRASHPOINT("future.reset.stored");
+            break;
+        }
     }
-    if (shmi_future_over(s)) {
-        shmi_future_resolve(&x->m, &b);
-        shmi_st64(&x->w->state, 0);
-        SHMSYNC_CRASHPOINT("future.reset.stored");
-    } else {
-        err = EBUSY;
-    }
-    shmi_mon_leave(&x->m, &b);
+    shmi_exit(a);
     return SHMI_TELL(err);
 }
 
+/* Records the death of a producer. */
 SHMI_FN void shmi_repair_future(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
+{
+    struct shmi_future f;
+    int wake;
+    if (o->size < sizeof(shmi_future_words))
+        return;
+    shmi_future_init(&f, a, o);
+    shmi_future_end(&f, 1, dead == a->self ? dead : 0, &wake); /* if dead is this participant, which leaves, it is current still */
+    if (wake)
+        shmi_eventcount_wake_all(&f.e);
+}
+SHMI_FN void shmi_wake_future(shmsync_arena *a, const shmi_object *o, int owed)
 {
     struct shmi_future f;
     if (o->size < sizeof(shmi_future_words))
         return;
     shmi_future_init(&f, a, o);
-    shmi_mon_repair(&f.m, dead);
+    shmi_eventcount_wake_dead(&f.e, owed);
 }
 
 /* ---- Cond: prims/cond*.go in C ---- */
@@ -22879,15 +23115,27 @@ SHMI_FN void shmi_wake_spin(shmsync_arena *a, const shmi_object *o, int owed)
         shmi_wake_word_wake_all(a, &l.drained);
 }
 
-/* ---- WaitAny and WaitAll: prims/await*.go in C. The nodes of all waits are slept on at once. ---- */
+/* ---- WaitAny and WaitAll: prims/await*.go in C. The words of all waits are slept on at once. ---- */
 
 typedef struct shmi_awaited {
     struct shmi_monitor *m;
     struct shmi_event *token; /* an event with automatic reset */
     shmi_wait_node *wait_node;
+    struct shmi_eventcount *e; /* instead of wait_node: it waits until the sequence is no longer seq */
+    uint32_t seq;
 } shmi_awaited;
 
-/* Whether it has come, without waiting, and how; an event's token is taken. */
+SHMI_FN int shmi_awaited_begun(const shmi_awaited *w) { return w->wait_node != NULL || w->e != NULL; }
+SHMI_FN int shmi_awaited_over(shmi_awaited *w)
+{
+    if (w->e == NULL)
+        return shmi_wait_node_resolved(w->wait_node);
+    shmi_eventcount_do_look(w->e);
+    return (uint32_t)shmi_eventcount_load(w->e) != w->seq;
+}
+
+/* Whether it has come, without waiting, and how; an event's token is taken. It is no call that a close waits for, so it
+ * does not end the round of a Future. */
 SHMI_FN int shmi_await_reached(const shmsync_awaitable *x, int *err)
 {
     *err = 0;
@@ -22897,21 +23145,17 @@ SHMI_FN int shmi_await_reached(const shmsync_awaitable *x, int *err)
         struct shmi_event *e = x->event->impl;
         return e->mode & SHMI_eventAuto ? shmi_event_claim(e) : (int)(shmi_event_load(e) & 1);
     }
-    if (x->kind == SHMSYNC_AWAIT_EVENT_RESET) {
+    if (x->kind == SHMSYNC_AWAIT_EVENT_RESET)
         return (shmi_event_load(x->event->impl) & 1) == 0;
-    } else {
-        struct shmi_future *f = x->future->impl;
-        uint64_t s = shmi_future_load(f);
-        if ((s & SHMI_FUTURE_SET_MASK) == 0 && shmi_future_over(s))
-            *err = shmi_fail_who(f->m.a, EOWNERDEAD, "future.wait", f->m.queueLock.called, shmi_future_producer(s));
-        return shmi_future_over(s);
-    }
+    return shmi_future_reached(x->future->impl, err);
 }
-/* Begins its wait. No wait node: it has come, or *err says how it has ended; not 0 is an error of the waiting itself. */
+/* Begins its wait. None has begun: it has come, or *err says how it has ended; not 0 is an error of the waiting itself. */
 SHMI_FN int shmi_await_begin(const shmsync_awaitable *x, int64_t abs, shmi_awaited *w, int *err)
 {
     int e;
     *err = 0;
+    w->m = NULL;
+    w->e = NULL;
     w->token = NULL;
     w->wait_node = NULL;
     if (x->kind == SHMSYNC_AWAIT_SEQUENCER) {
@@ -22934,27 +23178,28 @@ SHMI_FN int shmi_await_begin(const shmsync_awaitable *x, int64_t abs, shmi_await
         return (v & 1) == (x->kind == SHMSYNC_AWAIT_EVENT) ? 0 : shmi_seq_register(&ev->q, v + 1, abs, &w->wait_node);
     } else {
         struct shmi_future *f = x->future->impl;
-        uint64_t outcome = 0;
-        w->m = &f->m;
-        e = shmi_mon_enter(w->m, abs);
-        if (e == 0)
-            e = shmi_mon_enqueue(w->m, abs, 0, shmi_future_is_over, &outcome, &w->wait_node);
-        if (e == 0 && w->wait_node == NULL && shmi_outcome_result(outcome) == SHMI_futureIsAbandoned)
-            *err = shmi_fail_who(f->m.a, EOWNERDEAD, "future.wait", f->m.queueLock.called, shmi_outcome_aux(outcome) & SHMI_NAME_MASK);
-        return e;
+        uint64_t s = shmi_future_now(f);
+        if (shmi_future_over(s)) {
+            *err = shmi_future_judge(f, shmi_future_round(s), NULL);
+        } else {
+            w->e = &f->e;
+            w->seq = (uint32_t)s;
+        }
+        return 0;
     }
 }
 /* How a wait ended that was resolved and is chosen. */
 SHMI_FN int shmi_await_judge(const shmsync_awaitable *x, shmi_awaited *w)
 {
-    uint64_t outcome = shmi_mon_collect(w->m, w->wait_node);
+    uint64_t outcome;
+    if (w->e != NULL)
+        return shmi_future_judge(x->future->impl, w->seq >> 1, NULL);
+    outcome = shmi_mon_collect(w->m, w->wait_node);
     w->wait_node = NULL;
     if (w->token != NULL)
         shmi_event_ack(w->token);
     else if (x->kind == SHMSYNC_AWAIT_SEQUENCER)
         return shmi_outcome_result(outcome) == SHMI_REACHED ? 0 : ECANCELED;
-    else if (x->kind == SHMSYNC_AWAIT_FUTURE && shmi_outcome_result(outcome) == SHMI_futureIsAbandoned)
-        return shmi_fail_who(w->m->a, EOWNERDEAD, "future.wait", w->m->queueLock.called, shmi_outcome_aux(outcome) & SHMI_NAME_MASK);
     return 0;
 }
 /* Ends a wait that is not chosen. */
@@ -22971,28 +23216,39 @@ SHMI_FN void shmi_await_leave(shmi_awaited *w)
 SHMI_FN void shmi_await_sleep(shmsync_arena *a, shmi_awaited *at, size_t n, int64_t since, int64_t until)
 {
     shmi_waitv v[SHMSYNC_AWAIT_MOST];
-    size_t i;
-    int record = shmi_announce_sleep(a, at[0].m->o.off, at[0].wait_node->off, 0, since);
+    int records[SHMSYNC_AWAIT_MOST]; /* of this sleep, for tools: one for each eventcount, and one for the first object */
+    size_t i, k;
     for (i = 0; i < n; i++) {
-        shmi_node *node = at[i].wait_node->node;
-        uint32_t w = shmi_node_load(node);
-        if (shmi_node_state(w) == SHMI_NodeQueued && shmi_node_swap(node, w, shmi_node_with(w, SHMI_NodeAsleep)))
-            w = shmi_node_with(w, SHMI_NodeAsleep);
-        if (shmi_node_state(w) != SHMI_NodeAsleep) {
-            shmi_retract_sleep(a, record);
-            return;
+        shmi_awaited *w = &at[i];
+        records[i] = -1;
+        if (w->e != NULL) {
+            records[i] = shmi_announce_sleep(a, w->e->o.off, shmi_off_of(a, w->e->line.word), w->seq, since);
+            if (!shmi_eventcount_announce(w->e, w->seq))
+                break;
+            v[i] = shmi_waitv_of(w->e->line.word, w->seq);
+        } else {
+            shmi_node *node = w->wait_node->node;
+            uint32_t word = shmi_node_load(node);
+            if (i == 0)
+                records[i] = shmi_announce_sleep(a, w->m->o.off, w->wait_node->off, 0, since);
+            if (shmi_node_state(word) == SHMI_NodeQueued && shmi_node_swap(node, word, shmi_node_with(word, SHMI_NodeAsleep)))
+                word = shmi_node_with(word, SHMI_NodeAsleep);
+            if (shmi_node_state(word) != SHMI_NodeAsleep)
+                break;
+            v[i] = shmi_waitv_of(&node->word, word);
         }
-        v[i] = shmi_waitv_of(&node->word, w);
     }
-    if (!__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST)) {
+    if (i == n && !__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST)) {
         if ((a->caps & SHMI_capWaitV) != 0) {
             shmi_futex_sleepv(v, (unsigned)n, until);
         } else { /* one word at a time: the others are looked at more often */
             int64_t soon = shmi_now() + 2000000;
-            shmi_futex_sleep(&at[0].wait_node->node->word, (uint32_t)v[0].val, soon < until ? soon : until);
+            uint32_t *word = at[0].e != NULL ? at[0].e->line.word : &at[0].wait_node->node->word;
+            shmi_futex_sleep(word, (uint32_t)v[0].val, soon < until ? soon : until);
         }
     }
-    shmi_retract_sleep(a, record);
+    for (k = 0; k < n && k <= i; k++)
+        shmi_retract_sleep(a, records[k]);
 }
 
 /* 0 if the list can be waited for, with *a the arena. */
@@ -23012,7 +23268,7 @@ SHMI_FN int shmi_await_check(const char *op, const shmsync_awaitable *list, size
             SHMI_OPENED(x->future);
         else
             SHMI_OPENED(x->event);
-        *a = x->kind == SHMSYNC_AWAIT_SEQUENCER ? x->sequencer->impl->m.a : x->kind == SHMSYNC_AWAIT_FUTURE ? x->future->impl->m.a : x->event->impl->q.m.a;
+        *a = x->kind == SHMSYNC_AWAIT_SEQUENCER ? x->sequencer->impl->m.a : x->kind == SHMSYNC_AWAIT_FUTURE ? x->future->impl->e.a : x->event->impl->q.m.a;
         err = shmi_use(*a, op);
         if (err != 0)
             return err;
@@ -23032,7 +23288,10 @@ SHMI_FN int shmi_await_turn(shmsync_arena *a, const char *op, shmi_awaited *at, 
         return ETIMEDOUT;
     shmi_await_sleep(a, at, n, since, abs != 0 && abs < until ? abs : until);
     for (i = 0; i < n; i++)
-        shmi_mutex_check(&at[i].m->queueLock);
+        if (at[i].e != NULL)
+            shmi_eventcount_check(at[i].e);
+        else
+            shmi_mutex_check(&at[i].m->queueLock);
     return 0;
 }
 
@@ -23065,12 +23324,12 @@ int shmsync_wait_any(const shmsync_awaitable *list, size_t n, const struct times
         err = shmi_await_begin(&list[begun], abs, &at[begun], &result);
         if (err != 0)
             break;
-        if (at[begun].wait_node == NULL)
+        if (!shmi_awaited_begun(&at[begun]))
             chosen = begun;
     }
     while (err == 0 && chosen == SIZE_MAX) {
         for (i = 0; i < n && chosen == SIZE_MAX; i++)
-            if (shmi_wait_node_resolved(at[i].wait_node))
+            if (shmi_awaited_over(&at[i]))
                 chosen = i;
         if (chosen != SIZE_MAX) {
             result = shmi_await_judge(&list[chosen], &at[chosen]);
@@ -23111,13 +23370,13 @@ int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct times
             return SHMI_TELL(err);
         for (i = 0; i < todo && err == 0; i++) {
             err = shmi_await_begin(&list[of[i]], abs, &at[begun], &errs[of[i]]);
-            if (err == 0 && at[begun].wait_node != NULL)
+            if (err == 0 && shmi_awaited_begun(&at[begun]))
                 of[begun++] = of[i];
         }
         left = begun;
         while (err == 0) {
             for (i = k = 0; i < left; i++) {
-                if (shmi_wait_node_resolved(at[i].wait_node)) {
+                if (shmi_awaited_over(&at[i])) {
                     errs[of[i]] = shmi_await_judge(&list[of[i]], &at[i]);
                 } else {
                     at[k] = at[i];
@@ -26136,7 +26395,7 @@ static const shmi_kind_ops shmi_kinds[] = {
     {SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, shmi_repair_spin, shmi_wake_spin, NULL},
     {SHMI_KIND_SIGNAL_WAKER, SHMI_VERSION_SIGNAL_WAKER, shmi_repair_signals, shmi_wake_signals, NULL},
     {SHMI_KIND_SYNCHRONIZED, SHMI_VERSION_SYNCHRONIZED, shmi_mutex_kind_repair, shmi_mutex_kind_wake, NULL},
-    {SHMI_KIND_FUTURE, SHMI_VERSION_FUTURE, shmi_repair_future, shmi_mon_wake_object, NULL},
+    {SHMI_KIND_FUTURE, SHMI_VERSION_FUTURE, shmi_repair_future, shmi_wake_future, NULL},
     {SHMI_KIND_COND, SHMI_VERSION_COND, shmi_repair_cond, shmi_mon_wake_object, NULL},
 };
 

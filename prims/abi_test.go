@@ -53,13 +53,14 @@ var abiStructs = map[string]reflect.Type{
 	"Future":          reflect.TypeFor[futureWords](),
 	"Queue":           reflect.TypeFor[queueWords](),
 	"Side of a queue": reflect.TypeFor[queueSideWords](),
+	"An eventcount":   reflect.TypeFor[eventcountWords](),
 
 	"Synchronized": reflect.TypeFor[synchronizedWords](),
 }
 
 // abiParts are the sections of abiStructs that are parts of objects.
 var abiParts = []string{
-	"Local lock", "Slot record of an RWMutex", "Side of a queue", "Monitor", "Redo entry", "List of waits", "Share of a semaphore", "Hold of a waitable", "Counters", "Undo log",
+	"Local lock", "Slot record of an RWMutex", "Side of a queue", "Monitor", "Redo entry", "List of waits", "Share of a semaphore", "Hold of a waitable", "Counters", "Undo log", "An eventcount",
 }
 
 // abiKinds are the kinds of the objects.
@@ -175,7 +176,12 @@ func TestABIBits(t *testing.T) {
 		"Reader word": {
 			"generation": readerGeneration, "waiting": readerMost << readerWaitShift, "reading": readerMost << readerShift,
 		},
-		"Future": {"producer": arenakernel.ParticipantIDMask, "set": uint64(futureSet), "abandoned": uint64(futureAbandoned), "errno": (1<<32 - 1) << futureShift},
+		"An eventcount": {"sequence": uint64(eventcountSequence), "announced": uint64(eventcountAnnounced)},
+		"Future":        {"abandoned": uint64(futureAbandoned), "producer": uint64(futureIDs)},
+		"Result of a Future": {
+			"value": 1<<32 - 1, "abandoned": uint64(futureResultAbandoned), "decided": uint64(futureResultDecided),
+			"lap": (1<<26 - 1) << futureLapShift,
+		},
 	} {
 		tables := abiTables(t, section, "bits", "field")
 		require.Len(t, tables, 1, section)

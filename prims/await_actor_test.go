@@ -100,10 +100,14 @@ func (x *hand) blocked(t testing.TB, o task) int {
 	return id
 }
 
-// waitersOf is how many waits are in the queue of the object of that name.
+// waitersOf is how many waits are in the queue of the object of that name, or sleep on its word.
 func waitersOf(a *arena.Arena, name string) (n int) {
 	for o := range a.Objects() {
 		if o.Name == name {
+			if prims.Queueless(arenakernel.Object(o)) {
+				n += queued(a, o.Offset)
+				continue
+			}
 			n += prims.QueuedAt(a, arenakernel.Object(o))
 		}
 	}
@@ -307,6 +311,10 @@ func (s *handStage) performFuture(ctx context.Context, o task, a *answer) error 
 	}
 	switch o.Op {
 	case "open":
+	case "abandon": // as if its producer had died
+		f.ReapProducer()
+	case "look": // as the periodic check of this process does
+		f.CheckNow()
 	case "own": // claims it
 		a.OK = f.Claim()
 	case "set":

@@ -80,41 +80,6 @@ func (w *waitNodeWatch) leave() {
 	w.end()
 }
 
-func (f *Future) reached() (bool, error) {
-	if err := f.mon.opening.error("future.wait"); err != nil {
-		return true, err
-	}
-	switch s := f.load(); {
-	case s.set():
-		race.Acquire(f.mon.key)
-		return true, nil
-	case s.abandoned():
-		_, err := f.resultOf(s.outcome())
-		return true, err
-	}
-	return false, nil
-}
-
-func (f *Future) watch(notify func()) (watcher, error) {
-	judge := func(end outcome) (bool, error) {
-		_, err := f.resultOf(end)
-		return true, err
-	}
-	if err := f.mon.begin(); err != nil {
-		return nil, err
-	}
-	defer f.mon.finish() // by then the wait node keeps the handle open
-	s, end, err := f.join(nil)
-	if err != nil {
-		return nil, err
-	}
-	if s == nil {
-		_, err := judge(end)
-		return ended(err, notify), nil
-	}
-	return f.mon.watch(s, notify, judge, nil)
-}
-
 // pendingWatch is a watcher on a Pending.
 type pendingWatch struct {
 	p      *Pending
@@ -134,7 +99,7 @@ func (p *Pending) watch(notify func()) (watcher, error) {
 	w := &pendingWatch{p, notify}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.waitNode == nil {
+	if p.waitNode == nil && p.change == nil {
 		notify()
 		return w, nil
 	}
@@ -218,8 +183,8 @@ func (x futexToken) watch(notify func()) (watcher, error) {
 	}
 }
 
-// reached ends the call once the result is known: a Close waits for the call, and the caller may go
-// on to wait for others.
+// reached ends the call once the result is known: a Close waits for the call, and the caller may go on
+// to wait for others.
 func (w *futexWatch) reached() (bool, error) {
 	if !w.done {
 		if w.done, w.err = w.futexToken.reached(); w.done {

@@ -321,7 +321,8 @@ func (m *Mutex) LeaveLog(state uint64, records []byte) {
 
 // Queueless reports whether the waiters of an object of ours sleep on a word, in no order.
 func Queueless(o arenakernel.Object) bool {
-	return o.Kind == waitGroupKind || o.Kind == latchKind || o.Kind == onceKind || o.Kind == queueKind
+	return o.Kind == waitGroupKind || o.Kind == latchKind || o.Kind == onceKind || o.Kind == queueKind || o.Kind == futureKind ||
+		o.Kind == futexKind
 }
 
 // QueueLock is the queue lock of an open handle of this process.
@@ -339,8 +340,6 @@ func QueueLockOf(a *arena.Arena, off arena.Offset) (QueueLock, bool) {
 		case *MultiLock:
 			return QueueLock{h.bucket(1).mon}, true
 		case *Semaphore:
-			return QueueLock{h.mon}, true
-		case *Future:
 			return QueueLock{h.mon}, true
 		case *Event:
 			return QueueLock{h.mon}, true

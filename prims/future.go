@@ -3,21 +3,22 @@ package prims
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
-	"github.com/shmsync/shmsync/internal/park"
 	"github.com/shmsync/shmsync/internal/race"
 )
 
 var (
 	_ = crashpoint.Register("future.claim.claimed")
-	_ = crashpoint.Register("future.set.stored")
+	_ = crashpoint.Register("future.set.decided")
+	_ = crashpoint.Register("future.end.before_wake")
 	_ = crashpoint.Register("future.reset.stored")
-	_ = crashpoint.Register("future.reap.abandoned")
+	_ = crashpoint.Register("future.reap.decided")
 	_ = crashpoint.Register("future.setall.before_wake")
 )
 
@@ -34,12 +35,9 @@ var (
 // In the terminology of the Go memory model, and across processes: the Set that sets a Future
 // synchronizes before every return of IsSet, Wait and the like that reports its result.
 type Future struct {
-	mon    *monitor
-	fifo   fifo
-	words  *futureWords
-	a      *arenakernel.Arena
-	object arenakernel.Object
-	name   arenakernel.ParticipantID
+	eventcount
+	words *futureWords
+	name  arenakernel.ParticipantID
 }
 
 // FutureOptions says how a Future is created. A nil *FutureOptions means the zero
@@ -52,13 +50,7 @@ type FutureOptions struct {
 
 var futureKind = arenakernel.KindOf("FUTR")
 
-const futureVersion = 1
-
-// How a wait for a Future ended; aux has the errno or the producer's ID.
-const (
-	futureIsSet = iota + 1
-	futureIsAbandoned
-)
+const futureVersion = 2
 
 // OpenFuture finds the Future of that name in the arena or creates it, unset. An
 // empty name makes a fresh anonymous one.
@@ -68,10 +60,10 @@ func OpenFuture(a *arena.Arena, name string, opts *FutureOptions) (*Future, erro
 
 func openFuture(a *arenakernel.Arena, name string, opts *FutureOptions, attach bool) (*Future, error) {
 	return openAs(a, arenakernel.ObjectSpec{
-		Existing: attach, Kind: futureKind, Version: futureVersion, Name: name, Size: uint64(futureBytes),
+		Existing: attach, Kind: futureKind, Version: futureVersion, Name: name, Size: futureBytes,
 		Init: func(body []byte) {
 			if opts != nil {
-				futureBody(body).mon.spin.Store(spinField(opts.Spin))
+				futureBody(body).count.spin.Store(spinField(opts.Spin))
 			}
 		},
 	}, "future.open", newFuture, nil)
@@ -79,7 +71,7 @@ func openFuture(a *arenakernel.Arena, name string, opts *FutureOptions, attach b
 
 // FutureAt opens the Future at an offset that another process got from the method Offset.
 func FutureAt(a *arena.Arena, off arena.Offset) (*Future, error) {
-	return handleAt(a, off, "future.open", futureKind, futureVersion, uint64(futureBytes), newFuture)
+	return handleAt(a, off, "future.open", futureKind, futureVersion, futureBytes, newFuture)
 }
 
 func newFuture(a *arenakernel.Arena, o arenakernel.Object) (*Future, error) {
@@ -87,196 +79,216 @@ func newFuture(a *arenakernel.Arena, o arenakernel.Object) (*Future, error) {
 }
 
 func buildFuture(a *arenakernel.Arena, o arenakernel.Object, bare bool) *Future {
-	w := arenakernel.At[futureWords](a, o.Body)
-	f := &Future{words: w, a: a, object: o, name: a.Self()}
-	f.mon = buildMonitor(a, o, o.Body, f, bare)
-	f.fifo = fifo{f.mon, &w.queue}
+	f := &Future{words: arenakernel.At[futureWords](a, o.Body), name: a.Self()}
+	f.eventcount.init(a, o, &f.words.count, "future.wait", func() { f.now() }, bare)
 	return f
 }
 
 func (f *Future) load() futureState {
 	// sync(future.set): acquire
-	return futureState(f.words.state.Load())
+	return futureState(f.eventcount.load())
 }
 
-func (f *Future) store(s futureState) {
+func (f *Future) swap(from, to futureState) bool {
 	// sync(future.set): release
-	f.words.state.Store(uint64(s))
+	// lin: Claim, Set, Reset and the death of the producer take effect here.
+	return f.eventcount.swap(eventcountState(from), eventcountState(to))
+}
+
+// mustEnter begins a call that cannot return an error.
+func (f *Future) mustEnter() {
+	if err := f.enter(); err != nil {
+		panic(err)
+	}
+}
+
+// now returns the state after it has ended the round, if the round is decided or its producer has
+// died, and has woken the waiters.
+func (f *Future) now() futureState {
+	s, wake := f.end(f.dead)
+	if wake {
+		f.wakeAll()
+	}
+	return s
+}
+
+// dead reports whether another process, which is the producer, has died.
+func (f *Future) dead(n arenakernel.ParticipantID) bool { return n != f.name && f.a.Dead(n) }
+
+// end is now without the wake: it reports whether the caller owes one. dead says which producers have
+// died.
+func (f *Future) end(dead func(arenakernel.ParticipantID) bool) (s futureState, wake bool) {
+	for {
+		// The loop ends: a CAS fails when another process has decided or ended the round, has
+		// claimed it, or has announced a waiter.
+		s := f.load()
+		if s.over() {
+			return s, false
+		}
+		slot := f.slot(s.round())
+		r := futureResult(slot.Load())
+		if !r.of(s.round()) {
+			n := s.producer()
+			if n == 0 || !dead(n) {
+				return s, false
+			}
+			if f.load() != s {
+				continue // r may be the result of a later round
+			}
+			died := abandonedBy(s.round(), n)
+			if !slot.CompareAndSwap(uint64(r), uint64(died)) {
+				continue
+			}
+			crashpoint.Hit("future.reap.decided")
+			r = died
+		}
+		f.noteCPU(eventcountState(s))
+		if to := s.ended(r); f.swap(s, to) {
+			if s.announced() {
+				crashpoint.Hit("future.end.before_wake")
+			}
+			return to, s.announced()
+		}
+	}
+}
+
+func (f *Future) slot(r futureRound) *atomic.Uint64 { return &f.words.results[r.slot()] }
+
+// resultOf returns how round r ended, which is over. If more than 31 rounds have ended since, it is
+// how the last of them ended. It reports false if a peer has overwritten the words.
+func (f *Future) resultOf(r futureRound) (futureResult, bool) {
+	for {
+		// The loop ends: each turn follows the end of 32 rounds.
+		v := futureResult(f.slot(r).Load())
+		if v.of(r) {
+			race.Acquire(f.key)
+			return v, true
+		}
+		s := f.load()
+		last := s.round()
+		if !s.over() {
+			last = last.before()
+		}
+		if last == r {
+			return 0, false
+		}
+		r = last
+	}
+}
+
+// judge is the result of a wait in round r, which is over.
+func (f *Future) judge(r futureRound) (shmsync.Errno, error) {
+	v, ok := f.resultOf(r)
+	switch {
+	case !ok:
+		return 0, f.fail(shmsync.ErrCorrupt, nil, fmt.Sprintf("the result of round %d is not there", r))
+	case v.abandoned():
+		return 0, f.fail(shmsync.ErrOwnerDead, f.a.Who(v.producer()), "its producer has not set it")
+	}
+	return v.errno(), nil
 }
 
 // Claim makes this process the producer, and reports whether it is the producer now. It
 // fails if another process is the producer, if the Future is set, or if its producer died.
 func (f *Future) Claim() bool {
-	b := takeWakes()
-	s := f.begin(b)
-	switch {
-	case !s.over() && s.producer() == 0:
-		f.store(s.claimedBy(f.name))
-		crashpoint.Hit("future.claim.claimed")
-	case s.over() || s.producer() != f.name:
-		f.mon.leave(b)
-		return false
+	f.mustEnter()
+	defer f.leave()
+	for {
+		// The loop ends: a CAS fails when another process has claimed or ended the round, or has
+		// announced a waiter.
+		s := f.now()
+		switch {
+		case s.over():
+			return false
+		case s.producer() != 0:
+			return s.producer() == f.name
+		case f.swap(s, s.claimedBy(f.name)):
+			crashpoint.Hit("future.claim.claimed")
+			return true
+		}
 	}
-	f.mon.leave(b)
-	return true
-}
-
-// begin takes the queue lock and returns the state after deaths are taken into account.
-func (f *Future) begin(b *wakes) futureState {
-	if err := f.mon.enter(nil); err != nil {
-		panic(err)
-	}
-	return f.reaped(b)
-}
-
-// reaped returns the state after it has recorded the death of the producer, if the producer died.
-// The queue lock is held.
-func (f *Future) reaped(b *wakes) futureState {
-	f.mon.reapIfDue(b)
-	s := f.load()
-	if n := s.producer(); s.claimed() && n != f.name && f.a.Dead(n) {
-		f.abandon(s)
-		f.resolve(b)
-	}
-	return f.load()
 }
 
 // Set sets the Future, wakes all waiters, and reports whether it did. It does nothing if the
 // Future is set already, or if its producer has died. Any process may set it, even one that has
-// not claimed it. Set waits only while another process is in the middle of a call.
+// not claimed it. Set waits for nobody.
 func (f *Future) Set(errno shmsync.Errno) bool {
-	b := takeWakes()
-	done := f.setTo(errno, b)
-	f.mon.wake(b)
+	f.mustEnter()
+	defer f.leave()
+	done, wake := f.set(errno)
+	if wake {
+		f.wakeAll()
+	}
 	return done
 }
 
-// setTo is Set without the wakes.
-func (f *Future) setTo(errno shmsync.Errno, b *wakes) bool {
-	s := f.begin(b)
-	if s.over() {
-		f.mon.leave(nil)
-		return false
+// set is Set without the last wake: it reports whether the caller owes one.
+func (f *Future) set(errno shmsync.Errno) (done, wake bool) {
+	for {
+		// The loop ends: a CAS fails when another process has decided the round.
+		s := f.now()
+		if s.over() {
+			return false, false
+		}
+		slot := f.slot(s.round())
+		r := futureResult(slot.Load())
+		if r.of(s.round()) || f.load().round() != s.round() {
+			continue // decided, or r may be the result of a later round
+		}
+		race.ReleaseMerge(f.key)
+		if slot.CompareAndSwap(uint64(r), uint64(resultOf(s.round(), errno))) {
+			crashpoint.Hit("future.set.decided")
+			_, wake = f.end(f.dead)
+			return true, wake
+		}
 	}
-	race.ReleaseMerge(f.mon.key)
-	f.store(s.setTo(errno))
-	crashpoint.Hit("future.set.stored")
-	f.resolve(b)
-	f.mon.owe(b)
-	f.mon.leave(nil)
-	return true
 }
 
 // SetAll sets each of the futures, and then wakes the waiters of all. It returns how many it has
 // set.
 func SetAll(errno shmsync.Errno, futures ...*Future) (set int) {
-	owed := make([]*wakes, 0, len(futures))
+	entered, owes := 0, make([]bool, len(futures))
 	defer func() { // deferred, so that it also runs if one of them panics
 		crashpoint.Hit("future.setall.before_wake")
-		for i, b := range owed {
-			futures[i].mon.wake(b)
+		for i, f := range futures[:entered] {
+			if owes[i] {
+				f.wakeAll()
+			}
+			f.leave()
 		}
 	}()
-	for _, f := range futures {
-		owed = append(owed, takeWakes())
-		if f.setTo(errno, owed[len(owed)-1]) {
+	for i, f := range futures {
+		f.mustEnter()
+		entered++
+		var done bool
+		if done, owes[i] = f.set(errno); done {
 			set++
 		}
 	}
 	return set
 }
 
-// IsSet reports whether the Future is set, and its result.
-func (f *Future) IsSet() (shmsync.Errno, bool) {
-	f.mon.opening.use()
-	s := f.load()
-	if !s.set() {
-		return 0, false
-	}
-	race.Acquire(f.mon.key)
-	return s.errno(), true
-}
-
 // Wait waits until the Future is set, and returns its result. An error means that there is no
-// result: it Is ErrOwnerDead if the producer died, or ErrNoSpace, ErrCorrupt or ErrClosed.
+// result: it Is ErrOwnerDead if the producer died, or ErrCorrupt or ErrClosed.
 func (f *Future) Wait() (shmsync.Errno, error) { return f.WaitContext(nil) }
 
 // WaitContext is Wait that ends with ctx.Err() when ctx ends first. A Future that is set takes
 // precedence over a context that has ended.
 func (f *Future) WaitContext(ctx context.Context) (shmsync.Errno, error) {
-	if err := f.mon.opening.error("future.wait"); err != nil {
+	if e, err := f.result(); err != errUnset {
+		return e, err
+	}
+	if err := f.enter(); err != nil {
 		return 0, err
 	}
-	if e, ok := f.IsSet(); ok {
-		return e, nil
-	}
-	if err := f.mon.begin(); err != nil {
-		return 0, err
-	}
-	defer f.mon.finish()
-	s, end, err := f.join(ctx)
-	if s == nil {
-		if err != nil {
+	defer f.leave()
+	s := f.now()
+	if !s.over() {
+		if err := f.wait(ctx, s.sequence()); err != nil {
 			return 0, err
 		}
-		return f.resultOf(end)
 	}
-	if end, err = f.mon.await(ctx, s); err != nil {
-		return 0, err
-	}
-	return f.resultOf(end)
-}
-
-// join queues a wait. The call keeps the handle open already. If it returns no wait node, the wait has ended
-// with the error or the outcome.
-func (f *Future) join(ctx context.Context) (*park.WaitNode, outcome, error) {
-	m := f.mon
-	if err := m.enter(ctx); err != nil {
-		return nil, 0, err
-	}
-	b := takeWakes()
-	var waitNode *park.WaitNode
-	for {
-		if s := f.reaped(b); s.over() {
-			race.Acquire(m.key)
-			m.leave(b)
-			if waitNode != nil {
-				waitNode.Return()
-			}
-			return nil, s.outcome(), nil
-		}
-		var again bool
-		var err error
-		if waitNode, again, err = m.waitNode(ctx, waitNode); err != nil {
-			m.wake(b)
-			return nil, 0, err
-		}
-		if !again {
-			break
-		}
-	}
-	m.join(waitNode, 0, 0)
-	m.leave(b)
-	return waitNode, 0, nil
-}
-
-// outcome is how waits end when the state is over.
-func (s futureState) outcome() outcome {
-	if s.set() {
-		return outcome(makeOutcome(0, futureIsSet, uint32(s.errno())))
-	}
-	return outcome(makeOutcome(0, futureIsAbandoned, uint32(s.producer())))
-}
-
-// resultOf is the result of a wait that ended with that outcome.
-func (f *Future) resultOf(end outcome) (shmsync.Errno, error) {
-	switch end.result() {
-	case futureIsSet:
-		return shmsync.Errno(end.aux()), nil
-	case futureIsAbandoned:
-		return 0, f.mon.fail("future.wait", shmsync.ErrOwnerDead, f.a.Who(arenakernel.ParticipantID(end.aux()&arenakernel.ParticipantIDMask)), "its producer has not set it")
-	}
-	return 0, f.mon.fail("future.wait", shmsync.ErrCorrupt, nil, fmt.Sprintf("a wait ended as %#x", uint64(end)))
+	return f.judge(s.round())
 }
 
 // Subscribe calls fn once with the results of Wait, on a goroutine of its own: when the Future is
@@ -285,49 +297,85 @@ func (f *Future) resultOf(end outcome) (shmsync.Errno, error) {
 // So fn is called in any case, unless the process ends first.
 func (f *Future) Subscribe(fn func(shmsync.Errno, error)) *Pending {
 	var errno shmsync.Errno
-	if err := f.mon.begin(); err != nil {
+	if err := f.enter(); err != nil {
 		go fn(errno, err)
 		return resolved(err)
 	}
-	defer f.mon.finish() // by then the wait node keeps the handle open
-	s, end, err := f.join(nil)
-	if s == nil {
-		if err == nil {
-			errno, err = f.resultOf(end)
-		}
+	defer f.leave() // by then the Pending keeps the handle open
+	s := f.now()
+	judge := func() (err error) {
+		errno, err = f.judge(s.round())
+		return err
+	}
+	if s.over() {
+		err := judge()
 		go fn(errno, err)
 		return resolved(err)
 	}
-	return f.mon.pendThen("future.wait", s,
-		func(end outcome) (err error) {
-			errno, err = f.resultOf(end)
-			return err
-		},
-		func(err error) { fn(errno, err) })
+	return f.pend(s.sequence(), judge, func(err error) { fn(errno, err) })
 }
 
 // Reset makes a Future unset and unclaimed if it is set or if its producer died, and reports
-// whether it did. Waiters that began before get the old result. It returns false for a Future
-// that is not set, since waiters may still wait for that result. After the death of a producer,
-// Reset waits until no system call of the dead process can write any more.
+// whether it did. It returns false for a Future that is not set, since waiters may still wait for
+// that result. A waiter that began before gets the old result. If the Future has 32 results more
+// before that waiter runs again, it gets the last of them. After the death of a producer, Reset
+// waits until no system call of the dead process can write any more. Reset panics with an error that
+// Is ErrCorrupt if the words name a dead producer that lives.
 func (f *Future) Reset() bool {
-	b := takeWakes()
-	s := f.begin(b)
-	for s.abandoned() && !f.a.Gone(s.producer()) {
-		f.mon.leave(b)
-		if err := f.mon.awaitGone(nil, s.producer()); err != nil {
-			panic(err)
+	f.mustEnter()
+	defer f.leave()
+	for {
+		// The loop ends: a CAS fails when another process has reset it, and the wait ends with the
+		// threads of the dead process.
+		s := f.now()
+		switch {
+		case !s.over():
+			return false
+		case s.abandoned() && !f.a.Gone(s.producer()):
+			// A process that leaves is current until it has left, and has abandoned what it claimed.
+			if f.a.Live(s.producer()) && f.load() == s {
+				panic(f.fail(shmsync.ErrCorrupt, nil, fmt.Sprintf("%v, which lives", s)))
+			}
+			if err := awaitGone(nil, f.a, f.queue, s.producer()); err == errClosing {
+				panic(f.closed())
+			}
+		case f.swap(s, s.reset()):
+			crashpoint.Hit("future.reset.stored")
+			return true
 		}
-		b = takeWakes()
-		s = f.begin(b)
+	}
+}
+
+func (f *Future) reached() (bool, error) {
+	if _, err := f.result(); err != errUnset {
+		return true, err
+	}
+	if err := f.enter(); err != nil { // without a call, a Close would not wait for the stores
+		return true, err
+	}
+	defer f.leave()
+	s := f.now()
+	if !s.over() {
+		return false, nil
+	}
+	_, err := f.judge(s.round())
+	return true, err
+}
+
+func (f *Future) watch(notify func()) (watcher, error) {
+	if err := f.enter(); err != nil {
+		return nil, err
+	}
+	defer f.leave() // by then the watcher keeps the handle open
+	s := f.now()
+	judge := func() error {
+		_, err := f.judge(s.round())
+		return err
 	}
 	if s.over() {
-		f.resolve(b)
-		f.store(0)
-		crashpoint.Hit("future.reset.stored")
+		return ended(judge(), notify), nil
 	}
-	f.mon.leave(b)
-	return s.over()
+	return f.watchChange(s.sequence(), judge, notify)
 }
 
 // Offset is the place of the Future in its arena, for FutureAt in another process.
@@ -336,36 +384,4 @@ func (f *Future) Offset() arena.Offset { return f.object.Offset }
 // Close closes this handle on the Future, and no other. Calls that wait through it end with an
 // error that Is ErrClosed. A claim of this process stays. A second Close is an error that Is
 // ErrClosed.
-func (f *Future) Close() error { return f.mon.opening.close("future.close") }
-
-// FutureState is the result of State.
-type FutureState struct {
-	Set      bool              // the result is there
-	Errno    shmsync.Errno     // what it is set to
-	Producer *shmsync.Identity // the process that has claimed it, or nil
-	Waiting  bool              // there are waiters
-	Err      error             // ErrOwnerDead if the producer died before it set the Future
-}
-
-// State reads f without locking it. The answer may be out of date when it returns.
-func (f *Future) State() FutureState {
-	f.mon.opening.use()
-	s := f.load()
-	st := FutureState{Set: s.set(), Waiting: !f.fifo.empty()}
-	if st.Set {
-		st.Errno = s.errno()
-	}
-	if n := s.producer(); n != 0 {
-		st.Producer = f.a.Who(n)
-	}
-	if s.abandoned() || s.claimed() && !f.a.Current(s.producer()) {
-		st.Err = shmsync.ErrOwnerDead
-	}
-	return st
-}
-
-// String renders the state on one line.
-func (f *Future) String() string {
-	f.mon.opening.use()
-	return fmt.Sprintf("future %s: %v", objectName(f.object), f.load())
-}
+func (f *Future) Close() error { return f.opening.close("future.close") }

@@ -6,14 +6,15 @@ import (
 )
 
 func inspectFuture(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspection {
-	if o.Size < uint64(futureBytes) {
+	if o.Size < futureBytes {
 		return unreadable(a, o, nil)
 	}
-	w := arenakernel.At[futureWords](a, o.Body)
-	s := futureState(w.state.Load())
+	f := buildFuture(a, o, true)
 	i := inspect(a, o)
-	i.State = s.String()
-	i.word("state", uint64(s), "%v", s)
+	s, text := f.text()
+	i.State = text
+	i.eventcount(&f.eventcount)
+	i.word("state", uint64(s), "round %d, %v", s.round(), s)
 	var on []int
 	switch {
 	case s.abandoned():
@@ -21,7 +22,6 @@ func inspectFuture(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspe
 	case s.claimed():
 		on = i.hold(arenakernel.Hold{Owner: s.producer(), Mode: arenakernel.HoldProducer})
 	}
-	i.monitor(&w.mon)
-	i.waits(inQueue, "result", on)
+	i.waits(func(*arenakernel.Wait) bool { return true }, "result", on)
 	return i.Inspection
 }

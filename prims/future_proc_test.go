@@ -19,13 +19,9 @@ import (
 
 func init() {
 	addWorkload(workload{
-		name: "future",
-		points: []string{
-			"future.*", "monitor.queue.*", "monitor.resolve.resolved", "monitor.released", "monitor.leave.before_wake",
-			"monitor.reap.*", "monitor.replay.*", "monitor.cleanup.entered", "park.waitnode.*", "mutex.unlock.before_release",
-		},
-		nodes: 4, // a wait for any of four uses four nodes
-		open:  func(a *arena.Arena) (worker, error) { return openFutureWorker(a) },
+		name:   "future",
+		points: []string{"future.*", "eventcount.*"},
+		open:   func(a *arena.Arena) (worker, error) { return openFutureWorker(a) },
 	})
 }
 

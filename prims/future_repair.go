@@ -9,24 +9,40 @@ import (
 
 func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{
-		Kind: futureKind, Version: futureVersion, Repair: repairFuture, Wake: wakeQueue, Check: checkFuture, Inspect: inspectFuture,
+		Kind: futureKind, Version: futureVersion, Repair: repairFuture, Wake: wakeFuture, Check: checkFuture, Inspect: inspectFuture,
 	})
 }
 
+// repairFuture records the death of a producer.
 func repairFuture(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
-	if o.Size >= uint64(futureBytes) {
-		repairMonitor(buildFuture(a, o, true).mon, dead)
+	if o.Size < futureBytes {
+		return
+	}
+	f := buildFuture(a, o, true)
+	_, wake := f.end(func(n arenakernel.ParticipantID) bool {
+		// If dead is this participant, which leaves, it is current still.
+		return !a.Current(n) || n == dead && dead == a.Self()
+	})
+	if wake {
+		f.wakeAll()
+	}
+}
+
+// wakeFuture makes up for a wake that a death swallowed.
+func wakeFuture(a *arenakernel.Arena, o arenakernel.Object, owed arenakernel.Owed) {
+	if o.Size >= futureBytes {
+		buildFuture(a, o, true).wakeDead(owed)
 	}
 }
 
 func checkFuture(a *arenakernel.Arena, o arenakernel.Object) error {
-	if o.Size < uint64(futureBytes) {
+	if o.Size < futureBytes {
 		return wrongKind("future.check", o, futureKind, futureVersion)
 	}
-	w := arenakernel.At[futureWords](a, o.Body)
-	if s := futureState(w.state.Load()); s&futureSet != 0 && s&futureAbandoned != 0 {
+	f := buildFuture(a, o, true)
+	if s, _, ok := f.read(); !ok {
 		return &shmsync.Error{Op: "future.check", Object: objectName(o), Err: shmsync.ErrCorrupt,
-			Detail: fmt.Sprintf("it is set and abandoned: %#x", uint64(s))}
+			Detail: fmt.Sprintf("the result of round %d is not there", s.round())}
 	}
-	return checkMutexWords(o, &w.mon.queueLock)
+	return nil
 }

@@ -5,6 +5,7 @@ package prims_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -432,6 +433,18 @@ func TestWaitAnyEnds(t *testing.T) {
 	require.Equal(t, []string{"closed"}, x.wait(t, id).Is)
 }
 
+// A process closes the arena while it waits for several objects: the wait for each of them ends.
+func TestWaitAllEndsWithTheArena(t *testing.T) {
+	for _, names := range [][]string{{"f", "g"}, {"e@1", "h@1"}, {"f", "e@1", "g", "h@1"}} {
+		a := newArena(t, nil)
+		x := remoteHand(t, a, "x")
+		last := strings.TrimSuffix(names[len(names)-1], "@1")
+		id := x.blocked(t, task{Op: "all", Name: last, Names: names})
+		x.must(t, task{Op: "close-arena"})
+		require.Equal(t, []string{"closed"}, x.wait(t, id).Is)
+	}
+}
+
 // A value that is written before Set is visible to a process that has seen the Future set.
 func TestFutureValue(t *testing.T) {
 	a := newArena(t, nil)
@@ -480,4 +493,26 @@ func init() {
 			c.Await()
 		}
 	})
+}
+
+// A waiter that does not run for a while gets the result that it has waited for, and a later one when
+// the Future no longer has that.
+func TestFutureStoppedWaiter(t *testing.T) {
+	for _, c := range []struct{ results, want int }{{1, 0}, {31, 0}, {40, 39}} {
+		a := newArena(t, nil)
+		x := remoteHand(t, a, "x")
+		id := x.blocked(t, task{Op: "wait", Name: "f"})
+		any := x.blocked(t, task{Op: "all", Name: "f", Names: []string{"f"}})
+		x.proc.Stop(t)
+		f, err := prims.OpenFuture(a, "f", nil)
+		require.NoError(t, err)
+		for n := range c.results {
+			require.True(t, f.Set(syscall.Errno(n)))
+			require.True(t, f.Reset())
+		}
+		x.proc.Cont(t)
+		require.EqualValues(t, c.want, x.wait(t, id).N)
+		require.Empty(t, x.wait(t, any).Err)
+		require.NoError(t, f.Close())
+	}
 }

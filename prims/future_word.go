@@ -7,68 +7,161 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// futureState is the one word of a Future.
+// futureState is the word of a Future, an eventcountState. An even sequence belongs to a round whose
+// result is awaited. The end of the round makes it odd, and Reset begins the next round.
 //
-//	bits 0..28   producer   ID of the participant that claimed it, or 0
-//	bit  29      set        it has its result
-//	bit  30      abandoned  its producer died before it was set
-//	bit  31      reserved
-//	bits 32..63  errno      the result, once it is set
+//	bits 0..31   sequence   2 x round, plus 1 when the round is over; waiters sleep on it
+//	bit  32      announced  a waiter may sleep, or be on the way to it
+//	bit  33      abandoned  the round is over without a result: its producer died
+//	bit  34      0
+//	bits 35..63  producer   the participant that claimed the round, or 0
 //
-//	set  abandoned  producer  meaning                             left by
-//	0    0          0         not claimed (also all-zero memory)  Reset
-//	0    0          n         n will set it; n may be dead        Claim
-//	0    1          n         n died: it cannot be set            a process that found that, with the queue lock
-//	1    0          any       it is set                           Set
+//	sequence  abandoned  producer  meaning                            left by
+//	even      0          0         not claimed (also all-zero memory)  Reset
+//	even      0          n         n will set it; n may be dead        Claim
+//	odd       0          any       it is set                           the first process that finds the result
+//	odd       1          n         n died: it cannot be set            the same
 //
-// A correct peer never writes both bits. If both are set, the result counts.
+// The result of the round decides: see futureResult. Any process that finds it makes the sequence
+// odd. So a process that stops between the two keeps nobody.
 //
-//	writers: the holder of the queue lock
-//	readers: all participants
-//	order:   release by Set, acquire by a reader of set
-//	futex:   none
-//	crash:   each change is one store and takes effect; a producer that is not
-//	         current is dead, and reap records that
-type futureState uint64
+//	writers: all participants, by CAS
+//	readers: the same, tools
+//	order:   release by the change that makes the sequence odd, acquire by a reader of an odd one
+//	futex:   WAIT on the low half; WAKE all by the process that made the sequence odd
+//	crash:   each value is a whole state; a producer that is not current is dead, and reaping or
+//	         the next call records that. A process that dies or stops when it has made the
+//	         sequence odd may owe a wake: reaping and periodic checks make up for it
+type futureState eventcountState
 
 const (
-	futureSet       futureState = 1 << 29
-	futureAbandoned futureState = 1 << 30
-	futureShift                 = 32
+	futureAbandoned futureState = 1 << 33
+	futureIDShift               = 35
+	futureIDs                   = futureState(arenakernel.ParticipantIDMask) << futureIDShift
 )
 
+func (s futureState) sequence() uint32 { return eventcountState(s).sequence() }
+func (s futureState) announced() bool  { return eventcountState(s).announced() }
+
+// round is the number of the round.
+func (s futureState) round() futureRound { return futureRound(s.sequence() >> 1) }
+
 func (s futureState) producer() arenakernel.ParticipantID {
-	return arenakernel.ParticipantID(s & arenakernel.ParticipantIDMask)
+	return arenakernel.ParticipantID(s >> futureIDShift)
 }
-func (s futureState) set() bool            { return s&futureSet != 0 }
-func (s futureState) abandoned() bool      { return s&(futureSet|futureAbandoned) == futureAbandoned }
-func (s futureState) over() bool           { return s&(futureSet|futureAbandoned) != 0 }
-func (s futureState) errno() shmsync.Errno { return shmsync.Errno(uint32(s >> futureShift)) }
+func (s futureState) over() bool      { return s&1 != 0 }
+func (s futureState) abandoned() bool { return s.over() && s&futureAbandoned != 0 }
+func (s futureState) set() bool       { return s.over() && s&futureAbandoned == 0 }
 
 // claimed reports whether a participant has claimed it and has not set it.
 func (s futureState) claimed() bool { return !s.over() && s.producer() != 0 }
 
-func (s futureState) claimedBy(n arenakernel.ParticipantID) futureState { return s | futureState(n) }
-
-func (s futureState) setTo(e shmsync.Errno) futureState {
-	return s.producerOnly() | futureSet | futureState(uint32(e))<<futureShift
+func (s futureState) claimedBy(n arenakernel.ParticipantID) futureState {
+	return s | futureState(n)<<futureIDShift
 }
 
-func (s futureState) abandon() futureState { return s.producerOnly() | futureAbandoned }
+// ended is the word when its round is over with that result.
+func (s futureState) ended(r futureResult) futureState {
+	to := futureState(eventcountState(s).next()) &^ futureAbandoned
+	if r.abandoned() {
+		to |= futureAbandoned
+	}
+	return to
+}
 
-func (s futureState) producerOnly() futureState { return futureState(s.producer()) }
+// reset is the word of the next round.
+func (s futureState) reset() futureState {
+	return futureState(eventcountState(s).next()) &^ (futureAbandoned | futureIDs)
+}
 
 // String renders the state by the names of its parts.
 func (s futureState) String() string {
 	switch {
-	case s.set() && s.errno() == 0:
-		return "set"
 	case s.set():
-		return fmt.Sprintf("set to errno %d", uint32(s.errno()))
+		return "set"
 	case s.abandoned():
 		return fmt.Sprintf("abandoned by %v", s.producer())
 	case s.claimed():
 		return fmt.Sprintf("claimed by %v", s.producer())
 	}
 	return "unset"
+}
+
+// futureRound is the number of a round, of 31 bits.
+type futureRound uint32
+
+// futureRounds is how many results a Future keeps. It divides 2^31.
+const futureRounds = 32
+
+// slot is where the result of the round is.
+func (r futureRound) slot() int { return int(r % futureRounds) }
+
+// before is the round before r.
+func (r futureRound) before() futureRound { return (r - 1) & (1<<31 - 1) }
+
+// futureResult is how a round ended. The result of round r is in slot r mod 32. It takes the place
+// of the result of round r-32 by one CAS, which decides the round: Set and the death of the producer
+// contend for it.
+//
+//	bits 0..31   value      the errno, or the ID of the producer that died
+//	bit  32      abandoned  the producer died before it was set
+//	bit  33      decided    1 in each result, so that bytes of 0 are none
+//	bits 34..37  0
+//	bits 38..63  lap        the round / 32
+//
+//	decided  lap         meaning                                        left by
+//	1        r / 32      how round r ended                              Set, or a process that found the death
+//	1        r / 32 - 1  how round r-32 ended; round r has not ended    the same, 32 rounds before
+//	0        0           round r of the first lap has not ended         (all-zero memory)
+//
+// A process that was stopped before its CAS cannot change a later round: the value that it expects
+// was replaced when its own round was decided, and comes back after 2^31 rounds.
+//
+//	writers: Set, and processes that find the producer dead, by CAS
+//	readers: all participants
+//	order:   release by the CAS, acquire by a reader that finds the lap
+//	futex:   none
+//	crash:   a round that is decided and whose sequence is even: the next call, or a waiter's
+//	         periodic check, makes it odd
+type futureResult uint64
+
+const (
+	futureResultAbandoned futureResult = 1 << 32
+	futureResultDecided   futureResult = 1 << 33
+	futureLapShift                     = 38
+)
+
+// decidedAs is the result of round r with that value.
+func (r futureRound) decidedAs(value futureResult) futureResult {
+	return value | futureResultDecided | futureResult(r/futureRounds)<<futureLapShift
+}
+
+func resultOf(r futureRound, e shmsync.Errno) futureResult {
+	return r.decidedAs(futureResult(uint32(e)))
+}
+
+func abandonedBy(r futureRound, n arenakernel.ParticipantID) futureResult {
+	return r.decidedAs(futureResult(n) | futureResultAbandoned)
+}
+
+// of reports whether it is the result of round r. It was read from the slot of r.
+func (v futureResult) of(r futureRound) bool {
+	return v&futureResultDecided != 0 && futureRound(v>>futureLapShift) == r/futureRounds
+}
+
+func (v futureResult) abandoned() bool      { return v&futureResultAbandoned != 0 }
+func (v futureResult) errno() shmsync.Errno { return shmsync.Errno(uint32(v)) }
+func (v futureResult) producer() arenakernel.ParticipantID {
+	return arenakernel.ParticipantID(v & arenakernel.ParticipantIDMask)
+}
+
+// String renders the result by the names of its parts.
+func (v futureResult) String() string {
+	switch {
+	case v.abandoned():
+		return fmt.Sprintf("abandoned by %v", v.producer())
+	case v.errno() == 0:
+		return "set"
+	}
+	return fmt.Sprintf("set to errno %d", uint32(v))
 }

@@ -6,22 +6,21 @@ import (
 	"unsafe"
 )
 
-// futureWords is the body of a Future, 512 bytes.
+// futureWords is the body of a Future, 384 bytes.
 type futureWords struct {
 	_     structs.HostLayout
-	mon   monitorWords
-	state atomic.Uint64 // see futureState
-	queue listWords
-	_     [104]byte
+	count eventcountWords // its state is a futureState
+	// results are the results of the last rounds; see futureResult.
+	results [futureRounds]atomic.Uint64
 }
 
 var (
-	_ = [1]struct{}{}[unsafe.Offsetof(futureWords{}.state)-384]
-	_ = [1]struct{}{}[unsafe.Offsetof(futureWords{}.queue)-392]
-	_ = [1]struct{}{}[unsafe.Sizeof(futureWords{})-512]
+	_ = [1]struct{}{}[unsafe.Offsetof(futureWords{}.count)-0]
+	_ = [1]struct{}{}[unsafe.Offsetof(futureWords{}.results)-128]
+	_ = [1]struct{}{}[unsafe.Sizeof(futureWords{})-384]
 )
 
-const futureBytes = unsafe.Sizeof(futureWords{})
+const futureBytes = uint64(unsafe.Sizeof(futureWords{}))
 
 // futureBody views the private body of a Future that is being made.
 func futureBody(b []byte) *futureWords {

@@ -70,7 +70,7 @@ func (s *Semaphore) opened() *opening      { return s.mon.opening }
 func (f *Futex) opened() *opening          { return f.opening }
 func (s *Sequencer) opened() *opening      { return s.mon.opening }
 func (e *Event) opened() *opening          { return e.mon.opening }
-func (f *Future) opened() *opening         { return f.mon.opening }
+func (f *Future) opened() *opening         { return f.opening }
 func (g *WaitGroup) opened() *opening      { return g.counter.opening }
 func (l *Latch) opened() *opening          { return l.counter.opening }
 func (o *Once) opened() *opening           { return o.opening }

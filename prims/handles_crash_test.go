@@ -73,7 +73,11 @@ var waitlessKinds = map[string]bool{
 // the call needs the words.
 func TestCloseWaitsForACallThatQueuesItsWait(t *testing.T) {
 	for kind, open := range handleKinds {
-		if waitlessKinds[kind] {
+		point := "monitor.queue.linked"
+		switch {
+		case kind == "future":
+			point = "eventcount.wait.announced"
+		case waitlessKinds[kind]:
 			continue
 		}
 		t.Run(kind, func(t *testing.T) {
@@ -85,8 +89,8 @@ func TestCloseWaitsForACallThatQueuesItsWait(t *testing.T) {
 			holder.Block()
 			closed := make(chan error, 1)
 			early := false
-			before := crashpoint.HitCount("monitor.queue.linked")
-			crashpoint.ArmFunc("monitor.queue.linked", 1, func() {
+			before := crashpoint.HitCount(point)
+			crashpoint.ArmFunc(point, 1, func() {
 				go func() { closed <- mine.Close() }()
 				// The Close goes as far as it can: one that does not wait for the call returns.
 				for tries := 0; tries < 2000 && len(closed) == 0; tries++ {
@@ -98,7 +102,7 @@ func TestCloseWaitsForACallThatQueuesItsWait(t *testing.T) {
 			require.ErrorIs(t, mine.Wait(t.Context()), shmsync.ErrClosed)
 			require.NoError(t, <-closed)
 			require.False(t, early, "Close has returned while the call used the words")
-			require.Equal(t, before+1, crashpoint.HitCount("monitor.queue.linked"))
+			require.Equal(t, before+1, crashpoint.HitCount(point))
 			holder.Free()
 			sound(t, a)
 		})
@@ -112,7 +116,11 @@ func TestCloseWaitsForACallThatEndsWaits(t *testing.T) {
 		if waitlessKinds[kind] || kind == "once" { // the function of a Once outlives the handle
 			continue
 		}
-		for _, point := range []string{"monitor.resolve.resolved", "monitor.leave.before_wake"} {
+		points := []string{"monitor.resolve.resolved", "monitor.leave.before_wake"}
+		if kind == "future" {
+			points = []string{"future.set.decided", "future.end.before_wake"}
+		}
+		for _, point := range points {
 			t.Run(kind+"/"+point, func(t *testing.T) {
 				// A waiter that returns because of its own check needs no wake.
 				for tries := 0; !closesDuringCall(t, open, point); tries++ {
@@ -136,7 +144,7 @@ func TestCloseWaitsForTheWakeAfterTheQueueLock(t *testing.T) {
 				require.NoError(t, err)
 				q, ok := prims.QueueLockOf(a, o.Offset)
 				if !ok {
-					require.True(t, waitlessKinds[kind] || kind == "cond", "it has no queue lock") // a Cond is not reached here
+					require.True(t, waitlessKinds[kind] || kind == "cond" || kind == "future", "it has no queue lock") // a Cond is not reached here
 					return
 				}
 				closed := make(chan error, 1)

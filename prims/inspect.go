@@ -154,6 +154,11 @@ func (i *inspection) monitor(w *monitorWords) {
 	i.queueLock(0, w)
 }
 
+// eventcount adds the counters and the spinning of an eventcount.
+func (i *inspection) eventcount(e *eventcount) {
+	i.Counts, i.Spin = e.counts.tell(), spinText(e.words.spin.Load())
+}
+
 func spinText(field uint32) string {
 	switch d := spinOf(field); {
 	case d == 0:

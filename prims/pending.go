@@ -26,6 +26,7 @@ type Pending struct {
 
 	mu       sync.Mutex
 	waitNode *park.WaitNode             // guarded by: mu; nil once the wait has ended
+	change   *pendingChange             // guarded by: mu; instead of waitNode, a wait on an eventcount
 	watchers map[*pendingWatch]struct{} // guarded by: mu; the watchers to notify at the end
 }
 
@@ -76,6 +77,9 @@ func (p *Pending) told() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
+	case p.change != nil:
+		p.listen()
+		return
 	case p.waitNode == nil:
 		return
 	case p.waitNode.Resolved():
@@ -113,7 +117,7 @@ func (p *Pending) resolved() { // guarded by: mu
 }
 
 func (p *Pending) end(err error) { // guarded by: mu
-	p.waitNode, p.err = nil, err
+	p.waitNode, p.change, p.err = nil, nil, err
 	close(p.done)
 	for w := range p.watchers {
 		w.notify()
@@ -152,6 +156,9 @@ func (p *Pending) WaitContext(ctx context.Context) error {
 func (p *Pending) Cancel() bool {
 	p.mu.Lock()
 	switch {
+	case p.change != nil:
+		defer p.mu.Unlock()
+		return p.cancelChange()
 	case p.waitNode == nil:
 		p.mu.Unlock()
 		return false

@@ -54,6 +54,8 @@ func spinWordsOf(a *arenakernel.Arena, o arenakernel.Object) []arenakernel.Offse
 		return []arenakernel.Offset{onceSpinOff}
 	case queueKind:
 		return []arenakernel.Offset{queueSpinOff}
+	case futureKind:
+		return []arenakernel.Offset{eventcountSpinOff}
 	case signalKind:
 		return []arenakernel.Offset{signalSpinOff}
 	case multiLockKind:
@@ -67,7 +69,7 @@ func spinWordsOf(a *arenakernel.Arena, o arenakernel.Object) []arenakernel.Offse
 		}
 		return all
 	case fairMutexKind, semaphoreKind, condKind, sequencerKind, eventKind, barrierKind,
-		futureKind, waitableKind:
+		waitableKind:
 		return []arenakernel.Offset{monitorSpinOff}
 	}
 	return nil

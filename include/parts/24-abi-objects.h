@@ -38,7 +38,7 @@
 #define SHMI_KIND_COND UINT32_C(0x444e4f43) /* COND */
 #define SHMI_VERSION_COND 1
 #define SHMI_KIND_FUTURE UINT32_C(0x52545546) /* FUTR */
-#define SHMI_VERSION_FUTURE 1
+#define SHMI_VERSION_FUTURE 2
 #define SHMI_KIND_QUEUE UINT32_C(0x55455551) /* QUEU */
 #define SHMI_VERSION_QUEUE 2
 #define SHMI_KIND_SYNCHRONIZED UINT32_C(0x434e5953) /* SYNC */
@@ -71,14 +71,20 @@
 #define SHMI_EVENT_CHANGES_MASK UINT64_C(0xfffffffffffffffc)
 
 /* Future: fields of the word */
-#define SHMI_FUTURE_PRODUCER_SHIFT 0
-#define SHMI_FUTURE_PRODUCER_MASK UINT64_C(0x1fffffff)
-#define SHMI_FUTURE_SET_SHIFT 29
-#define SHMI_FUTURE_SET_MASK UINT64_C(0x20000000)
-#define SHMI_FUTURE_ABANDONED_SHIFT 30
-#define SHMI_FUTURE_ABANDONED_MASK UINT64_C(0x40000000)
-#define SHMI_FUTURE_ERRNO_SHIFT 32
-#define SHMI_FUTURE_ERRNO_MASK UINT64_C(0xffffffff00000000)
+#define SHMI_FUTURE_ABANDONED_SHIFT 33
+#define SHMI_FUTURE_ABANDONED_MASK UINT64_C(0x200000000)
+#define SHMI_FUTURE_PRODUCER_SHIFT 35
+#define SHMI_FUTURE_PRODUCER_MASK UINT64_C(0xfffffff800000000)
+
+/* Result of a Future: fields of the word */
+#define SHMI_FUTURE_RESULT_VALUE_SHIFT 0
+#define SHMI_FUTURE_RESULT_VALUE_MASK UINT64_C(0xffffffff)
+#define SHMI_FUTURE_RESULT_ABANDONED_SHIFT 32
+#define SHMI_FUTURE_RESULT_ABANDONED_MASK UINT64_C(0x100000000)
+#define SHMI_FUTURE_RESULT_DECIDED_SHIFT 33
+#define SHMI_FUTURE_RESULT_DECIDED_MASK UINT64_C(0x200000000)
+#define SHMI_FUTURE_RESULT_LAP_SHIFT 38
+#define SHMI_FUTURE_RESULT_LAP_MASK UINT64_C(0xffffffc000000000)
 
 /* SignalWaker: fields of the word */
 #define SHMI_SIGNAL_SIGNALS_SHIFT 0
@@ -300,17 +306,33 @@ SHMI_ASSERT(offsetof(shmi_cond_words, covered) == 432, "cond_words.covered");
 SHMI_ASSERT(offsetof(shmi_cond_words, woken) == 448, "cond_words.woken");
 SHMI_ASSERT(sizeof(shmi_cond_words) == 512, "cond_words");
 
+/* An eventcount */
+typedef struct shmi_eventcount_words {
+    uint64_t state;
+    uint32_t lastCPU;
+    uint32_t spin;
+    uint32_t pays;
+    uint8_t pad0_[4];
+    uint64_t poller;
+    uint8_t pad1_[32];
+    uint64_t counts[8];
+} shmi_eventcount_words;
+SHMI_ASSERT(offsetof(shmi_eventcount_words, state) == 0, "eventcount_words.state");
+SHMI_ASSERT(offsetof(shmi_eventcount_words, lastCPU) == 8, "eventcount_words.lastCPU");
+SHMI_ASSERT(offsetof(shmi_eventcount_words, spin) == 12, "eventcount_words.spin");
+SHMI_ASSERT(offsetof(shmi_eventcount_words, pays) == 16, "eventcount_words.pays");
+SHMI_ASSERT(offsetof(shmi_eventcount_words, poller) == 24, "eventcount_words.poller");
+SHMI_ASSERT(offsetof(shmi_eventcount_words, counts) == 64, "eventcount_words.counts");
+SHMI_ASSERT(sizeof(shmi_eventcount_words) == 128, "eventcount_words");
+
 /* Future */
 typedef struct shmi_future_words {
-    shmi_monitor_words mon;
-    uint64_t state;
-    shmi_list_words queue;
-    uint8_t pad0_[104];
+    shmi_eventcount_words count;
+    uint64_t results[32];
 } shmi_future_words;
-SHMI_ASSERT(offsetof(shmi_future_words, mon) == 0, "future_words.mon");
-SHMI_ASSERT(offsetof(shmi_future_words, state) == 384, "future_words.state");
-SHMI_ASSERT(offsetof(shmi_future_words, queue) == 392, "future_words.queue");
-SHMI_ASSERT(sizeof(shmi_future_words) == 512, "future_words");
+SHMI_ASSERT(offsetof(shmi_future_words, count) == 0, "future_words.count");
+SHMI_ASSERT(offsetof(shmi_future_words, results) == 128, "future_words.results");
+SHMI_ASSERT(sizeof(shmi_future_words) == 384, "future_words");
 
 /* Synchronized */
 typedef struct shmi_synchronized_words {

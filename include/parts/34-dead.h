@@ -323,6 +323,16 @@ SHMI_FN int shmi_dead(shmsync_arena *a, shmi_participant_id n)
     return !shmi_current(a, n);
 }
 
+/* Whether n is a participant that has neither died nor begun to leave. */
+SHMI_FN int shmi_live(shmsync_arena *a, shmi_participant_id n)
+{
+    uint32_t i = shmi_id_slot(n), w;
+    if (i < 1 || i > a->geo.slots)
+        return 0;
+    w = shmi_slot_state(a, i);
+    return shmi_id_in(i, w) == n && shmi_slot_present(w) && shmi_slot_phase(w) != SHMI_phaseLeaving && !shmi_dead(a, n);
+}
+
 /* ---- DeathRecords ---- */
 
 /* Number n of the deaths, or of the orderly leaves. There is a ring of each, so that a leave

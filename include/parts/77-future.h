@@ -2,62 +2,118 @@
 /* ---- Future: prims/future*.go in C ---- */
 
 struct shmi_future {
-    struct shmi_monitor m;
+    struct shmi_eventcount e; /* first: a look gets it */
     shmi_future_words *w;
 };
 
-enum { SHMI_futureIsSet = 1, SHMI_futureIsAbandoned };
+#define SHMI_FUTURE_ROUNDS 32u /* how many results it keeps */
 
-SHMI_FN uint64_t shmi_future_load(struct shmi_future *f) { return shmi_ld64(&f->w->state); }
-SHMI_FN shmi_participant_id shmi_future_producer(uint64_t s) { return (shmi_participant_id)(s & SHMI_NAME_MASK); }
-SHMI_FN int shmi_future_over(uint64_t s) { return (s & (SHMI_FUTURE_SET_MASK | SHMI_FUTURE_ABANDONED_MASK)) != 0; }
-SHMI_FN int shmi_future_claimed(uint64_t s) { return !shmi_future_over(s) && shmi_future_producer(s) != 0; }
-/* How waits end when the state is over. */
-SHMI_FN uint64_t shmi_future_outcome(uint64_t s)
+/* The word, and the results of the rounds; see prims/future_word.go. */
+SHMI_FN uint64_t shmi_future_load(struct shmi_future *f) { return shmi_eventcount_load(&f->e); }
+SHMI_FN shmi_participant_id shmi_future_producer(uint64_t s) { return (shmi_participant_id)(s >> SHMI_FUTURE_PRODUCER_SHIFT); }
+SHMI_FN uint32_t shmi_future_round(uint64_t s) { return (uint32_t)s >> 1; }
+SHMI_FN int shmi_future_over(uint64_t s) { return (s & 1) != 0; }
+SHMI_FN int shmi_future_abandoned(uint64_t s) { return shmi_future_over(s) && (s & SHMI_FUTURE_ABANDONED_MASK) != 0; }
+SHMI_FN int shmi_future_is_set(uint64_t s) { return shmi_future_over(s) && (s & SHMI_FUTURE_ABANDONED_MASK) == 0; }
+
+SHMI_FN uint64_t shmi_future_result(uint32_t round, uint64_t value)
 {
-    if ((s & SHMI_FUTURE_SET_MASK) != 0)
-        return shmi_outcome(0, SHMI_futureIsSet, (uint32_t)(s >> SHMI_FUTURE_ERRNO_SHIFT));
-    return shmi_outcome(0, SHMI_futureIsAbandoned, shmi_future_producer(s));
+    return value | SHMI_FUTURE_RESULT_DECIDED_MASK | (uint64_t)(round / SHMI_FUTURE_ROUNDS) << SHMI_FUTURE_RESULT_LAP_SHIFT;
 }
-SHMI_FN void shmi_future_abandon(struct shmi_future *f, uint64_t s)
+/* Whether it is the result of that round. It was read from the slot of the round. */
+SHMI_FN int shmi_future_result_of(uint64_t r, uint32_t round)
 {
-    shmi_st64(&f->w->state, shmi_future_producer(s) | SHMI_FUTURE_ABANDONED_MASK);
-    SHMSYNC_CRASHPOINT("future.reap.abandoned");
+    return (r & SHMI_FUTURE_RESULT_DECIDED_MASK) != 0 && (uint32_t)(r >> SHMI_FUTURE_RESULT_LAP_SHIFT) == round / SHMI_FUTURE_ROUNDS;
+}
+SHMI_FN uint64_t *shmi_future_slot(struct shmi_future *f, uint32_t round) { return &f->w->results[round % SHMI_FUTURE_ROUNDS]; }
+
+/* Whether another process, which is the producer, has died. */
+SHMI_FN int shmi_future_dead(struct shmi_future *f, shmi_participant_id n, int repairs, shmi_participant_id without)
+{
+    if (repairs)
+        return !shmi_current(f->e.a, n) || n == without;
+    return n != f->e.a->self && shmi_dead(f->e.a, n);
+}
+/* Ends the round if it is decided, or its producer has died: the state, and whether the caller owes a wake. */
+SHMI_FN uint64_t shmi_future_end(struct shmi_future *f, int repairs, shmi_participant_id without, int *wake)
+{
+    *wake = 0;
+    for (;;) {
+        uint64_t s = shmi_future_load(f), *slot, r, to;
+        if (shmi_future_over(s))
+            return s;
+        slot = shmi_future_slot(f, shmi_future_round(s));
+        r = shmi_ld64(slot);
+        if (!shmi_future_result_of(r, shmi_future_round(s))) {
+            shmi_participant_id n = shmi_future_producer(s);
+            uint64_t died;
+            if (n == 0 || !shmi_future_dead(f, n, repairs, without))
+                return s;
+            if (shmi_future_load(f) != s)
+                continue; /* r may be the result of a later round */
+            died = shmi_future_result(shmi_future_round(s), n | SHMI_FUTURE_RESULT_ABANDONED_MASK);
+            if (!shmi_cas64(slot, r, died))
+                continue;
+            SHMSYNC_CRASHPOINT("future.reap.decided");
+            r = died;
+        }
+        shmi_eventcount_note_cpu(&f->e, s);
+        to = shmi_eventcount_next(s) & ~SHMI_FUTURE_ABANDONED_MASK;
+        if ((r & SHMI_FUTURE_RESULT_ABANDONED_MASK) != 0)
+            to |= SHMI_FUTURE_ABANDONED_MASK;
+        if (shmi_cas64(&f->e.w->state, s, to)) {
+            *wake = (s & SHMI_EVENTCOUNT_ANNOUNCED) != 0;
+            if (*wake)
+                SHMSYNC_CRASHPOINT("future.end.before_wake");
+            return to;
+        }
+    }
+}
+SHMI_FN uint64_t shmi_future_now(struct shmi_future *f)
+{
+    int wake;
+    uint64_t s = shmi_future_end(f, 0, 0, &wake);
+    if (wake)
+        shmi_eventcount_wake_all(&f->e);
+    return s;
+}
+SHMI_FN void shmi_future_look(struct shmi_eventcount *e) { shmi_future_now((struct shmi_future *)(void *)e); }
+
+/* How that round ended, which is over: 0 and the result, EOWNERDEAD or EPROTO. If more than 31 have ended since, it is
+ * how the last of them ended. */
+SHMI_FN int shmi_future_judge(struct shmi_future *f, uint32_t round, int *result)
+{
+    for (;;) {
+        uint64_t r = shmi_ld64(shmi_future_slot(f, round)), s;
+        uint32_t last;
+        if (shmi_future_result_of(r, round)) {
+            if ((r & SHMI_FUTURE_RESULT_ABANDONED_MASK) != 0)
+                return shmi_fail_who(f->e.a, EOWNERDEAD, "future.wait", shmi_called(&f->e.o), (shmi_participant_id)(r & SHMI_NAME_MASK));
+            if (result != NULL)
+                *result = (int)(uint32_t)r;
+            return 0;
+        }
+        s = shmi_future_load(f);
+        last = shmi_future_over(s) ? shmi_future_round(s) : (shmi_future_round(s) - 1) & UINT32_C(0x7fffffff);
+        if (last == round)
+            return shmi_fail(EPROTO, "future.wait", shmi_called(&f->e.o), "the result of round %u is not there", (unsigned)round);
+        round = last;
+    }
 }
 
-SHMI_FN void shmi_future_resolve(struct shmi_monitor *m, struct shmi_wakes *b)
+/* Whether the round is over, and how it ended, by loads only. */
+SHMI_FN int shmi_future_reached(struct shmi_future *f, int *err)
 {
-    struct shmi_future *f = (struct shmi_future *)m;
-    uint64_t s = shmi_future_load(f), end = shmi_future_outcome(s);
-    if (shmi_future_over(s))
-        shmi_mon_end_all(m, b, &f->w->queue, shmi_outcome_result(end), shmi_outcome_aux(end));
-}
-SHMI_FN void shmi_future_clear(struct shmi_monitor *m) { shmi_fifo_clear(&((struct shmi_future *)m)->w->queue); }
-SHMI_FN void shmi_future_requeue(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_requeue(m, &((struct shmi_future *)m)->w->queue, w); }
-SHMI_FN void shmi_future_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, &((struct shmi_future *)m)->w->queue, w); }
-SHMI_FN void shmi_future_discard_dead(struct shmi_monitor *m) { shmi_fifo_discard_dead(m, &((struct shmi_future *)m)->w->queue); }
-SHMI_FN void shmi_future_reap(struct shmi_monitor *m)
-{
-    struct shmi_future *f = (struct shmi_future *)m;
     uint64_t s = shmi_future_load(f);
-    if (shmi_future_claimed(s) && shmi_mon_died(m, shmi_future_producer(s)))
-        shmi_future_abandon(f, s);
+    if (!shmi_future_over(s))
+        return 0;
+    *err = shmi_future_judge(f, shmi_future_round(s), NULL);
+    return 1;
 }
-SHMI_FN void shmi_future_holders(struct shmi_monitor *m)
-{
-    uint64_t s = shmi_future_load((struct shmi_future *)m);
-    if (shmi_future_claimed(s))
-        shmi_mon_heed(m, shmi_future_producer(s));
-}
-
-static const struct shmi_rules shmi_future_rules = {
-    shmi_future_resolve, shmi_account_nothing, shmi_future_clear, shmi_future_requeue, shmi_future_detach,
-    shmi_future_discard_dead, shmi_future_reap, shmi_future_holders, NULL,
-};
 
 SHMI_FN void shmi_future_init(struct shmi_future *f, shmsync_arena *a, const shmi_object *o)
 {
-    shmi_mon_init(&f->m, a, o, o->body, &shmi_future_rules);
+    shmi_eventcount_init(&f->e, a, o, "future.wait", shmi_future_look);
     f->w = (shmi_future_words *)shmi_ptr(a, o->body, sizeof(shmi_future_words), 8);
 }
 SHMI_FN void *shmi_future_build(shmsync_arena *a, const shmi_object *o, const void *arg)
@@ -68,6 +124,7 @@ SHMI_FN void *shmi_future_build(shmsync_arena *a, const shmi_object *o, const vo
         shmi_future_init(f, a, o);
     return f;
 }
+SHMI_FN void shmi_future_fill(unsigned char *body, const void *arg) { ((shmi_future_words *)(void *)body)->count.spin = *(const uint32_t *)arg; }
 
 SHMI_FN int shmi_open_future(int existing, shmsync_arena *a, const char *name, const shmsync_future_options *opts, shmsync_future *out)
 {
@@ -77,6 +134,7 @@ SHMI_FN int shmi_open_future(int existing, shmsync_arena *a, const char *name, c
     void *impl;
     int created, err;
     shmi_mon_spec(&spec, SHMI_KIND_FUTURE, SHMI_VERSION_FUTURE, name, sizeof(shmi_future_words));
+    spec.init = shmi_future_fill;
     spec.arg = &spin;
     spec.flags = flags;
     err = shmi_mon_open(a, &spec, shmi_future_build, NULL, &created, &impl);
@@ -106,7 +164,7 @@ int shmsync_future_at(shmsync_arena *a, shmsync_offset off, shmsync_future *out)
 shmsync_offset shmsync_future_offset(const shmsync_future *f)
 {
     SHMI_OPENED_OR(f, 0);
-    return f->impl->m.o.off;
+    return f->impl->e.o.off;
 }
 int shmsync_future_close(shmsync_future *f)
 {
@@ -114,125 +172,103 @@ int shmsync_future_close(shmsync_future *f)
     int err;
     if (f->impl == NULL)
         return SHMI_TELL(EBADF);
-    err = shmi_mon_close(&f->impl->m);
+    err = shmi_unshare(f->impl->e.a, f->impl->e.o.off, shmi_mutex_end);
     if (err == 0)
         f->impl = NULL;
     return SHMI_TELL(err);
-}
-
-/* The state, with the queue lock held, after the death of its producer has been noticed. */
-SHMI_FN uint64_t shmi_future_reaped(struct shmi_future *f, struct shmi_wakes *b)
-{
-    uint64_t s;
-    shmi_mon_reap_if_due(&f->m, b);
-    s = shmi_future_load(f);
-    if (shmi_future_claimed(s) && shmi_future_producer(s) != f->m.a->self && shmi_dead(f->m.a, shmi_future_producer(s))) {
-        shmi_future_abandon(f, s);
-        shmi_future_resolve(&f->m, b);
-    }
-    return shmi_future_load(f);
 }
 
 int shmsync_future_claim(shmsync_future *f)
 {
     SHMI_OPENED(f);
     struct shmi_future *x = f->impl;
-    struct shmi_wakes b;
-    uint64_t s;
-    int err = shmi_mon_enter(&x->m, 0);
+    shmsync_arena *a = x->e.a;
+    int err = shmi_enter(a, "future.claim");
     if (err != 0)
         return SHMI_TELL(err);
-    shmi_wakes_init(&b);
-    s = shmi_future_reaped(x, &b);
-    if (!shmi_future_over(s) && shmi_future_producer(s) == 0) {
-        shmi_st64(&x->w->state, s | x->m.a->self);
-        SHMSYNC_CRASHPOINT("future.claim.claimed");
-    } else if (shmi_future_over(s) || shmi_future_producer(s) != x->m.a->self) {
-        err = EBUSY;
+    for (;;) {
+        uint64_t s = shmi_future_now(x);
+        if (shmi_future_over(s) || shmi_future_producer(s) != 0) {
+            err = shmi_future_over(s) || shmi_future_producer(s) != a->self ? EBUSY : 0;
+            break;
+        }
+        if (shmi_cas64(&x->e.w->state, s, s | (uint64_t)a->self << SHMI_FUTURE_PRODUCER_SHIFT)) {
+            SHMSYNC_CRASHPOINT("future.claim.claimed");
+            break;
+        }
     }
-    shmi_mon_leave(&x->m, &b);
+    shmi_exit(a);
     return SHMI_TELL(err);
 }
 int shmsync_future_set(shmsync_future *f, int result)
 {
     SHMI_OPENED(f);
     struct shmi_future *x = f->impl;
-    struct shmi_wakes b;
-    uint64_t s;
-    int err = shmi_mon_enter(&x->m, 0);
+    shmsync_arena *a = x->e.a;
+    int err = shmi_enter(a, "future.set");
     if (err != 0)
         return SHMI_TELL(err);
-    shmi_wakes_init(&b);
-    s = shmi_future_reaped(x, &b);
-    if (shmi_future_over(s)) {
-        err = EBUSY;
-    } else {
-        shmi_st64(&x->w->state, shmi_future_producer(s) | SHMI_FUTURE_SET_MASK | (uint64_t)(uint32_t)result << SHMI_FUTURE_ERRNO_SHIFT);
-        SHMSYNC_CRASHPOINT("future.set.stored");
-        shmi_future_resolve(&x->m, &b);
+    for (;;) {
+        uint64_t s = shmi_future_now(x), *slot, r;
+        uint32_t round = shmi_future_round(s);
+        if (shmi_future_over(s)) {
+            err = EBUSY;
+            break;
+        }
+        slot = shmi_future_slot(x, round);
+        r = shmi_ld64(slot);
+        if (shmi_future_result_of(r, round) || shmi_future_round(shmi_future_load(x)) != round)
+            continue; /* decided, or r may be the result of a later round */
+        if (shmi_cas64(slot, r, shmi_future_result(round, (uint32_t)result))) {
+            SHMSYNC_CRASHPOINT("future.set.decided");
+            shmi_future_now(x);
+            break;
+        }
     }
-    shmi_mon_leave(&x->m, &b);
+    shmi_exit(a);
     return SHMI_TELL(err);
+}
+/* Whether it is set, and the result, without a call: it changes nothing. */
+SHMI_FN int shmi_future_read(struct shmi_future *f, int *result)
+{
+    for (;;) {
+        uint64_t s = shmi_future_load(f), r;
+        if (!shmi_future_is_set(s))
+            return 0;
+        r = shmi_ld64(shmi_future_slot(f, shmi_future_round(s)));
+        if (shmi_future_result_of(r, shmi_future_round(s)) && (r & SHMI_FUTURE_RESULT_ABANDONED_MASK) == 0) {
+            if (result != NULL)
+                *result = (int)(uint32_t)r;
+            return 1;
+        }
+        if (shmi_future_load(f) == s)
+            return 0; /* a peer has overwritten the words */
+    }
 }
 int shmsync_future_is_set(const shmsync_future *f, int *result)
 {
     SHMI_OPENED_OR(f, 0);
-    uint64_t s = shmi_future_load(f->impl);
-    if ((s & SHMI_FUTURE_SET_MASK) == 0)
-        return 0;
-    if (result != NULL)
-        *result = (int)(uint32_t)(s >> SHMI_FUTURE_ERRNO_SHIFT);
-    return 1;
-}
-/* Why there is nothing to wait for: arg gets how a wait ends. */
-SHMI_FN int shmi_future_is_over(struct shmi_monitor *m, void *arg)
-{
-    struct shmi_future *f = (struct shmi_future *)m;
-    uint64_t s = shmi_future_load(f);
-    if (shmi_future_claimed(s) && shmi_future_producer(s) != m->a->self && shmi_dead(m->a, shmi_future_producer(s))) {
-        struct shmi_wakes b;
-        shmi_future_abandon(f, s);
-        shmi_wakes_init(&b);
-        shmi_future_resolve(m, &b);
-        shmi_mon_wake(m, &b);
-        s = shmi_future_load(f);
-    }
-    if (!shmi_future_over(s))
-        return 0;
-    *(uint64_t *)arg = shmi_future_outcome(s);
-    return 1;
+    return shmi_future_read(f->impl, result);
 }
 SHMI_FN int shmi_future_wait(struct shmi_future *f, int *result, int64_t abs)
 {
-    struct shmi_monitor *m = &f->m;
-    uint64_t s = shmi_future_load(f), outcome = 0;
-    shmi_wait_node *wait_node = NULL;
-    int err = shmi_use(m->a, "future.wait");
+    shmsync_arena *a = f->e.a;
+    uint64_t s;
+    int err = shmi_use(a, "future.wait");
     if (err != 0)
         return err;
-    if ((s & SHMI_FUTURE_SET_MASK) != 0) {
-        outcome = shmi_future_outcome(s);
-    } else {
-        err = shmi_mon_begin(m);
-        if (err != 0)
-            return err;
-        err = shmi_mon_enter(m, abs);
-        if (err == 0)
-            err = shmi_mon_enqueue(m, abs, 0, shmi_future_is_over, &outcome, &wait_node);
-        if (err == 0 && wait_node != NULL)
-            err = shmi_mon_await(m, wait_node, abs, &outcome);
-        shmi_mon_finish(m);
-        if (err != 0)
-            return err;
-    }
-    switch (shmi_outcome_result(outcome)) {
-    case SHMI_futureIsSet:
-        if (result != NULL)
-            *result = (int)shmi_outcome_aux(outcome);
+    if (shmi_future_read(f, result))
         return 0;
-    case SHMI_futureIsAbandoned: return shmi_fail_who(m->a, EOWNERDEAD, "future.wait", m->queueLock.called, shmi_outcome_aux(outcome) & SHMI_NAME_MASK);
-    }
-    return shmi_fail(EPROTO, "future.wait", m->queueLock.called, "%s", "");
+    err = shmi_enter(a, "future.wait");
+    if (err != 0)
+        return err;
+    s = shmi_future_now(f);
+    if (!shmi_future_over(s))
+        err = shmi_eventcount_wait(&f->e, (uint32_t)s, abs);
+    if (err == 0)
+        err = shmi_future_judge(f, shmi_future_round(s), result);
+    shmi_exit(a);
+    return err;
 }
 int shmsync_future_wait(shmsync_future *f, int *result)
 {
@@ -250,34 +286,50 @@ int shmsync_future_reset(shmsync_future *f)
 {
     SHMI_OPENED(f);
     struct shmi_future *x = f->impl;
-    struct shmi_wakes b;
-    uint64_t s;
-    int err = shmi_mon_enter(&x->m, 0);
-    if (err != 0)
-        return SHMI_TELL(err);
-    shmi_wakes_init(&b);
-    s = shmi_future_reaped(x, &b);
-    if ((s & SHMI_FUTURE_ABANDONED_MASK) != 0 && !shmi_gone(x->m.a, shmi_future_producer(s))) {
-        shmi_mon_leave(&x->m, &b);
-        err = shmi_await_gone(x->m.a, shmi_future_producer(s), "future.reset", x->m.queueLock.called, 0);
-        return SHMI_TELL(err != 0 ? err : shmsync_future_reset(f));
+    shmsync_arena *a = x->e.a;
+    int err = shmi_enter(a, "future.reset");
+    while (err == 0) {
+        uint64_t s = shmi_future_now(x);
+        if (!shmi_future_over(s)) {
+            err = EBUSY;
+        } else if (shmi_future_abandoned(s) && !shmi_gone(a, shmi_future_producer(s))) {
+            if (shmi_live(a, shmi_future_producer(s)) && shmi_future_load(x) == s) {
+                err = shmi_fail(EPROTO, "future.reset", shmi_called(&x->e.o), "its producer is said to have died, and lives");
+                break;
+            }
+            shmi_exit(a);
+            err = shmi_await_gone(a, shmi_future_producer(s), "future.reset", shmi_called(&x->e.o), 0);
+            if (err != 0)
+                return SHMI_TELL(err);
+            err = shmi_enter(a, "future.reset");
+            if (err != 0)
+                return SHMI_TELL(err);
+        } else if (shmi_cas64(&x->e.w->state, s, (uint64_t)(uint32_t)(s + 1))) {
+            SHMSYNC_CRASHPOINT("future.reset.stored");
+            break;
+        }
     }
-    if (shmi_future_over(s)) {
-        shmi_future_resolve(&x->m, &b);
-        shmi_st64(&x->w->state, 0);
-        SHMSYNC_CRASHPOINT("future.reset.stored");
-    } else {
-        err = EBUSY;
-    }
-    shmi_mon_leave(&x->m, &b);
+    shmi_exit(a);
     return SHMI_TELL(err);
 }
 
+/* Records the death of a producer. */
 SHMI_FN void shmi_repair_future(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
+{
+    struct shmi_future f;
+    int wake;
+    if (o->size < sizeof(shmi_future_words))
+        return;
+    shmi_future_init(&f, a, o);
+    shmi_future_end(&f, 1, dead == a->self ? dead : 0, &wake); /* if dead is this participant, which leaves, it is current still */
+    if (wake)
+        shmi_eventcount_wake_all(&f.e);
+}
+SHMI_FN void shmi_wake_future(shmsync_arena *a, const shmi_object *o, int owed)
 {
     struct shmi_future f;
     if (o->size < sizeof(shmi_future_words))
         return;
     shmi_future_init(&f, a, o);
-    shmi_mon_repair(&f.m, dead);
+    shmi_eventcount_wake_dead(&f.e, owed);
 }

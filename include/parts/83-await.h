@@ -1,13 +1,25 @@
 
-/* ---- WaitAny and WaitAll: prims/await*.go in C. The nodes of all waits are slept on at once. ---- */
+/* ---- WaitAny and WaitAll: prims/await*.go in C. The words of all waits are slept on at once. ---- */
 
 typedef struct shmi_awaited {
     struct shmi_monitor *m;
     struct shmi_event *token; /* an event with automatic reset */
     shmi_wait_node *wait_node;
+    struct shmi_eventcount *e; /* instead of wait_node: it waits until the sequence is no longer seq */
+    uint32_t seq;
 } shmi_awaited;
 
-/* Whether it has come, without waiting, and how; an event's token is taken. */
+SHMI_FN int shmi_awaited_begun(const shmi_awaited *w) { return w->wait_node != NULL || w->e != NULL; }
+SHMI_FN int shmi_awaited_over(shmi_awaited *w)
+{
+    if (w->e == NULL)
+        return shmi_wait_node_resolved(w->wait_node);
+    shmi_eventcount_do_look(w->e);
+    return (uint32_t)shmi_eventcount_load(w->e) != w->seq;
+}
+
+/* Whether it has come, without waiting, and how; an event's token is taken. It is no call that a close waits for, so it
+ * does not end the round of a Future. */
 SHMI_FN int shmi_await_reached(const shmsync_awaitable *x, int *err)
 {
     *err = 0;
@@ -17,21 +29,17 @@ SHMI_FN int shmi_await_reached(const shmsync_awaitable *x, int *err)
         struct shmi_event *e = x->event->impl;
         return e->mode & SHMI_eventAuto ? shmi_event_claim(e) : (int)(shmi_event_load(e) & 1);
     }
-    if (x->kind == SHMSYNC_AWAIT_EVENT_RESET) {
+    if (x->kind == SHMSYNC_AWAIT_EVENT_RESET)
         return (shmi_event_load(x->event->impl) & 1) == 0;
-    } else {
-        struct shmi_future *f = x->future->impl;
-        uint64_t s = shmi_future_load(f);
-        if ((s & SHMI_FUTURE_SET_MASK) == 0 && shmi_future_over(s))
-            *err = shmi_fail_who(f->m.a, EOWNERDEAD, "future.wait", f->m.queueLock.called, shmi_future_producer(s));
-        return shmi_future_over(s);
-    }
+    return shmi_future_reached(x->future->impl, err);
 }
-/* Begins its wait. No wait node: it has come, or *err says how it has ended; not 0 is an error of the waiting itself. */
+/* Begins its wait. None has begun: it has come, or *err says how it has ended; not 0 is an error of the waiting itself. */
 SHMI_FN int shmi_await_begin(const shmsync_awaitable *x, int64_t abs, shmi_awaited *w, int *err)
 {
     int e;
     *err = 0;
+    w->m = NULL;
+    w->e = NULL;
     w->token = NULL;
     w->wait_node = NULL;
     if (x->kind == SHMSYNC_AWAIT_SEQUENCER) {
@@ -54,27 +62,28 @@ SHMI_FN int shmi_await_begin(const shmsync_awaitable *x, int64_t abs, shmi_await
         return (v & 1) == (x->kind == SHMSYNC_AWAIT_EVENT) ? 0 : shmi_seq_register(&ev->q, v + 1, abs, &w->wait_node);
     } else {
         struct shmi_future *f = x->future->impl;
-        uint64_t outcome = 0;
-        w->m = &f->m;
-        e = shmi_mon_enter(w->m, abs);
-        if (e == 0)
-            e = shmi_mon_enqueue(w->m, abs, 0, shmi_future_is_over, &outcome, &w->wait_node);
-        if (e == 0 && w->wait_node == NULL && shmi_outcome_result(outcome) == SHMI_futureIsAbandoned)
-            *err = shmi_fail_who(f->m.a, EOWNERDEAD, "future.wait", f->m.queueLock.called, shmi_outcome_aux(outcome) & SHMI_NAME_MASK);
-        return e;
+        uint64_t s = shmi_future_now(f);
+        if (shmi_future_over(s)) {
+            *err = shmi_future_judge(f, shmi_future_round(s), NULL);
+        } else {
+            w->e = &f->e;
+            w->seq = (uint32_t)s;
+        }
+        return 0;
     }
 }
 /* How a wait ended that was resolved and is chosen. */
 SHMI_FN int shmi_await_judge(const shmsync_awaitable *x, shmi_awaited *w)
 {
-    uint64_t outcome = shmi_mon_collect(w->m, w->wait_node);
+    uint64_t outcome;
+    if (w->e != NULL)
+        return shmi_future_judge(x->future->impl, w->seq >> 1, NULL);
+    outcome = shmi_mon_collect(w->m, w->wait_node);
     w->wait_node = NULL;
     if (w->token != NULL)
         shmi_event_ack(w->token);
     else if (x->kind == SHMSYNC_AWAIT_SEQUENCER)
         return shmi_outcome_result(outcome) == SHMI_REACHED ? 0 : ECANCELED;
-    else if (x->kind == SHMSYNC_AWAIT_FUTURE && shmi_outcome_result(outcome) == SHMI_futureIsAbandoned)
-        return shmi_fail_who(w->m->a, EOWNERDEAD, "future.wait", w->m->queueLock.called, shmi_outcome_aux(outcome) & SHMI_NAME_MASK);
     return 0;
 }
 /* Ends a wait that is not chosen. */
@@ -91,28 +100,39 @@ SHMI_FN void shmi_await_leave(shmi_awaited *w)
 SHMI_FN void shmi_await_sleep(shmsync_arena *a, shmi_awaited *at, size_t n, int64_t since, int64_t until)
 {
     shmi_waitv v[SHMSYNC_AWAIT_MOST];
-    size_t i;
-    int record = shmi_announce_sleep(a, at[0].m->o.off, at[0].wait_node->off, 0, since);
+    int records[SHMSYNC_AWAIT_MOST]; /* of this sleep, for tools: one for each eventcount, and one for the first object */
+    size_t i, k;
     for (i = 0; i < n; i++) {
-        shmi_node *node = at[i].wait_node->node;
-        uint32_t w = shmi_node_load(node);
-        if (shmi_node_state(w) == SHMI_NodeQueued && shmi_node_swap(node, w, shmi_node_with(w, SHMI_NodeAsleep)))
-            w = shmi_node_with(w, SHMI_NodeAsleep);
-        if (shmi_node_state(w) != SHMI_NodeAsleep) {
-            shmi_retract_sleep(a, record);
-            return;
+        shmi_awaited *w = &at[i];
+        records[i] = -1;
+        if (w->e != NULL) {
+            records[i] = shmi_announce_sleep(a, w->e->o.off, shmi_off_of(a, w->e->line.word), w->seq, since);
+            if (!shmi_eventcount_announce(w->e, w->seq))
+                break;
+            v[i] = shmi_waitv_of(w->e->line.word, w->seq);
+        } else {
+            shmi_node *node = w->wait_node->node;
+            uint32_t word = shmi_node_load(node);
+            if (i == 0)
+                records[i] = shmi_announce_sleep(a, w->m->o.off, w->wait_node->off, 0, since);
+            if (shmi_node_state(word) == SHMI_NodeQueued && shmi_node_swap(node, word, shmi_node_with(word, SHMI_NodeAsleep)))
+                word = shmi_node_with(word, SHMI_NodeAsleep);
+            if (shmi_node_state(word) != SHMI_NodeAsleep)
+                break;
+            v[i] = shmi_waitv_of(&node->word, word);
         }
-        v[i] = shmi_waitv_of(&node->word, w);
     }
-    if (!__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST)) {
+    if (i == n && !__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST)) {
         if ((a->caps & SHMI_capWaitV) != 0) {
             shmi_futex_sleepv(v, (unsigned)n, until);
         } else { /* one word at a time: the others are looked at more often */
             int64_t soon = shmi_now() + 2000000;
-            shmi_futex_sleep(&at[0].wait_node->node->word, (uint32_t)v[0].val, soon < until ? soon : until);
+            uint32_t *word = at[0].e != NULL ? at[0].e->line.word : &at[0].wait_node->node->word;
+            shmi_futex_sleep(word, (uint32_t)v[0].val, soon < until ? soon : until);
         }
     }
-    shmi_retract_sleep(a, record);
+    for (k = 0; k < n && k <= i; k++)
+        shmi_retract_sleep(a, records[k]);
 }
 
 /* 0 if the list can be waited for, with *a the arena. */
@@ -132,7 +152,7 @@ SHMI_FN int shmi_await_check(const char *op, const shmsync_awaitable *list, size
             SHMI_OPENED(x->future);
         else
             SHMI_OPENED(x->event);
-        *a = x->kind == SHMSYNC_AWAIT_SEQUENCER ? x->sequencer->impl->m.a : x->kind == SHMSYNC_AWAIT_FUTURE ? x->future->impl->m.a : x->event->impl->q.m.a;
+        *a = x->kind == SHMSYNC_AWAIT_SEQUENCER ? x->sequencer->impl->m.a : x->kind == SHMSYNC_AWAIT_FUTURE ? x->future->impl->e.a : x->event->impl->q.m.a;
         err = shmi_use(*a, op);
         if (err != 0)
             return err;
@@ -152,7 +172,10 @@ SHMI_FN int shmi_await_turn(shmsync_arena *a, const char *op, shmi_awaited *at, 
         return ETIMEDOUT;
     shmi_await_sleep(a, at, n, since, abs != 0 && abs < until ? abs : until);
     for (i = 0; i < n; i++)
-        shmi_mutex_check(&at[i].m->queueLock);
+        if (at[i].e != NULL)
+            shmi_eventcount_check(at[i].e);
+        else
+            shmi_mutex_check(&at[i].m->queueLock);
     return 0;
 }
 
@@ -185,12 +208,12 @@ int shmsync_wait_any(const shmsync_awaitable *list, size_t n, const struct times
         err = shmi_await_begin(&list[begun], abs, &at[begun], &result);
         if (err != 0)
             break;
-        if (at[begun].wait_node == NULL)
+        if (!shmi_awaited_begun(&at[begun]))
             chosen = begun;
     }
     while (err == 0 && chosen == SIZE_MAX) {
         for (i = 0; i < n && chosen == SIZE_MAX; i++)
-            if (shmi_wait_node_resolved(at[i].wait_node))
+            if (shmi_awaited_over(&at[i]))
                 chosen = i;
         if (chosen != SIZE_MAX) {
             result = shmi_await_judge(&list[chosen], &at[chosen]);
@@ -231,13 +254,13 @@ int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct times
             return SHMI_TELL(err);
         for (i = 0; i < todo && err == 0; i++) {
             err = shmi_await_begin(&list[of[i]], abs, &at[begun], &errs[of[i]]);
-            if (err == 0 && at[begun].wait_node != NULL)
+            if (err == 0 && shmi_awaited_begun(&at[begun]))
                 of[begun++] = of[i];
         }
         left = begun;
         while (err == 0) {
             for (i = k = 0; i < left; i++) {
-                if (shmi_wait_node_resolved(at[i].wait_node)) {
+                if (shmi_awaited_over(&at[i])) {
                     errs[of[i]] = shmi_await_judge(&list[of[i]], &at[i]);
                 } else {
                     at[k] = at[i];

@@ -34,6 +34,7 @@ var Structs = []Struct{
 	{"Side of a queue", "queue_side_words"},
 	{"Queue", "queue_words"},
 	{"Cond", "cond_words"},
+	{"An eventcount", "eventcount_words"},
 	{"Future", "future_words"},
 	{"Synchronized", "synchronized_words"},
 	{"WaitGroup", "counter_words"},
@@ -76,6 +77,8 @@ var parts = map[string]string{
 	"stats 112":     "uint64_t %s[14]",
 	"entries 56":    "uint64_t %s[7]",
 	"counts 64":     "uint64_t %s[8]",
+	"count 128":     "shmi_eventcount_words %s",
+	"results 256":   "uint64_t %s[32]",
 }
 
 // offsets are the sections of regions that C reads by their offsets.
@@ -88,6 +91,7 @@ var bits = []Struct{
 	{"SpinLock", "SPIN"},
 	{"Event", "EVENT"},
 	{"Future", "FUTURE"},
+	{"Result of a Future", "FUTURE_RESULT"},
 	{"SignalWaker", "SIGNAL"},
 	{"Signal status", "SIGNAL_STATUS"},
 	{"Gate", "SIGNAL_GATE"},

@@ -89,6 +89,16 @@ func (a *Arena) Path() string { return a.label }
 // true, and a device may write for longer.
 func (a *Arena) Current(n ParticipantID) bool { return a.isCurrent(n) }
 
+// Live reports whether n is a participant that has neither died nor begun to leave.
+func (a *Arena) Live(n ParticipantID) bool {
+	i := n.Slot()
+	if i < 1 || i > a.geo.slots {
+		return false
+	}
+	w := a.slotState(i)
+	return participantIn(i, w) == n && w.present() && w.phase() != phaseLeaving && !a.Dead(n)
+}
+
 // Fenced reports whether this process is a target of [shmsync.Fence] by now. Only then may a hold
 // be released by a plain store.
 func (a *Arena) Fenced() bool { return a.fenced.Load() }

@@ -55,7 +55,7 @@ var groups = []groupKind{
 		}
 	}},
 	{"barrier", []any{2}, []string{"barrier.", "monitor.", "park.waitnode."}, nil},
-	{"future", nil, []string{"future.", "monitor.", "park.waitnode."}, nil},
+	{"future", nil, []string{"future.", "eventcount."}, nil},
 	{"once", nil, []string{"once."}, nil},
 	{"sig", []any{2, 1}, []string{"signal."}, func(t *testing.T, x *agent, killed int) {
 		var left uint64
@@ -182,6 +182,7 @@ var groupRare = []string{
 	"counter.reap.", "counter.wait.", // TestKillWaitGroup
 	"once.reap.", "once.wait.", // TestKillOnce
 	"queue.reap.", "queue.shutdown.", "queue.wait.", // TestKillQueue
+	"future.end.", "eventcount.wait.", // TestKillFuture
 }
 
 func hasPrefix(prefixes []string, point string) bool {

@@ -13,7 +13,7 @@ var txImages = []string{"SHMSYNC_TEST_STEPKILLS=20", "SHMSYNC_TEST_SCENE=mutex r
 
 const withPoints = "crashpoint"
 
-var mutants = slices.Concat(generalMutants, deathMutants, synchronizedMutants, txMutants, closeMutants, queueMutants)
+var mutants = slices.Concat(generalMutants, deathMutants, synchronizedMutants, txMutants, closeMutants, eventcountMutants, queueMutants)
 
 var generalMutants = []mutant{
 	{
@@ -120,13 +120,6 @@ var generalMutants = []mutant{
 		old:  "\t\t\tc.set(&x.words.spare, x.words.spare.Load()+n)\n",
 		new:  "",
 		pkg:  "prims", run: "TestEventTokenOfTheDead|TestEventSpareOfTheDead", tags: withPoints,
-	},
-	{
-		name: "the producer's death is not reported",
-		file: "prims/future_queue.go",
-		old:  "\tif s := f.load(); s.claimed() && gone(s.producer()) {\n",
-		new:  "\tif s := f.load(); s.claimed() && gone(0) {\n",
-		pkg:  "prims", run: "TestFutureProducerDies",
 	},
 	{
 		name: "the runner of a Once wakes nobody",

@@ -60,7 +60,7 @@ var workloads = append([]prim{
 	{"event", waitersLocked, openEvent},
 	{"event-auto", waitersLocked, openAutoEvent},
 	{"futex", "", openFutex},
-	{"future", queueLocked, openFuture},
+	{"future", "", openFuture},
 	{"waitany", waitersLocked, openWaitAny},
 	{"cond", queueLocked, openCond},
 	{"queue", "", openQueue},

@@ -1,0 +1,75 @@
+//go:build linux
+
+package cinterop
+
+import (
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
+)
+
+// overwrite makes the state of the Future at off, and its results, the words that f returns, and then 0,
+// as a peer can. f gets the state.
+func overwrite(t *testing.T, name string, off uint64, f func(state uint64) []uint64) {
+	t.Helper()
+	a, err := arena.Attach(name, nil)
+	require.NoError(t, err)
+	defer a.Close()
+	k := (*arenakernel.Arena)(a)
+	o, err := k.ObjectAt(arenakernel.Offset(off))
+	require.NoError(t, err)
+	defer k.CloseObject(o)
+	state := arena.At[atomic.Uint64](a, o.Body)
+	words := f(state.Load())
+	for i := range arenakernel.Offset(32) {
+		v := uint64(0)
+		if int(i)+1 < len(words) {
+			v = words[i+1]
+		}
+		arena.At[atomic.Uint64](a, o.Body+128+8*i).Store(v)
+	}
+	state.Store(words[0])
+}
+
+// A peer makes all words of a Future 0 while a process waits: that is no result.
+func TestFutureZeroedUnderWaiters(t *testing.T) {
+	for _, lang := range []string{"go", "c"} {
+		for _, verb := range []string{"future.wait", "any.wait"} {
+			t.Run(verb+"/"+lang, func(t *testing.T) {
+				name := newArena(t)
+				x, y := newAgent(t, lang, name, "waits"), newAgent(t, "go", name, "sets")
+				off := x.do(t, "future.open", "f-f")
+				y.do(t, "future.open", "f-f")
+				y.do(t, "future.set", "f-f", 9)
+				y.do(t, "future.reset", "f-f")
+				of := map[string]string{"future.wait": "f-f", "any.wait": "f"}[verb]
+				w := x.start(t, verb, of)
+				eventually(t, "it sleeps", name, func() bool { return y.do(t, "waiters", "-", off) == 1 })
+				overwrite(t, name, off, func(uint64) []uint64 { return []uint64{0} }) // its periodic check finds that
+				w.fails(t, syscall.EPROTO)
+			})
+		}
+	}
+}
+
+// A word that says that the producer died, although that lives, is corrupt. Reset does not wait until
+// that process ends.
+func TestFutureAbandonedByTheLiving(t *testing.T) {
+	const over, abandoned, died, decided = 1, 1 << 33, 1 << 32, 1 << 33
+	name := newArena(t)
+	x, y := newAgent(t, "c", name, "resets"), newAgent(t, "go", name, "lives")
+	off := x.do(t, "future.open", "f")
+	y.do(t, "future.open", "f")
+	y.do(t, "future.claim", "f")
+	overwrite(t, name, off, func(state uint64) []uint64 {
+		return []uint64{state | abandoned | over, decided | died | state>>35}
+	})
+	x.start(t, "future.reset", "f").fails(t, syscall.EPROTO)
+	y.kill(t)
+	x.do(t, "future.reset", "f")
+}

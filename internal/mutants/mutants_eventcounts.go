@@ -1,0 +1,47 @@
+package main
+
+// eventcountMutants are mistakes in objects whose waiters sleep on an eventcount.
+var eventcountMutants = []mutant{
+	{
+		name: "the producer's death is not reported",
+		file: "prims/future.go",
+		old:  "\t\t\tif n == 0 || !dead(n) {\n",
+		new:  "\t\t\tif n == 0 || !dead(0) {\n",
+		pkg:  "prims", run: "TestFutureProducerDies",
+	},
+	{
+		name: "a process that ends a round of a Future wakes nobody",
+		file: "prims/future.go",
+		old:  "\t\t\treturn to, s.announced()\n",
+		new:  "\t\t\treturn to, false\n",
+		pkg:  "prims", run: "TestFutureWait$", tags: withPoints, env: noLooks,
+	},
+	{
+		name: "a round of a Future is decided and does not end",
+		file: "prims/future.go",
+		old:  "\t\tif !r.of(s.round()) {\n\t\t\tn := s.producer()\n",
+		new:  "\t\tif n := s.producer(); n == 0 || !r.of(s.round()) {\n",
+		pkg:  "prims", run: "TestFutureCrashOfTheSetter", tags: withPoints,
+	},
+	{
+		name: "zeros are a result of a Future",
+		file: "prims/future_word.go",
+		old:  "\treturn v&futureResultDecided != 0 && ",
+		new:  "\treturn (v == 0 || v&futureResultDecided != 0) && ",
+		pkg:  "prims", run: "TestFutureZeroedUnderWaiters",
+	},
+	{
+		name: "a check leaves parked goroutines to a waker that stopped",
+		file: "prims/eventcount.go",
+		old:  "\t\te.queue.DeliverAllAsOne()\n\t}\n}\n",
+		new:  "\t\te.list.DeliverAll()\n\t}\n}\n",
+		pkg:  "prims", run: "TestFutureStoppedBeforeItPushes", tags: withPoints,
+	},
+	{
+		name: "WaitAny ends a round of a Future outside of a call",
+		file: "prims/future.go",
+		old:  "\tif err := f.enter(); err != nil { // without a call, a Close would not wait for the stores\n\t\treturn true, err\n\t}\n\tdefer f.leave()\n",
+		new:  "",
+		pkg:  "prims", run: "TestFutureReachedAfterClose",
+	},
+}

@@ -1,0 +1,197 @@
+package prims
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/park"
+	"github.com/shmsync/shmsync/internal/race"
+)
+
+var (
+	_ = crashpoint.Register("eventcount.wait.announced")
+	_ = crashpoint.Register("eventcount.wait.woken")
+)
+
+// eventcount is one handle's side of an object whose waiters sleep on a sequence, in no order, until
+// it changes. No lock is involved, so a stopped process keeps nobody. docs/design/0042 has the
+// argument.
+type eventcount struct {
+	words   *eventcountWords
+	list    park.WaitList
+	queue   *park.Queue // nil for a reaper's handle, which cannot wait
+	a       *arenakernel.Arena
+	object  arenakernel.Object
+	key     race.Key
+	counts  *countWords
+	opening *opening
+	op      string // what waits are called in errors
+	// look carries out what a stopped or dead process left undone, and finds deaths. Waiters call
+	// it before they sleep, and so do the periodic checks.
+	look   func()
+	looked atomic.Uint64 // the sequence at the last periodic check, plus 1
+}
+
+func (e *eventcount) init(a *arenakernel.Arena, o arenakernel.Object, w *eventcountWords, op string, look func(), bare bool) {
+	dev, ino := a.Segment().ID()
+	*e = eventcount{
+		words: w, a: a, object: o, key: race.KeyOf(dev, ino, uint64(o.Offset)), counts: countsOf(a, &w.counts), op: op, look: look,
+		list: park.WaitList{Arena: a, Word: low(&w.state), Raw: wordPtr(low(&w.state)), Poller: &w.poller},
+	}
+	if bare {
+		return
+	}
+	e.opening = newOpening(a, o)
+	e.queue = park.NewQueue(park.Config{WaitList: e.list, Object: o, Word: o.Body + eventcountStateOff, All: true, Check: e.check})
+	e.opening.shut, e.opening.end = func() { park.Shut(e.queue) }, func() { e.queue.Close() }
+}
+
+func (e *eventcount) load() eventcountState { return eventcountState(e.words.state.Load()) }
+
+func (e *eventcount) swap(from, to eventcountState) bool {
+	return e.words.state.CompareAndSwap(uint64(from), uint64(to))
+}
+
+// enter begins a call that uses the words, or that waits. Close waits for it until leave.
+func (e *eventcount) enter() error {
+	if !e.queue.Enter() {
+		return e.closed()
+	}
+	return nil
+}
+
+func (e *eventcount) leave() { e.queue.Exit() }
+
+func (e *eventcount) closed() error { return e.fail(shmsync.ErrClosed, nil, closedHandle) }
+
+func (e *eventcount) fail(err error, who *shmsync.Identity, detail string) error {
+	return &shmsync.Error{Op: e.op, Object: objectName(e.object), Err: err, Who: who, Detail: detail}
+}
+
+// wait waits until the sequence is no longer seq. The call has entered. The change takes precedence
+// over the end of ctx and of the handle.
+//
+//	a waiter                               a process that changes the object
+//	word: is the sequence seq?             word: sequence + 1; was it announced?
+//	word: announced, by CAS                if so, wake all
+//	sleep while the sequence is seq
+//
+// A CAS of the one either fails, and it looks again, or the other finds what it wrote.
+func (e *eventcount) wait(ctx context.Context, seq uint32) error {
+	cancel := park.CancelBy(ctx)
+	defer cancel.Stop()
+	waits := false
+	for {
+		// The loop ends: each failure of a CAS is a change by another call.
+		if e.look(); e.load().sequence() != seq {
+			e.counts.took()
+			return nil
+		}
+		if !waits {
+			waits = true
+			e.counts.add(countContended)
+			if !e.load().announced() && e.spin(seq) {
+				e.counts.add(countSpin)
+				continue
+			}
+		}
+		if !e.announce(seq) {
+			continue
+		}
+		crashpoint.Hit("eventcount.wait.announced")
+		e.counts.add(countSleep)
+		switch ended := e.queue.Sleep(seq, park.SleepSpec{}, &cancel); ended {
+		case park.Again:
+			crashpoint.Hit("eventcount.wait.woken")
+		case park.Canceled, park.Closed:
+			switch e.look(); {
+			case e.load().sequence() != seq:
+				return nil
+			case ended == park.Closed:
+				return e.closed()
+			}
+			return cancel.Err()
+		}
+	}
+}
+
+// announce makes sure that the process that changes the sequence wakes this waiter. It reports
+// whether the sequence is still seq.
+func (e *eventcount) announce(seq uint32) bool {
+	for {
+		// The loop ends: each failure of the CAS is a change by another call.
+		s := e.load()
+		if s.sequence() != seq {
+			return false
+		}
+		if s.announced() || e.swap(s, s|eventcountAnnounced) {
+			return true
+		}
+	}
+}
+
+// spin spins while the sequence is seq.
+func (e *eventcount) spin(seq uint32) bool {
+	return e.tuning().Spin(func() bool { return e.load().sequence() != seq })
+}
+
+func (e *eventcount) tuning() park.Tuning {
+	w := e.words
+	return park.Tuning{Budget: &w.spin, Pays: &w.pays, LastCPU: &w.lastCPU, Slot: e.a.Self().Slot()}
+}
+
+// noteCPU is called before a change if waiters may see it soon: they look for its maker there.
+func (e *eventcount) noteCPU(s eventcountState) {
+	if s.announced() && e.queue != nil {
+		e.tuning().NoteCPU()
+	}
+}
+
+// wakeAll makes all waiters look.
+func (e *eventcount) wakeAll() {
+	e.counts.add(countWake)
+	if e.queue == nil {
+		e.list.DeliverAll()
+		return
+	}
+	e.queue.DeliverAllAsOne()
+}
+
+// check is called ten times a second while a goroutine of this process waits. It makes up for what a
+// stopped or dead process owes. A waiter that has slept since before the last check sleeps on the
+// sequence of that time, or was woken by that check.
+func (e *eventcount) check() {
+	e.look()
+	s := e.load()
+	now := uint64(s.sequence()) + 1
+	if e.looked.Swap(now) != now || !s.announced() {
+		// A waker that stopped after it had made a poller node ready keeps the wakes of others from
+		// the goroutines of that node. So this wakes those of this process without the node.
+		e.queue.DeliverAllAsOne()
+	}
+}
+
+// wakeDead makes up for a wake that a death swallowed. After a change the word does not say that
+// there are waiters; a thread that sleeps has a record then, and a goroutine a poller node.
+func (e *eventcount) wakeDead(owed arenakernel.Owed) {
+	if owed != arenakernel.OwedAnnounced || e.load().announced() || e.words.poller.Load() != 0 {
+		e.list.DeliverAll()
+	}
+}
+
+// watch calls notify once, when the sequence may no longer be seq. The caller has entered. If it
+// returns nil, the sequence has changed, or the handle is being closed.
+func (e *eventcount) watch(seq uint32, notify func()) *park.Watch {
+	for {
+		// The loop ends as that of wait does.
+		if e.look(); !e.announce(seq) || e.queue.Closing() {
+			return nil
+		}
+		if w := e.queue.Watch(seq, notify); w != nil {
+			return w
+		}
+	}
+}

@@ -1,0 +1,130 @@
+package prims
+
+import (
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/park"
+)
+
+// pendingChange is the wait of a Pending until the sequence of an eventcount changes.
+type pendingChange struct {
+	e     *eventcount
+	seq   uint32
+	judge func() error // the result of the wait, when the sequence has changed
+	watch *park.Watch  // nil before the wait has begun
+}
+
+// pend makes a Pending of a wait for a change of the sequence. judge is called once, when it has
+// changed; then, if it is not nil, is called after the wait has ended.
+func (e *eventcount) pend(seq uint32, judge func() error, then func(error)) *Pending {
+	p := &Pending{op: e.op, then: then, done: make(chan struct{})}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := e.enter(); err != nil {
+		p.end(err)
+		return p
+	}
+	p.change = &pendingChange{e: e, seq: seq, judge: judge}
+	p.listen()
+	return p
+}
+
+// listen waits for the next wake, or ends the Pending and the call that it counts as.
+func (p *Pending) listen() { // guarded by: mu
+	c := p.change
+	if c.watch != nil && !c.watch.Over() {
+		return // told too late: the wake was for a watch before this one
+	}
+	for {
+		// The loop ends: each turn follows a change by another call.
+		if c.watch = c.e.watch(c.seq, p.told); c.watch != nil {
+			return
+		}
+		if c.e.load().sequence() != c.seq {
+			p.end(c.judge())
+			break
+		}
+		if c.e.queue.Closing() {
+			p.end(c.e.closed())
+			break
+		}
+	}
+	c.e.leave()
+}
+
+// cancelChange is Cancel. A change that has come takes precedence.
+func (p *Pending) cancelChange() bool { // guarded by: mu
+	c := p.change
+	defer c.e.leave()
+	if c.watch != nil {
+		c.watch.Leave()
+	}
+	if c.e.look(); c.e.load().sequence() != c.seq {
+		p.end(c.judge())
+		return false
+	}
+	p.end(c.e.fail(shmsync.ErrCanceled, nil, "it was cancelled"))
+	return true
+}
+
+// changeWatch is a watcher on a change of the sequence of an eventcount.
+type changeWatch struct {
+	e      *eventcount
+	seq    uint32
+	judge  func() error
+	notify func()
+	watch  *park.Watch
+	done   bool
+	err    error
+}
+
+// watchChange begins a wait for a change of the sequence, for WaitAny and the like.
+func (e *eventcount) watchChange(seq uint32, judge func() error, notify func()) (watcher, error) {
+	if err := e.enter(); err != nil {
+		return nil, err
+	}
+	w := &changeWatch{e: e, seq: seq, judge: judge, notify: notify}
+	if w.watch = e.watch(seq, notify); w.watch == nil {
+		notify()
+	}
+	return w, nil
+}
+
+// reached ends the call once the result is known: a Close waits for the call, and the caller may go on
+// to wait for others.
+func (w *changeWatch) reached() (bool, error) {
+	if w.done {
+		return true, w.err
+	}
+	for !w.done {
+		// The loop ends: each turn follows a change by another call, or begins a watch.
+		w.e.look()
+		switch {
+		case w.e.load().sequence() != w.seq:
+			w.done, w.err = true, w.judge()
+		case w.e.queue.Closing():
+			w.done, w.err = true, w.e.closed()
+		case w.watch != nil && !w.watch.Over():
+			return false, nil
+		default: // a wake without a change: the wait goes on for the same one
+			w.watch = w.e.watch(w.seq, w.notify)
+		}
+	}
+	w.end()
+	return true, w.err
+}
+
+func (w *changeWatch) end() {
+	if w.watch != nil {
+		w.watch.Leave()
+	}
+	w.e.leave()
+}
+
+// spent is always false: reached goes on with the wait, so that no change is missed.
+func (w *changeWatch) spent() bool { return false }
+
+func (w *changeWatch) leave() {
+	if !w.done {
+		w.end()
+	}
+}

@@ -1,0 +1,100 @@
+//go:build linux && crashpoint
+
+package prims_test
+
+import (
+	"fmt"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/internal/proctest"
+)
+
+// comesToHand starts a task of which a process dies, or stops, and returns when it has.
+func comesToHand(t *testing.T, how string, x *hand, o task) {
+	t.Helper()
+	x.start(o)
+	if how == "SHMSYNC_CRASHPOINT" {
+		x.proc.WaitSignal(t, syscall.SIGKILL)
+	} else {
+		x.proc.AwaitStop(t)
+	}
+}
+
+// A process dies, or stops for ever, at each step of Set: the Future is set, and all go on.
+func TestFutureCrashOfTheSetter(t *testing.T) {
+	for _, how := range []string{"SHMSYNC_CRASHPOINT", "SHMSYNC_CRASHPOINT_STOP"} {
+		for _, point := range []string{"future.set.decided", "future.end.before_wake"} {
+			t.Run(fmt.Sprint(how, " ", point), func(t *testing.T) {
+				a := newArena(t, nil)
+				x, here := remoteHand(t, a, "x"), localHand(a)
+				victim := remoteHand(t, a, "victim", proctest.Env(how+"="+point+":1"))
+				waits := x.blocked(t, task{Op: "wait", Name: "f"})
+				sub := x.blocked(t, task{Op: "subscribe", Name: "f"})
+				asleep(t, a, "f")
+				comesToHand(t, how, victim, task{Op: "set", Name: "f", Errno: 5})
+				require.False(t, here.must(t, task{Op: "set", Name: "f", Errno: 6}).OK, "it is decided")
+				require.True(t, here.must(t, task{Op: "reset", Name: "f"}).OK)
+				require.True(t, here.must(t, task{Op: "own", Name: "f"}).OK)
+				require.EqualValues(t, 5, x.wait(t, waits).N)
+				require.EqualValues(t, 5, x.wait(t, sub).N)
+				require.True(t, here.must(t, task{Op: "set", Name: "f", Errno: 7}).OK)
+				if how != "SHMSYNC_CRASHPOINT" {
+					victim.proc.Cont(t)
+				}
+				require.EqualValues(t, 7, x.must(t, task{Op: "wait", Name: "f"}).N)
+				sound(t, a)
+			})
+		}
+	}
+}
+
+// A reaper dies, or stops for ever, when it has recorded the death of the producer, and has told
+// nobody.
+func TestFutureCrashOfTheReaper(t *testing.T) {
+	for _, how := range []string{"SHMSYNC_CRASHPOINT", "SHMSYNC_CRASHPOINT_STOP"} {
+		for _, point := range []string{"future.reap.decided", "future.end.before_wake"} {
+			t.Run(fmt.Sprint(how, " ", point), func(t *testing.T) {
+				a := newArena(t, nil)
+				x, here := remoteHand(t, a, "x"), localHand(a)
+				require.True(t, here.must(t, task{Op: "own", Name: "f"}).OK)
+				waits := x.blocked(t, task{Op: "wait", Name: "f"})
+				asleep(t, a, "f")
+				victim := remoteHand(t, a, "victim", proctest.Env(how+"="+point+":1"))
+				comesToHand(t, how, victim, task{Op: "abandon", Name: "f"})
+				require.Equal(t, []string{"owner-dead"}, here.do(t, task{Op: "wait", Name: "f"}).Is)
+				require.Equal(t, []string{"owner-dead"}, x.wait(t, waits).Is)
+				require.False(t, here.must(t, task{Op: "set", Name: "f"}).OK)
+			})
+		}
+	}
+}
+
+// A waiter dies, or stops for ever, at each step of its wait: the others go on.
+func TestFutureCrashOfAWaiter(t *testing.T) {
+	for _, how := range []string{"SHMSYNC_CRASHPOINT", "SHMSYNC_CRASHPOINT_STOP"} {
+		a := newArena(t, nil)
+		x, here := remoteHand(t, a, "x"), localHand(a)
+		victim := remoteHand(t, a, "victim", proctest.Env(how+"=eventcount.wait.announced:1"))
+		comesToHand(t, how, victim, task{Op: "wait", Name: "f"})
+		waits := x.blocked(t, task{Op: "wait", Name: "f"})
+		require.True(t, here.must(t, task{Op: "set", Name: "f", Errno: 5}).OK)
+		require.EqualValues(t, 5, x.wait(t, waits).N)
+		sound(t, a)
+	}
+}
+
+// The waker stops when it has marked the poller node of a process, and has not pushed it. One check of
+// that process wakes its goroutines.
+func TestFutureStoppedBeforeItPushes(t *testing.T) {
+	a := newArena(t, nil)
+	x := remoteHand(t, a, "x", proctest.Env("SHMSYNC_CHECK_EVERY=1h"))
+	sub := x.blocked(t, task{Op: "subscribe", Name: "f"})
+	victim := remoteHand(t, a, "victim", proctest.Env("SHMSYNC_CRASHPOINT_STOP=arena.ready.marked:1"))
+	comesToHand(t, "SHMSYNC_CRASHPOINT_STOP", victim, task{Op: "set", Name: "f", Errno: 5})
+	x.must(t, task{Op: "look", Name: "f"})
+	require.EqualValues(t, 5, x.wait(t, sub).N)
+	victim.proc.Cont(t)
+}

@@ -1,0 +1,46 @@
+//go:build linux
+
+package prims
+
+import (
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/arenakernel"
+)
+
+// ReapProducer records that the producer died, as a reaper does.
+func (f *Future) ReapProducer() {
+	if _, wake := f.end(func(arenakernel.ParticipantID) bool { return true }); wake {
+		f.wakeAll()
+	}
+}
+
+// Overwrite makes the state and the results those words, and then 0, as a peer can.
+func (f *Future) Overwrite(words ...uint64) {
+	for i := range f.words.results {
+		v := uint64(0)
+		if i+1 < len(words) {
+			v = words[i+1]
+		}
+		f.words.results[i].Store(v)
+	}
+	f.words.count.state.Store(words[0])
+	f.wakeAll()
+}
+
+// Word is the value of the state.
+func (f *Future) Word() uint64 { return f.words.count.state.Load() }
+
+// DecideOnly decides the round, and does not end it: as a Set that stops there.
+func (f *Future) DecideOnly(e shmsync.Errno) {
+	s := f.load()
+	f.slot(s.round()).Store(uint64(resultOf(s.round(), e)))
+}
+
+// BeginClose begins a Close, up to the point at which no call is under way. The result goes on with it.
+func (f *Future) BeginClose() func() {
+	f.opening.shut()
+	return func() { f.Close() }
+}
+
+// CheckNow is one periodic check of this handle.
+func (f *Future) CheckNow() { f.check() }

@@ -1,0 +1,140 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/race"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// A peer makes all words of a Future 0 while goroutines wait: that is no result.
+func TestFutureZeroedUnderWaiters(t *testing.T) {
+	for _, rounds := range []int{0, 1, 31, 32, 40} {
+		a := newArena(t, nil)
+		f, err := prims.OpenFuture(a, "f", nil)
+		require.NoError(t, err)
+		for range rounds {
+			require.True(t, f.Set(9))
+			require.True(t, f.Reset())
+		}
+		x := localHand(a)
+		waits := x.blocked(t, task{Op: "wait", Name: "f"})
+		sub := x.blocked(t, task{Op: "subscribe", Name: "f"})
+		all := x.blocked(t, task{Op: "all", Name: "f", Names: []string{"f"}})
+		f.Overwrite(0)
+		if rounds == 0 {
+			require.True(t, f.Set(5), "it is what it was")
+			require.EqualValues(t, 5, x.wait(t, waits).N)
+			require.EqualValues(t, 5, x.wait(t, sub).N)
+			require.Empty(t, x.wait(t, all).Err)
+			continue
+		}
+		for _, id := range []int{waits, sub, all} {
+			require.Equal(t, []string{"corrupt"}, x.wait(t, id).Is, "after %d rounds", rounds)
+		}
+		require.NoError(t, f.Close())
+	}
+}
+
+// A word that says that the producer died, although that lives, is corrupt. Reset does not wait until
+// that process ends.
+func TestFutureAbandonedByTheLiving(t *testing.T) {
+	a := newArena(t, nil)
+	x := remoteHand(t, a, "x")
+	f, err := prims.OpenFuture(a, "f", nil)
+	require.NoError(t, err)
+	require.True(t, x.must(t, task{Op: "own", Name: "f"}).OK)
+	x.must(t, task{Op: "abandon", Name: "f"})
+	func() {
+		defer func() {
+			err, ok := recover().(error)
+			require.True(t, ok)
+			require.ErrorIs(t, err, shmsync.ErrCorrupt)
+		}()
+		f.Reset()
+		t.Error("Reset returns")
+	}()
+	// When the process has ended, nothing contradicts the word.
+	x.proc.Kill(t)
+	require.True(t, f.Reset())
+	require.True(t, f.Set(3))
+}
+
+// The state and the result contradict each other: the Future is neither set nor is its producer dead.
+func TestFutureContradictions(t *testing.T) {
+	const over, decided, abandoned = 1, 1 << 33, 1 << 32
+	for _, c := range []struct{ state, result uint64 }{
+		{over, 0}, {over, decided | 1<<38}, {over, decided | abandoned | 1<<38}, {over, decided | abandoned}, {over | 1<<33, decided},
+	} {
+		a := newArena(t, nil)
+		f, err := prims.OpenFuture(a, "f", nil)
+		require.NoError(t, err)
+		f.Overwrite(c.state, c.result)
+		_, ok := f.IsSet()
+		require.False(t, ok, "%#x", c)
+		require.ErrorIs(t, f.State().Err, shmsync.ErrCorrupt, "%#x", c)
+		require.False(t, f.State().Set)
+		require.Equal(t, "future f: overwritten", f.String())
+		require.ErrorIs(t, a.Check(), shmsync.ErrCorrupt, "%#x", c)
+		// A wait takes the result of its round, whatever the state says by now.
+		want := error(shmsync.ErrCorrupt)
+		switch c.result {
+		case decided | abandoned:
+			want = shmsync.ErrOwnerDead
+		case decided:
+			want = nil
+		}
+		_, err = f.Wait()
+		require.ErrorIs(t, err, want, "%#x", c)
+		require.ErrorIs(t, prims.WaitAll(f), want, "%#x", c)
+	}
+}
+
+// State reads one round: each that is set has the errno of its round, though the Future is reset all
+// the time.
+func TestFutureStateOfOneRound(t *testing.T) {
+	a := newArena(t, nil)
+	f := newFuture(t, a)
+	rounds := 3_000_000
+	if race.Enabled || testing.Short() {
+		rounds = 100_000
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for range rounds {
+			f.Set(7)
+			f.Reset()
+		}
+	}()
+	for {
+		select {
+		case <-ended:
+			return
+		default:
+			if st := f.State(); st.Set && st.Errno != 7 || !st.Set && st.Errno != 0 {
+				t.Errorf("a state that there never was: %+v", st)
+				<-ended
+			}
+		}
+	}
+}
+
+// WaitAny and WaitAll of a handle that is closed store nothing: the words may be another object's.
+func TestFutureReachedAfterClose(t *testing.T) {
+	a := newArena(t, nil)
+	f, err := prims.OpenFuture(a, "f", nil)
+	require.NoError(t, err)
+	defer f.BeginClose()() // a Close that waits for nothing, and has not ended
+	f.DecideOnly(5)
+	before := f.Word()
+	_, err = prims.WaitAny(f)
+	require.ErrorIs(t, err, shmsync.ErrClosed)
+	require.ErrorIs(t, prims.WaitAll(f), shmsync.ErrClosed)
+	require.Equal(t, before, f.Word())
+}

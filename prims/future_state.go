@@ -1,0 +1,104 @@
+package prims
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/race"
+)
+
+// IsSet reports whether the Future is set, and its result.
+func (f *Future) IsSet() (shmsync.Errno, bool) {
+	f.opening.use()
+	s, v, _ := f.read()
+	f.opening.use() // another object may have been there if a Close has ended meanwhile
+	return v.errno(), s.set()
+}
+
+// read returns the state, and the result of its round if that is over. It changes nothing. It reports
+// false if the two contradict each other: a peer has overwritten the words. Then the state is one of
+// a round that is not over.
+func (f *Future) read() (futureState, futureResult, bool) {
+	for {
+		// The loop ends: each turn follows a change by another call.
+		s := f.load()
+		if !s.over() {
+			return s, 0, true
+		}
+		v := futureResult(f.slot(s.round()).Load())
+		switch {
+		case v.of(s.round()) && v.abandoned() == s.abandoned():
+			race.Acquire(f.key)
+			return s, v, true
+		case f.load() == s:
+			return s &^ 1, 0, false
+		}
+	}
+}
+
+// errUnset says that there is no result, or that it takes more than loads to know.
+var errUnset = errors.New("not set")
+
+// result is the result of a Future that is set, errUnset, or the error of a closed handle.
+func (f *Future) result() (shmsync.Errno, error) {
+	if err := f.opening.error("future.wait"); err != nil {
+		return 0, err
+	}
+	s, v, _ := f.read()
+	if err := f.opening.error("future.wait"); err != nil {
+		return 0, err // another object may have been there
+	}
+	if !s.set() {
+		return 0, errUnset
+	}
+	return v.errno(), nil
+}
+
+// FutureState is the result of State.
+type FutureState struct {
+	Set      bool              // the result is there
+	Errno    shmsync.Errno     // what it is set to
+	Producer *shmsync.Identity // the process that has claimed it, or nil
+	Waiting  bool              // it is not set, and a call has waited for it; that call may have given up
+	Err      error             // ErrOwnerDead if the producer died before it set the Future; ErrCorrupt
+}
+
+// State reads f without changing it. The answer may be out of date when it returns.
+func (f *Future) State() FutureState {
+	f.opening.use()
+	s, v, ok := f.read()
+	f.opening.use()
+	st := FutureState{Set: s.set(), Errno: v.errno(), Waiting: s.announced()}
+	if n := s.producer(); n != 0 {
+		st.Producer = f.a.Who(n)
+	}
+	switch {
+	case !ok:
+		st.Err = shmsync.ErrCorrupt
+	case s.abandoned():
+		st.Errno, st.Err = 0, shmsync.ErrOwnerDead
+	case s.claimed() && !f.a.Current(s.producer()):
+		st.Err = shmsync.ErrOwnerDead
+	}
+	return st
+}
+
+// String renders the state on one line.
+func (f *Future) String() string {
+	f.opening.use()
+	_, text := f.text()
+	return fmt.Sprintf("future %s: %s", objectName(f.object), text)
+}
+
+// text returns the state, and renders it with the result of its round.
+func (f *Future) text() (futureState, string) {
+	switch s, v, ok := f.read(); {
+	case !ok:
+		return s, "overwritten"
+	case s.over():
+		return s, v.String()
+	default:
+		return s, s.String()
+	}
+}
