@@ -25,7 +25,7 @@ func barsDefaults(count int) plan.Defaults {
 
 // Run measures the cells of the bars and judges them.
 func (c *barsCmd) Run(s *session) error {
-	o, err := s.common.options(barsDefaults(int(s.common.Count)))
+	o, err := s.common.options(barsDefaults(s.common.Count))
 	if err != nil {
 		return err
 	}

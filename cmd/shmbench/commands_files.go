@@ -26,11 +26,7 @@ func (*compareCmd) Help() string {
 corrected for the number of cells as Benjamini and Hochberg do). A cell is better or worse
 if its interval lies wholly beyond --least, the same if it lies wholly within, and
 undecided otherwise, with the repetitions that would decide it. Too few repetitions cannot
-show any change; the last lines say so, and which change would have been found.
-
-Examples:
-  shmbench compare old.json new.json
-  shmbench compare --metric p99-ns --least 10 --all old.json new.json`
+show any change; the last lines say so, and which change would have been found.`
 }
 
 // Run compares two result files.

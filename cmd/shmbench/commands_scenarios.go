@@ -132,11 +132,7 @@ other reads (two-lines). Neither sleeps, pauses or yields. p50-ns is one way: ha
 trip. The first CPU of a pair starts, and its node holds the lines, so each direction is a
 cell. One pair of processes moves from pair to pair of CPUs, so that a cell takes a few
 milliseconds; --time and --warmup are for a single pair. Checked: both ends count as many
-trips.
-
-Examples:
-  shmbench matrix --html matrix.html           all pairs of up to 48 CPUs, else of each cache
-  shmbench matrix --sample class --count 10    a pair of each class`
+trips.`
 }
 
 type memCmd struct{}
@@ -163,9 +159,5 @@ func (paddingCmd) Help() string {
 	return `Let each thread increment a counter of its own, and place the counters --pad bytes apart.
 At 8 bytes they lie on one line, which the CPUs take from each other: false sharing. At 64
 bytes they have a line each, which some CPUs still fetch in pairs; at 128 bytes they never
-share. Checked: each counter has as many increments as its thread made.
-
-Examples:
-  shmbench padding --place classes
-  shmbench padding --pad 8,64,128,256 --procs 4`
+share. Checked: each counter has as many increments as its thread made.`
 }

@@ -36,11 +36,7 @@ The time in which a process has no CPU does not count.
 process P percent of a CPU: it is stopped for the rest of each period of 100 ms, since not
 every host lets a program use cpu.max. The bound is two periods then.
 
-Exit status 3: a primitive froze that has to be free of freezes.
-
-Examples:
-  shmbench stopstorm --prim mutex,queue --stops 200
-  shmbench stopstorm --prim waitgroup --step 1 --stops 100000 --format json`
+Exit status 3: a primitive froze that has to be free of freezes.`
 }
 
 // Run runs it.

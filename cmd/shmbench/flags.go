@@ -4,8 +4,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/shmsync/shmsync/internal/bench"
@@ -23,32 +21,6 @@ func (l *ints) UnmarshalText(text []byte) error {
 	return err
 }
 
-// length is a time that is longer than 0. Its zero value means that the user gave none.
-type length time.Duration
-
-// UnmarshalText parses a duration.
-func (l *length) UnmarshalText(text []byte) error {
-	d, err := time.ParseDuration(string(text))
-	if err == nil && d <= 0 {
-		err = fmt.Errorf("%s: want more than 0", text)
-	}
-	*l = length(d)
-	return err
-}
-
-// number is an integer of at least 1. Its zero value means that the user gave none.
-type number int
-
-// UnmarshalText parses a number.
-func (n *number) UnmarshalText(text []byte) error {
-	v, err := strconv.Atoi(string(text))
-	if err == nil && v < 1 {
-		err = fmt.Errorf("%s: want at least 1", text)
-	}
-	*n = number(v)
-	return err
-}
-
 // common are the flags of every measuring command.
 type common struct {
 	CPUs     ints            `name:"cpus" placeholder:"LIST" help:"CPUs to use, as in 0-3,8. Default: all that this process may use."`
@@ -63,7 +35,7 @@ type common struct {
 	Think    []time.Duration `placeholder:"LIST" help:"Mean of the exponentially distributed work outside it."`
 	Gap      []time.Duration `placeholder:"LIST" help:"How long the others of a wake, herd, event or seq cell sleep before each wake; the last two take the first. Default: 1500us."`
 	Hog      ints            `placeholder:"LIST" help:"Busy loops beside the workers of a handoff cell."`
-	Kills    number          `placeholder:"N" help:"Kills in each repetition of a crash cell."`
+	Kills    int             `placeholder:"N" help:"Kills in each repetition of a crash cell."`
 	Role     []string        `placeholder:"LIST" help:"What the victims of a crash cell are: holder, waiter, reader. Default: holder."`
 	Waiters  ints            `placeholder:"LIST" help:"Blocked goroutines of a waiters or seq cell."`
 	Read     ints            `placeholder:"LIST" help:"Percentage of the holds of a rw cell that are shared."`
@@ -87,9 +59,9 @@ type common struct {
 	Prim     []string        `placeholder:"PATTERN" help:"Subjects, as in c:futex, 'c:*' or 'go:*,in-process:*'. Default: all."`
 	Variant  []string        `placeholder:"PATTERN" help:"Of those, variants: what follows the first dash of the name, as in cohort, near, no*; plain is the one without. Default: all."`
 
-	Time     length         `placeholder:"D" help:"Measured time of each repetition."`
+	Time     time.Duration  `placeholder:"D" help:"Measured time of each repetition."`
 	Warmup   *time.Duration `placeholder:"D" help:"Discarded time before it."`
-	Count    number         `short:"c" placeholder:"N" help:"Repetitions of each cell, interleaved with those of the others."`
+	Count    int            `short:"c" placeholder:"N" help:"Repetitions of each cell, interleaved with those of the others."`
 	Seed     uint64         `default:"1" help:"Seed of the order and of think times."`
 	Shuffle  bool           `default:"true" negatable:"" help:"Run each round in a random order."`
 	Timeout  time.Duration  `default:"10s" help:"How much longer than planned a repetition may take before it counts as hung."`
@@ -110,11 +82,11 @@ type common struct {
 func (f *common) options(d plan.Defaults) (*plan.Options, error) {
 	o := &plan.Options{
 		CPUs: f.CPUs, Recording: f.Topology, Places: f.Place, Procs: f.Procs, Threads: f.Threads, CS: f.CS, Think: f.Think,
-		Gap: bench.Or(f.Gap, plan.UsualGap)[0], Gaps: f.Gap, Hogs: f.Hog, Kills: int(f.Kills), Waiters: f.Waiters, Prims: f.Prim, Variants: f.Variant,
+		Gap: bench.Or(f.Gap, plan.UsualGap)[0], Gaps: f.Gap, Hogs: f.Hog, Kills: f.Kills, Waiters: f.Waiters, Prims: f.Prim, Variants: f.Variant,
 		Read: f.Read, Permits: f.Permits, Keys: f.Keys, Locks: f.Locks, Skew: f.Skew, Wake: f.Wake, Batch: f.Batch,
 		Capacity: f.Capacity, Mem: f.Mem, Nodes: f.Nodes, Huge: f.Huge, MiB: f.MiB,
 		Arenas: f.Arena, Lines: f.Lines, Pads: f.Pad, Slow: f.Slow, MaxCells: f.MaxCells, Rates: f.Rate, Loads: f.Load, Noise: f.Noise, Quotas: f.Quota,
-		Time: time.Duration(f.Time), Count: int(f.Count), Seed: f.Seed, Shuffle: f.Shuffle, Timeout: f.Timeout,
+		Time: f.Time, Count: f.Count, Seed: f.Seed, Shuffle: f.Shuffle, Timeout: f.Timeout,
 	}
 	if o.Time == 0 {
 		o.Time = d.Time

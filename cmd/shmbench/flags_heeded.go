@@ -79,6 +79,7 @@ func heeds(command, flag string) bool {
 // helpOf prints the help of a command without the flags that it does not heed.
 func helpOf(options kong.HelpOptions, ctx *kong.Context) error {
 	if node := ctx.Selected(); node != nil {
+		node.Detail += examplesText(node.Name)
 		for _, f := range ctx.Model.Flags {
 			f.Hidden = f.Hidden || f.Name != "help" && !heeds(node.Name, f.Name)
 		}

@@ -234,7 +234,7 @@ func TestSuitesFitTheirTime(t *testing.T) {
 
 // A host that is slower than planned cuts the repetitions, and not below one of each cell.
 func TestSuiteEndsInTime(t *testing.T) {
-	s := &session{common: &common{Timeout: 10 * time.Second, Seed: 1, Prim: []string{"go:flock", "go:eventfd"}, CC: "none", Count: 5, Time: length(time.Millisecond), Place: []string{bench.PlaceAny}}}
+	s := &session{common: &common{Timeout: 10 * time.Second, Seed: 1, Prim: []string{"go:flock", "go:eventfd"}, CC: "none", Count: 5, Time: time.Millisecond, Place: []string{bench.PlaceAny}}}
 	o, err := s.common.options(plan.QuickSuite.Defaults)
 	require.NoError(t, err)
 	cells, err := plan.Cells(o, "uncontended")

@@ -22,36 +22,36 @@ type program struct {
 	common
 	Version versionFlag `help:"Print the version and the commit, and exit."`
 
-	Suite       suiteCmd       `cmd:"" default:"withargs" help:"Every scenario, shortly (default)."`
-	Uncontended uncontendedCmd `cmd:"" help:"Lock and unlock where nobody else wants the lock."`
+	Suite       suiteCmd       `cmd:"" default:"withargs" help:"Measure every scenario briefly, and print decisions (default)."`
+	Uncontended uncontendedCmd `cmd:"" help:"Measure lock and unlock of a lock that no other thread wants."`
 	Handoff     handoffCmd     `cmd:"" help:"Pass a token between two processes: round trips, and one-way wakes."`
-	Lock        lockCmd        `cmd:"" help:"Throughput and fairness of a contended lock."`
-	Crash       crashCmd       `cmd:"" help:"Kill the owner: time until the next one owns."`
-	Wake        wakeCmd        `cmd:"" help:"Wakes, against how long the other slept, and of some of many."`
-	Oversub     oversubCmd     `cmd:"" help:"A lock of more workers than CPUs, by how long its waiters spin."`
-	Peers       peersCmd       `cmd:"" help:"Everything that this host has besides, and the library."`
-	Waiters     waitersCmd     `cmd:"" help:"Threads and memory that blocked goroutines cost, and CPU that a long wait does."`
-	RW          rwCmd          `cmd:"" name:"rw" help:"Readers at once, and readers mixed with writers."`
-	Sem         semCmd         `cmd:"" help:"Permits of a counting semaphore."`
-	Cond        condCmd        `cmd:"" help:"A bounded buffer behind a lock, with condition variables."`
-	Event       eventCmd       `cmd:"" help:"One lets many go: until the last of them runs."`
-	Seq         seqCmd         `cmd:"" help:"A counter that many wait for: a step that wakes none or some of them."`
-	Multi       multiCmd       `cmd:"" help:"Locks by key."`
-	Barrier     barrierCmd     `cmd:"" help:"Phases that everybody must come to."`
-	Padding     paddingCmd     `cmd:"" help:"Counters of different threads, by their distance: what false sharing costs."`
-	Queue       queueCmd       `cmd:"" help:"Items from producers to consumers."`
-	Mem         memCmd         `cmd:"" help:"Memory of an arena by where it is: latency, scans, data under a lock."`
-	Topo        topoCmd        `cmd:"" help:"CPUs, caches and NUMA nodes of this host."`
-	Matrix      matrixCmd      `cmd:"" help:"How long a cache line takes from each CPU to each other."`
-	Bars        barsCmd        `cmd:"" help:"The project's bars: ratios to peers, passed or failed."`
-	Compare     compareCmd     `cmd:"" help:"What differs between two result files, beyond chance."`
-	Recommend   recommendCmd   `cmd:"" help:"Advice on placement, spinning and kinds of lock, from a result file."`
-	Report      reportCmd      `cmd:"" help:"A result file as a page with pictures."`
-	Export      exportCmd      `cmd:"" help:"A result file in another format."`
+	Lock        lockCmd        `cmd:"" help:"Measure throughput and fairness of a contended lock."`
+	Crash       crashCmd       `cmd:"" help:"Kill the owner of a lock, and measure the time until the next one owns it."`
+	Wake        wakeCmd        `cmd:"" help:"Measure wakes against how long the waiter slept, and wakes of some of many."`
+	Oversub     oversubCmd     `cmd:"" help:"Measure a lock of more workers than CPUs, by how long its waiters spin."`
+	Peers       peersCmd       `cmd:"" help:"Compare the library with every synchronization primitive that this host offers."`
+	Waiters     waitersCmd     `cmd:"" help:"Measure the threads, memory and CPU time of blocked goroutines."`
+	RW          rwCmd          `cmd:"" name:"rw" help:"Measure concurrent readers, and readers mixed with writers."`
+	Sem         semCmd         `cmd:"" help:"Measure permits of a counting semaphore."`
+	Cond        condCmd        `cmd:"" help:"Measure a bounded buffer behind a lock, with condition variables."`
+	Event       eventCmd       `cmd:"" help:"Measure how long one Set takes to release many waiters."`
+	Seq         seqCmd         `cmd:"" help:"Measure a counter for which many wait: a step that wakes none or some of them."`
+	Multi       multiCmd       `cmd:"" help:"Measure locks by key."`
+	Barrier     barrierCmd     `cmd:"" help:"Measure phases at which all threads wait for each other."`
+	Padding     paddingCmd     `cmd:"" help:"Measure false sharing: counters of different threads, by their distance."`
+	Queue       queueCmd       `cmd:"" help:"Measure items that pass from producers to consumers."`
+	Mem         memCmd         `cmd:"" help:"Measure the memory of an arena by its placement: latency, scans, data under a lock."`
+	Topo        topoCmd        `cmd:"" help:"Show the CPUs, caches and NUMA nodes of this host."`
+	Matrix      matrixCmd      `cmd:"" help:"Measure how long a cache line takes from each CPU to each other."`
+	Bars        barsCmd        `cmd:"" help:"Check the project's bars: ratios to peers, passed, failed or open."`
+	Compare     compareCmd     `cmd:"" help:"Compare two result files, and tell differences from chance."`
+	Recommend   recommendCmd   `cmd:"" help:"Print advice on placement, spinning and kinds of lock, from a result file."`
+	Report      reportCmd      `cmd:"" help:"Draw result files as a page with pictures."`
+	Export      exportCmd      `cmd:"" help:"Write a result file in another format."`
 	BuildHelper helperCmd      `cmd:"" name:"helper" help:"Build the peers in C, for a host that has no compiler."`
-	Torture     tortureCmd     `cmd:"" help:"Processes that die over all primitives, and what survives that."`
-	Stopstorm   stopStormCmd   `cmd:"" help:"Stop processes in the middle of their work: do the others go on?"`
-	Selftest    selftestCmd    `cmd:"" help:"Proofs that the library works here; measures nothing."`
+	Torture     tortureCmd     `cmd:"" help:"Kill processes that use all primitives, and check what survives."`
+	Stopstorm   stopStormCmd   `cmd:"" help:"Stop processes in the middle of their work, and check that the others go on."`
+	Selftest    selftestCmd    `cmd:"" help:"Prove that the library works here; measure nothing."`
 	Worker      workerCmd      `cmd:"" hidden:""`
 
 	SelftestWorker selftestWorkerCmd `cmd:"" hidden:""`
@@ -74,36 +74,15 @@ type (
 	}
 )
 
-const description = `Measures cross-process synchronization on this host, beside what the host already offers.
+const description = `Measure synchronization between processes on this host, beside what the host already offers.
 
 Results go to standard output, everything else to standard error.
 
 Examples:
-  shmbench                                       the quick suite, under a minute
-  shmbench -n                                    what that would run, and how long
-  shmbench handoff --place cross,same --count 10
-  shmbench handoff --place same --hog 0,1        beside a CPU hog
-  shmbench handoff --place smt,llc,package,0+5   by what CPUs share, or these two
-  shmbench topo --html host.html                 this host; --record DIR keeps it for others
-  shmbench matrix --html matrix.html             a cache line from each CPU to each other
-  shmbench recommend results.json                what to do about it
-  shmbench lock --procs 2,4 --threads 1,8 --cs 100ns,1us --think 100ns
-  shmbench lock --rate 10000,100000              an open loop
-  shmbench lock --prim 'c:*,in-process:*' --format bench > lock.txt
-  shmbench crash --kills 300 --role holder,waiter,reader
-  shmbench rw --read 50,90,99 --cs 0,1us         and --prim '*:mutex,*:rw*' to see what it gains
-  shmbench seq --waiters 10000 --wake 1:10000:*10
-  shmbench multi --keys 1,16,1024 --skew uniform,zipf:1.2 --locks 1,2
-  shmbench crash --arena memfd,/dev/shm          where the memory lies that they share
-  shmbench queue --procs 2,4 --batch 1,16
-  shmbench mem --mem bind,interleave:0-1 --huge none,thp
-  shmbench bars --only 'round trip'
-  shmbench torture --duration 10m --seed 0      and --only mutex,queue for some
-  shmbench stopstorm --prim mutex,queue          does a stopped process hold up others?
-  benchstat -row .name,/prim -col /place lock.txt
-  shmbench suite --std --out a.json              and b.json after a change, then
-  shmbench compare a.json b.json
-  shmbench suite --html report.html              pictures
+  shmbench --out run.json --html run.html   measure, keep the figures, draw a page
+  shmbench -n --topology host.tree          print the plan for a recorded host
+
+Each command has examples of its own: shmbench COMMAND --help.
 
 What no flag says, the environment can: SHMBENCH_MAX_CELLS stands for --max-cells.
 

@@ -68,11 +68,7 @@ A line for each last-level cache has its cores; threads of one core are joined a
 --place 0+1. Nodes without CPUs come last. Distances are those of firmware (SLIT): 10 is
 local. Notes say what the host does not tell, or contradicts, and what is assumed instead.
 --record writes a tree of the files that were read, and of long ones only the lines that
-matter. --topology reads such a tree, a .tree file, an archive of tar, or XML of lstopo.
-
-Examples:
-  shmbench topo --record host                  keep this host for others
-  shmbench topo --topology host --html h.html  show that one, with a picture`
+matter. --topology reads such a tree, a .tree file, an archive of tar, or XML of lstopo.`
 }
 
 // recordTree writes the files of this host, or of a recording, to a directory that does not exist or
