@@ -19,7 +19,7 @@ type Scenario struct {
 
 // Scenarios in the order of reports. The ids are part of the control page.
 var Scenarios = []*Scenario{
-	{ID: 1, Name: "uncontended", Bench: "Uncontended", Unit: "p50-ns", Others: []string{"p99-ns", "max-ns"},
+	{ID: 1, Name: "uncontended", Bench: "Uncontended", Unit: "p50-ns", Others: []string{"mean-ns", "p99-ns", "max-ns"},
 		Ref:    []string{"c:pthread", "in-process:sync.Mutex"},
 		Versus: []string{"in-process:sync.Mutex", "c:robust"}, procs: 1},
 	{ID: 2, Name: "handoff", Bench: "Handoff", Unit: "p50-ns", Others: []string{"p99-ns", "ctxsw/op", "slept"},
@@ -69,7 +69,7 @@ var Scenarios = []*Scenario{
 		Versus: []string{"c:cond", "go:pipe", "in-process:chan"}},
 	{ID: 40, Name: "mem", Bench: "Mem", Unit: "chase-ns", Others: []string{"scan-MB/s", "data-ns", "as-asked-%"},
 		Keys: []string{"huge", "mem", "node"}, procs: 1},
-	{ID: 20, Name: "matrix", Bench: "Matrix", Unit: "p50-ns", Others: []string{"p99-ns", "n"}, Keys: []string{"place"}, procs: 2},
+	{ID: 20, Name: "matrix", Bench: "Matrix", Unit: "p50-ns", Others: []string{"mean-ns", "n"}, Keys: []string{"place"}, procs: 2},
 	{ID: 27, Name: "padding", Bench: "Padding", Unit: "ops/s", Higher: true, Others: []string{"jain"},
 		Keys: []string{"pad", "place", "procs", "threads"}},
 	{ID: 24, Name: "herd", Bench: "Herd", Unit: "p50-ns", Others: []string{"p99-ns", "each-p50-ns", "waker-p50-ns"},

@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"fmt"
 
+	"github.com/HdrHistogram/hdrhistogram-go"
+
 	"github.com/shmsync/shmsync/internal/bench"
 	"github.com/shmsync/shmsync/internal/bench/control"
 	"github.com/shmsync/shmsync/internal/bench/stats"
@@ -115,12 +117,48 @@ func measureCell(rep *bench.Repetition, c *bench.Cell, p *control.Page, ops uint
 			}
 		}
 	}
-	if rep.Hist != nil && rep.Hist.TotalCount() > 0 {
-		for _, q := range stats.Quantiles {
-			if v, ok := stats.Quantile(rep.Hist, q.Q, tail); ok {
-				m[q.Name+"-ns"] = v / rep.Div
-			}
-		}
-		m["max-ns"] = float64(rep.Hist.Max()) / rep.Div
+	if rep.Hist == nil || rep.Hist.TotalCount() == 0 {
+		return
 	}
+	m["mean-ns"] = rep.Hist.Mean() / rep.Div
+	from := 0
+	if rep.Div > 1 {
+		from = 1
+		if !batchMeans(rep, singles(c, p), tail) {
+			return
+		}
+	}
+	for _, q := range stats.Quantiles[from:] {
+		if v, ok := stats.Quantile(rep.Hist, q.Q, tail); ok {
+			m[q.Name+"-ns"] = v / rep.Div
+		}
+	}
+	m["max-ns"] = float64(rep.Hist.Max()) / rep.Div
+}
+
+// singles is the histogram of single operations of a cell that times batches of them, or nil.
+func singles(c *bench.Cell, p *control.Page) *hdrhistogram.Histogram {
+	if c.Scenario.Name != "uncontended" && c.Scenario.Name != "readers" {
+		return nil
+	}
+	all := make([][]uint64, p.Slots())
+	for i := range all {
+		all[i] = p.Other(i)
+	}
+	return stats.NewHist(all...)
+}
+
+// batchMeans derives the figures of a cell whose samples are batches. The median of their means is p50-ns. A
+// higher quantile of means would hide each slow operation, so the other quantiles are those of single
+// operations. It reports whether there are any, and makes their histogram that of the repetition.
+func batchMeans(rep *bench.Repetition, single *hdrhistogram.Histogram, tail int) bool {
+	if v, ok := stats.Quantile(rep.Hist, stats.Quantiles[0].Q, tail); ok {
+		rep.Metrics[stats.Quantiles[0].Name+"-ns"] = v / rep.Div
+	}
+	rep.Hist, rep.Div = nil, 1
+	if single == nil || single.TotalCount() == 0 {
+		return false
+	}
+	rep.Hist = single
+	return true
 }

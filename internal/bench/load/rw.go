@@ -35,6 +35,13 @@ func workReaders(t *thread) error {
 			t.violate("%d reads saw a write that nobody made", torn)
 		}
 		t.count(t.Batch)
+		t0 = shmsync.Monotonic()
+		torn = l.ReadPairs(1, &t.Scratch().First)
+		t.sample(t.others, shmsync.Monotonic()-t0)
+		if torn != 0 {
+			t.violate("a read saw a write that nobody made")
+		}
+		t.count(1)
 	}
 	t.end()
 	return nil

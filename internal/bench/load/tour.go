@@ -197,12 +197,8 @@ func (t *Tour) Collect(status, reason string) map[*bench.Cell]*bench.Repetition 
 			stats.Record(counts, int64(t.table.word(i, tourWords+k).Load()))
 		}
 		rep.Hist = stats.NewHist(counts)
-		for _, q := range stats.Quantiles {
-			if v, ok := stats.Quantile(rep.Hist, q.Q, stats.TailMin); ok {
-				rep.Metrics[q.Name+"-ns"] = v / rep.Div
-			}
-		}
-		rep.Metrics["max-ns"], rep.Metrics["n"] = float64(rep.Hist.Max())/rep.Div, float64(trips)
+		rep.Metrics["mean-ns"], rep.Metrics["n"] = rep.Hist.Mean()/rep.Div, float64(trips)
+		batchMeans(rep, nil, stats.TailMin)
 		for end := range 2 {
 			rep.Workers = append(rep.Workers, bench.WorkerReport{CPU: int(t.table.word(i, stepCPU+end).Load()), Ops: uint64(trips)})
 		}

@@ -9,7 +9,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// workUncontended times batches of lock and unlock by one thread.
+// workUncontended times batches of lock and unlock by one thread, and a single pair after each batch: a
+// quantile of the means of batches would hide every slow pair.
 func workUncontended(t *thread) error {
 	p, err := as[bench.Pairer](t)
 	if err != nil {
@@ -34,6 +35,11 @@ func workUncontended(t *thread) error {
 		if measuring {
 			t.slot.Ops += n
 			stats.Record(t.counts, t1-t0)
+			t0 = shmsync.Monotonic()
+			p.Pairs(1, &t.Counter)
+			stats.Record(t.others, shmsync.Monotonic()-t0)
+			t.slot.Total++
+			t.slot.Ops++
 		}
 	}
 	t.end()

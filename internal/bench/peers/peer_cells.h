@@ -28,6 +28,11 @@ static void run_readers(struct thread *t)
 		if (torn != 0)
 			violate(t, "reads that saw a write", 0, torn);
 		count(t, ctl->batch);
+		t0 = now();
+		rw_read_lock();
+		rw_unlock();
+		sample(t, t->others, now() - t0);
+		count(t, 1);
 	}
 	end(t);
 }
