@@ -113,4 +113,8 @@ func ReadDisturbance(used []int) (d Disturbance) {
 const (
 	MostOthers = 0.05 // share of the used CPUs' time that other programs took
 	MostSteal  = 0.01 // share that the hypervisor took
+
+	// MostPreempted is how often in a second a worker may lose a CPU that it has for itself. The threads of its own
+	// runtime and of the kernel take the CPU some dozens of times.
+	MostPreempted = 400
 )

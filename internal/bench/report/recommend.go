@@ -107,6 +107,9 @@ func noTiming(d *Document) (why []string) {
 	if e.Throttled > 0 {
 		why = append(why, fmt.Sprintf("the cgroup's quota stopped the run %d times", e.Throttled))
 	}
+	if rate := d.preempted(); rate > host.MostPreempted {
+		why = append(why, fmt.Sprintf("workers with a CPU each lost it %.0f times a second to other programs", rate))
+	}
 	pinned, placed := false, false
 	for i := range d.Cells {
 		place, ok := d.Cells[i].Params["place"]
@@ -117,6 +120,28 @@ func noTiming(d *Document) (why []string) {
 		why = append(why, "no cell was pinned: --place any")
 	}
 	return why
+}
+
+// preempted is how often in a second of measurement a worker lost the CPU that the plan gave to it alone: the
+// involuntary context switches of cells with a thread on each of two CPUs.
+func (d *Document) preempted() float64 {
+	switches, seconds := 0.0, 0.0
+	for i := range d.Cells {
+		c := &d.Cells[i]
+		if !c.class().Valid() || c.Params["threads"] != "1" && c.Params["threads"] != "" || c.number("procs") > 2 || c.Scenario == "crash" {
+			continue
+		}
+		for _, r := range c.Reps {
+			for _, w := range r.Workers {
+				switches += float64(w.Preempted)
+				seconds += w.Seconds
+			}
+		}
+	}
+	if seconds == 0 {
+		return 0
+	}
+	return switches / seconds
 }
 
 // find returns the cells of a scenario that were measured well and satisfy all conditions.

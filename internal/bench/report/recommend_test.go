@@ -108,6 +108,10 @@ func TestNoAdviceOnTimesUnderNoise(t *testing.T) {
 		"busy":      {func(d *Document) { d.Env.Others = 0.06 }, "other programs took 6.0 %"},
 		"stolen":    {func(d *Document) { d.Env.Steal = 0.02 }, "hypervisor took 2.0 %"},
 		"throttled": {func(d *Document) { d.Env.Throttled = 3 }, "quota stopped the run 3 times"},
+		"preempted": {func(d *Document) {
+			d.add("lock", "shmsync:mutex", map[string]string{"place": "llc", "procs": "2", "threads": "1"}, map[string][]float64{"ops/s": {1e6}})
+			d.Cells[len(d.Cells)-1].Reps[0].Workers = []bench.WorkerReport{{Seconds: 0.5, Preempted: 300}, {Seconds: 0.5, Preempted: 500}}
+		}, "lost it 800 times a second"},
 		"unpinned": {func(d *Document) {
 			for i := range d.Cells {
 				d.Cells[i].Params["place"] = bench.PlaceAny
