@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/shmsync/shmsync/internal/bench"
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
@@ -14,6 +16,9 @@ import (
 // arenaMemfd asks for memory without a file system. It is the default, so keys of cells leave it
 // out.
 const arenaMemfd = "memfd"
+
+// arenaNeeds is the least free space of a directory for the memory of a cell: that of the subject, and of its peers.
+const arenaNeeds = bench.ArenaLeast + control.PeerBytes
 
 // checkArenas checks that each directory can hold a file, and converts the list to the form of
 // cells.
@@ -32,6 +37,11 @@ func (o *Options) checkArenas() error {
 				return fmt.Errorf("--arena %q: %w", dir, err)
 			}
 			f.Close()
+			var fs unix.Statfs_t
+			err = unix.Statfs(dir, &fs)
+			if free := int64(fs.Bavail) * int64(fs.Bsize); err == nil && fs.Blocks > 0 && free < arenaNeeds {
+				return fmt.Errorf("--arena %q: %d KiB are free, and a cell needs %d MiB: give it more room, or use %s", dir, free>>10, arenaNeeds>>20, arenaMemfd)
+			}
 		}
 		if name := bench.ArenaName(dir); slices.Contains(names, name) {
 			return fmt.Errorf("--arena: two of %v have the same name in keys of cells", o.Arenas)

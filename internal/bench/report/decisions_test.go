@@ -4,6 +4,7 @@ package report
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
@@ -180,9 +182,11 @@ func browser(t *testing.T) string {
 func TestPageInABrowser(t *testing.T) {
 	program, dir := browser(t), t.TempDir()
 	run := func(args ...string) string {
-		out, err := exec.Command(program, append([]string{"--headless=new", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files",
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+		defer cancel()
+		out, err := exec.CommandContext(ctx, program, append([]string{"--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--allow-file-access-from-files",
 			"--user-data-dir=" + filepath.Join(dir, "profile")}, args...)...).Output()
-		require.NoError(t, err)
+		require.NoError(t, err, "chromium %v, within two minutes", args)
 		return string(out)
 	}
 	for name, change := range map[string]func(*Document){"quiet": func(*Document) {}, "busy": func(d *Document) { d.Env.Others = 0.5 }} {

@@ -1,0 +1,115 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/place"
+)
+
+// A run that is killed leaves no worker and no file behind. All processes of the run inherit the end of a pipe,
+// which is closed when the last of them has ended.
+func TestKilledRunLeavesNothing(t *testing.T) {
+	self, err := os.Executable()
+	require.NoError(t, err)
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer r.Close()
+	temp, cache := t.TempDir(), t.TempDir()
+	cmd := exec.Command(self, "lock", "--prim=shmsync:mutex", "--place=any", "--threads=1", "--time=5ms", "--warmup=1ms", "--count=100000", "--cc=none", "-v")
+	cmd.Env = append(os.Environ(), "SHMBENCH_WORKER=1", "TMPDIR="+temp, "XDG_CACHE_HOME="+cache)
+	for range 20 { // beyond the descriptors that workers get for other purposes
+		cmd.ExtraFiles = append(cmd.ExtraFiles, w)
+	}
+	errs, err := cmd.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	w.Close()
+	lines := bufio.NewScanner(errs)
+	for lines.Scan() && !strings.Contains(lines.Text(), "lock/by=shmsync") {
+	}
+	require.NoError(t, cmd.Process.Kill())
+	require.Contains(t, lines.Text(), "lock/by=shmsync", "a repetition has ended, and the next one begins")
+	_, _ = io.Copy(io.Discard, errs)
+	_ = cmd.Wait()
+	require.NoError(t, r.SetReadDeadline(time.Now().Add(2*time.Minute)))
+	_, err = io.Copy(io.Discard, r)
+	require.NoError(t, err, "a process of the killed run lives on")
+	for _, dir := range []string{temp, cache} {
+		left, err := os.ReadDir(dir)
+		require.NoError(t, err)
+		require.Empty(t, left)
+	}
+}
+
+// A directory that is too small for an arena is refused with a sentence, before anything is measured. Without
+// --arena nothing needs it.
+func TestSmallArenaDirectory(t *testing.T) {
+	if out, err := exec.Command("unshare", "-rm", "true").CombinedOutput(); err != nil {
+		t.Skipf("needs a mount namespace with a small file system: %v: %s", err, out)
+	}
+	self, err := os.Executable()
+	require.NoError(t, err)
+	run := func(args ...string) (string, error) {
+		const script = `mount -t tmpfs -o size=64k none "$0" && exec "$@"`
+		cmd := exec.Command("unshare", append([]string{"-rm", "sh", "-c", script, "/dev/shm", self}, args...)...)
+		cmd.Env = append(os.Environ(), "SHMBENCH_WORKER=1")
+		b, err := cmd.CombinedOutput()
+		return string(b), err
+	}
+	out, err := run("uncontended", "--prim=shmsync:mutex", "--time=5ms", "--count=1", "--cc=none", "--arena=/dev/shm")
+	require.Error(t, err)
+	require.Contains(t, out, `--arena "/dev/shm": 64 KiB are free, and a cell needs 9 MiB`)
+	require.NotContains(t, out, "plan:")
+	out, err = run("uncontended", "--prim=shmsync:mutex", "--time=5ms", "--count=1", "--cc=none")
+	require.NoError(t, err, out)
+	require.Contains(t, out, "shmsync:mutex")
+}
+
+// Without a home that can be written, the peers in C run all the same.
+func TestHomeThatCannotBeWritten(t *testing.T) {
+	requireCC(t)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	for _, home := range []string{"/proc", filepath.Join(t.TempDir(), "none"), ""} {
+		cmd := exec.Command(self, "uncontended", "--prim=c:futex", "--time=5ms", "--count=1", "--format=json", "--timeout=1m")
+		cmd.Env = append(os.Environ(), "SHMBENCH_WORKER=1", "HOME="+home, "XDG_CACHE_HOME=", "TMPDIR="+t.TempDir())
+		out, err := cmd.Output()
+		require.NoError(t, err, home)
+		for _, c := range parseDocument(t, string(out)).Cells {
+			require.Equal(t, bench.StatusOK, c.Status, "HOME=%s: %s", home, c.Reason)
+		}
+	}
+}
+
+// On one CPU the default plan has cells, and one reason for all that it leaves out for want of another.
+func TestDefaultPlanOnOneCPU(t *testing.T) {
+	cpus, err := place.AllowedCPUs()
+	require.NoError(t, err)
+	code, out, errs := shmbench(t, "--cpus="+place.JoinInts(cpus[:1]), "-n")
+	require.Zero(t, code, errs)
+	cells, left := 0, 0
+	for line := range strings.Lines(out) {
+		switch _, why, skipped := strings.Cut(line, "skipped: "); {
+		case !strings.Contains(line, "/by="):
+		case !skipped:
+			cells++
+		case strings.Contains(line, "place="):
+			left++
+			require.Equal(t, "needs two CPUs\n", why)
+		}
+	}
+	require.Greater(t, cells, 40)
+	require.Greater(t, left, 40)
+}
