@@ -248,6 +248,24 @@ func TestSuiteEndsInTime(t *testing.T) {
 	}
 }
 
+// On a host that is far slower than planned, not even each cell has a repetition, and those without one say so.
+func TestSuiteEndsOnAVerySlowHost(t *testing.T) {
+	s := &session{common: &common{Timeout: 10 * time.Second, Seed: 1, Prim: []string{"go:flock", "go:eventfd"}, CC: "none", Count: 5, Time: time.Millisecond, Place: []string{bench.PlaceAny}}}
+	o, err := s.common.options(plan.QuickSuite.Defaults)
+	require.NoError(t, err)
+	cells, err := plan.Cells(o, "uncontended")
+	require.NoError(t, err)
+	sequence := plan.Order(cells, o.Count, true, 1)
+	e := &engine.Engine{CPUs: o.CPUs, Timeout: o.Timeout, Last: time.Now().Add(-time.Second)}
+	results := e.Run(t.Context(), cells, sequence)
+	require.Equal(t, len(sequence), e.Cut)
+	for _, r := range results {
+		status, reason := r.Status()
+		require.Equal(t, bench.StatusSkipped, status)
+		require.Contains(t, reason, "no time was left")
+	}
+}
+
 // The shares of all kinds of hand-over add up to 1. If one thread locks alone, all hand-overs are
 // from that thread to itself.
 func TestHandoversAreCounted(t *testing.T) {

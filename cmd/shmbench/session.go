@@ -27,6 +27,7 @@ type session struct {
 	args           []string
 	gaps           []time.Duration // gaps of wake cells, if the user gives none
 	until          time.Time       // when a suite has to end, whatever slows the host down
+	last           time.Time       // after this not even the first repetition of a cell begins
 	sample         string          // how a matrix chooses its pairs; empty if it is one of many scenarios
 }
 
@@ -48,7 +49,7 @@ func (s *session) measure(d plan.Defaults, names ...string) error {
 // execute runs the cells and reports them; judge adds the conclusions of a command.
 func (s *session) execute(o *plan.Options, cells []*bench.Cell, judge func(*report.Run)) error {
 	f := s.common
-	e := &engine.Engine{Until: s.until, CPUs: o.CPUs, Timeout: o.Timeout, Seed: o.Seed}
+	e := &engine.Engine{Until: s.until, Last: s.last, CPUs: o.CPUs, Timeout: o.Timeout, Seed: o.Seed}
 	if !f.DryRun {
 		var err error
 		if e.Helper, err = peers.FindHelper(f.Helper, f.CC); err != nil {

@@ -35,6 +35,7 @@ func (c *suiteCmd) Run(s *session) error {
 	}
 	if p.Limit > 0 && s.common.Time == 0 && s.common.Count == 0 {
 		s.until = begun.Add(p.LimitOf(o))
+		s.last = begun.Add(2 * p.LimitOf(o))
 	}
 	return s.execute(o, cells, nil)
 }

@@ -23,7 +23,8 @@ type Engine struct {
 	Log     io.Writer // verbose output; nil for none
 	Meter   *Meter
 	Until   time.Time // no more repetitions begin after this, once each cell had one; zero: no limit
-	Cut     int       // number of repetitions that were left out because of Until
+	Last    time.Time // no repetition at all begins after this; zero: no limit
+	Cut     int       // number of repetitions that were left out because of Until or Last
 	tours   uint64    // number of tours so far
 }
 
@@ -42,8 +43,17 @@ func (e *Engine) Run(ctx context.Context, cells, sequence []*bench.Cell) []*benc
 		if ctx.Err() != nil {
 			break
 		}
-		if i >= once && !e.Until.IsZero() && time.Now().After(e.Until) {
+		if i >= once && !e.Until.IsZero() && time.Now().After(e.Until) || !e.Last.IsZero() && time.Now().After(e.Last) {
 			e.Cut = len(sequence) - i
+			for _, c := range sequence[i:] {
+				if rep := visited[c]; rep != nil { // measured already, in a tour
+					byCell[c].Reps = append(byCell[c].Reps, rep)
+					delete(visited, c)
+				}
+				if len(byCell[c].Reps) == 0 {
+					c.Skip = "no time was left on this slow host: measure it alone"
+				}
+			}
 			break
 		}
 		res := byCell[c]
