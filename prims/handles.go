@@ -115,6 +115,12 @@ func (p *opening) commonKey() commonKey {
 // handle is closed together with the opening of the arena through which it was opened. After an
 // error the object is closed.
 func share[H handle](a *arenakernel.Arena, o arenakernel.Object, build func() (H, error)) (H, error) {
+	if err := a.BeginCall("arena.open_object"); err != nil {
+		a.CloseObject(o)
+		var none H
+		return none, err
+	}
+	defer a.EndCall() // after the handle is registered: Close closes it
 	h, err := build()
 	if err != nil {
 		a.CloseObject(o)

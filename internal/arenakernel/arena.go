@@ -20,6 +20,7 @@ type Arena struct {
 	*membership
 	ending atomic.Bool
 	over   atomic.Bool
+	calls  sync.RWMutex      // see BeginCall
 	onEnd  sync.Map          // func() to be called when this opening ends, by key
 	waits  map[Offset][]Wait // what WaitsOf has found in a copy
 }

@@ -13,9 +13,10 @@ import (
 // objects of each kind that this program knows. Changes that other processes make meanwhile
 // can cause a false report: call Check again before you act on one.
 func (a *Arena) Check() error {
-	if err := a.use("arena.check"); err != nil {
+	if err := a.BeginCall("arena.check"); err != nil {
 		return err
 	}
+	defer a.EndCall()
 	errs := a.checkHeap()
 	a.visit(func(o Object) {
 		ops, ok := opsOf(o)

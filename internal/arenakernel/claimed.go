@@ -3,7 +3,13 @@ package arenakernel
 // ClaimBlock allocates a zeroed block of at least size bytes that belongs to this participant.
 // Unlike a block of Alloc, it is freed when the participant dies or leaves. Without enough room
 // the error Is [shmsync.ErrNoSpace].
-func (a *Arena) ClaimBlock(size uint64) (Offset, error) { return a.claim(size, 1) }
+func (a *Arena) ClaimBlock(size uint64) (Offset, error) {
+	if err := a.BeginCall("arena.alloc"); err != nil {
+		return 0, err
+	}
+	defer a.EndCall()
+	return a.claim(size, 1)
+}
 
 // UnclaimBlock frees a block that ClaimBlock gave to this participant.
 func (a *Arena) UnclaimBlock(off Offset) { a.unclaim(off) }

@@ -22,8 +22,8 @@ var (
 // The Close of the last opening of this process leaves the arena. Locks that this process
 // still holds are then treated as after its death: other processes get ErrOwnerDead.
 // Pointers into the arena become invalid: using one during or after Close is a mistake of
-// the caller and may end in a fault. Close waits until the waits have ended. So a function
-// that a wait calls, such as a Repair, must not call Close. While OnFirst runs, Close changes nothing, and gives an error
+// the caller and may end in a fault. Close waits until the waits have ended, and the calls that open, create, delete,
+// allocate or free. So a function that such a call or a wait calls, such as a Repair, must not call Close. While OnFirst runs, Close changes nothing, and gives an error
 // that Is [syscall.EDEADLK].
 func (a *Arena) Close() error {
 	if a.hook.Load() != 0 {
@@ -32,11 +32,12 @@ func (a *Arena) Close() error {
 	if !a.ending.CompareAndSwap(false, true) {
 		return a.closedError("arena.close")
 	}
-	a.onEnd.Range(func(_, f any) bool {
-		f.(func())()
-		return true
-	})
+	a.endHandles()
+	if !a.killed.Load() { // the goroutines of a killed participant may never end their calls
+		a.calls.Lock() // never unlocked
+	}
 	a.over.Store(true)
+	a.endHandles() // of calls that were under way
 	attached.Lock()
 	a.opens--
 	last := a.opens == 0
@@ -50,6 +51,37 @@ func (a *Arena) Close() error {
 		return nil
 	}
 	return (&Arena{membership: a.membership}).leave()
+}
+
+func (a *Arena) endHandles() {
+	a.onEnd.Range(func(_, f any) bool {
+		f.(func())()
+		return true
+	})
+}
+
+// BeginCall begins a call that writes with the ID of this participant, or that makes a handle. Close waits until each
+// such call is over: otherwise the slot could belong to another process while the call goes on. After Close has begun
+// to wait, the error Is [shmsync.ErrClosed]. EndCall ends a call for which the error was nil.
+//
+// Such a call does not wait for other participants. Operations of primitives that wait are ended and awaited by OnEnd.
+// Calls may be nested.
+func (a *Arena) BeginCall(op string) error {
+	// TryRLock fails only while Close waits, and afterwards. RLock would block a nested call.
+	if !a.calls.TryRLock() {
+		return a.closedError(op)
+	}
+	return nil
+}
+
+// EndCall ends what BeginCall began.
+func (a *Arena) EndCall() { a.calls.RUnlock() }
+
+// mustBeginCall is BeginCall for an operation that cannot return an error.
+func (a *Arena) mustBeginCall(op string) {
+	if err := a.BeginCall(op); err != nil {
+		panic(err)
+	}
 }
 
 func (a *Arena) closedError(op string) error {
@@ -108,6 +140,9 @@ func (a *Arena) leave() error {
 	a.repaired.arrive()
 	a.watcherEnded.await(false)
 	a.background.Wait()
+	a.handles.Lock()
+	a.handles.left = true
+	a.handles.Unlock()
 	crashpoint.Hit("arena.close.unregistered")
 	a.writeDeathRecord(i, a.self, true)
 	number, synced, in := a.epochOfWriteBack()

@@ -201,7 +201,8 @@ const holeTimeout = time.Second
 // participants die, the first of them are not told; the next one that is told says
 // how many, in [Participant.Missed].
 func (a *Arena) OnDeath(f func(Participant)) {
-	a.mustUse("arena.on_death")
+	a.mustBeginCall("arena.on_death")
+	defer a.EndCall()
 	l := &a.deaths
 	l.mu.Lock()
 	defer l.mu.Unlock()

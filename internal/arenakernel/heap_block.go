@@ -109,9 +109,10 @@ func (c *core) release(b block, w blockWord) {
 //
 // Without enough room the error Is [shmsync.ErrNoSpace].
 func (a *Arena) Alloc(size, align uint64) (Offset, error) {
-	if err := a.use("arena.alloc"); err != nil {
+	if err := a.BeginCall("arena.alloc"); err != nil {
 		return 0, err
 	}
+	defer a.EndCall()
 	if align > MaxAlign || align&(align-1) != 0 {
 		panic("shmsync: arena " + strconv.Quote(a.label) + ": Alloc with alignment " +
 			strconv.FormatUint(align, 10) + ", which is not a power of two up to 4096")
@@ -133,7 +134,8 @@ func (a *Arena) Alloc(size, align uint64) (Offset, error) {
 //
 // Free synchronizes with the Alloc that hands the block out next.
 func (a *Arena) Free(off Offset) {
-	a.mustUse("arena.free")
+	a.mustBeginCall("arena.free")
+	defer a.EndCall()
 	b, ok := a.locate(off)
 	freeing := makeBlock(blockFreeing, a.self)
 	if ok {

@@ -41,9 +41,10 @@ func (a *Arena) Bytes(off Offset, n uint64) []byte { return a.slice(off, n) }
 // ClaimAligned is ClaimBlock for a block of a transaction, at a multiple of align, which is a
 // power of two up to MaxAlign. The caller calls LogBlock next.
 func (a *Arena) ClaimAligned(size, align uint64) (Offset, error) {
-	if err := a.use("arena.alloc"); err != nil {
+	if err := a.BeginCall("arena.alloc"); err != nil {
 		return 0, err
 	}
+	defer a.EndCall()
 	return a.claim(size, max(align, 1))
 }
 

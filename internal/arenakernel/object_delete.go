@@ -30,9 +30,10 @@ var (
 // An interrupted [Arena.UpgradeObject] may have left the contents of the object under another name.
 // Delete removes them, too, also if there is nothing else.
 func (a *Arena) Delete(name string) error {
-	if err := a.use("arena.delete"); err != nil {
+	if err := a.BeginCall("arena.delete"); err != nil {
 		return err
 	}
+	defer a.EndCall()
 	deleted, err := a.deleteSuccessor(name, 0)
 	if err != nil {
 		return err
@@ -64,9 +65,10 @@ func (a *Arena) deleteAlone(name string) error {
 // If a program made the object while an interrupted upgrade had the contents of the one before,
 // these contents stay.
 func (a *Arena) DeleteObject(o Object) error {
-	if err := a.use("arena.delete"); err != nil {
+	if err := a.BeginCall("arena.delete"); err != nil {
 		return err
 	}
+	defer a.EndCall()
 	if o.Name != "" {
 		if _, err := a.deleteSuccessor(o.Name, o.Offset); err != nil {
 			return err

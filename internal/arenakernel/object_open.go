@@ -52,9 +52,10 @@ var errOutvoted = errors.New("outvoted")
 // [shmsync.ErrIncompatible] and says what was found and what was asked for. Whatever the maker
 // wrote in Init synchronizes before the return of every OpenObject that finds the object.
 func (a *Arena) OpenObject(spec ObjectSpec) (o Object, created bool, err error) {
-	if err := a.use("arena.open_object"); err != nil {
+	if err := a.BeginCall("arena.open_object"); err != nil {
 		return o, false, err
 	}
+	defer a.EndCall()
 	if len(spec.Name) > maxObjectName || !utf8.ValidString(spec.Name) {
 		return o, false, a.failObject("arena.open_object", spec.Name, fs.ErrInvalid, "a name is 1 to 255 bytes of UTF-8")
 	}

@@ -12,9 +12,10 @@ import (
 // no object at off, the error Is [shmsync.ErrIncompatible]. If its header is impossible, the
 // error Is [shmsync.ErrCorrupt].
 func (a *Arena) ObjectAt(off Offset) (Object, error) {
-	if err := a.use("arena.object"); err != nil {
+	if err := a.BeginCall("arena.object"); err != nil {
 		return Object{}, err
 	}
+	defer a.EndCall()
 	a.handles.Lock()
 	defer a.handles.Unlock()
 	h, err := a.openAt(off)
@@ -24,12 +25,12 @@ func (a *Arena) ObjectAt(off Offset) (Object, error) {
 	return h.Object, nil
 }
 
-// CloseObject undoes one OpenObject of o. Closing an object that is not open is the caller's
+// CloseObject undoes one OpenObject of o. It does nothing after this process has left the arena. Closing an object that is not open is the caller's
 // mistake and panics.
 func (a *Arena) CloseObject(o Object) {
 	a.handles.Lock()
 	defer a.handles.Unlock()
-	if !a.forget(o.Offset) {
+	if !a.handles.left && !a.forget(o.Offset) {
 		panic("shmsync: arena " + strconv.Quote(a.label) + ": close of object " +
 			strconv.Quote(o.String()) + ", which is not open")
 	}

@@ -93,9 +93,10 @@ func (w blockWord) recordSlot() int {
 //
 // Preconditions: this participant has o open.
 func (a *Arena) SlotRecord(o Object, size uint64) (Offset, error) {
-	if err := a.use("arena.record"); err != nil {
+	if err := a.BeginCall("arena.record"); err != nil {
 		return 0, err
 	}
+	defer a.EndCall()
 	a.records.Lock()
 	defer a.records.Unlock()
 	if a.closing.Load() {
