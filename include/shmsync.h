@@ -960,6 +960,7 @@ typedef struct shmsync_rwmutex_options {
     int (*repair)(void *); /* run by lock, lock_upgradable and rdlock of this process where they meet a death; 0 for repaired */
     void *repair_arg;
     int64_t spin_ns;       /* as of a mutex */
+    uint64_t log_bytes;    /* as of a mutex */
 } shmsync_rwmutex_options;
 
 /* Finds the RWMutex of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an existing
@@ -1020,6 +1021,15 @@ int shmsync_rwmutex_downgrade_to_read(shmsync_rwmutex *m);
 /* Makes an owner-dead or not recoverable lock usable again: waits until the process that died is gone, takes it,
  * runs repair, and releases it. ENOTRECOVERABLE: repair returned not 0. EINVAL: repair is NULL. */
 int shmsync_rwmutex_recover(shmsync_rwmutex *m, int (*repair)(void *), void *arg);
+/* Locks it for writing, and begins a transaction, as shmsync_mutex_begin does for a mutex, with the same errors. The
+ * policy is SHMSYNC_POLICY_ROLLBACK. In the transaction no thread downgrades or unlocks the lock: shmsync_tx_commit and
+ * shmsync_tx_abort unlock it. If the process dies, the next one that wants the lock, to read or to write, finds the data
+ * as it was before. */
+int shmsync_rwmutex_begin(shmsync_rwmutex *m, shmsync_tx *tx);
+/* The same without waiting. EBUSY: it is held. */
+int shmsync_rwmutex_trybegin(shmsync_rwmutex *m, shmsync_tx *tx);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
+int shmsync_rwmutex_timedbegin(shmsync_rwmutex *m, shmsync_tx *tx, const struct timespec *abs_monotonic);
 /* The errno that a lock would return: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE or EPROTO. */
 int shmsync_rwmutex_state(shmsync_rwmutex *m);
 
@@ -11806,7 +11816,7 @@ SHMI_FN const char *shmi_policy_text(uint32_t field)
 SHMI_FN int shmi_no_rollback(const char *op, const char *name, int policy, const char *kind)
 {
     if (policy == SHMSYNC_POLICY_ROLLBACK)
-        return shmi_fail(ENOTSUP, op, name, "%s has no undo log; a mutex has one", kind);
+        return shmi_fail(ENOTSUP, op, name, "%s has no undo log; a mutex has one, and an rwmutex", kind);
     if (policy < SHMSYNC_POLICY_DEFAULT || policy > SHMSYNC_POLICY_ROLLBACK)
         return shmi_fail(EINVAL, op, name, "there is no policy %d", policy);
     return 0;
@@ -12135,6 +12145,7 @@ typedef struct shmi_mutex {
     int64_t looked;
     void (*also_check)(void *); /* called by periodic checks, for an object that has it as a part */
     void *also_check_arg;
+    struct shmi_rwmutex *rw; /* of the writers of an RWMutex: that, for its transactions */
     shmi_object o; /* of a mutex of its own */
 } shmi_mutex;
 
@@ -13359,9 +13370,16 @@ SHMI_FN int shmi_tx_check(shmsync_arena *a, int rollback, const char *op, const 
     return 0;
 }
 
-/* The mutex has a log that no correct program leaves: only a recover helps. */
+/* What a transaction needs of an RWMutex, whose writers' mutex it names. */
+SHMI_FN int shmi_rw_bad_log(struct shmi_rwmutex *m, const char *op);
+SHMI_FN int shmi_rw_writes(struct shmi_rwmutex *m, uint32_t *word);
+SHMI_FN int shmi_rw_open(struct shmi_rwmutex *m, const char *op);
+
+/* The lock has a log that no correct program leaves: only a recover helps. */
 SHMI_COLD int shmi_mutex_bad_log(shmi_mutex *m, const char *op)
 {
+    if (m->rw != NULL)
+        return shmi_rw_bad_log(m->rw, op);
     uint32_t o = shmi_ld32(m->own);
     shmi_participant_id n = SHMI_LOG_ID(shmi_ld64(&m->log.head->state));
     if (n != 0)
@@ -13566,6 +13584,9 @@ int shmsync_tx_free(shmsync_tx *tx, shmsync_offset off)
 
 /* ---- Ending ---- */
 
+/* Releases the lock of a transaction that has ended. */
+SHMI_FN int shmi_tx_unlock(shmi_mutex *m, const char *op) { return m->rw != NULL ? shmi_rw_open(m->rw, op) : shmi_mutex_unlock(m); }
+
 /* Whether the transaction can end: EPERM if this process has unlocked its mutex, or ENOTCONN. After EPERM the log is
  * lost: a later death of this process as a holder must not undo what has been free to all. */
 SHMI_FN int shmi_tx_ends(shmsync_tx *tx, const char *op)
@@ -13574,9 +13595,14 @@ SHMI_FN int shmi_tx_ends(shmsync_tx *tx, const char *op)
     uint32_t o;
     if (SHMI_UNLIKELY(err != 0))
         return err;
-    o = __atomic_load_n(tx->mutex->own, __ATOMIC_RELAXED);
-    if (SHMI_LIKELY((o & ~SHMI_OWNER_BIASED) == tx->arena->self))
-        return 0;
+    if (tx->mutex->rw != NULL) {
+        if (SHMI_LIKELY(shmi_rw_writes(tx->mutex->rw, &o)))
+            return 0;
+    } else {
+        o = __atomic_load_n(tx->mutex->own, __ATOMIC_RELAXED);
+        if (SHMI_LIKELY((o & ~SHMI_OWNER_BIASED) == tx->arena->self))
+            return 0;
+    }
     if (tx->tail != 0)
         shmi_log_lose_foreign(tx->log, shmi_tx_active(tx));
     err = shmi_fail(EPERM, op, shmi_tx_called(tx), "the mutex was unlocked in the transaction (owner word %#010x)", o);
@@ -13599,7 +13625,7 @@ SHMI_FN int shmi_tx_undo(shmsync_tx *tx, const char *op)
     /* The undo uses the records that this process has made, whatever a peer has written. */
     if (SHMI_UNLIKELY(tx->tail != 0 && shmi_log_end(m->a, tx->log, shmi_tx_active(tx)) != 0))
         return shmi_mutex_bad_log(m, op);
-    return shmi_mutex_unlock(m);
+    return shmi_tx_unlock(m, op);
 }
 
 int shmsync_tx_commit(shmsync_tx *tx)
@@ -13626,7 +13652,7 @@ int shmsync_tx_commit(shmsync_tx *tx)
         shmi_log_store(tx->log->head, 0);
         SHMSYNC_CRASHPOINT("tx.commit.idle");
     }
-    return SHMI_TELL(shmi_mutex_unlock(m));
+    return SHMI_TELL(shmi_tx_unlock(m, "tx.commit"));
 }
 
 int shmsync_tx_abort(shmsync_tx *tx)
@@ -20917,7 +20943,8 @@ struct shmi_rwmutex {
     uint32_t *gate;       /* in the header of the object */
     uint64_t *mine;       /* this participant's reader word */
     struct shmi_rw_readers *known; /* changes by registry */
-    int release;
+    int release, rollback;
+    shmi_log log; /* of policy PolicyRollback; it follows the words of a whole mutex */
     int (*repair)(void *);
     void *repair_arg;
     const char *called;
@@ -20967,6 +20994,8 @@ SHMI_FN int shmi_rw_taken(uint32_t g)
     return shmi_rw_who(g) != 0 && (k == SHMI_GATE_HELD || k == SHMI_GATE_CLOSED || k == SHMI_GATE_RECOVERING);
 }
 SHMI_FN int shmi_rw_valid(uint32_t g) { return shmi_owner_valid(g) && shmi_rw_kind(g) != SHMI_kindReserved; }
+/* Whether the death of the process in gate g is followed by a rollback. One that waits for readers has written nothing. */
+SHMI_FN int shmi_rw_logged(struct shmi_rwmutex *m, uint32_t g) { return m->rollback && shmi_rw_taken(g) && shmi_rw_kind(g) != SHMI_GATE_CLOSED; }
 SHMI_FN uint32_t shmi_rw_closed_by_us(struct shmi_rwmutex *m) { return shmi_make_owner(SHMI_GATE_CLOSED, m->a->self); }
 
 /* Wakes all readers that sleep, and leaves their announcement: only a granter takes that down. */
@@ -20980,6 +21009,8 @@ SHMI_FN void shmi_rw_wake_readers(struct shmi_rwmutex *m)
 SHMI_FN int shmi_rw_mark_owner_dead(struct shmi_rwmutex *m, uint32_t g)
 {
     uint32_t next = g;
+    if (shmi_rw_logged(m, g))
+        return 0; /* see shmi_rw_roll_back */
     if (shmi_rw_taken(g)) {
         next = shmi_make_owner(SHMI_GATE_OWNER_DEAD, shmi_rw_who(g));
         if (shmi_rw_kind(g) == SHMI_GATE_CLOSED)
@@ -21000,8 +21031,32 @@ SHMI_FN int shmi_rw_mark_owner_dead(struct shmi_rwmutex *m, uint32_t g)
 /* Whether gate g is one that a dead process keeps, since it is not gone. */
 SHMI_FN int shmi_rw_kept(struct shmi_rwmutex *m, uint32_t g)
 {
-    return m->release && shmi_rw_valid(g) && shmi_rw_taken(g) && shmi_rw_kind(g) == SHMI_GATE_HELD && !shmi_current(m->a, shmi_rw_who(g)) &&
-           !shmi_gone(m->a, shmi_rw_who(g));
+    return shmi_rw_valid(g) && ((m->release && shmi_rw_taken(g) && shmi_rw_kind(g) == SHMI_GATE_HELD) || shmi_rw_logged(m, g)) &&
+           !shmi_current(m->a, shmi_rw_who(g)) && !shmi_gone(m->a, shmi_rw_who(g));
+}
+/* Ends the transaction that the dead process in gate g has left, and opens the gate; 0: that process is not gone. This process has
+ * the writers' mutex. The gate names the process that rolls back: after its death the next one begins anew. */
+SHMI_FN int shmi_rw_roll_back(struct shmi_rwmutex *m, uint32_t g)
+{
+    shmi_participant_id dead = shmi_rw_who(g);
+    uint32_t recovering = shmi_make_owner(SHMI_GATE_RECOVERING, m->a->self);
+    if (!shmi_gone(m->a, dead))
+        return 0; /* a system call of it may still write what the log would restore */
+    if (shmi_rw_kind(g) != SHMI_GATE_RECOVERING)
+        shmi_log_disown(m->a, &m->log, m->gate, g, dead);
+    if (!shmi_take_from32(m->a, dead, m->gate, g, recovering, 1))
+        return 1;
+    SHMSYNC_CRASHPOINT("rwmutex.rollback.taken");
+    if (shmi_log_end_dead(m->a, &m->log) != 0) {
+        shmi_st32(&m->w->died, dead);
+        shmi_log_lose(&m->log);
+        shmi_cas32(m->gate, recovering, SHMI_OWNER_NOT_RECOVERABLE);
+    } else {
+        shmi_cas32(m->gate, recovering, 0);
+        SHMSYNC_CRASHPOINT("rwmutex.rollback.opened");
+    }
+    shmi_rw_wake_readers(m);
+    return 1;
 }
 
 SHMI_FN shmi_participant_id shmi_rw_died(struct shmi_rwmutex *m) { return shmi_ld32(&m->w->died) & SHMI_NAME_MASK; }
@@ -21256,6 +21311,7 @@ SHMI_FN int shmi_rw_give_up(struct shmi_rwmutex *m, uint64_t epoch)
 }
 
 SHMI_FN int shmi_rw_recover(struct shmi_rwmutex *m, const char *op, int64_t abs, int (*repair)(void *), void *arg);
+SHMI_FN int shmi_rw_resolve(struct shmi_rwmutex *m, const char *op, int64_t abs);
 
 /* Finds what a stopped or dead process kept from the readers of this one. */
 SHMI_FN void shmi_rw_look_readers(struct shmi_rwmutex *m)
@@ -21264,7 +21320,8 @@ SHMI_FN void shmi_rw_look_readers(struct shmi_rwmutex *m)
     if (!shmi_rw_valid(g) || !shmi_rw_taken(g)) {
         shmi_rw_wake_readers(m);
     } else if (shmi_dead(m->a, shmi_rw_who(g))) {
-        shmi_rw_mark_owner_dead(m, g);
+        if (!shmi_rw_mark_owner_dead(m, g) && shmi_rw_logged(m, g) && shmi_gone(m->a, shmi_rw_who(g)))
+            shmi_rw_wake_readers(m); /* one of them rolls back */
     } else if (shmi_rw_kind(g) == SHMI_GATE_CLOSED && !shmi_rw_read(m)) {
         /* Nothing keeps the writer from going on; if it was so at the last check too it may be stopped. It writes nothing yet. */
         if (shmi_xchg32(&m->stuck, g) == g && shmi_cas32(m->gate, g, 0)) {
@@ -21331,6 +21388,16 @@ SHMI_COLD int shmi_rw_rlock_slow(struct shmi_rwmutex *m, int64_t abs)
         if (shmi_dead(m->a, shmi_rw_who(g))) {
             if (shmi_rw_mark_owner_dead(m, g))
                 continue;
+            if (shmi_rw_logged(m, g) && shmi_gone(m->a, shmi_rw_who(g))) {
+                if (shmi_rw_give_up(m, epoch))
+                    break;
+                err = shmi_rw_resolve(m, "rwmutex.rdlock", abs);
+                if (err != 0)
+                    break;
+                shmi_add64(m->mine, SHMI_READER_ONE);
+                epoch = shmi_rw_register(m);
+                continue;
+            }
             spun = 1;
         }
         if (!spun) {
@@ -21405,7 +21472,7 @@ SHMI_FN int shmi_rw_resolve_gate(struct shmi_rwmutex *m, const char *op)
             /* The process that closes it has the mutex, and we have that. */
             if (!shmi_dead(m->a, shmi_rw_who(g)))
                 return shmi_fail(EPROTO, op, m->called, "gate %#x, without the writers' mutex", g);
-            if (!shmi_rw_mark_owner_dead(m, g))
+            if (shmi_rw_logged(m, g) ? !shmi_rw_roll_back(m, g) : !shmi_rw_mark_owner_dead(m, g))
                 return EBUSY;
         } else {
             return shmi_rw_trouble(m, op, g);
@@ -21449,6 +21516,17 @@ SHMI_FN int shmi_rw_until_reclaimed(struct shmi_rwmutex *m, const char *op, int6
             break;
         *held = 1;
     }
+    return err;
+}
+/* Waits for the writers' mutex, and deals with a dead process that keeps the gate. */
+SHMI_FN int shmi_rw_resolve(struct shmi_rwmutex *m, const char *op, int64_t abs)
+{
+    int held, err = shmi_mutex_lock(&m->writers, abs);
+    if (err != 0)
+        return err;
+    err = shmi_rw_until_reclaimed(m, op, abs, shmi_rw_resolve_gate, &held);
+    if (held)
+        shmi_mutex_unlock(&m->writers);
     return err;
 }
 SHMI_FN int shmi_rw_close_gate_wait(struct shmi_rwmutex *m, const char *op, int64_t abs, int *held)
@@ -21697,6 +21775,8 @@ SHMI_FN int shmi_rw_recover(struct shmi_rwmutex *m, const char *op, int64_t abs,
         }
     }
     SHMSYNC_CRASHPOINT("rwmutex.recover.taken");
+    if (m->rollback)
+        shmi_log_lose(&m->log);
     if (shmi_call_repair(repair, arg) != 0) {
         shmi_cas32(m->gate, recovering, SHMI_OWNER_NOT_RECOVERABLE);
         shmi_rw_wake_readers(m);
@@ -21705,6 +21785,8 @@ SHMI_FN int shmi_rw_recover(struct shmi_rwmutex *m, const char *op, int64_t abs,
     }
     SHMSYNC_CRASHPOINT("rwmutex.recover.repaired");
     shmi_st32(&m->w->died, 0);
+    if (m->rollback)
+        shmi_log_store(m->log.head, 0);
     if (shmi_cas32(m->gate, recovering, 0)) {
         SHMSYNC_CRASHPOINT("rwmutex.recover.opened");
         shmi_rw_let_in(m);
@@ -21805,11 +21887,28 @@ SHMI_FN void shmi_rw_view(struct shmi_rwmutex *m, shmsync_arena *a, const shmi_o
     m->w = (shmi_rwmutex_words *)shmi_ptr(a, o->body, sizeof(shmi_mutex_words), 8); /* no block for it is smaller */
     m->ww = (shmi_mutex_words *)(void *)m->w;
     m->gate = shmi_u32(a, o->off + SHMI_objOfKind);
-    m->release = (shmi_ld32(&m->w->policy) & 0xff) == 1;
+    m->release = (shmi_ld32(&m->w->policy) & 0xff) == SHMI_POLICY_RELEASE;
+    if ((shmi_ld32(&m->w->policy) & 0xff) == SHMI_POLICY_ROLLBACK)
+        shmi_log_of(a, o, sizeof(shmi_mutex_words), &m->log);
+    m->rollback = m->log.head != NULL;
     m->readers_wake_word.word = &m->w->wakeReaders;
     m->readers_wake_word.poller = &m->w->pollerReaders;
     m->writer_wake_word.word = &m->w->wakeWriter;
     m->writer_wake_word.poller = &m->w->pollerWriter;
+}
+/* Whether the object has a body as its policy says, and what was asked for. */
+SHMI_FN int shmi_rw_check(shmsync_arena *a, const shmi_object *o, int policy, uint64_t log_bytes)
+{
+    const char *op = "rwmutex.open";
+    uint64_t at = offsetof(shmi_rwmutex_words, policy);
+    uint32_t field = o->size < sizeof(shmi_rwmutex_words) ? 0 : shmi_ld32(shmi_u32(a, o->body + at)) & 0xff;
+    if (field == SHMI_POLICY_ROLLBACK && o->size > sizeof(shmi_mutex_words))
+        return shmi_check_lock(a, o, op, sizeof(shmi_mutex_words), at, policy, log_bytes);
+    if (o->size != shmi_rw_bytes(a))
+        return shmi_fail(EPROTO, op, shmi_called(o), "%llu bytes with policy %s", (unsigned long long)o->size, shmi_policy_text(field));
+    if (policy != 0 && shmi_policy_field(policy) != field)
+        return shmi_fail(EINVAL, op, shmi_called(o), "its policy is %s, asked for %s", shmi_policy_text(field), shmi_policy_text(shmi_policy_field(policy)));
+    return 0;
 }
 SHMI_FN void *shmi_rw_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
@@ -21820,7 +21919,7 @@ SHMI_FN void *shmi_rw_build(shmsync_arena *a, const shmi_object *o, const void *
     uint64_t w;
     if (m == NULL)
         return NULL;
-    if (shmi_slot_record(a, o, sizeof(shmi_rwmutex_record), &record) != 0) {
+    if (shmi_rw_check(a, o, 0, 0) != 0 || shmi_slot_record(a, o, sizeof(shmi_rwmutex_record), &record) != 0) {
         shmi_free_thing(m);
         return NULL;
     }
@@ -21832,6 +21931,7 @@ SHMI_FN void *shmi_rw_build(shmsync_arena *a, const shmi_object *o, const void *
     }
     pthread_mutex_init(&m->registry, NULL);
     shmi_mutex_init(&m->writers, a, m->ww, o->off, m->called, 1);
+    m->writers.rw = m;
     m->writers.repair = shmi_rw_repaired; /* what a death leaves is told by the gate */
     /* The reader word of our slot becomes our own. */
     for (w = shmi_ld64(m->mine); (w & SHMI_READER_GENERATION_MASK) != gen; w = shmi_ld64(m->mine))
@@ -21860,35 +21960,43 @@ SHMI_FN void shmi_rw_end(void *handle)
 SHMI_FN void shmi_rw_fill(unsigned char *body, const void *arg)
 {
     shmi_rwmutex_words *w = (shmi_rwmutex_words *)(void *)body;
-    const shmi_fair_spec *s = (const shmi_fair_spec *)arg;
+    const shmsync_rwmutex_options *opts = (const shmsync_rwmutex_options *)arg;
     shmi_mutex_words *writers = (shmi_mutex_words *)(void *)body;
-    w->policy = s->policy;
-    writers->policy = 1; /* Release */
-    writers->spin = s->spin;
+    writers->policy = SHMI_POLICY_RELEASE;
+    if (opts == NULL)
+        return;
+    w->policy = shmi_policy_field(opts->policy);
+    writers->spin = shmi_spin_field(opts->spin_ns);
+    if (w->policy == SHMI_POLICY_ROLLBACK)
+        ((shmi_log_head *)(void *)(body + sizeof *writers))->size = (uint32_t)shmi_log_size(opts->log_bytes);
 }
 SHMI_FN int shmi_open_rwmutex(int existing, shmsync_arena *a, const char *name, const shmsync_rwmutex_options *opts, shmsync_rwmutex *out)
 {
-    SHMI_OPTIONS(shmsync_rwmutex_options, 40, "rwmutex.open", out->impl);
+    SHMI_OPTIONS(shmsync_rwmutex_options, 48, "rwmutex.open", out->impl);
     int policy = opts != NULL ? opts->policy : SHMSYNC_POLICY_DEFAULT;
-    shmi_fair_spec init;
+    uint64_t log_bytes = opts != NULL ? opts->log_bytes : 0;
     shmi_spec spec;
     void *impl;
     int created, err;
-    err = shmi_no_rollback("rwmutex.open", name, policy, "an rwmutex");
+    err = shmi_check_policy("rwmutex.open", name, policy, log_bytes);
     if (err != 0)
         return err;
-    init.policy = policy == SHMSYNC_POLICY_RELEASE;
-    init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
     shmi_mon_spec(&spec, SHMI_KIND_RWMUTEX, SHMI_VERSION_RWMUTEX, name, shmi_rw_bytes(a));
+    if (policy == SHMSYNC_POLICY_ROLLBACK)
+        spec.size = sizeof(shmi_mutex_words) + SHMI_logHead + shmi_log_size(log_bytes);
+    spec.any_size = 1; /* how long the log is says the lock */
     spec.init = shmi_rw_fill;
-    spec.arg = &init;
+    spec.arg = opts;
     spec.flags = flags;
     err = shmi_mon_open(a, &spec, shmi_rw_build, opts, &created, &impl);
     out->impl = (struct shmi_rwmutex *)impl;
     out->serial = shmi_serial_of(impl);
-    if (err == 0 && !created && policy != SHMSYNC_POLICY_DEFAULT && (policy == SHMSYNC_POLICY_RELEASE) != out->impl->release) {
-        shmsync_rwmutex_close(out);
-        err = shmi_fail(EINVAL, "rwmutex.open", name, "it has another policy");
+    if (err == 0) {
+        err = shmi_rw_check(a, &out->impl->o, created ? 0 : policy, created ? 0 : log_bytes);
+        if (err != 0) {
+            shmi_unshare(a, out->impl->o.off, shmi_rw_end);
+            out->impl = NULL;
+        }
     }
     return err;
 }
@@ -21968,6 +22076,16 @@ int shmsync_rwmutex_timedrdlock(shmsync_rwmutex *m, const struct timespec *abs_m
     int err = shmi_deadline(abs_monotonic, &ns);
     return SHMI_TELL(err != 0 ? err : shmi_rw_rlock(m->impl, ns));
 }
+/* Rolls back what the dead process in gate g has left, if that needs no wait; 0: it does. */
+SHMI_FN int shmi_rw_try_resolve(struct shmi_rwmutex *m, uint32_t g)
+{
+    int err;
+    if (!shmi_rw_logged(m, g) || !shmi_gone(m->a, shmi_rw_who(g)) || shmi_mutex_trylock(&m->writers) != 0)
+        return 0;
+    err = shmi_rw_resolve_gate(m, "rwmutex.tryrdlock");
+    shmi_mutex_unlock(&m->writers);
+    return err == 0;
+}
 int shmsync_rwmutex_tryrdlock(shmsync_rwmutex *lock)
 {
     SHMI_OPENED(lock);
@@ -21977,7 +22095,7 @@ int shmsync_rwmutex_tryrdlock(shmsync_rwmutex *lock)
         uint32_t g = shmi_rw_gate(m);
         if (g != 0) {
             err = shmi_rw_trouble(m, "rwmutex.tryrdlock", g);
-            if (err == 0 && (!shmi_dead(m->a, shmi_rw_who(g)) || !shmi_rw_mark_owner_dead(m, g)))
+            if (err == 0 && (!shmi_dead(m->a, shmi_rw_who(g)) || (!shmi_rw_mark_owner_dead(m, g) && !shmi_rw_try_resolve(m, g))))
                 err = EBUSY;
             continue;
         }
@@ -22112,7 +22230,84 @@ int shmsync_rwmutex_state(shmsync_rwmutex *m)
     return SHMI_TELL(shmi_rw_trouble(m->impl, "rwmutex.state", shmi_rw_gate(m->impl)));
 }
 
+/* ---- Transactions of a writer ---- */
+
+SHMI_COLD int shmi_rw_bad_log(struct shmi_rwmutex *m, const char *op)
+{
+    shmi_participant_id n = SHMI_LOG_ID(shmi_ld64(&m->log.head->state));
+    if (n != 0)
+        shmi_st32(&m->w->died, n);
+    if (shmi_rw_gate(m) == m->a->self) {
+        shmi_log_lose(&m->log);
+        shmi_cas32(m->gate, m->a->self, SHMI_OWNER_NOT_RECOVERABLE);
+        shmi_rw_wake_readers(m);
+        shmi_mutex_unlock(&m->writers);
+    }
+    return shmi_fail(EPROTO, op, m->called, "its undo log is impossible; the rwmutex is not recoverable");
+}
+SHMI_FN int shmi_rw_writes(struct shmi_rwmutex *m, uint32_t *word)
+{
+    *word = __atomic_load_n(m->gate, __ATOMIC_RELAXED);
+    return *word == m->a->self;
+}
+SHMI_FN int shmi_rw_begun(struct shmi_rwmutex *m, const char *op, int err, shmsync_tx *tx)
+{
+    if (SHMI_UNLIKELY(err != 0))
+        return err;
+    if (SHMI_UNLIKELY(shmi_tx_begin(m->a, &m->log, tx) != 0))
+        return shmi_rw_bad_log(m, op);
+    tx->mutex = &m->writers;
+    return 0;
+}
+int shmsync_rwmutex_begin(shmsync_rwmutex *m, shmsync_tx *tx)
+{
+    SHMI_OPENED(m);
+    int err = shmi_tx_check(m->impl->a, m->impl->rollback, "rwmutex.begin", m->impl->called, tx);
+    return SHMI_TELL(err != 0 ? err : shmi_rw_begun(m->impl, "rwmutex.begin", shmi_rw_lock(m->impl, 0), tx));
+}
+int shmsync_rwmutex_trybegin(shmsync_rwmutex *m, shmsync_tx *tx)
+{
+    SHMI_OPENED(m);
+    int err = shmi_tx_check(m->impl->a, m->impl->rollback, "rwmutex.trybegin", m->impl->called, tx);
+    return SHMI_TELL(err != 0 ? err : shmi_rw_begun(m->impl, "rwmutex.trybegin", shmsync_rwmutex_trylock(m), tx));
+}
+int shmsync_rwmutex_timedbegin(shmsync_rwmutex *m, shmsync_tx *tx, const struct timespec *abs_monotonic)
+{
+    SHMI_OPENED(m);
+    int err = shmi_tx_check(m->impl->a, m->impl->rollback, "rwmutex.timedbegin", m->impl->called, tx);
+    return SHMI_TELL(err != 0 ? err : shmi_rw_begun(m->impl, "rwmutex.timedbegin", shmsync_rwmutex_timedlock(m, abs_monotonic), tx));
+}
+
 /* The reaper's side. */
+SHMI_FN int shmi_rw_undo_due(struct shmi_rwmutex *m, shmi_participant_id dead, uint32_t *g)
+{
+    *g = shmi_rw_gate(m);
+    return shmi_rw_valid(*g) && shmi_rw_logged(m, *g) && shmi_reaps(m->a, dead, shmi_rw_who(*g)) && shmi_gone(m->a, shmi_rw_who(*g));
+}
+/* Rolls back what dead has left in the gate, unless another process has the writers' mutex: that process does so before it closes
+ * the gate, and dead is reaped until then. A death in here makes the mutex free. */
+SHMI_FN void shmi_rw_reap_tx(struct shmi_rwmutex *m, shmi_participant_id dead)
+{
+    shmi_wait_list l = shmi_mutex_wait_list(m->ww);
+    uint32_t g;
+    if (!shmi_rw_undo_due(m, dead, &g) || !shmi_cas32(&m->ww->owner, 0, m->a->self))
+        return;
+    SHMSYNC_CRASHPOINT("rwmutex.rollback.mutex");
+    while (shmi_rw_undo_due(m, dead, &g) && shmi_rw_roll_back(m, g)) {
+    }
+    shmi_cas32(&m->ww->owner, m->a->self, 0);
+    shmi_wake_word_wake_one(m->a, &l);
+}
+SHMI_FN int shmi_rw_kind_unfinished(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
+{
+    struct shmi_rwmutex m;
+    uint32_t g;
+    if (o->size <= sizeof(shmi_mutex_words))
+        return 0;
+    shmi_rw_view(&m, a, o);
+    g = shmi_rw_gate(&m);
+    return shmi_rw_valid(g) && shmi_rw_logged(&m, g) && (shmi_reaps(a, dead, shmi_rw_who(g)) || shmi_log_names(a, &m.log, dead));
+}
 SHMI_FN void shmi_repair_rwmutex(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_rwmutex m;
@@ -22135,6 +22330,8 @@ SHMI_FN void shmi_repair_rwmutex(shmsync_arena *a, const shmi_object *o, shmi_pa
         if (!shmi_rw_mark_owner_dead(&m, g))
             break;
     shmi_mutex_repair_words(a, m.ww, dead, 1, NULL);
+    if (m.rollback)
+        shmi_rw_reap_tx(&m, dead);
 }
 SHMI_FN void shmi_wake_rwmutex(shmsync_arena *a, const shmi_object *o, int owed)
 {
@@ -26390,7 +26587,7 @@ static const shmi_kind_ops shmi_kinds[] = {
     {SHMI_KIND_SEMAPHORE, SHMI_VERSION_SEMAPHORE, shmi_repair_semaphore, shmi_mon_wake_object, NULL},
 #endif
     {SHMI_KIND_MULTI_LOCK, SHMI_VERSION_MULTI_LOCK, shmi_repair_multilock, shmi_wake_multilock, NULL},
-    {SHMI_KIND_RWMUTEX, SHMI_VERSION_RWMUTEX, shmi_repair_rwmutex, shmi_wake_rwmutex, NULL},
+    {SHMI_KIND_RWMUTEX, SHMI_VERSION_RWMUTEX, shmi_repair_rwmutex, shmi_wake_rwmutex, shmi_rw_kind_unfinished},
     {SHMI_KIND_SPIN_LOCK, SHMI_VERSION_SPIN_LOCK, shmi_repair_spin, shmi_wake_spin, NULL},
     {SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, shmi_repair_spin, shmi_wake_spin, NULL},
     {SHMI_KIND_SIGNAL_WAKER, SHMI_VERSION_SIGNAL_WAKER, shmi_repair_signals, shmi_wake_signals, NULL},

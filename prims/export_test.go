@@ -312,6 +312,16 @@ func (s *Semaphore) CleanedUp() {
 // Rollbacks is how many transactions of dead holders were undone.
 func (m *Mutex) Rollbacks() uint64 { return m.log.head.rollbacks.Load() }
 
+// Rollbacks is the same of the writers of m.
+func (m *RWMutex) Rollbacks() uint64 { return m.log.head.rollbacks.Load() }
+
+// LeaveLog leaves m held for writing by a participant that is gone, with those contents in its log.
+func (m *RWMutex) LeaveLog(state uint64, records []byte) {
+	copy(m.log.records, records)
+	m.log.head.state.Store(state)
+	m.gate.Store(uint32(makeGate(gateHeld, arenakernel.ParticipantID(1<<11|9))))
+}
+
 // LeaveLog leaves m held by a participant that is gone, with those contents in its log.
 func (m *Mutex) LeaveLog(state uint64, records []byte) {
 	copy(m.log.records, records)

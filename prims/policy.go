@@ -19,8 +19,9 @@ const (
 	PolicyRelease
 	// PolicyRollback: the next process undoes the unfinished Update of the dead holder, and the
 	// hold becomes free. Nobody gets ErrOwnerDead, and the program needs no repair function. A
-	// hold without an Update becomes free as under PolicyRelease. Only a Mutex may have this
-	// policy. A new Mutex with it gets an undo log; see [Mutex.Update] and [Tx].
+	// hold without an Update becomes free as under PolicyRelease. Only a Mutex and an RWMutex may
+	// have this policy. A new one with it gets an undo log; see [Mutex.Update], [RWMutex.Update]
+	// and [Tx].
 	PolicyRollback
 )
 
@@ -75,7 +76,7 @@ func (p Policy) withoutLog(op, name, what string) error {
 		return nil
 	}
 	return &shmsync.Error{Op: op, Object: name, Err: shmsync.ErrNotSupported,
-		Detail: what + " has no undo log, which PolicyRollback needs; a Mutex has one"}
+		Detail: what + " has no undo log, which PolicyRollback needs; a Mutex has one, and an RWMutex"}
 }
 
 const policyMask = 0xff

@@ -1,6 +1,7 @@
 package prims
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -68,7 +69,8 @@ import (
 // Its read holds end, and no other process loses a hold. An upgradable hold ends in the same way
 // under every policy, because nothing was written. If the process was waiting to write or to
 // upgrade, the next writer goes on. If it was writing, the [Policy] decides: the lock becomes
-// free, or it is owner-dead for readers and writers until Recover.
+// free, its [RWMutex.Update] is undone and it becomes free, or it is owner-dead for readers and
+// writers until Recover.
 //
 // In the terminology of the Go memory model, and across processes: for n < m the n'th call
 // of Unlock synchronizes before the m'th call of Lock returns. For every call of RLock there
@@ -102,6 +104,8 @@ type RWMutex struct {
 	a        *arenakernel.Arena
 	object   arenakernel.Object
 	policy   Policy
+	log      *undoLog // nil without PolicyRollback
+	tx       *Tx      // the Tx of the goroutine that runs an Update of m
 	repair   func() error
 	wrote    race.Key        // edge of writers, for the race detector
 	read     race.Key        // edge of readers, for the race detector
@@ -142,6 +146,8 @@ type RWMutexOptions struct {
 	// waiters learn the bound from what has paid off; if it is negative, they never spin.
 	// See RWMutex.SetSpin.
 	Spin time.Duration
+	// LogBytes is the size of the undo log of a new RWMutex with PolicyRollback; see MutexOptions.
+	LogBytes int
 }
 
 var rwmutexKind = arenakernel.KindOf("RWMX")
@@ -167,13 +173,17 @@ func openRWMutex(a *arenakernel.Arena, name string, opts *RWMutexOptions, attach
 		opt = *opts
 	}
 	opt.Policy.mustBeValid("rwmutex " + strconv.Quote(name))
-	if err := opt.Policy.withoutLog("rwmutex.open", name, "an RWMutex"); err != nil {
-		return nil, err
+	log := logSize(opt.Policy, opt.LogBytes, "rwmutex "+strconv.Quote(name))
+	size := rwmutexBytes(a)
+	if log != 0 {
+		size = withLog(uint64(mutexBytes), log)
 	}
 	return openAs(a, arenakernel.ObjectSpec{
-		Existing: attach, Kind: rwmutexKind, Version: rwmutexVersion, Name: name, Size: rwmutexBytes(a),
-		Init: func(body []byte) { initRWMutex(rwmutexBody(body), &opt) },
-	}, "rwmutex.open", newRWMutex(&opt), func(m *RWMutex) string { return m.policy.differs(opt.Policy) })
+		Existing: attach, Kind: rwmutexKind, Version: rwmutexVersion, Name: name, Size: size, AnySize: true,
+		Init: func(body []byte) { initRWMutex(body, &opt, log) },
+	}, "rwmutex.open", newRWMutex(&opt), func(m *RWMutex) string {
+		return cmp.Or(m.policy.differs(opt.Policy), m.log.differs(opt.LogBytes))
+	})
 }
 
 // RWMutexAt opens the RWMutex at an offset that another process got from the method Offset.
@@ -181,9 +191,13 @@ func RWMutexAt(a *arena.Arena, off arena.Offset) (*RWMutex, error) {
 	return handleAt(a, off, "rwmutex.open", rwmutexKind, rwmutexVersion, rwmutexBytes((*arenakernel.Arena)(a)), newRWMutex(&RWMutexOptions{}))
 }
 
-func initRWMutex(w rwmutexAll, opt *RWMutexOptions) {
+func initRWMutex(body []byte, opt *RWMutexOptions, log uint64) {
+	w := rwmutexBody(body)
 	w.policy = opt.Policy.stored()
 	initMutexWords(w.writers, &MutexOptions{Policy: PolicyRelease, Spin: opt.Spin})
+	if log != 0 {
+		logBody(body, uint64(mutexBytes)).size = uint32(log)
+	}
 }
 
 func newRWMutex(opt *RWMutexOptions) func(*arenakernel.Arena, arenakernel.Object) (*RWMutex, error) {
@@ -194,6 +208,14 @@ func buildRWMutex(a *arenakernel.Arena, o arenakernel.Object, opt *RWMutexOption
 	w, err := rwmutexAt(a, o)
 	if err != nil {
 		return nil, err
+	}
+	log, err := rwmutexLog(a, o, w)
+	if err != nil {
+		return nil, err
+	}
+	if log == nil && o.Size != rwmutexBytes(a) {
+		return nil, &shmsync.Error{Op: "rwmutex.open", Object: objectName(o), Err: shmsync.ErrCorrupt,
+			Detail: fmt.Sprintf("%d bytes with policy %v", o.Size, policyOf(w.policy))}
 	}
 	record, err := a.SlotRecord(o, rwmutexRecordBytes)
 	if err != nil {
@@ -206,6 +228,11 @@ func buildRWMutex(a *arenakernel.Arena, o arenakernel.Object, opt *RWMutexOption
 		a: a, object: o, policy: policyOf(w.policy), repair: opt.Repair,
 		wrote: race.KeyOf(dev, ino, uint64(o.Offset)), read: race.KeyOf(dev, ino, uint64(o.Offset)+1),
 		opening: newOpening(a, o),
+	}
+	if log != nil {
+		m.policy, m.log, m.tx = PolicyRollback, log, newTx(log, objectName(o))
+	} else if m.policy == PolicyRollback {
+		m.policy = PolicyReport // a peer has changed the bytes just now
 	}
 	m.known.Store(readReaderWords(a, o))
 	m.registry = common[readerRegistry](m.opening)
@@ -412,7 +439,11 @@ func (m *RWMutex) trouble(op string, g gateWord) error {
 	case g.kind() == gateOwnerDead:
 		return m.fail(op, shmsync.ErrOwnerDead, m.a.Who(g.participant()), "")
 	case g == gateNotRecoverable:
-		return m.fail(op, shmsync.ErrNotRecoverable, m.a.Who(m.diedName()), "")
+		err := m.fail(op, shmsync.ErrNotRecoverable, m.a.Who(m.diedName()), "")
+		if m.log != nil && m.log.check() != nil {
+			return fmt.Errorf("%w: %w: its undo log cannot be undone", err, shmsync.ErrCorrupt)
+		}
+		return err
 	}
 	return nil
 }

@@ -67,7 +67,7 @@ func (m *RWMutex) TryRLock() bool {
 		// Look at the gate before the try: a goroutine that tries in a loop must not hide from a
 		// writer that the last reader has left.
 		if g := gateWord(m.gate.Load()); g != gateOpen {
-			if !g.valid() || !g.taken() || !m.a.Dead(g.participant()) || !m.markOwnerDead(g) {
+			if !g.valid() || !g.taken() || !m.a.Dead(g.participant()) || !m.markOwnerDead(g) && !m.tryEndDead(g) {
 				return false
 			}
 			continue
@@ -156,6 +156,17 @@ func (r *reader) wait(ctx context.Context) error {
 			continue
 		}
 		if r.dying = m.a.Dead(g.participant()); r.dying && m.markOwnerDead(g) {
+			continue
+		}
+		if r.dying && m.logged(g) && m.a.Gone(g.participant()) {
+			if r.leave() {
+				return nil
+			}
+			if err := m.resolve(ctx, "rwmutex.rlock"); err != nil {
+				return err
+			}
+			m.mine.Add(uint64(readerOne))
+			r.register()
 			continue
 		}
 		if !spun && !r.dying {

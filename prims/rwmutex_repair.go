@@ -22,13 +22,14 @@ var (
 func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{
 		Kind: rwmutexKind, Version: rwmutexVersion, Repair: repairRWMutex, Wake: wakeRWMutex, Check: checkRWMutex, Inspect: inspectRWMutex,
+		UserData: mutexUserData,
 	})
 }
 
 // markOwnerDead deals with gate g, whose participant was found dead. It reports false if the gate
 // stays: the data is handed over when the dead participant is gone.
 func (m *RWMutex) markOwnerDead(g gateWord) (changed bool) {
-	return markOwnerDeadRWMutex(m.a, m.words, g)
+	return !m.logged(g) && markOwnerDeadRWMutex(m.a, m.words, g)
 }
 
 // markOwnerDeadRWMutex marks the gate and wakes the readers, which let themselves in or get the
@@ -83,13 +84,20 @@ func repairRWMutex(a *arenakernel.Arena, obj arenakernel.Object, dead arenakerne
 			}
 		}
 	}
+	l, err := rwmutexLog(a, obj, w)
+	if err != nil {
+		return // nobody can open it, so its hold stays
+	}
 	for {
 		g := gateWord(w.gate.Load())
-		if !g.valid() || !g.taken() || !a.Reaps(dead, g.participant()) || !markOwnerDeadRWMutex(a, w, g) {
+		if !g.valid() || !g.taken() || !a.Reaps(dead, g.participant()) || l != nil && g.undone() || !markOwnerDeadRWMutex(a, w, g) {
 			break
 		}
 	}
 	repairMutexWords(a, w.writers, dead, true)
+	if l != nil {
+		reapUpdate(a, w, l, dead)
+	}
 }
 
 // wakeRWMutex makes up for a wake that a death swallowed.
@@ -114,12 +122,21 @@ func checkRWMutex(a *arenakernel.Arena, obj arenakernel.Object) error {
 		return err
 	}
 	g := gateWord(w.gate.Load())
-	if !g.valid() || w.policy&policyMask > 1 {
+	l, err := rwmutexLog(a, obj, w)
+	if err != nil {
+		return err
+	}
+	if !g.valid() || w.policy&policyMask > 1 && l == nil {
 		return &shmsync.Error{Op: "rwmutex.check", Object: objectName(obj), Err: shmsync.ErrCorrupt,
 			Detail: fmt.Sprintf("gate %v, policy %d", g, w.policy)}
 	}
 	if err := readReaderWords(a, obj).err; err != nil {
 		return err
+	}
+	if l != nil {
+		if err := checkUpdate(obj, w, l); err != nil {
+			return err
+		}
 	}
 	return checkMutexWords(obj, w.writers)
 }
@@ -132,7 +149,9 @@ func (m *RWMutex) checkReaders() {
 	case !g.valid() || !g.taken():
 		wakeReaders(&m.wakeWordReaders)
 	case m.a.Dead(g.participant()):
-		m.markOwnerDead(g)
+		if !m.markOwnerDead(g) && m.logged(g) && m.a.Gone(g.participant()) {
+			wakeReaders(&m.wakeWordReaders) // one of them rolls back
+		}
 	case g.kind() == gateClosed && m.firstReader(1) == 0:
 		// Nothing keeps the writer from going on. If that was so at the last check, too, its
 		// process may be stopped. The writer writes nothing yet, so opening the gate takes
@@ -224,12 +243,18 @@ func (m *RWMutex) recoverBy(ctx context.Context, op string, repair func() error)
 	}
 	defer m.writers.Unlock()
 	crashpoint.Hit("rwmutex.recover.taken")
+	if m.log != nil {
+		m.log.lose()
+	}
 	race.Acquire(m.wrote)
 	race.Acquire(m.read)
 	if err := m.runRepair(repair); err != nil {
 		return err
 	}
 	m.words.died.Store(0)
+	if m.log != nil {
+		m.log.storeState(0)
+	}
 	race.ReleaseMerge(m.wrote)
 	// sync(rwmutex.gate): release
 	if m.gate.CompareAndSwap(uint32(recovering), uint32(gateOpen)) {

@@ -104,7 +104,8 @@ func (w readerWord) String() string {
 // process that has the writers' mutex closes the gate, and it opens the gate before it releases the mutex. An
 // upgradable hold is no state of the gate: its process has the writers' mutex, and the gate is open. If the
 // name is not current, a gate of kind 1 becomes open, because nothing was written. Kinds 0 and 4 become kind 3;
-// under the policy PolicyRelease, kind 0 becomes open.
+// under the policy PolicyRelease, kind 0 becomes open. Under the policy PolicyRollback, kinds 0 and 4 become
+// kind 4 of the process that rolls back, which has the writers' mutex, and then open; see rollBackRWMutex.
 //
 //	writers: Lock, Upgrade, Unlock, the downgrades of a write hold, Recover, a process that
 //	         finds a death (any process, each by CAS)

@@ -201,7 +201,7 @@ func (m *RWMutex) resolveGate(op string) error {
 		case g == gateOpen:
 			return nil
 		case g.valid() && g.taken() && m.a.Dead(g.participant()):
-			if !m.markOwnerDead(g) {
+			if !m.endDead(g) {
 				return &dyingError{g.participant()}
 			}
 		case g.valid() && g.taken():

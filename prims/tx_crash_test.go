@@ -25,25 +25,39 @@ func TestUpdateAtEveryPoint(t *testing.T) {
 		}
 		t.Run(point, func(t *testing.T) {
 			for range proctest.Rounds(1, 10) {
-				dieInTx(t, point)
+				dieInTx(t, point, false)
 			}
 		})
 	}
 }
 
-func dieInTx(t *testing.T, point string) {
+// The same for an RWMutex.
+func TestRWMutexUpdateAtEveryPoint(t *testing.T) {
+	for _, point := range crashpoint.All() {
+		if strings.HasPrefix(point, "tx.") && !strings.HasPrefix(point, "tx.rollback.") && point != "tx.log.lost" ||
+			strings.HasPrefix(point, "rwmutex.rollback.") {
+			t.Run(point, func(t *testing.T) {
+				for range proctest.Rounds(1, 10) {
+					dieInTx(t, point, true)
+				}
+			})
+		}
+	}
+}
+
+func dieInTx(t *testing.T, point string, rw bool) {
 	a := newArena(t, &arena.Options{Size: 4 << 20})
-	b, err := openTxBank(a)
+	b, err := openTxBank(a, rw)
 	require.NoError(t, err)
 	start := func(env ...string) *proctest.Proc {
-		v := proctest.Start(t, "tx/victim", proctest.Params(txParams{Arena: nameOf(a)}), proctest.Dump(func() string { return words(a) }), proctest.Env(env...))
+		v := proctest.Start(t, "tx/victim", proctest.Params(txParams{Arena: nameOf(a), RW: rw}), proctest.Dump(func() string { return words(a) }), proctest.Env(env...))
 		return v
 	}
 	at := func(point string, n int) *proctest.Proc {
 		return start("SHMSYNC_CRASHPOINT=" + fmt.Sprint(point, ":", n))
 	}
 	v := at(point, 1+rand.IntN(4))
-	if strings.HasPrefix(point, "tx.rollback.") {
+	if strings.Contains(point, ".rollback.") {
 		// Others die in an Update until v is the process that undoes it.
 		v.Await(t)
 		for live := true; live; {
@@ -53,9 +67,7 @@ func dieInTx(t *testing.T, point string) {
 	}
 	v.WaitSignal(t, syscall.SIGKILL)
 	for range 3 {
-		require.NoError(t, b.m.LockContext(t.Context()))
-		require.NoError(t, b.whole())
-		b.m.Unlock()
+		require.NoError(t, look(t.Context(), b.m, func() { require.NoError(t, b.whole()) }))
 		require.NoError(t, b.change())
 	}
 	alone(t, a, 1)

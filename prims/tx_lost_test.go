@@ -20,7 +20,10 @@ import (
 )
 
 // lostStep is what a process does with the Mutex and the ledger before it dies.
-type lostStep struct{ Arena, Step string }
+type lostStep struct {
+	Arena, Step string
+	RW          bool // the lock is an RWMutex
+}
 
 func init() {
 	proctest.Register("tx/lost", func(c *proctest.Child) {
@@ -30,7 +33,7 @@ func init() {
 		if err != nil {
 			c.Fatal(err)
 		}
-		m, err := prims.OpenMutex(a, "m", nil)
+		m, err := openTxLock(a, p.RW, 0)
 		if err != nil {
 			c.Fatal(err)
 		}
@@ -45,6 +48,17 @@ func init() {
 				prims.Set(tx, &l.From, 5)
 				m.Unlock()
 				die()
+				return nil
+			})
+		case "dies in an Update", "waits in an Update":
+			m.Update(func(tx *prims.Tx) error {
+				prims.Save(tx, l)
+				l.From, l.To = 5, 6
+				if p.Step == "dies in an Update" {
+					die()
+				}
+				c.Ready()
+				c.Await()
 				return nil
 			})
 		case "changes":
@@ -91,11 +105,11 @@ func init() {
 
 func lostDies(t *testing.T, path, step string, env ...string) {
 	t.Helper()
-	proctest.Start(t, "tx/lost", proctest.Params(lostStep{path, step}), proctest.Env(env...)).WaitSignal(t, syscall.SIGKILL)
+	proctest.Start(t, "tx/lost", proctest.Params(lostStep{Arena: path, Step: step}), proctest.Env(env...)).WaitSignal(t, syscall.SIGKILL)
 }
 
 // requireLost requires that m is not recoverable, that nothing was undone, and that a Recover helps.
-func requireLost(t *testing.T, a *arena.Arena, m *prims.Mutex, l *ledger, from int64) {
+func requireLost(t *testing.T, a *arena.Arena, m txLock, l *ledger, from int64) {
 	t.Helper()
 	require.ErrorIs(t, m.LockContext(t.Context()), shmsync.ErrNotRecoverable)
 	err := m.Update(func(*prims.Tx) error { return nil })
@@ -149,7 +163,7 @@ func TestLostLogAtItsPoint(t *testing.T) {
 				if stop {
 					env = "SHMSYNC_CRASHPOINT_STOP=tx.log.lost"
 				}
-				v := proctest.Start(t, "tx/lost", proctest.Params(lostStep{path, step}), proctest.Env(env))
+				v := proctest.Start(t, "tx/lost", proctest.Params(lostStep{Arena: path, Step: step}), proctest.Env(env))
 				v.Await(t)
 				lostDies(t, path, "unlocks in an Update")
 				if step == "reaps" {
@@ -185,7 +199,7 @@ func TestLostLogAtItsPoint(t *testing.T) {
 func TestStaleReaperLeavesALivingTransaction(t *testing.T) {
 	a := newArena(t, nil)
 	m, l := newRollback(t, a, 0)
-	p := proctest.Start(t, "tx/lost", proctest.Params(lostStep{nameOf(a), "changes when told"}))
+	p := proctest.Start(t, "tx/lost", proctest.Params(lostStep{Arena: nameOf(a), Step: "changes when told"}))
 	p.Await(t)
 	stale := m.OwnerWord()
 	p.Kill(t)

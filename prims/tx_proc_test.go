@@ -3,6 +3,7 @@
 package prims_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -34,10 +35,61 @@ type txBlock struct {
 	More        [6]uint64 // equal to Turn
 }
 
+// txLock is a lock with an undo log: a Mutex or an RWMutex.
+type txLock interface {
+	Update(f func(tx *prims.Tx) error) error
+	LockContext(ctx context.Context) error
+	Lock()
+	Unlock()
+	Rollbacks() uint64
+	Recover(repair func() error) error
+	Offset() arena.Offset
+	LeaveLog(state uint64, records []byte)
+	Close() error
+}
+
+// openTxLock opens the RWMutex "rw", or the Mutex "m".
+func openTxLock(a *arena.Arena, rw bool, log int) (txLock, error) {
+	if rw {
+		return prims.OpenRWMutex(a, "rw", &prims.RWMutexOptions{Policy: prims.PolicyRollback, LogBytes: log})
+	}
+	return prims.OpenMutex(a, "m", &prims.MutexOptions{Policy: prims.PolicyRollback, LogBytes: log})
+}
+
+// txHeldBy reports whether the process has m.
+func txHeldBy(m txLock, pid int) bool {
+	switch m := m.(type) {
+	case *prims.Mutex:
+		st := m.State()
+		return st.Held && st.Owner.PID == pid
+	case *prims.RWMutex:
+		st := m.State()
+		return st.Held && st.Owner.PID == pid
+	}
+	return false
+}
+
+// look calls f with m held: half of the time for reading, if m can be read.
+func look(ctx context.Context, m txLock, f func()) error {
+	if rw, is := m.(*prims.RWMutex); is && rand.IntN(2) == 0 {
+		if err := rw.RLockContext(ctx); err != nil {
+			return err
+		}
+		defer rw.RUnlock()
+	} else {
+		if err := m.LockContext(ctx); err != nil {
+			return err
+		}
+		defer m.Unlock()
+	}
+	f()
+	return nil
+}
+
 // txBank is txShared with its lock, and the bytes that victims read from a file.
 type txBank struct {
 	a     *arena.Arena
-	m     *prims.Mutex
+	m     txLock
 	s     *txShared
 	big   []byte
 	blind bool // the changes are not saved: the data is torn by a death
@@ -45,9 +97,9 @@ type txBank struct {
 
 const txBig = 64 << 10
 
-func openTxBank(a *arena.Arena) (b *txBank, err error) {
+func openTxBank(a *arena.Arena, rw bool) (b *txBank, err error) {
 	b = &txBank{a: a}
-	if b.m, err = prims.OpenMutex(a, "m", &prims.MutexOptions{Policy: prims.PolicyRollback, LogBytes: 128 << 10}); err != nil {
+	if b.m, err = openTxLock(a, rw, 128<<10); err != nil {
 		return nil, err
 	}
 	if b.s, err = arena.Value[txShared](a, "shared"); err != nil {
@@ -193,6 +245,7 @@ func (b *txBank) whole() error {
 type txParams struct {
 	Arena, File  string
 	Reads, Blind bool
+	RW           bool // the lock is an RWMutex
 	Point        string
 }
 
@@ -204,7 +257,7 @@ func init() {
 		if err != nil {
 			c.Fatal(err)
 		}
-		b, err := openTxBank(a)
+		b, err := openTxBank(a, p.RW)
 		if err != nil {
 			c.Fatal(err)
 		}
@@ -233,7 +286,7 @@ func init() {
 // the data was torn.
 func txKills(t *testing.T, kills int, p txParams) (undone uint64, torn int) {
 	a := newArena(t, &arena.Options{Size: 8 << 20})
-	b, err := openTxBank(a)
+	b, err := openTxBank(a, p.RW)
 	require.NoError(t, err)
 	p.Arena, p.File = nameOf(a), filepath.Join(t.TempDir(), "file")
 	content := make([]byte, txBig)
@@ -264,21 +317,20 @@ func txKills(t *testing.T, kills int, p txParams) (undone uint64, torn int) {
 				// A kill that comes as soon as it is seen with the lock finds it there, mostly. On a single
 				// busy CPU it would otherwise not come to run between its start and its death.
 				eventually(t, "the victim has the lock", func() string { return words(a) }, func() bool {
-					st := b.m.State()
-					return st.Held && st.Owner.PID == v.Pid()
+					return txHeldBy(b.m, v.Pid())
 				})
 			}
 			v.Signal(t, os.Kill)
 			if k%2 == 0 {
-				require.NoError(t, b.m.LockContext(t.Context()))
-				if err := b.whole(); err != nil {
-					torn++
-					if !p.Blind {
-						t.Errorf("after kill %d: %v", i+k, err)
+				require.NoError(t, look(t.Context(), b.m, func() {
+					if err := b.whole(); err != nil {
+						torn++
+						if !p.Blind {
+							t.Errorf("after kill %d: %v", i+k, err)
+						}
+						*b.s = txShared{}
 					}
-					*b.s = txShared{}
-				}
-				b.m.Unlock()
+				}))
 			}
 			v.WaitSignal(t, syscall.SIGKILL)
 		}
@@ -298,11 +350,16 @@ func txKills(t *testing.T, kills int, p txParams) (undone uint64, torn int) {
 	return b.m.Rollbacks(), torn
 }
 
-func TestUpdateSurvivesKills(t *testing.T) {
+func TestUpdateSurvivesKills(t *testing.T) { txSurvives(t, txParams{}) }
+
+// The same with an RWMutex, half of whose survivors read.
+func TestRWMutexUpdateSurvivesKills(t *testing.T) { txSurvives(t, txParams{RW: true}) }
+
+func txSurvives(t *testing.T, p txParams) {
 	kills := proctest.Rounds(60, 500)
 	begun := time.Now()
 	for undone := uint64(0); undone == 0; {
-		undone, _ = txKills(t, kills, txParams{})
+		undone, _ = txKills(t, kills, p)
 		t.Logf("%d kills, %d transactions undone, 0 torn", kills, undone)
 		require.False(t, undone == 0 && time.Since(begun) > 3*timeout(), "no victim has died in a transaction")
 	}

@@ -35,11 +35,17 @@ func newRollback(t *testing.T, a *arena.Arena, log int) (*prims.Mutex, *ledger) 
 }
 
 // requireIdle requires that m is free and that its log has no transaction.
-func requireIdle(t *testing.T, a *arena.Arena, m *prims.Mutex) {
+func requireIdle(t *testing.T, a *arena.Arena, m txLock) {
 	t.Helper()
 	require.NoError(t, a.Check())
 	require.NoError(t, m.Update(func(*prims.Tx) error { return nil }))
-	require.False(t, m.State().Held)
+	switch m := m.(type) {
+	case *prims.Mutex:
+		require.False(t, m.State().Held)
+	case *prims.RWMutex:
+		st := m.State()
+		require.False(t, st.Held || st.Closed || st.Upgradable || st.Readers != 0, "%v", m)
+	}
 }
 
 func TestUpdateCommits(t *testing.T) {
@@ -229,7 +235,6 @@ func TestPolicyRollbackNeedsALog(t *testing.T) {
 	p := prims.PolicyRollback
 	for want, open := range map[string]func() error{
 		"a SpinLock":    func() error { _, err := prims.OpenSpinLock(a, "x", &prims.SpinLockOptions{Policy: p}); return err },
-		"an RWMutex":    func() error { _, err := prims.OpenRWMutex(a, "x", &prims.RWMutexOptions{Policy: p}); return err },
 		"an RWSpinLock": func() error { _, err := prims.OpenRWSpinLock(a, "x", &prims.RWSpinLockOptions{Policy: p}); return err },
 		"a FairMutex":   func() error { _, err := prims.OpenFairMutex(a, "x", &prims.FairMutexOptions{Policy: p}); return err },
 		"a MultiLock":   func() error { _, err := prims.OpenMultiLock(a, "x", &prims.MultiLockOptions{Policy: p}); return err },
@@ -302,21 +307,21 @@ func FuzzUndoLog(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, state uint64, records []byte) {
 		a := newArena(t, &arena.Options{Size: 2 << 20})
-		m, err := prims.OpenMutex(a, "m", &prims.MutexOptions{Policy: prims.PolicyRollback, LogBytes: 512})
-		require.NoError(t, err)
-		m.LeaveLog(state, records)
-		err = m.LockContext(t.Context())
-		if err == nil {
-			m.Unlock()
-		} else {
-			require.ErrorIs(t, err, shmsync.ErrNotRecoverable)
-			require.NoError(t, m.Recover(func() error { return nil }))
+		for _, rw := range []bool{false, true} {
+			m, err := openTxLock(a, rw, 512)
+			require.NoError(t, err)
+			m.LeaveLog(state, records)
+			err = look(t.Context(), m, func() {})
+			if err != nil {
+				require.ErrorIs(t, err, shmsync.ErrNotRecoverable)
+				require.NoError(t, m.Recover(func() error { return nil }))
+			}
+			requireUsable(t, m)
 		}
-		requireUsable(t, m)
 	})
 }
 
-func requireUsable(t *testing.T, m *prims.Mutex) {
+func requireUsable(t *testing.T, m txLock) {
 	t.Helper()
 	require.NoError(t, m.Update(func(*prims.Tx) error { return nil }))
 }

@@ -27,6 +27,8 @@ import (
 // Every other value is corrupt. Only a transaction with records of blocks goes through undone
 // or committed.
 //
+// The lock is a Mutex, or an RWMutex, whose gate is then the owner word that this text speaks of.
+//
 // Only the holder of the lock writes the word, with the two exceptions below. A process that rolls
 // back holds the lock, and the owner word names that process. So the log keeps the name of D.
 //

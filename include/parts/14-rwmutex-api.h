@@ -15,6 +15,7 @@ typedef struct shmsync_rwmutex_options {
     int (*repair)(void *); /* run by lock, lock_upgradable and rdlock of this process where they meet a death; 0 for repaired */
     void *repair_arg;
     int64_t spin_ns;       /* as of a mutex */
+    uint64_t log_bytes;    /* as of a mutex */
 } shmsync_rwmutex_options;
 
 /* Finds the RWMutex of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an existing
@@ -75,5 +76,14 @@ int shmsync_rwmutex_downgrade_to_read(shmsync_rwmutex *m);
 /* Makes an owner-dead or not recoverable lock usable again: waits until the process that died is gone, takes it,
  * runs repair, and releases it. ENOTRECOVERABLE: repair returned not 0. EINVAL: repair is NULL. */
 int shmsync_rwmutex_recover(shmsync_rwmutex *m, int (*repair)(void *), void *arg);
+/* Locks it for writing, and begins a transaction, as shmsync_mutex_begin does for a mutex, with the same errors. The
+ * policy is SHMSYNC_POLICY_ROLLBACK. In the transaction no thread downgrades or unlocks the lock: shmsync_tx_commit and
+ * shmsync_tx_abort unlock it. If the process dies, the next one that wants the lock, to read or to write, finds the data
+ * as it was before. */
+int shmsync_rwmutex_begin(shmsync_rwmutex *m, shmsync_tx *tx);
+/* The same without waiting. EBUSY: it is held. */
+int shmsync_rwmutex_trybegin(shmsync_rwmutex *m, shmsync_tx *tx);
+/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
+int shmsync_rwmutex_timedbegin(shmsync_rwmutex *m, shmsync_tx *tx, const struct timespec *abs_monotonic);
 /* The errno that a lock would return: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE or EPROTO. */
 int shmsync_rwmutex_state(shmsync_rwmutex *m);

@@ -40,7 +40,7 @@ SHMI_FN const char *shmi_policy_text(uint32_t field)
 SHMI_FN int shmi_no_rollback(const char *op, const char *name, int policy, const char *kind)
 {
     if (policy == SHMSYNC_POLICY_ROLLBACK)
-        return shmi_fail(ENOTSUP, op, name, "%s has no undo log; a mutex has one", kind);
+        return shmi_fail(ENOTSUP, op, name, "%s has no undo log; a mutex has one, and an rwmutex", kind);
     if (policy < SHMSYNC_POLICY_DEFAULT || policy > SHMSYNC_POLICY_ROLLBACK)
         return shmi_fail(EINVAL, op, name, "there is no policy %d", policy);
     return 0;

@@ -56,6 +56,7 @@ typedef struct shmi_mutex {
     int64_t looked;
     void (*also_check)(void *); /* called by periodic checks, for an object that has it as a part */
     void *also_check_arg;
+    struct shmi_rwmutex *rw; /* of the writers of an RWMutex: that, for its transactions */
     shmi_object o; /* of a mutex of its own */
 } shmi_mutex;
 

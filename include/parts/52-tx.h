@@ -29,9 +29,16 @@ SHMI_FN int shmi_tx_check(shmsync_arena *a, int rollback, const char *op, const 
     return 0;
 }
 
-/* The mutex has a log that no correct program leaves: only a recover helps. */
+/* What a transaction needs of an RWMutex, whose writers' mutex it names. */
+SHMI_FN int shmi_rw_bad_log(struct shmi_rwmutex *m, const char *op);
+SHMI_FN int shmi_rw_writes(struct shmi_rwmutex *m, uint32_t *word);
+SHMI_FN int shmi_rw_open(struct shmi_rwmutex *m, const char *op);
+
+/* The lock has a log that no correct program leaves: only a recover helps. */
 SHMI_COLD int shmi_mutex_bad_log(shmi_mutex *m, const char *op)
 {
+    if (m->rw != NULL)
+        return shmi_rw_bad_log(m->rw, op);
     uint32_t o = shmi_ld32(m->own);
     shmi_participant_id n = SHMI_LOG_ID(shmi_ld64(&m->log.head->state));
     if (n != 0)
@@ -236,6 +243,9 @@ int shmsync_tx_free(shmsync_tx *tx, shmsync_offset off)
 
 /* ---- Ending ---- */
 
+/* Releases the lock of a transaction that has ended. */
+SHMI_FN int shmi_tx_unlock(shmi_mutex *m, const char *op) { return m->rw != NULL ? shmi_rw_open(m->rw, op) : shmi_mutex_unlock(m); }
+
 /* Whether the transaction can end: EPERM if this process has unlocked its mutex, or ENOTCONN. After EPERM the log is
  * lost: a later death of this process as a holder must not undo what has been free to all. */
 SHMI_FN int shmi_tx_ends(shmsync_tx *tx, const char *op)
@@ -244,9 +254,14 @@ SHMI_FN int shmi_tx_ends(shmsync_tx *tx, const char *op)
     uint32_t o;
     if (SHMI_UNLIKELY(err != 0))
         return err;
-    o = __atomic_load_n(tx->mutex->own, __ATOMIC_RELAXED);
-    if (SHMI_LIKELY((o & ~SHMI_OWNER_BIASED) == tx->arena->self))
-        return 0;
+    if (tx->mutex->rw != NULL) {
+        if (SHMI_LIKELY(shmi_rw_writes(tx->mutex->rw, &o)))
+            return 0;
+    } else {
+        o = __atomic_load_n(tx->mutex->own, __ATOMIC_RELAXED);
+        if (SHMI_LIKELY((o & ~SHMI_OWNER_BIASED) == tx->arena->self))
+            return 0;
+    }
     if (tx->tail != 0)
         shmi_log_lose_foreign(tx->log, shmi_tx_active(tx));
     err = shmi_fail(EPERM, op, shmi_tx_called(tx), "the mutex was unlocked in the transaction (owner word %#010x)", o);
@@ -269,7 +284,7 @@ SHMI_FN int shmi_tx_undo(shmsync_tx *tx, const char *op)
     /* The undo uses the records that this process has made, whatever a peer has written. */
     if (SHMI_UNLIKELY(tx->tail != 0 && shmi_log_end(m->a, tx->log, shmi_tx_active(tx)) != 0))
         return shmi_mutex_bad_log(m, op);
-    return shmi_mutex_unlock(m);
+    return shmi_tx_unlock(m, op);
 }
 
 int shmsync_tx_commit(shmsync_tx *tx)
@@ -296,7 +311,7 @@ int shmsync_tx_commit(shmsync_tx *tx)
         shmi_log_store(tx->log->head, 0);
         SHMSYNC_CRASHPOINT("tx.commit.idle");
     }
-    return SHMI_TELL(shmi_mutex_unlock(m));
+    return SHMI_TELL(shmi_tx_unlock(m, "tx.commit"));
 }
 
 int shmsync_tx_abort(shmsync_tx *tx)

@@ -25,6 +25,9 @@ const rollbackPolicy = 2
 // process will undo or is undoing. Until then the objects that dead had open are not deleted, and its
 // memory is not reused: the rollback will write into their bytes.
 func (a *Arena) hasTransactionOf(o Object, dead ParticipantID) bool {
+	if o.Kind == rollbackRWMutexKind && o.Version == rollbackRWMutexVersion {
+		return a.hasWriteOf(o, dead)
+	}
 	if o.Kind != rollbackMutexKind || o.Version != rollbackMutexVersion {
 		return false
 	}
@@ -38,4 +41,31 @@ func (a *Arena) hasTransactionOf(o Object, dead ParticipantID) bool {
 		return false // its log is idle, or will not be undone
 	}
 	return state != 0 && a.Reaps(dead, ParticipantID(state>>32)&ParticipantIDMask)
+}
+
+// rollbackRWMutex is the body of an RWMutex of prims with an undo log; see docs/abi.md.
+type rollbackRWMutex struct {
+	_      [48]byte
+	policy atomic.Uint32
+	_      [140]byte
+	state  atomic.Uint64
+}
+
+var rollbackRWMutexKind = KindOf("RWMX")
+
+const rollbackRWMutexVersion = 2
+
+// hasWriteOf is hasTransactionOf for an RWMutex. It is also true while the gate names dead: a reaper
+// opens the gate only if no other process has the writers' mutex, and is to come again otherwise.
+func (a *Arena) hasWriteOf(o Object, dead ParticipantID) bool {
+	m, err := TryAt[rollbackRWMutex](a, o.Body)
+	if err != nil || m.policy.Load()&0xff != rollbackPolicy {
+		return false
+	}
+	const held, recovering = 0, 4
+	gate, state := ParticipantID(a.WordOfKind(o).Load()), m.state.Load()
+	if kind := gate >> 29; gate == 0 || kind != held && kind != recovering {
+		return false
+	}
+	return a.Reaps(dead, gate&ParticipantIDMask) || state != 0 && a.Reaps(dead, ParticipantID(state>>32)&ParticipantIDMask)
 }

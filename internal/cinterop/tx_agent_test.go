@@ -3,10 +3,12 @@
 package cinterop
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"syscall"
 
@@ -141,8 +143,28 @@ func (x *goAgent) txList(tx *prims.Tx, d *txData, add bool) error {
 	return nil
 }
 
+// txLock is a lock with an undo log.
+type txLock interface {
+	Update(f func(tx *prims.Tx) error) error
+	UpdateContext(ctx context.Context, f func(tx *prims.Tx) error) error
+	Lock()
+	TryLock() bool
+	Unlock()
+	Recover(repair func() error) error
+	Offset() arena.Offset
+	Close() error
+}
+
+// txLock opens the lock of that name: an RWMutex if it begins with rw, else a Mutex.
+func (x *goAgent) txLock(name string, p prims.Policy, log int) (txLock, error) {
+	if strings.HasPrefix(name, "rw") {
+		return prims.OpenRWMutex(x.a, name, &prims.RWMutexOptions{Policy: p, LogBytes: log})
+	}
+	return prims.OpenMutex(x.a, name, &prims.MutexOptions{Policy: p, LogBytes: log})
+}
+
 // txTurn is one transaction.
-func (x *goAgent) txTurn(m *prims.Mutex, d *txData, mode, fd int) error {
+func (x *goAgent) txTurn(m txLock, d *txData, mode, fd int) error {
 	full, r := false, rand.IntN(8)
 	err := m.Update(func(tx *prims.Tx) error {
 		txBegan.Add(1)
@@ -188,11 +210,12 @@ func txFile() (int, error) {
 
 // tx does the verbs for transactions.
 func (x *goAgent) tx(o order) (uint64, error) {
-	var opts prims.MutexOptions
+	var policy prims.Policy
+	log := 0
 	if o.verb == "tx.open" {
-		opts.Policy, opts.LogBytes = prims.PolicyRollback, 2*txBytes
+		policy, log = prims.PolicyRollback, 2*txBytes
 	}
-	m, err := prims.OpenMutex(x.a, o.name, &opts)
+	m, err := x.txLock(o.name, policy, log)
 	if err != nil {
 		return 0, err
 	}
@@ -265,6 +288,24 @@ func (x *goAgent) tx(o order) (uint64, error) {
 		return x.torn(d), nil
 	case "tx.count":
 		return d.count, nil
+	case "tx.look", "tx.trylook":
+		rw := m.(*prims.RWMutex)
+		if o.verb == "tx.trylook" && !rw.TryRLock() {
+			return 0, syscall.EBUSY
+		}
+		if o.verb == "tx.look" {
+			if err := rw.RLockContext(context.Background()); err != nil {
+				return 0, err
+			}
+		}
+		defer rw.RUnlock()
+		return x.torn(d), nil
+	case "tx.lock":
+		m.Lock()
+		return 0, nil
+	case "tx.unlock":
+		m.Unlock()
+		return 0, nil
 	case "tx.check":
 		var torn uint64
 		err := m.Update(func(*prims.Tx) error {

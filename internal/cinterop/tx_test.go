@@ -41,17 +41,17 @@ func txKills() int {
 
 // txKilled kills victims in transactions, at any moment, and returns how many transactions were undone, and how often a survivor
 // found the data torn.
-func txKilled(t *testing.T, victims, survivors string, kills int, mode func(i int) int) (undone, torn uint64) {
+func txKilled(t *testing.T, m, victims, survivors string, kills int, mode func(i int) int) (undone, torn uint64) {
 	t.Helper()
 	name := newArena(t)
 	x, y := newAgent(t, survivors, name, "survivor"), newAgent(t, survivors, name, "bystander")
-	x.do(t, "tx.open", "m")
-	x.do(t, "tx.turn", "m", txMixed, 1, 10)
+	x.do(t, "tx.open", m)
+	x.do(t, "tx.turn", m, txMixed, 1, 10)
 	for i := range kills {
 		victim := newAgent(t, victims, name, "victim")
 		how := mode(i)
-		victim.start(t, "tx.work", "m", how, rand.Uint64()>>1)
-		victim.do(t, "tx.began", "m")
+		victim.start(t, "tx.work", m, how, rand.Uint64()>>1)
+		victim.do(t, "tx.began", m)
 		most := int64(300e3)
 		if how == txRead {
 			most = 3e6
@@ -61,13 +61,15 @@ func txKilled(t *testing.T, victims, survivors string, kills int, mode func(i in
 		victim.kill(t)
 		victim.in.Close()
 		if i%3 == 0 { // several come at once
-			a, b := x.start(t, "tx.check", "m"), y.start(t, "tx.check", "m")
+			a, b := x.start(t, "tx.check", m), y.start(t, "tx.check", m)
 			torn += min(1, a.must(t)+b.must(t))
+		} else if m == "rw" && i%3 == 1 {
+			torn += min(1, x.do(t, "tx.look", m))
 		} else {
-			torn += min(1, x.do(t, "tx.check", "m"))
+			torn += min(1, x.do(t, "tx.check", m))
 		}
 	}
-	undone = txBalance(t, name)
+	undone = txBalance(t, name, m)
 	sound(t, name)
 	return undone, torn
 }
@@ -82,16 +84,16 @@ const (
 
 // txBalance requires that the log is idle, and that the blocks in use are the nodes of the list: none has leaked. It returns how
 // many transactions were undone.
-func txBalance(t *testing.T, name string) (undone uint64) {
+func txBalance(t *testing.T, name, m string) (undone uint64) {
 	t.Helper()
 	c := newAgent(t, "c", name, "counter")
 	eventually(t, "the blocks of the dead are free", name, func() bool {
-		return c.do(t, "tx.blocks", "m", blockClaimed)+c.do(t, "tx.blocks", "m", blockFreeing) == 0
+		return c.do(t, "tx.blocks", m, blockClaimed)+c.do(t, "tx.blocks", m, blockFreeing) == 0
 	})
-	require.Zero(t, c.do(t, "tx.blocks", "m", blockLogged))
-	require.Equal(t, c.do(t, "tx.count", "m"), c.do(t, "tx.blocks", "m", blockRaw))
-	require.Zero(t, c.do(t, "tx.state", "m"))
-	return c.do(t, "tx.rollbacks", "m")
+	require.Zero(t, c.do(t, "tx.blocks", m, blockLogged))
+	require.Equal(t, c.do(t, "tx.count", m), c.do(t, "tx.blocks", m, blockRaw))
+	require.Zero(t, c.do(t, "tx.state", m))
+	return c.do(t, "tx.rollbacks", m)
 }
 
 // A tenth of the victims are killed inside a read(2) into the data.
@@ -103,11 +105,16 @@ func txModes(i int) int {
 }
 
 // A process dies in a transaction: the next one that has the lock finds the data as it was before.
-func TestTxKilled(t *testing.T) {
+func TestTxKilled(t *testing.T) { txAllKilled(t, "m") }
+
+// The same with an RWMutex, some of whose survivors read.
+func TestTxKilledRW(t *testing.T) { txAllKilled(t, "rw") }
+
+func txAllKilled(t *testing.T, m string) {
 	for _, p := range pairs {
 		t.Run(p[0]+"-"+p[1], func(t *testing.T) {
 			kills := txKills()
-			undone, torn := txKilled(t, p[0], p[1], kills, txModes)
+			undone, torn := txKilled(t, m, p[0], p[1], kills, txModes)
 			t.Logf("%d kills, %d transactions undone, %d torn", kills, undone, torn)
 			require.Zero(t, torn)
 			require.NotZero(t, undone, "the kills came at the wrong time")
@@ -115,9 +122,9 @@ func TestTxKilled(t *testing.T) {
 	}
 }
 
-// The same without Save tears: the test above would see it.
+// The same without Save tears: the tests above would see it.
 func TestTxKilledWithoutSave(t *testing.T) {
-	_, torn := txKilled(t, "c", "c", max(txKills()/20, 100), func(int) int { return txUnsaved })
+	_, torn := txKilled(t, "m", "c", "c", max(txKills()/20, 100), func(int) int { return txUnsaved })
 	require.NotZero(t, torn)
 }
 
@@ -125,7 +132,10 @@ func TestTxKilledWithoutSave(t *testing.T) {
 var (
 	txPoints = []string{"tx.save.recorded", "tx.save.valid", "tx.alloc.claimed", "tx.alloc.recorded", "tx.alloc.logged", "tx.free.recorded", "tx.free.logged",
 		"tx.commit.decided", "tx.commit.block", "tx.commit.idle", "tx.undo.range", "tx.undo.undone", "tx.undo.block", "tx.undo.idle"}
-	txRollback = []string{"tx.rollback.taken", "tx.undo.range", "tx.undo.undone", "tx.undo.block", "tx.undo.idle", "tx.rollback.released"}
+	txRollback = map[string][]string{
+		"m":  {"tx.rollback.taken", "tx.undo.range", "tx.undo.undone", "tx.undo.block", "tx.undo.idle", "tx.rollback.released"},
+		"rw": {"rwmutex.rollback.taken", "tx.undo.range", "tx.undo.undone", "tx.undo.block", "tx.undo.idle", "rwmutex.rollback.opened"},
+	}
 )
 
 // needsPoints skips a test in which a Go program dies at a crash point that it was built without.
@@ -136,7 +146,12 @@ func needsPoints(t *testing.T, lang string) {
 }
 
 // A process dies at each point of a transaction and of an abort.
-func TestTxKilledAt(t *testing.T) {
+func TestTxKilledAt(t *testing.T) { txKilledAt(t, "m") }
+
+// The same with an RWMutex.
+func TestTxKilledAtRW(t *testing.T) { txKilledAt(t, "rw") }
+
+func txKilledAt(t *testing.T, m string) {
 	for _, p := range pairs {
 		for _, point := range txPoints {
 			t.Run(p[0]+"-"+p[1]+"/"+point, func(t *testing.T) {
@@ -144,13 +159,13 @@ func TestTxKilledAt(t *testing.T) {
 				for _, n := range []string{"1", "2", "7"} {
 					name := newArena(t)
 					x := newAgent(t, p[1], name, "survivor")
-					x.do(t, "tx.open", "m")
+					x.do(t, "tx.open", m)
 					victim := newAgent(t, p[0], name, "victim", "SHMSYNC_CRASHPOINT="+point+":"+n)
 					victim.mortal = true
-					victim.start(t, "tx.work", "m", txMixed, rand.Uint64()>>1)
+					victim.start(t, "tx.work", m, txMixed, rand.Uint64()>>1)
 					victim.ends(t)
-					require.Zero(t, x.do(t, "tx.check", "m"))
-					txBalance(t, name)
+					require.Zero(t, x.do(t, "tx.check", m))
+					txBalance(t, name, m)
 					sound(t, name)
 				}
 			})
@@ -160,37 +175,42 @@ func TestTxKilledAt(t *testing.T) {
 
 // A process dies, or is stopped, at each point of the rollback of another's transaction. While it is stopped it has the lock;
 // when it is dead the next one begins anew.
-func TestTxKilledInRollback(t *testing.T) {
+func TestTxKilledInRollback(t *testing.T) { txKilledInRollback(t, "m") }
+
+// The same with an RWMutex.
+func TestTxKilledInRollbackRW(t *testing.T) { txKilledInRollback(t, "rw") }
+
+func txKilledInRollback(t *testing.T, m string) {
 	for _, p := range pairs {
-		for _, point := range txRollback {
+		for _, point := range txRollback[m] {
 			for _, how := range []string{"CRASHPOINT", "CRASHPOINT_STOP"} {
 				t.Run(p[0]+"-"+p[1]+"/"+point+"/"+how, func(t *testing.T) {
 					needsPoints(t, p[0])
 					name := newArena(t)
 					holder := newAgent(t, p[1], name, "holder")
-					holder.do(t, "tx.open", "m")
-					holder.do(t, "tx.hold", "m")
+					holder.do(t, "tx.open", m)
+					holder.do(t, "tx.hold", m)
 					// Nobody else is there to do it.
 					victim := newAgent(t, p[0], name, "victim", "SHMSYNC_"+how+"="+point)
 					victim.mortal = true
 					holder.kill(t)
-					victim.start(t, "tx.check", "m")
+					victim.start(t, "tx.check", m)
 					if how == "CRASHPOINT" {
 						victim.ends(t)
-						require.Zero(t, newAgent(t, p[1], name, "survivor").do(t, "tx.check", "m"))
+						require.Zero(t, newAgent(t, p[1], name, "survivor").do(t, "tx.check", m))
 						sound(t, name)
 						return
 					}
 					stopped(t, victim)
 					x := newAgent(t, p[1], name, "survivor")
-					if point != "tx.rollback.released" {
-						x.start(t, "tx.begin", "m", 20).fails(t, syscall.ETIMEDOUT)
-						x.start(t, "tx.try", "m").fails(t, syscall.EBUSY)
+					if point != "tx.rollback.released" && point != "rwmutex.rollback.opened" {
+						x.start(t, "tx.begin", m, 20).fails(t, syscall.ETIMEDOUT)
+						x.start(t, "tx.try", m).fails(t, syscall.EBUSY)
 					}
 					victim.kill(t)
-					require.Zero(t, x.do(t, "tx.check", "m"))
-					txBalance(t, name)
-					txBalance(t, name)
+					require.Zero(t, x.do(t, "tx.check", m))
+					txBalance(t, name, m)
+					txBalance(t, name, m)
 					sound(t, name)
 				})
 			}
@@ -364,7 +384,7 @@ func TestTxOnlyOfItsPolicy(t *testing.T) {
 	x.do(t, "tx.open", "small", 0)
 	x.start(t, "tx.open", "small", 3, 129).fails(t, syscall.EINVAL)
 	x.start(t, "tx.open", "small", 2).fails(t, syscall.EINVAL)
-	for _, k := range []string{"fair", "rw", "spin", "rwspin", "multi"} {
+	for _, k := range []string{"fair", "spin", "rwspin", "multi"} {
 		x.start(t, k+".open", "other", 3, 1).fails(t, syscall.ENOTSUP)
 	}
 }
@@ -389,7 +409,7 @@ func TestTxDataIsKeptForItsRollback(t *testing.T) {
 			x.start(t, "gone.delete", "m").fails(t, syscall.EBUSY)
 			stopping.kill(t)
 			require.Zero(t, x.do(t, "tx.check", "m"))
-			txBalance(t, name)
+			txBalance(t, name, "m")
 		})
 	}
 }

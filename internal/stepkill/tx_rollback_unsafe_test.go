@@ -22,6 +22,7 @@ const (
 	phaseShift  = 61
 	toOwner     = 64 // from the object to its owner word
 	toState     = toOwner + 192
+	toGate      = 60 // from the object to the gate of an RWMutex
 )
 
 // abandon changes the account in an Update that bygone has left, when its log was in that phase.
@@ -43,6 +44,11 @@ func (b *bank) abandon(phase uint64) {
 			}
 		}
 		state.Store(state.Load()&0xffffffff | bygone<<32 | phase<<phaseShift)
+		if _, is := b.m.(*prims.RWMutex); is {
+			arenakernel.At[atomic.Uint32](k, b.m.Offset()+toGate).Store(bygone)
+			owner.Store(0) // as after a death
+			return nil
+		}
 		owner.Store(bygone)
 		return nil
 	})
@@ -52,36 +58,34 @@ func (b *bank) abandon(phase uint64) {
 // that begins anew.
 func init() {
 	for name, phase := range map[string]uint64{"rolls back": 1, "undoes blocks": 2, "completes a commit": 3} {
-		addScene(scene{name: "mutex rollback/" + name, owing: true, open: func(a *arena.Arena) (part, error) {
-			b := &bank{a: a}
-			var err error
-			if b.m, err = prims.OpenMutex(a, "m", &prims.MutexOptions{Policy: prims.PolicyRollback, LogBytes: 256}); err != nil {
-				return part{}, err
-			}
-			if b.x, err = arena.Value[account](a, "account"); err != nil {
-				return part{}, err
-			}
-			return part{
-				prep: func() {
-					before := *b.x
-					b.abandon(phase)
-					if phase == 2 {
-						*b.x = before // its bytes are undone by then
-					}
-				},
-				op: func() {
-					b.m.Lock()
-					//lint:ignore SA2001 Lock undoes what a dead holder left
-					b.m.Unlock()
-				},
-				use: func() error {
-					if err := b.whole(); err != nil {
-						return err
-					}
-					return b.update(b.change)
-				},
-				close: b.m.Close,
-			}, nil
-		}})
+		for _, lock := range []string{"mutex", "rwmutex"} {
+			addRollback(lock, name, phase)
+		}
 	}
+}
+
+func addRollback(lock, name string, phase uint64) {
+	addScene(scene{name: lock + " rollback/" + name, owing: true, open: func(a *arena.Arena) (part, error) {
+		b, err := openBank(a, lock)
+		if err != nil {
+			return part{}, err
+		}
+		return part{
+			prep: func() {
+				before := *b.x
+				b.abandon(phase)
+				if phase == 2 {
+					*b.x = before // its bytes are undone by then
+				}
+			},
+			op: func() { b.sight()() }, // which undoes what a dead holder left
+			use: func() error {
+				if err := b.whole(); err != nil {
+					return err
+				}
+				return b.update(b.change)
+			},
+			close: b.m.Close,
+		}, nil
+	}})
 }

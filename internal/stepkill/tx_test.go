@@ -20,11 +20,44 @@ type account struct {
 
 var errGivesUp = errors.New("gives up")
 
-// bank is an account, and the Mutex with an undo log that guards it.
+// logged is a lock with an undo log.
+type logged interface {
+	Update(f func(tx *prims.Tx) error) error
+	Lock()
+	Unlock()
+	Offset() arena.Offset
+	Close() error
+}
+
+// bank is an account, and the lock with an undo log that guards it.
 type bank struct {
 	a *arena.Arena
-	m *prims.Mutex
+	m logged
 	x *account
+}
+
+// openBank opens a bank whose lock is a Mutex or an RWMutex.
+func openBank(a *arena.Arena, lock string) (b *bank, err error) {
+	b = &bank{a: a}
+	if lock == "rwmutex" {
+		b.m, err = prims.OpenRWMutex(a, "m", &prims.RWMutexOptions{Policy: prims.PolicyRollback, LogBytes: 256})
+	} else {
+		b.m, err = prims.OpenMutex(a, "m", &prims.MutexOptions{Policy: prims.PolicyRollback, LogBytes: 256})
+	}
+	if err == nil {
+		b.x, err = arena.Value[account](a, "account")
+	}
+	return b, err
+}
+
+// sight locks the bank for a look, and returns what ends that.
+func (b *bank) sight() (end func()) {
+	if rw, is := b.m.(*prims.RWMutex); is {
+		rw.RLock()
+		return rw.RUnlock
+	}
+	b.m.Lock()
+	return b.m.Unlock
 }
 
 // change changes all of the account; the block gives way to another.
@@ -46,8 +79,7 @@ func (b *bank) change(tx *prims.Tx) error {
 
 // whole says what of the account is torn.
 func (b *bank) whole() error {
-	b.m.Lock()
-	defer b.m.Unlock()
+	defer b.sight()()
 	x, sum := b.x, int64(0)
 	for _, n := range x.Amount {
 		sum += n
@@ -102,25 +134,23 @@ func init() {
 			}
 		},
 	} {
-		addScene(scene{name: "mutex rollback/update, " + name, open: func(a *arena.Arena) (part, error) {
-			b := &bank{a: a}
-			var err error
-			if b.m, err = prims.OpenMutex(a, "m", &prims.MutexOptions{Policy: prims.PolicyRollback, LogBytes: 256}); err != nil {
-				return part{}, err
-			}
-			if b.x, err = arena.Value[account](a, "account"); err != nil {
-				return part{}, err
-			}
-			return part{
-				op: func() { must(b.update(func(tx *prims.Tx) error { return op(b, tx) })) },
-				use: func() error {
-					if err := b.whole(); err != nil {
-						return err
-					}
-					return b.update(b.change)
-				},
-				close: b.m.Close,
-			}, nil
-		}})
+		for _, lock := range []string{"mutex", "rwmutex"} {
+			addScene(scene{name: lock + " rollback/update, " + name, open: func(a *arena.Arena) (part, error) {
+				b, err := openBank(a, lock)
+				if err != nil {
+					return part{}, err
+				}
+				return part{
+					op: func() { must(b.update(func(tx *prims.Tx) error { return op(b, tx) })) },
+					use: func() error {
+						if err := b.whole(); err != nil {
+							return err
+						}
+						return b.update(b.change)
+					},
+					close: b.m.Close,
+				}, nil
+			}})
+		}
 	}
 }

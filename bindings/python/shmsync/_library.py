@@ -132,6 +132,7 @@ class RWMutexOptions(Options):
         ("repair", ctypes.c_void_p),
         ("repair_arg", ctypes.c_void_p),
         ("spin_ns", ctypes.c_int64),
+        ("log_bytes", ctypes.c_uint64),
     ]
 
 

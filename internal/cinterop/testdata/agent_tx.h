@@ -112,12 +112,34 @@ static int tx_list(shmsync_tx *tx, tx_data *d, uint64_t r)
     return err;
 }
 
+/* The lock of the transactions: an RWMutex if its name begins with rw, else a Mutex. */
+typedef struct tx_lock {
+    int rw;
+    shmsync_mutex m;
+    shmsync_rwmutex w;
+} tx_lock;
+
+static int tx_lock_open(const char *name, int policy, uint64_t log_bytes, tx_lock *l)
+{
+    shmsync_mutex_options opts;
+    shmsync_rwmutex_options rw;
+    memset(l, 0, sizeof *l);
+    memset(&opts, 0, sizeof opts);
+    memset(&rw, 0, sizeof rw);
+    opts.policy = rw.policy = policy;
+    opts.log_bytes = rw.log_bytes = log_bytes;
+    l->rw = strncmp(name, "rw", 2) == 0;
+    return l->rw ? shmsync_rwmutex_open(arena, name, &rw, &l->w) : shmsync_mutex_open(arena, name, &opts, &l->m);
+}
+static const shmi_log *tx_lock_log(const tx_lock *l) { return l->rw ? &l->w.impl->log : &l->m.impl->log; }
+static int tx_lock_begin(tx_lock *l, shmsync_tx *tx) { return l->rw ? shmsync_rwmutex_begin(&l->w, tx) : shmsync_mutex_begin(&l->m, tx); }
+
 /* One transaction: 0, or EILSEQ if what it found or what it left is torn. */
-static int tx_turn(shmsync_mutex *m, tx_data *d, int mode, int fd, uint64_t *seed)
+static int tx_turn(tx_lock *m, tx_data *d, int mode, int fd, uint64_t *seed)
 {
     uint64_t r = tx_random(seed);
     shmsync_tx tx;
-    int err = shmsync_mutex_begin(m, &tx), end;
+    int err = tx_lock_begin(m, &tx), end;
     if (err != 0)
         return err;
     __atomic_add_fetch(&tx_began, 1, __ATOMIC_RELAXED);
@@ -157,41 +179,40 @@ static shmsync_tx tx_held; /* of tx.hold */
 
 static int tx_count_block(shmsync_arena *a, shmi_off off, void *count)
 {
-    (void)a;
-    (void)off;
-    ++*(uint64_t *)count;
+    shmi_block b;
+    if (!shmi_locate(a, off, &b) || shmi_block_kind(shmi_ld32(b.word)) != SHMI_blockRaw || shmi_ld32(b.word) == SHMI_blockRaw)
+        ++*(uint64_t *)count; /* but not the slot records of an RWMutex, which have a name */
     return 1;
 }
 
 static int tx_verbs(const order *o, uint64_t *n)
 {
     char called[600];
-    shmsync_mutex m;
-    shmsync_mutex_options opts;
+    tx_lock m;
+    uint64_t log_bytes = 0;
     shmsync_tx tx;
     tx_data *d;
     void *p = NULL;
     uint64_t seed, i;
-    int err, fd;
-    memset(&opts, 0, sizeof opts);
+    int err, fd, policy = 0;
     if (is(o, "tx.blocks")) { /* KIND: how many there are */
         *n = 0;
         shmi_each_block(arena, 0, (uint32_t)arg(o, 0), tx_count_block, n);
         return 0;
     }
     if (is(o, "tx.open")) {
-        opts.policy = o->n > 3 ? (int)arg(o, 0) : SHMSYNC_POLICY_ROLLBACK;
-        opts.log_bytes = o->n > 4 ? (uint64_t)arg(o, 1) : opts.policy == SHMSYNC_POLICY_ROLLBACK ? 2 * TX_BYTES : 0;
+        policy = o->n > 3 ? (int)arg(o, 0) : SHMSYNC_POLICY_ROLLBACK;
+        log_bytes = o->n > 4 ? (uint64_t)arg(o, 1) : policy == SHMSYNC_POLICY_ROLLBACK ? 2 * TX_BYTES : 0;
     }
-    if ((err = shmsync_mutex_open(arena, o->word[2], &opts, &m)) != 0)
+    if ((err = tx_lock_open(o->word[2], policy, log_bytes, &m)) != 0)
         return err;
-    *n = shmsync_mutex_offset(&m);
+    *n = m.rw ? shmsync_rwmutex_offset(&m.w) : shmsync_mutex_offset(&m.m);
     if (is(o, "tx.open"))
         return 0;
     if (is(o, "tx.state"))
-        return *n = m.impl->log.head == NULL ? 0 : shmi_ld64(&m.impl->log.head->state), 0;
+        return *n = tx_lock_log(&m)->head == NULL ? 0 : shmi_ld64(&tx_lock_log(&m)->head->state), 0;
     if (is(o, "tx.rollbacks"))
-        return *n = shmi_ld64(&m.impl->log.head->rollbacks), 0;
+        return *n = shmi_ld64(&tx_lock_log(&m)->head->rollbacks), 0;
     if (is(o, "tx.began")) {
         while (__atomic_load_n(&tx_began, __ATOMIC_RELAXED) == 0)
             shmi_nap(20000);
@@ -200,14 +221,16 @@ static int tx_verbs(const order *o, uint64_t *n)
     if (is(o, "tx.begin")) { /* MS */
         struct timespec ts;
         const struct timespec *abs = until(o, 0, &ts);
-        return abs == NULL ? shmsync_mutex_begin(&m, &tx_held) : shmsync_mutex_timedbegin(&m, &tx_held, abs);
+        if (abs == NULL)
+            return tx_lock_begin(&m, &tx_held);
+        return m.rw ? shmsync_rwmutex_timedbegin(&m.w, &tx_held, abs) : shmsync_mutex_timedbegin(&m.m, &tx_held, abs);
     }
     if (is(o, "tx.stale")) { /* WORD: a reaper that has read this owner word, and goes on later */
-        shmi_mutex_roll_back(arena, m.impl->w, (uint32_t)arg(o, 0), &m.impl->log);
+        shmi_mutex_roll_back(arena, m.m.impl->w, (uint32_t)arg(o, 0), &m.m.impl->log);
         return 0;
     }
     if (is(o, "tx.try"))
-        return shmsync_mutex_trybegin(&m, &tx_held);
+        return m.rw ? shmsync_rwmutex_trybegin(&m.w, &tx_held) : shmsync_mutex_trybegin(&m.m, &tx_held);
     snprintf(called, sizeof called, "%s-data", o->word[2]);
     if ((err = shmsync_block_open(arena, called, sizeof *d, &p)) != 0)
         return err;
@@ -232,7 +255,7 @@ static int tx_verbs(const order *o, uint64_t *n)
     if (is(o, "tx.hold")) { /* changes everything and goes on holding */
         seed = 1;
         fd = tx_file();
-        if ((err = shmsync_mutex_begin(&m, &tx_held)) != 0 || (err = tx_cells(&tx_held, d, 0, 1)) != 0)
+        if ((err = tx_lock_begin(&m, &tx_held)) != 0 || (err = tx_cells(&tx_held, d, 0, 1)) != 0)
             return err;
         for (i = 0; err == 0 && i < 4; i++) /* adds two nodes, frees one */
             err = tx_list(&tx_held, d, i == 2 ? 1 : 6 * i);
@@ -245,7 +268,7 @@ static int tx_verbs(const order *o, uint64_t *n)
         shmsync_cond c;
         snprintf(called, sizeof called, "%s-cond", o->word[2]);
         if ((err = shmsync_cond_open(arena, called, NULL, &c)) == 0)
-            err = shmsync_cond_wait(&c, &m);
+            err = shmsync_cond_wait(&c, &m.m);
         return err;
     }
     if (is(o, "tx.commit"))
@@ -253,13 +276,24 @@ static int tx_verbs(const order *o, uint64_t *n)
     if (is(o, "tx.abort"))
         return shmsync_tx_abort(&tx_held);
     if (is(o, "tx.recover"))
-        return *n = 0, shmsync_mutex_recover(&m, repair_good, n);
+        return *n = 0, m.rw ? shmsync_rwmutex_recover(&m.w, repair_good, n) : shmsync_mutex_recover(&m.m, repair_good, n);
     if (is(o, "tx.count"))
         return *n = d->count, 0;
     if (is(o, "tx.torn")) /* without the lock */
         return *n = tx_torn(d), 0;
+    if (is(o, "tx.look") || is(o, "tx.trylook")) { /* as a reader of an RWMutex */
+        err = is(o, "tx.look") ? shmsync_rwmutex_rdlock(&m.w) : shmsync_rwmutex_tryrdlock(&m.w);
+        if (err != 0)
+            return err;
+        *n = tx_torn(d);
+        return shmsync_rwmutex_rdunlock(&m.w);
+    }
+    if (is(o, "tx.lock"))
+        return m.rw ? shmsync_rwmutex_lock(&m.w) : shmsync_mutex_lock(&m.m);
+    if (is(o, "tx.unlock"))
+        return m.rw ? shmsync_rwmutex_unlock(&m.w) : shmsync_mutex_unlock(&m.m);
     if (is(o, "tx.check")) {
-        if ((err = shmsync_mutex_begin(&m, &tx)) != 0)
+        if ((err = tx_lock_begin(&m, &tx)) != 0)
             return err;
         *n = tx_torn(d);
         if (*n != 0) { /* for the next round */

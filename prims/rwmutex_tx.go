@@ -1,0 +1,212 @@
+package prims
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+)
+
+var (
+	_ = crashpoint.Register("rwmutex.rollback.mutex")
+	_ = crashpoint.Register("rwmutex.rollback.taken")
+	_ = crashpoint.Register("rwmutex.rollback.opened")
+)
+
+// Update locks m for writing, calls f, and unlocks m. If f returns nil, its changes stay. If f
+// returns an error, panics or calls runtime.Goexit, or if this process dies, everything that f has
+// saved by tx is as it was before, byte for byte, before another process gets m, to read or to
+// write; see [Tx]. Update returns the error of f.
+//
+// m must have PolicyRollback; otherwise Update panics. The rules and the errors are those of
+// [Mutex.Update]. In addition f must not downgrade m.
+//
+// Update synchronizes as Lock and Unlock do.
+func (m *RWMutex) Update(f func(tx *Tx) error) error { return m.UpdateContext(nil, f) }
+
+// UpdateContext is Update that ends with ctx.Err() if ctx ends before m is locked.
+func (m *RWMutex) UpdateContext(ctx context.Context, f func(tx *Tx) error) (err error) {
+	const op = "rwmutex.update"
+	tx := m.tx
+	if tx == nil {
+		panic("shmsync: Update of rwmutex " + objectName(m.object) + ", whose policy is " + m.policy.String() +
+			": only a lock that was made with PolicyRollback has an undo log")
+	}
+	if err := tx.supported(op); err != nil {
+		return err
+	}
+	if err := m.begin(op); err != nil {
+		return err
+	}
+	defer m.finish()
+	if err := m.LockContext(ctx); err != nil {
+		return err
+	}
+	if err := tx.begin(op); err != nil {
+		m.loseLog()
+		return err
+	}
+	defer m.endUpdate(tx, &err)
+	err = f(tx)
+	tx.ended = true
+	return err
+}
+
+// endUpdate ends an Update. It is deferred, so that it runs after a panic, too.
+func (m *RWMutex) endUpdate(tx *Tx, err *error) {
+	if tx.failed != nil {
+		if r := recover(); r != nil && r != any(txEnd{tx}) {
+			defer panic(r)
+		}
+		*err = tx.failed
+	}
+	if gateWord(m.gate.Load()) != makeGate(gateHeld, m.name) {
+		tx.open = false
+		if tx.tail != 0 {
+			// As in Mutex.endUpdate: others may have changed the data since it was unlocked.
+			tx.log.loseForeign(makeLogState(logActive, m.name, tx.tail))
+		}
+		panic("shmsync: the function of an Update has unlocked rwmutex " + objectName(m.object))
+	}
+	if bad := tx.finish(tx.ended && *err == nil); bad != nil {
+		m.loseLog()
+		*err = m.fail("rwmutex.update", shmsync.ErrCorrupt, nil, bad.Error())
+		return
+	}
+	m.Unlock()
+}
+
+// loseLog makes m not recoverable, and releases it. This process writes, and has found a log that
+// no correct process leaves.
+func (m *RWMutex) loseLog() {
+	if n := m.log.state().participant(); n != 0 {
+		m.words.died.Store(uint32(n))
+	}
+	m.log.lose()
+	m.gate.CompareAndSwap(uint32(makeGate(gateHeld, m.name)), uint32(gateNotRecoverable))
+	wakeReaders(&m.wakeWordReaders)
+	m.writers.Unlock()
+}
+
+// rwmutexLog returns the log of an RWMutex, nil for one without a log. It follows the words of a
+// whole Mutex, whether or not the arena counts. It is also nil for an object without room for a log,
+// whatever a peer has written into its policy. An error says that the RWMutex should have a log and
+// has none.
+func rwmutexLog(a *arenakernel.Arena, o arenakernel.Object, w rwmutexAll) (*undoLog, error) {
+	if policyOf(w.policy) != PolicyRollback || o.Size <= uint64(mutexBytes) {
+		return nil, nil
+	}
+	return logOf(a, o, uint64(mutexBytes))
+}
+
+// undone reports whether a death in gate g is followed by a rollback, if the lock has a log. A
+// process that only waits for readers has written nothing.
+func (g gateWord) undone() bool { return g.taken() && g.kind() != gateClosed }
+
+// logged reports whether the death of the participant in gate g is followed by a rollback.
+func (m *RWMutex) logged(g gateWord) bool { return m.log != nil && g.undone() }
+
+// endDead deals with gate g, whose participant was found dead. It reports false if the gate stays
+// until that participant is gone.
+//
+// Preconditions: this goroutine has the writers' mutex.
+func (m *RWMutex) endDead(g gateWord) (changed bool) {
+	if m.logged(g) {
+		return rollBackRWMutex(m.a, m.words, m.log, g)
+	}
+	return m.markOwnerDead(g)
+}
+
+// tryEndDead is endDead for a caller without the writers' mutex, which it gets if it can without
+// waiting.
+func (m *RWMutex) tryEndDead(g gateWord) (changed bool) {
+	if !m.logged(g) || !m.a.Gone(g.participant()) || !m.writers.TryLock() {
+		return false
+	}
+	defer m.writers.Unlock()
+	return m.resolveGate("rwmutex.tryrlock") == nil
+}
+
+// resolve waits for the writers' mutex and deals with a dead process that keeps the gate closed.
+func (m *RWMutex) resolve(ctx context.Context, op string) error {
+	if err := m.enqueue(ctx, op); err != nil {
+		return err
+	}
+	held, err := m.untilResolved(ctx, op, m.resolveGate)
+	if held {
+		m.writers.Unlock()
+	}
+	return err
+}
+
+// rollBackRWMutex ends the transaction that the dead writer, or the dead process that rolled back,
+// has left, and opens gate g, which it keeps closed. It reports false if the gate stays: the
+// rollback begins when that process is gone.
+//
+// The gate names the process that rolls back. So after its death the next process begins again
+// from the tail of the log, which keeps the name of the writer.
+//
+// Preconditions: this process has the writers' mutex. So no other process closes the gate
+// meanwhile, and a process that gets the mutex finds the gate open, or what a death here has left.
+func rollBackRWMutex(a *arenakernel.Arena, w rwmutexAll, l *undoLog, g gateWord) (changed bool) {
+	dead := g.participant()
+	if !a.Gone(dead) {
+		return false
+	}
+	if g.kind() != gateRecovering {
+		l.disown(w.gate, ownerWord(g))
+	}
+	recovering := makeGate(gateRecovering, a.Self())
+	if !arenakernel.TakeFromGone(a, dead, w.gate, uint32(g), uint32(recovering)) {
+		return true
+	}
+	crashpoint.Hit("rwmutex.rollback.taken")
+	readers, _ := rwmutexWakeWords(a, w)
+	if l.recover() != nil {
+		w.died.Store(uint32(dead))
+		l.lose()
+		w.gate.CompareAndSwap(uint32(recovering), uint32(gateNotRecoverable))
+		wakeReaders(&readers)
+		return true
+	}
+	countsOf(a, &w.writers.counts).add(countRecovery)
+	// sync(rwmutex.gate): release
+	w.gate.CompareAndSwap(uint32(recovering), uint32(gateOpen))
+	crashpoint.Hit("rwmutex.rollback.opened")
+	wakeReaders(&readers)
+	return true
+}
+
+// reapUpdate rolls back what dead has left in the gate, unless another process has the writers'
+// mutex: that process does so before it closes the gate, and dead is reaped until it has done so.
+// The death of this process makes the mutex free again.
+func reapUpdate(a *arenakernel.Arena, w rwmutexAll, l *undoLog, dead arenakernel.ParticipantID) {
+	due := func() (gateWord, bool) {
+		g := gateWord(w.gate.Load())
+		return g, g.valid() && g.undone() && a.Reaps(dead, g.participant()) && a.Gone(g.participant())
+	}
+	if _, is := due(); !is || !w.writers.owner.CompareAndSwap(0, uint32(a.Self())) {
+		return
+	}
+	crashpoint.Hit("rwmutex.rollback.mutex")
+	for g, is := due(); is && rollBackRWMutex(a, w, l, g); g, is = due() {
+		// The loop ends: the gate names a dead process once for each process that died here.
+	}
+	// sync(mutex.release): release
+	w.writers.owner.CompareAndSwap(uint32(a.Self()), 0)
+	wakeOneOf(a, w.writers)
+}
+
+// checkUpdate says what is impossible about the log of an RWMutex; nil if nothing is.
+func checkUpdate(o arenakernel.Object, w rwmutexAll, l *undoLog) error {
+	before := gateWord(w.gate.Load())
+	s, after := l.state(), gateWord(w.gate.Load())
+	switch {
+	case before != after, before == gateNotRecoverable, !before.undone() && s == 0, before.undone() && (s.valid(l.size) || s == logStateLost):
+		return nil
+	}
+	return &shmsync.Error{Op: "rwmutex.check", Object: objectName(o), Err: shmsync.ErrCorrupt,
+		Detail: fmt.Sprintf("gate %v, undo log %v", before, s)}
+}
