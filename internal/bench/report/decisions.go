@@ -9,6 +9,7 @@ import (
 
 	"github.com/shmsync/shmsync/internal/bench"
 	"github.com/shmsync/shmsync/internal/bench/stats"
+	"github.com/shmsync/shmsync/internal/topology"
 )
 
 // decision is the answer of a run to one question of the owner of a host.
@@ -37,22 +38,23 @@ type question struct {
 	rules             []string
 	scenario, subject string   // the subject of the library; empty if the question is about the host
 	alike             []string // peers that wait in the same way or promise the same, the nearest first
+	crowd             bool     // of several cells, the one with the most workers says the most
 }
 
 // questions are those of the owner of a host, in the order of the page.
 var questions = []question{
-	{"On which CPUs should processes that share a lock run?", []string{"R2", "R13"}, "lock", "shmsync:mutex", []string{"c:robust", "c:pthread"}},
-	{"On which node should the arena lie?", []string{"R3", "R14"}, "", "", nil},
-	{"Should large data be spread over the nodes?", []string{"R4"}, "", "", nil},
-	{"Which page size?", []string{"R5"}, "", "", nil},
-	{"How far apart must data of different CPUs lie?", []string{"R15"}, "", "", nil},
-	{"Which lock for contenders on several nodes?", []string{"R6"}, "lock", "shmsync:mutex-cohort", []string{"c:robust", "c:pthread"}},
-	{"How many stripes for a table of locks?", []string{"R8"}, "multi", "shmsync:multilock", []string{"c:robust", "c:pthread"}},
-	{"How long should waiters spin?", []string{"R1"}, "handoff", "shmsync:futex", []string{"c:futex-spin1000", "c:futex"}},
-	{"Mutex or RWMutex?", []string{"R7"}, "rw", "shmsync:rwmutex", []string{"c:rwlock"}},
-	{"Where should a consumer run, and how many items at a time?", []string{"R12", "R9"}, "queue", "shmsync:queue", []string{"c:cond", "go:pipe"}},
-	{"How soon is the lock of a dead process owned again?", []string{"R10"}, "crash", "shmsync:mutex", []string{"c:robust"}},
-	{"Which settings of the host work against this?", []string{"R11"}, "", "", nil},
+	{"On which CPUs should processes that share a lock run?", []string{"R2", "R13"}, "lock", "shmsync:mutex", []string{"c:robust", "c:pthread"}, false},
+	{"On which node should the arena lie?", []string{"R3", "R14"}, "", "", nil, false},
+	{"Should large data be spread over the nodes?", []string{"R4"}, "", "", nil, false},
+	{"Which page size?", []string{"R5"}, "", "", nil, false},
+	{"How far apart must data of different CPUs lie?", []string{"R15"}, "", "", nil, false},
+	{"Which lock for contenders on several nodes?", []string{"R6"}, "lock", "shmsync:mutex-cohort", []string{"c:robust", "c:pthread"}, true},
+	{"How many stripes for a table of locks?", []string{"R8"}, "multi", "shmsync:multilock", []string{"c:robust", "c:pthread"}, false},
+	{"How long should waiters spin?", []string{"R1"}, "handoff", "shmsync:futex", []string{"c:futex-spin1000", "c:futex"}, false},
+	{"Mutex or RWMutex?", []string{"R7"}, "rw", "shmsync:rwmutex", []string{"c:rwlock"}, false},
+	{"Where should a consumer run, and how many items at a time?", []string{"R12", "R9"}, "queue", "shmsync:queue", []string{"c:cond", "go:pipe"}, false},
+	{"How soon is the lock of a dead process owned again?", []string{"R10"}, "crash", "shmsync:mutex", []string{"c:robust"}, false},
+	{"Which settings of the host work against this?", []string{"R11"}, "", "", nil, false},
 }
 
 // ranks orders verdicts: the one that asks for most comes first.
@@ -123,7 +125,12 @@ func (q question) peers(d *Document) (setting string, bars []peerBar) {
 	}
 	var ours, like *Cell
 	cells := d.find(q.scenario, by(q.subject))
-	slices.SortStableFunc(cells, func(a, b *Cell) int { return onOneCPU(a) - onOneCPU(b) })
+	slices.SortStableFunc(cells, func(a, b *Cell) int {
+		if order := onOneCore(a) - onOneCore(b); order != 0 || !q.crowd {
+			return order
+		}
+		return b.workers() - a.workers()
+	})
 	for _, c := range cells {
 		for _, name := range q.alike {
 			if p := d.find(q.scenario, by(name), alike(c)); len(p) > 0 && like == nil {
@@ -147,9 +154,9 @@ func (q question) peers(d *Document) (setting string, bars []peerBar) {
 	return ours.label(), barsOf(ours, cells, roles)
 }
 
-// onOneCPU is 1 for cells whose processes share a CPU or are not pinned: they say less about a choice.
-func onOneCPU(c *Cell) int {
-	if place := c.Params["place"]; place == bench.PlaceSame || place == bench.PlaceAny {
+// onOneCore is 1 for cells whose processes share a core or are not pinned: they say less about a choice.
+func onOneCore(c *Cell) int {
+	if place := c.Params["place"]; place == bench.PlaceSame || place == bench.PlaceAny || c.class().Base() == topology.SMT {
 		return 1
 	}
 	return 0

@@ -167,7 +167,7 @@ func adviseSMT(d *Document) *advice {
 			slices.Sort(first)
 			list := topology.FormatList(first)
 			a.Verdict, a.Effect = adviceDo, &q
-			a.Text = fmt.Sprintf("use one thread of each core for workers of one lock, CPUs %s: two cores of the class %s get %s× as much through as two threads of a core",
+			a.Text = fmt.Sprintf("give each worker of a lock a core of its own, CPUs %s: two cores of the class %s get %s× as much through as two threads of a core",
 				list, near.class(), formatRatio(q.Center))
 			a.Do = []string{"taskset -c " + list + " PROGRAM"}
 		}

@@ -98,6 +98,12 @@ func adviseRW(d *Document) *advice {
 	if len(names) == 0 {
 		return nil
 	}
+	where := func(name string) string { // of which cells, if there are several
+		if len(names) == 1 {
+			return ""
+		}
+		return " (" + name + ")"
+	}
 	a := &advice{Verdict: adviceNone, Text: "neither lets surely more through than the other"}
 	var texts []string
 	for _, name := range names {
@@ -112,14 +118,14 @@ func adviseRW(d *Document) *advice {
 		}
 		switch {
 		case from == len(line) && line[from-1].q.Hi < 1/rwGain && line[from-1].q.N >= fewest:
-			texts = append(texts, fmt.Sprintf("use a Mutex even at %d %% reads (%s)", line[from-1].read, name))
+			texts = append(texts, fmt.Sprintf("use a Mutex even at %d %% reads", line[from-1].read)+where(name))
 			a.Effect = &stats.Interval{Center: 1 / line[from-1].q.Center, Lo: 1 / line[from-1].q.Hi, Hi: 1 / line[from-1].q.Lo, N: line[from-1].q.N, Kind: line[from-1].q.Kind}
 		case from < len(line):
 			text := fmt.Sprintf("an RWMutex pays from %d %% reads on", line[from].read)
 			if from > 0 {
 				text += fmt.Sprintf(", and not at %d %%: use a Mutex below", line[from-1].read)
 			}
-			texts = append(texts, text+" ("+name+")")
+			texts = append(texts, text+where(name))
 			a.Effect = &line[len(line)-1].q
 		}
 	}
@@ -153,7 +159,7 @@ func adviseStripes(d *Document) *advice {
 				knee = i
 			}
 		}
-		a := &advice{Verdict: adviceNone, Text: fmt.Sprintf("more keys than %d gain nothing that is sure (%s)", line[0].number("keys"), name)}
+		a := &advice{Verdict: adviceNone, Text: fmt.Sprintf("more stripes than %d do not surely gain %.0f %%", line[0].number("keys"), 100*(stripeGain-1))}
 		for _, c := range line {
 			a.Evidence = append(a.Evidence, c.evidence("ops/s"))
 		}
@@ -163,7 +169,7 @@ func adviseStripes(d *Document) *advice {
 				continue
 			}
 			a.Effect, a.Verdict = &q, adviceDo
-			a.Text = fmt.Sprintf("%d stripes (%s): %s of %d", line[knee].number("keys"), name, formatRatio(q.Center)+"×", line[0].number("keys"))
+			a.Text = fmt.Sprintf("use %d stripes: %d workers get %s× as much through as with %d", line[knee].number("keys"), line[knee].workers(), formatRatio(q.Center), line[0].number("keys"))
 			if knee == len(line)-1 {
 				a.Text += "; more were not measured"
 			} else {
