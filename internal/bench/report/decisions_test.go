@@ -73,6 +73,8 @@ func TestDecisionsFitOneScreen(t *testing.T) {
 		o, cells := plannedCells(t, name)
 		for what, change := range map[string]func(*Document){"quiet": func(*Document) {}, "busy": busy, "long": long} {
 			d := planted(o, cells, 7, manyFacts)
+			d.State = StateInterrupted
+			d.Env.CPU = "A Processor With a Name That Is Longer Than All Others(R) CPU @ 2.40GHz"
 			change(d)
 			d.Advice = Recommend(d)
 			var out bytes.Buffer
@@ -82,6 +84,7 @@ func TestDecisionsFitOneScreen(t *testing.T) {
 			for _, line := range lines {
 				require.LessOrEqual(t, utf8.RuneCountInString(line), TerminalWidth, line)
 			}
+			require.Contains(t, lines[0], StateInterrupted, "an interrupted run says so first")
 			if what == "busy" {
 				text := strings.Join(strings.Fields(out.String()), " ")
 				require.Contains(t, text, "other programs took 50.0 %")

@@ -18,13 +18,16 @@ import (
 	"github.com/shmsync/shmsync/internal/topology/topotest"
 )
 
-// recordedHosts are the names of all recorded hosts.
+// recordedHosts are the names of all recorded hosts; with -short, of some.
 func recordedHosts(t *testing.T) (names []string) {
 	t.Helper()
 	files, err := filepath.Glob(topotest.File("hosts/*.tree"))
 	require.NoError(t, err)
 	require.Greater(t, len(files), 40)
-	for _, file := range files {
+	for i, file := range files {
+		if testing.Short() && i%6 != 0 {
+			continue
+		}
 		names = append(names, "hosts/"+strings.TrimSuffix(filepath.Base(file), ".tree"))
 	}
 	return append(names, plantedHosts...)
@@ -220,9 +223,9 @@ func memoryTruths(o *plan.Options, cells []*bench.Cell) (list []truth) {
 // Every fact that the default plan of a recorded host can show is found, with the CPUs and nodes that it is
 // about, and no rule says anything that the fact does not explain. Equal costs give no advice.
 func TestPlantedFactsOfEveryHost(t *testing.T) {
-	seeds := uint64(3)
+	seeds, several := uint64(3), 10
 	if testing.Short() {
-		seeds = 1
+		seeds, several = 1, 0
 	}
 	runs, nulls, with := 0, 0, 0
 	var wrong, falsely []string
@@ -263,7 +266,7 @@ func TestPlantedFactsOfEveryHost(t *testing.T) {
 	require.LessOrEqual(t, with, nulls/20, "advice on equal costs: %q", falsely)
 	require.LessOrEqual(t, len(wrong), runs/20, "of %d:\n%s", runs, strings.Join(wrong, "\n"))
 	for _, rule := range []string{"R2", "R4", "R6", "R12", "R13", "R14", "R15"} {
-		require.Greater(t, kinds[rule], 10, "%s was planted and found on several hosts", rule)
+		require.Greater(t, kinds[rule], several, "%s was planted and found on several hosts", rule)
 	}
 	t.Logf("%d of %d planted facts found, advice in %d of %d files of equal costs", runs-len(wrong), runs, with, nulls)
 }

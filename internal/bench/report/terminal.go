@@ -25,7 +25,7 @@ const (
 // WriteDecisions renders the answers of a run: one screen, with the decisions first. more says how to see
 // the rest.
 func WriteDecisions(w io.Writer, d *Document, dropped []string, more string) error {
-	head := []string{clip(d.headline(), TerminalWidth)}
+	head := []string{d.headline()}
 	for _, a := range d.Advice {
 		if a.Verdict == adviceWithheld {
 			head = append(head, wrap("! ", "  ", a.Text+": "+strings.Join(a.Evidence, "; "), TerminalWidth, 3)...)
@@ -63,15 +63,15 @@ func (d *Document) headline() string {
 	for i := range d.Cells {
 		rounds = max(rounds, len(d.Cells[i].Reps))
 	}
-	parts := []string{fmt.Sprintf("%s, %d CPUs", e.CPU, e.CPUs)}
+	rest := fmt.Sprintf(", %d CPUs", e.CPUs)
 	if e.Nodes > 1 {
-		parts[0] += fmt.Sprintf(", %d nodes", e.Nodes)
+		rest += fmt.Sprintf(", %d nodes", e.Nodes)
 	}
-	parts = append(parts, fmt.Sprintf("%d rounds", rounds), fmt.Sprintf("others took %.1f %%", 100*e.Others))
+	rest += fmt.Sprintf(" | %d rounds | others took %.1f %%", rounds, 100*e.Others)
 	if d.State != "" {
-		parts = append(parts, d.State)
+		rest += " | " + d.State
 	}
-	return strings.Join(parts, " | ")
+	return clip(e.CPU, TerminalWidth-utf8.RuneCountInString(rest)) + rest
 }
 
 // The least and the most that a decision shows on a terminal.
@@ -183,6 +183,7 @@ func (r *Run) more() string {
 
 // clip shortens a line.
 func clip(line string, width int) string {
+	width = max(width, 1)
 	if utf8.RuneCountInString(line) <= width {
 		return line
 	}
