@@ -16076,6 +16076,17 @@ struct shmi_queue_side {
     uint64_t sum; /* of what a periodic check saw last. Atomic. */
 };
 
+/* The first returned slots, as a look at all slots found them; see returnedSlots of prims/queue_returned.go. */
+#define SHMI_QUEUE_RETURNED 64u
+struct shmi_queue_returned {
+    uint32_t busy; /* Atomic. A call does not wait for it. */
+    uint32_t from, to;
+    uint32_t all;
+    uint64_t at;
+    uint64_t state[SHMI_QUEUE_RETURNED];
+    uint32_t slot[SHMI_QUEUE_RETURNED];
+};
+
 struct shmi_queue {
     shmsync_arena *a;
     shmi_object o;
@@ -16086,6 +16097,7 @@ struct shmi_queue {
     uint64_t item, stride;
     uint64_t seen;    /* a position: no position before it has an item. Atomic. */
     uint32_t watched; /* the slot that a periodic check looked at last. Atomic. */
+    struct shmi_queue_returned back;
 };
 
 SHMI_FN uint64_t shmi_queue_stride(uint64_t item) { return sizeof(shmi_queue_slot) + ((item + 7) & ~UINT64_C(7)); }
@@ -16413,20 +16425,70 @@ SHMI_FN uint64_t shmi_queue_back(struct shmi_queue *x, uint64_t st)
 {
     return shmi_queue_with(st, SHMI_queueReturned, (shmi_participant_id)(shmi_ld64(&x->w->returned) >> 1 & SHMI_NAME_MASK));
 }
-SHMI_FN shmi_queue_slot *shmi_queue_take_returned(struct shmi_queue *x, uint64_t back, uint32_t kind, struct shmi_queue_found *f)
+/* Finds the first returned slots, those that come before all others. */
+SHMI_FN void shmi_queue_look_returned(struct shmi_queue *x, uint64_t back)
 {
-    shmi_queue_slot *first = NULL;
-    uint64_t was = 0;
-    uint32_t i, used = shmi_queue_used(x);
+    struct shmi_queue_returned *r = &x->back;
+    uint32_t i, n, used = shmi_queue_used(x);
+    r->at = back;
+    r->from = r->to = 0;
+    r->all = 1;
     for (i = 1; i <= used; i++) {
-        shmi_queue_slot *s = shmi_queue_at(x, i);
-        uint64_t st = shmi_ld64(&s->state);
-        if (shmi_queue_kind(st) == SHMI_queueReturned && (first == NULL || shmi_queue_before(st, was))) {
-            first = s;
-            was = st;
-            f->i = i;
+        uint64_t st = shmi_ld64(&shmi_queue_at(x, i)->state);
+        if (shmi_queue_kind(st) != SHMI_queueReturned)
+            continue;
+        if (r->to == SHMI_QUEUE_RETURNED) {
+            r->all = 0;
+            if (!shmi_queue_before(st, r->state[r->to - 1]))
+                continue;
+            r->to--;
+        }
+        for (n = r->to++; n > 0 && shmi_queue_before(st, r->state[n - 1]); n--) {
+            r->state[n] = r->state[n - 1];
+            r->slot[n] = r->slot[n - 1];
+        }
+        r->state[n] = st;
+        r->slot[n] = i;
+    }
+}
+/* The first returned slot, if none has come back since the count of returns was back; 0 if there is none. */
+SHMI_FN uint32_t shmi_queue_first_returned(struct shmi_queue *x, uint64_t back, uint64_t *st)
+{
+    struct shmi_queue_returned *r = &x->back;
+    uint32_t first = 0, i, used = shmi_queue_used(x);
+    if (__atomic_exchange_n(&r->busy, 1, __ATOMIC_ACQUIRE) == 0) {
+        if (r->at != back)
+            shmi_queue_look_returned(x, back);
+        while (first == 0) { /* in each round other participants took all that a look had found */
+            while (first == 0 && r->from < r->to)
+                if (shmi_ld64(&shmi_queue_at(x, r->slot[r->from])->state) == r->state[r->from])
+                    first = r->slot[r->from];
+                else
+                    r->from++;
+            if (first != 0 || r->all)
+                break;
+            shmi_queue_look_returned(x, back);
+        }
+        if (first != 0)
+            *st = r->state[r->from];
+        __atomic_store_n(&r->busy, 0, __ATOMIC_RELEASE);
+        return first;
+    }
+    for (i = 1; i <= used; i++) {
+        uint64_t s = shmi_ld64(&shmi_queue_at(x, i)->state);
+        if (shmi_queue_kind(s) == SHMI_queueReturned && (first == 0 || shmi_queue_before(s, *st))) {
+            *st = s;
+            first = i;
         }
     }
+    return first;
+}
+SHMI_FN shmi_queue_slot *shmi_queue_take_returned(struct shmi_queue *x, uint64_t back, uint32_t kind, struct shmi_queue_found *f)
+{
+    uint64_t was = 0;
+    shmi_queue_slot *first;
+    f->i = shmi_queue_first_returned(x, back, &was);
+    first = shmi_queue_at(x, f->i);
     if (first == NULL) {
         shmi_cas64(&x->w->returned, back, back & ~UINT64_C(1));
     } else if (shmi_ld64(&x->w->returned) == back && shmi_cas64(&first->state, was, shmi_queue_with(was, kind, x->a->self))) {

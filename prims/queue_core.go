@@ -37,6 +37,7 @@ type queueCore struct {
 	shut    atomic.Bool   // the handle is being closed, or was
 	seen    atomic.Uint64 // a position: no position before it has an item
 	watched atomic.Uint32 // the slot that a periodic check looked at last
+	back    returnedSlots
 }
 
 // queueSide is one of the two sides of a Queue on which calls wait.

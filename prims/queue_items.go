@@ -198,32 +198,6 @@ func (x *queueCore) take(k queueSlotKind) (t queueItemTaken, ok bool) {
 	}
 }
 
-// takeReturned is take for the items that came back. Without one, it clears the bit that
-// tells of them, provided that none has come meanwhile.
-func (x *queueCore) takeReturned(back queueReturns, k queueSlotKind) (t queueItemTaken) {
-	x.each(func(i uint32, s *queueSlot, st queueState) {
-		if st.kind() == queueReturned && (t.s == nil || st.before(t.st)) {
-			t = queueItemTaken{i, s, st}
-		}
-	})
-	switch {
-	case t.s == nil:
-		x.words.returned.CompareAndSwap(uint64(back), uint64(back&^1))
-	case queueReturns(x.words.returned.Load()) != back:
-	default:
-		st := t.st.with(k, x.name)
-		// lin: with the load of returned, if the CAS succeeds.
-		// sync(queue.back): acquire
-		if t.s.state.CompareAndSwap(uint64(t.st), uint64(st)) {
-			crashpoint.Hit("queue.take.committed")
-			race.Acquire(x.key)
-			t.st = st
-			return t
-		}
-	}
-	return queueItemTaken{}
-}
-
 // drop makes the slot of an item free, which was copied or acknowledged. It reports false if this
 // process has left meanwhile, and the item was taken back.
 func (x *queueCore) drop(t queueItemTaken) bool {
@@ -249,16 +223,4 @@ func (x *queueCore) giveBack(s *queueSlot, st queueState, swap func(from, to que
 	crashpoint.Hit("queue.back.committed")
 	x.tellReturned()
 	return true
-}
-
-// tellReturned tells Gets that items may have come back.
-func (x *queueCore) tellReturned() {
-	for {
-		// The loop ends: in each round another process has changed the word.
-		w := x.words.returned.Load()
-		// lin: the item is in the queue again.
-		if x.words.returned.CompareAndSwap(w, uint64(queueReturns(w).told())) {
-			return
-		}
-	}
 }

@@ -167,10 +167,10 @@ static int queue(const order *o, uint64_t *n)
         return abs == NULL ? shmsync_queue_get(&q, n) : shmsync_queue_timedget(&q, n, abs);
     }
     if (is(o, "queue.putbatch") || is(o, "queue.getbatch")) { /* V COUNT MS: V, V+1 and so on; MOST MS: N is the first, and how many */
-        uint64_t items[64];
+        uint64_t items[128];
         size_t i, done = 0;
         if (is(o, "queue.putbatch")) {
-            for (i = 0; i < 64; i++)
+            for (i = 0; i < 128; i++)
                 items[i] = v + i;
             err = shmsync_queue_put_batch(&q, items, (size_t)arg(o, 1), until(o, 2, &ts), &done);
             return *n = done, err;

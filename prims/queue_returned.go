@@ -1,0 +1,113 @@
+package prims
+
+import (
+	"sync"
+
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/race"
+)
+
+// returnedSlots has the first returned slots of a Queue, as a look at all slots found them. While the
+// word that counts returns is the same, no slot has come to them: then the first of these that is
+// still returned is the first of all. It is this process's own.
+type returnedSlots struct {
+	mu    sync.Mutex // a call does not wait for it, and looks at all slots itself
+	at    queueReturns
+	slots []queueItemTaken // in order; it is made by the first look
+	from  int              // those before it are not returned any more
+	to    int
+	all   bool // there were no others
+}
+
+// look finds the first returned slots of x.
+func (r *returnedSlots) look(x *queueCore, back queueReturns) {
+	if r.slots == nil {
+		r.slots = make([]queueItemTaken, 64)
+	}
+	r.at, r.from, r.to, r.all = back, 0, 0, true
+	x.each(func(i uint32, s *queueSlot, st queueState) {
+		if st.kind() != queueReturned {
+			return
+		}
+		if r.to == len(r.slots) {
+			r.all = false
+			if !st.before(r.slots[r.to-1].st) {
+				return
+			}
+			r.to--
+		}
+		n := r.to
+		for ; n > 0 && st.before(r.slots[n-1].st); n-- {
+			r.slots[n] = r.slots[n-1]
+		}
+		r.slots[n] = queueItemTaken{i, s, st}
+		r.to++
+	})
+}
+
+// first is the first returned slot of x. Its s is nil if there is none.
+func (r *returnedSlots) first(x *queueCore, back queueReturns) queueItemTaken {
+	if r.at != back {
+		r.look(x, back)
+	}
+	for {
+		// The loop ends: in each round other participants took all that a look had found.
+		for ; r.from < r.to; r.from++ {
+			if t := r.slots[r.from]; queueState(t.s.state.Load()) == t.st {
+				return t
+			}
+		}
+		if r.all {
+			return queueItemTaken{}
+		}
+		r.look(x, back)
+	}
+}
+
+// firstReturned is the first returned slot, if none has come back since the count of returns was back.
+func (x *queueCore) firstReturned(back queueReturns) (t queueItemTaken) {
+	if x.back.mu.TryLock() {
+		defer x.back.mu.Unlock()
+		return x.back.first(x, back)
+	}
+	x.each(func(i uint32, s *queueSlot, st queueState) {
+		if st.kind() == queueReturned && (t.s == nil || st.before(t.st)) {
+			t = queueItemTaken{i, s, st}
+		}
+	})
+	return t
+}
+
+// takeReturned is take for the items that came back. Without one, it clears the bit that
+// tells of them, provided that none has come meanwhile.
+func (x *queueCore) takeReturned(back queueReturns, k queueSlotKind) queueItemTaken {
+	t := x.firstReturned(back)
+	switch {
+	case t.s == nil:
+		x.words.returned.CompareAndSwap(uint64(back), uint64(back&^1))
+	case queueReturns(x.words.returned.Load()) != back:
+	default:
+		st := t.st.with(k, x.name)
+		// lin: with the load of returned, if the CAS succeeds.
+		// sync(queue.back): acquire
+		if t.s.state.CompareAndSwap(uint64(t.st), uint64(st)) {
+			crashpoint.Hit("queue.take.committed")
+			race.Acquire(x.key)
+			t.st = st
+			return t
+		}
+	}
+	return queueItemTaken{}
+}
+
+// tellReturned tells Gets that items may have come back.
+func (x *queueCore) tellReturned() {
+	for {
+		// The loop ends: in each round another process has changed the word.
+		w := x.words.returned.Load()
+		// lin: the item is in the queue again.
+		if x.words.returned.CompareAndSwap(w, uint64(queueReturns(w).told())) {
+			return
+		}
+	}
+}
