@@ -61,6 +61,7 @@ func TestFutureAbandonedByTheLiving(t *testing.T) {
 	}()
 	// When the process has ended, nothing contradicts the word.
 	x.proc.Kill(t)
+	alone(t, a, 1)
 	require.True(t, f.Reset())
 	require.True(t, f.Set(3))
 }

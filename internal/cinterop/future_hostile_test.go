@@ -71,5 +71,5 @@ func TestFutureAbandonedByTheLiving(t *testing.T) {
 	})
 	x.start(t, "future.reset", "f").fails(t, syscall.EPROTO)
 	y.kill(t)
-	x.do(t, "future.reset", "f")
+	eventually(t, "its death is known", name, func() bool { return x.start(t, "future.reset", "f").wait(t).err == 0 })
 }
