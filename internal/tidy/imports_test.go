@@ -82,6 +82,7 @@ var layers = []layer{
 	{"internal/torture", []string{".", "asm", "shm", "arena", "prims", "internal/"}, false},
 	{"internal/stopstorm", []string{".", "asm", "shm", "arena", "prims", "internal/"}, false},
 	{"internal/selftest", []string{".", "asm", "shm", "arena", "prims", "internal/"}, false},
+	{"internal/environ", []string{".", "asm", "shm", "arena", "prims", "internal/"}, false},
 	{"cmd", []string{".", "asm", "shm", "arena", "prims", "internal/", "cmd/"}, false},
 	{"examples", []string{".", "asm", "shm", "arena", "prims", "examples/"}, false},
 	{"docs", []string{".", "asm", "shm", "arena", "prims", "docs/"}, false},

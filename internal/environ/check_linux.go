@@ -1,0 +1,260 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// columns are the names of the values in a row.
+var columns = []string{
+	"environment", "kernel", "absent", "go", "c", "selftest", "torture", "placement", "huge", "words-p50-us", "data-p50-us", "why",
+}
+
+// checker runs the checks.
+type checker struct {
+	brief    bool
+	causes   []string // for which the library may fail; empty if it must work
+	limit    time.Duration
+	prefix   []string // the command that runs each check, with its arguments
+	self     string
+	shmbench string
+	c        string // a program of the C form; empty if there is none
+	why      []string
+}
+
+// find looks for the programs beside this one.
+func (c *checker) find() (err error) {
+	if c.self, err = os.Executable(); err != nil {
+		return err
+	}
+	dir := filepath.Dir(c.self)
+	c.shmbench = filepath.Join(dir, "shmbench")
+	if _, err := os.Stat(c.shmbench); err != nil {
+		return err
+	}
+	c.c = filepath.Join(dir, "environ-c")
+	if _, err := os.Stat(c.c); err != nil {
+		c.c = ""
+	}
+	return nil
+}
+
+// row runs all checks. It reports whether the outcome is the expected one.
+func (c *checker) row(name string) (string, bool) {
+	kernel, absent := c.features()
+	goForm := c.form("go", c.self, "library")
+	cForm := "no compiler"
+	if c.c != "" {
+		cForm = c.form("c", c.c)
+	}
+	selftest, placement := c.selftest()
+	torture := c.torture()
+	huge := "works"
+	if c.run(c.self, "huge").err != nil {
+		huge = "absent" // which is not a failure: it takes pages that the host reserves
+	}
+	words, data := c.crash()
+	why := strings.Join(c.why, "; ")
+	if why == "" {
+		why = "-"
+	}
+	row := []string{name, kernel, absent, goForm, cForm, selftest, torture, placement, huge, words, data, why}
+	for i, value := range row {
+		row[i] = strings.Join(strings.Fields(value), " ")
+	}
+	return strings.Join(row, "\t"), c.expected()
+}
+
+// expected reports whether nothing failed, or, where the environment has causes to fail, whether
+// something did and each failure names one of them.
+func (c *checker) expected() bool {
+	for _, why := range c.why {
+		if !slices.ContainsFunc(c.causes, func(cause string) bool { return strings.Contains(why, cause) }) {
+			return false
+		}
+	}
+	return (len(c.why) > 0) == (len(c.causes) > 0)
+}
+
+// outcome is how a check has ended.
+type outcome struct {
+	stdout, stderr string
+	err            error
+}
+
+// run runs a check.
+func (c *checker) run(args ...string) outcome {
+	ctx, cancel := context.WithTimeout(context.Background(), c.limit)
+	defer cancel()
+	argv := append(append([]string{}, c.prefix...), args...)
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	var stdout, stderr strings.Builder
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	// A group of its own, which ends with the check.
+	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
+	cmd.WaitDelay = time.Minute
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		err = fmt.Errorf("not within %v", c.limit)
+	}
+	return outcome{stdout.String(), stderr.String(), err}
+}
+
+// complain notes why a check has failed.
+func (c *checker) complain(check string, o outcome) {
+	c.why = append(c.why, fmt.Sprintf("%s: %s", check, reason(o)))
+}
+
+// reason is the line in which a program says why it has failed: what the Go runtime calls fatal, or
+// the last line.
+func reason(o outcome) string {
+	last := ""
+	for line := range strings.Lines(o.stderr) {
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		for _, prefix := range []string{"fatal error: ", "panic: ", "runtime: "} {
+			if strings.HasPrefix(line, prefix) {
+				return line
+			}
+		}
+		last = line
+	}
+	if last == "" {
+		return o.err.Error()
+	}
+	return last
+}
+
+// features gives the kernel, and the features of it that the library has to do without.
+func (c *checker) features() (kernel, absent string) {
+	o := c.run(c.self, "features")
+	if o.err != nil {
+		c.complain("features", o)
+		return "?", "?"
+	}
+	kernel, names := "?", []string{}
+	for line := range strings.Lines(o.stdout) {
+		switch fields := strings.Split(strings.TrimSpace(line), "\t"); fields[0] {
+		case "kernel":
+			kernel = fields[1]
+		case "absent":
+			names = append(names, fields[1])
+		}
+	}
+	if len(names) == 0 {
+		return kernel, "none"
+	}
+	return kernel, strings.Join(names, ",")
+}
+
+// form runs a program that uses the library once.
+func (c *checker) form(name string, args ...string) string {
+	o := c.run(args...)
+	if o.err != nil {
+		c.complain(name, o)
+		return "fails"
+	}
+	return "works"
+}
+
+// selftest gives the counts of the proofs, and whether memory can be placed.
+func (c *checker) selftest() (counts, placement string) {
+	args := []string{c.shmbench, "selftest", "--timeout", "30s"}
+	if c.brief {
+		args = append(args, "--only", "features,arena/*,exclusion,wake/*,place/bind:0,crash/anywhere")
+	}
+	o := c.run(args...)
+	counts, placement = "fails", "?"
+	for line := range strings.Lines(o.stdout) {
+		fields := strings.SplitN(strings.TrimSpace(line), " ", 4)
+		if len(fields) < 4 || fields[0] != "RESULT" {
+			continue
+		}
+		switch {
+		case fields[1] == "total:":
+			counts = strings.TrimPrefix(strings.TrimSpace(line), "RESULT total: ")
+		case fields[2] == "place/bind:0:":
+			placement = map[string]string{"ok": "works", "skip": "absent", "fail": "fails"}[fields[1]]
+		}
+		if fields[1] == "fail" {
+			c.why = append(c.why, "selftest "+fields[2]+" "+fields[3])
+		}
+	}
+	if o.err != nil && counts == "fails" {
+		c.complain("selftest", o)
+	}
+	return counts, placement
+}
+
+// torture gives the number of deaths that the primitives have survived.
+func (c *checker) torture() string {
+	duration := "3s"
+	if c.brief {
+		duration = "1s"
+	}
+	// No wait is too long: nothing here depends on the speed of the machine.
+	o := c.run(c.shmbench, "torture", "--duration", duration, "--bound", "10m", "--timeout", "60s", "--format", "json")
+	var result struct {
+		Deaths     int      `json:"deaths"`
+		Violations []string `json:"violations"`
+	}
+	if err := json.Unmarshal([]byte(o.stdout), &result); err != nil || o.err != nil && len(result.Violations) == 0 {
+		c.complain("torture", o)
+		return "fails"
+	}
+	for _, violation := range result.Violations {
+		c.why = append(c.why, "torture: "+violation)
+	}
+	return fmt.Sprintf("%d deaths, %d violations", result.Deaths, len(result.Violations))
+}
+
+// crash gives the medians of the times from a kill until the survivor is told, which needs the
+// words only, and until it may use the data.
+func (c *checker) crash() (words, data string) {
+	kills := "40"
+	if c.brief {
+		kills = "3"
+	}
+	o := c.run(c.shmbench, "crash", "--prim", "shmsync:mutex,shmsync:mutex-told", "--place", "any", "--kills", kills,
+		"--count", "1", "--cc", "none", "--timeout", "60s", "--format", "json")
+	var result struct {
+		Cells []struct {
+			Subject, Status, Reason string
+			Summary                 map[string]struct{ Center float64 }
+		}
+	}
+	words, data = "fails", "fails"
+	if err := json.Unmarshal([]byte(o.stdout), &result); err != nil {
+		c.complain("crash", o)
+		return words, data
+	}
+	for _, cell := range result.Cells {
+		text := cell.Status
+		switch {
+		case cell.Status != "ok":
+			c.why = append(c.why, fmt.Sprintf("crash %s: %s: %s", cell.Subject, cell.Status, cell.Reason))
+		case c.brief:
+			text = "works" // so few kills have no median
+		default:
+			text = fmt.Sprintf("%.0f", cell.Summary["p50-ns"].Center/1000)
+		}
+		switch cell.Subject {
+		case "shmsync:mutex-told":
+			words = text
+		case "shmsync:mutex":
+			data = text
+		}
+	}
+	return words, data
+}
