@@ -1540,6 +1540,7 @@ uint64_t shmsync_synchronized_commits(const shmsync_synchronized *s);
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
@@ -3800,6 +3801,15 @@ SHMI_FN int shmi_holding(shmsync_arena *a, shmi_off off, shmi_block *b)
 SHMI_FN int shmi_locate(shmsync_arena *a, shmi_off off, shmi_block *b) { return shmi_holding(a, off, b) && b->off == off; }
 SHMI_FN int shmi_block_swap(const shmi_block *b, uint32_t old, uint32_t to) { return shmi_cas32(b->word, old, to); }
 
+/* Allocates a range inside a file; 0, or -1 with errno. gVisor knows no flags, and the size stays without one. */
+SHMI_FN int shmi_fallocate(int fd, uint64_t off, uint64_t n)
+{
+    /* Unlike fallocate, syscall is no cancellation point. */
+    if (syscall(SYS_fallocate, fd, FALLOC_FL_KEEP_SIZE, (long)off, (long)n) == 0)
+        return 0;
+    return errno == EOPNOTSUPP ? (int)syscall(SYS_fallocate, fd, 0, (long)off, (long)n) : -1;
+}
+
 /* Makes sure that n bytes of the file have memory behind them. */
 SHMI_FN int shmi_reserve(shmsync_arena *a, uint64_t off, uint64_t n)
 {
@@ -3807,8 +3817,7 @@ SHMI_FN int shmi_reserve(shmsync_arena *a, uint64_t off, uint64_t n)
     int tries = 0;
     while (off < end) {
         uint64_t now = end - off < piece ? end - off : piece;
-        /* Unlike fallocate, syscall is no cancellation point. */
-        if (syscall(SYS_fallocate, a->fd, FALLOC_FL_KEEP_SIZE, (long)off, (long)now) == 0) {
+        if (shmi_fallocate(a->fd, off, now) == 0) {
             off += now;
             continue;
         }
@@ -7772,22 +7781,22 @@ SHMI_FN void shmi_stay_loaded(void)
         (void)!dlopen(self.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
 }
 
-/* Whether memory is taken in full when it is mapped: mlockall(MCL_FUTURE). */
-SHMI_FN int shmi_maps_in_full(void)
+/* Whether memory is locked when it is mapped: mlockall(MCL_FUTURE). The kernel does not let a locked page go. mincore
+ * would tell, too, but the set @system-service of systemd lacks it, and a process that calls it is killed. */
+SHMI_FN int shmi_maps_locked(void)
 {
-    unsigned char there = 0;
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     void *p = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    int full = p != MAP_FAILED && mincore(p, page, &there) == 0 && (there & 1) != 0;
+    int locked = p != MAP_FAILED && madvise(p, page, MADV_DONTNEED) != 0;
     if (p != MAP_FAILED)
         munmap(p, page);
-    return full;
+    return locked;
 }
 /* Maps a file, which may be sparse; MAP_FAILED. Under mlockall it stays so: its pages are locked when they are used first. */
 SHMI_FN void *shmi_map_sparsely(size_t size, int fd)
 {
     void *p;
-    if (!shmi_maps_in_full())
+    if (!shmi_maps_locked())
         return mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     p = mmap(NULL, size, PROT_NONE, MAP_SHARED, fd, 0); /* nothing can be taken */
     if (p == MAP_FAILED)
@@ -9624,7 +9633,7 @@ SHMI_FN int shmi_start_watcher(shmsync_arena *a)
     a->join_result = -1;
     err = shmi_start_thread(&a->watcher, "shmsync-watcher", shmi_watcher, a);
     if (err != 0)
-        return shmi_fail(err, "arena.open", a->label, "could not start the helper thread");
+        return shmi_fail(err, "arena.open", a->label, "could not start the helper thread (see RLIMIT_NPROC, pids.max and RLIMIT_AS)");
     pthread_mutex_lock(&a->start_lock);
     while (a->join_result < 0)
         pthread_cond_wait(&a->start_cond, &a->start_lock);
@@ -9804,6 +9813,8 @@ SHMI_FN int shmi_map(shmi_segment *s, const char *path, const shmsync_arena_opti
     if (st.st_size <= 0 || st.st_size % sysconf(_SC_PAGESIZE) != 0)
         return shmi_fail(EINVAL, "arena.open", path, "is %lld bytes long, not a multiple of the page size", (long long)st.st_size);
     p = shmi_map_sparsely((size_t)st.st_size, s->fd);
+    if (p == MAP_FAILED && errno == ENOMEM)
+        return shmi_fail(ENOMEM, "arena.open", path, "could not map %lld bytes of address space (see RLIMIT_AS and vm.max_map_count)", (long long)st.st_size);
     if (p == MAP_FAILED)
         return shmi_fail(errno, "arena.open", path, "mmap");
     s->base = (unsigned char *)p;
@@ -9828,6 +9839,7 @@ SHMI_FN int shmi_format(shmi_segment *s, const char *path, const shmsync_arena_o
 {
     uint64_t size = o != NULL && o->size != 0 ? o->size : UINT64_C(64) << 20;
     uint32_t slots = o != NULL && o->max_participants != 0 ? o->max_participants : 128;
+    struct rlimit limit;
     shmi_geometry g;
     int err;
     if (slots > SHMI_MaxSlots || size > UINT64_C(1) << 47)
@@ -9836,13 +9848,16 @@ SHMI_FN int shmi_format(shmi_segment *s, const char *path, const shmsync_arena_o
     g = shmi_plan(size, slots);
     if (g.chunk_count == 0)
         return shmi_fail(ENOSPC, "arena.create", path, "%llu bytes are too few for %u participants", (unsigned long long)size, slots);
+    /* The kernel sends SIGXFSZ, which kills the process, for a file over the limit. So the limit is read before. */
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && size > limit.rlim_cur)
+        return shmi_fail(EFBIG, "arena.create", path, "%llu bytes are more than RLIMIT_FSIZE permits, which is %llu", (unsigned long long)size, (unsigned long long)limit.rlim_cur);
     while (ftruncate(s->fd, (off_t)size) != 0)
         if (errno != EINTR)
-            return shmi_fail(errno, "arena.create", path, "ftruncate");
+            return shmi_fail(errno, "arena.create", path, errno == EFBIG ? "the file system permits no file of this size" : "ftruncate");
     err = shmi_map(s, path, o);
     if (err != 0)
         return err;
-    while (fallocate(s->fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)g.blocks_off) != 0)
+    while (shmi_fallocate(s->fd, 0, g.blocks_off) != 0)
         if (errno != EINTR)
             return shmi_fail(errno == ENOSPC || errno == ENOMEM ? ENOSPC : errno, "arena.create", path, "could not reserve %llu bytes", (unsigned long long)g.blocks_off);
     shmi_write_header(s->base, &g);

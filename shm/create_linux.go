@@ -2,6 +2,7 @@ package shm
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -128,7 +129,11 @@ func build(f *os.File, name string, size int64, set settings, seal func() error,
 	}
 	if err != nil {
 		f.Close()
-		return nil, fail("create", name, "prepare the file", err)
+		why := "prepare the file"
+		if err == unix.EFBIG {
+			why = fmt.Sprintf("%d bytes are more than RLIMIT_FSIZE or the file system permits", size)
+		}
+		return nil, fail("create", name, why, err)
 	}
 	crashpoint.Hit("shm.create.after_size")
 	s, err := mapFile("create", f, name, &st, set, true)

@@ -55,6 +55,9 @@ func mapFile(op string, f *os.File, name string, st *unix.Stat_t, set settings, 
 			return nil, &opError{op: op, name: name, kind: ErrNoSpace, err: err,
 				why: fmt.Sprintf("too few free huge pages of %d bytes for %d bytes", s.pageSize, st.Size)}
 		}
+		if err == syscall.ENOMEM {
+			return nil, fail(op, name, fmt.Sprintf("could not map %d bytes of address space (see RLIMIT_AS and vm.max_map_count)", st.Size), err)
+		}
 		return nil, fail(op, name, "mmap", err)
 	}
 	s.mem = mem

@@ -32,7 +32,12 @@ func (s *Segment) reserve(off, n int64) error {
 		}
 	}
 	err := allocate(off, n, max(reserveChunk, s.pageSize), max(reserveLeast, s.pageSize), func(off, n int64) error {
-		return unix.Fallocate(fd, fallocKeepSize, off, n)
+		err := unix.Fallocate(fd, fallocKeepSize, off, n)
+		if err == unix.EOPNOTSUPP {
+			// gVisor knows no flags. The range is inside the file, so the size stays without one.
+			err = unix.Fallocate(fd, 0, off, n)
+		}
+		return err
 	})
 	switch err {
 	case nil:

@@ -107,6 +107,15 @@ SHMI_FN int shmi_holding(shmsync_arena *a, shmi_off off, shmi_block *b)
 SHMI_FN int shmi_locate(shmsync_arena *a, shmi_off off, shmi_block *b) { return shmi_holding(a, off, b) && b->off == off; }
 SHMI_FN int shmi_block_swap(const shmi_block *b, uint32_t old, uint32_t to) { return shmi_cas32(b->word, old, to); }
 
+/* Allocates a range inside a file; 0, or -1 with errno. gVisor knows no flags, and the size stays without one. */
+SHMI_FN int shmi_fallocate(int fd, uint64_t off, uint64_t n)
+{
+    /* Unlike fallocate, syscall is no cancellation point. */
+    if (syscall(SYS_fallocate, fd, FALLOC_FL_KEEP_SIZE, (long)off, (long)n) == 0)
+        return 0;
+    return errno == EOPNOTSUPP ? (int)syscall(SYS_fallocate, fd, 0, (long)off, (long)n) : -1;
+}
+
 /* Makes sure that n bytes of the file have memory behind them. */
 SHMI_FN int shmi_reserve(shmsync_arena *a, uint64_t off, uint64_t n)
 {
@@ -114,8 +123,7 @@ SHMI_FN int shmi_reserve(shmsync_arena *a, uint64_t off, uint64_t n)
     int tries = 0;
     while (off < end) {
         uint64_t now = end - off < piece ? end - off : piece;
-        /* Unlike fallocate, syscall is no cancellation point. */
-        if (syscall(SYS_fallocate, a->fd, FALLOC_FL_KEEP_SIZE, (long)off, (long)now) == 0) {
+        if (shmi_fallocate(a->fd, off, now) == 0) {
             off += now;
             continue;
         }

@@ -151,22 +151,22 @@ SHMI_FN void shmi_stay_loaded(void)
         (void)!dlopen(self.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
 }
 
-/* Whether memory is taken in full when it is mapped: mlockall(MCL_FUTURE). */
-SHMI_FN int shmi_maps_in_full(void)
+/* Whether memory is locked when it is mapped: mlockall(MCL_FUTURE). The kernel does not let a locked page go. mincore
+ * would tell, too, but the set @system-service of systemd lacks it, and a process that calls it is killed. */
+SHMI_FN int shmi_maps_locked(void)
 {
-    unsigned char there = 0;
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     void *p = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    int full = p != MAP_FAILED && mincore(p, page, &there) == 0 && (there & 1) != 0;
+    int locked = p != MAP_FAILED && madvise(p, page, MADV_DONTNEED) != 0;
     if (p != MAP_FAILED)
         munmap(p, page);
-    return full;
+    return locked;
 }
 /* Maps a file, which may be sparse; MAP_FAILED. Under mlockall it stays so: its pages are locked when they are used first. */
 SHMI_FN void *shmi_map_sparsely(size_t size, int fd)
 {
     void *p;
-    if (!shmi_maps_in_full())
+    if (!shmi_maps_locked())
         return mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     p = mmap(NULL, size, PROT_NONE, MAP_SHARED, fd, 0); /* nothing can be taken */
     if (p == MAP_FAILED)

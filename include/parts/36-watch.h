@@ -370,7 +370,7 @@ SHMI_FN int shmi_start_watcher(shmsync_arena *a)
     a->join_result = -1;
     err = shmi_start_thread(&a->watcher, "shmsync-watcher", shmi_watcher, a);
     if (err != 0)
-        return shmi_fail(err, "arena.open", a->label, "could not start the helper thread");
+        return shmi_fail(err, "arena.open", a->label, "could not start the helper thread (see RLIMIT_NPROC, pids.max and RLIMIT_AS)");
     pthread_mutex_lock(&a->start_lock);
     while (a->join_result < 0)
         pthread_cond_wait(&a->start_cond, &a->start_lock);

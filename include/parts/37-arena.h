@@ -161,6 +161,8 @@ SHMI_FN int shmi_map(shmi_segment *s, const char *path, const shmsync_arena_opti
     if (st.st_size <= 0 || st.st_size % sysconf(_SC_PAGESIZE) != 0)
         return shmi_fail(EINVAL, "arena.open", path, "is %lld bytes long, not a multiple of the page size", (long long)st.st_size);
     p = shmi_map_sparsely((size_t)st.st_size, s->fd);
+    if (p == MAP_FAILED && errno == ENOMEM)
+        return shmi_fail(ENOMEM, "arena.open", path, "could not map %lld bytes of address space (see RLIMIT_AS and vm.max_map_count)", (long long)st.st_size);
     if (p == MAP_FAILED)
         return shmi_fail(errno, "arena.open", path, "mmap");
     s->base = (unsigned char *)p;
@@ -185,6 +187,7 @@ SHMI_FN int shmi_format(shmi_segment *s, const char *path, const shmsync_arena_o
 {
     uint64_t size = o != NULL && o->size != 0 ? o->size : UINT64_C(64) << 20;
     uint32_t slots = o != NULL && o->max_participants != 0 ? o->max_participants : 128;
+    struct rlimit limit;
     shmi_geometry g;
     int err;
     if (slots > SHMI_MaxSlots || size > UINT64_C(1) << 47)
@@ -193,13 +196,16 @@ SHMI_FN int shmi_format(shmi_segment *s, const char *path, const shmsync_arena_o
     g = shmi_plan(size, slots);
     if (g.chunk_count == 0)
         return shmi_fail(ENOSPC, "arena.create", path, "%llu bytes are too few for %u participants", (unsigned long long)size, slots);
+    /* The kernel sends SIGXFSZ, which kills the process, for a file over the limit. So the limit is read before. */
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && size > limit.rlim_cur)
+        return shmi_fail(EFBIG, "arena.create", path, "%llu bytes are more than RLIMIT_FSIZE permits, which is %llu", (unsigned long long)size, (unsigned long long)limit.rlim_cur);
     while (ftruncate(s->fd, (off_t)size) != 0)
         if (errno != EINTR)
-            return shmi_fail(errno, "arena.create", path, "ftruncate");
+            return shmi_fail(errno, "arena.create", path, errno == EFBIG ? "the file system permits no file of this size" : "ftruncate");
     err = shmi_map(s, path, o);
     if (err != 0)
         return err;
-    while (fallocate(s->fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)g.blocks_off) != 0)
+    while (shmi_fallocate(s->fd, 0, g.blocks_off) != 0)
         if (errno != EINTR)
             return shmi_fail(errno == ENOSPC || errno == ENOMEM ? ENOSPC : errno, "arena.create", path, "could not reserve %llu bytes", (unsigned long long)g.blocks_off);
     shmi_write_header(s->base, &g);

@@ -18,11 +18,11 @@ const skipped = 77
 func TestContract(t *testing.T) {
 	for _, verb := range []string{
 		"closed-handles", "closed-arena", "closed-in-use", "close-many", "errors", "helper", "last-thread",
-		"fork-in-repair", "fork-in-on-death", "close-in-call", "locked-memory", "cancel", "interrupted", "delete-at",
+		"fork-in-repair", "fork-in-on-death", "close-in-call", "locked-memory", "limits", "cancel", "interrupted", "delete-at",
 	} {
 		t.Run(verb, func(t *testing.T) {
 			name := unusedName(t)
-			if verb != "locked-memory" { // which makes a larger one
+			if verb != "locked-memory" && verb != "limits" { // which make one of another size
 				name = coreArena(t, 16<<20)
 			}
 			out, err := exec.Command(program(t, "contract.c"), verb, name).CombinedOutput()

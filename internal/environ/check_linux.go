@@ -131,7 +131,7 @@ func reason(o outcome) string {
 		last = line
 	}
 	if last == "" {
-		return o.err.Error()
+		return fmt.Sprint(o.err)
 	}
 	return last
 }
@@ -208,13 +208,14 @@ func (c *checker) torture() string {
 	var result struct {
 		Deaths     int      `json:"deaths"`
 		Violations []string `json:"violations"`
+		Dump       string   `json:"dump"`
 	}
 	if err := json.Unmarshal([]byte(o.stdout), &result); err != nil || o.err != nil && len(result.Violations) == 0 {
 		c.complain("torture", o)
 		return "fails"
 	}
 	for _, violation := range result.Violations {
-		c.why = append(c.why, "torture: "+violation)
+		c.why = append(c.why, fmt.Sprintf("torture: %s: %s", violation, reason(outcome{stderr: result.Dump, err: o.err})))
 	}
 	return fmt.Sprintf("%d deaths, %d violations", result.Deaths, len(result.Violations))
 }

@@ -5,6 +5,7 @@ package place
 import (
 	"os"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -41,7 +42,7 @@ func PinProcess(cpus ...int) error {
 		return err
 	}
 	for _, t := range tasks {
-		tid, err := strconv.Atoi(t.Name())
+		tid, err := threadID(t.Name())
 		if err != nil {
 			return err
 		}
@@ -50,4 +51,21 @@ func PinProcess(cpus ...int) error {
 		}
 	}
 	return nil
+}
+
+// threadID returns the ID that a thread of /proc/self/task has in the PID namespace of this process.
+// A /proc of an outer namespace has other names for the threads, and their own IDs in NSpid, last.
+func threadID(task string) (int, error) {
+	text, err := os.ReadFile("/proc/self/task/" + task + "/status")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if ids, ok := strings.CutPrefix(line, "NSpid:"); ok {
+			if all := strings.Fields(ids); len(all) > 0 {
+				return strconv.Atoi(all[len(all)-1])
+			}
+		}
+	}
+	return strconv.Atoi(task) // a kernel without namespaces
 }

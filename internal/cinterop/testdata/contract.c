@@ -656,6 +656,36 @@ static int locked_memory(void)
     return 0;
 }
 
+/* A limit of the process that keeps an arena from being made is named, and SIGXFSZ is not sent. */
+static int limits(void)
+{
+    struct rlimit before, limit;
+    shmsync_arena_options o;
+    shmsync_arena *a;
+    memset(&o, 0, sizeof o);
+    CHECK(getrlimit(RLIMIT_FSIZE, &before), 0);
+    limit = before;
+    limit.rlim_cur = 64 << 10;
+    CHECK(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    CHECK(shmsync_arena_open(arena_name, &o, &a), EFBIG);
+    CHECK(strstr(shmsync_error(), "RLIMIT_FSIZE") != NULL, 1);
+    CHECK(setrlimit(RLIMIT_FSIZE, &before), 0);
+
+    CHECK(getrlimit(RLIMIT_AS, &before), 0);
+    limit = before;
+    limit.rlim_cur = (rlim_t)256 << 30;
+    CHECK(setrlimit(RLIMIT_AS, &limit), 0);
+    o.size = UINT64_C(1) << 40;
+    CHECK(shmsync_arena_open(arena_name, &o, &a), ENOMEM);
+    CHECK(strstr(shmsync_error(), "RLIMIT_AS") != NULL, 1);
+    CHECK(setrlimit(RLIMIT_AS, &before), 0);
+
+    o.size = 16 << 20;
+    CHECK(shmsync_arena_open(arena_name, &o, &a), 0);
+    CHECK(shmsync_arena_close(a), 0);
+    return 0;
+}
+
 static int went_through;
 static void *call_canceled(void *arg)
 {
@@ -746,6 +776,7 @@ int main(int argc, char **argv)
         {"fork-in-on-death", fork_in_on_death},
         {"close-in-call", close_in_call},
         {"locked-memory", locked_memory},
+        {"limits", limits},
         {"cancel", cancel},
         {"interrupted", interrupted},
     };
