@@ -84,10 +84,11 @@ func (t *thread) end() {
 	t.slot.EndNs = shmsync.Monotonic()
 	u := t.rusage()
 	if t.locked || t.index%int(t.Control.Threads) == 0 {
-		t.slot.Nvcsw = uint64(u.Nvcsw - t.usage.Nvcsw)
-		t.slot.Nivcsw = uint64(u.Nivcsw - t.usage.Nivcsw)
-		t.slot.UserNs = uint64(u.Utime.Nano() - t.usage.Utime.Nano())
-		t.slot.SysNs = uint64(u.Stime.Nano() - t.usage.Stime.Nano())
+		// The kernel's counts of a process may go back a little.
+		t.slot.Nvcsw = uint64(max(u.Nvcsw-t.usage.Nvcsw, 0))
+		t.slot.Nivcsw = uint64(max(u.Nivcsw-t.usage.Nivcsw, 0))
+		t.slot.UserNs = uint64(max(u.Utime.Nano()-t.usage.Utime.Nano(), 0))
+		t.slot.SysNs = uint64(max(u.Stime.Nano()-t.usage.Stime.Nano(), 0))
 	}
 	t.slot.State.Store(control.SlotDone)
 }

@@ -107,6 +107,8 @@ var sweeps = map[string][]sweep{
 			caption: "A queue that is full or empty has its ends wait for each other."}},
 	"cond": {{param: "capacity", label: "items that fit in", log: true,
 		caption: "A buffer that is full or empty has its ends wait for each other."}},
+	"padding": {{param: "pad", label: "bytes between counters", log: true,
+		caption: "Where the line is level, more distance gains nothing."}},
 	"seq":  {{param: "wake", label: "waiters woken", caption: "What a step costs who makes it."}},
 	"open": {{param: "rate", label: "operations a second that are due", log: true, caption: "A line that rises is a rate that the lock comes near to not keeping up with."}},
 	"herd": {{param: "wake", label: "processes woken", caption: "Until the last of them runs."}},

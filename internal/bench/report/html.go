@@ -248,10 +248,10 @@ func varying(cells []*Cell) (names []string) {
 }
 
 // notable are the cells for which a figure has room: those of the library, and the most important
-// peers.
+// peers; all of a scenario in which the library has no part.
 func notable(sc *bench.Scenario, cells []*Cell) (list []*Cell) {
 	for _, c := range cells {
-		if c.ours() || slices.Contains(sc.Versus, c.Subject) || slices.Contains(sc.Ref, c.Subject) {
+		if c.ours() || sc.Higher && len(sc.Ref) == 0 || slices.Contains(sc.Versus, c.Subject) || slices.Contains(sc.Ref, c.Subject) {
 			list = append(list, c)
 		}
 	}

@@ -123,18 +123,21 @@ func noTiming(d *Document) (why []string) {
 }
 
 // preempted is how often in a second of measurement a worker lost the CPU that the plan gave to it alone: the
-// involuntary context switches of cells with a thread on each of two CPUs.
+// involuntary context switches of handoffs and locks with a thread on each of two CPUs.
 func (d *Document) preempted() float64 {
 	switches, seconds := 0.0, 0.0
 	for i := range d.Cells {
 		c := &d.Cells[i]
-		if !c.class().Valid() || c.Params["threads"] != "1" && c.Params["threads"] != "" || c.number("procs") > 2 || c.Scenario == "crash" {
+		if c.Scenario != "handoff" && c.Scenario != "lock" || !c.class().Valid() || c.Params["threads"] != "1" && c.Params["threads"] != "" || c.number("procs") > 2 {
 			continue
 		}
 		for _, r := range c.Reps {
 			for _, w := range r.Workers {
-				switches += float64(w.Preempted)
-				seconds += w.Seconds
+				const impossible = 1 << 32 // a count that went back, in files of earlier versions
+				if w.Preempted < impossible && w.Seconds > 0 {
+					switches += float64(w.Preempted)
+					seconds += w.Seconds
+				}
 			}
 		}
 	}

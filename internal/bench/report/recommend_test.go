@@ -110,7 +110,7 @@ func TestNoAdviceOnTimesUnderNoise(t *testing.T) {
 		"throttled": {func(d *Document) { d.Env.Throttled = 3 }, "quota stopped the run 3 times"},
 		"preempted": {func(d *Document) {
 			d.add("lock", "shmsync:mutex", map[string]string{"place": "llc", "procs": "2", "threads": "1"}, map[string][]float64{"ops/s": {1e6}})
-			d.Cells[len(d.Cells)-1].Reps[0].Workers = []bench.WorkerReport{{Seconds: 0.5, Preempted: 300}, {Seconds: 0.5, Preempted: 500}}
+			d.Cells[len(d.Cells)-1].Reps[0].Workers = []bench.WorkerReport{{Seconds: 0.5, Preempted: 300}, {Seconds: 0.5, Preempted: 500}, {Seconds: 1, Preempted: 1<<64 - 2}}
 		}, "lost it 800 times a second"},
 		"unpinned": {func(d *Document) {
 			for i := range d.Cells {
