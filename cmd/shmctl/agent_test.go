@@ -12,6 +12,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -239,8 +240,12 @@ type agent struct {
 	name string // in the arena
 }
 
+// ownGroup keeps signals to the process group of the test from the agents, such as the SIGCONT of
+// timeout(1), which would let a stopped agent go on.
+var ownGroup = proctest.Attr(&syscall.SysProcAttr{Setpgid: true})
+
 func newAgent(t testing.TB, arenaName, label string) *agent {
-	p := &agent{Proc: proctest.Start(t, "shmctl/agent", proctest.Params(agentParams{arenaName, label})), t: t}
+	p := &agent{Proc: proctest.Start(t, "shmctl/agent", proctest.Params(agentParams{arenaName, label}), ownGroup), t: t}
 	p.Recv(t, &p.name)
 	return p
 }

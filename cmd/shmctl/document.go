@@ -53,7 +53,7 @@ type (
 type usage struct {
 	Type    string `json:"type"`
 	Objects int    `json:"objects"`
-	Bytes   uint64 `json:"bytes"`
+	Bytes   uint64 `json:"bytes"`   // of blocks
 	Largest string `json:"largest"` // the name of the largest object
 	Most    uint64 `json:"most"`    // its bytes
 }

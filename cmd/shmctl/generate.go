@@ -67,9 +67,13 @@ func (c *manCmd) Run(s *session) error {
 		for _, f := range n.Flags {
 			manFlag(&b, f, esc)
 		}
+		b.WriteString(".PP\nExamples:\n")
+		for _, e := range examples[n.Name] {
+			fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", esc(e.line), esc(e.does))
+		}
 	}
 	b.WriteString(".SH EXIT STATUS\n" + esc(strings.TrimPrefix(exitHelp, "Exit status: ")) + "\n")
-	b.WriteString(".SH JSON\n" + esc("With --json each command prints one document, whose member schema is "+schema+
+	b.WriteString(".SH JSON\n" + esc("With --json each command but metrics, completion and man prints one document, whose member schema is "+schema+
 		". Within a version members are only added. Times are RFC 3339, ages are in nanoseconds; what nobody knows is null. "+
 		"docs/shmctl.md has the members.") + "\n")
 	_, err := io.WriteString(s.stdout, b.String())

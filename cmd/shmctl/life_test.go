@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/shm"
 )
@@ -83,24 +84,42 @@ func TestUsage(t *testing.T) {
 		alice.does("lock mutex", n)
 	}
 	alice.does("lock semaphore", "permits", 1)
+	newAgent(t, name, "bob").does("rlock rw", "shared")
+	alice.does("rlock rw", "shared")
+	newAgent(t, name, "carol").begins("lock semaphore", "permits", 3) // takes a wait node
+	awaitWaits(t, name, 1)
+	a, err := arena.Attach(name, nil)
+	require.NoError(t, err)
+	defer a.Close()
+	_, err = a.Alloc(1000, 0)
+	require.NoError(t, err)
 	_, objects := shmctlJSON(t, "objects", name)
 	want := map[string]usage{}
 	for _, o := range objects.Objects {
 		u := want[o.Type]
-		u.Type, u.Objects, u.Bytes = o.Type, u.Objects+1, u.Bytes+o.Size
-		if o.Size > u.Most {
-			u.Most, u.Largest = o.Size, o.Name
+		u.Type, u.Objects, u.Bytes = o.Type, u.Objects+1, u.Bytes+o.Memory
+		if o.Memory > u.Most {
+			u.Most, u.Largest = o.Memory, o.Name
 		}
 		want[o.Type] = u
+		require.Greater(t, o.Memory, o.Size, "%v has a header", o.Name)
 	}
-	require.Len(t, want, 2)
+	require.Len(t, want, 3)
+	require.EqualValues(t, 256+2*128, want["RWMutex"].Bytes, "two slots have used it")
 	_, d := shmctlJSON(t, "du", name)
-	require.Len(t, d.Usage, 2)
+	sum := uint64(0)
 	for i, u := range d.Usage {
-		require.Equal(t, want[u.Type], u)
+		if u.Objects > 0 {
+			require.Equal(t, want[u.Type], u)
+		}
 		require.True(t, i == 0 || d.Usage[i-1].Bytes >= u.Bytes)
+		sum += u.Bytes
 	}
-	require.Contains(t, soon(t, exitOK, "du", name), "3 objects, ")
+	require.Equal(t, (*arenakernel.Arena)(a).Stats().BytesUsed, sum, "%+v", d.Usage)
+	out := soon(t, exitOK, "du", name)
+	require.Contains(t, out, "4 objects; ")
+	require.Contains(t, out, "wait nodes")
+	require.Contains(t, out, "blocks of Alloc")
 }
 
 func TestVersion(t *testing.T) {

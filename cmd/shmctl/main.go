@@ -19,7 +19,7 @@ import (
 )
 
 type program struct {
-	JSON    bool        `name:"json" help:"Print a JSON document, as -o json; see the manual for its fields."`
+	JSON    bool        `name:"json" help:"Print a JSON document, as -o json; see the manual for its fields. Not for metrics, completion and man."`
 	Version versionFlag `help:"Print the version, the commit and the memory layout, and exit."`
 
 	Ls         lsCmd         `cmd:"" help:"Arenas of this host: size, users, health."`
@@ -107,12 +107,17 @@ func realMain(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "shmctl:", err)
 		return exitError
 	}
+	addExamples(parser.Model)
 	k, err := parser.Parse(args)
 	if ended >= 0 {
 		return ended // the user asked for help
 	}
 	if err != nil {
 		fmt.Fprintln(stderr, "shmctl:", err)
+		return exitError
+	}
+	if name := k.Selected().Name; p.JSON && withoutJSON[name] {
+		fmt.Fprintf(stderr, "shmctl: %s has no JSON form\n", name)
 		return exitError
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -23,18 +23,23 @@ func (c *duCmd) Run(s *session) error {
 		t := newTable(s.stdout, "TYPE", "OBJECTS", "BYTES", "MEAN", "LARGEST", "ITS BYTES")
 		objects, bytes := 0, uint64(0)
 		for _, u := range d.Usage {
-			t.row(u.Type, strconv.Itoa(u.Objects), size(u.Bytes), size(u.Bytes/uint64(u.Objects)), u.Largest, size(u.Most))
+			if u.Objects == 0 {
+				t.row(u.Type, "-", size(u.Bytes), "-", "-", "-")
+			} else {
+				t.row(u.Type, strconv.Itoa(u.Objects), size(u.Bytes), size(u.Bytes/uint64(u.Objects)), u.Largest, size(u.Most))
+			}
 			objects, bytes = objects+u.Objects, bytes+u.Bytes
 		}
 		err := t.flush()
-		fmt.Fprintf(s.stdout, "%d objects, %s; the heap uses %s of an arena of %s\n", objects, size(bytes), size(d.Arena.Used), size(uint64(d.Arena.Size)))
+		fmt.Fprintf(s.stdout, "%d objects; %s in blocks, in %s of memory, of an arena of %s\n", objects, size(bytes), size(d.Arena.Used), size(uint64(d.Arena.Size)))
 		return err
 	})
 }
 
-// usageOf adds up the bodies of the objects by type. It does not include headers, and the
-// rounding of the heap to block sizes.
+// usageOf adds up the blocks of the heap: those of the objects by type, with their headers and
+// slot records, and those that belong to no object.
 func usageOf(s *snapshot) (all []usage) {
+	inObjects := uint64(0)
 	for _, o := range s.Objects {
 		i := slices.IndexFunc(all, func(u usage) bool { return u.Type == o.Type })
 		if i < 0 {
@@ -43,9 +48,20 @@ func usageOf(s *snapshot) (all []usage) {
 		}
 		u := &all[i]
 		u.Objects++
-		u.Bytes += o.Size
-		if o.Size > u.Most || u.Largest == "" {
-			u.Most, u.Largest = o.Size, o.Name
+		u.Bytes += o.Memory
+		inObjects += o.Memory
+		if o.Memory > u.Most || u.Largest == "" {
+			u.Most, u.Largest = o.Memory, o.Name
+		}
+	}
+	other := s.Usage.Other
+	for _, n := range s.Usage.Objects {
+		other += n
+	}
+	other -= inObjects // objects with impossible headers are left
+	for _, u := range []usage{{Type: "wait nodes", Bytes: s.Usage.Nodes}, {Type: "blocks of Alloc", Bytes: s.Usage.Blocks}, {Type: "other blocks", Bytes: other}} {
+		if u.Bytes > 0 {
+			all = append(all, u)
 		}
 	}
 	slices.SortStableFunc(all, func(a, b usage) int { return cmp.Compare(b.Bytes, a.Bytes) })

@@ -21,7 +21,8 @@ type Snapshot struct {
 	Objects      []Object
 	Holds        []Hold
 	Waits        []Wait
-	Damage       error // damage of the header
+	Damage       error             // damage of the header
+	Usage        arenakernel.Usage // of the heap
 
 	ins  *arenakernel.Inspector
 	opts Options
@@ -164,11 +165,12 @@ func bootID() (id [16]byte) {
 }
 
 func (s *Snapshot) addObjects() {
+	s.Usage = s.ins.Usage()
 	for _, info := range s.ins.Objects() {
 		look := s.ins.Look(info.Object)
 		o := Object{
 			Name: Clean(info.String()), Offset: uint64(info.Offset), Kind: Clean(info.Kind.String()), Type: typeOf(info.Kind), Version: info.Version,
-			Size: info.Size, Created: timeOf(info.Created), OpenBy: []string{}, State: look.State, Policy: look.Policy, Spin: look.Spin,
+			Size: info.Size, Memory: s.Usage.Objects[info.Offset], Created: timeOf(info.Created), OpenBy: []string{}, State: look.State, Policy: look.Policy, Spin: look.Spin,
 			Key: look.Key,
 		}
 		for _, n := range info.OpenBy {

@@ -67,6 +67,7 @@ type Object struct {
 	Type     string     `json:"type"`
 	Version  uint16     `json:"version"`
 	Size     uint64     `json:"size"`
+	Memory   uint64     `json:"memory"` // bytes of the heap that it takes, with its header, its slot records and what blocks round up
 	Created  *time.Time `json:"created"`
 	OpenBy   []string   `json:"open_by"`
 	State    string     `json:"state"`

@@ -1,0 +1,40 @@
+package arenakernel
+
+// Usage is what takes the memory of the heap, in bytes of blocks and spans: the sum of all is
+// [AllocStats].BytesUsed.
+type Usage struct {
+	Objects map[Offset]uint64 // by object: its header, its body and its slot records, each rounded up to its block
+	Nodes   uint64            // wait nodes
+	Blocks  uint64            // blocks of Alloc
+	Other   uint64            // blocks that are being made or taken apart, and slot records of no object
+}
+
+// Usage adds up the blocks of the heap.
+func (i *Inspector) Usage() Usage {
+	a := i.a
+	u := Usage{Objects: map[Offset]uint64{}}
+	records := map[Offset]uint64{}
+	a.eachBlock(func(off Offset, size uint64, w blockWord) bool {
+		switch kind := w.kind(); {
+		case kind == blockObject:
+			u.Objects[off] += size
+		case kind == blockNode:
+			u.Nodes += size
+		case kind == blockRaw && w.recordSlot() == 0:
+			u.Blocks += size
+		case kind == blockRaw:
+			records[Offset(a.peek64(off+recordObject))] += size
+		default:
+			u.Other += size
+		}
+		return true
+	})
+	for object, size := range records {
+		if _, ok := u.Objects[object]; ok {
+			u.Objects[object] += size
+		} else {
+			u.Other += size
+		}
+	}
+	return u
+}
