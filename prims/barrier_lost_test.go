@@ -100,6 +100,33 @@ func TestBarrierResetAfterSeveralDeaths(t *testing.T) {
 	require.ErrorContains(t, b.WaitContext(t.Context(), 0), "4 parties were lost")
 }
 
+// Register makes a process more of the parties, beside the one that it is because it has arrived. So one death of
+// such a process loses both, and Reset goes on with the others.
+func TestBarrierLosesEveryPartyOfAProcess(t *testing.T) {
+	for what, steps := range map[string][]order{
+		"arrives, registers":            {{Op: "barrier.arrive", N: 1}, {Op: "barrier.join", N: 1}},
+		"registers, arrives, registers": {{Op: "barrier.join", N: 1}, {Op: "barrier.arrive", N: 1}, {Op: "barrier.join", N: 1}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			a := newArena(t, nil)
+			b, victim := newBarrier(t, a, "b", 3, nil), gateActor(t, a, "victim")
+			before := b.State()
+			for _, o := range steps {
+				o.Object = "b"
+				victim.must(t, o)
+			}
+			registered := b.State().Expected - before.Expected
+			victim.proc.Kill(t)
+			require.ErrorIs(t, b.WaitContext(t.Context(), 0), shmsync.ErrOwnerDead)
+			alone(t, a, 1)
+			lost := b.State().Lost
+			require.EqualValues(t, 2, lost, "%v", b)
+			require.True(t, b.Reset())
+			require.Equal(t, before.Expected+registered-lost, b.State().Expected)
+		})
+	}
+}
+
 // A process that joins while another runs the completion is a party of the next phase.
 func TestBarrierJoinDuringCompletion(t *testing.T) {
 	a := newArena(t, nil)

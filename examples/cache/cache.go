@@ -17,7 +17,9 @@ type cache struct {
 	half func(step string) // called in the middle of each change, for the test
 }
 
-// head is struct head of reader/reader.c.
+//go:generate go run github.com/shmsync/shmsync/cmd/shmgen -type head,entry -o reader/cache_shm.h
+
+// head is struct head of reader/cache_shm.h.
 type head struct {
 	Table arena.Offset // of Slots offsets, each of an entry, unused or dropped
 	Slots uint64       // a power of two, or 0
@@ -29,7 +31,7 @@ type head struct {
 
 const unused, dropped = arena.Offset(0), arena.Offset(1)
 
-// entry is struct entry of reader/reader.c. The key and the value follow it.
+// entry is struct entry of reader/cache_shm.h. The key and the value follow it.
 type entry struct {
 	Hash  uint64
 	Key   uint32 // bytes

@@ -2,16 +2,7 @@
 #define SHMSYNC_IMPLEMENTATION
 #include "shmsync.h"
 
-struct head {
-    shmsync_offset table;
-    uint64_t slots, taken, count, bytes, hand;
-};
-
-struct entry {
-    uint64_t hash;
-    uint32_t key, value, read, unused;
-    char bytes[]; /* the key, and then the value */
-};
+#include "cache_shm.h" /* of shmgen: struct head and struct entry, as the Go side declares them */
 
 static int failed(const char *what)
 {
@@ -27,6 +18,9 @@ static uint64_t hash(const char *s)
     return h;
 }
 
+/* The key of an entry, and then its value. */
+static const char *bytes(const struct entry *e) { return (const char *)(e + 1); }
+
 /* The entry of the key; NULL if there is none. */
 static struct entry *find(shmsync_arena *a, const struct head *h, const char *key)
 {
@@ -39,9 +33,9 @@ static struct entry *find(shmsync_arena *a, const struct head *h, const char *ke
             break;
         if (off == 1) /* dropped */
             continue;
-        e = shmsync_at(a, off, sizeof *e);
+        e = entry_at(a, off, 1);
         if (e != NULL && e->hash == want && e->key == n && shmsync_at(a, off, sizeof *e + n + e->value) != NULL &&
-            memcmp(e->bytes, key, n) == 0)
+            memcmp(bytes(e), key, n) == 0)
             return e;
     }
     return NULL;
@@ -52,7 +46,7 @@ int main(int argc, char **argv)
     shmsync_arena_options join;
     shmsync_arena *a;
     shmsync_mutex m;
-    void *h;
+    struct head *h;
     struct entry *e;
     if (argc != 3)
         return fprintf(stderr, "usage: reader ARENA KEY\n"), 1;
@@ -63,16 +57,14 @@ int main(int argc, char **argv)
         return failed("arena");
     if (shmsync_mutex_attach(a, "cache", NULL, &m) != 0)
         return failed("mutex");
-    /* The head of the Go side, which has six numbers of 8 bytes. */
-    if (shmsync_value_attach(a, "cache head", sizeof(struct head),
-                             shmsync_layout("{48 @0 u8 @8 u8 @16 u8 @24 u8 @32 u8 @40 u8 } "), &h) != 0)
+    if (head_value_attach(a, "cache head", &h) != 0)
         return failed("head");
     /* If a writer was killed, this call undoes the change that it had not finished. */
     if (shmsync_mutex_lock(&m) != 0)
         return failed("lock");
     if ((e = find(a, h, argv[2])) != NULL) {
         e->read = 1; /* a hint for the eviction: nobody saves it */
-        printf("%.*s\n", (int)e->value, e->bytes + e->key);
+        printf("%.*s\n", (int)e->value, bytes(e) + e->key);
     }
     shmsync_mutex_unlock(&m);
     if (e == NULL)
