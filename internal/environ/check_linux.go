@@ -227,8 +227,9 @@ func (c *checker) crash() (words, data string) {
 	if c.brief {
 		kills = "3"
 	}
+	// The time limit holds for all kills together, which take minutes where CPUs are emulated.
 	o := c.run(c.shmbench, "crash", "--prim", "shmsync:mutex,shmsync:mutex-told", "--place", "any", "--kills", kills,
-		"--count", "1", "--cc", "none", "--timeout", "60s", "--format", "json")
+		"--count", "1", "--cc", "none", "--timeout", c.limit.String(), "--format", "json")
 	var result struct {
 		Cells []struct {
 			Subject, Status, Reason string

@@ -3,6 +3,7 @@
 package place
 
 import (
+	"errors"
 	"os"
 	"strconv"
 	"strings"
@@ -34,23 +35,33 @@ func PinThread(tid int, cpus ...int) error {
 	return os.NewSyscallError("sched_setaffinity", unix.SchedSetaffinity(tid, &set))
 }
 
-// PinProcess confines every thread of this process to cpus; threads made later
-// inherit it.
+// PinProcess confines every thread of this process to cpus; threads made later inherit it. A
+// thread that was made meanwhile, by one that was not confined yet, is found by another pass.
 func PinProcess(cpus ...int) error {
-	tasks, err := os.ReadDir("/proc/self/task")
-	if err != nil {
-		return err
-	}
-	for _, t := range tasks {
-		tid, err := threadID(t.Name())
+	confined := map[string]bool{}
+	for {
+		tasks, err := os.ReadDir("/proc/self/task")
 		if err != nil {
 			return err
 		}
-		if err := PinThread(tid, cpus...); err != nil {
-			return err
+		found := false
+		for _, t := range tasks {
+			if confined[t.Name()] {
+				continue
+			}
+			found, confined[t.Name()] = true, true
+			tid, err := threadID(t.Name())
+			if err == nil {
+				err = PinThread(tid, cpus...)
+			}
+			if err != nil && !errors.Is(err, unix.ESRCH) && !errors.Is(err, unix.ENOENT) { // which say that it has ended
+				return err
+			}
+		}
+		if !found {
+			return nil
 		}
 	}
-	return nil
 }
 
 // threadID returns the ID that a thread of /proc/self/task has in the PID namespace of this process.
