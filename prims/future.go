@@ -336,7 +336,7 @@ func (f *Future) Reset() bool {
 			if f.a.Live(s.producer()) && f.load() == s {
 				panic(f.fail(shmsync.ErrCorrupt, nil, fmt.Sprintf("%v, which lives", s)))
 			}
-			if err := awaitGone(nil, f.a, f.queue, s.producer()); err == errClosing {
+			if f.awaitGone(s) == errClosing {
 				panic(f.closed())
 			}
 		case f.swap(s, s.reset()):
@@ -344,6 +344,13 @@ func (f *Future) Reset() bool {
 			return true
 		}
 	}
+}
+
+// awaitGone waits until the producer that s names, which is dead, is gone, or until the state is no longer
+// s. After that another participant may get the ID. Its error is errClosing.
+func (f *Future) awaitGone(s futureState) error {
+	n := s.producer()
+	return awaitUntil(nil, f.queue, func() bool { return f.load() != s || f.a.Gone(n) || f.a.Live(n) })
 }
 
 func (f *Future) reached() (bool, error) {

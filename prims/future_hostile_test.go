@@ -139,3 +139,30 @@ func TestFutureReachedAfterClose(t *testing.T) {
 	require.ErrorIs(t, prims.WaitAll(f), shmsync.ErrClosed)
 	require.Equal(t, before, f.Word())
 }
+
+// The ID of a dead producer is no errno.
+func TestFutureIsSetOfTheAbandoned(t *testing.T) {
+	f := newFuture(t, newArena(t, nil))
+	require.True(t, f.Claim())
+	f.ReapProducer()
+	e, ok := f.IsSet()
+	require.False(t, ok)
+	require.Zero(t, e)
+}
+
+// A producer that is dead has decided the round, and no process has ended it yet: State does not say that
+// the producer died before.
+func TestFutureStateOfADecidedRound(t *testing.T) {
+	const dead, decided = 1<<11 | 5, 1 << 33
+	f := newFuture(t, newArena(t, nil))
+	f.Overwrite(dead << 35)
+	require.ErrorIs(t, f.State().Err, shmsync.ErrOwnerDead)
+	f.Overwrite(dead<<35, decided|5)
+	st := f.State()
+	require.NoError(t, st.Err)
+	require.False(t, st.Set, "nobody has ended the round")
+	e, err := f.Wait()
+	require.NoError(t, err)
+	require.EqualValues(t, 5, e)
+	require.True(t, f.State().Set)
+}

@@ -13,7 +13,10 @@ func (f *Future) IsSet() (shmsync.Errno, bool) {
 	f.opening.use()
 	s, v, _ := f.read()
 	f.opening.use() // another object may have been there if a Close has ended meanwhile
-	return v.errno(), s.set()
+	if !s.set() {
+		return 0, false // v may be the ID of a producer that died
+	}
+	return v.errno(), true
 }
 
 // read returns the state, and the result of its round if that is over. It changes nothing. It reports
@@ -66,22 +69,33 @@ type FutureState struct {
 
 // State reads f without changing it. The answer may be out of date when it returns.
 func (f *Future) State() FutureState {
-	f.opening.use()
-	s, v, ok := f.read()
-	f.opening.use()
-	st := FutureState{Set: s.set(), Errno: v.errno(), Waiting: s.announced()}
-	if n := s.producer(); n != 0 {
-		st.Producer = f.a.Who(n)
+	for {
+		// The loop ends: each turn follows a change by another call.
+		f.opening.use()
+		s, v, ok := f.read()
+		lost := s.claimed() && !f.a.Current(s.producer())
+		if lost { // it decides nothing any more
+			r := futureResult(f.slot(s.round()).Load())
+			if f.load() != s {
+				continue // r may be the result of a later round
+			}
+			lost = !r.of(s.round()) || r.abandoned()
+		}
+		f.opening.use()
+		st := FutureState{Set: s.set(), Errno: v.errno(), Waiting: s.announced()}
+		if n := s.producer(); n != 0 {
+			st.Producer = f.a.Who(n)
+		}
+		switch {
+		case !ok:
+			st.Err = shmsync.ErrCorrupt
+		case s.abandoned():
+			st.Errno, st.Err = 0, shmsync.ErrOwnerDead
+		case lost:
+			st.Err = shmsync.ErrOwnerDead
+		}
+		return st
 	}
-	switch {
-	case !ok:
-		st.Err = shmsync.ErrCorrupt
-	case s.abandoned():
-		st.Errno, st.Err = 0, shmsync.ErrOwnerDead
-	case s.claimed() && !f.a.Current(s.producer()):
-		st.Err = shmsync.ErrOwnerDead
-	}
-	return st
 }
 
 // String renders the state on one line.

@@ -282,6 +282,21 @@ int shmsync_future_timedwait(shmsync_future *f, int *result, const struct timesp
     int err = shmi_deadline(abs_monotonic, &ns);
     return SHMI_TELL(err != 0 ? err : shmi_future_wait(f->impl, result, ns));
 }
+/* Waits until the producer that s names, which is dead, is gone, or until the state is no longer s. After that another
+ * participant may get the ID. */
+SHMI_FN int shmi_future_await_gone(struct shmi_future *f, uint64_t s)
+{
+    shmsync_arena *a = f->e.a;
+    shmi_participant_id n = shmi_future_producer(s);
+    int64_t ask = 0;
+    shmi_follow(a);
+    while (shmi_future_load(f) == s && !shmi_gone(a, n) && !shmi_live(a, n)) {
+        if (__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST))
+            return shmi_fail(EBADF, "future.reset", shmi_called(&f->e.o), "this process closed the arena");
+        shmi_nap(shmi_next_ask(&ask));
+    }
+    return 0;
+}
 int shmsync_future_reset(shmsync_future *f)
 {
     SHMI_OPENED(f);
@@ -297,13 +312,7 @@ int shmsync_future_reset(shmsync_future *f)
                 err = shmi_fail(EPROTO, "future.reset", shmi_called(&x->e.o), "its producer is said to have died, and lives");
                 break;
             }
-            shmi_exit(a);
-            err = shmi_await_gone(a, shmi_future_producer(s), "future.reset", shmi_called(&x->e.o), 0);
-            if (err != 0)
-                return SHMI_TELL(err);
-            err = shmi_enter(a, "future.reset");
-            if (err != 0)
-                return SHMI_TELL(err);
+            err = shmi_future_await_gone(x, s);
         } else if (shmi_cas64(&x->e.w->state, s, (uint64_t)(uint32_t)(s + 1))) {
             SHMSYNC_CRASHPOINT("future.reset.stored");
             break;
