@@ -480,15 +480,19 @@ SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
     /* From now on our name is current. A process that became reaper in between finishes first. */
     end = shmi_now() + 1000000000;
     for (u = shmi_ld32(reaper); shmi_id_slot(u) != i && shmi_current(a, u); u = shmi_ld32(reaper)) {
-        if (shmi_now() > end) {
-            uint32_t joining = shmi_slot_word(SHMI_phaseJoining, next);
-            shmi_cas_slot(a, i, joining, shmi_slot_with(joining, SHMI_phaseDead));
+        if (shmi_now() > end) { /* the slot goes back as it was: the reaper may record the death after that, and it has one record */
+            shmi_cas_slot(a, i, shmi_slot_word(SHMI_phaseJoining, next), w);
             return 0;
         }
         shmi_nap(1000000);
     }
     if (!shmi_has_death_record(a, shmi_id_in(i, w))) /* the first of an epoch may have written it */
         shmi_write_death_record(a, i, shmi_id_in(i, w), 0);
+    /* If this joiner dies while it cleans up, its record does not tell the same death again. */
+    shmi_st32(shmi_slot32(a, i, SHMI_slotAdmission), SHMI_admissionPending);
+    shmi_st32(shmi_slot32(a, i, SHMI_slotPID), (uint32_t)getpid());
+    shmi_put_label(a, shmi_slot(a, i) + SHMI_slotLabel, "");
+    shmi_st64(shmi_slot64(a, i, SHMI_slotDied), 0);
     SHMSYNC_CRASHPOINT("arena.inherit.recorded");
     shmi_ring_told(a);
     return next;

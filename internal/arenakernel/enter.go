@@ -284,20 +284,31 @@ func (a *Arena) inherit(i int, w slotWord) uint32 {
 	}
 	crashpoint.Hit("arena.inherit.taken")
 	// From now on our ID is current. A process that became reaper in between finishes first. The
-	// slot may also belong to a reaper that is stopped.
+	// slot may also belong to a reaper that is stopped. Then the slot is given back as it was found: the death that
+	// the reaper records must not be recorded a second time, as the death of this joiner.
 	end := shmsync.Monotonic() + takeTimeout
 	for u := ParticipantID(reaper.Load()); u.Slot() != i && a.isCurrent(u); u = ParticipantID(reaper.Load()) {
 		if shmsync.Monotonic() > end {
-			joining := makeSlotWord(phaseJoining, next)
-			a.casSlot(i, joining, joining.with(phaseDead))
+			a.casSlot(i, makeSlotWord(phaseJoining, next), w)
 			return 0
 		}
 		time.Sleep(time.Millisecond)
 	}
 	a.recordInherited(i, participantIn(i, w))
+	a.disown(i)
 	crashpoint.Hit("arena.inherit.recorded")
 	a.ringTold()
 	return next
+}
+
+// disown replaces the words of the dead participant of slot i, whose death is recorded, by those of this joiner, which is
+// pending. If the joiner dies while it cleans up, its record does not tell the same death again.
+func (a *Arena) disown(i int) {
+	s := a.slot(i)
+	a.u32(s + slotAdmission).Store(admissionPending)
+	a.u32(s + slotPID).Store(uint32(os.Getpid()))
+	a.putLabel(s+slotLabel, "")
+	a.u64(s + slotDied).Store(0)
 }
 
 // succeed cleans up after dead, whose slot we have. dead may owe wakes. Until succeed has made up

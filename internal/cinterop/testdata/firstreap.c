@@ -24,7 +24,7 @@ static void at_point(const char *name)
 {
     if (stop_at != NULL && strcmp(name, stop_at) == 0) {
         stop_at = NULL;
-        kill(getpid(), SIGSTOP);
+        raise(SIGSTOP); /* to this thread, which may be the death watcher's: kill could stop it some steps later */
     }
     if (die_at != NULL && strcmp(name, die_at) == 0)
         kill(getpid(), SIGKILL);
@@ -302,6 +302,85 @@ static void opened(const char *name)
     }
     CHECK(shmi_epoch_number(shmi_epoch_claim(shmi_make_epoch(SHMI_epochOpen, UINT32_MAX, 0), 1)), 2);
 }
+/* A joiner that dies while it cleans up after a dead participant is not told of as that participant. */
+static void heirs(const char *name)
+{
+    static const char *const at[] = {"arena.inherit.recorded", "arena.inherit.repaired", "arena.inherit.woken", "arena.inherit.reclaimed"};
+    size_t k;
+    for (k = 0; k < sizeof at / sizeof *at; k++) {
+        pid_t victim, other, heir;
+        int status;
+        scene = at[k];
+        make(name, 2);
+        victim = member(name, "victim", 1, 0);
+        await_stop(victim);
+        other = member(name, "other", 0, 0);
+        await_stop(other);
+        end(other);
+        end(victim);
+        heir = child();
+        if (heir == 0) {
+            shmsync_arena_options o;
+            shmsync_arena *a;
+            memset(&o, 0, sizeof o);
+            o.label = "heir";
+            die_at = at[k];
+            shmsync_arena_open(name, &o, &a);
+            _exit(3);
+        }
+        CHECK(waitpid(heir, &status, 0), heir);
+        CHECK(WIFSIGNALED(status), 1);
+        begin_and_close(name, 0, 3, "victim"); /* which is one of the three */
+        begin_and_close(name, 1, 0, NULL);
+    }
+}
+/* A joiner gives up the slot of a dead participant, because a stopped process reaps it. That death has one record. */
+static void given_up(const char *name)
+{
+    static const char *const at[] = {"arena.finish.taken", "arena.record.numbered", "arena.finish.recorded"};
+    size_t k;
+    for (k = 0; k < sizeof at / sizeof *at; k++) {
+        pid_t victim, reaper, joiner;
+        shmsync_arena *a;
+        uint64_t n, total, victims = 0;
+        scene = at[k];
+        make(name, 2);
+        victim = member(name, "victim", 0, 0);
+        await_stop(victim);
+        reaper = child();
+        if (reaper == 0) {
+            CHECK(shmsync_arena_open(name, NULL, &a), 0);
+            stop_at = at[k];
+            kill(getpid(), SIGSTOP);
+            for (;;)
+                pause();
+        }
+        await_stop(reaper);
+        end(victim);
+        joiner = child();
+        if (joiner == 0) {
+            stop_at = "arena.inherit.reaper";
+            CHECK(shmsync_arena_open(name, NULL, &a), ENOSPC);
+            _exit(0);
+        }
+        await_stop(joiner);
+        kill(reaper, SIGCONT); /* the ID that the joiner has written as the reaper's is not current yet */
+        await_stop(reaper);
+        goes_on(joiner);
+        kill(reaper, SIGCONT);
+        CHECK(shmsync_arena_open(name, NULL, &a), 0);
+        total = shmi_ld64(shmi_death_records_total(a, 0));
+        for (n = 0; n < total; n++) {
+            shmsync_participant p;
+            shmi_participant_id id;
+            CHECK(shmi_read_death_record(a, 0, n, &p, &id), 1);
+            victims += strcmp(p.label, "victim") == 0;
+        }
+        CHECK(victims, 1);
+        CHECK(shmsync_arena_close(a), 0);
+        end(reaper);
+    }
+}
 /* A writer that is stopped while the ring goes round writes over the record of another death. */
 static void overwritten(const char *name)
 {
@@ -398,7 +477,7 @@ int main(int argc, char **argv)
     static const struct {
         const char *verb;
         void (*f)(const char *name);
-    } verbs[] = {{"reap", reap}, {"pending", pending}, {"closing", closing}, {"twice", twice}, {"opened", opened}, {"overwritten", overwritten}, {"waiting", waiting}, {"version", version}};
+    } verbs[] = {{"reap", reap}, {"pending", pending}, {"closing", closing}, {"twice", twice}, {"opened", opened}, {"heirs", heirs}, {"given up", given_up}, {"overwritten", overwritten}, {"waiting", waiting}, {"version", version}};
     size_t k;
     alarm(300);
     for (k = 0; argc == 3 && k < sizeof verbs / sizeof *verbs; k++)

@@ -1,0 +1,84 @@
+//go:build crashpoint && linux
+
+package arenakernel
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// recorded lists the labels of the deaths that have a record, once for each ID.
+func recorded(t *testing.T, ta *testArena) (labels []string) {
+	p := ta.peek(t)
+	told := map[ParticipantID]bool{}
+	for n := range p.u64(hdrDeathRecordsTotal).Load() {
+		id, name, ok := p.readDeathRecord(deathRecordsOfDead, n)
+		require.True(t, ok, "record %d", n)
+		if !told[name] {
+			labels = append(labels, id.Label)
+		}
+		told[name] = true
+	}
+	return labels
+}
+
+// A joiner gives up the slot of a dead participant, because a stopped process reaps it. When that process goes on, it
+// finishes the reap, and the death has one record.
+func TestSlotThatIsGivenUpHasOneDeath(t *testing.T) {
+	for _, point := range []string{"arena.finish.taken", "arena.record.numbered", "arena.finish.recorded"} {
+		t.Run(point, func(t *testing.T) {
+			ta := newTestArena(t, 2)
+			v, r := ta.join(t, "victim"), ta.join(t, "reaper")
+			require.Equal(t, 1, v.self.Slot())
+			r.must(t, order{Do: "arm to stop", Text: point})
+			r.Stop(t)
+			v.Signal(t, unix.SIGKILL)
+			v.WaitSignal(t, unix.SIGKILL)
+			k := ta.start(t)
+			k.must(t, order{Do: "arm to stop", Text: "arena.inherit.reaper"})
+			k.Send(order{Do: "open", Arena: ta.name, Opts: &ta.opts})
+			k.AwaitStop(t)
+			r.Cont(t) // the ID that the joiner has written as the reaper's is not current yet
+			r.AwaitStop(t)
+			k.Cont(t)
+			var ans answer
+			k.Recv(t, &ans)
+			require.Contains(t, ans.Is, "no space", "%s", dumpWords(ta.path()))
+			r.Cont(t)
+			after := ta.join(t, "after")
+			require.Equal(t, []string{"victim"}, recorded(t, ta), "%s", dumpWords(ta.path()))
+			after.close(t)
+			r.close(t)
+		})
+	}
+}
+
+// A joiner dies while it cleans up after a dead participant whose slot it has taken over. Its own record does not tell
+// that other death again.
+func TestDeathOfAnHeirIsNotThatOfItsPredecessor(t *testing.T) {
+	for _, point := range []string{"arena.inherit.recorded", "arena.inherit.repaired", "arena.inherit.woken", "arena.inherit.reclaimed"} {
+		t.Run(point, func(t *testing.T) {
+			ta := newTestArena(t, 2)
+			v, x := ta.join(t, "victim"), ta.join(t, "other")
+			require.Equal(t, 1, v.self.Slot())
+			v.must(t, order{Do: "lock", Text: "held"})
+			for _, p := range []*remote{x, v} { // the other participant reaps nobody
+				p.Stop(t)
+			}
+			for _, p := range []*remote{x, v} {
+				p.Signal(t, unix.SIGKILL)
+				p.WaitSignal(t, unix.SIGKILL)
+			}
+			h := ta.start(t)
+			h.must(t, order{Do: "arm", Text: point})
+			opts := ta.opts
+			opts.Label = "heir"
+			h.die(order{Do: "open", Arena: ta.name, Opts: &opts})
+			h.WaitSignal(t, unix.SIGKILL)
+			require.NoError(t, beginWith(t, ta, false, "other", "victim", "").Close())
+			require.NoError(t, beginWith(t, ta, true).Close())
+		})
+	}
+}
