@@ -3,7 +3,6 @@
 package arenakernel
 
 import (
-	"runtime"
 	"testing"
 	"time"
 
@@ -61,14 +60,15 @@ func TestCloseWaitsForCallsInAStep(t *testing.T) {
 			}
 			go func() { closed <- a.Close() }()
 			deadline := time.Now().Add(bound())
-			for a.calls.TryRLock() { // until Close waits
+			tick := time.NewTicker(time.Millisecond)
+			defer tick.Stop()
+			for ; a.calls.TryRLock(); <-tick.C { // until Close waits
 				a.calls.RUnlock()
 				select {
 				case err := <-closed:
 					require.FailNow(t, "the slot belongs to nobody while the call goes on", "Close: %v", err)
 				default:
 					require.True(t, time.Now().Before(deadline), "%s", dumpWords(ta.path()))
-					runtime.Gosched()
 				}
 			}
 			require.True(t, a.isCurrent(a.self), "the slot was given up: %v", a.slotState(a.mySlot))

@@ -47,9 +47,10 @@ func TestSlotThatIsGivenUpHasOneDeath(t *testing.T) {
 			k.Recv(t, &ans)
 			require.Contains(t, ans.Is, "no space", "%s", dumpWords(ta.path()))
 			r.Cont(t)
-			after := ta.join(t, "after")
+			p := ta.peek(t)
+			p.label = ta.path()
+			pollFor(t, p, func() bool { return p.slotState(1).phase() == phaseFree })
 			require.Equal(t, []string{"victim"}, recorded(t, ta), "%s", dumpWords(ta.path()))
-			after.close(t)
 			r.close(t)
 		})
 	}

@@ -341,6 +341,7 @@ static void given_up(const char *name)
     size_t k;
     for (k = 0; k < sizeof at / sizeof *at; k++) {
         pid_t victim, reaper, joiner;
+        int status;
         shmsync_arena *a;
         uint64_t n, total, victims = 0;
         scene = at[k];
@@ -368,7 +369,9 @@ static void given_up(const char *name)
         await_stop(reaper);
         goes_on(joiner);
         kill(reaper, SIGCONT);
-        CHECK(shmsync_arena_open(name, NULL, &a), 0);
+        while ((status = shmsync_arena_open(name, NULL, &a)) == ENOSPC) { /* until the reaper has freed the slot */
+        }
+        CHECK(status, 0);
         total = shmi_ld64(shmi_death_records_total(a, 0));
         for (n = 0; n < total; n++) {
             shmsync_participant p;
