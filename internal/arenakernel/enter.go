@@ -301,16 +301,6 @@ func (a *Arena) inherit(i int, w slotWord) uint32 {
 	return next
 }
 
-// disown replaces the words of the dead participant of slot i, whose death is recorded, by those of this joiner, which is
-// pending. If the joiner dies while it cleans up, its record does not tell the same death again.
-func (a *Arena) disown(i int) {
-	s := a.slot(i)
-	a.u32(s + slotAdmission).Store(admissionPending)
-	a.u32(s + slotPID).Store(uint32(os.Getpid()))
-	a.putLabel(s+slotLabel, "")
-	a.u64(s + slotDied).Store(0)
-}
-
 // succeed cleans up after dead, whose slot we have. dead may owe wakes. Until succeed has made up
 // for them, this participant records that it owes them itself: if it dies first, its reaper looks
 // at every object. The result says whether dead may hold objects whose kind this process cannot

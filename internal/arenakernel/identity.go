@@ -76,3 +76,13 @@ func parseUUID(s string) (id [16]byte) {
 	}
 	return id
 }
+
+// disown replaces the words of the dead participant of slot i, whose death is recorded, by those of this joiner, which is
+// pending. If the joiner dies while it cleans up, its record does not tell the same death again.
+func (a *Arena) disown(i int) {
+	s := a.slot(i)
+	a.u32(s + slotAdmission).Store(admissionPending)
+	a.u32(s + slotPID).Store(uint32(os.Getpid()))
+	a.putLabel(s+slotLabel, "")
+	a.u64(s + slotDied).Store(0)
+}
