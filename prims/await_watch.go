@@ -149,36 +149,45 @@ func (x futexToken) reached() (bool, error) {
 	return false, nil
 }
 
-// futexWatch is a watcher on a token of a Futex. Any post ends it, even one that does not reach
-// the token.
+// futexWatch is a watcher on a token of a Futex. A post that does not reach the token wakes it, and
+// its wait goes on.
 type futexWatch struct {
 	futexToken
-	w    *park.Watch
-	done bool
-	err  error
+	notify func()
+	w      *park.Watch // nil if the token was reached before the wait began
+	done   bool
+	err    error
 }
 
 func (x futexToken) watch(notify func()) (watcher, error) {
-	f := x.f
-	if !f.queue.Enter() {
-		return nil, f.closed()
+	if !x.f.queue.Enter() {
+		return nil, x.f.closed()
 	}
-	w := &futexWatch{futexToken: x}
+	w := &futexWatch{futexToken: x, notify: notify}
+	if !w.listen() {
+		notify()
+	}
+	return w, nil
+}
+
+// listen waits for the next wake. It reports false if the wait has ended.
+func (w *futexWatch) listen() bool {
+	f := w.f
 	for {
 		// The loop ends for the same reason as the loop of waitSlow.
-		if done, _ := x.reached(); done {
-			notify()
-			return w, nil
+		if done, _ := w.futexToken.reached(); done {
+			return false
 		}
 		s := futexState(f.state.Load())
 		if !s.announced() {
-			if s.stopped() || s.reached(x.token) || !f.state.CompareAndSwap(uint64(s), uint64(s|futexAnnounced)) {
+			if s.stopped() || s.reached(w.token) || !f.state.CompareAndSwap(uint64(s), uint64(s|futexAnnounced)) {
 				continue
 			}
 			s |= futexAnnounced
 		}
-		if w.w = f.queue.Watch(uint32(s), notify); w.w != nil {
-			return w, nil
+		if next := f.queue.Watch(uint32(s), w.w, w.notify); next != nil {
+			w.w = next
+			return true
 		}
 	}
 }
@@ -186,15 +195,22 @@ func (x futexToken) watch(notify func()) (watcher, error) {
 // reached ends the call once the result is known: a Close waits for the call, and the caller may go on
 // to wait for others.
 func (w *futexWatch) reached() (bool, error) {
-	if !w.done {
-		if w.done, w.err = w.futexToken.reached(); w.done {
+	for !w.done {
+		// The loop ends: each turn follows a change by another call, or begins a watch.
+		switch w.done, w.err = w.futexToken.reached(); {
+		case w.done:
 			w.end()
+		case w.w != nil && !w.w.Over():
+			return false, nil
+		default:
+			w.listen()
 		}
 	}
-	return w.done, w.err
+	return true, w.err
 }
 
-func (w *futexWatch) spent() bool { return w.w == nil || w.w.Over() }
+// spent is always false: reached goes on with the wait.
+func (w *futexWatch) spent() bool { return false }
 
 func (w *futexWatch) end() {
 	if w.w != nil {

@@ -183,14 +183,15 @@ func (e *eventcount) wakeDead(owed arenakernel.Owed) {
 }
 
 // watch calls notify once, when the sequence may no longer be seq. The caller has entered. If it
-// returns nil, the sequence has changed, or the handle is being closed.
-func (e *eventcount) watch(seq uint32, notify func()) *park.Watch {
+// returns nil, the sequence has changed, or the handle is being closed. before is the watch that the
+// same wait had before, or nil.
+func (e *eventcount) watch(seq uint32, before *park.Watch, notify func()) *park.Watch {
 	for {
 		// The loop ends as that of wait does.
 		if e.look(); !e.announce(seq) || e.queue.Closing() {
 			return nil
 		}
-		if w := e.queue.Watch(seq, notify); w != nil {
+		if w := e.queue.Watch(seq, before, notify); w != nil {
 			return w
 		}
 	}

@@ -36,7 +36,7 @@ func (p *Pending) listen() { // guarded by: mu
 	}
 	for {
 		// The loop ends: each turn follows a change by another call.
-		if c.watch = c.e.watch(c.seq, p.told); c.watch != nil {
+		if c.watch = c.e.watch(c.seq, c.watch, p.told); c.watch != nil {
 			return
 		}
 		if c.e.load().sequence() != c.seq {
@@ -83,7 +83,7 @@ func (e *eventcount) watchChange(seq uint32, judge func() error, notify func()) 
 		return nil, err
 	}
 	w := &changeWatch{e: e, seq: seq, judge: judge, notify: notify}
-	if w.watch = e.watch(seq, notify); w.watch == nil {
+	if w.watch = e.watch(seq, nil, notify); w.watch == nil {
 		notify()
 	}
 	return w, nil
@@ -106,7 +106,7 @@ func (w *changeWatch) reached() (bool, error) {
 		case w.watch != nil && !w.watch.Over():
 			return false, nil
 		default: // a wake without a change: the wait goes on for the same one
-			w.watch = w.e.watch(w.seq, w.notify)
+			w.watch = w.e.watch(w.seq, w.watch, w.notify)
 		}
 	}
 	w.end()

@@ -5,18 +5,24 @@ import "github.com/shmsync/shmsync"
 // Watch is a wait in a Queue in which no goroutine blocks. Its queue is one whose wakes are for
 // all waiters.
 type Watch struct {
-	q  *Queue
-	me waiter
+	q     *Queue
+	me    waiter
+	since int64 // when the wait began, CLOCK_MONOTONIC ns
 }
 
 // Watch makes notify run once, when a wake comes after the word was w. notify must not block, and
 // may run before Watch returns. The result is nil if the word is no longer w, or if this process
 // leaves the arena. The caller has entered the queue, and stays there until it has left the
-// Watch.
-func (q *Queue) Watch(w uint32, notify func()) *Watch {
+// Watch. If before is not nil, the wait is the one that before was a part of, and as old.
+func (q *Queue) Watch(w uint32, before *Watch, notify func()) *Watch {
 	x := &Watch{q: q, me: waiter{notify: notify}}
+	if before != nil {
+		x.since = before.since
+	} else {
+		x.since = shmsync.Monotonic()
+	}
 	q.lot.checkPeriodically(q)
-	if !q.enlist(w, &x.me, shmsync.Monotonic()) {
+	if !q.enlist(w, &x.me, x.since) {
 		return nil
 	}
 	return x
