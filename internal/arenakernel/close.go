@@ -22,9 +22,11 @@ var (
 // The Close of the last opening of this process leaves the arena. Locks that this process
 // still holds are then treated as after its death: other processes get ErrOwnerDead.
 // Pointers into the arena become invalid: using one during or after Close is a mistake of
-// the caller and may end in a fault. Close waits until the waits have ended, and the calls that open, create, delete,
-// allocate or free. So a function that such a call or a wait calls, such as a Repair, must not call Close. While OnFirst runs, Close changes nothing, and gives an error
-// that Is [syscall.EDEADLK].
+// the caller and may end in a fault.
+//
+// Close waits until the waits have ended, and the calls that open, create, delete, allocate or
+// free. So a function that such a call or a wait calls, such as a Repair, must not call Close.
+// While OnFirst runs, Close changes nothing, and gives an error that Is [syscall.EDEADLK].
 func (a *Arena) Close() error {
 	if a.hook.Load() != 0 {
 		return a.fail("arena.close", errDeadlock, "its OnFirst closes it: let OnFirst return an error, and the Open of this process fails")
@@ -173,6 +175,7 @@ const lateCalls = 5 * time.Second
 func (a *Arena) OnClose(key any, f func()) { a.onClose.Store(key, f) }
 
 // OnEnd makes the arena call f when this opening is closed. f closes the handles that were opened
-// through the opening. If the opening is the last one, f runs before the functions of OnClose. A
-// second call with the same key replaces the first.
+// through the opening. It runs twice: again after the calls under way have ended, which may have
+// opened others. If the opening is the last one, f runs before the functions of OnClose. A second
+// call with the same key replaces the first.
 func (a *Arena) OnEnd(key any, f func()) { a.onEnd.Store(key, f) }

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/shmsync/shmsync"
@@ -192,7 +193,7 @@ func (a *Arena) removeLast() {
 // opening lasts.
 func (a *Arena) watchName(f func()) {
 	stop := make(chan struct{})
-	a.OnEnd(stop, func() { close(stop) })
+	a.OnEnd(stop, sync.OnceFunc(func() { close(stop) }))
 	go func() {
 		tick := time.NewTicker(watchNameEvery)
 		defer tick.Stop()
