@@ -21401,7 +21401,7 @@ SHMI_FN int shmi_rw_give_up(struct shmi_rwmutex *m, uint64_t epoch)
 }
 
 SHMI_FN int shmi_rw_recover(struct shmi_rwmutex *m, const char *op, int64_t abs, int (*repair)(void *), void *arg);
-SHMI_FN int shmi_rw_resolve(struct shmi_rwmutex *m, const char *op, int64_t abs);
+SHMI_FN int shmi_rw_try_resolve(struct shmi_rwmutex *m, uint32_t g);
 
 /* Finds what a stopped or dead process kept from the readers of this one. */
 SHMI_FN void shmi_rw_look_readers(struct shmi_rwmutex *m)
@@ -21476,18 +21476,8 @@ SHMI_COLD int shmi_rw_rlock_slow(struct shmi_rwmutex *m, int64_t abs)
             continue;
         }
         if (shmi_dead(m->a, shmi_rw_who(g))) {
-            if (shmi_rw_mark_owner_dead(m, g))
+            if (shmi_rw_mark_owner_dead(m, g) || shmi_rw_try_resolve(m, g))
                 continue;
-            if (shmi_rw_logged(m, g) && shmi_gone(m->a, shmi_rw_who(g))) {
-                if (shmi_rw_give_up(m, epoch))
-                    break;
-                err = shmi_rw_resolve(m, "rwmutex.rdlock", abs);
-                if (err != 0)
-                    break;
-                shmi_add64(m->mine, SHMI_READER_ONE);
-                epoch = shmi_rw_register(m);
-                continue;
-            }
             spun = 1;
         }
         if (!spun) {
@@ -21499,7 +21489,7 @@ SHMI_COLD int shmi_rw_rlock_slow(struct shmi_rwmutex *m, int64_t abs)
         v = shmi_wake_word_announce(&m->readers_wake_word);
         SHMSYNC_CRASHPOINT("rwmutex.rlock.announced");
         g = shmi_rw_gate(m);
-        if (!shmi_rw_valid(g) || !shmi_rw_taken(g) || (!shmi_current(m->a, shmi_rw_who(g)) && !shmi_rw_kept(m, g)) || shmi_rw_was_granted(m, epoch, 0))
+        if (!shmi_rw_valid(g) || !shmi_rw_taken(g) || (!shmi_current(m->a, shmi_rw_who(g)) && !shmi_rw_kept(m, g) && !shmi_rw_logged(m, g)) || shmi_rw_was_granted(m, epoch, 0))
             continue;
         memset(&sleep_spec, 0, sizeof sleep_spec);
         sleep_spec.looked = &m->looked_readers;
@@ -21608,16 +21598,16 @@ SHMI_FN int shmi_rw_until_reclaimed(struct shmi_rwmutex *m, const char *op, int6
     }
     return err;
 }
-/* Waits for the writers' mutex, and deals with a dead process that keeps the gate. */
-SHMI_FN int shmi_rw_resolve(struct shmi_rwmutex *m, const char *op, int64_t abs)
+/* Rolls back for a reader what the dead process in gate g has left, if that needs no wait; 0: it does. A reader must not wait for the
+ * writers' mutex: the process that has it rolls back, and may then keep it for long beside readers. */
+SHMI_FN int shmi_rw_try_resolve(struct shmi_rwmutex *m, uint32_t g)
 {
-    int held, err = shmi_mutex_lock(&m->writers, abs);
-    if (err != 0)
-        return err;
-    err = shmi_rw_until_reclaimed(m, op, abs, shmi_rw_resolve_gate, &held);
-    if (held)
-        shmi_mutex_unlock(&m->writers);
-    return err;
+    int err;
+    if (!shmi_rw_logged(m, g) || !shmi_gone(m->a, shmi_rw_who(g)) || shmi_mutex_trylock(&m->writers) != 0)
+        return 0;
+    err = shmi_rw_resolve_gate(m, "rwmutex.rdlock");
+    shmi_mutex_unlock(&m->writers);
+    return err == 0;
 }
 SHMI_FN int shmi_rw_close_gate_wait(struct shmi_rwmutex *m, const char *op, int64_t abs, int *held)
 {
@@ -22166,16 +22156,6 @@ int shmsync_rwmutex_timedrdlock(shmsync_rwmutex *m, const struct timespec *abs_m
     int err = shmi_deadline(abs_monotonic, &ns);
     return SHMI_TELL(err != 0 ? err : shmi_rw_rlock(m->impl, ns));
 }
-/* Rolls back what the dead process in gate g has left, if that needs no wait; 0: it does. */
-SHMI_FN int shmi_rw_try_resolve(struct shmi_rwmutex *m, uint32_t g)
-{
-    int err;
-    if (!shmi_rw_logged(m, g) || !shmi_gone(m->a, shmi_rw_who(g)) || shmi_mutex_trylock(&m->writers) != 0)
-        return 0;
-    err = shmi_rw_resolve_gate(m, "rwmutex.tryrdlock");
-    shmi_mutex_unlock(&m->writers);
-    return err == 0;
-}
 int shmsync_rwmutex_tryrdlock(shmsync_rwmutex *lock)
 {
     SHMI_OPENED(lock);
@@ -22368,11 +22348,13 @@ int shmsync_rwmutex_timedbegin(shmsync_rwmutex *m, shmsync_tx *tx, const struct 
     return SHMI_TELL(err != 0 ? err : shmi_rw_begun(m->impl, "rwmutex.timedbegin", shmsync_rwmutex_timedlock(m, abs_monotonic), tx));
 }
 
-/* The reaper's side. */
+/* The reaper's side: whether the reap of dead rolls back what the process in the gate has left. That may also be another process, for
+ * which no reaper got the writers' mutex while dead had it. */
 SHMI_FN int shmi_rw_undo_due(struct shmi_rwmutex *m, shmi_participant_id dead, uint32_t *g)
 {
     *g = shmi_rw_gate(m);
-    return shmi_rw_valid(*g) && shmi_rw_logged(m, *g) && shmi_reaps(m->a, dead, shmi_rw_who(*g)) && shmi_gone(m->a, shmi_rw_who(*g));
+    return shmi_rw_valid(*g) && shmi_rw_logged(m, *g) &&
+           (shmi_reaps(m->a, dead, shmi_rw_who(*g)) || !shmi_current(m->a, shmi_rw_who(*g))) && shmi_gone(m->a, shmi_rw_who(*g));
 }
 /* Rolls back what dead has left in the gate, unless another process has the writers' mutex: that process does so before it closes
  * the gate, and dead is reaped until then. A death in here makes the mutex free. */
@@ -22419,6 +22401,11 @@ SHMI_FN void shmi_repair_rwmutex(shmsync_arena *a, const shmi_object *o, shmi_pa
     for (g = shmi_rw_gate(&m); shmi_rw_valid(g) && shmi_rw_taken(g) && shmi_reaps(a, dead, shmi_rw_who(g)); g = shmi_rw_gate(&m))
         if (!shmi_rw_mark_owner_dead(&m, g))
             break;
+    if (m.rollback && dead == a->self && shmi_owner_name(shmi_ld32(&m.ww->owner)) == dead) {
+        /* A process that leaves is not dead yet: a writer that got the mutex now would find the gate closed by a process that lives. */
+        while (shmi_rw_undo_due(&m, dead, &g) && shmi_rw_roll_back(&m, g)) {
+        }
+    }
     shmi_mutex_repair_words(a, m.ww, dead, 1, NULL);
     if (m.rollback)
         shmi_rw_reap_tx(&m, dead);

@@ -158,15 +158,7 @@ func (r *reader) wait(ctx context.Context) error {
 		if r.dying = m.a.Dead(g.participant()); r.dying && m.markOwnerDead(g) {
 			continue
 		}
-		if r.dying && m.logged(g) && m.a.Gone(g.participant()) {
-			if r.leave() {
-				return nil
-			}
-			if err := m.resolve(ctx, "rwmutex.rlock"); err != nil {
-				return err
-			}
-			m.mine.Add(uint64(readerOne))
-			r.register()
+		if r.dying && m.tryEndDead(g) {
 			continue
 		}
 		if !spun && !r.dying {

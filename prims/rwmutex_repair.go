@@ -94,6 +94,11 @@ func repairRWMutex(a *arenakernel.Arena, obj arenakernel.Object, dead arenakerne
 			break
 		}
 	}
+	if l != nil && dead == a.Self() && ownerWord(w.writers.owner.Load()).participant() == dead {
+		// A process that leaves is not dead yet. So a writer that got the mutex now would find the
+		// gate closed by a process that lives.
+		rollBackDue(a, w, l, dead)
+	}
 	repairMutexWords(a, w.writers, dead, true)
 	if l != nil {
 		reapUpdate(a, w, l, dead)

@@ -119,26 +119,15 @@ func (m *RWMutex) endDead(g gateWord) (changed bool) {
 	return m.markOwnerDead(g)
 }
 
-// tryEndDead is endDead for a caller without the writers' mutex, which it gets if it can without
-// waiting.
+// tryEndDead is endDead for a reader, which has no writers' mutex, and gets it if it can without
+// waiting. It must not wait for it: the process that has the mutex rolls back, and may then keep it
+// for long beside readers, as an upgradable hold does.
 func (m *RWMutex) tryEndDead(g gateWord) (changed bool) {
 	if !m.logged(g) || !m.a.Gone(g.participant()) || !m.writers.TryLock() {
 		return false
 	}
 	defer m.writers.Unlock()
 	return m.resolveGate("rwmutex.tryrlock") == nil
-}
-
-// resolve waits for the writers' mutex and deals with a dead process that keeps the gate closed.
-func (m *RWMutex) resolve(ctx context.Context, op string) error {
-	if err := m.enqueue(ctx, op); err != nil {
-		return err
-	}
-	held, err := m.untilResolved(ctx, op, m.resolveGate)
-	if held {
-		m.writers.Unlock()
-	}
-	return err
 }
 
 // rollBackRWMutex ends the transaction that the dead writer, or the dead process that rolled back,
@@ -179,21 +168,32 @@ func rollBackRWMutex(a *arenakernel.Arena, w rwmutexAll, l *undoLog, g gateWord)
 	return true
 }
 
+// rollbackDue reports whether the reap of dead rolls back what the process in the gate has left.
+// That may also be another process, for which no reaper got the writers' mutex while dead had it.
+func rollbackDue(a *arenakernel.Arena, w rwmutexAll, dead arenakernel.ParticipantID) (gateWord, bool) {
+	g := gateWord(w.gate.Load())
+	n := g.participant()
+	return g, g.valid() && g.undone() && (a.Reaps(dead, n) || !a.Current(n)) && a.Gone(n)
+}
+
+// rollBackDue rolls back while it is due.
+//
+// Preconditions: this process has the writers' mutex.
+func rollBackDue(a *arenakernel.Arena, w rwmutexAll, l *undoLog, dead arenakernel.ParticipantID) {
+	for g, is := rollbackDue(a, w, dead); is && rollBackRWMutex(a, w, l, g); g, is = rollbackDue(a, w, dead) {
+		// The loop ends: the gate names a dead process once for each process that died here.
+	}
+}
+
 // reapUpdate rolls back what dead has left in the gate, unless another process has the writers'
 // mutex: that process does so before it closes the gate, and dead is reaped until it has done so.
 // The death of this process makes the mutex free again.
 func reapUpdate(a *arenakernel.Arena, w rwmutexAll, l *undoLog, dead arenakernel.ParticipantID) {
-	due := func() (gateWord, bool) {
-		g := gateWord(w.gate.Load())
-		return g, g.valid() && g.undone() && a.Reaps(dead, g.participant()) && a.Gone(g.participant())
-	}
-	if _, is := due(); !is || !w.writers.owner.CompareAndSwap(0, uint32(a.Self())) {
+	if _, is := rollbackDue(a, w, dead); !is || !w.writers.owner.CompareAndSwap(0, uint32(a.Self())) {
 		return
 	}
 	crashpoint.Hit("rwmutex.rollback.mutex")
-	for g, is := due(); is && rollBackRWMutex(a, w, l, g); g, is = due() {
-		// The loop ends: the gate names a dead process once for each process that died here.
-	}
+	rollBackDue(a, w, l, dead)
 	// sync(mutex.release): release
 	w.writers.owner.CompareAndSwap(uint32(a.Self()), 0)
 	wakeOneOf(a, w.writers)
