@@ -252,7 +252,7 @@ SHMI_FN void shmi_free_records(shmsync_arena *a, shmi_off object)
         uint32_t word;
     } last[SHMI_atOnce];
     uint64_t n = SHMI_atOnce + 1, k, round;
-    for (round = 0; n > SHMI_atOnce && round <= SHMI_MaxSlots / SHMI_atOnce; round++) { /* a peer may make more records meanwhile */
+    for (round = 0; n > SHMI_atOnce && round <= (unsigned)SHMI_MaxSlots / (unsigned)SHMI_atOnce; round++) { /* a peer may make more records meanwhile */
         shmi_record_walk v;
         shmi_walk_records(a, &v, object, 0);
         for (n = 0; shmi_next_record(a, &v) && shmi_ld32(v.b.word) == shmi_record_word(v.slot); n++) {

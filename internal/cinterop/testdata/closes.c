@@ -50,7 +50,8 @@ static void at_point(const char *name)
 {
     if (current == NULL || !__atomic_load_n(&armed, __ATOMIC_SEQ_CST) || !pthread_equal(pthread_self(), caller))
         return;
-    if (strcmp(name, "monitor.queue.linked") == 0 || strcmp(name, "counter.wait.watched") == 0 || strcmp(name, "queue.wait.announced") == 0)
+    if (strcmp(name, "monitor.queue.linked") == 0 || strcmp(name, "counter.wait.watched") == 0 || strcmp(name, "queue.wait.announced") == 0 ||
+        strcmp(name, "eventcount.wait.announced") == 0)
         sem_post(&queued);
     if (strcmp(name, current->point) != 0)
         return;
