@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/park"
@@ -177,7 +178,7 @@ func (w *SignalWaker) String() string {
 }
 
 func (v *signalView) fail(op string, err error, detail string) error {
-	return failed(v.a, v.object, op, err, nil, detail)
+	return &shmsync.Error{Op: op, Object: objectName(v.object), Err: err, Detail: detail}
 }
 
 // mistake panics because of a caller's mistake.
