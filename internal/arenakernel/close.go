@@ -123,8 +123,8 @@ func (a *Arena) leave() error {
 	a.closingMu.Lock()
 	a.closing.Store(true)
 	a.closingMu.Unlock()
-	//lint:ignore SA2001 a SlotRecord under way ends first: its block must not be freed before it is on the list
 	a.records.Lock()
+	//lint:ignore SA2001 a SlotRecord under way ends first: its block must not be freed before it is on the list
 	a.records.Unlock()
 	a.ring(a.slot(i) + slotWatchDoorbell) // the death watcher wakes in the meantime
 	concerned := a.repairAll(a.self, false)

@@ -267,8 +267,8 @@ func (p python) recovers(t *testing.T) {
 	require.Equal(t, s.pid(), e.Who.PID)
 	require.Equal(t, "python", e.Who.Label)
 	require.NoError(t, m.Recover(func() error { return nil }))
-	//lint:ignore SA2001 the test is that Lock returns
 	m.Lock()
+	//lint:ignore SA2001 the test is that Lock returns
 	m.Unlock()
 }
 
@@ -286,8 +286,8 @@ func (p python) interrupt(t *testing.T) {
 	m.Unlock()
 	s.hears(t, "holds")
 	require.NoError(t, s.end(), &s.stderr)
-	//lint:ignore SA2001 the test is that Lock returns
 	m.Lock()
+	//lint:ignore SA2001 the test is that Lock returns
 	m.Unlock()
 }
 
