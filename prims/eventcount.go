@@ -28,7 +28,7 @@ type eventcount struct {
 	key     race.Key
 	counts  *countWords
 	opening *opening
-	op      string // what waits are called in errors
+	op      string // the name of a wait in errors
 	// look carries out what a stopped or dead process left undone, and finds deaths. Waiters call
 	// it before they sleep, and so do the periodic checks.
 	look   func()

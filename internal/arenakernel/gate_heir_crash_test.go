@@ -9,23 +9,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// twoDead makes an arena whose two participants were killed, and which nobody has reaped. The one
+// that is called victim has slot 1 and held a lock.
+func twoDead(t *testing.T) *testArena {
+	t.Helper()
+	ta := newTestArena(t, 2)
+	v, x := ta.join(t, "victim"), ta.join(t, "other")
+	require.Equal(t, 1, v.self.Slot())
+	v.must(t, order{Do: "lock", Text: "held"})
+	for _, p := range []*remote{x, v} { // the other participant reaps nobody
+		p.Stop(t)
+	}
+	for _, p := range []*remote{x, v} {
+		p.Signal(t, unix.SIGKILL)
+		p.WaitSignal(t, unix.SIGKILL)
+	}
+	return ta
+}
+
 // A joiner is stopped while it takes over the slot of a dead participant. The first participant of an
 // epoch gets everything all the same: OnFirst runs after the repair of what the dead participant held,
 // and is told of the death.
 func TestFirstRepairsWhatAStoppedHeirHasNot(t *testing.T) {
 	for _, point := range []string{"arena.inherit.taken", "arena.inherit.recorded", "arena.inherit.repaired", "arena.inherit.reclaimed"} {
 		t.Run(point, func(t *testing.T) {
-			ta := newTestArena(t, 2)
-			v, x := ta.join(t, "victim"), ta.join(t, "other")
-			require.Equal(t, 1, v.self.Slot())
-			v.must(t, order{Do: "lock", Text: "held"})
-			for _, p := range []*remote{x, v} { // the other participant reaps nobody
-				p.Stop(t)
-			}
-			for _, p := range []*remote{x, v} {
-				p.Signal(t, unix.SIGKILL)
-				p.WaitSignal(t, unix.SIGKILL)
-			}
+			ta := twoDead(t)
 			h := ta.start(t)
 			h.must(t, order{Do: "arm to stop", Text: point})
 			ta.opts.Label = "heir"

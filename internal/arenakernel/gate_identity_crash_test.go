@@ -61,17 +61,7 @@ func TestSlotThatIsGivenUpHasOneDeath(t *testing.T) {
 func TestDeathOfAnHeirIsNotThatOfItsPredecessor(t *testing.T) {
 	for _, point := range []string{"arena.inherit.recorded", "arena.inherit.repaired", "arena.inherit.woken", "arena.inherit.reclaimed"} {
 		t.Run(point, func(t *testing.T) {
-			ta := newTestArena(t, 2)
-			v, x := ta.join(t, "victim"), ta.join(t, "other")
-			require.Equal(t, 1, v.self.Slot())
-			v.must(t, order{Do: "lock", Text: "held"})
-			for _, p := range []*remote{x, v} { // the other participant reaps nobody
-				p.Stop(t)
-			}
-			for _, p := range []*remote{x, v} {
-				p.Signal(t, unix.SIGKILL)
-				p.WaitSignal(t, unix.SIGKILL)
-			}
+			ta := twoDead(t)
 			h := ta.start(t)
 			h.must(t, order{Do: "arm", Text: point})
 			opts := ta.opts

@@ -37,7 +37,7 @@ var pageTemplate = template.Must(template.New("page").Parse(pageText))
 type htmlPage struct {
 	*Document
 	Line     string // the command line
-	Head     string // what was measured, and how well
+	Head     string // the measured machine, and whether its figures can be trusted
 	Answers  []decision
 	Legend   []family
 	Glance   []glanceRow
