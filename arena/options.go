@@ -78,6 +78,17 @@ type Options struct {
 	// or replaced while this opening is in use. Processes that open the name afterwards do
 	// not meet this one.
 	OnDetached func() `json:"-"`
+	// OnEvent is called for events of the arena while this opening is in use: deaths, locks that
+	// a death has left, repairs, and damage. Each death is told to every process. The other
+	// events are told in the process that makes the change or finds the damage, so every
+	// process that should log them sets OnEvent. A process that is written in C makes
+	// such changes, too, and tells nobody but its own function for deaths.
+	//
+	// Events come one after the other, on a goroutine that calls nothing else: OnEvent may block,
+	// use the arena, and close it. No call, death watcher or repair waits for OnEvent. While it
+	// runs, 256 events wait; later ones are dropped, and Missed of the next event counts them.
+	// Events that were not told when Close is called are dropped.
+	OnEvent func(Event) `json:"-"`
 }
 
 // Recreate is a set of reasons to replace an arena that no process is in by a new one. The old
@@ -131,7 +142,7 @@ func (o *Options) kernel() *arenakernel.Options {
 		Size: o.Size, MaxParticipants: o.MaxParticipants, Counted: o.Counted, Mode: o.Mode,
 		TrustUIDs: o.TrustUIDs, Label: o.Label, KernelIO: o.KernelIO, NUMA: o.NUMA,
 		HugePages: o.HugePages, Populate: o.Populate, Lock: o.Lock,
-		Recreate: o.Recreate, Lifetime: o.Lifetime, OnDetached: o.OnDetached,
+		Recreate: o.Recreate, Lifetime: o.Lifetime, OnDetached: o.OnDetached, OnEvent: onEvent(o.OnEvent),
 	}
 	if o.OnFirst != nil {
 		k.OnFirst = func(a *arenakernel.Arena, e arenakernel.Epoch) error {

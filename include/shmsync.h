@@ -13731,7 +13731,7 @@ struct shmi_rules {
     void (*reap)(struct shmi_monitor *m);
     /* holders calls shmi_mon_heed for those on whose life others wait. */
     void (*holders)(struct shmi_monitor *m);
-    /* look looks for what has to be resolved; may be NULL. */
+    /* look is called by the periodic check, without the queue lock; may be NULL. */
     void (*look)(struct shmi_monitor *m);
 };
 
@@ -14352,6 +14352,33 @@ SHMI_FN void shmi_mon_clean_up(struct shmi_monitor *m, struct shmi_abandoned l)
         m->rules->resolve(m, &b);
     }
     shmi_mon_leave(m, &b);
+}
+
+/* Whether the wait at an offset seems to have no date as the first of its queue, without the queue lock; see
+ * prims/monitor_first.go. */
+SHMI_FN int shmi_mon_undated(struct shmi_monitor *m, uint64_t off)
+{
+    shmi_node *n = off != 0 ? shmi_node_at(m->a, off) : NULL;
+    return n != NULL && shmi_get(&n->object) == m->o.off && shmi_node_queued(shmi_node_load(n)) && shmi_outcome_aux(shmi_get(&n->extra)) == 0;
+}
+/* Dates a wait that is the first of its queue: milliseconds of CLOCK_MONOTONIC, rounded up, and never 0. The queue lock is held. */
+SHMI_FN void shmi_mon_date(struct shmi_wait w)
+{
+    uint32_t date = (uint32_t)(shmi_now() / 1000000 + 1);
+    uint64_t f;
+    if (w.n == NULL)
+        return;
+    f = shmi_get(&w.n->extra);
+    if (shmi_node_queued(shmi_node_load(w.n)) && shmi_outcome_aux(f) == 0)
+        shmi_st64(&w.n->extra, f | (uint64_t)(date != 0 ? date : 1) << 32);
+}
+/* The look of an object with one queue in strict order: dates its first wait. */
+SHMI_FN void shmi_mon_date_first(struct shmi_monitor *m, shmi_list_words *q)
+{
+    if (!shmi_mon_undated(m, shmi_get(&q->first)) || !shmi_mon_enter_free(m))
+        return;
+    shmi_mon_date(shmi_fifo_head(m, q));
+    shmi_mon_leave(m, NULL);
 }
 
 /* Called ten times a second while a thread of this process waits. */
@@ -19347,10 +19374,11 @@ SHMI_FN void shmi_fair_holders(struct shmi_monitor *m)
     if (shmi_owner_held(o) || shmi_fair_granted(o))
         shmi_mon_heed(m, shmi_owner_name(o));
 }
+SHMI_FN void shmi_fair_look(struct shmi_monitor *m) { shmi_mon_date_first(m, &((struct shmi_fairmutex *)m)->w->queue); }
 
 static const struct shmi_rules shmi_fair_rules = {
     shmi_fair_resolve, shmi_fair_account, shmi_fair_clear, shmi_fair_requeue, shmi_fair_detach,
-    shmi_fair_discard_dead, shmi_fair_reap, shmi_fair_holders, NULL,
+    shmi_fair_discard_dead, shmi_fair_reap, shmi_fair_holders, shmi_fair_look,
 };
 
 SHMI_FN void shmi_fair_init(struct shmi_fairmutex *f, shmsync_arena *a, const shmi_object *o, const shmsync_fairmutex_options *opts)
@@ -20767,10 +20795,11 @@ SHMI_FN void shmi_sem_holders(struct shmi_monitor *m)
         if (s->moves ? shmi_sem_unaccepted(s, &s->shares[i]) > 0 : shmi_sem_total(&s->shares[i]) > 0)
             shmi_mon_heed(m, shmi_name_of(&s->shares[i].name));
 }
+SHMI_FN void shmi_sem_look(struct shmi_monitor *m) { shmi_mon_date_first(m, &((struct shmi_semaphore *)m)->w->queue); }
 
 static const struct shmi_rules shmi_sem_rules = {
     shmi_sem_resolve, shmi_sem_account, shmi_sem_clear, shmi_sem_requeue, shmi_sem_detach,
-    shmi_sem_discard_dead, shmi_sem_reap, shmi_sem_holders, NULL,
+    shmi_sem_discard_dead, shmi_sem_reap, shmi_sem_holders, shmi_sem_look,
 };
 
 SHMI_FN void shmi_sem_init(struct shmi_semaphore *s, shmsync_arena *a, const shmi_object *o)
@@ -24209,10 +24238,27 @@ SHMI_FN void shmi_multi_holders(struct shmi_monitor *m)
             shmi_mon_heed(m, shmi_hold_name(h));
     }
 }
+/* Dates the first wait of each key. */
+SHMI_FN void shmi_multi_look(struct shmi_monitor *m)
+{
+    struct shmi_key_bucket *k = (struct shmi_key_bucket *)m;
+    struct shmi_key_walk v = shmi_walk_keys(k, 1);
+    struct shmi_key_entry e;
+    int undated = 0;
+    while (!undated && shmi_next_key(k, &v, &e))
+        undated = shmi_mon_undated(m, shmi_link_next(shmi_get(e.queue)));
+    if (!undated || !shmi_mon_enter_free(m))
+        return;
+    v = shmi_walk_keys(k, 0);
+    while (shmi_next_key(k, &v, &e))
+        if (shmi_get(e.queue) != 0)
+            shmi_mon_date(shmi_key_head(k, e));
+    shmi_mon_leave(m, NULL);
+}
 
 static const struct shmi_rules shmi_multi_rules = {
     shmi_multi_resolve, shmi_multi_account, shmi_multi_clear, shmi_multi_requeue, shmi_multi_detach,
-    shmi_multi_discard_dead, shmi_multi_reap, shmi_multi_holders, NULL,
+    shmi_multi_discard_dead, shmi_multi_reap, shmi_multi_holders, shmi_multi_look,
 };
 
 /* ---- handles ---- */

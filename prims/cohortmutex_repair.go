@@ -33,7 +33,7 @@ func cohortParts(a *arenakernel.Arena, o arenakernel.Object, f func(localLock in
 
 // repairCohort takes back what dead holds of the object: the lock, and local locks.
 func repairCohort(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
-	cohortParts(a, o, func(localLock int, w *mutexWords) { repairMutexWords(a, w, dead, localLock >= 0) })
+	cohortParts(a, o, func(localLock int, w *mutexWords) { repairMutexWords(a, o, w, dead, localLock >= 0) })
 }
 
 // wakeCohort makes up for wakes that a death swallowed, at the lock and at local locks.

@@ -331,7 +331,7 @@ func (t *counter) must(err error) {
 }
 
 func (t *counter) fail(op string, err error, who *shmsync.Identity, detail string) error {
-	return &shmsync.Error{Op: op, Object: objectName(t.object), Err: err, Who: who, Detail: detail}
+	return failed(t.a, t.object, op, err, who, detail)
 }
 
 func (t *counter) closed() error { return t.fail(t.op, shmsync.ErrClosed, nil, closedHandle) }

@@ -118,7 +118,7 @@ func next32(b *[]byte) (v uint32, ok bool) {
 
 // RollBackStale does what a reaper does that has read owner word o of m and goes on later.
 func (m *Mutex) RollBackStale(o uint32) (changed bool) {
-	return rollBackMutex(m.a, m.words, m.log, ownerWord(o))
+	return rollBackMutex(m.a, m.object, m.words, m.log, ownerWord(o))
 }
 
 // LogState is the state of the undo log of m.

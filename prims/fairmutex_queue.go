@@ -284,6 +284,7 @@ func (f *FairMutex) reap(dead func(arenakernel.ParticipantID) bool) {
 	f.words.died.Store(uint32(o.participant()))
 	storeWord(&f.words.owner, uint64(next))
 	f.mon.counts.add(countRecovery)
+	tellDied(f.a, f.object, nil, o.participant(), next.free())
 }
 
 func (f *FairMutex) holders(g func(arenakernel.ParticipantID)) {

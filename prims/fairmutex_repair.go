@@ -101,9 +101,13 @@ func (f *FairMutex) beginRecover(ctx context.Context, ruined bool) (took bool, e
 // runRepair runs repair while this process recovers f. Afterwards this process holds f if hold is
 // set, and otherwise f is free. If repair fails, f becomes not recoverable.
 func (f *FairMutex) runRepair(repair func() error, hold bool) (err error) {
-	next := ownerNotRecoverable
+	next, kind, died := ownerNotRecoverable, arenakernel.EventNotRecoverable, f.diedName()
 	defer func() {
-		if e := f.endRecover(next); err == nil {
+		e := f.endRecover(next)
+		if e == nil {
+			f.a.Happened(kind, f.object, nil, died, err)
+		}
+		if err == nil {
 			err = e
 		}
 	}()
@@ -111,6 +115,7 @@ func (f *FairMutex) runRepair(repair func() error, hold bool) (err error) {
 		return f.fail("fairmutex.recover", shmsync.ErrNotRecoverable, f.a.Who(f.diedName()), "the repair failed: "+err.Error())
 	}
 	crashpoint.Hit("fairmutex.recover.repaired")
+	kind = arenakernel.EventRepaired
 	if next = ownerFree; hold {
 		next = makeOwner(kindHeld, f.name)
 	}

@@ -306,5 +306,5 @@ func (f *Futex) String() string {
 }
 
 func (f *Futex) fail(op string, err error, detail string) error {
-	return &shmsync.Error{Op: op, Object: objectName(f.object), Err: err, Detail: detail}
+	return failed(f.a, f.object, op, err, nil, detail)
 }

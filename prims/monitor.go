@@ -154,7 +154,7 @@ func (m *monitor) enterSlow(ctx context.Context) error {
 	}
 	err := m.queueLock.LockContext(ctx)
 	if err != nil && !errors.Is(err, shmsync.ErrClosed) && (ctx == nil || err != ctx.Err()) {
-		return &shmsync.Error{Op: "monitor.enter", Object: objectName(m.object), Err: shmsync.ErrCorrupt, Detail: err.Error()}
+		return m.fail("monitor.enter", shmsync.ErrCorrupt, nil, err.Error())
 	}
 	return err
 }
@@ -172,7 +172,7 @@ func (m *monitor) leave(b *wakes) {
 
 // fail makes an error of an operation on the object.
 func (m *monitor) fail(op string, err error, who *shmsync.Identity, detail string) error {
-	return &shmsync.Error{Op: op, Object: objectName(m.object), Err: err, Who: who, Detail: detail}
+	return failed(m.a, m.object, op, err, who, detail)
 }
 
 // begin makes Close wait for this call until finish. So the words stay in place for the call

@@ -122,7 +122,8 @@ func (m *monitor) cleanUpLater() {
 }
 
 // check is called ten times a second while a goroutine of this process waits. It finds what is
-// left over: by a death, by a stopped reaper, or by a waiter that gave up and was stopped.
+// left over: by a death, by a stopped reaper, or by a waiter that gave up and was stopped. It dates
+// the waits that are first in their queues.
 func (m *monitor) check() {
 	dead := false // a holder is dead; the process that marked it may be stopped before it counts the death
 	m.rules.holders(func(n arenakernel.ParticipantID) {
@@ -138,6 +139,7 @@ func (m *monitor) check() {
 	case m.checks.Add(1)%resolveEvery == 0 && m.queueLock.TryLock():
 		m.leaveAfter(m.rules.resolve)
 	}
+	m.dateFirsts()
 }
 
 // resolveEvery: one in so many checks of a waiter's process serves the queue. It makes up for a
@@ -148,7 +150,7 @@ const resolveEvery = 10
 // for long, it may be stopped, so repairMonitor gives up: then the periodic checks of waiters, or
 // the next call, repair the object.
 func repairMonitor(m *monitor, dead arenakernel.ParticipantID) {
-	repairMutexWords(m.a, &m.words.queueLock, dead, true)
+	repairMutexWords(m.a, m.object, &m.words.queueLock, dead, true)
 	if dead == m.a.Self() { // other dead participants are not current, or have passed their ID to another participant by now
 		m.without = dead
 	}

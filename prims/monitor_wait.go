@@ -19,7 +19,8 @@ type wait struct {
 //
 //	bits 0..15   how the wait ended; defined by the primitive
 //	bits 16..31  class: what kind of wait it is; defined by the primitive
-//	bits 32..63  more about the end, such as the participant that died; before the end, used by the queue
+//	bits 32..63  more about the end, such as the participant that died; before the end, used by the queue:
+//	             in the first wait of a queue in strict order a date, see firstDate
 //
 //	writers: the owner before it joins; then the holder of the queue lock, before it resolves
 //	readers: the owner once it is resolved, the holder of the queue lock

@@ -394,5 +394,5 @@ func (x *MultiLock) Policy() Policy { return x.policy }
 func (x *MultiLock) closed(op string) error { return x.fail(op, shmsync.ErrClosed, nil, closedHandle) }
 
 func (x *MultiLock) fail(op string, err error, who *shmsync.Identity, detail string) error {
-	return &shmsync.Error{Op: op, Object: objectName(x.object), Err: err, Who: who, Detail: detail}
+	return failed(x.a, x.object, op, err, who, detail)
 }

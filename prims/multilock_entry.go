@@ -202,6 +202,19 @@ func (k *multiBucket) eachEntry(f func(e keyEntry)) {
 	k.eachSpilled(func(e keyEntry) bool { f(e); return true })
 }
 
+// peekSpilled calls f for the spilled entries. It works without the queue lock, so it may miss
+// some that change at the same time.
+func (k *multiBucket) peekSpilled(f func(e keyEntry)) {
+	for off, before := links(k.words.spilled.Load()).next(), arenakernel.Offset(0); off > before; {
+		n, err := k.of.a.NodeAt(off)
+		if err != nil || !k.isEntry(n) {
+			return
+		}
+		f(nodeEntry(off, n))
+		before, off = off, links(n.Next().Load()).next()
+	}
+}
+
 // isEntry reports whether a node stands for a key of this bucket. While the queue lock is held,
 // such a node remains an entry. Other nodes may change during the test, so it is made twice.
 func (k *multiBucket) isEntry(n *arenakernel.Node) bool {

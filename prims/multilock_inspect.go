@@ -60,6 +60,9 @@ func inspectMultiLock(a *arenakernel.Arena, o arenakernel.Object) arenakernel.In
 	if lost > 0 {
 		i.State += fmt.Sprintf(", %d that nobody can have", lost)
 	}
+	for key, on := range holds {
+		i.dateByFirst(on, func(w *arenakernel.Wait) bool { return *w.Want == key })
+	}
 	for k := range i.Waits {
 		if w := &i.Waits[k]; w.For == "" && w.Want != nil {
 			w.For, w.On = "key", holds[*w.Want]

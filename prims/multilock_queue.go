@@ -404,6 +404,10 @@ func (k *multiBucket) reap(dead func(arenakernel.ParticipantID) bool) {
 		next := h.ownerDied(k.of.policy)
 		if h.granted() || h.owner().held() && (next.owner().kind() == kindOwnerDead || k.mon.ended(h.owner().participant())) {
 			e.set(next)
+			if !h.granted() {
+				key := e.key.Load()
+				tellDied(k.of.a, k.of.object, &key, h.owner().participant(), next.owner().kind() != kindOwnerDead)
+			}
 		}
 	})
 }
@@ -433,17 +437,4 @@ func (k *multiBucket) peek(key uint64) (h keyHold, waiting bool) {
 	}
 	k.peekSpilled(check)
 	return h, waiting
-}
-
-// peekSpilled calls f for the spilled entries. It works without the queue lock, so it may miss
-// some that change at the same time.
-func (k *multiBucket) peekSpilled(f func(e keyEntry)) {
-	for off, before := links(k.words.spilled.Load()).next(), arenakernel.Offset(0); off > before; {
-		n, err := k.of.a.NodeAt(off)
-		if err != nil || !k.isEntry(n) {
-			return
-		}
-		f(nodeEntry(off, n))
-		before, off = off, links(n.Next().Load()).next()
-	}
 }

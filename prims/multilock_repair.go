@@ -85,9 +85,13 @@ func (x *MultiLock) RecoverContext(ctx context.Context, key uint64, repair func(
 // runRepair runs repair while this process recovers the key of h. If repair fails, the key
 // becomes not recoverable.
 func (k *multiBucket) runRepair(h Hold, died arenakernel.ParticipantID, repair func() error) (err error) {
-	next := makeKeyHold(kindNotRecoverable, 0, uint32(died))
+	next, kind := makeKeyHold(kindNotRecoverable, 0, uint32(died)), arenakernel.EventNotRecoverable
 	defer func() {
-		if e := k.endRecover(h, next); err == nil {
+		e := k.endRecover(h, next)
+		if e == nil {
+			k.of.a.Happened(kind, k.of.object, &h.key, died, err)
+		}
+		if err == nil {
 			err = e
 		}
 	}()
@@ -95,7 +99,7 @@ func (k *multiBucket) runRepair(h Hold, died arenakernel.ParticipantID, repair f
 		return k.of.fail("multilock.recover", shmsync.ErrNotRecoverable, k.of.a.Who(died), fmt.Sprintf("key %d: the repair failed: %v", h.key, err))
 	}
 	crashpoint.Hit("multilock.recover.repaired")
-	next = h.hold.passing()
+	next, kind = h.hold.passing(), arenakernel.EventRepaired
 	return nil
 }
 

@@ -347,7 +347,7 @@ func (m *Mutex) String() string {
 }
 
 func (m *Mutex) fail(op string, err error, who *shmsync.Identity, detail string) error {
-	return &shmsync.Error{Op: m.variant.op(op), Object: objectName(m.object), Err: err, Who: who, Detail: detail}
+	return failed(m.a, m.object, m.variant.op(op), err, who, detail)
 }
 
 // named completes a text that ends with the word mutex by the name of m.

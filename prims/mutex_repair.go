@@ -30,14 +30,14 @@ func init() {
 // gone.
 func (m *Mutex) markOwnerDead(o ownerWord) (changed bool) {
 	if m.log != nil && o.held() {
-		return rollBackMutex(m.a, m.words, m.log, o)
+		return rollBackMutex(m.a, m.object, m.words, m.log, o)
 	}
-	return markOwnerDeadMutex(m.a, m.words, o, m.internal)
+	return markOwnerDeadMutex(m.a, m.object, m.words, o, m.internal)
 }
 
 // markOwnerDeadMutex does the work of markOwnerDead. internal says that the mutex guards no user
 // data.
-func markOwnerDeadMutex(a *arenakernel.Arena, w *mutexWords, o ownerWord, internal bool) (changed bool) {
+func markOwnerDeadMutex(a *arenakernel.Arena, obj arenakernel.Object, w *mutexWords, o ownerWord, internal bool) (changed bool) {
 	next := o.ownerDied(policyOf(w.policy))
 	if next == o || !internal && next.free() && o.held() && !a.Gone(o.participant()) {
 		return false
@@ -59,6 +59,9 @@ func markOwnerDeadMutex(a *arenakernel.Arena, w *mutexWords, o ownerWord, intern
 		wakeAllOf(a, w)
 	} else {
 		wakeOneOf(a, w)
+	}
+	if !internal && o.held() {
+		tellDied(a, obj, nil, o.participant(), next.free())
 	}
 	return true
 }
@@ -84,16 +87,18 @@ func repairMutex(a *arenakernel.Arena, obj arenakernel.Object, dead arenakernel.
 	if err != nil {
 		return // nobody can open it, so its hold stays
 	}
-	repairLoggedMutex(a, w, l, dead, false)
+	repairLoggedMutex(a, obj, w, l, dead, false)
 }
 
-func repairMutexWords(a *arenakernel.Arena, w *mutexWords, dead arenakernel.ParticipantID, internal bool) {
-	repairLoggedMutex(a, w, nil, dead, internal)
+// repairMutexWords takes back what dead holds of the words of a Mutex without a log, which are in
+// the body of obj.
+func repairMutexWords(a *arenakernel.Arena, obj arenakernel.Object, w *mutexWords, dead arenakernel.ParticipantID, internal bool) {
+	repairLoggedMutex(a, obj, w, nil, dead, internal)
 }
 
 // repairLoggedMutex is repairMutexWords for words with the undo log l, or without a log if l is
 // nil. It ignores the policy word, which a peer may have overwritten.
-func repairLoggedMutex(a *arenakernel.Arena, w *mutexWords, l *undoLog, dead arenakernel.ParticipantID, internal bool) {
+func repairLoggedMutex(a *arenakernel.Arena, obj arenakernel.Object, w *mutexWords, l *undoLog, dead arenakernel.ParticipantID, internal bool) {
 	if s := w.starving.Load(); a.Reaps(dead, arenakernel.ParticipantID(s&arenakernel.ParticipantIDMask)) {
 		w.starving.CompareAndSwap(s, 0)
 	}
@@ -104,9 +109,9 @@ func repairLoggedMutex(a *arenakernel.Arena, w *mutexWords, l *undoLog, dead are
 		}
 		changed := false
 		if l != nil && o.held() {
-			changed = rollBackMutex(a, w, l, o)
+			changed = rollBackMutex(a, obj, w, l, o)
 		} else {
-			changed = markOwnerDeadMutex(a, w, o, internal)
+			changed = markOwnerDeadMutex(a, obj, w, o, internal)
 		}
 		if !changed {
 			return
@@ -305,9 +310,13 @@ func (m *Mutex) RecoverContext(ctx context.Context, repair func() error) error {
 
 // repaired ends a repair that succeeded: the data is whole.
 func (m *Mutex) repaired() {
+	died := m.diedName()
 	m.words.died.Store(0)
 	if m.log != nil {
 		m.log.storeState(0)
+	}
+	if !m.internal {
+		m.a.Happened(arenakernel.EventRepaired, m.object, nil, died, nil)
 	}
 }
 
@@ -348,6 +357,9 @@ func (m *Mutex) runRepair(repair func() error) (err error) {
 		race.ReleaseMerge(m.key)
 		m.owner.CompareAndSwap(uint32(makeOwner(kindRecovering, m.name)), uint32(ownerNotRecoverable))
 		wakeAllOf(m.a, m.words)
+		if !m.internal {
+			m.a.Happened(arenakernel.EventNotRecoverable, m.object, nil, m.diedName(), err)
+		}
 	}()
 	if err = repair(); err != nil {
 		err = m.fail("mutex.recover", shmsync.ErrNotRecoverable, m.a.Who(m.diedName()), "the repair failed: "+err.Error())

@@ -118,7 +118,7 @@ func mutexLog(a *arenakernel.Arena, o arenakernel.Object, w *mutexWords) (*undoL
 
 // rollBackMutex deals with owner word o of a Mutex with a log, whose participant was found dead.
 // It reports false if the word stays: the data is handed over when the dead participant is gone.
-func rollBackMutex(a *arenakernel.Arena, w *mutexWords, l *undoLog, o ownerWord) (changed bool) {
+func rollBackMutex(a *arenakernel.Arena, obj arenakernel.Object, w *mutexWords, l *undoLog, o ownerWord) (changed bool) {
 	dead := o.participant()
 	if !o.held() || !a.Gone(dead) {
 		return false
@@ -131,11 +131,12 @@ func rollBackMutex(a *arenakernel.Arena, w *mutexWords, l *undoLog, o ownerWord)
 		return true
 	}
 	crashpoint.Hit("tx.rollback.taken")
-	if l.recover() != nil {
+	if err := l.recover(); err != nil {
 		w.died.Store(uint32(dead))
 		l.lose()
 		w.owner.CompareAndSwap(uint32(recovering), uint32(ownerNotRecoverable))
 		wakeAllOf(a, w)
+		a.Happened(arenakernel.EventNotRecoverable, obj, nil, dead, err)
 		return true
 	}
 	countsOf(a, &w.counts).add(countRecovery)
@@ -143,5 +144,6 @@ func rollBackMutex(a *arenakernel.Arena, w *mutexWords, l *undoLog, o ownerWord)
 	w.owner.CompareAndSwap(uint32(recovering), 0)
 	crashpoint.Hit("tx.rollback.released")
 	wakeOneOf(a, w)
+	tellDied(a, obj, nil, dead, true)
 	return true
 }

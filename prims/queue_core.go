@@ -118,7 +118,7 @@ func (x *queueCore) end() {
 }
 
 func (x *queueCore) fail(op string, err error, detail string) error {
-	return &shmsync.Error{Op: op, Object: objectName(x.object), Err: err, Detail: detail}
+	return failed(x.a, x.object, op, err, nil, detail)
 }
 
 func (x *queueCore) canceled(op string) error {

@@ -424,7 +424,7 @@ func (m *RWMutex) diedName() arenakernel.ParticipantID {
 }
 
 func (m *RWMutex) fail(op string, err error, who *shmsync.Identity, detail string) error {
-	return &shmsync.Error{Op: op, Object: objectName(m.object), Err: err, Who: who, Detail: detail}
+	return failed(m.a, m.object, op, err, who, detail)
 }
 
 func (m *RWMutex) closed(op string) error {

@@ -82,8 +82,29 @@ func inspectRWMutex(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Insp
 			}
 		}
 	}
+	if g.valid() && g.kind() == gateClosed {
+		i.dateClosed(append(slices.Clip(readers), gate...), g.participant())
+	}
 	i.waits(waitsOn(rwmutexReadersOff, rwmutexReadersPoller), "read", gate)
 	i.waits(waitsOn(rwmutexWriterOff, rwmutexWriterPoller), "readers to leave", readers)
 	i.waits(waitsOn(mutexWakeOff, mutexPollerOff), "lock", writers) // to write, or for the upgradable hold
 	return i.Inspection
+}
+
+// dateClosed adds to the holds of readers, and to that of the writer n, which has closed the gate,
+// a date at which they had begun: the time when n began to wait for readers. No reader passes a
+// closed gate, and only the writer that closed it waits there.
+func (i *inspection) dateClosed(holds []int, n arenakernel.ParticipantID) {
+	at := waitsOn(rwmutexWriterOff, rwmutexWriterPoller)
+	for k := range i.Waits {
+		w := &i.Waits[k]
+		if !at(w) || w.Owner != n || w.Since == 0 || w.Count == 0 {
+			continue
+		}
+		for _, h := range holds {
+			if x := &i.Holds[h]; x.Since == 0 {
+				x.Since, x.AtLeast = w.Since, true
+			}
+		}
+	}
 }

@@ -29,13 +29,13 @@ func init() {
 // markOwnerDead deals with gate g, whose participant was found dead. It reports false if the gate
 // stays: the data is handed over when the dead participant is gone.
 func (m *RWMutex) markOwnerDead(g gateWord) (changed bool) {
-	return !m.logged(g) && markOwnerDeadRWMutex(m.a, m.words, g)
+	return !m.logged(g) && markOwnerDeadRWMutex(m.a, m.object, m.words, g)
 }
 
 // markOwnerDeadRWMutex marks the gate and wakes the readers, which let themselves in or get the
 // error. Writers get the writers' mutex one after the other, because the death has made it free,
 // and look at the gate themselves.
-func markOwnerDeadRWMutex(a *arenakernel.Arena, w rwmutexAll, g gateWord) (changed bool) {
+func markOwnerDeadRWMutex(a *arenakernel.Arena, obj arenakernel.Object, w rwmutexAll, g gateWord) (changed bool) {
 	next := g.ownerDied(policyOf(w.policy))
 	if next == g || g.kind() == gateHeld && next == gateOpen && !a.Gone(g.participant()) {
 		return false
@@ -54,6 +54,9 @@ func markOwnerDeadRWMutex(a *arenakernel.Arena, w rwmutexAll, g gateWord) (chang
 	}
 	readers, _ := rwmutexWakeWords(a, w)
 	wakeReaders(&readers)
+	if g.kind() != gateClosed {
+		tellDied(a, obj, nil, g.participant(), next == gateOpen)
+	}
 	return true
 }
 
@@ -90,18 +93,18 @@ func repairRWMutex(a *arenakernel.Arena, obj arenakernel.Object, dead arenakerne
 	}
 	for {
 		g := gateWord(w.gate.Load())
-		if !g.valid() || !g.taken() || !a.Reaps(dead, g.participant()) || l != nil && g.undone() || !markOwnerDeadRWMutex(a, w, g) {
+		if !g.valid() || !g.taken() || !a.Reaps(dead, g.participant()) || l != nil && g.undone() || !markOwnerDeadRWMutex(a, obj, w, g) {
 			break
 		}
 	}
 	if l != nil && dead == a.Self() && ownerWord(w.writers.owner.Load()).participant() == dead {
 		// A process that leaves is not dead yet. So a writer that got the mutex now would find the
 		// gate closed by a process that lives.
-		rollBackDue(a, w, l, dead)
+		rollBackDue(a, obj, w, l, dead)
 	}
-	repairMutexWords(a, w.writers, dead, true)
+	repairMutexWords(a, obj, w.writers, dead, true)
 	if l != nil {
-		reapUpdate(a, w, l, dead)
+		reapUpdate(a, obj, w, l, dead)
 	}
 }
 
@@ -256,10 +259,12 @@ func (m *RWMutex) recoverBy(ctx context.Context, op string, repair func() error)
 	if err := m.runRepair(repair); err != nil {
 		return err
 	}
+	died := m.diedName()
 	m.words.died.Store(0)
 	if m.log != nil {
 		m.log.storeState(0)
 	}
+	m.a.Happened(arenakernel.EventRepaired, m.object, nil, died, nil)
 	race.ReleaseMerge(m.wrote)
 	// sync(rwmutex.gate): release
 	if m.gate.CompareAndSwap(uint32(recovering), uint32(gateOpen)) {
@@ -280,6 +285,7 @@ func (m *RWMutex) runRepair(repair func() error) (err error) {
 		race.ReleaseMerge(m.wrote)
 		m.gate.CompareAndSwap(uint32(makeGate(gateRecovering, m.name)), uint32(gateNotRecoverable))
 		wakeReaders(&m.wakeWordReaders)
+		m.a.Happened(arenakernel.EventNotRecoverable, m.object, nil, m.diedName(), err)
 	}()
 	if err = repair(); err != nil {
 		err = &shmsync.Error{Op: "rwmutex.recover", Object: objectName(m.object), Err: shmsync.ErrNotRecoverable,

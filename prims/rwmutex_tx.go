@@ -114,7 +114,7 @@ func (m *RWMutex) logged(g gateWord) bool { return m.log != nil && g.undone() }
 // Preconditions: this goroutine has the writers' mutex.
 func (m *RWMutex) endDead(g gateWord) (changed bool) {
 	if m.logged(g) {
-		return rollBackRWMutex(m.a, m.words, m.log, g)
+		return rollBackRWMutex(m.a, m.object, m.words, m.log, g)
 	}
 	return m.markOwnerDead(g)
 }
@@ -139,7 +139,7 @@ func (m *RWMutex) tryEndDead(g gateWord) (changed bool) {
 //
 // Preconditions: this process has the writers' mutex. So no other process closes the gate
 // meanwhile, and a process that gets the mutex finds the gate open, or what a death here has left.
-func rollBackRWMutex(a *arenakernel.Arena, w rwmutexAll, l *undoLog, g gateWord) (changed bool) {
+func rollBackRWMutex(a *arenakernel.Arena, obj arenakernel.Object, w rwmutexAll, l *undoLog, g gateWord) (changed bool) {
 	dead := g.participant()
 	if !a.Gone(dead) {
 		return false
@@ -153,11 +153,12 @@ func rollBackRWMutex(a *arenakernel.Arena, w rwmutexAll, l *undoLog, g gateWord)
 	}
 	crashpoint.Hit("rwmutex.rollback.taken")
 	readers, _ := rwmutexWakeWords(a, w)
-	if l.recover() != nil {
+	if err := l.recover(); err != nil {
 		w.died.Store(uint32(dead))
 		l.lose()
 		w.gate.CompareAndSwap(uint32(recovering), uint32(gateNotRecoverable))
 		wakeReaders(&readers)
+		a.Happened(arenakernel.EventNotRecoverable, obj, nil, dead, err)
 		return true
 	}
 	countsOf(a, &w.writers.counts).add(countRecovery)
@@ -165,6 +166,7 @@ func rollBackRWMutex(a *arenakernel.Arena, w rwmutexAll, l *undoLog, g gateWord)
 	w.gate.CompareAndSwap(uint32(recovering), uint32(gateOpen))
 	crashpoint.Hit("rwmutex.rollback.opened")
 	wakeReaders(&readers)
+	tellDied(a, obj, nil, dead, true)
 	return true
 }
 
@@ -179,8 +181,8 @@ func rollbackDue(a *arenakernel.Arena, w rwmutexAll, dead arenakernel.Participan
 // rollBackDue rolls back while it is due.
 //
 // Preconditions: this process has the writers' mutex.
-func rollBackDue(a *arenakernel.Arena, w rwmutexAll, l *undoLog, dead arenakernel.ParticipantID) {
-	for g, is := rollbackDue(a, w, dead); is && rollBackRWMutex(a, w, l, g); g, is = rollbackDue(a, w, dead) {
+func rollBackDue(a *arenakernel.Arena, obj arenakernel.Object, w rwmutexAll, l *undoLog, dead arenakernel.ParticipantID) {
+	for g, is := rollbackDue(a, w, dead); is && rollBackRWMutex(a, obj, w, l, g); g, is = rollbackDue(a, w, dead) {
 		// The loop ends: the gate names a dead process once for each process that died here.
 	}
 }
@@ -188,12 +190,12 @@ func rollBackDue(a *arenakernel.Arena, w rwmutexAll, l *undoLog, dead arenakerne
 // reapUpdate rolls back what dead has left in the gate, unless another process has the writers'
 // mutex: that process does so before it closes the gate, and dead is reaped until it has done so.
 // The death of this process makes the mutex free again.
-func reapUpdate(a *arenakernel.Arena, w rwmutexAll, l *undoLog, dead arenakernel.ParticipantID) {
+func reapUpdate(a *arenakernel.Arena, obj arenakernel.Object, w rwmutexAll, l *undoLog, dead arenakernel.ParticipantID) {
 	if _, is := rollbackDue(a, w, dead); !is || !w.writers.owner.CompareAndSwap(0, uint32(a.Self())) {
 		return
 	}
 	crashpoint.Hit("rwmutex.rollback.mutex")
-	rollBackDue(a, w, l, dead)
+	rollBackDue(a, obj, w, l, dead)
 	// sync(mutex.release): release
 	w.writers.owner.CompareAndSwap(uint32(a.Self()), 0)
 	wakeOneOf(a, w.writers)

@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/park"
@@ -178,7 +177,7 @@ func (w *SignalWaker) String() string {
 }
 
 func (v *signalView) fail(op string, err error, detail string) error {
-	return &shmsync.Error{Op: op, Object: objectName(v.object), Err: err, Detail: detail}
+	return failed(v.a, v.object, op, err, nil, detail)
 }
 
 // mistake panics because of a caller's mistake.

@@ -156,7 +156,7 @@ func (c *spinCore) step(o spinWord, as spinKind) (took, changed bool, err error)
 	case o.kind() == spinOwnerDead:
 		return false, false, c.fail("lock", shmsync.ErrOwnerDead, c.a.Who(c.deadOwner(o)), "")
 	case c.a.Dead(o.participant()):
-		return false, markOwnerDeadSpin(c.a, c.words, o, c.rw != nil), nil
+		return false, markOwnerDeadSpin(c.a, c.object, c.words, o, c.rw != nil), nil
 	}
 	return false, false, nil
 }
@@ -384,5 +384,5 @@ func (c *spinCore) notHeld(verb string) {
 }
 
 func (c *spinCore) fail(verb string, err error, who *shmsync.Identity, detail string) error {
-	return &shmsync.Error{Op: c.op + "." + verb, Object: objectName(c.object), Err: err, Who: who, Detail: detail}
+	return failed(c.a, c.object, c.op+"."+verb, err, who, detail)
 }

@@ -27,7 +27,7 @@ func init() {
 
 // markOwnerDeadSpin deals with state word o, whose participant was found dead. It reports false
 // if the word stays: the data that the lock guards is handed over when that participant is gone.
-func markOwnerDeadSpin(a *arenakernel.Arena, w *spinWords, o spinWord, readers bool) (changed bool) {
+func markOwnerDeadSpin(a *arenakernel.Arena, obj arenakernel.Object, w *spinWords, o spinWord, readers bool) (changed bool) {
 	next := o.ownerDied(policyOf(w.policy))
 	if next == o || next.free() && o.kind() != spinDraining && !a.Gone(o.participant()) {
 		return false
@@ -46,6 +46,9 @@ func markOwnerDeadSpin(a *arenakernel.Arena, w *spinWords, o spinWord, readers b
 		wakeSpinWaiters(a, w, arenakernel.OwedAll, readers)
 	} else {
 		wakeSpinWaiters(a, w, arenakernel.OwedOne, readers)
+	}
+	if o.kind() != spinDraining {
+		tellDied(a, obj, nil, o.participant(), next.free())
 	}
 	return true
 }
@@ -80,7 +83,7 @@ func repairSpinWord(a *arenakernel.Arena, obj arenakernel.Object, dead arenakern
 		if !a.Reaps(dead, o.participant()) || !o.held() {
 			return
 		}
-		if !markOwnerDeadSpin(a, w, o, readers) {
+		if !markOwnerDeadSpin(a, obj, w, o, readers) {
 			return
 		}
 	}
@@ -131,7 +134,7 @@ func (c *spinCore) check() {
 	case !o.valid(readers), o.kind() == spinOwnerDead, o == spinLost:
 		wakeSpinWaiters(c.a, c.words, arenakernel.OwedAll, readers)
 	case c.a.Dead(o.participant()):
-		markOwnerDeadSpin(c.a, c.words, o, readers)
+		markOwnerDeadSpin(c.a, c.object, c.words, o, readers)
 	default:
 		// The waiter that was woken last may be stopped before it has announced the others again.
 		c.next.Announce()
@@ -185,7 +188,9 @@ func (c *spinCore) recover(ctx context.Context, repair func() error) error {
 		if err := c.runRepair(repair); err != nil {
 			return err
 		}
+		died := c.diedName()
 		c.words.died.Store(0)
+		c.a.Happened(arenakernel.EventRepaired, c.object, nil, died, nil)
 		race.ReleaseMerge(c.key)
 		// sync(spinlock.release): release
 		c.state.CompareAndSwap(uint32(mine), 0)
@@ -219,6 +224,7 @@ func (c *spinCore) runRepair(repair func() error) (err error) {
 		race.ReleaseMerge(c.key)
 		c.state.CompareAndSwap(uint32(makeSpin(spinRecovering, c.name)), uint32(spinLost))
 		wakeSpinWaiters(c.a, c.words, arenakernel.OwedAll, c.rw != nil)
+		c.a.Happened(arenakernel.EventNotRecoverable, c.object, nil, c.diedName(), err)
 	}()
 	if err = repair(); err != nil {
 		err = &shmsync.Error{Op: c.op + ".recover", Object: objectName(c.object), Err: shmsync.ErrNotRecoverable,

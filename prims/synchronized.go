@@ -386,7 +386,7 @@ func (s *synchronized) failed(verb string, err error) error {
 }
 
 func (s *synchronized) fail(verb string, err error, detail string) error {
-	return &shmsync.Error{Op: "synchronized." + verb, Object: objectName(s.lock.object), Err: err, Detail: detail}
+	return failed(s.lock.a, s.lock.object, "synchronized."+verb, err, nil, detail)
 }
 
 // shut ends the waits of this handle, and waits until its Updates and Views have returned: they

@@ -18,7 +18,7 @@ func init() {
 // process that has them does so when its poller hears of the death, or in its next call.
 func repairWaitable(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	if w, err := arenakernel.TryAt[waitableWords](a, o.Body); err == nil {
-		repairMutexWords(a, &w.mon.queueLock, dead, true)
+		repairMutexWords(a, o, &w.mon.queueLock, dead, true)
 	}
 	if m := openMonitor(a, o); m != nil && m.opening.stayIfOpen() {
 		defer m.opening.leave()

@@ -3,31 +3,40 @@
 package main
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/diagnose"
 )
 
 // In an arena without counters the age of a hold is known from below as soon as a process waits
 // for it, and unknown before.
 func TestHoldAgeWithoutCounters(t *testing.T) {
-	for _, kind := range []string{"mutex", "rw", "synchronized"} {
-		t.Run(kind, func(t *testing.T) {
+	for _, ops := range [][2]string{
+		{"lock mutex", "lock mutex"}, {"lock rw", "lock rw"}, {"update synchronized", "update synchronized"}, {"lock cohort", "lock cohort"},
+		{"lock fair", "lock fair"}, {"lock multi", "lock multi"}, {"acquire semaphore", "acquire semaphore"}, {"rlock rw", "lock rw"},
+	} {
+		t.Run(ops[0], func(t *testing.T) {
 			name := testArena(t)
 			alice, bob := newAgent(t, name, "alice"), newAgent(t, name, "bob")
-			op := "lock " + kind
-			if kind == "synchronized" {
-				op = "update synchronized"
+			const n = 3 // the key of a MultiLock, and all permits of a Semaphore
+			// A writer that waits for readers has a hold, too.
+			hold := func() []diagnose.Hold {
+				_, d := shmctlJSON(t, "locks", name)
+				return slices.DeleteFunc(d.Holds, func(h diagnose.Hold) bool { return h.Mode == arena.HoldClosing })
 			}
-			alice.begins(op, "x")
+			alice.begins(ops[0], "x", n)
 			eventually(t, "the hold", func() bool {
-				_, d := shmctlJSON(t, "locks", name)
-				return len(d.Holds) == 1 && d.Holds[0].AgeNs == nil
+				h := hold()
+				return len(h) == 1 && h[0].AgeNs == nil
 			})
-			bob.begins(op, "x")
+			bob.begins(ops[1], "x", n)
 			eventually(t, "the age of the hold", func() bool {
-				_, d := shmctlJSON(t, "locks", name)
-				return len(d.Holds) == 1 && d.Holds[0].AgeNs != nil && d.Holds[0].AtLeast
+				h := hold()
+				return len(h) == 1 && h[0].AgeNs != nil && h[0].AtLeast
 			})
 			require.Contains(t, soon(t, exitTrouble, "locks", "--older=1ns", name), "≥")
 			require.Contains(t, soon(t, exitOK, "show", name, "x"), "≥")

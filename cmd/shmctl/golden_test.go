@@ -8,11 +8,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/shmsync/shmsync/internal/diagnose"
 	"github.com/shmsync/shmsync/shm"
 )
 
@@ -76,6 +78,10 @@ func TestGolden(t *testing.T) {
 			}
 		}
 		return true
+	})
+	eventually(t, "dated holds", func() bool {
+		_, d := shmctlJSON(t, "locks", name)
+		return len(d.Holds) == 3 && !slices.ContainsFunc(d.Holds, func(h diagnose.Hold) bool { return h.AgeNs == nil })
 	})
 	freeze(t, carol)
 	for _, c := range []struct {

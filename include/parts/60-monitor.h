@@ -49,7 +49,7 @@ struct shmi_rules {
     void (*reap)(struct shmi_monitor *m);
     /* holders calls shmi_mon_heed for those on whose life others wait. */
     void (*holders)(struct shmi_monitor *m);
-    /* look looks for what has to be resolved; may be NULL. */
+    /* look is called by the periodic check, without the queue lock; may be NULL. */
     void (*look)(struct shmi_monitor *m);
 };
 
@@ -670,6 +670,33 @@ SHMI_FN void shmi_mon_clean_up(struct shmi_monitor *m, struct shmi_abandoned l)
         m->rules->resolve(m, &b);
     }
     shmi_mon_leave(m, &b);
+}
+
+/* Whether the wait at an offset seems to have no date as the first of its queue, without the queue lock; see
+ * prims/monitor_first.go. */
+SHMI_FN int shmi_mon_undated(struct shmi_monitor *m, uint64_t off)
+{
+    shmi_node *n = off != 0 ? shmi_node_at(m->a, off) : NULL;
+    return n != NULL && shmi_get(&n->object) == m->o.off && shmi_node_queued(shmi_node_load(n)) && shmi_outcome_aux(shmi_get(&n->extra)) == 0;
+}
+/* Dates a wait that is the first of its queue: milliseconds of CLOCK_MONOTONIC, rounded up, and never 0. The queue lock is held. */
+SHMI_FN void shmi_mon_date(struct shmi_wait w)
+{
+    uint32_t date = (uint32_t)(shmi_now() / 1000000 + 1);
+    uint64_t f;
+    if (w.n == NULL)
+        return;
+    f = shmi_get(&w.n->extra);
+    if (shmi_node_queued(shmi_node_load(w.n)) && shmi_outcome_aux(f) == 0)
+        shmi_st64(&w.n->extra, f | (uint64_t)(date != 0 ? date : 1) << 32);
+}
+/* The look of an object with one queue in strict order: dates its first wait. */
+SHMI_FN void shmi_mon_date_first(struct shmi_monitor *m, shmi_list_words *q)
+{
+    if (!shmi_mon_undated(m, shmi_get(&q->first)) || !shmi_mon_enter_free(m))
+        return;
+    shmi_mon_date(shmi_fifo_head(m, q));
+    shmi_mon_leave(m, NULL);
 }
 
 /* Called ten times a second while a thread of this process waits. */

@@ -131,10 +131,11 @@ SHMI_FN void shmi_fair_holders(struct shmi_monitor *m)
     if (shmi_owner_held(o) || shmi_fair_granted(o))
         shmi_mon_heed(m, shmi_owner_name(o));
 }
+SHMI_FN void shmi_fair_look(struct shmi_monitor *m) { shmi_mon_date_first(m, &((struct shmi_fairmutex *)m)->w->queue); }
 
 static const struct shmi_rules shmi_fair_rules = {
     shmi_fair_resolve, shmi_fair_account, shmi_fair_clear, shmi_fair_requeue, shmi_fair_detach,
-    shmi_fair_discard_dead, shmi_fair_reap, shmi_fair_holders, NULL,
+    shmi_fair_discard_dead, shmi_fair_reap, shmi_fair_holders, shmi_fair_look,
 };
 
 SHMI_FN void shmi_fair_init(struct shmi_fairmutex *f, shmsync_arena *a, const shmi_object *o, const shmsync_fairmutex_options *opts)

@@ -310,10 +310,11 @@ SHMI_FN void shmi_sem_holders(struct shmi_monitor *m)
         if (s->moves ? shmi_sem_unaccepted(s, &s->shares[i]) > 0 : shmi_sem_total(&s->shares[i]) > 0)
             shmi_mon_heed(m, shmi_name_of(&s->shares[i].name));
 }
+SHMI_FN void shmi_sem_look(struct shmi_monitor *m) { shmi_mon_date_first(m, &((struct shmi_semaphore *)m)->w->queue); }
 
 static const struct shmi_rules shmi_sem_rules = {
     shmi_sem_resolve, shmi_sem_account, shmi_sem_clear, shmi_sem_requeue, shmi_sem_detach,
-    shmi_sem_discard_dead, shmi_sem_reap, shmi_sem_holders, NULL,
+    shmi_sem_discard_dead, shmi_sem_reap, shmi_sem_holders, shmi_sem_look,
 };
 
 SHMI_FN void shmi_sem_init(struct shmi_semaphore *s, shmsync_arena *a, const shmi_object *o)

@@ -534,10 +534,27 @@ SHMI_FN void shmi_multi_holders(struct shmi_monitor *m)
             shmi_mon_heed(m, shmi_hold_name(h));
     }
 }
+/* Dates the first wait of each key. */
+SHMI_FN void shmi_multi_look(struct shmi_monitor *m)
+{
+    struct shmi_key_bucket *k = (struct shmi_key_bucket *)m;
+    struct shmi_key_walk v = shmi_walk_keys(k, 1);
+    struct shmi_key_entry e;
+    int undated = 0;
+    while (!undated && shmi_next_key(k, &v, &e))
+        undated = shmi_mon_undated(m, shmi_link_next(shmi_get(e.queue)));
+    if (!undated || !shmi_mon_enter_free(m))
+        return;
+    v = shmi_walk_keys(k, 0);
+    while (shmi_next_key(k, &v, &e))
+        if (shmi_get(e.queue) != 0)
+            shmi_mon_date(shmi_key_head(k, e));
+    shmi_mon_leave(m, NULL);
+}
 
 static const struct shmi_rules shmi_multi_rules = {
     shmi_multi_resolve, shmi_multi_account, shmi_multi_clear, shmi_multi_requeue, shmi_multi_detach,
-    shmi_multi_discard_dead, shmi_multi_reap, shmi_multi_holders, NULL,
+    shmi_multi_discard_dead, shmi_multi_reap, shmi_multi_holders, shmi_multi_look,
 };
 
 /* ---- handles ---- */

@@ -65,6 +65,8 @@ type membership struct {
 	postponed  string         // for a joiner: why it could not renew used-up slots
 	asked      []atomic.Int64 // when Dead last asked for the byte of a slot's participant, CLOCK_MONOTONIC ns
 	deaths     deathLog
+	events     events
+	firstHook  *eventHook    // the OnEvent of the opening that joins, until it is admitted
 	watched    atomic.Uint64 // how often the death watcher had to come back from its sleep; tests bound it
 
 	copied bool // the Arena of an Inspector: a copy that no other code sees

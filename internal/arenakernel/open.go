@@ -282,6 +282,13 @@ func (a *Arena) keep(o *Options) {
 	if o.OnDetached != nil {
 		a.watchName(o.OnDetached)
 	}
+	if o.OnEvent != nil {
+		h := a.firstHook
+		if a.firstHook = nil; h == nil {
+			h = a.events.hook(o.OnEvent)
+		}
+		a.keepTelling(h)
+	}
 }
 
 // compare checks the options that were set against an arena that exists.
@@ -344,6 +351,9 @@ func newMember(seg *shm.Segment, bytes []byte, opts *Options, created bool, watc
 		o.Label = filepath.Base(os.Args[0])
 	}
 	a.caps |= o.KernelIO.caps()
+	if o.OnEvent != nil {
+		a.firstHook = a.events.hook(o.OnEvent) // before this process repairs anything
+	}
 	if err := a.enter(o.Label, watcher); err != nil {
 		return nil, err
 	}

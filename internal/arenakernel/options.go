@@ -54,6 +54,9 @@ type Options struct {
 	// or replaced while this opening is in use. From then on, processes that open the name join
 	// another arena.
 	OnDetached func() `json:"-"`
+	// OnEvent is called for the events of the arena that this process learns of, one after the
+	// other, on a goroutine of its own and with no lock of the library held.
+	OnEvent func(Event) `json:"-"`
 }
 
 // Recreate is a set of reasons to replace an arena.

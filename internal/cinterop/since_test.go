@@ -91,16 +91,29 @@ func TestWaitKeepsItsDate(t *testing.T) {
 	}
 }
 
-// In an arena without counters a waiter of either language dates the hold that it meets.
+// In an arena without counters a waiter of either language dates the hold for which it waits.
 func TestWaiterDatesHold(t *testing.T) {
-	for _, open := range []string{"mutex", "rw"} {
+	type lock struct {
+		object, take, drop, wait, end string
+		open, args                    []any
+		mode                          string
+	}
+	for _, l := range []lock{
+		{object: "mutex", take: "lock", drop: "unlock"},
+		{object: "rw", take: "lock", drop: "unlock"},
+		{object: "rw", take: "rlock", drop: "runlock", wait: "lock", end: "unlock", mode: arena.HoldShared},
+		{object: "fair", take: "lock", drop: "unlock"},
+		{object: "multi", open: []any{0, 1}, take: "lock", drop: "unlock", args: []any{7}},
+		{object: "sem", open: []any{1}, take: "acquire", drop: "release", args: []any{1}, mode: arena.HoldPermits},
+	} {
+		l.wait, l.end, l.mode = cmp.Or(l.wait, l.take), cmp.Or(l.end, l.drop), cmp.Or(l.mode, arena.HoldExclusive)
 		for _, langs := range [][2]string{{"c", "c"}, {"go", "c"}, {"c", "go"}} {
-			t.Run(open+"/"+langs[0]+", "+langs[1], func(t *testing.T) {
+			t.Run(l.object+"."+l.take+"/"+langs[0]+", "+langs[1], func(t *testing.T) {
 				t.Parallel()
 				name := newArena(t)
 				holder, waiter := newAgent(t, langs[0], name, "holder"), newAgent(t, langs[1], name, "waiter")
-				off := holder.do(t, open+".open", "x")
-				waiter.do(t, open+".open", "x")
+				off := holder.do(t, l.object+".open", "x", l.open...)
+				waiter.do(t, l.object+".open", "x", l.open...)
 				a, err := arena.Attach(name, &arena.Options{Label: "tool"})
 				require.NoError(t, err)
 				defer a.Close()
@@ -108,7 +121,7 @@ func TestWaiterDatesHold(t *testing.T) {
 				require.NoError(t, err)
 				hold := func() (h arena.Hold) {
 					for _, h = range a.Inspect(o).Holds {
-						if h.Mode == arena.HoldExclusive {
+						if h.Mode == l.mode {
 							return h
 						}
 					}
@@ -116,17 +129,17 @@ func TestWaiterDatesHold(t *testing.T) {
 				}
 				for range 3 { // the date of a hold is not taken for that of the next one
 					before := shmsync.Monotonic()
-					holder.do(t, open+".lock", "x")
+					holder.do(t, l.object+"."+l.take, "x", l.args...)
 					require.Zero(t, hold().Since)
-					end := waiter.start(t, open+".lock", "x")
+					end := waiter.start(t, l.object+"."+l.wait, "x", l.args...)
 					eventually(t, "the hold has a date", name, func() bool { return hold().Since != 0 })
 					h := hold()
 					require.True(t, h.AtLeast)
 					require.GreaterOrEqual(t, h.Since, before)
-					require.LessOrEqual(t, h.Since, shmsync.Monotonic())
-					holder.do(t, open+".unlock", "x")
+					require.LessOrEqual(t, h.Since, shmsync.Monotonic()+int64(time.Millisecond)) // the date of a first wait is rounded up
+					holder.do(t, l.object+"."+l.drop, "x", l.args...)
 					end.must(t)
-					waiter.do(t, open+".unlock", "x")
+					waiter.do(t, l.object+"."+l.end, "x", l.args...)
 				}
 			})
 		}

@@ -347,8 +347,8 @@ var generalMutants = []mutant{
 	{
 		name: "a local lock stays with a dead process",
 		file: "prims/cohortmutex_repair.go",
-		old:  "func(localLock int, w *mutexWords) { repairMutexWords(a, w, dead, localLock >= 0) })",
-		new:  "func(localLock int, w *mutexWords) {\n\t\tif localLock < 0 {\n\t\t\trepairMutexWords(a, w, dead, false)\n\t\t}\n\t})",
+		old:  "func(localLock int, w *mutexWords) { repairMutexWords(a, o, w, dead, localLock >= 0) })",
+		new:  "func(localLock int, w *mutexWords) {\n\t\tif localLock < 0 {\n\t\t\trepairMutexWords(a, o, w, dead, false)\n\t\t}\n\t})",
 		pkg:  "prims", run: "TestCohortMutexStoppedWaiter/killed_true", tags: withPoints, env: noLooks,
 	},
 	{

@@ -1,0 +1,170 @@
+package arenakernel
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/shmsync/shmsync"
+)
+
+// EventKind says what happened; see [Event].
+type EventKind uint8
+
+// The kinds of events.
+const (
+	EventDeath          EventKind = iota + 1 // a participant has died
+	EventOwnerDead                           // an object became owner-dead
+	EventTakenBack                           // a hold of a dead participant ended by the policy of the object
+	EventRepaired                            // a repair has succeeded
+	EventNotRecoverable                      // an object became not recoverable
+	EventCorrupt                             // impossible bytes were found
+)
+
+// String gives the kind in a word.
+func (k EventKind) String() string {
+	names := [...]string{"", "death", "owner dead", "taken back", "repaired", "not recoverable", "corrupt"}
+	if int(k) >= len(names) || k == 0 {
+		return "unknown event"
+	}
+	return names[k]
+}
+
+// Event is something that went wrong in an arena, or was put right.
+type Event struct {
+	Kind   EventKind
+	Time   time.Time
+	Object Object            // the zero Object if the event concerns no object, or one that is not known
+	Key    *uint64           // of a MultiLock; nil otherwise
+	Who    *shmsync.Identity // the participant that died; nil if it is not known
+	Err    error             // of EventNotRecoverable and EventCorrupt, if there is one
+	Missed uint64            // how many events were dropped before this one
+}
+
+// events tells the events of an arena to the functions of Options.OnEvent.
+type events struct {
+	hooked atomic.Bool // there is a hook
+	mu     sync.Mutex
+	hooks  []*eventHook        // guarded by: mu
+	told   map[Offset]struct{} // guarded by: mu; objects whose damage was told
+	deaths sync.Once           // asks for the deaths
+}
+
+// eventHook is the OnEvent of one opening.
+type eventHook struct {
+	f       func(Event)
+	mu      sync.Mutex
+	pending []Event // guarded by: mu
+	missed  uint64  // guarded by: mu
+	running bool    // guarded by: mu; a goroutine calls f
+	over    bool    // guarded by: mu; the opening is closed
+}
+
+const (
+	// eventsPending is how many events wait for a slow hook. Later ones are dropped and counted.
+	eventsPending = 256
+	// eventsTold bounds the memory for objects whose damage was told. Beyond that, damage may be
+	// told again.
+	eventsTold = 1024
+)
+
+// hook makes f be called for events from now on.
+func (e *events) hook(f func(Event)) *eventHook {
+	h := &eventHook{f: f}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.hooks = append(e.hooks, h)
+	e.hooked.Store(true)
+	return h
+}
+
+// unhook ends the calls of h. A call that runs goes on.
+func (e *events) unhook(h *eventHook) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for i, x := range e.hooks {
+		if x == h {
+			e.hooks = append(e.hooks[:i:i], e.hooks[i+1:]...)
+			break
+		}
+	}
+	e.hooked.Store(len(e.hooks) > 0)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.over, h.pending = true, nil
+}
+
+// tell tells x to all hooks. It never waits for one.
+func (e *events) tell(x Event) {
+	x.Time = time.Now()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if x.Kind == EventCorrupt {
+		if _, again := e.told[x.Object.Offset]; again {
+			return
+		}
+		if e.told == nil || len(e.told) >= eventsTold {
+			e.told = map[Offset]struct{}{}
+		}
+		e.told[x.Object.Offset] = struct{}{}
+	}
+	for _, h := range e.hooks {
+		h.add(x)
+	}
+}
+
+// add hands an event to the goroutine that calls f, and starts one if none runs.
+func (h *eventHook) add(x Event) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.over:
+		return
+	case len(h.pending) >= eventsPending:
+		h.missed++
+		return
+	}
+	x.Missed, h.missed = x.Missed+h.missed, 0
+	h.pending = append(h.pending, x)
+	if !h.running {
+		h.running = true
+		go h.run()
+	}
+}
+
+// run calls f for the pending events, one after the other.
+func (h *eventHook) run() {
+	for {
+		h.mu.Lock()
+		if len(h.pending) == 0 {
+			h.running = false
+			h.mu.Unlock()
+			return
+		}
+		x := h.pending[0]
+		h.pending = h.pending[1:]
+		h.mu.Unlock()
+		h.f(x)
+	}
+}
+
+// keepTelling tells the events of this arena to h until this opening is closed.
+func (a *Arena) keepTelling(h *eventHook) {
+	a.OnEnd(h, func() { a.events.unhook(h) })
+	a.events.deaths.Do(func() {
+		a.OnDeath(func(p Participant) { a.events.tell(Event{Kind: EventDeath, Who: &p.Identity, Missed: p.Missed}) })
+	})
+}
+
+// Happened tells an event of object o to the functions of Options.OnEvent. died is the participant whose
+// death caused it, or 0. The caller may hold a lock: Happened waits for no other code.
+func (a *Arena) Happened(kind EventKind, o Object, key *uint64, died ParticipantID, err error) {
+	if !a.events.hooked.Load() {
+		return
+	}
+	x := Event{Kind: kind, Object: o, Key: key, Err: err}
+	if died != 0 {
+		x.Who = a.Who(died)
+	}
+	a.events.tell(x)
+}
