@@ -82,7 +82,7 @@
 /* The version of the layout of arenas that this header was made for. An arena of
  * another one is refused with EPROTONOSUPPORT. */
 #ifndef SHMSYNC_LAYOUT_VERSION
-#define SHMSYNC_LAYOUT_VERSION 4 /* as arena.LayoutVersion of the Go side */
+#define SHMSYNC_LAYOUT_VERSION 5 /* as arena.LayoutVersion of the Go side */
 #endif
 
 /* What the program that includes the header was made for, told to the
@@ -1659,7 +1659,8 @@ enum { /* slot */
     SHMI_slotWalking = 232,
     SHMI_slotGone = 244,
     SHMI_slotWindow = 248, /* see 35-window.h */
-    SHMI_slotAnnounce = 256
+    SHMI_slotAnnounce = 256,
+    SHMI_slotDescribed = 1824
 };
 
 enum { SHMI_capRobust = 1, SHMI_capOFD = 2, SHMI_capNoKernelIO = 4, SHMI_capFence = 8, SHMI_capWaitV = 16, SHMI_capTold = 32, SHMI_capAsyncIO = 64 };
@@ -3134,12 +3135,6 @@ typedef struct shmi_wait_node {
     int64_t since; /* of its wait, CLOCK_MONOTONIC ns; 0 before the first sleep */
 } shmi_wait_node;
 
-/* The last death of a slot that was told: the generation of the dead, and the number of the record. */
-typedef struct shmi_told {
-    uint32_t generation;
-    uint64_t number;
-} shmi_told;
-
 /* What the helper thread has to try again. */
 typedef struct shmi_chore {
     struct shmi_chore *next;
@@ -3247,7 +3242,7 @@ struct shmsync_arena {
     void (*on_death)(const shmsync_participant *, void *); /* guarded by: death_lock */
     void *on_death_arg;
     uint64_t death_record_next; /* guarded by: death_lock */
-    shmi_told *told;    /* guarded by: death_lock; by slot */
+    shmi_participant_id *told; /* guarded by: death_lock; whose death was told, by the place of its record in the ring */
     uint64_t lost;      /* guarded by: death_lock; death records written over before they were read, that nobody was told of yet */
     uint64_t holes[SHMI_deathRecordDeaths]; /* guarded by: death_lock; death records that were not written when we looked */
     unsigned n_holes;
@@ -7214,7 +7209,7 @@ SHMI_FN int shmi_threads_ended(shmsync_arena *a, uint32_t i, uint32_t w)
     if (!look)
         return detached;
     /* A pid means something only in its own namespace, and before the next boot. */
-    if (pid == 0 || pid > INT32_MAX || start == 0 || a->pid_ns == 0 || shmi_ld64(shmi_slot64(a, i, SHMI_slotPIDNS)) != a->pid_ns ||
+    if (shmi_ld32(shmi_slot32(a, i, SHMI_slotDescribed)) != shmi_slot_gen(w) || pid == 0 || pid > INT32_MAX || start == 0 || a->pid_ns == 0 || shmi_ld64(shmi_slot64(a, i, SHMI_slotPIDNS)) != a->pid_ns ||
         memcmp(boot, a->boot, 16) != 0 || memcmp(boot, none, 16) == 0)
         return 0;
     if (!shmi_detached(a->proc_dev, pid, start) || shmi_slot_state(a, i) != w)
@@ -7462,23 +7457,51 @@ SHMI_FN void shmi_put_death_record(shmsync_arena *a, int left, const shmsync_par
     shmi_put_label(a, o + SHMI_deathRecordLabel, p->label);
     shmi_st64(shmi_u64(a, o + SHMI_deathRecordSeq), number + 1);
 }
-/* Reads who was in slot i as the participant n, and gives the flags of its death record. */
-SHMI_FN uint32_t shmi_read_dead(shmsync_arena *a, uint32_t i, shmi_participant_id n, shmsync_participant *p)
+/* Whom slot i describes: see describe in internal/arenakernel/identity.go. flags are those of a death record. The result
+ * is the generation, 0 for nobody. */
+SHMI_FN uint32_t shmi_describe(shmsync_arena *a, uint32_t i, shmsync_participant *p, uint32_t *flags)
 {
+    uint32_t *word = shmi_slot32(a, i, SHMI_slotDescribed), generation = shmi_ld32(word);
     uint32_t admission = shmi_ld32(shmi_slot32(a, i, SHMI_slotAdmission));
     memset(p, 0, sizeof *p);
     p->slot = i;
-    p->generation = shmi_id_gen(n);
+    p->generation = generation;
     p->pid = shmi_ld32(shmi_slot32(a, i, SHMI_slotPID));
     p->died_ns = (int64_t)shmi_ld64(shmi_slot64(a, i, SHMI_slotDied));
     shmi_get_label(a, shmi_slot(a, i) + SHMI_slotLabel, p->label);
-    return admission == SHMI_admissionPending || admission == SHMI_admissionRefused ? SHMI_deathRecordPending : 0;
+    *flags = admission == SHMI_admissionPending || admission == SHMI_admissionRefused ? SHMI_deathRecordPending : 0;
+    shmi_load_fence(); /* the label is read by relaxed loads */
+    if (generation != 0 && shmi_ld32(word) == generation)
+        return generation;
+    memset(p, 0, sizeof *p);
+    return 0;
 }
-SHMI_FN void shmi_write_death_record(shmsync_arena *a, uint32_t i, shmi_participant_id n, int left)
+/* Begins a change of the words that describe a participant. */
+SHMI_FN void shmi_describe_nobody(shmsync_arena *a, uint32_t i)
+{
+    shmi_st32(shmi_slot32(a, i, SHMI_slotDescribed), 0);
+    shmi_full_fence(); /* the label is written by relaxed stores, which may pass the store before them */
+}
+/* Writes the words that describe this joiner, in slot i with that generation. */
+SHMI_FN void shmi_describe_self(shmsync_arena *a, uint32_t i, uint32_t generation, const char *label, uint64_t start)
+{
+    shmi_describe_nobody(a, i);
+    shmi_st32(shmi_slot32(a, i, SHMI_slotAdmission), SHMI_admissionPending);
+    shmi_st32(shmi_slot32(a, i, SHMI_slotPID), (uint32_t)getpid());
+    shmi_st64(shmi_slot64(a, i, SHMI_slotStart), start);
+    shmi_put_label(a, shmi_slot(a, i) + SHMI_slotLabel, label);
+    shmi_st64(shmi_slot64(a, i, SHMI_slotDied), 0);
+    shmi_st32(shmi_slot32(a, i, SHMI_slotDescribed), generation);
+}
+/* Records that this participant leaves. */
+SHMI_FN void shmi_record_leave(shmsync_arena *a)
 {
     shmsync_participant p;
-    uint32_t flags = shmi_read_dead(a, i, n, &p);
-    shmi_put_death_record(a, left, &p, flags);
+    uint32_t flags;
+    shmi_describe(a, a->my_slot, &p, &flags);
+    p.slot = a->my_slot;
+    p.generation = shmi_id_gen(a->self);
+    shmi_put_death_record(a, 1, &p, flags);
 }
 
 /* DeathRecord n, if it is in the ring. */
@@ -7517,6 +7540,41 @@ SHMI_FN int shmi_has_death_record(shmsync_arena *a, shmi_participant_id n)
     return shmi_find_death_record(a, 0, n, &p);
 }
 
+/* Bounds the deaths that one call records: of participants that died one after the other while they took a slot over. A
+ * peer's bytes may claim more. */
+#define SHMI_MOST_HEIRS 256u
+/* Records the deaths of the participants of slot i, in state w, up to the generation last, unless they have records: see
+ * recordDeaths in internal/arenakernel/deathrecord.go. 0 if the state changed. */
+SHMI_FN int shmi_record_deaths(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t last)
+{
+    shmsync_participant described, p;
+    uint32_t flags, of = shmi_describe(a, i, &described, &flags), g = last;
+    int changed = 0;
+    if (of != 0 && of < last && last - of < SHMI_MOST_HEIRS)
+        g = of;
+    for (; g <= last && !changed; g++) {
+        shmi_participant_id n = shmi_make_participant_id(i, g);
+        shmi_act act;
+        if (a->self != 0) /* else this process is a joiner that has the slot */
+            shmi_begin_act(a, &act, n);
+        if (!shmi_has_death_record(a, n)) {
+            changed = shmi_slot_state(a, i) != w;
+            if (!changed && of == g) {
+                shmi_put_death_record(a, 0, &described, flags);
+            } else if (!changed) {
+                memset(&p, 0, sizeof p);
+                p.slot = i;
+                p.generation = g;
+                p.died_ns = shmi_unix_now();
+                shmi_put_death_record(a, 0, &p, SHMI_deathRecordPending);
+            }
+        }
+        if (a->self != 0)
+            shmi_end_act(a, &act);
+    }
+    return !changed;
+}
+
 SHMI_FN void shmi_read_slot(shmsync_arena *a, uint32_t i, uint32_t w, shmsync_participant *p)
 {
     memset(p, 0, sizeof *p);
@@ -7531,17 +7589,21 @@ SHMI_FN void shmi_read_slot(shmsync_arena *a, uint32_t i, uint32_t w, shmsync_pa
  * death records after that. ENOENT when neither knows. */
 SHMI_FN int shmi_who(shmsync_arena *a, shmi_participant_id n, shmsync_participant *out)
 {
-    uint32_t i = shmi_id_slot(n), w;
+    uint32_t i = shmi_id_slot(n), w, of, flags;
     if (i < 1 || i > a->geo.slots)
         return ENOENT;
     w = shmi_slot_state(a, i);
-    if (shmi_slot_gen(w) == shmi_id_gen(n) && shmi_slot_taken(w)) {
+    of = shmi_describe(a, i, out, &flags);
+    if (shmi_slot_taken(w) && ((of != 0 && of == shmi_id_gen(n)) || shmi_slot_gen(w) == shmi_id_gen(n))) {
         shmsync_participant gone;
         uint32_t phase = shmi_slot_phase(w);
-        shmi_read_slot(a, i, w, out);
+        if (of != shmi_id_gen(n)) /* a joiner that has not described itself yet */
+            memset(out, 0, sizeof *out);
+        out->slot = i;
+        out->generation = shmi_id_gen(n);
         if (shmi_slot_state(a, i) == w) {
-            /* The record comes before the slot's words are cleared, and these before its
-             * state changes. */
+            /* The record comes before the slot's words are cleared, and these before its state changes. While a joiner
+             * takes the slot over, the words describe its predecessor until that one has a record. */
             if ((phase == SHMI_phaseDead || phase == SHMI_phaseLeaving)
                 && (shmi_find_death_record(a, 0, n, &gone) || shmi_find_death_record(a, 1, n, &gone)))
                 *out = gone;
@@ -7556,15 +7618,18 @@ SHMI_FN int shmi_tell_death(shmsync_arena *a, uint64_t number)
 {
     shmsync_participant p;
     shmi_participant_id name;
+    unsigned k;
+    int told = 0;
     if (!shmi_read_death_record(a, 0, number, &p, &name))
         return 0;
     if (p.slot < 1 || p.slot > a->geo.slots)
         return 1;
-    /* No participant gets an ID that a death record has. */
-    if (a->told[p.slot].generation == p.generation && number - a->told[p.slot].number < SHMI_deathRecordDeaths)
+    /* One death may have several records, with others between them. No participant gets an ID that a record has. */
+    for (k = 0; k < SHMI_deathRecordDeaths; k++)
+        told = told || a->told[k] == name;
+    a->told[number % SHMI_deathRecordDeaths] = name;
+    if (told)
         return 1;
-    a->told[p.slot].generation = p.generation;
-    a->told[p.slot].number = number;
     p.missed = (uint32_t)a->lost;
     a->lost = 0;
     SHMI_OUTSIDE(a->on_death(&p, a->on_death_arg));
@@ -7616,7 +7681,7 @@ int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant
         return shmi_fail(shmi_nameless(a), "arena.on_death", a->label, "%s", "");
     pthread_mutex_lock(&a->death_lock);
     if (a->told == NULL)
-        a->told = (shmi_told *)calloc((size_t)a->geo.slots + 1, sizeof *a->told);
+        a->told = (shmi_participant_id *)calloc(SHMI_deathRecordDeaths, sizeof *a->told);
     if (a->told != NULL) {
         if (a->on_death == NULL)
             a->death_record_next = shmi_ld64(shmi_u64(a, SHMI_hdrDeathRecordsTotal));
@@ -8046,6 +8111,7 @@ SHMI_FN void shmi_free_slot(shmsync_arena *a, uint32_t i, uint32_t w, int keep)
 {
     if (!keep && shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed)) == shmi_slot_gen(w))
         shmi_forget_touched(a, i);
+    shmi_describe_nobody(a, i);
     shmi_st32(shmi_slot32(a, i, SHMI_slotPID), 0);
     shmi_st32(shmi_slot32(a, i, SHMI_slotCaps), 0);
     shmi_put_label(a, shmi_slot(a, i) + SHMI_slotLabel, "");
@@ -8101,7 +8167,7 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_reap_progress *b)
              * never end it. */
             b->written -= SHMI_RECLAIM_AFTER;
         else
-            shmi_write_death_record(a, i, dead, 0);
+            shmi_record_deaths(a, i, b->of, shmi_id_gen(dead));
         SHMSYNC_CRASHPOINT("arena.finish.recorded");
         shmi_leave_for(a, i);
         shmi_ring_told(a);
@@ -9010,30 +9076,18 @@ SHMI_FN int shmi_fail_in(shmsync_arena *a, const char *op, uint32_t i)
     return shmi_fail(EBUSY, op, a->label, "%s (pid %u, slot %u.%u) is in", label, shmi_ld32(shmi_slot32(a, i, SHMI_slotPID)), i, shmi_slot_gen(shmi_slot_state(a, i)));
 }
 
-/* Writes the death record of the participant that is dead in slot i, or whose slot a joiner takes over, if it has
+/* Writes the death records of the participants that are dead in slot i, or whose slot a joiner takes over, that have
  * none: see recordMissingOf in internal/arenakernel/gate_prepare.go. 0 if the slot changed. */
 SHMI_FN int shmi_record_missing_of(shmsync_arena *a, uint32_t i)
 {
-    uint32_t w = shmi_slot_state(a, i), flags;
-    int joining = shmi_slot_phase(w) == SHMI_phaseJoining && shmi_slot_gen(w) > 1, changed = 0;
-    shmi_participant_id dead = shmi_make_participant_id(i, shmi_slot_gen(w) - (joining ? 1 : 0));
-    shmsync_participant p, left;
-    shmi_act act;
-    if (!joining && shmi_slot_phase(w) != SHMI_phaseDead)
+    uint32_t w = shmi_slot_state(a, i), last = shmi_slot_gen(w), of;
+    if (shmi_slot_phase(w) == SHMI_phaseDead)
+        return shmi_record_deaths(a, i, w, last);
+    if (shmi_slot_phase(w) != SHMI_phaseJoining)
         return 1;
-    shmi_begin_act(a, &act, dead);
-    flags = shmi_read_dead(a, i, dead, &p);
-    /* A joiner that takes a slot over clears slotReaper, which has its own ID, before it writes its words over those
-     * of the dead one. A reaper, or such a joiner, writes the record before it writes over these words. */
-    if (!(joining && (p.pid == 0 || (shmi_ld32(shmi_slot32(a, i, SHMI_slotReaper)) != shmi_id_in(i, w) &&
-                                     (shmi_left_by_earlier(a, i, w) == 0 || shmi_find_death_record(a, 1, dead, &left))))) &&
-        !shmi_has_death_record(a, dead)) {
-        changed = shmi_slot_state(a, i) != w;
-        if (!changed)
-            shmi_put_death_record(a, 0, &p, flags);
-    }
-    shmi_end_act(a, &act);
-    return !changed;
+    /* A joiner that takes the slot over describes itself only when it has recorded the death of its predecessor. */
+    of = shmi_ld32(shmi_slot32(a, i, SHMI_slotDescribed));
+    return of == 0 || of >= last || shmi_record_deaths(a, i, w, last - 1);
 }
 SHMI_FN void shmi_record_missing(shmsync_arena *a)
 {
@@ -10092,8 +10146,8 @@ SHMI_FN int shmi_take_slot_at(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t
         return 0;
     }
     shmi_st32(caps, a->caps);
-    if (shmi_slot_phase(w) == SHMI_phaseFree) /* else it is that of the dead participant, until its death is recorded */
-        shmi_st32(shmi_slot32(a, i, SHMI_slotAdmission), SHMI_admissionPending);
+    if (shmi_slot_phase(w) == SHMI_phaseFree) /* else the words describe the dead participant, until its death is recorded */
+        shmi_describe_nobody(a, i);
     SHMSYNC_CRASHPOINT("arena.enter.joining");
     return 1;
 }
@@ -10138,13 +10192,8 @@ SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
         }
         shmi_nap(1000000);
     }
-    if (!shmi_has_death_record(a, shmi_id_in(i, w))) /* the first of an epoch may have written it */
-        shmi_write_death_record(a, i, shmi_id_in(i, w), 0);
-    /* If this joiner dies while it cleans up, its record does not tell the same death again. */
-    shmi_st32(shmi_slot32(a, i, SHMI_slotAdmission), SHMI_admissionPending);
-    shmi_st32(shmi_slot32(a, i, SHMI_slotPID), (uint32_t)getpid());
-    shmi_put_label(a, shmi_slot(a, i) + SHMI_slotLabel, "");
-    shmi_st64(shmi_slot64(a, i, SHMI_slotDied), 0);
+    shmi_record_deaths(a, i, shmi_slot_word(SHMI_phaseJoining, next), shmi_slot_gen(w));
+    shmi_describe_self(a, i, next, "", 0);
     SHMSYNC_CRASHPOINT("arena.inherit.recorded");
     shmi_ring_told(a);
     return next;
@@ -10264,9 +10313,7 @@ SHMI_FN void shmi_fill_slot(shmsync_arena *a, const char *label)
             nibbles++;
         }
     shmi_st32(shmi_slot32(a, i, SHMI_slotReaper), 0);
-    shmi_st32(shmi_slot32(a, i, SHMI_slotPID), (uint32_t)getpid());
     shmi_st32(shmi_slot32(a, i, SHMI_slotUID), (uint32_t)geteuid());
-    shmi_st64(shmi_slot64(a, i, SHMI_slotStart), start);
     shmi_st64(shmi_slot64(a, i, SHMI_slotPIDNS), ns);
     shmi_st64(shmi_slot64(a, i, SHMI_slotJoined), (uint64_t)shmi_unix_now());
     memcpy(shmi_bytes(a, s + SHMI_slotBootID, 16), boot, 16);
@@ -10274,10 +10321,8 @@ SHMI_FN void shmi_fill_slot(shmsync_arena *a, const char *label)
     memcpy(a->boot, boot, 16);
     if (!shmi_probe_threads(&a->proc_dev))
         a->proc_dev = 0;
-    shmi_put_label(a, s + SHMI_slotLabel, label);
-    shmi_st64(shmi_slot64(a, i, SHMI_slotDied), 0);
+    shmi_describe_self(a, i, shmi_id_gen(a->self), label, start);
     shmi_st64(shmi_slot64(a, i, SHMI_slotReady), 0);
-    shmi_st32(shmi_slot32(a, i, SHMI_slotAdmission), SHMI_admissionPending);
     shmi_st64(shmi_slot64(a, i, SHMI_slotOpening), 0);
     shmi_st64(shmi_slot64(a, i, SHMI_slotWalking), 0);
     shmi_st32(shmi_slot32(a, i, SHMI_slotTelling), 0);
@@ -10418,6 +10463,7 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
     err = shmi_start_watcher(a);
     if (err != 0) {
         uint32_t joining = shmi_slot_word(SHMI_phaseJoining, shmi_id_gen(name));
+        shmi_describe_nobody(a, a->my_slot);
         shmi_cas_slot(a, a->my_slot, joining, shmi_slot_with(joining, SHMI_phaseFree));
         shmi_drop_lock(a);
         return err;
@@ -11054,7 +11100,7 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
     shmi_ring(shmi_slot32(a, i, SHMI_slotWatchDoorbell));
     pthread_join(a->watcher, NULL);
     SHMSYNC_CRASHPOINT("arena.close.unregistered");
-    shmi_write_death_record(a, i, a->self, 1);
+    shmi_record_leave(a);
     number = shmi_epoch_of_write_back(a, &synced);
     shmi_free_slot(a, i, leaving, unknown != 0);
     SHMSYNC_CRASHPOINT("arena.close.freed");

@@ -81,7 +81,7 @@
 /* The version of the layout of arenas that this header was made for. An arena of
  * another one is refused with EPROTONOSUPPORT. */
 #ifndef SHMSYNC_LAYOUT_VERSION
-#define SHMSYNC_LAYOUT_VERSION 4 /* as arena.LayoutVersion of the Go side */
+#define SHMSYNC_LAYOUT_VERSION 5 /* as arena.LayoutVersion of the Go side */
 #endif
 
 /* What the program that includes the header was made for, told to the

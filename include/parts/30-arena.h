@@ -199,12 +199,6 @@ typedef struct shmi_wait_node {
     int64_t since; /* of its wait, CLOCK_MONOTONIC ns; 0 before the first sleep */
 } shmi_wait_node;
 
-/* The last death of a slot that was told: the generation of the dead, and the number of the record. */
-typedef struct shmi_told {
-    uint32_t generation;
-    uint64_t number;
-} shmi_told;
-
 /* What the helper thread has to try again. */
 typedef struct shmi_chore {
     struct shmi_chore *next;
@@ -312,7 +306,7 @@ struct shmsync_arena {
     void (*on_death)(const shmsync_participant *, void *); /* guarded by: death_lock */
     void *on_death_arg;
     uint64_t death_record_next; /* guarded by: death_lock */
-    shmi_told *told;    /* guarded by: death_lock; by slot */
+    shmi_participant_id *told; /* guarded by: death_lock; whose death was told, by the place of its record in the ring */
     uint64_t lost;      /* guarded by: death_lock; death records written over before they were read, that nobody was told of yet */
     uint64_t holes[SHMI_deathRecordDeaths]; /* guarded by: death_lock; death records that were not written when we looked */
     unsigned n_holes;

@@ -139,7 +139,7 @@ SHMI_FN int shmi_threads_ended(shmsync_arena *a, uint32_t i, uint32_t w)
     if (!look)
         return detached;
     /* A pid means something only in its own namespace, and before the next boot. */
-    if (pid == 0 || pid > INT32_MAX || start == 0 || a->pid_ns == 0 || shmi_ld64(shmi_slot64(a, i, SHMI_slotPIDNS)) != a->pid_ns ||
+    if (shmi_ld32(shmi_slot32(a, i, SHMI_slotDescribed)) != shmi_slot_gen(w) || pid == 0 || pid > INT32_MAX || start == 0 || a->pid_ns == 0 || shmi_ld64(shmi_slot64(a, i, SHMI_slotPIDNS)) != a->pid_ns ||
         memcmp(boot, a->boot, 16) != 0 || memcmp(boot, none, 16) == 0)
         return 0;
     if (!shmi_detached(a->proc_dev, pid, start) || shmi_slot_state(a, i) != w)
@@ -387,23 +387,51 @@ SHMI_FN void shmi_put_death_record(shmsync_arena *a, int left, const shmsync_par
     shmi_put_label(a, o + SHMI_deathRecordLabel, p->label);
     shmi_st64(shmi_u64(a, o + SHMI_deathRecordSeq), number + 1);
 }
-/* Reads who was in slot i as the participant n, and gives the flags of its death record. */
-SHMI_FN uint32_t shmi_read_dead(shmsync_arena *a, uint32_t i, shmi_participant_id n, shmsync_participant *p)
+/* Whom slot i describes: see describe in internal/arenakernel/identity.go. flags are those of a death record. The result
+ * is the generation, 0 for nobody. */
+SHMI_FN uint32_t shmi_describe(shmsync_arena *a, uint32_t i, shmsync_participant *p, uint32_t *flags)
 {
+    uint32_t *word = shmi_slot32(a, i, SHMI_slotDescribed), generation = shmi_ld32(word);
     uint32_t admission = shmi_ld32(shmi_slot32(a, i, SHMI_slotAdmission));
     memset(p, 0, sizeof *p);
     p->slot = i;
-    p->generation = shmi_id_gen(n);
+    p->generation = generation;
     p->pid = shmi_ld32(shmi_slot32(a, i, SHMI_slotPID));
     p->died_ns = (int64_t)shmi_ld64(shmi_slot64(a, i, SHMI_slotDied));
     shmi_get_label(a, shmi_slot(a, i) + SHMI_slotLabel, p->label);
-    return admission == SHMI_admissionPending || admission == SHMI_admissionRefused ? SHMI_deathRecordPending : 0;
+    *flags = admission == SHMI_admissionPending || admission == SHMI_admissionRefused ? SHMI_deathRecordPending : 0;
+    shmi_load_fence(); /* the label is read by relaxed loads */
+    if (generation != 0 && shmi_ld32(word) == generation)
+        return generation;
+    memset(p, 0, sizeof *p);
+    return 0;
 }
-SHMI_FN void shmi_write_death_record(shmsync_arena *a, uint32_t i, shmi_participant_id n, int left)
+/* Begins a change of the words that describe a participant. */
+SHMI_FN void shmi_describe_nobody(shmsync_arena *a, uint32_t i)
+{
+    shmi_st32(shmi_slot32(a, i, SHMI_slotDescribed), 0);
+    shmi_full_fence(); /* the label is written by relaxed stores, which may pass the store before them */
+}
+/* Writes the words that describe this joiner, in slot i with that generation. */
+SHMI_FN void shmi_describe_self(shmsync_arena *a, uint32_t i, uint32_t generation, const char *label, uint64_t start)
+{
+    shmi_describe_nobody(a, i);
+    shmi_st32(shmi_slot32(a, i, SHMI_slotAdmission), SHMI_admissionPending);
+    shmi_st32(shmi_slot32(a, i, SHMI_slotPID), (uint32_t)getpid());
+    shmi_st64(shmi_slot64(a, i, SHMI_slotStart), start);
+    shmi_put_label(a, shmi_slot(a, i) + SHMI_slotLabel, label);
+    shmi_st64(shmi_slot64(a, i, SHMI_slotDied), 0);
+    shmi_st32(shmi_slot32(a, i, SHMI_slotDescribed), generation);
+}
+/* Records that this participant leaves. */
+SHMI_FN void shmi_record_leave(shmsync_arena *a)
 {
     shmsync_participant p;
-    uint32_t flags = shmi_read_dead(a, i, n, &p);
-    shmi_put_death_record(a, left, &p, flags);
+    uint32_t flags;
+    shmi_describe(a, a->my_slot, &p, &flags);
+    p.slot = a->my_slot;
+    p.generation = shmi_id_gen(a->self);
+    shmi_put_death_record(a, 1, &p, flags);
 }
 
 /* DeathRecord n, if it is in the ring. */
@@ -442,6 +470,41 @@ SHMI_FN int shmi_has_death_record(shmsync_arena *a, shmi_participant_id n)
     return shmi_find_death_record(a, 0, n, &p);
 }
 
+/* Bounds the deaths that one call records: of participants that died one after the other while they took a slot over. A
+ * peer's bytes may claim more. */
+#define SHMI_MOST_HEIRS 256u
+/* Records the deaths of the participants of slot i, in state w, up to the generation last, unless they have records: see
+ * recordDeaths in internal/arenakernel/deathrecord.go. 0 if the state changed. */
+SHMI_FN int shmi_record_deaths(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t last)
+{
+    shmsync_participant described, p;
+    uint32_t flags, of = shmi_describe(a, i, &described, &flags), g = last;
+    int changed = 0;
+    if (of != 0 && of < last && last - of < SHMI_MOST_HEIRS)
+        g = of;
+    for (; g <= last && !changed; g++) {
+        shmi_participant_id n = shmi_make_participant_id(i, g);
+        shmi_act act;
+        if (a->self != 0) /* else this process is a joiner that has the slot */
+            shmi_begin_act(a, &act, n);
+        if (!shmi_has_death_record(a, n)) {
+            changed = shmi_slot_state(a, i) != w;
+            if (!changed && of == g) {
+                shmi_put_death_record(a, 0, &described, flags);
+            } else if (!changed) {
+                memset(&p, 0, sizeof p);
+                p.slot = i;
+                p.generation = g;
+                p.died_ns = shmi_unix_now();
+                shmi_put_death_record(a, 0, &p, SHMI_deathRecordPending);
+            }
+        }
+        if (a->self != 0)
+            shmi_end_act(a, &act);
+    }
+    return !changed;
+}
+
 SHMI_FN void shmi_read_slot(shmsync_arena *a, uint32_t i, uint32_t w, shmsync_participant *p)
 {
     memset(p, 0, sizeof *p);
@@ -456,17 +519,21 @@ SHMI_FN void shmi_read_slot(shmsync_arena *a, uint32_t i, uint32_t w, shmsync_pa
  * death records after that. ENOENT when neither knows. */
 SHMI_FN int shmi_who(shmsync_arena *a, shmi_participant_id n, shmsync_participant *out)
 {
-    uint32_t i = shmi_id_slot(n), w;
+    uint32_t i = shmi_id_slot(n), w, of, flags;
     if (i < 1 || i > a->geo.slots)
         return ENOENT;
     w = shmi_slot_state(a, i);
-    if (shmi_slot_gen(w) == shmi_id_gen(n) && shmi_slot_taken(w)) {
+    of = shmi_describe(a, i, out, &flags);
+    if (shmi_slot_taken(w) && ((of != 0 && of == shmi_id_gen(n)) || shmi_slot_gen(w) == shmi_id_gen(n))) {
         shmsync_participant gone;
         uint32_t phase = shmi_slot_phase(w);
-        shmi_read_slot(a, i, w, out);
+        if (of != shmi_id_gen(n)) /* a joiner that has not described itself yet */
+            memset(out, 0, sizeof *out);
+        out->slot = i;
+        out->generation = shmi_id_gen(n);
         if (shmi_slot_state(a, i) == w) {
-            /* The record comes before the slot's words are cleared, and these before its
-             * state changes. */
+            /* The record comes before the slot's words are cleared, and these before its state changes. While a joiner
+             * takes the slot over, the words describe its predecessor until that one has a record. */
             if ((phase == SHMI_phaseDead || phase == SHMI_phaseLeaving)
                 && (shmi_find_death_record(a, 0, n, &gone) || shmi_find_death_record(a, 1, n, &gone)))
                 *out = gone;
@@ -481,15 +548,18 @@ SHMI_FN int shmi_tell_death(shmsync_arena *a, uint64_t number)
 {
     shmsync_participant p;
     shmi_participant_id name;
+    unsigned k;
+    int told = 0;
     if (!shmi_read_death_record(a, 0, number, &p, &name))
         return 0;
     if (p.slot < 1 || p.slot > a->geo.slots)
         return 1;
-    /* No participant gets an ID that a death record has. */
-    if (a->told[p.slot].generation == p.generation && number - a->told[p.slot].number < SHMI_deathRecordDeaths)
+    /* One death may have several records, with others between them. No participant gets an ID that a record has. */
+    for (k = 0; k < SHMI_deathRecordDeaths; k++)
+        told = told || a->told[k] == name;
+    a->told[number % SHMI_deathRecordDeaths] = name;
+    if (told)
         return 1;
-    a->told[p.slot].generation = p.generation;
-    a->told[p.slot].number = number;
     p.missed = (uint32_t)a->lost;
     a->lost = 0;
     SHMI_OUTSIDE(a->on_death(&p, a->on_death_arg));
@@ -541,7 +611,7 @@ int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant
         return shmi_fail(shmi_nameless(a), "arena.on_death", a->label, "%s", "");
     pthread_mutex_lock(&a->death_lock);
     if (a->told == NULL)
-        a->told = (shmi_told *)calloc((size_t)a->geo.slots + 1, sizeof *a->told);
+        a->told = (shmi_participant_id *)calloc(SHMI_deathRecordDeaths, sizeof *a->told);
     if (a->told != NULL) {
         if (a->on_death == NULL)
             a->death_record_next = shmi_ld64(shmi_u64(a, SHMI_hdrDeathRecordsTotal));

@@ -235,6 +235,7 @@ SHMI_FN void shmi_free_slot(shmsync_arena *a, uint32_t i, uint32_t w, int keep)
 {
     if (!keep && shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed)) == shmi_slot_gen(w))
         shmi_forget_touched(a, i);
+    shmi_describe_nobody(a, i);
     shmi_st32(shmi_slot32(a, i, SHMI_slotPID), 0);
     shmi_st32(shmi_slot32(a, i, SHMI_slotCaps), 0);
     shmi_put_label(a, shmi_slot(a, i) + SHMI_slotLabel, "");
@@ -290,7 +291,7 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_reap_progress *b)
              * never end it. */
             b->written -= SHMI_RECLAIM_AFTER;
         else
-            shmi_write_death_record(a, i, dead, 0);
+            shmi_record_deaths(a, i, b->of, shmi_id_gen(dead));
         SHMSYNC_CRASHPOINT("arena.finish.recorded");
         shmi_leave_for(a, i);
         shmi_ring_told(a);

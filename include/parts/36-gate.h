@@ -434,30 +434,18 @@ SHMI_FN int shmi_fail_in(shmsync_arena *a, const char *op, uint32_t i)
     return shmi_fail(EBUSY, op, a->label, "%s (pid %u, slot %u.%u) is in", label, shmi_ld32(shmi_slot32(a, i, SHMI_slotPID)), i, shmi_slot_gen(shmi_slot_state(a, i)));
 }
 
-/* Writes the death record of the participant that is dead in slot i, or whose slot a joiner takes over, if it has
+/* Writes the death records of the participants that are dead in slot i, or whose slot a joiner takes over, that have
  * none: see recordMissingOf in internal/arenakernel/gate_prepare.go. 0 if the slot changed. */
 SHMI_FN int shmi_record_missing_of(shmsync_arena *a, uint32_t i)
 {
-    uint32_t w = shmi_slot_state(a, i), flags;
-    int joining = shmi_slot_phase(w) == SHMI_phaseJoining && shmi_slot_gen(w) > 1, changed = 0;
-    shmi_participant_id dead = shmi_make_participant_id(i, shmi_slot_gen(w) - (joining ? 1 : 0));
-    shmsync_participant p, left;
-    shmi_act act;
-    if (!joining && shmi_slot_phase(w) != SHMI_phaseDead)
+    uint32_t w = shmi_slot_state(a, i), last = shmi_slot_gen(w), of;
+    if (shmi_slot_phase(w) == SHMI_phaseDead)
+        return shmi_record_deaths(a, i, w, last);
+    if (shmi_slot_phase(w) != SHMI_phaseJoining)
         return 1;
-    shmi_begin_act(a, &act, dead);
-    flags = shmi_read_dead(a, i, dead, &p);
-    /* A joiner that takes a slot over clears slotReaper, which has its own ID, before it writes its words over those
-     * of the dead one. A reaper, or such a joiner, writes the record before it writes over these words. */
-    if (!(joining && (p.pid == 0 || (shmi_ld32(shmi_slot32(a, i, SHMI_slotReaper)) != shmi_id_in(i, w) &&
-                                     (shmi_left_by_earlier(a, i, w) == 0 || shmi_find_death_record(a, 1, dead, &left))))) &&
-        !shmi_has_death_record(a, dead)) {
-        changed = shmi_slot_state(a, i) != w;
-        if (!changed)
-            shmi_put_death_record(a, 0, &p, flags);
-    }
-    shmi_end_act(a, &act);
-    return !changed;
+    /* A joiner that takes the slot over describes itself only when it has recorded the death of its predecessor. */
+    of = shmi_ld32(shmi_slot32(a, i, SHMI_slotDescribed));
+    return of == 0 || of >= last || shmi_record_deaths(a, i, w, last - 1);
 }
 SHMI_FN void shmi_record_missing(shmsync_arena *a)
 {

@@ -440,8 +440,8 @@ SHMI_FN int shmi_take_slot_at(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t
         return 0;
     }
     shmi_st32(caps, a->caps);
-    if (shmi_slot_phase(w) == SHMI_phaseFree) /* else it is that of the dead participant, until its death is recorded */
-        shmi_st32(shmi_slot32(a, i, SHMI_slotAdmission), SHMI_admissionPending);
+    if (shmi_slot_phase(w) == SHMI_phaseFree) /* else the words describe the dead participant, until its death is recorded */
+        shmi_describe_nobody(a, i);
     SHMSYNC_CRASHPOINT("arena.enter.joining");
     return 1;
 }
@@ -486,13 +486,8 @@ SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
         }
         shmi_nap(1000000);
     }
-    if (!shmi_has_death_record(a, shmi_id_in(i, w))) /* the first of an epoch may have written it */
-        shmi_write_death_record(a, i, shmi_id_in(i, w), 0);
-    /* If this joiner dies while it cleans up, its record does not tell the same death again. */
-    shmi_st32(shmi_slot32(a, i, SHMI_slotAdmission), SHMI_admissionPending);
-    shmi_st32(shmi_slot32(a, i, SHMI_slotPID), (uint32_t)getpid());
-    shmi_put_label(a, shmi_slot(a, i) + SHMI_slotLabel, "");
-    shmi_st64(shmi_slot64(a, i, SHMI_slotDied), 0);
+    shmi_record_deaths(a, i, shmi_slot_word(SHMI_phaseJoining, next), shmi_slot_gen(w));
+    shmi_describe_self(a, i, next, "", 0);
     SHMSYNC_CRASHPOINT("arena.inherit.recorded");
     shmi_ring_told(a);
     return next;
@@ -612,9 +607,7 @@ SHMI_FN void shmi_fill_slot(shmsync_arena *a, const char *label)
             nibbles++;
         }
     shmi_st32(shmi_slot32(a, i, SHMI_slotReaper), 0);
-    shmi_st32(shmi_slot32(a, i, SHMI_slotPID), (uint32_t)getpid());
     shmi_st32(shmi_slot32(a, i, SHMI_slotUID), (uint32_t)geteuid());
-    shmi_st64(shmi_slot64(a, i, SHMI_slotStart), start);
     shmi_st64(shmi_slot64(a, i, SHMI_slotPIDNS), ns);
     shmi_st64(shmi_slot64(a, i, SHMI_slotJoined), (uint64_t)shmi_unix_now());
     memcpy(shmi_bytes(a, s + SHMI_slotBootID, 16), boot, 16);
@@ -622,10 +615,8 @@ SHMI_FN void shmi_fill_slot(shmsync_arena *a, const char *label)
     memcpy(a->boot, boot, 16);
     if (!shmi_probe_threads(&a->proc_dev))
         a->proc_dev = 0;
-    shmi_put_label(a, s + SHMI_slotLabel, label);
-    shmi_st64(shmi_slot64(a, i, SHMI_slotDied), 0);
+    shmi_describe_self(a, i, shmi_id_gen(a->self), label, start);
     shmi_st64(shmi_slot64(a, i, SHMI_slotReady), 0);
-    shmi_st32(shmi_slot32(a, i, SHMI_slotAdmission), SHMI_admissionPending);
     shmi_st64(shmi_slot64(a, i, SHMI_slotOpening), 0);
     shmi_st64(shmi_slot64(a, i, SHMI_slotWalking), 0);
     shmi_st32(shmi_slot32(a, i, SHMI_slotTelling), 0);
@@ -766,6 +757,7 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
     err = shmi_start_watcher(a);
     if (err != 0) {
         uint32_t joining = shmi_slot_word(SHMI_phaseJoining, shmi_id_gen(name));
+        shmi_describe_nobody(a, a->my_slot);
         shmi_cas_slot(a, a->my_slot, joining, shmi_slot_with(joining, SHMI_phaseFree));
         shmi_drop_lock(a);
         return err;
@@ -1402,7 +1394,7 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
     shmi_ring(shmi_slot32(a, i, SHMI_slotWatchDoorbell));
     pthread_join(a->watcher, NULL);
     SHMSYNC_CRASHPOINT("arena.close.unregistered");
-    shmi_write_death_record(a, i, a->self, 1);
+    shmi_record_leave(a);
     number = shmi_epoch_of_write_back(a, &synced);
     shmi_free_slot(a, i, leaving, unknown != 0);
     SHMSYNC_CRASHPOINT("arena.close.freed");

@@ -147,7 +147,7 @@ func (a *Arena) leave() error {
 	a.handles.left = true
 	a.handles.Unlock()
 	crashpoint.Hit("arena.close.unregistered")
-	a.writeDeathRecord(i, a.self, true)
+	a.recordLeave()
 	number, synced, in := a.epochOfWriteBack()
 	a.freeSlot(i, leaving, concerned.unknown)
 	crashpoint.Hit("arena.close.freed")

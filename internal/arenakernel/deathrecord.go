@@ -41,28 +41,56 @@ func (a *Arena) deathRecord(r deathRecordRing, n uint64) Offset {
 	return Offset(a.geo.deathRecordOff + (r.first+n%r.count)*deathRecordStride)
 }
 
-// writeDeathRecord records the participant that was in slot i, for errors and tools that ask
-// after the slot has been taken again. A reaper that dies while it writes leaves an entry without
-// its number, which readers skip. The next reaper writes another entry.
-func (a *Arena) writeDeathRecord(i int, n ParticipantID, left bool) {
-	ring, flags := deathRecordsOfDead, a.deathRecordFlags(i)
-	if left {
-		ring, flags = deathRecordsOfLeft, flags|deathRecordLeft
-	}
-	s := a.slot(i)
-	a.putDeathRecord(ring, n, flags, a.u32(s+slotPID).Load(), a.u64(s+slotDied).Load(), a.getLabel(s+slotLabel))
+// recordLeave records that this participant leaves, for errors and tools that ask after its slot has been taken again.
+func (a *Arena) recordLeave() {
+	d := a.describe(a.mySlot)
+	a.putDeathRecord(deathRecordsOfLeft, a.self, d.flags|deathRecordLeft, d.pid, d.died, d.label)
 }
 
-// recordInherited records the death of n, whose slot i this joiner has taken, unless the first participant
-// of an epoch has recorded it already.
-func (a *Arena) recordInherited(i int, n ParticipantID) {
-	if !a.hasDeathRecord(n) {
-		a.writeDeathRecord(i, n, false)
+// mostHeirs bounds the deaths that one call records: of participants that died one after the other while they took a
+// slot over. A peer's bytes may claim more.
+const mostHeirs = 256
+
+// recordDeaths records the deaths of the participants of slot i, in state w, up to the generation last, unless they have
+// records: of the one that the slot describes, and of those after it, which died before they described themselves. It
+// returns false if the state changed. A reaper that dies while it writes leaves an entry without its number, which
+// readers skip. The next reaper writes another entry.
+func (a *Arena) recordDeaths(i int, w slotWord, last uint32) bool {
+	d := a.describe(i)
+	g := last
+	if d.generation != 0 && d.generation < last && last-d.generation < mostHeirs {
+		g = d.generation
 	}
+	for ; g <= last; g++ {
+		of := d
+		if d.generation != g {
+			of = description{flags: deathRecordPending, died: uint64(time.Now().UnixNano())}
+		}
+		if !a.recordDeath(i, w, makeParticipantID(i, g), of) {
+			return false
+		}
+	}
+	return true
 }
 
-// deathRecordFlags returns the flags of a record of the participant in slot i. They say whether it was never in, and
-// did not begin an epoch.
+// recordDeath records the death of n, which was in slot i, unless n has a record. It returns false if the slot is not in
+// state w any more.
+func (a *Arena) recordDeath(i int, w slotWord, n ParticipantID, d description) bool {
+	if a.self != 0 { // otherwise this process is a joiner that has the slot
+		defer a.beginAct(n).end()
+	}
+	if a.hasDeathRecord(n) {
+		return true
+	}
+	if a.slotState(i) != w {
+		return false
+	}
+	a.putDeathRecord(deathRecordsOfDead, n, d.flags, d.pid, d.died, d.label)
+	return true
+}
+
+// deathRecordFlags returns the flags of a record of the participant that slot i describes. They say whether it was never
+// in, and did not begin an epoch.
 func (a *Arena) deathRecordFlags(i int) uint32 {
 	admission := a.u32(a.slot(i) + slotAdmission).Load()
 	if admission == admissionPending || admission == admissionRefused {
@@ -153,19 +181,18 @@ func (a *Arena) Who(n ParticipantID) *shmsync.Identity {
 		return nil
 	}
 	w := a.slotState(i)
-	if w.generation() == n.Generation() && w.taken() {
-		s := a.slot(i)
-		id := shmsync.Identity{
-			Slot: i, Generation: n.Generation(),
-			PID:   int(a.u32(s + slotPID).Load()),
-			Label: a.getLabel(s + slotLabel),
-			Died:  unixTime(a.u64(s + slotDied).Load()),
+	d := a.describe(i)
+	if described := d.generation != 0 && d.generation == n.Generation(); w.taken() && (described || w.generation() == n.Generation()) {
+		id := shmsync.Identity{Slot: i, Generation: n.Generation()} // a joiner that has not described itself yet
+		if described {
+			id.PID, id.Label, id.Died = int(d.pid), d.label, unixTime(d.died)
 		}
 		if a.slotState(i) == w && (w.phase() != phaseDead && w.phase() != phaseLeaving || !a.hasRecord(n)) {
 			return &id
 		}
 		// A reaper writes the record before it clears the slot's words, and clears those before
-		// it changes the slot's state.
+		// it changes the slot's state. While a joiner takes the slot over, the words describe its predecessor until
+		// that one has a record.
 	}
 	if id := a.findDeathRecord(deathRecordsOfDead, n); id != nil {
 		return id
@@ -176,11 +203,11 @@ func (a *Arena) Who(n ParticipantID) *shmsync.Identity {
 // deathLog passes the deaths of others to the functions given to OnDeath.
 type deathLog struct {
 	mu    sync.Mutex
-	funcs []func(Participant) // guarded by: mu
-	next  uint64              // guarded by: mu; the first death record that was not told yet
-	told  map[int]toldDeath   // guarded by: mu; the last death of each slot that was told: two reapers may record one
-	holes []hole              // guarded by: mu; death records that were counted but not yet written at the last look
-	lost  uint64              // guarded by: mu; number of death records that were overwritten unread, not reported yet
+	funcs []func(Participant)      // guarded by: mu
+	next  uint64                   // guarded by: mu; the first death record that was not told yet
+	told  map[uint64]ParticipantID // guarded by: mu; whose death was told, by the place of its record in the ring
+	holes []hole                   // guarded by: mu; death records that were counted but not yet written at the last look
+	lost  uint64                   // guarded by: mu; number of death records that were overwritten unread, not reported yet
 }
 
 // hole is a death record that is being written. If its writer has died meanwhile, another record
@@ -208,7 +235,7 @@ func (a *Arena) OnDeath(f func(Participant)) {
 	defer l.mu.Unlock()
 	if len(l.funcs) == 0 {
 		l.next = a.u64(hdrDeathRecordsTotal).Load()
-		l.told = map[int]toldDeath{}
+		l.told = map[uint64]ParticipantID{}
 		a.u32(a.slot(a.mySlot) + slotCaps).Or(capTold)
 	}
 	l.funcs = append(l.funcs, f)
@@ -256,12 +283,6 @@ func (l *deathLog) incomplete() bool {
 	return len(l.holes) > 0
 }
 
-// toldDeath is a death that was told: the generation of the dead, and the number of the record.
-type toldDeath struct {
-	generation uint32
-	number     uint64
-}
-
 // tell tells one death, unless it was told before. It reports false if the death record is not
 // written yet.
 func (l *deathLog) tell(a *Arena, number uint64) bool { // guarded by: mu
@@ -269,13 +290,15 @@ func (l *deathLog) tell(a *Arena, number uint64) bool { // guarded by: mu
 	if !ok {
 		return false
 	}
-	// One death may have several records. A slot is taken again only after the death of its last
-	// participant is recorded, and no participant gets an ID that stands in a death record. So
-	// the generation tells whether this death was told.
-	if last := l.told[name.Slot()]; last.generation == name.Generation() && number-last.number < deathRecordDeaths {
+	// One death may have several records, with others between them. No participant gets an ID that a record has.
+	told := false
+	for _, n := range l.told {
+		told = told || n == name
+	}
+	l.told[number%deathRecordDeaths] = name
+	if told {
 		return true
 	}
-	l.told[name.Slot()] = toldDeath{name.Generation(), number}
 	p := Participant{Identity: id, State: "dead", Missed: l.lost}
 	l.lost = 0
 	for _, f := range l.funcs {

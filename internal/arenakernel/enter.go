@@ -60,6 +60,7 @@ func (a *Arena) enter(label string, watcher *watcherThread) error {
 	a.live.await(false)
 	if err := a.notLive; err != nil {
 		joining := makeSlotWord(phaseJoining, name.Generation())
+		a.describeNobody(i)
 		a.casSlot(i, joining, joining.with(phaseFree))
 		a.dropLock()
 		return err
@@ -241,8 +242,8 @@ func (a *Arena) take(i int, w slotWord, next uint32, raw uint64) bool {
 		return false
 	}
 	caps.Store(a.caps)
-	if w.phase() == phaseFree { // otherwise the identity is that of the dead participant, until its death is recorded
-		a.u32(a.slot(i) + slotAdmission).Store(admissionPending)
+	if w.phase() == phaseFree { // otherwise the words describe the dead participant, until its death is recorded
+		a.describeNobody(i)
 	}
 	crashpoint.Hit("arena.enter.joining")
 	return true
@@ -294,8 +295,8 @@ func (a *Arena) inherit(i int, w slotWord) uint32 {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	a.recordInherited(i, participantIn(i, w))
-	a.disown(i)
+	a.recordDeaths(i, makeSlotWord(phaseJoining, next), w.generation())
+	a.describeSelf(i, next, "")
 	crashpoint.Hit("arena.inherit.recorded")
 	a.ringTold()
 	return next
@@ -338,16 +339,12 @@ func (a *Arena) lockByte(i int) int64 { return int64(a.slot(i)) }
 func (a *Arena) fillSlot(i int, label string) {
 	s := a.slot(i)
 	a.u32(s + slotReaper).Store(0)
-	a.u32(s + slotPID).Store(uint32(os.Getpid()))
 	a.u32(s + slotUID).Store(uint32(os.Geteuid()))
-	a.u64(s + slotStart).Store(0)
 	a.u64(s + slotPIDNS).Store(0)
 	a.u64(s + slotJoined).Store(uint64(time.Now().UnixNano()))
 	copyBytes(a.slice(s+slotBootID, 16), make([]byte, 16))
-	a.putLabel(s+slotLabel, label)
-	a.u64(s + slotDied).Store(0)
+	a.describeSelf(i, a.self.Generation(), label)
 	a.u64(s + slotReady).Store(0)
-	a.u32(s + slotAdmission).Store(admissionPending)
 	a.u64(s + slotOpening).Store(0)
 	a.u64(s + slotWalking).Store(0)
 	a.u32(s + slotTelling).Store(0)

@@ -59,7 +59,7 @@ func TestSlotThatIsGivenUpHasOneDeath(t *testing.T) {
 // A joiner dies while it cleans up after a dead participant whose slot it has taken over. Its own record does not tell
 // that other death again.
 func TestDeathOfAnHeirIsNotThatOfItsPredecessor(t *testing.T) {
-	for _, point := range []string{"arena.inherit.recorded", "arena.inherit.repaired", "arena.inherit.woken", "arena.inherit.reclaimed"} {
+	for _, point := range []string{"arena.inherit.taken", "arena.inherit.recorded", "arena.inherit.repaired", "arena.inherit.woken", "arena.inherit.reclaimed"} {
 		t.Run(point, func(t *testing.T) {
 			ta := twoDead(t)
 			h := ta.start(t)
@@ -72,4 +72,50 @@ func TestDeathOfAnHeirIsNotThatOfItsPredecessor(t *testing.T) {
 			require.NoError(t, beginWith(t, ta, true).Close())
 		})
 	}
+}
+
+// Two joiners die one after the other, each of them right after it has taken over the slot of a dead participant. The
+// three deaths have a record each.
+func TestDeathsOfHeirsInARowAreRecorded(t *testing.T) {
+	ta := twoDead(t)
+	for range 2 {
+		h := ta.start(t)
+		h.must(t, order{Do: "arm", Text: "arena.inherit.taken"})
+		opts := ta.opts
+		opts.Label = "heir"
+		h.die(order{Do: "open", Arena: ta.name, Opts: &opts})
+		h.WaitSignal(t, unix.SIGKILL)
+	}
+	require.NoError(t, beginWith(t, ta, false, "other", "victim", "", "").Close())
+	require.NoError(t, beginWith(t, ta, true).Close())
+}
+
+// A joiner is stopped right after it has taken over the slot of a dead participant. The first participant of an epoch
+// records the death of that one. Then the joiner is killed. The next epoch is told of the joiner only, and is clean.
+func TestDeathThatAFirstRecordsIsNotToldAgain(t *testing.T) {
+	ta := twoDead(t)
+	h := ta.start(t)
+	h.must(t, order{Do: "arm to stop", Text: "arena.inherit.taken"})
+	opts := ta.opts
+	opts.Label = "heir"
+	h.Send(order{Do: "open", Arena: ta.name, Opts: &opts})
+	h.AwaitStop(t)
+	require.NoError(t, beginWith(t, ta, false, "other", "victim").Close())
+	h.Signal(t, unix.SIGKILL)
+	h.WaitSignal(t, unix.SIGKILL)
+	require.NoError(t, beginWith(t, ta, true, "").Close())
+}
+
+// A joiner dies before it has described itself in a free slot, whose last participant was in. It was pending: the
+// epoch is clean.
+func TestDeathOfAJoinerBeforeItsDescriptionLeavesACleanArena(t *testing.T) {
+	ta := newTestArena(t, 2)
+	before := ta.join(t, "before")
+	i, g := before.self.Slot(), before.self.Generation()
+	before.close(t)
+	p := ta.peek(t)
+	p.u32(p.slot(i) + slotCaps).Store(capOFD)
+	require.EqualValues(t, admissionIn, p.u32(p.slot(i)+slotAdmission).Load())
+	require.True(t, p.casSlot(i, makeSlotWord(phaseFree, g), makeSlotWord(phaseJoining, g+1)))
+	require.NoError(t, beginWith(t, ta, true, "").Close())
 }

@@ -137,32 +137,15 @@ func (a *Arena) recordMissing() {
 
 // recordMissingOf is recordMissing for slot i. It returns false if the slot changed.
 func (a *Arena) recordMissingOf(i int) bool {
-	w, s := a.slotState(i), a.slot(i)
-	dead := participantIn(i, w)
-	switch {
-	case w.phase() == phaseJoining && w.generation() > 1:
-		dead = makeParticipantID(i, w.generation()-1)
-	case w.phase() != phaseDead:
-		return true
+	w := a.slotState(i)
+	switch last := w.generation(); w.phase() {
+	case phaseDead:
+		return a.recordDeaths(i, w, last)
+	case phaseJoining:
+		// A joiner that takes the slot over describes itself only when it has recorded the death of its predecessor.
+		if d := a.u32(a.slot(i) + slotDescribed).Load(); d != 0 && d < last {
+			return a.recordDeaths(i, w, last-1)
+		}
 	}
-	defer a.beginAct(dead).end()
-	flags, pid, died, label := a.deathRecordFlags(i), a.u32(s+slotPID).Load(), a.u64(s+slotDied).Load(), a.getLabel(s+slotLabel)
-	if w.phase() == phaseJoining && (pid == 0 || !a.inherits(i, w) && (a.leftByEarlier(i, w) == 0 || a.hasRecord(dead))) {
-		return true // the words are those of the joiner
-	}
-	// A reaper, or a joiner that takes over the slot, writes the record before it overwrites these words.
-	if a.hasDeathRecord(dead) {
-		return true
-	}
-	if a.slotState(i) != w {
-		return false
-	}
-	a.putDeathRecord(deathRecordsOfDead, dead, flags, pid, died, label)
 	return true
-}
-
-// inherits reports whether the joiner in slot i, in state w, has taken the slot over from a dead participant, and has
-// not overwritten the words of that one yet. These words must have been read before.
-func (a *Arena) inherits(i int, w slotWord) bool {
-	return ParticipantID(a.u32(a.slot(i)+slotReaper).Load()) == participantIn(i, w)
 }

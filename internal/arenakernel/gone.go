@@ -110,6 +110,9 @@ func (a *Arena) detached(i int, w slotWord) bool {
 	copyBytes(id.bootID[:], a.slice(s+slotBootID, 16))
 	// A pid has a meaning only in its own namespace, and until the next boot. A participant
 	// writes its identity a moment after it has joined.
+	if !a.describes(i, w) {
+		return false
+	}
 	if id.startTime == 0 || id.pidNS == 0 || id.pidNS != self.pidNS || id.bootID != self.bootID || id.bootID == [16]byte{} {
 		return false
 	}

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/shmsync/shmsync/asm"
 )
 
 // identity identifies the process of a participant: pids are reused, and have other meanings in
@@ -77,12 +79,65 @@ func parseUUID(s string) (id [16]byte) {
 	return id
 }
 
-// disown replaces the words of the dead participant of slot i, whose death is recorded, by those of this joiner, which is
-// pending. If the joiner dies while it cleans up, its record does not tell the same death again.
-func (a *Arena) disown(i int) {
+// description says who a participant is, or was, for its death record.
+type description struct {
+	generation uint32 // of the described participant; 0: the slot describes nobody
+	flags      uint32 // of the death record
+	pid        uint32
+	died       uint64 // Unix ns
+	label      string
+}
+
+// describe reads the words of slot i that describe a participant. slotDescribed says which one: its generation, or 0
+// while the words change and while they describe nobody.
+//
+// A joiner that takes a slot over from a dead participant records that death first, and then describes itself. So if
+// the joiner dies meanwhile, its own death is not told as that of its predecessor, nor under the label of that one.
+//
+//	writer                       reader
+//	stores 0                     loads slotDescribed
+//	stores the other words       loads the other words
+//	stores its own generation    loads slotDescribed again, and compares
+//
+//	writers: the participant, while it joins; the process that frees the slot
+//	readers: every process that records a death or asks who a participant is
+//	order:   acq_rel
+//	futex:   none
+//	crash:   0, or the generation of an earlier participant, may be left: of a later one nothing is known but that it
+//	         was pending
+func (a *Arena) describe(i int) description {
 	s := a.slot(i)
+	word := a.u32(s + slotDescribed)
+	// sync(arena.described): acquire
+	d := description{generation: word.Load()}
+	d.flags, d.pid = a.deathRecordFlags(i), a.u32(s+slotPID).Load()
+	d.died, d.label = a.u64(s+slotDied).Load(), a.getLabel(s+slotLabel)
+	asm.LoadFence() // the label's bytes are read by plain loads
+	if d.generation == 0 || word.Load() != d.generation {
+		return description{}
+	}
+	return d
+}
+
+// describes reports whether the words of slot i describe the participant in state w of it.
+func (a *Arena) describes(i int, w slotWord) bool {
+	return a.u32(a.slot(i)+slotDescribed).Load() == w.generation()
+}
+
+// describeNobody begins a change of the words that describe a participant.
+func (a *Arena) describeNobody(i int) {
+	a.u32(a.slot(i) + slotDescribed).Swap(0) // not a store, which the stores of the label's bytes could overtake
+}
+
+// describeSelf writes the words that describe this joiner, in slot i with that generation.
+func (a *Arena) describeSelf(i int, generation uint32, label string) {
+	s := a.slot(i)
+	a.describeNobody(i)
 	a.u32(s + slotAdmission).Store(admissionPending)
 	a.u32(s + slotPID).Store(uint32(os.Getpid()))
-	a.putLabel(s+slotLabel, "")
+	a.u64(s + slotStart).Store(0)
+	a.putLabel(s+slotLabel, label)
 	a.u64(s + slotDied).Store(0)
+	// sync(arena.described): release
+	a.u32(s + slotDescribed).Store(generation)
 }

@@ -1,6 +1,6 @@
 package arenakernel
 
-// The layout of a segment, version 4. All integers are little-endian. All regions are fixed when
+// The layout of a segment, version 5. All integers are little-endian. All regions are fixed when
 // the arena is created:
 //
 //	header | slots | death records | directory | chunk words | block words | heap
@@ -9,7 +9,7 @@ package arenakernel
 const (
 	// LayoutVersion is the version of the layout that this package reads and writes. A change of
 	// the meaning of any byte increments it, unless a feature bit covers the change.
-	LayoutVersion = 4
+	LayoutVersion = 5
 
 	magic     = "shmsync\x00"
 	orderMark = 0x01020304

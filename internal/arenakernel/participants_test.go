@@ -139,7 +139,7 @@ func TestDeathRecordBeingWritten(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	told := deathsOf(a)
 	hole := a.u64(hdrDeathRecordsTotal).Add(1) - 1
-	a.writeDeathRecord(2, makeParticipantID(2, 1), false)
+	a.putDeathRecord(deathRecordsOfDead, makeParticipantID(2, 1), 0, 0, 0, "")
 	a.ringTold()
 	require.Equal(t, makeParticipantID(2, 1), next(t, told).Name())
 
@@ -153,9 +153,9 @@ func TestDeathRecordBeingWritten(t *testing.T) {
 	require.Equal(t, "late", p.Label)
 
 	// Another reaper that did not know of the record writes the same one. A leave is no death.
-	a.writeDeathRecord(3, makeParticipantID(3, 9), false)
-	a.writeDeathRecord(4, makeParticipantID(4, 1), true)
-	a.writeDeathRecord(4, makeParticipantID(4, 2), false)
+	a.putDeathRecord(deathRecordsOfDead, makeParticipantID(3, 9), 0, 0, 0, "")
+	a.putDeathRecord(deathRecordsOfLeft, makeParticipantID(4, 1), deathRecordLeft, 0, 0, "")
+	a.putDeathRecord(deathRecordsOfDead, makeParticipantID(4, 2), 0, 0, 0, "")
 	a.ringTold()
 	require.Equal(t, makeParticipantID(4, 2), next(t, told).Name())
 	require.Empty(t, told)
@@ -169,7 +169,7 @@ func TestDeathRecordsOverflow(t *testing.T) {
 	a.deaths.mu.Lock() // the watcher is busy
 	const n = 3 * deathRecordDeaths
 	for i := range uint32(n) {
-		a.writeDeathRecord(2, makeParticipantID(2, i+1), false)
+		a.putDeathRecord(deathRecordsOfDead, makeParticipantID(2, i+1), 0, 0, 0, "")
 	}
 	a.deaths.mu.Unlock()
 	a.ringTold()
@@ -204,7 +204,7 @@ func TestToldDeathsAreBounded(t *testing.T) {
 	seen := map[ParticipantID]bool{}
 	for i := range uint32(n) {
 		for range 2 { // two reapers
-			a.writeDeathRecord(2+int(i%3), makeParticipantID(2+int(i%3), i/3+1), false)
+			a.putDeathRecord(deathRecordsOfDead, makeParticipantID(2+int(i%3), i/3+1), 0, 0, 0, "")
 			a.deaths.deliver(a)
 		}
 		p := next(t, told)
@@ -214,7 +214,29 @@ func TestToldDeathsAreBounded(t *testing.T) {
 	require.Len(t, seen, n)
 	a.deaths.mu.Lock()
 	defer a.deaths.mu.Unlock()
-	require.Len(t, a.deaths.told, 3)
+	require.Len(t, a.deaths.told, deathRecordDeaths)
+}
+
+// Two processes may each record the deaths of a participant and of its successor in the slot. Each death is told once.
+func TestDeathsOfSuccessorsAreToldOnce(t *testing.T) {
+	a := newMemfdArena(t, 4)
+	told := deathsOf(a)
+	one, two, last := makeParticipantID(2, 1), makeParticipantID(2, 2), makeParticipantID(3, 1)
+	record := func(dead ...ParticipantID) {
+		for _, n := range dead {
+			a.putDeathRecord(deathRecordsOfDead, n, 0, 0, 0, "")
+		}
+		a.deaths.deliver(a)
+	}
+	record(one, two)
+	require.ElementsMatch(t, []ParticipantID{one, two}, []ParticipantID{next(t, told).Name(), next(t, told).Name()})
+	a.deaths.mu.Lock()
+	a.deaths.lost = 7 // the next death that is told says so
+	a.deaths.mu.Unlock()
+	record(one, two, last)
+	p := next(t, told)
+	require.Equal(t, last, p.Name())
+	require.EqualValues(t, 7, p.Missed)
 }
 
 // A process whose slot was taken away from it must not go on.
@@ -344,8 +366,10 @@ func TestWhoReadsTheRecordWhileTheSlotIsCleared(t *testing.T) {
 		a.u32(a.slot(3) + slotState).Store(uint32(w))
 		a.u32(a.slot(3) + slotPID).Store(4711)
 		a.putLabel(a.slot(3)+slotLabel, "worker")
+		a.u32(a.slot(3) + slotDescribed).Store(w.generation())
 		require.Equal(t, 4711, a.Who(n).PID, "without a record")
-		a.writeDeathRecord(3, n, p == phaseLeaving)
+		ring := map[phase]deathRecordRing{phaseDead: deathRecordsOfDead, phaseLeaving: deathRecordsOfLeft}[p]
+		a.putDeathRecord(ring, n, 0, 4711, 0, "worker")
 		a.u32(a.slot(3) + slotPID).Store(0)
 		a.putLabel(a.slot(3)+slotLabel, "")
 		who := a.Who(n)

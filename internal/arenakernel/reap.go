@@ -263,7 +263,7 @@ func (a *Arena) finish(i int, b *reapProgress) {
 			// end otherwise.
 			b.written -= reclaimAfter
 		} else {
-			a.writeDeathRecord(i, dead, false)
+			a.recordDeaths(i, b.of, dead.Generation())
 		}
 		crashpoint.Hit("arena.finish.recorded")
 		a.leaveFor(i)
@@ -338,6 +338,7 @@ func (a *Arena) freeSlot(i int, w slotWord, keep bool) {
 	if !keep && a.u32(s+slotReclaimed).Load() == w.generation() {
 		a.forgetTouched(i)
 	}
+	a.describeNobody(i)
 	a.u32(s + slotPID).Store(0)
 	a.u32(s + slotCaps).Store(0)
 	a.putLabel(s+slotLabel, "")

@@ -25,6 +25,7 @@ const (
 	slotTelling       = 240
 	slotGone          = 244
 	slotAnnounce      = 256
+	slotDescribed     = 1824
 
 	aliveStride    = 8
 	announceStride = 32

@@ -22,7 +22,7 @@ func cut(t *testing.T, part, from, to string) []byte {
 	return m[:len(m)-len(to)]
 }
 
-// A death record says that it is being written before any of it changes, on ARMv8.0 too: there an
+// A death record, and the description of a participant, say that they change before any of them does, on ARMv8.0 too: there an
 // exchange is two instructions, and later stores pass the second. A reader sees a torn record else.
 func TestDeathRecordIsInvalidBeforeItChanges(t *testing.T) {
 	clang, err := exec.LookPath("clang")
@@ -34,18 +34,20 @@ func TestDeathRecordIsInvalidBeforeItChanges(t *testing.T) {
 	h := cut(t, "01-arena-api.h", "typedef struct shmsync_participant {", "\n\n")
 	h = append(h, cut(t, "22-sys.h", "SHMI_FN uint32_t shmi_ld32", "/* A word that only the holder of a queue lock")...)
 	h = append(h, cut(t, "22-sys.h", "/* The first orders everything", "SHMI_FN void shmi_pause")...)
-	h = append(h, cut(t, "34-dead.h", "/* ---- DeathRecords ---- */", "/* DeathRecord n, if")...)
+	h = append(h, cut(t, "34-dead.h", "/* ---- DeathRecords ---- */", "/* Records that this participant leaves")...)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "order.h"), h, 0o600))
 	out, err := exec.Command(clang, "--target=aarch64-none-elf", "-march=armv8-a", "-ffreestanding", "-O2", "-I"+dir,
 		"-S", "-o", "-", filepath.Join("testdata", "order.c")).CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	code := regexp.MustCompile(`(?s)\nwrite_record:.*?\n\s*ret\n`).Find(out)
-	require.NotNil(t, code, "%s", out)
-	fence := regexp.MustCompile(`\n\s+dmb\s+ish\n`).FindIndex(code)
-	require.NotNil(t, fence, "no fence after the store of number 0:\n%s", code)
-	releases := regexp.MustCompile(`\n\s+stlr\s`).FindAllIndex(code, -1)
-	require.GreaterOrEqual(t, len(releases), 2, "%s", code)
-	require.Less(t, releases[0][0], fence[0], "the first store, of number 0, comes before the fence:\n%s", code)
-	require.Less(t, fence[0], releases[len(releases)-1][0], "the last store, of the new number, comes after it:\n%s", code)
-	require.Nil(t, regexp.MustCompile(`\n\s+st(r|p|lr)\s`).Find(code[releases[0][1]:fence[0]]), "nothing is stored in between:\n%s", code)
+	for _, name := range []string{"write_record", "describe_self"} {
+		code := regexp.MustCompile(`(?s)\n` + name + `:.*?\n\s*ret\n`).Find(out)
+		require.NotNil(t, code, "%s", out)
+		fence := regexp.MustCompile(`\n\s+dmb\s+ish\n`).FindIndex(code)
+		require.NotNil(t, fence, "no fence after the store of number 0:\n%s", code)
+		releases := regexp.MustCompile(`\n\s+stlr\s`).FindAllIndex(code, -1)
+		require.GreaterOrEqual(t, len(releases), 2, "%s", code)
+		require.Less(t, releases[0][0], fence[0], "the first store, of number 0, comes before the fence:\n%s", code)
+		require.Less(t, fence[0], releases[len(releases)-1][0], "the last store, of the new number, comes after it:\n%s", code)
+		require.Nil(t, regexp.MustCompile(`\n\s+st(r|p|lr)\s`).Find(code[releases[0][1]:fence[0]]), "nothing is stored in between:\n%s", code)
+	}
 }

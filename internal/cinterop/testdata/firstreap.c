@@ -305,7 +305,7 @@ static void opened(const char *name)
 /* A joiner that dies while it cleans up after a dead participant is not told of as that participant. */
 static void heirs(const char *name)
 {
-    static const char *const at[] = {"arena.inherit.recorded", "arena.inherit.repaired", "arena.inherit.woken", "arena.inherit.reclaimed"};
+    static const char *const at[] = {"arena.inherit.taken", "arena.inherit.recorded", "arena.inherit.repaired", "arena.inherit.woken", "arena.inherit.reclaimed"};
     size_t k;
     for (k = 0; k < sizeof at / sizeof *at; k++) {
         pid_t victim, other, heir;

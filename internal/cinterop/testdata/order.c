@@ -1,4 +1,4 @@
-/* The part of the header that writes death records, alone: it compiles for a machine
+/* The part of the header that writes death records, and says who is in a slot, alone: it compiles for a machine
  * whose C library is not here. */
 #include <stdint.h>
 #include <stddef.h>
@@ -13,11 +13,13 @@ typedef struct shmsync_arena {
 } shmsync_arena;
 enum {
     SHMI_deathRecordCount = 256, SHMI_deathRecordDeaths = 192, SHMI_deathRecordStride = 128, SHMI_labelBytes = 63, SHMI_hdrDeathRecordsTotal = 8, SHMI_hdrLeftTotal = 16, SHMI_deathRecordSeq = 0, SHMI_deathRecordID = 8,
-    SHMI_deathRecordPID = 12, SHMI_deathRecordDied = 16, SHMI_deathRecordFlags = 24, SHMI_deathRecordLeft = 1, SHMI_deathRecordPending = 2, SHMI_slotAdmission = 12, SHMI_admissionPending = 0, SHMI_admissionRefused = 2, SHMI_deathRecordLabel = 64, SHMI_slotPID = 4, SHMI_slotDied = 8, SHMI_slotLabel = 64
+    SHMI_deathRecordPID = 12, SHMI_deathRecordDied = 16, SHMI_deathRecordFlags = 24, SHMI_deathRecordLeft = 1, SHMI_deathRecordPending = 2, SHMI_slotAdmission = 12, SHMI_admissionPending = 0, SHMI_admissionRefused = 2, SHMI_deathRecordLabel = 64, SHMI_slotPID = 4, SHMI_slotDied = 8, SHMI_slotLabel = 64,
+    SHMI_slotStart = 16, SHMI_slotDescribed = 24
 };
 void *memset(void *, int, size_t);
 void *memcpy(void *, const void *, size_t);
 size_t strlen(const char *);
+int getpid(void);
 uint32_t *shmi_u32(const shmsync_arena *a, shmi_off off);
 uint64_t *shmi_u64(const shmsync_arena *a, shmi_off off);
 uint32_t *shmi_slot32(const shmsync_arena *a, uint32_t i, unsigned field);
@@ -28,4 +30,5 @@ shmi_off shmi_slot(const shmsync_arena *a, uint32_t i);
 
 #include "order.h"
 
-void write_record(shmsync_arena *a, uint32_t i, shmi_participant_id n) { shmi_write_death_record(a, i, n, 0); }
+void write_record(shmsync_arena *a, const shmsync_participant *p) { shmi_put_death_record(a, 0, p, 0); }
+void describe_self(shmsync_arena *a, uint32_t i, uint32_t generation, const char *label) { shmi_describe_self(a, i, generation, label, 0); }
