@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/shmsync/shmsync"
@@ -31,6 +32,26 @@ func ExampleValue() {
 	_, err = arena.Value[int64](a, "limits")
 	fmt.Println(p.High, errors.Is(err, shmsync.ErrIncompatible))
 	// Output: 7 true
+}
+
+// An array whose length is known at run time. Another length under the same name is refused.
+func ExampleSlice() {
+	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	a, err := arena.Open(name, &arena.Options{Size: 1 << 20, Label: "example"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer arena.Remove(name)
+	defer a.Close()
+	size := 3 // of a configuration
+	hits, err := arena.Slice[atomic.Int64](a, "hits", size)
+	if err != nil {
+		log.Fatal(err)
+	}
+	hits[2].Add(1)
+	_, err = arena.Slice[atomic.Int64](a, "hits", size+1)
+	fmt.Println(len(hits), hits[2].Load(), errors.Is(err, shmsync.ErrIncompatible))
+	// Output: 3 1 true
 }
 
 // Bytes whose number is known at run time.

@@ -30,6 +30,26 @@ func AttachValue[T any](a *Arena, name string) (*T, error) {
 	return arenakernel.AttachValue[T](a.kernel(), name)
 }
 
+// Slice finds the n elements of that name, or creates n elements that are zero. It is for an array
+// whose length is known at run time only, such as one that a configuration says: the object is the
+// [Value] of the type [n]T. T has no pointers in it; a T with pointers is the caller's mistake and
+// panics. The length and the capacity of the slice are n.
+//
+// An object of another length or type is an error that Is [shmsync.ErrIncompatible]. An n below 1,
+// or a T without a size, is one that Is [fs.ErrInvalid]. Like a Value the elements stay open until
+// this process leaves the arena, and concurrent use of them is up to the caller.
+//
+// In C, shmsync_value_open takes the size, which is n times that of an element.
+func Slice[T any](a *Arena, name string, n int) ([]T, error) {
+	return arenakernel.Slice[T](a.kernel(), name, n)
+}
+
+// AttachSlice is Slice that creates nothing: if there is no object of that name, the
+// error Is [fs.ErrNotExist].
+func AttachSlice[T any](a *Arena, name string, n int) ([]T, error) {
+	return arenakernel.AttachSlice[T](a.kernel(), name, n)
+}
+
 // Block finds the bytes of that name, or creates size bytes that are zero. A
 // block of another size is an error that Is [shmsync.ErrIncompatible], and a size of 0
 // one that Is [fs.ErrInvalid]. Like a Value it stays open until this process leaves the

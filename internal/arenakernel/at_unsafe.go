@@ -71,6 +71,13 @@ func bodyOf[T any](c *core, o Object) *T {
 	return (*T)(c.at(o.Body, uint64(unsafe.Sizeof(*new(T))), 8))
 }
 
+// elementsOf returns the n elements of type T that are the body of o.
+func elementsOf[T any](c *core, o Object, n int) []T {
+	// SAFETY: the caller has checked that T has no pointers and that the body, which is aligned to
+	// a cache line, has the size of n elements. The capacity ends with them.
+	return unsafe.Slice((*T)(c.at(o.Body, uint64(n)*uint64(unsafe.Sizeof(*new(T))), 8)), n)
+}
+
 // copyValue copies the bytes of a T without pointers. T may have parts that vet forbids to copy,
 // such as atomic variables.
 func copyValue[T any](to, from *T) {

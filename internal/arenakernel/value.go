@@ -1,8 +1,11 @@
 package arenakernel
 
 import (
+	"fmt"
 	"io/fs"
 	"reflect"
+
+	"github.com/shmsync/shmsync"
 )
 
 // The kinds of the plain objects.
@@ -29,14 +32,27 @@ func Value[T any](a *Arena, name string) (*T, error) { return value[T](a, name, 
 // [fs.ErrNotExist].
 func AttachValue[T any](a *Arena, name string) (*T, error) { return value[T](a, name, true) }
 
+// Slice finds the n elements of that name, or creates zero ones. They are the value of the type
+// [n]T: see [Value].
+func Slice[T any](a *Arena, name string, n int) ([]T, error) { return slice[T](a, name, n, false) }
+
+// AttachSlice is Slice, but creates nothing: if there is no value of that name, the error Is
+// [fs.ErrNotExist].
+func AttachSlice[T any](a *Arena, name string, n int) ([]T, error) { return slice[T](a, name, n, true) }
+
 // valueSpec is the ObjectSpec of the value of that name. It panics if T has pointers.
-func valueSpec[T any](name string) ObjectSpec {
-	t := reflect.TypeFor[T]()
+func valueSpec[T any](name string) ObjectSpec { return valueSpecOf(name, reflect.TypeFor[T]()) }
+
+func valueSpecOf(name string, t reflect.Type) ObjectSpec {
+	mustHaveNoPointers(t)
 	l := layoutOf(t)
-	if l.err != nil {
-		panic("shmsync: " + l.err.Error())
-	}
 	return ObjectSpec{Kind: KindValue, Version: 1, Name: name, Size: uint64(t.Size()), Layout: l.fingerprint, Type: l.text}
+}
+
+func mustHaveNoPointers(t reflect.Type) {
+	if err := layoutOf(t).err; err != nil {
+		panic("shmsync: " + err.Error())
+	}
 }
 
 func value[T any](a *Arena, name string, attach bool) (*T, error) {
@@ -47,6 +63,26 @@ func value[T any](a *Arena, name string, attach bool) (*T, error) {
 		return nil, err
 	}
 	return bodyOf[T](&a.core, o), nil
+}
+
+func slice[T any](a *Arena, name string, n int, attach bool) ([]T, error) {
+	t := reflect.TypeFor[T]()
+	size := uint64(t.Size())
+	mustHaveNoPointers(t)
+	switch {
+	case n < 1 || size == 0:
+		return nil, a.failObject("arena.slice", name, fs.ErrInvalid, fmt.Sprintf("%d elements of %d bytes", n, size))
+	case uint64(n) > uint64(a.Size())/size: // for more, reflect.ArrayOf might panic
+		return nil, a.failObject("arena.slice", name, shmsync.ErrNoSpace,
+			fmt.Sprintf("%d elements of %d bytes in an arena of %d bytes", n, size, a.Size()))
+	}
+	spec := valueSpecOf(name, reflect.ArrayOf(n, t))
+	spec.Existing = attach
+	o, _, err := a.OpenObject(spec)
+	if err != nil {
+		return nil, err
+	}
+	return elementsOf[T](&a.core, o, n), nil
 }
 
 // Block finds the bytes of that name, or creates size zero bytes. If the block exists with
