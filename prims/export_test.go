@@ -322,6 +322,24 @@ func (m *RWMutex) LeaveLog(state uint64, records []byte) {
 	m.gate.Store(uint32(makeGate(gateHeld, arenakernel.ParticipantID(1<<11|9))))
 }
 
+// ReapUpdate does what a reaper of dead does with the gate of m. m may be closed.
+func (m *RWMutex) ReapUpdate(dead arenakernel.ParticipantID) {
+	reapUpdate(m.a, m.object, m.words, m.log, dead)
+}
+
+// LogRecords are the records of the transaction in the log of m.
+func (m *RWMutex) LogRecords() []byte {
+	return append([]byte(nil), m.log.records[:uint64(m.log.state())&0xffffffff]...)
+}
+
+// FlipGate rewrites the gate, which names n: held, and recovering, in turns.
+func (m *RWMutex) FlipGate(n arenakernel.ParticipantID) {
+	held, recovering := uint32(makeGate(gateHeld, n)), uint32(makeGate(gateRecovering, n))
+	if !m.gate.CompareAndSwap(held, recovering) {
+		m.gate.CompareAndSwap(recovering, held)
+	}
+}
+
 // LeaveLog leaves m held by a participant that is gone, with those contents in its log.
 func (m *Mutex) LeaveLog(state uint64, records []byte) {
 	copy(m.log.records, records)

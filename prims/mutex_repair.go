@@ -102,7 +102,7 @@ func repairLoggedMutex(a *arenakernel.Arena, obj arenakernel.Object, w *mutexWor
 	if s := w.starving.Load(); a.Reaps(dead, arenakernel.ParticipantID(s&arenakernel.ParticipantIDMask)) {
 		w.starving.CompareAndSwap(s, 0)
 	}
-	for {
+	for range reapTries {
 		o := ownerWord(w.owner.Load())
 		if !a.Reaps(dead, o.participant()) || !o.held() && o.kind() != kindReserved {
 			return

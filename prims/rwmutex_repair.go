@@ -74,7 +74,10 @@ func repairRWMutex(a *arenakernel.Arena, obj arenakernel.Object, dead arenakerne
 		return
 	}
 	for _, word := range readReaderWords(a, obj).words {
-		for word.slot == dead.Slot() {
+		if word.slot != dead.Slot() {
+			continue
+		}
+		for range reapTries {
 			r := word.load()
 			if !a.Reaps(dead, word.name(r)) || r == r.cleared() {
 				break
@@ -91,7 +94,7 @@ func repairRWMutex(a *arenakernel.Arena, obj arenakernel.Object, dead arenakerne
 	if err != nil {
 		return // nobody can open it, so its hold stays
 	}
-	for {
+	for range reapTries {
 		g := gateWord(w.gate.Load())
 		if !g.valid() || !g.taken() || !a.Reaps(dead, g.participant()) || l != nil && g.undone() || !markOwnerDeadRWMutex(a, obj, w, g) {
 			break
@@ -220,7 +223,7 @@ func (m *RWMutex) recoverBy(ctx context.Context, op string, repair func() error)
 		g := gateWord(m.gate.Load())
 		if g.kind() == gateOwnerDead && g.valid() && !m.a.Gone(g.participant()) {
 			// Unlock the writers' mutex during this wait, so that others get their error.
-			m.writers.Unlock()
+			m.releaseWriters()
 			if err := m.awaitGone(ctx, op, g.participant()); err != nil {
 				return err
 			}
@@ -241,7 +244,7 @@ func (m *RWMutex) recoverBy(ctx context.Context, op string, repair func() error)
 			case errors.Is(err, shmsync.ErrOwnerDead), errors.Is(err, shmsync.ErrNotRecoverable):
 				continue
 			default:
-				m.writers.Unlock()
+				m.releaseWriters()
 				return err
 			}
 		}

@@ -3,6 +3,7 @@ package prims
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/arenakernel"
@@ -126,8 +127,9 @@ func (m *RWMutex) tryEndDead(g gateWord) (changed bool) {
 	if !m.logged(g) || !m.a.Gone(g.participant()) || !m.writers.TryLock() {
 		return false
 	}
-	defer m.writers.Unlock()
-	return m.resolveGate("rwmutex.tryrlock") == nil
+	err := m.resolveGate("rwmutex.tryrlock")
+	m.writers.Unlock()
+	return err == nil
 }
 
 // rollBackRWMutex ends the transaction that the dead writer, or the dead process that rolled back,
@@ -178,27 +180,86 @@ func rollbackDue(a *arenakernel.Arena, w rwmutexAll, dead arenakernel.Participan
 	return g, g.valid() && g.undone() && (a.Reaps(dead, n) || !a.Current(n)) && a.Gone(n)
 }
 
+// reapTries bounds how often a reaper looks at words that a peer may rewrite all the time. A correct
+// peer changes them a few times at most: a dead process is named once, and no living process changes
+// what names it.
+const reapTries = 16
+
 // rollBackDue rolls back while it is due.
 //
 // Preconditions: this process has the writers' mutex.
-func rollBackDue(a *arenakernel.Arena, obj arenakernel.Object, w rwmutexAll, l *undoLog, dead arenakernel.ParticipantID) {
-	for g, is := rollbackDue(a, w, dead); is && rollBackRWMutex(a, obj, w, l, g); g, is = rollbackDue(a, w, dead) {
-		// The loop ends: the gate names a dead process once for each process that died here.
+func rollBackDue(a *arenakernel.Arena, o arenakernel.Object, w rwmutexAll, l *undoLog, dead arenakernel.ParticipantID) {
+	for range reapTries {
+		if g, is := rollbackDue(a, w, dead); !is || !rollBackRWMutex(a, o, w, l, g) {
+			return
+		}
 	}
 }
 
-// reapUpdate rolls back what dead has left in the gate, unless another process has the writers'
-// mutex: that process does so before it closes the gate, and dead is reaped until it has done so.
-// The death of this process makes the mutex free again.
-func reapUpdate(a *arenakernel.Arena, obj arenakernel.Object, w rwmutexAll, l *undoLog, dead arenakernel.ParticipantID) {
-	if _, is := rollbackDue(a, w, dead); !is || !w.writers.owner.CompareAndSwap(0, uint32(a.Self())) {
-		return
+// reapUpdate rolls back what dead has left in the gate of o, unless another process has the writers'
+// mutex: that process does so before it closes the gate, or when it releases the mutex; see
+// releaseWriters. dead is reaped until then. The death of this process makes the mutex free again.
+func reapUpdate(a *arenakernel.Arena, o arenakernel.Object, w rwmutexAll, l *undoLog, dead arenakernel.ParticipantID) {
+	for range reapTries {
+		if _, is := rollbackDue(a, w, dead); !is || !takeToRollBack(a, o, w) {
+			return
+		}
+		crashpoint.Hit("rwmutex.rollback.mutex")
+		rollBackDue(a, o, w, l, dead)
+		releaseAfterRollback(a, o, w)
+		wakeOneOf(a, w.writers)
+		// Another reaper may have found the mutex held meanwhile, so look again.
 	}
-	crashpoint.Hit("rwmutex.rollback.mutex")
-	rollBackDue(a, obj, w, l, dead)
+}
+
+// rollingBack has the RWMutexes whose writers' mutex a reaper of this process has. The owner word
+// cannot tell such a mutex from an upgradable hold that an earlier handle of this process has left.
+var rollingBack struct {
+	sync.Mutex
+	of map[rolledBack]bool // guarded by: Mutex
+}
+
+type rolledBack struct {
+	segment any
+	off     arenakernel.Offset
+}
+
+// takeToRollBack takes the writers' mutex of o for a reaper, if it is free.
+func takeToRollBack(a *arenakernel.Arena, o arenakernel.Object, w rwmutexAll) bool {
+	r := &rollingBack
+	r.Lock()
+	defer r.Unlock()
+	if !w.writers.owner.CompareAndSwap(0, uint32(a.Self())) {
+		return false
+	}
+	if r.of == nil {
+		r.of = map[rolledBack]bool{}
+	}
+	r.of[rolledBack{a.Segment(), o.Offset}] = true
+	return true
+}
+
+// releaseAfterRollback releases the mutex that takeToRollBack took.
+func releaseAfterRollback(a *arenakernel.Arena, o arenakernel.Object, w rwmutexAll) {
+	r := &rollingBack
+	r.Lock()
+	defer r.Unlock()
 	// sync(mutex.release): release
 	w.writers.owner.CompareAndSwap(uint32(a.Self()), 0)
-	wakeOneOf(a, w.writers)
+	delete(r.of, rolledBack{a.Segment(), o.Offset})
+}
+
+// releaseWriters releases the writers' mutex for a caller that may have left the gate of a dead
+// writer as it was. A reaper that found the mutex held meanwhile does not come back, so the caller
+// rolls back if it can.
+//
+// While a caller has the mutex, either the reaper finds that the writer is gone first, and then the
+// caller finds it here, or the reaper finds it after the mutex was released.
+func (m *RWMutex) releaseWriters() {
+	m.writers.Unlock()
+	if m.log != nil {
+		reapUpdate(m.a, m.object, m.words, m.log, gateWord(m.gate.Load()).participant())
+	}
 }
 
 // checkUpdate says what is impossible about the log of an RWMutex; nil if nothing is.

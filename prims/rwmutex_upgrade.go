@@ -60,7 +60,7 @@ func (m *RWMutex) lockUpgradableOnce(ctx context.Context, op string) error {
 	}
 	if held, err := m.untilResolved(ctx, op, m.resolveGate); err != nil {
 		if held {
-			m.writers.Unlock()
+			m.releaseWriters()
 		}
 		return err
 	}
@@ -86,7 +86,7 @@ func (m *RWMutex) TryLockUpgradable() bool {
 		return false
 	}
 	if m.resolveGate("rwmutex.trylockupgradable") != nil {
-		m.writers.Unlock()
+		m.releaseWriters()
 		return false
 	}
 	m.becomeUpgradable()
@@ -183,7 +183,7 @@ func (m *RWMutex) DowngradeToRead() {
 
 // knowUpgradable makes the first handle of this process find the upgradable hold that an earlier
 // handle has left. No call of another handle is under way. So if this process holds the writers'
-// mutex, the reason is such a hold.
+// mutex, the reason is such a hold, or a reaper that rolls back.
 func (m *RWMutex) knowUpgradable() {
 	r := m.registry
 	r.Lock()
@@ -192,8 +192,11 @@ func (m *RWMutex) knowUpgradable() {
 		return
 	}
 	r.known = true
+	rollingBack.Lock()
+	defer rollingBack.Unlock()
 	q := ownerWord(m.words.writers.owner.Load())
-	if gateWord(m.gate.Load()) == gateOpen && q.held() && q.participant() == m.name {
+	if gateWord(m.gate.Load()) == gateOpen && q.held() && q.participant() == m.name &&
+		!rollingBack.of[rolledBack{m.a.Segment(), m.object.Offset}] {
 		r.upgradable.Store(upgradableHeld)
 	}
 }

@@ -65,7 +65,7 @@ func (m *RWMutex) lockOnce(ctx context.Context, op string) error {
 	}
 	if err := m.begin(op); err != nil {
 		if queued {
-			m.writers.Unlock()
+			m.releaseWriters()
 		}
 		return err
 	}
@@ -77,7 +77,7 @@ func (m *RWMutex) lockOnce(ctx context.Context, op string) error {
 	}
 	if held, err := m.closeGateFor(ctx, op); err != nil {
 		if held {
-			m.writers.Unlock()
+			m.releaseWriters()
 		}
 		return err
 	}
@@ -154,7 +154,7 @@ func (m *RWMutex) untilResolved(ctx context.Context, op string, f func(op string
 		if !ok {
 			return true, err
 		}
-		m.writers.Unlock()
+		m.releaseWriters()
 		if err := m.awaitGone(ctx, op, dying.name); err != nil {
 			return false, err
 		}
@@ -220,7 +220,7 @@ func (m *RWMutex) resolveGate(op string) error {
 func (m *RWMutex) drain(ctx context.Context, op string) error {
 	err := m.drainGate(ctx, op)
 	if err != nil {
-		m.writers.Unlock()
+		m.releaseWriters()
 	}
 	return err
 }
@@ -327,10 +327,11 @@ func (m *RWMutex) TryLock() bool {
 	if !m.writers.TryLock() {
 		return false
 	}
+	crashpoint.Hit("rwmutex.lock.queued")
 	if m.tryDrained("rwmutex.trylock") {
 		return true
 	}
-	m.writers.Unlock()
+	m.releaseWriters()
 	return false
 }
 

@@ -277,6 +277,8 @@ struct shmsync_arena {
     size_t n_deferred, cap_deferred;
     pthread_mutex_t handles_of; /* guards the handles in refs; taken before handles */
 
+    pthread_mutex_t rolling_back;
+    shmi_off rolled_back; /* guarded by: rolling_back; the RWMutex whose writers' mutex a thread of this process has to roll back */
     pthread_mutex_t reaping;
     shmi_reap_progress *reaps; /* guarded by: reaping; by slot */
     shmi_notice *notices; /* of the watcher; by slot */

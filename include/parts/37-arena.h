@@ -844,6 +844,7 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
     pthread_mutex_destroy(&a->handles);
     pthread_mutex_destroy(&a->walking);
     pthread_mutex_destroy(&a->handles_of);
+    pthread_mutex_destroy(&a->rolling_back);
     pthread_mutex_destroy(&a->reaping);
     pthread_mutex_destroy(&a->endings);
     pthread_mutex_destroy(&a->wait_nodes_lock);
@@ -1012,6 +1013,7 @@ SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_aren
     pthread_mutex_init(&a->handles, NULL);
     pthread_mutex_init(&a->walking, NULL);
     pthread_mutex_init(&a->handles_of, NULL);
+    pthread_mutex_init(&a->rolling_back, NULL);
     pthread_mutex_init(&a->reaping, NULL);
     pthread_mutex_init(&a->endings, NULL);
     pthread_mutex_init(&a->wait_nodes_lock, NULL);

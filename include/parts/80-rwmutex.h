@@ -382,6 +382,7 @@ SHMI_FN int shmi_rw_give_up(struct shmi_rwmutex *m, uint64_t epoch)
 
 SHMI_FN int shmi_rw_recover(struct shmi_rwmutex *m, const char *op, int64_t abs, int (*repair)(void *), void *arg);
 SHMI_FN int shmi_rw_try_resolve(struct shmi_rwmutex *m, uint32_t g);
+SHMI_FN void shmi_rw_release_writers(struct shmi_rwmutex *m);
 
 /* Finds what a stopped or dead process kept from the readers of this one. */
 SHMI_FN void shmi_rw_look_readers(struct shmi_rwmutex *m)
@@ -567,7 +568,7 @@ SHMI_FN int shmi_rw_until_reclaimed(struct shmi_rwmutex *m, const char *op, int6
         uint32_t g = shmi_rw_gate(m);
         if (!shmi_rw_kept(m, g))
             continue;
-        shmi_mutex_unlock(&m->writers);
+        shmi_rw_release_writers(m);
         *held = 0;
         err = shmi_await_gone(m->a, shmi_rw_who(g), op, m->called, abs);
         if (err == 0)
@@ -717,7 +718,7 @@ SHMI_FN int shmi_rw_drain(struct shmi_rwmutex *m, const char *op, int64_t abs)
 {
     int err = shmi_rw_drain_gate(m, op, abs);
     if (err != 0)
-        shmi_mutex_unlock(&m->writers);
+        shmi_rw_release_writers(m);
     return err;
 }
 /* Has m if no reader is in; EBUSY: one is, and the gate is open. This thread has the writers' mutex. */
@@ -751,7 +752,7 @@ SHMI_FN int shmi_rw_lock_slow(struct shmi_rwmutex *m, int64_t abs, int mutex)
         if (err == 0)
             return shmi_rw_drain(m, "rwmutex.lock", abs);
         if (held)
-            shmi_mutex_unlock(&m->writers);
+            shmi_rw_release_writers(m);
         if (err != EOWNERDEAD || m->repair == NULL)
             return err;
         err = shmi_rw_recover(m, "rwmutex.lock", abs, m->repair, m->repair_arg);
@@ -830,7 +831,7 @@ SHMI_FN int shmi_rw_recover(struct shmi_rwmutex *m, const char *op, int64_t abs,
         if (!held)
             return err;
         if (err != EOWNERDEAD && err != ENOTRECOVERABLE) {
-            shmi_mutex_unlock(&m->writers);
+            shmi_rw_release_writers(m);
             return err;
         }
     }
@@ -879,7 +880,7 @@ SHMI_FN int shmi_rw_lock_upgradable_slow(struct shmi_rwmutex *m, const char *op,
             return 0;
         }
         if (held)
-            shmi_mutex_unlock(&m->writers);
+            shmi_rw_release_writers(m);
         if (err != EOWNERDEAD || m->repair == NULL)
             return err;
         err = shmi_rw_recover(m, op, abs, m->repair, m->repair_arg);
@@ -1000,9 +1001,11 @@ SHMI_FN void *shmi_rw_build(shmsync_arena *a, const shmi_object *o, const void *
             break;
         }
     /* An upgradable hold outlives the handles. This is the first one: no call of this process is under way. */
+    pthread_mutex_lock(&a->rolling_back);
     owner = shmi_ld32(&m->ww->owner);
-    if (shmi_rw_gate(m) == 0 && shmi_owner_valid(owner) && shmi_owner_name(owner) == a->self && shmi_owner_held(owner))
+    if (a->rolled_back != o->off && shmi_rw_gate(m) == 0 && shmi_owner_valid(owner) && shmi_owner_name(owner) == a->self && shmi_owner_held(owner))
         m->upgradable = SHMI_upHeld;
+    pthread_mutex_unlock(&a->rolling_back);
     return m;
 }
 SHMI_FN void shmi_rw_end(void *handle)
@@ -1114,9 +1117,10 @@ int shmsync_rwmutex_trylock(shmsync_rwmutex *lock)
     int err = shmi_mutex_trylock(&m->writers);
     if (err != 0)
         return SHMI_TELL(err);
+    SHMSYNC_CRASHPOINT("rwmutex.lock.queued");
     err = shmi_rw_try_drained(m, "rwmutex.trylock");
     if (err != 0)
-        shmi_mutex_unlock(&m->writers);
+        shmi_rw_release_writers(m);
     return SHMI_TELL(err);
 }
 int shmsync_rwmutex_unlock(shmsync_rwmutex *m)
@@ -1210,7 +1214,7 @@ int shmsync_rwmutex_try_lock_upgradable(shmsync_rwmutex *lock)
     if (err == 0)
         shmi_rw_become_upgradable(m);
     else
-        shmi_mutex_unlock(&m->writers);
+        shmi_rw_release_writers(m);
     return SHMI_TELL(err);
 }
 int shmsync_rwmutex_unlock_upgradable(shmsync_rwmutex *m)
@@ -1336,19 +1340,54 @@ SHMI_FN int shmi_rw_undo_due(struct shmi_rwmutex *m, shmi_participant_id dead, u
     return shmi_rw_valid(*g) && shmi_rw_logged(m, *g) &&
            (shmi_reaps(m->a, dead, shmi_rw_who(*g)) || !shmi_current(m->a, shmi_rw_who(*g))) && shmi_gone(m->a, shmi_rw_who(*g));
 }
+/* How often a reaper looks at words that a peer may rewrite all the time. A correct peer changes them a few times at most. */
+#define SHMI_REAP_TRIES 16
+/* Rolls back while it is due. This process has the writers' mutex. A peer may rewrite the gate all the time, so the loop has a bound. */
+SHMI_FN void shmi_rw_roll_back_due(struct shmi_rwmutex *m, shmi_participant_id dead)
+{
+    uint32_t g;
+    int tries;
+    for (tries = 0; tries < SHMI_REAP_TRIES && shmi_rw_undo_due(m, dead, &g) && shmi_rw_roll_back(m, g); tries++) {
+    }
+}
+/* Takes the writers' mutex to roll back, or releases it. by_reaper: the caller is the reaper of this process. A handle that is made meanwhile learns by rolled_back that it is no
+ * upgradable hold: the owner word cannot tell the two apart. */
+SHMI_FN int shmi_rw_own_to_roll_back(struct shmi_rwmutex *m, int take, int by_reaper)
+{
+    shmsync_arena *a = m->a;
+    int ok;
+    pthread_mutex_lock(&a->rolling_back);
+    ok = take ? shmi_cas32(&m->ww->owner, 0, a->self) : shmi_cas32(&m->ww->owner, a->self, 0);
+    if (by_reaper && (ok || !take))
+        a->rolled_back = take ? m->o.off : 0;
+    pthread_mutex_unlock(&a->rolling_back);
+    return ok;
+}
 /* Rolls back what dead has left in the gate, unless another process has the writers' mutex: that process does so before it closes
- * the gate, and dead is reaped until then. A death in here makes the mutex free. */
-SHMI_FN void shmi_rw_reap_tx(struct shmi_rwmutex *m, shmi_participant_id dead)
+ * the gate, or when it releases the mutex; see shmi_rw_release_writers. dead is reaped until then. A death in here makes the mutex free. */
+SHMI_FN void shmi_rw_reap_tx(struct shmi_rwmutex *m, shmi_participant_id dead, int by_reaper)
 {
     shmi_wait_list l = shmi_mutex_wait_list(m->ww);
     uint32_t g;
-    if (!shmi_rw_undo_due(m, dead, &g) || !shmi_cas32(&m->ww->owner, 0, m->a->self))
-        return;
-    SHMSYNC_CRASHPOINT("rwmutex.rollback.mutex");
-    while (shmi_rw_undo_due(m, dead, &g) && shmi_rw_roll_back(m, g)) {
+    int tries;
+    for (tries = 0; tries < SHMI_REAP_TRIES; tries++) {
+        if (!shmi_rw_undo_due(m, dead, &g) || !shmi_rw_own_to_roll_back(m, 1, by_reaper))
+            return;
+        SHMSYNC_CRASHPOINT("rwmutex.rollback.mutex");
+        shmi_rw_roll_back_due(m, dead);
+        shmi_rw_own_to_roll_back(m, 0, by_reaper);
+        shmi_wake_word_wake_one(m->a, &l);
+        /* Another reaper may have found the mutex held meanwhile, so look again. */
     }
-    shmi_cas32(&m->ww->owner, m->a->self, 0);
-    shmi_wake_word_wake_one(m->a, &l);
+}
+/* Releases the writers' mutex for a caller that may have left the gate of a dead writer as it was. A reaper that found the mutex held
+ * meanwhile does not come back, so the caller rolls back if it can: either that reaper found first that the writer is gone, and then
+ * it is found here, or it finds so after the mutex was released. */
+SHMI_FN void shmi_rw_release_writers(struct shmi_rwmutex *m)
+{
+    shmi_mutex_unlock(&m->writers);
+    if (m->rollback)
+        shmi_rw_reap_tx(m, shmi_rw_who(shmi_rw_gate(m)), 0);
 }
 SHMI_FN int shmi_rw_kind_unfinished(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
@@ -1365,6 +1404,7 @@ SHMI_FN void shmi_repair_rwmutex(shmsync_arena *a, const shmi_object *o, shmi_pa
     struct shmi_rwmutex m;
     shmi_record_walk v;
     uint32_t slot = shmi_id_slot(dead), g;
+    int tries;
     if (o->size < shmi_rw_bytes(a))
         return;
     shmi_rw_view(&m, a, o);
@@ -1372,23 +1412,25 @@ SHMI_FN void shmi_repair_rwmutex(shmsync_arena *a, const shmi_object *o, shmi_pa
         uint64_t *line = shmi_rw_reader_in(&m, &v).state, r;
         if (v.slot != slot)
             continue;
-        for (r = shmi_ld64(line); shmi_reaps(a, dead, shmi_rw_name(r, slot)) && r != shmi_rw_cleared(r); r = shmi_ld64(line))
+        for (tries = 0, r = shmi_ld64(line); tries < SHMI_REAP_TRIES && shmi_reaps(a, dead, shmi_rw_name(r, slot)) && r != shmi_rw_cleared(r);
+             tries++, r = shmi_ld64(line))
             if (shmi_take_from64(a, shmi_rw_name(r, slot), line, r, shmi_rw_cleared(r), 0)) {
                 shmi_wake_word_wake_all(a, &m.writer_wake_word);
                 break;
             }
     }
-    for (g = shmi_rw_gate(&m); shmi_rw_valid(g) && shmi_rw_taken(g) && shmi_reaps(a, dead, shmi_rw_who(g)); g = shmi_rw_gate(&m))
-        if (!shmi_rw_mark_owner_dead(&m, g))
+    for (tries = 0; tries < SHMI_REAP_TRIES; tries++) {
+        g = shmi_rw_gate(&m);
+        if (!shmi_rw_valid(g) || !shmi_rw_taken(g) || !shmi_reaps(a, dead, shmi_rw_who(g)) || !shmi_rw_mark_owner_dead(&m, g))
             break;
+    }
     if (m.rollback && dead == a->self && shmi_owner_name(shmi_ld32(&m.ww->owner)) == dead) {
         /* A process that leaves is not dead yet: a writer that got the mutex now would find the gate closed by a process that lives. */
-        while (shmi_rw_undo_due(&m, dead, &g) && shmi_rw_roll_back(&m, g)) {
-        }
+        shmi_rw_roll_back_due(&m, dead);
     }
     shmi_mutex_repair_words(a, m.ww, dead, 1, NULL);
     if (m.rollback)
-        shmi_rw_reap_tx(&m, dead);
+        shmi_rw_reap_tx(&m, dead, 1);
 }
 SHMI_FN void shmi_wake_rwmutex(shmsync_arena *a, const shmi_object *o, int owed)
 {

@@ -1,0 +1,24 @@
+//go:build linux
+
+package cinterop
+
+import (
+	"os/exec"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// An RWMutex with an undo log, at the moments where the writers' mutex and the gate belong to different processes: a
+// reader meets the mutex held, a process leaves, the holder of the mutex dies, a call gives up while a reaper comes, a
+// handle is opened beside the reaper, and a peer rewrites the gate all the time.
+func TestRWMutexRollbackMoments(t *testing.T) {
+	for _, verb := range []string{"reader", "leaves", "another", "gives up", "open", "rewriter"} {
+		t.Run(verb, func(t *testing.T) {
+			name := newArena(t)
+			out, err := exec.Command(program(t, "rollbacks.c"), name, verb).CombinedOutput()
+			require.NoError(t, err, "%s", out)
+			sound(t, name)
+		})
+	}
+}
