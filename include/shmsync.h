@@ -496,7 +496,7 @@ int shmsync_event_set(shmsync_event *e);
 int shmsync_event_reset(shmsync_event *e);
 /* Whether the Event is set: 1 or 0. */
 int shmsync_event_is_set(const shmsync_event *e);
-/* Waits until the Event is set; with auto_reset the call takes the token. ENOSPC: no room for a wait. */
+/* Waits until the Event is set; with auto_reset the call takes the token. ENOSPC: no room for a wait, with auto_reset. */
 int shmsync_event_wait(shmsync_event *e);
 /* The same without waiting. EBUSY: it is not set. */
 int shmsync_event_trywait(shmsync_event *e);
@@ -2325,7 +2325,7 @@ SHMI_COLD void shmi_abort(const char *why)
 #define SHMI_KIND_SEQUENCER UINT32_C(0x52514553) /* SEQR */
 #define SHMI_VERSION_SEQUENCER 1
 #define SHMI_KIND_EVENT UINT32_C(0x544e5645) /* EVNT */
-#define SHMI_VERSION_EVENT 1
+#define SHMI_VERSION_EVENT 2
 #define SHMI_KIND_WAIT_GROUP UINT32_C(0x50524757) /* WGRP */
 #define SHMI_VERSION_WAIT_GROUP 3
 #define SHMI_KIND_LATCH UINT32_C(0x4843544c) /* LTCH */
@@ -2368,10 +2368,14 @@ SHMI_COLD void shmi_abort(const char *why)
 #define SHMI_SPIN_KIND_MASK UINT64_C(0xe0000000)
 
 /* Event: fields of the word */
-#define SHMI_EVENT_PLACE_SHIFT 0
-#define SHMI_EVENT_PLACE_MASK UINT64_C(0x3)
-#define SHMI_EVENT_CHANGES_SHIFT 2
-#define SHMI_EVENT_CHANGES_MASK UINT64_C(0xfffffffffffffffc)
+#define SHMI_EVENT_MODE_SHIFT 33
+#define SHMI_EVENT_MODE_MASK UINT64_C(0x600000000)
+
+/* Auto-reset Event: fields of the word */
+#define SHMI_AUTO_EVENT_PLACE_SHIFT 0
+#define SHMI_AUTO_EVENT_PLACE_MASK UINT64_C(0x3)
+#define SHMI_AUTO_EVENT_CHANGES_SHIFT 2
+#define SHMI_AUTO_EVENT_CHANGES_MASK UINT64_C(0xfffffffffffffffc)
 
 /* Future: fields of the word */
 #define SHMI_FUTURE_ABANDONED_SHIFT 33
@@ -2528,20 +2532,46 @@ SHMI_ASSERT(offsetof(shmi_sequence_words, next) == 640, "sequence_words.next");
 SHMI_ASSERT(offsetof(shmi_sequence_words, stopped) == 648, "sequence_words.stopped");
 SHMI_ASSERT(sizeof(shmi_sequence_words) == 768, "sequence_words");
 
+/* An eventcount */
+typedef struct shmi_eventcount_words {
+    uint64_t state;
+    uint32_t lastCPU;
+    uint32_t spin;
+    uint32_t pays;
+    uint8_t pad0_[4];
+    uint64_t poller;
+    uint8_t pad1_[32];
+    uint64_t counts[8];
+} shmi_eventcount_words;
+SHMI_ASSERT(offsetof(shmi_eventcount_words, state) == 0, "eventcount_words.state");
+SHMI_ASSERT(offsetof(shmi_eventcount_words, lastCPU) == 8, "eventcount_words.lastCPU");
+SHMI_ASSERT(offsetof(shmi_eventcount_words, spin) == 12, "eventcount_words.spin");
+SHMI_ASSERT(offsetof(shmi_eventcount_words, pays) == 16, "eventcount_words.pays");
+SHMI_ASSERT(offsetof(shmi_eventcount_words, poller) == 24, "eventcount_words.poller");
+SHMI_ASSERT(offsetof(shmi_eventcount_words, counts) == 64, "eventcount_words.counts");
+SHMI_ASSERT(sizeof(shmi_eventcount_words) == 128, "eventcount_words");
+
 /* Event */
 typedef struct shmi_event_words {
+    shmi_eventcount_words count;
+} shmi_event_words;
+SHMI_ASSERT(offsetof(shmi_event_words, count) == 0, "event_words.count");
+SHMI_ASSERT(sizeof(shmi_event_words) == 128, "event_words");
+
+/* Auto-reset Event */
+typedef struct shmi_auto_event_words {
     shmi_sequence_words sequence;
     uint32_t mode;
     uint8_t pad0_[4];
     uint64_t spare;
     shmi_list_words queue;
     uint8_t pad1_[96];
-} shmi_event_words;
-SHMI_ASSERT(offsetof(shmi_event_words, sequence) == 0, "event_words.sequence");
-SHMI_ASSERT(offsetof(shmi_event_words, mode) == 768, "event_words.mode");
-SHMI_ASSERT(offsetof(shmi_event_words, spare) == 776, "event_words.spare");
-SHMI_ASSERT(offsetof(shmi_event_words, queue) == 784, "event_words.queue");
-SHMI_ASSERT(sizeof(shmi_event_words) == 896, "event_words");
+} shmi_auto_event_words;
+SHMI_ASSERT(offsetof(shmi_auto_event_words, sequence) == 0, "auto_event_words.sequence");
+SHMI_ASSERT(offsetof(shmi_auto_event_words, mode) == 768, "auto_event_words.mode");
+SHMI_ASSERT(offsetof(shmi_auto_event_words, spare) == 776, "auto_event_words.spare");
+SHMI_ASSERT(offsetof(shmi_auto_event_words, queue) == 784, "auto_event_words.queue");
+SHMI_ASSERT(sizeof(shmi_auto_event_words) == 896, "auto_event_words");
 
 /* Side of a queue */
 typedef struct shmi_queue_side_words {
@@ -2608,25 +2638,6 @@ SHMI_ASSERT(offsetof(shmi_cond_words, waiting) == 416, "cond_words.waiting");
 SHMI_ASSERT(offsetof(shmi_cond_words, covered) == 432, "cond_words.covered");
 SHMI_ASSERT(offsetof(shmi_cond_words, woken) == 448, "cond_words.woken");
 SHMI_ASSERT(sizeof(shmi_cond_words) == 512, "cond_words");
-
-/* An eventcount */
-typedef struct shmi_eventcount_words {
-    uint64_t state;
-    uint32_t lastCPU;
-    uint32_t spin;
-    uint32_t pays;
-    uint8_t pad0_[4];
-    uint64_t poller;
-    uint8_t pad1_[32];
-    uint64_t counts[8];
-} shmi_eventcount_words;
-SHMI_ASSERT(offsetof(shmi_eventcount_words, state) == 0, "eventcount_words.state");
-SHMI_ASSERT(offsetof(shmi_eventcount_words, lastCPU) == 8, "eventcount_words.lastCPU");
-SHMI_ASSERT(offsetof(shmi_eventcount_words, spin) == 12, "eventcount_words.spin");
-SHMI_ASSERT(offsetof(shmi_eventcount_words, pays) == 16, "eventcount_words.pays");
-SHMI_ASSERT(offsetof(shmi_eventcount_words, poller) == 24, "eventcount_words.poller");
-SHMI_ASSERT(offsetof(shmi_eventcount_words, counts) == 64, "eventcount_words.counts");
-SHMI_ASSERT(sizeof(shmi_eventcount_words) == 128, "eventcount_words");
 
 /* Future */
 typedef struct shmi_future_words {
@@ -15124,7 +15135,7 @@ SHMI_FN void shmi_heap_discard_dead(struct shmi_monitor *m, uint64_t *root)
         shmi_end_scratch(all, room * sizeof *all);
 }
 
-/* The counter and its waits: a Sequencer, or the part of an Event that is reset by hand. */
+/* The counter and its waits: a Sequencer, or the head of an Event with automatic reset. */
 struct shmi_sequence {
     struct shmi_monitor m;
     shmi_sequence_words *w;
@@ -15547,7 +15558,7 @@ SHMI_FN void shmi_repair_sequencer(shmsync_arena *a, const shmi_object *o, shmi_
     shmi_mon_repair(&q.m, dead);
 }
 /*
- * Events: one that is reset by hand is a sequence, odd while it is set; one with automatic
+ * Events: one that is reset by hand is an eventcount, whose sequence is odd while it is set; one with automatic
  * reset has a token. It is prims/event*.go in C.
  */
 
@@ -15566,23 +15577,26 @@ typedef struct shmi_event_share {
 SHMI_ASSERT(sizeof(shmi_event_share) == 32, "shmi_event_share");
 
 struct shmi_event {
-    struct shmi_sequence q; /* its monitor is that of both */
-    shmi_event_words *w;
+    struct shmi_sequence q; /* with automatic reset; first: its rules get it */
+    shmi_auto_event_words *w;
     shmi_event_share *shares; /* of the slots, from slot 1 */
     uint32_t slots;
     uint32_t mode;
+    struct shmi_eventcount count; /* without automatic reset */
+    shmsync_arena *a;
+    shmi_object o;
 };
 
 SHMI_FN uint64_t shmi_event_bytes(uint32_t mode, uint32_t slots)
 {
-    return sizeof(shmi_event_words) + (mode & SHMI_eventAuto ? (uint64_t)slots * sizeof(shmi_event_share) : 0);
+    return mode == SHMI_eventAuto ? sizeof(shmi_auto_event_words) + (uint64_t)slots * sizeof(shmi_event_share) : sizeof(shmi_event_words);
 }
 
 SHMI_FN uint64_t shmi_event_load(struct shmi_event *e) { return shmi_ld64(&e->q.w->value); }
-SHMI_FN uint32_t shmi_event_place(uint64_t s) { return (uint32_t)(s & SHMI_EVENT_PLACE_MASK); }
+SHMI_FN uint32_t shmi_event_place(uint64_t s) { return (uint32_t)(s & SHMI_AUTO_EVENT_PLACE_MASK); }
 SHMI_FN int shmi_event_swap(struct shmi_event *e, uint64_t s, uint32_t place)
 {
-    return shmi_cas64(&e->q.w->value, s, ((s + SHMI_EVENT_PLACE_MASK + 1) & ~SHMI_EVENT_PLACE_MASK) | place);
+    return shmi_cas64(&e->q.w->value, s, ((s + SHMI_AUTO_EVENT_PLACE_MASK + 1) & ~SHMI_AUTO_EVENT_PLACE_MASK) | place);
 }
 
 /* How many tokens were handed to the participant and not seen by it, as far as a peer's bytes can claim. */
@@ -15909,44 +15923,70 @@ SHMI_FN int shmi_event_wait_auto(struct shmi_event *e, int64_t abs)
     return err;
 }
 
-/* Makes the counter odd or even. */
+/* An Event that is reset by hand: whether it is set. */
+SHMI_FN int shmi_event_odd(struct shmi_event *e) { return (int)(shmi_eventcount_load(&e->count) & 1); }
+
+/* Makes an Event that is reset by hand set, or not set. A signal handler may call it. */
 SHMI_FN int shmi_event_turn(struct shmi_event *e, uint64_t set)
 {
     for (;;) {
-        uint64_t v = shmi_event_load(e);
-        if ((v & 1) == set)
+        uint64_t s = shmi_eventcount_load(&e->count);
+        if ((s & 1) == set)
             return 0;
-        if (shmi_cas64(&e->q.w->value, v, v + 1))
-            return shmi_seq_counted(&e->q, v + 1);
+        shmi_eventcount_note_cpu(&e->count, s);
+        if (!shmi_cas64(&e->count.w->state, s, shmi_eventcount_next(s)))
+            continue;
+        if ((s & SHMI_EVENTCOUNT_ANNOUNCED) != 0) {
+            SHMSYNC_CRASHPOINT("event.turn.before_wake");
+            shmi_eventcount_wake_all(&e->count);
+        }
+        return 0;
     }
 }
 
-/* Waits until the counter is odd, or even. */
+/* Waits until it is set, or not set. */
 SHMI_FN int shmi_event_until(struct shmi_event *e, uint64_t set, int64_t abs)
 {
-    uint64_t v = shmi_event_load(e);
-    return (v & 1) == set ? 0 : shmi_seq_wait(&e->q, v + 1, abs);
+    uint64_t s = shmi_eventcount_load(&e->count);
+    int err;
+    if ((s & 1) == set)
+        return 0;
+    err = shmi_enter(e->a, "event.wait");
+    if (err != 0)
+        return err;
+    err = shmi_eventcount_wait(&e->count, (uint32_t)s, abs);
+    shmi_exit(e->a);
+    return err;
 }
 
-/* The mode of an Event, if its body is long enough for that; or -1. */
+/* The mode of an Event, if the length of its body goes with one, or -1. The length tells one with automatic reset from
+ * the others. */
 SHMI_FN int shmi_event_mode_of(shmsync_arena *a, const shmi_object *o)
 {
-    uint32_t slots = a->geo.slots, mode;
-    if (o->size < shmi_event_bytes(0, slots))
-        return -1;
-    mode = shmi_ld32(&((shmi_event_words *)shmi_ptr(a, o->body, sizeof(shmi_event_words), 8))->mode);
-    return mode <= SHMI_eventBidirectional && o->size >= shmi_event_bytes(mode, slots) ? (int)mode : -1;
+    if (o->size >= shmi_event_bytes(SHMI_eventAuto, a->geo.slots))
+        return shmi_ld32(&((shmi_auto_event_words *)shmi_ptr(a, o->body, sizeof(shmi_auto_event_words), 8))->mode) == SHMI_eventAuto ? SHMI_eventAuto : -1;
+    if (o->size == sizeof(shmi_event_words)) {
+        uint64_t s = shmi_ld64(&((shmi_event_words *)shmi_ptr(a, o->body, sizeof(shmi_event_words), 8))->count.state);
+        int mode = (int)((s & SHMI_EVENT_MODE_MASK) >> SHMI_EVENT_MODE_SHIFT);
+        return mode == 0 || mode == SHMI_eventBidirectional ? mode : -1;
+    }
+    return -1;
 }
 
 SHMI_FN void shmi_event_build(struct shmi_event *e, shmsync_arena *a, const shmi_object *o, uint32_t mode)
 {
-    shmi_seq_init(&e->q, a, o);
-    e->w = (shmi_event_words *)shmi_ptr(a, o->body, sizeof(shmi_event_words), 8);
-    e->shares = (shmi_event_share *)(void *)(e->w + 1);
-    e->slots = mode & SHMI_eventAuto ? a->geo.slots : 0;
+    e->a = a;
+    e->o = *o;
     e->mode = mode;
-    if (mode & SHMI_eventAuto)
-        e->q.m.rules = &shmi_event_rules;
+    if (mode != SHMI_eventAuto) {
+        shmi_eventcount_init(&e->count, a, o, "event.wait", NULL);
+        return;
+    }
+    shmi_seq_init(&e->q, a, o);
+    e->w = (shmi_auto_event_words *)shmi_ptr(a, o->body, sizeof(shmi_auto_event_words), 8);
+    e->shares = (shmi_event_share *)(void *)(e->w + 1);
+    e->slots = a->geo.slots;
+    e->q.m.rules = &shmi_event_rules;
 }
 
 typedef struct shmi_event_spec {
@@ -15956,11 +15996,18 @@ typedef struct shmi_event_spec {
 
 SHMI_FN void shmi_event_fill(unsigned char *body, const void *arg)
 {
-    shmi_event_words *w = (shmi_event_words *)(void *)body;
     const shmi_event_spec *s = (const shmi_event_spec *)arg;
-    w->mode = s->mode;
-    w->sequence.value = s->set != 0; /* set, in either mode */
-    w->sequence.mon.spin = s->spin;
+    uint64_t first = s->set != 0; /* set, in each mode */
+    if (s->mode == SHMI_eventAuto) {
+        shmi_auto_event_words *w = (shmi_auto_event_words *)(void *)body;
+        w->mode = s->mode;
+        w->sequence.value = first;
+        w->sequence.mon.spin = s->spin;
+    } else {
+        shmi_event_words *w = (shmi_event_words *)(void *)body;
+        w->count.state = first | (uint64_t)s->mode << SHMI_EVENT_MODE_SHIFT;
+        w->count.spin = s->spin;
+    }
 }
 
 SHMI_FN void *shmi_event_new(shmsync_arena *a, const shmi_object *o, const void *arg)
@@ -16041,7 +16088,7 @@ int shmsync_event_close(shmsync_event *e)
     int err;
     if (e->impl == NULL)
         return SHMI_TELL(EBADF);
-    err = shmi_unshare(e->impl->q.m.a, e->impl->q.m.o.off, shmi_mon_free);
+    err = shmi_unshare(e->impl->a, e->impl->o.off, shmi_mon_free);
     if (err == 0)
         e->impl = NULL;
     return SHMI_TELL(err);
@@ -16050,13 +16097,13 @@ int shmsync_event_close(shmsync_event *e)
 shmsync_offset shmsync_event_offset(const shmsync_event *e)
 {
     SHMI_OPENED_OR(e, 0);
-    return e->impl->q.m.o.off;
+    return e->impl->o.off;
 }
 
 int shmsync_event_set(shmsync_event *e)
 {
     SHMI_OPENED(e);
-    int err = shmi_use(e->impl->q.m.a, "event");
+    int err = shmi_use(e->impl->a, "event");
     if (err != 0)
         return SHMI_TELL(err);
     return SHMI_TELL(e->impl->mode & SHMI_eventAuto ? shmi_event_set_auto(e->impl) : shmi_event_turn(e->impl, 1));
@@ -16064,7 +16111,7 @@ int shmsync_event_set(shmsync_event *e)
 int shmsync_event_reset(shmsync_event *e)
 {
     SHMI_OPENED(e);
-    int err = shmi_use(e->impl->q.m.a, "event");
+    int err = shmi_use(e->impl->a, "event");
     if (err != 0)
         return SHMI_TELL(err);
     return SHMI_TELL(e->impl->mode & SHMI_eventAuto ? shmi_event_reset_auto(e->impl) : shmi_event_turn(e->impl, 0));
@@ -16072,14 +16119,14 @@ int shmsync_event_reset(shmsync_event *e)
 int shmsync_event_is_set(const shmsync_event *e)
 {
     SHMI_OPENED_OR(e, 0);
-    if (shmi_use(e->impl->q.m.a, "event") != 0)
+    if (shmi_use(e->impl->a, "event") != 0)
         return 0;
-    return e->impl->mode & SHMI_eventAuto ? shmi_event_is_set_auto(e->impl) : (shmi_event_load(e->impl) & 1) != 0;
+    return e->impl->mode & SHMI_eventAuto ? shmi_event_is_set_auto(e->impl) : shmi_event_odd(e->impl);
 }
 
 SHMI_FN int shmi_event_await(shmsync_event *e, int64_t abs)
 {
-    int err = shmi_use(e->impl->q.m.a, "event");
+    int err = shmi_use(e->impl->a, "event");
     if (err != 0)
         return err;
     return e->impl->mode & SHMI_eventAuto ? shmi_event_wait_auto(e->impl, abs) : shmi_event_until(e->impl, 1, abs);
@@ -16099,20 +16146,20 @@ int shmsync_event_timedwait(shmsync_event *e, const struct timespec *abs_monoton
 int shmsync_event_trywait(shmsync_event *e)
 {
     SHMI_OPENED(e);
-    int err = shmi_use(e->impl->q.m.a, "event");
+    int err = shmi_use(e->impl->a, "event");
     if (err != 0)
         return SHMI_TELL(err);
     if (e->impl->mode & SHMI_eventAuto)
         return SHMI_TELL(shmi_event_try_auto(e->impl));
-    return SHMI_TELL(shmi_event_load(e->impl) & 1 ? 0 : EBUSY);
+    return SHMI_TELL(shmi_event_odd(e->impl) ? 0 : EBUSY);
 }
 SHMI_FN int shmi_event_await_reset(shmsync_event *e, int64_t abs)
 {
-    int err = shmi_use(e->impl->q.m.a, "event");
+    int err = shmi_use(e->impl->a, "event");
     if (err != 0)
         return err;
     if (!(e->impl->mode & SHMI_eventBidirectional))
-        return shmi_fail(EINVAL, "event.wait_reset", e->impl->q.m.queueLock.called, "it is not bidirectional");
+        return shmi_fail(EINVAL, "event.wait_reset", shmi_called(&e->impl->o), "it is not bidirectional");
     return shmi_event_until(e->impl, 0, abs);
 }
 int shmsync_event_wait_reset(shmsync_event *e)
@@ -16128,15 +16175,25 @@ int shmsync_event_timedwait_reset(shmsync_event *e, const struct timespec *abs_m
     return SHMI_TELL(err != 0 ? err : shmi_event_await_reset(e, ns));
 }
 
-/* The reaper's side. */
+/* The reaper's side. An Event that is reset by hand has nothing to repair. */
 SHMI_FN void shmi_repair_event(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_event e;
-    int mode = shmi_event_mode_of(a, o);
-    if (mode < 0)
+    if (shmi_event_mode_of(a, o) != SHMI_eventAuto)
         return;
-    shmi_event_build(&e, a, o, (uint32_t)mode);
+    shmi_event_build(&e, a, o, SHMI_eventAuto);
     shmi_mon_repair(&e.q.m, dead);
+}
+SHMI_FN void shmi_wake_event(shmsync_arena *a, const shmi_object *o, int owed)
+{
+    struct shmi_eventcount e;
+    int mode = shmi_event_mode_of(a, o);
+    if (mode == SHMI_eventAuto) {
+        shmi_mon_wake_object(a, o, owed);
+    } else if (mode >= 0) {
+        shmi_eventcount_init(&e, a, o, "event.wait", NULL);
+        shmi_eventcount_wake_dead(&e, owed);
+    }
 }
 /*
  * Queues: bounded queues of items of one size. It is prims/queue*.go in C. Items are in slots, and a
@@ -23538,10 +23595,10 @@ SHMI_FN int shmi_await_reached(const shmsync_awaitable *x, int *err)
         return shmi_seq_reached(x->sequencer->impl, x->token);
     if (x->kind == SHMSYNC_AWAIT_EVENT) {
         struct shmi_event *e = x->event->impl;
-        return e->mode & SHMI_eventAuto ? shmi_event_claim(e) : (int)(shmi_event_load(e) & 1);
+        return e->mode & SHMI_eventAuto ? shmi_event_claim(e) : shmi_event_odd(e);
     }
     if (x->kind == SHMSYNC_AWAIT_EVENT_RESET)
-        return (shmi_event_load(x->event->impl) & 1) == 0;
+        return !shmi_event_odd(x->event->impl);
     return shmi_future_reached(x->future->impl, err);
 }
 /* Begins its wait. None has begun: it has come, or *err says how it has ended; not 0 is an error of the waiting itself. */
@@ -23564,13 +23621,18 @@ SHMI_FN int shmi_await_begin(const shmsync_awaitable *x, int64_t abs, shmi_await
     }
     if (x->kind != SHMSYNC_AWAIT_FUTURE) {
         struct shmi_event *ev = x->event->impl;
-        uint64_t v = shmi_event_load(ev);
-        w->m = &ev->q.m;
-        if (x->kind == SHMSYNC_AWAIT_EVENT && (ev->mode & SHMI_eventAuto) != 0) {
+        uint64_t s;
+        if ((ev->mode & SHMI_eventAuto) != 0) {
+            w->m = &ev->q.m;
             w->token = ev;
             return shmi_event_register(ev, 0, abs, &w->wait_node);
         }
-        return (v & 1) == (x->kind == SHMSYNC_AWAIT_EVENT) ? 0 : shmi_seq_register(&ev->q, v + 1, abs, &w->wait_node);
+        s = shmi_eventcount_load(&ev->count);
+        if ((s & 1) != (x->kind == SHMSYNC_AWAIT_EVENT)) {
+            w->e = &ev->count;
+            w->seq = (uint32_t)s;
+        }
+        return 0;
     } else {
         struct shmi_future *f = x->future->impl;
         uint64_t s = shmi_future_now(f);
@@ -23587,6 +23649,8 @@ SHMI_FN int shmi_await_begin(const shmsync_awaitable *x, int64_t abs, shmi_await
 SHMI_FN int shmi_await_judge(const shmsync_awaitable *x, shmi_awaited *w)
 {
     uint64_t outcome;
+    if (w->e != NULL && x->kind != SHMSYNC_AWAIT_FUTURE)
+        return 0;
     if (w->e != NULL)
         return shmi_future_judge(x->future->impl, w->seq >> 1, NULL);
     outcome = shmi_mon_collect(w->m, w->wait_node);
@@ -23663,12 +23727,12 @@ SHMI_FN int shmi_await_check(const char *op, const shmsync_awaitable *list, size
             SHMI_OPENED(x->future);
         else
             SHMI_OPENED(x->event);
-        *a = x->kind == SHMSYNC_AWAIT_SEQUENCER ? x->sequencer->impl->m.a : x->kind == SHMSYNC_AWAIT_FUTURE ? x->future->impl->e.a : x->event->impl->q.m.a;
+        *a = x->kind == SHMSYNC_AWAIT_SEQUENCER ? x->sequencer->impl->m.a : x->kind == SHMSYNC_AWAIT_FUTURE ? x->future->impl->e.a : x->event->impl->a;
         err = shmi_use(*a, op);
         if (err != 0)
             return err;
         if (x->kind == SHMSYNC_AWAIT_EVENT_RESET && !(x->event->impl->mode & SHMI_eventBidirectional))
-            return shmi_fail(EINVAL, op, x->event->impl->q.m.queueLock.called, "it is not bidirectional");
+            return shmi_fail(EINVAL, op, shmi_called(&x->event->impl->o), "it is not bidirectional");
     }
     return 0;
 }
@@ -26791,7 +26855,7 @@ static const shmi_kind_ops shmi_kinds[] = {
     {SHMI_MUTEX_KIND, SHMI_mutexVersion, shmi_mutex_kind_repair, shmi_mutex_kind_wake, shmi_mutex_kind_unfinished},
     {SHMI_FUTEX_KIND, SHMI_futexVersion, NULL, shmi_futex_kind_wake, NULL},
     {SHMI_KIND_SEQUENCER, SHMI_VERSION_SEQUENCER, shmi_repair_sequencer, shmi_mon_wake_object, NULL},
-    {SHMI_KIND_EVENT, SHMI_VERSION_EVENT, shmi_repair_event, shmi_mon_wake_object, NULL},
+    {SHMI_KIND_EVENT, SHMI_VERSION_EVENT, shmi_repair_event, shmi_wake_event, NULL},
     {SHMI_KIND_QUEUE, SHMI_VERSION_QUEUE, shmi_repair_queue, shmi_wake_queue, NULL},
     {SHMI_KIND_WAIT_GROUP, SHMI_VERSION_WAIT_GROUP, shmi_repair_counter, shmi_wake_counter, NULL},
     {SHMI_KIND_LATCH, SHMI_VERSION_LATCH, shmi_repair_counter, shmi_wake_counter, NULL},

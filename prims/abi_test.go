@@ -45,22 +45,23 @@ var abiStructs = map[string]reflect.Type{
 	"Waitable":             reflect.TypeFor[waitableWords](),
 	"Hold of a waitable":   reflect.TypeFor[waitableHold](),
 
-	"Sequencer":       reflect.TypeFor[sequenceWords](),
-	"Event":           reflect.TypeFor[eventWords](),
-	"FairMutex":       reflect.TypeFor[fairMutexWords](),
-	"MultiLock":       reflect.TypeFor[multiLockHead](),
-	"Cond":            reflect.TypeFor[condWords](),
-	"Future":          reflect.TypeFor[futureWords](),
-	"Queue":           reflect.TypeFor[queueWords](),
-	"Side of a queue": reflect.TypeFor[queueSideWords](),
-	"An eventcount":   reflect.TypeFor[eventcountWords](),
+	"Sequencer":        reflect.TypeFor[sequenceWords](),
+	"Event":            reflect.TypeFor[eventWords](),
+	"Auto-reset Event": reflect.TypeFor[autoEventWords](),
+	"FairMutex":        reflect.TypeFor[fairMutexWords](),
+	"MultiLock":        reflect.TypeFor[multiLockHead](),
+	"Cond":             reflect.TypeFor[condWords](),
+	"Future":           reflect.TypeFor[futureWords](),
+	"Queue":            reflect.TypeFor[queueWords](),
+	"Side of a queue":  reflect.TypeFor[queueSideWords](),
+	"An eventcount":    reflect.TypeFor[eventcountWords](),
 
 	"Synchronized": reflect.TypeFor[synchronizedWords](),
 }
 
 // abiParts are the sections of abiStructs that are parts of objects.
 var abiParts = []string{
-	"Local lock", "Slot record of an RWMutex", "Side of a queue", "Monitor", "Redo entry", "List of waits", "Share of a semaphore", "Hold of a waitable", "Counters", "Undo log", "An eventcount",
+	"Local lock", "Slot record of an RWMutex", "Side of a queue", "Monitor", "Redo entry", "List of waits", "Share of a semaphore", "Hold of a waitable", "Counters", "Undo log", "An eventcount", "Auto-reset Event",
 }
 
 // abiKinds are the kinds of the objects.
@@ -165,10 +166,11 @@ func TestABIBits(t *testing.T) {
 		"Undo log": {
 			"tail": 1<<32 - 1, "name": arenakernel.ParticipantIDMask << logNameShift, "phase": 7 << logPhaseShift,
 		},
-		"Wake word": {"announced": 1, "sequence": 1<<32 - 2},
-		"Event":     {"place": uint64(eventPlaceMask), "changes": ^uint64(eventPlaceMask)},
-		"SpinLock":  {"name": arenakernel.ParticipantIDMask, "kind": 7 << spinKindShift},
-		"Futex":     {"announced": uint64(futexAnnounced), "stopped": uint64(futexStopped), "counter": maxToken << futexShift},
+		"Wake word":        {"announced": 1, "sequence": 1<<32 - 2},
+		"Event":            {"mode": uint64(eventModeMask)},
+		"Auto-reset Event": {"place": uint64(tokenPlaceMask), "changes": ^uint64(tokenPlaceMask)},
+		"SpinLock":         {"name": arenakernel.ParticipantIDMask, "kind": 7 << spinKindShift},
+		"Futex":            {"announced": uint64(futexAnnounced), "stopped": uint64(futexStopped), "counter": maxToken << futexShift},
 		"Once": {
 			"announced": uint64(onceAnnounced), "done": uint64(onceDone), "runner": uint64(onceIDs), "turn": uint64(1<<32-1) << 32,
 		},

@@ -76,7 +76,7 @@ func (x sequencerToken) watch(notify func()) (watcher, error) {
 }
 
 func (e *Event) reached() (bool, error) {
-	if err := e.mon.opening.error("event.wait"); err != nil {
+	if err := e.opening.error("event.wait"); err != nil {
 		return true, err
 	}
 	return e.TryWait(), nil
@@ -86,17 +86,7 @@ func (e *Event) watch(notify func()) (watcher, error) {
 	if e.auto != nil {
 		return e.auto.watch(notify)
 	}
-	return e.watchUntil(true, notify)
-}
-
-// watchUntil begins a wait for the counter to be odd, or even.
-func (e *Event) watchUntil(set bool, notify func()) (watcher, error) {
-	v := e.manual.words.value.Load()
-	if eventIsSet(v) == set {
-		race.Acquire(e.mon.key)
-		return ended(nil, notify), nil
-	}
-	return e.manual.watch(v+1, notify)
+	return e.manual.watchUntil(true, notify)
 }
 
 // ResetAwaitable returns the wait of WaitReset as an Awaitable. e must be bidirectional.
@@ -109,14 +99,13 @@ func (e *Event) ResetAwaitable() Awaitable {
 type eventReset struct{ e *Event }
 
 func (x eventReset) reached() (bool, error) {
-	if err := x.e.mon.opening.error("event.wait"); err != nil {
+	if err := x.e.opening.error("event.wait"); err != nil {
 		return true, err
 	}
-	if eventIsSet(x.e.manual.words.value.Load()) {
-		return false, nil
-	}
-	race.Acquire(x.e.mon.key)
-	return true, nil
+	_, ok := x.e.manual.reached(false)
+	return ok, nil
 }
 
-func (x eventReset) watch(notify func()) (watcher, error) { return x.e.watchUntil(false, notify) }
+func (x eventReset) watch(notify func()) (watcher, error) {
+	return x.e.manual.watchUntil(false, notify)
+}

@@ -3,6 +3,7 @@ package prims
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/shmsync/shmsync"
@@ -30,12 +31,13 @@ import (
 // WaitAsync ends, the token passes to the next waiter. A token that Wait took without
 // waiting does not come back.
 type Event struct {
-	manual *sequence  // one of manual and auto is set
-	auto   *autoEvent // is set
-	mon    *monitor
-	mode   eventMode
-	a      *arenakernel.Arena
-	object arenakernel.Object
+	manual  *manualEvent // one of manual and auto is set
+	auto    *autoEvent
+	mode    eventMode
+	object  arenakernel.Object
+	opening *opening // nil for a reaper's handle
+	spin    *atomic.Uint32
+	key     race.Key
 }
 
 // EventOptions says how an Event is created. A nil *EventOptions means the zero value.
@@ -52,7 +54,7 @@ type EventOptions struct {
 
 var eventKind = arenakernel.KindOf("EVNT")
 
-const eventVersion = 1
+const eventVersion = 2
 
 // OpenEvent finds the Event of that name in the arena or creates it. An empty name makes
 // a fresh anonymous one. It panics if opts.Mode is not a valid EventMode.
@@ -71,14 +73,7 @@ func openEvent(a *arenakernel.Arena, name string, opts *EventOptions, attach boo
 	mode := opt.Mode.stored()
 	return openAs(a, arenakernel.ObjectSpec{
 		Existing: attach, Kind: eventKind, Version: eventVersion, Name: name, Size: eventBytes(mode, a.MaxParticipants()), AnySize: true,
-		Init: func(body []byte) {
-			w := eventBody(body)
-			w.mode.Store(uint32(mode))
-			if opt.InitiallySet {
-				w.sequence.value.Store(1) // the initial value is set in either mode
-			}
-			w.sequence.mon.spin.Store(spinField(opt.Spin))
-		},
+		Init: func(body []byte) { initEvent(body, mode, opt.InitiallySet, spinField(opt.Spin)) },
 	}, "event.open", newEvent, func(e *Event) string {
 		if opt.Mode == 0 || mode == e.mode {
 			return ""
@@ -89,7 +84,7 @@ func openEvent(a *arenakernel.Arena, name string, opts *EventOptions, attach boo
 
 // EventAt opens the Event at an offset that another process got from the method Offset.
 func EventAt(a *arena.Arena, off arena.Offset) (*Event, error) {
-	return handleAt(a, off, "event.open", eventKind, eventVersion, eventBytes(0, (*arenakernel.Arena)(a).MaxParticipants()), newEvent)
+	return handleAt(a, off, "event.open", eventKind, eventVersion, manualEventBytes, newEvent)
 }
 
 func newEvent(a *arenakernel.Arena, o arenakernel.Object) (*Event, error) {
@@ -100,11 +95,16 @@ func newEvent(a *arenakernel.Arena, o arenakernel.Object) (*Event, error) {
 	return buildEvent(a, o, mode, false), nil
 }
 
-// eventModeOf is the mode of an Event, if its body is long enough for one.
+// eventModeOf is the mode of an Event, if the length of its body goes with one. The length tells an auto-reset
+// one from the others.
 func eventModeOf(a *arenakernel.Arena, o arenakernel.Object) (eventMode, error) {
-	if o.Size >= eventBytes(0, a.MaxParticipants()) {
-		mode := eventMode(arenakernel.At[eventWords](a, o.Body).mode.Load())
-		if mode.valid() && o.Size >= eventBytes(mode, a.MaxParticipants()) {
+	if o.Size >= autoEventBytes(a.MaxParticipants()) {
+		if arenakernel.At[autoEventWords](a, o.Body).mode.Load() == uint32(eventAuto) {
+			return eventAuto, nil
+		}
+	} else if o.Size == manualEventBytes {
+		mode := eventState(arenakernel.At[eventWords](a, o.Body).count.state.Load()).mode()
+		if mode == eventManual || mode == eventBidirectional {
 			return mode, nil
 		}
 	}
@@ -112,13 +112,13 @@ func eventModeOf(a *arenakernel.Arena, o arenakernel.Object) (eventMode, error) 
 }
 
 func buildEvent(a *arenakernel.Arena, o arenakernel.Object, mode eventMode, bare bool) *Event {
-	e := &Event{a: a, object: o, mode: mode}
-	if e.mode&eventAuto != 0 {
+	e := &Event{object: o, mode: mode}
+	if mode == eventAuto {
 		e.auto = buildAutoEvent(a, o, bare)
-		e.mon = e.auto.mon
+		e.opening, e.spin, e.key = e.auto.mon.opening, &e.auto.mon.words.spin, e.auto.mon.key
 	} else {
-		e.manual = buildSequence(a, o, "event.wait", bare)
-		e.mon = e.manual.mon
+		e.manual = buildManualEvent(a, o, bare)
+		e.opening, e.spin, e.key = e.manual.opening, &e.manual.words.spin, e.manual.key
 	}
 	return e
 }
@@ -127,20 +127,20 @@ func buildEvent(a *arenakernel.Arena, o arenakernel.Object, mode eventMode, bare
 // already, Set costs only a load. Like all methods that return no error, it panics with an
 // *[shmsync.Error] if a peer wrote an impossible value.
 func (e *Event) Set() {
-	e.mon.opening.use()
+	e.opening.use()
 	if e.auto != nil {
 		if err := e.auto.set(); err != nil {
 			panic(err)
 		}
 		return
 	}
-	e.turn(true)
+	e.manual.turn(true)
 }
 
 // Reset makes e not set, and reports whether it was set. If e is auto-reset, it takes the
 // token away.
 func (e *Event) Reset() bool {
-	e.mon.opening.use()
+	e.opening.use()
 	if e.auto != nil {
 		did, err := e.auto.reset()
 		if err != nil {
@@ -148,38 +148,20 @@ func (e *Event) Reset() bool {
 		}
 		return did
 	}
-	return e.turn(false)
-}
-
-// turn makes the counter odd or even, and reports whether that was a change.
-func (e *Event) turn(set bool) bool {
-	q := e.manual
-	for {
-		// The loop ends: whenever the CAS fails, another process has set or reset the Event.
-		v := q.words.value.Load()
-		if eventIsSet(v) == set {
-			return false
-		}
-		race.ReleaseMerge(e.mon.key)
-		// lin: Set and Reset take effect here.
-		if q.words.value.CompareAndSwap(v, v+1) {
-			q.counted(v + 1)
-			return true
-		}
-	}
+	return e.manual.turn(false)
 }
 
 // IsSet reports whether e is set.
 func (e *Event) IsSet() bool {
-	e.mon.opening.use()
+	e.opening.use()
 	set := false
 	if e.auto != nil {
 		set = e.auto.isSet()
 	} else {
-		set = eventIsSet(e.manual.words.value.Load())
+		set = e.manual.load().set()
 	}
 	if set {
-		race.Acquire(e.mon.key)
+		race.Acquire(e.key)
 	}
 	return set
 }
@@ -193,10 +175,10 @@ func (e *Event) Wait() {
 }
 
 // WaitContext is Wait that ends with ctx.Err() when ctx ends first, or with an error that Is
-// ErrNoSpace, ErrCorrupt or ErrClosed. An Event that is set takes precedence over a context that
-// has ended.
+// ErrClosed or, with EventAutoReset, ErrNoSpace or ErrCorrupt. An Event that is set takes
+// precedence over a context that has ended.
 func (e *Event) WaitContext(ctx context.Context) error {
-	if err := e.mon.opening.error("event.wait"); err != nil {
+	if err := e.opening.error("event.wait"); err != nil {
 		return err
 	}
 	if e.auto != nil {
@@ -205,12 +187,12 @@ func (e *Event) WaitContext(ctx context.Context) error {
 		}
 		return e.auto.wait(ctx)
 	}
-	return e.waitUntil(ctx, true)
+	return e.manual.waitUntil(ctx, true)
 }
 
 // TryWait does what Wait does if e is set, and reports whether it was. It never waits.
 func (e *Event) TryWait() bool {
-	e.mon.opening.use()
+	e.opening.use()
 	if e.auto != nil {
 		return e.auto.tryWait()
 	}
@@ -219,11 +201,11 @@ func (e *Event) TryWait() bool {
 
 // WaitAsync begins to wait until e is set and returns at once.
 func (e *Event) WaitAsync() *Pending {
-	e.mon.opening.use()
+	e.opening.use()
 	if e.auto != nil {
 		return e.auto.async()
 	}
-	return e.async(true)
+	return e.manual.async(true)
 }
 
 // WaitReset waits until e, which is bidirectional, is not set. It panics with an
@@ -237,19 +219,19 @@ func (e *Event) WaitReset() {
 // WaitResetContext is WaitReset that ends with ctx.Err() when ctx ends first, or with an error of
 // WaitContext. An Event that is not set takes precedence over a context that has ended.
 func (e *Event) WaitResetContext(ctx context.Context) error {
-	if err := e.mon.opening.error("event.wait"); err != nil {
+	if err := e.opening.error("event.wait"); err != nil {
 		return err
 	}
 	e.needBidirectional("WaitReset")
-	return e.waitUntil(ctx, false)
+	return e.manual.waitUntil(ctx, false)
 }
 
 // WaitResetAsync begins to wait until e, which is bidirectional, is not set, and returns at
 // once.
 func (e *Event) WaitResetAsync() *Pending {
-	e.mon.opening.use()
+	e.opening.use()
 	e.needBidirectional("WaitResetAsync")
-	return e.async(false)
+	return e.manual.async(false)
 }
 
 func (e *Event) needBidirectional(verb string) {
@@ -258,40 +240,22 @@ func (e *Event) needBidirectional(verb string) {
 	}
 }
 
-// waitUntil waits until the counter is odd, or even.
-func (e *Event) waitUntil(ctx context.Context, set bool) error {
-	v := e.manual.words.value.Load()
-	if eventIsSet(v) == set {
-		race.Acquire(e.mon.key)
-		return nil
-	}
-	return e.manual.wait(ctx, v+1)
-}
-
-func (e *Event) async(set bool) *Pending {
-	v := e.manual.words.value.Load()
-	if eventIsSet(v) == set {
-		race.Acquire(e.mon.key)
-		return resolved(nil)
-	}
-	return e.manual.async(v + 1)
-}
-
 // EventState is the result of State.
 type EventState struct {
 	Set     bool      // a wait does not block
 	Mode    EventMode // as it was created
-	Waiting bool      // there are waiters
+	Waiting bool      // there are waiters; without auto-reset, a call that has given up may count
 }
 
 // State reads e without locking it. The answer may be out of date when it returns.
 func (e *Event) State() EventState {
-	e.mon.opening.use()
+	e.opening.use()
 	st := EventState{Mode: e.mode.public()}
 	if e.auto != nil {
-		st.Set, st.Waiting = e.auto.load().place() == eventSet, !e.auto.fifo.empty()
+		st.Set, st.Waiting = e.auto.load().place() == tokenSet, !e.auto.fifo.empty()
 	} else {
-		st.Set, st.Waiting = eventIsSet(e.manual.words.value.Load()), e.manual.words.root.Load() != 0
+		s := e.manual.load()
+		st.Set, st.Waiting = s.set(), s.announced()
 	}
 	return st
 }
@@ -308,14 +272,14 @@ func (e *Event) String() string {
 // SetSpin bounds how long waiters of all processes spin before they sleep. If d is 0, waiters
 // learn the bound from experience; if d is negative, they never spin.
 func (e *Event) SetSpin(d time.Duration) {
-	e.mon.opening.use()
-	e.mon.words.spin.Store(spinField(d))
+	e.opening.use()
+	e.spin.Store(spinField(d))
 }
 
 // Spin is the value of the last SetSpin.
 func (e *Event) Spin() time.Duration {
-	e.mon.opening.use()
-	return spinOf(e.mon.words.spin.Load())
+	e.opening.use()
+	return spinOf(e.spin.Load())
 }
 
 // Offset is the place of the Event in its arena, for EventAt in another process.
@@ -323,4 +287,4 @@ func (e *Event) Offset() arena.Offset { return e.object.Offset }
 
 // Close closes this handle on the Event, and no other. Calls that wait through it end with an
 // error that Is ErrClosed. A second Close is an error that Is ErrClosed.
-func (e *Event) Close() error { return e.mon.opening.close("event.close") }
+func (e *Event) Close() error { return e.opening.close("event.close") }

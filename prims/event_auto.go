@@ -27,7 +27,7 @@ var (
 // is not 0 while a wait is queued.
 type autoEvent struct {
 	mon    *monitor
-	words  *eventWords
+	words  *autoEventWords
 	state  *atomic.Uint64
 	next   *atomic.Uint64
 	fifo   fifo
@@ -44,7 +44,7 @@ const (
 )
 
 func buildAutoEvent(a *arenakernel.Arena, o arenakernel.Object, bare bool) *autoEvent {
-	w := arenakernel.At[eventWords](a, o.Body)
+	w := arenakernel.At[autoEventWords](a, o.Body)
 	x := &autoEvent{
 		words: w, state: &w.sequence.value, next: &w.sequence.next,
 		shares: eventShares(a, o.Body), name: a.Self(), a: a, object: o,
@@ -55,14 +55,14 @@ func buildAutoEvent(a *arenakernel.Arena, o arenakernel.Object, bare bool) *auto
 	return x
 }
 
-func (x *autoEvent) load() eventState { return eventState(x.state.Load()) }
+func (x *autoEvent) load() tokenState { return tokenState(x.state.Load()) }
 
-func (x *autoEvent) swap(s eventState, place eventState) bool {
+func (x *autoEvent) swap(s tokenState, place tokenState) bool {
 	return x.state.CompareAndSwap(uint64(s), uint64(s.to(place)))
 }
 
 // alone reports whether the state was s at a moment when no wait was queued.
-func (x *autoEvent) alone(s eventState) bool {
+func (x *autoEvent) alone(s tokenState) bool {
 	// sync(event.announce): acquire
 	return x.next.Load() == nobody && x.load() == s
 }
@@ -72,14 +72,14 @@ func (x *autoEvent) set() error {
 	race.ReleaseMerge(x.mon.key)
 	done := false
 	switch s := x.load(); s.place() {
-	case eventSet:
+	case tokenSet:
 		if x.alone(s) {
 			return nil // lin: at the check for queued waits; the Event was set before and after it
 		}
-	case eventUnset:
+	case tokenUnset:
 		// sync(event.set): release
 		// lin: here if nobody is queued.
-		if done = x.swap(s, eventSet); done && x.next.Load() == nobody {
+		if done = x.swap(s, tokenSet); done && x.next.Load() == nobody {
 			return nil
 		}
 	}
@@ -100,10 +100,10 @@ func (x *autoEvent) setSlow(done bool) error {
 		x.resolve(b)
 		// Now there is no token, or no wait is queued.
 		s := x.load()
-		if done || s.place() == eventSet || x.mon.broken.Load() {
+		if done || s.place() == tokenSet || x.mon.broken.Load() {
 			break
 		}
-		done = x.swap(s, eventSet)
+		done = x.swap(s, tokenSet)
 	}
 	x.mon.leave(b)
 	return nil
@@ -112,10 +112,10 @@ func (x *autoEvent) setSlow(done bool) error {
 // reset is Reset.
 func (x *autoEvent) reset() (did bool, err error) {
 	s := x.load()
-	if s.place() == eventUnset {
+	if s.place() == tokenUnset {
 		return false, nil
 	}
-	if s.place() == eventSet && x.next.Load() == nobody && x.swap(s, eventUnset) {
+	if s.place() == tokenSet && x.next.Load() == nobody && x.swap(s, tokenUnset) {
 		return true, nil
 	}
 	if err := x.mon.enter(nil); err != nil {
@@ -123,8 +123,8 @@ func (x *autoEvent) reset() (did bool, err error) {
 	}
 	b := takeWakes()
 	x.resolve(b)
-	for s := x.load(); s.place() == eventSet && !did; s = x.load() {
-		did = x.swap(s, eventUnset)
+	for s := x.load(); s.place() == tokenSet && !did; s = x.load() {
+		did = x.swap(s, tokenUnset)
 	}
 	x.mon.leave(b)
 	return did, nil
@@ -133,21 +133,21 @@ func (x *autoEvent) reset() (did bool, err error) {
 // isSet is IsSet.
 func (x *autoEvent) isSet() bool {
 	s := x.load()
-	if s.place() == eventSet && !x.alone(s) && x.mon.tryEnter() {
+	if s.place() == tokenSet && !x.alone(s) && x.mon.tryEnter() {
 		// The token may be on its way to a waiter, or the last waiter for it may have left.
 		b := takeWakes()
 		x.resolve(b)
 		s = x.load()
 		x.mon.leave(b)
 	}
-	return s.place() == eventSet
+	return s.place() == tokenSet
 }
 
 // claim takes the token if it is there and no wait is queued for it.
 func (x *autoEvent) claim() bool {
 	s := x.load()
 	// sync(event.set): acquire
-	if s.place() != eventSet || x.next.Load() != nobody || !x.swap(s, eventUnset) {
+	if s.place() != tokenSet || x.next.Load() != nobody || !x.swap(s, tokenUnset) {
 		return false
 	}
 	race.Acquire(x.mon.key)
@@ -159,7 +159,7 @@ func (x *autoEvent) tryWait() bool {
 	if x.claim() {
 		return true
 	}
-	if x.load().place() == eventUnset || !x.mon.tryEnter() {
+	if x.load().place() == tokenUnset || !x.mon.tryEnter() {
 		return false
 	}
 	b := takeWakes()
@@ -303,22 +303,22 @@ func (x *autoEvent) resolve(b *wakes) {
 		}
 		s := x.load()
 		switch {
-		case s.place() == eventTaken:
+		case s.place() == tokenTaken:
 			storeWord(&x.words.spare, 0)
-			x.swap(s, eventSet)
-		case queued && s.place() == eventHand:
+			x.swap(s, tokenSet)
+		case queued && s.place() == tokenHand:
 			x.grant(b, w, outcomeHand)
 		case queued && x.words.spare.Load() > 0:
 			x.grant(b, w, outcomeSpare)
-		case queued && s.place() == eventSet:
-			x.swap(s, eventHand)
+		case queued && s.place() == tokenSet:
+			x.swap(s, tokenHand)
 			crashpoint.Hit("event.hand.taken")
 		case queued:
 			return
-		case s.place() == eventHand:
-			x.swap(s, eventSet)
+		case s.place() == tokenHand:
+			x.swap(s, tokenSet)
 		case x.words.spare.Load() > 0:
-			x.swap(s, eventTaken)
+			x.swap(s, tokenTaken)
 			crashpoint.Hit("event.spare.taken")
 		default:
 			if x.next.Load() != nobody {
@@ -343,8 +343,8 @@ func (x *autoEvent) account(w wait) {
 	slot := owner.Slot()
 	spare := x.words.spare.Load()
 	if outcome(w.Extra().Load()).result() == outcomeHand {
-		if s := x.load(); s.place() == eventHand {
-			x.swap(s, eventUnset)
+		if s := x.load(); s.place() == tokenHand {
+			x.swap(s, tokenUnset)
 			crashpoint.Hit("event.hand.given")
 		}
 	} else if spare > 0 {
@@ -433,7 +433,7 @@ func (x *autoEvent) holders(f func(arenakernel.ParticipantID)) {
 // check is called ten times a second while a goroutine of this process waits.
 func (x *autoEvent) check() {
 	x.mon.check()
-	if p := x.load().place(); (p != eventUnset || x.words.spare.Load() > 0) && x.next.Load() != nobody && x.mon.tryEnter() {
+	if p := x.load().place(); (p != tokenUnset || x.words.spare.Load() > 0) && x.next.Load() != nobody && x.mon.tryEnter() {
 		b := takeWakes()
 		x.resolve(b)
 		x.mon.leave(b)

@@ -4,33 +4,29 @@ package prims
 
 import "testing"
 
-// Mistakes that an Event with automatic reset could have.
+// Mistakes that an Event that is reset by hand could have.
 const (
-	eventNoSecondCheck bug = "who waits does not look again after it has announced itself"
-	eventUnattributed  bug = "a token that is handed out is not attributed"
-	eventHandsUntaken  bug = "who hands a token out does not take it in hand before"
+	meSleepsAnyway    bug = "a waiter sleeps without a look at the word that it has announced"
+	meWakesFirst      bug = "a process wakes before it turns the Event"
+	meForgets         bug = "a turn loses an announcement"
+	meSilent          bug = "a turn wakes nobody"
+	meWokenIsDone     bug = "a waiter that is woken returns"
+	meParity          bug = "a waiter asks whether the Event is set, and not whether it was turned"
+	meReapSilent      bug = "a reaper does not wake"
+	meNoCheck         bug = "waiters do not look by themselves"
+	meChecksAnnounced bug = "a check trusts an announcement that came after the change"
 )
 
-// Sets, waits, and abandoned waits: every token is taken once, or is there.
+// Processes set and reset an Event, and others wait for either. A process dies, or stops for ever, at
+// any step. Each wait ends if the Event was turned since it began, and only then.
 func TestModelEvent(t *testing.T) {
-	bugs := []bug{eventNoSecondCheck, eventHandsUntaken}
-	one := eventModel{setters: 1, sets: 2}
-	two := eventModel{setters: 2, sets: 2}
-	all := eventModel{setters: 2, sets: 3, giveUp: true}
+	lives := []bug{meSleepsAnyway, meWakesFirst, meForgets, meSilent, meParity}
 	requireModels(t, []exploration{
-		{"two and one", small, one.explore, bugs},
-		{"two and two", medium, two.explore, bugs},
-		{"two and two, giving up", large, all.explore, nil},
-	})
-}
-
-// Setters and waiters die at each step.
-func TestModelEventDeath(t *testing.T) {
-	bugs := []bug{eventUnattributed}
-	one := eventModel{setters: 1, sets: 2, kills: 1}
-	two := eventModel{setters: 1, sets: 2, kills: 2}
-	requireModels(t, []exploration{
-		{"two and one", small, one.explore, bugs},
-		{"two and one, two deaths", medium, two.explore, nil},
+		{"a pulse, two waiters", small, meModel{threads: []string{"SR", "s", "r"}, cancel: true}.explore, lives},
+		{"two turn it", small, meModel{threads: []string{"SR", "RS", "s"}}.explore, lives},
+		{"a death", small, meModel{threads: []string{"SR", "s", "r"}, kills: 1}.explore, []bug{meReapSilent, meWokenIsDone, meParity}},
+		{"a stop", small, meModel{threads: []string{"SRS", "R", "s"}, stops: true}.explore, []bug{meNoCheck}},
+		{"a stop, two waiters", medium, meModel{threads: []string{"SR", "RS", "s", "s"}, stops: true}.explore, []bug{meNoCheck, meChecksAnnounced}},
+		{"a stop and a death", medium, meModel{threads: []string{"SR", "R", "s", "r"}, stops: true, kills: 1}.explore, []bug{meNoCheck}},
 	})
 }

@@ -11,20 +11,27 @@ func inspectEvent(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspec
 	if err != nil {
 		return unreadable(a, o, err)
 	}
-	e := buildEvent(a, o, mode, true)
 	i := inspect(a, o)
-	st := e.State()
-	i.State = "not set"
-	if st.Set {
-		i.State = "set"
-	}
-	if e.auto == nil {
-		i.sequence(e.manual.words)
+	what, set := "set", false
+	if mode == eventAuto {
+		x := buildAutoEvent(a, o, true)
+		set = x.load().place() == tokenSet
+		i.word("value", x.state.Load(), "%v", x.load())
+		i.monitor(&x.words.sequence.mon)
+		i.waits(inQueue, what, nil)
 	} else {
-		i.word("value", e.auto.state.Load(), "%v", e.auto.load())
-		i.monitor(&e.auto.words.sequence.mon)
+		m := buildManualEvent(a, o, true)
+		s := m.load()
+		if set = s.set(); set {
+			what = "reset"
+		}
+		i.eventcount(&m.eventcount)
+		i.word("state", uint64(s), "%v", s)
+		i.waits(func(*arenakernel.Wait) bool { return true }, what, nil)
 	}
-	i.waits(inQueue, "set", nil)
-	i.State += fmt.Sprintf(", %v", e.mode)
+	i.State = fmt.Sprintf("not set, %v", mode)
+	if set {
+		i.State = fmt.Sprintf("set, %v", mode)
+	}
 	return i.Inspection
 }

@@ -3,533 +3,240 @@
 package prims
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/shmsync/shmsync/internal/model"
 )
 
-// The words of the model of an Event with automatic reset. Each of the two waiters is a
-// participant. The stamps say which waits are queued; the monitor has the list.
-const (
-	vState = iota // an eventState
-	vNext         // 0 if nobody is queued
-	vLatch        // 0, or 1 plus the thread that holds it
-	vSpare
-	vNode   // state of the node of each waiter
-	vStamp  = vNode + eventModelWaiters
-	vHanded = vStamp + eventModelWaiters
-	vAcked  = vHanded + eventModelWaiters
-)
+const meThreads = 4
 
-const eventModelWaiters = 2
-
-// The states of a node are those of the model of a sequence, and these.
-const (
-	vResolvedHand = qResolved + iota
-	vResolvedSpare
-)
-
-// A stamp says that a node is queued, or that its wait is over, and whether that is accounted
-// for.
-const (
-	vStamped   = 1
-	vAccounted = 2
-)
-
-// The registers of a thread.
-const (
-	rvSeen  = iota // the state that it has seen
-	rvWakes        // the waiters that it has to wake, one bit each
-	rvThen         // the step after it has got the queue lock
-	rvAfter        // the step after resolving
-	rvLast         // the step after the wakes
-	rvWho          // 1 plus the waiter whose wait it ends
-)
-
-// Ghost counters, which no thread reads.
-const (
-	gvReaped = iota
-	gvMade   // tokens that were made
-	gvTaken
-	gvDropped // sets without effect, because there was a token already
-)
-
-// The steps of a thread.
-const (
-	vsIdle uint8 = iota
-	vsClaimNext
-	vsClaimSwap
-	vsEnter
-	vsReplay
-	vsResolve
-	vsForget
-	vsGive
-	vsAccount
-	vsDrop
-	vsResolved
-	vsWake
-	vsClaimLocked
-	vsQueue
-	vsAnnounce
-	vsSleep
-	vsGiveUp
-	vsUnlink
-	vsBack
-	vsSetSwap
-	vsSetNext
-	vsAloneNext
-	vsAloneState
-	vsSetLocked
-	vsFence
-	vsReap
-	vsWakeAll
-	vsReaped
-	vsLeave
-)
-
-// eventModel is an Event, two waiters, and its setters.
-type eventModel struct {
-	setters int
-	sets    uint8 // number of tokens that are made
-	giveUp  bool
-	kills   int
-
-	bug bug
+// meWord is an eventState.
+type meWord struct {
+	seq       uint8
+	announced bool
 }
 
-func (m eventModel) explore(b bug) model.Result {
+func (w meWord) set() bool { return w.seq&1 != 0 }
+
+// meThread is a goroutine in a process of its own, with the periodic check of that process.
+type meThread struct {
+	pc     uint8
+	w      meWord
+	at     uint8 // how many operations it has done
+	began  uint8 // the sequence at which its wait began
+	seq    uint8 // the sequence on which it sleeps
+	looked uint8 // the sequence at its last periodic check, plus 1
+	checks bool  // a check is about to wake
+	dead   bool
+}
+
+type meState struct {
+	w       meWord
+	wrong   string
+	stopped uint8 // thread + 1
+	kills   uint8
+	owes    bool // a process has died and was not reaped
+	thread  [meThreads]meThread
+}
+
+// The steps.
+const (
+	meIdle uint8 = iota
+	meEnded
+	meTurn
+	meSwap
+	meWake
+	meWait
+	meLook
+	meAnnounce
+	meSleep
+	meAsleep
+)
+
+// meModel is an Event that is reset by hand. Each thread has a string of operations: S sets, R
+// resets. A string of one small letter waits: s for the set, r for the reset.
+type meModel struct {
+	threads []string
+	kills   uint8
+	stops   bool
+	cancel  bool
+	bug     bug
+}
+
+func (m meModel) explore(b bug) model.Result {
 	m.bug = b
-	y := model.System{
-		Kills: m.kills, Check: m.check, Show: m.show,
-		MaySleep: func(s *model.Sys, i int) bool { return vPlace(s) == eventUnset && s.Mem[vSpare] == 0 },
-		Done:     m.conserved,
+	var first []meState
+	for _, looked := range []uint8{0, 1} { // a process may have waited before
+		for seq := range uint8(2) {
+			s := meState{w: meWord{seq: seq}}
+			for i, ops := range m.threads {
+				t := &s.thread[i]
+				if t.pc, t.looked = meTurn, looked*(seq+1); ops == "s" || ops == "r" {
+					t.pc = meWait
+				}
+			}
+			first = append(first, s)
+		}
 	}
-	for i := range eventModelWaiters {
-		y.Threads = append(y.Threads, model.ThreadSpec{Name: fmt.Sprint("W", i), Process: i, Run: m.wait, Mortal: m.kills > 0})
-	}
-	for i := range m.setters {
-		y.Threads = append(y.Threads, model.ThreadSpec{Name: fmt.Sprint("S", i), Process: eventModelWaiters + i, Run: m.set, Mortal: m.kills > 0})
-	}
-	if m.kills > 0 {
-		y.Threads = append(y.Threads, model.ThreadSpec{Name: "reaper", Process: model.Threads - 1, Run: m.reap})
-	}
-	return y.Explore()
+	spec := model.Spec[meState]{Init: first, Next: m.next, Check: m.check, Done: m.done, Show: m.show, Limit: 1 << 22}
+	return spec.Explore()
 }
 
-func vPlace(s *model.Sys) eventState { return eventState(s.Mem[vState]).place() }
+func (m *meModel) show(s *meState) string { return fmt.Sprintf("%+v", *s) }
 
-// check: no token is taken that was not made.
-func (m *eventModel) check(s *model.Sys) error {
-	if s.Ghost[gvTaken]+s.Ghost[gvDropped] > s.Ghost[gvMade] {
-		return fmt.Errorf("%d tokens made, %d taken, %d dropped", s.Ghost[gvMade], s.Ghost[gvTaken], s.Ghost[gvDropped])
+func (m *meModel) check(s *meState) error {
+	if s.wrong != "" {
+		return errors.New(s.wrong)
 	}
 	return nil
 }
 
-// conserved: when nothing happens any more, each token was taken, or is there.
-func (m *eventModel) conserved(s *model.Sys) bool {
-	there := uint8(0)
-	if vPlace(s) == eventSet {
-		there = 1
-	}
-	return !m.unreaped(s) && s.Ghost[gvMade] == s.Ghost[gvTaken]+s.Ghost[gvDropped]+there && s.Mem[vSpare] == 0
-}
-
-func (m *eventModel) unreaped(s *model.Sys) bool {
-	for p, l := range s.Life {
-		if l != model.Alive && s.Ghost[gvReaped]&(1<<p) == 0 {
-			return true
-		}
-	}
-	return false
-}
-
-func (m *eventModel) show(s *model.Sys) string {
-	return fmt.Sprintf("%v, next %d, latch %d, spare %d, nodes %v, stamps %v, handed %v, acked %v, ghosts %v", eventState(s.Mem[vState]), s.Mem[vNext], s.Mem[vLatch],
-		s.Mem[vSpare], s.Mem[vNode:vStamp], s.Mem[vStamp:vHanded], s.Mem[vHanded:vAcked], s.Mem[vAcked:vAcked+2], s.Ghost)
-}
-
-// swap is the CAS of the state.
-func (m *eventModel) swap(x *model.Exec, seen uint8, place eventState) bool {
-	return x.CAS(vState, seen, uint8(eventState(seen).to(place)))
-}
-
-func (m *eventModel) gone(x *model.Exec, thread int) bool { return x.LifeOf(thread) == model.Gone }
-
-// first is the first queued waiter that is alive.
-func (m *eventModel) first(x *model.Exec) (who int, ok bool) {
-	for i := range eventModelWaiters {
-		if x.Load(vStamp+i) == vStamped && !m.gone(x, i) {
-			switch x.Load(vNode + i) {
-			case qQueued, qAsleep:
-				return i, true
-			}
-		}
-	}
-	return 0, false
-}
-
-// locked has the steps that all threads share. It reports whether it took one.
-func (m *eventModel) locked(x *model.Exec) bool {
-	who := int(*x.R(rvWho)) - 1
-	switch x.PC() {
-	case vsEnter:
-		x.Say("takes the queue lock")
-		switch owner := x.Load(vLatch); {
-		case owner == 0:
-			x.CAS(vLatch, 0, uint8(x.Me+1))
-			x.Goto(*x.R(rvThen))
-		case m.gone(x, int(owner-1)):
-			x.Say("takes the queue lock after a death")
-			x.CAS(vLatch, owner, uint8(x.Me+1))
-			set(x, vNext, 1)
-			x.Goto(vsReplay)
+// done: each thread has ended, but for one that is stopped or dead, and a wait since whose begin
+// nobody has turned the Event.
+func (m *meModel) done(s *meState) bool {
+	for i := range m.threads {
+		t := &s.thread[i]
+		switch {
+		case s.stopped == uint8(i+1), t.dead, t.pc == meEnded:
+		case t.pc == meAsleep && t.began == s.w.seq:
 		default:
-			refence(x, int(owner-1))
+			return false
 		}
-	case vsReplay:
-		x.Say("replays")
-		for i := range eventModelWaiters {
-			switch over := x.Load(vNode+i) >= vResolvedHand; {
-			case x.Load(vStamp+i) == vAccounted, x.Load(vStamp+i) != 0 && m.gone(x, i) && !over:
-				set(x, vStamp+i, 0)
-			case x.Load(vStamp+i) == vStamped && over:
-				*x.R(rvWho) = uint8(i + 1)
-				if *x.R(rvThen) != vsResolve {
-					*x.R(rvAfter) = *x.R(rvThen)
-				}
-				x.Goto(vsGive)
-				return true
-			}
-		}
-		x.Goto(*x.R(rvThen))
-	case vsResolve:
-		m.resolve(x)
-	case vsForget:
-		x.Say("forgets the spare ones")
-		if s := x.Load(vState); eventState(s).place() == eventTaken {
-			m.swap(x, s, eventSet)
-		}
-		x.Goto(vsResolve)
-	case vsGive:
-		x.Say("takes the token out of the hand")
-		from := eventHand
-		if m.bug == eventHandsUntaken {
-			from = eventSet
-		}
-		if s := x.Load(vState); x.Load(vNode+who) == vResolvedHand && eventState(s).place() == from {
-			m.swap(x, s, eventUnset)
-		}
-		x.Goto(vsAccount)
-	case vsAccount:
-		x.Say("attributes it")
-		if m.bug != eventUnattributed {
-			set(x, vHanded+who, x.Load(vHanded+who)+1)
-		}
-		if x.Load(vNode+who) == vResolvedSpare {
-			set(x, vSpare, x.Load(vSpare)-1)
-		}
-		set(x, vStamp+who, vAccounted)
-		x.Goto(vsDrop)
-	case vsDrop:
-		x.Say("drops the stamp")
-		set(x, vStamp+who, 0)
-		*x.R(rvWho) = 0
-		x.Goto(vsResolve)
-	case vsLeave:
-		x.Say("leaves the queue lock")
-		set(x, vLatch, 0)
-		x.Goto(vsWake)
-	case vsWake:
-		wakes := x.R(rvWakes)
-		for i := range eventModelWaiters {
-			if *wakes&(1<<i) != 0 {
-				x.Say(fmt.Sprintf("wakes W%d", i))
-				*wakes &^= 1 << i
-				x.Wake(vNode+i, 1)
-				return true
-			}
-		}
-		x.Say("has nobody to wake")
-		m.goOn(x, *x.R(rvLast))
-	default:
-		return false
 	}
 	return true
 }
 
-// resolve is one round of resolving.
-func (m *eventModel) resolve(x *model.Exec) {
-	s := x.Load(vState)
-	place := eventState(s).place()
-	who, queued := m.first(x)
-	spare := x.Load(vSpare)
-	grant := func(result uint8) {
-		x.Say(fmt.Sprintf("ends the wait of W%d", who))
-		if x.Load(vNode+who) == qAsleep {
-			*x.R(rvWakes) |= 1 << who
-		}
-		set(x, vNode+who, result)
-		*x.R(rvWho) = uint8(who + 1)
-		x.Goto(vsGive)
+func (m *meModel) next(s *meState, emit func(model.Step[meState])) {
+	env := func(what string, optional bool, f func(to *meState)) {
+		to := *s
+		f(&to)
+		emit(model.Step[meState]{To: to, Label: what, By: "kernel", Optional: optional})
 	}
-	x.Say("resolves")
+	if s.owes {
+		env("reaps", false, func(to *meState) {
+			to.owes = false
+			if m.bug != meReapSilent {
+				m.wake(to)
+			}
+		})
+	}
+	for i := range m.threads {
+		t := &s.thread[i]
+		if s.stopped == uint8(i+1) || t.dead || t.pc == meEnded {
+			continue
+		}
+		if s.kills < m.kills {
+			env(fmt.Sprintf("kills thread %d", i), true, func(to *meState) {
+				to.kills++
+				to.owes, to.thread[i] = true, meThread{dead: true}
+			})
+		}
+		if m.stops && s.stopped == 0 {
+			env(fmt.Sprintf("stops thread %d for ever", i), true, func(to *meState) { to.stopped = uint8(i + 1) })
+		}
+		if m.cancel && t.pc == meAsleep {
+			env(fmt.Sprintf("ends the context of thread %d", i), true, func(to *meState) { to.thread[i].pc = meEnded })
+		}
+		do := func(what string, f func(to *meState, t *meThread)) {
+			to := *s
+			f(&to, &to.thread[i])
+			emit(model.Step[meState]{To: to, Label: what, By: fmt.Sprint("thread ", i)})
+		}
+		if t.pc != meAsleep {
+			do("does", func(to *meState, t *meThread) {
+				if m.step(to, i, t); t.pc != meSwap && t.pc != meAnnounce {
+					t.w = meWord{} // it is not read again
+				}
+			})
+		}
+		m.stepCheck(s, t, do)
+	}
+}
+
+// stepCheck is a periodic check, where it wakes somebody. Without a stop nothing may rely on it.
+func (m *meModel) stepCheck(s *meState, t *meThread, do func(string, func(*meState, *meThread))) {
 	switch {
-	case place == eventTaken:
-		set(x, vSpare, 0)
-		x.Goto(vsForget)
-	case queued && place == eventHand:
-		grant(vResolvedHand)
-	case queued && spare > 0:
-		grant(vResolvedSpare)
-	case queued && place == eventSet:
-		if m.bug == eventHandsUntaken {
-			grant(vResolvedHand)
-			return
-		}
-		m.swap(x, s, eventHand)
-	case queued:
-		x.Goto(*x.R(rvAfter))
-	case place == eventHand:
-		m.swap(x, s, eventSet)
-	case spare > 0:
-		if m.swap(x, s, eventTaken) {
-			x.Ghost[gvDropped] += spare - 1
-			if place == eventSet {
-				x.Ghost[gvDropped]++
+	case !m.stops || m.bug == meNoCheck:
+	case t.checks:
+		do("wakes what its check has found", func(to *meState, t *meThread) {
+			t.checks = false
+			m.wake(to)
+		})
+	case t.pc == meAsleep && (t.looked != s.w.seq+1 && m.bug != meChecksAnnounced || !s.w.announced):
+		do("checks", func(to *meState, t *meThread) { t.looked, t.checks = to.w.seq+1, true })
+	}
+}
+
+func (m *meModel) wake(s *meState) {
+	for i := range s.thread {
+		if t := &s.thread[i]; t.pc == meAsleep {
+			if t.pc = meLook; m.bug == meWokenIsDone {
+				m.ends(s, t)
 			}
 		}
-	default:
-		set(x, vNext, 0)
-		x.Goto(*x.R(rvAfter))
 	}
 }
 
-// goOn goes to a step. If the thread becomes idle, goOn clears its registers.
-func (m *eventModel) goOn(x *model.Exec, pc uint8) {
-	x.Goto(pc)
-	if pc == vsIdle {
-		for r := range model.Registers {
-			*x.R(r) = 0
-		}
-		x.Idle()
+// ends ends a wait.
+func (m *meModel) ends(s *meState, t *meThread) {
+	if t.pc = meEnded; s.w.seq == t.began {
+		s.wrong = "a wait has ended, and nobody has turned the Event"
 	}
 }
 
-// wait is Wait.
-func (m *eventModel) wait(x *model.Exec) {
-	if m.locked(x) {
-		return
-	}
-	seen, node := x.R(rvSeen), vNode+x.Me
-	slow := func() {
-		*seen = 0
-		*x.R(rvThen), *x.R(rvAfter), *x.R(rvLast) = vsResolve, vsClaimLocked, vsSleep
-		x.Goto(vsEnter)
-	}
-	claimed := func() {
-		x.Ghost[gvTaken]++
-	}
-	switch x.PC() {
-	case vsIdle:
-		x.Say("calls Wait")
-		*seen = x.Load(vState)
-		x.Goto(vsClaimNext)
-		if eventState(*seen).place() != eventSet {
-			slow()
-		}
-	case vsClaimNext:
-		x.Say("looks whether somebody is queued")
-		x.Goto(vsClaimSwap)
-		if x.Load(vNext) != 0 {
-			slow()
-		}
-	case vsClaimSwap:
-		x.Say("takes the token")
-		if m.swap(x, *seen, eventUnset) {
-			claimed()
-			m.goOn(x, vsIdle)
-			return
-		}
-		slow()
-	case vsClaimLocked:
-		x.Say("looks again")
-		x.Goto(vsQueue)
-		if s := x.Load(vState); eventState(s).place() == eventSet && x.Load(vNext) == 0 && m.swap(x, s, eventUnset) {
-			claimed()
-			*x.R(rvLast) = vsIdle
-			x.Goto(vsLeave)
-		}
-	case vsQueue:
-		x.Say("queues")
-		set(x, node, qQueued)
-		set(x, vStamp+x.Me, vStamped)
-		x.Goto(vsAnnounce)
-	case vsAnnounce:
-		x.Say("announces itself")
-		set(x, vNext, 1)
-		*x.R(rvAfter) = vsLeave
-		x.Goto(vsResolve)
-		if m.bug == eventNoSecondCheck {
-			x.Goto(vsLeave)
-		}
-	case vsSleep:
-		switch x.Load(node) {
-		case vResolvedHand, vResolvedSpare:
-			x.Say("knows that it has the token")
-			set(x, vAcked+x.Me, x.Load(vAcked+x.Me)+1)
-			claimed()
-			x.Goto(vsBack)
-		case qQueued:
-			x.Say("goes to sleep")
-			x.CAS(node, qQueued, qAsleep)
-		default:
-			x.Say("sleeps")
-			quit := uint8(0)
-			if m.giveUp {
-				quit = vsGiveUp
-			}
-			x.Sleep(vsSleep, quit, model.Wait{Word: node, Value: qAsleep})
-		}
-	case vsBack:
-		x.Say("keeps its node")
-		if x.Load(vStamp+x.Me) != 0 {
-			x.Disable() // this thread would take a second token
-			return
-		}
-		set(x, node, qIdle)
-		m.goOn(x, vsIdle)
-	case vsGiveUp:
-		x.Say("gives up")
-		x.Goto(vsSleep)
-		if x.CAS(node, qAsleep, qLeft) {
-			*x.R(rvThen), *x.R(rvLast) = vsUnlink, vsIdle
-			x.Goto(vsEnter)
-		}
-	case vsUnlink:
-		x.Say("unlinks its node")
-		set(x, vStamp+x.Me, 0)
-		set(x, node, qIdle)
-		*x.R(rvAfter) = vsLeave
-		x.Goto(vsResolve)
-	}
-}
-
-// set is Set.
-func (m *eventModel) set(x *model.Exec) {
-	if m.locked(x) {
-		return
-	}
-	seen := x.R(rvSeen)
-	slow := func(after uint8) {
-		*seen = 0
-		*x.R(rvThen), *x.R(rvAfter), *x.R(rvLast) = vsResolve, after, vsIdle
-		x.Goto(vsEnter)
-	}
-	switch x.PC() {
-	case vsIdle:
-		x.Say("calls Set")
-		if x.Ghost[gvMade] >= m.sets {
-			x.Disable()
-		}
-		*seen = x.Load(vState)
-		switch eventState(*seen).place() {
-		case eventSet:
-			x.Goto(vsAloneNext)
-		case eventUnset:
-			x.Goto(vsSetSwap)
-		default:
-			slow(vsSetLocked)
-		}
-	case vsSetSwap:
-		x.Say("sets")
-		if m.swap(x, *seen, eventSet) {
-			x.Ghost[gvMade]++
-			*seen = 0
-			x.Goto(vsSetNext)
-			return
-		}
-		slow(vsSetLocked)
-	case vsSetNext:
-		x.Say("looks whether somebody is queued")
-		if x.Load(vNext) == 0 {
-			m.goOn(x, vsIdle)
-			return
-		}
-		slow(vsLeave)
-	case vsAloneNext:
-		x.Say("looks whether somebody is queued")
-		x.Goto(vsAloneState)
-		if x.Load(vNext) != 0 {
-			slow(vsSetLocked)
-		}
-	case vsAloneState:
-		x.Say("looks whether it is set still")
-		if x.Load(vState) == *seen {
-			m.goOn(x, vsIdle)
-			return
-		}
-		slow(vsSetLocked)
-	case vsSetLocked:
-		x.Say("sets, with the queue lock")
-		s := x.Load(vState)
-		*x.R(rvAfter) = vsLeave
-		x.Goto(vsResolve)
+func (m *meModel) step(s *meState, i int, t *meThread) {
+	switch ops := m.threads[i]; t.pc {
+	case meTurn:
+		t.w = s.w
 		switch {
-		case eventState(s).place() == eventSet:
-			x.Goto(vsLeave)
-		case m.swap(x, s, eventSet):
-			x.Ghost[gvMade]++
-		}
-	}
-}
-
-// reap reaps the dead.
-func (m *eventModel) reap(x *model.Exec) {
-	if m.locked(x) {
-		return
-	}
-	switch x.PC() {
-	case vsIdle:
-		if !m.unreaped(x.Sys) {
-			x.Disable()
-		}
-		x.Say("sees a death")
-		x.Require()
-		*x.R(rvThen), *x.R(rvAfter), *x.R(rvLast) = vsReap, vsReap, vsWakeAll
-		x.Goto(vsFence)
-	case vsFence:
-		x.Say("fences the dying")
-		x.Membarrier()
-		x.Goto(vsEnter)
-	case vsReap:
-		x.Say("takes back what the dead do not know")
-		for i := range eventModelWaiters {
-			if n := x.Load(vHanded+i) - x.Load(vAcked+i); n > 0 && m.gone(x, i) {
-				set(x, vHanded+i, x.Load(vAcked+i))
-				set(x, vSpare, x.Load(vSpare)+n)
-			}
-			if m.gone(x, i) {
-				set(x, vStamp+i, 0)
+		case int(t.at) == len(ops):
+			*t = meThread{pc: meEnded}
+		case t.w.set() == (ops[t.at] == 'S'):
+			t.at++
+		default:
+			if t.pc = meSwap; m.bug == meWakesFirst && t.w.announced {
+				m.wake(s)
 			}
 		}
-		*x.R(rvAfter) = vsLeave
-		x.Goto(vsResolve)
-	case vsWakeAll:
-		x.Say("wakes all whose wait is over")
-		for i := range eventModelWaiters {
-			if x.Load(vNode+i) >= vResolvedHand {
-				x.Wake(vNode+i, model.All)
-			}
+	case meSwap:
+		if s.w != t.w && !(m.bug == meForgets && s.w.seq == t.w.seq) {
+			t.pc = meTurn
+			return
 		}
-		x.Goto(vsReaped)
-	case vsReaped:
-		x.Say("has reaped it")
-		for p, l := range x.Life {
-			if l == model.Gone {
-				x.Ghost[gvReaped] |= 1 << p
-			}
+		s.w = meWord{seq: t.w.seq + 1}
+		t.at++
+		if t.pc = meTurn; t.w.announced && m.bug != meWakesFirst && m.bug != meSilent {
+			t.pc = meWake
 		}
-		m.goOn(x, vsIdle)
+	case meWake:
+		m.wake(s)
+		t.pc = meTurn
+	case meWait:
+		t.w = s.w
+		t.began, t.seq = s.w.seq, s.w.seq
+		if t.pc = meLook; t.w.set() == (ops == "s") {
+			t.pc = meEnded
+		}
+	case meLook:
+		switch t.w = s.w; {
+		case m.bug == meParity && t.w.set() == (ops == "s"), m.bug != meParity && t.w.seq != t.seq:
+			m.ends(s, t)
+		case t.w.announced:
+			t.pc, t.seq = meSleep, t.w.seq
+		default:
+			t.pc, t.seq = meAnnounce, t.w.seq
+		}
+	case meAnnounce:
+		if s.w != t.w {
+			t.pc = meLook
+			return
+		}
+		s.w.announced = true
+		t.pc = meSleep
+	case meSleep:
+		if t.pc = meAsleep; s.w.seq != t.seq && m.bug != meSleepsAnyway {
+			t.pc = meLook
+		}
 	}
 }

@@ -21,7 +21,7 @@ func init() {
 		points: []string{
 			"monitor.queue.*", "monitor.resolve.*", "monitor.commit.*", "monitor.account.*", "monitor.released", "monitor.leave.*",
 			"monitor.await.*", "monitor.replay.*", "monitor.reap.*", "monitor.cleanup.*", "event.set.stored", "event.hand.*",
-			"event.wait.*", "event.pass.passed", "park.waitnode.*", "mutex.unlock.before_release",
+			"event.wait.*", "event.pass.passed", "event.turn.before_wake", "eventcount.wait.*", "park.waitnode.*", "mutex.unlock.before_release",
 		},
 		open: func(a *arena.Arena) (worker, error) {
 			gate, err := prims.OpenEvent(a, "gate", &prims.EventOptions{Mode: prims.EventBidirectional})
@@ -140,10 +140,9 @@ func (w *eventWorker) async(g int, r *rand.Rand) error {
 }
 
 func (w *eventWorker) rest() error {
-	for _, e := range []*prims.Event{w.gate, w.baton} {
-		if st := e.State(); st.Waiting || e == w.baton && (w.baton.Spare() != 0 || w.baton.Unseen() != 0) {
-			return fmt.Errorf("%w: %v", errLeft, e)
-		}
+	// The gate says that somebody waits if the last call that has waited gave up.
+	if w.baton.State().Waiting || w.baton.Spare() != 0 || w.baton.Unseen() != 0 {
+		return fmt.Errorf("%w: %v", errLeft, w.baton)
 	}
 	// The baton is there or lost. One set makes exactly one wait possible.
 	w.baton.Set()

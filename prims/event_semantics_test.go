@@ -114,13 +114,13 @@ func TestEventCatalogue(t *testing.T) {
 				}
 				x.e.Set()
 				x.e.Reset()
-				x.still(t, x.e.Offset(), 0)
 				for i, id := range ids {
 					if i == 2 {
 						id = x.waiter.ended(id)
 					}
 					x.waiter.ok(t, id)
 				}
+				x.still(t, x.e.Offset(), 0)
 				require.False(t, x.e.IsSet())
 			}
 		},
@@ -415,5 +415,29 @@ func TestEventSetterStopped(t *testing.T) {
 			require.Zero(t, e.Unseen()+e.Spare())
 			sound(t, a)
 		})
+	}
+}
+
+// The mode is in the word that Set and Reset change.
+func TestEventKeepsItsMode(t *testing.T) {
+	a := newArena(t, nil)
+	for _, mode := range []prims.EventMode{prims.EventManualReset, prims.EventBidirectional} {
+		for _, set := range []bool{false, true} {
+			name := fmt.Sprint(mode, set)
+			e, err := prims.OpenEvent(a, name, &prims.EventOptions{Mode: mode, InitiallySet: set})
+			require.NoError(t, err)
+			for range 3 {
+				require.Equal(t, prims.EventState{Set: set, Mode: mode}, e.State())
+				again, err := prims.OpenEvent(a, name, nil)
+				require.NoError(t, err)
+				require.Equal(t, prims.EventState{Set: set, Mode: mode}, again.State())
+				require.NoError(t, again.Close())
+				if set = !set; set {
+					e.Set()
+				} else {
+					require.True(t, e.Reset())
+				}
+			}
+		}
 	}
 }

@@ -52,56 +52,45 @@ func (m eventMode) valid() bool       { return m <= eventBidirectional }
 func (m eventMode) public() EventMode { return EventMode(m) + 1 }
 func (m eventMode) String() string    { return m.public().String() }
 
-// The counter of an Event that is reset by hand is odd while the Event is set. A wait for a set,
-// or for a reset, is a wait for the next count. The count never goes back, so no waiter misses a
-// change.
-func eventIsSet(counter uint64) bool { return counter&1 != 0 }
-
-// eventState is the word of an Event with automatic reset. It says where the token is. There is
-// at most one token, apart from spare ones.
+// eventState is the word of an Event that is reset by hand, an eventcountState. The sequence is odd
+// while the Event is set.
 //
-//	bits 0..1   place
-//	bits 2..63  changes, so that no value comes back
+//	bits 0..31   sequence   odd while the Event is set; waiters sleep on it
+//	bit  32      announced  a waiter may sleep, or be on the way to it
+//	bits 33..34  mode       0 manual-reset, 2 bidirectional; never changes
+//	bits 35..63  0
 //
-//	place  meaning                                          left by
-//	unset  there is no token (also all-zero memory)         a waiter, or the granter that handed it out; Reset
-//	set    it is there for the next caller of Wait          Set
-//	hand   the holder of the queue lock hands it out        the holder of the queue lock
-//	taken  set, and the spare tokens will be forgotten      the holder of the queue lock
+//	sequence  meaning                                                   left by
+//	even      it is not set (also all-zero memory); waits for the set   Reset
+//	odd       it is set; waits for the reset, if it is bidirectional    Set
 //
-// unset and set change without the queue lock. Set changes unset to set. A caller of Wait, or
-// Reset, changes it back. Both check first that no wait is queued, so that no waiter is
-// overtaken. When the holder of the queue lock has taken the token in hand, the word changes only
-// under the queue lock. So the replay after a death knows that the token was not given to any
-// waiter yet.
+// A wait ends when the sequence is no longer the one that it began with, however often the Event
+// was turned since. After 2^32 turns a sequence comes back: a waiter that did not run for exactly
+// so many turns goes on waiting.
 //
-//	writers: Set, Reset, Wait by CAS; the holder of the queue lock
-//	readers: the same, IsSet
-//	order:   seq-cst, against next
-//	futex:   none
-//	crash:   set while a wait is queued: the dead setter did not hand the token out, and
-//	         reaps and periodic checks do so; hand, taken: the next holder of the queue lock
-//	         goes on
-type eventState uint64
+//	writers: Set, Reset, and waiters, by CAS
+//	readers: the same, IsSet, tools
+//	order:   release by the change, acquire by a process that sees it
+//	futex:   WAIT on the low half by waiters; WAKE all by the process that turned the Event, by
+//	         reaping and periodic checks
+//	crash:   each value is a whole state. A process that dies or stops when it has turned the
+//	         Event may owe a wake: reaping and periodic checks make up for it
+type eventState eventcountState
 
 const (
-	eventUnset eventState = iota
-	eventSet
-	eventHand
-	eventTaken
-
-	eventPlaceMask eventState = 3
-	eventChange    eventState = 4
+	eventModeShift            = 33
+	eventModeMask  eventState = 3 << eventModeShift
 )
 
-func (s eventState) place() eventState { return s & eventPlaceMask }
-
-// to is the word after the token has moved to another place.
-func (s eventState) to(place eventState) eventState {
-	return (s+eventChange)&^eventPlaceMask | place
-}
+func (s eventState) sequence() uint32 { return eventcountState(s).sequence() }
+func (s eventState) announced() bool  { return eventcountState(s).announced() }
+func (s eventState) set() bool        { return s&1 != 0 }
+func (s eventState) mode() eventMode  { return eventMode(s & eventModeMask >> eventModeShift) }
 
 // String renders the state for messages.
 func (s eventState) String() string {
-	return fmt.Sprintf("%s, %d changes", [...]string{"unset", "set", "in hand", "taken"}[s.place()], uint64(s)/uint64(eventChange))
+	if s.set() {
+		return fmt.Sprintf("set, sequence %d", s.sequence())
+	}
+	return fmt.Sprintf("not set, sequence %d", s.sequence())
 }

@@ -8,12 +8,18 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// eventWords is the body of an Event, 896 bytes; in one with automatic reset an
-// eventShare for each slot of the arena follows, from slot 1.
+// eventWords is the body of an Event that is reset by hand, 128 bytes.
 type eventWords struct {
+	_     structs.HostLayout
+	count eventcountWords // its state is an eventState
+}
+
+// autoEventWords is the body of an Event with automatic reset, 896 bytes; an eventShare for each
+// slot of the arena follows, from slot 1.
+type autoEventWords struct {
 	_        structs.HostLayout
-	sequence sequenceWords
-	mode     atomic.Uint32 // eventMode; immutable after init
+	sequence sequenceWords // its value is a tokenState
+	mode     atomic.Uint32 // eventAuto; immutable after init
 	_        [4]byte
 	// spare is how many tokens came back from the dead and have to be handed out.
 	//   writers: the holder of the queue lock
@@ -42,33 +48,54 @@ type eventShare struct {
 }
 
 var (
-	_ = [1]struct{}{}[unsafe.Offsetof(eventWords{}.mode)-768]
-	_ = [1]struct{}{}[unsafe.Offsetof(eventWords{}.spare)-776]
-	_ = [1]struct{}{}[unsafe.Offsetof(eventWords{}.queue)-784]
-	_ = [1]struct{}{}[unsafe.Sizeof(eventWords{})-896]
+	_ = [1]struct{}{}[unsafe.Offsetof(eventWords{}.count)-0]
+	_ = [1]struct{}{}[unsafe.Sizeof(eventWords{})-128]
+	_ = [1]struct{}{}[unsafe.Offsetof(autoEventWords{}.sequence)-0]
+	_ = [1]struct{}{}[unsafe.Offsetof(autoEventWords{}.mode)-768]
+	_ = [1]struct{}{}[unsafe.Offsetof(autoEventWords{}.spare)-776]
+	_ = [1]struct{}{}[unsafe.Offsetof(autoEventWords{}.queue)-784]
+	_ = [1]struct{}{}[unsafe.Sizeof(autoEventWords{})-896]
 	_ = [1]struct{}{}[unsafe.Sizeof(eventShare{})-32]
 )
 
-// eventBytes is the length of the body in an arena with that many slots.
-func eventBytes(mode eventMode, slots int) uint64 {
-	n := uint64(unsafe.Sizeof(eventWords{}))
-	if mode&eventAuto != 0 {
-		n += uint64(slots) * uint64(unsafe.Sizeof(eventShare{}))
-	}
-	return n
+const manualEventBytes = uint64(unsafe.Sizeof(eventWords{}))
+
+// autoEventBytes is the length of the body of an auto-reset Event in an arena with that many slots.
+func autoEventBytes(slots int) uint64 {
+	return uint64(unsafe.Sizeof(autoEventWords{})) + uint64(slots)*uint64(unsafe.Sizeof(eventShare{}))
 }
 
-// eventBody views the private body of an Event that is being made.
-func eventBody(b []byte) *eventWords {
-	_ = b[unsafe.Sizeof(eventWords{})-1]
-	return (*eventWords)(unsafe.Pointer(unsafe.SliceData(b)))
+func eventBytes(mode eventMode, slots int) uint64 {
+	if mode == eventAuto {
+		return autoEventBytes(slots)
+	}
+	return manualEventBytes
+}
+
+// initEvent fills in the private body of an Event that is being made.
+func initEvent(body []byte, mode eventMode, set bool, spin uint32) {
+	_ = body[eventBytes(mode, 0)-1]
+	first := uint64(0)
+	if set {
+		first = 1 // in each mode
+	}
+	if mode == eventAuto {
+		w := (*autoEventWords)(unsafe.Pointer(unsafe.SliceData(body)))
+		w.mode.Store(uint32(mode))
+		w.sequence.value.Store(first)
+		w.sequence.mon.spin.Store(spin)
+		return
+	}
+	w := (*eventWords)(unsafe.Pointer(unsafe.SliceData(body)))
+	w.count.state.Store(first | uint64(mode)<<eventModeShift)
+	w.count.spin.Store(spin)
 }
 
 // eventShares are the shares of the slots of an arena, from slot 1.
 func eventShares(a *arenakernel.Arena, body arenakernel.Offset) []*eventShare {
 	s := make([]*eventShare, a.MaxParticipants())
 	for i := range s {
-		s[i] = arenakernel.At[eventShare](a, body+arenakernel.Offset(unsafe.Sizeof(eventWords{}))+arenakernel.Offset(i)*arenakernel.Offset(unsafe.Sizeof(eventShare{})))
+		s[i] = arenakernel.At[eventShare](a, body+arenakernel.Offset(unsafe.Sizeof(autoEventWords{}))+arenakernel.Offset(i)*arenakernel.Offset(unsafe.Sizeof(eventShare{})))
 	}
 	return s
 }

@@ -169,6 +169,9 @@ func (x *Waitable[S, E]) Queued() (n int) {
 
 // QueuedAt is how many waits are in the queues of an object with a monitor.
 func QueuedAt(a *arena.Arena, o arenakernel.Object) (n int) {
+	if Queueless(o) {
+		return waitsOf(a, o)
+	}
 	(*arenakernel.Arena)(a).EachNode(o.Offset, func(_ arena.Offset, node *arenakernel.Node) {
 		if queued(node.Load()) {
 			n++
@@ -350,7 +353,7 @@ func (m *Mutex) LeaveLog(state uint64, records []byte) {
 // Queueless reports whether the waiters of an object of ours sleep on a word, in no order.
 func Queueless(o arenakernel.Object) bool {
 	return o.Kind == waitGroupKind || o.Kind == latchKind || o.Kind == onceKind || o.Kind == queueKind || o.Kind == futureKind ||
-		o.Kind == futexKind
+		o.Kind == futexKind || o.Kind == eventKind && o.Size == manualEventBytes
 }
 
 // QueueLock is the queue lock of an open handle of this process.
@@ -370,7 +373,9 @@ func QueueLockOf(a *arena.Arena, off arena.Offset) (QueueLock, bool) {
 		case *Semaphore:
 			return QueueLock{h.mon}, true
 		case *Event:
-			return QueueLock{h.mon}, true
+			if h.auto != nil {
+				return QueueLock{h.auto.mon}, true
+			}
 		case *Barrier:
 			return QueueLock{h.mon}, true
 		case *Sequencer:

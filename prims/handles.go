@@ -69,7 +69,7 @@ func (k *condCore) opened() *opening       { return k.mon.opening }
 func (s *Semaphore) opened() *opening      { return s.mon.opening }
 func (f *Futex) opened() *opening          { return f.opening }
 func (s *Sequencer) opened() *opening      { return s.mon.opening }
-func (e *Event) opened() *opening          { return e.mon.opening }
+func (e *Event) opened() *opening          { return e.opening }
 func (f *Future) opened() *opening         { return f.opening }
 func (g *WaitGroup) opened() *opening      { return g.counter.opening }
 func (l *Latch) opened() *opening          { return l.counter.opening }

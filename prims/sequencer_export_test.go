@@ -17,7 +17,9 @@ func (s *Sequencer) Overdue() bool { return s.overdue() }
 func (s *Sequencer) LatchFree() bool { return s.words.mon.queueLock.owner.Load() == 0 }
 
 // LatchFree reports whether nobody holds the queue lock of e.
-func (e *Event) LatchFree() bool { return e.mon.words.queueLock.owner.Load() == 0 }
+func (e *Event) LatchFree() bool {
+	return e.auto == nil || e.auto.mon.words.queueLock.owner.Load() == 0
+}
 
 // Object is the object under s.
 func (s *Sequencer) Object() arenakernel.Object { return s.object }
@@ -49,11 +51,24 @@ func Sleeping(a *arena.Arena, off arena.Offset) (n int) {
 
 // Queued is how many waits of all processes are queued in the object at off.
 func Queued(a *arena.Arena, off arena.Offset) (n int) {
+	for o := range (*arenakernel.Arena)(a).Objects() {
+		if o.Offset == off && Queueless(o) {
+			return waitsOf(a, o)
+		}
+	}
 	(*arenakernel.Arena)(a).EachNode(off, func(_ arena.Offset, node *arenakernel.Node) {
 		if queued(node.Load()) {
 			n++
 		}
 	})
+	return n
+}
+
+// waitsOf is how many goroutines and threads of all processes wait on the word of the object.
+func waitsOf(a *arena.Arena, o arenakernel.Object) (n int) {
+	for _, w := range (*arenakernel.Arena)(a).WaitsOf(o) {
+		n += int(w.Count)
+	}
 	return n
 }
 
@@ -162,10 +177,7 @@ func (s *Sequencer) QueuedWaits() int { return Queued((*arena.Arena)(s.a), s.obj
 
 // Overdue reports whether waits of e are to be ended.
 func (e *Event) Overdue() bool {
-	if e.auto != nil {
-		return e.auto.load().place() != eventUnset && e.auto.next.Load() != nobody
-	}
-	return e.manual.overdue()
+	return e.auto != nil && e.auto.load().place() != tokenUnset && e.auto.next.Load() != nobody
 }
 
 // MonitorBytes is where the words of an object begin behind those of its monitor.
@@ -204,4 +216,4 @@ func LookAll(s *Sequencer, auto, gate *Event) {
 func (s *Sequencer) Arrivals() uint64 { return s.mon.words.arrivals.Load() }
 
 // Arrivals is how many waits were ever queued in e.
-func (e *Event) Arrivals() uint64 { return e.mon.words.arrivals.Load() }
+func (e *Event) Arrivals() uint64 { return e.auto.mon.words.arrivals.Load() }

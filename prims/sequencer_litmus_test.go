@@ -245,7 +245,7 @@ func litmus(t *testing.T, mode string, rounds uint64, part func(x *litmusSide, n
 		b.Go.Store(n)
 	}
 	p.WaitExit(t)
-	queued := x.s.Arrivals() + x.auto.Arrivals() + x.gate.Arrivals()
+	queued := x.s.Arrivals() + x.auto.Arrivals()
 	t.Logf("%d rounds in %v, %d waits queued: %d lost; %d took longer than 30 ms, the longest %v", rounds, time.Since(start).Round(time.Millisecond), queued, lost, late, longest)
 	require.Zero(t, lost)
 	// Nothing is left over.

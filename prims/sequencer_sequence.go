@@ -19,8 +19,7 @@ var (
 	_ = crashpoint.Register("sequencer.stop.marked")
 )
 
-// sequence is a counter with waiters, each of which waits for a token. It implements Sequencer,
-// and the Event that is reset by hand.
+// sequence is a counter with waiters, each of which waits for a token. It implements Sequencer.
 //
 // The counter changes without the queue lock. A count and a beginning wait form a store-load pair
 // (Dekker):

@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// sequenceWords is the body of a Sequencer, and the head of the body of an Event, 768 bytes. The
+// sequenceWords is the body of a Sequencer, and the head of that of an auto-reset Event, 768 bytes. The
 // words that every count writes and reads have cache lines to themselves.
 type sequenceWords struct {
 	_   structs.HostLayout
@@ -34,7 +34,7 @@ type sequenceWords struct {
 	//   crash:   one store
 	canceled atomic.Uint64
 	_        [104]byte
-	// value is the counter of a Sequencer or of an Event, or an eventState.
+	// value is the counter of a Sequencer, or the tokenState of an auto-reset Event.
 	//   writers: all participants, by atomic addition or CAS, without the queue lock
 	//   readers: all participants
 	//   order:   seq-cst, against next

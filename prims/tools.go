@@ -68,8 +68,15 @@ func spinWordsOf(a *arenakernel.Arena, o arenakernel.Object) []arenakernel.Offse
 			all = append(all, multiBucketAt(o, i)-o.Body+monitorSpinOff)
 		}
 		return all
-	case fairMutexKind, semaphoreKind, condKind, sequencerKind, eventKind, barrierKind,
-		waitableKind:
+	case eventKind:
+		switch mode, err := eventModeOf(a, o); {
+		case err != nil:
+			return nil
+		case mode == eventAuto:
+			return []arenakernel.Offset{monitorSpinOff}
+		}
+		return []arenakernel.Offset{eventcountSpinOff}
+	case fairMutexKind, semaphoreKind, condKind, sequencerKind, barrierKind, waitableKind:
 		return []arenakernel.Offset{monitorSpinOff}
 	}
 	return nil

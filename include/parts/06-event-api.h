@@ -34,7 +34,7 @@ int shmsync_event_set(shmsync_event *e);
 int shmsync_event_reset(shmsync_event *e);
 /* Whether the Event is set: 1 or 0. */
 int shmsync_event_is_set(const shmsync_event *e);
-/* Waits until the Event is set; with auto_reset the call takes the token. ENOSPC: no room for a wait. */
+/* Waits until the Event is set; with auto_reset the call takes the token. ENOSPC: no room for a wait, with auto_reset. */
 int shmsync_event_wait(shmsync_event *e);
 /* The same without waiting. EBUSY: it is not set. */
 int shmsync_event_trywait(shmsync_event *e);

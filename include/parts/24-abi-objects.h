@@ -22,7 +22,7 @@
 #define SHMI_KIND_SEQUENCER UINT32_C(0x52514553) /* SEQR */
 #define SHMI_VERSION_SEQUENCER 1
 #define SHMI_KIND_EVENT UINT32_C(0x544e5645) /* EVNT */
-#define SHMI_VERSION_EVENT 1
+#define SHMI_VERSION_EVENT 2
 #define SHMI_KIND_WAIT_GROUP UINT32_C(0x50524757) /* WGRP */
 #define SHMI_VERSION_WAIT_GROUP 3
 #define SHMI_KIND_LATCH UINT32_C(0x4843544c) /* LTCH */
@@ -65,10 +65,14 @@
 #define SHMI_SPIN_KIND_MASK UINT64_C(0xe0000000)
 
 /* Event: fields of the word */
-#define SHMI_EVENT_PLACE_SHIFT 0
-#define SHMI_EVENT_PLACE_MASK UINT64_C(0x3)
-#define SHMI_EVENT_CHANGES_SHIFT 2
-#define SHMI_EVENT_CHANGES_MASK UINT64_C(0xfffffffffffffffc)
+#define SHMI_EVENT_MODE_SHIFT 33
+#define SHMI_EVENT_MODE_MASK UINT64_C(0x600000000)
+
+/* Auto-reset Event: fields of the word */
+#define SHMI_AUTO_EVENT_PLACE_SHIFT 0
+#define SHMI_AUTO_EVENT_PLACE_MASK UINT64_C(0x3)
+#define SHMI_AUTO_EVENT_CHANGES_SHIFT 2
+#define SHMI_AUTO_EVENT_CHANGES_MASK UINT64_C(0xfffffffffffffffc)
 
 /* Future: fields of the word */
 #define SHMI_FUTURE_ABANDONED_SHIFT 33
@@ -225,20 +229,46 @@ SHMI_ASSERT(offsetof(shmi_sequence_words, next) == 640, "sequence_words.next");
 SHMI_ASSERT(offsetof(shmi_sequence_words, stopped) == 648, "sequence_words.stopped");
 SHMI_ASSERT(sizeof(shmi_sequence_words) == 768, "sequence_words");
 
+/* An eventcount */
+typedef struct shmi_eventcount_words {
+    uint64_t state;
+    uint32_t lastCPU;
+    uint32_t spin;
+    uint32_t pays;
+    uint8_t pad0_[4];
+    uint64_t poller;
+    uint8_t pad1_[32];
+    uint64_t counts[8];
+} shmi_eventcount_words;
+SHMI_ASSERT(offsetof(shmi_eventcount_words, state) == 0, "eventcount_words.state");
+SHMI_ASSERT(offsetof(shmi_eventcount_words, lastCPU) == 8, "eventcount_words.lastCPU");
+SHMI_ASSERT(offsetof(shmi_eventcount_words, spin) == 12, "eventcount_words.spin");
+SHMI_ASSERT(offsetof(shmi_eventcount_words, pays) == 16, "eventcount_words.pays");
+SHMI_ASSERT(offsetof(shmi_eventcount_words, poller) == 24, "eventcount_words.poller");
+SHMI_ASSERT(offsetof(shmi_eventcount_words, counts) == 64, "eventcount_words.counts");
+SHMI_ASSERT(sizeof(shmi_eventcount_words) == 128, "eventcount_words");
+
 /* Event */
 typedef struct shmi_event_words {
+    shmi_eventcount_words count;
+} shmi_event_words;
+SHMI_ASSERT(offsetof(shmi_event_words, count) == 0, "event_words.count");
+SHMI_ASSERT(sizeof(shmi_event_words) == 128, "event_words");
+
+/* Auto-reset Event */
+typedef struct shmi_auto_event_words {
     shmi_sequence_words sequence;
     uint32_t mode;
     uint8_t pad0_[4];
     uint64_t spare;
     shmi_list_words queue;
     uint8_t pad1_[96];
-} shmi_event_words;
-SHMI_ASSERT(offsetof(shmi_event_words, sequence) == 0, "event_words.sequence");
-SHMI_ASSERT(offsetof(shmi_event_words, mode) == 768, "event_words.mode");
-SHMI_ASSERT(offsetof(shmi_event_words, spare) == 776, "event_words.spare");
-SHMI_ASSERT(offsetof(shmi_event_words, queue) == 784, "event_words.queue");
-SHMI_ASSERT(sizeof(shmi_event_words) == 896, "event_words");
+} shmi_auto_event_words;
+SHMI_ASSERT(offsetof(shmi_auto_event_words, sequence) == 0, "auto_event_words.sequence");
+SHMI_ASSERT(offsetof(shmi_auto_event_words, mode) == 768, "auto_event_words.mode");
+SHMI_ASSERT(offsetof(shmi_auto_event_words, spare) == 776, "auto_event_words.spare");
+SHMI_ASSERT(offsetof(shmi_auto_event_words, queue) == 784, "auto_event_words.queue");
+SHMI_ASSERT(sizeof(shmi_auto_event_words) == 896, "auto_event_words");
 
 /* Side of a queue */
 typedef struct shmi_queue_side_words {
@@ -305,25 +335,6 @@ SHMI_ASSERT(offsetof(shmi_cond_words, waiting) == 416, "cond_words.waiting");
 SHMI_ASSERT(offsetof(shmi_cond_words, covered) == 432, "cond_words.covered");
 SHMI_ASSERT(offsetof(shmi_cond_words, woken) == 448, "cond_words.woken");
 SHMI_ASSERT(sizeof(shmi_cond_words) == 512, "cond_words");
-
-/* An eventcount */
-typedef struct shmi_eventcount_words {
-    uint64_t state;
-    uint32_t lastCPU;
-    uint32_t spin;
-    uint32_t pays;
-    uint8_t pad0_[4];
-    uint64_t poller;
-    uint8_t pad1_[32];
-    uint64_t counts[8];
-} shmi_eventcount_words;
-SHMI_ASSERT(offsetof(shmi_eventcount_words, state) == 0, "eventcount_words.state");
-SHMI_ASSERT(offsetof(shmi_eventcount_words, lastCPU) == 8, "eventcount_words.lastCPU");
-SHMI_ASSERT(offsetof(shmi_eventcount_words, spin) == 12, "eventcount_words.spin");
-SHMI_ASSERT(offsetof(shmi_eventcount_words, pays) == 16, "eventcount_words.pays");
-SHMI_ASSERT(offsetof(shmi_eventcount_words, poller) == 24, "eventcount_words.poller");
-SHMI_ASSERT(offsetof(shmi_eventcount_words, counts) == 64, "eventcount_words.counts");
-SHMI_ASSERT(sizeof(shmi_eventcount_words) == 128, "eventcount_words");
 
 /* Future */
 typedef struct shmi_future_words {

@@ -217,7 +217,7 @@ SHMI_FN void shmi_heap_discard_dead(struct shmi_monitor *m, uint64_t *root)
         shmi_end_scratch(all, room * sizeof *all);
 }
 
-/* The counter and its waits: a Sequencer, or the part of an Event that is reset by hand. */
+/* The counter and its waits: a Sequencer, or the head of an Event with automatic reset. */
 struct shmi_sequence {
     struct shmi_monitor m;
     shmi_sequence_words *w;

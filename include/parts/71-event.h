@@ -1,5 +1,5 @@
 /*
- * Events: one that is reset by hand is a sequence, odd while it is set; one with automatic
+ * Events: one that is reset by hand is an eventcount, whose sequence is odd while it is set; one with automatic
  * reset has a token. It is prims/event*.go in C.
  */
 
@@ -18,23 +18,26 @@ typedef struct shmi_event_share {
 SHMI_ASSERT(sizeof(shmi_event_share) == 32, "shmi_event_share");
 
 struct shmi_event {
-    struct shmi_sequence q; /* its monitor is that of both */
-    shmi_event_words *w;
+    struct shmi_sequence q; /* with automatic reset; first: its rules get it */
+    shmi_auto_event_words *w;
     shmi_event_share *shares; /* of the slots, from slot 1 */
     uint32_t slots;
     uint32_t mode;
+    struct shmi_eventcount count; /* without automatic reset */
+    shmsync_arena *a;
+    shmi_object o;
 };
 
 SHMI_FN uint64_t shmi_event_bytes(uint32_t mode, uint32_t slots)
 {
-    return sizeof(shmi_event_words) + (mode & SHMI_eventAuto ? (uint64_t)slots * sizeof(shmi_event_share) : 0);
+    return mode == SHMI_eventAuto ? sizeof(shmi_auto_event_words) + (uint64_t)slots * sizeof(shmi_event_share) : sizeof(shmi_event_words);
 }
 
 SHMI_FN uint64_t shmi_event_load(struct shmi_event *e) { return shmi_ld64(&e->q.w->value); }
-SHMI_FN uint32_t shmi_event_place(uint64_t s) { return (uint32_t)(s & SHMI_EVENT_PLACE_MASK); }
+SHMI_FN uint32_t shmi_event_place(uint64_t s) { return (uint32_t)(s & SHMI_AUTO_EVENT_PLACE_MASK); }
 SHMI_FN int shmi_event_swap(struct shmi_event *e, uint64_t s, uint32_t place)
 {
-    return shmi_cas64(&e->q.w->value, s, ((s + SHMI_EVENT_PLACE_MASK + 1) & ~SHMI_EVENT_PLACE_MASK) | place);
+    return shmi_cas64(&e->q.w->value, s, ((s + SHMI_AUTO_EVENT_PLACE_MASK + 1) & ~SHMI_AUTO_EVENT_PLACE_MASK) | place);
 }
 
 /* How many tokens were handed to the participant and not seen by it, as far as a peer's bytes can claim. */
@@ -361,44 +364,70 @@ SHMI_FN int shmi_event_wait_auto(struct shmi_event *e, int64_t abs)
     return err;
 }
 
-/* Makes the counter odd or even. */
+/* An Event that is reset by hand: whether it is set. */
+SHMI_FN int shmi_event_odd(struct shmi_event *e) { return (int)(shmi_eventcount_load(&e->count) & 1); }
+
+/* Makes an Event that is reset by hand set, or not set. A signal handler may call it. */
 SHMI_FN int shmi_event_turn(struct shmi_event *e, uint64_t set)
 {
     for (;;) {
-        uint64_t v = shmi_event_load(e);
-        if ((v & 1) == set)
+        uint64_t s = shmi_eventcount_load(&e->count);
+        if ((s & 1) == set)
             return 0;
-        if (shmi_cas64(&e->q.w->value, v, v + 1))
-            return shmi_seq_counted(&e->q, v + 1);
+        shmi_eventcount_note_cpu(&e->count, s);
+        if (!shmi_cas64(&e->count.w->state, s, shmi_eventcount_next(s)))
+            continue;
+        if ((s & SHMI_EVENTCOUNT_ANNOUNCED) != 0) {
+            SHMSYNC_CRASHPOINT("event.turn.before_wake");
+            shmi_eventcount_wake_all(&e->count);
+        }
+        return 0;
     }
 }
 
-/* Waits until the counter is odd, or even. */
+/* Waits until it is set, or not set. */
 SHMI_FN int shmi_event_until(struct shmi_event *e, uint64_t set, int64_t abs)
 {
-    uint64_t v = shmi_event_load(e);
-    return (v & 1) == set ? 0 : shmi_seq_wait(&e->q, v + 1, abs);
+    uint64_t s = shmi_eventcount_load(&e->count);
+    int err;
+    if ((s & 1) == set)
+        return 0;
+    err = shmi_enter(e->a, "event.wait");
+    if (err != 0)
+        return err;
+    err = shmi_eventcount_wait(&e->count, (uint32_t)s, abs);
+    shmi_exit(e->a);
+    return err;
 }
 
-/* The mode of an Event, if its body is long enough for that; or -1. */
+/* The mode of an Event, if the length of its body goes with one, or -1. The length tells one with automatic reset from
+ * the others. */
 SHMI_FN int shmi_event_mode_of(shmsync_arena *a, const shmi_object *o)
 {
-    uint32_t slots = a->geo.slots, mode;
-    if (o->size < shmi_event_bytes(0, slots))
-        return -1;
-    mode = shmi_ld32(&((shmi_event_words *)shmi_ptr(a, o->body, sizeof(shmi_event_words), 8))->mode);
-    return mode <= SHMI_eventBidirectional && o->size >= shmi_event_bytes(mode, slots) ? (int)mode : -1;
+    if (o->size >= shmi_event_bytes(SHMI_eventAuto, a->geo.slots))
+        return shmi_ld32(&((shmi_auto_event_words *)shmi_ptr(a, o->body, sizeof(shmi_auto_event_words), 8))->mode) == SHMI_eventAuto ? SHMI_eventAuto : -1;
+    if (o->size == sizeof(shmi_event_words)) {
+        uint64_t s = shmi_ld64(&((shmi_event_words *)shmi_ptr(a, o->body, sizeof(shmi_event_words), 8))->count.state);
+        int mode = (int)((s & SHMI_EVENT_MODE_MASK) >> SHMI_EVENT_MODE_SHIFT);
+        return mode == 0 || mode == SHMI_eventBidirectional ? mode : -1;
+    }
+    return -1;
 }
 
 SHMI_FN void shmi_event_build(struct shmi_event *e, shmsync_arena *a, const shmi_object *o, uint32_t mode)
 {
-    shmi_seq_init(&e->q, a, o);
-    e->w = (shmi_event_words *)shmi_ptr(a, o->body, sizeof(shmi_event_words), 8);
-    e->shares = (shmi_event_share *)(void *)(e->w + 1);
-    e->slots = mode & SHMI_eventAuto ? a->geo.slots : 0;
+    e->a = a;
+    e->o = *o;
     e->mode = mode;
-    if (mode & SHMI_eventAuto)
-        e->q.m.rules = &shmi_event_rules;
+    if (mode != SHMI_eventAuto) {
+        shmi_eventcount_init(&e->count, a, o, "event.wait", NULL);
+        return;
+    }
+    shmi_seq_init(&e->q, a, o);
+    e->w = (shmi_auto_event_words *)shmi_ptr(a, o->body, sizeof(shmi_auto_event_words), 8);
+    e->shares = (shmi_event_share *)(void *)(e->w + 1);
+    e->slots = a->geo.slots;
+    e->q.m.rules = &shmi_event_rules;
 }
 
 typedef struct shmi_event_spec {
@@ -408,11 +437,18 @@ typedef struct shmi_event_spec {
 
 SHMI_FN void shmi_event_fill(unsigned char *body, const void *arg)
 {
-    shmi_event_words *w = (shmi_event_words *)(void *)body;
     const shmi_event_spec *s = (const shmi_event_spec *)arg;
-    w->mode = s->mode;
-    w->sequence.value = s->set != 0; /* set, in either mode */
-    w->sequence.mon.spin = s->spin;
+    uint64_t first = s->set != 0; /* set, in each mode */
+    if (s->mode == SHMI_eventAuto) {
+        shmi_auto_event_words *w = (shmi_auto_event_words *)(void *)body;
+        w->mode = s->mode;
+        w->sequence.value = first;
+        w->sequence.mon.spin = s->spin;
+    } else {
+        shmi_event_words *w = (shmi_event_words *)(void *)body;
+        w->count.state = first | (uint64_t)s->mode << SHMI_EVENT_MODE_SHIFT;
+        w->count.spin = s->spin;
+    }
 }
 
 SHMI_FN void *shmi_event_new(shmsync_arena *a, const shmi_object *o, const void *arg)
@@ -493,7 +529,7 @@ int shmsync_event_close(shmsync_event *e)
     int err;
     if (e->impl == NULL)
         return SHMI_TELL(EBADF);
-    err = shmi_unshare(e->impl->q.m.a, e->impl->q.m.o.off, shmi_mon_free);
+    err = shmi_unshare(e->impl->a, e->impl->o.off, shmi_mon_free);
     if (err == 0)
         e->impl = NULL;
     return SHMI_TELL(err);
@@ -502,13 +538,13 @@ int shmsync_event_close(shmsync_event *e)
 shmsync_offset shmsync_event_offset(const shmsync_event *e)
 {
     SHMI_OPENED_OR(e, 0);
-    return e->impl->q.m.o.off;
+    return e->impl->o.off;
 }
 
 int shmsync_event_set(shmsync_event *e)
 {
     SHMI_OPENED(e);
-    int err = shmi_use(e->impl->q.m.a, "event");
+    int err = shmi_use(e->impl->a, "event");
     if (err != 0)
         return SHMI_TELL(err);
     return SHMI_TELL(e->impl->mode & SHMI_eventAuto ? shmi_event_set_auto(e->impl) : shmi_event_turn(e->impl, 1));
@@ -516,7 +552,7 @@ int shmsync_event_set(shmsync_event *e)
 int shmsync_event_reset(shmsync_event *e)
 {
     SHMI_OPENED(e);
-    int err = shmi_use(e->impl->q.m.a, "event");
+    int err = shmi_use(e->impl->a, "event");
     if (err != 0)
         return SHMI_TELL(err);
     return SHMI_TELL(e->impl->mode & SHMI_eventAuto ? shmi_event_reset_auto(e->impl) : shmi_event_turn(e->impl, 0));
@@ -524,14 +560,14 @@ int shmsync_event_reset(shmsync_event *e)
 int shmsync_event_is_set(const shmsync_event *e)
 {
     SHMI_OPENED_OR(e, 0);
-    if (shmi_use(e->impl->q.m.a, "event") != 0)
+    if (shmi_use(e->impl->a, "event") != 0)
         return 0;
-    return e->impl->mode & SHMI_eventAuto ? shmi_event_is_set_auto(e->impl) : (shmi_event_load(e->impl) & 1) != 0;
+    return e->impl->mode & SHMI_eventAuto ? shmi_event_is_set_auto(e->impl) : shmi_event_odd(e->impl);
 }
 
 SHMI_FN int shmi_event_await(shmsync_event *e, int64_t abs)
 {
-    int err = shmi_use(e->impl->q.m.a, "event");
+    int err = shmi_use(e->impl->a, "event");
     if (err != 0)
         return err;
     return e->impl->mode & SHMI_eventAuto ? shmi_event_wait_auto(e->impl, abs) : shmi_event_until(e->impl, 1, abs);
@@ -551,20 +587,20 @@ int shmsync_event_timedwait(shmsync_event *e, const struct timespec *abs_monoton
 int shmsync_event_trywait(shmsync_event *e)
 {
     SHMI_OPENED(e);
-    int err = shmi_use(e->impl->q.m.a, "event");
+    int err = shmi_use(e->impl->a, "event");
     if (err != 0)
         return SHMI_TELL(err);
     if (e->impl->mode & SHMI_eventAuto)
         return SHMI_TELL(shmi_event_try_auto(e->impl));
-    return SHMI_TELL(shmi_event_load(e->impl) & 1 ? 0 : EBUSY);
+    return SHMI_TELL(shmi_event_odd(e->impl) ? 0 : EBUSY);
 }
 SHMI_FN int shmi_event_await_reset(shmsync_event *e, int64_t abs)
 {
-    int err = shmi_use(e->impl->q.m.a, "event");
+    int err = shmi_use(e->impl->a, "event");
     if (err != 0)
         return err;
     if (!(e->impl->mode & SHMI_eventBidirectional))
-        return shmi_fail(EINVAL, "event.wait_reset", e->impl->q.m.queueLock.called, "it is not bidirectional");
+        return shmi_fail(EINVAL, "event.wait_reset", shmi_called(&e->impl->o), "it is not bidirectional");
     return shmi_event_until(e->impl, 0, abs);
 }
 int shmsync_event_wait_reset(shmsync_event *e)
@@ -580,13 +616,23 @@ int shmsync_event_timedwait_reset(shmsync_event *e, const struct timespec *abs_m
     return SHMI_TELL(err != 0 ? err : shmi_event_await_reset(e, ns));
 }
 
-/* The reaper's side. */
+/* The reaper's side. An Event that is reset by hand has nothing to repair. */
 SHMI_FN void shmi_repair_event(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_event e;
-    int mode = shmi_event_mode_of(a, o);
-    if (mode < 0)
+    if (shmi_event_mode_of(a, o) != SHMI_eventAuto)
         return;
-    shmi_event_build(&e, a, o, (uint32_t)mode);
+    shmi_event_build(&e, a, o, SHMI_eventAuto);
     shmi_mon_repair(&e.q.m, dead);
+}
+SHMI_FN void shmi_wake_event(shmsync_arena *a, const shmi_object *o, int owed)
+{
+    struct shmi_eventcount e;
+    int mode = shmi_event_mode_of(a, o);
+    if (mode == SHMI_eventAuto) {
+        shmi_mon_wake_object(a, o, owed);
+    } else if (mode >= 0) {
+        shmi_eventcount_init(&e, a, o, "event.wait", NULL);
+        shmi_eventcount_wake_dead(&e, owed);
+    }
 }

@@ -27,10 +27,10 @@ SHMI_FN int shmi_await_reached(const shmsync_awaitable *x, int *err)
         return shmi_seq_reached(x->sequencer->impl, x->token);
     if (x->kind == SHMSYNC_AWAIT_EVENT) {
         struct shmi_event *e = x->event->impl;
-        return e->mode & SHMI_eventAuto ? shmi_event_claim(e) : (int)(shmi_event_load(e) & 1);
+        return e->mode & SHMI_eventAuto ? shmi_event_claim(e) : shmi_event_odd(e);
     }
     if (x->kind == SHMSYNC_AWAIT_EVENT_RESET)
-        return (shmi_event_load(x->event->impl) & 1) == 0;
+        return !shmi_event_odd(x->event->impl);
     return shmi_future_reached(x->future->impl, err);
 }
 /* Begins its wait. None has begun: it has come, or *err says how it has ended; not 0 is an error of the waiting itself. */
@@ -53,13 +53,18 @@ SHMI_FN int shmi_await_begin(const shmsync_awaitable *x, int64_t abs, shmi_await
     }
     if (x->kind != SHMSYNC_AWAIT_FUTURE) {
         struct shmi_event *ev = x->event->impl;
-        uint64_t v = shmi_event_load(ev);
-        w->m = &ev->q.m;
-        if (x->kind == SHMSYNC_AWAIT_EVENT && (ev->mode & SHMI_eventAuto) != 0) {
+        uint64_t s;
+        if ((ev->mode & SHMI_eventAuto) != 0) {
+            w->m = &ev->q.m;
             w->token = ev;
             return shmi_event_register(ev, 0, abs, &w->wait_node);
         }
-        return (v & 1) == (x->kind == SHMSYNC_AWAIT_EVENT) ? 0 : shmi_seq_register(&ev->q, v + 1, abs, &w->wait_node);
+        s = shmi_eventcount_load(&ev->count);
+        if ((s & 1) != (x->kind == SHMSYNC_AWAIT_EVENT)) {
+            w->e = &ev->count;
+            w->seq = (uint32_t)s;
+        }
+        return 0;
     } else {
         struct shmi_future *f = x->future->impl;
         uint64_t s = shmi_future_now(f);
@@ -76,6 +81,8 @@ SHMI_FN int shmi_await_begin(const shmsync_awaitable *x, int64_t abs, shmi_await
 SHMI_FN int shmi_await_judge(const shmsync_awaitable *x, shmi_awaited *w)
 {
     uint64_t outcome;
+    if (w->e != NULL && x->kind != SHMSYNC_AWAIT_FUTURE)
+        return 0;
     if (w->e != NULL)
         return shmi_future_judge(x->future->impl, w->seq >> 1, NULL);
     outcome = shmi_mon_collect(w->m, w->wait_node);
@@ -152,12 +159,12 @@ SHMI_FN int shmi_await_check(const char *op, const shmsync_awaitable *list, size
             SHMI_OPENED(x->future);
         else
             SHMI_OPENED(x->event);
-        *a = x->kind == SHMSYNC_AWAIT_SEQUENCER ? x->sequencer->impl->m.a : x->kind == SHMSYNC_AWAIT_FUTURE ? x->future->impl->e.a : x->event->impl->q.m.a;
+        *a = x->kind == SHMSYNC_AWAIT_SEQUENCER ? x->sequencer->impl->m.a : x->kind == SHMSYNC_AWAIT_FUTURE ? x->future->impl->e.a : x->event->impl->a;
         err = shmi_use(*a, op);
         if (err != 0)
             return err;
         if (x->kind == SHMSYNC_AWAIT_EVENT_RESET && !(x->event->impl->mode & SHMI_eventBidirectional))
-            return shmi_fail(EINVAL, op, x->event->impl->q.m.queueLock.called, "it is not bidirectional");
+            return shmi_fail(EINVAL, op, shmi_called(&x->event->impl->o), "it is not bidirectional");
     }
     return 0;
 }

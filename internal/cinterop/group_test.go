@@ -183,6 +183,7 @@ var groupRare = []string{
 	"once.reap.", "once.wait.", // TestKillOnce
 	"queue.reap.", "queue.shutdown.", "queue.wait.", // TestKillQueue
 	"future.end.", "eventcount.wait.", // TestKillFuture
+	"event.turn.", // TestKillEvent
 }
 
 func hasPrefix(prefixes []string, point string) bool {

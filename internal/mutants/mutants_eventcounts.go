@@ -38,6 +38,20 @@ var eventcountMutants = []mutant{
 		pkg:  "prims", run: "TestFutureStoppedBeforeItPushes", tags: withPoints,
 	},
 	{
+		name: "a process that turns an Event wakes nobody",
+		file: "prims/event_manual.go",
+		old:  "\t\t\tif s.announced() {\n\t\t\t\tcrashpoint",
+		new:  "\t\t\tif s.announced() && false {\n\t\t\t\tcrashpoint",
+		pkg:  "prims", run: "TestEventCatalogue/setWakesAll", tags: withPoints, env: noLooks,
+	},
+	{
+		name: "a turn of an Event forgets its mode",
+		file: "prims/eventcount_word.go",
+		old:  "\treturn s&^(eventcountSequence|eventcountAnnounced) | ",
+		new:  "\treturn s&^(eventcountSequence|eventcountAnnounced|3<<33) | ",
+		pkg:  "prims", run: "TestEventKeepsItsMode",
+	},
+	{
 		name: "WaitAny ends a round of a Future outside of a call",
 		file: "prims/future.go",
 		old:  "\tif err := f.enter(); err != nil { // without a call, a Close would not wait for the stores\n\t\treturn true, err\n\t}\n\tdefer f.leave()\n",

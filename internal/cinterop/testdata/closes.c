@@ -87,6 +87,7 @@ static void event_begin(void)
 }
 static int event_call(void) { return shmsync_event_wait(&event); }
 static void event_release(void) { CHECK(shmsync_event_set(&event), 0); }
+static void manual_begin(void) { CHECK(shmsync_event_open(arena, "manual", NULL, &event), 0); }
 
 static shmsync_queue queue;
 static uint64_t item;
@@ -258,6 +259,8 @@ static const struct scene scenes[] = {
     {"event", QUEUED, event_begin, event_call, NULL, EBADF},
     {"event", RESOLVED, event_begin, event_call, event_release, 0},
     {"event", "event.wait.acked", event_begin, event_call, event_release, 0},
+    {"event, manual", "eventcount.wait.announced", manual_begin, event_call, NULL, EBADF},
+    {"event, manual", "eventcount.wait.announced", manual_begin, event_call, event_release, 0},
     {"queue, empty", "queue.wait.announced", get_begin, get_call, NULL, EBADF},
     {"queue, empty", "queue.take.committed", get_begin, get_call, get_release, 0},
     {"queue, full", "queue.wait.announced", put_begin, put_call, NULL, EBADF},

@@ -1,0 +1,83 @@
+//go:build linux && crashpoint
+
+package prims_test
+
+import (
+	"fmt"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// eventVictim starts an order in a process that dies, or stops, at a point of it, and returns when it has.
+func eventVictim(t *testing.T, a *arena.Arena, how, point string, o order) *actor {
+	t.Helper()
+	victim := sequencerActor(t, a, "victim", proctest.Env(how+"="+point+":1"))
+	victim.start(o)
+	if how == "SHMSYNC_CRASHPOINT" {
+		victim.proc.WaitSignal(t, syscall.SIGKILL)
+	} else {
+		victim.proc.AwaitStop(t)
+	}
+	return victim
+}
+
+// A process dies, or stops for ever, when it has turned an Event and has woken nobody. Those that waited for that
+// go on, although the Event is turned back at once and others wait for it. They rest neither on the
+// process nor on each other.
+func TestEventCrashOfTheSetter(t *testing.T) {
+	for _, how := range []string{"SHMSYNC_CRASHPOINT", "SHMSYNC_CRASHPOINT_STOP"} {
+		for _, set := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s set %v", how, set), func(t *testing.T) {
+				a := newArena(t, nil)
+				e, err := prims.OpenEvent(a, "e", &prims.EventOptions{Mode: prims.EventBidirectional, InitiallySet: !set})
+				require.NoError(t, err)
+				turn, back, wait, async := eventSet, eventReset, eventWait, order{Op: "e.async", Object: "e"}
+				if !set {
+					turn, back = eventReset, eventSet
+					wait, async = order{Op: "e.wait.reset", Object: "e"}, order{Op: "e.async.reset", Object: "e"}
+				}
+				x, here := sequencerActor(t, a, "waits"), sequencerActor(t, a, "turns it back")
+				waits := x.queues(t, a, e.Offset(), wait)
+				pending := x.ended(x.queues(t, a, e.Offset(), async))
+				victim := eventVictim(t, a, how, "event.turn.before_wake", turn)
+				require.Equal(t, set, e.IsSet())
+				here.must(t, back)
+				later := here.start(wait)
+				x.ok(t, waits)
+				x.ok(t, pending)
+				here.must(t, turn)
+				here.ok(t, later)
+				if how == "SHMSYNC_CRASHPOINT_STOP" {
+					victim.proc.Cont(t)
+				}
+				sound(t, a)
+			})
+		}
+	}
+}
+
+// A waiter dies, or stops for ever, when it has announced itself: the others go on.
+func TestEventCrashOfAWaiter(t *testing.T) {
+	for _, how := range []string{"SHMSYNC_CRASHPOINT", "SHMSYNC_CRASHPOINT_STOP"} {
+		t.Run(how, func(t *testing.T) {
+			a := newArena(t, nil)
+			e, err := prims.OpenEvent(a, "e", nil)
+			require.NoError(t, err)
+			x := sequencerActor(t, a, "waits")
+			victim := eventVictim(t, a, how, "eventcount.wait.announced", eventWait)
+			waits := x.queues(t, a, e.Offset(), eventWait)
+			e.Set()
+			x.ok(t, waits)
+			if how == "SHMSYNC_CRASHPOINT_STOP" {
+				victim.proc.Cont(t)
+			}
+			sound(t, a)
+		})
+	}
+}

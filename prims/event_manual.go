@@ -1,0 +1,124 @@
+package prims
+
+import (
+	"context"
+
+	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/race"
+)
+
+var _ = crashpoint.Register("event.turn.before_wake")
+
+// manualEvent is an Event that is reset by hand. Its word is an eventcount, whose sequence is odd
+// while the Event is set. Set and Reset count it up. A waiter, for the set or for the reset, waits
+// until the sequence it has seen changes. So it misses no pulse, and no lock is involved.
+type manualEvent struct{ eventcount }
+
+func buildManualEvent(a *arenakernel.Arena, o arenakernel.Object, bare bool) *manualEvent {
+	m := &manualEvent{}
+	// There is nothing to look for: each value of the word is a whole state, whoever dies.
+	m.eventcount.init(a, o, &arenakernel.At[eventWords](a, o.Body).count, "event.wait", func() {}, bare)
+	return m
+}
+
+func (m *manualEvent) load() eventState {
+	// sync(event.turn): acquire
+	return eventState(m.eventcount.load())
+}
+
+// swap makes the Event set or not set.
+func (m *manualEvent) swap(s eventState) bool {
+	race.ReleaseMerge(m.key)
+	// sync(event.turn): release
+	// lin: Set and Reset take effect here.
+	return m.eventcount.swap(eventcountState(s), eventcountState(s).next())
+}
+
+// turn makes the Event set or not set, and reports whether that was a change.
+func (m *manualEvent) turn(set bool) bool {
+	for {
+		// The loop ends: a CAS fails when another process has turned the Event or announced a waiter.
+		switch s := m.load(); {
+		case s.set() == set:
+			return false
+		case s.announced():
+			return m.turnAndWake(set)
+		case m.swap(s):
+			return true
+		}
+	}
+}
+
+// turnAndWake is turn while there may be waiters. Close waits for it: it uses the words after the
+// change.
+func (m *manualEvent) turnAndWake(set bool) bool {
+	if err := m.enter(); err != nil {
+		panic(err)
+	}
+	defer m.leave()
+	for {
+		// The loop ends: a CAS fails when another process has turned the Event or announced a waiter.
+		s := m.load()
+		if s.set() == set {
+			return false
+		}
+		m.noteCPU(eventcountState(s))
+		if m.swap(s) {
+			if s.announced() {
+				crashpoint.Hit("event.turn.before_wake")
+				m.wakeAll()
+			}
+			return true
+		}
+	}
+}
+
+// reached reports whether the Event is set, or not set. Otherwise it returns the sequence to wait on.
+func (m *manualEvent) reached(set bool) (seq uint32, ok bool) {
+	s := m.load()
+	if s.set() != set {
+		return s.sequence(), false
+	}
+	race.Acquire(m.key)
+	return 0, true
+}
+
+// judge is the result of a wait whose sequence has changed.
+func (m *manualEvent) judge() error {
+	race.Acquire(m.key)
+	return nil
+}
+
+// waitUntil waits until the Event is set, or not set.
+func (m *manualEvent) waitUntil(ctx context.Context, set bool) error {
+	seq, ok := m.reached(set)
+	if ok {
+		return nil
+	}
+	if err := m.enter(); err != nil {
+		return err
+	}
+	defer m.leave()
+	if err := m.wait(ctx, seq); err != nil {
+		return err
+	}
+	return m.judge()
+}
+
+func (m *manualEvent) async(set bool) *Pending {
+	seq, ok := m.reached(set)
+	if ok {
+		return resolved(nil)
+	}
+	return m.pend(seq, m.judge, nil)
+}
+
+// watchUntil begins a wait for WaitAny and the like.
+func (m *manualEvent) watchUntil(set bool, notify func()) (watcher, error) {
+	seq, ok := m.reached(set)
+	if ok {
+		return ended(nil, notify), nil
+	}
+	return m.watchChange(seq, m.judge, notify)
+}
