@@ -3155,7 +3155,7 @@ typedef struct shmi_chore {
 
 typedef struct shmi_notice {
     uint32_t generation;
-    uint64_t window;
+    uint64_t window, joined; /* slotJoined, in the notice of a joiner without a byte lock */
     int64_t when;
     uint32_t asked; /* the state in which the byte lock was asked for */
     /* guarded by: shmsync_arena.endings: when this process first met the death of generation
@@ -8122,9 +8122,11 @@ SHMI_FN void shmi_reclaim_memory(shmsync_arena *a, shmi_participant_id dead)
  * process could not. */
 SHMI_FN void shmi_free_slot(shmsync_arena *a, uint32_t i, uint32_t w, int keep)
 {
+    uint32_t *described = shmi_slot32(a, i, SHMI_slotDescribed), of = shmi_ld32(described);
     if (!keep && shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed)) == shmi_slot_gen(w))
         shmi_forget_touched(a, i);
-    shmi_describe_nobody(a, i);
+    if (of <= shmi_slot_gen(w) && shmi_cas32(described, of, 0)) /* a reaper that is late must not take the next participant's away */
+        shmi_full_fence();
     shmi_st32(shmi_slot32(a, i, SHMI_slotPID), 0);
     shmi_st32(shmi_slot32(a, i, SHMI_slotCaps), 0);
     shmi_put_label(a, shmi_slot(a, i) + SHMI_slotLabel, "");
@@ -8755,7 +8757,31 @@ typedef struct shmi_preparation {
     shmi_full_state earlier[SHMI_MaxSlots + 1]; /* slots of whose earlier participants it has repaired what was left */
     uint32_t waits[SHMI_MaxSlots / 32 + 1];     /* slots whose dead participant has not ended, or whose reap is not finished */
     int waiting;                                /* waits is not empty */
+    shmi_full_state met[SHMI_MaxSlots + 1];     /* the last death in each slot that it met, or the last joiner that took a slot over */
+    int passes;                                 /* passes over the slots */
+    int news;                                   /* how often met changed after the first pass, and how many claims failed because of a death */
 } shmi_preparation;
+
+/* Joiners may die all the time, and each pass finds the next one. After so many a joiner leaves the participants that
+ * died pending to shmi_repair_late. */
+#define SHMI_MOST_NEWS 16
+SHMI_FN int shmi_is_late(const shmi_preparation *p) { return p->news > SHMI_MOST_NEWS; }
+SHMI_FN void shmi_meet(shmi_preparation *p, uint32_t i, uint32_t w, uint64_t window)
+{
+    shmi_full_state *s = &p->met[i];
+    if (s->word == w && s->window == window)
+        return;
+    s->word = w;
+    s->window = window;
+    p->news += p->passes > 1;
+}
+/* Whether the participant in slot i, in state w, was never in, and did not begin an epoch. */
+SHMI_FN int shmi_died_pending(shmsync_arena *a, uint32_t i, uint32_t w)
+{
+    shmsync_participant p;
+    uint32_t flags;
+    return shmi_describe(a, i, &p, &flags) != shmi_slot_gen(w) || (flags & SHMI_deathRecordPending) != 0;
+}
 
 SHMI_FN int shmi_is_state(shmsync_arena *a, uint32_t i, uint32_t w, const shmi_full_state *s)
 {
@@ -8782,9 +8808,12 @@ SHMI_FN int shmi_prepare_slot(shmsync_arena *a, shmi_preparation *p, uint32_t i)
     uint64_t window = shmi_ld64(shmi_slot64(a, i, SHMI_slotWindow));
     if ((shmi_slot_phase(w) != SHMI_phaseDead && !shmi_survey_dead(a, i, w)) || shmi_is_state(a, i, dead, &p->reaped[i]))
         return 1;
+    shmi_meet(p, i, dead, window);
     shmi_reap(a, i, w);
     now = shmi_slot_state(a, i);
     if (now == w || now == dead) {
+        if (shmi_is_late(p) && shmi_died_pending(a, i, w))
+            return 1;
         /* A participant that is stopped may have the rest of a reap; its data is repaired. */
         if (shmi_now() < p->end || !shmi_gone(a, shmi_id_in(i, w))) /* system calls last */
             return 0;
@@ -8792,6 +8821,13 @@ SHMI_FN int shmi_prepare_slot(shmsync_arena *a, shmi_preparation *p, uint32_t i)
         p->reaped[i].window = window;
     }
     return 1;
+}
+/* Repairs what dead, an earlier participant of slot i, has left. A joiner that takes over the slot of a dead participant
+ * repairs this, too, but it may be stopped. */
+SHMI_FN void shmi_repair_earlier(shmsync_arena *a, uint32_t w, shmi_participant_id dead)
+{
+    shmi_concern concern;
+    shmi_repair_all(a, dead, shmi_slot_phase(w) == SHMI_phaseJoining && shmi_owes_anybody(a, dead), &concern);
 }
 /* Reaps all dead participants, and repairs what earlier ones left; whether nothing is left to do. While it waits for
  * the end of dead processes it looks at no other slots: a look at a slot that is not dead costs a system call. */
@@ -8805,6 +8841,7 @@ SHMI_FN int shmi_prepare(shmsync_arena *a, shmi_preparation *p)
     while (!full) {
         uint32_t only[SHMI_MaxSlots / 32 + 1];
         full = !p->waiting;
+        p->passes++;
         memcpy(only, p->waits, sizeof only);
         memset(p->waits, 0, sizeof p->waits);
         p->waiting = 0;
@@ -8819,40 +8856,59 @@ SHMI_FN int shmi_prepare(shmsync_arena *a, shmi_preparation *p)
     for (i = 1; i <= a->geo.slots; i++) {
         uint32_t w = shmi_slot_state(a, i);
         shmi_participant_id dead = shmi_left_by_earlier(a, i, w);
-        shmi_concern concern;
         shmi_full_state s;
         if (dead == 0 || shmi_is_state(a, i, w, &p->earlier[i]))
             continue;
-        /* A joiner that takes over the slot of a dead participant repairs this, too, but it may be stopped. */
         s.word = w;
         s.window = shmi_ld64(shmi_slot64(a, i, SHMI_slotWindow));
-        shmi_repair_all(a, dead, shmi_slot_phase(w) == SHMI_phaseJoining && shmi_owes_anybody(a, dead), &concern);
+        shmi_meet(p, i, w, s.window);
+        shmi_repair_earlier(a, w, dead);
         p->earlier[i] = s;
     }
     return 1;
 }
-/* Whether p has reaped every participant that is dead, and repaired what earlier ones left. */
-SHMI_FN int shmi_prepared(shmsync_arena *a, const shmi_preparation *p)
+/* Whether p has reaped the participant in slot i if it is dead, and repaired what earlier ones left there. */
+SHMI_FN int shmi_prepared_slot(shmsync_arena *a, const shmi_preparation *p, uint32_t i)
+{
+    uint32_t w = shmi_slot_state(a, i);
+    if (shmi_slot_phase(w) == SHMI_phaseDead || shmi_survey_dead(a, i, w))
+        return shmi_is_state(a, i, shmi_slot_with(w, SHMI_phaseDead), &p->reaped[i]) || (shmi_is_late(p) && shmi_died_pending(a, i, w));
+    return shmi_left_by_earlier(a, i, w) == 0 || shmi_is_state(a, i, w, &p->earlier[i]) || shmi_is_late(p);
+}
+/* Whether that is so for all slots. */
+SHMI_FN int shmi_prepared(shmsync_arena *a, shmi_preparation *p)
 {
     uint32_t i;
-    for (i = 1; i <= a->geo.slots; i++) {
+    for (i = 1; i <= a->geo.slots; i++)
+        if (i != a->my_slot && !shmi_prepared_slot(a, p, i)) {
+            p->news++; /* the death watcher may finish this reap before the next pass */
+            return 0;
+        }
+    return 1;
+}
+/* Makes up for what a late preparation has left out, when this process has claimed the epoch: see repairLate in
+ * internal/arenakernel/gate_prepare.go. */
+SHMI_FN void shmi_repair_late(shmsync_arena *a, const shmi_preparation *p)
+{
+    uint32_t i;
+    for (i = 1; shmi_is_late(p) && i <= a->geo.slots; i++) {
         uint32_t w = shmi_slot_state(a, i);
+        shmi_participant_id dead = shmi_left_by_earlier(a, i, w);
         if (i == a->my_slot)
             continue;
         if (shmi_slot_phase(w) == SHMI_phaseDead || shmi_survey_dead(a, i, w)) {
             if (!shmi_is_state(a, i, shmi_slot_with(w, SHMI_phaseDead), &p->reaped[i]))
-                return 0;
-        } else if (shmi_left_by_earlier(a, i, w) != 0 && !shmi_is_state(a, i, w, &p->earlier[i])) {
-            return 0;
+                shmi_reap(a, i, w);
+        } else if (dead != 0 && !shmi_is_state(a, i, w, &p->earlier[i])) {
+            shmi_repair_earlier(a, w, dead);
         }
     }
-    return 1;
 }
 
 /* Asks for an arena in which no participant is, and in which none will be until this process ends
  * the claim: see claimEpoch. The caller has the gate. The claim of a joiner also fails if a participant is dead that p
  * has not reaped. Gives the word, or 0; *in is a participant that is in. */
-SHMI_FN uint64_t shmi_claim_epoch(shmsync_arena *a, const shmi_preparation *p, uint32_t *in)
+SHMI_FN uint64_t shmi_claim_epoch(shmsync_arena *a, shmi_preparation *p, uint32_t *in)
 {
     uint64_t old = shmi_epoch(a), w = shmi_epoch_claim(old, a->self), claimed;
     uint32_t i;
@@ -9195,7 +9251,7 @@ SHMI_FN void shmi_note_hook(shmsync_arena *a, int runs);
 
 /* Makes this process, which has the gate and has reaped the dead, the first of an epoch, if no participant is in.
  * SHMI_TRY_AGAIN if one is, or may be; SHMI_MOVED. */
-SHMI_FN int shmi_first(shmsync_arena *a, const shmi_preparation *p, const shmsync_arena_options *o, int named)
+SHMI_FN int shmi_first(shmsync_arena *a, shmi_preparation *p, const shmsync_arena_options *o, int named)
 {
     static const unsigned char no_boot[16] = {0};
     uint64_t old = shmi_epoch(a), w, deaths = 0;
@@ -9212,6 +9268,7 @@ SHMI_FN int shmi_first(shmsync_arena *a, const shmi_preparation *p, const shmsyn
         return SHMI_TRY_AGAIN;
     shmi_st32(shmi_slot32(a, a->my_slot, SHMI_slotAdmission), SHMI_admissionFirst);
     SHMSYNC_CRASHPOINT("arena.gate.claimed");
+    shmi_repair_late(a, p);
     err = shmi_begin_epoch(a, w, &e, &dead, &torn, &deaths);
     if (err == 0 && o != NULL &&
         ((o->lifetime == SHMSYNC_LIFETIME_EPHEMERAL && !(shmi_epoch_untouched(old) && shmi_nobody_began(a))) || ((o->recreate & SHMSYNC_RECREATE_UNCLEAN) != 0 && !e.clean))) {
@@ -9462,6 +9519,19 @@ SHMI_FN int64_t shmi_notice_left(shmsync_arena *a, uint32_t i, uint32_t w, int64
     return n->when + delay > now ? n->when + delay - now : 0;
 }
 
+/* shmi_notice_left for a joiner without a byte lock. A joiner may give the slot of a dead participant back as it found it,
+ * so another one gets the same generation. It begins its own time. */
+SHMI_FN int64_t shmi_notice_left_of_joiner(shmsync_arena *a, uint32_t i, uint32_t w)
+{
+    shmi_notice *n = &a->notices[i];
+    uint64_t joined = shmi_ld64(shmi_slot64(a, i, SHMI_slotJoined));
+    if (n->joined != joined) {
+        n->joined = joined;
+        n->when = 0;
+    }
+    return shmi_notice_left(a, i, w, SHMI_JOIN_TIMEOUT);
+}
+
 /* Reaps the dead among the next few participants in the ring of slots, and gives what
  * to sleep on when there are none. *poll is 0 when each death wakes us; *turn is not 0 when
  * others go first, and it is our turn after that many nanoseconds. */
@@ -9521,7 +9591,7 @@ SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *doorbell, uint32
             SHMI_TURN_IN(SHMI_POLL_MOST);
         else if (!robust)
             SHMI_WITHIN(SHMI_POLL_MOST);
-        if (shmi_slot_phase(w) == SHMI_phaseJoining && (shmi_slot_caps(a, i) & SHMI_capOFD) == 0 && shmi_notice_left(a, i, w, SHMI_JOIN_TIMEOUT) == 0) {
+        if (shmi_slot_phase(w) == SHMI_phaseJoining && (shmi_slot_caps(a, i) & SHMI_capOFD) == 0 && shmi_notice_left_of_joiner(a, i, w) == 0) {
             shmi_reap(a, i, w);
             if (shmi_slot_state(a, i) != w)
                 return 0;
@@ -10159,6 +10229,7 @@ SHMI_FN int shmi_take_slot_at(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t
         return 0;
     }
     shmi_st32(caps, a->caps);
+    shmi_st64(shmi_slot64(a, i, SHMI_slotJoined), (uint64_t)shmi_unix_now()); /* watchers tell two joiners of one generation apart */
     if (shmi_slot_phase(w) == SHMI_phaseFree) /* else the words describe the dead participant, until its death is recorded */
         shmi_describe_nobody(a, i);
     SHMSYNC_CRASHPOINT("arena.enter.joining");

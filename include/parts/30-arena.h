@@ -208,7 +208,7 @@ typedef struct shmi_chore {
 
 typedef struct shmi_notice {
     uint32_t generation;
-    uint64_t window;
+    uint64_t window, joined; /* slotJoined, in the notice of a joiner without a byte lock */
     int64_t when;
     uint32_t asked; /* the state in which the byte lock was asked for */
     /* guarded by: shmsync_arena.endings: when this process first met the death of generation

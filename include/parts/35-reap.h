@@ -233,9 +233,11 @@ SHMI_FN void shmi_reclaim_memory(shmsync_arena *a, shmi_participant_id dead)
  * process could not. */
 SHMI_FN void shmi_free_slot(shmsync_arena *a, uint32_t i, uint32_t w, int keep)
 {
+    uint32_t *described = shmi_slot32(a, i, SHMI_slotDescribed), of = shmi_ld32(described);
     if (!keep && shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed)) == shmi_slot_gen(w))
         shmi_forget_touched(a, i);
-    shmi_describe_nobody(a, i);
+    if (of <= shmi_slot_gen(w) && shmi_cas32(described, of, 0)) /* a reaper that is late must not take the next participant's away */
+        shmi_full_fence();
     shmi_st32(shmi_slot32(a, i, SHMI_slotPID), 0);
     shmi_st32(shmi_slot32(a, i, SHMI_slotCaps), 0);
     shmi_put_label(a, shmi_slot(a, i) + SHMI_slotLabel, "");

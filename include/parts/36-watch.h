@@ -132,6 +132,19 @@ SHMI_FN int64_t shmi_notice_left(shmsync_arena *a, uint32_t i, uint32_t w, int64
     return n->when + delay > now ? n->when + delay - now : 0;
 }
 
+/* shmi_notice_left for a joiner without a byte lock. A joiner may give the slot of a dead participant back as it found it,
+ * so another one gets the same generation. It begins its own time. */
+SHMI_FN int64_t shmi_notice_left_of_joiner(shmsync_arena *a, uint32_t i, uint32_t w)
+{
+    shmi_notice *n = &a->notices[i];
+    uint64_t joined = shmi_ld64(shmi_slot64(a, i, SHMI_slotJoined));
+    if (n->joined != joined) {
+        n->joined = joined;
+        n->when = 0;
+    }
+    return shmi_notice_left(a, i, w, SHMI_JOIN_TIMEOUT);
+}
+
 /* Reaps the dead among the next few participants in the ring of slots, and gives what
  * to sleep on when there are none. *poll is 0 when each death wakes us; *turn is not 0 when
  * others go first, and it is our turn after that many nanoseconds. */
@@ -191,7 +204,7 @@ SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *doorbell, uint32
             SHMI_TURN_IN(SHMI_POLL_MOST);
         else if (!robust)
             SHMI_WITHIN(SHMI_POLL_MOST);
-        if (shmi_slot_phase(w) == SHMI_phaseJoining && (shmi_slot_caps(a, i) & SHMI_capOFD) == 0 && shmi_notice_left(a, i, w, SHMI_JOIN_TIMEOUT) == 0) {
+        if (shmi_slot_phase(w) == SHMI_phaseJoining && (shmi_slot_caps(a, i) & SHMI_capOFD) == 0 && shmi_notice_left_of_joiner(a, i, w) == 0) {
             shmi_reap(a, i, w);
             if (shmi_slot_state(a, i) != w)
                 return 0;

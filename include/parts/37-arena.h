@@ -440,6 +440,7 @@ SHMI_FN int shmi_take_slot_at(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t
         return 0;
     }
     shmi_st32(caps, a->caps);
+    shmi_st64(shmi_slot64(a, i, SHMI_slotJoined), (uint64_t)shmi_unix_now()); /* watchers tell two joiners of one generation apart */
     if (shmi_slot_phase(w) == SHMI_phaseFree) /* else the words describe the dead participant, until its death is recorded */
         shmi_describe_nobody(a, i);
     SHMSYNC_CRASHPOINT("arena.enter.joining");

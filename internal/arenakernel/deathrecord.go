@@ -139,9 +139,9 @@ func (a *Arena) findDeathRecord(r deathRecordRing, n ParticipantID) *shmsync.Ide
 	return nil
 }
 
-// diedPending reports whether death record n, which existed before the call, is of a participant that
+// recordsPending reports whether death record n, which existed before the call, is of a participant that
 // was never in.
-func (a *Arena) diedPending(n uint64) bool {
+func (a *Arena) recordsPending(n uint64) bool {
 	o := a.deathRecord(deathRecordsOfDead, n)
 	pending := a.u32(o+deathRecordFlags).Load()&deathRecordPending != 0
 	return pending && a.u64(o+deathRecordSeq).Load() == n+1

@@ -223,6 +223,7 @@ type notice struct {
 	of     slotWord
 	when   int64  // CLOCK_MONOTONIC ns
 	window uint64 // the bytes of the slot's window
+	joined uint64 // slotJoined, in the notice of a joiner without a byte lock
 	// looked is when this process last looked at the threads of the dead process; 0 for never
 	looked   int64
 	detached bool  // the threads of the dead process have given up its memory
@@ -240,6 +241,15 @@ func (n notices) left(i int, w slotWord, window uint64, delay int64) int64 {
 		n[i] = notice{of: w, when: now, window: window}
 	}
 	return max(0, n[i].when+delay-now)
+}
+
+// leftOfJoiner is left for the joiner in slot i, which has no byte lock and began to join at that time. A joiner may give
+// the slot of a dead participant back as it found it, so another one gets the same generation. It begins its own time.
+func (n notices) leftOfJoiner(i int, w slotWord, window, joined uint64) int64 {
+	if n[i].joined != joined {
+		n[i] = notice{of: w, when: shmsync.Monotonic(), window: window, joined: joined}
+	}
+	return n.left(i, w, window, joinTimeout)
 }
 
 // watchEntries reaps the dead among the targets. If there are none, it returns what to sleep on.
@@ -310,7 +320,7 @@ func (a *Arena) watchEntries(doorbell *uint32, rung uint32, targets []int, seen 
 		switch w.phase() {
 		case phaseJoining: // it holds nothing yet
 			turnIn(pollMost)
-			if a.slotCaps(i)&capOFD == 0 && seen.left(i, w, window, joinTimeout) == 0 {
+			if joined := a.u64(a.slot(i) + slotJoined).Load(); a.slotCaps(i)&capOFD == 0 && seen.leftOfJoiner(i, w, window, joined) == 0 {
 				a.reap(i, w)
 				if a.slotState(i) != w {
 					return nil, 0, 0

@@ -74,7 +74,7 @@ func (a *Arena) beginEpoch(w epochWord) (e Epoch, b beginning) {
 		default:
 			told[name] = true
 			if n >= since {
-				e.Clean = e.Clean && a.diedPending(n)
+				e.Clean = e.Clean && a.recordsPending(n)
 				e.Dead = append(e.Dead, Participant{Identity: id, State: phaseDead.String()})
 			}
 		}

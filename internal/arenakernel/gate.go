@@ -255,6 +255,7 @@ func (a *Arena) first(p *preparation, o *Options, named bool) (done bool, err er
 	}
 	a.u32(a.slot(a.mySlot) + slotAdmission).Store(admissionFirst)
 	crashpoint.Hit("arena.gate.claimed")
+	a.repairLate(p)
 	e, began := a.beginEpoch(w)
 	if o.replaces(a, e, old.untouched() && a.nobodyBegan()) {
 		if !named {

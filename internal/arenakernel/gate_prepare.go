@@ -16,7 +16,28 @@ type preparation struct {
 	earlier map[int]fullSlotState // slots of whose earlier participants the joiner has repaired what was left
 	waits   slotSet               // slots whose dead participant has not ended, or whose reap is not finished
 	waiting bool                  // waits is not empty
+	met     map[int]fullSlotState // the last death in each slot that this process met, or the last joiner that took a slot over
+	passes  int                   // passes over the slots
+	news    int                   // how often met changed after the first pass, and how many claims failed because of a death
 }
+
+// mostNews bounds the deaths and joiners that a process meets after its first pass before it gives up to wait for the
+// end of such deaths. Joiners may die all the time, and each pass finds the next one.
+const mostNews = 16
+
+// meet notes that slot i is in state s.
+func (p *preparation) meet(i int, s fullSlotState) {
+	if p.met[i] == s {
+		return
+	}
+	p.met[i] = s
+	if p.passes > 1 {
+		p.news++
+	}
+}
+
+// late reports whether the joiner leaves the participants that died pending to [Arena.repairLate].
+func (p *preparation) late() bool { return p.news > mostNews }
 
 // fullSlotState is the state of a slot, and the bytes of its window: in another window, another participant can have
 // the same state word.
@@ -43,10 +64,11 @@ func (a *Arena) prepare(p *preparation) bool {
 	crashpoint.Hit("arena.gate.preparing")
 	if p.end == 0 {
 		p.end = shmsync.Monotonic() + takeTimeout
-		p.reaped, p.earlier = map[int]fullSlotState{}, map[int]fullSlotState{}
+		p.reaped, p.earlier, p.met = map[int]fullSlotState{}, map[int]fullSlotState{}, map[int]fullSlotState{}
 	}
 	for full := false; !full; {
 		full = !p.waiting
+		p.passes++
 		only := p.waits
 		p.waits, p.waiting = slotSet{}, false
 		for i := 1; i <= a.geo.slots; i++ {
@@ -63,6 +85,7 @@ func (a *Arena) prepare(p *preparation) bool {
 		w := a.slotState(i)
 		s := a.fullState(i, w)
 		if dead := a.leftByEarlier(i, w); dead != 0 && p.earlier[i] != s {
+			p.meet(i, s)
 			a.repairEarlier(i, w, dead)
 			p.earlier[i] = s
 		}
@@ -77,8 +100,12 @@ func (a *Arena) prepareSlot(p *preparation, i int) bool {
 	if w.phase() != phaseDead && !a.surveyDead(i, w) || p.reaped[i] == dead {
 		return true
 	}
+	p.meet(i, dead)
 	a.reap(i, w)
 	if s := a.slotState(i); s == w || s == dead.word {
+		if p.late() && a.diedPending(i, w) {
+			return true
+		}
 		// A stopped participant may hold the rest of the reap; the data is repaired already. Gone makes
 		// system calls, so it is asked last.
 		if shmsync.Monotonic() < p.end || !a.Gone(participantIn(i, w)) {
@@ -92,18 +119,47 @@ func (a *Arena) prepareSlot(p *preparation, i int) bool {
 // prepared reports whether p has reaped every participant that is dead, and repaired what earlier ones left.
 func (a *Arena) prepared(p *preparation) bool {
 	for i := 1; i <= a.geo.slots; i++ {
+		if i != a.mySlot && !a.preparedSlot(p, i) {
+			p.news++ // a death watcher may finish this reap before the next pass
+			return false
+		}
+	}
+	return true
+}
+
+// preparedSlot is prepared for slot i.
+func (a *Arena) preparedSlot(p *preparation, i int) bool {
+	w := a.slotState(i)
+	if w.phase() == phaseDead || a.surveyDead(i, w) {
+		return p.reaped[i] == a.fullState(i, w.with(phaseDead)) || p.late() && a.diedPending(i, w)
+	}
+	return a.leftByEarlier(i, w) == 0 || p.earlier[i] == a.fullState(i, w) || p.late()
+}
+
+// diedPending reports whether the participant in slot i, in state w, was never in, and did not begin an epoch.
+func (a *Arena) diedPending(i int, w slotWord) bool {
+	d := a.describe(i)
+	return d.generation != w.generation() || d.flags&deathRecordPending != 0
+}
+
+// repairLate makes up for what a late preparation has left out, when this process has claimed the epoch and before it
+// runs OnFirst: once for each participant that died pending, and for what it had taken over. Participants that die later do
+// not matter. This process has the gate meanwhile, so a stop delays all joiners, as it does in OnFirst.
+func (a *Arena) repairLate(p *preparation) {
+	for i := 1; p.late() && i <= a.geo.slots; i++ {
 		w := a.slotState(i)
 		switch {
 		case i == a.mySlot:
 		case w.phase() == phaseDead || a.surveyDead(i, w):
 			if p.reaped[i] != a.fullState(i, w.with(phaseDead)) {
-				return false
+				a.reap(i, w)
 			}
-		case a.leftByEarlier(i, w) != 0 && p.earlier[i] != a.fullState(i, w):
-			return false
+		case p.earlier[i] != a.fullState(i, w):
+			if dead := a.leftByEarlier(i, w); dead != 0 {
+				a.repairEarlier(i, w, dead)
+			}
 		}
 	}
-	return true
 }
 
 // leftByEarlier returns the last of the earlier participants of slot i, in state w, if those may have left something

@@ -410,6 +410,36 @@ func TestJoinerWithoutByteIsGivenUp(t *testing.T) {
 	require.False(t, a.casSlot(3, joining, joining.with(phaseLive)))
 }
 
+// A joiner without a byte lock gives the slot of a dead participant back as it found it. The next joiner gets the same
+// generation, and has its own time to become live.
+func TestJoinerHasItsOwnTime(t *testing.T) {
+	ta := newTestArena(t, 4)
+	a, err := Open(ta.name, &ta.opts)
+	require.NoError(t, err)
+	defer a.Close()
+	p := ta.peek(t) // a joiner without a byte lock
+	dead, joining := makeSlotWord(phaseDead, 4), makeSlotWord(phaseJoining, 5)
+	p.u32(p.slot(3) + slotState).Store(uint32(dead))
+	require.True(t, p.take(3, dead, 5, 0))
+	doorbell := a.u32(a.slot(a.mySlot) + slotWatchDoorbell)
+	seen := notices{}
+	look := func() { a.watchEntries(wordPtr(doorbell), doorbell.Load(), []int{3}, seen, map[int]slotWord{}) }
+	look()
+	first := seen[3]
+	require.Equal(t, joining, first.of)
+	first.when -= joinTimeout / 2
+	seen[3] = first
+	look()
+	require.Equal(t, first, seen[3], "one joiner has one time")
+	first.when -= joinTimeout
+	seen[3] = first
+	require.True(t, p.casSlot(3, joining, dead))
+	require.True(t, p.take(3, dead, 5, 0))
+	look()
+	require.Equal(t, joining, a.slotState(3), "the next joiner was given up for the time of the one before: %+v", seen[3])
+	p.u32(p.slot(3) + slotState).Store(0)
+}
+
 // The kernel never marks the alive words of a joiner without a byte lock that died before it was live. The death is
 // over all the same: otherwise the slot would stay dead, and each process that waits for the dead would wait for ever.
 func TestDeathOfAJoinerWithoutByteIsOver(t *testing.T) {
@@ -439,7 +469,7 @@ func TestLateReaperLosesNoSlot(t *testing.T) {
 	require.Equal(t, makeSlotWord(phaseJoining, 6), joining, "it does not change hands")
 	require.Zero(t, a.slotCaps(3), "the capabilities are wiped: as if it had no byte lock")
 	doorbell := a.u32(a.slot(a.mySlot) + slotWatchDoorbell)
-	a.watchEntries(wordPtr(doorbell), doorbell.Load(), []int{3}, notices{3: {of: joining, when: shmsync.Monotonic() - joinTimeout - 1}}, map[int]slotWord{})
+	a.watchEntries(wordPtr(doorbell), doorbell.Load(), []int{3}, notices{3: {of: joining, when: shmsync.Monotonic() - joinTimeout - 1, joined: a.u64(a.slot(3) + slotJoined).Load()}}, map[int]slotWord{})
 	require.NotEqual(t, joining, a.slotState(3))
 }
 

@@ -338,7 +338,10 @@ func (a *Arena) freeSlot(i int, w slotWord, keep bool) {
 	if !keep && a.u32(s+slotReclaimed).Load() == w.generation() {
 		a.forgetTouched(i)
 	}
-	a.describeNobody(i)
+	described := a.u32(s + slotDescribed)
+	if g := described.Load(); g <= w.generation() { // a reaper that is late must not take the next participant's away
+		described.CompareAndSwap(g, 0)
+	}
 	a.u32(s + slotPID).Store(0)
 	a.u32(s + slotCaps).Store(0)
 	a.putLabel(s+slotLabel, "")

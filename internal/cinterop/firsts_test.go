@@ -38,7 +38,7 @@ func emptyArena(t *testing.T) (name string) {
 // The first of an epoch in C waits for no joiner that is stopped while it reaps, is told each death once, and leaves
 // objects alone that it does not know.
 func TestFirstInCReapsTheDead(t *testing.T) {
-	for _, verb := range []string{"reap", "pending", "closing", "twice", "opened", "heirs", "given up", "overwritten", "waiting", "version"} {
+	for _, verb := range []string{"reap", "pending", "closing", "twice", "opened", "heirs", "given up", "dying", "overwritten", "waiting", "version"} {
 		t.Run(verb, func(t *testing.T) {
 			out, err := exec.Command(program(t, "firstreap.c"), verb, emptyArena(t)).CombinedOutput()
 			require.NoError(t, err, "%s", out)

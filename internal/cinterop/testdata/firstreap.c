@@ -18,7 +18,7 @@ static void at_point(const char *name);
         }                                                                                                    \
     } while (0)
 
-static const char *scene = "", *stop_at, *die_at;
+static const char *scene = "", *stop_at, *stop_each, *die_at;
 
 static void at_point(const char *name)
 {
@@ -26,6 +26,8 @@ static void at_point(const char *name)
         stop_at = NULL;
         raise(SIGSTOP); /* to this thread, which may be the death watcher's: kill could stop it some steps later */
     }
+    if (stop_each != NULL && strcmp(name, stop_each) == 0)
+        raise(SIGSTOP);
     if (die_at != NULL && strcmp(name, die_at) == 0)
         kill(getpid(), SIGKILL);
 }
@@ -384,6 +386,69 @@ static void given_up(const char *name)
         end(reaper);
     }
 }
+static int on_first_after_deaths(shmsync_arena *a, const shmsync_epoch *e, void *arg)
+{
+    shmsync_semaphore s;
+    (void)arg;
+    told.firsts++;
+    CHECK(e->clean, 0);
+    CHECK(shmsync_semaphore_attach(a, "permit", NULL, &s), 0);
+    CHECK(shmsync_semaphore_tryacquire(&s, 1), 0);
+    CHECK(shmsync_semaphore_release(&s, 1), 0);
+    return shmsync_semaphore_close(&s);
+}
+/* A joiner dies each time that another one reaps, or has the gate. That one becomes the first of an epoch all the same. */
+static void dying(const char *name)
+{
+    static const char *const at[] = {"arena.gate.preparing", "arena.gate.taken"}, *const dies[] = {"arena.enter.joining", "arena.enter.live", "arena.inherit.repaired"};
+    size_t k;
+    for (k = 0; k < 2 * 3 * 2; k++) {
+        pid_t victim, first;
+        int rounds, status;
+        scene = at[k % 2];
+        make(name, k >= 6 ? 4 : 2);
+        victim = member(name, "victim", 1, 0);
+        await_stop(victim);
+        end(victim);
+        first = child();
+        if (first == 0) {
+            shmsync_arena_options o;
+            shmsync_arena *a;
+            memset(&o, 0, sizeof o);
+            memset(&told, 0, sizeof told);
+            o.on_first = on_first_after_deaths;
+            stop_each = at[k % 2];
+            CHECK(shmsync_arena_open(name, &o, &a), 0);
+            CHECK(told.firsts, 1);
+            stop_each = NULL;
+            CHECK(shmsync_arena_close(a), 0);
+            _exit(0);
+        }
+        for (rounds = 0;; rounds++) {
+            pid_t joiner;
+            CHECK(waitpid(first, &status, WUNTRACED), first);
+            if (!WIFSTOPPED(status))
+                break;
+            CHECK(rounds < 5 * SHMI_MOST_NEWS, 1);
+            joiner = child();
+            if (joiner == 0) {
+                shmsync_arena *a;
+                die_at = dies[k / 2 % 3];
+                if (k / 2 % 3 == 2)
+                    stop_at = "arena.enter.live"; /* if it got a free slot */
+                shmsync_arena_open(name, NULL, &a);
+                _exit(3);
+            }
+            CHECK(waitpid(joiner, &status, WUNTRACED), joiner);
+            if (WIFSTOPPED(status))
+                end(joiner);
+            else
+                CHECK(WIFSIGNALED(status), 1);
+            kill(first, SIGCONT);
+        }
+        CHECK(status, 0);
+    }
+}
 /* A writer that is stopped while the ring goes round writes over the record of another death. */
 static void overwritten(const char *name)
 {
@@ -480,7 +545,7 @@ int main(int argc, char **argv)
     static const struct {
         const char *verb;
         void (*f)(const char *name);
-    } verbs[] = {{"reap", reap}, {"pending", pending}, {"closing", closing}, {"twice", twice}, {"opened", opened}, {"heirs", heirs}, {"given up", given_up}, {"overwritten", overwritten}, {"waiting", waiting}, {"version", version}};
+    } verbs[] = {{"reap", reap}, {"pending", pending}, {"closing", closing}, {"twice", twice}, {"opened", opened}, {"heirs", heirs}, {"given up", given_up}, {"dying", dying}, {"overwritten", overwritten}, {"waiting", waiting}, {"version", version}};
     size_t k;
     alarm(300);
     for (k = 0; argc == 3 && k < sizeof verbs / sizeof *verbs; k++)
