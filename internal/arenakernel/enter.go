@@ -243,7 +243,7 @@ func (a *Arena) take(i int, w slotWord, next uint32, raw uint64) bool {
 	}
 	caps.Store(a.caps)
 	a.u64(a.slot(i) + slotJoined).Store(uint64(time.Now().UnixNano())) // watchers tell two joiners of one generation apart
-	if w.phase() == phaseFree { // otherwise the words describe the dead participant, until its death is recorded
+	if w.phase() == phaseFree {                                        // otherwise the words describe the dead participant, until its death is recorded
 		a.describeNobody(i)
 	}
 	crashpoint.Hit("arena.enter.joining")
