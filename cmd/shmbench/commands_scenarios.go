@@ -112,6 +112,9 @@ item comes exactly once, those of each producer in their order. A pipe holds at 
 page, and a socket what its buffer does.`
 }
 
+// matrixMost is the time that all rounds of a matrix take at most, but for that of one.
+const matrixMost = 55 * time.Second
+
 type matrixCmd struct {
 	Sample string `enum:"auto,cpu,llc,node,class" default:"auto" help:"Pairs of all CPUs, or of some of each LLC or node, or one of each class: ${enum}."`
 }
@@ -119,7 +122,8 @@ type matrixCmd struct {
 // Run runs the scenario.
 func (c *matrixCmd) Run(s *session) error {
 	s.sample = c.Sample
-	return s.measure(plan.Defaults{Time: 50 * time.Millisecond, Warmup: 10 * time.Millisecond, Count: 3, Kills: 1}, commandScenarios["matrix"]...)
+	s.most = matrixMost
+	return s.measure(plan.Defaults{Time: 50 * time.Millisecond, Warmup: 10 * time.Millisecond, Count: plan.Rounds, Kills: 1}, commandScenarios["matrix"]...)
 }
 
 // Help describes the cells.

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -200,13 +201,13 @@ func TestSuitesFitTheirTime(t *testing.T) {
 		preset  plan.Preset
 		atMost  time.Duration
 		atLeast int
-	}{{plan.QuickSuite, time.Minute, 100}, {plan.StdSuite, 10 * time.Minute, 300}} {
+	}{{plan.DefaultSuite, time.Minute, 100}, {plan.StdSuite, 10 * time.Minute, 300}} {
 		s := &session{common: &common{Timeout: time.Second, Seed: 1, Shuffle: true}}
 		o, cells, err := s.suite(c.preset)
 		require.NoError(t, err)
 		require.Greater(t, len(cells), c.atLeast/2)
 		require.Less(t, plan.ETA(plan.Order(cells, o.Count, false, 0)), c.atMost)
-		require.GreaterOrEqual(t, o.Count, 2)
+		require.Equal(t, plan.Rounds, o.Count)
 		seen := map[string]bool{}
 		for _, cell := range cells {
 			require.False(t, seen[cell.Key()], cell.Key())
@@ -216,20 +217,17 @@ func TestSuitesFitTheirTime(t *testing.T) {
 			require.Contains(t, strings.Join(outline(cells, o), "\n"), sc.Name)
 		}
 	}
-	for flag, want := range map[string]int{"--quick": 3, "--std": 5, "--full": 10} {
+	for flag, want := range map[string]int{"--quick": plan.QuickRounds, "--std": plan.Rounds, "--full": plan.Rounds} {
 		code, out, errs := shmbench(t, "suite", flag, "-n")
 		require.Zero(t, code, errs)
-		require.Contains(t, out, "repetitions, about ")
-		if flag == "--full" {
-			require.Contains(t, out, "× 10 repetitions", want)
-		}
+		require.Contains(t, out, fmt.Sprintf("× %d repetitions, about ", want), flag)
 	}
 	// Options of the user about time hold.
 	s := &session{common: &common{Timeout: time.Second, Seed: 1, Count: 7}}
-	o, _, err := s.suite(plan.QuickSuite)
+	o, _, err := s.suite(plan.DefaultSuite)
 	require.NoError(t, err)
 	require.Equal(t, 7, o.Count)
-	require.Equal(t, plan.QuickSuite.Time, o.Time)
+	require.Equal(t, plan.DefaultSuite.Time, o.Time)
 }
 
 // A host that is slower than planned cuts the repetitions, and not below one of each cell.

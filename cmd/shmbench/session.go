@@ -29,6 +29,7 @@ type session struct {
 	until          time.Time       // when a suite has to end, whatever slows the host down
 	last           time.Time       // after this not even the first repetition of a cell begins
 	sample         string          // how a matrix chooses its pairs; empty if it is one of many scenarios
+	most           time.Duration   // with the usual number of rounds, the plan has fewer of them if it takes longer; 0: no limit
 }
 
 // measure plans, runs and reports the named scenarios.
@@ -42,6 +43,11 @@ func (s *session) measure(d plan.Defaults, names ...string) error {
 	cells, err := plan.Cells(o, names...)
 	if err != nil {
 		return err
+	}
+	if s.most > 0 && s.common.Count == 0 {
+		for o.Count > 1 && plan.ETA(plan.Order(cells, o.Count, false, 0)) > s.most {
+			o.Count--
+		}
 	}
 	return s.execute(o, cells, nil)
 }

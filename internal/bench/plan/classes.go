@@ -171,7 +171,76 @@ func unique(cells []*bench.Cell) []*bench.Cell {
 
 // dropOrder lists the scenarios that a suite leaves out if its shortest plan exceeds its budget, the
 // first one first. It does not contain scenarios on which classes and decisions rest.
-var dropOrder = []string{"event", "barrier", "cond", "seq", "sem", "herd", "open", "waiters", "idle", "oversub", "multi"}
+var dropOrder = []string{"event", "barrier", "cond", "seq", "sem", "herd", "open", "waiters", "idle", "oversub", "uncontended", "multi"}
+
+// crowd is the number of contenders on each of two nodes with which a NUMA-aware lock can gain.
+const crowd = 4
+
+// crowded reports whether the workers of a cell are enough on two nodes or more for a NUMA-aware lock.
+func crowded(o *Options, c *bench.Cell) bool {
+	if o.Topology == nil {
+		return false
+	}
+	on := map[int]map[int]bool{}
+	for slot := range c.Slots() {
+		if cpu, ok := o.Topology.CPU(c.CPUOf(slot, o.CPUs)); ok {
+			if on[cpu.Node] == nil {
+				on[cpu.Node] = map[int]bool{}
+			}
+			on[cpu.Node][cpu.ID] = true
+		}
+	}
+	full := 0
+	for _, cpus := range on {
+		if len(cpus) >= crowd {
+			full++
+		}
+	}
+	return full > 1
+}
+
+// decisive reports whether advice rests on a cell of a suite, by a comparison round by round. The contrasts of package report
+// say so, and a test compares both.
+func decisive(o *Options, c *bench.Cell) bool {
+	name := c.Subject.Name()
+	switch c.Scenario.Name {
+	case "matrix":
+		return name == "go:one-line"
+	case "mem", "padding":
+		return true
+	case "wake":
+		return name == bench.Library+":futex" && topology.Class(c.Place).Valid() && c.Gap == UsualGap
+	case "lock":
+		ours := name == bench.Library+":mutex" || name == bench.Library+":mutex-cohort"
+		return ours && (crowded(o, c) || topology.Class(c.Place).Valid() && name == bench.Library+":mutex" && c.Procs == 2 && c.Threads == 1)
+	case "rw":
+		return name == bench.Library+":rwmutex" || name == bench.Library+":mutex"
+	case "multi":
+		return name == bench.Library+":multilock"
+	case "queue":
+		return name == bench.Library+":queue"
+	}
+	return false
+}
+
+// quickly reports whether a cell belongs to the shortest suite: the map of classes, wakes, handoffs, locks by powers of
+// four, and deaths.
+func quickly(c *bench.Cell) bool {
+	switch c.Scenario.Name {
+	case "matrix", "handoff", "wake", "crash":
+		return true
+	case "lock":
+		return !c.Spreads() || isPowerOfFour(c.Slots())
+	}
+	return false
+}
+
+func isPowerOfFour(n int) bool {
+	for n > 1 && n%4 == 0 {
+		n /= 4
+	}
+	return n == 1
+}
 
 // matches reports whether the user asked for a subject.
 func matches(patterns []string, subject string) bool {

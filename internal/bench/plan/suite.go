@@ -13,6 +13,16 @@ import (
 // quickKills are enough for a median in each repetition.
 const quickKills = 2*stats.TailMinCrash + 2
 
+// Rounds of the cells on which advice rests. A test of 60 contrasts can show nothing with fewer than eleven rounds, and one of 20
+// contrasts nothing with fewer than nine.
+const (
+	Rounds      = 12
+	QuickRounds = 10
+)
+
+// contextRounds are those of the other cells of a suite, which show figures and peers.
+const contextRounds = 3
+
 // Defaults are the values of a command for what the user does not set.
 type Defaults struct {
 	Time, Warmup time.Duration
@@ -21,9 +31,10 @@ type Defaults struct {
 
 // The defaults of a suite or a command.
 var (
-	quick    = Defaults{30 * time.Millisecond, 6 * time.Millisecond, 3, quickKills}
-	Usual    = Defaults{300 * time.Millisecond, 50 * time.Millisecond, 5, 60}
-	thorough = Defaults{2 * time.Second, 200 * time.Millisecond, 10, 100}
+	standard = Defaults{30 * time.Millisecond, 6 * time.Millisecond, Rounds, quickKills}
+	quick    = Defaults{20 * time.Millisecond, 4 * time.Millisecond, QuickRounds, quickKills}
+	Usual    = Defaults{125 * time.Millisecond, 25 * time.Millisecond, Rounds, 25}
+	thorough = Defaults{2 * time.Second, 200 * time.Millisecond, Rounds, 100}
 )
 
 // hogCells are the suite's handoffs next to a busy loop: on one CPU, where it matters most, and
@@ -42,6 +53,7 @@ func hogCells(o *Options) []*bench.Cell {
 // Preset is how thorough a suite is.
 type Preset struct {
 	Defaults
+	quick  bool          // only what a few decisions need
 	brief  bool          // few shapes
 	few    bool          // few subjects
 	budget time.Duration // the time to which the plan is shortened; 0: no limit
@@ -52,11 +64,13 @@ type Preset struct {
 
 // The suites, from the shortest to the most thorough.
 var (
-	QuickSuite = Preset{Defaults: quick, brief: true, few: true, budget: 54 * time.Second, Limit: 57 * time.Second,
-		least: Defaults{Time: 10 * time.Millisecond, Warmup: 2 * time.Millisecond, Count: 2},
+	QuickSuite = Preset{Defaults: quick, quick: true, brief: true, few: true, budget: 18 * time.Second, Limit: 20 * time.Second,
+		least: Defaults{Time: 5 * time.Millisecond, Warmup: time.Millisecond}}
+	DefaultSuite = Preset{Defaults: standard, brief: true, few: true, budget: 54 * time.Second, Limit: 57 * time.Second,
+		least: Defaults{Time: 10 * time.Millisecond, Warmup: 2 * time.Millisecond},
 		gaps:  []time.Duration{0, 20 * time.Microsecond, 200 * time.Microsecond}}
 	StdSuite = Preset{Defaults: Usual, few: true, budget: 9 * time.Minute, Limit: 9*time.Minute + 15*time.Second,
-		least: Defaults{Time: 50 * time.Millisecond, Warmup: 10 * time.Millisecond, Count: 3},
+		least: Defaults{Time: 10 * time.Millisecond, Warmup: 2 * time.Millisecond},
 		gaps:  []time.Duration{0, 20 * time.Microsecond, 200 * time.Microsecond, 5 * time.Millisecond}}
 	FullSuite = Preset{Defaults: thorough,
 		gaps: []time.Duration{0, 20 * time.Microsecond, 100 * time.Microsecond, 500 * time.Microsecond, 2 * time.Millisecond, 10 * time.Millisecond}}
@@ -85,7 +99,15 @@ func (p Preset) Plan(o *Options, fit bool) ([]*bench.Cell, error) {
 		cells = append(cells, scalingCells(o)...)
 	}
 	cells = unique(cells)
+	if p.quick {
+		cells = slices.DeleteFunc(cells, func(c *bench.Cell) bool { return !quickly(c) })
+	}
 	if fit {
+		for _, c := range cells {
+			if p.budget > 0 && !decisive(o, c) {
+				c.MaxReps = contextRounds
+			}
+		}
 		cells = p.fit(o, cells)
 	}
 	return cells, nil
@@ -100,17 +122,20 @@ func (p Preset) LimitOf(o *Options) time.Duration { return p.Limit * p.share(o) 
 
 // share is the factor on the time of a small host.
 func (p Preset) share(o *Options) time.Duration {
-	if p.brief && len(o.CPUs) > smallHost {
+	switch {
+	case len(o.CPUs) <= smallHost:
+		return 1
+	case p.brief:
 		return 3
 	}
-	return 1
+	return 2
 }
 
 // smallHost is the most CPUs of a host whose default plan ends within a minute.
 const smallHost = 2
 
-// fit makes repetitions shorter, then leaves out scenarios, and then makes repetitions fewer, until the
-// plan fits the budget. Repetitions are reduced last because advice needs three of them.
+// fit makes repetitions shorter, then leaves out scenarios, and then repeats cells on which no advice rests less often, until the
+// plan fits the budget. It never makes rounds fewer: a test of many contrasts needs them.
 func (p Preset) fit(o *Options, cells []*bench.Cell) []*bench.Cell {
 	budget := p.budgetOf(o)
 	late := func() bool { return budget > 0 && ETA(Order(cells, o.Count, false, 0)) > budget }
@@ -134,8 +159,12 @@ func (p Preset) fit(o *Options, cells []*bench.Cell) []*bench.Cell {
 			o.Dropped = append(o.Dropped, name)
 		}
 	}
-	for late() && o.Count > p.least.Count {
-		o.Count--
+	for most := contextRounds - 1; late() && most > 0; most-- {
+		for _, c := range cells {
+			if c.MaxReps > 0 {
+				c.MaxReps = min(c.MaxReps, most)
+			}
+		}
 	}
 	return cells
 }

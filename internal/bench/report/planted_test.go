@@ -40,10 +40,16 @@ func noise(rng *rand.Rand) float64 {
 // plannedCells are the cells of the default plan of a recorded host.
 func plannedCells(t *testing.T, name string) (*plan.Options, []*bench.Cell) {
 	t.Helper()
-	o := &plan.Options{Recording: topotest.File(name + ".tree"), Time: plan.QuickSuite.Time, Warmup: plan.QuickSuite.Warmup,
-		Count: plan.QuickSuite.Count, Kills: plan.QuickSuite.Kills, Gap: plan.UsualGap, Timeout: 1, Seed: 1}
+	return cellsOf(t, name, plan.DefaultSuite)
+}
+
+// cellsOf are the cells of a suite on a recorded host.
+func cellsOf(t *testing.T, name string, p plan.Preset) (*plan.Options, []*bench.Cell) {
+	t.Helper()
+	o := &plan.Options{Recording: topotest.File(name + ".tree"), Time: p.Time, Warmup: p.Warmup,
+		Count: p.Count, Kills: p.Kills, Gap: plan.UsualGap, Timeout: 1, Seed: 1}
 	require.NoError(t, o.Complete(nil, nil))
-	cells, err := plan.QuickSuite.Plan(o, true)
+	cells, err := p.Plan(o, true)
 	require.NoError(t, err)
 	return o, cells
 }
@@ -66,7 +72,11 @@ func planted(o *plan.Options, cells []*bench.Cell, seed uint64, facts ...fact) *
 			factor *= f(top, c, cpus)
 		}
 		metrics := map[string][]float64{}
-		for range o.Count {
+		rounds := o.Count
+		if c.MaxReps > 0 {
+			rounds = min(rounds, c.MaxReps)
+		}
+		for range rounds {
 			draw := factor * noise(rng)
 			for name, v := range map[string]float64{c.Scenario.Unit: 1000 * draw, "p99-ns": 5000 * draw, "max-ns": 9000 * draw,
 				"chase-ns": 100 * draw, "waker-p50-ns": 300 * noise(rng), "jain": 1, "min-share": 1, "slept": 1, "in-place": 1} {

@@ -5,8 +5,6 @@ package report
 import (
 	"fmt"
 	"io"
-	"math"
-	"slices"
 	"strings"
 
 	"github.com/shmsync/shmsync/internal/bench"
@@ -35,6 +33,7 @@ type advice struct {
 	Evidence []string        `json:"evidence,omitempty"` // figures, and their cells
 	Effect   *stats.Interval `json:"effect,omitempty"`   // how many times better, unless Unit says otherwise
 	Unit     string          `json:"unit,omitempty"`
+	Needs    int             `json:"needs,omitempty"` // about how many rounds would decide it
 }
 
 // Command is the command that measures what is missing.
@@ -45,28 +44,28 @@ const measureIt = "measure it: "
 // rule is one of R1 to R15; R11 is about the settings of the host.
 type rule struct {
 	id, about string
-	least     float64 // the least effect that leads to advice
-	measure   string  // the command that measures what the rule needs
-	judge     func(d *Document) *advice
+	measure   string // the command that measures what the rule needs
+	list      func(d *Document) []*contrast
+	judge     func(d *Document, list []*contrast) *advice
 }
 
-// rules, in the order of reports. Each uses the cells of a document and its topology, and nothing
-// else. A nil result means that the rule's cells were not measured.
+// rules, in the order of reports. Each uses the cells of a document, its topology and the contrasts that the rule has listed. A nil
+// result means that the rule's cells were not measured.
 var rules = []rule{
-	{"R1", "spinning", 2, "shmbench handoff", adviseSpin},
-	{"R2", "where processes run", farther, "shmbench matrix", adviseColocate},
-	{"R3", "node of the arena", nodeGain, "shmbench mem", adviseNode},
-	{"R4", "interleaving", interleaveGain, "shmbench mem", adviseInterleave},
-	{"R5", "huge pages", hugeGain, "shmbench mem --huge none,thp,2M", adviseHuge},
-	{"R6", "NUMA-aware locks", cohortGain, "shmbench lock --procs 16 --threads 1 --place spread", adviseCohort},
-	{"R7", "RWMutex or Mutex", rwGain, "shmbench rw --prim 'shmsync:*'", adviseRW},
-	{"R8", "number of stripes", stripeGain, "shmbench multi --keys 1:1024:*4", adviseStripes},
-	{"R9", "batches", batchGain, "shmbench queue --batch 1,16", adviseBatch},
-	{"R10", "news of deaths", math.Inf(1), "shmbench crash", adviseDeath},
-	{"R12", "where a sleeping consumer runs", farther, "shmbench wake --place classes", adviseWakes},
-	{"R13", "threads of one core", smtCost, "shmbench lock --place smt,llc --procs 2 --threads 1", adviseSMT},
-	{"R15", "padding of shared data", padGain, "shmbench padding", advisePadding},
-	{"R14", "slow memory", slowNode, "shmbench mem --mem bind", adviseSlowNode},
+	{"R1", "spinning", "shmbench handoff", nil, adviseSpin},
+	{"R2", "where processes run", "shmbench matrix", colocateContrasts, adviseColocate},
+	{"R3", "node of the arena", "shmbench mem", nodeContrasts, adviseNode},
+	{"R4", "interleaving", "shmbench mem", interleaveContrasts, adviseInterleave},
+	{"R5", "huge pages", "shmbench mem --huge none,thp,2M", hugeContrasts, adviseHuge},
+	{"R6", "NUMA-aware locks", "shmbench lock --procs 16 --threads 1 --place spread", cohortContrasts, adviseCohort},
+	{"R7", "RWMutex or Mutex", "shmbench rw --prim 'shmsync:*'", rwContrasts, adviseRW},
+	{"R8", "number of stripes", "shmbench multi --keys 1:1024:*4", stripeContrasts, adviseStripes},
+	{"R9", "batches", "shmbench queue --batch 1,16", batchContrasts, adviseBatch},
+	{"R10", "news of deaths", "shmbench crash", nil, adviseDeath},
+	{"R12", "where a sleeping consumer runs", "shmbench wake --place classes", wakeContrasts, adviseWakes},
+	{"R13", "threads of one core", "shmbench lock --place smt,llc --procs 2 --threads 1", smtContrasts, adviseSMT},
+	{"R15", "padding of shared data", "shmbench padding", padContrasts, advisePadding},
+	{"R14", "slow memory", "shmbench mem --mem bind", slowContrasts, adviseSlowNode},
 }
 
 // Recommend applies all rules.
@@ -77,14 +76,17 @@ func Recommend(d *Document) []advice {
 			Text: "no advice on times: the figures show that things work, and not how fast", Evidence: why})
 		return append(all, hygiene(d)...)
 	}
+	tested := d.contrasts()
 	for _, r := range rules {
-		a := r.judge(d)
+		a := r.judge(d, tested[r.id])
 		if a == nil {
 			a = &advice{Verdict: adviceUnknown, Text: measureIt + r.measure}
 		}
-		if e := a.Effect; a.Verdict == adviceNone && e != nil && a.Unit == "" && e.Hi >= r.least && !sure(*e, r.least) {
-			a.Verdict = adviceUndecided
-			a.Text += "; repeat with --count 10"
+		if a.Verdict == adviceNone {
+			if text, rounds := undecided(tested[r.id]); text != "" {
+				a.Verdict, a.Needs = adviceUndecided, rounds
+				a.Text += "; " + text
+			}
 		}
 		a.Rule, a.About = r.id, r.about
 		all = append(all, *a)
@@ -216,23 +218,16 @@ func gain(a, b *Cell, metric string) (stats.Interval, error) {
 
 // roundRatio divides the values of x and y in the rounds that both have.
 func roundRatio(x, y map[int]float64) (stats.Interval, error) {
-	var rs []float64
-	for i := range x {
-		if v, ok := y[i]; ok && v != 0 {
-			rs = append(rs, x[i]/v)
-		}
-	}
-	slices.Sort(rs) // maps have no order
-	return stats.RatioInterval(rs)
+	e, err := stats.Paired(ratios(x, y), 1)
+	return e.Interval, err
 }
 
-// fewest is the least number of rounds for advice: two repetitions may agree by chance.
+// fewest is the least number of rounds of a figure that becomes a setting: two repetitions may agree by chance.
 const fewest = 3
 
-// sure reports whether the whole interval of an effect is beyond a size. It would not be enough that the
-// interval excludes 1: with three repetitions, a page of equal figures would contain false advice more
-// often than not.
-func sure(q stats.Interval, least float64) bool {
+// exceeds reports whether the whole interval of an effect is beyond a size. Evidence may rest on it, and no advice: with many
+// effects, some intervals are beyond it by chance.
+func exceeds(q stats.Interval, least float64) bool {
 	return q.N >= fewest && q.Lo >= least
 }
 

@@ -4,6 +4,7 @@ package report
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,27 +34,12 @@ func withoutKinds(c topology.Class) topology.Class {
 	return topology.Class(name)
 }
 
-// border is the distance of CPUs at which a cost grows.
-type border struct {
-	near, far *Cell // the last class before the border, and the first one beyond it
-	effect    stats.Interval
-}
-
-// findBorder returns the first class that surely costs least times as much as the slowest nearer
-// class.
-func findBorder(cells []*Cell, metric string, least float64) (b border, ok bool) {
-	for i := 1; i < len(cells); i++ {
-		slowest := cells[0]
-		for _, c := range cells[1:i] {
-			if stats.Median(c.Values(metric)) > stats.Median(slowest.Values(metric)) {
-				slowest = c
-			}
-		}
-		if q, err := gain(slowest, cells[i], metric); err == nil && sure(q, least) {
-			return border{cells[i-1], cells[i], q}, true
-		}
+// findBorder returns the first class that surely costs more than each nearer one, or nil.
+func findBorder(list []*contrast) *contrast {
+	if i := slices.IndexFunc(list, (*contrast).sure); i >= 0 {
+		return list[i]
 	}
-	return b, false
+	return nil
 }
 
 // domain lists the used CPUs that are no farther from a CPU than a class.
@@ -97,49 +83,78 @@ func (c *Cell) firstCPU() int {
 
 // adviseClasses is R2 for cells of classes: the smallest domain beyond which a cache line costs far
 // more.
-func adviseClasses(d *Document) *advice {
-	cells := d.classCells("matrix", by("go:one-line"))
-	if d.Topology == nil || len(cells) < 2 {
+func adviseClasses(d *Document, list []*contrast) *advice {
+	cells := d.mappedClasses()
+	if len(cells) < 2 {
 		return nil
 	}
 	a := &advice{Verdict: adviceNone, Text: fmt.Sprintf("no class of CPUs is surely farther than the nearer ones by %.1f", farther)}
 	for _, c := range cells {
 		a.Evidence = append(a.Evidence, c.evidence("p50-ns"))
 	}
-	b, ok := findBorder(cells, "p50-ns", farther)
-	if !ok {
+	b := findBorder(list)
+	if b == nil {
 		return a
 	}
-	cpu := b.near.firstCPU()
+	cpu := b.better.firstCPU()
 	if cpu < 0 {
 		return nil
 	}
-	list := topology.FormatList(d.domain(cpu, b.near.class()))
-	a.Verdict, a.Effect = adviceDo, &b.effect
-	a.Text = fmt.Sprintf("keep processes that share a lock within one %s, as on CPUs %s: %s one way there, %s for the class %s", domainName(b.near.class()), list,
-		asTime(stats.Median(b.near.Values("p50-ns"))), asTime(stats.Median(b.far.Values("p50-ns"))), b.far.class())
-	a.Do = []string{"taskset -c " + list + " PROGRAM, or cpuset.cpus=" + list}
+	cpus := topology.FormatList(d.domain(cpu, b.better.class()))
+	a.Verdict, a.Effect = adviceDo, b.effectOf()
+	a.Text = fmt.Sprintf("keep processes that share a lock within one %s, as on CPUs %s: %s one way there, %s for the class %s", domainName(b.better.class()), cpus,
+		asTime(stats.Median(b.better.Values("p50-ns"))), asTime(stats.Median(b.worse.Values("p50-ns"))), b.worse.class())
+	a.Do = []string{"taskset -c " + cpus + " PROGRAM, or cpuset.cpus=" + cpus}
 	return a
 }
 
-// adviseWakes is R12: where to run a peer that is woken.
-func adviseWakes(d *Document) *advice {
-	var top *advice
+// mappedClasses are the cells of the map of classes.
+func (d *Document) mappedClasses() []*Cell {
+	if d.Topology == nil {
+		return nil
+	}
+	return d.classCells("matrix", by("go:one-line"))
+}
+
+// wakeLines lists the wakes after each gap by class.
+func (d *Document) wakeLines() (lines [][]*Cell) {
+	seen := map[string]bool{}
 	for _, gap := range d.find("wake", by("shmsync:futex"), asleep) {
 		cells := d.classCells("wake", by("shmsync:futex"), asleep, with("gap", gap.Params["gap"]))
-		if d.Topology == nil || len(cells) < 2 || top != nil && top.Verdict == adviceDo {
+		if d.Topology != nil && len(cells) > 1 && !seen[gap.Params["gap"]] {
+			seen[gap.Params["gap"]] = true
+			lines = append(lines, cells)
+		}
+	}
+	return lines
+}
+
+// wakeContrasts are those of R12.
+func wakeContrasts(d *Document) (list []*contrast) {
+	for _, cells := range d.wakeLines() {
+		list = append(list, borders(cells, "p50-ns", farther)...)
+	}
+	return list
+}
+
+// adviseWakes is R12: where to run a peer that is woken.
+func adviseWakes(d *Document, list []*contrast) *advice {
+	var top *advice
+	for _, cells := range d.wakeLines() {
+		if top != nil && top.Verdict == adviceDo {
 			continue
 		}
+		own := slices.DeleteFunc(slices.Clone(list), func(c *contrast) bool { return !slices.Contains(cells, c.worse) })
 		a := &advice{Verdict: adviceNone, Text: fmt.Sprintf("no class of CPUs is surely slower to wake by %.1f", farther)}
 		for _, c := range cells {
 			a.Evidence = append(a.Evidence, c.evidence("p50-ns"))
 		}
-		if b, ok := findBorder(cells, "p50-ns", farther); ok && b.near.firstCPU() >= 0 {
-			list := topology.FormatList(d.domain(b.near.firstCPU(), b.near.class()))
-			a.Verdict, a.Effect = adviceDo, &b.effect
+		if b := findBorder(own); b != nil && b.better.firstCPU() >= 0 {
+			cpus := topology.FormatList(d.domain(b.better.firstCPU(), b.better.class()))
+			a.Verdict, a.Effect = adviceDo, b.effectOf()
 			a.Text = fmt.Sprintf("run a consumer that sleeps within the %s of its producer, as on CPUs %s: a wake takes %s there, %s for the class %s",
-				domainName(b.near.class()), list, asTime(stats.Median(b.near.Values("p50-ns"))), asTime(stats.Median(b.far.Values("p50-ns"))), b.far.class())
-			a.Do = []string{"taskset -c " + list + " PROGRAM"}
+				domainName(b.better.class()), cpus, asTime(stats.Median(b.better.Values("p50-ns"))), asTime(stats.Median(b.worse.Values("p50-ns"))), b.worse.class())
+			a.Do = []string{"taskset -c " + cpus + " PROGRAM"}
 		}
 		top = a
 	}
@@ -149,27 +164,33 @@ func adviseWakes(d *Document) *advice {
 // smtCost is the least cost of a shared core that leads to advice (R13).
 const smtCost = 1.1
 
-// adviseSMT is R13: whether two workers of a lock should share a core.
-func adviseSMT(d *Document) *advice {
+// smtContrasts is that of R13.
+func smtContrasts(d *Document) []*contrast {
 	for _, smt := range d.find("lock", by("shmsync:mutex"), func(c *Cell) bool { return c.class().Base() == topology.SMT }) {
-		cells := d.classCells("lock", by("shmsync:mutex"), alike(smt, "place"))
-		if d.Topology == nil || len(cells) == 0 {
-			continue
+		if cells := d.classCells("lock", by("shmsync:mutex"), alike(smt, "place")); d.Topology != nil && len(cells) > 0 {
+			return []*contrast{contrastOf("smt", cells[0], smt, "ops/s", smtCost)}
 		}
-		near := cells[0]
-		a := &advice{Verdict: adviceNone, Evidence: []string{smt.evidence("ops/s"), near.evidence("ops/s")},
+	}
+	return nil
+}
+
+// adviseSMT is R13: whether two workers of a lock should share a core.
+func adviseSMT(d *Document, list []*contrast) *advice {
+	for _, c := range list {
+		near, smt := c.better, c.worse
+		a := &advice{Verdict: adviceNone, Effect: c.effectOf(), Evidence: []string{smt.evidence("ops/s"), near.evidence("ops/s")},
 			Text: "two workers on threads of one core do not surely get less through than on two cores"}
-		if q, err := gain(near, smt, "ops/s"); err == nil && sure(q, smtCost) {
+		if c.sure() {
 			var first []int
 			for _, core := range d.Topology.Groups(d.Env.Used, topology.ByCore) {
 				first = append(first, core[0])
 			}
 			slices.Sort(first)
-			list := topology.FormatList(first)
-			a.Verdict, a.Effect = adviceDo, &q
+			cpus := topology.FormatList(first)
+			a.Verdict = adviceDo
 			a.Text = fmt.Sprintf("give each worker of a lock a core of its own, CPUs %s: two cores of the class %s get %s× as much through as two threads of a core",
-				list, near.class(), formatRatio(q.Center))
-			a.Do = []string{"taskset -c " + list + " PROGRAM"}
+				cpus, near.class(), formatRatio(c.Center))
+			a.Do = []string{"taskset -c " + cpus + " PROGRAM"}
 		}
 		return a
 	}
@@ -180,58 +201,74 @@ func adviseSMT(d *Document) *advice {
 // named (R14).
 const slowNode = 1.15
 
-// adviseSlowNode is R14: a node whose memory is slower than that of other nodes at the same
-// distance.
-func adviseSlowNode(d *Document) *advice {
-	type sight struct {
-		rounds map[int]float64
-		cell   *Cell
+// reach is how long loads take to the memory of each node, from the nodes of the same distance.
+func (d *Document) reach() (byDistance map[int]map[int][]*Cell) {
+	byDistance = map[int]map[int][]*Cell{}
+	if d.Topology == nil {
+		return byDistance
 	}
-	byDistance := map[int]map[int][]sight{} // by distance and by node of the memory
 	for _, c := range d.chased("bind:") {
 		from, _ := strconv.Atoi(c.Params["node"])
 		to, err := strconv.Atoi(strings.TrimPrefix(c.Params["mem"], "bind:"))
-		if err != nil || d.Topology == nil {
+		if err != nil {
 			continue
 		}
 		distance := d.Topology.Distance(from, to)
 		if byDistance[distance] == nil {
-			byDistance[distance] = map[int][]sight{}
+			byDistance[distance] = map[int][]*Cell{}
 		}
-		byDistance[distance][to] = append(byDistance[distance][to], sight{c.byRound(memChaseMetric), c})
+		byDistance[distance][to] = append(byDistance[distance][to], c)
 	}
-	var top *advice
-	if d.Topology != nil && len(byDistance) > 0 && len(d.Topology.Nodes) < 2 {
+	return byDistance
+}
+
+// slowContrasts are those of R14: each node with all others at the same distances. A slow node is slow from everywhere.
+func slowContrasts(d *Document) (list []*contrast) {
+	byDistance := d.reach()
+	for _, distance := range slices.Sorted(maps.Keys(byDistance)) {
+		nodes := byDistance[distance]
+		for _, node := range slices.Sorted(maps.Keys(nodes)) {
+			if len(nodes) < 2 {
+				continue
+			}
+			c := pick(list, strconv.Itoa(node))
+			if c == nil {
+				c = &contrast{name: strconv.Itoa(node), at: node, worse: nodes[node][0], least: slowNode}
+				list = append(list, c)
+			}
+			mine := joined(nodes[node], chaseRounds)
+			for _, other := range slices.Sorted(maps.Keys(nodes)) {
+				if other != node {
+					c.against(mine, joined(nodes[other], chaseRounds))
+					c.better = nodes[other][0]
+				}
+			}
+		}
+	}
+	return list
+}
+
+// chaseRounds are the latencies of a cell by round.
+func chaseRounds(c *Cell) map[int]float64 { return c.byRound(memChaseMetric) }
+
+// adviseSlowNode is R14: a node whose memory is slower than that of other nodes at the same
+// distance.
+func adviseSlowNode(d *Document, list []*contrast) *advice {
+	if len(d.reach()) == 0 {
+		return nil
+	}
+	if len(d.Topology.Nodes) < 2 {
 		return &advice{Verdict: adviceMoot, Text: "one NUMA node: its memory cannot be compared with other memory"}
 	}
-	for _, nodes := range byDistance {
-		for node, mine := range nodes {
-			var q stats.Interval
-			worst := true
-			var evidence []string
-			for other, theirs := range nodes {
-				if other == node {
-					continue
-				}
-				r, err := roundRatio(joined(mine, func(s sight) map[int]float64 { return s.rounds }), joined(theirs, func(s sight) map[int]float64 { return s.rounds }))
-				if err != nil || !sure(r, slowNode) {
-					worst = false
-					break
-				}
-				if q.N == 0 || r.Center < q.Center {
-					q = r
-				}
-				evidence = append(evidence, theirs[0].cell.evidence(memChaseMetric))
-			}
-			if top == nil {
-				top = &advice{Verdict: adviceNone, Text: fmt.Sprintf("no node's memory is surely slower by %.0f %% than that of others at the same distance", 100*(slowNode-1))}
-			}
-			if worst && q.N > 0 && (top.Effect == nil || q.Center > top.Effect.Center) {
-				slices.Sort(evidence)
-				top = &advice{Verdict: adviceDo, Effect: &q, Evidence: append([]string{mine[0].cell.evidence(memChaseMetric)}, evidence...),
-					Text: fmt.Sprintf("keep locks and data off node %d: its memory is slower than that of nodes at the same distance", node),
-					Do:   []string{fmt.Sprintf("name other nodes in policies; numactl --membind=^%d", node)}}
-			}
+	if len(list) == 0 {
+		return &advice{Verdict: adviceMoot, Text: "no two nodes at the same distance were measured"}
+	}
+	top := &advice{Verdict: adviceNone, Text: fmt.Sprintf("no node's memory is surely slower by %.0f %% than that of others at the same distance", 100*(slowNode-1))}
+	for _, c := range list {
+		if c.sure() && (top.Effect == nil || c.Center > top.Effect.Center) {
+			top = &advice{Verdict: adviceDo, Effect: c.effectOf(), Evidence: []string{c.worse.evidence(memChaseMetric), c.better.evidence(memChaseMetric)},
+				Text: fmt.Sprintf("keep locks and data off node %d: its memory is slower than that of nodes at the same distance", c.at),
+				Do:   []string{fmt.Sprintf("name other nodes in policies; numactl --membind=^%d", c.at)}}
 		}
 	}
 	return top

@@ -4,6 +4,7 @@ package report
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,48 +23,61 @@ const (
 	cohortMarker = "cohort" // part of the names of such subjects
 )
 
+// cohortContrasts are those of R6: each NUMA-aware lock with the plain one, where contenders of several nodes want it.
+func cohortContrasts(d *Document) (list []*contrast) {
+	if d.Topology == nil || d.Env.Nodes < 2 {
+		return nil
+	}
+	for _, c := range d.cohortLocks() {
+		plain, _, _ := strings.Cut(c.Subject, "-"+cohortMarker)
+		for _, p := range d.find("lock", by(plain), alike(c)) {
+			if enough, _ := c.proven(d.Topology); enough {
+				list = append(list, contrastOf(c.Key, c, p, "ops/s", cohortGain))
+			}
+		}
+	}
+	return list
+}
+
+// cohortLocks are the cells of NUMA-aware locks of the library.
+func (d *Document) cohortLocks() []*Cell {
+	return d.find("lock", func(c *Cell) bool { return c.ours() && strings.Contains(c.Subject, cohortMarker) })
+}
+
 // adviseCohort is R6: a lock that prefers waiters of its node. The rule requires proof that
 // contenders of several nodes wanted the lock, a large gain, and no cost for the slowest and the
 // least lucky worker.
-func adviseCohort(d *Document) *advice {
+func adviseCohort(d *Document, list []*contrast) *advice {
+	if d.Env.Nodes < 2 && d.Topology != nil && len(d.cohortLocks()) > 0 {
+		return &advice{Verdict: adviceMoot, Text: "one NUMA node: nothing to prefer"}
+	}
 	var top *advice
-	for _, c := range d.find("lock", func(c *Cell) bool { return c.ours() && strings.Contains(c.Subject, cohortMarker) }) {
-		plain, _, _ := strings.Cut(c.Subject, "-"+cohortMarker)
-		for _, p := range d.find("lock", by(plain), alike(c)) {
-			q, err := gain(c, p, "ops/s")
-			if err != nil || d.Topology == nil {
-				continue
-			}
-			enough, doubt := c.proven(d.Topology)
-			if _, other := p.proven(d.Topology); doubt == "" {
-				doubt = other
-			}
-			if d.Env.Nodes > 1 && !enough {
-				continue
-			}
-			a := &advice{Verdict: adviceNone, Effect: &q, Evidence: []string{c.evidence("ops/s"), p.evidence("ops/s"), c.evidence("p99-ns"), p.evidence("p99-ns"), c.evidence("jain"), c.evidence("in-place")}}
-			slower := stats.Median(c.Values("p99-ns")) / stats.Median(p.Values("p99-ns"))
-			fair, least := stats.Median(c.Values("jain")), stats.Median(c.Values("min-share"))
-			switch {
-			case d.Env.Nodes < 2:
-				a.Verdict, a.Text = adviceMoot, "one NUMA node: nothing to prefer"
-			case doubt != "":
-				a.Text = "no ground for advice on " + c.Subject + ": " + doubt
-			case !sure(q, cohortGain):
-				a.Text = fmt.Sprintf("%s gains less than %.0f %% with %d contenders, or not surely", c.Subject, 100*(cohortGain-1), c.workers())
-			case slower > cohortTail:
-				a.Text = fmt.Sprintf("%s gains, and its slowest waits (p99) take %s times as long: too much", c.Subject, formatRatio(slower))
-			case fair < cohortJain:
-				a.Text = fmt.Sprintf("%s gains, and shares badly: Jain's index is %.2f", c.Subject, fair)
-			case least < cohortShare:
-				a.Text = fmt.Sprintf("%s gains, and starves a worker: it gets %.2f of the mean", c.Subject, least)
-			default:
-				a.Verdict = adviceDo
-				a.Text = fmt.Sprintf("use %s for locks with %d contenders or more, of several nodes", strings.TrimPrefix(c.Subject, bench.Library+":"), c.workers())
-			}
-			if top == nil || a.Verdict == adviceDo && (top.Verdict != adviceDo || q.Center > top.Effect.Center) {
-				top = a
-			}
+	for _, x := range list {
+		c, p := x.better, x.worse
+		_, doubt := c.proven(d.Topology)
+		if _, other := p.proven(d.Topology); doubt == "" {
+			doubt = other
+		}
+		a := &advice{Verdict: adviceNone, Effect: x.effectOf(), Evidence: []string{c.evidence("ops/s"), p.evidence("ops/s"), c.evidence("p99-ns"), p.evidence("p99-ns"), c.evidence("jain"), c.evidence("in-place")}}
+		slower := stats.Median(c.Values("p99-ns")) / stats.Median(p.Values("p99-ns"))
+		fair, least := stats.Median(c.Values("jain")), stats.Median(c.Values("min-share"))
+		switch {
+		case doubt != "":
+			a.Text = "no ground for advice on " + c.Subject + ": " + doubt
+		case !x.sure():
+			a.Text = fmt.Sprintf("%s gains less than %.0f %% with %d contenders, or not surely", c.Subject, 100*(cohortGain-1), c.workers())
+		case slower > cohortTail:
+			a.Text = fmt.Sprintf("%s gains, and its slowest waits (p99) take %s times as long: too much", c.Subject, formatRatio(slower))
+		case fair < cohortJain:
+			a.Text = fmt.Sprintf("%s gains, and shares badly: Jain's index is %.2f", c.Subject, fair)
+		case least < cohortShare:
+			a.Text = fmt.Sprintf("%s gains, and starves a worker: it gets %.2f of the mean", c.Subject, least)
+		default:
+			a.Verdict = adviceDo
+			a.Text = fmt.Sprintf("use %s for locks with %d contenders or more, of several nodes", strings.TrimPrefix(c.Subject, bench.Library+":"), c.workers())
+		}
+		if top == nil || a.Verdict == adviceDo && (top.Verdict != adviceDo || x.Center > top.Effect.Center) {
+			top = a
 		}
 	}
 	return top
@@ -72,28 +86,42 @@ func adviseCohort(d *Document) *advice {
 // rwGain is the least factor by which one of two locks must have more throughput (R7).
 const rwGain = 1.1
 
-// adviseRW is R7: the share of reads from which an RWMutex has more throughput than a Mutex.
-func adviseRW(d *Document) *advice {
-	type point struct {
-		read  int
-		q     stats.Interval
-		cells [2]*Cell
-	}
-	var names []string
-	lines := map[string][]point{}
+// rwContrasts are those of R7: an RWMutex with a Mutex at each share of reads, and a Mutex with an RWMutex at the largest.
+func rwContrasts(d *Document) (list []*contrast) {
+	most := map[string]*contrast{}
 	for _, c := range d.find("rw", by("shmsync:rwmutex")) {
 		for _, p := range d.find("rw", by("shmsync:mutex"), alike(c)) {
-			q, err := gain(c, p, "ops/s")
-			read, err2 := strconv.Atoi(c.Params["read"])
-			if err != nil || err2 != nil {
+			x := contrastOf(c.Key, c, p, "ops/s", rwGain)
+			read, err := strconv.Atoi(c.Params["read"])
+			if err != nil {
 				continue
 			}
-			name := c.group("read")
-			if lines[name] == nil {
-				names = append(names, name)
+			x.at = read
+			list = append(list, x)
+			if last := most[c.group("read")]; last == nil || last.at < read {
+				most[c.group("read")] = x
 			}
-			lines[name] = append(lines[name], point{read, q, [2]*Cell{c, p}})
 		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(most)) {
+		list = append(list, contrastOf("mutex "+name, most[name].worse, most[name].better, "ops/s", rwGain))
+	}
+	return list
+}
+
+// adviseRW is R7: the share of reads from which an RWMutex has more throughput than a Mutex.
+func adviseRW(_ *Document, list []*contrast) *advice {
+	var names []string
+	lines := map[string][]*contrast{}
+	for _, c := range list {
+		if c.better.Subject != "shmsync:rwmutex" {
+			continue
+		}
+		name := c.better.group("read")
+		if lines[name] == nil {
+			names = append(names, name)
+		}
+		lines[name] = append(lines[name], c)
 	}
 	if len(names) == 0 {
 		return nil
@@ -108,25 +136,25 @@ func adviseRW(d *Document) *advice {
 	var texts []string
 	for _, name := range names {
 		line := lines[name]
-		slices.SortFunc(line, func(a, b point) int { return a.read - b.read })
+		slices.SortFunc(line, func(a, b *contrast) int { return a.at - b.at })
 		from := len(line) // index of the first share from which it pays
-		for from > 0 && sure(line[from-1].q, rwGain) {
+		for from > 0 && line[from-1].sure() {
 			from--
 		}
 		for _, p := range line {
-			a.Evidence = append(a.Evidence, fmt.Sprintf("%d %% reads: RWMutex %s of Mutex  %s", p.read, effectText(p.q), name))
+			a.Evidence = append(a.Evidence, fmt.Sprintf("%d %% reads: RWMutex %s of Mutex  %s", p.at, effectText(p.Interval), name))
 		}
-		switch {
-		case from == len(line) && line[from-1].q.Hi < 1/rwGain && line[from-1].q.N >= fewest:
-			texts = append(texts, fmt.Sprintf("use a Mutex even at %d %% reads", line[from-1].read)+where(name))
-			a.Effect = &stats.Interval{Center: 1 / line[from-1].q.Center, Lo: 1 / line[from-1].q.Hi, Hi: 1 / line[from-1].q.Lo, N: line[from-1].q.N, Kind: line[from-1].q.Kind}
+		switch mutex := pick(list, "mutex "+name); {
+		case mutex.sure():
+			texts = append(texts, fmt.Sprintf("use a Mutex even at %d %% reads", line[len(line)-1].at)+where(name))
+			a.Effect = mutex.effectOf()
 		case from < len(line):
-			text := fmt.Sprintf("an RWMutex pays from %d %% reads on", line[from].read)
+			text := fmt.Sprintf("an RWMutex pays from %d %% reads on", line[from].at)
 			if from > 0 {
-				text += fmt.Sprintf(", and not at %d %%: use a Mutex below", line[from-1].read)
+				text += fmt.Sprintf(", and not at %d %%: use a Mutex below", line[from-1].at)
 			}
 			texts = append(texts, text+where(name))
-			a.Effect = &line[len(line)-1].q
+			a.Effect = line[len(line)-1].effectOf()
 		}
 	}
 	if len(texts) > 0 {
@@ -138,9 +166,8 @@ func adviseRW(d *Document) *advice {
 // stripeGain is the least gain that makes more stripes worthwhile (R8).
 const stripeGain = 1.1
 
-// adviseStripes is R8: the number of keys above which more keys gain little.
-func adviseStripes(d *Document) *advice {
-	var top *advice
+// stripeLines lists the cells that differ only in their number of keys, ascending.
+func (d *Document) stripeLines() (lines [][]*Cell) {
 	done := map[string]bool{}
 	for _, c := range d.find("multi", (*Cell).ours) {
 		name := c.Subject + " " + c.group("keys")
@@ -149,26 +176,34 @@ func adviseStripes(d *Document) *advice {
 		}
 		done[name] = true
 		line := d.find("multi", by(c.Subject), alike(c, "keys"))
-		if len(line) < 2 {
-			continue
-		}
 		slices.SortFunc(line, func(a, b *Cell) int { return a.number("keys") - b.number("keys") })
-		knee := 0
-		for i := 1; i < len(line); i++ {
-			if q, err := gain(line[i], line[knee], "ops/s"); err == nil && sure(q, stripeGain) {
-				knee = i
-			}
+		if len(line) > 1 {
+			lines = append(lines, line)
 		}
+	}
+	return lines
+}
+
+// stripeContrasts are those of R8.
+func stripeContrasts(d *Document) (list []*contrast) {
+	for _, line := range d.stripeLines() {
+		list = append(list, knees(line, "ops/s", stripeGain)...)
+	}
+	return list
+}
+
+// adviseStripes is R8: the number of keys above which more keys gain little.
+func adviseStripes(d *Document, list []*contrast) *advice {
+	var top *advice
+	for _, line := range d.stripeLines() {
+		knee := knee(line, list)
 		a := &advice{Verdict: adviceNone, Text: fmt.Sprintf("more stripes than %d do not surely gain %.0f %%", line[0].number("keys"), 100*(stripeGain-1))}
 		for _, c := range line {
 			a.Evidence = append(a.Evidence, c.evidence("ops/s"))
 		}
 		if knee > 0 {
-			q, err := gain(line[knee], line[0], "ops/s")
-			if err != nil {
-				continue
-			}
-			a.Effect, a.Verdict = &q, adviceDo
+			q := between(line, list, knee, 0)
+			a.Effect, a.Verdict = q.effectOf(), adviceDo
 			a.Text = fmt.Sprintf("use %d stripes: %d workers get %s× as much through as with %d", line[knee].number("keys"), line[knee].workers(), formatRatio(q.Center), line[0].number("keys"))
 			if knee == len(line)-1 {
 				a.Text += "; more were not measured"
@@ -191,25 +226,30 @@ func (c *Cell) number(param string) int {
 // batchGain is the least gain of a batch (R9).
 const batchGain = 1.1
 
-// adviseBatch is R9: move several items at a time, so that many items share the cost of a wake.
-func adviseBatch(d *Document) *advice {
-	var top *advice
+// batchContrasts are those of R9.
+func batchContrasts(d *Document) (list []*contrast) {
 	for _, one := range d.find("queue", by("shmsync:queue"), with("batch", "1")) {
 		for _, c := range d.find("queue", by("shmsync:queue"), alike(one, "batch"), func(c *Cell) bool { return c.number("batch") > 1 }) {
-			q, err := gain(c, one, "ops/s")
-			if err != nil {
-				continue
-			}
-			a := &advice{Verdict: adviceNone, Effect: &q, Evidence: []string{one.evidence("ops/s"), c.evidence("ops/s")},
-				Text: fmt.Sprintf("batches of %d do not surely gain %.0f %%", c.number("batch"), 100*(batchGain-1))}
-			if sure(q, batchGain) {
-				a.Verdict = adviceDo
-				a.Text = fmt.Sprintf("move %d items at a time: %s → %s items a second", c.number("batch"),
-					formatMetric("ops/s", stats.Median(one.Values("ops/s"))), formatMetric("ops/s", stats.Median(c.Values("ops/s"))))
-			}
-			if top == nil || q.Center > top.Effect.Center {
-				top = a
-			}
+			list = append(list, contrastOf(c.Key, c, one, "ops/s", batchGain))
+		}
+	}
+	return list
+}
+
+// adviseBatch is R9: move several items at a time, so that many items share the cost of a wake.
+func adviseBatch(_ *Document, list []*contrast) *advice {
+	var top *advice
+	for _, x := range list {
+		c, one := x.better, x.worse
+		a := &advice{Verdict: adviceNone, Effect: x.effectOf(), Evidence: []string{one.evidence("ops/s"), c.evidence("ops/s")},
+			Text: fmt.Sprintf("batches of %d do not surely gain %.0f %%", c.number("batch"), 100*(batchGain-1))}
+		if x.sure() {
+			a.Verdict = adviceDo
+			a.Text = fmt.Sprintf("move %d items at a time: %s → %s items a second", c.number("batch"),
+				formatMetric("ops/s", stats.Median(one.Values("ops/s"))), formatMetric("ops/s", stats.Median(c.Values("ops/s"))))
+		}
+		if top == nil || a.Verdict == adviceDo && (top.Verdict != adviceDo || x.Center > top.Effect.Center) {
+			top = a
 		}
 	}
 	return top
@@ -217,7 +257,7 @@ func adviseBatch(d *Document) *advice {
 
 // adviseDeath is R10: how long it takes until the next owner has the lock of a killed process,
 // and how long without the kernel's notices of deaths.
-func adviseDeath(d *Document) *advice {
+func adviseDeath(d *Document, _ []*contrast) *advice {
 	c := best(d.find("crash", by("shmsync:mutex"), with("place", bench.PlaceCross), with("role", "")), "p50-ns")
 	if c == nil {
 		c = best(d.find("crash", by("shmsync:mutex"), with("role", "")), "p50-ns")

@@ -16,36 +16,52 @@ const padGain = 1.1
 // lineBytes is the size of a cache line of the CPUs that the library knows best.
 const lineBytes = 64
 
-// advisePadding is R15: the least distance between the data of different CPUs beyond which more distance
-// gains nothing. Of several classes of CPUs, the one with the largest gain leads.
-func advisePadding(d *Document) *advice {
-	var top *advice
+// padLines lists the cells that differ only in the distance of the data, ascending: of the nearest and of the farthest
+// class of CPUs on different cores, and of placements that the user named.
+func (d *Document) padLines() (lines [][]*Cell) {
+	var classes [][]*Cell
 	for _, first := range d.find("padding") {
 		line := d.find("padding", by(first.Subject), alike(first, "pad"))
 		slices.SortFunc(line, func(a, b *Cell) int { return a.number("pad") - b.number("pad") })
-		if len(line) < 2 || line[0] != first {
-			continue
+		switch {
+		case len(line) < 2 || line[0] != first:
+		case first.class().Valid() && first.class().Base() != topology.SMT:
+			classes = append(classes, line)
+		case !first.class().Valid():
+			lines = append(lines, line)
 		}
-		knee := 0
-		for i := 1; i < len(line); i++ {
-			if q, err := gain(line[i], line[knee], "ops/s"); err == nil && sure(q, padGain) {
-				knee = i
-			}
-		}
+	}
+	slices.SortStableFunc(classes, func(a, b []*Cell) int { return topology.CompareClasses(a[0].class(), b[0].class()) })
+	if len(classes) > 2 {
+		classes = [][]*Cell{classes[0], classes[len(classes)-1]}
+	}
+	return append(lines, classes...)
+}
+
+// padContrasts are those of R15.
+func padContrasts(d *Document) (list []*contrast) {
+	for _, line := range d.padLines() {
+		list = append(list, knees(line, "ops/s", padGain)...)
+	}
+	return list
+}
+
+// advisePadding is R15: the least distance between the data of different CPUs beyond which more distance
+// gains nothing. Of several classes of CPUs, the one with the largest gain leads.
+func advisePadding(d *Document, list []*contrast) *advice {
+	var top *advice
+	for _, line := range d.padLines() {
+		first, knee := line[0], knee(line, list)
 		a := &advice{Verdict: adviceNone, Text: fmt.Sprintf("counters %d bytes apart do not surely lose %.0f %% to counters that are farther apart", line[0].number("pad"), 100*(padGain-1))}
 		for _, c := range line {
 			a.Evidence = append(a.Evidence, c.evidence("ops/s"))
 		}
-		if q, err := gain(line[len(line)-1], line[0], "ops/s"); err == nil {
-			a.Effect = &q
+		if q := between(line, list, len(line)-1, 0); q != nil {
+			a.Effect = q.effectOf()
 		}
 		if knee > 0 {
-			q, err := gain(line[knee], line[knee-1], "ops/s")
-			if err != nil {
-				continue
-			}
 			pad := line[knee].number("pad")
-			a.Verdict, a.Effect = adviceDo, &q
+			a.Verdict, a.Effect = adviceDo, between(line, list, knee, knee-1).effectOf()
 			a.Text = fmt.Sprintf("keep data of different CPUs at least %d bytes apart: %s increments a second there, %s at %d bytes, on CPUs %s (%s)", pad,
 				formatMetric("ops/s", stats.Median(line[knee].Values("ops/s"))), formatMetric("ops/s", stats.Median(line[knee-1].Values("ops/s"))), line[knee-1].number("pad"),
 				line[knee].onCPUs(), first.Params["place"])

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -22,7 +21,7 @@ const widest = 2.0
 
 // adviseSpin is R1: spin for as long as a sleep costs both sides. Then a wait never costs more
 // than twice what the best choice would cost.
-func adviseSpin(d *Document) *advice {
+func adviseSpin(d *Document, _ []*contrast) *advice {
 	cells := d.find("wake", by("shmsync:futex"), asleep, func(c *Cell) bool { return c.Params["place"] != bench.PlaceSame && c.Params["place"] != bench.PlaceAny })
 	c := best(cells, "p50-ns")
 	if c == nil || len(c.Values("waker-p50-ns")) == 0 {
@@ -67,7 +66,7 @@ func crowded(d *Document) (list []string) {
 	const much = 1.1
 	for _, c := range d.find("oversub", by("shmsync:mutex"), with("spin", "auto")) {
 		top := best(d.find("oversub", by("shmsync:mutex"), alike(c, "spin")), "ops/s")
-		if q, err := gain(top, c, "ops/s"); err == nil && top != c && sure(q, much) {
+		if q, err := gain(top, c, "ops/s"); err == nil && top != c && exceeds(q, much) {
 			list = append(list, fmt.Sprintf("with %s workers for each CPU, spin=%s lets through %s of what learning does  %s", c.Params["load"], top.Params["spin"], effectText(q), c.group("spin", "load")))
 		}
 	}
@@ -167,8 +166,8 @@ func valuesOf(m map[int]float64) (list []float64) {
 
 // adviseColocate is R2: run processes that communicate where the way is shortest, if it is much
 // shorter there.
-func adviseColocate(d *Document) *advice {
-	if a := adviseClasses(d); a != nil {
+func adviseColocate(d *Document, list []*contrast) *advice {
+	if a := adviseClasses(d, list); a != nil {
 		return a
 	}
 	all := matrices(d)
@@ -180,37 +179,53 @@ func adviseColocate(d *Document) *advice {
 		return &advice{Verdict: adviceMoot, Text: fmt.Sprintf("one pair of CPUs was measured (%s): nothing to choose", topology.FormatList(slices.Sorted(slices.Values(m.cpus)))),
 			Evidence: m.directions()}
 	}
+	var best *contrast
 	var top *divided
-	var effect stats.Interval
-	for _, p := range partitions(m, d.Topology) {
-		v := m.divide(p, d.Topology)
-		if v == nil {
-			continue
-		}
-		q, err := roundRatio(v.out, v.in)
-		switch {
-		case err != nil:
-		case top == nil, q.Center > sameGood*effect.Center, q.Center*sameGood > effect.Center && len(p.groups) < len(top.groups):
-			top, effect = v, q // of equally good partitions, take the one with the largest parts
+	for _, c := range list {
+		v := c.of.(*divided)
+		if best == nil || c.Center > sameGood*best.Center || c.Center*sameGood > best.Center && len(v.groups) < len(top.groups) {
+			best, top = c, v // of equally good partitions, take the one with the largest parts
 		}
 	}
 	if top == nil {
 		return &advice{Verdict: adviceNone, Text: "all measured pairs are alike by what the host says, and no clusters stand out", Evidence: m.directions()}
 	}
 	in, out := stats.Summarize(valuesOf(top.in)), stats.Summarize(valuesOf(top.out))
-	a := &advice{Effect: &effect, Evidence: append([]string{
+	a := &advice{Effect: best.effectOf(), Evidence: append([]string{
 		fmt.Sprintf("within a %s %s [%s..%s], across %s [%s..%s], one way, n=%d", top.name, asTime(in.Center), asTime(in.Lo), asTime(in.Hi),
 			asTime(out.Center), asTime(out.Lo), asTime(out.Hi), in.N)}, m.directions()...)}
-	list := topology.FormatList(slices.Sorted(slices.Values(top.nearest)))
-	if !sure(effect, farther) || in.Hi >= out.Lo {
+	cpus := topology.FormatList(slices.Sorted(slices.Values(top.nearest)))
+	if !best.sure() {
 		a.Verdict = adviceNone
-		a.Text = fmt.Sprintf("a way across is %s of one within a %s: less than %.1f, or not surely", effectText(effect), top.name, farther)
+		a.Text = fmt.Sprintf("a way across is %s of one within a %s: less than %.1f, or not surely", effectText(best.Interval), top.name, farther)
 		return a
 	}
 	a.Verdict = adviceDo
-	a.Text = fmt.Sprintf("keep processes that share a lock within one %s, as on CPUs %s: %s one way there, %s across", top.name, list, asTime(top.within), asTime(out.Center))
-	a.Do = []string{"taskset -c " + list + " PROGRAM, or cpuset.cpus=" + list}
+	a.Text = fmt.Sprintf("keep processes that share a lock within one %s, as on CPUs %s: %s one way there, %s across", top.name, cpus, asTime(top.within), asTime(out.Center))
+	a.Do = []string{"taskset -c " + cpus + " PROGRAM, or cpuset.cpus=" + cpus}
 	return a
+}
+
+// colocateContrasts are those of R2: each class with the nearer ones, or the ways between the parts of each partition of a matrix
+// with those within them.
+func colocateContrasts(d *Document) (list []*contrast) {
+	if cells := d.mappedClasses(); len(cells) > 1 {
+		return borders(cells, "p50-ns", farther)
+	}
+	all := matrices(d)
+	if len(all) == 0 || len(all[0].cpus) < 3 {
+		return nil
+	}
+	for i, p := range partitions(all[0], d.Topology) {
+		v := all[0].divide(p, d.Topology)
+		if v == nil {
+			continue
+		}
+		c := &contrast{name: fmt.Sprint(p.name, i), least: farther, of: v}
+		c.against(v.out, v.in)
+		list = append(list, c)
+	}
+	return list
 }
 
 // directions lists the pairs whose two directions differ greatly.
@@ -227,7 +242,7 @@ func (m *pairs) directions() (list []string) {
 		}
 		q, err := roundRatio(there, back)
 		x, y := stats.Summarize(valuesOf(there)), stats.Summarize(orOne(valuesOf(back)))
-		if err == nil && sure(q, farther) && x.Lo > y.Hi {
+		if err == nil && exceeds(q, farther) && x.Lo > y.Hi {
 			all = append(all, skew{fmt.Sprintf("from CPU %d to %d takes %s of the other direction: %s, %s", pair[0], pair[1], effectText(q), asTime(x.Center), asTime(y.Center)), q.Center})
 		}
 	}
@@ -246,198 +261,3 @@ func (m *pairs) directions() (list []string) {
 
 // orOne makes the summary of an empty list possible.
 func orOne(vs []float64) []float64 { return bench.Or(vs, math.Inf(1)) }
-
-// The metrics of mem cells.
-const (
-	memChaseMetric = "chase-ns"
-	memScanMetric  = "scan-MB/s"
-)
-
-// chased returns the mem cells with ordinary pages that have a latency and a policy with the
-// given prefix.
-func (d *Document) chased(policy string) []*Cell {
-	return d.find("mem", func(c *Cell) bool {
-		huge := c.Params["huge"]
-		return strings.HasPrefix(c.Params["mem"], policy) && (huge == "" || huge == "none") && len(c.Values(memChaseMetric)) > 0
-	})
-}
-
-// nodeGain is the least gain that makes a node better than another (R3).
-const nodeGain = 1.1
-
-// adviseNode is R3: the node whose memory is nearest to all used CPUs. Each node counts by the
-// number of its used CPUs.
-func adviseNode(d *Document) *advice {
-	cells := d.chased("bind:")
-	if len(cells) == 0 {
-		return nil
-	}
-	weight := map[string]float64{}
-	for _, c := range cells {
-		weight[c.Params["node"]] = 1
-	}
-	if d.Topology != nil {
-		for node := range weight {
-			id, _ := strconv.Atoi(node)
-			n, _ := d.Topology.Node(id)
-			used := slices.DeleteFunc(slices.Clone(n.CPUs), func(cpu int) bool { return !slices.Contains(d.Env.Used, cpu) })
-			weight[node] = float64(max(len(used), 1))
-		}
-	}
-	costs := map[string]map[int]float64{} // by policy and round
-	seen := map[string]int{}
-	for _, c := range cells {
-		policy := c.Params["mem"]
-		if costs[policy] == nil {
-			costs[policy] = map[int]float64{}
-		}
-		seen[policy]++
-		for i, v := range c.byRound(memChaseMetric) {
-			costs[policy][i] += weight[c.Params["node"]] * v
-		}
-	}
-	var names []string
-	for policy := range costs {
-		if seen[policy] == len(weight) { // measured from all nodes
-			names = append(names, policy)
-		}
-	}
-	if len(names) == 0 {
-		return nil
-	}
-	slices.SortFunc(names, func(a, b string) int {
-		x, y := stats.Median(valuesOf(costs[a])), stats.Median(valuesOf(costs[b]))
-		switch {
-		case x < y:
-			return -1
-		case x > y:
-			return 1
-		}
-		return strings.Compare(a, b)
-	})
-	a := &advice{Verdict: adviceNone, Text: "memory was measured on one node"}
-	for _, c := range cells {
-		a.Evidence = append(a.Evidence, c.evidence(memChaseMetric))
-	}
-	if len(names) == 1 {
-		a.Verdict = adviceMoot
-		return a
-	}
-	q, err := roundRatio(costs[names[1]], costs[names[0]])
-	if err != nil {
-		return nil
-	}
-	a.Effect = &q
-	if !sure(q, nodeGain) {
-		a.Text = fmt.Sprintf("for the CPUs %s no node is nearer by %.0f %%, surely", topology.FormatList(d.Env.Used), 100*(nodeGain-1))
-		return a
-	}
-	node := strings.TrimPrefix(names[0], "bind:")
-	a.Verdict = adviceDo
-	a.Text = fmt.Sprintf("place the arena on node %s: nearest to the CPUs %s, each node by its share of them", node, topology.FormatList(d.Env.Used))
-	a.Do = []string{fmt.Sprintf(`NUMA: shm.Policy{Mode: shm.PolicyBind, Nodes: []int{%s}} of the arena's options, or numactl --membind=%s for the process that makes it`, node, node)}
-	return a
-}
-
-// interleaveGain is the least gain of a scan (R4).
-const interleaveGain = 1.1
-
-// adviseInterleave is R4: pages on all nodes in turn, if CPUs of several nodes scan them and
-// single loads do not suffer.
-func adviseInterleave(d *Document) *advice {
-	spread := append(d.chased("interleave"), d.chased("weighted")...)
-	bound := d.chased("bind:")
-	if len(spread) == 0 || len(bound) == 0 {
-		return nil
-	}
-	scans := func(cells []*Cell, metric string) map[string]map[int][]float64 {
-		all := map[string]map[int][]float64{}
-		for _, c := range cells {
-			policy := c.Params["mem"]
-			if all[policy] == nil {
-				all[policy] = map[int][]float64{}
-			}
-			for i, v := range c.byRound(metric) {
-				all[policy][i] = append(all[policy][i], v)
-			}
-		}
-		return all
-	}
-	// From the node with the worst figure: if all nodes work together, they wait for that one.
-	worst := func(m map[int][]float64, pick func([]float64) float64) map[int]float64 {
-		all := map[int]float64{}
-		for i, vs := range m {
-			all[i] = pick(vs)
-		}
-		return all
-	}
-	top := func(all map[string]map[int][]float64) (name string, rounds map[int]float64) {
-		for policy, m := range all {
-			w := worst(m, slices.Min[[]float64])
-			if name == "" || stats.Median(valuesOf(w)) > stats.Median(valuesOf(rounds)) || stats.Median(valuesOf(w)) == stats.Median(valuesOf(rounds)) && policy < name {
-				name, rounds = policy, w
-			}
-		}
-		return name, rounds
-	}
-	spreadName, spreadScan := top(scans(spread, memScanMetric))
-	boundName, boundScan := top(scans(bound, memScanMetric))
-	q, err := roundRatio(spreadScan, boundScan)
-	if err != nil {
-		return nil
-	}
-	a := &advice{Verdict: adviceNone, Effect: &q}
-	for _, c := range append(slices.Clone(spread), bound...) {
-		if p := c.Params["mem"]; p == spreadName || p == boundName {
-			a.Evidence = append(a.Evidence, c.evidence(memScanMetric))
-		}
-	}
-	slow, err := roundRatio(worst(scans(spread, memChaseMetric)[spreadName], slices.Max[[]float64]), worst(scans(bound, memChaseMetric)[boundName], slices.Max[[]float64]))
-	if back, berr := roundRatio(boundScan, spreadScan); berr == nil && sure(back, interleaveGain) {
-		a.Verdict, a.Effect = adviceDo, &back
-		a.Text = fmt.Sprintf("do not spread data over the nodes: the node that scans slowest gets %s× as much with %s as with %s", formatRatio(back.Center), boundName, spreadName)
-		a.Do = []string{"bind each range of the arena to the node of the CPUs that use it, or leave it to first touch"}
-		return a
-	}
-	if !sure(q, interleaveGain) || err != nil || slow.Center > nodeGain {
-		a.Text = fmt.Sprintf("the node that scans slowest gets %s of what it gets with %s, and waits %s for a load", effectText(q), boundName, effectText(slow))
-		return a
-	}
-	a.Verdict = adviceDo
-	a.Text = fmt.Sprintf("spread large data that CPUs of several nodes scan: %s; the slowest node scans %s faster than with %s, and single loads take %s",
-		spreadName, formatRatio(q.Center)+"×", boundName, formatRatio(slow.Center)+"×")
-	a.Do = []string{fmt.Sprintf("a policy %s for that range of the arena; locks stay with those who use them", spreadName)}
-	return a
-}
-
-// hugeGain is the least gain of larger pages (R5).
-const hugeGain = 1.1
-
-// adviseHuge is R5: larger pages, if loads that miss the TLB gain and the host has such pages.
-func adviseHuge(d *Document) *advice {
-	small := d.find("mem", with("huge", "none"))
-	var top *advice
-	for _, c := range small {
-		for _, h := range d.find("mem", alike(c, "huge"), func(h *Cell) bool { return h.Params["huge"] != "none" }) {
-			q, err := gain(h, c, memChaseMetric)
-			if err != nil {
-				continue
-			}
-			a := &advice{Verdict: adviceNone, Effect: &q, Evidence: []string{c.evidence(memChaseMetric), h.evidence(memChaseMetric)},
-				Text: fmt.Sprintf("pages of %s are not surely better by %.0f %%", h.Params["huge"], 100*(hugeGain-1))}
-			if sure(q, hugeGain) {
-				a.Verdict = adviceDo
-				a.Text = fmt.Sprintf("use pages of %s for an arena that is larger than the TLB reaches", h.Params["huge"])
-				a.Do = []string{map[string]string{
-					"thp": "echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled; for files of /dev/shm: mount -o remount,huge=advise /dev/shm",
-					"2M":  "sysctl vm.nr_hugepages=COUNT; and an arena on hugetlbfs: mount -t hugetlbfs -o pagesize=2M none /mnt/huge",
-					"1G":  "hugepagesz=1G hugepages=COUNT on the kernel's command line; mount -t hugetlbfs -o pagesize=1G none /mnt/huge",
-				}[h.Params["huge"]]}
-			}
-			if top == nil || q.Center > top.Effect.Center {
-				top = a
-			}
-		}
-	}
-	return top
-}

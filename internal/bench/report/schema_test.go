@@ -60,7 +60,7 @@ func TestResultFilesAreDocumented(t *testing.T) {
 	for _, status := range []string{bench.StatusOK, bench.StatusSkipped, bench.StatusHung, bench.StatusCrashed, bench.StatusViolation} {
 		require.Contains(t, text, "`"+status+"`")
 	}
-	for _, verdict := range []string{adviceDo, adviceAsIs, adviceNone, adviceUnknown, adviceWithheld, bars.VerdictPass, bars.VerdictFail, bars.VerdictOpen, bars.VerdictPending, bars.VerdictShown, stats.KindRank, stats.KindBootstrap, stats.KindRange} {
+	for _, verdict := range []string{adviceDo, adviceAsIs, adviceNone, adviceUnknown, adviceWithheld, bars.VerdictPass, bars.VerdictFail, bars.VerdictOpen, bars.VerdictPending, bars.VerdictShown, stats.KindRank, stats.KindPaired, stats.KindBootstrap, stats.KindRange} {
 		require.Contains(t, text, "`"+verdict+"`")
 	}
 }

@@ -1,0 +1,183 @@
+//go:build linux
+
+package report
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/stats"
+)
+
+// adviceLevel is the chance that a file without any effect above the least one has advice.
+const adviceLevel = 0.05
+
+// mostContrasts is the most comparisons on which advice may rest: with more, twelve rounds could show nothing.
+const mostContrasts = 60
+
+// contrast compares one choice with one or several others. Rules list their contrasts by the names and parameters of
+// cells, never by their values, so that the correction for their number pays for the choice of the best one.
+type contrast struct {
+	name         string
+	better       *Cell   // the choice that may be better
+	worse        *Cell   // the one that it is compared with; of several, one
+	at, from     int     // indices of both in a line of cells
+	of           any     // what else the rule wants to know
+	least        float64 // the least effect that matters
+	stats.Effect         // how many times better; of several comparisons, the smallest
+	q            float64 // the p value of the effect, corrected for all contrasts of the document
+	level        float64 // q is below it if the effect is sure
+	family       int     // the number of contrasts for which q is corrected
+}
+
+// against compares figures of which less is better, round by round: worse by better. A contrast with several comparisons is as sure as the
+// least sure of them.
+func (c *contrast) against(worse, better map[int]float64) {
+	e, err := stats.Paired(ratios(worse, better), c.least)
+	if err != nil {
+		e = stats.Effect{P: 1}
+	}
+	if c.Kind == "" && c.P == 0 { // the first
+		c.Effect = e
+		return
+	}
+	p := max(c.P, e.P)
+	if e.N == 0 || c.N > 0 && e.Center < c.Center {
+		c.Effect = e
+	}
+	c.P = p
+}
+
+// contrastOf makes a contrast of two cells.
+func contrastOf(name string, better, worse *Cell, metric string, least float64) *contrast {
+	c := &contrast{name: name, better: better, worse: worse, least: least}
+	x, y := worse.byRound(metric), better.byRound(metric)
+	if bench.BetterHigher[metric] {
+		x, y = y, x
+	}
+	c.against(x, y)
+	return c
+}
+
+// sure reports whether the effect exceeds the least one, with all contrasts of the document accounted for.
+func (c *contrast) sure() bool { return c.N > 0 && c.q < c.level }
+
+// open reports whether the effect may exceed the least one, and that is not sure.
+func (c *contrast) open() bool {
+	return !c.sure() && (c.N == 0 || c.Hi >= c.least || c.Kind == stats.KindRange)
+}
+
+// ratios divides the values of x and y in the rounds that both have.
+func ratios(x, y map[int]float64) (rs []float64) {
+	for _, i := range slices.Sorted(maps.Keys(x)) {
+		if v, ok := y[i]; ok && v != 0 {
+			rs = append(rs, x[i]/v)
+		}
+	}
+	return rs
+}
+
+// contrasts lists the contrasts of all rules, by rule, and tests them together. Rules whose contrasts would be
+// more than mostContrasts in all get none.
+func (d *Document) contrasts() map[string][]*contrast {
+	all := map[string][]*contrast{}
+	var list []*contrast
+	for _, r := range rules {
+		if r.list == nil {
+			continue
+		}
+		own := r.list(d)
+		if len(list)+len(own) > mostContrasts {
+			continue
+		}
+		all[r.id] = own
+		list = append(list, own...)
+	}
+	correct(list, adviceLevel)
+	return all
+}
+
+// correct gives contrasts their corrected p values.
+func correct(list []*contrast, level float64) {
+	ps := make([]float64, len(list))
+	for i, c := range list {
+		ps[i] = c.P
+	}
+	for i, q := range stats.Holm(ps) {
+		list[i].q, list[i].level, list[i].family = q, level, len(list)
+	}
+}
+
+// undecided says that contrasts are open and how many rounds would decide the most promising one. It returns an
+// empty string if none is open.
+func undecided(list []*contrast) (text string, rounds int) {
+	var top *contrast
+	for _, c := range list {
+		if c.open() && (top == nil || c.P < top.P) {
+			top = c
+		}
+	}
+	if top == nil {
+		return "", 0
+	}
+	rounds = top.Needs(top.level / float64(top.family))
+	if rounds == 0 {
+		return "the effect is about as large as the least one that matters, and more rounds will not tell", 0
+	}
+	return fmt.Sprintf("needs about %d rounds", rounds), rounds
+}
+
+// pick returns the contrast of a name, or nil.
+func pick(list []*contrast, name string) *contrast {
+	if i := slices.IndexFunc(list, func(c *contrast) bool { return c.name == name }); i >= 0 {
+		return list[i]
+	}
+	return nil
+}
+
+// knees compares each cell of a line with each one before it.
+func knees(line []*Cell, metric string, least float64) (list []*contrast) {
+	for i := range line {
+		for k := range i {
+			c := contrastOf(line[i].Key+" "+line[k].Key, line[i], line[k], metric, least)
+			c.at, c.from = i, k
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// knee is the index of the last cell of a line that is surely better than the knee before it.
+func knee(line []*Cell, list []*contrast) (at int) {
+	for i := range line {
+		if c := between(line, list, i, at); c != nil && c.sure() {
+			at = i
+		}
+	}
+	return at
+}
+
+// between is the contrast of two cells of a line.
+func between(line []*Cell, list []*contrast, at, from int) *contrast {
+	return pick(list, line[at].Key+" "+line[from].Key)
+}
+
+// borders compares each class of CPUs with all nearer ones: it is a border if it costs more than each of them.
+func borders(cells []*Cell, metric string, least float64) (list []*contrast) {
+	for i := 1; i < len(cells); i++ {
+		c := &contrast{name: cells[i].Key, better: cells[i-1], worse: cells[i], least: least}
+		for _, near := range cells[:i] {
+			c.against(cells[i].byRound(metric), near.byRound(metric))
+		}
+		list = append(list, c)
+	}
+	return list
+}
+
+// effectOf is the effect of a contrast for a report.
+func (c *contrast) effectOf() *stats.Interval {
+	q := c.Interval
+	return &q
+}

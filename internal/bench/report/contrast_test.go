@@ -1,0 +1,104 @@
+//go:build linux
+
+package report
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/internal/bench/plan"
+)
+
+// The plan of each recorded host makes at most so many comparisons that its rounds can show an effect, and each cell of a
+// comparison takes part in all rounds.
+func TestContrastsOfEveryHost(t *testing.T) {
+	for _, suite := range []struct {
+		preset       plan.Preset
+		rounds, most int
+	}{{plan.DefaultSuite, plan.Rounds, mostContrasts}, {plan.QuickSuite, plan.QuickRounds, 20}} {
+		require.Less(t, math.Pow(2, -float64(suite.rounds))*float64(suite.most), adviceLevel, "the least p, corrected")
+		for _, name := range recordedHosts(t) {
+			o, cells := cellsOf(t, name, suite.preset)
+			require.Equal(t, suite.rounds, o.Count, name)
+			n := 0
+			for id, list := range planted(o, cells, 1).contrasts() {
+				for _, c := range list {
+					require.Equal(t, suite.rounds, c.N, "%s: %s: %s", name, id, c.name)
+				}
+				n += len(list)
+			}
+			require.LessOrEqual(t, n, suite.most, name)
+		}
+	}
+}
+
+// invented draws the rounds of a contrast: noise of both figures, and an outlier in one of twenty rounds, of both figures if
+// whole, or else of each for itself.
+func invented(rng *rand.Rand, rounds int, effect, noise float64, whole bool) *contrast {
+	outlier := func() float64 {
+		if rng.Float64() < 0.05 {
+			return 1 + rng.Float64()
+		}
+		return 1
+	}
+	x, y := map[int]float64{}, map[int]float64{}
+	for i := range rounds {
+		x[i], y[i] = effect*math.Exp(noise*rng.NormFloat64()), math.Exp(noise*rng.NormFloat64())
+		if f := outlier(); whole {
+			x[i], y[i] = f*x[i], f*y[i]
+		} else {
+			x[i], y[i] = f*x[i], outlier()*y[i]
+		}
+	}
+	c := &contrast{least: 1.1}
+	c.against(x, y)
+	return c
+}
+
+// page draws the contrasts of a page, of which the first one has an effect and the others have another.
+func page(rng *rand.Rand, first, others, noise float64, whole bool) []*contrast {
+	list := []*contrast{invented(rng, plan.Rounds, first, noise, whole)}
+	for range mostContrasts - 1 {
+		list = append(list, invented(rng, plan.Rounds, others, noise, whole))
+	}
+	correct(list, adviceLevel)
+	return list
+}
+
+// With 60 contrasts, no page of equal costs has advice, and at most one page in twenty does if all effects are exactly as large as
+// the least one that matters. Effects above it are found as often as design note 0045 says.
+func TestAdviceOfInventedRounds(t *testing.T) {
+	const pages = 300
+	for _, c := range []struct {
+		noise        float64
+		whole        bool
+		found, clear int // of a hundred pages with an effect of 1.3 and of 1.5
+	}{{0.05, true, 95, 100}, {0.10, true, 36, 95}, {0.05, false, 60, 80}, {0.10, false, 24, 72}} {
+		rng := rand.New(rand.NewPCG(1, 45))
+		equal, border, found, clear := 0, 0, 0, 0
+		for range pages {
+			if slices.ContainsFunc(page(rng, 1, 1, c.noise, c.whole), (*contrast).sure) {
+				equal++
+			}
+			if slices.ContainsFunc(page(rng, 1.1, 1.1, c.noise, c.whole), (*contrast).sure) {
+				border++
+			}
+			if page(rng, 1.3, 1, c.noise, c.whole)[0].sure() {
+				found++
+			}
+			if page(rng, 1.5, 1, c.noise, c.whole)[0].sure() {
+				clear++
+			}
+		}
+		t.Logf("noise of %v, whole rounds %v: of %d pages, advice on %d of equal costs and on %d of effects of 1.1; found %d effects of 1.3, %d of 1.5",
+			c.noise, c.whole, pages, equal, border, found, clear)
+		require.Zero(t, equal, "%+v", c)
+		require.LessOrEqual(t, border, pages/20, "%+v", c)
+		require.GreaterOrEqual(t, 100*found, c.found*pages, "%+v", c)
+		require.GreaterOrEqual(t, 100*clear, c.clear*pages, "%+v", c)
+	}
+}

@@ -1,0 +1,251 @@
+//go:build linux
+
+package report
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/shmsync/shmsync/internal/bench/stats"
+	"github.com/shmsync/shmsync/internal/topology"
+)
+
+// The metrics of mem cells.
+const (
+	memChaseMetric = "chase-ns"
+	memScanMetric  = "scan-MB/s"
+)
+
+// chased returns the mem cells with ordinary pages that have a latency and a policy with the
+// given prefix.
+func (d *Document) chased(policy string) []*Cell {
+	return d.find("mem", func(c *Cell) bool {
+		huge := c.Params["huge"]
+		return strings.HasPrefix(c.Params["mem"], policy) && (huge == "" || huge == "none") && len(c.Values(memChaseMetric)) > 0
+	})
+}
+
+// nodeGain is the least gain that makes a node better than another (R3).
+const nodeGain = 1.1
+
+// nodeCosts is how long loads take to the memory of each node, by policy and round. Each node of the CPUs counts by
+// the number of those that are used. It has the nodes that were measured from all others.
+func (d *Document) nodeCosts() map[string]map[int]float64 {
+	cells := d.chased("bind:")
+	weight := map[string]float64{}
+	for _, c := range cells {
+		weight[c.Params["node"]] = 1
+	}
+	if d.Topology != nil {
+		for node := range weight {
+			id, _ := strconv.Atoi(node)
+			n, _ := d.Topology.Node(id)
+			used := slices.DeleteFunc(slices.Clone(n.CPUs), func(cpu int) bool { return !slices.Contains(d.Env.Used, cpu) })
+			weight[node] = float64(max(len(used), 1))
+		}
+	}
+	costs := map[string]map[int]float64{}
+	seen := map[string]int{}
+	for _, c := range cells {
+		policy := c.Params["mem"]
+		if costs[policy] == nil {
+			costs[policy] = map[int]float64{}
+		}
+		seen[policy]++
+		for i, v := range c.byRound(memChaseMetric) {
+			costs[policy][i] += weight[c.Params["node"]] * v
+		}
+	}
+	maps.DeleteFunc(costs, func(policy string, _ map[int]float64) bool { return seen[policy] < len(weight) })
+	return costs
+}
+
+// nodeContrasts are those of R3: each node with all others.
+func nodeContrasts(d *Document) (list []*contrast) {
+	costs := d.nodeCosts()
+	names := slices.Sorted(maps.Keys(costs))
+	for _, policy := range names {
+		c := &contrast{name: policy, least: nodeGain}
+		for _, other := range names {
+			if other != policy {
+				c.against(costs[other], costs[policy])
+			}
+		}
+		if len(names) > 1 {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// adviseNode is R3: the node whose memory is nearest to all used CPUs.
+func adviseNode(d *Document, list []*contrast) *advice {
+	cells, costs := d.chased("bind:"), d.nodeCosts()
+	names := slices.Collect(maps.Keys(costs))
+	if len(names) == 0 {
+		return nil
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		x, y := stats.Median(valuesOf(costs[a])), stats.Median(valuesOf(costs[b]))
+		switch {
+		case x < y:
+			return -1
+		case x > y:
+			return 1
+		}
+		return strings.Compare(a, b)
+	})
+	a := &advice{Verdict: adviceNone, Text: "memory was measured on one node"}
+	for _, c := range cells {
+		a.Evidence = append(a.Evidence, c.evidence(memChaseMetric))
+	}
+	if len(names) == 1 {
+		a.Verdict = adviceMoot
+		return a
+	}
+	c := pick(list, names[0])
+	if c == nil {
+		return nil
+	}
+	a.Effect = c.effectOf()
+	if !c.sure() {
+		a.Text = fmt.Sprintf("for the CPUs %s no node is nearer by %.0f %%, surely", topology.FormatList(d.Env.Used), 100*(nodeGain-1))
+		return a
+	}
+	node := strings.TrimPrefix(names[0], "bind:")
+	a.Verdict = adviceDo
+	a.Text = fmt.Sprintf("place the arena on node %s: nearest to the CPUs %s, each node by its share of them", node, topology.FormatList(d.Env.Used))
+	a.Do = []string{fmt.Sprintf(`NUMA: shm.Policy{Mode: shm.PolicyBind, Nodes: []int{%s}} of the arena's options, or numactl --membind=%s for the process that makes it`, node, node)}
+	return a
+}
+
+// interleaveGain is the least gain of a scan (R4).
+const interleaveGain = 1.1
+
+// policies gives a metric of memory by policy and round, from the node with the worst figure: if all nodes work together,
+// they wait for that one.
+func policies(cells []*Cell, metric string, worst func([]float64) float64) map[string]map[int]float64 {
+	all := map[string]map[int][]float64{}
+	for _, c := range cells {
+		policy := c.Params["mem"]
+		if all[policy] == nil {
+			all[policy] = map[int][]float64{}
+		}
+		for i, v := range c.byRound(metric) {
+			all[policy][i] = append(all[policy][i], v)
+		}
+	}
+	figures := map[string]map[int]float64{}
+	for policy, rounds := range all {
+		figures[policy] = map[int]float64{}
+		for i, vs := range rounds {
+			figures[policy][i] = worst(vs)
+		}
+	}
+	return figures
+}
+
+// spreadAndBound are the cells of memory on all nodes in turn, and of memory on one node.
+func (d *Document) spreadAndBound() (spread, bound []*Cell) {
+	return append(d.chased("interleave"), d.chased("weighted")...), d.chased("bind:")
+}
+
+// interleaveContrasts are those of R4: each way to spread with each node, and each node with all ways to spread.
+func interleaveContrasts(d *Document) (list []*contrast) {
+	spread, bound := d.spreadAndBound()
+	if len(spread) == 0 || len(bound) == 0 {
+		return nil
+	}
+	x, y := policies(spread, memScanMetric, slices.Min[[]float64]), policies(bound, memScanMetric, slices.Min[[]float64])
+	for k, sides := range [][2]map[string]map[int]float64{{x, y}, {y, x}} {
+		for _, policy := range slices.Sorted(maps.Keys(sides[0])) {
+			c := &contrast{name: policy, least: interleaveGain, from: k}
+			for _, other := range slices.Sorted(maps.Keys(sides[1])) {
+				c.against(sides[0][policy], sides[1][other]) // more is better
+			}
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// adviseInterleave is R4: pages on all nodes in turn, if CPUs of several nodes scan them and
+// single loads do not suffer.
+func adviseInterleave(d *Document, list []*contrast) *advice {
+	if len(list) == 0 {
+		return nil
+	}
+	spread, bound := d.spreadAndBound()
+	// The best choice of each side.
+	top := func(side int) (best *contrast) {
+		for _, c := range list {
+			if c.from == side && (best == nil || c.sure() && !best.sure() || c.sure() == best.sure() && c.Center > best.Center) {
+				best = c
+			}
+		}
+		return best
+	}
+	q, back := top(0), top(1)
+	spreadName, boundName := q.name, back.name
+	a := &advice{Verdict: adviceNone, Effect: q.effectOf()}
+	for _, c := range append(slices.Clone(spread), bound...) {
+		if p := c.Params["mem"]; p == spreadName || p == boundName {
+			a.Evidence = append(a.Evidence, c.evidence(memScanMetric))
+		}
+	}
+	slow, err := roundRatio(policies(spread, memChaseMetric, slices.Max[[]float64])[spreadName], policies(bound, memChaseMetric, slices.Max[[]float64])[boundName])
+	if back.sure() {
+		a.Verdict, a.Effect = adviceDo, back.effectOf()
+		a.Text = fmt.Sprintf("do not spread data over the nodes: the node that scans slowest gets %s× as much with %s as with %s", formatRatio(back.Center), boundName, spreadName)
+		a.Do = []string{"bind each range of the arena to the node of the CPUs that use it, or leave it to first touch"}
+		return a
+	}
+	if !q.sure() || err != nil || slow.Center > nodeGain {
+		a.Text = fmt.Sprintf("the node that scans slowest gets %s of what it gets with %s, and waits %s for a load", effectText(q.Interval), boundName, effectText(slow))
+		return a
+	}
+	a.Verdict = adviceDo
+	a.Text = fmt.Sprintf("spread large data that CPUs of several nodes scan: %s; the slowest node scans %s faster than with %s, and single loads take %s",
+		spreadName, formatRatio(q.Center)+"×", boundName, formatRatio(slow.Center)+"×")
+	a.Do = []string{fmt.Sprintf("a policy %s for that range of the arena; locks stay with those who use them", spreadName)}
+	return a
+}
+
+// hugeGain is the least gain of larger pages (R5).
+const hugeGain = 1.1
+
+// hugeContrasts are those of R5: larger pages with small ones of the same placement.
+func hugeContrasts(d *Document) (list []*contrast) {
+	for _, c := range d.find("mem", with("huge", "none")) {
+		for _, h := range d.find("mem", alike(c, "huge"), func(h *Cell) bool { return h.Params["huge"] != "none" }) {
+			list = append(list, contrastOf(h.Key, h, c, memChaseMetric, hugeGain))
+		}
+	}
+	return list
+}
+
+// adviseHuge is R5: larger pages, if loads that miss the TLB gain and the host has such pages.
+func adviseHuge(_ *Document, list []*contrast) *advice {
+	var top *advice
+	for _, x := range list {
+		c, h := x.worse, x.better
+		a := &advice{Verdict: adviceNone, Effect: x.effectOf(), Evidence: []string{c.evidence(memChaseMetric), h.evidence(memChaseMetric)},
+			Text: fmt.Sprintf("pages of %s are not surely better by %.0f %%", h.Params["huge"], 100*(hugeGain-1))}
+		if x.sure() {
+			a.Verdict = adviceDo
+			a.Text = fmt.Sprintf("use pages of %s for an arena that is larger than the TLB reaches", h.Params["huge"])
+			a.Do = []string{map[string]string{
+				"thp": "echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled; for files of /dev/shm: mount -o remount,huge=advise /dev/shm",
+				"2M":  "sysctl vm.nr_hugepages=COUNT; and an arena on hugetlbfs: mount -t hugetlbfs -o pagesize=2M none /mnt/huge",
+				"1G":  "hugepagesz=1G hugepages=COUNT on the kernel's command line; mount -t hugetlbfs -o pagesize=1G none /mnt/huge",
+			}[h.Params["huge"]]}
+		}
+		if top == nil || a.Verdict == adviceDo && (top.Verdict != adviceDo || x.Center > top.Effect.Center) {
+			top = a
+		}
+	}
+	return top
+}
