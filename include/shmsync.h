@@ -3215,6 +3215,7 @@ struct shmsync_arena {
     uint64_t work; /* atomic; the block words and directory entries that walks have looked at: tests bound it */
 
     pthread_mutex_t handles; /* serialises lookups, since this process has one guard */
+    int left;                /* guarded by: handles; this process gives up its slot, and clears its open bits */
     pthread_mutex_t walking; /* held by a walk, with its own guard */
     shmi_off rest;           /* guarded by: walking; its guard while no walk is under way */
     shmi_ref **refs;         /* guarded by: handles; 1 << refs_log lists, by offset; NULL: none yet */
@@ -3533,14 +3534,15 @@ SHMI_FN void shmi_regain_signals(unsigned held)
 /* ---- Calls that may sleep ---- */
 
 /* Begins one: 0, ENOTCONN in a child of fork, EBADF when this process leaves. Until
- * shmi_exit the arena stays mapped, and the thread is not canceled. */
+ * shmi_exit the arena stays mapped, and the thread is not canceled. A thread that is in another call
+ * of the arena is not refused: the close waits for that one. A wait of it ends with SHMI_CLOSED. */
 SHMI_FN int shmi_enter(shmsync_arena *a, const char *op)
 {
     if (shmi_self(a) == 0)
         return shmi_fail(shmi_nameless(a), op, a->label, "%s", "");
     shmi_hold_cancel();
     shmi_add32(&a->calls, 1);
-    if (SHMI_UNLIKELY(__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST))) {
+    if (SHMI_UNLIKELY(__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST)) && !shmi_is_inside(a)) {
         shmi_fail(EBADF, op, a->label, "this process closed the arena");
         shmi_add32(&a->calls, (uint32_t)-1); /* the arena may be gone from here on */
         shmi_let_cancel();
@@ -6277,10 +6279,13 @@ SHMI_FN int shmi_create_named(shmsync_arena *a, const shmi_spec *spec, size_t le
     return err;
 }
 
+/* Undoes one open of the object. The caller need not be within shmi_enter: when this process gives up its slot, the bytes
+ * of the open bit may belong to another object, and nothing is done. */
 SHMI_FN void shmi_close_object(shmsync_arena *a, shmi_off off)
 {
     pthread_mutex_lock(&a->handles);
-    shmi_forget(a, off);
+    if (!a->left)
+        shmi_forget(a, off);
     pthread_mutex_unlock(&a->handles);
 }
 
@@ -6812,6 +6817,18 @@ SHMI_FN void shmi_clear_open_bits(shmsync_arena *a, shmi_participant_id dead)
 
 /* ---- Handles: all that this process opens of one object share one ---- */
 
+/* The result err of the call that opened o and handed a handle out, which a new anonymous object without a handle does not
+ * outlive: nobody else can find it. The caller is still within the shmi_enter in which it opened o. */
+SHMI_FN int shmi_handed_out(shmsync_arena *a, const shmi_object *o, int created, int err)
+{
+    if (err != 0 && created && o->name_len == 0) {
+        shmi_failure why = shmi_last;
+        shmsync_delete_at(a, o->off);
+        shmi_last = why;
+    }
+    return err;
+}
+
 /* Gives the handle that this process has of the object, which the caller has opened,
  * or makes one by build, whose NULL means ENOMEM. */
 SHMI_FN void *shmi_share(shmsync_arena *a, const shmi_object *o, void *(*build)(shmsync_arena *a, const shmi_object *o, const void *arg), const void *arg)
@@ -6837,8 +6854,7 @@ SHMI_FN void *shmi_share(shmsync_arena *a, const shmi_object *o, void *(*build)(
     }
     pthread_mutex_unlock(&a->handles_of);
     if (handle == NULL) {
-        if (!closing)
-            shmi_close_object(a, o->off);
+        shmi_close_object(a, o->off);
         shmi_fail(closing ? EBADF : why, "open", shmi_called(o), "%s", "");
     }
     return handle;
@@ -7690,8 +7706,9 @@ SHMI_FN int shmi_deliver_deaths(shmsync_arena *a)
 int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant *, void *), void *arg)
 {
     SHMI_BEGIN();
-    if (shmi_self(a) == 0)
-        return shmi_fail(shmi_nameless(a), "arena.on_death", a->label, "%s", "");
+    int err = shmi_enter(a, "arena.on_death"); /* it writes into the slot, which may be another process's after the close */
+    if (err != 0)
+        return SHMI_TELL(err);
     pthread_mutex_lock(&a->death_lock);
     if (a->told == NULL)
         a->told = (shmi_participant_id *)calloc(SHMI_deathRecordDeaths, sizeof *a->told);
@@ -7702,8 +7719,11 @@ int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant
         a->on_death = f;
         a->on_death_arg = arg;
     }
+    if (a->told == NULL)
+        err = shmi_fail(ENOMEM, "arena.on_death", a->label, "%s", "");
     pthread_mutex_unlock(&a->death_lock);
-    return SHMI_TELL(a->told != NULL ? 0 : shmi_fail(ENOMEM, "arena.on_death", a->label, "%s", ""));
+    shmi_exit(a);
+    return SHMI_TELL(err);
 }
 
 /* ---- The threads of the library: they have a name, the affinity that the process began with and the ordinary policy,
@@ -11179,6 +11199,9 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
         shmi_reclaim_memory(a, a->self);
     SHMSYNC_CRASHPOINT("arena.close.reclaimed");
     shmi_wake_all_for(a, a->self, &concern); /* a wake that was for us is lost with us, as in a death */
+    pthread_mutex_lock(&a->handles);
+    a->left = 1; /* before the bits are cleared: the bytes of a bit may belong to another object after that */
+    pthread_mutex_unlock(&a->handles);
     if (!concern.unfinished)
         shmi_clear_open_bits(a, a->self);
     pthread_mutex_unlock(&a->reaping);
@@ -13043,16 +13066,21 @@ SHMI_FN int shmi_open_mutex(int existing, shmsync_arena *a, const char *name, co
     spec.init = shmi_mutex_init_body;
     spec.arg = opts;
     spec.flags = flags;
-    err = shmi_open_object(a, &spec, &o, &created);
+    err = shmi_enter(a, "arena.open_object");
     if (err != 0)
         return err;
-    err = shmi_check_lock(a, &o, "mutex.open", sizeof(shmi_mutex_words), offsetof(shmi_mutex_words, policy),
-                          created || opts == NULL ? 0 : opts->policy, opts == NULL ? 0 : opts->log_bytes);
-    if (err != 0) {
-        shmi_close_object(a, o.off);
-        return err;
+    err = shmi_open_object(a, &spec, &o, &created);
+    if (err == 0) {
+        err = shmi_check_lock(a, &o, "mutex.open", sizeof(shmi_mutex_words), offsetof(shmi_mutex_words, policy),
+                              created || opts == NULL ? 0 : opts->policy, opts == NULL ? 0 : opts->log_bytes);
+        if (err != 0)
+            shmi_close_object(a, o.off);
+        else
+            err = SHMI_HAND_OUT(out, shmi_mutex *, shmi_share(a, &o, shmi_mutex_build, opts));
+        err = shmi_handed_out(a, &o, created, err);
     }
-    return SHMI_HAND_OUT(out, shmi_mutex *, shmi_share(a, &o, shmi_mutex_build, opts));
+    shmi_exit(a);
+    return err;
 }
 int shmsync_mutex_open(shmsync_arena *a, const char *name, const shmsync_mutex_options *opts, shmsync_mutex *out)
 {
@@ -13295,10 +13323,14 @@ SHMI_FN int shmi_open_futex(int existing, shmsync_arena *a, const char *name, co
     spec.init = shmi_futex_init_body;
     spec.arg = opts;
     spec.flags = flags;
-    err = shmi_open_object(a, &spec, &o, &created);
+    err = shmi_enter(a, "arena.open_object");
     if (err != 0)
         return err;
-    return SHMI_HAND_OUT(out, shmi_futex *, shmi_share(a, &o, shmi_futex_build, NULL));
+    err = shmi_open_object(a, &spec, &o, &created);
+    if (err == 0)
+        err = shmi_handed_out(a, &o, created, SHMI_HAND_OUT(out, shmi_futex *, shmi_share(a, &o, shmi_futex_build, NULL)));
+    shmi_exit(a);
+    return err;
 }
 int shmsync_futex_open(shmsync_arena *a, const char *name, const shmsync_futex_options *opts, shmsync_futex *out)
 {
@@ -14798,18 +14830,16 @@ SHMI_FN void shmi_mon_end_all(struct shmi_monitor *m, struct shmi_wakes *b, shmi
 SHMI_FN int shmi_mon_open(shmsync_arena *a, const shmi_spec *spec, void *(*build)(shmsync_arena *, const shmi_object *, const void *), const void *arg, int *created, void **impl)
 {
     shmi_object o;
-    int err = shmi_open_object(a, spec, &o, created);
+    int err = shmi_enter(a, "arena.open_object");
     *impl = NULL;
     if (err != 0)
         return err;
-    *impl = shmi_share(a, &o, build, arg);
-    if (*impl != NULL)
-        return 0;
-    err = shmi_last.err;
-    if (*created && o.name_len == 0) {
-        shmsync_delete_at(a, o.off); /* nobody else can find it */
-        shmi_fail(err, "open", NULL, "%s", "");
+    err = shmi_open_object(a, spec, &o, created);
+    if (err == 0) {
+        *impl = shmi_share(a, &o, build, arg);
+        err = shmi_handed_out(a, &o, *created, *impl != NULL ? 0 : shmi_last.err);
     }
+    shmi_exit(a);
     return err;
 }
 SHMI_FN int shmi_mon_at(shmsync_arena *a, shmi_off off, const char *op, uint32_t kind, uint16_t version, uint64_t size, void *(*build)(shmsync_arena *, const shmi_object *, const void *), const void *arg, void **impl)
@@ -15494,8 +15524,14 @@ SHMI_FN int shmi_open_sequencer(int existing, shmsync_arena *a, const char *name
     spec.init = shmi_sequencer_fill;
     spec.arg = &init;
     spec.flags = flags;
+    err = shmi_enter(a, "arena.open_object");
+    if (err != 0)
+        return err;
     err = shmi_open_object(a, &spec, &o, &created);
-    return err != 0 ? err : shmi_sequencer_handle(a, &o, out);
+    if (err == 0)
+        err = shmi_handed_out(a, &o, created, shmi_sequencer_handle(a, &o, out));
+    shmi_exit(a);
+    return err;
 }
 int shmsync_sequencer_open(shmsync_arena *a, const char *name, const shmsync_sequencer_options *opts, shmsync_sequencer *out)
 {
@@ -16124,13 +16160,17 @@ SHMI_FN int shmi_open_event(int existing, shmsync_arena *a, const char *name, co
     spec.init = shmi_event_fill;
     spec.arg = &init;
     spec.flags = flags;
+    err = shmi_enter(a, "arena.open_object");
+    if (err != 0)
+        return err;
     err = shmi_open_object(a, &spec, &o, &created);
     if (err == 0)
-        err = shmi_event_handle(a, &o, out);
+        err = shmi_handed_out(a, &o, created, shmi_event_handle(a, &o, out));
     if (err == 0 && !created && (init.mode & ~out->impl->mode) != 0) {
         shmsync_event_close(out);
         err = shmi_fail(EINVAL, "event.open", name, "it is of another mode than was asked for");
     }
+    shmi_exit(a);
     return err;
 }
 int shmsync_event_open(shmsync_arena *a, const char *name, const shmsync_event_options *opts, shmsync_event *out)
@@ -17214,8 +17254,14 @@ SHMI_FN int shmi_open_queue(int existing, shmsync_arena *a, const char *name, si
     spec.flags = flags;
     err = shmi_spec_type(&spec, "queue.open", opts != NULL ? opts->layout : 0, opts != NULL ? opts->type : NULL);
     if (err == 0)
-        err = shmi_open_object(a, &spec, &o, &created);
-    return err != 0 ? err : shmi_queue_handle(a, &o, item_size, capacity, out);
+        err = shmi_enter(a, "arena.open_object");
+    if (err != 0)
+        return err;
+    err = shmi_open_object(a, &spec, &o, &created);
+    if (err == 0)
+        err = shmi_handed_out(a, &o, created, shmi_queue_handle(a, &o, item_size, capacity, out));
+    shmi_exit(a);
+    return err;
 }
 int shmsync_queue_open(shmsync_arena *a, const char *name, size_t item_size, const shmsync_queue_options *opts, shmsync_queue *out)
 {
@@ -24628,8 +24674,14 @@ SHMI_FN int shmi_open_multilock(int existing, shmsync_arena *a, const char *name
     spec.init = shmi_multi_fill;
     spec.arg = &init;
     spec.flags = flags;
+    err = shmi_enter(a, "arena.open_object");
+    if (err != 0)
+        return err;
     err = shmi_open_object(a, &spec, &o, &created);
-    return err != 0 ? err : shmi_multi_handle(a, &o, policy, buckets != 0 ? (int)init.log : -1, out);
+    if (err == 0)
+        err = shmi_handed_out(a, &o, created, shmi_multi_handle(a, &o, policy, buckets != 0 ? (int)init.log : -1, out));
+    shmi_exit(a);
+    return err;
 }
 int shmsync_multilock_open(shmsync_arena *a, const char *name, const shmsync_multilock_options *opts, shmsync_multilock *out)
 {
@@ -25621,8 +25673,14 @@ SHMI_FN int shmi_open_signalwaker(int existing, shmsync_arena *a, const char *na
     spec.init = shmi_signal_fill;
     spec.arg = &init;
     spec.flags = flags;
+    err = shmi_enter(a, "arena.open_object");
+    if (err != 0)
+        return err;
     err = shmi_open_object(a, &spec, &o, &created);
-    return err != 0 ? err : shmi_signal_handle(a, &o, signals, out);
+    if (err == 0)
+        err = shmi_handed_out(a, &o, created, shmi_signal_handle(a, &o, signals, out));
+    shmi_exit(a);
+    return err;
 }
 int shmsync_signalwaker_open(shmsync_arena *a, const char *name, const shmsync_signalwaker_options *opts, shmsync_signalwaker *out)
 {
@@ -26517,8 +26575,14 @@ SHMI_FN int shmi_open_synchronized(int existing, shmsync_arena *a, const char *n
     spec.flags = flags;
     err = shmi_spec_type(&spec, "synchronized.open", opts != NULL ? opts->layout : 0, opts != NULL ? opts->type : NULL);
     if (err == 0)
-        err = shmi_open_object(a, &spec, &o, &created);
-    return err != 0 ? err : shmi_synchronized_handle(a, &o, size, out);
+        err = shmi_enter(a, "arena.open_object");
+    if (err != 0)
+        return err;
+    err = shmi_open_object(a, &spec, &o, &created);
+    if (err == 0)
+        err = shmi_handed_out(a, &o, created, shmi_synchronized_handle(a, &o, size, out));
+    shmi_exit(a);
+    return err;
 }
 int shmsync_synchronized_open(shmsync_arena *a, const char *name, size_t size, const shmsync_synchronized_options *opts, shmsync_synchronized *out)
 {
@@ -26894,14 +26958,16 @@ int shmsync_recover_all(shmsync_arena *a, int (*repair)(shmsync_arena *a, const 
         *recovered = 0;
     if (repair == NULL)
         return shmi_fail(EINVAL, "recover_all", a->label, "it needs a repair");
-    if (shmi_self(a) == 0)
-        return shmi_fail(shmi_nameless(a), "recover_all", a->label, "%s", "");
+    r.err = shmi_enter(a, "recover_all"); /* a walk writes the guard of the slot, which may be another process's after the close */
+    if (r.err != 0)
+        return SHMI_TELL(r.err);
     memset(&r, 0, sizeof r);
     memset(&l, 0, sizeof l);
     r.a = a;
     r.repair = repair;
     r.arg = arg;
     r.err = shmi_visit(a, 0, shmi_note_object, &l); /* repair may delete some */
+    shmi_exit(a);
     shmi_recovery_ended(&r, l.err);
     for (i = 0; i < l.n; i++) {
         memset(&r.lost, 0, sizeof r.lost);

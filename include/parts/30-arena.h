@@ -268,6 +268,7 @@ struct shmsync_arena {
     uint64_t work; /* atomic; the block words and directory entries that walks have looked at: tests bound it */
 
     pthread_mutex_t handles; /* serialises lookups, since this process has one guard */
+    int left;                /* guarded by: handles; this process gives up its slot, and clears its open bits */
     pthread_mutex_t walking; /* held by a walk, with its own guard */
     shmi_off rest;           /* guarded by: walking; its guard while no walk is under way */
     shmi_ref **refs;         /* guarded by: handles; 1 << refs_log lists, by offset; NULL: none yet */
@@ -586,14 +587,15 @@ SHMI_FN void shmi_regain_signals(unsigned held)
 /* ---- Calls that may sleep ---- */
 
 /* Begins one: 0, ENOTCONN in a child of fork, EBADF when this process leaves. Until
- * shmi_exit the arena stays mapped, and the thread is not canceled. */
+ * shmi_exit the arena stays mapped, and the thread is not canceled. A thread that is in another call
+ * of the arena is not refused: the close waits for that one. A wait of it ends with SHMI_CLOSED. */
 SHMI_FN int shmi_enter(shmsync_arena *a, const char *op)
 {
     if (shmi_self(a) == 0)
         return shmi_fail(shmi_nameless(a), op, a->label, "%s", "");
     shmi_hold_cancel();
     shmi_add32(&a->calls, 1);
-    if (SHMI_UNLIKELY(__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST))) {
+    if (SHMI_UNLIKELY(__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST)) && !shmi_is_inside(a)) {
         shmi_fail(EBADF, op, a->label, "this process closed the arena");
         shmi_add32(&a->calls, (uint32_t)-1); /* the arena may be gone from here on */
         shmi_let_cancel();

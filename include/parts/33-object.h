@@ -878,10 +878,13 @@ SHMI_FN int shmi_create_named(shmsync_arena *a, const shmi_spec *spec, size_t le
     return err;
 }
 
+/* Undoes one open of the object. The caller need not be within shmi_enter: when this process gives up its slot, the bytes
+ * of the open bit may belong to another object, and nothing is done. */
 SHMI_FN void shmi_close_object(shmsync_arena *a, shmi_off off)
 {
     pthread_mutex_lock(&a->handles);
-    shmi_forget(a, off);
+    if (!a->left)
+        shmi_forget(a, off);
     pthread_mutex_unlock(&a->handles);
 }
 
@@ -1413,6 +1416,18 @@ SHMI_FN void shmi_clear_open_bits(shmsync_arena *a, shmi_participant_id dead)
 
 /* ---- Handles: all that this process opens of one object share one ---- */
 
+/* The result err of the call that opened o and handed a handle out, which a new anonymous object without a handle does not
+ * outlive: nobody else can find it. The caller is still within the shmi_enter in which it opened o. */
+SHMI_FN int shmi_handed_out(shmsync_arena *a, const shmi_object *o, int created, int err)
+{
+    if (err != 0 && created && o->name_len == 0) {
+        shmi_failure why = shmi_last;
+        shmsync_delete_at(a, o->off);
+        shmi_last = why;
+    }
+    return err;
+}
+
 /* Gives the handle that this process has of the object, which the caller has opened,
  * or makes one by build, whose NULL means ENOMEM. */
 SHMI_FN void *shmi_share(shmsync_arena *a, const shmi_object *o, void *(*build)(shmsync_arena *a, const shmi_object *o, const void *arg), const void *arg)
@@ -1438,8 +1453,7 @@ SHMI_FN void *shmi_share(shmsync_arena *a, const shmi_object *o, void *(*build)(
     }
     pthread_mutex_unlock(&a->handles_of);
     if (handle == NULL) {
-        if (!closing)
-            shmi_close_object(a, o->off);
+        shmi_close_object(a, o->off);
         shmi_fail(closing ? EBADF : why, "open", shmi_called(o), "%s", "");
     }
     return handle;

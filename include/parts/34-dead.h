@@ -607,8 +607,9 @@ SHMI_FN int shmi_deliver_deaths(shmsync_arena *a)
 int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant *, void *), void *arg)
 {
     SHMI_BEGIN();
-    if (shmi_self(a) == 0)
-        return shmi_fail(shmi_nameless(a), "arena.on_death", a->label, "%s", "");
+    int err = shmi_enter(a, "arena.on_death"); /* it writes into the slot, which may be another process's after the close */
+    if (err != 0)
+        return SHMI_TELL(err);
     pthread_mutex_lock(&a->death_lock);
     if (a->told == NULL)
         a->told = (shmi_participant_id *)calloc(SHMI_deathRecordDeaths, sizeof *a->told);
@@ -619,7 +620,10 @@ int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant
         a->on_death = f;
         a->on_death_arg = arg;
     }
+    if (a->told == NULL)
+        err = shmi_fail(ENOMEM, "arena.on_death", a->label, "%s", "");
     pthread_mutex_unlock(&a->death_lock);
-    return SHMI_TELL(a->told != NULL ? 0 : shmi_fail(ENOMEM, "arena.on_death", a->label, "%s", ""));
+    shmi_exit(a);
+    return SHMI_TELL(err);
 }
 

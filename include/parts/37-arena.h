@@ -1390,6 +1390,9 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
         shmi_reclaim_memory(a, a->self);
     SHMSYNC_CRASHPOINT("arena.close.reclaimed");
     shmi_wake_all_for(a, a->self, &concern); /* a wake that was for us is lost with us, as in a death */
+    pthread_mutex_lock(&a->handles);
+    a->left = 1; /* before the bits are cleared: the bytes of a bit may belong to another object after that */
+    pthread_mutex_unlock(&a->handles);
     if (!concern.unfinished)
         shmi_clear_open_bits(a, a->self);
     pthread_mutex_unlock(&a->reaping);

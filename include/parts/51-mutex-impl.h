@@ -672,16 +672,21 @@ SHMI_FN int shmi_open_mutex(int existing, shmsync_arena *a, const char *name, co
     spec.init = shmi_mutex_init_body;
     spec.arg = opts;
     spec.flags = flags;
-    err = shmi_open_object(a, &spec, &o, &created);
+    err = shmi_enter(a, "arena.open_object");
     if (err != 0)
         return err;
-    err = shmi_check_lock(a, &o, "mutex.open", sizeof(shmi_mutex_words), offsetof(shmi_mutex_words, policy),
-                          created || opts == NULL ? 0 : opts->policy, opts == NULL ? 0 : opts->log_bytes);
-    if (err != 0) {
-        shmi_close_object(a, o.off);
-        return err;
+    err = shmi_open_object(a, &spec, &o, &created);
+    if (err == 0) {
+        err = shmi_check_lock(a, &o, "mutex.open", sizeof(shmi_mutex_words), offsetof(shmi_mutex_words, policy),
+                              created || opts == NULL ? 0 : opts->policy, opts == NULL ? 0 : opts->log_bytes);
+        if (err != 0)
+            shmi_close_object(a, o.off);
+        else
+            err = SHMI_HAND_OUT(out, shmi_mutex *, shmi_share(a, &o, shmi_mutex_build, opts));
+        err = shmi_handed_out(a, &o, created, err);
     }
-    return SHMI_HAND_OUT(out, shmi_mutex *, shmi_share(a, &o, shmi_mutex_build, opts));
+    shmi_exit(a);
+    return err;
 }
 int shmsync_mutex_open(shmsync_arena *a, const char *name, const shmsync_mutex_options *opts, shmsync_mutex *out)
 {

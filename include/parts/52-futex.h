@@ -78,10 +78,14 @@ SHMI_FN int shmi_open_futex(int existing, shmsync_arena *a, const char *name, co
     spec.init = shmi_futex_init_body;
     spec.arg = opts;
     spec.flags = flags;
-    err = shmi_open_object(a, &spec, &o, &created);
+    err = shmi_enter(a, "arena.open_object");
     if (err != 0)
         return err;
-    return SHMI_HAND_OUT(out, shmi_futex *, shmi_share(a, &o, shmi_futex_build, NULL));
+    err = shmi_open_object(a, &spec, &o, &created);
+    if (err == 0)
+        err = shmi_handed_out(a, &o, created, SHMI_HAND_OUT(out, shmi_futex *, shmi_share(a, &o, shmi_futex_build, NULL)));
+    shmi_exit(a);
+    return err;
 }
 int shmsync_futex_open(shmsync_arena *a, const char *name, const shmsync_futex_options *opts, shmsync_futex *out)
 {

@@ -984,18 +984,16 @@ SHMI_FN void shmi_mon_end_all(struct shmi_monitor *m, struct shmi_wakes *b, shmi
 SHMI_FN int shmi_mon_open(shmsync_arena *a, const shmi_spec *spec, void *(*build)(shmsync_arena *, const shmi_object *, const void *), const void *arg, int *created, void **impl)
 {
     shmi_object o;
-    int err = shmi_open_object(a, spec, &o, created);
+    int err = shmi_enter(a, "arena.open_object");
     *impl = NULL;
     if (err != 0)
         return err;
-    *impl = shmi_share(a, &o, build, arg);
-    if (*impl != NULL)
-        return 0;
-    err = shmi_last.err;
-    if (*created && o.name_len == 0) {
-        shmsync_delete_at(a, o.off); /* nobody else can find it */
-        shmi_fail(err, "open", NULL, "%s", "");
+    err = shmi_open_object(a, spec, &o, created);
+    if (err == 0) {
+        *impl = shmi_share(a, &o, build, arg);
+        err = shmi_handed_out(a, &o, *created, *impl != NULL ? 0 : shmi_last.err);
     }
+    shmi_exit(a);
     return err;
 }
 SHMI_FN int shmi_mon_at(shmsync_arena *a, shmi_off off, const char *op, uint32_t kind, uint16_t version, uint64_t size, void *(*build)(shmsync_arena *, const shmi_object *, const void *), const void *arg, void **impl)

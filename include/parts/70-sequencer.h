@@ -505,8 +505,14 @@ SHMI_FN int shmi_open_sequencer(int existing, shmsync_arena *a, const char *name
     spec.init = shmi_sequencer_fill;
     spec.arg = &init;
     spec.flags = flags;
+    err = shmi_enter(a, "arena.open_object");
+    if (err != 0)
+        return err;
     err = shmi_open_object(a, &spec, &o, &created);
-    return err != 0 ? err : shmi_sequencer_handle(a, &o, out);
+    if (err == 0)
+        err = shmi_handed_out(a, &o, created, shmi_sequencer_handle(a, &o, out));
+    shmi_exit(a);
+    return err;
 }
 int shmsync_sequencer_open(shmsync_arena *a, const char *name, const shmsync_sequencer_options *opts, shmsync_sequencer *out)
 {

@@ -494,13 +494,17 @@ SHMI_FN int shmi_open_event(int existing, shmsync_arena *a, const char *name, co
     spec.init = shmi_event_fill;
     spec.arg = &init;
     spec.flags = flags;
+    err = shmi_enter(a, "arena.open_object");
+    if (err != 0)
+        return err;
     err = shmi_open_object(a, &spec, &o, &created);
     if (err == 0)
-        err = shmi_event_handle(a, &o, out);
+        err = shmi_handed_out(a, &o, created, shmi_event_handle(a, &o, out));
     if (err == 0 && !created && (init.mode & ~out->impl->mode) != 0) {
         shmsync_event_close(out);
         err = shmi_fail(EINVAL, "event.open", name, "it is of another mode than was asked for");
     }
+    shmi_exit(a);
     return err;
 }
 int shmsync_event_open(shmsync_arena *a, const char *name, const shmsync_event_options *opts, shmsync_event *out)

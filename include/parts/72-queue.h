@@ -946,8 +946,14 @@ SHMI_FN int shmi_open_queue(int existing, shmsync_arena *a, const char *name, si
     spec.flags = flags;
     err = shmi_spec_type(&spec, "queue.open", opts != NULL ? opts->layout : 0, opts != NULL ? opts->type : NULL);
     if (err == 0)
-        err = shmi_open_object(a, &spec, &o, &created);
-    return err != 0 ? err : shmi_queue_handle(a, &o, item_size, capacity, out);
+        err = shmi_enter(a, "arena.open_object");
+    if (err != 0)
+        return err;
+    err = shmi_open_object(a, &spec, &o, &created);
+    if (err == 0)
+        err = shmi_handed_out(a, &o, created, shmi_queue_handle(a, &o, item_size, capacity, out));
+    shmi_exit(a);
+    return err;
 }
 int shmsync_queue_open(shmsync_arena *a, const char *name, size_t item_size, const shmsync_queue_options *opts, shmsync_queue *out)
 {

@@ -697,8 +697,14 @@ SHMI_FN int shmi_open_multilock(int existing, shmsync_arena *a, const char *name
     spec.init = shmi_multi_fill;
     spec.arg = &init;
     spec.flags = flags;
+    err = shmi_enter(a, "arena.open_object");
+    if (err != 0)
+        return err;
     err = shmi_open_object(a, &spec, &o, &created);
-    return err != 0 ? err : shmi_multi_handle(a, &o, policy, buckets != 0 ? (int)init.log : -1, out);
+    if (err == 0)
+        err = shmi_handed_out(a, &o, created, shmi_multi_handle(a, &o, policy, buckets != 0 ? (int)init.log : -1, out));
+    shmi_exit(a);
+    return err;
 }
 int shmsync_multilock_open(shmsync_arena *a, const char *name, const shmsync_multilock_options *opts, shmsync_multilock *out)
 {

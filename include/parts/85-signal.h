@@ -443,8 +443,14 @@ SHMI_FN int shmi_open_signalwaker(int existing, shmsync_arena *a, const char *na
     spec.init = shmi_signal_fill;
     spec.arg = &init;
     spec.flags = flags;
+    err = shmi_enter(a, "arena.open_object");
+    if (err != 0)
+        return err;
     err = shmi_open_object(a, &spec, &o, &created);
-    return err != 0 ? err : shmi_signal_handle(a, &o, signals, out);
+    if (err == 0)
+        err = shmi_handed_out(a, &o, created, shmi_signal_handle(a, &o, signals, out));
+    shmi_exit(a);
+    return err;
 }
 int shmsync_signalwaker_open(shmsync_arena *a, const char *name, const shmsync_signalwaker_options *opts, shmsync_signalwaker *out)
 {

@@ -102,8 +102,14 @@ SHMI_FN int shmi_open_synchronized(int existing, shmsync_arena *a, const char *n
     spec.flags = flags;
     err = shmi_spec_type(&spec, "synchronized.open", opts != NULL ? opts->layout : 0, opts != NULL ? opts->type : NULL);
     if (err == 0)
-        err = shmi_open_object(a, &spec, &o, &created);
-    return err != 0 ? err : shmi_synchronized_handle(a, &o, size, out);
+        err = shmi_enter(a, "arena.open_object");
+    if (err != 0)
+        return err;
+    err = shmi_open_object(a, &spec, &o, &created);
+    if (err == 0)
+        err = shmi_handed_out(a, &o, created, shmi_synchronized_handle(a, &o, size, out));
+    shmi_exit(a);
+    return err;
 }
 int shmsync_synchronized_open(shmsync_arena *a, const char *name, size_t size, const shmsync_synchronized_options *opts, shmsync_synchronized *out)
 {

@@ -189,14 +189,16 @@ int shmsync_recover_all(shmsync_arena *a, int (*repair)(shmsync_arena *a, const 
         *recovered = 0;
     if (repair == NULL)
         return shmi_fail(EINVAL, "recover_all", a->label, "it needs a repair");
-    if (shmi_self(a) == 0)
-        return shmi_fail(shmi_nameless(a), "recover_all", a->label, "%s", "");
+    r.err = shmi_enter(a, "recover_all"); /* a walk writes the guard of the slot, which may be another process's after the close */
+    if (r.err != 0)
+        return SHMI_TELL(r.err);
     memset(&r, 0, sizeof r);
     memset(&l, 0, sizeof l);
     r.a = a;
     r.repair = repair;
     r.arg = arg;
     r.err = shmi_visit(a, 0, shmi_note_object, &l); /* repair may delete some */
+    shmi_exit(a);
     shmi_recovery_ended(&r, l.err);
     for (i = 0; i < l.n; i++) {
         memset(&r.lost, 0, sizeof r.lost);

@@ -5,6 +5,7 @@ package cinterop
 import (
 	"os/exec"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -31,6 +32,29 @@ func TestCloseWaitsForCalls(t *testing.T) {
 			continue
 		}
 		sound(t, name)
+	}
+}
+
+// A call in C that comes while the arena is being closed is refused, unless its thread is in another call, for which the
+// close waits. It leaves no object that nobody can find, and writes nothing for the participant that has left.
+func TestCallsWhileTheArenaIsBeingClosed(t *testing.T) {
+	bin := program(t, "ending.c")
+	out, err := exec.Command(bin, "count").Output()
+	require.NoError(t, err)
+	for i, scene := range strings.Split(strings.TrimSpace(string(out)), "\n") {
+		t.Run(scene, func(t *testing.T) {
+			name := coreArena(t, 2<<20)
+			out, err := exec.Command(bin, strconv.Itoa(i), name).CombinedOutput()
+			require.NoError(t, err, "%s", out)
+			sound(t, name)
+			a, err := arena.Attach(name, nil)
+			require.NoError(t, err)
+			defer a.Close()
+			for o := range a.Objects() {
+				require.NotEmpty(t, o.Name, "a %v is left at %v", o.Kind, o.Offset)
+			}
+			require.Zero(t, a.Stats().Claimed)
+		})
 	}
 }
 

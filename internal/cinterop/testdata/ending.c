@@ -1,0 +1,199 @@
+/* Calls that come while the arena is being closed: ending SCENE NAME, or ending count.
+ * Exit status 0 if each gives what it should and leaves nothing. */
+static void at_point(const char *name);
+#undef SHMSYNC_CRASHPOINTS
+#define SHMSYNC_CRASHPOINT(name) at_point(name)
+#define SHMSYNC_IMPLEMENTATION
+#include "shmsync.h"
+
+#define CHECK(got, want)                                                                                            \
+    do {                                                                                                            \
+        long long got_ = (long long)(got), want_ = (long long)(want);                                              \
+        if (got_ != want_) {                                                                                        \
+            fprintf(stderr, "%s: line %d: %s is %lld, not %lld: %s\n", current->name, __LINE__, #got, got_, want_, shmsync_error()); \
+            exit(1);                                                                                                \
+        }                                                                                                           \
+    } while (0)
+
+/* At the point, if there is one, then is called, once. */
+struct scene {
+    const char *name, *point;
+    void (*then)(void);
+    void (*run)(void);
+};
+
+static const struct scene *current;
+static shmsync_arena *arena;
+static pthread_t closer;
+static int armed = 1, closing;
+
+static void at_point(const char *name)
+{
+    if (current == NULL || current->point == NULL || strcmp(name, current->point) != 0 || !__atomic_exchange_n(&armed, 0, __ATOMIC_SEQ_CST))
+        return;
+    current->then();
+}
+
+static void *close_arena(void *arg)
+{
+    (void)arg;
+    CHECK(shmsync_arena_close(arena), 0);
+    return NULL;
+}
+/* Has another thread close the arena, and returns when calls are refused. */
+static void begin_close(void)
+{
+    closing = 1;
+    CHECK(pthread_create(&closer, NULL, close_arena, NULL), 0);
+    while (__atomic_load_n(&arena->closing, __ATOMIC_SEQ_CST) == 0)
+        sched_yield();
+}
+
+/* ---- An anonymous object that is created while the arena is being closed ---- */
+
+#define ANONYMOUS(kind, open)               \
+    static void new_##kind(void)            \
+    {                                       \
+        shmsync_##kind x;                   \
+        CHECK(open, EBADF);                 \
+    }
+ANONYMOUS(mutex, shmsync_mutex_open(arena, "", NULL, &x))
+ANONYMOUS(rwmutex, shmsync_rwmutex_open(arena, "", NULL, &x))
+ANONYMOUS(spinlock, shmsync_spinlock_open(arena, "", NULL, &x))
+ANONYMOUS(rwspinlock, shmsync_rwspinlock_open(arena, "", NULL, &x))
+ANONYMOUS(fairmutex, shmsync_fairmutex_open(arena, "", NULL, &x))
+ANONYMOUS(multilock, shmsync_multilock_open(arena, "", NULL, &x))
+ANONYMOUS(cond, shmsync_cond_open(arena, "", NULL, &x))
+ANONYMOUS(semaphore, shmsync_semaphore_open(arena, "", 1, NULL, &x))
+ANONYMOUS(futex, shmsync_futex_open(arena, "", NULL, &x))
+ANONYMOUS(sequencer, shmsync_sequencer_open(arena, "", NULL, &x))
+ANONYMOUS(event, shmsync_event_open(arena, "", NULL, &x))
+ANONYMOUS(future, shmsync_future_open(arena, "", NULL, &x))
+ANONYMOUS(waitgroup, shmsync_waitgroup_open(arena, "", NULL, &x))
+ANONYMOUS(latch, shmsync_latch_open(arena, "", 1, NULL, &x))
+ANONYMOUS(once, shmsync_once_open(arena, "", NULL, &x))
+ANONYMOUS(barrier, shmsync_barrier_open(arena, "", 1, NULL, &x))
+ANONYMOUS(signalwaker, shmsync_signalwaker_open(arena, "", NULL, &x))
+ANONYMOUS(synchronized, shmsync_synchronized_open(arena, "", 8, NULL, &x))
+static void new_queue(void)
+{
+    shmsync_queue x;
+    shmsync_queue_options o;
+    memset(&o, 0, sizeof o);
+    o.capacity = 2;
+    CHECK(shmsync_queue_open(arena, "", 8, &o, &x), EBADF);
+}
+#define NEW(kind) {"anonymous " #kind, "arena.object.before_publish", begin_close, new_##kind}
+
+/* ---- Calls when the open bits are cleared, and the slot may soon belong to another process ---- */
+
+static shmi_object object;
+
+/* An object that was opened, and not closed. Its bytes may belong to another object by then: its bit is set. */
+static void close_object_late(void)
+{
+    shmi_header h;
+    uint32_t mask, *word;
+    CHECK(shmi_header_at(arena, object.off, &h), 0);
+    word = shmi_open_bit(arena, &h, arena->my_slot, &mask);
+    CHECK(shmi_ld32(word) & mask, 0);
+    shmi_or32(word, mask);
+    shmi_close_object(arena, object.off);
+    CHECK(shmi_ld32(word) & mask, mask);
+    shmi_and32(word, ~mask);
+}
+static void close_object(void)
+{
+    shmi_spec spec;
+    int created;
+    memset(&spec, 0, sizeof spec);
+    spec.kind = SHMI_KIND('B', 'L', 'O', 'K');
+    spec.version = 1;
+    spec.name = "x";
+    spec.size = 64;
+    CHECK(shmi_open_object(arena, &spec, &object, &created), 0);
+    CHECK(shmsync_arena_close(arena), 0);
+}
+
+static void died(const shmsync_participant *p, void *arg) { (void)p, (void)arg; }
+static void on_death_late(void)
+{
+    uint32_t *caps = shmi_slot32(arena, arena->my_slot, SHMI_slotCaps), before = shmi_ld32(caps);
+    CHECK(shmsync_arena_on_death(arena, died, NULL), EBADF);
+    CHECK(shmi_ld32(caps), before);
+}
+static int repair(shmsync_arena *a, const shmsync_lost *lost, void *arg)
+{
+    (void)a, (void)lost, (void)arg;
+    return 0;
+}
+static void recover_all_late(void) { CHECK(shmsync_recover_all(arena, repair, NULL, NULL), EBADF); }
+static void only_close(void) { CHECK(shmsync_arena_close(arena), 0); }
+
+/* ---- A function of a call that the close waits for ---- */
+
+static shmsync_sequencer sequencer;
+static shmsync_mutex held;
+static void in_call(void *arg)
+{
+    shmsync_offset off;
+    shmsync_mutex m;
+    void *block;
+    (void)arg;
+    CHECK(shmsync_alloc(arena, 64, &off), 0);
+    CHECK(shmsync_mutex_lock(&held), 0);
+    begin_close();
+    CHECK(shmsync_free(arena, off), 0);
+    CHECK(shmsync_alloc(arena, 64, &off), 0);
+    CHECK(shmsync_free(arena, off), 0);
+    CHECK(shmsync_block_open(arena, "block", 64, &block), 0);
+    CHECK(shmsync_delete(arena, "gone"), 0);
+    CHECK(shmsync_sequencer_wait(&sequencer, 1), EBADF);
+    CHECK(shmsync_mutex_open(arena, "", NULL, &m), EBADF);
+    CHECK(shmsync_mutex_open(arena, "held", NULL, &m), EBADF);
+    CHECK(shmsync_mutex_unlock(&held), 0);
+    CHECK(shmsync_mutex_close(&held), 0);
+}
+static void nested(void)
+{
+    shmsync_once once;
+    shmsync_event gone;
+    CHECK(shmsync_sequencer_open(arena, "sequencer", NULL, &sequencer), 0);
+    CHECK(shmsync_mutex_open(arena, "held", NULL, &held), 0);
+    CHECK(shmsync_event_open(arena, "gone", NULL, &gone), 0);
+    CHECK(shmsync_event_close(&gone), 0);
+    CHECK(shmsync_once_open(arena, "once", NULL, &once), 0);
+    CHECK(shmsync_once_do(&once, in_call, NULL), 0);
+}
+
+static const struct scene scenes[] = {
+    NEW(mutex), NEW(rwmutex), NEW(spinlock), NEW(rwspinlock), NEW(fairmutex), NEW(multilock), NEW(cond), NEW(semaphore),
+    NEW(futex), NEW(sequencer), NEW(event), NEW(future), NEW(waitgroup), NEW(latch), NEW(once), NEW(barrier),
+    NEW(signalwaker), NEW(synchronized), NEW(queue),
+    {"close of an object", "arena.close.unregistered", close_object_late, close_object},
+    {"on_death", "arena.close.unregistered", on_death_late, only_close},
+    {"recover_all", "arena.close.unregistered", recover_all_late, only_close},
+    {"nested calls", NULL, NULL, nested},
+};
+
+int main(int argc, char **argv)
+{
+    const size_t count = sizeof scenes / sizeof *scenes;
+    size_t i;
+    if (argc == 2) {
+        for (i = 0; i < count; i++)
+            puts(scenes[i].name);
+        return 0;
+    }
+    i = argc == 3 ? (size_t)atoi(argv[1]) : count;
+    if (i >= count)
+        return 2;
+    alarm(60);
+    current = &scenes[i];
+    CHECK(shmsync_arena_open(argv[2], NULL, &arena), 0);
+    current->run();
+    if (closing)
+        CHECK(pthread_join(closer, NULL), 0);
+    CHECK(armed, current->point == NULL); /* it came to the point */
+    return 0;
+}
