@@ -97,8 +97,11 @@ func FromSegment(seg *shm.Segment, opts *Options) (*Arena, error) {
 // The Close of the last opening of this process leaves the arena. Locks that this process
 // still holds are then treated as after its death: other processes get ErrOwnerDead.
 // Pointers into the arena become invalid: using one during or after Close is a mistake of
-// the caller and may end in a fault. Close waits until the waits have ended. So a function
-// that a wait calls, such as a Repair, must not call Close.
+// the caller and may end in a fault.
+//
+// Close waits until the waits have ended, and the functions of the caller that they run, such as a
+// Repair or one of an Update. So such a function must not call Close. Its waits through this
+// opening end, it may unlock what it has locked, and it can open nothing any more.
 func (a *Arena) Close() error { return a.kernel().Close() }
 
 // Segment is the memory under the arena.

@@ -174,7 +174,7 @@ func buildCohortMutex(a *arenakernel.Arena, o arenakernel.Object, opt *CohortMut
 		own: g.own, self: &g.self, turn: wordPtr(&w.turn), global: g, words: w, nodes: nodes, a: a, object: o,
 		opening: g.opening,
 	}
-	c.opening.shut, c.opening.end = c.shut, c.end
+	c.opening.refuse, c.opening.left, c.opening.end = c.refuse, c.callsLeft, c.end
 	if nodes < 2 {
 		nodes = 0
 	}
@@ -245,12 +245,16 @@ func (c *CohortMutex) Offset() arena.Offset { return c.object.Offset }
 // second Close is an error that Is ErrClosed.
 func (c *CohortMutex) Close() error { return c.opening.close("cohortmutex.close") }
 
-func (c *CohortMutex) shut() {
-	queues := []*park.Queue{c.global.queue}
+func (c *CohortMutex) refuse() { park.Refuse(c.queues()...) }
+
+func (c *CohortMutex) callsLeft() bool { return park.Left(c.queues()...) }
+
+func (c *CohortMutex) queues() []*park.Queue {
+	all := []*park.Queue{c.global.queue}
 	for k := range c.localLocks {
-		queues = append(queues, c.localLocks[k].mutex.queue)
+		all = append(all, c.localLocks[k].mutex.queue)
 	}
-	park.Shut(queues...)
+	return all
 }
 
 // end takes the words away from the fast paths, as Mutex.end does.

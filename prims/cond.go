@@ -89,50 +89,41 @@ func openCond(a *arenakernel.Arena, name string, l sync.Locker, opts *CondOption
 	if opts != nil {
 		opt = *opts
 	}
-	o, created, err := a.OpenObject(arenakernel.ObjectSpec{
+	k, err := openAs(a, arenakernel.ObjectSpec{
 		Existing: attach, Kind: condKind, Version: condVersion, Name: name, Size: uint64(condBytes),
 		Init: func(body []byte) {
 			w := condBody(body)
 			w.batch.Store(batchField(opt.Batch))
 			w.mon.spin.Store(spinField(opt.Spin))
 		},
+	}, "cond.open", newCond, func(k *condCore) string {
+		has := k.words.batch.Load()
+		if opt.Batch == 0 || has == batchField(opt.Batch) {
+			return ""
+		}
+		return fmt.Sprintf("its batch is %d, asked for %d", batchOf(has), opt.Batch)
 	})
 	if err != nil {
 		return nil, err
 	}
-	c, err := newCond(a, o, l)
-	if err != nil || created || opt.Batch == 0 {
-		return c, err
-	}
-	if has := c.core.words.batch.Load(); has != batchField(opt.Batch) {
-		err := &shmsync.Error{Op: "cond.open", Object: objectName(o), Err: shmsync.ErrIncompatible,
-			Detail: fmt.Sprintf("its batch is %d, asked for %d", batchOf(has), opt.Batch)}
-		c.Close()
-		return nil, err
-	}
-	return c, nil
+	return &Cond{L: l, core: k}, nil
 }
 
 // CondAt opens the Cond at an offset that another process got from the method Offset, for use
 // with l in this process.
 func CondAt(a *arena.Arena, off arena.Offset, l sync.Locker) (*Cond, error) {
-	k := (*arenakernel.Arena)(a)
 	if l == nil {
 		panic(fmt.Sprintf("shmsync: CondAt %v without a lock", off))
 	}
-	o, err := objectAt(k, off, "cond.open", condKind, condVersion, uint64(condBytes))
-	if err != nil {
-		return nil, err
-	}
-	return newCond(k, o, l)
-}
-
-func newCond(a *arenakernel.Arena, o arenakernel.Object, l sync.Locker) (*Cond, error) {
-	k, err := share(a, o, func() (*condCore, error) { return buildCond(a, o, false), nil })
+	k, err := handleAt(a, off, "cond.open", condKind, condVersion, uint64(condBytes), newCond)
 	if err != nil {
 		return nil, err
 	}
 	return &Cond{L: l, core: k}, nil
+}
+
+func newCond(a *arenakernel.Arena, o arenakernel.Object) (*condCore, error) {
+	return buildCond(a, o, false), nil
 }
 
 func batchField(n int) uint64 {

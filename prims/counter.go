@@ -74,7 +74,8 @@ func buildCounter(a *arenakernel.Arena, o arenakernel.Object, op string, bare bo
 	t.queue = park.NewQueue(park.Config{
 		WaitList: t.list, Object: o, Word: o.Body + counterEventsOff, All: true, Check: t.check,
 	})
-	t.opening.shut, t.opening.end = func() { park.Shut(t.queue) }, t.end
+	t.opening.waitsIn(t.queue)
+	t.opening.end = t.end
 	return t
 }
 

@@ -46,7 +46,8 @@ func (e *eventcount) init(a *arenakernel.Arena, o arenakernel.Object, w *eventco
 	}
 	e.opening = newOpening(a, o)
 	e.queue = park.NewQueue(park.Config{WaitList: e.list, Object: o, Word: o.Body + eventcountStateOff, All: true, Check: e.check})
-	e.opening.shut, e.opening.end = func() { park.Shut(e.queue) }, func() { e.queue.Close() }
+	e.opening.waitsIn(e.queue)
+	e.opening.end = func() { e.queue.Close() }
 }
 
 func (e *eventcount) load() eventcountState { return eventcountState(e.words.state.Load()) }

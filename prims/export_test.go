@@ -265,6 +265,9 @@ func (s *Semaphore) LatchAwaited() bool { return s.mon.queueLock.wakeWord.Announ
 // Ended reports whether Close has taken the words away from the handle.
 func (x *Waitable[S, E]) Ended() bool { return x.mon.opening.ended.Load() }
 
+// Closing reports whether a Close of the handle has begun.
+func (s *Synchronized[T]) Closing() bool { return s.lock.opening.closing.Load() }
+
 // Closing reports whether Close was called.
 func (x *Barrier) Closing() bool { return x.mon.queueLock.queue.Closing() }
 

@@ -85,38 +85,25 @@ func openFairMutex(a *arenakernel.Arena, name string, opts *FairMutexOptions, at
 	if err := opt.Policy.withoutLog("fairmutex.open", name, "a FairMutex"); err != nil {
 		return nil, err
 	}
-	o, created, err := a.OpenObject(arenakernel.ObjectSpec{
+	return openAs(a, arenakernel.ObjectSpec{
 		Existing: attach, Kind: fairMutexKind, Version: fairMutexVersion, Name: name, Size: uint64(fairMutexBytes),
 		Init: func(body []byte) {
 			w := fairMutexBody(body)
 			w.policy = opt.Policy.stored()
 			w.mon.spin.Store(spinField(opt.Spin))
 		},
-	})
-	if err != nil {
-		return nil, err
-	}
-	f, err := newFairMutex(a, o, &opt)
-	if err != nil || created || opt.Policy == 0 || opt.Policy == f.policy {
-		return f, err
-	}
-	err = f.fail("fairmutex.open", shmsync.ErrIncompatible, nil, fmt.Sprintf("its policy is %v, asked for %v", f.policy, opt.Policy))
-	f.Close()
-	return nil, err
+	}, "fairmutex.open", newFairMutex(&opt), func(f *FairMutex) string { return f.policy.differs(opt.Policy) })
 }
 
 // FairMutexAt opens the FairMutex at an offset that another process got from the method Offset.
 func FairMutexAt(a *arena.Arena, off arena.Offset) (*FairMutex, error) {
-	k := (*arenakernel.Arena)(a)
-	o, err := objectAt(k, off, "fairmutex.open", fairMutexKind, fairMutexVersion, uint64(fairMutexBytes))
-	if err != nil {
-		return nil, err
-	}
-	return newFairMutex(k, o, &FairMutexOptions{})
+	return handleAt(a, off, "fairmutex.open", fairMutexKind, fairMutexVersion, uint64(fairMutexBytes), newFairMutex(&FairMutexOptions{}))
 }
 
-func newFairMutex(a *arenakernel.Arena, o arenakernel.Object, opt *FairMutexOptions) (*FairMutex, error) {
-	return share(a, o, func() (*FairMutex, error) { return buildFairMutex(a, o, opt, false), nil })
+func newFairMutex(opt *FairMutexOptions) func(*arenakernel.Arena, arenakernel.Object) (*FairMutex, error) {
+	return func(a *arenakernel.Arena, o arenakernel.Object) (*FairMutex, error) {
+		return buildFairMutex(a, o, opt, false), nil
+	}
 }
 
 func buildFairMutex(a *arenakernel.Arena, o arenakernel.Object, opt *FairMutexOptions, bare bool) *FairMutex {

@@ -99,7 +99,8 @@ func newFutex(a *arenakernel.Arena, o arenakernel.Object) (*Futex, error) {
 	f.queue = park.NewQueue(park.Config{
 		WaitList: futexWaitList(a, w), Object: o, Word: o.Body + futexStateOff, All: true, Check: f.check,
 	})
-	f.opening.shut, f.opening.end = func() { park.Shut(f.queue) }, f.end
+	f.opening.waitsIn(f.queue)
+	f.opening.end = f.end
 	return f, nil
 }
 

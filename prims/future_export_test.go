@@ -3,6 +3,8 @@
 package prims
 
 import (
+	"runtime"
+
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
@@ -38,7 +40,10 @@ func (f *Future) DecideOnly(e shmsync.Errno) {
 
 // BeginClose begins a Close, up to the point at which no call is under way. The result goes on with it.
 func (f *Future) BeginClose() func() {
-	f.opening.shut()
+	f.opening.refuse()
+	for !f.opening.left() {
+		runtime.Gosched()
+	}
 	return func() { f.Close() }
 }
 

@@ -1,22 +1,22 @@
 package prims
 
 import (
-	"maps"
 	"sync"
 	"sync/atomic"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/park"
 )
 
 // opening belongs to a handle, and is one opening of an object. Each handle has its own, and its
 // Close ends this opening and no other of the process.
 //
-// Close takes two steps. First it ends the waits of the handle; their calls clean up while the
-// words are still in place. Then it takes the words away from the fast paths. A fast path has no
-// room for a test, so it gets words that are never free. So it falls through to its slow path,
-// which checks ended.
+// Close ends the waits of the handle first; their calls clean up while the words are still in
+// place. Then it takes the words away from the fast paths. A fast path has no room for a test, so
+// it gets words that are never free. So it falls through to its slow path, which checks ended. The
+// steps are at closeAll.
 type opening struct {
 	a      *arenakernel.Arena
 	object arenakernel.Object
@@ -24,11 +24,14 @@ type opening struct {
 
 	refusal *shmsync.Error // the error with which use panics
 
-	shut func() // ends the waits of the handle, and returns when their calls have left
-	end  func() // takes the words away
+	refuse func()      // makes the handle refuse waits from now on; it waits for nothing
+	left   func() bool // wakes the waits of a handle that refuses, and reports whether its calls have left
+	drain  func()      // waits for calls that do not wait, for a bounded time
+	end    func()      // takes the words away
 
 	closing atomic.Bool
 	ended   atomic.Bool
+	closed  chan struct{} // closed when the Close of the handle is over
 
 	mu     sync.Mutex
 	needed int  // guarded by: mu; how many users need the words, the handle included
@@ -37,12 +40,20 @@ type opening struct {
 	shares bool // guarded by: handles; it uses a part that common returned
 }
 
-// newOpening makes the opening of a handle. Until its maker sets shut and end, its Close has
-// nothing to end.
+// newOpening makes the opening of a handle. Until its maker sets refuse, left and end, its Close
+// has nothing to end.
 func newOpening(a *arenakernel.Arena, o arenakernel.Object) *opening {
 	what := kindNames[o.Kind]
 	refusal := &shmsync.Error{Op: what + ".use", Object: objectName(o), Err: shmsync.ErrClosed, Detail: closedHandle}
-	return &opening{a: a, object: o, what: what, refusal: refusal, shut: func() {}, end: func() {}, needed: 1}
+	return &opening{
+		a: a, object: o, what: what, refusal: refusal, refuse: func() {}, left: func() bool { return true },
+		drain: func() {}, end: func() {}, closed: make(chan struct{}), needed: 1,
+	}
+}
+
+// waitsIn says in which queues the calls of the handle wait. The queues do not change.
+func (p *opening) waitsIn(queues ...*park.Queue) {
+	p.refuse, p.left = func() { park.Refuse(queues...) }, func() bool { return park.Left(queues...) }
 }
 
 // kindNames are the names of the kinds for people.
@@ -114,25 +125,35 @@ func (p *opening) commonKey() commonKey {
 // share makes a handle of an object that the caller has opened, and registers the handle. The
 // handle is closed together with the opening of the arena through which it was opened. After an
 // error the object is closed.
-func share[H handle](a *arenakernel.Arena, o arenakernel.Object, build func() (H, error)) (H, error) {
-	if err := a.BeginCall("arena.open_object"); err != nil {
-		a.CloseObject(o)
-		var none H
-		return none, err
-	}
-	defer a.EndCall() // after the handle is registered: Close closes it
-	h, err := build()
+//
+// Preconditions: the caller is within a call that BeginCall has begun.
+func share[H handle](a *arenakernel.Arena, o arenakernel.Object, build func(*arenakernel.Arena, arenakernel.Object) (H, error)) (H, error) {
+	h, err := build(a, o)
 	if err != nil {
 		a.CloseObject(o)
 		return h, err
 	}
+	if !register(a, o, h) {
+		h.opened().close("") // nobody has the handle, so this does not wait
+		var none H
+		return none, a.ClosedError("arena.open_object")
+	}
+	return h, nil
+}
+
+// register records a handle. It reports false if the Close of the arena has begun: Close has taken
+// its list of the handles that it closes, or is about to.
+func register(a *arenakernel.Arena, o arenakernel.Object, h handle) bool {
 	handles.Lock()
 	defer handles.Unlock()
-	on := handlesOn(a, o)
-	on.open[h.opened()] = h
+	// Close sets its mark before it takes the list, which it does under this mutex.
+	if a.Closing() {
+		return false
+	}
+	handlesOn(a, o).open[h.opened()] = h
 	a.OnEnd(&handles, func() { closeHandles(a) })
 	a.OnClose(&handles, func() { loseHandles(a) })
-	return h, nil
+	return true
 }
 
 // openAs finds the object of spec or creates it, and returns a handle that build makes. If the
@@ -142,14 +163,19 @@ func openAs[H handle](
 	build func(*arenakernel.Arena, arenakernel.Object) (H, error), differs func(H) string,
 ) (H, error) {
 	var none H
-	o, created, err := a.OpenObject(spec)
+	if err := a.BeginCall("arena.open_object"); err != nil {
+		return none, err
+	}
+	defer a.EndCall() // after the handle is registered, or nothing is left of it
+	within := a.Within()
+	o, created, err := within.OpenObject(spec)
 	if err != nil {
 		return none, err
 	}
-	h, err := share(a, o, func() (H, error) { return build(a, o) })
+	h, err := share(a, o, build)
 	if err != nil {
 		if created && spec.Name == "" {
-			a.DeleteObject(o) // nobody else can find it
+			within.DeleteObject(o) // nobody else can find it
 		}
 		return none, err
 	}
@@ -170,12 +196,16 @@ func handleAt[H handle](
 	build func(*arenakernel.Arena, arenakernel.Object) (H, error),
 ) (H, error) {
 	k := (*arenakernel.Arena)(a)
-	o, err := objectAt(k, off, op, kind, version, size)
-	if err != nil {
-		var none H
+	var none H
+	if err := k.BeginCall("arena.object"); err != nil {
 		return none, err
 	}
-	return share(k, o, func() (H, error) { return build(k, o) })
+	defer k.EndCall()
+	o, err := objectAt(k, off, op, kind, version, size)
+	if err != nil {
+		return none, err
+	}
+	return share(k, o, build)
 }
 
 // handlesOn returns the record of the handles on an object, a new one if there is none.
@@ -250,48 +280,6 @@ func (p *opening) forget() {
 	}
 }
 
-// closeHandles closes the handles that were opened through an opening of an arena.
-func closeHandles(a *arenakernel.Arena) {
-	handles.Lock()
-	var all []*opening
-	for _, on := range handles.of[a.Segment()] {
-		for p := range on.open {
-			if p.a == a && !p.closing.Load() {
-				all = append(all, p)
-			}
-		}
-	}
-	handles.Unlock()
-	for _, p := range all {
-		p.close("")
-	}
-}
-
-// loseHandles is called before an arena is unmapped. It is for handles whose Close did not wait
-// for a call that still needs the words.
-func loseHandles(a *arenakernel.Arena) {
-	handles.Lock()
-	objects := handles.of[a.Segment()]
-	delete(handles.of, a.Segment())
-	maps.DeleteFunc(handles.common, func(key commonKey, _ *commonPart) bool { return key.segment == any(a.Segment()) })
-	handles.Unlock()
-	for _, on := range objects {
-		for p := range on.open {
-			p.lose()
-		}
-	}
-}
-
-// close is the Close of a handle.
-func (p *opening) close(op string) error {
-	if !p.closing.CompareAndSwap(false, true) {
-		return &shmsync.Error{Op: op, Object: objectName(p.object), Err: shmsync.ErrClosed, Detail: closedHandle}
-	}
-	p.shut()
-	p.leave()
-	return nil
-}
-
 // stayIfOpen keeps the object open, and the words in place, until leave. It is for a call that
 // has to clean up and for which Close does not wait. It reports false if the opening has ended.
 // Then the caller must not call leave, which would end the opening twice.
@@ -349,8 +337,10 @@ func (p *opening) misused(verb string) {
 
 // objectAt opens the object at off, which may have come from a peer, if the object is of that
 // kind.
+//
+// Preconditions: as for share.
 func objectAt(a *arenakernel.Arena, off arenakernel.Offset, op string, kind arenakernel.Kind, version uint16, size uint64) (arenakernel.Object, error) {
-	o, err := a.ObjectAt(off)
+	o, err := a.Within().ObjectAt(off)
 	if err != nil {
 		return o, err
 	}

@@ -112,7 +112,8 @@ func buildMonitor(a *arenakernel.Arena, o arenakernel.Object, off arenakernel.Of
 // also says how those end.
 func (m *monitor) setOpening(p *opening) {
 	m.opening, m.queueLock.opening = p, p
-	p.shut, p.end = m.queueLock.shut, m.queueLock.end
+	p.waitsIn(m.queueLock.queue)
+	p.end = m.queueLock.end
 }
 
 // enterAtOnce takes the queue lock if one instruction is enough. The compiler inlines it.

@@ -96,7 +96,7 @@ func openMultiLock(a *arenakernel.Arena, name string, opts *MultiLockOptions, at
 		return nil, err
 	}
 	log := multiLog(opt.Buckets)
-	o, created, err := a.OpenObject(arenakernel.ObjectSpec{
+	return openAs(a, arenakernel.ObjectSpec{
 		Existing: attach, Kind: multiLockKind, Version: multiLockVersion, Name: name, Size: multiLockBytes(1 << log), AnySize: true,
 		Init: func(body []byte) {
 			head, all := multiLockBody(body, 1<<log)
@@ -105,35 +105,21 @@ func openMultiLock(a *arenakernel.Arena, name string, opts *MultiLockOptions, at
 				b.mon.spin.Store(spinField(opt.Spin))
 			}
 		},
+	}, "multilock.open", newMultiLock, func(x *MultiLock) string {
+		if opt.Policy != 0 && opt.Policy != x.policy || opt.Buckets != 0 && log != x.log {
+			return fmt.Sprintf("its policy is %v, with %d buckets; asked for %v, %d", x.policy, len(x.all), opt.Policy, opt.Buckets)
+		}
+		return ""
 	})
-	if err != nil {
-		return nil, err
-	}
-	x, err := newMultiLock(a, o)
-	if err != nil || created {
-		return x, err
-	}
-	if opt.Policy != 0 && opt.Policy != x.policy || opt.Buckets != 0 && log != x.log {
-		err := x.fail("multilock.open", shmsync.ErrIncompatible, nil,
-			fmt.Sprintf("its policy is %v, with %d buckets; asked for %v, %d", x.policy, len(x.all), opt.Policy, opt.Buckets))
-		x.Close()
-		return nil, err
-	}
-	return x, nil
 }
 
 // MultiLockAt opens the MultiLock at an offset that another process got from the method Offset.
 func MultiLockAt(a *arena.Arena, off arena.Offset) (*MultiLock, error) {
-	k := (*arenakernel.Arena)(a)
-	o, err := objectAt(k, off, "multilock.open", multiLockKind, multiLockVersion, multiLockBytes(1))
-	if err != nil {
-		return nil, err
-	}
-	return newMultiLock(k, o)
+	return handleAt(a, off, "multilock.open", multiLockKind, multiLockVersion, multiLockBytes(1), newMultiLock)
 }
 
 func newMultiLock(a *arenakernel.Arena, o arenakernel.Object) (*MultiLock, error) {
-	return share(a, o, func() (*MultiLock, error) { return buildMultiLock(a, o, false) })
+	return buildMultiLock(a, o, false)
 }
 
 // buildMultiLock makes a handle. A bare one cannot wait.
@@ -143,7 +129,7 @@ func buildMultiLock(a *arenakernel.Arena, o arenakernel.Object, bare bool) (*Mul
 	}
 	head := arenakernel.At[multiLockHead](a, o.Body)
 	x := &MultiLock{a: a, object: o, name: a.Self(), policy: policyOf(head.policy), log: multiLogDefault, bare: bare, opening: newOpening(a, o)}
-	x.opening.shut, x.opening.end = x.shut, x.end
+	x.opening.refuse, x.opening.left, x.opening.end = x.refuse, x.callsLeft, x.end
 	if n := head.buckets & 0xff; n != 0 {
 		x.log = uint(n - 1)
 	}
@@ -181,7 +167,7 @@ func (x *MultiLock) openBucket(i int) *multiBucket {
 	// If the handle ends now, its end waits for mu, and finds the bucket.
 	k := newMultiBucket(x, i)
 	if x.opening.closing.Load() {
-		park.Shut(k.mon.queueLock.queue)
+		park.Refuse(k.mon.queueLock.queue)
 	}
 	x.all[i].Store(k)
 	return k
@@ -364,10 +350,13 @@ func (x *MultiLock) Offset() arena.Offset { return x.object.Offset }
 // ends. A second Close is an error that Is ErrClosed.
 func (x *MultiLock) Close() error { return x.opening.close("multilock.close") }
 
-func (x *MultiLock) shut() {
-	var queues []*park.Queue
-	x.eachBucket(func(k *multiBucket) { queues = append(queues, k.mon.queueLock.queue) })
-	park.Shut(queues...)
+func (x *MultiLock) refuse() { park.Refuse(x.queues()...) }
+
+func (x *MultiLock) callsLeft() bool { return park.Left(x.queues()...) }
+
+func (x *MultiLock) queues() (all []*park.Queue) {
+	x.eachBucket(func(k *multiBucket) { all = append(all, k.mon.queueLock.queue) })
+	return all
 }
 
 func (x *MultiLock) end() {

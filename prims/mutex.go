@@ -165,7 +165,7 @@ func buildMutex(a *arenakernel.Arena, o arenakernel.Object, opt *MutexOptions) (
 		m.policy = PolicyReport // a peer has changed the bytes just now
 	}
 	m.counted()
-	m.opening.shut, m.opening.end = m.shut, m.end
+	m.opening.end = m.end
 	return m, nil
 }
 
@@ -176,6 +176,7 @@ func buildMutexAt(a *arenakernel.Arena, o arenakernel.Object, off arenakernel.Of
 	m.queue = park.NewQueue(park.Config{
 		WaitList: m.wakeWord.WaitList, Object: o, Word: off + mutexWakeOff, Check: m.check, Miss: m.wakeWord.WakeOne,
 	})
+	m.opening.waitsIn(m.queue)
 	return m
 }
 
@@ -278,9 +279,6 @@ func (m *Mutex) Offset() arena.Offset { return m.object.Offset }
 // error that Is ErrClosed. A hold of this process stays; release it through another handle. A
 // second Close is an error that Is ErrClosed.
 func (m *Mutex) Close() error { return m.opening.close("mutex.close") }
-
-// shut ends the waits of this handle.
-func (m *Mutex) shut() { park.Shut(m.queue) }
 
 // end takes the words away from the fast paths. A call that runs at the same time, which is a
 // mistake of the caller, uses the words from before or from after.

@@ -98,7 +98,8 @@ func buildOnce(a *arenakernel.Arena, o arenakernel.Object, bare bool) *Once {
 	}
 	x.opening = newOpening(a, o)
 	x.queue = park.NewQueue(park.Config{WaitList: x.list, Object: o, Word: o.Body + onceStateOff, All: true, Check: x.check})
-	x.opening.shut, x.opening.end = func() { park.Shut(x.queue) }, x.end
+	x.opening.waitsIn(x.queue)
+	x.opening.end = x.end
 	return x
 }
 

@@ -83,38 +83,37 @@ func openQueue[T any](a *arenakernel.Arena, name string, capacity int, opts *Que
 		opt = *opts
 	}
 	places := uint32(capacity)
-	o, created, err := a.OpenObject(arenakernel.ObjectSpec{
+	x, err := openAs(a, arenakernel.ObjectSpec{
 		Existing: attach, Kind: queueKind, Version: queueVersion, Name: name, Layout: layout, Type: arenakernel.TypeTextOf[T](),
 		Size: queueBytes(uint64(places), item), AnySize: true,
 		Init: func(body []byte) { initQueue(body, places, item, spinField(opt.Spin)) },
+	}, "queue.open", newQueue[T], func(x *queueCore) string {
+		if attach || x.capacity == places {
+			return ""
+		}
+		return fmt.Sprintf("it has a capacity of %d; asked for %d", x.capacity, capacity)
 	})
 	if err != nil {
 		return nil, err
 	}
-	q, err := newQueue[T](a, o)
-	if err != nil || created || attach || q.Cap() == capacity {
-		return q, err
-	}
-	err = &shmsync.Error{Op: "queue.open", Object: objectName(o), Err: shmsync.ErrIncompatible,
-		Detail: fmt.Sprintf("it has a capacity of %d; asked for %d", q.Cap(), capacity)}
-	q.Close()
-	return nil, err
+	return &Queue[T]{x}, nil
 }
 
 // QueueAt opens the Queue at an offset that another process got from the method Offset.
 func QueueAt[T any](a *arena.Arena, off arena.Offset) (*Queue[T], error) {
-	k := (*arenakernel.Arena)(a)
 	layout, _ := queueLayout[T]()
-	o, err := objectAt(k, off, "queue.open", queueKind, queueVersion, queueHeadBytes)
+	x, err := handleAt(a, off, "queue.open", queueKind, queueVersion, queueHeadBytes,
+		func(k *arenakernel.Arena, o arenakernel.Object) (*queueCore, error) {
+			if what := k.TypeDiffers(o, layout, arenakernel.TypeTextOf[T]()); what != "" {
+				return nil, &shmsync.Error{Op: "queue.open", Object: objectName(o), Err: shmsync.ErrIncompatible,
+					Detail: fmt.Sprintf("opened as a %T: %s", *new(T), what)}
+			}
+			return newQueue[T](k, o)
+		})
 	if err != nil {
 		return nil, err
 	}
-	if what := k.TypeDiffers(o, layout, arenakernel.TypeTextOf[T]()); what != "" {
-		k.CloseObject(o)
-		return nil, &shmsync.Error{Op: "queue.open", Object: objectName(o), Err: shmsync.ErrIncompatible,
-			Detail: fmt.Sprintf("opened as a %T: %s", *new(T), what)}
-	}
-	return newQueue[T](k, o)
+	return &Queue[T]{x}, nil
 }
 
 // queueLayout returns the fingerprint and the size of an item.
@@ -129,18 +128,12 @@ func queueLayout[T any]() (layout, item uint64) {
 	return layout, item
 }
 
-func newQueue[T any](a *arenakernel.Arena, o arenakernel.Object) (*Queue[T], error) {
-	x, err := share(a, o, func() (*queueCore, error) {
-		x, err := buildQueue(a, o, false)
-		if err == nil && x.item != uint64(sizeOf[T]()) {
-			err = x.fail("queue.open", shmsync.ErrCorrupt, fmt.Sprintf("it has an impossible size of its items, %d", x.item))
-		}
-		return x, err
-	})
-	if err != nil {
-		return nil, err
+func newQueue[T any](a *arenakernel.Arena, o arenakernel.Object) (*queueCore, error) {
+	x, err := buildQueue(a, o, false)
+	if err == nil && x.item != uint64(sizeOf[T]()) {
+		err = x.fail("queue.open", shmsync.ErrCorrupt, fmt.Sprintf("it has an impossible size of its items, %d", x.item))
 	}
-	return &Queue[T]{x}, nil
+	return x, err
 }
 
 // Put puts v into q, and waits until there is room. An error means that v is not in q: it Is

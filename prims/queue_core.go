@@ -73,7 +73,8 @@ func buildQueue(a *arenakernel.Arena, o arenakernel.Object, bare bool) (*queueCo
 	x.opening = newOpening(a, o)
 	x.items.queue = x.newSideQueue(&x.items, o.Body+queueItemsOff)
 	x.room.queue = x.newSideQueue(&x.room, o.Body+queueRoomOff)
-	x.opening.shut, x.opening.end = x.shutDown, x.end
+	x.opening.waitsIn(x.items.queue, x.room.queue)
+	x.opening.refuse, x.opening.drain, x.opening.end = x.refuse, x.awaitCalls, x.end
 	return x, nil
 }
 
@@ -83,11 +84,9 @@ func (x *queueCore) newSideQueue(side *queueSide, word arenakernel.Offset) *park
 	})
 }
 
-// shutDown ends the waits of this handle and waits for its calls.
-func (x *queueCore) shutDown() {
+func (x *queueCore) refuse() {
 	x.shut.Store(true)
-	park.Shut(x.items.queue, x.room.queue)
-	x.awaitCalls()
+	park.Refuse(x.items.queue, x.room.queue)
 }
 
 // callsMost is how long a close waits for calls that do not wait. They are preempted at most, unless a peer

@@ -217,7 +217,7 @@ func buildRWMutex(a *arenakernel.Arena, o arenakernel.Object, opt *RWMutexOption
 		return nil, &shmsync.Error{Op: "rwmutex.open", Object: objectName(o), Err: shmsync.ErrCorrupt,
 			Detail: fmt.Sprintf("%d bytes with policy %v", o.Size, policyOf(w.policy))}
 	}
-	record, err := a.SlotRecord(o, rwmutexRecordBytes)
+	record, err := a.Within().SlotRecord(o, rwmutexRecordBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -236,7 +236,7 @@ func buildRWMutex(a *arenakernel.Arena, o arenakernel.Object, opt *RWMutexOption
 	}
 	m.known.Store(readReaderWords(a, o))
 	m.registry = common[readerRegistry](m.opening)
-	m.opening.shut, m.opening.end = m.endCalls, m.end
+	m.opening.refuse, m.opening.left, m.opening.end = m.refuse, m.callsLeft, m.end
 	// The Repair is for words that were never initialized, in which the policy of the writers'
 	// mutex reads as PolicyReport. The gate says what a death has left, so the Repair has nothing
 	// to do.

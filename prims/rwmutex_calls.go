@@ -1,11 +1,6 @@
 package prims
 
-import (
-	"runtime"
-	"time"
-
-	"github.com/shmsync/shmsync/internal/park"
-)
+import "github.com/shmsync/shmsync/internal/park"
 
 // begin counts a call that may have to undo what it has done. Until finish, Close waits for the
 // call, so the words stay in place.
@@ -20,15 +15,8 @@ func (m *RWMutex) begin(op string) error {
 
 func (m *RWMutex) finish() { m.calls.Add(-1) }
 
-// endCalls ends the waits of the handle, and returns when the calls that began before have left.
-func (m *RWMutex) endCalls() {
-	park.Shut(m.queues()...)
-	for tries := 0; m.calls.Load() != 0; tries++ {
-		// The loop ends: no call sleeps in a queue that is shut.
-		if tries < 10 {
-			runtime.Gosched()
-		} else {
-			time.Sleep(time.Millisecond)
-		}
-	}
-}
+func (m *RWMutex) refuse() { park.Refuse(m.queues()...) }
+
+// callsLeft reports whether the calls that began before the handle refused them have left. They do: no
+// call sleeps in a queue that refuses.
+func (m *RWMutex) callsLeft() bool { return park.Left(m.queues()...) && m.calls.Load() == 0 }

@@ -130,7 +130,8 @@ func buildSignalWaker(a *arenakernel.Arena, o arenakernel.Object) (*SignalWaker,
 	w.queue = park.NewQueue(park.Config{
 		WaitList: w.wakeWord.WaitList, Object: o, Word: o.Body + signalWakeOff, Check: w.check, Miss: w.passOn,
 	})
-	w.opening.shut, w.opening.end = func() { park.Shut(w.queue) }, w.queue.Close
+	w.opening.waitsIn(w.queue)
+	w.opening.end = w.queue.Close
 	return w, nil
 }
 

@@ -52,7 +52,7 @@ func (c *spinCore) init(a *arenakernel.Arena, o arenakernel.Object, w *spinWords
 		policy: policyOf(w.policy), repair: repair, key: race.KeyOf(dev, ino, uint64(o.Offset)),
 		opening: newOpening(a, o),
 	}
-	c.opening.shut, c.opening.end = c.shut, c.end
+	c.opening.refuse, c.opening.left, c.opening.end = c.refuse, c.callsLeft, c.end
 	c.queue = park.NewQueue(park.Config{
 		WaitList: c.next.WaitList, Object: o, Word: o.Body + spinWakeOff, Check: c.check, Miss: c.next.WakeOne,
 	})
@@ -71,7 +71,9 @@ func (c *spinCore) queues() []*park.Queue {
 	return []*park.Queue{c.queue, c.rw.gateQueue, c.rw.drainQueue}
 }
 
-func (c *spinCore) shut() { park.Shut(c.queues()...) }
+func (c *spinCore) refuse() { park.Refuse(c.queues()...) }
+
+func (c *spinCore) callsLeft() bool { return park.Left(c.queues()...) }
 
 func (c *spinCore) end() {
 	for _, q := range c.queues() {

@@ -48,6 +48,9 @@ type synchronized struct {
 	//   writers: the holder of the lock
 	//   readers: Close
 	inside atomic.Uint32
+	// heldSince is when left first found the lock held, and no user of it; 0: it has not.
+	// CLOCK_MONOTONIC ns. Only the goroutine that closes the handle uses it.
+	heldSince int64
 }
 
 // SynchronizedOptions says how a Synchronized is created. A nil *SynchronizedOptions means
@@ -110,18 +113,15 @@ func openSynchronized[T any](a *arenakernel.Arena, name string, initial T, opts 
 // SynchronizedAt opens the Synchronized at an offset that another process got from the method
 // Offset.
 func SynchronizedAt[T any](a *arena.Arena, off arena.Offset) (*Synchronized[T], error) {
-	k := (*arenakernel.Arena)(a)
 	layout, size := synchronizedLayout[T]()
-	o, err := objectAt(k, off, "synchronized.open", synchronizedKind, synchronizedVersion, size)
-	if err != nil {
-		return nil, err
-	}
-	if what := k.TypeDiffers(o, layout, arenakernel.TypeTextOf[T]()); what != "" {
-		k.CloseObject(o)
-		return nil, &shmsync.Error{Op: "synchronized.open", Object: objectName(o), Err: shmsync.ErrIncompatible,
-			Detail: fmt.Sprintf("opened as a %T: %s", *new(T), what)}
-	}
-	return share(k, o, func() (*Synchronized[T], error) { return buildSynchronized[T](k, o) })
+	return handleAt(a, off, "synchronized.open", synchronizedKind, synchronizedVersion, size,
+		func(k *arenakernel.Arena, o arenakernel.Object) (*Synchronized[T], error) {
+			if what := k.TypeDiffers(o, layout, arenakernel.TypeTextOf[T]()); what != "" {
+				return nil, &shmsync.Error{Op: "synchronized.open", Object: objectName(o), Err: shmsync.ErrIncompatible,
+					Detail: fmt.Sprintf("opened as a %T: %s", *new(T), what)}
+			}
+			return buildSynchronized[T](k, o)
+		})
 }
 
 // synchronizedLayout returns the fingerprint of a T and the size of a body with two of them.
@@ -148,7 +148,7 @@ func buildSynchronized[T any](a *arenakernel.Arena, o arenakernel.Object) (*Sync
 	s.lock = buildMutexAt(a, o, o.Body, &MutexOptions{Repair: func() error { return nil }})
 	s.lock.counted()
 	s.lock.inner = true
-	s.lock.opening.shut, s.lock.opening.end = s.shut, s.lock.end
+	s.lock.opening.left, s.lock.opening.end = s.left, s.lock.end
 	return s, nil
 }
 
@@ -320,8 +320,8 @@ func (s *synchronized) lockFor(timeout int64) error {
 // enter begins the use of the copies. The lock is held. It fails if the handle is being closed:
 // after the close the object may be deleted, and its bytes may belong to another object.
 //
-//	enter                          shut
-//	CAS of the owner word          closing = true
+//	enter                          left
+//	CAS of the owner word          closing = true, before
 //	look at closing                look at the owner word
 //
 // Both are sequentially consistent, so one of them sees the other. If enter looked first, a Close
@@ -389,22 +389,25 @@ func (s *synchronized) fail(verb string, err error, detail string) error {
 	return failed(s.lock.a, s.lock.object, "synchronized."+verb, err, nil, detail)
 }
 
-// shut ends the waits of this handle, and waits until its Updates and Views have returned: they
-// use bytes that belong to another object once this one is deleted.
-func (s *synchronized) shut() {
-	s.lock.shut()
-	var pace goneWait
-	for waited := int64(0); s.holds(); {
-		if s.inside.Load() == 0 && waited >= synchronizedOther {
-			return // another handle has the hold, or a peer has written the word
-		}
-		d := pace.next()
-		time.Sleep(time.Duration(d))
-		waited += d
+// left reports whether the waits of this handle have ended, and its Updates and Views have returned:
+// they use bytes that belong to another object once this one is deleted.
+func (s *synchronized) left() bool {
+	switch {
+	case !park.Left(s.lock.queue):
+		return false
+	case !s.holds():
+		return true
+	case s.inside.Load() != 0:
+		s.heldSince = 0
+		return false
+	case s.heldSince == 0:
+		s.heldSince = shmsync.Monotonic()
 	}
+	// After that time another handle has the hold, or a peer has written the word.
+	return shmsync.Monotonic()-s.heldSince >= synchronizedOther
 }
 
-// synchronizedOther is how long shut waits for a hold of this process that may belong to another
+// synchronizedOther is how long a Close waits for a hold of this process that may belong to another
 // handle: this handle may just have taken it.
 const synchronizedOther = 20e6 // ns
 

@@ -112,7 +112,7 @@ func openWaitable[S, E any](a *arenakernel.Arena, name string, initial S, rules 
 		count = waitableHolds
 	}
 	shape := waitableShapeOf(sizeOf[S](), count)
-	o, _, err := a.OpenObject(arenakernel.ObjectSpec{
+	return openAs(a, arenakernel.ObjectSpec{
 		Existing: attach, Kind: waitableKind, Version: waitableVersion, Name: name, Size: shape.size, Layout: layout, AnySize: opt.Holds == 0,
 		Type: waitableType[S, E](),
 		Init: func(body []byte) {
@@ -121,28 +121,21 @@ func openWaitable[S, E any](a *arenakernel.Arena, name string, initial S, rules 
 			w.holds.Store(uint64(shape.count))
 			initialState(body, shape, &initial)
 		},
-	})
-	if err != nil {
-		return nil, err
-	}
-	return newWaitable(a, o, rules)
+	}, "waitable.open", newWaitable(rules), nil)
 }
 
 // WaitableAt opens the Waitable at an offset that another process got from the method Offset.
 func WaitableAt[S, E any](a *arena.Arena, off arena.Offset, rules Rules[S, E]) (*Waitable[S, E], error) {
-	k := (*arenakernel.Arena)(a)
 	if rules.Claim == nil {
 		panic("shmsync: WaitableAt without a Claim")
 	}
-	o, err := objectAt(k, off, "waitable.open", waitableKind, waitableVersion, waitableShapeOf(sizeOf[S](), 1).size)
-	if err != nil {
-		return nil, err
-	}
-	if what := k.TypeDiffers(o, waitableLayout[S, E](), waitableType[S, E]()); what != "" {
-		k.CloseObject(o)
-		return nil, &shmsync.Error{Op: "waitable.open", Object: objectName(o), Err: shmsync.ErrIncompatible, Detail: "it has another state S or other waits E: " + what}
-	}
-	return newWaitable(k, o, rules)
+	return handleAt(a, off, "waitable.open", waitableKind, waitableVersion, waitableShapeOf(sizeOf[S](), 1).size,
+		func(k *arenakernel.Arena, o arenakernel.Object) (*Waitable[S, E], error) {
+			if what := k.TypeDiffers(o, waitableLayout[S, E](), waitableType[S, E]()); what != "" {
+				return nil, &shmsync.Error{Op: "waitable.open", Object: objectName(o), Err: shmsync.ErrIncompatible, Detail: "it has another state S or other waits E: " + what}
+			}
+			return buildWaitable(k, o, rules), nil
+		})
 }
 
 // waitableLayout is the fingerprint of S and E together.
@@ -168,8 +161,10 @@ func waitableType[S, E any]() string {
 	}]()
 }
 
-func newWaitable[S, E any](a *arenakernel.Arena, o arenakernel.Object, rules Rules[S, E]) (*Waitable[S, E], error) {
-	return share(a, o, func() (*Waitable[S, E], error) { return buildWaitable(a, o, rules), nil })
+func newWaitable[S, E any](rules Rules[S, E]) func(*arenakernel.Arena, arenakernel.Object) (*Waitable[S, E], error) {
+	return func(a *arenakernel.Arena, o arenakernel.Object) (*Waitable[S, E], error) {
+		return buildWaitable(a, o, rules), nil
+	}
 }
 
 func buildWaitable[S, E any](a *arenakernel.Arena, o arenakernel.Object, rules Rules[S, E]) *Waitable[S, E] {

@@ -25,21 +25,23 @@ var (
 // the caller and may end in a fault.
 //
 // Close waits until the waits have ended, and the calls that open, create, delete, allocate or
-// free. So a function that such a call or a wait calls, such as a Repair, must not call Close.
+// free. So a function that such a call or a wait calls, such as a Repair, must not call Close. Its
+// waits through handles of this opening end, and it can open none any more. The steps, and what a
+// death leaves between them, are in docs/design/0021-openings.md.
 // While OnFirst runs, Close changes nothing, and gives an error that Is [syscall.EDEADLK].
 func (a *Arena) Close() error {
 	if a.hook.Load() != 0 {
 		return a.fail("arena.close", errDeadlock, "its OnFirst closes it: let OnFirst return an error, and the Open of this process fails")
 	}
 	if !a.ending.CompareAndSwap(false, true) {
-		return a.closedError("arena.close")
+		return a.ClosedError("arena.close")
 	}
 	a.endHandles()
 	if !a.killed.Load() { // the goroutines of a killed participant may never end their calls
 		a.calls.Lock() // never unlocked
 	}
 	a.over.Store(true)
-	a.endHandles() // of calls that were under way
+	a.endHandles() // again: a call that was under way may have registered the first handle, and its function
 	attached.Lock()
 	a.opens--
 	last := a.opens == 0
@@ -67,17 +69,27 @@ func (a *Arena) endHandles() {
 // to wait, the error Is [shmsync.ErrClosed]. EndCall ends a call for which the error was nil.
 //
 // Such a call does not wait for other participants. Operations of primitives that wait are ended and awaited by OnEnd.
-// Calls may be nested.
+// Within a call, further ones go through Within.
 func (a *Arena) BeginCall(op string) error {
-	// TryRLock fails only while Close waits, and afterwards. RLock would block a nested call.
+	// TryRLock fails only while Close waits, and afterwards.
 	if !a.calls.TryRLock() {
-		return a.closedError(op)
+		return a.ClosedError(op)
 	}
 	return nil
 }
 
 // EndCall ends what BeginCall began.
 func (a *Arena) EndCall() { a.calls.RUnlock() }
+
+// Within is the opening for a caller that is within a call that BeginCall has begun. Calls through it are counted by
+// that call, so they are not refused while Close waits for it. Handles are registered with the opening itself.
+func (a *Arena) Within() *Arena { return &Arena{membership: a.membership} }
+
+// Closing reports whether Close of this opening has begun. What was begun before is still under way, perhaps.
+func (a *Arena) Closing() bool { return a.ending.Load() }
+
+// Killed reports whether this participant was killed by Kill: its goroutines may never end their calls.
+func (a *Arena) Killed() bool { return a.killed.Load() }
 
 // mustBeginCall is BeginCall for an operation that cannot return an error.
 func (a *Arena) mustBeginCall(op string) {
@@ -86,14 +98,15 @@ func (a *Arena) mustBeginCall(op string) {
 	}
 }
 
-func (a *Arena) closedError(op string) error {
+// ClosedError is the error of a call through an opening that is closed or is being closed.
+func (a *Arena) ClosedError(op string) error {
 	return a.fail(op, shmsync.ErrClosed, "this opening of the arena is closed")
 }
 
 // use returns an error if the opening is closed.
 func (a *Arena) use(op string) error {
 	if a.over.Load() {
-		return a.closedError(op)
+		return a.ClosedError(op)
 	}
 	return nil
 }
@@ -135,6 +148,9 @@ func (a *Arena) leave() error {
 	crashpoint.Hit("arena.close.reclaimed")
 	// A wake that was on its way to us is lost with us, as in a death.
 	a.wakeAll(a.self, concerned)
+	a.handles.Lock()
+	a.handles.left = true // before the bits are cleared: the bytes of a bit may belong to another object after that
+	a.handles.Unlock()
 	if !concerned.undoing {
 		a.clearOpenBits(a.self)
 	}
@@ -143,9 +159,6 @@ func (a *Arena) leave() error {
 	a.repaired.arrive()
 	a.watcherEnded.await(false)
 	a.background.Wait()
-	a.handles.Lock()
-	a.handles.left = true
-	a.handles.Unlock()
 	crashpoint.Hit("arena.close.unregistered")
 	a.recordLeave()
 	number, synced, in := a.epochOfWriteBack()
@@ -175,7 +188,7 @@ const lateCalls = 5 * time.Second
 func (a *Arena) OnClose(key any, f func()) { a.onClose.Store(key, f) }
 
 // OnEnd makes the arena call f when this opening is closed. f closes the handles that were opened
-// through the opening. It runs twice: again after the calls under way have ended, which may have
-// opened others. If the opening is the last one, f runs before the functions of OnClose. A second
+// through the opening. It runs twice: again after the calls under way have ended, one of which may have
+// called OnEnd when the functions had run. If the opening is the last one, f runs before the functions of OnClose. A second
 // call with the same key replaces the first.
 func (a *Arena) OnEnd(key any, f func()) { a.onEnd.Store(key, f) }

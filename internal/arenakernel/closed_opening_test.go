@@ -62,3 +62,39 @@ func TestReapingOutlivesTheOpeningThatMetTheDeath(t *testing.T) {
 		require.Fail(t, "the slot is free, and the object was not repaired")
 	}
 }
+
+// A process that leaves clears its open bits. A CloseObject that comes after that changes nothing: the bytes of the
+// bit may belong to another object by then.
+func TestCloseObjectAfterTheOpenBitsAreCleared(t *testing.T) {
+	seg, err := shm.CreateMemfd("test", 1<<20, func(s *shm.Segment) error { return format(s, 4, false) }, nil)
+	require.NoError(t, err)
+	a, err := FromSegment(seg, &Options{Label: "leaves"})
+	require.NoError(t, err)
+	dup, err := shm.FromFile(seg.File(), nil)
+	require.NoError(t, err)
+	peer, err := JoinApart(dup, dup.Bytes(), &Options{Label: "peer"})
+	require.NoError(t, err)
+	o, _, err := a.OpenObject(ObjectSpec{Name: "x", Kind: KindBlock, Version: 1, Size: 256})
+	require.NoError(t, err)
+
+	a.background.Add(1) // the Close stops after it has cleared the bits
+	closed := make(chan error, 1)
+	go func() { closed <- a.Close() }()
+	pollFor(t, peer, func() bool { return peer.Delete("x") == nil })
+	var off Offset
+	for off != o.Offset { // the bytes of x
+		off, err = peer.Alloc(512, 0)
+		require.NoError(t, err)
+	}
+	bytes := peer.slice(off, 512)
+	for i := range bytes {
+		bytes[i] = 0xff
+	}
+	a.CloseObject(o)
+	for i := range bytes {
+		require.Equal(t, byte(0xff), bytes[i], "byte %d of the block at %v", i, off)
+	}
+	a.background.Done()
+	require.NoError(t, <-closed)
+	require.NoError(t, peer.Close())
+}

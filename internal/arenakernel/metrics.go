@@ -25,7 +25,8 @@ type ObjectMetrics struct {
 //
 //	expvar.Publish("jobs", expvar.Func(func() any { return a.Metrics() }))
 func (a *Arena) Metrics() Metrics {
-	a.mustUse("arena.metrics")
+	a.mustBeginCall("arena.metrics") // a walk writes the guard of this slot
+	defer a.EndCall()
 	stats := a.Stats()
 	m := Metrics{Deaths: a.reaped(), Path: a.PathState(), Size: a.Size(), Used: stats.Reserved * chunkSize, Objects: map[string]ObjectMetrics{}}
 	for range a.Participants() {

@@ -46,7 +46,7 @@ type openLocal struct {
 	walking  sync.Mutex          // held by a walk, with its own guard
 	rest     Offset              // guarded by: walking; the value of the guard while no walk is under way
 	refs     map[Offset]*openRef // guarded by: Mutex
-	left     bool                // guarded by: Mutex; this participant gives up its slot, and its open bits are cleared
+	left     bool                // guarded by: Mutex; this participant gives up its slot, and clears its open bits
 	deferred []Offset            // guarded by: Mutex; blocks that we are freeing and that a peer guarded
 	passed   uint64              // guarded by: Mutex; removed entries that searches have passed since the reach was lowered
 	// lowerAfter is how many more entries have to be passed than lowerRatio says.

@@ -100,7 +100,7 @@ func (a *Arena) SlotRecord(o Object, size uint64) (Offset, error) {
 	a.records.Lock()
 	defer a.records.Unlock()
 	if a.closing.Load() {
-		return 0, a.closedError("arena.record")
+		return 0, a.ClosedError("arena.record")
 	}
 	slot, found := a.mySlot, Offset(0)
 	if err := a.EachSlotRecord(o, size, func(off Offset, of int) bool {

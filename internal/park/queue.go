@@ -33,8 +33,8 @@ type Queue struct {
 
 	haveWaitV bool
 	calls     atomic.Int32 // calls between Enter and Exit
-	lasting   atomic.Int32 // other calls, which Shut does not wait for
-	shut      atomic.Bool  // the handle is being closed, see Shut
+	lasting   atomic.Int32 // other calls, which Left does not look for
+	shut      atomic.Bool  // the handle is being closed, see Refuse
 	serves    atomic.Bool  // see ServeToTheEnd
 	listed    atomic.Bool  // the host looks after this queue
 

@@ -1,9 +1,6 @@
 package park
 
-import (
-	"runtime"
-	"time"
-)
+import "slices"
 
 // Enter begins a call that may sleep here, and reports false when the handle is being
 // closed or this process leaves the arena. Until Exit, the arena stays mapped and the
@@ -31,14 +28,14 @@ func (q *Queue) EnterNode() bool {
 // longer.
 func (q *Queue) EnterEnding() { q.calls.Add(1) }
 
-// Empty reports whether the queue has no call that Shut would wait for.
+// Empty reports whether the queue has no call that Left would look for.
 func (q *Queue) Empty() bool { return q.calls.Load() == 0 }
 
 // Exit ends the call.
 func (q *Queue) Exit() { q.calls.Add(-1) }
 
-// EnterLasting is Enter for a call that Shut does not wait for: only the end of the
-// arena does.
+// EnterLasting is Enter for a call that Left does not look for: only the end of the
+// arena waits for it.
 func (q *Queue) EnterLasting() bool {
 	q.lasting.Add(1)
 	if q.refuses() {
@@ -65,7 +62,7 @@ func (q *Queue) EnterStay() bool {
 	return true
 }
 
-// ServeToTheEnd makes Shut end only the waits in wait nodes. It is for the queue of a queue lock:
+// ServeToTheEnd makes Refuse end only the waits in wait nodes. It is for the queue of a queue lock:
 // a call whose wait has ended still needs that lock to clean up.
 func (q *Queue) ServeToTheEnd() { q.serves.Store(true) }
 
@@ -80,25 +77,26 @@ func (q *Queue) refuses() bool {
 // Leaving reports whether this process leaves the arena.
 func (q *Queue) Leaving() bool { return q.lot.closed.Load() }
 
-// Shut ends the waits in the queues of a handle with the result Closed, and refuses new waits. It
-// returns when all calls but the lasting ones have left.
-func Shut(queues ...*Queue) {
+// Refuse makes the queues of a handle refuse new waits. The present ones end with the result Closed
+// when they are woken; Left wakes them.
+func Refuse(queues ...*Queue) {
 	for _, q := range queues {
-		q.shut.Store(true) // all of them first: a call in one may wait in another
+		q.shut.Store(true)
+	}
+}
+
+// Left reports whether all calls but the lasting ones have left queues that refuse waits. Otherwise it
+// wakes those that wait there: the caller asks again a little later, because a call may just have
+// decided to sleep. All queues of a handle are asked together: a call in one may wait in another.
+func Left(queues ...*Queue) bool {
+	if !slices.ContainsFunc(queues, func(q *Queue) bool { return q.calls.Load() > 0 }) {
+		return true
 	}
 	for _, q := range queues {
-		for tries := 0; q.calls.Load() > 0; tries++ {
-			for _, q := range queues {
-				q.sendAway()
-				q.lot.nodePool.sendAway(q)
-			}
-			if tries < 10 {
-				runtime.Gosched()
-			} else {
-				time.Sleep(time.Millisecond)
-			}
-		}
+		q.sendAway()
+		q.lot.nodePool.sendAway(q)
 	}
+	return false
 }
 
 // sendAway wakes the waiters in this queue. It also wakes sleepers of other processes and
@@ -111,7 +109,7 @@ func (q *Queue) sendAway() {
 	q.deliver(true)
 }
 
-// Close gives the queue's poller node back, for other queues. It comes after Shut. If the node is
+// Close gives the queue's poller node back, for other queues. It comes after Left. If the node is
 // ready now, or loose, the process keeps it for its next queue of the object.
 //
 // The poller may have taken a wake from the node, or may take one later. The poller no longer

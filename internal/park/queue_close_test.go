@@ -3,13 +3,22 @@
 package park
 
 import (
+	"runtime"
 	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-// While calls that Shut does not wait for come and go, Shut still waits for the other call.
+// endWaits is what a Close of the handle of a queue does first.
+func endWaits(queues ...*Queue) {
+	Refuse(queues...)
+	for !Left(queues...) {
+		runtime.Gosched()
+	}
+}
+
+// While lasting calls come and go, Left still reports the other call.
 func TestShutWaitsBesideCallsThatLast(t *testing.T) {
 	b := newNodePool(t)
 	p := b.place(b.object())
@@ -21,17 +30,17 @@ func TestShutWaitsBesideCallsThatLast(t *testing.T) {
 		for n := 0; !stop.Load(); n++ {
 			p.EnterStay()
 			p.ExitLasting()
-			if n == 100_000 { // Shut has looked at the counts by now, or looks after the call has left
+			if n == 100_000 { // Left has looked at the counts by now, or looks after the call has left
 				left.Store(true)
 				p.Exit()
 			}
 		}
 	}()
 	go func() {
-		Shut(p.Queue)
+		endWaits(p.Queue)
 		shut <- left.Load()
 	}()
-	require.True(t, <-shut, "Shut returned with a call inside")
+	require.True(t, <-shut, "Left has missed a call inside")
 	stop.Store(true)
 	<-ended
 	p.Close()

@@ -314,7 +314,7 @@ func TestCloseSendsWaitNodesAway(t *testing.T) {
 	require.Equal(t, Closed, <-second)
 }
 
-// Shut returns when the calls that waited in the queue have left it.
+// Left reports when the calls that waited in the queue have left it.
 func TestShutEndsTheWaitsOfAQueue(t *testing.T) {
 	b := newNodePool(t)
 	p := b.place(b.object())
@@ -333,7 +333,7 @@ func TestShutEndsTheWaitsOfAQueue(t *testing.T) {
 		defer p.mu.Unlock()
 		return p.first != nil
 	})
-	Shut(p.Queue)
+	endWaits(p.Queue)
 	require.Len(t, done, 1, "it waits by a handle that is closed")
 	require.Equal(t, Closed, <-done)
 	require.False(t, p.Enter())

@@ -1,0 +1,139 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// twoOpenings opens a new arena twice. The test closes the first opening.
+func twoOpenings(t *testing.T) (a, b *arena.Arena) {
+	t.Helper()
+	name := arenaName(t)
+	a, err := arena.Open(name, nil)
+	require.NoError(t, err)
+	b, err = arena.Open(name, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, b.Close()) })
+	return a, b
+}
+
+// closing starts the Close of an arena, and returns when the opening refuses calls or handles.
+func closing(t *testing.T, a *arena.Arena) <-chan error {
+	t.Helper()
+	closed := make(chan error, 1)
+	go func() { closed <- a.Close() }()
+	eventually(t, "Close is at work", func() string { return words(a) }, (*arenakernel.Arena)(a).Closing)
+	return closed
+}
+
+// goesAsFarAsItCan lets another goroutine run until it has sent a result, or for long.
+func goesAsFarAsItCan(result <-chan error) {
+	for tries := 0; tries < 10000 && len(result) == 0; tries++ {
+		runtime.Gosched()
+	}
+}
+
+// Close of an arena waits for a function that runs within an Update. If this function waits through another
+// handle of the opening, its wait ends, whichever handle is closed first.
+func TestCloseEndsTheWaitsOfAFunctionThatItWaitsFor(t *testing.T) {
+	for kind, open := range handleKinds {
+		t.Run(kind, func(t *testing.T) {
+			a, b := twoOpenings(t)
+			blocks, err := open(b)
+			require.NoError(t, err)
+			blocks.Block()
+			const pairs = 8 // a Close that goes through the handles in any order meets the Update first in one of them
+			ends := make(chan error, pairs)
+			for i := range pairs {
+				s, err := prims.OpenSynchronized(a, fmt.Sprint("s", i), 0, nil)
+				require.NoError(t, err)
+				waits, err := open(a)
+				require.NoError(t, err)
+				go func() {
+					ends <- s.Update(func(*int) error { return waits.Wait(context.Background()) })
+				}()
+			}
+			waiting(t, a, "x", pairs)
+			closed := closing(t, a)
+			require.NoError(t, <-closed)
+			for range pairs {
+				require.ErrorIs(t, <-ends, shmsync.ErrClosed)
+			}
+			blocks.Free()
+			sound(t, b)
+		})
+	}
+}
+
+// Close of an arena waits for a handle that another goroutine is closing: the function of an Update that this
+// goroutine waits for uses the arena until it returns.
+func TestCloseWaitsForAHandleThatIsBeingClosed(t *testing.T) {
+	a := newArena(t, nil)
+	s, err := prims.OpenSynchronized(a, "s", 0, nil)
+	require.NoError(t, err)
+	running, goOn := make(chan struct{}), make(chan struct{})
+	updated, closesHandle := make(chan error, 1), make(chan error, 1)
+	go func() {
+		updated <- s.Update(func(v *int) error {
+			close(running)
+			<-goOn
+			*v = 1
+			return nil
+		})
+	}()
+	<-running
+	go func() { closesHandle <- s.Close() }()
+	eventually(t, "the handle is being closed", func() string { return words(a) }, s.Closing)
+	closed := closing(t, a)
+	goesAsFarAsItCan(closed)
+	require.Empty(t, closed, "Close has returned while an Update used the arena")
+	close(goOn)
+	require.NoError(t, <-updated)
+	require.NoError(t, <-closesHandle)
+	require.NoError(t, <-closed)
+}
+
+// A function that Close waits for opens no handle any more: nobody would close it. It may still unlock what it
+// has locked through another handle of the opening.
+func TestHandlesOfAFunctionThatCloseWaitsFor(t *testing.T) {
+	for kind, open := range handleKinds {
+		t.Run(kind, func(t *testing.T) {
+			a, b := twoOpenings(t)
+			s, err := prims.OpenSynchronized(a, "s", 0, nil)
+			require.NoError(t, err)
+			m, err := prims.OpenMutex(a, "m", nil)
+			require.NoError(t, err)
+			running, goOn, updated := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+			go func() {
+				updated <- s.Update(func(*int) error {
+					m.Lock()
+					defer m.Unlock()
+					close(running)
+					<-goOn
+					_, err := open(a)
+					return err
+				})
+			}()
+			<-running
+			closed := closing(t, a)
+			close(goOn)
+			require.ErrorIs(t, <-updated, shmsync.ErrClosed)
+			require.NoError(t, <-closed)
+			m, err = prims.OpenMutex(b, "m", nil)
+			require.NoError(t, err)
+			require.True(t, m.TryLock(), "the function has unlocked it: %v", m)
+			sound(t, b)
+		})
+	}
+}

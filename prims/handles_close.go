@@ -1,0 +1,93 @@
+package prims
+
+import (
+	"maps"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/arenakernel"
+)
+
+// closeHandles closes the handles that were opened through an opening of an arena, which is being
+// closed. It returns when they are closed, those included that another goroutine is closing.
+func closeHandles(a *arenakernel.Arena) {
+	handles.Lock()
+	var mine, others []*opening
+	for _, on := range handles.of[a.Segment()] {
+		for p := range on.open {
+			switch {
+			case p.a != a:
+			case p.closing.CompareAndSwap(false, true):
+				mine = append(mine, p)
+			default:
+				others = append(others, p)
+			}
+		}
+	}
+	handles.Unlock() // from here on register refuses handles of a
+	closeAll(mine)
+	for _, p := range others {
+		// The Close of a killed participant's goroutine may never end.
+		if !a.Killed() {
+			<-p.closed
+		}
+	}
+}
+
+// closeAll closes handles whose field closing the caller has set. The steps, each for all handles
+// before the next:
+//
+//  1. refuse: a wait that begins from now on ends with ErrClosed.
+//  2. left: the present waits are woken until their calls have left. A function of the caller that
+//     such a call runs, such as one of an Update or a Repair, may wait through another of the
+//     handles, or use it in other ways: its waits end, and it may still unlock what it has locked.
+//  3. drain: calls that do not wait come to an end, or a bounded time passes.
+//  4. leave: the words are taken away, and the object is closed.
+func closeAll(all []*opening) {
+	for _, p := range all {
+		p.refuse()
+	}
+	busy := slices.Clone(all)
+	for tries := 0; ; tries++ {
+		busy = slices.DeleteFunc(busy, func(p *opening) bool { return p.left() })
+		if len(busy) == 0 {
+			break
+		}
+		if tries < 10 {
+			runtime.Gosched()
+		} else {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	for _, p := range all {
+		p.drain()
+		p.leave()
+		close(p.closed)
+	}
+}
+
+// loseHandles is called before an arena is unmapped. It is for handles whose Close did not wait
+// for a call that still needs the words.
+func loseHandles(a *arenakernel.Arena) {
+	handles.Lock()
+	objects := handles.of[a.Segment()]
+	delete(handles.of, a.Segment())
+	maps.DeleteFunc(handles.common, func(key commonKey, _ *commonPart) bool { return key.segment == any(a.Segment()) })
+	handles.Unlock()
+	for _, on := range objects {
+		for p := range on.open {
+			p.lose()
+		}
+	}
+}
+
+// close is the Close of a handle.
+func (p *opening) close(op string) error {
+	if !p.closing.CompareAndSwap(false, true) {
+		return &shmsync.Error{Op: op, Object: objectName(p.object), Err: shmsync.ErrClosed, Detail: closedHandle}
+	}
+	closeAll([]*opening{p})
+	return nil
+}
