@@ -26,8 +26,8 @@ var synchronizedMutants = []mutant{
 	{
 		name: "Close waits for an Update",
 		file: "prims/synchronized.go",
-		old:  "if s.inside.Load() == 0 && waited >= synchronizedOther {",
-		new:  "if s.inside.Load() < 2 && waited >= synchronizedOther {",
+		old:  "case s.inside.Load() != 0:",
+		new:  "case s.inside.Load() > 1:",
 		pkg:  "prims", run: "TestSynchronizedClose$",
 	},
 }
