@@ -7,6 +7,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/diagnose"
 )
 
 // EventKind says what happened; see [Event].
@@ -14,28 +15,34 @@ type EventKind = arenakernel.EventKind
 
 const (
 	// EventDeath means that a participant has died. Each process with an OnEvent is told of each
-	// death, once.
+	// death after its Open, once. OnFirst gets the deaths before an epoch.
 	EventDeath = arenakernel.EventDeath
 	// EventOwnerDead means that this process has made a lock owner-dead, because its holder has
 	// died. Calls that take the lock fail with ErrOwnerDead until it is repaired.
 	EventOwnerDead = arenakernel.EventOwnerDead
-	// EventTakenBack means that this process has ended the hold of a dead participant by the
-	// policy of the lock: PolicyRelease, or PolicyRollback after it has undone what the dead
-	// participant left.
+	// EventTakenBack means that this process has ended the exclusive hold of a dead participant by
+	// the policy of the lock: PolicyRelease, or PolicyRollback after it has undone what the dead
+	// participant left. Other holds that a death ends, such as those of readers and permits, are
+	// not told.
 	EventTakenBack = arenakernel.EventTakenBack
-	// EventRepaired means that a repair by this process has succeeded: the lock is usable again.
+	// EventRepaired means that a repair by this process has succeeded. After Recover the lock is
+	// free; after the Repair of the options, the call that ran it holds the lock.
 	EventRepaired = arenakernel.EventRepaired
-	// EventNotRecoverable means that a repair by this process has failed, or that it could not
-	// undo what a dead participant left.
+	// EventNotRecoverable means that a repair by this process has failed, that it could not undo
+	// what a dead participant left, or that an Update has found or left an undo log that is not
+	// usable. Calls that take the lock fail with ErrNotRecoverable.
 	EventNotRecoverable = arenakernel.EventNotRecoverable
-	// EventCorrupt means that a call of this process has found bytes in an object that no correct
-	// process writes. It is told once for each object.
+	// EventCorrupt means that a call on an open handle of this process has found bytes in the object
+	// that no correct process writes. Usually it is told once for each object. A call that opens
+	// a damaged object, and Check, give an error and tell nothing.
 	EventCorrupt = arenakernel.EventCorrupt
 )
 
 // Event is something that went wrong in an arena, or was put right, as the function
 // [Options].OnEvent gets it. Its values are for logs and alerts: what it says may have changed
-// since.
+// since. Events of one object may come in another order than they happened, because the goroutine
+// that makes a change tells it afterwards; the object itself says how it is now. Do not change what
+// the pointers refer to: other functions get the same event.
 type Event struct {
 	Kind EventKind
 	Time time.Time // when this process learned of it
@@ -48,8 +55,8 @@ type Event struct {
 	// Err is the error that EventCorrupt is about, or the error of the repair that has failed. It may be
 	// nil for EventNotRecoverable: a repair that panics has no error.
 	Err error
-	// Missed is how many events were dropped before this one, because OnEvent was too slow or,
-	// for a death, because this process was stopped while its record was overwritten.
+	// Missed is how many events were dropped since the last one that was told, because OnEvent was
+	// too slow or because this process was stopped while the records of deaths were overwritten.
 	Missed uint64
 }
 
@@ -72,7 +79,7 @@ func (e Event) String() string {
 	if e.Missed != 0 {
 		fmt.Fprintf(&b, " (%d events were dropped before)", e.Missed)
 	}
-	return b.String()
+	return diagnose.Clean(b.String()) // names and labels may contain anything
 }
 
 // onEvent gives a function of the options in the form of package arenakernel.

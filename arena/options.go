@@ -82,12 +82,17 @@ type Options struct {
 	// a death has left, repairs, and damage. Each death is told to every process. The other
 	// events are told in the process that makes the change or finds the damage, so every
 	// process that should log them sets OnEvent. A process that is written in C makes
-	// such changes, too, and tells nobody but its own function for deaths.
+	// such changes, too, and tells nobody but its own function for deaths. A change is told by
+	// nobody if its process dies or is stopped right after it, and if it is a lock that Close leaves
+	// behind. So an event is a hint, and the object is the truth.
 	//
-	// Events come one after the other, on a goroutine that calls nothing else: OnEvent may block,
-	// use the arena, and close it. No call, death watcher or repair waits for OnEvent. While it
-	// runs, 256 events wait; later ones are dropped, and Missed of the next event counts them.
-	// Events that were not told when Close is called are dropped.
+	// Events come one after the other, on a goroutine that calls nothing else, from the time when
+	// Open is about to return: events of the joining itself come then, too. OnEvent may block, use
+	// the arena, and close it. It may begin once more after Close has returned, so its calls must
+	// bear ErrClosed. No call, death watcher or repair waits for OnEvent. While it
+	// runs, the latest 256 events wait; earlier ones are dropped, and Missed of the next event
+	// counts them. Events that were not told when Close is called are dropped. A panic of OnEvent
+	// ends the program.
 	OnEvent func(Event) `json:"-"`
 }
 

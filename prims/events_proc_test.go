@@ -5,6 +5,7 @@ package prims_test
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -247,13 +248,114 @@ func TestEventsOfASlowHook(t *testing.T) {
 	close(goOn)
 	told := eventLog{t, slow}
 	_, events := told.next(1 + waiting)
-	for _, e := range events {
-		require.Zero(t, e.Missed, "%v", e)
+	for i, e := range events {
+		missed := 0
+		if i == 1 { // the one after the event at which the hook blocked
+			missed = 1 + len(all) + repairs - (1 + waiting)
+		}
+		require.EqualValues(t, missed, e.Missed, "event %d: %v", i, e)
 	}
 	require.NoError(t, all["fair-report"].recover(func() error { return nil }))
 	_, events = told.next(1)
 	require.Equal(t, arena.EventRepaired, events[0].Kind)
-	require.EqualValues(t, 1+len(all)+repairs-(1+waiting), events[0].Missed)
+	require.Zero(t, events[0].Missed)
+}
+
+// A hook that ends its goroutine gets the next event all the same.
+func TestEventsOfAHookThatEndsItsGoroutine(t *testing.T) {
+	name := arenaName(t)
+	log := newEventLog(t)
+	a, err := arena.Create(name, &arena.Options{OnEvent: func(e arena.Event) {
+		log.hook(e)
+		runtime.Goexit()
+	}})
+	require.NoError(t, err)
+	defer a.Close()
+	p := proctest.Start(t, "events/hold", proctest.Params(name))
+	p.Await(t)
+	p.Kill(t)
+	all, err := eventLocks(a)
+	require.NoError(t, err)
+	log.next(1 + len(all))
+}
+
+// An object that comes in the place of a damaged one is told of, too.
+func TestEventsOfDamageAreToldOfEachObject(t *testing.T) {
+	log := newEventLog(t)
+	a, err := arena.Create(arenaName(t), &arena.Options{OnEvent: log.hook})
+	require.NoError(t, err)
+	defer a.Close()
+	var first arena.Offset
+	for i, name := range []string{"one", "two"} {
+		m, err := prims.OpenMutex(a, name, nil)
+		require.NoError(t, err)
+		o, err := a.Object(m.Offset())
+		require.NoError(t, err)
+		if i == 0 {
+			first = o.Offset
+		}
+		require.Equal(t, first, o.Offset, "the test needs the same place")
+		word := arenakernel.At[atomic.Uint32]((*arenakernel.Arena)(a), o.Body)
+		word.Store(^uint32(0))
+		require.ErrorIs(t, m.LockContext(t.Context()), shmsync.ErrCorrupt)
+		word.Store(0)
+		require.NoError(t, m.Close())
+		require.NoError(t, a.Delete(name))
+		got, _ := log.next(1)
+		require.Equal(t, []string{"corrupt: " + name}, got)
+	}
+}
+
+// An Open that fails calls no hook, neither before nor after it returns, although it repairs what the
+// dead left. Openings that come at the same time get a hook each.
+func TestEventsOfAnOpenThatFails(t *testing.T) {
+	name := arenaName(t)
+	keep, err := arena.Create(name, nil)
+	require.NoError(t, err)
+	_, err = eventLocks(keep)
+	require.NoError(t, err)
+	p := proctest.Start(t, "events/hold", proctest.Params(name))
+	p.Await(t)
+	require.NoError(t, keep.Close())
+	p.Kill(t)
+
+	early, sorry := newEventLog(t), errors.New("not now")
+	_, err = arena.Attach(name, &arena.Options{OnEvent: early.hook, OnFirst: func(*arena.Arena, arena.Epoch) error { return sorry }})
+	require.ErrorIs(t, err, sorry)
+	logs := []eventLog{newEventLog(t), newEventLog(t), newEventLog(t)}
+	opened := make(chan error)
+	for _, log := range logs {
+		go func() {
+			a, err := arena.Attach(name, &arena.Options{OnEvent: log.hook})
+			if err == nil {
+				t.Cleanup(func() { a.Close() })
+			}
+			opened <- err
+		}()
+	}
+	for range logs {
+		require.NoError(t, <-opened)
+	}
+	p = proctest.Start(t, "events/idle", proctest.Params(name))
+	p.Await(t)
+	p.Kill(t)
+	for _, log := range logs {
+		for {
+			_, events := log.next(1)
+			if events[0].Who != nil && events[0].Who.PID == p.Pid() {
+				break
+			}
+		}
+	}
+	require.Empty(t, early.ch)
+}
+
+// Names and labels may contain anything, and an event is one line.
+func TestEventIsOneLine(t *testing.T) {
+	e := arena.Event{Kind: arena.EventDeath, Who: &shmsync.Identity{PID: 7, Label: "x\n2026 repaired: ledger\x1b[2J"}}
+	require.NotContains(t, e.String(), "\n")
+	require.NotContains(t, e.String(), "\x1b")
+	require.Contains(t, e.String(), "2026 repaired")
 }
 
 // A hook may close its arena, and nothing is told after that.

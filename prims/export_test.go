@@ -407,3 +407,9 @@ func (q QueueLock) Counted() bool { return !q.m.queueLock.queue.Empty() }
 
 // Ended reports whether the words have been taken away from the calls of the handle.
 func (q QueueLock) Ended() bool { return q.m.opening.ended.Load() }
+
+// FirstDate is the date of a wait that is first in its queue at that time.
+func FirstDate(ns int64) uint32 { return firstDate(ns) }
+
+// FirstSince converts a date of a first wait to CLOCK_MONOTONIC ns.
+func FirstSince(date uint32, now int64) int64 { return firstSince(date, now) }

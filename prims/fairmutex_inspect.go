@@ -14,7 +14,7 @@ func inspectFairMutex(a *arenakernel.Arena, o arenakernel.Object) arenakernel.In
 	on := i.owner(word, f.diedName())
 	i.monitor(&f.words.mon)
 	i.date(on, f.mon.counts)
-	i.dateByFirst(on, inQueue)
+	i.dateByFirst(on)
 	i.waits(inQueue, "lock", on)
 	return i.Inspection
 }

@@ -20,8 +20,8 @@ type inOrder interface {
 	// undated reports whether the first wait of a queue seems to have no date. It is called
 	// without the queue lock.
 	undated() bool
-	// firsts calls f for the first wait of each queue. The queue lock is held.
-	firsts(f func(w wait))
+	// firsts calls f for the place of the first wait of each queue. The queue lock is held.
+	firsts(f func(off arenakernel.Offset))
 }
 
 // dateFirsts dates the waits that are first in their queues, if the rules serve them in order. It
@@ -32,9 +32,9 @@ func (m *monitor) dateFirsts() {
 		return
 	}
 	date := uint64(firstDate(shmsync.Monotonic())) << 32
-	r.firsts(func(w wait) {
-		if f := w.Extra().Load(); queued(w.Load()) && outcome(f).aux() == 0 {
-			w.Extra().Store(f | date)
+	r.firsts(func(off arenakernel.Offset) {
+		if w, ok := m.node(off); ok && m.undated(off) {
+			w.Extra().Store(w.Extra().Load() | date)
 		}
 	})
 	m.leave(nil)
@@ -53,55 +53,57 @@ func (m *monitor) undated(off arenakernel.Offset) bool {
 // and never 0.
 func firstDate(ns int64) uint32 { return max(uint32(ns/int64(time.Millisecond)+1), 1) }
 
-// firstSlack is how much earlier than its first sleep a wait may be dated: another process may
-// find it first in its queue while it spins.
-const firstSlack = uint32(time.Minute / time.Millisecond)
-
-// firstSince converts a date of a wait that first slept at since, CLOCK_MONOTONIC ns, to
-// CLOCK_MONOTONIC ns.
-func firstSince(date uint32, since int64) int64 {
-	from := uint32(since/int64(time.Millisecond)) - firstSlack
-	later := int64(date-from) - int64(firstSlack)
-	return (since/int64(time.Millisecond) + later) * int64(time.Millisecond)
+// firstSince converts a date of a first wait to CLOCK_MONOTONIC ns; now was read after the date. A
+// date that is more than 2^31 ms old looks like one of the future, and an older one like a date
+// that is 2^32 ms later. So the result is 0, which is unknown, or no earlier than the date.
+func firstSince(date uint32, now int64) int64 {
+	ms := now/int64(time.Millisecond) + 1
+	age := int32(uint32(ms) - date)
+	if date == 0 || age < -1 { // -1: the date was rounded up twice, because 0 is no date
+		return 0
+	}
+	return (ms - int64(age)) * int64(time.Millisecond)
 }
 
-// dateByFirst adds to the given holds a date at which they had begun: the date of the chosen
-// waits that is first in its queue.
-func (i *inspection) dateByFirst(holds []int, chosen func(w *arenakernel.Wait) bool) {
+// dateByFirst adds to the given holds a date at which they had begun: the date of the wait that is
+// first in the only queue of the object.
+func (i *inspection) dateByFirst(holds []int) {
 	for k := range i.Waits {
-		w := &i.Waits[k]
-		if w.Want == nil || w.Node == 0 || w.Since == 0 || !chosen(w) {
-			continue
+		if inQueue(&i.Waits[k]) && i.dateBy(&i.Waits[k], holds) {
+			return
 		}
-		n, err := i.a.NodeAt(w.Node)
-		if err != nil {
-			continue
-		}
-		date := outcome(n.Extra().Load()).aux()
-		if s := n.Load(); date == 0 || !queued(s) || n.Stamp().Load() != w.Stamp || n.Owner() != w.Owner || n.Load() != s {
-			continue
-		}
-		for _, h := range holds {
-			if x := &i.Holds[h]; x.Since == 0 {
-				x.Since, x.AtLeast = firstSince(date, w.Since), true
-			}
-		}
-		return
 	}
+}
+
+// dateBy adds the date of w to the given holds, and reports whether w has one. It looks at w after
+// the holds: w was first in its queue from its date until now, so the holds are as old.
+func (i *inspection) dateBy(w *arenakernel.Wait, holds []int) bool {
+	n, err := i.a.NodeAt(w.Node)
+	if err != nil {
+		return false
+	}
+	s, end := n.Load(), outcome(n.Extra().Load())
+	same := n.Object() == i.o.Offset && n.Stamp().Load() == w.Stamp && n.Owner() == w.Owner && n.Wanted().Load() == *w.Want
+	if end.result() != 0 || !queued(s) || !same || n.Load() != s {
+		return false // the wait has ended, or is about to: then this may be no date
+	}
+	since := firstSince(end.aux(), i.a.Now())
+	for _, h := range holds {
+		if x := &i.Holds[h]; since != 0 && x.Since == 0 {
+			x.Since, x.AtLeast = since, true
+		}
+	}
+	return since != 0
 }
 
 func (q *fifo) undated() bool { return q.m.undated(arenakernel.Offset(q.words.first.Load())) }
 
-func (q *fifo) firsts(f func(w wait)) {
-	if w, ok := q.head(); ok {
-		f(w)
-	}
-}
+func (q *fifo) firsts(f func(off arenakernel.Offset)) { f(arenakernel.Offset(q.words.first.Load())) }
 
-func (f *FairMutex) undated() bool         { return f.fifo.undated() }
-func (f *FairMutex) firsts(g func(w wait)) { f.fifo.firsts(g) }
-func (s *Semaphore) undated() bool         { return s.fifo.undated() }
-func (s *Semaphore) firsts(g func(w wait)) { s.fifo.firsts(g) }
+func (f *FairMutex) undated() bool                         { return f.fifo.undated() }
+func (f *FairMutex) firsts(g func(off arenakernel.Offset)) { f.fifo.firsts(g) }
+func (s *Semaphore) undated() bool                         { return s.fifo.undated() }
+func (s *Semaphore) firsts(g func(off arenakernel.Offset)) { s.fifo.firsts(g) }
 
 func (k *multiBucket) undated() (found bool) {
 	look := func(e keyEntry) {
@@ -116,10 +118,10 @@ func (k *multiBucket) undated() (found bool) {
 	return found
 }
 
-func (k *multiBucket) firsts(f func(w wait)) {
+func (k *multiBucket) firsts(f func(off arenakernel.Offset)) {
 	k.eachEntry(func(e keyEntry) {
-		if w, ok := k.head(e); ok {
-			f(w)
+		if e.waitedFor() {
+			f(links(e.queue.Load()).next())
 		}
 	})
 }

@@ -14,7 +14,7 @@ func inspectMultiLock(a *arenakernel.Arena, o arenakernel.Object) arenakernel.In
 	}
 	i := inspect(a, o)
 	i.Policy = x.policy.String()
-	holds, lost := map[uint64][]int{}, 0
+	holds, stamps, lost := map[uint64][]int{}, map[uint64]uint32{}, 0
 	tell := func(e keyEntry) {
 		h, key := e.hold(), e.key.Load()
 		if h == 0 {
@@ -30,7 +30,7 @@ func inspectMultiLock(a *arenakernel.Arena, o arenakernel.Object) arenakernel.In
 		}
 		if hold.Owner != 0 && h.valid() {
 			hold.Key = &key
-			holds[key] = i.hold(hold)
+			holds[key], stamps[key] = i.hold(hold), h.stamp()
 			return
 		}
 		lost++
@@ -60,8 +60,17 @@ func inspectMultiLock(a *arenakernel.Arena, o arenakernel.Object) arenakernel.In
 	if lost > 0 {
 		i.State += fmt.Sprintf(", %d that nobody can have", lost)
 	}
-	for key, on := range holds {
-		i.dateByFirst(on, func(w *arenakernel.Wait) bool { return *w.Want == key })
+	dated := map[uint64]bool{}
+	for k := range i.Waits {
+		w := &i.Waits[k]
+		if w.Want == nil || dated[*w.Want] {
+			continue
+		}
+		// A hold may be in a node, which a tool may have read after that of the wait. So the stamps
+		// must say that the wait came after this hold.
+		if on := holds[*w.Want]; len(on) > 0 && int32(uint32(w.Stamp)-stamps[*w.Want]) > 0 {
+			dated[*w.Want] = i.dateBy(w, on)
+		}
 	}
 	for k := range i.Waits {
 		if w := &i.Waits[k]; w.For == "" && w.Want != nil {

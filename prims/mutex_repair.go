@@ -239,8 +239,7 @@ func (m *Mutex) inherit(o ownerWord) (took bool, err error) {
 	if err := m.runRepair(m.repair); err != nil {
 		return false, err
 	}
-	m.repaired()
-	m.owner.CompareAndSwap(uint32(recovering), uint32(m.name))
+	m.repaired(uint32(m.name))
 	return true, nil
 }
 
@@ -298,24 +297,23 @@ func (m *Mutex) RecoverContext(ctx context.Context, repair func() error) error {
 		if err := m.runRepair(repair); err != nil {
 			return err
 		}
-		m.repaired()
 		race.ReleaseMerge(m.key)
-		// sync(mutex.release): release
-		m.owner.CompareAndSwap(uint32(makeOwner(kindRecovering, m.name)), 0)
+		m.repaired(0)
 		crashpoint.Hit("mutex.recover.before_wake")
 		m.wakeNext()
 		return nil
 	}
 }
 
-// repaired ends a repair that succeeded: the data is whole.
-func (m *Mutex) repaired() {
+// repaired ends a repair that succeeded: the data is whole. The owner word becomes next.
+func (m *Mutex) repaired(next uint32) {
 	died := m.diedName()
 	m.words.died.Store(0)
 	if m.log != nil {
 		m.log.storeState(0)
 	}
-	if !m.internal {
+	// sync(mutex.release): release
+	if m.owner.CompareAndSwap(uint32(makeOwner(kindRecovering, m.name)), next) && !m.internal {
 		m.a.Happened(arenakernel.EventRepaired, m.object, nil, died, nil)
 	}
 }
@@ -355,9 +353,9 @@ func (m *Mutex) runRepair(repair func() error) (err error) {
 			return
 		}
 		race.ReleaseMerge(m.key)
-		m.owner.CompareAndSwap(uint32(makeOwner(kindRecovering, m.name)), uint32(ownerNotRecoverable))
+		lost := m.owner.CompareAndSwap(uint32(makeOwner(kindRecovering, m.name)), uint32(ownerNotRecoverable))
 		wakeAllOf(m.a, m.words)
-		if !m.internal {
+		if lost && !m.internal {
 			m.a.Happened(arenakernel.EventNotRecoverable, m.object, nil, m.diedName(), err)
 		}
 	}()

@@ -51,7 +51,7 @@ func (m *Mutex) UpdateContext(ctx context.Context, f func(tx *Tx) error) (err er
 		return err
 	}
 	if err := tx.begin("mutex.update"); err != nil {
-		m.loseLog(ownerWord(m.owner.Load()))
+		m.loseLog(ownerWord(m.owner.Load()), err)
 		return err
 	}
 	defer m.endUpdate(tx, &err)
@@ -79,8 +79,8 @@ func (m *Mutex) endUpdate(tx *Tx, err *error) {
 		panic("shmsync: the function of an Update has unlocked " + m.named("mutex "))
 	}
 	if bad := tx.finish(tx.ended && *err == nil); bad != nil {
-		m.loseLog(o)
 		*err = m.fail("mutex.update", shmsync.ErrCorrupt, nil, bad.Error())
+		m.loseLog(o, *err)
 		return
 	}
 	m.Unlock()
@@ -88,13 +88,16 @@ func (m *Mutex) endUpdate(tx *Tx, err *error) {
 
 // loseLog makes m not recoverable. This process holds m with word o and has found a log that no
 // correct process leaves.
-func (m *Mutex) loseLog(o ownerWord) {
+func (m *Mutex) loseLog(o ownerWord, why error) {
 	if n := m.log.state().participant(); n != 0 {
 		m.words.died.Store(uint32(n))
 	}
 	m.log.lose()
-	m.owner.CompareAndSwap(uint32(o), uint32(ownerNotRecoverable))
+	lost := m.owner.CompareAndSwap(uint32(o), uint32(ownerNotRecoverable))
 	wakeAllOf(m.a, m.words)
+	if lost {
+		m.a.Happened(arenakernel.EventNotRecoverable, m.object, nil, m.diedName(), why)
+	}
 }
 
 // notRecoverable is the error of a lock that is not recoverable.

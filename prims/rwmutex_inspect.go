@@ -93,11 +93,13 @@ func inspectRWMutex(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Insp
 
 // dateClosed adds to the holds of readers, and to that of the writer n, which has closed the gate,
 // a date at which they had begun: the time when n began to wait for readers. No reader passes a
-// closed gate, and only the writer that closed it waits there.
+// closed gate, and only the writer that closed it waits there. The wait is looked at after the
+// holds: an earlier look may have seen a wait that is over, and the holds would seem too old.
 func (i *inspection) dateClosed(holds []int, n arenakernel.ParticipantID) {
 	at := waitsOn(rwmutexWriterOff, rwmutexWriterPoller)
-	for k := range i.Waits {
-		w := &i.Waits[k]
+	waits := i.a.WaitsOf(i.o)
+	for k := range waits {
+		w := &waits[k]
 		if !at(w) || w.Owner != n || w.Since == 0 || w.Count == 0 {
 			continue
 		}

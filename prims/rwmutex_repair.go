@@ -267,12 +267,12 @@ func (m *RWMutex) recoverBy(ctx context.Context, op string, repair func() error)
 	if m.log != nil {
 		m.log.storeState(0)
 	}
-	m.a.Happened(arenakernel.EventRepaired, m.object, nil, died, nil)
 	race.ReleaseMerge(m.wrote)
 	// sync(rwmutex.gate): release
 	if m.gate.CompareAndSwap(uint32(recovering), uint32(gateOpen)) {
 		crashpoint.Hit("rwmutex.recover.opened")
 		m.letIn()
+		m.a.Happened(arenakernel.EventRepaired, m.object, nil, died, nil)
 	}
 	return nil
 }
@@ -286,9 +286,11 @@ func (m *RWMutex) runRepair(repair func() error) (err error) {
 			return
 		}
 		race.ReleaseMerge(m.wrote)
-		m.gate.CompareAndSwap(uint32(makeGate(gateRecovering, m.name)), uint32(gateNotRecoverable))
+		lost := m.gate.CompareAndSwap(uint32(makeGate(gateRecovering, m.name)), uint32(gateNotRecoverable))
 		wakeReaders(&m.wakeWordReaders)
-		m.a.Happened(arenakernel.EventNotRecoverable, m.object, nil, m.diedName(), err)
+		if lost {
+			m.a.Happened(arenakernel.EventNotRecoverable, m.object, nil, m.diedName(), err)
+		}
 	}()
 	if err = repair(); err != nil {
 		err = &shmsync.Error{Op: "rwmutex.recover", Object: objectName(m.object), Err: shmsync.ErrNotRecoverable,

@@ -46,7 +46,7 @@ func (m *RWMutex) UpdateContext(ctx context.Context, f func(tx *Tx) error) (err 
 		return err
 	}
 	if err := tx.begin(op); err != nil {
-		m.loseLog()
+		m.loseLog(err)
 		return err
 	}
 	defer m.endUpdate(tx, &err)
@@ -72,8 +72,8 @@ func (m *RWMutex) endUpdate(tx *Tx, err *error) {
 		panic("shmsync: the function of an Update has unlocked rwmutex " + objectName(m.object))
 	}
 	if bad := tx.finish(tx.ended && *err == nil); bad != nil {
-		m.loseLog()
 		*err = m.fail("rwmutex.update", shmsync.ErrCorrupt, nil, bad.Error())
+		m.loseLog(*err)
 		return
 	}
 	m.Unlock()
@@ -81,14 +81,17 @@ func (m *RWMutex) endUpdate(tx *Tx, err *error) {
 
 // loseLog makes m not recoverable, and releases it. This process writes, and has found a log that
 // no correct process leaves.
-func (m *RWMutex) loseLog() {
+func (m *RWMutex) loseLog(why error) {
 	if n := m.log.state().participant(); n != 0 {
 		m.words.died.Store(uint32(n))
 	}
 	m.log.lose()
-	m.gate.CompareAndSwap(uint32(makeGate(gateHeld, m.name)), uint32(gateNotRecoverable))
+	lost := m.gate.CompareAndSwap(uint32(makeGate(gateHeld, m.name)), uint32(gateNotRecoverable))
 	wakeReaders(&m.wakeWordReaders)
 	m.writers.Unlock()
+	if lost {
+		m.a.Happened(arenakernel.EventNotRecoverable, m.object, nil, m.diedName(), why)
+	}
 }
 
 // rwmutexLog returns the log of an RWMutex, nil for one without a log. It follows the words of a

@@ -33,7 +33,7 @@ func inspectSemaphore(a *arenakernel.Arena, o arenakernel.Object) arenakernel.In
 			on = append(on, i.hold(arenakernel.Hold{Owner: name, Mode: arenakernel.HoldPermits, Count: n})...)
 		}
 	}
-	i.dateByFirst(on, inQueue)
+	i.dateByFirst(on)
 	i.waitsFor("permits", on)
 	i.enough("permits")
 	return i.Inspection

@@ -190,10 +190,11 @@ func (c *spinCore) recover(ctx context.Context, repair func() error) error {
 		}
 		died := c.diedName()
 		c.words.died.Store(0)
-		c.a.Happened(arenakernel.EventRepaired, c.object, nil, died, nil)
 		race.ReleaseMerge(c.key)
 		// sync(spinlock.release): release
-		c.state.CompareAndSwap(uint32(mine), 0)
+		if c.state.CompareAndSwap(uint32(mine), 0) {
+			c.a.Happened(arenakernel.EventRepaired, c.object, nil, died, nil)
+		}
 		crashpoint.Hit("spinlock.recover.before_wake")
 		if c.waited() {
 			c.passOn()
@@ -222,9 +223,11 @@ func (c *spinCore) runRepair(repair func() error) (err error) {
 			return
 		}
 		race.ReleaseMerge(c.key)
-		c.state.CompareAndSwap(uint32(makeSpin(spinRecovering, c.name)), uint32(spinLost))
+		lost := c.state.CompareAndSwap(uint32(makeSpin(spinRecovering, c.name)), uint32(spinLost))
 		wakeSpinWaiters(c.a, c.words, arenakernel.OwedAll, c.rw != nil)
-		c.a.Happened(arenakernel.EventNotRecoverable, c.object, nil, c.diedName(), err)
+		if lost {
+			c.a.Happened(arenakernel.EventNotRecoverable, c.object, nil, c.diedName(), err)
+		}
 	}()
 	if err = repair(); err != nil {
 		err = &shmsync.Error{Op: c.op + ".recover", Object: objectName(c.object), Err: shmsync.ErrNotRecoverable,

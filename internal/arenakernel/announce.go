@@ -58,14 +58,25 @@ func setTo(w *atomic.Uint64, v uint64) {
 // does not read the clock for its record, which would slow down short waits. The process's first
 // periodic check dates the record instead.
 func (a *Arena) StampAnnounced() {
-	now := uint64(shmsync.Monotonic())
 	for k := range announceCount {
 		r := a.announceRecord(a.mySlot, k)
-		if a.u64(r+announceWord).Load() != 0 {
-			a.u64(r+announceSince).CompareAndSwap(0, now)
+		if a.u64(r+announceWord).Load() == 0 {
+			continue
+		}
+		since, now := a.u64(r+announceSince), shmsync.Monotonic()
+		if !since.CompareAndSwap(0, uint64(now)) {
+			continue
+		}
+		// This thread may have been stopped before it stored the date, and the record may be that of a
+		// later wait.
+		if later := shmsync.Monotonic(); later-now > stampSlack {
+			since.CompareAndSwap(uint64(now), uint64(later))
 		}
 	}
 }
+
+// stampSlack is by how many nanoseconds the date of a wait may be too early.
+const stampSlack = 1e5
 
 // DateAnnounced dates the announce record of a waiter that has slept before in the same wait, and
 // has read the clock anyway.

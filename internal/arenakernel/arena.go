@@ -23,6 +23,9 @@ type Arena struct {
 	calls  sync.RWMutex      // see BeginCall
 	onEnd  sync.Map          // func() to be called when this opening ends, by key
 	waits  map[Offset][]Wait // what WaitsOf has found in a copy
+
+	beforeWaits func() // of an Inspector: called before waits is filled
+	now         int64  // of the copy of a dump: when it was made, CLOCK_MONOTONIC ns; 0: now
 }
 
 // membership is what the openings of one arena share: the participant that this
@@ -66,7 +69,7 @@ type membership struct {
 	asked      []atomic.Int64 // when Dead last asked for the byte of a slot's participant, CLOCK_MONOTONIC ns
 	deaths     deathLog
 	events     events
-	firstHook  *eventHook    // the OnEvent of the opening that joins, until it is admitted
+	firstHook  *eventHook    // immutable after newMember; collects events for the opening that joins
 	watched    atomic.Uint64 // how often the death watcher had to come back from its sleep; tests bound it
 
 	copied bool // the Arena of an Inspector: a copy that no other code sees

@@ -203,7 +203,7 @@ func (a *Arena) Who(n ParticipantID) *shmsync.Identity {
 // deathLog passes the deaths of others to the functions given to OnDeath.
 type deathLog struct {
 	mu    sync.Mutex
-	funcs []func(Participant)      // guarded by: mu
+	funcs []deathFunc              // guarded by: mu
 	next  uint64                   // guarded by: mu; the first death record that was not told yet
 	told  map[uint64]ParticipantID // guarded by: mu; whose death was told, by the place of its record in the ring
 	holes []hole                   // guarded by: mu; death records that were counted but not yet written at the last look
@@ -227,7 +227,15 @@ const holeTimeout = time.Second
 // The arena keeps the last 192 deaths. If this process is stopped while more
 // participants die, the first of them are not told; the next one that is told says
 // how many, in [Participant.Missed].
-func (a *Arena) OnDeath(f func(Participant)) {
+func (a *Arena) OnDeath(f func(Participant)) { a.onDeath(deathFunc{f: f}) }
+
+// deathFunc is called for deaths.
+type deathFunc struct {
+	f      func(Participant)
+	atOnce bool // f never waits, so it is called without a goroutine of its own
+}
+
+func (a *Arena) onDeath(f deathFunc) {
 	a.mustBeginCall("arena.on_death")
 	defer a.EndCall()
 	l := &a.deaths
@@ -302,7 +310,11 @@ func (l *deathLog) tell(a *Arena, number uint64) bool { // guarded by: mu
 	p := Participant{Identity: id, State: "dead", Missed: l.lost}
 	l.lost = 0
 	for _, f := range l.funcs {
-		go f(p)
+		if f.atOnce {
+			f.f(p)
+		} else {
+			go f.f(p)
+		}
 	}
 	return true
 }

@@ -45,30 +45,31 @@ type Event struct {
 type events struct {
 	hooked atomic.Bool // there is a hook
 	mu     sync.Mutex
-	hooks  []*eventHook        // guarded by: mu
-	told   map[Offset]struct{} // guarded by: mu; objects whose damage was told
-	deaths sync.Once           // asks for the deaths
+	hooks  []*eventHook // guarded by: mu
+	deaths sync.Once    // asks for the deaths
 }
 
 // eventHook is the OnEvent of one opening.
 type eventHook struct {
 	f       func(Event)
 	mu      sync.Mutex
-	pending []Event // guarded by: mu
-	missed  uint64  // guarded by: mu
-	running bool    // guarded by: mu; a goroutine calls f
-	over    bool    // guarded by: mu; the opening is closed
+	pending []Event             // guarded by: mu
+	told    map[Object]struct{} // guarded by: mu; objects whose damage was told, or is pending
+	started bool                // guarded by: mu; f may be called
+	running bool                // guarded by: mu; a goroutine calls f
+	over    bool                // guarded by: mu; the opening is closed
 }
 
 const (
-	// eventsPending is how many events wait for a slow hook. Later ones are dropped and counted.
+	// eventsPending is how many events wait for a slow hook. If there are more, the oldest are
+	// dropped, so that the next call of the hook tells their number.
 	eventsPending = 256
 	// eventsTold bounds the memory for objects whose damage was told. Beyond that, damage may be
 	// told again.
 	eventsTold = 1024
 )
 
-// hook makes f be called for events from now on.
+// hook collects events from now on. f is called from start on.
 func (e *events) hook(f func(Event)) *eventHook {
 	h := &eventHook{f: f}
 	e.mu.Lock()
@@ -96,18 +97,9 @@ func (e *events) unhook(h *eventHook) {
 
 // tell tells x to all hooks. It never waits for one.
 func (e *events) tell(x Event) {
-	x.Time = time.Now()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if x.Kind == EventCorrupt {
-		if _, again := e.told[x.Object.Offset]; again {
-			return
-		}
-		if e.told == nil || len(e.told) >= eventsTold {
-			e.told = map[Offset]struct{}{}
-		}
-		e.told[x.Object.Offset] = struct{}{}
-	}
+	x.Time = time.Now() // with mu, so that times do not go back
 	for _, h := range e.hooks {
 		h.add(x)
 	}
@@ -117,27 +109,57 @@ func (e *events) tell(x Event) {
 func (h *eventHook) add(x Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	switch {
-	case h.over:
-		return
-	case len(h.pending) >= eventsPending:
-		h.missed++
+	if h.over {
 		return
 	}
-	x.Missed, h.missed = x.Missed+h.missed, 0
-	h.pending = append(h.pending, x)
-	if !h.running {
+	if x.Kind == EventCorrupt {
+		if _, again := h.told[x.Object]; again {
+			return
+		}
+		if h.told == nil || len(h.told) >= eventsTold {
+			h.told = map[Object]struct{}{}
+		}
+		h.told[x.Object] = struct{}{}
+	}
+	if h.pending = append(h.pending, x); len(h.pending) > eventsPending {
+		first := h.pending[0]
+		if first.Kind == EventCorrupt {
+			delete(h.told, first.Object)
+		}
+		h.pending[1].Missed += first.Missed + 1
+		h.pending = h.pending[1:]
+	}
+	h.call()
+}
+
+// call starts a goroutine that calls f, unless there is one.
+func (h *eventHook) call() { // guarded by: mu
+	if h.started && !h.running && len(h.pending) > 0 {
 		h.running = true
 		go h.run()
 	}
 }
 
+// start begins to call f.
+func (h *eventHook) start() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.started = true
+	h.call()
+}
+
 // run calls f for the pending events, one after the other.
 func (h *eventHook) run() {
+	idle := false
+	defer func() {
+		if !idle {
+			go h.run() // f has ended this goroutine, as a failed assertion of a test does
+		}
+	}()
 	for {
 		h.mu.Lock()
 		if len(h.pending) == 0 {
-			h.running = false
+			h.running, idle = false, true
 			h.mu.Unlock()
 			return
 		}
@@ -152,8 +174,11 @@ func (h *eventHook) run() {
 func (a *Arena) keepTelling(h *eventHook) {
 	a.OnEnd(h, func() { a.events.unhook(h) })
 	a.events.deaths.Do(func() {
-		a.OnDeath(func(p Participant) { a.events.tell(Event{Kind: EventDeath, Who: &p.Identity, Missed: p.Missed}) })
+		a.onDeath(deathFunc{atOnce: true, f: func(p Participant) { // at once, so in the order of the deaths
+			a.events.tell(Event{Kind: EventDeath, Who: &p.Identity, Missed: p.Missed})
+		}})
 	})
+	h.start()
 }
 
 // Happened tells an event of object o to the functions of Options.OnEvent. died is the participant whose

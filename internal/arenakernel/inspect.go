@@ -24,6 +24,7 @@ type Inspector struct {
 	img     *shm.Image
 	damage  error // what is wrong with the header, or nil
 	created time.Time
+	now     int64 // see SetNow
 }
 
 // Inspect opens the arena of that name under /dev/shm or, if name has a slash, the file at
@@ -83,6 +84,7 @@ func (i *Inspector) read() error {
 	a.mySlot, a.self = 1, makeParticipantID(1, 0)
 	a.current, a.gone = a.isCurrent, a.Gone
 	a.reserve = func(_, _ uint64) error { return nil }
+	a.beforeWaits, a.now = i.readWaitsLast, i.now
 	i.a = a
 	i.created = unixTime(a.u64(hdrCreated).Load())
 	return nil
@@ -101,6 +103,9 @@ func guess(header []byte, length uint64, damage error) (geometry, error) {
 	geo.counted = header[hdrCompat]&compatCounted != 0
 	return geo, nil
 }
+
+// SetNow says that the file is a dump, which was made at that time, CLOCK_MONOTONIC ns.
+func (i *Inspector) SetNow(ns int64) { i.now, i.a.now = ns, ns }
 
 // Refresh reads the file again. It returns the errors of Inspect, or of reading the file.
 func (i *Inspector) Refresh() error {

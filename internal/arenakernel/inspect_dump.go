@@ -5,6 +5,7 @@ package arenakernel
 // (blocks of Alloc, values, items) unless data is set. f must not keep the bytes.
 func (i *Inspector) EachPart(data bool, f func(off uint64, b []byte) error) error {
 	a := i.a
+	a.findWaitsOfCopy() // so that the waits in the report are later than the holds
 	if err := i.part(0, a.geo.heapOff, nil, f); err != nil {
 		return err
 	}

@@ -9,6 +9,59 @@ import (
 // can be.
 const mostWaits = 1 << 17
 
+// findWaitsOfCopy finds the waits of the copy of an Inspector. They are read from the file after
+// the bodies of all objects. A wait bounds the ages of the holds that were there when it began, so
+// a hold in the copy may be younger than the wait, but must not be later than the wait's end.
+func (a *Arena) findWaitsOfCopy() {
+	if !a.copied || a.waits != nil {
+		return
+	}
+	if a.beforeWaits != nil {
+		a.beforeWaits()
+	}
+	a.waits = a.findWaits()
+}
+
+// readWaitsLast reads the bodies of all objects, unless the copy has them. Then it reads again, from
+// the file, everything that findWaits looks at.
+func (i *Inspector) readWaitsLast() {
+	a := i.a
+	a.eachBlock(func(off Offset, size uint64, w blockWord) bool {
+		if w.recordSlot() != 0 {
+			i.img.Fetch(uint64(off), size)
+		} else if w.kind() == blockObject {
+			if h, err := a.headerAt(off); err == nil {
+				i.fetchBody(h.Object)
+			}
+		}
+		return true
+	})
+	for slot := 1; slot <= a.geo.slots; slot++ {
+		if a.slotState(slot).taken() {
+			i.readAgain(uint64(a.announceRecord(slot, 0)), announceCount*announceStride)
+		}
+	}
+	for c := range a.geo.chunkCount {
+		if w := a.loadChunk(c); w.legal(c, a.geo.chunkCount) && w.reserved() && w.slabOf(classNode) {
+			i.readAgain(uint64(a.chunkOff(c)), chunkSize)
+		}
+	}
+}
+
+// readAgain reads n bytes from the file, although the copy may have them. If it fails, they are
+// zero: no wait is there.
+func (i *Inspector) readAgain(off, n uint64) {
+	i.img.Fetch(off, n) // so that they are not read once more
+	b := i.img.Bytes()
+	if off >= uint64(len(b)) {
+		return
+	}
+	b = b[off:min(off+n, uint64(len(b)))]
+	if got, err := i.img.File().ReadAt(b, int64(off)); err != nil {
+		clear(b[got:])
+	}
+}
+
 // findWaits returns all waits that the arena records, by object. Waits on a queue come first, in
 // their order; then the others, the oldest first.
 func (a *Arena) findWaits() map[Offset][]Wait {

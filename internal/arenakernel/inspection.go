@@ -1,5 +1,11 @@
 package arenakernel
 
+import (
+	"cmp"
+
+	"github.com/shmsync/shmsync"
+)
+
 // Inspection is the state of an object for people and tools, as [KindOps].Inspect reports it. Its
 // parts may be from different moments.
 type Inspection struct {
@@ -104,3 +110,7 @@ func (a *Arena) WaitsOf(o Object) []Wait {
 	}
 	return a.findWaits()[o.Offset]
 }
+
+// Now is the time from which the dates of an Inspection are in the past, CLOCK_MONOTONIC ns: now,
+// or when a dump was made.
+func (a *Arena) Now() int64 { return cmp.Or(a.now, shmsync.Monotonic()) }

@@ -105,9 +105,7 @@ func opsOf(o Object) (KindOps, bool) { return kindOps(o.Kind, o.Version) }
 
 // Inspect returns the state of an object, as its kind reports it.
 func (a *Arena) Inspect(o Object) Inspection {
-	if a.copied && a.waits == nil {
-		a.waits = a.findWaits()
-	}
+	a.findWaitsOfCopy()
 	if ops, ok := opsOf(o); ok && ops.Inspect != nil {
 		return ops.Inspect(a, o)
 	}

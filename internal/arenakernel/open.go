@@ -238,7 +238,7 @@ func join(ctx context.Context, seg *shm.Segment, opts *Options, created, named b
 		attached.Unlock()
 		m.widen(o.KernelIO)
 		a := &Arena{membership: m}
-		a.keep(&o)
+		a.keep(&o, nil)
 		return a, true, seg.Close()
 	}
 	a, err := newMember(seg, seg.Bytes(), opts, created, watcher)
@@ -270,12 +270,13 @@ func join(ctx context.Context, seg *shm.Segment, opts *Options, created, named b
 		return nil, true, err
 	}
 	admitted = true
-	a.keep(&o)
+	a.keep(&o, a.firstHook)
 	return a, true, nil
 }
 
-// keep starts what an opening with these options needs while it lasts.
-func (a *Arena) keep(o *Options) {
+// keep starts what an opening with these options needs while it lasts. h has collected events for it,
+// or is nil.
+func (a *Arena) keep(o *Options, h *eventHook) {
 	if o.Lifetime == LifetimeEphemeral {
 		a.ephemeral.Store(true)
 	}
@@ -283,8 +284,7 @@ func (a *Arena) keep(o *Options) {
 		a.watchName(o.OnDetached)
 	}
 	if o.OnEvent != nil {
-		h := a.firstHook
-		if a.firstHook = nil; h == nil {
+		if h == nil {
 			h = a.events.hook(o.OnEvent)
 		}
 		a.keepTelling(h)

@@ -53,6 +53,7 @@ func Look(ins *arenakernel.Inspector, opts Options) *Snapshot {
 	s.addParticipants()
 	if d := opts.Dump; d != nil {
 		s.Time = d.Time
+		ins.SetNow(d.Time)
 		s.restore(d.Participants)
 	}
 	s.addObjects()
