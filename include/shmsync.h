@@ -7319,19 +7319,36 @@ SHMI_FN int64_t shmi_next_ask(int64_t *ask)
     *ask = *ask == 0 ? SHMI_ASK_FIRST : *ask * 3 / 2 < SHMI_ASK_WAITER ? *ask * 3 / 2 : SHMI_ASK_WAITER;
     return *ask;
 }
-/* Waits until n, which is dead, is gone; n 0: until all are. abs as of a lock. 0, ETIMEDOUT, EBADF, ENOTCONN. */
-SHMI_FN int shmi_await_gone(shmsync_arena *a, shmi_participant_id n, const char *op, const char *called, int64_t abs)
+/* A word of 32 or of 64 bits that names a dead participant, and the value with which it does. */
+typedef struct shmi_naming {
+    const uint32_t *word32; /* one of the two is NULL */
+    const uint64_t *word64;
+    uint64_t is;
+    shmi_participant_id name;
+} shmi_naming;
+SHMI_FN int shmi_names(const shmi_naming *w) { return (w->word32 != NULL ? shmi_ld32(w->word32) : shmi_ld64(w->word64)) == w->is; }
+/* Whether the wait of shmi_await is over; was: the ID was current at its begin. */
+SHMI_FN int shmi_await_over(shmsync_arena *a, const shmi_naming *w, int was)
+{
+    if (w == NULL)
+        return shmi_all_gone(a);
+    return !shmi_names(w) || shmi_gone(a, w->name) || (!was && shmi_current(a, w->name)); /* current: another one with this ID */
+}
+/* Waits until the dead participant that w names is gone, or until the word has another value: after that another
+ * participant may have the ID. The caller reads the word again. w NULL: until all are gone. abs as of a lock. 0,
+ * ETIMEDOUT, EBADF, ENOTCONN. */
+SHMI_FN int shmi_await(shmsync_arena *a, const shmi_naming *w, const char *op, const char *called, int64_t abs)
 {
     int64_t ask = 0, now, wait;
     int err;
-    int was = n != 0 && shmi_current(a, n); /* by a peer's bytes */
-    if (n != 0 ? shmi_gone(a, n) : shmi_all_gone(a))
+    int was = w != NULL && shmi_current(a, w->name); /* by a peer's bytes */
+    if (shmi_await_over(a, w, 1))
         return 0;
     err = shmi_enter(a, op);
     if (err != 0)
         return err;
     shmi_follow(a);
-    while (err == 0 && !(n != 0 ? shmi_gone(a, n) || (!was && shmi_current(a, n)) : shmi_all_gone(a))) { /* current: another one with this ID */
+    while (err == 0 && !shmi_await_over(a, w, was)) {
         now = shmi_now();
         if (__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST)) {
             err = shmi_fail(EBADF, op, called, "this process closed the arena");
@@ -7344,6 +7361,23 @@ SHMI_FN int shmi_await_gone(shmsync_arena *a, shmi_participant_id n, const char 
     }
     shmi_exit(a);
     return err;
+}
+SHMI_FN int shmi_await_all_gone(shmsync_arena *a, const char *op, const char *called) { return shmi_await(a, NULL, op, called, 0); }
+SHMI_FN int shmi_await_gone32(shmsync_arena *a, shmi_participant_id n, const uint32_t *word, uint32_t is, const char *op, const char *called, int64_t abs)
+{
+    shmi_naming w = {NULL, NULL, 0, 0};
+    w.word32 = word;
+    w.is = is;
+    w.name = n;
+    return shmi_await(a, &w, op, called, abs);
+}
+SHMI_FN int shmi_await_gone64(shmsync_arena *a, shmi_participant_id n, const uint64_t *word, uint64_t is, const char *op, const char *called, int64_t abs)
+{
+    shmi_naming w = {NULL, NULL, 0, 0};
+    w.word64 = word;
+    w.is = is;
+    w.name = n;
+    return shmi_await(a, &w, op, called, abs);
 }
 
 /* Makes sure that no thread of the dying process in slot i executes a store to the
@@ -12851,7 +12885,7 @@ SHMI_FN int shmi_mutex_acquire(shmi_mutex_wait *w, int may_repair)
         }
         if (err != 0) {
             if (may_repair && m->repair != NULL && err == EOWNERDEAD) {
-                err = m->internal ? 0 : shmi_await_gone(m->a, shmi_owner_name(o), "mutex.lock", m->called, w->deadline);
+                err = m->internal ? 0 : shmi_await_gone32(m->a, shmi_owner_name(o), m->own, o, "mutex.lock", m->called, w->deadline);
                 if (err == 0 && shmi_mutex_inherit(m, o, &err)) {
                     shmi_mutex_took(w);
                     return 0;
@@ -13208,7 +13242,7 @@ SHMI_FN int shmi_mutex_recover_entered(shmi_mutex *m, int (*repair)(void *), voi
             return shmi_mutex_report(m, EPROTO, o);
         if (shmi_owner_kind(o) == SHMI_kindOwnerDead) {
             /* Before it is taken: the word names the process that may still write, also if this one dies here. */
-            err = shmi_await_gone(m->a, shmi_owner_name(o), "mutex.recover", m->called, 0);
+            err = shmi_await_gone32(m->a, shmi_owner_name(o), m->own, o, "mutex.recover", m->called, 0);
             if (err != 0)
                 return err;
         }
@@ -18266,7 +18300,7 @@ SHMI_FN int shmi_counter_claim_entered(struct shmi_counter *t, shmi_claiming *k,
             k->reaped = 1;
             *next = SHMI_counterAgain;
         } else if (err == 0 && *next == SHMI_counterAwait) { /* what the dead owe is taken from those that are gone */
-            err = shmi_await_gone(t->a, 0, op, shmi_called(&t->o), 0);
+            err = shmi_await_all_gone(t->a, op, shmi_called(&t->o));
             *next = SHMI_counterAgain;
         }
     }
@@ -18327,7 +18361,7 @@ SHMI_FN int shmi_counter_reset(struct shmi_counter *t)
         if (died == 0)
             break;
         if (!shmi_all_gone(t->a)) {
-            err = shmi_await_gone(t->a, 0, "counter.reset", shmi_called(&t->o), 0);
+            err = shmi_await_all_gone(t->a, "counter.reset", shmi_called(&t->o));
         } else if (!shmi_counter_is_logged(c)) {
             ok = shmi_counter_become_zero(t, c, &due);
         } else {
@@ -19411,7 +19445,7 @@ int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did)
     }
     if (!shmi_all_gone(x->m.a)) {
         shmi_mon_leave(&x->m, NULL);
-        err = shmi_await_gone(x->m.a, 0, "barrier.reset", x->m.queueLock.called, 0);
+        err = shmi_await_all_gone(x->m.a, "barrier.reset", x->m.queueLock.called);
         return SHMI_TELL(err != 0 ? err : shmsync_barrier_reset(b, parties, did));
     }
     phase = shmi_get(&x->w->phase);
@@ -19779,7 +19813,7 @@ SHMI_FN int shmi_fair_begin_recover(struct shmi_fairmutex *f, int64_t abs, int r
         if (shmi_owner_kind(o) != SHMI_kindOwnerDead || shmi_gone(f->m.a, shmi_owner_name(o)))
             break;
         shmi_mon_leave(&f->m, NULL);
-        err = shmi_await_gone(f->m.a, shmi_owner_name(o), "fairmutex.recover", f->m.queueLock.called, abs);
+        err = shmi_await_gone64(f->m.a, shmi_owner_name(o), &f->w->owner, o, "fairmutex.recover", f->m.queueLock.called, abs);
         if (err != 0)
             return err;
     }
@@ -21843,7 +21877,7 @@ SHMI_FN int shmi_rw_until_reclaimed(struct shmi_rwmutex *m, const char *op, int6
             continue;
         shmi_rw_release_writers(m);
         *held = 0;
-        err = shmi_await_gone(m->a, shmi_rw_who(g), op, m->called, abs);
+        err = shmi_await_gone32(m->a, shmi_rw_who(g), m->gate, g, op, m->called, abs);
         if (err == 0)
             err = shmi_mutex_lock(&m->writers, abs);
         if (err != 0)
@@ -22085,7 +22119,7 @@ SHMI_FN int shmi_rw_recover(struct shmi_rwmutex *m, const char *op, int64_t abs,
             if (shmi_rw_kind(g) == SHMI_GATE_OWNER_DEAD && !shmi_gone(m->a, shmi_rw_who(g))) {
                 /* Others are told meanwhile, and do not wait for us. */
                 shmi_mutex_unlock(&m->writers);
-                err = shmi_await_gone(m->a, shmi_rw_who(g), op, m->called, abs);
+                err = shmi_await_gone32(m->a, shmi_rw_who(g), m->gate, g, op, m->called, abs);
                 if (err == 0)
                     err = shmi_mutex_lock(&m->writers, abs);
                 if (err != 0)
@@ -23255,7 +23289,7 @@ SHMI_FN int shmi_spin_recover(struct shmi_spinlock *l, int64_t abs, int (*repair
             return err;
         }
         if (shmi_owner_kind(o) == SHMI_SPIN_OWNER_DEAD && shmi_owner_name(o) != 0) {
-            err = shmi_await_gone(l->a, shmi_owner_name(o), "spinlock.recover", l->called, abs);
+            err = shmi_await_gone32(l->a, shmi_owner_name(o), &l->w->state, o, "spinlock.recover", l->called, abs);
             if (err != 0)
                 return err;
         }
@@ -25145,7 +25179,7 @@ int shmsync_multilock_recover(shmsync_multilock *m, uint64_t key, int (*repair)(
             int failed;
             if (shmi_hold_kind(h) == SHMI_kindOwnerDead && !shmi_gone(k->m.a, died)) {
                 shmi_mon_leave(&k->m, NULL);
-                err = shmi_await_gone(k->m.a, died, "multilock.recover", k->m.queueLock.called, 0);
+                err = shmi_await_gone64(k->m.a, died, e.hold, h, "multilock.recover", k->m.queueLock.called, 0);
                 continue;
             }
             h = shmi_key_new_hold(k, SHMI_kindRecovering);

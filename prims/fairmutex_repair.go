@@ -81,7 +81,7 @@ func (f *FairMutex) beginRecover(ctx context.Context, ruined bool) (took bool, e
 	o := f.ownerWord()
 	for o.kind() == kindOwnerDead && o.valid() && !f.a.Gone(o.participant()) {
 		f.mon.leave(nil)
-		if err := f.mon.awaitGone(ctx, o.participant()); err != nil {
+		if err := f.mon.awaitGone(ctx, o.participant(), func() bool { return f.ownerWord() == o }); err != nil {
 			return false, err
 		}
 		if err := f.mon.enter(ctx); err != nil {

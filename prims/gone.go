@@ -32,13 +32,13 @@ func (g *goneWait) next() int64 {
 	return g.last
 }
 
-// awaitGone waits until the dead participant n is gone. q is a queue of the object. Its errors
-// are ctx.Err() and errClosing.
-func awaitGone(ctx context.Context, a *arenakernel.Arena, q *park.Queue, n arenakernel.ParticipantID) error {
+// awaitGone waits until the dead participant n is gone, or until names is false: the word that named n has another value.
+// After that n may be the ID of another participant, whose end the caller must not wait for. It reads the word again
+// in both cases. q is a queue of the object. The errors are ctx.Err() and errClosing.
+func awaitGone(ctx context.Context, a *arenakernel.Arena, q *park.Queue, n arenakernel.ParticipantID, names func() bool) error {
 	was := a.Current(n) // n may be current if a peer has written its ID
-	// If the ID becomes current, another participant has got it, and the caller has to read the
-	// word again.
-	return awaitUntil(ctx, q, func() bool { return a.Gone(n) || !was && a.Current(n) })
+	// If the ID becomes current, another participant has got it.
+	return awaitUntil(ctx, q, func() bool { return !names() || a.Gone(n) || !was && a.Current(n) })
 }
 
 // awaitAllGone waits until all dead participants are gone.

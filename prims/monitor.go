@@ -413,9 +413,9 @@ func (m *monitor) ended(n arenakernel.ParticipantID) bool {
 	return true
 }
 
-// awaitGone waits until the dead participant n is gone. The queue lock is not held.
-func (m *monitor) awaitGone(ctx context.Context, n arenakernel.ParticipantID) error {
-	if err := awaitGone(ctx, m.a, m.queueLock.queue, n); err != errClosing {
+// awaitGone waits until the dead participant n is gone, or until names is false. The queue lock is not held.
+func (m *monitor) awaitGone(ctx context.Context, n arenakernel.ParticipantID, names func() bool) error {
+	if err := awaitGone(ctx, m.a, m.queueLock.queue, n, names); err != errClosing {
 		return err
 	}
 	return m.closed()

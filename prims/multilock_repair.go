@@ -56,11 +56,12 @@ func (x *MultiLock) RecoverContext(ctx context.Context, key uint64, repair func(
 		}
 		e := k.find(key)
 		if e.there() {
-			if o := e.hold().owner(); o.kind() == kindOwnerDead && o.valid() || o == ownerNotRecoverable {
-				died := e.hold().died()
+			was := e.hold()
+			if o := was.owner(); o.kind() == kindOwnerDead && o.valid() || o == ownerNotRecoverable {
+				died := was.died()
 				if o.kind() == kindOwnerDead && !x.a.Gone(died) {
 					k.mon.leave(nil)
-					if err := k.mon.awaitGone(ctx, died); err != nil {
+					if err := k.mon.awaitGone(ctx, died, func() bool { return e.is(was) }); err != nil {
 						return err
 					}
 					continue

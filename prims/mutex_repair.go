@@ -276,7 +276,7 @@ func (m *Mutex) RecoverContext(ctx context.Context, repair func() error) error {
 			}
 		}
 		if !m.mayTake(o) {
-			switch err := awaitGone(ctx, m.a, m.queue, o.participant()); err {
+			switch err := awaitGone(ctx, m.a, m.queue, o.participant(), func() bool { return ownerWord(m.owner.Load()) == o }); err {
 			case nil:
 				continue // another process may recover it by now
 			case errClosing:

@@ -224,7 +224,7 @@ func (m *RWMutex) recoverBy(ctx context.Context, op string, repair func() error)
 		if g.kind() == gateOwnerDead && g.valid() && !m.a.Gone(g.participant()) {
 			// Unlock the writers' mutex during this wait, so that others get their error.
 			m.releaseWriters()
-			if err := m.awaitGone(ctx, op, g.participant()); err != nil {
+			if err := m.awaitGone(ctx, op, g); err != nil {
 				return err
 			}
 			if err := m.enqueue(ctx, op); err != nil {

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/park"
 	"github.com/shmsync/shmsync/internal/race"
@@ -132,7 +131,7 @@ func (m *RWMutex) refused(op string, err error) error {
 }
 
 // dyingError says that a dead process that is not gone holds a lock.
-type dyingError struct{ name arenakernel.ParticipantID }
+type dyingError struct{ gate gateWord }
 
 func (e *dyingError) Error() string { return "its holder died and has not ended" }
 
@@ -155,7 +154,7 @@ func (m *RWMutex) untilResolved(ctx context.Context, op string, f func(op string
 			return true, err
 		}
 		m.releaseWriters()
-		if err := m.awaitGone(ctx, op, dying.name); err != nil {
+		if err := m.awaitGone(ctx, op, dying.gate); err != nil {
 			return false, err
 		}
 		if err := m.enqueue(ctx, op); err != nil {
@@ -164,9 +163,10 @@ func (m *RWMutex) untilResolved(ctx context.Context, op string, f func(op string
 	}
 }
 
-// awaitGone waits until the dead participant n is gone.
-func (m *RWMutex) awaitGone(ctx context.Context, op string, n arenakernel.ParticipantID) error {
-	if err := awaitGone(ctx, m.a, m.writers.queue, n); err != errClosing {
+// awaitGone waits until the dead participant that the gate names in word g is gone, or until the gate is not g.
+func (m *RWMutex) awaitGone(ctx context.Context, op string, g gateWord) error {
+	names := func() bool { return gateWord(m.gate.Load()) == g }
+	if err := awaitGone(ctx, m.a, m.writers.queue, g.participant(), names); err != errClosing {
 		return err
 	}
 	return m.closed(op)
@@ -202,7 +202,7 @@ func (m *RWMutex) resolveGate(op string) error {
 			return nil
 		case g.valid() && g.taken() && m.a.Dead(g.participant()):
 			if !m.endDead(g) {
-				return &dyingError{g.participant()}
+				return &dyingError{g}
 			}
 		case g.valid() && g.taken():
 			// Only the process that has the mutex closes the gate, and we have the mutex.

@@ -159,7 +159,7 @@ func (c *spinCore) recover(ctx context.Context, repair func() error) error {
 			}
 		}
 		if o.kind() == spinOwnerDead && !c.a.Gone(o.participant()) {
-			switch err := awaitGone(ctx, c.a, c.queue, o.participant()); err {
+			switch err := awaitGone(ctx, c.a, c.queue, o.participant(), func() bool { return spinWord(c.state.Load()) == o }); err {
 			case nil:
 				continue // another process may recover it by now
 			case errClosing:

@@ -220,19 +220,36 @@ SHMI_FN int64_t shmi_next_ask(int64_t *ask)
     *ask = *ask == 0 ? SHMI_ASK_FIRST : *ask * 3 / 2 < SHMI_ASK_WAITER ? *ask * 3 / 2 : SHMI_ASK_WAITER;
     return *ask;
 }
-/* Waits until n, which is dead, is gone; n 0: until all are. abs as of a lock. 0, ETIMEDOUT, EBADF, ENOTCONN. */
-SHMI_FN int shmi_await_gone(shmsync_arena *a, shmi_participant_id n, const char *op, const char *called, int64_t abs)
+/* A word of 32 or of 64 bits that names a dead participant, and the value with which it does. */
+typedef struct shmi_naming {
+    const uint32_t *word32; /* one of the two is NULL */
+    const uint64_t *word64;
+    uint64_t is;
+    shmi_participant_id name;
+} shmi_naming;
+SHMI_FN int shmi_names(const shmi_naming *w) { return (w->word32 != NULL ? shmi_ld32(w->word32) : shmi_ld64(w->word64)) == w->is; }
+/* Whether the wait of shmi_await is over; was: the ID was current at its begin. */
+SHMI_FN int shmi_await_over(shmsync_arena *a, const shmi_naming *w, int was)
+{
+    if (w == NULL)
+        return shmi_all_gone(a);
+    return !shmi_names(w) || shmi_gone(a, w->name) || (!was && shmi_current(a, w->name)); /* current: another one with this ID */
+}
+/* Waits until the dead participant that w names is gone, or until the word has another value: after that another
+ * participant may have the ID. The caller reads the word again. w NULL: until all are gone. abs as of a lock. 0,
+ * ETIMEDOUT, EBADF, ENOTCONN. */
+SHMI_FN int shmi_await(shmsync_arena *a, const shmi_naming *w, const char *op, const char *called, int64_t abs)
 {
     int64_t ask = 0, now, wait;
     int err;
-    int was = n != 0 && shmi_current(a, n); /* by a peer's bytes */
-    if (n != 0 ? shmi_gone(a, n) : shmi_all_gone(a))
+    int was = w != NULL && shmi_current(a, w->name); /* by a peer's bytes */
+    if (shmi_await_over(a, w, 1))
         return 0;
     err = shmi_enter(a, op);
     if (err != 0)
         return err;
     shmi_follow(a);
-    while (err == 0 && !(n != 0 ? shmi_gone(a, n) || (!was && shmi_current(a, n)) : shmi_all_gone(a))) { /* current: another one with this ID */
+    while (err == 0 && !shmi_await_over(a, w, was)) {
         now = shmi_now();
         if (__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST)) {
             err = shmi_fail(EBADF, op, called, "this process closed the arena");
@@ -245,6 +262,23 @@ SHMI_FN int shmi_await_gone(shmsync_arena *a, shmi_participant_id n, const char 
     }
     shmi_exit(a);
     return err;
+}
+SHMI_FN int shmi_await_all_gone(shmsync_arena *a, const char *op, const char *called) { return shmi_await(a, NULL, op, called, 0); }
+SHMI_FN int shmi_await_gone32(shmsync_arena *a, shmi_participant_id n, const uint32_t *word, uint32_t is, const char *op, const char *called, int64_t abs)
+{
+    shmi_naming w = {NULL, NULL, 0, 0};
+    w.word32 = word;
+    w.is = is;
+    w.name = n;
+    return shmi_await(a, &w, op, called, abs);
+}
+SHMI_FN int shmi_await_gone64(shmsync_arena *a, shmi_participant_id n, const uint64_t *word, uint64_t is, const char *op, const char *called, int64_t abs)
+{
+    shmi_naming w = {NULL, NULL, 0, 0};
+    w.word64 = word;
+    w.is = is;
+    w.name = n;
+    return shmi_await(a, &w, op, called, abs);
 }
 
 /* Makes sure that no thread of the dying process in slot i executes a store to the

@@ -457,7 +457,7 @@ SHMI_FN int shmi_mutex_acquire(shmi_mutex_wait *w, int may_repair)
         }
         if (err != 0) {
             if (may_repair && m->repair != NULL && err == EOWNERDEAD) {
-                err = m->internal ? 0 : shmi_await_gone(m->a, shmi_owner_name(o), "mutex.lock", m->called, w->deadline);
+                err = m->internal ? 0 : shmi_await_gone32(m->a, shmi_owner_name(o), m->own, o, "mutex.lock", m->called, w->deadline);
                 if (err == 0 && shmi_mutex_inherit(m, o, &err)) {
                     shmi_mutex_took(w);
                     return 0;
@@ -814,7 +814,7 @@ SHMI_FN int shmi_mutex_recover_entered(shmi_mutex *m, int (*repair)(void *), voi
             return shmi_mutex_report(m, EPROTO, o);
         if (shmi_owner_kind(o) == SHMI_kindOwnerDead) {
             /* Before it is taken: the word names the process that may still write, also if this one dies here. */
-            err = shmi_await_gone(m->a, shmi_owner_name(o), "mutex.recover", m->called, 0);
+            err = shmi_await_gone32(m->a, shmi_owner_name(o), m->own, o, "mutex.recover", m->called, 0);
             if (err != 0)
                 return err;
         }

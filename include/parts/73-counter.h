@@ -777,7 +777,7 @@ SHMI_FN int shmi_counter_claim_entered(struct shmi_counter *t, shmi_claiming *k,
             k->reaped = 1;
             *next = SHMI_counterAgain;
         } else if (err == 0 && *next == SHMI_counterAwait) { /* what the dead owe is taken from those that are gone */
-            err = shmi_await_gone(t->a, 0, op, shmi_called(&t->o), 0);
+            err = shmi_await_all_gone(t->a, op, shmi_called(&t->o));
             *next = SHMI_counterAgain;
         }
     }
@@ -838,7 +838,7 @@ SHMI_FN int shmi_counter_reset(struct shmi_counter *t)
         if (died == 0)
             break;
         if (!shmi_all_gone(t->a)) {
-            err = shmi_await_gone(t->a, 0, "counter.reset", shmi_called(&t->o), 0);
+            err = shmi_await_all_gone(t->a, "counter.reset", shmi_called(&t->o));
         } else if (!shmi_counter_is_logged(c)) {
             ok = shmi_counter_become_zero(t, c, &due);
         } else {

@@ -537,7 +537,7 @@ int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did)
     }
     if (!shmi_all_gone(x->m.a)) {
         shmi_mon_leave(&x->m, NULL);
-        err = shmi_await_gone(x->m.a, 0, "barrier.reset", x->m.queueLock.called, 0);
+        err = shmi_await_all_gone(x->m.a, "barrier.reset", x->m.queueLock.called);
         return SHMI_TELL(err != 0 ? err : shmsync_barrier_reset(b, parties, did));
     }
     phase = shmi_get(&x->w->phase);

@@ -312,7 +312,7 @@ SHMI_FN int shmi_fair_begin_recover(struct shmi_fairmutex *f, int64_t abs, int r
         if (shmi_owner_kind(o) != SHMI_kindOwnerDead || shmi_gone(f->m.a, shmi_owner_name(o)))
             break;
         shmi_mon_leave(&f->m, NULL);
-        err = shmi_await_gone(f->m.a, shmi_owner_name(o), "fairmutex.recover", f->m.queueLock.called, abs);
+        err = shmi_await_gone64(f->m.a, shmi_owner_name(o), &f->w->owner, o, "fairmutex.recover", f->m.queueLock.called, abs);
         if (err != 0)
             return err;
     }

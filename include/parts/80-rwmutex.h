@@ -570,7 +570,7 @@ SHMI_FN int shmi_rw_until_reclaimed(struct shmi_rwmutex *m, const char *op, int6
             continue;
         shmi_rw_release_writers(m);
         *held = 0;
-        err = shmi_await_gone(m->a, shmi_rw_who(g), op, m->called, abs);
+        err = shmi_await_gone32(m->a, shmi_rw_who(g), m->gate, g, op, m->called, abs);
         if (err == 0)
             err = shmi_mutex_lock(&m->writers, abs);
         if (err != 0)
@@ -812,7 +812,7 @@ SHMI_FN int shmi_rw_recover(struct shmi_rwmutex *m, const char *op, int64_t abs,
             if (shmi_rw_kind(g) == SHMI_GATE_OWNER_DEAD && !shmi_gone(m->a, shmi_rw_who(g))) {
                 /* Others are told meanwhile, and do not wait for us. */
                 shmi_mutex_unlock(&m->writers);
-                err = shmi_await_gone(m->a, shmi_rw_who(g), op, m->called, abs);
+                err = shmi_await_gone32(m->a, shmi_rw_who(g), m->gate, g, op, m->called, abs);
                 if (err == 0)
                     err = shmi_mutex_lock(&m->writers, abs);
                 if (err != 0)

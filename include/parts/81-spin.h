@@ -536,7 +536,7 @@ SHMI_FN int shmi_spin_recover(struct shmi_spinlock *l, int64_t abs, int (*repair
             return err;
         }
         if (shmi_owner_kind(o) == SHMI_SPIN_OWNER_DEAD && shmi_owner_name(o) != 0) {
-            err = shmi_await_gone(l->a, shmi_owner_name(o), "spinlock.recover", l->called, abs);
+            err = shmi_await_gone32(l->a, shmi_owner_name(o), &l->w->state, o, "spinlock.recover", l->called, abs);
             if (err != 0)
                 return err;
         }

@@ -1168,7 +1168,7 @@ int shmsync_multilock_recover(shmsync_multilock *m, uint64_t key, int (*repair)(
             int failed;
             if (shmi_hold_kind(h) == SHMI_kindOwnerDead && !shmi_gone(k->m.a, died)) {
                 shmi_mon_leave(&k->m, NULL);
-                err = shmi_await_gone(k->m.a, died, "multilock.recover", k->m.queueLock.called, 0);
+                err = shmi_await_gone64(k->m.a, died, e.hold, h, "multilock.recover", k->m.queueLock.called, 0);
                 continue;
             }
             h = shmi_key_new_hold(k, SHMI_kindRecovering);

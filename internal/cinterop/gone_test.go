@@ -8,12 +8,14 @@ import (
 	"math/rand/v2"
 	"os"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 // A hand is a way in which data passes from a dead process to another one.
@@ -357,4 +359,67 @@ func TestReaperEndsBetweenTheStages(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A call that waits until a dead holder can write no more waits only while the word names that holder. After that another
+// participant may have the ID, and the call would wait for the end of that one.
+func TestRecoverWaitsWhileTheWordNamesTheDead(t *testing.T) {
+	for _, h := range hands() {
+		kind, report := strings.CutSuffix(h.name, "/report")
+		if !report {
+			continue
+		}
+		for _, lang := range []string{"c", "go"} {
+			t.Run(lang+"/"+kind, func(t *testing.T) {
+				name := newArena(t)
+				x := newAgent(t, lang, name, "survivor")
+				victim := h.dying(t, name, x)
+				x.give(t, h.timed(forever)).fails(t, syscall.EOWNERDEAD)
+				off := x.give(t, h.open).must(t)
+				recovers := x.give(t, h.recover)
+				x.start(t, "futex.wait", "never", 1, 20).fails(t, syscall.ETIMEDOUT) // some time later
+				free := uint32(0)
+				if kind == "multi" {
+					free = 6 // the kind of a key that is free; the rest of the word stays
+				}
+				forgetOwner(t, name, off, "victim", free)
+				recovers.must(t)
+				victim.in.Close() // ends its child
+			})
+		}
+	}
+}
+
+// forgetOwner makes the word of an object that says that a participant died with it free, as a process does that
+// recovers the lock and unlocks it.
+func forgetOwner(t *testing.T, name string, off uint64, label string, free uint32) {
+	t.Helper()
+	const kindShift, ownerDead, slotBits = 29, 3, 11
+	a, err := arena.Attach(name, nil)
+	require.NoError(t, err)
+	defer a.Close()
+	k := (*arenakernel.Arena)(a)
+	o, err := k.ObjectAt(arenakernel.Offset(off))
+	require.NoError(t, err)
+	defer k.CloseObject(o)
+	var dead uint32
+	for p := range a.Participants() {
+		if p.Label == label {
+			dead = uint32(p.Slot) | p.Generation<<slotBits
+		}
+	}
+	require.NotZero(t, dead)
+	found := 0
+	for at := o.Offset; at < o.Body+arenakernel.Offset(o.Size); at += 4 { // the gate of an RWMutex is in the header
+		w := arena.At[atomic.Uint32](a, at)
+		if w.Load() != dead|ownerDead<<kindShift {
+			continue
+		}
+		found++
+		if free != 0 {
+			free = dead | free<<kindShift
+		}
+		w.Store(free)
+	}
+	require.Equal(t, 1, found, "words that name the dead owner")
 }
