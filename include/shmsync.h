@@ -20266,14 +20266,16 @@ SHMI_FN int shmi_future_await_gone(struct shmi_future *f, uint64_t s)
     }
     return 0;
 }
-int shmsync_future_reset(shmsync_future *f)
+/* Resets x; abandoned_only: only if its producer died, since another process may have reset x, and its new result must
+ * stay. */
+SHMI_FN int shmi_future_reset(struct shmi_future *x, int abandoned_only)
 {
-    SHMI_OPENED(f);
-    struct shmi_future *x = f->impl;
     shmsync_arena *a = x->e.a;
     int err = shmi_enter(a, "future.reset");
     while (err == 0) {
         uint64_t s = shmi_future_now(x);
+        if (abandoned_only && !shmi_future_abandoned(s))
+            break;
         if (!shmi_future_over(s)) {
             err = EBUSY;
         } else if (shmi_future_abandoned(s) && !shmi_gone(a, shmi_future_producer(s))) {
@@ -20282,13 +20284,18 @@ int shmsync_future_reset(shmsync_future *f)
                 break;
             }
             err = shmi_future_await_gone(x, s);
-        } else if (shmi_cas64(&x->e.w->state, s, (uint64_t)(uint32_t)(s + 1))) {
+        } else if (shmi_cas64(&x->e.w->state, s, (uint64_t)(uint32_t)(s + 1))) { /* every other bit is 0 afterwards */
             SHMSYNC_CRASHPOINT("future.reset.stored");
             break;
         }
     }
     shmi_exit(a);
-    return SHMI_TELL(err);
+    return err;
+}
+int shmsync_future_reset(shmsync_future *f)
+{
+    SHMI_OPENED(f);
+    return SHMI_TELL(shmi_future_reset(f->impl, 0));
 }
 
 /* Records the death of a producer. */
@@ -26942,7 +26949,7 @@ SHMI_FN void shmi_recover_multilock(shmi_recovery *r)
     }
 SHMI_RECOVER_COUNT(waitgroup, shmsync_waitgroup_timedwait(&x, &past), shmsync_waitgroup_reset(&x))
 SHMI_RECOVER_COUNT(latch, shmsync_latch_timedwait(&x, &past), shmsync_latch_reset(&x))
-SHMI_RECOVER_COUNT(future, shmsync_future_timedwait(&x, NULL, &past), shmsync_future_reset(&x))
+SHMI_RECOVER_COUNT(future, shmsync_future_timedwait(&x, NULL, &past), shmi_future_reset(x.impl, 1))
 SHMI_RECOVER_COUNT(barrier, shmsync_barrier_timedwait(&x, shmi_get(&x.impl->w->phase), &past), shmsync_barrier_reset(&x, 0, NULL))
 #undef SHMI_RECOVER_COUNT
 

@@ -321,7 +321,11 @@ func (f *Future) Subscribe(fn func(shmsync.Errno, error)) *Pending {
 // before that waiter runs again, it gets the last of them. After the death of a producer, Reset
 // waits until no system call of the dead process can write any more. Reset panics with an error that
 // Is ErrCorrupt if the words name a dead producer that lives.
-func (f *Future) Reset() bool {
+func (f *Future) Reset() bool { return f.reset(false) }
+
+// reset is Reset, for RecoverAll of a Future whose producer died only: another process may have reset the Future, and
+// its new result must stay.
+func (f *Future) reset(abandonedOnly bool) bool {
 	f.mustEnter()
 	defer f.leave()
 	for {
@@ -329,7 +333,7 @@ func (f *Future) Reset() bool {
 		// threads of the dead process.
 		s := f.now()
 		switch {
-		case !s.over():
+		case !s.over(), abandonedOnly && !s.abandoned():
 			return false
 		case s.abandoned() && !f.a.Gone(s.producer()):
 			// A process that leaves is current until it has left, and has abandoned what it claimed.

@@ -69,9 +69,9 @@ func (s futureState) ended(r futureResult) futureState {
 	return to
 }
 
-// reset is the word of the next round.
+// reset is the word of the next round. Every other bit is 0 afterwards, bit 34 as well.
 func (s futureState) reset() futureState {
-	return futureState(eventcountState(s).next()) &^ (futureAbandoned | futureIDs)
+	return futureState(eventcountState(s).next().sequence())
 }
 
 // String renders the state by the names of its parts.

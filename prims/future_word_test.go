@@ -37,6 +37,7 @@ func TestFutureWord(t *testing.T) {
 				next := (round + 1) & (1<<31 - 1)
 				require.Equal(t, parts{round: next}, read(set.reset()))
 				require.Equal(t, parts{round: next}, read(died.reset()))
+				require.EqualValues(t, uint64(next)<<1, (died | 1<<34).reset(), "every bit but those of the round is 0")
 				require.Equal(t, round, next.before())
 			}
 		}

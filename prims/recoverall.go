@@ -135,7 +135,9 @@ func (l Lost) recover(ctx context.Context, a *arena.Arena, repair func(Lost) err
 	case barrierKind:
 		x, err = BarrierAt(a, l.Object.Offset)
 	case futureKind:
-		x, err = FutureAt(a, l.Object.Offset)
+		var f *Future
+		f, err = FutureAt(a, l.Object.Offset)
+		x = abandonedFuture{f}
 	case waitableKind:
 		if err := repair(l); err != nil {
 			return false, l.fail(shmsync.ErrNotRecoverable, "the repair failed: "+err.Error())
@@ -173,6 +175,11 @@ func (l Lost) recover(ctx context.Context, a *arena.Arena, repair func(Lost) err
 	}
 	return err == nil, err
 }
+
+// abandonedFuture is a Future that is reset only if its producer died.
+type abandonedFuture struct{ *Future }
+
+func (f abandonedFuture) Reset() bool { return f.reset(true) }
 
 func (l Lost) fail(err error, detail string) error {
 	return &shmsync.Error{Op: "prims.recover_all", Object: objectName(arenakernel.Object(l.Object)), Err: err, Who: l.Who, Detail: detail}

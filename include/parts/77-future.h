@@ -297,14 +297,16 @@ SHMI_FN int shmi_future_await_gone(struct shmi_future *f, uint64_t s)
     }
     return 0;
 }
-int shmsync_future_reset(shmsync_future *f)
+/* Resets x; abandoned_only: only if its producer died, since another process may have reset x, and its new result must
+ * stay. */
+SHMI_FN int shmi_future_reset(struct shmi_future *x, int abandoned_only)
 {
-    SHMI_OPENED(f);
-    struct shmi_future *x = f->impl;
     shmsync_arena *a = x->e.a;
     int err = shmi_enter(a, "future.reset");
     while (err == 0) {
         uint64_t s = shmi_future_now(x);
+        if (abandoned_only && !shmi_future_abandoned(s))
+            break;
         if (!shmi_future_over(s)) {
             err = EBUSY;
         } else if (shmi_future_abandoned(s) && !shmi_gone(a, shmi_future_producer(s))) {
@@ -313,13 +315,18 @@ int shmsync_future_reset(shmsync_future *f)
                 break;
             }
             err = shmi_future_await_gone(x, s);
-        } else if (shmi_cas64(&x->e.w->state, s, (uint64_t)(uint32_t)(s + 1))) {
+        } else if (shmi_cas64(&x->e.w->state, s, (uint64_t)(uint32_t)(s + 1))) { /* every other bit is 0 afterwards */
             SHMSYNC_CRASHPOINT("future.reset.stored");
             break;
         }
     }
     shmi_exit(a);
-    return SHMI_TELL(err);
+    return err;
+}
+int shmsync_future_reset(shmsync_future *f)
+{
+    SHMI_OPENED(f);
+    return SHMI_TELL(shmi_future_reset(f->impl, 0));
 }
 
 /* Records the death of a producer. */

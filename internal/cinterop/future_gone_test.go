@@ -5,6 +5,8 @@ package cinterop
 import (
 	"syscall"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 // A Reset waits until the dead producer can write no more, and only while the word names it. After that
@@ -29,6 +31,51 @@ func TestFutureResetWaitsWhileTheWordNamesTheDead(t *testing.T) {
 			overwrite(t, name, off, func(uint64) []uint64 { return []uint64{begun} })
 			reset.fails(t, syscall.EBUSY)
 			victim.in.Close() // ends its child
+		})
+	}
+}
+
+// A RecoverAll waits until the dead producer of a Future can write no more. Meanwhile another process resets the Future,
+// claims and sets it. That result stays.
+func TestRecoverAllKeepsTheNextResult(t *testing.T) {
+	for _, lang := range []string{"go", "c"} {
+		t.Run(lang, func(t *testing.T) {
+			const set, decided, result = 2 | 1, 1 << 33, 7 // of round 1
+			name := newArena(t)
+			x, victim := newAgent(t, lang, name, "survivor"), newAgent(t, "c", name, "victim", asynchronousIO)
+			off := x.do(t, "future.open", "f")
+			victim.do(t, "future.open", "f")
+			victim.do(t, "future.claim", "f")
+			victim.do(t, "gone.fork", "f")
+			if err := victim.cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			victim.ends(t)
+			x.start(t, "future.wait", "f").fails(t, syscall.EOWNERDEAD)
+			recovers := x.start(t, "future.recoverall", "f")
+			x.start(t, "futex.wait", "never", 1, 20).fails(t, syscall.ETIMEDOUT) // some time later
+			overwrite(t, name, off, func(uint64) []uint64 { return []uint64{set, 0, decided | result} })
+			recovers.must(t)
+			require.EqualValues(t, result, x.do(t, "future.wait", "f"))
+			victim.in.Close() // ends its child
+		})
+	}
+}
+
+// A Reset leaves nothing in the word but the number of the next round, whatever a peer has written into bit 34.
+func TestFutureResetClearsReservedBits(t *testing.T) {
+	for _, lang := range []string{"go", "c"} {
+		t.Run(lang, func(t *testing.T) {
+			const set, reserved, decided = 1, 1 << 34, 1 << 33
+			name := newArena(t)
+			x := newAgent(t, lang, name, "resets")
+			off := x.do(t, "future.open", "f")
+			overwrite(t, name, off, func(uint64) []uint64 { return []uint64{set | reserved, decided} })
+			x.do(t, "future.reset", "f")
+			overwrite(t, name, off, func(state uint64) []uint64 {
+				require.EqualValues(t, 2, state)
+				return []uint64{state}
+			})
 		})
 	}
 }

@@ -72,6 +72,9 @@ func (x *goAgent) future(o order) (uint64, error) {
 		return yes(ok), nil
 	case "future.reset":
 		return 0, try(f.Reset())
+	case "future.recoverall":
+		_, err := prims.RecoverAll(x.a, func(prims.Lost) error { return nil })
+		return 0, err
 	case "future.wait":
 		e, err := f.WaitContext(o.ctx(0))
 		return uint64(e), err

@@ -34,6 +34,7 @@ static int fair(const order *o, uint64_t *n)
     return ENOSYS;
 }
 
+static int nothing_to_repair(shmsync_arena *a, const shmsync_lost *lost, void *arg) { return (void)a, (void)lost, (void)arg, 0; }
 static int future(const order *o, uint64_t *n)
 {
     shmsync_future f;
@@ -53,6 +54,8 @@ static int future(const order *o, uint64_t *n)
         return *n = (uint64_t)shmsync_future_is_set(&f, NULL), 0;
     if (is(o, "future.reset"))
         return shmsync_future_reset(&f);
+    if (is(o, "future.recoverall"))
+        return shmsync_recover_all(arena, nothing_to_repair, NULL, NULL);
     abs = until(o, 0, &ts);
     if (is(o, "future.wait")) {
         err = abs == NULL ? shmsync_future_wait(&f, &result) : shmsync_future_timedwait(&f, &result, abs);
