@@ -91,7 +91,13 @@ func (s *session) execute(o *plan.Options, cells []*bench.Cell, judge func(*repo
 		fmt.Fprintln(s.stderr, "shmbench:", line)
 	}
 	before := host.ReadDisturbance(o.CPUs)
+	if !s.until.IsZero() { // a suite, whose rounds are long enough
+		e.Probe = func() host.Disturbance { return host.ReadDisturbance(o.CPUs) }
+	}
 	r.Results = e.Run(s.ctx, cells, sequence)
+	if e.Probe != nil {
+		r.Rounds = &report.Rounds{Planned: o.Count, Made: e.Made, Dirty: e.Dirty}
+	}
 	if e.Cut > 0 {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("this host is slower than planned: the last %d of %d repetitions were left out", e.Cut, len(sequence)))
 	}

@@ -30,6 +30,7 @@ type Repetition struct {
 	Div     float64
 	Workers []WorkerReport
 	Stacks  string // stacks of hung workers
+	Dirty   bool   // other programs disturbed its round
 
 	Placement *Placement // of a mem cell
 }
@@ -145,15 +146,19 @@ func (r *Result) Status() (status, reason string) {
 	return status, ""
 }
 
-// Values lists a metric over the repetitions that have it.
+// Values lists a metric over the repetitions that have it, without those of dirty rounds if there are others.
 func (r *Result) Values(metric string) []float64 {
-	var vs []float64
+	var vs, dirty []float64
 	for _, rep := range r.Reps {
 		if v, ok := rep.Metrics[metric]; ok && rep.Status == StatusOK {
+			if rep.Dirty {
+				dirty = append(dirty, v)
+				continue
+			}
 			vs = append(vs, v)
 		}
 	}
-	return vs
+	return Or(vs, dirty...)
 }
 
 // Metrics lists every metric that any repetition has, sorted.
@@ -188,7 +193,7 @@ func Ratios(a, b *Result, metric string) []float64 {
 	for i := range min(len(a.Reps), len(b.Reps)) {
 		x, okx := a.Reps[i].Metrics[metric]
 		y, oky := b.Reps[i].Metrics[metric]
-		if okx && oky && y != 0 && a.Reps[i].Status == StatusOK && b.Reps[i].Status == StatusOK {
+		if okx && oky && y != 0 && a.Reps[i].Status == StatusOK && b.Reps[i].Status == StatusOK && !a.Reps[i].Dirty {
 			rs = append(rs, x/y)
 		}
 	}

@@ -13,7 +13,7 @@ var txImages = []string{"SHMSYNC_TEST_STEPKILLS=20", "SHMSYNC_TEST_SCENE=mutex r
 
 const withPoints = "crashpoint"
 
-var mutants = slices.Concat(generalMutants, deathMutants, synchronizedMutants, txMutants, closeMutants, eventcountMutants, queueMutants)
+var mutants = slices.Concat(generalMutants, deathMutants, synchronizedMutants, txMutants, closeMutants, eventcountMutants, queueMutants, adviceMutants)
 
 var generalMutants = []mutant{
 	{

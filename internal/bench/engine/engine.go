@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/host"
 	"github.com/shmsync/shmsync/internal/bench/peers"
 )
 
@@ -26,6 +27,11 @@ type Engine struct {
 	Last    time.Time // no repetition at all begins after this; zero: no limit
 	Cut     int       // number of repetitions that were left out because of Until or Last
 	tours   uint64    // number of tours so far
+
+	// Probe reads what disturbs the used CPUs. With it, each round is judged by itself, and a dirty one is repeated until Until.
+	Probe func() host.Disturbance
+	Made  int // number of rounds that were judged
+	Dirty int // number of those that others disturbed
 }
 
 // Run executes the sequence and returns a result for every cell, in their order. When ctx ends,
@@ -39,12 +45,20 @@ func (e *Engine) Run(ctx context.Context, cells, sequence []*bench.Cell) []*benc
 	}
 	once := countCells(sequence)
 	visited := map[*bench.Cell]*bench.Repetition{} // repetitions of a tour whose turn has not come
-	for i, c := range sequence {
-		if ctx.Err() != nil {
+	judge, planned := newJudge(e), len(sequence)
+	for i := 0; ; i++ {
+		if i < len(sequence) && judge.repeats(sequence[i]) || i == len(sequence) {
+			judge.end(e)
+		}
+		if i == len(sequence) {
+			sequence = append(sequence, judge.again(e, ctx)...)
+		}
+		if i == len(sequence) || ctx.Err() != nil {
 			break
 		}
+		c := sequence[i]
 		if i >= once && !e.Until.IsZero() && time.Now().After(e.Until) || !e.Last.IsZero() && time.Now().After(e.Last) {
-			e.Cut = len(sequence) - i
+			e.Cut = max(planned-i, 0)
 			for _, c := range sequence[i:] {
 				if rep := visited[c]; rep != nil { // measured already, in a tour
 					byCell[c].Reps = append(byCell[c].Reps, rep)
@@ -77,11 +91,13 @@ func (e *Engine) Run(ctx context.Context, cells, sequence []*bench.Cell) []*benc
 			break
 		}
 		res.Reps = append(res.Reps, rep)
+		judge.add(c, rep)
 		if e.Log != nil {
 			fmt.Fprintf(e.Log, "%d/%d %s: %s %s\n", i+1, len(sequence), c.Key(), rep.Status, rep.Reason)
 		}
 		e.Meter.add(c.Length())
 	}
+	judge.end(e)
 	e.Meter.finish()
 	return results
 }

@@ -3,6 +3,7 @@
 package host
 
 import (
+	"math"
 	"os"
 	"path"
 	"slices"
@@ -29,6 +30,17 @@ func Others(before, after Disturbance) float64 {
 		return 0
 	}
 	return max((after.Busy-before.Busy)-(after.Own-before.Own), 0) / total
+}
+
+// Dirty reports whether others disturbed the used CPUs between two readings. The kernel samples its ticks, so that the share of a short time is
+// uncertain by about the inverse root of their number; it counts only beyond that.
+func Dirty(before, after Disturbance) bool {
+	total := after.Total - before.Total
+	if total <= 0 {
+		return false
+	}
+	doubt := 1 / math.Sqrt(total)
+	return Others(before, after) > MostOthers+doubt || (after.Steal-before.Steal)/total > MostSteal+doubt || after.Throttled > before.Throttled
 }
 
 // ticks is the number of ticks in a second in /proc: USER_HZ, which is 100 on all architectures of Linux that

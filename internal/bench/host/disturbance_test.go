@@ -22,3 +22,17 @@ func TestOthersOfUsedCPUs(t *testing.T) {
 	require.Zero(t, Others(before, before))
 	require.Zero(t, Others(Disturbance{Total: 1}, Disturbance{Total: 101, Busy: 10, Own: 50}), "no negative time")
 }
+
+// A round is dirty if others took more than the sampling of ticks explains, or if a quota stopped it.
+func TestDirty(t *testing.T) {
+	after := func(total, busy, own, steal float64, throttled int) bool {
+		return Dirty(Disturbance{}, Disturbance{Total: total, Busy: busy, Own: own, Steal: steal, Throttled: throttled})
+	}
+	require.False(t, after(0, 0, 0, 0, 0), "no time has passed")
+	require.False(t, after(10000, 8000, 8000, 0, 0))
+	require.False(t, after(10000, 8500, 8000, 100, 0))
+	require.True(t, after(10000, 8700, 8000, 0, 0))
+	require.True(t, after(10000, 8000, 8000, 300, 0))
+	require.False(t, after(100, 50, 40, 0, 0), "ten ticks of a hundred may be chance")
+	require.True(t, after(10000, 0, 0, 0, 1))
+}

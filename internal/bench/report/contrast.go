@@ -96,7 +96,27 @@ func (d *Document) contrasts() map[string][]*contrast {
 		list = append(list, own...)
 	}
 	correct(list, adviceLevel)
+	if d.Rounds.few() != "" {
+		for _, c := range list {
+			c.q = 1
+		}
+	}
 	return all
+}
+
+// Rounds counts the rounds of a suite, which repeats those that other programs disturbed.
+type Rounds struct {
+	Planned int `json:"planned"`
+	Made    int `json:"made"`
+	Dirty   int `json:"dirty"` // of those that were made
+}
+
+// few says that dirty rounds left fewer clean ones than planned, or returns an empty string.
+func (r *Rounds) few() string {
+	if r == nil || r.Dirty == 0 || r.Made-r.Dirty >= r.Planned {
+		return ""
+	}
+	return fmt.Sprintf("other programs disturbed %d of %d rounds, and %d clean ones are needed", r.Dirty, r.Made, r.Planned)
 }
 
 // correct gives contrasts their corrected p values.

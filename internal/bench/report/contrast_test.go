@@ -10,7 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/shmsync/shmsync/internal/bench"
 	"github.com/shmsync/shmsync/internal/bench/plan"
+	"github.com/shmsync/shmsync/internal/topology"
 )
 
 // The plan of each recorded host makes at most so many comparisons that its rounds can show an effect, and each cell of a
@@ -101,4 +103,59 @@ func TestAdviceOfInventedRounds(t *testing.T) {
 		require.GreaterOrEqual(t, 100*found, c.found*pages, "%+v", c)
 		require.GreaterOrEqual(t, 100*clear, c.clear*pages, "%+v", c)
 	}
+}
+
+// dirtied adds rounds to all cells of a document in which others made some cells much slower.
+func dirtied(d *Document, rounds int, slow func(*Cell) bool) {
+	for i := range d.Cells {
+		c := &d.Cells[i]
+		for range rounds {
+			metrics := map[string]float64{}
+			for name, v := range c.Reps[0].Metrics {
+				metrics[name] = v
+				if slow(c) && bench.BetterHigher[name] {
+					metrics[name] = v / 4
+				} else if slow(c) {
+					metrics[name] = 4 * v
+				}
+			}
+			c.Reps = append(c.Reps, Repetition{Status: bench.StatusOK, Dirty: true, Metrics: metrics, Workers: c.Reps[0].Workers})
+		}
+	}
+}
+
+// Rounds that others disturbed count for nothing: neither do they show an effect, nor do they hide one. With fewer clean rounds
+// than planned, nothing is advised.
+func TestDirtyRoundsAreLeftOut(t *testing.T) {
+	o, cells := plannedCells(t, "two-by-96")
+	siblings := func(c *Cell) bool { return c.Scenario == "lock" && c.class().Base() == topology.SMT }
+	const many = 60
+	clean := planted(o, cells, 1)
+	d := planted(o, cells, 1)
+	dirtied(d, many, siblings)
+	d.Rounds = &Rounds{Planned: plan.Rounds, Made: plan.Rounds + many, Dirty: many}
+	d.Env.Others, d.Env.Steal = 0.5, 0.5
+	require.Empty(t, timed(Recommend(d)), "each round is judged by itself, and dirty ones are left out")
+	for i := range clean.Cells {
+		require.Equal(t, clean.Cells[i].Values(clean.Cells[i].Unit), d.Cells[i].Values(d.Cells[i].Unit))
+	}
+	penalty := func(top *topology.Topology, c *bench.Cell, cpus []int) float64 {
+		if c.Scenario.Name == "lock" && among(top, cpus, topology.SMT) {
+			return 1.6
+		}
+		return 1
+	}
+	d = planted(o, cells, 1, penalty)
+	dirtied(d, many, func(c *Cell) bool { return !siblings(c) })
+	d.Rounds = &Rounds{Planned: plan.Rounds, Made: plan.Rounds + many, Dirty: many}
+	a := adviceOf(t, d, "R13")
+	require.Equal(t, adviceDo, a.Verdict)
+	require.Equal(t, plan.Rounds, a.Effect.N)
+
+	d.Rounds = &Rounds{Planned: plan.Rounds + 1, Made: plan.Rounds + many, Dirty: many}
+	a = adviceOf(t, d, "R13")
+	require.Equal(t, adviceUndecided, a.Verdict, "a clean round is missing")
+	require.Contains(t, a.Text, "other programs disturbed 60 of 72 rounds, and 13 clean ones are needed")
+	d.Rounds.Dirty = 0
+	require.Equal(t, adviceDo, adviceOf(t, d, "R13").Verdict, "a round that was left out for lack of time is no dirty one")
 }

@@ -29,6 +29,7 @@ type Document struct {
 	WarmupNs int64            `json:"warmup_ns"`
 	Warnings []string         `json:"warnings"`
 	Notes    []string         `json:"notes,omitempty"`
+	Rounds   *Rounds          `json:"rounds,omitempty"`
 	Cells    []Cell           `json:"cells"`
 	Bars     []bars.Result    `json:"bars,omitempty"`
 
@@ -62,6 +63,7 @@ type Repetition struct {
 	HistDiv float64              `json:"hist_div,omitempty"`
 	Workers []bench.WorkerReport `json:"workers,omitempty"`
 	Stacks  string               `json:"stacks,omitempty"`
+	Dirty   bool                 `json:"dirty,omitempty"`
 
 	Placement *bench.Placement `json:"placement,omitempty"` // placement of a mem cell
 }
@@ -70,7 +72,7 @@ type Repetition struct {
 func NewDocument(r *Run) (*Document, error) {
 	d := &Document{
 		Schema: Schema, State: r.State, Env: r.Env, Command: r.Command, Seed: r.Options.Seed, TimeNs: int64(r.Options.Time),
-		WarmupNs: int64(r.Options.Warmup), Warnings: r.Warnings, Bars: r.Bars, Notes: r.Notes, Topology: r.Topology,
+		WarmupNs: int64(r.Options.Warmup), Warnings: r.Warnings, Bars: r.Bars, Notes: r.Notes, Topology: r.Topology, Rounds: r.Rounds,
 	}
 	for _, group := range groups(r.Results) {
 		ref := reference(group)
@@ -103,7 +105,7 @@ func newJSONCell(res, ref *bench.Result) (Cell, error) {
 		}
 	}
 	for _, rep := range res.Reps {
-		j := Repetition{Status: rep.Status, Reason: rep.Reason, Metrics: rep.Metrics, Workers: rep.Workers, Stacks: rep.Stacks, Placement: rep.Placement}
+		j := Repetition{Status: rep.Status, Reason: rep.Reason, Metrics: rep.Metrics, Workers: rep.Workers, Stacks: rep.Stacks, Dirty: rep.Dirty, Placement: rep.Placement}
 		if rep.Hist != nil {
 			b, err := rep.Hist.EncodeV2()
 			if err != nil {

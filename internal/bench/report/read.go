@@ -47,15 +47,19 @@ func ReadDocument(name string) (*Document, error) {
 	return d, nil
 }
 
-// Values lists a metric of the repetitions that ended well.
+// Values lists a metric of the repetitions that ended well, without those of dirty rounds if there are others.
 func (c *Cell) Values(metric string) []float64 {
-	var vs []float64
+	var vs, dirty []float64
 	for _, r := range c.Reps {
 		if v, ok := r.Metrics[metric]; ok && r.Status == bench.StatusOK {
+			if r.Dirty {
+				dirty = append(dirty, v)
+				continue
+			}
 			vs = append(vs, v)
 		}
 	}
-	return vs
+	return bench.Or(vs, dirty...)
 }
 
 // pooled merges the histograms of all repetitions. Their values have to be divided by div. It is

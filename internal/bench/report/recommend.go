@@ -84,6 +84,9 @@ func Recommend(d *Document) []advice {
 		}
 		if a.Verdict == adviceNone {
 			if text, rounds := undecided(tested[r.id]); text != "" {
+				if few := d.Rounds.few(); few != "" {
+					text, rounds = few, 0
+				}
 				a.Verdict, a.Needs = adviceUndecided, rounds
 				a.Text += "; " + text
 			}
@@ -100,13 +103,14 @@ func noTiming(d *Document) (why []string) {
 	if host.Emulated(e.CPU) {
 		why = append(why, fmt.Sprintf("the CPU is emulated: %s", e.CPU))
 	}
-	if e.Others > host.MostOthers {
+	judged := d.Rounds != nil // each round by itself
+	if e.Others > host.MostOthers && !judged {
 		why = append(why, fmt.Sprintf("other programs took %.1f %% of the time of the CPUs that were used", 100*e.Others))
 	}
-	if e.Steal > host.MostSteal {
+	if e.Steal > host.MostSteal && !judged {
 		why = append(why, fmt.Sprintf("the hypervisor took %.1f %% of the time", 100*e.Steal))
 	}
-	if e.Throttled > 0 {
+	if e.Throttled > 0 && !judged {
 		why = append(why, fmt.Sprintf("the cgroup's quota stopped the run %d times", e.Throttled))
 	}
 	if rate := d.preempted(); rate > host.MostPreempted {
@@ -195,11 +199,11 @@ func best(cells []*Cell, metric string) *Cell {
 	return top
 }
 
-// byRound returns a metric of the repetitions that have it, by their numbers.
+// byRound returns a metric of the repetitions that have it, by their numbers, without those of dirty rounds.
 func (c *Cell) byRound(metric string) map[int]float64 {
 	m := map[int]float64{}
 	for i, r := range c.Reps {
-		if v, ok := r.Metrics[metric]; ok && r.Status == bench.StatusOK {
+		if v, ok := r.Metrics[metric]; ok && r.Status == bench.StatusOK && !r.Dirty {
 			m[i] = v
 		}
 	}

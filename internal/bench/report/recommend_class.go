@@ -222,27 +222,34 @@ func (d *Document) reach() (byDistance map[int]map[int][]*Cell) {
 	return byDistance
 }
 
-// slowContrasts are those of R14: each node with all others at the same distances. A slow node is slow from everywhere.
+// slowContrasts are those of R14: each node with all others that were measured at the same distances. A slow node is slow from
+// everywhere, so that the distances count together.
 func slowContrasts(d *Document) (list []*contrast) {
 	byDistance := d.reach()
-	for _, distance := range slices.Sorted(maps.Keys(byDistance)) {
-		nodes := byDistance[distance]
-		for _, node := range slices.Sorted(maps.Keys(nodes)) {
-			if len(nodes) < 2 {
-				continue
-			}
-			c := pick(list, strconv.Itoa(node))
-			if c == nil {
-				c = &contrast{name: strconv.Itoa(node), at: node, worse: nodes[node][0], least: slowNode}
-				list = append(list, c)
-			}
-			mine := joined(nodes[node], chaseRounds)
-			for _, other := range slices.Sorted(maps.Keys(nodes)) {
-				if other != node {
-					c.against(mine, joined(nodes[other], chaseRounds))
-					c.better = nodes[other][0]
+	reached := map[int]bool{}
+	for _, nodes := range byDistance {
+		for node := range nodes {
+			reached[node] = true
+		}
+	}
+	for _, node := range slices.Sorted(maps.Keys(reached)) {
+		c := &contrast{name: strconv.Itoa(node), at: node, least: slowNode}
+		for _, other := range slices.Sorted(maps.Keys(reached)) {
+			var mine, theirs []map[int]float64
+			for _, distance := range slices.Sorted(maps.Keys(byDistance)) {
+				nodes := byDistance[distance]
+				if other != node && len(nodes[node]) > 0 && len(nodes[other]) > 0 {
+					mine, theirs = append(mine, joined(nodes[node], chaseRounds)), append(theirs, joined(nodes[other], chaseRounds))
+					c.worse, c.better = nodes[node][0], nodes[other][0]
 				}
 			}
+			if len(mine) > 0 {
+				same := func(rounds map[int]float64) map[int]float64 { return rounds }
+				c.against(joined(mine, same), joined(theirs, same))
+			}
+		}
+		if c.worse != nil {
+			list = append(list, c)
 		}
 	}
 	return list

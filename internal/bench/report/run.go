@@ -57,6 +57,7 @@ type Run struct {
 	Env      host.Environment
 	Warnings []string
 	Notes    []string // what this host cannot show
+	Rounds   *Rounds  // nil if rounds were not judged one by one
 	Topology *topology.Topology
 	Command  []string
 	Options  *plan.Options

@@ -1,0 +1,76 @@
+//go:build linux
+
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/host"
+)
+
+// judge tells the rounds of a sequence apart, and says which of them other programs disturbed. A round runs each cell once at
+// most, and begins with a cell of the round before it.
+type judge struct {
+	before host.Disturbance
+	cells  []*bench.Cell // of the round so far, in their order
+	reps   map[*bench.Cell]*bench.Repetition
+	last   []*bench.Cell // cells of the last whole round that take part in all rounds
+	owed   int           // rounds to repeat
+	spent  int           // repeated rounds
+}
+
+func newJudge(e *Engine) *judge {
+	j := &judge{reps: map[*bench.Cell]*bench.Repetition{}}
+	if e.Probe != nil {
+		j.before = e.Probe()
+	}
+	return j
+}
+
+// repeats reports whether a cell was measured in this round, so that it begins another one.
+func (j *judge) repeats(c *bench.Cell) bool { return j.reps[c] != nil }
+
+// add notes a repetition of this round.
+func (j *judge) add(c *bench.Cell, rep *bench.Repetition) {
+	j.cells = append(j.cells, c)
+	j.reps[c] = rep
+}
+
+// end judges the round, and begins the next one.
+func (j *judge) end(e *Engine) {
+	if e.Probe == nil || len(j.cells) == 0 {
+		j.cells = nil
+		clear(j.reps)
+		return
+	}
+	after := e.Probe()
+	e.Made++
+	if host.Dirty(j.before, after) {
+		e.Dirty++
+		j.owed++
+		for _, rep := range j.reps {
+			rep.Dirty = true
+		}
+	}
+	j.before, j.last = after, nil
+	for _, c := range j.cells {
+		if c.MaxReps == 0 {
+			j.last = append(j.last, c)
+		}
+	}
+	j.cells = nil
+	clear(j.reps)
+}
+
+// again returns the cells of one more round if a dirty one is to be repeated and time is left. It repeats each planned round once
+// at most.
+func (j *judge) again(e *Engine, ctx context.Context) []*bench.Cell {
+	if e.Probe == nil || j.owed == 0 || 2*j.spent >= e.Made || ctx.Err() != nil || !e.Until.IsZero() && time.Now().After(e.Until) {
+		return nil
+	}
+	j.owed--
+	j.spent++
+	return j.last
+}
