@@ -57,7 +57,7 @@ var workloads = append([]prim{
 	{"multilock", bucketLocked, openMultiLock},
 	{"semaphore", waitersLocked, openSemaphore},
 	{"sequencer", waitersLocked, openSequencer},
-	{"event", waitersLocked, openEvent},
+	{"event", "", openEvent},
 	{"event-auto", waitersLocked, openAutoEvent},
 	{"futex", "", openFutex},
 	{"future", "", openFuture},
