@@ -191,18 +191,17 @@ typedef struct shmsync_arena_options {
  * another layout. */
 int shmsync_arena_open_abi(const char *name, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi);
 /* Joins the arena /dev/shm/NAME, and creates it where there is none. A name with a slash is the path of a file. A
- * second open in one process gives the same arena, which is to be closed as often. opts may be NULL. */
-static inline int shmsync_arena_open(const char *name, const shmsync_arena_options *opts, shmsync_arena **out)
-{
-    return shmsync_arena_open_abi(name, opts, out, SHMSYNC_ABI);
-}
+ * second open in one process gives the same arena, which is to be closed as often. opts may be NULL. A program in C calls
+ * shmsync_arena_open_abi by it; the function of that name is for bindings, and takes the SHMSYNC_ABI of the library. */
+int shmsync_arena_open(const char *name, const shmsync_arena_options *opts, shmsync_arena **out);
 /* shmsync_arena_from_fd of a program that was made for that SHMSYNC_ABI. */
 int shmsync_arena_from_fd_abi(int fd, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi);
-/* Joins the arena in an open file, such as a memfd that was inherited. fd stays the caller's. */
-static inline int shmsync_arena_from_fd(int fd, const shmsync_arena_options *opts, shmsync_arena **out)
-{
-    return shmsync_arena_from_fd_abi(fd, opts, out, SHMSYNC_ABI);
-}
+/* Joins the arena in an open file, such as a memfd that was inherited. fd stays the caller's. It calls
+ * shmsync_arena_from_fd_abi as shmsync_arena_open does. */
+int shmsync_arena_from_fd(int fd, const shmsync_arena_options *opts, shmsync_arena **out);
+/* An argument may have commas in braces. */
+#define shmsync_arena_open(...) shmsync_arena_open_abi(__VA_ARGS__, SHMSYNC_ABI)
+#define shmsync_arena_from_fd(...) shmsync_arena_from_fd_abi(__VA_ARGS__, SHMSYNC_ABI)
 /* Leaves the arena with the last of the closes that match the opens. Holds of this process are treated as its death
  * would treat them. Waits of other threads end with EBADF. Pointers and handles into the arena are invalid
  * afterwards. ENOTCONN: it is not open. EDEADLK: a function that a call runs must not close the arena of the call. */
@@ -11199,6 +11198,10 @@ int shmsync_arena_from_fd_abi(int fd, const shmsync_arena_options *opts, shmsync
     shmi_let_cancel();
     return SHMI_TELL(err);
 }
+
+/* For bindings; a program in C has macros of these names. */
+int (shmsync_arena_open)(const char *name, const shmsync_arena_options *opts, shmsync_arena **out) { return shmsync_arena_open_abi(name, opts, out, SHMSYNC_ABI); }
+int (shmsync_arena_from_fd)(int fd, const shmsync_arena_options *opts, shmsync_arena **out) { return shmsync_arena_from_fd_abi(fd, opts, out, SHMSYNC_ABI); }
 
 /* ---- Leaving: what this process still holds or waits for is treated as its death
  * would be ---- */

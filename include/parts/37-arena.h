@@ -1357,6 +1357,10 @@ int shmsync_arena_from_fd_abi(int fd, const shmsync_arena_options *opts, shmsync
     return SHMI_TELL(err);
 }
 
+/* For bindings; a program in C has macros of these names. */
+int (shmsync_arena_open)(const char *name, const shmsync_arena_options *opts, shmsync_arena **out) { return shmsync_arena_open_abi(name, opts, out, SHMSYNC_ABI); }
+int (shmsync_arena_from_fd)(int fd, const shmsync_arena_options *opts, shmsync_arena **out) { return shmsync_arena_from_fd_abi(fd, opts, out, SHMSYNC_ABI); }
+
 /* ---- Leaving: what this process still holds or waits for is treated as its death
  * would be ---- */
 

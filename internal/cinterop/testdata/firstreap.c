@@ -72,7 +72,7 @@ static pid_t member(const char *name, const char *label, int holds, int close_di
         CHECK(shmsync_semaphore_open(a, "permit", 1, NULL, &s), 0);
         if (holds)
             CHECK(shmsync_semaphore_acquire(&s, 1), 0);
-        kill(getpid(), SIGSTOP);
+        raise(SIGSTOP);
         if (close_dies) {
             die_at = "arena.close.unregistered";
             shmsync_arena_close(a);
@@ -354,7 +354,7 @@ static void given_up(const char *name)
         if (reaper == 0) {
             CHECK(shmsync_arena_open(name, NULL, &a), 0);
             stop_at = at[k];
-            kill(getpid(), SIGSTOP);
+            raise(SIGSTOP);
             for (;;)
                 pause();
         }

@@ -25,7 +25,7 @@ static void at_point(const char *name)
 {
     if (stop_at != NULL && strcmp(name, stop_at) == 0) {
         stop_at = NULL;
-        kill(getpid(), SIGSTOP);
+        raise(SIGSTOP);
     }
 }
 
@@ -44,7 +44,7 @@ static pid_t start(const char *name, const char *label, int holds)
             CHECK(shmsync_semaphore_open(a, "permit", 1, NULL, &s), 0);
             CHECK(shmsync_semaphore_acquire(&s, 1), 0);
         }
-        kill(getpid(), SIGSTOP);
+        raise(SIGSTOP);
         _exit(3);
     }
     return p;
@@ -343,7 +343,7 @@ static void hold_all(const char *name)
     CHECK(shmsync_barrier_register(&barrier, 1), 0);
     CHECK(shmsync_future_open(a, "future", NULL, &future), 0);
     CHECK(shmsync_future_claim(&future), 0);
-    kill(getpid(), SIGSTOP);
+    raise(SIGSTOP);
     _exit(3);
 }
 static int repairs, want_err;
