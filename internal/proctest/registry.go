@@ -46,7 +46,7 @@ func Register(name string, f func(*Child)) {
 //
 // A registered helper that no test has started fails a run of all tests. Runs
 // that leave tests out by a flag (-run, -skip, -list, -short, -fuzz) are exempt,
-// and a test that skips itself says so with [Skip].
+// a test that skips itself says so with [Skip], and a test that runs in part with [LeaveOut].
 func Main(m *testing.M) {
 	registry.Lock()
 	registry.main = true
@@ -67,12 +67,19 @@ func Main(m *testing.M) {
 // Skip skips the test and counts the helpers it would have started as used.
 func Skip(t testing.TB, reason string, helpers ...string) {
 	t.Helper()
+	LeaveOut(t, helpers...)
+	t.Skip(reason)
+}
+
+// LeaveOut counts helpers as used that the test does not start because its caller has asked for a part of it only, by
+// an environment variable for example.
+func LeaveOut(t testing.TB, helpers ...string) {
+	t.Helper()
 	for _, name := range helpers {
 		if _, err := lookup(name); err != nil {
 			t.Fatal(err)
 		}
 	}
-	t.Skip(reason)
 }
 
 // lookup finds a helper and marks it as used.
