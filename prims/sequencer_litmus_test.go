@@ -63,6 +63,14 @@ func await(w *atomic.Uint64, n uint64) {
 	}
 }
 
+// yield is for the i'th turn of a loop that waits for the other process, which may need this CPU.
+func yield(i int) {
+	runtime.Gosched()
+	if i%64 == 0 {
+		shmsync.Yield()
+	}
+}
+
 // litmusSide is what each of the two has.
 type litmusSide struct {
 	s    *prims.Sequencer
@@ -217,14 +225,14 @@ func litmus(t *testing.T, mode string, rounds uint64, part func(x *litmusSide, n
 	r := rand.New(rand.NewPCG(seed, 2))
 	lost, late, longest, start := 0, 0, time.Duration(0), time.Now()
 	for n := uint64(1); n <= rounds; n++ {
-		for b.At.Load() < n && !ended(p) {
-			runtime.Gosched()
+		for i := 1; b.At.Load() < n && !ended(p); i++ {
+			yield(i)
 		}
 		jitter(r, 4000)
 		part(x, n, r)
 		since := time.Now()
-		for counted := false; b.Done.Load() < n; {
-			runtime.Gosched()
+		for i, counted := 1, false; b.Done.Load() < n; i++ {
+			yield(i)
 			switch took := time.Since(since); {
 			case ended(p), took > timeout():
 				p.WaitExit(t)
