@@ -380,6 +380,9 @@ func (x *MultiLock) eachBucket(f func(k *multiBucket)) {
 // Policy says what happens to a key when its holder dies.
 func (x *MultiLock) Policy() Policy { return x.policy }
 
+// closed is not inlined, which would make the frame of each Lock larger.
+//
+//go:noinline
 func (x *MultiLock) closed(op string) error { return x.fail(op, shmsync.ErrClosed, nil, closedHandle) }
 
 func (x *MultiLock) fail(op string, err error, who *shmsync.Identity, detail string) error {

@@ -269,6 +269,9 @@ func scribbleWord(r *rand.Rand, b []byte) {
 func FuzzScribbled(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12})
 	f.Add(bytes.Repeat([]byte{0x40, 0, 2, 0, 255, 255, 255, 255, 255, 255, 255, 255}, 20))
+	for _, script := range scripts(f) {
+		f.Add(script)
+	}
 	f.Fuzz(func(t *testing.T, script []byte) {
 		b := busy(t)
 		// A fuzzer of Go kills a process that does not end within a second when it asks for that.
@@ -280,6 +283,27 @@ func FuzzScribbled(f *testing.F) {
 		}
 		surviveEach(t, b, part, first)
 	})
+}
+
+// scripts write to the words of each object: for a Queue, to its counters, the cells of its ring, and
+// its slots.
+func scripts(t testing.TB) (all [][]byte) {
+	path := filepath.Join(t.TempDir(), "arena")
+	require.NoError(t, os.WriteFile(path, busy(t), 0o400))
+	ins, err := arenakernel.Inspect(path)
+	require.NoError(t, err)
+	defer ins.Close()
+	for _, o := range ins.Objects() {
+		for _, value := range []uint64{1, ^uint64(0)} {
+			var script []byte
+			for off := uint64(0); off+8 <= min(o.Size, 1024); off += 24 {
+				script = binary.LittleEndian.AppendUint32(script, uint32(uint64(o.Body)+off))
+				script = binary.LittleEndian.AppendUint64(script, value)
+			}
+			all = append(all, script)
+		}
+	}
+	return all
 }
 
 // A file that shrinks while it is examined is reported, and ends no process.
