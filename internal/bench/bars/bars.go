@@ -132,6 +132,8 @@ func (b *Bar) judge(results []*bench.Result, o *plan.Options) Result {
 		v.Verdict = VerdictShown
 	case b.Least > int(subject.Pooled().TotalCount()):
 		v.Verdict, v.Reason = VerdictOpen, fmt.Sprintf("fewer than %d samples", b.Least)
+	case b.Peer != "" && value.Kind == stats.KindRange:
+		v.Verdict, v.Reason = VerdictOpen, fmt.Sprintf("%d rounds have no interval of 95 %%: take %d", value.N, stats.EnoughRounds((1-stats.Confidence)/2))
 	default:
 		v.Verdict = verdict(value, b.Limit, v.AtLeast)
 	}
@@ -179,7 +181,8 @@ func (b *Bar) measure(subject, peer *bench.Result, metric string, o *plan.Option
 	case b.Pooled > 0:
 		return stats.QuantileRatio(subject.Pooled(), peer.Pooled(), b.Pooled, o.Seed)
 	}
-	return stats.RatioInterval(bench.Ratios(subject, peer, metric))
+	e, err := stats.Paired(bench.Ratios(subject, peer, metric), 1)
+	return e.Interval, err
 }
 
 // verdict says whether a figure keeps within the limit: surely, surely not, or neither, if the limit lies

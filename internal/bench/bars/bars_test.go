@@ -3,6 +3,7 @@
 package bars
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -51,6 +52,7 @@ func judged(t *testing.T, b Bar, subject, peer []float64, status string) Result 
 
 func TestJudge(t *testing.T) {
 	three := func(v float64) []float64 { return []float64{v, v * 1.01, v * 0.99} }
+	six := func(v float64) []float64 { return slices.Repeat(three(v), 2) }
 	crash := Bar{Scenario: "crash", Subject: "shmsync:mutex", Peer: "go:waitv-floor", Limit: 1.6, Least: 300}
 	lock := Bar{Scenario: "lock", Subject: "shmsync:mutex", Peer: "c:robust", Limit: 1.1, Note: "jain"}
 	idle := Bar{Scenario: "idle", Subject: "shmsync:mutex", Limit: 5e6}
@@ -65,23 +67,25 @@ func TestJudge(t *testing.T) {
 		subject, peer []float64
 		status, want  string
 	}{
-		{"a ratio within its limit", crash, three(150), three(100), bench.StatusOK, VerdictPass},
-		{"a ratio beyond its limit", crash, three(200), three(100), bench.StatusOK, VerdictFail},
-		{"too few samples", crash, []float64{150, 150}, three(100), bench.StatusOK, VerdictOpen},
-		{"a hung subject fails", crash, three(150), three(100), bench.StatusHung, VerdictFail},
-		{"a violation fails", crash, three(150), three(100), bench.StatusViolation, VerdictFail},
-		{"more is better", lock, three(120), three(100), bench.StatusOK, VerdictPass},
-		{"less is worse", lock, three(90), three(100), bench.StatusOK, VerdictFail},
+		{"a ratio within its limit", crash, six(150), six(100), bench.StatusOK, VerdictPass},
+		{"a ratio beyond its limit", crash, six(200), six(100), bench.StatusOK, VerdictFail},
+		{"too few samples", crash, []float64{150, 150}, six(100), bench.StatusOK, VerdictOpen},
+		{"a hung subject fails", crash, six(150), six(100), bench.StatusHung, VerdictFail},
+		{"a violation fails", crash, six(150), six(100), bench.StatusViolation, VerdictFail},
+		{"more is better", lock, six(120), six(100), bench.StatusOK, VerdictPass},
+		{"less is worse", lock, six(90), six(100), bench.StatusOK, VerdictFail},
 		{"a figure of its own", idle, three(4e6), nil, bench.StatusOK, VerdictPass},
 		{"a figure of its own, too large", idle, three(6e6), nil, bench.StatusOK, VerdictFail},
 		{"a pooled quantile", p99, three(9e5), nil, bench.StatusOK, VerdictPass},
 		{"a pooled quantile, too large", p99, three(2e6), nil, bench.StatusOK, VerdictFail},
 		{"none at all", still, []float64{0, 0}, nil, bench.StatusOK, VerdictPass},
 		{"one too many", still, []float64{1, 1}, nil, bench.StatusOK, VerdictFail},
-		{"a subject beside itself", both, three(105), three(100), bench.StatusOK, VerdictPass},
-		{"a subject beside itself, slower", both, three(120), three(100), bench.StatusOK, VerdictFail},
-		{"for information", shown, three(200), three(100), bench.StatusOK, VerdictShown},
-		{"no peer", crash, three(150), nil, bench.StatusOK, VerdictPending},
+		{"a subject beside itself", both, six(105), six(100), bench.StatusOK, VerdictPass},
+		{"a subject beside itself, slower", both, six(120), six(100), bench.StatusOK, VerdictFail},
+		{"too few rounds", lock, three(200), three(100), bench.StatusOK, VerdictOpen},
+		{"the interval contains the limit", lock, []float64{100, 105, 110, 115, 120, 125, 130}, slices.Repeat([]float64{100}, 7), bench.StatusOK, VerdictOpen},
+		{"for information", shown, six(200), six(100), bench.StatusOK, VerdictShown},
+		{"no peer", crash, six(150), nil, bench.StatusOK, VerdictPending},
 	} {
 		got := judged(t, c.bar, c.subject, c.peer, c.status)
 		require.Equal(t, c.want, got.Verdict, "%s: %+v", c.name, got)

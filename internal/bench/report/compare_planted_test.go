@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/internal/bench/plan"
 )
 
 // The noise of synthetic results: log-normal, and now and then a round in which others took the CPU.
@@ -53,16 +55,21 @@ func verdicts(all *Comparison) map[string]int {
 	return counts
 }
 
-// A change of 10 % in one cell of many is found in 9 of 10 pairs of files, with its direction.
+// A change of 10 % in one cell of many is found in 9 of 10 pairs of files, with its direction, with the rounds of the default plan. With a least
+// effect of 5 % it takes 15 rounds.
 func TestCompareFindsPlantedChanges(t *testing.T) {
-	for _, factor := range []float64{1.1, 1 / 1.1} {
+	for _, c := range []struct {
+		factor, least float64
+		rounds        int
+	}{{1.1, usualLeast, plan.Rounds}, {1 / 1.1, usualLeast, plan.Rounds}, {1.1, 0.05, 15}, {1 / 1.1, 0.05, 15}} {
+		factor := c.factor
 		want := map[bool]string{true: cellWorse, false: cellBetter}[factor > 1]
 		found, others := 0, 0
-		const pairs = 50
+		const pairs = 100
 		for seed := range uint64(pairs) {
 			rng := rand.New(rand.NewPCG(seed, 6))
-			before, after := measuredFile(rng, 15, 0, 1), measuredFile(rng, 15, 1, factor)
-			all := CompareDocuments(before, after, "", usualLeast)
+			before, after := measuredFile(rng, c.rounds, 0, 1), measuredFile(rng, c.rounds, 1, factor)
+			all := CompareDocuments(before, after, "", c.least)
 			for i, c := range all.Cells {
 				called := c.Verdict == cellWorse || c.Verdict == cellBetter
 				switch {
@@ -73,14 +80,15 @@ func TestCompareFindsPlantedChanges(t *testing.T) {
 				}
 			}
 		}
-		require.GreaterOrEqual(t, found, pairs*9/10, "factor %.2f", factor)
+		t.Logf("%+v: %d of %d found", c, found, pairs)
+		require.GreaterOrEqual(t, found, pairs*9/10, "%+v", c)
 		require.LessOrEqual(t, others, 1, "cells that did not change")
 	}
 }
 
 // Of a hundred pairs of files without a difference, none has a cell that is called better or worse.
 func TestCompareOfEqualsFindsNothing(t *testing.T) {
-	for _, rounds := range []int{4, 10} {
+	for _, rounds := range []int{4, 10, plan.Rounds} {
 		for seed := range uint64(100) {
 			rng := rand.New(rand.NewPCG(seed, 7))
 			got := verdicts(CompareDocuments(measuredFile(rng, rounds, 0, 1), measuredFile(rng, rounds, 0, 1), "", usualLeast))

@@ -138,6 +138,9 @@ func (d *Document) preempted() float64 {
 			continue
 		}
 		for _, r := range c.Reps {
+			if r.Dirty {
+				continue
+			}
 			for _, w := range r.Workers {
 				const impossible = 1 << 32 // a count that went back, in files of earlier versions
 				if w.Preempted < impossible && w.Seconds > 0 {
