@@ -213,14 +213,15 @@ func init() {
 // litmus plays rounds: the other process begins one, this one does its part, and then
 // the other one's wait must end. Nothing else happens that would repair a loss but the
 // looks, ten times a second: a wait that is overdue long before is counted as lost.
-func litmus(t *testing.T, mode string, rounds uint64, part func(x *litmusSide, n uint64, r *rand.Rand)) {
+func litmus(t *testing.T, mode string, rounds uint64, part func(x *litmusSide, n uint64, r *rand.Rand), opts ...proctest.Option) {
 	a := newArena(t, nil)
 	x, err := openLitmus(a)
 	require.NoError(t, err)
 	b := x.b
 	seed := rand.Uint64()
-	p := proctest.Start(t, "sequencer/litmus", proctest.Params(litmusParams{nameOf(a), mode, rounds, seed}),
+	opts = append(opts, proctest.Params(litmusParams{nameOf(a), mode, rounds, seed}),
 		proctest.Limit(proctest.Scale(5*time.Minute)), proctest.Dump(func() string { return words(a) }))
+	p := proctest.Start(t, "sequencer/litmus", opts...)
 	p.Await(t)
 	r := rand.New(rand.NewPCG(seed, 2))
 	lost, late, longest, start := 0, 0, time.Duration(0), time.Now()
@@ -318,13 +319,31 @@ func TestEventTimeoutAgainstSet(t *testing.T) {
 }
 
 func TestEventTurnsUnderContention(t *testing.T) {
-	litmus(t, "gate", litmusRounds(t, 50_000), func(x *litmusSide, n uint64, r *rand.Rand) {
-		if n%2 == 1 {
-			x.gate.Set()
-		} else {
-			x.gate.Reset()
-		}
-	})
+	litmus(t, "gate", litmusRounds(t, 50_000), turnGate)
+}
+
+func turnGate(x *litmusSide, n uint64, r *rand.Rand) {
+	if n%2 == 1 {
+		x.gate.Set()
+	} else {
+		x.gate.Reset()
+	}
+}
+
+// Without periodic checks, a wake that is lost is a round that never ends.
+func TestNoWakeIsLostWithoutChecks(t *testing.T) {
+	if !crashpoint.Enabled {
+		t.Skip("needs the build tag crashpoint")
+	}
+	for mode, part := range map[string]func(x *litmusSide, n uint64, r *rand.Rand){
+		"gate":  turnGate,
+		"token": func(x *litmusSide, n uint64, r *rand.Rand) { x.auto.Set() },
+		"final": func(x *litmusSide, n uint64, r *rand.Rand) { x.s.Increment() },
+	} {
+		t.Run(mode, func(t *testing.T) {
+			litmus(t, mode, litmusRounds(t, 50_000), part, proctest.Env("SHMSYNC_CHECK_EVERY=1h"))
+		})
+	}
 }
 
 // A process that counts and dies before it looks for waiters has counted; its reap wakes
