@@ -132,14 +132,10 @@ func (t *counter) countAtOnce(n uint64) bool {
 	return uint32(c)&^1 == 0 && int64(c) >= 0 && n < c>>32 && !race.Enabled && !crashpoint.Enabled && w.CompareAndSwap(c, c-n<<32)
 }
 
-// enter begins a call that the fast path could not do. It panics if the handle is closed.
-func (t *counter) enter() {
-	if err := t.tryEnter(); err != nil {
-		panic(err)
-	}
-}
+// serve begins a call that does not wait, and that the fast path could not do. It panics if the handle is closed.
+func (t *counter) serve() served { return t.opening.serve(t.queue) }
 
-func (t *counter) tryEnter() error {
+func (t *counter) enter() error {
 	if !t.queue.Enter() {
 		return t.closed()
 	}
@@ -153,8 +149,7 @@ func (t *counter) leave() { t.queue.Exit() }
 //
 //go:noinline
 func (t *counter) add(n uint64) bool {
-	t.enter()
-	defer t.leave()
+	defer t.serve().end()
 	race.ReleaseMerge(t.key)
 	for {
 		// The loop ends: whenever a turn fails, another goroutine has changed the counter, or
@@ -194,10 +189,11 @@ func (t *counter) finish(n uint64) bool {
 
 // tryFinish is finish for a call that can return an error.
 func (t *counter) tryFinish(n uint64) (ok bool, err error) {
-	if err := t.tryEnter(); err != nil {
-		return false, err
+	s, ok := t.opening.tryServe(t.queue)
+	if !ok {
+		return false, t.closed()
 	}
-	defer t.leave()
+	defer s.end()
 	if n == 0 {
 		return true, nil
 	}

@@ -66,6 +66,9 @@ func (e *eventcount) enter() error {
 
 func (e *eventcount) leave() { e.queue.Exit() }
 
+// serve is enter for a call that does not wait. It panics if the handle is closed.
+func (e *eventcount) serve() served { return e.opening.serve(e.queue) }
+
 func (e *eventcount) closed() error { return e.fail(shmsync.ErrClosed, nil, closedHandle) }
 
 func (e *eventcount) fail(err error, who *shmsync.Identity, detail string) error {
