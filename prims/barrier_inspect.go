@@ -22,7 +22,7 @@ func inspectBarrier(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Insp
 	if x.isBroken() {
 		i.lost(shmsync.ErrOwnerDead, arenakernel.ParticipantID(w.dead.Load()&arenakernel.ParticipantIDMask))
 	}
-	i.monitor(w.mon.places())
+	i.monitor(&w.mon)
 	on := i.hold(arenakernel.Hold{Owner: arenakernel.ParticipantID(w.completer.Load() & arenakernel.ParticipantIDMask), Mode: arenakernel.HoldRunner, Note: "the completion"})
 	for _, h := range x.shares {
 		name := arenakernel.ParticipantID(h.name.Load() & arenakernel.ParticipantIDMask)

@@ -58,8 +58,6 @@ func spinWordsOf(a *arenakernel.Arena, o arenakernel.Object) []arenakernel.Offse
 		return []arenakernel.Offset{eventcountSpinOff}
 	case signalKind:
 		return []arenakernel.Offset{signalSpinOff}
-	case semaphoreKind:
-		return []arenakernel.Offset{semaphoreSpinOff}
 	case multiLockKind:
 		x, err := buildMultiLock(a, o, true)
 		if err != nil {
@@ -78,7 +76,7 @@ func spinWordsOf(a *arenakernel.Arena, o arenakernel.Object) []arenakernel.Offse
 			return []arenakernel.Offset{monitorSpinOff}
 		}
 		return []arenakernel.Offset{eventcountSpinOff}
-	case fairMutexKind, condKind, sequencerKind, barrierKind, waitableKind:
+	case fairMutexKind, semaphoreKind, condKind, sequencerKind, barrierKind, waitableKind:
 		return []arenakernel.Offset{monitorSpinOff}
 	}
 	return nil
