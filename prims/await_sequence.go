@@ -79,11 +79,7 @@ func (e *Event) reached() (bool, error) {
 	if err := e.opening.error("event.wait"); err != nil {
 		return true, err
 	}
-	if e.auto != nil {
-		return e.auto.tryWait(), nil
-	}
-	_, set := e.manual.reached(true)
-	return set, nil
+	return e.TryWait(), nil
 }
 
 func (e *Event) watch(notify func()) (watcher, error) {

@@ -95,6 +95,13 @@ func (f *Future) swap(from, to futureState) bool {
 	return f.eventcount.swap(eventcountState(from), eventcountState(to))
 }
 
+// mustEnter begins a call that cannot return an error.
+func (f *Future) mustEnter() {
+	if err := f.enter(); err != nil {
+		panic(err)
+	}
+}
+
 // now returns the state after it has ended the round, if the round is decided or its producer has
 // died, and has woken the waiters.
 func (f *Future) now() futureState {
@@ -184,7 +191,8 @@ func (f *Future) judge(r futureRound) (shmsync.Errno, error) {
 // Claim makes this process the producer, and reports whether it is the producer now. It
 // fails if another process is the producer, if the Future is set, or if its producer died.
 func (f *Future) Claim() bool {
-	defer f.serve().end()
+	f.mustEnter()
+	defer f.leave()
 	for {
 		// The loop ends: a CAS fails when another process has claimed or ended the round, or has
 		// announced a waiter.
@@ -205,7 +213,8 @@ func (f *Future) Claim() bool {
 // Future is set already, or if its producer has died. Any process may set it, even one that has
 // not claimed it. Set waits for nobody.
 func (f *Future) Set(errno shmsync.Errno) bool {
-	defer f.serve().end()
+	f.mustEnter()
+	defer f.leave()
 	done, wake := f.set(errno)
 	if wake {
 		f.wakeAll()
@@ -238,18 +247,19 @@ func (f *Future) set(errno shmsync.Errno) (done, wake bool) {
 // SetAll sets each of the futures, and then wakes the waiters of all. It returns how many it has
 // set.
 func SetAll(errno shmsync.Errno, futures ...*Future) (set int) {
-	calls, owes := make([]served, 0, len(futures)), make([]bool, len(futures))
+	entered, owes := 0, make([]bool, len(futures))
 	defer func() { // deferred, so that it also runs if one of them panics
 		crashpoint.Hit("future.setall.before_wake")
-		for i, call := range calls {
+		for i, f := range futures[:entered] {
 			if owes[i] {
-				futures[i].wakeAll()
+				f.wakeAll()
 			}
-			call.end()
+			f.leave()
 		}
 	}()
 	for i, f := range futures {
-		calls = append(calls, f.serve())
+		f.mustEnter()
+		entered++
 		var done bool
 		if done, owes[i] = f.set(errno); done {
 			set++
@@ -316,7 +326,8 @@ func (f *Future) Reset() bool { return f.reset(false) }
 // reset is Reset, for RecoverAll of a Future whose producer died only: another process may have reset the Future, and
 // its new result must stay.
 func (f *Future) reset(abandonedOnly bool) bool {
-	defer f.serve().end()
+	f.mustEnter()
+	defer f.leave()
 	for {
 		// The loop ends: a CAS fails when another process has reset it, and the wait ends with the
 		// threads of the dead process.
