@@ -79,7 +79,11 @@ func (e *Event) reached() (bool, error) {
 	if err := e.opening.error("event.wait"); err != nil {
 		return true, err
 	}
-	return e.TryWait(), nil
+	if e.auto != nil {
+		return e.auto.tryWait(), nil
+	}
+	_, set := e.manual.reached(true)
+	return set, nil
 }
 
 func (e *Event) watch(notify func()) (watcher, error) {

@@ -4,6 +4,7 @@ package prims_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"testing"
@@ -104,6 +105,93 @@ func TestCloseWaitsForAHandleThatIsBeingClosed(t *testing.T) {
 	require.NoError(t, <-closed)
 }
 
+// calledWhileClosing are calls that wait for nobody. Each has a waiter in another opening, which the call lets go on.
+var calledWhileClosing = map[string]func(t *testing.T, a, b *arena.Arena) (call func(), waits func() error){
+	"event": func(t *testing.T, a, b *arena.Arena) (call func(), waits func() error) {
+		x, err := prims.OpenEvent(a, "x", nil)
+		require.NoError(t, err)
+		y, err := prims.OpenEvent(b, "x", nil)
+		require.NoError(t, err)
+		return x.Set, func() error { return y.WaitContext(context.Background()) }
+	},
+	"future": func(t *testing.T, a, b *arena.Arena) (call func(), waits func() error) {
+		x, err := prims.OpenFuture(a, "x", nil)
+		require.NoError(t, err)
+		y, err := prims.OpenFuture(b, "x", nil)
+		require.NoError(t, err)
+		return func() { x.Set(0) }, func() error { _, err := y.Wait(); return err }
+	},
+	"latch": func(t *testing.T, a, b *arena.Arena) (call func(), waits func() error) {
+		x, err := prims.OpenLatch(a, "x", 1, nil)
+		require.NoError(t, err)
+		y, err := prims.OpenLatch(b, "x", 1, nil)
+		require.NoError(t, err)
+		return func() { x.CountDown(1) }, func() error { return y.WaitContext(context.Background()) }
+	},
+	"waitgroup": func(t *testing.T, a, b *arena.Arena) (call func(), waits func() error) {
+		x, err := prims.OpenWaitGroup(a, "x", nil)
+		require.NoError(t, err)
+		y, err := prims.OpenWaitGroup(b, "x", nil)
+		require.NoError(t, err)
+		x.Add(1)
+		return x.Done, func() error { return y.WaitContext(context.Background()) }
+	},
+	"lease": func(t *testing.T, a, b *arena.Arena) (call func(), waits func() error) {
+		x, err := prims.OpenQueue[int](a, "x", 1, nil)
+		require.NoError(t, err)
+		y, err := prims.OpenQueue[int](b, "x", 1, nil)
+		require.NoError(t, err)
+		require.NoError(t, x.Put(1))
+		l, err := x.Lease()
+		require.NoError(t, err)
+		return l.Ack, func() error { return y.Put(2) }
+	},
+	"shutdown": func(t *testing.T, a, b *arena.Arena) (call func(), waits func() error) {
+		x, err := prims.OpenQueue[int](a, "x", 1, nil)
+		require.NoError(t, err)
+		y, err := prims.OpenQueue[int](b, "x", 1, nil)
+		require.NoError(t, err)
+		return x.Shutdown, func() error {
+			if _, err := y.Get(); !errors.Is(err, shmsync.ErrCanceled) {
+				return fmt.Errorf("not cancelled: %w", err)
+			}
+			return nil
+		}
+	},
+}
+
+// A function that Close waits for may end the waits of others. If such a call panicked, the Update would be lost.
+func TestCallsOfAFunctionThatCloseWaitsFor(t *testing.T) {
+	for kind, open := range calledWhileClosing {
+		t.Run(kind, func(t *testing.T) {
+			a, b := twoOpenings(t)
+			s, err := prims.OpenSynchronized(a, "s", 0, nil)
+			require.NoError(t, err)
+			call, waits := open(t, a, b)
+			waited := make(chan error, 1)
+			go func() { waited <- waits() }()
+			waiting(t, b, "x", 1)
+			running, goOn, updated := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+			go func() {
+				updated <- s.Update(func(v *int) error {
+					close(running)
+					<-goOn
+					call()
+					*v = 1
+					return nil
+				})
+			}()
+			<-running
+			closed := closing(t, a)
+			close(goOn)
+			require.NoError(t, <-updated)
+			require.NoError(t, <-closed)
+			require.NoError(t, <-waited)
+			sound(t, b)
+		})
+	}
+}
+
 // A function that Close waits for opens no handle any more: nobody would close it. It may still unlock what it
 // has locked through another handle of the opening.
 func TestHandlesOfAFunctionThatCloseWaitsFor(t *testing.T) {
@@ -133,6 +221,48 @@ func TestHandlesOfAFunctionThatCloseWaitsFor(t *testing.T) {
 			m, err = prims.OpenMutex(b, "m", nil)
 			require.NoError(t, err)
 			require.True(t, m.TryLock(), "the function has unlocked it: %v", m)
+			sound(t, b)
+		})
+	}
+}
+
+// A Close of the arena ends a wait for a Cond. The Op of the error says whether the caller has the lock, which somebody
+// else may have by then.
+func TestClosedCondSaysWhetherItsLockIsHeld(t *testing.T) {
+	for _, taken := range []bool{false, true} {
+		t.Run(fmt.Sprint("taken ", taken), func(t *testing.T) {
+			a, b := twoOpenings(t)
+			m, err := prims.OpenMutex(a, "m", nil)
+			require.NoError(t, err)
+			c, err := prims.OpenCond(a, "x", m, nil)
+			require.NoError(t, err)
+			other, err := prims.OpenMutex(b, "m", nil)
+			require.NoError(t, err)
+			ended := make(chan error, 1)
+			go func() {
+				m.Lock()
+				ended <- c.WaitContext(context.Background())
+			}()
+			waiting(t, b, "x", 1)
+			op := "cond.wait"
+			if taken {
+				other.Lock()
+				op = "mutex.lock"
+				require.NoError(t, a.Close())
+			} else {
+				require.NoError(t, c.Close())
+			}
+			var e *shmsync.Error
+			err = <-ended
+			require.ErrorAs(t, err, &e)
+			require.ErrorIs(t, err, shmsync.ErrClosed)
+			require.Equal(t, op, e.Op)
+			if !taken {
+				m.Unlock()
+				require.NoError(t, a.Close())
+			} else {
+				other.Unlock()
+			}
 			sound(t, b)
 		})
 	}

@@ -2,6 +2,7 @@ package prims
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"sync"
@@ -154,8 +155,9 @@ func (c *Cond) Wait() {
 //
 // If it returns nil, c.L is held again, and a Signal or Broadcast was used. If c.L cannot be
 // locked again, the error is that of the lock, such as ErrOwnerDead, and c.L is not held. Other
-// errors are ErrNoSpace, ErrCorrupt and ErrClosed; then c.L is held. A WaitContext that returns
-// an error has used up no Signal. If ctx has already ended at the call, c.L is not unlocked at
+// errors are ErrNoSpace, ErrCorrupt and ErrClosed; then c.L is held. If an ErrClosed may concern
+// either, as after a Close of the arena, the Op of the *[shmsync.Error] tells: it is "cond.wait",
+// and c.L is held, or it is that of the lock. A WaitContext that returns an error has used up no Signal. If ctx has already ended at the call, c.L is not unlocked at
 // all.
 func (c *Cond) WaitContext(ctx context.Context) error { return c.wait(ctx) }
 
@@ -170,10 +172,13 @@ func (c *Cond) wait(ctx context.Context) error {
 	// The wait is over only when L is locked again, and Close does not wait for that. The stay
 	// begins here, so that a concurrent Close leaves the words in place.
 	if !k.mon.opening.stayIfOpen() {
-		return k.mon.closed()
+		return k.closed()
 	}
 	defer k.mon.leaveStay()
 	s, unlocked, err := c.sleep(ctx)
+	if errors.Is(err, shmsync.ErrClosed) {
+		err = k.closed()
+	}
 	if !unlocked {
 		return err
 	}
@@ -186,6 +191,11 @@ func (c *Cond) wait(ctx context.Context) error {
 		err = k.landed(s)
 	}
 	return err
+}
+
+// closed is the error of a wait that the end of the Cond's handle ended. Errors of c.L have other Ops.
+func (k *condCore) closed() error {
+	return k.mon.fail("cond.wait", shmsync.ErrClosed, nil, closedHandle)
 }
 
 // mustNotTearUpdate panics if an Update holds L. Unlocking L would let others see, and change, what

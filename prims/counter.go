@@ -1,6 +1,7 @@
 package prims
 
 import (
+	"sync"
 	"sync/atomic"
 
 	"github.com/shmsync/shmsync"
@@ -35,22 +36,28 @@ var (
 // record that any process can complete; see counter_log.go. Waiters sleep on a word that counts
 // events, as those of a Futex do.
 type counter struct {
-	left    *atomic.Uint64 // the commit word, for fast paths; for a closed handle, a word in the logged form
-	me      uint64         // this participant, in the place of the owner in the commit word
-	words   *counterWords
-	slots   []counterSlot
-	list    park.WaitList
-	queue   *park.Queue // nil for a reaper's handle, which cannot wait
-	a       *arenakernel.Arena
-	object  arenakernel.Object
-	name    arenakernel.ParticipantID
-	key     race.Key
-	op      string        // name of the operation, for the errors of waits
-	looked  atomic.Uint64 // the value of events at the last check
+	left   *atomic.Uint64 // the commit word, for fast paths; for a closed handle, a word in the logged form
+	me     uint64         // this participant, in the place of the owner in the commit word
+	words  *counterWords
+	slots  []counterSlot
+	list   park.WaitList
+	queue  *park.Queue // nil for a reaper's handle, which cannot wait
+	a      *arenakernel.Arena
+	object arenakernel.Object
+	name   arenakernel.ParticipantID
+	key    race.Key
+	op     string        // name of the operation, for the errors of waits
+	looked atomic.Uint64 // the value of events at the last check
+	// private is held by the goroutine that writes the record of this process.
+	private *sync.Mutex
 	counts  *countWords
 	opening *opening
-	recordLog
 }
+
+// counterPrivate are the private locks of all counters of this process, chosen by the offset of
+// the object: all handles on an object share one. A goroutine holds such a lock for a few stores,
+// and waits for nothing meanwhile.
+var counterPrivate [64]sync.Mutex
 
 func buildCounter(a *arenakernel.Arena, o arenakernel.Object, op string, bare bool) *counter {
 	w := arenakernel.At[counterWords](a, o.Body)
@@ -58,10 +65,8 @@ func buildCounter(a *arenakernel.Arena, o arenakernel.Object, op string, bare bo
 	t := &counter{
 		left: &w.commit, me: uint64(a.Self()) << counterIDShift, words: w, slots: counterSlots(a, o.Body), list: counterList(a, w),
 		a: a, object: o, name: a.Self(), key: race.KeyOf(dev, ino, uint64(o.Offset)), op: op,
-		counts: countsOf(a, &w.counts),
+		private: &counterPrivate[o.Offset/64%64], counts: countsOf(a, &w.counts),
 	}
-	t.recordLog.init(&w.commit, &w.tickets, o, t)
-	t.slot = a.Self().Slot()
 	if bare {
 		return t
 	}
@@ -82,6 +87,15 @@ func counterList(a *arenakernel.Arena, w *counterWords) park.WaitList {
 func (t *counter) end() {
 	t.queue.Close()
 	redirect(&t.left, &closedCount)
+}
+
+func (t *counter) load() counterWord { return counterWord(t.words.commit.Load()) }
+
+// swap makes a change of the counter take effect.
+func (t *counter) swap(from, to counterWord) bool {
+	// sync(counter.commit): release
+	// lin: a change of the counter takes effect here.
+	return t.words.commit.CompareAndSwap(uint64(from), uint64(to))
 }
 
 // addAtOnce adds n, which is positive, if one instruction is enough. The compiler inlines it.
@@ -118,14 +132,10 @@ func (t *counter) countAtOnce(n uint64) bool {
 	return uint32(c)&^1 == 0 && int64(c) >= 0 && n < c>>32 && !race.Enabled && !crashpoint.Enabled && w.CompareAndSwap(c, c-n<<32)
 }
 
-// enter begins a call that the fast path could not do. It panics if the handle is closed.
-func (t *counter) enter() {
-	if err := t.tryEnter(); err != nil {
-		panic(err)
-	}
-}
+// serve begins a call that does not wait, and that the fast path could not do. It panics if the handle is closed.
+func (t *counter) serve() served { return t.opening.serve(t.queue) }
 
-func (t *counter) tryEnter() error {
+func (t *counter) enter() error {
 	if !t.queue.Enter() {
 		return t.closed()
 	}
@@ -139,8 +149,7 @@ func (t *counter) leave() { t.queue.Exit() }
 //
 //go:noinline
 func (t *counter) add(n uint64) bool {
-	t.enter()
-	defer t.leave()
+	defer t.serve().end()
 	race.ReleaseMerge(t.key)
 	for {
 		// The loop ends: whenever a turn fails, another goroutine has changed the counter, or
@@ -180,10 +189,11 @@ func (t *counter) finish(n uint64) bool {
 
 // tryFinish is finish for a call that can return an error.
 func (t *counter) tryFinish(n uint64) (ok bool, err error) {
-	if err := t.tryEnter(); err != nil {
-		return false, err
+	s, ok := t.opening.tryServe(t.queue)
+	if !ok {
+		return false, t.closed()
 	}
-	defer t.leave()
+	defer s.end()
 	if n == 0 {
 		return true, nil
 	}

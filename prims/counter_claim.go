@@ -5,8 +5,7 @@ package prims
 // false if there is less than n. If others did some of the work between two of its changes, this
 // participant keeps what it has claimed by then, so that its death is reported.
 func (t *counter) claim(n uint64, fromOthers bool) bool {
-	t.enter()
-	defer t.leave()
+	defer t.serve().end()
 	k := claiming{n: n, rest: n, fromOthers: fromOthers}
 	if fromOthers {
 		// The process that had the claim may be dead, and this process may replace it.
@@ -118,7 +117,7 @@ func (t *counter) claimLogged(c counterWord, k *claiming) (next claimStep, due c
 	case owed != 0 && !t.a.AllGone():
 		return claimAwait, 0, nil
 	}
-	var ch recordChange
+	var ch counterChange
 	ofDead := min(k.rest, owed)
 	if ofDead > 0 {
 		ch.set(counterOwed, owed-ofDead)
@@ -147,8 +146,7 @@ func (t *counter) claimLogged(c counterWord, k *claiming) (next claimStep, due c
 
 // reset forgets what the dead owe, and reports whether they owed anything.
 func (t *counter) reset() bool {
-	t.enter()
-	defer t.leave()
+	defer t.serve().end()
 	t.reapDead()
 	for {
 		// The loop ends for the same reason as the loop of add.
@@ -190,7 +188,7 @@ func (t *counter) resetLogged(c counterWord) (r attempt, err error) {
 		r.made, r.due = t.becomeZero(c)
 		return r, nil
 	}
-	var ch recordChange
+	var ch counterChange
 	ch.set(counterCount, count-owed)
 	ch.set(counterOwed, 0)
 	r.made, err = t.commit(c, &ch)

@@ -34,7 +34,7 @@ func (t *counter) wait(ctx context.Context) error {
 	if t.zero() {
 		return nil
 	}
-	if err := t.tryEnter(); err != nil {
+	if err := t.enter(); err != nil {
 		return err
 	}
 	defer t.leave()

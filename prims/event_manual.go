@@ -53,10 +53,7 @@ func (m *manualEvent) turn(set bool) bool {
 // turnAndWake is turn while there may be waiters. Close waits for it: it uses the words after the
 // change.
 func (m *manualEvent) turnAndWake(set bool) bool {
-	if err := m.enter(); err != nil {
-		panic(err)
-	}
-	defer m.leave()
+	defer m.serve().end()
 	for {
 		// The loop ends: a CAS fails when another process has turned the Event or announced a waiter.
 		s := m.load()

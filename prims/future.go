@@ -95,13 +95,6 @@ func (f *Future) swap(from, to futureState) bool {
 	return f.eventcount.swap(eventcountState(from), eventcountState(to))
 }
 
-// mustEnter begins a call that cannot return an error.
-func (f *Future) mustEnter() {
-	if err := f.enter(); err != nil {
-		panic(err)
-	}
-}
-
 // now returns the state after it has ended the round, if the round is decided or its producer has
 // died, and has woken the waiters.
 func (f *Future) now() futureState {
@@ -191,8 +184,7 @@ func (f *Future) judge(r futureRound) (shmsync.Errno, error) {
 // Claim makes this process the producer, and reports whether it is the producer now. It
 // fails if another process is the producer, if the Future is set, or if its producer died.
 func (f *Future) Claim() bool {
-	f.mustEnter()
-	defer f.leave()
+	defer f.serve().end()
 	for {
 		// The loop ends: a CAS fails when another process has claimed or ended the round, or has
 		// announced a waiter.
@@ -213,8 +205,7 @@ func (f *Future) Claim() bool {
 // Future is set already, or if its producer has died. Any process may set it, even one that has
 // not claimed it. Set waits for nobody.
 func (f *Future) Set(errno shmsync.Errno) bool {
-	f.mustEnter()
-	defer f.leave()
+	defer f.serve().end()
 	done, wake := f.set(errno)
 	if wake {
 		f.wakeAll()
@@ -247,19 +238,18 @@ func (f *Future) set(errno shmsync.Errno) (done, wake bool) {
 // SetAll sets each of the futures, and then wakes the waiters of all. It returns how many it has
 // set.
 func SetAll(errno shmsync.Errno, futures ...*Future) (set int) {
-	entered, owes := 0, make([]bool, len(futures))
+	calls, owes := make([]served, 0, len(futures)), make([]bool, len(futures))
 	defer func() { // deferred, so that it also runs if one of them panics
 		crashpoint.Hit("future.setall.before_wake")
-		for i, f := range futures[:entered] {
+		for i, call := range calls {
 			if owes[i] {
-				f.wakeAll()
+				futures[i].wakeAll()
 			}
-			f.leave()
+			call.end()
 		}
 	}()
 	for i, f := range futures {
-		f.mustEnter()
-		entered++
+		calls = append(calls, f.serve())
 		var done bool
 		if done, owes[i] = f.set(errno); done {
 			set++
@@ -326,8 +316,7 @@ func (f *Future) Reset() bool { return f.reset(false) }
 // reset is Reset, for RecoverAll of a Future whose producer died only: another process may have reset the Future, and
 // its new result must stay.
 func (f *Future) reset(abandonedOnly bool) bool {
-	f.mustEnter()
-	defer f.leave()
+	defer f.serve().end()
 	for {
 		// The loop ends: a CAS fails when another process has reset it, and the wait ends with the
 		// threads of the dead process.

@@ -20,10 +20,9 @@ import (
 func TestBarrierCrashOfTheLast(t *testing.T) {
 	for point, ends := range map[string]bool{
 		"barrier.arrive.counted": false, "barrier.complete.taken": false, "barrier.complete.returned": false,
-		"counter.commit.recorded": false, // of the second commit: the one that ends the phase
-		"counter.commit.named":    true,  // which any process carries out
-		"counter.commit.begun":    true,
-		"barrier.complete.opened": true, "barrier.tell.before_wake": true,
+		"monitor.commit.logged":   false, // of the second commit: the one that ends the phase
+		"monitor.commit.begun":    true,  // which the next holder of the queue lock carries out
+		"barrier.complete.opened": true, "monitor.resolve.resolved": true, "monitor.leave.before_wake": true,
 	} {
 		t.Run(point, func(t *testing.T) {
 			a := newArena(t, nil)
@@ -32,14 +31,14 @@ func TestBarrierCrashOfTheLast(t *testing.T) {
 			b := newBarrier(t, a, "b", 3, func() { t.Error("it runs again") })
 			at := point + ":1"
 			switch point {
-			case "counter.commit.recorded", "counter.commit.named":
+			case "monitor.commit.logged":
 				at = point + ":2" // the arrival is the first commit
-			case "counter.commit.begun":
-				at = point + ":5" // the arrival has four words
+			case "monitor.commit.begun":
+				at = point + ":6" // the arrival has five words
 			}
 			victim, x := gateActor(t, a, "victim", proctest.Env("SHMSYNC_CRASHPOINT="+at)), gateActor(t, a, "x")
 			one := gateBlocked(t, a, x, b.Offset(), order{Op: "barrier.meet", Object: "b"})
-			if point == "barrier.tell.before_wake" {
+			if point == "monitor.leave.before_wake" {
 				asleep(t, a, "b") // a waiter that spins needs no wake
 			}
 			b.Arrive(1)
@@ -86,8 +85,8 @@ func TestBarrierCrashOfReset(t *testing.T) {
 // A party dies during an arrival that is not the last: it has arrived, or it has not.
 func TestBarrierCrashOfOne(t *testing.T) {
 	for point, arrived := range map[string]bool{
-		"counter.commit.recorded": false, "counter.commit.named": true, "counter.commit.begun": true, "counter.commit.completed": true,
-		"barrier.arrive.counted": true, "eventcount.wait.announced": true,
+		"monitor.commit.logged": false, "monitor.commit.begun": true, "barrier.arrive.counted": true,
+		"monitor.queue.stamped": true, "monitor.queue.linked": true, "park.waitnode.asleep": true,
 	} {
 		t.Run(point, func(t *testing.T) {
 			a := newArena(t, nil)
@@ -97,7 +96,7 @@ func TestBarrierCrashOfOne(t *testing.T) {
 			victim.proc.WaitSignal(t, syscall.SIGKILL)
 			alone(t, a, 1)
 			require.NoError(t, b.State().Err) // it had never been a party before
-			b.Register(1)                     // which carries out what the dead one has recorded
+			b.Register(1)                     // which replays
 			want := int64(2)
 			if arrived {
 				want = 1

@@ -8,6 +8,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/park"
 )
 
 // closeHandles closes the handles that were opened through an opening of an arena, which is being
@@ -66,6 +67,48 @@ func closeAll(all []*opening) {
 		p.leave()
 		close(p.closed)
 	}
+}
+
+// served is a call that does not wait, and that uses the words of a handle.
+type served struct {
+	queue *park.Queue
+	stays *opening // nil: Close of the handle waits for the call
+}
+
+// serve begins a call that does not wait. A function that Close waits for may make such calls: it may be
+// in the middle of an Update, and others may depend on what it does here. So they are served until the
+// handle has ended. serve panics when it has.
+func (p *opening) serve(q *park.Queue) served {
+	s, ok := p.tryServe(q)
+	if !ok {
+		panic(p.refusal)
+	}
+	return s
+}
+
+// tryServe is serve for a call that can return an error. It reports false when the handle has ended.
+func (p *opening) tryServe(q *park.Queue) (s served, ok bool) {
+	if q.Enter() {
+		return served{queue: q}, true
+	}
+	if !q.EnterStay() {
+		return served{}, false
+	}
+	if !p.stayIfOpen() {
+		q.ExitLasting()
+		return served{}, false
+	}
+	return served{q, p}, true
+}
+
+// end ends the call.
+func (s served) end() {
+	if s.stays == nil {
+		s.queue.Exit()
+		return
+	}
+	s.stays.leave()
+	s.queue.ExitLasting()
 }
 
 // loseHandles is called before an arena is unmapped. It is for handles whose Close did not wait

@@ -273,10 +273,7 @@ func (q *Queue[T]) Cap() int { return int(q.core.capacity) }
 // Shutdown panics with an *Error that Is ErrClosed if the handle is closed.
 func (q *Queue[T]) Shutdown() {
 	x := q.core
-	if !x.items.queue.Enter() {
-		panic(x.closed("queue.shutdown"))
-	}
-	defer x.items.queue.Exit()
+	defer x.opening.serve(x.items.queue).end()
 	// sync(queue.shutdown): release
 	x.words.flags.Or(queueStoppedFlag)
 	crashpoint.Hit("queue.shutdown.marked")

@@ -87,10 +87,7 @@ func (x *queueCore) endLease(verb string, t queueItemTaken, w queueLeaseWord, ba
 	if x == nil {
 		panic("shmsync: " + verb + " of a Lease that is none")
 	}
-	if !x.items.queue.Enter() {
-		panic(x.closed("queue." + verb))
-	}
-	defer x.items.queue.Exit()
+	defer x.opening.serve(x.items.queue).end()
 	s := t.s
 	ended := queueState(s.state.Load()) == t.st && t.st.participant() == x.name && s.lease.CompareAndSwap(uint64(w), uint64(w|queueLeaseEnded))
 	if ended {

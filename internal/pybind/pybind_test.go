@@ -22,6 +22,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 	"github.com/shmsync/shmsync/shm"
@@ -128,6 +129,13 @@ func (p python) command(t *testing.T, args ...string) *exec.Cmd {
 		cmd.Env = append(cmd.Env, "SHMSYNC_PURE=1")
 	}
 	return cmd
+}
+
+// The binding says for which layout of an arena it was written. The library refuses another one.
+func TestLayoutOfTheBinding(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(binding, "shmsync", "_library.py"))
+	require.NoError(t, err)
+	require.Contains(t, string(text), fmt.Sprintf("\nABI = %d << 8 | 8\n", arenakernel.LayoutVersion))
 }
 
 // The tests of the binding itself.
@@ -308,17 +316,19 @@ type Text struct {
 // Python fills queues that Go empties, and a process that dies with an item on lease gives it back.
 func (p python) queues(t *testing.T) {
 	name, a := join(t)
+	ctx, cancel := context.WithTimeout(t.Context(), proctest.Scale(limit)) // the Python program may fail
+	defer cancel()
 	jobs, err := prims.OpenQueue[Job](a, "records", 4, nil)
 	require.NoError(t, err)
 	texts, err := prims.OpenQueue[Text](a, "texts", 4, nil)
 	require.NoError(t, err)
 	s := p.play(t, "produce", name)
 	for i := range 200 {
-		job, err := jobs.Get()
-		require.NoError(t, err)
+		job, err := jobs.GetContext(ctx)
+		require.NoError(t, err, &s.stderr)
 		n := int32(i)
 		require.Equal(t, Job{1<<40 | uint64(i), [3]int32{n, -n, 7}, float64(i) / 4, i == 199}, job)
-		text, err := texts.Get()
+		text, err := texts.GetContext(ctx)
 		require.NoError(t, err)
 		require.Equal(t, strings.Repeat("x", i%31), string(text.Data[:text.Len]))
 	}
@@ -330,7 +340,7 @@ func (p python) queues(t *testing.T) {
 	s.hears(t, "leased 7")
 	require.Zero(t, jobs.Len())
 	s.kill()
-	job, err := jobs.Get()
+	job, err := jobs.GetContext(ctx)
 	require.NoError(t, err)
 	require.EqualValues(t, 7, job.ID)
 }

@@ -66,7 +66,7 @@ var workloads = append([]prim{
 	{"queue", "", openQueue},
 	{"waitgroup", "", openWaitGroup},
 	{"latch", "", openLatch},
-	{"barrier", "", openBarrier},
+	{"barrier", queueLocked, openBarrier},
 	{"once", "", openOnce},
 	{"signal", "", openSignal},
 	{"waitable", queueLocked, openWaitable},
