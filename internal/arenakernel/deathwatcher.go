@@ -46,6 +46,13 @@ func (t *watcherThread) dismiss() {
 }
 
 func (t *watcherThread) run() {
+	// Close returns only when the thread has its usual time slice again and the robust list can
+	// be reused.
+	defer func() {
+		if t.a != nil {
+			t.a.watcherEnded.arrive()
+		}
+	}()
 	// The thread is never unlocked while the list is registered: the end of the thread tells all
 	// peers that this process is dead. The thread runs only this goroutine. So no C code locks a
 	// robust pthread mutex on the thread, which the kernel would not find.
@@ -66,7 +73,6 @@ func (t *watcherThread) run() {
 // participant's alive words. It is locked to its thread and ends only when the
 // process leaves the arena; until then it watches others.
 func (a *Arena) deathWatcher(list *shmsync.RobustList) {
-	defer a.watcherEnded.arrive()
 	if a.notLive = a.becomeLive(list); a.notLive == nil {
 		a.live.arrive()
 		a.surveyAhead()
