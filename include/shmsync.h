@@ -3556,6 +3556,12 @@ SHMI_FN void shmi_exit(shmsync_arena *a)
     shmi_add32(&a->calls, (uint32_t)-1);
     shmi_let_cancel();
 }
+/* Ends a call that returns err. */
+SHMI_FN int shmi_exit_with(shmsync_arena *a, int err)
+{
+    shmi_exit(a);
+    return err;
+}
 
 
 /* ---- What a participant has touched: see internal/arenakernel/touched.go ----
@@ -6427,7 +6433,8 @@ SHMI_FN int shmi_open_at(shmsync_arena *a, shmi_off off, shmi_header *h)
 }
 
 /* Opens the object at an offset that may have come from a peer, if it is of that kind
- * and at least that size. */
+ * and at least that size. If it returns 0, the caller is within shmi_enter, and calls shmi_exit when it has a handle:
+ * until then no close waits for the object, and the caller reads its words. */
 SHMI_FN int shmi_object_at(shmsync_arena *a, shmi_off off, const char *op, uint32_t kind, uint16_t version, uint64_t size, shmi_object *o)
 {
     shmi_header h;
@@ -6439,13 +6446,12 @@ SHMI_FN int shmi_object_at(shmsync_arena *a, shmi_off off, const char *op, uint3
     pthread_mutex_lock(&a->handles);
     err = shmi_open_at(a, off, &h);
     pthread_mutex_unlock(&a->handles);
-    shmi_exit(a);
     if (err != 0)
-        return err;
+        return shmi_exit_with(a, err);
     *o = h.o;
     if (o->kind != kind || o->version != version || o->size < size) {
         shmi_close_object(a, off);
-        return shmi_fail(EINVAL, op, shmi_called(o), "it is a %s of version %u and %llu bytes", shmi_kind_text(o->kind, is), o->version, (unsigned long long)o->size);
+        return shmi_exit_with(a, shmi_fail(EINVAL, op, shmi_called(o), "it is a %s of version %u and %llu bytes", shmi_kind_text(o->kind, is), o->version, (unsigned long long)o->size));
     }
     return 0;
 }
@@ -13137,11 +13143,14 @@ int shmsync_mutex_at(shmsync_arena *a, shmsync_offset off, shmsync_mutex *out)
     int err;
     out->impl = NULL;
     err = shmi_object_at(a, off, "mutex.open", SHMI_MUTEX_KIND, SHMI_mutexVersion, sizeof(shmi_mutex_words), &o);
-    if (err == 0 && (err = shmi_check_lock(a, &o, "mutex.open", sizeof(shmi_mutex_words), offsetof(shmi_mutex_words, policy), 0, 0)) != 0)
-        shmi_close_object(a, o.off);
     if (err != 0)
         return SHMI_TELL(err);
-    return SHMI_TELL(SHMI_HAND_OUT(out, shmi_mutex *, shmi_share(a, &o, shmi_mutex_build, NULL)));
+    err = shmi_check_lock(a, &o, "mutex.open", sizeof(shmi_mutex_words), offsetof(shmi_mutex_words, policy), 0, 0);
+    if (err != 0)
+        shmi_close_object(a, o.off);
+    else
+        err = SHMI_HAND_OUT(out, shmi_mutex *, shmi_share(a, &o, shmi_mutex_build, NULL));
+    return SHMI_TELL(shmi_exit_with(a, err));
 }
 
 shmsync_offset shmsync_mutex_offset(const shmsync_mutex *m)
@@ -13389,7 +13398,7 @@ int shmsync_futex_at(shmsync_arena *a, shmsync_offset off, shmsync_futex *out)
     err = shmi_object_at(a, off, "futex.open", SHMI_FUTEX_KIND, SHMI_futexVersion, sizeof(shmi_futex_words), &o);
     if (err != 0)
         return SHMI_TELL(err);
-    return SHMI_TELL(SHMI_HAND_OUT(out, shmi_futex *, shmi_share(a, &o, shmi_futex_build, NULL)));
+    return SHMI_TELL(shmi_exit_with(a, SHMI_HAND_OUT(out, shmi_futex *, shmi_share(a, &o, shmi_futex_build, NULL))));
 }
 
 shmsync_offset shmsync_futex_offset(const shmsync_futex *f)
@@ -14887,7 +14896,7 @@ SHMI_FN int shmi_mon_at(shmsync_arena *a, shmi_off off, const char *op, uint32_t
     if (err != 0)
         return err;
     *impl = shmi_share(a, &o, build, arg);
-    return *impl != NULL ? 0 : shmi_last.err;
+    return shmi_exit_with(a, *impl != NULL ? 0 : shmi_last.err);
 }
 SHMI_FN int shmi_mon_close(struct shmi_monitor *m) { return shmi_unshare(m->a, m->o.off, shmi_mon_free); }
 
@@ -15587,7 +15596,7 @@ int shmsync_sequencer_at(shmsync_arena *a, shmsync_offset off, shmsync_sequencer
     shmi_object o;
     int err = shmi_object_at(a, off, "sequencer.open", SHMI_KIND_SEQUENCER, SHMI_VERSION_SEQUENCER, sizeof(shmi_sequence_words), &o);
     out->impl = NULL;
-    return SHMI_TELL(err != 0 ? err : shmi_sequencer_handle(a, &o, out));
+    return SHMI_TELL(err != 0 ? err : shmi_exit_with(a, shmi_sequencer_handle(a, &o, out)));
 }
 
 int shmsync_sequencer_close(shmsync_sequencer *s)
@@ -16227,7 +16236,7 @@ int shmsync_event_at(shmsync_arena *a, shmsync_offset off, shmsync_event *out)
     shmi_object o;
     int err = shmi_object_at(a, off, "event.open", SHMI_KIND_EVENT, SHMI_VERSION_EVENT, shmi_event_bytes(0, a->geo.slots), &o);
     out->impl = NULL;
-    return SHMI_TELL(err != 0 ? err : shmi_event_handle(a, &o, out));
+    return SHMI_TELL(err != 0 ? err : shmi_exit_with(a, shmi_event_handle(a, &o, out)));
 }
 
 int shmsync_event_close(shmsync_event *e)
@@ -17317,7 +17326,7 @@ int shmsync_queue_at(shmsync_arena *a, shmsync_offset off, size_t item_size, shm
     shmi_object o;
     int err = shmi_object_at(a, off, "queue.open", SHMI_KIND_QUEUE, SHMI_VERSION_QUEUE, sizeof(shmi_queue_words), &o);
     out->impl = NULL;
-    return SHMI_TELL(err != 0 ? err : shmi_queue_handle(a, &o, item_size, 0, out));
+    return SHMI_TELL(err != 0 ? err : shmi_exit_with(a, shmi_queue_handle(a, &o, item_size, 0, out)));
 }
 
 int shmsync_queue_close(shmsync_queue *q)
@@ -24743,7 +24752,7 @@ int shmsync_multilock_at(shmsync_arena *a, shmsync_offset off, shmsync_multilock
     shmi_object o;
     int err = shmi_object_at(a, off, "multilock.open", SHMI_KIND_MULTI_LOCK, SHMI_VERSION_MULTI_LOCK, shmi_multi_bytes(0), &o);
     out->impl = NULL;
-    return SHMI_TELL(err != 0 ? err : shmi_multi_handle(a, &o, SHMSYNC_POLICY_DEFAULT, -1, out));
+    return SHMI_TELL(err != 0 ? err : shmi_exit_with(a, shmi_multi_handle(a, &o, SHMSYNC_POLICY_DEFAULT, -1, out)));
 }
 shmsync_offset shmsync_multilock_offset(const shmsync_multilock *m)
 {
@@ -25742,7 +25751,7 @@ int shmsync_signalwaker_at(shmsync_arena *a, shmsync_offset off, shmsync_signalw
     shmi_object o;
     int err = shmi_object_at(a, off, "signalwaker.open", SHMI_KIND_SIGNAL_WAKER, SHMI_VERSION_SIGNAL_WAKER, sizeof(shmi_signal_words), &o);
     out->impl = NULL;
-    return SHMI_TELL(err != 0 ? err : shmi_signal_handle(a, &o, 0, out));
+    return SHMI_TELL(err != 0 ? err : shmi_exit_with(a, shmi_signal_handle(a, &o, 0, out)));
 }
 shmsync_offset shmsync_signalwaker_offset(const shmsync_signalwaker *w)
 {
@@ -26646,16 +26655,18 @@ int shmsync_synchronized_at(shmsync_arena *a, shmsync_offset off, size_t size, s
     int err;
     out->impl = NULL;
     if (size > SHMI_SYNCHRONIZED_MOST)
-        return shmi_fail(EINVAL, "synchronized.open", NULL, "a value of %zu bytes; the most is %u", size, SHMI_SYNCHRONIZED_MOST);
+        return SHMI_TELL(shmi_fail(EINVAL, "synchronized.open", NULL, "a value of %zu bytes; the most is %u", size, SHMI_SYNCHRONIZED_MOST));
     err = shmi_object_at(a, off, "synchronized.open", SHMI_KIND_SYNCHRONIZED, SHMI_VERSION_SYNCHRONIZED, sizeof(shmi_synchronized_words), &o);
     if (err != 0)
         return SHMI_TELL(err);
     if (o.size != shmi_synchronized_copy_at(size, 1) + size) {
         shmi_close_object(a, off);
-        return shmi_fail(EINVAL, "synchronized.open", shmi_called(&o), "it has %llu bytes; with a value of %zu bytes it has %llu",
-                         (unsigned long long)o.size, size, (unsigned long long)(shmi_synchronized_copy_at(size, 1) + size));
+        err = shmi_fail(EINVAL, "synchronized.open", shmi_called(&o), "it has %llu bytes; with a value of %zu bytes it has %llu",
+                        (unsigned long long)o.size, size, (unsigned long long)(shmi_synchronized_copy_at(size, 1) + size));
+    } else {
+        err = shmi_synchronized_handle(a, &o, size, out);
     }
-    return SHMI_TELL(shmi_synchronized_handle(a, &o, size, out));
+    return SHMI_TELL(shmi_exit_with(a, err));
 }
 shmsync_offset shmsync_synchronized_offset(const shmsync_synchronized *s)
 {

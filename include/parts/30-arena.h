@@ -610,4 +610,10 @@ SHMI_FN void shmi_exit(shmsync_arena *a)
     shmi_add32(&a->calls, (uint32_t)-1);
     shmi_let_cancel();
 }
+/* Ends a call that returns err. */
+SHMI_FN int shmi_exit_with(shmsync_arena *a, int err)
+{
+    shmi_exit(a);
+    return err;
+}
 

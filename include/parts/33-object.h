@@ -1027,7 +1027,8 @@ SHMI_FN int shmi_open_at(shmsync_arena *a, shmi_off off, shmi_header *h)
 }
 
 /* Opens the object at an offset that may have come from a peer, if it is of that kind
- * and at least that size. */
+ * and at least that size. If it returns 0, the caller is within shmi_enter, and calls shmi_exit when it has a handle:
+ * until then no close waits for the object, and the caller reads its words. */
 SHMI_FN int shmi_object_at(shmsync_arena *a, shmi_off off, const char *op, uint32_t kind, uint16_t version, uint64_t size, shmi_object *o)
 {
     shmi_header h;
@@ -1039,13 +1040,12 @@ SHMI_FN int shmi_object_at(shmsync_arena *a, shmi_off off, const char *op, uint3
     pthread_mutex_lock(&a->handles);
     err = shmi_open_at(a, off, &h);
     pthread_mutex_unlock(&a->handles);
-    shmi_exit(a);
     if (err != 0)
-        return err;
+        return shmi_exit_with(a, err);
     *o = h.o;
     if (o->kind != kind || o->version != version || o->size < size) {
         shmi_close_object(a, off);
-        return shmi_fail(EINVAL, op, shmi_called(o), "it is a %s of version %u and %llu bytes", shmi_kind_text(o->kind, is), o->version, (unsigned long long)o->size);
+        return shmi_exit_with(a, shmi_fail(EINVAL, op, shmi_called(o), "it is a %s of version %u and %llu bytes", shmi_kind_text(o->kind, is), o->version, (unsigned long long)o->size));
     }
     return 0;
 }

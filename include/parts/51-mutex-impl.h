@@ -706,11 +706,14 @@ int shmsync_mutex_at(shmsync_arena *a, shmsync_offset off, shmsync_mutex *out)
     int err;
     out->impl = NULL;
     err = shmi_object_at(a, off, "mutex.open", SHMI_MUTEX_KIND, SHMI_mutexVersion, sizeof(shmi_mutex_words), &o);
-    if (err == 0 && (err = shmi_check_lock(a, &o, "mutex.open", sizeof(shmi_mutex_words), offsetof(shmi_mutex_words, policy), 0, 0)) != 0)
-        shmi_close_object(a, o.off);
     if (err != 0)
         return SHMI_TELL(err);
-    return SHMI_TELL(SHMI_HAND_OUT(out, shmi_mutex *, shmi_share(a, &o, shmi_mutex_build, NULL)));
+    err = shmi_check_lock(a, &o, "mutex.open", sizeof(shmi_mutex_words), offsetof(shmi_mutex_words, policy), 0, 0);
+    if (err != 0)
+        shmi_close_object(a, o.off);
+    else
+        err = SHMI_HAND_OUT(out, shmi_mutex *, shmi_share(a, &o, shmi_mutex_build, NULL));
+    return SHMI_TELL(shmi_exit_with(a, err));
 }
 
 shmsync_offset shmsync_mutex_offset(const shmsync_mutex *m)

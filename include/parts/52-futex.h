@@ -107,7 +107,7 @@ int shmsync_futex_at(shmsync_arena *a, shmsync_offset off, shmsync_futex *out)
     err = shmi_object_at(a, off, "futex.open", SHMI_FUTEX_KIND, SHMI_futexVersion, sizeof(shmi_futex_words), &o);
     if (err != 0)
         return SHMI_TELL(err);
-    return SHMI_TELL(SHMI_HAND_OUT(out, shmi_futex *, shmi_share(a, &o, shmi_futex_build, NULL)));
+    return SHMI_TELL(shmi_exit_with(a, SHMI_HAND_OUT(out, shmi_futex *, shmi_share(a, &o, shmi_futex_build, NULL))));
 }
 
 shmsync_offset shmsync_futex_offset(const shmsync_futex *f)

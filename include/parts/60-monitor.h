@@ -1004,7 +1004,7 @@ SHMI_FN int shmi_mon_at(shmsync_arena *a, shmi_off off, const char *op, uint32_t
     if (err != 0)
         return err;
     *impl = shmi_share(a, &o, build, arg);
-    return *impl != NULL ? 0 : shmi_last.err;
+    return shmi_exit_with(a, *impl != NULL ? 0 : shmi_last.err);
 }
 SHMI_FN int shmi_mon_close(struct shmi_monitor *m) { return shmi_unshare(m->a, m->o.off, shmi_mon_free); }
 

@@ -531,7 +531,7 @@ int shmsync_sequencer_at(shmsync_arena *a, shmsync_offset off, shmsync_sequencer
     shmi_object o;
     int err = shmi_object_at(a, off, "sequencer.open", SHMI_KIND_SEQUENCER, SHMI_VERSION_SEQUENCER, sizeof(shmi_sequence_words), &o);
     out->impl = NULL;
-    return SHMI_TELL(err != 0 ? err : shmi_sequencer_handle(a, &o, out));
+    return SHMI_TELL(err != 0 ? err : shmi_exit_with(a, shmi_sequencer_handle(a, &o, out)));
 }
 
 int shmsync_sequencer_close(shmsync_sequencer *s)

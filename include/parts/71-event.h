@@ -524,7 +524,7 @@ int shmsync_event_at(shmsync_arena *a, shmsync_offset off, shmsync_event *out)
     shmi_object o;
     int err = shmi_object_at(a, off, "event.open", SHMI_KIND_EVENT, SHMI_VERSION_EVENT, shmi_event_bytes(0, a->geo.slots), &o);
     out->impl = NULL;
-    return SHMI_TELL(err != 0 ? err : shmi_event_handle(a, &o, out));
+    return SHMI_TELL(err != 0 ? err : shmi_exit_with(a, shmi_event_handle(a, &o, out)));
 }
 
 int shmsync_event_close(shmsync_event *e)

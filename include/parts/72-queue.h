@@ -972,7 +972,7 @@ int shmsync_queue_at(shmsync_arena *a, shmsync_offset off, size_t item_size, shm
     shmi_object o;
     int err = shmi_object_at(a, off, "queue.open", SHMI_KIND_QUEUE, SHMI_VERSION_QUEUE, sizeof(shmi_queue_words), &o);
     out->impl = NULL;
-    return SHMI_TELL(err != 0 ? err : shmi_queue_handle(a, &o, item_size, 0, out));
+    return SHMI_TELL(err != 0 ? err : shmi_exit_with(a, shmi_queue_handle(a, &o, item_size, 0, out)));
 }
 
 int shmsync_queue_close(shmsync_queue *q)

@@ -722,7 +722,7 @@ int shmsync_multilock_at(shmsync_arena *a, shmsync_offset off, shmsync_multilock
     shmi_object o;
     int err = shmi_object_at(a, off, "multilock.open", SHMI_KIND_MULTI_LOCK, SHMI_VERSION_MULTI_LOCK, shmi_multi_bytes(0), &o);
     out->impl = NULL;
-    return SHMI_TELL(err != 0 ? err : shmi_multi_handle(a, &o, SHMSYNC_POLICY_DEFAULT, -1, out));
+    return SHMI_TELL(err != 0 ? err : shmi_exit_with(a, shmi_multi_handle(a, &o, SHMSYNC_POLICY_DEFAULT, -1, out)));
 }
 shmsync_offset shmsync_multilock_offset(const shmsync_multilock *m)
 {

@@ -468,7 +468,7 @@ int shmsync_signalwaker_at(shmsync_arena *a, shmsync_offset off, shmsync_signalw
     shmi_object o;
     int err = shmi_object_at(a, off, "signalwaker.open", SHMI_KIND_SIGNAL_WAKER, SHMI_VERSION_SIGNAL_WAKER, sizeof(shmi_signal_words), &o);
     out->impl = NULL;
-    return SHMI_TELL(err != 0 ? err : shmi_signal_handle(a, &o, 0, out));
+    return SHMI_TELL(err != 0 ? err : shmi_exit_with(a, shmi_signal_handle(a, &o, 0, out)));
 }
 shmsync_offset shmsync_signalwaker_offset(const shmsync_signalwaker *w)
 {

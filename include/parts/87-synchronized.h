@@ -129,16 +129,18 @@ int shmsync_synchronized_at(shmsync_arena *a, shmsync_offset off, size_t size, s
     int err;
     out->impl = NULL;
     if (size > SHMI_SYNCHRONIZED_MOST)
-        return shmi_fail(EINVAL, "synchronized.open", NULL, "a value of %zu bytes; the most is %u", size, SHMI_SYNCHRONIZED_MOST);
+        return SHMI_TELL(shmi_fail(EINVAL, "synchronized.open", NULL, "a value of %zu bytes; the most is %u", size, SHMI_SYNCHRONIZED_MOST));
     err = shmi_object_at(a, off, "synchronized.open", SHMI_KIND_SYNCHRONIZED, SHMI_VERSION_SYNCHRONIZED, sizeof(shmi_synchronized_words), &o);
     if (err != 0)
         return SHMI_TELL(err);
     if (o.size != shmi_synchronized_copy_at(size, 1) + size) {
         shmi_close_object(a, off);
-        return shmi_fail(EINVAL, "synchronized.open", shmi_called(&o), "it has %llu bytes; with a value of %zu bytes it has %llu",
-                         (unsigned long long)o.size, size, (unsigned long long)(shmi_synchronized_copy_at(size, 1) + size));
+        err = shmi_fail(EINVAL, "synchronized.open", shmi_called(&o), "it has %llu bytes; with a value of %zu bytes it has %llu",
+                        (unsigned long long)o.size, size, (unsigned long long)(shmi_synchronized_copy_at(size, 1) + size));
+    } else {
+        err = shmi_synchronized_handle(a, &o, size, out);
     }
-    return SHMI_TELL(shmi_synchronized_handle(a, &o, size, out));
+    return SHMI_TELL(shmi_exit_with(a, err));
 }
 shmsync_offset shmsync_synchronized_offset(const shmsync_synchronized *s)
 {

@@ -3,8 +3,13 @@
 static void at_point(const char *name);
 #undef SHMSYNC_CRASHPOINTS
 #define SHMSYNC_CRASHPOINT(name) at_point(name)
+#define _GNU_SOURCE
+#include <stdlib.h>
+static void *at_calloc(size_t n, size_t size);
+#define calloc(n, size) at_calloc(n, size)
 #define SHMSYNC_IMPLEMENTATION
 #include "shmsync.h"
+#undef calloc
 
 #define CHECK(got, want)                                                                                            \
     do {                                                                                                            \
@@ -32,6 +37,17 @@ static void at_point(const char *name)
     if (current == NULL || current->point == NULL || strcmp(name, current->point) != 0 || !__atomic_exchange_n(&armed, 0, __ATOMIC_SEQ_CST))
         return;
     current->then();
+}
+
+/* While it is set, memory for a handle is a point of its own: the thread has handles_of then. */
+static int handles;
+static void *at_calloc(size_t n, size_t size)
+{
+    if (handles && pthread_mutex_trylock(&arena->handles_of) != 0)
+        at_point("handle");
+    else if (handles)
+        pthread_mutex_unlock(&arena->handles_of);
+    return calloc(n, size);
 }
 
 static void *close_arena(void *arg)
@@ -83,6 +99,48 @@ static void new_queue(void)
     o.capacity = 2;
     CHECK(shmsync_queue_open(arena, "", 8, &o, &x), EBADF);
 }
+/* ---- An object that is opened by its offset while the arena is being closed ---- */
+
+/* The close waits for the call, which reads the words of the object. */
+static void close_beside(void)
+{
+    begin_close();
+    CHECK(shmi_ld32(&arena->calls) != 0, 1);
+}
+#define BY_OFFSET(kind, open, at)                          \
+    static void at_##kind(void)                            \
+    {                                                      \
+        shmsync_##kind x;                                  \
+        shmsync_offset off;                                \
+        CHECK(open, 0);                                    \
+        off = shmsync_##kind##_offset(&x);                 \
+        CHECK(shmsync_##kind##_close(&x), 0);              \
+        handles = 1;                                       \
+        CHECK(at, 0);                                      \
+        handles = 0;                                       \
+    }
+#define AT(kind) BY_OFFSET(kind, shmsync_##kind##_open(arena, "x", NULL, &x), shmsync_##kind##_at(arena, off, &x))
+AT(mutex)
+AT(rwmutex)
+AT(spinlock)
+AT(rwspinlock)
+AT(fairmutex)
+AT(multilock)
+AT(cond)
+AT(futex)
+AT(sequencer)
+AT(event)
+AT(future)
+AT(waitgroup)
+AT(once)
+AT(signalwaker)
+BY_OFFSET(semaphore, shmsync_semaphore_open(arena, "x", 1, NULL, &x), shmsync_semaphore_at(arena, off, &x))
+BY_OFFSET(latch, shmsync_latch_open(arena, "x", 1, NULL, &x), shmsync_latch_at(arena, off, &x))
+BY_OFFSET(barrier, shmsync_barrier_open(arena, "x", 1, NULL, &x), shmsync_barrier_at(arena, off, &x))
+BY_OFFSET(synchronized, shmsync_synchronized_open(arena, "x", 8, NULL, &x), shmsync_synchronized_at(arena, off, 8, &x))
+BY_OFFSET(queue, shmsync_queue_open(arena, "x", 8, &(shmsync_queue_options){.capacity = 2}, &x), shmsync_queue_at(arena, off, 8, &x))
+#define BESIDE(kind) {"open by offset " #kind, "handle", close_beside, at_##kind}
+
 #define NEW(kind) {"anonymous " #kind, "arena.object.before_publish", begin_close, new_##kind}
 
 /* ---- Calls when the open bits are cleared, and the slot may soon belong to another process ---- */
@@ -170,6 +228,9 @@ static const struct scene scenes[] = {
     NEW(mutex), NEW(rwmutex), NEW(spinlock), NEW(rwspinlock), NEW(fairmutex), NEW(multilock), NEW(cond), NEW(semaphore),
     NEW(futex), NEW(sequencer), NEW(event), NEW(future), NEW(waitgroup), NEW(latch), NEW(once), NEW(barrier),
     NEW(signalwaker), NEW(synchronized), NEW(queue),
+    BESIDE(mutex), BESIDE(rwmutex), BESIDE(spinlock), BESIDE(rwspinlock), BESIDE(fairmutex), BESIDE(multilock), BESIDE(cond),
+    BESIDE(futex), BESIDE(sequencer), BESIDE(event), BESIDE(future), BESIDE(waitgroup), BESIDE(once), BESIDE(signalwaker),
+    BESIDE(semaphore), BESIDE(latch), BESIDE(barrier), BESIDE(synchronized), BESIDE(queue),
     {"close of an object", "arena.close.unregistered", close_object_late, close_object},
     {"on_death", "arena.close.unregistered", on_death_late, only_close},
     {"recover_all", "arena.close.unregistered", recover_all_late, only_close},
