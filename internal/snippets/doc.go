@@ -7,4 +7,10 @@
 //	<!-- with: pool *sync.Pool; repair func() error -->
 //
 // Every block has ctx, a context, and a, an arena. An unused variable is no error.
+//
+// docs/getting-started.md is also carried out: a block after a comment with a file name is saved,
+// and the commands of a console are typed into the terminal that the comment before it names.
+//
+//	<!-- file: main.go -->
+//	<!-- terminal: second -->
 package snippets

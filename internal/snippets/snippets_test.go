@@ -65,7 +65,7 @@ var known = func() map[string]string {
 		m[filepath.Base(name)] = module + "/" + name
 	}
 	for _, name := range []string{"context", "encoding/binary", "errors", "expvar", "fmt", "io", "io/fs", "iter", "log", "maps", "net",
-		"net/http", "os", "os/exec", "slices", "strings", "structs", "sync", "sync/atomic", "syscall", "testing", "time"} {
+		"net/http", "os", "os/exec", "slices", "strconv", "strings", "structs", "sync", "sync/atomic", "syscall", "testing", "time"} {
 		m[filepath.Base(name)] = name
 	}
 	return m
