@@ -82,6 +82,9 @@ func (s *session) execute(o *plan.Options, cells []*bench.Cell, judge func(*repo
 	if slices.ContainsFunc(cells, func(c *bench.Cell) bool { return c.Scenario.Name == "matrix" }) {
 		r.Notes = o.MatrixNotes()
 	}
+	if o.MemNote != "" {
+		r.Notes = append(r.Notes, o.MemNote)
+	}
 	r.Warnings = r.Env.Warnings(len(o.CPUs), o.Count)
 	if f.Verbose {
 		e.Log = s.stderr

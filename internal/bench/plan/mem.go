@@ -110,6 +110,22 @@ func (h *memHost) briefPolicies(t *topology.Topology, nodes []int, policies []sh
 	return slices.DeleteFunc(policies, func(p shm.Policy) bool { return p.Mode == shm.PolicyBind && !keep[p.Nodes[0]] })
 }
 
+// mostMemShapes is the most combinations of CPUs, memory and pages of which a long suite measures all: it has about ten
+// minutes, and a combination takes a third of a second in each of twelve rounds.
+const mostMemShapes = 60
+
+// evenly takes n of a list: the first, the last, and others between them.
+func evenly(list []int, n int) []int {
+	if len(list) <= n {
+		return list
+	}
+	taken := make([]int, n)
+	for i := range taken {
+		taken[i] = list[i*(len(list)-1)/(n-1)]
+	}
+	return taken
+}
+
 // memShapes multiplies the parameters of mem cells.
 func memShapes(o *Options) (list []*bench.MemShape, err error) {
 	h := memHostOf(o.Topology, o.CPUs)
@@ -133,9 +149,23 @@ func memShapes(o *Options) (list []*bench.MemShape, err error) {
 	if o.Brief {
 		huge = []string{"none"}
 	}
+	o.MemNote = ""
+	few := o.Suite && !o.Brief && len(o.Nodes) == 0 && len(nodes)*len(policies)*len(huge) > mostMemShapes
+	if few {
+		all := len(nodes)
+		nodes = evenly(nodes, mostMemory)
+		if len(o.Mem) == 0 {
+			policies = h.briefPolicies(o.Topology, nodes, policies)
+		}
+		o.MemNote = fmt.Sprintf("mem: CPUs of %d of %d nodes, memory of those nodes and of one at each distance, other pages with first touch only; "+
+			"shmbench mem --nodes LIST takes others", len(nodes), all)
+	}
 	for _, node := range bench.Or(o.Nodes, nodes...) {
 		for _, p := range policies {
-			for _, name := range bench.Or(o.Huge, huge...) {
+			for i, name := range bench.Or(o.Huge, huge...) {
+				if few && len(o.Huge) == 0 && i > 0 && p.Mode != shm.PolicyDefault {
+					continue
+				}
 				kind, ok := bench.HugeByName[name]
 				if !ok {
 					return nil, fmt.Errorf("--huge %q: want none, thp, 2M or 1G", name)

@@ -1,0 +1,77 @@
+//go:build linux
+
+package plan
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/topology/topotest"
+)
+
+// longPlan is the plan of suite --std on a recorded host.
+func longPlan(t *testing.T, file string) (*Options, []*bench.Cell) {
+	t.Helper()
+	o := &Options{Recording: file, Time: StdSuite.Time, Warmup: StdSuite.Warmup, Count: StdSuite.Count, Kills: StdSuite.Kills,
+		Gap: UsualGap, Timeout: time.Second, Seed: 1}
+	require.NoError(t, o.Complete(nil, nil), file)
+	cells, err := StdSuite.Plan(o, true)
+	require.NoError(t, err, file)
+	return o, cells
+}
+
+// The long suite of each recorded host, also of 64 nodes, has a plan: ten minutes on two CPUs, and twenty
+// elsewhere. It covers all classes of CPUs.
+func TestLongPlansOfRecordedHosts(t *testing.T) {
+	for _, file := range recordings(t) {
+		name := filepath.Base(file)
+		o, cells := longPlan(t, file)
+		limit := 20 * time.Minute
+		if len(o.CPUs) <= smallHost {
+			limit = 10 * time.Minute
+		}
+		require.Less(t, ETA(Order(cells, o.Count, false, 0)), limit, name)
+		covered := map[string]bool{}
+		for _, c := range cells {
+			covered[c.Scenario.Name+" "+c.Place] = true
+		}
+		for _, class := range o.Topology.ClassesOf(o.CPUs) {
+			for _, scenario := range []string{"handoff", "wake", "lock", "readers", "queue", "matrix"} {
+				require.True(t, covered[scenario+" "+string(class)], "%s: no cell of %s with the class %s", name, scenario, class)
+			}
+		}
+	}
+}
+
+// A long suite of many nodes measures the memory of each distance from some of them, and says so.
+func TestLongPlanOfManyNodes(t *testing.T) {
+	o, cells := longPlan(t, topotest.File("hosts/altix-64n.tree"))
+	from, distances := map[int]bool{}, map[int]bool{}
+	for _, c := range cells {
+		if c.Mem == nil {
+			continue
+		}
+		from[c.Mem.Node] = true
+		for _, node := range c.Mem.Policy.Nodes {
+			if c.Mem.Node == 0 {
+				distances[o.Topology.Distance(0, node)] = true
+			}
+		}
+	}
+	require.Len(t, from, mostMemory)
+	all := map[int]bool{}
+	for _, n := range o.Topology.Nodes {
+		all[o.Topology.Distance(0, n.ID)] = true
+	}
+	require.Equal(t, all, distances)
+	require.Contains(t, o.MemNote, "4 of 64 nodes")
+}
+
+func TestEvenly(t *testing.T) {
+	require.Equal(t, []int{0, 1, 2}, evenly([]int{0, 1, 2}, 4))
+	require.Equal(t, []int{0, 2, 4, 6}, evenly([]int{0, 1, 2, 3, 4, 5, 6}, 4))
+}
