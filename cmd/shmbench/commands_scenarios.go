@@ -19,6 +19,7 @@ type (
 	multiCmd   struct{}
 	barrierCmd struct{}
 	paddingCmd struct{}
+	homeCmd    struct{}
 	queueCmd   struct{}
 )
 
@@ -164,4 +165,18 @@ func (paddingCmd) Help() string {
 At 8 bytes they lie on one line, which the CPUs take from each other: false sharing. At 64
 bytes they have a line each, which some CPUs still fetch in pairs; at 128 bytes they never
 share. Checked: each counter has as many increments as its thread made.`
+}
+
+// Run runs the scenario.
+func (homeCmd) Run(s *session) error { return s.measure(plan.Usual, commandScenarios["home"]...) }
+
+// Help describes the cells.
+func (homeCmd) Help() string {
+	return `Let two processes share a lock whose memory lies on the node of the first one's CPU (first),
+on that of the second one's (second), or on the farthest other node (third). The CPUs are of
+the nearest and of the farthest class. Each hold fetches lines that the other CPU has
+modified (HITM), and the home decides which node has to know where they are. one-line and
+two-lines pass a bare line to and fro: ops/s are round trips. as-asked-% is the share of the
+memory that was found on the home afterwards. Checked: the counter under the lock, and that
+both ends count as many trips.`
 }

@@ -32,6 +32,7 @@ type common struct {
 	CS       []time.Duration `name:"cs" placeholder:"LIST" help:"Work inside the critical section, as in 0,100ns."`
 	Lines    ints            `placeholder:"LIST" help:"Cache lines that the critical section of a lock cell writes. Default: 1."`
 	Pad      ints            `placeholder:"LIST" help:"Bytes between the counters of a padding cell. Default: 8,64,128."`
+	Home     []string        `placeholder:"LIST" help:"Node of the memory of a home cell: first, second (that of a process's CPU), third (another). Default: all."`
 	Think    []time.Duration `placeholder:"LIST" help:"Mean of the exponentially distributed work outside it."`
 	Gap      []time.Duration `placeholder:"LIST" help:"How long the others of a wake, herd, event or seq cell sleep before each wake; the last two take the first. Default: 1500us."`
 	Hog      ints            `placeholder:"LIST" help:"Busy loops beside the workers of a handoff cell."`
@@ -85,7 +86,7 @@ func (f *common) options(d plan.Defaults) (*plan.Options, error) {
 		Gap: bench.Or(f.Gap, plan.UsualGap)[0], Gaps: f.Gap, Hogs: f.Hog, Kills: f.Kills, Waiters: f.Waiters, Prims: f.Prim, Variants: f.Variant,
 		Read: f.Read, Permits: f.Permits, Keys: f.Keys, Locks: f.Locks, Skew: f.Skew, Wake: f.Wake, Batch: f.Batch,
 		Capacity: f.Capacity, Mem: f.Mem, Nodes: f.Nodes, Huge: f.Huge, MiB: f.MiB,
-		Arenas: f.Arena, Lines: f.Lines, Pads: f.Pad, Slow: f.Slow, MaxCells: f.MaxCells, Rates: f.Rate, Loads: f.Load, Noise: f.Noise, Quotas: f.Quota,
+		Arenas: f.Arena, Lines: f.Lines, Pads: f.Pad, Slow: f.Slow, Homes: f.Home, MaxCells: f.MaxCells, Rates: f.Rate, Loads: f.Load, Noise: f.Noise, Quotas: f.Quota,
 		Time: f.Time, Count: f.Count, Seed: f.Seed, Shuffle: f.Shuffle, Timeout: f.Timeout,
 	}
 	if o.Time == 0 {

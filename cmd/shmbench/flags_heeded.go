@@ -32,6 +32,7 @@ var commandScenarios = map[string][]string{
 	"barrier":     {"barrier"},
 	"queue":       {"queue"},
 	"padding":     {"padding"},
+	"home":        {"home"},
 	"mem":         {"mem"},
 	"matrix":      {"matrix"},
 }

@@ -39,6 +39,7 @@ type program struct {
 	Multi       multiCmd       `cmd:"" help:"Measure locks by key."`
 	Barrier     barrierCmd     `cmd:"" help:"Measure phases at which all threads wait for each other."`
 	Padding     paddingCmd     `cmd:"" help:"Measure false sharing: counters of different threads, by their distance."`
+	Home        homeCmd        `cmd:"" help:"Measure a lock of two processes by the node on which its memory lies."`
 	Queue       queueCmd       `cmd:"" help:"Measure items that pass from producers to consumers."`
 	Mem         memCmd         `cmd:"" help:"Measure the memory of an arena by its placement: latency, scans, data under a lock."`
 	Topo        topoCmd        `cmd:"" help:"Show the CPUs, caches and NUMA nodes of this host."`

@@ -29,9 +29,13 @@ type Cell struct {
 	N        int // number of kills or waiters
 	control.Shape
 	Stress
-	Skew    string    // skew of the keys of a multi cell
-	Mem     *MemShape // shape of a mem cell
-	Arena   string    // directory of the memory that subjects share; empty for a memfd
+	Skew string    // skew of the keys of a multi cell
+	Mem  *MemShape // shape of a mem cell
+
+	Home     string // where the memory of a home cell lies: one of HomeNames
+	HomeNode int    // the node of that
+
+	Arena   string // directory of the memory that subjects share; empty for a memfd
 	Warmup  time.Duration
 	Time    time.Duration
 	MaxReps int    // run it no more often than this; 0 for no bound
@@ -65,6 +69,7 @@ func (c *Cell) Params() map[string]string {
 		"quota":    strconv.Itoa(c.Quota),
 		"rate":     strconv.FormatUint(c.Rate, 10),
 		"spin":     spinName(c.Spin),
+		"home":     c.Home,
 	}
 	if m := c.Mem; m != nil {
 		all["node"], all["mem"], all["huge"] = strconv.Itoa(m.Node), m.PolicyName(), HugeName(m.Huge)
@@ -196,6 +201,9 @@ func (c *Cell) Check(cpus []int) string {
 	}
 	if c.Quota > 0 && place.QuotaCheck() != nil {
 		return place.QuotaCheck().Error()
+	}
+	if why := c.homeRefused(); why != "" {
+		return why
 	}
 	if c.Mem != nil {
 		if why := c.Mem.refused(c.N); why != "" {

@@ -70,6 +70,8 @@ var Scenarios = []*Scenario{
 	{ID: 40, Name: "mem", Bench: "Mem", Unit: "chase-ns", Others: []string{"scan-MB/s", "data-ns", "as-asked-%"},
 		Keys: []string{"huge", "mem", "node"}, procs: 1},
 	{ID: 20, Name: "matrix", Bench: "Matrix", Unit: "p50-ns", Others: []string{"mean-ns", "n"}, Keys: []string{"place"}, procs: 2},
+	{ID: 28, Name: "home", Bench: "Home", Unit: "ops/s", Higher: true, Others: []string{"p99-ns", "as-asked-%"},
+		Keys: []string{"home", "place"}, Ref: []string{"c:robust"}, Versus: []string{"c:robust"}},
 	{ID: 27, Name: "padding", Bench: "Padding", Unit: "ops/s", Higher: true, Others: []string{"jain"},
 		Keys: []string{"pad", "place", "procs", "threads"}},
 	{ID: 24, Name: "herd", Bench: "Herd", Unit: "p50-ns", Others: []string{"p99-ns", "each-p50-ns", "waker-p50-ns"},

@@ -73,6 +73,11 @@ func repeat(ctx context.Context, c *bench.Cell, e *Engine) (rep *bench.Repetitio
 	}
 	if r.page != nil {
 		load.Collect(rep, c, r.page)
+		if c.Home != "" && rep.Metrics != nil && len(r.files) > 0 {
+			if rep.Placement = bench.HomeOf(c, r.files[0]); len(rep.Placement.Got) > 0 {
+				rep.Metrics["as-asked-%"] = rep.Placement.Heeded()
+			}
+		}
 		if e := r.page.Close(); e != nil && rep.Status == bench.StatusOK {
 			rep.Status, rep.Reason = bench.StatusCrashed, e.Error()
 		}
@@ -133,6 +138,9 @@ func (r *run) prepare(seed uint64) error {
 		return err
 	}
 	r.files = append(r.files, segment)
+	if err := bench.SetHome(c, segment); err != nil {
+		return err
+	}
 	if c.Subject.Files != nil {
 		files, err := c.Subject.Files(c)
 		r.files = append(r.files, files...)

@@ -28,6 +28,7 @@ var works = map[string]func(*thread) error{
 	"mem":         workMem,
 	"matrix":      workMatrix,
 	"padding":     workPadding,
+	"home":        workHome,
 }
 
 // collects check the results of a cell, and derive its metrics. measureCell does so for the
@@ -45,6 +46,7 @@ var collects = map[string]func(*bench.Repetition, *bench.Account){
 	"mem":     collectMem,
 	"matrix":  collectMatrix,
 	"padding": collectPadding,
+	"home":    collectHome,
 	"herd":    collectHerd,
 	"open":    collectOpen,
 	"oversub": collectOversub,

@@ -397,7 +397,7 @@ static void *run(void *arg)
 	begin(t);
 	if (ctl->scenario == UNCONTENDED)
 		run_uncontended(t);
-	else if (ctl->scenario == LOCK || ctl->scenario == OVERSUB)
+	else if (ctl->scenario == LOCK || ctl->scenario == OVERSUB || ctl->scenario == HOME)
 		run_lock(t);
 	else if (ctl->scenario >= READERS)
 		run_cell(t);

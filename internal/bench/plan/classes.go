@@ -208,6 +208,8 @@ func decisive(o *Options, c *bench.Cell) bool {
 		return name == "go:one-line"
 	case "mem", "padding":
 		return true
+	case "home":
+		return name == bench.Library+":mutex"
 	case "wake":
 		return name == bench.Library+":futex" && topology.Class(c.Place).Valid() && c.Gap == UsualGap
 	case "lock":

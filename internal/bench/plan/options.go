@@ -41,6 +41,7 @@ type Options struct {
 	Suite                                             bool     // cells of all classes of CPUs
 	known                                             *known   // derived from the topology; copies share it
 	Dropped                                           []string // scenarios that did not fit into a suite's budget
+	Homes                                             []string // where the memory of a home cell lies
 	MemNote                                           string   // what the mem cells of a suite leave out
 	Sample                                            string   // how a matrix chooses its pairs
 	Prims, Variants                                   []string

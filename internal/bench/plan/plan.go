@@ -32,6 +32,9 @@ func Cells(o *Options, names ...string) ([]*bench.Cell, error) {
 					continue
 				}
 				if c.CPUs, c.Skip = o.on(c.Place); c.Skip == "" {
+					c.Skip = o.settleHome(c)
+				}
+				if c.Skip == "" {
 					c.Skip = o.refused(c)
 				}
 				if c.Skip == "" || len(s.Places) == 0 {

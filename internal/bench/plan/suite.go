@@ -99,6 +99,7 @@ func (p Preset) Plan(o *Options, fit bool) ([]*bench.Cell, error) {
 		cells = append(cells, scalingCells(o)...)
 	}
 	cells = unique(cells)
+	oneHome(cells)
 	if p.quick {
 		cells = slices.DeleteFunc(cells, func(c *bench.Cell) bool { return !quickly(c) })
 	}

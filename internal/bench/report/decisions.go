@@ -44,7 +44,7 @@ type question struct {
 // questions are those of the owner of a host, in the order of the page.
 var questions = []question{
 	{"On which CPUs should processes that share a lock run?", []string{"R2", "R13"}, "lock", "shmsync:mutex", []string{"c:robust", "c:pthread"}, false},
-	{"On which node should the arena lie?", []string{"R3", "R14"}, "", "", nil, false},
+	{"On which node should the arena lie?", []string{"R3", "R16", "R14"}, "", "", nil, false},
 	{"Should large data be spread over the nodes?", []string{"R4"}, "", "", nil, false},
 	{"Which page size?", []string{"R5"}, "", "", nil, false},
 	{"How far apart must data of different CPUs lie?", []string{"R15"}, "", "", nil, false},

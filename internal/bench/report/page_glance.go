@@ -94,6 +94,8 @@ func glanceLabel(scenario string, p map[string]string) string {
 		return fmt.Sprintf("lock %s×%s, %s in, %s out", p["procs"], p["threads"], p["cs"], p["think"])
 	case "waiters":
 		return p["waiters"] + " waiters"
+	case "home":
+		return "lock on " + p["home"] + " node"
 	case "readers":
 		return p["procs"] + " processes that read"
 	case "rw":

@@ -79,7 +79,7 @@ func planted(o *plan.Options, cells []*bench.Cell, seed uint64, facts ...fact) *
 		for range rounds {
 			draw := factor * noise(rng)
 			for name, v := range map[string]float64{c.Scenario.Unit: 1000 * draw, "p99-ns": 5000 * draw, "max-ns": 9000 * draw,
-				"chase-ns": 100 * draw, "waker-p50-ns": 300 * noise(rng), "jain": 1, "min-share": 1, "slept": 1, "in-place": 1} {
+				"chase-ns": 100 * draw, "waker-p50-ns": 300 * noise(rng), "jain": 1, "min-share": 1, "slept": 1, "in-place": 1, "as-asked-%": 100} {
 				metrics[name] = append(metrics[name], v)
 			}
 			if bench.BetterHigher[c.Scenario.Unit] {
@@ -186,6 +186,13 @@ func TestPlantedFactsAreFound(t *testing.T) {
 		{"a cohort lock that wins", "two-by-96", "R6", []string{"use mutex-cohort for locks with"}, "", []fact{cohort}},
 		{"slow node", "eight", "R14", []string{"off node 7:"}, "R3 R4", []fact{slow(7)}},
 		{"slow memory-only node", "memoryless", "R3", []string{"place the arena on node 1"}, "R4 R14", []fact{slow(0), slow(3)}},
+		{"a lock far from its users", "two-by-96", "R16", []string{"on a node of the processes that use it", "holds a second there"}, "",
+			[]fact{func(_ *topology.Topology, c *bench.Cell, _ []int) float64 {
+				if c.Home == bench.HomeThird {
+					return 1.5
+				}
+				return 1
+			}}},
 		{"a bad interleave", "sub-numa", "R4", []string{"do not spread data over the nodes"}, "", []fact{interleave}},
 		{"all together", "two-by-96", "R2", []string{"8-15,200-207"}, "R4 R6 R12 R13",
 			[]fact{distant("matrix", 2, topology.SameNode, topology.Package, topology.Remote), distant("wake", 1.8, topology.Remote), distant("lock", 1.6, topology.SMT), cohort, interleave}},

@@ -15,9 +15,9 @@ const matrixWaitLimit = 1 << 16
 
 // matrixSubjects are the ways in which two CPUs hand each other a cache line.
 var matrixSubjects = []*bench.Subject{
-	{By: "go", Prim: "one-line", Scenarios: []string{"matrix"}, Open: openOneLine},
-	{By: "go", Prim: "two-lines", Scenarios: []string{"matrix"}, Open: openTwoLines, Brief: []string{}},
-	{By: "test", Prim: "miscount", Scenarios: []string{"matrix"}, Hidden: true, Open: openMiscount},
+	{By: "go", Prim: "one-line", Scenarios: []string{"matrix", "home"}, Open: openOneLine},
+	{By: "go", Prim: "two-lines", Scenarios: []string{"matrix", "home"}, Open: openTwoLines, Brief: []string{}},
+	{By: "test", Prim: "miscount", Scenarios: []string{"matrix", "home"}, Hidden: true, Open: openMiscount},
 }
 
 // oneLine is a word that both ends change: one from even to odd, the other from odd to even.

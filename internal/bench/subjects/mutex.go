@@ -24,8 +24,8 @@ import (
 // feature that shows that a process is gone before the kernel has freed its memory.
 var libSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "mutex", Spins: true, Segment: newArena, Check: shmsync.FeatureMembarrier.Check, Open: openMutex,
-		Brief:     []string{"uncontended", "lock", "crash", "idle"},
-		Scenarios: []string{"uncontended", "lock", "crash", "idle", "rw"}},
+		Brief:     []string{"uncontended", "lock", "crash", "idle", "home"},
+		Scenarios: []string{"uncontended", "lock", "crash", "idle", "rw", "home"}},
 	{By: bench.Library, Prim: "mutex-nofence", Spins: true, Segment: newArena, Env: noFence, Open: openMutex,
 		Brief:     []string{"uncontended"},
 		Scenarios: []string{"uncontended", "lock", "idle", "crash"}},

@@ -1,0 +1,53 @@
+//go:build linux
+
+package main
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/internal/bench"
+)
+
+// The memory of a home cell is on the node that the plan names, or the cell says why it was left out.
+func TestHomeRuns(t *testing.T) {
+	requireCC(t)
+	seen := map[string]bool{}
+	for _, c := range measured(t, hasSummary, "home", "--warmup=2ms", "--count=1").Cells {
+		if c.Status == bench.StatusSkipped {
+			require.NotEmpty(t, c.Reason, c.Key)
+			continue
+		}
+		require.Equal(t, bench.StatusOK, c.Status, "%s: %s", c.Key, c.Reason)
+		seen[c.Subject] = true
+		p := c.Reps[0].Placement
+		require.NotNil(t, p, c.Key)
+		if p.Note == "" { // the system tells where pages are
+			require.InDelta(t, 100, p.Heeded(), 1, "%s: %v", c.Key, p)
+			require.InDelta(t, 100, c.Summary["as-asked-%"].Center, 1, c.Key)
+		}
+	}
+	if len(seen) > 0 { // not on one CPU, nor where nothing can be placed
+		require.Equal(t, map[string]bool{"shmsync:mutex": true, "c:robust": true, "go:one-line": true, "go:two-lines": true}, seen)
+	}
+}
+
+// A home cell checks its lock, and the trips of its lines.
+func TestHomeSeesViolations(t *testing.T) {
+	for prim, reason := range map[string]string{"test:open": "counter under the lock", "test:miscount": "round trips were made"} {
+		args := []string{"home", "--prim=" + prim, "--home=first", "--time=150ms", "--warmup=2ms", "--count=1", "--format=json", "--cc=none"}
+		_, out, errs := shmbench(t, args...)
+		if cells := parseDocument(t, out).Cells; cells[0].Status == bench.StatusSkipped {
+			t.Skipf("a home cell needs two CPUs and memory that can be placed: %s%s", cells[0].Reason, errs)
+		}
+		_, errs = violated(t, args...)
+		require.Contains(t, errs, reason)
+	}
+}
+
+func TestHomeUsage(t *testing.T) {
+	code, _, errs := shmbench(t, "home", "--home=nowhere", "-n")
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, errs, "first, second or third")
+}
