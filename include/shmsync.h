@@ -530,7 +530,7 @@ typedef struct shmsync_lease {
     uint64_t serial;
     uint64_t seq, state;
     uint32_t at;
-    uint32_t attempts; /* how often the item was leased before, and not acknowledged */
+    uint32_t attempts; /* how often the item was leased before, and not acknowledged; at most 65534 */
 } shmsync_lease;
 
 /*
@@ -2003,6 +2003,13 @@ SHMI_FN int64_t shmi_now(void) /* CLOCK_MONOTONIC, ns */
     return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
 
+/* The date of a first wait or of a lease: milliseconds of CLOCK_MONOTONIC modulo 2^32, rounded up, never 0. */
+SHMI_FN uint32_t shmi_first_date(int64_t ns)
+{
+    uint32_t ms = (uint32_t)(ns / 1000000 + 1);
+    return ms != 0 ? ms : 1;
+}
+
 SHMI_FN int64_t shmi_unix_now(void)
 {
     struct timespec ts;
@@ -2342,7 +2349,7 @@ SHMI_COLD void shmi_abort(const char *why)
 #define SHMI_KIND_FUTURE UINT32_C(0x52545546) /* FUTR */
 #define SHMI_VERSION_FUTURE 2
 #define SHMI_KIND_QUEUE UINT32_C(0x55455551) /* QUEU */
-#define SHMI_VERSION_QUEUE 2
+#define SHMI_VERSION_QUEUE 3
 #define SHMI_KIND_SYNCHRONIZED UINT32_C(0x434e5953) /* SYNC */
 #define SHMI_VERSION_SYNCHRONIZED 1
 
@@ -2851,7 +2858,12 @@ typedef struct shmi_spin_words {
     uint32_t state;
     uint32_t drain;
     uint32_t top;
-    uint8_t pad0_[52];
+    uint8_t pad0_[4];
+    uint64_t metSince;
+    uint64_t metHold;
+    uint64_t gateMetSince;
+    uint64_t gateMetHold;
+    uint8_t pad1_[16];
     uint32_t wake;
     uint32_t gate;
     uint32_t policy;
@@ -2859,15 +2871,19 @@ typedef struct shmi_spin_words {
     uint32_t spin;
     uint32_t lastCPU;
     uint32_t pays;
-    uint8_t pad1_[4];
+    uint8_t pad2_[4];
     uint64_t poller;
     uint64_t gatePoller;
     uint64_t drainPoller;
-    uint8_t pad2_[8];
+    uint8_t pad3_[8];
 } shmi_spin_words;
 SHMI_ASSERT(offsetof(shmi_spin_words, state) == 0, "spin_words.state");
 SHMI_ASSERT(offsetof(shmi_spin_words, drain) == 4, "spin_words.drain");
 SHMI_ASSERT(offsetof(shmi_spin_words, top) == 8, "spin_words.top");
+SHMI_ASSERT(offsetof(shmi_spin_words, metSince) == 16, "spin_words.metSince");
+SHMI_ASSERT(offsetof(shmi_spin_words, metHold) == 24, "spin_words.metHold");
+SHMI_ASSERT(offsetof(shmi_spin_words, gateMetSince) == 32, "spin_words.gateMetSince");
+SHMI_ASSERT(offsetof(shmi_spin_words, gateMetHold) == 40, "spin_words.gateMetHold");
 SHMI_ASSERT(offsetof(shmi_spin_words, wake) == 64, "spin_words.wake");
 SHMI_ASSERT(offsetof(shmi_spin_words, gate) == 68, "spin_words.gate");
 SHMI_ASSERT(offsetof(shmi_spin_words, policy) == 72, "spin_words.policy");
@@ -12678,23 +12694,28 @@ SHMI_FN int shmi_mutex_blocks(shmi_mutex *m, uint32_t o, int slept)
 }
 
 /* Dates the hold that the caller has seen after it announced itself, for tools. A hold is
- * identified by owner word o and the announced wake word v. metSince only grows, so the date of
- * an earlier hold is never taken for that of this one. */
-SHMI_FN void shmi_mutex_meet(shmi_mutex *m, uint32_t o, uint32_t v)
+ * identified by word o, which names the holder, and the announced wake word v. since only grows, so the
+ * date of an earlier hold is never taken for that of this one. */
+SHMI_FN void shmi_meet_hold(uint64_t *met_since, uint64_t *met_hold, uint32_t o, uint32_t v)
 {
     const uint64_t hold = (uint64_t)o << 32 | v;
     uint64_t now, old;
     int i;
-    if (m->queueLock || !shmi_owner_held(o) || shmi_ld64(&m->w->metHold) == hold)
-        return; /* or another waiter has dated it */
+    if (shmi_ld64(met_hold) == hold)
+        return; /* another waiter has dated it */
     now = (uint64_t)shmi_now(); /* after the hold was seen, so the hold is older */
     for (i = 0; i < 4; i++) { /* others date it, too: without a date its age stays unknown */
-        old = shmi_ld64(&m->w->metSince);
-        if ((old >= now && old - now < SHMI_METFUTURE) || shmi_cas64(&m->w->metSince, old, now)) {
-            shmi_st64(&m->w->metHold, hold);
+        old = shmi_ld64(met_since);
+        if ((old >= now && old - now < SHMI_METFUTURE) || shmi_cas64(met_since, old, now)) {
+            shmi_st64(met_hold, hold);
             return;
         }
     }
+}
+SHMI_FN void shmi_mutex_meet(shmi_mutex *m, uint32_t o, uint32_t v)
+{
+    if (!m->queueLock && shmi_owner_held(o))
+        shmi_meet_hold(&m->w->metSince, &m->w->metHold, o, v);
 }
 
 /* Ends a wait that got the lock. Others may be asleep, and the wake that got us here
@@ -14574,13 +14595,12 @@ SHMI_FN int shmi_mon_undated(struct shmi_monitor *m, uint64_t off)
 /* Dates a wait that is the first of its queue: milliseconds of CLOCK_MONOTONIC, rounded up, and never 0. The queue lock is held. */
 SHMI_FN void shmi_mon_date(struct shmi_wait w)
 {
-    uint32_t date = (uint32_t)(shmi_now() / 1000000 + 1);
     uint64_t f;
     if (w.n == NULL)
         return;
     f = shmi_get(&w.n->extra);
     if (shmi_node_queued(shmi_node_load(w.n)) && shmi_outcome_aux(f) == 0)
-        shmi_st64(&w.n->extra, f | (uint64_t)(date != 0 ? date : 1) << 32);
+        shmi_st64(&w.n->extra, f | (uint64_t)shmi_first_date(shmi_now()) << 32);
 }
 /* The look of an object with one queue in strict order: dates its first wait. */
 SHMI_FN void shmi_mon_date_first(struct shmi_monitor *m, shmi_list_words *q)
@@ -16369,13 +16389,14 @@ enum { SHMI_queueStoppedFlag = 1, SHMI_queueIrregularFlag = 2 };
 #define SHMI_QUEUE_LOOK 64u   /* at how many slots a waiter that spins looks */
 #define SHMI_QUEUE_CHECK 4096u /* and a periodic check */
 #define SHMI_QUEUE_USE 64u    /* by how many slots used grows */
-#define SHMI_QUEUE_LEASE_ENDED (UINT64_C(1) << 63)
-#define SHMI_QUEUE_LEASE_SERIAL (UINT64_C(1) << 32)
-#define SHMI_QUEUE_LEASE_TIMES UINT64_C(0xffffffff)
+#define SHMI_QUEUE_LEASE_TIMES UINT64_C(0xffff)
+#define SHMI_QUEUE_LEASE_SERIAL (UINT64_C(1) << 16)
+#define SHMI_QUEUE_LEASE_ENDED (UINT64_C(1) << 31)
+#define SHMI_QUEUE_LEASE_UNDATED UINT64_C(0xffffffff) /* all but the date */
 
 typedef struct shmi_queue_slot {
     uint64_t state;
-    uint64_t lease; /* times 32, serial 31, ended 1 */
+    uint64_t lease; /* times 16, serial 15, ended 1, date 32; see queueLeaseWord of prims/queue_word.go */
 } shmi_queue_slot;
 
 /* One of the two sides on which calls wait: for items, or for room. */
@@ -16634,7 +16655,7 @@ SHMI_FN int shmi_queue_claim_slot(struct shmi_queue *x, struct shmi_queue_claime
                 shmi_queue_use(x, c->i);
             if (shmi_cas64(&c->s->state, 0, shmi_queue_state(SHMI_queueClaimed, x->a->self, 0))) {
                 SHMSYNC_CRASHPOINT("queue.add.claimed");
-                shmi_put64(&c->s->lease, shmi_ld64(&c->s->lease) & ~SHMI_QUEUE_LEASE_TIMES);
+                shmi_put64(&c->s->lease, shmi_ld64(&c->s->lease) & SHMI_QUEUE_LEASE_UNDATED & ~SHMI_QUEUE_LEASE_TIMES);
                 return 1;
             }
         }
@@ -16887,6 +16908,28 @@ SHMI_FN void shmi_queue_pass(struct shmi_queue *x, struct shmi_queue_side *side)
         shmi_wake_word_release(x->a, &side->line);
 }
 
+/* Sets the bit that ends lease w; 0 if the slot does not have that lease any more. One date at most comes in
+ * between, unless a peer breaks the rules. */
+SHMI_FN int shmi_queue_end_word(shmi_queue_slot *s, uint64_t w)
+{
+    uint64_t was = w;
+    int i;
+    for (i = 0; i < 4; i++) {
+        if (shmi_cas64(&s->lease, was, was | SHMI_QUEUE_LEASE_ENDED))
+            return 1;
+        was = shmi_ld64(&s->lease);
+        if (((was ^ w) & SHMI_QUEUE_LEASE_UNDATED) != 0)
+            return 0;
+    }
+    return 0;
+}
+/* Dates the lease of a slot for tools, if it lasts and has no date: milliseconds modulo 2^32, rounded up. */
+SHMI_FN void shmi_queue_date(shmi_queue_slot *s)
+{
+    uint64_t w = shmi_ld64(&s->lease);
+    if ((w & SHMI_QUEUE_LEASE_TIMES) != 0 && (w & SHMI_QUEUE_LEASE_ENDED) == 0 && (w & ~SHMI_QUEUE_LEASE_UNDATED) == 0)
+        shmi_cas64(&s->lease, w, w | (uint64_t)shmi_first_date(shmi_now()) << 32);
+}
 /* Tells of items that came back by a process that died or was stopped before it told. */
 SHMI_FN void shmi_queue_tell_untold(struct shmi_queue *x)
 {
@@ -16904,7 +16947,7 @@ SHMI_FN void shmi_queue_reap(struct shmi_queue *x, shmi_participant_id leaving)
         leaving = 0;
     for (i = 1; i <= used; i++) {
         shmi_queue_slot *s = shmi_queue_at(x, i);
-        uint64_t st = shmi_ld64(&s->state);
+        uint64_t st = shmi_ld64(&s->state), w;
         shmi_participant_id n = shmi_queue_name(st);
         /* First the death, and then the cell: before it dies, a put may fill the cell. */
         if (n == 0 || (n != leaving && (shmi_current(x->a, n) || !shmi_gone(x->a, n))))
@@ -16913,6 +16956,9 @@ SHMI_FN void shmi_queue_reap(struct shmi_queue *x, shmi_participant_id leaving)
         case SHMI_queueTaken:
         case SHMI_queueLeased:
             shmi_queue_deviate(x);
+            w = shmi_ld64(&s->lease);
+            if (shmi_queue_kind(st) == SHMI_queueLeased && (w & SHMI_QUEUE_LEASE_ENDED) == 0 && shmi_ld64(&s->state) == st)
+                shmi_queue_end_word(s, w); /* its date is not that of the next lease */
             if (shmi_take_from64(x->a, n, &s->state, st, shmi_queue_back(x, st), 1)) {
                 SHMSYNC_CRASHPOINT("queue.back.committed");
                 shmi_queue_tell_returned(x);
@@ -16945,6 +16991,8 @@ SHMI_FN void shmi_queue_check_slots(struct shmi_queue *x)
         shmi_participant_id name = shmi_queue_name(st);
         if (shmi_queue_kind(st) == SHMI_queueReturned)
             untold = 1;
+        else if (shmi_queue_kind(st) == SHMI_queueLeased)
+            shmi_queue_date(s);
         else if (!shmi_queue_valid(st))
             shmi_cas64(&s->state, st, 0); /* a peer wrote it */
         if (name != 0 && name != last && !shmi_queue_published(x, i, st)) {
@@ -16995,7 +17043,8 @@ SHMI_FN void shmi_queue_leased(struct shmi_queue *x, struct shmi_queue_found *f,
     uint64_t w = shmi_ld64(&f->s->lease), times = w & SHMI_QUEUE_LEASE_TIMES;
     if (times != SHMI_QUEUE_LEASE_TIMES)
         times++;
-    w = ((((w & ~SHMI_QUEUE_LEASE_TIMES) + SHMI_QUEUE_LEASE_SERIAL) & ~SHMI_QUEUE_LEASE_ENDED) | times);
+    w &= SHMI_QUEUE_LEASE_UNDATED & ~SHMI_QUEUE_LEASE_TIMES & ~SHMI_QUEUE_LEASE_ENDED;
+    w = ((w + SHMI_QUEUE_LEASE_SERIAL) & ~SHMI_QUEUE_LEASE_ENDED) | times;
     shmi_put64(&f->s->lease, w);
     SHMSYNC_CRASHPOINT("queue.lease.noted");
     lease->impl = x;
@@ -17171,7 +17220,7 @@ SHMI_FN int shmi_queue_end_lease(shmsync_lease *l, int back)
         return err;
     s = shmi_queue_at(x, l->at);
     ended = s != NULL && shmi_ld64(&s->state) == l->state && shmi_queue_kind(l->state) == SHMI_queueLeased && shmi_queue_name(l->state) == x->a->self &&
-            shmi_cas64(&s->lease, l->seq, l->seq | SHMI_QUEUE_LEASE_ENDED);
+            shmi_queue_end_word(s, l->seq);
     if (ended) {
         SHMSYNC_CRASHPOINT("queue.lease.ended");
         if (back) {
@@ -23062,6 +23111,15 @@ SHMI_FN int shmi_spin_blocks(struct shmi_spinlock *l, uint32_t o)
 }
 
 /* Finds what a stopped or dead process kept from the waiters. */
+SHMI_FN void shmi_spin_meet_again(struct shmi_spinlock *l, uint32_t v)
+{
+    uint32_t gate = shmi_ld32(&l->w->gate), o = shmi_spin_state(l);
+    if (!shmi_spin_held(o))
+        return;
+    shmi_meet_hold(&l->w->metSince, &l->w->metHold, o, v);
+    if ((gate & 1) != 0)
+        shmi_meet_hold(&l->w->gateMetSince, &l->w->gateMetHold, o, gate);
+}
 SHMI_FN void shmi_spin_check(struct shmi_spinlock *l)
 {
     uint32_t o = shmi_spin_state(l);
@@ -23072,7 +23130,7 @@ SHMI_FN void shmi_spin_check(struct shmi_spinlock *l)
     else if (shmi_dead(l->a, shmi_owner_name(o)))
         shmi_spin_mark_owner_dead(l, o);
     else
-        shmi_wake_word_announce(&l->next); /* the waiter that was woken last may be stopped before it could announce the others again */
+        shmi_spin_meet_again(l, shmi_wake_word_announce(&l->next)); /* the waiter that was woken last may be stopped before it could announce the others again */
 }
 
 SHMI_FN int shmi_spin_recover(struct shmi_spinlock *l, int64_t abs, int (*repair)(void *), void *arg);
@@ -23125,6 +23183,10 @@ SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, 
         if (!shmi_spin_blocks(l, o))
             continue;
         slept = 1;
+        if (as == SHMI_SPIN_READ)
+            shmi_meet_hold(&l->w->gateMetSince, &l->w->gateMetHold, o, v);
+        else
+            shmi_meet_hold(&l->w->metSince, &l->w->metHold, o, v);
         memset(&sleep_spec, 0, sizeof sleep_spec);
         sleep_spec.looked = &l->looked;
         sleep_spec.word = wake_word->word;
@@ -23156,8 +23218,11 @@ SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, 
         }
     }
     /* Others may be asleep, and the wake that got us here took their announcement down. */
-    if (err == 0 && slept && as != SHMI_SPIN_READ)
-        shmi_wake_word_announce(wake_word);
+    if (err == 0 && slept && as != SHMI_SPIN_READ) {
+        uint32_t v = shmi_wake_word_announce(wake_word), o = shmi_spin_state(l);
+        if (shmi_spin_held(o) && shmi_owner_name(o) == l->a->self)
+            shmi_meet_hold(&l->w->metSince, &l->w->metHold, o, v);
+    }
     shmi_exit(l->a);
     return err;
 }

@@ -30,7 +30,9 @@ var metLocks = map[string]func(a *arena.Arena) (metLock, error){
 	"CohortMutex": func(a *arena.Arena) (metLock, error) {
 		return prims.OpenCohortMutex(a, "x", &prims.CohortMutexOptions{Nodes: 1})
 	},
-	"FairMutex": func(a *arena.Arena) (metLock, error) { return prims.OpenFairMutex(a, "x", nil) },
+	"SpinLock":   func(a *arena.Arena) (metLock, error) { return prims.OpenSpinLock(a, "x", nil) },
+	"RWSpinLock": func(a *arena.Arena) (metLock, error) { return prims.OpenRWSpinLock(a, "x", nil) },
+	"FairMutex":  func(a *arena.Arena) (metLock, error) { return prims.OpenFairMutex(a, "x", nil) },
 	"MultiLock": func(a *arena.Arena) (metLock, error) {
 		x, err := prims.OpenMultiLock(a, "x", &prims.MultiLockOptions{Buckets: 1})
 		return &metKey{MultiLock: x}, err
@@ -43,7 +45,7 @@ var metLocks = map[string]func(a *arena.Arena) (metLock, error){
 
 // metRounds is how many holds of a lock a test dates. The locks that are not here are dated by
 // the periodic check.
-var metRounds = map[string]int64{"Mutex": 200, "RWMutex": 200, "CohortMutex": 200}
+var metRounds = map[string]int64{"Mutex": 200, "RWMutex": 200, "CohortMutex": 200, "SpinLock": 200}
 
 // metKey is a key of a MultiLock as a lock.
 type metKey struct {
@@ -189,13 +191,32 @@ func TestHoldIsNeverDatedTooEarly(t *testing.T) {
 	}
 }
 
+// metReaders is a lock that has readers, too.
+type metReaders interface {
+	metLock
+	RLock()
+	RUnlock()
+}
+
+// metReading are the locks whose readers a writer dates.
+var metReading = map[string]func(a *arena.Arena) (metReaders, error){
+	"RWMutex":    func(a *arena.Arena) (metReaders, error) { return prims.OpenRWMutex(a, "x", nil) },
+	"RWSpinLock": func(a *arena.Arena) (metReaders, error) { return prims.OpenRWSpinLock(a, "x", nil) },
+}
+
 // A writer that waits dates the holds of the readers for which it waits, and not those of later
 // readers.
 func TestReadersAreDatedByAWriter(t *testing.T) {
+	for name, open := range metReading {
+		t.Run(name, func(t *testing.T) { testReadersAreDated(t, open) })
+	}
+}
+
+func testReadersAreDated(t *testing.T, openLock func(a *arena.Arena) (metReaders, error)) {
 	w := arenatest.New(t, nil)
 	tool := w.Join("tool")
-	open := func(label string) *prims.RWMutex {
-		m, err := prims.OpenRWMutex(w.Join(label), "x", nil)
+	open := func(label string) metReaders {
+		m, err := openLock(w.Join(label))
 		require.NoError(t, err)
 		return m
 	}
@@ -240,5 +261,37 @@ func TestReadersAreDatedByAWriter(t *testing.T) {
 		require.Eventually(t, func() bool { return len(readers()) == 1 && dated() }, time.Minute, time.Millisecond)
 		bob.RUnlock()
 		<-done
+	}
+}
+
+// A reader that waits dates the hold of the writer, and not the next one.
+func TestWriterIsDatedByAReader(t *testing.T) {
+	for _, name := range []string{"RWSpinLock"} {
+		t.Run(name, func(t *testing.T) {
+			openLock := metReading[name]
+			w := arenatest.New(t, nil)
+			tool := w.Join("tool")
+			alice, err := openLock(w.Join("alice"))
+			require.NoError(t, err)
+			bob, err := openLock(w.Join("bob"))
+			require.NoError(t, err)
+			for range 3 {
+				before := shmsync.Monotonic()
+				alice.Lock()
+				require.Zero(t, exclusiveOf(t, tool, alice.Offset()).Since, "nobody waits")
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					bob.RLock()
+					bob.RUnlock()
+				}()
+				h := awaitDate(t, tool, alice.Offset())
+				require.True(t, h.AtLeast)
+				require.GreaterOrEqual(t, h.Since, before)
+				require.LessOrEqual(t, h.Since, shmsync.Monotonic())
+				alice.Unlock()
+				<-done
+			}
+		})
 	}
 }

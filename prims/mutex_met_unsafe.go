@@ -9,7 +9,7 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// metWords date the present hold of a mutex from below, for tools. The fast path of Lock does not
+// metWords date the present hold of a mutex or of a spin lock from below, for tools. The fast path of Lock does not
 // read the clock. So a waiter that goes to sleep dates the hold that it waits for: the hold is at
 // least as old. A waiter that has slept dates the hold that it gets. The words share a cache line with the wake word, which the waiter has just written.
 //
@@ -51,10 +51,17 @@ const metFuture = 60e9
 // meet dates the hold that the caller has seen after it announced itself: o is the owner word, v
 // the announced wake word. Nobody asks for the age of a queue lock.
 func (x *Mutex) meet(o ownerWord, v uint32) {
+	if !x.queueLock && o.held() {
+		x.words.met.meet(uint32(o), v)
+	}
+}
+
+// meet dates the hold that the caller has seen after it announced itself: o is the word that names the
+// holder, v the announced wake word.
+func (m *metWords) meet(o, v uint32) {
 	hold := uint64(o)<<32 | uint64(v)
-	m := &x.words.met
-	if x.queueLock || !o.held() || m.hold.Load() == hold {
-		return // or another waiter has dated it
+	if m.hold.Load() == hold {
+		return // another waiter has dated it
 	}
 	now := uint64(shmsync.Monotonic()) // after the hold was seen, so the hold is older
 	for range metTries {
@@ -70,12 +77,12 @@ func (x *Mutex) meet(o ownerWord, v uint32) {
 // date the age of the hold stays unknown.
 const metTries = 4
 
-// metSince returns a date at which the present hold had begun, or 0.
-func (w *mutexWords) metSince() int64 {
-	v, o := w.wake.Load(), w.owner.Load()
-	hold := w.met.hold.Load()
-	since := w.met.since.Load()
-	if v&1 == 0 || hold != uint64(o)<<32|uint64(v) || hold != w.met.hold.Load() || o != w.owner.Load() || v != w.wake.Load() {
+// dateOf returns a date at which the present hold had begun, or 0. owner names the holder.
+func (m *metWords) dateOf(owner, wake *atomic.Uint32) int64 {
+	v, o := wake.Load(), owner.Load()
+	hold := m.hold.Load()
+	since := m.since.Load()
+	if v&1 == 0 || hold != uint64(o)<<32|uint64(v) || hold != m.hold.Load() || o != owner.Load() || v != wake.Load() {
 		return 0
 	}
 	return int64(since)
@@ -87,7 +94,7 @@ func (i *inspection) dateMutex(holds []int, a *arenakernel.Arena, w *mutexWords)
 	i.date(holds, countsOf(a, &w.counts))
 	for _, h := range holds {
 		if i.Holds[h].Since == 0 {
-			i.Holds[h].Since = w.metSince()
+			i.Holds[h].Since = w.met.dateOf(&w.owner, &w.wake)
 			i.Holds[h].AtLeast = i.Holds[h].Since != 0
 		}
 	}

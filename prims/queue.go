@@ -55,7 +55,7 @@ const QueueItemMost = 64 << 10
 var queueKind = arenakernel.KindOf("QUEU")
 
 const (
-	queueVersion      = 2
+	queueVersion      = 3
 	queueCapacityMost = 1 << 30
 )
 

@@ -49,6 +49,13 @@ func StrangersLease[T any](l Lease[T], n arena.ParticipantID) Lease[T] {
 	return l
 }
 
+// TakeWithoutNote takes the first item on lease, as a process does that is stopped before it notes the lease. note is
+// what it does when it goes on.
+func (q *Queue[T]) TakeWithoutNote() (note func() Lease[T], ok bool) {
+	t, ok := q.core.takeLease()
+	return func() Lease[T] { return q.leased(t) }, ok && t.s != nil
+}
+
 // Object is the object under q.
 func (q *Queue[T]) Object() arenakernel.Object { return q.core.object }
 

@@ -29,7 +29,10 @@ func inspectQueue(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspec
 			case queueClaimed:
 				h.Note = "in a Put"
 			default:
-				h.Count = uint64(queueLeaseWord(s.lease.Load()).times())
+				w := queueLeaseWord(s.lease.Load())
+				h.Count = uint64(w.times())
+				h.Since = s.leaseSince(st, w, a.Now())
+				h.AtLeast = h.Since != 0
 			}
 			if st.kind() != queueClaimed {
 				key := x.number(st)

@@ -216,6 +216,9 @@ func (x *queueCore) drop(t queueItemTaken) bool {
 func (x *queueCore) giveBack(s *queueSlot, st queueState, swap func(from, to queueState) bool) bool {
 	x.deviate()
 	race.ReleaseMerge(x.key)
+	if w := queueLeaseWord(s.lease.Load()); st.kind() == queueLeased && !w.ended() && queueState(s.state.Load()) == st {
+		s.endLease(w) // of a participant that died or has left: its date is not that of the next lease
+	}
 	// sync(queue.back): release
 	if !swap(st, st.with(queueReturned, queueReturns(x.words.returned.Load()).count())) {
 		return false

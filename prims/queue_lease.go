@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
@@ -18,7 +19,7 @@ var (
 type Lease[T any] struct {
 	// Item is a copy of the item.
 	Item T
-	// Attempts is how often the item was leased before without an Ack.
+	// Attempts is how often the item was leased before without an Ack, at most 65534.
 	Attempts int
 
 	core *queueCore
@@ -81,6 +82,43 @@ func (l Lease[T]) Ack() { l.core.endLease("Ack", l.item, l.word, false) }
 // panics as Ack does.
 func (l Lease[T]) Nack() { l.core.endLease("Nack", l.item, l.word, true) }
 
+// endLeaseTries is how often a call tries to set a bit of a lease word. One date at most comes in
+// between, unless a peer breaks the rules.
+const endLeaseTries = 4
+
+// endLease sets the bit that ends lease w, and reports false if the slot does not have that lease any
+// more.
+func (s *queueSlot) endLease(w queueLeaseWord) bool {
+	was := w // the usual case: nobody has dated the lease
+	for range endLeaseTries {
+		if s.lease.CompareAndSwap(uint64(was), uint64(was|queueLeaseEnded)) {
+			return true
+		}
+		if was = queueLeaseWord(s.lease.Load()); was.undated() != w.undated() {
+			return false
+		}
+	}
+	return false
+}
+
+// dateLease dates the lease of a slot, if it lasts and has no date. The lease had begun when the
+// caller loaded its word.
+func (s *queueSlot) dateLease() {
+	if w := queueLeaseWord(s.lease.Load()); w.noted() && w.date() == 0 {
+		date := queueLeaseWord(firstDate(shmsync.Monotonic())) << queueLeaseDate
+		s.lease.CompareAndSwap(uint64(w), uint64(w|date))
+	}
+}
+
+// leaseSince is a date at which the lease of a slot in state st had begun, or 0. now was read after
+// that, or is the time of a copy.
+func (s *queueSlot) leaseSince(st queueState, w queueLeaseWord, now int64) int64 {
+	if !w.noted() || queueLeaseWord(s.lease.Load()) != w || queueState(s.state.Load()) != st {
+		return 0
+	}
+	return firstSince(w.date(), now)
+}
+
 // endLease ends a lease, if it is still there. Of several calls that want to end it, one sets the
 // bit that says so.
 func (x *queueCore) endLease(verb string, t queueItemTaken, w queueLeaseWord, back bool) {
@@ -89,7 +127,7 @@ func (x *queueCore) endLease(verb string, t queueItemTaken, w queueLeaseWord, ba
 	}
 	defer x.opening.serve(x.items.queue).end()
 	s := t.s
-	ended := queueState(s.state.Load()) == t.st && t.st.participant() == x.name && s.lease.CompareAndSwap(uint64(w), uint64(w|queueLeaseEnded))
+	ended := queueState(s.state.Load()) == t.st && t.st.participant() == x.name && s.endLease(w)
 	if ended {
 		crashpoint.Hit("queue.lease.ended")
 		if back {

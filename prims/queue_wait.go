@@ -187,7 +187,8 @@ func (x *queueCore) check(side *queueSide) {
 // checkMost is at how many slots a periodic check looks.
 const checkMost = 4096
 
-// checkSlots finds participants that died, and items that came back and that nobody told of.
+// checkSlots finds participants that died, and items that came back and that nobody told of. It dates
+// leases.
 func (x *queueCore) checkSlots() {
 	last, dead := x.name, false
 	untold := false
@@ -198,6 +199,8 @@ func (x *queueCore) checkSlots() {
 		switch {
 		case st.kind() == queueReturned:
 			untold = true
+		case st.kind() == queueLeased:
+			x.slot(i).dateLease()
 		case !st.valid():
 			x.slot(i).state.CompareAndSwap(uint64(st), 0) // a peer wrote it
 		}

@@ -178,34 +178,52 @@ func (r queueReturns) count() arenakernel.ParticipantID {
 func (r queueReturns) told() queueReturns { return r&^1 + 3 }
 
 // queueLeaseWord says which lease of a slot is the last one. It makes sure that one call ends a
-// lease, although the state of the slot may be the same in a later lease.
+// lease, although the state of the slot may be the same in a later lease. And it dates a lease that
+// lasts, for tools: the fast path does not read the clock.
 //
-//	bits 0..31   times   how often the item of the slot was leased
-//	bits 32..62  serial  how many leases the slot has had
-//	bit  63      ended   an Ack or a Nack has begun
+//	bits 0..15   times   how often the item of the slot was leased; it stays at its most
+//	bits 16..30  serial  how many leases the slot has had
+//	bit  31      ended   an Ack or a Nack has begun, or the reaping of a participant that had the lease
+//	bits 32..63  date    the lease had begun by then: milliseconds of CLOCK_MONOTONIC modulo 2^32,
+//	                     rounded up, as in firstDate; 0: not known
 //
-//	writers: the Put that has claimed the slot; the participant that has leased it; Ack and Nack, by CAS
+//	writers: the Put that has claimed the slot; the participant that has leased it; Ack, Nack and
+//	         reaping, by CAS; periodic checks set the date of a lease that is not ended, by CAS
 //	readers: Lease, Ack, Nack, tools
 //	order:   release and acquire of the state word
 //	futex:   none
 //	crash:   of a participant that dies after it ended a lease here, the state word is that of a
-//	         lease still, and the item comes back
+//	         lease still, and the item comes back. Without a date the age of the lease is unknown
 type queueLeaseWord uint64
 
 const (
-	queueLeaseEnded  queueLeaseWord = 1 << 63
-	queueLeaseSerial queueLeaseWord = 1 << 32
+	queueLeaseSerial queueLeaseWord = 1 << 16
 	queueLeaseTimes  queueLeaseWord = queueLeaseSerial - 1
+	queueLeaseEnded  queueLeaseWord = 1 << 31
+	queueLeaseDated  queueLeaseWord = 1 << queueLeaseDate // the least date
+
+	queueLeaseDate = 32
 )
 
 // fresh is the word for another item.
-func (w queueLeaseWord) fresh() queueLeaseWord { return w &^ queueLeaseTimes }
+func (w queueLeaseWord) fresh() queueLeaseWord { return w.undated() &^ queueLeaseTimes }
 
 // next is the word of the next lease. The count of leases stays at its most.
 func (w queueLeaseWord) next() queueLeaseWord {
 	times := min(w&queueLeaseTimes, queueLeaseTimes-1) + 1
-	return (w&^queueLeaseTimes+queueLeaseSerial)&^queueLeaseEnded | times
+	return (w.undated()&^queueLeaseTimes&^queueLeaseEnded+queueLeaseSerial)&^queueLeaseEnded | times
 }
 
-func (w queueLeaseWord) times() uint32 { return uint32(w) }
+func (w queueLeaseWord) times() uint32 { return uint32(w & queueLeaseTimes) }
 func (w queueLeaseWord) ended() bool   { return w&queueLeaseEnded != 0 }
+
+// noted reports whether w is the word of a lease that lasts, if the state of the slot is that of a
+// lease. A participant that has just taken a lease has not written its word yet: then the word is
+// that of an earlier lease, which has ended, or of an item that was never leased.
+func (w queueLeaseWord) noted() bool { return w.times() != 0 && !w.ended() }
+
+// date is as in firstDate.
+func (w queueLeaseWord) date() uint32 { return uint32(w >> queueLeaseDate) }
+
+// undated is w without its date.
+func (w queueLeaseWord) undated() queueLeaseWord { return w & (queueLeaseDated - 1) }

@@ -74,14 +74,26 @@ func TestQueueCounts(t *testing.T) {
 		require.False(t, next.ended())
 		require.True(t, (next | queueLeaseEnded).ended())
 		require.NotEqual(t, w, next)
-		w = next | queueLeaseEnded
+		require.True(t, next.noted())
+		require.False(t, (next | queueLeaseEnded).noted())
+		require.Zero(t, next.date())
+		dated := next | 17<<queueLeaseDate
+		require.EqualValues(t, 17, dated.date())
+		require.Equal(t, next, dated.undated())
+		require.Equal(t, next.next(), dated.next(), "the next lease has no date")
+		require.Equal(t, next.fresh(), dated.fresh(), "another item has no date")
+		require.Equal(t, next.times(), dated.times())
+		w = dated | queueLeaseEnded
 	}
+	require.False(t, w.fresh().noted(), "an item that was never leased")
 	fresh := w.fresh().next()
 	require.EqualValues(t, 1, fresh.times())
-	require.Greater(t, fresh, w&^queueLeaseEnded&^queueLeaseTimes, "a serial is used once")
+	require.Greater(t, fresh, w.fresh()&^queueLeaseEnded, "a serial is used once")
 	most := queueLeaseTimes.next()
-	require.Equal(t, ^uint32(0), most.times(), "the count stays at its most")
+	require.EqualValues(t, 1<<16-1, most.times(), "the count stays at its most")
 	require.False(t, (queueLeaseEnded - 1).next().ended(), "the serial wraps")
+	require.Zero(t, (queueLeaseEnded - 1).next().date(), "the serial wraps")
+	require.True(t, (queueLeaseEnded - 1).noted())
 }
 
 func TestQueueSizes(t *testing.T) {

@@ -83,7 +83,7 @@ func inspectRWMutex(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Insp
 		}
 	}
 	if g.valid() && g.kind() == gateClosed {
-		i.dateClosed(append(slices.Clip(readers), gate...), g.participant())
+		i.dateReaders(append(slices.Clip(readers), gate...), waitsOn(rwmutexWriterOff, rwmutexWriterPoller), g.participant())
 	}
 	i.waits(waitsOn(rwmutexReadersOff, rwmutexReadersPoller), "read", gate)
 	i.waits(waitsOn(rwmutexWriterOff, rwmutexWriterPoller), "readers to leave", readers)
@@ -91,12 +91,11 @@ func inspectRWMutex(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Insp
 	return i.Inspection
 }
 
-// dateClosed adds to the holds of readers, and to that of the writer n, which has closed the gate,
-// a date at which they had begun: the time when n began to wait for readers. No reader passes a
-// closed gate, and only the writer that closed it waits there. The wait is looked at after the
+// dateReaders adds to the holds of readers, and to that of participant n, which lets no reader in, a
+// date at which they had begun: the time when n began to wait for readers, in the waits that at
+// describes. Only the participant that lets no reader in waits there. The wait is looked at after the
 // holds: an earlier look may have seen a wait that is over, and the holds would seem too old.
-func (i *inspection) dateClosed(holds []int, n arenakernel.ParticipantID) {
-	at := waitsOn(rwmutexWriterOff, rwmutexWriterPoller)
+func (i *inspection) dateReaders(holds []int, at func(*arenakernel.Wait) bool, n arenakernel.ParticipantID) {
 	waits := i.a.WaitsOf(i.o)
 	for k := range waits {
 		w := &waits[k]

@@ -197,6 +197,7 @@ type spinWaiter struct {
 	c        *spinCore
 	as       spinKind
 	wakeWord *park.WakeWord
+	met      *metWords // dates the holds that this waiter sleeps for
 	queue    *park.Queue
 	cancel   park.Cancel
 	slept    bool
@@ -206,9 +207,9 @@ type spinWaiter struct {
 
 // wait takes the lock as kind says, and waits until it can.
 func (c *spinCore) wait(ctx context.Context, as spinKind, mayRepair bool) error {
-	w := spinWaiter{c: c, as: as, wakeWord: &c.next, queue: c.queue, cancel: park.CancelBy(ctx)}
+	w := spinWaiter{c: c, as: as, wakeWord: &c.next, met: &c.words.met, queue: c.queue, cancel: park.CancelBy(ctx)}
 	if as == spinRead {
-		w.wakeWord, w.queue = &c.rw.gate, c.rw.gateQueue
+		w.wakeWord, w.met, w.queue = &c.rw.gate, &c.words.gateMet, c.rw.gateQueue
 	}
 	if !w.queue.Enter() {
 		return c.closed()
@@ -295,7 +296,10 @@ func (c *spinCore) tuning() park.Tuning {
 // cleared their announcement.
 func (w *spinWaiter) took() {
 	if w.slept && w.as != spinRead {
-		w.wakeWord.Announce()
+		v := w.wakeWord.Announce()
+		if o := spinWord(w.c.state.Load()); o.held() && o.participant() == w.c.name {
+			w.met.meet(uint32(o), uint32(v))
+		}
 	}
 }
 
@@ -308,6 +312,7 @@ func (w *spinWaiter) sleep() park.Result {
 		return park.Again
 	}
 	w.slept = true
+	w.met.meet(uint32(o), uint32(v))
 	sleepSpec := park.SleepSpec{Owner: o.participant()}
 	if w.dying = !w.c.a.Current(o.participant()); w.dying {
 		sleepSpec = park.SleepSpec{Bounded: w.exit.next()}

@@ -1,6 +1,9 @@
 package prims
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
@@ -47,6 +50,10 @@ func (i *inspection) spinState(w *spinWords, readers bool) (on []int) {
 			h.Mode = arenakernel.HoldRecovering
 		}
 		on = i.hold(h)
+		for _, k := range on {
+			since := cmp.Or(w.met.dateOf(&w.state, &w.wake), w.gateMet.dateOf(&w.state, &w.gate))
+			i.Holds[k].Since, i.Holds[k].AtLeast = since, since != 0
+		}
 	}
 	i.wakeWord("wake", w.wake.Load())
 	return on
@@ -67,6 +74,10 @@ func inspectRWSpin(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspe
 		}
 		i.word("readers", uint64(n), "%v", n)
 		readers = append(readers, i.hold(arenakernel.Hold{Owner: n.participant(), Mode: arenakernel.HoldShared, Count: uint64(n.holds())})...)
+	}
+	if s := spinWord(w.state.Load()); s.valid(true) && s.held() {
+		// No reader passes while the word is not 0, and only its owner waits for readers.
+		i.dateReaders(append(slices.Clip(readers), on...), waitsOn(spinDrainOff, spinDrainPollerOff), s.participant())
 	}
 	i.waits(waitsOn(spinGateOff, spinGatePollerOff), "read", on)
 	i.waits(waitsOn(spinDrainOff, spinDrainPollerOff), "readers to leave", readers)

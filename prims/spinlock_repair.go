@@ -137,7 +137,21 @@ func (c *spinCore) check() {
 		markOwnerDeadSpin(c.a, c.object, c.words, o, readers)
 	default:
 		// The waiter that was woken last may be stopped before it has announced the others again.
-		c.next.Announce()
+		c.meetAgain(c.next.Announce())
+	}
+}
+
+// meetAgain dates the present hold once more: a waiter that claimed the lock, and then waited for readers,
+// has changed the word that identifies its hold. v is the announced wake word.
+func (c *spinCore) meetAgain(v park.Word) {
+	gate := c.words.gate.Load()
+	o := spinWord(c.state.Load())
+	if !o.held() {
+		return
+	}
+	c.words.met.meet(uint32(o), uint32(v))
+	if park.Word(gate).Announced() {
+		c.words.gateMet.meet(uint32(o), gate)
 	}
 }
 

@@ -24,7 +24,12 @@ type spinWords struct {
 	//   futex:   none
 	//   crash:   a value that is too high costs a look
 	top atomic.Uint32
-	_   [52]byte
+	_   [4]byte
+	// met dates the hold in the state word, by waiters that sleep on wake, and gateMet by readers
+	// that sleep on gate.
+	met     metWords
+	gateMet metWords
+	_       [16]byte
 
 	// wake is the futex word of the waiters for an exclusive hold; see park.Word.
 	wake atomic.Uint32
@@ -55,6 +60,8 @@ var (
 	_ = [1]struct{}{}[unsafe.Offsetof(spinWords{}.state)-0]
 	_ = [1]struct{}{}[unsafe.Offsetof(spinWords{}.drain)-4]
 	_ = [1]struct{}{}[unsafe.Offsetof(spinWords{}.top)-8]
+	_ = [1]struct{}{}[unsafe.Offsetof(spinWords{}.met)-16]
+	_ = [1]struct{}{}[unsafe.Offsetof(spinWords{}.gateMet)-32]
 	_ = [1]struct{}{}[unsafe.Offsetof(spinWords{}.wake)-64]
 	_ = [1]struct{}{}[unsafe.Offsetof(spinWords{}.gate)-68]
 	_ = [1]struct{}{}[unsafe.Offsetof(spinWords{}.policy)-72]

@@ -18,6 +18,7 @@ func TestHoldAgeWithoutCounters(t *testing.T) {
 	for _, ops := range [][2]string{
 		{"lock mutex", "lock mutex"}, {"lock rw", "lock rw"}, {"update synchronized", "update synchronized"}, {"lock cohort", "lock cohort"},
 		{"lock fair", "lock fair"}, {"lock multi", "lock multi"}, {"acquire semaphore", "acquire semaphore"}, {"rlock rw", "lock rw"},
+		{"lock spin", "lock spin"}, {"lock rwspin", "lock rwspin"}, {"lock rwspin", "rlock rwspin"}, {"rlock rwspin", "lock rwspin"}, {"lease queue", "lease queue"},
 	} {
 		t.Run(ops[0], func(t *testing.T) {
 			name := testArena(t)
@@ -27,6 +28,9 @@ func TestHoldAgeWithoutCounters(t *testing.T) {
 			hold := func() []diagnose.Hold {
 				_, d := shmctlJSON(t, "locks", name)
 				return slices.DeleteFunc(d.Holds, func(h diagnose.Hold) bool { return h.Mode == arena.HoldClosing })
+			}
+			if ops[0] == "lease queue" {
+				alice.does("put queue", "x")
 			}
 			alice.begins(ops[0], "x", n)
 			eventually(t, "the hold", func() bool {

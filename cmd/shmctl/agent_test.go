@@ -115,7 +115,11 @@ func agentDeed(a *arena.Arena, o agentOrder) (func(), error) {
 	case "spin":
 		return lock(prims.OpenSpinLock(a, o.Name, nil))
 	case "rwspin":
-		return lock(prims.OpenRWSpinLock(a, o.Name, nil))
+		l, err := prims.OpenRWSpinLock(a, o.Name, nil)
+		if verb == "rlock" {
+			return func() { l.RLockContext(ctx) }, err
+		}
+		return lock(l, err)
 	case "rw":
 		l, err := prims.OpenRWMutex(a, o.Name, nil)
 		switch verb {

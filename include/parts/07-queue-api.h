@@ -23,7 +23,7 @@ typedef struct shmsync_lease {
     uint64_t serial;
     uint64_t seq, state;
     uint32_t at;
-    uint32_t attempts; /* how often the item was leased before, and not acknowledged */
+    uint32_t attempts; /* how often the item was leased before, and not acknowledged; at most 65534 */
 } shmsync_lease;
 
 /*

@@ -141,6 +141,13 @@ SHMI_FN int64_t shmi_now(void) /* CLOCK_MONOTONIC, ns */
     return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
 
+/* The date of a first wait or of a lease: milliseconds of CLOCK_MONOTONIC modulo 2^32, rounded up, never 0. */
+SHMI_FN uint32_t shmi_first_date(int64_t ns)
+{
+    uint32_t ms = (uint32_t)(ns / 1000000 + 1);
+    return ms != 0 ? ms : 1;
+}
+
 SHMI_FN int64_t shmi_unix_now(void)
 {
     struct timespec ts;

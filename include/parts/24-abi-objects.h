@@ -40,7 +40,7 @@
 #define SHMI_KIND_FUTURE UINT32_C(0x52545546) /* FUTR */
 #define SHMI_VERSION_FUTURE 2
 #define SHMI_KIND_QUEUE UINT32_C(0x55455551) /* QUEU */
-#define SHMI_VERSION_QUEUE 2
+#define SHMI_VERSION_QUEUE 3
 #define SHMI_KIND_SYNCHRONIZED UINT32_C(0x434e5953) /* SYNC */
 #define SHMI_VERSION_SYNCHRONIZED 1
 
@@ -549,7 +549,12 @@ typedef struct shmi_spin_words {
     uint32_t state;
     uint32_t drain;
     uint32_t top;
-    uint8_t pad0_[52];
+    uint8_t pad0_[4];
+    uint64_t metSince;
+    uint64_t metHold;
+    uint64_t gateMetSince;
+    uint64_t gateMetHold;
+    uint8_t pad1_[16];
     uint32_t wake;
     uint32_t gate;
     uint32_t policy;
@@ -557,15 +562,19 @@ typedef struct shmi_spin_words {
     uint32_t spin;
     uint32_t lastCPU;
     uint32_t pays;
-    uint8_t pad1_[4];
+    uint8_t pad2_[4];
     uint64_t poller;
     uint64_t gatePoller;
     uint64_t drainPoller;
-    uint8_t pad2_[8];
+    uint8_t pad3_[8];
 } shmi_spin_words;
 SHMI_ASSERT(offsetof(shmi_spin_words, state) == 0, "spin_words.state");
 SHMI_ASSERT(offsetof(shmi_spin_words, drain) == 4, "spin_words.drain");
 SHMI_ASSERT(offsetof(shmi_spin_words, top) == 8, "spin_words.top");
+SHMI_ASSERT(offsetof(shmi_spin_words, metSince) == 16, "spin_words.metSince");
+SHMI_ASSERT(offsetof(shmi_spin_words, metHold) == 24, "spin_words.metHold");
+SHMI_ASSERT(offsetof(shmi_spin_words, gateMetSince) == 32, "spin_words.gateMetSince");
+SHMI_ASSERT(offsetof(shmi_spin_words, gateMetHold) == 40, "spin_words.gateMetHold");
 SHMI_ASSERT(offsetof(shmi_spin_words, wake) == 64, "spin_words.wake");
 SHMI_ASSERT(offsetof(shmi_spin_words, gate) == 68, "spin_words.gate");
 SHMI_ASSERT(offsetof(shmi_spin_words, policy) == 72, "spin_words.policy");

@@ -241,23 +241,28 @@ SHMI_FN int shmi_mutex_blocks(shmi_mutex *m, uint32_t o, int slept)
 }
 
 /* Dates the hold that the caller has seen after it announced itself, for tools. A hold is
- * identified by owner word o and the announced wake word v. metSince only grows, so the date of
- * an earlier hold is never taken for that of this one. */
-SHMI_FN void shmi_mutex_meet(shmi_mutex *m, uint32_t o, uint32_t v)
+ * identified by word o, which names the holder, and the announced wake word v. since only grows, so the
+ * date of an earlier hold is never taken for that of this one. */
+SHMI_FN void shmi_meet_hold(uint64_t *met_since, uint64_t *met_hold, uint32_t o, uint32_t v)
 {
     const uint64_t hold = (uint64_t)o << 32 | v;
     uint64_t now, old;
     int i;
-    if (m->queueLock || !shmi_owner_held(o) || shmi_ld64(&m->w->metHold) == hold)
-        return; /* or another waiter has dated it */
+    if (shmi_ld64(met_hold) == hold)
+        return; /* another waiter has dated it */
     now = (uint64_t)shmi_now(); /* after the hold was seen, so the hold is older */
     for (i = 0; i < 4; i++) { /* others date it, too: without a date its age stays unknown */
-        old = shmi_ld64(&m->w->metSince);
-        if ((old >= now && old - now < SHMI_METFUTURE) || shmi_cas64(&m->w->metSince, old, now)) {
-            shmi_st64(&m->w->metHold, hold);
+        old = shmi_ld64(met_since);
+        if ((old >= now && old - now < SHMI_METFUTURE) || shmi_cas64(met_since, old, now)) {
+            shmi_st64(met_hold, hold);
             return;
         }
     }
+}
+SHMI_FN void shmi_mutex_meet(shmi_mutex *m, uint32_t o, uint32_t v)
+{
+    if (!m->queueLock && shmi_owner_held(o))
+        shmi_meet_hold(&m->w->metSince, &m->w->metHold, o, v);
 }
 
 /* Ends a wait that got the lock. Others may be asleep, and the wake that got us here

@@ -682,13 +682,12 @@ SHMI_FN int shmi_mon_undated(struct shmi_monitor *m, uint64_t off)
 /* Dates a wait that is the first of its queue: milliseconds of CLOCK_MONOTONIC, rounded up, and never 0. The queue lock is held. */
 SHMI_FN void shmi_mon_date(struct shmi_wait w)
 {
-    uint32_t date = (uint32_t)(shmi_now() / 1000000 + 1);
     uint64_t f;
     if (w.n == NULL)
         return;
     f = shmi_get(&w.n->extra);
     if (shmi_node_queued(shmi_node_load(w.n)) && shmi_outcome_aux(f) == 0)
-        shmi_st64(&w.n->extra, f | (uint64_t)(date != 0 ? date : 1) << 32);
+        shmi_st64(&w.n->extra, f | (uint64_t)shmi_first_date(shmi_now()) << 32);
 }
 /* The look of an object with one queue in strict order: dates its first wait. */
 SHMI_FN void shmi_mon_date_first(struct shmi_monitor *m, shmi_list_words *q)

@@ -15,13 +15,14 @@ enum { SHMI_queueStoppedFlag = 1, SHMI_queueIrregularFlag = 2 };
 #define SHMI_QUEUE_LOOK 64u   /* at how many slots a waiter that spins looks */
 #define SHMI_QUEUE_CHECK 4096u /* and a periodic check */
 #define SHMI_QUEUE_USE 64u    /* by how many slots used grows */
-#define SHMI_QUEUE_LEASE_ENDED (UINT64_C(1) << 63)
-#define SHMI_QUEUE_LEASE_SERIAL (UINT64_C(1) << 32)
-#define SHMI_QUEUE_LEASE_TIMES UINT64_C(0xffffffff)
+#define SHMI_QUEUE_LEASE_TIMES UINT64_C(0xffff)
+#define SHMI_QUEUE_LEASE_SERIAL (UINT64_C(1) << 16)
+#define SHMI_QUEUE_LEASE_ENDED (UINT64_C(1) << 31)
+#define SHMI_QUEUE_LEASE_UNDATED UINT64_C(0xffffffff) /* all but the date */
 
 typedef struct shmi_queue_slot {
     uint64_t state;
-    uint64_t lease; /* times 32, serial 31, ended 1 */
+    uint64_t lease; /* times 16, serial 15, ended 1, date 32; see queueLeaseWord of prims/queue_word.go */
 } shmi_queue_slot;
 
 /* One of the two sides on which calls wait: for items, or for room. */
@@ -280,7 +281,7 @@ SHMI_FN int shmi_queue_claim_slot(struct shmi_queue *x, struct shmi_queue_claime
                 shmi_queue_use(x, c->i);
             if (shmi_cas64(&c->s->state, 0, shmi_queue_state(SHMI_queueClaimed, x->a->self, 0))) {
                 SHMSYNC_CRASHPOINT("queue.add.claimed");
-                shmi_put64(&c->s->lease, shmi_ld64(&c->s->lease) & ~SHMI_QUEUE_LEASE_TIMES);
+                shmi_put64(&c->s->lease, shmi_ld64(&c->s->lease) & SHMI_QUEUE_LEASE_UNDATED & ~SHMI_QUEUE_LEASE_TIMES);
                 return 1;
             }
         }
@@ -533,6 +534,28 @@ SHMI_FN void shmi_queue_pass(struct shmi_queue *x, struct shmi_queue_side *side)
         shmi_wake_word_release(x->a, &side->line);
 }
 
+/* Sets the bit that ends lease w; 0 if the slot does not have that lease any more. One date at most comes in
+ * between, unless a peer breaks the rules. */
+SHMI_FN int shmi_queue_end_word(shmi_queue_slot *s, uint64_t w)
+{
+    uint64_t was = w;
+    int i;
+    for (i = 0; i < 4; i++) {
+        if (shmi_cas64(&s->lease, was, was | SHMI_QUEUE_LEASE_ENDED))
+            return 1;
+        was = shmi_ld64(&s->lease);
+        if (((was ^ w) & SHMI_QUEUE_LEASE_UNDATED) != 0)
+            return 0;
+    }
+    return 0;
+}
+/* Dates the lease of a slot for tools, if it lasts and has no date: milliseconds modulo 2^32, rounded up. */
+SHMI_FN void shmi_queue_date(shmi_queue_slot *s)
+{
+    uint64_t w = shmi_ld64(&s->lease);
+    if ((w & SHMI_QUEUE_LEASE_TIMES) != 0 && (w & SHMI_QUEUE_LEASE_ENDED) == 0 && (w & ~SHMI_QUEUE_LEASE_UNDATED) == 0)
+        shmi_cas64(&s->lease, w, w | (uint64_t)shmi_first_date(shmi_now()) << 32);
+}
 /* Tells of items that came back by a process that died or was stopped before it told. */
 SHMI_FN void shmi_queue_tell_untold(struct shmi_queue *x)
 {
@@ -550,7 +573,7 @@ SHMI_FN void shmi_queue_reap(struct shmi_queue *x, shmi_participant_id leaving)
         leaving = 0;
     for (i = 1; i <= used; i++) {
         shmi_queue_slot *s = shmi_queue_at(x, i);
-        uint64_t st = shmi_ld64(&s->state);
+        uint64_t st = shmi_ld64(&s->state), w;
         shmi_participant_id n = shmi_queue_name(st);
         /* First the death, and then the cell: before it dies, a put may fill the cell. */
         if (n == 0 || (n != leaving && (shmi_current(x->a, n) || !shmi_gone(x->a, n))))
@@ -559,6 +582,9 @@ SHMI_FN void shmi_queue_reap(struct shmi_queue *x, shmi_participant_id leaving)
         case SHMI_queueTaken:
         case SHMI_queueLeased:
             shmi_queue_deviate(x);
+            w = shmi_ld64(&s->lease);
+            if (shmi_queue_kind(st) == SHMI_queueLeased && (w & SHMI_QUEUE_LEASE_ENDED) == 0 && shmi_ld64(&s->state) == st)
+                shmi_queue_end_word(s, w); /* its date is not that of the next lease */
             if (shmi_take_from64(x->a, n, &s->state, st, shmi_queue_back(x, st), 1)) {
                 SHMSYNC_CRASHPOINT("queue.back.committed");
                 shmi_queue_tell_returned(x);
@@ -591,6 +617,8 @@ SHMI_FN void shmi_queue_check_slots(struct shmi_queue *x)
         shmi_participant_id name = shmi_queue_name(st);
         if (shmi_queue_kind(st) == SHMI_queueReturned)
             untold = 1;
+        else if (shmi_queue_kind(st) == SHMI_queueLeased)
+            shmi_queue_date(s);
         else if (!shmi_queue_valid(st))
             shmi_cas64(&s->state, st, 0); /* a peer wrote it */
         if (name != 0 && name != last && !shmi_queue_published(x, i, st)) {
@@ -641,7 +669,8 @@ SHMI_FN void shmi_queue_leased(struct shmi_queue *x, struct shmi_queue_found *f,
     uint64_t w = shmi_ld64(&f->s->lease), times = w & SHMI_QUEUE_LEASE_TIMES;
     if (times != SHMI_QUEUE_LEASE_TIMES)
         times++;
-    w = ((((w & ~SHMI_QUEUE_LEASE_TIMES) + SHMI_QUEUE_LEASE_SERIAL) & ~SHMI_QUEUE_LEASE_ENDED) | times);
+    w &= SHMI_QUEUE_LEASE_UNDATED & ~SHMI_QUEUE_LEASE_TIMES & ~SHMI_QUEUE_LEASE_ENDED;
+    w = ((w + SHMI_QUEUE_LEASE_SERIAL) & ~SHMI_QUEUE_LEASE_ENDED) | times;
     shmi_put64(&f->s->lease, w);
     SHMSYNC_CRASHPOINT("queue.lease.noted");
     lease->impl = x;
@@ -817,7 +846,7 @@ SHMI_FN int shmi_queue_end_lease(shmsync_lease *l, int back)
         return err;
     s = shmi_queue_at(x, l->at);
     ended = s != NULL && shmi_ld64(&s->state) == l->state && shmi_queue_kind(l->state) == SHMI_queueLeased && shmi_queue_name(l->state) == x->a->self &&
-            shmi_cas64(&s->lease, l->seq, l->seq | SHMI_QUEUE_LEASE_ENDED);
+            shmi_queue_end_word(s, l->seq);
     if (ended) {
         SHMSYNC_CRASHPOINT("queue.lease.ended");
         if (back) {

@@ -290,6 +290,15 @@ SHMI_FN int shmi_spin_blocks(struct shmi_spinlock *l, uint32_t o)
 }
 
 /* Finds what a stopped or dead process kept from the waiters. */
+SHMI_FN void shmi_spin_meet_again(struct shmi_spinlock *l, uint32_t v)
+{
+    uint32_t gate = shmi_ld32(&l->w->gate), o = shmi_spin_state(l);
+    if (!shmi_spin_held(o))
+        return;
+    shmi_meet_hold(&l->w->metSince, &l->w->metHold, o, v);
+    if ((gate & 1) != 0)
+        shmi_meet_hold(&l->w->gateMetSince, &l->w->gateMetHold, o, gate);
+}
 SHMI_FN void shmi_spin_check(struct shmi_spinlock *l)
 {
     uint32_t o = shmi_spin_state(l);
@@ -300,7 +309,7 @@ SHMI_FN void shmi_spin_check(struct shmi_spinlock *l)
     else if (shmi_dead(l->a, shmi_owner_name(o)))
         shmi_spin_mark_owner_dead(l, o);
     else
-        shmi_wake_word_announce(&l->next); /* the waiter that was woken last may be stopped before it could announce the others again */
+        shmi_spin_meet_again(l, shmi_wake_word_announce(&l->next)); /* the waiter that was woken last may be stopped before it could announce the others again */
 }
 
 SHMI_FN int shmi_spin_recover(struct shmi_spinlock *l, int64_t abs, int (*repair)(void *), void *arg);
@@ -353,6 +362,10 @@ SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, 
         if (!shmi_spin_blocks(l, o))
             continue;
         slept = 1;
+        if (as == SHMI_SPIN_READ)
+            shmi_meet_hold(&l->w->gateMetSince, &l->w->gateMetHold, o, v);
+        else
+            shmi_meet_hold(&l->w->metSince, &l->w->metHold, o, v);
         memset(&sleep_spec, 0, sizeof sleep_spec);
         sleep_spec.looked = &l->looked;
         sleep_spec.word = wake_word->word;
@@ -384,8 +397,11 @@ SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, 
         }
     }
     /* Others may be asleep, and the wake that got us here took their announcement down. */
-    if (err == 0 && slept && as != SHMI_SPIN_READ)
-        shmi_wake_word_announce(wake_word);
+    if (err == 0 && slept && as != SHMI_SPIN_READ) {
+        uint32_t v = shmi_wake_word_announce(wake_word), o = shmi_spin_state(l);
+        if (shmi_spin_held(o) && shmi_owner_name(o) == l->a->self)
+            shmi_meet_hold(&l->w->metSince, &l->w->metHold, o, v);
+    }
     shmi_exit(l->a);
     return err;
 }

@@ -97,6 +97,7 @@ func TestWaiterDatesHold(t *testing.T) {
 		object, take, drop, wait, end string
 		open, args                    []any
 		mode                          string
+		put                           bool // an item, which is what is taken
 	}
 	for _, l := range []lock{
 		{object: "mutex", take: "lock", drop: "unlock"},
@@ -104,6 +105,11 @@ func TestWaiterDatesHold(t *testing.T) {
 		{object: "rw", take: "rlock", drop: "runlock", wait: "lock", end: "unlock", mode: arena.HoldShared},
 		{object: "fair", take: "lock", drop: "unlock"},
 		{object: "multi", open: []any{0, 1}, take: "lock", drop: "unlock", args: []any{7}},
+		{object: "spin", take: "lock", drop: "unlock"},
+		{object: "rwspin", take: "lock", drop: "unlock"},
+		{object: "rwspin", take: "lock", drop: "unlock", wait: "rlock", end: "runlock"},
+		{object: "rwspin", take: "rlock", drop: "runlock", wait: "lock", end: "unlock", mode: arena.HoldShared},
+		{object: "queue", open: []any{1}, take: "lease", drop: "nack", end: "ack", mode: arena.HoldLease, put: true},
 		{object: "sem", open: []any{1}, take: "acquire", drop: "release", args: []any{1}, mode: arena.HoldPermits},
 	} {
 		l.wait, l.end, l.mode = cmp.Or(l.wait, l.take), cmp.Or(l.end, l.drop), cmp.Or(l.mode, arena.HoldExclusive)
@@ -128,6 +134,9 @@ func TestWaiterDatesHold(t *testing.T) {
 					return arena.Hold{}
 				}
 				for range 3 { // the date of a hold is not taken for that of the next one
+					if l.put {
+						holder.do(t, l.object+".tryput", "x", 1)
+					}
 					before := shmsync.Monotonic()
 					holder.do(t, l.object+"."+l.take, "x", l.args...)
 					require.Zero(t, hold().Since)

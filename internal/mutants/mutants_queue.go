@@ -26,7 +26,7 @@ var queueMutants = []mutant{
 	{
 		name: "a lease ends twice",
 		file: "prims/queue_lease.go",
-		old:  " && s.lease.CompareAndSwap(uint64(w), uint64(w|queueLeaseEnded))",
+		old:  " && s.endLease(w)",
 		new:  "",
 		pkg:  "prims", run: "TestQueueMistakes",
 	},
