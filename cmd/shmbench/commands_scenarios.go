@@ -20,6 +20,7 @@ type (
 	barrierCmd struct{}
 	paddingCmd struct{}
 	homeCmd    struct{}
+	streamCmd  struct{}
 	queueCmd   struct{}
 )
 
@@ -179,4 +180,18 @@ modified (HITM), and the home decides which node has to know where they are. one
 two-lines pass a bare line to and fro: ops/s are round trips. as-asked-% is the share of the
 memory that was found on the home afterwards. Checked: the counter under the lock, and that
 both ends count as many trips.`
+}
+
+// Run runs the scenario.
+func (streamCmd) Run(s *session) error { return s.measure(plan.Usual, commandScenarios["stream"]...) }
+
+// Help describes the cells.
+func (streamCmd) Help() string {
+	return `One core follows a chain of loads, each of which depends on the one before: chase-ns. Meanwhile
+--streams cores of the same node stream through parts of their own: MB/s is what they read and
+write together. --duty is the share of the time for which each of them streams, --read the
+share of the words that it reads, and --data where the memory lies: own (of each thread on its
+node), one (all on one node), far (all on the farthest other node), spread (on all nodes in
+turn). With more streams than a node has cores, the cores of all nodes stream. Checked: the
+chain of loads comes back, words that nobody writes stay, and written words are found.`
 }

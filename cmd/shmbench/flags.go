@@ -33,13 +33,16 @@ type common struct {
 	Lines    ints            `placeholder:"LIST" help:"Cache lines that the critical section of a lock cell writes. Default: 1."`
 	Pad      ints            `placeholder:"LIST" help:"Bytes between the counters of a padding cell. Default: 8,64,128."`
 	Home     []string        `placeholder:"LIST" help:"Node of the memory of a home cell: first, second (that of a process's CPU), third (another). Default: all."`
+	Data     []string        `placeholder:"LIST" help:"Places of the data of a stream cell: own (of each thread on its node), one (on one node), far (on another), spread (on all in turn). Default: own."`
+	Duty     ints            `placeholder:"LIST" help:"Percentage of the time for which each stream of a stream cell streams. Default: 100."`
+	Streams  ints            `placeholder:"LIST" help:"Cores that stream in a stream cell. Default: those of a node but one."`
 	Think    []time.Duration `placeholder:"LIST" help:"Mean of the exponentially distributed work outside it."`
 	Gap      []time.Duration `placeholder:"LIST" help:"How long the others of a wake, herd, event or seq cell sleep before each wake; the last two take the first. Default: 1500us."`
 	Hog      ints            `placeholder:"LIST" help:"Busy loops beside the workers of a handoff cell."`
 	Kills    int             `placeholder:"N" help:"Kills in each repetition of a crash cell."`
 	Role     []string        `placeholder:"LIST" help:"What the victims of a crash cell are: holder, waiter, reader. Default: holder."`
 	Waiters  ints            `placeholder:"LIST" help:"Blocked goroutines of a waiters or seq cell."`
-	Read     ints            `placeholder:"LIST" help:"Percentage of the holds of a rw cell that are shared."`
+	Read     ints            `placeholder:"LIST" help:"Percentage of the holds of a rw cell that are shared, or of the words of a stream cell that are read."`
 	Permits  ints            `placeholder:"LIST" help:"Permits of a sem cell."`
 	Keys     ints            `placeholder:"LIST" help:"Keys of a multi cell."`
 	Locks    ints            `placeholder:"LIST" help:"Keys that each hold of a multi cell takes."`
@@ -48,7 +51,7 @@ type common struct {
 	Batch    ints            `placeholder:"LIST" help:"Items that a queue cell moves at a time."`
 	Mem      []string        `placeholder:"LIST" help:"Placements of the memory of a mem cell, as in first-touch,bind:0,interleave:0-1."`
 	Huge     []string        `placeholder:"LIST" help:"Pages of the memory of a mem cell: none, thp, 2M, 1G."`
-	MiB      int             `name:"mib" placeholder:"N" help:"Memory of a mem cell, in MiB. Default: four times the largest cache."`
+	MiB      int             `name:"mib" placeholder:"N" help:"Memory of a mem cell, or of the chain and of each stream of a stream cell, in MiB. Default: four times the largest cache."`
 	Capacity ints            `placeholder:"LIST" help:"Items that fit into the queue of a queue or cond cell."`
 	Rate     ints            `placeholder:"LIST" help:"Operations a second that an open cell starts, whether those before have ended or not."`
 	Load     ints            `placeholder:"LIST" help:"Workers of an oversub cell for each CPU."`
@@ -86,7 +89,7 @@ func (f *common) options(d plan.Defaults) (*plan.Options, error) {
 		Gap: bench.Or(f.Gap, plan.UsualGap)[0], Gaps: f.Gap, Hogs: f.Hog, Kills: f.Kills, Waiters: f.Waiters, Prims: f.Prim, Variants: f.Variant,
 		Read: f.Read, Permits: f.Permits, Keys: f.Keys, Locks: f.Locks, Skew: f.Skew, Wake: f.Wake, Batch: f.Batch,
 		Capacity: f.Capacity, Mem: f.Mem, Nodes: f.Nodes, Huge: f.Huge, MiB: f.MiB,
-		Arenas: f.Arena, Lines: f.Lines, Pads: f.Pad, Slow: f.Slow, Homes: f.Home, MaxCells: f.MaxCells, Rates: f.Rate, Loads: f.Load, Noise: f.Noise, Quotas: f.Quota,
+		Arenas: f.Arena, Lines: f.Lines, Pads: f.Pad, Slow: f.Slow, Homes: f.Home, Data: f.Data, Duty: f.Duty, Streams: f.Streams, MaxCells: f.MaxCells, Rates: f.Rate, Loads: f.Load, Noise: f.Noise, Quotas: f.Quota,
 		Time: f.Time, Count: f.Count, Seed: f.Seed, Shuffle: f.Shuffle, Timeout: f.Timeout,
 	}
 	if o.Time == 0 {

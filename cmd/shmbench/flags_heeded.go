@@ -33,13 +33,14 @@ var commandScenarios = map[string][]string{
 	"queue":       {"queue"},
 	"padding":     {"padding"},
 	"home":        {"home"},
+	"stream":      {"stream"},
 	"mem":         {"mem"},
 	"matrix":      {"matrix"},
 }
 
 // scenarioFlags are flags that concern a scenario and are not among its keys.
 var scenarioFlags = map[string][]string{
-	"seq": {"gap", "slow"}, "mem": {"mib", "nodes"}, "crash": {"kills", "role"}, "lock": {"lines", "spin"}, "matrix": {"nodes"},
+	"seq": {"gap", "slow"}, "mem": {"mib", "nodes"}, "stream": {"mib", "nodes"}, "crash": {"kills", "role"}, "lock": {"lines", "spin"}, "matrix": {"nodes"},
 }
 
 // settled are keys of scenarios that no flag changes.

@@ -4,6 +4,7 @@ package bench
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,8 +33,9 @@ type Cell struct {
 	Skew string    // skew of the keys of a multi cell
 	Mem  *MemShape // shape of a mem cell
 
-	Home     string // where the memory of a home cell lies: one of HomeNames
-	HomeNode int    // the node of that
+	Home     string       // where the memory of a home cell lies: one of HomeNames
+	HomeNode int          // the node of that
+	Stream   *StreamShape // shape of a stream cell
 
 	Arena   string // directory of the memory that subjects share; empty for a memfd
 	Warmup  time.Duration
@@ -73,6 +75,9 @@ func (c *Cell) Params() map[string]string {
 	}
 	if m := c.Mem; m != nil {
 		all["node"], all["mem"], all["huge"] = strconv.Itoa(m.Node), m.PolicyName(), HugeName(m.Huge)
+	}
+	if c.Stream != nil {
+		maps.Copy(all, c.streamParams())
 	}
 	p := map[string]string{}
 	for _, k := range c.Scenario.Keys {
@@ -151,6 +156,9 @@ func (c *Cell) CPUOf(slot int, cpus []int) int {
 	if c.Mem != nil {
 		return c.Mem.CPU
 	}
+	if c.Stream != nil {
+		return c.Stream.CPUs[slot]
+	}
 	cpus = Or(c.CPUs, cpus...)
 	switch {
 	case c.Place == PlaceSame:
@@ -186,6 +194,8 @@ func (c *Cell) Length() time.Duration {
 		return 3*spawn + WaitersSettle + time.Duration(c.N)*waiterTime/4 + c.Warmup + c.Time
 	case "mem":
 		return 2*spawn + time.Duration(c.N)*memMiBTime + c.Warmup + c.Time
+	case "stream":
+		return 2*spawn + time.Duration(c.N)*memMiBTime + c.Warmup + c.Time
 	case "matrix":
 		return matrixStep // a step of a tour; a pair alone takes as long as any cell
 	case "waiters":
@@ -203,6 +213,9 @@ func (c *Cell) Check(cpus []int) string {
 		return place.QuotaCheck().Error()
 	}
 	if why := c.homeRefused(); why != "" {
+		return why
+	}
+	if why := c.streamRefused(); why != "" {
 		return why
 	}
 	if c.Mem != nil {
@@ -223,6 +236,8 @@ func (c *Cell) CheckShape(cpus []int) string {
 	switch {
 	case c.Load > 0 && c.Procs > oversubMost:
 		return fmt.Sprintf("has more than %d processes", oversubMost)
+	case c.Stream != nil && c.Stream.Missing != "":
+		return c.Stream.Missing
 	case c.Apart() && len(Or(c.CPUs, cpus...)) < 2:
 		return "needs two CPUs"
 	case c.Capacity > 0 && (c.Slots() < 2 || c.Slots() > 2*control.ScratchLanes):

@@ -69,6 +69,8 @@ var Scenarios = []*Scenario{
 		Versus: []string{"c:cond", "go:pipe", "in-process:chan"}},
 	{ID: 40, Name: "mem", Bench: "Mem", Unit: "chase-ns", Others: []string{"scan-MB/s", "data-ns", "as-asked-%"},
 		Keys: []string{"huge", "mem", "node"}, procs: 1},
+	{ID: 29, Name: "stream", Bench: "Stream", Unit: "chase-ns", Others: []string{"MB/s", "as-asked-%"},
+		Keys: []string{"data", "duty", "read", "streams"}},
 	{ID: 20, Name: "matrix", Bench: "Matrix", Unit: "p50-ns", Others: []string{"mean-ns", "n"}, Keys: []string{"place"}, procs: 2},
 	{ID: 28, Name: "home", Bench: "Home", Unit: "ops/s", Higher: true, Others: []string{"p99-ns", "as-asked-%"},
 		Keys: []string{"home", "place"}, Ref: []string{"c:robust"}, Versus: []string{"c:robust"}},
@@ -116,4 +118,4 @@ func ScenarioByName(name string) *Scenario {
 
 // BetterHigher has the metrics of which more is better; of all others, less is better.
 var BetterHigher = map[string]bool{"ops/s": true, "jain": true, "min-share": true, "n": true,
-	"scan-MB/s": true, "as-asked-%": true, "huge-%": true}
+	"scan-MB/s": true, "MB/s": true, "as-asked-%": true, "huge-%": true}

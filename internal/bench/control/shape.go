@@ -18,4 +18,6 @@ type Shape struct {
 	Role     uint64 // role of the victims of a crash cell
 	Slow     uint64 // ns that the consumers of a seq cell work after each wake
 	Pad      uint64 // bytes between the counters of a padding cell
+	Duty     uint64 // percentage of the time for which each stream of a stream cell streams
+	Part     uint64 // bytes of each stream of a stream cell
 }

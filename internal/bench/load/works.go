@@ -29,6 +29,7 @@ var works = map[string]func(*thread) error{
 	"matrix":      workMatrix,
 	"padding":     workPadding,
 	"home":        workHome,
+	"stream":      workStream,
 }
 
 // collects check the results of a cell, and derive its metrics. measureCell does so for the
@@ -47,6 +48,7 @@ var collects = map[string]func(*bench.Repetition, *bench.Account){
 	"matrix":  collectMatrix,
 	"padding": collectPadding,
 	"home":    collectHome,
+	"stream":  collectStream,
 	"herd":    collectHerd,
 	"open":    collectOpen,
 	"oversub": collectOversub,

@@ -76,5 +76,5 @@ func (o *Options) everywhere(sc *bench.Scenario, cells []*bench.Cell) []*bench.C
 
 // Movable reports whether --arena has an effect on a scenario.
 func Movable(scenario string) bool {
-	return !slices.Contains([]string{"mem", "matrix", "home"}, scenario)
+	return !slices.Contains([]string{"mem", "matrix", "home", "stream"}, scenario)
 }

@@ -206,7 +206,7 @@ func decisive(o *Options, c *bench.Cell) bool {
 	switch c.Scenario.Name {
 	case "matrix":
 		return name == "go:one-line"
-	case "mem", "padding":
+	case "mem", "padding", "stream":
 		return true
 	case "home":
 		return name == bench.Library+":mutex"

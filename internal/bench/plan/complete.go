@@ -36,6 +36,9 @@ func (o *Options) Complete(roles, spins []string) error {
 	if err := o.checkRoles(roles); err != nil {
 		return err
 	}
+	if err := o.checkStream(); err != nil {
+		return err
+	}
 	if err := o.checkHomes(); err != nil {
 		return err
 	}

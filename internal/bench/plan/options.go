@@ -42,6 +42,8 @@ type Options struct {
 	known                                             *known   // derived from the topology; copies share it
 	Dropped                                           []string // scenarios that did not fit into a suite's budget
 	Homes                                             []string // where the memory of a home cell lies
+	Data                                              []string // places of the data of a stream cell
+	Duty, Streams                                     []int    // of a stream cell
 	MemNote                                           string   // what the mem cells of a suite leave out
 	Sample                                            string   // how a matrix chooses its pairs
 	Prims, Variants                                   []string

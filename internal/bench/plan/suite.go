@@ -76,6 +76,9 @@ var (
 		gaps: []time.Duration{0, 20 * time.Microsecond, 100 * time.Microsecond, 500 * time.Microsecond, 2 * time.Millisecond, 10 * time.Millisecond}}
 )
 
+// LongOnly are the scenarios that a short suite has no time for. Commands of the same names measure them, too.
+var LongOnly = []string{"stream"}
+
 // suiteCells is greater than the number of cells of any suite.
 const suiteCells = 5000
 
@@ -83,7 +86,11 @@ const suiteCells = 5000
 // budget.
 func (p Preset) Plan(o *Options, fit bool) ([]*bench.Cell, error) {
 	o.Suite, o.Brief, o.Few, o.MaxCells = true, p.brief, p.few, max(o.MaxCells, suiteCells)
-	cells, err := Cells(o, bench.ScenarioNames()...)
+	names := bench.ScenarioNames()
+	if p.brief {
+		names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(LongOnly, name) })
+	}
+	cells, err := Cells(o, names...)
 	if err != nil {
 		return nil, err
 	}

@@ -14,8 +14,9 @@ import (
 // adviceLevel is the chance that a file without any effect above the least one has advice.
 const adviceLevel = 0.05
 
-// mostContrasts is the most comparisons on which advice may rest: with more, twelve rounds could show nothing.
-const mostContrasts = 60
+// mostContrasts is the most comparisons on which advice may rest: with many more, twelve rounds could show nothing. The default
+// plan has at most half as many.
+const mostContrasts = 120
 
 // contrast compares one choice with one or several others. Rules list their contrasts by the names and parameters of
 // cells, never by their values, so that the correction for their number pays for the choice of the best one.

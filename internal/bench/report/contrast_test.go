@@ -21,17 +21,24 @@ func TestContrastsOfEveryHost(t *testing.T) {
 	for _, suite := range []struct {
 		preset       plan.Preset
 		rounds, most int
-	}{{plan.DefaultSuite, plan.Rounds, mostContrasts}, {plan.QuickSuite, plan.QuickRounds, 20}} {
+	}{{plan.DefaultSuite, plan.Rounds, mostContrasts / 2}, {plan.StdSuite, plan.Rounds, mostContrasts}, {plan.QuickSuite, plan.QuickRounds, 20}} {
 		require.Less(t, math.Pow(2, -float64(suite.rounds))*float64(suite.most), adviceLevel, "the least p, corrected")
 		for _, name := range recordedHosts(t) {
 			o, cells := cellsOf(t, name, suite.preset)
 			require.Equal(t, suite.rounds, o.Count, name)
 			n := 0
-			for id, list := range planted(o, cells, 1).contrasts() {
+			d := planted(o, cells, 1)
+			tested := d.contrasts()
+			for id, list := range tested {
 				for _, c := range list {
 					require.Equal(t, suite.rounds, c.N, "%s: %s: %s", name, id, c.name)
 				}
 				n += len(list)
+			}
+			for _, r := range rules {
+				if r.list != nil {
+					require.Len(t, tested[r.id], len(r.list(d)), "%s: %s was left out", name, r.id)
+				}
 			}
 			require.LessOrEqual(t, n, suite.most, name)
 		}
@@ -64,7 +71,7 @@ func invented(rng *rand.Rand, rounds int, effect, noise float64, whole bool) *co
 // page draws the contrasts of a page, of which the first one has an effect and the others have another.
 func page(rng *rand.Rand, first, others, noise float64, whole bool) []*contrast {
 	list := []*contrast{invented(rng, plan.Rounds, first, noise, whole)}
-	for range mostContrasts - 1 {
+	for range mostContrasts/2 - 1 {
 		list = append(list, invented(rng, plan.Rounds, others, noise, whole))
 	}
 	correct(list, adviceLevel)

@@ -45,7 +45,7 @@ type question struct {
 var questions = []question{
 	{"On which CPUs should processes that share a lock run?", []string{"R2", "R13"}, "lock", "shmsync:mutex", []string{"c:robust", "c:pthread"}, false},
 	{"On which node should the arena lie?", []string{"R3", "R16", "R14"}, "", "", nil, false},
-	{"Should large data be spread over the nodes?", []string{"R4"}, "", "", nil, false},
+	{"Should large data be spread over the nodes?", []string{"R4", "R17"}, "", "", nil, false},
 	{"Which page size?", []string{"R5"}, "", "", nil, false},
 	{"How far apart must data of different CPUs lie?", []string{"R15"}, "", "", nil, false},
 	{"Which lock for contenders on several nodes?", []string{"R6"}, "lock", "shmsync:mutex-cohort", []string{"c:robust", "c:pthread"}, true},

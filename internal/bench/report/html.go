@@ -114,6 +114,7 @@ var sectionHelp = map[string]string{
 	"multi":       "Locks by key.",
 	"barrier":     "Phases that everybody must come to.",
 	"padding":     "Counters of different threads, each used by its own thread only: increments a second, by the distance of the counters in bytes.",
+	"stream":      "A load that depends on the one before, while other cores stream through memory of their own.",
 	"home":        "A lock of two processes whose memory lies on the node of the first, of the second, or on a third one.",
 	"queue":       "Items from producers to consumers.",
 	"matrix":      "A cache line passed to and fro between two CPUs: one way.",

@@ -79,7 +79,7 @@ func planted(o *plan.Options, cells []*bench.Cell, seed uint64, facts ...fact) *
 		for range rounds {
 			draw := factor * noise(rng)
 			for name, v := range map[string]float64{c.Scenario.Unit: 1000 * draw, "p99-ns": 5000 * draw, "max-ns": 9000 * draw,
-				"chase-ns": 100 * draw, "waker-p50-ns": 300 * noise(rng), "jain": 1, "min-share": 1, "slept": 1, "in-place": 1, "as-asked-%": 100} {
+				"chase-ns": 100 * draw, "waker-p50-ns": 300 * noise(rng), "jain": 1, "min-share": 1, "slept": 1, "in-place": 1, "as-asked-%": 100, "MB/s": 1e4 / draw} {
 				metrics[name] = append(metrics[name], v)
 			}
 			if bench.BetterHigher[c.Scenario.Unit] {

@@ -262,7 +262,7 @@ func formatMetric(metric string, v float64) string {
 		return significant(v) + "ns"
 	case strings.HasSuffix(metric, "-%"):
 		return significant(v) + " %"
-	case metric == "threads" || metric == "disturbed" || metric == "scan-MB/s":
+	case metric == "threads" || metric == "disturbed" || metric == "scan-MB/s" || metric == "MB/s":
 		return significant(v)
 	case metric == "ops/s" || metric == "n" || strings.HasPrefix(metric, "B/"):
 		for _, u := range []struct {
