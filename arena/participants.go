@@ -44,7 +44,8 @@ func (p Participant) ID() ParticipantID { return arenakernel.Participant(p).Name
 func (a *Arena) Self() ParticipantID { return a.kernel().Self() }
 
 // Participants goes through the participants of the arena, including the dead that have not
-// been reaped.
+// been reaped. Of a process that has only just taken its slot, it gives the slot, the generation
+// and the state.
 func (a *Arena) Participants() iter.Seq[Participant] {
 	return func(yield func(Participant) bool) {
 		for p := range a.kernel().Participants() {

@@ -119,3 +119,24 @@ func TestDeathOfAJoinerBeforeItsDescriptionLeavesACleanArena(t *testing.T) {
 	require.True(t, p.casSlot(i, makeSlotWord(phaseFree, g), makeSlotWord(phaseJoining, g+1)))
 	require.NoError(t, beginWith(t, ta, true, "").Close())
 }
+
+// A joiner is stopped right after it has taken over the slot of a dead participant. Nobody takes it for that one.
+func TestStoppedHeirDoesNotBearTheNameOfItsPredecessor(t *testing.T) {
+	ta := twoDead(t)
+	h := ta.start(t)
+	h.must(t, order{Do: "arm to stop", Text: "arena.inherit.taken"})
+	opts := ta.opts
+	opts.Label = "heir"
+	h.Send(order{Do: "open", Arena: ta.name, Opts: &opts})
+	h.AwaitStop(t)
+	joining := 0
+	for p := range ta.peek(t).Participants() {
+		if p.State == phaseJoining.String() {
+			joining++
+			require.Empty(t, p.Label)
+			require.Zero(t, p.PID)
+			require.True(t, p.Died.IsZero())
+		}
+	}
+	require.Equal(t, 1, joining, "%s", dumpWords(ta.path()))
+}

@@ -33,7 +33,8 @@ type Participant struct {
 func (p Participant) Name() ParticipantID { return makeParticipantID(p.Slot, p.Generation) }
 
 // Participants iterates over the participants of the arena, including the dead that have not been
-// reaped.
+// reaped. Of one that has only just taken its slot, nothing is known but the slot, the generation and
+// the state.
 func (a *Arena) Participants() iter.Seq[Participant] {
 	return func(yield func(Participant) bool) {
 		a.mustUse("arena.participants")
@@ -51,24 +52,23 @@ func (a *Arena) participant(i int) (p Participant, ok bool) {
 		return p, false
 	}
 	s := a.slot(i)
-	caps := a.u32(s + slotCaps).Load()
 	p = Participant{
-		Identity: shmsync.Identity{
-			Slot: i, Generation: w.generation(),
-			PID:   int(a.u32(s + slotPID).Load()),
-			Label: a.getLabel(s + slotLabel),
-			Died:  unixTime(a.u64(s + slotDied).Load()),
-		},
-		State:     w.phase().String(),
-		Self:      i == a.mySlot,
-		UID:       int(a.u32(s + slotUID).Load()),
-		TID:       int(a.u32(s + slotTID).Load()),
-		StartTime: a.u64(s + slotStart).Load(),
-		PIDNS:     a.u64(s + slotPIDNS).Load(),
-		Joined:    unixTime(a.u64(s + slotJoined).Load()),
-		Notice:    "ofd",
-		Fenced:    caps&capFence != 0,
+		Identity: shmsync.Identity{Slot: i, Generation: w.generation()},
+		State:    w.phase().String(),
+		Self:     i == a.mySlot,
+		Notice:   "ofd",
 	}
+	d := a.describe(i)
+	if d.generation != w.generation() {
+		// It has not described itself yet: the words are those of the slot's last participant.
+		return p, a.slotState(i).generation() == w.generation()
+	}
+	p.PID, p.Label, p.Died = int(d.pid), d.label, unixTime(d.died)
+	p.UID, p.TID = int(a.u32(s+slotUID).Load()), int(a.u32(s+slotTID).Load())
+	p.StartTime, p.PIDNS = a.u64(s+slotStart).Load(), a.u64(s+slotPIDNS).Load()
+	p.Joined = unixTime(a.u64(s + slotJoined).Load())
+	caps := a.u32(s + slotCaps).Load()
+	p.Fenced = caps&capFence != 0
 	copyBytes(p.BootID[:], a.slice(s+slotBootID, 16))
 	if caps&capRobust != 0 {
 		p.Notice = "robust"
