@@ -43,7 +43,7 @@ func (c *diffCmd) Run(s *session) error {
 		fmt.Fprintln(s.stdout, "no difference")
 		return nil
 	}
-	t := newTable(s.stdout, "", "WHAT", "NAME", "BEFORE", "AFTER")
+	t := newTable(s.stdout, "CHANGE", "WHAT", "NAME", "BEFORE", "AFTER")
 	for _, c := range d.Changes {
 		mark := "~"
 		switch {

@@ -4,11 +4,14 @@ package main
 
 import (
 	"io"
+	"maps"
 	"strings"
 	"testing"
 
 	"github.com/alecthomas/kong"
 	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
 )
 
 // The help and the manual page of each command have two examples, which the command accepts.
@@ -53,13 +56,26 @@ func TestJSONIsRefusedOrPrinted(t *testing.T) {
 	}
 	name := testArena(t)
 	newAgent(t, name, "alice").does("lock mutex", "x")
+	a, err := arena.Attach(name, nil)
+	require.NoError(t, err)
+	_, err = arena.Value[uint64](a, "number")
+	require.NoError(t, err)
+	require.NoError(t, a.Close())
+	dir := t.TempDir()
+	rest := maps.Clone(examples) // the commands that the test has not run
+	for name := range withoutJSON {
+		delete(rest, name)
+	}
 	for _, args := range [][]string{
 		{"ls"}, {"ps", name}, {"objects", name}, {"du", name}, {"show", name, "x"}, {"locks", name}, {"waits", name}, {"graph", name},
-		{"top", "-n", "1", name}, {"check", name}, {"diff", name, name}, {"dump", "-o", t.TempDir() + "/d", name}, {"reap", name},
+		{"top", "-n", "1", name}, {"check", name}, {"diff", name, name}, {"dump", "-o", dir + "/d", name}, {"load", dir + "/d", dir + "/f"}, {"reap", name},
+		{"value", name, "number"}, {"delete", name, "number"},
 		{"recover", "--all", name}, {"set", name, "x", "spin=none"}, {"create", name + "x"}, {"rm", name + "x"},
 	} {
 		_, out, errs := shmctl(append([]string{"--json"}, args...)...)
 		require.True(t, strings.HasPrefix(out, "{"), "%v: %s%s", args, out, errs)
 		require.Contains(t, out, `"schema": `, args)
+		delete(rest, args[0])
 	}
+	require.Empty(t, rest, "commands that are neither refused nor run")
 }

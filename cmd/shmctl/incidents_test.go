@@ -3,9 +3,11 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/diagnose"
 	"github.com/shmsync/shmsync/internal/proctest"
@@ -223,6 +226,7 @@ func TestIncidents(t *testing.T) {
 			require.Contains(t, out, c.text)
 			require.NotEmpty(t, f.Command, f.Text)
 			require.Contains(t, out, "\n    $ "+f.Command+"\n")
+			sameFromInside(t, name, args...)
 			shell(t, f.Command)
 			if !c.ends {
 				return
@@ -251,6 +255,39 @@ func TestIncidents(t *testing.T) {
 			t.Fatal("the advice does not end")
 		})
 	}
+}
+
+// sameFromInside requires that Inspector.Diagnose returns the findings that a command prints, but for their ages.
+func sameFromInside(t *testing.T, name string, args ...string) {
+	t.Helper()
+	older := time.Duration(0)
+	if i := slices.Index(args, "--older"); i >= 0 {
+		var err error
+		older, err = time.ParseDuration(args[i+1])
+		require.NoError(t, err)
+	}
+	ins, err := arena.Inspect(name)
+	require.NoError(t, err)
+	defer ins.Close()
+	texts := func(kind, text, advice, command string, objects []string, participants any) string {
+		return still(fmt.Sprintf("%s: %s\n%s\n%s\n%q %v", kind, text, advice, command, objects, participants))
+	}
+	var inside, outside []string
+	require.Eventually(t, func() bool { // a thread may begin to run or to sleep between two looks
+		inside, outside = nil, nil
+		_, d := shmctlJSON(t, args...)
+		for _, f := range d.Findings {
+			if f.Trouble {
+				outside = append(outside, texts(f.Kind, f.Text, f.Advice, f.Command, f.Objects, f.Participants))
+			}
+		}
+		all, err := ins.Diagnose(older)
+		require.NoError(t, err)
+		for _, f := range all {
+			inside = append(inside, texts(f.Kind, f.Text, f.Advice, f.Command, f.Objects, f.Participants))
+		}
+		return len(inside) > 0 && slices.Equal(inside, outside)
+	}, time.Minute, 10*time.Millisecond, "Diagnose: %v\nshmctl: %v", &inside, &outside)
 }
 
 // The manual lists the incidents of the test above, with the kinds of their findings.

@@ -95,7 +95,7 @@ func (c *psCmd) Run(s *session) error {
 		return nil
 	}, func(d *document, snap *snapshot) error {
 		t := newTable(s.stdout, s.wide([]string{"NAME", "LABEL", "PID", "LIFE", "PROCESS", "JOINED", "HOLDS", "WAITS", "UID", "PIDNS", "NOTICE"},
-			"STATE", "FENCED", "SINCE")...)
+			"STATE", "FENCED", "JOINED AT")...)
 		for _, p := range d.Participants {
 			process := p.Process
 			if p.HostPID != 0 && p.HostPID != p.PID {
@@ -219,17 +219,18 @@ func showText(s *session, d *document, snap *snapshot) error {
 	}
 	if len(d.Holds) > 0 {
 		fmt.Fprintln(s.stdout, "held:")
-		t := newTable(s.stdout, "  MODE", "BY", "NAME", "FOR", "NOTE")
+		t := newTable(s.stdout, s.wide([]string{"  MODE", "HELD BY", "PARTICIPANT", "AGE", "NOTE"}, "PROCESS")...)
 		for _, h := range d.Holds {
-			t.row("  "+what(h.Mode, h.Key, h.Count), snap.Short(h.Owner), h.Owner, diagnose.HoldAge(&h), h.Note)
+			t.row(s.wide([]string{"  " + what(h.Mode, h.Key, h.Count), snap.Short(h.Owner), h.Owner, diagnose.HoldAge(&h), h.Note}, processOf(snap, h.Owner))...)
 		}
 		t.flush()
 	}
 	if len(d.Waits) > 0 {
 		fmt.Fprintln(s.stdout, "waiting, in order where there is one:")
-		t := newTable(s.stdout, "  FOR", "WHO", "NAME", "SINCE", "HOW", "GOROUTINES", "ON")
+		t := newTable(s.stdout, s.wide([]string{"  WAITS FOR", "WHO", "PARTICIPANT", "AGE", "HOW", "GOROUTINES", "HELD BY"}, "ORDER", "PROCESS")...)
 		for _, w := range d.Waits {
-			t.row("  "+diagnose.Wants(&w), snap.Short(w.Owner), w.Owner, diagnose.Age(w.AgeNs), w.How, goroutines(w.Goroutines), snap.Shorts(w.On))
+			t.row(s.wide([]string{"  " + diagnose.Wants(&w), snap.Short(w.Owner), w.Owner, diagnose.Age(w.AgeNs), w.How, goroutines(w.Goroutines), snap.Shorts(w.On)},
+				strconv.FormatUint(w.Order, 10), processOf(snap, w.Owner))...)
 		}
 		t.flush()
 	}
@@ -251,7 +252,7 @@ func (c *locksCmd) Run(s *session) error {
 		d.Holds = snap.OldHolds()
 		return nil
 	}, func(d *document, snap *snapshot) error {
-		t := newTable(s.stdout, s.wide([]string{"OBJECT", "TYPE", "MODE", "BY", "NAME", "FOR", "WAITERS", "NOTE"}, "OFFSET", "STATE", "PROCESS")...)
+		t := newTable(s.stdout, s.wide([]string{"OBJECT", "TYPE", "MODE", "HELD BY", "PARTICIPANT", "AGE", "WAITS", "NOTE"}, "OFFSET", "STATE", "PROCESS")...)
 		for _, h := range d.Holds {
 			o := &snap.Objects[h.ObjectIndex]
 			t.row(s.wide([]string{h.Object, o.Type, what(h.Mode, h.Key, h.Count), snap.Short(h.Owner), h.Owner, diagnose.HoldAge(&h), strconv.Itoa(len(o.Waits)), h.Note},
@@ -270,7 +271,7 @@ func (c *waitsCmd) Run(s *session) error {
 		d.Waits, d.Edges = snap.OldWaits(), snap.Edges()
 		return nil
 	}, func(d *document, snap *snapshot) error {
-		t := newTable(s.stdout, s.wide([]string{"WHO", "NAME", "OBJECT", "FOR", "SINCE", "HOW", "GOROUTINES", "ON"}, "TYPE", "OFFSET", "ORDER", "PROCESS")...)
+		t := newTable(s.stdout, s.wide([]string{"WHO", "PARTICIPANT", "OBJECT", "WAITS FOR", "AGE", "HOW", "GOROUTINES", "HELD BY"}, "TYPE", "OFFSET", "ORDER", "PROCESS")...)
 		for _, w := range d.Waits {
 			how := w.How
 			if snap.IsGone(w.Owner) {

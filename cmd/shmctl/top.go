@@ -201,7 +201,7 @@ func topText(b *bytes.Buffer, state *topState, snap, before *snapshot, now time.
 	slices.SortStableFunc(order, func(x, y int) int {
 		return state.compare(snap, &snap.Objects[x], &snap.Objects[y], rate[x], rate[y])
 	})
-	columns := []string{"OBJECT", "TYPE", "WAITS", "LONGEST", "HELD BY", "FOR"}
+	columns := []string{"OBJECT", "TYPE", "WAITS", "LONGEST WAIT", "HELD BY", "AGE OF HOLD"}
 	if snap.Info.Counted {
 		columns = append(columns, "ACQ/S", "CONT/S", "SPIN/S", "SLEEP/S", "WAKE/S")
 	}

@@ -17,7 +17,7 @@ type duCmd struct {
 // Run lists the memory that each type of object takes, the largest first.
 func (c *duCmd) Run(s *session) error {
 	return s.with("du", c.Arena, func(d *document, _ *source, snap *snapshot) error {
-		d.Usage = usageOf(snap)
+		d.Usage, d.Findings = usageOf(snap), nil // the findings are no business of this command
 		return nil
 	}, func(d *document, snap *snapshot) error {
 		t := newTable(s.stdout, "TYPE", "OBJECTS", "BYTES", "MEAN", "LARGEST", "ITS BYTES")
