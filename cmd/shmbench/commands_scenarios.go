@@ -21,6 +21,7 @@ type (
 	paddingCmd struct{}
 	homeCmd    struct{}
 	streamCmd  struct{}
+	biasCmd    struct{}
 	queueCmd   struct{}
 )
 
@@ -194,4 +195,18 @@ share of the words that it reads, and --data where the memory lies: own (of each
 node), one (all on one node), far (all on the farthest other node), spread (on all nodes in
 turn). With more streams than a node has cores, the cores of all nodes stream. Checked: the
 chain of loads comes back, words that nobody writes stay, and written words are found.`
+}
+
+// Run runs the scenarios.
+func (biasCmd) Run(s *session) error { return s.measure(plan.Usual, commandScenarios["bias"]...) }
+
+// Help describes the cells.
+func (biasCmd) Help() string {
+	return `intruder: a process takes a lock and releases it, as fast as it can; ops/s is its throughput.
+Another one takes the lock once after each --gap; p50-ns and p99-ns are how long it waits. A
+Mutex is biased toward its owner, and the first hold of another process takes the bias away;
+mutex-checked is never biased. Checked: the counter under the lock.
+
+fence: what takes a bias away, a membarrier, in a process of --procs processes with --threads
+each, all of which are busy on a CPU of their own. It interrupts each of these CPUs.`
 }

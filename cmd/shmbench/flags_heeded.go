@@ -34,6 +34,7 @@ var commandScenarios = map[string][]string{
 	"padding":     {"padding"},
 	"home":        {"home"},
 	"stream":      {"stream"},
+	"bias":        {"intruder", "fence"},
 	"mem":         {"mem"},
 	"matrix":      {"matrix"},
 }

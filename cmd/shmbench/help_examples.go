@@ -26,6 +26,7 @@ var examples = map[string][][2]string{
 	"queue":       {{"--procs 2,4 --batch 1,16", "single items and batches"}, {"--place classes --capacity 64", "by what CPUs share"}},
 	"padding":     {{"--place classes", "by what CPUs share"}, {"--pad 8,64,128,256 --procs 2", "more distances"}},
 	"home":        {{"--place classes", "by what the CPUs share"}, {"--home first,third --prim shmsync:mutex", "the library's lock at home and abroad"}},
+	"bias":        {{"--gap 100us,1ms,10ms", "frequent and rare intruders"}, {"--prim shmsync:fence --procs 1,2,4,8", "a fence by the number of busy CPUs"}},
 	"stream":      {{"--streams 0,1,2,4 --read 100,67", "more cores, and two reads for each write"}, {"--duty 10,25,50,100", "latency against bandwidth"}},
 	"mem":         {{"--mem bind,interleave", "each node, and all in turn"}, {"--huge none,thp --mib 256", "small and large pages"}},
 	"topo":        {{"--html host.html", "this host as a picture"}, {"--record host", "keep it for plans on other hosts"}},

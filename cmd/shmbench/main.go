@@ -42,6 +42,7 @@ type program struct {
 	Home        homeCmd        `cmd:"" help:"Measure a lock of two processes by the node on which its memory lies."`
 	Queue       queueCmd       `cmd:"" help:"Measure items that pass from producers to consumers."`
 	Mem         memCmd         `cmd:"" help:"Measure the memory of an arena by its placement: latency, scans, data under a lock."`
+	Bias        biasCmd        `cmd:"" help:"Measure a biased lock that another process takes now and then, and the fence that this costs."`
 	Stream      streamCmd      `cmd:"" help:"Measure loads while other cores stream through memory: latency against bandwidth."`
 	Topo        topoCmd        `cmd:"" help:"Show the CPUs, caches and NUMA nodes of this host."`
 	Matrix      matrixCmd      `cmd:"" help:"Measure how long a cache line takes from each CPU to each other."`

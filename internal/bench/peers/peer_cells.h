@@ -411,6 +411,7 @@ static void setup_cells(const pthread_mutexattr_t *ma)
 
 static void run_open(struct thread *t);
 static void run_herd(struct thread *t);
+static void run_intruder(struct thread *t);
 
 static void run_cell(struct thread *t)
 {
@@ -419,6 +420,8 @@ static void run_cell(struct thread *t)
 		return run_open(t);
 	case HERD:
 		return run_herd(t);
+	case INTRUDER:
+		return run_intruder(t);
 	case READERS:
 		return run_readers(t);
 	case RW:

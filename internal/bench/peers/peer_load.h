@@ -41,6 +41,23 @@ static void run_open(struct thread *t)
 	end(t);
 }
 
+static void run_intruder(struct thread *t)
+{
+	volatile uint64_t *counter = &ctl->counter;
+	while (next(t)) {
+		if (t->index != 0)
+			sleep_until(now() + (int64_t)ctl->gap_ns);
+		int64_t since = t->index != 0 ? now() : 0;
+		sub->lock();
+		if (t->index != 0)
+			sample(t, t->counts, now() - since);
+		*counter = *counter + 1;
+		sub->unlock();
+		count(t, 1);
+	}
+	end(t);
+}
+
 /* Permits of a herd: of a futex word, a semaphore, or a value under a mutex. */
 
 static void rouse(uint64_t n, uint64_t waiters)

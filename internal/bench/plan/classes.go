@@ -208,6 +208,8 @@ func decisive(o *Options, c *bench.Cell) bool {
 		return name == "go:one-line"
 	case "mem", "padding", "stream":
 		return true
+	case "intruder":
+		return name == bench.Library+":mutex" || name == bench.Library+":mutex-checked"
 	case "home":
 		return name == bench.Library+":mutex"
 	case "wake":

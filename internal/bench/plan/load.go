@@ -89,7 +89,8 @@ func paddingCells(o *Options) (cells []bench.Cell) {
 }
 
 // loadCells give the cells of the scenarios about load.
-var loadCells = map[string]func(*Options) []bench.Cell{"herd": herdCells, "open": openCells, "oversub": oversubCells, "padding": paddingCells, "home": homeCells, "stream": streamCells}
+var loadCells = map[string]func(*Options) []bench.Cell{"herd": herdCells, "open": openCells, "oversub": oversubCells, "padding": paddingCells, "home": homeCells, "stream": streamCells,
+	"intruder": intruderCells, "fence": fenceCells}
 
 // takers report whether a cell makes sense for its subject. A scenario without a taker fits every
 // subject.

@@ -86,3 +86,23 @@ func TestStreamsWithLittleMemory(t *testing.T) {
 		require.ErrorContains(t, o.checkStream(), want)
 	}
 }
+
+// Fences are made in one to all cores, each of them busy.
+func TestFencesOfALargeHost(t *testing.T) {
+	o := &Options{Recording: topotest.File("two-by-96.tree"), Time: time.Millisecond, Count: 1, Kills: 1, Timeout: time.Second, Gap: UsualGap}
+	require.NoError(t, o.Complete(nil, nil))
+	o.Suite = true
+	cells, err := Cells(o, "fence")
+	require.NoError(t, err)
+	var counts []int
+	for _, c := range cells {
+		cores := map[int]bool{}
+		for slot := range c.Slots() {
+			cpu, _ := o.Topology.CPU(c.CPUOf(slot, o.CPUs))
+			cores[cpu.Core] = true
+		}
+		require.Len(t, cores, c.Slots(), c.Key())
+		counts = append(counts, c.Slots())
+	}
+	require.Equal(t, []int{1, 2, 4, 8, 16, 32, 64, 128, 192}, counts)
+}

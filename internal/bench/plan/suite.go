@@ -77,7 +77,7 @@ var (
 )
 
 // LongOnly are the scenarios that a short suite has no time for. Commands of the same names measure them, too.
-var LongOnly = []string{"stream"}
+var LongOnly = []string{"intruder", "fence", "stream"}
 
 // suiteCells is greater than the number of cells of any suite.
 const suiteCells = 5000

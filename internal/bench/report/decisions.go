@@ -51,7 +51,7 @@ var questions = []question{
 	{"Which lock for contenders on several nodes?", []string{"R6"}, "lock", "shmsync:mutex-cohort", []string{"c:robust", "c:pthread"}, true},
 	{"How many stripes for a table of locks?", []string{"R8"}, "multi", "shmsync:multilock", []string{"c:robust", "c:pthread"}, false},
 	{"How long should waiters spin?", []string{"R1"}, "handoff", "shmsync:futex", []string{"c:futex-spin1000", "c:futex"}, false},
-	{"Mutex or RWMutex?", []string{"R7"}, "rw", "shmsync:rwmutex", []string{"c:rwlock"}, false},
+	{"Which kind of lock: Mutex or RWMutex, biased or not?", []string{"R7", "R18"}, "rw", "shmsync:rwmutex", []string{"c:rwlock"}, false},
 	{"Where should a consumer run, and how many items at a time?", []string{"R12", "R9"}, "queue", "shmsync:queue", []string{"c:cond", "go:pipe"}, false},
 	{"How soon is the lock of a dead process owned again?", []string{"R10"}, "crash", "shmsync:mutex", []string{"c:robust"}, false},
 	{"Which settings of the host work against this?", []string{"R11"}, "", "", nil, false},

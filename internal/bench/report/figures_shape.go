@@ -27,6 +27,10 @@ func shapeFigures(sc *bench.Scenario, keys []string, groups map[string][]*Cell, 
 		for _, cells := range groupsBut(all, "gap") {
 			add(againstGap(cells))
 		}
+	case "stream":
+		add(againstBandwidth(all))
+	case "fence":
+		add(againstBusy(all))
 	case "oversub":
 		for _, cells := range groupsBut(all, "load", "spin") {
 			add(againstLoad(cells))
@@ -44,7 +48,7 @@ func shapeFigures(sc *bench.Scenario, keys []string, groups map[string][]*Cell, 
 	}
 	for i, k := range keys {
 		cells := groups[k]
-		if len(cells) < 2 && slices.Contains([]string{"wake", "herd", "oversub"}, sc.Name) {
+		if len(cells) < 2 && slices.Contains([]string{"wake", "herd", "oversub", "stream", "fence"}, sc.Name) {
 			continue // it is a point of a curve
 		}
 		if i == 0 && sc.Name != "oversub" {

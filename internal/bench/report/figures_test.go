@@ -75,7 +75,7 @@ func TestFiguresAreComplete(t *testing.T) {
 	}
 	for _, sc := range bench.Scenarios {
 		text := section(sc.Name)
-		if !slices.Contains([]string{"oversub", "idle", "mem", "matrix", "padding"}, sc.Name) {
+		if !slices.Contains([]string{"oversub", "idle", "mem", "matrix", "padding", "stream", "fence"}, sc.Name) {
 			require.Contains(t, text, "<b>Side by side", "%s: peers side by side", sc.Name)
 		}
 		if sc.Name != "mem" { // whose figures need more than a made-up result has
@@ -90,6 +90,8 @@ func TestFiguresAreComplete(t *testing.T) {
 		require.Contains(t, section(name), "<b>Handovers ", name)
 		require.Contains(t, section(name), "25 % moved", name)
 	}
+	require.Contains(t, section("stream"), "<b>Loaded latency against bandwidth")
+	require.Contains(t, section("fence"), "<b>Fence against busy CPUs")
 	require.Contains(t, section("oversub"), "shmsync:mutex 20us", "a line for each spin budget")
 	require.Equal(t, strings.Count(page, "<figure>"), strings.Count(page, "</svg>"))
 }

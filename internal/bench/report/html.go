@@ -114,6 +114,8 @@ var sectionHelp = map[string]string{
 	"multi":       "Locks by key.",
 	"barrier":     "Phases that everybody must come to.",
 	"padding":     "Counters of different threads, each used by its own thread only: increments a second, by the distance of the counters in bytes.",
+	"intruder":    "A lock that one process uses all the time, and another one now and then.",
+	"fence":       "A memory barrier in all CPUs that run processes of the library: membarrier.",
 	"stream":      "A load that depends on the one before, while other cores stream through memory of their own.",
 	"home":        "A lock of two processes whose memory lies on the node of the first, of the second, or on a third one.",
 	"queue":       "Items from producers to consumers.",

@@ -94,6 +94,10 @@ func glanceLabel(scenario string, p map[string]string) string {
 		return fmt.Sprintf("lock %s×%s, %s in, %s out", p["procs"], p["threads"], p["cs"], p["think"])
 	case "waiters":
 		return p["waiters"] + " waiters"
+	case "intruder":
+		return "lock with an intruder every " + p["gap"]
+	case "fence":
+		return fmt.Sprintf("fence in %s×%s busy threads", p["procs"], p["threads"])
 	case "stream":
 		return fmt.Sprintf("load beside %s streams, %s%% of the time, data %s", p["streams"], p["duty"], p["data"])
 	case "home":

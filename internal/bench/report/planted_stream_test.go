@@ -60,3 +60,36 @@ func TestPlantedStreams(t *testing.T) {
 	require.Equal(t, adviceMoot, a.Verdict)
 	require.Contains(t, a.Text, "a load takes")
 }
+
+// A long suite finds which holds gain by a bias, and by none, and says nothing of equal costs.
+func TestPlantedBias(t *testing.T) {
+	slow := func(subject string) fact {
+		return func(_ *topology.Topology, c *bench.Cell, _ []int) float64 {
+			if c.Scenario.Name == "intruder" && c.Subject.Name() == subject && c.Gap == 100_000 {
+				return 1.8
+			}
+			return 1
+		}
+	}
+	for _, host := range []string{"hosts/vm-2cpu", "two-by-96"} {
+		o, cells := cellsOf(t, host, plan.StdSuite)
+		for _, f := range []struct {
+			verdict, text string
+			facts         []fact
+		}{
+			{adviceDo, "without bias: with an intruder every 100us", []fact{slow("shmsync:mutex")}},
+			{adviceAsIs, "leave holds biased", []fact{slow("shmsync:mutex-checked")}},
+			{adviceNone, "", nil},
+		} {
+			const seeds = 20
+			right := 0
+			for seed := range uint64(seeds) {
+				a := adviceOf(t, planted(o, cells, seed, f.facts...), "R18")
+				if a.Verdict == f.verdict && strings.Contains(a.Text, f.text) || f.verdict == adviceNone && a.Verdict == adviceUndecided {
+					right++
+				}
+			}
+			require.GreaterOrEqual(t, right, seeds*19/20, "%s: %s", host, f.text)
+		}
+	}
+}

@@ -41,7 +41,7 @@ func (a advice) Command() string { return strings.TrimPrefix(a.Text, measureIt) 
 
 const measureIt = "measure it: "
 
-// rule is one of R1 to R17; R11 is about the settings of the host.
+// rule is one of R1 to R18; R11 is about the settings of the host.
 type rule struct {
 	id, about string
 	measure   string // the command that measures what the rule needs
@@ -67,6 +67,7 @@ var rules = []rule{
 	{"R15", "padding of shared data", "shmbench padding", padContrasts, advisePadding},
 	{"R16", "node of a lock", "shmbench home", homeContrasts, adviseHome},
 	{"R17", "data that many cores stream", "shmbench stream", streamContrasts, adviseStream},
+	{"R18", "biased holds", "shmbench bias", biasContrasts, adviseBias},
 	{"R14", "slow memory", "shmbench mem --mem bind", slowContrasts, adviseSlowNode},
 }
 

@@ -17,7 +17,7 @@ import (
 // brokenPeers are wrong on purpose: with them the tests of this program prove that wrong answers,
 // hangs and crashes are detected.
 var brokenPeers = []*bench.Subject{
-	{By: "test", Prim: "open", Hidden: true, Scenarios: []string{"lock", "home"},
+	{By: "test", Prim: "open", Hidden: true, Scenarios: []string{"lock", "home", "intruder"},
 		Open: func(*bench.Worker, int) (any, error) { return openLock{}, nil }},
 	{By: "test", Prim: "stuck", Hidden: true, Scenarios: []string{"lock"},
 		Open: func(w *bench.Worker, _ int) (any, error) { return stuckLock{w}, nil }},

@@ -18,14 +18,15 @@ import (
 )
 
 // libSubjects are the primitives of this module. A subject whose name ends in -nofence does not
-// use the asymmetric unlock, as on a kernel without membarrier. -norobust, -nowaitv and -noofd
+// use the asymmetric unlock, as on a kernel without membarrier. The holds of -checked are never biased. -norobust, -nowaitv and -noofd
 // each lack one of the features that report deaths, and -bare lacks all of them except the byte
 // lock. The victims of -50m and -1g have that much extra private memory. -nothreads lacks the
 // feature that shows that a process is gone before the kernel has freed its memory.
 var libSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "mutex", Spins: true, Segment: newArena, Check: shmsync.FeatureMembarrier.Check, Open: openMutex,
-		Brief:     []string{"uncontended", "lock", "crash", "idle", "home"},
-		Scenarios: []string{"uncontended", "lock", "crash", "idle", "rw", "home"}},
+		Brief:     []string{"uncontended", "lock", "crash", "idle", "home", "intruder"},
+		Scenarios: []string{"uncontended", "lock", "crash", "idle", "rw", "home", "intruder"}},
+	{By: bench.Library, Prim: "mutex-checked", Segment: newArena, Open: openMutexWith(&prims.MutexOptions{Checked: true}), Brief: []string{"intruder"}, Scenarios: []string{"intruder"}},
 	{By: bench.Library, Prim: "mutex-nofence", Spins: true, Segment: newArena, Env: noFence, Open: openMutex,
 		Brief:     []string{"uncontended"},
 		Scenarios: []string{"uncontended", "lock", "idle", "crash"}},

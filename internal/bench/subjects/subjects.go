@@ -12,7 +12,7 @@ import (
 )
 
 // All lists all subjects. Primitives of the library and peers are treated alike.
-var All = slices.Concat(libSubjects, cohortSubjects, rwSubjects, semSubjects, seqSubjects, fairSubjects, barrierSubjects, condSubjects, queueSubjects, memSubjects, matrixSubjects, paddingSubjects, streamSubjects, peers.GoPeers, peers.FutexPeers, peers.MorePeers, peers.CPeers, brokenPeers, brokenKit)
+var All = slices.Concat(libSubjects, cohortSubjects, rwSubjects, semSubjects, seqSubjects, fairSubjects, barrierSubjects, condSubjects, queueSubjects, memSubjects, matrixSubjects, paddingSubjects, streamSubjects, fenceSubjects, peers.GoPeers, peers.FutexPeers, peers.MorePeers, peers.CPeers, brokenPeers, brokenKit)
 
 // Find returns the subject with the given name.
 func Find(name string) (*bench.Subject, error) {

@@ -1,0 +1,93 @@
+//go:build linux
+
+package load
+
+import (
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/control"
+	"github.com/shmsync/shmsync/internal/bench/stats"
+)
+
+// workIntruder takes a lock again and again in thread 0, its owner. In thread 1, the intruder, it takes the lock once after each gap.
+// A lock may be biased toward its owner, which then holds it cheaply, while each intruder pays for that.
+func workIntruder(t *thread) error {
+	l, err := as[bench.Locker](t)
+	if err != nil {
+		return err
+	}
+	hold := func() {
+		l.Lock()
+		t.Counter++
+		l.Unlock()
+		t.count(1)
+	}
+	t.await()
+	for t.next() {
+		if t.index == 0 {
+			hold()
+			continue
+		}
+		control.SleepUntil(shmsync.Monotonic() + int64(t.GapNs))
+		since := shmsync.Monotonic()
+		l.Lock()
+		t.sample(t.counts, shmsync.Monotonic()-since)
+		t.Counter++
+		l.Unlock()
+		t.count(1)
+	}
+	t.end()
+	return nil
+}
+
+func collectIntruder(rep *bench.Repetition, a *bench.Account) {
+	if a.Counter != a.Total() {
+		rep.Violate("counter under the lock is %d after %d acquisitions", a.Counter, a.Total())
+	}
+	owner, _ := a.Slot(0)
+	if ns := owner.EndNs - owner.StartNs; ns > 0 && owner.Ops > 0 {
+		rep.Metrics["ops/s"] = float64(owner.Ops) / float64(ns) * 1e9
+	}
+	_, waits := a.Slot(1)
+	rep.Hist = stats.NewHist(waits)
+	rep.Metrics["n"] = float64(rep.Hist.TotalCount())
+	delete(rep.Metrics, "ctxsw/op")
+}
+
+// fencer makes every running thread of the processes of a cell pass a fence.
+type fencer interface{ Fence() error }
+
+// fenceSteps is the number of steps of work of a bystander of a fence cell between two looks at the phase.
+const fenceSteps = 1000
+
+// workFence times fences in thread 0, while all other threads are busy.
+func workFence(t *thread) error {
+	f, err := as[fencer](t)
+	if err != nil {
+		return err
+	}
+	t.await()
+	for x := uint64(t.index); t.next(); {
+		if t.index > 0 {
+			x = control.Work(fenceSteps, x)
+			t.sink = x
+			t.count(1)
+			continue
+		}
+		since := shmsync.Monotonic()
+		if err := f.Fence(); err != nil {
+			return err
+		}
+		t.sample(t.counts, shmsync.Monotonic()-since)
+		t.count(1)
+	}
+	t.end()
+	return nil
+}
+
+func collectFence(rep *bench.Repetition, a *bench.Account) {
+	first, times := a.Slot(0)
+	rep.Hist = stats.NewHist(times)
+	rep.Metrics["n"] = float64(first.Ops)
+	delete(rep.Metrics, "ctxsw/op")
+}

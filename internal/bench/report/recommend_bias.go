@@ -1,0 +1,66 @@
+//go:build linux
+
+package report
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/shmsync/shmsync/internal/bench/stats"
+)
+
+// biasGain is the least gain of a biased lock, or of one that is not biased (R18).
+const biasGain = 1.1
+
+// biasContrasts are those of R18: a lock that is biased toward its owner with one that is not, and the contrary, for each gap
+// between two intruders.
+func biasContrasts(d *Document) (list []*contrast) {
+	for _, biased := range d.find("intruder", by("shmsync:mutex")) {
+		for _, plain := range d.find("intruder", by("shmsync:mutex-checked"), alike(biased)) {
+			list = append(list, contrastOf("biased "+biased.Key, biased, plain, "ops/s", biasGain),
+				contrastOf("plain "+biased.Key, plain, biased, "ops/s", biasGain))
+		}
+	}
+	return list
+}
+
+// adviseBias is R18: whether the holds of a lock should be biased if other processes take it now and then.
+func adviseBias(d *Document, list []*contrast) *advice {
+	if len(list) == 0 {
+		return nil
+	}
+	a := &advice{Verdict: adviceNone, Text: fmt.Sprintf("with an occasional intruder, neither a biased lock nor another one is surely faster for its owner by %.0f %%", 100*(biasGain-1))}
+	for _, c := range d.find("intruder") {
+		a.Evidence = append(a.Evidence, c.evidence("ops/s"))
+		if len(c.Values("p50-ns")) > 0 {
+			a.Evidence = append(a.Evidence, c.evidence("p50-ns"))
+		}
+	}
+	for _, c := range d.find("fence") {
+		a.Evidence = append(a.Evidence, c.evidence("p50-ns"))
+	}
+	var top, kept *contrast
+	for _, c := range list {
+		switch {
+		case !c.sure():
+		case strings.HasPrefix(c.name, "plain") && (top == nil || c.Center > top.Center):
+			top = c
+		case strings.HasPrefix(c.name, "biased") && (kept == nil || c.Center > kept.Center):
+			kept = c
+		}
+	}
+	figures := func(c *contrast) string {
+		return fmt.Sprintf("with an intruder every %s its owner gets %s holds a second through, and %s otherwise", c.better.Params["gap"],
+			formatMetric("ops/s", stats.Median(c.better.Values("ops/s"))), formatMetric("ops/s", stats.Median(c.worse.Values("ops/s"))))
+	}
+	switch {
+	case top != nil:
+		a.Verdict, a.Effect = adviceDo, top.effectOf()
+		a.Text = "open a lock that other processes take so often without bias: " + figures(top)
+		a.Do = []string{"prims.MutexOptions{Checked: true} in each process that opens the Mutex"}
+	case kept != nil:
+		a.Verdict, a.Effect = adviceAsIs, kept.effectOf()
+		a.Text = "leave holds biased, as they are by default: " + figures(kept)
+	}
+	return a
+}
