@@ -56,6 +56,9 @@ func (o *Options) settleHome(c *bench.Cell) string {
 		}
 		return ""
 	}
+	if c.Apart() && len(bench.Or(c.CPUs, o.CPUs...)) < 2 {
+		return "" // CheckShape says so
+	}
 	var nodes [2]int
 	for i := range nodes {
 		cpu, ok := o.Topology.CPU(c.CPUOf(i, o.CPUs))
@@ -111,7 +114,7 @@ func oneHome(cells []*bench.Cell) {
 		return
 	}
 	for _, c := range cells {
-		if c.Home != "" {
+		if c.Home != "" && c.Skip == "" {
 			c.Skip = "no other node has memory to use"
 		}
 	}
