@@ -37,6 +37,9 @@ func homeCells(o *Options) (cells []bench.Cell) {
 	if o.Brief { // advice rests on these two
 		homes = []string{bench.HomeFirst, bench.HomeThird}
 	}
+	if o.Topology == nil {
+		homes = []string{bench.HomeFirst}
+	}
 	for _, place := range bench.Or(o.Places, homePlaces(o)...) {
 		for _, home := range bench.Or(o.Homes, homes...) {
 			cells = append(cells, bench.Cell{Place: place, Procs: 2, Threads: 1, CS: 100, Think: 100, Home: home})

@@ -128,7 +128,7 @@ var sectionHelp = map[string]string{
 
 // sectionCommand is the command that measures a scenario for which no command is named.
 var sectionCommand = map[string]string{
-	"readers": "rw", "idle": "waiters", "herd": "wake", "open": "lock --rate 10000,100000",
+	"readers": "rw", "idle": "waiters", "herd": "wake", "open": "lock --rate 10000,100000", "intruder": "bias", "fence": "bias",
 }
 
 func newSection(sc *bench.Scenario, d *Document) (*htmlSection, error) {
