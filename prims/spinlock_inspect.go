@@ -1,7 +1,6 @@
 package prims
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/shmsync/shmsync"
@@ -51,7 +50,10 @@ func (i *inspection) spinState(w *spinWords, readers bool) (on []int) {
 		}
 		on = i.hold(h)
 		for _, k := range on {
-			since := cmp.Or(w.met.dateOf(&w.state, &w.wake), w.gateMet.dateOf(&w.state, &w.gate))
+			since, byReader := w.met.dateOf(&w.state, &w.wake), w.gateMet.dateOf(&w.state, &w.gate)
+			if since == 0 || byReader != 0 && byReader < since {
+				since = byReader
+			}
 			i.Holds[k].Since, i.Holds[k].AtLeast = since, since != 0
 		}
 	}

@@ -24,6 +24,13 @@ var queueMutants = []mutant{
 		pkg:  "prims", run: "TestQueueWaitersGoOn", tags: withPoints, env: noLooks,
 	},
 	{
+		name: "the date of a dead participant's lease stays",
+		file: "prims/queue_items.go",
+		old:  "\t\ts.endLease(w) //",
+		new:  "\t\t_ = w //",
+		pkg:  "prims", run: "TestLeaseIsNotDatedByThatOfTheDead",
+	},
+	{
 		name: "a lease ends twice",
 		file: "prims/queue_lease.go",
 		old:  " && s.endLease(w)",
