@@ -71,6 +71,26 @@ func TestUsersThatMayRepair(t *testing.T) {
 	}
 }
 
+// An arena that the user may not read is listed with the reason, and each command that looks gives it.
+func TestUnreadableArenaSaysWhy(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it runs shmctl as another user")
+	}
+	shmctlAs := programOfOthers(t)
+	name := testArena(t) // mode 0600, of root
+	failsWith := func(want int, args ...string) string {
+		out, err := shmctlAs(65534, args...)
+		var exit *exec.ExitError
+		require.ErrorAs(t, err, &exit, "%v: %s", args, out)
+		require.Equal(t, want, exit.ExitCode(), "%v: %s", args, out)
+		return out
+	}
+	require.Regexp(t, `(?m)^`+name+` .* permission denied$`, failsWith(exitTrouble, "ls"))
+	for _, command := range []string{"ps", "objects", "du", "locks", "waits", "graph", "check", "metrics", "dump"} {
+		require.Contains(t, failsWith(exitError, command, name), "permission denied", command)
+	}
+}
+
 // programOfOthers returns a function that runs shmctl as another user.
 func programOfOthers(t *testing.T) func(uid int, args ...string) (string, error) {
 	self, err := os.ReadFile("/proc/self/exe")
