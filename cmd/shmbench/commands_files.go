@@ -5,16 +5,16 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/shmsync/shmsync/internal/bench/report"
 )
 
 type compareCmd struct {
-	Old    string `arg:"" type:"existingfile" help:"Result file of --out."`
-	New    string `arg:"" type:"existingfile" help:"The one to compare it with."`
-	Metric string `placeholder:"NAME" help:"Compare this metric. Default: the main one of each cell."`
-	All    bool   `help:"Also list the cells that did not change."`
+	Files  []string `arg:"" type:"existingfile" help:"The old result file of --out and the new one; of several, the old ones, -- and the new ones."`
+	Metric string   `placeholder:"NAME" help:"Compare this metric. Default: the main one of each cell."`
+	All    bool     `help:"Also list the cells that did not change."`
 
 	Least float64 `default:"3" placeholder:"PERCENT" help:"Call only a change that is surely larger. Default: ${default}."`
 }
@@ -26,7 +26,26 @@ func (*compareCmd) Help() string {
 corrected for the number of cells as Benjamini and Hochberg do). A cell is better or worse
 if its interval lies wholly beyond --least, the same if it lies wholly within, and
 undecided otherwise, with the repetitions that would decide it. Too few repetitions cannot
-show any change; the last lines say so, and which change would have been found.`
+show any change; the last lines say so, and which change would have been found.
+
+With -- between several old and several new files, each file counts once, by the median of
+its repetitions: two runs may differ although no repetition of either does.`
+}
+
+// sides splits the files at the -- of the command line.
+func (c *compareCmd) sides(args []string) (before, after []string, err error) {
+	at := slices.Index(args, "--")
+	if at < 0 {
+		if len(c.Files) != 2 {
+			return nil, nil, fmt.Errorf("%d files: want an old and a new one, or several of each with -- between them", len(c.Files))
+		}
+		return c.Files[:1], c.Files[1:], nil
+	}
+	n := len(c.Files) - (len(args) - at - 1)
+	if n < 1 || n >= len(c.Files) {
+		return nil, nil, fmt.Errorf("want old files before the -- and new ones after it")
+	}
+	return c.Files[:n], c.Files[n:], nil
 }
 
 // Run compares two result files.
@@ -34,20 +53,28 @@ func (c *compareCmd) Run(s *session) error {
 	if c.Least < 0 || c.Least > 1000 {
 		return fmt.Errorf("--least %v: want a percentage from 0 to 1000", c.Least)
 	}
-	before, err := report.ReadDocument(c.Old)
+	old, new, err := c.sides(s.args)
 	if err != nil {
 		return err
 	}
-	after, err := report.ReadDocument(c.New)
-	if err != nil {
-		return err
+	var before, after []*report.Document
+	for i, name := range slices.Concat(old, new) {
+		d, err := report.ReadDocument(name)
+		if err != nil {
+			return err
+		}
+		if i < len(old) {
+			before = append(before, d)
+		} else {
+			after = append(after, d)
+		}
+		for _, w := range report.Differences(&before[0].Env, &d.Env) {
+			fmt.Fprintf(s.stderr, "shmbench: warning: %s: %s\n", name, w)
+		}
 	}
-	all := report.CompareDocuments(before, after, c.Metric, c.Least/100)
+	all := report.CompareFiles(before, after, c.Metric, c.Least/100)
 	if len(all.Cells) == 0 {
-		return fmt.Errorf("%s and %s have no cell in common that was measured", c.Old, c.New)
-	}
-	for _, w := range report.Differences(&before.Env, &after.Env) {
-		fmt.Fprintln(s.stderr, "shmbench: warning:", w)
+		return fmt.Errorf("%s and %s have no cell in common that was measured", strings.Join(old, ", "), strings.Join(new, ", "))
 	}
 	return all.Write(s.stdout, c.All)
 }
@@ -126,4 +153,12 @@ func (c *reportCmd) Run(s *session) error {
 		return report.WriteHTML(s.stdout, d)
 	}
 	return report.CreateHTML(to, d)
+}
+
+// withoutSides leaves out the -- of a comparison, which the parser would take for the end of its files.
+func withoutSides(args []string) []string {
+	if !slices.Contains(args, "compare") {
+		return args
+	}
+	return slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return arg == "--" })
 }

@@ -72,6 +72,27 @@ func TestCompare(t *testing.T) {
 	require.Contains(t, out, a.Cells[2].Key)
 }
 
+// Several files a side stand before and after --, and each is a sample.
+func TestCompareSides(t *testing.T) {
+	a := resultFile(t, func(d *report.Document) { steady(d, 0, 1) })
+	b := resultFile(t, func(d *report.Document) { steady(d, 0, 9) })
+	code, out, errs := shmbench(t, "compare", a, a, a, a, a, a, a, a, "--", b, b, b, b, b, b, b, b)
+	require.Zero(t, code, errs)
+	require.Contains(t, out, "n=8+8")
+	require.Contains(t, out, " 1 worse, ")
+	code, out, errs = shmbench(t, "compare", a, a, a, a, "--", b, b, b, b)
+	require.Zero(t, code, errs)
+	require.Regexp(t, `too few to be sure: a change of one of \d+ cells needs 8 on each side`, out)
+	code, out, errs = shmbench(t, "compare", a, a, "--", b)
+	require.Zero(t, code, errs)
+	require.Contains(t, out, "2 and 1 files cannot show any change")
+	for _, args := range [][]string{{"compare", a}, {"compare", a, b, b}, {"compare", "--", a, b}, {"compare", a, b, "--"}} {
+		code, _, errs := shmbench(t, args...)
+		require.Equal(t, exitUsage, code, args)
+		require.Contains(t, errs, "want ", args)
+	}
+}
+
 // A file that is not a complete result file is refused with a reason.
 func TestResultFilesAreNotTrusted(t *testing.T) {
 	good := resultFile(t, nil)

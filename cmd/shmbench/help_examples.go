@@ -7,7 +7,7 @@ import "strings"
 // examples are at least two command lines of each command, each with what it is for. Tests parse them, and plan those
 // that measure.
 var examples = map[string][][2]string{
-	"suite":       {{"--out before.json", "measure in a minute or three, and keep the figures"}, {"--std --html report.html", "measure for ten minutes, and draw a page"}},
+	"suite":       {{"--out before.json", "measure in a minute or three, and keep the figures"}, {"--std --html report.html", "measure for ten minutes, and draw a page"}, {"--budget 10m", "more rounds, for what is undecided"}},
 	"uncontended": {{"--prim 'shmsync:*,c:robust'", "the library beside a robust pthread mutex"}, {"--count 10 --format bench", "for benchstat"}},
 	"handoff":     {{"--place same,cross --count 10", "on one CPU and on two"}, {"--place classes --hog 0,1", "by what CPUs share, beside a busy loop"}},
 	"lock":        {{"--procs 2,4 --threads 1,8 --cs 100ns,1us", "contenders and critical sections"}, {"--rate 10000,100000", "an open loop"}},
@@ -32,14 +32,15 @@ var examples = map[string][][2]string{
 	"topo":        {{"--html host.html", "this host as a picture"}, {"--record host", "keep it for plans on other hosts"}},
 	"matrix":      {{"--html matrix.html", "all pairs of CPUs as a heat map"}, {"--sample cpu --cpus 0-7", "all pairs of some CPUs"}},
 	"bars":        {{"--only 'round trip'", "some bars"}, {"--count 10 --out bars.json", "with narrower intervals"}},
-	"compare":     {{"old.json new.json", "changes beyond 3 %"}, {"--metric p99-ns --least 10 --all old.json new.json", "of the tail, with all cells"}},
-	"recommend":   {{"run.json", "each rule with its evidence"}, {"--format json run.json", "for programs"}},
-	"report":      {{"run.json run.html", "a page of one run"}, {"before.json after.json both.html", "two runs side by side"}},
-	"export":      {{"--format bench run.json", "for benchstat"}, {"--format hgrm run.json", "for plotters of HdrHistogram"}},
-	"helper":      {{"./peers", "build it here"}, {"--cc aarch64-linux-gnu-gcc ./peers", "for a host of another architecture"}},
-	"torture":     {{"--duration 10m --seed 0", "ten minutes, another plan each time"}, {"--only mutex,queue --seed 7 -n", "the plan of a seed"}},
-	"stopstorm":   {{"--prim mutex,queue --stops 200", "stops at random moments"}, {"--prim waitgroup --step 1 --stops 100000 --format json", "a stop after each instruction"}},
-	"selftest":    {{"--only exclusion", "some proofs"}, {"--strict", "fail if a proof cannot run here"}},
+	"compare": {{"old.json new.json", "changes beyond 3 %"}, {"--metric p99-ns --least 10 --all old.json new.json", "of the tail, with all cells"},
+		{"old1.json old2.json old3.json old4.json -- new1.json new2.json new3.json new4.json", "several runs of each"}},
+	"recommend": {{"run.json", "each rule with its evidence"}, {"--format json run.json", "for programs"}},
+	"report":    {{"run.json run.html", "a page of one run"}, {"before.json after.json both.html", "two runs side by side"}},
+	"export":    {{"--format bench run.json", "for benchstat"}, {"--format hgrm run.json", "for plotters of HdrHistogram"}},
+	"helper":    {{"./peers", "build it here"}, {"--cc aarch64-linux-gnu-gcc ./peers", "for a host of another architecture"}},
+	"torture":   {{"--duration 10m --seed 0", "ten minutes, another plan each time"}, {"--only mutex,queue --seed 7 -n", "the plan of a seed"}},
+	"stopstorm": {{"--prim mutex,queue --stops 200", "stops at random moments"}, {"--prim waitgroup --step 1 --stops 100000 --format json", "a stop after each instruction"}},
+	"selftest":  {{"--only exclusion", "some proofs"}, {"--strict", "fail if a proof cannot run here"}},
 }
 
 // examplesText is the end of the help of a command.

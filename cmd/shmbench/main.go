@@ -47,7 +47,7 @@ type program struct {
 	Topo        topoCmd        `cmd:"" help:"Show the CPUs, caches and NUMA nodes of this host."`
 	Matrix      matrixCmd      `cmd:"" help:"Measure how long a cache line takes from each CPU to each other."`
 	Bars        barsCmd        `cmd:"" help:"Check the project's bars: ratios to peers, passed, failed or open."`
-	Compare     compareCmd     `cmd:"" help:"Compare two result files, and tell differences from chance."`
+	Compare     compareCmd     `cmd:"" help:"Compare result files, and tell differences from chance."`
 	Recommend   recommendCmd   `cmd:"" help:"Print advice on placement, spinning and kinds of lock, from a result file."`
 	Report      reportCmd      `cmd:"" help:"Draw result files as a page with pictures."`
 	Export      exportCmd      `cmd:"" help:"Write a result file in another format."`
@@ -108,7 +108,7 @@ func realMain(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "shmbench:", err)
 		return exitUsage
 	}
-	k, err := parser.Parse(args)
+	k, err := parser.Parse(withoutSides(args))
 	if err == nil {
 		err = refuseZeros(k)
 	}

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -17,6 +18,8 @@ type suiteCmd struct {
 	Quick bool `xor:"preset" help:"In 20 seconds on two CPUs and a minute elsewhere: classes of CPUs, locks and wakes only."`
 	Std   bool `xor:"preset" help:"In less than ten minutes: more shapes, longer."`
 	Full  bool `xor:"preset" help:"As long as it takes: the shapes of --std, twelve times, two seconds each."`
+
+	Budget time.Duration `placeholder:"D" help:"Take this long: further rounds of the cells on which advice rests, as decisions that are undecided need them. At least twelve rounds are planned, and shorter ones if they do not fit."`
 }
 
 // Run runs the suite.
@@ -29,6 +32,14 @@ func (c *suiteCmd) Run(s *session) error {
 		p = plan.StdSuite
 	case c.Full:
 		p = plan.FullSuite
+	}
+	switch {
+	case c.Budget < 0:
+		return fmt.Errorf("--budget %v is negative", c.Budget)
+	case c.Budget > 0 && (s.common.Time != 0 || s.common.Count != 0):
+		return errors.New("--budget chooses the number and the length of rounds: leave out --count and --time")
+	case c.Budget > 0:
+		p = p.Within(c.Budget)
 	}
 	begun := time.Now()
 	o, cells, err := s.suite(p)

@@ -75,3 +75,28 @@ func TestEvenly(t *testing.T) {
 	require.Equal(t, []int{0, 1, 2}, evenly([]int{0, 1, 2}, 4))
 	require.Equal(t, []int{0, 2, 4, 6}, evenly([]int{0, 1, 2, 3, 4, 5, 6}, 4))
 }
+
+// A budget of the user is filled by rounds of the cells on which advice rests. A short one has no fewer rounds than advice needs.
+func TestSuitesWithinABudget(t *testing.T) {
+	planned := func(file string, budget time.Duration) (*Options, time.Duration, int) {
+		o := &Options{Recording: topotest.File(file), Time: DefaultSuite.Time, Warmup: DefaultSuite.Warmup, Count: DefaultSuite.Count, Kills: DefaultSuite.Kills,
+			Gap: UsualGap, Timeout: time.Second, Seed: 1}
+		require.NoError(t, o.Complete(nil, nil))
+		p := DefaultSuite.Within(budget)
+		cells, err := p.Plan(o, true)
+		require.NoError(t, err)
+		require.Equal(t, budget, p.LimitOf(o))
+		return o, ETA(Order(cells, o.Count, false, 0)), len(cells)
+	}
+	for _, file := range []string{"hosts/vm-2cpu.tree", "two-by-96.tree"} {
+		o, eta, _ := planned(file, 20*time.Minute)
+		require.Greater(t, o.Count, 2*Rounds, file)
+		require.Equal(t, DefaultSuite.Time, o.Time, "rounds are not shortened")
+		require.Empty(t, o.Dropped)
+		require.Less(t, eta, 20*time.Minute, file)
+		require.Greater(t, eta, 15*time.Minute, "the budget of %s is used", file)
+		o, _, _ = planned(file, 10*time.Second)
+		require.Equal(t, Rounds, o.Count, file)
+		require.Less(t, o.Time, DefaultSuite.Time, file)
+	}
+}

@@ -58,6 +58,7 @@ type Preset struct {
 	few    bool          // few subjects
 	budget time.Duration // the time to which the plan is shortened; 0: no limit
 	Limit  time.Duration // on a small host no more repetitions begin after this, if the plan takes longer
+	exact  bool          // the budget is the user's: it holds on any host, and further rounds fill it
 	least  Defaults      // the plan is not shortened below this
 	gaps   []time.Duration
 }
@@ -117,6 +118,9 @@ func (p Preset) Plan(o *Options, fit bool) ([]*bench.Cell, error) {
 			}
 		}
 		cells = p.fit(o, cells)
+		if p.exact {
+			p.fill(o, cells)
+		}
 	}
 	return cells, nil
 }
@@ -128,9 +132,28 @@ func (p Preset) budgetOf(o *Options) time.Duration { return p.budget * p.share(o
 // LimitOf is the time after which no more repetitions of a suite begin; 0: no limit.
 func (p Preset) LimitOf(o *Options) time.Duration { return p.Limit * p.share(o) }
 
+// Within returns a suite that takes as long as the user says, in rounds as long as those of the suite.
+func (p Preset) Within(budget time.Duration) Preset {
+	p.budget, p.Limit, p.exact = budget, budget, true
+	return p
+}
+
+// mostRounds bounds the rounds of a suite.
+const mostRounds = 1000
+
+// fill adds rounds until the budget of the user is used up. Only cells on which advice rests take part in them.
+func (p Preset) fill(o *Options, cells []*bench.Cell) {
+	eta := func(count int) time.Duration { return ETA(Order(cells, count, false, 0)) }
+	if one := eta(o.Count+1) - eta(o.Count); one > 0 {
+		o.Count = min(o.Count+max(int((p.budget-eta(o.Count))/one), 0), max(mostRounds, o.Count))
+	}
+}
+
 // share is the factor on the time of a small host.
 func (p Preset) share(o *Options) time.Duration {
 	switch {
+	case p.exact:
+		return 1
 	case len(o.CPUs) <= smallHost:
 		return 1
 	case p.brief:

@@ -46,11 +46,12 @@ type Comparison struct {
 	Cells   []comparison
 	Missing int // cells that were not measured in both
 	least   float64
+	units   string // what the samples are
 }
 
 // CompareDocuments pairs the cells of two documents. A change counts if it exceeds the share least.
 func CompareDocuments(before, after *Document, metric string, least float64) *Comparison {
-	all := &Comparison{least: least}
+	all := &Comparison{least: least, units: "repetitions"}
 	for i := range before.Cells {
 		a := &before.Cells[i]
 		at := slices.IndexFunc(after.Cells, func(b Cell) bool { return b.Key == a.Key })
@@ -211,8 +212,8 @@ func (all *Comparison) Write(w io.Writer, unchanged bool) error {
 	if len(rows) > 1 {
 		lines = append(columns(rows), "")
 	}
-	lines = append(lines, fmt.Sprintf("%d cells compared: %d better, %d worse, %d the same within %s, %d undecided, %d with too few repetitions; %d not measured in both",
-		len(all.Cells), counts[cellBetter], counts[cellWorse], counts[cellSame], percent(all.least), counts[cellUndecided], counts[cellTooFew], all.Missing))
+	lines = append(lines, fmt.Sprintf("%d cells compared: %d better, %d worse, %d the same within %s, %d undecided, %d with too few %s; %d not measured in both",
+		len(all.Cells), counts[cellBetter], counts[cellWorse], counts[cellSame], percent(all.least), counts[cellUndecided], counts[cellTooFew], all.units, all.Missing))
 	lines = append(lines, all.advice(counts, apart)...)
 	for _, line := range lines {
 		if _, err := fmt.Fprintln(w, line); err != nil {
@@ -227,10 +228,10 @@ func (all *Comparison) advice(counts map[string]int, apart int) (list []string) 
 	if counts[cellTooFew] > 0 {
 		i := slices.IndexFunc(all.Cells, func(c comparison) bool { return c.Verdict == cellTooFew })
 		c := all.Cells[i]
-		list = append(list, fmt.Sprintf("%d and %d repetitions cannot show any change (least p %.2g): take 10, and at least %d", c.n1, c.n2, c.Shift.LeastP, stats.EnoughFor(alpha)))
+		list = append(list, fmt.Sprintf("%d and %d %s cannot show any change (least p %.2g): take 10, and at least %d", c.n1, c.n2, all.units, c.Shift.LeastP, stats.EnoughFor(alpha)))
 	}
 	if apart > 0 {
-		list = append(list, fmt.Sprintf("%d cells that are listed differ by more than half in all repetitions, and there are too few to be sure", apart))
+		list = append(list, fmt.Sprintf("%d cells that are listed differ by more than half in all %s, and there are too few to be sure: a change of one of %d cells needs %d on each side", apart, all.units, len(all.Cells), stats.EnoughFor(alpha/float64(len(all.Cells)))))
 	}
 	var visible []float64
 	for _, c := range all.Cells {

@@ -169,3 +169,43 @@ func TestCompareSaysWhatItNeeds(t *testing.T) {
 	require.Greater(t, asked, 4)
 	require.GreaterOrEqual(t, decided, asked/2)
 }
+
+// fileOf is a document whose cells have figures around a level that the run of the file has by itself.
+func fileOf(level float64, seed uint64) *Document {
+	d := &Document{Schema: Schema}
+	rng := rand.New(rand.NewPCG(seed, 3))
+	var values []float64
+	for range 12 {
+		values = append(values, 1000*level*math.Exp(0.002*rng.NormFloat64()))
+	}
+	d.add("handoff", "shmsync:futex", map[string]string{"place": "llc"}, map[string][]float64{"p50-ns": values})
+	return d
+}
+
+// Of several files a side, a file counts once. Runs that differ from each other show no change, although the repetitions of one
+// run with those of another would.
+func TestCompareSeveralFiles(t *testing.T) {
+	levels := []float64{1, 1.1, 0.93, 1.04, 0.98}
+	side := func(f float64, n int) (list []*Document) {
+		for i := range n {
+			list = append(list, fileOf(f*levels[i], uint64(i)))
+		}
+		return list
+	}
+	one := CompareFiles(side(1, 1), []*Document{fileOf(1.1, 9)}, "", 0.03)
+	require.Equal(t, cellWorse, one.Cells[0].Verdict, "two runs that differ by chance")
+	several := CompareFiles(side(1, 5), side(1.01, 5), "", 0.03)
+	require.Equal(t, cellUndecided, several.Cells[0].Verdict)
+	require.Equal(t, 5, several.Cells[0].n1)
+	require.Equal(t, cellWorse, CompareFiles(side(1, 5), side(1.5, 5), "", 0.03).Cells[0].Verdict)
+
+	few := CompareFiles(side(1, 3), side(2, 3), "", 0.03)
+	require.Equal(t, cellTooFew, few.Cells[0].Verdict)
+	var b bytes.Buffer
+	require.NoError(t, few.Write(&b, false))
+	require.Contains(t, b.String(), "3 and 3 files cannot show any change (least p 0.1): take 10, and at least 4")
+
+	lacking := side(1, 2)
+	lacking[1].Cells = nil
+	require.Equal(t, 1, CompareFiles(lacking, side(1, 2), "", 0.03).Missing, "a cell that one file lacks is compared in none")
+}

@@ -1,0 +1,60 @@
+//go:build linux
+
+package report
+
+import (
+	"slices"
+
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/stats"
+)
+
+// CompareFiles pairs the cells of several documents a side. The unit is a document: of each cell it counts the median of its
+// repetitions, since repetitions of one run share the run's memory layout and the state of the host.
+func CompareFiles(before, after []*Document, metric string, least float64) *Comparison {
+	if len(before) == 1 && len(after) == 1 {
+		return CompareDocuments(before[0], after[0], metric, least)
+	}
+	all := CompareDocuments(pooledFiles(before), pooledFiles(after), metric, least)
+	all.units = "files"
+	return all
+}
+
+// pooledFiles makes a document of several: each is a repetition of the cells that all of them measured.
+func pooledFiles(list []*Document) *Document {
+	d := &Document{Schema: Schema, Env: list[0].Env}
+	for i := range list[0].Cells {
+		cell := list[0].Cells[i]
+		cell.Reps = nil
+		for _, one := range list {
+			at := slices.IndexFunc(one.Cells, func(c Cell) bool { return c.Key == cell.Key })
+			if at < 0 {
+				break
+			}
+			if metrics := one.Cells[at].medians(); len(metrics) > 0 {
+				cell.Reps = append(cell.Reps, Repetition{Status: bench.StatusOK, Metrics: metrics})
+			}
+		}
+		if len(cell.Reps) < len(list) {
+			cell.Reps = nil // it was not measured in each of them
+		}
+		d.Cells = append(d.Cells, cell)
+	}
+	return d
+}
+
+// medians are those of all metrics of a cell.
+func (c *Cell) medians() map[string]float64 {
+	all := map[string]float64{}
+	for _, r := range c.Reps {
+		for name := range r.Metrics {
+			if _, ok := all[name]; ok {
+				continue
+			}
+			if vs := c.Values(name); len(vs) > 0 {
+				all[name] = stats.Median(vs)
+			}
+		}
+	}
+	return all
+}
