@@ -374,7 +374,7 @@ func TestPIDNamespaces(t *testing.T) {
 	require.Equal(t, 1, two.pid)
 	require.NotEqual(t, one.self, two.self)
 	outside := ta.join(t, "outside")
-	people := outside.participants(t)
+	people := outside.must(t, order{Do: "identified"}).People
 	require.Len(t, people, 3)
 	require.Equal(t, 1, people[0].PID)
 	require.Equal(t, 1, people[1].PID)

@@ -361,9 +361,9 @@ func (a *Arena) fillSlot(i int, label string) {
 func (a *Arena) fillIdentity() {
 	id, s := selfIdentity(), a.slot(a.mySlot)
 	shmsync.FeatureThreads.Have() // the first probe takes long, so it must not happen during a death
-	a.u64(s + slotStart).Store(id.startTime)
 	a.u64(s + slotPIDNS).Store(id.pidNS)
 	copyBytes(a.slice(s+slotBootID, 16), id.bootID[:])
+	a.u64(s + slotStart).Store(id.startTime) // last: a process that reads it reads the other two
 }
 
 // becomeLive is the death watcher's part of entering.

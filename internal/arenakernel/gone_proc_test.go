@@ -48,7 +48,7 @@ func init() {
 		for range p.Threads {
 			m.TID = <-tids
 		}
-		for !a.Fenced() || a.u64(a.slot(a.mySlot)+slotPIDNS).Load() == 0 {
+		for !a.Fenced() || a.u64(a.slot(a.mySlot)+slotStart).Load() == 0 {
 			runtime.Gosched()
 		}
 		c.Say(m)
