@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"io"
 	"os"
 	"os/exec"
@@ -91,6 +92,41 @@ func TestHomeThatCannotBeWritten(t *testing.T) {
 			require.Equal(t, bench.StatusOK, c.Status, "HOME=%s: %s", home, c.Reason)
 		}
 	}
+}
+
+// In a cgroup with little CPU time a run says so in a sentence, and measures the library and its peers all the same.
+func TestRunUnderAQuota(t *testing.T) {
+	requireCC(t)
+	if err := place.QuotaCheck(); err != nil {
+		t.Skipf("needs a cgroup of its own, for a quota of CPU time: %v", err)
+	}
+	q, err := place.NewQuota(30)
+	require.NoError(t, err)
+	defer q.Remove()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	out := filepath.Join(t.TempDir(), "run.json")
+	cmd := exec.Command("sh", "-c", `read joined && exec "$@"`, "sh", self, "handoff", "--prim=c:futex,go:pipe,shmsync:futex", "--place=same", "--gap=100us",
+		"--time=10ms", "--warmup=1ms", "--count=1", "--timeout=2m", "--out", out)
+	cmd.Env = append(os.Environ(), "SHMBENCH_WORKER=1")
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	var text bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &text, &text
+	require.NoError(t, cmd.Start())
+	require.NoError(t, q.Join(cmd.Process.Pid))
+	_, err = io.WriteString(in, "\n")
+	require.NoError(t, err)
+	require.NoError(t, cmd.Wait(), text.String())
+	require.Contains(t, text.String(), "the cgroup gives this run the time of 0.")
+	b, err := os.ReadFile(out)
+	require.NoError(t, err)
+	seen := map[string]bool{}
+	for _, c := range parseDocument(t, string(b)).Cells {
+		require.Equal(t, bench.StatusOK, c.Status, "%s: %s", c.Key, c.Reason)
+		seen[c.Subject] = true
+	}
+	require.Len(t, seen, 3)
 }
 
 // On one CPU the default plan has cells, and one reason for all that it leaves out for want of another.

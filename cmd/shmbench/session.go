@@ -86,6 +86,10 @@ func (s *session) execute(o *plan.Options, cells []*bench.Cell, judge func(*repo
 		r.Notes = append(r.Notes, o.MemNote)
 	}
 	r.Warnings = r.Env.Warnings(len(o.CPUs), o.Count)
+	if note := o.QuotaNote(); note != "" {
+		r.Warnings = append(r.Warnings, note)
+		e.Quota = o.Topology.Limits.Quota
+	}
 	if f.Verbose {
 		e.Log = s.stderr
 	}

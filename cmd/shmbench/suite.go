@@ -70,6 +70,9 @@ func outline(cells []*bench.Cell, o *plan.Options) []string {
 		perScenario[c.Scenario.Name] = append(perScenario[c.Scenario.Name], c)
 	}
 	lines := []string{fmt.Sprintf("plan: %d cells × %d, about %v", len(cells), o.Count, plan.ETA(plan.Order(cells, o.Count, false, 0)))}
+	if note := o.QuotaNote(); note != "" {
+		lines = append(lines, note)
+	}
 	if len(o.Dropped) > 0 {
 		lines = append(lines, "left out, for lack of time: "+strings.Join(o.Dropped, ", "))
 	}

@@ -20,6 +20,7 @@ type Engine struct {
 	CPUs    []int
 	Helper  *peers.Helper
 	Timeout time.Duration
+	Quota   float64 // CPU time of the cgroup, in CPUs, by which a repetition may take longer; 0: no limit
 	Seed    uint64
 	Log     io.Writer // verbose output; nil for none
 	Meter   *Meter

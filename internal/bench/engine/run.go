@@ -46,6 +46,9 @@ type run struct {
 // programs use the CPUs, too.
 func (e *Engine) waitLimit(c *bench.Cell) time.Duration {
 	share := max(1, host.LoadAverage()/float64(runtime.NumCPU()))
+	if e.Quota > 0 {
+		share *= max(1, float64(len(e.CPUs))/e.Quota)
+	}
 	return c.Length() + time.Duration(share*float64(e.Timeout))
 }
 

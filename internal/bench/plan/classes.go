@@ -141,7 +141,7 @@ func scalingCells(o *Options) (cells []*bench.Cell) {
 	if len(o.Topology.Leaves(o.CPUs)) > 1 {
 		places = append(places, bench.PlaceSpread)
 	}
-	for _, shape := range workerCounts(cores) {
+	for _, shape := range workerCounts(o.busiest(cores)) {
 		c := *o
 		c.Procs, c.Threads, c.Places = []int{shape[0]}, []int{shape[1]}, places
 		if shape[0] < 2 {

@@ -27,7 +27,7 @@ func fenceCells(o *Options) (cells []bench.Cell) {
 	shapes := [][2]int{{1, 1}, {2, 1}}
 	place := bench.PlaceCross
 	if o.Topology != nil {
-		shapes, place = workerCounts(len(o.Topology.Groups(o.CPUs, topology.ByCore))), bench.PlacePack
+		shapes, place = workerCounts(o.busiest(len(o.Topology.Groups(o.CPUs, topology.ByCore)))), bench.PlacePack
 	}
 	if len(o.Procs)+len(o.Threads) > 0 {
 		shapes = nil

@@ -127,7 +127,7 @@ func streamCells(o *Options) (cells []bench.Cell) {
 		if streams >= len(near) {
 			cpus = h.all()
 		}
-		streams = min(streams, len(cpus)-1, mostStreams)
+		streams = min(streams, o.busiest(len(cpus))-1, mostStreams)
 		c := bench.Cell{Place: bench.PlaceCross, Procs: 1, Threads: 1 + streams, Time: memLeastTime,
 			Stream: h.shape(data, cpus[:1+streams]), Shape: control.Shape{Duty: uint64(duty), Read: uint64(read)}}
 		c.N, c.Part = o.streamSizes(streams)
