@@ -62,6 +62,7 @@ func (o *Options) settleHome(c *bench.Cell) string {
 	if c.Apart() && len(bench.Or(c.CPUs, o.CPUs...)) < 2 {
 		return "" // CheckShape says so
 	}
+	h := memHostOf(o.Topology, o.CPUs)
 	var nodes [2]int
 	for i := range nodes {
 		cpu, ok := o.Topology.CPU(c.CPUOf(i, o.CPUs))
@@ -69,8 +70,10 @@ func (o *Options) settleHome(c *bench.Cell) string {
 			return "a home needs processes with a CPU each"
 		}
 		nodes[i] = cpu.Node
+		if near := o.Topology.Nearest(cpu.Node); !slices.Contains(h.memory, cpu.Node) && slices.Contains(h.memory, near) {
+			nodes[i] = near // whatever a CPU of a node without memory touches comes from there
+		}
 	}
-	h := memHostOf(o.Topology, o.CPUs)
 	own := func(node int) string {
 		if slices.Contains(h.memory, node) {
 			c.HomeNode = node
@@ -82,7 +85,7 @@ func (o *Options) settleHome(c *bench.Cell) string {
 	case c.Home == bench.HomeFirst:
 		return own(nodes[0])
 	case c.Home == bench.HomeSecond && nodes[0] == nodes[1]:
-		return fmt.Sprintf("both CPUs are on node %d, as with home=%s", nodes[0], bench.HomeFirst)
+		return fmt.Sprintf("both CPUs have their memory on node %d, as with home=%s", nodes[0], bench.HomeFirst)
 	case c.Home == bench.HomeSecond:
 		return own(nodes[1])
 	}

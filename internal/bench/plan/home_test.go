@@ -35,11 +35,14 @@ func homesOf(t *testing.T, host string) (nodes map[string]int, skipped map[strin
 func TestHomesOfRecordedHosts(t *testing.T) {
 	nodes, skipped := homesOf(t, "two-by-96")
 	require.Equal(t, map[string]int{"llc first": 0, "llc third": 4, "remote-32 first": 0, "remote-32 second": 4, "remote-32 third": 1}, nodes)
-	require.Equal(t, map[string]string{"llc second": "both CPUs are on node 0, as with home=first"}, skipped)
+	require.Equal(t, map[string]string{"llc second": "both CPUs have their memory on node 0, as with home=first"}, skipped)
 
 	nodes, skipped = homesOf(t, "two-socket")
 	require.Equal(t, map[string]int{"llc first": 1, "llc third": 0, "remote-21 first": 0, "remote-21 second": 1}, nodes)
 	require.Equal(t, "no other node has memory to use", skipped["remote-21 third"])
+
+	nodes, _ = homesOf(t, "memoryless")
+	require.Len(t, nodes, 5, "nodes without memory have that of the nearest one: %v", nodes)
 
 	nodes, skipped = homesOf(t, "hosts/vm-2cpu")
 	require.Len(t, nodes, 1, "one node has all memory")

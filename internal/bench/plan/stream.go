@@ -122,12 +122,22 @@ func (h *streamHost) distance(node int) int {
 func streamCells(o *Options) (cells []bench.Cell) {
 	h := streamHostOf(o)
 	near := h.near()
+	type point struct {
+		data                string
+		duty, read, streams int
+	}
+	seen := map[point]bool{} // a node with one core has the streams of all nodes
 	add := func(data string, duty, read, streams int) {
 		cpus := near
 		if streams >= len(near) {
 			cpus = h.all()
 		}
 		streams = min(streams, o.busiest(len(cpus))-1, mostStreams)
+		this := point{data, duty, read, streams}
+		if seen[this] {
+			return
+		}
+		seen[this] = true
 		c := bench.Cell{Place: bench.PlaceCross, Procs: 1, Threads: 1 + streams, Time: memLeastTime,
 			Stream: h.shape(data, cpus[:1+streams]), Shape: control.Shape{Duty: uint64(duty), Read: uint64(read)}}
 		c.N, c.Part = o.streamSizes(streams)

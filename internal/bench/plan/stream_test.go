@@ -58,7 +58,10 @@ func TestStreamsOfEveryHost(t *testing.T) {
 		o, cells := streamsOf(t, file, false)
 		require.Contains(t, keys(cells), "stream/by=go/data=own/duty=100/prim=memory/read=100/streams=0", name)
 		require.Contains(t, keys(cells), "stream/by=go/data=own/duty=100/prim=memory/read=100/streams=1", name)
+		seen := map[string]bool{}
 		for _, c := range cells {
+			require.False(t, seen[c.Key()], "%s: %s twice", name, c.Key())
+			seen[c.Key()] = true
 			require.LessOrEqual(t, c.StreamBytes(), int64(mostStreamed)<<20, "%s: %s", name, c.Key())
 			for slot := range c.Slots() {
 				require.Contains(t, o.CPUs, c.CPUOf(slot, o.CPUs), "%s: %s", name, c.Key())
