@@ -12717,6 +12717,21 @@ SHMI_FN void shmi_mutex_meet(shmi_mutex *m, uint32_t o, uint32_t v)
     if (!m->queueLock && shmi_owner_held(o))
         shmi_meet_hold(&m->w->metSince, &m->w->metHold, o, v);
 }
+/* Dates the present hold as a waiter does. The caller does not wait for m, but for something else that the holder of m
+ * has. The next unlock sees the announcement, and may wake nobody. */
+SHMI_FN void shmi_mutex_date_hold(shmi_mutex *m)
+{
+    uint32_t v = shmi_wake_word_announce(&m->line), o = shmi_ld32(m->own);
+    if (shmi_ld64(&m->w->metHold) == ((uint64_t)o << 32 | v))
+        return;
+    if (shmi_owner_kind(o) == SHMI_kindBiased && shmi_owner_valid(o)) {
+        /* Without the fence, the holder may release without seeing the announcement. */
+        if (shmi_fence() != 0)
+            return;
+        o = shmi_ld32(m->own);
+    }
+    shmi_mutex_meet(m, o, v);
+}
 
 /* Ends a wait that got the lock. Others may be asleep, and the wake that got us here
  * took their announcement down. */
@@ -21776,6 +21791,7 @@ SHMI_FN void shmi_rw_look_readers(struct shmi_rwmutex *m)
         }
         return;
     } else {
+        shmi_mutex_date_hold(&m->writers); /* a writer has the turn of the writers as long as it has m */
         pthread_mutex_lock(&m->registry);
         shmi_rw_catch_up(m, shmi_ld64(m->mine));
         due = m->due;

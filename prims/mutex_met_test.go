@@ -318,3 +318,34 @@ func TestWriterIsDatedByAReader(t *testing.T) {
 		})
 	}
 }
+
+// A reader that waits for a writer dates its hold at a periodic check, however the writer holds the turn of the writers.
+// The date of one hold is not that of the next.
+func TestReaderDatesTheWriter(t *testing.T) {
+	w := arenatest.New(t, nil)
+	tool := w.Join("tool")
+	alice, err := prims.OpenRWMutex(w.Join("alice"), "x", nil)
+	require.NoError(t, err)
+	bob, err := prims.OpenRWMutex(w.Join("bob"), "x", nil)
+	require.NoError(t, err)
+	for range 200 { // after some of them the turn is a biased hold
+		alice.Lock()
+		alice.Unlock()
+	}
+	for range 3 {
+		before := shmsync.Monotonic()
+		alice.Lock()
+		read := make(chan struct{})
+		go func() {
+			bob.RLock()
+			bob.RUnlock()
+			close(read)
+		}()
+		h := awaitDate(t, tool, alice.Offset())
+		require.True(t, h.AtLeast)
+		require.GreaterOrEqual(t, h.Since, before)
+		require.LessOrEqual(t, h.Since, shmsync.Monotonic())
+		alice.Unlock()
+		<-read
+	}
+}

@@ -56,6 +56,23 @@ func (x *Mutex) meet(o ownerWord, v uint32) {
 	}
 }
 
+// dateHold dates the present hold as a waiter does. The caller does not wait for x, but for something
+// else that the holder of x has. The next Unlock sees the announcement, and may wake nobody.
+func (x *Mutex) dateHold() {
+	v, o := x.wakeWord.Announce(), ownerWord(x.owner.Load())
+	if x.words.met.hold.Load() == uint64(o)<<32|uint64(v) {
+		return
+	}
+	if o.kind() == kindBiased && o.valid() {
+		// See sleep in mutex_slow.go: without the fence, the holder may release without seeing the announcement.
+		if shmsync.Fence() != nil {
+			return
+		}
+		o = ownerWord(x.owner.Load())
+	}
+	x.meet(o, uint32(v))
+}
+
 // meet dates the hold that the caller has seen after it announced itself: o is the word that names the
 // holder, v the announced wake word.
 func (m *metWords) meet(o, v uint32) {

@@ -173,6 +173,7 @@ func (m *RWMutex) checkReaders() {
 		}
 		return
 	default:
+		m.writers.dateHold() // a writer has the turn of the writers as long as it has m
 		r := m.registry
 		r.Lock()
 		m.catchUp(readerWord(m.mine.Load()))

@@ -17,7 +17,7 @@ import (
 func TestHoldAgeWithoutCounters(t *testing.T) {
 	for _, ops := range [][2]string{
 		{"lock mutex", "lock mutex"}, {"lock rw", "lock rw"}, {"update synchronized", "update synchronized"}, {"lock cohort", "lock cohort"},
-		{"lock fair", "lock fair"}, {"lock multi", "lock multi"}, {"acquire semaphore", "acquire semaphore"}, {"rlock rw", "lock rw"},
+		{"lock fair", "lock fair"}, {"lock multi", "lock multi"}, {"acquire semaphore", "acquire semaphore"}, {"rlock rw", "lock rw"}, {"lock rw", "rlock rw"},
 		{"lock spin", "lock spin"}, {"lock rwspin", "lock rwspin"}, {"lock rwspin", "rlock rwspin"}, {"rlock rwspin", "lock rwspin"}, {"lease queue", "lease queue"},
 	} {
 		t.Run(ops[0], func(t *testing.T) {

@@ -401,6 +401,7 @@ SHMI_FN void shmi_rw_look_readers(struct shmi_rwmutex *m)
         }
         return;
     } else {
+        shmi_mutex_date_hold(&m->writers); /* a writer has the turn of the writers as long as it has m */
         pthread_mutex_lock(&m->registry);
         shmi_rw_catch_up(m, shmi_ld64(m->mine));
         due = m->due;

@@ -104,6 +104,7 @@ func TestWaiterDatesHold(t *testing.T) {
 		{object: "mutex", take: "lock", drop: "unlock"},
 		{object: "rw", take: "lock", drop: "unlock"},
 		{object: "rw", take: "rlock", drop: "runlock", wait: "lock", end: "unlock", mode: arena.HoldShared},
+		{checks: true, object: "rw", take: "lock", drop: "unlock", wait: "rlock", end: "runlock"},
 		{object: "fair", take: "lock", drop: "unlock"},
 		{object: "multi", open: []any{0, 1}, take: "lock", drop: "unlock", args: []any{7}},
 		{checks: true, object: "spin", take: "lock", drop: "unlock"},

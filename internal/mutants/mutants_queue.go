@@ -24,6 +24,13 @@ var queueMutants = []mutant{
 		pkg:  "prims", run: "TestQueueWaitersGoOn", tags: withPoints, env: noLooks,
 	},
 	{
+		name: "a process that waits to read does not date the writer",
+		file: "prims/rwmutex_repair.go",
+		old:  "\t\tm.writers.dateHold()",
+		new:  "\t\t_ = m.writers.dateHold",
+		pkg:  "cmd/shmctl", run: "TestHoldAgeWithoutCounters/lock_rw",
+	},
+	{
 		name: "the date of a dead participant's lease stays",
 		file: "prims/queue_items.go",
 		old:  "\t\ts.endLease(w) //",
