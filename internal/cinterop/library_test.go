@@ -78,6 +78,39 @@ func makeLibrary(t *testing.T, cc string, args ...string) {
 	require.NoError(t, err, "%s", out)
 }
 
+// The package for Debian depends on what the library needs, as the tool of Debian finds it.
+func TestPackageDependencies(t *testing.T) {
+	cc := compiler(t)
+	for _, tool := range []string{"bash", "readelf", "dpkg-shlibdeps"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			require.Empty(t, os.Getenv("SHMSYNC_NEED_SHLIBDEPS"), err)
+			t.Skip("needs bash, readelf and dpkg-shlibdeps, of the packages bash, binutils and dpkg-dev")
+		}
+	}
+	dir := t.TempDir()
+	makeLibrary(t, cc, "O="+dir, "shared")
+	libs, err := filepath.Glob(filepath.Join(dir, "libshmsync.so.0*"))
+	require.NoError(t, err)
+	require.NotEmpty(t, libs)
+	run := func(name string, args ...string) string {
+		cmd := exec.Command(name, args...)
+		cmd.Dir = dir
+		var said bytes.Buffer
+		cmd.Stderr = &said
+		out, err := cmd.Output()
+		require.NoError(t, err, "%s: %s", name, &said)
+		return strings.TrimSpace(string(out))
+	}
+	release, err := filepath.Abs(filepath.Join("..", "..", ".ci", "release"))
+	require.NoError(t, err)
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "debian"), 0o777))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "debian", "control"),
+		[]byte("Source: shmsync\n\nPackage: shmsync\nArchitecture: any\n"), 0o666))
+	want := run("dpkg-shlibdeps", "-O", libs[0])
+	require.Contains(t, want, "libc6 (>= ")
+	require.Equal(t, want, "shlibs:Depends="+run("bash", release, "--needs", libs[0]))
+}
+
 // The examples of the manual pages compile without a warning, and run, each twice: first in an
 // arena that it creates, and then in one that it finds.
 func TestManPageExamples(t *testing.T) {
