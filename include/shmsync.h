@@ -79,14 +79,14 @@
 /* The version of this header: 10,000 for the major number, 100 for the minor one, 1 for the patch. */
 #define SHMSYNC_VERSION 100
 
-/* The version of the layout of arenas that this header was made for. An arena of
- * another one is refused with EPROTONOSUPPORT. */
+/* The version of the arena layout that this header was made for. An open of an arena with another layout version
+ * fails with EPROTONOSUPPORT. */
 #ifndef SHMSYNC_LAYOUT_VERSION
 #define SHMSYNC_LAYOUT_VERSION 5 /* as arena.LayoutVersion of the Go side */
 #endif
 
-/* What the program that includes the header was made for, told to the
- * implementation, which may be another. */
+/* Tells the implementation which layout version, and which size of a pointer, the program that includes the header
+ * was compiled for. The implementation may come from another version of the header. */
 #define SHMSYNC_ABI ((uint32_t)SHMSYNC_LAYOUT_VERSION << 8 | (uint32_t)sizeof(void *))
 
 #ifdef __cplusplus
@@ -102,16 +102,16 @@ const char *shmsync_version(void);
 
 /* ---- Arenas ---- */
 
-/* What becomes of an exclusive hold whose process dies; fixed when the object is made. The
- * process is dead when its threads run no more, and gone when no system call of it can
- * write into the arena any more, either. */
+/* What becomes of an exclusive hold when its process dies. The policy is fixed when the object is made. The process
+ * is dead when none of its threads runs any more. It is gone when no system call of it can write into the arena any
+ * more, either. */
 #define SHMSYNC_POLICY_DEFAULT 0 /* report, or whatever an existing object has */
 #define SHMSYNC_POLICY_REPORT 1  /* it stays lost: EOWNERDEAD, at once, until a process recovers it */
 #define SHMSYNC_POLICY_RELEASE 2 /* it becomes free, as a file lock does, when the process is gone */
 #define SHMSYNC_POLICY_ROLLBACK 3 /* its transaction is undone, then it becomes free; for a mutex, see shmsync_mutex_begin */
 
-/* Which system calls of a process write into the arena. When it has died, its data passes on after they
- * are finished. A declaration that is too narrow corrupts data. */
+/* Which system calls of a process write into the arena. When the process has died, its data passes on after these
+ * calls are finished. A declaration that leaves out a kind of call corrupts data. */
 #define SHMSYNC_KERNEL_IO_SYNCHRONOUS 0  /* each is finished when its thread leaves it: read, recv, io_uring without O_DIRECT */
 #define SHMSYNC_KERNEL_IO_ASYNCHRONOUS 1 /* io_submit too, and processes that share this one's memory by clone(CLONE_VM) */
 #define SHMSYNC_KERNEL_IO_NONE 2         /* none: the data passes on as soon as the death is known */
@@ -134,8 +134,7 @@ typedef struct shmsync_participant {
     char label[64];
 } shmsync_participant;
 
-/* The epoch that a participant begins: the time from a join while nobody is in until nobody is
- * in again. */
+/* The epoch that a participant begins: the time from a join while no participant is in, until none is in again. */
 typedef struct shmsync_epoch {
     uint64_t number; /* from 1; if on_first fails, the next epoch has the same number */
     int clean;       /* not 0: all of the last epoch left by close, and the file is as they left it */
@@ -171,33 +170,34 @@ typedef struct shmsync_arena_options {
     size_t n_trust_uids;
     int attach_only;             /* not 0: ENOENT where there is no arena, instead of making one */
     int kernel_io;               /* SHMSYNC_KERNEL_IO_x; if this process opens the arena several times, the most general one holds */
-    /* Called in the participant that begins an epoch, before its open returns. No other process is in,
-     * and none gets in meanwhile, so it may delete and repair anything. If it gives an errno, that is
-     * the result of the open, and the next participant is the first. It
-     * uses the arena that it gets: EDEADLK if it opens the same one by its name, ENOTCONN if it closes it. */
+    /* Called in the participant that begins an epoch, before its open returns. No other process is in, and none
+     * gets in meanwhile, so the function may delete and repair anything. If it returns an errno, the open fails
+     * with it, and the next participant to join is the first instead. The function uses the arena that it is given:
+     * an open of the same arena by its name returns EDEADLK, a close of it ENOTCONN. */
     int (*on_first)(shmsync_arena *a, const shmsync_epoch *e, void *arg);
     void *on_first_arg;
     uint32_t recreate;           /* SHMSYNC_RECREATE_x, or 0 for never */
     int lifetime;                /* SHMSYNC_LIFETIME_x */
     int64_t gate_timeout_ns;     /* how long the open waits for the on_first of another process; 0: for ever. ETIMEDOUT */
-    /* Called once, on the helper thread, when the file of the arena was removed or replaced while this process is in:
-     * processes that open the name afterwards do not meet this one. It is quick, and closes no arena. If this process
-     * opens the arena several times, the first function that is set is called. */
+    /* Called once, on the helper thread, when the file of the arena was removed or replaced while this process is
+     * in: processes that open the name afterwards get another arena. The function must return quickly, and must not
+     * close an arena. If this process opens the arena several times, the first function that was set is called. */
     void (*on_detached)(shmsync_arena *a, void *arg);
     void *on_detached_arg;
 } shmsync_arena_options;
 
-/* shmsync_arena_open of a program that was made for that SHMSYNC_ABI. EPROTONOSUPPORT: the implementation is for
- * another layout. */
+/* As shmsync_arena_open, for a program that was compiled for that SHMSYNC_ABI. EPROTONOSUPPORT: the implementation
+ * is for another layout. */
 int shmsync_arena_open_abi(const char *name, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi);
 /* Joins the arena /dev/shm/NAME, and creates it where there is none. A name with a slash is the path of a file. A
- * second open in one process gives the same arena, which is to be closed as often. opts may be NULL. A program in C calls
- * shmsync_arena_open_abi by it; the function of that name is for bindings, and takes the SHMSYNC_ABI of the library. */
+ * second open in one process gives the same arena, which is to be closed as often. opts may be NULL. In C, a macro
+ * of this name calls shmsync_arena_open_abi with the SHMSYNC_ABI of the program. The function of this name is for
+ * bindings of other languages: it uses the SHMSYNC_ABI of the library. */
 int shmsync_arena_open(const char *name, const shmsync_arena_options *opts, shmsync_arena **out);
 /* shmsync_arena_from_fd of a program that was made for that SHMSYNC_ABI. */
 int shmsync_arena_from_fd_abi(int fd, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi);
-/* Joins the arena in an open file, such as a memfd that was inherited. fd stays the caller's. It calls
- * shmsync_arena_from_fd_abi as shmsync_arena_open does. */
+/* Joins the arena in an open file, such as a memfd that was inherited. fd remains the caller's to close. In C, a
+ * macro of this name calls shmsync_arena_from_fd_abi, as for shmsync_arena_open. */
 int shmsync_arena_from_fd(int fd, const shmsync_arena_options *opts, shmsync_arena **out);
 /* An argument may have commas in braces. */
 #define shmsync_arena_open(...) shmsync_arena_open_abi(__VA_ARGS__, SHMSYNC_ABI)
@@ -214,9 +214,9 @@ int shmsync_arena_remove(const char *name);
 uint64_t shmsync_arena_size(const shmsync_arena *a);
 /* The address at which this process has mapped the arena. NULL if the arena is closed. */
 void *shmsync_arena_base(const shmsync_arena *a);
-/* Calls f for each participant that dies from now on, on the helper thread: f is
- * quick and calls nothing that waits. One function an arena. The arena keeps the last 192
- * deaths; if this process is stopped for longer, the next call says in missed how many were lost. */
+/* Calls f, on the helper thread, for each participant that dies from now on. f must return quickly, and must call
+ * nothing that waits. An arena has one such function. The arena keeps the last 192 deaths; if this process is
+ * stopped for longer, the next call says in missed how many were lost. */
 int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant *, void *), void *arg);
 /* This process as a participant. */
 int shmsync_arena_self(shmsync_arena *a, shmsync_participant *out);
@@ -227,42 +227,42 @@ int shmsync_arena_participants(shmsync_arena *a, int (*f)(const shmsync_particip
 int shmsync_alloc(shmsync_arena *a, uint64_t size, shmsync_offset *out);
 /* Frees bytes of shmsync_alloc. EINVAL: the offset was not allocated. */
 int shmsync_free(shmsync_arena *a, shmsync_offset off);
-/* size bytes at an offset that may have come from a peer: NULL if no block is there
- * that has them. */
+/* The size bytes at an offset that may have come from a peer, or NULL if no block at that offset has so many bytes. */
 void *shmsync_at(shmsync_arena *a, shmsync_offset off, uint64_t size);
 /* Bytes found by name, zeroed when created; Go's Arena.Block. They stay open until
  * this process leaves the arena. EINVAL: size is 0, or not what an existing block has. */
 int shmsync_block_open(shmsync_arena *a, const char *name, uint64_t size, void **out);
-/* The same for a new block only. EEXIST: the name is taken. */
+/* As shmsync_block_open, for a new block only. EEXIST: the name is taken. */
 int shmsync_block_create(shmsync_arena *a, const char *name, uint64_t size, void **out);
-/* The bytes of an existing block, and how many they are; size may be NULL. ENOENT. */
+/* The bytes of an existing block, and how many they are; size may be NULL. ENOENT: there is no such block. */
 int shmsync_block_attach(shmsync_arena *a, const char *name, void **out, uint64_t *size);
-/* The same for a Value of the Go side: layout is the fingerprint that arena.LayoutOf
- * gives for its type, or 0 for whatever an existing one has. */
+/* Opens a Value of the Go side, as shmsync_block_open opens a block. layout is the fingerprint that arena.LayoutOf
+ * gives for its type, or 0 to accept whatever type an existing value has. */
 int shmsync_value_open(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out);
-/* The same for a new Value only. EEXIST: the name is taken. */
+/* As shmsync_value_open, for a new Value only. EEXIST: the name is taken. */
 int shmsync_value_create(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out);
-/* The same for an existing Value only. ENOENT. */
+/* As shmsync_value_open, for an existing Value only. ENOENT: there is none. */
 int shmsync_value_attach(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out);
-/* The same, with the description of the type, which the command shmgen writes into a header. A new value keeps it, so
- * that shmctl prints the value by field. EINVAL: another type; shmsync_error names the field that differs. */
+/* As shmsync_value_open, with the description of the type, which the command shmgen writes into a header. A new
+ * value keeps the description, so that shmctl prints the value by field. EINVAL: the existing value has another
+ * type; shmsync_error names the field that differs. */
 int shmsync_value_open_type(shmsync_arena *a, const char *name, uint64_t size, const char *type, void **out);
-/* The same for an existing Value only. ENOENT. */
+/* As shmsync_value_open_type, for an existing Value only. ENOENT: there is none. */
 int shmsync_value_attach_type(shmsync_arena *a, const char *name, uint64_t size, const char *type, void **out);
-/* Removes an object that no process has open, and its name. If a Go program died while it upgraded the object, it may
- * have left the contents under another name: these go, too, also if there is nothing else. ENOENT. EBUSY: a process has
- * it open. */
+/* Removes an object that no process has open, and its name. If a Go program died while it upgraded the object, it
+ * may have left the new contents under another name. The call removes these as well, even if they are all that is
+ * left. ENOENT: there is no such object. EBUSY: a process has it open. */
 int shmsync_delete(shmsync_arena *a, const char *name);
-/* The same for the object at an offset that an _offset function gave: the way to remove an anonymous one. EINVAL: no
- * object is there. */
+/* Removes the object at an offset that an _offset function gave. This is the way to remove an anonymous object.
+ * EINVAL: no object is there. Otherwise as shmsync_delete. */
 int shmsync_delete_at(shmsync_arena *a, shmsync_offset off);
 
 /* The last failure of the calling thread in words; never NULL, good until its next. */
 const char *shmsync_error(void);
 /* What an errno of this header means; never NULL. */
 const char *shmsync_strerror(int err);
-/* The participant whose death the calling thread's last EOWNERDEAD or
- * ENOTRECOVERABLE told of. ENOENT: not known. */
+/* Describes the participant whose death caused the calling thread's last EOWNERDEAD or ENOTRECOVERABLE. ENOENT: the
+ * participant is not known. */
 int shmsync_who_died(shmsync_participant *out);
 
 /* ---- Mutex ---- */
@@ -308,8 +308,9 @@ int shmsync_mutex_timedlock(shmsync_mutex *m, const struct timespec *abs_monoton
  * hold of another process, unless the handle is checked. */
 int shmsync_mutex_unlock(shmsync_mutex *m);
 /* Makes an owner-dead or not recoverable mutex usable again. It waits until the process that died is gone, takes
- * the mutex, runs repair, and releases it. ENOTRECOVERABLE: repair returned not 0, which is not passed on. A
- * healthy mutex is locked and unlocked, without repair. EINVAL: repair is NULL; the mutex is as before. */
+ * the mutex, runs repair, and releases it. ENOTRECOVERABLE: repair returned a value other than 0, which the caller
+ * does not get to see. A healthy mutex is locked and unlocked, without repair. EINVAL: repair is NULL; the mutex is
+ * as before. */
 int shmsync_mutex_recover(shmsync_mutex *m, int (*repair)(void *), void *arg);
 /* The errno that a lock would return: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE or EPROTO. */
 int shmsync_mutex_state(shmsync_mutex *m);
@@ -344,10 +345,10 @@ int shmsync_futex_close(shmsync_futex *f);
 uint64_t shmsync_futex_get(const shmsync_futex *f);
 /* Adds one to the number of posts, and wakes all waiters. It never blocks, and does nothing after stop. */
 int shmsync_futex_post(shmsync_futex *f);
-/* Waits until the number of posts has reached token. ECANCELED: it was stopped before that. EINVAL: no count
- * reaches that token. */
+/* Waits until the number of posts has reached token. ECANCELED: the futex was stopped before that. EINVAL: no count
+ * can reach that token. */
 int shmsync_futex_wait(shmsync_futex *f, uint64_t token);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
+/* As shmsync_futex_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_futex_timedwait(shmsync_futex *f, uint64_t token, const struct timespec *abs_monotonic);
 /* Ends all waits, present and later ones, with ECANCELED, unless their token was reached. */
 int shmsync_futex_stop(shmsync_futex *f);
@@ -368,11 +369,11 @@ int shmsync_futex_stopped(const shmsync_futex *f);
  *     }
  *     err = shmsync_tx_commit(&tx); // 0, or why a save failed: then nothing has changed
  *
- * Memory that was not saved is not restored. A transaction belongs to one thread at a time, and is neither copied nor moved.
- * Transactions of one mutex do not nest: a second begin waits for the first. A transaction of another mutex meanwhile is
- * one of its own: it stays when the first is undone, and the two must not save the same bytes. While a thread is in a
- * transaction, no thread closes the arena, and none unlocks the mutex: shmsync_cond_wait refuses it with EINVAL once a
- * record was made. */
+ * Memory that was not saved is not restored. A transaction belongs to one thread at a time, and is neither copied
+ * nor moved. Transactions of one mutex do not nest: a second begin waits for the first. A transaction of another
+ * mutex, within the first or beside it, is independent: its changes stay when the first is undone. The two must not
+ * save the same bytes. While a thread is in a transaction, no thread may close the arena or unlock the mutex. Once
+ * the transaction has a record, shmsync_cond_wait with that mutex returns EINVAL. */
 typedef struct shmsync_tx {
     struct shmi_mutex *mutex; /* NULL: it has ended */
     struct shmsync_arena *arena;
@@ -389,13 +390,14 @@ typedef struct shmsync_tx {
  * others of its end gets ENOTSUP: its kernel has no byte locks (fcntl with F_OFD_SETLK). EINVAL: m has another
  * policy. EPROTO: a peer has overwritten the log. An error means: not locked, and no transaction. */
 int shmsync_mutex_begin(shmsync_mutex *m, shmsync_tx *tx);
-/* The same without waiting. EBUSY: the mutex is held. */
+/* As shmsync_mutex_begin, but it does not wait. EBUSY: the mutex is held. */
 int shmsync_mutex_trybegin(shmsync_mutex *m, shmsync_tx *tx);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
+/* As shmsync_mutex_begin, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_mutex_timedbegin(shmsync_mutex *m, shmsync_tx *tx, const struct timespec *abs_monotonic);
 
-/* shmsync_tx_save records the n bytes at p, which the caller is going to change. They lie within one block or object
- * of the arena, and not in the mutex itself. A range that lies within one of the last eight costs nothing.
+/* shmsync_tx_save records the n bytes at p, which the caller is going to change. They lie within one block or
+ * object of the arena, and not in the mutex itself. To save a range that lies within one of the last eight ranges
+ * costs nothing.
  *
  * ENOSPC: the log is full; make the mutex with more log_bytes. EINVAL: p is not data of the arena. EPERM: the
  * transaction has ended. After a failure the transaction has failed: the caller must not change those bytes, each
@@ -442,14 +444,16 @@ int shmsync_sequencer_close(shmsync_sequencer *s);
 /* The value of the counter. */
 uint64_t shmsync_sequencer_value(const shmsync_sequencer *s);
 /* Adds one to the counter, and wakes the waiters for that value. value gets the new value; it may be NULL. EPROTO:
- * it counted, and the waiters that it should have woken could not be found. */
+ * the counter was incremented, but the waiters to wake could not be found, because a peer has overwritten the
+ * queue. */
 int shmsync_sequencer_increment(shmsync_sequencer *s, uint64_t *value);
 /* Makes the counter v if it is less. advanced, which may be NULL, says whether it was less. */
 int shmsync_sequencer_advance(shmsync_sequencer *s, uint64_t v, int *advanced);
-/* Waits until the counter has reached token. ECANCELED: it was stopped, or the waits were cancelled, before that.
- * ENOSPC: no room for a wait. */
+/* Waits until the counter has reached token. ECANCELED: before that, the sequencer was stopped or its waits were
+ * cancelled. ENOSPC: no room for a wait. */
 int shmsync_sequencer_wait(shmsync_sequencer *s, uint64_t token);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
+/* As shmsync_sequencer_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
+ * passed. */
 int shmsync_sequencer_timedwait(shmsync_sequencer *s, uint64_t token, const struct timespec *abs_monotonic);
 /* Ends every wait that began before with ECANCELED, unless its token is reached. */
 int shmsync_sequencer_cancel_waiters(shmsync_sequencer *s);
@@ -497,13 +501,14 @@ int shmsync_event_reset(shmsync_event *e);
 int shmsync_event_is_set(const shmsync_event *e);
 /* Waits until the Event is set; with auto_reset the call takes the token. ENOSPC: no room for a wait, with auto_reset. */
 int shmsync_event_wait(shmsync_event *e);
-/* The same without waiting. EBUSY: it is not set. */
+/* As shmsync_event_wait, but it does not wait. EBUSY: it is not set. */
 int shmsync_event_trywait(shmsync_event *e);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
+/* As shmsync_event_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_event_timedwait(shmsync_event *e, const struct timespec *abs_monotonic);
 /* Waits until the Event is not set. EINVAL: it is not bidirectional. */
 int shmsync_event_wait_reset(shmsync_event *e);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
+/* As shmsync_event_wait_reset, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
+ * passed. */
 int shmsync_event_timedwait_reset(shmsync_event *e, const struct timespec *abs_monotonic);
 
 /* ---- Queue: a bounded queue of items of one size ---- */
@@ -533,13 +538,12 @@ typedef struct shmsync_lease {
     uint32_t attempts; /* how often the item was leased before, and not acknowledged; at most 65534 */
 } shmsync_lease;
 
-/*
- * The fingerprint that arena.LayoutOf gives on the Go side for the type that is described
- * so: a number is its class, i u f b or c, and its bytes: "u8 "; an array is "[n] " and
- * its element; a struct is "{size ", then for each field "@offset " and what it is, then
- * "} ". A space after each. struct {uint64_t id; int32_t n[2];} is
- * "{16 @0 u8 @8 [2] i4 } ". A name before an @ makes no difference to the fingerprint.
- */
+/* The fingerprint that arena.LayoutOf gives on the Go side for the type that description describes. A number is
+ * described by its class (i, u, f, b or c) and its size in bytes: "u8 "; an array is "[n] " and its element; a
+ * struct is "{size ", then for each field "@offset " and the description of the field, then "} ". A space follows
+ * each item. struct {uint64_t id; int32_t n[2];} is "{16 @0 u8 @8 [2] i4 } ". A name before an @ makes no
+ * difference to the fingerprint.
+ * */
 uint64_t shmsync_layout(const char *description);
 
 /* Finds the Queue of that name, or creates it. NULL or "" as the name: a fresh anonymous one. Items have item_size
@@ -557,30 +561,30 @@ int shmsync_queue_close(shmsync_queue *q);
 /* Copies an item into the queue, and waits until there is room. ECANCELED: the queue is shut down. ENOSPC: no room
  * for a wait. */
 int shmsync_queue_put(shmsync_queue *q, const void *item);
-/* The same without waiting. EBUSY: the queue is full. */
+/* As shmsync_queue_put, but it does not wait. EBUSY: the queue is full. */
 int shmsync_queue_tryput(shmsync_queue *q, const void *item);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
+/* As shmsync_queue_put, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_queue_timedput(shmsync_queue *q, const void *item, const struct timespec *abs_monotonic);
 /* Copies the first item out, and waits until there is one. ECANCELED: the queue is shut down, and empty. The item
  * is lost if this process dies now. */
 int shmsync_queue_get(shmsync_queue *q, void *item);
-/* The same without waiting. EBUSY: the queue is empty. */
+/* As shmsync_queue_get, but it does not wait. EBUSY: the queue is empty. */
 int shmsync_queue_tryget(shmsync_queue *q, void *item);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
+/* As shmsync_queue_get, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_queue_timedget(shmsync_queue *q, void *item, const struct timespec *abs_monotonic);
-/* Puts n items in, in their order, as many at a time as there is room for, and waits for the rest; abs_monotonic
- * may be NULL. *done of them are in: n, unless an error says why not. Items of others may come in between where it
- * had to wait. */
+/* Puts n items into the queue, in their order: as many at a time as there is room for. It waits until all are in,
+ * or until abs_monotonic, which may be NULL. *done is the number of items that are in: n, unless the call returns
+ * an error. Items of other producers may come between items of this call where it had to wait. */
 int shmsync_queue_put_batch(shmsync_queue *q, const void *items, size_t n, const struct timespec *abs_monotonic, size_t *done);
-/* Takes as many of n items as there are, and waits until there is one. *done is their number: 0 with an error only.
- */
+/* Takes up to n items: as many as there are, after it has waited until there is at least one. *done is their
+ * number, which is 0 only if the call returns an error. */
 int shmsync_queue_get_batch(shmsync_queue *q, void *items, size_t n, const struct timespec *abs_monotonic, size_t *done);
-/* Takes the first item as get does, and the item stays in the queue's keeping until it is acknowledged. If this
- * process dies, or by nack, it goes back to the front. */
+/* Takes the first item as shmsync_queue_get does, but the queue keeps the item until it is acknowledged. If this
+ * process dies, or calls nack, the item goes back to the front. */
 int shmsync_queue_lease(shmsync_queue *q, void *item, shmsync_lease *out);
-/* The same without waiting. EBUSY: the queue is empty. */
+/* As shmsync_queue_lease, but it does not wait. EBUSY: the queue is empty. */
 int shmsync_queue_trylease(shmsync_queue *q, void *item, shmsync_lease *out);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
+/* As shmsync_queue_lease, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_queue_timedlease(shmsync_queue *q, void *item, shmsync_lease *out, const struct timespec *abs_monotonic);
 /* Ends the lease, and takes the item out of the queue for good. EPERM: the lease is over. */
 int shmsync_lease_ack(shmsync_lease *l);
@@ -620,18 +624,19 @@ int shmsync_waitgroup_at(shmsync_arena *a, shmsync_offset off, shmsync_waitgroup
 shmsync_offset shmsync_waitgroup_offset(const shmsync_waitgroup *g);
 /* Gives one opening of the WaitGroup back. What this process holds or waits for stays as it is. */
 int shmsync_waitgroup_close(shmsync_waitgroup *g);
-/* Adds delta to the counter. What a process adds is its own until it is done. EINVAL, with nothing changed: the
- * counter would be negative, or too large. */
+/* Adds delta to the counter. What a process adds is its share until it is done. EINVAL, with nothing changed: the
+ * counter would become negative, or too large. */
 int shmsync_waitgroup_add(shmsync_waitgroup *g, int64_t delta);
-/* Makes n of what others have added this process's own: if it dies before it is done,
- * waits fail. EINVAL: more than others have added. If others do some of the work during such
- * a call, this process may have claimed a part of n, and stays responsible for that part. */
+/* Makes this process responsible for n of the units that other processes have added: if it dies before they are
+ * done, waits fail. EINVAL: other processes have added less than n. If others do some of the work during such a
+ * call, this process may have claimed a part of n, and stays responsible for that part. */
 int shmsync_waitgroup_claim(shmsync_waitgroup *g, int64_t n);
 /* Takes one from the counter, as an add of -1. */
 int shmsync_waitgroup_done(shmsync_waitgroup *g);
 /* Waits until the counter is 0. EOWNERDEAD: a process died that had something of its own left. */
 int shmsync_waitgroup_wait(shmsync_waitgroup *g);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
+/* As shmsync_waitgroup_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
+ * passed. */
 int shmsync_waitgroup_timedwait(shmsync_waitgroup *g, const struct timespec *abs_monotonic);
 /* Forgets what dead processes had left, when they are gone. */
 int shmsync_waitgroup_reset(shmsync_waitgroup *g);
@@ -662,16 +667,16 @@ int shmsync_latch_at(shmsync_arena *a, shmsync_offset off, shmsync_latch *out);
 shmsync_offset shmsync_latch_offset(const shmsync_latch *l);
 /* Gives one opening of the Latch back. What this process holds or waits for stays as it is. */
 int shmsync_latch_close(shmsync_latch *l);
-/* This process will count down n: if it dies before, waits fail. The death of a process that
- * has not claimed leaves them waiting. EINVAL: more than is left and nobody living has claimed. */
+/* Declares that this process will count down n: if it dies before that, waits fail. If a process dies that has not
+ * claimed its part, waiters go on waiting. EINVAL: n is more than is left and not claimed by a living process. */
 int shmsync_latch_claim(shmsync_latch *l, int64_t n);
 /* Takes n from the counter. EINVAL, with nothing changed: less than n is left. */
 int shmsync_latch_count_down(shmsync_latch *l, int64_t n);
-/* The same without waiting. EBUSY: the counter is not 0. */
+/* As shmsync_latch_wait, but it does not wait. EBUSY: the counter is not 0. */
 int shmsync_latch_trywait(shmsync_latch *l);
 /* Waits until the counter is 0. EOWNERDEAD: a process died before it had counted down what it claimed. */
 int shmsync_latch_wait(shmsync_latch *l);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
+/* As shmsync_latch_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_latch_timedwait(shmsync_latch *l, const struct timespec *abs_monotonic);
 /* Counts down n, and waits. */
 int shmsync_latch_arrive_and_wait(shmsync_latch *l, int64_t n);
@@ -706,10 +711,11 @@ int shmsync_once_at(shmsync_arena *a, shmsync_offset off, shmsync_once *out);
 shmsync_offset shmsync_once_offset(const shmsync_once *o);
 /* Gives one opening of the Once back. What this process holds or waits for stays as it is. */
 int shmsync_once_close(shmsync_once *o);
-/* Calls f if no call of any process has done so, and waits until the call of f has returned. If the process that
- * runs f dies, the next call runs its own f. */
+/* Calls f if no call of any process has called its function yet. Otherwise it waits until that function has
+ * returned. If the process that runs a function dies, the next call runs its own f. */
 int shmsync_once_do(shmsync_once *o, void (*f)(void *), void *arg);
-/* The same with an end of the wait for another process. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
+/* As shmsync_once_do, but it waits for another process until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time
+ * has passed. */
 int shmsync_once_timeddo(shmsync_once *o, void (*f)(void *), void *arg, const struct timespec *abs_monotonic);
 /* Whether a function has returned: 1 or 0. */
 int shmsync_once_done(const shmsync_once *o);
@@ -726,8 +732,9 @@ typedef struct shmsync_barrier {
 typedef struct shmsync_barrier_options {
     uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
     uint32_t flags;
-    /* Called when an arrival of this process is the last of a phase, before anybody is let
-     * go. When its process dies over it the phase is broken. This process's own. */
+    /* Called when an arrival of this process is the last of a phase, before any waiter is released. If the process
+     * dies while it runs the function, the phase is broken. The function belongs to this process, not to the
+     * Barrier. */
     void (*completion)(void *);
     void *completion_arg;
     int64_t spin_ns; /* as of a mutex */
@@ -745,29 +752,30 @@ int shmsync_barrier_at(shmsync_arena *a, shmsync_offset off, shmsync_barrier *ou
 shmsync_offset shmsync_barrier_offset(const shmsync_barrier *b);
 /* Gives one opening of the Barrier back. What this process holds or waits for stays as it is. */
 int shmsync_barrier_close(shmsync_barrier *b);
-/* Counts n arrivals, and gives the number of the phase, for wait. EINVAL, with nothing counted: fewer are expected.
- * At a broken barrier it counts nothing. */
+/* Counts n arrivals, and gives the number of the phase, for shmsync_barrier_wait. EINVAL, with nothing counted:
+ * fewer than n arrivals are expected. At a broken barrier it counts nothing. */
 int shmsync_barrier_arrive(shmsync_barrier *b, int64_t n, uint64_t *phase);
 /* Waits until a phase is over. EOWNERDEAD: a party died before it arrived. EINVAL: there is no such phase yet. */
 int shmsync_barrier_wait(shmsync_barrier *b, uint64_t phase);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
+/* As shmsync_barrier_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_barrier_timedwait(shmsync_barrier *b, uint64_t phase, const struct timespec *abs_monotonic);
 /* Arrives once, and waits until the phase is over. */
 int shmsync_barrier_arrive_and_wait(shmsync_barrier *b);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed; the arrival stays made. */
+/* As shmsync_barrier_arrive_and_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
+ * passed; the arrival stays made. */
 int shmsync_barrier_timedarrive_and_wait(shmsync_barrier *b, const struct timespec *abs_monotonic);
 /* Arrives once, and makes the parties of all later phases one less. */
 int shmsync_barrier_arrive_and_drop(shmsync_barrier *b);
-/* Makes this process n more of the parties. The death of a process that neither registered nor arrived leaves the
- * others waiting. */
+/* Registers this process as n more of the parties. If a process dies that neither registered nor arrived, the
+ * others go on waiting. */
 int shmsync_barrier_register(shmsync_barrier *b, int64_t n);
 /* Makes this process none of the parties any more: others arrive in its place. */
 int shmsync_barrier_deregister(shmsync_barrier *b);
 /* The number of parties that died since the barrier was created or reset. */
 int64_t shmsync_barrier_lost(const shmsync_barrier *b);
-/* Begins another phase of a broken barrier, for that many parties. For 0 it computes them:
- * those that were expected less those that died. did, which may be NULL, tells whether
- * this call did it. It waits until those that died are gone. */
+/* Begins another phase of a broken barrier, for that many parties. If parties is 0, it computes their number: the
+ * expected parties less those that died. *did, if did is not NULL, says whether this call reset the barrier. It
+ * waits until the dead processes are gone. */
 int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did);
 
 /* ---- FairMutex: a lock that is taken in the order of arrival ---- */
@@ -804,10 +812,10 @@ int shmsync_fairmutex_close(shmsync_fairmutex *f);
  * its holder died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a repair failed. ENOSPC: no
  * room for a wait. */
 int shmsync_fairmutex_lock(shmsync_fairmutex *f);
-/* The same without waiting. EBUSY: it is held, or others wait for it. */
+/* As shmsync_fairmutex_lock, but it does not wait. EBUSY: it is held, or others wait for it. */
 int shmsync_fairmutex_trylock(shmsync_fairmutex *f);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. A free lock is taken whatever
- * the time. */
+/* As shmsync_fairmutex_lock, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed.
+ * A free lock is taken whatever the time. */
 int shmsync_fairmutex_timedlock(shmsync_fairmutex *f, const struct timespec *abs_monotonic);
 /* Unlocks it. EPERM: this process does not hold it. */
 int shmsync_fairmutex_unlock(shmsync_fairmutex *f);
@@ -852,7 +860,7 @@ int shmsync_future_set(shmsync_future *f, int result);
 int shmsync_future_is_set(const shmsync_future *f, int *result);
 /* Waits until it is set. EOWNERDEAD: the process died that had claimed it. */
 int shmsync_future_wait(shmsync_future *f, int *result);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
+/* As shmsync_future_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_future_timedwait(shmsync_future *f, int *result, const struct timespec *abs_monotonic);
 /* Makes one that is set, or whose producer died, unset, when that producer is gone. EBUSY: it is not set. */
 int shmsync_future_reset(shmsync_future *f);
@@ -884,14 +892,14 @@ int shmsync_cond_at(shmsync_arena *a, shmsync_offset off, shmsync_cond *out);
 shmsync_offset shmsync_cond_offset(const shmsync_cond *c);
 /* Gives one opening of the Cond back. What this process holds or waits for stays as it is. */
 int shmsync_cond_close(shmsync_cond *c);
-/* Unlocks m, waits until signal or broadcast wakes this wait, and locks m again. There are no spurious wakes. m is
- * held again, whatever the result, unless the lock returned an error. EOWNERDEAD, ENOTRECOVERABLE: m is not held.
- * With an error no signal was used up. */
+/* Unlocks m, waits until signal or broadcast wakes this wait, and locks m again. There are no spurious wakes. When
+ * the call returns, m is held again, also with an error, unless the error came from locking m. EOWNERDEAD,
+ * ENOTRECOVERABLE: m is not held. A call that returns an error has used up no signal. */
 int shmsync_cond_wait(shmsync_cond *c, shmsync_mutex *m);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
+/* As shmsync_cond_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_cond_timedwait(shmsync_cond *c, shmsync_mutex *m, const struct timespec *abs_monotonic);
-/* The same with any lock: functions that unlock and lock, and give 0 or an errno. NULL
- * for abs_monotonic: no end. */
+/* As shmsync_cond_timedwait, with any lock: unlock and lock are functions that unlock and lock it, and return 0 or
+ * an errno. If abs_monotonic is NULL, the wait has no end. */
 int shmsync_cond_wait_with(shmsync_cond *c, int (*unlock)(void *), int (*lock)(void *), void *arg, const struct timespec *abs_monotonic);
 /* Wakes the wait that has lasted longest. */
 int shmsync_cond_signal(shmsync_cond *c);
@@ -928,13 +936,13 @@ int shmsync_semaphore_at(shmsync_arena *a, shmsync_offset off, shmsync_semaphore
 shmsync_offset shmsync_semaphore_offset(const shmsync_semaphore *s);
 /* Gives one opening of the Semaphore back. What this process holds or waits for stays as it is. */
 int shmsync_semaphore_close(shmsync_semaphore *s);
-/* Acquires n permits, in the order of arrival. EINVAL: the semaphore never has so many. ENOSPC: no room for a wait.
- */
+/* Acquires n permits, in the order of arrival. EINVAL: n is more than the semaphore has in all. ENOSPC: no room for
+ * a wait. */
 int shmsync_semaphore_acquire(shmsync_semaphore *s, int64_t n);
-/* The same without waiting. EBUSY: there are not so many, or others wait. */
+/* As shmsync_semaphore_acquire, but it does not wait. EBUSY: there are not so many, or others wait. */
 int shmsync_semaphore_tryacquire(shmsync_semaphore *s, int64_t n);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. Permits that are available at
- * once are taken whatever the time. */
+/* As shmsync_semaphore_acquire, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
+ * passed. Permits that are available at once are taken whatever the time. */
 int shmsync_semaphore_timedacquire(shmsync_semaphore *s, int64_t n, const struct timespec *abs_monotonic);
 /* Gives n permits back. EPERM, with nothing released: this process has not so many; of a transferable semaphore,
  * there would be more than its size. */
@@ -978,40 +986,42 @@ int shmsync_rwmutex_close(shmsync_rwmutex *m);
  * holder died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a repair failed. ENOSPC: no room
  * for a wait. */
 int shmsync_rwmutex_lock(shmsync_rwmutex *m);
-/* The same without waiting. EBUSY: it is held. */
+/* As shmsync_rwmutex_lock, but it does not wait. EBUSY: it is held. */
 int shmsync_rwmutex_trylock(shmsync_rwmutex *m);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. A free lock is taken whatever
- * the time. */
+/* As shmsync_rwmutex_lock, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. A
+ * free lock is taken whatever the time. */
 int shmsync_rwmutex_timedlock(shmsync_rwmutex *m, const struct timespec *abs_monotonic);
 /* Unlocks it. EPERM: this process does not hold it. */
 int shmsync_rwmutex_unlock(shmsync_rwmutex *m);
 /* Locks it for reading, and waits until no writer holds it. The hold of a reader that dies is taken back. Errors
  * are those of lock. */
 int shmsync_rwmutex_rdlock(shmsync_rwmutex *m);
-/* The same without waiting. EBUSY: a writer keeps readers out. */
+/* As shmsync_rwmutex_rdlock, but it does not wait. EBUSY: a writer keeps readers out. */
 int shmsync_rwmutex_tryrdlock(shmsync_rwmutex *m);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
+/* As shmsync_rwmutex_rdlock, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
+ * passed. */
 int shmsync_rwmutex_timedrdlock(shmsync_rwmutex *m, const struct timespec *abs_monotonic);
 /* Gives a read hold back. EPERM: this process has none. */
 int shmsync_rwmutex_rdunlock(shmsync_rwmutex *m);
 /* Makes a read hold of the write hold; no writer comes in between. EPERM: this process has no write hold. */
 int shmsync_rwmutex_downgrade(shmsync_rwmutex *m);
-/* Locks it upgradably: together with readers, but without writers and other upgradable holds. A process that dies
- * with an upgradable hold wrote nothing: nobody is told. */
+/* Locks it upgradably: together with readers, but without writers and other upgradable holds. If a process dies
+ * with an upgradable hold, later calls get no error, because it cannot have written anything. */
 int shmsync_rwmutex_lock_upgradable(shmsync_rwmutex *m);
-/* The same without waiting. EBUSY: a writer or another upgradable hold keeps it. */
+/* As shmsync_rwmutex_lock_upgradable, but it does not wait. EBUSY: a writer or another upgradable hold keeps it. */
 int shmsync_rwmutex_try_lock_upgradable(shmsync_rwmutex *m);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
+/* As shmsync_rwmutex_lock_upgradable, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
+ * passed. */
 int shmsync_rwmutex_timed_lock_upgradable(shmsync_rwmutex *m, const struct timespec *abs_monotonic);
 /* Gives an upgradable hold back. EPERM: this process has none. */
 int shmsync_rwmutex_unlock_upgradable(shmsync_rwmutex *m);
-/* Makes a write hold of the upgradable hold when the readers have left: until then no new reader comes in, and no
- * writer comes in between. With an error the hold is still upgradable, and readers come in again. EPERM: this
- * process has no upgradable hold. */
+/* Turns the upgradable hold into a write hold. It waits for the readers to leave; until then no new reader comes
+ * in, and no writer comes in between. If it returns an error, the hold is still upgradable, and readers come in
+ * again. EPERM: this process has no upgradable hold. */
 int shmsync_rwmutex_upgrade(shmsync_rwmutex *m);
-/* The same without waiting. EBUSY: a reader is in. */
+/* As shmsync_rwmutex_upgrade, but it does not wait. EBUSY: a reader is in. */
 int shmsync_rwmutex_try_upgrade(shmsync_rwmutex *m);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
+/* As shmsync_rwmutex_upgrade, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_rwmutex_timed_upgrade(shmsync_rwmutex *m, const struct timespec *abs_monotonic);
 /* Makes an upgradable hold of the write hold. EPERM: this process has no write hold. */
 int shmsync_rwmutex_downgrade_to_upgradable(shmsync_rwmutex *m);
@@ -1025,9 +1035,9 @@ int shmsync_rwmutex_recover(shmsync_rwmutex *m, int (*repair)(void *), void *arg
  * shmsync_tx_abort unlock it. If the process dies, the next one that wants the lock, to read or to write, finds the data
  * as it was before. */
 int shmsync_rwmutex_begin(shmsync_rwmutex *m, shmsync_tx *tx);
-/* The same without waiting. EBUSY: it is held. */
+/* As shmsync_rwmutex_begin, but it does not wait. EBUSY: it is held. */
 int shmsync_rwmutex_trybegin(shmsync_rwmutex *m, shmsync_tx *tx);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
+/* As shmsync_rwmutex_begin, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_rwmutex_timedbegin(shmsync_rwmutex *m, shmsync_tx *tx, const struct timespec *abs_monotonic);
 /* The errno that a lock would return: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE or EPROTO. */
 int shmsync_rwmutex_state(shmsync_rwmutex *m);
@@ -1067,14 +1077,14 @@ int shmsync_spinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_spinlock *
 shmsync_offset shmsync_spinlock_offset(const shmsync_spinlock *l);
 /* Gives one opening of the SpinLock back. What this process holds or waits for stays as it is. */
 int shmsync_spinlock_close(shmsync_spinlock *l);
-/* Locks it, and waits until it can. A waiter spins, gives its CPU away, and sleeps in the end. An error means: not
- * held. EOWNERDEAD: its holder died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a repair
+/* Locks it, and waits until it can. A waiter spins first, then yields its CPU, and sleeps at last. An error means:
+ * not held. EOWNERDEAD: its holder died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a repair
  * failed. */
 int shmsync_spinlock_lock(shmsync_spinlock *l);
-/* The same without waiting. EBUSY: it is held. */
+/* As shmsync_spinlock_lock, but it does not wait. EBUSY: it is held. */
 int shmsync_spinlock_trylock(shmsync_spinlock *l);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. A free lock is taken whatever
- * the time. */
+/* As shmsync_spinlock_lock, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. A
+ * free lock is taken whatever the time. */
 int shmsync_spinlock_timedlock(shmsync_spinlock *l, const struct timespec *abs_monotonic);
 /* Unlocks it. EPERM: this process does not hold it. */
 int shmsync_spinlock_unlock(shmsync_spinlock *l);
@@ -1099,35 +1109,38 @@ int shmsync_rwspinlock_close(shmsync_rwspinlock *l);
 /* Locks it, and waits until it can. A write hold keeps all others out. An error means: not held. EOWNERDEAD: its
  * holder died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a repair failed. */
 int shmsync_rwspinlock_lock(shmsync_rwspinlock *l);
-/* The same without waiting. EBUSY: it is held. */
+/* As shmsync_rwspinlock_lock, but it does not wait. EBUSY: it is held. */
 int shmsync_rwspinlock_trylock(shmsync_rwspinlock *l);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. A free lock is taken whatever
- * the time. */
+/* As shmsync_rwspinlock_lock, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed.
+ * A free lock is taken whatever the time. */
 int shmsync_rwspinlock_timedlock(shmsync_rwspinlock *l, const struct timespec *abs_monotonic);
 /* Unlocks it. EPERM: this process does not hold it. */
 int shmsync_rwspinlock_unlock(shmsync_rwspinlock *l);
 /* Locks it for reading, and waits until no writer holds it. Errors are those of lock. */
 int shmsync_rwspinlock_rdlock(shmsync_rwspinlock *l);
-/* The same without waiting. EBUSY: it is held for writing or for upgrade. */
+/* As shmsync_rwspinlock_rdlock, but it does not wait. EBUSY: it is held for writing or for upgrade. */
 int shmsync_rwspinlock_tryrdlock(shmsync_rwspinlock *l);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
+/* As shmsync_rwspinlock_rdlock, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
+ * passed. */
 int shmsync_rwspinlock_timedrdlock(shmsync_rwspinlock *l, const struct timespec *abs_monotonic);
 /* Gives a read hold back. EPERM: this process has none. */
 int shmsync_rwspinlock_rdunlock(shmsync_rwspinlock *l);
 /* Locks it for upgrade: readers that are in stay, new ones wait, and no other process has it for upgrade. */
 int shmsync_rwspinlock_uplock(shmsync_rwspinlock *l);
-/* The same without waiting. EBUSY: it is held for writing or for upgrade. */
+/* As shmsync_rwspinlock_uplock, but it does not wait. EBUSY: it is held for writing or for upgrade. */
 int shmsync_rwspinlock_tryuplock(shmsync_rwspinlock *l);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
+/* As shmsync_rwspinlock_uplock, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
+ * passed. */
 int shmsync_rwspinlock_timeduplock(shmsync_rwspinlock *l, const struct timespec *abs_monotonic);
 /* Gives a hold for upgrade back. EPERM: this process has none. */
 int shmsync_rwspinlock_upunlock(shmsync_rwspinlock *l);
-/* Makes a write hold of the hold for upgrade, and waits for the readers to leave. With an error it is still held
- * for upgrade. EPERM: this process has no hold for upgrade. */
+/* Turns the hold for upgrade into a write hold, and waits for the readers to leave. If it returns an error, the
+ * hold is still one for upgrade. EPERM: this process has no hold for upgrade. */
 int shmsync_rwspinlock_upgrade(shmsync_rwspinlock *l);
-/* The same without waiting. EBUSY: a reader is in. */
+/* As shmsync_rwspinlock_upgrade, but it does not wait. EBUSY: a reader is in. */
 int shmsync_rwspinlock_tryupgrade(shmsync_rwspinlock *l);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
+/* As shmsync_rwspinlock_upgrade, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
+ * passed. */
 int shmsync_rwspinlock_timedupgrade(shmsync_rwspinlock *l, const struct timespec *abs_monotonic);
 /* Makes a read hold of the write hold. EPERM: this process has no write hold. */
 int shmsync_rwspinlock_downgrade(shmsync_rwspinlock *l);
@@ -1156,21 +1169,16 @@ typedef struct shmsync_awaitable {
     uint64_t token; /* of a sequencer */
 } shmsync_awaitable;
 
-/*
- * Waits until one of them has come, and sets index to its number, the lowest if it finds
- * several; 0, or what its own wait gives: EOWNERDEAD of a future, ECANCELED of a sequencer.
- * Those that it does not tell of are as they were: a token of an event with auto_reset
- * that was handed to it passes on. abs_monotonic may be NULL. ETIMEDOUT and the errors of
- * the waiting itself come with index SIZE_MAX. EINVAL: none, or more than
- * SHMSYNC_AWAIT_MOST.
- */
+/* Waits until one of the awaitables is reached, and sets *index to its place in the list: the lowest place if it
+ * finds several. The result is 0, or what a wait for that awaitable alone returns: EOWNERDEAD of a future,
+ * ECANCELED of a sequencer. The other awaitables are unchanged: a token of an auto-reset event that was handed to
+ * this call passes on to another wait. abs_monotonic may be NULL. With ETIMEDOUT and other errors of the call
+ * itself, *index is SIZE_MAX. EINVAL: n is 0, or more than SHMSYNC_AWAIT_MOST. */
 int shmsync_wait_any(const shmsync_awaitable *list, size_t n, const struct timespec *abs_monotonic, size_t *index);
-/*
- * Waits until each of them has come, at whatever time, in one sleep; 0 if there is none. The
- * result is that of the first in the list whose own wait ends with an error: it waits for the
- * others all the same. ETIMEDOUT and the errors of the waiting itself: what was taken by then
- * stays taken, which are the tokens of events with auto_reset.
- */
+/* Waits, in one sleep, until each of the awaitables has been reached once, at whatever time. The result for an
+ * empty list is 0. If waits for some of them end with an error, the result is the error of the first of these in
+ * the list; the call waits for the others all the same. After ETIMEDOUT or another error of the call itself, the
+ * tokens of auto-reset events that it has taken stay taken. */
 int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct timespec *abs_monotonic);
 
 /* ---- MultiLock: a lock for each of 2^64 keys, taken in the order of arrival ---- */
@@ -1190,8 +1198,8 @@ typedef struct shmsync_multilock_options {
     int64_t spin_ns;  /* as of a mutex */
 } shmsync_multilock_options;
 
-/* A key that this process holds, or held: what can unlock it, once. It is a value, which
- * any thread of the process may use until the MultiLock is closed. All zero holds nothing. */
+/* Identifies one hold of a key by this process, and can unlock that hold once. It is a value, which any thread of
+ * the process may use until the MultiLock is closed. An shmsync_hold of zeros holds nothing. */
 typedef struct shmsync_hold {
     struct shmi_key_bucket *in;
     uint64_t serial;
@@ -1212,20 +1220,22 @@ int shmsync_multilock_at(shmsync_arena *a, shmsync_offset off, shmsync_multilock
 shmsync_offset shmsync_multilock_offset(const shmsync_multilock *m);
 /* Gives one opening of the MultiLock back. What this process holds or waits for stays as it is. */
 int shmsync_multilock_close(shmsync_multilock *m);
-/* Locks one key, and waits until it can. out gets what unlocks it. An error means: not held. EOWNERDEAD: the holder
- * of the key died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a repair failed. ENOSPC: no
- * room for the key, or for a wait. */
+/* Locks one key, and waits until it can. *out identifies the hold, for unlock. An error means: not held.
+ * EOWNERDEAD: the holder of the key died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a
+ * repair failed. ENOSPC: no room for the key, or for a wait. */
 int shmsync_multilock_lock(shmsync_multilock *m, uint64_t key, shmsync_hold *out);
-/* The same without waiting. EBUSY: the key is held, or others wait for it. */
+/* As shmsync_multilock_lock, but it does not wait. EBUSY: the key is held, or others wait for it. */
 int shmsync_multilock_trylock(shmsync_multilock *m, uint64_t key, shmsync_hold *out);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
+/* As shmsync_multilock_lock, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
+ * passed. */
 int shmsync_multilock_timedlock(shmsync_multilock *m, uint64_t key, shmsync_hold *out, const struct timespec *abs_monotonic);
 /* Unlocks the key that the hold names. EPERM: this process does not hold it any more. */
 int shmsync_multilock_unlock(const shmsync_hold *h);
 /* Locks n keys, in the order of their numbers, into the holds at out. A key that is given twice is locked once.
  * *held is the number of holds. An error means that none is held. */
 int shmsync_multilock_lockall(shmsync_multilock *m, const uint64_t *keys, size_t n, shmsync_hold *out, size_t *held);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
+/* As shmsync_multilock_lockall, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
+ * passed. */
 int shmsync_multilock_timedlockall(shmsync_multilock *m, const uint64_t *keys, size_t n, shmsync_hold *out, size_t *held, const struct timespec *abs_monotonic);
 /* Unlocks n holds. The result is that of the first that could not be unlocked; the others are unlocked. */
 int shmsync_multilock_unlockall(const shmsync_hold *h, size_t n);
@@ -1266,8 +1276,8 @@ typedef struct shmsync_signalwaker_options {
     int64_t spin_ns; /* as of a mutex */
 } shmsync_signalwaker_options;
 
-/* A gate is a value, good until the SignalWaker is closed. The one that began an execution is
- * the one to finish it, or a copy that is used instead. */
+/* A gate is a value, valid until the SignalWaker is closed. The execution of a queue has to be finished with the
+ * gate that began it, or with one copy that is used in its place. */
 typedef struct shmsync_gate {
     struct shmi_signalwaker *impl;
     uint64_t serial;
@@ -1283,8 +1293,9 @@ typedef struct shmsync_gate_info {
     shmsync_participant executor; /* the process that executes */
 } shmsync_gate_info;
 
-/* A signal is a bit for each of 64 queues, set while the gate waits for an executor. Gates and
- * next see to the bits; this is for programs that choose among queues in a way of their own. */
+/* A signal is a word with one bit for each of 64 queues. A bit is set while the gate of the queue waits for an
+ * executor. Gates and shmsync_signalwaker_next keep the bits up to date; these functions are for programs that
+ * choose among queues in their own way. */
 typedef struct shmsync_signal {
     struct shmi_signalwaker *impl;
     uint64_t serial;
@@ -1310,29 +1321,31 @@ int shmsync_signalwaker_queues(const shmsync_signalwaker *w);
 
 /* The gate of a queue. EINVAL: there is no such queue. */
 int shmsync_signalwaker_gate(const shmsync_signalwaker *w, int queue, shmsync_gate *out);
-/* Says that there is something in the queue. *scheduled, which may be NULL, says whether this call has scheduled
- * it: it may be scheduled already, or its executor learns of it when it finishes. */
+/* Says that there is something in the queue. *scheduled, if scheduled is not NULL, says whether this call has
+ * scheduled the queue. It has not if the queue is scheduled already, or if its executor will see the new item when
+ * it finishes. */
 int shmsync_gate_schedule(shmsync_gate *g, int *scheduled);
 /* Begins to execute the queue. EBUSY: it is not scheduled, or another process executes it. */
 int shmsync_gate_begin(shmsync_gate *g);
-/* The same for a queue that is idle, for a producer that handles its item itself. EBUSY: the queue is not idle. */
+/* Begins to execute an idle queue, for a producer that handles its item itself. EBUSY: the queue is not idle. */
 int shmsync_gate_trybegin_inline(shmsync_gate *g);
-/* Ends the execution that this handle began. *again, which may be NULL, says whether the queue is scheduled once
- * more, since something came meanwhile. EPERM: this gate executes nothing, or its process was declared dead. */
+/* Ends the execution that this handle began. *again, which may be NULL, says whether the queue is scheduled again,
+ * because something was put into it meanwhile. EPERM: this gate executes nothing, or its process was declared dead. */
 int shmsync_gate_finish(shmsync_gate *g, int *again);
-/* The same, and something is left in the queue: it is scheduled again. */
+/* As shmsync_gate_finish, but something is left in the queue, so the queue is scheduled again. */
 int shmsync_gate_finish_and_schedule(shmsync_gate *g);
 /* Tells whether the queue is scheduled or executed, and by which process. */
 int shmsync_gate_state(const shmsync_gate *g, shmsync_gate_info *out);
 /* Begins a scheduled queue, near near_queue if it can. EBUSY: it found none; out is as it was. */
 int shmsync_signalwaker_next(shmsync_signalwaker *w, int near_queue, shmsync_gate *out);
 
-/* Waits for a permit, which says that there may be work since next found none. It returns 0 without a permit, too,
- * where there is work: call next again. */
+/* Waits for a permit. A permit says that there may be work that shmsync_signalwaker_next has not seen yet. If there
+ * is work, the call may return 0 without a permit. After it returns 0, call shmsync_signalwaker_next again. */
 int shmsync_signalwaker_acquire(shmsync_signalwaker *w);
-/* The same without waiting. EBUSY: there is neither a permit nor work. */
+/* As shmsync_signalwaker_acquire, but it does not wait. EBUSY: there is neither a permit nor work. */
 int shmsync_signalwaker_tryacquire(shmsync_signalwaker *w);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
+/* As shmsync_signalwaker_acquire, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
+ * passed. */
 int shmsync_signalwaker_timedacquire(shmsync_signalwaker *w, const struct timespec *abs_monotonic);
 /* Issues n permits, and wakes as many waiters. EINVAL: n is negative. */
 int shmsync_signalwaker_release(shmsync_signalwaker *w, int64_t n);
@@ -1340,8 +1353,8 @@ int shmsync_signalwaker_release(shmsync_signalwaker *w, int64_t n);
 uint64_t shmsync_signalwaker_permits(const shmsync_signalwaker *w);
 /* The number of sleepers that living processes have registered. */
 int shmsync_signalwaker_sleepers(const shmsync_signalwaker *w);
-/* Counts a sleeper of this process, until it unregisters or dies: a thread that waits for a permit, or elsewhere.
- * No wake depends on the count. ENOSPC: too many. */
+/* Counts one more sleeper of this process, until it unregisters or dies. A sleeper is a thread that waits for a
+ * permit, or that sleeps elsewhere for the same purpose. No wake depends on the count. ENOSPC: too many. */
 int shmsync_signalwaker_register_sleeper(shmsync_signalwaker *w);
 /* Counts one sleeper less. EPERM: this process has none registered. */
 int shmsync_signalwaker_unregister_sleeper(shmsync_signalwaker *w);
@@ -1354,8 +1367,8 @@ int shmsync_signalwaker_unregister_worker(shmsync_signalwaker *w);
 
 /* The signal of that number. EINVAL: there is no such signal. */
 int shmsync_signalwaker_signal(const shmsync_signalwaker *w, int i, shmsync_signal *out);
-/* Sets a bit, 0 to 63. *was_empty and *was_set, which may be NULL, say what was there before. A caller that sees
- * *was_empty marks the signal. EINVAL: there is no such bit. */
+/* Sets a bit, 0 to 63. *was_empty and *was_set say whether no bit, and whether this bit, was set before; both
+ * pointers may be NULL. A caller that gets *was_empty must mark the signal. EINVAL: there is no such bit. */
 int shmsync_signal_set(const shmsync_signal *s, int bit, int *was_empty, int *was_set);
 /* Sets the bits of mask. *set gets those that were not set before; it and was_empty may be NULL. */
 int shmsync_signal_set_mask(const shmsync_signal *s, uint64_t mask, int *was_empty, uint64_t *set);
@@ -1366,11 +1379,11 @@ uint64_t shmsync_signal_load(const shmsync_signal *s);
 /* The bit of a bitmap that is nearest to start, the lower one of two. 64: no bit is set. */
 int shmsync_nearest_bit(uint64_t bitmap, int start);
 
-/* Says that a signal may have bits, and issues a permit if that was not known: *marked. */
+/* Marks a signal: says that it may have bits. If it was not marked, the call issues a permit and sets *marked to 1. */
 int shmsync_signalwaker_mark(shmsync_signalwaker *w, int i, int *marked);
-/* The same for each signal of mask. *marked gets those that were not marked before. */
+/* Marks each signal of mask, as shmsync_signalwaker_mark does. *marked gets those that were not marked before. */
 int shmsync_signalwaker_mark_mask(shmsync_signalwaker *w, uint64_t mask, uint64_t *marked);
-/* Takes a signal out of the summary if it has no bits. EBUSY: it has, or was not marked. */
+/* Takes a signal out of the summary if it has no bits. EBUSY: it has bits, or was not marked. */
 int shmsync_signalwaker_tryunmark_empty(shmsync_signalwaker *w, int i);
 /* Takes a signal out of the summary, whatever it has. EBUSY: it was not marked. */
 int shmsync_signalwaker_tryunmark(shmsync_signalwaker *w, int i);
@@ -1388,8 +1401,8 @@ int shmsync_signalwaker_tryunmark_tasks(shmsync_signalwaker *w);
 /* The two status bits; each pointer may be NULL. */
 void shmsync_signalwaker_status(const shmsync_signalwaker *w, int *yield, int *tasks);
 
-/* Makes the summary of the partition say which of the signals start to end-1 of tree, 64 at most, have bits; NULL
- * as tree is w itself. *work says whether one has. */
+/* Updates the summary of a partition: it says which of the signals start to end-1 of tree, 64 at most, have a bit
+ * set. If tree is NULL, it is w itself. *work says whether any signal has a bit set. */
 int shmsync_signalwaker_sync_partition(shmsync_signalwaker *w, int start, int end, const shmsync_signalwaker *tree, int *work);
 /* Sets bit k of the summary of the partition. *was_empty, which may be NULL, says whether no bit was set before. */
 int shmsync_signalwaker_mark_leaf(shmsync_signalwaker *w, int k, int *was_empty);
@@ -1400,8 +1413,8 @@ int shmsync_signalwaker_leaf_has_work(const shmsync_signalwaker *w, int k);
 /* The summary of the partition. */
 uint64_t shmsync_signalwaker_partition(const shmsync_signalwaker *w);
 
-/* Reserves a free queue of the signals start to end-1, until it is unreserved or this process dies. EBUSY: there is
- * none. */
+/* Reserves a free queue among the signals start to end-1, until it is unreserved or this process dies. EBUSY: there
+ * is no free queue. */
 int shmsync_signalwaker_reserve(shmsync_signalwaker *w, int start, int end, int *queue);
 /* Gives a reserved queue back. EPERM: this process has not reserved it. */
 int shmsync_signalwaker_unreserve(shmsync_signalwaker *w, int queue);
@@ -1455,16 +1468,16 @@ typedef struct shmsync_lost {
     shmsync_participant who;
 } shmsync_lost;
 
-/* shmsync_recover_all makes the objects of the arena usable again that deaths have made unusable. It is for on_first:
- * there no other process is in, and every death has been dealt with. For each such object, and for each such key of
- * a multilock, it calls repair, which makes the data whole that the object guards; of a lock it is called while the
- * lock is held. A waitgroup, latch, barrier or future is reset after that, unless repair has made it usable: a future
- * that repair has set keeps its result. Healthy objects are only read.
+/* shmsync_recover_all makes the objects of the arena usable again that deaths have made unusable. It is for
+ * on_first: there no other process is in, and every death has been dealt with. For each such object, and for each
+ * such key of a multilock, it calls repair, which makes the data whole that the object guards. For a lock, it holds
+ * the lock while repair runs. A waitgroup, latch, barrier or future is reset after that, unless repair has made it
+ * usable: a future that repair has set keeps its result. Healthy objects are only read.
  *
- * If repair gives an errno, that object is not usable, and the others follow; the result is the first error:
- * ENOTRECOVERABLE for a lock, what repair gave for another object, EPROTO for one that a peer has overwritten, ENOMEM if
- * objects or keys may have been left out. *recovered, if it is not NULL, is how many were recovered.
- * Kinds that this header does not have, such as CohortMutex and Waitable of the Go side, are left alone. */
+ * If repair returns an errno, that object stays unusable, and the call goes on with the others. The result is the
+ * first error: ENOTRECOVERABLE for a lock, what repair gave for another object, EPROTO for one that a peer has
+ * overwritten, ENOMEM if objects or keys may have been left out. *recovered, if it is not NULL, is how many were
+ * recovered. Kinds that this header does not have, such as CohortMutex and Waitable of the Go side, are left alone. */
 int shmsync_recover_all(shmsync_arena *a, int (*repair)(shmsync_arena *a, const shmsync_lost *lost, void *arg), void *arg, size_t *recovered);
 
 /* ---- Synchronized: a value with its lock, which is changed wholly or not at all ---- */
@@ -1485,8 +1498,8 @@ typedef struct shmsync_synchronized_options {
     const char *type;    /* description of the value, as shmgen makes it, instead of layout; NULL: none */
 } shmsync_synchronized_options;
 
-/* Finds the value of that name, or creates it. NULL or "" as the name: a fresh anonymous one. It has size bytes, at
- * most 65536. EINVAL: an existing one has another size or layout. */
+/* Finds the Synchronized of that name, or creates it. NULL or "" as the name: a fresh anonymous one. Its value has
+ * size bytes, at most 65536. EINVAL: an existing one has another size or layout. */
 int shmsync_synchronized_open(shmsync_arena *a, const char *name, size_t size, const shmsync_synchronized_options *opts, shmsync_synchronized *out);
 /* Finds the value of that name. ENOENT: there is none. EINVAL: it has another size or layout. */
 int shmsync_synchronized_attach(shmsync_arena *a, const char *name, size_t size, const shmsync_synchronized_options *opts, shmsync_synchronized *out);
@@ -1497,20 +1510,20 @@ int shmsync_synchronized_at(shmsync_arena *a, shmsync_offset off, size_t size, s
 shmsync_offset shmsync_synchronized_offset(const shmsync_synchronized *s);
 /* Gives one opening of the Synchronized back. What this process holds or waits for stays as it is. */
 int shmsync_synchronized_close(shmsync_synchronized *s);
-/* Locks the value. *copy is a copy of it, aligned to 64 bytes, to be changed in any order by
- * the process until commit or abort. If the process dies before it has committed, the value is
- * as it was before begin. A second begin of this process waits for the first. */
+/* Locks the value. *copy points to a copy of it, aligned to 64 bytes. The process may change the copy, in any
+ * order, until commit or abort. If the process dies before it has committed, the value is as it was before begin. A
+ * second begin of this process waits for the first. */
 int shmsync_synchronized_begin(shmsync_synchronized *s, void **copy);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. A free lock is taken whatever
- * the time. */
+/* As shmsync_synchronized_begin, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
+ * passed. A free lock is taken whatever the time. */
 int shmsync_synchronized_timedbegin(shmsync_synchronized *s, void **copy, const struct timespec *abs_monotonic);
 /* Makes the copy the value, in one step, and unlocks. EPERM: this process is not between begin and commit. */
 int shmsync_synchronized_commit(shmsync_synchronized *s);
 /* Unlocks, and the value is as it was before begin. EPERM: this process is not between begin and commit. */
 int shmsync_synchronized_abort(shmsync_synchronized *s);
-/* Copies the value to dst. It does not lock, and does not wait for a process between begin and
- * commit, be it stopped or dead. While it runs, dst may have parts of several values; with the
- * result 0 it is one value. */
+/* Copies the value to dst. It does not lock, and does not wait for a process between begin and commit, even if that
+ * process is stopped or dead. While the call runs, dst may have parts of several values; when it returns 0, dst has
+ * one whole value. */
 int shmsync_synchronized_load(const shmsync_synchronized *s, void *dst);
 /* Makes *src the value: begin, a copy, commit. */
 int shmsync_synchronized_store(shmsync_synchronized *s, const void *src);
@@ -1883,16 +1896,16 @@ SHMI_FN int shmi_cas64(uint64_t *p, uint64_t old, uint64_t to)
 {
     return __atomic_compare_exchange_n(p, &old, to, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }
-/* A word that only the holder of a queue lock writes: program order is all that a death needs
- * of it, which a release store keeps. */
+/* Stores to a word that only the holder of a queue lock writes. The stores must reach memory in program order, so
+ * that a death leaves a state that the reaper knows; a release store ensures that. */
 SHMI_FN void shmi_put64(uint64_t *p, uint64_t v)
 {
     if (__atomic_load_n(p, __ATOMIC_RELAXED) != v)
         __atomic_store_n(p, v, __ATOMIC_RELEASE);
 }
 
-/* The first orders everything before it and after it, the second loads. The thread
- * sanitizer does not know fences; what it watches is ordered by atomics all the same. */
+/* The first fence orders everything before it and after it; the second orders loads. The thread sanitizer does not
+ * know fences, but the words that it watches are ordered by atomics anyway. */
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 #define SHMI_NO_FENCES 1
@@ -2047,8 +2060,8 @@ SHMI_FN void shmi_nap(int64_t ns)
     syscall(SYS_nanosleep, &ts, NULL); /* unlike nanosleep it is no cancellation point */
 }
 
-/* ---- Memory for the holder of a queue lock. It does not come from malloc, whose locks a thread
- * may hold that a signal handler has interrupted, and the handler may wait for the queue lock. ---- */
+/* ---- Memory for the holder of a queue lock. It does not come from malloc: a signal handler may have interrupted a
+ * thread that holds a lock of malloc, and the handler may wait for the queue lock. ---- */
 
 /* Makes a region of had bytes, NULL for none, one of size bytes; NULL if there is no memory. */
 SHMI_FN void *shmi_scratch(void *old, size_t had, size_t size)
@@ -2066,7 +2079,7 @@ SHMI_FN void shmi_end_scratch(void *p, size_t size)
         munmap(p, size);
 }
 
-/* Sleeps while *addr is val, until a wake or deadline (0: none). 0, EAGAIN, EINTR,
+/* Sleeps while *addr is val, until a wake or until deadline (0: no deadline). The results 0, EAGAIN, EINTR and
  * ETIMEDOUT are part of the protocol. */
 SHMI_FN int shmi_futex_sleep(uint32_t *addr, uint32_t val, int64_t deadline)
 {
@@ -2271,8 +2284,8 @@ SHMI_FN void shmi_register_fence(void)
     errno = before;
 }
 
-/* Every running thread of every registered process passes a fence. 0, or it could
- * not be done. */
+/* Makes every running thread of every registered process pass a fence. Returns 0, or an errno if that could not be
+ * done. */
 SHMI_FN int shmi_fence(void)
 {
     int before = errno, err = 0;
@@ -3087,8 +3100,7 @@ const char *shmsync_strerror(int err)
 
 /* ---- An arena, as this process has it ---- */
 
-/* The validated copy of the immutable part of the header. Nothing of it is read from
- * shared memory again. */
+/* The validated copy of the immutable part of the header. These fields are never read from shared memory again. */
 typedef struct shmi_geometry {
     uint64_t size, slots_off, death_record_off, dir_off, dir_count, chunks_off, blocks_off, heap_off, chunk_count;
     uint32_t slots;
@@ -3407,9 +3419,9 @@ SHMI_COLD int shmi_fail_who(shmsync_arena *a, int err, const char *op, const cha
     return err;
 }
 
-/* ---- Cancellation: a pthread_cancel acts after a call, never inside one. In the middle
- * it would leave locks behind that a living process holds, and nobody takes those back.
- * Code outside of these pairs calls nothing that is a cancellation point. ---- */
+/* ---- Cancellation: a pthread_cancel takes effect after a call, never inside one. Inside, it would leave behind
+ * locks that a living process holds, and no process takes those back. Code outside of these pairs calls nothing
+ * that is a cancellation point. ---- */
 
 static SHMI_THREAD unsigned shmi_cancel_held; /* pairs that the thread is in */
 static SHMI_THREAD int shmi_cancel_before;    /* the state that the outermost of them found */
@@ -3426,8 +3438,8 @@ SHMI_FN void shmi_let_cancel(void)
         pthread_setcancelstate(shmi_cancel_before, &ours);
 }
 
-/* ---- Functions of the user's that a call runs. The caller of one has begun what a return alone ends, so the process
- * does not go on where one is left otherwise. ---- */
+/* ---- Functions of the user that a call runs. The caller has begun an operation that ends only when the function
+ * returns. If the function is left in another way (an exception, pthread_exit), the process ends. ---- */
 
 typedef struct shmi_outside {
     pid_t in; /* the process that called the function */
@@ -3497,8 +3509,8 @@ SHMI_FN int shmi_is_inside(const shmsync_arena *a)
 static SHMI_THREAD volatile unsigned shmi_signals_held; /* queue locks that the thread holds */
 static SHMI_THREAD uint64_t shmi_signals_before;        /* the mask that the outermost of them found */
 
-/* All signals but those that a fault of the thread itself raises, which end a process that
- * blocks them, and the two that the C library needs. */
+/* All signals except those that a fault of the thread itself raises, and the two that the C library needs. A
+ * process that blocks a signal of the first kind is ended by it. */
 #define SHMI_SIGNAL_BIT(n) (UINT64_C(1) << ((n)-1))
 #define SHMI_SIGNALS                                                                                                        \
     (~(SHMI_SIGNAL_BIT(SIGSEGV) | SHMI_SIGNAL_BIT(SIGBUS) | SHMI_SIGNAL_BIT(SIGFPE) | SHMI_SIGNAL_BIT(SIGILL) |             \
@@ -3548,9 +3560,9 @@ SHMI_FN void shmi_regain_signals(unsigned held)
 
 /* ---- Calls that may sleep ---- */
 
-/* Begins one: 0, ENOTCONN in a child of fork, EBADF when this process leaves. Until
- * shmi_exit the arena stays mapped, and the thread is not canceled. A thread that is in another call
- * of the arena is not refused: the close waits for that one. A wait of it ends with SHMI_CLOSED. */
+/* Begins a call. Returns 0, ENOTCONN in a child of fork, or EBADF when this process leaves. Until shmi_exit the
+ * arena stays mapped, and the thread is not canceled. A thread that is within another call of the arena is not
+ * refused: the close waits for that call. If the inner call has to wait, its wait ends with SHMI_CLOSED. */
 SHMI_FN int shmi_enter(shmsync_arena *a, const char *op)
 {
     if (shmi_self(a) == 0)
@@ -3600,8 +3612,8 @@ SHMI_FN void shmi_touch(shmsync_arena *a, uint64_t chunk)
     if ((shmi_ld64(word) & mask) == 0)
         __atomic_fetch_or(word, mask, __ATOMIC_SEQ_CST);
 }
-/* Moves *chunk on to the next one, from that on, which the participant in a slot may have
- * touched; 0 when there is none. */
+/* Moves *chunk to the next chunk, beginning with *chunk itself, that the participant in a slot may have touched.
+ * Returns 0 when there is none. */
 SHMI_FN int shmi_next_touched(shmsync_arena *a, uint32_t slot, uint64_t *chunk)
 {
     for (; *chunk < a->geo.chunk_count; ++*chunk) {
@@ -3696,9 +3708,9 @@ SHMI_FN int shmi_act_holds(shmsync_arena *a, const shmi_act *act, shmi_participa
     SHMSYNC_CRASHPOINT("arena.act.verified");
     return 1;
 }
-/* Replaces old, which names n, by to, unless n is current; gone: or not gone yet. Every change of a
- * word whose reason is the death of the participant that it names goes this way, unless a lock that
- * the caller holds keeps the word as it is. */
+/* Replaces old, which names n, by to, unless n is current. gone: or unless n is not gone yet. Every change of a
+ * word that is made because the participant that it names died goes through this function, unless a lock that the
+ * caller holds keeps the word as it is. */
 SHMI_FN int shmi_take_from32(shmsync_arena *a, shmi_participant_id n, uint32_t *word, uint32_t old, uint32_t to, int gone)
 {
     shmi_act act;
@@ -3717,8 +3729,8 @@ SHMI_FN int shmi_take_from64(shmsync_arena *a, shmi_participant_id n, uint64_t *
     shmi_end_act(a, &act);
     return took;
 }
-/* Whether a reap of dead takes back what o has: dead covers o, and no other participant has that ID
- * by now. A process that leaves takes back its own. */
+/* Whether a reap of dead takes back what o has: dead covers o, and no other participant has got that ID since. A
+ * process that leaves takes back its own holds. */
 SHMI_FN int shmi_reaps(shmsync_arena *a, shmi_participant_id dead, shmi_participant_id o)
 {
     return shmi_covers(dead, o) && (o == a->self || !shmi_current(a, o));
@@ -3925,8 +3937,8 @@ SHMI_FN shmi_off shmi_claim_in(shmsync_arena *a, uint64_t chunk, int cls, uint64
         if (!shmi_cas32(word, SHMI_blockFree, claimed))
             continue;
         SHMSYNC_CRASHPOINT("arena.block.claimed");
-        /* The chunk may have been taken back. If it is a slab of our class, it stays
-         * one: a sweeper needs every block. */
+        /* Another participant may have taken the chunk back. If it is a slab of our class, it stays one, since a
+         * sweeper needs every block of a slab to be free. */
         if (!shmi_chunk_slab_of(shmi_load_chunk(a, chunk), cls)) {
             shmi_cas32(word, claimed, SHMI_blockFree);
             return 0;
@@ -4123,9 +4135,9 @@ SHMI_FN int shmi_claim_run(shmsync_arena *a, uint64_t head, uint64_t n)
     return 1;
 }
 
-/* Makes a span of n claimed chunks and claims its block word. EAGAIN, with the chunks
- * free again, when that word is not free. The block word comes before the head and the
- * tails last, so that what a death leaves is found from the head. */
+/* Makes a span of n claimed chunks and claims its block word. Returns EAGAIN, with the chunks free again, if that
+ * word is not free. The block word comes before the head and the tails last, so that what a death leaves is found
+ * from the head. */
 SHMI_FN int shmi_make_span(shmsync_arena *a, uint64_t head, uint64_t n)
 {
     uint64_t i, to = shmi_make_chunk(SHMI_chunkHead, n, 0);
@@ -4149,8 +4161,8 @@ SHMI_FN int shmi_make_span(shmsync_arena *a, uint64_t head, uint64_t n)
     return 0;
 }
 
-/* Claims the first n free chunks in a row, downwards from top, of which at least that
- * many have memory. */
+/* Claims the first n free chunks in a row, downwards from top, of which at least least chunks have memory. If there
+ * is no such row, *off is 0, and *busy says whether other participants are working on some of the chunks. */
 SHMI_FN int shmi_span_below(shmsync_arena *a, uint64_t top, uint64_t n, uint64_t least, shmi_off *off, int *busy)
 {
     uint64_t run = 0, i;
@@ -4216,8 +4228,8 @@ SHMI_FN int shmi_claim_span(shmsync_arena *a, uint64_t size, shmi_off *off)
     return failed != 0 ? failed : shmi_no_space(a, size);
 }
 
-/* Makes the chunks of a span free, the head last. The block word of the span, claimed
- * or freeing, keeps it ours until then. */
+/* Makes the chunks of a span free, the head last. Until then the block word of the span, claimed or freeing, keeps
+ * the span for this process. */
 SHMI_FN void shmi_dismantle(shmsync_arena *a, uint64_t head)
 {
     uint64_t w = shmi_load_chunk(a, head), i, tail, top;
@@ -4237,8 +4249,8 @@ SHMI_FN void shmi_dismantle(shmsync_arena *a, uint64_t head)
     shmi_st64(shmi_u64(a, SHMI_hdrChunkHint), head);
 }
 
-/* Finds a block of at least size bytes and makes it ours, zeroed. Nobody else learns
- * of it before shmi_publish; if this process dies first, it goes back. align is a power of two up to 4096. */
+/* Finds a block of at least size bytes and claims it for this process, zeroed. No other process learns of it before
+ * shmi_publish; if this process dies first, a reaper frees the block. align is a power of two up to 4096. */
 SHMI_FN int shmi_claim_aligned(shmsync_arena *a, uint64_t size, uint64_t align, shmi_off *off)
 {
     int cls, err;
@@ -4267,8 +4279,8 @@ SHMI_FN int shmi_publish(shmsync_arena *a, shmi_off off, uint32_t kind)
     return 0;
 }
 
-/* Makes a block or span free whose word is w, claimed or freeing by this process or by
- * a dead one that it is the reaper of. */
+/* Frees a block or span whose word is w: claimed or freeing, by this process or by a dead one that it is the reaper
+ * of. */
 SHMI_FN void shmi_release(shmsync_arena *a, const shmi_block *b, uint32_t w)
 {
     if (b->class_ < 0)
@@ -4322,9 +4334,9 @@ SHMI_FN int shmi_block_of_word(shmsync_arena *a, uint64_t i, uint64_t k, shmi_bl
     return 0;
 }
 
-/* Takes back what dead was in the middle of: blocks, chunks and names that it had
- * claimed, what it was freeing, the slabs that it was sweeping. The caller is the
- * reaper of its slot; a call that is cut short may be repeated by another. */
+/* Takes back what dead was working on when it died: blocks, chunks and names that it had claimed, what it was
+ * freeing, the slabs that it was sweeping. The caller is the reaper of its slot. Another reaper may repeat a call
+ * that was cut short. */
 SHMI_FN void shmi_reclaim_blocks(shmsync_arena *a, shmi_participant_id dead)
 {
     uint64_t i, k;
@@ -4387,7 +4399,7 @@ SHMI_FN int shmi_each_block_of(shmsync_arena *a, uint64_t i, uint32_t kind, int 
             return 0;
     return 1;
 }
-/* The same for the chunks that the participant in a slot may have touched, or for all: slot 0. */
+/* Does that for the chunks that the participant in a slot may have touched, or for all chunks if slot is 0. */
 SHMI_FN void shmi_each_block(shmsync_arena *a, uint32_t slot, uint32_t kind, int (*f)(shmsync_arena *a, shmi_off off, void *arg), void *arg)
 {
     uint64_t i;
@@ -4398,10 +4410,9 @@ SHMI_FN void shmi_each_block(shmsync_arena *a, uint32_t slot, uint32_t kind, int
 
 /* ---- Telling: see internal/arenakernel/telling.go ----
  *
- * slotTelling counts what this participant is in the middle of: the end of waits of
- * others, from before it is decided until their owners have been told. While it is 0 the
- * participant puts no node on a stack that is resolved, or ready, already: so a reaper
- * knows which nodes of the dead will not be put on a stack any more. */
+ * slotTelling counts the waits of others that this participant is ending: each counts from before it is resolved
+ * until its owner has been told. While the count is 0, the participant puts no resolved or ready node on a stack.
+ * So a reaper knows which nodes of the dead will not be put on a stack any more. */
 
 enum { SHMI_slotTelling = 240 };
 
@@ -4417,7 +4428,7 @@ SHMI_FN int shmi_all_told(shmsync_arena *a)
             return 0;
     return 1;
 }
-/* The same with some timeout. */
+/* Waits until shmi_all_told is true, but only for a limited time. Returns whether it is. */
 SHMI_FN int shmi_await_told(shmsync_arena *a)
 {
     int tries;
@@ -4508,8 +4519,8 @@ SHMI_FN int shmi_free_node(shmsync_arena *a, shmi_off off)
     return 0;
 }
 
-/* Frees a node that is on no list and whose owner has no use for it any more. The
- * participant that makes itself the owner by CAS may do that. */
+/* Frees a node that is on no list and whose owner has no more use for it. Several participants may try: the one
+ * that makes itself the owner by CAS frees the node. */
 SHMI_FN void shmi_reap_node(shmsync_arena *a, shmi_off off, shmi_participant_id owner)
 {
     shmi_node *n = shmi_node_at(a, off);
@@ -4521,8 +4532,8 @@ SHMI_FN void shmi_reap_node(shmsync_arena *a, shmi_off off, shmi_participant_id 
         shmi_free_node(a, off);
     }
 }
-/* The same for a node that other processes may free, if it is in the use that it had when its word
- * was w, on no queue, and its owner is dead. */
+/* As shmi_reap_node, for a node that other processes may free at the same time. It frees the node only if it is in
+ * the use that it had when its word was w, on no queue, and its owner is dead. */
 SHMI_FN void shmi_reap_node_in(shmsync_arena *a, shmi_off off, shmi_participant_id owner, uint32_t w)
 {
     shmi_node *n = shmi_node_at(a, off);
@@ -4541,8 +4552,8 @@ SHMI_FN int shmi_take_node(shmsync_arena *a, shmi_off off, shmi_participant_id o
     SHMSYNC_CRASHPOINT("arena.node.reclaimed");
     return 1;
 }
-/* Gives back a node that its owner has done with, in the use that it had when its word
- * was w. The owner, and the participant that takes it off its queue, both try. */
+/* Gives back a node that its owner is done with, in the use that it had when its word was w. Both the owner and the
+ * participant that takes the node off its queue try this. */
 SHMI_FN void shmi_reclaim_node(shmsync_arena *a, shmi_off off, uint32_t w)
 {
     shmi_node *n = shmi_node_at(a, off);
@@ -4597,11 +4608,12 @@ SHMI_FN void shmi_each_queued(shmsync_arena *a, shmi_off object, void (*f)(shmsy
     shmi_each_node(a, shmi_queue_visit_one, &v);
 }
 
-/* ---- Poller nodes: behind them other processes park what the kernel's queue has no room
- * for. A C process has none, its threads sleep in the kernel; it wakes those of others. ---- */
+/* ---- Poller nodes: other processes park their goroutines behind them, for which the kernel's queue has no room. A
+ * C process has no poller node, because its threads sleep in the kernel. It wakes the pollers of other processes.
+ * ---- */
 
-/* Visits a list of nodes until f returns 0. EPROTO for one that has something else on
- * it, or does not end: Brent's method, and the number of nodes there can be. */
+/* Visits a list of nodes until f returns 0. EPROTO: the list contains something that is not a node, or does not
+ * end. Brent's method finds a cycle, and the number of nodes that the arena can have bounds the walk. */
 SHMI_FN int shmi_walk(shmsync_arena *a, const uint64_t *head, int (*f)(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg), void *arg)
 {
     shmi_off anchor = 0, off = shmi_ld64(head);
@@ -4661,10 +4673,10 @@ SHMI_FN int shmi_ready(shmsync_arena *a, shmi_off off, shmi_node *n)
     return done;
 }
 
-/* Puts a node that was parked and is resolved on the stack of the owner that it had then,
- * and rings. Only the granter that resolved it does that, once, between shmi_begin_tell,
- * which it has called before it resolved the node, and shmi_end_tell. If the owner has died
- * the node may have a new owner by now, and nobody is told. */
+/* Puts a node that was parked and is now resolved on the stack of the owner that it had then, and rings that owner.
+ * Only the granter that resolved the node does that, and once: it called shmi_begin_tell before it resolved the
+ * node, and calls shmi_end_tell afterwards. If the owner has died, the node may have a new owner by now, and no
+ * process is told. */
 SHMI_FN void shmi_tell(shmsync_arena *a, shmi_off off, shmi_node *n, shmi_participant_id owner)
 {
     if (shmi_current(a, owner))
@@ -4753,8 +4765,8 @@ SHMI_FN int shmi_find_one(shmsync_arena *a, shmi_off off, shmi_node *n, void *ar
         --*v->left;
     return !v->found && *v->left > 0;
 }
-/* Whether the node at off is on the list whose head is at list, or may be, as far as a
- * made-up list allows to tell within the steps that are left. */
+/* Whether the node at off is on the list whose head is at list. It also answers yes if it cannot tell within the
+ * steps that are left, because a peer has overwritten the list. */
 SHMI_FN int shmi_on_list(shmsync_arena *a, shmi_off list, shmi_off off, uint64_t *left)
 {
     shmi_block b;
@@ -4843,8 +4855,8 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
             }
         } else if (owner != 0 && list == 0 && shmi_ld64(&n->stamp) == 0 && !shmi_current(a, owner) &&
                    !shmi_untold(a, d, n)) {
-            /* The participant that took it off its queue as its owner was reaped has died
-             * before it could give it back, or is about to give it back. */
+            /* The participant that took the node off its queue, because the node's owner was reaped, died before it
+             * could give the node back, or is about to give it back. */
             shmi_reap_node_in(a, off, owner, w);
         }
         return;
@@ -4897,9 +4909,9 @@ SHMI_FN void shmi_take_orphans(shmsync_arena *a, shmi_dead_nodes *d)
             shmi_node_swap(shmi_node_ptr(a, d->orphans[k].off), d->orphans[k].word, shmi_node_freed(d->orphans[k].word));
 }
 
-/* Gives back the nodes of a dead participant: poller nodes stay on the lists of their
- * objects, for the next participant that needs one. As for shmi_reclaim_blocks. A node that
- * some participant may be about to put on the dead one's stack goes with the next death. */
+/* Gives back the nodes of a dead participant. Poller nodes stay on the lists of their objects, for the next
+ * participant that needs one. The caller is the reaper, as for shmi_reclaim_blocks. A node that some participant
+ * may be about to put on the dead one's stack stays until the next death. */
 SHMI_FN void shmi_free_nodes_of(shmsync_arena *a, shmi_participant_id dead)
 {
     shmi_dead_nodes d;
@@ -4926,8 +4938,8 @@ SHMI_FN int shmi_orphaned(shmsync_arena *a, shmi_node *n)
            (shmi_node_state(shmi_node_load(n)) != SHMI_NodeResolved || shmi_all_told(a));
 }
 
-/* For a node whose object is deleted, and that was on a queue of it when its wait was over or
- * its owner gave up: see forgetWait in internal/arenakernel/node.go. */
+/* Forgets the wait of a node whose object is deleted. The node was on a queue of the object when its wait was over
+ * or its owner gave up: see forgetWait in internal/arenakernel/node.go. */
 SHMI_FN void shmi_forget_wait(shmsync_arena *a, shmi_off off, shmi_node *n)
 {
     uint32_t w = shmi_node_load(n), state = shmi_node_state(w);
@@ -4978,14 +4990,14 @@ SHMI_FN void shmi_wake_resolved_one(shmsync_arena *a, shmi_off off, shmi_node *n
     if (shmi_node_state(shmi_node_load(n)) == SHMI_NodeResolved)
         shmi_wake(&n->word, SHMI_ALL);
 }
-/* Wakes the sleepers on nodes whose wait is over: a dead participant may have decided that
- * and not woken them. */
+/* Wakes the sleepers on nodes whose wait is over: a dead participant may have resolved the wait and not woken its
+ * owner. */
 SHMI_FN void shmi_wake_resolved(shmsync_arena *a) { shmi_each_node(a, shmi_wake_resolved_one, NULL); }
 
 /* ---- Descriptions of types ----
  *
- * The text that describes a type is in docs/abi.md. It comes from a program, or from the header of an
- * object, so from a peer: each function below takes any bytes that end with 0. */
+ * The text that describes a type is in docs/abi.md. It comes from a program, or from the header of an object, which
+ * a peer may have written. So each function below accepts any bytes that end with 0. */
 
 #define SHMI_TYPE_MOST 4095  /* bytes of a description */
 #define SHMI_TYPE_PATH 256   /* bytes of the path of a field, with the 0 */
@@ -5132,8 +5144,9 @@ SHMI_FN int shmi_type_fields(shmi_type_walk *w, const char *start, size_t path, 
     }
 }
 
-/* Looks through the type at w->p, whose path is in w->leaf, and calls w->see for each part. start: the
- * same, or the outermost struct that means the same. within: it is the element of an array. */
+/* Looks through the type at w->p, whose path is in w->leaf, and calls w->see for each part. start is the
+ * description of the type, or the outermost struct that means the same. within says that the type is the element of
+ * an array. */
 SHMI_FN int shmi_type_look(shmi_type_walk *w, const char *start, size_t path, uint64_t off, int depth, int within)
 {
     const char *s;
@@ -5591,8 +5604,8 @@ SHMI_FN int shmi_next_record(shmsync_arena *a, shmi_record_walk *v)
     return 1;
 }
 
-/* The record of o for this process's slot, a block of at least size bytes, which is made if there is none. The caller has o
- * open, and holds handles_of. */
+/* Finds the record of o for this process's slot, or makes one, of at least size bytes. The caller has o open, and
+ * holds handles_of. */
 SHMI_FN int shmi_slot_record(shmsync_arena *a, const shmi_object *o, uint64_t size, shmi_off *off)
 {
     uint32_t *head = shmi_u32(a, o->off + SHMI_objRecords), first;
@@ -5628,9 +5641,9 @@ SHMI_FN int shmi_slot_record(shmsync_arena *a, const shmi_object *o, uint64_t si
     return 0;
 }
 
-/* Publishes a block that a dead participant had claimed if it is a slot record that the dead one had pushed; 0: it is not. The
- * bytes of a claimed block may be anything: the list of the object says what the block is. The caller is the reaper of the
- * dead one, and holds handles. */
+/* Publishes a block that a dead participant had claimed, if the block is a slot record that the dead participant
+ * had pushed. Returns 0 if it is not. The bytes of a claimed block may be anything: only the list of the object
+ * says what the block is. The caller is the reaper of the dead participant, and holds handles. */
 SHMI_FN int shmi_keep_record(shmsync_arena *a, const shmi_block *b, uint32_t w)
 {
     shmi_off object = shmi_ld64(shmi_u64(a, b->off + SHMI_recordObject));
@@ -5639,8 +5652,8 @@ SHMI_FN int shmi_keep_record(shmsync_arena *a, const shmi_block *b, uint32_t w)
     int kept = 0;
     if (!shmi_locate(a, object, &o) || o.class_ == SHMI_classNode || shmi_block_kind(shmi_ld32(o.word)) != SHMI_blockObject)
         return 0;
-    /* Before a deleter frees the object it publishes the records, and after that it sees this guard, or this process sees that
-     * there is no object. */
+    /* A deleter publishes the records before it frees the object, and then checks for guards. So either the deleter
+     * sees this guard, or this process sees that the object is gone. */
     shmi_guard(a, object);
     if (shmi_locate(a, object, &now) && now.word == o.word && now.size == o.size && shmi_block_kind(shmi_ld32(o.word)) == SHMI_blockObject) {
         shmi_walk_records(a, &v, object, 0);
@@ -5664,8 +5677,9 @@ SHMI_FN void shmi_publish_records(shmsync_arena *a, shmi_off object)
             shmi_block_swap(&v.b, w, shmi_record_word(v.slot));
     }
 }
-/* Frees the records of an object whose block is being freed, from the end of the list on. A call that is cut short is
- * repeated: a record that was freed ends the list, since its block is no record of this object. */
+/* Frees the records of an object whose block is being freed, from the end of the list on. Another process may
+ * repeat a call that was cut short: the list then ends at a record that was freed, because its block is no record
+ * of this object. */
 SHMI_FN void shmi_free_records(shmsync_arena *a, shmi_off object)
 {
     enum { SHMI_atOnce = 32 };
@@ -5689,8 +5703,8 @@ SHMI_FN void shmi_free_records(shmsync_arena *a, shmi_off object)
     }
 }
 
-/* shmi_release for a block that was in the directory, or was an object: it waits, as
- * freeing by this process, until nobody guards it. The caller holds handles. */
+/* Frees a block that was in the directory, or was an object, as shmi_release does. It waits, with the block freeing
+ * by this process, until no process guards the block. The caller holds handles. */
 SHMI_FN void shmi_release_unseen(shmsync_arena *a, const shmi_block *b, uint32_t w)
 {
     uint32_t freeing = shmi_make_block(SHMI_blockFreeing, a->self);
@@ -5807,8 +5821,8 @@ SHMI_FN void shmi_lower_reach(shmsync_arena *a)
     shmi_st64(word, (uint64_t)(uint32_t)(w + 1) << 32);
     shmi_cas32(owner, a->self, 0);
 }
-/* Lowers the reach when searches of this process have passed more entries that are gone than the
- * looks at all entries cost. The caller holds handles. */
+/* Lowers the reach when searches of this process have passed more removed entries than it costs to look at all
+ * entries. The caller holds handles. */
 SHMI_FN void shmi_lower_reach_if_due(shmsync_arena *a)
 {
     uint64_t before, ratio = 2 * a->geo.dir_count;
@@ -5860,7 +5874,7 @@ SHMI_FN void shmi_unlist(shmsync_arena *a, shmi_off off, uint64_t hash)
         shmi_cas64(word, shmi_make_entry(off, hash), SHMI_GONE);
 }
 
-/* Guards the object of entry e and reads its header. 0 with *same set; *same is 0 when
+/* Guards the object of entry e and reads its header. Returns 0 with *same set if that was possible. *same is 0 if
  * the entry has changed. The caller calls shmi_unguard in any case. */
 SHMI_FN int shmi_enter_entry(shmsync_arena *a, uint64_t *word, uint64_t e, shmi_header *h, int *same)
 {
@@ -5961,8 +5975,8 @@ SHMI_FN int shmi_forget(shmsync_arena *a, shmi_off off) /* guarded by: handles *
     return 1;
 }
 
-/* Opens the object h, which the caller guards. *there is 0 when it is not there, or
- * not any more. */
+/* Opens the object h, which the caller guards. *there is 0 if the object does not exist yet, or does not exist any
+ * more. */
 SHMI_FN int shmi_adopt(shmsync_arena *a, shmi_header *h, int *there)
 {
     shmi_ref *ref = shmi_ref_of(a, h->o.off);
@@ -6009,8 +6023,7 @@ SHMI_FN int shmi_adopt(shmsync_arena *a, shmi_header *h, int *there)
     return shmi_corrupt_object(a, h->o.off, "phase");
 }
 
-/* Aborts h if it is pending. A living maker that has placed its object before ours
- * gets some time to commit it. */
+/* Aborts h if it is pending. If wait is set and its maker lives, that maker gets some time to commit it first. */
 SHMI_FN void shmi_outvote(shmsync_arena *a, shmi_header *h, int wait)
 {
     int tries;
@@ -6027,9 +6040,9 @@ SHMI_FN void shmi_outvote(shmsync_arena *a, shmi_header *h, int wait)
     }
 }
 
-/* Finds the object of that name and opens it. A maker that has placed its own object
- * at mine passes that; pending objects of the name are waited for a little if they
- * were placed before ours, and aborted. The caller holds handles. */
+/* Finds the object of that name and opens it. A maker that has placed its own object passes it as mine. Only then
+ * does the call deal with pending objects of the name: it waits a little for those that were placed before mine,
+ * and then aborts them. The caller holds handles. */
 SHMI_FN int shmi_seek(shmsync_arena *a, const char *name, size_t len, uint64_t hash, shmi_off mine, shmi_header *h, int *found)
 {
     uint64_t reach = shmi_reach(a), k;
@@ -6127,7 +6140,7 @@ SHMI_FN int shmi_resolve_name_of(shmsync_arena *a, shmi_off off, void *arg)
     }
     return 1;
 }
-/* Publishes what dead had committed and removes the names of what it had not, or had
+/* Publishes the objects that dead had committed, and removes the names of those that it had not committed, or had
  * begun to free. The caller is the reaper of dead and holds handles. */
 SHMI_FN void shmi_resolve_entries(shmsync_arena *a, shmi_participant_id dead)
 {
@@ -6149,9 +6162,10 @@ SHMI_FN void shmi_resolve_entries(shmsync_arena *a, shmi_participant_id dead)
 
 /* ---- Making and opening ---- */
 
-/* Copies the options that the caller gave to own, which has all fields that this version knows. A program that was compiled
- * with an older header has fewer: the others are 0. One that was compiled with a newer header may set no field that this
- * version lacks. first is the size in version 0.1, which struct_size 0 stands for. *how gets the flags. */
+/* Copies the options that the caller gave to own, which has all fields that this version knows. A program that was
+ * compiled with an older header has fewer: the others are 0. One that was compiled with a newer header may set no
+ * field that this version lacks. first is the size of the struct in version 0.1; a struct_size of 0 means that
+ * size. *how gets the flags. */
 SHMI_FN int shmi_take_options(const char *op, const char *name, const void *given, void *own, size_t size, size_t first, uint32_t *how)
 {
     const unsigned char *p = (const unsigned char *)given;
@@ -6173,8 +6187,9 @@ SHMI_FN int shmi_take_options(const char *op, const char *name, const void *give
         return shmi_fail(EINVAL, op, name, "it is to create only, and to open only what exists");
     return 0;
 }
-/* The first line of a function that opens an object, with its parameters name, opts and existing. From there on opts has all
- * fields, flags are known, and existing says whether a missing object is ENOENT. impl is the handle's, NULL unless it is opened. */
+/* The first statement of a function that opens an object with the parameters name, opts and existing. After it,
+ * opts has all fields, flags are known, and existing says whether a missing object is ENOENT. impl is the handle's:
+ * it stays NULL unless the open succeeds. */
 #define SHMI_OPTIONS(type, first, op, impl)                                                           \
     type own_options;                                                                                 \
     uint32_t flags = existing ? SHMSYNC_OPEN_EXISTING : 0;                                            \
@@ -6187,7 +6202,7 @@ SHMI_FN int shmi_take_options(const char *op, const char *name, const void *give
         opts = &own_options;                                                                          \
     }                                                                                                 \
     existing = (flags & SHMSYNC_OPEN_EXISTING) != 0
-/* The same for an arena. */
+/* The same statement for the function that opens an arena. */
 #define SHMI_ARENA_OPTIONS(name)                                                                            \
     shmsync_arena_options own_options;                                                                      \
     uint32_t how = 0;                                                                                       \
@@ -6209,8 +6224,8 @@ typedef struct shmi_spec {
     uint64_t size;    /* of the body */
     uint64_t layout;
     const char *type; /* description of the type; NULL: none */
-    /* Fills in the body of a new object, which is zero. It may be called for an object
-     * that is thrown away. */
+    /* Fills in the body of a new object, which is all zero. It may be called for an object that is thrown away
+     * afterwards. */
     void (*init)(unsigned char *body, const void *arg);
     const void *arg;
 } shmi_spec;
@@ -6261,8 +6276,8 @@ SHMI_FN void shmi_withdraw(shmsync_arena *a, shmi_header *h)
     shmi_release_unseen(a, &h->block, shmi_make_block(SHMI_blockClaimed, a->self));
 }
 
-/* Makes the object, or opens the one that another participant has made meanwhile: then
- * *found. EAGAIN: outvoted, look again. */
+/* Makes the object, or opens the one that another participant has made meanwhile; *found says which. EAGAIN:
+ * another participant aborted the new object, so the caller searches again. */
 SHMI_FN int shmi_create_named(shmsync_arena *a, const shmi_spec *spec, size_t len, uint64_t hash, shmi_header *h, int *found)
 {
     uint32_t pending = shmi_make_object(SHMI_objectPending, a->self);
@@ -6300,8 +6315,8 @@ SHMI_FN int shmi_create_named(shmsync_arena *a, const shmi_spec *spec, size_t le
     return err;
 }
 
-/* Undoes one open of the object. The caller need not be within shmi_enter: when this process gives up its slot, the bytes
- * of the open bit may belong to another object, and nothing is done. */
+/* Undoes one open of the object. The caller need not be within shmi_enter: once this process gives up its slot, the
+ * bytes of the open bit may belong to another object, so the call does nothing. */
 SHMI_FN void shmi_close_object(shmsync_arena *a, shmi_off off)
 {
     pthread_mutex_lock(&a->handles);
@@ -6331,8 +6346,8 @@ SHMI_FN int shmi_type_of(shmsync_arena *a, const shmi_header *h, char out[SHMI_T
     return strlen(out) == h->type_len && shmi_type_fingerprint(out) == h->o.layout;
 }
 
-/* The layout of a program's options, which have a description or a fingerprint. EINVAL: the
- * description is none. */
+/* Sets the layout from a program's options, which have a description or a fingerprint of the type. EINVAL: the
+ * description describes no type. */
 SHMI_FN int shmi_spec_type(shmi_spec *spec, const char *op, uint64_t layout, const char *type)
 {
     spec->layout = layout;
@@ -6423,7 +6438,7 @@ SHMI_FN int shmi_open_entered(shmsync_arena *a, const shmi_spec *spec, shmi_obje
     }
     return shmi_fail(EPROTO, "arena.open_object", spec->name, "others keep making and taking away this name");
 }
-/* Finds the object of that name or creates it. It stays there for this process until
+/* Finds the object of that name or creates it. The object stays in existence for this process until
  * shmi_close_object. */
 SHMI_FN int shmi_open_object(shmsync_arena *a, const shmi_spec *spec, shmi_object *o, int *created)
 {
@@ -6474,10 +6489,10 @@ SHMI_FN int shmi_object_at(shmsync_arena *a, shmi_off off, const char *op, uint3
 
 /* ---- Deleting ---- */
 
-/* Whether an undo log has a transaction of dead, in an object that the participants of its slot may have touched. Until
- * that is undone, no other process may use for anything else what dead had open: the undo writes into it. The objects are
- * not guarded, so another process may delete one while this function reads it. Then the function may find any bytes.
- * At worst it answers yes although there is no transaction. */
+/* Whether an undo log has a transaction of dead, in an object that the participants of its slot may have touched.
+ * The undo of that transaction writes into what dead had open. Until it is done, no process may use that memory for
+ * anything else. The objects are not guarded, so another process may delete one while this function reads it. Then
+ * the function may find any bytes. At worst it answers yes although there is no transaction. */
 SHMI_FN int shmi_unfinished_one(shmsync_arena *a, shmi_off off, void *arg)
 {
     shmi_participant_id *dead = (shmi_participant_id *)arg;
@@ -6589,12 +6604,12 @@ SHMI_FN int shmi_delete_alone(shmsync_arena *a, const char *name, size_t len)
 /* ---- What an upgrade in Go has left: internal/arenakernel/upgrade.go ---- */
 
 #define SHMI_SUCCESSOR_SUFFIX " (upgrade)"
-/* What follows the new body in a successor: offset and time of creation of the old object, 8 bytes each; kind and
- * version of the new one, 4 bytes each. */
+/* The size of what follows the new body in a successor: the offset and the time of creation of the old object, 8
+ * bytes each, and the kind and version of the new one, 4 bytes each. */
 #define SHMI_SUCCESSOR_TRAILER 24
 
-/* Deletes the object h that was created at that time. ENOENT, also if there is another object of its name by now. The
- * caller holds handles. */
+/* Deletes the object h, if it is the one that was created at that time. ENOENT: it does not exist any more, also if
+ * another object has its name by now. The caller holds handles. */
 SHMI_FN int shmi_delete_created(shmsync_arena *a, const shmi_header *h, uint64_t created)
 {
     shmi_header now;
@@ -6608,8 +6623,9 @@ SHMI_FN int shmi_delete_created(shmsync_arena *a, const shmi_header *h, uint64_t
     }
     return shmi_erase(a, &now);
 }
-/* Whether the object of that name has the data of its successor s, too; see isRedundant. *busy is how many participants
- * have it open, besides this call. If of is not 0, the object must be the one at that offset. */
+/* Whether the object of that name contains the data of its successor s as well, so that s is not needed: see
+ * isRedundant. *busy is how many participants have the object open, besides this call. If of is not 0, the object
+ * must be the one at that offset. */
 SHMI_FN int shmi_redundant(shmsync_arena *a, const char *name, size_t len, const shmi_header *s, shmi_off of, int *redundant, uint32_t *busy)
 {
     uint64_t size = s->o.size - SHMI_SUCCESSOR_TRAILER, from[2];
@@ -6633,9 +6649,10 @@ SHMI_FN int shmi_redundant(shmsync_arena *a, const char *name, size_t len, const
     return 0;
 }
 /* Deletes what an interrupted upgrade of the object of that name has left, before the object is deleted: see
- * deleteSuccessor. Without it the object is as it was, so a death between the two deletions is one before both. A
- * successor that does not belong to the object has data of its own, so it stays while a process keeps the object from
- * being deleted. If of is not 0, only a successor of the object at that offset is deleted. The caller holds handles. */
+ * deleteSuccessor. Without its successor the object is as it was, so a death between the two deletions has the same
+ * effect as a death before both. A successor that does not belong to the object has data of its own, so it stays
+ * while a process keeps the object from being deleted. If of is not 0, only a successor of the object at that
+ * offset is deleted. The caller holds handles. */
 SHMI_FN int shmi_delete_successor(shmsync_arena *a, const char *name, size_t len, shmi_off of, int *deleted)
 {
     char next[SHMI_maxObjectName + 1];
@@ -6720,8 +6737,8 @@ int shmsync_delete_at(shmsync_arena *a, shmsync_offset off)
     return SHMI_TELL(err);
 }
 
-/* Ends what dead had begun with the object in b: a deletion that was decided is done,
- * another cancelled. The caller is the reaper of dead and holds handles. */
+/* Ends what dead had begun with the object in b. It completes a deletion that was decided, and cancels any other.
+ * The caller is the reaper of dead and holds handles. */
 SHMI_FN void shmi_resolve_delete(shmsync_arena *a, const shmi_block *b, shmi_participant_id dead)
 {
     shmi_block now;
@@ -6764,10 +6781,10 @@ SHMI_FN int shmi_visit_one(shmsync_arena *a, shmi_off off, void *arg)
         v->err = EPROTO;
     return 1;
 }
-/* Calls f for the objects that the participant in a slot may have touched, and those beside
- * them, or for all objects of the arena: slot 0. They are not opened: they may be deleted
- * meanwhile, but the bytes are not used again before f returns. f does not walk. EPROTO: an object
- * was passed over, since its header is impossible. */
+/* Calls f for the objects that the participant in a slot may have touched, and those beside them. If slot is 0, it
+ * calls f for all objects of the arena. The objects are not opened: they may be deleted meanwhile, but the bytes
+ * are not used again before f returns. f must not walk objects itself. EPROTO: an object was passed over, because
+ * its header is impossible. */
 SHMI_FN int shmi_visit(shmsync_arena *a, uint32_t slot, void (*f)(shmsync_arena *a, const shmi_object *o, void *arg), void *arg)
 {
     shmi_visit_arg v;
@@ -6805,8 +6822,8 @@ SHMI_FN int shmi_clear_bit_at(shmsync_arena *a, shmi_off off, void *arg)
     shmi_unguard(a);
     return 1;
 }
-/* For an object that is committed and whose block is still claimed by its maker. The bytes of
- * a claimed block may be anything: the directory tells whether there is an object. */
+/* Clears the open bit of an object that is committed and whose block is still claimed by its maker. The bytes of a
+ * claimed block may be anything, so the directory tells whether there is an object. */
 SHMI_FN int shmi_clear_bit_unpublished(shmsync_arena *a, shmi_off off, void *arg)
 {
     shmi_block b;
@@ -6838,8 +6855,9 @@ SHMI_FN void shmi_clear_open_bits(shmsync_arena *a, shmi_participant_id dead)
 
 /* ---- Handles: all that this process opens of one object share one ---- */
 
-/* The result err of the call that opened o and handed a handle out, which a new anonymous object without a handle does not
- * outlive: nobody else can find it. The caller is still within the shmi_enter in which it opened o. */
+/* Returns err, the result of the call that opened o to make a handle. If that call failed and o is a new anonymous
+ * object, it deletes o first, because no process could find it. The caller is still within the shmi_enter in which
+ * it opened o. */
 SHMI_FN int shmi_handed_out(shmsync_arena *a, const shmi_object *o, int created, int err)
 {
     if (err != 0 && created && o->name_len == 0) {
@@ -6850,8 +6868,8 @@ SHMI_FN int shmi_handed_out(shmsync_arena *a, const shmi_object *o, int created,
     return err;
 }
 
-/* Gives the handle that this process has of the object, which the caller has opened,
- * or makes one by build, whose NULL means ENOMEM. */
+/* Gives the handle that this process has for the object, which the caller has opened. If there is none, build makes
+ * one; if build returns NULL, the result is ENOMEM. */
 SHMI_FN void *shmi_share(shmsync_arena *a, const shmi_object *o, void *(*build)(shmsync_arena *a, const shmi_object *o, const void *arg), const void *arg)
 {
     shmi_ref *r;
@@ -6881,8 +6899,8 @@ SHMI_FN void *shmi_share(shmsync_arena *a, const shmi_object *o, void *(*build)(
     return handle;
 }
 
-/* Has end give back what the handle of an object has besides itself, and the handle, where
- * the arena is closed before it. The arena is gone by then. */
+/* Sets the function that gives back the handle of an object, and what the handle owns, if the arena is closed
+ * before the handle is. The arena is unmapped by the time when end runs. */
 SHMI_FN void shmi_ends_with(shmsync_arena *a, shmi_off off, void (*end)(void *handle))
 {
     shmi_ref *r;
@@ -6895,8 +6913,7 @@ SHMI_FN void shmi_ends_with(shmsync_arena *a, shmi_off off, void (*end)(void *ha
     pthread_mutex_unlock(&a->handles_of);
 }
 
-/* Gives one opening back, and calls end with the handle if it was the last. EBADF for
- * one that is not open. */
+/* Gives one opening back, and calls end with the handle if it was the last opening. EBADF: the object is not open. */
 SHMI_FN int shmi_unshare(shmsync_arena *a, shmi_off off, void (*end)(void *handle))
 {
     shmi_ref *r;
@@ -7079,8 +7096,8 @@ SHMI_FN int shmi_tasks_detached(const shmi_tasks *d, uint32_t leader, uint64_t s
     return detached;
 }
 
-/* Whether /proc is that of this process's pid namespace, and tells of a living thread that it has
- * memory; and its device. */
+/* Whether /proc is that of this process's pid namespace, and shows that a living thread has memory. *dev is the
+ * device of /proc. */
 SHMI_FN int shmi_probe_threads(uint64_t *dev)
 {
     char b[4096], pid[16], *p;
@@ -7120,8 +7137,8 @@ SHMI_FN int shmi_detached(uint64_t dev, uint32_t pid, uint64_t start)
 
 /* ---- Deaths in two stages, dead and gone: docs/design/0018-two-stages-of-a-death.md ----
  *
- * A death has two stages. Words are repaired when no thread of the dead process executes
- * instructions any more; what they protect passes on when nothing can write for it. */
+ * A death has two stages. The words are repaired when no thread of the dead process executes instructions any more.
+ * The data that they protect passes on when the kernel, too, can write nothing for the process any more. */
 
 #define SHMI_ASK_FIRST INT64_C(50000)
 #define SHMI_ASK_MOST INT64_C(50000000)
@@ -7137,8 +7154,8 @@ SHMI_FN int shmi_byte_free(shmsync_arena *a, uint32_t i)
         return 0;
     caps = shmi_slot_caps(a, i);
     if ((caps & SHMI_capOFD) == 0) {
-        /* None at all means a joiner without a byte, or a slot whose reaper died
-         * when it had wiped it and not yet freed it. */
+        /* A slot without any capability belongs to a joiner without a byte lock. Or its reaper died after it wiped
+         * the slot and before it freed it. */
         uint32_t p = shmi_slot_phase(shmi_slot_state(a, i));
         if (caps != 0 || (p != SHMI_phaseLeaving && p != SHMI_phaseDead))
             return 0;
@@ -7182,8 +7199,8 @@ SHMI_FN uint32_t shmi_gone_mark(shmsync_arena *a, uint32_t i, uint32_t w)
 }
 SHMI_FN int shmi_found_gone(shmsync_arena *a, uint32_t i, uint32_t w) { return shmi_ld32(shmi_slot32(a, i, SHMI_slotGone)) == shmi_gone_mark(a, i, w); }
 /* Records that the participant in slot i, in state w, is gone, if its byte lock is free. A joiner does so before it
- * takes that lock: if it is stopped then, the lock tells others nothing about the dead participant. 0 if it cannot get
- * the lock now. */
+ * takes that lock. Otherwise, if it is stopped with the lock, others could not learn whether the dead participant
+ * is gone. Returns 0 if the joiner cannot get the lock now. */
 SHMI_FN int shmi_note_byte_free(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     uint32_t *word = shmi_slot32(a, i, SHMI_slotGone), mark = shmi_gone_mark(a, i, w), before = shmi_ld32(word);
@@ -7193,16 +7210,16 @@ SHMI_FN int shmi_note_byte_free(shmsync_arena *a, uint32_t i, uint32_t w)
         return (shmi_slot_caps(a, i) & SHMI_capOFD) == 0;
     return shmi_slot_state(a, i) == w && (before == mark || shmi_cas32(word, before, mark));
 }
-/* The same as shmi_seen_dead for a survey, which asks for the bytes of those too that the kernel would
- * mark: a copied file marks nobody. */
+/* As shmi_seen_dead, for a survey. A survey also asks for the byte locks of participants that the kernel would
+ * mark, because in a copied file the kernel marks no participant. */
 SHMI_FN int shmi_survey_dead(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     return shmi_slot_present(w) && (shmi_seen_dead(a, i, w) || ((shmi_found_gone(a, i, w) || shmi_byte_free(a, i)) && shmi_slot_state(a, i) == w));
 }
 
-/* Whether the process that is dead in slot i has ended: its byte lock is free, which the
- * kernel sees to after the last thread has left all other kernel code. Where there are no
- * byte locks, whether all its alive words are marked, which is less. */
+/* Whether the process that is dead in slot i has ended, so that its byte lock is free. The kernel frees the lock
+ * after the last thread has left all other kernel code. Without byte locks, it is whether all alive words are
+ * marked, which is a weaker proof. */
 SHMI_FN int shmi_ended(shmsync_arena *a, uint32_t i)
 {
     uint32_t caps;
@@ -7232,9 +7249,9 @@ SHMI_FN shmi_notice *shmi_ending(shmsync_arena *a, uint32_t i, uint32_t w)
     return n;
 }
 
-/* Whether all threads of the process in slot i, in state w, have given up its memory. It is 0 if
- * the slot does not say which process that is, and when another thread has just looked: a look
- * costs 10 us and more. */
+/* Whether all threads of the process in slot i, in state w, have given up its memory. The answer is 0 if the slot
+ * does not say which process that is, and if another thread has just made this check, because one costs 10 us and
+ * more. */
 SHMI_FN int shmi_threads_ended(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     uint32_t pid = shmi_ld32(shmi_slot32(a, i, SHMI_slotPID));
@@ -7271,8 +7288,8 @@ SHMI_FN int shmi_threads_ended(shmsync_arena *a, uint32_t i, uint32_t w)
     return 1;
 }
 
-/* Whether the threads of the participant that is dead in slot i, in state w, have given up its memory,
- * and with them the kernel has finished with it, or a process has found it gone. */
+/* Whether the participant that is dead in slot i, in state w, is gone: another process has found that, or all its
+ * threads have given up its memory and it had declared no asynchronous system calls. */
 SHMI_FN int shmi_find_gone(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     uint32_t *word = shmi_slot32(a, i, SHMI_slotGone), before = shmi_ld32(word), mark = shmi_gone_mark(a, i, w);
@@ -7284,10 +7301,10 @@ SHMI_FN int shmi_find_gone(shmsync_arena *a, uint32_t i, uint32_t w)
     return 1;
 }
 
-/* Whether nothing can write into the arena for n any more, not even the kernel in a system
- * call of n. The last store of n to what a lock protects is before that, and the last one
- * to words is before n is not current. Asked of a participant that is not current, or of
- * this process as it leaves. A yes stays a yes. */
+/* Whether nothing can write into the arena for n any more, not even the kernel in a system call of n. The last
+ * store of n to data that a lock protects comes before n is gone, and its last store to words before n stops being
+ * current. The caller asks about a participant that is not current, or about this process as it leaves. A yes is
+ * final. */
 SHMI_FN int shmi_gone(shmsync_arena *a, shmi_participant_id n)
 {
     uint32_t i = shmi_id_slot(n), w;
@@ -7321,8 +7338,8 @@ SHMI_FN void shmi_follow(shmsync_arena *a)
         shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
     }
 }
-/* Has the watcher ask again after an eighth of the time that has passed since: one that
- * ends late is asked after rarely. */
+/* Makes the watcher ask again after an eighth of the time that has passed since the time since. So it asks rarely
+ * about a process that takes long to end. */
 SHMI_FN void shmi_ask_after(shmsync_arena *a, int64_t since)
 {
     int64_t now = shmi_now(), wait = (now - since) / 8, at;
@@ -7355,9 +7372,9 @@ SHMI_FN int shmi_await_over(shmsync_arena *a, const shmi_naming *w, int was)
         return shmi_all_gone(a);
     return !shmi_names(w) || shmi_gone(a, w->name) || (!was && shmi_current(a, w->name)); /* current: another one with this ID */
 }
-/* Waits until the dead participant that w names is gone, or until the word has another value: after that another
- * participant may have the ID. The caller reads the word again. w NULL: until all are gone. abs as of a lock. 0,
- * ETIMEDOUT, EBADF, ENOTCONN. */
+/* Waits until the dead participant that w names is gone, or until the word has another value; after that, another
+ * participant may have the ID. The caller then reads the word again. If w is NULL, it waits until all dead
+ * participants are gone. abs is as for a lock. Returns 0, ETIMEDOUT, EBADF or ENOTCONN. */
 SHMI_FN int shmi_await(shmsync_arena *a, const shmi_naming *w, const char *op, const char *called, int64_t abs)
 {
     int64_t ask = 0, now, wait;
@@ -7401,8 +7418,8 @@ SHMI_FN int shmi_await_gone64(shmsync_arena *a, shmi_participant_id n, const uin
     return shmi_await(a, &w, op, called, abs);
 }
 
-/* Makes sure that no thread of the dying process in slot i executes a store to the
- * arena any more, and is 0 while that cannot be told. */
+/* Makes sure that no thread of the dying process in slot i executes a store to the arena any more. Returns 0 while
+ * that cannot be told. */
 SHMI_FN int shmi_fence_dying(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     if ((shmi_slot_caps(a, i) & SHMI_capFence) != 0 && shmi_fence() == 0)
@@ -7433,7 +7450,7 @@ SHMI_FN int shmi_declare_dead(shmsync_arena *a, uint32_t i, uint32_t w)
     SHMSYNC_CRASHPOINT("arena.reap.marked");
     return 1;
 }
-/* The same for a participant that was found dead. */
+/* As the function above, for a participant that was found dead: the thread publishes the act first. */
 SHMI_FN int shmi_mark(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     shmi_act act;
@@ -7446,8 +7463,8 @@ SHMI_FN int shmi_mark(shmsync_arena *a, uint32_t i, uint32_t w)
     return marked;
 }
 
-/* shmi_survey_dead, once in a second at most: it finds a participant whose robust list the
- * kernel could not walk. */
+/* As shmi_survey_dead, but at most once in a second. It finds a participant whose robust list the kernel could not
+ * walk. */
 SHMI_FN int shmi_found_dead(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     int64_t now = shmi_now(), last = __atomic_load_n(&a->asked[i], __ATOMIC_RELAXED);
@@ -7455,8 +7472,8 @@ SHMI_FN int shmi_found_dead(shmsync_arena *a, uint32_t i, uint32_t w)
            __atomic_compare_exchange_n(&a->asked[i], &last, now, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED) && shmi_survey_dead(a, i, w);
 }
 
-/* Whether n is the name of a participant that died or left; if this call is the first
- * to see its death, its reap begins. */
+/* Whether n is the ID of a participant that died or left. If this call is the first to see the death, it marks the
+ * slot, and the reap begins. */
 SHMI_FN int shmi_dead(shmsync_arena *a, shmi_participant_id n)
 {
     uint32_t i = shmi_id_slot(n), w;
@@ -7468,8 +7485,8 @@ SHMI_FN int shmi_dead(shmsync_arena *a, shmi_participant_id n)
     if (n == a->self || (!shmi_seen_dead(a, i, w) && !shmi_found_dead(a, i, w)))
         return 0;
     if (shmi_mark(a, i, w)) {
-        /* The caller goes on at once with what it waits for. The kernel has woken
-         * watchers for the rest; in case they do not come, ours looks again. */
+        /* The caller goes on at once with its own wait. The kernel has woken watchers for the rest of the reap; in
+         * case they do not run, our watcher looks again. */
         shmi_wake(shmi_alive_word(a, i, SHMI_aliveWords - 1), SHMI_ALL);
         shmi_leave_for(a, i);
         shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
@@ -7498,8 +7515,8 @@ SHMI_FN shmi_off shmi_death_record(shmsync_arena *a, int left, uint64_t n)
 }
 SHMI_FN uint64_t *shmi_death_records_total(shmsync_arena *a, int left) { return shmi_u64(a, left ? SHMI_hdrLeftTotal : SHMI_hdrDeathRecordsTotal); }
 
-/* Labels are for people, and may change as they are read: word by word, they are still
- * no race. */
+/* Labels are for people, and may change while they are read. They are read word by word, so that there is no data
+ * race. */
 SHMI_FN void shmi_put_label(shmsync_arena *a, shmi_off off, const char *label)
 {
     uint64_t words[(SHMI_labelBytes + 1) / 8];
@@ -7541,8 +7558,8 @@ SHMI_FN void shmi_put_death_record(shmsync_arena *a, int left, const shmsync_par
     shmi_put_label(a, o + SHMI_deathRecordLabel, p->label);
     shmi_st64(shmi_u64(a, o + SHMI_deathRecordSeq), number + 1);
 }
-/* Whom slot i describes: see describe in internal/arenakernel/identity.go. flags are those of a death record. The result
- * is the generation, 0 for nobody. */
+/* Describes the participant in slot i: see describe in internal/arenakernel/identity.go. *flags are those of a
+ * death record. The result is the generation, or 0 if the slot has no participant. */
 SHMI_FN uint32_t shmi_describe(shmsync_arena *a, uint32_t i, shmsync_participant *p, uint32_t *flags)
 {
     uint32_t *word = shmi_slot32(a, i, SHMI_slotDescribed), generation = shmi_ld32(word);
@@ -7624,8 +7641,8 @@ SHMI_FN int shmi_has_death_record(shmsync_arena *a, shmi_participant_id n)
     return shmi_find_death_record(a, 0, n, &p);
 }
 
-/* Bounds the deaths that one call records: of participants that died one after the other while they took a slot over. A
- * peer's bytes may claim more. */
+/* The most deaths that one call records. A slot has several dead participants if one after the other died while it
+ * took the slot over. The bytes of a peer may claim any number of them. */
 #define SHMI_MOST_HEIRS 256u
 /* Records the deaths of the participants of slot i, in state w, up to the generation last, unless they have records: see
  * recordDeaths in internal/arenakernel/deathrecord.go. 0 if the state changed. */
@@ -7669,8 +7686,8 @@ SHMI_FN void shmi_read_slot(shmsync_arena *a, uint32_t i, uint32_t w, shmsync_pa
     shmi_get_label(a, shmi_slot(a, i) + SHMI_slotLabel, p->label);
 }
 
-/* Who n is or was, from its slot while that has not been taken again and from the
- * death records after that. ENOENT when neither knows. */
+/* Describes the participant with ID n: from its slot, unless another participant has taken the slot since, and
+ * otherwise from the death records. ENOENT: neither knows it. */
 SHMI_FN int shmi_who(shmsync_arena *a, shmi_participant_id n, shmsync_participant *out)
 {
     uint32_t i = shmi_id_slot(n), w, of, flags;
@@ -7686,8 +7703,9 @@ SHMI_FN int shmi_who(shmsync_arena *a, shmi_participant_id n, shmsync_participan
         out->slot = i;
         out->generation = shmi_id_gen(n);
         if (shmi_slot_state(a, i) == w) {
-            /* The record comes before the slot's words are cleared, and these before its state changes. While a joiner
-             * takes the slot over, the words describe its predecessor until that one has a record. */
+            /* The record is written before the slot's words are cleared, and these are cleared before its state
+             * changes. While a joiner takes the slot over, the words describe its predecessor until that one has a
+             * record. */
             if ((phase == SHMI_phaseDead || phase == SHMI_phaseLeaving)
                 && (shmi_find_death_record(a, 0, n, &gone) || shmi_find_death_record(a, 1, n, &gone)))
                 *out = gone;
@@ -7781,8 +7799,8 @@ int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant
     return SHMI_TELL(err);
 }
 
-/* ---- The threads of the library: they have a name, the affinity that the process began with and the ordinary policy,
- * take no signals, and do not keep the process alive ---- */
+/* ---- The threads of the library. They have a name, the CPU affinity that the process began with, and the ordinary
+ * scheduling policy. They take no signals, and do not keep the process alive. ---- */
 
 /* The CPUs that the process might use when it began. */
 static uint64_t shmi_first_cpus[128];
@@ -7885,8 +7903,9 @@ SHMI_FN int shmi_count_living(void *arg, uint32_t thread)
     x->n += shmi_may_have_memory(x->tasks, thread) != 0;
     return 0;
 }
-/* Ends the process as the end of its last thread would, if all threads but those of the library have ended. at is when
- * to look, 0 for at once; it gives when to look again, 0 for not before a thread that says so has ended. */
+/* Ends the process as the end of its last thread would, if all threads but those of the library have ended. at is
+ * the time of the next check, 0 for at once. The result is the time of the check after that; 0 means that no check
+ * is needed before a thread announces that it ends. */
 SHMI_FN int64_t shmi_end_if_alone(int64_t at)
 {
     shmi_found x;
@@ -7900,9 +7919,9 @@ SHMI_FN int64_t shmi_end_if_alone(int64_t at)
         return at;
     if (!shmi_open_tasks("self", &d))
         return shmi_now() + soon;
-    /* A thread of the library counts itself only while it is among the tasks, so an equal count leaves no room for
-     * another thread, unless the count changes meanwhile. A walk may miss a thread that another one starts before it
-     * ends itself, so there are two. */
+    /* A thread of the library counts itself only while it is among the tasks. So if the counts are equal, no other
+     * thread exists, unless the count changes during the walk. A walk may miss a thread that another one starts
+     * before it ends itself, so there are two walks. */
     changes = __atomic_load_n(&shmi_own_changes, __ATOMIC_SEQ_CST);
     own = __atomic_load_n(&shmi_own_threads, __ATOMIC_SEQ_CST);
     for (walk = 0; alone && walk < 2; walk++) {
@@ -7919,8 +7938,8 @@ SHMI_FN int64_t shmi_end_if_alone(int64_t at)
 
 /* ---- What is loaded, and mapped ---- */
 
-/* A thread of the library runs until the close of its arena, so the code has to stay when a program that forgot the close
- * unloads it. The functions are not there in a static program, where nothing is unloaded. */
+/* A thread of the library runs until the close of its arena. If a program unloads the code without that close, the
+ * code has to stay. These functions do not exist in a static program, from which nothing is unloaded. */
 #pragma weak dladdr
 #pragma weak dlopen
 SHMI_FN void shmi_stay_loaded(void)
@@ -7934,8 +7953,9 @@ SHMI_FN void shmi_stay_loaded(void)
         (void)!dlopen(self.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
 }
 
-/* Whether memory is locked when it is mapped: mlockall(MCL_FUTURE). The kernel does not let a locked page go. mincore
- * would tell, too, but the set @system-service of systemd lacks it, and a process that calls it is killed. */
+/* Whether memory is locked when it is mapped: mlockall(MCL_FUTURE). The kernel does not let a locked page go.
+ * mincore could tell that as well, but systemd's filter @system-service does not allow it and kills a process that
+ * calls it. */
 SHMI_FN int shmi_maps_locked(void)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -7962,13 +7982,13 @@ SHMI_FN void *shmi_map_sparsely(size_t size, int fd)
     return MAP_FAILED;
 }
 
-/* ---- Reap: every step may be done by several processes at once, and by one after
- * another that died over it. Each process repairs twice, when it finds a dead one and
- * again when that is gone; the functions of the kinds ask for that themselves ---- */
+/* ---- Reap: several processes may do each step at once, and another may repeat a step over which one died. Each
+ * process repairs twice: when it finds a dead participant, and again when that one is gone. The functions of the
+ * kinds ask themselves which of the two it is. ---- */
 
 #define SHMI_RECLAIM_AFTER 1000000 /* ns: those that the death has woken want the CPU first */
-/* How long this process leaves the end of a reap to others where objects are whose
- * kind it does not know: they know it, and repair those when they reap. */
+/* How long this process waits before it ends a reap if the arena has objects of a kind that it does not know.
+ * Meanwhile other participants, which know that kind, may repair those objects. */
 #define SHMI_LEAVE_TO_OTHERS INT64_C(200000000)
 
 enum {
@@ -7987,8 +8007,8 @@ SHMI_FN void shmi_ring_before(shmsync_arena *a, uint32_t i, unsigned n)
         }
     }
 }
-/* Wakes the death watchers that watch slot i, did so, or are to: they read the ring of slots
- * again. See ringWatchersOf in internal/arenakernel/deathwatcher.go. */
+/* Wakes the death watchers that watch slot i, that have watched it, or that will have to watch it: they read the
+ * ring of slots again. See ringWatchersOf in internal/arenakernel/deathwatcher.go. */
 SHMI_FN void shmi_ring_watchers_of(shmsync_arena *a, uint32_t i) { shmi_ring_before(a, i, SHMI_watchTargets); }
 
 /* Makes those look at the death records that want to be told of deaths. */
@@ -8000,10 +8020,9 @@ SHMI_FN void shmi_ring_told(shmsync_arena *a)
             shmi_ring(shmi_slot32(a, i, SHMI_slotWatchDoorbell));
 }
 
-/* The participants that a death, or a leave, concerns: those that have an object open that
- * the dead participant had open. A participant owes wakes to them only, unless it dies while
- * it tells others how their waits ended, or while it reaps: then it may owe one to any
- * participant. */
+/* The participants that a death, or a leave, concerns: those that have an object open which the dead participant
+ * had open, too. A dead participant owes wakes only to these. If it died while it told others how their waits
+ * ended, or while it reaped, it may owe one to any participant. */
 typedef struct shmi_concern {
     uint32_t slots[SHMI_MaxSlots / 32 + 1];
     int unfinished; /* an undo log has a transaction of the dead */
@@ -8043,16 +8062,16 @@ SHMI_FN void shmi_repair_one(shmsync_arena *a, const shmi_object *o, void *arg)
     if (ops != NULL && ops->unfinished != NULL && ops->unfinished(a, o, r->dead))
         r->concern->unfinished = 1;
 }
-/* Whether dead, which is not this process, may owe a wake to any participant, and hold any
- * object: it died while it told others, or while it reaped. */
+/* Whether dead, which is not this process, may owe a wake to any participant, and may hold any object. That is so
+ * if it died while it told others how their waits ended, or while it reaped. */
 SHMI_FN int shmi_owes_anybody(shmsync_arena *a, shmi_participant_id dead)
 {
     uint32_t i = shmi_id_slot(dead);
     return shmi_ld32(shmi_slot32(a, i, SHMI_slotTelling)) != 0 || shmi_ld64(shmi_slot64(a, i, SHMI_slotWalking)) != 0;
 }
-/* Takes back what dead holds of any object, finds out whom that concerns, and says how many
- * objects it does not know. all says that it may be any object: else dead has touched those
- * that it holds. */
+/* Takes back what dead holds of any object, finds out which participants that concerns, and says how many objects
+ * are of an unknown kind. all says that dead may hold any object; otherwise it has touched each object that it
+ * holds. */
 SHMI_FN int shmi_repair_all(shmsync_arena *a, shmi_participant_id dead, int all, shmi_concern *c)
 {
     shmi_repair_arg r;
@@ -8083,8 +8102,7 @@ SHMI_FN int shmi_owed_order(const void *x, const void *y)
         return p->object < q->object ? -1 : 1;
     return q->level - p->level; /* the highest first */
 }
-/* For each object with a recorded sleeper, which wakes the death of dead may have
- * swallowed. */
+/* Notes, for each object with a recorded sleeper, which wakes may have been lost by the death of dead. */
 SHMI_FN void shmi_collect_owed(shmsync_arena *a, shmi_participant_id dead, shmi_owed_list *l)
 {
     uint32_t i, k;
@@ -8136,9 +8154,9 @@ SHMI_FN void shmi_wake_one_object(shmsync_arena *a, const shmi_object *o, void *
     if (ops != NULL && ops->wake != NULL)
         ops->wake(a, o, shmi_owed_level((const shmi_owed_list *)arg, o->off));
 }
-/* Makes the participants that a death or a leave concerns look at their objects. Each participant
- * with waiting goroutines looks at all of its objects and waits then, so a participant that can
- * have left nothing there is not counted. */
+/* Makes the participants that a death or a leave concerns check their objects. It counts the death, and rings each
+ * of these participants that has goroutines that wait. A woken participant checks all of its objects, so one to
+ * which the death can owe nothing is not rung. */
 SHMI_FN void shmi_count_death(shmsync_arena *a, const shmi_concern *c)
 {
     uint32_t i;
@@ -8164,9 +8182,8 @@ SHMI_FN void shmi_wake_all_for(shmsync_arena *a, shmi_participant_id dead, const
     shmi_count_death(a, c);
 }
 
-/* Gives back what memory dead had not handed to anybody, and what those had in its
- * slot before it whose successors died over doing that. The caller is the reaper
- * of the slot, or has it. */
+/* Gives back the memory that dead had not handed to any other process. It does the same for earlier participants of
+ * the slot, if their successors died while they cleaned up. The caller is the reaper of the slot, or has the slot. */
 SHMI_FN void shmi_reclaim_memory(shmsync_arena *a, shmi_participant_id dead)
 {
     uint32_t *reclaimed = shmi_slot32(a, shmi_id_slot(dead), SHMI_slotReclaimed);
@@ -8192,9 +8209,8 @@ SHMI_FN void shmi_reclaim_memory(shmsync_arena *a, shmi_participant_id dead)
         shmi_st32(reclaimed, last);
 }
 
-/* Makes slot i, dead or leaving in state w, available again. keep leaves the set of touched
- * chunks to the next participant of the slot: the reaper of that one repairs what this
- * process could not. */
+/* Makes slot i, dead or leaving in state w, available again. keep leaves the set of touched chunks to the next
+ * participant of the slot: that one's reaper repairs what this process could not. */
 SHMI_FN void shmi_free_slot(shmsync_arena *a, uint32_t i, uint32_t w, int keep)
 {
     uint32_t *described = shmi_slot32(a, i, SHMI_slotDescribed), of = shmi_ld32(described);
@@ -8221,16 +8237,16 @@ SHMI_FN int shmi_others(shmsync_arena *a)
     return 0;
 }
 
-/* Whether other participants, which may know the kinds that this header does not, get their
- * time for a repair that was due since then. */
+/* Whether to leave the end of the reap to other participants, which may know the kinds that this header does not.
+ * since is when the repair was due. */
 SHMI_FN int shmi_leave_to_others(shmsync_arena *a, const shmi_reap_progress *b, int64_t since)
 {
     return b->unknown != 0 && shmi_now() - since < SHMI_LEAVE_TO_OTHERS && shmi_others(a);
 }
 
-/* Writes the death record, and a moment after the dead one is gone gives back its memory and
- * frees its slot, which is what only one may do. Nobody is reaper while it waits for
- * the dead one to be gone: that may take long, and it may be stopped. */
+/* Writes the death record. A moment after the dead participant is gone, it gives back its memory and frees its
+ * slot, which only one process may do: the reaper. While a process waits for the dead participant to be gone, it
+ * gives up the role of the reaper: the wait may take long, and the process may be stopped. */
 SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_reap_progress *b)
 {
     uint32_t *word = shmi_slot32(a, i, SHMI_slotReaper);
@@ -8252,9 +8268,9 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_reap_progress *b)
     if (b->written == 0) {
         b->written = now;
         if (shmi_has_death_record(a, dead))
-            /* Another participant was here before, and those that the death woke have had their
-             * turn. The wait begins once for each death: participants with short lives would
-             * never end it. */
+            /* Another participant has written the record, so those that the death woke have had their turn. The
+             * wait begins once for each death: if each reaper began it anew, reapers with short lives would never
+             * end it. */
             b->written -= SHMI_RECLAIM_AFTER;
         else
             shmi_record_deaths(a, i, b->of, shmi_id_gen(dead));
@@ -8262,8 +8278,8 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_reap_progress *b)
         shmi_leave_for(a, i);
         shmi_ring_told(a);
     }
-    /* The kernel may not have finished with the alive words of a participant that is gone by its
-     * own declaration: a joiner that takes the slot now could be marked for its death. */
+    /* A participant can be gone, by what it declared about its system calls, before the kernel has finished with
+     * its alive words. If a joiner took the slot now, the kernel could mark the joiner's words for that death. */
     if (b->handed != 0 && b->unfinished) /* another process undoes it, and may be stopped */
         b->unfinished = shmi_unfinished(a, dead);
     if (b->handed == 0 || b->unfinished || !shmi_ended(a, i) || shmi_leave_to_others(a, b, b->handed)) {
@@ -8359,8 +8375,8 @@ SHMI_FN void shmi_continue_reaps(shmsync_arena *a)
     pthread_mutex_lock(&a->reaping);
     for (i = 1; i <= a->geo.slots; i++)
         if (a->reaps[i].of != 0 && shmi_slot_state(a, i) != a->reaps[i].of) {
-            /* Finished by others, or a joiner has taken the slot over and waits for the
-             * reaper there. */
+            /* Other processes have finished the reap, or a joiner has taken the slot over and waits for the reaper
+             * there. */
             shmi_cas32(shmi_slot32(a, i, SHMI_slotReaper), a->self, 0);
             memset(&a->reaps[i], 0, sizeof a->reaps[i]);
         }
@@ -8375,8 +8391,8 @@ SHMI_FN void shmi_continue_reaps(shmsync_arena *a)
     }
 }
 
-/* Asks for the byte locks of those whom this process is to watch, and reaps those that have
- * none, until there are as many as it watches that live, or none: see surveyAhead in
+/* Asks for the byte locks of the participants that this process is to watch, and reaps those that have none. It
+ * goes on until it has found as many living ones as it watches, or no more: see surveyAhead in
  * internal/arenakernel/reap.go. */
 SHMI_FN void shmi_survey_ahead(shmsync_arena *a)
 {
@@ -8463,15 +8479,16 @@ SHMI_FN int shmi_cleaned(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     return shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed)) == shmi_slot_gen(w) && shmi_untouched(a, i);
 }
-/* Whether the first of window win may take slot i, free in state w of an earlier window: see mayEnter
- * in internal/arenakernel/window.go. */
+/* Whether a joiner may take slot i as the first generation of window win. The slot is free, in state w of an
+ * earlier window: see mayEnter in internal/arenakernel/window.go. */
 SHMI_FN int shmi_may_enter(shmsync_arena *a, uint32_t i, uint32_t w, const shmi_window *win)
 {
     uint32_t r = shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed));
     return (r == shmi_slot_gen(w) || r == win->first - 1) && shmi_untouched(a, i);
 }
-/* The generation of whoever takes slot i, free or dead in state w, and the bytes of the window that
- * it is of; 0 if its generations are used up. inherit says that the slot's participant is dead. */
+/* The generation of the next participant that takes slot i, free or dead in state w, and the bytes of the window
+ * that this generation is of. The result is 0 if the generations of the slot are used up. inherit says that the
+ * slot's participant is dead. */
 SHMI_FN uint32_t shmi_next_generation(shmsync_arena *a, uint32_t i, uint32_t w, int inherit, uint64_t *raw)
 {
     shmi_window win = shmi_window_of(a, i);
@@ -8608,8 +8625,8 @@ SHMI_FN uint32_t shmi_longest_gap(const shmi_id_search *s, uint32_t k, uint32_t 
     return longest;
 }
 
-/* Waits until each participant was seen once when it did not end a wait of another; 0: one does so
- * for long. */
+/* Waits until it has seen each participant once at a time when that one was not ending a wait of another. Returns 0
+ * if a participant takes long over that. */
 SHMI_FN int shmi_each_told(shmsync_arena *a)
 {
     uint32_t i;
@@ -8638,9 +8655,9 @@ typedef struct shmi_renewal {
     const char *postponed; /* why slots that are used up could not be renewed, or NULL */
 } shmi_renewal;
 
-/* Gives those slots another window that are used up, with generations that no word names and on
- * whose IDs no thread is about to act. Whether it is worth to look at the slots again: it has renewed
- * some, or has to try again. See renewSlots in internal/arenakernel/window.go. */
+/* Renews the slots that are used up: gives them another window, with generations that no word names and on whose
+ * IDs no thread is about to act. The result says whether it is worth looking at the slots again, because the call
+ * has renewed some or has to try again. See renewSlots in internal/arenakernel/window.go. */
 SHMI_FN int shmi_renew_slots(shmsync_arena *a, uint32_t my_slot, shmi_renewal *r)
 {
     shmi_id_search *s;
@@ -8767,8 +8784,8 @@ SHMI_FN int shmi_epoch_untouched(uint64_t w)
 {
     return shmi_epoch_number(w) == 0 || (shmi_epoch_number(w) == 1 && shmi_epoch_phase(w) == SHMI_epochClaiming);
 }
-/* The word with the number of death records at the time when epoch number began. It is written before the epoch is opened;
- * see epochDeaths in internal/arenakernel/epoch_begin.go. */
+/* The word that has the number of death records at the time when that epoch began. It is written before the epoch
+ * is opened; see epochDeaths in internal/arenakernel/epoch_begin.go. */
 SHMI_FN uint64_t *shmi_epoch_deaths(shmsync_arena *a, uint32_t number)
 {
     return shmi_u64(a, number % 2 != 0 ? SHMI_hdrEpochDeathsOdd : SHMI_hdrEpochDeaths);
@@ -8837,8 +8854,8 @@ typedef struct shmi_preparation {
     int news;                                   /* how often met changed after the first pass, and how many claims failed because of a death */
 } shmi_preparation;
 
-/* Joiners may die all the time, and each pass finds the next one. After so many a joiner leaves the participants that
- * died pending to shmi_repair_late. */
+/* Joiners may die all the time, and each pass finds the next one. After this many passes a joiner leaves the
+ * participants that died while pending to shmi_repair_late. */
 #define SHMI_MOST_NEWS 16
 SHMI_FN int shmi_is_late(const shmi_preparation *p) { return p->news > SHMI_MOST_NEWS; }
 SHMI_FN void shmi_meet(shmi_preparation *p, uint32_t i, uint32_t w, uint64_t window)
@@ -8865,8 +8882,8 @@ SHMI_FN int shmi_is_state(shmsync_arena *a, uint32_t i, uint32_t w, const shmi_f
 /* Whether another process has the gate. */
 SHMI_FN int shmi_gate_busy(shmsync_arena *a) { return shmi_byte_locked(a->lock_fd, SHMI_GATE_BYTE) > 0; }
 
-/* The last of the earlier participants of slot i, in state w, if those may have left something that is not reclaimed
- * yet; else 0. */
+/* The ID of the last earlier participant of slot i, in state w, if earlier participants may have left something
+ * that is not reclaimed yet; else 0. */
 SHMI_FN shmi_participant_id shmi_left_by_earlier(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     uint32_t last = shmi_slot_gen(w);
@@ -8897,15 +8914,16 @@ SHMI_FN int shmi_prepare_slot(shmsync_arena *a, shmi_preparation *p, uint32_t i)
     }
     return 1;
 }
-/* Repairs what dead, an earlier participant of slot i, has left. A joiner that takes over the slot of a dead participant
- * repairs this, too, but it may be stopped. */
+/* Repairs what dead, an earlier participant of slot i, has left. A joiner that takes over the slot of a dead
+ * participant does the same, but it may be stopped. */
 SHMI_FN void shmi_repair_earlier(shmsync_arena *a, uint32_t w, shmi_participant_id dead)
 {
     shmi_concern concern;
     shmi_repair_all(a, dead, shmi_slot_phase(w) == SHMI_phaseJoining && shmi_owes_anybody(a, dead), &concern);
 }
-/* Reaps all dead participants, and repairs what earlier ones left; whether nothing is left to do. While it waits for
- * the end of dead processes it looks at no other slots: a look at a slot that is not dead costs a system call. */
+/* Reaps all dead participants, and repairs what earlier ones left. The result says whether nothing is left to do.
+ * While it waits for the end of dead processes it looks at no other slots, because a look at a slot that is not
+ * dead costs a system call. */
 SHMI_FN int shmi_prepare(shmsync_arena *a, shmi_preparation *p)
 {
     int full = 0;
@@ -8961,7 +8979,7 @@ SHMI_FN int shmi_prepared(shmsync_arena *a, shmi_preparation *p)
         }
     return 1;
 }
-/* Makes up for what a late preparation has left out, when this process has claimed the epoch: see repairLate in
+/* Does what a late preparation has left out, once this process has claimed the epoch: see repairLate in
  * internal/arenakernel/gate_prepare.go. */
 SHMI_FN void shmi_repair_late(shmsync_arena *a, const shmi_preparation *p)
 {
@@ -8980,9 +8998,9 @@ SHMI_FN void shmi_repair_late(shmsync_arena *a, const shmi_preparation *p)
     }
 }
 
-/* Asks for an arena in which no participant is, and in which none will be until this process ends
- * the claim: see claimEpoch. The caller has the gate. The claim of a joiner also fails if a participant is dead that p
- * has not reaped. Gives the word, or 0; *in is a participant that is in. */
+/* Claims the epoch if no participant is in, so that none gets in until this process ends the claim: see claimEpoch.
+ * The caller has the gate. The claim of a joiner also fails if there is a dead participant that p has not reaped.
+ * Returns the epoch word, or 0; then *in is a participant that is in. */
 SHMI_FN uint64_t shmi_claim_epoch(shmsync_arena *a, shmi_preparation *p, uint32_t *in)
 {
     uint64_t old = shmi_epoch(a), w = shmi_epoch_claim(old, a->self), claimed;
@@ -9030,8 +9048,9 @@ SHMI_FN int shmi_outlives_boot(shmsync_arena *a)
     return fstatfs(a->fd, &fs) == 0 && (uint32_t)fs.f_type != 0x01021994 /* tmpfs */ && (uint32_t)fs.f_type != 0x958458f6 /* hugetlbfs */ &&
            (uint32_t)fs.f_type != 0x858458f6 /* ramfs */;
 }
-/* The number of the epoch that this participant, which leaves, is in; *synced is that of the epoch after which the
- * file was last written back. 0 if it was never in. Its slot is not free yet, so the epoch cannot end. */
+/* The number of the epoch that this participant, which leaves, is in, or 0 if it was never in. *synced is the
+ * number of the epoch after which the file was last written back. The slot of this participant is not free yet, so
+ * the epoch cannot end. */
 SHMI_FN uint32_t shmi_epoch_of_write_back(shmsync_arena *a, uint32_t *synced)
 {
     uint64_t w = shmi_epoch(a);
@@ -9079,8 +9098,9 @@ SHMI_FN int shmi_rename_new(const char *from, const char *to)
     int err = syscall(SHMI_RENAMEAT2, AT_FDCWD, from, AT_FDCWD, to, 1u) == 0 ? 0 : errno; /* RENAME_NOREPLACE */
     return err == ENOSYS || err == EINVAL || err == EOPNOTSUPP ? ENOTSUP : err;
 }
-/* Whether a remover of the file, which died, has left what is at the private name: another name of the file, or its
- * placeholder. There is no living one, since this process has the gate. */
+/* Whether the file at the private name was left there by a process that died while it removed the file. It is
+ * another name of the file, or its placeholder. No living process can have left it, since this process has the
+ * gate. */
 SHMI_FN int shmi_left_by_remover(const struct stat *own, const char *private_name, const char *placeholder)
 {
     char says[64];
@@ -9120,8 +9140,8 @@ SHMI_FN int shmi_take_private_name(const struct stat *own, const char *path, con
         return errno;
     return shmi_rename_to_private(path, private_name, placeholder);
 }
-/* Removes the file fd, whose gate the caller has, from path. *moved: path led to another file, which is there
- * still. The kernel has no call that removes a name only if it leads to a certain file. */
+/* Removes the file fd, whose gate the caller has, from path. *moved says that path led to another file, which is
+ * still there. The kernel has no call that removes a name only if it leads to a certain file. */
 SHMI_FN int shmi_remove_file(int fd, const char *path, int *moved)
 {
     char private_name[PATH_MAX + 300];
@@ -9181,8 +9201,8 @@ SHMI_FN void shmi_sweep_removed(const char *path)
         closedir(d);
 }
 
-/* Removes the file of an arena in which this process is alone. *moved: it did not, since the path leads to another
- * file by now, or this process is not alone any more. */
+/* Removes the file of an arena in which this process is alone. *moved says that the file was not removed, because
+ * the path leads to another file by now, or this process is not alone any more. */
 SHMI_FN int shmi_unlink_claimed(shmsync_arena *a, uint64_t w, int *moved)
 {
     int err;
@@ -9220,8 +9240,9 @@ SHMI_FN int shmi_fail_in(shmsync_arena *a, const char *op, uint32_t i)
     return shmi_fail(EBUSY, op, a->label, "%s (pid %u, slot %u.%u) is in", label, shmi_ld32(shmi_slot32(a, i, SHMI_slotPID)), i, shmi_slot_gen(shmi_slot_state(a, i)));
 }
 
-/* Writes the death records of the participants that are dead in slot i, or whose slot a joiner takes over, that have
- * none: see recordMissingOf in internal/arenakernel/gate_prepare.go. 0 if the slot changed. */
+/* Writes the missing death records of slot i: of the participants that are dead in it, or, if a joiner is taking
+ * the slot over, of those before the joiner. See recordMissingOf in internal/arenakernel/gate_prepare.go. Returns 0
+ * if the slot changed. */
 SHMI_FN int shmi_record_missing_of(shmsync_arena *a, uint32_t i)
 {
     uint32_t w = shmi_slot_state(a, i), last = shmi_slot_gen(w), of;
@@ -9243,8 +9264,9 @@ SHMI_FN void shmi_record_missing(shmsync_arena *a)
     }
 }
 
-/* Describes the epoch that this process begins. No participant is in, and the dead are reaped. *dead is to be freed. *torn: pages of
- * the file may be of different times. *deaths: e tells of the death records before this one. */
+/* Describes the epoch that this process begins. No participant is in, and the dead are reaped. The caller frees
+ * *dead. *torn says that pages of the file may be of different times. *deaths is the number of death records that e
+ * covers. */
 SHMI_FN int shmi_begin_epoch(shmsync_arena *a, uint64_t w, shmsync_epoch *e, shmsync_participant **dead, int *torn, uint64_t *deaths)
 {
     static const unsigned char none[16] = {0};
@@ -9273,8 +9295,9 @@ SHMI_FN int shmi_begin_epoch(shmsync_arena *a, uint64_t w, shmsync_epoch *e, shm
         shmsync_participant p;
         shmi_off o = shmi_death_record(a, 0, n);
         if (!shmi_read_death_record(a, 0, n, &p, &name)) {
-            /* The first record in its place: its writer was stopped or died over it, and the participant has another
-             * record. Otherwise a writer that was stopped while the ring went round may have written over it. */
+            /* If the record is the first one at its place in the ring, its writer was stopped or died while it
+             * wrote, and the participant has another record. Otherwise a writer that was stopped for a whole round
+             * of the ring may have overwritten it. */
             e->clean = e->clean && (n < since || n < SHMI_deathRecordDeaths);
             continue;
         }
@@ -9301,9 +9324,9 @@ SHMI_FN int shmi_begin_epoch(shmsync_arena *a, uint64_t w, shmsync_epoch *e, shm
     return 0;
 }
 
-/* Whether no participant that began an epoch has died or left, as far as the records go. If two claimants die
- * one after the other, the epoch word does not say what the first of them did. A record that is not whole shows
- * nothing: see nobodyBegan in internal/arenakernel/epoch_begin.go. */
+/* Whether no participant that began an epoch has died or left, as far as the death records tell. If two claimants
+ * die one after the other, the epoch word does not say what the first of them did. A record that is not whole
+ * proves nothing: see nobodyBegan in internal/arenakernel/epoch_begin.go. */
 SHMI_FN int shmi_nobody_began(shmsync_arena *a)
 {
     int left;
@@ -9324,8 +9347,8 @@ SHMI_FN int shmi_nobody_began(shmsync_arena *a)
 /* Notes that the calling thread runs on_first, or does no more: it may not open the arena meanwhile. */
 SHMI_FN void shmi_note_hook(shmsync_arena *a, int runs);
 
-/* Makes this process, which has the gate and has reaped the dead, the first of an epoch, if no participant is in.
- * SHMI_TRY_AGAIN if one is, or may be; SHMI_MOVED. */
+/* Makes this process, which has the gate and has reaped the dead, the first participant of an epoch, if none is in.
+ * Returns SHMI_TRY_AGAIN if a participant is in, or may be; SHMI_MOVED if the path leads to another file. */
 SHMI_FN int shmi_first(shmsync_arena *a, shmi_preparation *p, const shmsync_arena_options *o, int named)
 {
     static const unsigned char no_boot[16] = {0};
@@ -9451,8 +9474,8 @@ SHMI_FN int shmi_admit_with(shmsync_arena *a, shmi_preparation **p, const shmsyn
         pause = pause * 2 < SHMI_GATE_PAUSE_MOST ? pause * 2 : SHMI_GATE_PAUSE_MOST;
     }
 }
-/* Makes this process, whose slot is live, one that is in: see admit in internal/arenakernel/gate.go.
- * SHMI_MOVED, ETIMEDOUT. */
+/* Makes this process, whose slot is live, a participant that is in: see admit in internal/arenakernel/gate.go.
+ * Returns SHMI_MOVED if the path leads to another file, or ETIMEDOUT. */
 SHMI_FN int shmi_admit(shmsync_arena *a, const shmsync_arena_options *o, int named)
 {
     shmi_preparation *p = NULL;
@@ -9466,14 +9489,14 @@ SHMI_FN int shmi_admit(shmsync_arena *a, const shmsync_arena_options *o, int nam
 #define SHMI_POLL_MOST INT64_C(50000000)
 #define SHMI_STAGGER INT64_C(2000000)
 #define SHMI_AFTER_YOU INT64_C(300000)
-/* How long a joiner without a byte lock has to become live. Nothing tells whether it is alive;
- * if it is, its open fails. */
+/* How long a joiner without a byte lock may take to become live. After that time others treat it as dead, because
+ * nothing tells whether it is alive; if it is alive, its open fails. */
 #define SHMI_JOIN_TIMEOUT INT64_C(10000000000)
 #define SHMI_CHORES_EVERY INT64_C(10000000)
 
-/* struct robust_list_head of the kernel, and the nodes that it links. It lies on a page
- * of its own that is mapped shared: in private memory the out-of-memory reaper may
- * discard it before the list is walked, in the arena a peer could scribble over it. */
+/* struct robust_list_head of the kernel, and the nodes that it links. It lies on a page of its own that is mapped
+ * shared. In private memory, the kernel's out-of-memory reaper could discard it before the list is walked; in the
+ * arena, a peer could overwrite it. */
 typedef struct shmi_robust {
     uintptr_t next;
     intptr_t offset; /* from a node to its word */
@@ -9528,8 +9551,8 @@ typedef struct shmi_sched_attr {
 } shmi_sched_attr;
 SHMI_ASSERT(sizeof(shmi_sched_attr) == 48, "shmi_sched_attr");
 
-/* A short slice, which Linux knows since 6.12, has the helper thread run soon after it
- * is told of a death, on a CPU where the dying process is still being taken apart. */
+/* Asks for a short scheduling slice, which Linux has since 6.12. With it the helper thread runs soon after it is
+ * woken by a death, on a CPU where the kernel is still taking the dying process apart. */
 SHMI_FN void shmi_prompt_thread(void)
 {
     shmi_sched_attr attr;
@@ -9568,8 +9591,8 @@ SHMI_FN int shmi_become_live(shmsync_arena *a)
     return 0;
 }
 
-/* Ends the process when its own slot is no longer its own: others have taken its locks
- * away, so it must not go on as their holder. */
+/* Ends this process if its own slot is no longer its own. Others have taken its locks away by then, so it must not
+ * go on as if it held them. */
 SHMI_FN void shmi_check_self(shmsync_arena *a)
 {
     uint32_t w = shmi_slot_state(a, a->my_slot);
@@ -9594,8 +9617,8 @@ SHMI_FN int64_t shmi_notice_left(shmsync_arena *a, uint32_t i, uint32_t w, int64
     return n->when + delay > now ? n->when + delay - now : 0;
 }
 
-/* shmi_notice_left for a joiner without a byte lock. A joiner may give the slot of a dead participant back as it found it,
- * so another one gets the same generation. It begins its own time. */
+/* shmi_notice_left for a joiner without a byte lock. A joiner may give the slot of a dead participant back as it
+ * found it. Then another joiner gets the same generation, and its time begins anew. */
 SHMI_FN int64_t shmi_notice_left_of_joiner(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     shmi_notice *n = &a->notices[i];
@@ -9607,9 +9630,9 @@ SHMI_FN int64_t shmi_notice_left_of_joiner(shmsync_arena *a, uint32_t i, uint32_
     return shmi_notice_left(a, i, w, SHMI_JOIN_TIMEOUT);
 }
 
-/* Reaps the dead among the next few participants in the ring of slots, and gives what
- * to sleep on when there are none. *poll is 0 when each death wakes us; *turn is not 0 when
- * others go first, and it is our turn after that many nanoseconds. */
+/* Reaps the dead among the next few participants in the ring of slots, and fills in v with the words to sleep on.
+ * The result is their number. *poll is how long the sleep may last, in nanoseconds; 0: each death wakes us. *turn
+ * is how many nanoseconds we leave a dead participant to watchers before us; 0: there is none. */
 SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *doorbell, uint32_t rung, shmi_waitv v[1 + SHMI_watchTargets], int64_t *poll, int64_t *turn)
 {
     uint32_t d, present = 0, distance = 0;
@@ -9679,8 +9702,8 @@ SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *doorbell, uint32
     return n;
 }
 
-/* Makes the helper thread call f about every 10 ms until it returns 0; it does not
- * block. It is called once more when this process leaves the arena. */
+/* Makes the helper thread call f about every 10 ms until f returns 0. f must not block. It is called once more when
+ * this process leaves the arena. */
 SHMI_FN int shmi_later(shmsync_arena *a, int (*f)(void *), void *arg)
 {
     shmi_chore *c = (shmi_chore *)calloc(1, sizeof *c);
@@ -9752,9 +9775,8 @@ SHMI_FN int64_t shmi_watch_name(shmsync_arena *a, int64_t at)
     return 0;
 }
 
-/* Sleeps on the alive words of the next few participants and reaps those that die.
- * Whatever a sleep says, everything is examined again: waitv swallows several wakes and
- * reports one. */
+/* Sleeps on the alive words of the next few participants and reaps those that die. After each sleep it examines all
+ * of them again, because futex_waitv may swallow several wakes and report only one. */
 SHMI_FN void shmi_watch(shmsync_arena *a)
 {
     uint32_t *doorbell = shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell);
@@ -9899,8 +9921,8 @@ SHMI_FN uint64_t shmi_hdr_get64(const unsigned char *h, unsigned off)
 SHMI_FN void shmi_hdr_set32(unsigned char *h, unsigned off, uint32_t v) { memcpy(h + off, &v, sizeof v); }
 SHMI_FN void shmi_hdr_set64(unsigned char *h, unsigned off, uint64_t v) { memcpy(h + off, &v, sizeof v); }
 
-/* The gate to the bytes of a segment: h is the header as it was read from the file,
- * once. Reading it through the mapping would take memory for a page that may be a hole. */
+/* Checks the header of a segment before any other byte is used. h is the header as it was read from the file, once:
+ * reading it through the mapping would take memory for a page that may be a hole. */
 SHMI_FN int shmi_validate(const unsigned char *h, size_t n, uint64_t length, const char *name, shmi_geometry *geo)
 {
     const char *op = "arena.open";
@@ -10208,8 +10230,8 @@ SHMI_FN int shmi_open_segment(shmi_segment *s, const char *path, const shmsync_a
 
 /* ---- Joining ---- */
 
-/* The arenas of this process, from before they have a byte lock until they have none.
- * Nobody waits for another process, or for a call, while it holds the lock: forks take it. */
+/* Guards the list of the arenas of this process. An arena is on the list from before it has a byte lock until it
+ * has none. No thread waits for another process, or for a call, while it holds this mutex, because forks take it. */
 static pthread_mutex_t shmi_attached_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t shmi_attached_changed = PTHREAD_COND_INITIALIZER; /* an arena is no longer SHMI_opening */
 static shmsync_arena *shmi_attached; /* guarded by: shmi_attached_lock */
@@ -10222,8 +10244,8 @@ enum {
     SHMI_closing   /* one thread leaves; a thread that opens the file now joins anew */
 };
 
-/* A child of fork is no participant. The kernel wipes its page of names; this closes
- * the descriptor whose lock says that its parent is alive, and would go on to say so. */
+/* A child of fork is no participant. The kernel wipes its page of names; This function closes the inherited
+ * descriptor: its byte lock would say that the parent is alive even after the parent's death. */
 SHMI_FN void shmi_before_fork(void)
 {
     pthread_mutex_lock(&shmi_attached_lock);
@@ -10288,16 +10310,15 @@ SHMI_FN int shmi_take_slot_at(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t
     if (a->lock_fd >= 0)
         /* A peer that examines a joining slot reads here whether to ask for its byte. */
         shmi_st32(caps, a->caps);
-    /* The participants before the first one of a window are all reaped, and their generations
-     * say nothing about those of this window. It fails if others have entered the window since w was
-     * read. */
+    /* All participants before the first one of a window are reaped, and their generations say nothing about those
+     * of this window. The swap fails if other participants have entered the window since w was read. */
     if (enters && !shmi_cas32(reclaimed, shmi_slot_gen(w), next - 1) && shmi_ld32(reclaimed) != next - 1)
         return 0;
     if (!shmi_cas_slot(a, i, w, joining))
         return 0;
     if (shmi_ld64(shmi_slot64(a, i, SHMI_slotWindow)) != raw) {
-        /* Without a byte lock this process may have been stopped while the slot was used up and
-         * came back to the same state. */
+        /* Without a byte lock, this process may have been stopped while the slot was used up, renewed, and came
+         * back to the same state. */
         if (enters)
             shmi_cas32(reclaimed, next - 1, shmi_slot_gen(w));
         shmi_cas_slot(a, i, joining, w);
@@ -10311,8 +10332,8 @@ SHMI_FN int shmi_take_slot_at(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t
     return 1;
 }
 
-/* Takes slot i over from a dead participant that nobody alive is cleaning up after, and gives our
- * generation, or 0 if it did not. We hold the slot's byte. */
+/* Takes slot i over from a dead participant that no living process is cleaning up after. Returns our generation, or
+ * 0 if it did not take the slot. We hold the slot's byte lock. */
 SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     uint32_t *reaper = shmi_slot32(a, i, SHMI_slotReaper), next;
@@ -10329,8 +10350,8 @@ SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
         shmi_mark(a, i, w);
     }
     w = shmi_slot_with(w, SHMI_phaseDead);
-    /* Its system calls may write still, and its ID is what says so. A participant without either
-     * bit never became live, so it has made none. */
+    /* Its system calls may still write, and only its ID tells that. A participant without either capability never
+     * became live, so it has made no such call. */
     if ((shmi_slot_caps(a, i) & (SHMI_capOFD | SHMI_capRobust)) != 0 && !shmi_ended(a, i))
         return 0;
     u = shmi_ld32(reaper);
@@ -10358,8 +10379,8 @@ SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
     return next;
 }
 
-/* Whether the participant in slot i, in state w, is dead, and there is no generation for a joiner
- * to clean up after it. */
+/* Whether the participant in slot i, in state w, is dead and there is no generation left for a joiner that would
+ * clean up after it. */
 SHMI_FN int shmi_stuck(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     uint64_t raw;
@@ -10390,8 +10411,8 @@ SHMI_FN int shmi_fail_full(shmsync_arena *a, const shmi_renewal *r)
 #undef SHMI_USED_UP
 }
 
-/* Makes a free slot joining, or that of a dead participant, whose name is then *before:
- * it is for us to clean up after it. */
+/* Takes a slot for this joiner: a free one, or that of a dead participant. In the second case *before is the ID of
+ * the dead participant, which this joiner must clean up after. */
 SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_participant_id *before)
 {
     int64_t end = shmi_now() + 1000000000;
@@ -10438,8 +10459,7 @@ SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_par
     }
 }
 
-/* Fills the slot in. The identity of this process decides nothing but where peers look for its threads
- * when it is dead. */
+/* Fills in the slot. The identity of this process is only used by peers that look for its threads when it is dead. */
 SHMI_FN void shmi_fill_slot(shmsync_arena *a, const char *label)
 {
     uint32_t i = a->my_slot, k, nibbles = 0;
@@ -10503,9 +10523,9 @@ SHMI_FN void shmi_drop_lock(shmsync_arena *a)
     a->caps &= ~(uint32_t)SHMI_capOFD;
 }
 
-/* Gives this joiner's slot back, whose dead participant it has cleaned up after, if the slot is at the
- * end of its window and nobody else is in the arena. Then the slot can be renewed, which it
- * cannot be while there is something to clean up. */
+/* Gives back this joiner's slot after it has cleaned up after the dead participant there, if the slot is at the end
+ * of its window and no other participant is in the arena. Then the slot can be renewed; a slot that needs a cleanup
+ * cannot. */
 SHMI_FN int shmi_step_back(shmsync_arena *a)
 {
     uint32_t i, mine = a->my_slot, g = shmi_id_gen(a->self);
@@ -10525,15 +10545,15 @@ SHMI_FN int shmi_step_back(shmsync_arena *a)
     a->self = 0;
     return 1;
 }
-/* Cleans up after the dead participant that had this joiner's slot before, and fills the slot in.
- * It is 0 if it gave the slot back instead, which another joiner may take. */
+/* Cleans up after the dead participant that had this joiner's slot before, and fills in the slot. Returns 0 if it
+ * gave the slot back instead; then another joiner may take it. */
 SHMI_FN int shmi_settle_in(shmsync_arena *a, shmi_participant_id before, const char *label)
 {
     shmi_concern concern;
     shmi_forget_acts(a);
     if (before != 0) {
-        /* If the dead one may owe a wake to anybody, this participant says so of itself until it
-         * has made up for that: if it dies meanwhile, whoever reaps it looks at everything. */
+        /* If the dead participant may owe a wake to any participant, this one declares the same of itself until it
+         * has made up for that. If it dies meanwhile, its reaper then checks every object. */
         int all = shmi_owes_anybody(a, before), unknown;
         if (all)
             shmi_rest_guard(a, SHMI_WALK_OWED);
@@ -10586,8 +10606,8 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
     char path[64];
     shmi_participant_id name = 0, before = 0;
     int err;
-    /* An open file description of its own: through a shared one a dead child's lock
-     * would live on. */
+    /* It opens a file description of its own: through a shared one, the lock of a dead process would live on in its
+     * child. */
     snprintf(path, sizeof path, "/proc/thread-self/fd/%d", a->fd);
     pthread_mutex_lock(&shmi_attached_lock);
     a->lock_fd = shmi_have.ofd ? open(path, O_RDWR | O_CLOEXEC) : -1;
@@ -10736,8 +10756,8 @@ SHMI_FN void shmi_close_handles(shmsync_arena *a)
     pthread_mutex_unlock(&a->handles_of);
 }
 
-/* An arena that is closed stays what it is until as many more are closed, for calls that come too late, and for
- * those that do not wait and are under way. Where its file was, there is memory of this process alone. */
+/* An arena that is closed is kept until this many more have been closed. Calls that come too late, and calls under
+ * way that do not wait, may still use it. Memory of this process alone replaces its file in the mapping. */
 enum { SHMI_RETIRED = 64 };
 static shmsync_arena *shmi_retired[SHMI_RETIRED]; /* guarded by: shmi_attached_lock */
 static unsigned shmi_retired_at;                  /* guarded by: shmi_attached_lock */
@@ -10753,8 +10773,9 @@ SHMI_FN void shmi_retire(shmsync_arena *a)
     if (old != NULL)
         shmi_destroy(old);
 }
-/* Puts memory of this process alone where the arena is, in one step; 0 if it cannot, and then nothing is there. Under
- * mlockall memory that may be read is taken in full when it is mapped, so this is made accessible later. */
+/* Puts memory of this process alone in the place of the arena's mapping, in one step. If it cannot, it returns 0,
+ * and nothing is mapped there. Under mlockall, readable memory is allocated in full when it is mapped, so this
+ * memory is made accessible later. */
 SHMI_FN int shmi_unmap_file(shmsync_arena *a)
 {
     const size_t size = (size_t)a->size;
@@ -10783,8 +10804,8 @@ SHMI_FN int shmi_compare(shmsync_arena *a, const shmsync_arena_options *o, int c
 
 #define SHMI_REGISTER_AFTER INT64_C(50000000)
 
-/* Tells all that this process is a target of fences, and then takes biased holds. The
- * caller holds shmi_attached_lock, and a is attached: its slot is its own. */
+/* Tells all participants that fences reach this process, and from then on this process takes biased holds. The
+ * caller holds shmi_attached_lock, and a is attached, so its slot is its own. */
 SHMI_FN void shmi_take_fences(shmsync_arena *a)
 {
     shmi_or32(shmi_slot32(a, a->my_slot, SHMI_slotCaps), SHMI_capFence);
@@ -10805,9 +10826,9 @@ SHMI_FN void *shmi_register_late(void *arg)
     shmi_end_thread();
     return NULL;
 }
-/* Has a thread of its own register this process, which takes until all CPUs have rested,
- * 15 ms and more: a process that is killed meanwhile cannot end before. So it is not done
- * for a process that lives briefly, and nobody waits for it. The caller holds shmi_attached_lock. */
+/* Starts a thread that registers this process for fences. The registration takes until all CPUs have rested, 15 ms
+ * and more, and a process that is killed meanwhile cannot end before. So a process that lives briefly is not
+ * registered, and no call waits for the thread. The caller holds shmi_attached_lock. */
 SHMI_FN void shmi_begin_registering(void)
 {
     pthread_t t;
@@ -10828,8 +10849,8 @@ SHMI_FN void shmi_detach(shmsync_arena *a)
     *p = a->next;
 }
 
-/* This process's arena of the file in s, NULL if it has none. The caller holds
- * shmi_attached_lock, which is given back while another thread joins. */
+/* Finds this process's arena of the file in s, or returns NULL. The caller holds shmi_attached_lock, which the call
+ * releases while another thread joins. */
 SHMI_FN shmsync_arena *shmi_attached_to(const shmi_segment *s)
 {
     shmsync_arena *a = shmi_attached;
@@ -10922,8 +10943,8 @@ SHMI_FN int shmi_begin(shmsync_arena *a, shmi_segment *s, const shmsync_arena_op
 
 SHMI_FN void shmi_leave(shmsync_arena *a);
 
-/* Makes this process a participant of the arena in s, which it takes over. The caller
- * holds shmi_attached_lock, which is given back meanwhile. */
+/* Makes this process a participant of the arena in s, and takes s over. The caller holds shmi_attached_lock, which
+ * the call releases meanwhile. */
 SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_options *o, shmsync_arena **out)
 {
     shmsync_arena *a = shmi_attached_to(s);
@@ -11008,9 +11029,9 @@ SHMI_FN int shmi_check_options(const char *name, const shmsync_arena_options *o)
     return 0;
 }
 
-/* The removal of an arena in which no participant is, once: see tryRemove in internal/arenakernel/remove.go.
- * It leaves any file but judged alone, if that is not -1. *again says that another try may have another result. The caller holds shmi_attached_lock: a child of a fork
- * would keep the gate. */
+/* Tries once to remove an arena in which no participant is: see tryRemove in internal/arenakernel/remove.go. If
+ * judged is not -1, it removes no file but that one. *again says that another try may have another result. The
+ * caller holds shmi_attached_lock, because a child of a fork would keep the gate. */
 SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
 {
     const char *op = "arena.remove";
@@ -11237,8 +11258,8 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
     shmi_st64(shmi_slot64(a, i, SHMI_slotDied), (uint64_t)shmi_unix_now());
     shmi_cas_slot(a, i, live, leaving);
     SHMSYNC_CRASHPOINT("arena.close.leaving");
-    /* At the end nobody marks the alive words of a process that leaves: its byte has to be
-     * asked for. */
+    /* The kernel does not mark the alive words of a process that leaves in good order, so watchers have to ask for
+     * its byte lock. */
     shmi_ring_before(a, i, 1);
     __atomic_store_n(&a->closing, 1, __ATOMIC_SEQ_CST);
     while (shmi_ld32(&a->calls) != 0) { /* the waiters */
@@ -11477,9 +11498,9 @@ int shmsync_value_attach_type(shmsync_arena *a, const char *name, uint64_t size,
 
 /* ---- Waiting ----
  *
- * A thread that waits sleeps in the kernel, on the word that the object's protocol
- * says, with an announce record in its slot: so the reaper after a death finds it. More
- * threads than there are records sleep without one, and periodic checks find them.
+ * A thread that waits sleeps in the kernel on the word that the object's protocol names, with an announce record in
+ * its slot, so that a reaper finds it after a death. If more threads sleep than there are records, the others sleep
+ * without one, and periodic checks find them.
  *
  * Nothing depends on every wake arriving: no sleep is longer than 100 ms, and after
  * one that long the caller looks at the object's own words. */
@@ -11514,8 +11535,8 @@ SHMI_FN void shmi_retract_sleep(shmsync_arena *a, int k)
     shmi_and32(&a->announce_map, ~(1u << k));
 }
 
-/* The futex word that the kernel marks when n dies, and its value; NULL where it does
- * not do that for n. */
+/* The futex word that the kernel marks when n dies, and its value. The result is NULL if the kernel does not mark
+ * one for n. */
 SHMI_FN uint32_t *shmi_alive_of(shmsync_arena *a, shmi_participant_id n, uint32_t *alive)
 {
     uint32_t i = shmi_id_slot(n), *w;
@@ -11631,8 +11652,7 @@ typedef struct shmi_wait_list {
     uint64_t *poller;  /* head of the list of poller nodes */
 } shmi_wait_list;
 
-/* Wakes one waiter, of the kernel's queue and of the pollers by turns. The word has been
- * changed. */
+/* Wakes one waiter: by turns one of the kernel's queue and one of a poller. The caller has changed the word. */
 SHMI_FN void shmi_deliver_one(shmsync_arena *a, const shmi_wait_list *l, uint32_t turn)
 {
     int pollers = shmi_ld64(l->poller) != 0;
@@ -11789,9 +11809,8 @@ SHMI_FN void shmi_note_cpu(const shmi_tuning *t)
         __atomic_store_n(t->last_cpu, note, __ATOMIC_RELAXED);
 }
 
-/* The word of what spinning has paid: bits 0..9 how long the spins that succeeded took, a mean
- * in units of 64 ns; bits 10..19 the share of the spins that failed, a mean in 1/1024; bits
- * 20..31 failures in a row. */
+/* Packs what is known about spinning into a word. Bits 0..9: how long successful spins took, a mean in units of 64
+ * ns. Bits 10..19: the share of spins that failed, a mean in 1/1024. Bits 20..31: failures in a row. */
 SHMI_FN uint32_t shmi_make_pay(uint32_t took, uint32_t share, uint32_t failures)
 {
     return took | share << 10 | (failures & 4095) << 20;
@@ -11837,8 +11856,8 @@ SHMI_FN void shmi_learn(const shmi_tuning *t, uint32_t p, uint32_t next)
         __atomic_store_n(t->pays, next, __ATOMIC_RELAXED);
 }
 
-/* Calls done until it is not 0, for as long as that is likely to be quicker than to
- * sleep, and says whether it was. */
+/* Calls done until it returns not 0, for as long as that is likely to be quicker than a sleep. Returns whether done
+ * did so. */
 SHMI_FN int shmi_spin(const shmi_tuning *t, int (*done)(void *), void *arg)
 {
     uint32_t b = __atomic_load_n(t->budget, __ATOMIC_RELAXED), p, chunk = 2;
@@ -11920,8 +11939,8 @@ SHMI_FN int shmi_wait_node_take(shmsync_arena *a, shmi_wait_node **out)
     *out = s;
     return 0;
 }
-/* shmi_wait_node_take if that takes no new node and no waiting, or NULL. The caller may hold a
- * queue lock: a thread that has wait_nodes_lock may be interrupted by a handler that waits for it. */
+/* As shmi_wait_node_take, if that needs neither a new node nor a wait. Otherwise it returns NULL. The caller may
+ * hold a queue lock: a thread that has wait_nodes_lock may be interrupted by a handler that waits for it. */
 SHMI_FN shmi_wait_node *shmi_wait_node_cached(shmsync_arena *a)
 {
     shmi_wait_node *s;
@@ -11947,9 +11966,9 @@ SHMI_FN void shmi_wait_node_return(shmsync_arena *a, shmi_wait_node *s)
 SHMI_FN int shmi_wait_node_resolved(const shmi_wait_node *s) { return shmi_node_state(shmi_node_load(s->node)) == SHMI_NodeResolved; }
 SHMI_FN int shmi_wait_node_resolved_arg(void *s) { return shmi_wait_node_resolved((const shmi_wait_node *)s); }
 
-/* Sleeps once on the node, which is on a queue: SHMI_AGAIN when the wait is resolved or
- * may be. The caller is within shmi_enter, and calls again while the wait node is not
- * resolved; on SHMI_LATE and SHMI_CLOSED it abandons the wait node, or not. */
+/* Sleeps once on the node, which is on a queue. Returns SHMI_AGAIN when the wait is resolved or may be. The caller
+ * is within shmi_enter, and calls again while the wait node is not resolved. On SHMI_LATE and SHMI_CLOSED it may
+ * abandon the wait node. */
 SHMI_FN int shmi_wait_node_sleep(shmsync_arena *a, shmi_wait_node *s, shmi_off object, int64_t deadline)
 {
     uint32_t w = shmi_node_load(s->node);
@@ -11969,8 +11988,8 @@ SHMI_FN int shmi_wait_node_sleep(shmsync_arena *a, shmi_wait_node *s, shmi_off o
     return shmi_sleep(a, &sleep_spec);
 }
 
-/* Ends a wait that was not resolved; 0 if it was. If not 0 the wait node is gone, and the
- * node goes back with the participant that takes it off its queue. */
+/* Ends a wait that was not resolved. Returns 0 if the wait was resolved. Otherwise the wait node is freed, and the
+ * participant that takes the node off its queue gives the node back. */
 SHMI_FN int shmi_wait_node_abandon(shmsync_arena *a, shmi_wait_node *s)
 {
     (void)a;
@@ -12000,8 +12019,8 @@ SHMI_FN void shmi_wait_node_leave(shmsync_arena *a, shmi_wait_node *s)
         shmi_wait_node_return(a, s);
         return;
     }
-    /* Its granter is stopped or dead. The node goes back with the participant that takes it off
-     * the queue, and if that has just happened, now. */
+    /* The granter is stopped or dead. The participant that takes the node off the queue gives it back; if the node
+     * was taken off just now, this process does. */
     if (shmi_node_swap(s->node, w, shmi_node_with(w, SHMI_NodeSpent)) && shmi_ld64(&s->node->stamp) == 0)
         shmi_reclaim_node(a, s->off, w);
     free(s);
@@ -12009,9 +12028,9 @@ SHMI_FN void shmi_wait_node_leave(shmsync_arena *a, shmi_wait_node *s)
 
 /* ---- Undo logs: the records of a transaction, docs/abi.md ----
  *
- * The stores of a killed thread are a prefix of its instructions, so a log needs no fence of the CPU. It needs a
- * compiler that stores the state neither earlier nor later than the program says, and that does not leave a store out:
- * each store of the state stands between two barriers of the compiler. */
+ * The stores of a killed thread are a prefix of its instructions, so a log needs no fence of the CPU. The compiler
+ * must store the state neither earlier nor later than the program says, and must not leave a store out: each store
+ * of the state stands between two barriers of the compiler. */
 
 /* The state of a log whose lock needs a repair: nothing is undone any more. */
 #define SHMI_LOG_LOST ((uint64_t)SHMI_logLost << 61)
@@ -12116,7 +12135,7 @@ SHMI_FN int shmi_log_covers(const shmsync_arena *a, const shmi_log *l, shmi_off 
     uint64_t end = a->geo.heap_off + a->geo.chunk_count * SHMI_chunkSize;
     return off >= a->geo.heap_off && off <= end && n <= end - off && (off + n <= l->begin || off >= l->end);
 }
-/* The same for what a peer may have written: the bytes have memory behind them, too. */
+/* Whether those bytes also have memory behind them. A peer may have written the offset and the size. */
 SHMI_FN int shmi_log_backed(shmsync_arena *a, shmi_off off, uint64_t n)
 {
     uint64_t i = (off - a->geo.heap_off) / SHMI_chunkSize, last = (off - a->geo.heap_off + n - 1) / SHMI_chunkSize;
@@ -12174,10 +12193,10 @@ SHMI_FN int shmi_log_restore(shmsync_arena *a, const shmi_log *l, uint64_t tail)
     return 0;
 }
 
-/* Ends what a transaction of n did with blocks: if it is committed those that it allocated stay, and those that it
- * freed go; else the other way round. Those that go are freeing by this process, and their records say given: they
- * become free when the log is idle, since a block in use again could be logged by n in another log. A block that
- * is not logged by n was dealt with before. */
+/* Ends what a transaction of n did with blocks. If it is committed, the blocks that it allocated stay, and those
+ * that it freed are freed; otherwise the other way round. A block that is freed is first freeing by this process,
+ * and its record says given. It becomes free when the log is idle, because a block in use again could be logged by
+ * n in another log. A block that is not logged by n was dealt with before. */
 SHMI_FN int shmi_log_settle(shmsync_arena *a, const shmi_log *l, uint64_t tail, shmi_participant_id n, int committed)
 {
     uint32_t logged = shmi_make_block(SHMI_blockLogged, n), given = SHMI_recordGiven, kept = committed ? SHMI_recordAlloc : SHMI_recordFree;
@@ -12189,8 +12208,9 @@ SHMI_FN int shmi_log_settle(shmsync_arena *a, const shmi_log *l, uint64_t tail, 
         if (shmi_log_record(a, l, &tail, &f) != 0)
             return EPROTO;
         if (f.kind == SHMI_recordGiven) {
-            /* By an earlier process, which has the block, or its reaper. From here on given says that this process has it:
-             * the block may be in use again, and be freed by another thread. */
+            /* An earlier process has marked the record given, and it or its reaper has the block. From here on,
+             * given would name this process, so the record gets the kind whose blocks stay. The block may be in use
+             * again, and another thread may free it. */
             memcpy(l->records + end - sizeof f.kind, &kept, sizeof kept);
             continue;
         }
@@ -12222,8 +12242,8 @@ SHMI_FN void shmi_log_give(shmsync_arena *a, const shmi_log *l, uint64_t tail)
     }
 }
 
-/* Makes the log lost: the caller holds the lock, which is about to become not recoverable or to be repaired. So a death in
- * a repair is not followed by a rollback over what was repaired. */
+/* Makes the log lost. The caller holds the lock, which is about to become not recoverable or to be repaired. So a
+ * death during the repair is not followed by a rollback that would overwrite what was repaired. */
 SHMI_FN void shmi_log_lose(const shmi_log *l)
 {
     if (l->head == NULL || shmi_ld64(&l->head->state) == SHMI_LOG_LOST)
@@ -12237,9 +12257,9 @@ SHMI_FN void shmi_log_lose_foreign(const shmi_log *l, uint64_t s)
     if (__atomic_compare_exchange_n(&l->head->state, &s, SHMI_LOG_LOST, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
         SHMSYNC_CRASHPOINT("tx.log.lost");
 }
-/* Makes the log lost if its transaction is not that of dead, the holder in owner word o, which was not rolling back: a
- * program has unlocked in a transaction, and others have had the lock since then. It comes before the lock is taken from
- * dead: a death right after would hide whose hold it was.
+/* Makes the log lost if its transaction is not that of dead, the holder in owner word o, which was not rolling
+ * back: a program has unlocked in a transaction, and others have had the lock since then. This must come before the
+ * lock is taken from dead: a death right after that would hide whose hold it was.
  *
  * The caller does not hold the lock, and may have been stopped for long since it read o. So it reads the state first,
  * and then the owner word again, while dead is in an act word. If that is as it was, only dead or another reaper of dead
@@ -12256,8 +12276,8 @@ SHMI_FN void shmi_log_disown(shmsync_arena *a, const shmi_log *l, uint32_t *owne
     shmi_end_act(a, &act);
 }
 
-/* Ends the transaction that the log has, as the holder of its lock: n is the process whose transaction it is. EPROTO:
- * the log is impossible. Nothing is changed before all of it has been checked. */
+/* Ends the transaction in the log; the caller holds the lock of the log. n is the process whose transaction it is.
+ * EPROTO: the bytes of the log are impossible. The whole log is checked before anything is changed. */
 SHMI_FN int shmi_log_end(shmsync_arena *a, const shmi_log *l, uint64_t s)
 {
     uint64_t tail = SHMI_LOG_TAIL(s), blocks = 0;
@@ -12286,7 +12306,7 @@ SHMI_FN int shmi_log_end(shmsync_arena *a, const shmi_log *l, uint64_t s)
     return 0;
 }
 
-/* The same for what a process left that is gone. */
+/* As shmi_log_end, for the transaction that a process which is gone has left. */
 SHMI_FN int shmi_log_end_dead(shmsync_arena *a, const shmi_log *l)
 {
     uint64_t s;
@@ -12300,8 +12320,8 @@ SHMI_FN int shmi_log_end_dead(shmsync_arena *a, const shmi_log *l)
     return err;
 }
 
-/* Whether the lock o has a body of the right size, and what was asked for: its own words have that many bytes, and its
- * policy is at an offset of them. EPROTO, EINVAL. */
+/* Checks that the lock o has a body of the right size and the options that were asked for. Its own words have size
+ * bytes, and its policy is at an offset within them. Returns EPROTO or EINVAL if not. */
 SHMI_FN int shmi_check_lock(shmsync_arena *a, const shmi_object *o, const char *op, uint64_t words, uint64_t policy_at, int policy, uint64_t log_bytes)
 {
     uint32_t field = o->size < words ? 0 : shmi_ld32(shmi_u32(a, o->body + policy_at)) & 0xff;
@@ -12382,8 +12402,8 @@ typedef struct shmi_mutex {
     shmi_object o; /* of a mutex of its own */
 } shmi_mutex;
 
-/* Makes a handle on the mutex words w, in the body of an object; internal says that they
- * are a part of another one. */
+/* Makes a handle on the mutex words w in the body of an object. internal says that the mutex is a part of another
+ * object. */
 SHMI_FN void shmi_mutex_init(shmi_mutex *m, shmsync_arena *a, shmi_mutex_words *w, shmi_off object, const char *called, int internal)
 {
     memset(m, 0, sizeof *m);
@@ -12410,8 +12430,8 @@ SHMI_COLD int shmi_mutex_trylock_slow(shmi_mutex *m);
 SHMI_COLD int shmi_mutex_unlock_slow(shmi_mutex *m, uint32_t o);
 SHMI_COLD void shmi_mutex_lose_bias(shmi_mutex *m);
 SHMI_COLD void shmi_mutex_wake_after(shmi_mutex *m);
-/* Takes an owner-dead mutex by the repair of the handle: 1 took, 0 the word changed,
- * or an errno in *err. */
+/* Takes an owner-dead mutex by the repair of the handle. Returns 1 if it has taken the mutex, and 0 if the word
+ * changed; or sets *err to an errno. */
 SHMI_FN int shmi_mutex_inherit(shmi_mutex *m, uint32_t o, int *err);
 SHMI_FN void shmi_mutex_check(shmi_mutex *m);
 /* The hooks for the part of an object that a mutex is. */
@@ -12424,8 +12444,8 @@ SHMI_FN int shmi_mutex_at_once(shmi_mutex *m)
     uint32_t name = __atomic_load_n(&m->me->name, __ATOMIC_RELAXED);
     return SHMI_LIKELY(name != 0) && shmi_cas32(m->own, 0, name | __atomic_load_n(&m->bias, __ATOMIC_RELAXED));
 }
-/* 0 or an errno; deadline 0: none. As a queue lock the repair of the handle makes
- * EOWNERDEAD rare. */
+/* Locks the mutex; deadline 0 means no deadline. Returns 0 or an errno. A queue lock returns EOWNERDEAD rarely,
+ * because its handle has a repair. */
 SHMI_FN int shmi_mutex_lock(shmi_mutex *m, int64_t deadline)
 {
     return SHMI_LIKELY(shmi_mutex_at_once(m)) ? 0 : shmi_mutex_lock_slow(m, deadline);
@@ -12435,8 +12455,8 @@ SHMI_FN int shmi_mutex_unlock_at_once(shmi_mutex *m, uint32_t o)
 {
     uint32_t name = __atomic_load_n(&m->me->name, __ATOMIC_RELAXED);
     if (SHMI_LIKELY(o == (name | SHMI_OWNER_BIASED) && name != 0)) {
-        /* A release store that the load of the wake word may pass: a waiter makes up
-         * for the missing fence with one of its own. */
+        /* A release store; the load of the wake word may pass it. A waiter makes up for the missing fence with a
+         * fence of its own. */
         __atomic_store_n(m->own, 0, __ATOMIC_RELEASE);
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
         if (SHMI_UNLIKELY((__atomic_load_n(m->wake, __ATOMIC_SEQ_CST) & 1) != 0))
@@ -12457,8 +12477,8 @@ SHMI_FN int shmi_mutex_fail(shmi_mutex *m, int err, const char *op, shmi_partici
 }
 SHMI_FN shmi_participant_id shmi_mutex_died(shmi_mutex *m) { return shmi_ld32(&m->w->died) & SHMI_NAME_MASK; }
 
-/* What an owner word becomes whose name was found dead. A hold that is released stays the
- * dead one's until that is gone. */
+/* What an owner word becomes when the participant that it names was found dead. With PolicyRelease the word keeps
+ * that name until the participant is gone. */
 SHMI_FN uint32_t shmi_owner_died(uint32_t o, int release, int gone)
 {
     if (shmi_owner_kind(o) == SHMI_kindReserved)
@@ -12478,8 +12498,8 @@ SHMI_FN shmi_wait_list shmi_mutex_wait_list(shmi_mutex_words *w)
     return l;
 }
 
-/* Ends what the dead holder of owner word o had begun, and makes the mutex free; 0: the holder is not gone. The
- * mutex is not recoverable if the log, which a peer may have overwritten, is impossible. */
+/* Ends what the dead holder of owner word o had begun, and makes the mutex free. Returns 0 if the holder is not
+ * gone. If the log is impossible, because a peer has overwritten it, the mutex becomes not recoverable. */
 SHMI_FN int shmi_mutex_roll_back(shmsync_arena *a, shmi_mutex_words *w, uint32_t o, const shmi_log *log)
 {
     shmi_participant_id dead = shmi_owner_name(o);
@@ -12505,8 +12525,8 @@ SHMI_FN int shmi_mutex_roll_back(shmsync_arena *a, shmi_mutex_words *w, uint32_t
     return 1;
 }
 
-/* Deals with owner word o, whose name was found dead; 0: it stays as it is until that is
- * gone, which never is so for an internal mutex. */
+/* Deals with owner word o, whose participant was found dead. Returns 0 if the word stays as it is until that
+ * participant is gone; that never happens for an internal mutex. */
 SHMI_FN int shmi_mark_owner_dead(shmsync_arena *a, shmi_mutex_words *w, uint32_t o, int internal, const shmi_log *log)
 {
     uint32_t policy = __atomic_load_n(&w->policy, __ATOMIC_RELAXED) & 0xff, next;
@@ -12548,8 +12568,8 @@ SHMI_FN void shmi_mutex_wake_words(shmsync_arena *a, shmi_mutex_words *w, int ow
     uint32_t o = shmi_ld32(&w->owner);
     shmi_wait_list l = shmi_mutex_wait_list(w);
     if (shmi_owner_kind(o) == SHMI_kindReserved) {
-        /* The dead may have made the reservation for a waiter that had given up. It is no
-         * hold, so it can always be taken back. */
+        /* The dead process may have made the reservation for a waiter that had given up. A reservation is no hold,
+         * so it can always be taken back. */
         shmi_cas32(&w->owner, o, 0);
         if (owed < SHMI_OWED_ONE)
             owed = SHMI_OWED_ONE;
@@ -12620,8 +12640,8 @@ SHMI_FN int shmi_mutex_expired(shmi_mutex *m)
     return ago < 0 || ago > most;
 }
 
-/* Moves on from owner word o if that takes no waiting. A waiter that has not slept leaves a
- * reservation of this process alone. *err: it will not become free by itself. */
+/* Does what can be done about owner word o without waiting. A waiter that has not slept does not take a reservation
+ * for this process. *err is set if the lock will not become free by itself. */
 SHMI_FN int shmi_mutex_step(shmi_mutex *m, uint32_t o, int slept, int *err)
 {
     uint32_t kind = shmi_owner_kind(o);
@@ -12680,8 +12700,8 @@ SHMI_FN int shmi_mutex_kept(shmi_mutex *m, uint32_t o)
     return !m->internal && shmi_owner_valid(o) && shmi_owner_held(o) &&
            !shmi_current(m->a, shmi_owner_name(o)) && !shmi_gone(m->a, shmi_owner_name(o));
 }
-/* Whether o is a word that a waiter may sleep on: one whose next change wakes it, or
- * which is kept. */
+/* Whether a waiter may sleep on owner word o: its next change wakes the waiter, or a dead process keeps it until it
+ * is gone. */
 SHMI_FN int shmi_mutex_blocks(shmi_mutex *m, uint32_t o, int slept)
 {
     if (!shmi_owner_valid(o))
@@ -12693,9 +12713,9 @@ SHMI_FN int shmi_mutex_blocks(shmi_mutex *m, uint32_t o, int slept)
     return 0;
 }
 
-/* Dates the hold that the caller has seen after it announced itself, for tools. A hold is
- * identified by word o, which names the holder, and the announced wake word v. since only grows, so the
- * date of an earlier hold is never taken for that of this one. */
+/* Records, for tools, when the caller has seen the hold, after it announced itself. A hold is identified by o, the word
+ * that names the holder, and the announced wake word v. *met_since only grows, so the date of an earlier hold is never
+ * taken for that of this one. */
 SHMI_FN void shmi_meet_hold(uint64_t *met_since, uint64_t *met_hold, uint32_t o, uint32_t v)
 {
     const uint64_t hold = (uint64_t)o << 32 | v;
@@ -12733,8 +12753,8 @@ SHMI_FN void shmi_mutex_date_hold(shmi_mutex *m)
     shmi_mutex_meet(m, o, v);
 }
 
-/* Ends a wait that got the lock. Others may be asleep, and the wake that got us here
- * took their announcement down. */
+/* Ends a wait that got the lock. Other waiters may be asleep, and the wake that this waiter got has cleared the
+ * announcement, so it may have to be set again. */
 SHMI_FN void shmi_mutex_took(shmi_mutex_wait *w)
 {
     if (w->slept)
@@ -12743,8 +12763,8 @@ SHMI_FN void shmi_mutex_took(shmi_mutex_wait *w)
         shmi_cas32(&w->m->w->starving, shmi_self(w->m->a), 0);
 }
 
-/* Ends a wait that did not get the lock. A wake may have been meant for it, so it makes
- * sure that another wake comes to the waiters that stay. */
+/* Ends a wait that did not get the lock. A wake may have been meant for this waiter, so the call makes sure that
+ * another wake reaches the remaining waiters. */
 SHMI_FN void shmi_mutex_leave_wait(shmi_mutex_wait *w)
 {
     shmi_mutex *m = w->m;
@@ -12811,8 +12831,8 @@ SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
     if ((shmi_ld64(&m->w->handed) & SHMI_HANDED_LOCALLY) != 0)
         ago = -1; /* that one cost nothing */
     if (w->slept && now - w->since > SHMI_STARVE_AFTER && (ago < 0 || ago > SHMI_HAND_OFF_EVERY)) {
-        /* One at a time: a waiter that finds the place taken stays an ordinary one. It asks
-         * before each sleep, since another thread may have used the hand-off up. */
+        /* One process at a time: a waiter that finds the place taken stays an ordinary one. It asks again before
+         * each sleep, since another thread may have used the handoff. */
         w->starving = shmi_ld32(&m->w->starving) == self || shmi_cas32(&m->w->starving, 0, self);
         if (w->starving)
             SHMSYNC_CRASHPOINT("mutex.lock.starving");
@@ -12825,8 +12845,8 @@ SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
     SHMSYNC_CRASHPOINT("mutex.lock.announced");
     o = shmi_ld32(m->own);
     if (shmi_owner_kind(o) == SHMI_kindBiased && shmi_owner_valid(o)) {
-        /* The holder may release without seeing the announcement; after the fence either
-         * it sees it or we see the release. */
+        /* The holder may release without seeing the announcement. After the fence, either the holder sees the
+         * announcement or we see the release. */
         if (shmi_fence() != 0)
             sleep_spec.bounded = SHMI_UNFENCED_SLEEP;
         o = shmi_ld32(m->own);
@@ -12995,9 +13015,9 @@ SHMI_COLD int shmi_mutex_lock_slow(shmi_mutex *m, int64_t deadline)
     return err;
 }
 
-/* Gives the lock, which is held by us or free as from says, to a waiter that has lost
- * for long and asks for it. 1 done, 0 there is none or the free lock was taken
- * meanwhile, -1 the word is not from. */
+/* Gives the lock to a waiter that has lost for long and asks for it. The lock is held by us or free, as from says.
+ * Returns 1 if it did so, 0 if there is no such waiter or another process took the free lock meanwhile, and -1 if
+ * the word is not from. */
 SHMI_FN int shmi_mutex_reserve(shmi_mutex *m, uint32_t from)
 {
     uint32_t asks = shmi_ld32(&m->w->starving), reserved;
@@ -13039,8 +13059,8 @@ SHMI_COLD void shmi_mutex_wake_after(shmi_mutex *m)
     shmi_wake_word_release(m->a, &m->line);
 }
 
-/* Ends a biased release that found a waiter: the waiter paid for a fence, so
- * holds do without the bias for a while. */
+/* Ends a biased release that found a waiter. The waiter had to pay for a fence, so the next holds are not biased
+ * for a while. */
 SHMI_COLD void shmi_mutex_lose_bias(shmi_mutex *m)
 {
     uint32_t need = __atomic_load_n(&m->need, __ATOMIC_RELAXED);
@@ -13208,8 +13228,8 @@ int shmsync_mutex_close(shmsync_mutex *m)
     return SHMI_TELL(err);
 }
 
-/* A call that succeeds at once writes nothing for shmsync_error: that costs as much as the lock. The functions that end in
- * _called are the rest of such a call. */
+/* A call that succeeds at once writes nothing for shmsync_error, because that costs as much as the lock. The
+ * functions whose names end in _called do the rest of such a call. */
 SHMI_COLD int shmi_mutex_lock_called(shmsync_mutex *m)
 {
     SHMI_OPENED_AS(m, "shmsync_mutex_lock");
@@ -13361,8 +13381,8 @@ SHMI_FN shmi_tuning shmi_futex_tuning(shmi_futex *f)
     return t;
 }
 
-/* Makes up for a wake that a death swallowed. The word need not change: if a post was
- * made it has, and if none was nobody is owed a wake. */
+/* Makes up for a wake that a death swallowed. The word need not change: a post has changed it already, and without
+ * a post no wake is owed. */
 SHMI_FN void shmi_futex_kind_wake(shmsync_arena *a, const shmi_object *o, int owed)
 {
     shmi_futex_words *w = (shmi_futex_words *)shmi_try_at(a, o->body, sizeof *w, 64);
@@ -13512,8 +13532,8 @@ SHMI_FN int shmi_futex_spun(void *arg)
     return shmi_futex_counter(s) >= x->token || (s & SHMI_FUTEX_STOPPED) != 0;
 }
 
-/* Makes up for a wake that a stopped or dead poster owes, ten times a second. An
- * announcement proves nothing once there was a post. */
+/* Makes up, ten times a second, for a wake that a stopped or dead poster owes. After a post, an announcement no
+ * longer proves that the poster has woken the waiters. */
 SHMI_FN void shmi_futex_check(shmi_futex *f)
 {
     uint64_t s;
@@ -13541,8 +13561,8 @@ SHMI_FN int shmi_futex_wait_entered(shmi_futex *f, uint64_t token, int64_t deadl
             x.token = token;
             if (shmi_spin(&t, shmi_futex_spun, &x))
                 continue;
-            /* Announced anew for each value of the counter: a post takes the announcement
-             * down, for those as well that wait for a later one. */
+            /* The waiter announces itself again for each value of the counter, because a post clears the
+             * announcement also for waiters that wait for a later value. */
             s = shmi_ld64(&f->w->state);
             if (shmi_futex_counter(s) >= token || (s & SHMI_FUTEX_STOPPED) != 0 || !shmi_cas64(&f->w->state, s, s | SHMI_FUTEX_ANNOUNCED))
                 continue;
@@ -13700,8 +13720,8 @@ SHMI_FN int shmi_tx_going(const shmsync_tx *tx, const char *op)
     return 0;
 }
 
-/* Appends a record and makes it valid: the footer is there before the state says so. The caller has made sure of the
- * room. */
+/* Appends a record and makes it valid: the footer is written before the state covers it. The caller has made sure
+ * that there is room. */
 SHMI_FN void shmi_tx_append(shmsync_tx *tx, const void *from, shmi_off off, uint32_t n, uint32_t kind)
 {
     unsigned char *r = tx->log->records + tx->tail;
@@ -13852,8 +13872,8 @@ int shmsync_tx_free(shmsync_tx *tx, shmsync_offset off)
 /* Releases the lock of a transaction that has ended. */
 SHMI_FN int shmi_tx_unlock(shmi_mutex *m, const char *op) { return m->rw != NULL ? shmi_rw_open(m->rw, op) : shmi_mutex_unlock(m); }
 
-/* Whether the transaction can end: EPERM if this process has unlocked its mutex, or ENOTCONN. After EPERM the log is
- * lost: a later death of this process as a holder must not undo what has been free to all. */
+/* Whether the transaction can end. Returns EPERM if this process has unlocked its mutex, or ENOTCONN. After EPERM
+ * the log is lost: if this process dies as a later holder, its death must not undo data that all could change. */
 SHMI_FN int shmi_tx_ends(shmsync_tx *tx, const char *op)
 {
     int err = shmi_tx_going(tx, op);
@@ -15014,7 +15034,7 @@ SHMI_FN void shmi_eventcount_make_up(struct shmi_eventcount *e)
     if (shmi_xchg64(&e->seen, now) != now || (s & SHMI_EVENTCOUNT_ANNOUNCED) == 0)
         shmi_eventcount_wake_all(e);
 }
-/* The same, ten times a second. */
+/* Calls shmi_eventcount_make_up ten times a second at most. */
 SHMI_FN void shmi_eventcount_check(struct shmi_eventcount *e)
 {
     if (shmi_check_due(&e->looked))
@@ -15098,10 +15118,8 @@ SHMI_FN int shmi_eventcount_wait(struct shmi_eventcount *e, uint32_t seq, int64_
         }
     }
 }
-/*
- * Sequencers: a counter outside the queue lock, and waiters until it has reached a token, in a
- * leftist heap. It is prims/sequencer*.go in C. An Event that is reset by hand is one, too.
- */
+/* Sequencers: a counter outside the queue lock, and waiters until it has reached a token, in a leftist heap. It is
+ * prims/sequencer*.go in C. An auto-reset Event uses the same queue. */
 
 /* A wait's place in the heap of the tokens. Links below are in next, the link above and the ranks in extra. */
 SHMI_FN uint64_t shmi_heap_up(struct shmi_wait w) { return (shmi_get(&w.n->extra) >> 32) * 64; }
@@ -15745,10 +15763,8 @@ SHMI_FN void shmi_repair_sequencer(shmsync_arena *a, const shmi_object *o, shmi_
     shmi_seq_init(&q, a, o);
     shmi_mon_repair(&q.m, dead);
 }
-/*
- * Events: one that is reset by hand is an eventcount, whose sequence is odd while it is set; one with automatic
- * reset has a token. It is prims/event*.go in C.
- */
+/* Events: a manual-reset Event is an eventcount, whose sequence is odd while it is set; an auto-reset Event has a
+ * token. It is prims/event*.go in C. */
 
 enum { SHMI_eventAuto = 1, SHMI_eventBidirectional = 2 };
 /* Where the token is. */
@@ -16029,8 +16045,8 @@ SHMI_FN void shmi_event_inherit(struct shmi_event *e, shmi_participant_id n)
     shmi_mon_commit(&e->q.m, &c);
 }
 
-/* Begins a wait. No wait node: the token was claimed, or the error says why there is nothing to wait for. Without take a token that is there
- * is not claimed but handed to the wait, which can pass it on. */
+/* Begins a wait. If it gives no wait node, the token was claimed, or the error says why there is nothing to wait
+ * for. If take is 0, a token that is there is not claimed but handed to the wait, which can pass it on. */
 SHMI_FN int shmi_event_register(struct shmi_event *e, int take, int64_t abs, shmi_wait_node **out)
 {
     struct shmi_monitor *m = &e->q.m;
@@ -16147,8 +16163,8 @@ SHMI_FN int shmi_event_until(struct shmi_event *e, uint64_t set, int64_t abs)
     return err;
 }
 
-/* The mode of an Event, if the length of its body goes with one, or -1. The length tells one with automatic reset from
- * the others. */
+/* The mode of an Event, or -1 if the length of its body fits no mode. The length of the body tells an auto-reset
+ * Event from the others. */
 SHMI_FN int shmi_event_mode_of(shmsync_arena *a, const shmi_object *o)
 {
     if (o->size >= shmi_event_bytes(SHMI_eventAuto, a->geo.slots))
@@ -16387,11 +16403,10 @@ SHMI_FN void shmi_wake_event(shmsync_arena *a, const shmi_object *o, int owed)
         shmi_eventcount_wake_dead(&e, owed);
     }
 }
-/*
- * Queues: bounded queues of items of one size. It is prims/queue*.go in C. Items are in slots, and a
- * ring of cells says in which order: they are the whole truth, and no lock guards them. A call that
- * waits sleeps until the queue may have changed, and looks at the ring itself.
- */
+/* Queues: bounded queues of items of one size. It is prims/queue*.go in C. Items are in slots, and a ring of cells
+ * gives their order. Slots and cells are the whole state, and no lock guards them. A call that waits sleeps until
+ * the queue may have changed, and then looks at the ring again.
+ * */
 
 /* Kinds of a slot; see queueState of prims/queue_word.go. */
 enum { SHMI_queueFree, SHMI_queueClaimed, SHMI_queueFull, SHMI_queueTaken, SHMI_queueLeased, SHMI_queueReturned, SHMI_queueKinds };
@@ -19612,9 +19627,8 @@ SHMI_FN void shmi_fair_take(struct shmi_fairmutex *f)
     SHMSYNC_CRASHPOINT("fairmutex.lock.taken");
 }
 
-/* Grants the lock to the process of a wait that was resolved so. The lock was free when
- * the wait was resolved, so a word that is not free says that this was done: the waiter
- * may have accepted the lock since. */
+/* Grants the lock to the process of a wait that was resolved so. The lock was free when the wait was resolved. If
+ * the word is not free now, the grant was made already, and the waiter may even have accepted the lock since. */
 SHMI_FN void shmi_fair_account(struct shmi_monitor *m, struct shmi_wait w)
 {
     struct shmi_fairmutex *f = (struct shmi_fairmutex *)m;
@@ -20124,8 +20138,8 @@ SHMI_FN uint64_t shmi_future_now(struct shmi_future *f)
 }
 SHMI_FN void shmi_future_look(struct shmi_eventcount *e) { shmi_future_now((struct shmi_future *)(void *)e); }
 
-/* How that round ended, which is over: 0 and the result, EOWNERDEAD or EPROTO. If more than 31 have ended since, it is
- * how the last of them ended. */
+/* How that round ended, which is over: 0 and the result, EOWNERDEAD or EPROTO. If more than 31 rounds have ended
+ * since, the answer is that of the last of them. */
 SHMI_FN int shmi_future_judge(struct shmi_future *f, uint32_t round, int *result)
 {
     for (;;) {
@@ -20327,8 +20341,8 @@ int shmsync_future_timedwait(shmsync_future *f, int *result, const struct timesp
     int err = shmi_deadline(abs_monotonic, &ns);
     return SHMI_TELL(err != 0 ? err : shmi_future_wait(f->impl, result, ns));
 }
-/* Waits until the producer that s names, which is dead, is gone, or until the state is no longer s. After that another
- * participant may get the ID. */
+/* Waits until the dead producer that s names is gone, or until the state is no longer s. After that, another
+ * participant may get the producer's ID. */
 SHMI_FN int shmi_future_await_gone(struct shmi_future *f, uint64_t s)
 {
     shmsync_arena *a = f->e.a;
@@ -20342,8 +20356,8 @@ SHMI_FN int shmi_future_await_gone(struct shmi_future *f, uint64_t s)
     }
     return 0;
 }
-/* Resets x; abandoned_only: only if its producer died, since another process may have reset x, and its new result must
- * stay. */
+/* Resets x. abandoned_only restricts that to a future whose producer died, because another process may have reset x
+ * already, and its new result must stay. */
 SHMI_FN int shmi_future_reset(struct shmi_future *x, int abandoned_only)
 {
     shmsync_arena *a = x->e.a;
@@ -21418,8 +21432,8 @@ struct shmi_rwmutex {
     int64_t looked_readers, looked_writer;
 };
 
-/* The reader words that a handle knows, in the order in which they came. They lie in the slot records, and stay there until the
- * object is deleted, so the list of records is read again only when it has changed. */
+/* The reader words that a handle knows, in the order in which they were added. They lie in the slot records, and
+ * stay there until the object is deleted, so the list of records is read again only when it has changed. */
 typedef struct shmi_rw_reader {
     uint64_t *state;
     uint32_t slot;
@@ -21494,8 +21508,9 @@ SHMI_FN int shmi_rw_kept(struct shmi_rwmutex *m, uint32_t g)
     return shmi_rw_valid(g) && ((m->release && shmi_rw_taken(g) && shmi_rw_kind(g) == SHMI_GATE_HELD) || shmi_rw_logged(m, g)) &&
            !shmi_current(m->a, shmi_rw_who(g)) && !shmi_gone(m->a, shmi_rw_who(g));
 }
-/* Ends the transaction that the dead process in gate g has left, and opens the gate; 0: that process is not gone. This process has
- * the writers' mutex. The gate names the process that rolls back: after its death the next one begins anew. */
+/* Ends the transaction that the dead process in gate g has left, and opens the gate. Returns 0 if that process is
+ * not gone. This process has the writers' mutex. The gate names the process that rolls back; if that one dies, the
+ * next process begins the rollback again. */
 SHMI_FN int shmi_rw_roll_back(struct shmi_rwmutex *m, uint32_t g)
 {
     shmi_participant_id dead = shmi_rw_who(g);
@@ -21597,8 +21612,8 @@ SHMI_COLD int shmi_rw_learn(struct shmi_rwmutex *m, uint32_t head)
     pthread_mutex_unlock(&m->registry);
     return learned;
 }
-/* The reader words that there are, *n of them; NULL: see shmi_rw_learn. A writer closes the gate before it calls this. A reader
- * has its record on the list before it adds to its word, and then looks at the gate. */
+/* Gives all reader words, *n of them; for NULL see shmi_rw_learn. A writer closes the gate before it calls this
+ * function. A reader has its record on the list before it adds to its word, and then looks at the gate. */
 SHMI_FN const shmi_rw_reader *shmi_rw_known(struct shmi_rwmutex *m, uint32_t *n)
 {
     uint32_t head = shmi_ld32(shmi_u32(m->a, m->o.off + SHMI_objRecords));
@@ -21616,8 +21631,9 @@ SHMI_FN int shmi_rw_reads(struct shmi_rwmutex *m, const shmi_rw_reader *r)
     uint64_t w = shmi_ld64(r->state);
     return shmi_rw_reading(w) != 0 && !shmi_dead(m->a, shmi_rw_name(w, r->slot));
 }
-/* The first place from at on whose participant reads, and its word; 0: none. Places begin with 1 and are in the order in which
- * the words came. If the list is corrupt there may always be a reader, whose word is NULL. */
+/* Finds the first place, beginning at at, whose participant reads, and gives its word; 0: there is none. Places
+ * begin with 1 and are in the order in which the words were added. If the list is corrupt, a reader may always be
+ * there, whose word is NULL. */
 SHMI_FN uint32_t shmi_rw_first_reader(struct shmi_rwmutex *m, uint32_t at, shmi_rw_reader *found)
 {
     uint32_t n = 0, place, first = 0;
@@ -21912,8 +21928,8 @@ SHMI_FN int shmi_rw_rlock(struct shmi_rwmutex *m, int64_t abs)
     return SHMI_LIKELY(shmi_rw_gate(m) == 0) ? 0 : shmi_rw_rlock_slow(m, abs);
 }
 
-/* Deals with a dead process that keeps the gate; 0: the gate is open. This thread has the writers' mutex. EBUSY: the dead
- * process is not gone. */
+/* Deals with a dead process that keeps the gate closed. Returns 0 when the gate is open. This thread has the
+ * writers' mutex. EBUSY: the dead process is not gone. */
 SHMI_FN int shmi_rw_resolve_gate(struct shmi_rwmutex *m, const char *op)
 {
     for (;;) {
@@ -21931,8 +21947,7 @@ SHMI_FN int shmi_rw_resolve_gate(struct shmi_rwmutex *m, const char *op)
         }
     }
 }
-/* Keeps readers out from now on. This thread has the writers' mutex. EBUSY: a dead process
- * keeps the gate. */
+/* Closes the gate to readers. This thread has the writers' mutex. EBUSY: a dead process keeps the gate closed. */
 SHMI_FN int shmi_rw_close_gate(struct shmi_rwmutex *m, const char *op)
 {
     shmi_rw_reader r;
@@ -21948,9 +21963,9 @@ SHMI_FN int shmi_rw_close_gate(struct shmi_rwmutex *m, const char *op)
     return err;
 }
 
-/* Calls f, and calls it again after each time that a dead process keeps the gate and is gone then. It waits without the
- * writers' mutex: its process may be stopped, and other writers go on when the dead one is gone. *held says whether this
- * thread has the mutex, as it has after 0. */
+/* Calls f, and calls it again each time that a dead process kept the gate closed and is gone now. It waits without
+ * the writers' mutex: this process may be stopped, and other writers can go on as soon as the dead one is gone.
+ * *held says whether this thread has the mutex, as it has after 0. */
 SHMI_FN int shmi_rw_until_reclaimed(struct shmi_rwmutex *m, const char *op, int64_t abs, int (*f)(struct shmi_rwmutex *m, const char *op), int *held)
 {
     int err;
@@ -21970,8 +21985,9 @@ SHMI_FN int shmi_rw_until_reclaimed(struct shmi_rwmutex *m, const char *op, int6
     }
     return err;
 }
-/* Rolls back for a reader what the dead process in gate g has left, if that needs no wait; 0: it does. A reader must not wait for the
- * writers' mutex: the process that has it rolls back, and may then keep it for long beside readers. */
+/* Rolls back, for a reader, what the dead process in gate g has left, if that needs no wait. Returns 0 if it would
+ * need one. A reader must not wait for the writers' mutex: the process that has it rolls back, and may then keep
+ * the mutex for long together with readers. */
 SHMI_FN int shmi_rw_try_resolve(struct shmi_rwmutex *m, uint32_t g)
 {
     int err;
@@ -22022,8 +22038,8 @@ SHMI_FN void shmi_rw_reopen(struct shmi_rwmutex *m)
 
 SHMI_FN int shmi_rw_has_left(void *arg) { return shmi_rw_reading(shmi_ld64((uint64_t *)arg)) == 0; }
 
-/* Waits until no reader is in, or another process has opened the gate. The caller is within shmi_enter. It goes from
- * word to word, and never back. */
+/* Waits until no reader is in, or another process has opened the gate. The caller is within shmi_enter. The wait
+ * goes from word to word, and never back. */
 SHMI_FN int shmi_rw_drained(struct shmi_rwmutex *m, const char *op, int64_t abs)
 {
     shmi_rw_reader reader;
@@ -22723,8 +22739,8 @@ int shmsync_rwmutex_timedbegin(shmsync_rwmutex *m, shmsync_tx *tx, const struct 
     return SHMI_TELL(err != 0 ? err : shmi_rw_begun(m->impl, "rwmutex.timedbegin", shmsync_rwmutex_timedlock(m, abs_monotonic), tx));
 }
 
-/* The reaper's side: whether the reap of dead rolls back what the process in the gate has left. That may also be another process, for
- * which no reaper got the writers' mutex while dead had it. */
+/* Whether the reap of dead has to roll back what the process in the gate has left. That process may be another one
+ * than dead: its own reaper could not get the writers' mutex while dead had it. */
 SHMI_FN int shmi_rw_undo_due(struct shmi_rwmutex *m, shmi_participant_id dead, uint32_t *g)
 {
     *g = shmi_rw_gate(m);
@@ -22741,8 +22757,9 @@ SHMI_FN void shmi_rw_roll_back_due(struct shmi_rwmutex *m, shmi_participant_id d
     for (tries = 0; tries < SHMI_REAP_TRIES && shmi_rw_undo_due(m, dead, &g) && shmi_rw_roll_back(m, g); tries++) {
     }
 }
-/* Takes the writers' mutex to roll back, or releases it. by_reaper: the caller is the reaper of this process. A handle that is made meanwhile learns by rolled_back that it is no
- * upgradable hold: the owner word cannot tell the two apart. */
+/* Takes the writers' mutex to roll back, or releases it, as take says. by_reaper says that the caller is the reaper
+ * of this process. rolled_back tells a handle that is made meanwhile that the hold is no upgradable one, since the
+ * owner word cannot tell the two apart. */
 SHMI_FN int shmi_rw_own_to_roll_back(struct shmi_rwmutex *m, int take, int by_reaper)
 {
     shmsync_arena *a = m->a;
@@ -22754,8 +22771,9 @@ SHMI_FN int shmi_rw_own_to_roll_back(struct shmi_rwmutex *m, int take, int by_re
     pthread_mutex_unlock(&a->rolling_back);
     return ok;
 }
-/* Rolls back what dead has left in the gate, unless another process has the writers' mutex: that process does so before it closes
- * the gate, or when it releases the mutex; see shmi_rw_release_writers. dead is reaped until then. A death in here makes the mutex free. */
+/* Rolls back what dead has left in the gate, unless another process has the writers' mutex: that process does so
+ * before it closes the gate, or when it releases the mutex; see shmi_rw_release_writers. Until then the reap of
+ * dead has not ended. If this process dies in here, the mutex becomes free. */
 SHMI_FN void shmi_rw_reap_tx(struct shmi_rwmutex *m, shmi_participant_id dead, int by_reaper)
 {
     shmi_wait_list l = shmi_mutex_wait_list(m->ww);
@@ -22771,9 +22789,9 @@ SHMI_FN void shmi_rw_reap_tx(struct shmi_rwmutex *m, shmi_participant_id dead, i
         /* Another reaper may have found the mutex held meanwhile, so look again. */
     }
 }
-/* Releases the writers' mutex for a caller that may have left the gate of a dead writer as it was. A reaper that found the mutex held
- * meanwhile does not come back, so the caller rolls back if it can: either that reaper found first that the writer is gone, and then
- * it is found here, or it finds so after the mutex was released. */
+/* Releases the writers' mutex for a caller that may have left the gate of a dead writer as it was. A reaper that
+ * found the mutex held does not come back. So the caller rolls back if the writer is gone when it looks, after it
+ * has released the mutex; if it is not gone then, its reaper finds the mutex free. */
 SHMI_FN void shmi_rw_release_writers(struct shmi_rwmutex *m)
 {
     shmi_mutex_unlock(&m->writers);
@@ -23118,8 +23136,8 @@ SHMI_FN int shmi_spin_while(struct shmi_spinlock *l, int (*done)(void *))
     }
     return 0;
 }
-/* Whether o is a word that a waiter may sleep on: one whose next change wakes it, or one
- * that a dead process keeps until it is gone. */
+/* Whether a waiter may sleep on owner word o: its next change wakes the waiter, or a dead process keeps it until it
+ * is gone. */
 SHMI_FN int shmi_spin_blocks(struct shmi_spinlock *l, uint32_t o)
 {
     return shmi_spin_valid(l, o) && shmi_spin_held(o) &&
@@ -23837,8 +23855,8 @@ SHMI_FN int shmi_awaited_over(shmi_awaited *w)
     return (uint32_t)shmi_eventcount_load(w->e) != w->seq;
 }
 
-/* Whether it has come, without waiting, and how; an event's token is taken. It is no call that a close waits for, so it
- * does not end the round of a Future. */
+/* Whether the awaitable is reached, without waiting, and with what result. The token of an auto-reset event is
+ * taken. A close does not wait for this call, so the call must not end the round of a Future. */
 SHMI_FN int shmi_await_reached(const shmsync_awaitable *x, int *err)
 {
     *err = 0;
@@ -24236,8 +24254,8 @@ SHMI_FN int shmi_key_belongs(struct shmi_key_bucket *k, shmi_node *n)
 {
     return shmi_get(&n->object) == k->m.o.off && shmi_bucket_of(shmi_get(&n->wanted), k->of->log) == k->number && shmi_get(&n->stamp) != 0;
 }
-/* Whether a node stands for a key of this bucket. While the queue lock is held, such a node
- * stays one; others may change under the look, which is why it is taken twice. */
+/* Whether a node stands for a key of this bucket. While the queue lock is held, such a node remains an entry. Other
+ * nodes may change during the test, so it is made twice. */
 SHMI_FN int shmi_key_is_entry(struct shmi_key_bucket *k, shmi_node *n)
 {
     uint32_t w = shmi_node_load(n);
@@ -24250,9 +24268,9 @@ SHMI_FN int shmi_key_is_wait(struct shmi_monitor *m, struct shmi_wait w)
     return shmi_node_state(n) != SHMI_NodeIdle && shmi_key_belongs((struct shmi_key_bucket *)m, w.n) && ((shmi_node_load(w.n) ^ n) & ~15u) == 0;
 }
 
-/* A walk over the entries in use, those with biased holds among them. An entry that it gave may be
- * taken off. Nodes are in the order of their offsets, so that it ends whatever the links
- * are. Without the queue lock it may miss some that change meanwhile. */
+/* A walk over the entries in use, including those with biased holds. The caller may take an entry off after the
+ * walk gave it. Nodes are in the order of their offsets, so the walk ends whatever the links are. Without the queue
+ * lock it may miss entries that change meanwhile. */
 struct shmi_key_walk {
     uint32_t i;
     int peek; /* the queue lock is not held */
@@ -24305,8 +24323,9 @@ SHMI_FN void shmi_key_raise(struct shmi_key_bucket *k, uint64_t h)
     if (ahead > 0)
         shmi_put(&k->w->mon.arrivals, n + (uint64_t)ahead);
 }
-/* Makes the hold of an entry one that only the holder of the queue lock changes, and gives it. The queue lock
- * is held. It is one step, so that a process that locks and unlocks meanwhile cannot delay it. */
+/* Claims the hold of an entry, so that only the holder of the queue lock changes it, and returns the hold. The
+ * caller has the queue lock. The claim is one step, so that a process that locks and unlocks meanwhile cannot delay
+ * it. */
 SHMI_FN uint64_t shmi_key_claim(struct shmi_key_bucket *k, struct shmi_key_entry e)
 {
     uint64_t h;
@@ -24317,8 +24336,8 @@ SHMI_FN uint64_t shmi_key_claim(struct shmi_key_bucket *k, struct shmi_key_entry
     return h;
 }
 
-/* The entry of a key among those in the bucket itself, or in *was the one in no use where
- * the key was last, with the queue lock held. It claims the key. */
+/* The entry of a key among those in the bucket itself. If there is none, *was is the unused entry where the key was
+ * last, if there is one. It claims the key. The caller has the queue lock. */
 SHMI_FN struct shmi_key_entry shmi_key_seek(struct shmi_key_bucket *k, uint64_t key, struct shmi_key_entry *was)
 {
     uint32_t i;
@@ -24363,9 +24382,9 @@ SHMI_FN struct shmi_key_entry shmi_key_unused(struct shmi_key_bucket *k, uint64_
     }
     return shmi_no_entry();
 }
-/* An entry for a key that has none, with the queue lock held: where the key was last, one in no
- * use, or one that was kept for another. Now and then that goes first: it may be of a key
- * that nobody wants any more. */
+/* Finds an entry for a key that has none: the unused one where the key was last, another unused one, or one that is
+ * cached for another key. Now and then it takes a cached one first, because no process may want that key any more.
+ * The caller has the queue lock. */
 SHMI_FN struct shmi_key_entry shmi_key_room(struct shmi_key_bucket *k, struct shmi_key_entry was)
 {
     uint64_t n = shmi_get(&k->w->mon.arrivals);
@@ -24472,9 +24491,8 @@ SHMI_FN uint64_t shmi_key_new_hold(struct shmi_key_bucket *k, uint32_t kind)
     shmi_put(&k->w->mon.arrivals, stamp);
     return shmi_make_hold(kind, k->m.a->self, (uint32_t)stamp);
 }
-/* Takes a key that is free, into an entry that is in no use. Where this process had the
- * key last, it locks and unlocks by CAS from here on: others would pay for that, so the
- * first time is not enough. */
+/* Puts a free key into an unused entry. If this process had the key last, it locks and unlocks the key by CAS from
+ * here on. Other processes have to pay for that, so the process must take the key twice first. */
 SHMI_FN void shmi_key_take(struct shmi_key_bucket *k, struct shmi_key_entry e, uint64_t key, shmsync_hold *out)
 {
     uint32_t kind = SHMI_kindHeld;
@@ -24494,9 +24512,9 @@ SHMI_FN void shmi_key_take(struct shmi_key_bucket *k, struct shmi_key_entry e, u
     SHMSYNC_CRASHPOINT("multilock.lock.taken");
 }
 
-/* Grants a key to the process of a wait that was resolved so. The key was on its way when
- * the wait was resolved, so another word says that this was done: the waiter may have
- * accepted the key since. */
+/* Grants a key to the process of a wait that was resolved so. The key was on its way to a waiter when the wait was
+ * resolved. If the word is another one now, the grant was made already, and the waiter may even have accepted the
+ * key since. */
 SHMI_FN void shmi_multi_account(struct shmi_monitor *m, struct shmi_wait w)
 {
     if (shmi_outcome_result(shmi_get(&w.n->extra)) == SHMI_lockGranted) {
@@ -24549,8 +24567,8 @@ SHMI_FN void shmi_multi_relink(shmsync_arena *a, shmi_off off, shmi_node *n, voi
         shmi_key_link(k, off, n);
     }
 }
-/* Makes the list of spilled entries anew, and empties the queues. Locks and unlocks by CAS
- * go on meanwhile: nobody waits for their keys. */
+/* Builds the list of spilled entries anew, and empties the queues. Processes go on locking and unlocking biased and
+ * cached keys by CAS meanwhile, since no wait is queued for those keys. */
 SHMI_FN void shmi_multi_clear(struct shmi_monitor *m)
 {
     struct shmi_key_bucket *k = (struct shmi_key_bucket *)m;
@@ -24566,8 +24584,8 @@ SHMI_FN void shmi_multi_clear(struct shmi_monitor *m)
     }
     shmi_each_queued(m->a, m->o.off, shmi_multi_relink, k);
 }
-/* Puts a wait at the end of the queue of its key. There is an entry for each key that is
- * waited for, unless a peer overwrote it: then the key is on its way to a waiter. */
+/* Puts a wait at the end of the queue of its key. There is an entry for each key with a wait, unless a peer
+ * overwrote it: then the key counts as on its way to a waiter. */
 SHMI_FN void shmi_multi_requeue(struct shmi_monitor *m, struct shmi_wait w)
 {
     struct shmi_key_bucket *k = (struct shmi_key_bucket *)m;
@@ -24854,8 +24872,8 @@ int shmsync_multilock_close(shmsync_multilock *m)
 
 /* ---- locking ---- */
 
-/* Takes a key by one CAS, if it is kept for this process. The key of an entry changes only
- * after its hold was claimed, and the hold is never the same again. */
+/* Takes a key by one CAS, if it is cached for this process. The key of an entry changes only after its hold was
+ * claimed, and no value of the hold comes back. */
 SHMI_FN int shmi_key_biased(struct shmi_key_bucket *k, uint64_t key, shmsync_hold *out)
 {
     shmi_participant_id self = shmi_self(k->m.a);
@@ -24930,8 +24948,8 @@ SHMI_FN int shmi_key_accept(struct shmi_key_bucket *k, uint64_t key, uint64_t he
             break;
         shmi_pause(SHMI_acceptPause);
     }
-    /* The key is spilled, or the granter has resolved the wait and is not through: it runs,
-     * or it is stopped or dead. */
+    /* The key is spilled, or the granter has resolved the wait and not yet finished: it is running, stopped or
+     * dead. */
     err = shmi_mon_enter(&k->m, 0);
     if (err != 0)
         return err;
@@ -25363,11 +25381,10 @@ SHMI_FN void shmi_wake_multilock(shmsync_arena *a, const shmi_object *o, int owe
         shmi_mutex_wake_words(a, &shmi_bucket_words(&x, i)->mon.queueLock, owed);
 }
 
-/*
- * SignalWaker, its gates and signals: prims/signal*.go in C, docs/design/0009-signalwaker.md.
- * The gates are the truth; the bits of the signals, the summary and the permits are an index
- * over them, which may say too much, and says too little only within an operation.
- */
+/* SignalWaker, its gates and signals: prims/signal*.go in C, docs/design/0009-signalwaker.md. The gates hold the
+ * state. The bits of the signals, the summary and the permits are an index over the gates: it may show work that is
+ * not there, and misses work only while an operation is under way.
+ * */
 
 #define SHMI_SIGNAL_BITS 64U
 #define SHMI_SIGNAL_READY (SHMI_SIGNAL_GATE_SCHEDULED_MASK | SHMI_SIGNAL_GATE_EXECUTING_MASK)
@@ -25487,8 +25504,8 @@ SHMI_FN uint64_t shmi_row_workers(uint64_t c) { return (c & SHMI_SIGNAL_ROW_WORK
 SHMI_FN uint64_t shmi_row_sleepers(uint64_t c) { return c >> SHMI_SIGNAL_ROW_SLEEPERS_SHIFT; }
 SHMI_FN shmi_participant_id shmi_row_name(uint64_t c) { return (shmi_participant_id)(c & SHMI_SIGNAL_ROW_NAME_MASK); }
 
-/* Counts one up or down, of the sleepers or of the workers; 0 if that cannot be. The count that the
- * slot's previous participant left there is not taken over. */
+/* Adds one to the count of the sleepers or of the workers, or takes one away. Returns 0 if that is impossible. The
+ * count that the slot's previous participant left there does not carry over. */
 SHMI_FN int shmi_signal_counter(struct shmi_signalwaker *w, int sleeper, int up)
 {
     uint64_t *word = &shmi_signal_own_row(w)->count, one = UINT64_C(1) << (sleeper ? SHMI_SIGNAL_ROW_SLEEPERS_SHIFT : SHMI_SIGNAL_ROW_WORKERS_SHIFT);
@@ -25528,9 +25545,9 @@ SHMI_FN shmi_tuning shmi_signal_tuning(struct shmi_signalwaker *w)
     return t;
 }
 
-/* Wakes up to n waiters, after as many permits were issued. The first wake goes by the
- * announcement; for more of them the number of sleepers is no more than a hint, since each that
- * takes a permit passes the wake on while there are others. */
+/* Wakes up to n waiters, after as many permits were issued. The announcement decides about the first wake. For the
+ * others the number of sleepers is only a hint, because each waiter that takes a permit passes the wake on while
+ * there are more permits. */
 SHMI_FN void shmi_signal_rouse(struct shmi_signalwaker *w, uint64_t n)
 {
     shmi_tuning t = shmi_signal_tuning(w);
@@ -25563,16 +25580,16 @@ SHMI_FN int shmi_signal_take(struct shmi_signalwaker *w)
             return 1;
     }
 }
-/* The step of a waiter that leaves: its wake has taken the announcement down, for other sleepers as
- * well. So it is put up again; and if there are more permits, a sleeper is woken. */
+/* What a waiter does when it leaves. The wake that it got has cleared the announcement for other sleepers as well,
+ * so it sets the announcement again; if there are more permits, it wakes a sleeper. */
 SHMI_FN void shmi_signal_pass_on(struct shmi_signalwaker *w)
 {
     shmi_wake_word_announce(&w->wake_word);
     if (shmi_ld64(&w->w->permits) != 0)
         shmi_wake_word_release(w->a, &w->wake_word);
 }
-/* Makes sure that there are as many permits as the index has reasons for them: for a permit that
- * a dead process took, or owed, and did nothing with. */
+/* Makes sure that there are as many permits as the index has reasons for them. It replaces a permit that a dead
+ * process took without acting on it, or that it should have issued. */
 SHMI_FN void shmi_signal_restock(struct shmi_signalwaker *w, uint64_t least)
 {
     uint64_t need = (uint64_t)(shmi_signal_popcount(shmi_ld64(&w->w->summary) & w->mask) +
@@ -25592,8 +25609,8 @@ SHMI_FN void shmi_signal_restock(struct shmi_signalwaker *w, uint64_t least)
 
 /* ---- The index ---- */
 
-/* If the bit is found set, the process that set it issues the permit, and a process that clears it
- * looks at the signal after that: the queue's bit was set before the look here. */
+/* If the bit is found set, the process that set it issues the permit. A process that clears the bit looks at the
+ * signal after that, and the queue's bit was set before this process looked. */
 SHMI_FN int shmi_signal_mark(struct shmi_signalwaker *w, uint32_t i)
 {
     uint64_t m = UINT64_C(1) << i;
@@ -25631,8 +25648,8 @@ SHMI_FN int shmi_signal_unmark_status(struct shmi_signalwaker *w, uint64_t m)
     return (shmi_ld64(&w->w->status) & m) != 0 && (shmi_and64(&w->w->status, ~m) & m) != 0;
 }
 
-/* Sets the bit of queue q and that of its signal, whatever it finds: the process that set the signal's
- * first bit may be stopped before it came to the summary. */
+/* Sets the bit of queue q and that of its signal, whatever it finds: the process that set the signal's first bit
+ * may have been stopped before it set the bit in the summary. */
 SHMI_FN void shmi_signal_publish(struct shmi_signalwaker *w, uint32_t q)
 {
     shmi_or64(&w->lines[q / SHMI_SIGNAL_BITS].bits, UINT64_C(1) << q % SHMI_SIGNAL_BITS);
@@ -25646,8 +25663,8 @@ SHMI_FN void shmi_signal_clear(struct shmi_signalwaker *w, uint32_t q)
     if ((shmi_ld64(bits) & m) != 0 && (shmi_and64(bits, ~m) & ~m) == 0)
         shmi_signal_unmark_empty(w, q / SHMI_SIGNAL_BITS);
 }
-/* Clears a bit whose gate does not wait. The gate may be scheduled, and the bit set for cause, just
- * before it is cleared: so the gate is looked at once more. */
+/* Clears a bit whose gate does not wait for an executor. The gate may become scheduled, and its bit set rightly,
+ * just before this call clears the bit. So the call checks the gate once more. */
 SHMI_FN void shmi_signal_drop(struct shmi_signalwaker *w, uint32_t q)
 {
     uint64_t m = UINT64_C(1) << q % SHMI_SIGNAL_BITS, left = shmi_and64(&w->lines[q / SHMI_SIGNAL_BITS].bits, ~m) & ~m;
@@ -25660,8 +25677,8 @@ SHMI_FN void shmi_signal_drop(struct shmi_signalwaker *w, uint32_t q)
 
 /* ---- The reap: it makes the index good from the gates ---- */
 
-/* Schedules the queue again if its executor is dead and gone, and sets the bits that a scheduled one must
- * have. dead is the participant that is reaped; 0: a periodic check, which asks for each executor. */
+/* Schedules the queue again if its executor is dead and gone, and sets the bits that a scheduled queue must have.
+ * dead is the participant that is reaped. If it is 0, a periodic check calls, and asks about each executor. */
 SHMI_FN void shmi_signal_reap_gate(struct shmi_signalwaker *w, uint32_t q, shmi_participant_id dead)
 {
     uint64_t *word = &w->gates[q].word, s;
@@ -25718,8 +25735,8 @@ SHMI_FN void shmi_signal_check(struct shmi_signalwaker *w)
     shmi_wake_word_announce(&w->wake_word);
 }
 
-/* The reaper's side. A worker that finds a bit that is set for nothing clears it, a permit that is too
- * many costs a look. */
+/* Repairs the index for the reaper. It may leave too many bits and permits: a worker clears a bit that has no
+ * reason, and a permit without a reason costs it one look. */
 SHMI_FN void shmi_repair_signals(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_signalwaker w;
@@ -25736,8 +25753,8 @@ SHMI_FN void shmi_repair_signals(shmsync_arena *a, const shmi_object *o, shmi_pa
         if (shmi_reaps(a, dead, shmi_row_name(c)))
             shmi_take_from64(a, shmi_row_name(c), count, c, 0, 0);
     }
-    /* The dead may have taken a permit and not acted on it, or have set a bit in some leaf and not
-     * told the leaf's owner, which looks when it gets up. */
+    /* The dead process may have taken a permit and not acted on it. Or it may have set a bit in some leaf and not
+     * told the leaf's owner, which looks when it wakes. */
     shmi_signal_restock(&w, shmi_wake_word_announced(&w.wake_word) || shmi_signal_sleepers(&w) > 0);
 }
 SHMI_FN void shmi_wake_signals(shmsync_arena *a, const shmi_object *o, int owed)
@@ -25893,8 +25910,8 @@ int shmsync_gate_schedule(shmsync_gate *g, int *scheduled)
     int err = shmi_use(w->a, "gate.schedule");
     if (scheduled != NULL)
         *scheduled = 0;
-    /* What was put into the queue by a release store alone is there before the gate is
-     * looked at: the executor that has just gone looked at the queue before it went. */
+    /* What was put into the queue by a release store alone must be visible before the gate is looked at: an
+     * executor that has just finished looked at the queue before that. */
     shmi_full_fence();
     while (err == 0) {
         uint64_t s = shmi_ld64(word);
@@ -25914,8 +25931,8 @@ int shmsync_gate_schedule(shmsync_gate *g, int *scheduled)
     return SHMI_TELL(err);
 }
 
-/* Begins the execution of a scheduled queue. The name goes in with the flag, and before the bit is
- * cleared: a process that dies here has left word that it was the executor. */
+/* Begins the execution of a scheduled queue. The executor's name is stored together with the flag, and before the
+ * bit is cleared, so a process that dies here is known to be the executor. */
 SHMI_FN int shmi_gate_begin(shmsync_gate *g)
 {
     struct shmi_signalwaker *w = g->impl;
@@ -26064,15 +26081,15 @@ int shmsync_signalwaker_next(shmsync_signalwaker *waker, int near_queue, shmsync
             return SHMI_TELL(EBUSY);
         }
         if (shmi_signal_pass(w, active, (uint32_t)near_queue, &g)) {
-            /* For other scheduled queues, if a worker sleeps and there is no permit: this
-             * execution may take for ever. */
+            /* A permit for other scheduled queues, if a worker sleeps and there is no permit: this execution may
+             * last for ever. */
             if ((shmi_ld64(&w->w->summary) & w->mask) != 0 && shmi_ld64(&w->w->permits) == 0 && shmi_wake_word_announced(&w->wake_word))
                 shmi_signal_release(w, 1);
             *out = g;
             return 0;
         }
-        /* The bit was stale, and is cleared away. Something may have been scheduled meanwhile
-         * for a signal that was marked all the time, for which there is no permit: look again. */
+        /* The bit was set without a reason, and is cleared now. Meanwhile a queue may have been scheduled whose
+         * signal was marked all the time, so that no permit was issued for it: look again. */
     }
     shmi_signal_release(w, 1); /* the worker that takes it looks on */
     shmi_signal_add(w, SHMSYNC_STAT_EMPTY_SCANS, 1);
@@ -26083,9 +26100,9 @@ int shmsync_signalwaker_next(shmsync_signalwaker *waker, int near_queue, shmsync
 
 SHMI_FN int shmi_signal_permitted(void *w) { return shmi_ld64(&((struct shmi_signalwaker *)w)->w->permits) != 0; }
 
-/* The wake word closes the gap between the look at the permits and the sleep: a waiter announces
- * itself in it, looks, and sleeps only while it is what it was; an issuer of a permit looks at the
- * word after that, and changes it if it is announced. */
+/* Closes the gap between the look at the permits and the sleep. A waiter announces itself in the wake word, looks
+ * for a permit, and sleeps only while the word is unchanged. A process that issues a permit looks at the word after
+ * that, and changes it if it is announced. */
 SHMI_FN int shmi_signal_await(struct shmi_signalwaker *w, int64_t abs)
 {
     int64_t since = 0;
@@ -26100,8 +26117,9 @@ SHMI_FN int shmi_signal_await(struct shmi_signalwaker *w, int64_t abs)
             return 0;
         }
         if ((shmi_ld64(&w->w->summary) & w->mask) != 0) {
-            /* There is something to do, and its permit was taken by another worker, which may have
-             * been too early to see that there are waiters, and may take its time. */
+            /* There is work, but another worker took the permit for it. That worker may have looked before this
+             * waiter announced itself, and may take long to do the work. So this waiter wakes another one and tries
+             * again. */
             shmi_signal_pass_on(w);
             return 0;
         }
@@ -26412,8 +26430,8 @@ int shmsync_signalwaker_sync_partition(shmsync_signalwaker *waker, int start, in
     for (k = 0; k < end - start; k++)
         if (shmi_ld64(&t->lines[start + k].bits) != 0)
             now |= UINT64_C(1) << k;
-    /* First what is new, so that no concurrent look misses it; then what is there no more,
-     * each with a second check at its leaf. */
+    /* It sets the new bits first, so that no concurrent look misses them. Then it clears the bits that have no
+     * reason any more, each after a second check of its leaf. */
     old = shmi_or64(&w->w->partition, now);
     for (k = 0, gone = old & ~now; gone != 0; k++, gone >>= 1) {
         if ((gone & 1) == 0)
@@ -26605,11 +26623,9 @@ void shmsync_signalwaker_health(const shmsync_signalwaker *waker, shmsync_signal
     out->workers = shmsync_signalwaker_workers(waker);
     shmsync_signalwaker_status(waker, &out->yield, &out->tasks);
 }
-/*
- * Synchronized: a value with its lock. It is prims/synchronized*.go in C: of two copies the
- * lowest bit of current names the valid one, the holder of the lock writes the other, and the
- * store of current + 1 is the commit.
- */
+/* Synchronized: a value with its lock. It is prims/synchronized*.go in C. There are two copies, and the lowest bit
+ * of current names the valid one. The holder of the lock writes the other copy, and the store of current + 1 is the
+ * commit. */
 
 #define SHMI_SYNCHRONIZED_MOST 65536u
 enum { SHMI_synchronizedTries = 100, SHMI_synchronizedRounds = 100 };
@@ -26627,8 +26643,8 @@ SHMI_FN uint64_t shmi_synchronized_copy_at(size_t size, int n)
     return sizeof(shmi_synchronized_words) + (n != 0 ? (size + 63) & ~UINT64_C(63) : 0);
 }
 
-/* The commit. The compiler moves no store of the caller past the fences, and drops none. The
- * store is a release, since a load reads the copy without the lock. */
+/* Stores the commit. The compiler moves no store of the caller past the fences, and drops none. The store is a
+ * release, because a load reads the copy without the lock. */
 SHMI_FN void shmi_commit_store(uint64_t *current, uint64_t n)
 {
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -26939,8 +26955,8 @@ SHMI_FN void shmi_recovery_ended(shmi_recovery *r, int err)
     if (r->err == 0)
         r->err = err;
 }
-/* Whether an object was opened, by an _at that gave err. EINVAL: it was deleted, or is of a version that this header does
- * not have. */
+/* Whether an object was opened by an _at function that returned err. EINVAL: the object was deleted, or is of a
+ * version that this header does not have. */
 SHMI_FN int shmi_recovery_opened(shmi_recovery *r, int err)
 {
     if (err != 0 && err != EINVAL)
@@ -26948,8 +26964,9 @@ SHMI_FN int shmi_recovery_opened(shmi_recovery *r, int err)
     return err == 0;
 }
 
-/* A lock whose holder has died, which nobody has met since then, is lost when somebody has: trylock meets it. A healthy
- * lock is only read: a death with it held would make it owner-dead. */
+/* If the holder of a lock has died and no call has noticed it yet, the lock becomes owner-dead when a call does:
+ * trylock notices it. A healthy lock is only read, because a death of this process while it held the lock would
+ * make it owner-dead. */
 #define SHMI_RECOVER_LOCK(type, holder)                                                             \
     SHMI_FN void shmi_recover_##type(shmi_recovery *r)                                              \
     {                                                                                               \
@@ -26973,8 +26990,8 @@ SHMI_RECOVER_LOCK(spinlock, shmi_owner_name(shmi_spin_state(x.impl)))
 SHMI_RECOVER_LOCK(rwspinlock, shmi_owner_name(shmi_spin_state(x.impl)))
 #undef SHMI_RECOVER_LOCK
 
-/* The keys that are lost, or whose holder has died, as they are now: *n of them in *keys, which is to be freed. ENOMEM:
- * there are more. */
+/* Lists the keys that are lost, or whose holder has died, as they are now: *n of them in *keys, which the caller
+ * frees. ENOMEM: there are more. */
 SHMI_FN int shmi_keys_left(struct shmi_multilock *x, uint64_t **keys, size_t *n)
 {
     size_t cap = 0;

@@ -78,14 +78,14 @@
 /* The version of this header: 10,000 for the major number, 100 for the minor one, 1 for the patch. */
 #define SHMSYNC_VERSION 100
 
-/* The version of the layout of arenas that this header was made for. An arena of
- * another one is refused with EPROTONOSUPPORT. */
+/* The version of the arena layout that this header was made for. An open of an arena with another layout version
+ * fails with EPROTONOSUPPORT. */
 #ifndef SHMSYNC_LAYOUT_VERSION
 #define SHMSYNC_LAYOUT_VERSION 5 /* as arena.LayoutVersion of the Go side */
 #endif
 
-/* What the program that includes the header was made for, told to the
- * implementation, which may be another. */
+/* Tells the implementation which layout version, and which size of a pointer, the program that includes the header
+ * was compiled for. The implementation may come from another version of the header. */
 #define SHMSYNC_ABI ((uint32_t)SHMSYNC_LAYOUT_VERSION << 8 | (uint32_t)sizeof(void *))
 
 #ifdef __cplusplus

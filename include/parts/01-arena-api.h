@@ -3,16 +3,16 @@ const char *shmsync_version(void);
 
 /* ---- Arenas ---- */
 
-/* What becomes of an exclusive hold whose process dies; fixed when the object is made. The
- * process is dead when its threads run no more, and gone when no system call of it can
- * write into the arena any more, either. */
+/* What becomes of an exclusive hold when its process dies. The policy is fixed when the object is made. The process
+ * is dead when none of its threads runs any more. It is gone when no system call of it can write into the arena any
+ * more, either. */
 #define SHMSYNC_POLICY_DEFAULT 0 /* report, or whatever an existing object has */
 #define SHMSYNC_POLICY_REPORT 1  /* it stays lost: EOWNERDEAD, at once, until a process recovers it */
 #define SHMSYNC_POLICY_RELEASE 2 /* it becomes free, as a file lock does, when the process is gone */
 #define SHMSYNC_POLICY_ROLLBACK 3 /* its transaction is undone, then it becomes free; for a mutex, see shmsync_mutex_begin */
 
-/* Which system calls of a process write into the arena. When it has died, its data passes on after they
- * are finished. A declaration that is too narrow corrupts data. */
+/* Which system calls of a process write into the arena. When the process has died, its data passes on after these
+ * calls are finished. A declaration that leaves out a kind of call corrupts data. */
 #define SHMSYNC_KERNEL_IO_SYNCHRONOUS 0  /* each is finished when its thread leaves it: read, recv, io_uring without O_DIRECT */
 #define SHMSYNC_KERNEL_IO_ASYNCHRONOUS 1 /* io_submit too, and processes that share this one's memory by clone(CLONE_VM) */
 #define SHMSYNC_KERNEL_IO_NONE 2         /* none: the data passes on as soon as the death is known */
@@ -35,8 +35,7 @@ typedef struct shmsync_participant {
     char label[64];
 } shmsync_participant;
 
-/* The epoch that a participant begins: the time from a join while nobody is in until nobody is
- * in again. */
+/* The epoch that a participant begins: the time from a join while no participant is in, until none is in again. */
 typedef struct shmsync_epoch {
     uint64_t number; /* from 1; if on_first fails, the next epoch has the same number */
     int clean;       /* not 0: all of the last epoch left by close, and the file is as they left it */
@@ -72,33 +71,34 @@ typedef struct shmsync_arena_options {
     size_t n_trust_uids;
     int attach_only;             /* not 0: ENOENT where there is no arena, instead of making one */
     int kernel_io;               /* SHMSYNC_KERNEL_IO_x; if this process opens the arena several times, the most general one holds */
-    /* Called in the participant that begins an epoch, before its open returns. No other process is in,
-     * and none gets in meanwhile, so it may delete and repair anything. If it gives an errno, that is
-     * the result of the open, and the next participant is the first. It
-     * uses the arena that it gets: EDEADLK if it opens the same one by its name, ENOTCONN if it closes it. */
+    /* Called in the participant that begins an epoch, before its open returns. No other process is in, and none
+     * gets in meanwhile, so the function may delete and repair anything. If it returns an errno, the open fails
+     * with it, and the next participant to join is the first instead. The function uses the arena that it is given:
+     * an open of the same arena by its name returns EDEADLK, a close of it ENOTCONN. */
     int (*on_first)(shmsync_arena *a, const shmsync_epoch *e, void *arg);
     void *on_first_arg;
     uint32_t recreate;           /* SHMSYNC_RECREATE_x, or 0 for never */
     int lifetime;                /* SHMSYNC_LIFETIME_x */
     int64_t gate_timeout_ns;     /* how long the open waits for the on_first of another process; 0: for ever. ETIMEDOUT */
-    /* Called once, on the helper thread, when the file of the arena was removed or replaced while this process is in:
-     * processes that open the name afterwards do not meet this one. It is quick, and closes no arena. If this process
-     * opens the arena several times, the first function that is set is called. */
+    /* Called once, on the helper thread, when the file of the arena was removed or replaced while this process is
+     * in: processes that open the name afterwards get another arena. The function must return quickly, and must not
+     * close an arena. If this process opens the arena several times, the first function that was set is called. */
     void (*on_detached)(shmsync_arena *a, void *arg);
     void *on_detached_arg;
 } shmsync_arena_options;
 
-/* shmsync_arena_open of a program that was made for that SHMSYNC_ABI. EPROTONOSUPPORT: the implementation is for
- * another layout. */
+/* As shmsync_arena_open, for a program that was compiled for that SHMSYNC_ABI. EPROTONOSUPPORT: the implementation
+ * is for another layout. */
 int shmsync_arena_open_abi(const char *name, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi);
 /* Joins the arena /dev/shm/NAME, and creates it where there is none. A name with a slash is the path of a file. A
- * second open in one process gives the same arena, which is to be closed as often. opts may be NULL. A program in C calls
- * shmsync_arena_open_abi by it; the function of that name is for bindings, and takes the SHMSYNC_ABI of the library. */
+ * second open in one process gives the same arena, which is to be closed as often. opts may be NULL. In C, a macro
+ * of this name calls shmsync_arena_open_abi with the SHMSYNC_ABI of the program. The function of this name is for
+ * bindings of other languages: it uses the SHMSYNC_ABI of the library. */
 int shmsync_arena_open(const char *name, const shmsync_arena_options *opts, shmsync_arena **out);
 /* shmsync_arena_from_fd of a program that was made for that SHMSYNC_ABI. */
 int shmsync_arena_from_fd_abi(int fd, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi);
-/* Joins the arena in an open file, such as a memfd that was inherited. fd stays the caller's. It calls
- * shmsync_arena_from_fd_abi as shmsync_arena_open does. */
+/* Joins the arena in an open file, such as a memfd that was inherited. fd remains the caller's to close. In C, a
+ * macro of this name calls shmsync_arena_from_fd_abi, as for shmsync_arena_open. */
 int shmsync_arena_from_fd(int fd, const shmsync_arena_options *opts, shmsync_arena **out);
 /* An argument may have commas in braces. */
 #define shmsync_arena_open(...) shmsync_arena_open_abi(__VA_ARGS__, SHMSYNC_ABI)
@@ -115,9 +115,9 @@ int shmsync_arena_remove(const char *name);
 uint64_t shmsync_arena_size(const shmsync_arena *a);
 /* The address at which this process has mapped the arena. NULL if the arena is closed. */
 void *shmsync_arena_base(const shmsync_arena *a);
-/* Calls f for each participant that dies from now on, on the helper thread: f is
- * quick and calls nothing that waits. One function an arena. The arena keeps the last 192
- * deaths; if this process is stopped for longer, the next call says in missed how many were lost. */
+/* Calls f, on the helper thread, for each participant that dies from now on. f must return quickly, and must call
+ * nothing that waits. An arena has one such function. The arena keeps the last 192 deaths; if this process is
+ * stopped for longer, the next call says in missed how many were lost. */
 int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant *, void *), void *arg);
 /* This process as a participant. */
 int shmsync_arena_self(shmsync_arena *a, shmsync_participant *out);
@@ -128,41 +128,41 @@ int shmsync_arena_participants(shmsync_arena *a, int (*f)(const shmsync_particip
 int shmsync_alloc(shmsync_arena *a, uint64_t size, shmsync_offset *out);
 /* Frees bytes of shmsync_alloc. EINVAL: the offset was not allocated. */
 int shmsync_free(shmsync_arena *a, shmsync_offset off);
-/* size bytes at an offset that may have come from a peer: NULL if no block is there
- * that has them. */
+/* The size bytes at an offset that may have come from a peer, or NULL if no block at that offset has so many bytes. */
 void *shmsync_at(shmsync_arena *a, shmsync_offset off, uint64_t size);
 /* Bytes found by name, zeroed when created; Go's Arena.Block. They stay open until
  * this process leaves the arena. EINVAL: size is 0, or not what an existing block has. */
 int shmsync_block_open(shmsync_arena *a, const char *name, uint64_t size, void **out);
-/* The same for a new block only. EEXIST: the name is taken. */
+/* As shmsync_block_open, for a new block only. EEXIST: the name is taken. */
 int shmsync_block_create(shmsync_arena *a, const char *name, uint64_t size, void **out);
-/* The bytes of an existing block, and how many they are; size may be NULL. ENOENT. */
+/* The bytes of an existing block, and how many they are; size may be NULL. ENOENT: there is no such block. */
 int shmsync_block_attach(shmsync_arena *a, const char *name, void **out, uint64_t *size);
-/* The same for a Value of the Go side: layout is the fingerprint that arena.LayoutOf
- * gives for its type, or 0 for whatever an existing one has. */
+/* Opens a Value of the Go side, as shmsync_block_open opens a block. layout is the fingerprint that arena.LayoutOf
+ * gives for its type, or 0 to accept whatever type an existing value has. */
 int shmsync_value_open(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out);
-/* The same for a new Value only. EEXIST: the name is taken. */
+/* As shmsync_value_open, for a new Value only. EEXIST: the name is taken. */
 int shmsync_value_create(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out);
-/* The same for an existing Value only. ENOENT. */
+/* As shmsync_value_open, for an existing Value only. ENOENT: there is none. */
 int shmsync_value_attach(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out);
-/* The same, with the description of the type, which the command shmgen writes into a header. A new value keeps it, so
- * that shmctl prints the value by field. EINVAL: another type; shmsync_error names the field that differs. */
+/* As shmsync_value_open, with the description of the type, which the command shmgen writes into a header. A new
+ * value keeps the description, so that shmctl prints the value by field. EINVAL: the existing value has another
+ * type; shmsync_error names the field that differs. */
 int shmsync_value_open_type(shmsync_arena *a, const char *name, uint64_t size, const char *type, void **out);
-/* The same for an existing Value only. ENOENT. */
+/* As shmsync_value_open_type, for an existing Value only. ENOENT: there is none. */
 int shmsync_value_attach_type(shmsync_arena *a, const char *name, uint64_t size, const char *type, void **out);
-/* Removes an object that no process has open, and its name. If a Go program died while it upgraded the object, it may
- * have left the contents under another name: these go, too, also if there is nothing else. ENOENT. EBUSY: a process has
- * it open. */
+/* Removes an object that no process has open, and its name. If a Go program died while it upgraded the object, it
+ * may have left the new contents under another name. The call removes these as well, even if they are all that is
+ * left. ENOENT: there is no such object. EBUSY: a process has it open. */
 int shmsync_delete(shmsync_arena *a, const char *name);
-/* The same for the object at an offset that an _offset function gave: the way to remove an anonymous one. EINVAL: no
- * object is there. */
+/* Removes the object at an offset that an _offset function gave. This is the way to remove an anonymous object.
+ * EINVAL: no object is there. Otherwise as shmsync_delete. */
 int shmsync_delete_at(shmsync_arena *a, shmsync_offset off);
 
 /* The last failure of the calling thread in words; never NULL, good until its next. */
 const char *shmsync_error(void);
 /* What an errno of this header means; never NULL. */
 const char *shmsync_strerror(int err);
-/* The participant whose death the calling thread's last EOWNERDEAD or
- * ENOTRECOVERABLE told of. ENOENT: not known. */
+/* Describes the participant whose death caused the calling thread's last EOWNERDEAD or ENOTRECOVERABLE. ENOENT: the
+ * participant is not known. */
 int shmsync_who_died(shmsync_participant *out);
 

@@ -41,8 +41,9 @@ int shmsync_mutex_timedlock(shmsync_mutex *m, const struct timespec *abs_monoton
  * hold of another process, unless the handle is checked. */
 int shmsync_mutex_unlock(shmsync_mutex *m);
 /* Makes an owner-dead or not recoverable mutex usable again. It waits until the process that died is gone, takes
- * the mutex, runs repair, and releases it. ENOTRECOVERABLE: repair returned not 0, which is not passed on. A
- * healthy mutex is locked and unlocked, without repair. EINVAL: repair is NULL; the mutex is as before. */
+ * the mutex, runs repair, and releases it. ENOTRECOVERABLE: repair returned a value other than 0, which the caller
+ * does not get to see. A healthy mutex is locked and unlocked, without repair. EINVAL: repair is NULL; the mutex is
+ * as before. */
 int shmsync_mutex_recover(shmsync_mutex *m, int (*repair)(void *), void *arg);
 /* The errno that a lock would return: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE or EPROTO. */
 int shmsync_mutex_state(shmsync_mutex *m);

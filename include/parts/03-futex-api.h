@@ -28,10 +28,10 @@ int shmsync_futex_close(shmsync_futex *f);
 uint64_t shmsync_futex_get(const shmsync_futex *f);
 /* Adds one to the number of posts, and wakes all waiters. It never blocks, and does nothing after stop. */
 int shmsync_futex_post(shmsync_futex *f);
-/* Waits until the number of posts has reached token. ECANCELED: it was stopped before that. EINVAL: no count
- * reaches that token. */
+/* Waits until the number of posts has reached token. ECANCELED: the futex was stopped before that. EINVAL: no count
+ * can reach that token. */
 int shmsync_futex_wait(shmsync_futex *f, uint64_t token);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
+/* As shmsync_futex_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_futex_timedwait(shmsync_futex *f, uint64_t token, const struct timespec *abs_monotonic);
 /* Ends all waits, present and later ones, with ECANCELED, unless their token was reached. */
 int shmsync_futex_stop(shmsync_futex *f);

@@ -30,14 +30,16 @@ int shmsync_sequencer_close(shmsync_sequencer *s);
 /* The value of the counter. */
 uint64_t shmsync_sequencer_value(const shmsync_sequencer *s);
 /* Adds one to the counter, and wakes the waiters for that value. value gets the new value; it may be NULL. EPROTO:
- * it counted, and the waiters that it should have woken could not be found. */
+ * the counter was incremented, but the waiters to wake could not be found, because a peer has overwritten the
+ * queue. */
 int shmsync_sequencer_increment(shmsync_sequencer *s, uint64_t *value);
 /* Makes the counter v if it is less. advanced, which may be NULL, says whether it was less. */
 int shmsync_sequencer_advance(shmsync_sequencer *s, uint64_t v, int *advanced);
-/* Waits until the counter has reached token. ECANCELED: it was stopped, or the waits were cancelled, before that.
- * ENOSPC: no room for a wait. */
+/* Waits until the counter has reached token. ECANCELED: before that, the sequencer was stopped or its waits were
+ * cancelled. ENOSPC: no room for a wait. */
 int shmsync_sequencer_wait(shmsync_sequencer *s, uint64_t token);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
+/* As shmsync_sequencer_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
+ * passed. */
 int shmsync_sequencer_timedwait(shmsync_sequencer *s, uint64_t token, const struct timespec *abs_monotonic);
 /* Ends every wait that began before with ECANCELED, unless its token is reached. */
 int shmsync_sequencer_cancel_waiters(shmsync_sequencer *s);

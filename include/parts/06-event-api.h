@@ -36,11 +36,12 @@ int shmsync_event_reset(shmsync_event *e);
 int shmsync_event_is_set(const shmsync_event *e);
 /* Waits until the Event is set; with auto_reset the call takes the token. ENOSPC: no room for a wait, with auto_reset. */
 int shmsync_event_wait(shmsync_event *e);
-/* The same without waiting. EBUSY: it is not set. */
+/* As shmsync_event_wait, but it does not wait. EBUSY: it is not set. */
 int shmsync_event_trywait(shmsync_event *e);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
+/* As shmsync_event_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_event_timedwait(shmsync_event *e, const struct timespec *abs_monotonic);
 /* Waits until the Event is not set. EINVAL: it is not bidirectional. */
 int shmsync_event_wait_reset(shmsync_event *e);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
+/* As shmsync_event_wait_reset, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
+ * passed. */
 int shmsync_event_timedwait_reset(shmsync_event *e, const struct timespec *abs_monotonic);

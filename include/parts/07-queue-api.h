@@ -26,13 +26,12 @@ typedef struct shmsync_lease {
     uint32_t attempts; /* how often the item was leased before, and not acknowledged; at most 65534 */
 } shmsync_lease;
 
-/*
- * The fingerprint that arena.LayoutOf gives on the Go side for the type that is described
- * so: a number is its class, i u f b or c, and its bytes: "u8 "; an array is "[n] " and
- * its element; a struct is "{size ", then for each field "@offset " and what it is, then
- * "} ". A space after each. struct {uint64_t id; int32_t n[2];} is
- * "{16 @0 u8 @8 [2] i4 } ". A name before an @ makes no difference to the fingerprint.
- */
+/* The fingerprint that arena.LayoutOf gives on the Go side for the type that description describes. A number is
+ * described by its class (i, u, f, b or c) and its size in bytes: "u8 "; an array is "[n] " and its element; a
+ * struct is "{size ", then for each field "@offset " and the description of the field, then "} ". A space follows
+ * each item. struct {uint64_t id; int32_t n[2];} is "{16 @0 u8 @8 [2] i4 } ". A name before an @ makes no
+ * difference to the fingerprint.
+ * */
 uint64_t shmsync_layout(const char *description);
 
 /* Finds the Queue of that name, or creates it. NULL or "" as the name: a fresh anonymous one. Items have item_size
@@ -50,30 +49,30 @@ int shmsync_queue_close(shmsync_queue *q);
 /* Copies an item into the queue, and waits until there is room. ECANCELED: the queue is shut down. ENOSPC: no room
  * for a wait. */
 int shmsync_queue_put(shmsync_queue *q, const void *item);
-/* The same without waiting. EBUSY: the queue is full. */
+/* As shmsync_queue_put, but it does not wait. EBUSY: the queue is full. */
 int shmsync_queue_tryput(shmsync_queue *q, const void *item);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
+/* As shmsync_queue_put, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_queue_timedput(shmsync_queue *q, const void *item, const struct timespec *abs_monotonic);
 /* Copies the first item out, and waits until there is one. ECANCELED: the queue is shut down, and empty. The item
  * is lost if this process dies now. */
 int shmsync_queue_get(shmsync_queue *q, void *item);
-/* The same without waiting. EBUSY: the queue is empty. */
+/* As shmsync_queue_get, but it does not wait. EBUSY: the queue is empty. */
 int shmsync_queue_tryget(shmsync_queue *q, void *item);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
+/* As shmsync_queue_get, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_queue_timedget(shmsync_queue *q, void *item, const struct timespec *abs_monotonic);
-/* Puts n items in, in their order, as many at a time as there is room for, and waits for the rest; abs_monotonic
- * may be NULL. *done of them are in: n, unless an error says why not. Items of others may come in between where it
- * had to wait. */
+/* Puts n items into the queue, in their order: as many at a time as there is room for. It waits until all are in,
+ * or until abs_monotonic, which may be NULL. *done is the number of items that are in: n, unless the call returns
+ * an error. Items of other producers may come between items of this call where it had to wait. */
 int shmsync_queue_put_batch(shmsync_queue *q, const void *items, size_t n, const struct timespec *abs_monotonic, size_t *done);
-/* Takes as many of n items as there are, and waits until there is one. *done is their number: 0 with an error only.
- */
+/* Takes up to n items: as many as there are, after it has waited until there is at least one. *done is their
+ * number, which is 0 only if the call returns an error. */
 int shmsync_queue_get_batch(shmsync_queue *q, void *items, size_t n, const struct timespec *abs_monotonic, size_t *done);
-/* Takes the first item as get does, and the item stays in the queue's keeping until it is acknowledged. If this
- * process dies, or by nack, it goes back to the front. */
+/* Takes the first item as shmsync_queue_get does, but the queue keeps the item until it is acknowledged. If this
+ * process dies, or calls nack, the item goes back to the front. */
 int shmsync_queue_lease(shmsync_queue *q, void *item, shmsync_lease *out);
-/* The same without waiting. EBUSY: the queue is empty. */
+/* As shmsync_queue_lease, but it does not wait. EBUSY: the queue is empty. */
 int shmsync_queue_trylease(shmsync_queue *q, void *item, shmsync_lease *out);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
+/* As shmsync_queue_lease, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_queue_timedlease(shmsync_queue *q, void *item, shmsync_lease *out, const struct timespec *abs_monotonic);
 /* Ends the lease, and takes the item out of the queue for good. EPERM: the lease is over. */
 int shmsync_lease_ack(shmsync_lease *l);

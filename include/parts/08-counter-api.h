@@ -26,18 +26,19 @@ int shmsync_waitgroup_at(shmsync_arena *a, shmsync_offset off, shmsync_waitgroup
 shmsync_offset shmsync_waitgroup_offset(const shmsync_waitgroup *g);
 /* Gives one opening of the WaitGroup back. What this process holds or waits for stays as it is. */
 int shmsync_waitgroup_close(shmsync_waitgroup *g);
-/* Adds delta to the counter. What a process adds is its own until it is done. EINVAL, with nothing changed: the
- * counter would be negative, or too large. */
+/* Adds delta to the counter. What a process adds is its share until it is done. EINVAL, with nothing changed: the
+ * counter would become negative, or too large. */
 int shmsync_waitgroup_add(shmsync_waitgroup *g, int64_t delta);
-/* Makes n of what others have added this process's own: if it dies before it is done,
- * waits fail. EINVAL: more than others have added. If others do some of the work during such
- * a call, this process may have claimed a part of n, and stays responsible for that part. */
+/* Makes this process responsible for n of the units that other processes have added: if it dies before they are
+ * done, waits fail. EINVAL: other processes have added less than n. If others do some of the work during such a
+ * call, this process may have claimed a part of n, and stays responsible for that part. */
 int shmsync_waitgroup_claim(shmsync_waitgroup *g, int64_t n);
 /* Takes one from the counter, as an add of -1. */
 int shmsync_waitgroup_done(shmsync_waitgroup *g);
 /* Waits until the counter is 0. EOWNERDEAD: a process died that had something of its own left. */
 int shmsync_waitgroup_wait(shmsync_waitgroup *g);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
+/* As shmsync_waitgroup_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
+ * passed. */
 int shmsync_waitgroup_timedwait(shmsync_waitgroup *g, const struct timespec *abs_monotonic);
 /* Forgets what dead processes had left, when they are gone. */
 int shmsync_waitgroup_reset(shmsync_waitgroup *g);
@@ -68,16 +69,16 @@ int shmsync_latch_at(shmsync_arena *a, shmsync_offset off, shmsync_latch *out);
 shmsync_offset shmsync_latch_offset(const shmsync_latch *l);
 /* Gives one opening of the Latch back. What this process holds or waits for stays as it is. */
 int shmsync_latch_close(shmsync_latch *l);
-/* This process will count down n: if it dies before, waits fail. The death of a process that
- * has not claimed leaves them waiting. EINVAL: more than is left and nobody living has claimed. */
+/* Declares that this process will count down n: if it dies before that, waits fail. If a process dies that has not
+ * claimed its part, waiters go on waiting. EINVAL: n is more than is left and not claimed by a living process. */
 int shmsync_latch_claim(shmsync_latch *l, int64_t n);
 /* Takes n from the counter. EINVAL, with nothing changed: less than n is left. */
 int shmsync_latch_count_down(shmsync_latch *l, int64_t n);
-/* The same without waiting. EBUSY: the counter is not 0. */
+/* As shmsync_latch_wait, but it does not wait. EBUSY: the counter is not 0. */
 int shmsync_latch_trywait(shmsync_latch *l);
 /* Waits until the counter is 0. EOWNERDEAD: a process died before it had counted down what it claimed. */
 int shmsync_latch_wait(shmsync_latch *l);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
+/* As shmsync_latch_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_latch_timedwait(shmsync_latch *l, const struct timespec *abs_monotonic);
 /* Counts down n, and waits. */
 int shmsync_latch_arrive_and_wait(shmsync_latch *l, int64_t n);

@@ -25,10 +25,11 @@ int shmsync_once_at(shmsync_arena *a, shmsync_offset off, shmsync_once *out);
 shmsync_offset shmsync_once_offset(const shmsync_once *o);
 /* Gives one opening of the Once back. What this process holds or waits for stays as it is. */
 int shmsync_once_close(shmsync_once *o);
-/* Calls f if no call of any process has done so, and waits until the call of f has returned. If the process that
- * runs f dies, the next call runs its own f. */
+/* Calls f if no call of any process has called its function yet. Otherwise it waits until that function has
+ * returned. If the process that runs a function dies, the next call runs its own f. */
 int shmsync_once_do(shmsync_once *o, void (*f)(void *), void *arg);
-/* The same with an end of the wait for another process. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
+/* As shmsync_once_do, but it waits for another process until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time
+ * has passed. */
 int shmsync_once_timeddo(shmsync_once *o, void (*f)(void *), void *arg, const struct timespec *abs_monotonic);
 /* Whether a function has returned: 1 or 0. */
 int shmsync_once_done(const shmsync_once *o);
@@ -45,8 +46,9 @@ typedef struct shmsync_barrier {
 typedef struct shmsync_barrier_options {
     uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
     uint32_t flags;
-    /* Called when an arrival of this process is the last of a phase, before anybody is let
-     * go. When its process dies over it the phase is broken. This process's own. */
+    /* Called when an arrival of this process is the last of a phase, before any waiter is released. If the process
+     * dies while it runs the function, the phase is broken. The function belongs to this process, not to the
+     * Barrier. */
     void (*completion)(void *);
     void *completion_arg;
     int64_t spin_ns; /* as of a mutex */
@@ -64,27 +66,28 @@ int shmsync_barrier_at(shmsync_arena *a, shmsync_offset off, shmsync_barrier *ou
 shmsync_offset shmsync_barrier_offset(const shmsync_barrier *b);
 /* Gives one opening of the Barrier back. What this process holds or waits for stays as it is. */
 int shmsync_barrier_close(shmsync_barrier *b);
-/* Counts n arrivals, and gives the number of the phase, for wait. EINVAL, with nothing counted: fewer are expected.
- * At a broken barrier it counts nothing. */
+/* Counts n arrivals, and gives the number of the phase, for shmsync_barrier_wait. EINVAL, with nothing counted:
+ * fewer than n arrivals are expected. At a broken barrier it counts nothing. */
 int shmsync_barrier_arrive(shmsync_barrier *b, int64_t n, uint64_t *phase);
 /* Waits until a phase is over. EOWNERDEAD: a party died before it arrived. EINVAL: there is no such phase yet. */
 int shmsync_barrier_wait(shmsync_barrier *b, uint64_t phase);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
+/* As shmsync_barrier_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_barrier_timedwait(shmsync_barrier *b, uint64_t phase, const struct timespec *abs_monotonic);
 /* Arrives once, and waits until the phase is over. */
 int shmsync_barrier_arrive_and_wait(shmsync_barrier *b);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed; the arrival stays made. */
+/* As shmsync_barrier_arrive_and_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
+ * passed; the arrival stays made. */
 int shmsync_barrier_timedarrive_and_wait(shmsync_barrier *b, const struct timespec *abs_monotonic);
 /* Arrives once, and makes the parties of all later phases one less. */
 int shmsync_barrier_arrive_and_drop(shmsync_barrier *b);
-/* Makes this process n more of the parties. The death of a process that neither registered nor arrived leaves the
- * others waiting. */
+/* Registers this process as n more of the parties. If a process dies that neither registered nor arrived, the
+ * others go on waiting. */
 int shmsync_barrier_register(shmsync_barrier *b, int64_t n);
 /* Makes this process none of the parties any more: others arrive in its place. */
 int shmsync_barrier_deregister(shmsync_barrier *b);
 /* The number of parties that died since the barrier was created or reset. */
 int64_t shmsync_barrier_lost(const shmsync_barrier *b);
-/* Begins another phase of a broken barrier, for that many parties. For 0 it computes them:
- * those that were expected less those that died. did, which may be NULL, tells whether
- * this call did it. It waits until those that died are gone. */
+/* Begins another phase of a broken barrier, for that many parties. If parties is 0, it computes their number: the
+ * expected parties less those that died. *did, if did is not NULL, says whether this call reset the barrier. It
+ * waits until the dead processes are gone. */
 int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did);

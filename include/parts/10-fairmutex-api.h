@@ -33,10 +33,10 @@ int shmsync_fairmutex_close(shmsync_fairmutex *f);
  * its holder died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a repair failed. ENOSPC: no
  * room for a wait. */
 int shmsync_fairmutex_lock(shmsync_fairmutex *f);
-/* The same without waiting. EBUSY: it is held, or others wait for it. */
+/* As shmsync_fairmutex_lock, but it does not wait. EBUSY: it is held, or others wait for it. */
 int shmsync_fairmutex_trylock(shmsync_fairmutex *f);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. A free lock is taken whatever
- * the time. */
+/* As shmsync_fairmutex_lock, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed.
+ * A free lock is taken whatever the time. */
 int shmsync_fairmutex_timedlock(shmsync_fairmutex *f, const struct timespec *abs_monotonic);
 /* Unlocks it. EPERM: this process does not hold it. */
 int shmsync_fairmutex_unlock(shmsync_fairmutex *f);

@@ -34,7 +34,7 @@ int shmsync_future_set(shmsync_future *f, int result);
 int shmsync_future_is_set(const shmsync_future *f, int *result);
 /* Waits until it is set. EOWNERDEAD: the process died that had claimed it. */
 int shmsync_future_wait(shmsync_future *f, int *result);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
+/* As shmsync_future_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_future_timedwait(shmsync_future *f, int *result, const struct timespec *abs_monotonic);
 /* Makes one that is set, or whose producer died, unset, when that producer is gone. EBUSY: it is not set. */
 int shmsync_future_reset(shmsync_future *f);

@@ -26,14 +26,14 @@ int shmsync_cond_at(shmsync_arena *a, shmsync_offset off, shmsync_cond *out);
 shmsync_offset shmsync_cond_offset(const shmsync_cond *c);
 /* Gives one opening of the Cond back. What this process holds or waits for stays as it is. */
 int shmsync_cond_close(shmsync_cond *c);
-/* Unlocks m, waits until signal or broadcast wakes this wait, and locks m again. There are no spurious wakes. m is
- * held again, whatever the result, unless the lock returned an error. EOWNERDEAD, ENOTRECOVERABLE: m is not held.
- * With an error no signal was used up. */
+/* Unlocks m, waits until signal or broadcast wakes this wait, and locks m again. There are no spurious wakes. When
+ * the call returns, m is held again, also with an error, unless the error came from locking m. EOWNERDEAD,
+ * ENOTRECOVERABLE: m is not held. A call that returns an error has used up no signal. */
 int shmsync_cond_wait(shmsync_cond *c, shmsync_mutex *m);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
+/* As shmsync_cond_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_cond_timedwait(shmsync_cond *c, shmsync_mutex *m, const struct timespec *abs_monotonic);
-/* The same with any lock: functions that unlock and lock, and give 0 or an errno. NULL
- * for abs_monotonic: no end. */
+/* As shmsync_cond_timedwait, with any lock: unlock and lock are functions that unlock and lock it, and return 0 or
+ * an errno. If abs_monotonic is NULL, the wait has no end. */
 int shmsync_cond_wait_with(shmsync_cond *c, int (*unlock)(void *), int (*lock)(void *), void *arg, const struct timespec *abs_monotonic);
 /* Wakes the wait that has lasted longest. */
 int shmsync_cond_signal(shmsync_cond *c);

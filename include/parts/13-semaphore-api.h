@@ -29,13 +29,13 @@ int shmsync_semaphore_at(shmsync_arena *a, shmsync_offset off, shmsync_semaphore
 shmsync_offset shmsync_semaphore_offset(const shmsync_semaphore *s);
 /* Gives one opening of the Semaphore back. What this process holds or waits for stays as it is. */
 int shmsync_semaphore_close(shmsync_semaphore *s);
-/* Acquires n permits, in the order of arrival. EINVAL: the semaphore never has so many. ENOSPC: no room for a wait.
- */
+/* Acquires n permits, in the order of arrival. EINVAL: n is more than the semaphore has in all. ENOSPC: no room for
+ * a wait. */
 int shmsync_semaphore_acquire(shmsync_semaphore *s, int64_t n);
-/* The same without waiting. EBUSY: there are not so many, or others wait. */
+/* As shmsync_semaphore_acquire, but it does not wait. EBUSY: there are not so many, or others wait. */
 int shmsync_semaphore_tryacquire(shmsync_semaphore *s, int64_t n);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. Permits that are available at
- * once are taken whatever the time. */
+/* As shmsync_semaphore_acquire, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
+ * passed. Permits that are available at once are taken whatever the time. */
 int shmsync_semaphore_timedacquire(shmsync_semaphore *s, int64_t n, const struct timespec *abs_monotonic);
 /* Gives n permits back. EPERM, with nothing released: this process has not so many; of a transferable semaphore,
  * there would be more than its size. */

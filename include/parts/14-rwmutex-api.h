@@ -34,40 +34,42 @@ int shmsync_rwmutex_close(shmsync_rwmutex *m);
  * holder died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a repair failed. ENOSPC: no room
  * for a wait. */
 int shmsync_rwmutex_lock(shmsync_rwmutex *m);
-/* The same without waiting. EBUSY: it is held. */
+/* As shmsync_rwmutex_lock, but it does not wait. EBUSY: it is held. */
 int shmsync_rwmutex_trylock(shmsync_rwmutex *m);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. A free lock is taken whatever
- * the time. */
+/* As shmsync_rwmutex_lock, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. A
+ * free lock is taken whatever the time. */
 int shmsync_rwmutex_timedlock(shmsync_rwmutex *m, const struct timespec *abs_monotonic);
 /* Unlocks it. EPERM: this process does not hold it. */
 int shmsync_rwmutex_unlock(shmsync_rwmutex *m);
 /* Locks it for reading, and waits until no writer holds it. The hold of a reader that dies is taken back. Errors
  * are those of lock. */
 int shmsync_rwmutex_rdlock(shmsync_rwmutex *m);
-/* The same without waiting. EBUSY: a writer keeps readers out. */
+/* As shmsync_rwmutex_rdlock, but it does not wait. EBUSY: a writer keeps readers out. */
 int shmsync_rwmutex_tryrdlock(shmsync_rwmutex *m);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
+/* As shmsync_rwmutex_rdlock, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
+ * passed. */
 int shmsync_rwmutex_timedrdlock(shmsync_rwmutex *m, const struct timespec *abs_monotonic);
 /* Gives a read hold back. EPERM: this process has none. */
 int shmsync_rwmutex_rdunlock(shmsync_rwmutex *m);
 /* Makes a read hold of the write hold; no writer comes in between. EPERM: this process has no write hold. */
 int shmsync_rwmutex_downgrade(shmsync_rwmutex *m);
-/* Locks it upgradably: together with readers, but without writers and other upgradable holds. A process that dies
- * with an upgradable hold wrote nothing: nobody is told. */
+/* Locks it upgradably: together with readers, but without writers and other upgradable holds. If a process dies
+ * with an upgradable hold, later calls get no error, because it cannot have written anything. */
 int shmsync_rwmutex_lock_upgradable(shmsync_rwmutex *m);
-/* The same without waiting. EBUSY: a writer or another upgradable hold keeps it. */
+/* As shmsync_rwmutex_lock_upgradable, but it does not wait. EBUSY: a writer or another upgradable hold keeps it. */
 int shmsync_rwmutex_try_lock_upgradable(shmsync_rwmutex *m);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
+/* As shmsync_rwmutex_lock_upgradable, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
+ * passed. */
 int shmsync_rwmutex_timed_lock_upgradable(shmsync_rwmutex *m, const struct timespec *abs_monotonic);
 /* Gives an upgradable hold back. EPERM: this process has none. */
 int shmsync_rwmutex_unlock_upgradable(shmsync_rwmutex *m);
-/* Makes a write hold of the upgradable hold when the readers have left: until then no new reader comes in, and no
- * writer comes in between. With an error the hold is still upgradable, and readers come in again. EPERM: this
- * process has no upgradable hold. */
+/* Turns the upgradable hold into a write hold. It waits for the readers to leave; until then no new reader comes
+ * in, and no writer comes in between. If it returns an error, the hold is still upgradable, and readers come in
+ * again. EPERM: this process has no upgradable hold. */
 int shmsync_rwmutex_upgrade(shmsync_rwmutex *m);
-/* The same without waiting. EBUSY: a reader is in. */
+/* As shmsync_rwmutex_upgrade, but it does not wait. EBUSY: a reader is in. */
 int shmsync_rwmutex_try_upgrade(shmsync_rwmutex *m);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
+/* As shmsync_rwmutex_upgrade, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_rwmutex_timed_upgrade(shmsync_rwmutex *m, const struct timespec *abs_monotonic);
 /* Makes an upgradable hold of the write hold. EPERM: this process has no write hold. */
 int shmsync_rwmutex_downgrade_to_upgradable(shmsync_rwmutex *m);
@@ -81,9 +83,9 @@ int shmsync_rwmutex_recover(shmsync_rwmutex *m, int (*repair)(void *), void *arg
  * shmsync_tx_abort unlock it. If the process dies, the next one that wants the lock, to read or to write, finds the data
  * as it was before. */
 int shmsync_rwmutex_begin(shmsync_rwmutex *m, shmsync_tx *tx);
-/* The same without waiting. EBUSY: it is held. */
+/* As shmsync_rwmutex_begin, but it does not wait. EBUSY: it is held. */
 int shmsync_rwmutex_trybegin(shmsync_rwmutex *m, shmsync_tx *tx);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
+/* As shmsync_rwmutex_begin, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_rwmutex_timedbegin(shmsync_rwmutex *m, shmsync_tx *tx, const struct timespec *abs_monotonic);
 /* The errno that a lock would return: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE or EPROTO. */
 int shmsync_rwmutex_state(shmsync_rwmutex *m);

@@ -34,14 +34,14 @@ int shmsync_spinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_spinlock *
 shmsync_offset shmsync_spinlock_offset(const shmsync_spinlock *l);
 /* Gives one opening of the SpinLock back. What this process holds or waits for stays as it is. */
 int shmsync_spinlock_close(shmsync_spinlock *l);
-/* Locks it, and waits until it can. A waiter spins, gives its CPU away, and sleeps in the end. An error means: not
- * held. EOWNERDEAD: its holder died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a repair
+/* Locks it, and waits until it can. A waiter spins first, then yields its CPU, and sleeps at last. An error means:
+ * not held. EOWNERDEAD: its holder died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a repair
  * failed. */
 int shmsync_spinlock_lock(shmsync_spinlock *l);
-/* The same without waiting. EBUSY: it is held. */
+/* As shmsync_spinlock_lock, but it does not wait. EBUSY: it is held. */
 int shmsync_spinlock_trylock(shmsync_spinlock *l);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. A free lock is taken whatever
- * the time. */
+/* As shmsync_spinlock_lock, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. A
+ * free lock is taken whatever the time. */
 int shmsync_spinlock_timedlock(shmsync_spinlock *l, const struct timespec *abs_monotonic);
 /* Unlocks it. EPERM: this process does not hold it. */
 int shmsync_spinlock_unlock(shmsync_spinlock *l);
@@ -66,35 +66,38 @@ int shmsync_rwspinlock_close(shmsync_rwspinlock *l);
 /* Locks it, and waits until it can. A write hold keeps all others out. An error means: not held. EOWNERDEAD: its
  * holder died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a repair failed. */
 int shmsync_rwspinlock_lock(shmsync_rwspinlock *l);
-/* The same without waiting. EBUSY: it is held. */
+/* As shmsync_rwspinlock_lock, but it does not wait. EBUSY: it is held. */
 int shmsync_rwspinlock_trylock(shmsync_rwspinlock *l);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. A free lock is taken whatever
- * the time. */
+/* As shmsync_rwspinlock_lock, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed.
+ * A free lock is taken whatever the time. */
 int shmsync_rwspinlock_timedlock(shmsync_rwspinlock *l, const struct timespec *abs_monotonic);
 /* Unlocks it. EPERM: this process does not hold it. */
 int shmsync_rwspinlock_unlock(shmsync_rwspinlock *l);
 /* Locks it for reading, and waits until no writer holds it. Errors are those of lock. */
 int shmsync_rwspinlock_rdlock(shmsync_rwspinlock *l);
-/* The same without waiting. EBUSY: it is held for writing or for upgrade. */
+/* As shmsync_rwspinlock_rdlock, but it does not wait. EBUSY: it is held for writing or for upgrade. */
 int shmsync_rwspinlock_tryrdlock(shmsync_rwspinlock *l);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
+/* As shmsync_rwspinlock_rdlock, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
+ * passed. */
 int shmsync_rwspinlock_timedrdlock(shmsync_rwspinlock *l, const struct timespec *abs_monotonic);
 /* Gives a read hold back. EPERM: this process has none. */
 int shmsync_rwspinlock_rdunlock(shmsync_rwspinlock *l);
 /* Locks it for upgrade: readers that are in stay, new ones wait, and no other process has it for upgrade. */
 int shmsync_rwspinlock_uplock(shmsync_rwspinlock *l);
-/* The same without waiting. EBUSY: it is held for writing or for upgrade. */
+/* As shmsync_rwspinlock_uplock, but it does not wait. EBUSY: it is held for writing or for upgrade. */
 int shmsync_rwspinlock_tryuplock(shmsync_rwspinlock *l);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
+/* As shmsync_rwspinlock_uplock, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
+ * passed. */
 int shmsync_rwspinlock_timeduplock(shmsync_rwspinlock *l, const struct timespec *abs_monotonic);
 /* Gives a hold for upgrade back. EPERM: this process has none. */
 int shmsync_rwspinlock_upunlock(shmsync_rwspinlock *l);
-/* Makes a write hold of the hold for upgrade, and waits for the readers to leave. With an error it is still held
- * for upgrade. EPERM: this process has no hold for upgrade. */
+/* Turns the hold for upgrade into a write hold, and waits for the readers to leave. If it returns an error, the
+ * hold is still one for upgrade. EPERM: this process has no hold for upgrade. */
 int shmsync_rwspinlock_upgrade(shmsync_rwspinlock *l);
-/* The same without waiting. EBUSY: a reader is in. */
+/* As shmsync_rwspinlock_upgrade, but it does not wait. EBUSY: a reader is in. */
 int shmsync_rwspinlock_tryupgrade(shmsync_rwspinlock *l);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
+/* As shmsync_rwspinlock_upgrade, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
+ * passed. */
 int shmsync_rwspinlock_timedupgrade(shmsync_rwspinlock *l, const struct timespec *abs_monotonic);
 /* Makes a read hold of the write hold. EPERM: this process has no write hold. */
 int shmsync_rwspinlock_downgrade(shmsync_rwspinlock *l);

@@ -14,19 +14,14 @@ typedef struct shmsync_awaitable {
     uint64_t token; /* of a sequencer */
 } shmsync_awaitable;
 
-/*
- * Waits until one of them has come, and sets index to its number, the lowest if it finds
- * several; 0, or what its own wait gives: EOWNERDEAD of a future, ECANCELED of a sequencer.
- * Those that it does not tell of are as they were: a token of an event with auto_reset
- * that was handed to it passes on. abs_monotonic may be NULL. ETIMEDOUT and the errors of
- * the waiting itself come with index SIZE_MAX. EINVAL: none, or more than
- * SHMSYNC_AWAIT_MOST.
- */
+/* Waits until one of the awaitables is reached, and sets *index to its place in the list: the lowest place if it
+ * finds several. The result is 0, or what a wait for that awaitable alone returns: EOWNERDEAD of a future,
+ * ECANCELED of a sequencer. The other awaitables are unchanged: a token of an auto-reset event that was handed to
+ * this call passes on to another wait. abs_monotonic may be NULL. With ETIMEDOUT and other errors of the call
+ * itself, *index is SIZE_MAX. EINVAL: n is 0, or more than SHMSYNC_AWAIT_MOST. */
 int shmsync_wait_any(const shmsync_awaitable *list, size_t n, const struct timespec *abs_monotonic, size_t *index);
-/*
- * Waits until each of them has come, at whatever time, in one sleep; 0 if there is none. The
- * result is that of the first in the list whose own wait ends with an error: it waits for the
- * others all the same. ETIMEDOUT and the errors of the waiting itself: what was taken by then
- * stays taken, which are the tokens of events with auto_reset.
- */
+/* Waits, in one sleep, until each of the awaitables has been reached once, at whatever time. The result for an
+ * empty list is 0. If waits for some of them end with an error, the result is the error of the first of these in
+ * the list; the call waits for the others all the same. After ETIMEDOUT or another error of the call itself, the
+ * tokens of auto-reset events that it has taken stay taken. */
 int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct timespec *abs_monotonic);

@@ -16,8 +16,8 @@ typedef struct shmsync_multilock_options {
     int64_t spin_ns;  /* as of a mutex */
 } shmsync_multilock_options;
 
-/* A key that this process holds, or held: what can unlock it, once. It is a value, which
- * any thread of the process may use until the MultiLock is closed. All zero holds nothing. */
+/* Identifies one hold of a key by this process, and can unlock that hold once. It is a value, which any thread of
+ * the process may use until the MultiLock is closed. An shmsync_hold of zeros holds nothing. */
 typedef struct shmsync_hold {
     struct shmi_key_bucket *in;
     uint64_t serial;
@@ -38,20 +38,22 @@ int shmsync_multilock_at(shmsync_arena *a, shmsync_offset off, shmsync_multilock
 shmsync_offset shmsync_multilock_offset(const shmsync_multilock *m);
 /* Gives one opening of the MultiLock back. What this process holds or waits for stays as it is. */
 int shmsync_multilock_close(shmsync_multilock *m);
-/* Locks one key, and waits until it can. out gets what unlocks it. An error means: not held. EOWNERDEAD: the holder
- * of the key died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a repair failed. ENOSPC: no
- * room for the key, or for a wait. */
+/* Locks one key, and waits until it can. *out identifies the hold, for unlock. An error means: not held.
+ * EOWNERDEAD: the holder of the key died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a
+ * repair failed. ENOSPC: no room for the key, or for a wait. */
 int shmsync_multilock_lock(shmsync_multilock *m, uint64_t key, shmsync_hold *out);
-/* The same without waiting. EBUSY: the key is held, or others wait for it. */
+/* As shmsync_multilock_lock, but it does not wait. EBUSY: the key is held, or others wait for it. */
 int shmsync_multilock_trylock(shmsync_multilock *m, uint64_t key, shmsync_hold *out);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
+/* As shmsync_multilock_lock, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
+ * passed. */
 int shmsync_multilock_timedlock(shmsync_multilock *m, uint64_t key, shmsync_hold *out, const struct timespec *abs_monotonic);
 /* Unlocks the key that the hold names. EPERM: this process does not hold it any more. */
 int shmsync_multilock_unlock(const shmsync_hold *h);
 /* Locks n keys, in the order of their numbers, into the holds at out. A key that is given twice is locked once.
  * *held is the number of holds. An error means that none is held. */
 int shmsync_multilock_lockall(shmsync_multilock *m, const uint64_t *keys, size_t n, shmsync_hold *out, size_t *held);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
+/* As shmsync_multilock_lockall, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
+ * passed. */
 int shmsync_multilock_timedlockall(shmsync_multilock *m, const uint64_t *keys, size_t n, shmsync_hold *out, size_t *held, const struct timespec *abs_monotonic);
 /* Unlocks n holds. The result is that of the first that could not be unlocked; the others are unlocked. */
 int shmsync_multilock_unlockall(const shmsync_hold *h, size_t n);

@@ -30,8 +30,8 @@ typedef struct shmsync_signalwaker_options {
     int64_t spin_ns; /* as of a mutex */
 } shmsync_signalwaker_options;
 
-/* A gate is a value, good until the SignalWaker is closed. The one that began an execution is
- * the one to finish it, or a copy that is used instead. */
+/* A gate is a value, valid until the SignalWaker is closed. The execution of a queue has to be finished with the
+ * gate that began it, or with one copy that is used in its place. */
 typedef struct shmsync_gate {
     struct shmi_signalwaker *impl;
     uint64_t serial;
@@ -47,8 +47,9 @@ typedef struct shmsync_gate_info {
     shmsync_participant executor; /* the process that executes */
 } shmsync_gate_info;
 
-/* A signal is a bit for each of 64 queues, set while the gate waits for an executor. Gates and
- * next see to the bits; this is for programs that choose among queues in a way of their own. */
+/* A signal is a word with one bit for each of 64 queues. A bit is set while the gate of the queue waits for an
+ * executor. Gates and shmsync_signalwaker_next keep the bits up to date; these functions are for programs that
+ * choose among queues in their own way. */
 typedef struct shmsync_signal {
     struct shmi_signalwaker *impl;
     uint64_t serial;
@@ -74,29 +75,31 @@ int shmsync_signalwaker_queues(const shmsync_signalwaker *w);
 
 /* The gate of a queue. EINVAL: there is no such queue. */
 int shmsync_signalwaker_gate(const shmsync_signalwaker *w, int queue, shmsync_gate *out);
-/* Says that there is something in the queue. *scheduled, which may be NULL, says whether this call has scheduled
- * it: it may be scheduled already, or its executor learns of it when it finishes. */
+/* Says that there is something in the queue. *scheduled, if scheduled is not NULL, says whether this call has
+ * scheduled the queue. It has not if the queue is scheduled already, or if its executor will see the new item when
+ * it finishes. */
 int shmsync_gate_schedule(shmsync_gate *g, int *scheduled);
 /* Begins to execute the queue. EBUSY: it is not scheduled, or another process executes it. */
 int shmsync_gate_begin(shmsync_gate *g);
-/* The same for a queue that is idle, for a producer that handles its item itself. EBUSY: the queue is not idle. */
+/* Begins to execute an idle queue, for a producer that handles its item itself. EBUSY: the queue is not idle. */
 int shmsync_gate_trybegin_inline(shmsync_gate *g);
-/* Ends the execution that this handle began. *again, which may be NULL, says whether the queue is scheduled once
- * more, since something came meanwhile. EPERM: this gate executes nothing, or its process was declared dead. */
+/* Ends the execution that this handle began. *again, which may be NULL, says whether the queue is scheduled again,
+ * because something was put into it meanwhile. EPERM: this gate executes nothing, or its process was declared dead. */
 int shmsync_gate_finish(shmsync_gate *g, int *again);
-/* The same, and something is left in the queue: it is scheduled again. */
+/* As shmsync_gate_finish, but something is left in the queue, so the queue is scheduled again. */
 int shmsync_gate_finish_and_schedule(shmsync_gate *g);
 /* Tells whether the queue is scheduled or executed, and by which process. */
 int shmsync_gate_state(const shmsync_gate *g, shmsync_gate_info *out);
 /* Begins a scheduled queue, near near_queue if it can. EBUSY: it found none; out is as it was. */
 int shmsync_signalwaker_next(shmsync_signalwaker *w, int near_queue, shmsync_gate *out);
 
-/* Waits for a permit, which says that there may be work since next found none. It returns 0 without a permit, too,
- * where there is work: call next again. */
+/* Waits for a permit. A permit says that there may be work that shmsync_signalwaker_next has not seen yet. If there
+ * is work, the call may return 0 without a permit. After it returns 0, call shmsync_signalwaker_next again. */
 int shmsync_signalwaker_acquire(shmsync_signalwaker *w);
-/* The same without waiting. EBUSY: there is neither a permit nor work. */
+/* As shmsync_signalwaker_acquire, but it does not wait. EBUSY: there is neither a permit nor work. */
 int shmsync_signalwaker_tryacquire(shmsync_signalwaker *w);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. */
+/* As shmsync_signalwaker_acquire, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
+ * passed. */
 int shmsync_signalwaker_timedacquire(shmsync_signalwaker *w, const struct timespec *abs_monotonic);
 /* Issues n permits, and wakes as many waiters. EINVAL: n is negative. */
 int shmsync_signalwaker_release(shmsync_signalwaker *w, int64_t n);
@@ -104,8 +107,8 @@ int shmsync_signalwaker_release(shmsync_signalwaker *w, int64_t n);
 uint64_t shmsync_signalwaker_permits(const shmsync_signalwaker *w);
 /* The number of sleepers that living processes have registered. */
 int shmsync_signalwaker_sleepers(const shmsync_signalwaker *w);
-/* Counts a sleeper of this process, until it unregisters or dies: a thread that waits for a permit, or elsewhere.
- * No wake depends on the count. ENOSPC: too many. */
+/* Counts one more sleeper of this process, until it unregisters or dies. A sleeper is a thread that waits for a
+ * permit, or that sleeps elsewhere for the same purpose. No wake depends on the count. ENOSPC: too many. */
 int shmsync_signalwaker_register_sleeper(shmsync_signalwaker *w);
 /* Counts one sleeper less. EPERM: this process has none registered. */
 int shmsync_signalwaker_unregister_sleeper(shmsync_signalwaker *w);
@@ -118,8 +121,8 @@ int shmsync_signalwaker_unregister_worker(shmsync_signalwaker *w);
 
 /* The signal of that number. EINVAL: there is no such signal. */
 int shmsync_signalwaker_signal(const shmsync_signalwaker *w, int i, shmsync_signal *out);
-/* Sets a bit, 0 to 63. *was_empty and *was_set, which may be NULL, say what was there before. A caller that sees
- * *was_empty marks the signal. EINVAL: there is no such bit. */
+/* Sets a bit, 0 to 63. *was_empty and *was_set say whether no bit, and whether this bit, was set before; both
+ * pointers may be NULL. A caller that gets *was_empty must mark the signal. EINVAL: there is no such bit. */
 int shmsync_signal_set(const shmsync_signal *s, int bit, int *was_empty, int *was_set);
 /* Sets the bits of mask. *set gets those that were not set before; it and was_empty may be NULL. */
 int shmsync_signal_set_mask(const shmsync_signal *s, uint64_t mask, int *was_empty, uint64_t *set);
@@ -130,11 +133,11 @@ uint64_t shmsync_signal_load(const shmsync_signal *s);
 /* The bit of a bitmap that is nearest to start, the lower one of two. 64: no bit is set. */
 int shmsync_nearest_bit(uint64_t bitmap, int start);
 
-/* Says that a signal may have bits, and issues a permit if that was not known: *marked. */
+/* Marks a signal: says that it may have bits. If it was not marked, the call issues a permit and sets *marked to 1. */
 int shmsync_signalwaker_mark(shmsync_signalwaker *w, int i, int *marked);
-/* The same for each signal of mask. *marked gets those that were not marked before. */
+/* Marks each signal of mask, as shmsync_signalwaker_mark does. *marked gets those that were not marked before. */
 int shmsync_signalwaker_mark_mask(shmsync_signalwaker *w, uint64_t mask, uint64_t *marked);
-/* Takes a signal out of the summary if it has no bits. EBUSY: it has, or was not marked. */
+/* Takes a signal out of the summary if it has no bits. EBUSY: it has bits, or was not marked. */
 int shmsync_signalwaker_tryunmark_empty(shmsync_signalwaker *w, int i);
 /* Takes a signal out of the summary, whatever it has. EBUSY: it was not marked. */
 int shmsync_signalwaker_tryunmark(shmsync_signalwaker *w, int i);
@@ -152,8 +155,8 @@ int shmsync_signalwaker_tryunmark_tasks(shmsync_signalwaker *w);
 /* The two status bits; each pointer may be NULL. */
 void shmsync_signalwaker_status(const shmsync_signalwaker *w, int *yield, int *tasks);
 
-/* Makes the summary of the partition say which of the signals start to end-1 of tree, 64 at most, have bits; NULL
- * as tree is w itself. *work says whether one has. */
+/* Updates the summary of a partition: it says which of the signals start to end-1 of tree, 64 at most, have a bit
+ * set. If tree is NULL, it is w itself. *work says whether any signal has a bit set. */
 int shmsync_signalwaker_sync_partition(shmsync_signalwaker *w, int start, int end, const shmsync_signalwaker *tree, int *work);
 /* Sets bit k of the summary of the partition. *was_empty, which may be NULL, says whether no bit was set before. */
 int shmsync_signalwaker_mark_leaf(shmsync_signalwaker *w, int k, int *was_empty);
@@ -164,8 +167,8 @@ int shmsync_signalwaker_leaf_has_work(const shmsync_signalwaker *w, int k);
 /* The summary of the partition. */
 uint64_t shmsync_signalwaker_partition(const shmsync_signalwaker *w);
 
-/* Reserves a free queue of the signals start to end-1, until it is unreserved or this process dies. EBUSY: there is
- * none. */
+/* Reserves a free queue among the signals start to end-1, until it is unreserved or this process dies. EBUSY: there
+ * is no free queue. */
 int shmsync_signalwaker_reserve(shmsync_signalwaker *w, int start, int end, int *queue);
 /* Gives a reserved queue back. EPERM: this process has not reserved it. */
 int shmsync_signalwaker_unreserve(shmsync_signalwaker *w, int queue);

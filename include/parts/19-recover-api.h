@@ -12,15 +12,15 @@ typedef struct shmsync_lost {
     shmsync_participant who;
 } shmsync_lost;
 
-/* shmsync_recover_all makes the objects of the arena usable again that deaths have made unusable. It is for on_first:
- * there no other process is in, and every death has been dealt with. For each such object, and for each such key of
- * a multilock, it calls repair, which makes the data whole that the object guards; of a lock it is called while the
- * lock is held. A waitgroup, latch, barrier or future is reset after that, unless repair has made it usable: a future
- * that repair has set keeps its result. Healthy objects are only read.
+/* shmsync_recover_all makes the objects of the arena usable again that deaths have made unusable. It is for
+ * on_first: there no other process is in, and every death has been dealt with. For each such object, and for each
+ * such key of a multilock, it calls repair, which makes the data whole that the object guards. For a lock, it holds
+ * the lock while repair runs. A waitgroup, latch, barrier or future is reset after that, unless repair has made it
+ * usable: a future that repair has set keeps its result. Healthy objects are only read.
  *
- * If repair gives an errno, that object is not usable, and the others follow; the result is the first error:
- * ENOTRECOVERABLE for a lock, what repair gave for another object, EPROTO for one that a peer has overwritten, ENOMEM if
- * objects or keys may have been left out. *recovered, if it is not NULL, is how many were recovered.
- * Kinds that this header does not have, such as CohortMutex and Waitable of the Go side, are left alone. */
+ * If repair returns an errno, that object stays unusable, and the call goes on with the others. The result is the
+ * first error: ENOTRECOVERABLE for a lock, what repair gave for another object, EPROTO for one that a peer has
+ * overwritten, ENOMEM if objects or keys may have been left out. *recovered, if it is not NULL, is how many were
+ * recovered. Kinds that this header does not have, such as CohortMutex and Waitable of the Go side, are left alone. */
 int shmsync_recover_all(shmsync_arena *a, int (*repair)(shmsync_arena *a, const shmsync_lost *lost, void *arg), void *arg, size_t *recovered);
 

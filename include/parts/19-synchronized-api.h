@@ -16,8 +16,8 @@ typedef struct shmsync_synchronized_options {
     const char *type;    /* description of the value, as shmgen makes it, instead of layout; NULL: none */
 } shmsync_synchronized_options;
 
-/* Finds the value of that name, or creates it. NULL or "" as the name: a fresh anonymous one. It has size bytes, at
- * most 65536. EINVAL: an existing one has another size or layout. */
+/* Finds the Synchronized of that name, or creates it. NULL or "" as the name: a fresh anonymous one. Its value has
+ * size bytes, at most 65536. EINVAL: an existing one has another size or layout. */
 int shmsync_synchronized_open(shmsync_arena *a, const char *name, size_t size, const shmsync_synchronized_options *opts, shmsync_synchronized *out);
 /* Finds the value of that name. ENOENT: there is none. EINVAL: it has another size or layout. */
 int shmsync_synchronized_attach(shmsync_arena *a, const char *name, size_t size, const shmsync_synchronized_options *opts, shmsync_synchronized *out);
@@ -28,20 +28,20 @@ int shmsync_synchronized_at(shmsync_arena *a, shmsync_offset off, size_t size, s
 shmsync_offset shmsync_synchronized_offset(const shmsync_synchronized *s);
 /* Gives one opening of the Synchronized back. What this process holds or waits for stays as it is. */
 int shmsync_synchronized_close(shmsync_synchronized *s);
-/* Locks the value. *copy is a copy of it, aligned to 64 bytes, to be changed in any order by
- * the process until commit or abort. If the process dies before it has committed, the value is
- * as it was before begin. A second begin of this process waits for the first. */
+/* Locks the value. *copy points to a copy of it, aligned to 64 bytes. The process may change the copy, in any
+ * order, until commit or abort. If the process dies before it has committed, the value is as it was before begin. A
+ * second begin of this process waits for the first. */
 int shmsync_synchronized_begin(shmsync_synchronized *s, void **copy);
-/* The same with an end of the wait. ETIMEDOUT: that CLOCK_MONOTONIC time has passed. A free lock is taken whatever
- * the time. */
+/* As shmsync_synchronized_begin, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
+ * passed. A free lock is taken whatever the time. */
 int shmsync_synchronized_timedbegin(shmsync_synchronized *s, void **copy, const struct timespec *abs_monotonic);
 /* Makes the copy the value, in one step, and unlocks. EPERM: this process is not between begin and commit. */
 int shmsync_synchronized_commit(shmsync_synchronized *s);
 /* Unlocks, and the value is as it was before begin. EPERM: this process is not between begin and commit. */
 int shmsync_synchronized_abort(shmsync_synchronized *s);
-/* Copies the value to dst. It does not lock, and does not wait for a process between begin and
- * commit, be it stopped or dead. While it runs, dst may have parts of several values; with the
- * result 0 it is one value. */
+/* Copies the value to dst. It does not lock, and does not wait for a process between begin and commit, even if that
+ * process is stopped or dead. While the call runs, dst may have parts of several values; when it returns 0, dst has
+ * one whole value. */
 int shmsync_synchronized_load(const shmsync_synchronized *s, void *dst);
 /* Makes *src the value: begin, a copy, commit. */
 int shmsync_synchronized_store(shmsync_synchronized *s, const void *src);

@@ -21,16 +21,16 @@ SHMI_FN int shmi_cas64(uint64_t *p, uint64_t old, uint64_t to)
 {
     return __atomic_compare_exchange_n(p, &old, to, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }
-/* A word that only the holder of a queue lock writes: program order is all that a death needs
- * of it, which a release store keeps. */
+/* Stores to a word that only the holder of a queue lock writes. The stores must reach memory in program order, so
+ * that a death leaves a state that the reaper knows; a release store ensures that. */
 SHMI_FN void shmi_put64(uint64_t *p, uint64_t v)
 {
     if (__atomic_load_n(p, __ATOMIC_RELAXED) != v)
         __atomic_store_n(p, v, __ATOMIC_RELEASE);
 }
 
-/* The first orders everything before it and after it, the second loads. The thread
- * sanitizer does not know fences; what it watches is ordered by atomics all the same. */
+/* The first fence orders everything before it and after it; the second orders loads. The thread sanitizer does not
+ * know fences, but the words that it watches are ordered by atomics anyway. */
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 #define SHMI_NO_FENCES 1
@@ -185,8 +185,8 @@ SHMI_FN void shmi_nap(int64_t ns)
     syscall(SYS_nanosleep, &ts, NULL); /* unlike nanosleep it is no cancellation point */
 }
 
-/* ---- Memory for the holder of a queue lock. It does not come from malloc, whose locks a thread
- * may hold that a signal handler has interrupted, and the handler may wait for the queue lock. ---- */
+/* ---- Memory for the holder of a queue lock. It does not come from malloc: a signal handler may have interrupted a
+ * thread that holds a lock of malloc, and the handler may wait for the queue lock. ---- */
 
 /* Makes a region of had bytes, NULL for none, one of size bytes; NULL if there is no memory. */
 SHMI_FN void *shmi_scratch(void *old, size_t had, size_t size)
@@ -204,7 +204,7 @@ SHMI_FN void shmi_end_scratch(void *p, size_t size)
         munmap(p, size);
 }
 
-/* Sleeps while *addr is val, until a wake or deadline (0: none). 0, EAGAIN, EINTR,
+/* Sleeps while *addr is val, until a wake or until deadline (0: no deadline). The results 0, EAGAIN, EINTR and
  * ETIMEDOUT are part of the protocol. */
 SHMI_FN int shmi_futex_sleep(uint32_t *addr, uint32_t val, int64_t deadline)
 {
@@ -409,8 +409,8 @@ SHMI_FN void shmi_register_fence(void)
     errno = before;
 }
 
-/* Every running thread of every registered process passes a fence. 0, or it could
- * not be done. */
+/* Makes every running thread of every registered process pass a fence. Returns 0, or an errno if that could not be
+ * done. */
 SHMI_FN int shmi_fence(void)
 {
     int before = errno, err = 0;

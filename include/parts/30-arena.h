@@ -125,8 +125,7 @@ const char *shmsync_strerror(int err)
 
 /* ---- An arena, as this process has it ---- */
 
-/* The validated copy of the immutable part of the header. Nothing of it is read from
- * shared memory again. */
+/* The validated copy of the immutable part of the header. These fields are never read from shared memory again. */
 typedef struct shmi_geometry {
     uint64_t size, slots_off, death_record_off, dir_off, dir_count, chunks_off, blocks_off, heap_off, chunk_count;
     uint32_t slots;
@@ -445,9 +444,9 @@ SHMI_COLD int shmi_fail_who(shmsync_arena *a, int err, const char *op, const cha
     return err;
 }
 
-/* ---- Cancellation: a pthread_cancel acts after a call, never inside one. In the middle
- * it would leave locks behind that a living process holds, and nobody takes those back.
- * Code outside of these pairs calls nothing that is a cancellation point. ---- */
+/* ---- Cancellation: a pthread_cancel takes effect after a call, never inside one. Inside, it would leave behind
+ * locks that a living process holds, and no process takes those back. Code outside of these pairs calls nothing
+ * that is a cancellation point. ---- */
 
 static SHMI_THREAD unsigned shmi_cancel_held; /* pairs that the thread is in */
 static SHMI_THREAD int shmi_cancel_before;    /* the state that the outermost of them found */
@@ -464,8 +463,8 @@ SHMI_FN void shmi_let_cancel(void)
         pthread_setcancelstate(shmi_cancel_before, &ours);
 }
 
-/* ---- Functions of the user's that a call runs. The caller of one has begun what a return alone ends, so the process
- * does not go on where one is left otherwise. ---- */
+/* ---- Functions of the user that a call runs. The caller has begun an operation that ends only when the function
+ * returns. If the function is left in another way (an exception, pthread_exit), the process ends. ---- */
 
 typedef struct shmi_outside {
     pid_t in; /* the process that called the function */
@@ -535,8 +534,8 @@ SHMI_FN int shmi_is_inside(const shmsync_arena *a)
 static SHMI_THREAD volatile unsigned shmi_signals_held; /* queue locks that the thread holds */
 static SHMI_THREAD uint64_t shmi_signals_before;        /* the mask that the outermost of them found */
 
-/* All signals but those that a fault of the thread itself raises, which end a process that
- * blocks them, and the two that the C library needs. */
+/* All signals except those that a fault of the thread itself raises, and the two that the C library needs. A
+ * process that blocks a signal of the first kind is ended by it. */
 #define SHMI_SIGNAL_BIT(n) (UINT64_C(1) << ((n)-1))
 #define SHMI_SIGNALS                                                                                                        \
     (~(SHMI_SIGNAL_BIT(SIGSEGV) | SHMI_SIGNAL_BIT(SIGBUS) | SHMI_SIGNAL_BIT(SIGFPE) | SHMI_SIGNAL_BIT(SIGILL) |             \
@@ -586,9 +585,9 @@ SHMI_FN void shmi_regain_signals(unsigned held)
 
 /* ---- Calls that may sleep ---- */
 
-/* Begins one: 0, ENOTCONN in a child of fork, EBADF when this process leaves. Until
- * shmi_exit the arena stays mapped, and the thread is not canceled. A thread that is in another call
- * of the arena is not refused: the close waits for that one. A wait of it ends with SHMI_CLOSED. */
+/* Begins a call. Returns 0, ENOTCONN in a child of fork, or EBADF when this process leaves. Until shmi_exit the
+ * arena stays mapped, and the thread is not canceled. A thread that is within another call of the arena is not
+ * refused: the close waits for that call. If the inner call has to wait, its wait ends with SHMI_CLOSED. */
 SHMI_FN int shmi_enter(shmsync_arena *a, const char *op)
 {
     if (shmi_self(a) == 0)

@@ -19,8 +19,8 @@ SHMI_FN void shmi_touch(shmsync_arena *a, uint64_t chunk)
     if ((shmi_ld64(word) & mask) == 0)
         __atomic_fetch_or(word, mask, __ATOMIC_SEQ_CST);
 }
-/* Moves *chunk on to the next one, from that on, which the participant in a slot may have
- * touched; 0 when there is none. */
+/* Moves *chunk to the next chunk, beginning with *chunk itself, that the participant in a slot may have touched.
+ * Returns 0 when there is none. */
 SHMI_FN int shmi_next_touched(shmsync_arena *a, uint32_t slot, uint64_t *chunk)
 {
     for (; *chunk < a->geo.chunk_count; ++*chunk) {

@@ -63,9 +63,9 @@ SHMI_FN int shmi_act_holds(shmsync_arena *a, const shmi_act *act, shmi_participa
     SHMSYNC_CRASHPOINT("arena.act.verified");
     return 1;
 }
-/* Replaces old, which names n, by to, unless n is current; gone: or not gone yet. Every change of a
- * word whose reason is the death of the participant that it names goes this way, unless a lock that
- * the caller holds keeps the word as it is. */
+/* Replaces old, which names n, by to, unless n is current. gone: or unless n is not gone yet. Every change of a
+ * word that is made because the participant that it names died goes through this function, unless a lock that the
+ * caller holds keeps the word as it is. */
 SHMI_FN int shmi_take_from32(shmsync_arena *a, shmi_participant_id n, uint32_t *word, uint32_t old, uint32_t to, int gone)
 {
     shmi_act act;
@@ -84,8 +84,8 @@ SHMI_FN int shmi_take_from64(shmsync_arena *a, shmi_participant_id n, uint64_t *
     shmi_end_act(a, &act);
     return took;
 }
-/* Whether a reap of dead takes back what o has: dead covers o, and no other participant has that ID
- * by now. A process that leaves takes back its own. */
+/* Whether a reap of dead takes back what o has: dead covers o, and no other participant has got that ID since. A
+ * process that leaves takes back its own holds. */
 SHMI_FN int shmi_reaps(shmsync_arena *a, shmi_participant_id dead, shmi_participant_id o)
 {
     return shmi_covers(dead, o) && (o == a->self || !shmi_current(a, o));

@@ -200,8 +200,8 @@ SHMI_FN shmi_off shmi_claim_in(shmsync_arena *a, uint64_t chunk, int cls, uint64
         if (!shmi_cas32(word, SHMI_blockFree, claimed))
             continue;
         SHMSYNC_CRASHPOINT("arena.block.claimed");
-        /* The chunk may have been taken back. If it is a slab of our class, it stays
-         * one: a sweeper needs every block. */
+        /* Another participant may have taken the chunk back. If it is a slab of our class, it stays one, since a
+         * sweeper needs every block of a slab to be free. */
         if (!shmi_chunk_slab_of(shmi_load_chunk(a, chunk), cls)) {
             shmi_cas32(word, claimed, SHMI_blockFree);
             return 0;
@@ -398,9 +398,9 @@ SHMI_FN int shmi_claim_run(shmsync_arena *a, uint64_t head, uint64_t n)
     return 1;
 }
 
-/* Makes a span of n claimed chunks and claims its block word. EAGAIN, with the chunks
- * free again, when that word is not free. The block word comes before the head and the
- * tails last, so that what a death leaves is found from the head. */
+/* Makes a span of n claimed chunks and claims its block word. Returns EAGAIN, with the chunks free again, if that
+ * word is not free. The block word comes before the head and the tails last, so that what a death leaves is found
+ * from the head. */
 SHMI_FN int shmi_make_span(shmsync_arena *a, uint64_t head, uint64_t n)
 {
     uint64_t i, to = shmi_make_chunk(SHMI_chunkHead, n, 0);
@@ -424,8 +424,8 @@ SHMI_FN int shmi_make_span(shmsync_arena *a, uint64_t head, uint64_t n)
     return 0;
 }
 
-/* Claims the first n free chunks in a row, downwards from top, of which at least that
- * many have memory. */
+/* Claims the first n free chunks in a row, downwards from top, of which at least least chunks have memory. If there
+ * is no such row, *off is 0, and *busy says whether other participants are working on some of the chunks. */
 SHMI_FN int shmi_span_below(shmsync_arena *a, uint64_t top, uint64_t n, uint64_t least, shmi_off *off, int *busy)
 {
     uint64_t run = 0, i;
@@ -491,8 +491,8 @@ SHMI_FN int shmi_claim_span(shmsync_arena *a, uint64_t size, shmi_off *off)
     return failed != 0 ? failed : shmi_no_space(a, size);
 }
 
-/* Makes the chunks of a span free, the head last. The block word of the span, claimed
- * or freeing, keeps it ours until then. */
+/* Makes the chunks of a span free, the head last. Until then the block word of the span, claimed or freeing, keeps
+ * the span for this process. */
 SHMI_FN void shmi_dismantle(shmsync_arena *a, uint64_t head)
 {
     uint64_t w = shmi_load_chunk(a, head), i, tail, top;
@@ -512,8 +512,8 @@ SHMI_FN void shmi_dismantle(shmsync_arena *a, uint64_t head)
     shmi_st64(shmi_u64(a, SHMI_hdrChunkHint), head);
 }
 
-/* Finds a block of at least size bytes and makes it ours, zeroed. Nobody else learns
- * of it before shmi_publish; if this process dies first, it goes back. align is a power of two up to 4096. */
+/* Finds a block of at least size bytes and claims it for this process, zeroed. No other process learns of it before
+ * shmi_publish; if this process dies first, a reaper frees the block. align is a power of two up to 4096. */
 SHMI_FN int shmi_claim_aligned(shmsync_arena *a, uint64_t size, uint64_t align, shmi_off *off)
 {
     int cls, err;
@@ -542,8 +542,8 @@ SHMI_FN int shmi_publish(shmsync_arena *a, shmi_off off, uint32_t kind)
     return 0;
 }
 
-/* Makes a block or span free whose word is w, claimed or freeing by this process or by
- * a dead one that it is the reaper of. */
+/* Frees a block or span whose word is w: claimed or freeing, by this process or by a dead one that it is the reaper
+ * of. */
 SHMI_FN void shmi_release(shmsync_arena *a, const shmi_block *b, uint32_t w)
 {
     if (b->class_ < 0)
@@ -597,9 +597,9 @@ SHMI_FN int shmi_block_of_word(shmsync_arena *a, uint64_t i, uint64_t k, shmi_bl
     return 0;
 }
 
-/* Takes back what dead was in the middle of: blocks, chunks and names that it had
- * claimed, what it was freeing, the slabs that it was sweeping. The caller is the
- * reaper of its slot; a call that is cut short may be repeated by another. */
+/* Takes back what dead was working on when it died: blocks, chunks and names that it had claimed, what it was
+ * freeing, the slabs that it was sweeping. The caller is the reaper of its slot. Another reaper may repeat a call
+ * that was cut short. */
 SHMI_FN void shmi_reclaim_blocks(shmsync_arena *a, shmi_participant_id dead)
 {
     uint64_t i, k;
@@ -662,7 +662,7 @@ SHMI_FN int shmi_each_block_of(shmsync_arena *a, uint64_t i, uint32_t kind, int 
             return 0;
     return 1;
 }
-/* The same for the chunks that the participant in a slot may have touched, or for all: slot 0. */
+/* Does that for the chunks that the participant in a slot may have touched, or for all chunks if slot is 0. */
 SHMI_FN void shmi_each_block(shmsync_arena *a, uint32_t slot, uint32_t kind, int (*f)(shmsync_arena *a, shmi_off off, void *arg), void *arg)
 {
     uint64_t i;

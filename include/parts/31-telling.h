@@ -1,10 +1,9 @@
 
 /* ---- Telling: see internal/arenakernel/telling.go ----
  *
- * slotTelling counts what this participant is in the middle of: the end of waits of
- * others, from before it is decided until their owners have been told. While it is 0 the
- * participant puts no node on a stack that is resolved, or ready, already: so a reaper
- * knows which nodes of the dead will not be put on a stack any more. */
+ * slotTelling counts the waits of others that this participant is ending: each counts from before it is resolved
+ * until its owner has been told. While the count is 0, the participant puts no resolved or ready node on a stack.
+ * So a reaper knows which nodes of the dead will not be put on a stack any more. */
 
 enum { SHMI_slotTelling = 240 };
 
@@ -20,7 +19,7 @@ SHMI_FN int shmi_all_told(shmsync_arena *a)
             return 0;
     return 1;
 }
-/* The same with some timeout. */
+/* Waits until shmi_all_told is true, but only for a limited time. Returns whether it is. */
 SHMI_FN int shmi_await_told(shmsync_arena *a)
 {
     int tries;

@@ -78,8 +78,8 @@ SHMI_FN int shmi_free_node(shmsync_arena *a, shmi_off off)
     return 0;
 }
 
-/* Frees a node that is on no list and whose owner has no use for it any more. The
- * participant that makes itself the owner by CAS may do that. */
+/* Frees a node that is on no list and whose owner has no more use for it. Several participants may try: the one
+ * that makes itself the owner by CAS frees the node. */
 SHMI_FN void shmi_reap_node(shmsync_arena *a, shmi_off off, shmi_participant_id owner)
 {
     shmi_node *n = shmi_node_at(a, off);
@@ -91,8 +91,8 @@ SHMI_FN void shmi_reap_node(shmsync_arena *a, shmi_off off, shmi_participant_id 
         shmi_free_node(a, off);
     }
 }
-/* The same for a node that other processes may free, if it is in the use that it had when its word
- * was w, on no queue, and its owner is dead. */
+/* As shmi_reap_node, for a node that other processes may free at the same time. It frees the node only if it is in
+ * the use that it had when its word was w, on no queue, and its owner is dead. */
 SHMI_FN void shmi_reap_node_in(shmsync_arena *a, shmi_off off, shmi_participant_id owner, uint32_t w)
 {
     shmi_node *n = shmi_node_at(a, off);
@@ -111,8 +111,8 @@ SHMI_FN int shmi_take_node(shmsync_arena *a, shmi_off off, shmi_participant_id o
     SHMSYNC_CRASHPOINT("arena.node.reclaimed");
     return 1;
 }
-/* Gives back a node that its owner has done with, in the use that it had when its word
- * was w. The owner, and the participant that takes it off its queue, both try. */
+/* Gives back a node that its owner is done with, in the use that it had when its word was w. Both the owner and the
+ * participant that takes the node off its queue try this. */
 SHMI_FN void shmi_reclaim_node(shmsync_arena *a, shmi_off off, uint32_t w)
 {
     shmi_node *n = shmi_node_at(a, off);
@@ -167,11 +167,12 @@ SHMI_FN void shmi_each_queued(shmsync_arena *a, shmi_off object, void (*f)(shmsy
     shmi_each_node(a, shmi_queue_visit_one, &v);
 }
 
-/* ---- Poller nodes: behind them other processes park what the kernel's queue has no room
- * for. A C process has none, its threads sleep in the kernel; it wakes those of others. ---- */
+/* ---- Poller nodes: other processes park their goroutines behind them, for which the kernel's queue has no room. A
+ * C process has no poller node, because its threads sleep in the kernel. It wakes the pollers of other processes.
+ * ---- */
 
-/* Visits a list of nodes until f returns 0. EPROTO for one that has something else on
- * it, or does not end: Brent's method, and the number of nodes there can be. */
+/* Visits a list of nodes until f returns 0. EPROTO: the list contains something that is not a node, or does not
+ * end. Brent's method finds a cycle, and the number of nodes that the arena can have bounds the walk. */
 SHMI_FN int shmi_walk(shmsync_arena *a, const uint64_t *head, int (*f)(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg), void *arg)
 {
     shmi_off anchor = 0, off = shmi_ld64(head);
@@ -231,10 +232,10 @@ SHMI_FN int shmi_ready(shmsync_arena *a, shmi_off off, shmi_node *n)
     return done;
 }
 
-/* Puts a node that was parked and is resolved on the stack of the owner that it had then,
- * and rings. Only the granter that resolved it does that, once, between shmi_begin_tell,
- * which it has called before it resolved the node, and shmi_end_tell. If the owner has died
- * the node may have a new owner by now, and nobody is told. */
+/* Puts a node that was parked and is now resolved on the stack of the owner that it had then, and rings that owner.
+ * Only the granter that resolved the node does that, and once: it called shmi_begin_tell before it resolved the
+ * node, and calls shmi_end_tell afterwards. If the owner has died, the node may have a new owner by now, and no
+ * process is told. */
 SHMI_FN void shmi_tell(shmsync_arena *a, shmi_off off, shmi_node *n, shmi_participant_id owner)
 {
     if (shmi_current(a, owner))
@@ -323,8 +324,8 @@ SHMI_FN int shmi_find_one(shmsync_arena *a, shmi_off off, shmi_node *n, void *ar
         --*v->left;
     return !v->found && *v->left > 0;
 }
-/* Whether the node at off is on the list whose head is at list, or may be, as far as a
- * made-up list allows to tell within the steps that are left. */
+/* Whether the node at off is on the list whose head is at list. It also answers yes if it cannot tell within the
+ * steps that are left, because a peer has overwritten the list. */
 SHMI_FN int shmi_on_list(shmsync_arena *a, shmi_off list, shmi_off off, uint64_t *left)
 {
     shmi_block b;
@@ -413,8 +414,8 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
             }
         } else if (owner != 0 && list == 0 && shmi_ld64(&n->stamp) == 0 && !shmi_current(a, owner) &&
                    !shmi_untold(a, d, n)) {
-            /* The participant that took it off its queue as its owner was reaped has died
-             * before it could give it back, or is about to give it back. */
+            /* The participant that took the node off its queue, because the node's owner was reaped, died before it
+             * could give the node back, or is about to give it back. */
             shmi_reap_node_in(a, off, owner, w);
         }
         return;
@@ -467,9 +468,9 @@ SHMI_FN void shmi_take_orphans(shmsync_arena *a, shmi_dead_nodes *d)
             shmi_node_swap(shmi_node_ptr(a, d->orphans[k].off), d->orphans[k].word, shmi_node_freed(d->orphans[k].word));
 }
 
-/* Gives back the nodes of a dead participant: poller nodes stay on the lists of their
- * objects, for the next participant that needs one. As for shmi_reclaim_blocks. A node that
- * some participant may be about to put on the dead one's stack goes with the next death. */
+/* Gives back the nodes of a dead participant. Poller nodes stay on the lists of their objects, for the next
+ * participant that needs one. The caller is the reaper, as for shmi_reclaim_blocks. A node that some participant
+ * may be about to put on the dead one's stack stays until the next death. */
 SHMI_FN void shmi_free_nodes_of(shmsync_arena *a, shmi_participant_id dead)
 {
     shmi_dead_nodes d;
@@ -496,8 +497,8 @@ SHMI_FN int shmi_orphaned(shmsync_arena *a, shmi_node *n)
            (shmi_node_state(shmi_node_load(n)) != SHMI_NodeResolved || shmi_all_told(a));
 }
 
-/* For a node whose object is deleted, and that was on a queue of it when its wait was over or
- * its owner gave up: see forgetWait in internal/arenakernel/node.go. */
+/* Forgets the wait of a node whose object is deleted. The node was on a queue of the object when its wait was over
+ * or its owner gave up: see forgetWait in internal/arenakernel/node.go. */
 SHMI_FN void shmi_forget_wait(shmsync_arena *a, shmi_off off, shmi_node *n)
 {
     uint32_t w = shmi_node_load(n), state = shmi_node_state(w);
@@ -548,7 +549,7 @@ SHMI_FN void shmi_wake_resolved_one(shmsync_arena *a, shmi_off off, shmi_node *n
     if (shmi_node_state(shmi_node_load(n)) == SHMI_NodeResolved)
         shmi_wake(&n->word, SHMI_ALL);
 }
-/* Wakes the sleepers on nodes whose wait is over: a dead participant may have decided that
- * and not woken them. */
+/* Wakes the sleepers on nodes whose wait is over: a dead participant may have resolved the wait and not woken its
+ * owner. */
 SHMI_FN void shmi_wake_resolved(shmsync_arena *a) { shmi_each_node(a, shmi_wake_resolved_one, NULL); }
 

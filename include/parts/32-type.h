@@ -1,7 +1,7 @@
 /* ---- Descriptions of types ----
  *
- * The text that describes a type is in docs/abi.md. It comes from a program, or from the header of an
- * object, so from a peer: each function below takes any bytes that end with 0. */
+ * The text that describes a type is in docs/abi.md. It comes from a program, or from the header of an object, which
+ * a peer may have written. So each function below accepts any bytes that end with 0. */
 
 #define SHMI_TYPE_MOST 4095  /* bytes of a description */
 #define SHMI_TYPE_PATH 256   /* bytes of the path of a field, with the 0 */
@@ -148,8 +148,9 @@ SHMI_FN int shmi_type_fields(shmi_type_walk *w, const char *start, size_t path, 
     }
 }
 
-/* Looks through the type at w->p, whose path is in w->leaf, and calls w->see for each part. start: the
- * same, or the outermost struct that means the same. within: it is the element of an array. */
+/* Looks through the type at w->p, whose path is in w->leaf, and calls w->see for each part. start is the
+ * description of the type, or the outermost struct that means the same. within says that the type is the element of
+ * an array. */
 SHMI_FN int shmi_type_look(shmi_type_walk *w, const char *start, size_t path, uint64_t off, int depth, int within)
 {
     const char *s;

@@ -169,8 +169,8 @@ SHMI_FN int shmi_next_record(shmsync_arena *a, shmi_record_walk *v)
     return 1;
 }
 
-/* The record of o for this process's slot, a block of at least size bytes, which is made if there is none. The caller has o
- * open, and holds handles_of. */
+/* Finds the record of o for this process's slot, or makes one, of at least size bytes. The caller has o open, and
+ * holds handles_of. */
 SHMI_FN int shmi_slot_record(shmsync_arena *a, const shmi_object *o, uint64_t size, shmi_off *off)
 {
     uint32_t *head = shmi_u32(a, o->off + SHMI_objRecords), first;
@@ -206,9 +206,9 @@ SHMI_FN int shmi_slot_record(shmsync_arena *a, const shmi_object *o, uint64_t si
     return 0;
 }
 
-/* Publishes a block that a dead participant had claimed if it is a slot record that the dead one had pushed; 0: it is not. The
- * bytes of a claimed block may be anything: the list of the object says what the block is. The caller is the reaper of the
- * dead one, and holds handles. */
+/* Publishes a block that a dead participant had claimed, if the block is a slot record that the dead participant
+ * had pushed. Returns 0 if it is not. The bytes of a claimed block may be anything: only the list of the object
+ * says what the block is. The caller is the reaper of the dead participant, and holds handles. */
 SHMI_FN int shmi_keep_record(shmsync_arena *a, const shmi_block *b, uint32_t w)
 {
     shmi_off object = shmi_ld64(shmi_u64(a, b->off + SHMI_recordObject));
@@ -217,8 +217,8 @@ SHMI_FN int shmi_keep_record(shmsync_arena *a, const shmi_block *b, uint32_t w)
     int kept = 0;
     if (!shmi_locate(a, object, &o) || o.class_ == SHMI_classNode || shmi_block_kind(shmi_ld32(o.word)) != SHMI_blockObject)
         return 0;
-    /* Before a deleter frees the object it publishes the records, and after that it sees this guard, or this process sees that
-     * there is no object. */
+    /* A deleter publishes the records before it frees the object, and then checks for guards. So either the deleter
+     * sees this guard, or this process sees that the object is gone. */
     shmi_guard(a, object);
     if (shmi_locate(a, object, &now) && now.word == o.word && now.size == o.size && shmi_block_kind(shmi_ld32(o.word)) == SHMI_blockObject) {
         shmi_walk_records(a, &v, object, 0);
@@ -242,8 +242,9 @@ SHMI_FN void shmi_publish_records(shmsync_arena *a, shmi_off object)
             shmi_block_swap(&v.b, w, shmi_record_word(v.slot));
     }
 }
-/* Frees the records of an object whose block is being freed, from the end of the list on. A call that is cut short is
- * repeated: a record that was freed ends the list, since its block is no record of this object. */
+/* Frees the records of an object whose block is being freed, from the end of the list on. Another process may
+ * repeat a call that was cut short: the list then ends at a record that was freed, because its block is no record
+ * of this object. */
 SHMI_FN void shmi_free_records(shmsync_arena *a, shmi_off object)
 {
     enum { SHMI_atOnce = 32 };
@@ -267,8 +268,8 @@ SHMI_FN void shmi_free_records(shmsync_arena *a, shmi_off object)
     }
 }
 
-/* shmi_release for a block that was in the directory, or was an object: it waits, as
- * freeing by this process, until nobody guards it. The caller holds handles. */
+/* Frees a block that was in the directory, or was an object, as shmi_release does. It waits, with the block freeing
+ * by this process, until no process guards the block. The caller holds handles. */
 SHMI_FN void shmi_release_unseen(shmsync_arena *a, const shmi_block *b, uint32_t w)
 {
     uint32_t freeing = shmi_make_block(SHMI_blockFreeing, a->self);
@@ -385,8 +386,8 @@ SHMI_FN void shmi_lower_reach(shmsync_arena *a)
     shmi_st64(word, (uint64_t)(uint32_t)(w + 1) << 32);
     shmi_cas32(owner, a->self, 0);
 }
-/* Lowers the reach when searches of this process have passed more entries that are gone than the
- * looks at all entries cost. The caller holds handles. */
+/* Lowers the reach when searches of this process have passed more removed entries than it costs to look at all
+ * entries. The caller holds handles. */
 SHMI_FN void shmi_lower_reach_if_due(shmsync_arena *a)
 {
     uint64_t before, ratio = 2 * a->geo.dir_count;
@@ -438,7 +439,7 @@ SHMI_FN void shmi_unlist(shmsync_arena *a, shmi_off off, uint64_t hash)
         shmi_cas64(word, shmi_make_entry(off, hash), SHMI_GONE);
 }
 
-/* Guards the object of entry e and reads its header. 0 with *same set; *same is 0 when
+/* Guards the object of entry e and reads its header. Returns 0 with *same set if that was possible. *same is 0 if
  * the entry has changed. The caller calls shmi_unguard in any case. */
 SHMI_FN int shmi_enter_entry(shmsync_arena *a, uint64_t *word, uint64_t e, shmi_header *h, int *same)
 {
@@ -539,8 +540,8 @@ SHMI_FN int shmi_forget(shmsync_arena *a, shmi_off off) /* guarded by: handles *
     return 1;
 }
 
-/* Opens the object h, which the caller guards. *there is 0 when it is not there, or
- * not any more. */
+/* Opens the object h, which the caller guards. *there is 0 if the object does not exist yet, or does not exist any
+ * more. */
 SHMI_FN int shmi_adopt(shmsync_arena *a, shmi_header *h, int *there)
 {
     shmi_ref *ref = shmi_ref_of(a, h->o.off);
@@ -587,8 +588,7 @@ SHMI_FN int shmi_adopt(shmsync_arena *a, shmi_header *h, int *there)
     return shmi_corrupt_object(a, h->o.off, "phase");
 }
 
-/* Aborts h if it is pending. A living maker that has placed its object before ours
- * gets some time to commit it. */
+/* Aborts h if it is pending. If wait is set and its maker lives, that maker gets some time to commit it first. */
 SHMI_FN void shmi_outvote(shmsync_arena *a, shmi_header *h, int wait)
 {
     int tries;
@@ -605,9 +605,9 @@ SHMI_FN void shmi_outvote(shmsync_arena *a, shmi_header *h, int wait)
     }
 }
 
-/* Finds the object of that name and opens it. A maker that has placed its own object
- * at mine passes that; pending objects of the name are waited for a little if they
- * were placed before ours, and aborted. The caller holds handles. */
+/* Finds the object of that name and opens it. A maker that has placed its own object passes it as mine. Only then
+ * does the call deal with pending objects of the name: it waits a little for those that were placed before mine,
+ * and then aborts them. The caller holds handles. */
 SHMI_FN int shmi_seek(shmsync_arena *a, const char *name, size_t len, uint64_t hash, shmi_off mine, shmi_header *h, int *found)
 {
     uint64_t reach = shmi_reach(a), k;
@@ -705,7 +705,7 @@ SHMI_FN int shmi_resolve_name_of(shmsync_arena *a, shmi_off off, void *arg)
     }
     return 1;
 }
-/* Publishes what dead had committed and removes the names of what it had not, or had
+/* Publishes the objects that dead had committed, and removes the names of those that it had not committed, or had
  * begun to free. The caller is the reaper of dead and holds handles. */
 SHMI_FN void shmi_resolve_entries(shmsync_arena *a, shmi_participant_id dead)
 {
@@ -727,9 +727,10 @@ SHMI_FN void shmi_resolve_entries(shmsync_arena *a, shmi_participant_id dead)
 
 /* ---- Making and opening ---- */
 
-/* Copies the options that the caller gave to own, which has all fields that this version knows. A program that was compiled
- * with an older header has fewer: the others are 0. One that was compiled with a newer header may set no field that this
- * version lacks. first is the size in version 0.1, which struct_size 0 stands for. *how gets the flags. */
+/* Copies the options that the caller gave to own, which has all fields that this version knows. A program that was
+ * compiled with an older header has fewer: the others are 0. One that was compiled with a newer header may set no
+ * field that this version lacks. first is the size of the struct in version 0.1; a struct_size of 0 means that
+ * size. *how gets the flags. */
 SHMI_FN int shmi_take_options(const char *op, const char *name, const void *given, void *own, size_t size, size_t first, uint32_t *how)
 {
     const unsigned char *p = (const unsigned char *)given;
@@ -751,8 +752,9 @@ SHMI_FN int shmi_take_options(const char *op, const char *name, const void *give
         return shmi_fail(EINVAL, op, name, "it is to create only, and to open only what exists");
     return 0;
 }
-/* The first line of a function that opens an object, with its parameters name, opts and existing. From there on opts has all
- * fields, flags are known, and existing says whether a missing object is ENOENT. impl is the handle's, NULL unless it is opened. */
+/* The first statement of a function that opens an object with the parameters name, opts and existing. After it,
+ * opts has all fields, flags are known, and existing says whether a missing object is ENOENT. impl is the handle's:
+ * it stays NULL unless the open succeeds. */
 #define SHMI_OPTIONS(type, first, op, impl)                                                           \
     type own_options;                                                                                 \
     uint32_t flags = existing ? SHMSYNC_OPEN_EXISTING : 0;                                            \
@@ -765,7 +767,7 @@ SHMI_FN int shmi_take_options(const char *op, const char *name, const void *give
         opts = &own_options;                                                                          \
     }                                                                                                 \
     existing = (flags & SHMSYNC_OPEN_EXISTING) != 0
-/* The same for an arena. */
+/* The same statement for the function that opens an arena. */
 #define SHMI_ARENA_OPTIONS(name)                                                                            \
     shmsync_arena_options own_options;                                                                      \
     uint32_t how = 0;                                                                                       \
@@ -787,8 +789,8 @@ typedef struct shmi_spec {
     uint64_t size;    /* of the body */
     uint64_t layout;
     const char *type; /* description of the type; NULL: none */
-    /* Fills in the body of a new object, which is zero. It may be called for an object
-     * that is thrown away. */
+    /* Fills in the body of a new object, which is all zero. It may be called for an object that is thrown away
+     * afterwards. */
     void (*init)(unsigned char *body, const void *arg);
     const void *arg;
 } shmi_spec;
@@ -839,8 +841,8 @@ SHMI_FN void shmi_withdraw(shmsync_arena *a, shmi_header *h)
     shmi_release_unseen(a, &h->block, shmi_make_block(SHMI_blockClaimed, a->self));
 }
 
-/* Makes the object, or opens the one that another participant has made meanwhile: then
- * *found. EAGAIN: outvoted, look again. */
+/* Makes the object, or opens the one that another participant has made meanwhile; *found says which. EAGAIN:
+ * another participant aborted the new object, so the caller searches again. */
 SHMI_FN int shmi_create_named(shmsync_arena *a, const shmi_spec *spec, size_t len, uint64_t hash, shmi_header *h, int *found)
 {
     uint32_t pending = shmi_make_object(SHMI_objectPending, a->self);
@@ -878,8 +880,8 @@ SHMI_FN int shmi_create_named(shmsync_arena *a, const shmi_spec *spec, size_t le
     return err;
 }
 
-/* Undoes one open of the object. The caller need not be within shmi_enter: when this process gives up its slot, the bytes
- * of the open bit may belong to another object, and nothing is done. */
+/* Undoes one open of the object. The caller need not be within shmi_enter: once this process gives up its slot, the
+ * bytes of the open bit may belong to another object, so the call does nothing. */
 SHMI_FN void shmi_close_object(shmsync_arena *a, shmi_off off)
 {
     pthread_mutex_lock(&a->handles);
@@ -909,8 +911,8 @@ SHMI_FN int shmi_type_of(shmsync_arena *a, const shmi_header *h, char out[SHMI_T
     return strlen(out) == h->type_len && shmi_type_fingerprint(out) == h->o.layout;
 }
 
-/* The layout of a program's options, which have a description or a fingerprint. EINVAL: the
- * description is none. */
+/* Sets the layout from a program's options, which have a description or a fingerprint of the type. EINVAL: the
+ * description describes no type. */
 SHMI_FN int shmi_spec_type(shmi_spec *spec, const char *op, uint64_t layout, const char *type)
 {
     spec->layout = layout;
@@ -1001,7 +1003,7 @@ SHMI_FN int shmi_open_entered(shmsync_arena *a, const shmi_spec *spec, shmi_obje
     }
     return shmi_fail(EPROTO, "arena.open_object", spec->name, "others keep making and taking away this name");
 }
-/* Finds the object of that name or creates it. It stays there for this process until
+/* Finds the object of that name or creates it. The object stays in existence for this process until
  * shmi_close_object. */
 SHMI_FN int shmi_open_object(shmsync_arena *a, const shmi_spec *spec, shmi_object *o, int *created)
 {
@@ -1052,10 +1054,10 @@ SHMI_FN int shmi_object_at(shmsync_arena *a, shmi_off off, const char *op, uint3
 
 /* ---- Deleting ---- */
 
-/* Whether an undo log has a transaction of dead, in an object that the participants of its slot may have touched. Until
- * that is undone, no other process may use for anything else what dead had open: the undo writes into it. The objects are
- * not guarded, so another process may delete one while this function reads it. Then the function may find any bytes.
- * At worst it answers yes although there is no transaction. */
+/* Whether an undo log has a transaction of dead, in an object that the participants of its slot may have touched.
+ * The undo of that transaction writes into what dead had open. Until it is done, no process may use that memory for
+ * anything else. The objects are not guarded, so another process may delete one while this function reads it. Then
+ * the function may find any bytes. At worst it answers yes although there is no transaction. */
 SHMI_FN int shmi_unfinished_one(shmsync_arena *a, shmi_off off, void *arg)
 {
     shmi_participant_id *dead = (shmi_participant_id *)arg;
@@ -1167,12 +1169,12 @@ SHMI_FN int shmi_delete_alone(shmsync_arena *a, const char *name, size_t len)
 /* ---- What an upgrade in Go has left: internal/arenakernel/upgrade.go ---- */
 
 #define SHMI_SUCCESSOR_SUFFIX " (upgrade)"
-/* What follows the new body in a successor: offset and time of creation of the old object, 8 bytes each; kind and
- * version of the new one, 4 bytes each. */
+/* The size of what follows the new body in a successor: the offset and the time of creation of the old object, 8
+ * bytes each, and the kind and version of the new one, 4 bytes each. */
 #define SHMI_SUCCESSOR_TRAILER 24
 
-/* Deletes the object h that was created at that time. ENOENT, also if there is another object of its name by now. The
- * caller holds handles. */
+/* Deletes the object h, if it is the one that was created at that time. ENOENT: it does not exist any more, also if
+ * another object has its name by now. The caller holds handles. */
 SHMI_FN int shmi_delete_created(shmsync_arena *a, const shmi_header *h, uint64_t created)
 {
     shmi_header now;
@@ -1186,8 +1188,9 @@ SHMI_FN int shmi_delete_created(shmsync_arena *a, const shmi_header *h, uint64_t
     }
     return shmi_erase(a, &now);
 }
-/* Whether the object of that name has the data of its successor s, too; see isRedundant. *busy is how many participants
- * have it open, besides this call. If of is not 0, the object must be the one at that offset. */
+/* Whether the object of that name contains the data of its successor s as well, so that s is not needed: see
+ * isRedundant. *busy is how many participants have the object open, besides this call. If of is not 0, the object
+ * must be the one at that offset. */
 SHMI_FN int shmi_redundant(shmsync_arena *a, const char *name, size_t len, const shmi_header *s, shmi_off of, int *redundant, uint32_t *busy)
 {
     uint64_t size = s->o.size - SHMI_SUCCESSOR_TRAILER, from[2];
@@ -1211,9 +1214,10 @@ SHMI_FN int shmi_redundant(shmsync_arena *a, const char *name, size_t len, const
     return 0;
 }
 /* Deletes what an interrupted upgrade of the object of that name has left, before the object is deleted: see
- * deleteSuccessor. Without it the object is as it was, so a death between the two deletions is one before both. A
- * successor that does not belong to the object has data of its own, so it stays while a process keeps the object from
- * being deleted. If of is not 0, only a successor of the object at that offset is deleted. The caller holds handles. */
+ * deleteSuccessor. Without its successor the object is as it was, so a death between the two deletions has the same
+ * effect as a death before both. A successor that does not belong to the object has data of its own, so it stays
+ * while a process keeps the object from being deleted. If of is not 0, only a successor of the object at that
+ * offset is deleted. The caller holds handles. */
 SHMI_FN int shmi_delete_successor(shmsync_arena *a, const char *name, size_t len, shmi_off of, int *deleted)
 {
     char next[SHMI_maxObjectName + 1];
@@ -1298,8 +1302,8 @@ int shmsync_delete_at(shmsync_arena *a, shmsync_offset off)
     return SHMI_TELL(err);
 }
 
-/* Ends what dead had begun with the object in b: a deletion that was decided is done,
- * another cancelled. The caller is the reaper of dead and holds handles. */
+/* Ends what dead had begun with the object in b. It completes a deletion that was decided, and cancels any other.
+ * The caller is the reaper of dead and holds handles. */
 SHMI_FN void shmi_resolve_delete(shmsync_arena *a, const shmi_block *b, shmi_participant_id dead)
 {
     shmi_block now;
@@ -1342,10 +1346,10 @@ SHMI_FN int shmi_visit_one(shmsync_arena *a, shmi_off off, void *arg)
         v->err = EPROTO;
     return 1;
 }
-/* Calls f for the objects that the participant in a slot may have touched, and those beside
- * them, or for all objects of the arena: slot 0. They are not opened: they may be deleted
- * meanwhile, but the bytes are not used again before f returns. f does not walk. EPROTO: an object
- * was passed over, since its header is impossible. */
+/* Calls f for the objects that the participant in a slot may have touched, and those beside them. If slot is 0, it
+ * calls f for all objects of the arena. The objects are not opened: they may be deleted meanwhile, but the bytes
+ * are not used again before f returns. f must not walk objects itself. EPROTO: an object was passed over, because
+ * its header is impossible. */
 SHMI_FN int shmi_visit(shmsync_arena *a, uint32_t slot, void (*f)(shmsync_arena *a, const shmi_object *o, void *arg), void *arg)
 {
     shmi_visit_arg v;
@@ -1383,8 +1387,8 @@ SHMI_FN int shmi_clear_bit_at(shmsync_arena *a, shmi_off off, void *arg)
     shmi_unguard(a);
     return 1;
 }
-/* For an object that is committed and whose block is still claimed by its maker. The bytes of
- * a claimed block may be anything: the directory tells whether there is an object. */
+/* Clears the open bit of an object that is committed and whose block is still claimed by its maker. The bytes of a
+ * claimed block may be anything, so the directory tells whether there is an object. */
 SHMI_FN int shmi_clear_bit_unpublished(shmsync_arena *a, shmi_off off, void *arg)
 {
     shmi_block b;
@@ -1416,8 +1420,9 @@ SHMI_FN void shmi_clear_open_bits(shmsync_arena *a, shmi_participant_id dead)
 
 /* ---- Handles: all that this process opens of one object share one ---- */
 
-/* The result err of the call that opened o and handed a handle out, which a new anonymous object without a handle does not
- * outlive: nobody else can find it. The caller is still within the shmi_enter in which it opened o. */
+/* Returns err, the result of the call that opened o to make a handle. If that call failed and o is a new anonymous
+ * object, it deletes o first, because no process could find it. The caller is still within the shmi_enter in which
+ * it opened o. */
 SHMI_FN int shmi_handed_out(shmsync_arena *a, const shmi_object *o, int created, int err)
 {
     if (err != 0 && created && o->name_len == 0) {
@@ -1428,8 +1433,8 @@ SHMI_FN int shmi_handed_out(shmsync_arena *a, const shmi_object *o, int created,
     return err;
 }
 
-/* Gives the handle that this process has of the object, which the caller has opened,
- * or makes one by build, whose NULL means ENOMEM. */
+/* Gives the handle that this process has for the object, which the caller has opened. If there is none, build makes
+ * one; if build returns NULL, the result is ENOMEM. */
 SHMI_FN void *shmi_share(shmsync_arena *a, const shmi_object *o, void *(*build)(shmsync_arena *a, const shmi_object *o, const void *arg), const void *arg)
 {
     shmi_ref *r;
@@ -1459,8 +1464,8 @@ SHMI_FN void *shmi_share(shmsync_arena *a, const shmi_object *o, void *(*build)(
     return handle;
 }
 
-/* Has end give back what the handle of an object has besides itself, and the handle, where
- * the arena is closed before it. The arena is gone by then. */
+/* Sets the function that gives back the handle of an object, and what the handle owns, if the arena is closed
+ * before the handle is. The arena is unmapped by the time when end runs. */
 SHMI_FN void shmi_ends_with(shmsync_arena *a, shmi_off off, void (*end)(void *handle))
 {
     shmi_ref *r;
@@ -1473,8 +1478,7 @@ SHMI_FN void shmi_ends_with(shmsync_arena *a, shmi_off off, void (*end)(void *ha
     pthread_mutex_unlock(&a->handles_of);
 }
 
-/* Gives one opening back, and calls end with the handle if it was the last. EBADF for
- * one that is not open. */
+/* Gives one opening back, and calls end with the handle if it was the last opening. EBADF: the object is not open. */
 SHMI_FN int shmi_unshare(shmsync_arena *a, shmi_off off, void (*end)(void *handle))
 {
     shmi_ref *r;

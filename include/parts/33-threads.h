@@ -156,8 +156,8 @@ SHMI_FN int shmi_tasks_detached(const shmi_tasks *d, uint32_t leader, uint64_t s
     return detached;
 }
 
-/* Whether /proc is that of this process's pid namespace, and tells of a living thread that it has
- * memory; and its device. */
+/* Whether /proc is that of this process's pid namespace, and shows that a living thread has memory. *dev is the
+ * device of /proc. */
 SHMI_FN int shmi_probe_threads(uint64_t *dev)
 {
     char b[4096], pid[16], *p;

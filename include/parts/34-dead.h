@@ -1,7 +1,7 @@
 /* ---- Deaths in two stages, dead and gone: docs/design/0018-two-stages-of-a-death.md ----
  *
- * A death has two stages. Words are repaired when no thread of the dead process executes
- * instructions any more; what they protect passes on when nothing can write for it. */
+ * A death has two stages. The words are repaired when no thread of the dead process executes instructions any more.
+ * The data that they protect passes on when the kernel, too, can write nothing for the process any more. */
 
 #define SHMI_ASK_FIRST INT64_C(50000)
 #define SHMI_ASK_MOST INT64_C(50000000)
@@ -17,8 +17,8 @@ SHMI_FN int shmi_byte_free(shmsync_arena *a, uint32_t i)
         return 0;
     caps = shmi_slot_caps(a, i);
     if ((caps & SHMI_capOFD) == 0) {
-        /* None at all means a joiner without a byte, or a slot whose reaper died
-         * when it had wiped it and not yet freed it. */
+        /* A slot without any capability belongs to a joiner without a byte lock. Or its reaper died after it wiped
+         * the slot and before it freed it. */
         uint32_t p = shmi_slot_phase(shmi_slot_state(a, i));
         if (caps != 0 || (p != SHMI_phaseLeaving && p != SHMI_phaseDead))
             return 0;
@@ -62,8 +62,8 @@ SHMI_FN uint32_t shmi_gone_mark(shmsync_arena *a, uint32_t i, uint32_t w)
 }
 SHMI_FN int shmi_found_gone(shmsync_arena *a, uint32_t i, uint32_t w) { return shmi_ld32(shmi_slot32(a, i, SHMI_slotGone)) == shmi_gone_mark(a, i, w); }
 /* Records that the participant in slot i, in state w, is gone, if its byte lock is free. A joiner does so before it
- * takes that lock: if it is stopped then, the lock tells others nothing about the dead participant. 0 if it cannot get
- * the lock now. */
+ * takes that lock. Otherwise, if it is stopped with the lock, others could not learn whether the dead participant
+ * is gone. Returns 0 if the joiner cannot get the lock now. */
 SHMI_FN int shmi_note_byte_free(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     uint32_t *word = shmi_slot32(a, i, SHMI_slotGone), mark = shmi_gone_mark(a, i, w), before = shmi_ld32(word);
@@ -73,16 +73,16 @@ SHMI_FN int shmi_note_byte_free(shmsync_arena *a, uint32_t i, uint32_t w)
         return (shmi_slot_caps(a, i) & SHMI_capOFD) == 0;
     return shmi_slot_state(a, i) == w && (before == mark || shmi_cas32(word, before, mark));
 }
-/* The same as shmi_seen_dead for a survey, which asks for the bytes of those too that the kernel would
- * mark: a copied file marks nobody. */
+/* As shmi_seen_dead, for a survey. A survey also asks for the byte locks of participants that the kernel would
+ * mark, because in a copied file the kernel marks no participant. */
 SHMI_FN int shmi_survey_dead(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     return shmi_slot_present(w) && (shmi_seen_dead(a, i, w) || ((shmi_found_gone(a, i, w) || shmi_byte_free(a, i)) && shmi_slot_state(a, i) == w));
 }
 
-/* Whether the process that is dead in slot i has ended: its byte lock is free, which the
- * kernel sees to after the last thread has left all other kernel code. Where there are no
- * byte locks, whether all its alive words are marked, which is less. */
+/* Whether the process that is dead in slot i has ended, so that its byte lock is free. The kernel frees the lock
+ * after the last thread has left all other kernel code. Without byte locks, it is whether all alive words are
+ * marked, which is a weaker proof. */
 SHMI_FN int shmi_ended(shmsync_arena *a, uint32_t i)
 {
     uint32_t caps;
@@ -112,9 +112,9 @@ SHMI_FN shmi_notice *shmi_ending(shmsync_arena *a, uint32_t i, uint32_t w)
     return n;
 }
 
-/* Whether all threads of the process in slot i, in state w, have given up its memory. It is 0 if
- * the slot does not say which process that is, and when another thread has just looked: a look
- * costs 10 us and more. */
+/* Whether all threads of the process in slot i, in state w, have given up its memory. The answer is 0 if the slot
+ * does not say which process that is, and if another thread has just made this check, because one costs 10 us and
+ * more. */
 SHMI_FN int shmi_threads_ended(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     uint32_t pid = shmi_ld32(shmi_slot32(a, i, SHMI_slotPID));
@@ -151,8 +151,8 @@ SHMI_FN int shmi_threads_ended(shmsync_arena *a, uint32_t i, uint32_t w)
     return 1;
 }
 
-/* Whether the threads of the participant that is dead in slot i, in state w, have given up its memory,
- * and with them the kernel has finished with it, or a process has found it gone. */
+/* Whether the participant that is dead in slot i, in state w, is gone: another process has found that, or all its
+ * threads have given up its memory and it had declared no asynchronous system calls. */
 SHMI_FN int shmi_find_gone(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     uint32_t *word = shmi_slot32(a, i, SHMI_slotGone), before = shmi_ld32(word), mark = shmi_gone_mark(a, i, w);
@@ -164,10 +164,10 @@ SHMI_FN int shmi_find_gone(shmsync_arena *a, uint32_t i, uint32_t w)
     return 1;
 }
 
-/* Whether nothing can write into the arena for n any more, not even the kernel in a system
- * call of n. The last store of n to what a lock protects is before that, and the last one
- * to words is before n is not current. Asked of a participant that is not current, or of
- * this process as it leaves. A yes stays a yes. */
+/* Whether nothing can write into the arena for n any more, not even the kernel in a system call of n. The last
+ * store of n to data that a lock protects comes before n is gone, and its last store to words before n stops being
+ * current. The caller asks about a participant that is not current, or about this process as it leaves. A yes is
+ * final. */
 SHMI_FN int shmi_gone(shmsync_arena *a, shmi_participant_id n)
 {
     uint32_t i = shmi_id_slot(n), w;
@@ -201,8 +201,8 @@ SHMI_FN void shmi_follow(shmsync_arena *a)
         shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
     }
 }
-/* Has the watcher ask again after an eighth of the time that has passed since: one that
- * ends late is asked after rarely. */
+/* Makes the watcher ask again after an eighth of the time that has passed since the time since. So it asks rarely
+ * about a process that takes long to end. */
 SHMI_FN void shmi_ask_after(shmsync_arena *a, int64_t since)
 {
     int64_t now = shmi_now(), wait = (now - since) / 8, at;
@@ -235,9 +235,9 @@ SHMI_FN int shmi_await_over(shmsync_arena *a, const shmi_naming *w, int was)
         return shmi_all_gone(a);
     return !shmi_names(w) || shmi_gone(a, w->name) || (!was && shmi_current(a, w->name)); /* current: another one with this ID */
 }
-/* Waits until the dead participant that w names is gone, or until the word has another value: after that another
- * participant may have the ID. The caller reads the word again. w NULL: until all are gone. abs as of a lock. 0,
- * ETIMEDOUT, EBADF, ENOTCONN. */
+/* Waits until the dead participant that w names is gone, or until the word has another value; after that, another
+ * participant may have the ID. The caller then reads the word again. If w is NULL, it waits until all dead
+ * participants are gone. abs is as for a lock. Returns 0, ETIMEDOUT, EBADF or ENOTCONN. */
 SHMI_FN int shmi_await(shmsync_arena *a, const shmi_naming *w, const char *op, const char *called, int64_t abs)
 {
     int64_t ask = 0, now, wait;
@@ -281,8 +281,8 @@ SHMI_FN int shmi_await_gone64(shmsync_arena *a, shmi_participant_id n, const uin
     return shmi_await(a, &w, op, called, abs);
 }
 
-/* Makes sure that no thread of the dying process in slot i executes a store to the
- * arena any more, and is 0 while that cannot be told. */
+/* Makes sure that no thread of the dying process in slot i executes a store to the arena any more. Returns 0 while
+ * that cannot be told. */
 SHMI_FN int shmi_fence_dying(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     if ((shmi_slot_caps(a, i) & SHMI_capFence) != 0 && shmi_fence() == 0)
@@ -313,7 +313,7 @@ SHMI_FN int shmi_declare_dead(shmsync_arena *a, uint32_t i, uint32_t w)
     SHMSYNC_CRASHPOINT("arena.reap.marked");
     return 1;
 }
-/* The same for a participant that was found dead. */
+/* As the function above, for a participant that was found dead: the thread publishes the act first. */
 SHMI_FN int shmi_mark(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     shmi_act act;
@@ -326,8 +326,8 @@ SHMI_FN int shmi_mark(shmsync_arena *a, uint32_t i, uint32_t w)
     return marked;
 }
 
-/* shmi_survey_dead, once in a second at most: it finds a participant whose robust list the
- * kernel could not walk. */
+/* As shmi_survey_dead, but at most once in a second. It finds a participant whose robust list the kernel could not
+ * walk. */
 SHMI_FN int shmi_found_dead(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     int64_t now = shmi_now(), last = __atomic_load_n(&a->asked[i], __ATOMIC_RELAXED);
@@ -335,8 +335,8 @@ SHMI_FN int shmi_found_dead(shmsync_arena *a, uint32_t i, uint32_t w)
            __atomic_compare_exchange_n(&a->asked[i], &last, now, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED) && shmi_survey_dead(a, i, w);
 }
 
-/* Whether n is the name of a participant that died or left; if this call is the first
- * to see its death, its reap begins. */
+/* Whether n is the ID of a participant that died or left. If this call is the first to see the death, it marks the
+ * slot, and the reap begins. */
 SHMI_FN int shmi_dead(shmsync_arena *a, shmi_participant_id n)
 {
     uint32_t i = shmi_id_slot(n), w;
@@ -348,8 +348,8 @@ SHMI_FN int shmi_dead(shmsync_arena *a, shmi_participant_id n)
     if (n == a->self || (!shmi_seen_dead(a, i, w) && !shmi_found_dead(a, i, w)))
         return 0;
     if (shmi_mark(a, i, w)) {
-        /* The caller goes on at once with what it waits for. The kernel has woken
-         * watchers for the rest; in case they do not come, ours looks again. */
+        /* The caller goes on at once with its own wait. The kernel has woken watchers for the rest of the reap; in
+         * case they do not run, our watcher looks again. */
         shmi_wake(shmi_alive_word(a, i, SHMI_aliveWords - 1), SHMI_ALL);
         shmi_leave_for(a, i);
         shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
@@ -378,8 +378,8 @@ SHMI_FN shmi_off shmi_death_record(shmsync_arena *a, int left, uint64_t n)
 }
 SHMI_FN uint64_t *shmi_death_records_total(shmsync_arena *a, int left) { return shmi_u64(a, left ? SHMI_hdrLeftTotal : SHMI_hdrDeathRecordsTotal); }
 
-/* Labels are for people, and may change as they are read: word by word, they are still
- * no race. */
+/* Labels are for people, and may change while they are read. They are read word by word, so that there is no data
+ * race. */
 SHMI_FN void shmi_put_label(shmsync_arena *a, shmi_off off, const char *label)
 {
     uint64_t words[(SHMI_labelBytes + 1) / 8];
@@ -421,8 +421,8 @@ SHMI_FN void shmi_put_death_record(shmsync_arena *a, int left, const shmsync_par
     shmi_put_label(a, o + SHMI_deathRecordLabel, p->label);
     shmi_st64(shmi_u64(a, o + SHMI_deathRecordSeq), number + 1);
 }
-/* Whom slot i describes: see describe in internal/arenakernel/identity.go. flags are those of a death record. The result
- * is the generation, 0 for nobody. */
+/* Describes the participant in slot i: see describe in internal/arenakernel/identity.go. *flags are those of a
+ * death record. The result is the generation, or 0 if the slot has no participant. */
 SHMI_FN uint32_t shmi_describe(shmsync_arena *a, uint32_t i, shmsync_participant *p, uint32_t *flags)
 {
     uint32_t *word = shmi_slot32(a, i, SHMI_slotDescribed), generation = shmi_ld32(word);
@@ -504,8 +504,8 @@ SHMI_FN int shmi_has_death_record(shmsync_arena *a, shmi_participant_id n)
     return shmi_find_death_record(a, 0, n, &p);
 }
 
-/* Bounds the deaths that one call records: of participants that died one after the other while they took a slot over. A
- * peer's bytes may claim more. */
+/* The most deaths that one call records. A slot has several dead participants if one after the other died while it
+ * took the slot over. The bytes of a peer may claim any number of them. */
 #define SHMI_MOST_HEIRS 256u
 /* Records the deaths of the participants of slot i, in state w, up to the generation last, unless they have records: see
  * recordDeaths in internal/arenakernel/deathrecord.go. 0 if the state changed. */
@@ -549,8 +549,8 @@ SHMI_FN void shmi_read_slot(shmsync_arena *a, uint32_t i, uint32_t w, shmsync_pa
     shmi_get_label(a, shmi_slot(a, i) + SHMI_slotLabel, p->label);
 }
 
-/* Who n is or was, from its slot while that has not been taken again and from the
- * death records after that. ENOENT when neither knows. */
+/* Describes the participant with ID n: from its slot, unless another participant has taken the slot since, and
+ * otherwise from the death records. ENOENT: neither knows it. */
 SHMI_FN int shmi_who(shmsync_arena *a, shmi_participant_id n, shmsync_participant *out)
 {
     uint32_t i = shmi_id_slot(n), w, of, flags;
@@ -566,8 +566,9 @@ SHMI_FN int shmi_who(shmsync_arena *a, shmi_participant_id n, shmsync_participan
         out->slot = i;
         out->generation = shmi_id_gen(n);
         if (shmi_slot_state(a, i) == w) {
-            /* The record comes before the slot's words are cleared, and these before its state changes. While a joiner
-             * takes the slot over, the words describe its predecessor until that one has a record. */
+            /* The record is written before the slot's words are cleared, and these are cleared before its state
+             * changes. While a joiner takes the slot over, the words describe its predecessor until that one has a
+             * record. */
             if ((phase == SHMI_phaseDead || phase == SHMI_phaseLeaving)
                 && (shmi_find_death_record(a, 0, n, &gone) || shmi_find_death_record(a, 1, n, &gone)))
                 *out = gone;

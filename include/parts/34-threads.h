@@ -1,5 +1,5 @@
-/* ---- The threads of the library: they have a name, the affinity that the process began with and the ordinary policy,
- * take no signals, and do not keep the process alive ---- */
+/* ---- The threads of the library. They have a name, the CPU affinity that the process began with, and the ordinary
+ * scheduling policy. They take no signals, and do not keep the process alive. ---- */
 
 /* The CPUs that the process might use when it began. */
 static uint64_t shmi_first_cpus[128];
@@ -102,8 +102,9 @@ SHMI_FN int shmi_count_living(void *arg, uint32_t thread)
     x->n += shmi_may_have_memory(x->tasks, thread) != 0;
     return 0;
 }
-/* Ends the process as the end of its last thread would, if all threads but those of the library have ended. at is when
- * to look, 0 for at once; it gives when to look again, 0 for not before a thread that says so has ended. */
+/* Ends the process as the end of its last thread would, if all threads but those of the library have ended. at is
+ * the time of the next check, 0 for at once. The result is the time of the check after that; 0 means that no check
+ * is needed before a thread announces that it ends. */
 SHMI_FN int64_t shmi_end_if_alone(int64_t at)
 {
     shmi_found x;
@@ -117,9 +118,9 @@ SHMI_FN int64_t shmi_end_if_alone(int64_t at)
         return at;
     if (!shmi_open_tasks("self", &d))
         return shmi_now() + soon;
-    /* A thread of the library counts itself only while it is among the tasks, so an equal count leaves no room for
-     * another thread, unless the count changes meanwhile. A walk may miss a thread that another one starts before it
-     * ends itself, so there are two. */
+    /* A thread of the library counts itself only while it is among the tasks. So if the counts are equal, no other
+     * thread exists, unless the count changes during the walk. A walk may miss a thread that another one starts
+     * before it ends itself, so there are two walks. */
     changes = __atomic_load_n(&shmi_own_changes, __ATOMIC_SEQ_CST);
     own = __atomic_load_n(&shmi_own_threads, __ATOMIC_SEQ_CST);
     for (walk = 0; alone && walk < 2; walk++) {
@@ -136,8 +137,8 @@ SHMI_FN int64_t shmi_end_if_alone(int64_t at)
 
 /* ---- What is loaded, and mapped ---- */
 
-/* A thread of the library runs until the close of its arena, so the code has to stay when a program that forgot the close
- * unloads it. The functions are not there in a static program, where nothing is unloaded. */
+/* A thread of the library runs until the close of its arena. If a program unloads the code without that close, the
+ * code has to stay. These functions do not exist in a static program, from which nothing is unloaded. */
 #pragma weak dladdr
 #pragma weak dlopen
 SHMI_FN void shmi_stay_loaded(void)
@@ -151,8 +152,9 @@ SHMI_FN void shmi_stay_loaded(void)
         (void)!dlopen(self.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
 }
 
-/* Whether memory is locked when it is mapped: mlockall(MCL_FUTURE). The kernel does not let a locked page go. mincore
- * would tell, too, but the set @system-service of systemd lacks it, and a process that calls it is killed. */
+/* Whether memory is locked when it is mapped: mlockall(MCL_FUTURE). The kernel does not let a locked page go.
+ * mincore could tell that as well, but systemd's filter @system-service does not allow it and kills a process that
+ * calls it. */
 SHMI_FN int shmi_maps_locked(void)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);

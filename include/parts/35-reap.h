@@ -1,10 +1,10 @@
-/* ---- Reap: every step may be done by several processes at once, and by one after
- * another that died over it. Each process repairs twice, when it finds a dead one and
- * again when that is gone; the functions of the kinds ask for that themselves ---- */
+/* ---- Reap: several processes may do each step at once, and another may repeat a step over which one died. Each
+ * process repairs twice: when it finds a dead participant, and again when that one is gone. The functions of the
+ * kinds ask themselves which of the two it is. ---- */
 
 #define SHMI_RECLAIM_AFTER 1000000 /* ns: those that the death has woken want the CPU first */
-/* How long this process leaves the end of a reap to others where objects are whose
- * kind it does not know: they know it, and repair those when they reap. */
+/* How long this process waits before it ends a reap if the arena has objects of a kind that it does not know.
+ * Meanwhile other participants, which know that kind, may repair those objects. */
 #define SHMI_LEAVE_TO_OTHERS INT64_C(200000000)
 
 enum {
@@ -23,8 +23,8 @@ SHMI_FN void shmi_ring_before(shmsync_arena *a, uint32_t i, unsigned n)
         }
     }
 }
-/* Wakes the death watchers that watch slot i, did so, or are to: they read the ring of slots
- * again. See ringWatchersOf in internal/arenakernel/deathwatcher.go. */
+/* Wakes the death watchers that watch slot i, that have watched it, or that will have to watch it: they read the
+ * ring of slots again. See ringWatchersOf in internal/arenakernel/deathwatcher.go. */
 SHMI_FN void shmi_ring_watchers_of(shmsync_arena *a, uint32_t i) { shmi_ring_before(a, i, SHMI_watchTargets); }
 
 /* Makes those look at the death records that want to be told of deaths. */
@@ -36,10 +36,9 @@ SHMI_FN void shmi_ring_told(shmsync_arena *a)
             shmi_ring(shmi_slot32(a, i, SHMI_slotWatchDoorbell));
 }
 
-/* The participants that a death, or a leave, concerns: those that have an object open that
- * the dead participant had open. A participant owes wakes to them only, unless it dies while
- * it tells others how their waits ended, or while it reaps: then it may owe one to any
- * participant. */
+/* The participants that a death, or a leave, concerns: those that have an object open which the dead participant
+ * had open, too. A dead participant owes wakes only to these. If it died while it told others how their waits
+ * ended, or while it reaped, it may owe one to any participant. */
 typedef struct shmi_concern {
     uint32_t slots[SHMI_MaxSlots / 32 + 1];
     int unfinished; /* an undo log has a transaction of the dead */
@@ -79,16 +78,16 @@ SHMI_FN void shmi_repair_one(shmsync_arena *a, const shmi_object *o, void *arg)
     if (ops != NULL && ops->unfinished != NULL && ops->unfinished(a, o, r->dead))
         r->concern->unfinished = 1;
 }
-/* Whether dead, which is not this process, may owe a wake to any participant, and hold any
- * object: it died while it told others, or while it reaped. */
+/* Whether dead, which is not this process, may owe a wake to any participant, and may hold any object. That is so
+ * if it died while it told others how their waits ended, or while it reaped. */
 SHMI_FN int shmi_owes_anybody(shmsync_arena *a, shmi_participant_id dead)
 {
     uint32_t i = shmi_id_slot(dead);
     return shmi_ld32(shmi_slot32(a, i, SHMI_slotTelling)) != 0 || shmi_ld64(shmi_slot64(a, i, SHMI_slotWalking)) != 0;
 }
-/* Takes back what dead holds of any object, finds out whom that concerns, and says how many
- * objects it does not know. all says that it may be any object: else dead has touched those
- * that it holds. */
+/* Takes back what dead holds of any object, finds out which participants that concerns, and says how many objects
+ * are of an unknown kind. all says that dead may hold any object; otherwise it has touched each object that it
+ * holds. */
 SHMI_FN int shmi_repair_all(shmsync_arena *a, shmi_participant_id dead, int all, shmi_concern *c)
 {
     shmi_repair_arg r;
@@ -119,8 +118,7 @@ SHMI_FN int shmi_owed_order(const void *x, const void *y)
         return p->object < q->object ? -1 : 1;
     return q->level - p->level; /* the highest first */
 }
-/* For each object with a recorded sleeper, which wakes the death of dead may have
- * swallowed. */
+/* Notes, for each object with a recorded sleeper, which wakes may have been lost by the death of dead. */
 SHMI_FN void shmi_collect_owed(shmsync_arena *a, shmi_participant_id dead, shmi_owed_list *l)
 {
     uint32_t i, k;
@@ -172,9 +170,9 @@ SHMI_FN void shmi_wake_one_object(shmsync_arena *a, const shmi_object *o, void *
     if (ops != NULL && ops->wake != NULL)
         ops->wake(a, o, shmi_owed_level((const shmi_owed_list *)arg, o->off));
 }
-/* Makes the participants that a death or a leave concerns look at their objects. Each participant
- * with waiting goroutines looks at all of its objects and waits then, so a participant that can
- * have left nothing there is not counted. */
+/* Makes the participants that a death or a leave concerns check their objects. It counts the death, and rings each
+ * of these participants that has goroutines that wait. A woken participant checks all of its objects, so one to
+ * which the death can owe nothing is not rung. */
 SHMI_FN void shmi_count_death(shmsync_arena *a, const shmi_concern *c)
 {
     uint32_t i;
@@ -200,9 +198,8 @@ SHMI_FN void shmi_wake_all_for(shmsync_arena *a, shmi_participant_id dead, const
     shmi_count_death(a, c);
 }
 
-/* Gives back what memory dead had not handed to anybody, and what those had in its
- * slot before it whose successors died over doing that. The caller is the reaper
- * of the slot, or has it. */
+/* Gives back the memory that dead had not handed to any other process. It does the same for earlier participants of
+ * the slot, if their successors died while they cleaned up. The caller is the reaper of the slot, or has the slot. */
 SHMI_FN void shmi_reclaim_memory(shmsync_arena *a, shmi_participant_id dead)
 {
     uint32_t *reclaimed = shmi_slot32(a, shmi_id_slot(dead), SHMI_slotReclaimed);
@@ -228,9 +225,8 @@ SHMI_FN void shmi_reclaim_memory(shmsync_arena *a, shmi_participant_id dead)
         shmi_st32(reclaimed, last);
 }
 
-/* Makes slot i, dead or leaving in state w, available again. keep leaves the set of touched
- * chunks to the next participant of the slot: the reaper of that one repairs what this
- * process could not. */
+/* Makes slot i, dead or leaving in state w, available again. keep leaves the set of touched chunks to the next
+ * participant of the slot: that one's reaper repairs what this process could not. */
 SHMI_FN void shmi_free_slot(shmsync_arena *a, uint32_t i, uint32_t w, int keep)
 {
     uint32_t *described = shmi_slot32(a, i, SHMI_slotDescribed), of = shmi_ld32(described);
@@ -257,16 +253,16 @@ SHMI_FN int shmi_others(shmsync_arena *a)
     return 0;
 }
 
-/* Whether other participants, which may know the kinds that this header does not, get their
- * time for a repair that was due since then. */
+/* Whether to leave the end of the reap to other participants, which may know the kinds that this header does not.
+ * since is when the repair was due. */
 SHMI_FN int shmi_leave_to_others(shmsync_arena *a, const shmi_reap_progress *b, int64_t since)
 {
     return b->unknown != 0 && shmi_now() - since < SHMI_LEAVE_TO_OTHERS && shmi_others(a);
 }
 
-/* Writes the death record, and a moment after the dead one is gone gives back its memory and
- * frees its slot, which is what only one may do. Nobody is reaper while it waits for
- * the dead one to be gone: that may take long, and it may be stopped. */
+/* Writes the death record. A moment after the dead participant is gone, it gives back its memory and frees its
+ * slot, which only one process may do: the reaper. While a process waits for the dead participant to be gone, it
+ * gives up the role of the reaper: the wait may take long, and the process may be stopped. */
 SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_reap_progress *b)
 {
     uint32_t *word = shmi_slot32(a, i, SHMI_slotReaper);
@@ -288,9 +284,9 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_reap_progress *b)
     if (b->written == 0) {
         b->written = now;
         if (shmi_has_death_record(a, dead))
-            /* Another participant was here before, and those that the death woke have had their
-             * turn. The wait begins once for each death: participants with short lives would
-             * never end it. */
+            /* Another participant has written the record, so those that the death woke have had their turn. The
+             * wait begins once for each death: if each reaper began it anew, reapers with short lives would never
+             * end it. */
             b->written -= SHMI_RECLAIM_AFTER;
         else
             shmi_record_deaths(a, i, b->of, shmi_id_gen(dead));
@@ -298,8 +294,8 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_reap_progress *b)
         shmi_leave_for(a, i);
         shmi_ring_told(a);
     }
-    /* The kernel may not have finished with the alive words of a participant that is gone by its
-     * own declaration: a joiner that takes the slot now could be marked for its death. */
+    /* A participant can be gone, by what it declared about its system calls, before the kernel has finished with
+     * its alive words. If a joiner took the slot now, the kernel could mark the joiner's words for that death. */
     if (b->handed != 0 && b->unfinished) /* another process undoes it, and may be stopped */
         b->unfinished = shmi_unfinished(a, dead);
     if (b->handed == 0 || b->unfinished || !shmi_ended(a, i) || shmi_leave_to_others(a, b, b->handed)) {
@@ -395,8 +391,8 @@ SHMI_FN void shmi_continue_reaps(shmsync_arena *a)
     pthread_mutex_lock(&a->reaping);
     for (i = 1; i <= a->geo.slots; i++)
         if (a->reaps[i].of != 0 && shmi_slot_state(a, i) != a->reaps[i].of) {
-            /* Finished by others, or a joiner has taken the slot over and waits for the
-             * reaper there. */
+            /* Other processes have finished the reap, or a joiner has taken the slot over and waits for the reaper
+             * there. */
             shmi_cas32(shmi_slot32(a, i, SHMI_slotReaper), a->self, 0);
             memset(&a->reaps[i], 0, sizeof a->reaps[i]);
         }
@@ -411,8 +407,8 @@ SHMI_FN void shmi_continue_reaps(shmsync_arena *a)
     }
 }
 
-/* Asks for the byte locks of those whom this process is to watch, and reaps those that have
- * none, until there are as many as it watches that live, or none: see surveyAhead in
+/* Asks for the byte locks of the participants that this process is to watch, and reaps those that have none. It
+ * goes on until it has found as many living ones as it watches, or no more: see surveyAhead in
  * internal/arenakernel/reap.go. */
 SHMI_FN void shmi_survey_ahead(shmsync_arena *a)
 {

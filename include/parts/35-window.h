@@ -64,15 +64,16 @@ SHMI_FN int shmi_cleaned(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     return shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed)) == shmi_slot_gen(w) && shmi_untouched(a, i);
 }
-/* Whether the first of window win may take slot i, free in state w of an earlier window: see mayEnter
- * in internal/arenakernel/window.go. */
+/* Whether a joiner may take slot i as the first generation of window win. The slot is free, in state w of an
+ * earlier window: see mayEnter in internal/arenakernel/window.go. */
 SHMI_FN int shmi_may_enter(shmsync_arena *a, uint32_t i, uint32_t w, const shmi_window *win)
 {
     uint32_t r = shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed));
     return (r == shmi_slot_gen(w) || r == win->first - 1) && shmi_untouched(a, i);
 }
-/* The generation of whoever takes slot i, free or dead in state w, and the bytes of the window that
- * it is of; 0 if its generations are used up. inherit says that the slot's participant is dead. */
+/* The generation of the next participant that takes slot i, free or dead in state w, and the bytes of the window
+ * that this generation is of. The result is 0 if the generations of the slot are used up. inherit says that the
+ * slot's participant is dead. */
 SHMI_FN uint32_t shmi_next_generation(shmsync_arena *a, uint32_t i, uint32_t w, int inherit, uint64_t *raw)
 {
     shmi_window win = shmi_window_of(a, i);
@@ -209,8 +210,8 @@ SHMI_FN uint32_t shmi_longest_gap(const shmi_id_search *s, uint32_t k, uint32_t 
     return longest;
 }
 
-/* Waits until each participant was seen once when it did not end a wait of another; 0: one does so
- * for long. */
+/* Waits until it has seen each participant once at a time when that one was not ending a wait of another. Returns 0
+ * if a participant takes long over that. */
 SHMI_FN int shmi_each_told(shmsync_arena *a)
 {
     uint32_t i;
@@ -239,9 +240,9 @@ typedef struct shmi_renewal {
     const char *postponed; /* why slots that are used up could not be renewed, or NULL */
 } shmi_renewal;
 
-/* Gives those slots another window that are used up, with generations that no word names and on
- * whose IDs no thread is about to act. Whether it is worth to look at the slots again: it has renewed
- * some, or has to try again. See renewSlots in internal/arenakernel/window.go. */
+/* Renews the slots that are used up: gives them another window, with generations that no word names and on whose
+ * IDs no thread is about to act. The result says whether it is worth looking at the slots again, because the call
+ * has renewed some or has to try again. See renewSlots in internal/arenakernel/window.go. */
 SHMI_FN int shmi_renew_slots(shmsync_arena *a, uint32_t my_slot, shmi_renewal *r)
 {
     shmi_id_search *s;

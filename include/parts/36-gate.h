@@ -35,8 +35,8 @@ SHMI_FN int shmi_epoch_untouched(uint64_t w)
 {
     return shmi_epoch_number(w) == 0 || (shmi_epoch_number(w) == 1 && shmi_epoch_phase(w) == SHMI_epochClaiming);
 }
-/* The word with the number of death records at the time when epoch number began. It is written before the epoch is opened;
- * see epochDeaths in internal/arenakernel/epoch_begin.go. */
+/* The word that has the number of death records at the time when that epoch began. It is written before the epoch
+ * is opened; see epochDeaths in internal/arenakernel/epoch_begin.go. */
 SHMI_FN uint64_t *shmi_epoch_deaths(shmsync_arena *a, uint32_t number)
 {
     return shmi_u64(a, number % 2 != 0 ? SHMI_hdrEpochDeathsOdd : SHMI_hdrEpochDeaths);
@@ -105,8 +105,8 @@ typedef struct shmi_preparation {
     int news;                                   /* how often met changed after the first pass, and how many claims failed because of a death */
 } shmi_preparation;
 
-/* Joiners may die all the time, and each pass finds the next one. After so many a joiner leaves the participants that
- * died pending to shmi_repair_late. */
+/* Joiners may die all the time, and each pass finds the next one. After this many passes a joiner leaves the
+ * participants that died while pending to shmi_repair_late. */
 #define SHMI_MOST_NEWS 16
 SHMI_FN int shmi_is_late(const shmi_preparation *p) { return p->news > SHMI_MOST_NEWS; }
 SHMI_FN void shmi_meet(shmi_preparation *p, uint32_t i, uint32_t w, uint64_t window)
@@ -133,8 +133,8 @@ SHMI_FN int shmi_is_state(shmsync_arena *a, uint32_t i, uint32_t w, const shmi_f
 /* Whether another process has the gate. */
 SHMI_FN int shmi_gate_busy(shmsync_arena *a) { return shmi_byte_locked(a->lock_fd, SHMI_GATE_BYTE) > 0; }
 
-/* The last of the earlier participants of slot i, in state w, if those may have left something that is not reclaimed
- * yet; else 0. */
+/* The ID of the last earlier participant of slot i, in state w, if earlier participants may have left something
+ * that is not reclaimed yet; else 0. */
 SHMI_FN shmi_participant_id shmi_left_by_earlier(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     uint32_t last = shmi_slot_gen(w);
@@ -165,15 +165,16 @@ SHMI_FN int shmi_prepare_slot(shmsync_arena *a, shmi_preparation *p, uint32_t i)
     }
     return 1;
 }
-/* Repairs what dead, an earlier participant of slot i, has left. A joiner that takes over the slot of a dead participant
- * repairs this, too, but it may be stopped. */
+/* Repairs what dead, an earlier participant of slot i, has left. A joiner that takes over the slot of a dead
+ * participant does the same, but it may be stopped. */
 SHMI_FN void shmi_repair_earlier(shmsync_arena *a, uint32_t w, shmi_participant_id dead)
 {
     shmi_concern concern;
     shmi_repair_all(a, dead, shmi_slot_phase(w) == SHMI_phaseJoining && shmi_owes_anybody(a, dead), &concern);
 }
-/* Reaps all dead participants, and repairs what earlier ones left; whether nothing is left to do. While it waits for
- * the end of dead processes it looks at no other slots: a look at a slot that is not dead costs a system call. */
+/* Reaps all dead participants, and repairs what earlier ones left. The result says whether nothing is left to do.
+ * While it waits for the end of dead processes it looks at no other slots, because a look at a slot that is not
+ * dead costs a system call. */
 SHMI_FN int shmi_prepare(shmsync_arena *a, shmi_preparation *p)
 {
     int full = 0;
@@ -229,7 +230,7 @@ SHMI_FN int shmi_prepared(shmsync_arena *a, shmi_preparation *p)
         }
     return 1;
 }
-/* Makes up for what a late preparation has left out, when this process has claimed the epoch: see repairLate in
+/* Does what a late preparation has left out, once this process has claimed the epoch: see repairLate in
  * internal/arenakernel/gate_prepare.go. */
 SHMI_FN void shmi_repair_late(shmsync_arena *a, const shmi_preparation *p)
 {
@@ -248,9 +249,9 @@ SHMI_FN void shmi_repair_late(shmsync_arena *a, const shmi_preparation *p)
     }
 }
 
-/* Asks for an arena in which no participant is, and in which none will be until this process ends
- * the claim: see claimEpoch. The caller has the gate. The claim of a joiner also fails if a participant is dead that p
- * has not reaped. Gives the word, or 0; *in is a participant that is in. */
+/* Claims the epoch if no participant is in, so that none gets in until this process ends the claim: see claimEpoch.
+ * The caller has the gate. The claim of a joiner also fails if there is a dead participant that p has not reaped.
+ * Returns the epoch word, or 0; then *in is a participant that is in. */
 SHMI_FN uint64_t shmi_claim_epoch(shmsync_arena *a, shmi_preparation *p, uint32_t *in)
 {
     uint64_t old = shmi_epoch(a), w = shmi_epoch_claim(old, a->self), claimed;
@@ -298,8 +299,9 @@ SHMI_FN int shmi_outlives_boot(shmsync_arena *a)
     return fstatfs(a->fd, &fs) == 0 && (uint32_t)fs.f_type != 0x01021994 /* tmpfs */ && (uint32_t)fs.f_type != 0x958458f6 /* hugetlbfs */ &&
            (uint32_t)fs.f_type != 0x858458f6 /* ramfs */;
 }
-/* The number of the epoch that this participant, which leaves, is in; *synced is that of the epoch after which the
- * file was last written back. 0 if it was never in. Its slot is not free yet, so the epoch cannot end. */
+/* The number of the epoch that this participant, which leaves, is in, or 0 if it was never in. *synced is the
+ * number of the epoch after which the file was last written back. The slot of this participant is not free yet, so
+ * the epoch cannot end. */
 SHMI_FN uint32_t shmi_epoch_of_write_back(shmsync_arena *a, uint32_t *synced)
 {
     uint64_t w = shmi_epoch(a);
@@ -347,8 +349,9 @@ SHMI_FN int shmi_rename_new(const char *from, const char *to)
     int err = syscall(SHMI_RENAMEAT2, AT_FDCWD, from, AT_FDCWD, to, 1u) == 0 ? 0 : errno; /* RENAME_NOREPLACE */
     return err == ENOSYS || err == EINVAL || err == EOPNOTSUPP ? ENOTSUP : err;
 }
-/* Whether a remover of the file, which died, has left what is at the private name: another name of the file, or its
- * placeholder. There is no living one, since this process has the gate. */
+/* Whether the file at the private name was left there by a process that died while it removed the file. It is
+ * another name of the file, or its placeholder. No living process can have left it, since this process has the
+ * gate. */
 SHMI_FN int shmi_left_by_remover(const struct stat *own, const char *private_name, const char *placeholder)
 {
     char says[64];
@@ -388,8 +391,8 @@ SHMI_FN int shmi_take_private_name(const struct stat *own, const char *path, con
         return errno;
     return shmi_rename_to_private(path, private_name, placeholder);
 }
-/* Removes the file fd, whose gate the caller has, from path. *moved: path led to another file, which is there
- * still. The kernel has no call that removes a name only if it leads to a certain file. */
+/* Removes the file fd, whose gate the caller has, from path. *moved says that path led to another file, which is
+ * still there. The kernel has no call that removes a name only if it leads to a certain file. */
 SHMI_FN int shmi_remove_file(int fd, const char *path, int *moved)
 {
     char private_name[PATH_MAX + 300];
@@ -449,8 +452,8 @@ SHMI_FN void shmi_sweep_removed(const char *path)
         closedir(d);
 }
 
-/* Removes the file of an arena in which this process is alone. *moved: it did not, since the path leads to another
- * file by now, or this process is not alone any more. */
+/* Removes the file of an arena in which this process is alone. *moved says that the file was not removed, because
+ * the path leads to another file by now, or this process is not alone any more. */
 SHMI_FN int shmi_unlink_claimed(shmsync_arena *a, uint64_t w, int *moved)
 {
     int err;
@@ -488,8 +491,9 @@ SHMI_FN int shmi_fail_in(shmsync_arena *a, const char *op, uint32_t i)
     return shmi_fail(EBUSY, op, a->label, "%s (pid %u, slot %u.%u) is in", label, shmi_ld32(shmi_slot32(a, i, SHMI_slotPID)), i, shmi_slot_gen(shmi_slot_state(a, i)));
 }
 
-/* Writes the death records of the participants that are dead in slot i, or whose slot a joiner takes over, that have
- * none: see recordMissingOf in internal/arenakernel/gate_prepare.go. 0 if the slot changed. */
+/* Writes the missing death records of slot i: of the participants that are dead in it, or, if a joiner is taking
+ * the slot over, of those before the joiner. See recordMissingOf in internal/arenakernel/gate_prepare.go. Returns 0
+ * if the slot changed. */
 SHMI_FN int shmi_record_missing_of(shmsync_arena *a, uint32_t i)
 {
     uint32_t w = shmi_slot_state(a, i), last = shmi_slot_gen(w), of;
@@ -511,8 +515,9 @@ SHMI_FN void shmi_record_missing(shmsync_arena *a)
     }
 }
 
-/* Describes the epoch that this process begins. No participant is in, and the dead are reaped. *dead is to be freed. *torn: pages of
- * the file may be of different times. *deaths: e tells of the death records before this one. */
+/* Describes the epoch that this process begins. No participant is in, and the dead are reaped. The caller frees
+ * *dead. *torn says that pages of the file may be of different times. *deaths is the number of death records that e
+ * covers. */
 SHMI_FN int shmi_begin_epoch(shmsync_arena *a, uint64_t w, shmsync_epoch *e, shmsync_participant **dead, int *torn, uint64_t *deaths)
 {
     static const unsigned char none[16] = {0};
@@ -541,8 +546,9 @@ SHMI_FN int shmi_begin_epoch(shmsync_arena *a, uint64_t w, shmsync_epoch *e, shm
         shmsync_participant p;
         shmi_off o = shmi_death_record(a, 0, n);
         if (!shmi_read_death_record(a, 0, n, &p, &name)) {
-            /* The first record in its place: its writer was stopped or died over it, and the participant has another
-             * record. Otherwise a writer that was stopped while the ring went round may have written over it. */
+            /* If the record is the first one at its place in the ring, its writer was stopped or died while it
+             * wrote, and the participant has another record. Otherwise a writer that was stopped for a whole round
+             * of the ring may have overwritten it. */
             e->clean = e->clean && (n < since || n < SHMI_deathRecordDeaths);
             continue;
         }
@@ -569,9 +575,9 @@ SHMI_FN int shmi_begin_epoch(shmsync_arena *a, uint64_t w, shmsync_epoch *e, shm
     return 0;
 }
 
-/* Whether no participant that began an epoch has died or left, as far as the records go. If two claimants die
- * one after the other, the epoch word does not say what the first of them did. A record that is not whole shows
- * nothing: see nobodyBegan in internal/arenakernel/epoch_begin.go. */
+/* Whether no participant that began an epoch has died or left, as far as the death records tell. If two claimants
+ * die one after the other, the epoch word does not say what the first of them did. A record that is not whole
+ * proves nothing: see nobodyBegan in internal/arenakernel/epoch_begin.go. */
 SHMI_FN int shmi_nobody_began(shmsync_arena *a)
 {
     int left;
@@ -592,8 +598,8 @@ SHMI_FN int shmi_nobody_began(shmsync_arena *a)
 /* Notes that the calling thread runs on_first, or does no more: it may not open the arena meanwhile. */
 SHMI_FN void shmi_note_hook(shmsync_arena *a, int runs);
 
-/* Makes this process, which has the gate and has reaped the dead, the first of an epoch, if no participant is in.
- * SHMI_TRY_AGAIN if one is, or may be; SHMI_MOVED. */
+/* Makes this process, which has the gate and has reaped the dead, the first participant of an epoch, if none is in.
+ * Returns SHMI_TRY_AGAIN if a participant is in, or may be; SHMI_MOVED if the path leads to another file. */
 SHMI_FN int shmi_first(shmsync_arena *a, shmi_preparation *p, const shmsync_arena_options *o, int named)
 {
     static const unsigned char no_boot[16] = {0};
@@ -719,8 +725,8 @@ SHMI_FN int shmi_admit_with(shmsync_arena *a, shmi_preparation **p, const shmsyn
         pause = pause * 2 < SHMI_GATE_PAUSE_MOST ? pause * 2 : SHMI_GATE_PAUSE_MOST;
     }
 }
-/* Makes this process, whose slot is live, one that is in: see admit in internal/arenakernel/gate.go.
- * SHMI_MOVED, ETIMEDOUT. */
+/* Makes this process, whose slot is live, a participant that is in: see admit in internal/arenakernel/gate.go.
+ * Returns SHMI_MOVED if the path leads to another file, or ETIMEDOUT. */
 SHMI_FN int shmi_admit(shmsync_arena *a, const shmsync_arena_options *o, int named)
 {
     shmi_preparation *p = NULL;

@@ -4,14 +4,14 @@
 #define SHMI_POLL_MOST INT64_C(50000000)
 #define SHMI_STAGGER INT64_C(2000000)
 #define SHMI_AFTER_YOU INT64_C(300000)
-/* How long a joiner without a byte lock has to become live. Nothing tells whether it is alive;
- * if it is, its open fails. */
+/* How long a joiner without a byte lock may take to become live. After that time others treat it as dead, because
+ * nothing tells whether it is alive; if it is alive, its open fails. */
 #define SHMI_JOIN_TIMEOUT INT64_C(10000000000)
 #define SHMI_CHORES_EVERY INT64_C(10000000)
 
-/* struct robust_list_head of the kernel, and the nodes that it links. It lies on a page
- * of its own that is mapped shared: in private memory the out-of-memory reaper may
- * discard it before the list is walked, in the arena a peer could scribble over it. */
+/* struct robust_list_head of the kernel, and the nodes that it links. It lies on a page of its own that is mapped
+ * shared. In private memory, the kernel's out-of-memory reaper could discard it before the list is walked; in the
+ * arena, a peer could overwrite it. */
 typedef struct shmi_robust {
     uintptr_t next;
     intptr_t offset; /* from a node to its word */
@@ -66,8 +66,8 @@ typedef struct shmi_sched_attr {
 } shmi_sched_attr;
 SHMI_ASSERT(sizeof(shmi_sched_attr) == 48, "shmi_sched_attr");
 
-/* A short slice, which Linux knows since 6.12, has the helper thread run soon after it
- * is told of a death, on a CPU where the dying process is still being taken apart. */
+/* Asks for a short scheduling slice, which Linux has since 6.12. With it the helper thread runs soon after it is
+ * woken by a death, on a CPU where the kernel is still taking the dying process apart. */
 SHMI_FN void shmi_prompt_thread(void)
 {
     shmi_sched_attr attr;
@@ -106,8 +106,8 @@ SHMI_FN int shmi_become_live(shmsync_arena *a)
     return 0;
 }
 
-/* Ends the process when its own slot is no longer its own: others have taken its locks
- * away, so it must not go on as their holder. */
+/* Ends this process if its own slot is no longer its own. Others have taken its locks away by then, so it must not
+ * go on as if it held them. */
 SHMI_FN void shmi_check_self(shmsync_arena *a)
 {
     uint32_t w = shmi_slot_state(a, a->my_slot);
@@ -132,8 +132,8 @@ SHMI_FN int64_t shmi_notice_left(shmsync_arena *a, uint32_t i, uint32_t w, int64
     return n->when + delay > now ? n->when + delay - now : 0;
 }
 
-/* shmi_notice_left for a joiner without a byte lock. A joiner may give the slot of a dead participant back as it found it,
- * so another one gets the same generation. It begins its own time. */
+/* shmi_notice_left for a joiner without a byte lock. A joiner may give the slot of a dead participant back as it
+ * found it. Then another joiner gets the same generation, and its time begins anew. */
 SHMI_FN int64_t shmi_notice_left_of_joiner(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     shmi_notice *n = &a->notices[i];
@@ -145,9 +145,9 @@ SHMI_FN int64_t shmi_notice_left_of_joiner(shmsync_arena *a, uint32_t i, uint32_
     return shmi_notice_left(a, i, w, SHMI_JOIN_TIMEOUT);
 }
 
-/* Reaps the dead among the next few participants in the ring of slots, and gives what
- * to sleep on when there are none. *poll is 0 when each death wakes us; *turn is not 0 when
- * others go first, and it is our turn after that many nanoseconds. */
+/* Reaps the dead among the next few participants in the ring of slots, and fills in v with the words to sleep on.
+ * The result is their number. *poll is how long the sleep may last, in nanoseconds; 0: each death wakes us. *turn
+ * is how many nanoseconds we leave a dead participant to watchers before us; 0: there is none. */
 SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *doorbell, uint32_t rung, shmi_waitv v[1 + SHMI_watchTargets], int64_t *poll, int64_t *turn)
 {
     uint32_t d, present = 0, distance = 0;
@@ -217,8 +217,8 @@ SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *doorbell, uint32
     return n;
 }
 
-/* Makes the helper thread call f about every 10 ms until it returns 0; it does not
- * block. It is called once more when this process leaves the arena. */
+/* Makes the helper thread call f about every 10 ms until f returns 0. f must not block. It is called once more when
+ * this process leaves the arena. */
 SHMI_FN int shmi_later(shmsync_arena *a, int (*f)(void *), void *arg)
 {
     shmi_chore *c = (shmi_chore *)calloc(1, sizeof *c);
@@ -290,9 +290,8 @@ SHMI_FN int64_t shmi_watch_name(shmsync_arena *a, int64_t at)
     return 0;
 }
 
-/* Sleeps on the alive words of the next few participants and reaps those that die.
- * Whatever a sleep says, everything is examined again: waitv swallows several wakes and
- * reports one. */
+/* Sleeps on the alive words of the next few participants and reaps those that die. After each sleep it examines all
+ * of them again, because futex_waitv may swallow several wakes and report only one. */
 SHMI_FN void shmi_watch(shmsync_arena *a)
 {
     uint32_t *doorbell = shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell);

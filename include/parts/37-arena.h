@@ -35,8 +35,8 @@ SHMI_FN uint64_t shmi_hdr_get64(const unsigned char *h, unsigned off)
 SHMI_FN void shmi_hdr_set32(unsigned char *h, unsigned off, uint32_t v) { memcpy(h + off, &v, sizeof v); }
 SHMI_FN void shmi_hdr_set64(unsigned char *h, unsigned off, uint64_t v) { memcpy(h + off, &v, sizeof v); }
 
-/* The gate to the bytes of a segment: h is the header as it was read from the file,
- * once. Reading it through the mapping would take memory for a page that may be a hole. */
+/* Checks the header of a segment before any other byte is used. h is the header as it was read from the file, once:
+ * reading it through the mapping would take memory for a page that may be a hole. */
 SHMI_FN int shmi_validate(const unsigned char *h, size_t n, uint64_t length, const char *name, shmi_geometry *geo)
 {
     const char *op = "arena.open";
@@ -344,8 +344,8 @@ SHMI_FN int shmi_open_segment(shmi_segment *s, const char *path, const shmsync_a
 
 /* ---- Joining ---- */
 
-/* The arenas of this process, from before they have a byte lock until they have none.
- * Nobody waits for another process, or for a call, while it holds the lock: forks take it. */
+/* Guards the list of the arenas of this process. An arena is on the list from before it has a byte lock until it
+ * has none. No thread waits for another process, or for a call, while it holds this mutex, because forks take it. */
 static pthread_mutex_t shmi_attached_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t shmi_attached_changed = PTHREAD_COND_INITIALIZER; /* an arena is no longer SHMI_opening */
 static shmsync_arena *shmi_attached; /* guarded by: shmi_attached_lock */
@@ -358,8 +358,8 @@ enum {
     SHMI_closing   /* one thread leaves; a thread that opens the file now joins anew */
 };
 
-/* A child of fork is no participant. The kernel wipes its page of names; this closes
- * the descriptor whose lock says that its parent is alive, and would go on to say so. */
+/* A child of fork is no participant. The kernel wipes its page of names; This function closes the inherited
+ * descriptor: its byte lock would say that the parent is alive even after the parent's death. */
 SHMI_FN void shmi_before_fork(void)
 {
     pthread_mutex_lock(&shmi_attached_lock);
@@ -424,16 +424,15 @@ SHMI_FN int shmi_take_slot_at(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t
     if (a->lock_fd >= 0)
         /* A peer that examines a joining slot reads here whether to ask for its byte. */
         shmi_st32(caps, a->caps);
-    /* The participants before the first one of a window are all reaped, and their generations
-     * say nothing about those of this window. It fails if others have entered the window since w was
-     * read. */
+    /* All participants before the first one of a window are reaped, and their generations say nothing about those
+     * of this window. The swap fails if other participants have entered the window since w was read. */
     if (enters && !shmi_cas32(reclaimed, shmi_slot_gen(w), next - 1) && shmi_ld32(reclaimed) != next - 1)
         return 0;
     if (!shmi_cas_slot(a, i, w, joining))
         return 0;
     if (shmi_ld64(shmi_slot64(a, i, SHMI_slotWindow)) != raw) {
-        /* Without a byte lock this process may have been stopped while the slot was used up and
-         * came back to the same state. */
+        /* Without a byte lock, this process may have been stopped while the slot was used up, renewed, and came
+         * back to the same state. */
         if (enters)
             shmi_cas32(reclaimed, next - 1, shmi_slot_gen(w));
         shmi_cas_slot(a, i, joining, w);
@@ -447,8 +446,8 @@ SHMI_FN int shmi_take_slot_at(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t
     return 1;
 }
 
-/* Takes slot i over from a dead participant that nobody alive is cleaning up after, and gives our
- * generation, or 0 if it did not. We hold the slot's byte. */
+/* Takes slot i over from a dead participant that no living process is cleaning up after. Returns our generation, or
+ * 0 if it did not take the slot. We hold the slot's byte lock. */
 SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     uint32_t *reaper = shmi_slot32(a, i, SHMI_slotReaper), next;
@@ -465,8 +464,8 @@ SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
         shmi_mark(a, i, w);
     }
     w = shmi_slot_with(w, SHMI_phaseDead);
-    /* Its system calls may write still, and its ID is what says so. A participant without either
-     * bit never became live, so it has made none. */
+    /* Its system calls may still write, and only its ID tells that. A participant without either capability never
+     * became live, so it has made no such call. */
     if ((shmi_slot_caps(a, i) & (SHMI_capOFD | SHMI_capRobust)) != 0 && !shmi_ended(a, i))
         return 0;
     u = shmi_ld32(reaper);
@@ -494,8 +493,8 @@ SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
     return next;
 }
 
-/* Whether the participant in slot i, in state w, is dead, and there is no generation for a joiner
- * to clean up after it. */
+/* Whether the participant in slot i, in state w, is dead and there is no generation left for a joiner that would
+ * clean up after it. */
 SHMI_FN int shmi_stuck(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     uint64_t raw;
@@ -526,8 +525,8 @@ SHMI_FN int shmi_fail_full(shmsync_arena *a, const shmi_renewal *r)
 #undef SHMI_USED_UP
 }
 
-/* Makes a free slot joining, or that of a dead participant, whose name is then *before:
- * it is for us to clean up after it. */
+/* Takes a slot for this joiner: a free one, or that of a dead participant. In the second case *before is the ID of
+ * the dead participant, which this joiner must clean up after. */
 SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_participant_id *before)
 {
     int64_t end = shmi_now() + 1000000000;
@@ -574,8 +573,7 @@ SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_par
     }
 }
 
-/* Fills the slot in. The identity of this process decides nothing but where peers look for its threads
- * when it is dead. */
+/* Fills in the slot. The identity of this process is only used by peers that look for its threads when it is dead. */
 SHMI_FN void shmi_fill_slot(shmsync_arena *a, const char *label)
 {
     uint32_t i = a->my_slot, k, nibbles = 0;
@@ -639,9 +637,9 @@ SHMI_FN void shmi_drop_lock(shmsync_arena *a)
     a->caps &= ~(uint32_t)SHMI_capOFD;
 }
 
-/* Gives this joiner's slot back, whose dead participant it has cleaned up after, if the slot is at the
- * end of its window and nobody else is in the arena. Then the slot can be renewed, which it
- * cannot be while there is something to clean up. */
+/* Gives back this joiner's slot after it has cleaned up after the dead participant there, if the slot is at the end
+ * of its window and no other participant is in the arena. Then the slot can be renewed; a slot that needs a cleanup
+ * cannot. */
 SHMI_FN int shmi_step_back(shmsync_arena *a)
 {
     uint32_t i, mine = a->my_slot, g = shmi_id_gen(a->self);
@@ -661,15 +659,15 @@ SHMI_FN int shmi_step_back(shmsync_arena *a)
     a->self = 0;
     return 1;
 }
-/* Cleans up after the dead participant that had this joiner's slot before, and fills the slot in.
- * It is 0 if it gave the slot back instead, which another joiner may take. */
+/* Cleans up after the dead participant that had this joiner's slot before, and fills in the slot. Returns 0 if it
+ * gave the slot back instead; then another joiner may take it. */
 SHMI_FN int shmi_settle_in(shmsync_arena *a, shmi_participant_id before, const char *label)
 {
     shmi_concern concern;
     shmi_forget_acts(a);
     if (before != 0) {
-        /* If the dead one may owe a wake to anybody, this participant says so of itself until it
-         * has made up for that: if it dies meanwhile, whoever reaps it looks at everything. */
+        /* If the dead participant may owe a wake to any participant, this one declares the same of itself until it
+         * has made up for that. If it dies meanwhile, its reaper then checks every object. */
         int all = shmi_owes_anybody(a, before), unknown;
         if (all)
             shmi_rest_guard(a, SHMI_WALK_OWED);
@@ -722,8 +720,8 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
     char path[64];
     shmi_participant_id name = 0, before = 0;
     int err;
-    /* An open file description of its own: through a shared one a dead child's lock
-     * would live on. */
+    /* It opens a file description of its own: through a shared one, the lock of a dead process would live on in its
+     * child. */
     snprintf(path, sizeof path, "/proc/thread-self/fd/%d", a->fd);
     pthread_mutex_lock(&shmi_attached_lock);
     a->lock_fd = shmi_have.ofd ? open(path, O_RDWR | O_CLOEXEC) : -1;
@@ -872,8 +870,8 @@ SHMI_FN void shmi_close_handles(shmsync_arena *a)
     pthread_mutex_unlock(&a->handles_of);
 }
 
-/* An arena that is closed stays what it is until as many more are closed, for calls that come too late, and for
- * those that do not wait and are under way. Where its file was, there is memory of this process alone. */
+/* An arena that is closed is kept until this many more have been closed. Calls that come too late, and calls under
+ * way that do not wait, may still use it. Memory of this process alone replaces its file in the mapping. */
 enum { SHMI_RETIRED = 64 };
 static shmsync_arena *shmi_retired[SHMI_RETIRED]; /* guarded by: shmi_attached_lock */
 static unsigned shmi_retired_at;                  /* guarded by: shmi_attached_lock */
@@ -889,8 +887,9 @@ SHMI_FN void shmi_retire(shmsync_arena *a)
     if (old != NULL)
         shmi_destroy(old);
 }
-/* Puts memory of this process alone where the arena is, in one step; 0 if it cannot, and then nothing is there. Under
- * mlockall memory that may be read is taken in full when it is mapped, so this is made accessible later. */
+/* Puts memory of this process alone in the place of the arena's mapping, in one step. If it cannot, it returns 0,
+ * and nothing is mapped there. Under mlockall, readable memory is allocated in full when it is mapped, so this
+ * memory is made accessible later. */
 SHMI_FN int shmi_unmap_file(shmsync_arena *a)
 {
     const size_t size = (size_t)a->size;
@@ -919,8 +918,8 @@ SHMI_FN int shmi_compare(shmsync_arena *a, const shmsync_arena_options *o, int c
 
 #define SHMI_REGISTER_AFTER INT64_C(50000000)
 
-/* Tells all that this process is a target of fences, and then takes biased holds. The
- * caller holds shmi_attached_lock, and a is attached: its slot is its own. */
+/* Tells all participants that fences reach this process, and from then on this process takes biased holds. The
+ * caller holds shmi_attached_lock, and a is attached, so its slot is its own. */
 SHMI_FN void shmi_take_fences(shmsync_arena *a)
 {
     shmi_or32(shmi_slot32(a, a->my_slot, SHMI_slotCaps), SHMI_capFence);
@@ -941,9 +940,9 @@ SHMI_FN void *shmi_register_late(void *arg)
     shmi_end_thread();
     return NULL;
 }
-/* Has a thread of its own register this process, which takes until all CPUs have rested,
- * 15 ms and more: a process that is killed meanwhile cannot end before. So it is not done
- * for a process that lives briefly, and nobody waits for it. The caller holds shmi_attached_lock. */
+/* Starts a thread that registers this process for fences. The registration takes until all CPUs have rested, 15 ms
+ * and more, and a process that is killed meanwhile cannot end before. So a process that lives briefly is not
+ * registered, and no call waits for the thread. The caller holds shmi_attached_lock. */
 SHMI_FN void shmi_begin_registering(void)
 {
     pthread_t t;
@@ -964,8 +963,8 @@ SHMI_FN void shmi_detach(shmsync_arena *a)
     *p = a->next;
 }
 
-/* This process's arena of the file in s, NULL if it has none. The caller holds
- * shmi_attached_lock, which is given back while another thread joins. */
+/* Finds this process's arena of the file in s, or returns NULL. The caller holds shmi_attached_lock, which the call
+ * releases while another thread joins. */
 SHMI_FN shmsync_arena *shmi_attached_to(const shmi_segment *s)
 {
     shmsync_arena *a = shmi_attached;
@@ -1058,8 +1057,8 @@ SHMI_FN int shmi_begin(shmsync_arena *a, shmi_segment *s, const shmsync_arena_op
 
 SHMI_FN void shmi_leave(shmsync_arena *a);
 
-/* Makes this process a participant of the arena in s, which it takes over. The caller
- * holds shmi_attached_lock, which is given back meanwhile. */
+/* Makes this process a participant of the arena in s, and takes s over. The caller holds shmi_attached_lock, which
+ * the call releases meanwhile. */
 SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_options *o, shmsync_arena **out)
 {
     shmsync_arena *a = shmi_attached_to(s);
@@ -1144,9 +1143,9 @@ SHMI_FN int shmi_check_options(const char *name, const shmsync_arena_options *o)
     return 0;
 }
 
-/* The removal of an arena in which no participant is, once: see tryRemove in internal/arenakernel/remove.go.
- * It leaves any file but judged alone, if that is not -1. *again says that another try may have another result. The caller holds shmi_attached_lock: a child of a fork
- * would keep the gate. */
+/* Tries once to remove an arena in which no participant is: see tryRemove in internal/arenakernel/remove.go. If
+ * judged is not -1, it removes no file but that one. *again says that another try may have another result. The
+ * caller holds shmi_attached_lock, because a child of a fork would keep the gate. */
 SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
 {
     const char *op = "arena.remove";
@@ -1373,8 +1372,8 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
     shmi_st64(shmi_slot64(a, i, SHMI_slotDied), (uint64_t)shmi_unix_now());
     shmi_cas_slot(a, i, live, leaving);
     SHMSYNC_CRASHPOINT("arena.close.leaving");
-    /* At the end nobody marks the alive words of a process that leaves: its byte has to be
-     * asked for. */
+    /* The kernel does not mark the alive words of a process that leaves in good order, so watchers have to ask for
+     * its byte lock. */
     shmi_ring_before(a, i, 1);
     __atomic_store_n(&a->closing, 1, __ATOMIC_SEQ_CST);
     while (shmi_ld32(&a->calls) != 0) { /* the waiters */

@@ -1,8 +1,8 @@
 /* ---- Waiting ----
  *
- * A thread that waits sleeps in the kernel, on the word that the object's protocol
- * says, with an announce record in its slot: so the reaper after a death finds it. More
- * threads than there are records sleep without one, and periodic checks find them.
+ * A thread that waits sleeps in the kernel on the word that the object's protocol names, with an announce record in
+ * its slot, so that a reaper finds it after a death. If more threads sleep than there are records, the others sleep
+ * without one, and periodic checks find them.
  *
  * Nothing depends on every wake arriving: no sleep is longer than 100 ms, and after
  * one that long the caller looks at the object's own words. */
@@ -37,8 +37,8 @@ SHMI_FN void shmi_retract_sleep(shmsync_arena *a, int k)
     shmi_and32(&a->announce_map, ~(1u << k));
 }
 
-/* The futex word that the kernel marks when n dies, and its value; NULL where it does
- * not do that for n. */
+/* The futex word that the kernel marks when n dies, and its value. The result is NULL if the kernel does not mark
+ * one for n. */
 SHMI_FN uint32_t *shmi_alive_of(shmsync_arena *a, shmi_participant_id n, uint32_t *alive)
 {
     uint32_t i = shmi_id_slot(n), *w;
@@ -154,8 +154,7 @@ typedef struct shmi_wait_list {
     uint64_t *poller;  /* head of the list of poller nodes */
 } shmi_wait_list;
 
-/* Wakes one waiter, of the kernel's queue and of the pollers by turns. The word has been
- * changed. */
+/* Wakes one waiter: by turns one of the kernel's queue and one of a poller. The caller has changed the word. */
 SHMI_FN void shmi_deliver_one(shmsync_arena *a, const shmi_wait_list *l, uint32_t turn)
 {
     int pollers = shmi_ld64(l->poller) != 0;

@@ -89,9 +89,8 @@ SHMI_FN void shmi_note_cpu(const shmi_tuning *t)
         __atomic_store_n(t->last_cpu, note, __ATOMIC_RELAXED);
 }
 
-/* The word of what spinning has paid: bits 0..9 how long the spins that succeeded took, a mean
- * in units of 64 ns; bits 10..19 the share of the spins that failed, a mean in 1/1024; bits
- * 20..31 failures in a row. */
+/* Packs what is known about spinning into a word. Bits 0..9: how long successful spins took, a mean in units of 64
+ * ns. Bits 10..19: the share of spins that failed, a mean in 1/1024. Bits 20..31: failures in a row. */
 SHMI_FN uint32_t shmi_make_pay(uint32_t took, uint32_t share, uint32_t failures)
 {
     return took | share << 10 | (failures & 4095) << 20;
@@ -137,8 +136,8 @@ SHMI_FN void shmi_learn(const shmi_tuning *t, uint32_t p, uint32_t next)
         __atomic_store_n(t->pays, next, __ATOMIC_RELAXED);
 }
 
-/* Calls done until it is not 0, for as long as that is likely to be quicker than to
- * sleep, and says whether it was. */
+/* Calls done until it returns not 0, for as long as that is likely to be quicker than a sleep. Returns whether done
+ * did so. */
 SHMI_FN int shmi_spin(const shmi_tuning *t, int (*done)(void *), void *arg)
 {
     uint32_t b = __atomic_load_n(t->budget, __ATOMIC_RELAXED), p, chunk = 2;

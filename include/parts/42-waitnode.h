@@ -24,8 +24,8 @@ SHMI_FN int shmi_wait_node_take(shmsync_arena *a, shmi_wait_node **out)
     *out = s;
     return 0;
 }
-/* shmi_wait_node_take if that takes no new node and no waiting, or NULL. The caller may hold a
- * queue lock: a thread that has wait_nodes_lock may be interrupted by a handler that waits for it. */
+/* As shmi_wait_node_take, if that needs neither a new node nor a wait. Otherwise it returns NULL. The caller may
+ * hold a queue lock: a thread that has wait_nodes_lock may be interrupted by a handler that waits for it. */
 SHMI_FN shmi_wait_node *shmi_wait_node_cached(shmsync_arena *a)
 {
     shmi_wait_node *s;
@@ -51,9 +51,9 @@ SHMI_FN void shmi_wait_node_return(shmsync_arena *a, shmi_wait_node *s)
 SHMI_FN int shmi_wait_node_resolved(const shmi_wait_node *s) { return shmi_node_state(shmi_node_load(s->node)) == SHMI_NodeResolved; }
 SHMI_FN int shmi_wait_node_resolved_arg(void *s) { return shmi_wait_node_resolved((const shmi_wait_node *)s); }
 
-/* Sleeps once on the node, which is on a queue: SHMI_AGAIN when the wait is resolved or
- * may be. The caller is within shmi_enter, and calls again while the wait node is not
- * resolved; on SHMI_LATE and SHMI_CLOSED it abandons the wait node, or not. */
+/* Sleeps once on the node, which is on a queue. Returns SHMI_AGAIN when the wait is resolved or may be. The caller
+ * is within shmi_enter, and calls again while the wait node is not resolved. On SHMI_LATE and SHMI_CLOSED it may
+ * abandon the wait node. */
 SHMI_FN int shmi_wait_node_sleep(shmsync_arena *a, shmi_wait_node *s, shmi_off object, int64_t deadline)
 {
     uint32_t w = shmi_node_load(s->node);
@@ -73,8 +73,8 @@ SHMI_FN int shmi_wait_node_sleep(shmsync_arena *a, shmi_wait_node *s, shmi_off o
     return shmi_sleep(a, &sleep_spec);
 }
 
-/* Ends a wait that was not resolved; 0 if it was. If not 0 the wait node is gone, and the
- * node goes back with the participant that takes it off its queue. */
+/* Ends a wait that was not resolved. Returns 0 if the wait was resolved. Otherwise the wait node is freed, and the
+ * participant that takes the node off its queue gives the node back. */
 SHMI_FN int shmi_wait_node_abandon(shmsync_arena *a, shmi_wait_node *s)
 {
     (void)a;
@@ -104,8 +104,8 @@ SHMI_FN void shmi_wait_node_leave(shmsync_arena *a, shmi_wait_node *s)
         shmi_wait_node_return(a, s);
         return;
     }
-    /* Its granter is stopped or dead. The node goes back with the participant that takes it off
-     * the queue, and if that has just happened, now. */
+    /* The granter is stopped or dead. The participant that takes the node off the queue gives it back; if the node
+     * was taken off just now, this process does. */
     if (shmi_node_swap(s->node, w, shmi_node_with(w, SHMI_NodeSpent)) && shmi_ld64(&s->node->stamp) == 0)
         shmi_reclaim_node(a, s->off, w);
     free(s);

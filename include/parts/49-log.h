@@ -1,8 +1,8 @@
 /* ---- Undo logs: the records of a transaction, docs/abi.md ----
  *
- * The stores of a killed thread are a prefix of its instructions, so a log needs no fence of the CPU. It needs a
- * compiler that stores the state neither earlier nor later than the program says, and that does not leave a store out:
- * each store of the state stands between two barriers of the compiler. */
+ * The stores of a killed thread are a prefix of its instructions, so a log needs no fence of the CPU. The compiler
+ * must store the state neither earlier nor later than the program says, and must not leave a store out: each store
+ * of the state stands between two barriers of the compiler. */
 
 /* The state of a log whose lock needs a repair: nothing is undone any more. */
 #define SHMI_LOG_LOST ((uint64_t)SHMI_logLost << 61)
@@ -107,7 +107,7 @@ SHMI_FN int shmi_log_covers(const shmsync_arena *a, const shmi_log *l, shmi_off 
     uint64_t end = a->geo.heap_off + a->geo.chunk_count * SHMI_chunkSize;
     return off >= a->geo.heap_off && off <= end && n <= end - off && (off + n <= l->begin || off >= l->end);
 }
-/* The same for what a peer may have written: the bytes have memory behind them, too. */
+/* Whether those bytes also have memory behind them. A peer may have written the offset and the size. */
 SHMI_FN int shmi_log_backed(shmsync_arena *a, shmi_off off, uint64_t n)
 {
     uint64_t i = (off - a->geo.heap_off) / SHMI_chunkSize, last = (off - a->geo.heap_off + n - 1) / SHMI_chunkSize;
@@ -165,10 +165,10 @@ SHMI_FN int shmi_log_restore(shmsync_arena *a, const shmi_log *l, uint64_t tail)
     return 0;
 }
 
-/* Ends what a transaction of n did with blocks: if it is committed those that it allocated stay, and those that it
- * freed go; else the other way round. Those that go are freeing by this process, and their records say given: they
- * become free when the log is idle, since a block in use again could be logged by n in another log. A block that
- * is not logged by n was dealt with before. */
+/* Ends what a transaction of n did with blocks. If it is committed, the blocks that it allocated stay, and those
+ * that it freed are freed; otherwise the other way round. A block that is freed is first freeing by this process,
+ * and its record says given. It becomes free when the log is idle, because a block in use again could be logged by
+ * n in another log. A block that is not logged by n was dealt with before. */
 SHMI_FN int shmi_log_settle(shmsync_arena *a, const shmi_log *l, uint64_t tail, shmi_participant_id n, int committed)
 {
     uint32_t logged = shmi_make_block(SHMI_blockLogged, n), given = SHMI_recordGiven, kept = committed ? SHMI_recordAlloc : SHMI_recordFree;
@@ -180,8 +180,9 @@ SHMI_FN int shmi_log_settle(shmsync_arena *a, const shmi_log *l, uint64_t tail, 
         if (shmi_log_record(a, l, &tail, &f) != 0)
             return EPROTO;
         if (f.kind == SHMI_recordGiven) {
-            /* By an earlier process, which has the block, or its reaper. From here on given says that this process has it:
-             * the block may be in use again, and be freed by another thread. */
+            /* An earlier process has marked the record given, and it or its reaper has the block. From here on,
+             * given would name this process, so the record gets the kind whose blocks stay. The block may be in use
+             * again, and another thread may free it. */
             memcpy(l->records + end - sizeof f.kind, &kept, sizeof kept);
             continue;
         }
@@ -213,8 +214,8 @@ SHMI_FN void shmi_log_give(shmsync_arena *a, const shmi_log *l, uint64_t tail)
     }
 }
 
-/* Makes the log lost: the caller holds the lock, which is about to become not recoverable or to be repaired. So a death in
- * a repair is not followed by a rollback over what was repaired. */
+/* Makes the log lost. The caller holds the lock, which is about to become not recoverable or to be repaired. So a
+ * death during the repair is not followed by a rollback that would overwrite what was repaired. */
 SHMI_FN void shmi_log_lose(const shmi_log *l)
 {
     if (l->head == NULL || shmi_ld64(&l->head->state) == SHMI_LOG_LOST)
@@ -228,9 +229,9 @@ SHMI_FN void shmi_log_lose_foreign(const shmi_log *l, uint64_t s)
     if (__atomic_compare_exchange_n(&l->head->state, &s, SHMI_LOG_LOST, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
         SHMSYNC_CRASHPOINT("tx.log.lost");
 }
-/* Makes the log lost if its transaction is not that of dead, the holder in owner word o, which was not rolling back: a
- * program has unlocked in a transaction, and others have had the lock since then. It comes before the lock is taken from
- * dead: a death right after would hide whose hold it was.
+/* Makes the log lost if its transaction is not that of dead, the holder in owner word o, which was not rolling
+ * back: a program has unlocked in a transaction, and others have had the lock since then. This must come before the
+ * lock is taken from dead: a death right after that would hide whose hold it was.
  *
  * The caller does not hold the lock, and may have been stopped for long since it read o. So it reads the state first,
  * and then the owner word again, while dead is in an act word. If that is as it was, only dead or another reaper of dead
@@ -247,8 +248,8 @@ SHMI_FN void shmi_log_disown(shmsync_arena *a, const shmi_log *l, uint32_t *owne
     shmi_end_act(a, &act);
 }
 
-/* Ends the transaction that the log has, as the holder of its lock: n is the process whose transaction it is. EPROTO:
- * the log is impossible. Nothing is changed before all of it has been checked. */
+/* Ends the transaction in the log; the caller holds the lock of the log. n is the process whose transaction it is.
+ * EPROTO: the bytes of the log are impossible. The whole log is checked before anything is changed. */
 SHMI_FN int shmi_log_end(shmsync_arena *a, const shmi_log *l, uint64_t s)
 {
     uint64_t tail = SHMI_LOG_TAIL(s), blocks = 0;
@@ -277,7 +278,7 @@ SHMI_FN int shmi_log_end(shmsync_arena *a, const shmi_log *l, uint64_t s)
     return 0;
 }
 
-/* The same for what a process left that is gone. */
+/* As shmi_log_end, for the transaction that a process which is gone has left. */
 SHMI_FN int shmi_log_end_dead(shmsync_arena *a, const shmi_log *l)
 {
     uint64_t s;
@@ -291,8 +292,8 @@ SHMI_FN int shmi_log_end_dead(shmsync_arena *a, const shmi_log *l)
     return err;
 }
 
-/* Whether the lock o has a body of the right size, and what was asked for: its own words have that many bytes, and its
- * policy is at an offset of them. EPROTO, EINVAL. */
+/* Checks that the lock o has a body of the right size and the options that were asked for. Its own words have size
+ * bytes, and its policy is at an offset within them. Returns EPROTO or EINVAL if not. */
 SHMI_FN int shmi_check_lock(shmsync_arena *a, const shmi_object *o, const char *op, uint64_t words, uint64_t policy_at, int policy, uint64_t log_bytes)
 {
     uint32_t field = o->size < words ? 0 : shmi_ld32(shmi_u32(a, o->body + policy_at)) & 0xff;

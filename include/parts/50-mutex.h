@@ -60,8 +60,8 @@ typedef struct shmi_mutex {
     shmi_object o; /* of a mutex of its own */
 } shmi_mutex;
 
-/* Makes a handle on the mutex words w, in the body of an object; internal says that they
- * are a part of another one. */
+/* Makes a handle on the mutex words w in the body of an object. internal says that the mutex is a part of another
+ * object. */
 SHMI_FN void shmi_mutex_init(shmi_mutex *m, shmsync_arena *a, shmi_mutex_words *w, shmi_off object, const char *called, int internal)
 {
     memset(m, 0, sizeof *m);
@@ -88,8 +88,8 @@ SHMI_COLD int shmi_mutex_trylock_slow(shmi_mutex *m);
 SHMI_COLD int shmi_mutex_unlock_slow(shmi_mutex *m, uint32_t o);
 SHMI_COLD void shmi_mutex_lose_bias(shmi_mutex *m);
 SHMI_COLD void shmi_mutex_wake_after(shmi_mutex *m);
-/* Takes an owner-dead mutex by the repair of the handle: 1 took, 0 the word changed,
- * or an errno in *err. */
+/* Takes an owner-dead mutex by the repair of the handle. Returns 1 if it has taken the mutex, and 0 if the word
+ * changed; or sets *err to an errno. */
 SHMI_FN int shmi_mutex_inherit(shmi_mutex *m, uint32_t o, int *err);
 SHMI_FN void shmi_mutex_check(shmi_mutex *m);
 /* The hooks for the part of an object that a mutex is. */
@@ -102,8 +102,8 @@ SHMI_FN int shmi_mutex_at_once(shmi_mutex *m)
     uint32_t name = __atomic_load_n(&m->me->name, __ATOMIC_RELAXED);
     return SHMI_LIKELY(name != 0) && shmi_cas32(m->own, 0, name | __atomic_load_n(&m->bias, __ATOMIC_RELAXED));
 }
-/* 0 or an errno; deadline 0: none. As a queue lock the repair of the handle makes
- * EOWNERDEAD rare. */
+/* Locks the mutex; deadline 0 means no deadline. Returns 0 or an errno. A queue lock returns EOWNERDEAD rarely,
+ * because its handle has a repair. */
 SHMI_FN int shmi_mutex_lock(shmi_mutex *m, int64_t deadline)
 {
     return SHMI_LIKELY(shmi_mutex_at_once(m)) ? 0 : shmi_mutex_lock_slow(m, deadline);
@@ -113,8 +113,8 @@ SHMI_FN int shmi_mutex_unlock_at_once(shmi_mutex *m, uint32_t o)
 {
     uint32_t name = __atomic_load_n(&m->me->name, __ATOMIC_RELAXED);
     if (SHMI_LIKELY(o == (name | SHMI_OWNER_BIASED) && name != 0)) {
-        /* A release store that the load of the wake word may pass: a waiter makes up
-         * for the missing fence with one of its own. */
+        /* A release store; the load of the wake word may pass it. A waiter makes up for the missing fence with a
+         * fence of its own. */
         __atomic_store_n(m->own, 0, __ATOMIC_RELEASE);
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
         if (SHMI_UNLIKELY((__atomic_load_n(m->wake, __ATOMIC_SEQ_CST) & 1) != 0))

@@ -4,8 +4,8 @@ SHMI_FN int shmi_mutex_fail(shmi_mutex *m, int err, const char *op, shmi_partici
 }
 SHMI_FN shmi_participant_id shmi_mutex_died(shmi_mutex *m) { return shmi_ld32(&m->w->died) & SHMI_NAME_MASK; }
 
-/* What an owner word becomes whose name was found dead. A hold that is released stays the
- * dead one's until that is gone. */
+/* What an owner word becomes when the participant that it names was found dead. With PolicyRelease the word keeps
+ * that name until the participant is gone. */
 SHMI_FN uint32_t shmi_owner_died(uint32_t o, int release, int gone)
 {
     if (shmi_owner_kind(o) == SHMI_kindReserved)
@@ -25,8 +25,8 @@ SHMI_FN shmi_wait_list shmi_mutex_wait_list(shmi_mutex_words *w)
     return l;
 }
 
-/* Ends what the dead holder of owner word o had begun, and makes the mutex free; 0: the holder is not gone. The
- * mutex is not recoverable if the log, which a peer may have overwritten, is impossible. */
+/* Ends what the dead holder of owner word o had begun, and makes the mutex free. Returns 0 if the holder is not
+ * gone. If the log is impossible, because a peer has overwritten it, the mutex becomes not recoverable. */
 SHMI_FN int shmi_mutex_roll_back(shmsync_arena *a, shmi_mutex_words *w, uint32_t o, const shmi_log *log)
 {
     shmi_participant_id dead = shmi_owner_name(o);
@@ -52,8 +52,8 @@ SHMI_FN int shmi_mutex_roll_back(shmsync_arena *a, shmi_mutex_words *w, uint32_t
     return 1;
 }
 
-/* Deals with owner word o, whose name was found dead; 0: it stays as it is until that is
- * gone, which never is so for an internal mutex. */
+/* Deals with owner word o, whose participant was found dead. Returns 0 if the word stays as it is until that
+ * participant is gone; that never happens for an internal mutex. */
 SHMI_FN int shmi_mark_owner_dead(shmsync_arena *a, shmi_mutex_words *w, uint32_t o, int internal, const shmi_log *log)
 {
     uint32_t policy = __atomic_load_n(&w->policy, __ATOMIC_RELAXED) & 0xff, next;
@@ -95,8 +95,8 @@ SHMI_FN void shmi_mutex_wake_words(shmsync_arena *a, shmi_mutex_words *w, int ow
     uint32_t o = shmi_ld32(&w->owner);
     shmi_wait_list l = shmi_mutex_wait_list(w);
     if (shmi_owner_kind(o) == SHMI_kindReserved) {
-        /* The dead may have made the reservation for a waiter that had given up. It is no
-         * hold, so it can always be taken back. */
+        /* The dead process may have made the reservation for a waiter that had given up. A reservation is no hold,
+         * so it can always be taken back. */
         shmi_cas32(&w->owner, o, 0);
         if (owed < SHMI_OWED_ONE)
             owed = SHMI_OWED_ONE;
@@ -167,8 +167,8 @@ SHMI_FN int shmi_mutex_expired(shmi_mutex *m)
     return ago < 0 || ago > most;
 }
 
-/* Moves on from owner word o if that takes no waiting. A waiter that has not slept leaves a
- * reservation of this process alone. *err: it will not become free by itself. */
+/* Does what can be done about owner word o without waiting. A waiter that has not slept does not take a reservation
+ * for this process. *err is set if the lock will not become free by itself. */
 SHMI_FN int shmi_mutex_step(shmi_mutex *m, uint32_t o, int slept, int *err)
 {
     uint32_t kind = shmi_owner_kind(o);
@@ -227,8 +227,8 @@ SHMI_FN int shmi_mutex_kept(shmi_mutex *m, uint32_t o)
     return !m->internal && shmi_owner_valid(o) && shmi_owner_held(o) &&
            !shmi_current(m->a, shmi_owner_name(o)) && !shmi_gone(m->a, shmi_owner_name(o));
 }
-/* Whether o is a word that a waiter may sleep on: one whose next change wakes it, or
- * which is kept. */
+/* Whether a waiter may sleep on owner word o: its next change wakes the waiter, or a dead process keeps it until it
+ * is gone. */
 SHMI_FN int shmi_mutex_blocks(shmi_mutex *m, uint32_t o, int slept)
 {
     if (!shmi_owner_valid(o))
@@ -240,9 +240,9 @@ SHMI_FN int shmi_mutex_blocks(shmi_mutex *m, uint32_t o, int slept)
     return 0;
 }
 
-/* Dates the hold that the caller has seen after it announced itself, for tools. A hold is
- * identified by word o, which names the holder, and the announced wake word v. since only grows, so the
- * date of an earlier hold is never taken for that of this one. */
+/* Records, for tools, when the caller has seen the hold, after it announced itself. A hold is identified by o, the word
+ * that names the holder, and the announced wake word v. *met_since only grows, so the date of an earlier hold is never
+ * taken for that of this one. */
 SHMI_FN void shmi_meet_hold(uint64_t *met_since, uint64_t *met_hold, uint32_t o, uint32_t v)
 {
     const uint64_t hold = (uint64_t)o << 32 | v;
@@ -280,8 +280,8 @@ SHMI_FN void shmi_mutex_date_hold(shmi_mutex *m)
     shmi_mutex_meet(m, o, v);
 }
 
-/* Ends a wait that got the lock. Others may be asleep, and the wake that got us here
- * took their announcement down. */
+/* Ends a wait that got the lock. Other waiters may be asleep, and the wake that this waiter got has cleared the
+ * announcement, so it may have to be set again. */
 SHMI_FN void shmi_mutex_took(shmi_mutex_wait *w)
 {
     if (w->slept)
@@ -290,8 +290,8 @@ SHMI_FN void shmi_mutex_took(shmi_mutex_wait *w)
         shmi_cas32(&w->m->w->starving, shmi_self(w->m->a), 0);
 }
 
-/* Ends a wait that did not get the lock. A wake may have been meant for it, so it makes
- * sure that another wake comes to the waiters that stay. */
+/* Ends a wait that did not get the lock. A wake may have been meant for this waiter, so the call makes sure that
+ * another wake reaches the remaining waiters. */
 SHMI_FN void shmi_mutex_leave_wait(shmi_mutex_wait *w)
 {
     shmi_mutex *m = w->m;
@@ -358,8 +358,8 @@ SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
     if ((shmi_ld64(&m->w->handed) & SHMI_HANDED_LOCALLY) != 0)
         ago = -1; /* that one cost nothing */
     if (w->slept && now - w->since > SHMI_STARVE_AFTER && (ago < 0 || ago > SHMI_HAND_OFF_EVERY)) {
-        /* One at a time: a waiter that finds the place taken stays an ordinary one. It asks
-         * before each sleep, since another thread may have used the hand-off up. */
+        /* One process at a time: a waiter that finds the place taken stays an ordinary one. It asks again before
+         * each sleep, since another thread may have used the handoff. */
         w->starving = shmi_ld32(&m->w->starving) == self || shmi_cas32(&m->w->starving, 0, self);
         if (w->starving)
             SHMSYNC_CRASHPOINT("mutex.lock.starving");
@@ -372,8 +372,8 @@ SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
     SHMSYNC_CRASHPOINT("mutex.lock.announced");
     o = shmi_ld32(m->own);
     if (shmi_owner_kind(o) == SHMI_kindBiased && shmi_owner_valid(o)) {
-        /* The holder may release without seeing the announcement; after the fence either
-         * it sees it or we see the release. */
+        /* The holder may release without seeing the announcement. After the fence, either the holder sees the
+         * announcement or we see the release. */
         if (shmi_fence() != 0)
             sleep_spec.bounded = SHMI_UNFENCED_SLEEP;
         o = shmi_ld32(m->own);
@@ -542,9 +542,9 @@ SHMI_COLD int shmi_mutex_lock_slow(shmi_mutex *m, int64_t deadline)
     return err;
 }
 
-/* Gives the lock, which is held by us or free as from says, to a waiter that has lost
- * for long and asks for it. 1 done, 0 there is none or the free lock was taken
- * meanwhile, -1 the word is not from. */
+/* Gives the lock to a waiter that has lost for long and asks for it. The lock is held by us or free, as from says.
+ * Returns 1 if it did so, 0 if there is no such waiter or another process took the free lock meanwhile, and -1 if
+ * the word is not from. */
 SHMI_FN int shmi_mutex_reserve(shmi_mutex *m, uint32_t from)
 {
     uint32_t asks = shmi_ld32(&m->w->starving), reserved;
@@ -586,8 +586,8 @@ SHMI_COLD void shmi_mutex_wake_after(shmi_mutex *m)
     shmi_wake_word_release(m->a, &m->line);
 }
 
-/* Ends a biased release that found a waiter: the waiter paid for a fence, so
- * holds do without the bias for a while. */
+/* Ends a biased release that found a waiter. The waiter had to pay for a fence, so the next holds are not biased
+ * for a while. */
 SHMI_COLD void shmi_mutex_lose_bias(shmi_mutex *m)
 {
     uint32_t need = __atomic_load_n(&m->need, __ATOMIC_RELAXED);
@@ -755,8 +755,8 @@ int shmsync_mutex_close(shmsync_mutex *m)
     return SHMI_TELL(err);
 }
 
-/* A call that succeeds at once writes nothing for shmsync_error: that costs as much as the lock. The functions that end in
- * _called are the rest of such a call. */
+/* A call that succeeds at once writes nothing for shmsync_error, because that costs as much as the lock. The
+ * functions whose names end in _called do the rest of such a call. */
 SHMI_COLD int shmi_mutex_lock_called(shmsync_mutex *m)
 {
     SHMI_OPENED_AS(m, "shmsync_mutex_lock");

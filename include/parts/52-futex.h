@@ -34,8 +34,8 @@ SHMI_FN shmi_tuning shmi_futex_tuning(shmi_futex *f)
     return t;
 }
 
-/* Makes up for a wake that a death swallowed. The word need not change: if a post was
- * made it has, and if none was nobody is owed a wake. */
+/* Makes up for a wake that a death swallowed. The word need not change: a post has changed it already, and without
+ * a post no wake is owed. */
 SHMI_FN void shmi_futex_kind_wake(shmsync_arena *a, const shmi_object *o, int owed)
 {
     shmi_futex_words *w = (shmi_futex_words *)shmi_try_at(a, o->body, sizeof *w, 64);
@@ -185,8 +185,8 @@ SHMI_FN int shmi_futex_spun(void *arg)
     return shmi_futex_counter(s) >= x->token || (s & SHMI_FUTEX_STOPPED) != 0;
 }
 
-/* Makes up for a wake that a stopped or dead poster owes, ten times a second. An
- * announcement proves nothing once there was a post. */
+/* Makes up, ten times a second, for a wake that a stopped or dead poster owes. After a post, an announcement no
+ * longer proves that the poster has woken the waiters. */
 SHMI_FN void shmi_futex_check(shmi_futex *f)
 {
     uint64_t s;
@@ -214,8 +214,8 @@ SHMI_FN int shmi_futex_wait_entered(shmi_futex *f, uint64_t token, int64_t deadl
             x.token = token;
             if (shmi_spin(&t, shmi_futex_spun, &x))
                 continue;
-            /* Announced anew for each value of the counter: a post takes the announcement
-             * down, for those as well that wait for a later one. */
+            /* The waiter announces itself again for each value of the counter, because a post clears the
+             * announcement also for waiters that wait for a later value. */
             s = shmi_ld64(&f->w->state);
             if (shmi_futex_counter(s) >= token || (s & SHMI_FUTEX_STOPPED) != 0 || !shmi_cas64(&f->w->state, s, s | SHMI_FUTEX_ANNOUNCED))
                 continue;

@@ -94,8 +94,8 @@ SHMI_FN int shmi_tx_going(const shmsync_tx *tx, const char *op)
     return 0;
 }
 
-/* Appends a record and makes it valid: the footer is there before the state says so. The caller has made sure of the
- * room. */
+/* Appends a record and makes it valid: the footer is written before the state covers it. The caller has made sure
+ * that there is room. */
 SHMI_FN void shmi_tx_append(shmsync_tx *tx, const void *from, shmi_off off, uint32_t n, uint32_t kind)
 {
     unsigned char *r = tx->log->records + tx->tail;
@@ -246,8 +246,8 @@ int shmsync_tx_free(shmsync_tx *tx, shmsync_offset off)
 /* Releases the lock of a transaction that has ended. */
 SHMI_FN int shmi_tx_unlock(shmi_mutex *m, const char *op) { return m->rw != NULL ? shmi_rw_open(m->rw, op) : shmi_mutex_unlock(m); }
 
-/* Whether the transaction can end: EPERM if this process has unlocked its mutex, or ENOTCONN. After EPERM the log is
- * lost: a later death of this process as a holder must not undo what has been free to all. */
+/* Whether the transaction can end. Returns EPERM if this process has unlocked its mutex, or ENOTCONN. After EPERM
+ * the log is lost: if this process dies as a later holder, its death must not undo data that all could change. */
 SHMI_FN int shmi_tx_ends(shmsync_tx *tx, const char *op)
 {
     int err = shmi_tx_going(tx, op);

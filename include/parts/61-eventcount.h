@@ -66,7 +66,7 @@ SHMI_FN void shmi_eventcount_make_up(struct shmi_eventcount *e)
     if (shmi_xchg64(&e->seen, now) != now || (s & SHMI_EVENTCOUNT_ANNOUNCED) == 0)
         shmi_eventcount_wake_all(e);
 }
-/* The same, ten times a second. */
+/* Calls shmi_eventcount_make_up ten times a second at most. */
 SHMI_FN void shmi_eventcount_check(struct shmi_eventcount *e)
 {
     if (shmi_check_due(&e->looked))

@@ -1,7 +1,5 @@
-/*
- * Events: one that is reset by hand is an eventcount, whose sequence is odd while it is set; one with automatic
- * reset has a token. It is prims/event*.go in C.
- */
+/* Events: a manual-reset Event is an eventcount, whose sequence is odd while it is set; an auto-reset Event has a
+ * token. It is prims/event*.go in C. */
 
 enum { SHMI_eventAuto = 1, SHMI_eventBidirectional = 2 };
 /* Where the token is. */
@@ -282,8 +280,8 @@ SHMI_FN void shmi_event_inherit(struct shmi_event *e, shmi_participant_id n)
     shmi_mon_commit(&e->q.m, &c);
 }
 
-/* Begins a wait. No wait node: the token was claimed, or the error says why there is nothing to wait for. Without take a token that is there
- * is not claimed but handed to the wait, which can pass it on. */
+/* Begins a wait. If it gives no wait node, the token was claimed, or the error says why there is nothing to wait
+ * for. If take is 0, a token that is there is not claimed but handed to the wait, which can pass it on. */
 SHMI_FN int shmi_event_register(struct shmi_event *e, int take, int64_t abs, shmi_wait_node **out)
 {
     struct shmi_monitor *m = &e->q.m;
@@ -400,8 +398,8 @@ SHMI_FN int shmi_event_until(struct shmi_event *e, uint64_t set, int64_t abs)
     return err;
 }
 
-/* The mode of an Event, if the length of its body goes with one, or -1. The length tells one with automatic reset from
- * the others. */
+/* The mode of an Event, or -1 if the length of its body fits no mode. The length of the body tells an auto-reset
+ * Event from the others. */
 SHMI_FN int shmi_event_mode_of(shmsync_arena *a, const shmi_object *o)
 {
     if (o->size >= shmi_event_bytes(SHMI_eventAuto, a->geo.slots))

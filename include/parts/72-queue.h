@@ -1,8 +1,7 @@
-/*
- * Queues: bounded queues of items of one size. It is prims/queue*.go in C. Items are in slots, and a
- * ring of cells says in which order: they are the whole truth, and no lock guards them. A call that
- * waits sleeps until the queue may have changed, and looks at the ring itself.
- */
+/* Queues: bounded queues of items of one size. It is prims/queue*.go in C. Items are in slots, and a ring of cells
+ * gives their order. Slots and cells are the whole state, and no lock guards them. A call that waits sleeps until
+ * the queue may have changed, and then looks at the ring again.
+ * */
 
 /* Kinds of a slot; see queueState of prims/queue_word.go. */
 enum { SHMI_queueFree, SHMI_queueClaimed, SHMI_queueFull, SHMI_queueTaken, SHMI_queueLeased, SHMI_queueReturned, SHMI_queueKinds };

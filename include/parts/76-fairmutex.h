@@ -35,9 +35,8 @@ SHMI_FN void shmi_fair_take(struct shmi_fairmutex *f)
     SHMSYNC_CRASHPOINT("fairmutex.lock.taken");
 }
 
-/* Grants the lock to the process of a wait that was resolved so. The lock was free when
- * the wait was resolved, so a word that is not free says that this was done: the waiter
- * may have accepted the lock since. */
+/* Grants the lock to the process of a wait that was resolved so. The lock was free when the wait was resolved. If
+ * the word is not free now, the grant was made already, and the waiter may even have accepted the lock since. */
 SHMI_FN void shmi_fair_account(struct shmi_monitor *m, struct shmi_wait w)
 {
     struct shmi_fairmutex *f = (struct shmi_fairmutex *)m;

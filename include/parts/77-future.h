@@ -79,8 +79,8 @@ SHMI_FN uint64_t shmi_future_now(struct shmi_future *f)
 }
 SHMI_FN void shmi_future_look(struct shmi_eventcount *e) { shmi_future_now((struct shmi_future *)(void *)e); }
 
-/* How that round ended, which is over: 0 and the result, EOWNERDEAD or EPROTO. If more than 31 have ended since, it is
- * how the last of them ended. */
+/* How that round ended, which is over: 0 and the result, EOWNERDEAD or EPROTO. If more than 31 rounds have ended
+ * since, the answer is that of the last of them. */
 SHMI_FN int shmi_future_judge(struct shmi_future *f, uint32_t round, int *result)
 {
     for (;;) {
@@ -282,8 +282,8 @@ int shmsync_future_timedwait(shmsync_future *f, int *result, const struct timesp
     int err = shmi_deadline(abs_monotonic, &ns);
     return SHMI_TELL(err != 0 ? err : shmi_future_wait(f->impl, result, ns));
 }
-/* Waits until the producer that s names, which is dead, is gone, or until the state is no longer s. After that another
- * participant may get the ID. */
+/* Waits until the dead producer that s names is gone, or until the state is no longer s. After that, another
+ * participant may get the producer's ID. */
 SHMI_FN int shmi_future_await_gone(struct shmi_future *f, uint64_t s)
 {
     shmsync_arena *a = f->e.a;
@@ -297,8 +297,8 @@ SHMI_FN int shmi_future_await_gone(struct shmi_future *f, uint64_t s)
     }
     return 0;
 }
-/* Resets x; abandoned_only: only if its producer died, since another process may have reset x, and its new result must
- * stay. */
+/* Resets x. abandoned_only restricts that to a future whose producer died, because another process may have reset x
+ * already, and its new result must stay. */
 SHMI_FN int shmi_future_reset(struct shmi_future *x, int abandoned_only)
 {
     shmsync_arena *a = x->e.a;

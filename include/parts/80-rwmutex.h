@@ -28,8 +28,8 @@ struct shmi_rwmutex {
     int64_t looked_readers, looked_writer;
 };
 
-/* The reader words that a handle knows, in the order in which they came. They lie in the slot records, and stay there until the
- * object is deleted, so the list of records is read again only when it has changed. */
+/* The reader words that a handle knows, in the order in which they were added. They lie in the slot records, and
+ * stay there until the object is deleted, so the list of records is read again only when it has changed. */
 typedef struct shmi_rw_reader {
     uint64_t *state;
     uint32_t slot;
@@ -104,8 +104,9 @@ SHMI_FN int shmi_rw_kept(struct shmi_rwmutex *m, uint32_t g)
     return shmi_rw_valid(g) && ((m->release && shmi_rw_taken(g) && shmi_rw_kind(g) == SHMI_GATE_HELD) || shmi_rw_logged(m, g)) &&
            !shmi_current(m->a, shmi_rw_who(g)) && !shmi_gone(m->a, shmi_rw_who(g));
 }
-/* Ends the transaction that the dead process in gate g has left, and opens the gate; 0: that process is not gone. This process has
- * the writers' mutex. The gate names the process that rolls back: after its death the next one begins anew. */
+/* Ends the transaction that the dead process in gate g has left, and opens the gate. Returns 0 if that process is
+ * not gone. This process has the writers' mutex. The gate names the process that rolls back; if that one dies, the
+ * next process begins the rollback again. */
 SHMI_FN int shmi_rw_roll_back(struct shmi_rwmutex *m, uint32_t g)
 {
     shmi_participant_id dead = shmi_rw_who(g);
@@ -207,8 +208,8 @@ SHMI_COLD int shmi_rw_learn(struct shmi_rwmutex *m, uint32_t head)
     pthread_mutex_unlock(&m->registry);
     return learned;
 }
-/* The reader words that there are, *n of them; NULL: see shmi_rw_learn. A writer closes the gate before it calls this. A reader
- * has its record on the list before it adds to its word, and then looks at the gate. */
+/* Gives all reader words, *n of them; for NULL see shmi_rw_learn. A writer closes the gate before it calls this
+ * function. A reader has its record on the list before it adds to its word, and then looks at the gate. */
 SHMI_FN const shmi_rw_reader *shmi_rw_known(struct shmi_rwmutex *m, uint32_t *n)
 {
     uint32_t head = shmi_ld32(shmi_u32(m->a, m->o.off + SHMI_objRecords));
@@ -226,8 +227,9 @@ SHMI_FN int shmi_rw_reads(struct shmi_rwmutex *m, const shmi_rw_reader *r)
     uint64_t w = shmi_ld64(r->state);
     return shmi_rw_reading(w) != 0 && !shmi_dead(m->a, shmi_rw_name(w, r->slot));
 }
-/* The first place from at on whose participant reads, and its word; 0: none. Places begin with 1 and are in the order in which
- * the words came. If the list is corrupt there may always be a reader, whose word is NULL. */
+/* Finds the first place, beginning at at, whose participant reads, and gives its word; 0: there is none. Places
+ * begin with 1 and are in the order in which the words were added. If the list is corrupt, a reader may always be
+ * there, whose word is NULL. */
 SHMI_FN uint32_t shmi_rw_first_reader(struct shmi_rwmutex *m, uint32_t at, shmi_rw_reader *found)
 {
     uint32_t n = 0, place, first = 0;
@@ -522,8 +524,8 @@ SHMI_FN int shmi_rw_rlock(struct shmi_rwmutex *m, int64_t abs)
     return SHMI_LIKELY(shmi_rw_gate(m) == 0) ? 0 : shmi_rw_rlock_slow(m, abs);
 }
 
-/* Deals with a dead process that keeps the gate; 0: the gate is open. This thread has the writers' mutex. EBUSY: the dead
- * process is not gone. */
+/* Deals with a dead process that keeps the gate closed. Returns 0 when the gate is open. This thread has the
+ * writers' mutex. EBUSY: the dead process is not gone. */
 SHMI_FN int shmi_rw_resolve_gate(struct shmi_rwmutex *m, const char *op)
 {
     for (;;) {
@@ -541,8 +543,7 @@ SHMI_FN int shmi_rw_resolve_gate(struct shmi_rwmutex *m, const char *op)
         }
     }
 }
-/* Keeps readers out from now on. This thread has the writers' mutex. EBUSY: a dead process
- * keeps the gate. */
+/* Closes the gate to readers. This thread has the writers' mutex. EBUSY: a dead process keeps the gate closed. */
 SHMI_FN int shmi_rw_close_gate(struct shmi_rwmutex *m, const char *op)
 {
     shmi_rw_reader r;
@@ -558,9 +559,9 @@ SHMI_FN int shmi_rw_close_gate(struct shmi_rwmutex *m, const char *op)
     return err;
 }
 
-/* Calls f, and calls it again after each time that a dead process keeps the gate and is gone then. It waits without the
- * writers' mutex: its process may be stopped, and other writers go on when the dead one is gone. *held says whether this
- * thread has the mutex, as it has after 0. */
+/* Calls f, and calls it again each time that a dead process kept the gate closed and is gone now. It waits without
+ * the writers' mutex: this process may be stopped, and other writers can go on as soon as the dead one is gone.
+ * *held says whether this thread has the mutex, as it has after 0. */
 SHMI_FN int shmi_rw_until_reclaimed(struct shmi_rwmutex *m, const char *op, int64_t abs, int (*f)(struct shmi_rwmutex *m, const char *op), int *held)
 {
     int err;
@@ -580,8 +581,9 @@ SHMI_FN int shmi_rw_until_reclaimed(struct shmi_rwmutex *m, const char *op, int6
     }
     return err;
 }
-/* Rolls back for a reader what the dead process in gate g has left, if that needs no wait; 0: it does. A reader must not wait for the
- * writers' mutex: the process that has it rolls back, and may then keep it for long beside readers. */
+/* Rolls back, for a reader, what the dead process in gate g has left, if that needs no wait. Returns 0 if it would
+ * need one. A reader must not wait for the writers' mutex: the process that has it rolls back, and may then keep
+ * the mutex for long together with readers. */
 SHMI_FN int shmi_rw_try_resolve(struct shmi_rwmutex *m, uint32_t g)
 {
     int err;
@@ -632,8 +634,8 @@ SHMI_FN void shmi_rw_reopen(struct shmi_rwmutex *m)
 
 SHMI_FN int shmi_rw_has_left(void *arg) { return shmi_rw_reading(shmi_ld64((uint64_t *)arg)) == 0; }
 
-/* Waits until no reader is in, or another process has opened the gate. The caller is within shmi_enter. It goes from
- * word to word, and never back. */
+/* Waits until no reader is in, or another process has opened the gate. The caller is within shmi_enter. The wait
+ * goes from word to word, and never back. */
 SHMI_FN int shmi_rw_drained(struct shmi_rwmutex *m, const char *op, int64_t abs)
 {
     shmi_rw_reader reader;
@@ -1333,8 +1335,8 @@ int shmsync_rwmutex_timedbegin(shmsync_rwmutex *m, shmsync_tx *tx, const struct 
     return SHMI_TELL(err != 0 ? err : shmi_rw_begun(m->impl, "rwmutex.timedbegin", shmsync_rwmutex_timedlock(m, abs_monotonic), tx));
 }
 
-/* The reaper's side: whether the reap of dead rolls back what the process in the gate has left. That may also be another process, for
- * which no reaper got the writers' mutex while dead had it. */
+/* Whether the reap of dead has to roll back what the process in the gate has left. That process may be another one
+ * than dead: its own reaper could not get the writers' mutex while dead had it. */
 SHMI_FN int shmi_rw_undo_due(struct shmi_rwmutex *m, shmi_participant_id dead, uint32_t *g)
 {
     *g = shmi_rw_gate(m);
@@ -1351,8 +1353,9 @@ SHMI_FN void shmi_rw_roll_back_due(struct shmi_rwmutex *m, shmi_participant_id d
     for (tries = 0; tries < SHMI_REAP_TRIES && shmi_rw_undo_due(m, dead, &g) && shmi_rw_roll_back(m, g); tries++) {
     }
 }
-/* Takes the writers' mutex to roll back, or releases it. by_reaper: the caller is the reaper of this process. A handle that is made meanwhile learns by rolled_back that it is no
- * upgradable hold: the owner word cannot tell the two apart. */
+/* Takes the writers' mutex to roll back, or releases it, as take says. by_reaper says that the caller is the reaper
+ * of this process. rolled_back tells a handle that is made meanwhile that the hold is no upgradable one, since the
+ * owner word cannot tell the two apart. */
 SHMI_FN int shmi_rw_own_to_roll_back(struct shmi_rwmutex *m, int take, int by_reaper)
 {
     shmsync_arena *a = m->a;
@@ -1364,8 +1367,9 @@ SHMI_FN int shmi_rw_own_to_roll_back(struct shmi_rwmutex *m, int take, int by_re
     pthread_mutex_unlock(&a->rolling_back);
     return ok;
 }
-/* Rolls back what dead has left in the gate, unless another process has the writers' mutex: that process does so before it closes
- * the gate, or when it releases the mutex; see shmi_rw_release_writers. dead is reaped until then. A death in here makes the mutex free. */
+/* Rolls back what dead has left in the gate, unless another process has the writers' mutex: that process does so
+ * before it closes the gate, or when it releases the mutex; see shmi_rw_release_writers. Until then the reap of
+ * dead has not ended. If this process dies in here, the mutex becomes free. */
 SHMI_FN void shmi_rw_reap_tx(struct shmi_rwmutex *m, shmi_participant_id dead, int by_reaper)
 {
     shmi_wait_list l = shmi_mutex_wait_list(m->ww);
@@ -1381,9 +1385,9 @@ SHMI_FN void shmi_rw_reap_tx(struct shmi_rwmutex *m, shmi_participant_id dead, i
         /* Another reaper may have found the mutex held meanwhile, so look again. */
     }
 }
-/* Releases the writers' mutex for a caller that may have left the gate of a dead writer as it was. A reaper that found the mutex held
- * meanwhile does not come back, so the caller rolls back if it can: either that reaper found first that the writer is gone, and then
- * it is found here, or it finds so after the mutex was released. */
+/* Releases the writers' mutex for a caller that may have left the gate of a dead writer as it was. A reaper that
+ * found the mutex held does not come back. So the caller rolls back if the writer is gone when it looks, after it
+ * has released the mutex; if it is not gone then, its reaper finds the mutex free. */
 SHMI_FN void shmi_rw_release_writers(struct shmi_rwmutex *m)
 {
     shmi_mutex_unlock(&m->writers);

@@ -281,8 +281,8 @@ SHMI_FN int shmi_spin_while(struct shmi_spinlock *l, int (*done)(void *))
     }
     return 0;
 }
-/* Whether o is a word that a waiter may sleep on: one whose next change wakes it, or one
- * that a dead process keeps until it is gone. */
+/* Whether a waiter may sleep on owner word o: its next change wakes the waiter, or a dead process keeps it until it
+ * is gone. */
 SHMI_FN int shmi_spin_blocks(struct shmi_spinlock *l, uint32_t o)
 {
     return shmi_spin_valid(l, o) && shmi_spin_held(o) &&

@@ -18,8 +18,8 @@ SHMI_FN int shmi_awaited_over(shmi_awaited *w)
     return (uint32_t)shmi_eventcount_load(w->e) != w->seq;
 }
 
-/* Whether it has come, without waiting, and how; an event's token is taken. It is no call that a close waits for, so it
- * does not end the round of a Future. */
+/* Whether the awaitable is reached, without waiting, and with what result. The token of an auto-reset event is
+ * taken. A close does not wait for this call, so the call must not end the round of a Future. */
 SHMI_FN int shmi_await_reached(const shmsync_awaitable *x, int *err)
 {
     *err = 0;

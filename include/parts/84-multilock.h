@@ -125,8 +125,8 @@ SHMI_FN int shmi_key_belongs(struct shmi_key_bucket *k, shmi_node *n)
 {
     return shmi_get(&n->object) == k->m.o.off && shmi_bucket_of(shmi_get(&n->wanted), k->of->log) == k->number && shmi_get(&n->stamp) != 0;
 }
-/* Whether a node stands for a key of this bucket. While the queue lock is held, such a node
- * stays one; others may change under the look, which is why it is taken twice. */
+/* Whether a node stands for a key of this bucket. While the queue lock is held, such a node remains an entry. Other
+ * nodes may change during the test, so it is made twice. */
 SHMI_FN int shmi_key_is_entry(struct shmi_key_bucket *k, shmi_node *n)
 {
     uint32_t w = shmi_node_load(n);
@@ -139,9 +139,9 @@ SHMI_FN int shmi_key_is_wait(struct shmi_monitor *m, struct shmi_wait w)
     return shmi_node_state(n) != SHMI_NodeIdle && shmi_key_belongs((struct shmi_key_bucket *)m, w.n) && ((shmi_node_load(w.n) ^ n) & ~15u) == 0;
 }
 
-/* A walk over the entries in use, those with biased holds among them. An entry that it gave may be
- * taken off. Nodes are in the order of their offsets, so that it ends whatever the links
- * are. Without the queue lock it may miss some that change meanwhile. */
+/* A walk over the entries in use, including those with biased holds. The caller may take an entry off after the
+ * walk gave it. Nodes are in the order of their offsets, so the walk ends whatever the links are. Without the queue
+ * lock it may miss entries that change meanwhile. */
 struct shmi_key_walk {
     uint32_t i;
     int peek; /* the queue lock is not held */
@@ -194,8 +194,9 @@ SHMI_FN void shmi_key_raise(struct shmi_key_bucket *k, uint64_t h)
     if (ahead > 0)
         shmi_put(&k->w->mon.arrivals, n + (uint64_t)ahead);
 }
-/* Makes the hold of an entry one that only the holder of the queue lock changes, and gives it. The queue lock
- * is held. It is one step, so that a process that locks and unlocks meanwhile cannot delay it. */
+/* Claims the hold of an entry, so that only the holder of the queue lock changes it, and returns the hold. The
+ * caller has the queue lock. The claim is one step, so that a process that locks and unlocks meanwhile cannot delay
+ * it. */
 SHMI_FN uint64_t shmi_key_claim(struct shmi_key_bucket *k, struct shmi_key_entry e)
 {
     uint64_t h;
@@ -206,8 +207,8 @@ SHMI_FN uint64_t shmi_key_claim(struct shmi_key_bucket *k, struct shmi_key_entry
     return h;
 }
 
-/* The entry of a key among those in the bucket itself, or in *was the one in no use where
- * the key was last, with the queue lock held. It claims the key. */
+/* The entry of a key among those in the bucket itself. If there is none, *was is the unused entry where the key was
+ * last, if there is one. It claims the key. The caller has the queue lock. */
 SHMI_FN struct shmi_key_entry shmi_key_seek(struct shmi_key_bucket *k, uint64_t key, struct shmi_key_entry *was)
 {
     uint32_t i;
@@ -252,9 +253,9 @@ SHMI_FN struct shmi_key_entry shmi_key_unused(struct shmi_key_bucket *k, uint64_
     }
     return shmi_no_entry();
 }
-/* An entry for a key that has none, with the queue lock held: where the key was last, one in no
- * use, or one that was kept for another. Now and then that goes first: it may be of a key
- * that nobody wants any more. */
+/* Finds an entry for a key that has none: the unused one where the key was last, another unused one, or one that is
+ * cached for another key. Now and then it takes a cached one first, because no process may want that key any more.
+ * The caller has the queue lock. */
 SHMI_FN struct shmi_key_entry shmi_key_room(struct shmi_key_bucket *k, struct shmi_key_entry was)
 {
     uint64_t n = shmi_get(&k->w->mon.arrivals);
@@ -361,9 +362,8 @@ SHMI_FN uint64_t shmi_key_new_hold(struct shmi_key_bucket *k, uint32_t kind)
     shmi_put(&k->w->mon.arrivals, stamp);
     return shmi_make_hold(kind, k->m.a->self, (uint32_t)stamp);
 }
-/* Takes a key that is free, into an entry that is in no use. Where this process had the
- * key last, it locks and unlocks by CAS from here on: others would pay for that, so the
- * first time is not enough. */
+/* Puts a free key into an unused entry. If this process had the key last, it locks and unlocks the key by CAS from
+ * here on. Other processes have to pay for that, so the process must take the key twice first. */
 SHMI_FN void shmi_key_take(struct shmi_key_bucket *k, struct shmi_key_entry e, uint64_t key, shmsync_hold *out)
 {
     uint32_t kind = SHMI_kindHeld;
@@ -383,9 +383,9 @@ SHMI_FN void shmi_key_take(struct shmi_key_bucket *k, struct shmi_key_entry e, u
     SHMSYNC_CRASHPOINT("multilock.lock.taken");
 }
 
-/* Grants a key to the process of a wait that was resolved so. The key was on its way when
- * the wait was resolved, so another word says that this was done: the waiter may have
- * accepted the key since. */
+/* Grants a key to the process of a wait that was resolved so. The key was on its way to a waiter when the wait was
+ * resolved. If the word is another one now, the grant was made already, and the waiter may even have accepted the
+ * key since. */
 SHMI_FN void shmi_multi_account(struct shmi_monitor *m, struct shmi_wait w)
 {
     if (shmi_outcome_result(shmi_get(&w.n->extra)) == SHMI_lockGranted) {
@@ -438,8 +438,8 @@ SHMI_FN void shmi_multi_relink(shmsync_arena *a, shmi_off off, shmi_node *n, voi
         shmi_key_link(k, off, n);
     }
 }
-/* Makes the list of spilled entries anew, and empties the queues. Locks and unlocks by CAS
- * go on meanwhile: nobody waits for their keys. */
+/* Builds the list of spilled entries anew, and empties the queues. Processes go on locking and unlocking biased and
+ * cached keys by CAS meanwhile, since no wait is queued for those keys. */
 SHMI_FN void shmi_multi_clear(struct shmi_monitor *m)
 {
     struct shmi_key_bucket *k = (struct shmi_key_bucket *)m;
@@ -455,8 +455,8 @@ SHMI_FN void shmi_multi_clear(struct shmi_monitor *m)
     }
     shmi_each_queued(m->a, m->o.off, shmi_multi_relink, k);
 }
-/* Puts a wait at the end of the queue of its key. There is an entry for each key that is
- * waited for, unless a peer overwrote it: then the key is on its way to a waiter. */
+/* Puts a wait at the end of the queue of its key. There is an entry for each key with a wait, unless a peer
+ * overwrote it: then the key counts as on its way to a waiter. */
 SHMI_FN void shmi_multi_requeue(struct shmi_monitor *m, struct shmi_wait w)
 {
     struct shmi_key_bucket *k = (struct shmi_key_bucket *)m;
@@ -743,8 +743,8 @@ int shmsync_multilock_close(shmsync_multilock *m)
 
 /* ---- locking ---- */
 
-/* Takes a key by one CAS, if it is kept for this process. The key of an entry changes only
- * after its hold was claimed, and the hold is never the same again. */
+/* Takes a key by one CAS, if it is cached for this process. The key of an entry changes only after its hold was
+ * claimed, and no value of the hold comes back. */
 SHMI_FN int shmi_key_biased(struct shmi_key_bucket *k, uint64_t key, shmsync_hold *out)
 {
     shmi_participant_id self = shmi_self(k->m.a);
@@ -819,8 +819,8 @@ SHMI_FN int shmi_key_accept(struct shmi_key_bucket *k, uint64_t key, uint64_t he
             break;
         shmi_pause(SHMI_acceptPause);
     }
-    /* The key is spilled, or the granter has resolved the wait and is not through: it runs,
-     * or it is stopped or dead. */
+    /* The key is spilled, or the granter has resolved the wait and not yet finished: it is running, stopped or
+     * dead. */
     err = shmi_mon_enter(&k->m, 0);
     if (err != 0)
         return err;

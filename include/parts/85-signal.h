@@ -1,9 +1,8 @@
 
-/*
- * SignalWaker, its gates and signals: prims/signal*.go in C, docs/design/0009-signalwaker.md.
- * The gates are the truth; the bits of the signals, the summary and the permits are an index
- * over them, which may say too much, and says too little only within an operation.
- */
+/* SignalWaker, its gates and signals: prims/signal*.go in C, docs/design/0009-signalwaker.md. The gates hold the
+ * state. The bits of the signals, the summary and the permits are an index over the gates: it may show work that is
+ * not there, and misses work only while an operation is under way.
+ * */
 
 #define SHMI_SIGNAL_BITS 64U
 #define SHMI_SIGNAL_READY (SHMI_SIGNAL_GATE_SCHEDULED_MASK | SHMI_SIGNAL_GATE_EXECUTING_MASK)
@@ -123,8 +122,8 @@ SHMI_FN uint64_t shmi_row_workers(uint64_t c) { return (c & SHMI_SIGNAL_ROW_WORK
 SHMI_FN uint64_t shmi_row_sleepers(uint64_t c) { return c >> SHMI_SIGNAL_ROW_SLEEPERS_SHIFT; }
 SHMI_FN shmi_participant_id shmi_row_name(uint64_t c) { return (shmi_participant_id)(c & SHMI_SIGNAL_ROW_NAME_MASK); }
 
-/* Counts one up or down, of the sleepers or of the workers; 0 if that cannot be. The count that the
- * slot's previous participant left there is not taken over. */
+/* Adds one to the count of the sleepers or of the workers, or takes one away. Returns 0 if that is impossible. The
+ * count that the slot's previous participant left there does not carry over. */
 SHMI_FN int shmi_signal_counter(struct shmi_signalwaker *w, int sleeper, int up)
 {
     uint64_t *word = &shmi_signal_own_row(w)->count, one = UINT64_C(1) << (sleeper ? SHMI_SIGNAL_ROW_SLEEPERS_SHIFT : SHMI_SIGNAL_ROW_WORKERS_SHIFT);
@@ -164,9 +163,9 @@ SHMI_FN shmi_tuning shmi_signal_tuning(struct shmi_signalwaker *w)
     return t;
 }
 
-/* Wakes up to n waiters, after as many permits were issued. The first wake goes by the
- * announcement; for more of them the number of sleepers is no more than a hint, since each that
- * takes a permit passes the wake on while there are others. */
+/* Wakes up to n waiters, after as many permits were issued. The announcement decides about the first wake. For the
+ * others the number of sleepers is only a hint, because each waiter that takes a permit passes the wake on while
+ * there are more permits. */
 SHMI_FN void shmi_signal_rouse(struct shmi_signalwaker *w, uint64_t n)
 {
     shmi_tuning t = shmi_signal_tuning(w);
@@ -199,16 +198,16 @@ SHMI_FN int shmi_signal_take(struct shmi_signalwaker *w)
             return 1;
     }
 }
-/* The step of a waiter that leaves: its wake has taken the announcement down, for other sleepers as
- * well. So it is put up again; and if there are more permits, a sleeper is woken. */
+/* What a waiter does when it leaves. The wake that it got has cleared the announcement for other sleepers as well,
+ * so it sets the announcement again; if there are more permits, it wakes a sleeper. */
 SHMI_FN void shmi_signal_pass_on(struct shmi_signalwaker *w)
 {
     shmi_wake_word_announce(&w->wake_word);
     if (shmi_ld64(&w->w->permits) != 0)
         shmi_wake_word_release(w->a, &w->wake_word);
 }
-/* Makes sure that there are as many permits as the index has reasons for them: for a permit that
- * a dead process took, or owed, and did nothing with. */
+/* Makes sure that there are as many permits as the index has reasons for them. It replaces a permit that a dead
+ * process took without acting on it, or that it should have issued. */
 SHMI_FN void shmi_signal_restock(struct shmi_signalwaker *w, uint64_t least)
 {
     uint64_t need = (uint64_t)(shmi_signal_popcount(shmi_ld64(&w->w->summary) & w->mask) +
@@ -228,8 +227,8 @@ SHMI_FN void shmi_signal_restock(struct shmi_signalwaker *w, uint64_t least)
 
 /* ---- The index ---- */
 
-/* If the bit is found set, the process that set it issues the permit, and a process that clears it
- * looks at the signal after that: the queue's bit was set before the look here. */
+/* If the bit is found set, the process that set it issues the permit. A process that clears the bit looks at the
+ * signal after that, and the queue's bit was set before this process looked. */
 SHMI_FN int shmi_signal_mark(struct shmi_signalwaker *w, uint32_t i)
 {
     uint64_t m = UINT64_C(1) << i;
@@ -267,8 +266,8 @@ SHMI_FN int shmi_signal_unmark_status(struct shmi_signalwaker *w, uint64_t m)
     return (shmi_ld64(&w->w->status) & m) != 0 && (shmi_and64(&w->w->status, ~m) & m) != 0;
 }
 
-/* Sets the bit of queue q and that of its signal, whatever it finds: the process that set the signal's
- * first bit may be stopped before it came to the summary. */
+/* Sets the bit of queue q and that of its signal, whatever it finds: the process that set the signal's first bit
+ * may have been stopped before it set the bit in the summary. */
 SHMI_FN void shmi_signal_publish(struct shmi_signalwaker *w, uint32_t q)
 {
     shmi_or64(&w->lines[q / SHMI_SIGNAL_BITS].bits, UINT64_C(1) << q % SHMI_SIGNAL_BITS);
@@ -282,8 +281,8 @@ SHMI_FN void shmi_signal_clear(struct shmi_signalwaker *w, uint32_t q)
     if ((shmi_ld64(bits) & m) != 0 && (shmi_and64(bits, ~m) & ~m) == 0)
         shmi_signal_unmark_empty(w, q / SHMI_SIGNAL_BITS);
 }
-/* Clears a bit whose gate does not wait. The gate may be scheduled, and the bit set for cause, just
- * before it is cleared: so the gate is looked at once more. */
+/* Clears a bit whose gate does not wait for an executor. The gate may become scheduled, and its bit set rightly,
+ * just before this call clears the bit. So the call checks the gate once more. */
 SHMI_FN void shmi_signal_drop(struct shmi_signalwaker *w, uint32_t q)
 {
     uint64_t m = UINT64_C(1) << q % SHMI_SIGNAL_BITS, left = shmi_and64(&w->lines[q / SHMI_SIGNAL_BITS].bits, ~m) & ~m;
@@ -296,8 +295,8 @@ SHMI_FN void shmi_signal_drop(struct shmi_signalwaker *w, uint32_t q)
 
 /* ---- The reap: it makes the index good from the gates ---- */
 
-/* Schedules the queue again if its executor is dead and gone, and sets the bits that a scheduled one must
- * have. dead is the participant that is reaped; 0: a periodic check, which asks for each executor. */
+/* Schedules the queue again if its executor is dead and gone, and sets the bits that a scheduled queue must have.
+ * dead is the participant that is reaped. If it is 0, a periodic check calls, and asks about each executor. */
 SHMI_FN void shmi_signal_reap_gate(struct shmi_signalwaker *w, uint32_t q, shmi_participant_id dead)
 {
     uint64_t *word = &w->gates[q].word, s;
@@ -354,8 +353,8 @@ SHMI_FN void shmi_signal_check(struct shmi_signalwaker *w)
     shmi_wake_word_announce(&w->wake_word);
 }
 
-/* The reaper's side. A worker that finds a bit that is set for nothing clears it, a permit that is too
- * many costs a look. */
+/* Repairs the index for the reaper. It may leave too many bits and permits: a worker clears a bit that has no
+ * reason, and a permit without a reason costs it one look. */
 SHMI_FN void shmi_repair_signals(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_signalwaker w;
@@ -372,8 +371,8 @@ SHMI_FN void shmi_repair_signals(shmsync_arena *a, const shmi_object *o, shmi_pa
         if (shmi_reaps(a, dead, shmi_row_name(c)))
             shmi_take_from64(a, shmi_row_name(c), count, c, 0, 0);
     }
-    /* The dead may have taken a permit and not acted on it, or have set a bit in some leaf and not
-     * told the leaf's owner, which looks when it gets up. */
+    /* The dead process may have taken a permit and not acted on it. Or it may have set a bit in some leaf and not
+     * told the leaf's owner, which looks when it wakes. */
     shmi_signal_restock(&w, shmi_wake_word_announced(&w.wake_word) || shmi_signal_sleepers(&w) > 0);
 }
 SHMI_FN void shmi_wake_signals(shmsync_arena *a, const shmi_object *o, int owed)
@@ -529,8 +528,8 @@ int shmsync_gate_schedule(shmsync_gate *g, int *scheduled)
     int err = shmi_use(w->a, "gate.schedule");
     if (scheduled != NULL)
         *scheduled = 0;
-    /* What was put into the queue by a release store alone is there before the gate is
-     * looked at: the executor that has just gone looked at the queue before it went. */
+    /* What was put into the queue by a release store alone must be visible before the gate is looked at: an
+     * executor that has just finished looked at the queue before that. */
     shmi_full_fence();
     while (err == 0) {
         uint64_t s = shmi_ld64(word);
@@ -550,8 +549,8 @@ int shmsync_gate_schedule(shmsync_gate *g, int *scheduled)
     return SHMI_TELL(err);
 }
 
-/* Begins the execution of a scheduled queue. The name goes in with the flag, and before the bit is
- * cleared: a process that dies here has left word that it was the executor. */
+/* Begins the execution of a scheduled queue. The executor's name is stored together with the flag, and before the
+ * bit is cleared, so a process that dies here is known to be the executor. */
 SHMI_FN int shmi_gate_begin(shmsync_gate *g)
 {
     struct shmi_signalwaker *w = g->impl;
@@ -700,15 +699,15 @@ int shmsync_signalwaker_next(shmsync_signalwaker *waker, int near_queue, shmsync
             return SHMI_TELL(EBUSY);
         }
         if (shmi_signal_pass(w, active, (uint32_t)near_queue, &g)) {
-            /* For other scheduled queues, if a worker sleeps and there is no permit: this
-             * execution may take for ever. */
+            /* A permit for other scheduled queues, if a worker sleeps and there is no permit: this execution may
+             * last for ever. */
             if ((shmi_ld64(&w->w->summary) & w->mask) != 0 && shmi_ld64(&w->w->permits) == 0 && shmi_wake_word_announced(&w->wake_word))
                 shmi_signal_release(w, 1);
             *out = g;
             return 0;
         }
-        /* The bit was stale, and is cleared away. Something may have been scheduled meanwhile
-         * for a signal that was marked all the time, for which there is no permit: look again. */
+        /* The bit was set without a reason, and is cleared now. Meanwhile a queue may have been scheduled whose
+         * signal was marked all the time, so that no permit was issued for it: look again. */
     }
     shmi_signal_release(w, 1); /* the worker that takes it looks on */
     shmi_signal_add(w, SHMSYNC_STAT_EMPTY_SCANS, 1);
@@ -719,9 +718,9 @@ int shmsync_signalwaker_next(shmsync_signalwaker *waker, int near_queue, shmsync
 
 SHMI_FN int shmi_signal_permitted(void *w) { return shmi_ld64(&((struct shmi_signalwaker *)w)->w->permits) != 0; }
 
-/* The wake word closes the gap between the look at the permits and the sleep: a waiter announces
- * itself in it, looks, and sleeps only while it is what it was; an issuer of a permit looks at the
- * word after that, and changes it if it is announced. */
+/* Closes the gap between the look at the permits and the sleep. A waiter announces itself in the wake word, looks
+ * for a permit, and sleeps only while the word is unchanged. A process that issues a permit looks at the word after
+ * that, and changes it if it is announced. */
 SHMI_FN int shmi_signal_await(struct shmi_signalwaker *w, int64_t abs)
 {
     int64_t since = 0;
@@ -736,8 +735,9 @@ SHMI_FN int shmi_signal_await(struct shmi_signalwaker *w, int64_t abs)
             return 0;
         }
         if ((shmi_ld64(&w->w->summary) & w->mask) != 0) {
-            /* There is something to do, and its permit was taken by another worker, which may have
-             * been too early to see that there are waiters, and may take its time. */
+            /* There is work, but another worker took the permit for it. That worker may have looked before this
+             * waiter announced itself, and may take long to do the work. So this waiter wakes another one and tries
+             * again. */
             shmi_signal_pass_on(w);
             return 0;
         }

@@ -183,8 +183,8 @@ int shmsync_signalwaker_sync_partition(shmsync_signalwaker *waker, int start, in
     for (k = 0; k < end - start; k++)
         if (shmi_ld64(&t->lines[start + k].bits) != 0)
             now |= UINT64_C(1) << k;
-    /* First what is new, so that no concurrent look misses it; then what is there no more,
-     * each with a second check at its leaf. */
+    /* It sets the new bits first, so that no concurrent look misses them. Then it clears the bits that have no
+     * reason any more, each after a second check of its leaf. */
     old = shmi_or64(&w->w->partition, now);
     for (k = 0, gone = old & ~now; gone != 0; k++, gone >>= 1) {
         if ((gone & 1) == 0)

@@ -1,8 +1,6 @@
-/*
- * Synchronized: a value with its lock. It is prims/synchronized*.go in C: of two copies the
- * lowest bit of current names the valid one, the holder of the lock writes the other, and the
- * store of current + 1 is the commit.
- */
+/* Synchronized: a value with its lock. It is prims/synchronized*.go in C. There are two copies, and the lowest bit
+ * of current names the valid one. The holder of the lock writes the other copy, and the store of current + 1 is the
+ * commit. */
 
 #define SHMI_SYNCHRONIZED_MOST 65536u
 enum { SHMI_synchronizedTries = 100, SHMI_synchronizedRounds = 100 };
@@ -20,8 +18,8 @@ SHMI_FN uint64_t shmi_synchronized_copy_at(size_t size, int n)
     return sizeof(shmi_synchronized_words) + (n != 0 ? (size + 63) & ~UINT64_C(63) : 0);
 }
 
-/* The commit. The compiler moves no store of the caller past the fences, and drops none. The
- * store is a release, since a load reads the copy without the lock. */
+/* Stores the commit. The compiler moves no store of the caller past the fences, and drops none. The store is a
+ * release, because a load reads the copy without the lock. */
 SHMI_FN void shmi_commit_store(uint64_t *current, uint64_t n)
 {
     __atomic_signal_fence(__ATOMIC_SEQ_CST);

@@ -34,8 +34,8 @@ SHMI_FN void shmi_recovery_ended(shmi_recovery *r, int err)
     if (r->err == 0)
         r->err = err;
 }
-/* Whether an object was opened, by an _at that gave err. EINVAL: it was deleted, or is of a version that this header does
- * not have. */
+/* Whether an object was opened by an _at function that returned err. EINVAL: the object was deleted, or is of a
+ * version that this header does not have. */
 SHMI_FN int shmi_recovery_opened(shmi_recovery *r, int err)
 {
     if (err != 0 && err != EINVAL)
@@ -43,8 +43,9 @@ SHMI_FN int shmi_recovery_opened(shmi_recovery *r, int err)
     return err == 0;
 }
 
-/* A lock whose holder has died, which nobody has met since then, is lost when somebody has: trylock meets it. A healthy
- * lock is only read: a death with it held would make it owner-dead. */
+/* If the holder of a lock has died and no call has noticed it yet, the lock becomes owner-dead when a call does:
+ * trylock notices it. A healthy lock is only read, because a death of this process while it held the lock would
+ * make it owner-dead. */
 #define SHMI_RECOVER_LOCK(type, holder)                                                             \
     SHMI_FN void shmi_recover_##type(shmi_recovery *r)                                              \
     {                                                                                               \
@@ -68,8 +69,8 @@ SHMI_RECOVER_LOCK(spinlock, shmi_owner_name(shmi_spin_state(x.impl)))
 SHMI_RECOVER_LOCK(rwspinlock, shmi_owner_name(shmi_spin_state(x.impl)))
 #undef SHMI_RECOVER_LOCK
 
-/* The keys that are lost, or whose holder has died, as they are now: *n of them in *keys, which is to be freed. ENOMEM:
- * there are more. */
+/* Lists the keys that are lost, or whose holder has died, as they are now: *n of them in *keys, which the caller
+ * frees. ENOMEM: there are more. */
 SHMI_FN int shmi_keys_left(struct shmi_multilock *x, uint64_t **keys, size_t *n)
 {
     size_t cap = 0;
