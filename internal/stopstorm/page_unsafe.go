@@ -153,11 +153,14 @@ func (p *page) fault(format string, args ...any) {
 	t.n.Store(uint32(copy(t.bytes[:], fmt.Sprintf(format, args...))))
 }
 
-// failures returns the texts of the faults.
+// failures returns the texts of the faults. It leaves out a text that is being written: the next
+// call returns it, unless its worker ends before, which the parent finds by itself.
 func (p *page) failures() (texts []string) {
 	for i := range min(p.faults.Load(), pageTexts) {
 		t := &p.text[i]
-		texts = append(texts, string(t.bytes[:min(t.n.Load(), uint32(len(t.bytes)))]))
+		if n := t.n.Load(); n != 0 {
+			texts = append(texts, string(t.bytes[:min(n, uint32(len(t.bytes)))]))
+		}
 	}
 	return texts
 }

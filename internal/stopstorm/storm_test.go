@@ -103,6 +103,16 @@ func TestFreezeIsFound(t *testing.T) {
 	require.Contains(t, d.Results[0].Texts[0], "does not go on: secret")
 }
 
+// The parent reads the faults at any moment, also between the count and the text.
+func TestFaultIsReadWhenItsTextIsWhole(t *testing.T) {
+	p := new(page)
+	p.fault("a worker has a fault")
+	p.faults.Add(1)
+	require.Equal(t, []string{"a worker has a fault"}, p.failures())
+	p.text[1].n.Store(uint32(copy(p.text[1].bytes[:], "so has another")))
+	require.Equal(t, []string{"a worker has a fault", "so has another"}, p.failures())
+}
+
 // A worker that cannot open its objects ends the storm with what it says.
 func TestWorkerThatCannotOpenItsObjects(t *testing.T) {
 	for _, every := range []int{0, 1} {

@@ -133,11 +133,15 @@ func (p *torturePage) fault(format string, args ...any) {
 	t.n.Store(uint32(copy(t.bytes[:], fmt.Sprintf(format, args...))))
 }
 
-// failures are the texts of the faults.
+// failures returns the texts of the faults. A worker may be killed before it has written its text.
 func (p *torturePage) failures() (texts []string) {
 	for i := range min(p.faults.Load(), tortureTexts) {
 		t := &p.text[i]
-		texts = append(texts, string(t.bytes[:min(t.n.Load(), uint32(len(t.bytes)))]))
+		text := "a worker found a fault, and ended before it had written which"
+		if n := t.n.Load(); n != 0 {
+			text = string(t.bytes[:min(n, uint32(len(t.bytes)))])
+		}
+		texts = append(texts, text)
 	}
 	return texts
 }

@@ -59,3 +59,13 @@ func TestSpans(t *testing.T) {
 	require.Zero(t, parts(1, 1000))
 	require.Equal(t, int64(tortureSpans), parts(1, 1<<40))
 }
+
+func TestFaultWithoutItsTextIsReported(t *testing.T) {
+	p := new(torturePage)
+	p.fault("a turn was lost")
+	p.faults.Add(1) // and its worker is killed
+	texts := p.failures()
+	require.Len(t, texts, 2)
+	require.Equal(t, "a turn was lost", texts[0])
+	require.Contains(t, texts[1], "ended before it had written")
+}
