@@ -35,7 +35,6 @@ var moving = []struct {
 	{regexp.MustCompile(`kill (-CONT )?[0-9]+`), "kill ${1}PID"},
 	{regexp.MustCompile(`\b([0-9.]+(s|ms|µs)|[0-9]+m[0-9]+s)\b`), "AGE"},
 	{regexp.MustCompile(`(?m)^([0-9]+\.[0-9]+\s+\w+)\s+[0-9]+`), "$1  PID"},
-	{regexp.MustCompile(`(AGE ago\s+[0-9]+\s+[0-9]+)\s+[0-9]+\s+[0-9]+`), "$1  UID  NS"},
 	{regexp.MustCompile(`[0-9]{2}:[0-9]{2}:[0-9]{2}`), "CLOCK"},
 	{regexp.MustCompile(`sleeping|running`), "sleeping"},
 	{regexp.MustCompile(`sequence [0-9]+`), "sequence N"},

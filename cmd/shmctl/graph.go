@@ -33,7 +33,7 @@ func (c *graphCmd) Run(s *session) error {
 		case "svg":
 			return g.svg(s.stdout)
 		}
-		return g.text(s.stdout)
+		return g.text(s.stdout, s.width())
 	})
 }
 
@@ -75,7 +75,7 @@ func graphOf(d *document, snap *snapshot) *graph {
 }
 
 // text draws each chain of waits as a tree, whose root is the participant for which all wait.
-func (g *graph) text(w io.Writer) error {
+func (g *graph) text(w io.Writer, width int) error {
 	waiters := map[string][]edge{}
 	waits := map[string]bool{}
 	for _, e := range g.edges {
@@ -115,7 +115,7 @@ func (g *graph) text(w io.Writer) error {
 			}
 		}
 	}
-	writeFindings(w, g.findings)
+	writeFindings(w, width, g.findings)
 	return nil
 }
 

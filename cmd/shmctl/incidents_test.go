@@ -140,7 +140,7 @@ var incidents = []incident{
 		alice.begins("then event", "answer")
 		awaitWaits(t, name, 1)
 		bob.begins("lock mutex", "answer-lock")
-	}, "holds Mutex answer-lock, and waits for set of answer", false},
+	}, "holds Mutex answer-lock, and itself waits for set of answer", false},
 	{"barrier that a party never reaches", diagnose.MissingParties, findOld, func(t *testing.T, name string, alice, bob, _ *agent) {
 		alice.begins("wait barrier", "step")
 	}, "no process but those that wait has it open", false},

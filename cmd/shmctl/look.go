@@ -94,27 +94,26 @@ func (c *psCmd) Run(s *session) error {
 		}
 		return nil
 	}, func(d *document, snap *snapshot) error {
-		t := newTable(s.stdout, s.wide([]string{"NAME", "LABEL", "PID", "LIFE", "PROCESS", "JOINED", "HOLDS", "WAITS", "UID", "PIDNS", "NOTICE"},
-			"STATE", "FENCED", "JOINED AT")...)
+		t := newTable(s.stdout, s.wide([]string{"NAME", "LABEL", "PID", "LIFE", "PROCESS", "JOINED", "HOLDS", "WAITS"},
+			"UID", "PIDNS", "NOTICE", "STATE", "FENCED", "JOINED AT")...)
 		for _, p := range d.Participants {
 			process := p.Process
 			if p.HostPID != 0 && p.HostPID != p.PID {
 				process += fmt.Sprintf(" (pid %d here)", p.HostPID)
 			}
-			t.row(s.wide([]string{p.Name, p.Label, strconv.Itoa(p.PID), lifeText(p), process, since(d.Time, p.Joined), strconv.Itoa(p.Holds),
-				strconv.Itoa(p.Waits), strconv.Itoa(p.UID), strconv.FormatUint(p.PIDNamespace, 10), p.Notice},
-				p.State, strconv.FormatBool(p.Fenced), clock(p.Joined))...)
+			t.row(s.wide([]string{p.Name, p.Label, strconv.Itoa(p.PID), lifeText(p), process, since(d.Time, p.Joined), strconv.Itoa(p.Holds), strconv.Itoa(p.Waits)},
+				strconv.Itoa(p.UID), strconv.FormatUint(p.PIDNamespace, 10), p.Notice, p.State, strconv.FormatBool(p.Fenced), clock(p.Joined))...)
 		}
 		for _, g := range d.Gone {
 			life := "died"
 			if g.Left {
 				life = "left"
 			}
-			t.row(s.wide([]string{g.Name, g.Label, strconv.Itoa(g.PID), life + " " + since(d.Time, g.Time), "", "", "", "", "", "", ""},
-				"", "", clock(g.Time))...)
+			t.row(s.wide([]string{g.Name, g.Label, strconv.Itoa(g.PID), life + " " + since(d.Time, g.Time), "", "", "", ""},
+				"", "", "", "", "", clock(g.Time))...)
 		}
 		err := t.flush()
-		writeFindings(s.stdout, d.Findings)
+		s.writeFindings(d.Findings)
 		return err
 	})
 }
@@ -144,7 +143,7 @@ func (c *objectsCmd) Run(s *session) error {
 				arena.Offset(o.Offset).String(), o.Kind, strconv.Itoa(int(o.Version)), o.Policy, o.Spin, snap.Shorts(o.OpenBy))...)
 		}
 		err := t.flush()
-		writeFindings(s.stdout, d.Findings)
+		s.writeFindings(d.Findings)
 		return err
 	})
 }
@@ -219,22 +218,22 @@ func showText(s *session, d *document, snap *snapshot) error {
 	}
 	if len(d.Holds) > 0 {
 		fmt.Fprintln(s.stdout, "held:")
-		t := newTable(s.stdout, s.wide([]string{"  MODE", "HELD BY", "PARTICIPANT", "AGE", "NOTE"}, "PROCESS")...)
+		t := newTable(s.stdout, s.wide([]string{"  MODE", "HELD BY", "AGE", "NOTE"}, "PARTICIPANT", "PROCESS")...)
 		for _, h := range d.Holds {
-			t.row(s.wide([]string{"  " + what(h.Mode, h.Key, h.Count), snap.Short(h.Owner), h.Owner, diagnose.HoldAge(&h), h.Note}, processOf(snap, h.Owner))...)
+			t.row(s.wide([]string{"  " + what(h.Mode, h.Key, h.Count), snap.Short(h.Owner), diagnose.HoldAge(&h), h.Note}, h.Owner, processOf(snap, h.Owner))...)
 		}
 		t.flush()
 	}
 	if len(d.Waits) > 0 {
 		fmt.Fprintln(s.stdout, "waiting, in order where there is one:")
-		t := newTable(s.stdout, s.wide([]string{"  WAITS FOR", "WHO", "PARTICIPANT", "AGE", "HOW", "GOROUTINES", "HELD BY"}, "ORDER", "PROCESS")...)
+		t := newTable(s.stdout, s.wide([]string{"  WAITS FOR", "WHO", "AGE", "HOW", "COUNT", "HELD BY"}, "PARTICIPANT", "ORDER", "PROCESS")...)
 		for _, w := range d.Waits {
-			t.row(s.wide([]string{"  " + diagnose.Wants(&w), snap.Short(w.Owner), w.Owner, diagnose.Age(w.AgeNs), w.How, goroutines(w.Goroutines), snap.Shorts(w.On)},
-				strconv.FormatUint(w.Order, 10), processOf(snap, w.Owner))...)
+			t.row(s.wide([]string{"  " + diagnose.Wants(&w), snap.Short(w.Owner), diagnose.Age(w.AgeNs), w.How, goroutines(w.Goroutines), snap.Shorts(w.On)},
+				w.Owner, strconv.FormatUint(w.Order, 10), processOf(snap, w.Owner))...)
 		}
 		t.flush()
 	}
-	writeFindings(s.stdout, d.Findings)
+	s.writeFindings(d.Findings)
 	return nil
 }
 
@@ -252,14 +251,14 @@ func (c *locksCmd) Run(s *session) error {
 		d.Holds = snap.OldHolds()
 		return nil
 	}, func(d *document, snap *snapshot) error {
-		t := newTable(s.stdout, s.wide([]string{"OBJECT", "TYPE", "MODE", "HELD BY", "PARTICIPANT", "AGE", "WAITS", "NOTE"}, "OFFSET", "STATE", "PROCESS")...)
+		t := newTable(s.stdout, s.wide([]string{"OBJECT", "TYPE", "MODE", "HELD BY", "AGE", "WAITS", "NOTE"}, "PARTICIPANT", "OFFSET", "STATE", "PROCESS")...)
 		for _, h := range d.Holds {
 			o := &snap.Objects[h.ObjectIndex]
-			t.row(s.wide([]string{h.Object, o.Type, what(h.Mode, h.Key, h.Count), snap.Short(h.Owner), h.Owner, diagnose.HoldAge(&h), strconv.Itoa(len(o.Waits)), h.Note},
-				arena.Offset(o.Offset).String(), stateText(o), processOf(snap, h.Owner))...)
+			t.row(s.wide([]string{h.Object, o.Type, what(h.Mode, h.Key, h.Count), snap.Short(h.Owner), diagnose.HoldAge(&h), strconv.Itoa(len(o.Waits)), h.Note},
+				h.Owner, arena.Offset(o.Offset).String(), stateText(o), processOf(snap, h.Owner))...)
 		}
 		err := t.flush()
-		writeFindings(s.stdout, d.Findings)
+		s.writeFindings(d.Findings)
 		return err
 	})
 }
@@ -271,31 +270,59 @@ func (c *waitsCmd) Run(s *session) error {
 		d.Waits, d.Edges = snap.OldWaits(), snap.Edges()
 		return nil
 	}, func(d *document, snap *snapshot) error {
-		t := newTable(s.stdout, s.wide([]string{"WHO", "PARTICIPANT", "OBJECT", "WAITS FOR", "AGE", "HOW", "GOROUTINES", "HELD BY"}, "TYPE", "OFFSET", "ORDER", "PROCESS")...)
-		for _, w := range d.Waits {
+		t := newTable(s.stdout, s.wide([]string{"WHO", "OBJECT", "WAITS FOR", "AGE", "COUNT", "HELD BY"}, "HOW", "PARTICIPANT", "TYPE", "OFFSET", "ORDER", "PROCESS")...)
+		for _, w := range s.rows(d.Waits) {
 			how := w.How
 			if snap.IsGone(w.Owner) {
 				how = "gone"
 			}
 			o := &snap.Objects[w.ObjectIndex]
-			t.row(s.wide([]string{snap.Short(w.Owner), w.Owner, w.Object, diagnose.Wants(&w), diagnose.Age(w.AgeNs), how, goroutines(w.Goroutines), snap.Shorts(w.On)},
-				o.Type, arena.Offset(o.Offset).String(), strconv.FormatUint(w.Order, 10), processOf(snap, w.Owner))...)
+			t.row(s.wide([]string{snap.Short(w.Owner), w.Object, diagnose.Wants(&w), diagnose.Age(w.AgeNs), goroutines(w.Goroutines), snap.Shorts(w.On)},
+				how, w.Owner, o.Type, arena.Offset(o.Offset).String(), strconv.FormatUint(w.Order, 10), processOf(snap, w.Owner))...)
 		}
 		err := t.flush()
 		if len(d.Findings) == 0 {
-			fmt.Fprintln(s.stdout, s.stuckText(len(d.Waits)))
+			writeLines(s.stdout, s.width(), "", s.stuckText(len(d.Waits)))
 		}
-		writeFindings(s.stdout, d.Findings)
+		s.writeFindings(d.Findings)
 		return err
 	})
+}
+
+// rows are the waits that a table shows. Waits of one process that differ in their age only are one
+// row, with the age of the oldest, except in the format wide.
+func (s *session) rows(waits []wait) (rows []wait) {
+	if s.format == formatWide {
+		return waits
+	}
+	first := map[string]int{} // the row of such waits
+	for _, w := range waits {
+		key := fmt.Sprintf("%s %d %s %q %v", w.Owner, w.ObjectIndex, diagnose.Wants(&w), w.On, w.Goroutines == 0)
+		i, seen := first[key]
+		if !seen {
+			first[key] = len(rows)
+			rows = append(rows, w)
+			continue
+		}
+		r := &rows[i]
+		r.Goroutines += w.Goroutines
+		if w.AgeNs != nil && (r.AgeNs == nil || *w.AgeNs > *r.AgeNs) {
+			r.AgeNs = w.AgeNs
+		}
+	}
+	return rows
 }
 
 // stuckText says that so many waits gave no finding.
 func (s *session) stuckText(waits int) string {
 	switch {
 	case s.older <= 0:
-		return fmt.Sprintf("no process is stuck: no cycle, no holder that is dead or stopped, and no wait for a lock for %s, or for work for %s",
+		text := fmt.Sprintf("no process is stuck: no cycle, no holder that is dead or stopped, and no wait for a lock for %s, or for work for %s",
 			diagnose.Short(diagnose.LongLock), diagnose.Short(diagnose.LongWork))
+		if waits > 0 {
+			text += "; --older 1s examines younger waits, too"
+		}
+		return text
 	case waits == 0:
 		return "no wait is that old"
 	}

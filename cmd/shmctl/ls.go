@@ -27,7 +27,7 @@ type lsCmd struct {
 // Run lists the arenas.
 func (c *lsCmd) Run(s *session) error {
 	l := lister{s: s, d: s.begin("ls"), all: c.All, seen: map[fileID]bool{}}
-	l.t = newTable(s.stdout, s.wide([]string{"ARENA", "SIZE", "USED", "USERS", "OBJECTS", "AGE", "EPOCH", "HEALTH"}, "NODES", "REAPS", "COUNTED", "PATH")...)
+	l.t = newTable(s.stdout, s.wide([]string{"ARENA", "SIZE", "USED", "USERS", "OBJECTS", "AGE", "HEALTH"}, "EPOCH", "NODES", "REAPS", "COUNTED", "PATH")...)
 	l.addAll()
 	err := error(nil)
 	switch {
@@ -152,7 +152,7 @@ func (l *lister) otherLayout(name string, other arenakernel.OtherLayout) {
 	if other.InUse {
 		users = "some"
 	}
-	l.t.row(l.s.wide([]string{name, size(uint64(other.Size)), "", users, "", "", "", a.Health}, "", "", "", a.Path)...)
+	l.t.row(l.s.wide([]string{name, size(uint64(other.Size)), "", users, "", "", a.Health}, "", "", "", "", a.Path)...)
 }
 
 func (l *lister) row(a arenaInfo, note string) {
@@ -165,8 +165,8 @@ func (l *lister) row(a arenaInfo, note string) {
 		health += ", " + note
 	}
 	l.t.row(l.s.wide([]string{a.Name, size(uint64(a.Size)), size(a.Used), fmt.Sprintf("%d/%d", a.Participants, a.MaxParticipants),
-		strconv.FormatUint(a.Objects, 10), diagnose.Age(sinceNs(l.d.Time, a.Created)), epochText(a), health},
-		strconv.FormatUint(a.Nodes, 10), strconv.FormatUint(uint64(a.Deaths), 10), strconv.FormatBool(a.Counted), a.Path)...)
+		strconv.FormatUint(a.Objects, 10), diagnose.Age(sinceNs(l.d.Time, a.Created)), health},
+		epochText(a), strconv.FormatUint(a.Nodes, 10), strconv.FormatUint(uint64(a.Deaths), 10), strconv.FormatBool(a.Counted), a.Path)...)
 }
 
 // otherArena is the row of ls for an arena with another layout.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+	"golang.org/x/term"
 
 	"github.com/shmsync/shmsync"
 )
@@ -90,6 +91,7 @@ type session struct {
 	json           bool
 	format         string // text, wide, json or name; empty for a command that has no choice
 	stdout, stderr io.Writer
+	terminal       *os.File // stdout, if it is a terminal
 	now            func() time.Time
 	older          time.Duration // only waits and locks that are at least that old
 	model          *kong.Application
@@ -124,6 +126,9 @@ func realMain(args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	s := &session{ctx: ctx, json: p.JSON, stdout: stdout, stderr: stderr, now: time.Now, model: parser.Model}
+	if file, ok := stdout.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+		s.terminal = file
+	}
 	return exitOf(s.run(k), stderr)
 }
 

@@ -45,8 +45,12 @@ func (c *recoverCmd) Run(s *session) error {
 		return err
 	case o.Error == shmsync.ErrCorrupt.Error():
 		return refused{fmt.Sprintf("%s has impossible bytes: %s", c.Name, o.State)}
+	case !o.Recoverable():
+		return refused{fmt.Sprintf("%s is a %s: recover is for locks, WaitGroup, Latch, Barrier and Future", c.Name, o.Type)}
+	case o.Kind == "MULT" && c.Key == nil && o.Key != nil:
+		return refused{fmt.Sprintf("%s is a MultiLock: say which key, as --key=%d, which a death has left", c.Name, *o.Key)}
 	case o.Kind == "MULT" && c.Key == nil:
-		return refused{c.Name + " is a MultiLock: say which key"}
+		return refused{c.Name + " is a MultiLock: say which key, as --key=4711"}
 	}
 	a, err := join(c.Arena)
 	if err != nil {

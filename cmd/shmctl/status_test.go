@@ -21,6 +21,7 @@ func TestExitStatuses(t *testing.T) {
 	alice := newAgent(t, sound, "alice")
 	alice.does("lock mutex", "ledger")
 	alice.does("lock multi", "rows", 1)
+	alice.does("lock semaphore", "workers", 1)
 	carol, bob := newAgent(t, stuck, "carol"), newAgent(t, stuck, "bob")
 	bob.does("lock mutex", "other")
 	carol.does("lock mutex", "ledger")
@@ -88,6 +89,7 @@ func TestExitStatuses(t *testing.T) {
 	add(exitRefused, "delete", sound, "ledger")
 	add(exitRefused, "recover", "--wait=1ms", sound, "ledger")
 	add(exitRefused, "recover", sound, "rows")
+	add(exitRefused, "recover", sound, "workers")
 
 	for _, args := range [][]string{{}, {"ps"}, {"ps", "--nonsense", sound}, {"--json", "metrics"}, {"recover", sound}, {"recover", "--all", sound, "ledger"},
 		{"set", sound, "ledger", "spin"}, {"create", "--size=x", sound + "y"}, {"load", dump, text}, {"dump", sound, "-o", text}} {

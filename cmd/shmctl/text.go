@@ -9,6 +9,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"golang.org/x/term"
+
 	"github.com/shmsync/shmsync/internal/diagnose"
 )
 
@@ -62,15 +64,53 @@ func what(mode string, key *uint64, count uint64) string {
 	return text
 }
 
-func writeFindings(out io.Writer, f []finding) {
+// wrap breaks a line between words, so that it fits into so many columns. The lines after the first begin with indent.
+func wrap(line string, width int, indent string) (lines []string) {
+	runes := []rune(line)
+	for width > 2*len(indent) && len(runes) > width {
+		end := width
+		for end > 0 && runes[end] != ' ' {
+			end--
+		}
+		if strings.TrimSpace(string(runes[:end])) == "" {
+			end = width // a word that is longer than a line
+		}
+		lines = append(lines, strings.TrimRight(string(runes[:end]), " "))
+		runes = []rune(indent + strings.TrimLeft(string(runes[end:]), " "))
+	}
+	return append(lines, string(runes))
+}
+
+// writeLines writes a sentence in lines of a terminal's width, or in one line if width is 0.
+func writeLines(out io.Writer, width int, indent, text string) {
+	fmt.Fprintln(out, strings.Join(wrap(text, width, indent), "\n"))
+}
+
+// width is the number of columns of the terminal that commands write to, or 0 if it is none.
+func (s *session) width() int {
+	if s.terminal == nil {
+		return 0
+	}
+	width, _, err := term.GetSize(int(s.terminal.Fd()))
+	if err != nil {
+		return 0
+	}
+	return width
+}
+
+func (s *session) writeFindings(f []finding) { writeFindings(s.stdout, s.width(), f) }
+
+// writeFindings writes findings in lines of a terminal's width, but each command in one line, so that it
+// can be pasted.
+func writeFindings(out io.Writer, width int, f []finding) {
 	for _, f := range f {
 		mark := "note"
 		if f.Trouble {
 			mark = strings.ToUpper(f.Kind)
 		}
-		fmt.Fprintf(out, "%s: %s\n", mark, f.Text)
+		writeLines(out, width, "  ", fmt.Sprintf("%s: %s", mark, f.Text))
 		if f.Advice != "" {
-			fmt.Fprintf(out, "  → %s\n", f.Advice)
+			writeLines(out, width, "    ", "  → "+f.Advice)
 		}
 		if f.Command != "" {
 			fmt.Fprintf(out, "    $ %s\n", f.Command)

@@ -43,8 +43,7 @@ func (c *topCmd) Run(s *session) error {
 	}
 	defer src.Close()
 	interval := max(c.Interval, 50*time.Millisecond)
-	file, _ := s.stdout.(*os.File)
-	live := file != nil && term.IsTerminal(int(file.Fd())) && !s.json
+	live := s.terminal != nil && !s.json
 	state := &topState{sort: c.Sort, filter: c.Filter}
 	var keys <-chan byte
 	resized := make(chan os.Signal, 1)
@@ -60,7 +59,7 @@ func (c *topCmd) Run(s *session) error {
 	snap := src.look()
 	var before *snapshot
 	for looks := 1; ; looks++ {
-		if err := c.draw(s, state, snap, before, file, live); err != nil {
+		if err := c.draw(s, state, snap, before, live); err != nil {
 			return err
 		}
 		if c.Count > 0 && looks >= c.Count {
@@ -81,7 +80,7 @@ func (c *topCmd) Run(s *session) error {
 			if end == nil && !state.paused {
 				break
 			}
-			if err := c.draw(s, state, snap, before, file, live); err != nil {
+			if err := c.draw(s, state, snap, before, live); err != nil {
 				return err
 			}
 		}
@@ -98,16 +97,17 @@ func fit(text string, width, height int) (lines []string) {
 	sentences := true
 	for line := range strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n") {
 		sentences = sentences && line != ""
-		runes := []rune(line)
-		for sentences && len(runes) > width {
-			lines, runes = append(lines, string(runes[:width])), runes[width:]
+		if sentences {
+			lines = append(lines, wrap(line, width, "")...)
+			continue
 		}
+		runes := []rune(line)
 		lines = append(lines, string(runes[:min(len(runes), width)]))
 	}
 	return lines[:min(len(lines), max(height-1, 1))]
 }
 
-func (c *topCmd) draw(s *session, state *topState, snap, before *snapshot, file *os.File, live bool) error {
+func (c *topCmd) draw(s *session, state *topState, snap, before *snapshot, live bool) error {
 	if s.json {
 		d := s.begin("top")
 		d.Arena, d.Participants, d.Objects, d.Holds, d.Waits, d.Findings = &snap.Info, snap.Participants, snap.Objects, snap.Holds, snap.Waits, snap.Findings()
@@ -122,7 +122,7 @@ func (c *topCmd) draw(s *session, state *topState, snap, before *snapshot, file 
 		_, err := s.stdout.Write(append(b.Bytes(), '\n'))
 		return err
 	}
-	width, height, err := term.GetSize(int(file.Fd()))
+	width, height, err := term.GetSize(int(s.terminal.Fd()))
 	if err != nil || width <= 0 || height <= 0 {
 		width, height = 80, 24
 	}
@@ -188,7 +188,7 @@ func topText(b *bytes.Buffer, state *topState, snap, before *snapshot, now time.
 	if !snap.Info.Counted {
 		fmt.Fprintln(b, "rates: not known; an arena created with Options.Counted has them")
 	}
-	writeFindings(b, f)
+	writeFindings(b, 0, f)
 	fmt.Fprintln(b)
 	order := make([]int, 0, len(snap.Objects))
 	rate := make([]rates, len(snap.Objects))

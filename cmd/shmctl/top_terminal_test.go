@@ -92,7 +92,7 @@ func TestTopInTerminal(t *testing.T) {
 	x.shows("\nindustry ")
 
 	x.tmux("resize-window", "-x", "40", "-y", "12")
-	x.shows("/: f\nilter, space: pause, q: quit)") // the first line goes on in the second
+	x.shows("/:\nfilter, space: pause, q: quit)") // the first line goes on in the second
 
 	alice.Stop(t)
 	x.shows("STOPPED-HOLDER")

@@ -19,3 +19,12 @@ func TestFit(t *testing.T) {
 	require.Len(t, fit(text, 1, 1), 1)
 	require.Equal(t, []string{"éß", "ü"}, fit("éßü", 2, 9))
 }
+
+// A line is broken between words, and within a word only if the word is longer than a line.
+func TestWrap(t *testing.T) {
+	require.Equal(t, []string{"the lock of", "  alice is held"}, wrap("the lock of alice is held", 15, "  "))
+	require.Equal(t, []string{"the lock"}, wrap("the lock", 8, "  "))
+	require.Equal(t, []string{"the lock"}, wrap("the lock", 0, "  "))
+	require.Equal(t, []string{"abcdefgh", "  ijklmn", "  op qr"}, wrap("abcdefghijklmnop qr", 8, "  "))
+	require.Equal(t, []string{"  → the", "    lock", "    is", "    held"}, wrap("  → the lock is held", 10, "    "))
+}

@@ -7,13 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
-	"golang.org/x/term"
 )
 
 // Formats of a command that looks.
@@ -60,8 +58,7 @@ func (s *session) run(k *kong.Context) error {
 // of a run is written at once, so that a screen does not flicker.
 func (s *session) watch(k *kong.Context, interval time.Duration) error {
 	out := s.stdout
-	file, _ := out.(*os.File)
-	screen := file != nil && term.IsTerminal(int(file.Fd())) && !s.json
+	screen := s.terminal != nil && !s.json
 	for first := true; ; first = false {
 		var b bytes.Buffer
 		s.stdout = &b

@@ -343,7 +343,10 @@ func TestParkedWaitersAreCounted(t *testing.T) {
 		}
 		return n == 100 && dated
 	})
-	require.True(t, strings.Contains(soon(t, exitOK, "waits", name), "parked"))
+	require.True(t, strings.Contains(soon(t, exitOK, "waits", "-o", "wide", name), "parked"))
+	out := soon(t, exitOK, "waits", name) // one row for all
+	require.Regexp(t, `(?m)^bob\[.*  100 `, out)
+	require.Equal(t, 1, strings.Count(out, "\nbob["), out)
 }
 
 // A participant in another pid namespace is found by its pid here, and is known to be alive or

@@ -11,10 +11,10 @@ import (
 // snapshot: words that are read one after the other can look like a deadlock that never was.
 // again takes the later snapshot.
 func Confirm(s *Snapshot, again func() (*Snapshot, error)) ([]Finding, *Snapshot, error) {
-	f := s.Findings()
+	f := s.findings()
 	passing := func(f Finding) bool { return f.Kind != Corrupt || s.Damage == nil }
 	if s.opts.Dump != nil || !slices.ContainsFunc(f, passing) {
-		return f, s, nil
+		return causes(f), s, nil
 	}
 	time.Sleep(ConfirmAfter)
 	later, err := again()
@@ -26,8 +26,8 @@ func Confirm(s *Snapshot, again func() (*Snapshot, error)) ([]Finding, *Snapshot
 			return key(before) == key(now) && slices.EqualFunc(before.proof, now.proof, proof.same)
 		})
 	}
-	still := slices.DeleteFunc(later.Findings(), func(f Finding) bool { return !stays(f) })
-	return still, later, nil
+	still := slices.DeleteFunc(later.findings(), func(f Finding) bool { return !stays(f) })
+	return causes(still), later, nil // a deadlock that did not stay is no cause
 }
 
 // proof tells one wait from the next wait of the same process for the same object, and one hold

@@ -26,7 +26,24 @@ func (s *Snapshot) Title(name string) string {
 }
 
 // Findings lists the findings of a snapshot, the worst first.
-func (s *Snapshot) Findings() (all []Finding) {
+func (s *Snapshot) Findings() []Finding { return causes(s.findings()) }
+
+// causes returns the findings without the long holds of processes that are in a deadlock, which say
+// the same again.
+func causes(all []Finding) []Finding {
+	deadlocked := map[string]bool{}
+	for _, f := range all {
+		if f.Kind == Deadlock {
+			for _, name := range f.Participants {
+				deadlocked[name] = true
+			}
+		}
+	}
+	return slices.DeleteFunc(all, func(f Finding) bool { return f.Kind == LongHold && deadlocked[f.Participants[0]] })
+}
+
+// findings lists everything that a snapshot shows, the worst first.
+func (s *Snapshot) findings() (all []Finding) {
 	if s.Damage != nil {
 		all = append(all, Finding{Kind: Corrupt, Trouble: true, Text: ErrorText(s.Damage),
 			Advice: "keep a dump for a report, and create a new arena", Command: s.dumpCommand()})

@@ -119,7 +119,11 @@ func (s *Snapshot) longHold(o *Object, w *Wait) Finding {
 	switch {
 	case behind != nil:
 		f.Kind = LongHold
-		f.Text = fmt.Sprintf("%s, and waits for %s of %s since %s itself%s", hold, Wants(behind), behind.Object, Age(behind.AgeNs), waiters)
+		f.Text = fmt.Sprintf("%s, and itself waits for %s of %s", hold, Wants(behind), behind.Object)
+		if behind.AgeNs != nil {
+			f.Text += ", for " + Age(behind.AgeNs)
+		}
+		f.Text += waiters
 		f.Advice = "see why that does not come"
 		f.Command = s.Command("show", &s.Objects[behind.ObjectIndex])
 		return f
