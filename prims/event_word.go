@@ -48,7 +48,6 @@ const (
 	eventBidirectional
 )
 
-func (m eventMode) valid() bool       { return m <= eventBidirectional }
 func (m eventMode) public() EventMode { return EventMode(m) + 1 }
 func (m eventMode) String() string    { return m.public().String() }
 

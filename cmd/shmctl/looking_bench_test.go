@@ -94,8 +94,10 @@ func application(name string) (turn func(), err error) {
 	}
 	return func() {
 		m.Lock()
+		//lint:ignore SA2001 the benchmark is of the pair
 		m.Unlock()
 		rw.RLock()
+		//lint:ignore SA2001 the same
 		rw.RUnlock()
 		s.Acquire(1)
 		s.Release(1)

@@ -176,25 +176,26 @@ func smtContrasts(d *Document) []*contrast {
 
 // adviseSMT is R13: whether two workers of a lock should share a core.
 func adviseSMT(d *Document, list []*contrast) *advice {
-	for _, c := range list {
-		near, smt := c.better, c.worse
-		a := &advice{Verdict: adviceNone, Effect: c.effectOf(), Evidence: []string{smt.evidence("ops/s"), near.evidence("ops/s")},
-			Text: "two workers on threads of one core do not surely get less through than on two cores"}
-		if c.sure() {
-			var first []int
-			for _, core := range d.Topology.Groups(d.Env.Used, topology.ByCore) {
-				first = append(first, core[0])
-			}
-			slices.Sort(first)
-			cpus := topology.FormatList(first)
-			a.Verdict = adviceDo
-			a.Text = fmt.Sprintf("give each worker of a lock a core of its own, CPUs %s: two cores of the class %s get %s× as much through as two threads of a core",
-				cpus, near.class(), formatRatio(c.Center))
-			a.Do = []string{"taskset -c " + cpus + " PROGRAM"}
-		}
-		return a
+	if len(list) == 0 {
+		return nil
 	}
-	return nil
+	c := list[0]
+	near, smt := c.better, c.worse
+	a := &advice{Verdict: adviceNone, Effect: c.effectOf(), Evidence: []string{smt.evidence("ops/s"), near.evidence("ops/s")},
+		Text: "two workers on threads of one core do not surely get less through than on two cores"}
+	if c.sure() {
+		var first []int
+		for _, core := range d.Topology.Groups(d.Env.Used, topology.ByCore) {
+			first = append(first, core[0])
+		}
+		slices.Sort(first)
+		cpus := topology.FormatList(first)
+		a.Verdict = adviceDo
+		a.Text = fmt.Sprintf("give each worker of a lock a core of its own, CPUs %s: two cores of the class %s get %s× as much through as two threads of a core",
+			cpus, near.class(), formatRatio(c.Center))
+		a.Do = []string{"taskset -c " + cpus + " PROGRAM"}
+	}
+	return a
 }
 
 // slowNode is how many times slower than comparable memory the memory of a node must be to be

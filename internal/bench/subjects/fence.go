@@ -25,7 +25,7 @@ func openFence(w *bench.Worker, _ int) (any, error) {
 }
 
 // brokenFence fails.
-type brokenFence struct{ fence }
+type brokenFence struct{}
 
 func (brokenFence) Fence() error { return errors.New("no fence was made") }
 
