@@ -151,7 +151,7 @@ var incidents = []incident{
 	{"latch that is never counted down", diagnose.MissingParties, findOld, func(t *testing.T, name string, alice, bob, _ *agent) {
 		alice.begins("wait latch", "start")
 	}, "Latch start waits for what does not come", false},
-	{"queue whose consumer is stopped", diagnose.FullQueue, findOld, func(t *testing.T, name string, alice, bob, _ *agent) {
+	{"queue whose consumer is stopped", diagnose.FullQueue, findNow, func(t *testing.T, name string, alice, bob, _ *agent) {
 		alice.does("open queue", "jobs")
 		alice.Stop(t)
 		alice.Send(agentOrder{Op: "drain queue", Name: "jobs", Later: true}) // alice reads that order when it is continued

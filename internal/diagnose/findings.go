@@ -75,7 +75,7 @@ func (s *Snapshot) deadlockFinding(c []Edge) Finding {
 		f.proof = append(f.proof, s.prove(e))
 	}
 	f.Text = fmt.Sprintf("%d processes wait for each other: %s", len(c), strings.Join(steps, "; "))
-	f.Advice = "end one of them; a death passes its holds on by the policies of the locks"
+	f.Advice = "end one of them, with kill -9 if it stays; a death passes its holds on by the policies of the locks"
 	f.Command = s.killCommand("", c[len(c)-1].From)
 	return f
 }

@@ -74,7 +74,7 @@ func (s *Snapshot) wedgeFindings(o *Object) (all []Finding) {
 			f = s.exhausted(o)
 		case (w.For == "zero" || w.For == "phase") && age >= work:
 			f = s.missingParties(o, w)
-		case w.For == "room" && age >= work:
+		case w.For == "room" && (age >= work || s.allStopped(o)):
 			f = s.fullQueue(o)
 		case len(w.OnHolds) > 0 && !w.Any && age >= lock:
 			f = s.longHold(o, w)
@@ -106,7 +106,7 @@ func (s *Snapshot) longHold(o *Object, w *Wait) Finding {
 	if h.Owner == w.Owner {
 		f.Kind = SelfWait
 		f.Text = fmt.Sprintf("%s, and a goroutine of the same process waits for it%s; a goroutine that locks it twice waits for itself", hold, waiters)
-		f.Advice = "if it is stuck, end it; a death passes the hold on by the policy of the lock"
+		f.Advice = "if it is stuck, end it, with kill -9 if it stays; a death passes the hold on by the policy of the lock"
 		f.Command = s.killCommand("", h.Owner)
 		return f
 	}
@@ -134,7 +134,7 @@ func (s *Snapshot) longHold(o *Object, w *Wait) Finding {
 		f.Kind = LeakedHold
 		f.Text = fmt.Sprintf("%s, sleeps, and waits for nothing in this arena%s; it may have forgotten to unlock", hold, waiters)
 	}
-	f.Advice = "if it is stuck, end it; a death passes the hold on by the policy of the lock"
+	f.Advice = "if it is stuck, end it, with kill -9 if it stays; a death passes the hold on by the policy of the lock"
 	f.Command = s.killCommand("", h.Owner)
 	return f
 }
@@ -160,7 +160,7 @@ func (s *Snapshot) exhausted(o *Object) Finding {
 	f.Advice = "look at what its holders do"
 	f.Command = s.Command("show", o)
 	if most != "" {
-		f.Advice = "if the one that has most is stuck, end it; a death gives its permits back"
+		f.Advice = "if the one that has most is stuck, end it, with kill -9 if it stays; a death gives its permits back"
 		f.Command = s.killCommand("", most)
 	}
 	return f
@@ -190,8 +190,7 @@ func (s *Snapshot) fullQueue(o *Object) Finding {
 	f := Finding{Kind: FullQueue, Advice: "see why none of them takes items", Command: s.Command("show", o)}
 	f.Text = fmt.Sprintf("%s %s is full (%s), and no process takes items%s%s", o.Type, o.Name, o.State, s.others(o), s.waiters(o))
 	for _, name := range o.OpenBy {
-		i, ok := s.who[name]
-		if ok && slices.Contains([]string{LifeStopped, LifeTraced}, s.Participants[i].Life) {
+		if s.isStopped(name) {
 			f.Participants = append(f.Participants, name)
 		}
 	}
@@ -200,6 +199,26 @@ func (s *Snapshot) fullQueue(o *Object) Finding {
 		f.Advice, f.Command = s.continueAdvice(f.Participants[0])
 	}
 	return f
+}
+
+func (s *Snapshot) isStopped(name string) bool {
+	i, ok := s.who[name]
+	return ok && slices.Contains([]string{LifeStopped, LifeTraced}, s.Participants[i].Life)
+}
+
+// allStopped reports whether each process that has a Queue open, and does not wait for it, is stopped. So
+// no process takes items.
+func (s *Snapshot) allStopped(o *Object) bool {
+	stopped := 0
+	for _, name := range o.OpenBy {
+		switch {
+		case s.isStopped(name):
+			stopped++
+		case !s.IsGone(name) && !slices.ContainsFunc(o.Waits, func(w int) bool { return s.Waits[w].Owner == name }):
+			return false
+		}
+	}
+	return stopped > 0
 }
 
 // listHolds lists the participants that have holds of a mode, the one with the most first.
