@@ -123,10 +123,6 @@ func ReadDisturbance(used []int) (d Disturbance) {
 
 // Limits within which R0 considers a host quiet during the run.
 const (
-	MostOthers = 0.05 // share of the used CPUs' time that other programs took
+	MostOthers = 0.05 // share of the used CPUs' time that other programs took, and of the time for which a worker was without its CPU
 	MostSteal  = 0.01 // share that the hypervisor took
-
-	// MostPreempted is how often in a second a worker may lose a CPU that it has for itself. The threads of its own
-	// runtime and of the kernel take the CPU some dozens of times.
-	MostPreempted = 400
 )

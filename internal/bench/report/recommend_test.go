@@ -118,10 +118,9 @@ func TestNoAdviceOnTimesUnderNoise(t *testing.T) {
 		"busy":      {func(d *Document) { d.Env.Others = 0.06 }, "other programs took 6.0 %"},
 		"stolen":    {func(d *Document) { d.Env.Steal = 0.02 }, "hypervisor took 2.0 %"},
 		"throttled": {func(d *Document) { d.Env.Throttled = 3 }, "quota stopped the run 3 times"},
-		"preempted": {func(d *Document) {
-			d.add("lock", "shmsync:mutex", map[string]string{"place": "llc", "procs": "2", "threads": "1"}, map[string][]float64{"ops/s": {1e6}})
-			d.Cells[len(d.Cells)-1].Reps[0].Workers = []bench.WorkerReport{{Seconds: 0.5, Preempted: 300}, {Seconds: 0.5, Preempted: 500}, {Seconds: 1, Preempted: 1<<64 - 2}}
-		}, "lost it 800 times a second"},
+		"without a CPU": {func(d *Document) {
+			d.addWorkers(bench.WorkerReport{Seconds: 0.5, UserNs: 4e8, SystemNs: 5e7}, bench.WorkerReport{Seconds: 0.5, UserNs: 4.5e8, Voluntary: 20})
+		}, "without it for 10.0 % of the time"},
 		"unpinned": {func(d *Document) {
 			for i := range d.Cells {
 				d.Cells[i].Params["place"] = bench.PlaceAny
@@ -150,6 +149,38 @@ func TestPastLoadWithholdsNothing(t *testing.T) {
 	d := syntheticMatrix(t, "two-socket", 3, func(_, _, _ int) float64 { return 100 })
 	d.Env.Load = 50
 	require.Empty(t, noTiming(d))
+}
+
+// addWorkers adds a lock of two workers with a CPU each.
+func (d *Document) addWorkers(workers ...bench.WorkerReport) {
+	d.add("lock", "shmsync:mutex", map[string]string{"place": "llc", "procs": "2", "threads": "1"}, map[string][]float64{"ops/s": {1e6}})
+	d.Cells[len(d.Cells)-1].Reps[0].Workers = workers
+}
+
+// Workers that slept, that were not pinned, or that yielded often, tell nothing about other programs.
+func TestLostTimeIsThatOfBusyWorkers(t *testing.T) {
+	busy := bench.WorkerReport{Seconds: 1, UserNs: 99e7}
+	for name, w := range map[string]bench.WorkerReport{
+		"slept":        {Seconds: 1, UserNs: 1e8, Voluntary: 5000},
+		"not pinned":   {CPU: -1, Seconds: 1, UserNs: 1e8},
+		"yielded":      {Seconds: 1, UserNs: 98e7, Preempted: 5000},
+		"not measured": {},
+	} {
+		d := synthetic(t, "two-socket")
+		d.addWorkers(busy, w)
+		require.Empty(t, noTiming(d), name)
+		d.addWorkers(bench.WorkerReport{Seconds: 1, UserNs: 5e8})
+		require.NotEmpty(t, noTiming(d), name)
+		d.Cells[len(d.Cells)-1].Reps[0].Dirty = true
+		require.Empty(t, noTiming(d), "%s: a dirty round counts for nothing", name)
+	}
+	d := synthetic(t, "two-socket")
+	d.addWorkers(bench.WorkerReport{Seconds: 1, UserNs: 1e7, Voluntary: 5})
+	d.Cells[len(d.Cells)-1].Scenario = "crash"
+	require.Empty(t, noTiming(d), "a process that waits for a kill needs no CPU")
+	d = synthetic(t, "two-socket")
+	d.addWorkers(bench.WorkerReport{Seconds: 0.1, UserNs: 9e7})
+	require.Empty(t, noTiming(d), "one time slice of another program in a short run")
 }
 
 // R2 on matrices that are clear, flat, overlapping, noisy, lopsided and hybrid.
