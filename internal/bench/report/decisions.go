@@ -98,7 +98,7 @@ func (one *decision) take(answers []advice) {
 		}
 		one.Do = append(one.Do, a.Do...)
 		one.Evidence = append(one.Evidence, a.Evidence...)
-		if a.Effect != nil && a.Unit == "" && one.Because == "" && (a.Verdict == adviceDo || a.Verdict == adviceUndecided) {
+		if a.Effect != nil && a.Effect.N > 0 && a.Unit == "" && one.Because == "" && (a.Verdict == adviceDo || a.Verdict == adviceUndecided) {
 			one.Because = effectText(*a.Effect)
 		}
 	}
@@ -171,15 +171,34 @@ func barsOf(ours *Cell, cells []*Cell, roles []string) (bars []peerBar) {
 	scale := barScale{hi: hi}
 	for i, c := range cells {
 		v := stats.Summarize(c.Values(ours.Unit))
-		b := peerBar{Role: roles[i], htmlBar: htmlBar{Name: c.Subject, Ours: c.ours(), Color: styleOf(c.Subject).color, Value: formatMetric(ours.Unit, v.Center),
+		b := peerBar{Role: roles[i], htmlBar: htmlBar{Name: c.Subject, Ours: c.ours(), Color: styleOf(c.Subject).color, Value: formatMetric(ours.Unit, v.Center) + perSecond(ours.Unit),
 			Range: formatMetric(ours.Unit, v.Lo) + " to " + formatMetric(ours.Unit, v.Hi),
 			Width: scale.at(v.Center), Lo: scale.at(v.Lo), Span: scale.at(v.Hi) - scale.at(v.Lo)}}
-		if q, err := gain(ours, c, ours.Unit); err == nil && i > 0 {
+		if q, err := gain(ours, c, ours.Unit); err == nil && q.N > 0 && i > 0 {
 			b.Ratio = formatInterval(q)
+		} else if i > 0 { // no clean round has both: then the bars have none either
+			b.Ratio = formatRatio(timesBetter(ours, c))
 		}
 		bars = append(bars, b)
 	}
 	return bars
+}
+
+// perSecond is what formatMetric leaves out of a rate.
+func perSecond(metric string) string {
+	if metric == "ops/s" {
+		return "/s"
+	}
+	return ""
+}
+
+// timesBetter is how many times better the median of a is than that of b.
+func timesBetter(a, b *Cell) float64 {
+	x, y := stats.Median(b.Values(a.Unit)), stats.Median(a.Values(a.Unit))
+	if bench.BetterHigher[a.Unit] {
+		x, y = y, x
+	}
+	return x / y
 }
 
 // label says in words which cell it is.
@@ -200,10 +219,10 @@ func (one *decision) summary() string {
 	if len(one.Bars) == 0 {
 		return ""
 	}
-	parts := []string{one.Bars[0].Name + " " + one.Bars[0].Value}
+	var parts []string
 	for _, b := range one.Bars[1:] {
 		ratio, _, _ := strings.Cut(b.Ratio, " ")
-		parts = append(parts, fmt.Sprintf("%s %s (×%s)", b.Name, b.Value, ratio))
+		parts = append(parts, fmt.Sprintf("%s× as good as %s", ratio, b.Name))
 	}
-	return strings.Join(parts, ", ")
+	return fmt.Sprintf("%s %s: %s", one.Bars[0].Name, one.Bars[0].Value, strings.Join(parts, ", "))
 }

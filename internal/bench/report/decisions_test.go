@@ -107,6 +107,24 @@ func TestDecisionsFitOneScreen(t *testing.T) {
 	}
 }
 
+// A warning on a terminal is whole. If there is no room for all of them, a line says how many are missing.
+func TestWarningsAreWhole(t *testing.T) {
+	for n, want := range map[int]string{1: "", 2: "", 3: "! 1 more warning:", 9: "! 7 more warnings:"} {
+		d := synthetic(t, "two-socket")
+		for range n {
+			d.Warnings = append(d.Warnings, "this warning is as long as two lines of a terminal, so that some of it would be cut off, and ends here")
+		}
+		var out bytes.Buffer
+		require.NoError(t, WriteDecisions(&out, d, nil, ""))
+		require.Equal(t, strings.Count(out.String(), "! this"), strings.Count(out.String(), "ends here"))
+		if want == "" {
+			require.NotContains(t, out.String(), "more warnings")
+		} else {
+			require.Contains(t, out.String(), want)
+		}
+	}
+}
+
 // A decision names the peer that is most like the library's primitive, and the best one, also where that one
 // is better.
 func TestDecisionsShowTheBestPeer(t *testing.T) {

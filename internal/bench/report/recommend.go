@@ -11,6 +11,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench"
 	"github.com/shmsync/shmsync/internal/bench/host"
 	"github.com/shmsync/shmsync/internal/bench/stats"
+	"github.com/shmsync/shmsync/internal/topology"
 )
 
 // Verdicts of an advice.
@@ -35,6 +36,8 @@ type advice struct {
 	Effect   *stats.Interval `json:"effect,omitempty"`   // how many times better, unless Unit says otherwise
 	Unit     string          `json:"unit,omitempty"`
 	Needs    int             `json:"needs,omitempty"` // about how many rounds would decide it
+
+	cpus []int // those of the domain that R2 names
 }
 
 // Command is the command that measures what is missing.
@@ -98,7 +101,25 @@ func Recommend(d *Document) []advice {
 		a.Rule, a.About = r.id, r.about
 		all = append(all, *a)
 	}
+	oneEach(d, all)
 	return append(all, hygiene(d)...)
+}
+
+// oneEach joins R2 and R13, which answer one question: of the CPUs that R2 names, one of each core.
+func oneEach(d *Document, all []advice) {
+	domain := slices.IndexFunc(all, func(a advice) bool { return a.Rule == "R2" && a.Verdict == adviceDo && len(a.cpus) > 0 })
+	apart := slices.IndexFunc(all, func(a advice) bool { return a.Rule == "R13" && a.Verdict == adviceDo })
+	if domain < 0 || apart < 0 {
+		return
+	}
+	var cpus []int
+	for _, core := range d.Topology.Groups(all[domain].cpus, topology.ByCore) {
+		cpus = append(cpus, core[0])
+	}
+	slices.Sort(cpus)
+	list := topology.FormatList(cpus)
+	all[domain].Do = []string{"taskset -c " + list + " PROGRAM, or cpuset.cpus=" + list + ": one thread of each core"}
+	all[apart].Do = nil
 }
 
 // noTiming is R0: why the figures of a document are no basis for advice on times.

@@ -100,7 +100,8 @@ func adviseClasses(d *Document, list []*contrast) *advice {
 	if cpu < 0 {
 		return nil
 	}
-	cpus := topology.FormatList(d.domain(cpu, b.better.class()))
+	a.cpus = d.domain(cpu, b.better.class())
+	cpus := topology.FormatList(a.cpus)
 	a.Verdict, a.Effect = adviceDo, b.effectOf()
 	a.Text = fmt.Sprintf("keep processes that share a lock within one %s, as on CPUs %s: %s one way there, %s for the class %s", domainName(b.better.class()), cpus,
 		asTime(stats.Median(b.better.Values("p50-ns"))), asTime(stats.Median(b.worse.Values("p50-ns"))), b.worse.class())

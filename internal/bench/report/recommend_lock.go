@@ -52,8 +52,13 @@ func adviseCohort(d *Document, list []*contrast) *advice {
 		return &advice{Verdict: adviceMoot, Text: "one NUMA node: nothing to prefer"}
 	}
 	var top *advice
+	crowd := 0 // of top
+	list = slices.Clone(list)
+	slices.SortStableFunc(list, func(a, b *contrast) int { return b.better.workers() - a.better.workers() })
+	ended := map[string]bool{} // at these placements a larger crowd does not gain, or pays for it
 	for _, x := range list {
 		c, p := x.better, x.worse
+		line := c.group("procs", "threads")
 		_, doubt := c.proven(d.Topology)
 		if _, other := p.proven(d.Topology); doubt == "" {
 			doubt = other
@@ -76,8 +81,9 @@ func adviseCohort(d *Document, list []*contrast) *advice {
 			a.Verdict = adviceDo
 			a.Text = fmt.Sprintf("use %s for locks with %d contenders or more, of several nodes", strings.TrimPrefix(c.Subject, bench.Library+":"), c.workers())
 		}
-		if top == nil || a.Verdict == adviceDo && (top.Verdict != adviceDo || x.Center > top.Effect.Center) {
-			top = a
+		ended[line] = ended[line] || a.Verdict != adviceDo && (x.sure() || x.Center < cohortGain)
+		if top == nil || a.Verdict == adviceDo && !ended[line] && (top.Verdict != adviceDo || c.workers() < crowd) {
+			top, crowd = a, c.workers()
 		}
 	}
 	return top

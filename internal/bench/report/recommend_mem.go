@@ -112,7 +112,8 @@ func adviseNode(d *Document, list []*contrast) *advice {
 	}
 	a.Effect = c.effectOf()
 	if !c.sure() {
-		a.Text = fmt.Sprintf("for the CPUs %s no node is nearer by %.0f %%, surely", topology.FormatList(d.Env.Used), 100*(nodeGain-1))
+		a.Text = fmt.Sprintf("leave it to first touch, on the node of the process that makes the arena: no node is surely nearer by %.0f %% to all of the CPUs %s",
+			100*(nodeGain-1), topology.FormatList(d.Env.Used))
 		return a
 	}
 	node := strings.TrimPrefix(names[0], "bind:")

@@ -23,9 +23,12 @@ const widest = 2.0
 // than twice what the best choice would cost.
 func adviseSpin(d *Document, _ []*contrast) *advice {
 	cells := d.find("wake", by("shmsync:futex"), asleep, func(c *Cell) bool { return c.Params["place"] != bench.PlaceSame && c.Params["place"] != bench.PlaceAny })
-	c := best(cells, "p50-ns")
+	c := best(longest(cells), "p50-ns")
 	if c == nil || len(c.Values("waker-p50-ns")) == 0 {
 		return nil
+	}
+	if few := d.Rounds.few(); few != "" && len(c.byRound("waker-p50-ns")) < fewest {
+		return &advice{Verdict: adviceUndecided, Text: "leave it to each object to learn (Spin: 0); " + few, Evidence: []string{c.evidence("p50-ns"), c.evidence("waker-p50-ns")}}
 	}
 	waker := c.byRound("waker-p50-ns")
 	var budgets []float64
@@ -51,6 +54,16 @@ func adviseSpin(d *Document, _ []*contrast) *advice {
 		asTime(v.Center), asTime(stats.Median(c.Values("p50-ns"))), asTime(stats.Median(c.Values("waker-p50-ns"))), len(d.Env.Used))
 	a.Do = []string{fmt.Sprintf("Spin: %d * time.Microsecond (for each object, or SetSpin); Spin: -1 with more waiters than CPUs", max(budget.Microseconds(), 1))}
 	return a
+}
+
+// longest returns the cells that have nearly as many clean rounds as any other. Some cells of a suite take part in few rounds,
+// and a setting needs several.
+func longest(cells []*Cell) []*Cell {
+	most := 0
+	for _, c := range cells {
+		most = max(most, len(c.byRound(c.Unit)))
+	}
+	return slices.DeleteFunc(slices.Clone(cells), func(c *Cell) bool { return 2*len(c.byRound(c.Unit)) < most })
 }
 
 // asleep reports whether the waiters of a wake cell were nearly always in the kernel. After a

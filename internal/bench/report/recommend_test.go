@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -417,6 +418,77 @@ func TestCohortAdvice(t *testing.T) {
 		require.Equal(t, c.verdict, a.Verdict, c.name)
 		require.Contains(t, a.Text, c.text)
 	}
+}
+
+// The advice names the least crowd from which on every larger one gains.
+func TestCohortAdviceNamesTheLeastCrowd(t *testing.T) {
+	for _, c := range []struct {
+		gains []float64 // with 8, 16 and 32 contenders
+		text  string
+	}{
+		{[]float64{1.2, 1.5, 2}, "use mutex-cohort for locks with 8 contenders"},
+		{[]float64{1, 1.5, 1.3}, "use mutex-cohort for locks with 16 contenders"},
+		{[]float64{1.5, 1.5, 0.8}, "gains less than 10 % with 32 contenders"},
+	} {
+		d := synthetic(t, "two-socket")
+		for i, gain := range c.gains {
+			crowd := map[string]string{"place": bench.PlaceSpread, "procs": "8", "threads": strconv.Itoa(1 << i)}
+			for subject, v := range map[string]float64{"shmsync:mutex": 1, "shmsync:mutex-cohort": gain} {
+				d.addLong("lock", subject, crowd, map[string][]float64{"ops/s": {v * 1e6, v * 1.01e6, v * 1.02e6}, "p99-ns": {1e4, 1e4, 1e4}, "jain": {1, 1, 1}, "min-share": {1, 1, 1}})
+				d.ranOn(1, 0, 1, 2, 3, 4, 5, 6, 7)
+			}
+		}
+		require.Contains(t, adviceOf(t, d, "R6").Text, c.text)
+	}
+}
+
+// A spin budget rests on the wakes that took part in every round, and not on those that show a curve.
+func TestSpinningRestsOnWakesOfManyRounds(t *testing.T) {
+	d := synthetic(t, "two-socket")
+	add := func(gap string, ns float64, rounds int) {
+		many := slices.Repeat([]float64{ns}, rounds)
+		d.add("wake", "shmsync:futex", map[string]string{"place": "llc", "gap": gap}, map[string][]float64{"p50-ns": many, "waker-p50-ns": many, "slept": slices.Repeat([]float64{1}, rounds)})
+	}
+	add("200us", 20000, 2)
+	add("1.5ms", 30000, 12)
+	a := adviceOf(t, d, "R1")
+	require.Equal(t, adviceDo, a.Verdict)
+	require.Contains(t, a.Do[0], "Spin: 60 * time.Microsecond")
+}
+
+// If every round was disturbed, each measured question is undecided and says why, and figures stand beside those of peers all
+// the same.
+func TestDisturbedRunsAreUndecided(t *testing.T) {
+	o, cells := plannedCells(t, "two-by-96")
+	d := planted(o, cells, 5)
+	d.Rounds = &Rounds{Planned: 12, Made: 12, Dirty: 12}
+	for i := range d.Cells {
+		for k := range d.Cells[i].Reps {
+			d.Cells[i].Reps[k].Dirty = true
+		}
+	}
+	d.Advice = Recommend(d)
+	for _, one := range Decisions(d, d.Advice) {
+		require.NotContains(t, one.Because, "of 0")
+		if one.Number == 8 {
+			require.Equal(t, adviceUndecided, one.Verdict)
+			require.Contains(t, one.Text, "disturbed 12 of 12 rounds")
+		}
+		for i, b := range one.Bars {
+			require.Equal(t, i > 0, b.Ratio != "", "%s: %s", one.Question, b.Name)
+		}
+	}
+}
+
+// Where a domain has two threads of each core, and threads of one core are slow, the command names one of each core.
+func TestColocationAndCoresAreOneCommand(t *testing.T) {
+	o, cells := plannedCells(t, "hosts/epyc9654-2p-nps4")
+	d := planted(o, cells, 7, manyFacts)
+	d.Advice = Recommend(d)
+	one := Decisions(d, d.Advice)[0]
+	require.Len(t, one.Do, 1)
+	require.Contains(t, one.Do[0], "taskset -c 8-15 PROGRAM")
+	require.Contains(t, one.Text, "CPUs 8-15,200-207")
 }
 
 func TestReaderAdvice(t *testing.T) {

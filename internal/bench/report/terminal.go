@@ -31,11 +31,17 @@ func WriteDecisions(w io.Writer, d *Document, dropped []string, more string) err
 			head = append(head, wrap("! ", "  ", a.Text+": "+strings.Join(a.Evidence, "; "), TerminalWidth, 3)...)
 		}
 	}
-	for _, warning := range d.Warnings {
-		head = append(head, wrap("! ", "  ", warning, TerminalWidth, 2)...)
-	}
-	if len(head) > mostNotes {
-		head = append(head[:mostNotes-1], "! more warnings: shmbench --details")
+	for i, warning := range d.Warnings {
+		lines := wrap("! ", "  ", warning, TerminalWidth, 2)
+		if left := len(d.Warnings) - i - 1; len(head)+len(lines) > mostNotes-min(left, 1) {
+			more := "warnings"
+			if left == 0 {
+				more = "warning"
+			}
+			head = append(head, fmt.Sprintf("! %d more %s: shmbench --details", left+1, more))
+			break
+		}
+		head = append(head, lines...)
 	}
 	tail := d.leftOut(dropped)
 	tail = append(tail, wrap("", "", more, TerminalWidth, 2)...)
@@ -75,17 +81,18 @@ func (d *Document) headline() string {
 }
 
 // The least and the most that a decision shows on a terminal.
-const mostDetail = 3
+const mostDetail = 4
 
-// answers renders decisions. Detail 3 shows the effect and the peers of each decision, 2 only those that ask
-// for something, 1 no effects, and 0 a line each.
+// answers renders decisions. Detail 4 shows the effect, the peers and the whole text of each decision, 3 less of the
+// texts, 2 only the peers of those that ask for something, 1 no effects, and 0 a line each.
 func answers(all []decision, detail int) (lines []string) {
 	indent := strings.Repeat(" ", answerIndent)
-	var unknown, withheld []string
+	var unknown, commands, withheld []string
 	for _, one := range all {
 		switch one.Verdict {
 		case adviceUnknown:
 			unknown = append(unknown, fmt.Sprint(one.Number))
+			commands = append(commands, one.Again)
 			continue
 		case adviceWithheld:
 			withheld = append(withheld, fmt.Sprint(one.Number))
@@ -93,13 +100,16 @@ func answers(all []decision, detail int) (lines []string) {
 		}
 		head := fmt.Sprintf("%2d %-*s", one.Number, answerIndent-3, shortVerdicts[one.Verdict])
 		most := 3
-		if detail == 0 {
+		switch detail {
+		case 0:
 			most = 1
+		case mostDetail:
+			most = 6
 		}
 		text := one.Text
 		if one.Verdict != adviceDo {
 			text = strings.TrimSuffix(one.Question, "?") + ": " + text
-			most = min(most, 2)
+			most = min(most, max(2, most/2))
 		}
 		lines = append(lines, wrap(head, indent, text, TerminalWidth, most)...)
 		if one.Verdict == adviceDo && detail > 0 {
@@ -122,7 +132,7 @@ func answers(all []decision, detail int) (lines []string) {
 		lines = append(lines, wrap("", indent, "no advice on times: decisions "+strings.Join(withheld, ", ")+" are withheld", TerminalWidth, 2)...)
 	}
 	if len(unknown) > 0 {
-		lines = append(lines, wrap("", indent, "not measured by this run: decisions "+strings.Join(unknown, ", "), TerminalWidth, 2)...)
+		lines = append(lines, wrap("", indent, "not measured by this run: decisions "+strings.Join(unknown, ", ")+": "+strings.Join(commands, "; "), TerminalWidth, min(1+detail, 3))...)
 	}
 	return lines
 }
