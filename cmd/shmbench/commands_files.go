@@ -32,6 +32,17 @@ With -- between several old and several new files, each file counts once, by the
 its repetitions: two runs may differ although no repetition of either does.`
 }
 
+// read reads a result file, and says so if its run did not end.
+func (s *session) read(name string) (*report.Document, error) {
+	d, err := report.ReadDocument(name)
+	if err == nil {
+		if missing := d.Missing(); missing != "" {
+			fmt.Fprintf(s.stderr, "shmbench: warning: %s: %s\n", name, missing)
+		}
+	}
+	return d, err
+}
+
 // sides splits the files at the -- of the command line.
 func (c *compareCmd) sides(args []string) (before, after []string, err error) {
 	at := slices.Index(args, "--")
@@ -59,7 +70,7 @@ func (c *compareCmd) Run(s *session) error {
 	}
 	var before, after []*report.Document
 	for i, name := range slices.Concat(old, new) {
-		d, err := report.ReadDocument(name)
+		d, err := s.read(name)
 		if err != nil {
 			return err
 		}
@@ -92,7 +103,7 @@ read them. json: the file again, as this version has it.`
 
 // Run converts a result file.
 func (c *exportCmd) Run(s *session) error {
-	d, err := report.ReadDocument(c.File)
+	d, err := s.read(c.File)
 	if err != nil {
 		return err
 	}
@@ -109,7 +120,7 @@ type recommendCmd struct {
 
 // Run reads a result file and advises.
 func (c *recommendCmd) Run(s *session) error {
-	d, err := report.ReadDocument(c.File)
+	d, err := s.read(c.File)
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/shmsync/shmsync/internal/bench"
 	"github.com/shmsync/shmsync/internal/bench/place"
+	"github.com/shmsync/shmsync/internal/bench/report"
 )
 
 // A run that is killed leaves no worker and no file behind. All processes of the run inherit the end of a pipe,
@@ -51,6 +52,36 @@ func TestKilledRunLeavesNothing(t *testing.T) {
 		left, err := os.ReadDir(dir)
 		require.NoError(t, err)
 		require.Empty(t, left)
+	}
+}
+
+// A run that is killed leaves a result file, which says that the run did not end. So does each command that reads it.
+func TestKilledRunLeavesItsFile(t *testing.T) {
+	self, err := os.Executable()
+	require.NoError(t, err)
+	dir := t.TempDir()
+	out := filepath.Join(dir, "run.json")
+	require.NoError(t, os.WriteFile(out, []byte("an older file"), 0o600))
+	cmd := exec.Command(self, "lock", "--prim=shmsync:mutex", "--place=any", "--threads=1", "--time=5ms", "--warmup=1ms", "--count=100000", "--cc=none", "-v", "--out", out)
+	cmd.Env = append(os.Environ(), "SHMBENCH_WORKER=1")
+	errs, err := cmd.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	lines := bufio.NewScanner(errs)
+	for lines.Scan() && !strings.Contains(lines.Text(), "lock/by=shmsync") {
+	}
+	require.NoError(t, cmd.Process.Kill())
+	_, _ = io.Copy(io.Discard, errs)
+	_ = cmd.Wait()
+	b, err := os.ReadFile(out)
+	require.NoError(t, err)
+	require.Equal(t, report.StateRunning, parseDocument(t, string(b)).State)
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, left, 1, "and no other file")
+	for _, command := range [][]string{{"recommend", out}, {"export", out}, {"compare", out, out}, {"report", out}} {
+		_, page, errs := shmbench(t, command...)
+		require.Contains(t, page+errs, "repetitions were made", command[0])
 	}
 }
 

@@ -63,6 +63,26 @@ func TestDirtyRoundsAreRepeated(t *testing.T) {
 	}
 }
 
+// The results so far are saved at the beginning and after each round.
+func TestResultsAreSavedAfterEachRound(t *testing.T) {
+	s := &session{common: &common{Timeout: time.Minute, Seed: 1, Prim: []string{"go:flock", "go:eventfd"}, CC: "none", Count: 3, Time: time.Millisecond, Place: []string{bench.PlaceAny}}}
+	o, err := s.common.options(plan.DefaultSuite.Defaults)
+	require.NoError(t, err)
+	cells, err := plan.Cells(o, "uncontended")
+	require.NoError(t, err)
+	for every, want := range map[time.Duration][]int{0: {0, 1, 2, 3}, time.Hour: {0}} {
+		var saved []int
+		e := &engine.Engine{CPUs: o.CPUs, Timeout: o.Timeout, SaveEvery: every, Save: func(results []*bench.Result) {
+			for _, r := range results {
+				require.Len(t, r.Reps, len(results[0].Reps), "a whole round")
+			}
+			saved = append(saved, len(results[0].Reps))
+		}}
+		e.Run(t.Context(), cells, plan.Order(cells, o.Count, true, 1))
+		require.Equal(t, want, saved)
+	}
+}
+
 // No dirty round is repeated when the time is over.
 func TestDirtyRoundsEndInTime(t *testing.T) {
 	s := &session{common: &common{Timeout: time.Minute, Seed: 1, Prim: []string{"go:flock"}, CC: "none", Count: 1, Time: time.Millisecond, Place: []string{bench.PlaceAny}}}

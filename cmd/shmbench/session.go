@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -100,6 +101,14 @@ func (s *session) execute(o *plan.Options, cells []*bench.Cell, judge func(*repo
 	before := host.ReadDisturbance(o.CPUs)
 	if !s.until.IsZero() { // a suite, whose rounds are long enough
 		e.Probe = func() host.Disturbance { return host.ReadDisturbance(o.CPUs) }
+	}
+	if regular(f.Out) {
+		e.SaveEvery = saveEvery
+		e.Save = func(results []*bench.Result) {
+			if d, err := report.NewDocument(r.Partial(results, len(sequence))); err == nil {
+				_ = s.keep(d) // the end of the run reports what is wrong
+			}
+		}
 	}
 	r.Results = e.Run(s.ctx, cells, sequence)
 	if e.Probe != nil {
@@ -204,12 +213,40 @@ func (s *session) write(r *report.Run) error {
 	return d.Write(s.stdout, s.common.Format)
 }
 
-// keep writes the result file.
-func (s *session) keep(d *report.Document) (err error) {
-	if s.common.Out == "" {
+// saveEvery is how much of a run a kill can lose, and one round more.
+const saveEvery = 5 * time.Second
+
+// regular reports whether a name is that of a file that can be written more than once.
+func regular(name string) bool {
+	st, err := os.Stat(name)
+	return err == nil && st.Mode().IsRegular()
+}
+
+// keep writes the result file. It replaces a regular file as a whole, so that a reader, and a user whose run was killed, never
+// has half of it.
+func (s *session) keep(d *report.Document) error {
+	name := s.common.Out
+	if name == "" {
 		return nil
 	}
-	f, err := os.Create(s.common.Out)
+	if !regular(name) {
+		return create(name, d)
+	}
+	name, err := filepath.EvalSymlinks(name)
+	if err != nil {
+		return err
+	}
+	part := name + ".part"
+	if err := create(part, d); err != nil {
+		os.Remove(part)
+		return create(name, d) // the directory may refuse new files
+	}
+	return os.Rename(part, name)
+}
+
+// create writes a document to a new file.
+func create(name string, d *report.Document) (err error) {
+	f, err := os.Create(name)
 	if err != nil {
 		return err
 	}

@@ -29,6 +29,11 @@ type Engine struct {
 	Cut     int       // number of repetitions that were left out because of Until or Last
 	tours   uint64    // number of tours so far
 
+	// Save, if it is set, is called with the results so far: at the beginning, and after each round, but not within SaveEvery of
+	// the last time.
+	Save      func([]*bench.Result)
+	SaveEvery time.Duration
+
 	// Probe reads what disturbs the used CPUs. With it, each round is judged by itself, and a dirty one is repeated until Until.
 	Probe func() host.Disturbance
 	Made  int // number of rounds that were judged
@@ -47,9 +52,18 @@ func (e *Engine) Run(ctx context.Context, cells, sequence []*bench.Cell) []*benc
 	once := countCells(sequence)
 	visited := map[*bench.Cell]*bench.Repetition{} // repetitions of a tour whose turn has not come
 	judge, planned := newJudge(e), len(sequence)
+	var saved time.Time
+	save := func() {
+		if e.Save != nil && time.Since(saved) >= e.SaveEvery {
+			e.Save(results)
+			saved = time.Now()
+		}
+	}
+	save()
 	for i := 0; ; i++ {
 		if i < len(sequence) && judge.repeats(sequence[i]) || i == len(sequence) {
 			judge.end(e)
+			save()
 		}
 		if i == len(sequence) {
 			sequence = append(sequence, judge.again(e, ctx)...)

@@ -21,7 +21,7 @@ const Schema = "shmbench/1"
 // Document is the JSON form of a report.
 type Document struct {
 	Schema   string           `json:"schema"`
-	State    string           `json:"state,omitempty"` // complete or interrupted
+	State    string           `json:"state,omitempty"` // running, complete or interrupted
 	Env      host.Environment `json:"env"`
 	Command  []string         `json:"command"`
 	Seed     uint64           `json:"seed"`

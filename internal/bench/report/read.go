@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
@@ -45,6 +46,19 @@ func ReadDocument(name string) (*Document, error) {
 		}
 	}
 	return d, nil
+}
+
+// Missing says what is missing of a run that did not end, or returns an empty string.
+func (d *Document) Missing() string {
+	if d.State != StateInterrupted && d.State != StateRunning {
+		return ""
+	}
+	for _, w := range d.Warnings {
+		if strings.HasPrefix(w, "the run ") && strings.HasSuffix(w, "repetitions were made") {
+			return w
+		}
+	}
+	return "the run did not end"
 }
 
 // Values lists a metric of the repetitions that ended well, without those of dirty rounds if there are others.

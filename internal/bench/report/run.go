@@ -4,6 +4,7 @@ package report
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/shmsync/shmsync/internal/bench"
 	"github.com/shmsync/shmsync/internal/bench/bars"
@@ -32,6 +33,7 @@ func (r *Run) Disturbed(before, after host.Disturbance) {
 
 // States of a run.
 const (
+	StateRunning     = "running" // of a file that is written while the run goes on; it stays if the run is killed
 	StateComplete    = "complete"
 	StateInterrupted = "interrupted"
 )
@@ -43,17 +45,29 @@ func (r *Run) End(interrupted bool, planned int) {
 	if !interrupted {
 		return
 	}
-	done := 0
-	for _, res := range r.Results {
-		done += len(res.Reps)
-	}
 	r.State = StateInterrupted
-	r.Warnings = append(r.Warnings, fmt.Sprintf("the run was interrupted: %d of %d repetitions were made", done, planned))
+	r.Warnings = append(r.Warnings, fmt.Sprintf("the run was interrupted: %d of %d repetitions were made", r.made(), planned))
+}
+
+// made is the number of repetitions so far.
+func (r *Run) made() (n int) {
+	for _, res := range r.Results {
+		n += len(res.Reps)
+	}
+	return n
+}
+
+// Partial is a copy for a file that is written while the run goes on.
+func (r *Run) Partial(results []*bench.Result, planned int) *Run {
+	c := *r
+	c.State, c.Results = StateRunning, results
+	c.Warnings = append(slices.Clone(r.Warnings), fmt.Sprintf("the run had not ended when this file was written: %d of %d repetitions were made", c.made(), planned))
+	return &c
 }
 
 // Run is everything that an output format needs.
 type Run struct {
-	State    string // StateComplete or StateInterrupted
+	State    string // one of the states
 	Env      host.Environment
 	Warnings []string
 	Notes    []string // what this host cannot show
