@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/shmsync/shmsync/internal/bench"
 	"github.com/shmsync/shmsync/internal/bench/peers"
 	"github.com/shmsync/shmsync/internal/proctest"
 )
@@ -131,6 +132,30 @@ func TestHelperIsCheckedBeforeEachRun(t *testing.T) {
 	require.Error(t, h.Check(), "a symbolic link")
 	measureFutex(t, marker)
 	require.NotEqual(t, first, inode(t, helper))
+}
+
+// With a umask that lets a group write, the helper is built so that others cannot write to it, and runs. A named helper that
+// others can write to is refused before it runs.
+func TestHelperThatOthersCanWriteTo(t *testing.T) {
+	requireCC(t)
+	defer syscall.Umask(syscall.Umask(0o002))
+	file := filepath.Join(t.TempDir(), "helper")
+	code, _, errs := shmbench(t, "helper", file)
+	require.Equal(t, exitOK, code, errs)
+	code, out, errs := shmbench(t, "uncontended", "--prim=c:futex", "--time=5ms", "--count=1", "--format=json", "--helper="+file)
+	require.Equal(t, exitOK, code, errs)
+	d := parseDocument(t, out)
+	require.Equal(t, bench.StatusOK, d.Cells[0].Status, d.Cells[0].Reason)
+	require.Contains(t, d.Env.Compiler, "-O2 -pthread")
+	require.Contains(t, d.Env.Libc, "libc")
+
+	marker := filepath.Join(t.TempDir(), "marker")
+	require.NoError(t, os.WriteFile(file, []byte("#!/bin/sh\n: > "+marker+"\n"), 0o755))
+	require.NoError(t, os.Chmod(file, 0o775))
+	code, _, errs = shmbench(t, "uncontended", "--prim=c:futex", "--time=5ms", "--count=1", "--helper="+file)
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, errs, "nobody else may write to it")
+	require.NoFileExists(t, marker)
 }
 
 func inode(t *testing.T, path string) uint64 {

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -75,11 +76,18 @@ func (s *session) execute(o *plan.Options, cells []*bench.Cell, judge func(*repo
 			}
 		}
 	}
+	env := host.Read(o.CPUs)
+	if !f.DryRun {
+		env.Compiler, env.Libc = e.Helper.Built()
+		for _, c := range cells {
+			c.Skip = cmp.Or(c.Skip, peers.Unfit(c.Subject, env.Libc))
+		}
+	}
 	sequence := plan.Order(cells, o.Count, o.Shuffle, o.Seed)
 	if f.DryRun {
 		return s.printPlan(cells, sequence, o)
 	}
-	r := &report.Run{Env: host.Read(o.CPUs), Command: append([]string{"shmbench"}, s.args...), Options: o, Topology: o.Topology, Details: f.Details}
+	r := &report.Run{Env: env, Command: append([]string{"shmbench"}, s.args...), Options: o, Topology: o.Topology, Details: f.Details}
 	if slices.ContainsFunc(cells, func(c *bench.Cell) bool { return c.Scenario.Name == "matrix" }) {
 		r.Notes = o.MatrixNotes()
 	}

@@ -24,6 +24,8 @@ type Environment struct {
 	GOAMD64     string  `json:"goamd64,omitempty"`
 	Revision    string  `json:"revision,omitempty"`
 	Modified    bool    `json:"modified,omitempty"` // the source differs from the revision
+	Compiler    string  `json:"compiler,omitempty"` // of the peers in C, with its flags
+	Libc        string  `json:"libc,omitempty"`     // of the peers in C
 	Date        string  `json:"date"`               // when the run began, UTC
 	CPU         string  `json:"cpu"`
 	CPUs        int     `json:"cpus"`
@@ -33,6 +35,7 @@ type Environment struct {
 	Hypervisor  string  `json:"hypervisor"`
 	Clocksource string  `json:"clocksource"`
 	Governor    string  `json:"governor,omitempty"`
+	Driver      string  `json:"driver,omitempty"` // of frequencies
 	Load        float64 `json:"load"`
 	NUMABalance bool    `json:"numa_balancing"`
 	SMT         bool    `json:"smt"`
@@ -60,6 +63,7 @@ func Read(used []int) Environment {
 		Kernel:      unix.ByteSliceToString(uts.Release[:]),
 		Clocksource: ReadLine("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
 		Governor:    ReadLine("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+		Driver:      ReadLine("/sys/devices/system/cpu/cpu0/cpufreq/scaling_driver"),
 		NUMABalance: ReadLine("/proc/sys/kernel/numa_balancing") == "1",
 		SMT:         ReadLine("/sys/devices/system/cpu/smt/active") == "1",
 		Nodes:       1,

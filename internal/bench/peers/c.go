@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/shmsync/shmsync/internal/bench"
@@ -27,11 +28,13 @@ var CPeers = []*bench.Subject{
 	cPeer("futex", "uncontended", "handoff", "wake", "lock", "event"),
 	cPeer("futex-spin1000", "uncontended", "handoff", "wake", "lock"),
 	cPeer("pthread", "uncontended", "lock", "multi"),
+	glibcPeer("adaptive", "uncontended", "lock"),
 	{By: "c", Prim: "robust", C: true, Brief: []string{"uncontended", "lock", "crash", "rw", "multi", "intruder"},
 		Scenarios: []string{"uncontended", "lock", "crash", "rw", "multi", "home", "intruder"}},
 	cPeer("cond", "handoff", "wake", "cond", "event", "queue"),
 	cPeer("sem", "uncontended", "handoff", "wake", "lock", "sem"),
 	cPeer("rwlock", "uncontended", "readers", "rw"),
+	glibcPeer("rwlock-writers", "rw"),
 	cPeer("rwlock-read", "uncontended"),
 	cPeer("barrier", "barrier"),
 	{By: "c", Prim: "pi", C: true, Scenarios: []string{"uncontended", "lock"}, Brief: []string{}, Check: checkPI},
@@ -52,6 +55,15 @@ var cSpin = &bench.Subject{By: "c", Prim: "spin", C: true, Places: []string{benc
 func cPeer(prim string, scenarios ...string) *bench.Subject {
 	return &bench.Subject{By: "c", Prim: prim, C: true, Scenarios: scenarios}
 }
+
+// glibcPeer is a peer that spins for a while, or prefers writers: only the attributes of glibc can ask for that.
+func glibcPeer(prim string, scenarios ...string) *bench.Subject {
+	s := cPeer(prim, scenarios...)
+	glibcOnly[s.Name()] = true
+	return s
+}
+
+var glibcOnly = map[string]bool{}
 
 var errNoCompiler = errors.New("no C compiler")
 
@@ -74,21 +86,44 @@ func checkHelper(path string) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), helperWaitLimit)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, path, helperQuestion).Output()
+	if err := trustedFile(path); err != nil {
+		return fmt.Errorf("--helper %s: %w", path, err)
+	}
+	answer, err := ask(path, helperQuestion)
 	if err != nil {
 		return fmt.Errorf("--helper %s: %w", path, err)
 	}
-	if answer := strings.TrimSpace(string(out)); answer != source.digest {
+	if answer != source.digest {
 		return fmt.Errorf("--helper %s: it is not of this shmbench, which has the peers %s: build it with shmbench helper", path, source.digest)
 	}
 	return nil
 }
 
-// helperQuestion makes a helper print the digest of its sources and exit.
+// ask runs a helper for an answer.
+func ask(path, question string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), helperWaitLimit)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, path, question).Output()
+	return strings.TrimSpace(string(out)), err
+}
+
+// trustedFile refuses a program that another user but root owns or can write to.
+func trustedFile(path string) error {
+	st, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	uid := int(st.Sys().(*syscall.Stat_t).Uid)
+	if uid != os.Geteuid() && uid != 0 || st.Mode()&othersWrite != 0 {
+		return fmt.Errorf("it belongs to user %d with mode %v: a helper must belong to this user or root, and nobody else may write to it", uid, st.Mode())
+	}
+	return nil
+}
+
+// Questions make a helper print one or two lines, and exit: the digest of its sources; the compiler with its flags, and the libc.
 const (
 	helperQuestion  = "--digest"
+	builtQuestion   = "--built"
 	helperWaitLimit = time.Minute // a busy machine is late to start it
 )
 
@@ -122,9 +157,12 @@ func digest(texts ...string) string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
+// helperFlags are the flags on which the speed of the helper depends.
+var helperFlags = []string{"-O2", "-pthread"}
+
 // flags are the compiler flags before the source.
 func (p *peerFiles) flags() []string {
-	return []string{"-O2", "-pthread", "-DPEER_DIGEST=\"" + p.digest + "\""}
+	return append(slices.Clone(helperFlags), "-DPEER_DIGEST=\""+p.digest+"\"", "-DPEER_FLAGS=\""+strings.Join(helperFlags, " ")+"\"")
 }
 
 // helperLibs are the flags after the source: in an older libc the message queues are in a library
@@ -147,6 +185,9 @@ func (p *peerFiles) build(cc, path string) error {
 	args := slices.Concat(p.flags(), []string{"-o", built, filepath.Join(work, "peer.c")}, helperLibs)
 	if out, err := exec.Command(cc, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", cc, err, out)
+	}
+	if err := os.Chmod(built, 0o755); err != nil { // a group that can write to it, by a umask of 002, would make it useless
+		return err
 	}
 	return os.Rename(built, path)
 }

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/shmsync/shmsync/internal/bench"
 )
 
 // Helper is the program that runs the peers in C.
@@ -119,6 +121,27 @@ func (h *Helper) Check() error {
 		return fmt.Errorf("%s: its digest is %s, that of what was built is %s", h.Path, sum, h.sum)
 	}
 	return nil
+}
+
+// Built says which compiler built the helper, with which flags, and which libc it has. Both are empty if the helper does not run.
+func (h *Helper) Built() (compiler, libc string) {
+	if h == nil || h.Check() != nil {
+		return "", ""
+	}
+	answer, err := ask(h.Path, builtQuestion)
+	if err != nil {
+		return "", ""
+	}
+	compiler, libc, _ = strings.Cut(answer, "\n")
+	return compiler, libc
+}
+
+// Unfit says why a subject cannot run with a libc, or returns an empty string.
+func Unfit(s *bench.Subject, libc string) string {
+	if glibcOnly[s.Name()] && libc != "" && !strings.HasPrefix(libc, "glibc ") {
+		return "needs glibc, and the peers in C have " + libc
+	}
+	return ""
 }
 
 // Remove removes a temporary helper.

@@ -211,6 +211,7 @@ static const struct subject subjects[] = {
 	{ "c:futex-spin1000", futex_spin_lock, futex_unlock, futex_pairs, futex_pass, futex_spin_await },
 	{ "c:spin", spin_lock, spin_unlock, NULL, spin_pass, spin_await },
 	{ "c:pthread", mutex_lock, mutex_unlock, mutex_pairs, NULL, NULL },
+	{ "c:adaptive", mutex_lock, mutex_unlock, mutex_pairs, NULL, NULL },
 	{ "c:robust", mutex_lock, mutex_unlock, mutex_pairs, NULL, NULL },
 	{ "c:pi", mutex_lock, mutex_unlock, mutex_pairs, NULL, NULL },
 	{ "c:robust-pi", mutex_lock, mutex_unlock, mutex_pairs, NULL, NULL },
@@ -220,6 +221,7 @@ static const struct subject subjects[] = {
 	{ "c:cond", NULL, NULL, NULL, cond_pass, cond_await },
 	{ "c:sem", sem_lock, sem_unlock, sem_pairs, sem_pass, sem_await },
 	{ "c:rwlock", rw_lock, rw_unlock, rw_pairs, NULL, NULL },
+	{ "c:rwlock-writers", rw_lock, rw_unlock, rw_pairs, NULL, NULL },
 	{ "c:rwlock-read", rw_read_lock, rw_unlock, rw_read_pairs, NULL, NULL },
 	{ "c:barrier", NULL, NULL, NULL, NULL, NULL },
 };
@@ -232,6 +234,10 @@ static void setup(void)
 	must("pthread_mutexattr_setpshared", pthread_mutexattr_setpshared(&ma, PTHREAD_PROCESS_SHARED));
 	if (strncmp(sub->name, "c:robust", 8) == 0)
 		must("pthread_mutexattr_setrobust", pthread_mutexattr_setrobust(&ma, PTHREAD_MUTEX_ROBUST));
+#ifdef __GLIBC__
+	if (strcmp(sub->name, "c:adaptive") == 0)
+		must("pthread_mutexattr_settype", pthread_mutexattr_settype(&ma, PTHREAD_MUTEX_ADAPTIVE_NP));
+#endif
 	if (strcmp(sub->name, "c:pi") == 0 || strcmp(sub->name, "c:robust-pi") == 0)
 		must("pthread_mutexattr_setprotocol", pthread_mutexattr_setprotocol(&ma, PTHREAD_PRIO_INHERIT));
 	must("pthread_mutex_init", pthread_mutex_init(&seg->mutex, &ma));
@@ -413,12 +419,31 @@ static void *map(int fd, size_t size)
 	return p;
 }
 
+#ifdef __clang__
+#define COMPILER __VERSION__
+#else
+#define COMPILER "gcc " __VERSION__
+#endif
+
+static const char *libc_name(void)
+{
+#ifdef __GLIBC__
+	static char text[64];
+	snprintf(text, sizeof text, "glibc %s", gnu_get_libc_version());
+	return text;
+#else
+	return "another libc";
+#endif
+}
+
 int main(int argc, char **argv)
 {
 	struct stat st;
 	must("usage: peer PROCESS", argc == 2 ? 0 : EINVAL);
 	if (strcmp(argv[1], "--digest") == 0)
 		return puts(PEER_DIGEST) < 0;
+	if (strcmp(argv[1], "--built") == 0)
+		return printf("%s %s\n%s\n", COMPILER, PEER_FLAGS, libc_name()) < 0;
 	must("descriptor 3", fstat(3, &st) == 0 ? 0 : errno);
 	process = (uint32_t)atoi(argv[1]);
 	char *page = map(3, (size_t)st.st_size);

@@ -6,6 +6,10 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <features.h>
+#ifdef __GLIBC__
+#include <gnu/libc-version.h>
+#endif
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>

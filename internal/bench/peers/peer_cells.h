@@ -399,6 +399,10 @@ static void setup_cells(const pthread_mutexattr_t *ma)
 	pthread_barrierattr_t ba;
 	must("pthread_rwlockattr_init", pthread_rwlockattr_init(&ra));
 	must("pthread_rwlockattr_setpshared", pthread_rwlockattr_setpshared(&ra, PTHREAD_PROCESS_SHARED));
+#ifdef __GLIBC__
+	if (strcmp(sub->name, "c:rwlock-writers") == 0)
+		must("pthread_rwlockattr_setkind_np", pthread_rwlockattr_setkind_np(&ra, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP));
+#endif
 	must("pthread_rwlock_init", pthread_rwlock_init(&seg->rwlock, &ra));
 	must("pthread_barrierattr_init", pthread_barrierattr_init(&ba));
 	must("pthread_barrierattr_setpshared", pthread_barrierattr_setpshared(&ba, PTHREAD_PROCESS_SHARED));

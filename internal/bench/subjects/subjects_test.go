@@ -15,6 +15,7 @@ import (
 // The host's own primitives that a report is to have beside the library's.
 var wantPeers = map[string][]string{
 	"c:pthread": {"uncontended", "lock"}, "c:robust": {"uncontended", "lock", "crash"}, "c:pi": {"uncontended", "lock"},
+	"c:adaptive": {"uncontended", "lock"}, "c:rwlock-writers": {"rw"},
 	"c:robust-pi": {"crash"}, "c:rwlock": {"readers", "rw"}, "c:pthread-spin": {"uncontended", "lock"}, "c:spin": {"lock", "handoff"},
 	"c:cond": {"handoff", "wake", "cond"}, "c:barrier": {"barrier"}, "c:sem": {"uncontended", "handoff", "sem"},
 	"c:sysv": {"uncontended", "handoff", "sem", "crash"}, "c:mq": {"handoff", "wake", "lock"}, "c:futex": {"handoff", "wake", "lock", "herd"},
