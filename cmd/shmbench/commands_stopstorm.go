@@ -41,6 +41,9 @@ Exit status 3: a primitive froze that has to be free of freezes.`
 
 // Run runs it.
 func (c *stopStormCmd) Run(s *session) error {
+	if s.common.DryRun {
+		return errors.New("--dry-run: a storm has no plan to print; it stops each primitive of --prim --stops times")
+	}
 	one := func(flag string, list ints, usual int) (int, error) {
 		if len(list) > 1 {
 			return 0, fmt.Errorf("--%s: one number is enough for this command", flag)
