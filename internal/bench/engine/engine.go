@@ -94,7 +94,7 @@ func (e *Engine) Run(ctx context.Context, cells, sequence []*bench.Cell) []*benc
 		rep := visited[c]
 		delete(visited, c)
 		if rep == nil {
-			if group := e.tourOf(c, cells); group != nil {
+			if group := e.tourOf(c, cells, func(o *bench.Cell) int { return len(byCell[o].Reps) }); group != nil {
 				maps.Copy(visited, e.tour(ctx, group))
 				rep = visited[c]
 				delete(visited, c)

@@ -16,10 +16,10 @@ import (
 )
 
 // tourOf returns the cells that a pair of processes visits together with a cell in one tour: those of a
-// matrix with the same subject. It is nil if the cell has processes of its own.
-func (e *Engine) tourOf(c *bench.Cell, cells []*bench.Cell) []*bench.Cell {
+// matrix with the same subject that take part in this round. It is nil if the cell has processes of its own.
+func (e *Engine) tourOf(c *bench.Cell, cells []*bench.Cell, done func(*bench.Cell) int) []*bench.Cell {
 	visits := func(o *bench.Cell) bool {
-		return o.Scenario.Name == "matrix" && o.Subject == c.Subject && o.Skip == "" && o.Apart() &&
+		return o.Scenario.Name == "matrix" && o.Subject == c.Subject && o.Skip == "" && o.Apart() && (o == c || o.MaxReps == 0 || done(o) < o.MaxReps) &&
 			len(bench.Or(o.CPUs, e.CPUs...)) > 1 && o.CPUOf(0, e.CPUs) != o.CPUOf(1, e.CPUs)
 	}
 	if !visits(c) || c.Subject.C || c.Subject.InProcess {

@@ -34,10 +34,15 @@ func TestToursAreOfOneSubject(t *testing.T) {
 	cells := append(matrixCells(t, "go:one-line", cpus, 6), matrixCells(t, "go:two-lines", cpus, 4)...)
 	cells[2].Skip = "not today"
 	e := &Engine{CPUs: cpus, Seed: 1}
-	require.ElementsMatch(t, []*bench.Cell{cells[0], cells[1], cells[3], cells[4], cells[5]}, e.tourOf(cells[0], cells))
-	require.ElementsMatch(t, cells[6:], e.tourOf(cells[7], cells))
-	require.Nil(t, e.tourOf(cells[0], cells[:1]), "a pair alone has processes of its own")
-	require.LessOrEqual(t, len(e.tourOf(cells[0], matrixCells(t, "go:one-line", cpus, 2*load.TourMost))), load.TourMost+1)
+	none := func(*bench.Cell) int { return 0 }
+	require.ElementsMatch(t, []*bench.Cell{cells[0], cells[1], cells[3], cells[4], cells[5]}, e.tourOf(cells[0], cells, none))
+	require.ElementsMatch(t, cells[6:], e.tourOf(cells[7], cells, none))
+	cells[1].MaxReps, cells[3].MaxReps = 3, 3
+	require.ElementsMatch(t, []*bench.Cell{cells[0], cells[3], cells[4], cells[5]}, e.tourOf(cells[0], cells, func(c *bench.Cell) int {
+		return map[*bench.Cell]int{cells[1]: 3, cells[3]: 2}[c]
+	}), "a cell that has all its repetitions is not visited again")
+	require.Nil(t, e.tourOf(cells[0], cells[:1], none), "a pair alone has processes of its own")
+	require.LessOrEqual(t, len(e.tourOf(cells[0], matrixCells(t, "go:one-line", cpus, 2*load.TourMost), none)), load.TourMost+1)
 }
 
 // The table of a tour gives a cell its repetition: what was not visited failed, and counts must agree.

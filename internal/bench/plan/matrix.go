@@ -14,7 +14,8 @@ import (
 // The number of pairs of CPUs that a matrix measures.
 const (
 	mostPairsAlone = 2304 // all pairs of 48 CPUs, unless the user asks for more
-	mostPairsSuite = 30   // in a matrix among other scenarios
+	mostPairsSuite = 700  // in a suite: those of all caches of 24, or all of 26 CPUs
+	mostPairsAmong = 30   // in a matrix among other scenarios
 	mostPairsBrief = 12   // in a matrix of a quick suite
 )
 
@@ -29,10 +30,12 @@ func (o *Options) matrixPlaces() (places []string, note string) {
 	}
 	most := mostPairsAlone
 	switch {
+	case o.Map:
+		most = mostPairsSuite
 	case o.Brief:
 		most = mostPairsBrief
 	case o.Sample == "":
-		most = mostPairsSuite
+		most = mostPairsAmong
 	}
 	finest := slices.Index(sampleModes, o.Sample)
 	for i, mode := range sampleModes {

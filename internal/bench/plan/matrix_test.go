@@ -52,8 +52,13 @@ func TestMatrixChoosesPairs(t *testing.T) {
 			require.True(t, seen[topology.JoinCPUs([]int{cpus[1], cpus[0]})], "both directions of %s", p)
 		}
 	}
-	o := &Options{CPUs: []int{3}}
-	places, _ := o.matrixPlaces()
+	top := topotest.Host(t, "hosts/epyc9654-2p-nps4")
+	o := &Options{Topology: top, CPUs: top.IDs(), Brief: true, Map: true}
+	places, note := o.matrixPlaces()
+	require.Len(t, places, 24*23+2*24*2, "all pairs of 24 caches, and two kinds of pairs within each")
+	require.Contains(t, note, "some of each llc")
+	o = &Options{CPUs: []int{3}}
+	places, _ = o.matrixPlaces()
 	require.Equal(t, []string{bench.PlaceCross}, places, "a cell that says why it does not run")
 }
 

@@ -39,6 +39,7 @@ type Options struct {
 	Spins                                             []uint64 // in the form of control.Shape
 	Brief, Few                                        bool     // few shapes, few subjects: an overview
 	Suite                                             bool     // cells of all classes of CPUs
+	Map                                               bool     // the matrix of a suite is a map of the host
 	known                                             *known   // derived from the topology; copies share it
 	Dropped                                           []string // scenarios that did not fit into a suite's budget
 	Homes                                             []string // where the memory of a home cell lies

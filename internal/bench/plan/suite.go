@@ -86,7 +86,7 @@ const suiteCells = 5000
 // Plan returns the cells of a suite. If the user does not set times, it fits the cells into the
 // budget.
 func (p Preset) Plan(o *Options, fit bool) ([]*bench.Cell, error) {
-	o.Suite, o.Brief, o.Few, o.MaxCells = true, p.brief, p.few, max(o.MaxCells, suiteCells)
+	o.Suite, o.Brief, o.Few, o.Map, o.MaxCells = true, p.brief, p.few, !p.quick, max(o.MaxCells, suiteCells)
 	names := bench.ScenarioNames()
 	if p.brief {
 		names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(LongOnly, name) })

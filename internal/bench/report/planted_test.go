@@ -60,7 +60,7 @@ func planted(o *plan.Options, cells []*bench.Cell, seed uint64, facts ...fact) *
 	top := o.Topology
 	d := &Document{Schema: Schema, Topology: top, Env: host.Environment{CPU: "bare metal", CPUs: len(top.CPUs), Used: o.CPUs, Nodes: len(top.Nodes)}}
 	for _, c := range cells {
-		if c.Skip != "" {
+		if c.Skip != "" || c.Scenario.Name == "matrix" && c.MaxReps > 0 { // the map of all pairs, on which no advice rests
 			continue
 		}
 		var cpus []int
