@@ -277,6 +277,6 @@ func TestDryRunMeasuresNothing(t *testing.T) {
 func TestPeerCompilesCleanly(t *testing.T) {
 	requireCC(t)
 	out, err := exec.Command("cc", "-O2", "-pthread", "-std=gnu11", "-Wall", "-Wextra", "-Werror",
-		`-DPEER_DIGEST=""`, "-o", t.TempDir()+"/peer", "../../internal/bench/peers/peer.c").CombinedOutput()
+		`-DPEER_DIGEST=""`, `-DPEER_FLAGS=""`, "-o", t.TempDir()+"/peer", "../../internal/bench/peers/peer.c").CombinedOutput()
 	require.NoError(t, err, string(out))
 }
