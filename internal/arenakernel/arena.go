@@ -61,9 +61,9 @@ type membership struct {
 
 	reapMu     sync.Mutex            // one goroutine of this process reaps at a time
 	reaps      map[int]*reapProgress // guarded by: reaping; by slot
-	unfinished atomic.Bool           // a reap is unfinished and has to go on
+	unfinished unfinished            // whether a reap has to go on
 	endings    endings
-	leftover   sharedSlotSet  // slots in which a participant could not be marked
+	leftover   sharedSlotSet  // the slots whose reaps are unfinished
 	crowded    int            // for a joiner: slots for which it found too few generations that no word names
 	postponed  string         // for a joiner: why it could not renew used-up slots
 	asked      []atomic.Int64 // when Dead last asked for the byte of a slot's participant, CLOCK_MONOTONIC ns
@@ -71,6 +71,7 @@ type membership struct {
 	events     events
 	firstHook  *eventHook    // immutable after newMember; collects events for the opening that joins
 	watched    atomic.Uint64 // how often the death watcher had to come back from its sleep; tests bound it
+	slept      atomic.Uint64 // how often it slept, and was not quiet
 
 	copied bool // the Arena of an Inspector: a copy that no other code sees
 

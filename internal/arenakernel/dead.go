@@ -180,7 +180,7 @@ func (a *Arena) mark(i int, w slotWord) bool {
 func (a *Arena) declareDead(i int, w slotWord) bool {
 	if !a.fenceDying(i, w) {
 		if _, window := a.windowOf(i); a.endings.begin(i, w, window) {
-			a.follow()
+			a.follow(i)
 		}
 		a.leaveFor(i)
 		return false

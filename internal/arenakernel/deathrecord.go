@@ -132,6 +132,9 @@ func (a *Arena) hasRecord(n ParticipantID) bool {
 func (a *Arena) findDeathRecord(r deathRecordRing, n ParticipantID) *shmsync.Identity {
 	total := a.u64(r.total).Load()
 	for back := uint64(1); back <= min(total, r.count); back++ {
+		if ParticipantID(a.u32(a.deathRecord(r, total-back)+deathRecordID).Load()&ParticipantIDMask) != n {
+			continue // most records: the rest of them is not read
+		}
 		if id, name, ok := a.readDeathRecord(r, total-back); ok && name == n {
 			return &id
 		}

@@ -163,7 +163,8 @@ func (a *Arena) watch() {
 		if turn != 0 {
 			deadline = shmsync.Monotonic() + turn
 		}
-		unfinished := a.unfinished.Load()
+		unfinished := a.unfinished.any()
+		idle := poll == 0 && !untold && a.unfinished.onlyToFree() && len(later) == 0 && !a.deaths.incomplete()
 		if poll != 0 || untold || unfinished {
 			if poll == 0 {
 				poll = pollMost
@@ -182,12 +183,13 @@ func (a *Arena) watch() {
 		if len(later) > 0 && (deadline == 0 || later[0].at < deadline) {
 			deadline = later[0].at
 		}
-		if idle := poll == 0 && !untold && !unfinished && len(later) == 0 && !a.deaths.incomplete(); !idle || !quiet.watch(seen) {
+		if !idle || !quiet.watch(a, seen) {
+			a.slept.Add(1)
 			a.sleep(sleep, deadline, doorbell, rung)
 		}
 		// Every slot is examined again, whatever the wait returned: waitv swallows several
 		// wakes and reports one.
-		if a.unfinished.Load() {
+		if a.unfinished.any() {
 			a.continueReaps()
 		}
 	}
@@ -284,6 +286,12 @@ func (a *Arena) watchEntries(doorbell *uint32, rung uint32, targets []int, seen 
 		w := a.slotState(i)
 		_, window := a.windowOf(i)
 		if w.phase() == phaseDead {
+			if a.leftover.has(i) { // continueReaps goes on with it
+				if !a.unfinished.onlyToFree() {
+					within(pollMost)
+				}
+				continue
+			}
 			// The participant that marked the slot may have died since, or may leave the rest to
 			// us.
 			delay := base + int64(distance)*stagger

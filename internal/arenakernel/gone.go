@@ -30,7 +30,7 @@ func (a *Arena) Gone(n ParticipantID) bool {
 		return true
 	}
 	if _, window := a.windowOf(i); !a.copied && a.endings.begin(i, w, window) {
-		a.follow()
+		a.follow(i)
 	}
 	return false
 }
@@ -133,10 +133,10 @@ func (a *Arena) AllGone() bool {
 	return true
 }
 
-// follow makes this process's death watcher look again until a reap is finished, even if other
-// processes work on the reap, too.
-func (a *Arena) follow() {
-	a.unfinished.Store(true)
+// follow makes this process's death watcher look again until the reap of slot i is finished, even if
+// other processes work on the reap, too.
+func (a *Arena) follow(i int) {
+	a.leaveFor(i)
 	a.ring(a.slot(a.mySlot) + slotWatchDoorbell)
 }
 
@@ -199,6 +199,41 @@ func (e *endings) noteHanded(i int, w slotWord, window uint64, free int64) {
 	defer e.mu.Unlock()
 	n, _ := e.find(i, w, window)
 	n.free = free
+}
+
+// free is a slot that this process frees when the kernel has ended its dead participant.
+type free struct {
+	slot     int
+	of       slotWord
+	died, at int64 // when this process met the death, and when to ask for the byte lock next, CLOCK_MONOTONIC ns
+}
+
+// toFree puts the slots into frees whose participants are dead and whose data is handed over, so that they only have to
+// be freed when the kernel has ended the process. ok is false if there are other deaths, or too many.
+func (a *Arena) toFree(frees []free) (n uint, ok bool) {
+	if !a.unfinished.any() {
+		return 0, true
+	}
+	e := &a.endings
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now := shmsync.Monotonic()
+	for i, m := range e.since {
+		w := a.slotState(i)
+		if w.phase() != phaseDead || w.generation() != m.of.generation() {
+			continue
+		}
+		if m.free == 0 || int(n) == len(frees) || a.slotCaps(i)&capOFD == 0 {
+			return n, false
+		}
+		f := free{slot: i, of: w, died: m.when, at: m.free}
+		if now >= m.free {
+			f.at = now + max(askFirst, (now-m.when)/freePart) // this process has just asked
+		}
+		frees[n] = f
+		n++
+	}
+	return n, true
 }
 
 const (

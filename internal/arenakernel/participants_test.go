@@ -307,7 +307,7 @@ func TestReaperOfUnknownKindKeepsTouchedChunks(t *testing.T) {
 		a.u64(a.touchedWord(slot, 0)).Store(touched)
 		a.u32(a.slot(slot) + slotState).Store(uint32(makeSlotWord(phaseDead, 5)))
 		a.reapMu.Unlock()
-		a.follow()
+		a.follow(slot)
 		pollFor(t, a, func() bool { return a.slotState(slot).phase() == phaseFree })
 	}
 	die(3, ^uint64(0))
@@ -341,7 +341,7 @@ func TestReaperOfAnotherVersionLeavesTheObject(t *testing.T) {
 			a.u64(a.touchedWord(3, 0)).Store(^uint64(0))
 			a.u32(a.slot(3) + slotState).Store(uint32(makeSlotWord(phaseDead, 5)))
 			a.reapMu.Unlock()
-			a.follow()
+			a.follow(3)
 			pollFor(t, a, func() bool { return a.slotState(3).phase() == phaseFree })
 			if known {
 				require.EqualValues(t, 1<<version, versionedRepaired.Load())

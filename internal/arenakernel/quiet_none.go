@@ -11,6 +11,6 @@ type quietWatch struct{}
 
 func (a *Arena) newQuietWatch() *quietWatch { return nil }
 
-func (q *quietWatch) watch(notices) (slept bool) { return false }
+func (q *quietWatch) watch(*Arena, notices) (slept bool) { return false }
 
 func (q *quietWatch) mayTell(*Arena) {}

@@ -28,8 +28,8 @@ import (
 // quietBuild says that a death watcher can watch quietly.
 const quietBuild = true
 
-//go:linkname entersyscall runtime.entersyscall
-func entersyscall()
+//go:linkname entersyscallblock runtime.entersyscallblock
+func entersyscallblock()
 
 //go:linkname exitsyscall runtime.exitsyscall
 func exitsyscall()
@@ -42,21 +42,26 @@ type quietWatch struct {
 	slots, mine int
 	own         slotWord // the state word of this participant's slot
 	closing     *atomic.Bool
-	unfinished  *atomic.Bool
+	unfinished  *atomic.Uint32
 	announceMap *atomic.Uint32
 	deaths      *uint64 // counts the death records
 	self        ParticipantID
 
 	told uint64 // the number of death records when the watcher last told deaths
 
-	asked   [watchTargets]ask
+	asked   [2 * watchTargets]ask
+	askNext uint
 	round   uint64 // incremented before each sleep
 	turns   [quietTurns]turn
 	turnsN  uint
+	frees   [quietTurns]free
+	freesN  uint
 	entries [1 + watchTargets]shmsync.WaitVEntry
 	n       uint
 	now     int64 // CLOCK_MONOTONIC ns
 	until   int64 // the same; 0 for no bound
+
+	asking uint // the question is about frees[asking-1]; 0 for a participant of the ring
 
 	time  unix.Timespec // the time from the clock, and later the value of until
 	byte  unix.Flock_t  // the byte lock to ask about
@@ -96,7 +101,7 @@ func (a *Arena) newQuietWatch() *quietWatch {
 		mine:        a.mySlot,
 		own:         makeSlotWord(phaseLive, a.self.Generation()),
 		closing:     &a.closing,
-		unfinished:  &a.unfinished,
+		unfinished:  &a.unfinished.Uint32,
 		announceMap: &a.announceMap,
 		deaths:      (*uint64)(a.at(hdrDeathRecordsTotal, 8, 8)),
 		self:        a.self,
@@ -112,8 +117,12 @@ func (q *quietWatch) mayTell(a *Arena) {
 
 // watch sleeps until the watcher may have to act. It adds the deaths that it has left to others to
 // seen. It reports false if it did not sleep.
-func (q *quietWatch) watch(seen notices) (slept bool) {
+func (q *quietWatch) watch(a *Arena, seen notices) (slept bool) {
 	if q == nil {
+		return false
+	}
+	var ok bool
+	if q.freesN, ok = a.toFree(q.frees[:]); !ok {
 		return false
 	}
 	q.turnsN, q.slept = 0, false
@@ -132,7 +141,7 @@ func (q *quietWatch) watch(seen notices) (slept bool) {
 //go:nosplit
 //go:noinline
 func (q *quietWatch) sleep() {
-	entersyscall()
+	entersyscallblock()
 	q.loop()
 	exitsyscall()
 }
@@ -155,6 +164,7 @@ func (q *quietWatch) loop() {
 			if errno != 0 || q.byte.Type == unix.F_UNLCK {
 				return
 			}
+			q.held()
 		case quietSleep:
 			time := unsafe.Pointer(&q.time)
 			if q.until == 0 {
@@ -197,7 +207,7 @@ func (q *quietWatch) look() int {
 	// The doorbell is read before everything for which it may be rung.
 	q.add(0, q.word(q.mine, slotWatchDoorbell))
 	q.n, q.until, q.now = 1, 0, q.time.Sec*1e9+q.time.Nsec
-	if isSet(q.closing) || isSet(q.unfinished) {
+	if isSet(q.closing) || atomic.LoadUint32((*uint32)(unsafe.Pointer(q.unfinished)))&leftToReap != 0 {
 		return quietAct
 	}
 	if slotWord(atomic.LoadUint32(q.word(q.mine, slotState))) != q.own {
@@ -205,6 +215,18 @@ func (q *quietWatch) look() int {
 	}
 	if atomic.LoadUint32(q.word(q.mine, slotCaps))&capTold != 0 && atomic.LoadUint64(q.deaths) != q.told {
 		return quietAct
+	}
+	for k := range q.freesN {
+		f := &q.frees[k%quietTurns]
+		switch {
+		case slotWord(atomic.LoadUint32(q.word(f.slot, slotState))) != f.of:
+			return quietAct // another process has freed it
+		case f.at <= q.now:
+			q.asking = k + 1
+			q.ask(f.slot)
+			return quietAsk
+		}
+		q.by(f.at)
 	}
 	base := int64(0)
 	if atomic.LoadUint32((*uint32)(unsafe.Pointer(q.announceMap))) != 0 {
@@ -221,6 +243,9 @@ func (q *quietWatch) look() int {
 			continue
 		}
 		delay := base + int64(present)*stagger
+		if p == phaseDead && q.freeing(i) {
+			continue
+		}
 		if p == phaseDead {
 			if q.reaping(i) {
 				delay = stagger
@@ -248,9 +273,8 @@ func (q *quietWatch) look() int {
 			q.by(q.now + pollMost)
 			ask.round = q.round
 		}
-		if q.asked[present%watchTargets] != ask {
-			q.asked[present%watchTargets] = ask
-			q.byte = unix.Flock_t{Type: unix.F_WRLCK, Whence: unix.SEEK_SET, Start: q.lockByte1 + int64(i-1)*slotStride, Len: 1}
+		if !q.hasAsked(ask) {
+			q.ask(i)
 			return quietAsk
 		}
 		if p != phaseJoining {
@@ -262,6 +286,52 @@ func (q *quietWatch) look() int {
 		q.time.Sec, q.time.Nsec = q.until/1e9, q.until%1e9
 	}
 	return quietSleep
+}
+
+// ask makes the next question that for the byte lock of slot i.
+//
+//go:nosplit
+func (q *quietWatch) ask(i int) {
+	q.byte = unix.Flock_t{Type: unix.F_WRLCK, Whence: unix.SEEK_SET, Start: q.lockByte1 + int64(i-1)*slotStride, Len: 1}
+}
+
+// held records that the byte lock that was asked for is held. A slot to free is asked about again later, as in
+// nextCheck.
+//
+//go:nosplit
+func (q *quietWatch) held() {
+	if q.asking == 0 {
+		return
+	}
+	f := &q.frees[(q.asking-1)%quietTurns]
+	f.at, q.asking = q.now+max(askFirst, (q.now-f.died)/freePart), 0
+}
+
+// hasAsked reports whether the question was asked before. If not, it counts as asked from now on. The questions
+// about the last participants are kept, since the same ones come back when a neighbour joins and leaves.
+//
+//go:nosplit
+func (q *quietWatch) hasAsked(a ask) bool {
+	for k := range q.asked {
+		if q.asked[k] == a {
+			return true
+		}
+	}
+	q.asked[q.askNext%uint(len(q.asked))] = a
+	q.askNext++
+	return false
+}
+
+// freeing reports whether slot i is among those that this process frees.
+//
+//go:nosplit
+func (q *quietWatch) freeing(i int) bool {
+	for k := range q.freesN {
+		if q.frees[k%quietTurns].slot == i {
+			return true
+		}
+	}
+	return false
 }
 
 // isSet does what b.Load does.

@@ -1,6 +1,8 @@
 package arenakernel
 
 import (
+	"sync/atomic"
+
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
@@ -266,7 +268,6 @@ func (a *Arena) finish(i int, b *reapProgress) {
 			a.recordDeaths(i, b.of, dead.Generation())
 		}
 		crashpoint.Hit("arena.finish.recorded")
-		a.leaveFor(i)
 		a.ringTold()
 	}
 	if b.data && b.undoing { // another process undoes it, and may be stopped
@@ -277,14 +278,14 @@ func (a *Arena) finish(i int, b *reapProgress) {
 	}
 	// A participant may be gone by its own declaration while the kernel still has to mark its
 	// alive words. If the slot were taken again now, the mark would hit its next participant.
-	if !b.data || b.undoing || !a.ended(i) || a.leaveToOthers(b, now) {
+	if !b.data || b.undoing || a.leaveToOthers(b, now) {
 		a.leaveFor(i)
 		word.CompareAndSwap(uint32(a.self), 0)
 		return
 	}
-	if now-b.written < reclaimAfter {
-		a.leaveFor(i)
-		// As above: a process that is stopped here must not block the reap for others.
+	if now-b.written < reclaimAfter || !a.ended(i) {
+		a.leaveToFree(i)
+		// A process that is stopped here must not block the reap for others.
 		word.CompareAndSwap(uint32(a.self), 0)
 		return
 	}
@@ -349,23 +350,43 @@ func (a *Arena) freeSlot(i int, w slotWord, keep bool) {
 	a.casSlot(i, w, w.with(phaseFree))
 }
 
+// unfinished says what there is left to do in the slots of leftover. 0 is nothing.
+type unfinished struct{ atomic.Uint32 }
+
+const (
+	leftToReap = 1 << iota // at least one death has to be dealt with
+	leftToFree             // at least one slot has to be freed, once the kernel has ended its process
+)
+
+func (u *unfinished) any() bool { return u.Load() != 0 }
+
+// onlyToFree reports whether all that is left is to free slots. A quiet watch waits for that.
+func (u *unfinished) onlyToFree() bool { return u.Load()&leftToReap == 0 }
+
 // leaveFor postpones a death, or the rest of a reap. The death watcher goes on with it.
 func (a *Arena) leaveFor(i int) {
 	a.leftover.add(i)
-	a.unfinished.Store(true)
+	a.unfinished.Or(leftToReap)
+}
+
+// leaveToFree postpones the end of a reap that has handed over all data. It has noted in endings
+// when the slot may be freed.
+func (a *Arena) leaveToFree(i int) {
+	a.leftover.add(i)
+	a.unfinished.Or(leftToFree)
 }
 
 // continueReaps goes on with unfinished reaps.
 func (a *Arena) continueReaps() {
-	a.unfinished.Store(false)
+	a.unfinished.Store(0)
 	a.forgetReaps()
 	left := a.leftover.takeAll()
-	for i := 1; i <= a.geo.slots; i++ {
+	left.each(func(i int) {
 		w := a.slotState(i)
-		if i != a.mySlot && (w.phase() == phaseDead || left.has(i) && a.surveyDead(i, w)) {
+		if i != a.mySlot && (w.phase() == phaseDead || a.surveyDead(i, w)) {
 			a.reap(i, w)
 		}
-	}
+	})
 }
 
 // surveyAhead asks for the byte locks of the participants that this process has to watch, and
@@ -400,7 +421,7 @@ func (a *Arena) forgetReaps() {
 
 // goOn makes the death watcher finish a reap that another goroutine has begun.
 func (a *Arena) goOn() {
-	if a.unfinished.Load() {
+	if a.unfinished.any() {
 		a.ring(a.slot(a.mySlot) + slotWatchDoorbell)
 	}
 }

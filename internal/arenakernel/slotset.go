@@ -1,16 +1,30 @@
 package arenakernel
 
-import "sync/atomic"
+import (
+	"math/bits"
+	"sync/atomic"
+)
 
 // slotSet is a set of slots.
 type slotSet [MaxSlots/32 + 1]uint32
 
 func (s *slotSet) has(i int) bool { return s[i/32]&(1<<(i%32)) != 0 }
 
+// each calls f for each slot of the set.
+func (s *slotSet) each(f func(slot int)) {
+	for k, w := range s {
+		for ; w != 0; w &= w - 1 {
+			f(32*k + bits.TrailingZeros32(w))
+		}
+	}
+}
+
 // sharedSlotSet is a set of slots that several goroutines add to.
 type sharedSlotSet [MaxSlots/32 + 1]atomic.Uint32
 
 func (s *sharedSlotSet) add(i int) { s[i/32].Or(1 << (i % 32)) }
+
+func (s *sharedSlotSet) has(i int) bool { return s[i/32].Load()&(1<<(i%32)) != 0 }
 
 // takeAll empties the set, and returns its previous contents.
 func (s *sharedSlotSet) takeAll() (all slotSet) {
