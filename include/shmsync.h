@@ -14669,9 +14669,9 @@ SHMI_FN void shmi_mon_check(struct shmi_monitor *m)
 
 /*
  * Counts a call that may wait: until shmi_mon_finish the arena stays mapped, for what the call
- * does before, in and after its wait. It comes before the queue lock is taken. A caller that
- * has the queue lock returns the error and touches nothing: the arena may be gone, and its
- * close has given the lock back as after a death.
+ * does before, in and after its wait. It comes before the queue lock is taken. A call that were
+ * refused with the queue lock could not give it back, since the arena may be gone. The lock would stay
+ * until the close has ended, and a function that the close waits for may need it.
  */
 SHMI_FN int shmi_mon_begin(struct shmi_monitor *m) { return shmi_enter(m->a, "monitor.wait"); }
 SHMI_FN void shmi_mon_finish(struct shmi_monitor *m) { shmi_exit(m->a); }
@@ -19944,26 +19944,35 @@ SHMI_FN int shmi_fair_run_repair(struct shmi_fairmutex *f, int (*repair)(void *)
 
 SHMI_FN int shmi_fair_lock(struct shmi_fairmutex *f, int64_t abs, int may_repair)
 {
-    int err = shmi_mon_enter(&f->m, abs), took;
-    while (err == 0) {
-        if (shmi_fair_free(f)) {
+    int err, took = 0;
+    /* A call that finds the lock free is not counted. Any other is, before it takes the queue lock: if it were
+     * refused afterwards, it could not give the queue lock back. */
+    if (shmi_get(&f->w->owner) == 0) {
+        int free_;
+        err = shmi_mon_enter(&f->m, abs);
+        if (err != 0)
+            return err;
+        free_ = shmi_fair_free(f);
+        if (free_)
             shmi_fair_take(f);
-            shmi_mon_leave(&f->m, NULL);
+        shmi_mon_leave(&f->m, NULL);
+        if (free_)
             return 0;
-        }
+    }
+    do {
         err = shmi_mon_begin(&f->m);
         if (err != 0)
             return err;
-        err = shmi_fair_arrive(f, abs);
+        err = shmi_mon_enter(&f->m, abs);
+        if (err == 0)
+            err = shmi_fair_arrive(f, abs);
         shmi_mon_finish(&f->m);
         if (err != EOWNERDEAD || !may_repair || f->repair == NULL)
             return err;
         err = shmi_fair_begin_recover(f, abs, 0, &took);
         if (took)
             return shmi_fair_run_repair(f, f->repair, f->repair_arg, 1);
-        if (err == 0)
-            err = shmi_mon_enter(&f->m, abs);
-    }
+    } while (err == 0);
     return err;
 }
 int shmsync_fairmutex_lock(shmsync_fairmutex *f)
@@ -22129,11 +22138,9 @@ SHMI_FN int shmi_rw_drain(struct shmi_rwmutex *m, const char *op, int64_t abs)
     return err;
 }
 /* Has m if no reader is in; EBUSY: one is, and the gate is open. This thread has the writers' mutex. */
-SHMI_FN int shmi_rw_try_drained(struct shmi_rwmutex *m, const char *op)
+SHMI_FN int shmi_rw_take_drained(struct shmi_rwmutex *m, const char *op)
 {
-    /* A look first: a thread that tries in a loop need not close the gate to readers. */
-    shmi_rw_reader r;
-    int err = shmi_rw_first_reader(m, 1, &r) == 0 ? shmi_rw_close_gate(m, op) : r.state != NULL ? EBUSY : shmi_rw_corrupt_readers(m, op);
+    int err = shmi_rw_close_gate(m, op);
     if (err != 0)
         return err;
     if (!shmi_rw_read(m) && shmi_cas32(m->gate, shmi_rw_closed_by_us(m), m->a->self)) {
@@ -22144,17 +22151,24 @@ SHMI_FN int shmi_rw_try_drained(struct shmi_rwmutex *m, const char *op)
     return EBUSY;
 }
 
-/* The rest of lock, within shmi_enter; mutex says that this thread has the writers' mutex. */
-SHMI_FN int shmi_rw_lock_slow(struct shmi_rwmutex *m, int64_t abs, int mutex)
+/* The same, but it looks first: a thread that tries in a loop need not close the gate to readers. */
+SHMI_FN int shmi_rw_try_drained(struct shmi_rwmutex *m, const char *op)
+{
+    shmi_rw_reader r;
+    if (shmi_rw_first_reader(m, 1, &r) == 0)
+        return shmi_rw_take_drained(m, op);
+    return r.state != NULL ? EBUSY : shmi_rw_corrupt_readers(m, op);
+}
+
+/* The rest of lock, within shmi_enter. */
+SHMI_FN int shmi_rw_lock_slow(struct shmi_rwmutex *m, int64_t abs)
 {
     int err, held;
-    for (;; mutex = 0) {
-        if (!mutex) {
-            err = shmi_mutex_lock(&m->writers, abs);
-            if (err != 0)
-                return err;
-            SHMSYNC_CRASHPOINT("rwmutex.lock.queued");
-        }
+    for (;;) {
+        err = shmi_mutex_lock(&m->writers, abs);
+        if (err != 0)
+            return err;
+        SHMSYNC_CRASHPOINT("rwmutex.lock.queued");
         err = shmi_rw_close_gate_wait(m, "rwmutex.lock", abs, &held);
         if (err == 0)
             return shmi_rw_drain(m, "rwmutex.lock", abs);
@@ -22168,19 +22182,22 @@ SHMI_FN int shmi_rw_lock_slow(struct shmi_rwmutex *m, int64_t abs, int mutex)
     }
 }
 
-/* A lock that takes no waiting is not within shmi_enter. Any other one is until it is through with what it has to take back. */
+/* A lock that takes no waiting is not within shmi_enter. Any other one is until it is through with what it has to take
+ * back. It gives the writers' mutex back before it counts itself: if it were refused, the arena might be gone. */
 SHMI_FN int shmi_rw_lock(struct shmi_rwmutex *m, int64_t abs)
 {
-    int err, mutex = shmi_mutex_trylock(&m->writers) == 0;
-    if (mutex) {
+    shmi_rw_reader r;
+    int err;
+    if (shmi_rw_first_reader(m, 1, &r) == 0 && shmi_mutex_trylock(&m->writers) == 0) {
         SHMSYNC_CRASHPOINT("rwmutex.lock.queued");
-        if (shmi_rw_try_drained(m, "rwmutex.lock") == 0)
+        if (shmi_rw_take_drained(m, "rwmutex.lock") == 0)
             return 0;
+        shmi_rw_release_writers(m);
     }
     err = shmi_enter(m->a, "rwmutex.lock");
     if (err != 0)
-        return err; /* the arena may be gone, and the mutex was given back as after a death */
-    err = shmi_rw_lock_slow(m, abs, mutex);
+        return err;
+    err = shmi_rw_lock_slow(m, abs);
     shmi_exit(m->a);
     return err;
 }
@@ -22270,17 +22287,15 @@ SHMI_FN void shmi_rw_become_upgradable(struct shmi_rwmutex *m)
     shmi_st32(&m->upgradable, SHMI_upHeld);
     SHMSYNC_CRASHPOINT("rwmutex.upgradable.acquired");
 }
-/* The rest of lock_upgradable, within shmi_enter; mutex says that this thread has the writers' mutex. */
-SHMI_FN int shmi_rw_lock_upgradable_slow(struct shmi_rwmutex *m, const char *op, int64_t abs, int mutex)
+/* The rest of lock_upgradable, within shmi_enter. */
+SHMI_FN int shmi_rw_lock_upgradable_slow(struct shmi_rwmutex *m, const char *op, int64_t abs)
 {
     int err, held;
-    for (;; mutex = 0) {
-        if (!mutex) {
-            err = shmi_mutex_lock(&m->writers, abs);
-            if (err != 0)
-                return err;
-            SHMSYNC_CRASHPOINT("rwmutex.lock.queued");
-        }
+    for (;;) {
+        err = shmi_mutex_lock(&m->writers, abs);
+        if (err != 0)
+            return err;
+        SHMSYNC_CRASHPOINT("rwmutex.lock.queued");
         err = shmi_rw_until_reclaimed(m, op, abs, shmi_rw_resolve_gate, &held);
         if (err == 0) {
             shmi_rw_become_upgradable(m);
@@ -22298,18 +22313,19 @@ SHMI_FN int shmi_rw_lock_upgradable_slow(struct shmi_rwmutex *m, const char *op,
 SHMI_FN int shmi_rw_lock_upgradable(struct shmi_rwmutex *m, int64_t abs)
 {
     const char *op = "rwmutex.lock_upgradable";
-    int err, mutex = shmi_mutex_trylock(&m->writers) == 0;
-    if (mutex) {
+    int err;
+    if (shmi_mutex_trylock(&m->writers) == 0) {
         SHMSYNC_CRASHPOINT("rwmutex.lock.queued");
         if (shmi_rw_resolve_gate(m, op) == 0) {
             shmi_rw_become_upgradable(m);
             return 0;
         }
+        shmi_rw_release_writers(m); /* as in lock */
     }
     err = shmi_enter(m->a, op);
     if (err != 0)
-        return err; /* as of lock */
-    err = shmi_rw_lock_upgradable_slow(m, op, abs, mutex);
+        return err;
+    err = shmi_rw_lock_upgradable_slow(m, op, abs);
     shmi_exit(m->a);
     return err;
 }
@@ -25043,28 +25059,43 @@ SHMI_FN int shmi_key_lock_slow(struct shmi_key_bucket *k, int64_t abs, uint64_t 
         shmi_free_node(m->a, spare);
     return err;
 }
+/* Whether an entry of a key seems to be in use, or keys are in nodes. It works without the queue lock. */
+SHMI_FN int shmi_key_seems_taken(struct shmi_key_bucket *k, uint64_t key)
+{
+    uint32_t i;
+    for (i = 0; i < SHMI_multiInline; i++) {
+        struct shmi_key_entry e = shmi_inline_entry(k, i);
+        if (shmi_get(e.key) == key && !shmi_hold_free(shmi_get(e.hold)))
+            return 1;
+    }
+    return shmi_get(&k->w->spilled) != 0;
+}
 SHMI_FN int shmi_key_lock(struct shmi_multilock *x, uint64_t key, int64_t abs, shmsync_hold *out)
 {
     struct shmi_key_bucket *k;
     struct shmi_key_entry e;
     int err = shmi_multi_bucket(x, key, &k);
-    if (err == 0) {
-        if (__atomic_load_n(&k->biased, __ATOMIC_RELAXED) != 0 && shmi_key_biased(k, key, out))
-            return 0;
+    if (err == 0 && __atomic_load_n(&k->biased, __ATOMIC_RELAXED) != 0 && shmi_key_biased(k, key, out))
+        return 0;
+    /* As in shmi_fair_lock: a call that has to wait is counted before it takes the queue lock. */
+    if (err == 0 && !shmi_key_seems_taken(k, key)) {
         err = shmi_mon_enter(&k->m, abs);
-    }
-    if (err == 0) {
-        e = shmi_key_vacant(k, key);
-        if (e.hold != NULL) {
-            shmi_key_take(k, e, key, out);
-            shmi_mon_leave(&k->m, NULL);
-            return 0;
-        }
-        err = shmi_mon_begin(&k->m);
         if (err == 0) {
-            err = shmi_key_lock_slow(k, abs, key, out);
-            shmi_mon_finish(&k->m);
+            e = shmi_key_vacant(k, key);
+            if (e.hold != NULL)
+                shmi_key_take(k, e, key, out);
+            shmi_mon_leave(&k->m, NULL);
+            if (e.hold != NULL)
+                return 0;
         }
+    }
+    if (err == 0)
+        err = shmi_mon_begin(&k->m);
+    if (err == 0) {
+        err = shmi_mon_enter(&k->m, abs);
+        if (err == 0)
+            err = shmi_key_lock_slow(k, abs, key, out);
+        shmi_mon_finish(&k->m);
     }
     if (err != 0)
         memset(out, 0, sizeof *out);

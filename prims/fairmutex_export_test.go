@@ -152,3 +152,27 @@ func ParkedNodes(a *arena.Arena, o arena.Offset) (n int) {
 	}
 	return n
 }
+
+// LockBeside is Lock of a lock that is held. It calls beside when it has the queue lock, and has not
+// counted itself.
+func (f *FairMutex) LockBeside(beside func()) error {
+	if err := f.mon.enter(nil); err != nil {
+		return err
+	}
+	beside()
+	return f.lockSlow(nil, true)
+}
+
+// UnlockAfter is Unlock of a lock that others wait for. It calls first when it has the queue lock, with the
+// time since which the longest parked wait for the queue lock lasts.
+func (f *FairMutex) UnlockAfter(first func(oldest func() int64)) error {
+	if err := f.mon.enter(nil); err != nil {
+		return err
+	}
+	first(f.mon.queueLock.oldest)
+	storeWord(&f.words.owner, 0)
+	b := takeWakes()
+	f.resolve(b)
+	f.mon.leave(b)
+	return nil
+}

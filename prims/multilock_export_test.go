@@ -24,3 +24,15 @@ func (x *MultiLock) Opens(key uint64, between func()) bool {
 	between()
 	return x.bucket(key) != nil
 }
+
+// LockBeside is Lock of a key that is held. It calls beside when it has the queue lock, and has not
+// counted itself.
+func (x *MultiLock) LockBeside(key uint64, beside func()) error {
+	k := x.bucket(key)
+	if err := k.mon.enter(nil); err != nil {
+		return err
+	}
+	beside()
+	_, err := k.lockSlow(nil, key)
+	return err
+}

@@ -721,9 +721,9 @@ SHMI_FN void shmi_mon_check(struct shmi_monitor *m)
 
 /*
  * Counts a call that may wait: until shmi_mon_finish the arena stays mapped, for what the call
- * does before, in and after its wait. It comes before the queue lock is taken. A caller that
- * has the queue lock returns the error and touches nothing: the arena may be gone, and its
- * close has given the lock back as after a death.
+ * does before, in and after its wait. It comes before the queue lock is taken. A call that were
+ * refused with the queue lock could not give it back, since the arena may be gone. The lock would stay
+ * until the close has ended, and a function that the close waits for may need it.
  */
 SHMI_FN int shmi_mon_begin(struct shmi_monitor *m) { return shmi_enter(m->a, "monitor.wait"); }
 SHMI_FN void shmi_mon_finish(struct shmi_monitor *m) { shmi_exit(m->a); }

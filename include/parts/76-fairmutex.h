@@ -352,26 +352,35 @@ SHMI_FN int shmi_fair_run_repair(struct shmi_fairmutex *f, int (*repair)(void *)
 
 SHMI_FN int shmi_fair_lock(struct shmi_fairmutex *f, int64_t abs, int may_repair)
 {
-    int err = shmi_mon_enter(&f->m, abs), took;
-    while (err == 0) {
-        if (shmi_fair_free(f)) {
+    int err, took = 0;
+    /* A call that finds the lock free is not counted. Any other is, before it takes the queue lock: if it were
+     * refused afterwards, it could not give the queue lock back. */
+    if (shmi_get(&f->w->owner) == 0) {
+        int free_;
+        err = shmi_mon_enter(&f->m, abs);
+        if (err != 0)
+            return err;
+        free_ = shmi_fair_free(f);
+        if (free_)
             shmi_fair_take(f);
-            shmi_mon_leave(&f->m, NULL);
+        shmi_mon_leave(&f->m, NULL);
+        if (free_)
             return 0;
-        }
+    }
+    do {
         err = shmi_mon_begin(&f->m);
         if (err != 0)
             return err;
-        err = shmi_fair_arrive(f, abs);
+        err = shmi_mon_enter(&f->m, abs);
+        if (err == 0)
+            err = shmi_fair_arrive(f, abs);
         shmi_mon_finish(&f->m);
         if (err != EOWNERDEAD || !may_repair || f->repair == NULL)
             return err;
         err = shmi_fair_begin_recover(f, abs, 0, &took);
         if (took)
             return shmi_fair_run_repair(f, f->repair, f->repair_arg, 1);
-        if (err == 0)
-            err = shmi_mon_enter(&f->m, abs);
-    }
+    } while (err == 0);
     return err;
 }
 int shmsync_fairmutex_lock(shmsync_fairmutex *f)

@@ -725,11 +725,9 @@ SHMI_FN int shmi_rw_drain(struct shmi_rwmutex *m, const char *op, int64_t abs)
     return err;
 }
 /* Has m if no reader is in; EBUSY: one is, and the gate is open. This thread has the writers' mutex. */
-SHMI_FN int shmi_rw_try_drained(struct shmi_rwmutex *m, const char *op)
+SHMI_FN int shmi_rw_take_drained(struct shmi_rwmutex *m, const char *op)
 {
-    /* A look first: a thread that tries in a loop need not close the gate to readers. */
-    shmi_rw_reader r;
-    int err = shmi_rw_first_reader(m, 1, &r) == 0 ? shmi_rw_close_gate(m, op) : r.state != NULL ? EBUSY : shmi_rw_corrupt_readers(m, op);
+    int err = shmi_rw_close_gate(m, op);
     if (err != 0)
         return err;
     if (!shmi_rw_read(m) && shmi_cas32(m->gate, shmi_rw_closed_by_us(m), m->a->self)) {
@@ -740,17 +738,24 @@ SHMI_FN int shmi_rw_try_drained(struct shmi_rwmutex *m, const char *op)
     return EBUSY;
 }
 
-/* The rest of lock, within shmi_enter; mutex says that this thread has the writers' mutex. */
-SHMI_FN int shmi_rw_lock_slow(struct shmi_rwmutex *m, int64_t abs, int mutex)
+/* The same, but it looks first: a thread that tries in a loop need not close the gate to readers. */
+SHMI_FN int shmi_rw_try_drained(struct shmi_rwmutex *m, const char *op)
+{
+    shmi_rw_reader r;
+    if (shmi_rw_first_reader(m, 1, &r) == 0)
+        return shmi_rw_take_drained(m, op);
+    return r.state != NULL ? EBUSY : shmi_rw_corrupt_readers(m, op);
+}
+
+/* The rest of lock, within shmi_enter. */
+SHMI_FN int shmi_rw_lock_slow(struct shmi_rwmutex *m, int64_t abs)
 {
     int err, held;
-    for (;; mutex = 0) {
-        if (!mutex) {
-            err = shmi_mutex_lock(&m->writers, abs);
-            if (err != 0)
-                return err;
-            SHMSYNC_CRASHPOINT("rwmutex.lock.queued");
-        }
+    for (;;) {
+        err = shmi_mutex_lock(&m->writers, abs);
+        if (err != 0)
+            return err;
+        SHMSYNC_CRASHPOINT("rwmutex.lock.queued");
         err = shmi_rw_close_gate_wait(m, "rwmutex.lock", abs, &held);
         if (err == 0)
             return shmi_rw_drain(m, "rwmutex.lock", abs);
@@ -764,19 +769,22 @@ SHMI_FN int shmi_rw_lock_slow(struct shmi_rwmutex *m, int64_t abs, int mutex)
     }
 }
 
-/* A lock that takes no waiting is not within shmi_enter. Any other one is until it is through with what it has to take back. */
+/* A lock that takes no waiting is not within shmi_enter. Any other one is until it is through with what it has to take
+ * back. It gives the writers' mutex back before it counts itself: if it were refused, the arena might be gone. */
 SHMI_FN int shmi_rw_lock(struct shmi_rwmutex *m, int64_t abs)
 {
-    int err, mutex = shmi_mutex_trylock(&m->writers) == 0;
-    if (mutex) {
+    shmi_rw_reader r;
+    int err;
+    if (shmi_rw_first_reader(m, 1, &r) == 0 && shmi_mutex_trylock(&m->writers) == 0) {
         SHMSYNC_CRASHPOINT("rwmutex.lock.queued");
-        if (shmi_rw_try_drained(m, "rwmutex.lock") == 0)
+        if (shmi_rw_take_drained(m, "rwmutex.lock") == 0)
             return 0;
+        shmi_rw_release_writers(m);
     }
     err = shmi_enter(m->a, "rwmutex.lock");
     if (err != 0)
-        return err; /* the arena may be gone, and the mutex was given back as after a death */
-    err = shmi_rw_lock_slow(m, abs, mutex);
+        return err;
+    err = shmi_rw_lock_slow(m, abs);
     shmi_exit(m->a);
     return err;
 }
@@ -866,17 +874,15 @@ SHMI_FN void shmi_rw_become_upgradable(struct shmi_rwmutex *m)
     shmi_st32(&m->upgradable, SHMI_upHeld);
     SHMSYNC_CRASHPOINT("rwmutex.upgradable.acquired");
 }
-/* The rest of lock_upgradable, within shmi_enter; mutex says that this thread has the writers' mutex. */
-SHMI_FN int shmi_rw_lock_upgradable_slow(struct shmi_rwmutex *m, const char *op, int64_t abs, int mutex)
+/* The rest of lock_upgradable, within shmi_enter. */
+SHMI_FN int shmi_rw_lock_upgradable_slow(struct shmi_rwmutex *m, const char *op, int64_t abs)
 {
     int err, held;
-    for (;; mutex = 0) {
-        if (!mutex) {
-            err = shmi_mutex_lock(&m->writers, abs);
-            if (err != 0)
-                return err;
-            SHMSYNC_CRASHPOINT("rwmutex.lock.queued");
-        }
+    for (;;) {
+        err = shmi_mutex_lock(&m->writers, abs);
+        if (err != 0)
+            return err;
+        SHMSYNC_CRASHPOINT("rwmutex.lock.queued");
         err = shmi_rw_until_reclaimed(m, op, abs, shmi_rw_resolve_gate, &held);
         if (err == 0) {
             shmi_rw_become_upgradable(m);
@@ -894,18 +900,19 @@ SHMI_FN int shmi_rw_lock_upgradable_slow(struct shmi_rwmutex *m, const char *op,
 SHMI_FN int shmi_rw_lock_upgradable(struct shmi_rwmutex *m, int64_t abs)
 {
     const char *op = "rwmutex.lock_upgradable";
-    int err, mutex = shmi_mutex_trylock(&m->writers) == 0;
-    if (mutex) {
+    int err;
+    if (shmi_mutex_trylock(&m->writers) == 0) {
         SHMSYNC_CRASHPOINT("rwmutex.lock.queued");
         if (shmi_rw_resolve_gate(m, op) == 0) {
             shmi_rw_become_upgradable(m);
             return 0;
         }
+        shmi_rw_release_writers(m); /* as in lock */
     }
     err = shmi_enter(m->a, op);
     if (err != 0)
-        return err; /* as of lock */
-    err = shmi_rw_lock_upgradable_slow(m, op, abs, mutex);
+        return err;
+    err = shmi_rw_lock_upgradable_slow(m, op, abs);
     shmi_exit(m->a);
     return err;
 }

@@ -914,28 +914,43 @@ SHMI_FN int shmi_key_lock_slow(struct shmi_key_bucket *k, int64_t abs, uint64_t 
         shmi_free_node(m->a, spare);
     return err;
 }
+/* Whether an entry of a key seems to be in use, or keys are in nodes. It works without the queue lock. */
+SHMI_FN int shmi_key_seems_taken(struct shmi_key_bucket *k, uint64_t key)
+{
+    uint32_t i;
+    for (i = 0; i < SHMI_multiInline; i++) {
+        struct shmi_key_entry e = shmi_inline_entry(k, i);
+        if (shmi_get(e.key) == key && !shmi_hold_free(shmi_get(e.hold)))
+            return 1;
+    }
+    return shmi_get(&k->w->spilled) != 0;
+}
 SHMI_FN int shmi_key_lock(struct shmi_multilock *x, uint64_t key, int64_t abs, shmsync_hold *out)
 {
     struct shmi_key_bucket *k;
     struct shmi_key_entry e;
     int err = shmi_multi_bucket(x, key, &k);
-    if (err == 0) {
-        if (__atomic_load_n(&k->biased, __ATOMIC_RELAXED) != 0 && shmi_key_biased(k, key, out))
-            return 0;
+    if (err == 0 && __atomic_load_n(&k->biased, __ATOMIC_RELAXED) != 0 && shmi_key_biased(k, key, out))
+        return 0;
+    /* As in shmi_fair_lock: a call that has to wait is counted before it takes the queue lock. */
+    if (err == 0 && !shmi_key_seems_taken(k, key)) {
         err = shmi_mon_enter(&k->m, abs);
-    }
-    if (err == 0) {
-        e = shmi_key_vacant(k, key);
-        if (e.hold != NULL) {
-            shmi_key_take(k, e, key, out);
-            shmi_mon_leave(&k->m, NULL);
-            return 0;
-        }
-        err = shmi_mon_begin(&k->m);
         if (err == 0) {
-            err = shmi_key_lock_slow(k, abs, key, out);
-            shmi_mon_finish(&k->m);
+            e = shmi_key_vacant(k, key);
+            if (e.hold != NULL)
+                shmi_key_take(k, e, key, out);
+            shmi_mon_leave(&k->m, NULL);
+            if (e.hold != NULL)
+                return 0;
         }
+    }
+    if (err == 0)
+        err = shmi_mon_begin(&k->m);
+    if (err == 0) {
+        err = shmi_mon_enter(&k->m, abs);
+        if (err == 0)
+            err = shmi_key_lock_slow(k, abs, key, out);
+        shmi_mon_finish(&k->m);
     }
     if (err != 0)
         memset(out, 0, sizeof *out);

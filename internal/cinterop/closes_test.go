@@ -70,9 +70,9 @@ func TestSuccessorInCOwesWhatTheDeadOwed(t *testing.T) {
 	sound(t, name)
 }
 
-// A call in C that is refused after it has taken a queue lock touches nothing more. The close
-// of the arena gives the queue lock back, as after a death.
-func TestRefusedCallLeavesItsQueueLockToTheClose(t *testing.T) {
+// A call in C that has to wait, and is refused since the arena is being closed, has not taken the queue
+// lock. It could not give that back: the arena may be gone.
+func TestRefusedCallTakesNoQueueLock(t *testing.T) {
 	name := coreArena(t, 2<<20)
 	out, err := exec.Command(program(t, "refused.c"), name).CombinedOutput()
 	require.NoError(t, err, "%s", out)

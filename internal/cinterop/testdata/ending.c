@@ -5,6 +5,7 @@ static void at_point(const char *name);
 #define SHMSYNC_CRASHPOINT(name) at_point(name)
 #define _GNU_SOURCE
 #include <stdlib.h>
+#include <sys/wait.h>
 static void *at_calloc(size_t n, size_t size);
 #define calloc(n, size) at_calloc(n, size)
 #define SHMSYNC_IMPLEMENTATION
@@ -29,6 +30,7 @@ struct scene {
 
 static const struct scene *current;
 static shmsync_arena *arena;
+static const char *arena_name;
 static pthread_t closer;
 static int armed = 1, closing;
 
@@ -224,6 +226,69 @@ static void nested(void)
     CHECK(shmsync_once_do(&once, in_call, NULL), 0);
 }
 
+/* ---- A lock that is refused while a function needs its queue lock ---- */
+
+static shmsync_fairmutex fair;
+static shmsync_multilock keys;
+static shmsync_hold key;
+static shmsync_rwmutex read_locked, ownerless;
+static void *lock_all(void *arg)
+{
+    shmsync_hold h;
+    (void)arg;
+    CHECK(shmsync_fairmutex_lock(&fair), EBADF);
+    CHECK(shmsync_multilock_lock(&keys, 1, &h), EBADF);
+    CHECK(shmsync_rwmutex_lock(&read_locked), EBADF);
+    CHECK(shmsync_rwmutex_lock(&ownerless), EBADF);
+    CHECK(shmsync_rwmutex_lock_upgradable(&ownerless), EBADF);
+    return NULL;
+}
+static int repaired(void *arg)
+{
+    (void)arg;
+    return 0;
+}
+static void unlock_all(void *arg)
+{
+    pthread_t other;
+    (void)arg;
+    begin_close();
+    CHECK(pthread_create(&other, NULL, lock_all, NULL), 0);
+    CHECK(pthread_join(other, NULL), 0);
+    CHECK(shmsync_fairmutex_unlock(&fair), 0);
+    CHECK(shmsync_multilock_unlock(&key), 0);
+    CHECK(shmsync_rwmutex_rdunlock(&read_locked), 0);
+    CHECK(shmsync_rwmutex_trylock(&read_locked), 0);
+    CHECK(shmsync_rwmutex_recover(&ownerless, repaired, NULL), 0);
+}
+/* A child of this process dies with the lock. */
+static void make_ownerless(void)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        CHECK(shmsync_arena_open(arena_name, NULL, &arena), 0);
+        CHECK(shmsync_rwmutex_open(arena, "ownerless", NULL, &ownerless), 0);
+        CHECK(shmsync_rwmutex_lock(&ownerless), 0);
+        _exit(0);
+    }
+    CHECK(waitpid(child, NULL, 0), child);
+    CHECK(shmsync_rwmutex_open(arena, "ownerless", NULL, &ownerless), 0);
+    CHECK(shmsync_rwmutex_lock(&ownerless), EOWNERDEAD);
+}
+static void refused(void)
+{
+    shmsync_once once;
+    make_ownerless();
+    CHECK(shmsync_rwmutex_open(arena, "read", NULL, &read_locked), 0);
+    CHECK(shmsync_rwmutex_rdlock(&read_locked), 0);
+    CHECK(shmsync_fairmutex_open(arena, "fair", NULL, &fair), 0);
+    CHECK(shmsync_multilock_open(arena, "keys", NULL, &keys), 0);
+    CHECK(shmsync_fairmutex_lock(&fair), 0);
+    CHECK(shmsync_multilock_lock(&keys, 1, &key), 0);
+    CHECK(shmsync_once_open(arena, "once", NULL, &once), 0);
+    CHECK(shmsync_once_do(&once, unlock_all, NULL), 0);
+}
+
 static const struct scene scenes[] = {
     NEW(mutex), NEW(rwmutex), NEW(spinlock), NEW(rwspinlock), NEW(fairmutex), NEW(multilock), NEW(cond), NEW(semaphore),
     NEW(futex), NEW(sequencer), NEW(event), NEW(future), NEW(waitgroup), NEW(latch), NEW(once), NEW(barrier),
@@ -235,6 +300,7 @@ static const struct scene scenes[] = {
     {"on_death", "arena.close.unregistered", on_death_late, only_close},
     {"recover_all", "arena.close.unregistered", recover_all_late, only_close},
     {"nested calls", NULL, NULL, nested},
+    {"refused locks", NULL, NULL, refused},
 };
 
 int main(int argc, char **argv)
@@ -251,6 +317,7 @@ int main(int argc, char **argv)
         return 2;
     alarm(60);
     current = &scenes[i];
+    arena_name = argv[2];
     CHECK(shmsync_arena_open(argv[2], NULL, &arena), 0);
     current->run();
     if (closing)
