@@ -5,6 +5,7 @@ package prims_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync"
 	"syscall"
 	"testing"

@@ -197,6 +197,25 @@ func TestWatchersWaitQuietlyForTheEndOfAProcess(t *testing.T) {
 	require.Zero(t, least, "sleeps that were not quiet")
 }
 
+// A process whose call meets a death that its own watcher does not watch for also frees the slot, if the watchers
+// are stopped. Its watcher sleeps while the call begins that.
+func TestCallThatMeetsADeathFreesTheSlot(t *testing.T) {
+	c := newCrowd(t, 1+watchTargets)
+	for _, m := range c.members {
+		m.must(t, order{Do: "fenced"})
+	}
+	v := c.quiet(t)
+	v.must(t, order{Do: "fenced"})
+	for _, m := range c.members[1:] { // all that watch for the death
+		m.Stop(t)
+		defer m.Cont(t)
+	}
+	v.Kill(t)
+	v.Wait(t)
+	pollUntil(func() bool { return c.members[0].must(t, order{Do: "dead", Name: v.self}).N == 1 })
+	c.await(t, v.self)
+}
+
 // Participants that stay only for a moment free the slots of the dead, too: none of them has to stay
 // for as long as a reaper waits after a death.
 func TestShortLivesFreeTheSlotsOfTheDead(t *testing.T) {

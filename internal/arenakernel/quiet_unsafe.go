@@ -54,6 +54,7 @@ type quietWatch struct {
 	round   uint64 // incremented before each sleep
 	turns   [quietTurns]turn
 	turnsN  uint
+	left    uint32 // what unfinished was when frees was made
 	frees   [quietTurns]free
 	freesN  uint
 	entries [1 + watchTargets]shmsync.WaitVEntry
@@ -121,8 +122,9 @@ func (q *quietWatch) watch(a *Arena, seen notices) (slept bool) {
 	if q == nil {
 		return false
 	}
-	var ok bool
-	if q.freesN, ok = a.toFree(q.frees[:]); !ok {
+	ok := false
+	q.left = q.unfinished.Load() // before the look at what is left
+	if q.freesN, ok = a.toFree(q.frees[:]); !ok || q.left&leftToReap != 0 {
 		return false
 	}
 	q.turnsN, q.slept = 0, false
@@ -207,7 +209,7 @@ func (q *quietWatch) look() int {
 	// The doorbell is read before everything for which it may be rung.
 	q.add(0, q.word(q.mine, slotWatchDoorbell))
 	q.n, q.until, q.now = 1, 0, q.time.Sec*1e9+q.time.Nsec
-	if isSet(q.closing) || atomic.LoadUint32((*uint32)(unsafe.Pointer(q.unfinished)))&leftToReap != 0 {
+	if isSet(q.closing) || atomic.LoadUint32((*uint32)(unsafe.Pointer(q.unfinished))) != q.left {
 		return quietAct
 	}
 	if slotWord(atomic.LoadUint32(q.word(q.mine, slotState))) != q.own {
@@ -222,8 +224,7 @@ func (q *quietWatch) look() int {
 		case slotWord(atomic.LoadUint32(q.word(f.slot, slotState))) != f.of:
 			return quietAct // another process has freed it
 		case f.at <= q.now:
-			q.asking = k + 1
-			q.ask(f.slot)
+			q.ask(f.slot, k+1)
 			return quietAsk
 		}
 		q.by(f.at)
@@ -274,7 +275,7 @@ func (q *quietWatch) look() int {
 			ask.round = q.round
 		}
 		if !q.hasAsked(ask) {
-			q.ask(i)
+			q.ask(i, 0)
 			return quietAsk
 		}
 		if p != phaseJoining {
@@ -288,10 +289,11 @@ func (q *quietWatch) look() int {
 	return quietSleep
 }
 
-// ask makes the next question that for the byte lock of slot i.
+// ask makes the next question that for the byte lock of slot i. asking is what the field says.
 //
 //go:nosplit
-func (q *quietWatch) ask(i int) {
+func (q *quietWatch) ask(i int, asking uint) {
+	q.asking = asking
 	q.byte = unix.Flock_t{Type: unix.F_WRLCK, Whence: unix.SEEK_SET, Start: q.lockByte1 + int64(i-1)*slotStride, Len: 1}
 }
 
@@ -304,7 +306,7 @@ func (q *quietWatch) held() {
 		return
 	}
 	f := &q.frees[(q.asking-1)%quietTurns]
-	f.at, q.asking = q.now+max(askFirst, (q.now-f.died)/freePart), 0
+	f.at = q.now + max(askFirst, (q.now-f.died)/freePart)
 }
 
 // hasAsked reports whether the question was asked before. If not, it counts as asked from now on. The questions

@@ -350,13 +350,20 @@ func (a *Arena) freeSlot(i int, w slotWord, keep bool) {
 	a.casSlot(i, w, w.with(phaseFree))
 }
 
-// unfinished says what there is left to do in the slots of leftover. 0 is nothing.
+// unfinished says what there is left to do in the slots of leftover. 0 is nothing. The bits above leftToFree count, so
+// that a quiet watch notices what is left while it sleeps.
 type unfinished struct{ atomic.Uint32 }
 
 const (
 	leftToReap = 1 << iota // at least one death has to be dealt with
 	leftToFree             // at least one slot has to be freed, once the kernel has ended its process
+	leftOnce               // the unit of the count
 )
+
+func (u *unfinished) leave(what uint32) {
+	u.Add(leftOnce)
+	u.Or(what)
+}
 
 func (u *unfinished) any() bool { return u.Load() != 0 }
 
@@ -366,14 +373,14 @@ func (u *unfinished) onlyToFree() bool { return u.Load()&leftToReap == 0 }
 // leaveFor postpones a death, or the rest of a reap. The death watcher goes on with it.
 func (a *Arena) leaveFor(i int) {
 	a.leftover.add(i)
-	a.unfinished.Or(leftToReap)
+	a.unfinished.leave(leftToReap)
 }
 
 // leaveToFree postpones the end of a reap that has handed over all data. It has noted in endings
 // when the slot may be freed.
 func (a *Arena) leaveToFree(i int) {
 	a.leftover.add(i)
-	a.unfinished.Or(leftToFree)
+	a.unfinished.leave(leftToFree)
 }
 
 // continueReaps goes on with unfinished reaps.

@@ -117,16 +117,23 @@ var deathMutants = []mutant{
 	{
 		name: "the slot of a dead process is freed before it has ended",
 		file: "internal/arenakernel/reap.go",
-		old:  "\tif !b.data || b.undoing || !a.ended(i) || ",
-		new:  "\tif !b.data || b.undoing || ",
+		old:  "\tif now-b.written < reclaimAfter || !a.ended(i) {\n",
+		new:  "\tif now-b.written < reclaimAfter {\n",
 		pkg:  "internal/cinterop", run: "TestSlotOfADeadOneIsKeptUntilItEnds",
 	},
 	{
 		name: "what a dead process had open is given up while its transaction is undone",
 		file: "internal/arenakernel/reap.go",
-		old:  "\tif !b.data || b.undoing || !a.ended(i) || ",
-		new:  "\tif !b.data || !a.ended(i) || ",
+		old:  "\tif !b.data || b.undoing || a.leaveToOthers(b, now) {\n",
+		new:  "\tif !b.data || a.leaveToOthers(b, now) {\n",
 		pkg:  "internal/cinterop", run: "TestTxDataIsKeptForItsRollback/go",
+	},
+	{
+		name: "a quiet watch overlooks what a call of its process has left",
+		file: "internal/arenakernel/quiet_unsafe.go",
+		old:  "q.unfinished))) != q.left {\n",
+		new:  "q.unfinished)))&leftToReap != 0 {\n",
+		pkg:  "internal/arenakernel", run: "TestCallThatMeetsADeathFreesTheSlot",
 	},
 	{
 		name: "an object is deleted that a rollback writes into",
