@@ -3204,6 +3204,7 @@ struct shmsync_arena {
     unsigned opens;             /* guarded by: shmi_attached_lock */
     int in_hook;                /* hook_thread runs on_first; guarded by: shmi_attached_lock */
     pthread_t hook_thread;      /* guarded by: shmi_attached_lock */
+    int given;                  /* on_first has got its address; guarded by: shmi_attached_lock */
     int stage;                  /* SHMI_opening, SHMI_attached, SHMI_closing; guarded by: shmi_attached_lock */
     shmi_me *me;
     unsigned char *base;
@@ -10757,29 +10758,35 @@ SHMI_FN void shmi_close_handles(shmsync_arena *a)
 }
 
 /* An arena that is closed is kept until this many more have been closed. Calls that come too late, and calls under
- * way that do not wait, may still use it. Memory of this process alone replaces its file in the mapping. */
+ * way that do not wait, may still use it. Memory of this process and its children replaces its file in the mapping.
+ * Opens that fail push no closed arena out. */
 enum { SHMI_RETIRED = 64 };
-static shmsync_arena *shmi_retired[SHMI_RETIRED]; /* guarded by: shmi_attached_lock */
-static unsigned shmi_retired_at;                  /* guarded by: shmi_attached_lock */
+typedef struct shmi_retired_ring {
+    shmsync_arena *v[SHMI_RETIRED];
+    unsigned at;
+} shmi_retired_ring;
+static shmi_retired_ring shmi_closed_arenas; /* guarded by: shmi_attached_lock */
+static shmi_retired_ring shmi_failed_opens;  /* those that on_first got. guarded by: shmi_attached_lock */
 
-SHMI_FN void shmi_retire(shmsync_arena *a)
+SHMI_FN void shmi_retire(shmi_retired_ring *r, shmsync_arena *a)
 {
     shmsync_arena *old;
     pthread_mutex_lock(&shmi_attached_lock);
-    old = shmi_retired[shmi_retired_at];
-    shmi_retired[shmi_retired_at] = a;
-    shmi_retired_at = (shmi_retired_at + 1) % SHMI_RETIRED;
+    old = r->v[r->at];
+    r->v[r->at] = a;
+    r->at = (r->at + 1) % SHMI_RETIRED;
     pthread_mutex_unlock(&shmi_attached_lock);
     if (old != NULL)
         shmi_destroy(old);
 }
-/* Puts memory of this process alone in the place of the arena's mapping, in one step. If it cannot, it returns 0,
- * and nothing is mapped there. Under mlockall, readable memory is allocated in full when it is mapped, so this
- * memory is made accessible later. */
+/* Puts memory without a file in the place of the arena's mapping, in one step. If it cannot, it returns 0, and nothing
+ * is mapped there. The memory is shared with children of fork, because private memory would count against RLIMIT_DATA,
+ * touched or not. Under mlockall, readable memory is allocated in full when it is mapped, so this memory is made
+ * accessible later. */
 SHMI_FN int shmi_unmap_file(shmsync_arena *a)
 {
     const size_t size = (size_t)a->size;
-    void *p = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *p = mmap(NULL, size, PROT_NONE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p != MAP_FAILED) {
         munlock(p, size);
         madvise(p, size, MADV_DONTDUMP);
@@ -10873,6 +10880,7 @@ SHMI_FN void shmi_note_hook(shmsync_arena *a, int runs)
 {
     pthread_mutex_lock(&shmi_attached_lock);
     a->in_hook = runs;
+    a->given = 1;
     a->hook_thread = pthread_self();
     pthread_mutex_unlock(&shmi_attached_lock);
 }
@@ -10998,7 +11006,10 @@ SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_o
     if (err != 0) {
         shmi_unmap(s);
         pthread_mutex_unlock(&shmi_attached_lock);
-        shmi_retire(a); /* on_first may have kept it */
+        if (a->given)
+            shmi_retire(&shmi_failed_opens, a); /* on_first may have kept it */
+        else
+            shmi_destroy(a);
         pthread_mutex_lock(&shmi_attached_lock);
     }
     return err;
@@ -11249,11 +11260,40 @@ int (shmsync_arena_from_fd)(int fd, const shmsync_arena_options *opts, shmsync_a
 /* ---- Leaving: what this process still holds or waits for is treated as its death
  * would be ---- */
 
+/* Frees the slot of this participant, as the last step of its leave. Calls that do not count may still be under way.
+ * So the mapping that they know is replaced before the slot is free: what they store late would be stores of the next
+ * participant of the slot. The leave itself goes on in a mapping of its own, unless there is no room for one. */
+SHMI_FN void shmi_give_up_slot(shmsync_arena *a, uint32_t leaving, int unknown, const shmi_concern *concern)
+{
+    shmsync_arena own = *a;
+    uint32_t number, synced;
+    int here = 0;
+    own.base = (unsigned char *)shmi_map_sparsely((size_t)a->size, a->fd);
+    if ((void *)own.base == MAP_FAILED)
+        own.base = a->base;
+    else
+        here = shmi_unmap_file(a);
+    if (own.base != a->base)
+        __atomic_store_n(&a->retired, here ? SHMI_RETIRED_HERE : SHMI_RETIRED_GONE, __ATOMIC_RELEASE);
+    shmi_record_leave(&own);
+    number = shmi_epoch_of_write_back(&own, &synced);
+    shmi_free_slot(&own, a->my_slot, leaving, unknown != 0);
+    SHMSYNC_CRASHPOINT("arena.close.freed");
+    shmi_write_back(&own, number, synced);
+    __atomic_store_n(&a->me->name, 0, __ATOMIC_RELAXED);
+    shmi_ring_watchers_of(&own, a->my_slot);
+    shmi_count_death(&own, concern); /* a peer that looked when it was woken found us current still */
+    shmi_drop_lock(a);
+    if (own.base != a->base)
+        munmap(own.base, (size_t)a->size);
+    else
+        __atomic_store_n(&a->retired, shmi_unmap_file(a) ? SHMI_RETIRED_HERE : SHMI_RETIRED_GONE, __ATOMIC_RELEASE);
+}
+
 SHMI_FN void shmi_leave(shmsync_arena *a)
 {
     uint32_t i = a->my_slot, live = shmi_slot_word(SHMI_phaseLive, shmi_id_gen(a->self)), leaving = shmi_slot_with(live, SHMI_phaseLeaving), k;
     shmi_concern concern;
-    uint32_t number, synced;
     int unknown;
     shmi_st64(shmi_slot64(a, i, SHMI_slotDied), (uint64_t)shmi_unix_now());
     shmi_cas_slot(a, i, live, leaving);
@@ -11289,16 +11329,7 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
     shmi_ring(shmi_slot32(a, i, SHMI_slotWatchDoorbell));
     pthread_join(a->watcher, NULL);
     SHMSYNC_CRASHPOINT("arena.close.unregistered");
-    shmi_record_leave(a);
-    number = shmi_epoch_of_write_back(a, &synced);
-    shmi_free_slot(a, i, leaving, unknown != 0);
-    SHMSYNC_CRASHPOINT("arena.close.freed");
-    shmi_write_back(a, number, synced);
-    __atomic_store_n(&a->me->name, 0, __ATOMIC_RELAXED);
-    shmi_ring_watchers_of(a, i);
-    shmi_count_death(a, &concern); /* a peer that looked when it was woken found us current still */
-    shmi_drop_lock(a);
-    __atomic_store_n(&a->retired, shmi_unmap_file(a) ? SHMI_RETIRED_HERE : SHMI_RETIRED_GONE, __ATOMIC_RELEASE);
+    shmi_give_up_slot(a, leaving, unknown, &concern);
     close(a->fd);
 }
 
@@ -11309,7 +11340,7 @@ SHMI_FN int shmi_was_closed(const shmsync_arena *a)
     unsigned i;
     pthread_mutex_lock(&shmi_attached_lock);
     for (i = 0; i < SHMI_RETIRED; i++)
-        found = found || shmi_retired[i] == a;
+        found = found || shmi_closed_arenas.v[i] == a || shmi_failed_opens.v[i] == a;
     pthread_mutex_unlock(&shmi_attached_lock);
     return found;
 }
@@ -11341,7 +11372,7 @@ int shmsync_arena_close(shmsync_arena *a)
         }
         shmi_detach(a);
         pthread_mutex_unlock(&shmi_attached_lock);
-        shmi_retire(a);
+        shmi_retire(&shmi_closed_arenas, a);
     }
     shmi_let_cancel();
     /* Inherited over a fork, or closed already: that was lately, or the address means nothing any more. */

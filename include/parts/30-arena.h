@@ -229,6 +229,7 @@ struct shmsync_arena {
     unsigned opens;             /* guarded by: shmi_attached_lock */
     int in_hook;                /* hook_thread runs on_first; guarded by: shmi_attached_lock */
     pthread_t hook_thread;      /* guarded by: shmi_attached_lock */
+    int given;                  /* on_first has got its address; guarded by: shmi_attached_lock */
     int stage;                  /* SHMI_opening, SHMI_attached, SHMI_closing; guarded by: shmi_attached_lock */
     shmi_me *me;
     unsigned char *base;

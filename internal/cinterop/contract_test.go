@@ -17,7 +17,7 @@ const skipped = 77
 // What docs/c-contract.md promises holds. A verb that hangs ends by SIGALRM.
 func TestContract(t *testing.T) {
 	for _, verb := range []string{
-		"closed-handles", "closed-arena", "closed-in-use", "close-many", "errors", "helper", "last-thread",
+		"closed-handles", "closed-arena", "closed-in-use", "close-many", "closed-many", "errors", "helper", "last-thread",
 		"fork-in-repair", "fork-in-on-death", "close-in-call", "locked-memory", "limits", "cancel", "interrupted", "delete-at",
 	} {
 		t.Run(verb, func(t *testing.T) {

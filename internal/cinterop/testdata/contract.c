@@ -233,6 +233,49 @@ static int closed_arena(void)
     return 0;
 }
 
+static int refuse(shmsync_arena *a, const shmsync_epoch *e, void *arg)
+{
+    (void)e;
+    *(shmsync_arena **)arg = a;
+    return EPERM;
+}
+/* Closed arenas take no room that RLIMIT_DATA bounds, and opens that fail do not displace them. */
+static int closed_many(void)
+{
+    shmsync_arena_options other, refusing;
+    shmsync_arena *a, *kept = NULL;
+    struct rlimit limit;
+    void *p;
+    int i;
+    CHECK(getrlimit(RLIMIT_DATA, &limit), 0);
+    limit.rlim_cur = 256 << 20;
+    CHECK(setrlimit(RLIMIT_DATA, &limit), 0);
+    for (i = 0; i < 40; i++) {
+        a = open_arena();
+        p = shmsync_arena_base(a);
+        CHECK(shmsync_arena_close(a), 0);
+        *(volatile char *)p = 1; /* it is still mapped */
+    }
+    p = malloc(128 << 20);
+    CHECK(p != NULL, 1);
+    free(p);
+
+    memset(&other, 0, sizeof other);
+    other.max_participants = 7;
+    memset(&refusing, 0, sizeof refusing);
+    refusing.on_first = refuse;
+    refusing.on_first_arg = &kept;
+    for (i = 0; i < 70; i++) {
+        shmsync_arena *none;
+        CHECK(shmsync_arena_open(arena_name, &other, &none), EINVAL);
+        CHECK(shmsync_arena_open(arena_name, &refusing, &none), EPERM);
+    }
+    CHECK(shmsync_arena_close(a), EBADF);
+    CHECK(kept != NULL, 1);
+    CHECK(shmsync_arena_close(kept), EBADF);
+    return 0;
+}
+
 static shmsync_arena *shared;
 static struct handles in_use;
 static int started;
@@ -768,6 +811,7 @@ int main(int argc, char **argv)
         {"closed-arena", closed_arena},
         {"closed-in-use", closed_in_use},
         {"close-many", close_many},
+        {"closed-many", closed_many},
         {"errors", errors},
         {"delete-at", delete_at},
         {"helper", helper},

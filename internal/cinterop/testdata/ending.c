@@ -190,6 +190,16 @@ static int repair(shmsync_arena *a, const shmsync_lost *lost, void *arg)
 static void recover_all_late(void) { CHECK(shmsync_recover_all(arena, repair, NULL, NULL), EBADF); }
 static void only_close(void) { CHECK(shmsync_arena_close(arena), 0); }
 
+/* A call that does not count, and that was slow: the slot may be another participant's by now. */
+static void store_late(void)
+{
+    const shmi_off word = shmi_slot(arena, arena->my_slot) + SHMI_slotTelling;
+    const unsigned char *file = (const unsigned char *)mmap(NULL, (size_t)arena->size, PROT_READ, MAP_SHARED, arena->fd, 0);
+    CHECK((const void *)file != MAP_FAILED, 1);
+    shmi_begin_tell(arena);
+    CHECK(shmi_ld32((uint32_t *)(uintptr_t)(file + word)), 0);
+}
+
 /* ---- A function of a call that the close waits for ---- */
 
 static shmsync_sequencer sequencer;
@@ -299,6 +309,7 @@ static const struct scene scenes[] = {
     {"close of an object", "arena.close.unregistered", close_object_late, close_object},
     {"on_death", "arena.close.unregistered", on_death_late, only_close},
     {"recover_all", "arena.close.unregistered", recover_all_late, only_close},
+    {"late store", "arena.close.freed", store_late, only_close},
     {"nested calls", NULL, NULL, nested},
     {"refused locks", NULL, NULL, refused},
 };
