@@ -3270,6 +3270,11 @@ struct shmsync_arena {
 
     uint32_t announce_map; /* records in use, a bit each */
 
+    uint32_t sleepers;        /* threads in shmi_sleep. Atomic. */
+    struct shmi_crowd *crowd; /* those that sleep for long; records are never given back. Atomic. */
+    uint32_t in_crowd;        /* how many they are. Atomic. */
+    uint32_t looks;           /* odd while the watcher looks after an object of theirs. Atomic. */
+
     pthread_mutex_t wait_nodes_lock;
     shmi_wait_node *wait_nodes; /* guarded by: wait_nodes_lock; free ones */
 
@@ -3396,6 +3401,11 @@ SHMI_FN int shmi_nameless(const shmsync_arena *a) { return __atomic_load_n(&a->c
 SHMI_FN uint32_t shmi_deaths(const shmsync_arena *a) { return shmi_ld32(shmi_u32(a, SHMI_hdrDeaths)); }
 
 /* What is defined later and called before. */
+#define SHMI_CHECK_EVERY INT64_C(100000000) /* ns */
+SHMI_FN int64_t shmi_look_after_crowd(shmsync_arena *a, int64_t at);
+SHMI_FN void shmi_ring_crowd(shmsync_arena *a);
+SHMI_FN void shmi_free_crowd(shmsync_arena *a);
+SHMI_FN void shmi_await_look(shmsync_arena *a);
 SHMI_FN int shmi_dead(shmsync_arena *a, shmi_participant_id n);
 SHMI_FN int shmi_gone(shmsync_arena *a, shmi_participant_id n);
 SHMI_FN void shmi_free_nodes_at(shmsync_arena *a, shmi_off object);
@@ -6922,6 +6932,7 @@ SHMI_FN int shmi_unshare(shmsync_arena *a, shmi_off off, void (*end)(void *handl
     int err = shmi_enter(a, "close");
     if (err != 0)
         return err;
+    shmi_await_look(a);
     pthread_mutex_lock(&a->handles_of);
     pthread_mutex_lock(&a->handles);
     r = shmi_ref_of(a, off);
@@ -9781,7 +9792,7 @@ SHMI_FN int64_t shmi_watch_name(shmsync_arena *a, int64_t at)
 SHMI_FN void shmi_watch(shmsync_arena *a)
 {
     uint32_t *doorbell = shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell);
-    int64_t wait = SHMI_POLL_FIRST, poll, turn, deadline, asked, look = 0, lonely = 0;
+    int64_t wait = SHMI_POLL_FIRST, poll, turn, deadline, asked, look = 0, lonely = 0, crowd = 0;
     int was = 0, untold, unfinished, chores, err;
     for (;;) {
         /* The doorbell is read before everything else that it may be rung for. */
@@ -9795,6 +9806,7 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
         chores = shmi_do_chores(a);
         look = shmi_watch_name(a, look);
         lonely = shmi_end_if_alone(lonely);
+        crowd = shmi_look_after_crowd(a, crowd);
         n = shmi_watch_entries(a, doorbell, rung, v, &poll, &turn);
         if (n == 0)
             continue; /* a participant was reaped */
@@ -9820,6 +9832,8 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
             deadline = look;
         if (lonely != 0 && (deadline == 0 || lonely < deadline))
             deadline = lonely;
+        if (crowd != 0 && (deadline == 0 || crowd < deadline))
+            deadline = crowd;
         if (chores && (deadline == 0 || deadline > shmi_now() + SHMI_CHORES_EVERY))
             deadline = shmi_now() + SHMI_CHORES_EVERY;
         err = 0;
@@ -10709,6 +10723,7 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
     shmi_wait_node *s, *after;
     shmi_chore *l, *more;
     shmi_destroy_refs(a);
+    shmi_free_crowd(a);
     for (l = a->chores; l != NULL; l = more) {
         more = l->next;
         free(l);
@@ -11308,6 +11323,7 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
             if (word != 0 && shmi_within(a, word, 4, 4))
                 shmi_wake(shmi_u32(a, word), SHMI_ALL);
         }
+        shmi_ring_crowd(a);
         shmi_nap(1000000);
     }
     shmi_close_handles(a);
@@ -11527,6 +11543,164 @@ int shmsync_value_attach_type(shmsync_arena *a, const char *name, uint64_t size,
     return SHMI_TELL(shmi_plain_open(a, SHMSYNC_OPEN_EXISTING, SHMI_KIND('V', 'A', 'L', 'U'), name, size, 0, type, out, NULL));
 }
 
+/* ---- Crowds: docs/design/0051-crowds-in-c.md ----
+ *
+ * A thread that waits looks after its object ten times a second. In a process in which many threads wait, that would
+ * cost a CPU. So a thread whose wait lasts joins the crowd of the arena: it sleeps longer, and the death watcher looks
+ * after its object instead. The more threads sleep, the longer each of them does, so all of them together wake about as
+ * often as a few did. */
+
+enum {
+    SHMI_FEW = 8, /* so many threads of a process wake ten times a second; more of them wake no more often all together */
+    SHMI_CROWD_CHUNK = 64
+};
+#define SHMI_CROWD_MOST INT64_C(10000000000)  /* ns that a thread of a crowd sleeps at most */
+#define SHMI_CROWD_LOOK_MOST INT64_C(1000000000) /* ns between two looks of the watcher at most */
+#define SHMI_CROWD_SHARE 300                     /* of its CPU the watcher takes one part for that, unless the looks come as seldom as this */
+
+enum {
+    SHMI_sleeperNone,
+    SHMI_sleeperFilling,
+    SHMI_sleeperThere,
+    SHMI_sleeperSeen, /* the watcher looks after its object */
+    SHMI_sleeperLeft  /* and the thread has left meanwhile */
+};
+
+/* A thread of a crowd. The watcher reads the fields below bell while state is SHMI_sleeperSeen. */
+typedef struct shmi_sleeper {
+    uint32_t state; /* atomic */
+    uint32_t bell;  /* the thread sleeps on it, too */
+    uint32_t *word; /* what it sleeps on, while that is val */
+    uint32_t val;
+    int own;        /* no other thread sleeps on word */
+    int64_t *looked;
+    void (*check)(void *);
+    void *check_arg;
+} shmi_sleeper;
+typedef struct shmi_crowd {
+    struct shmi_crowd *next;
+    shmi_sleeper s[SHMI_CROWD_CHUNK];
+} shmi_crowd;
+
+/* Whether it is this process's turn to look after an object: ten times a second. */
+SHMI_FN int shmi_check_due(int64_t *looked)
+{
+    int64_t now = shmi_now(), last = __atomic_load_n(looked, __ATOMIC_RELAXED);
+    return (last == 0 || now - last >= SHMI_CHECK_EVERY * 9 / 10) &&
+           __atomic_compare_exchange_n(looked, &last, now, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+}
+
+/* Gives a record that nobody uses; NULL: there is no memory. */
+SHMI_FN shmi_sleeper *shmi_claim_sleeper(shmsync_arena *a)
+{
+    shmi_crowd *c;
+    int i;
+    for (c = __atomic_load_n(&a->crowd, __ATOMIC_ACQUIRE); c != NULL; c = c->next)
+        for (i = 0; i < SHMI_CROWD_CHUNK; i++)
+            if (shmi_ld32(&c->s[i].state) == SHMI_sleeperNone && shmi_cas32(&c->s[i].state, SHMI_sleeperNone, SHMI_sleeperFilling))
+                return &c->s[i];
+    c = (shmi_crowd *)calloc(1, sizeof *c);
+    if (c == NULL)
+        return NULL;
+    c->s[0].state = SHMI_sleeperFilling;
+    c->next = __atomic_load_n(&a->crowd, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(&a->crowd, &c->next, c, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {
+    }
+    return &c->s[0];
+}
+SHMI_FN void shmi_join_crowd(shmsync_arena *a, shmi_sleeper *s)
+{
+    shmi_st32(&s->state, SHMI_sleeperThere);
+    if (shmi_add32(&a->in_crowd, 1) == 0)
+        shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell)); /* from now on it looks ten times a second */
+}
+/* It does not wait for the watcher: the close of the object does, see shmi_await_look. */
+SHMI_FN void shmi_leave_crowd(shmsync_arena *a, shmi_sleeper *s)
+{
+    while (!shmi_cas32(&s->state, SHMI_sleeperThere, SHMI_sleeperNone) && !shmi_cas32(&s->state, SHMI_sleeperSeen, SHMI_sleeperLeft)) {
+    }
+    shmi_add32(&a->in_crowd, (uint32_t)-1);
+}
+
+/* Wakes a thread of the crowd, whatever it sleeps on. */
+SHMI_FN void shmi_ring_sleeper(shmi_sleeper *s) { shmi_ring(&s->bell); }
+SHMI_FN void shmi_ring_crowd(shmsync_arena *a)
+{
+    shmi_crowd *c;
+    int i;
+    for (c = __atomic_load_n(&a->crowd, __ATOMIC_ACQUIRE); c != NULL; c = c->next)
+        for (i = 0; i < SHMI_CROWD_CHUNK; i++)
+            if (shmi_ld32(&c->s[i].state) != SHMI_sleeperNone)
+                shmi_ring_sleeper(&c->s[i]);
+}
+
+/* Looks after the object of a thread that sleeps. If the word has changed since it fell asleep, a wake may have gone to
+ * a process that is stopped, or never came: so one thread of this process looks for itself. */
+SHMI_FN void shmi_look_for(shmi_sleeper *s)
+{
+    int64_t before = __atomic_load_n(s->looked, __ATOMIC_RELAXED);
+    s->check(s->check_arg);
+    if ((s->own || __atomic_load_n(s->looked, __ATOMIC_RELAXED) != before) && shmi_ld32(s->word) != s->val)
+        shmi_ring_sleeper(s);
+}
+/* The CPU time of the calling thread, ns. */
+SHMI_FN int64_t shmi_thread_time(void)
+{
+    struct timespec ts = {0, 0};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+    return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+/* The watcher's part: looks after the objects of the crowd if it is time, and gives when to look again; 0: when it is
+ * rung. */
+SHMI_FN int64_t shmi_look_after_crowd(shmsync_arena *a, int64_t at)
+{
+    shmi_crowd *c;
+    int64_t now, began, pause_;
+    int i;
+    if (shmi_ld32(&a->in_crowd) == 0)
+        return 0;
+    now = shmi_now();
+    if (now < at)
+        return at;
+    if (shmi_enter(a, "arena.watch") != 0)
+        return 0; /* this process leaves */
+    began = shmi_thread_time();
+    for (c = __atomic_load_n(&a->crowd, __ATOMIC_ACQUIRE); c != NULL; c = c->next)
+        for (i = 0; i < SHMI_CROWD_CHUNK; i++) {
+            shmi_sleeper *s = &c->s[i];
+            if (shmi_ld32(&s->state) != SHMI_sleeperThere)
+                continue;
+            shmi_add32(&a->looks, 1);
+            if (shmi_cas32(&s->state, SHMI_sleeperThere, SHMI_sleeperSeen)) {
+                shmi_look_for(s);
+                if (!shmi_cas32(&s->state, SHMI_sleeperSeen, SHMI_sleeperThere))
+                    shmi_st32(&s->state, SHMI_sleeperNone);
+            }
+            shmi_add32(&a->looks, 1);
+        }
+    shmi_exit(a);
+    pause_ = (shmi_thread_time() - began) * SHMI_CROWD_SHARE;
+    if (pause_ < SHMI_CHECK_EVERY)
+        pause_ = SHMI_CHECK_EVERY;
+    return now + (pause_ < SHMI_CROWD_LOOK_MOST ? pause_ : SHMI_CROWD_LOOK_MOST);
+}
+/* Waits until the watcher no longer looks after an object that the caller closes. No thread waits for that object any
+ * more, so the watcher does not begin to. */
+SHMI_FN void shmi_await_look(shmsync_arena *a)
+{
+    uint32_t looks = shmi_ld32(&a->looks);
+    while ((looks & 1) != 0 && shmi_ld32(&a->looks) == looks)
+        shmi_nap(50000);
+}
+SHMI_FN void shmi_free_crowd(shmsync_arena *a)
+{
+    shmi_crowd *c, *next;
+    for (c = a->crowd; c != NULL; c = next) {
+        next = c->next;
+        free(c);
+    }
+}
+
 /* ---- Waiting ----
  *
  * A thread that waits sleeps in the kernel on the word that the object's protocol names, with an announce record in
@@ -11534,9 +11708,8 @@ int shmsync_value_attach_type(shmsync_arena *a, const char *name, uint64_t size,
  * without one, and periodic checks find them.
  *
  * Nothing depends on every wake arriving: no sleep is longer than 100 ms, and after
- * one that long the caller looks at the object's own words. */
-
-#define SHMI_CHECK_EVERY INT64_C(100000000) /* ns */
+ * one that long the caller looks at the object's own words. Threads of a crowd sleep longer, and the death watcher
+ * looks. */
 
 /* Takes an announce record for a wait that has lasted since that time; -1 when there is none. */
 SHMI_FN int shmi_announce_sleep(shmsync_arena *a, shmi_off object, shmi_off word, uint64_t wanted, int64_t since)
@@ -11598,14 +11771,40 @@ typedef struct shmi_sleep_spec {
     uint32_t other_is;
     int64_t bounded;   /* sleep no longer than this many ns, if not 0 */
     int64_t *looked;   /* when this process looked after the object last; shmi_check_due moves it on */
+    void (*check)(void *); /* looks after the object if that is due, on any thread of this process; NULL: the thread does not join the crowd */
+    void *check_arg;
+    int own;           /* no other thread sleeps on word */
 } shmi_sleep_spec;
+
+/* Makes the thread that is about to sleep one of the crowd, if many threads sleep and its wait has lasted; NULL: it is
+ * none. *until is moved on. */
+SHMI_FN shmi_sleeper *shmi_sleep_in_crowd(shmsync_arena *a, const shmi_sleep_spec *spec, uint32_t sleepers, int64_t now, int64_t *until)
+{
+    shmi_sleeper *s;
+    int64_t most = SHMI_CHECK_EVERY * (int64_t)sleepers / SHMI_FEW;
+    if (sleepers <= SHMI_FEW || spec->check == NULL || now - *spec->since < SHMI_CHECK_EVERY || (a->caps & SHMI_capWaitV) == 0)
+        return NULL;
+    s = shmi_claim_sleeper(a);
+    if (s == NULL)
+        return NULL;
+    s->word = spec->word;
+    s->val = spec->val;
+    s->own = spec->own;
+    s->looked = spec->looked;
+    s->check = spec->check;
+    s->check_arg = spec->check_arg;
+    *until = now + (most < SHMI_CROWD_MOST ? most : SHMI_CROWD_MOST);
+    return s;
+}
 
 /* Sleeps once. The caller is within shmi_enter and has announced itself in the object. */
 SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
 {
     int64_t now = shmi_now(), until = now + SHMI_CHECK_EVERY;
-    shmi_waitv v[3];
+    shmi_waitv v[4];
+    shmi_sleeper *sleeper = NULL;
     unsigned n = 1;
+    uint32_t sleepers;
     int record, err = 0, look = 1;
     if (__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST))
         return SHMI_CLOSED;
@@ -11641,6 +11840,13 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
             look = 1;
         }
     }
+    sleepers = shmi_add32(&a->sleepers, 1) + 1;
+    if (look)
+        sleeper = shmi_sleep_in_crowd(a, sleep_spec, sleepers, now, &until);
+    if (sleeper != NULL) {
+        v[n++] = shmi_waitv_of(&sleeper->bell, shmi_ld32(&sleeper->bell));
+        shmi_join_crowd(a, sleeper);
+    }
     if (sleep_spec->deadline != 0 && sleep_spec->deadline < until) {
         until = sleep_spec->deadline;
         look = 0;
@@ -11657,6 +11863,9 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
         if (n == 1)
             err = shmi_futex_sleep(sleep_spec->word, sleep_spec->val, until);
     }
+    if (sleeper != NULL)
+        shmi_leave_crowd(a, sleeper);
+    shmi_add32(&a->sleepers, (uint32_t)-1);
     shmi_retract_sleep(a, record);
     if (__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST))
         return SHMI_CLOSED;
@@ -11666,14 +11875,6 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
         return look ? SHMI_LOOK : SHMI_AGAIN;
     }
     return SHMI_AGAIN;
-}
-
-/* Whether it is this process's turn to look after an object: ten times a second. */
-SHMI_FN int shmi_check_due(int64_t *looked)
-{
-    int64_t now = shmi_now(), last = __atomic_load_n(looked, __ATOMIC_RELAXED);
-    return (last == 0 || now - last >= SHMI_CHECK_EVERY * 9 / 10) &&
-           __atomic_compare_exchange_n(looked, &last, now, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }
 
 /* ---- Lines: where the waiters of an object are found ---- */
@@ -11999,8 +12200,8 @@ SHMI_FN int shmi_wait_node_resolved_arg(void *s) { return shmi_wait_node_resolve
 
 /* Sleeps once on the node, which is on a queue. Returns SHMI_AGAIN when the wait is resolved or may be. The caller
  * is within shmi_enter, and calls again while the wait node is not resolved. On SHMI_LATE and SHMI_CLOSED it may
- * abandon the wait node. */
-SHMI_FN int shmi_wait_node_sleep(shmsync_arena *a, shmi_wait_node *s, shmi_off object, int64_t deadline)
+ * abandon the wait node. check looks after the object, and moves *looked on. */
+SHMI_FN int shmi_wait_node_sleep(shmsync_arena *a, shmi_wait_node *s, shmi_off object, int64_t deadline, int64_t *looked, void (*check)(void *), void *check_arg)
 {
     uint32_t w = shmi_node_load(s->node);
     shmi_sleep_spec sleep_spec;
@@ -12016,6 +12217,10 @@ SHMI_FN int shmi_wait_node_sleep(shmsync_arena *a, shmi_wait_node *s, shmi_off o
     sleep_spec.wanted = shmi_ld64(&s->node->wanted);
     sleep_spec.deadline = deadline;
     sleep_spec.since = &s->since;
+    sleep_spec.looked = looked;
+    sleep_spec.check = check;
+    sleep_spec.check_arg = check_arg;
+    sleep_spec.own = 1;
     return shmi_sleep(a, &sleep_spec);
 }
 
@@ -12844,6 +13049,8 @@ SHMI_FN int shmi_mutex_spin_while_held(shmi_mutex *m, int slept)
     return shmi_spin(&t, shmi_mutex_spun, &s);
 }
 
+SHMI_FN void shmi_mutex_check_arg(void *m) { shmi_mutex_check((shmi_mutex *)m); }
+
 /* Announces, looks again, and sleeps. */
 SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
 {
@@ -12898,6 +13105,10 @@ SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
     }
     sleep_spec.deadline = w->deadline;
     sleep_spec.since = &w->since;
+    if (!m->queueLock) { /* a signal handler may wait for a queue lock: the thread may have locks that a check needs */
+        sleep_spec.check = shmi_mutex_check_arg;
+        sleep_spec.check_arg = m;
+    }
     held = m->queueLock ? shmi_lend_signals() : 0;
     r = shmi_sleep(m->a, &sleep_spec);
     if (m->queueLock)
@@ -13575,6 +13786,8 @@ SHMI_FN void shmi_futex_check(shmi_futex *f)
         shmi_deliver_all(f->a, &f->line);
 }
 
+SHMI_FN void shmi_futex_check_arg(void *f) { shmi_futex_check((shmi_futex *)f); }
+
 SHMI_FN int shmi_futex_wait_entered(shmi_futex *f, uint64_t token, int64_t deadline)
 {
     int64_t since = 0;
@@ -13602,6 +13815,8 @@ SHMI_FN int shmi_futex_wait_entered(shmi_futex *f, uint64_t token, int64_t deadl
         SHMSYNC_CRASHPOINT("futex.wait.announced");
         memset(&sleep_spec, 0, sizeof sleep_spec);
         sleep_spec.looked = &f->looked;
+        sleep_spec.check = shmi_futex_check_arg;
+        sleep_spec.check_arg = f;
         sleep_spec.word = f->line.word;
         sleep_spec.val = (uint32_t)s;
         sleep_spec.object = f->o.off;
@@ -14804,7 +15019,7 @@ SHMI_FN int shmi_mon_sleep(struct shmi_monitor *m, shmi_wait_node *wait_node, in
         while (!shmi_wait_node_resolved(wait_node)) {
             int r;
             shmi_mutex_check(&m->queueLock);
-            r = shmi_wait_node_sleep(m->a, wait_node, m->o.off, abs);
+            r = shmi_wait_node_sleep(m->a, wait_node, m->o.off, abs, &m->queueLock.looked, shmi_mutex_check_arg, &m->queueLock);
             if (r == SHMI_LOOK)
                 continue;
             if (r == SHMI_AGAIN) {
@@ -15071,6 +15286,7 @@ SHMI_FN void shmi_eventcount_check(struct shmi_eventcount *e)
     if (shmi_check_due(&e->looked))
         shmi_eventcount_make_up(e);
 }
+SHMI_FN void shmi_eventcount_check_arg(void *e) { shmi_eventcount_check((struct shmi_eventcount *)e); }
 /* Makes up for a wake that a death swallowed. */
 SHMI_FN void shmi_eventcount_wake_dead(struct shmi_eventcount *e, int owed)
 {
@@ -15125,6 +15341,8 @@ SHMI_FN int shmi_eventcount_wait(struct shmi_eventcount *e, uint32_t seq, int64_
         SHMSYNC_CRASHPOINT("eventcount.wait.announced");
         memset(&spec, 0, sizeof spec);
         spec.looked = &e->looked;
+        spec.check = shmi_eventcount_check_arg;
+        spec.check_arg = e;
         spec.word = e->line.word;
         spec.val = seq;
         spec.object = e->o.off;
@@ -17088,6 +17306,9 @@ SHMI_FN void shmi_queue_check(struct shmi_queue *x, struct shmi_queue_side *side
         shmi_wake_word_wake_all(x->a, &side->line);
 }
 
+SHMI_FN void shmi_queue_check_items(void *x) { shmi_queue_check((struct shmi_queue *)x, &((struct shmi_queue *)x)->items); }
+SHMI_FN void shmi_queue_check_room(void *x) { shmi_queue_check((struct shmi_queue *)x, &((struct shmi_queue *)x)->room); }
+
 /* ---- Calls ---- */
 
 /* A call: a put of an item, or a get or lease into one. */
@@ -17178,6 +17399,8 @@ SHMI_FN int shmi_queue_await(struct shmi_queue_call *c, int64_t deadline)
         slept = 1;
         memset(&spec, 0, sizeof spec);
         spec.looked = &c->side->looked;
+        spec.check = c->side == &x->room ? shmi_queue_check_room : shmi_queue_check_items;
+        spec.check_arg = x;
         spec.word = c->side->line.word;
         spec.val = word;
         spec.object = x->o.off;
@@ -18213,6 +18436,7 @@ SHMI_FN void shmi_counter_check(struct shmi_counter *t)
     if (shmi_counter_lost_at(t, c, &died, &current) != 0 || moved || shmi_counter_is_zero(c) || died != 0 || !current)
         shmi_deliver_all(t->a, &t->line);
 }
+SHMI_FN void shmi_counter_check_arg(void *t) { shmi_counter_check((struct shmi_counter *)t); }
 SHMI_FN int shmi_counter_gives_up(struct shmi_counter *t, int ended)
 {
     return ended == SHMI_LATE ? shmi_brief(ETIMEDOUT, t->op, shmi_called(&t->o))
@@ -18257,6 +18481,8 @@ SHMI_FN int shmi_counter_wait_entered(struct shmi_counter *t, int64_t deadline)
         SHMSYNC_CRASHPOINT("counter.wait.watched");
         memset(&spec, 0, sizeof spec);
         spec.looked = &t->looked;
+        spec.check = shmi_counter_check_arg;
+        spec.check_arg = t;
         spec.word = t->line.word;
         spec.val = (uint32_t)e;
         spec.object = t->o.off;
@@ -18887,6 +19113,8 @@ SHMI_FN void shmi_once_check(struct shmi_once *o)
         shmi_deliver_all(o->a, &o->line);
 }
 
+SHMI_FN void shmi_once_check_arg(void *o) { shmi_once_check((struct shmi_once *)o); }
+
 SHMI_FN shmi_tuning shmi_once_tuning(struct shmi_once *o)
 {
     shmi_tuning t;
@@ -18936,6 +19164,8 @@ SHMI_FN int shmi_once_join(struct shmi_once *o, int64_t deadline, uint64_t *bega
         SHMSYNC_CRASHPOINT("once.wait.announced");
         memset(&spec, 0, sizeof spec);
         spec.looked = &o->looked;
+        spec.check = shmi_once_check_arg;
+        spec.check_arg = o;
         spec.word = o->line.word;
         spec.val = (uint32_t)w;
         spec.object = o->o.off;
@@ -21858,6 +22088,19 @@ SHMI_FN void shmi_rw_look_readers(struct shmi_rwmutex *m)
     shmi_st32(&m->stuck, 0);
 }
 
+SHMI_FN void shmi_rw_check_readers(void *arg)
+{
+    struct shmi_rwmutex *m = (struct shmi_rwmutex *)arg;
+    if (shmi_check_due(&m->looked_readers))
+        shmi_rw_look_readers(m);
+}
+SHMI_FN void shmi_rw_check_writer(void *arg)
+{
+    struct shmi_rwmutex *m = (struct shmi_rwmutex *)arg;
+    if (shmi_check_due(&m->looked_writer) && !shmi_rw_read(m))
+        shmi_wake_word_wake_all(m->a, &m->writer_wake_word);
+}
+
 SHMI_FN int shmi_rw_may_read(void *arg)
 {
     struct shmi_rwmutex *m = (struct shmi_rwmutex *)arg;
@@ -21921,6 +22164,8 @@ SHMI_COLD int shmi_rw_rlock_slow(struct shmi_rwmutex *m, int64_t abs)
             continue;
         memset(&sleep_spec, 0, sizeof sleep_spec);
         sleep_spec.looked = &m->looked_readers;
+        sleep_spec.check = shmi_rw_check_readers;
+        sleep_spec.check_arg = m;
         sleep_spec.word = m->readers_wake_word.word;
         sleep_spec.val = v;
         sleep_spec.object = m->o.off;
@@ -21938,8 +22183,7 @@ SHMI_COLD int shmi_rw_rlock_slow(struct shmi_rwmutex *m, int64_t abs)
         if (r == SHMI_AGAIN) {
             spun = 0;
         } else if (r == SHMI_LOOK) {
-            if (shmi_check_due(&m->looked_readers))
-                shmi_rw_look_readers(m);
+            shmi_rw_check_readers(m);
         } else if (r == SHMI_LATE) {
             if ((shmi_rw_gate(m) == 0 && shmi_rw_enter(m, &epoch)) || shmi_rw_give_up(m, epoch))
                 break;
@@ -22117,6 +22361,8 @@ SHMI_FN int shmi_rw_drained(struct shmi_rwmutex *m, const char *op, int64_t abs)
             continue;
         memset(&sleep_spec, 0, sizeof sleep_spec);
         sleep_spec.looked = &m->looked_writer;
+        sleep_spec.check = shmi_rw_check_writer;
+        sleep_spec.check_arg = m;
         sleep_spec.word = m->writer_wake_word.word;
         sleep_spec.val = v;
         sleep_spec.object = m->o.off;
@@ -22129,8 +22375,7 @@ SHMI_FN int shmi_rw_drained(struct shmi_rwmutex *m, const char *op, int64_t abs)
         r = shmi_sleep(m->a, &sleep_spec);
         SHMSYNC_CRASHPOINT("rwmutex.lock.woken");
         if (r == SHMI_LOOK) {
-            if (shmi_check_due(&m->looked_writer) && !shmi_rw_read(m))
-                shmi_wake_word_wake_all(m->a, &m->writer_wake_word);
+            shmi_rw_check_writer(m);
         } else if (r == SHMI_LATE) {
             err = shmi_rw_first_reader(m, at, &reader) == 0 ? 0 : ETIMEDOUT;
             break;
@@ -23214,6 +23459,13 @@ SHMI_FN void shmi_spin_check(struct shmi_spinlock *l)
         shmi_spin_meet_again(l, shmi_wake_word_announce(&l->next)); /* the waiter that was woken last may be stopped before it could announce the others again */
 }
 
+SHMI_FN void shmi_spin_check_if_due(void *arg)
+{
+    struct shmi_spinlock *l = (struct shmi_spinlock *)arg;
+    if (shmi_check_due(&l->looked))
+        shmi_spin_check(l);
+}
+
 SHMI_FN int shmi_spin_recover(struct shmi_spinlock *l, int64_t abs, int (*repair)(void *), void *arg);
 
 /* Ends a wait that did not get the lock. A wake may have been meant for it. */
@@ -23270,6 +23522,8 @@ SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, 
             shmi_meet_hold(&l->w->metSince, &l->w->metHold, o, v);
         memset(&sleep_spec, 0, sizeof sleep_spec);
         sleep_spec.looked = &l->looked;
+        sleep_spec.check = shmi_spin_check_if_due;
+        sleep_spec.check_arg = l;
         sleep_spec.word = wake_word->word;
         sleep_spec.val = v;
         sleep_spec.object = l->o.off;
@@ -23287,8 +23541,7 @@ SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, 
         if (r == SHMI_AGAIN) {
             spun = 0;
         } else if (r == SHMI_LOOK) {
-            if (shmi_check_due(&l->looked))
-                shmi_spin_check(l);
+            shmi_spin_check_if_due(l);
         } else if (r == SHMI_LATE && shmi_spin_try(l, as) == 0) {
             err = 0; /* what is there beats the time */
             break;
@@ -23348,6 +23601,13 @@ SHMI_FN void shmi_rwspin_give_up(struct shmi_spinlock *l, const shmi_rwspin_drai
         shmi_spin_wake_waiters(l, 1);
     }
 }
+SHMI_FN void shmi_rwspin_check_drained(void *arg)
+{
+    struct shmi_spinlock *l = (struct shmi_spinlock *)arg;
+    shmi_participant_id who = 0;
+    if (shmi_check_due(&l->looked_drained) && (shmi_rwspin_reader(l, &who) != 0 || who == 0))
+        shmi_wake_word_wake_all(l->a, &l->drained);
+}
 SHMI_FN int shmi_rwspin_await_readers(struct shmi_spinlock *l, int64_t abs)
 {
     int spun = 0, err = shmi_enter(l->a, "rwspinlock.lock");
@@ -23370,6 +23630,8 @@ SHMI_FN int shmi_rwspin_await_readers(struct shmi_spinlock *l, int64_t abs)
             break;
         memset(&sleep_spec, 0, sizeof sleep_spec);
         sleep_spec.looked = &l->looked_drained;
+        sleep_spec.check = shmi_rwspin_check_drained;
+        sleep_spec.check_arg = l;
         sleep_spec.word = l->drained.word;
         sleep_spec.val = v;
         sleep_spec.object = l->o.off;
@@ -23381,9 +23643,7 @@ SHMI_FN int shmi_rwspin_await_readers(struct shmi_spinlock *l, int64_t abs)
         if (r == SHMI_AGAIN) {
             spun = 0;
         } else if (r == SHMI_LOOK) {
-            err = shmi_check_due(&l->looked_drained) ? shmi_rwspin_reader(l, &who) : 0;
-            if (err != 0 || who == 0)
-                shmi_wake_word_wake_all(l->a, &l->drained);
+            shmi_rwspin_check_drained(l);
         } else {
             err = shmi_rwspin_reader(l, &who);
             if (err == 0 && who != 0)
@@ -25797,6 +26057,8 @@ SHMI_FN void shmi_signal_check(struct shmi_signalwaker *w)
     shmi_wake_word_announce(&w->wake_word);
 }
 
+SHMI_FN void shmi_signal_check_arg(void *w) { shmi_signal_check((struct shmi_signalwaker *)w); }
+
 /* Repairs the index for the reaper. It may leave too many bits and permits: a worker clears a bit that has no
  * reason, and a permit without a reason costs it one look. */
 SHMI_FN void shmi_repair_signals(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
@@ -26187,6 +26449,8 @@ SHMI_FN int shmi_signal_await(struct shmi_signalwaker *w, int64_t abs)
         }
         memset(&sleep_spec, 0, sizeof sleep_spec);
         sleep_spec.looked = &w->looked;
+        sleep_spec.check = shmi_signal_check_arg;
+        sleep_spec.check_arg = w;
         sleep_spec.word = w->wake_word.word;
         sleep_spec.val = v;
         sleep_spec.object = w->o.off;

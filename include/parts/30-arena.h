@@ -295,6 +295,11 @@ struct shmsync_arena {
 
     uint32_t announce_map; /* records in use, a bit each */
 
+    uint32_t sleepers;        /* threads in shmi_sleep. Atomic. */
+    struct shmi_crowd *crowd; /* those that sleep for long; records are never given back. Atomic. */
+    uint32_t in_crowd;        /* how many they are. Atomic. */
+    uint32_t looks;           /* odd while the watcher looks after an object of theirs. Atomic. */
+
     pthread_mutex_t wait_nodes_lock;
     shmi_wait_node *wait_nodes; /* guarded by: wait_nodes_lock; free ones */
 
@@ -421,6 +426,11 @@ SHMI_FN int shmi_nameless(const shmsync_arena *a) { return __atomic_load_n(&a->c
 SHMI_FN uint32_t shmi_deaths(const shmsync_arena *a) { return shmi_ld32(shmi_u32(a, SHMI_hdrDeaths)); }
 
 /* What is defined later and called before. */
+#define SHMI_CHECK_EVERY INT64_C(100000000) /* ns */
+SHMI_FN int64_t shmi_look_after_crowd(shmsync_arena *a, int64_t at);
+SHMI_FN void shmi_ring_crowd(shmsync_arena *a);
+SHMI_FN void shmi_free_crowd(shmsync_arena *a);
+SHMI_FN void shmi_await_look(shmsync_arena *a);
 SHMI_FN int shmi_dead(shmsync_arena *a, shmi_participant_id n);
 SHMI_FN int shmi_gone(shmsync_arena *a, shmi_participant_id n);
 SHMI_FN void shmi_free_nodes_at(shmsync_arena *a, shmi_off object);

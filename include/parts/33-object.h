@@ -1486,6 +1486,7 @@ SHMI_FN int shmi_unshare(shmsync_arena *a, shmi_off off, void (*end)(void *handl
     int err = shmi_enter(a, "close");
     if (err != 0)
         return err;
+    shmi_await_look(a);
     pthread_mutex_lock(&a->handles_of);
     pthread_mutex_lock(&a->handles);
     r = shmi_ref_of(a, off);

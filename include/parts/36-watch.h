@@ -295,7 +295,7 @@ SHMI_FN int64_t shmi_watch_name(shmsync_arena *a, int64_t at)
 SHMI_FN void shmi_watch(shmsync_arena *a)
 {
     uint32_t *doorbell = shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell);
-    int64_t wait = SHMI_POLL_FIRST, poll, turn, deadline, asked, look = 0, lonely = 0;
+    int64_t wait = SHMI_POLL_FIRST, poll, turn, deadline, asked, look = 0, lonely = 0, crowd = 0;
     int was = 0, untold, unfinished, chores, err;
     for (;;) {
         /* The doorbell is read before everything else that it may be rung for. */
@@ -309,6 +309,7 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
         chores = shmi_do_chores(a);
         look = shmi_watch_name(a, look);
         lonely = shmi_end_if_alone(lonely);
+        crowd = shmi_look_after_crowd(a, crowd);
         n = shmi_watch_entries(a, doorbell, rung, v, &poll, &turn);
         if (n == 0)
             continue; /* a participant was reaped */
@@ -334,6 +335,8 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
             deadline = look;
         if (lonely != 0 && (deadline == 0 || lonely < deadline))
             deadline = lonely;
+        if (crowd != 0 && (deadline == 0 || crowd < deadline))
+            deadline = crowd;
         if (chores && (deadline == 0 || deadline > shmi_now() + SHMI_CHORES_EVERY))
             deadline = shmi_now() + SHMI_CHORES_EVERY;
         err = 0;

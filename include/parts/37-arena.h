@@ -822,6 +822,7 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
     shmi_wait_node *s, *after;
     shmi_chore *l, *more;
     shmi_destroy_refs(a);
+    shmi_free_crowd(a);
     for (l = a->chores; l != NULL; l = more) {
         more = l->next;
         free(l);
@@ -1421,6 +1422,7 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
             if (word != 0 && shmi_within(a, word, 4, 4))
                 shmi_wake(shmi_u32(a, word), SHMI_ALL);
         }
+        shmi_ring_crowd(a);
         shmi_nap(1000000);
     }
     shmi_close_handles(a);

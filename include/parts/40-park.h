@@ -5,9 +5,8 @@
  * without one, and periodic checks find them.
  *
  * Nothing depends on every wake arriving: no sleep is longer than 100 ms, and after
- * one that long the caller looks at the object's own words. */
-
-#define SHMI_CHECK_EVERY INT64_C(100000000) /* ns */
+ * one that long the caller looks at the object's own words. Threads of a crowd sleep longer, and the death watcher
+ * looks. */
 
 /* Takes an announce record for a wait that has lasted since that time; -1 when there is none. */
 SHMI_FN int shmi_announce_sleep(shmsync_arena *a, shmi_off object, shmi_off word, uint64_t wanted, int64_t since)
@@ -69,14 +68,40 @@ typedef struct shmi_sleep_spec {
     uint32_t other_is;
     int64_t bounded;   /* sleep no longer than this many ns, if not 0 */
     int64_t *looked;   /* when this process looked after the object last; shmi_check_due moves it on */
+    void (*check)(void *); /* looks after the object if that is due, on any thread of this process; NULL: the thread does not join the crowd */
+    void *check_arg;
+    int own;           /* no other thread sleeps on word */
 } shmi_sleep_spec;
+
+/* Makes the thread that is about to sleep one of the crowd, if many threads sleep and its wait has lasted; NULL: it is
+ * none. *until is moved on. */
+SHMI_FN shmi_sleeper *shmi_sleep_in_crowd(shmsync_arena *a, const shmi_sleep_spec *spec, uint32_t sleepers, int64_t now, int64_t *until)
+{
+    shmi_sleeper *s;
+    int64_t most = SHMI_CHECK_EVERY * (int64_t)sleepers / SHMI_FEW;
+    if (sleepers <= SHMI_FEW || spec->check == NULL || now - *spec->since < SHMI_CHECK_EVERY || (a->caps & SHMI_capWaitV) == 0)
+        return NULL;
+    s = shmi_claim_sleeper(a);
+    if (s == NULL)
+        return NULL;
+    s->word = spec->word;
+    s->val = spec->val;
+    s->own = spec->own;
+    s->looked = spec->looked;
+    s->check = spec->check;
+    s->check_arg = spec->check_arg;
+    *until = now + (most < SHMI_CROWD_MOST ? most : SHMI_CROWD_MOST);
+    return s;
+}
 
 /* Sleeps once. The caller is within shmi_enter and has announced itself in the object. */
 SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
 {
     int64_t now = shmi_now(), until = now + SHMI_CHECK_EVERY;
-    shmi_waitv v[3];
+    shmi_waitv v[4];
+    shmi_sleeper *sleeper = NULL;
     unsigned n = 1;
+    uint32_t sleepers;
     int record, err = 0, look = 1;
     if (__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST))
         return SHMI_CLOSED;
@@ -112,6 +137,13 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
             look = 1;
         }
     }
+    sleepers = shmi_add32(&a->sleepers, 1) + 1;
+    if (look)
+        sleeper = shmi_sleep_in_crowd(a, sleep_spec, sleepers, now, &until);
+    if (sleeper != NULL) {
+        v[n++] = shmi_waitv_of(&sleeper->bell, shmi_ld32(&sleeper->bell));
+        shmi_join_crowd(a, sleeper);
+    }
     if (sleep_spec->deadline != 0 && sleep_spec->deadline < until) {
         until = sleep_spec->deadline;
         look = 0;
@@ -128,6 +160,9 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
         if (n == 1)
             err = shmi_futex_sleep(sleep_spec->word, sleep_spec->val, until);
     }
+    if (sleeper != NULL)
+        shmi_leave_crowd(a, sleeper);
+    shmi_add32(&a->sleepers, (uint32_t)-1);
     shmi_retract_sleep(a, record);
     if (__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST))
         return SHMI_CLOSED;
@@ -137,14 +172,6 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
         return look ? SHMI_LOOK : SHMI_AGAIN;
     }
     return SHMI_AGAIN;
-}
-
-/* Whether it is this process's turn to look after an object: ten times a second. */
-SHMI_FN int shmi_check_due(int64_t *looked)
-{
-    int64_t now = shmi_now(), last = __atomic_load_n(looked, __ATOMIC_RELAXED);
-    return (last == 0 || now - last >= SHMI_CHECK_EVERY * 9 / 10) &&
-           __atomic_compare_exchange_n(looked, &last, now, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }
 
 /* ---- Lines: where the waiters of an object are found ---- */

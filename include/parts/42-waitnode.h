@@ -53,8 +53,8 @@ SHMI_FN int shmi_wait_node_resolved_arg(void *s) { return shmi_wait_node_resolve
 
 /* Sleeps once on the node, which is on a queue. Returns SHMI_AGAIN when the wait is resolved or may be. The caller
  * is within shmi_enter, and calls again while the wait node is not resolved. On SHMI_LATE and SHMI_CLOSED it may
- * abandon the wait node. */
-SHMI_FN int shmi_wait_node_sleep(shmsync_arena *a, shmi_wait_node *s, shmi_off object, int64_t deadline)
+ * abandon the wait node. check looks after the object, and moves *looked on. */
+SHMI_FN int shmi_wait_node_sleep(shmsync_arena *a, shmi_wait_node *s, shmi_off object, int64_t deadline, int64_t *looked, void (*check)(void *), void *check_arg)
 {
     uint32_t w = shmi_node_load(s->node);
     shmi_sleep_spec sleep_spec;
@@ -70,6 +70,10 @@ SHMI_FN int shmi_wait_node_sleep(shmsync_arena *a, shmi_wait_node *s, shmi_off o
     sleep_spec.wanted = shmi_ld64(&s->node->wanted);
     sleep_spec.deadline = deadline;
     sleep_spec.since = &s->since;
+    sleep_spec.looked = looked;
+    sleep_spec.check = check;
+    sleep_spec.check_arg = check_arg;
+    sleep_spec.own = 1;
     return shmi_sleep(a, &sleep_spec);
 }
 

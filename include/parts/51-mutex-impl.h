@@ -340,6 +340,8 @@ SHMI_FN int shmi_mutex_spin_while_held(shmi_mutex *m, int slept)
     return shmi_spin(&t, shmi_mutex_spun, &s);
 }
 
+SHMI_FN void shmi_mutex_check_arg(void *m) { shmi_mutex_check((shmi_mutex *)m); }
+
 /* Announces, looks again, and sleeps. */
 SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
 {
@@ -394,6 +396,10 @@ SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
     }
     sleep_spec.deadline = w->deadline;
     sleep_spec.since = &w->since;
+    if (!m->queueLock) { /* a signal handler may wait for a queue lock: the thread may have locks that a check needs */
+        sleep_spec.check = shmi_mutex_check_arg;
+        sleep_spec.check_arg = m;
+    }
     held = m->queueLock ? shmi_lend_signals() : 0;
     r = shmi_sleep(m->a, &sleep_spec);
     if (m->queueLock)

@@ -197,6 +197,8 @@ SHMI_FN void shmi_futex_check(shmi_futex *f)
         shmi_deliver_all(f->a, &f->line);
 }
 
+SHMI_FN void shmi_futex_check_arg(void *f) { shmi_futex_check((shmi_futex *)f); }
+
 SHMI_FN int shmi_futex_wait_entered(shmi_futex *f, uint64_t token, int64_t deadline)
 {
     int64_t since = 0;
@@ -224,6 +226,8 @@ SHMI_FN int shmi_futex_wait_entered(shmi_futex *f, uint64_t token, int64_t deadl
         SHMSYNC_CRASHPOINT("futex.wait.announced");
         memset(&sleep_spec, 0, sizeof sleep_spec);
         sleep_spec.looked = &f->looked;
+        sleep_spec.check = shmi_futex_check_arg;
+        sleep_spec.check_arg = f;
         sleep_spec.word = f->line.word;
         sleep_spec.val = (uint32_t)s;
         sleep_spec.object = f->o.off;

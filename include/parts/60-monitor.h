@@ -825,7 +825,7 @@ SHMI_FN int shmi_mon_sleep(struct shmi_monitor *m, shmi_wait_node *wait_node, in
         while (!shmi_wait_node_resolved(wait_node)) {
             int r;
             shmi_mutex_check(&m->queueLock);
-            r = shmi_wait_node_sleep(m->a, wait_node, m->o.off, abs);
+            r = shmi_wait_node_sleep(m->a, wait_node, m->o.off, abs, &m->queueLock.looked, shmi_mutex_check_arg, &m->queueLock);
             if (r == SHMI_LOOK)
                 continue;
             if (r == SHMI_AGAIN) {

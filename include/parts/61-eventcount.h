@@ -72,6 +72,7 @@ SHMI_FN void shmi_eventcount_check(struct shmi_eventcount *e)
     if (shmi_check_due(&e->looked))
         shmi_eventcount_make_up(e);
 }
+SHMI_FN void shmi_eventcount_check_arg(void *e) { shmi_eventcount_check((struct shmi_eventcount *)e); }
 /* Makes up for a wake that a death swallowed. */
 SHMI_FN void shmi_eventcount_wake_dead(struct shmi_eventcount *e, int owed)
 {
@@ -126,6 +127,8 @@ SHMI_FN int shmi_eventcount_wait(struct shmi_eventcount *e, uint32_t seq, int64_
         SHMSYNC_CRASHPOINT("eventcount.wait.announced");
         memset(&spec, 0, sizeof spec);
         spec.looked = &e->looked;
+        spec.check = shmi_eventcount_check_arg;
+        spec.check_arg = e;
         spec.word = e->line.word;
         spec.val = seq;
         spec.object = e->o.off;

@@ -652,6 +652,9 @@ SHMI_FN void shmi_queue_check(struct shmi_queue *x, struct shmi_queue_side *side
         shmi_wake_word_wake_all(x->a, &side->line);
 }
 
+SHMI_FN void shmi_queue_check_items(void *x) { shmi_queue_check((struct shmi_queue *)x, &((struct shmi_queue *)x)->items); }
+SHMI_FN void shmi_queue_check_room(void *x) { shmi_queue_check((struct shmi_queue *)x, &((struct shmi_queue *)x)->room); }
+
 /* ---- Calls ---- */
 
 /* A call: a put of an item, or a get or lease into one. */
@@ -742,6 +745,8 @@ SHMI_FN int shmi_queue_await(struct shmi_queue_call *c, int64_t deadline)
         slept = 1;
         memset(&spec, 0, sizeof spec);
         spec.looked = &c->side->looked;
+        spec.check = c->side == &x->room ? shmi_queue_check_room : shmi_queue_check_items;
+        spec.check_arg = x;
         spec.word = c->side->line.word;
         spec.val = word;
         spec.object = x->o.off;

@@ -568,6 +568,7 @@ SHMI_FN void shmi_counter_check(struct shmi_counter *t)
     if (shmi_counter_lost_at(t, c, &died, &current) != 0 || moved || shmi_counter_is_zero(c) || died != 0 || !current)
         shmi_deliver_all(t->a, &t->line);
 }
+SHMI_FN void shmi_counter_check_arg(void *t) { shmi_counter_check((struct shmi_counter *)t); }
 SHMI_FN int shmi_counter_gives_up(struct shmi_counter *t, int ended)
 {
     return ended == SHMI_LATE ? shmi_brief(ETIMEDOUT, t->op, shmi_called(&t->o))
@@ -612,6 +613,8 @@ SHMI_FN int shmi_counter_wait_entered(struct shmi_counter *t, int64_t deadline)
         SHMSYNC_CRASHPOINT("counter.wait.watched");
         memset(&spec, 0, sizeof spec);
         spec.looked = &t->looked;
+        spec.check = shmi_counter_check_arg;
+        spec.check_arg = t;
         spec.word = t->line.word;
         spec.val = (uint32_t)e;
         spec.object = t->o.off;

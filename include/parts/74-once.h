@@ -137,6 +137,8 @@ SHMI_FN void shmi_once_check(struct shmi_once *o)
         shmi_deliver_all(o->a, &o->line);
 }
 
+SHMI_FN void shmi_once_check_arg(void *o) { shmi_once_check((struct shmi_once *)o); }
+
 SHMI_FN shmi_tuning shmi_once_tuning(struct shmi_once *o)
 {
     shmi_tuning t;
@@ -186,6 +188,8 @@ SHMI_FN int shmi_once_join(struct shmi_once *o, int64_t deadline, uint64_t *bega
         SHMSYNC_CRASHPOINT("once.wait.announced");
         memset(&spec, 0, sizeof spec);
         spec.looked = &o->looked;
+        spec.check = shmi_once_check_arg;
+        spec.check_arg = o;
         spec.word = o->line.word;
         spec.val = (uint32_t)w;
         spec.object = o->o.off;

@@ -414,6 +414,19 @@ SHMI_FN void shmi_rw_look_readers(struct shmi_rwmutex *m)
     shmi_st32(&m->stuck, 0);
 }
 
+SHMI_FN void shmi_rw_check_readers(void *arg)
+{
+    struct shmi_rwmutex *m = (struct shmi_rwmutex *)arg;
+    if (shmi_check_due(&m->looked_readers))
+        shmi_rw_look_readers(m);
+}
+SHMI_FN void shmi_rw_check_writer(void *arg)
+{
+    struct shmi_rwmutex *m = (struct shmi_rwmutex *)arg;
+    if (shmi_check_due(&m->looked_writer) && !shmi_rw_read(m))
+        shmi_wake_word_wake_all(m->a, &m->writer_wake_word);
+}
+
 SHMI_FN int shmi_rw_may_read(void *arg)
 {
     struct shmi_rwmutex *m = (struct shmi_rwmutex *)arg;
@@ -477,6 +490,8 @@ SHMI_COLD int shmi_rw_rlock_slow(struct shmi_rwmutex *m, int64_t abs)
             continue;
         memset(&sleep_spec, 0, sizeof sleep_spec);
         sleep_spec.looked = &m->looked_readers;
+        sleep_spec.check = shmi_rw_check_readers;
+        sleep_spec.check_arg = m;
         sleep_spec.word = m->readers_wake_word.word;
         sleep_spec.val = v;
         sleep_spec.object = m->o.off;
@@ -494,8 +509,7 @@ SHMI_COLD int shmi_rw_rlock_slow(struct shmi_rwmutex *m, int64_t abs)
         if (r == SHMI_AGAIN) {
             spun = 0;
         } else if (r == SHMI_LOOK) {
-            if (shmi_check_due(&m->looked_readers))
-                shmi_rw_look_readers(m);
+            shmi_rw_check_readers(m);
         } else if (r == SHMI_LATE) {
             if ((shmi_rw_gate(m) == 0 && shmi_rw_enter(m, &epoch)) || shmi_rw_give_up(m, epoch))
                 break;
@@ -673,6 +687,8 @@ SHMI_FN int shmi_rw_drained(struct shmi_rwmutex *m, const char *op, int64_t abs)
             continue;
         memset(&sleep_spec, 0, sizeof sleep_spec);
         sleep_spec.looked = &m->looked_writer;
+        sleep_spec.check = shmi_rw_check_writer;
+        sleep_spec.check_arg = m;
         sleep_spec.word = m->writer_wake_word.word;
         sleep_spec.val = v;
         sleep_spec.object = m->o.off;
@@ -685,8 +701,7 @@ SHMI_FN int shmi_rw_drained(struct shmi_rwmutex *m, const char *op, int64_t abs)
         r = shmi_sleep(m->a, &sleep_spec);
         SHMSYNC_CRASHPOINT("rwmutex.lock.woken");
         if (r == SHMI_LOOK) {
-            if (shmi_check_due(&m->looked_writer) && !shmi_rw_read(m))
-                shmi_wake_word_wake_all(m->a, &m->writer_wake_word);
+            shmi_rw_check_writer(m);
         } else if (r == SHMI_LATE) {
             err = shmi_rw_first_reader(m, at, &reader) == 0 ? 0 : ETIMEDOUT;
             break;

@@ -312,6 +312,13 @@ SHMI_FN void shmi_spin_check(struct shmi_spinlock *l)
         shmi_spin_meet_again(l, shmi_wake_word_announce(&l->next)); /* the waiter that was woken last may be stopped before it could announce the others again */
 }
 
+SHMI_FN void shmi_spin_check_if_due(void *arg)
+{
+    struct shmi_spinlock *l = (struct shmi_spinlock *)arg;
+    if (shmi_check_due(&l->looked))
+        shmi_spin_check(l);
+}
+
 SHMI_FN int shmi_spin_recover(struct shmi_spinlock *l, int64_t abs, int (*repair)(void *), void *arg);
 
 /* Ends a wait that did not get the lock. A wake may have been meant for it. */
@@ -368,6 +375,8 @@ SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, 
             shmi_meet_hold(&l->w->metSince, &l->w->metHold, o, v);
         memset(&sleep_spec, 0, sizeof sleep_spec);
         sleep_spec.looked = &l->looked;
+        sleep_spec.check = shmi_spin_check_if_due;
+        sleep_spec.check_arg = l;
         sleep_spec.word = wake_word->word;
         sleep_spec.val = v;
         sleep_spec.object = l->o.off;
@@ -385,8 +394,7 @@ SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, 
         if (r == SHMI_AGAIN) {
             spun = 0;
         } else if (r == SHMI_LOOK) {
-            if (shmi_check_due(&l->looked))
-                shmi_spin_check(l);
+            shmi_spin_check_if_due(l);
         } else if (r == SHMI_LATE && shmi_spin_try(l, as) == 0) {
             err = 0; /* what is there beats the time */
             break;
@@ -446,6 +454,13 @@ SHMI_FN void shmi_rwspin_give_up(struct shmi_spinlock *l, const shmi_rwspin_drai
         shmi_spin_wake_waiters(l, 1);
     }
 }
+SHMI_FN void shmi_rwspin_check_drained(void *arg)
+{
+    struct shmi_spinlock *l = (struct shmi_spinlock *)arg;
+    shmi_participant_id who = 0;
+    if (shmi_check_due(&l->looked_drained) && (shmi_rwspin_reader(l, &who) != 0 || who == 0))
+        shmi_wake_word_wake_all(l->a, &l->drained);
+}
 SHMI_FN int shmi_rwspin_await_readers(struct shmi_spinlock *l, int64_t abs)
 {
     int spun = 0, err = shmi_enter(l->a, "rwspinlock.lock");
@@ -468,6 +483,8 @@ SHMI_FN int shmi_rwspin_await_readers(struct shmi_spinlock *l, int64_t abs)
             break;
         memset(&sleep_spec, 0, sizeof sleep_spec);
         sleep_spec.looked = &l->looked_drained;
+        sleep_spec.check = shmi_rwspin_check_drained;
+        sleep_spec.check_arg = l;
         sleep_spec.word = l->drained.word;
         sleep_spec.val = v;
         sleep_spec.object = l->o.off;
@@ -479,9 +496,7 @@ SHMI_FN int shmi_rwspin_await_readers(struct shmi_spinlock *l, int64_t abs)
         if (r == SHMI_AGAIN) {
             spun = 0;
         } else if (r == SHMI_LOOK) {
-            err = shmi_check_due(&l->looked_drained) ? shmi_rwspin_reader(l, &who) : 0;
-            if (err != 0 || who == 0)
-                shmi_wake_word_wake_all(l->a, &l->drained);
+            shmi_rwspin_check_drained(l);
         } else {
             err = shmi_rwspin_reader(l, &who);
             if (err == 0 && who != 0)

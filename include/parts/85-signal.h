@@ -353,6 +353,8 @@ SHMI_FN void shmi_signal_check(struct shmi_signalwaker *w)
     shmi_wake_word_announce(&w->wake_word);
 }
 
+SHMI_FN void shmi_signal_check_arg(void *w) { shmi_signal_check((struct shmi_signalwaker *)w); }
+
 /* Repairs the index for the reaper. It may leave too many bits and permits: a worker clears a bit that has no
  * reason, and a permit without a reason costs it one look. */
 SHMI_FN void shmi_repair_signals(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
@@ -743,6 +745,8 @@ SHMI_FN int shmi_signal_await(struct shmi_signalwaker *w, int64_t abs)
         }
         memset(&sleep_spec, 0, sizeof sleep_spec);
         sleep_spec.looked = &w->looked;
+        sleep_spec.check = shmi_signal_check_arg;
+        sleep_spec.check_arg = w;
         sleep_spec.word = w->wake_word.word;
         sleep_spec.val = v;
         sleep_spec.object = w->o.off;

@@ -1,0 +1,158 @@
+/* ---- Crowds: docs/design/0051-crowds-in-c.md ----
+ *
+ * A thread that waits looks after its object ten times a second. In a process in which many threads wait, that would
+ * cost a CPU. So a thread whose wait lasts joins the crowd of the arena: it sleeps longer, and the death watcher looks
+ * after its object instead. The more threads sleep, the longer each of them does, so all of them together wake about as
+ * often as a few did. */
+
+enum {
+    SHMI_FEW = 8, /* so many threads of a process wake ten times a second; more of them wake no more often all together */
+    SHMI_CROWD_CHUNK = 64
+};
+#define SHMI_CROWD_MOST INT64_C(10000000000)  /* ns that a thread of a crowd sleeps at most */
+#define SHMI_CROWD_LOOK_MOST INT64_C(1000000000) /* ns between two looks of the watcher at most */
+#define SHMI_CROWD_SHARE 300                     /* of its CPU the watcher takes one part for that, unless the looks come as seldom as this */
+
+enum {
+    SHMI_sleeperNone,
+    SHMI_sleeperFilling,
+    SHMI_sleeperThere,
+    SHMI_sleeperSeen, /* the watcher looks after its object */
+    SHMI_sleeperLeft  /* and the thread has left meanwhile */
+};
+
+/* A thread of a crowd. The watcher reads the fields below bell while state is SHMI_sleeperSeen. */
+typedef struct shmi_sleeper {
+    uint32_t state; /* atomic */
+    uint32_t bell;  /* the thread sleeps on it, too */
+    uint32_t *word; /* what it sleeps on, while that is val */
+    uint32_t val;
+    int own;        /* no other thread sleeps on word */
+    int64_t *looked;
+    void (*check)(void *);
+    void *check_arg;
+} shmi_sleeper;
+typedef struct shmi_crowd {
+    struct shmi_crowd *next;
+    shmi_sleeper s[SHMI_CROWD_CHUNK];
+} shmi_crowd;
+
+/* Whether it is this process's turn to look after an object: ten times a second. */
+SHMI_FN int shmi_check_due(int64_t *looked)
+{
+    int64_t now = shmi_now(), last = __atomic_load_n(looked, __ATOMIC_RELAXED);
+    return (last == 0 || now - last >= SHMI_CHECK_EVERY * 9 / 10) &&
+           __atomic_compare_exchange_n(looked, &last, now, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+}
+
+/* Gives a record that nobody uses; NULL: there is no memory. */
+SHMI_FN shmi_sleeper *shmi_claim_sleeper(shmsync_arena *a)
+{
+    shmi_crowd *c;
+    int i;
+    for (c = __atomic_load_n(&a->crowd, __ATOMIC_ACQUIRE); c != NULL; c = c->next)
+        for (i = 0; i < SHMI_CROWD_CHUNK; i++)
+            if (shmi_ld32(&c->s[i].state) == SHMI_sleeperNone && shmi_cas32(&c->s[i].state, SHMI_sleeperNone, SHMI_sleeperFilling))
+                return &c->s[i];
+    c = (shmi_crowd *)calloc(1, sizeof *c);
+    if (c == NULL)
+        return NULL;
+    c->s[0].state = SHMI_sleeperFilling;
+    c->next = __atomic_load_n(&a->crowd, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(&a->crowd, &c->next, c, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {
+    }
+    return &c->s[0];
+}
+SHMI_FN void shmi_join_crowd(shmsync_arena *a, shmi_sleeper *s)
+{
+    shmi_st32(&s->state, SHMI_sleeperThere);
+    if (shmi_add32(&a->in_crowd, 1) == 0)
+        shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell)); /* from now on it looks ten times a second */
+}
+/* It does not wait for the watcher: the close of the object does, see shmi_await_look. */
+SHMI_FN void shmi_leave_crowd(shmsync_arena *a, shmi_sleeper *s)
+{
+    while (!shmi_cas32(&s->state, SHMI_sleeperThere, SHMI_sleeperNone) && !shmi_cas32(&s->state, SHMI_sleeperSeen, SHMI_sleeperLeft)) {
+    }
+    shmi_add32(&a->in_crowd, (uint32_t)-1);
+}
+
+/* Wakes a thread of the crowd, whatever it sleeps on. */
+SHMI_FN void shmi_ring_sleeper(shmi_sleeper *s) { shmi_ring(&s->bell); }
+SHMI_FN void shmi_ring_crowd(shmsync_arena *a)
+{
+    shmi_crowd *c;
+    int i;
+    for (c = __atomic_load_n(&a->crowd, __ATOMIC_ACQUIRE); c != NULL; c = c->next)
+        for (i = 0; i < SHMI_CROWD_CHUNK; i++)
+            if (shmi_ld32(&c->s[i].state) != SHMI_sleeperNone)
+                shmi_ring_sleeper(&c->s[i]);
+}
+
+/* Looks after the object of a thread that sleeps. If the word has changed since it fell asleep, a wake may have gone to
+ * a process that is stopped, or never came: so one thread of this process looks for itself. */
+SHMI_FN void shmi_look_for(shmi_sleeper *s)
+{
+    int64_t before = __atomic_load_n(s->looked, __ATOMIC_RELAXED);
+    s->check(s->check_arg);
+    if ((s->own || __atomic_load_n(s->looked, __ATOMIC_RELAXED) != before) && shmi_ld32(s->word) != s->val)
+        shmi_ring_sleeper(s);
+}
+/* The CPU time of the calling thread, ns. */
+SHMI_FN int64_t shmi_thread_time(void)
+{
+    struct timespec ts = {0, 0};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+    return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+/* The watcher's part: looks after the objects of the crowd if it is time, and gives when to look again; 0: when it is
+ * rung. */
+SHMI_FN int64_t shmi_look_after_crowd(shmsync_arena *a, int64_t at)
+{
+    shmi_crowd *c;
+    int64_t now, began, pause_;
+    int i;
+    if (shmi_ld32(&a->in_crowd) == 0)
+        return 0;
+    now = shmi_now();
+    if (now < at)
+        return at;
+    if (shmi_enter(a, "arena.watch") != 0)
+        return 0; /* this process leaves */
+    began = shmi_thread_time();
+    for (c = __atomic_load_n(&a->crowd, __ATOMIC_ACQUIRE); c != NULL; c = c->next)
+        for (i = 0; i < SHMI_CROWD_CHUNK; i++) {
+            shmi_sleeper *s = &c->s[i];
+            if (shmi_ld32(&s->state) != SHMI_sleeperThere)
+                continue;
+            shmi_add32(&a->looks, 1);
+            if (shmi_cas32(&s->state, SHMI_sleeperThere, SHMI_sleeperSeen)) {
+                shmi_look_for(s);
+                if (!shmi_cas32(&s->state, SHMI_sleeperSeen, SHMI_sleeperThere))
+                    shmi_st32(&s->state, SHMI_sleeperNone);
+            }
+            shmi_add32(&a->looks, 1);
+        }
+    shmi_exit(a);
+    pause_ = (shmi_thread_time() - began) * SHMI_CROWD_SHARE;
+    if (pause_ < SHMI_CHECK_EVERY)
+        pause_ = SHMI_CHECK_EVERY;
+    return now + (pause_ < SHMI_CROWD_LOOK_MOST ? pause_ : SHMI_CROWD_LOOK_MOST);
+}
+/* Waits until the watcher no longer looks after an object that the caller closes. No thread waits for that object any
+ * more, so the watcher does not begin to. */
+SHMI_FN void shmi_await_look(shmsync_arena *a)
+{
+    uint32_t looks = shmi_ld32(&a->looks);
+    while ((looks & 1) != 0 && shmi_ld32(&a->looks) == looks)
+        shmi_nap(50000);
+}
+SHMI_FN void shmi_free_crowd(shmsync_arena *a)
+{
+    shmi_crowd *c, *next;
+    for (c = a->crowd; c != NULL; c = next) {
+        next = c->next;
+        free(c);
+    }
+}
+

@@ -1,0 +1,35 @@
+//go:build linux
+
+package cinterop
+
+import (
+	"errors"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Many threads of a C program that wait for long sleep for long, and the death watcher looks after their objects. A wake
+// that a stopped process owes is found as soon as before, and a close ends their waits at once.
+func TestCrowds(t *testing.T) {
+	bin := program(t, "crowd.c")
+	out, err := exec.Command(bin, "kinds").Output()
+	require.NoError(t, err)
+	scenes := [][2]string{{"churn", "event"}, {"seldom", "mutex"}, {"seldom", "semaphore"}, {"close", "mutex"}, {"close", "semaphore"}}
+	for _, kind := range strings.Fields(string(out)) {
+		scenes = append(scenes, [2]string{"stopped", kind})
+	}
+	for _, scene := range scenes {
+		t.Run(strings.Join(scene[:], " "), func(t *testing.T) {
+			name := coreArena(t, 16<<20)
+			out, err := exec.Command(bin, scene[0], scene[1], name).CombinedOutput()
+			if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() == skipped {
+				t.Skip("needs futex_waitv, which Linux has since 5.16")
+			}
+			require.NoError(t, err, "%s", out)
+			sound(t, name)
+		})
+	}
+}
