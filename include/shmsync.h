@@ -11566,10 +11566,10 @@ enum {
     SHMI_sleeperLeft  /* and the thread has left meanwhile */
 };
 
-/* A thread of a crowd. The watcher reads the fields below bell while state is SHMI_sleeperSeen. */
+/* A thread of a crowd. The watcher reads the fields below wake_word while state is SHMI_sleeperSeen. */
 typedef struct shmi_sleeper {
     uint32_t state; /* atomic */
-    uint32_t bell;  /* the thread sleeps on it, too */
+    uint32_t wake_word; /* of this thread alone: it sleeps on it, too */
     uint32_t *word; /* what it sleeps on, while that is val */
     uint32_t val;
     int own;        /* no other thread sleeps on word */
@@ -11623,7 +11623,7 @@ SHMI_FN void shmi_leave_crowd(shmsync_arena *a, shmi_sleeper *s)
 }
 
 /* Wakes a thread of the crowd, whatever it sleeps on. */
-SHMI_FN void shmi_ring_sleeper(shmi_sleeper *s) { shmi_ring(&s->bell); }
+SHMI_FN void shmi_ring_sleeper(shmi_sleeper *s) { shmi_ring(&s->wake_word); }
 SHMI_FN void shmi_ring_crowd(shmsync_arena *a)
 {
     shmi_crowd *c;
@@ -11844,7 +11844,7 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
     if (look)
         sleeper = shmi_sleep_in_crowd(a, sleep_spec, sleepers, now, &until);
     if (sleeper != NULL) {
-        v[n++] = shmi_waitv_of(&sleeper->bell, shmi_ld32(&sleeper->bell));
+        v[n++] = shmi_waitv_of(&sleeper->wake_word, shmi_ld32(&sleeper->wake_word));
         shmi_join_crowd(a, sleeper);
     }
     if (sleep_spec->deadline != 0 && sleep_spec->deadline < until) {

@@ -21,10 +21,10 @@ enum {
     SHMI_sleeperLeft  /* and the thread has left meanwhile */
 };
 
-/* A thread of a crowd. The watcher reads the fields below bell while state is SHMI_sleeperSeen. */
+/* A thread of a crowd. The watcher reads the fields below wake_word while state is SHMI_sleeperSeen. */
 typedef struct shmi_sleeper {
     uint32_t state; /* atomic */
-    uint32_t bell;  /* the thread sleeps on it, too */
+    uint32_t wake_word; /* of this thread alone: it sleeps on it, too */
     uint32_t *word; /* what it sleeps on, while that is val */
     uint32_t val;
     int own;        /* no other thread sleeps on word */
@@ -78,7 +78,7 @@ SHMI_FN void shmi_leave_crowd(shmsync_arena *a, shmi_sleeper *s)
 }
 
 /* Wakes a thread of the crowd, whatever it sleeps on. */
-SHMI_FN void shmi_ring_sleeper(shmi_sleeper *s) { shmi_ring(&s->bell); }
+SHMI_FN void shmi_ring_sleeper(shmi_sleeper *s) { shmi_ring(&s->wake_word); }
 SHMI_FN void shmi_ring_crowd(shmsync_arena *a)
 {
     shmi_crowd *c;

@@ -141,7 +141,7 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
     if (look)
         sleeper = shmi_sleep_in_crowd(a, sleep_spec, sleepers, now, &until);
     if (sleeper != NULL) {
-        v[n++] = shmi_waitv_of(&sleeper->bell, shmi_ld32(&sleeper->bell));
+        v[n++] = shmi_waitv_of(&sleeper->wake_word, shmi_ld32(&sleeper->wake_word));
         shmi_join_crowd(a, sleeper);
     }
     if (sleep_spec->deadline != 0 && sleep_spec->deadline < until) {
