@@ -180,7 +180,7 @@ func TestPlantedFactsAreFound(t *testing.T) {
 		{"modules", "modules", "R2", []string{"group of cores with a common cache, as on CPUs 4-7:"}, "",
 			[]fact{distant("matrix", 2, topology.SameLLC, topology.Remote)}},
 		{"wake cost by distance", "two-by-96", "R12", []string{"within the package of its producer", "remote-32", "CPUs 0-95,192-287"}, "R1",
-			[]fact{distant("wake", 1.8, topology.Remote)}},
+			[]fact{distant("wake", 1.5*farther, topology.Remote)}},
 		{"SMT penalty", "two-by-96", "R13", []string{"CPUs 0-191:"}, "R6",
 			[]fact{distant("lock", 1.6, topology.SMT)}},
 		{"a cohort lock that wins", "two-by-96", "R6", []string{"use mutex-cohort for locks with"}, "", []fact{cohort}},

@@ -120,6 +120,10 @@ func oneEach(d *Document, all []advice) {
 	list := topology.FormatList(cpus)
 	all[domain].Do = []string{"taskset -c " + list + " PROGRAM, or cpuset.cpus=" + list + ": one thread of each core"}
 	all[apart].Do = nil
+	if before, after, ok := strings.Cut(all[apart].Text, ", CPUs "); ok { // those of the whole host
+		_, after, _ = strings.Cut(after, ":")
+		all[apart].Text = before + ":" + after
+	}
 }
 
 // noTiming is R0: why the figures of a document are no basis for advice on times.

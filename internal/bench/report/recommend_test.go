@@ -489,6 +489,8 @@ func TestColocationAndCoresAreOneCommand(t *testing.T) {
 	require.Len(t, one.Do, 1)
 	require.Contains(t, one.Do[0], "taskset -c 8-15 PROGRAM")
 	require.Contains(t, one.Text, "CPUs 8-15,200-207")
+	require.Contains(t, one.Text, "a core of its own: two cores")
+	require.NotContains(t, one.Text, "CPUs 0-191")
 }
 
 func TestReaderAdvice(t *testing.T) {
