@@ -75,7 +75,7 @@ type Identity struct {
 	Slot       int       // index of the participant's slot, from 1
 	Generation uint32    // how often the slot had been taken
 	PID        int       // in the participant's own pid namespace
-	Label      string    // as given in the options of arena.Open
+	Label      string    // the label in the options of arena.Open
 	Died       time.Time // when a peer noticed; zero while alive or when not known
 }
 

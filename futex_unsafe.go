@@ -106,7 +106,7 @@ type RobustList struct {
 // links.
 type robustHead struct {
 	next    uintptr // &nodes[0], or &next when the list is empty
-	offset  int64   // from a node to its word
+	offset  int64   // distance from a node to its word
 	pending uintptr
 	_       uintptr
 	nodes   [RobustNodes]uintptr

@@ -62,7 +62,7 @@ func openTasks(process string) (*taskDir, error) {
 
 func (d *taskDir) close() { unix.Close(d.fd) }
 
-func (d *taskDir) device() uint64 { return uint64(d.st.Dev) } // of 32 bits on mips
+func (d *taskDir) device() uint64 { return uint64(d.st.Dev) } // Dev has 32 bits on mips
 
 // same reports whether the descriptor still is this directory's. A mistake elsewhere in the program
 // may have closed it, and opened another file under its number.

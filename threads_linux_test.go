@@ -51,7 +51,7 @@ func TestOnlyPID(t *testing.T) {
 	for status, own := range map[string]bool{
 		"Name:\tx\nNSpid:\t12\nNSpgid:\t12\n": true,
 		"NSpid:\t12":                          true,
-		"Name:\tx\nNSpid:\t4711\t12\n":        false, // that of a namespace outside
+		"Name:\tx\nNSpid:\t4711\t12\n":        false, // the pid in an outer namespace
 		"NSpid:\t13\n":                        false,
 		"NSpid:\n":                            false,
 		"Name:\tNSpid:\n":                     false,

@@ -18,7 +18,7 @@ type Finding struct {
 	// may be empty.
 	Advice, Command string
 	Objects         []string        // names, or offsets of objects without a name
-	Participants    []ParticipantID // those that cause it, as far as known
+	Participants    []ParticipantID // the participants that cause it, as far as known
 }
 
 // Diagnose looks twice, a moment apart, and returns the findings of both looks, the worst

@@ -14,16 +14,16 @@ import (
 type EventKind = arenakernel.EventKind
 
 const (
-	// EventDeath means that a participant has died. Each process with an OnEvent is told of each
-	// death after its Open, once. OnFirst gets the deaths before an epoch.
+	// EventDeath means that a participant has died. Each process with an OnEvent gets one such
+	// event for each death after its Open. OnFirst gets the deaths before an epoch.
 	EventDeath = arenakernel.EventDeath
 	// EventOwnerDead means that this process has made a lock owner-dead, because its holder has
 	// died. Calls that take the lock fail with ErrOwnerDead until it is repaired.
 	EventOwnerDead = arenakernel.EventOwnerDead
 	// EventTakenBack means that this process has ended the exclusive hold of a dead participant by
 	// the policy of the lock: PolicyRelease, or PolicyRollback after it has undone what the dead
-	// participant left. Other holds that a death ends, such as those of readers and permits, are
-	// not told.
+	// participant left. Other holds that a death ends, such as those of readers and permits, cause
+	// no event.
 	EventTakenBack = arenakernel.EventTakenBack
 	// EventRepaired means that a repair by this process has succeeded. After Recover the lock is
 	// free; after the Repair of the options, the call that ran it holds the lock.
@@ -32,9 +32,9 @@ const (
 	// what a dead participant left, or that an Update has found or left an undo log that is not
 	// usable. Calls that take the lock fail with ErrNotRecoverable.
 	EventNotRecoverable = arenakernel.EventNotRecoverable
-	// EventCorrupt means that a call on an open handle of this process has found bytes in the object
-	// that no correct process writes. Usually it is told once for each object. A call that opens
-	// a damaged object, and Check, give an error and tell nothing.
+	// EventCorrupt means that a call on an open handle of this process has found bytes in the
+	// object that no correct process writes. Usually there is one such event for each object. A
+	// call that opens a damaged object, and Check, return an error and cause no event.
 	EventCorrupt = arenakernel.EventCorrupt
 )
 
@@ -55,8 +55,9 @@ type Event struct {
 	// Err is the error that EventCorrupt is about, or the error of the repair that has failed. It may be
 	// nil for EventNotRecoverable: a repair that panics has no error.
 	Err error
-	// Missed is how many events were dropped since the last one that was told, because OnEvent was
-	// too slow or because this process was stopped while the records of deaths were overwritten.
+	// Missed is how many events were dropped since the last one that was delivered, because
+	// OnEvent was too slow or because this process was stopped while the records of deaths were
+	// overwritten.
 	Missed uint64
 }
 

@@ -11,9 +11,9 @@ type Inspection struct {
 	Err    error         // why no participant can have it: ErrOwnerDead, ErrNotRecoverable, ErrCorrupt; nil otherwise
 	Died   ParticipantID // whose death that is, or 0
 	Key    *uint64       // the key that Err is about, for an object that has several; nil otherwise
-	Holds  []Hold        // what participants have of it
+	Holds  []Hold        // the holds that participants have of it
 	Waits  []Wait        // the waits for it
-	Counts *Counts       // what it has counted; nil in an arena that does not count
+	Counts *Counts       // its counters; nil in an arena that does not count
 }
 
 // Hold is a hold of a participant on an object, or a part of one.
@@ -21,7 +21,7 @@ type Hold struct {
 	Owner ParticipantID // whose it is
 	Mode  string        // one of the constants
 	Count uint64        // how many, where that says something
-	Key   *uint64       // which one, where there are several
+	Key   *uint64       // the key, in an object that has several
 	Since int64         // CLOCK_MONOTONIC, ns; 0 where it is unknown
 	Note  string        // more, in words
 
@@ -30,9 +30,9 @@ type Hold struct {
 
 // The values of Hold.Mode.
 const (
-	HoldExclusive  = "exclusive"  // one process alone has it
+	HoldExclusive  = "exclusive"  // one process has it exclusively
 	HoldShared     = "shared"     // for reading
-	HoldUpgradable = "upgradable" // for reading, and for writing next
+	HoldUpgradable = "upgradable" // a read hold that can become exclusive next
 	HoldClosing    = "closing"    // has shut others out, and waits for readers to leave
 	HoldRecovering = "recovering" // repairs what a death left
 	HoldReserved   = "reserved"   // it is on its way to a waiter of this participant
@@ -50,7 +50,7 @@ const (
 // Wait is a wait of a participant's goroutines for an object.
 type Wait struct {
 	Owner ParticipantID // whose goroutines
-	For   string        // what for: "lock", "read", "permits" and the like
+	For   string        // what the wait is for: "lock", "read", "permits" and the like
 	Want  *uint64       // how many, which key, which token; nil where that says nothing
 	Stamp uint64        // waits of an object with a lower one came before; 0 where there is no order
 	Since int64         // CLOCK_MONOTONIC, ns; 0 where it is unknown
@@ -65,14 +65,14 @@ type Wait struct {
 // The values of Wait.How.
 const (
 	WaitAsleep = "asleep" // a thread sleeps in the kernel
-	WaitParked = "parked" // the goroutine is parked, its process is told
+	WaitParked = "parked" // the goroutine is parked, and a wake for it has reached its process
 	WaitAwake  = "awake"  // it is in a queue, and on its way to sleep or away
 )
 
 // Counts are the counters of an object in a counted arena, from its creation on.
 type Counts struct {
 	Acquired  uint64 // how often it was taken, or a wait ended well
-	Contended uint64 // of those, how often it was not free at once
+	Contended uint64 // acquisitions that found it not free
 	SpinsPaid uint64 // waits that spinning ended
 	Slept     uint64 // times that a waiter went to sleep
 	Woken     uint64 // waiters that were woken

@@ -78,7 +78,7 @@ func (i *Inspector) DeathRecords() (all []DeathRecord) {
 	return all
 }
 
-// ObjectInfo is an object with what only the arena knows of it.
+// ObjectInfo describes an object, with the facts that only the arena knows.
 type ObjectInfo struct {
 	Object
 	Created time.Time       // when it was made
@@ -86,8 +86,8 @@ type ObjectInfo struct {
 	Known   bool            // this program knows its kind
 }
 
-// Objects are the objects of the arena, by their offsets. Those with impossible
-// headers are passed over; Check tells of them.
+// Objects are the objects of the arena, by their offsets. Those with impossible headers are left
+// out; Check reports them.
 func (i *Inspector) Objects() (all []ObjectInfo) {
 	for _, o := range i.kernel().Objects() {
 		all = append(all, ObjectInfo{Object: Object(o.Object), Created: o.Created, OpenBy: o.OpenBy, Known: o.Known})

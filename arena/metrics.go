@@ -3,19 +3,19 @@ package arena
 // Metrics is the state of an arena in numbers, for a monitoring system. Its JSON form has
 // one member for each field.
 type Metrics struct {
-	Participants int                      // that are there
+	Participants int                      // that are in the arena
 	Deaths       uint32                   // deaths and leaves that were recorded since the arena was made
 	Path         PathState                // whether the arena's path still leads to it
 	Size         int64                    // bytes
-	Used         uint64                   // bytes of the heap that have memory
-	Objects      map[string]ObjectMetrics // by name, or by offset where an object has none
+	Used         uint64                   // bytes of the heap that are backed by memory
+	Objects      map[string]ObjectMetrics // by name; an object without a name by its offset
 }
 
 // ObjectMetrics are the numbers of one object.
 type ObjectMetrics struct {
 	Kind    string  // four letters
 	Holds   int     // how many participants hold it, or a part of it
-	Waiters uint64  // goroutines, as far as can be told
+	Waiters uint64  // goroutines that wait, as far as the words of the object show them
 	Lost    bool    // it cannot be taken any more
 	Counts  *Counts // nil in an arena that does not count
 }
@@ -38,14 +38,14 @@ func (a *Arena) Metrics() Metrics {
 
 // AllocStats counts what is in the heap of an arena.
 type AllocStats struct {
-	Chunks      uint64 // of 64 KiB, in all
+	Chunks      uint64 // chunks of 64 KiB, in all
 	FreeChunks  uint64 // in no use
 	Reserved    uint64 // chunks that have memory behind them
 	Raw         uint64 // blocks that Alloc returned and no process has freed
 	Objects     uint64
 	SlotRecords uint64 // blocks that objects have for the slots of participants that used them
 	Nodes       uint64 // wait nodes in use, or on the list of an object
-	PollerNodes uint64 // of those, the ones on the list of an object, which go with it
+	PollerNodes uint64 // blocks on the node list of an object, which are freed with the object
 	Claimed     uint64 // blocks that are being made or taken apart
 	BytesUsed   uint64 // size of all those blocks, rounded up as they are
 	Bytes       uint64 // size of the heap

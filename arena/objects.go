@@ -13,8 +13,8 @@ type Kind = arenakernel.Kind
 // Object is an object of the arena: an immutable header and a body that
 // belongs to the object's kind.
 type Object struct {
-	Offset  Offset // of the header; what Offset methods hand out
-	Body    Offset // of the body, a multiple of 64
+	Offset  Offset // offset of the header; the Offset methods of primitives return it
+	Body    Offset // offset of the body, a multiple of 64
 	Size    uint64 // of the body
 	Kind    Kind
 	Version uint16 // layout version of the kind

@@ -178,7 +178,7 @@ func describe(i *arena.Inspector, label func(arena.ParticipantID) string) string
 		if p.Life == arena.LifeDead {
 			state = "dead, not reaped yet"
 		}
-		if p.Label != "" { // else its slot is about to become free
+		if p.Label != "" { // without a label, its slot is about to become free
 			fmt.Fprintf(&b, "\tparticipant %q: %s\n", p.Label, state)
 		}
 	}

@@ -79,7 +79,7 @@ func record(file *os.File, op func()) (*recording, error) {
 		defer pipes[i][0].Close()
 		defer pipes[i][1].Close()
 	}
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // or the thread is asked to help, again and again
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // otherwise the collector would ask the traced thread to help, again and again
 	var stderr bytes.Buffer
 	done := make(chan error, 1)
 	var cmd *exec.Cmd
@@ -155,11 +155,11 @@ func record(file *os.File, op func()) (*recording, error) {
 // tracer steps one thread of its parent. All its calls are made by one thread.
 type tracer struct {
 	pid, tid int
-	text     map[uint64]bool // of addresses: whether a system call is there
-	sig      int             // to be delivered with the next step
+	text     map[uint64]bool // by address: whether a system call instruction is there
+	sig      int             // the signal to deliver with the next step
 
 	goAt, goFrame uint64          // the last instruction of Go code outside the runtime, and its frame pointer
-	goText        map[uint64]bool // of addresses: whether Go code is there; with the race detector only
+	goText        map[uint64]bool // by address: whether Go code is there; used with the race detector only
 }
 
 // trace is the work of a tracer.
@@ -318,7 +318,7 @@ func (t *tracer) calls(at uint64) []uintptr {
 	if race.Enabled {
 		at, frame = t.goAt, t.goFrame
 	}
-	all := []uintptr{uintptr(at) + 1} // as if it were a call
+	all := []uintptr{uintptr(at) + 1} // plus 1, like the return address of a call
 	for err == nil && frame != 0 && len(all) < 64 {
 		var words [16]byte
 		local := []unix.Iovec{{Base: &words[0], Len: uint64(len(words))}}
@@ -361,7 +361,7 @@ func newWatch(f *os.File) (*watch, error) {
 	return w, nil
 }
 
-// refresh takes note of memory that has come to the file.
+// refresh finds parts of the file that have got memory since the last call.
 func (w *watch) refresh() error {
 	w.extents = w.extents[:0]
 	return eachExtent(w.f, int64(len(w.bytes)), func(from, to int64) {

@@ -20,7 +20,7 @@ type recording struct {
 	Stores  []store // in their order
 	Steps   int     // instructions
 	Err     string
-	Refused bool // Err is that of the first call of ptrace
+	Refused bool // the first call of ptrace failed, and Err is its error
 }
 
 // store is an instruction, or a system call, that changed the arena.

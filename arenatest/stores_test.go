@@ -44,7 +44,7 @@ func TestEveryPrefixOfTheStoresIsTried(t *testing.T) {
 	require.Equal(t, [][4]uint64{{}, {0, 0, 7, 0}, {8, 0, 7, 0}, {8, 0, 7, 1}, {8, 0, 0, 1}}, seen)
 }
 
-// What a system call writes is one store.
+// All bytes that one system call writes count as one store.
 func TestSystemCallIsAStore(t *testing.T) {
 	w := arenatest.New(t, nil)
 	b, err := w.Join("reader").Block("b", 10_000)

@@ -91,7 +91,7 @@ func awaitWaiter(t *testing.T, a *arena.Arena) {
 	}
 }
 
-// What a test leaves behind fails it, with the names of those concerned.
+// A test fails if it leaves something behind, and the error names the participants concerned.
 func TestLeftovers(t *testing.T) {
 	for name, c := range map[string]struct {
 		test func(t testing.TB, w *arenatest.World)

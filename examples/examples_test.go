@@ -116,7 +116,7 @@ func programs(t *testing.T) (names []string) {
 	require.NoError(t, err)
 	for _, name := range mains {
 		dir := filepath.Dir(name)
-		own, err := filepath.Glob(filepath.Join(dir, "main_test.go")) // those that C programs work with, and modules
+		own, err := filepath.Glob(filepath.Join(dir, "main_test.go")) // packages that C programs use, and modules of their own
 		require.NoError(t, err)
 		if len(own) == 0 {
 			names = append(names, dir)

@@ -57,7 +57,7 @@ type answer struct {
 	N     uint64
 	Text  string
 	Took  time.Duration
-	Sum   time.Duration // of the waits, if an order has many
+	Sum   time.Duration // of all waits, if an order makes several
 }
 
 func (a answer) String() string {

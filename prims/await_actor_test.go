@@ -30,7 +30,7 @@ type task struct {
 	ID     int
 	Op     string
 	Name   string // name of the object
-	Lock   string // of a Cond: a Mutex of that name; "local": a sync.Mutex
+	Lock   string // of a Cond: the name of its Mutex; "local" for a sync.Mutex
 	Policy prims.Policy
 	N      int
 	Errno  syscall.Errno
@@ -216,7 +216,7 @@ func (s *handStage) performCond(ctx context.Context, c *prims.Cond, o task, a *a
 		}
 		c.L.Unlock()
 		return err
-	case "cwaitlater": // with a lock of its own
+	case "cwaitlater": // the Cond has a lock of its own
 		var l sync.Mutex
 		c, err := prims.CondAt(s.a, c.Offset(), &l)
 		if err != nil {
@@ -225,7 +225,7 @@ func (s *handStage) performCond(ctx context.Context, c *prims.Cond, o task, a *a
 		l.Lock()
 		c.Wait()
 		l.Unlock()
-	case "cwaitkeep": // and stays in it
+	case "cwaitkeep": // keeps the lock after it has waited
 		c.L.Lock()
 		return c.WaitContext(ctx)
 	case "csignal":
@@ -311,9 +311,9 @@ func (s *handStage) performFuture(ctx context.Context, o task, a *answer) error 
 	}
 	switch o.Op {
 	case "open":
-	case "abandon": // as if its producer had died
+	case "abandon": // acts as if the producer had died
 		f.ReapProducer()
-	case "look": // as the periodic check of this process does
+	case "look": // makes the periodic check of this process
 		f.CheckNow()
 	case "own": // claims it
 		a.OK = f.Claim()

@@ -125,7 +125,7 @@ func TestWaitAnyEventAndSequencer(t *testing.T) {
 				mixEvents(t, a)
 				names := mixNames
 				if want == 2 {
-					names = names[:7] // with the last name, the first would come first
+					names = names[:7] // without the last name, so that the wait for the first one does not end first
 				}
 				id := x.blocked(t, task{Op: "any", Name: "auto2", Names: names})
 				for _, o := range tasks {

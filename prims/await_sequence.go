@@ -12,7 +12,7 @@ func (q *sequence) watch(token uint64, notify func()) (watcher, error) {
 	if err := q.mon.begin(); err != nil {
 		return nil, err
 	}
-	defer q.mon.finish() // by then the wait node keeps the handle open
+	defer q.mon.finish() // when it runs, the wait node keeps the handle open
 	waitNode, err := q.register(nil, token)
 	switch {
 	case waitNode != nil:

@@ -25,7 +25,7 @@ type waitNodeWatch struct {
 func (m *monitor) watch(s *park.WaitNode, notify func(), judge func(outcome) (bool, error), pass func()) (*waitNodeWatch, error) {
 	w := &waitNodeWatch{m: m, waitNode: s, what: waitOf(s), judge: judge, pass: pass}
 	if err := m.begin(); err != nil {
-		if m.refuse(s) == nil { // what the wait was granted goes back
+		if m.refuse(s) == nil { // gives back what the wait was granted
 			m.collect(s)
 			if pass != nil {
 				pass()

@@ -47,7 +47,7 @@ type CohortMutex struct {
 	// The compiler must inline the fast paths. See Mutex.
 
 	own  *uint32 // the owner word of global
-	self *uint32 // what Lock stores there; global's word
+	self *uint32 // the word that Lock stores into own; it belongs to global
 	turn *uint32 // a cohortTurn
 
 	global     *Mutex

@@ -19,8 +19,8 @@ var (
 )
 
 const (
-	// cohortShut is for how many timeouts a process bypasses a local lock after one of its
-	// waiters has waited there in vain.
+	// cohortShut is the number of timeouts during which a process bypasses a local lock, after one
+	// of its waiters has waited there and not got it.
 	cohortShut = 10
 	// cohortUnresponsive is for how long a process lets no waiters of other nodes go first after
 	// it did so and they did not come.
@@ -214,7 +214,7 @@ func (c *CohortMutex) giveWay(node int, localLock bool) (inVain bool) {
 	} else {
 		spins = false
 	}
-	inVain = true // where nobody spins, nobody is let go first
+	inVain = true // where nobody spins, waiters of other nodes are not let go first
 	waited := false
 	if spins {
 		free := int64(-1) // since when the lock is free

@@ -91,7 +91,7 @@ func (m cohortModel) explore(b bug) model.Result {
 	return spec.Explore()
 }
 
-// few leaves out the numbers in the middle, at which nothing changes.
+// few drops the numbers in the middle, at which nothing changes.
 func (cohortModel) few(t cohortTurn) cohortTurn {
 	quiet, passes := t.quiet(), t.passes()
 	if quiet == 1 {
@@ -131,8 +131,8 @@ func (m *cohortModel) time(b ...bug) bool {
 	return !m.patient
 }
 
-// unresponsive reports whether a node may have let others go first in vain lately, by some call
-// of it.
+// unresponsive reports whether waiters of another node may have been let go first lately, by a
+// call of node, and did not come.
 func (m *cohortModel) unresponsive(s *cohortState, node int) bool {
 	return m.time() && s.turn.node() == node && s.turn.over()
 }

@@ -143,8 +143,8 @@ func TestCohortMutexYields(t *testing.T) {
 	}
 	under, over := prims.CohortTurnWord(1, 0, prims.CohortPasses-1), prims.CohortTurnWord(1, 0, prims.CohortPasses)
 	yields(0, false, false, false)
-	yields(under, false, false, false) // nobody of node 1 waits
-	yields(over, false, false, false)  // nobody of another node waits
+	yields(under, false, false, false) // no waiter of node 1
+	yields(over, false, false, false)  // no waiter of another node
 	waiter(1)
 	yields(under, true, false, true)
 	yields(over, false, false, false)
@@ -166,7 +166,7 @@ func TestCohortMutexWokenYields(t *testing.T) {
 	c.Lock()
 	far := remoteActor(t, a, "far", cohortOn(1, deferred)...)
 	id := far.blocked(t, order{Op: "lock", Object: "m"})
-	// A waiter of node 0 waits all the time, and others of that node have the lock.
+	// A waiter of node 0 waits all the time, while other waiters of that node get the lock.
 	c.TakeLocalLock(0)
 	near := remoteActor(t, a, "near", cohortOn(0)...)
 	c.SetTurn(prims.CohortTurnWord(0, 0, 3))
@@ -191,7 +191,7 @@ func TestCohortMutexShut(t *testing.T) {
 	a := newArena(t, nil)
 	c := openCohort(t, a, "m", 0)
 	c.Lock()
-	c.TakeLocalLock(0) // as one that is stopped
+	c.TakeLocalLock(0) // a waiter that is stopped would also keep the local lock
 	done := make(chan struct{})
 	go func() {
 		c.Lock()
@@ -368,7 +368,7 @@ func TestCohortMutexWithoutLocalLock(t *testing.T) {
 	c := openCohort(t, a, "m", 0)
 	c.Lock()
 	c.TakeLocalLock(0) // a waiter of the node whose turn it is
-	c.TakeLocalLock(1) // as one that is stopped
+	c.TakeLocalLock(1) // a waiter that is stopped would also keep the local lock
 	c.SetTurn(prims.CohortTurnWord(0, 0, 3))
 	var all sync.WaitGroup
 	for range 3 {
@@ -430,7 +430,7 @@ func TestCohortMutexWithoutNodes(t *testing.T) {
 		require.Equal(t, turn, c.Turn(), "it is not its word")
 		require.Zero(t, c.SeenTurn(), "the fast path is still there")
 	}
-	c.SetSpin(20 * time.Microsecond) // also the budgets that other processes use
+	c.SetSpin(20 * time.Microsecond) // sets the budgets that other processes use, too
 	require.Equal(t, 20*time.Microsecond, c.LocalLockSpin(1))
 	require.False(t, c.State().Waiting)
 	c.TakeLocalLock(1)

@@ -360,7 +360,7 @@ func TestCondMistakes(t *testing.T) {
 	require.NoError(t, err)
 	for range 3 {
 		require.PanicsWithValue(t, "shmsync: Unlock of mutex m, which this process does not hold: it is free", func() { c.Wait() })
-		require.Zero(t, c.State()) // and it waits no more
+		require.Zero(t, c.State()) // the actor no longer waits
 	}
 	require.Equal(t, "cond c: 0 waiting, 0 woken", c.String())
 }

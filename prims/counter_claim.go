@@ -50,7 +50,7 @@ func (t *counter) claim(n uint64, fromOthers bool) bool {
 
 // claiming is the state of a Claim.
 type claiming struct {
-	n          uint64 // what is to be claimed
+	n          uint64 // how much the caller wants to claim
 	rest       uint64 // how much of n is left to claim
 	period     uint64 // period of the shares when rest was computed
 	fromOthers bool

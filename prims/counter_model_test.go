@@ -24,8 +24,8 @@ const (
 // ctrWord is a commit word.
 type ctrWord struct {
 	logged, dead    bool
-	count, owner    uint8 // of the sole form; the owner is a process + 1
-	version, author uint8 // of the logged form
+	count, owner    uint8 // fields of the sole form; the owner is a process + 1
+	version, author uint8 // fields of the logged form
 }
 
 type ctrTagged struct{ value, tag uint8 }

@@ -81,7 +81,7 @@ func (m cwModel) explore(b bug) model.Result {
 			first.thread[i].left = m.calls[i]
 		case i < len(m.calls)+m.waiters:
 			first.thread[i].pc = cwBegin
-		case i > len(m.calls)+m.waiters || !m.stops: // only what a stopped process owes requires a check
+		case i > len(m.calls)+m.waiters || !m.stops: // a periodic check is needed only if a process may stop while it owes a wake
 			first.thread[i].pc = cwEnded
 		}
 	}

@@ -54,7 +54,7 @@ type site struct {
 	crowd   *prims.Mutex // PolicyReport; many wait
 	steps   *prims.Futex // posted by victims; all processes walk along
 	clock   *prims.Futex // posted by the partner
-	board   *[3]canary   // of the three locks
+	board   *[3]canary   // one for each of the three locks
 	me      uint64
 	stopped atomic.Bool
 	fail    func(error)

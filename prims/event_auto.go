@@ -234,7 +234,7 @@ func (x *autoEvent) async() *Pending {
 	if err := x.mon.begin(); err != nil {
 		return resolved(err)
 	}
-	defer x.mon.finish() // by then the wait node keeps the handle open
+	defer x.mon.finish() // when it runs, the wait node keeps the handle open
 	waitNode, err := x.register(nil, true)
 	if waitNode == nil {
 		return resolved(err)
@@ -257,7 +257,7 @@ func (x *autoEvent) watch(notify func()) (watcher, error) {
 	if err := x.mon.begin(); err != nil {
 		return nil, err
 	}
-	defer x.mon.finish() // by then the wait node keeps the handle open
+	defer x.mon.finish() // when it runs, the wait node keeps the handle open
 	waitNode, err := x.register(nil, false)
 	if err != nil {
 		return nil, err

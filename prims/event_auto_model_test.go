@@ -169,7 +169,7 @@ func (m *eventModel) first(x *model.Exec) (who int, ok bool) {
 	return 0, false
 }
 
-// locked has the steps that all threads share. It reports whether it took one.
+// locked carries out the steps that all threads share. It reports whether it took one.
 func (m *eventModel) locked(x *model.Exec) bool {
 	who := int(*x.R(rvWho)) - 1
 	switch x.PC() {

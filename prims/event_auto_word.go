@@ -41,7 +41,7 @@ const (
 
 func (s tokenState) place() tokenState { return s & tokenPlaceMask }
 
-// to is the word after the token has moved to another place.
+// to returns the word after the token has moved to place.
 func (s tokenState) to(place tokenState) tokenState {
 	return (s+tokenChange)&^tokenPlaceMask | place
 }

@@ -105,7 +105,7 @@ func (w *changeWatch) reached() (bool, error) {
 			w.done, w.err = true, w.e.closed()
 		case w.watch != nil && !w.watch.Over():
 			return false, nil
-		default: // a wake without a change: the wait goes on for the same one
+		default: // a wake without a change: the wait goes on with the same sequence
 			w.watch = w.e.watch(w.seq, w.watch, w.notify)
 		}
 	}

@@ -235,7 +235,7 @@ func TestEventsOfASlowHook(t *testing.T) {
 	p := proctest.Start(t, "events/hold", proctest.Params(name))
 	p.Await(t)
 	p.Kill(t)
-	<-entered // and it stays there
+	<-entered // OnEvent stays in the call
 	all, err := eventLocks(b)
 	require.NoError(t, err)
 	log.next(1 + len(all))
@@ -243,7 +243,7 @@ func TestEventsOfASlowHook(t *testing.T) {
 	fails := func() error { return errors.New("no") }
 	for range repairs {
 		require.ErrorIs(t, all["fair-report"].recover(fails), shmsync.ErrNotRecoverable)
-		log.next(1) // or its events would be dropped, too
+		log.next(1) // otherwise the events of this process would be dropped, too
 	}
 	close(goOn)
 	told := eventLog{t, slow}

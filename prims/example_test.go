@@ -47,7 +47,7 @@ func ExampleMutex() {
 			}
 			log.Print(err) // it says which process died
 			err = m.RecoverContext(ctx, func() error {
-				clear(l.Entries[l.Used.Load():]) // what the dead holder began
+				clear(l.Entries[l.Used.Load():]) // removes what the dead holder began
 				return nil
 			})
 			if err != nil {

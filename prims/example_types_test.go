@@ -331,7 +331,7 @@ func ExampleWaitable() {
 			r.Free -= places
 			return true
 		},
-		Release: func(r *room, places uint32) { r.Free += places }, // also when its process dies
+		Release: func(r *room, places uint32) { r.Free += places }, // runs also if the process that has the places dies
 	}, nil)
 	if err != nil {
 		log.Fatal(err)
@@ -476,7 +476,7 @@ func ExampleGate() {
 	g := w.Gate(3)
 	fmt.Println(g.Schedule(), g.Begin())
 	fmt.Println(g.Schedule()) // while a worker is at it
-	fmt.Println(g.Finish())   // so there is more to do
+	fmt.Println(g.Finish())   // the partition had more to do
 	// Output:
 	// true true
 	// false

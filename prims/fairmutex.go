@@ -199,7 +199,7 @@ func (f *FairMutex) LockAsync() *Pending {
 	if err := f.mon.begin(); err != nil {
 		return resolved(err)
 	}
-	defer f.mon.finish() // by then the wait node keeps the handle open
+	defer f.mon.finish() // when it runs, the wait node keeps the handle open
 	if err := f.mon.enter(nil); err != nil {
 		return resolved(err)
 	}

@@ -147,7 +147,7 @@ func ParkedNodes(a *arena.Arena, o arena.Offset) (n int) {
 	})
 	for _, w := range (*arenakernel.Arena)(a).WaitsOf(arenakernel.Object{Offset: o}) {
 		if w.Want == nil && w.How == arenakernel.WaitParked && (w.At == counterPollerOff || w.At == queueItemsOff+queuePollerOff || w.At == eventcountStateOff+24) {
-			n += int(w.Count) // of a WaitGroup or a Latch, for an item of a Queue, or on an eventcount, whose poller is at 24
+			n += int(w.Count) // a waiter of a WaitGroup or Latch, for an item of a Queue, or on an eventcount (whose poller is at 24)
 		}
 	}
 	return n

@@ -14,7 +14,7 @@ const wState = 0
 // The registers of a thread.
 const (
 	rState = iota // the state that it has seen
-	rToken        // what it waits for
+	rToken        // the token that it waits for
 	rNotes        // n...
 )
 
@@ -190,7 +190,7 @@ func (m *futexModel) post(x *model.Exec) {
 			x.Say("calls Stop")
 			*x.R(rNotes) = nStop
 		} else if int(state.counter()) == m.tokens {
-			x.Disable() // that is enough for every token
+			x.Disable() // no more posts: every token has been reached
 		}
 		x.Goto(tPost)
 		if m.bug == postWakesFirst {

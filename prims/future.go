@@ -291,7 +291,7 @@ func (f *Future) Subscribe(fn func(shmsync.Errno, error)) *Pending {
 		go fn(errno, err)
 		return resolved(err)
 	}
-	defer f.leave() // by then the Pending keeps the handle open
+	defer f.leave() // when it runs, the Pending keeps the handle open
 	s := f.now()
 	judge := func() (err error) {
 		errno, err = f.judge(s.round())
@@ -366,7 +366,7 @@ func (f *Future) watch(notify func()) (watcher, error) {
 	if err := f.enter(); err != nil {
 		return nil, err
 	}
-	defer f.leave() // by then the watcher keeps the handle open
+	defer f.leave() // when it runs, the watcher keeps the handle open
 	s := f.now()
 	judge := func() error {
 		_, err := f.judge(s.round())

@@ -55,7 +55,7 @@ type fuThread struct {
 type fuState struct {
 	w       fuWord
 	results [fuKept]fuResult
-	outcome [fuRounds]uint8 // of each round, for the check
+	outcome [fuRounds]uint8 // the outcome of each round, for the check
 	life    uint8           // of the producer
 	again   bool
 	beside  bool // a round began beside the stores of a dead process
@@ -376,7 +376,7 @@ func (m *fuModel) step(s *fuState, i int, t *fuThread) {
 		m.stepWaiter(s, t)
 	case fuReapEnd:
 		if m.bug != fuReapSilent {
-			m.wake(s) // what the dead process owed
+			m.wake(s) // the wake that the dead process owed
 		}
 		if s.life == onGone && !(s.w.producer == fuProducer+1 && !s.w.over()) {
 			s.life = onReaped

@@ -61,7 +61,7 @@ func (f *Future) result() (shmsync.Errno, error) {
 // FutureState is the result of State.
 type FutureState struct {
 	Set      bool              // the result is there
-	Errno    shmsync.Errno     // what it is set to
+	Errno    shmsync.Errno     // the result: 0, or an error
 	Producer *shmsync.Identity // the process that has claimed it, or nil
 	Waiting  bool              // it is not set, and a call has waited for it; that call may have given up
 	Err      error             // ErrOwnerDead if the producer died before it set the Future; ErrCorrupt

@@ -144,7 +144,7 @@ func abandonedBy(r futureRound, n arenakernel.ParticipantID) futureResult {
 	return r.decidedAs(futureResult(n) | futureResultAbandoned)
 }
 
-// of reports whether it is the result of round r. It was read from the slot of r.
+// of reports whether v is the result of round r. The caller has read v from the slot of r.
 func (v futureResult) of(r futureRound) bool {
 	return v&futureResultDecided != 0 && futureRound(v>>futureLapShift) == r/futureRounds
 }

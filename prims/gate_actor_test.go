@@ -88,7 +88,7 @@ func (s *gateStage) perform(o order, a *answer) error {
 			}
 		case "reset":
 			g.Reset()
-		case "reap": // as if the participant in slot N had died
+		case "reap": // does what a reaper does after the death of the participant in slot N
 			g.Reap(func(slot int) bool { return slot == o.N })
 		case "pingpong": // waits for the first group, adds to it, and calls Done of the second
 			p, err := prims.OpenWaitGroup(s.a, "pong", nil)
@@ -196,7 +196,7 @@ func (s *gateStage) perform(o order, a *answer) error {
 			return x.DoContext(ctx, f)
 		case "done":
 			a.OK = x.Done()
-		case "reap": // as if its runner had died
+		case "reap": // does what a reaper does after the death of the runner
 			x.ReapRunner()
 		case "race": // one Once after the other
 			for i := range o.N {

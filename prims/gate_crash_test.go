@@ -20,8 +20,8 @@ import (
 func TestBarrierCrashOfTheLast(t *testing.T) {
 	for point, ends := range map[string]bool{
 		"barrier.arrive.counted": false, "barrier.complete.taken": false, "barrier.complete.returned": false,
-		"monitor.commit.logged":   false, // of the second commit: the one that ends the phase
-		"monitor.commit.begun":    true,  // which the next holder of the queue lock carries out
+		"monitor.commit.logged":   false, // in the second commit, which ends the phase
+		"monitor.commit.begun":    true,  // the next holder of the queue lock carries the commit out
 		"barrier.complete.opened": true, "monitor.resolve.resolved": true, "monitor.leave.before_wake": true,
 	} {
 		t.Run(point, func(t *testing.T) {
@@ -152,7 +152,7 @@ func TestOnceCrashOfTheRunner(t *testing.T) {
 func TestWaitGroupCrash(t *testing.T) {
 	for _, c := range []struct {
 		op, point string
-		before    int // what the victim adds before
+		before    int // how much the victim adds before it dies
 		count     int64
 		owed      bool
 	}{

@@ -134,7 +134,7 @@ func share[H handle](a *arenakernel.Arena, o arenakernel.Object, build func(*are
 		return h, err
 	}
 	if !register(a, o, h) {
-		h.opened().close("") // nobody has the handle, so this does not wait
+		h.opened().close("") // no other goroutine has the handle, so this does not wait
 		var none H
 		return none, a.ClosedError("arena.open_object")
 	}
@@ -175,7 +175,7 @@ func openAs[H handle](
 	h, err := share(a, o, build)
 	if err != nil {
 		if created && spec.Name == "" {
-			within.DeleteObject(o) // nobody else can find it
+			within.DeleteObject(o) // no other process can find the object
 		}
 		return none, err
 	}
@@ -302,7 +302,7 @@ func (p *opening) leave() {
 		p.end()
 		p.leaveCommon() // before the object is closed: after that a peer may delete it
 		p.a.CloseObject(p.object)
-		p.forget() // as the last step: the arena is not unmapped before
+		p.forget() // the last step: until then the arena stays mapped
 	}
 }
 

@@ -80,7 +80,7 @@ func TestInspectorDatesNoHoldByAWaitThatIsOver(t *testing.T) {
 			done = make(chan struct{})
 			go func() {
 				defer close(done)
-				if bob.LockContext(context.Background()) == nil { // or the test has failed
+				if bob.LockContext(context.Background()) == nil { // if not, the test has already failed
 					bob.Unlock()
 				}
 			}()
@@ -112,8 +112,8 @@ func TestInspectorDatesNoHoldByAWaitThatIsOver(t *testing.T) {
 	})
 }
 
-// What is in the place of a date is none if the wait is about to end: then it is the participant
-// that died.
+// The word that holds the date of a wait holds the participant that died instead, once the wait is
+// about to end. It must not be read as a date.
 func TestWaitThatEndsDatesNothing(t *testing.T) {
 	w := arenatest.New(t, nil)
 	tool := w.Join("tool")

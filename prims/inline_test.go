@@ -30,7 +30,7 @@ func TestAllocations(t *testing.T) {
 	checked := newMutex(t, a, &prims.MutexOptions{Checked: true})
 	f, err := prims.OpenFutex(a, "f", nil)
 	require.NoError(t, err)
-	f.Post() // for Wait, which may come first
+	f.Post() // so that Wait, which may be called first, does not block
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	for name, fn := range map[string]func(){

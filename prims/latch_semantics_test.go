@@ -88,7 +88,7 @@ func TestLatchDeath(t *testing.T) {
 			l := newLatch(t, a, "l", 4)
 			silent, victim, waiter := gateActor(t, a, "silent"), gateActor(t, a, "victim"), gateActor(t, a, "waiter")
 			silent.must(t, order{Op: "latch.down", Object: "l", N: 1})
-			silent.proc.Kill(t) // what it did stays done
+			silent.proc.Kill(t) // its decrement stays counted
 			alone(t, a, 3)
 			victim.must(t, order{Op: "latch.claim", Object: "l", N: 2})
 			victim.must(t, order{Op: "latch.down", Object: "l", N: 1})

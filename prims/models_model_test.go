@@ -25,7 +25,7 @@ type size int
 const (
 	small  size = iota // always
 	medium             // with SHMSYNC_TEST_LONG=1
-	large              // with -model.deep only
+	large              // runs with -model.deep only
 )
 
 // exploration is a model at a size.

@@ -92,7 +92,7 @@ type rules interface {
 // handle is bare: it cannot wait.
 func buildMonitor(a *arenakernel.Arena, o arenakernel.Object, off arenakernel.Offset, r rules, bare bool) *monitor {
 	m := &monitor{a: a, object: o, words: arenakernel.At[monitorWords](a, off), at: off, rules: r}
-	m.deaths.Store(a.Deaths() - 1) // so that the first check reaps
+	m.deaths.Store(a.Deaths() - 1) // one less than the count of deaths, so that the first check reaps
 	opt := &MutexOptions{Repair: m.replay}
 	if bare {
 		m.queueLock = buildBareMutex(a, o, off, opt)

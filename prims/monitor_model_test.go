@@ -73,9 +73,9 @@ type monThread struct {
 	waitNode    uint8 // the node that it has
 	at          uint8 // the node that it is about to drop or give back,
 	owner       uint8 // its owner,
-	same        bool  // and whether it is in the same use still
+	same        bool  // whether the node at is still in the same use
 	cleanUp     uint8 // the node that it has left,
-	cleanUpSame bool  // in the same use still
+	cleanUpSame bool  // whether the node cleanUp is still in the same use
 	wakes       uint8 // bits of nodes
 	replaying   bool
 	has         bool // permits

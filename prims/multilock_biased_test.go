@@ -116,7 +116,7 @@ func TestMultiLockBiasedDeath(t *testing.T) {
 		t.Run(policy.String(), func(t *testing.T) {
 			a := newArena(t, nil)
 			x := openMulti(t, a, &prims.MultiLockOptions{Policy: policy, Buckets: 1})
-			quickly(t, x, 0).Unlock() // or there is none with the race detector
+			quickly(t, x, 0).Unlock() // no biased hold with the race detector
 			dies := lockActor(t, a, "dies")
 			dies.must(t, order{Op: "mspin", Object: "m", Token: 1, N: 3})
 			dies.must(t, order{Op: "mspin", Object: "m", Token: 2, N: 3})
@@ -146,7 +146,7 @@ func TestMultiLockBiasedDeath(t *testing.T) {
 func TestMultiLockBiasedLeaves(t *testing.T) {
 	a := newArena(t, nil)
 	x := openMulti(t, a, nil)
-	quickly(t, x, 0).Unlock() // or there is none with the race detector
+	quickly(t, x, 0).Unlock() // no biased hold with the race detector
 	leaves := lockActor(t, a, "leaves")
 	for key := range uint64(3) {
 		leaves.must(t, order{Op: "mspin", Object: "m", Token: key, N: 3})

@@ -36,7 +36,7 @@ func (w mkWord) hold() keyHold   { return makeKeyHold(w.kind(), nameOf(w.process
 
 func (w mkWord) with(k ownerKind) mkWord { return mkMake(k, w.process(), w.stamp()) }
 
-// of is the word of a hold.
+// mkOf returns the model's word for a hold.
 func mkOf(h keyHold) mkWord {
 	if h == 0 {
 		return 0
@@ -48,8 +48,8 @@ func mkOf(h keyHold) mkWord {
 const (
 	mkNone uint8 = iota
 	mkWaits
-	mkGranted   // and its hold may not be written yet
-	mkAccounted // it is
+	mkGranted   // granted, but its hold may not be written yet
+	mkAccounted // granted, and its hold is written
 )
 
 // The registers of a thread.
@@ -91,7 +91,7 @@ const (
 	mpLeave
 	mpAwait
 	mpAccept
-	mpAcceptHere // with the queue lock
+	mpAcceptHere // accepts with the queue lock held
 	mpInside
 	mpUnlock
 	mpUnlockStore
@@ -108,7 +108,7 @@ const (
 type multiModel struct {
 	threads []int     // the process of each
 	wants   [][]uint8 // the keys that each may want
-	calls   []uint8   // and how often it calls
+	calls   []uint8   // how many calls each thread makes
 	kills   int
 	mortal  int // the process that may be killed
 	bug     bug
@@ -627,8 +627,9 @@ func (m *multiModel) resolved(x *model.Exec) {
 	x.Goto(mpLeave)
 }
 
-// judge compares what the survivors are told with what the dead did: the holder of a key
-// is a process of which a thread has entered, and one that a key was granted to is not.
+// judge compares what the survivors are told with what the dead process did. The holder of a key
+// is a process with a thread that has entered. A process that was only granted a key has no such
+// thread.
 func (m *multiModel) judge(x *model.Exec, w mkWord) {
 	entered := false
 	for i, p := range m.threads {

@@ -59,7 +59,7 @@ type multiBoard struct{ Told, Freed [multiKeys][2]uint64 }
 type multiWorker struct {
 	told, freed *prims.MultiLock
 	board       *multiBoard
-	own         uint64 // not 0: each goroutine comes back to the same keys
+	own         uint64 // not 0 if each goroutine locks the same keys again and again
 }
 
 func (w *multiWorker) turn(g int, r *rand.Rand) error {

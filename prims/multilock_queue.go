@@ -81,7 +81,7 @@ type multiTurns struct {
 	all map[int]*park.Turns // guarded by: mu
 }
 
-// of returns the Turns of a bucket.
+// of returns the Turns of the bucket with that index.
 func (m *multiTurns) of(bucket int) *park.Turns {
 	m.mu.Lock()
 	defer m.mu.Unlock()

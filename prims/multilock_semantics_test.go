@@ -499,7 +499,7 @@ func TestMultiLockNoSpace(t *testing.T) {
 	}
 }
 
-// A walk finds a list that bites its own tail, and the list is made anew.
+// A walk detects a list that has become a loop, and the list is rebuilt.
 func TestMultiLockTailBiter(t *testing.T) {
 	a := newArena(t, nil)
 	x := openMulti(t, a, &prims.MultiLockOptions{Buckets: 1})

@@ -51,7 +51,7 @@ type keyHold uint64
 // The kinds of a keyHold that an ownerWord does not have, or has with another meaning.
 const (
 	keyBiased  = kindBiased
-	keyGranted = kindNotRecoverable // not recoverable, but with a name
+	keyGranted = kindNotRecoverable // a granted key: the kind of a not recoverable key, but with a name
 	keyFree    = kindNotRecoverable + 1
 	keyCached  = kindNotRecoverable + 2
 

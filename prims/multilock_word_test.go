@@ -44,7 +44,7 @@ func TestMultiLockHoldTable(t *testing.T) {
 				result, _ := h.result()
 				if h.fast() || kind == keyFree {
 					require.Equal(t, lockCorrupt, result)
-					h = next // what a reap and a granter see
+					h = next // the states in which a reap and a granter find it
 				}
 				if kind = h.kind(); kind == keyFree {
 					continue
@@ -103,7 +103,7 @@ func TestMultiLockSpread(t *testing.T) {
 	}
 }
 
-// The bytes of a bucket are those of docs/abi.md.
+// The layout of a bucket is that of docs/abi.md.
 func TestMultiLockBucketABI(t *testing.T) {
 	tables := abiTables(t, "Bucket of keys", "offset", "size", "field", "order")
 	require.Len(t, tables, 1)

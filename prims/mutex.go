@@ -287,7 +287,7 @@ func (m *Mutex) end() {
 	if m.queueLock {
 		m.awaitCalls()
 		if m.wakeWord.Announced() {
-			wakeOneOf(m.a, m.words) // for a call that came too late for it; see awaitCalls
+			wakeOneOf(m.a, m.words) // a call may have announced itself too late to see the close; see awaitCalls
 		}
 	}
 	m.queue.Close()

@@ -165,7 +165,7 @@ func (m *mutexModel) awake(x *model.Exec) {
 		x.Goto(sReaperFence)
 		return
 	}
-	// Where nobody has died all must go well without.
+	// Without a death, threads must finish without this periodic check.
 	waits := false
 	for i := range m.threads {
 		waits = waits || x.Ghost[gReaped] != 0 && x.Asleep(i, wWake)

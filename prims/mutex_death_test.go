@@ -31,7 +31,7 @@ func soon() time.Duration { return proctest.Scale(250 * time.Millisecond) }
 // delays collects operations that a death or a stopped process delayed for too long.
 type delays struct{ late []time.Duration }
 
-// since notes the time since start, which may be at most that long.
+// since records the time since start, and requires that it is at most most.
 func (d *delays) since(start time.Time, most time.Duration) {
 	if took := time.Since(start); took >= most {
 		d.late = append(d.late, took)

@@ -26,7 +26,8 @@ func init() {
 	proctest.Register("mutex/lingering", func(c *proctest.Child) {
 		var name string
 		c.Params(&name)
-		// What inherits the byte lock keeps its data.
+		// With asynchronous I/O, a child process that inherits the byte lock delays the handover
+		// of the data.
 		a, err := arena.Attach(name, &arena.Options{KernelIO: arena.KernelIOAsynchronous})
 		if err != nil {
 			c.Fatal(err)

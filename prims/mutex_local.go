@@ -83,8 +83,8 @@ func (m *Mutex) grant() bool {
 }
 
 // forAnother reports whether a reservation for this process is meant for another goroutine than
-// the caller, which has waited since since: for one that was told, or for one that has parked
-// longer. forAnother tells the latter.
+// the caller, which has waited since since. The other one has been woken to take it, or has been
+// parked for longer. In the second case forAnother wakes it.
 func (m *Mutex) forAnother(since int64) bool {
 	if m.granted.Load() > 0 {
 		return true

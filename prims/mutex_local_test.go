@@ -73,7 +73,7 @@ func TestMutexHandsOverInsideAProcess(t *testing.T) {
 // kernel. It leaves the announcement, or no release would see those that park before the
 // one that was woken has run.
 func TestMutexWakesAnyWaiterAtEveryOtherRelease(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // nobody runs between a release and the look after it
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // one P: no other goroutine runs between a release and the check after it
 	a := newArena(t, nil)
 	fillThreads(t, a)
 	m := newMutex(t, a, &prims.MutexOptions{Spin: -1})

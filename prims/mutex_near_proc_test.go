@@ -80,7 +80,7 @@ func TestMutexNearOrder(t *testing.T) {
 	}
 }
 
-// nearOrder has waiters queue up for what the holder has, and tells in which order
+// nearOrder lets waiters queue up for the lock that the holder has, and returns the order in which
 // they get it.
 func nearOrder(t *testing.T, node int, nodes []int) (got []int) {
 	a := newArena(t, nil)
@@ -94,7 +94,7 @@ func nearOrder(t *testing.T, node int, nodes []int) (got []int) {
 	var ids []int
 	for _, x := range waiters {
 		ids = append(ids, x.blocked(t, order{Op: "lock", Object: "m"}))
-		for range 3 { // and has gone to sleep by then
+		for range 3 { // three answers later it has gone to sleep
 			x.op(t, "state", "m")
 		}
 	}

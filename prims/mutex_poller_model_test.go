@@ -15,7 +15,7 @@ const (
 	wStack               // 1: the node is on the ready stack; 2: there was a death
 	wWakeWord            // the doorbell
 	wQueue               // the parked threads in order, two bits each; the top bit is its mutex
-	wChan                // and one more for each of them: 1 when it is woken
+	wChan                // this word and the next ones, one for each parked thread: 1 when the thread is woken
 )
 
 const queueLocked = 0x80

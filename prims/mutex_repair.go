@@ -85,7 +85,7 @@ func repairMutex(a *arenakernel.Arena, obj arenakernel.Object, dead arenakernel.
 	}
 	l, err := mutexLog(a, obj, w)
 	if err != nil {
-		return // nobody can open it, so its hold stays
+		return // the object cannot be opened, so its hold stays
 	}
 	repairLoggedMutex(a, obj, w, l, dead, false)
 }

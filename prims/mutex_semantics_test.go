@@ -430,11 +430,11 @@ func TestMutexHandOff(t *testing.T) {
 	}
 }
 
-// handOff measures how many holds of a barger a waiter sees before it has the lock. The
-// barger holds it for 200 us at a time, and has it at least once before each of the
-// waiters: 30 waiters lose about 30 times each, a waiter alone a few times. Without
-// hand-offs it is 300 for one, and there is no end for more. A machine that is busy with
-// something else may not let them ask for one, so the best of several tries counts.
+// handOff measures how many times a barger takes the lock before a waiter gets it. The barger
+// holds the lock for 200 us at a time, and takes it at least once before each waiter gets it. So
+// 30 waiters lose about 30 times each, and a single waiter loses a few times. Without handoffs a
+// single waiter loses 300 times, and more waiters lose without a bound. On a busy machine the
+// waiters may not run in time to ask for a handoff, so the best of several tries counts.
 func handOff(t *testing.T, waiters int, opts ...proctest.Option) {
 	most := uint64(25 + 3*waiters)
 	begun := time.Now()

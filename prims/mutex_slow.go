@@ -229,7 +229,7 @@ func (w *waiter) acquire(mayRepair bool) error {
 func (w *waiter) took() {
 	if w.slept {
 		v := w.m.wakeWord.Announce()
-		w.m.meet(ownerWord(w.m.owner.Load()), uint32(v)) // those that still sleep do not meet this hold
+		w.m.meet(ownerWord(w.m.owner.Load()), uint32(v)) // dates this hold for the waiters that still sleep, since they do not see it
 	}
 	if w.starving {
 		w.m.words.starving.CompareAndSwap(uint32(w.m.name), 0)
@@ -360,7 +360,7 @@ func (m *Mutex) loseBias() {
 // read.
 func (m *Mutex) unlockSlow(o uint32) {
 	if m.queueLock && m.queue != nil {
-		m.queue.EnterEnding() // until the wake is over, which comes after the release
+		m.queue.EnterEnding() // Close waits until the wake is over, which comes after the release
 		defer m.queue.Exit()
 	}
 	race.ReleaseMerge(m.key)

@@ -38,7 +38,7 @@ const (
 
 type onThread struct {
 	pc    uint8
-	w     onWord // that it has read
+	w     onWord // the word that it has read
 	began onWord // its turn
 	of    uint8  // the process that a reaper works on
 	again bool   // whether that is one that has joined again

@@ -40,7 +40,8 @@ func (o *Once) leave(w onceWord) bool {
 func repairOnce(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	if o.Size >= onceBytes {
 		buildOnce(a, o, true).reap(func(n arenakernel.ParticipantID) bool {
-			// If dead is this participant, which leaves, it is current still.
+			// If this participant itself leaves (dead is its own ID), its ID still counts as
+			// current.
 			return !a.Current(n) || n == dead && dead == a.Self()
 		})
 	}

@@ -82,7 +82,7 @@ func (o *Once) took(was, began onceWord) (onceWord, bool, error) {
 	if was.turn() != 0 {
 		o.counts.add(countRecovery)
 	}
-	race.Acquire(o.key) // what the dead runner did may be there
+	race.Acquire(o.key) // what the dead runner has done may be visible
 	// The words stay in place until the end of the function is noted there. Close does not
 	// wait for it.
 	if !o.opening.stayIfOpen() {

@@ -23,9 +23,9 @@ func TestQueueCrash(t *testing.T) {
 		there  uint64     // tickets 1 to there are in the queue, of 3
 		before queueOrder // of the victim
 		order  queueOrder // over which it dies
-		wait   string     // what this process waits in meanwhile: put, or get
+		wait   string     // the call in which this process waits meanwhile: put, or get
 		late   bool       // it waits itself, and an item comes
-		want   []uint64   // what is there then
+		want   []uint64   // the items in the queue after that
 		times  int        // how often the first was leased
 	}{
 		{points: []string{"queue.add.claimed", "queue.add.written"}, there: 1, order: queueOrder{Verb: "put", IDs: []uint64{2}}, want: []uint64{1}},

@@ -165,7 +165,7 @@ func init() {
 	proctest.Register("queue/ledger", func(c *proctest.Child) {
 		var p struct {
 			Arena    string
-			From, To uint64 // what it puts; nothing: it gets
+			From, To uint64 // the items that it puts; if both are 0, it gets
 		}
 		c.Params(&p)
 		a, err := arena.Attach(p.Arena, nil)

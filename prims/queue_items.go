@@ -217,7 +217,7 @@ func (x *queueCore) giveBack(s *queueSlot, st queueState, swap func(from, to que
 	x.deviate()
 	race.ReleaseMerge(x.key)
 	if w := queueLeaseWord(s.lease.Load()); st.kind() == queueLeased && !w.ended() && queueState(s.state.Load()) == st {
-		s.endLease(w) // of a participant that died or has left: its date is not that of the next lease
+		s.endLease(w) // the lease of a participant that died or has left; the next lease has a date of its own
 	}
 	// sync(queue.back): release
 	if !swap(st, st.with(queueReturned, queueReturns(x.words.returned.Load()).count())) {

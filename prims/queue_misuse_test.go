@@ -32,7 +32,7 @@ func TestQueueMistakes(t *testing.T) {
 	require.PanicsWithValue(t, message, l.Ack, "a second Ack")
 	require.Panics(t, l.Nack)
 	require.PanicsWithValue(t, "shmsync: Ack of a Lease that is none", prims.Lease[queueTicket]{}.Ack)
-	// The item is leased again, by the same process: the lease of before is over.
+	// The same process has leased the item again: the earlier lease is over.
 	l, err = q.LeaseContext(ctx)
 	require.NoError(t, err)
 	l.Nack()

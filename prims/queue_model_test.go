@@ -18,7 +18,7 @@ type ringModel struct {
 	shift           uint8 // logarithm of the number of cells
 	putters         uint8
 	getters         uint8
-	leases          uint8 // of the getters, how many lease
+	leases          uint8 // how many of the getters lease
 	puts, gets      uint8 // calls
 	kills, stops    uint8
 	lapBits         uint8 // 0: enough
@@ -59,7 +59,7 @@ type ringSlot struct {
 	kind  queueSlotKind
 	owner uint8 // thread and 1; of a returned slot the count of returns
 	tag   uint8
-	item  uint8 // what was copied: the number of the call
+	item  uint8 // the number of the call whose item was copied
 }
 
 type ringThread struct {

@@ -14,7 +14,7 @@ type returnedSlots struct {
 	mu    sync.Mutex // a call does not wait for it, and looks at all slots itself
 	at    queueReturns
 	slots []queueItemTaken // in order; it is made by the first look
-	from  int              // those before it are not returned any more
+	from  int              // slots before this one are no longer returned
 	to    int
 	all   bool // there were no others
 }

@@ -195,7 +195,7 @@ func (x *queueCore) count() (n uint32) {
 // filled. Only Puts make the items more, and of the Puts at p one succeeds. So what is counted
 // here is still the most that there are when the item is put at p.
 func (x *queueCore) full(p uint64) (full, ok bool) {
-	if p-x.seen.Load() >= uint64(x.capacity) { // or p is before it
+	if p-x.seen.Load() >= uint64(x.capacity) { // also true if p is before seen
 		f, ok := x.front()
 		if !ok {
 			return false, false

@@ -32,7 +32,7 @@ type lineWord struct {
 
 type lineThread struct {
 	pc         uint8
-	word       lineWord // to sleep on, or to change
+	word       lineWord // the word to sleep on, or to change
 	announced  bool     // it has announced itself since its last sleep
 	slept      bool
 	sawStopped bool

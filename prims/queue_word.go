@@ -75,7 +75,7 @@ func (s queueState) at(p uint64) bool { return s.kind() == queueFull && s.tag() 
 // are between them.
 func (s queueState) before(t queueState) bool { return int32((s.tag()-t.tag())<<1) < 0 }
 
-// with is the state of the same item with another kind and name.
+// with returns the state of the same item with kind k and name n.
 func (s queueState) with(k queueSlotKind, n arenakernel.ParticipantID) queueState {
 	return makeQueueState(k, n, s.tag())
 }

@@ -31,7 +31,7 @@ import (
 
 // rwGuarded is what a lock of the matrix guards.
 type rwGuarded struct {
-	Tag      atomic.Uint64 // of the last writer
+	Tag      atomic.Uint64 // number of the last writer
 	One, Two atomic.Int64  // the same, but under a writer
 	Victims  atomic.Int64  // turns of processes that are to be killed
 	Upgrader atomic.Uint64 // the tag of the last upgrader

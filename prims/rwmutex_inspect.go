@@ -38,7 +38,7 @@ func inspectRWMutex(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Insp
 		}
 		gate = i.hold(arenakernel.Hold{Owner: g.participant(), Mode: mode})
 		if g.participant() == ownerWord(w.writers.owner.Load()).participant() {
-			i.dateMutex(gate, a, w.writers) // from the begin of the writers' turn
+			i.dateMutex(gate, a, w.writers) // the date is the one when the writer got the writers' mutex
 		}
 	}
 	count, waiting := uint64(0), uint64(0)
@@ -87,7 +87,7 @@ func inspectRWMutex(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Insp
 	}
 	i.waits(waitsOn(rwmutexReadersOff, rwmutexReadersPoller), "read", gate)
 	i.waits(waitsOn(rwmutexWriterOff, rwmutexWriterPoller), "readers to leave", readers)
-	i.waits(waitsOn(mutexWakeOff, mutexPollerOff), "lock", writers) // to write, or for the upgradable hold
+	i.waits(waitsOn(mutexWakeOff, mutexPollerOff), "lock", writers) // those who wait to write, or for the upgradable hold
 	return i.Inspection
 }
 

@@ -36,7 +36,7 @@ const (
 // The flags of a thread.
 const (
 	gWaits   = 1 << iota // it is registered
-	gGranted             // and was let in, which it may not know
+	gGranted             // it was let in, but may not know that yet
 	gReads               // it is inside, as a reader
 	gWrites              // as a writer
 	gQuits               // its context has ended

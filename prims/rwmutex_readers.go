@@ -14,7 +14,7 @@ import (
 type readerWords struct {
 	head  uint32 // the latest slot record when the list was read
 	words []slotReaderWord
-	err   error // what is wrong with the list; words has those in front of the mistake
+	err   error // an error in the list; words has the slots before it
 }
 
 // slotReaderWord is the reader word of a slot.

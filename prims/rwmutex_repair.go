@@ -92,7 +92,7 @@ func repairRWMutex(a *arenakernel.Arena, obj arenakernel.Object, dead arenakerne
 	}
 	l, err := rwmutexLog(a, obj, w)
 	if err != nil {
-		return // nobody can open it, so its hold stays
+		return // the object cannot be opened, so its hold stays
 	}
 	for range reapTries {
 		g := gateWord(w.gate.Load())

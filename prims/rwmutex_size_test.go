@@ -60,7 +60,7 @@ func TestRWMutexMillion(t *testing.T) {
 	require.EqualValues(t, n, s.SlotRecords)
 	require.EqualValues(t, n*(256+128), s.BytesUsed-before.BytesUsed)
 	chunks := before.FreeChunks - s.FreeChunks
-	const perChunk = 64<<10 + 1024*4 + 8 // with its block words and its word
+	const perChunk = 64<<10 + 1024*4 + 8 // a chunk, its block words and its chunk word
 	t.Logf("%d RWMutexes: %d bytes of the arena each, %d bytes of the process's heap each",
 		n, chunks*perChunk/n, (m1.HeapAlloc-m0.HeapAlloc)/n)
 	require.Less(t, chunks*perChunk*(1_000_000/n), uint64(512<<20))

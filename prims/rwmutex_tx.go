@@ -105,8 +105,8 @@ func rwmutexLog(a *arenakernel.Arena, o arenakernel.Object, w rwmutexAll) (*undo
 	return logOf(a, o, uint64(mutexBytes))
 }
 
-// undone reports whether a death in gate g is followed by a rollback, if the lock has a log. A
-// process that only waits for readers has written nothing.
+// undone reports whether a rollback follows if the process in g dies, provided that the lock has a
+// log. A process that only waits for readers has written nothing.
 func (g gateWord) undone() bool { return g.taken() && g.kind() != gateClosed }
 
 // logged reports whether the death of the participant in gate g is followed by a rollback.

@@ -170,7 +170,7 @@ func TestRWMutexOpenBesideAReaper(t *testing.T) {
 	require.True(t, opened)
 	m, _ = newRWRollback(t, a, 0)
 	requireIdle(t, a, m)
-	m.LockUpgradable() // and takes an upgradable hold of an earlier handle for one
+	m.LockUpgradable() // must not be mistaken for an upgradable hold of an earlier handle
 	require.NoError(t, m.Close())
 	m, _ = newRWRollback(t, a, 0)
 	m.UnlockUpgradable()
@@ -186,7 +186,7 @@ func TestRWMutexReaperBesideARewriter(t *testing.T) {
 	var rewrite func()
 	rewrite = func() {
 		if tries.Add(1) > 1000 {
-			runtime.Goexit() // and the test fails
+			runtime.Goexit() // after the test has failed
 		}
 		m.FlipGate(rwGone)
 		crashpoint.ArmFunc("arena.act.verified", 1, rewrite)

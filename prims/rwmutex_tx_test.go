@@ -93,8 +93,8 @@ func TestRWMutexUpdateMistakes(t *testing.T) {
 	requireIdle(t, a, m)
 }
 
-// A function that gives its write hold away is told so. The next Update finds the log in use: the
-// lock is not recoverable until a repair.
+// A function that gives its write hold away gets an error that says so. The next Update finds the
+// log in use: the lock is not recoverable until a repair.
 func TestRWMutexUpdateThatUnlocks(t *testing.T) {
 	for what, end := range map[string]struct{ give, after func(m *prims.RWMutex) }{
 		"unlock":                  {(*prims.RWMutex).Unlock, func(*prims.RWMutex) {}},
@@ -250,7 +250,7 @@ func TestRWMutexCloseWaitsForUpdate(t *testing.T) {
 		close(closed)
 	}()
 	for !errors.Is(m.LockContext(canceled(t)), shmsync.ErrClosed) {
-		runtime.Gosched() // until Close refuses new calls
+		runtime.Gosched() // waits until Close refuses new calls
 	}
 	select {
 	case <-closed:

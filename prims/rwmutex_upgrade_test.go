@@ -18,7 +18,7 @@ import (
 func TestRWMutexUpgradableModes(t *testing.T) {
 	type mode struct {
 		take, give string
-		w, r, u    bool // what another process may have beside it
+		w, r, u    bool // which holds another process may get beside it
 	}
 	modes := map[string]mode{
 		"R": {"rlock", "runlock", false, true, true},
@@ -236,7 +236,7 @@ func TestRWMutexUpgradableOutlivesItsHandle(t *testing.T) {
 		m.LockUpgradable()
 		require.NoError(t, m.Close())
 		require.Panics(t, m.UnlockUpgradable)
-		again.UnlockUpgradable() // by a handle that was open
+		again.UnlockUpgradable() // a handle that was open all the time may unlock
 		again.LockUpgradable()
 		require.NoError(t, again.Close())
 		require.ErrorContains(t, a.Delete("m"), "holds it (upgradable)")

@@ -19,20 +19,20 @@ import (
 // takes nothing from readers.
 type rwmutexWords struct {
 	_     structs.HostLayout
-	owner atomic.Uint32 // of the writers' mutex
+	owner atomic.Uint32 // owner word of the writers' mutex
 
 	wakeReaders   atomic.Uint32 // readers that wait for the gate sleep on it; see park.Word
 	wakeWriter    atomic.Uint32 // a writer that waits for readers sleeps on it; see park.Word
 	died          atomic.Uint32 // ID of the participant whose death left the state inconsistent; for tools
-	lastCPU       atomic.Uint32 // which CPUs released last, see park; a hint
-	pays          atomic.Uint32 // what spinning has paid readers lately, see park; a hint
-	paysWriter    atomic.Uint32 // what spinning has paid writers lately
+	lastCPU       atomic.Uint32 // the CPUs that released last, see park; a hint
+	pays          atomic.Uint32 // how well spinning has paid for readers lately, see park; a hint
+	paysWriter    atomic.Uint32 // how well spinning has paid for writers lately
 	_             [4]byte
 	pollerReaders atomic.Uint64 // head of the list of poller nodes of readers; see arenakernel.EachPollerNode
 	pollerWriter  atomic.Uint64 // head of the list of poller nodes of writers
 	policy        uint32        // the result of Policy.stored. Immutable after init.
 	_             [12]byte
-	mutex         [64]byte // of the writers' mutex
+	mutex         [64]byte // the rest of the writers' mutex
 }
 
 // rwmutexRecord is the slot record of an RWMutex: what one participant writes as a reader. It has

@@ -78,9 +78,9 @@ type RWSpinLock struct {
 	slots  []rwSpinSlot   // the counts of all participants, from slot 1 on
 	ranked atomic.Bool    // top covers our slot
 
-	gate       park.WakeWord // of readers that wait
+	gate       park.WakeWord // the word that readers sleep on
 	gateQueue  *park.Queue
-	drained    park.WakeWord // of the thread that waits for readers to leave
+	drained    park.WakeWord // the word on which a writer sleeps until readers have left
 	drainQueue *park.Queue
 }
 

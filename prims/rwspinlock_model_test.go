@@ -24,7 +24,7 @@ const (
 const (
 	qrState    = iota // the state word that it has seen
 	qrWake            // the wake word to sleep on
-	qrWakeWord        // which of the wake words that is
+	qrWakeWord        // the index of that wake word
 	qrWant            // v...
 	qrFlags           // g...
 	qrScan            // the process whose count it looks at
@@ -108,7 +108,7 @@ const (
 
 // rwSpinModel is a RWSpinLock and its users, each a process of its own.
 type rwSpinModel struct {
-	wants  [][]uint8 // what each may want
+	wants  [][]uint8 // which holds each thread may ask for
 	cancel bool      // contexts may end
 	kills  int
 	policy Policy

@@ -103,7 +103,7 @@ func TestRWSpinLockWriterWaitsForWriter(t *testing.T) {
 func TestRWSpinLockModes(t *testing.T) {
 	type mode struct {
 		take, give string
-		w, r, u    bool // what another process may try with success
+		w, r, u    bool // which tries of another process succeed
 	}
 	modes := map[string]mode{
 		"R": {"rlock", "runlock", false, true, true},

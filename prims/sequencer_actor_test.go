@@ -21,7 +21,7 @@ type sequencerStage struct {
 	contexts
 
 	mu      sync.Mutex
-	pending map[int]*prims.Pending // by the order that began it
+	pending map[int]*prims.Pending // by the number of the order that began it
 }
 
 func init() {
@@ -188,7 +188,7 @@ func (x *sequencerGroup) queued(t testing.TB, op string, token uint64) int {
 	return x.waiter.queues(t, x.a, x.s.Offset(), order{Op: op, Object: "s", Token: token})
 }
 
-// still requires that n waits are queued, now and when everybody had time.
+// still requires that n waits are queued now, and still are after every actor had time to run.
 func (x *sequencerGroup) still(t testing.TB, off arena.Offset, n int) {
 	t.Helper()
 	require.Equal(t, n, prims.Queued(x.a, off), "%v %v", x.s, x.e)

@@ -12,10 +12,10 @@ import (
 // only the holder of the queue lock looks at; the truth behind it are the nodes.
 const (
 	qValue     = iota
-	seqQNext   // as the word next: complement of a token
+	seqQNext   // the word next: the complement of a token
 	qQueueLock // 0, or the number of the thread that holds it + 1
 	qHeap
-	qNode // and those after it
+	qNode // the nodes, one word each from here on
 )
 
 // The states of a node.
@@ -31,7 +31,7 @@ const (
 const (
 	rqToken   = iota
 	rqSeen    // the value that it has seen
-	rqWakes   // whom it is to wake, a bit each
+	rqWakes   // the waiters that it has to wake, one bit each
 	rqThen    // where it goes on with the queue lock
 	rqAfter   // where it goes on after the wakes
 	rqResolve // whether it resolves
@@ -95,7 +95,7 @@ func (m sequenceModel) explore(b bug) model.Result {
 	return y.Explore()
 }
 
-// complement is a token as the word next has it, so that 0 is nobody.
+// complement is a token as the word next stores it: inverted, so that 0 means that nobody waits.
 func complement(token uint8) uint8 { return ^token }
 
 func (m *sequenceModel) check(s *model.Sys) error { return nil }

@@ -55,8 +55,8 @@ const (
 // ended.
 const resolveBatch = 64
 
-// nobody and anybody are values of the word next: with nobody no count takes the queue lock, with
-// anybody every count does.
+// nobody and anybody are values of the word next. With nobody no count takes the queue lock. With
+// anybody every count takes it.
 const (
 	nobody  uint64 = 0
 	anybody uint64 = math.MaxUint64
@@ -178,7 +178,7 @@ func (q *sequence) account(w wait)   { q.mon.account(w, nil) }
 func (q *sequence) clear() {
 	storeWord(&q.words.root, 0)
 	storeWord(&q.words.doomed, 0)
-	q.words.next.Store(anybody) // until the next resolve
+	q.words.next.Store(anybody) // every count takes the queue lock until the next resolve
 }
 
 func (q *sequence) requeue(w wait) {
@@ -322,7 +322,7 @@ func (q *sequence) async(token uint64) *Pending {
 	if err := q.mon.begin(); err != nil {
 		return resolved(err)
 	}
-	defer q.mon.finish() // by then the wait node keeps the handle open
+	defer q.mon.finish() // when it runs, the wait node keeps the handle open
 	waitNode, err := q.register(nil, token)
 	if waitNode == nil {
 		if err == nil {

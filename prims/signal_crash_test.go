@@ -26,8 +26,8 @@ import (
 // about to make is made for it, and its queues are executed.
 
 const (
-	victimQueue = 4*64 + 44 // not of the board: a producer's and worker's
-	orphanQueue = 5*64 + 45 // what a reap takes from the victim
+	victimQueue = 4*64 + 44 // a queue that the board does not use; the victim is its producer and worker
+	orphanQueue = 5*64 + 45 // a queue that a reap takes from the victim
 )
 
 func signalPoints() (points []string) {

@@ -12,12 +12,12 @@ import (
 
 // The words of the model of a SignalWaker: two queues of one signal.
 const (
-	kGate = iota // and the one after it: scheduled, executing, name << 2
+	kGate = iota // two gates: scheduled, executing, name << 2
 	kBits = iota + 1
 	kSummary
 	kPermits
 	kWake  // announced, and the sequence
-	kItems // and the one after it: what is in the queues
+	kItems // two words: the items in each queue
 )
 
 const (
@@ -93,7 +93,7 @@ type signalModel struct {
 	queues, items      int  // items that each producer pushes
 	cancel             bool // the last worker may give up, for good
 	stop               bool // the last worker may be stopped for ever while it executes
-	kills              int  // of producers and of workers, the first excepted
+	kills              int  // how many producers and workers may die; the first of each never dies
 	twice              bool // workers may call Finish twice
 	release            int  // producers issue that many permits instead, and workers take one each
 

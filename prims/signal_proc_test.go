@@ -150,7 +150,7 @@ func TestSignalRandomKills(t *testing.T) {
 func TestSignalStoppedExecutor(t *testing.T) {
 	s, procs := signalParty(t, 2, 3)
 	x := signalActor(t, s.a, "stopped")
-	held := 200 // not one of the board's
+	held := 200 // a task that the board does not use
 	num(t, x, "schedule", held)
 	stop := held
 	if !num(t, x, "begin", held).OK {
@@ -211,7 +211,7 @@ func TestSignalLook(t *testing.T) {
 		}
 	}
 	w.SetGate(300, 1<<29)
-	w.Signal(300 / 64).Set(300 % 64) // and the summary not
+	w.Signal(300 / 64).Set(300 % 64) // but not the bit in the summary
 	x.wait(t, id)
 	require.True(t, num(t, x, "next", 0).OK)
 	num(t, x, "finish", 300)

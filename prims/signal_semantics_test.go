@@ -299,7 +299,7 @@ func TestSignalTasks(t *testing.T) {
 		seen[a.N], seen[uint64(q)] = true, true
 	}
 	require.Equal(t, 400, w.Tasks())
-	for q := range seen { // of each, one side has it
+	for q := range seen { // one of the two sides has each task
 		if x.do(t, order{Op: "unreserve", Object: "w", N: int(q)}).Panic != "" {
 			w.ReleaseTask(int(q))
 		}

@@ -21,11 +21,11 @@ const (
 	StatYieldQueuePolls                      // looks at a worker's own yielded tasks
 	StatSignalPolls                          // signals that Next looked at; counted
 	StatStealAttempts                        // looks at other workers' queues
-	StatStealSuccesses                       // those of them that found something
+	StatStealSuccesses                       // attempts that found something
 	StatLeafSummaryChecks                    // looks at a partition's summary; counted
 	StatLeafSummaryHits                      // syncs of the partition summary that found work; counted
 	StatLeafStealAttempts                    // looks at leaves of other partitions
-	StatLeafStealSuccesses                   // those of them that found something
+	StatLeafStealSuccesses                   // attempts that found something
 
 	signalStats = iota
 )

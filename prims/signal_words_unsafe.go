@@ -44,8 +44,8 @@ type signalHead struct {
 
 	// wake is the futex word of the waiters for a permit; see park.Word.
 	wake    atomic.Uint32
-	lastCPU atomic.Uint32 // which CPUs issued permits last, see park; a hint
-	pays    atomic.Uint32 // what spinning has paid lately, see park; a hint
+	lastCPU atomic.Uint32 // the CPUs that issued permits last, see park; a hint
+	pays    atomic.Uint32 // how well spinning has paid lately, see park; a hint
 	spin    atomic.Uint32 // spin budget: 0 adaptive, else ns + 1; set by people
 	poller  atomic.Uint64 // head of the list of poller nodes; see arenakernel.EachPollerNode
 	_       [104]byte

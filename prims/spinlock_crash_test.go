@@ -49,7 +49,7 @@ type spinCanary struct {
 	_    [112]byte
 }
 
-const spinSiteLocks = 4 // of each policy, a SpinLock and a RWSpinLock
+const spinSiteLocks = 4 // a SpinLock and an RWSpinLock of each policy
 
 type spinSite struct {
 	a       *arena.Arena

@@ -38,8 +38,8 @@ type spinWords struct {
 	policy      uint32        // the result of Policy.stored. Immutable after init.
 	died        atomic.Uint32 // ID of the participant whose death left the state inconsistent; for tools
 	spin        atomic.Uint32 // spin budget: 0 adaptive, else ns + 1; set by users, any value is right
-	lastCPU     atomic.Uint32 // which CPUs released last with a waiter there, see park; a hint
-	pays        atomic.Uint32 // what spinning has paid lately, see park; a hint
+	lastCPU     atomic.Uint32 // the CPUs that released last while a waiter was there, see park; a hint
+	pays        atomic.Uint32 // how well spinning has paid lately, see park; a hint
 	_           [4]byte
 	poller      atomic.Uint64 // head of the list of poller nodes of wake; see arenakernel.EachPollerNode
 	gatePoller  atomic.Uint64 // the same for gate

@@ -31,13 +31,13 @@ const (
 const (
 	syOwner   = iota
 	syCurrent // counts to syCommits
-	syFirst   // of copy 0, then of copy 1
+	syFirst   // the parts of copy 0, then those of copy 1
 	sySecond  = syFirst + 2
 )
 
 const (
 	syCommits = 3
-	syGarbage = 15 // what a system call copies
+	syGarbage = 15 // the bytes that a system call copies
 )
 
 // What the invariant remembers.

@@ -291,7 +291,7 @@ func TestSynchronizedHostileBytes(t *testing.T) {
 
 	for word, is := range map[uint32]error{
 		7 << 29:       shmsync.ErrCorrupt,          // no such kind
-		5 << 29:       shmsync.ErrCorrupt,          // not recoverable, which it never is
+		5 << 29:       shmsync.ErrCorrupt,          // the kind not recoverable, which a Synchronized never has
 		3<<29 | 12345: nil, 3<<29 | 1<<28 | 5: nil, // owner-dead of nobody that there is: repaired
 	} {
 		s.SetOwnerWord(word)

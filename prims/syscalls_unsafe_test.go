@@ -27,7 +27,7 @@ func forbid(a *arena.Arena) error {
 		notLess   = unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K
 		ret       = unix.BPF_RET | unix.BPF_K
 		number    = 0
-		arg0, hi  = 16, 4 // of struct seccomp_data, little-endian
+		arg0, hi  = 16, 4 // offsets in struct seccomp_data, little-endian
 		allow     = 0x7fff0000
 		kill      = 0x80000000
 		setFilter = 1 // SECCOMP_SET_MODE_FILTER

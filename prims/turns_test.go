@@ -222,7 +222,8 @@ func TestFairMutexTurnPassesOn(t *testing.T) {
 	f.Unlock()
 }
 
-// The goroutines of a MultiLock wait in turns for each key of a bucket.
+// The goroutines that wait for a key of a MultiLock take turns. Each key has turns of its own,
+// also if keys share a bucket.
 func TestMultiLockTurns(t *testing.T) {
 	a := newArena(t, nil)
 	x, err := prims.OpenMultiLock(a, "x", &prims.MultiLockOptions{Buckets: 1})

@@ -38,7 +38,7 @@ const (
 	tbSecond        // the record of the old one
 	tbData
 	tbLock                     // words of a lock
-	tbBlock     = 2*tbLock - 1 // of block 1: kind | process + 1
+	tbBlock     = 2*tbLock - 1 // the word of block 1: kind | process + 1
 	tbNameShift = 3
 	tbTailShift = 6
 	tbKindShift = 2
@@ -321,7 +321,7 @@ func (m *txBlocksModel) end(x *model.Exec) {
 		x.Store(m.word(x, tbLog), 0)
 		x.Goto(tbLook)
 		if at == 0 {
-			x.Goto(tbUnlock) // only with a mistake
+			x.Goto(tbUnlock) // only a mutant comes here
 		}
 	case tbLook:
 		x.Say("looks at a block that may go back")

@@ -93,7 +93,7 @@ func init() {
 			})
 		case "reaps":
 			c.Ready()
-			c.Await() // for ever: the reaper dies at a crash point
+			c.Await() // waits for ever: the reaper dies at a crash point
 		case "updates":
 			c.Ready()
 			c.Await()

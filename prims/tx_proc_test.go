@@ -195,7 +195,7 @@ func (b *txBank) read(f *os.File) error {
 		if err != nil && err != io.EOF || n != len(b.big) {
 			return fmt.Errorf("%d bytes: %w", n, err)
 		}
-		return errTxAbort // so that big is 0 whenever the lock is free
+		return errTxAbort // aborts, so that big is 0 whenever the lock is free
 	})
 }
 

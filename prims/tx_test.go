@@ -269,7 +269,7 @@ func TestCloseWaitsForUpdate(t *testing.T) {
 		close(closed)
 	}()
 	for m.LockContext(canceled(t)) != nil && !errors.Is(m.LockContext(canceled(t)), shmsync.ErrClosed) {
-		runtime.Gosched() // until Close refuses new calls
+		runtime.Gosched() // waits until Close refuses new calls
 	}
 	select {
 	case <-closed:

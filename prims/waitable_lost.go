@@ -65,7 +65,7 @@ func (x *Waitable[S, E]) asideFromRules() {
 	m.queueLock.alsoCheck = func() { aside(m.check) }
 	m.queueLock.repair = func() (err error) {
 		if !aside(func() { err = m.replay() }) {
-			err = m.replay() // by now x is not recoverable, so no rule is called
+			err = m.replay() // x is not recoverable by now, so replay calls no rule
 		}
 		return err
 	}

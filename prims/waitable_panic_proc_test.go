@@ -35,7 +35,7 @@ const (
 
 var failingRules = prims.Rules[stock, int32]{
 	Claim: func(s *stock, e int32) bool {
-		s.Taken++ // which has no effect when the rule does not return true
+		s.Taken++ // this has no effect if the rule does not return true
 		switch {
 		case e == panicsInClaim, e == panicsInClaimWhenFree && s.Free > 0:
 			panic("this claim fails")
@@ -93,7 +93,7 @@ type stockAnswer struct {
 	OK    bool
 	Err   string
 	Lost  bool   // errors.Is ErrNotRecoverable
-	Panic string // with what it panicked
+	Panic string // the value of the panic
 	Exit  bool   // its goroutine ended
 }
 

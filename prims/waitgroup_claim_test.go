@@ -46,7 +46,7 @@ func TestWaitGroupClaimAfterDeath(t *testing.T) {
 	for range 10 {
 		parent := gateActor(t, a, "parent")
 		parent.must(t, order{Op: "wg.add", Object: "g", N: 2})
-		g.Done() // for the parent: one is left
+		g.Done() // this leaves 1 for the parent
 		parent.proc.Kill(t)
 		g.Claim(1)
 		require.PanicsWithValue(t, "shmsync: Claim of 1 of waitgroup g: more than there is to claim", func() { g.Claim(1) })

@@ -68,7 +68,7 @@ func TestWaitGroupBetweenProcesses(t *testing.T) {
 		three := make(chan error, 1)
 		go func() { three <- g.WaitContext(context.Background()) }()
 		x.must(t, order{Op: "wg.done", Object: "g"})
-		y.must(t, order{Op: "wg.add", Object: "g", N: -1}) // what another has added
+		y.must(t, order{Op: "wg.add", Object: "g", N: -1}) // takes back the 1 that another process has added
 		require.Equal(t, int64(1), g.State().Count)
 		require.GreaterOrEqual(t, queued(a, g.Offset()), 2, "let go too early")
 		g.Done()

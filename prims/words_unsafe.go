@@ -34,8 +34,8 @@ type mutexWords struct {
 	policy  uint32        // the result of Policy.stored. Immutable after init.
 	died    atomic.Uint32 // ID of the participant whose death left the state inconsistent; for tools
 	spin    atomic.Uint32 // spin budget: 0 adaptive, else ns + 1; set by users, any value is right
-	lastCPU atomic.Uint32 // which CPUs released last with a waiter there, see park; a hint
-	pays    atomic.Uint32 // what spinning has paid lately, see park; a hint
+	lastCPU atomic.Uint32 // the CPUs that released last while a waiter was there, see park; a hint
+	pays    atomic.Uint32 // how well spinning has paid lately, see park; a hint
 	poller  atomic.Uint64 // head of the list of poller nodes; see arenakernel.EachPollerNode
 	handed  atomic.Uint64 // when the lock was last handed over, CLOCK_MONOTONIC ns; a hint
 	met     metWords      // when a waiter has met the present holder

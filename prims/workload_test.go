@@ -73,7 +73,7 @@ const workers = 16
 
 // workerGroupBoard is where the processes of a worker group count their turns.
 type workerGroupBoard struct {
-	Turns [4][workers]atomic.Uint64 // by process, 0 being the test's
+	Turns [4][workers]atomic.Uint64 // by process; 0 is the process of the test
 	Halt  atomic.Uint32             // work ends
 }
 
@@ -180,7 +180,7 @@ func newWorkerGroup(t *testing.T, w workload) *workerGroup {
 	x.own, err = w.open(x.a)
 	require.NoError(t, err)
 	x.partner = x.join("partner", 1)
-	seed := x.seed // which later launches change
+	seed := x.seed // later launches change x.seed
 	go func() { x.done <- work(x.own, x.board, 0, seed) }()
 	t.Cleanup(func() { x.board.Halt.Store(1) })
 	return x

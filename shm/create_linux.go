@@ -27,7 +27,7 @@ var errNoUnnamed = errors.New("unnamed temporary files are not available")
 
 // creation is one attempt to create a named segment.
 type creation struct {
-	path  string // as the caller wrote it
+	path  string // the path as the caller wrote it
 	dirfd int    // the directory, opened once, so that renaming it does no harm
 	base  string // the name in that directory
 	size  int64

@@ -20,7 +20,7 @@ var (
 
 // opError describes a failed operation on one segment.
 type opError struct {
-	op   string // what was tried: "open", "create"
+	op   string // the operation: "open", "create"
 	name string // segment name or path
 	why  string // the cause in words, if the errno alone would not tell
 	kind error  // sentinel; nil if err says it all

@@ -88,8 +88,8 @@ func (s *Segment) place(off, n int64, p Policy) Placement {
 	return pl
 }
 
-// spread puts the pages of a range on the nodes in turn. To the kernel none is in the
-// wrong place that is on one of them, so it leaves them all where they are.
+// spread distributes the pages of a range over the nodes in turn. Pages that are on one of the
+// nodes already do not move: to the kernel they are in the right place.
 func (s *Segment) spread(off, n int64, nodes []int) {
 	memory, known := nodesOf("has_memory")
 	nodes = slices.DeleteFunc(nodes, func(node int) bool { return known && !slices.Contains(memory, node) })
@@ -204,7 +204,7 @@ func (s *Segment) count(mem []byte) (nodes map[int]int, known int, err error) {
 			return nil, 0, err
 		}
 		for _, node := range batch {
-			if node >= 0 { // else an errno: the page is not there
+			if node >= 0 { // a negative number is an errno: the page is not there
 				nodes[int(node)]++
 				known++
 			}

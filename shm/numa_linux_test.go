@@ -56,7 +56,7 @@ func TestPlaceRefused(t *testing.T) {
 	require.ErrorContains(t, pl.Err, "there is no node 63 (nodes: 0")
 	require.True(t, pl.Verified, "where the pages are is known all the same")
 	pages := 0
-	for _, n := range pl.Nodes { // those of the CPUs that this has run on
+	for _, n := range pl.Nodes { // the nodes of the CPUs on which this has run
 		pages += n
 	}
 	require.EqualValues(t, s.Size()/s.pageSize, pages)

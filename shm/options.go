@@ -76,7 +76,7 @@ func (h HugePages) String() string {
 // settings is a checked copy of an Options with the defaults filled in.
 type settings struct {
 	Options
-	pageSize int64 // of the pool that HugePages names; 0 for base pages
+	pageSize int64 // page size of the pool that HugePages names; 0 for base pages
 }
 
 func (o *Options) settings() (settings, error) {

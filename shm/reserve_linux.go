@@ -14,9 +14,8 @@ const (
 	// so far, so that under frequent signals (the Go runtime sends them for
 	// preemption) a long one might never end.
 	reserveTries = 4
-	// reserveChunk is the size of the pieces after that, in bytes: a matter of a few
-	// milliseconds. A piece that is still too long for the signals is halved, down to
-	// reserveLeast.
+	// reserveChunk is the size in bytes of each further piece, which takes a few milliseconds. If
+	// signals still interrupt a piece, its size is halved, down to reserveLeast.
 	reserveChunk = 8 << 20
 	reserveLeast = 64 << 10
 )

@@ -19,7 +19,7 @@ type Segment struct {
 	file     *os.File
 	mem      []byte
 	dev, ino uint64
-	pageSize int64 // of the pages behind the mapping
+	pageSize int64 // size of the pages behind the mapping
 	canPlace bool  // the filesystem stores NUMA policies
 	advised  bool  // transparent huge pages were asked for
 

@@ -92,7 +92,7 @@ func (c *creation) temporary() (*Segment, error) {
 	}
 	named = false
 	crashpoint.Hit("shm.create.after_rename")
-	unix.Flock(fd, unix.LOCK_UN) // of no use to anyone from here on
+	unix.Flock(fd, unix.LOCK_UN) // no process can use the file from here on
 	return s, nil
 }
 

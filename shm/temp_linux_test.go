@@ -59,7 +59,7 @@ func TestSweep(t *testing.T) {
 	require.NoError(t, err)
 	sweep(dirfd)
 	require.ElementsMatch(t, append(keep, liveName), entries(t, dir))
-	unix.Close(live) // as its creator's death would
+	unix.Close(live) // its creator's death would close it, too
 	sweep(dirfd)
 	require.ElementsMatch(t, keep, entries(t, dir))
 }

@@ -60,7 +60,7 @@ func (s *Segment) where(off, n int64) ([]Placement, error) {
 // policyAt returns the policy that the kernel has for the page at off.
 func (s *Segment) policyAt(off int64) (Policy, error) {
 	if !s.canPlace {
-		return Policy{}, nil // what the kernel has, it ignores
+		return Policy{}, nil // the kernel ignores policies here
 	}
 	mode, mask, err := policyAt(&s.mem[off])
 	if err != nil {

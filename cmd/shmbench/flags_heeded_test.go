@@ -37,7 +37,7 @@ func TestFlagsThatMeanSomething(t *testing.T) {
 		var others []string
 		for flag, value := range aValue {
 			switch {
-			case command == "lock" && flag == "rate": // which has it measure something else
+			case command == "lock" && flag == "rate": // with this flag the command measures something else
 			case heeds(command, flag):
 				plan, errs := planOf(command, "--"+flag+"="+value)
 				require.NotEqual(t, usually, plan, "%s heeds --%s", command, flag)

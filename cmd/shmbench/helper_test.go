@@ -109,7 +109,7 @@ func TestHelperIsCheckedBeforeEachRun(t *testing.T) {
 	requireCC(t)
 	cache := filepath.Join(t.TempDir(), "cache")
 	t.Setenv("XDG_CACHE_HOME", cache)
-	helper, marker := plant(t, cache) // by an earlier version, without its digest
+	helper, marker := plant(t, cache) // as an earlier version left it, without its digest
 	require.NoError(t, os.Chmod(filepath.Dir(helper), 0o700))
 	measureFutex(t, marker)
 	first := inode(t, helper)

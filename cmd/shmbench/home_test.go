@@ -28,7 +28,7 @@ func TestHomeRuns(t *testing.T) {
 			require.InDelta(t, 100, c.Summary["as-asked-%"].Center, 1, c.Key)
 		}
 	}
-	if len(seen) > 0 { // not on one CPU, nor where nothing can be placed
+	if len(seen) > 0 { // nothing is measured on one CPU, or where memory cannot be placed
 		require.Equal(t, map[string]bool{"shmsync:mutex": true, "c:robust": true, "go:one-line": true, "go:two-lines": true}, seen)
 	}
 }

@@ -148,7 +148,8 @@ the token was there before it looked. ctxsw/op counts both processes. Peers in C
 tell how often they slept. Then, what one wake costs: see wake. Checked: the tokens.`
 }
 
-// Run runs the scenario; with a rate, that of locks taken at it.
+// Run measures the scenario, or, if a rate is given, locks that are taken at
+// that rate.
 func (lockCmd) Run(s *session) error {
 	if len(s.common.Rate) > 0 {
 		if len(s.common.Lines) > 0 {

@@ -90,7 +90,7 @@ func (a *attempts) another() bool {
 	return a.made <= 10 || time.Since(a.begun) < proctest.Scale(2*time.Minute)
 }
 
-// until repeats what a busy machine may not come to do in the time that it has, until done.
+// until repeats f until done reports true, since a busy machine may not get it done in one call.
 func until(done func() bool) {
 	for a := new(attempts); a.another() && !done(); {
 	}
@@ -247,7 +247,8 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// The environment stands for flags that are not given, and nothing else.
+// An environment variable supplies the value of a flag that is not given. A flag that is given
+// takes precedence.
 func TestEnvironmentStandsForFlags(t *testing.T) {
 	t.Setenv("SHMBENCH_PRIM", "go:flock")
 	t.Setenv("SHMBENCH_PROCS", "5")

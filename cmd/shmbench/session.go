@@ -31,7 +31,7 @@ type session struct {
 	until          time.Time       // when a suite has to end, whatever slows the host down
 	last           time.Time       // after this not even the first repetition of a cell begins
 	sample         string          // how a matrix chooses its pairs; empty if it is one of many scenarios
-	most           time.Duration   // with the usual number of rounds, the plan has fewer of them if it takes longer; 0: no limit
+	most           time.Duration   // a limit for a plan with the usual number of rounds; a plan that takes longer gets fewer rounds; 0: no limit
 }
 
 // measure plans, runs and reports the named scenarios.

@@ -34,7 +34,7 @@ type cField struct {
 	name   string
 	origin string // the Go field, for people; "" for padding
 	cType  string
-	dims   []int64 // of arrays, the outermost first
+	dims   []int64 // the dimensions of an array, the outermost first
 	offset int64
 	size   int64
 	atomic string // the type of package sync/atomic, such as Uint64; "" for others

@@ -280,7 +280,7 @@ func testRoundTrip(t *testing.T, path string) {
 		c.ok(t, "queue.same q 1")
 		c.ok(t, "queue.put q 2")
 		c.ok(t, "queue.lease q 2")
-		c.kill(t) // with the item on lease
+		c.kill(t) // the process dies while it leases the item
 		l, err := q.LeaseContext(t.Context())
 		require.NoError(t, err)
 		requireFilled(t, 2, &l.Item)
@@ -390,7 +390,7 @@ func testDamagedDescription(t *testing.T, path string) {
 	f, err := os.OpenFile(name, os.O_RDWR, 0)
 	require.NoError(t, err)
 	defer f.Close()
-	const lengthAt = 44 // of the object header, see docs/abi.md
+	const lengthAt = 44 // offset in the object header, see docs/abi.md
 	for o := range a.Objects() {
 		for _, n := range []uint32{0, 1, 40, 4095} {
 			_, err = f.WriteAt(binary.LittleEndian.AppendUint32(nil, n), int64(o.Offset)+lengthAt)

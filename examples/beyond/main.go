@@ -108,7 +108,7 @@ func boss() {
 
 	cfg := embed.NewConfig()
 	cfg.Dir, cfg.LogLevel = filepath.Join(dir, "etcd"), "fatal"
-	cfg.TickMs, cfg.ElectionMs = 10, 100 // for short sessions; one member needs no more
+	cfg.TickMs, cfg.ElectionMs = 10, 100 // a short election time: a cluster of one member needs no longer one
 	anyPort := []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
 	cfg.ListenClientUrls, cfg.ListenPeerUrls = anyPort, anyPort
 	etcd, err := embed.StartEtcd(cfg)

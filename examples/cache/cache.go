@@ -21,11 +21,11 @@ type cache struct {
 
 // head is struct head of reader/cache_shm.h.
 type head struct {
-	Table arena.Offset // of Slots offsets, each of an entry, unused or dropped
+	Table arena.Offset // offset of an array of Slots offsets, each that of an entry, unused or dropped
 	Slots uint64       // a power of two, or 0
 	Taken uint64       // slots that are not unused
 	Count uint64       // entries
-	Bytes uint64       // of all keys and values
+	Bytes uint64       // bytes of all keys and values
 	Hand  uint64       // the slot at which evict goes on
 }
 

@@ -30,12 +30,12 @@ const (
 
 type block struct {
 	Items [width]uint64
-	Sum   uint64 // of all blocks so far, in the last stage
+	Sum   uint64 // sum of all blocks so far, in the last stage
 }
 
 type line struct {
 	Ended  atomic.Int64     // phases that have ended
-	Blocks [stages][2]block // of each stage, by turns
+	Blocks [stages][2]block // two blocks for each stage, used by turns
 }
 
 // do is what stage k does in phase p. It changes nothing that it reads.
@@ -77,7 +77,7 @@ func stage() {
 			Completion: func() { l.Ended.Add(1) }, // before any stage goes on
 		})
 		workergroup.Check(err)
-		b.Register(1) // from here on the death of this process breaks it
+		b.Register(1) // if this process dies after this, the Barrier breaks
 		workergroup.Say("joined %s", round)
 		workergroup.Hear() // all have
 		for p := l.Ended.Load(); p < phases && err == nil; p++ {

@@ -30,7 +30,7 @@ typedef struct shmsync_participant {
     uint32_t slot;
     uint32_t generation;
     uint32_t pid;      /* in its own pid namespace */
-    uint32_t missed;   /* for shmsync_arena_on_death: records of deaths overwritten before they were read, since the last that was told */
+    uint32_t missed;   /* for shmsync_arena_on_death: death records overwritten unread since the last reported death */
     int64_t died_ns;   /* Unix ns; 0 while alive or not known */
     char label[64];
 } shmsync_participant;
@@ -38,8 +38,8 @@ typedef struct shmsync_participant {
 /* The epoch that a participant begins: the time from a join while no participant is in, until none is in again. */
 typedef struct shmsync_epoch {
     uint64_t number; /* from 1; if on_first fails, the next epoch has the same number */
-    int clean;       /* not 0: all of the last epoch left by close, and the file is as they left it */
-    int reboot;      /* not 0: the computer was started again since. Never on a tmpfs */
+    int clean;       /* not 0: all of the last epoch left by close, and the file is unchanged since then */
+    int reboot;      /* not 0: the computer has been restarted since. Always 0 on a tmpfs */
     const shmsync_participant *dead; /* the participants that died since the last epoch began, the last 192 at most */
     size_t n_dead;
 } shmsync_epoch;
@@ -64,12 +64,12 @@ typedef struct shmsync_arena_options {
     uint32_t struct_size;        /* sizeof of these options as the program knows them; 0: those of version 0.1 */
     uint32_t flags;              /* SHMSYNC_CREATE_ONLY, SHMSYNC_OPEN_EXISTING, or 0 */
     uint64_t size;               /* bytes of a new arena, rounded up to 64 KiB; 0: 64 MiB */
-    uint32_t max_participants;   /* of a new arena, at most 2047; 0: 128 */
+    uint32_t max_participants;   /* for a new arena, at most 2047; 0: 128 */
     uint32_t mode;               /* permission bits of a new arena's file; 0: 0600 */
     const char *label;           /* the name of this process for people; NULL: the program's name */
     const uint32_t *trust_uids;  /* owners of files to join, besides this euid and root */
     size_t n_trust_uids;
-    int attach_only;             /* not 0: ENOENT where there is no arena, instead of making one */
+    int attach_only;             /* not 0: fail with ENOENT if there is no arena, instead of making one */
     int kernel_io;               /* SHMSYNC_KERNEL_IO_x; if this process opens the arena several times, the most general one holds */
     /* Called in the participant that begins an epoch, before its open returns. No other process is in, and none
      * gets in meanwhile, so the function may delete and repair anything. If it returns an errno, the open fails

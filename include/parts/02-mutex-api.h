@@ -8,10 +8,10 @@ typedef struct shmsync_mutex {
 
 /* The options of shmsync_mutex_open and shmsync_mutex_attach. */
 typedef struct shmsync_mutex_options {
-    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
     int policy;              /* SHMSYNC_POLICY_..., of a new mutex; another than an existing one has: EINVAL */
-    int64_t spin_ns;         /* of a new mutex: 0 learns, SHMSYNC_SPIN_NEVER, or at most that long */
+    int64_t spin_ns;         /* for a new mutex: 0: adaptive; SHMSYNC_SPIN_NEVER: never; else at most so many ns */
     int checked;             /* not 0: every unlock of this process is a compare-and-swap */
     int (*repair)(void *);   /* run by lock of this process where it meets a death; 0 for repaired */
     void *repair_arg;

@@ -8,9 +8,9 @@ typedef struct shmsync_futex {
 
 /* The options of shmsync_futex_open and shmsync_futex_attach. */
 typedef struct shmsync_futex_options {
-    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
-    int64_t spin_ns; /* as of a mutex */
+    int64_t spin_ns; /* see shmsync_mutex_options */
 } shmsync_futex_options;
 
 /* Finds the futex of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an existing

@@ -23,7 +23,7 @@ typedef struct shmsync_tx {
     struct shmsync_arena *arena;
     const struct shmi_log *log;
     uint64_t tail;            /* bytes of records */
-    int failed;               /* of the first call that failed */
+    int failed;               /* error of the first call that failed */
     unsigned n_saved, blocks;
     struct {
         uint64_t begin, end;

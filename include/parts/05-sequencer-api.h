@@ -9,10 +9,10 @@ typedef struct shmsync_sequencer {
 
 /* The options of shmsync_sequencer_open and shmsync_sequencer_attach. */
 typedef struct shmsync_sequencer_options {
-    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
     uint64_t initial; /* value of a new one */
-    int64_t spin_ns;  /* as of a mutex */
+    int64_t spin_ns;  /* see shmsync_mutex_options */
 } shmsync_sequencer_options;
 
 /* Finds the Sequencer of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an

@@ -9,12 +9,12 @@ typedef struct shmsync_event {
 
 /* The options of shmsync_event_open and shmsync_event_attach. */
 typedef struct shmsync_event_options {
-    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
     int auto_reset;  /* each set lets one wait go */
     int bidirectional;     /* one can wait for the reset, too; not with auto_reset */
     int set;         /* a new one is set */
-    int64_t spin_ns; /* as of a mutex */
+    int64_t spin_ns; /* see shmsync_mutex_options */
 } shmsync_event_options;
 
 /* Finds the Event of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an existing

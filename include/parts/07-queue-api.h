@@ -9,11 +9,11 @@ typedef struct shmsync_queue {
 
 /* The options of shmsync_queue_open and shmsync_queue_attach. */
 typedef struct shmsync_queue_options {
-    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
-    uint32_t capacity; /* of a new queue; an attach compares it if it is not 0 */
+    uint32_t capacity; /* for a new queue; an attach compares it if it is not 0 */
     uint64_t layout;   /* fingerprint of an item, by shmsync_layout; 0: whatever an existing one has */
-    int64_t spin_ns;   /* as of a mutex */
+    int64_t spin_ns;   /* see shmsync_mutex_options */
     const char *type;  /* description of an item, as shmgen makes it, instead of layout; NULL: none */
 } shmsync_queue_options;
 

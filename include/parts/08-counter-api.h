@@ -9,9 +9,9 @@ typedef struct shmsync_waitgroup {
 
 /* The options of shmsync_waitgroup_open and shmsync_waitgroup_attach. */
 typedef struct shmsync_waitgroup_options {
-    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
-    int64_t spin_ns; /* as of a mutex */
+    int64_t spin_ns; /* see shmsync_mutex_options */
 } shmsync_waitgroup_options;
 
 /* Finds the WaitGroup of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an
@@ -53,9 +53,9 @@ typedef struct shmsync_latch {
 
 /* The options of shmsync_latch_open and shmsync_latch_attach. */
 typedef struct shmsync_latch_options {
-    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
-    int64_t spin_ns; /* as of a mutex */
+    int64_t spin_ns; /* see shmsync_mutex_options */
 } shmsync_latch_options;
 
 /* Finds the Latch of that name, or creates it. NULL or "" as the name: a fresh anonymous one. Its counter begins at

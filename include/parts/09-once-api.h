@@ -9,9 +9,9 @@ typedef struct shmsync_once {
 
 /* The options of shmsync_once_open and shmsync_once_attach. */
 typedef struct shmsync_once_options {
-    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
-    int64_t spin_ns; /* as of a mutex */
+    int64_t spin_ns; /* see shmsync_mutex_options */
 } shmsync_once_options;
 
 /* Finds the Once of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an existing
@@ -44,14 +44,14 @@ typedef struct shmsync_barrier {
 
 /* The options of shmsync_barrier_open and shmsync_barrier_attach. */
 typedef struct shmsync_barrier_options {
-    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
     /* Called when an arrival of this process is the last of a phase, before any waiter is released. If the process
      * dies while it runs the function, the phase is broken. The function belongs to this process, not to the
      * Barrier. */
     void (*completion)(void *);
     void *completion_arg;
-    int64_t spin_ns; /* as of a mutex */
+    int64_t spin_ns; /* see shmsync_mutex_options */
 } shmsync_barrier_options;
 
 /* Finds the Barrier of that name, or creates it. NULL or "" as the name: a fresh anonymous one. The number of

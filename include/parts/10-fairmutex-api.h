@@ -9,12 +9,12 @@ typedef struct shmsync_fairmutex {
 
 /* The options of shmsync_fairmutex_open and shmsync_fairmutex_attach. */
 typedef struct shmsync_fairmutex_options {
-    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
     int policy;            /* SHMSYNC_POLICY_..., of a new one; another than an existing one has: EINVAL */
     int (*repair)(void *); /* run by lock of this process where it meets a death; 0 for repaired */
     void *repair_arg;
-    int64_t spin_ns;       /* as of a mutex */
+    int64_t spin_ns;       /* see shmsync_mutex_options */
 } shmsync_fairmutex_options;
 
 /* Finds the FairMutex of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an

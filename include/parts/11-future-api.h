@@ -9,9 +9,9 @@ typedef struct shmsync_future {
 
 /* The options of shmsync_future_open and shmsync_future_attach. */
 typedef struct shmsync_future_options {
-    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
-    int64_t spin_ns; /* as of a mutex */
+    int64_t spin_ns; /* see shmsync_mutex_options */
 } shmsync_future_options;
 
 /* Finds the Future of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an existing

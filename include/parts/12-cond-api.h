@@ -9,10 +9,10 @@ typedef struct shmsync_cond {
 
 /* The options of shmsync_cond_open and shmsync_cond_attach. */
 typedef struct shmsync_cond_options {
-    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
-    int batch;       /* of a new one: how many of a broadcast go for the lock at a time; 0: a few; negative: all */
-    int64_t spin_ns; /* as of a mutex */
+    int batch;       /* for a new one: waiters of a broadcast that try the lock at a time; 0: a few; negative: all */
+    int64_t spin_ns; /* see shmsync_mutex_options */
 } shmsync_cond_options;
 
 /* Finds the Cond of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an existing

@@ -10,11 +10,11 @@ typedef struct shmsync_semaphore {
 
 /* The options of shmsync_semaphore_open and shmsync_semaphore_attach. */
 typedef struct shmsync_semaphore_options {
-    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
     int transferable; /* it only counts: anybody may release, and nothing comes back from the dead */
     int64_t initial;  /* permits of a new transferable one; 0: all, negative: none */
-    int64_t spin_ns;  /* as of a mutex */
+    int64_t spin_ns;  /* see shmsync_mutex_options */
 } shmsync_semaphore_options;
 
 /* Finds the Semaphore of that name, or creates it with n permits, at least 1. NULL or "" as the name: a fresh

@@ -9,13 +9,13 @@ typedef struct shmsync_rwmutex {
 
 /* The options of shmsync_rwmutex_open and shmsync_rwmutex_attach. */
 typedef struct shmsync_rwmutex_options {
-    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
     int policy;            /* SHMSYNC_POLICY_..., when a writer dies; another than an existing one has: EINVAL */
     int (*repair)(void *); /* run by lock, lock_upgradable and rdlock of this process where they meet a death; 0 for repaired */
     void *repair_arg;
-    int64_t spin_ns;       /* as of a mutex */
-    uint64_t log_bytes;    /* as of a mutex */
+    int64_t spin_ns;       /* see shmsync_mutex_options */
+    uint64_t log_bytes;    /* see shmsync_mutex_options */
 } shmsync_rwmutex_options;
 
 /* Finds the RWMutex of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an existing

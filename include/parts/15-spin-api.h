@@ -14,12 +14,12 @@ typedef struct shmsync_rwspinlock {
 
 /* The options of shmsync_spinlock_open and shmsync_rwspinlock_open, and of the attaches. */
 typedef struct shmsync_spinlock_options {
-    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
     int policy;            /* SHMSYNC_POLICY_..., of a new one; another than an existing one has: EINVAL */
     int (*repair)(void *); /* run by calls of this process that meet a death; 0 for repaired */
     void *repair_arg;
-    int64_t spin_ns;       /* as of a mutex */
+    int64_t spin_ns;       /* see shmsync_mutex_options */
 } shmsync_spinlock_options;
 
 /* Finds the SpinLock of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an

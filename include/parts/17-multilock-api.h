@@ -9,11 +9,11 @@ typedef struct shmsync_multilock {
 
 /* The options of shmsync_multilock_open and shmsync_multilock_attach. */
 typedef struct shmsync_multilock_options {
-    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
     int policy;       /* SHMSYNC_POLICY_..., of a new one; another than an existing one has: EINVAL */
     uint32_t buckets; /* parts with queue locks of their own, a power of two at least, at most 65536; 0: 64, or whatever an existing one has; another: EINVAL */
-    int64_t spin_ns;  /* as of a mutex */
+    int64_t spin_ns;  /* see shmsync_mutex_options */
 } shmsync_multilock_options;
 
 /* Identifies one hold of a key by this process, and can unlock that hold once. It is a value, which any thread of

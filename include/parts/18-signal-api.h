@@ -23,11 +23,11 @@ typedef struct shmsync_signalwaker {
 
 /* The options of shmsync_signalwaker_open and shmsync_signalwaker_attach. */
 typedef struct shmsync_signalwaker_options {
-    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
     int signals;     /* each of 64 queues, of 128 bytes: 1 to 64; 0: 64, or whatever an existing one has; another: EINVAL */
     int count;       /* for a new object: operations of all processes count themselves */
-    int64_t spin_ns; /* as of a mutex */
+    int64_t spin_ns; /* see shmsync_mutex_options */
 } shmsync_signalwaker_options;
 
 /* A gate is a value, valid until the SignalWaker is closed. The execution of a queue has to be finished with the

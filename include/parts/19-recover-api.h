@@ -5,10 +5,10 @@ typedef struct shmsync_lost {
     shmsync_offset offset; /* of the object */
     const char *name;      /* "" if it is anonymous */
     char kind[5];          /* "MUTX" and the like */
-    int has_key;           /* not 0: it is a multilock, and this is about key */
+    int has_key;           /* not 0: the object is a multilock, and key says which key is meant */
     uint64_t key;
-    int err;               /* what its calls returned: EOWNERDEAD or ENOTRECOVERABLE */
-    int who_known;         /* not 0: who says whose death that was */
+    int err;               /* the error that calls on it return: EOWNERDEAD or ENOTRECOVERABLE */
+    int who_known;         /* not 0: the member who says whose death that was */
     shmsync_participant who;
 } shmsync_lost;
 

@@ -8,11 +8,11 @@ typedef struct shmsync_synchronized {
 
 /* The options of shmsync_synchronized_open and shmsync_synchronized_attach. */
 typedef struct shmsync_synchronized_options {
-    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
     const void *initial; /* the value of a new one; NULL: all zero */
     uint64_t layout;     /* fingerprint of the value, by shmsync_layout; 0: whatever an existing one has */
-    int64_t spin_ns;     /* as of a mutex */
+    int64_t spin_ns;     /* see shmsync_mutex_options */
     const char *type;    /* description of the value, as shmgen makes it, instead of layout; NULL: none */
 } shmsync_synchronized_options;
 

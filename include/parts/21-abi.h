@@ -230,9 +230,9 @@ typedef struct shmi_mutex_words {
     uint32_t pays;
     uint64_t poller;
     uint64_t handed;
-    uint64_t metSince;   /* for people: a waiter met the hold then, CLOCK_MONOTONIC ns. Atomic. */
-    uint64_t metHold;    /* for people: owner word << 32 | wake word of that hold. Atomic. */
-    uint64_t counts[8];  /* for people; see compatCounted */
+    uint64_t metSince;   /* diagnostics: when a waiter saw the hold, CLOCK_MONOTONIC ns. Atomic. */
+    uint64_t metHold;    /* diagnostics: owner word << 32 | wake word of that hold. Atomic. */
+    uint64_t counts[8];  /* diagnostics; see compatCounted */
 } shmi_mutex_words;
 
 enum { SHMI_POLICY_REPORT, SHMI_POLICY_RELEASE, SHMI_POLICY_ROLLBACK }; /* in the body of a lock */

@@ -85,7 +85,7 @@ SHMI_FN void shmi_reap_node(shmsync_arena *a, shmi_off off, shmi_participant_id 
     shmi_node *n = shmi_node_at(a, off);
     shmi_block b;
     if (shmi_locate(a, off, &b))
-        shmi_touch(a, b.chunk); /* or the reaper of this participant would not look for the node */
+        shmi_touch(a, b.chunk); /* so that the reaper of this participant looks for the node */
     if (n != NULL && shmi_node_owner(n) == owner && shmi_cas32(&n->owner, owner, a->self)) {
         SHMSYNC_CRASHPOINT("arena.node.inherited");
         shmi_free_node(a, off);
@@ -362,7 +362,7 @@ typedef struct shmi_orphan {
 typedef struct shmi_dead_nodes {
     shmi_participant_id dead;
     uint64_t left;
-    int told; /* nobody will put a node on a stack any more that is resolved or ready */
+    int told; /* no process will put a resolved or ready node on a stack any more */
     shmi_orphan orphans[64]; /* others wait for the next death */
     unsigned n_orphans;
 } shmi_dead_nodes;

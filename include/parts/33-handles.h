@@ -7,7 +7,7 @@
 
 typedef struct shmi_head {
     struct shmi_head *next; /* guarded by: shmi_spares_lock */
-    uint64_t serial;        /* of what follows; 0 while nothing is there. Atomic. */
+    uint64_t serial;        /* serial number of what follows; 0 while nothing is there. Atomic. */
     size_t size;
     uint64_t pad_;
 } shmi_head;

@@ -134,7 +134,7 @@ SHMI_FN int shmi_is_record(uint32_t w) { return shmi_block_kind(w) == SHMI_block
 /* A walk through the slot records of an object, the latest first. */
 typedef struct shmi_record_walk {
     shmi_off object, next;
-    uint64_t size; /* that each record has at least */
+    uint64_t size; /* least size of a record */
     shmi_block b;  /* the record */
     uint32_t slot; /* its slot */
     int bad;       /* the list has something else in it */
@@ -531,7 +531,7 @@ SHMI_FN int shmi_forget(shmsync_arena *a, shmi_off off) /* guarded by: handles *
         return 0;
     if (--r->count == 0) {
         uint32_t mask, *word = shmi_open_bit(a, &r->h, a->my_slot, &mask);
-        if (!r->kept || !shmi_unfinished(a, a->self)) /* else the undo will write into the object */
+        if (!r->kept || !shmi_unfinished(a, a->self)) /* if an undo is left, it will write into the object */
             shmi_and32(word, ~mask);
         *p = r->next;
         a->n_refs--;
@@ -1204,7 +1204,7 @@ SHMI_FN int shmi_redundant(shmsync_arena *a, const char *name, size_t len, const
         return err;
     memcpy(from, t, sizeof from);
     memcpy(to, t + sizeof from, sizeof to);
-    *busy = shmi_openers(a, &h) - 1; /* not this process, unless it has it open besides */
+    *busy = shmi_openers(a, &h) - 1; /* without this process, unless it has another opening */
     *busy += shmi_ref_of(a, h.o.off)->count > 1;
     *redundant = (h.o.off == from[0] && shmi_ld64(shmi_u64(a, h.o.off + SHMI_objCreated)) == from[1]) ||
                  (*busy == 0 && h.o.kind == to[0] && h.o.version == to[1] && h.o.layout == s->o.layout && h.o.size == size &&

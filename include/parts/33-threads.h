@@ -14,7 +14,7 @@ SHMI_FN ssize_t shmi_read_file(const char *path, char *b, size_t cap)
 #define SHMI_THREADS_MOST 32768
 
 typedef struct shmi_tasks {
-    int fd; /* of /proc/PID/task; all that is looked up there is of one process */
+    int fd; /* directory /proc/PID/task: all look-ups through it concern one process */
     struct stat st;
 } shmi_tasks;
 

@@ -242,7 +242,7 @@ SHMI_FN int shmi_await(shmsync_arena *a, const shmi_naming *w, const char *op, c
 {
     int64_t ask = 0, now, wait;
     int err;
-    int was = w != NULL && shmi_current(a, w->name); /* by a peer's bytes */
+    int was = w != NULL && shmi_current(a, w->name); /* true only if a peer has overwritten the name */
     if (shmi_await_over(a, w, 1))
         return 0;
     err = shmi_enter(a, op);
@@ -519,7 +519,7 @@ SHMI_FN int shmi_record_deaths(shmsync_arena *a, uint32_t i, uint32_t w, uint32_
     for (; g <= last && !changed; g++) {
         shmi_participant_id n = shmi_make_participant_id(i, g);
         shmi_act act;
-        if (a->self != 0) /* else this process is a joiner that has the slot */
+        if (a->self != 0) /* a->self is 0 in a joiner that has the slot */
             shmi_begin_act(a, &act, n);
         if (!shmi_has_death_record(a, n)) {
             changed = shmi_slot_state(a, i) != w;

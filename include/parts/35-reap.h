@@ -221,7 +221,7 @@ SHMI_FN void shmi_reclaim_memory(shmsync_arena *a, shmi_participant_id dead)
     pthread_mutex_lock(&a->handles);
     left = dead == a->self ? a->n_deferred : 0;
     pthread_mutex_unlock(&a->handles);
-    if (left == 0) /* else the slot's next participant takes the blocks that a peer guards */
+    if (left == 0) /* otherwise the slot's next participant frees the blocks that a peer guards */
         shmi_st32(reclaimed, last);
 }
 

@@ -7,11 +7,11 @@
 
 enum {
     /* SHMI_slotWindow: first generation in bits 0..17, last in 18..35, number in 36..63 */
-    SHMI_RENEW_MOST = 64, /* for how many slots one search looks */
+    SHMI_RENEW_MOST = 64, /* number of slots for which one search looks */
     SHMI_SEARCHES = 3,    /* see searches in window.go */
     SHMI_RENEW_EVERY = 64 /* in how many joins of a slot a joiner renews the other slots */
 };
-#define SHMI_HEIRS_LEFT 256u /* generations at the end that are left to joiners that clean up after somebody */
+#define SHMI_HEIRS_LEFT 256u /* only for joiners that first clean up after a dead participant */
 /* Tests make both smaller, so that generations are used again soon. */
 #ifndef SHMI_GENERATIONS_MOST
 #define SHMI_GENERATIONS_MOST 262143u
@@ -99,7 +99,7 @@ SHMI_FN int shmi_used_up(shmsync_arena *a, uint32_t i, uint32_t w)
 /* The generations of some slots that words of the arena name, or bytes that may be IDs. */
 typedef struct shmi_id_search {
     uint32_t n, slots[SHMI_RENEW_MOST];
-    uint8_t place[SHMI_MaxSlots + 1]; /* of a slot in slots, from 1 */
+    uint8_t place[SHMI_MaxSlots + 1]; /* place of each slot in slots, from 1 */
     uint64_t *found;                  /* a set for each of slots */
 } shmi_id_search;
 enum { SHMI_GENERATION_WORDS = (SHMI_maxGeneration + 1) / 64 };
@@ -168,7 +168,7 @@ SHMI_FN void shmi_search_ids(shmsync_arena *a, shmi_id_search *s)
     for (i = 1; i <= a->geo.slots; i++)
         shmi_search_word(s, shmi_ld32(shmi_slot32(a, (uint32_t)i, SHMI_slotReaper)));
     shmi_search_word(s, shmi_ld32(shmi_u32(a, SHMI_hdrDirLowerer)));
-    for (k = 0; k < SHMI_deathRecordCount; k++) /* or who asks for the ID of a record is told of another */
+    for (k = 0; k < SHMI_deathRecordCount; k++) /* or a record would name a later participant */
         shmi_search_word(s, shmi_ld32(shmi_u32(a, a->geo.death_record_off + k * SHMI_deathRecordStride + SHMI_deathRecordID)));
     for (i = 0; i < a->geo.chunk_count; i++) {
         uint64_t w = shmi_load_chunk(a, i), n = 0, size = 0;

@@ -279,7 +279,7 @@ SHMI_FN uint64_t shmi_claim_epoch(shmsync_arena *a, shmi_preparation *p, uint32_
     }
     SHMSYNC_CRASHPOINT("arena.gate.visited");
     claimed = shmi_make_epoch(SHMI_epochClaimed, shmi_epoch_number(w), a->self);
-    return shmi_cas_epoch(a, w, claimed) ? claimed : 0; /* else a joiner has ended the claim */
+    return shmi_cas_epoch(a, w, claimed) ? claimed : 0; /* 0: a joiner has ended the claim */
 }
 
 /* Whether the path of the arena leads elsewhere. */
@@ -642,7 +642,7 @@ SHMI_FN int shmi_first(shmsync_arena *a, shmi_preparation *p, const shmsync_aren
     if (err != 0)
         return err;
     shmi_st64(shmi_u64(a, SHMI_hdrEpochBegan), (uint64_t)shmi_unix_now());
-    if (shmi_outlives_boot(a) && memcmp(a->boot, no_boot, 16) != 0) /* else the last one that was known stays */
+    if (shmi_outlives_boot(a) && memcmp(a->boot, no_boot, 16) != 0) /* else the last known one stays */
         memcpy(shmi_bytes(a, SHMI_hdrEpochBoot, 16), a->boot, 16);
     shmi_st64(shmi_epoch_deaths(a, shmi_epoch_number(w)), deaths); /* counts from the step on that opens the epoch */
     SHMSYNC_CRASHPOINT("arena.gate.begun");

@@ -14,7 +14,7 @@
  * arena, a peer could overwrite it. */
 typedef struct shmi_robust {
     uintptr_t next;
-    intptr_t offset; /* from a node to its word */
+    intptr_t offset; /* distance from a node to its word */
     uintptr_t pending;
     uintptr_t pad_;
     uintptr_t nodes[SHMI_aliveWords];

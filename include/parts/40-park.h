@@ -59,7 +59,7 @@ enum {
 typedef struct shmi_sleep_spec {
     uint32_t *word; /* while it is val */
     uint32_t val;
-    shmi_off object; /* for the announce record */
+    shmi_off object; /* object in the announce record */
     uint64_t wanted;
     int64_t deadline;  /* CLOCK_MONOTONIC ns, 0: none */
     int64_t *since;    /* since when the wait lasts, CLOCK_MONOTONIC ns; 0 before its first sleep, which sets it */
@@ -177,7 +177,7 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
 /* ---- Lines: where the waiters of an object are found ---- */
 
 typedef struct shmi_wait_list {
-    uint32_t *word; /* what waiters sleep on */
+    uint32_t *word; /* the word that waiters sleep on */
     uint64_t *poller;  /* head of the list of poller nodes */
 } shmi_wait_list;
 

@@ -17,13 +17,13 @@ enum {
 /* The words of an object that steer its waiters' spinning; all are hints. */
 typedef struct shmi_tuning {
     uint32_t *budget;   /* 0: adaptive; else ns + 1 */
-    uint32_t *pays;     /* what spinning has paid lately: see shmi_make_pay */
+    uint32_t *pays;     /* how well spinning has paid lately: see shmi_make_pay */
     uint32_t *last_cpu; /* a CPU note */
     uint32_t slot;      /* of this participant */
 } shmi_tuning;
 
 static int64_t shmi_no_yield_until;
-static int64_t shmi_pause_ns_; /* of a pause, in 1/1024 ns */
+static int64_t shmi_pause_ns_; /* length of a pause, in 1/1024 ns */
 static int shmi_one_cpu_;      /* 0 not known, 1 no, 2 yes */
 
 SHMI_FN int64_t shmi_pause_ns(void)
@@ -99,7 +99,7 @@ SHMI_FN uint32_t shmi_make_pay(uint32_t took, uint32_t share, uint32_t failures)
 SHMI_FN int64_t shmi_pay_budget(uint32_t p)
 {
     uint32_t failures = p >> 20, share = p >> 10 & SHMI_payField;
-    int64_t need = 4 * SHMI_payUnit * (int64_t)(p & SHMI_payField) + SHMI_spinLeast; /* of nearly all spins that succeed */
+    int64_t need = 4 * SHMI_payUnit * (int64_t)(p & SHMI_payField) + SHMI_spinLeast; /* enough for nearly all spins that succeed */
     if (need > SHMI_spinMost)
         need = SHMI_spinMost;
     if (failures >= SHMI_spinGiveUp && failures % SHMI_probeEvery == 0)

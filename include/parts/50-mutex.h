@@ -36,13 +36,13 @@ SHMI_FN int shmi_owner_valid(uint32_t o)
 typedef struct shmi_mutex {
     uint32_t *own, *wake; /* the owner word, the wake word */
     shmi_me *me;
-    uint32_t bias;        /* what Lock adds to our name: SHMI_OWNER_BIASED or 0. Atomic. */
-    uint32_t bias_most;   /* what bias may be: 0 where holds are never biased */
+    uint32_t bias;        /* the bits that Lock adds to our ID: SHMI_OWNER_BIASED or 0. Atomic. */
+    uint32_t bias_most;   /* the greatest value of bias: 0 where holds are never biased */
     shmsync_arena *a;
     shmi_mutex_words *w;
     shmi_wait_list line;
     shmi_off object;      /* header of the object that it is, or is a part of */
-    const char *called;   /* for messages; lives as long as the arena has the object open */
+    const char *called;   /* name for messages; lives as long as the arena has the object open */
     int release;          /* policy PolicyRelease */
     int rollback;         /* policy PolicyRollback */
     shmi_log log;         /* of that */
@@ -56,8 +56,8 @@ typedef struct shmi_mutex {
     int64_t looked;
     void (*also_check)(void *); /* called by periodic checks, for an object that has it as a part */
     void *also_check_arg;
-    struct shmi_rwmutex *rw; /* of the writers of an RWMutex: that, for its transactions */
-    shmi_object o; /* of a mutex of its own */
+    struct shmi_rwmutex *rw; /* for the writers' mutex of an RWMutex: that RWMutex, for its transactions */
+    shmi_object o; /* for a mutex that is an object of its own */
 } shmi_mutex;
 
 /* Makes a handle on the mutex words w in the body of an object. internal says that the mutex is a part of another

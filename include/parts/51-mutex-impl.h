@@ -151,7 +151,7 @@ SHMI_FN const shmi_log *shmi_mutex_log(const shmi_mutex *m) { return m->rollback
 typedef struct shmi_mutex_wait {
     shmi_mutex *m;
     int64_t deadline;
-    int64_t since; /* of the first sleep */
+    int64_t since; /* time of the first sleep */
     int64_t ask;   /* as of shmi_next_ask */
     int slept, starving;
 } shmi_mutex_wait;
@@ -285,7 +285,7 @@ SHMI_FN void shmi_mutex_date_hold(shmi_mutex *m)
 SHMI_FN void shmi_mutex_took(shmi_mutex_wait *w)
 {
     if (w->slept)
-        shmi_mutex_meet(w->m, shmi_ld32(w->m->own), shmi_wake_word_announce(&w->m->line)); /* those that still sleep do not */
+        shmi_mutex_meet(w->m, shmi_ld32(w->m->own), shmi_wake_word_announce(&w->m->line)); /* for those that still sleep */
     if (w->starving)
         shmi_cas32(&w->m->w->starving, shmi_self(w->m->a), 0);
 }
@@ -389,7 +389,7 @@ SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
     sleep_spec.object = m->object;
     sleep_spec.wanted = v;
     sleep_spec.owner = shmi_owner_name(o);
-    if (!shmi_current(m->a, sleep_spec.owner)) { /* nobody tells when it is gone */
+    if (!shmi_current(m->a, sleep_spec.owner)) { /* no event tells when it is gone */
         shmi_follow(m->a);
         sleep_spec.bounded = shmi_next_ask(&w->ask);
         sleep_spec.owner = 0;

@@ -11,7 +11,8 @@ SHMI_FN uint64_t shmi_heap_left(uint64_t l) { return (l & UINT32_MAX) * 64; }
 SHMI_FN uint64_t shmi_heap_right(uint64_t l) { return (l >> 32) * 64; }
 SHMI_FN uint32_t shmi_heap_rank_left(struct shmi_wait w) { return shmi_class_of(w) >> 8; }
 SHMI_FN uint32_t shmi_heap_rank_right(struct shmi_wait w) { return shmi_class_of(w) & 0xff; }
-/* The rank of w, a byte that wraps where a peer wrote it; 0 if there is no w. */
+/* The rank of w; 0 if there is no w. It is masked to one byte, since a peer may have written
+   impossible ranks. */
 SHMI_FN uint32_t shmi_heap_rank(struct shmi_wait w)
 {
     return w.n == NULL ? 0 : (shmi_heap_rank_right(w) + 1) & 0xff;
@@ -60,7 +61,7 @@ SHMI_FN struct shmi_wait shmi_heap_meld(struct shmi_monitor *m, struct shmi_wait
     int n = 0;
     while (x.n != NULL && y.n != NULL) {
         if (n == SHMI_HEAP_DEEP) {
-            shmi_set_broken(m, 1); /* what is on the path is found again by its stamp */
+            shmi_set_broken(m, 1); /* the rebuild finds the nodes on the path by their stamps */
             return x;
         }
         if (shmi_heap_before(y, x)) {
@@ -122,7 +123,7 @@ SHMI_FN void shmi_heap_detach(struct shmi_monitor *m, uint64_t *root, struct shm
         uint64_t al;
         uint32_t rl, rr;
         if (above.n == NULL)
-            return; /* and all is rebuilt */
+            return; /* the heap is damaged, and is rebuilt */
         al = shmi_get(&above.n->next);
         rl = shmi_heap_rank_left(above);
         rr = shmi_heap_rank_right(above);
@@ -197,7 +198,7 @@ SHMI_FN void shmi_heap_discard_dead(struct shmi_monitor *m, uint64_t *root)
         if (n == room) {
             more = (struct shmi_queued_wait *)shmi_scratch(all != few ? all : NULL, room * sizeof *more, 4 * room * sizeof *more);
             if (more == NULL) {
-                shmi_set_broken(m, 1); /* which drops the waits that are left over */
+                shmi_set_broken(m, 1); /* the rebuild drops the waits that are left over */
                 break;
             }
             if (all == few)
@@ -291,7 +292,7 @@ SHMI_FN void shmi_seq_clear(struct shmi_monitor *m)
     struct shmi_sequence *q = (struct shmi_sequence *)m;
     shmi_put(&q->w->root, 0);
     shmi_put(&q->w->doomed, 0);
-    __atomic_store_n(&q->w->next, SHMI_ANYBODY, __ATOMIC_SEQ_CST); /* until the next resolving */
+    __atomic_store_n(&q->w->next, SHMI_ANYBODY, __ATOMIC_SEQ_CST); /* every increment locks until the next resolve */
 }
 SHMI_FN void shmi_seq_requeue(struct shmi_monitor *m, struct shmi_wait w)
 {

@@ -16,9 +16,9 @@ typedef struct shmi_event_share {
 SHMI_ASSERT(sizeof(shmi_event_share) == 32, "shmi_event_share");
 
 struct shmi_event {
-    struct shmi_sequence q; /* with automatic reset; first: its rules get it */
+    struct shmi_sequence q; /* for automatic reset; must be first, because its rules get a pointer to it */
     shmi_auto_event_words *w;
-    shmi_event_share *shares; /* of the slots, from slot 1 */
+    shmi_event_share *shares; /* one share for each slot, from slot 1 */
     uint32_t slots;
     uint32_t mode;
     struct shmi_eventcount count; /* without automatic reset */

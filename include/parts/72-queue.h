@@ -10,9 +10,9 @@ enum { SHMI_queueStoppedFlag = 1, SHMI_queueIrregularFlag = 2 };
 #define SHMI_QUEUE_CAPACITY_MOST (UINT32_C(1) << 30)
 #define SHMI_QUEUE_TAG UINT64_C(0x7fffffff)
 #define SHMI_QUEUE_WALK 1000u /* how many more steps than cells in two laps a walk takes */
-#define SHMI_QUEUE_WALKS 16   /* so many walks find nothing, while nobody moves a hint, in a ring that a peer overwrote */
+#define SHMI_QUEUE_WALKS 16   /* if so many walks find nothing while no hint moves, a peer has overwritten the ring */
 #define SHMI_QUEUE_LOOK 64u   /* at how many slots a waiter that spins looks */
-#define SHMI_QUEUE_CHECK 4096u /* and a periodic check */
+#define SHMI_QUEUE_CHECK 4096u /* number of slots that a periodic check visits */
 #define SHMI_QUEUE_USE 64u    /* by how many slots used grows */
 #define SHMI_QUEUE_LEASE_TIMES UINT64_C(0xffff)
 #define SHMI_QUEUE_LEASE_SERIAL (UINT64_C(1) << 16)
@@ -29,7 +29,7 @@ struct shmi_queue_side {
     shmi_queue_side_words *w;
     shmi_wait_list line;
     int64_t looked;
-    uint64_t sum; /* of what a periodic check saw last. Atomic. */
+    uint64_t sum; /* sum over the words that the last periodic check saw. Atomic. */
 };
 
 /* The first returned slots, as a look at all slots found them; see returnedSlots of prims/queue_returned.go. */
@@ -148,7 +148,7 @@ SHMI_FN void shmi_queue_heal(struct shmi_queue *x)
 enum { SHMI_queueFound, SHMI_queueOn, SHMI_queueImpossible };
 struct shmi_queue_found {
     uint64_t p;
-    uint64_t was; /* of the first position that is not filled: the word of its cell */
+    uint64_t was; /* word of the cell at the first position that is not filled */
     uint32_t i;
     shmi_queue_slot *s; /* NULL: there is no item, and p is not filled */
     uint64_t st;
@@ -236,7 +236,7 @@ SHMI_FN uint32_t shmi_queue_count(struct shmi_queue *x, uint32_t kinds)
 /* Whether there is no room for an item at position p, the first that is not filled; -1 if a peer overwrote the ring. */
 SHMI_FN int shmi_queue_full(struct shmi_queue *x, uint64_t p)
 {
-    if (p - shmi_ld64(&x->seen) >= x->capacity) { /* or p is before it */
+    if (p - shmi_ld64(&x->seen) >= x->capacity) { /* true also if p is before seen */
         struct shmi_queue_found f;
         uint64_t d;
         if (!shmi_queue_front(x, &f))
@@ -1146,13 +1146,13 @@ int shmsync_queue_timedlease(shmsync_queue *q, void *item, shmsync_lease *out, c
 }
 int shmsync_lease_ack(shmsync_lease *l)
 {
-    if (l->impl != NULL) /* else it was given back */
+    if (l->impl != NULL) /* NULL if the item was given back */
         SHMI_OPENED(l);
     return SHMI_TELL(shmi_queue_end_lease(l, 0));
 }
 int shmsync_lease_nack(shmsync_lease *l)
 {
-    if (l->impl != NULL) /* else it was given back */
+    if (l->impl != NULL) /* NULL if the item was given back */
         SHMI_OPENED(l);
     return SHMI_TELL(shmi_queue_end_lease(l, 1));
 }

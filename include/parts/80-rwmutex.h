@@ -14,7 +14,7 @@ struct shmi_rwmutex {
     uint64_t *mine;       /* this participant's reader word */
     struct shmi_rw_readers *known; /* changes by registry */
     int release, rollback;
-    shmi_log log; /* of policy PolicyRollback; it follows the words of a whole mutex */
+    shmi_log log; /* undo log, for PolicyRollback; it follows the words of a whole mutex */
     int (*repair)(void *);
     void *repair_arg;
     const char *called;
@@ -194,11 +194,11 @@ SHMI_COLD int shmi_rw_learn(struct shmi_rwmutex *m, uint32_t head)
     if (!v.bad && k != NULL) {
         old = k->n;
         learned = 1;
-        if (n > old) { /* or another thread has learned more */
+        if (n > old) { /* if not, another thread has learned more */
             uint32_t place = n;
             for (shmi_rw_walk(m, &v, head); place > old && shmi_next_record(m->a, &v); place--)
                 k->v[place - 1] = shmi_rw_reader_in(m, &v);
-            learned = place == old; /* or a peer has overwritten the list */
+            learned = place == old; /* if not, a peer has overwritten the list */
             if (learned) {
                 shmi_st32(&k->n, n);
                 shmi_st32(&k->head, head);
@@ -499,7 +499,7 @@ SHMI_COLD int shmi_rw_rlock_slow(struct shmi_rwmutex *m, int64_t abs)
         sleep_spec.deadline = abs;
         sleep_spec.since = &since;
         sleep_spec.owner = shmi_rw_who(g);
-        if (!shmi_current(m->a, sleep_spec.owner)) { /* nobody tells when it is gone */
+        if (!shmi_current(m->a, sleep_spec.owner)) { /* no event tells when it is gone */
             shmi_follow(m->a);
             sleep_spec.bounded = shmi_next_ask(&ask);
             sleep_spec.owner = 0;
@@ -1018,7 +1018,7 @@ SHMI_FN void *shmi_rw_build(shmsync_arena *a, const shmi_object *o, const void *
     pthread_mutex_init(&m->registry, NULL);
     shmi_mutex_init(&m->writers, a, m->ww, o->off, m->called, 1);
     m->writers.rw = m;
-    m->writers.repair = shmi_rw_repaired; /* what a death leaves is told by the gate */
+    m->writers.repair = shmi_rw_repaired; /* the gate, and not the mutex, reports what a death leaves */
     /* The reader word of our slot becomes our own. */
     for (w = shmi_ld64(m->mine); (w & SHMI_READER_GENERATION_MASK) != gen; w = shmi_ld64(m->mine))
         if (shmi_cas64(m->mine, w, gen)) {

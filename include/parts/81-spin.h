@@ -7,7 +7,7 @@ typedef struct shmi_rwspin_slot {
 } shmi_rwspin_slot;
 SHMI_ASSERT(sizeof(shmi_rwspin_slot) == 128, "shmi_rwspin_slot");
 
-#define SHMI_SPIN_READ 16u /* not in the state word: a reader's wait */
+#define SHMI_SPIN_READ 16u /* a reader's wait, which the state word does not store */
 #define SHMI_SPIN_LOST (SHMI_SPIN_NOT_RECOVERABLE << 29)
 #define SHMI_SPIN_OWNER_GONE (SHMI_SPIN_OWNER_DEAD << 29) /* see spinOwnerGone in prims/spinlock_word.go */
 #define SHMI_RWSPIN_MOST ((UINT64_C(1) << 30) - 1)
@@ -384,7 +384,7 @@ SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, 
         sleep_spec.deadline = abs;
         sleep_spec.since = &since;
         sleep_spec.owner = shmi_owner_name(o) != l->a->self ? shmi_owner_name(o) : 0;
-        if (!shmi_current(l->a, shmi_owner_name(o))) { /* nobody tells when it is gone */
+        if (!shmi_current(l->a, shmi_owner_name(o))) { /* no event tells when it is gone */
             shmi_follow(l->a);
             sleep_spec.bounded = shmi_next_ask(&ask);
             sleep_spec.owner = 0;
@@ -396,7 +396,7 @@ SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, 
         } else if (r == SHMI_LOOK) {
             shmi_spin_check_if_due(l);
         } else if (r == SHMI_LATE && shmi_spin_try(l, as) == 0) {
-            err = 0; /* what is there beats the time */
+            err = 0; /* the lock was free in time, so this is no timeout */
             break;
         } else {
             shmi_spin_leave(l, as, slept);

@@ -107,7 +107,7 @@ SHMI_FN void shmi_await_leave(shmi_awaited *w)
 SHMI_FN void shmi_await_sleep(shmsync_arena *a, shmi_awaited *at, size_t n, int64_t since, int64_t until)
 {
     shmi_waitv v[SHMSYNC_AWAIT_MOST];
-    int records[SHMSYNC_AWAIT_MOST]; /* of this sleep, for tools: one for each eventcount, and one for the first object */
+    int records[SHMSYNC_AWAIT_MOST]; /* announce records, for tools: one per eventcount, and one for the first object */
     size_t i, k;
     for (i = 0; i < n; i++) {
         shmi_awaited *w = &at[i];

@@ -760,7 +760,7 @@ SHMI_FN int shmi_signal_await(struct shmi_signalwaker *w, int64_t abs)
         case SHMI_LOOK:
             shmi_signal_check(w);
             break;
-        case SHMI_LATE: /* which may come with a wake that was meant for another */
+        case SHMI_LATE: /* the timeout may coincide with a wake that was meant for another waiter */
             took = shmi_signal_take(w);
             shmi_signal_pass_on(w);
             return took ? 0 : ETIMEDOUT;

@@ -22,10 +22,10 @@ type Arena struct {
 	over   atomic.Bool
 	calls  sync.RWMutex      // see BeginCall
 	onEnd  sync.Map          // func() to be called when this opening ends, by key
-	waits  map[Offset][]Wait // what WaitsOf has found in a copy
+	waits  map[Offset][]Wait // the waits that WaitsOf has found in a copy
 
-	beforeWaits func() // of an Inspector: called before waits is filled
-	now         int64  // of the copy of a dump: when it was made, CLOCK_MONOTONIC ns; 0: now
+	beforeWaits func() // an Inspector calls it before it fills waits
+	now         int64  // in the copy of a dump, the time when the dump was made, CLOCK_MONOTONIC ns; 0: now
 }
 
 // membership is what the openings of one arena share: the participant that this

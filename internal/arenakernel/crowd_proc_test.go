@@ -155,7 +155,7 @@ func TestWatchersSleepOn(t *testing.T) {
 	if !quietBuild {
 		t.Skip("needs linux/amd64 or linux/arm64 and no race detector: other watchers return for each event")
 	}
-	const most = 6 // for the mark, for checks of the dead process's threads, and for the end of the reap
+	const most = 6 // for the mark, the checks of the dead process's threads, and the end of the reap
 	c := newCrowd(t, 6)
 	for _, m := range c.members {
 		m.must(t, order{Do: "fenced"}) // it has done all work that it had postponed

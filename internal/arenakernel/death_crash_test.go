@@ -296,7 +296,7 @@ func TestActLastsForAWindow(t *testing.T) {
 				}
 				a.useUp(3)
 				a.u64(a.windowWord(3)).Store(uint64(makeWindow(2, maxGeneration, 1)))
-				if killed { // nobody takes its slot, which would clear its act words
+				if killed { // then no process takes its slot, which would clear its act words
 					a.useUp(1)
 					a.u64(a.touchedWord(1, 0)).Store(1)
 				}
@@ -681,7 +681,7 @@ func TestSuccessorOwesWhatTheDeadOwed(t *testing.T) {
 				defer f.Close()
 				c := core{geo: plan(uint64(ta.opts.Size), 1)}
 				slot := int64(c.slot(v.self.Slot()))
-				_, err = f.WriteAt([]byte{64}, slot+int64(off)) // as if it had died at that moment
+				_, err = f.WriteAt([]byte{64}, slot+int64(off)) // the byte that the kernel would set if it had died at that moment
 				require.NoError(t, err)
 				successor := ta.start(t)
 				successor.must(t, order{Do: "arm", Text: point})

@@ -103,7 +103,7 @@ func (a *Arena) putDeathRecord(ring deathRecordRing, n ParticipantID, flags, pid
 	number := a.u64(ring.total).Add(1) - 1
 	crashpoint.Hit("arena.record.numbered")
 	o := a.deathRecord(ring, number)
-	a.u64(o + deathRecordSeq).Swap(0) // not a store, which the stores of the label's bytes could overtake
+	a.u64(o + deathRecordSeq).Swap(0) // a swap, because stores of the label's bytes could overtake a plain store
 	a.u32(o + deathRecordID).Store(uint32(n))
 	a.u32(o + deathRecordPID).Store(pid)
 	a.u64(o + deathRecordDied).Store(died)

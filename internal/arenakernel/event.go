@@ -35,9 +35,9 @@ type Event struct {
 	Kind   EventKind
 	Time   time.Time
 	Object Object            // the zero Object if the event concerns no object, or one that is not known
-	Key    *uint64           // of a MultiLock; nil otherwise
+	Key    *uint64           // the key of a MultiLock; nil for other objects
 	Who    *shmsync.Identity // the participant that died; nil if it is not known
-	Err    error             // of EventNotRecoverable and EventCorrupt, if there is one
+	Err    error             // the error of EventNotRecoverable and EventCorrupt, if there is one
 	Missed uint64            // how many events were dropped before this one
 }
 
@@ -99,7 +99,7 @@ func (e *events) unhook(h *eventHook) {
 func (e *events) tell(x Event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	x.Time = time.Now() // with mu, so that times do not go back
+	x.Time = time.Now() // with mu held, so that times never decrease
 	for _, h := range e.hooks {
 		h.add(x)
 	}

@@ -16,7 +16,7 @@ func TestStopWithTheByteLockOfADeadSlot(t *testing.T) {
 		t.Run(point, func(t *testing.T) {
 			ta := newTestArena(t, 2)
 			opts := ta.opts
-			ta.opts.KernelIO = KernelIOAsynchronous // only the byte lock tells that it is gone
+			ta.opts.KernelIO = KernelIOAsynchronous // so that only the byte lock proves that a process is gone
 			v, x := ta.join(t, "victim"), ta.join(t, "other")
 			ta.opts = opts
 			require.Equal(t, 1, v.self.Slot())

@@ -108,7 +108,7 @@ func (c *core) claimBlock(class int) (Offset, error) {
 		}
 		runtime.Gosched()
 	}
-	c.flushDeferred() // for the next call, which may come after a Free
+	c.flushDeferred() // so that the next call finds them: a Free may have come in between
 	if failed != nil {
 		return 0, failed
 	}

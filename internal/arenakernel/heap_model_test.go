@@ -22,10 +22,10 @@ const (
 
 // The states of a chunk. An ID is a process of the model.
 const (
-	heapSlab = iota // of the class that the allocator wants
+	heapSlab = iota // a slab of the class that the allocator wants
 	heapOther
 	heapFree
-	heapNamed // from here on: claimed by a process, or swept by it
+	heapNamed // from this value on: a process has claimed the chunk, or sweeps it
 )
 
 func heapClaimed(process int) uint8  { return heapNamed + uint8(process) }

@@ -123,14 +123,14 @@ func (c *core) eachBlockOf(i uint64, f func(off Offset, size uint64, w blockWord
 
 // AllocStats counts what is in the heap of an arena.
 type AllocStats struct {
-	Chunks      uint64 // of 64 KiB, in all
+	Chunks      uint64 // chunks of 64 KiB, in all
 	FreeChunks  uint64 // chunks that are not in use
 	Reserved    uint64 // chunks that have memory behind them
 	Raw         uint64 // blocks that Alloc returned and no process has freed
 	Objects     uint64
 	SlotRecords uint64 // blocks that objects have for the slots of participants that used them
 	Nodes       uint64 // wait nodes in use, or on the list of an object
-	PollerNodes uint64 // of those, the ones on the list of an object, which are freed with it
+	PollerNodes uint64 // blocks on the node list of an object, which are freed with the object
 	Claimed     uint64 // blocks that are being made or taken apart
 	BytesUsed   uint64 // size of all those blocks, each rounded up to its class or span
 	Bytes       uint64 // size of the heap

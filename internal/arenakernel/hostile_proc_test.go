@@ -265,7 +265,7 @@ func TestForeignOwner(t *testing.T) {
 	ta.opts.Mode = 0o666
 	maker := ta.startAs(t, nobody)
 	maker.open(t, ta, "maker")
-	maker.must(t, order{Do: "fenced"}) // from now on it changes nothing by itself
+	maker.must(t, order{Do: "fenced"}) // once its start is over, it changes nothing unless it gets an order
 	before := fingerprint(t, ta.path())
 	for how, attempt := range attempts {
 		if how == "FromSegment" {

@@ -81,8 +81,8 @@ func parseUUID(s string) (id [16]byte) {
 
 // description says who a participant is, or was, for its death record.
 type description struct {
-	generation uint32 // of the described participant; 0: the slot describes nobody
-	flags      uint32 // of the death record
+	generation uint32 // generation of the described participant; 0: the slot describes nobody
+	flags      uint32 // flags of the death record
 	pid        uint32
 	died       uint64 // Unix ns
 	label      string
@@ -126,7 +126,7 @@ func (a *Arena) describes(i int, w slotWord) bool {
 
 // describeNobody begins a change of the words that describe a participant.
 func (a *Arena) describeNobody(i int) {
-	a.u32(a.slot(i) + slotDescribed).Swap(0) // not a store, which the stores of the label's bytes could overtake
+	a.u32(a.slot(i) + slotDescribed).Swap(0) // a swap, because stores of the label's bytes could overtake a plain store
 }
 
 // describeSelf writes the words that describe this joiner, in slot i with that generation.

@@ -22,7 +22,7 @@ import (
 type Inspector struct {
 	a       *Arena // over the copy; it is in no slot
 	img     *shm.Image
-	damage  error // what is wrong with the header, or nil
+	damage  error // an error in the header, or nil
 	created time.Time
 	now     int64 // see SetNow
 }

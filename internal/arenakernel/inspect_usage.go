@@ -3,7 +3,7 @@ package arenakernel
 // Usage is what takes the memory of the heap, in bytes of blocks and spans: the sum of all is
 // [AllocStats].BytesUsed.
 type Usage struct {
-	Objects map[Offset]uint64 // by object: its header, its body and its slot records, each rounded up to its block
+	Objects map[Offset]uint64 // by object: the bytes of its header, its body and its slot records, each rounded up to its block
 	Nodes   uint64            // wait nodes
 	Blocks  uint64            // blocks of Alloc
 	Other   uint64            // blocks that are being made or taken apart, and slot records of no object

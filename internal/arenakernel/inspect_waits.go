@@ -116,7 +116,7 @@ func (a *Arena) waitIn(off Offset, n *Node) (w Wait, ok bool) {
 		return w, false
 	case s == NodeQueued:
 		if w.How, w.Since = WaitAwake, int64(n.readyNext.Load()); w.Since != 0 {
-			w.How = WaitParked // for its turn within its process
+			w.How = WaitParked // parked until it is its turn within its process
 		}
 	case s == NodeAsleep:
 		w.How = WaitAsleep

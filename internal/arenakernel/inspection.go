@@ -46,7 +46,7 @@ type Hold struct {
 	Owner ParticipantID // the participant that holds it
 	Mode  string        // one of the constants
 	Count uint64        // how many, where a number makes sense
-	Key   *uint64       // which one, if the object has several
+	Key   *uint64       // the key, if the object has several
 	Since int64         // CLOCK_MONOTONIC, ns; 0 if it is not known
 	Note  string        // more, in words
 
@@ -85,15 +85,15 @@ const (
 
 // Word is a word of an object, with its bits explained.
 type Word struct {
-	Name string // what it is for
+	Name string // the purpose of the word
 	Bits uint64 // the word itself
-	Text string // what its bits say
+	Text string // the meaning of its bits
 }
 
 // Counts are the counters of an object in a counted arena, from its creation on.
 type Counts struct {
 	Acquired  uint64 // how often it was taken, or a wait ended well
-	Contended uint64 // of those, how often it was not free at once
+	Contended uint64 // acquisitions that found it not free
 	SpinsPaid uint64 // waits that spinning ended
 	Slept     uint64 // times that a waiter went to sleep
 	Woken     uint64 // waiters that were woken

@@ -25,7 +25,7 @@ const (
 	aliveWords        = 4
 	announceCount     = 32
 	deathRecordCount  = 256
-	deathRecordDeaths = 192 // of those, for deaths; the rest is for orderly leaves
+	deathRecordDeaths = 192 // records for deaths; the others are for orderly leaves
 	deathRecordStride = 128
 	labelBytes        = 63
 

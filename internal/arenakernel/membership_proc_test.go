@@ -449,7 +449,7 @@ func TestDeathOfAJoinerWithoutByteIsOver(t *testing.T) {
 	require.Nil(t, p.lock)
 	p.u32(p.slot(3) + slotState).Store(uint32(makeSlotWord(phaseDead, 5)))
 	for k := range aliveWords {
-		p.u32(p.aliveWord(3, k)).Store(4711) // as an earlier participant has left them
+		p.u32(p.aliveWord(3, k)).Store(4711) // what an earlier participant may have left
 	}
 	require.True(t, p.ended(3))
 	p.u32(p.slot(3) + slotCaps).Store(capRobust)
@@ -464,7 +464,7 @@ func TestLateReaperLosesNoSlot(t *testing.T) {
 	a.u32(a.slot(3) + slotState).Store(uint32(dead))
 	require.True(t, a.take(3, dead, 6, 0))
 	require.NotZero(t, a.slotCaps(3))
-	a.freeSlot(3, dead, false) // by a participant that saw it dead
+	a.freeSlot(3, dead, false) // called by a participant that has seen it dead
 	joining := a.slotState(3)
 	require.Equal(t, makeSlotWord(phaseJoining, 6), joining, "it does not change hands")
 	require.Zero(t, a.slotCaps(3), "the capabilities are wiped: as if it had no byte lock")

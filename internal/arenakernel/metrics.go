@@ -8,7 +8,7 @@ type Metrics struct {
 	Path         PathState                // whether the arena's path still leads to its file
 	Size         int64                    // bytes
 	Used         uint64                   // bytes of the heap that have memory behind them
-	Objects      map[string]ObjectMetrics // by name, or by offset where an object has none
+	Objects      map[string]ObjectMetrics // by name; an object without a name by its offset
 }
 
 // ObjectMetrics are the numbers of one object.

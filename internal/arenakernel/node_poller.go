@@ -162,7 +162,7 @@ func (c *core) walk(head *atomic.Uint64, f func(Offset, *Node) bool) error {
 // together have no more entries than there are nodes: a peer has made up what goes beyond that.
 type nodeLists struct {
 	*core
-	on   map[Offset]map[Offset]bool // by the offset of the head
+	on   map[Offset]map[Offset]bool // by the offset of the list's head
 	left uint64                     // steps that are left for all walks
 	errs []error                    // errors of the lists that are damaged
 }

@@ -73,7 +73,7 @@ func TestGuardedBlocksAreNotReused(t *testing.T) {
 	o, _, err := a.OpenObject(spec("x"))
 	require.NoError(t, err)
 	a.CloseObject(o)
-	v.guard(o.Offset) // then v is stopped
+	v.guard(o.Offset) // v is stopped while it guards the object
 	require.NoError(t, a.Delete("x"))
 	for range 100 {
 		require.NotEqual(t, o.Offset, mustAlloc(t, a, 300, 0))

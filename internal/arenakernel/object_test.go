@@ -282,7 +282,7 @@ func TestSearchIsShort(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, created)
 		a.CloseObject(o)
-		if i >= n/8 { // so many names exist at a time
+		if i >= n/8 { // at most n/8 names exist at a time
 			require.NoError(t, a.Delete(fmt.Sprint("object ", i-n/8)))
 		}
 	}

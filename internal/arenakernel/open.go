@@ -121,7 +121,7 @@ func enterNamed(ctx context.Context, op, name string, opts *Options, find func()
 			sweepRemoved(seg.Name())
 		}
 		if err == nil && o.Recreate != 0 && !created {
-			judged, _ = seg.Reopen() // as long as this descriptor is open, no other file has its inode number
+			judged, _ = seg.Reopen() // while this descriptor is open, no other file can get its inode number
 		}
 		if err == nil {
 			a, joined, err = join(ctx, seg, opts, created, true, watcher)

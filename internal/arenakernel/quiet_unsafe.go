@@ -352,7 +352,7 @@ func (q *quietWatch) add(n uint, word *uint32) {
 	q.entries[n%(1+watchTargets)] = shmsync.NewWaitVEntry(word, atomic.LoadUint32(word))
 }
 
-// by makes the sleep end at the given time at the latest.
+// by makes the sleep end at the time at, if not earlier.
 //
 //go:nosplit
 //go:nocheckptr

@@ -94,8 +94,8 @@ func TestJoinerWithoutByteLocksMeetsARemoval(t *testing.T) {
 	j.close(t)
 }
 
-// If two claimants die one after the other, the next first knows whether the arena is new still. The second
-// may die while it records the death of the first.
+// Two claimants die one after the other. The OnFirst of the next claimant still learns whether the
+// arena is new. The second claimant may die while it records the death of the first.
 func TestArenaIsNotNewAfterTheDeathOfAFirst(t *testing.T) {
 	for _, c := range []struct {
 		point    string

@@ -69,7 +69,7 @@ func TestRecordsOfAGuardedObjectStay(t *testing.T) {
 	a, v := p.join(1), p.join(2)
 	o, _ := withSlotRecords(t, "x", a)
 	a.CloseObject(o)
-	v.guard(o.Offset) // then v is stopped
+	v.guard(o.Offset) // v is stopped while it guards the object
 	require.NoError(t, a.Delete("x"))
 	require.EqualValues(t, 1, a.Stats().SlotRecords)
 	require.Equal(t, []int{1}, slotsOfRecords(t, v, o))

@@ -181,7 +181,7 @@ func (a *Arena) finishUpgrade(name, next string) error {
 
 // successor is what a successor says about itself.
 type successor struct {
-	body    []byte // of the object that it becomes
+	body    []byte // body of the object that it becomes
 	kind    Kind   // of that object
 	version uint32
 	from    Offset // the object that it was made from

@@ -21,7 +21,7 @@ const (
 	uringSQEs        = 0x10000000
 	uringSQESize     = 64
 	uringCQESize     = 16
-	uringSQTail      = 40 + 4 // of struct io_uring_params: sq_off, which begins after 40 bytes
+	uringSQTail      = 40 + 4 // offsets in struct io_uring_params: sq_off begins at byte 40
 	uringSQMask      = 40 + 8
 	uringSQArray     = 40 + 24
 	uringCQHead      = 80 // cq_off

@@ -72,7 +72,7 @@ func slice[T any](a *Arena, name string, n int, attach bool) ([]T, error) {
 	switch {
 	case n < 1 || size == 0:
 		return nil, a.failObject("arena.slice", name, fs.ErrInvalid, fmt.Sprintf("%d elements of %d bytes", n, size))
-	case uint64(n) > uint64(a.Size())/size: // for more, reflect.ArrayOf might panic
+	case uint64(n) > uint64(a.Size())/size: // reflect.ArrayOf might panic for a larger n
 		return nil, a.failObject("arena.slice", name, shmsync.ErrNoSpace,
 			fmt.Sprintf("%d elements of %d bytes in an arena of %d bytes", n, size, a.Size()))
 	}

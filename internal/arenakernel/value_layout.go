@@ -10,7 +10,7 @@ import (
 
 // typeLayout is what this package knows about a type whose values may live in shared memory.
 type typeLayout struct {
-	fingerprint uint64 // of the sizes, offsets and kinds of its parts; never 0
+	fingerprint uint64 // hash of the sizes, offsets and kinds of its parts; never 0
 	text        string // the description with the names of fields; "" if it is too long
 	err         error  // why values of the type cannot live there, or nil
 }

@@ -34,7 +34,7 @@ func TestValueIsShared(t *testing.T) {
 	require.ErrorIs(t, err, shmsync.ErrIncompatible)
 	require.ErrorContains(t, err, "24 bytes")
 	require.ErrorContains(t, err, "40")
-	_, err = Value[[3]uint64](b, "stats") // of the same size, but another type
+	_, err = Value[[3]uint64](b, "stats") // another type of the same size
 	require.ErrorIs(t, err, shmsync.ErrIncompatible)
 	_, err = a.Block("stats", 24)
 	require.ErrorIs(t, err, shmsync.ErrIncompatible)

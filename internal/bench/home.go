@@ -9,8 +9,9 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// Homes of the memory of a cell of two processes: the node of the first one's CPU, that of the second one's, and the farthest
-// node of which no CPU takes part.
+// The homes say on which NUMA node a cell of two processes has its memory: on
+// the node of the first CPU, on that of the second, or on the farthest node
+// without a CPU of the cell.
 const (
 	HomeFirst  = "first"
 	HomeSecond = "second"

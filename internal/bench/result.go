@@ -32,7 +32,7 @@ type Repetition struct {
 	Stacks  string // stacks of hung workers
 	Dirty   bool   // other programs disturbed its round
 
-	Placement *Placement // of a mem cell
+	Placement *Placement // where the memory of a mem cell was
 }
 
 // WorkerReport is the report of one slot.

@@ -10,7 +10,7 @@ import (
 
 // Places of the data of a stream cell.
 const (
-	DataOwn    = "own"    // of each thread on its own node
+	DataOwn    = "own"    // the data of each thread is on the thread's own node
 	DataOne    = "one"    // all on the node of the first thread
 	DataFar    = "far"    // all on the farthest other node with memory
 	DataSpread = "spread" // on all nodes in turn

@@ -10,7 +10,7 @@ import (
 
 // A Decl is a public declaration of the header: a function, a type, or a macro.
 type Decl struct {
-	Name    string // of an enumeration without a name its first constant
+	Name    string // an enumeration without a name has that of its first constant
 	Kind    Kind
 	Text    string // the declaration, without its comment and, of a function, its body
 	Comment string // the comment above it, or on the same line, without its marks; lines are kept

@@ -62,7 +62,7 @@ func TestEveryDeclarationOfTheHeaderHasAComment(t *testing.T) {
 	}
 	t.Logf("%d of %d without a comment", without, len(decls))
 
-	// What the test sees are all declarations: the library exports no other name.
+	// These must be all declarations: the public part of the header declares no other name.
 	src, err := os.ReadFile(filepath.Join(root, "include", "shmsync.h"))
 	require.NoError(t, err)
 	public, _, found := strings.Cut(string(src), "#ifdef SHMSYNC_IMPLEMENTATION\n\n")
@@ -112,7 +112,7 @@ func TestManPagesLint(t *testing.T) {
 	}
 	out, _ := exec.Command("mandoc", args...).Output()
 	for line := range strings.Lines(string(out)) {
-		// It looks for other pages among those of the system alone.
+		// mandoc looks for other pages only among those installed on the system, not in c/man.
 		if !strings.Contains(line, "referenced manual not found") && !strings.Contains(line, "outdated mandoc.db") {
 			t.Error(line)
 		}

@@ -6,7 +6,7 @@ import "strings"
 type page struct {
 	name     string   // shmsync_NAME(3)
 	about    string   // completes "shmsync_NAME is about ..."
-	prefixes []string // of the names of its declarations, without shmsync_
+	prefixes []string // prefixes of the names of its declarations, after shmsync_
 	see      []string // other pages
 }
 

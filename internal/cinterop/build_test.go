@@ -68,7 +68,7 @@ func TestHeaderMatrix(t *testing.T) {
 	for _, c := range []struct {
 		compiler string
 		language string
-		standard []string // those of the compiler's names for one standard that it may know
+		standard []string // names of one standard; the compiler knows some of them
 	}{
 		{"gcc", "c", []string{"c11", "c17", "c23 c2x"}},
 		{"clang", "c", []string{"c11", "c17", "c23 c2x"}},

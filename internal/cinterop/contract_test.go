@@ -22,7 +22,7 @@ func TestContract(t *testing.T) {
 	} {
 		t.Run(verb, func(t *testing.T) {
 			name := unusedName(t)
-			if verb != "locked-memory" && verb != "limits" { // which make one of another size
+			if verb != "locked-memory" && verb != "limits" { // these two make an arena of another size
 				name = coreArena(t, 16<<20)
 			}
 			out, err := exec.Command(program(t, "contract.c"), verb, name).CombinedOutput()

@@ -66,7 +66,7 @@ func joinForever(args []string) {
 		check(err)
 		w[self].Store(uint32(os.Getpid()))
 		w[epochProcesses].Add(1)
-		if rand.IntN(8) == 0 { // else there are few epochs
+		if rand.IntN(8) == 0 { // not in each epoch, or there would be few epochs
 			stay(1000)
 		}
 		w[self].Store(0)

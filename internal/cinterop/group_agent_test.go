@@ -42,7 +42,7 @@ func inMs(ms int) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), time.Duration(ms)*time.Millisecond)
 }
 
-// but is err unless it is one of these.
+// but returns err, or nil if err is one of fine.
 func but(err error, fine ...error) error {
 	for _, f := range fine {
 		if errors.Is(err, f) {

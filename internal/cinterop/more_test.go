@@ -211,7 +211,7 @@ func TestSemaphorePlain(t *testing.T) {
 			s.b.start(t, "sem.acquire", name, 1, 20).fails(t, syscall.ETIMEDOUT)
 			w := s.c.blocked(t, off, 1, "sem.acquire", name, 2)
 			x := s.b.blocked(t, off, 2, "sem.acquire", name, 1)
-			s.b.do(t, "sem.release", name, 1) // not enough for the first
+			s.b.do(t, "sem.release", name, 1) // one permit is not enough for the first waiter
 			s.a.do(t, "sem.release", name, 2)
 			w.must(t)
 			x.must(t)

@@ -15,7 +15,7 @@ func TestOptions(t *testing.T) {
 	for _, verb := range []string{"flags", "numbers", "sizes", "arenas", "race"} {
 		t.Run(verb, func(t *testing.T) {
 			name := unusedName(t)
-			if verb != "arenas" { // which makes its own
+			if verb != "arenas" { // this verb makes its own arenas
 				name = coreArena(t, 4<<20)
 			}
 			out, err := exec.Command(program(t, "options.c"), verb, name).CombinedOutput()

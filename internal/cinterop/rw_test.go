@@ -80,8 +80,8 @@ func (x *goAgent) rw(o order) (n uint64, err error) {
 	return 0, nil
 }
 
-// groupUpgrades is a turn of a group that holds m upgradable: it goes on to another hold,
-// and gives that back.
+// groupUpgrades changes an upgradable hold of a group in one of five ways, which turn selects, and
+// gives the new hold back.
 func (x *goAgent) groupUpgrades(m *prims.RWMutex, name string, turn int) error {
 	switch turn % 5 {
 	case 0:

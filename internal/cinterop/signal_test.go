@@ -166,7 +166,7 @@ func TestSignalWakerStress(t *testing.T) {
 		for _, x := range []*agent{s.a, s.b, s.c} {
 			work = append(work, x.start(t, "sig.serve", "w"), x.start(t, "sig.serve", "w"))
 		}
-		for range 5 { // and quiet in between, in which all sleep
+		for range 5 { // then a quiet time, in which all workers sleep
 			for _, x := range []*agent{s.a, s.b} {
 				pushes = append(pushes, x.start(t, "sig.push", "w", 300), x.start(t, "sig.push", "w", 100))
 			}

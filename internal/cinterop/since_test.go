@@ -33,7 +33,7 @@ func dateOfWait(t *testing.T, a *arena.Arena, off uint64, x *agent) int64 {
 // its own periodic check, which every process makes after 100 ms.
 func TestWaitKeepsItsDate(t *testing.T) {
 	type wait struct {
-		open []any // what the agents open the object with
+		open []any // the argument with which the agents open the object
 		take string
 		wait string
 		args []any

@@ -31,7 +31,7 @@ const stormEnv = "SHMSYNC_TEST_STORM"
 // stormProgram is what a version of the program of the fleet wants of the arena.
 type stormProgram struct {
 	size    int64
-	version uint64 // of the type of the counter
+	version uint64 // version of the type of the counter
 	permits int64  // the parameter of a Semaphore
 }
 
@@ -219,7 +219,7 @@ func TestRestartStormOfTwoLanguages(t *testing.T) {
 	name := unusedName(t)
 	programs := []stormProgram{{2 << 20, 1, 3}, {2 << 20, 2, 3}, {2 << 20, 2, 2}, {2 << 20, 1, 2}, {4 << 20, 1, 2}, {4 << 20, 2, 2}}
 	var procs [fleet]*remoteStormer
-	var is *stormProgram // what the arena that is there is made for; nil if none is, or one of another layout
+	var is *stormProgram // the program for which the present arena was made; nil if there is no arena, or one of another layout
 	counted, refused, upgraded, replaced := int64(0), 0, 0, 0
 	in := func() (n int) {
 		for _, p := range procs {

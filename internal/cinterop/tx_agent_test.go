@@ -309,7 +309,7 @@ func (x *goAgent) tx(o order) (uint64, error) {
 	case "tx.check":
 		var torn uint64
 		err := m.Update(func(*prims.Tx) error {
-			if torn = x.torn(d); torn != 0 { // for the next round
+			if torn = x.torn(d); torn != 0 { // repairs the data for the next round
 				for i := range d.cells {
 					d.cells[i] = d.rounds
 				}

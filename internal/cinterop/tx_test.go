@@ -23,9 +23,9 @@ import (
 
 // How the transactions of a victim change the data.
 const (
-	txMixed   = 0 // by plain stores, with aborts and full logs
+	txMixed   = 0 // plain stores, with aborts and full logs
 	txRead    = 1 // by read(2)
-	txUnsaved = 2 // by plain stores without Save
+	txUnsaved = 2 // plain stores without Save
 )
 
 // txKills is how many victims a test kills for each pair of languages.

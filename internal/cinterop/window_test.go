@@ -164,7 +164,7 @@ func windowsAfterJoins(t *testing.T, open func(*testing.T, string) (string, bool
 	}
 	binary.LittleEndian.PutUint64(slots[0][248:], 2|lastGeneration<<18|7<<36)
 	binary.LittleEndian.PutUint32(slots[0], (lastGeneration-5)<<3|liveSlot)
-	binary.LittleEndian.PutUint32(slots[0][8:], 2) // with a byte lock
+	binary.LittleEndian.PutUint32(slots[0][8:], 2) // a slot with a byte lock
 	says, ok = open(t, name)
 	require.True(t, ok, says)
 	note()
@@ -254,7 +254,7 @@ func TestKillRenewing(t *testing.T) {
 				if lap == 1 || point == "arena.renew.stepped_back" { // its last participant died
 					slot.set(last - 1)
 					binary.LittleEndian.PutUint32(slot, (last-1)<<3|liveSlot)
-					binary.LittleEndian.PutUint32(slot[8:], 2) // with a byte lock
+					binary.LittleEndian.PutUint32(slot[8:], 2) // a slot with a byte lock
 				}
 				killCore(t, point, core, "open", name)
 				says, ok := openCore(t, name)

@@ -15,7 +15,7 @@ import (
 func dieHere() {
 	signalSelf(unix.SIGKILL)
 	for {
-		time.Sleep(time.Hour) // not select {}, which a deadlock report could overtake
+		time.Sleep(time.Hour) // not select {}: the runtime might report a deadlock before the signal kills the process
 	}
 }
 

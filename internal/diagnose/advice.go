@@ -120,7 +120,7 @@ func (s *Snapshot) command(verb string, flags []string, names ...string) string 
 	names = append([]string{arena}, names...)
 	words := append([]string{"shmctl", verb}, flags...)
 	if slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, "-") }) {
-		words = append(words, "--") // what follows is no option
+		words = append(words, "--") // the next word is no option
 	}
 	words = append(words, names...)
 	for i := range words {

@@ -17,7 +17,7 @@ type process struct {
 type processes struct {
 	proc    string // where /proc is mounted
 	ownNS   uint64
-	byNS    map[[2]uint64]int // from a pid namespace and a pid in it to the pid here
+	byNS    map[[2]uint64]int // maps a pid namespace and a pid in it to the pid in this namespace
 	scanned bool
 }
 

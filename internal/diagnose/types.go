@@ -174,5 +174,5 @@ type Finding struct {
 	Objects      []string `json:"objects,omitempty"`
 	Participants []string `json:"participants,omitempty"`
 
-	proof []proof // for a deadlock, one for each of its edges
+	proof []proof // for a deadlock, one proof for each edge of its circle
 }

@@ -22,7 +22,7 @@ var columns = []string{
 // checker runs the checks.
 type checker struct {
 	brief    bool
-	causes   []string // for which the library may fail; empty if it must work
+	causes   []string // causes for which the library may fail; empty if it must work
 	limit    time.Duration
 	prefix   []string // the command that runs each check, with its arguments
 	self     string
@@ -60,7 +60,7 @@ func (c *checker) row(name string) (string, bool) {
 	torture := c.torture()
 	huge := "works"
 	if c.run(c.self, "huge").err != nil {
-		huge = "absent" // which is not a failure: it takes pages that the host reserves
+		huge = "absent" // this is no failure: huge pages must be reserved by the host
 	}
 	words, data := c.crash()
 	why := strings.Join(c.why, "; ")
@@ -247,7 +247,7 @@ func (c *checker) crash() (words, data string) {
 		case cell.Status != "ok":
 			c.why = append(c.why, fmt.Sprintf("crash %s: %s: %s", cell.Subject, cell.Status, cell.Reason))
 		case c.brief:
-			text = "works" // so few kills have no median
+			text = "works" // there are too few kills for a median
 		default:
 			text = fmt.Sprintf("%.0f", cell.Summary["p50-ns"].Center/1000)
 		}

@@ -19,7 +19,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	_ "golang.org/x/sync/semaphore" // so that its tests are there to be run
+	_ "golang.org/x/sync/semaphore" // makes go.mod require the module, so that its tests are in the module cache
 
 	"github.com/shmsync/shmsync/internal/proctest"
 )

@@ -41,7 +41,7 @@ type call struct {
 	Beside bool
 }
 
-// result is what came of it: the output of a model.
+// result is what an operation returned: the output of a model.
 type result struct {
 	Out  uint64
 	OK   bool
@@ -182,7 +182,7 @@ func startWorker(t *testing.T, a *arena.Arena, s string, id int, seed uint64) *w
 				if err != io.EOF {
 					panic(err)
 				}
-				return // what is cut off was not said
+				return // a line that is cut off does not count
 			}
 			var l line
 			if err := json.Unmarshal(text, &l); err != nil {

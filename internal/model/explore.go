@@ -25,7 +25,7 @@ type Spec[S comparable] struct {
 // Step is one step from a state.
 type Step[S comparable] struct {
 	To       S
-	Label    string // what is done, for a trace
+	Label    string // what the step does, for a trace
 	By       string // the thread that does it
 	Optional bool   // the environment may do it, and need not
 }
@@ -94,7 +94,7 @@ type exploration[S comparable] struct {
 	parent []uint32 // by state
 	done   []bool   // by state
 	// Mandatory steps, in the order of the states that they begin at.
-	first []uint64 // by state: where its steps begin in to
+	first []uint64 // by state: the index in to at which its steps begin
 	to    []uint32
 }
 

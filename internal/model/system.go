@@ -28,7 +28,7 @@ type System struct {
 	// Show renders the words for a trace.
 	Show func(*Sys) string
 
-	Limit int // of states; 0 means a default
+	Limit int // maximum number of states; 0 means a default
 }
 
 // Program does one step of a thread.

@@ -26,7 +26,7 @@ import (
 // A mutant is a mistake.
 type mutant struct {
 	name string
-	file string // from the root of the module
+	file string // path from the root of the module
 	old  string // occurs once in the file
 	new  string
 	pkg  string // of the test
@@ -118,7 +118,7 @@ func (m *mutant) apply(source string) (string, error) {
 // bench builds and runs tests.
 type bench struct {
 	root, dir string
-	sound     map[string]error // of tests without a mistake, by binary and test
+	sound     map[string]error // results without a mutant, by binary and test
 }
 
 // build builds the test of m, with the overlay if that is not "".

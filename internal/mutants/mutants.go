@@ -17,7 +17,7 @@ var mutants = slices.Concat(generalMutants, deathMutants, synchronizedMutants, t
 
 var generalMutants = []mutant{
 	{
-		name: "drop the waiters bit", // of the waiters that stay asleep, by the one that was woken
+		name: "drop the waiters bit", // the waiter that was woken does not announce those that stay asleep
 		file: "prims/mutex_slow.go",
 		old:  "\tif w.slept {\n\t\tv := w.m.wakeWord.Announce()\n\t\tw.m.meet(ownerWord(w.m.owner.Load()), uint32(v)) // those that still sleep do not meet this hold\n\t}\n",
 		new:  "",

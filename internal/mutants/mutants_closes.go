@@ -1,6 +1,7 @@
 package main
 
-// closeMutants are known mistakes in what a call does beside the Close of its handle, and in RecoverAll.
+// closeMutants are known mistakes in calls that run while their handle is
+// closed, and in RecoverAll.
 var closeMutants = []mutant{
 	{
 		name: "a call wakes by the words of a handle that has ended",

@@ -109,8 +109,9 @@ func (q *Queue) sendAway() {
 	q.deliver(true)
 }
 
-// Close gives the queue's poller node back, for other queues. It comes after Left. If the node is
-// ready now, or loose, the process keeps it for its next queue of the object.
+// Close gives the queue's poller node back, for other queues. The caller has seen Left report
+// true. If the node is ready now, or its releaser may still push it, the process keeps the node
+// for its next queue of the object.
 //
 // The poller may have taken a wake from the node, or may take one later. The poller no longer
 // passes such a wake on, since the object may be gone by then. So Close passes one on.

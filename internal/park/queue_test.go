@@ -162,7 +162,7 @@ func TestClosedQueueTakesNothing(t *testing.T) {
 	me := p.enter()
 	p.mark()
 	p.delist(me)
-	queues := p.lot.adopted() // by a poller that has seen a death
+	queues := p.lot.adopted() // as a poller does that has seen a death
 	p.Close()
 
 	next := b.place(o)

@@ -18,7 +18,7 @@ var (
 // word, and behind poller nodes.
 type WaitList struct {
 	Arena  *arenakernel.Arena
-	Word   *atomic.Uint32 // what waiters sleep on
+	Word   *atomic.Uint32 // the word that waiters sleep on
 	Raw    *uint32        // Word, for the kernel
 	Poller *atomic.Uint64 // head of the list of poller nodes
 	// Near says that wakes of this process prefer sleepers of its NUMA node, and that its own

@@ -14,8 +14,8 @@ type Exit struct {
 	Code       int            // the exit status; -1 if a signal ended the process
 	Signal     syscall.Signal // the signal, or 0
 	CoreDumped bool
-	Stderr     string // what it wrote to its standard error
-	Fatal      string // what it said with Child.Fatal
+	Stderr     string // its standard error
+	Fatal      string // the message of Child.Fatal
 }
 
 // OK reports whether the process ended by itself, with status 0.

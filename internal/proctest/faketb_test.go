@@ -11,7 +11,7 @@ import (
 
 // fakeTB is a test that may fail without anybody minding.
 type fakeTB struct {
-	testing.TB // for the method that keeps others from implementing TB
+	testing.TB // implements the private method that no other type can implement
 
 	mu       sync.Mutex
 	failed   bool

@@ -30,7 +30,7 @@ type agent struct {
 	role  string
 	cmd   *exec.Cmd
 	in    io.Writer
-	lines chan string // what it says; closed at its end
+	lines chan string // the lines that it prints; closed at its end
 	errs  child.Tail
 	gone  chan struct{}
 }

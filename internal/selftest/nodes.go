@@ -17,7 +17,7 @@ import (
 // numaNode is a NUMA node as this process sees it.
 type numaNode struct {
 	ID     int
-	CPUs   []int // those of it that this process may use
+	CPUs   []int // the CPUs of the node that this process may use
 	Memory bool
 }
 

@@ -51,7 +51,7 @@ type selftester struct {
 	ctx       context.Context
 	nodes     []numaNode
 	waitLimit time.Duration
-	agents    []*agent // of the proof that runs
+	agents    []*agent // the agents of the current proof
 }
 
 // Run proves that what the library promises holds on this host. It measures nothing, so

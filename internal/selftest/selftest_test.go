@@ -82,7 +82,7 @@ func TestSelftestAgents(t *testing.T) {
 			if _, err := h.says(t, "waiting"); err != nil {
 				return "", err
 			}
-			t.waitLimit = 100 * time.Millisecond // nobody kills the victim
+			t.waitLimit = 100 * time.Millisecond // the proof times out, because nobody kills the victim
 			defer func() { t.waitLimit = time.Minute }()
 			return h.says(t, "owned")
 		},

@@ -21,7 +21,7 @@ import (
 // The words of a proof of wakes, a cache line each.
 const (
 	wakeFirst  = iota // sleepers come here, and stay at 0
-	wakeSecond        // and are moved here
+	wakeSecond        // sleepers are moved here
 	wakeOrder         // how many have been woken
 )
 
@@ -45,7 +45,7 @@ func mapWords(f *os.File) ([]byte, error) {
 
 func wakeWord(mem []byte, line int) *atomic.Uint32 { return control.WordAt(mem, line*64) }
 
-// until repeats an attempt that fails as long as a process is not asleep yet.
+// until repeats an attempt that fails while a process is not asleep yet.
 func (t *selftester) until(what string, try func() (bool, error)) error {
 	for end := time.Now().Add(t.waitLimit); ; time.Sleep(time.Millisecond) {
 		switch ok, err := try(); {

@@ -27,7 +27,7 @@ const module = "github.com/shmsync/shmsync"
 // snippet is one fenced block.
 type snippet struct {
 	where string // file:line of the fence
-	given string // what the comment before it declares
+	given string // the declarations in the comment before it
 	code  string
 }
 

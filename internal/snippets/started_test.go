@@ -197,7 +197,7 @@ func (p *pageRun) do(t *testing.T, s step) {
 			}
 		} else {
 			require.NotNil(t, term.running, "docs/getting-started.md:%d: no command prints this", s.line+1+i)
-			command = "" // of an earlier block, that goes on
+			command = "" // the command of an earlier block, which is still running
 		}
 		var want []string
 		for ; i < len(s.lines) && !strings.HasPrefix(s.lines[i], "$ "); i++ {
@@ -309,7 +309,7 @@ func openTerminal(t *testing.T, dir string, env []string) *terminal {
 	}()
 	t.Cleanup(func() {
 		close(done)
-		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // with what still runs in it
+		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // kills all processes of the group
 		cmd.Wait()
 		r.Close()
 	})

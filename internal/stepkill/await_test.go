@@ -18,8 +18,7 @@ type together struct {
 	m *prims.FairMutex
 }
 
-// init adds waits that nobody waits for in place: those that are pending, and those of
-// several things together.
+// init adds pending waits, and waits for several events at once.
 func init() {
 	add := func(name string, f func(x *together, p *part), waiters ...int) {
 		each("await/"+name, func(a *arena.Arena) (part, error) {

@@ -257,7 +257,7 @@ func (r *run) seize() {
 	if err != nil {
 		t.Fatalf("%s: %v: %v\n%s", r.s.name, err, r.victim.Kill(t), words(r.a))
 	}
-	t.Cleanup(func() { r.tracer.Kill() }) // or its parent waits for it for ever
+	t.Cleanup(func() { r.tracer.Kill() }) // otherwise its parent would wait for it for ever
 	r.ctl.Gate.Store(1)
 	for r.ctl.Began.Load() == 0 {
 		s, err := r.tracer.Step()

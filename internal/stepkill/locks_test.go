@@ -67,7 +67,7 @@ func init() {
 				return nil, err
 			}
 			const key = 7
-			var held prims.Hold // of its holder: one at a time
+			var held prims.Hold // the hold of the key; one process at a time has it
 			return &aLock{
 				lock: func(ctx context.Context) error {
 					h, err := m.LockContext(ctx, key)

@@ -607,7 +607,7 @@ func addCounters() {
 		use, wait := p.use, p.wait
 		p.op = func() { l.Claim(1) }
 		p.wait = func() error { return deadOrNil(wait()) }
-		p.use = func() error { // what the dead has claimed is over with it
+		p.use = func() error { // Reset ends the claims of the dead
 			l.Reset()
 			return use()
 		}
@@ -769,7 +769,7 @@ func addBarriers() {
 				use: func() error {
 					ctx, cancel := limited()
 					defer cancel()
-					for { // until all are told of the parties that died
+					for { // repeats until all waiters are told of the parties that died
 						fill()
 						for range max(b.State().Expected-1, 0) {
 							b.Arrive(1)
@@ -1003,7 +1003,7 @@ func addArenas() {
 		}
 	}), 0)
 	each("arena/alloc and free", plain(func(a *arena.Arena, p *part) {
-		p.op = func() { // what was returned and not freed stays, by contract: so little
+		p.op = func() { // a block that Alloc returned and nobody freed stays, so this one is small
 			if off, err := a.Alloc(64, 0); err == nil {
 				a.Free(off)
 			}

@@ -23,7 +23,7 @@ type Tracer struct {
 
 	self int             // the tracer's thread
 	cpus unix.CPUSet     // where it may run when it does not trace
-	text map[uint64]bool // of addresses: whether a system call is there
+	text map[uint64]bool // by address: whether a system call instruction is there
 }
 
 // State is what a step came to.

@@ -20,9 +20,9 @@ const (
 	blockLogged = 7 // the kind, below the ID
 	nameBits    = 1<<29 - 1
 	phaseShift  = 61
-	toOwner     = 64 // from the object to its owner word
+	toOwner     = 64 // offset of the owner word in the object
 	toState     = toOwner + 192
-	toGate      = 60 // from the object to the gate of an RWMutex
+	toGate      = 60 // offset of the gate of an RWMutex in the object
 )
 
 // abandon changes the account in an Update that bygone has left, when its log was in that phase.
@@ -78,7 +78,7 @@ func addRollback(lock, name string, phase uint64) {
 					*b.x = before // its bytes are undone by then
 				}
 			},
-			op: func() { b.sight()() }, // which undoes what a dead holder left
+			op: func() { b.sight()() }, // the lock undoes what a dead holder left
 			use: func() error {
 				if err := b.whole(); err != nil {
 					return err

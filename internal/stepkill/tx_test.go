@@ -90,7 +90,7 @@ func (b *bank) whole() error {
 	case x.Block != 0 && *arena.At[uint64](b.a, x.Block) != x.Turn:
 		return fmt.Errorf("the block of turn %d is of turn %d", x.Turn, *arena.At[uint64](b.a, x.Block))
 	}
-	// The victim's blocks are back, or listed.
+	// The victim's blocks are free again, or the list has them.
 	blocks := uint64(0)
 	if x.Block != 0 {
 		blocks = 1

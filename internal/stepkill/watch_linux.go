@@ -12,7 +12,7 @@ import (
 type Watch struct {
 	f       *os.File
 	bytes   []byte
-	extents [][2]int // where there is memory
+	extents [][2]int // the parts of the file that are backed by memory
 	last    []byte
 }
 
@@ -34,8 +34,8 @@ func NewWatch(path string) (*Watch, error) {
 	return w, w.Refresh()
 }
 
-// Refresh takes note of memory that has come to the file: elsewhere it is not read,
-// since that would give it memory.
+// Refresh finds the parts of the file that are backed by memory now. Other parts are never read,
+// because a read would allocate memory for them.
 func (w *Watch) Refresh() error {
 	w.extents = w.extents[:0]
 	for at := int64(0); at < int64(len(w.bytes)); {

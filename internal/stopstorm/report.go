@@ -41,7 +41,7 @@ type Result struct {
 	Excused int    `json:"excused"` // a lane needed what the victim visibly held
 	Granted int    `json:"granted"` // the same, but the call of the victim had not returned yet
 	Freezes int    `json:"freezes"`
-	Gap     spread `json:"gap_ns"` // for each stop, the longest time without progress of a lane
+	Gap     spread `json:"gap_ns"` // for each stop: the longest time in which a lane made no progress
 	// Control is the same, measured now and then while no worker was stopped.
 	Control spread  `json:"control_gap_ns"`
 	Lanes   []count `json:"frozen_lanes,omitempty"`

@@ -75,7 +75,7 @@ func (w *standstill) lately(since time.Time) bool {
 	return all
 }
 
-// still returns the lanes that stand still for longer than the bound.
+// still returns the lanes that have made no progress for longer than the bound.
 func (w *standstill) still(bound time.Duration) (lanes [][2]int) {
 	now := time.Now()
 	w.each(func(i, k int) {

@@ -265,7 +265,7 @@ func (s *storm) sound() error {
 	return s.ctx.Err()
 }
 
-// until waits for something that must happen.
+// until waits until reached reports true, and fails if that takes too long.
 func (s *storm) until(what string, reached func() bool) error {
 	for end := time.Now().Add(s.o.Trouble); !reached(); nap(200 * time.Microsecond) {
 		if err := s.sound(); err != nil {

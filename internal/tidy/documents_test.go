@@ -112,7 +112,7 @@ var rolesRule = rule{
 		}
 		i := slices.IndexFunc(files, func(f *file) bool { return f.path == robustnessDoc })
 		if i < 0 {
-			return nil // which is found elsewhere
+			return nil // another check finds that
 		}
 		tables, err := mdtable.Parse(string(files[i].src))
 		if err != nil {

@@ -16,7 +16,7 @@ import (
 type call struct {
 	file            *file
 	decl            *ast.FuncDecl
-	typ             string // of the receiver, or ""
+	typ             string // type of the receiver, or ""
 	name            string
 	params, results []string // types
 	names           []string // of the parameters

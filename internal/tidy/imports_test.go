@@ -68,7 +68,7 @@ var layers = []layer{
 	{"shm", []string{".", "internal/crashpoint"}, true},
 	{"arena", []string{"internal/arenakernel", "internal/diagnose", "shm", "."}, true}, // the face of internal/arenakernel
 	{"prims", []string{"arena", ".", "asm", "internal/"}, true},
-	{"arenatest", []string{"internal/", "arena", "shm", ".", "asm"}, true}, // for the tests of users
+	{"arenatest", []string{"internal/", "arena", "shm", ".", "asm"}, true}, // tests of users import it
 	{"internal", []string{".", "asm", "internal/"}, true},
 	{"internal/arenakernel", []string{"shm", ".", "asm", "internal/"}, true},
 	{"internal/park", []string{"internal/arenakernel", ".", "asm", "internal/"}, true}, // between prims and arenakernel
@@ -76,7 +76,7 @@ var layers = []layer{
 	{"internal/gosuite", []string{"shm", "arena", "prims", "internal/gosuite/"}, false}, // tests only, as cmd is on top
 	{"internal/crashpoint", nil, true},
 	{"internal/race", nil, true},
-	{"internal/proctest", []string{"internal/crashpoint", "internal/race"}, true}, // which builds, and so which lengths
+	{"internal/proctest", []string{"internal/crashpoint", "internal/race"}, true}, // asks both whether they are built in, to know how long tests may take
 	{"internal/tidy", nil, true},
 	{"internal/bench", []string{".", "asm", "shm", "arena", "prims", "internal/"}, false}, // rooms of cmd/shmbench
 	{"internal/torture", []string{".", "asm", "shm", "arena", "prims", "internal/"}, false},

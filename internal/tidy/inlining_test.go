@@ -30,7 +30,7 @@ var inlined = map[string]struct{ inlined, outOfLine, inside []string }{
 			"(*Once).Do", "(*Once).DoContext", "(*Once).Done",
 			"(*Latch).TryWait", "(*Latch).Wait", "(*Latch).WaitContext",
 			"(*WaitGroup).Wait", "(*WaitGroup).WaitContext",
-			"(*SignalWaker).Gate", // so a handle on a gate is not on the heap of its users
+			"(*SignalWaker).Gate", // so that a handle on a gate stays on the stack of its user
 		},
 		outOfLine: []string{
 			"(*Mutex).lockSlow", "(*Mutex).unlockSlow", "(*Mutex).lockOrPanic",

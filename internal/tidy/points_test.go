@@ -171,7 +171,7 @@ var crashPointRule = rule{
 	name: "crash points are registered and hit",
 	check: func(files []*file) (found []finding) {
 		registered := make(map[string]crashCall)
-		hit := make(map[string]bool) // by directory and name
+		hit := make(map[string]bool) // the points that are hit, by directory and name
 		var hits []crashCall
 		for _, f := range files {
 			calls, bad := crashCalls(f)

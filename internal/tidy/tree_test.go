@@ -24,7 +24,7 @@ const module = "github.com/shmsync/shmsync"
 
 // file is one file of the tree, with its syntax if it is Go.
 type file struct {
-	path string // from the root, with slashes
+	path string // path from the root, with slashes
 	src  []byte
 
 	fset *token.FileSet

@@ -19,7 +19,7 @@ type Topology struct {
 
 	Limits   Limits   `json:"limits"`
 	Settings Settings `json:"settings"`
-	Notes    []string `json:"notes,omitempty"` // what the host does not say, and what is assumed instead
+	Notes    []string `json:"notes,omitempty"` // facts that the host does not report, and what is assumed instead
 }
 
 // CPU is a hardware thread.
@@ -82,7 +82,7 @@ type Access struct {
 
 // Limits say what this process may use.
 type Limits struct {
-	CPUs   []int   `json:"cpus"`             // by affinity and cpuset
+	CPUs   []int   `json:"cpus"`             // CPUs that affinity and cpuset allow
 	Nodes  []int   `json:"nodes"`            // by cpuset.mems
 	Quota  float64 `json:"quota,omitempty"`  // CPU time in CPUs, by the cgroup; 0 for no limit
 	Memory int64   `json:"memory,omitempty"` // bytes, by the cgroup; 0 for no limit

@@ -203,7 +203,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// FuzzTree proves that no bytes of a tree do more than fail.
+// FuzzTree proves that a tree with arbitrary bytes is read, or is an error, and never a panic.
 func FuzzTree(f *testing.F) {
 	f.Add("0-1", "0", "10 20", "32K")
 	f.Add("0", "0", "10", "32K")
@@ -225,7 +225,7 @@ func FuzzTree(f *testing.F) {
 	})
 }
 
-// Hosts that say things in unusual ways are read, and their classes are those of the specification.
+// Hosts whose firmware describes them in unusual ways can be read, and get the expected classes.
 func TestUnusualHosts(t *testing.T) {
 	for name, want := range map[string]string{
 		"two-by-96":       "2 8 8 8 24 192 384 0 384: smt llc node package-12 remote-32",

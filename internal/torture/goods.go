@@ -287,7 +287,7 @@ func (j *objectsJob) turn(g int, r *rand.Rand) error {
 		(*arenakernel.Arena)(j.a).UnclaimBlock(off)
 		return nil
 	case 2:
-		if j.resident && r.IntN(2) == 0 { // what a victim has so taken stays
+		if j.resident && r.IntN(2) == 0 { // a block that a victim takes in this way is never freed
 			off, err := j.a.Alloc(uint64(1+r.IntN(100_000)), 64)
 			if err != nil {
 				return err

@@ -50,7 +50,7 @@ type tortureBoard struct {
 	locks   [14]witness
 	keys    [multiJobKeys]witness
 	permits [semJobPermits]atomic.Uint32 // the participants that hold one
-	writers [2]witness                   // of the rw locks
+	writers [2]witness                   // holders of the rw locks
 	tickets [queueJobTickets]witness
 	made    atomic.Uint32 // the tickets are
 	taken   [1 << 12]atomic.Uint64

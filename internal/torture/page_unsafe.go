@@ -23,7 +23,7 @@ const (
 	tortureLanes     = 64
 	tortureSpans     = 4096
 	tortureThreads   = 4  // goroutines of each job of a resident
-	tortureJobsMost  = 32 // for which the page has room
+	tortureJobsMost  = 32 // number of jobs for which the page has room
 	tortureTexts     = 16
 )
 
@@ -78,14 +78,14 @@ type tortureSlot struct {
 	until  atomic.Int64                                  // it sleeps until then
 	counts [tortureHists][stats.HistBuckets]atomic.Uint64
 	long   atomic.Uint64 // turns longer than the bound
-	beyond atomic.Uint64 // of those, longer without what is not the library's
-	others atomic.Uint64 // of these, while others took the CPUs
+	beyond atomic.Uint64 // of the long turns, those that are longer also without the time that the library is not to blame for
+	others atomic.Uint64 // of these, those during which other programs took the CPUs
 }
 
 // Histograms of a resident.
 const (
 	tortureTurns     = iota // every turn
-	tortureInherited        // from the first death in a turn to its end
+	tortureInherited        // from the first death during a turn to the end of the turn
 	tortureThread           // how late a thread is that sleeps
 	tortureGoroutine        // how late a goroutine is that sleeps
 	tortureHists

@@ -33,11 +33,11 @@ func (f outcome) String() string { return outcomeNames[f] }
 type victim struct {
 	number  int
 	outcome outcome
-	jobs    uint64        // what it works at, as bits
+	jobs    uint64        // the jobs that it works at, as bits
 	g       int           // goroutines at each
-	delay   time.Duration // from its first turn, or its start, to its outcome
+	delay   time.Duration // time from its first turn, or from its start, to its outcome
 	stop    time.Duration // how long it is stopped
-	after   time.Duration // from then on to its death
+	after   time.Duration // time from its outcome to its death
 	held    time.Duration // if not 0, a resident is stopped for so long while it dies
 	seed    uint64
 }

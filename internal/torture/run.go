@@ -46,7 +46,7 @@ type torturer struct {
 	busy                busyness
 	hanging             sync.Once
 	hangs               atomic.Bool // hanging has begun, which ends all processes
-	hung                *violation  // what hanging has found
+	hung                *violation  // the violation that hanging has found
 
 	mu  sync.Mutex
 	all map[*tortured]bool // that live
@@ -360,7 +360,7 @@ func (t *torturer) await(what string, there func(*tortureSlot) bool) error {
 	return nil
 }
 
-// until waits for something that a process, if it is not nil, does before it ends.
+// until waits until reached reports true. If p is not nil, p has to reach that before it ends.
 func (t *torturer) until(what string, p *tortured, reached func() bool) error {
 	end := time.Now().Add(2*t.asked.Timeout + t.waitLimit())
 	for n := 0; !reached(); n++ {

@@ -96,7 +96,7 @@ func (p *torturePage) excuses(from, to int64) (stopped, waited []lapse) {
 const (
 	controlPeriod = 2 * time.Millisecond
 	controlWork   = 200 * time.Microsecond // CPU time that it takes each time
-	controlNoise  = 500 * time.Microsecond // what is worth a note
+	controlNoise  = 500 * time.Microsecond // deviations from this size on get a note
 )
 
 // controlThread sleeps on a thread of its own, works a little, and notes how late it is

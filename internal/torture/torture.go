@@ -30,7 +30,7 @@ type Options struct {
 	Deaths    int           // end after so many deaths, if that is before; 0: go on
 	Only      []string      // primitives that take part; all where it is empty
 	Bound     time.Duration // how long a resident may wait at a time
-	Seed      uint64        // of the plan; 0 takes one at random
+	Seed      uint64        // seed of the plan; 0 takes a random one
 	Timeout   time.Duration // how long a process may be silent before it counts as stuck
 	DryRun    bool          // print the plan
 	Format    string        // table or json

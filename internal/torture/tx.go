@@ -128,7 +128,7 @@ func (j *txJob) turn(_ int, r *rand.Rand) error {
 			case 0:
 				return errGivenUp
 			case 1:
-				for { // until the log is full
+				for { // repeats until the log is full
 					tx.Free(tx.Alloc(16, 8))
 				}
 			}

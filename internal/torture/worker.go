@@ -272,7 +272,7 @@ func (p *party) calm(round uint32) bool {
 	return true
 }
 
-// turns has one goroutine of a resident take turns, and looks how long they take.
+// turns makes one goroutine of a resident wait for turns, and checks how long each takes.
 func (p *party) turns(j int, w jobWorker, g int, goesOn func() bool) error {
 	r := rand.New(rand.NewPCG(rand.Uint64(), uint64(g)))
 	most := 8_000

@@ -5,7 +5,7 @@ import "fmt"
 // leaf is a part of a type that has a name of its own: a number, or an array.
 type leaf struct {
 	path   string // such as Slots[].Owner; "" if the type has no fields
-	offset uint64 // of a part of an array's element: in the first element
+	offset uint64 // for a part of an array's element: its offset in the first element
 	kind   string
 }
 
@@ -39,7 +39,7 @@ func leaves(t *Type) (all []leaf) {
 
 // Change is a difference between two types.
 type Change struct {
-	Path     string // of the field; "" if the types have none
+	Path     string // path of the field; "" if the types have none
 	Old, New string // kind and offset, such as "int64 at 8"; "" where the field is missing
 }
 
@@ -116,7 +116,8 @@ func (c Change) phrase() string {
 	return fmt.Sprintf("%s is %s in the arena, and %s in this program", what, c.Old, c.New)
 }
 
-// DifferenceOf is Difference for two descriptions. It is "" if one of them is none.
+// DifferenceOf is Difference for two descriptions. It is "" if one of them is not a valid
+// description.
 func DifferenceOf(arena, program string) string {
 	if arena == program {
 		return ""

@@ -24,7 +24,7 @@ import (
 // Limits of a description. A type beyond them has a fingerprint only.
 const (
 	MaxText  = 4095 // bytes of the whole, also the most that ISO C allows for a string literal
-	maxDepth = 16   // of arrays and structs in each other
+	maxDepth = 16   // nesting of arrays and structs
 	maxPath  = 255  // bytes of the path of a field
 )
 

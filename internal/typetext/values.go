@@ -13,11 +13,11 @@ import (
 
 // Value is a part of a value in memory.
 type Value struct {
-	Path   string // of the field, such as Slots[2].Owner; "" if the type has no fields
+	Path   string // path of the field, such as Slots[2].Owner; "" if the type has no fields
 	Offset uint64 // in bytes, from the start of the whole
 	Kind   string
 	Text   string
-	Data   any // for JSON: a number, a bool, a string, or a slice of these
+	Data   any // value for JSON: a number, a bool, a string, or a slice of these
 }
 
 // MaxElements is how many elements of an array Values shows.

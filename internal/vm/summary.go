@@ -18,7 +18,7 @@ func (t *counter) line(s string) bool {
 	switch {
 	case strings.HasPrefix(s, "=== "):
 		t.verbose = true
-		return false // what fails is told again
+		return false // a test that fails is named again later
 	case strings.HasPrefix(s, "--- PASS: "):
 		t.passed++
 	case strings.HasPrefix(s, "--- SKIP: "):

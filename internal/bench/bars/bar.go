@@ -21,7 +21,7 @@ type Bar struct {
 	Limit    float64     // upper limit, or lower limit if more is better; 0: for information
 	AtZero   bool        // the limit is 0
 	Pooled   float64     // use this quantile of all repetitions' samples instead
-	Least    int         // with fewer operations in all, the bar is not decided
+	Least    int         // the bar is not decided with fewer operations than this in all
 	Note     string      // a metric that is shown for both
 	Needs    *shmsync.Feature
 }

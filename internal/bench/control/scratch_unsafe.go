@@ -43,7 +43,7 @@ type Scratch struct {
 // MonitorWords are the words that a lock and its condition variables guard, if the subject is a
 // monitor.
 type MonitorWords struct {
-	Head, Tail, Shut uint64 // of a bounded buffer: total numbers of items taken and put
+	Head, Tail, Shut uint64 // of a bounded buffer: the total numbers of items taken and put
 	Value            uint64 // of a gate or a sequence
 	Arrived, Phase   uint64 // of a barrier
 	Ring             [scratchRing]uint64

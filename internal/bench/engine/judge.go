@@ -14,7 +14,7 @@ import (
 // most, and begins with a cell of the round before it.
 type judge struct {
 	before host.Disturbance
-	cells  []*bench.Cell // of the round so far, in their order
+	cells  []*bench.Cell // the cells of the round so far, in their order
 	reps   map[*bench.Cell]*bench.Repetition
 	last   []*bench.Cell // cells of the last whole round that take part in all rounds
 	owed   int           // rounds to repeat

@@ -61,7 +61,7 @@ func workQueue(t *thread) error {
 	var print, moved uint64
 	if t.index < producers {
 		print, moved = t.produce(q)
-		t.Mu.Lock() // for the race detector, which does not watch the page
+		t.Mu.Lock() // orders the accesses for the race detector, which does not watch the page
 		last := t.Scratch().Putting.Add(-1) == 0
 		t.Mu.Unlock()
 		if last {

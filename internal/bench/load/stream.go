@@ -140,7 +140,7 @@ func (t *thread) streamOn(words []uint64) {
 	}
 	t.end()
 	for i := range chunks {
-		want := pass - 1 // of the pass before, if this one did not come so far
+		want := pass - 1 // a chunk that this pass has not reached has the number of the pass before
 		if i < at {
 			want = pass
 		}

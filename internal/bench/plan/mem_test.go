@@ -62,7 +62,8 @@ func TestMemShapes(t *testing.T) {
 	}
 }
 
-// TestMemShapesOfNothing: a host that does not describe its nodes is one.
+// TestMemShapesOfNothing: a host that does not describe its nodes counts as one
+// node.
 func TestMemShapesOfNothing(t *testing.T) {
 	shapes, err := memShapes(&Options{CPUs: []int{5}, Brief: true})
 	require.NoError(t, err)

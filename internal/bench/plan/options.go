@@ -44,8 +44,8 @@ type Options struct {
 	Dropped                                           []string // scenarios that did not fit into a suite's budget
 	Homes                                             []string // where the memory of a home cell lies
 	Data                                              []string // places of the data of a stream cell
-	Duty, Streams                                     []int    // of a stream cell
-	MemNote                                           string   // what the mem cells of a suite leave out
+	Duty, Streams                                     []int    // the duty cycles and the numbers of streams of a stream cell
+	MemNote                                           string   // the note on what the mem cells of a suite leave out
 	Sample                                            string   // how a matrix chooses its pairs
 	Prims, Variants                                   []string
 	Roles                                             []uint64 // roles of the victims of a crash cell

@@ -51,7 +51,7 @@ func TestPlacesOnRecordedHosts(t *testing.T) {
 	}
 }
 
-// A cpuset and --cpus leave out what they leave out.
+// Places use only the CPUs that the cpuset and --cpus allow.
 func TestPlacesKeepToTheCPUs(t *testing.T) {
 	top := topotest.Host(t, "nps4")
 	o := &Options{Topology: top, CPUs: []int{1, 3, 6}}

@@ -33,7 +33,7 @@ func TestSameSeedSamePlan(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, keys(Order(a, 3, true, 9)), keys(Order(b, 3, true, 9)))
 	require.NotEqual(t, keys(Order(a, 3, true, 9)), keys(Order(a, 3, true, 10)))
-	a = slices.DeleteFunc(a, func(c *bench.Cell) bool { return c.Skip != "" }) // what this host cannot do
+	a = slices.DeleteFunc(a, func(c *bench.Cell) bool { return c.Skip != "" }) // drops cells that this host cannot run
 	require.Equal(t, keys(a), keys(Order(a, 1, false, 9)))
 
 	sequence := keys(Order(a, 3, true, 9))

@@ -14,10 +14,10 @@ import (
 
 // The memory of a stream cell, in MiB.
 const (
-	mostChain    = 128     // of the chain of loads
+	mostChain    = 128     // MiB of the chain of loads, at most
 	leastPart    = 8       // of a stream
 	mostPart     = 32      //
-	mostStreamed = 2 << 10 // of the whole cell
+	mostStreamed = 2 << 10 // MiB of the whole cell, at most
 	mostStreams  = 255
 )
 

@@ -157,7 +157,7 @@ func (e Effect) Needs(alpha float64) int {
 	if room < 0 { // the interval must end before the least effect
 		level = (1 - Confidence) / 2
 	}
-	const efficiency = 3 / math.Pi // of the test, if the noise is normal
+	const efficiency = 3 / math.Pi // efficiency of the test relative to the t test, if the noise is normal
 	n := math.Pow((normalQuantile(1-level)+normalQuantile(0.8))*spread/room, 2) / efficiency
 	if !(n <= mostNeeded) {
 		return 0

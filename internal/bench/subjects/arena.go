@@ -18,7 +18,7 @@ import (
 var noFence = child.Without("membarrier")
 
 const (
-	arenaPerEach = 3 << 10 // for an object, its wait node, and a share of the structures that find them
+	arenaPerEach = 3 << 10 // bytes for an object, its wait node, and a share of the structures that find them
 
 	// fenceTime is how long the registration for fences may take.
 	fenceTime = 2 * time.Minute

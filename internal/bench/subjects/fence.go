@@ -15,7 +15,8 @@ var fenceSubjects = []*bench.Subject{
 	{By: "test", Prim: "no-fence", Hidden: true, Scenarios: []string{"fence"}, Open: openNoFence},
 }
 
-// fence is that of the library: a membarrier, which interrupts each CPU that runs a registered process.
+// fence calls the fence of the library: a membarrier, which interrupts each CPU
+// that runs a registered process.
 type fence struct{}
 
 func (fence) Fence() error { return shmsync.Fence() }
