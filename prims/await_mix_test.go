@@ -194,7 +194,7 @@ func TestWaitAnyEventInLine(t *testing.T) {
 			require.Equal(t, 5-i, prims.Queued(a, auto.Offset()))
 		}
 		require.False(t, auto.IsSet())
-		// The same Event twice in one list: a set is one token.
+		// The list names the same Event twice: one set is still one token.
 		id := x.blocked(t, task{Op: "any", Name: "f", Names: []string{"event:auto", "f", "event:auto"}})
 		y.must(t, task{Op: "event.set", Name: "auto"})
 		require.Empty(t, x.wait(t, id).Err)
@@ -293,7 +293,7 @@ func TestWaitAnyEventSetterDies(t *testing.T) {
 	here.must(t, task{Op: "event.set", Name: "auto"})
 	require.Equal(t, "2", x.wait(t, id).Text)
 	require.False(t, auto.IsSet())
-	// The process dies while it sets again and again.
+	// A process dies while it sets Events in a loop.
 	y = remoteHand(t, a, "setter")
 	for range 100 {
 		y.start(task{Op: "event.set", Name: "auto"})
@@ -377,7 +377,7 @@ func TestWaitAnySequencerStop(t *testing.T) {
 	})
 }
 
-// A process that leaves the arena.
+// A process leaves the arena while it waits for Sequencers.
 func TestWaitAnySequencerCloses(t *testing.T) {
 	a := newArena(t, nil)
 	auto := mixEvents(t, a)

@@ -26,7 +26,7 @@ func (c *CohortMutex) OwnerWord() uint32 { return c.global.OwnerWord() }
 // recovers it.
 func (c *CohortMutex) HeldByUs() bool { return c.global.HeldByUs() }
 
-// Turn is the word of that name; SetTurn overwrites it.
+// Turn is the value of the word turn; SetTurn overwrites it.
 func (c *CohortMutex) Turn() uint32     { return c.words.turn.Load() }
 func (c *CohortMutex) SetTurn(v uint32) { c.words.turn.Store(v) }
 
@@ -69,13 +69,14 @@ func SetCohortIdle(ns int64) (old int64) {
 	return old
 }
 
-// SetCohortUnresponsive changes for how long unresponsive nodes are not let go first.
+// SetCohortUnresponsive changes for how long a node counts as unresponsive, and is not let go
+// first.
 func SetCohortUnresponsive(ns int64) (old int64) {
 	old, cohortUnresponsiveFor = cohortUnresponsiveFor, ns
 	return old
 }
 
-// MakeResponsive ends that time.
+// MakeResponsive makes unresponsive nodes count as responsive again.
 func (c *CohortMutex) MakeResponsive() { c.unresponsive.Store(1) }
 
 // SetKnowsNodes changes whether new handles believe that callers know their node.

@@ -298,7 +298,7 @@ func TestCohortMutexStoppedWaiter(t *testing.T) {
 			}
 			require.Less(t, time.Since(start), timeout())
 			require.NotZero(t, c.LocalLock(1), "it is stopped, and has its local lock")
-			// Waiters do not wait at the local lock in vain each time.
+			// Waiters do not try a local lock in vain at every call.
 			for range 200 {
 				c.Lock()
 				c.Unlock()
@@ -566,7 +566,7 @@ func TestHostileCohortMutex(t *testing.T) {
 		cancel()
 		require.NoError(t, guarded("the end of waits", c.String, wg.Wait))
 		c.Close()
-		// Another process would build its handle from these bytes.
+		// The words from which another process would build its handle.
 		try("built anew", func(ctx context.Context) {
 			d, err := prims.CohortMutexAt(a, c.Offset())
 			if err != nil {

@@ -44,7 +44,7 @@ func TestCondGoSignal(t *testing.T) {
 	c.Signal()
 }
 
-// The generations of waiters are woken in order.
+// Goroutines that began to wait earlier are woken earlier.
 func TestCondGoGenerations(t *testing.T) {
 	a := newArena(t, nil)
 	m := newMutex(t, a, nil)

@@ -108,7 +108,8 @@ func (noLock) Unlock() {}
 
 func TestHostileCond(t *testing.T) {
 	a := newArena(t, &arena.Options{Size: 8 << 20})
-	// A call that panics may have the lock or not. This lock does not care.
+	// After a panic the caller does not know whether it has the lock. This lock may be unlocked in
+	// both cases.
 	l := noLock{}
 	c, err := prims.OpenCond(a, "", l, nil)
 	require.NoError(t, err)

@@ -83,7 +83,7 @@ func TestWaitGroupWaitOfRestlessCounter(t *testing.T) {
 	looks := 0
 	var again func()
 	again = func() {
-		// The look of the waiter calls it, and completes the record.
+		// The waiter's check calls this function, which completes the record.
 		if looks++; looks < 10_000 {
 			crashpoint.ArmFunc("counter.commit.begun", 1, again)
 		}

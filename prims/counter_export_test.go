@@ -7,7 +7,7 @@ import "github.com/shmsync/shmsync/internal/arenakernel"
 // SetTickets makes the next ticket n+1.
 func (g *WaitGroup) SetTickets(n uint64) { g.counter.words.tickets.Store(n) }
 
-// Period is the period of the shares that count.
+// Period is the current period; shares of other periods do not count.
 func (g *WaitGroup) Period() uint64 { return valueOf(&g.counter.words.period) }
 
 // ShareOf is the share of the participant in a slot.
@@ -80,7 +80,7 @@ func (g *WaitGroup) PrivateHeld() bool {
 	return false
 }
 
-// Restless makes a logged form whose record is not complete. It says that the dead owe work.
+// Restless makes a logged form whose record is never complete. It says that the dead owe work.
 func (g *WaitGroup) Restless() {
 	t := g.counter
 	var ch counterChange

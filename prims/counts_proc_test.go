@@ -96,7 +96,7 @@ func TestCountsMutex(t *testing.T) {
 	require.LessOrEqual(t, i.Holds[0].Since, shmsync.Monotonic())
 	require.Empty(t, i.Holds[0].Note, "no hold is biased")
 
-	// A process comes, waits, and is let in.
+	// A process arrives, waits, and is granted a permit.
 	child.Send(1)
 	eventually(t, "somebody waits", m.String, func() bool { return len(countsLook(t, name, "m").Waits) == 1 })
 	m.Unlock()

@@ -401,7 +401,7 @@ func victimPoller(s *site, round int) {
 		"arena.ready.marked", "arena.ready.pushed", "arena.node.claimed", "arena.node.owned",
 		"arena.poller.before_push", "arena.poller.pushed", "arena.poller.retired", "arena.poller.taken",
 	}, func() {
-		// In this one nobody has left a node that could be taken.
+		// No participant has left a node on this object that another could take.
 		fresh, err := prims.OpenMutex(s.a, fmt.Sprint("fresh-", round), nil)
 		if err != nil {
 			s.fail(err)

@@ -11,7 +11,8 @@ const (
 	eventHandsUntaken  bug = "who hands a token out does not take it in hand before"
 )
 
-// Sets, waits, and abandoned waits: every token is taken once, or is there.
+// Sets, waits, and abandoned waits: every token is taken once, or is still
+// there.
 func TestModelAutoEvent(t *testing.T) {
 	bugs := []bug{eventNoSecondCheck, eventHandsUntaken}
 	one := eventModel{setters: 1, sets: 2}

@@ -140,11 +140,11 @@ func (w *eventWorker) async(g int, r *rand.Rand) error {
 }
 
 func (w *eventWorker) rest() error {
-	// The gate says that somebody waits if the last call that has waited gave up.
+	// The word may say that a process waits although the last waiter gave up.
 	if w.baton.State().Waiting || w.baton.Spare() != 0 || w.baton.Unseen() != 0 {
 		return fmt.Errorf("%w: %v", errLeft, w.baton)
 	}
-	// The baton is there or lost. One set makes exactly one wait possible.
+	// The token exists or is lost. One set makes exactly one wait possible.
 	w.baton.Set()
 	if !w.baton.TryWait() || w.baton.TryWait() {
 		return fmt.Errorf("%w: not one token: %v", errLeft, w.baton)

@@ -261,7 +261,7 @@ func TestEventsOfASlowHook(t *testing.T) {
 	require.Zero(t, events[0].Missed)
 }
 
-// A hook that ends its goroutine gets the next event all the same.
+// If a hook ends its goroutine, it still gets the next event.
 func TestEventsOfAHookThatEndsItsGoroutine(t *testing.T) {
 	name := arenaName(t)
 	log := newEventLog(t)
@@ -279,7 +279,7 @@ func TestEventsOfAHookThatEndsItsGoroutine(t *testing.T) {
 	log.next(1 + len(all))
 }
 
-// An object that comes in the place of a damaged one is told of, too.
+// An object that replaces a damaged one causes an event of its own when it is damaged, too.
 func TestEventsOfDamageAreToldOfEachObject(t *testing.T) {
 	log := newEventLog(t)
 	a, err := arena.Create(arenaName(t), &arena.Options{OnEvent: log.hook})

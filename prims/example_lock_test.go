@@ -124,7 +124,7 @@ func ExampleRecoverAll() {
 
 	a, err := arena.Open(name, &arena.Options{OnFirst: func(a *arena.Arena, e arena.Epoch) error {
 		lost, err := prims.RecoverAll(a, func(l prims.Lost) error {
-			// A real program makes the data whole here that the object guards.
+			// A real program repairs the data here that the object guards.
 			fmt.Println("repair", l.Object.Name, "after the death of", l.Who.Label)
 			return nil
 		})

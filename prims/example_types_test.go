@@ -37,7 +37,7 @@ func ExampleCohortMutex() {
 	// cohort mutex ledger: free
 }
 
-// A lock that is had in the order in which it was asked for.
+// The processes get this lock in the order in which they asked for it.
 func ExampleFairMutex() {
 	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
@@ -186,7 +186,7 @@ func ExampleCond() {
 	// Output: 5
 }
 
-// One says that it is ready; any number wait for that.
+// One process announces that it is ready. Any number of processes wait for that.
 func ExampleEvent() {
 	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
@@ -310,7 +310,8 @@ func ExampleMultiLock() {
 	// Output: false true
 }
 
-// A primitive of one's own: a door that is open or not, with so many places behind it.
+// A primitive that a program defines: a door that is open or not, with a number of places behind
+// it.
 func ExampleWaitable() {
 	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
@@ -345,7 +346,7 @@ func ExampleWaitable() {
 	// <nil> 0
 }
 
-// One wait for several things.
+// One wait for several events.
 func ExampleWaitAny() {
 	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
@@ -368,7 +369,7 @@ func ExampleWaitAny() {
 	// Output: 1 <nil>
 }
 
-// A wait for all of them.
+// One wait for all of several events.
 func ExampleWaitAll() {
 	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})

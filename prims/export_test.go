@@ -30,7 +30,7 @@ func (m *Mutex) Oldest() int64 { return m.queue.Oldest() }
 // NextIsLocal makes the next release one for goroutines of this process.
 func (m *Mutex) NextIsLocal() { m.turns.Store(1) }
 
-// Granted is how many goroutines were granted a reservation and have not looked yet.
+// Granted is how many goroutines were granted a reservation and have not run since.
 func (m *Mutex) Granted() int { return int(m.granted.Load()) }
 
 // NextIsForAll makes the next release one for waiters of any process.
@@ -116,7 +116,8 @@ func next32(b *[]byte) (v uint32, ok bool) {
 	return v, true
 }
 
-// RollBackStale does what a reaper does that has read owner word o of m and goes on later.
+// RollBackStale does what a reaper does that read owner word o of m earlier, was stopped, and
+// resumes now.
 func (m *Mutex) RollBackStale(o uint32) (changed bool) {
 	return rollBackMutex(m.a, m.object, m.words, m.log, ownerWord(o))
 }
@@ -318,7 +319,7 @@ func (s *Semaphore) CleanedUp() {
 // Rollbacks is how many transactions of dead holders were undone.
 func (m *Mutex) Rollbacks() uint64 { return m.log.head.rollbacks.Load() }
 
-// Rollbacks is the same of the writers of m.
+// Rollbacks is how many transactions of dead writers were undone.
 func (m *RWMutex) Rollbacks() uint64 { return m.log.head.rollbacks.Load() }
 
 // LeaveLog leaves m held for writing by a participant that is gone, with those contents in its log.
@@ -338,7 +339,7 @@ func (m *RWMutex) LogRecords() []byte {
 	return append([]byte(nil), m.log.records[:uint64(m.log.state())&0xffffffff]...)
 }
 
-// FlipGate rewrites the gate, which names n: held, and recovering, in turns.
+// FlipGate rewrites the gate, which names n, in turns: held, then recovering.
 func (m *RWMutex) FlipGate(n arenakernel.ParticipantID) {
 	held, recovering := uint32(makeGate(gateHeld, n)), uint32(makeGate(gateRecovering, n))
 	if !m.gate.CompareAndSwap(held, recovering) {
@@ -399,7 +400,7 @@ func (q QueueLock) Leave() { q.m.leave(nil) }
 // Announce announces a waiter for the queue lock.
 func (q QueueLock) Announce() { q.m.words.queueLock.wake.Or(1) }
 
-// WakeAfter is the step after a release that found an announcement.
+// WakeAfter is the step of a release that wakes the waiter that has announced itself.
 func (q QueueLock) WakeAfter() { q.m.queueLock.wakeAfter() }
 
 // Counted reports whether there is a call for which Close waits.
@@ -408,7 +409,7 @@ func (q QueueLock) Counted() bool { return !q.m.queueLock.queue.Empty() }
 // Ended reports whether the words have been taken away from the calls of the handle.
 func (q QueueLock) Ended() bool { return q.m.opening.ended.Load() }
 
-// FirstDate is the date of a wait that is first in its queue at that time.
+// FirstDate is the date that is stored for a wait which became the first in its queue at ns.
 func FirstDate(ns int64) uint32 { return firstDate(ns) }
 
 // FirstSince converts a date of a first wait to CLOCK_MONOTONIC ns.

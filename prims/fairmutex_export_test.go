@@ -51,7 +51,7 @@ func StopHandles() (resume func()) {
 	return handles.Unlock
 }
 
-// Commons is how many common parts the handles of this process have, for objects of an arena.
+// Commons is how many parts the handles of this process share, for objects of the arena.
 func Commons(a *arena.Arena) (n int) {
 	handles.Lock()
 	defer handles.Unlock()

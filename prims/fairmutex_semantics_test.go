@@ -415,7 +415,7 @@ func dawdle(r *rand.Rand) {
 	}
 }
 
-// A wait for which there is no room is an error, and nothing is lost.
+// If the arena has no room for a wait, the call returns an error, and nothing is lost.
 func TestFairMutexNoSpace(t *testing.T) {
 	a := newArena(t, &arena.Options{Size: 2 << 20})
 	f := openFair(t, a, nil)

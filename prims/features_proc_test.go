@@ -237,7 +237,7 @@ var features = map[string]feature{
 			condWaits(t, c, n-1-i)
 		}
 	})},
-	// Go: each generation is woken before the next one comes.
+	// Go: the waiters of one generation are woken before the next generation begins to wait.
 	"cond generations": {condPeer, condTest(func(t *testing.T, m *prims.Mutex, c *prims.Cond, b *featureBoard, wait func(int)) {
 		var want []int
 		for i := range 30 {

@@ -199,7 +199,7 @@ func TestFutexDifferentTokens(t *testing.T) {
 	}
 	for n := uint64(1); n <= rounds; n++ {
 		f.Post()
-		// Nothing makes up for a lost wake in this round.
+		// The processes make no other call that would wake a waiter which was not woken here.
 		eventually(t, fmt.Sprintf("all for %d", n), func() string { return f.String() }, func() bool {
 			for i := range waiters {
 				step := uint64(i%5 + 1)

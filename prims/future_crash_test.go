@@ -23,7 +23,8 @@ func comesToHand(t *testing.T, how string, x *hand, o task) {
 	}
 }
 
-// A process dies, or stops for ever, at each step of Set: the Future is set, and all go on.
+// A process dies, or stops for ever, at each step of Set. The Future is still set, and all waiters
+// go on.
 func TestFutureCrashOfTheSetter(t *testing.T) {
 	for _, how := range []string{"SHMSYNC_CRASHPOINT", "SHMSYNC_CRASHPOINT_STOP"} {
 		for _, point := range []string{"future.set.decided", "future.end.before_wake"} {

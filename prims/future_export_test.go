@@ -16,7 +16,7 @@ func (f *Future) ReapProducer() {
 	}
 }
 
-// Overwrite makes the state and the results those words, and then 0, as a peer can.
+// Overwrite stores each of these words, and then 0, into the state and the results, as a peer can.
 func (f *Future) Overwrite(words ...uint64) {
 	for i := range f.words.results {
 		v := uint64(0)
@@ -32,7 +32,7 @@ func (f *Future) Overwrite(words ...uint64) {
 // Word is the value of the state.
 func (f *Future) Word() uint64 { return f.words.count.state.Load() }
 
-// DecideOnly decides the round, and does not end it: as a Set that stops there.
+// DecideOnly decides the round but does not end it, like a Set that is stopped in between.
 func (f *Future) DecideOnly(e shmsync.Errno) {
 	s := f.load()
 	f.slot(s.round()).Store(uint64(resultOf(s.round(), e)))

@@ -186,7 +186,7 @@ func (m *fuModel) next(s *fuState, emit func(model.Step[fuState])) {
 	case s.life == onDead:
 		env("ends the producer", false, func(to *fuState) { to.life = onGone })
 	case s.life == onGone:
-		// Nothing relies on it, unless the reaper is stopped.
+		// No wait may depend on this step, unless the reaper is stopped.
 		env("another process reaps the producer", s.stopped != fuReaper+1, func(to *fuState) {
 			t := fuThread{pc: fuEndLoad, ret: fuDone}
 			for t.pc != fuDone {

@@ -130,7 +130,7 @@ func TestFutureResetAndReuse(t *testing.T) {
 			y.must(t, task{Op: "own", Name: "f"})
 			require.True(t, y.must(t, task{Op: "set", Name: "f", Errno: syscall.Errno(n)}).OK)
 			require.True(t, y.must(t, task{Op: "reset", Name: "f"}).OK)
-			// A waiter from before the Reset gets its result all the same.
+			// A waiter that began before the Reset still gets the result of its round.
 			require.EqualValues(t, n, x.wait(t, id).N)
 			require.False(t, x.must(t, task{Op: "isset", Name: "f"}).OK)
 			// Nobody has claimed it.
@@ -389,7 +389,7 @@ func TestWaitAnyConcurrent(t *testing.T) {
 	sound(t, a)
 }
 
-// A Pending, a stopped Futex, and a process that leaves.
+// A Pending, and a stopped Futex, in a list; then a process that leaves the arena.
 func TestWaitAnyEnds(t *testing.T) {
 	a := newArena(t, nil)
 	f, g := newFuture(t, a), newFuture(t, a)

@@ -11,7 +11,7 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// Each step of the word changes what it is for, and nothing else.
+// Each transition changes the fields that it is for, and no others.
 func TestFutureWord(t *testing.T) {
 	type parts struct {
 		round                      futureRound
@@ -42,7 +42,8 @@ func TestFutureWord(t *testing.T) {
 			}
 		}
 		v, w := resultOf(round, shmsync.Errno(0xffff_ffff)), abandonedBy(round, arenakernel.ParticipantIDMask)
-		// Those of the laps before and after are in the same slot.
+		// The results of rounds one lap earlier and one lap later use the same
+		// slot.
 		for _, other := range []futureRound{round + futureRounds, round - futureRounds} {
 			require.False(t, v.of(other&(1<<31-1)) || w.of(other&(1<<31-1)))
 		}

@@ -106,7 +106,7 @@ func (s *gateStage) perform(o order, a *answer) error {
 			}
 		}
 	case "latch":
-		if verb == "race" { // N latches of two, one after the other
+		if verb == "race" { // makes N latches of 2, one after the other
 			for i := range o.N {
 				l, err := prims.OpenLatch(s.a, fmt.Sprintf("%s-%d", o.Object, i), 2, nil)
 				if err != nil {
@@ -172,7 +172,7 @@ func (s *gateStage) perform(o order, a *answer) error {
 			for range o.N {
 				b.ArriveAndWait()
 			}
-		case "walk": // N phases; Token is the index of our count
+		case "walk": // takes part in N phases; Token is the index of our count
 			return walk(b, tr, int(o.Token), o.N)
 		}
 	case "once":

@@ -133,7 +133,7 @@ func TestOnceCrashOfTheRunner(t *testing.T) {
 				dying.start(order{Op: "once.do", Object: "o"})
 				eventually(t, "it runs", o.String, func() bool { return tr.Count[0] == 1 })
 				id = gateBlocked(t, a, x, o.Offset(), order{Op: "once.do", Object: "o"})
-				// A process that is still awake is not woken.
+				// A process that is still awake would need no wake.
 				asleep(t, a, "o")
 				dying.start(order{Op: "unblock"})
 				dying.proc.WaitSignal(t, syscall.SIGKILL)

@@ -14,7 +14,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// Each process adds its own work; a waiter waits for that of all.
+// Each process adds its own work. A waiter waits until the work of all is done.
 func ExampleWaitGroup() {
 	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
@@ -60,7 +60,7 @@ func ExampleBarrier() {
 	// Output: 3 barrier step: phase 3, 1 of 1 to arrive, 1 of this process, waiting false
 }
 
-// An initialization that one of many processes does, once.
+// One of many processes runs an initialization once.
 func ExampleOnce() {
 	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})

@@ -287,7 +287,7 @@ func (w *onceWorker) turn(g int, r *rand.Rand) error {
 	if err := o.Close(); err != nil {
 		return err
 	}
-	// A later user makes another one of the same name, which serves as well.
+	// A later user makes another object of the same name, which does as well.
 	if n > 100 && r.IntN(4) == 0 {
 		w.a.Delete(fmt.Sprintf("once-%d", n-uint64(20+r.IntN(80))))
 	}

@@ -38,7 +38,7 @@ func TestCloseWhileAnUpgradeGivesUp(t *testing.T) {
 	crashpoint.ArmFunc("rwmutex.lock.announced", 1, cancel)
 	crashpoint.ArmFunc("rwmutex.lock.leaving", 1, func() {
 		go func() { closed <- m.Close() }()
-		// The Close goes as far as it can: one that does not wait for the Upgrade returns.
+		// The Close goes as far as it can. If it does not wait for the Upgrade, it returns.
 		for tries := 0; tries < 10000 && len(closed) == 0; tries++ {
 			runtime.Gosched()
 		}
@@ -93,7 +93,7 @@ func TestCloseWaitsForACallThatQueuesItsWait(t *testing.T) {
 			before := crashpoint.HitCount(point)
 			crashpoint.ArmFunc(point, 1, func() {
 				go func() { closed <- mine.Close() }()
-				// The Close goes as far as it can: one that does not wait for the call returns.
+				// The Close goes as far as it can. If it does not wait for the call, it returns.
 				for tries := 0; tries < 2000 && len(closed) == 0; tries++ {
 					runtime.Gosched()
 				}
@@ -126,7 +126,8 @@ func TestCloseWaitsForACallThatEndsWaits(t *testing.T) {
 		}
 		for _, point := range points {
 			t.Run(kind+"/"+point, func(t *testing.T) {
-				// A waiter that returns because of its own check needs no wake.
+				// A waiter that has returned because of its own periodic check needs no wake: try
+				// again.
 				for tries := 0; !closesDuringCall(t, open, point); tries++ {
 					require.Less(t, tries, 1000, "the call never comes to the point")
 				}
@@ -213,7 +214,7 @@ func armClose(point string, closeHandle func() error, closed chan<- error) (earl
 			closed <- closeHandle()
 			close(done)
 		}()
-		// The Close goes as far as it can: one that does not wait for the call returns.
+		// The Close goes as far as it can. If it does not wait for the call, it returns.
 		for range 2000 {
 			select {
 			case <-done:

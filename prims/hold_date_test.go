@@ -140,7 +140,7 @@ func TestWaitThatEndsDatesNothing(t *testing.T) {
 	<-done
 }
 
-// A date is converted to its time, or to a later one, or to none.
+// A date is converted to its time, to a later time, or to no time at all.
 func TestFirstSince(t *testing.T) {
 	const ms, wrap = int64(time.Millisecond), int64(1) << 32
 	for _, now := range []int64{1, 5 * ms, 3600e3 * ms, (wrap - 1) * ms, wrap * ms, (wrap + 1) * ms, (3*wrap + 17) * ms} {

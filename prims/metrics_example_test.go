@@ -11,7 +11,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// The numbers of an arena under a name in package expvar, which net/http serves.
+// A program publishes the numbers of an arena in package expvar, which net/http
+// serves.
 func ExampleOpenMutex_metrics() {
 	a, err := arena.Open("example-metrics", &arena.Options{Size: 1 << 20, Counted: true})
 	if err != nil {

@@ -303,7 +303,8 @@ func (m *monModel) checkRest(s *monState) error {
 		switch {
 		case !n.used, s.due && n.stamp != 0:
 		case lives && (n.word == arenakernel.NodeSpent || n.word == arenakernel.NodeFree):
-			// Goes with its owner: the process that took it off died as it was being spent.
+			// The node goes away with its owner. Its owner died while another process marked the
+			// node spent, and that process died, too.
 		case !lives || s.thread[n.owner-1].waitNode != uint8(i+1):
 			return errMonLeak
 		}

@@ -50,7 +50,7 @@ func TestMultiLockBiased(t *testing.T) {
 	require.True(t, x.State(7).Held)
 	h.Unlock()
 
-	// A waiter is served, and in the queue.
+	// A waiter gets its turn although the key is cached, and is in the queue.
 	h = quickly(t, x, 8)
 	first := multiQueued(t, x, other, 8, order{Op: "mlock", Token: 8})
 	second := multiQueued(t, x, other, 8, order{Op: "mlock", Token: 8})
@@ -64,7 +64,8 @@ func TestMultiLockBiased(t *testing.T) {
 	require.Empty(t, other.wait(t, second).Panic)
 	other.must(t, order{Op: "munlock", Object: "m", Token: 8})
 
-	// A key that is kept is free for others; taking turns makes it slow.
+	// A key that is cached is free for other processes. Once they lock it, it is no longer locked
+	// by CAS.
 	quickly(t, x, 9).Unlock()
 	require.True(t, other.do(t, order{Op: "mtry", Object: "m", Token: 9}).OK)
 	require.Equal(t, "other", x.State(9).Owner.Label)
@@ -74,7 +75,7 @@ func TestMultiLockBiased(t *testing.T) {
 	h.Unlock()
 }
 
-// Keys that are kept are in the way of none: there is room for others, without nodes.
+// Cached keys leave room for others, without extra nodes.
 func TestMultiLockBiasedEvicted(t *testing.T) {
 	a := newArena(t, nil)
 	x := openMulti(t, a, &prims.MultiLockOptions{Buckets: 1})
@@ -94,7 +95,7 @@ func TestMultiLockBiasedEvicted(t *testing.T) {
 	holds.Unlock()
 	require.Equal(t, before, a.Stats().Nodes)
 
-	// Among keys that are held, one after the other takes the place that is left.
+	// While the other entries are held, keys take turns in the one entry that is left.
 	held := x.Lock(20)
 	biased := quickly(t, x, 21)
 	for key := range uint64(200) {
@@ -109,8 +110,8 @@ func TestMultiLockBiasedEvicted(t *testing.T) {
 	held.Unlock()
 }
 
-// The state that other processes find after a participant with keys by CAS has died, or
-// left.
+// The state in which other processes find a bucket after a participant died, or left, that had
+// locked keys by CAS.
 func TestMultiLockBiasedDeath(t *testing.T) {
 	for _, policy := range []prims.Policy{prims.PolicyReport, prims.PolicyRelease} {
 		t.Run(policy.String(), func(t *testing.T) {
@@ -142,7 +143,8 @@ func TestMultiLockBiasedDeath(t *testing.T) {
 	}
 }
 
-// A process that leaves the arena leaves the keys that it has by CAS as the dead do.
+// A process that leaves the arena leaves its keys that were locked by CAS in the same state as a
+// dead process.
 func TestMultiLockBiasedLeaves(t *testing.T) {
 	a := newArena(t, nil)
 	x := openMulti(t, a, nil)

@@ -324,7 +324,8 @@ func (m *multiModel) queueLock(x *model.Exec) {
 		x.Say("replays")
 		m.replay(x)
 		if *x.R(mrBack) != mpResolve && mkWord(x.Load(mkHold)).kind() == kindReserved {
-			// A key that the dead one has let go is passed on, and the call begins anew.
+			// A key that the dead process was about to pass on is passed on, and then the call is
+			// repeated.
 			*x.R(mrOther) = *x.R(mrBack)
 			*x.R(mrBack) = mpQueueLock
 			x.Goto(mpResolve)

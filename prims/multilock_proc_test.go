@@ -35,7 +35,7 @@ func init() {
 		name: "multiquick", queueLocks: 10,
 		points: []string{"multilock.lock.biased", "multilock.unlock.biased", "multilock.claim.*", "multilock.lock.taken", "multilock.grant.granted", "multilock.lock.accepted", "monitor.replay.*", "monitor.reap.*"},
 		open: func(a *arena.Arena) (worker, error) {
-			// As many entries as there are keys, or nearly.
+			// About as many entries as there are keys.
 			told, err := prims.OpenMultiLock(a, "told", &prims.MultiLockOptions{Buckets: 8})
 			if err != nil {
 				return nil, err

@@ -65,7 +65,7 @@ func TestMultiLockKeys(t *testing.T) {
 		require.Equal(t, "other", x.State(key).Owner.Label)
 		other.must(t, order{Op: "munlock", Object: "m", Token: key})
 		require.Equal(t, "free", x.State(key).Word)
-		// A free key beats a context that has ended.
+		// A free key takes precedence over a context that has ended.
 		require.Empty(t, other.do(t, order{Op: "mlockctx", Object: "m", Token: key, Done: true}).Err)
 		other.must(t, order{Op: "munlock", Object: "m", Token: key})
 	}
@@ -144,7 +144,7 @@ func TestMultiLockSkips(t *testing.T) {
 	require.Equal(t, "free", x.State(7).Word)
 }
 
-// Memory is for the keys that are held, not for those that have been.
+// A MultiLock needs memory for the keys that are held, not for those that were held before.
 func TestMultiLockMemory(t *testing.T) {
 	a := newArena(t, nil)
 	x := openMulti(t, a, nil)
@@ -156,7 +156,7 @@ func TestMultiLockMemory(t *testing.T) {
 	require.Equal(t, before.Nodes, a.Stats().Nodes)
 	require.Equal(t, before.BytesUsed, a.Stats().BytesUsed)
 
-	// Many at a time, and back.
+	// Many keys are locked at a time, and unlocked again.
 	var holds prims.Holds
 	for key := range uint64(5000) {
 		holds = append(holds, x.Lock(key))
@@ -170,7 +170,7 @@ func TestMultiLockMemory(t *testing.T) {
 	require.Contains(t, x.String(), ": 0 keys")
 }
 
-// A deleted object takes the holds of the dead with it.
+// When an object is deleted, the holds of the dead go with it.
 func TestMultiLockDeleted(t *testing.T) {
 	a := newArena(t, nil)
 	dies := lockActor(t, a, "dies")
@@ -213,7 +213,7 @@ func TestMultiLockAll(t *testing.T) {
 	require.Len(t, h, 2)
 	h.Unlock()
 
-	// All or nothing: when its context ends, and when a key is owner-dead.
+	// LockAll locks all keys or none: when its context ends, and when a key is owner-dead.
 	held := x.Lock(4)
 	id := multiQueued(t, x, other, 4, order{Op: "mall", Token: 1, N: 6})
 	require.True(t, x.State(1).Held && x.State(3).Held)
@@ -341,7 +341,7 @@ func TestMultiLockOwnerDeathReport(t *testing.T) {
 	require.ErrorIs(t, x.State(keys[1]).Err, shmsync.ErrOwnerDead)
 	require.Contains(t, other.do(t, order{Op: "mrecover", Object: "m", Token: keys[0], N: 2}).Panic, "the repair panics")
 
-	// The recoverer has the key; its death is a death again.
+	// The recoverer has the key, so its death counts as the death of a holder.
 	other.start(order{Op: "mrecover", Object: "m", Token: keys[7], N: 3})
 	eventually(t, "it is being recovered", x.String, func() bool { return x.State(keys[7]).Held })
 	wait := make(chan error, 1)
@@ -476,7 +476,7 @@ func TestMultiLockCancelVersusGrant(t *testing.T) {
 	require.Equal(t, "free", x.State(7).Word, "nothing is lost")
 }
 
-// A key for which there is no room is an error, and nothing is lost.
+// If there is no room for a key, the call returns an error, and nothing is lost.
 func TestMultiLockNoSpace(t *testing.T) {
 	a := newArena(t, &arena.Options{Size: 2 << 20})
 	x := openMulti(t, a, &prims.MultiLockOptions{Buckets: 1})

@@ -12,7 +12,7 @@ import (
 	"github.com/shmsync/shmsync/arena"
 )
 
-// The table of multilock_word.go, for every kind, and names and stamps at the edges.
+// Tests the table of multilock_word.go for every kind, and for extreme names and stamps.
 func TestMultiLockHoldTable(t *testing.T) {
 	for kind := range ownerKind(8) {
 		for _, name := range wordNames {

@@ -38,7 +38,7 @@ func TestModelMutexWakeOne(t *testing.T) {
 	})
 }
 
-// Hand-offs, when everybody lives.
+// Handoffs without deaths.
 func TestModelMutexHandOff(t *testing.T) {
 	bugs := []bug{sleepOnHandoffOnly, staleStarver, sleptForgotten, reserveBlindly, reservationStays, revokeDoesNotWake, handOffDoesNotWake}
 	two := mutexModel{threads: []int{0, 1}, modes: anyHold, cancel: true, handoffs: true}
@@ -73,7 +73,7 @@ func TestModelMutexDeath(t *testing.T) {
 	})
 }
 
-// Deaths among the processes that hand the lock on, or wait for that.
+// Deaths of processes that hand the lock off, and of those that wait for a handoff.
 func TestModelMutexHandOffDeath(t *testing.T) {
 	two := mutexModel{threads: []int{0, 1}, modes: anyHold, cancel: true, handoffs: true, kills: 1, policy: PolicyReport}
 	three := mutexModel{threads: []int{0, 1, 2}, modes: noBiased, handoffs: true, kills: 1, policy: PolicyRelease}
@@ -92,7 +92,8 @@ func TestModelMutexBit(t *testing.T) {
 	requireModels(t, []exploration{{"three", medium, m.explore, nil}})
 }
 
-// A state that is left out for symmetry is the mirror of one that is there.
+// Each state that the search leaves out for symmetry is the mirror image of a state that it
+// visits.
 func TestModelSymmetry(t *testing.T) {
 	for _, m := range []mutexModel{
 		{threads: []int{0, 1}, modes: anyHold, kills: 1, policy: PolicyReport, recoverers: 1},

@@ -94,7 +94,7 @@ func holderDies(t *testing.T, env []string) {
 				t.Logf("all were told after %v", time.Since(start))
 				recoverEverywhere(t, others, victim)
 			} else {
-				// Each holds it once, in whatever order they get it.
+				// Each waiter holds the lock once, in whatever order they get it.
 				type waiter struct {
 					x  *actor
 					id int
@@ -112,7 +112,7 @@ func holderDies(t *testing.T, env []string) {
 					if nextOwner(t, a, m, "victim") == "other" {
 						owner = others[1]
 					}
-					// One of its waiters has come back, and only one.
+					// Exactly one of the waiters has returned.
 					found := 0
 					for found == 0 {
 						for w := range pending {
@@ -197,7 +197,7 @@ func recoverEverywhere(t *testing.T, others []*actor, victim *actor) {
 func (x *actor) poll(t testing.TB, id int) (r answer, ok bool) {
 	t.Helper()
 	if x.proc != nil {
-		// It answers in order, so that a question brings what was said before.
+		// The actor answers in order, so this answer comes after all that it said before.
 		x.must(t, order{Op: "pid"})
 	}
 	for x.proc == nil {
@@ -214,7 +214,7 @@ func (x *actor) poll(t testing.TB, id int) (r answer, ok bool) {
 	return r, ok
 }
 
-// A hold of the dead is taken back although nobody waits or comes.
+// The hold of a dead process is taken back although no process waits or calls.
 func TestMutexReaped(t *testing.T) {
 	a := newArena(t, nil)
 	for policy, word := range map[prims.Policy]string{prims.PolicyReport: "owner-dead", prims.PolicyRelease: "free"} {
@@ -249,7 +249,7 @@ func TestEventBeatsDeadline(t *testing.T) {
 		})
 		x.proc.Stop(t)
 		if asleep != nil || time.Since(start) >= limit {
-			// The machine is busy: their time was over, perhaps, before it was stopped.
+			// On a busy machine the waits may have ended before the process was stopped.
 			x.proc.Kill(t)
 			m.Unlock()
 			limit *= 2
@@ -392,7 +392,7 @@ func TestMutexWaiterDies(t *testing.T) {
 			m.Unlock()
 			x.proc.Signal(t, syscall.SIGKILL)
 		}
-		// In whatever order they get it; the victim may have, before it died.
+		// The waiters get the lock in any order. The victim may have got it, too, before it died.
 		for len(ids) > 0 {
 			var r answer
 			eventually(t, "somebody is told", func() string { return words(a) }, func() bool {
@@ -524,7 +524,8 @@ func TestMutexFirstWatcherStopped(t *testing.T) {
 					lock := order{Op: "lockctx", Object: "m", Policy: policy}
 					holder := remoteActor(t, a, "holder")
 					holder.must(t, lock)
-					// It is the first in the ring after the holder, and in the queue.
+					// The watcher is next to the holder in the ring of slots, and first in the
+					// queue.
 					watcher := remoteActor(t, a, "watcher", proctest.Env("SHMSYNC_CRASHPOINT_STOP="+point))
 					watcher.blocked(t, lock)
 					here := localActor(a)
@@ -540,14 +541,15 @@ func TestMutexFirstWatcherStopped(t *testing.T) {
 						late.since(start, soon())
 						here.must(t, order{Op: "recover", Object: "m"})
 					} else {
-						// Each of them gets it, the watcher too if it is not stopped.
+						// Each waiter gets the lock; so does the watcher, if it is not stopped.
 						m, err := openActorMutex(a, "m", nil)
 						require.NoError(t, err)
 						for pending := 3; pending > 0; {
 							start := time.Now()
 							switch who := nextOwner(t, a, m, "holder"); who {
 							case "watcher":
-								// Stopped as the owner, perhaps, or soon: then it stays that.
+								// The watcher may be stopped as the owner, or may become the
+								// owner; then it stays the owner.
 								id := watcher.start(order{Op: "unlock", Object: "m"})
 								eventually(t, "the watcher goes on", func() string { return words(a) }, func() bool {
 									syscall.Kill(watcher.proc.Pid(), syscall.SIGCONT)
@@ -568,7 +570,7 @@ func TestMutexFirstWatcherStopped(t *testing.T) {
 					late.since(start, 4*soon())
 					watcher.proc.Kill(t)
 					holder.proc.WaitSignal(t, syscall.SIGKILL)
-					// A stopped process was killed: what it had begun is finished.
+					// The stopped process was killed, and others finish what it had begun.
 					eventually(t, "two are left", func() string { return words(a) }, func() bool {
 						n := 0
 						for range a.Participants() {
@@ -608,7 +610,7 @@ func TestMutexStoppedAnywhere(t *testing.T) {
 					x := remoteActor(t, a, "stopped", proctest.Env("SHMSYNC_CRASHPOINT_STOP="+point))
 					x.must(t, order{Op: "lock", Object: "m"})
 					here, third := localActor(a), remoteActor(t, a, "third")
-					// With its threads taken, the rest of this process parks.
+					// All threads of this process are in use, so its other goroutines park.
 					third.must(t, order{Op: "lock", Object: "other"})
 					for range polled {
 						here.blocked(t, order{Op: "lock", Object: "other"})
@@ -616,7 +618,7 @@ func TestMutexStoppedAnywhere(t *testing.T) {
 					ids := []int{here.blocked(t, order{Op: "lockctx", Object: "m"})}
 					mine := 0
 					if point == "mutex.lock.woken" {
-						// It waits itself, in front of the others.
+						// The holder waits itself, ahead of the others.
 						x.must(t, order{Op: "unlock", Object: "m"})
 						require.Empty(t, here.wait(t, ids[0]).Err)
 						mine = x.blocked(t, order{Op: "lock", Object: "m"})
@@ -729,7 +731,8 @@ func TestWithoutChecks(t *testing.T) {
 			x.proc.Kill(t)
 		},
 		"recover": func(t *testing.T, x, y *actor, a *arena.Arena) {
-			// All are told of a failed repair, and the next of a good one.
+			// All waiters are told of a failed repair. After a successful one, the next waiter
+			// gets the lock.
 			for _, how := range []int{1, 2, 0} {
 				victim := remoteActor(t, a, "victim", opt)
 				victim.must(t, order{Op: "lock", Object: "m"})
@@ -748,7 +751,7 @@ func TestWithoutChecks(t *testing.T) {
 			}
 		},
 		"release": func(t *testing.T, x, y *actor, a *arena.Arena) {
-			// Each gets it in turn, though the holder and some waiters die.
+			// Each process gets the lock in turn, though the holder and some waiters die.
 			for range 5 {
 				lock := order{Op: "lock", Object: "r", Policy: prims.PolicyRelease}
 				victim := remoteActor(t, a, "victim", opt)
@@ -813,7 +816,7 @@ func TestWithoutChecks(t *testing.T) {
 			for _, id := range ids {
 				require.Empty(t, y.wait(t, id).Err)
 			}
-			// One at a time: nothing repairs what is lost.
+			// One process at a time, since no other call would repair a lost wake.
 			for token := uint64(2001); token < 2100; token++ {
 				id := y.start(order{Op: "fwait", Object: "f", Token: token})
 				x.must(t, order{Op: "fpost", Object: "f"})

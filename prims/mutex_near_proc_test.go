@@ -116,7 +116,7 @@ func nearOrder(t *testing.T, node int, nodes []int) (got []int) {
 	return got
 }
 
-// TestMutexNear: what is true of every Mutex is true with processes on several nodes.
+// TestMutexNear repeats tests of a Mutex with processes on several NUMA nodes.
 func TestMutexNear(t *testing.T) {
 	env := []string{nearVar + "=3"}
 	t.Run("hammer", func(t *testing.T) {

@@ -51,7 +51,7 @@ func TestMutexWaits(t *testing.T) {
 
 func TestMutexContext(t *testing.T) {
 	everywhere(t, func(t *testing.T, holder, other *actor, a *arena.Arena) {
-		// A free lock beats a context that has ended.
+		// A free lock takes precedence over a context that has ended.
 		other.must(t, order{Op: "lockctx", Object: "m", Done: true})
 		other.must(t, order{Op: "unlock", Object: "m"})
 
@@ -139,7 +139,7 @@ func TestMutexRecoverHealthy(t *testing.T) {
 		r := holder.must(t, order{Op: "recover", Object: "m"})
 		require.False(t, r.OK, "the repair of a healthy lock has run")
 		require.Equal(t, "free", holder.op(t, "state", "m").Text)
-		// It waits for a holder, and for a context.
+		// The waiter waits for a holder, with a context.
 		holder.must(t, order{Op: "lock", Object: "m"})
 		require.Equal(t, []string{"ctx-deadline"}, other.do(t, order{Op: "recover", Object: "m", Limit: 20 * time.Millisecond}).Is)
 		id := other.blocked(t, order{Op: "recover", Object: "m"})
@@ -221,14 +221,14 @@ func TestMutexOpen(t *testing.T) {
 		require.Error(t, err, "%v", off)
 	}
 
-	// Four opens, four closes; the refused ones have left nothing open.
+	// There were four opens and four closes. The refused opens have left nothing open.
 	m.Lock()
 	for _, x := range []*prims.Mutex{again, m, at, same} {
 		require.ErrorContains(t, a.Delete("m"), "open")
 		require.NoError(t, x.Close())
 	}
 	require.ErrorIs(t, m.Close(), shmsync.ErrClosed)
-	// A hold stays when the handle is given back, and the object with it.
+	// A hold outlives the close of its handle, and keeps the object.
 	require.ErrorIs(t, a.Delete("m"), syscall.EBUSY)
 	require.ErrorContains(t, a.Delete("m"), "holds it (exclusive)")
 	m, err = prims.OpenMutex(a, "m", nil)
@@ -292,7 +292,7 @@ func TestMutexAtElsewhere(t *testing.T) {
 	m.Unlock()
 }
 
-// Two names, and an anonymous one, are different locks.
+// Two objects with different names, and an anonymous one, are different locks.
 func TestMutexesAreDifferent(t *testing.T) {
 	a := newArena(t, nil)
 	for range 3 {
@@ -453,7 +453,7 @@ func handOffOnce(t *testing.T, waiters int, opts ...proctest.Option) (lost uint6
 	barger := remoteActor(t, a, "barger", opts...)
 	waiter := remoteActor(t, a, "waiter", opts...)
 	if runtime.NumCPU() > 1 {
-		// On one CPU the kernel decides which process goes on, not the lock.
+		// On one CPU the kernel, and not the lock, decides which process runs next.
 		barger.must(t, order{Op: "pin", N: 0})
 		waiter.must(t, order{Op: "pin", N: 1})
 	}
@@ -501,7 +501,7 @@ func handOffWithin(t *testing.T, m *prims.Mutex, d *delays) {
 	wg.Go(func() {
 		for !stop.Load() {
 			m.Lock()
-			// Others run while it is held, and find it so.
+			// Other goroutines run while the lock is held, and find it held.
 			runtime.Gosched()
 			m.Unlock()
 		}

@@ -229,7 +229,7 @@ func (w *waiter) acquire(mayRepair bool) error {
 func (w *waiter) took() {
 	if w.slept {
 		v := w.m.wakeWord.Announce()
-		w.m.meet(ownerWord(w.m.owner.Load()), uint32(v)) // dates this hold for the waiters that still sleep, since they do not see it
+		w.m.meet(ownerWord(w.m.owner.Load()), uint32(v)) // those that still sleep do not meet this hold
 	}
 	if w.starving {
 		w.m.words.starving.CompareAndSwap(uint32(w.m.name), 0)

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestMutexMaySpin: never more than may be, and none is left behind.
+// TestMutexMaySpin: no more goroutines spin than may, and the count returns to
+// 0.
 func TestMutexMaySpin(t *testing.T) {
 	v := &mutexVariant{maxSpinners: 2}
 	require.True(t, v.beginSpin())

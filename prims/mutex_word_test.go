@@ -14,7 +14,7 @@ import (
 // wordNames are names at the edges of what a name can be; the first is nobody.
 var wordNames = []arena.ParticipantID{0, 1, 2047, 1 << 11, arenakernel.ParticipantIDMask}
 
-// The table of mutex_word.go, for every kind, and for names at the edges.
+// Tests the table of mutex_word.go for every kind, and for extreme names.
 func TestOwnerWordTable(t *testing.T) {
 	n := func(name arena.ParticipantID) bool { return name != 0 }
 	for kind := range ownerKind(8) {
@@ -35,7 +35,7 @@ func TestOwnerWordTable(t *testing.T) {
 				require.Contains(t, w.String(), "corrupt (0x")
 			}
 
-			// The word that a death makes of it.
+			// After a death the word depends on the policy.
 			for _, p := range []Policy{PolicyReport, PolicyRelease} {
 				want := w
 				switch {

@@ -80,7 +80,7 @@ func worstOf(b testing.TB, load worstLoad, processes int) worstResult {
 	return r
 }
 
-// The benchmark counts the waits of all goroutines, of both processes.
+// The benchmark counts the waits of all goroutines in both processes.
 func TestWorstWaitsAreThoseOfBothProcesses(t *testing.T) {
 	for _, kind := range []string{"Mutex", "FairMutex"} {
 		r := worstOf(t, worstLoad{Kind: kind, Goroutines: 3, Ps: 2, For: 200 * time.Millisecond}, 2)

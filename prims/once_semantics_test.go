@@ -43,7 +43,7 @@ func TestOnceInOneProcess(t *testing.T) {
 	require.NoError(t, o.Close())
 }
 
-// A function that panics, or ends its goroutine, has returned.
+// A function that panics, or ends its goroutine, counts as returned.
 func TestOncePanics(t *testing.T) {
 	a := newArena(t, nil)
 	o := newOnce(t, a, "o")
@@ -85,7 +85,7 @@ func TestOnceBetweenProcesses(t *testing.T) {
 	require.True(t, ran)
 }
 
-// When the runner is killed the next one runs its own function, one of them.
+// When the runner is killed, one of the waiters runs its own function.
 func TestOnceRunnerDies(t *testing.T) {
 	a := newArena(t, nil)
 	o := newOnce(t, a, "o")
@@ -103,7 +103,7 @@ func TestOnceRunnerDies(t *testing.T) {
 	require.EqualValues(t, 2, tr.Count[0])
 	o.Do(func() { t.Error("a third time") })
 
-	// Nobody waits: the next call runs.
+	// No process waits: the next call runs its function.
 	victim = gateActor(t, a, "victim")
 	victim.must(t, order{Op: "block"})
 	victim.start(order{Op: "once.do", Object: "late", Token: 1})

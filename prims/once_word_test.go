@@ -10,7 +10,7 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// Each step of the word changes what it is for, and nothing else.
+// Each transition changes the fields that it is for, and no others.
 func TestOnceWord(t *testing.T) {
 	type parts struct {
 		done, announced bool

@@ -1,6 +1,6 @@
 package prims
 
-// OverwritePolicy makes the policy word of s that of PolicyRollback, as a peer may do.
+// OverwritePolicy stores PolicyRollback into the policy word of s, as a peer may do.
 func (s *Synchronized[T]) OverwritePolicy() { s.lock.words.policy = PolicyRollback.stored() }
 
 // OverwritePolicy does the same to the lock of c.

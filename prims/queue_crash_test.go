@@ -39,12 +39,12 @@ func TestQueueCrash(t *testing.T) {
 		{points: []string{"queue.lease.ended"}, there: 3, before: queueOrder{Verb: "lease"}, order: queueOrder{Verb: "ack", IDs: []uint64{1}}, want: []uint64{1, 2, 3}, times: 1},
 		{points: []string{"queue.drop.committed"}, there: 3, before: queueOrder{Verb: "lease"}, order: queueOrder{Verb: "ack", IDs: []uint64{1}}, want: []uint64{2, 3}},
 		{points: []string{"queue.lease.ended", "queue.back.committed"}, there: 3, before: queueOrder{Verb: "lease"}, order: queueOrder{Verb: "nack", IDs: []uint64{1}}, want: []uint64{1, 2, 3}, times: 1},
-		// It dies before it has woken us.
+		// The victim dies before it has woken this process.
 		{points: append([]string{"queue.drop.committed"}, wakes...), there: 3, order: queueOrder{Verb: "get"}, wait: "put", want: []uint64{2, 3, 4}},
 		{points: append([]string{"queue.add.committed"}, wakes...), order: queueOrder{Verb: "put", IDs: []uint64{1}}, wait: "get"},
 		{points: []string{"queue.back.committed", "park.wake.bumped"}, there: 1, before: queueOrder{Verb: "lease"}, order: queueOrder{Verb: "nack", IDs: []uint64{1}}, wait: "get"},
 		{points: []string{"queue.shutdown.marked"}, order: queueOrder{Verb: "shutdown"}, wait: "get stopped"},
-		// It was woken for an item.
+		// The victim was woken for an item.
 		{points: []string{"queue.wait.woken"}, order: queueOrder{Verb: "get"}, late: true, want: []uint64{1}},
 		{points: []string{"queue.wait.woken"}, order: queueOrder{Verb: "lease"}, late: true, want: []uint64{1}},
 		{points: []string{"queue.lease.noted"}, order: queueOrder{Verb: "lease"}, late: true, want: []uint64{1}, times: 1},

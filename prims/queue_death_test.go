@@ -128,7 +128,7 @@ func TestQueueStoppedWaitersKeepNobody(t *testing.T) {
 	sound(t, a)
 }
 
-// Puts of the dead that wait are not done, and others are.
+// Puts of a dead process that still waited have no effect. Those of others succeed.
 func TestQueueDeadPutters(t *testing.T) {
 	a, q, p := queueTest(t, 1)
 	queueFill(t, q, 1, 1)
@@ -161,7 +161,7 @@ type queueLedger struct {
 }
 
 func init() {
-	// One goroutine puts the tickets that it was told, or gets for ever.
+	// A goroutine puts the tickets that the order names, or gets for ever.
 	proctest.Register("queue/ledger", func(c *proctest.Child) {
 		var p struct {
 			Arena    string

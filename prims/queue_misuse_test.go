@@ -94,14 +94,15 @@ func TestQueueOpen(t *testing.T) {
 	require.NoError(t, at.Put(ticket(1)))
 	require.Equal(t, []uint64{1}, queueDrain(t, q))
 	require.Contains(t, q.String(), "queue q: {Capacity:5 Queued:0")
-	// Another type of the same layout will do.
+	// Another type with the same layout is accepted.
 	type renamed struct {
 		Number uint64
 		Sums   [5]uint64
 	}
 	require.NoError(t, newQueue[renamed](t, a, "q", 5).Put(renamed{2, ticket(2).Sum}))
 	require.Equal(t, []uint64{2}, queueDrain(t, q))
-	// Closed handles leave the queue as it is; when nobody has it open it can go.
+	// The close of a handle leaves the queue as it is. When no handle is open, the queue can be
+	// deleted.
 	solo := newQueue[uint16](t, a, "solo", 2)
 	require.NoError(t, solo.Put(3))
 	require.NoError(t, solo.Close())
@@ -114,7 +115,7 @@ func TestQueueOpen(t *testing.T) {
 	sound(t, a)
 }
 
-// Items of all sizes, up to the most.
+// Items of all sizes, up to the largest.
 func TestQueueItemSizes(t *testing.T) {
 	a := newArena(t, nil)
 	queueOfSize[struct{}](t, a, func(int) struct{} { return struct{}{} })
@@ -169,7 +170,7 @@ func TestQueueAllocatesNothing(t *testing.T) {
 	if race.Enabled {
 		return // sync.Pool forgets
 	}
-	// A wait neither, once there are wait nodes and blocks.
+	// A wait does not allocate either, once there are wait nodes and blocks.
 	turn := make(chan struct{})
 	defer close(turn)
 	go func() {
@@ -243,7 +244,8 @@ func TestQueueHostileSlots(t *testing.T) {
 	}
 }
 
-// Hints and cells that a peer overwrote end no call in a loop. Hints are found anew.
+// Hints and cells that a peer has overwritten make no call loop for ever. Calls find the right
+// hints again.
 func TestQueueHostileRing(t *testing.T) {
 	a := newArena(t, nil)
 	q := newQueue[queueTicket](t, a, "q", 4)
@@ -392,7 +394,7 @@ func init() {
 	})
 }
 
-// Users' race detector sees what a queue orders.
+// The race detector of a user's program sees the order that a queue makes.
 func TestQueueRace(t *testing.T) {
 	a := newArena(t, nil)
 	proctest.Start(t, "queue/race", proctest.Params(nameOf(a))).WaitExit(t)

@@ -46,7 +46,7 @@ type ringState struct {
 	stopped    uint8
 	kills      uint8
 
-	// What a queue would have, for the check.
+	// The contents that a correct queue would have, for the check.
 	queue   [ringItems]uint8 // items in order: positions, which are unique
 	n       uint8
 	backing [ringItems]uint8 // items that came back and were not told of: they may be first already
@@ -233,7 +233,7 @@ func (m *ringModel) check(s *ringState) error {
 	if !m.done(s) || s.stopped != 0 {
 		return nil
 	}
-	// All calls have ended: what is in the slots is what is in the queue.
+	// All calls have ended: the slots contain exactly the items that are in the queue.
 	there := uint8(0)
 	for k := range m.slots {
 		switch sl := s.slot[k]; sl.kind {
@@ -342,7 +342,7 @@ func (x *ringExec) remove(p uint8) {
 	s := &x.s
 	for i, b := range s.backing {
 		if b == p {
-			// It came back, and its process has not told of that yet.
+			// The item came back, and its process has not announced that yet.
 			copy(s.backing[i:], s.backing[i+1:])
 			s.backing[ringItems-1] = 0
 			if x.t.first != 0 && x.t.first < p {

@@ -104,7 +104,8 @@ func TestQueueTeardownUnblocksEnqueue(t *testing.T) {
 	require.Equal(t, []uint64{1}, queueDrain(t, q))
 }
 
-// Many wait for items, and then many for room, in two processes; all are told.
+// Many goroutines of two processes wait for items, and then many for room. All learn of the
+// Shutdown.
 func TestQueueTeardownUnblocksMultipleWaiters(t *testing.T) {
 	for _, verb := range []string{"get", "lease", "put"} {
 		t.Run(verb, func(t *testing.T) {
@@ -146,7 +147,8 @@ func TestQueueTeardownUnblocksMultipleWaiters(t *testing.T) {
 	}
 }
 
-// After Shutdown nothing goes in, what is there comes out, and then nothing does.
+// After Shutdown no item can be put. The items in the queue can still be taken; after that, calls
+// fail.
 func TestQueueTeardownSubsequentCallsFail(t *testing.T) {
 	_, q, p := queueTest(t, 4)
 	queueFill(t, q, 1, 3)
@@ -403,7 +405,7 @@ func TestQueueWaitersGoOn(t *testing.T) {
 	require.True(t, q.Consistent())
 }
 
-// Ack makes room for a Put that waits, and Nack lets a Get go that does.
+// Ack makes room for a waiting Put, and Nack gives a waiting Get an item.
 func TestQueueLeaseEnds(t *testing.T) {
 	a, q, p := queueTest(t, 1)
 	queueFill(t, q, 1, 1)
@@ -421,7 +423,7 @@ func TestQueueLeaseEnds(t *testing.T) {
 	queueWaits(t, a, q, 0, 1)
 	l.Ack()
 	require.True(t, queueHear(t, p, 2).OK)
-	// Items and room come at once: both lines move.
+	// An item and room become available at once: waiters of both kinds go on.
 	l, err = q.Lease()
 	require.NoError(t, err)
 	p.Send(queueOrder{ID: 3, Verb: "put", IDs: []uint64{4}, Ends: soon})
@@ -454,7 +456,7 @@ func TestQueueBatches(t *testing.T) {
 	require.Len(t, queueHear(t, p, 1).IDs, 9)
 	require.Equal(t, 5, q.Len())
 	require.Equal(t, []uint64{5, 6, 7, 8, 9}, queueDo(t, p, queueOrder{ID: 2, Verb: "get", N: 99}).IDs)
-	// It waits for one, and takes what is there.
+	// A Get of several waits for the first item, and takes those that are there.
 	p.Send(queueOrder{ID: 3, Verb: "get", N: 3})
 	queueWaits(t, a, q, 1, 0)
 	n, err = q.PutBatchContext(ctx, []queueTicket{ticket(11), ticket(12), ticket(13), ticket(14)})
@@ -463,7 +465,7 @@ func TestQueueBatches(t *testing.T) {
 	got := queueHear(t, p, 3).IDs
 	require.Equal(t, []uint64{11, 12, 13, 14}, append(got, queueDrain(t, q)...))
 	require.GreaterOrEqual(t, len(got), 1)
-	// The part of a batch that could not be put is told.
+	// The call reports which part of a batch it could not put.
 	p.Send(queueOrder{ID: 4, Verb: "put", IDs: []uint64{21, 22, 23, 24, 25, 26, 27}, Ends: 20})
 	r := queueHear(t, p, 4)
 	require.Equal(t, context.DeadlineExceeded.Error(), r.Err)
@@ -471,7 +473,7 @@ func TestQueueBatches(t *testing.T) {
 	require.Equal(t, r.IDs, queueDrain(t, q))
 	p.Send(queueOrder{ID: 5, Verb: "get", N: 3, Ends: 20})
 	require.Equal(t, context.DeadlineExceeded.Error(), queueHear(t, p, 5).Err)
-	// A context that has ended is not looked at while there is something.
+	// A context that has ended does not matter while there is an item.
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
 	require.NoError(t, q.PutContext(ended, ticket(31)))
@@ -491,7 +493,8 @@ func TestQueueBatches(t *testing.T) {
 	require.Equal(t, []uint64{2, 3, 4, 5, 6}, queueDrain(t, q))
 }
 
-// The end of a context against a hand-over: whichever wins, no item is lost or made.
+// A context ends while an item is handed over. Whichever comes first, no item is lost or
+// duplicated.
 func TestQueueCancelAgainstHandOver(t *testing.T) {
 	rounds := proctest.Rounds(5_000, 50_000)
 	for _, what := range []string{"get", "put"} {
@@ -500,7 +503,8 @@ func TestQueueCancelAgainstHandOver(t *testing.T) {
 			q := newQueue[queueTicket](t, a, "q", 1)
 			nodes, won, i := a.Stats().Nodes, 0, 0
 			begun := time.Now()
-			// On one CPU the same of the two wins nearly always, so there are as many rounds as it takes.
+			// On one CPU nearly always the same side comes first, so the test repeats until both
+			// have.
 			for ; i < rounds || won == 0 || won == i; i++ {
 				require.False(t, i > rounds && time.Since(begun) > 3*timeout(), "%d of %d granted", won, i)
 				ctx, cancel := context.WithCancel(context.Background())
@@ -578,7 +582,7 @@ func TestQueueCancelAgainstHandOver(t *testing.T) {
 	}
 }
 
-// A wait takes no memory of the arena: without any, thousands wait, and go on.
+// A wait needs no memory of the arena: thousands wait in a full arena, and go on.
 func TestQueueWaitsWithoutRoom(t *testing.T) {
 	for _, what := range []string{"get", "put"} {
 		t.Run(what, func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"github.com/shmsync/shmsync/arena"
 )
 
-// Every state of a slot, and what becomes of it.
+// Every state of a slot, and the states that its transitions lead to.
 func TestQueueStates(t *testing.T) {
 	n := arena.ParticipantID(5<<11 | 3)
 	require.True(t, queueState(0).valid(), "all-zero memory is free")

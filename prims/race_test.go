@@ -72,7 +72,7 @@ func init() {
 				})
 			}
 		case "futex":
-			// The variable goes to and fro with the posts.
+			// The variable is handed back and forth by posts.
 			wg.Go(func() {
 				for n := range uint64(300) {
 					f.Wait(2*n + 1)

@@ -21,7 +21,7 @@ import (
 )
 
 func init() {
-	// It has everything that a death makes unusable, and waits for its death.
+	// The process has every object that a death makes unusable, and waits to be killed.
 	proctest.Register("recoverall/holder", func(c *proctest.Child) {
 		var name string
 		c.Params(&name)

@@ -34,7 +34,7 @@ func init() {
 	})
 }
 
-// An object with other parameters gives way if no living process has it open, and not before.
+// An object with other parameters is replaced only once no living process has it open.
 func TestReplace(t *testing.T) {
 	name := arenaName(t)
 	a, err := arena.Create(name, nil)
@@ -60,7 +60,8 @@ func TestReplace(t *testing.T) {
 	sound(t, a)
 }
 
-// The function that opens decides what has to go: here a Queue that was shut down.
+// The function that opens the object decides whether it must be replaced: here a Queue that was
+// shut down.
 func TestReplaceByRule(t *testing.T) {
 	a, err := arena.Create(arenaName(t), nil)
 	require.NoError(t, err)

@@ -240,7 +240,7 @@ func (s *stage) performRWMutex(ctx context.Context, o order, a *answer) error {
 		}
 		wg.Wait()
 		a.N = uint64(writes.Load())
-	case "rwgiveup": // Token goroutines that do N steps each, with contexts that end soon
+	case "rwgiveup": // starts Token goroutines that do N steps each, with contexts that end soon
 		p, err := arena.Value[rwPair](s.a, "pair")
 		if err != nil {
 			return err

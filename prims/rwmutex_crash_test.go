@@ -286,7 +286,7 @@ func init() {
 				})
 			}
 			wg.Wait()
-			// A goroutine reads for long, and others want to write and to read.
+			// One goroutine reads for long, while others want to write and to read.
 			if m := s.locks[1]; m.RLockContext(context.Background()) == nil {
 				for i := range 16 {
 					wg.Go(func() { s.turn(1, i%2 == 0, i%4 == 0, time.Duration(i/8)*200*time.Microsecond) })
@@ -473,7 +473,7 @@ func rwKillReaper(t *testing.T, reached map[string]int) {
 				require.True(t, s.turn(k, write, write, timeout()), "%v", m)
 			}
 		}
-		// A writer passes over the holds of dead readers: their reapers clear the words.
+		// A writer may pass over the holds of dead readers and leave their words to the reapers.
 		alone(t, a, 1)
 		for _, m := range s.locks {
 			require.Empty(t, m.Left())

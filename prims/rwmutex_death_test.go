@@ -45,7 +45,7 @@ func TestRWMutexWriterDies(t *testing.T) {
 				}
 				rwRecoverEverywhere(t, others, victim)
 			} else {
-				// Readers and writers each get it, and give it back.
+				// Each reader and each writer gets the lock, and releases it.
 				pending := map[*actor]map[int]string{}
 				left := 0
 				for k, x := range others {
@@ -102,8 +102,8 @@ func rwRecoverEverywhere(t testing.TB, others []*actor, victim *actor) {
 	require.Contains(t, others[1].do(t, order{Op: "rwrecover", Object: "m", N: 2}).Panic, "the repair panics")
 	refuse("not-recoverable")
 
-	// While it is being repaired others wait, readers and writers; and are told
-	// when that fails.
+	// Readers and writers wait while the lock is being repaired. If the repair fails, they are
+	// told.
 	repair := others[0].start(order{Op: "rwrecover", Object: "m", N: 3})
 	eventually(t, "the repair runs", others[1].dump, func() bool {
 		return others[1].op(t, "rwstate", "m").OK
@@ -116,7 +116,7 @@ func rwRecoverEverywhere(t testing.TB, others []*actor, victim *actor) {
 	r = others[1].wait(t, again)
 	require.Empty(t, r.Err+r.Panic)
 	require.True(t, r.OK, "the repair has not run")
-	// Told, or in, as it happens.
+	// The reader was told of the death, or got in: both may happen.
 	if r := others[1].wait(t, read); r.Err == "" {
 		others[1].must(t, order{Op: "rwrunlock", Object: "m"})
 	} else {
@@ -170,7 +170,7 @@ func readerDies(t *testing.T, poller bool, d *delays) {
 	other.must(t, order{Op: "rwrunlock", Object: "m"})
 	nothingLeft(t, a, m)
 
-	// The only reader dies: the writer goes on at once.
+	// The only reader dies: the writer gets the lock at once.
 	victim = remoteActor(t, a, "victim")
 	victim.must(t, order{Op: "rwrlock", Object: "m"})
 	lock = other.blocked(t, order{Op: "rwlock", Object: "m"})
@@ -240,7 +240,7 @@ func TestRWMutexWaitingWriterDies(t *testing.T) {
 	}
 }
 
-// A downgraded writer that dies is a reader that dies.
+// A writer that has downgraded and dies counts as a reader that dies.
 func TestRWMutexDowngraderDies(t *testing.T) {
 	a := newArena(t, nil)
 	m := ofRW(t, a)
@@ -256,7 +256,7 @@ func TestRWMutexDowngraderDies(t *testing.T) {
 	nothingLeft(t, a, m)
 }
 
-// A process that dies over a repair leaves the lock owner-dead for the next.
+// If a process dies during a repair, the next one finds the lock owner-dead.
 func TestRWMutexRecovererDies(t *testing.T) {
 	for _, policy := range []prims.Policy{prims.PolicyReport, prims.PolicyRelease} {
 		a := newArena(t, nil)
@@ -313,7 +313,7 @@ func TestRWMutexRepairOption(t *testing.T) {
 	}
 }
 
-// A process that leaves gives back what it holds, as if it had died.
+// A process that leaves the arena gives its holds back, as a dead one does.
 func TestRWMutexHolderLeaves(t *testing.T) {
 	a := newArena(t, nil)
 	m := ofRW(t, a)

@@ -28,7 +28,7 @@ func (m *RWMutex) Asleep() bool { return m.wakeWordReaders.Announced() }
 // Object is the object under m.
 func (m *RWMutex) Object() arenakernel.Object { return m.object }
 
-// Left says what is left in the words of m when nobody has or wants it, or "".
+// Left says what is not idle in the words of m although no process has or wants it, or "".
 func (m *RWMutex) Left() string {
 	s := m.String()
 	if gateWord(m.gate.Load()) != gateOpen || !ownerWord(m.words.writers.owner.Load()).free() {
@@ -112,7 +112,7 @@ func ResetRWMutex(a *arena.Arena, o arenakernel.Object) {
 	}
 }
 
-// ForgetRWMutex makes the registry of this process that of a new handle.
+// ForgetRWMutex makes this process forget what it knows of the holds of m, as a new handle would.
 func ForgetRWMutex(m *RWMutex) {
 	m.registry.Lock()
 	defer m.registry.Unlock()

@@ -285,7 +285,7 @@ func (m *rwModel) dead(s *model.Sys, name uint8) bool {
 	return name != 0 && s.Mem[vDead]&(1<<(name-1)) != 0
 }
 
-// Readers, writers, and both, when everybody lives.
+// Readers, writers, and threads that do both, without deaths.
 func TestModelRWMutex(t *testing.T) {
 	bugs := []bug{rwAddLate, rwSilentReader, rwNoRecheck, rwNoDrainRecheck, rwScanFirst, rwWakeFirst, rwLateGrant, rwWakeOnly}
 	two := rwModel{threads: []int{0, 1}, roles: "bb", down: true}
@@ -321,7 +321,7 @@ func TestModelRWMutexCancel(t *testing.T) {
 	})
 }
 
-// Gates that others open, since their writer seems to be stopped.
+// Other threads open the gate of a writer that seems to be stopped.
 func TestModelRWMutexStopped(t *testing.T) {
 	bugs := []bug{rwRevokeSilent, rwRevokeBlind}
 	two := rwModel{threads: []int{0, 1}, roles: "bb", stops: true, cancel: true}

@@ -29,7 +29,7 @@ func nothingLeft(t testing.TB, a *arena.Arena, m *prims.RWMutex) {
 	sound(t, a)
 }
 
-// Every pair of holds, by tries.
+// Tests every pair of holds with the Try calls.
 func TestRWMutexTry(t *testing.T) {
 	everywhere(t, func(t *testing.T, holder, other *actor, a *arena.Arena) {
 		m := ofRW(t, a)
@@ -104,7 +104,7 @@ func TestRWMutexWakes(t *testing.T) {
 			other.must(t, order{Op: "rwrunlock", Object: "m"})
 		}
 		require.Empty(t, holder.wait(t, lock).Err)
-		// And a writer wakes a writer.
+		// A writer that unlocks wakes another writer, too.
 		lock = other.blocked(t, order{Op: "rwlock", Object: "m"})
 		holder.must(t, order{Op: "rwunlock", Object: "m"})
 		require.Empty(t, other.wait(t, lock).Err)
@@ -113,7 +113,7 @@ func TestRWMutexWakes(t *testing.T) {
 	})
 }
 
-// Once a writer waits, readers that come wait too, and the writer comes first.
+// Once a writer waits, new readers wait, too, and the writer gets the lock first.
 func TestRWMutexWriterPriority(t *testing.T) {
 	everywhere(t, func(t *testing.T, holder, other *actor, a *arena.Arena) {
 		m := ofRW(t, a)
@@ -222,7 +222,7 @@ func TestRWMutexWriterGivesUp(t *testing.T) {
 			require.True(t, other.op(t, "rwtryrlock", "m").OK)
 			other.must(t, order{Op: "rwrunlock", Object: "m"})
 
-			// A deadline does the same; a second writer closes the gate again.
+			// A deadline has the same effect. A second writer closes the gate again.
 			lock = other.blocked(t, order{Op: "rwlockctx", Object: "m", Limit: 30 * time.Millisecond})
 			second := holder.start(order{Op: "rwlock", Object: "m"})
 			read := other.start(order{Op: "rwrlock", Object: "m"})
@@ -248,7 +248,7 @@ func TestRWMutexWriterGivesUp(t *testing.T) {
 func TestRWMutexContext(t *testing.T) {
 	everywhere(t, func(t *testing.T, holder, other *actor, a *arena.Arena) {
 		m := ofRW(t, a)
-		// A free lock beats a context that has ended.
+		// A free lock takes precedence over a context that has ended.
 		other.must(t, order{Op: "rwlockctx", Object: "m", Done: true})
 		other.must(t, order{Op: "rwunlock", Object: "m"})
 		other.must(t, order{Op: "rwrlockctx", Object: "m", Done: true})
@@ -310,7 +310,7 @@ func requireWhole(t testing.TB, a *arena.Arena) *rwPair {
 	return p
 }
 
-// Most read, some write, some try: two numbers always agree.
+// Most goroutines read, some write, some try. Two numbers under the lock always agree.
 func TestRWMutexMix(t *testing.T) {
 	everywhere(t, func(t *testing.T, holder, other *actor, a *arena.Arena) {
 		m := ofRW(t, a)

@@ -376,7 +376,7 @@ func (t rwThread) write() {
 	case uWriting:
 		t.Goto(uOpen)
 		t.Say("has written")
-		way := 0 // Unlock, Downgrade, DowngradeToUpgradable; a step chooses once
+		way := 0 // 0: Unlock, 1: Downgrade, 2: DowngradeToUpgradable; the step chooses once
 		switch {
 		case t.upgrades():
 			way = t.Choose(3)

@@ -191,7 +191,8 @@ func TestRWMutexSleepingReaderSeesNoUpdateOfTheDead(t *testing.T) {
 	alone(t, a, 1)
 }
 
-// A writer that changed the data without an Update leaves what it left, and a free lock.
+// If a writer that dies has changed the data without an Update, its changes stay, and the lock
+// becomes free.
 func TestRWMutexHoldWithoutAnUpdateIsReleased(t *testing.T) {
 	a := newArena(t, nil)
 	m, l := newRWRollback(t, a, 0)

@@ -65,7 +65,7 @@ func TestRWMutexUpgradableModes(t *testing.T) {
 			must(holder, modes[way.to].give)
 			require.Empty(t, m.Left(), "after %s to %s", way.from, way.to)
 		}
-		// A reader that is in, or that comes, holds up no more than an upgrade.
+		// A reader, old or new, delays an upgrade, but no other call.
 		must(other, "rlock")
 		must(holder, "ulock")
 		require.False(t, holder.op(t, "rwtryupgrade", "m").OK)
@@ -141,7 +141,7 @@ func TestRWMutexUpgradeGivesUp(t *testing.T) {
 			for range readers + 1 {
 				other.must(t, order{Op: "rwrunlock", Object: "m"})
 			}
-			// A free lock beats a context that has ended.
+			// A free lock takes precedence over a context that has ended.
 			holder.must(t, order{Op: "rwupgradectx", Object: "m", Done: true})
 			holder.must(t, order{Op: "rwunlock", Object: "m"})
 			nothingLeft(t, a, m)
@@ -403,7 +403,7 @@ func TestRWMutexUpgradedWriterDies(t *testing.T) {
 	}
 }
 
-// With a Repair in the options LockUpgradable repairs what it meets, and goes on.
+// With a Repair in the options, LockUpgradable repairs an owner-dead lock and then locks it.
 func TestRWMutexLockUpgradableRepairs(t *testing.T) {
 	a := newArena(t, nil)
 	m := ofRW(t, a)

@@ -10,7 +10,7 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// The table of the gate, for every kind, and for names at the edges.
+// Tests the table of the gate for every kind, and for extreme names.
 func TestGateWordTable(t *testing.T) {
 	for kind := range ownerKind(8) {
 		for _, name := range wordNames {
@@ -49,7 +49,8 @@ func TestGateWordTable(t *testing.T) {
 	require.Equal(t, "held by 1.1", makeGate(gateHeld, 1|1<<11).String())
 }
 
-// The reader word: each transition changes what it says and nothing else.
+// Each transition of the reader word changes the fields that it is for, and no
+// others.
 func TestReaderWordTable(t *testing.T) {
 	for _, generation := range []uint32{0, 1, readerGeneration} {
 		for _, waiting := range []uint32{0, 1, 100_000, readerMost - 1} {
@@ -69,7 +70,8 @@ func TestReaderWordTable(t *testing.T) {
 				is(w.cleared(), 0, 0)
 				is(w.granted(), (reading+waiting)&readerMost, 0)
 				require.Less(t, uint64(w), readerBelow)
-				// One hold too many is given back, and that is undone.
+				// Taking one hold too many away changes other fields; adding it
+				// again restores them.
 				below := readerWord(generation) | readerWord(waiting)<<readerWaitShift
 				below += readerWord(readerBack)
 				is(below, readerMost, waiting)

@@ -6,7 +6,7 @@ import "testing"
 
 var rwAll = []uint8{vRead, vWrite, vUpgrade}
 
-// All modes and the ways between them, with waits that are given up.
+// All modes and all changes from one to another, with waits that are given up.
 func TestModelRWSpinLock(t *testing.T) {
 	two := rwSpinModel{wants: [][]uint8{rwAll, rwAll}, cancel: true}
 	three := rwSpinModel{wants: [][]uint8{{vRead}, {vWrite}, {vUpgrade}}}
@@ -28,7 +28,8 @@ func TestModelRWSpinLock(t *testing.T) {
 // one that was woken, and of one that has freed it and not woken yet.
 func TestModelRWSpinLockDeath(t *testing.T) {
 	var all []exploration
-	// The policy decides about the exclusive hold: what dead readers have comes back with each.
+	// The policy concerns the exclusive hold only. The holds of dead readers come back with every
+	// policy.
 	readersAre := map[Policy]size{PolicyReport: large, PolicyRelease: medium}
 	for p, two := range map[Policy]size{PolicyReport: small, PolicyRelease: medium} {
 		pair := rwSpinModel{wants: [][]uint8{rwAll, rwAll}, cancel: true, kills: 1, policy: p}

@@ -313,7 +313,7 @@ func (m *rwSpinModel) wait(x *model.Exec) {
 			x.Goto(qLeave)
 		default:
 			x.Goto(qAnnounce)
-			// It may have been woken, and its context have ended since.
+			// The thread may have been woken before its context ended.
 			if m.cancel && m.has(x, gSpinSlept) && x.Choose(2) == 1 {
 				x.Say("looks, and finds that its context has ended")
 				x.Optional()
@@ -748,7 +748,7 @@ func (m *rwSpinModel) reap(x *model.Exec) {
 			x.Goto(qReapReaped)
 		}
 	case qReapGate, qReapGateWake:
-		// The wakes of gate and drain, which are for all, in one.
+		// One step makes the wakes of gate and drain, each of which wakes all sleepers.
 		x.Say("wakes those of the gate, and who waits for readers")
 		for _, wakeWord := range []int{qSpinGate, qDrain} {
 			if *x.R(qrWant) == 1 || park.Word(x.Load(wakeWord)).Announced() {

@@ -150,7 +150,7 @@ func TestRWSpinLockModes(t *testing.T) {
 			holder.must(t, modes[way.to].give, "rw")
 			require.Zero(t, other.op(t, "bits", "rw").N, "after %s to %s", way.from, way.to)
 		}
-		// A reader that is in stays beside an upgrader, and delays an upgrade.
+		// A reader does not delay a LockUpgradable, but it delays an upgrade.
 		other.must(t, "rlock", "rw")
 		holder.must(t, "ulock", "rw")
 		require.False(t, holder.try(t, "tryupgrade", "rw"))
@@ -192,7 +192,7 @@ func TestRWSpinLockGivesUpDraining(t *testing.T) {
 	})
 }
 
-// Every call that needs a hold panics without it, naming the object.
+// Every call that needs a hold panics without it, with the name of the object.
 func TestRWSpinLockMistakes(t *testing.T) {
 	gives := map[string]string{"unlock": "W", "runlock": "R", "uunlock": "U", "upgrade": "U", "upgradectx": "U", "tryupgrade": "U", "w2r": "W", "w2u": "W", "u2r": "U"}
 	takes := map[string][2]string{"none": {}, "W": {"lock", "unlock"}, "R": {"rlock", "runlock"}, "U": {"ulock", "uunlock"}}
@@ -220,7 +220,7 @@ func TestRWSpinLockMistakes(t *testing.T) {
 	})
 }
 
-// The counts end where their bits do.
+// A count that exceeds the bits that it has panics.
 func TestRWSpinLockOverflow(t *testing.T) {
 	a := newArena(t, nil)
 	l := newRWSpin(t, a, nil)

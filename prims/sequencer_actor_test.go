@@ -211,7 +211,7 @@ func sequencerTests(t *testing.T, opts *prims.EventOptions, tests map[string]fun
 					x.counter = sequencerActor(t, x.a, "counter")
 				}
 				test(t, x)
-				// Nothing is left, whatever became of them.
+				// No wait is left, however the waits ended.
 				require.Zero(t, prims.Queued(x.a, x.s.Offset())+prims.Queued(x.a, x.e.Offset()), "%s", words(x.a))
 				require.False(t, x.s.Overdue())
 				sound(t, x.a)

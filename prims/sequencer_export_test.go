@@ -30,7 +30,7 @@ func (e *Event) Object() arenakernel.Object { return e.object }
 // Spare is how many tokens of e came back from the dead and are not handed out.
 func (e *Event) Spare() uint64 { return e.auto.words.spare.Load() }
 
-// Unseen is how many tokens of e were handed out to participants that do not know it.
+// Unseen is how many tokens of e were handed to participants that have not acknowledged them.
 func (e *Event) Unseen() (n uint64) {
 	for _, h := range e.auto.shares {
 		n += h.unknown()
@@ -180,7 +180,7 @@ func (e *Event) Overdue() bool {
 	return e.auto != nil && e.auto.load().place() != tokenUnset && e.auto.next.Load() != nobody
 }
 
-// MonitorBytes is where the words of an object begin behind those of its monitor.
+// MonitorBytes is where the words of an object begin that follow those of its monitor.
 const MonitorBytes = uint64(monitorBytes)
 
 // ScribbleNodes overwrites links, tokens and stamps of some of the waits of an object.
@@ -205,7 +205,7 @@ func ScribbleNodes(a *arena.Arena, o arenakernel.Object, r *rand.Rand) {
 	})
 }
 
-// LookAll does what is done ten times a second.
+// LookAll makes the periodic checks, which are otherwise made ten times a second.
 func LookAll(s *Sequencer, auto, gate *Event) {
 	s.check()
 	auto.auto.check()

@@ -84,7 +84,8 @@ func hostileBodies(r *rand.Rand, size int) (at uint64, b []byte) {
 	return at, b
 }
 
-// With any bytes in the body and in the nodes, every call ends, in success or an error.
+// Whatever the bytes of the body and of the nodes are, every call ends, with success or with an
+// error.
 func TestHostileSequencer(t *testing.T) {
 	rounds := proctest.Rounds(60, 600)
 	seed := rand.Uint64()

@@ -406,7 +406,7 @@ func TestSequencerCounterStopped(t *testing.T) {
 	}
 }
 
-// A process that dies between two batches leaves the rest to its reapers.
+// If a process dies between two batches, its reapers end the other waits.
 func TestSequencerBatchDies(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")

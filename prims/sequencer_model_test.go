@@ -144,7 +144,7 @@ func (m *sequenceModel) locked(x *model.Exec) bool {
 	case qsReplayFill:
 		x.Say("fills the heap")
 		set(x, qHeap, m.there(x))
-		// The caller's own purpose comes after the resolve.
+		// The purpose of the caller comes after the resolve.
 		*x.R(rqResolve) = 1
 		x.Goto(*x.R(rqThen))
 	case qsResolveLook:

@@ -75,7 +75,7 @@ func TestSequencerCatalogue(t *testing.T) {
 			for n := uint64(1); n <= 10; n++ {
 				x.counter.must(t, inc)
 				x.waiter.ok(t, ids[n])
-				// Only the reached one wakes.
+				// Only the waiter whose token is reached wakes.
 				x.still(t, x.s.Offset(), int(10-n))
 			}
 		},
@@ -99,7 +99,8 @@ func TestSequencerCatalogue(t *testing.T) {
 			x.still(t, x.s.Offset(), 0) // when Stop returns
 			x.waiter.isCanceled(t, blocked)
 			x.waiter.isCanceled(t, x.waiter.ended(async))
-			// After it, what is reached wins, and what is not ends at once.
+			// After Stop, a wait for a reached token succeeds, and any other
+			// fails at once.
 			require.True(t, x.waiter.must(t, order{Op: "stopped", Object: "s"}).OK)
 			x.waiter.must(t, order{Op: "wait", Object: "s", Token: 1})
 			x.waiter.isCanceled(t, x.waiter.start(order{Op: "wait", Object: "s", Token: 2}))
@@ -132,7 +133,7 @@ func TestSequencerCatalogue(t *testing.T) {
 			x.waiter.isCanceled(t, x.waiter.ended(id))
 		},
 		"cancelAfterInTable": func(t *testing.T, x *sequencerGroup) {
-			// Out of the middle of others, which stay.
+			// A wait is cancelled between others, which stay.
 			var ids []int
 			for token := range uint64(20) {
 				ids = append(ids, x.queued(t, "async", token+1))
@@ -240,7 +241,8 @@ func TestSequencerCatalogue(t *testing.T) {
 	})
 }
 
-// A wait ends in the order of tokens, and of arrival among equal ones.
+// Waits end in the order of their tokens, and in the order of arrival for equal
+// tokens.
 func TestSequencerOrder(t *testing.T) {
 	s := newSequencer(t, nil)
 	tokens := []uint64{3, 1, 2, 3, 1, 2, 2, 1, 3}
@@ -286,7 +288,7 @@ func TestSequencerOpen(t *testing.T) {
 	require.NoError(t, a.Delete("s"))
 }
 
-// A process that leaves takes its waits along, and leaves those of others.
+// A process that leaves the arena ends its own waits, and no others.
 func TestSequencerArenaClose(t *testing.T) {
 	a := newArena(t, nil)
 	s, err := prims.OpenSequencer(a, "s", nil)
@@ -310,7 +312,8 @@ func TestSequencerArenaClose(t *testing.T) {
 	sound(t, a)
 }
 
-// Without room for a wait there is an error, and nothing is lost.
+// If there is no room for a wait, the call returns an error, and nothing is
+// lost.
 func TestSequencerNoSpace(t *testing.T) {
 	a := newArena(t, &arena.Options{Size: 1 << 20})
 	s, err := prims.OpenSequencer(a, "", nil)
@@ -353,7 +356,7 @@ func TestSequencerAllocatesNothing(t *testing.T) {
 		s.Value()
 		s.Stopped()
 	}))
-	// Nor does a wait that sleeps, once there are wait nodes.
+	// A wait that sleeps does not allocate either, once there are wait nodes.
 	var wg sync.WaitGroup
 	turn := make(chan uint64)
 	wg.Go(func() {
@@ -381,7 +384,7 @@ func eventuallyQuiet(s *prims.Sequencer, token uint64) {
 	}
 }
 
-// The heap is a heap, whatever goes in and out.
+// After every insertion and removal the heap is valid.
 func TestSequencerHeap(t *testing.T) {
 	rounds := proctest.Rounds(2000, 20_000)
 	s := newSequencer(t, nil)

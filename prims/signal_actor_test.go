@@ -85,7 +85,7 @@ func (s *signalStage) perform(o order, a *answer) error {
 			s.g[fmt.Sprint(o.Object, g.Queue())] = &g
 			s.mu.Unlock()
 		}
-	case "walk": // N executions, asleep in between
+	case "walk": // makes N executions, and sleeps between them
 		for a.N < uint64(o.N) {
 			if g, ok := w.Next(0); ok {
 				g.Finish()
@@ -128,7 +128,7 @@ func (s *signalStage) perform(o order, a *answer) error {
 		w.Acquire()
 	case "acquire-ctx":
 		return w.AcquireContext(s.contexts.begin(o.ID, o.Limit, o.Done))
-	case "acquire-lapsed": // N times, each with a deadline that is over or about to be
+	case "acquire-lapsed": // calls AcquireContext N times, each with a deadline that is over or about to be
 		for k := range o.N {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Duration(k%3))
 			if w.AcquireContext(ctx) == nil {

@@ -4,7 +4,8 @@ package prims
 
 import "testing"
 
-// The holes of the protocol that this one comes from, and what else can be wrong.
+// The holes of the protocol from which this one was derived, and other
+// mistakes.
 const (
 	finishForgetsSummary bug = "A: Finish sets the bit again, and not the summary's"
 	beginByStore         bug = "B: Begin is a plain store"
@@ -45,7 +46,8 @@ func TestModelSignalFinishTwice(t *testing.T) {
 	requireModels(t, []exploration{{"one and one", small, m.explore, []bug{finishSubtracts}}})
 }
 
-// Without items: each Release gives several permits, and wakes one waiter.
+// A model without items: each Release gives several permits, and wakes one
+// waiter.
 func TestModelSignalPermits(t *testing.T) {
 	two := signalModel{workers: 2, producers: 1, items: 1, release: 2}
 	three := signalModel{workers: 3, producers: 1, items: 1, release: 2, cancel: true}
@@ -57,7 +59,7 @@ func TestModelSignalPermits(t *testing.T) {
 	})
 }
 
-// A worker that gives up, for good; one that is stopped, for good.
+// A worker gives up for good; another one is stopped for good.
 func TestModelSignalLeave(t *testing.T) {
 	quit := signalModel{workers: 2, producers: 1, queues: 1, items: 2, cancel: true}
 	stop := signalModel{workers: 2, producers: 1, queues: 2, items: 2, stop: true}

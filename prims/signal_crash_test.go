@@ -78,7 +78,7 @@ func init() {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rand.IntN(3000))*time.Microsecond)
 			w.AcquireContext(ctx)
 			cancel()
-			// Beside a sleeper of another process: two permits at once.
+			// While a worker of another process sleeps, two permits are released at once.
 			over := make(chan struct{})
 			go func() { quiet.Acquire(); close(over) }()
 			if err := waitUntil(timeout(), func() bool { return quiet.Sleepers() >= 2 }); err != nil {
@@ -96,7 +96,8 @@ func init() {
 			}); err != nil {
 				c.Fatal(err)
 			}
-			// The words are as a death leaves them, so that a reaper can die over them, too.
+			// The words are as a death leaves them, so that a reaper can also die while it repairs
+			// them.
 			orphan := w.Gate(orphanQueue)
 			if orphan.TryBeginInline() {
 				w.MarkOwnerDead(func(n arena.ParticipantID) bool { return n == self })

@@ -30,7 +30,7 @@ func (w *SignalWaker) SetGate(q int, v uint64) { w.gates[q].word.Store(v) }
 // GateWord is the word of a gate.
 func (w *SignalWaker) GateWord(q int) uint64 { return w.gates[q].word.Load() }
 
-// MarkOwnerDead does to the gates what the death of all for whom gone is true would do.
+// MarkOwnerDead changes the gates as the deaths of all participants would for which gone is true.
 func (w *SignalWaker) MarkOwnerDead(gone func(arena.ParticipantID) bool) {
 	for q := range w.gates {
 		w.reapGate(q, gone)
@@ -90,7 +90,7 @@ func (w *SignalWaker) Unscribble() {
 	}
 }
 
-// SetHead overwrites what is immutable in a correct SignalWaker.
+// SetHead overwrites words that are immutable in a correct SignalWaker.
 func (w *SignalWaker) SetHead(config, rows uint32) (oldConfig, oldRows uint32) {
 	oldConfig, oldRows = w.head.config, w.head.rows
 	w.head.config, w.head.rows = config, rows

@@ -121,7 +121,7 @@ func TestHostileSignalWaker(t *testing.T) {
 		ones[i] = 0xff
 	}
 	hostileSignals(t, w, ones, describe)
-	// A head that says more than the object has.
+	// The head claims more than the object has room for.
 	for _, head := range [][2]uint32{{4, 128}, {64, 128}, {255, 128}, {3, 1 << 31}, {3, 127}, {0, 128}} {
 		config, rows := w.SetHead(head[0], head[1])
 		require.ErrorIs(t, prims.CheckSignals(w), shmsync.ErrCorrupt)
@@ -139,7 +139,7 @@ func TestHostileSignalWaker(t *testing.T) {
 	}
 }
 
-// The bytes change all the time while processes work, and then become sane.
+// The bytes change all the time while processes work, and are valid again at the end.
 func TestScribbledSignalWaker(t *testing.T) {
 	a := newArena(t, nil)
 	w, err := prims.OpenSignalWaker(a, "w", &prims.SignalWakerOptions{Signals: 3})

@@ -403,7 +403,7 @@ func (m *signalModel) finish(x *model.Exec, gate int) {
 		if m.bug == finishSubtracts {
 			x.Update(gate, func(v uint8) uint8 { return v - mine })
 		}
-		// Ours remembers that it executes nothing, and touches nothing.
+		// The executor in this process remembers that it executes nothing, and touches nothing.
 	}
 }
 

@@ -78,7 +78,7 @@ func TestSignalStress(t *testing.T) {
 	d := proctest.Rounds(proctest.Scale(2*time.Second)/10, proctest.Scale(2*time.Second))
 	var wg sync.WaitGroup
 	for end := time.Now().Add(d); time.Now().Before(end); {
-		// Bursts, and quiet in which everybody sleeps.
+		// Bursts of work alternate with times in which all workers sleep.
 		for range 3 {
 			wg.Go(func() {
 				for range 200 {
@@ -154,7 +154,7 @@ func TestSignalStoppedExecutor(t *testing.T) {
 	num(t, x, "schedule", held)
 	stop := held
 	if !num(t, x, "begin", held).OK {
-		// One of the workers was faster, and has finished or will.
+		// Another worker may have been faster, and have finished or be about to.
 		eventually(t, "it is ours", func() string { return words(s.a) }, func() bool { return num(t, x, "inline", held).OK })
 	}
 	x.proc.Stop(t)
@@ -200,7 +200,7 @@ func TestSignalLook(t *testing.T) {
 	for asleep := false; !asleep; {
 		idle(t, a, w)
 		id = x.start(order{Op: "acquire", Object: "w"})
-		// A look that was under way may still have issued a permit.
+		// A check that was under way may still have issued a permit.
 		eventually(t, "it sleeps or comes back", func() string { return words(a) }, func() bool {
 			asleep = num(t, x, "sleepers", 0).N == 1
 			_, back := x.said[id]

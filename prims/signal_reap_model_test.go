@@ -65,7 +65,7 @@ func (m *signalModel) reap(x *model.Exec) {
 		}
 		x.Idle()
 	default:
-		// A gate that was published: go on with the next.
+		// The gate was published: go on with the next gate.
 		if x.PC() == ksReapNext {
 			m.step(x)
 			return

@@ -75,7 +75,7 @@ func TestSignalWakerCreation(t *testing.T) {
 	require.NoError(t, prims.CheckSignals(w))
 }
 
-// One signal word, from two processes.
+// Two processes change the bits of one signal.
 func TestSignalBits(t *testing.T) {
 	_, w, x := twoSides(t)
 	s := w.Signal(3)
@@ -108,14 +108,14 @@ func TestSignalBits(t *testing.T) {
 	require.Zero(t, w.SnapshotSummary(), "bits alone mark nothing")
 }
 
-// The summary and its permits: one for each 0 -> 1.
+// Each change of a bit of the summary from 0 to 1 issues one permit.
 func TestSignalSummary(t *testing.T) {
 	_, w, x := twoSides(t)
 	require.True(t, w.MarkActive(63))
 	require.False(t, num(t, x, "mark", 63).OK)
 	require.EqualValues(t, 1, w.Permits())
 	require.EqualValues(t, uint64(1)<<63, num(t, x, "summary", 0).N)
-	// Overlapping masks add only what is new.
+	// Of overlapping masks, only the new bits issue permits.
 	require.EqualValues(t, 0b1110, w.MarkActiveMask(0b1110))
 	require.EqualValues(t, 4, w.Permits())
 	require.EqualValues(t, 0b10001, x.must(t, order{Op: "mark-mask", Object: "w", Token: 0b11111}).N)
@@ -125,7 +125,7 @@ func TestSignalSummary(t *testing.T) {
 	require.Equal(t, 4, w.SummarySelect(6))
 	require.EqualValues(t, 63, num(t, x, "select", 50).N)
 	require.EqualValues(t, 0, num(t, x, "select", 0).N)
-	// Unmarking takes no permit back, and only what is empty is unmarked.
+	// Unmarking takes no permit back, and a signal is unmarked only if it is empty.
 	w.Signal(2).Set(7)
 	require.False(t, num(t, x, "unmark-empty", 2).OK)
 	require.True(t, w.TryUnmarkIfEmpty(3))
@@ -134,7 +134,7 @@ func TestSignalSummary(t *testing.T) {
 	require.False(t, w.TryUnmark(2))
 	require.EqualValues(t, uint64(1)<<63|0b10011, w.SnapshotSummary())
 	require.EqualValues(t, 6, w.Permits())
-	// Next clears all away that stands for nothing.
+	// Next clears the bits of the summary that stand for no scheduled queue.
 	require.True(t, w.MarkActive(2))
 	require.False(t, num(t, x, "next", 100).OK)
 	require.Zero(t, w.SnapshotSummary())
@@ -163,7 +163,7 @@ func TestSignalPermits(t *testing.T) {
 	}
 	require.False(t, x.op(t, "try", "w").OK)
 
-	// Three sleep, two are released, one remains.
+	// Of three sleepers, two are released, and one remains.
 	var ids []int
 	for range 3 {
 		ids = append(ids, x.start(order{Op: "acquire", Object: "w"}))
@@ -252,7 +252,7 @@ func TestSignalStatus(t *testing.T) {
 	status("false false")
 }
 
-// A worker's partition of the signals of another waker.
+// A partition of the signals of a SignalWaker belongs to one worker.
 func TestSignalPartition(t *testing.T) {
 	a, w, x := twoSides(t)
 	tree, err := prims.OpenSignalWaker(a, "tree", nil)
@@ -271,7 +271,7 @@ func TestSignalPartition(t *testing.T) {
 	require.EqualValues(t, 1<<3|1<<9|1<<10, num(t, x, "sync", 64).N)
 	tree.Signal(3).Acquire(1)
 	require.EqualValues(t, 1<<9, sync(10).N, "what is not in the partition any more goes as well")
-	// An empty range clears.
+	// A sync of an empty range clears the partition.
 	got = sync(0)
 	require.False(t, got.OK)
 	require.Zero(t, got.N)
@@ -305,7 +305,7 @@ func TestSignalTasks(t *testing.T) {
 		}
 	}
 	require.Zero(t, w.Tasks())
-	// Exhaustion, and that the last free one is found.
+	// All tasks are taken, and then the last free one is found.
 	for k := range 128 {
 		q, ok := w.ReserveTaskIn(6, 8)
 		require.True(t, ok, "the %d'th", k)
@@ -365,7 +365,7 @@ func TestSignalStats(t *testing.T) {
 	require.EqualValues(t, 6, s[prims.StatStealAttempts])
 	require.EqualValues(t, 1, s[prims.StatLeafSummaryChecks])
 	require.EqualValues(t, 6, num(t, x, "stat", int(prims.StatStealAttempts)).N)
-	// They are not lost with the process that counted.
+	// The counts stay when the process that counted dies.
 	x.proc.Kill(t)
 	alone(t, a, 1)
 	require.Equal(t, s, w.Stats())
@@ -381,7 +381,7 @@ func TestSignalStats(t *testing.T) {
 	require.Equal(t, "stat 14", prims.SignalStat(14).String())
 }
 
-// A gate, step by step, from both sides.
+// Two processes take a gate through its states, step by step.
 func TestGate(t *testing.T) {
 	a, w, x := twoSides(t)
 	g := w.Gate(130)
@@ -397,7 +397,7 @@ func TestGate(t *testing.T) {
 	require.EqualValues(t, 1, w.Permits(), "none for a second queue of it")
 	require.False(t, num(t, x, "inline", 130).OK)
 
-	// By hand: the bit, the gate, the summary.
+	// The executor takes the bit, then the gate, then clears the summary.
 	require.True(t, w.Signal(2).Acquire(2))
 	require.False(t, num(t, x, "take", 130).OK)
 	require.True(t, g.Begin())
@@ -416,7 +416,7 @@ func TestGate(t *testing.T) {
 	require.True(t, w.Signal(2).IsSet(2))
 	state("scheduled, epoch 1")
 
-	// By Next, the nearest first.
+	// Next finds the queues, the nearest one first.
 	require.EqualValues(t, 131, num(t, x, "next", 140).N)
 	require.EqualValues(t, 130, num(t, x, "next", 140).N)
 	require.Zero(t, w.SnapshotSummary(), "the last of a signal takes it out of the summary")
@@ -467,7 +467,8 @@ func TestGateStaleBits(t *testing.T) {
 	idle(t, a, w)
 }
 
-// A worker that begins while others sleep wakes another for the other scheduled queues.
+// A worker that begins an execution while others sleep wakes one of them for the other scheduled
+// queues.
 func TestSignalWakesAnother(t *testing.T) {
 	a, w, x := twoSides(t)
 	id := x.start(order{Op: "acquire", Object: "w"})
@@ -486,7 +487,7 @@ func TestSignalWakesAnother(t *testing.T) {
 	require.True(t, num(t, x, "next", 0).OK)
 	require.False(t, g.Finish())
 	num(t, x, "finish", 1)
-	// And a worker that comes to sleep while something is scheduled does not.
+	// A worker does not go to sleep while a queue is scheduled.
 	num(t, x, "schedule", 9)
 	require.True(t, w.TryAcquire())
 	w.Acquire()
@@ -497,7 +498,7 @@ func TestSignalWakesAnother(t *testing.T) {
 	idle(t, a, w)
 }
 
-// An executor that was declared dead while it was stalled is fenced out.
+// An executor that was declared dead while it was stalled can no longer change the gate.
 func TestGateFencedOut(t *testing.T) {
 	_, w, x := twoSides(t)
 	old := w.Gate(5)
@@ -513,7 +514,7 @@ func TestGateFencedOut(t *testing.T) {
 	require.Panics(t, func() { old.FinishAndSchedule() })
 	require.Equal(t, was, w.GateWord(5), "it touches nothing of its successor")
 	require.False(t, num(t, x, "finish", 5).OK)
-	// Even where the successor is of the same process.
+	// This holds even if the next executor is of the same process.
 	next := w.Gate(5)
 	require.True(t, next.TryBeginInline())
 	require.Panics(t, func() { old.Finish() })

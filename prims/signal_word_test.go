@@ -12,7 +12,7 @@ import (
 	"github.com/shmsync/shmsync/arena"
 )
 
-// Every state of a gate and every transition, with epochs at the edges.
+// Tests every state of a gate and every transition, with extreme epochs.
 func TestSignalGateWordTable(t *testing.T) {
 	n := arena.ParticipantID(3 | 7<<11)
 	for _, epoch := range []uint64{0, 1, 1<<31 - 1, 1<<32 - 1} {

@@ -346,7 +346,7 @@ func TestSpinLockKillMatrix(t *testing.T) {
 	if !crashpoint.Enabled {
 		proctest.Skip(t, "needs the build tag crashpoint", "spin/partner", "spin/victim", "spin/sacrifice", "spin/reaper")
 	}
-	// The two lists are all the points there are.
+	// Together the two lists contain all points.
 	listed := map[string]bool{}
 	for _, p := range append(spinKills[:len(spinKills):len(spinKills)], spinReaps...) {
 		listed[p] = true

@@ -48,7 +48,7 @@ func TestSpinLockHolderDies(t *testing.T) {
 				start := time.Now()
 				victim.proc.Kill(t)
 				if policy == prims.PolicyRelease {
-					// Each gives back what it has got, so that the next can have it.
+					// Each process releases the lock that it got, so that the next can have it.
 					left := all
 					eventually(t, "all get it", others[0].dump, func() bool {
 						kept := left[:0]
@@ -104,7 +104,7 @@ func (x *spinActor) poll(t testing.TB, id int) (answer, bool) {
 		return a, true
 	}
 	if x.proc != nil {
-		// Its output comes with the answer to something else.
+		// The answer to this order also brings the output from before.
 		x.do(t, order{Op: "cpu"})
 	} else {
 		select {
@@ -155,7 +155,7 @@ func TestRWSpinLockReaderDies(t *testing.T) {
 	}
 }
 
-// The last reader is killed, and nobody else: the writer gets in soon.
+// Only the last reader is killed: the writer gets the lock soon.
 func TestRWSpinLockLastReaderDies(t *testing.T) {
 	a := newArena(t, nil)
 	writer := remoteSpin(t, a, "writer")
@@ -242,7 +242,7 @@ func TestSpinLockHolderLeaves(t *testing.T) {
 		other.blocked(t, order{Op: "rlock", Object: "rw-u"}),
 	}
 	away := []int{victim.blocked(t, order{Op: "rlockctx", Object: "rw-w"}), victim.blocked(t, order{Op: "lock", Object: "rw-w"})}
-	// It waits for its own reader to leave.
+	// This Lock waits for a reader of its own process.
 	victim.must(t, "rlock", "rw-own")
 	away = append(away, victim.blocked(t, order{Op: "lockctx", Object: "rw-own"}))
 	require.Empty(t, victim.op(t, "leave", "").Err)

@@ -163,7 +163,7 @@ func TestSpinLockOpen(t *testing.T) {
 	sound(t, a)
 }
 
-// The hundred threads that flare's test has, in two processes.
+// As many threads as flare's test has, a hundred, in two processes.
 func TestSpinLockExcludes(t *testing.T) {
 	spinEverywhere(t, func(t *testing.T, holder, other *spinActor, a *arena.Arena) {
 		const goroutines, turns = 50, 2000
@@ -205,7 +205,7 @@ func TestSpinLockHolderStopped(t *testing.T) {
 			for _, op := range c.wait {
 				ids = append(ids, other.start(order{Op: op, Object: c.object}))
 			}
-			// A wait of a second, by the clock of this test.
+			// The wait lasts a second by the clock of this test.
 			ctxOp := c.wait[0] + "ctx"
 			r := other.do(t, order{Op: ctxOp, Object: c.object, Limit: time.Second})
 			require.Equal(t, []string{"ctx-deadline"}, r.Is)
@@ -259,7 +259,7 @@ func TestSpinLockThreads(t *testing.T) {
 	require.Zero(t, rw.Bits()|s.Bits())
 }
 
-// A Lock that can be had costs no allocation, and neither does a try that fails.
+// A Lock of a free lock allocates nothing, and neither does a try that fails.
 func TestSpinLockAllocations(t *testing.T) {
 	if race.Enabled || crashpoint.Enabled {
 		t.Skip("needs a build without the race detector and crash points: their hooks allocate")

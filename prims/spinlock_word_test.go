@@ -10,7 +10,7 @@ import (
 	"github.com/shmsync/shmsync/arena"
 )
 
-// The table of spinlock_word.go, for every kind, and for names at the edges.
+// Tests the table of spinlock_word.go for every kind, and for extreme names.
 func TestSpinWordTable(t *testing.T) {
 	for kind := range spinKind(8) {
 		for _, name := range wordNames {

@@ -54,7 +54,7 @@ func init() {
 			return &synchronizedWorker{s: s}, err
 		},
 	})
-	// One Update after the other, for ever.
+	// Calls Update in an endless loop.
 	proctest.Register("synchronized/updates", func(c *proctest.Child) {
 		var name string
 		c.Params(&name)

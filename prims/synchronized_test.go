@@ -237,7 +237,7 @@ func TestSynchronizedLoadsAreWhole(t *testing.T) {
 	require.EqualValues(t, turns, s.Load()[0])
 }
 
-// A Load that has come to wait for the lock does not wait for a holder that does not commit.
+// A Load that waits for the lock does not wait for a holder that never commits.
 func TestSynchronizedLoadGivesUpTheLock(t *testing.T) {
 	a := newArena(t, nil)
 	s := newSynchronized(t, a, "s", account{Once: 1})
@@ -309,7 +309,7 @@ func TestSynchronizedHostileBytes(t *testing.T) {
 		}
 		s.SetOwnerWord(0)
 	}
-	// Any number of commits is one.
+	// Every value is a valid number of commits.
 	s.SetCommits(1<<64 - 1)
 	s.Load()
 	require.NoError(t, s.Update(func(v *account) error { v.Once = 4; return nil }))
@@ -318,7 +318,7 @@ func TestSynchronizedHostileBytes(t *testing.T) {
 	sound(t, a)
 }
 
-// A number of commits that changes all the time does not keep Load for ever.
+// A number of commits that a peer changes all the time does not keep Load for ever.
 func TestSynchronizedLoadEndsBesideAPeerThatWrites(t *testing.T) {
 	a := newArena(t, nil)
 	s := newSynchronized(t, a, "s", [8192]byte{})

@@ -87,7 +87,7 @@ func registerSilent(process string, open func(a *arena.Arena) (act func(how stri
 		}
 		c.Ready()
 		act(p.How)
-		// Without the Close, which wakes others.
+		// Exits without Close, which would wake others.
 		c.Say(true)
 		c.Await()
 	})

@@ -234,7 +234,8 @@ func (m *turnsModel) deaths(s *turnsState, emit func(model.Step[turnsState])) {
 	}
 	m.grant(&to)
 	for i := range to.thread {
-		// It wakes the sleepers whose wait is over, since the dead may have owed that.
+		// The check wakes sleepers whose wait is over, since a dead process may have owed them the
+		// wake.
 		if t := &to.thread[i]; t.at == tpAsleep && t.node == tnResolved {
 			t.woken = true
 		}

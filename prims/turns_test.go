@@ -247,7 +247,7 @@ func TestMultiLockTurns(t *testing.T) {
 	require.Equal(t, [keys]int{2000, 2000, 2000}, counts)
 }
 
-// Tools see the goroutines that wait for their turn, and since when.
+// Tools show the goroutines that wait for their turn, and since when they wait.
 func TestWaitsForTheTurnAreSeen(t *testing.T) {
 	a := newArena(t, nil)
 	f, err := prims.OpenFairMutex(a, "f", nil)

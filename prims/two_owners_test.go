@@ -81,7 +81,8 @@ func init() {
 			go func() {
 				for {
 					if err := locks[i].LockContext(context.Background()); err != nil {
-						// The one before died with it, and the survivor is on its way.
+						// The process before this one died with the lock, and its survivor is
+						// about to take it.
 						runtime.Gosched()
 						continue
 					}

@@ -58,7 +58,7 @@ func dieInTx(t *testing.T, point string, rw bool) {
 	}
 	v := at(point, 1+rand.IntN(4))
 	if strings.Contains(point, ".rollback.") {
-		// Others die in an Update until v is the process that undoes it.
+		// Other processes die in an Update until v is the process that undoes one.
 		v.Await(t)
 		for live := true; live; {
 			at([]string{"tx.save.valid", "tx.alloc.logged", "tx.free.logged", "tx.commit.decided"}[rand.IntN(4)], 1+rand.IntN(9)).WaitSignal(t, syscall.SIGKILL)

@@ -352,7 +352,7 @@ func txKills(t *testing.T, kills int, p txParams) (undone uint64, torn int) {
 
 func TestUpdateSurvivesKills(t *testing.T) { txSurvives(t, txParams{}) }
 
-// The same with an RWMutex, half of whose survivors read.
+// The same with an RWMutex; half of the survivors read.
 func TestRWMutexUpdateSurvivesKills(t *testing.T) { txSurvives(t, txParams{RW: true}) }
 
 func txSurvives(t *testing.T, p txParams) {
@@ -365,7 +365,7 @@ func txSurvives(t *testing.T, p txParams) {
 	}
 }
 
-// The control: without Save the same deaths tear the data.
+// The control experiment: without Save, the same deaths leave torn data.
 func TestDataWithoutSaveIsTorn(t *testing.T) {
 	torn := 0
 	for range 20 {

@@ -74,7 +74,7 @@ func fillLog(tx *prims.Tx, l *ledger) {
 	}
 }
 
-// Whatever ends the function of an Update but its return of nil, the data is as before.
+// Unless the function of an Update returns nil, the data is as before, however the function ends.
 func TestUpdateUndoes(t *testing.T) {
 	own := errors.New("own")
 	for name, end := range map[string]func(tx *prims.Tx, l *ledger) error{
@@ -130,7 +130,7 @@ func TestUpdateUndoes(t *testing.T) {
 	}
 }
 
-// Random ranges that overlap are saved and overwritten; an abort gives every byte back.
+// Random ranges that overlap are saved and overwritten. An abort restores every byte.
 func TestUpdateUndoesOverlappingRanges(t *testing.T) {
 	a := newArena(t, nil)
 	m, err := prims.OpenMutex(a, "m", &prims.MutexOptions{Policy: prims.PolicyRollback, LogBytes: 1 << 20})
@@ -229,7 +229,7 @@ func TestUpdateThatUnlocks(t *testing.T) {
 	requireIdle(t, a, m)
 }
 
-// The locks without a log refuse PolicyRollback in words.
+// Locks without a log refuse PolicyRollback, and say why.
 func TestPolicyRollbackNeedsALog(t *testing.T) {
 	a := newArena(t, nil)
 	p := prims.PolicyRollback

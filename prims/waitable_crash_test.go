@@ -13,7 +13,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A process whose rule fails dies before it has told the waiters: they are told.
+// A process whose rule failed dies before it has told the waiters. They are told all the same.
 func TestWaitableDiesLosing(t *testing.T) {
 	a := newArena(t, nil)
 	k, err := openStocked(a)
@@ -58,7 +58,7 @@ func TestWaitableDiesAccepting(t *testing.T) {
 // wait and before it has changed the state.
 func TestWaitableWaitReturnsWithItsClaimInTheState(t *testing.T) {
 	a := newArena(t, nil)
-	// A waiter that spins sees at once that it was resolved.
+	// With this spin the waiter spins, and sees at once that its wait was resolved.
 	x, err := prims.OpenWaitable(a, "stock", stock{}, failingRules, &prims.WaitableOptions{Spin: time.Minute})
 	require.NoError(t, err)
 	dies := newStockist(t, a, proctest.Env("SHMSYNC_CRASHPOINT=monitor.resolve.resolved"))

@@ -58,7 +58,7 @@ func init() {
 	})
 }
 
-// State returns while a process is stopped that holds the queue lock.
+// State returns although a stopped process holds the queue lock.
 func TestWaitableStateDoesNotWaitForAStoppedProcess(t *testing.T) {
 	a := newArena(t, nil)
 	x, err := openWide(a)

@@ -104,7 +104,7 @@ type waitableWorker struct {
 func (w *waitableWorker) turn(g int, r *rand.Rand) error {
 	return ends(r, func(ctx context.Context) error {
 		if r.IntN(2) == 0 {
-			// A waiter behind those that are always served first may wait for ever.
+			// If other waiters are always served first, a waiter may wait for ever.
 			ctx, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
 			defer cancel()
 			e := wish{uint16(1 + r.IntN(7)), uint16(g)}
@@ -329,7 +329,7 @@ func init() {
 	})
 }
 
-// So do those of one that leaves.
+// The claims of a process that leaves the arena come back, too.
 func TestWaitableTakesBackFromWhoLeaves(t *testing.T) {
 	a := newArena(t, nil)
 	rw, err := shared(a, "rw")
@@ -381,7 +381,7 @@ func TestWaitableOpen(t *testing.T) {
 	require.ErrorContains(t, err, "field E is uint8 at 24 in the arena, and int16 at 24 in this program")
 }
 
-// One claim more than there is room for is refused, and changes nothing.
+// A claim for which there is no room is refused, and changes nothing.
 func TestWaitableHoldsAreBounded(t *testing.T) {
 	a := newArena(t, nil)
 	rules := prims.Rules[int, uint8]{

@@ -21,7 +21,7 @@ func TestWaitGroupClaim(t *testing.T) {
 	victim.must(t, order{Op: "wg.claim", Object: "g", N: 2})
 	child.must(t, order{Op: "wg.claim", Object: "g", N: 1})
 	require.Equal(t, int64(3), g.State().Count)
-	// Nothing of it is the parent's any more.
+	// The parent owes none of this work any more.
 	id := gateBlocked(t, a, waiter, g.Offset(), order{Op: "wg.wait", Object: "g"})
 	parent.proc.Kill(t)
 	alone(t, a, 4)
@@ -39,7 +39,7 @@ func TestWaitGroupClaim(t *testing.T) {
 	sound(t, a)
 }
 
-// A child claims at once what its parent had, although nobody has reaped that yet.
+// A child claims its dead parent's work at once, although no process has reaped the parent yet.
 func TestWaitGroupClaimAfterDeath(t *testing.T) {
 	a := newArena(t, nil)
 	g := newWaitGroup(t, a, "g")

@@ -121,7 +121,7 @@ func TestWaitGroupGo(t *testing.T) {
 	require.True(t, done.Load())
 }
 
-// A function of Go that panics ends its process, and is not done.
+// A panic of a function of Go ends the process; the work does not count as done.
 func TestWaitGroupGoPanics(t *testing.T) {
 	a := newArena(t, nil)
 	g := newWaitGroup(t, a, "g")
@@ -190,7 +190,7 @@ func TestWaitGroupDeath(t *testing.T) {
 			}
 			require.NoError(t, g.WaitContext(t.Context()))
 			require.Equal(t, prims.WaitGroupState{}, g.State())
-			// It is as new.
+			// The counter works as a new one does.
 			g.Add(1)
 			id := gateBlocked(t, a, waiter, g.Offset(), order{Op: "wg.wait", Object: "g"})
 			g.Done()
@@ -224,7 +224,7 @@ func TestWaitGroupDeathOfTheInnocent(t *testing.T) {
 	require.Empty(t, end)
 	g.Add(-3)
 	require.NoError(t, <-end)
-	// Work from before the counter was 0 counts for nothing any more.
+	// Work that was added before the counter was 0 no longer counts.
 	old := gateActor(t, a, "old")
 	old.must(t, order{Op: "wg.add", Object: "g", N: 2})
 	g.Add(-2)
@@ -238,7 +238,7 @@ func TestWaitGroupDeathOfTheInnocent(t *testing.T) {
 	require.NoError(t, <-end)
 }
 
-// A process that gets the slot of a dead one starts with nothing of its own.
+// A process that gets the slot of a dead one has no share at first.
 func TestWaitGroupSlotReused(t *testing.T) {
 	a := newArena(t, &arena.Options{Size: 4 << 20, MaxParticipants: 2})
 	g := newWaitGroup(t, a, "g")
@@ -311,7 +311,7 @@ func TestWaitGroupStoppedParty(t *testing.T) {
 	require.NoError(t, g.WaitContext(t.Context()))
 }
 
-// A process that is killed while it waits leaves nothing.
+// A process that is killed while it waits leaves nothing behind.
 func TestWaitGroupDeadWaiter(t *testing.T) {
 	a := newArena(t, nil)
 	g := newWaitGroup(t, a, "g")

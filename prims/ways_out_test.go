@@ -61,7 +61,7 @@ func init() {
 	})
 }
 
-// A Lock that panics because a holder died says what there is to do.
+// The panic of a Lock whose holder died says what the caller can do.
 func TestLockPanicsWithTheWaysOut(t *testing.T) {
 	for name, open := range plainLocks {
 		t.Run(name, func(t *testing.T) {

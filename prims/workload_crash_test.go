@@ -74,7 +74,7 @@ func (x *workerGroup) crashAt(point string, n int) {
 		x.goesOn(what)
 		return
 	}
-	// Where the next comer has to deal with it.
+	// The victim dies where the next process that comes has to repair what it left.
 	dies := "mutex.unlock.before_release"
 	if kind, ok := strings.CutSuffix(point[:strings.LastIndexByte(point, '.')], ".recover"); ok && kind != "mutex" {
 		dies = kind + ".lock.accepted"

@@ -119,7 +119,7 @@ func init() {
 			wg.Go(func() {
 				r := rand.New(rand.NewPCG(p.Seed, uint64(g)))
 				for !halt.Load() {
-					// Wrong figures of its own are to be expected.
+					// The worker may compute wrong figures, since a peer overwrites the words.
 					if err := tolerant(func() { w.turn(g, r) }); err != nil {
 						c.Fatal(err)
 					}

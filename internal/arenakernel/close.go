@@ -41,7 +41,7 @@ func (a *Arena) Close() error {
 		a.calls.Lock() // never unlocked
 	}
 	a.over.Store(true)
-	a.endHandles() // again: a call that was under way may have registered the first handle, and its function
+	a.endHandles() // again: a call under way may have registered the first handle and a function for OnEnd
 	attached.Lock()
 	a.opens--
 	last := a.opens == 0
@@ -146,7 +146,7 @@ func (a *Arena) leave() error {
 		a.reclaimMemory(a.self)
 	}
 	crashpoint.Hit("arena.close.reclaimed")
-	// A wake that was on its way to us is lost with us, as in a death.
+	// A wake that was on its way to this process is lost, as in a death.
 	a.wakeAll(a.self, concerned)
 	a.handles.Lock()
 	a.handles.left = true // before the bits are cleared: the bytes of a bit may belong to another object after that

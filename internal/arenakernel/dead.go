@@ -28,7 +28,7 @@ func (a *Arena) Dead(n ParticipantID) bool {
 		return true
 	}
 	if a.copied || a.killed.Load() {
-		return false // an Inspector reaps nobody, and for a killed participant all others live for ever
+		return false // an Inspector reaps nobody, and a killed participant never sees a death
 	}
 	if n == a.self || !a.seenDead(i, w) && !a.foundDead(i, w) {
 		return false

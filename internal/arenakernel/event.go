@@ -34,7 +34,7 @@ func (k EventKind) String() string {
 type Event struct {
 	Kind   EventKind
 	Time   time.Time
-	Object Object            // the zero Object if the event concerns no object, or one that is not known
+	Object Object            // the zero Object if the event concerns no object, or an unknown one
 	Key    *uint64           // the key of a MultiLock; nil for other objects
 	Who    *shmsync.Identity // the participant that died; nil if it is not known
 	Err    error             // the error of EventNotRecoverable and EventCorrupt, if there is one

@@ -120,7 +120,8 @@ func TestDeathOfAJoinerBeforeItsDescriptionLeavesACleanArena(t *testing.T) {
 	require.NoError(t, beginWith(t, ta, true, "").Close())
 }
 
-// A joiner is stopped right after it has taken over the slot of a dead participant. Nobody takes it for that one.
+// A joiner is stopped right after it has taken over the slot of a dead
+// participant. Other processes do not take it for its predecessor.
 func TestStoppedHeirDoesNotBearTheNameOfItsPredecessor(t *testing.T) {
 	ta := twoDead(t)
 	h := ta.start(t)

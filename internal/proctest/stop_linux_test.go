@@ -79,7 +79,7 @@ func TestAwaitStopOfTheDead(t *testing.T) {
 	require.Contains(t, log, errEnded.Error())
 }
 
-// The stacks of a stopped child are had by continuing it.
+// A stopped child prints its stacks after it is continued.
 func TestTimeoutOfStoppedChild(t *testing.T) {
 	log := failure(t, func(tb testing.TB) {
 		p := Start(tb, "idle")

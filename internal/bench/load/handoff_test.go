@@ -40,7 +40,7 @@ func (d *drowsy) Await() uint32 {
 	return d.last + 1
 }
 
-// A look tells hand-overs in which the receiver slept from those in which it did not.
+// A sample tells handovers in which the receiver slept from those in which it did not.
 func TestHandoffTellsWhoSlept(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
