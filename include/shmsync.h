@@ -129,7 +129,7 @@ typedef struct shmsync_participant {
     uint32_t slot;
     uint32_t generation;
     uint32_t pid;      /* in its own pid namespace */
-    uint32_t missed;   /* for shmsync_arena_on_death: records of deaths overwritten before they were read, since the last that was told */
+    uint32_t missed;   /* for shmsync_arena_on_death: death records overwritten unread since the last reported death */
     int64_t died_ns;   /* Unix ns; 0 while alive or not known */
     char label[64];
 } shmsync_participant;
@@ -137,8 +137,8 @@ typedef struct shmsync_participant {
 /* The epoch that a participant begins: the time from a join while no participant is in, until none is in again. */
 typedef struct shmsync_epoch {
     uint64_t number; /* from 1; if on_first fails, the next epoch has the same number */
-    int clean;       /* not 0: all of the last epoch left by close, and the file is as they left it */
-    int reboot;      /* not 0: the computer was started again since. Never on a tmpfs */
+    int clean;       /* not 0: all of the last epoch left by close, and the file is unchanged since then */
+    int reboot;      /* not 0: the computer has been restarted since. Always 0 on a tmpfs */
     const shmsync_participant *dead; /* the participants that died since the last epoch began, the last 192 at most */
     size_t n_dead;
 } shmsync_epoch;
@@ -163,12 +163,12 @@ typedef struct shmsync_arena_options {
     uint32_t struct_size;        /* sizeof of these options as the program knows them; 0: those of version 0.1 */
     uint32_t flags;              /* SHMSYNC_CREATE_ONLY, SHMSYNC_OPEN_EXISTING, or 0 */
     uint64_t size;               /* bytes of a new arena, rounded up to 64 KiB; 0: 64 MiB */
-    uint32_t max_participants;   /* of a new arena, at most 2047; 0: 128 */
+    uint32_t max_participants;   /* for a new arena, at most 2047; 0: 128 */
     uint32_t mode;               /* permission bits of a new arena's file; 0: 0600 */
     const char *label;           /* the name of this process for people; NULL: the program's name */
     const uint32_t *trust_uids;  /* owners of files to join, besides this euid and root */
     size_t n_trust_uids;
-    int attach_only;             /* not 0: ENOENT where there is no arena, instead of making one */
+    int attach_only;             /* not 0: fail with ENOENT if there is no arena, instead of making one */
     int kernel_io;               /* SHMSYNC_KERNEL_IO_x; if this process opens the arena several times, the most general one holds */
     /* Called in the participant that begins an epoch, before its open returns. No other process is in, and none
      * gets in meanwhile, so the function may delete and repair anything. If it returns an errno, the open fails
@@ -275,10 +275,10 @@ typedef struct shmsync_mutex {
 
 /* The options of shmsync_mutex_open and shmsync_mutex_attach. */
 typedef struct shmsync_mutex_options {
-    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
     int policy;              /* SHMSYNC_POLICY_..., of a new mutex; another than an existing one has: EINVAL */
-    int64_t spin_ns;         /* of a new mutex: 0 learns, SHMSYNC_SPIN_NEVER, or at most that long */
+    int64_t spin_ns;         /* for a new mutex: 0: adaptive; SHMSYNC_SPIN_NEVER: never; else at most so many ns */
     int checked;             /* not 0: every unlock of this process is a compare-and-swap */
     int (*repair)(void *);   /* run by lock of this process where it meets a death; 0 for repaired */
     void *repair_arg;
@@ -325,9 +325,9 @@ typedef struct shmsync_futex {
 
 /* The options of shmsync_futex_open and shmsync_futex_attach. */
 typedef struct shmsync_futex_options {
-    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
-    int64_t spin_ns; /* as of a mutex */
+    int64_t spin_ns; /* see shmsync_mutex_options */
 } shmsync_futex_options;
 
 /* Finds the futex of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an existing
@@ -379,7 +379,7 @@ typedef struct shmsync_tx {
     struct shmsync_arena *arena;
     const struct shmi_log *log;
     uint64_t tail;            /* bytes of records */
-    int failed;               /* of the first call that failed */
+    int failed;               /* error of the first call that failed */
     unsigned n_saved, blocks;
     struct {
         uint64_t begin, end;
@@ -423,10 +423,10 @@ typedef struct shmsync_sequencer {
 
 /* The options of shmsync_sequencer_open and shmsync_sequencer_attach. */
 typedef struct shmsync_sequencer_options {
-    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
     uint64_t initial; /* value of a new one */
-    int64_t spin_ns;  /* as of a mutex */
+    int64_t spin_ns;  /* see shmsync_mutex_options */
 } shmsync_sequencer_options;
 
 /* Finds the Sequencer of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an
@@ -474,12 +474,12 @@ typedef struct shmsync_event {
 
 /* The options of shmsync_event_open and shmsync_event_attach. */
 typedef struct shmsync_event_options {
-    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
     int auto_reset;  /* each set lets one wait go */
     int bidirectional;     /* one can wait for the reset, too; not with auto_reset */
     int set;         /* a new one is set */
-    int64_t spin_ns; /* as of a mutex */
+    int64_t spin_ns; /* see shmsync_mutex_options */
 } shmsync_event_options;
 
 /* Finds the Event of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an existing
@@ -521,11 +521,11 @@ typedef struct shmsync_queue {
 
 /* The options of shmsync_queue_open and shmsync_queue_attach. */
 typedef struct shmsync_queue_options {
-    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
-    uint32_t capacity; /* of a new queue; an attach compares it if it is not 0 */
+    uint32_t capacity; /* for a new queue; an attach compares it if it is not 0 */
     uint64_t layout;   /* fingerprint of an item, by shmsync_layout; 0: whatever an existing one has */
-    int64_t spin_ns;   /* as of a mutex */
+    int64_t spin_ns;   /* see shmsync_mutex_options */
     const char *type;  /* description of an item, as shmgen makes it, instead of layout; NULL: none */
 } shmsync_queue_options;
 
@@ -607,9 +607,9 @@ typedef struct shmsync_waitgroup {
 
 /* The options of shmsync_waitgroup_open and shmsync_waitgroup_attach. */
 typedef struct shmsync_waitgroup_options {
-    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
-    int64_t spin_ns; /* as of a mutex */
+    int64_t spin_ns; /* see shmsync_mutex_options */
 } shmsync_waitgroup_options;
 
 /* Finds the WaitGroup of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an
@@ -651,9 +651,9 @@ typedef struct shmsync_latch {
 
 /* The options of shmsync_latch_open and shmsync_latch_attach. */
 typedef struct shmsync_latch_options {
-    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
-    int64_t spin_ns; /* as of a mutex */
+    int64_t spin_ns; /* see shmsync_mutex_options */
 } shmsync_latch_options;
 
 /* Finds the Latch of that name, or creates it. NULL or "" as the name: a fresh anonymous one. Its counter begins at
@@ -695,9 +695,9 @@ typedef struct shmsync_once {
 
 /* The options of shmsync_once_open and shmsync_once_attach. */
 typedef struct shmsync_once_options {
-    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
-    int64_t spin_ns; /* as of a mutex */
+    int64_t spin_ns; /* see shmsync_mutex_options */
 } shmsync_once_options;
 
 /* Finds the Once of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an existing
@@ -730,14 +730,14 @@ typedef struct shmsync_barrier {
 
 /* The options of shmsync_barrier_open and shmsync_barrier_attach. */
 typedef struct shmsync_barrier_options {
-    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
     /* Called when an arrival of this process is the last of a phase, before any waiter is released. If the process
      * dies while it runs the function, the phase is broken. The function belongs to this process, not to the
      * Barrier. */
     void (*completion)(void *);
     void *completion_arg;
-    int64_t spin_ns; /* as of a mutex */
+    int64_t spin_ns; /* see shmsync_mutex_options */
 } shmsync_barrier_options;
 
 /* Finds the Barrier of that name, or creates it. NULL or "" as the name: a fresh anonymous one. The number of
@@ -788,12 +788,12 @@ typedef struct shmsync_fairmutex {
 
 /* The options of shmsync_fairmutex_open and shmsync_fairmutex_attach. */
 typedef struct shmsync_fairmutex_options {
-    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
     int policy;            /* SHMSYNC_POLICY_..., of a new one; another than an existing one has: EINVAL */
     int (*repair)(void *); /* run by lock of this process where it meets a death; 0 for repaired */
     void *repair_arg;
-    int64_t spin_ns;       /* as of a mutex */
+    int64_t spin_ns;       /* see shmsync_mutex_options */
 } shmsync_fairmutex_options;
 
 /* Finds the FairMutex of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an
@@ -835,9 +835,9 @@ typedef struct shmsync_future {
 
 /* The options of shmsync_future_open and shmsync_future_attach. */
 typedef struct shmsync_future_options {
-    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
-    int64_t spin_ns; /* as of a mutex */
+    int64_t spin_ns; /* see shmsync_mutex_options */
 } shmsync_future_options;
 
 /* Finds the Future of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an existing
@@ -875,10 +875,10 @@ typedef struct shmsync_cond {
 
 /* The options of shmsync_cond_open and shmsync_cond_attach. */
 typedef struct shmsync_cond_options {
-    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
-    int batch;       /* of a new one: how many of a broadcast go for the lock at a time; 0: a few; negative: all */
-    int64_t spin_ns; /* as of a mutex */
+    int batch;       /* for a new one: waiters of a broadcast that try the lock at a time; 0: a few; negative: all */
+    int64_t spin_ns; /* see shmsync_mutex_options */
 } shmsync_cond_options;
 
 /* Finds the Cond of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an existing
@@ -917,11 +917,11 @@ typedef struct shmsync_semaphore {
 
 /* The options of shmsync_semaphore_open and shmsync_semaphore_attach. */
 typedef struct shmsync_semaphore_options {
-    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
     int transferable; /* it only counts: anybody may release, and nothing comes back from the dead */
     int64_t initial;  /* permits of a new transferable one; 0: all, negative: none */
-    int64_t spin_ns;  /* as of a mutex */
+    int64_t spin_ns;  /* see shmsync_mutex_options */
 } shmsync_semaphore_options;
 
 /* Finds the Semaphore of that name, or creates it with n permits, at least 1. NULL or "" as the name: a fresh
@@ -961,13 +961,13 @@ typedef struct shmsync_rwmutex {
 
 /* The options of shmsync_rwmutex_open and shmsync_rwmutex_attach. */
 typedef struct shmsync_rwmutex_options {
-    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
     int policy;            /* SHMSYNC_POLICY_..., when a writer dies; another than an existing one has: EINVAL */
     int (*repair)(void *); /* run by lock, lock_upgradable and rdlock of this process where they meet a death; 0 for repaired */
     void *repair_arg;
-    int64_t spin_ns;       /* as of a mutex */
-    uint64_t log_bytes;    /* as of a mutex */
+    int64_t spin_ns;       /* see shmsync_mutex_options */
+    uint64_t log_bytes;    /* see shmsync_mutex_options */
 } shmsync_rwmutex_options;
 
 /* Finds the RWMutex of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an existing
@@ -1057,12 +1057,12 @@ typedef struct shmsync_rwspinlock {
 
 /* The options of shmsync_spinlock_open and shmsync_rwspinlock_open, and of the attaches. */
 typedef struct shmsync_spinlock_options {
-    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
     int policy;            /* SHMSYNC_POLICY_..., of a new one; another than an existing one has: EINVAL */
     int (*repair)(void *); /* run by calls of this process that meet a death; 0 for repaired */
     void *repair_arg;
-    int64_t spin_ns;       /* as of a mutex */
+    int64_t spin_ns;       /* see shmsync_mutex_options */
 } shmsync_spinlock_options;
 
 /* Finds the SpinLock of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an
@@ -1191,11 +1191,11 @@ typedef struct shmsync_multilock {
 
 /* The options of shmsync_multilock_open and shmsync_multilock_attach. */
 typedef struct shmsync_multilock_options {
-    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
     int policy;       /* SHMSYNC_POLICY_..., of a new one; another than an existing one has: EINVAL */
     uint32_t buckets; /* parts with queue locks of their own, a power of two at least, at most 65536; 0: 64, or whatever an existing one has; another: EINVAL */
-    int64_t spin_ns;  /* as of a mutex */
+    int64_t spin_ns;  /* see shmsync_mutex_options */
 } shmsync_multilock_options;
 
 /* Identifies one hold of a key by this process, and can unlock that hold once. It is a value, which any thread of
@@ -1269,11 +1269,11 @@ typedef struct shmsync_signalwaker {
 
 /* The options of shmsync_signalwaker_open and shmsync_signalwaker_attach. */
 typedef struct shmsync_signalwaker_options {
-    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
     int signals;     /* each of 64 queues, of 128 bytes: 1 to 64; 0: 64, or whatever an existing one has; another: EINVAL */
     int count;       /* for a new object: operations of all processes count themselves */
-    int64_t spin_ns; /* as of a mutex */
+    int64_t spin_ns; /* see shmsync_mutex_options */
 } shmsync_signalwaker_options;
 
 /* A gate is a value, valid until the SignalWaker is closed. The execution of a queue has to be finished with the
@@ -1461,10 +1461,10 @@ typedef struct shmsync_lost {
     shmsync_offset offset; /* of the object */
     const char *name;      /* "" if it is anonymous */
     char kind[5];          /* "MUTX" and the like */
-    int has_key;           /* not 0: it is a multilock, and this is about key */
+    int has_key;           /* not 0: the object is a multilock, and key says which key is meant */
     uint64_t key;
-    int err;               /* what its calls returned: EOWNERDEAD or ENOTRECOVERABLE */
-    int who_known;         /* not 0: who says whose death that was */
+    int err;               /* the error that calls on it return: EOWNERDEAD or ENOTRECOVERABLE */
+    int who_known;         /* not 0: the member who says whose death that was */
     shmsync_participant who;
 } shmsync_lost;
 
@@ -1490,11 +1490,11 @@ typedef struct shmsync_synchronized {
 
 /* The options of shmsync_synchronized_open and shmsync_synchronized_attach. */
 typedef struct shmsync_synchronized_options {
-    uint32_t struct_size; /* as of shmsync_arena_options, and so are flags */
+    uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
     const void *initial; /* the value of a new one; NULL: all zero */
     uint64_t layout;     /* fingerprint of the value, by shmsync_layout; 0: whatever an existing one has */
-    int64_t spin_ns;     /* as of a mutex */
+    int64_t spin_ns;     /* see shmsync_mutex_options */
     const char *type;    /* description of the value, as shmgen makes it, instead of layout; NULL: none */
 } shmsync_synchronized_options;
 
@@ -1803,9 +1803,9 @@ typedef struct shmi_mutex_words {
     uint32_t pays;
     uint64_t poller;
     uint64_t handed;
-    uint64_t metSince;   /* for people: a waiter met the hold then, CLOCK_MONOTONIC ns. Atomic. */
-    uint64_t metHold;    /* for people: owner word << 32 | wake word of that hold. Atomic. */
-    uint64_t counts[8];  /* for people; see compatCounted */
+    uint64_t metSince;   /* diagnostics: when a waiter saw the hold, CLOCK_MONOTONIC ns. Atomic. */
+    uint64_t metHold;    /* diagnostics: owner word << 32 | wake word of that hold. Atomic. */
+    uint64_t counts[8];  /* diagnostics; see compatCounted */
 } shmi_mutex_words;
 
 enum { SHMI_POLICY_REPORT, SHMI_POLICY_RELEASE, SHMI_POLICY_ROLLBACK }; /* in the body of a lock */
@@ -4537,7 +4537,7 @@ SHMI_FN void shmi_reap_node(shmsync_arena *a, shmi_off off, shmi_participant_id 
     shmi_node *n = shmi_node_at(a, off);
     shmi_block b;
     if (shmi_locate(a, off, &b))
-        shmi_touch(a, b.chunk); /* or the reaper of this participant would not look for the node */
+        shmi_touch(a, b.chunk); /* so that the reaper of this participant looks for the node */
     if (n != NULL && shmi_node_owner(n) == owner && shmi_cas32(&n->owner, owner, a->self)) {
         SHMSYNC_CRASHPOINT("arena.node.inherited");
         shmi_free_node(a, off);
@@ -4814,7 +4814,7 @@ typedef struct shmi_orphan {
 typedef struct shmi_dead_nodes {
     shmi_participant_id dead;
     uint64_t left;
-    int told; /* nobody will put a node on a stack any more that is resolved or ready */
+    int told; /* no process will put a resolved or ready node on a stack any more */
     shmi_orphan orphans[64]; /* others wait for the next death */
     unsigned n_orphans;
 } shmi_dead_nodes;
@@ -5018,7 +5018,7 @@ SHMI_FN void shmi_wake_resolved(shmsync_arena *a) { shmi_each_node(a, shmi_wake_
 typedef struct shmi_type_leaf {
     char path[SHMI_TYPE_PATH]; /* such as slots[].owner; empty if the type has no fields */
     char kind[64];             /* as a Go programmer writes it */
-    uint64_t off;              /* of a part of an array's element: in the first element */
+    uint64_t off;              /* for a part of an array's element: its offset in the first element */
 } shmi_type_leaf;
 
 /* A look through the parts of a type. */
@@ -5324,7 +5324,7 @@ SHMI_FN int shmi_type_difference(const char *arena, const char *program, char *t
 
 typedef struct shmi_head {
     struct shmi_head *next; /* guarded by: shmi_spares_lock */
-    uint64_t serial;        /* of what follows; 0 while nothing is there. Atomic. */
+    uint64_t serial;        /* serial number of what follows; 0 while nothing is there. Atomic. */
     size_t size;
     uint64_t pad_;
 } shmi_head;
@@ -5580,7 +5580,7 @@ SHMI_FN int shmi_is_record(uint32_t w) { return shmi_block_kind(w) == SHMI_block
 /* A walk through the slot records of an object, the latest first. */
 typedef struct shmi_record_walk {
     shmi_off object, next;
-    uint64_t size; /* that each record has at least */
+    uint64_t size; /* least size of a record */
     shmi_block b;  /* the record */
     uint32_t slot; /* its slot */
     int bad;       /* the list has something else in it */
@@ -5977,7 +5977,7 @@ SHMI_FN int shmi_forget(shmsync_arena *a, shmi_off off) /* guarded by: handles *
         return 0;
     if (--r->count == 0) {
         uint32_t mask, *word = shmi_open_bit(a, &r->h, a->my_slot, &mask);
-        if (!r->kept || !shmi_unfinished(a, a->self)) /* else the undo will write into the object */
+        if (!r->kept || !shmi_unfinished(a, a->self)) /* if an undo is left, it will write into the object */
             shmi_and32(word, ~mask);
         *p = r->next;
         a->n_refs--;
@@ -6650,7 +6650,7 @@ SHMI_FN int shmi_redundant(shmsync_arena *a, const char *name, size_t len, const
         return err;
     memcpy(from, t, sizeof from);
     memcpy(to, t + sizeof from, sizeof to);
-    *busy = shmi_openers(a, &h) - 1; /* not this process, unless it has it open besides */
+    *busy = shmi_openers(a, &h) - 1; /* without this process, unless it has another opening */
     *busy += shmi_ref_of(a, h.o.off)->count > 1;
     *redundant = (h.o.off == from[0] && shmi_ld64(shmi_u64(a, h.o.off + SHMI_objCreated)) == from[1]) ||
                  (*busy == 0 && h.o.kind == to[0] && h.o.version == to[1] && h.o.layout == s->o.layout && h.o.size == size &&
@@ -6966,7 +6966,7 @@ SHMI_FN ssize_t shmi_read_file(const char *path, char *b, size_t cap)
 #define SHMI_THREADS_MOST 32768
 
 typedef struct shmi_tasks {
-    int fd; /* of /proc/PID/task; all that is looked up there is of one process */
+    int fd; /* directory /proc/PID/task: all look-ups through it concern one process */
     struct stat st;
 } shmi_tasks;
 
@@ -7391,7 +7391,7 @@ SHMI_FN int shmi_await(shmsync_arena *a, const shmi_naming *w, const char *op, c
 {
     int64_t ask = 0, now, wait;
     int err;
-    int was = w != NULL && shmi_current(a, w->name); /* by a peer's bytes */
+    int was = w != NULL && shmi_current(a, w->name); /* true only if a peer has overwritten the name */
     if (shmi_await_over(a, w, 1))
         return 0;
     err = shmi_enter(a, op);
@@ -7668,7 +7668,7 @@ SHMI_FN int shmi_record_deaths(shmsync_arena *a, uint32_t i, uint32_t w, uint32_
     for (; g <= last && !changed; g++) {
         shmi_participant_id n = shmi_make_participant_id(i, g);
         shmi_act act;
-        if (a->self != 0) /* else this process is a joiner that has the slot */
+        if (a->self != 0) /* a->self is 0 in a joiner that has the slot */
             shmi_begin_act(a, &act, n);
         if (!shmi_has_death_record(a, n)) {
             changed = shmi_slot_state(a, i) != w;
@@ -8217,7 +8217,7 @@ SHMI_FN void shmi_reclaim_memory(shmsync_arena *a, shmi_participant_id dead)
     pthread_mutex_lock(&a->handles);
     left = dead == a->self ? a->n_deferred : 0;
     pthread_mutex_unlock(&a->handles);
-    if (left == 0) /* else the slot's next participant takes the blocks that a peer guards */
+    if (left == 0) /* otherwise the slot's next participant frees the blocks that a peer guards */
         shmi_st32(reclaimed, last);
 }
 
@@ -8434,11 +8434,11 @@ SHMI_FN void shmi_survey_ahead(shmsync_arena *a)
 
 enum {
     /* SHMI_slotWindow: first generation in bits 0..17, last in 18..35, number in 36..63 */
-    SHMI_RENEW_MOST = 64, /* for how many slots one search looks */
+    SHMI_RENEW_MOST = 64, /* number of slots for which one search looks */
     SHMI_SEARCHES = 3,    /* see searches in window.go */
     SHMI_RENEW_EVERY = 64 /* in how many joins of a slot a joiner renews the other slots */
 };
-#define SHMI_HEIRS_LEFT 256u /* generations at the end that are left to joiners that clean up after somebody */
+#define SHMI_HEIRS_LEFT 256u /* only for joiners that first clean up after a dead participant */
 /* Tests make both smaller, so that generations are used again soon. */
 #ifndef SHMI_GENERATIONS_MOST
 #define SHMI_GENERATIONS_MOST 262143u
@@ -8526,7 +8526,7 @@ SHMI_FN int shmi_used_up(shmsync_arena *a, uint32_t i, uint32_t w)
 /* The generations of some slots that words of the arena name, or bytes that may be IDs. */
 typedef struct shmi_id_search {
     uint32_t n, slots[SHMI_RENEW_MOST];
-    uint8_t place[SHMI_MaxSlots + 1]; /* of a slot in slots, from 1 */
+    uint8_t place[SHMI_MaxSlots + 1]; /* place of each slot in slots, from 1 */
     uint64_t *found;                  /* a set for each of slots */
 } shmi_id_search;
 enum { SHMI_GENERATION_WORDS = (SHMI_maxGeneration + 1) / 64 };
@@ -8595,7 +8595,7 @@ SHMI_FN void shmi_search_ids(shmsync_arena *a, shmi_id_search *s)
     for (i = 1; i <= a->geo.slots; i++)
         shmi_search_word(s, shmi_ld32(shmi_slot32(a, (uint32_t)i, SHMI_slotReaper)));
     shmi_search_word(s, shmi_ld32(shmi_u32(a, SHMI_hdrDirLowerer)));
-    for (k = 0; k < SHMI_deathRecordCount; k++) /* or who asks for the ID of a record is told of another */
+    for (k = 0; k < SHMI_deathRecordCount; k++) /* or a record would name a later participant */
         shmi_search_word(s, shmi_ld32(shmi_u32(a, a->geo.death_record_off + k * SHMI_deathRecordStride + SHMI_deathRecordID)));
     for (i = 0; i < a->geo.chunk_count; i++) {
         uint64_t w = shmi_load_chunk(a, i), n = 0, size = 0;
@@ -9040,7 +9040,7 @@ SHMI_FN uint64_t shmi_claim_epoch(shmsync_arena *a, shmi_preparation *p, uint32_
     }
     SHMSYNC_CRASHPOINT("arena.gate.visited");
     claimed = shmi_make_epoch(SHMI_epochClaimed, shmi_epoch_number(w), a->self);
-    return shmi_cas_epoch(a, w, claimed) ? claimed : 0; /* else a joiner has ended the claim */
+    return shmi_cas_epoch(a, w, claimed) ? claimed : 0; /* 0: a joiner has ended the claim */
 }
 
 /* Whether the path of the arena leads elsewhere. */
@@ -9403,7 +9403,7 @@ SHMI_FN int shmi_first(shmsync_arena *a, shmi_preparation *p, const shmsync_aren
     if (err != 0)
         return err;
     shmi_st64(shmi_u64(a, SHMI_hdrEpochBegan), (uint64_t)shmi_unix_now());
-    if (shmi_outlives_boot(a) && memcmp(a->boot, no_boot, 16) != 0) /* else the last one that was known stays */
+    if (shmi_outlives_boot(a) && memcmp(a->boot, no_boot, 16) != 0) /* else the last known one stays */
         memcpy(shmi_bytes(a, SHMI_hdrEpochBoot, 16), a->boot, 16);
     shmi_st64(shmi_epoch_deaths(a, shmi_epoch_number(w)), deaths); /* counts from the step on that opens the epoch */
     SHMSYNC_CRASHPOINT("arena.gate.begun");
@@ -9511,7 +9511,7 @@ SHMI_FN int shmi_admit(shmsync_arena *a, const shmsync_arena_options *o, int nam
  * arena, a peer could overwrite it. */
 typedef struct shmi_robust {
     uintptr_t next;
-    intptr_t offset; /* from a node to its word */
+    intptr_t offset; /* distance from a node to its word */
     uintptr_t pending;
     uintptr_t pad_;
     uintptr_t nodes[SHMI_aliveWords];
@@ -11762,7 +11762,7 @@ enum {
 typedef struct shmi_sleep_spec {
     uint32_t *word; /* while it is val */
     uint32_t val;
-    shmi_off object; /* for the announce record */
+    shmi_off object; /* object in the announce record */
     uint64_t wanted;
     int64_t deadline;  /* CLOCK_MONOTONIC ns, 0: none */
     int64_t *since;    /* since when the wait lasts, CLOCK_MONOTONIC ns; 0 before its first sleep, which sets it */
@@ -11880,7 +11880,7 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
 /* ---- Lines: where the waiters of an object are found ---- */
 
 typedef struct shmi_wait_list {
-    uint32_t *word; /* what waiters sleep on */
+    uint32_t *word; /* the word that waiters sleep on */
     uint64_t *poller;  /* head of the list of poller nodes */
 } shmi_wait_list;
 
@@ -11969,13 +11969,13 @@ enum {
 /* The words of an object that steer its waiters' spinning; all are hints. */
 typedef struct shmi_tuning {
     uint32_t *budget;   /* 0: adaptive; else ns + 1 */
-    uint32_t *pays;     /* what spinning has paid lately: see shmi_make_pay */
+    uint32_t *pays;     /* how well spinning has paid lately: see shmi_make_pay */
     uint32_t *last_cpu; /* a CPU note */
     uint32_t slot;      /* of this participant */
 } shmi_tuning;
 
 static int64_t shmi_no_yield_until;
-static int64_t shmi_pause_ns_; /* of a pause, in 1/1024 ns */
+static int64_t shmi_pause_ns_; /* length of a pause, in 1/1024 ns */
 static int shmi_one_cpu_;      /* 0 not known, 1 no, 2 yes */
 
 SHMI_FN int64_t shmi_pause_ns(void)
@@ -12051,7 +12051,7 @@ SHMI_FN uint32_t shmi_make_pay(uint32_t took, uint32_t share, uint32_t failures)
 SHMI_FN int64_t shmi_pay_budget(uint32_t p)
 {
     uint32_t failures = p >> 20, share = p >> 10 & SHMI_payField;
-    int64_t need = 4 * SHMI_payUnit * (int64_t)(p & SHMI_payField) + SHMI_spinLeast; /* of nearly all spins that succeed */
+    int64_t need = 4 * SHMI_payUnit * (int64_t)(p & SHMI_payField) + SHMI_spinLeast; /* enough for nearly all spins that succeed */
     if (need > SHMI_spinMost)
         need = SHMI_spinMost;
     if (failures >= SHMI_spinGiveUp && failures % SHMI_probeEvery == 0)
@@ -12614,13 +12614,13 @@ SHMI_FN int shmi_owner_valid(uint32_t o)
 typedef struct shmi_mutex {
     uint32_t *own, *wake; /* the owner word, the wake word */
     shmi_me *me;
-    uint32_t bias;        /* what Lock adds to our name: SHMI_OWNER_BIASED or 0. Atomic. */
-    uint32_t bias_most;   /* what bias may be: 0 where holds are never biased */
+    uint32_t bias;        /* the bits that Lock adds to our ID: SHMI_OWNER_BIASED or 0. Atomic. */
+    uint32_t bias_most;   /* the greatest value of bias: 0 where holds are never biased */
     shmsync_arena *a;
     shmi_mutex_words *w;
     shmi_wait_list line;
     shmi_off object;      /* header of the object that it is, or is a part of */
-    const char *called;   /* for messages; lives as long as the arena has the object open */
+    const char *called;   /* name for messages; lives as long as the arena has the object open */
     int release;          /* policy PolicyRelease */
     int rollback;         /* policy PolicyRollback */
     shmi_log log;         /* of that */
@@ -12634,8 +12634,8 @@ typedef struct shmi_mutex {
     int64_t looked;
     void (*also_check)(void *); /* called by periodic checks, for an object that has it as a part */
     void *also_check_arg;
-    struct shmi_rwmutex *rw; /* of the writers of an RWMutex: that, for its transactions */
-    shmi_object o; /* of a mutex of its own */
+    struct shmi_rwmutex *rw; /* for the writers' mutex of an RWMutex: that RWMutex, for its transactions */
+    shmi_object o; /* for a mutex that is an object of its own */
 } shmi_mutex;
 
 /* Makes a handle on the mutex words w in the body of an object. internal says that the mutex is a part of another
@@ -12860,7 +12860,7 @@ SHMI_FN const shmi_log *shmi_mutex_log(const shmi_mutex *m) { return m->rollback
 typedef struct shmi_mutex_wait {
     shmi_mutex *m;
     int64_t deadline;
-    int64_t since; /* of the first sleep */
+    int64_t since; /* time of the first sleep */
     int64_t ask;   /* as of shmi_next_ask */
     int slept, starving;
 } shmi_mutex_wait;
@@ -12994,7 +12994,7 @@ SHMI_FN void shmi_mutex_date_hold(shmi_mutex *m)
 SHMI_FN void shmi_mutex_took(shmi_mutex_wait *w)
 {
     if (w->slept)
-        shmi_mutex_meet(w->m, shmi_ld32(w->m->own), shmi_wake_word_announce(&w->m->line)); /* those that still sleep do not */
+        shmi_mutex_meet(w->m, shmi_ld32(w->m->own), shmi_wake_word_announce(&w->m->line)); /* for those that still sleep */
     if (w->starving)
         shmi_cas32(&w->m->w->starving, shmi_self(w->m->a), 0);
 }
@@ -13098,7 +13098,7 @@ SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
     sleep_spec.object = m->object;
     sleep_spec.wanted = v;
     sleep_spec.owner = shmi_owner_name(o);
-    if (!shmi_current(m->a, sleep_spec.owner)) { /* nobody tells when it is gone */
+    if (!shmi_current(m->a, sleep_spec.owner)) { /* no event tells when it is gone */
         shmi_follow(m->a);
         sleep_spec.bounded = shmi_next_ask(&w->ask);
         sleep_spec.owner = 0;
@@ -14108,7 +14108,7 @@ int shmsync_tx_free(shmsync_tx *tx, shmsync_offset off)
             SHMSYNC_CRASHPOINT("tx.free.logged");
             return 0;
         }
-        shmi_tx_take_back(tx); /* or the undo would take the block from the transaction that has it */
+        shmi_tx_take_back(tx); /* so that the undo does not take the block from the transaction that has it */
     }
     return SHMI_TELL(tx->failed = shmi_fail(EINVAL, "tx.free", shmi_tx_called(tx), "nothing that was allocated begins at 0x%llx", (unsigned long long)off));
 }
@@ -15380,7 +15380,8 @@ SHMI_FN uint64_t shmi_heap_left(uint64_t l) { return (l & UINT32_MAX) * 64; }
 SHMI_FN uint64_t shmi_heap_right(uint64_t l) { return (l >> 32) * 64; }
 SHMI_FN uint32_t shmi_heap_rank_left(struct shmi_wait w) { return shmi_class_of(w) >> 8; }
 SHMI_FN uint32_t shmi_heap_rank_right(struct shmi_wait w) { return shmi_class_of(w) & 0xff; }
-/* The rank of w, a byte that wraps where a peer wrote it; 0 if there is no w. */
+/* The rank of w; 0 if there is no w. It is masked to one byte, since a peer may have written
+   impossible ranks. */
 SHMI_FN uint32_t shmi_heap_rank(struct shmi_wait w)
 {
     return w.n == NULL ? 0 : (shmi_heap_rank_right(w) + 1) & 0xff;
@@ -15429,7 +15430,7 @@ SHMI_FN struct shmi_wait shmi_heap_meld(struct shmi_monitor *m, struct shmi_wait
     int n = 0;
     while (x.n != NULL && y.n != NULL) {
         if (n == SHMI_HEAP_DEEP) {
-            shmi_set_broken(m, 1); /* what is on the path is found again by its stamp */
+            shmi_set_broken(m, 1); /* the rebuild finds the nodes on the path by their stamps */
             return x;
         }
         if (shmi_heap_before(y, x)) {
@@ -15491,7 +15492,7 @@ SHMI_FN void shmi_heap_detach(struct shmi_monitor *m, uint64_t *root, struct shm
         uint64_t al;
         uint32_t rl, rr;
         if (above.n == NULL)
-            return; /* and all is rebuilt */
+            return; /* the heap is damaged, and is rebuilt */
         al = shmi_get(&above.n->next);
         rl = shmi_heap_rank_left(above);
         rr = shmi_heap_rank_right(above);
@@ -15566,7 +15567,7 @@ SHMI_FN void shmi_heap_discard_dead(struct shmi_monitor *m, uint64_t *root)
         if (n == room) {
             more = (struct shmi_queued_wait *)shmi_scratch(all != few ? all : NULL, room * sizeof *more, 4 * room * sizeof *more);
             if (more == NULL) {
-                shmi_set_broken(m, 1); /* which drops the waits that are left over */
+                shmi_set_broken(m, 1); /* the rebuild drops the waits that are left over */
                 break;
             }
             if (all == few)
@@ -15660,7 +15661,7 @@ SHMI_FN void shmi_seq_clear(struct shmi_monitor *m)
     struct shmi_sequence *q = (struct shmi_sequence *)m;
     shmi_put(&q->w->root, 0);
     shmi_put(&q->w->doomed, 0);
-    __atomic_store_n(&q->w->next, SHMI_ANYBODY, __ATOMIC_SEQ_CST); /* until the next resolving */
+    __atomic_store_n(&q->w->next, SHMI_ANYBODY, __ATOMIC_SEQ_CST); /* every increment locks until the next resolve */
 }
 SHMI_FN void shmi_seq_requeue(struct shmi_monitor *m, struct shmi_wait w)
 {
@@ -16030,9 +16031,9 @@ typedef struct shmi_event_share {
 SHMI_ASSERT(sizeof(shmi_event_share) == 32, "shmi_event_share");
 
 struct shmi_event {
-    struct shmi_sequence q; /* with automatic reset; first: its rules get it */
+    struct shmi_sequence q; /* for automatic reset; must be first, because its rules get a pointer to it */
     shmi_auto_event_words *w;
-    shmi_event_share *shares; /* of the slots, from slot 1 */
+    shmi_event_share *shares; /* one share for each slot, from slot 1 */
     uint32_t slots;
     uint32_t mode;
     struct shmi_eventcount count; /* without automatic reset */
@@ -16664,9 +16665,9 @@ enum { SHMI_queueStoppedFlag = 1, SHMI_queueIrregularFlag = 2 };
 #define SHMI_QUEUE_CAPACITY_MOST (UINT32_C(1) << 30)
 #define SHMI_QUEUE_TAG UINT64_C(0x7fffffff)
 #define SHMI_QUEUE_WALK 1000u /* how many more steps than cells in two laps a walk takes */
-#define SHMI_QUEUE_WALKS 16   /* so many walks find nothing, while nobody moves a hint, in a ring that a peer overwrote */
+#define SHMI_QUEUE_WALKS 16   /* if so many walks find nothing while no hint moves, a peer has overwritten the ring */
 #define SHMI_QUEUE_LOOK 64u   /* at how many slots a waiter that spins looks */
-#define SHMI_QUEUE_CHECK 4096u /* and a periodic check */
+#define SHMI_QUEUE_CHECK 4096u /* number of slots that a periodic check visits */
 #define SHMI_QUEUE_USE 64u    /* by how many slots used grows */
 #define SHMI_QUEUE_LEASE_TIMES UINT64_C(0xffff)
 #define SHMI_QUEUE_LEASE_SERIAL (UINT64_C(1) << 16)
@@ -16683,7 +16684,7 @@ struct shmi_queue_side {
     shmi_queue_side_words *w;
     shmi_wait_list line;
     int64_t looked;
-    uint64_t sum; /* of what a periodic check saw last. Atomic. */
+    uint64_t sum; /* sum over the words that the last periodic check saw. Atomic. */
 };
 
 /* The first returned slots, as a look at all slots found them; see returnedSlots of prims/queue_returned.go. */
@@ -16802,7 +16803,7 @@ SHMI_FN void shmi_queue_heal(struct shmi_queue *x)
 enum { SHMI_queueFound, SHMI_queueOn, SHMI_queueImpossible };
 struct shmi_queue_found {
     uint64_t p;
-    uint64_t was; /* of the first position that is not filled: the word of its cell */
+    uint64_t was; /* word of the cell at the first position that is not filled */
     uint32_t i;
     shmi_queue_slot *s; /* NULL: there is no item, and p is not filled */
     uint64_t st;
@@ -16890,7 +16891,7 @@ SHMI_FN uint32_t shmi_queue_count(struct shmi_queue *x, uint32_t kinds)
 /* Whether there is no room for an item at position p, the first that is not filled; -1 if a peer overwrote the ring. */
 SHMI_FN int shmi_queue_full(struct shmi_queue *x, uint64_t p)
 {
-    if (p - shmi_ld64(&x->seen) >= x->capacity) { /* or p is before it */
+    if (p - shmi_ld64(&x->seen) >= x->capacity) { /* true also if p is before seen */
         struct shmi_queue_found f;
         uint64_t d;
         if (!shmi_queue_front(x, &f))
@@ -17800,13 +17801,13 @@ int shmsync_queue_timedlease(shmsync_queue *q, void *item, shmsync_lease *out, c
 }
 int shmsync_lease_ack(shmsync_lease *l)
 {
-    if (l->impl != NULL) /* else it was given back */
+    if (l->impl != NULL) /* NULL if the item was given back */
         SHMI_OPENED(l);
     return SHMI_TELL(shmi_queue_end_lease(l, 0));
 }
 int shmsync_lease_nack(shmsync_lease *l)
 {
-    if (l->impl != NULL) /* else it was given back */
+    if (l->impl != NULL) /* NULL if the item was given back */
         SHMI_OPENED(l);
     return SHMI_TELL(shmi_queue_end_lease(l, 1));
 }
@@ -21688,7 +21689,7 @@ struct shmi_rwmutex {
     uint64_t *mine;       /* this participant's reader word */
     struct shmi_rw_readers *known; /* changes by registry */
     int release, rollback;
-    shmi_log log; /* of policy PolicyRollback; it follows the words of a whole mutex */
+    shmi_log log; /* undo log, for PolicyRollback; it follows the words of a whole mutex */
     int (*repair)(void *);
     void *repair_arg;
     const char *called;
@@ -21868,11 +21869,11 @@ SHMI_COLD int shmi_rw_learn(struct shmi_rwmutex *m, uint32_t head)
     if (!v.bad && k != NULL) {
         old = k->n;
         learned = 1;
-        if (n > old) { /* or another thread has learned more */
+        if (n > old) { /* if not, another thread has learned more */
             uint32_t place = n;
             for (shmi_rw_walk(m, &v, head); place > old && shmi_next_record(m->a, &v); place--)
                 k->v[place - 1] = shmi_rw_reader_in(m, &v);
-            learned = place == old; /* or a peer has overwritten the list */
+            learned = place == old; /* if not, a peer has overwritten the list */
             if (learned) {
                 shmi_st32(&k->n, n);
                 shmi_st32(&k->head, head);
@@ -22173,7 +22174,7 @@ SHMI_COLD int shmi_rw_rlock_slow(struct shmi_rwmutex *m, int64_t abs)
         sleep_spec.deadline = abs;
         sleep_spec.since = &since;
         sleep_spec.owner = shmi_rw_who(g);
-        if (!shmi_current(m->a, sleep_spec.owner)) { /* nobody tells when it is gone */
+        if (!shmi_current(m->a, sleep_spec.owner)) { /* no event tells when it is gone */
             shmi_follow(m->a);
             sleep_spec.bounded = shmi_next_ask(&ask);
             sleep_spec.owner = 0;
@@ -22692,7 +22693,7 @@ SHMI_FN void *shmi_rw_build(shmsync_arena *a, const shmi_object *o, const void *
     pthread_mutex_init(&m->registry, NULL);
     shmi_mutex_init(&m->writers, a, m->ww, o->off, m->called, 1);
     m->writers.rw = m;
-    m->writers.repair = shmi_rw_repaired; /* what a death leaves is told by the gate */
+    m->writers.repair = shmi_rw_repaired; /* the gate, and not the mutex, reports what a death leaves */
     /* The reader word of our slot becomes our own. */
     for (w = shmi_ld64(m->mine); (w & SHMI_READER_GENERATION_MASK) != gen; w = shmi_ld64(m->mine))
         if (shmi_cas64(m->mine, w, gen)) {
@@ -23154,7 +23155,7 @@ typedef struct shmi_rwspin_slot {
 } shmi_rwspin_slot;
 SHMI_ASSERT(sizeof(shmi_rwspin_slot) == 128, "shmi_rwspin_slot");
 
-#define SHMI_SPIN_READ 16u /* not in the state word: a reader's wait */
+#define SHMI_SPIN_READ 16u /* a reader's wait, which the state word does not store */
 #define SHMI_SPIN_LOST (SHMI_SPIN_NOT_RECOVERABLE << 29)
 #define SHMI_SPIN_OWNER_GONE (SHMI_SPIN_OWNER_DEAD << 29) /* see spinOwnerGone in prims/spinlock_word.go */
 #define SHMI_RWSPIN_MOST ((UINT64_C(1) << 30) - 1)
@@ -23531,7 +23532,7 @@ SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, 
         sleep_spec.deadline = abs;
         sleep_spec.since = &since;
         sleep_spec.owner = shmi_owner_name(o) != l->a->self ? shmi_owner_name(o) : 0;
-        if (!shmi_current(l->a, shmi_owner_name(o))) { /* nobody tells when it is gone */
+        if (!shmi_current(l->a, shmi_owner_name(o))) { /* no event tells when it is gone */
             shmi_follow(l->a);
             sleep_spec.bounded = shmi_next_ask(&ask);
             sleep_spec.owner = 0;
@@ -23543,7 +23544,7 @@ SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, 
         } else if (r == SHMI_LOOK) {
             shmi_spin_check_if_due(l);
         } else if (r == SHMI_LATE && shmi_spin_try(l, as) == 0) {
-            err = 0; /* what is there beats the time */
+            err = 0; /* the lock was free in time, so this is no timeout */
             break;
         } else {
             shmi_spin_leave(l, as, slept);
@@ -24251,7 +24252,7 @@ SHMI_FN void shmi_await_leave(shmi_awaited *w)
 SHMI_FN void shmi_await_sleep(shmsync_arena *a, shmi_awaited *at, size_t n, int64_t since, int64_t until)
 {
     shmi_waitv v[SHMSYNC_AWAIT_MOST];
-    int records[SHMSYNC_AWAIT_MOST]; /* of this sleep, for tools: one for each eventcount, and one for the first object */
+    int records[SHMSYNC_AWAIT_MOST]; /* announce records, for tools: one per eventcount, and one for the first object */
     size_t i, k;
     for (i = 0; i < n; i++) {
         shmi_awaited *w = &at[i];
@@ -26464,7 +26465,7 @@ SHMI_FN int shmi_signal_await(struct shmi_signalwaker *w, int64_t abs)
         case SHMI_LOOK:
             shmi_signal_check(w);
             break;
-        case SHMI_LATE: /* which may come with a wake that was meant for another */
+        case SHMI_LATE: /* the timeout may coincide with a wake that was meant for another waiter */
             took = shmi_signal_take(w);
             shmi_signal_pass_on(w);
             return took ? 0 : ETIMEDOUT;

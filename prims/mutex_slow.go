@@ -360,7 +360,7 @@ func (m *Mutex) loseBias() {
 // read.
 func (m *Mutex) unlockSlow(o uint32) {
 	if m.queueLock && m.queue != nil {
-		m.queue.EnterEnding() // Close waits until the wake is over, which comes after the release
+		m.queue.EnterEnding() // until the wake is over, which comes after the release
 		defer m.queue.Exit()
 	}
 	race.ReleaseMerge(m.key)
